@@ -1,0 +1,282 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Engine runs a model. The scripted fake, the engine itself and the socket
+// client implement it; wiretest holds what the three must have in common.
+type Engine interface {
+	// Prepare renders the chat template, tokenizes, and checks the request
+	// against the model. It does no model work, may be called from any
+	// goroutine, and is the only source of Invalid and ContextLength errors
+	// for a request that has not been tampered with. Cancelling ctx abandons it.
+	Prepare(ctx context.Context, r *Request) (*Prompt, error)
+
+	// Generate starts one generation of g.Options.N choices and returns at
+	// once; failures arrive as the stream's last event. The stream must be
+	// closed by its reader on every path; Close before the end cancels, and
+	// every page is free before two further steps have ended.
+	Generate(g *Generation) *Stream
+
+	// State is the last step report. It never blocks and never returns nil;
+	// the returned value is shared and must not be changed.
+	State() *State
+}
+
+// Request is what a client asked, validated for shape but not against a model.
+// Exactly one of Messages, Text and Tokens is set.
+type Request struct {
+	// ID is the gateway's own unique id, never the client's.
+	ID string `json:"id"`
+
+	// Messages is a JSON array of chat messages, in the client's own key
+	// order. Each is an object with a known role; content is a string, null,
+	// absent, or an array of {"type":"text","text":…} parts.
+	Messages json.RawMessage `json:"messages,omitempty"`
+	// Tools is a JSON array of tool definitions, handed to the template.
+	Tools json.RawMessage `json:"tools,omitempty"`
+	// TemplateOptions is a JSON object of further template variables.
+	TemplateOptions json.RawMessage `json:"template_options,omitempty"`
+
+	// Text is a raw prompt, tokenized with the special tokens that the model
+	// file asks for; control strings in it stay text.
+	Text *string `json:"text,omitempty"`
+	// Tokens is a prompt of token ids, used as they are.
+	Tokens []int32 `json:"tokens,omitempty"`
+
+	// Salt separates prefix reuse between tenants. The gateway derives it from
+	// the authenticated tenant; a client never chooses it.
+	Salt string `json:"salt,omitempty"`
+
+	Options Options `json:"options"`
+}
+
+// Options say how to generate. The gateway has checked their ranges, Prepare
+// checks them against the model, and Generate checks both again.
+type Options struct {
+	// MaxTokens bounds each choice; 0 means up to the context's end.
+	MaxTokens int `json:"max_tokens,omitempty"`
+	// N is the number of choices, at least 1. They share the prompt's pages.
+	N int `json:"n,omitempty"`
+
+	// Temperature 0 is greedy.
+	Temperature float32 `json:"temperature,omitempty"`
+	// TopK keeps the k likeliest tokens; 0 keeps all.
+	TopK int `json:"top_k,omitempty"`
+	// TopP keeps the smallest set whose probability reaches it; 0 and 1 keep all.
+	TopP float32 `json:"top_p,omitempty"`
+	// MinP drops tokens below this share of the likeliest; 0 keeps all.
+	MinP float32 `json:"min_p,omitempty"`
+	// Seed fixes the random stream of choice i to (Seed, i). The gateway
+	// draws one where the client gave none.
+	Seed uint64 `json:"seed,omitempty"`
+
+	// RepetitionPenalty divides positive and multiplies negative logits, once
+	// for each distinct token of prompt and output; 0 and 1 do nothing.
+	RepetitionPenalty float32 `json:"repetition_penalty,omitempty"`
+	// PresencePenalty is subtracted once, FrequencyPenalty once per
+	// occurrence, for tokens generated so far; the prompt does not count.
+	PresencePenalty  float32 `json:"presence_penalty,omitempty"`
+	FrequencyPenalty float32 `json:"frequency_penalty,omitempty"`
+	// LogitBias is added to the logits before sampling.
+	LogitBias []LogitBias `json:"logit_bias,omitempty"`
+
+	// Stop ends a choice before the first byte of any of these texts.
+	Stop []string `json:"stop,omitempty"`
+	// IgnoreEOS keeps generating past the model's end tokens.
+	IgnoreEOS bool `json:"ignore_eos,omitempty"`
+
+	// Logprobs asks for the log-probability of each generated token and of
+	// the TopLogprobs likeliest ones, from the model's own distribution
+	// (before temperature, penalties and bias).
+	Logprobs    bool `json:"logprobs,omitempty"`
+	TopLogprobs int  `json:"top_logprobs,omitempty"`
+	// PromptLogprobs asks for the prompt's log-probabilities too (they come
+	// as the first event of choice 0). It forgoes prefix reuse.
+	PromptLogprobs bool `json:"prompt_logprobs,omitempty"`
+}
+
+// LogitBias is one entry of Options.LogitBias.
+type LogitBias struct {
+	Token int32   `json:"token"`
+	Bias  float32 `json:"bias"`
+}
+
+// Prompt is a prepared request: what Generate needs, and what the gateway
+// needs to price it. It holds no engine resource.
+type Prompt struct {
+	Tokens []int32
+	// Text is the prompt as the model reads it: the rendered template, the
+	// raw text, or the decoded token ids.
+	Text string
+	// MaxTokens is what each choice may generate: the wish, clamped to the context.
+	MaxTokens int
+	// CachedTokens is how many leading tokens need no computing at this moment.
+	CachedTokens int
+	// BlockHashes are the chained salted hashes of the prompt's full blocks.
+	BlockHashes []uint64
+}
+
+// Generation is one dispatched request.
+type Generation struct {
+	ID      string
+	Prompt  *Prompt
+	Options Options
+	Salt    string
+	// Class is the scheduling class; Key orders within it, smaller first.
+	Class string
+	Key   int64
+	Trace TraceContext
+	// Notify receives, without blocking, when the stream has events. Its
+	// capacity must be at least 1; several streams may share it.
+	Notify chan<- struct{}
+}
+
+// TraceContext is the W3C trace context of a request. The zero value means none.
+type TraceContext struct {
+	TraceID [16]byte
+	SpanID  [8]byte
+	Flags   byte
+	State   string
+}
+
+// Event is what happened to one choice in one step. The last event of a
+// stream has End set; nothing follows it.
+type Event struct {
+	// Choice is in [0, N).
+	Choice int
+	// Text is new valid UTF-8, cut before any stop text. It may be empty while
+	// a character or a possible stop text is incomplete.
+	Text string
+	// TokenCount is how many tokens this choice has generated up to here,
+	// with those whose text is held back or cut by a stop.
+	TokenCount int
+	// Logprobs are those of the tokens whose text starts in Text.
+	Logprobs []TokenLogprob
+	// PromptLogprobs are set on one event, the first, when asked for.
+	PromptLogprobs []TokenLogprob
+	// Finish is set on a choice's last event.
+	Finish Finish
+	// End is set on the stream's last event, after every choice's last.
+	End *End
+}
+
+// TokenLogprob is one token with its log-probability and its rivals.
+type TokenLogprob struct {
+	ID int32
+	// Bytes are the token's own bytes, which may be part of a character.
+	Bytes []byte
+	// Logprob is NaN for the first prompt token, which nothing predicts.
+	Logprob float32
+	Top     []TopLogprob
+}
+
+// TopLogprob is one of the likeliest tokens at a position.
+type TopLogprob struct {
+	ID      int32
+	Bytes   []byte
+	Logprob float32
+}
+
+// Finish says why a choice ended.
+type Finish uint8
+
+const (
+	FinishNone   Finish = iota // still running
+	FinishStop                 // end token or stop text
+	FinishLength               // MaxTokens or the context's end
+)
+
+// End closes a stream: an error, or the usage and timings of a success.
+type End struct {
+	// Err is nil after success.
+	Err     *Error
+	Usage   Usage
+	Timings Timings
+}
+
+// Usage counts tokens. Completion sums over the choices.
+type Usage struct {
+	Prompt     int
+	Cached     int // leading prompt tokens that were not computed
+	Completion int
+}
+
+// Timings are instants of the engine, in nanoseconds of CLOCK_MONOTONIC, the
+// clock that all processes of a machine share. Zero means it did not happen.
+type Timings struct {
+	Received   int64 // taken over by the loop
+	Scheduled  int64 // first token entered a step
+	FirstToken int64 // end of the step that sampled the first token
+	Finished   int64
+	Steps      int // steps that worked for this generation
+	Preempted  int // times its pages were taken away and recomputed
+}
+
+// State is the engine as of its last step.
+type State struct {
+	// Err says why the engine is not able to serve; nil when it is.
+	Err   *Error
+	Model Model
+
+	// Step counts steps; At is when the loop last turned (idle turns count,
+	// at least one a second), in nanoseconds of CLOCK_MONOTONIC.
+	Step uint64
+	At   int64
+
+	PagesTotal  int
+	PagesUsed   int // referenced by a sequence
+	PagesCached int // unreferenced, kept for reuse
+	PagesFree   int
+
+	Running   int // sequences with work in the step
+	Waiting   int // dispatched, not yet started or waiting for pages
+	Paused    int // paused by the gateway, or parked by a slow reader
+	Preempted uint64
+	NonFinite uint64 // rows ended because the model gave NaN or infinity
+
+	// Last step: its rows and its duration.
+	StepPrefillTokens int
+	StepDecodeTokens  int
+	StepDuration      time.Duration
+
+	// Totals since the engine started.
+	PrefillTokens uint64
+	CachedTokens  uint64
+	DecodeTokens  uint64
+
+	// Blocks are the changes of this step to the set of reusable blocks. A
+	// reader that misses a step has missed changes.
+	Blocks []BlockChange
+}
+
+// BlockChange says that a block became reusable or stopped being so.
+type BlockChange struct {
+	Hash    uint64
+	Evicted bool
+}
+
+// Model describes the loaded model.
+type Model struct {
+	ID           string `json:"id"`
+	Architecture string `json:"architecture"`
+	// Digest identifies the file's contents; Fingerprint changes with
+	// whatever can change output bits: contents, kernel set, version.
+	Digest        string `json:"digest"`
+	Fingerprint   string `json:"fingerprint"`
+	Kernels       string `json:"kernels"`
+	Quantisation  string `json:"quantisation"`
+	ContextTokens int    `json:"context_tokens"`
+	VocabTokens   int    `json:"vocab_tokens"`
+	Parameters    int64  `json:"parameters"`
+	WeightBytes   int64  `json:"weight_bytes"`
+	PageTokens    int    `json:"page_tokens"`
+	PageBytes     int    `json:"page_bytes"`
+	CreatedUnix   int64  `json:"created_unix"`
+	// Chat is false when the model has no usable template; ChatError says why.
+	Chat      bool   `json:"chat"`
+	ChatError string `json:"chat_error,omitempty"`
+}

@@ -1,0 +1,156 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// File is an open GGUF file.
+type File struct {
+	name    string
+	version uint32
+	data    []byte
+	unmap   func() error
+
+	keys    []string // in file order
+	values  map[string]value
+	tensors map[string]int // name → index in Tensors
+	dataAt  int            // where tensor data begins: the header's end, aligned
+
+	// Tensors is the directory in file order. Read only.
+	Tensors []Tensor
+}
+
+// Tensor is one entry of the directory.
+type Tensor struct {
+	Name string
+	Type kernels.Type
+	// Dims has one to four sizes; Dims[0] is the row length, the fastest axis.
+	Dims []int
+	// Data is the tensor's bytes, inside the file's mapping. Read only.
+	Data []byte
+}
+
+// Elements is the number of elements in t.
+func (t *Tensor) Elements() int {
+	n := 1
+	for _, d := range t.Dims {
+		n *= d
+	}
+	return n
+}
+
+// Open maps the file at path and reads its directory. It does not block on
+// anything that is not a regular file.
+func Open(path string) (*File, error) {
+	data, unmap, err := mapFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("open model file: %w", err)
+	}
+	f, err := Parse(path, data)
+	if err != nil {
+		_ = unmap()
+		return nil, err
+	}
+	f.unmap = unmap
+	return f, nil
+}
+
+// Parse reads a GGUF file that is already in memory; name stands for its path
+// in errors. The File keeps data, which must not change.
+func Parse(name string, data []byte) (*File, error) {
+	r := &reader{name: name, data: data}
+	f := r.file()
+	if r.err != nil {
+		return nil, r.err
+	}
+	return f, nil
+}
+
+// Close releases the mapping. Tensor data must not be touched afterwards.
+func (f *File) Close() error {
+	if f.unmap == nil {
+		return nil
+	}
+	unmap := f.unmap
+	f.unmap, f.data, f.Tensors, f.tensors = nil, nil, nil, nil
+	return unmap()
+}
+
+// Name is the path or name that the file was opened with.
+func (f *File) Name() string { return f.name }
+
+// Version is the version of the file's format, 2 or 3.
+func (f *File) Version() int { return int(f.version) }
+
+// SizeBytes is the size of the whole file.
+func (f *File) SizeBytes() int { return len(f.data) }
+
+// Tensor finds a tensor by name.
+func (f *File) Tensor(name string) (*Tensor, bool) {
+	i, ok := f.tensors[name]
+	if !ok {
+		return nil, false
+	}
+	return &f.Tensors[i], true
+}
+
+// Parameters is the number of elements in all tensors.
+func (f *File) Parameters() int {
+	n := 0
+	for i := range f.Tensors {
+		n += f.Tensors[i].Elements()
+	}
+	return n
+}
+
+// TypeUse says how much of a file is stored in one type.
+type TypeUse struct {
+	Type    kernels.Type
+	Tensors int
+	Bytes   int
+}
+
+// TypeUses lists the file's tensor types, most bytes first.
+func (f *File) TypeUses() []TypeUse {
+	var uses []TypeUse
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		at := slices.IndexFunc(uses, func(u TypeUse) bool { return u.Type == t.Type })
+		if at < 0 {
+			at = len(uses)
+			uses = append(uses, TypeUse{Type: t.Type})
+		}
+		uses[at].Tensors++
+		uses[at].Bytes += len(t.Data)
+	}
+	slices.SortStableFunc(uses, func(a, b TypeUse) int { return b.Bytes - a.Bytes })
+	return uses
+}
+
+// digestSpanBytes is how much of each end of each tensor a digest covers.
+const digestSpanBytes = 16 << 10
+
+// Digest is 32 hexadecimal digits that tell models apart: it covers the size,
+// all metadata, the directory and both ends of every tensor. It is an identity
+// for cache keys, and no defence against a file made to collide.
+func (f *File) Digest() string {
+	h := xxh3.New()
+	_ = binary.Write(h, binary.LittleEndian, uint64(len(f.data)))
+	_, _ = h.Write(f.data[:min(f.dataAt, len(f.data))])
+	for i := range f.Tensors {
+		d := f.Tensors[i].Data
+		_, _ = h.Write(d[:min(len(d), digestSpanBytes)])
+		_, _ = h.Write(d[max(0, len(d)-digestSpanBytes):])
+	}
+	sum := h.Sum128().Bytes()
+	return fmt.Sprintf("%x", sum[:])
+}
+
+var _ io.Closer = (*File)(nil)

@@ -1,0 +1,41 @@
+//go:build unix
+
+package gguf
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapFile maps a regular file read-only. O_NONBLOCK keeps a FIFO from
+// blocking the open; the type check on the open descriptor has no race.
+func mapFile(path string) (data []byte, unmap func() error, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, describeOpen(path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkRegular(path, info); err != nil {
+		return nil, nil, err
+	}
+	data, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, nil, &fs.PathError{Op: "mmap", Path: path, Err: err}
+	}
+	return data, func() error { return unix.Munmap(data) }, nil
+}
+
+// describeOpen tells a dangling link from a missing file.
+func describeOpen(path string, err error) error {
+	if info, lerr := os.Lstat(path); lerr == nil && info.Mode()&fs.ModeSymlink != 0 && os.IsNotExist(err) {
+		return fmt.Errorf("%s: is a link to a file that does not exist: %w", path, err)
+	}
+	return err
+}

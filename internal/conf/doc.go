@@ -1,11 +1,30 @@
-// Package conf turns documented structs into configuration: the same struct
-// gives the defaults, the YAML keys, the environment variables, the flags and
-// the reference page.
+// Package conf turns one struct of documented structs into configuration: its
+// tags give the defaults, the YAML keys, the environment variables, the flags
+// and the reference page.
 //
-// A field carries three tags: yaml (its key, unit last), default (as text) and
-// help (one sentence with the unit). Zero means default, so a field whose zero
-// has a meaning of its own says so in its help and has no default.
+// A field carries the tags yaml (its key, unit last), default (as text) and
+// help (one sentence with the unit); oneof lists the texts that it may hold.
+// Fields without a yaml tag are not configuration. Kinds are string, bool,
+// int, int64, float64, time.Duration and nested struct. Whole numbers whose key
+// ends in _bytes or _bytes_max also read and print as 64KiB, 8MiB, 2GiB.
 //
-// Non-goal: knowing any struct of ours. The packages own their Config and
-// validate it in New; main composes them into one file.
+// From the key gateway.body_bytes_max follow the variable
+// FOREBAY_GATEWAY_BODY_BYTES_MAX and the flag --gateway.body_bytes_max. A flag
+// wins over the environment, that over the file, that over the default.
+//
+//	var c Config
+//	s := conf.Of(&c)
+//	given := s.Flags(flagSet, map[string]string{"listen": "gateway.listen"})
+//	flagSet.Parse(args)
+//	err := s.Load(conf.Source{FileName: name, File: text, Environ: os.Environ(), Flags: given})
+//
+// Zero means default. So an explicit zero (0, "" or 0s) in a field whose
+// default is something else is an error, never silently the default; a field
+// whose zero has a meaning of its own has no default and says so in its help; a
+// bool never defaults to true, since nobody could turn it off. An environment
+// variable that is set but empty counts as not set. Nothing may be negative.
+//
+// Goal: every mistake is reported at once, each with its place, the key and
+// what is allowed. Non-goal: knowing any struct of ours. The packages own their
+// Config and check in New what needs more than one field; main composes them.
 package conf

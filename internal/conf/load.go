@@ -1,0 +1,221 @@
+package conf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// Source is where values come from, weakest first.
+type Source struct {
+	// FileName is for messages; File is its YAML text, nil for none.
+	FileName string
+	File     []byte
+	// Environ holds NAME=value pairs; those of other programs are ignored.
+	Environ []string
+	// Flags are the texts given by key, from Schema.Flags.
+	Flags map[string]string
+}
+
+// Load sets the struct from its sources and fills the rest with defaults. The
+// error holds every mistake found, one a line, each with its place.
+func (s *Schema) Load(from Source) error {
+	errs := append(s.loadFile(from.FileName, from.File), s.loadEnviron(from.Environ)...)
+	for _, f := range s.fields {
+		if text, ok := from.Flags[f.key]; ok {
+			if err := f.set("flag "+f.byFlag, text); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", f.byFlag, err))
+			}
+		}
+	}
+	for _, f := range s.fields {
+		if f.initial != "" && f.value.IsZero() {
+			setText(f.value, f.key, f.initial) // parsed once by Of
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// loadEnviron ignores a FOREBAY_ variable that resembles none of ours, since
+// cluster managers inject some after the name of a service.
+func (s *Schema) loadEnviron(environ []string) (errs []error) {
+	vars := map[string]*field{}
+	for _, f := range s.fields {
+		vars[f.env()] = f
+	}
+	for _, pair := range environ {
+		name, text, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, envPrefix) || text == "" {
+			continue
+		}
+		if f := vars[name]; f == nil {
+			if near := nearest(name, keysOf(vars), 2); near != "" {
+				errs = append(errs, fmt.Errorf("%s is not a known variable; did you mean %s?", name, near))
+			}
+		} else if err := f.set("environment "+name, text); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errs
+}
+
+// Vars returns the names of all environment variables that Load reads.
+func (s *Schema) Vars() []string {
+	var names []string
+	for _, f := range s.fields {
+		names = append(names, f.env())
+	}
+	return names
+}
+
+func (s *Schema) loadFile(name string, text []byte) []error {
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return []error{syntaxError(name, err)}
+	}
+	w := &walker{schema: s, file: name}
+	for i, doc := range file.Docs {
+		if i > 0 && doc.Body != nil {
+			w.fail(doc.Body, "a second YAML document is not allowed")
+		} else if doc.Body != nil {
+			w.section("", doc.Body)
+		}
+	}
+	return w.errs
+}
+
+// syntaxError puts the parser's message into our one-line form.
+func syntaxError(name string, err error) error {
+	var line, column int
+	message, _, _ := strings.Cut(err.Error(), "\n")
+	if _, scan := fmt.Sscanf(message, "[%d:%d]", &line, &column); scan != nil {
+		return fmt.Errorf("%s: %s", name, message)
+	}
+	_, message, _ = strings.Cut(message, "] ")
+	return fmt.Errorf("%s:%d: not valid YAML: %s", name, line, message)
+}
+
+// walker applies one YAML document to the schema and collects the mistakes.
+type walker struct {
+	schema *Schema
+	file   string
+	errs   []error
+}
+
+func (w *walker) fail(at ast.Node, format string, args ...any) {
+	line := at.GetToken().Position.Line
+	w.errs = append(w.errs, fmt.Errorf("%s:%d: %s", w.file, line, fmt.Sprintf(format, args...)))
+}
+
+func (w *walker) section(prefix string, node ast.Node) {
+	var pairs []*ast.MappingValueNode
+	switch n := node.(type) {
+	case *ast.NullNode, *ast.CommentGroupNode: // all of it commented out
+	case *ast.MappingNode:
+		pairs = n.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{n}
+	default:
+		if prefix == "" {
+			prefix = "the file"
+		}
+		w.fail(node, "%s must hold keys and values", prefix)
+	}
+	for _, pair := range pairs {
+		key := pair.Key.GetToken().Value
+		if prefix != "" {
+			key = prefix + "." + key
+		}
+		if f := w.schema.byKey[key]; f != nil {
+			w.leaf(f, pair)
+		} else if w.schema.sections[key] {
+			w.section(key, pair.Value)
+		} else {
+			w.fail(pair.Key, "%s is not a known key%s", key, w.schema.suggest(key))
+		}
+	}
+}
+
+func (w *walker) leaf(f *field, pair *ast.MappingValueNode) {
+	var text string
+	switch n := pair.Value.(type) {
+	case *ast.StringNode:
+		text = n.Value
+	case *ast.LiteralNode:
+		text = n.Value.Value
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		text = n.GetToken().Value
+	case *ast.NullNode:
+		w.fail(pair.Key, "%s has no value: give one or remove the key", f.key)
+		return
+	default:
+		w.fail(pair.Key, "%s must be one plain value", f.key)
+		return
+	}
+	origin := fmt.Sprintf("%s:%d", w.file, pair.Key.GetToken().Position.Line)
+	if err := f.set(origin, text); err != nil {
+		w.fail(pair.Key, "%s: %v", f.key, err)
+	}
+}
+
+// suggest finds what an unknown key was meant to be: a near key of the same
+// section, or a key of the same name in another one.
+func (s *Schema) suggest(key string) string {
+	keys := append(keysOf(s.byKey), keysOf(s.sections)...)
+	near := nearest(key, keys, min(3, len(key)/3))
+	last := "." + key[strings.LastIndexByte(key, '.')+1:]
+	for _, f := range s.fields {
+		if near == "" && strings.HasSuffix(f.key, last) {
+			near = f.key
+		}
+	}
+	if near == "" {
+		return ""
+	}
+	return "; did you mean " + near + "?"
+}
+
+func keysOf[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		if k != "" {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// nearest returns the candidate within the given edit distance, or "".
+func nearest(word string, candidates []string, limit int) string {
+	best := ""
+	for _, c := range candidates {
+		if d := editDistance(word, c); d <= limit {
+			best, limit = c, d-1
+		}
+	}
+	return best
+}
+
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,128 @@
+package conf
+
+import (
+	"flag"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// envPrefix starts every environment variable that is read.
+const envPrefix = "FOREBAY_"
+
+// Schema is the set of fields of one configuration struct.
+type Schema struct {
+	fields   []*field // in the order of the struct
+	byKey    map[string]*field
+	sections map[string]bool // every key that holds further keys; "" is the top
+}
+
+type field struct {
+	key     string // dotted path
+	byFlag  string // the flag that was given for it, an alias perhaps
+	initial string // default as text
+	help    string
+	oneof   string
+	value   reflect.Value
+	origin  string // where its value came from; "" is the default
+}
+
+// Of reads the tags of the struct that p points to. It panics on a tag that is
+// missing or wrong, since that is our own mistake.
+func Of(p any) *Schema {
+	s := &Schema{byKey: map[string]*field{}, sections: map[string]bool{}}
+	s.add("", reflect.ValueOf(p).Elem())
+	vars := map[string]string{}
+	for _, f := range s.fields {
+		if other, ok := vars[f.env()]; ok {
+			panic(fmt.Sprintf("conf: %s and %s share the variable %s", f.key, other, f.env()))
+		}
+		vars[f.env()] = f.key
+	}
+	return s
+}
+
+func (s *Schema) add(section string, v reflect.Value) {
+	s.sections[section] = true
+	for i := range v.NumField() {
+		t, value := v.Type().Field(i), v.Field(i)
+		key := t.Tag.Get("yaml")
+		if key == "" || key == "-" {
+			continue
+		}
+		if section != "" {
+			key = section + "." + key
+		}
+		if value.Kind() == reflect.Struct {
+			s.add(key, value)
+			continue
+		}
+		f := &field{key: key, initial: t.Tag.Get("default"), help: t.Tag.Get("help"), oneof: t.Tag.Get("oneof"), value: value}
+		if err := f.checkTags(); err != nil {
+			panic(fmt.Sprintf("conf: %s: %v", key, err))
+		}
+		s.fields, s.byKey[key] = append(s.fields, f), f
+	}
+}
+
+func (f *field) checkTags() error {
+	switch {
+	case f.help == "":
+		return fmt.Errorf("has no help tag")
+	case f.value.Kind() == reflect.Bool && f.initial == "true":
+		return fmt.Errorf("is a bool with the default true, which nobody could turn off")
+	}
+	scratch, text := reflect.New(f.value.Type()).Elem(), f.initial
+	if text == "" {
+		text = map[bool]string{true: "false", false: "0"}[f.value.Kind() == reflect.Bool]
+		if scratch.Kind() == reflect.Int64 {
+			text = formatText(scratch, f.key)
+		}
+	}
+	return setText(scratch, f.key, text)
+}
+
+func (f *field) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
+}
+
+// set parses text from origin, and refuses a zero that would mean the default.
+func (f *field) set(origin, text string) error {
+	if err := setText(f.value, f.key, text); err != nil {
+		return err
+	}
+	if f.value.IsZero() && f.text() != f.initialText() {
+		return fmt.Errorf("%q is not allowed: leave it out for the default, %s", text, f.initial)
+	}
+	if f.oneof != "" && !strings.Contains(","+f.oneof+",", ","+text+",") {
+		return fmt.Errorf("%q is not one of %s", text, strings.ReplaceAll(f.oneof, ",", ", "))
+	}
+	f.origin = origin
+	return nil
+}
+
+// Flags defines one flag for each field and each alias (short name to key), and
+// returns the map that parsing fills for Source.Flags.
+func (s *Schema) Flags(set *flag.FlagSet, aliases map[string]string) map[string]string {
+	given := map[string]string{}
+	define := func(name string, f *field) {
+		take := func(text string) error {
+			given[f.key], f.byFlag = text, "--"+name
+			return nil
+		}
+		if f.value.Kind() == reflect.Bool {
+			set.BoolFunc(name, f.help, take)
+		} else {
+			set.Func(name, f.help, take)
+		}
+	}
+	for _, f := range s.fields {
+		define(f.key, f)
+	}
+	for name, key := range aliases {
+		if name != key {
+			define(name, s.byKey[key])
+		}
+	}
+	return given
+}

@@ -1,0 +1,27 @@
+// Package model computes a language model's logits: one forward pass, built
+// from a description of the architecture.
+//
+// Goal: a GGUF file is either computed exactly as its makers meant or refused
+// by name. A Config describes what the pass must do; architectures maps a
+// file's general.architecture to the function that reads the Config. Every key
+// under the architecture's prefix and every tensor must be understood: one that
+// is left over is an error, since it would change the numbers.
+//
+// Non-goals: which tokens run when (engine), which page holds what (engine/kv),
+// arithmetic (kernels).
+//
+// Use: Load, then Forward with the spans of one step; logits come back in span
+// order. To add an architecture: a row in architectures and, if the pass itself
+// differs, a field of Config that Forward obeys.
+//
+// Ownership: the caller owns the file, the team and the page tables; the file
+// must outlive the Model, whose weights may point into it. A Model belongs to
+// one goroutine: Forward and CopyPage are not for concurrent use.
+//
+// Invariants, held by tests:
+//  1. Bit invariance. Each output number is computed whole by one worker from
+//     its own inputs, so that logits do not depend on how a prompt is cut into
+//     calls, on what else is in the batch, on the pages or on the team's size.
+//  2. Forward allocates nothing.
+//  3. Memory of pages that were never written is not resident.
+package model

@@ -1,0 +1,260 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// Span is a run of new tokens of one sequence.
+type Span struct {
+	Tokens []int32
+	Start  int // position of Tokens[0]; keys and values before it are in Pages
+	// Pages is the sequence's page table: page i holds the positions from
+	// i·PageTokens on. It covers [0, Start+len(Tokens)).
+	Pages []int32
+	// Logits is how many of the last tokens need logits: 0, 1, … len(Tokens).
+	Logits int
+}
+
+// batch is the tokens of one Forward, row by row.
+type batch struct {
+	tokens     []int32
+	positions  []int
+	pages      [][]int32
+	logitsRows []int // rows of the batch whose logits are asked for
+}
+
+func newBatch(n int) batch {
+	return batch{make([]int32, 0, n), make([]int, 0, n), make([][]int32, 0, n), make([]int, 0, n)}
+}
+
+// phases are the pieces of a step that run on the whole team, bound once so
+// that a step allocates nothing.
+type phases struct {
+	embed, normAttention, project, place, attend, join func(worker int)
+	normFF, gateUp, down, normOutput, logits           func(worker int)
+}
+
+func (m *Model) bindPhases() {
+	m.run = phases{
+		embed: m.embed, normAttention: m.normAttention, project: m.project, place: m.place, attend: m.attend, join: m.join,
+		normFF: m.normFF, gateUp: m.gateUp, down: m.down, normOutput: m.normOutput, logits: m.outputLogits,
+	}
+}
+
+// Forward computes the spans together, writes their keys and values into their
+// pages, and returns the logits asked for: rows of Config.Vocab, in span order.
+// They belong to the model and are valid until the next Forward.
+//
+// A page that two spans write to, a token outside the vocabulary, or a batch
+// over BatchTokensMax is a mistake of the caller's; all but the first panic.
+func (m *Model) Forward(spans []Span) []float32 {
+	m.gather(spans)
+	if len(m.batch.tokens) == 0 {
+		return nil
+	}
+	m.team.Run(m.run.embed)
+	for m.layer = range m.weights.layers {
+		m.team.Run(m.run.normAttention)
+		m.team.Run(m.run.project)
+		m.team.Run(m.run.place)
+		m.item.Store(0)
+		m.team.Run(m.run.attend)
+		m.team.Run(m.run.join)
+		m.team.Run(m.run.normFF)
+		m.team.Run(m.run.gateUp)
+		m.team.Run(m.run.down)
+	}
+	rows := len(m.batch.logitsRows)
+	if rows > 0 {
+		m.team.Run(m.run.normOutput)
+		m.team.Run(m.run.logits)
+	}
+	return m.logits[:rows*m.config.Vocab]
+}
+
+// gather lays the spans' tokens out as rows.
+func (m *Model) gather(spans []Span) {
+	b := &m.batch
+	b.tokens, b.positions, b.pages, b.logitsRows = b.tokens[:0], b.positions[:0], b.pages[:0], b.logitsRows[:0]
+	for i := range spans {
+		s := &spans[i]
+		m.check(s)
+		for j, token := range s.Tokens {
+			if j >= len(s.Tokens)-s.Logits {
+				b.logitsRows = append(b.logitsRows, len(b.tokens))
+			}
+			b.tokens = append(b.tokens, token)
+			b.positions = append(b.positions, s.Start+j)
+			b.pages = append(b.pages, s.Pages)
+		}
+	}
+}
+
+// check panics if s cannot be computed: workers would fail where it is harder
+// to see why.
+func (m *Model) check(s *Span) {
+	end := s.Start + len(s.Tokens)
+	if s.Start < 0 || end > m.options.ContextTokens || end > len(s.Pages)*m.options.PageTokens || s.Logits < 0 || s.Logits > len(s.Tokens) {
+		panic(fmt.Sprintf("model: span [%d,%d) with %d logits and %d pages of %d does not fit a context of %d",
+			s.Start, end, s.Logits, len(s.Pages), m.options.PageTokens, m.options.ContextTokens))
+	}
+	if len(m.batch.tokens)+len(s.Tokens) > m.options.BatchTokensMax {
+		panic(fmt.Sprintf("model: a batch of more than %d tokens", m.options.BatchTokensMax))
+	}
+	for _, token := range s.Tokens {
+		if token < 0 || int(token) >= m.config.Vocab {
+			panic(fmt.Sprintf("model: token %d is outside the vocabulary of %d", token, m.config.Vocab))
+		}
+	}
+	for _, page := range s.Pages {
+		if page < 0 || int(page) >= m.options.Pages {
+			panic(fmt.Sprintf("model: page %d is outside the pool of %d", page, m.options.Pages))
+		}
+	}
+}
+
+// row is row i of a buffer of rows of width numbers.
+func row(x []float32, i, width int) []float32 { return x[i*width : (i+1)*width] }
+
+// share is the batch's rows that are worker's.
+func (m *Model) share(worker int) (lo, hi int) {
+	return kernels.Split(len(m.batch.tokens), 1, worker, m.team.Workers())
+}
+
+// embed reads the tokens' embeddings and their positions' angles.
+func (m *Model) embed(worker int) {
+	e := m.weights.embedding
+	width := m.config.Embed
+	rowBytes := e.Type.Bytes(width)
+	for i, hi := m.share(worker); i < hi; i++ {
+		at := int(m.batch.tokens[i]) * rowBytes
+		kernels.Dequantize(row(m.scratch.x, i, width), e.Type, e.Data[at:at+rowBytes])
+		m.rope.angles(row(m.scratch.angles, i, m.config.RopeDims), m.batch.positions[i])
+	}
+}
+
+func (m *Model) normAttention(worker int) { m.norm(worker, m.weights.layers[m.layer].attentionNorm) }
+func (m *Model) normFF(worker int)        { m.norm(worker, m.weights.layers[m.layer].ffNorm) }
+
+// norm writes the normed rows of x to normed.
+func (m *Model) norm(worker int, weight []float32) {
+	width := m.config.Embed
+	for i, hi := m.share(worker); i < hi; i++ {
+		m.set.RMSNorm(row(m.scratch.normed, i, width), row(m.scratch.x, i, width), weight, m.config.NormEps)
+	}
+}
+
+// project computes queries, keys and values. The three matrices' rows are one
+// line of tiles, so that workers share them evenly.
+func (m *Model) project(worker int) {
+	l := &m.weights.layers[m.layer]
+	s := &m.scratch
+	rows := kernels.RowTile * (tiles(l.q) + tiles(l.k) + tiles(l.v))
+	lo, hi := kernels.Split(rows, kernels.RowTile, worker, m.team.Workers())
+	lo, hi = m.multiplyPart(s.q, l.q, lo, hi)
+	lo, hi = m.multiplyPart(s.k, l.k, lo, hi)
+	m.multiplyPart(s.v, l.v, lo, hi)
+}
+
+func tiles(w *kernels.Matrix) int { return (w.Rows + kernels.RowTile - 1) / kernels.RowTile }
+
+// multiplyPart computes the part of dst = w·normed that [lo,hi) covers, and
+// returns the range as the matrix after w sees it.
+func (m *Model) multiplyPart(dst []float32, w *kernels.Matrix, lo, hi int) (nextLo, nextHi int) {
+	if from, to := max(lo, 0), min(hi, w.Rows); from < to {
+		m.set.MatMul(dst, w.Rows, w, m.scratch.normed, len(m.batch.tokens), from, to)
+	}
+	length := kernels.RowTile * tiles(w)
+	return lo - length, hi - length
+}
+
+// place turns queries and keys and stores keys and values in their pages.
+func (m *Model) place(worker int) {
+	c, s, p := &m.config, &m.scratch, &m.pools[m.layer]
+	kvWidth, dim, pageTokens := c.KVHeads*c.HeadDim, c.HeadDim, m.options.PageTokens
+	for i, hi := m.share(worker); i < hi; i++ {
+		angles := row(s.angles, i, c.RopeDims)
+		k, v := row(s.k, i, kvWidth), row(s.v, i, kvWidth)
+		m.rope.rotate(row(s.q, i, c.Heads*dim), angles, dim)
+		m.rope.rotate(k, angles, dim)
+		position := m.batch.positions[i]
+		page, slot := int(m.batch.pages[i][position/pageTokens]), position%pageTokens
+		for h := range c.KVHeads {
+			at := ((page*c.KVHeads+h)*pageTokens + slot) * dim
+			copy(p.keys[at:at+dim], k[h*dim:])
+			copy(p.values[at:at+dim], v[h*dim:])
+		}
+	}
+}
+
+// attend takes items, one token and one KV head each, until none is left. The
+// last tokens of a span cost most, so they come first.
+func (m *Model) attend(worker int) {
+	c, a := &m.config, &m.workers[worker]
+	a.K, a.V = m.pools[m.layer].keys, m.pools[m.layer].values
+	items := len(m.batch.tokens) * c.KVHeads
+	width := m.group * c.HeadDim
+	for item := items - int(m.item.Add(1)); item >= 0; item = items - int(m.item.Add(1)) {
+		i := item / c.KVHeads
+		a.KVHead = item % c.KVHeads
+		a.Q, a.Out = row(m.scratch.q, item, width), row(m.scratch.heads, item, width)
+		a.Pages, a.To = m.batch.pages[i], m.batch.positions[i]+1
+		m.set.Attend(a)
+	}
+}
+
+func (m *Model) join(worker int) {
+	m.multiplyAdd(worker, m.weights.layers[m.layer].joined, m.scratch.heads)
+}
+
+// multiplyAdd adds w·from to x.
+func (m *Model) multiplyAdd(worker int, w *kernels.Matrix, from []float32) {
+	n, width := len(m.batch.tokens), m.config.Embed
+	lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers())
+	if lo == hi {
+		return
+	}
+	m.set.MatMul(m.scratch.sum, width, w, from, n, lo, hi)
+	for i := range n {
+		m.set.Add(m.scratch.x[i*width+lo:i*width+hi], m.scratch.sum[i*width+lo:i*width+hi])
+	}
+}
+
+// gateUp computes the gated feed-forward activation into gate.
+func (m *Model) gateUp(worker int) {
+	l, s := &m.weights.layers[m.layer], &m.scratch
+	n, width := len(m.batch.tokens), m.config.FF
+	lo, hi := kernels.Split(width, kernels.RowTile, worker, m.team.Workers())
+	if lo == hi {
+		return
+	}
+	m.set.MatMul(s.gate, width, l.gate, s.normed, n, lo, hi)
+	m.set.MatMul(s.up, width, l.up, s.normed, n, lo, hi)
+	for i := range n {
+		gate := s.gate[i*width+lo : i*width+hi]
+		m.set.SiLUMul(gate, gate, s.up[i*width+lo:i*width+hi])
+	}
+}
+
+func (m *Model) down(worker int) {
+	m.multiplyAdd(worker, m.weights.layers[m.layer].down, m.scratch.gate)
+}
+
+// normOutput norms the rows whose logits are asked for, packed together.
+func (m *Model) normOutput(worker int) {
+	width := m.config.Embed
+	lo, hi := kernels.Split(len(m.batch.logitsRows), 1, worker, m.team.Workers())
+	for i, from := range m.batch.logitsRows[lo:hi] {
+		m.set.RMSNorm(row(m.scratch.normed, lo+i, width), row(m.scratch.x, from, width), m.weights.outputNorm, m.config.NormEps)
+	}
+}
+
+func (m *Model) outputLogits(worker int) {
+	w := m.weights.output
+	lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers())
+	if lo < hi {
+		m.set.MatMul(m.logits, w.Rows, w, m.scratch.normed, len(m.batch.logitsRows), lo, hi)
+	}
+}

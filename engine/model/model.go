@@ -1,0 +1,180 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// Options are the sizes of a loaded model's memory.
+type Options struct {
+	ContextTokens  int // longest sequence; 0 means the trained context, the most allowed
+	PageTokens     int // positions in a page; 0 means 16
+	Pages          int // pages in the pool; 0 means one sequence of ContextTokens
+	BatchTokensMax int // tokens in one Forward over all spans; 0 means 256
+}
+
+// Model is a loaded model with its page pool and scratch.
+type Model struct {
+	// fixed at construction
+	config     Config
+	options    Options
+	set        *kernels.Set
+	team       *kernels.Team
+	weights    *weights
+	parameters int
+	group      int // query heads of a KV head
+	pageLen    int // numbers of one page in one pool
+	pools      []pool
+	memory     memory
+	logits     []float32
+	rope       rope
+	run        phases
+
+	// of the Forward that is running; workers write disjoint parts
+	batch   batch
+	scratch scratch
+	layer   int
+	item    atomic.Int64 // next attention item
+	workers []kernels.Attention
+}
+
+// pool is one layer's keys and values, laid out as kernels.Attention says.
+type pool struct{ keys, values []float32 }
+
+// scratch holds the activations of a batch, one row for each token.
+type scratch struct {
+	x, normed        []float32 // Embed
+	q, heads         []float32 // Heads·HeadDim: queries, and what their heads found
+	k, v             []float32 // KVHeads·HeadDim
+	gate, up         []float32 // FF
+	sum              []float32 // Embed, to be added to x
+	angles           []float32 // RopeDims: cos, sin by turns
+	attentionWeights []float32 // for each worker, group × context
+}
+
+// Load checks the model in f and prepares it to run with set on team. Both must
+// outlive the Model, and f too.
+func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model, error) {
+	c, err := ReadConfig(f)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.fill(f.Name(), &c); err != nil {
+		return nil, err
+	}
+	m := &Model{config: c, options: o, set: set, team: team, parameters: f.Parameters()}
+	if m.weights, err = loadWeights(f, &c, set, team); err != nil {
+		return nil, err
+	}
+	if err := m.reserve(); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	m.rope = newRope(&c)
+	m.bindPhases()
+	return m, nil
+}
+
+// fill sets defaults and checks o against the model.
+func (o *Options) fill(name string, c *Config) error {
+	defaults := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	defaults(&o.ContextTokens, c.ContextTokens)
+	defaults(&o.PageTokens, 16)
+	defaults(&o.BatchTokensMax, 256)
+	if o.ContextTokens < 1 || o.PageTokens < 1 || o.BatchTokensMax < 1 || o.Pages < 0 {
+		return fmt.Errorf("%s: context, page and batch must have at least one token: %+v", name, *o)
+	}
+	defaults(&o.Pages, (o.ContextTokens+o.PageTokens-1)/o.PageTokens)
+	switch {
+	case o.ContextTokens > c.ContextTokens:
+		return fmt.Errorf("%s: a context of %d tokens is asked for; the model was trained for %d", name, o.ContextTokens, c.ContextTokens)
+	case c.WindowTokens > 0 && o.ContextTokens > c.WindowTokens:
+		return fmt.Errorf("%s: sliding-window attention is not supported; set the context to the window's %d tokens or fewer", name, c.WindowTokens)
+	case o.Pages > math.MaxInt32 || o.PageTokens > sizeMax || o.BatchTokensMax > sizeMax:
+		return fmt.Errorf("%s: pages, page tokens or batch tokens are too many: %+v", name, *o)
+	}
+	return nil
+}
+
+// reserve sets up pools, scratch and the workers' attention.
+func (m *Model) reserve() error {
+	c, o := &m.config, &m.options
+	m.group = c.Heads / c.KVHeads
+	m.pageLen = c.KVHeads * o.PageTokens * c.HeadDim
+	context := min(o.ContextTokens, o.Pages*o.PageTokens)
+	var failure error
+	rows := func(n, width int) []float32 {
+		if failure != nil {
+			return nil
+		}
+		if n > math.MaxInt/8/max(1, width) {
+			failure = fmt.Errorf("%d rows of %d numbers are more than memory can hold", n, width)
+			return nil
+		}
+		x, err := m.memory.float32s(n * width)
+		failure = err
+		return x
+	}
+	m.pools = make([]pool, c.Layers)
+	for i := range m.pools {
+		m.pools[i] = pool{keys: rows(o.Pages, m.pageLen), values: rows(o.Pages, m.pageLen)}
+	}
+	n := o.BatchTokensMax
+	m.logits = rows(n, c.Vocab)
+	m.scratch = scratch{
+		x: rows(n, c.Embed), normed: rows(n, c.Embed), sum: rows(n, c.Embed),
+		q: rows(n, c.Heads*c.HeadDim), heads: rows(n, c.Heads*c.HeadDim),
+		k: rows(n, c.KVHeads*c.HeadDim), v: rows(n, c.KVHeads*c.HeadDim),
+		gate: rows(n, c.FF), up: rows(n, c.FF),
+		angles:           rows(n, c.RopeDims),
+		attentionWeights: rows(m.team.Workers(), m.group*context),
+	}
+	if failure != nil {
+		_ = m.memory.free()
+		return failure
+	}
+	m.batch = newBatch(n)
+	m.workers = make([]kernels.Attention, m.team.Workers())
+	for w := range m.workers {
+		m.workers[w] = kernels.Attention{
+			PageTokens: o.PageTokens, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Group: m.group, Scale: c.AttentionScale,
+			Scores: m.scratch.attentionWeights[w*m.group*context : (w+1)*m.group*context],
+		}
+	}
+	return nil
+}
+
+// Config describes the model.
+func (m *Model) Config() Config { return m.config }
+
+// Options are the sizes in force, defaults filled in.
+func (m *Model) Options() Options { return m.options }
+
+// PageBytes is the memory of one page over all layers, keys and values.
+func (m *Model) PageBytes() int { return m.config.Layers * 2 * 4 * m.pageLen }
+
+// WeightBytes is the memory of the packed weights.
+func (m *Model) WeightBytes() int { return m.weights.bytes() }
+
+// Parameters is the number of elements in the file's tensors.
+func (m *Model) Parameters() int { return m.parameters }
+
+// CopyPage copies page src to page dst in every layer.
+func (m *Model) CopyPage(dst, src int32) {
+	to, from := int(dst)*m.pageLen, int(src)*m.pageLen
+	for i := range m.pools {
+		p := &m.pools[i]
+		copy(p.keys[to:to+m.pageLen], p.keys[from:from+m.pageLen])
+		copy(p.values[to:to+m.pageLen], p.values[from:from+m.pageLen])
+	}
+}
+
+// Close frees pools and scratch. The logits of the last Forward go with them.
+func (m *Model) Close() error { return m.memory.free() }

@@ -45,8 +45,6 @@ type Matrix struct {
 	Rows, Cols int
 	// Data is the packed image; its meaning belongs to the set.
 	Data []byte
-	// F32 is the packed image of a set that keeps this matrix as float32; then Data is nil.
-	F32 []float32
 }
 
 // Attention is the work of one query token on one KV head: the Group query

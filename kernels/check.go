@@ -1,0 +1,57 @@
+package kernels
+
+import "fmt"
+
+// The checks of shapes run once per call, outside the loops. A wrong shape is a
+// mistake of ours, so it panics; without the check, assembly would write anywhere.
+
+func panicf(format string, args ...any) { panic("kernels: " + fmt.Sprintf(format, args...)) }
+
+func checkPack(t Type, rows, cols int, raw []byte) {
+	if !t.Known() || rows < 1 || cols < 1 || cols%t.BlockLen() != 0 || len(raw) != rows*t.Bytes(cols) {
+		panicf("Pack: %d×%d of %v from %d bytes", rows, cols, t, len(raw))
+	}
+}
+
+func checkMatMul(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int) {
+	if r0 < 0 || r0%RowTile != 0 || r1 < r0 || r1 > m.Rows || (r1%RowTile != 0 && r1 != m.Rows) {
+		panicf("MatMul: rows [%d,%d) of %d are not whole tiles of %d", r0, r1, m.Rows, RowTile)
+	}
+	if n < 0 || len(x) < n*m.Cols {
+		panicf("MatMul: %d rows of %d columns from %d activations", n, m.Cols, len(x))
+	}
+	if n > 0 && (dstStride < r1 || len(dst) < (n-1)*dstStride+r1) {
+		panicf("MatMul: %d rows of stride %d up to column %d into %d outputs", n, dstStride, r1, len(dst))
+	}
+}
+
+// checkLens demands that all lengths are want.
+func checkLens(op string, want int, lens ...int) {
+	for _, n := range lens {
+		if n != want {
+			panicf("%s: operands of %d and %d numbers", op, want, n)
+		}
+	}
+}
+
+func checkAttention(a *Attention) {
+	context := a.To - a.From
+	if a.From < 0 || context < 1 || a.Group < 1 || a.HeadDim < 1 || a.PageTokens < 1 {
+		panicf("Attend: positions [%d,%d), group %d, head of %d, pages of %d", a.From, a.To, a.Group, a.HeadDim, a.PageTokens)
+	}
+	if n := a.Group * a.HeadDim; len(a.Q) < n || len(a.Out) < n {
+		panicf("Attend: %d heads of %d from %d numbers into %d", a.Group, a.HeadDim, len(a.Q), len(a.Out))
+	}
+	if len(a.Scores) < a.Group*context {
+		panicf("Attend: %d scores for %d heads and %d positions", len(a.Scores), a.Group, context)
+	}
+	if a.KVHead < 0 || a.KVHead >= a.KVHeads || len(a.Pages)*a.PageTokens < a.To {
+		panicf("Attend: KV head %d of %d, %d pages of %d for position %d", a.KVHead, a.KVHeads, len(a.Pages), a.PageTokens, a.To)
+	}
+	pageLen := a.KVHeads * a.PageTokens * a.HeadDim
+	for _, p := range a.Pages[a.From/a.PageTokens : (a.To-1)/a.PageTokens+1] {
+		if at := int(p) * pageLen; p < 0 || at+pageLen > len(a.K) || at+pageLen > len(a.V) {
+			panicf("Attend: page %d of pools with %d and %d numbers", p, len(a.K), len(a.V))
+		}
+	}
+}

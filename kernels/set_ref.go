@@ -1,0 +1,43 @@
+package kernels
+
+import "github.com/forebay-io/forebay/kernels/ref"
+
+// refSet is the specification as a Set. Its Matrix is the raw image.
+var refSet = &Set{
+	Name: "ref",
+	Pack: func(t Type, rows, cols int, raw []byte) *Matrix {
+		checkPack(t, rows, cols, raw)
+		return &Matrix{Type: t, Rows: rows, Cols: cols, Data: raw}
+	},
+	MatMul: func(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int) {
+		checkMatMul(dst, dstStride, m, x, n, r0, r1)
+		w := ref.Matrix{Type: uint32(m.Type), Cols: m.Cols, RowBytes: m.Type.Bytes(m.Cols), Data: m.Data}
+		ref.MatMul(dst, dstStride, w, x, n, r0, r1)
+	},
+	RMSNorm: func(dst, x, weight []float32, eps float32) {
+		checkLens("RMSNorm", len(x), len(dst), len(weight))
+		ref.RMSNorm(dst, x, weight, eps)
+	},
+	SiLUMul: func(dst, gate, up []float32) {
+		checkLens("SiLUMul", len(gate), len(dst), len(up))
+		ref.SiLUMul(dst, gate, up)
+	},
+	Add: func(dst, x []float32) {
+		checkLens("Add", len(dst), len(x))
+		ref.Add(dst, x)
+	},
+	Softmax: ref.Softmax,
+	Attend: func(a *Attention) {
+		checkAttention(a)
+		ref.Attend((*ref.Attention)(a))
+	},
+}
+
+// Dequantize writes the len(dst) values that src holds as type t; len(dst) is a
+// multiple of t.BlockLen(). The values are exact, bit for bit.
+func Dequantize(dst []float32, t Type, src []byte) {
+	if !t.Known() || len(dst)%t.BlockLen() != 0 || len(src) < t.Bytes(len(dst)) {
+		panicf("Dequantize: %d values of %v from %d bytes", len(dst), t, len(src))
+	}
+	ref.Dequantize(dst, uint32(t), src)
+}

@@ -1,0 +1,91 @@
+package wiretest
+
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Record is what a Fake saw of one request id.
+type Record struct {
+	ID         string
+	Prepared   bool // Prepare was called
+	Dispatched bool // Generate was called; the five fields below are its own
+	Prompt     string
+	Options    wire.Options
+	Trace      wire.TraceContext
+	Class      string
+	Key        int64
+	Salt       string
+
+	Tokens   int // made so far, over all choices
+	Pauses   int
+	Resumes  int
+	Canceled bool
+	Ended    bool
+	Err      *wire.Error // of the end
+}
+
+func (r *Record) dispatched(g *wire.Generation) {
+	r.Dispatched = true
+	r.Prompt, r.Options, r.Trace = g.Prompt.Text, g.Options, g.Trace
+	r.Class, r.Key, r.Salt = g.Class, g.Key, g.Salt
+}
+
+// record is the record of an id, made where it is new. The caller holds mu.
+func (f *Fake) record(id string) *Record {
+	r := f.byID[id]
+	if r == nil {
+		r = &Record{ID: id}
+		f.byID[id] = r
+		f.records = append(f.records, r)
+	}
+	return r
+}
+
+// Records are copies of all records, in order of first sight.
+func (f *Fake) Records() []Record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make([]Record, len(f.records))
+	for i, r := range f.records {
+		all[i] = *r
+	}
+	return all
+}
+
+// Record is a copy of one id's record.
+func (f *Fake) Record(id string) (Record, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.byID[id]; r != nil {
+		return *r, true
+	}
+	return Record{}, false
+}
+
+// Live is how many generations have neither ended nor been cancelled.
+func (f *Fake) Live() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.works)
+}
+
+// WaitIdle waits until no generation is live, and reports false after limit.
+func (f *Fake) WaitIdle(limit time.Duration) bool {
+	return wait(limit, func() bool { return f.Live() == 0 })
+}
+
+// WaitRecord waits until some record satisfies ok, and returns it; it reports
+// false after limit.
+func (f *Fake) WaitRecord(limit time.Duration, ok func(Record) bool) (found Record, _ bool) {
+	return found, wait(limit, func() bool {
+		for _, r := range f.Records() {
+			if ok(r) {
+				found = r
+				return true
+			}
+		}
+		return false
+	})
+}

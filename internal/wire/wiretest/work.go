@@ -1,0 +1,211 @@
+package wiretest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// work is one live generation of a Fake. Fake.mu guards all that changes.
+type work struct {
+	// Fixed at Generate.
+	fake   *Fake
+	g      *wire.Generation
+	script Script
+	stream *wire.Stream
+	record *Record
+
+	choices []choice
+	due     time.Time
+	paused  bool // by the reader
+	parked  bool // for want of room
+	timings wire.Timings
+}
+
+type choice struct {
+	tokens   int
+	finished bool
+	hung     bool
+}
+
+// Pause implements wire.Control.
+func (w *work) Pause() { w.pause(true) }
+
+// Resume implements wire.Control.
+func (w *work) Resume() { w.pause(false) }
+
+func (w *work) pause(paused bool) {
+	f := w.fake
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w.paused == paused {
+		return
+	}
+	w.paused = paused
+	if paused {
+		w.record.Pauses++
+	} else {
+		w.record.Resumes++
+	}
+	f.publish()
+	f.kick()
+}
+
+// Cancel implements wire.Control.
+func (w *work) Cancel() {
+	f := w.fake
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.record.Canceled = true
+	f.remove(w)
+	f.publish()
+}
+
+// Taken implements wire.Control.
+func (w *work) Taken() { w.fake.kick() }
+
+// live is how many choices have not finished.
+func (w *work) live() int {
+	n := 0
+	for i := range w.choices {
+		if !w.choices[i].finished {
+			n++
+		}
+	}
+	return n
+}
+
+// tokens is how many the generation holds: the prompt once, and each choice's.
+func (w *work) tokens() int { return len(w.g.Prompt.Tokens) + w.completion() }
+
+func (w *work) completion() int {
+	n := 0
+	for i := range w.choices {
+		n += w.choices[i].tokens
+	}
+	return n
+}
+
+// step gives every choice of w its next event where there is room, and
+// reports whether anything was put. The caller holds mu.
+func (f *Fake) step(w *work, now time.Time) bool {
+	if w.timings.Scheduled == 0 {
+		w.timings.Scheduled = wire.Monotonic()
+		f.last.PrefillTokens += uint64(len(w.g.Prompt.Tokens) - w.script.CachedTokens)
+		f.last.CachedTokens += uint64(w.script.CachedTokens)
+	}
+	put := false
+	for i := range w.choices {
+		c := &w.choices[i]
+		if c.finished || c.hung {
+			continue
+		}
+		w.parked = w.stream.Room() == 0
+		if w.parked {
+			break
+		}
+		if e, ok := w.next(i); ok {
+			w.stream.Put(e)
+			put = true
+		}
+	}
+	if put {
+		w.timings.Steps++
+		w.due = now.Add(w.script.Delay)
+		w.record.Tokens = w.completion()
+	}
+	switch {
+	case w.script.Err != nil && w.exhausted():
+		f.end(w, w.script.Err)
+	case w.live() == 0:
+		f.end(w, nil)
+	case put:
+		w.stream.Wake()
+	}
+	return put
+}
+
+// next is the next event of choice i: a piece, with the finish in it where
+// it is the last; ok is false where the script has nothing to say.
+func (w *work) next(i int) (e wire.Event, ok bool) {
+	c, s := &w.choices[i], &w.script
+	e = wire.Event{Choice: i}
+	text, more := s.piece(i, c.tokens)
+	if more {
+		c.tokens++
+		w.fake.last.DecodeTokens++
+		e.Text = text
+		if w.timings.FirstToken == 0 {
+			w.timings.FirstToken = wire.Monotonic()
+			if i == 0 && w.g.Options.PromptLogprobs {
+				e.PromptLogprobs = promptLogprobs(w.g)
+			}
+		}
+		if w.g.Options.Logprobs {
+			e.Logprobs = []wire.TokenLogprob{logprob(text, w.g.Options.TopLogprobs)}
+		}
+	}
+	e.TokenCount = c.tokens
+	_, another := s.piece(i, c.tokens)
+	switch {
+	case more && c.tokens >= w.g.Prompt.MaxTokens:
+		e.Finish = wire.FinishLength
+	case another:
+	case s.Hang || s.Err != nil:
+		c.hung = true
+		return e, more
+	case s.Finish != wire.FinishNone:
+		e.Finish = s.Finish
+	default:
+		e.Finish = wire.FinishStop
+	}
+	c.finished = e.Finish != wire.FinishNone
+	return e, true
+}
+
+// exhausted reports whether every choice has said all it has to say.
+func (w *work) exhausted() bool {
+	return !slices.ContainsFunc(w.choices, func(c choice) bool { return !c.finished && !c.hung })
+}
+
+// end puts the last event and forgets w. The caller holds mu.
+func (f *Fake) end(w *work, err *wire.Error) {
+	w.timings.Finished = wire.Monotonic()
+	end := &wire.End{Err: err, Timings: w.timings}
+	if err == nil {
+		end.Usage = wire.Usage{Prompt: len(w.g.Prompt.Tokens), Cached: w.script.CachedTokens, Completion: w.completion()}
+	}
+	w.record.Ended, w.record.Err = true, err
+	w.stream.Put(wire.Event{End: end})
+	f.remove(w)
+	w.stream.Wake()
+}
+
+func (f *Fake) remove(w *work) {
+	if i := slices.Index(f.works, w); i >= 0 {
+		f.works = slices.Delete(f.works, i, i+1)
+		f.kick()
+	}
+}
+
+// logprob is the fake's log-probability of a piece: one token with the
+// piece's bytes, and rivals that are ever less likely.
+func logprob(text string, top int) wire.TokenLogprob {
+	l := wire.TokenLogprob{ID: tokenOf(text), Bytes: []byte(text), Logprob: -0.25}
+	for i := range top {
+		b := []byte(text)
+		if i > 0 {
+			b = []byte{'a' + byte(i%26)}
+		}
+		l.Top = append(l.Top, wire.TopLogprob{ID: tokenOf(string(b)), Bytes: b, Logprob: -0.25 - float32(i)})
+	}
+	return l
+}
+
+func tokenOf(text string) int32 {
+	if text == "" {
+		return 0
+	}
+	return int32(text[0])
+}

@@ -1,0 +1,161 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/gguf/gguftest"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// odd is a model whose sizes are no multiples of a row tile or a vector.
+var odd = gguftest.Tiny{Layers: 2, Embed: 40, FF: 104, Heads: 6, KVHeads: 2, HeadDim: 10, Vocab: 277, Seed: 3, Untied: true}
+
+func parseTiny(t *testing.T, shape gguftest.Tiny) *gguf.File {
+	t.Helper()
+	f, err := gguf.Parse("tiny", gguftest.TinyModel(shape))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func randomTokens(rng *rand.Rand, n, vocab int) []int32 {
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = rng.Int32N(int32(vocab))
+	}
+	return tokens
+}
+
+// runner is a sequence on its way through random calls.
+type runner struct {
+	tokens []int32
+	done   int
+	pages  []int32
+	rows   [][]float32 // logits of each token, where they were asked for
+}
+
+// keep stores the logits of a span's last tokens and returns the rest.
+func (r *runner) keep(s Span, logits []float32, vocab int) []float32 {
+	for i := range s.Logits {
+		r.rows[s.Start+len(s.Tokens)-s.Logits+i] = append([]float32(nil), logits[i*vocab:(i+1)*vocab]...)
+	}
+	r.done += len(s.Tokens)
+	return logits[s.Logits*vocab:]
+}
+
+// runAlone gives the logits of every token, from one call for the whole.
+func runAlone(m *Model, tokens []int32) *runner {
+	r := &runner{tokens: tokens, rows: make([][]float32, len(tokens)), pages: firstPages(m.Options().Pages)}
+	s := Span{Tokens: tokens, Pages: r.pages, Logits: len(tokens)}
+	r.keep(s, m.Forward([]Span{s}), m.Config().Vocab)
+	return r
+}
+
+// runTogether computes sequences in one random schedule: chunks of any size,
+// batches of any sequences in any order, pages anywhere, copied at times.
+func runTogether(m *Model, rng *rand.Rand, sequences [][]int32) []*runner {
+	free := make([]int32, m.Options().Pages)
+	for i, p := range rng.Perm(len(free)) {
+		free[i] = int32(p)
+	}
+	runners := make([]*runner, len(sequences))
+	for i, tokens := range sequences {
+		n := (len(tokens) + m.Options().PageTokens - 1) / m.Options().PageTokens
+		runners[i] = &runner{tokens: tokens, rows: make([][]float32, len(tokens)), pages: free[:n:n]}
+		free = free[n:]
+	}
+	singles := rng.IntN(4) == 0
+	for {
+		var spans []Span
+		var of []*runner
+		room := m.Options().BatchTokensMax
+		for _, i := range rng.Perm(len(runners)) {
+			r := runners[i]
+			n := min(len(r.tokens)-r.done, room)
+			if n == 0 || len(spans) > 0 && rng.IntN(3) == 0 {
+				continue
+			}
+			if n = 1 + rng.IntN(n); singles {
+				n = 1
+			}
+			if rng.IntN(4) == 0 && len(free) > 0 { // a page moves, as copy-on-write moves it
+				at := rng.IntN(len(r.pages))
+				m.CopyPage(free[0], r.pages[at])
+				r.pages[at], free[0] = free[0], r.pages[at]
+			}
+			logits := []int{0, 1, n}[rng.IntN(3)]
+			spans = append(spans, Span{Tokens: r.tokens[r.done : r.done+n], Start: r.done, Pages: r.pages, Logits: logits})
+			of, room = append(of, r), room-n
+		}
+		if len(spans) == 0 {
+			return runners
+		}
+		logits := m.Forward(spans)
+		for i, s := range spans {
+			logits = of[i].keep(s, logits, m.Config().Vocab)
+		}
+	}
+}
+
+func TestLogitsAreBitInvariantOverSchedules(t *testing.T) {
+	shapes := []gguftest.Tiny{odd}
+	for _, tp := range []kernels.Type{kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0} {
+		shapes = append(shapes, gguftest.Tiny{Type: tp, Seed: uint64(tp), Embed: 64, FF: 96, Heads: 4, KVHeads: 1, HeadDim: 16, Vocab: 270})
+	}
+	for _, set := range kernels.Sets() {
+		for _, shape := range shapes {
+			t.Run(fmt.Sprintf("%s/%s", set.Name, shape.Type), func(t *testing.T) {
+				f := parseTiny(t, shape)
+				rng := rand.New(rand.NewPCG(7, uint64(shape.Type)))
+				for round := range 12 {
+					alone := load(t, f, set, newTeam(t, 1), Options{})
+					together := load(t, f, set, newTeam(t, 1+rng.IntN(4)),
+						Options{PageTokens: 1 + rng.IntN(20), Pages: 400, BatchTokensMax: 20 + rng.IntN(60)})
+					var sequences [][]int32
+					for range 1 + rng.IntN(4) {
+						sequences = append(sequences, randomTokens(rng, 1+rng.IntN(80), shape.Vocab))
+					}
+					for i, got := range runTogether(together, rng, sequences) {
+						wantSameBits(t, fmt.Sprintf("round %d, sequence %d", round, i), got.rows, runAlone(alone, sequences[i]).rows)
+					}
+				}
+			})
+		}
+	}
+}
+
+// wantSameBits compares the rows that got has.
+func wantSameBits(t *testing.T, name string, got, want [][]float32) {
+	t.Helper()
+	for i := range got {
+		for j := range got[i] {
+			if math.Float32bits(got[i][j]) != math.Float32bits(want[i][j]) {
+				t.Fatalf("%s: token %d, logit %d is %v, alone %v", name, i, j, got[i][j], want[i][j])
+			}
+		}
+	}
+}
+
+// TestScheduleTestSeesAWrongPage is the control: a page table with two pages
+// swapped must change the logits.
+func TestScheduleTestSeesAWrongPage(t *testing.T) {
+	m := load(t, parseTiny(t, odd), kernels.Sets()[0], newTeam(t, 1), Options{})
+	tokens := randomTokens(rand.New(rand.NewPCG(1, 1)), 40, odd.Vocab)
+	want := append([]float32(nil), runAlone(m, tokens).rows[39]...)
+	pages := firstPages(m.Options().Pages)
+	again := func() float64 {
+		return nmse(m.Forward([]Span{{Tokens: tokens[39:], Start: 39, Pages: pages, Logits: 1}}), want)
+	}
+	if d := again(); d != 0 {
+		t.Fatalf("NMSE %g with the right pages", d)
+	}
+	pages[0], pages[1] = pages[1], pages[2]
+	if again() == 0 {
+		t.Error("wrong pages give the same logits")
+	}
+}

@@ -1,0 +1,262 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/gguf/gguftest"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+func loadError(t *testing.T, b *gguftest.Builder, o Options) string {
+	t.Helper()
+	f, err := gguf.Parse("tiny", b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Load(f, kernels.Best(), newTeam(t, 1), o)
+	if err == nil {
+		m.Close()
+		return ""
+	}
+	return err.Error()
+}
+
+// metadata is the keys of a tiny model with changes: nil removes a key.
+func metadata(changes map[string]any) *gguftest.Builder {
+	keys := map[string]any{
+		"general.architecture": "llama", "llama.context_length": uint32(128), "llama.embedding_length": uint32(32),
+		"llama.block_count": uint32(1), "llama.feed_forward_length": uint32(64), "llama.attention.head_count": uint32(4),
+		"llama.attention.head_count_kv": uint32(2), "llama.attention.layer_norm_rms_epsilon": float32(1e-5),
+	}
+	b := &gguftest.Builder{}
+	for key, v := range changes {
+		keys[key] = v
+	}
+	for key, v := range keys {
+		if v != nil {
+			b.Set(key, v)
+		}
+	}
+	return b
+}
+
+// tensors adds a tiny model's tensors with changed shapes; nil leaves one out.
+func tensors(b *gguftest.Builder, changes map[string][]int) *gguftest.Builder {
+	shapes := map[string][]int{
+		"token_embd.weight": {32, 50}, "output_norm.weight": {32},
+		"blk.0.attn_norm.weight": {32}, "blk.0.attn_q.weight": {32, 32}, "blk.0.attn_k.weight": {32, 16}, "blk.0.attn_v.weight": {32, 16},
+		"blk.0.attn_output.weight": {32, 32}, "blk.0.ffn_norm.weight": {32}, "blk.0.ffn_gate.weight": {32, 64},
+		"blk.0.ffn_up.weight": {32, 64}, "blk.0.ffn_down.weight": {64, 32},
+	}
+	for name, dims := range changes {
+		shapes[name] = dims
+	}
+	for name, dims := range shapes {
+		if dims == nil {
+			continue
+		}
+		n := 1
+		for _, d := range dims {
+			n *= d
+		}
+		b.Tensor(name, kernels.F32, dims, gguftest.Encode(kernels.F32, make([]float32, n)))
+	}
+	return b
+}
+
+func TestKeysThatAreNotUnderstoodAreRefused(t *testing.T) {
+	for want, changes := range map[string]map[string]any{
+		"":                                     {"llama.vocab_size": uint32(50), "llama.expert_count": uint32(0), "llama.rope.scaling.type": "none", "tokenizer.x": uint8(1)},
+		`architecture "" is not supported`:     {"general.architecture": nil},
+		`architecture "llama9" is not support`: {"general.architecture": "llama9"},
+		"key general.architecture: has type":   {"general.architecture": uint32(1)},
+		"key llama.context_length: is missing": {"llama.context_length": nil},
+		"key llama.block_count: is 0; allowed": {"llama.block_count": uint32(0)},
+		"key llama.block_count: is 4294967295": {"llama.block_count": uint32(math.MaxUint32)},
+		"key llama.feed_forward_length: is -1": {"llama.feed_forward_length": int32(-1)},
+		"key llama.embedding_length: is \"a\"": {"llama.embedding_length": "a"},
+		"key llama.attention.head_count_kv: is 3, which does not divide the 4 heads":         {"llama.attention.head_count_kv": uint32(3)},
+		"key llama.feed_forward_length: differs between layers":                              {"llama.feed_forward_length": []int32{64, 96}},
+		"key llama.attention.value_length: is 4; only values as long as the keys (8)":        {"llama.attention.value_length": uint32(4)},
+		"key llama.rope.dimension_count: is 10; allowed are even numbers to":                 {"llama.rope.dimension_count": uint32(10)},
+		"key llama.rope.dimension_count: is 7;":                                              {"llama.rope.dimension_count": uint32(7)},
+		"key llama.attention.layer_norm_rms_epsilon: is missing":                             {"llama.attention.layer_norm_rms_epsilon": nil},
+		"key llama.attention.layer_norm_rms_epsilon: is NaN":                                 {"llama.attention.layer_norm_rms_epsilon": float32(math.NaN())},
+		"key llama.rope.freq_base: is +Inf":                                                  {"llama.rope.freq_base": float32(math.Inf(1))},
+		"key llama.rope.freq_base: has type string, not f32":                                 {"llama.rope.freq_base": "10000"},
+		`key llama.rope.scaling.type: is "yarn"; only scaling by the tensor rope_freqs`:      {"llama.rope.scaling.type": "yarn"},
+		"key llama.expert_count: is 8: mixtures of experts are not supported":                {"llama.expert_count": uint32(8)},
+		"key llama.logit_scale: (0.5) is not understood, and could change what the model":    {"llama.logit_scale": float32(0.5)},
+		"key split.count: is 3: models split over files are not supported; merge them first": {"split.count": uint16(3)},
+		"has 50 rows; the 51 tokens of the tokenizer need one each":                          {"tokenizer.ggml.tokens": make([]string, 51)},
+	} {
+		got := loadError(t, tensors(metadata(changes), nil), Options{})
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("error %q, want %q", got, want)
+		}
+	}
+	perLayer := map[string]any{"llama.attention.head_count_kv": []int32{2}, "llama.feed_forward_length": []uint32{64}}
+	if got := loadError(t, tensors(metadata(perLayer), nil), Options{}); got != "" {
+		t.Errorf("equal numbers per layer: %s", got)
+	}
+}
+
+func TestTensorsOfAnotherShapeAreRefused(t *testing.T) {
+	for want, changes := range map[string]map[string][]int{
+		"tensor blk.0.attn_k.weight: is missing; the model needs it with the shape [32 16]":     {"blk.0.attn_k.weight": nil},
+		"tensor token_embd.weight is missing or not a matrix":                                   {"token_embd.weight": nil},
+		"tensor blk.0.ffn_down.weight: has the shape [32 64]; the model's keys ask for [64 32]": {"blk.0.ffn_down.weight": {32, 64}},
+		"tensor blk.0.ffn_norm.weight: has the shape [32 1]; the model's keys ask for [32]":     {"blk.0.ffn_norm.weight": {32, 1}},
+		"tensor output.weight: has the shape [32 51]; the model's keys ask for [32 50]":         {"output.weight": {32, 51}},
+		"tensor blk.0.attn_q.bias: is not understood in architecture llama":                     {"blk.0.attn_q.bias": {32}},
+		"tensor blk.1.attn_q.weight: is not understood":                                         {"blk.1.attn_q.weight": {32, 32}},
+		"tensor rope_freqs.weight is F32 [8]; needed is F32 [4]":                                {"rope_freqs.weight": {8}},
+		"tensor rope_freqs.weight: element 0 is 0; factors are over 0":                          {"rope_freqs.weight": {4}},
+	} {
+		if got := loadError(t, tensors(metadata(nil), changes), Options{}); !strings.Contains(got, want) {
+			t.Errorf("error %q, want %q", got, want)
+		}
+	}
+}
+
+func TestOptionsThatDoNotFitTheModelAreRefused(t *testing.T) {
+	window := map[string]any{"llama.attention.sliding_window": uint32(64)}
+	for _, c := range []struct {
+		changes map[string]any
+		options Options
+		want    string
+	}{
+		{nil, Options{ContextTokens: 129}, "a context of 129 tokens is asked for; the model was trained for 128"},
+		{window, Options{}, "sliding-window attention is not supported; set the context to the window's 64 tokens or fewer"},
+		{window, Options{ContextTokens: 64}, ""},
+		{nil, Options{ContextTokens: -1}, "must have at least one token"},
+		{nil, Options{Pages: -1}, "must have at least one token"},
+		{nil, Options{Pages: math.MaxInt32 + 1}, "are too many"},
+		{nil, Options{Pages: math.MaxInt32, PageTokens: sizeMax}, "reserve"},
+	} {
+		got := loadError(t, tensors(metadata(c.changes), nil), c.options)
+		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: error %q, want %q", c.options, got, c.want)
+		}
+	}
+}
+
+func TestForwardAllocatesNothing(t *testing.T) {
+	m := load(t, parseTiny(t, odd), kernels.Best(), newTeam(t, 2), Options{})
+	pages := firstPages(m.Options().Pages)
+	spans := []Span{
+		{Tokens: randomTokens(rand.New(rand.NewPCG(1, 2)), 30, odd.Vocab), Pages: pages[:4]},
+		{Tokens: []int32{1}, Pages: pages[4:5], Logits: 1},
+	}
+	if n := testing.AllocsPerRun(20, func() { m.Forward(spans) }); n != 0 {
+		t.Errorf("%v allocations a call", n)
+	}
+}
+
+func TestForwardWithoutLogitsReturnsNone(t *testing.T) {
+	m := load(t, parseTiny(t, odd), kernels.Best(), newTeam(t, 1), Options{})
+	if got := m.Forward(nil); len(got) != 0 {
+		t.Errorf("%d logits of no spans", len(got))
+	}
+	if got := m.Forward([]Span{{Tokens: []int32{1, 2}, Pages: []int32{0}}, {Pages: nil}}); len(got) != 0 {
+		t.Errorf("%d logits, none asked for", len(got))
+	}
+}
+
+func TestMistakenSpansPanicBeforeWork(t *testing.T) {
+	m := load(t, parseTiny(t, odd), kernels.Best(), newTeam(t, 1), Options{ContextTokens: 64, BatchTokensMax: 8})
+	for name, s := range map[string]Span{
+		"token outside":      {Tokens: []int32{int32(odd.Vocab)}, Pages: []int32{0}},
+		"negative token":     {Tokens: []int32{-1}, Pages: []int32{0}},
+		"page outside":       {Tokens: []int32{1}, Pages: []int32{4}},
+		"pages too few":      {Tokens: []int32{1}, Start: 16, Pages: []int32{0}},
+		"start below zero":   {Tokens: []int32{1}, Start: -1, Pages: []int32{0}},
+		"beyond the context": {Tokens: []int32{1}, Start: 64, Pages: []int32{0, 1, 2, 3, 3}},
+		"batch too large":    {Tokens: make([]int32, 9), Pages: []int32{0}},
+		"too many logits":    {Tokens: []int32{1}, Pages: []int32{0}, Logits: 2},
+	} {
+		func() {
+			defer func() {
+				if text, _ := recover().(string); !strings.HasPrefix(text, "model: ") {
+					t.Errorf("%s: panic %q", name, text)
+				}
+			}()
+			m.Forward([]Span{s})
+		}()
+	}
+}
+
+// residentBytes is the process's resident memory.
+func residentBytes(t *testing.T) int {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Skip("no /proc/self/statm here")
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}
+
+func TestPoolIsResidentOnlyWhereItIsWritten(t *testing.T) {
+	before := residentBytes(t)
+	m := load(t, parseTiny(t, odd), kernels.Best(), newTeam(t, 1), Options{Pages: 1 << 20})
+	m.Forward([]Span{{Tokens: []int32{1, 2, 3}, Pages: []int32{1 << 19}, Logits: 1}})
+	reserved := m.PageBytes() * m.Options().Pages
+	if want := 2 * 2 * 4 * 2 * 16 * 10; m.PageBytes() != want {
+		t.Errorf("a page of %d bytes, want %d", m.PageBytes(), want)
+	}
+	if grown := residentBytes(t) - before; grown > reserved/16 {
+		t.Errorf("resident memory grew by %d bytes for one page of a pool of %d", grown, reserved)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConfigAndSizesDescribeTheModel(t *testing.T) {
+	f := parseTiny(t, odd)
+	m := load(t, f, kernels.Best(), newTeam(t, 2), Options{})
+	c := m.Config()
+	if c.Architecture != "llama" || c.Name != "tiny" || c.Heads != 6 || c.KVHeads != 2 || c.HeadDim != 10 || c.Vocab != 277 || c.Tied {
+		t.Errorf("config %+v", c)
+	}
+	if m.Parameters() != f.Parameters() || m.WeightBytes() < 4*(m.Parameters()-40*277) {
+		t.Errorf("%d parameters, %d bytes of weights", m.Parameters(), m.WeightBytes())
+	}
+}
+
+func TestRopePairingsAgreeOnReorderedHeads(t *testing.T) {
+	c := Config{RopeDims: 6, RopeTheta: 100}
+	neighbours := newRope(&c)
+	c.RopePairing = PairHalves
+	halves := newRope(&c)
+	angles := make([]float32, 6)
+	neighbours.angles(angles, 5)
+	const dim = 8 // the last two dimensions of each head stay
+	a, b := make([]float32, 2*dim), make([]float32, 2*dim)
+	order := []int{0, 2, 4, 1, 3, 5, 6, 7} // halves' index i is neighbours' order[i]
+	for i := range a {
+		a[i] = float32(i + 1)
+	}
+	for i := range b {
+		b[i] = a[i/dim*dim+order[i%dim]]
+	}
+	neighbours.rotate(a, angles, dim)
+	halves.rotate(b, angles, dim)
+	for i := range b {
+		if b[i] != a[i/dim*dim+order[i%dim]] {
+			t.Fatalf("halves give %v, neighbours %v", b, a)
+		}
+	}
+	if sin, cos := math.Sincos(5); a[0] != 1*float32(cos)-2*float32(sin) || a[6] != 7 {
+		t.Errorf("rotated to %v", a)
+	}
+}

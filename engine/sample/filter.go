@@ -1,0 +1,139 @@
+package sample
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// candidate is a token that may still be drawn.
+type candidate struct {
+	weight float32
+	id     int32
+}
+
+// byWeight puts the likeliest first, equals by id.
+func byWeight(a, b candidate) int {
+	if a.weight != b.weight {
+		return cmp.Compare(b.weight, a.weight)
+	}
+	return cmp.Compare(a.id, b.id)
+}
+
+// scratch holds lists of candidates between calls. One is as large as the
+// vocabulary, so samplers share them.
+var scratch = sync.Pool{New: func() any { return new([]candidate) }}
+
+// drawFiltered applies top-k, top-p and min-p and draws from what is left.
+func (s *Sampler) drawFiltered(weights []float32, u float64) int32 {
+	o := s.options
+	buf := scratch.Get().(*[]candidate)
+	defer scratch.Put(buf)
+	list := (*buf)[:0]
+	// min-p compares with the likeliest, whose weight is 1. Where top-p does
+	// not have to see the tokens that min-p drops, they can go at once.
+	early := float32(0)
+	if !(o.TopP > 0 && o.TopP < 1) {
+		early = o.MinP
+	}
+	for i, w := range weights {
+		if w > 0 && w >= early {
+			list = append(list, candidate{w, int32(i)})
+		}
+	}
+	*buf = list
+	if o.TopK > 0 && o.TopK < len(list) {
+		selectFirst(list, o.TopK)
+		list = list[:o.TopK]
+	}
+	if o.TopP > 0 && o.TopP < 1 {
+		list = topP(list, float64(o.TopP))
+		list = minP(list, o.MinP)
+	}
+	return drawCandidate(list, u)
+}
+
+// topP sorts as much of list as it keeps: the fewest of the likeliest whose
+// weights reach share of the sum.
+func topP(list []candidate, share float64) []candidate {
+	want := 0.0
+	for _, c := range list {
+		want += float64(c.weight)
+	}
+	want *= share
+	for sorted, block := 0, 64; sorted < len(list); block *= 4 {
+		rest := list[sorted:]
+		n := min(block, len(rest))
+		selectFirst(rest, n)
+		slices.SortFunc(rest[:n], byWeight)
+		for i, c := range rest[:n] {
+			if want -= float64(c.weight); want <= 0 {
+				return list[:sorted+i+1]
+			}
+		}
+		sorted += n
+	}
+	return list
+}
+
+// minP cuts a sorted list below the weight.
+func minP(list []candidate, weight float32) []candidate {
+	for len(list) > 1 && list[len(list)-1].weight < weight {
+		list = list[:len(list)-1]
+	}
+	return list
+}
+
+func drawCandidate(list []candidate, u float64) int32 {
+	sum := 0.0
+	for _, c := range list {
+		sum += float64(c.weight)
+	}
+	sum *= u
+	for _, c := range list {
+		if sum -= float64(c.weight); sum < 0 {
+			return c.id
+		}
+	}
+	return list[len(list)-1].id
+}
+
+// selectFirst moves the first n by weight to the front, in no order, by
+// quickselect around the median of three.
+func selectFirst(list []candidate, n int) {
+	for len(list) > 1 && n > 0 && n < len(list) {
+		split := partition(list)
+		switch {
+		case n <= split:
+			list = list[:split]
+		case n == split+1:
+			return
+		default:
+			list, n = list[split+1:], n-split-1
+		}
+	}
+}
+
+// partition puts one candidate at its place in the order, those before it in
+// front, and returns the place.
+func partition(list []candidate) int {
+	last, mid := len(list)-1, len(list)/2
+	if byWeight(list[mid], list[0]) < 0 {
+		list[mid], list[0] = list[0], list[mid]
+	}
+	if byWeight(list[last], list[0]) < 0 {
+		list[last], list[0] = list[0], list[last]
+	}
+	if byWeight(list[mid], list[last]) < 0 {
+		list[mid], list[last] = list[last], list[mid]
+	}
+	pivot, split := list[last], 0
+	for i, c := range list[:last] {
+		if byWeight(c, pivot) < 0 {
+			list[i], list[split] = list[split], c
+			split++
+		}
+	}
+	list[split], list[last] = pivot, list[split]
+	return split
+}

@@ -1,0 +1,201 @@
+// Package sample turns a row of logits into the next token of one choice.
+//
+// The order is fixed: repetition penalty, presence and frequency penalty,
+// logit bias, temperature, top-k, top-p, min-p, one draw. Each of the last
+// three keeps the likeliest tokens and sees only what the one before has kept:
+// top-p's probabilities are those of the top-k tokens alone. Equal tokens are
+// ordered by id, the lowest first.
+//
+// Goal: the choice depends on its own options, tokens and logits and on
+// nothing else, so that neighbours in a batch never change it. Not a goal:
+// grammar masks; a masked token's logit is −Inf, and stays that.
+//
+// Ownership: a Sampler belongs to one choice and is used by one goroutine.
+package sample
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// greedyBelow is the temperature under which sampling is argmax: there the
+// likeliest token wins by all that a float32 logit can tell apart.
+const greedyBelow = 1e-4
+
+// Sampler chooses the tokens of one choice.
+type Sampler struct {
+	options *wire.Options
+	vocab   int
+	random  *rand.PCG
+	seen    history
+}
+
+// New makes the sampler of one choice over token ids [0, vocab): logits
+// beyond, such as padding rows, are never chosen. It keeps o, which must not
+// change. The random stream is a function of o.Seed and choice alone.
+func New(o *wire.Options, choice, vocab int) *Sampler {
+	s := &Sampler{options: o, vocab: vocab, random: rand.NewPCG(mix(o.Seed), mix(uint64(choice)))}
+	if o.PresencePenalty != 0 || o.FrequencyPenalty != 0 || s.repeats() {
+		s.seen.slot = make(map[int32]int)
+	}
+	return s
+}
+
+func (s *Sampler) repeats() bool {
+	r := s.options.RepetitionPenalty
+	return r != 0 && r != 1
+}
+
+// Prompt tells the sampler the whole prompt, the reused part too.
+func (s *Sampler) Prompt(tokens []int32) {
+	if !s.repeats() {
+		return
+	}
+	for _, id := range tokens {
+		s.seen.add(id, 0)
+	}
+}
+
+// Accept tells the sampler a generated token.
+func (s *Sampler) Accept(id int32) { s.seen.add(id, 1) }
+
+// Sample chooses the next token, and advances the choice's random stream by
+// one step unless the choice is greedy. It overwrites logits. It reports
+// false when a logit is NaN or +Inf, or when every token is masked.
+func (s *Sampler) Sample(logits []float32) (id int32, ok bool) {
+	logits = logits[:min(s.vocab, len(logits))]
+	s.adjust(logits)
+	best, ok := argmax(logits)
+	if !ok || s.options.Temperature < greedyBelow {
+		return best, ok
+	}
+	exponentiate(logits, logits[best], s.options.Temperature)
+	u := float64(s.random.Uint64()>>11) / (1 << 53)
+	if s.filters(len(logits)) {
+		return s.drawFiltered(logits, u), true
+	}
+	return draw(logits, u), true
+}
+
+// adjust applies penalties and bias.
+func (s *Sampler) adjust(logits []float32) {
+	o := s.options
+	for _, t := range s.seen.tokens {
+		if t.id < 0 || int(t.id) >= len(logits) {
+			continue
+		}
+		l := &logits[t.id]
+		if s.repeats() {
+			if *l > 0 {
+				*l /= o.RepetitionPenalty
+			} else {
+				*l *= o.RepetitionPenalty
+			}
+		}
+		if t.generated > 0 {
+			*l -= o.PresencePenalty + float32(t.generated)*o.FrequencyPenalty
+		}
+	}
+	for _, b := range o.LogitBias {
+		if b.Token >= 0 && int(b.Token) < len(logits) {
+			logits[b.Token] += b.Bias
+		}
+	}
+}
+
+// filters reports whether any of the options may drop a token.
+func (s *Sampler) filters(n int) bool {
+	o := s.options
+	return o.TopK > 0 && o.TopK < n || o.TopP > 0 && o.TopP < 1 || o.MinP > 0
+}
+
+// argmax is the lowest id with the greatest logit. It reports false when that
+// is no number to trust.
+func argmax(logits []float32) (best int32, ok bool) {
+	top := float32(math.Inf(-1))
+	for i, l := range logits {
+		if !(l <= math.MaxFloat32) { // NaN and +Inf
+			return 0, false
+		}
+		if l > top {
+			best, top = int32(i), l
+		}
+	}
+	return best, !math.IsInf(float64(top), -1)
+}
+
+// exponentiate makes weights of logits: 1 for the likeliest, in proportion for
+// the others, 0 where float32 ends.
+func exponentiate(logits []float32, top, temperature float32) {
+	scale := 1 / float64(temperature)
+	for i, l := range logits {
+		logits[i] = float32(exp((float64(l) - float64(top)) * scale))
+	}
+}
+
+// draw takes the token at the share u, in [0, 1), of the weights' sum.
+func draw(weights []float32, u float64) int32 {
+	sum := 0.0
+	for _, w := range weights {
+		sum += float64(w)
+	}
+	sum *= u
+	last := int32(0)
+	for i, w := range weights {
+		if w == 0 {
+			continue
+		}
+		last = int32(i)
+		if sum -= float64(w); sum < 0 {
+			break
+		}
+	}
+	return last
+}
+
+// history counts tokens. It is used only where a penalty needs it.
+type history struct {
+	slot   map[int32]int // nil when unused
+	tokens []seenToken
+}
+
+type seenToken struct {
+	id        int32
+	generated int
+}
+
+func (h *history) add(id int32, generated int) {
+	if h.slot == nil {
+		return
+	}
+	i, known := h.slot[id]
+	if !known {
+		i = len(h.tokens)
+		h.slot[id] = i
+		h.tokens = append(h.tokens, seenToken{id: id})
+	}
+	h.tokens[i].generated += generated
+}
+
+// mix is the output function of splitmix64: near seeds give far streams.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// exp is e^x for x up to 0, to about eight digits, 0 below float32's range.
+// A vocabulary wants 150,000 of them a token, and math.Exp takes several times
+// as long for digits that a float32 weight does not keep.
+func exp(x float64) float64 {
+	if !(x >= -103) {
+		return 0
+	}
+	n := math.Floor(x*math.Log2E + 0.5)
+	f := x - n*math.Ln2 // in [−0.35, 0.35], where seven terms of the series do
+	p := 1 + f*(1+f*(1./2+f*(1./6+f*(1./24+f*(1./120+f*(1./720+f*(1./5040)))))))
+	return p * math.Float64frombits(uint64(int64(n)+1023)<<52)
+}

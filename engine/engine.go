@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay-io/forebay/engine/kv"
+	"github.com/forebay-io/forebay/engine/sample"
+	"github.com/forebay-io/forebay/engine/text"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Engine is one loaded model and the loop that runs it.
+type Engine struct {
+	// Fixed at construction; safe for any goroutine.
+	cfg        Config
+	info       wire.Model
+	poolTokens int // what all pages hold together
+	parts      parts
+	pool       *kv.Pool // Match, BlockHashes and Fits only; the loop owns the rest
+	inbox      *inbox
+	done       chan struct{} // the loop has ended
+
+	state atomic.Pointer[wire.State]
+
+	// preparing is held for reading by Prepare, which may read the model
+	// file's memory, and for writing by Close, which unmaps it.
+	preparing sync.RWMutex
+	closed    bool
+}
+
+var _ wire.Engine = (*Engine)(nil)
+
+// New loads a model and starts its loop. The engine must be closed.
+func New(cfg Config) (*Engine, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	p, err := load(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	return start(cfg, p, nil)
+}
+
+// start runs the loop over a loaded model; tests see and change the loop by
+// adjust before it turns.
+func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
+	pool, err := kv.New(kv.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint})
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	e := &Engine{
+		cfg: cfg, info: p.info, poolTokens: p.pages * cfg.PageTokens,
+		parts: p, pool: pool, inbox: newInbox(&cfg), done: make(chan struct{}),
+	}
+	l := &loop{
+		cfg: &e.cfg, info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer, pool: pool, inbox: e.inbox, published: &e.state,
+		limits:     limits{batchTokensMax: cfg.BatchTokensMax, tokensMin: cfg.PageTokens, budget: cfg.StepBudget},
+		promptRows: promptRowsMax,
+		idleTimer:  time.NewTimer(heartbeat),
+		logits:     make([]float32, p.vocab),
+	}
+	if adjust != nil {
+		adjust(l)
+	}
+	l.publish(0)
+	go func() {
+		defer close(e.done)
+		l.run()
+	}()
+	return e, nil
+}
+
+// promptRowsMax bounds the logits that one step keeps for PromptLogprobs.
+const promptRowsMax = 64
+
+// Generate implements wire.Engine.
+func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
+	own, err := e.newGeneration(g)
+	if err == nil {
+		err = e.inbox.post(own)
+	}
+	if err != nil {
+		return wire.FailedStream(g.Notify, err)
+	}
+	return own.stream
+}
+
+// newGeneration checks what came over the wire and copies it: nothing of the
+// caller's is kept, and the loop allocates little.
+func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
+	if err := e.inbox.refusal(); err != nil {
+		return nil, err
+	}
+	if g.Prompt == nil {
+		return nil, wire.InvalidParam("prompt", "the generation has no prompt")
+	}
+	if err := e.checkOptions(&g.Options); err != nil {
+		return nil, err
+	}
+	tokens := g.Prompt.Tokens
+	if err := e.checkTokens(tokens); err != nil {
+		return nil, err
+	}
+	if g.Prompt.MaxTokens < 1 {
+		return nil, wire.InvalidParam("max_tokens", "the prompt allows %d tokens of answer; prepare it first", g.Prompt.MaxTokens)
+	}
+	maxTokens, err := e.fit(len(tokens), g.Prompt.MaxTokens, "prompt")
+	if err != nil {
+		return nil, err
+	}
+	if maxTokens < g.Prompt.MaxTokens {
+		return nil, wire.InvalidParam("max_tokens", "the prompt was not prepared for this model: it allows %d tokens of answer where there is room for %d", g.Prompt.MaxTokens, maxTokens)
+	}
+	own := &generation{
+		id: g.ID, salt: g.Salt, key: g.Key, options: g.Options,
+		promptTokens: len(tokens), maxTokens: maxTokens, inbox: e.inbox,
+	}
+	own.options.LogitBias, own.options.Stop = slices.Clone(g.Options.LogitBias), slices.Clone(g.Options.Stop)
+	own.stream = wire.NewStream(max(e.cfg.StreamEventsMax, own.options.N), g.Notify, own)
+	if own.options.PromptLogprobs {
+		first := wire.TokenLogprob{ID: tokens[0], Bytes: e.parts.tokenizer.Bytes(tokens[0]), Logprob: float32(math.NaN())}
+		own.promptLogprobs = append(make([]wire.TokenLogprob, 0, len(tokens)), first)
+	}
+	for i := range own.options.N {
+		own.choices = append(own.choices, e.newSequence(own, i, tokens))
+	}
+	return own, nil
+}
+
+func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequence {
+	s := &sequence{generation: g, choice: choice, text: text.NewStream(g.options.Stop)}
+	s.tokens = append(make([]int32, 0, len(prompt)+g.maxTokens), prompt...)
+	s.sampler = sample.New(&g.options, choice, e.info.VocabTokens)
+	s.sampler.Prompt(prompt)
+	return s
+}
+
+// checkTokens refuses ids that the model does not have.
+func (e *Engine) checkTokens(tokens []int32) *wire.Error {
+	for i, id := range tokens {
+		if id < 0 || int(id) >= e.info.VocabTokens {
+			return wire.InvalidParam("prompt", "token %d at position %d is not in this model's vocabulary; its tokens are 0 to %d", id, i, e.info.VocabTokens-1)
+		}
+	}
+	return nil
+}
+
+// State implements wire.Engine.
+func (e *Engine) State() *wire.State { return e.state.Load() }
+
+// Drain takes nothing new and waits until everything that runs has ended, or
+// until ctx ends; then it returns ctx's error, and Close ends the rest.
+func (e *Engine) Drain(ctx context.Context) error {
+	e.inbox.shut(errDraining(), false)
+	select {
+	case <-e.inbox.empty:
+		return nil
+	case <-e.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends every live stream with Unavailable, waits for the loop and for
+// Prepare calls, and frees the model. It may be called twice.
+func (e *Engine) Close() error {
+	e.inbox.shut(errClosed(), true)
+	<-e.done
+	e.preparing.Lock()
+	defer e.preparing.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	return e.parts.close()
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// inbox is the only way into the loop: new generations, and the news that a
+// reader paused, resumed, cancelled or made room. Both lists are bounded: the
+// first by the limits below, the second by the generations alive, since each
+// is in it at most once.
+type inbox struct {
+	wake chan struct{} // capacity 1: there is something to take
+
+	waitingMax     int
+	generationsMax int
+
+	mu       sync.Mutex
+	arrivals []*generation
+	touched  []*generation
+	ranks    uint64      // given out to sequences, oldest first
+	live     int         // generations that have neither ended nor been cancelled
+	waiting  int         // of those, the ones that have not started
+	refuse   *wire.Error // set once nothing new is taken
+	closing  bool
+	empty    chan struct{} // closed when refusing and none is live
+}
+
+func newInbox(c *Config) *inbox {
+	return &inbox{
+		wake:           make(chan struct{}, 1),
+		waitingMax:     c.WaitingMax,
+		generationsMax: c.GenerationsMax,
+		empty:          make(chan struct{}),
+	}
+}
+
+func errClosed() *wire.Error {
+	return &wire.Error{Kind: wire.Unavailable, Message: "the engine is closed; try again", RetryAfter: time.Second}
+}
+
+func errDraining() *wire.Error {
+	return &wire.Error{Kind: wire.Draining, Message: "the engine is stopping and takes nothing new; try again", RetryAfter: time.Second}
+}
+
+// post hands a new generation to the loop, or says why it is not taken.
+func (in *inbox) post(g *generation) *wire.Error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.refuse != nil:
+		return in.refuse
+	case in.waiting >= in.waitingMax:
+		return &wire.Error{Kind: wire.Overloaded, RetryAfter: time.Second,
+			Message: "the engine's waiting list is full; try again"}
+	case in.live >= in.generationsMax:
+		return &wire.Error{Kind: wire.Overloaded, RetryAfter: time.Second,
+			Message: "the engine holds as many generations as it may; try again"}
+	}
+	for _, s := range g.choices {
+		in.ranks++
+		s.rank = in.ranks
+	}
+	in.live++
+	in.waiting++
+	in.arrivals = append(in.arrivals, g)
+	in.kick()
+	return nil
+}
+
+// touch tells the loop to look at g.
+func (in *inbox) touch(g *generation) {
+	in.mu.Lock()
+	if !g.touched {
+		g.touched = true
+		in.touched = append(in.touched, g)
+	}
+	in.mu.Unlock()
+	in.kick()
+}
+
+func (in *inbox) kick() {
+	select {
+	case in.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take moves everything to the caller's slices, which it reuses.
+func (in *inbox) take(arrivals, touched []*generation) (_, _ []*generation, closing bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	arrivals = append(arrivals, in.arrivals...)
+	touched = append(touched, in.touched...)
+	clear(in.arrivals)
+	clear(in.touched)
+	in.arrivals, in.touched = in.arrivals[:0], in.touched[:0]
+	for _, g := range touched {
+		g.touched = false
+	}
+	return arrivals, touched, in.closing
+}
+
+// started says that a generation no longer waits.
+func (in *inbox) started() {
+	in.mu.Lock()
+	in.waiting--
+	in.mu.Unlock()
+}
+
+// ended says that a generation is gone.
+func (in *inbox) ended(wasWaiting bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.live--
+	if wasWaiting {
+		in.waiting--
+	}
+	in.checkEmpty()
+}
+
+// shut refuses everything new with err; close also tells the loop to end.
+func (in *inbox) shut(err *wire.Error, closing bool) {
+	in.mu.Lock()
+	if in.refuse == nil {
+		in.refuse = err
+		in.checkEmpty()
+	}
+	if closing {
+		in.refuse, in.closing = err, true
+	}
+	in.mu.Unlock()
+	in.kick()
+}
+
+func (in *inbox) checkEmpty() {
+	if in.refuse == nil || in.live > 0 {
+		return
+	}
+	select {
+	case <-in.empty:
+	default:
+		close(in.empty)
+	}
+}
+
+// refusal is why nothing new is taken, or nil.
+func (in *inbox) refusal() *wire.Error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.refuse
+}

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/forebay-io/forebay/engine/chat"
+	"github.com/forebay-io/forebay/engine/demo"
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/engine/tokenizer"
+	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// parts are what a model file gives.
+type parts struct {
+	info      wire.Model
+	model     forwarder
+	tokenizer *tokenizer.Tokenizer
+	template  *chat.Template // nil where info.ChatError says why
+	vocab     int            // logits of a token; the tokenizer may know fewer
+	pages     int
+	closers   []func() error // in the order of opening
+}
+
+// close frees everything, the last opened first.
+func (p *parts) close() error {
+	var err error
+	for len(p.closers) > 0 {
+		last := len(p.closers) - 1
+		err = errors.Join(err, p.closers[last]())
+		p.closers = p.closers[:last]
+	}
+	return err
+}
+
+// load opens the model that the configuration names.
+func load(cfg *Config) (parts, error) {
+	var p parts
+	if err := p.load(cfg); err != nil {
+		return parts{}, errors.Join(fmt.Errorf("engine: load model: %w", err), p.close())
+	}
+	return p, nil
+}
+
+func (p *parts) load(cfg *Config) error {
+	set := kernels.Best()
+	if cfg.Kernels != "" {
+		var err error
+		if set, err = kernels.Lookup(cfg.Kernels); err != nil {
+			return err
+		}
+	}
+	f, err := openFile(cfg.Model)
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, f.Close)
+	if p.tokenizer, err = tokenizer.FromGGUF(f); err != nil {
+		return err
+	}
+	team := kernels.NewTeam(cfg.Threads)
+	p.closers = append(p.closers, func() error { team.Close(); return nil })
+	m, err := p.loadModel(cfg, f, set, team)
+	if err != nil {
+		return err
+	}
+	p.describe(cfg, f, m, set)
+	p.loadTemplate(f)
+	return nil
+}
+
+func openFile(path string) (*gguf.File, error) {
+	if path == "" {
+		return gguf.Parse(demo.Name+".gguf", demo.GGUF())
+	}
+	return gguf.Open(path)
+}
+
+// loadModel sizes the pool and loads the weights.
+func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *kernels.Team) (*model.Model, error) {
+	c, err := model.ReadConfig(f)
+	if err != nil {
+		return nil, err
+	}
+	if n := p.tokenizer.Size(); n > c.Vocab {
+		return nil, fmt.Errorf("%s: the tokenizer has %d tokens and the model %d", f.Name(), n, c.Vocab)
+	}
+	context := c.ContextTokens
+	if cfg.ContextTokens > 0 {
+		context = cfg.ContextTokens
+	}
+	pageBytes := c.Layers * 2 * 4 * c.KVHeads * cfg.PageTokens * c.HeadDim
+	if p.pages, err = cfg.pageCount(context, pageBytes); err != nil {
+		return nil, err
+	}
+	m, err := model.Load(f, set, team, model.Options{
+		ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, BatchTokensMax: cfg.BatchTokensMax,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.model, p.vocab = m, c.Vocab
+	p.closers = append(p.closers, m.Close)
+	return m, nil
+}
+
+// mathVersion changes when the engine's arithmetic does; it is part of the
+// fingerprint, which promises equal bits.
+const mathVersion = 1
+
+func (p *parts) describe(cfg *Config, f *gguf.File, m *model.Model, set *kernels.Set) {
+	c := m.Config()
+	digest := f.Digest()
+	print := xxh3.HashString(fmt.Sprintf("%s %s %d", digest, set.Name, mathVersion))
+	id := cfg.ModelID
+	if id == "" {
+		base := filepath.Base(f.Name())
+		id = strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	p.info = wire.Model{
+		ID: id, Architecture: c.Architecture, Digest: digest, Fingerprint: fmt.Sprintf("fp_%016x", print),
+		Kernels: set.Name, Quantisation: f.TypeUses()[0].Type.String(),
+		ContextTokens: m.Options().ContextTokens, VocabTokens: p.tokenizer.Size(),
+		Parameters: int64(m.Parameters()), WeightBytes: int64(m.WeightBytes()),
+		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), CreatedUnix: time.Now().Unix(),
+	}
+}
+
+// loadTemplate compiles the chat template; a model without a usable one still
+// completes text.
+func (p *parts) loadTemplate(f *gguf.File) {
+	source, ok, err := f.String("tokenizer.chat_template")
+	if err == nil && !ok {
+		err = errors.New("the file has no chat template")
+	}
+	if err == nil {
+		t := p.tokenizer
+		p.template, err = chat.New(source, chat.Options{BOS: t.Text(t.BOS()), EOS: t.Text(t.EOS()), Controls: t.ControlStrings()})
+	}
+	if err != nil {
+		p.info.ChatError = err.Error()
+		return
+	}
+	p.info.Chat = true
+}

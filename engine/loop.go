@@ -1,0 +1,309 @@
+package engine
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay-io/forebay/engine/kv"
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/engine/tokenizer"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Invariants of the loop:
+//  1. Only its goroutine touches sequences, pages and the model.
+//  2. A sequence is in running and holds pages (kv is not nil), or in waiting
+//     and holds none, or is a choice not forked yet, or is gone.
+//  3. The oldest sequence that is not held computes in every step: it is
+//     always started, its share is never empty, and younger ones are
+//     preempted until its pages are there. So everything ends.
+//  4. What a reader may see of a step is put before its State, and its State
+//     before its wake-ups; pages are free before the End that frees them.
+
+// forwarder is the loop's side of a model; package model has the promises.
+type forwarder interface {
+	Forward(spans []model.Span) []float32
+	CopyPage(dst, src int32)
+}
+
+// loop owns all sequences and the page pool.
+type loop struct {
+	// Fixed at construction.
+	cfg        *Config
+	info       *wire.Model
+	model      forwarder
+	vocab      int // logits of a token
+	tokenizer  *tokenizer.Tokenizer
+	pool       *kv.Pool
+	inbox      *inbox
+	onLogits   func(s *sequence, logits []float32) // for tests; may change them
+	onTurn     func()                              // for tests; before a turn
+	published  *atomic.Pointer[wire.State]
+	limits     limits
+	promptRows int // most rows of one step for a prompt that wants all logits
+
+	// Owned by the loop's goroutine.
+	running   []*sequence // oldest first
+	waiting   []*sequence // by key, then oldest
+	startable bool        // something changed for those who wait
+	cost      stepCost
+	total     wire.State // counters, and the last step's numbers
+	idleTimer *time.Timer
+
+	// Scratch of one turn.
+	arrivals, touched []*generation
+	works             []work
+	shares            []share
+	rows              []row
+	spans             []model.Span
+	copies            []kv.Copy
+	siblings          []*sequence
+	woken             []*generation
+	changes           []kv.Change
+	logits            []float32 // one row, for the sampler to change
+}
+
+// row is a sequence's part in the step: its next tokens, of which the last
+// logits need logits.
+type row struct {
+	*sequence
+	count  int
+	logits int
+	decode bool
+}
+
+// run is the engine. It turns until the inbox closes.
+func (l *loop) run() {
+	for l.takeArrivals() {
+		rows := l.schedule()
+		if len(rows) == 0 {
+			l.rest()
+			continue
+		}
+		logits := l.forward(rows)
+		l.sample(rows, logits)
+		l.report(rows)
+	}
+	l.end()
+}
+
+// takeArrivals lets new generations in and follows the readers' wishes. It
+// reports false when the engine closes.
+func (l *loop) takeArrivals() bool {
+	if l.onTurn != nil {
+		l.onTurn()
+	}
+	var closing bool
+	l.arrivals, l.touched, closing = l.inbox.take(l.arrivals[:0], l.touched[:0])
+	for _, g := range l.arrivals {
+		g.timings.Received = wire.Monotonic()
+		l.wait(g.choices[0])
+	}
+	for _, g := range l.touched {
+		l.startable = true
+		g.paused = g.pauseWanted.Load()
+		if g.cancelWanted.Load() {
+			l.drop(g)
+		}
+	}
+	clear(l.arrivals)
+	clear(l.touched)
+	return !closing
+}
+
+// schedule says what the next step computes, with pages for all of it.
+func (l *loop) schedule() []row {
+	l.park()
+	l.start()
+	l.works = l.works[:0]
+	for i, s := range l.running {
+		if !s.held() && (s.decoding() || s.wantsPrompt() || l.pool.Claim(s.kv, s.tokens)) {
+			l.works = append(l.works, work{s.pending(), s.decoding(), s.key, s.rank, i})
+		}
+	}
+	l.shares = compose(l.shares[:0], l.works, &l.cost, l.limits)
+	l.rows = l.rows[:0]
+	for _, sh := range l.shares {
+		s, n := l.running[sh.index], sh.tokens
+		if s.wantsPrompt() {
+			n = min(n, l.promptRows)
+		}
+		l.rows = append(l.rows, row{sequence: s, count: n, logits: s.logitRows(n), decode: s.decoding()})
+	}
+	return l.supply(l.rows)
+}
+
+// forward computes the rows' tokens and returns the logits asked for, in the
+// order of the rows.
+func (l *loop) forward(rows []row) []float32 {
+	began := time.Now()
+	for _, c := range l.copies {
+		l.model.CopyPage(c.Dst, c.Src)
+	}
+	l.spans = l.spans[:0]
+	for _, r := range rows {
+		at := r.computed()
+		l.spans = append(l.spans, model.Span{Tokens: r.tokens[at : at+r.count], Start: at, Pages: r.kv.Pages(), Logits: r.logits})
+	}
+	logits := l.model.Forward(l.spans)
+	took := time.Since(began)
+
+	l.total.Step++
+	l.total.StepDuration, l.total.StepPrefillTokens, l.total.StepDecodeTokens = took, 0, 0
+	for i, r := range rows {
+		l.note(r, began)
+		l.pool.Commit(r.kv, l.spans[i].Tokens)
+	}
+	l.cost.observe(l.total.StepDecodeTokens, l.total.StepPrefillTokens, took)
+	return logits
+}
+
+// note counts a row, before its tokens are committed.
+func (l *loop) note(r row, began time.Time) {
+	if r.decode {
+		l.total.StepDecodeTokens++
+	} else {
+		l.total.StepPrefillTokens += r.count
+		l.total.PrefillTokens += uint64(r.count)
+	}
+	g, end := r.generation, r.computed()+r.count
+	if g.timings.FirstToken == 0 {
+		g.computed += max(0, end-max(r.computed(), g.reached))
+		g.reached = max(g.reached, end)
+	}
+	if g.timings.Scheduled == 0 {
+		g.timings.Scheduled = wire.Monotonic() - int64(time.Since(began))
+	}
+	if g.stepSeen != l.total.Step {
+		g.stepSeen = l.total.Step
+		g.timings.Steps++
+	}
+}
+
+// sample takes the next token of every row that has come to its end.
+func (l *loop) sample(rows []row, logits []float32) {
+	now := wire.Monotonic()
+	for i := range rows {
+		r := &rows[i]
+		mine := logits[:r.logits*l.vocab]
+		logits = logits[r.logits*l.vocab:]
+		if len(mine) == 0 || r.ended {
+			continue
+		}
+		if r.wantsPrompt() {
+			l.scorePrompt(r, mine)
+		}
+		if r.pending() > 0 {
+			continue
+		}
+		if r.timings.FirstToken == 0 {
+			r.timings.FirstToken = now
+			l.total.CachedTokens += uint64(r.cached())
+			l.startable = true // its prefix can be shared now
+		}
+		last := mine[len(mine)-l.vocab:]
+		for _, s := range l.choicesOf(r.sequence) {
+			if !s.ended {
+				l.next(s, last)
+			}
+		}
+	}
+}
+
+// choicesOf is the sequence alone, or, where the prompt of several choices
+// has just been computed, all of them, forked from it.
+func (l *loop) choicesOf(s *sequence) []*sequence {
+	if s.forked || len(s.choices) == 1 {
+		l.siblings = append(l.siblings[:0], s)
+		return l.siblings
+	}
+	s.forked = true
+	l.siblings = append(l.siblings[:0], s.choices...)
+	for _, c := range l.siblings[1:] {
+		c.kv = l.pool.Fork(s.kv)
+		l.admit(c)
+	}
+	return l.siblings
+}
+
+// report publishes the step, then wakes the readers it touched.
+func (l *loop) report(rows []row) {
+	l.total.Blocks = nil
+	l.changes = l.pool.Changes(l.changes[:0])
+	for _, c := range l.changes {
+		l.total.Blocks = append(l.total.Blocks, wire.BlockChange{Hash: c.Hash, Evicted: c.Evicted})
+	}
+	l.publish(len(rows))
+	l.wake()
+	clear(rows) // keep no ended sequence alive
+}
+
+// publish makes the counters the State.
+func (l *loop) publish(rows int) {
+	s := l.total
+	s.Err, s.Model, s.At = l.inbox.refusal(), *l.info, wire.Monotonic()
+	pages := l.pool.Counts()
+	s.PagesTotal, s.PagesUsed, s.PagesCached, s.PagesFree = pages.Total, pages.Used, pages.Cached, pages.Free
+	s.Running = rows
+	for _, q := range [...][]*sequence{l.running, l.waiting} {
+		for _, c := range q {
+			if c.held() {
+				s.Paused++
+			}
+		}
+	}
+	for _, c := range l.waiting {
+		if !c.held() {
+			s.Waiting++
+		}
+	}
+	l.published.Store(&s)
+}
+
+// wake tells every reader whose stream was put to, once.
+func (l *loop) wake() {
+	for i, g := range l.woken {
+		g.eventsAdded = false
+		g.stream.Wake()
+		l.woken[i] = nil
+	}
+	l.woken = l.woken[:0]
+}
+
+// heartbeat is how often an idle loop shows that it lives.
+const heartbeat = 500 * time.Millisecond
+
+// rest publishes an idle turn and sleeps until something may have changed.
+func (l *loop) rest() {
+	l.publish(0)
+	l.wake()
+	if l.busy() {
+		return
+	}
+	l.idleTimer.Reset(heartbeat)
+	select {
+	case <-l.inbox.wake:
+	case <-l.idleTimer.C:
+	}
+}
+
+// busy reports whether some sequence could work in the next turn.
+func (l *loop) busy() bool {
+	able := func(s *sequence) bool { return !s.held() }
+	return slices.ContainsFunc(l.running, able) || slices.ContainsFunc(l.waiting, able)
+}
+
+// end gives every live stream its end.
+func (l *loop) end() {
+	err := l.inbox.refusal()
+	for _, q := range [...][]*sequence{l.running, l.waiting} {
+		for _, s := range slices.Clone(q) {
+			if !s.ended {
+				l.fail(s.generation, err)
+			}
+		}
+	}
+	l.publish(0)
+	l.wake()
+}

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// checkOptions refuses options that are out of range or that this model
+// cannot follow. The words name what is allowed.
+func (e *Engine) checkOptions(o *wire.Options) *wire.Error {
+	choicesMax := min(e.cfg.ChoicesMax, e.cfg.SequencesMax)
+	switch {
+	case o.N < 1 || o.N > choicesMax:
+		return wire.InvalidParam("n", "n is %d; it must be from 1 to %d", o.N, choicesMax)
+	case o.MaxTokens < 0:
+		return wire.InvalidParam("max_tokens", "max_tokens is %d; it must be at least 1, or absent", o.MaxTokens)
+	case !within(o.Temperature, 0, math.MaxFloat32):
+		return wire.InvalidParam("temperature", "temperature is %v; it must be a number from 0", o.Temperature)
+	case o.TopK < 0:
+		return wire.InvalidParam("top_k", "top_k is %d; it must be 0 or more", o.TopK)
+	case !within(o.TopP, 0, 1):
+		return wire.InvalidParam("top_p", "top_p is %v; it must be from 0 to 1", o.TopP)
+	case !within(o.MinP, 0, 1):
+		return wire.InvalidParam("min_p", "min_p is %v; it must be from 0 to 1", o.MinP)
+	case !within(o.RepetitionPenalty, 0, math.MaxFloat32):
+		return wire.InvalidParam("repetition_penalty", "repetition_penalty is %v; it must be a number above 0", o.RepetitionPenalty)
+	case !within(o.PresencePenalty, -math.MaxFloat32, math.MaxFloat32):
+		return wire.InvalidParam("presence_penalty", "presence_penalty must be a finite number")
+	case !within(o.FrequencyPenalty, -math.MaxFloat32, math.MaxFloat32):
+		return wire.InvalidParam("frequency_penalty", "frequency_penalty must be a finite number")
+	case o.TopLogprobs < 0 || o.TopLogprobs > e.info.VocabTokens:
+		return wire.InvalidParam("top_logprobs", "top_logprobs is %d; it must be from 0 to %d", o.TopLogprobs, e.info.VocabTokens)
+	}
+	for _, b := range o.LogitBias {
+		if b.Token < 0 || int(b.Token) >= e.info.VocabTokens {
+			return wire.InvalidParam("logit_bias", "logit_bias names token %d; this model's tokens are 0 to %d", b.Token, e.info.VocabTokens-1)
+		}
+		if !within(b.Bias, -math.MaxFloat32, math.MaxFloat32) {
+			return wire.InvalidParam("logit_bias", "logit_bias of token %d must be a finite number", b.Token)
+		}
+	}
+	return nil
+}
+
+// within is false for NaN.
+func within(x, lo, hi float32) bool { return x >= lo && x <= hi }
+
+// fit says how many tokens each choice may generate after a prompt of this
+// length, or why there is no room. Param names the prompt's field.
+func (e *Engine) fit(promptTokens, maxTokens int, param string) (int, *wire.Error) {
+	room := e.info.ContextTokens - promptTokens
+	if promptTokens == 0 {
+		return 0, wire.InvalidParam(param, "the prompt has no tokens; give at least one")
+	}
+	if room < 1 {
+		err := wire.Errorf(wire.ContextLength,
+			"the prompt has %d tokens, and this model's context holds %d, prompt and answer together; shorten the prompt", promptTokens, e.info.ContextTokens)
+		err.Param = param
+		return 0, err
+	}
+	// The last token of an answer is never computed, so it takes no page.
+	poolRoom := e.poolTokens + 1 - promptTokens
+	if poolRoom < 1 || maxTokens > 0 && min(maxTokens, room) > poolRoom {
+		err := wire.Errorf(wire.TooLarge,
+			"the prompt's %d tokens and up to %d of answer can never fit into this engine's memory for %d tokens; shorten them, or raise kv_bytes", promptTokens, min(max(maxTokens, 1), room), e.poolTokens)
+		err.Param = param
+		return 0, err
+	}
+	room = min(room, poolRoom)
+	if maxTokens > 0 {
+		room = min(room, maxTokens)
+	}
+	return room, nil
+}

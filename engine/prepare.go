@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/forebay-io/forebay/engine/chat"
+	"github.com/forebay-io/forebay/engine/tokenizer"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Prepare implements wire.Engine.
+func (e *Engine) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, error) {
+	e.preparing.RLock()
+	defer e.preparing.RUnlock()
+	if err := e.inbox.refusal(); err != nil {
+		return nil, err
+	}
+	p, err := e.prepare(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// prepare is the path of a request to a prompt: read, check, measure.
+func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *wire.Error) {
+	if err := e.checkOptions(&r.Options); err != nil {
+		return nil, err
+	}
+	p, param, err := e.read(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, errAbandoned()
+	}
+	if p.MaxTokens, err = e.fit(len(p.Tokens), r.Options.MaxTokens, param); err != nil {
+		return nil, err
+	}
+	p.BlockHashes = e.pool.BlockHashes(r.Salt, p.Tokens)
+	if !r.Options.PromptLogprobs {
+		p.CachedTokens = e.pool.Match(r.Salt, p.Tokens)
+	}
+	return p, nil
+}
+
+func errAbandoned() *wire.Error {
+	return wire.Errorf(wire.Canceled, "the request was abandoned while its prompt was prepared")
+}
+
+// read turns the request's one source into tokens; param is its client's name.
+func (e *Engine) read(ctx context.Context, r *wire.Request) (p *wire.Prompt, param string, err *wire.Error) {
+	sources := 0
+	for _, set := range [...]bool{r.Messages != nil, r.Text != nil, r.Tokens != nil} {
+		if set {
+			sources++
+		}
+	}
+	if sources != 1 {
+		return nil, "", wire.InvalidParam("prompt", "give exactly one of messages, text and tokens")
+	}
+	switch {
+	case r.Messages != nil:
+		p, err = e.readMessages(ctx, r)
+		return p, "messages", err
+	case r.Text != nil:
+		tokens := e.parts.tokenizer.Encode(nil, *r.Text, tokenizer.EncodeOptions{AddSpecial: true})
+		return &wire.Prompt{Tokens: tokens, Text: *r.Text}, "prompt", nil
+	}
+	if err := e.checkTokens(r.Tokens); err != nil {
+		return nil, "", err
+	}
+	tokens := append([]int32(nil), r.Tokens...)
+	return &wire.Prompt{Tokens: tokens, Text: e.parts.tokenizer.Decode(tokens)}, "prompt", nil
+}
+
+// readMessages renders the chat template and tokenizes what it gives. The
+// prompt begins with one begin token where the file asks for it, whether the
+// template writes it or not.
+func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Prompt, *wire.Error) {
+	if e.parts.template == nil {
+		return nil, wire.InvalidParam("messages", "this model cannot chat: %s; send a text prompt instead", e.info.ChatError)
+	}
+	limited, cancel := context.WithTimeout(ctx, e.cfg.PromptRenderBudget)
+	defer cancel()
+	text, err := e.parts.template.Render(limited, chat.Input{
+		Messages: r.Messages, Tools: r.Tools, Options: r.TemplateOptions, Now: time.Now(),
+	})
+	if err != nil {
+		return nil, renderError(ctx, err)
+	}
+	var tokens []int32
+	if t := e.parts.tokenizer; t.AddsBOS() && !strings.HasPrefix(text, t.Text(t.BOS())) {
+		tokens = append(tokens, t.BOS())
+	}
+	tokens = e.parts.tokenizer.Encode(tokens, text, tokenizer.EncodeOptions{ParseSpecial: true})
+	return &wire.Prompt{Tokens: tokens, Text: strings.ReplaceAll(text, string(tokenizer.Guard), "")}, nil
+}
+
+func renderError(ctx context.Context, err error) *wire.Error {
+	var raised *chat.Raised
+	switch {
+	case ctx.Err() != nil:
+		return errAbandoned()
+	case errors.As(err, &raised):
+		return wire.InvalidParam("messages", "the model's chat template refuses the messages: %v", raised)
+	}
+	return wire.InvalidParam("messages", "the model's chat template cannot render the messages: %v", err)
+}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/forebay-io/forebay/engine/kv"
+	"github.com/forebay-io/forebay/engine/sample"
+	"github.com/forebay-io/forebay/engine/text"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// generation is one dispatched request: a stream, and a sequence for each
+// choice. It is the reader's Control: the reader's wishes are flags that the
+// loop looks at between two steps.
+type generation struct {
+	// Fixed at Generate.
+	id           string
+	salt         string
+	key          int64
+	options      wire.Options
+	promptTokens int
+	maxTokens    int
+	stream       *wire.Stream
+	inbox        *inbox
+
+	// Set by the reader, read by the loop.
+	pauseWanted  atomic.Bool
+	cancelWanted atomic.Bool
+	// Set by the loop, read by the reader: Taken must wake the loop.
+	parked atomic.Bool
+
+	touched bool // guarded by inbox.mu
+
+	// Owned by the loop.
+	choices        []*sequence // those that have not finished
+	started        bool        // no longer counted as waiting
+	forked         bool        // the prompt is computed and every choice has its own pages
+	ended          bool
+	paused         bool
+	computed       int // distinct prompt tokens computed before the first token
+	reached        int // the end of those
+	completion     int // tokens of all choices
+	stepSeen       uint64
+	eventsAdded    bool // put and not yet woken
+	timings        wire.Timings
+	promptLogprobs []wire.TokenLogprob
+}
+
+// Pause implements wire.Control.
+func (g *generation) Pause() { g.pauseWanted.Store(true); g.inbox.touch(g) }
+
+// Resume implements wire.Control.
+func (g *generation) Resume() { g.pauseWanted.Store(false); g.inbox.touch(g) }
+
+// Cancel implements wire.Control.
+func (g *generation) Cancel() { g.cancelWanted.Store(true); g.inbox.touch(g) }
+
+// Taken implements wire.Control.
+func (g *generation) Taken() {
+	if g.parked.Load() {
+		g.inbox.kick()
+	}
+}
+
+// held reports whether g must not work now: its reader asked for a pause, or
+// has not taken enough events to leave room for another of each choice.
+func (g *generation) held() bool { return g.paused || g.parked.Load() }
+
+// look parks g, or lets it go on, by the room in its stream.
+func (g *generation) look() {
+	room := g.stream.Room() >= len(g.choices)
+	if !room {
+		// Set first, then look again: a reader that took in between has
+		// either seen the flag, or made the room that is seen here.
+		g.parked.Store(true)
+		room = g.stream.Room() >= len(g.choices)
+	}
+	g.parked.Store(!room)
+}
+
+// cached is how many leading prompt tokens were not computed.
+func (g *generation) cached() int { return g.promptTokens - g.computed }
+
+// sequence is one choice: its tokens, and how far their keys and values exist.
+//
+//	tokens  [ prompt ······ | output ··· )
+//	pages   [0 ······ computed)            the rest is pending
+//
+// Prefill, decode and recomputing after a preemption are the same thing: some
+// pending tokens are computed, and when none is left the next is sampled.
+type sequence struct {
+	*generation
+	choice  int
+	rank    uint64 // unique in the engine; smaller is older
+	tokens  []int32
+	kv      *kv.Seq // nil while it waits: it holds no pages
+	sampler *sample.Sampler
+	text    *text.Stream
+
+	generated int
+	inStep    uint64 // the last step it computed in
+	// Tokens whose text has not begun to leave, with where it begins.
+	logprobs []heldLogprob
+	pushed   int // bytes given to text
+}
+
+type heldLogprob struct {
+	wire.TokenLogprob
+	start int
+}
+
+// computed is how many leading tokens have keys and values.
+func (s *sequence) computed() int {
+	if s.kv == nil {
+		return 0
+	}
+	return s.kv.Len()
+}
+
+func (s *sequence) pending() int { return len(s.tokens) - s.computed() }
+
+// decoding reports whether all that is pending is the token sampled last.
+func (s *sequence) decoding() bool { return s.generated > 0 && s.pending() == 1 }
+
+// wantsPrompt reports whether the prompt's own log-probabilities are missing.
+func (s *sequence) wantsPrompt() bool {
+	return s.options.PromptLogprobs && s.choice == 0 && len(s.promptLogprobs) < s.promptTokens
+}
+
+// reusable are the tokens that may be attached from the cache.
+func (s *sequence) reusable() []int32 {
+	if s.wantsPrompt() {
+		return nil
+	}
+	return s.tokens
+}
+
+// logitRows is how many of the next n tokens need logits: all of a prompt
+// whose log-probabilities are asked for, else the last one pending.
+func (s *sequence) logitRows(n int) int {
+	switch {
+	case s.wantsPrompt():
+		return n
+	case n == s.pending():
+		return 1
+	}
+	return 0
+}

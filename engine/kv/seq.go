@@ -111,7 +111,7 @@ func (p *Pool) Reserve(s *Seq, n int, copies []Copy) (_ []Copy, ok bool) {
 	}
 	last := s.len / p.pageTokens // the page that the next token goes to
 	split := s.len%p.pageTokens != 0 && p.pages[s.pages[last]].refs > 1
-	need := p.pagesFor(s.len+n) - len(s.pages)
+	need := max(0, p.pagesFor(s.len+n)-len(s.pages))
 	if split {
 		need++
 	}

@@ -34,7 +34,7 @@ func (s *Sampler) drawFiltered(weights []float32, u float64) int32 {
 	// not have to see the tokens that min-p drops, they can go at once.
 	early := float32(0)
 	if !(o.TopP > 0 && o.TopP < 1) {
-		early = o.MinP
+		early = min(o.MinP, 1)
 	}
 	for i, w := range weights {
 		if w > 0 && w >= early {

@@ -1,0 +1,131 @@
+package telemetry
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Outcome is how a request ended: its metric label and its log field. The
+// list is closed.
+type Outcome uint8
+
+const (
+	Internal          Outcome = iota // our own fault
+	OK                               // answered whole
+	Invalid                          // refused: the request is wrong
+	NotFound                         // refused: no such model
+	ContextLength                    // refused: longer than the model's context
+	TooLarge                         // refused: body over the limit, or work that can never fit
+	QueueFull                        // refused: no place to wait
+	QueueTimeout                     // waited as long as allowed
+	EngineUnavailable                // the engine is starting, gone, or gave up
+	EngineError                      // the engine failed this request
+	NonFinite                        // the model gave NaN or infinity
+	Draining                         // refused or cut because the gateway stops
+	ClientGone                       // the client left before its answer was whole
+	WriteStall                       // the client read too slowly
+	outcomeCount
+)
+
+var outcomeNames = [outcomeCount]string{
+	"internal", "ok", "invalid", "not_found", "context_length", "too_large", "queue_full", "queue_timeout",
+	"engine_unavailable", "engine_error", "non_finite", "draining", "client_gone", "write_stall",
+}
+
+// String returns the outcome's stable name.
+func (o Outcome) String() string {
+	if o < outcomeCount {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("outcome%d", uint8(o))
+}
+
+// Record is everything kept of one request. Instants are nanoseconds of
+// CLOCK_MONOTONIC; zero means that the stage was not reached.
+type Record struct {
+	ID       string // our own, unique
+	ClientID string // the client's x-request-id, or ""
+	Trace    wire.TraceContext
+	// ParentSpan is the caller's span; Trace.SpanID is our own.
+	ParentSpan [8]byte
+
+	Tenant string
+	Class  string
+	Route  string
+	Model  string // the engine's model id, never the client's text
+	Stream bool
+
+	Arrived    int64
+	Decoded    int64
+	Prepared   int64
+	Admitted   int64
+	Dispatched int64
+	FirstToken int64 // first content taken from the engine
+	FirstWrite int64 // first content handed to the connection
+	Finished   int64
+	Engine     wire.Timings
+
+	Prompts          int
+	Choices          int
+	PromptTokens     int
+	CachedTokens     int
+	CompletionTokens int
+	BytesIn          int64
+	BytesOut         int64
+
+	Status    int
+	Outcome   Outcome
+	ErrorKind string // the error's code, from a closed list, or ""
+}
+
+// FirstTokenDelay is the time to first token in nanoseconds: from arrival to
+// the first content that was written, for a plain answer to the first content
+// that the engine gave. It is 0 where no content reached the client.
+func (r *Record) FirstTokenDelay() int64 {
+	switch {
+	case r.FirstWrite == 0:
+		return 0
+	case r.Stream:
+		return r.FirstWrite - r.Arrived
+	}
+	return r.FirstToken - r.Arrived
+}
+
+// Ring keeps copies of the last records. It never grows.
+type Ring struct {
+	mu      sync.Mutex
+	records []Record
+	next    int
+	full    bool
+}
+
+// NewRing makes a ring of size records.
+func NewRing(size int) *Ring { return &Ring{records: make([]Record, size)} }
+
+// Put copies r over the oldest record.
+func (g *Ring) Put(r *Record) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.records[g.next] = *r
+	g.next++
+	if g.next == len(g.records) {
+		g.next, g.full = 0, true
+	}
+}
+
+// Last returns up to n of the newest records, newest first.
+func (g *Ring) Last(n int) []Record {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	have := g.next
+	if g.full {
+		have = len(g.records)
+	}
+	out := make([]Record, 0, min(n, have))
+	for i := range cap(out) {
+		out = append(out, g.records[(g.next-1-i+len(g.records))%len(g.records)])
+	}
+	return out
+}

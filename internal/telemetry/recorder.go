@@ -1,0 +1,111 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/forebay-io/forebay/internal/conf"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Config says what is kept and what is logged.
+type Config struct {
+	RecordsMax   int    `yaml:"records_max" default:"1024" help:"Finished requests kept in memory for the debug page."`
+	AccessLogOff bool   `yaml:"access_log_off" help:"Write no access log line per request."`
+	LogFormat    string `yaml:"log_format" default:"json" oneof:"json text" help:"Form of the log lines: json or text (key=value)."`
+}
+
+// Recorder turns finished records into log lines and metrics, and keeps the
+// last ones. Its methods may be called from any goroutine.
+type Recorder struct {
+	ring     *Ring
+	log      *slog.Logger
+	metrics  *metrics
+	registry *prometheus.Registry
+}
+
+// New makes a Recorder that logs to w and reads level gauges from levels.
+func New(cfg Config, w io.Writer, levels func() Levels) (*Recorder, error) {
+	conf.Fill(&cfg)
+	if cfg.RecordsMax < 1 {
+		return nil, fmt.Errorf("telemetry.records_max must be at least 1, not %d", cfg.RecordsMax)
+	}
+	r := &Recorder{ring: NewRing(cfg.RecordsMax), registry: prometheus.NewRegistry()}
+	switch {
+	case cfg.LogFormat != "json" && cfg.LogFormat != "text":
+		return nil, fmt.Errorf("telemetry.log_format must be json or text, not %q", cfg.LogFormat)
+	case cfg.AccessLogOff:
+	case cfg.LogFormat == "json":
+		r.log = slog.New(slog.NewJSONHandler(w, nil))
+	default:
+		r.log = slog.New(slog.NewTextHandler(w, nil))
+	}
+	r.metrics = newMetrics(r.registry, levels)
+	return r, nil
+}
+
+// Registry is where the metrics are, for the page that shows them.
+func (r *Recorder) Registry() *prometheus.Registry { return r.registry }
+
+// Last returns up to n of the newest finished records, newest first.
+func (r *Recorder) Last(n int) []Record { return r.ring.Last(n) }
+
+// Finish takes a finished record: it is copied, logged and counted. It must
+// be called once for each request.
+func (r *Recorder) Finish(rec *Record) {
+	if rec.Finished == 0 {
+		rec.Finished = wire.Monotonic()
+	}
+	r.ring.Put(rec)
+	r.metrics.observe(rec)
+	if r.log != nil {
+		r.log.LogAttrs(context.Background(), slog.LevelInfo, "request", rec.attrs()...)
+	}
+}
+
+// attrs are the access log line's fields.
+func (r *Record) attrs() []slog.Attr {
+	a := []slog.Attr{
+		slog.String("id", r.ID),
+		slog.String("trace_id", hex.EncodeToString(r.Trace.TraceID[:])),
+		slog.String("span_id", hex.EncodeToString(r.Trace.SpanID[:])),
+		slog.String("route", r.Route),
+		slog.String("outcome", r.Outcome.String()),
+		slog.Int("status", r.Status),
+		slog.String("tenant", r.Tenant),
+		slog.String("class", r.Class),
+		slog.String("model", r.Model),
+		slog.Bool("stream", r.Stream),
+		slog.Int("prompts", r.Prompts),
+		slog.Int("choices", r.Choices),
+		slog.Int("prompt_tokens", r.PromptTokens),
+		slog.Int("cached_tokens", r.CachedTokens),
+		slog.Int("completion_tokens", r.CompletionTokens),
+		slog.Int64("bytes_in", r.BytesIn),
+		slog.Int64("bytes_out", r.BytesOut),
+		slog.Float64("total_ms", milliseconds(r.Finished-r.Arrived)),
+	}
+	for _, stage := range []struct {
+		name string
+		at   int64
+	}{{"decoded_ms", r.Decoded}, {"prepared_ms", r.Prepared}, {"admitted_ms", r.Admitted}, {"dispatched_ms", r.Dispatched}, {"first_token_ms", r.FirstToken}, {"first_write_ms", r.FirstWrite}} {
+		if stage.at != 0 {
+			a = append(a, slog.Float64(stage.name, milliseconds(stage.at-r.Arrived)))
+		}
+	}
+	if r.ClientID != "" {
+		a = append(a, slog.String("client_id", r.ClientID))
+	}
+	if r.ErrorKind != "" {
+		a = append(a, slog.String("error", r.ErrorKind))
+	}
+	return a
+}
+
+func milliseconds(ns int64) float64 { return float64(ns/int64(time.Microsecond)) / 1000 }

@@ -1,0 +1,35 @@
+package tokenizer
+
+import (
+	"strings"
+	"testing"
+)
+
+const english = `The tide comes in twice a day, and the miller opens the gate before dawn. "We'll hold it back,"
+he says, "until the wheel can use it." In 1887 there were 42 mills on this river; today there are three.
+`
+
+const code = `func (q *queue) push(v int64) error {
+	if len(q.items) >= q.max { // full
+		return fmt.Errorf("queue holds %d items: %w", q.max, errFull)
+	}
+	q.items = append(q.items, v)
+	return nil
+}
+`
+
+func BenchmarkEncode(b *testing.B) {
+	for _, vocab := range []string{"gguf-llama-bpe", "gguf-qwen2", "gguf-gpt-2", "gguf-starcoder", "gguf-llama-spm"} {
+		tok := load(b, sharedFile(b, "conformance", "tokenizers", vocab, "vocab.gguf"))
+		for name, text := range map[string]string{"english": strings.Repeat(english, 500), "code": strings.Repeat(code, 500)} {
+			b.Run(strings.TrimPrefix(vocab, "gguf-")+"/"+name, func(b *testing.B) {
+				dst := make([]int32, 0, len(text))
+				b.SetBytes(int64(len(text)))
+				b.ReportAllocs()
+				for b.Loop() {
+					dst = tok.Encode(dst[:0], text, EncodeOptions{})
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package tokenizer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+)
+
+// bpe is byte-level BPE: text is cut by the pre-tokenizer, each piece begins
+// as its bytes, and the neighbours whose merge comes first in the file are
+// joined first.
+type bpe struct {
+	pretokenizer
+	byteIDs [256]int32
+	unknown int32            // for bytes that have no token; none leaves them out
+	words   map[string]int32 // bytes of normal tokens; only with ignoreMerges
+	merges  map[uint64]merge
+}
+
+// merge is what a pair of tokens becomes, and its place in the file.
+type merge struct {
+	id   int32
+	rank uint32
+}
+
+func (t *Tokenizer) readBPE(f *gguf.File) error {
+	const key = "tokenizer.ggml.pre"
+	name, ok, err := f.String(key)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%s: key %s is missing, so how text is split is not known; set it when converting the model", f.Name(), key)
+	}
+	b := &bpe{}
+	if b.pretokenizer, ok = pretokenizers[name]; !ok {
+		return fmt.Errorf("%s: key %s: pre-tokenizer %q is not supported", f.Name(), key, name)
+	}
+	t.addBOS = b.addBOS
+	if b.unknown, err = t.readID(f, "unknown"); err != nil {
+		return err
+	}
+	t.bytes = make([]string, len(t.texts))
+	if b.ignoreMerges {
+		b.words = make(map[string]int32, len(t.texts))
+	}
+	for id, text := range t.texts {
+		switch {
+		case t.isControl(int32(id)):
+		case t.kinds[id] == kindUser:
+			t.bytes[id] = text
+		default:
+			t.bytes[id] = alphabetBytes(text)
+			if _, dup := b.words[t.bytes[id]]; b.ignoreMerges && !dup {
+				b.words[t.bytes[id]] = int32(id)
+			}
+		}
+	}
+	for c := range b.byteIDs {
+		b.byteIDs[c] = b.unknown
+		if id, ok := t.ids[string(byteAlphabet[c])]; ok {
+			b.byteIDs[c] = id
+		}
+	}
+	t.encoder = b
+	return b.readMerges(f, &t.vocabulary)
+}
+
+func (b *bpe) readMerges(f *gguf.File, v *vocabulary) error {
+	const key = "tokenizer.ggml.merges"
+	list, _, err := f.Strings(key)
+	if err != nil {
+		return err
+	}
+	b.merges = make(map[uint64]merge, len(list))
+	for rank, text := range list {
+		// A part may itself be a space, never empty.
+		cut := -1
+		if text != "" {
+			cut = strings.IndexByte(text[1:], ' ') + 1
+		}
+		if cut <= 0 {
+			return fmt.Errorf("%s: key %s: merge %d is %q, not two parts", f.Name(), key, rank, text)
+		}
+		left, right := text[:cut], text[cut+1:]
+		l, okL := v.ids[left]
+		r, okR := v.ids[right]
+		joined, okJ := v.ids[left+right]
+		if !okL || !okR || !okJ {
+			return fmt.Errorf("%s: key %s: merge %d (%q) is of or into something that is no token", f.Name(), key, rank, text)
+		}
+		pair := uint64(l)<<32 | uint64(r)
+		if _, dup := b.merges[pair]; !dup {
+			b.merges[pair] = merge{joined, uint32(rank)}
+		}
+	}
+	return nil
+}
+
+func (b *bpe) pair(_ *scratch, left, right *symbol) (int32, uint32, bool) {
+	m, ok := b.merges[uint64(left.id)<<32|uint64(uint32(right.id))]
+	return m.id, m.rank, ok
+}
+
+func (b *bpe) encode(dst []int32, text string, s *scratch) []int32 {
+	if b.nfc {
+		text = nfc(text)
+	}
+	return b.split(dst, text, b.splitters, s)
+}
+
+func (b *bpe) split(dst []int32, text string, splitters []splitter, s *scratch) []int32 {
+	for text != "" {
+		n := splitters[0](text)
+		if len(splitters) > 1 {
+			dst = b.split(dst, text[:n], splitters[1:], s)
+		} else {
+			dst = b.word(dst, text[:n], s)
+		}
+		text = text[n:]
+	}
+	return dst
+}
+
+// word encodes one piece.
+func (b *bpe) word(dst []int32, word string, s *scratch) []int32 {
+	if len(word) > wordBytesMax {
+		return b.merged(dst, word, s)
+	}
+	e, known := s.words.slot(word)
+	if known {
+		return append(dst, e.ids[:e.n]...)
+	}
+	n := len(dst)
+	dst = b.merged(dst, word, s)
+	e.put(word, dst[n:])
+	return dst
+}
+
+func (b *bpe) merged(dst []int32, word string, s *scratch) []int32 {
+	if id, ok := b.words[word]; ok {
+		return append(dst, id)
+	}
+	if len(word) <= shortBytesMax {
+		return b.mergedShort(dst, word)
+	}
+	s.symbols = slices.Grow(s.symbols[:0], len(word))
+	for i := range len(word) {
+		if id := b.byteIDs[word[i]]; id != none {
+			at := int32(len(s.symbols))
+			s.symbols = append(s.symbols, symbol{id, int32(i), int32(i + 1), at - 1, at + 1})
+		}
+	}
+	if len(s.symbols) == 0 {
+		return dst
+	}
+	s.symbols[len(s.symbols)-1].next = -1
+	s.merge(b)
+	for i := int32(0); i >= 0; i = s.symbols[i].next {
+		dst = append(dst, s.symbols[i].id)
+	}
+	return dst
+}
+
+const shortBytesMax = 48
+
+// mergedShort is merged for short words: the plain quadratic way, in place.
+func (b *bpe) mergedShort(dst []int32, word string) []int32 {
+	from := len(dst)
+	for i := range len(word) {
+		if id := b.byteIDs[word[i]]; id != none {
+			dst = append(dst, id)
+		}
+	}
+	var known [shortBytesMax]merge
+	var is [shortBytesMax]bool
+	look := func(ids []int32, i int) {
+		if i >= 0 && i+1 < len(ids) {
+			known[i], is[i] = b.merges[uint64(ids[i])<<32|uint64(uint32(ids[i+1]))]
+		}
+	}
+	ids := dst[from:]
+	for i := range ids {
+		look(ids, i)
+	}
+	for {
+		best := -1
+		for i := range max(len(ids)-1, 0) {
+			if is[i] && (best < 0 || known[i].rank < known[best].rank) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return dst[:from+len(ids)]
+		}
+		ids[best] = known[best].id
+		copy(known[best+1:], known[best+2:len(ids)])
+		copy(is[best+1:], is[best+2:len(ids)])
+		ids = slices.Delete(ids, best+1, best+2)
+		look(ids, best-1)
+		look(ids, best)
+	}
+}
+
+// byteAlphabet is GPT-2's: printable bytes stand for themselves, the others
+// for the characters from U+0100 on.
+var byteAlphabet = func() (table [256]rune) {
+	next := rune(256)
+	for c := range table {
+		if c >= '!' && c <= '~' || c >= 0xa1 && c <= 0xac || c >= 0xae {
+			table[c] = rune(c)
+		} else {
+			table[c] = next
+			next++
+		}
+	}
+	return table
+}()
+
+var alphabetByte = func() map[rune]byte {
+	m := make(map[rune]byte, 256)
+	for c, r := range byteAlphabet {
+		m[r] = byte(c)
+	}
+	return m
+}()
+
+// alphabetBytes is the bytes that a token's text stands for; a text outside of
+// the alphabet stands for itself.
+func alphabetBytes(text string) string {
+	b := make([]byte, 0, len(text))
+	for _, r := range text {
+		c, ok := alphabetByte[r]
+		if !ok {
+			return text
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}

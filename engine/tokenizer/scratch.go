@@ -1,0 +1,141 @@
+package tokenizer
+
+// scratch is the working memory of one Encode, kept between calls.
+type scratch struct {
+	symbols []symbol
+	heap    []candidate
+	text    []byte
+	words   wordCache
+	merges  int // candidates looked at; tests bound it
+}
+
+// symbol is a piece of the text being merged; symbols form a list.
+type symbol struct {
+	id         int32
+	start, end int32
+	prev, next int32 // indexes of symbols, -1 at the ends
+}
+
+// candidate is a possible merge of symbol left and its next. Symbols only grow,
+// so it is stale exactly when left is gone or its next ends elsewhere.
+type candidate struct {
+	key  uint64 // smallest first: the merge's priority, then its place
+	id   int32
+	end  int32 // of the second symbol
+	left int32
+}
+
+// push and pop keep heap ordered by key.
+func (s *scratch) push(c candidate) {
+	h := append(s.heap, c)
+	i := len(h) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if h[up].key <= c.key {
+			break
+		}
+		h[i] = h[up]
+		i = up
+	}
+	h[i] = c
+	s.heap = h
+}
+
+func (s *scratch) pop() candidate {
+	h := s.heap
+	top, c := h[0], h[len(h)-1]
+	h = h[:len(h)-1]
+	s.heap = h
+	for i := 0; len(h) > 0; {
+		down := 2*i + 1
+		if down+1 < len(h) && h[down+1].key < h[down].key {
+			down++
+		}
+		if down >= len(h) || c.key <= h[down].key {
+			h[i] = c
+			break
+		}
+		h[i] = h[down]
+		i = down
+	}
+	return top
+}
+
+// pairs finds the merge of two neighbouring symbols, and its priority
+// (smallest first); ok is false where they do not merge.
+type pairs interface {
+	pair(s *scratch, left, right *symbol) (id int32, priority uint32, ok bool)
+}
+
+// merge joins symbols, the best pair first and of equals the leftmost, until
+// none can be joined. n symbols cost n log n. It appends nothing; the result
+// is the list that begins with symbol 0.
+func (s *scratch) merge(p pairs) {
+	s.heap = s.heap[:0]
+	add := func(left int32) {
+		if left < 0 || s.symbols[left].next < 0 {
+			return
+		}
+		s.merges++
+		l := &s.symbols[left]
+		r := &s.symbols[l.next]
+		if id, priority, ok := p.pair(s, l, r); ok {
+			s.push(candidate{uint64(priority)<<32 | uint64(left), id, r.end, left})
+		}
+	}
+	for i := range s.symbols {
+		add(int32(i))
+	}
+	for len(s.heap) > 0 {
+		c := s.pop()
+		l := &s.symbols[c.left]
+		if l.end < 0 || l.next < 0 || s.symbols[l.next].end != c.end {
+			continue
+		}
+		r := &s.symbols[l.next]
+		l.id, l.end, l.next = c.id, r.end, r.next
+		r.end = -1
+		if l.next >= 0 {
+			s.symbols[l.next].prev = c.left
+		}
+		add(l.prev)
+		add(c.left)
+	}
+}
+
+// wordCache remembers the ids of short words: most of a text is words that
+// have come before. It is direct-mapped; a collision replaces.
+type wordCache struct{ entries []wordEntry }
+
+const (
+	wordBytesMax = 15
+	wordIDsMax   = 4
+	wordSlots    = 4096
+)
+
+type wordEntry struct {
+	word [wordBytesMax]byte
+	size uint8 // 0 in an empty slot
+	n    int32
+	ids  [wordIDsMax]int32
+}
+
+// slot is the entry of a word of at most wordBytesMax bytes, and whether it holds that word.
+func (c *wordCache) slot(word string) (*wordEntry, bool) {
+	if c.entries == nil {
+		c.entries = make([]wordEntry, wordSlots)
+	}
+	h := uint32(2166136261)
+	for i := range len(word) {
+		h = (h ^ uint32(word[i])) * 16777619
+	}
+	e := &c.entries[(h^h>>15)%wordSlots]
+	return e, int(e.size) == len(word) && string(e.word[:e.size]) == word
+}
+
+func (e *wordEntry) put(word string, ids []int32) {
+	if len(ids) <= wordIDsMax {
+		e.size = uint8(copy(e.word[:], word))
+		e.n = int32(copy(e.ids[:], ids))
+	}
+}

@@ -1,0 +1,51 @@
+package tokenizer
+
+import "slices"
+
+// specials finds special tokens in text: the leftmost, and there the longest.
+type specials struct {
+	ids     map[string]special
+	lengths [256][]int // by first byte, longest first
+}
+
+type special struct {
+	id      int32
+	control bool
+}
+
+func newSpecials(v *vocabulary) specials {
+	s := specials{ids: map[string]special{}}
+	for i, text := range v.texts {
+		id := int32(i)
+		if text == "" || !v.isControl(id) && v.kinds[id] != kindUser {
+			continue
+		}
+		if _, dup := s.ids[text]; dup {
+			continue
+		}
+		s.ids[text] = special{id, v.isControl(id)}
+		if l := &s.lengths[text[0]]; !slices.Contains(*l, len(text)) {
+			*l = append(*l, len(text))
+		}
+	}
+	for i := range s.lengths {
+		slices.SortFunc(s.lengths[i], func(a, b int) int { return b - a })
+	}
+	return s
+}
+
+// find returns the first special token in text; length is 0 and at the
+// text's end where there is none.
+func (s *specials) find(text string, control bool) (at, length int, id int32) {
+	for i := range len(text) {
+		for _, n := range s.lengths[text[i]] {
+			if n > len(text)-i {
+				continue
+			}
+			if found, ok := s.ids[text[i:i+n]]; ok && (control || !found.control) {
+				return i, n, found.id
+			}
+		}
+	}
+	return len(text), 0, none
+}

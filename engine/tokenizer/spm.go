@@ -1,0 +1,171 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+)
+
+// spm is SentencePiece's BPE: spaces become U+2581, text begins as characters,
+// and the neighbours that join into the token with the highest score are
+// joined first. A character that is no token becomes tokens of its bytes.
+type spm struct {
+	ids        map[string]int32 // tokens that text may become
+	priorities []uint32         // by id: the highest score is 0
+	byteIDs    [256]int32
+	// wordwise says that no token has a space after anything else, so that
+	// nothing merges into a following space and words can go one by one.
+	wordwise bool
+}
+
+const space = "\u2581"
+
+func (t *Tokenizer) readSPM(f *gguf.File) error {
+	spaced, ok, err := f.Bool("tokenizer.ggml.add_space_prefix")
+	if err != nil {
+		return err
+	}
+	t.spaced = spaced || !ok
+	t.addBOS = true
+	if _, ok, err = f.Uint("tokenizer.ggml.bos_token_id"); err != nil {
+		return err
+	} else if !ok {
+		t.addBOS = false
+	}
+	unknown, err := t.readID(f, "unknown")
+	if err != nil {
+		return err
+	}
+	m := &spm{ids: make(map[string]int32, len(t.texts)), priorities: make([]uint32, len(t.texts)), wordwise: true}
+	for c := range m.byteIDs {
+		m.byteIDs[c] = unknown
+	}
+	t.bytes = make([]string, len(t.texts))
+	for id, text := range t.texts {
+		switch {
+		case t.isControl(int32(id)):
+			continue
+		case t.kinds[id] == kindByte:
+			c, err := parseByte(text)
+			if err != nil {
+				return fmt.Errorf("%s: key %s: token %d: %w", f.Name(), keyTokens, id, err)
+			}
+			m.byteIDs[c] = int32(id)
+			t.bytes[id] = string([]byte{c})
+			continue
+		}
+		t.bytes[id] = strings.ReplaceAll(text, space, " ")
+		m.priorities[id] = descending(t.scores[id])
+		if t.ids[text] == int32(id) {
+			m.ids[text] = int32(id)
+		}
+		if strings.Contains(strings.TrimLeft(text, space), space) {
+			m.wordwise = false
+		}
+	}
+	t.encoder = m
+	return nil
+}
+
+// parseByte reads a byte token's text, <0xNN>.
+func parseByte(text string) (byte, error) {
+	if len(text) == 6 && strings.HasPrefix(text, "<0x") && text[5] == '>' {
+		if c, err := strconv.ParseUint(text[3:5], 16, 8); err == nil {
+			return byte(c), nil
+		}
+	}
+	return 0, fmt.Errorf("is a byte token but called %q, not <0x00> to <0xFF>", text)
+}
+
+// descending orders scores: the higher the score the smaller the number.
+func descending(score float32) uint32 {
+	bits := math.Float32bits(score + 0) // makes -0 of 0 equal
+	if bits>>31 == 0 {
+		return ^bits &^ (1 << 31)
+	}
+	return bits
+}
+
+func (m *spm) pair(s *scratch, left, right *symbol) (int32, uint32, bool) {
+	id, ok := m.ids[string(s.text[left.start:right.end])]
+	if !ok {
+		return none, 0, false
+	}
+	return id, m.priorities[id], true
+}
+
+func (m *spm) encode(dst []int32, text string, s *scratch) []int32 {
+	for text != "" {
+		n := len(text)
+		if m.wordwise {
+			n = wordLength(text)
+		}
+		dst = m.word(dst, text[:n], s)
+		text = text[n:]
+	}
+	return dst
+}
+
+// wordLength is the length of the spaces that text begins with and what
+// follows up to the next space.
+func wordLength(text string) int {
+	spaces := len(text) - len(strings.TrimLeft(text, " "))
+	if n := strings.IndexByte(text[spaces:], ' '); n >= 0 {
+		return spaces + n
+	}
+	return len(text)
+}
+
+func (m *spm) word(dst []int32, word string, s *scratch) []int32 {
+	if len(word) > wordBytesMax {
+		return m.merged(dst, word, s)
+	}
+	e, known := s.words.slot(word)
+	if known {
+		return append(dst, e.ids[:e.n]...)
+	}
+	n := len(dst)
+	dst = m.merged(dst, word, s)
+	e.put(word, dst[n:])
+	return dst
+}
+
+func (m *spm) merged(dst []int32, word string, s *scratch) []int32 {
+	s.text = s.text[:0]
+	s.symbols = slices.Grow(s.symbols[:0], len(word))
+	for len(word) > 0 {
+		_, size := utf8.DecodeRuneInString(word)
+		start, at := int32(len(s.text)), int32(len(s.symbols))
+		if word[0] == ' ' {
+			s.text = append(s.text, space...)
+		} else {
+			s.text = append(s.text, word[:size]...)
+		}
+		id, ok := m.ids[string(s.text[start:])]
+		if !ok {
+			id = none
+		}
+		s.symbols = append(s.symbols, symbol{id, start, int32(len(s.text)), at - 1, at + 1})
+		word = word[size:]
+	}
+	s.symbols[len(s.symbols)-1].next = -1
+	s.merge(m)
+	for i := int32(0); i >= 0; i = s.symbols[i].next {
+		sym := s.symbols[i]
+		if sym.id != none {
+			dst = append(dst, sym.id)
+			continue
+		}
+		for _, c := range s.text[sym.start:sym.end] {
+			if id := m.byteIDs[c]; id != none {
+				dst = append(dst, id)
+			}
+		}
+	}
+	return dst
+}

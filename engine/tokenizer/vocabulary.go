@@ -1,0 +1,152 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+)
+
+// kind is a token's type, numbered as in GGUF.
+type kind uint8
+
+const (
+	kindNormal kind = iota + 1
+	kindUnknown
+	kindControl
+	kindUser
+	kindUnused
+	kindByte
+)
+
+// vocabulary is the token table of a file, checked.
+type vocabulary struct {
+	texts  []string
+	kinds  []kind
+	scores []float32 // SPM only
+	// ids finds a token by its text; of duplicates the lowest id.
+	ids map[string]int32
+}
+
+const keyTokens = "tokenizer.ggml.tokens"
+
+func readVocabulary(f *gguf.File, scored bool) (*vocabulary, error) {
+	texts, ok, err := f.Strings(keyTokens)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || len(texts) == 0 || len(texts) > math.MaxInt32 {
+		return nil, fmt.Errorf("%s: key %s: has %d tokens; a model needs some", f.Name(), keyTokens, len(texts))
+	}
+	v := &vocabulary{texts: texts, ids: make(map[string]int32, len(texts))}
+	if v.kinds, err = readKinds(f, len(texts)); err != nil {
+		return nil, err
+	}
+	if scored {
+		const key = "tokenizer.ggml.scores"
+		v.scores, ok, err = f.Floats(key)
+		if err != nil {
+			return nil, err
+		}
+		if !ok || len(v.scores) != len(texts) {
+			return nil, fmt.Errorf("%s: key %s: has %d values for %d tokens", f.Name(), key, len(v.scores), len(texts))
+		}
+		for id, score := range v.scores {
+			if score != score {
+				return nil, fmt.Errorf("%s: key %s: token %d has no number as score", f.Name(), key, id)
+			}
+		}
+	}
+	for id, text := range texts {
+		if _, dup := v.ids[text]; !dup {
+			v.ids[text] = int32(id)
+		}
+	}
+	for _, text := range endTexts {
+		if id, ok := v.ids[text]; ok && v.kinds[id] == kindUser {
+			v.kinds[id] = kindControl
+		}
+	}
+	return v, nil
+}
+
+func readKinds(f *gguf.File, n int) ([]kind, error) {
+	const key = "tokenizer.ggml.token_type"
+	values, ok, err := f.Ints(key)
+	if err != nil {
+		return nil, err
+	}
+	kinds := make([]kind, n)
+	if ok && len(values) != n {
+		return nil, fmt.Errorf("%s: key %s: has %d values for %d tokens", f.Name(), key, len(values), n)
+	}
+	for id := range kinds {
+		kinds[id] = kindNormal
+		if !ok {
+			continue
+		}
+		if values[id] < int64(kindNormal) || values[id] > int64(kindByte) {
+			return nil, fmt.Errorf("%s: key %s: token %d has type %d; known are 1 to 6", f.Name(), key, id, values[id])
+		}
+		kinds[id] = kind(values[id])
+	}
+	return kinds, nil
+}
+
+// none stands for a token that the vocabulary does not have.
+const none = int32(-1)
+
+// readID reads the id of a special token, none if the key is absent.
+func (v *vocabulary) readID(f *gguf.File, name string) (int32, error) {
+	key := "tokenizer.ggml." + name + "_token_id"
+	id, ok, err := f.Uint(key)
+	if err != nil || !ok {
+		return none, err
+	}
+	// Files say 2^32-1 where they mean none.
+	if id == math.MaxUint32 {
+		return none, nil
+	}
+	if id >= uint64(len(v.texts)) {
+		return none, fmt.Errorf("%s: key %s: is %d, but there are %d tokens", f.Name(), key, id, len(v.texts))
+	}
+	return int32(id), nil
+}
+
+// endTexts are the tokens that end a generation though no key may say so. They
+// are control tokens even in files that call them user-defined.
+var endTexts = []string{
+	"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|return|>", "<|call|>",
+	"<|eom_id|>", "<|eot|>", "<EOT>", "<|end_of_text|>", "<end_of_text>", "<｜end▁of▁sentence｜>",
+	"</s>",
+}
+
+// readEnds reads the set of tokens that end a generation.
+func (v *vocabulary) readEnds(f *gguf.File) (map[int32]bool, error) {
+	ends := map[int32]bool{}
+	for _, name := range []string{"eos", "eot", "eom"} {
+		id, err := v.readID(f, name)
+		if err != nil {
+			return nil, err
+		}
+		if id != none {
+			ends[id] = true
+		}
+	}
+	has := func(text string) bool {
+		id, ok := v.ids[text]
+		return ok && v.kinds[id] == kindControl
+	}
+	for _, text := range endTexts {
+		// In gpt-oss <|end|> only ends a message; the turn ends with
+		// <|return|> or <|call|>.
+		if text == "<|end|>" && has("<|return|>") && has("<|call|>") {
+			delete(ends, v.ids[text])
+			continue
+		}
+		if has(text) {
+			ends[v.ids[text]] = true
+		}
+	}
+	return ends, nil
+}

@@ -34,6 +34,11 @@ type Config struct {
 	AttentionScale float32
 }
 
+// PageBytes is the memory of pageTokens positions over all layers, keys and values.
+func (c *Config) PageBytes(pageTokens int) int {
+	return c.Layers * 2 * 4 * c.KVHeads * pageTokens * c.HeadDim
+}
+
 // Pairing says which two dimensions RoPE turns together.
 type Pairing int
 

@@ -51,27 +51,56 @@ func (m *Model) bindPhases() {
 // over BatchTokensMax is a mistake of the caller's; all but the first panic.
 func (m *Model) Forward(spans []Span) []float32 {
 	m.gather(spans)
-	if len(m.batch.tokens) == 0 {
-		return nil
-	}
-	m.team.Run(m.run.embed)
+	m.byToken(m.run.embed)
 	for m.layer = range m.weights.layers {
-		m.team.Run(m.run.normAttention)
+		m.byToken(m.run.normAttention)
 		m.team.Run(m.run.project)
-		m.team.Run(m.run.place)
+		m.byToken(m.run.place)
+		if m.layer == len(m.weights.layers)-1 {
+			m.dropRows()
+		}
+		if m.rows == 0 {
+			return nil
+		}
 		m.item.Store(0)
 		m.team.Run(m.run.attend)
 		m.team.Run(m.run.join)
-		m.team.Run(m.run.normFF)
+		m.byToken(m.run.normFF)
 		m.team.Run(m.run.gateUp)
 		m.team.Run(m.run.down)
 	}
-	rows := len(m.batch.logitsRows)
-	if rows > 0 {
-		m.team.Run(m.run.normOutput)
-		m.team.Run(m.run.logits)
+	m.byToken(m.run.normOutput)
+	m.team.Run(m.run.logits)
+	return m.logits[:m.rows*m.config.Vocab]
+}
+
+// serialNumbersMax is the work by token, in numbers of the residual stream,
+// that costs less than a barrier.
+const serialNumbersMax = 4096
+
+// byToken runs a phase that splits its work by row.
+func (m *Model) byToken(phase func(worker int)) {
+	if m.serial = m.rows*m.config.Embed <= serialNumbersMax; m.serial {
+		phase(0)
+		return
 	}
-	return m.logits[:rows*m.config.Vocab]
+	m.team.Run(phase)
+}
+
+// dropRows keeps only the rows whose logits are asked for. Once the last
+// layer's keys and values are stored, nothing else depends on the others.
+func (m *Model) dropRows() {
+	b, s := &m.batch, &m.scratch
+	width, queries := m.config.Embed, m.config.Heads*m.config.HeadDim
+	m.rows = len(b.logitsRows)
+	if m.rows == len(b.tokens) {
+		return
+	}
+	for i, from := range b.logitsRows { // from only grows, and is at least i
+		copy(row(s.x, i, width), row(s.x, from, width))
+		copy(row(s.q, i, queries), row(s.q, from, queries))
+		b.positions[i], b.pages[i] = b.positions[from], b.pages[from]
+	}
 }
 
 // gather lays the spans' tokens out as rows.
@@ -90,6 +119,7 @@ func (m *Model) gather(spans []Span) {
 			b.pages = append(b.pages, s.Pages)
 		}
 	}
+	m.rows = len(b.tokens)
 }
 
 // check panics if s cannot be computed: workers would fail where it is harder
@@ -118,9 +148,12 @@ func (m *Model) check(s *Span) {
 // row is row i of a buffer of rows of width numbers.
 func row(x []float32, i, width int) []float32 { return x[i*width : (i+1)*width] }
 
-// share is the batch's rows that are worker's.
+// share is the rows that are worker's in a phase by token.
 func (m *Model) share(worker int) (lo, hi int) {
-	return kernels.Split(len(m.batch.tokens), 1, worker, m.team.Workers())
+	if m.serial {
+		return 0, m.rows
+	}
+	return kernels.Split(m.rows, 1, worker, m.team.Workers())
 }
 
 // embed reads the tokens' embeddings and their positions' angles.
@@ -137,6 +170,7 @@ func (m *Model) embed(worker int) {
 
 func (m *Model) normAttention(worker int) { m.norm(worker, m.weights.layers[m.layer].attentionNorm) }
 func (m *Model) normFF(worker int)        { m.norm(worker, m.weights.layers[m.layer].ffNorm) }
+func (m *Model) normOutput(worker int)    { m.norm(worker, m.weights.outputNorm) }
 
 // norm writes the normed rows of x to normed.
 func (m *Model) norm(worker int, weight []float32) {
@@ -164,7 +198,7 @@ func tiles(w *kernels.Matrix) int { return (w.Rows + kernels.RowTile - 1) / kern
 // returns the range as the matrix after w sees it.
 func (m *Model) multiplyPart(dst []float32, w *kernels.Matrix, lo, hi int) (nextLo, nextHi int) {
 	if from, to := max(lo, 0), min(hi, w.Rows); from < to {
-		m.set.MatMul(dst, w.Rows, w, m.scratch.normed, len(m.batch.tokens), from, to)
+		m.set.MatMul(dst, w.Rows, w, m.scratch.normed, m.rows, from, to)
 	}
 	length := kernels.RowTile * tiles(w)
 	return lo - length, hi - length
@@ -194,7 +228,7 @@ func (m *Model) place(worker int) {
 func (m *Model) attend(worker int) {
 	c, a := &m.config, &m.workers[worker]
 	a.K, a.V = m.pools[m.layer].keys, m.pools[m.layer].values
-	items := len(m.batch.tokens) * c.KVHeads
+	items := m.rows * c.KVHeads
 	width := m.group * c.HeadDim
 	for item := items - int(m.item.Add(1)); item >= 0; item = items - int(m.item.Add(1)) {
 		i := item / c.KVHeads
@@ -211,7 +245,7 @@ func (m *Model) join(worker int) {
 
 // multiplyAdd adds w·from to x.
 func (m *Model) multiplyAdd(worker int, w *kernels.Matrix, from []float32) {
-	n, width := len(m.batch.tokens), m.config.Embed
+	n, width := m.rows, m.config.Embed
 	lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers())
 	if lo == hi {
 		return
@@ -225,7 +259,7 @@ func (m *Model) multiplyAdd(worker int, w *kernels.Matrix, from []float32) {
 // gateUp computes the gated feed-forward activation into gate.
 func (m *Model) gateUp(worker int) {
 	l, s := &m.weights.layers[m.layer], &m.scratch
-	n, width := len(m.batch.tokens), m.config.FF
+	n, width := m.rows, m.config.FF
 	lo, hi := kernels.Split(width, kernels.RowTile, worker, m.team.Workers())
 	if lo == hi {
 		return
@@ -242,19 +276,10 @@ func (m *Model) down(worker int) {
 	m.multiplyAdd(worker, m.weights.layers[m.layer].down, m.scratch.gate)
 }
 
-// normOutput norms the rows whose logits are asked for, packed together.
-func (m *Model) normOutput(worker int) {
-	width := m.config.Embed
-	lo, hi := kernels.Split(len(m.batch.logitsRows), 1, worker, m.team.Workers())
-	for i, from := range m.batch.logitsRows[lo:hi] {
-		m.set.RMSNorm(row(m.scratch.normed, lo+i, width), row(m.scratch.x, from, width), m.weights.outputNorm, m.config.NormEps)
-	}
-}
-
 func (m *Model) outputLogits(worker int) {
 	w := m.weights.output
 	lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers())
 	if lo < hi {
-		m.set.MatMul(m.logits, w.Rows, w, m.scratch.normed, len(m.batch.logitsRows), lo, hi)
+		m.set.MatMul(m.logits, w.Rows, w, m.scratch.normed, m.rows, lo, hi)
 	}
 }

@@ -37,8 +37,10 @@ type Model struct {
 	// of the Forward that is running; workers write disjoint parts
 	batch   batch
 	scratch scratch
+	rows    int  // of the batch that are still computed
+	serial  bool // the caller alone runs the phase
 	layer   int
-	item    atomic.Int64 // next attention item
+	item    atomic.Int64 // attention items taken
 	workers []kernels.Attention
 }
 
@@ -158,7 +160,7 @@ func (m *Model) Config() Config { return m.config }
 func (m *Model) Options() Options { return m.options }
 
 // PageBytes is the memory of one page over all layers, keys and values.
-func (m *Model) PageBytes() int { return m.config.Layers * 2 * 4 * m.pageLen }
+func (m *Model) PageBytes() int { return m.config.PageBytes(m.options.PageTokens) }
 
 // WeightBytes is the memory of the packed weights.
 func (m *Model) WeightBytes() int { return m.weights.bytes() }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -92,7 +93,7 @@ func (l *loader) take(name string, dims ...int) *gguf.Tensor {
 		return nil
 	}
 	l.taken[name] = true
-	if fmt.Sprint(t.Dims) != fmt.Sprint(dims) {
+	if !slices.Equal(t.Dims, dims) {
 		l.fail(name, "has the shape %v; the model's keys ask for %v", t.Dims, dims)
 		return nil
 	}

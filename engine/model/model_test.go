@@ -260,3 +260,33 @@ func TestRopePairingsAgreeOnReorderedHeads(t *testing.T) {
 		t.Errorf("rotated to %v", a)
 	}
 }
+
+// TestMutatedFilesAreComputedOrRefused turns bytes of a file's metadata and
+// directory: whatever still loads must run.
+func TestMutatedFilesAreComputedOrRefused(t *testing.T) {
+	b := tensors(metadata(map[string]any{"llama.rope.freq_base": float32(10000), "llama.attention.key_length": uint32(8)}), nil)
+	whole := b.Bytes()
+	team := newTeam(t, 1)
+	rng := rand.New(rand.NewPCG(5, 5))
+	loaded := 0
+	for range 2000 {
+		data := append([]byte(nil), whole...)
+		for range 1 + rng.IntN(2) {
+			data[rng.IntN(1100)] = byte(rng.IntN(256) >> rng.IntN(8))
+		}
+		f, err := gguf.Parse("mutated", data)
+		if err != nil {
+			continue
+		}
+		m, err := Load(f, kernels.Best(), team, Options{ContextTokens: 16, Pages: 1})
+		if err != nil {
+			continue
+		}
+		loaded++
+		m.Forward([]Span{{Tokens: []int32{0, 1}, Pages: []int32{0}, Logits: 1}})
+		m.Close()
+	}
+	if loaded == 0 || loaded == 2000 {
+		t.Errorf("%d of 2000 mutated files load; the test sees nothing", loaded)
+	}
+}

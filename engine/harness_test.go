@@ -1,0 +1,352 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/engine/demo"
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/engine/tokenizer"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// pagedModel stands in for a model: its keys and values are the tokens
+// themselves, and its logits a function of all tokens that it finds in the
+// pages. A wrong page, a missed copy or a wrong position changes them all.
+type pagedModel struct {
+	vocab, pageTokens int
+	cells             []int32
+	logits            []float32
+	rows              int
+}
+
+func newPagedModel(vocab, pageTokens, pages int) *pagedModel {
+	m := &pagedModel{vocab: vocab, pageTokens: pageTokens, cells: make([]int32, pageTokens*pages)}
+	for i := range m.cells {
+		m.cells[i] = -1
+	}
+	return m
+}
+
+func (m *pagedModel) CopyPage(dst, src int32) {
+	n := m.pageTokens
+	copy(m.cells[int(dst)*n:(int(dst)+1)*n], m.cells[int(src)*n:(int(src)+1)*n])
+}
+
+func (m *pagedModel) cell(pages []int32, at int) *int32 {
+	return &m.cells[int(pages[at/m.pageTokens])*m.pageTokens+at%m.pageTokens]
+}
+
+func (m *pagedModel) Forward(spans []model.Span) []float32 {
+	m.logits = m.logits[:0]
+	for _, s := range spans {
+		for i, token := range s.Tokens {
+			*m.cell(s.Pages, s.Start+i) = token
+			m.rows++
+		}
+	}
+	for _, s := range spans {
+		h := uint64(14695981039346656037)
+		for i := range s.Start + len(s.Tokens) {
+			h = (h ^ uint64(*m.cell(s.Pages, i)+1)) * 1099511628211
+			if i >= s.Start+len(s.Tokens)-s.Logits {
+				m.fill(h)
+			}
+		}
+	}
+	return m.logits
+}
+
+func (m *pagedModel) fill(h uint64) {
+	x := rand.NewPCG(h, 1)
+	for range m.vocab {
+		m.logits = append(m.logits, float32(x.Uint64()>>40)/(1<<21)-4)
+	}
+}
+
+// lab is an engine under test, with what its loop let be seen.
+type lab struct {
+	*Engine
+	t     testing.TB
+	loop  *loop
+	turns int
+
+	mu   sync.Mutex
+	bits map[string][]uint64 // by id and choice: a hash of each token's logits
+}
+
+// labSetup says how to build a lab. The hooks run on the loop's goroutine.
+type labSetup struct {
+	cfg      Config
+	pages    int  // of the paged model
+	real     bool // the demo model instead of the paged one
+	onTurn   func(b *lab)
+	onLogits func(s *sequence, logits []float32)
+}
+
+var bitsSeed = maphash.MakeSeed()
+
+func hashLogits(logits []float32) uint64 {
+	var h maphash.Hash
+	h.SetSeed(bitsSeed)
+	var raw [4]byte
+	for _, x := range logits {
+		u := math.Float32bits(x)
+		raw[0], raw[1], raw[2], raw[3] = byte(u), byte(u>>8), byte(u>>16), byte(u>>24)
+		_, _ = h.Write(raw[:])
+	}
+	return h.Sum64()
+}
+
+func newLab(t testing.TB, set labSetup) *lab {
+	t.Helper()
+	if err := set.cfg.check(); err != nil {
+		t.Fatal(err)
+	}
+	b := &lab{t: t, bits: map[string][]uint64{}}
+	e, err := start(set.cfg, labParts(t, &set), func(l *loop) {
+		b.loop = l
+		l.onLogits = func(s *sequence, logits []float32) {
+			if set.onLogits != nil {
+				set.onLogits(s, logits)
+			}
+			h := hashLogits(logits)
+			b.mu.Lock()
+			key := fmt.Sprintf("%s/%d", s.id, s.choice)
+			b.bits[key] = append(b.bits[key], h)
+			b.mu.Unlock()
+		}
+		l.onTurn = func() {
+			b.turns++
+			if err := l.pool.Check(); err != nil {
+				t.Error(err)
+			}
+			b.checkLists()
+			if set.onTurn != nil {
+				set.onTurn(b)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Engine = e
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func labParts(t testing.TB, set *labSetup) parts {
+	t.Helper()
+	if set.real {
+		p, err := load(&set.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	f, err := gguf.Parse(demo.Name, demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.FromGGUF(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.pages == 0 {
+		set.pages = 256
+	}
+	context := set.cfg.ContextTokens
+	if context == 0 {
+		context = 2048
+	}
+	return parts{
+		model: newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), vocab: tok.Size(), tokenizer: tok, pages: set.pages,
+		info: wire.Model{ID: "paged", ContextTokens: context, VocabTokens: tok.Size(), PageTokens: set.cfg.PageTokens, Fingerprint: "fp_paged"},
+	}
+}
+
+// checkLists holds the loop's second invariant, on its goroutine.
+func (b *lab) checkLists() {
+	for i, s := range b.loop.running {
+		if s.kv == nil || s.ended || i > 0 && b.loop.running[i-1].rank >= s.rank {
+			b.t.Errorf("running sequence %s/%d: pages %v, ended %v, or out of order", s.id, s.choice, s.kv != nil, s.ended)
+		}
+	}
+	for _, s := range b.loop.waiting {
+		if s.kv != nil || s.ended {
+			b.t.Errorf("waiting sequence %s/%d holds pages or has ended", s.id, s.choice)
+		}
+	}
+}
+
+// logitsBits are the hashes of one choice's logits.
+func (b *lab) logitsBits(id string, choice int) []uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.bits[fmt.Sprintf("%s/%d", id, choice)])
+}
+
+// question is one request of a test.
+type question struct {
+	id      string
+	tokens  []int32
+	options wire.Options
+	salt    string
+	key     int64
+}
+
+// answer is all that a reader saw of it.
+type answer struct {
+	texts    []string
+	counts   []int
+	finishes []wire.Finish
+	logprobs [][]wire.TokenLogprob
+	prompt   []wire.TokenLogprob
+	end      *wire.End
+}
+
+// begin prepares and dispatches a question.
+func (b *lab) begin(q question) (*wire.Stream, chan struct{}) {
+	b.t.Helper()
+	q.options.N = max(1, q.options.N)
+	p, err := b.Prepare(context.Background(), &wire.Request{ID: q.id, Tokens: q.tokens, Salt: q.salt, Options: q.options})
+	notify := make(chan struct{}, 1)
+	if err != nil {
+		return wire.FailedStream(notify, wire.AsError(err)), notify
+	}
+	return b.Generate(&wire.Generation{ID: q.id, Prompt: p, Options: q.options, Salt: q.salt, Key: q.key, Notify: notify}), notify
+}
+
+// ask is begin, and reads to the end.
+func (b *lab) ask(q question) answer {
+	b.t.Helper()
+	s, notify := b.begin(q)
+	return b.read(s, notify, max(1, q.options.N))
+}
+
+// patience is how long a test waits for what must come.
+const patience = 60 * time.Second
+
+func (b *lab) read(s *wire.Stream, notify chan struct{}, n int) answer {
+	b.t.Helper()
+	defer s.Close()
+	a := answer{texts: make([]string, n), counts: make([]int, n), finishes: make([]wire.Finish, n), logprobs: make([][]wire.TokenLogprob, n)}
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		for _, e := range s.Take(nil) {
+			if a.add(e) {
+				return a
+			}
+		}
+		select {
+		case <-notify:
+		case <-limit.C:
+			b.t.Errorf("no end after %v; state %+v", patience, *b.State())
+			a.end = &wire.End{Err: wire.Errorf(wire.Internal, "the test gave up")}
+			return a
+		}
+	}
+}
+
+func (a *answer) add(e wire.Event) (end bool) {
+	if e.End != nil {
+		a.end = e.End
+		return true
+	}
+	a.texts[e.Choice] += e.Text
+	a.counts[e.Choice] = e.TokenCount
+	a.logprobs[e.Choice] = append(a.logprobs[e.Choice], e.Logprobs...)
+	if e.PromptLogprobs != nil {
+		a.prompt = e.PromptLogprobs
+	}
+	if e.Finish != wire.FinishNone {
+		a.finishes[e.Choice] = e.Finish
+	}
+	return false
+}
+
+// askAll asks all questions at once.
+func (b *lab) askAll(qs []question) []answer {
+	b.t.Helper()
+	answers := make([]answer, len(qs))
+	var wg sync.WaitGroup
+	for i, q := range qs {
+		s, notify := b.begin(q)
+		wg.Go(func() { answers[i] = b.read(s, notify, max(1, q.options.N)) })
+	}
+	wg.Wait()
+	return answers
+}
+
+// mustEnd fails the test unless a ended well.
+func mustEnd(t testing.TB, q question, a answer) {
+	t.Helper()
+	if a.end.Err != nil {
+		t.Fatalf("question %s failed: %v", q.id, a.end.Err)
+	}
+}
+
+// mustIdle waits until the engine holds no sequence and no page.
+func (b *lab) mustIdle() {
+	b.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		s := b.State()
+		if s.PagesUsed == 0 && s.Running == 0 && s.Waiting == 0 && s.Paused == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("the engine is not idle: %+v", *s)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.inbox.mu.Lock()
+	defer b.inbox.mu.Unlock()
+	if b.inbox.live != 0 || b.inbox.waiting != 0 {
+		b.t.Fatalf("the inbox counts %d live and %d waiting generations; want none", b.inbox.live, b.inbox.waiting)
+	}
+}
+
+// prompt makes n tokens from a seed; equal seeds share their beginnings.
+func prompt(seed uint64, n int) []int32 {
+	r := rand.New(rand.NewPCG(seed, 7))
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = int32(300 + r.IntN(1500))
+	}
+	return tokens
+}
+
+// greedy are options that run to their length.
+func greedy(n int) wire.Options { return wire.Options{N: 1, MaxTokens: n, IgnoreEOS: true} }
+
+// mustGone waits until the loop has forgotten a generation.
+func (b *lab) mustGone(id string) {
+	b.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		b.inbox.mu.Lock()
+		live := b.inbox.live
+		b.inbox.mu.Unlock()
+		if live == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s is still alive: %+v", id, *b.State())
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}

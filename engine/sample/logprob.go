@@ -18,15 +18,17 @@ func TopLogprobs(logits []float32, id int32, top int) wire.TokenLogprob {
 	for _, l := range logits {
 		sum += exp(float64(l) - peak)
 	}
-	norm := peak + math.Log(sum)
+	// The peak is taken off first: beside a huge one the sum would vanish.
+	logSum := math.Log(sum)
+	logprob := func(l float32) float32 { return float32(float64(l) - peak - logSum) }
 	t := wire.TokenLogprob{ID: id, Logprob: float32(math.Inf(-1))}
 	if id >= 0 && int(id) < len(logits) {
-		t.Logprob = float32(float64(logits[id]) - norm)
+		t.Logprob = logprob(logits[id])
 	}
 	if top > 0 {
 		t.Top = likeliest(logits, top)
 		for i := range t.Top {
-			t.Top[i].Logprob = float32(float64(t.Top[i].Logprob) - norm)
+			t.Top[i].Logprob = logprob(t.Top[i].Logprob)
 		}
 	}
 	return t

@@ -1,7 +1,6 @@
 package sample
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 )
@@ -12,12 +11,19 @@ type candidate struct {
 	id     int32
 }
 
-// byWeight puts the likeliest first, equals by id.
+// before puts the likeliest first, equals by id.
+func before(a, b candidate) bool {
+	return a.weight > b.weight || a.weight == b.weight && a.id < b.id
+}
+
 func byWeight(a, b candidate) int {
-	if a.weight != b.weight {
-		return cmp.Compare(b.weight, a.weight)
+	switch {
+	case a.id == b.id:
+		return 0
+	case before(a, b):
+		return -1
 	}
-	return cmp.Compare(a.id, b.id)
+	return 1
 }
 
 // scratch holds lists of candidates between calls. One is as large as the
@@ -29,7 +35,7 @@ func (s *Sampler) drawFiltered(weights []float32, u float64) int32 {
 	o := s.options
 	buf := scratch.Get().(*[]candidate)
 	defer scratch.Put(buf)
-	list := (*buf)[:0]
+	list := slices.Grow((*buf)[:0], len(weights))
 	// min-p compares with the likeliest, whose weight is 1. Where top-p does
 	// not have to see the tokens that min-p drops, they can go at once.
 	early := float32(0)
@@ -53,14 +59,25 @@ func (s *Sampler) drawFiltered(weights []float32, u float64) int32 {
 	return drawCandidate(list, u)
 }
 
-// topP sorts as much of list as it keeps: the fewest of the likeliest whose
-// weights reach share of the sum.
+// topP keeps the fewest of the likeliest whose weights reach share of the sum,
+// sorted. It reorders list, and overwrites some of what it drops.
 func topP(list []candidate, share float64) []candidate {
-	want := 0.0
+	sum := 0.0
 	for _, c := range list {
-		want += float64(c.weight)
+		sum += float64(c.weight)
 	}
-	want *= share
+	want := share * sum
+	// All candidates below this weight together have less than the share that
+	// may go, so they do go: of a peaked distribution, nearly all. The margin
+	// keeps rounding from dropping candidates that are all equal.
+	floor := 0.999 * (1 - share) * sum / float64(len(list))
+	kept := list[:0]
+	for _, c := range list {
+		if float64(c.weight) >= floor {
+			kept = append(kept, c)
+		}
+	}
+	list = kept
 	for sorted, block := 0, 64; sorted < len(list); block *= 4 {
 		rest := list[sorted:]
 		n := min(block, len(rest))
@@ -118,18 +135,18 @@ func selectFirst(list []candidate, n int) {
 // front, and returns the place.
 func partition(list []candidate) int {
 	last, mid := len(list)-1, len(list)/2
-	if byWeight(list[mid], list[0]) < 0 {
+	if before(list[mid], list[0]) {
 		list[mid], list[0] = list[0], list[mid]
 	}
-	if byWeight(list[last], list[0]) < 0 {
+	if before(list[last], list[0]) {
 		list[last], list[0] = list[0], list[last]
 	}
-	if byWeight(list[mid], list[last]) < 0 {
+	if before(list[mid], list[last]) {
 		list[mid], list[last] = list[last], list[mid]
 	}
 	pivot, split := list[last], 0
 	for i, c := range list[:last] {
-		if byWeight(c, pivot) < 0 {
+		if before(c, pivot) {
 			list[i], list[split] = list[split], c
 			split++
 		}

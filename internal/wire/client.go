@@ -1,0 +1,252 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/conf"
+)
+
+// Config configures a Client.
+type Config struct {
+	Path    string `yaml:"path" help:"Path of the engine's Unix socket, at most 107 bytes."`
+	Version string `yaml:"-"` // of this binary, told to the engine
+
+	WindowEvents     int           `yaml:"window_events" default:"256" help:"Events of one generation that may wait for their reader before the generation parks."`
+	FrameBytesMax    int           `yaml:"frame_bytes_max" default:"33554432" help:"Largest frame in either direction, in bytes."`
+	OutgoingBytesMax int           `yaml:"outgoing_bytes_max" default:"67108864" help:"Bytes that may wait to be written to the engine before requests are refused as overloaded."`
+	DialTimeout      time.Duration `yaml:"dial_timeout" default:"2s" help:"Longest time to connect and say hello, as a duration."`
+	WriteTimeout     time.Duration `yaml:"write_timeout" default:"10s" help:"Longest time for one write before the engine counts as gone, as a duration."`
+	SilenceMax       time.Duration `yaml:"silence_max" default:"10s" help:"Longest time without a frame before the engine counts as gone, as a duration."`
+	ReconnectMin     time.Duration `yaml:"reconnect_min" default:"20ms" help:"First wait before connecting again, as a duration; it doubles."`
+	ReconnectMax     time.Duration `yaml:"reconnect_max" default:"1s" help:"Longest wait before connecting again, as a duration."`
+
+	// OnState, where set, is called with every new State, in order, from the
+	// client's reader. It must not block and must not call Close.
+	OnState func(*State) `yaml:"-"`
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.WindowEvents < 1:
+		return fmt.Errorf("window_events must be at least 1, not %d", c.WindowEvents)
+	case c.FrameBytesMax < frameBytesLeast:
+		return fmt.Errorf("frame_bytes_max must be at least %d, not %d", frameBytesLeast, c.FrameBytesMax)
+	case c.OutgoingBytesMax < 1:
+		return fmt.Errorf("outgoing_bytes_max must be at least 1, not %d", c.OutgoingBytesMax)
+	case min(c.DialTimeout, c.WriteTimeout, c.SilenceMax, c.ReconnectMin, c.ReconnectMax) < 0:
+		return fmt.Errorf("dial_timeout, write_timeout, silence_max, reconnect_min and reconnect_max must be positive")
+	}
+	return checkPath(c.Path)
+}
+
+// frameBytesLeast leaves room for any step's state and for a hello.
+const frameBytesLeast = 64 << 10
+
+// Client is an Engine at the other end of a Unix socket. It connects by
+// itself, again and again, until Close.
+type Client struct {
+	cfg   Config
+	dial  func(context.Context) (net.Conn, error)
+	stop  context.CancelFunc
+	done  chan struct{}
+	state atomic.Pointer[State]
+
+	mu      sync.Mutex
+	session *session      // nil while there is no connection
+	why     *Error        // why there is none
+	ready   chan struct{} // closed while State().Err is nil
+	isReady bool
+}
+
+// NewClient starts to connect and returns at once.
+func NewClient(cfg Config) (*Client, error) {
+	conf.Fill(&cfg)
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("engine socket: %w", err)
+	}
+	return newClient(cfg, func(ctx context.Context) (net.Conn, error) { return dialPath(ctx, cfg.Path) }), nil
+}
+
+func newClient(cfg Config, dial func(context.Context) (net.Conn, error)) *Client {
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{cfg: cfg, dial: dial, stop: stop, done: make(chan struct{}), ready: make(chan struct{})}
+	c.down(Errorf(Unavailable, "the engine is starting: not connected yet"))
+	go c.run(ctx)
+	return c
+}
+
+// Close ends the connection and every live stream, and waits for the
+// client's goroutines.
+func (c *Client) Close() error {
+	c.stop()
+	<-c.done
+	return nil
+}
+
+// State implements Engine.
+func (c *Client) State() *State { return c.state.Load() }
+
+// WaitReady waits until the engine can serve. Its error says why it could
+// not before ctx ended.
+func (c *Client) WaitReady(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		ready, isReady := c.ready, c.isReady
+		c.mu.Unlock()
+		if isReady {
+			return nil
+		}
+		select {
+		case <-ready:
+			return nil
+		case <-ctx.Done():
+			if err := c.State().Err; err != nil {
+				return err
+			}
+		case <-c.done:
+			return c.State().Err
+		}
+	}
+}
+
+// Prepare implements Engine.
+func (c *Client) Prepare(ctx context.Context, r *Request) (*Prompt, error) {
+	s, err := c.current()
+	if err != nil {
+		return nil, err
+	}
+	return s.prepare(ctx, r)
+}
+
+// Generate implements Engine.
+func (c *Client) Generate(g *Generation) *Stream {
+	s, err := c.current()
+	if err != nil {
+		return FailedStream(g.Notify, err)
+	}
+	return s.generate(g)
+}
+
+func (c *Client) current() (*session, *Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return nil, c.why
+	}
+	return c.session, nil
+}
+
+// run connects, serves the connection, and begins again.
+func (c *Client) run(ctx context.Context) {
+	defer close(c.done)
+	backoff := c.cfg.ReconnectMin
+	for ctx.Err() == nil {
+		s, err := c.connect(ctx)
+		if err == nil {
+			s.serve(ctx)
+			backoff = c.cfg.ReconnectMin
+		} else {
+			c.down(unavailable("the engine is not reachable", err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, c.cfg.ReconnectMax)
+	}
+	c.down(Errorf(Unavailable, "the engine client is closed"))
+}
+
+// connect dials and exchanges hellos. When it returns, the session is current.
+func (c *Client) connect(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
+	defer cancel()
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	undo := context.AfterFunc(ctx, func() { conn.Close() })
+	reader := newFrameReader(conn, c.cfg.FrameBytesMax)
+	sent := Monotonic()
+	_, err = conn.Write(appendJSONFrame(nil, frameHello, &hello{Protocol: protocolVersion, Version: c.cfg.Version, ClockNs: sent}))
+	var h *hello
+	if err == nil {
+		h, err = readHello(reader)
+	}
+	if err == nil {
+		err = asError(checkClock(sent, h.ClockNs, Monotonic()))
+	}
+	if err == nil && h.State == nil {
+		err = Errorf(Protocol, "the engine's hello has no state")
+	}
+	if !undo() && err == nil {
+		err = Errorf(Unavailable, "no hello within %v", c.cfg.DialTimeout)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	s := newSession(c, conn, reader, h.State.Model)
+	c.mu.Lock()
+	c.session = s
+	c.mu.Unlock()
+	c.publish(h.State)
+	return s, nil
+}
+
+// asError keeps a nil *Error a nil error.
+func asError(e *Error) error {
+	if e == nil {
+		return nil
+	}
+	return e
+}
+
+// unavailable is what callers hear about a connection that failed with err.
+func unavailable(what string, err error) *Error {
+	e := *lost(err)
+	if e.Kind == Protocol {
+		what += ": protocol error"
+	}
+	e.Kind, e.Message = Unavailable, what+": "+e.Message
+	e.RetryAfter = max(e.RetryAfter, time.Second)
+	return &e
+}
+
+// down makes why the answer to everything until the next connection.
+func (c *Client) down(why *Error) {
+	if why.RetryAfter == 0 {
+		why.RetryAfter = time.Second
+	}
+	s := &State{Err: why, At: Monotonic()}
+	if last := c.state.Load(); last != nil {
+		s.Model = last.Model
+	}
+	c.mu.Lock()
+	c.session, c.why = nil, why
+	c.mu.Unlock()
+	c.publish(s)
+}
+
+// publish makes s the State. Only NewClient and the run goroutine call it.
+func (c *Client) publish(s *State) {
+	c.state.Store(s)
+	c.mu.Lock()
+	if isReady := s.Err == nil; isReady != c.isReady {
+		c.isReady = isReady
+		if isReady {
+			close(c.ready)
+		} else {
+			c.ready = make(chan struct{})
+		}
+	}
+	c.mu.Unlock()
+	if c.cfg.OnState != nil {
+		c.cfg.OnState(s)
+	}
+}

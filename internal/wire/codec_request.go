@@ -1,0 +1,175 @@
+package wire
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// What a list may hold so that a small frame cannot ask for much memory.
+// Both sides check, so that no caller's request can end the connection.
+const (
+	stopsMax   = 1024
+	choicesMax = 1024
+)
+
+func duration(ns int64) time.Duration { return time.Duration(ns) }
+
+// checkOptions refuses what a peer would call a broken frame.
+func checkOptions(o *Options) *Error {
+	switch {
+	case o.N > choicesMax:
+		return InvalidParam("n", "n must be at most %d, not %d", choicesMax, o.N)
+	case len(o.Stop) > stopsMax:
+		return InvalidParam("stop", "stop must hold at most %d texts, not %d", stopsMax, len(o.Stop))
+	}
+	return nil
+}
+
+func appendOptions(b []byte, o *Options) []byte {
+	b = appendInt(appendInt(appendInt(b, o.MaxTokens), o.N), o.TopK)
+	for _, x := range [...]float32{o.Temperature, o.TopP, o.MinP, o.RepetitionPenalty, o.PresencePenalty, o.FrequencyPenalty} {
+		b = appendFloat(b, x)
+	}
+	b = binary.LittleEndian.AppendUint64(b, o.Seed)
+	b = binary.AppendUvarint(b, uint64(len(o.LogitBias)))
+	for _, l := range o.LogitBias {
+		b = appendFloat(appendInt(b, int(l.Token)), l.Bias)
+	}
+	b = binary.AppendUvarint(b, uint64(len(o.Stop)))
+	for _, s := range o.Stop {
+		b = appendText(b, s)
+	}
+	b = appendBool(appendBool(appendBool(b, o.IgnoreEOS), o.Logprobs), o.PromptLogprobs)
+	return appendInt(b, o.TopLogprobs)
+}
+
+func (d *decoder) options() (o Options) {
+	o.MaxTokens, o.N, o.TopK = d.int(), d.int(), d.int()
+	for _, x := range [...]*float32{&o.Temperature, &o.TopP, &o.MinP, &o.RepetitionPenalty, &o.PresencePenalty, &o.FrequencyPenalty} {
+		*x = d.float()
+	}
+	o.Seed = d.uint64()
+	if n := d.count(5); n > 0 {
+		o.LogitBias = make([]LogitBias, n)
+		for i := range o.LogitBias {
+			o.LogitBias[i] = LogitBias{Token: d.int32(), Bias: d.float()}
+		}
+	}
+	n := d.count(1)
+	if n > stopsMax {
+		d.fail("%d stop texts, over the limit of %d", n, stopsMax)
+	} else if n > 0 {
+		o.Stop = make([]string, n)
+		for i := range o.Stop {
+			o.Stop[i] = d.text()
+		}
+	}
+	o.IgnoreEOS, o.Logprobs, o.PromptLogprobs = d.bool(), d.bool(), d.bool()
+	o.TopLogprobs = d.int()
+	if o.N > choicesMax {
+		d.fail("%d choices, over the limit of %d", o.N, choicesMax)
+	}
+	return o
+}
+
+func appendRequest(b []byte, r *Request) []byte {
+	b = appendText(b, r.ID)
+	b = appendText(appendText(appendText(b, r.Messages), r.Tools), r.TemplateOptions)
+	b = appendBool(b, r.Text != nil)
+	if r.Text != nil {
+		b = appendText(b, *r.Text)
+	}
+	b = appendText(appendList32(b, r.Tokens), r.Salt)
+	return appendOptions(b, &r.Options)
+}
+
+func (d *decoder) request() *Request {
+	r := &Request{ID: d.text(), Messages: d.bytes(), Tools: d.bytes(), TemplateOptions: d.bytes()}
+	if d.bool() {
+		text := d.text()
+		r.Text = &text
+	}
+	r.Tokens, r.Salt = d.list32(), d.text()
+	r.Options = d.options()
+	return r
+}
+
+func appendPrompt(b []byte, p *Prompt) []byte {
+	b = appendText(appendList32(b, p.Tokens), p.Text)
+	b = appendInt(appendInt(b, p.MaxTokens), p.CachedTokens)
+	b = binary.AppendUvarint(b, uint64(len(p.BlockHashes)))
+	for _, h := range p.BlockHashes {
+		b = binary.LittleEndian.AppendUint64(b, h)
+	}
+	return b
+}
+
+func (d *decoder) prompt() *Prompt {
+	p := &Prompt{Tokens: d.list32(), Text: d.text(), MaxTokens: d.int(), CachedTokens: d.int()}
+	if n := d.count(8); n > 0 {
+		p.BlockHashes = make([]uint64, n)
+		for i := range p.BlockHashes {
+			p.BlockHashes[i] = d.uint64()
+		}
+	}
+	return p
+}
+
+// dispatch is a generation as it crosses the wire: with the id of its
+// sequence on this connection, and the events that its reader has room for.
+type dispatch struct {
+	Sequence   uint64
+	Window     int
+	Generation Generation
+}
+
+func appendDispatch(b []byte, m *dispatch) []byte {
+	g := &m.Generation
+	b = appendInt(binary.AppendUvarint(b, m.Sequence), m.Window)
+	b = appendText(appendText(appendText(b, g.ID), g.Salt), g.Class)
+	b = binary.AppendVarint(b, g.Key)
+	b = append(append(append(b, g.Trace.TraceID[:]...), g.Trace.SpanID[:]...), g.Trace.Flags)
+	b = appendText(b, g.Trace.State)
+	b = appendOptions(b, &g.Options)
+	return appendPrompt(b, g.Prompt)
+}
+
+func (d *decoder) dispatch() (m dispatch) {
+	g := &m.Generation
+	m.Sequence, m.Window = d.uint(), d.int()
+	g.ID, g.Salt, g.Class = d.text(), d.text(), d.text()
+	g.Key = d.int64()
+	copy(g.Trace.TraceID[:], d.take(16))
+	copy(g.Trace.SpanID[:], d.take(8))
+	g.Trace.Flags, g.Trace.State = d.byte(), d.text()
+	g.Options = d.options()
+	g.Prompt = d.prompt()
+	return m
+}
+
+// promptReply answers a prepare: a prompt or an error.
+type promptReply struct {
+	Prepare uint64
+	Prompt  *Prompt
+	Err     *Error
+}
+
+func appendPromptReply(b []byte, r *promptReply) []byte {
+	b = appendError(binary.AppendUvarint(b, r.Prepare), r.Err)
+	if r.Err == nil {
+		b = appendPrompt(b, r.Prompt)
+	}
+	return b
+}
+
+func (d *decoder) promptReply() (r promptReply) {
+	r.Prepare, r.Err = d.uint(), d.error()
+	if r.Err == nil {
+		r.Prompt = d.prompt()
+	}
+	return r
+}
+
+func appendPrepare(b []byte, id uint64, r *Request) []byte {
+	return appendRequest(binary.AppendUvarint(b, id), r)
+}

@@ -1,0 +1,226 @@
+package wire
+
+import "encoding/binary"
+
+// A step frame is a state or none, then the events of the step, each with
+// the distance of its sequence's id from the event before: 0 within one
+// sequence, more for the next. So ids ascend, and none can come twice.
+
+const (
+	eventText = 1 << iota
+	eventLogprobs
+	eventPromptLogprobs
+	eventFinish
+	eventEnd
+)
+
+// sequenceEvent is an event with the sequence it belongs to.
+type sequenceEvent struct {
+	Sequence uint64
+	Event    Event
+	text     int // bytes of the decoder's text that are this event's
+}
+
+func appendEvent(b []byte, distance uint64, e *Event) []byte {
+	b = binary.AppendUvarint(b, distance)
+	at := len(b)
+	b = appendInt(appendInt(append(b, 0), e.Choice), e.TokenCount)
+	var flags byte
+	if e.Text != "" {
+		flags |= eventText
+		b = appendText(b, e.Text)
+	}
+	if len(e.Logprobs) > 0 {
+		flags |= eventLogprobs
+		b = appendLogprobs(b, e.Logprobs)
+	}
+	if len(e.PromptLogprobs) > 0 {
+		flags |= eventPromptLogprobs
+		b = appendLogprobs(b, e.PromptLogprobs)
+	}
+	if e.Finish != FinishNone {
+		flags |= eventFinish
+		b = append(b, byte(e.Finish))
+	}
+	if e.End != nil {
+		flags |= eventEnd
+		b = appendEnd(b, e.End)
+	}
+	b[at] = flags
+	return b
+}
+
+func appendLogprobs(b []byte, all []TokenLogprob) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for i := range all {
+		l := &all[i]
+		b = appendFloat(appendText(appendInt(b, int(l.ID)), l.Bytes), l.Logprob)
+		b = binary.AppendUvarint(b, uint64(len(l.Top)))
+		for j := range l.Top {
+			t := &l.Top[j]
+			b = appendFloat(appendText(appendInt(b, int(t.ID)), t.Bytes), t.Logprob)
+		}
+	}
+	return b
+}
+
+func (d *decoder) logprobs() []TokenLogprob {
+	n := d.count(7)
+	if n == 0 {
+		d.fail("a list of log-probabilities is empty")
+		return nil
+	}
+	all := make([]TokenLogprob, n)
+	for i := range all {
+		l := &all[i]
+		l.ID, l.Bytes, l.Logprob = d.int32(), d.bytes(), d.float()
+		if top := d.count(6); top > 0 {
+			l.Top = make([]TopLogprob, top)
+			for j := range l.Top {
+				l.Top[j] = TopLogprob{ID: d.int32(), Bytes: d.bytes(), Logprob: d.float()}
+			}
+		}
+	}
+	return all
+}
+
+func appendEnd(b []byte, e *End) []byte {
+	b = appendError(b, e.Err)
+	u, t := &e.Usage, &e.Timings
+	b = appendInt(appendInt(appendInt(b, u.Prompt), u.Cached), u.Completion)
+	for _, at := range [...]int64{t.Received, t.Scheduled, t.FirstToken, t.Finished} {
+		b = binary.AppendVarint(b, at)
+	}
+	return appendInt(appendInt(b, t.Steps), t.Preempted)
+}
+
+func (d *decoder) end() *End {
+	e := &End{Err: d.error()}
+	u, t := &e.Usage, &e.Timings
+	u.Prompt, u.Cached, u.Completion = d.int(), d.int(), d.int()
+	for _, at := range [...]*int64{&t.Received, &t.Scheduled, &t.FirstToken, &t.Finished} {
+		*at = d.int64()
+	}
+	t.Steps, t.Preempted = d.int(), d.int()
+	return e
+}
+
+// stateInts are the whole numbers of a State, in the order of the wire.
+func stateInts(s *State) [9]*int {
+	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.Running, &s.Waiting, &s.Paused,
+		&s.StepPrefillTokens, &s.StepDecodeTokens}
+}
+
+// stateCounts are the totals of a State, in the order of the wire.
+func stateCounts(s *State) [6]*uint64 {
+	return [...]*uint64{&s.Step, &s.Preempted, &s.NonFinite, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens}
+}
+
+// appendState leaves out the model, which has its own frame.
+func appendState(b []byte, s *State) []byte {
+	b = appendError(b, s.Err)
+	b = binary.AppendVarint(binary.AppendVarint(b, s.At), int64(s.StepDuration))
+	for _, n := range stateInts(s) {
+		b = appendInt(b, *n)
+	}
+	for _, n := range stateCounts(s) {
+		b = binary.AppendUvarint(b, *n)
+	}
+	b = binary.AppendUvarint(b, uint64(len(s.Blocks)))
+	for _, c := range s.Blocks {
+		b = appendBool(binary.LittleEndian.AppendUint64(b, c.Hash), c.Evicted)
+	}
+	return b
+}
+
+func (d *decoder) state() *State {
+	s := &State{Err: d.error(), At: d.int64(), StepDuration: duration(d.int64())}
+	for _, n := range stateInts(s) {
+		*n = d.int()
+	}
+	for _, n := range stateCounts(s) {
+		*n = d.uint()
+	}
+	if n := d.count(9); n > 0 {
+		s.Blocks = make([]BlockChange, n)
+		for i := range s.Blocks {
+			s.Blocks[i] = BlockChange{Hash: d.uint64(), Evicted: d.bool()}
+		}
+	}
+	return s
+}
+
+// step is a decoded step frame, whose memory serves the next one. The texts
+// of one frame share one string.
+type step struct {
+	State  *State
+	Events []sequenceEvent
+	texts  []byte
+}
+
+// decode reads a step frame of at most eventsMax events.
+func (s *step) decode(payload []byte, eventsMax int) *Error {
+	clear(s.Events)
+	s.State, s.Events, s.texts = nil, s.Events[:0], s.texts[:0]
+	d := &decoder{rest: payload}
+	if d.bool() {
+		s.State = d.state()
+	}
+	sequence, ended := uint64(0), true
+	for len(d.rest) > 0 && d.err == nil {
+		if len(s.Events) == eventsMax {
+			d.fail("a step of more than the %d events that there is room for", eventsMax)
+			break
+		}
+		distance := d.uint()
+		switch {
+		case distance == 0 && ended:
+			d.fail("an event follows the end of sequence %d", sequence)
+		case sequence+distance < sequence:
+			d.fail("sequence ids overflow")
+		}
+		sequence += distance
+		e := s.event(d)
+		e.Sequence, ended = sequence, e.Event.End != nil
+		s.Events = append(s.Events, e)
+	}
+	if err := d.finish(); err != nil {
+		return err
+	}
+	texts := string(s.texts)
+	for i := range s.Events {
+		e := &s.Events[i]
+		e.Event.Text, texts = texts[:e.text], texts[e.text:]
+		e.text = 0
+	}
+	return nil
+}
+
+func (s *step) event(d *decoder) (q sequenceEvent) {
+	flags, e := d.byte(), &q.Event
+	e.Choice, e.TokenCount = d.int(), d.int()
+	if flags&eventText != 0 {
+		text := d.utf8Text()
+		q.text = len(text)
+		s.texts = append(s.texts, text...)
+	}
+	if flags&eventLogprobs != 0 {
+		e.Logprobs = d.logprobs()
+	}
+	if flags&eventPromptLogprobs != 0 {
+		e.PromptLogprobs = d.logprobs()
+	}
+	if flags&eventFinish != 0 {
+		e.Finish = Finish(d.byte())
+		if e.Finish == FinishNone || e.Finish > FinishLength {
+			d.fail("unknown finish %d", uint8(e.Finish))
+		}
+	}
+	if flags&eventEnd != 0 {
+		e.End = d.end()
+	}
+	if flags >= 2*eventEnd {
+		d.fail("unknown flags %#x of an event", flags)
+	}
+	return q
+}

@@ -1,0 +1,394 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// session is one connection of a Client.
+//
+// The reader puts events into streams and never waits for one. Callers append
+// whole frames to out, or mark their sequence dirty where only its newest
+// wish counts, and the writer takes both away: so nothing waits on the
+// socket, and nothing that frees is ever lost for want of room.
+type session struct {
+	// Fixed at construction.
+	client *Client
+	conn   net.Conn
+	reader *frameReader
+	wake   chan struct{} // capacity 1: the writer has something to write
+
+	// Owned by the reader.
+	model Model
+	step  step
+
+	mu        sync.Mutex // before any stream's lock
+	sequences map[uint64]*sequence
+	prepares  map[uint64]chan promptReply // nil channel: abandoned, reply still to come
+	last      uint64                      // newest id of both
+	out       []byte
+	dirty     []*sequence
+	err       *Error // set once the connection has ended
+}
+
+// sequence is the client's end of one generation; session.mu guards it.
+type sequence struct {
+	session *session
+	id      uint64
+	stream  *Stream
+	choices []choiceProgress
+
+	put, acked         int // events
+	paused, toldPaused bool
+	canceled, told     bool // told: the cancel is on its way
+	isDirty, ended     bool
+}
+
+type choiceProgress struct {
+	tokens   int
+	finished bool
+}
+
+func newSession(c *Client, conn net.Conn, reader *frameReader, m Model) *session {
+	return &session{
+		client: c, conn: conn, reader: reader, model: m, wake: make(chan struct{}, 1),
+		sequences: map[uint64]*sequence{}, prepares: map[uint64]chan promptReply{},
+	}
+}
+
+// serve reads until the connection ends. By then the client is down, every
+// stream has ended, and the writer is gone.
+func (s *session) serve(ctx context.Context) {
+	undo := context.AfterFunc(ctx, func() { s.conn.Close() })
+	defer undo()
+	stop, written := make(chan struct{}), make(chan error, 1)
+	go func() { written <- s.write(stop) }()
+	err := s.read()
+	close(stop)
+	s.conn.Close()
+	if failed := <-written; failed != nil && errors.Is(err, net.ErrClosed) {
+		err = failed
+	}
+	if ctx.Err() != nil {
+		err = Errorf(Unavailable, "the engine client is closed")
+	}
+	why := unavailable("the engine went away", err)
+	s.client.down(why)
+	s.end(why)
+}
+
+// end ends every stream and every waiting Prepare with why.
+func (s *session) end(why *Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = why
+	for _, q := range s.sequences {
+		q.ended = true
+		q.stream.Put(Event{End: &End{Err: why}})
+		q.stream.Wake()
+	}
+	for _, reply := range s.prepares {
+		if reply != nil {
+			reply <- promptReply{Err: why}
+		}
+	}
+	s.sequences, s.prepares, s.dirty, s.out = nil, nil, nil, nil
+}
+
+func (s *session) read() error {
+	for {
+		if err := s.conn.SetReadDeadline(time.Now().Add(s.client.cfg.SilenceMax)); err != nil {
+			return err
+		}
+		kind, payload, err := s.reader.next()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return Errorf(Unavailable, "no sign of life for %v", s.client.cfg.SilenceMax)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.handle(kind, payload); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) handle(kind byte, payload []byte) *Error {
+	switch kind {
+	case frameStep:
+		return s.handleStep(payload)
+	case framePromptReply:
+		d := &decoder{rest: payload}
+		r := d.promptReply()
+		if err := d.finish(); err != nil {
+			return err
+		}
+		return s.handleReply(r)
+	case frameModel:
+		var m Model
+		if err := json.Unmarshal(payload, &m); err != nil {
+			return Errorf(Protocol, "the model description is not readable: %v", err)
+		}
+		s.model = m
+		return nil
+	case frameRefuse:
+		return refusal(payload)
+	}
+	return Errorf(Protocol, "unknown frame type %d from the engine", kind)
+}
+
+func (s *session) handleReply(r promptReply) *Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reply, ok := s.prepares[r.Prepare]
+	if !ok {
+		return Errorf(Protocol, "a reply to prepare %d, which was not asked", r.Prepare)
+	}
+	delete(s.prepares, r.Prepare)
+	if reply != nil {
+		reply <- r
+	}
+	return nil
+}
+
+// handleStep puts the events of a step, wakes every reader once, and
+// publishes the state.
+func (s *session) handleStep(payload []byte) *Error {
+	s.mu.Lock()
+	err := s.step.decode(payload, len(s.sequences)*(s.client.cfg.WindowEvents+1))
+	for i := 0; i < len(s.step.Events) && err == nil; i++ {
+		e := &s.step.Events[i]
+		q := s.sequences[e.Sequence]
+		if q == nil {
+			err = Errorf(Protocol, "an event for sequence %d, which is not live", e.Sequence)
+			break
+		}
+		err = q.accept(&e.Event)
+		if next := i + 1; next == len(s.step.Events) || s.step.Events[next].Sequence != e.Sequence {
+			q.stream.Wake()
+		}
+	}
+	s.mu.Unlock()
+	if state := s.step.State; state != nil && err == nil {
+		state.Model = s.model
+		s.client.publish(state)
+	}
+	return err
+}
+
+// accept checks an event against what the sequence has seen and puts it.
+func (q *sequence) accept(e *Event) *Error {
+	if e.End != nil {
+		q.ended = true
+		delete(q.session.sequences, q.id)
+		q.stream.Put(*e)
+		return nil
+	}
+	if q.canceled {
+		return nil
+	}
+	if e.Choice < 0 || e.Choice >= len(q.choices) {
+		return Errorf(Protocol, "an event for choice %d of sequence %d, which has %d", e.Choice, q.id, len(q.choices))
+	}
+	c := &q.choices[e.Choice]
+	switch {
+	case c.finished:
+		return Errorf(Protocol, "an event after the finish of choice %d of sequence %d", e.Choice, q.id)
+	case e.TokenCount < c.tokens:
+		return Errorf(Protocol, "the token count of choice %d of sequence %d went from %d to %d", e.Choice, q.id, c.tokens, e.TokenCount)
+	case q.put-q.acked >= q.session.client.cfg.WindowEvents:
+		return Errorf(Protocol, "more events for sequence %d than its window of %d", q.id, q.session.client.cfg.WindowEvents)
+	}
+	c.tokens, c.finished = e.TokenCount, e.Finish != FinishNone
+	q.put++
+	q.stream.Put(*e) // false only when the reader has just left
+	return nil
+}
+
+// enqueue appends a frame made by add, or says why it cannot.
+func (s *session) enqueue(kind byte, add func([]byte) []byte) *Error {
+	start := len(s.out)
+	out := endFrame(add(beginFrame(s.out, kind)), start)
+	cfg := &s.client.cfg
+	if size := len(out) - start - frameHead; size > cfg.FrameBytesMax {
+		return Errorf(TooLarge, "the request takes %d bytes to hand to the engine, over the limit of %d", size, cfg.FrameBytesMax)
+	}
+	if len(out) > cfg.OutgoingBytesMax {
+		e := Errorf(Overloaded, "the engine does not read fast enough: over %d bytes wait for it", cfg.OutgoingBytesMax)
+		e.RetryAfter = time.Second
+		return e
+	}
+	s.out = out
+	s.kick()
+	return nil
+}
+
+func (s *session) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *session) prepare(ctx context.Context, r *Request) (*Prompt, error) {
+	if err := checkOptions(&r.Options); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, abandoned()
+	}
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return nil, s.err
+	}
+	s.last++
+	id, reply := s.last, make(chan promptReply, 1)
+	err := s.enqueue(framePrepare, func(b []byte) []byte { return appendPrepare(b, id, r) })
+	if err == nil {
+		s.prepares[id] = reply
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case got := <-reply:
+		return got.Prompt, asError(got.Err)
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.prepares[id]; ok {
+		s.prepares[id] = nil
+		s.out = appendIDFrame(s.out, frameAbandon, id)
+		s.kick()
+	}
+	return nil, abandoned()
+}
+
+func abandoned() *Error {
+	return Errorf(Canceled, "the request was abandoned while its prompt was prepared")
+}
+
+func (s *session) generate(g *Generation) *Stream {
+	if g.Prompt == nil {
+		return FailedStream(g.Notify, InvalidParam("prompt", "the generation has no prompt"))
+	}
+	if err := checkOptions(&g.Options); err != nil {
+		return FailedStream(g.Notify, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return FailedStream(g.Notify, s.err)
+	}
+	s.last++
+	window := s.client.cfg.WindowEvents
+	m := dispatch{Sequence: s.last, Window: window, Generation: *g}
+	if err := s.enqueue(frameDispatch, func(b []byte) []byte { return appendDispatch(b, &m) }); err != nil {
+		return FailedStream(g.Notify, err)
+	}
+	q := &sequence{session: s, id: s.last, choices: make([]choiceProgress, max(1, g.Options.N))}
+	q.stream = NewStream(window, g.Notify, q)
+	s.sequences[q.id] = q
+	return q.stream
+}
+
+// Pause implements Control.
+func (q *sequence) Pause() { q.change(func() { q.paused = true }) }
+
+// Resume implements Control.
+func (q *sequence) Resume() { q.change(func() { q.paused = false }) }
+
+// Cancel implements Control.
+func (q *sequence) Cancel() { q.change(func() { q.canceled = true }) }
+
+// Taken implements Control. Acknowledgements go in batches of a quarter window.
+func (q *sequence) Taken() { q.change(func() {}) }
+
+// change applies a wish and marks the sequence where the engine must hear.
+func (q *sequence) change(wish func()) {
+	s := q.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wish()
+	if q.ended || q.isDirty || !q.news() {
+		return
+	}
+	q.isDirty = true
+	s.dirty = append(s.dirty, q)
+	s.kick()
+}
+
+func (q *sequence) taken() int { return q.put - q.stream.Waiting() }
+
+func (q *sequence) news() bool {
+	batch := max(1, q.session.client.cfg.WindowEvents/4)
+	return q.paused != q.toldPaused || q.canceled && !q.told || q.taken()-q.acked >= batch
+}
+
+// appendNews appends the frames that tell the engine what changed.
+func (q *sequence) appendNews(b []byte) []byte {
+	q.isDirty = false
+	switch {
+	case q.ended || q.told:
+		return b
+	case q.canceled:
+		q.told = true
+		return appendIDFrame(b, frameCancel, q.id)
+	}
+	if taken := q.taken(); taken > q.acked {
+		b = appendAckFrame(b, q.id, taken-q.acked)
+		q.acked = taken
+	}
+	if q.paused != q.toldPaused {
+		kind := byte(frameResume)
+		if q.paused {
+			kind = framePause
+		}
+		b = appendIDFrame(b, kind, q.id)
+		q.toldPaused = q.paused
+	}
+	return b
+}
+
+// write sends what callers left until stop or a failed write, which closes
+// the connection so that the reader ends too.
+func (s *session) write(stop <-chan struct{}) error {
+	var b []byte
+	for {
+		select {
+		case <-stop:
+			return nil
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		b, s.out = s.out, b[:0]
+		for i, q := range s.dirty {
+			b = q.appendNews(b)
+			s.dirty[i] = nil
+		}
+		s.dirty = s.dirty[:0]
+		s.mu.Unlock()
+		if len(b) == 0 {
+			continue
+		}
+		err := s.conn.SetWriteDeadline(time.Now().Add(s.client.cfg.WriteTimeout))
+		if err == nil {
+			_, err = s.conn.Write(b)
+		}
+		if err != nil {
+			s.conn.Close()
+			return err
+		}
+		if cap(b) > frameKeep {
+			b = nil
+		}
+	}
+}

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"flag"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ type testConfig struct {
 		private int
 	} `yaml:"gateway"`
 	Log struct {
-		Level string `yaml:"level" default:"info" oneof:"debug,info" help:"Level."`
+		Level string `yaml:"level" default:"info" oneof:"debug info" help:"Level."`
 	} `yaml:"log"`
 }
 
@@ -122,6 +123,34 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
+	}
+}
+
+type validated struct {
+	Low  int `yaml:"low" default:"1" help:"Low."`
+	High int `yaml:"high" default:"5" help:"High."`
+}
+
+func (v *validated) Validate() error {
+	if v.Low > v.High {
+		return fmt.Errorf("range.low is %d, above range.high, %d", v.Low, v.High)
+	}
+	return nil
+}
+
+func TestValidateSeesFilledStructs(t *testing.T) {
+	var c struct {
+		Range validated `yaml:"range"`
+	}
+	for file, want := range map[string]string{
+		"range: {low: 5}":           "<nil>",
+		"range: {low: 6}":           "range.low is 6, above range.high, 5",
+		"range: {low: 6, high: -1}": "f:1: range.high: must not be negative",
+	} {
+		c.Range = validated{}
+		if err := Of(&c).Load(Source{FileName: "f", File: []byte(file)}); fmt.Sprint(err) != want {
+			t.Errorf("%s: got %v, want %s", file, err, want)
+		}
 	}
 }
 

@@ -3,8 +3,9 @@
 // and the reference page.
 //
 // A field carries the tags yaml (its key, unit last), default (as text) and
-// help (one sentence with the unit); oneof lists the texts that it may hold.
-// Fields without a yaml tag are not configuration. Kinds are string, bool,
+// help (one sentence with the unit); oneof lists the
+// texts that it may hold, with spaces between. Fields without a yaml tag are
+// not configuration. Kinds are string, bool,
 // int, int64, float64, time.Duration and nested struct. Whole numbers whose key
 // ends in _bytes or _bytes_max also read and print as 64KiB, 8MiB, 2GiB.
 //
@@ -25,6 +26,7 @@
 // variable that is set but empty counts as not set. Nothing may be negative.
 //
 // Goal: every mistake is reported at once, each with its place, the key and
-// what is allowed. Non-goal: knowing any struct of ours. The packages own their
-// Config and check in New what needs more than one field; main composes them.
+// what is allowed. A struct with a method Validate() error is asked by it, once
+// it is filled, for what no tag can say; its error names the key. Non-goal:
+// knowing any struct of ours. The packages own their Config; main composes them.
 package conf

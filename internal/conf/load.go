@@ -37,6 +37,12 @@ func (s *Schema) Load(from Source) error {
 			setText(f.value, f.key, f.initial) // parsed once by Of
 		}
 	}
+	if len(errs) > 0 { // validating would speak of defaults in place of what was meant
+		return errors.Join(errs...)
+	}
+	for _, validate := range s.validate {
+		errs = append(errs, validate())
+	}
 	return errors.Join(errs...)
 }
 

@@ -85,7 +85,7 @@ func (s *Schema) Table() string {
 		}
 		help := f.help
 		if f.oneof != "" {
-			help += " One of " + strings.ReplaceAll(f.oneof, ",", ", ") + "."
+			help += " One of " + f.choices() + "."
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.key, initial, strings.ReplaceAll(help, "|", `\|`))
 	}

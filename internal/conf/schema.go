@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,7 @@ type Schema struct {
 	fields   []*field // in the order of the struct
 	byKey    map[string]*field
 	sections map[string]bool // every key that holds further keys; "" is the top
+	validate []func() error  // of the structs that have one, outer before inner
 }
 
 type field struct {
@@ -22,7 +24,7 @@ type field struct {
 	byFlag  string // the flag that was given for it, an alias perhaps
 	initial string // default as text
 	help    string
-	oneof   string
+	oneof   string // allowed texts, with spaces between
 	value   reflect.Value
 	origin  string // where its value came from; "" is the default
 }
@@ -44,6 +46,9 @@ func Of(p any) *Schema {
 
 func (s *Schema) add(section string, v reflect.Value) {
 	s.sections[section] = true
+	if own, ok := v.Addr().Interface().(interface{ Validate() error }); ok {
+		s.validate = append(s.validate, own.Validate)
+	}
 	for i := range v.NumField() {
 		t, value := v.Type().Field(i), v.Field(i)
 		key := t.Tag.Get("yaml")
@@ -86,6 +91,8 @@ func (f *field) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
 }
 
+func (f *field) choices() string { return strings.Join(strings.Fields(f.oneof), ", ") }
+
 // set parses text from origin, and refuses a zero that would mean the default.
 func (f *field) set(origin, text string) error {
 	if err := setText(f.value, f.key, text); err != nil {
@@ -94,8 +101,8 @@ func (f *field) set(origin, text string) error {
 	if f.value.IsZero() && f.text() != f.initialText() {
 		return fmt.Errorf("%q is not allowed: leave it out for the default, %s", text, f.initial)
 	}
-	if f.oneof != "" && !strings.Contains(","+f.oneof+",", ","+text+",") {
-		return fmt.Errorf("%q is not one of %s", text, strings.ReplaceAll(f.oneof, ",", ", "))
+	if f.oneof != "" && !slices.Contains(strings.Fields(f.oneof), text) {
+		return fmt.Errorf("%q is not one of %s", text, f.choices())
 	}
 	f.origin = origin
 	return nil

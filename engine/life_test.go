@@ -1,0 +1,319 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+func TestThousandCancelsLeaveNothing(t *testing.T) {
+	goroutines := runtime.NumGoroutine()
+	r := rand.New(rand.NewPCG(1, 2))
+	b := newLab(t, labSetup{pages: 48, cfg: Config{WaitingMax: 200, BatchTokensMax: 40, SequencesMax: 12, StreamEventsMax: 8}})
+	const requests = 1000
+	var wg sync.WaitGroup
+	turnstile := make(chan struct{}, 100)
+	ended := map[string]int{}
+	var mu sync.Mutex
+	for i := range requests {
+		turnstile <- struct{}{}
+		o := greedy(1 + r.IntN(40))
+		o.N = 1 + r.IntN(3)
+		s, notify := b.begin(question{id: fmt.Sprint(i), tokens: prompt(uint64(i%7), 1+r.IntN(200)), options: o})
+		events, pause := r.IntN(30), r.IntN(5) == 0
+		wg.Go(func() {
+			how := cancelAfter(s, notify, events, pause)
+			mu.Lock()
+			ended[how]++
+			mu.Unlock()
+			<-turnstile
+		})
+	}
+	wg.Wait()
+	b.mustIdle()
+	if ended["cancelled"] < requests/4 || ended["cancelled"]+ended["finished"] != requests {
+		t.Errorf("ends: %v", ended)
+	}
+	again := b.ask(question{id: "after", tokens: prompt(1, 100), options: greedy(20)})
+	if again.end.Err != nil {
+		t.Error(again.end.Err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.pool.Check(); err != nil {
+		t.Error(err)
+	}
+	mustGoroutines(t, goroutines)
+}
+
+// cancelAfter reads some events and then leaves, possibly while paused.
+func cancelAfter(s *wire.Stream, notify chan struct{}, events int, pause bool) string {
+	defer s.Close()
+	for seen := 0; seen < events; {
+		for _, e := range s.Take(nil) {
+			seen++
+			if e.End != nil {
+				if e.End.Err != nil {
+					return e.End.Err.Error()
+				}
+				return "finished"
+			}
+		}
+		if seen < events {
+			<-notify
+		}
+	}
+	if pause {
+		s.Pause()
+	}
+	return "cancelled"
+}
+
+func mustGoroutines(t *testing.T, want int) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for runtime.NumGoroutine() > want {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines; want %d", runtime.NumGoroutine(), want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestPagesAreFreeTwoStepsAfterClose(t *testing.T) {
+	var victim *wire.Stream
+	var closedAt, freedAt uint64
+	ready := make(chan struct{})
+	b := newLab(t, labSetup{onTurn: func(b *lab) {
+		<-ready
+		step := b.loop.total.Step
+		holds := slices.ContainsFunc(b.loop.running, func(s *sequence) bool { return s.id == "victim" })
+		switch {
+		case closedAt == 0 && holds && step >= 10:
+			victim.Close()
+			closedAt = step
+		case closedAt > 0 && freedAt == 0 && !holds:
+			freedAt = step
+		}
+	}})
+	s, _ := b.begin(question{id: "victim", tokens: prompt(1, 50), options: greedy(200)})
+	victim = s
+	close(ready)
+	other := b.ask(question{id: "other", tokens: prompt(2, 50), options: greedy(100)})
+	if other.end.Err != nil {
+		t.Fatal(other.end.Err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if closedAt == 0 || freedAt == 0 || freedAt > closedAt+2 {
+		t.Errorf("closed before step %d, free before step %d", closedAt, freedAt)
+	}
+}
+
+func TestPauseKeepsPagesAndResumes(t *testing.T) {
+	b := newLab(t, labSetup{})
+	q := question{id: "q", tokens: prompt(1, 40), options: greedy(400)}
+	s, notify := b.begin(q)
+	<-notify
+	s.Pause()
+	waitFor(t, func() bool { return b.State().Paused == 1 && b.State().Running == 0 })
+	step, used := b.State().Step, b.State().PagesUsed
+	if used == 0 {
+		t.Error("a paused generation holds no pages")
+	}
+	if other := b.ask(question{id: "other", tokens: prompt(2, 10), options: greedy(5)}); other.end.Err != nil {
+		t.Error(other.end.Err)
+	}
+	if got := b.State().Step - step; got != 5 {
+		t.Errorf("%d steps beside a paused generation; want the other's 5", got)
+	}
+	s.Resume()
+	a := b.read(s, notify, 1)
+	mustEnd(t, q, a)
+	if alone := newLab(t, labSetup{}).ask(q); alone.texts[0] != a.texts[0] {
+		t.Error("pausing changed the answer")
+	}
+}
+
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+func TestSlowReaderParksOnlyItself(t *testing.T) {
+	b := newLab(t, labSetup{cfg: Config{StreamEventsMax: 4}})
+	slow, notify := b.begin(question{id: "slow", tokens: prompt(1, 10), options: greedy(50)})
+	waitFor(t, func() bool { return b.State().Paused == 1 })
+	if slow.Waiting() != 4 {
+		t.Errorf("%d events wait; want 4", slow.Waiting())
+	}
+	if a := b.ask(question{id: "quick", tokens: prompt(2, 10), options: greedy(50)}); a.counts[0] != 50 {
+		t.Errorf("the quick one got %d tokens; want 50", a.counts[0])
+	}
+	if a := b.read(slow, notify, 1); a.counts[0] != 50 {
+		t.Errorf("the slow one got %d tokens; want 50", a.counts[0])
+	}
+}
+
+func TestIdenticalPrefixesAreComputedOnce(t *testing.T) {
+	gate := make(chan struct{})
+	b := newLab(t, labSetup{cfg: Config{BatchTokensMax: 64}, onTurn: func(*lab) { <-gate }})
+	var streams []*wire.Stream
+	var notifies []chan struct{}
+	for i := range 8 {
+		s, n := b.begin(question{id: fmt.Sprint(i), tokens: append(prompt(1, 320), int32(300+i)), options: greedy(3)})
+		streams, notifies = append(streams, s), append(notifies, n)
+	}
+	close(gate)
+	cached := 0
+	for i := range streams {
+		a := b.read(streams[i], notifies[i], 1)
+		mustEnd(t, question{}, a)
+		cached += a.end.Usage.Cached
+	}
+	if cached != 7*320 {
+		t.Errorf("%d tokens cached; want seven times 320", cached)
+	}
+	if s := b.State(); s.PrefillTokens != 320+8 {
+		t.Errorf("%d tokens computed in prefill; want 328", s.PrefillTokens)
+	}
+}
+
+func TestChoicesShareThePrompt(t *testing.T) {
+	b := newLab(t, labSetup{})
+	q := question{id: "q", tokens: prompt(1, 100), options: greedy(30)}
+	q.options.N, q.options.Temperature, q.options.Seed = 4, 1, 5
+	a := b.ask(q)
+	mustEnd(t, q, a)
+	if s := b.State(); s.PrefillTokens != 100 {
+		t.Errorf("%d tokens computed in prefill; want the prompt once", s.PrefillTokens)
+	}
+	if a.end.Usage != (wire.Usage{Prompt: 100, Completion: 120}) {
+		t.Errorf("usage %+v", a.end.Usage)
+	}
+	if a.texts[0] == a.texts[1] || a.texts[1] == a.texts[2] {
+		t.Error("choices have the same text: each must have its own random stream")
+	}
+	b.mustIdle()
+}
+
+func TestWaitingListIsBounded(t *testing.T) {
+	gate := make(chan struct{})
+	b := newLab(t, labSetup{cfg: Config{WaitingMax: 3}, onTurn: func(*lab) { <-gate }})
+	var refused int
+	var streams []*wire.Stream
+	for i := range 10 {
+		s, _ := b.begin(question{id: fmt.Sprint(i), tokens: prompt(1, 10), options: greedy(2)})
+		if e := s.Take(nil); len(e) == 1 && e[0].End != nil {
+			if err := e[0].End.Err; err.Kind != wire.Overloaded || err.RetryAfter <= 0 {
+				t.Errorf("refused with %+v", err)
+			}
+			refused++
+		}
+		streams = append(streams, s)
+	}
+	close(gate)
+	if refused != 7 {
+		t.Errorf("%d refused; want 7", refused)
+	}
+	for _, s := range streams {
+		s.Close()
+	}
+	b.mustIdle()
+}
+
+func TestCloseEndsEveryStream(t *testing.T) {
+	goroutines := runtime.NumGoroutine()
+	b := newLab(t, labSetup{cfg: Config{SequencesMax: 4}})
+	var streams []*wire.Stream
+	for i := range 10 { // some run, some wait, one is paused
+		s, _ := b.begin(question{id: fmt.Sprint(i), tokens: prompt(1, 10), options: greedy(1900)})
+		streams = append(streams, s)
+	}
+	streams[0].Pause()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range streams {
+		events := s.Take(nil)
+		if len(events) == 0 || events[len(events)-1].End == nil || events[len(events)-1].End.Err.Kind != wire.Unavailable {
+			t.Errorf("stream %d has no end with Unavailable", i)
+		}
+	}
+	if err := b.State().Err; err == nil || err.Kind != wire.Unavailable || b.State().PagesUsed != 0 {
+		t.Errorf("the state after Close says %v with %d pages used", err, b.State().PagesUsed)
+	}
+	if a := b.ask(question{id: "late", tokens: prompt(1, 10), options: greedy(1)}); a.end.Err == nil || a.end.Err.Kind != wire.Unavailable {
+		t.Errorf("a late request ended with %v", a.end.Err)
+	}
+	mustGoroutines(t, goroutines)
+}
+
+func TestDrain(t *testing.T) {
+	b := newLab(t, labSetup{})
+	q := question{id: "q", tokens: prompt(1, 10), options: greedy(300)}
+	s, notify := b.begin(q)
+	endless, _ := b.begin(question{id: "endless", tokens: prompt(1, 10), options: greedy(2000)})
+	endless.Pause()
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := b.Drain(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("draining beside a paused generation gave %v", err)
+	}
+	late := b.ask(question{id: "late", tokens: prompt(1, 10), options: greedy(1)})
+	if late.end.Err == nil || late.end.Err.Kind != wire.Draining {
+		t.Errorf("a late request ended with %v", late.end.Err)
+	}
+	if a := b.read(s, notify, 1); a.counts[0] != 300 {
+		t.Errorf("a running request got %d tokens while draining; want 300", a.counts[0])
+	}
+	endless.Close()
+	if err := b.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := b.State().Err; err == nil || err.Kind != wire.Draining {
+		t.Errorf("the state says %v; want draining", err)
+	}
+}
+
+func TestIdleLoopShowsThatItLives(t *testing.T) {
+	b := newLab(t, labSetup{})
+	at, step := b.State().At, b.State().Step
+	waitFor(t, func() bool { return b.State().At > at && b.State().Step == step })
+}
+
+func TestStateReportsBlocks(t *testing.T) {
+	b := newLab(t, labSetup{cfg: Config{BatchTokensMax: 512}})
+	q := question{id: "q", tokens: prompt(1, 64), options: greedy(1)}
+	b.ask(q)
+	var got []uint64
+	for _, c := range b.State().Blocks {
+		if !c.Evicted {
+			got = append(got, c.Hash)
+		}
+	}
+	p, err := b.Prepare(t.Context(), &wire.Request{Tokens: q.tokens, Options: q.options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, p.BlockHashes) || len(got) != 4 {
+		t.Errorf("the step reported blocks %x; Prepare says %x", got, p.BlockHashes)
+	}
+	if p.CachedTokens != 48 {
+		t.Errorf("Prepare says %d tokens are cached; want 48", p.CachedTokens)
+	}
+}

@@ -43,7 +43,7 @@ func (s *Sampler) drawFiltered(weights []float32, u float64) int32 {
 		early = min(o.MinP, 1)
 	}
 	for i, w := range weights {
-		if w > 0 && w >= early {
+		if w > 0 && !(w < early) {
 			list = append(list, candidate{w, int32(i)})
 		}
 	}

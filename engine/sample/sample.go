@@ -68,7 +68,7 @@ func (s *Sampler) Sample(logits []float32) (id int32, ok bool) {
 	logits = logits[:min(s.vocab, len(logits))]
 	s.adjust(logits)
 	best, ok := argmax(logits)
-	if !ok || s.options.Temperature < greedyBelow {
+	if !ok || !(s.options.Temperature >= greedyBelow) { // NaN too
 		return best, ok
 	}
 	exponentiate(logits, logits[best], s.options.Temperature)

@@ -32,6 +32,11 @@ func TestF01(t *testing.T) {
 			}
 		}
 	}
+	for _, o := range []wire.Options{{Temperature: nan}, {Temperature: inf, TopP: nan}, {Temperature: 1, TopK: 2, MinP: nan}} {
+		if id, ok := one(o, -inf, 1, 2, 3); !ok || id == 0 {
+			t.Errorf("%+v: token %d, %v; want one that is not masked", o, id, ok)
+		}
+	}
 	for _, n := range []int{1, 7, 1000} { // all equal, and a share that rounds away
 		if _, ok := one(wire.Options{Temperature: 1, TopP: 1e-30, MinP: 1}, make([]float32, n)...); !ok {
 			t.Errorf("%d equal logits: no token", n)

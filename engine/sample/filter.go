@@ -2,7 +2,6 @@ package sample
 
 import (
 	"slices"
-	"sync"
 )
 
 // candidate is a token that may still be drawn.
@@ -26,16 +25,32 @@ func byWeight(a, b candidate) int {
 	return 1
 }
 
-// scratch holds lists of candidates between calls. One is as large as the
-// vocabulary, so samplers share them.
-var scratch = sync.Pool{New: func() any { return new([]candidate) }}
+// scratch keeps lists of candidates between calls: one for each goroutine that
+// samples at the same time, four at most. A list is as large as the vocabulary,
+// so samplers share it; a sync.Pool would lose it at each garbage collection.
+var scratch = make(chan []candidate, 4)
+
+func takeScratch(n int) []candidate {
+	select {
+	case list := <-scratch:
+		return slices.Grow(list[:0], n)
+	default:
+		return make([]candidate, 0, n)
+	}
+}
+
+func giveScratch(list []candidate) {
+	select {
+	case scratch <- list:
+	default:
+	}
+}
 
 // drawFiltered applies top-k, top-p and min-p and draws from what is left.
 func (s *Sampler) drawFiltered(weights []float32, u float64) int32 {
 	o := s.options
-	buf := scratch.Get().(*[]candidate)
-	defer scratch.Put(buf)
-	list := slices.Grow((*buf)[:0], len(weights))
+	list := takeScratch(len(weights))
+	defer giveScratch(list) // its room; what is in it does not matter
 	// min-p compares with the likeliest, whose weight is 1. Where top-p does
 	// not have to see the tokens that min-p drops, they can go at once.
 	early := float32(0)
@@ -47,7 +62,6 @@ func (s *Sampler) drawFiltered(weights []float32, u float64) int32 {
 			list = append(list, candidate{w, int32(i)})
 		}
 	}
-	*buf = list
 	if o.TopK > 0 && o.TopK < len(list) {
 		selectFirst(list, o.TopK)
 		list = list[:o.TopK]

@@ -20,4 +20,20 @@
 // checks requests against its Model. A token is one byte of the prompt and
 // one piece of the answer. It keeps a Record of every id for as long as it
 // lives, so it is no place for a load of millions.
+//
+// Run is the suite. It knows an engine by its promises alone, so a Suite says
+// what prompt and lengths suit it:
+//
+//	wiretest.Run(t, func(t *testing.T) wire.Engine {
+//		e, err := engine.New(engine.Config{…})
+//		…
+//		t.Cleanup(func() { e.Close() })
+//		return e
+//	}, wiretest.Suite{Text: "once upon a time", Tokens: 24, LongTokens: 300, BufferMax: 64, ContextTokens: 512})
+//
+// It checks: the order of events, one finish for each choice and one end,
+// which is last; usage and timings; that cancel in every state frees; that a
+// slow reader parks its own generation, within the bound, and loses nothing;
+// that pause and resume lose nothing; the kinds of errors of Prepare and
+// Generate; that the state goes on; and what Close leaves.
 package wiretest

@@ -100,3 +100,11 @@ func TestFakeEndsWithErrors(t *testing.T) {
 		t.Errorf("Prepare while draining: %v", err)
 	}
 }
+
+func TestFakeConforms(t *testing.T) {
+	wiretest.Run(t, func(t *testing.T) wire.Engine {
+		fake := wiretest.NewFakeWith(wiretest.FakeSuiteConfig())
+		t.Cleanup(func() { fake.Close() })
+		return fake
+	}, wiretest.FakeSuite())
+}

@@ -170,6 +170,11 @@ func checkGeneration(g *wire.Generation, m *wire.Model) *wire.Error {
 	if g.Prompt == nil {
 		return wire.InvalidParam("prompt", "the generation has no prompt")
 	}
+	for i, id := range g.Prompt.Tokens {
+		if id < 0 || int(id) >= m.VocabTokens {
+			return wire.InvalidParam("prompt", "token %d at index %d is outside the vocabulary [0,%d)", id, i, m.VocabTokens)
+		}
+	}
 	p := *g.Prompt
 	if err := checkPrompt(&p, &g.Options, "prompt", m); err != nil {
 		return err

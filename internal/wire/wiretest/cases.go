@@ -1,0 +1,242 @@
+package wiretest
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+func (r *run) choices(n int) { r.start(wire.Options{N: n, MaxTokens: r.Tokens}).finish() }
+
+func (r *run) manyAtOnce() {
+	var all []*reader
+	for i := range 12 {
+		all = append(all, r.start(wire.Options{N: 1 + i%2, MaxTokens: 1 + i*r.Tokens/12}))
+	}
+	for _, d := range all {
+		for d.take(); d.end == nil; d.take() {
+			d.wait()
+		}
+	}
+	for _, d := range all {
+		d.finish()
+	}
+}
+
+func (r *run) logprobs() {
+	d := r.start(wire.Options{MaxTokens: r.Tokens, Logprobs: true, TopLogprobs: 2})
+	d.finish()
+	if d.logprobs != d.tokens[0] {
+		r.Errorf("%d log-probabilities of %d tokens", d.logprobs, d.tokens[0])
+	}
+	d = r.start(wire.Options{MaxTokens: 1})
+	d.finish()
+	if d.logprobs != 0 {
+		r.Errorf("%d log-probabilities that were not asked for", d.logprobs)
+	}
+}
+
+// cancel closes streams at once, after the first event, mid-stream, while
+// parked, while paused, with many choices, and after the end.
+func (r *run) cancel() {
+	long := wire.Options{MaxTokens: r.LongTokens}
+	for name, reach := range map[string]func(*reader){
+		"at once":      func(*reader) {},
+		"first event":  (*reader).wait,
+		"paused":       func(d *reader) { d.wait(); d.stream.Pause() },
+		"paused early": func(d *reader) { d.stream.Pause() },
+		"parked":       func(d *reader) { r.until("it to park", func(s *wire.State) bool { return s.Paused > 0 }) },
+		"mid-stream": func(d *reader) {
+			for d.tokens[0] < 3 {
+				d.wait()
+				d.take()
+			}
+		},
+	} {
+		for _, n := range []int{1, 3} {
+			long.N = n
+			d := r.start(long)
+			reach(d)
+			d.stream.Close()
+			d.stream.Close()
+			if events := d.stream.Take(nil); len(events) != 0 {
+				r.Errorf("%s: %d events after Close", name, len(events))
+			}
+			r.idle()
+		}
+	}
+	d := r.start(wire.Options{MaxTokens: 1})
+	d.finish()
+	d.stream.Pause()
+	d.stream.Resume()
+	d.stream.Close()
+	r.start(wire.Options{MaxTokens: 2}).finish()
+}
+
+func (r *run) slowReader() {
+	slow := r.start(wire.Options{MaxTokens: r.LongTokens})
+	r.until("the slow reader's generation to park", func(s *wire.State) bool { return s.Paused == 1 && s.Running == 0 })
+	if n := slow.stream.Waiting(); n > r.BufferMax {
+		r.Errorf("%d events wait, over the bound of %d", n, r.BufferMax)
+	}
+	fast := r.start(wire.Options{MaxTokens: r.Tokens})
+	for fast.take(); fast.end == nil; fast.take() {
+		fast.wait()
+	}
+	if fast.end.Err != nil {
+		r.Errorf("the fast reader: %v", fast.end.Err)
+	}
+	slow.finish()
+	if slow.tokens[0] != slow.prompt.MaxTokens {
+		r.Errorf("the slow reader got %d tokens of %d", slow.tokens[0], slow.prompt.MaxTokens)
+	}
+}
+
+func (r *run) pause() {
+	whole := r.start(wire.Options{MaxTokens: r.LongTokens, Seed: 7})
+	whole.finish()
+	d := r.start(wire.Options{MaxTokens: r.LongTokens, Seed: 7})
+	d.wait()
+	for range 3 {
+		d.stream.Pause()
+		d.stream.Pause()
+		r.until("the pause", func(s *wire.State) bool { return s.Running == 0 })
+		d.take()
+		d.stream.Resume()
+		d.stream.Resume()
+		if d.end != nil {
+			break
+		}
+		d.wait()
+	}
+	d.finish()
+	if d.texts[0] != whole.texts[0] || d.tokens[0] != whole.tokens[0] {
+		r.Errorf("paused: %d tokens, %q; whole: %d tokens, %q", d.tokens[0], d.texts[0], whole.tokens[0], whole.texts[0])
+	}
+}
+
+func (r *run) prepareErrors() {
+	text := r.Text
+	one := wire.Options{N: 1}
+	long := make([]int32, r.ContextTokens+1)
+	for name, c := range map[string]struct {
+		request wire.Request
+		want    wire.Kind
+	}{
+		"nothing given":     {wire.Request{Options: one}, wire.Invalid},
+		"two given":         {wire.Request{Text: &text, Tokens: []int32{1}, Options: one}, wire.Invalid},
+		"empty prompt":      {wire.Request{Tokens: []int32{}, Options: one}, wire.Invalid},
+		"empty messages":    {wire.Request{Messages: json.RawMessage(`[]`), Options: one}, wire.Invalid},
+		"broken messages":   {wire.Request{Messages: json.RawMessage(`{"role":`), Options: one}, wire.Invalid},
+		"unknown token":     {wire.Request{Tokens: []int32{1 << 30}, Options: one}, wire.Invalid},
+		"negative token":    {wire.Request{Tokens: []int32{-1}, Options: one}, wire.Invalid},
+		"no choice":         {wire.Request{Text: &text}, wire.Invalid},
+		"negative length":   {wire.Request{Text: &text, Options: wire.Options{N: 1, MaxTokens: -1}}, wire.Invalid},
+		"biased strangers":  {wire.Request{Text: &text, Options: wire.Options{N: 1, LogitBias: []wire.LogitBias{{Token: 1 << 30}}}}, wire.Invalid},
+		"over the context":  {wire.Request{Tokens: long, Options: one}, wire.ContextLength},
+		"fills the context": {wire.Request{Tokens: long[:r.ContextTokens], Options: one}, wire.ContextLength},
+	} {
+		c.request.ID = "errors-" + name
+		_, err := r.engine.Prepare(r.Context(), &c.request)
+		if err == nil {
+			r.Errorf("%s: taken", name)
+		} else if e := wire.AsError(err); e.Kind != c.want || e.Message == "" {
+			r.Errorf("%s: %v, want kind %v", name, e, c.want)
+		}
+	}
+	p := r.prepare(wire.Options{N: 1, MaxTokens: 1 << 30})
+	if want := r.ContextTokens - len(p.Tokens); p.MaxTokens != want {
+		r.Errorf("a wish of 2^30 tokens was clamped to %d, not %d", p.MaxTokens, want)
+	}
+	if p = r.prepare(wire.Options{N: 1, MaxTokens: 3}); p.MaxTokens != 3 {
+		r.Errorf("a wish of 3 tokens became %d", p.MaxTokens)
+	}
+}
+
+func (r *run) prepareAbandoned() {
+	ctx, cancel := context.WithCancel(r.Context())
+	cancel()
+	_, err := r.engine.Prepare(ctx, &wire.Request{ID: "abandoned", Text: &r.Text, Options: wire.Options{N: 1}})
+	if err == nil || wire.AsError(err).Kind != wire.Canceled {
+		r.Errorf("with a cancelled context: %v, want kind %v", err, wire.Canceled)
+	}
+}
+
+// generateErrors are requests that were changed after Prepare.
+func (r *run) generateErrors() {
+	p := r.prepare(wire.Options{N: 1, MaxTokens: 2})
+	for name, g := range map[string]*wire.Generation{
+		"no prompt":     {Options: wire.Options{N: 1}},
+		"empty prompt":  {Prompt: &wire.Prompt{MaxTokens: 1}, Options: wire.Options{N: 1}},
+		"unknown token": {Prompt: &wire.Prompt{Tokens: []int32{1 << 30}, MaxTokens: 1}, Options: wire.Options{N: 1}},
+		"no choice":     {Prompt: p},
+		"too long":      {Prompt: &wire.Prompt{Tokens: p.Tokens, MaxTokens: r.ContextTokens + 1}, Options: wire.Options{N: 1}},
+	} {
+		notify := make(chan struct{}, 1)
+		g.ID, g.Notify = "changed-"+name, notify
+		end := r.failed(r.engine.Generate(g), notify)
+		if end.Kind != wire.Invalid && end.Kind != wire.ContextLength {
+			r.Errorf("%s: %v, want an error of the request", name, end)
+		}
+	}
+	r.idle()
+	r.start(wire.Options{MaxTokens: 2}).finish()
+}
+
+// failed reads a stream that ends with an error and nothing before it.
+func (r *run) failed(s *wire.Stream, notify chan struct{}) *wire.Error {
+	r.Helper()
+	defer s.Close()
+	d := &reader{run: r, stream: s, notify: notify}
+	for d.take(); d.end == nil; d.take() {
+		d.wait()
+	}
+	if d.end.Err == nil {
+		r.Fatal("the generation succeeded")
+	}
+	return d.end.Err
+}
+
+func (r *run) stateTurns() {
+	first := r.engine.State()
+	if first.Err != nil || first.Model.ContextTokens != r.ContextTokens {
+		r.Fatalf("state %+v", *first)
+	}
+	r.until("the idle loop to turn", func(s *wire.State) bool { return s.At > first.At })
+	if now := wire.Monotonic(); r.engine.State().At > now {
+		r.Errorf("the state is from the future: %v", time.Duration(r.engine.State().At-now))
+	}
+	r.start(wire.Options{MaxTokens: 2}).finish()
+	r.until("the totals to move", func(s *wire.State) bool { return s.Step > first.Step && s.DecodeTokens > first.DecodeTokens })
+}
+
+func (r *run) afterClose() {
+	if r.Close == nil {
+		r.Skip("this engine is not closed by its user")
+	}
+	d := r.start(wire.Options{MaxTokens: r.LongTokens})
+	p := d.prompt
+	d.wait()
+	r.Close(r.engine)
+	for d.take(); d.end == nil; d.take() {
+		d.wait()
+	}
+	r.gone("a live stream", d.end.Err)
+	_, err := r.engine.Prepare(context.Background(), &wire.Request{ID: "late", Text: &r.Text, Options: wire.Options{N: 1}})
+	if err == nil {
+		r.Fatal("Prepare after Close succeeded")
+	}
+	r.gone("Prepare", wire.AsError(err))
+	notify := make(chan struct{}, 1)
+	r.gone("Generate", r.failed(r.engine.Generate(&wire.Generation{ID: "later", Prompt: p, Options: wire.Options{N: 1}, Notify: notify}), notify))
+	r.gone("State", r.engine.State().Err)
+}
+
+func (r *run) gone(what string, err *wire.Error) {
+	r.Helper()
+	if err == nil || err.Kind != wire.Unavailable && err.Kind != wire.Draining {
+		r.Errorf("%s after Close: %v, want unavailable or draining", what, err)
+	}
+}

@@ -14,7 +14,8 @@ import "slices"
 //     if the other gave up, compute it.
 //
 // Who holds a claim must be computing: when it is paused, or left out of a
-// step for want of pages or of time, call Unclaim.
+// step for want of pages or of time, call Unclaim. A sequence that must reuse
+// nothing does not claim.
 func (p *Pool) Claim(s *Seq, tokens []int32) bool {
 	p.mustBeOpen(s, "Claim")
 	if s.claimed {

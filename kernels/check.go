@@ -34,6 +34,12 @@ func checkLens(op string, want int, lens ...int) {
 	}
 }
 
+func checkSoftmax(x []float32) {
+	if len(x) == 0 {
+		panicf("Softmax: no numbers")
+	}
+}
+
 func checkAttention(a *Attention) {
 	context := a.To - a.From
 	if a.From < 0 || context < 1 || a.Group < 1 || a.HeadDim < 1 || a.PageTokens < 1 {

@@ -2,4 +2,46 @@
 
 package kernels
 
-func vectorSets() []*Set { return nil }
+import (
+	"golang.org/x/sys/cpu"
+
+	"github.com/forebay-io/forebay/kernels/avx2"
+	"github.com/forebay-io/forebay/kernels/avx512"
+)
+
+const purego = false
+
+// The dispatch table. Package cpu reports a feature only where the operating
+// system saves its registers.
+var (
+	avx2Set = (&vector{
+		name: "avx2", lanes: avx2.Lanes, rowsMax: avx2.RowsMax,
+		matMul: map[Type]func(*float32, int, int, *byte, *float32, int, int){
+			F32: avx2.MatMulF32, F16: avx2.MatMulF16, BF16: avx2.MatMulBF16,
+			Q8_0: avx2.MatMulQ8_0, Q4_0: avx2.MatMulQ4_0,
+		},
+		add: avx2.Add, siLUMul: avx2.SiLUMul, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
+		max: avx2.Max, expSum: avx2.ExpSum, scale: avx2.Scale, dots: avx2.Dots, accumulate: avx2.Accumulate,
+	}).set()
+
+	avx512Set = (&vector{
+		name: "avx512", lanes: avx512.Lanes, rowsMax: avx512.RowsMax,
+		matMul: map[Type]func(*float32, int, int, *byte, *float32, int, int){
+			F32: avx512.MatMulF32, F16: avx512.MatMulF16, BF16: avx512.MatMulBF16,
+			Q8_0: avx512.MatMulQ8_0, Q4_0: avx512.MatMulQ4_0,
+		},
+		add: avx512.Add, siLUMul: avx512.SiLUMul, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
+		max: avx512.Max, expSum: avx512.ExpSum, scale: avx512.Scale, dots: avx512.Dots, accumulate: avx512.Accumulate,
+	}).set()
+)
+
+// vectorSets lists the assembly sets that this processor can run, best first.
+func vectorSets() (sets []*Set) {
+	if x := &cpu.X86; x.HasAVX2 && x.HasFMA && x.HasF16C {
+		if x.HasAVX512F && x.HasAVX512DQ && x.HasBMI2 {
+			sets = append(sets, avx512Set)
+		}
+		sets = append(sets, avx2Set)
+	}
+	return sets
+}

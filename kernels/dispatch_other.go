@@ -2,5 +2,7 @@
 
 package kernels
 
+const purego = true
+
 // vectorSets: only ref is built here.
 func vectorSets() []*Set { return nil }

@@ -26,7 +26,10 @@ var refSet = &Set{
 		checkLens("Add", len(dst), len(x))
 		ref.Add(dst, x)
 	},
-	Softmax: ref.Softmax,
+	Softmax: func(x []float32) {
+		checkSoftmax(x)
+		ref.Softmax(x)
+	},
 	Attend: func(a *Attention) {
 		checkAttention(a)
 		ref.Attend((*ref.Attention)(a))

@@ -1,0 +1,188 @@
+// Command gen writes the assembly of kernels/avx2 and kernels/avx512. Both come
+// from the same program: they differ in the width of a vector, in the number of
+// registers and in how a part of a vector is loaded and stored.
+//
+//	go generate
+package main
+
+//go:generate go run . -set avx2 -pkg avx2 -out ../avx2/impl_amd64.s -stubs ../avx2/stubs.go
+//go:generate go run . -set avx512 -pkg avx512 -out ../avx512/impl_amd64.s -stubs ../avx512/stubs.go
+
+import (
+	"flag"
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// isa is what the two sets differ in.
+type isa struct {
+	wide  bool // AVX-512: 32 registers, opmasks
+	lanes int  // float32 numbers in a vector
+	rows  int  // activation rows that MatMul keeps accumulators for
+}
+
+func main() {
+	set := flag.String("set", "", "avx2 or avx512")
+	flag.Parse()
+	g := &isa{lanes: 8, rows: 3}
+	if *set == "avx512" {
+		g = &isa{wide: true, lanes: 16, rows: 6}
+	}
+	ConstraintExpr("amd64,!purego")
+	for _, f := range formats {
+		g.matMul(f)
+	}
+	g.add()
+	g.siluMul()
+	g.scale()
+	g.scaleMul()
+	g.sumSquares()
+	g.max()
+	g.expSum()
+	g.dots()
+	g.accumulate()
+	Generate()
+}
+
+// text begins a function.
+func text(name, signature, doc string) {
+	TEXT(name, NOSPLIT, signature)
+	Pragma("noescape")
+	Doc(doc)
+}
+
+// ret ends a function, with the upper halves clean for code that uses SSE.
+func ret() {
+	VZEROUPPER()
+	RET()
+}
+
+// vec is a new register of this set's width.
+func (g *isa) vec() reg.VecVirtual {
+	if g.wide {
+		return ZMM()
+	}
+	return YMM()
+}
+
+// bytes is the size of a vector.
+func (g *isa) bytes() int { return 4 * g.lanes }
+
+func zero(v reg.VecVirtual) reg.VecVirtual {
+	VXORPS(v, v, v)
+	return v
+}
+
+var constants = map[string]Mem{}
+
+// bits is a vector of lanes equal 32-bit words in memory, or the words given.
+func (g *isa) bits(words ...uint32) Mem {
+	name := fmt.Sprintf("k%08x", words[0])
+	if len(words) > 1 {
+		name = "mask"
+	}
+	m, ok := constants[name]
+	if !ok {
+		m = GLOBL(name, RODATA|NOPTR)
+		for i := range max(g.lanes, len(words)) {
+			DATA(4*i, U32(words[i%len(words)]))
+		}
+		constants[name] = m
+	}
+	return m
+}
+
+// num is a vector of lanes equal numbers in memory.
+func (g *isa) num(f float64) Mem { return g.bits(math.Float32bits(float32(f))) }
+
+// part is the first n lanes of a vector, 0 ≤ n ≤ lanes.
+type part struct {
+	k reg.OpmaskVirtual // AVX-512
+	v reg.VecVirtual    // AVX2: all ones in the lanes that count
+}
+
+// part makes the mask of the first n lanes; n is overwritten.
+func (g *isa) part(n reg.GPVirtual) part {
+	if g.wide {
+		ones, k := GP64(), K()
+		MOVQ(I32(-1), ones)
+		BZHIQ(n, ones, ones)
+		KMOVW(ones.As32(), k)
+		return part{k: k}
+	}
+	words := make([]uint32, 16)
+	for i := range 8 {
+		words[i] = 0xffffffff
+	}
+	base, v := GP64(), YMM()
+	LEAQ(g.bits(words...), base)
+	NEGQ(n)
+	VMOVDQU(Mem{Base: base, Index: n, Scale: 4, Disp: 32}, v)
+	return part{v: v}
+}
+
+// load reads a part of a vector; the other lanes are 0.
+func (g *isa) load(m Mem, p *part, v reg.VecVirtual) {
+	switch {
+	case p == nil:
+		VMOVUPS(m, v)
+	case g.wide:
+		VMOVUPS_Z(m, p.k, v)
+	default:
+		VMASKMOVPS(m, p.v, v)
+	}
+}
+
+func (g *isa) store(v reg.VecVirtual, p *part, m Mem) {
+	switch {
+	case p == nil:
+		VMOVUPS(v, m)
+	case g.wide:
+		VMOVUPS(v, p.k, m)
+	default:
+		VMASKMOVPS(v, p.v, m)
+	}
+}
+
+// fold adds the upper halves of a vector to the lower ones until four lanes are left.
+func (g *isa) fold(v reg.VecVirtual) reg.VecVirtual {
+	half := YMM()
+	if g.wide {
+		VEXTRACTF64X4(U8(1), v, half)
+		VADDPS(half, v.AsY(), v.AsY())
+	}
+	VEXTRACTF128(U8(1), v.AsY(), half.AsX())
+	VADDPS(half.AsX(), v.AsX(), v.AsX())
+	return v
+}
+
+// each walks over n numbers: body runs once for each whole vector and once, with
+// a mask, for the rest. body finds its place at index at, counted in numbers.
+func (g *isa) each(name string, n reg.GPVirtual, body func(at reg.GPVirtual, p *part)) {
+	at := GP64()
+	XORQ(at, at)
+	SUBQ(I32(g.lanes), n)
+	JLT(LabelRef(name + "_rest"))
+	Label(name + "_vector")
+	body(at, nil)
+	ADDQ(I32(g.lanes), at)
+	SUBQ(I32(g.lanes), n)
+	JGE(LabelRef(name + "_vector"))
+	Label(name + "_rest")
+	ADDQ(I32(g.lanes), n)
+	JLE(LabelRef(name + "_end"))
+	p := g.part(n)
+	body(at, &p)
+	Label(name + "_end")
+}
+
+// ptr loads the base of a slice parameter, n its length.
+func ptr(name string) reg.GPVirtual { r := GP64(); Load(Param(name).Base(), r); return r }
+func n(name string) reg.GPVirtual   { r := GP64(); Load(Param(name).Len(), r); return r }
+func val(name string) reg.GPVirtual { r := GP64(); Load(Param(name), r); return r }
+
+func item(base, at reg.GPVirtual) Mem { return Mem{Base: base, Index: at, Scale: 4} }

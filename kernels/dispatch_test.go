@@ -1,0 +1,105 @@
+package kernels
+
+import (
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func names(sets []*Set) []string {
+	var all []string
+	for _, s := range sets {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+// TestExpectedSets asks the operating system, not package cpu, what the processor has.
+func TestExpectedSets(t *testing.T) {
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if runtime.GOARCH != "amd64" || err != nil || purego {
+		t.Skipf("nothing to compare with: %s, purego %v, %v", runtime.GOARCH, purego, err)
+	}
+	_, line, _ := strings.Cut(string(info), "\nflags")
+	line, _, _ = strings.Cut(line, "\n")
+	flags := strings.Fields(line)
+	has := func(want ...string) bool {
+		return !slices.ContainsFunc(want, func(f string) bool { return !slices.Contains(flags, f) })
+	}
+	want := []string{"ref"}
+	if has("avx2", "fma", "f16c") {
+		want = slices.Insert(want, 0, "avx2")
+		if has("avx512f", "avx512dq", "bmi2") {
+			want = slices.Insert(want, 0, "avx512")
+		}
+	}
+	t.Setenv(DisableEnv, "")
+	if got := names(Sets()); !slices.Equal(got, want) {
+		t.Errorf("sets %v, want %v for flags %v", got, want, flags)
+	}
+	if got := Best().Name; got != want[0] {
+		t.Errorf("best is %s, want %s", got, want[0])
+	}
+}
+
+func TestSetsCanBeDisabled(t *testing.T) {
+	t.Setenv(DisableEnv, "avx512, avx2")
+	if got := names(Sets()); !slices.Equal(got, []string{"ref"}) {
+		t.Errorf("all switched off: %v", got)
+	}
+	if _, err := Lookup("avx2"); err == nil || !strings.Contains(err.Error(), "available: ref") {
+		t.Errorf("lookup of a disabled set: %v", err)
+	}
+	t.Setenv(DisableEnv, "ref")
+	if s, err := Lookup("ref"); err != nil || s.Name != "ref" {
+		t.Errorf("ref can be switched off: %v", err)
+	}
+}
+
+func TestWrongShapesPanic(t *testing.T) {
+	m := func(s *Set) *Matrix { return s.Pack(F32, 32, 8, make([]byte, 32*8*4)) }
+	x, dst := make([]float32, 64), make([]float32, 64)
+	attention := func(change func(a *Attention)) func(*Set) {
+		return func(s *Set) {
+			a := &Attention{Out: dst[:8], Q: x[:8], K: x, V: x, Pages: []int32{0, 1}, PageTokens: 4, KVHeads: 1,
+				HeadDim: 8, Group: 1, To: 8, Scale: 1, Scores: make([]float32, 8)}
+			change(a)
+			s.Attend(a)
+		}
+	}
+	attention(func(*Attention) {})(Best()) // the unchanged one is right
+	for name, call := range map[string]func(s *Set){
+		"Pack: short":                 func(s *Set) { s.Pack(F32, 2, 2, make([]byte, 15)) },
+		"Pack: part of a block":       func(s *Set) { s.Pack(Q8_0, 1, 16, make([]byte, 17)) },
+		"Pack: unknown type":          func(s *Set) { s.Pack(12, 1, 256, make([]byte, 144)) },
+		"MatMul: start inside a tile": func(s *Set) { s.MatMul(dst, 32, m(s), x, 1, 8, 32) },
+		"MatMul: end inside a tile":   func(s *Set) { s.MatMul(dst, 32, m(s), x, 1, 0, 24) },
+		"MatMul: past the rows":       func(s *Set) { s.MatMul(dst, 48, m(s), x, 1, 0, 48) },
+		"MatMul: x too short":         func(s *Set) { s.MatMul(dst, 32, m(s), x[:15], 2, 0, 32) },
+		"MatMul: dst too short":       func(s *Set) { s.MatMul(dst[:63], 32, m(s), x, 2, 0, 32) },
+		"MatMul: stride below rows":   func(s *Set) { s.MatMul(dst, 31, m(s), x, 2, 0, 32) },
+		"RMSNorm: weight too short":   func(s *Set) { s.RMSNorm(dst, x, x[:63], 1) },
+		"SiLUMul: dst too short":      func(s *Set) { s.SiLUMul(dst[:63], x, x) },
+		"Add: x too short":            func(s *Set) { s.Add(dst, x[:63]) },
+		"Softmax: empty":              func(s *Set) { s.Softmax(nil) },
+		"Attend: no positions":        attention(func(a *Attention) { a.From = 8 }),
+		"Attend: out too short":       attention(func(a *Attention) { a.Out = a.Out[:7] }),
+		"Attend: scores too short":    attention(func(a *Attention) { a.Scores = a.Scores[:7] }),
+		"Attend: pages too few":       attention(func(a *Attention) { a.Pages = a.Pages[:1] }),
+		"Attend: page outside":        attention(func(a *Attention) { a.Pages = []int32{0, 2} }),
+		"Attend: page below":          attention(func(a *Attention) { a.Pages = []int32{0, -1} }),
+		"Attend: head outside":        attention(func(a *Attention) { a.KVHead = 1 }),
+		"Dequantize: src too short":   func(*Set) { Dequantize(dst, Q8_0, make([]byte, 67)) },
+		"Dequantize: part of a block": func(*Set) { Dequantize(dst[:33], Q8_0, make([]byte, 100)) },
+	} {
+		op, _, _ := strings.Cut(name, ":")
+		for _, s := range Sets() {
+			got, _ := panicOf(func() { call(s) }).(string)
+			if !strings.HasPrefix(got, "kernels: "+op+": ") {
+				t.Errorf("%s on %s: panic %q", name, s.Name, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package kerneltest
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// cache is a random paged KV cache and one query on it.
+type cache struct {
+	k, v []float32 // [position][HeadDim], of the one KV head that is looked at
+	a    kernels.Attention
+}
+
+func newCache(r *rand.Rand, dim, group, context int) *cache {
+	return &cache{k: normal(r, context*dim), v: normal(r, context*dim), a: kernels.Attention{
+		Q: normal(r, group*dim), HeadDim: dim, Group: group, To: context, Scale: float32(1 / math.Sqrt(float64(dim))),
+	}}
+}
+
+// lay spreads the positions over pages in random order and leaves NaN in all places that are not the query's.
+func (c *cache) lay(r *rand.Rand, pageTokens, heads int) *kernels.Attention {
+	a := c.a
+	context := len(c.k) / a.HeadDim
+	used := (context + pageTokens - 1) / pageTokens
+	order := r.Perm(used + 3)
+	a.PageTokens, a.KVHeads, a.KVHead = pageTokens, heads, r.IntN(heads)
+	a.K = make([]float32, len(order)*heads*pageTokens*a.HeadDim)
+	a.V = make([]float32, len(a.K))
+	for i := range a.K {
+		a.K[i], a.V[i] = float32(math.NaN()), float32(math.NaN())
+	}
+	for _, p := range order[:used] {
+		a.Pages = append(a.Pages, int32(p))
+	}
+	for t := a.From; t < a.To; t++ {
+		at := ((order[t/pageTokens]*heads+a.KVHead)*pageTokens + t%pageTokens) * a.HeadDim
+		copy(a.K[at:], c.k[t*a.HeadDim:][:a.HeadDim])
+		copy(a.V[at:], c.v[t*a.HeadDim:][:a.HeadDim])
+	}
+	a.Out = make([]float32, a.Group*a.HeadDim)
+	a.Scores = make([]float32, a.Group*(a.To-a.From))
+	return &a
+}
+
+func (c *checker) compareAttend(t *testing.T, r *rand.Rand, dim, group, context, from int) {
+	t.Helper()
+	data := newCache(r, dim, group, context)
+	data.a.From = from
+	a := data.lay(r, 1+r.IntN(20), 1+r.IntN(3))
+	c.set.Attend(a)
+	got := append([]float32(nil), a.Out...)
+	c.ref.Attend(a)
+	for g := range group {
+		for d := range dim {
+			mass, top := 0.0, 0.0 // the largest |v|, and the largest Σ|q·k|
+			for pos := from; pos < context; pos++ {
+				mass = math.Max(mass, math.Abs(float64(data.v[pos*dim+d])))
+				terms := 0.0
+				for j := range dim {
+					terms += math.Abs(float64(a.Q[g*dim+j]) * float64(data.k[pos*dim+j]))
+				}
+				top = math.Max(top, terms*float64(a.Scale))
+			}
+			if i := g*dim + d; !near(got[i], a.Out[i], (64+8*top)*u*mass) {
+				t.Fatalf("dim %d, group %d, [%d,%d): head %d [%d] is %v, ref %v", dim, group, from, context, g, d, got[i], a.Out[i])
+			}
+		}
+	}
+}
+
+func (c *checker) attendEveryShape(t *testing.T) {
+	r := random(1)
+	for dim := 1; dim <= 70; dim++ {
+		c.compareAttend(t, r, dim, 2, 13, 0)
+	}
+	for _, dim := range []int{16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256} {
+		for group := 1; group <= 8; group++ {
+			c.compareAttend(t, r, dim, group, 21, r.IntN(5))
+		}
+	}
+	for context := 1; context <= 200; context++ {
+		c.compareAttend(t, r, 16, 3, context, r.IntN(context))
+	}
+}
+
+// attendInvariant lays the same positions out in many ways; the bits must stay.
+func (c *checker) attendInvariant(t *testing.T) {
+	r := random(2)
+	for range 20 {
+		data := newCache(r, 8*(1+r.IntN(17)), 1+r.IntN(8), 1+r.IntN(120))
+		data.a.From = r.IntN(data.a.To)
+		first := data.lay(r, 16, 1)
+		c.set.Attend(first)
+		for range 8 {
+			a := data.lay(r, 1+r.IntN(40), 1+r.IntN(3))
+			c.set.Attend(a)
+			if at := sameBits(a.Out, first.Out); at >= 0 {
+				t.Fatalf("pages of %d, [%d,%d): [%d] is %v and with pages of 16 %v", a.PageTokens, a.From, a.To, at, a.Out[at], first.Out[at])
+			}
+		}
+		c.groupInvariant(t, r, data, first)
+	}
+}
+
+// groupInvariant: a head's result is the same alone.
+func (c *checker) groupInvariant(t *testing.T, r *rand.Rand, data *cache, whole *kernels.Attention) {
+	dim := data.a.HeadDim
+	for g := range data.a.Group {
+		one := *data
+		one.a.Group, one.a.Q = 1, data.a.Q[g*dim:][:dim]
+		a := one.lay(r, 16, 2)
+		c.set.Attend(a)
+		if at := sameBits(a.Out, whole.Out[g*dim:]); at >= 0 {
+			t.Fatalf("head %d of %d: [%d] is %v alone and %v in the group", g, data.a.Group, at, a.Out[at], whole.Out[g*dim+at])
+		}
+	}
+}
+
+func (c *checker) allocations(t *testing.T) {
+	r := random(4)
+	x, y := normal(r, 576), normal(r, 576)
+	a := newCache(r, 64, 3, 50).lay(r, 16, 2)
+	for name, f := range map[string]func(){
+		"RMSNorm": func() { c.set.RMSNorm(x, x, y, 1e-5) },
+		"SiLUMul": func() { c.set.SiLUMul(x, x, y) },
+		"Add":     func() { c.set.Add(x, y) },
+		"Softmax": func() { c.set.Softmax(x) },
+		"Attend":  func() { c.set.Attend(a) },
+	} {
+		if n := testing.AllocsPerRun(20, f); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+	for _, typ := range types {
+		p := c.newProduct(1, typ, 37, 96, 7)
+		m := c.set.Pack(typ, p.rows, p.cols, p.raw)
+		if n := testing.AllocsPerRun(20, func() { c.set.MatMul(p.want, p.rows, m, p.x, p.n, 0, p.rows) }); n != 0 {
+			t.Errorf("MatMul %v allocates %v times", typ, n)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package kerneltest
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// lengths are all up to a few vectors, then some odd long ones.
+func lengths() []int {
+	var all []int
+	for n := 1; n <= 200; n++ {
+		all = append(all, n)
+	}
+	return append(all, 576, 1000, 2049, 4096)
+}
+
+// elementwise compares Add, SiLUMul and RMSNorm on every length, in place and
+// into another slice, and looks for writes past the end.
+func (c *checker) elementwise(t *testing.T) {
+	for _, n := range lengths() {
+		r := random(uint64(n))
+		a, b := normal(r, n), normal(r, n)
+		ops := []struct {
+			name string
+			run  func(s *kernels.Set, dst []float32)
+			ulps float64
+		}{
+			{"Add", func(s *kernels.Set, dst []float32) { copy(dst, a); s.Add(dst, b) }, 0},
+			{"SiLUMul", func(s *kernels.Set, dst []float32) { s.SiLUMul(dst, a, b) }, 8},
+			{"SiLUMul in place of gate", func(s *kernels.Set, dst []float32) { copy(dst, a); s.SiLUMul(dst, dst, b) }, 8},
+			{"SiLUMul in place of up", func(s *kernels.Set, dst []float32) { copy(dst, b); s.SiLUMul(dst, a, dst) }, 8},
+			{"RMSNorm", func(s *kernels.Set, dst []float32) { s.RMSNorm(dst, a, b, 1e-5) }, 4},
+			{"RMSNorm in place", func(s *kernels.Set, dst []float32) { copy(dst, a); s.RMSNorm(dst, dst, b, 1e-5) }, 4},
+		}
+		for _, op := range ops {
+			want, got := make([]float32, n), make([]float32, n+16)
+			op.run(c.ref, want)
+			op.run(c.set, got[:n])
+			for i, w := range want {
+				if !near(got[i], w, op.ulps*u*math.Abs(float64(w))) {
+					t.Fatalf("%s of %d: [%d] is %v, ref %v", op.name, n, i, got[i], w)
+				}
+			}
+			if !slices.Equal(got[n:], make([]float32, 16)) {
+				t.Fatalf("%s of %d writes past its end: %v", op.name, n, got[n:])
+			}
+		}
+	}
+}
+
+// siluRange covers the whole range of the gate, which is the range of the exponential.
+func (c *checker) siluRange(t *testing.T) {
+	gate := []float32{0, float32(math.Copysign(0, -1)), float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()),
+		math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, -87.3, -88, -88.7, -88.73, -89, -103.9, -104, -105}
+	for g := float32(-120); g < 120; g += 0.0137 {
+		gate = append(gate, g)
+	}
+	up := slices.Repeat([]float32{1.5}, len(gate))
+	want, got := make([]float32, len(gate)), make([]float32, len(gate))
+	c.ref.SiLUMul(want, gate, up)
+	c.set.SiLUMul(got, gate, up)
+	for i, w := range want {
+		if !near(got[i], w, 8*u*math.Abs(float64(w))+150*0x1p-126) {
+			t.Errorf("SiLUMul(%v) is %v, ref %v", gate[i], got[i], w)
+		}
+	}
+}
+
+// rmsNormRange uses numbers whose squares leave float32's range.
+func (c *checker) rmsNormRange(t *testing.T) {
+	for _, size := range []float32{1e-30, 1e-20, 1, 1e20, 1e30, float32(math.Inf(1)), float32(math.NaN()), 0} {
+		x := normal(random(2), 77)
+		for i := range x {
+			x[i] *= size
+		}
+		w, want, got := normal(random(3), 77), make([]float32, 77), make([]float32, 77)
+		c.ref.RMSNorm(want, x, w, 1e-5)
+		c.set.RMSNorm(got, x, w, 1e-5)
+		for i := range want {
+			if !near(got[i], want[i], 4*u*math.Abs(float64(want[i]))) {
+				t.Fatalf("size %v: [%d] is %v, ref %v", size, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+func (c *checker) softmax(t *testing.T) {
+	for _, n := range lengths() {
+		for _, spread := range []float32{0, 1, 20, 300} {
+			want := normal(random(uint64(n)), n)
+			for i := range want {
+				want[i] *= spread
+			}
+			if n%3 == 0 && n > 3 {
+				want[n/2] = float32(math.Inf(-1))
+			}
+			x, top := slices.Clone(want), slices.Max(want)
+			got := append(slices.Clone(want), 7)
+			c.ref.Softmax(want)
+			c.set.Softmax(got[:n])
+			for i, w := range want {
+				if !near(got[i], w, (16+2*float64(top-x[i]))*u*float64(w)+0x1p-148) {
+					t.Fatalf("Softmax of %d, spread %v: [%d] is %v, ref %v", n, spread, i, got[i], w)
+				}
+			}
+			if got[n] != 7 {
+				t.Fatalf("Softmax of %d writes past its end", n)
+			}
+		}
+	}
+}
+
+// softmaxNonFinite: NaN, +∞ and all −∞ make the whole row NaN.
+func (c *checker) softmaxNonFinite(t *testing.T) {
+	for n := 1; n <= 70; n++ {
+		for at := range n {
+			for _, bad := range []float64{math.NaN(), math.Inf(1)} {
+				x := normal(random(1), n)
+				x[at] = float32(bad)
+				c.set.Softmax(x)
+				allNaN(t, x)
+			}
+		}
+		x := slices.Repeat([]float32{float32(math.Inf(-1))}, n)
+		c.set.Softmax(x)
+		allNaN(t, x)
+	}
+}
+
+func allNaN(t *testing.T, x []float32) {
+	t.Helper()
+	for i, v := range x {
+		if v == v {
+			t.Fatalf("Softmax of a bad row of %d: [%d] is %v, want NaN", len(x), i, v)
+		}
+	}
+}

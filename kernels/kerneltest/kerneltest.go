@@ -1,0 +1,15 @@
+// Package kerneltest compares a kernel set with ref over all lengths and shapes,
+// and holds it to the promises of kernels.Set: the same bits in any shape, no
+// allocation, NaN and ∞ where ref has them.
+//
+// The tolerance is on |got − ref|, with u = 2⁻²⁴ and sums over the terms of one output:
+//
+//	MatMul      16u·√cols·√Σ(w·x)² + 4u·Σ|w·x|
+//	RMSNorm     4u·|ref|
+//	SiLUMul     8u·|ref|, and 150·2⁻¹²⁶ for gates below −87
+//	Add         0
+//	Softmax     (16u + 2u·(max x − x))·ref + 2⁻¹⁴⁸: the second part is the rounding of the difference
+//	Attend      (64u + 8u·max Scale·Σ|q·k|)·max|v|: the second part is what the rounding of a score does
+//
+// Infinities must be equal, and NaN must stand where ref has NaN.
+package kerneltest

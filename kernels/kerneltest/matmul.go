@@ -1,0 +1,166 @@
+package kerneltest
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// product is one random matrix product and what ref makes of it.
+type product struct {
+	rows, cols, n int
+	raw           []byte
+	x, want       []float32
+	tolerance     []float64
+}
+
+func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *product {
+	r := random(seed)
+	p := &product{rows: rows, cols: cols, n: n, raw: Weights(r, t, rows*cols), x: normal(r, n*cols)}
+	p.want = make([]float32, n*rows)
+	c.ref.MatMul(p.want, rows, c.ref.Pack(t, rows, cols, p.raw), p.x, n, 0, rows)
+	w := make([]float32, rows*cols)
+	kernels.Dequantize(w, t, p.raw)
+	p.tolerance = make([]float64, n*rows)
+	for i := range n {
+		for row := range rows {
+			sum, squares := 0.0, 0.0
+			for j, v := range p.x[i*cols:][:cols] {
+				term := float64(v) * float64(w[row*cols+j])
+				sum += math.Abs(term)
+				squares += term * term
+			}
+			p.tolerance[i*rows+row] = 16*u*math.Sqrt(float64(cols)*squares) + 4*u*sum
+		}
+	}
+	return p
+}
+
+func (c *checker) compare(t *testing.T, typ kernels.Type, p *product) {
+	t.Helper()
+	got := make([]float32, p.n*p.rows)
+	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), p.x, p.n, 0, p.rows)
+	for i := range got {
+		if !near(got[i], p.want[i], p.tolerance[i]) {
+			t.Fatalf("%v %d×%d, n %d: output %d of row %d is %v, ref %v, tolerance %g",
+				typ, p.rows, p.cols, p.n, i%p.rows, i/p.rows, got[i], p.want[i], p.tolerance[i])
+		}
+	}
+}
+
+// matMulEveryShape varies one measure at a time, and all of them at random.
+func (c *checker) matMulEveryShape(t *testing.T) {
+	for _, typ := range types {
+		block := typ.BlockLen()
+		for cols := block; cols <= 20*block+100; cols += block {
+			c.compare(t, typ, c.newProduct(uint64(cols), typ, 19, cols, 2))
+		}
+		for rows := 1; rows <= 70; rows++ {
+			c.compare(t, typ, c.newProduct(uint64(rows), typ, rows, 3*32, 3))
+		}
+		for n := 1; n <= 17; n++ {
+			c.compare(t, typ, c.newProduct(uint64(n), typ, 35, 5*32, n))
+		}
+		r := random(7)
+		for range 40 {
+			cols := (1 + r.IntN(640/block)) * block
+			c.compare(t, typ, c.newProduct(r.Uint64(), typ, 1+r.IntN(70), cols, 1+r.IntN(17)))
+		}
+	}
+}
+
+// matMulInvariant cuts n and the rows at random; every output must keep its bits.
+func (c *checker) matMulInvariant(t *testing.T) {
+	const rows, n = 16*9 + 5, 19
+	for _, typ := range types {
+		cols := 7 * 32
+		if typ.BlockLen() == 1 {
+			cols += 13
+		}
+		p := c.newProduct(3, typ, rows, cols, n)
+		m := c.set.Pack(typ, rows, cols, p.raw)
+		whole := make([]float32, n*rows)
+		c.set.MatMul(whole, rows, m, p.x, n, 0, rows)
+		r := random(5)
+		for range 50 {
+			got := make([]float32, n*rows)
+			for i := 0; i < n; {
+				count := min(n-i, 1+r.IntN(8))
+				for r0 := 0; r0 < rows; {
+					r1 := min(rows, r0+16*(1+r.IntN(4)))
+					c.set.MatMul(got[i*rows:], rows, m, p.x[i*cols:], count, r0, r1)
+					r0 = r1
+				}
+				i += count
+			}
+			if at := sameBits(got, whole); at >= 0 {
+				t.Fatalf("%v: output %d of row %d is %v in pieces and %v whole", typ, at%rows, at/rows, got[at], whole[at])
+			}
+		}
+	}
+}
+
+// matMulUnaligned packs from odd addresses, as a mapped file may give.
+func (c *checker) matMulUnaligned(t *testing.T) {
+	for _, typ := range types {
+		p := c.newProduct(9, typ, 33, 64, 3)
+		for shift := 1; shift < 8; shift += 2 {
+			p.raw = append(make([]byte, shift, shift+len(p.raw)), p.raw...)[shift:]
+			c.compare(t, typ, p)
+		}
+	}
+}
+
+// matMulBounds checks that a call with a wide stride leaves everything else alone.
+func (c *checker) matMulBounds(t *testing.T) {
+	const stride, mark = 80, 12345
+	for _, typ := range types {
+		for rows := 1; rows <= 48; rows++ {
+			p := c.newProduct(uint64(rows), typ, rows, 32, 7)
+			m := c.set.Pack(typ, rows, 32, p.raw)
+			got := make([]float32, 7*stride)
+			for i := range got {
+				got[i] = mark
+			}
+			r0 := (rows - 1) / 16 * 16
+			c.set.MatMul(got, stride, m, p.x, 7, r0, rows)
+			for i, v := range got {
+				if in := i%stride >= r0 && i%stride < rows; in == (v == mark) {
+					t.Fatalf("%v rows [%d,%d): output %d is %v", typ, r0, rows, i%stride, v)
+				}
+			}
+		}
+	}
+}
+
+// matMulNonFinite puts one NaN or ∞ into the weights or the activations: ref says
+// which outputs it reaches, and no other may be touched.
+func (c *checker) matMulNonFinite(t *testing.T) {
+	const rows, cols, n = 37, 96, 7
+	for _, typ := range types {
+		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+			p := c.newProduct(11, typ, rows, cols, n)
+			p.x[3*cols+17] = bad
+			c.compareNonFinite(t, typ, p)
+		}
+		for _, bad := range []uint16{0x7c00, 0xfc00, 0x7e00} {
+			p := c.newProduct(11, typ, rows, cols, n)
+			at := typ.Bytes(cols) * 5
+			switch typ {
+			case kernels.F32, kernels.BF16:
+				at += typ.BlockBytes() - 2
+				bad |= 0x7f80
+			}
+			binary.LittleEndian.PutUint16(p.raw[at:], bad)
+			c.compareNonFinite(t, typ, p)
+		}
+	}
+}
+
+func (c *checker) compareNonFinite(t *testing.T, typ kernels.Type, p *product) {
+	t.Helper()
+	c.ref.MatMul(p.want, p.rows, c.ref.Pack(typ, p.rows, p.cols, p.raw), p.x, p.n, 0, p.rows)
+	c.compare(t, typ, p)
+}

@@ -1,0 +1,76 @@
+package kerneltest
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// u is half a unit in the last place of 1.
+const u = 0x1p-24
+
+// Run holds the set of that name to everything this package knows. It skips
+// where the processor or the build does not have the set.
+func Run(t *testing.T, name string) {
+	set, err := kernels.Lookup(name)
+	if err != nil {
+		t.Skipf("not compared: %v", err)
+	}
+	ref, _ := kernels.Lookup("ref")
+	c := &checker{set: set, ref: ref}
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"MatMulEveryShape", c.matMulEveryShape},
+		{"MatMulSameBitsInAnyShape", c.matMulInvariant},
+		{"MatMulUnalignedRaw", c.matMulUnaligned},
+		{"MatMulNonFinite", c.matMulNonFinite},
+		{"MatMulWritesItsRowsOnly", c.matMulBounds},
+		{"ElementwiseEveryLength", c.elementwise},
+		{"SiLUMulWholeRange", c.siluRange},
+		{"SoftmaxEveryLength", c.softmax},
+		{"SoftmaxNonFinite", c.softmaxNonFinite},
+		{"RMSNormLargeAndSmall", c.rmsNormRange},
+		{"AttendEveryShape", c.attendEveryShape},
+		{"AttendSameBitsInAnyPages", c.attendInvariant},
+		{"AllocatesNothing", c.allocations},
+	} {
+		t.Run(test.name, test.run)
+	}
+}
+
+type checker struct{ set, ref *kernels.Set }
+
+// types are the types that can be read.
+var types = []kernels.Type{kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0}
+
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+func normal(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// near says whether got may stand for want.
+func near(got, want float32, tolerance float64) bool {
+	if got == want || (got != got && want != want) {
+		return true
+	}
+	return math.Abs(float64(got)-float64(want)) <= tolerance // false for NaN and ∞
+}
+
+// sameBits finds the first place where two results differ, or -1.
+func sameBits(a, b []float32) int {
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,98 @@
+package kernels
+
+// vector is what an assembly package offers, by the names it has there.
+type vector struct {
+	name    string
+	lanes   int // of a vector: MatMul takes two vectors of weight rows
+	rowsMax int // activation rows that MatMul takes at once
+
+	matMul     map[Type]func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)
+	add        func(dst, x []float32)
+	siLUMul    func(dst, gate, up []float32)
+	sumSquares func(x []float32) float64
+	scaleMul   func(dst, x, w []float32, s float32)
+	max        func(x []float32) float32
+	expSum     func(x []float32, top float32) float32
+	scale      func(x []float32, s float32)
+	dots       func(dst, q, k []float32, scale float32)
+	accumulate func(out, v, p []float32)
+}
+
+// set composes the operations of a Set from the loops of v.
+func (v *vector) set() *Set {
+	return &Set{
+		Name: v.name, Pack: packTiles, MatMul: v.multiply,
+		RMSNorm: v.rmsNorm, Softmax: v.softmax, Attend: v.attend,
+		SiLUMul: func(dst, gate, up []float32) {
+			checkLens("SiLUMul", len(gate), len(dst), len(up))
+			v.siLUMul(dst, gate, up)
+		},
+		Add: func(dst, x []float32) {
+			checkLens("Add", len(dst), len(x))
+			v.add(dst, x)
+		},
+	}
+}
+
+// multiply walks over two vectors of weight rows at a time, which stay in the
+// cache for all activations.
+func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int) {
+	checkMatMul(dst, dstStride, m, x, n, r0, r1)
+	kernel := v.matMul[m.Type]
+	rowBytes := m.Type.Bytes(m.Cols)
+	for r := r0; r < r1; r += 2 * v.lanes {
+		rows := min(2*v.lanes, r1-r)
+		w := &m.Data[r*rowBytes] // r is whole tiles, and a tile is RowTile rows
+		for i := 0; i < n; {
+			calls := (n - i + v.rowsMax - 1) / v.rowsMax
+			count := (n - i + calls - 1) / calls // even shares: seven are 4+3, not 6+1
+			kernel(&dst[i*dstStride+r], dstStride, rows, w, &x[i*m.Cols], m.Cols, count)
+			i += count
+		}
+	}
+}
+
+func (v *vector) rmsNorm(dst, x, weight []float32, eps float32) {
+	checkLens("RMSNorm", len(x), len(dst), len(weight))
+	v.scaleMul(dst, x, weight, normScale(v.sumSquares(x), len(x), eps))
+}
+
+func (v *vector) softmax(x []float32) {
+	checkSoftmax(x)
+	v.scale(x, 1/v.expSum(x, v.max(x)))
+}
+
+// attend goes page by page, all heads of the group before the next page, so K
+// and V come from memory once.
+func (v *vector) attend(a *Attention) {
+	checkAttention(a)
+	context := a.To - a.From
+	for at := a.From; at < a.To; {
+		lo, hi, next := a.run(at)
+		for g := range a.Group {
+			scores := a.Scores[g*context:][at-a.From : next-a.From]
+			v.dots(scores, a.Q[g*a.HeadDim:][:a.HeadDim], a.K[lo:hi], a.Scale)
+		}
+		at = next
+	}
+	for g := range a.Group {
+		v.softmax(a.Scores[g*context:][:context])
+	}
+	clear(a.Out[:a.Group*a.HeadDim])
+	for at := a.From; at < a.To; {
+		lo, hi, next := a.run(at)
+		for g := range a.Group {
+			p := a.Scores[g*context:][at-a.From : next-a.From]
+			v.accumulate(a.Out[g*a.HeadDim:][:a.HeadDim], a.V[lo:hi], p)
+		}
+		at = next
+	}
+}
+
+// run finds the positions [at,next) that lie in one page, and their place in a pool.
+func (a *Attention) run(at int) (lo, hi, next int) {
+	page, first := at/a.PageTokens, at%a.PageTokens
+	next = min(a.To, (page+1)*a.PageTokens)
+	lo = ((int(a.Pages[page])*a.KVHeads+a.KVHead)*a.PageTokens + first) * a.HeadDim
+	return lo, lo + (next-at)*a.HeadDim, next
+}

@@ -1,0 +1,185 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/forebay-io/forebay/engine/jinja"
+)
+
+// Options are what a template needs of its model.
+type Options struct {
+	BOS, EOS string
+	// Controls are the texts of control tokens that users must not produce.
+	Controls []string
+}
+
+// Template is a model's chat template.
+type Template struct {
+	template *jinja.Template
+	options  Options
+	guard    *guard
+
+	takesParts     bool
+	takesDeveloper bool
+	takesTextArgs  bool // tool call arguments as text only
+	sourceBytes    int
+}
+
+// Raised is the refusal of a template, in its own words.
+type Raised struct{ Message string }
+
+func (e *Raised) Error() string { return e.Message }
+
+// Input is one conversation. All JSON is optional but Messages.
+type Input struct {
+	Messages json.RawMessage // array of objects
+	Tools    json.RawMessage // array
+	Options  json.RawMessage // object: further variables of the template
+	Now      time.Time       // what strftime_now sees
+	// Verbatim hands messages to the template in the shape they have.
+	Verbatim bool
+}
+
+// New parses a template. Its error says why the model cannot chat.
+func New(source string, o Options) (*Template, error) {
+	if strings.TrimSpace(source) == "" {
+		return nil, errors.New("the chat template is empty")
+	}
+	parsed, err := jinja.Parse(source)
+	if err != nil {
+		return nil, fmt.Errorf("chat template: %w", err)
+	}
+	t := &Template{template: parsed, options: o, guard: newGuard(o.Controls), sourceBytes: len(source)}
+	t.takesDeveloper = strings.Contains(source, "developer")
+	t.probe()
+	return t, nil
+}
+
+// probe finds out what shapes of messages the template handles.
+func (t *Template) probe() {
+	const first, second = "needleone", "needletwo"
+	try := func(messages string) string {
+		text, _ := t.Render(context.Background(), Input{Messages: json.RawMessage(messages), Verbatim: true})
+		return text
+	}
+	parts := try(`[{"role":"user","content":[{"type":"text","text":"` + first + `"},{"type":"text","text":"` + second + `"}]}]`)
+	t.takesParts = strings.Contains(parts, first) && strings.Contains(parts, second) &&
+		!strings.Contains(parts, "'text'") && !strings.Contains(parts, `"text"`)
+
+	call := func(arguments string) bool {
+		return strings.Contains(try(`[{"role":"user","content":"x"},{"role":"assistant","content":"","tool_calls":[{"id":"call00001",`+
+			`"type":"function","function":{"name":"f","arguments":`+arguments+`}}]}]`), first)
+	}
+	t.takesTextArgs = !call(`{"`+first+`":"v"}`) && call(`"{\"`+first+`\":\"v\"}"`)
+}
+
+// reserved are the variables that options cannot replace.
+var reserved = []string{
+	"messages", "tools", "bos_token", "eos_token", "chat_template",
+	"raise_exception", "strftime_now", "range", "namespace", "dict", "joiner",
+}
+
+// Render gives the prompt for a conversation, up to where the model answers.
+// The text may contain Guards. It fails with *Raised where the template
+// refuses, and with an error that names the line where it does not cope.
+func (t *Template) Render(ctx context.Context, in Input) (string, error) {
+	vars, err := t.variables(in)
+	if err != nil {
+		return "", err
+	}
+	input := len(in.Messages) + len(in.Tools) + len(in.Options) + t.sourceBytes
+	return t.template.Render(ctx, vars, jinja.Limits{
+		Steps: stepsBase + 64*input,
+		Bytes: bytesBase + 64*input,
+		Out:   outBase + 8*input,
+	})
+}
+
+// What a template may use beyond what grows with its input.
+const (
+	stepsBase = 500_000
+	bytesBase = 8 << 20
+	outBase   = 1 << 20
+)
+
+func (t *Template) variables(in Input) (map[string]any, error) {
+	vars := map[string]any{
+		"bos_token": t.options.BOS, "eos_token": t.options.EOS,
+		"add_generation_prompt": true, "tools": nil,
+		"raise_exception": jinja.Func(raise),
+		"strftime_now": jinja.Func(func(args []any) (any, error) {
+			format, ok := "", len(args) == 1
+			if ok {
+				format, ok = args[0].(string)
+			}
+			if !ok {
+				return nil, errors.New("strftime_now takes one format string")
+			}
+			return strftime(in.Now, format)
+		}),
+	}
+	for _, v := range []struct {
+		name string
+		json json.RawMessage
+	}{{"messages", in.Messages}, {"tools", in.Tools}} {
+		if v.json == nil {
+			continue
+		}
+		value, err := jinja.ParseJSON(v.json)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+		vars[v.name] = t.guard.value(value)
+	}
+	messages, ok := vars["messages"].(*jinja.List)
+	if !ok {
+		return nil, errors.New("messages: must be an array")
+	}
+	if !in.Verbatim {
+		if err := t.shape(messages); err != nil {
+			return nil, err
+		}
+	}
+	return vars, t.addOptions(vars, in.Options)
+}
+
+func (t *Template) addOptions(vars map[string]any, options json.RawMessage) error {
+	if options == nil {
+		return nil
+	}
+	value, err := jinja.ParseJSON(options)
+	if err != nil {
+		return fmt.Errorf("template options: %w", err)
+	}
+	if value == nil {
+		return nil
+	}
+	dict, ok := t.guard.value(value).(*jinja.Dict)
+	if !ok {
+		return errors.New("template options: must be an object")
+	}
+	for _, key := range dict.Keys() {
+		name := key.(string)
+		for _, r := range reserved {
+			if name == r {
+				return fmt.Errorf("template options: %q cannot be set", name)
+			}
+		}
+		vars[name], _ = dict.Get(key)
+	}
+	return nil
+}
+
+func raise(args []any) (any, error) {
+	if len(args) == 1 {
+		if message, ok := args[0].(string); ok {
+			return nil, &Raised{message}
+		}
+	}
+	return nil, &Raised{fmt.Sprint(args...)}
+}

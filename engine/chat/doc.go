@@ -1,0 +1,31 @@
+// Package chat renders a conversation with the model's own chat template.
+//
+// Goal: the exact text that the model was trained on, with nothing in it that
+// a user could pass off as the template's.
+//
+// Not here: the template language (engine/jinja), tokens (engine/tokenizer),
+// what a client may send (the gateway has checked the shape).
+//
+// Use: New once, when the model is loaded; its error says why a model cannot
+// chat. Then Render from any goroutine. A Template never changes.
+//
+// Messages, tools and options arrive as the client's JSON and reach the
+// template with their keys in the client's order. Before that, messages are
+// brought into the shape that the template takes:
+//
+//   - Content given as one text part becomes a plain string. Several parts
+//     stay parts for a template that handles parts, and are joined with
+//     nothing between them for one that does not.
+//   - The arguments of a tool call, a JSON text in the clients' protocol,
+//     become an object, unless the template only takes a text.
+//   - The role "developer" becomes "system" in a template that does not know it.
+//
+// What a template handles is found out in New by rendering small examples.
+//
+// In every string of messages, tools and options, strings that would be
+// control tokens get a tokenizer.Guard inside, and so does a beginning of one
+// at the string's end, which template text could complete. The tokenizer drops
+// the Guards. A control string of a single character cannot be guarded so.
+//
+// A template's work is bounded by the limits of Render, its time by ctx.
+package chat

@@ -1,0 +1,174 @@
+package jinja
+
+import (
+	"math/big"
+	"strings"
+)
+
+const rangeMax = 100000 // as in Jinja2's sandbox
+
+var globals = map[string]any{
+	"range":     builtin(makeRange),
+	"namespace": builtin(makeNamespace),
+	"dict":      builtin(makeDict),
+	"joiner":    builtin(makeJoiner),
+}
+
+func makeRange(s *state, a args) any {
+	from, to, by := 0, 0, 1
+	switch len(a.pos) {
+	case 1:
+		to = a.integer(s, 0, "stop", 0)
+	case 2, 3:
+		from, to = a.integer(s, 0, "start", 0), a.integer(s, 1, "stop", 0)
+		by = a.integer(s, 2, "step", 1)
+	default:
+		s.fail("range expected 1 to 3 arguments, got %d", len(a.pos))
+	}
+	if by == 0 {
+		s.fail("range() arg 3 must not be zero")
+	}
+	// The ends are compared as floats: their difference may not fit an int.
+	if n := (float64(to) - float64(from)) / float64(by); n > rangeMax {
+		s.fail("Range too big. The sandbox blocks ranges larger than %d.", rangeMax)
+	} else if n > 0 {
+		s.charge(16 * int(n))
+	}
+	items := []any{}
+	for i := from; by > 0 && i < to || by < 0 && i > to; i += by {
+		items = append(items, int64(i))
+	}
+	return &List{Items: items}
+}
+
+func makeNamespace(s *state, a args) any {
+	ns := &namespace{vars: map[string]any{}}
+	for _, v := range a.pos {
+		d, ok := v.(*Dict)
+		if !ok {
+			s.fail("namespace takes a dict, not %s", typeName(v))
+		}
+		for _, key := range d.keys {
+			if name, ok := key.(string); ok {
+				ns.vars[name] = d.items[key]
+			}
+		}
+	}
+	for _, n := range a.named {
+		ns.vars[n.name] = n.value
+	}
+	return ns
+}
+
+func makeDict(s *state, a args) any {
+	d := NewDict()
+	if len(a.pos) > 0 {
+		s.update(d, a.pos[0])
+	}
+	for _, n := range a.named {
+		d.Set(n.name, n.value)
+	}
+	return d
+}
+
+func (s *state) update(d *Dict, from any) {
+	other, ok := from.(*Dict)
+	if !ok {
+		s.fail("cannot update a dict with %s", typeName(from))
+	}
+	s.charge(64 * other.Len())
+	for _, key := range other.keys {
+		d.Set(key, other.items[key])
+	}
+}
+
+func makeJoiner(s *state, a args) any {
+	separator, used := a.text(s, 0, "sep", ", "), false
+	return builtin(func(*state, args) any {
+		if used {
+			return separator
+		}
+		used = true
+		return ""
+	})
+}
+
+type testFunc func(s *state, v any, a args) bool
+
+// compared is a test that compares with its argument.
+func compared(op string) testFunc {
+	return func(s *state, v any, a args) bool { return s.holds(op, v, a.get(0, "other", nil)) }
+}
+
+func isType[T any](_ *state, v any, _ args) bool {
+	_, ok := v.(T)
+	return ok
+}
+
+func isInteger(_ *state, v any, _ args) bool {
+	switch v.(type) {
+	case int64, *big.Int:
+		return true
+	}
+	return false
+}
+
+func isMultiple(s *state, v any, by, rest int64) bool {
+	return s.equal(s.arithmetic("%", v, by), rest)
+}
+
+// tests is filled in init because tests and the filters that use them refer
+// to each other.
+var tests map[string]testFunc
+
+func init() {
+	tests = map[string]testFunc{
+		"defined":   func(_ *state, v any, _ args) bool { _, undefined := v.(Undefined); return !undefined },
+		"undefined": isType[Undefined],
+		"none":      func(_ *state, v any, _ args) bool { return v == nil },
+		"boolean":   isType[bool],
+		"true":      func(_ *state, v any, _ args) bool { return v == true },
+		"false":     func(_ *state, v any, _ args) bool { return v == false },
+		"integer":   isInteger,
+		"float":     isType[float64],
+		"number":    func(_ *state, v any, _ args) bool { _, _, _, ok := number(v); return ok },
+		"string":    isType[string],
+		"mapping":   isType[*Dict],
+		"iterable":  isSequence,
+		"sequence":  isSequence,
+		"callable": func(_ *state, v any, _ args) bool {
+			switch v.(type) {
+			case builtin, Func, *macro:
+				return true
+			}
+			return false
+		},
+		"odd":  func(s *state, v any, _ args) bool { return isMultiple(s, v, 2, 1) },
+		"even": func(s *state, v any, _ args) bool { return isMultiple(s, v, 2, 0) },
+		"divisibleby": func(s *state, v any, a args) bool {
+			return isMultiple(s, v, int64(a.integer(s, 0, "num", 1)), 0)
+		},
+		"lower":  func(s *state, v any, _ args) bool { text := s.str(v); return strings.ToLower(text) == text },
+		"upper":  func(s *state, v any, _ args) bool { text := s.str(v); return strings.ToUpper(text) == text },
+		"sameas": compared("=="),
+		"in":     compared("in"),
+		"filter": func(_ *state, v any, _ args) bool { name, _ := v.(string); return filters[name] != nil },
+		"test":   func(_ *state, v any, _ args) bool { name, _ := v.(string); return tests[name] != nil },
+		"eq":     compared("=="), "equalto": compared("=="), "==": compared("=="),
+		"ne": compared("!="), "!=": compared("!="),
+		"lt": compared("<"), "lessthan": compared("<"), "<": compared("<"),
+		"gt": compared(">"), "greaterthan": compared(">"), ">": compared(">"),
+		"le": compared("<="), "<=": compared("<="),
+		"ge": compared(">="), ">=": compared(">="),
+	}
+}
+
+// isSequence holds for what has a length and items, in Jinja2's eyes also
+// for dicts, strings and undefined values.
+func isSequence(_ *state, v any, _ args) bool {
+	switch v.(type) {
+	case string, *List, *Dict, Undefined:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,141 @@
+package jinja
+
+// arguments are those of a call in the template, args the same evaluated.
+type arguments struct {
+	positional []expr
+	names      []string
+	named      []expr
+}
+
+type namedArg struct {
+	name  string
+	value any
+}
+
+type args struct {
+	pos   []any
+	named []namedArg
+}
+
+func (a arguments) eval(s *state) args {
+	var out args
+	if len(a.positional) > 0 {
+		out.pos = s.evalAll(a.positional)
+	}
+	for i, name := range a.names {
+		out.named = append(out.named, namedArg{name, a.named[i].eval(s)})
+	}
+	return out
+}
+
+func (a args) name(name string) (any, bool) {
+	for _, n := range a.named {
+		if n.name == name {
+			return n.value, true
+		}
+	}
+	return nil, false
+}
+
+// get is argument i, or the one called name, or missing.
+func (a args) get(i int, name string, missing any) any {
+	if i < len(a.pos) {
+		return a.pos[i]
+	}
+	if v, ok := a.name(name); ok {
+		return v
+	}
+	return missing
+}
+
+// text, integer and flag are get for one type.
+func (a args) text(s *state, i int, name, missing string) string {
+	v := a.get(i, name, missing)
+	text, ok := v.(string)
+	if !ok {
+		s.fail("argument '%s' must be str, not %s", name, typeName(v))
+	}
+	return text
+}
+
+func (a args) integer(s *state, i int, name string, missing int) int {
+	v := a.get(i, name, int64(missing))
+	n, ok := v.(int64)
+	if !ok {
+		s.fail("argument '%s' must be int, not %s", name, typeName(v))
+	}
+	return int(n)
+}
+
+func (a args) flag(i int, name string, missing bool) bool {
+	return truth(a.get(i, name, missing))
+}
+
+type callExpr struct {
+	fn     expr
+	args   arguments
+	caller *macroStmt // of a call block
+}
+
+func (c *callExpr) eval(s *state) any {
+	s.step()
+	fn := c.fn.eval(s)
+	a := c.args.eval(s)
+	switch fn := fn.(type) {
+	case *macro:
+		if c.caller != nil {
+			with := *fn
+			with.caller = &macro{macroStmt: c.caller, scope: s.scope}
+			fn = &with
+		}
+		return fn.call(s, a)
+	case builtin:
+		return fn(s, a)
+	case Func:
+		v, err := fn(a.pos)
+		if err != nil {
+			panic(thrown{err})
+		}
+		return v
+	case Undefined:
+		s.fail("%s", fn.what())
+	default:
+		s.fail("'%s' object is not callable", typeName(fn))
+	}
+	return nil
+}
+
+type filterExpr struct {
+	in   expr
+	name string
+	args arguments
+}
+
+func (f *filterExpr) eval(s *state) any {
+	s.step()
+	filter, ok := filters[f.name]
+	if !ok {
+		s.fail("No filter named '%s' found.", f.name)
+	}
+	return filter(s, f.in.eval(s), f.args.eval(s))
+}
+
+type testExpr struct {
+	in     expr
+	name   string
+	args   arguments
+	negate bool
+}
+
+func (t *testExpr) eval(s *state) any {
+	return s.test(t.name, t.in.eval(s), t.args.eval(s)) != t.negate
+}
+
+func (s *state) test(name string, v any, a args) bool {
+	s.step()
+	test, ok := tests[name]
+	if !ok {
+		s.fail("No test named '%s' found.", name)
+	}
+	return test(s, v, a)
+}

@@ -1,0 +1,215 @@
+package jinja
+
+import (
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+type filterFunc func(s *state, v any, a args) any
+
+// filters is filled in init because filters and tests refer to each other.
+var filters map[string]filterFunc
+
+func init() {
+	filters = map[string]filterFunc{
+		"abs": filterAbs, "attr": filterAttr, "batch": filterBatch, "bool": filterBool,
+		"capitalize": textFilter("capitalize"), "center": textFilter("center"),
+		"count": filterLength, "d": filterDefault, "default": filterDefault, "dictsort": filterDictsort,
+		"e": filterEscape, "escape": filterEscape, "first": filterFirst, "float": filterFloat,
+		"format": filterFormat, "from_json": filterFromJSON, "fromjson": filterFromJSON,
+		"indent": filterIndent, "int": filterInt, "items": filterItems, "join": filterJoin,
+		"last": filterLast, "length": filterLength, "list": filterList, "lower": textFilter("lower"),
+		"map": filterMap, "max": filterMax, "min": filterMin,
+		"reject": selecting(false, false), "rejectattr": selecting(true, false),
+		"replace": filterReplace, "reverse": filterReverse, "round": filterRound,
+		"safe":   func(s *state, v any, _ args) any { return s.str(v) },
+		"select": selecting(false, true), "selectattr": selecting(true, true),
+		"sort": filterSort, "string": func(s *state, v any, _ args) any { return s.str(v) },
+		"sum": filterSum, "title": textFilter("title"), "tojson": filterToJSON,
+		"trim": textFilter("strip"), "unique": filterUnique, "upper": textFilter("upper"),
+		"wordcount": func(s *state, v any, _ args) any { return int64(len(strings.Fields(s.str(v)))) },
+	}
+}
+
+// textFilter is a filter that is a method of strings on the printed value.
+func textFilter(name string) filterFunc {
+	return func(s *state, v any, a args) any { return textMethods[name](s, s.str(v), a) }
+}
+
+func filterAbs(s *state, v any, _ args) any {
+	if i, f, isFloat, ok := number(v); isFloat {
+		return math.Abs(f)
+	} else if ok {
+		return small(new(big.Int).Abs(i))
+	}
+	s.fail("bad operand type for abs(): '%s'", typeName(v))
+	return nil
+}
+
+func filterAttr(s *state, v any, a args) any { return s.attr(v, a.text(s, 0, "name", "")) }
+
+func filterBool(_ *state, v any, _ args) any { return truth(v) }
+
+func filterBatch(s *state, v any, a args) any {
+	items, n := s.iterate(v), max(a.integer(s, 0, "linecount", 1), 1)
+	out := &List{}
+	for batch := range slices.Chunk(items, n) {
+		s.charge(32)
+		out.Items = append(out.Items, &List{Items: slices.Clip(batch)})
+	}
+	return out
+}
+
+func filterDefault(_ *state, v any, a args) any {
+	_, undefined := v.(Undefined)
+	if undefined || a.flag(1, "boolean", false) && !truth(v) {
+		return a.get(0, "default_value", "")
+	}
+	return v
+}
+
+func filterEscape(s *state, v any, _ args) any {
+	text := s.str(v)
+	s.charge(2 * len(text))
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;").Replace(text)
+}
+
+func filterFloat(s *state, v any, a args) any {
+	if _, f, _, ok := number(v); ok {
+		return f
+	}
+	if f, err := strconv.ParseFloat(strings.TrimSpace(s.str(v)), 64); err == nil {
+		return f
+	}
+	return a.get(0, "default", 0.0)
+}
+
+func filterInt(s *state, v any, a args) any {
+	if f, ok := v.(float64); ok && !math.IsNaN(f) && !math.IsInf(f, 0) {
+		i, _ := big.NewFloat(math.Trunc(f)).Int(nil)
+		return small(i)
+	}
+	if i, _, isFloat, ok := number(v); ok && !isFloat {
+		return small(i)
+	}
+	text := strings.TrimSpace(s.str(v))
+	if i, err := strconv.ParseInt(text, a.integer(s, 1, "base", 10), 64); err == nil {
+		return i
+	}
+	if f, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(f) < 1<<62 {
+		return int64(f)
+	}
+	return a.get(0, "default", int64(0))
+}
+
+func filterFormat(s *state, v any, a args) any {
+	return s.percent(s.str(v), &List{Items: a.pos, Tuple: true})
+}
+
+func filterFromJSON(s *state, v any, _ args) any {
+	text := s.str(v)
+	s.charge(16 * len(text))
+	value, err := ParseJSON([]byte(text))
+	if err != nil {
+		s.fail("from_json: %v", err)
+	}
+	return value
+}
+
+func filterIndent(s *state, v any, a args) any {
+	pad := ""
+	if text, ok := a.get(0, "width", nil).(string); ok {
+		pad = text
+	} else {
+		n := a.integer(s, 0, "width", 4)
+		s.chargeTimes(1, int64(n))
+		pad = strings.Repeat(" ", max(n, 0))
+	}
+	text := s.str(v)
+	s.chargeTimes(len(pad)+1, int64(strings.Count(text, "\n")+1))
+	s.charge(len(text))
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if i > 0 && (line != "" || a.flag(2, "blank", false)) || i == 0 && a.flag(1, "first", false) {
+			lines[i] = pad + line
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func filterReplace(s *state, v any, a args) any { return textReplace(s, s.str(v), a) }
+
+func filterRound(s *state, v any, a args) any {
+	_, f, _, ok := number(v)
+	if !ok {
+		s.fail("type %s doesn't define __round__ method", typeName(v))
+	}
+	scale := math.Pow(10, float64(a.integer(s, 0, "precision", 0)))
+	switch a.text(s, 1, "method", "common") {
+	case "ceil":
+		return math.Ceil(f*scale) / scale
+	case "floor":
+		return math.Floor(f*scale) / scale
+	}
+	return math.RoundToEven(f*scale) / scale
+}
+
+func filterLength(s *state, v any, _ args) any { return int64(s.length(v)) }
+
+func filterFirst(s *state, v any, _ args) any {
+	if text, ok := v.(string); ok {
+		_, size := utf8.DecodeRuneInString(text)
+		return text[:size]
+	}
+	if items := s.iterate(v); len(items) > 0 {
+		return items[0]
+	}
+	return Undefined{"No first item, sequence was empty."}
+}
+
+func filterLast(s *state, v any, _ args) any {
+	if text, ok := v.(string); ok {
+		_, size := utf8.DecodeLastRuneInString(text)
+		return text[len(text)-size:]
+	}
+	if items := s.iterate(v); len(items) > 0 {
+		return items[len(items)-1]
+	}
+	return Undefined{"No last item, sequence was empty."}
+}
+
+func filterItems(s *state, v any, _ args) any {
+	if _, undefined := v.(Undefined); undefined {
+		return &List{}
+	}
+	d, ok := v.(*Dict)
+	if !ok {
+		s.fail("Can only get item pairs from a mapping.")
+	}
+	return s.pairs(d)
+}
+
+// pairs lists a dict's keys with their values.
+func (s *state) pairs(d *Dict) *List {
+	s.charge(64 * d.Len())
+	out := &List{Items: make([]any, 0, d.Len())}
+	for _, key := range d.keys {
+		out.Items = append(out.Items, &List{Items: []any{key, d.items[key]}, Tuple: true})
+	}
+	return out
+}
+
+func filterReverse(s *state, v any, _ args) any {
+	if text, ok := v.(string); ok {
+		return s.slice(text, nil, nil, int64(-1))
+	}
+	items := s.iterate(v)
+	s.charge(16 * len(items))
+	items = slices.Clone(items)
+	slices.Reverse(items)
+	return &List{Items: items}
+}

@@ -1,0 +1,200 @@
+package jinja
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func filterList(s *state, v any, _ args) any {
+	items := s.iterate(v)
+	s.charge(16 * len(items))
+	return &List{Items: slices.Clone(items)}
+}
+
+func filterJoin(s *state, v any, a args) any {
+	items, attribute := s.iterate(v), a.get(1, "attribute", nil)
+	texts := make([]string, len(items))
+	separator := s.str(a.get(0, "d", ""))
+	for i, item := range items {
+		if attribute != nil {
+			item = s.path(item, attribute)
+		}
+		texts[i] = s.str(item)
+		s.charge(len(texts[i]) + len(separator) + 16)
+	}
+	return strings.Join(texts, separator)
+}
+
+// path looks up a name with dots, or an index.
+func (s *state) path(v, path any) any {
+	name, ok := path.(string)
+	if !ok {
+		return s.item(v, path)
+	}
+	for part := range strings.SplitSeq(name, ".") {
+		if i, err := strconv.ParseInt(part, 10, 64); err == nil {
+			v = s.item(v, i)
+		} else {
+			v = s.item(v, part)
+		}
+	}
+	return v
+}
+
+func filterMap(s *state, v any, a args) any {
+	items := s.iterate(v)
+	s.charge(16 * len(items))
+	out := &List{Items: make([]any, len(items))}
+	attribute, byAttribute := a.name("attribute")
+	if !byAttribute && len(a.pos) == 0 {
+		s.fail("map requires a filter argument")
+	}
+	for i, item := range items {
+		s.step()
+		if byAttribute {
+			value := s.path(item, attribute)
+			if _, undefined := value.(Undefined); undefined {
+				value = a.get(unlimited, "default", value)
+			}
+			out.Items[i] = value
+			continue
+		}
+		name := a.text(s, 0, "filter", "")
+		filter, ok := filters[name]
+		if !ok {
+			s.fail("No filter named '%s' found.", name)
+		}
+		out.Items[i] = filter(s, item, args{pos: a.pos[1:], named: a.named})
+	}
+	return out
+}
+
+const unlimited = int(^uint(0) >> 1)
+
+// selecting makes select, reject, selectattr and rejectattr.
+func selecting(byAttribute, keep bool) filterFunc {
+	return func(s *state, v any, a args) any {
+		rest := a
+		if byAttribute {
+			if len(a.pos) == 0 {
+				s.fail("Missing parameter for attribute name")
+			}
+			rest.pos = a.pos[1:]
+		}
+		out := &List{Items: []any{}}
+		items := s.iterate(v)
+		s.charge(16 * len(items))
+		for _, item := range items {
+			s.step()
+			value := item
+			if byAttribute {
+				value = s.path(item, a.pos[0])
+			}
+			holds := truth(value)
+			if len(rest.pos) > 0 {
+				holds = s.test(s.str(rest.pos[0]), value, args{pos: rest.pos[1:]})
+			}
+			if holds == keep {
+				out.Items = append(out.Items, item)
+			}
+		}
+		return out
+	}
+}
+
+// sortKey is what sorting and uniqueness look at: strings without case unless asked.
+func (s *state) sortKey(v any, a args, caseAt int) any {
+	if attribute := a.get(unlimited, "attribute", nil); attribute != nil {
+		v = s.path(v, attribute)
+	}
+	if text, ok := v.(string); ok && !a.flag(caseAt, "case_sensitive", false) {
+		s.charge(len(text))
+		return strings.ToLower(text)
+	}
+	return v
+}
+
+func (s *state) sorted(items []any, reverse bool, key func(any) any) []any {
+	s.charge(16 * len(items))
+	items = slices.Clone(items)
+	slices.SortStableFunc(items, func(a, b any) int {
+		o := s.order(key(a), key(b))
+		if reverse {
+			return -o
+		}
+		return o
+	})
+	return items
+}
+
+func filterSort(s *state, v any, a args) any {
+	return &List{Items: s.sorted(s.iterate(v), a.flag(0, "reverse", false), func(v any) any { return s.sortKey(v, a, 1) })}
+}
+
+func filterDictsort(s *state, v any, a args) any {
+	d, ok := v.(*Dict)
+	if !ok {
+		s.fail("'%s' object has no attribute 'items'", typeName(v))
+	}
+	at := 0
+	if by := a.text(s, 1, "by", "key"); by == "value" {
+		at = 1
+	} else if by != "key" {
+		s.fail("You can only sort by either \"key\" or \"value\"")
+	}
+	key := func(pair any) any { return s.sortKey(pair.(*List).Items[at], a, 0) }
+	return &List{Items: s.sorted(s.pairs(d).Items, a.flag(2, "reverse", false), key)}
+}
+
+func filterUnique(s *state, v any, a args) any {
+	out := &List{Items: []any{}}
+	var seen []any
+	known := map[any]bool{}
+	for _, item := range s.iterate(v) {
+		s.charge(32)
+		key := s.sortKey(item, a, 0)
+		if hashable(key) {
+			if known[key] {
+				continue
+			}
+			known[key] = true
+		} else {
+			if slices.ContainsFunc(seen, func(v any) bool { return s.equal(v, key) }) {
+				continue
+			}
+			seen = append(seen, key)
+		}
+		out.Items = append(out.Items, item)
+	}
+	return out
+}
+
+func filterMax(s *state, v any, a args) any { return s.extreme(v, a, 1) }
+func filterMin(s *state, v any, a args) any { return s.extreme(v, a, -1) }
+
+func (s *state) extreme(v any, a args, sign int) any {
+	items := s.iterate(v)
+	if len(items) == 0 {
+		return Undefined{"No aggregated item, sequence was empty."}
+	}
+	best := items[0]
+	for _, item := range items[1:] {
+		if sign*s.order(s.sortKey(item, a, 0), s.sortKey(best, a, 0)) > 0 {
+			best = item
+		}
+	}
+	return best
+}
+
+func filterSum(s *state, v any, a args) any {
+	sum := a.get(1, "start", int64(0))
+	for _, item := range s.iterate(v) {
+		s.step()
+		if attribute := a.get(0, "attribute", nil); attribute != nil {
+			item = s.path(item, attribute)
+		}
+		sum = s.arithmetic("+", sum, item)
+	}
+	return sum
+}

@@ -1,0 +1,230 @@
+package jinja
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strings"
+)
+
+type binaryExpr struct {
+	op          string
+	left, right expr
+}
+
+func (b *binaryExpr) eval(s *state) any {
+	s.step()
+	left, right := b.left.eval(s), b.right.eval(s)
+	switch b.op {
+	case "~":
+		return s.join(s.str(left), s.str(right))
+	case "+":
+		if x, ok := left.(string); ok {
+			y, ok := right.(string)
+			if !ok {
+				s.fail("can only concatenate str (not \"%s\") to str", typeName(right))
+			}
+			return s.join(x, y)
+		}
+		if x, ok := left.(*List); ok {
+			if y, ok := right.(*List); ok && x.Tuple == y.Tuple {
+				s.charge(16 * (len(x.Items) + len(y.Items)))
+				return &List{Items: append(append([]any{}, x.Items...), y.Items...), Tuple: x.Tuple}
+			}
+		}
+	case "*":
+		if v, ok := s.repeat(left, right); ok {
+			return v
+		}
+		if v, ok := s.repeat(right, left); ok {
+			return v
+		}
+	case "%":
+		if text, ok := left.(string); ok {
+			return s.percent(text, right)
+		}
+	}
+	return s.arithmetic(b.op, left, right)
+}
+
+func (s *state) join(a, b string) string {
+	s.charge(len(a) + len(b))
+	return a + b
+}
+
+// repeat is a string or list times a whole number.
+func (s *state) repeat(v, times any) (any, bool) {
+	n, ok := times.(int64)
+	if !ok {
+		return nil, false
+	}
+	n = max(n, 0)
+	switch v := v.(type) {
+	case string:
+		s.chargeTimes(len(v), n)
+		return strings.Repeat(v, int(n)), true
+	case *List:
+		s.chargeTimes(16*len(v.Items), n)
+		out := &List{Tuple: v.Tuple, Items: []any{}}
+		for range n {
+			if len(v.Items) == 0 {
+				break
+			}
+			out.Items = append(out.Items, v.Items...)
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+func (s *state) chargeTimes(bytes int, n int64) {
+	if bytes > 0 && n > int64(s.limits.Bytes/bytes) {
+		s.exceed("bytes", s.limits.Bytes)
+	}
+	if bytes > 0 {
+		s.charge(bytes * int(n))
+	}
+}
+
+const bigBitsMax = 1024 // of a whole number that arithmetic makes
+
+func (s *state) arithmetic(op string, left, right any) any {
+	x, xf, xIsFloat, xok := number(left)
+	y, yf, yIsFloat, yok := number(right)
+	if u, ok := left.(Undefined); ok {
+		s.fail("%s", u.what())
+	}
+	if u, ok := right.(Undefined); ok {
+		s.fail("%s", u.what())
+	}
+	if !xok || !yok {
+		s.fail("unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(left), typeName(right))
+	}
+	if (op == "/" || op == "//" || op == "%") && yf == 0 {
+		s.fail("division by zero")
+	}
+	if xIsFloat || yIsFloat || op == "/" || op == "**" && yf < 0 {
+		return floatArithmetic(op, xf, yf)
+	}
+	out := new(big.Int)
+	switch op {
+	case "+":
+		out.Add(x, y)
+	case "-":
+		out.Sub(x, y)
+	case "*":
+		out.Mul(x, y)
+	case "//":
+		floorDivide(out, new(big.Int), x, y)
+	case "%":
+		floorDivide(new(big.Int), out, x, y)
+	case "**":
+		if x.BitLen() > 1 && (!y.IsInt64() || y.Int64() > bigBitsMax || int64(x.BitLen())*y.Int64() > bigBitsMax) {
+			s.exceed("bits of a number", bigBitsMax)
+		}
+		if x.BitLen() <= 1 {
+			y = new(big.Int).And(y, big.NewInt(1)) // 0, 1 and -1 only ask whether it is odd
+			if x.Sign() == 0 && yf != 0 {
+				return int64(0)
+			}
+		}
+		out.Exp(x, y, nil)
+	}
+	if out.BitLen() > bigBitsMax {
+		s.exceed("bits of a number", bigBitsMax)
+	}
+	return small(out)
+}
+
+// floorDivide rounds down, as Python does.
+func floorDivide(quotient, rest, x, y *big.Int) {
+	quotient.QuoRem(x, y, rest)
+	if rest.Sign() != 0 && rest.Sign() != y.Sign() {
+		quotient.Sub(quotient, big.NewInt(1))
+		rest.Add(rest, y)
+	}
+}
+
+func floatArithmetic(op string, x, y float64) any {
+	switch op {
+	case "+":
+		return x + y
+	case "-":
+		return x - y
+	case "*":
+		return x * y
+	case "/":
+		return x / y
+	case "//":
+		return math.Floor(x / y)
+	case "%":
+		return x - y*math.Floor(x/y)
+	}
+	return math.Pow(x, y)
+}
+
+// percent is Python's text % values for the verbs %s %d %i %r %f %x and %%.
+func (s *state) percent(text string, values any) string {
+	items := []any{values}
+	if l, ok := values.(*List); ok && l.Tuple {
+		items = l.Items
+	}
+	var b strings.Builder
+	for {
+		at := strings.IndexByte(text, '%')
+		if at < 0 {
+			s.charge(b.Len() + len(text))
+			return b.String() + text
+		}
+		b.WriteString(text[:at])
+		end := at + 1
+		for end < len(text) && strings.IndexByte("0123456789.+- ", text[end]) >= 0 {
+			end++
+		}
+		if end == len(text) || end-at > 6 {
+			s.fail("incomplete format")
+		}
+		flags, verb := text[at+1:end], text[end]
+		text = text[end+1:]
+		if verb == '%' {
+			b.WriteByte('%')
+			continue
+		}
+		if len(items) == 0 {
+			s.fail("not enough arguments for format string")
+		}
+		b.WriteString(s.formatOne(flags, verb, items[0]))
+		items = items[1:]
+	}
+}
+
+// formatOne prints v with printf-like flags; the verb 0 means by v's type.
+func (s *state) formatOne(flags string, verb byte, v any) string {
+	_, f, isFloat, isNumber := number(v)
+	s.charge(1000) // the widest that three digits of width ask for
+	switch {
+	case verb == 's' || verb == 0 && !isNumber:
+		return fmt.Sprintf("%"+flags+"s", s.str(v))
+	case verb == 'r':
+		var b strings.Builder
+		s.repr(&b, v)
+		return b.String()
+	case !isNumber:
+		s.fail("%%%c format: a number is required, not %s", verb, typeName(v))
+	case verb == 0 && flags == "":
+		return s.str(v)
+	case verb == 'f' || verb == 0 && isFloat:
+		return fmt.Sprintf("%"+flags+"f", f)
+	case verb == 'd' || verb == 'i' || verb == 'x' || verb == 0:
+		i, _ := big.NewFloat(math.Trunc(f)).Int(nil)
+		if !isFloat {
+			i, _, _, _ = number(v)
+		}
+		if verb != 'x' {
+			verb = 'd'
+		}
+		return fmt.Sprintf("%"+flags+string(verb), i)
+	}
+	s.fail("unsupported format character '%c'", verb)
+	return ""
+}

@@ -1,0 +1,367 @@
+package jinja
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+)
+
+// Bounds of the parser; they keep a hostile file from using up memory or stack.
+const (
+	sourceBytesMax = 1 << 20
+	nestingMax     = 200
+	chainMax       = 1000
+)
+
+// SyntaxError says where a template cannot be parsed.
+type SyntaxError struct {
+	Line    int
+	Message string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("template line %d: %s", e.Line, e.Message)
+}
+
+// thrown carries an error up to Parse or Render.
+type thrown struct{ err error }
+
+// Template is a parsed template; it is never changed.
+type Template struct{ body []stmt }
+
+// Parse reads a template. It fails with a *SyntaxError.
+func Parse(source string) (t *Template, err error) {
+	if len(source) > sourceBytesMax {
+		return nil, &SyntaxError{Line: 1, Message: fmt.Sprintf("template has %d bytes; at most %d are allowed", len(source), sourceBytesMax)}
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(thrown)
+			if !ok {
+				panic(r)
+			}
+			t, err = nil, e.err
+		}
+	}()
+	p := &parser{tokens: lex(source)}
+	body, _ := p.body("")
+	return &Template{body: body}, nil
+}
+
+type parser struct {
+	tokens []token
+	at     int
+	depth  int
+	loops  int // enclosing for loops, for break and continue
+}
+
+func (p *parser) fail(format string, args ...any) {
+	panic(thrown{&SyntaxError{Line: p.tokens[p.at].line, Message: fmt.Sprintf(format, args...)}})
+}
+
+func (p *parser) peek() token { return p.tokens[p.at] }
+
+func (p *parser) next() token {
+	t := p.tokens[p.at]
+	if t.kind != tokenEnd {
+		p.at++
+	}
+	return t
+}
+
+func (p *parser) isOp(op string) bool {
+	t := p.peek()
+	return t.kind == tokenOp && t.text == op
+}
+
+func (p *parser) isWord(word string) bool {
+	t := p.peek()
+	return t.kind == tokenName && t.text == word
+}
+
+// acceptOp and acceptWord take the token if it is next.
+func (p *parser) acceptOp(op string) bool {
+	if p.isOp(op) {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) acceptWord(word string) bool {
+	if p.isWord(word) {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) needOp(op string) {
+	if !p.acceptOp(op) {
+		p.fail("expected %q, found %s", op, describe(p.peek()))
+	}
+}
+
+func (p *parser) needName() string {
+	t := p.next()
+	if t.kind != tokenName {
+		p.at--
+		p.fail("expected a name, found %s", describe(t))
+	}
+	return t.text
+}
+
+func (p *parser) needClose() {
+	if t := p.peek(); t.kind != tokenClose {
+		p.fail("expected the end of the tag, found %s", describe(t))
+	}
+	p.at++
+}
+
+func describe(t token) string {
+	switch t.kind {
+	case tokenEnd:
+		return "the end of the template"
+	case tokenClose:
+		return "the end of the tag"
+	case tokenText, tokenOutput, tokenBlock:
+		return "text"
+	default:
+		return strconv.Quote(t.text)
+	}
+}
+
+// enter bounds the nesting of expressions and blocks.
+func (p *parser) enter() {
+	if p.depth++; p.depth > nestingMax {
+		p.fail("nested deeper than %d", nestingMax)
+	}
+}
+
+func (p *parser) leave() { p.depth-- }
+
+// body parses up to one of the closing words and returns which; the caller
+// stands behind that word. With no words it parses to the template's end.
+func (p *parser) body(open string, words ...string) ([]stmt, string) {
+	p.enter()
+	defer p.leave()
+	var list []stmt
+	for {
+		switch t := p.next(); t.kind {
+		case tokenEnd:
+			if len(words) > 0 {
+				p.fail("%s is not closed by %s", open, words[len(words)-1])
+			}
+			return list, ""
+		case tokenText:
+			list = append(list, textStmt(t.text))
+		case tokenOutput:
+			value := p.tuple(p.expr)
+			p.needClose()
+			list = append(list, &outputStmt{t.line, value})
+		case tokenBlock:
+			word := p.needName()
+			if slices.Contains(words, word) {
+				return list, word
+			}
+			list = append(list, p.block(word, t.line))
+		default:
+			p.fail("unexpected %s", describe(t))
+		}
+	}
+}
+
+func (p *parser) block(word string, line int) stmt {
+	switch word {
+	case "if":
+		return p.ifBlock(line)
+	case "for":
+		return p.forBlock(line)
+	case "set":
+		return p.set(line)
+	case "macro":
+		return p.macro(line)
+	case "call":
+		return p.callBlock(line)
+	case "filter":
+		return p.filterBlock(line)
+	case "with":
+		return p.with(line)
+	case "generation":
+		p.needClose()
+		body, _ := p.body(word, "endgeneration")
+		p.needClose()
+		return &scopeStmt{body: body}
+	case "break", "continue":
+		if p.loops == 0 {
+			p.fail("%s outside of a loop", word)
+		}
+		p.needClose()
+		return jumpStmt(map[string]jump{"break": jumpBreak, "continue": jumpContinue}[word])
+	}
+	p.fail("unknown tag %q", word)
+	return nil
+}
+
+func (p *parser) ifBlock(line int) stmt {
+	s := &ifStmt{line: line}
+	for {
+		s.conds = append(s.conds, p.expr())
+		p.needClose()
+		body, word := p.body("if", "elif", "else", "endif")
+		s.bodies = append(s.bodies, body)
+		if word == "else" {
+			p.needClose()
+			s.otherwise, word = p.body("if", "endif")
+		}
+		if word == "endif" {
+			p.needClose()
+			return s
+		}
+	}
+}
+
+func (p *parser) forBlock(line int) stmt {
+	s := &forStmt{line: line, targets: p.names()}
+	if !p.acceptWord("in") {
+		p.fail("expected \"in\", found %s", describe(p.peek()))
+	}
+	s.over = p.tuple(p.or)
+	if p.acceptWord("if") {
+		s.cond = p.expr()
+	}
+	if p.isWord("recursive") {
+		p.fail("recursive loops are not supported")
+	}
+	p.needClose()
+	p.loops++
+	body, word := p.body("for", "else", "endfor")
+	p.loops--
+	s.body = body
+	if word == "else" {
+		p.needClose()
+		s.otherwise, _ = p.body("for", "endfor")
+	}
+	p.needClose()
+	return s
+}
+
+// names is one name or several with commas.
+func (p *parser) names() []string {
+	paren := p.acceptOp("(")
+	list := []string{p.needName()}
+	for p.acceptOp(",") {
+		list = append(list, p.needName())
+	}
+	if paren {
+		p.needOp(")")
+	}
+	return list
+}
+
+func (p *parser) set(line int) stmt {
+	s := &setStmt{line: line, targets: p.names()}
+	if len(s.targets) == 1 && p.acceptOp(".") {
+		s.field = p.needName()
+	}
+	if p.acceptOp("=") {
+		s.value = p.tuple(p.expr)
+		p.needClose()
+		return s
+	}
+	if len(s.targets) > 1 {
+		p.fail("expected \"=\", found %s", describe(p.peek()))
+	}
+	block := &captured{}
+	s.value = p.filters(block)
+	p.needClose()
+	block.body, _ = p.body("set", "endset")
+	p.needClose()
+	return s
+}
+
+func (p *parser) filterBlock(line int) stmt {
+	block := &captured{}
+	value := p.filterCall(block)
+	value = p.filters(value)
+	p.needClose()
+	block.body, _ = p.body("filter", "endfilter")
+	p.needClose()
+	return &outputStmt{line, value}
+}
+
+func (p *parser) with(line int) stmt {
+	s := &scopeStmt{}
+	for p.peek().kind != tokenClose {
+		set := &setStmt{line: line, targets: []string{p.needName()}}
+		p.needOp("=")
+		set.value = p.expr()
+		s.body = append(s.body, set)
+		if !p.acceptOp(",") {
+			break
+		}
+	}
+	p.needClose()
+	body, _ := p.body("with", "endwith")
+	p.needClose()
+	s.body = append(s.body, body...)
+	return s
+}
+
+func (p *parser) macro(line int) stmt {
+	m := &macroStmt{line: line, name: p.needName()}
+	p.needOp("(")
+	p.parameters(m)
+	p.needClose()
+	m.body = p.outsideLoops("macro", "endmacro")
+	return m
+}
+
+func (p *parser) callBlock(line int) stmt {
+	m := &macroStmt{line: line, name: "caller"}
+	if p.acceptOp("(") {
+		p.parameters(m)
+	}
+	c, ok := p.expr().(*callExpr)
+	if !ok {
+		p.fail("call needs a macro call")
+	}
+	p.needClose()
+	m.body = p.outsideLoops("call", "endcall")
+	c.caller = m
+	return &outputStmt{line, c}
+}
+
+// outsideLoops parses a body that break and continue cannot leave.
+func (p *parser) outsideLoops(open, end string) []stmt {
+	loops := p.loops
+	p.loops = 0
+	body, _ := p.body(open, end)
+	p.loops = loops
+	p.needClose()
+	return body
+}
+
+func (p *parser) parameters(m *macroStmt) {
+	for !p.acceptOp(")") {
+		m.params = append(m.params, p.needName())
+		var value expr
+		if p.acceptOp("=") {
+			value = p.expr()
+		}
+		m.defaults = append(m.defaults, value)
+		if !p.acceptOp(",") && !p.isOp(")") {
+			p.fail("expected \")\", found %s", describe(p.peek()))
+		}
+	}
+}
+
+// integer is the value of a literal of any length.
+func integer(text string) any {
+	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return v
+	}
+	v, _ := new(big.Int).SetString(text, 10)
+	return v
+}

@@ -1,0 +1,314 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// same compares values of the contract; NaN equals NaN, and an empty list none.
+var same = cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmp.AllowUnexported(sequenceEvent{})}
+
+func sampleOptions() Options {
+	return Options{MaxTokens: 7, N: 2, Temperature: .5, TopK: 40, TopP: .9, MinP: .1, Seed: math.MaxUint64, RepetitionPenalty: 1.1,
+		PresencePenalty: -1, FrequencyPenalty: 2, LogitBias: []LogitBias{{Token: 3, Bias: -100}}, Stop: []string{"a", "", "ü"},
+		IgnoreEOS: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true}
+}
+
+func samplePrompt() *Prompt {
+	return &Prompt{Tokens: []int32{0, 1, math.MaxInt32}, Text: "text", MaxTokens: 7, CachedTokens: 1, BlockHashes: []uint64{1, math.MaxUint64}}
+}
+
+func sampleEvents() []Event {
+	nan := float32(math.NaN())
+	return []Event{
+		{Choice: 0, Text: "héllo", TokenCount: 1, PromptLogprobs: []TokenLogprob{{ID: 1, Logprob: nan}},
+			Logprobs: []TokenLogprob{{ID: 9, Bytes: []byte{0xff}, Logprob: -1, Top: []TopLogprob{{ID: 2, Bytes: []byte("x"), Logprob: -2}}}}},
+		{Choice: 1, TokenCount: 1},
+		{Choice: 1, TokenCount: 2, Text: " end", Finish: FinishStop},
+		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{1, 2, 3}, Timings: Timings{1, 2, 3, 4, 5, 6}}},
+	}
+}
+
+func sampleState() *State {
+	return &State{Err: Errorf(Draining, "stopping"), Step: 1, At: 2, PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6,
+		Running: 7, Waiting: 8, Paused: 9, Preempted: 10, NonFinite: 11, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14,
+		PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Blocks: []BlockChange{{Hash: math.MaxUint64, Evicted: true}, {Hash: 1}}}
+}
+
+func appendSampleStep(b []byte) []byte {
+	b = appendState(appendBool(b, true), sampleState())
+	previous := uint64(0)
+	for _, id := range []uint64{3, 9} {
+		for _, e := range sampleEvents() {
+			b = appendEvent(b, id-previous, &e)
+			previous = id
+		}
+	}
+	return b
+}
+
+// samples are payloads of every kind that is not JSON.
+func samples() map[byte][]byte {
+	text := "text"
+	request := &Request{ID: "id", Messages: []byte(`[ {"role": "user"} ]`), Tools: []byte(`[]`), TemplateOptions: []byte(`{}`),
+		Text: &text, Tokens: []int32{-1, 5}, Salt: "salt", Options: sampleOptions()}
+	return map[byte][]byte{
+		frameStep: appendSampleStep(nil),
+		frameDispatch: appendDispatch(nil, &dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Prompt: samplePrompt(),
+			Options: sampleOptions(), Salt: "s", Class: "c", Key: math.MinInt64, Trace: TraceContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1, State: "a=b"}}}),
+		framePrepare:     appendPrepare(nil, 4, request),
+		framePromptReply: appendPromptReply(nil, &promptReply{Prepare: 4, Prompt: samplePrompt()}),
+		frameRefuse:      appendError(nil, &Error{Kind: Overloaded, Param: "p", Message: "m", RetryAfter: 3}),
+		frameAck:         binary.AppendUvarint(binary.AppendUvarint(nil, 5), 6),
+	}
+}
+
+// recode decodes a payload of some kind and encodes it again.
+func recode(kind byte, payload []byte) (decoded any, encoded []byte, err *Error) {
+	d := &decoder{rest: payload}
+	switch kind {
+	case frameStep:
+		s := new(step)
+		if err := s.decode(payload, 1<<12); err != nil {
+			return nil, nil, err
+		}
+		b := appendBool(nil, s.State != nil)
+		if s.State != nil {
+			b = appendState(b, s.State)
+		}
+		previous := uint64(0)
+		for i := range s.Events {
+			b = appendEvent(b, s.Events[i].Sequence-previous, &s.Events[i].Event)
+			previous = s.Events[i].Sequence
+		}
+		return []any{s.State, s.Events}, b, nil
+	case frameDispatch:
+		m := d.dispatch()
+		if d.finish() == nil {
+			encoded = appendDispatch(nil, &m)
+		}
+		decoded = m
+	case framePrepare:
+		id, r := d.uint(), d.request()
+		decoded, encoded = []any{id, r}, appendPrepare(nil, id, r)
+	case framePromptReply:
+		r := d.promptReply()
+		if d.finish() == nil {
+			encoded = appendPromptReply(nil, &r)
+		}
+		decoded = r
+	case frameRefuse:
+		e := d.error()
+		decoded, encoded = e, appendError(nil, e)
+	default:
+		id, taken := d.uint(), d.uint()
+		decoded, encoded = []any{id, taken}, binary.AppendUvarint(binary.AppendUvarint(nil, id), taken)
+	}
+	return decoded, encoded, d.finish()
+}
+
+func TestCodecIsIdentity(t *testing.T) {
+	for kind, payload := range samples() {
+		decoded, encoded, err := recode(kind, payload)
+		if err != nil {
+			t.Errorf("type %d: %v", kind, err)
+		}
+		if !bytes.Equal(encoded, payload) {
+			t.Errorf("type %d: %x became %x", kind, payload, encoded)
+		}
+		if kind == frameStep {
+			got := decoded.([]any)
+			var want []sequenceEvent
+			for _, id := range []uint64{3, 9} {
+				for _, e := range sampleEvents() {
+					want = append(want, sequenceEvent{Sequence: id, Event: e})
+				}
+			}
+			if diff := cmp.Diff([]any{sampleState(), want}, got, same); diff != "" {
+				t.Errorf("step (-want +got):\n%s", diff)
+			}
+		}
+	}
+}
+
+func TestCodecRefusesEveryTruncation(t *testing.T) {
+	for kind, payload := range samples() {
+		for n := range payload {
+			_, encoded, err := recode(kind, payload[:n])
+			// A step may end after any event; it is then a shorter step.
+			if err == nil && (kind != frameStep || !bytes.Equal(encoded, payload[:n])) {
+				t.Errorf("type %d: the first %d of %d bytes are taken", kind, n, len(payload))
+			}
+			if err != nil && err.Kind != Protocol {
+				t.Errorf("type %d: %v", kind, err)
+			}
+		}
+		if _, _, err := recode(kind, append(bytes.Clone(payload), 0)); err == nil {
+			t.Errorf("type %d: a trailing byte is taken", kind)
+		}
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	for kind, payload := range samples() {
+		f.Add(endFrame(append(beginFrame(nil, kind), payload...), 0))
+	}
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, frameStep, 1})
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		r := newFrameReader(bytes.NewReader(stream), 1<<20)
+		for {
+			kind, payload, err := r.next()
+			if err != nil {
+				var e *Error
+				if err != io.EOF && !(errors.As(err, &e) && e.Kind == Protocol) {
+					t.Fatalf("unnamed error %v", err)
+				}
+				return
+			}
+			first, encoded, refused := recode(kind, payload)
+			if refused != nil {
+				continue
+			}
+			second, again, refused := recode(kind, encoded)
+			if refused != nil {
+				t.Fatalf("type %d: %x became %x, which is refused: %v", kind, payload, encoded, refused)
+			}
+			if !bytes.Equal(encoded, again) || !cmp.Equal(first, second, same) {
+				t.Fatalf("type %d: %x became %x, then %x\n%s", kind, payload, encoded, again, cmp.Diff(first, second, same))
+			}
+		}
+	})
+}
+
+func TestFrameReaderNamesWhatIsWrong(t *testing.T) {
+	for name, c := range map[string]struct{ stream, want string }{
+		"huge length":    {"\xff\xff\xff\xff\x04", "outside the limit"},
+		"zero length":    {"\x00\x00\x00\x00\x04", "outside the limit"},
+		"cut in head":    {"\x05\x00", "inside a frame's head"},
+		"cut in payload": {"\x05\x00\x00\x00\x04ab", "inside a frame of 5 bytes"},
+	} {
+		_, _, err := newFrameReader(strings.NewReader(c.stream), 1<<20).next()
+		var e *Error
+		if !errors.As(err, &e) || e.Kind != Protocol || !strings.Contains(e.Message, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestFrameReaderTrustsBytesNotLengths: a claim of 1 GiB with few bytes behind it.
+func TestFrameReaderTrustsBytesNotLengths(t *testing.T) {
+	stream := append([]byte{0, 0, 0, 0x40, frameStep}, make([]byte, 100_000)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := newFrameReader(bytes.NewReader(stream), 1<<30).next()
+	runtime.ReadMemStats(&after)
+	if err == nil {
+		t.Fatal("taken")
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 2<<20 {
+		t.Errorf("%d bytes allocated for %d received", got, len(stream))
+	}
+}
+
+func TestStepRefusesFloods(t *testing.T) {
+	b := appendBool(nil, false)
+	for i := range 100 {
+		b = appendEvent(b, uint64(min(1, 1-min(i, 1))), &Event{})
+	}
+	if err := new(step).decode(b, 100); err != nil {
+		t.Errorf("as many as there is room for: %v", err)
+	}
+	if err := new(step).decode(b, 99); err == nil || err.Kind != Protocol {
+		t.Errorf("one more: %v", err)
+	}
+	after := appendEvent(appendEvent(appendBool(nil, false), 1, &Event{End: &End{}}), 0, &Event{})
+	if err := new(step).decode(after, 9); err == nil || !strings.Contains(err.Message, "follows the end") {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+func TestCheckClock(t *testing.T) {
+	const ms = 1_000_000
+	for name, c := range map[string]struct {
+		sent, peer, received int64
+		ok                   bool
+	}{
+		"inside":          {100 * ms, 101 * ms, 102 * ms, true},
+		"long round trip": {100 * ms, 600 * ms, 900 * ms, true},
+		"behind":          {100 * ms, 50 * ms, 102 * ms, false},
+		"ahead":           {100 * ms, 200 * ms, 102 * ms, false},
+		"another boot":    {100 * ms, 1 << 60, 102 * ms, false},
+	} {
+		err := checkClock(c.sent, c.peer, c.received)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// sample64 is a step of 64 sequences with one event each.
+func sample64() []byte {
+	b := appendState(appendBool(nil, true), &State{Step: 1})
+	for range 64 {
+		b = appendEvent(b, 1, &Event{Text: " token", TokenCount: 3})
+	}
+	return b
+}
+
+func TestStepFrameAllocations(t *testing.T) {
+	payload, s := sample64(), new(step)
+	if n := testing.AllocsPerRun(100, func() {
+		if err := s.decode(payload, 1<<10); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 3 { // state, text, decoder
+		t.Errorf("decoding a step of 64 sequences allocates %v times", n)
+	}
+	c := &connection{cfg: &ServerConfig{FrameBytesMax: 1 << 20}, engine: stillEngine{state: new(State)}, notify: make(chan struct{}, 1)}
+	for i := range 64 {
+		c.sequences = append(c.sequences, &served{id: uint64(i + 1), window: 1 << 30, credit: 1 << 30, stream: NewStream(16, c.notify, stillControl{})})
+	}
+	var b []byte
+	if n := testing.AllocsPerRun(100, func() {
+		for _, q := range c.sequences {
+			q.stream.Put(Event{Text: " token"})
+		}
+		b, _ = c.compose(b[:0], true)
+	}); n > 0 {
+		t.Errorf("composing a step of 64 sequences allocates %v times", n)
+	}
+}
+
+type stillEngine struct {
+	Engine
+	state *State
+}
+
+func (e stillEngine) State() *State { return e.state }
+
+type stillControl struct{}
+
+func (stillControl) Pause()  {}
+func (stillControl) Resume() {}
+func (stillControl) Cancel() {}
+func (stillControl) Taken()  {}
+
+func BenchmarkStepDecode64(b *testing.B) {
+	payload, s := sample64(), new(step)
+	b.SetBytes(int64(len(payload)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.decode(payload, 1<<10); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

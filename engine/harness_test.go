@@ -75,9 +75,8 @@ func (m *pagedModel) fill(h uint64) {
 // lab is an engine under test, with what its loop let be seen.
 type lab struct {
 	*Engine
-	t     testing.TB
-	loop  *loop
-	turns int
+	t    testing.TB
+	loop *loop
 
 	mu   sync.Mutex
 	bits map[string][]uint64 // by id and choice: a hash of each token's logits
@@ -125,7 +124,6 @@ func newLab(t testing.TB, set labSetup) *lab {
 			b.mu.Unlock()
 		}
 		l.onTurn = func() {
-			b.turns++
 			if err := l.pool.Check(); err != nil {
 				t.Error(err)
 			}

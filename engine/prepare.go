@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -83,6 +84,13 @@ func (e *Engine) read(ctx context.Context, r *wire.Request) (p *wire.Prompt, par
 func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Prompt, *wire.Error) {
 	if e.parts.template == nil {
 		return nil, wire.InvalidParam("messages", "this model cannot chat: %s; send a text prompt instead", e.info.ChatError)
+	}
+	var messages []json.RawMessage
+	if err := json.Unmarshal(r.Messages, &messages); err != nil {
+		return nil, wire.InvalidParam("messages", "messages must be an array of objects: %v", err)
+	}
+	if len(messages) == 0 {
+		return nil, wire.InvalidParam("messages", "messages is empty; give at least one message")
 	}
 	limited, cancel := context.WithTimeout(ctx, e.cfg.PromptRenderBudget)
 	defer cancel()

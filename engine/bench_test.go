@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// manualLoop is a lab's loop turned by the test itself: the engine is closed
+// at once, and nothing else touches it afterwards.
+func manualLoop(t testing.TB, sequences int) *loop {
+	b := newDemo(t, Config{SequencesMax: 64, StreamEventsMax: 1 << 20})
+	e := b.Engine
+	l := b.loop
+	e.inbox.shut(errClosed(), true)
+	<-e.done
+	l.onLogits, l.onTurn = nil, nil
+	e.inbox = newInbox(&e.cfg)
+	l.inbox = e.inbox
+	for i := range sequences {
+		o := greedy(2000)
+		g, err := e.newGeneration(&wire.Generation{
+			ID: fmt.Sprint(i), Prompt: &wire.Prompt{Tokens: prompt(uint64(i), 32), MaxTokens: 2000}, Options: o, Notify: make(chan struct{}, 1),
+		})
+		if err == nil {
+			err = e.inbox.post(g)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// turn is one turn of run, its readers taking everything at once.
+func (l *loop) turnForTest(taken []wire.Event) []wire.Event {
+	l.takeArrivals()
+	rows := l.schedule()
+	logits := l.forward(rows)
+	l.sample(rows, logits)
+	l.report(rows)
+	for _, s := range l.running {
+		taken = s.stream.Take(taken[:0])
+	}
+	return taken
+}
+
+func TestDecodeStepAllocatesOnlyTextAndState(t *testing.T) {
+	const sequences = 4
+	l := manualLoop(t, sequences)
+	var taken []wire.Event
+	for range 50 {
+		taken = l.turnForTest(taken)
+	}
+	// For each sequence its token's bytes and the event's text; one State and,
+	// every sixteenth step of a sequence, the list of its new block.
+	const limit = 2*sequences + 2
+	if got := testing.AllocsPerRun(200, func() { taken = l.turnForTest(taken) }); got > limit {
+		t.Errorf("a decode step of %d sequences allocates %v times; want at most %d", sequences, got, limit)
+	}
+	if len(l.running) != sequences {
+		t.Errorf("%d sequences run; want %d", len(l.running), sequences)
+	}
+}
+
+func BenchmarkDecodeStep(b *testing.B) {
+	for _, sequences := range []int{1, 32} {
+		b.Run(fmt.Sprintf("sequences=%d", sequences), func(b *testing.B) {
+			var l *loop
+			var taken []wire.Event
+			renew := func() {
+				l = manualLoop(b, sequences)
+				for l.total.StepDecodeTokens < sequences {
+					taken = l.turnForTest(taken)
+				}
+			}
+			renew()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				if i%256 == 255 { // the same context for every b.N
+					b.StopTimer()
+					renew()
+					b.StartTimer()
+				}
+				taken = l.turnForTest(taken)
+			}
+			b.ReportMetric(float64(sequences*b.N)/b.Elapsed().Seconds(), "tokens/s")
+		})
+	}
+}
+
+func BenchmarkPrefill(b *testing.B) {
+	const tokens = 512
+	e := newDemo(b, Config{})
+	b.ReportAllocs()
+	for i := range b.N {
+		if a := e.ask(question{id: "q", tokens: prompt(uint64(i), tokens), options: greedy(1)}); a.end.Err != nil {
+			b.Fatal(a.end.Err)
+		}
+	}
+	b.ReportMetric(float64(tokens*b.N)/b.Elapsed().Seconds(), "tokens/s")
+}

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+func TestPrepareRefuses(t *testing.T) {
+	b := newDemo(t, Config{KVBytes: 65536 * 8}) // room for 128 tokens
+	text, empty := "Hello", ""
+	nan := float32(math.NaN())
+	for name, c := range map[string]struct {
+		r     wire.Request
+		kind  wire.Kind
+		param string
+		words string
+	}{
+		"no source":         {wire.Request{}, wire.Invalid, "prompt", "exactly one"},
+		"two sources":       {wire.Request{Text: &text, Tokens: []int32{3}}, wire.Invalid, "prompt", "exactly one"},
+		"empty text":        {wire.Request{Text: &empty}, wire.Invalid, "prompt", "no tokens"},
+		"no tokens":         {wire.Request{Tokens: []int32{}}, wire.Invalid, "prompt", "no tokens"},
+		"negative token":    {wire.Request{Tokens: []int32{4, -1}}, wire.Invalid, "prompt", "position 1"},
+		"unknown token":     {wire.Request{Tokens: []int32{2048}}, wire.Invalid, "prompt", "0 to 1900"},
+		"too long to fit":   {wire.Request{Tokens: prompt(1, 130)}, wire.TooLarge, "prompt", "never fit"},
+		"answer too long":   {wire.Request{Tokens: prompt(1, 100), Options: wire.Options{MaxTokens: 30}}, wire.TooLarge, "prompt", "never fit"},
+		"n of 17":           {wire.Request{Text: &text, Options: wire.Options{N: 17}}, wire.Invalid, "n", "1 to 16"},
+		"negative length":   {wire.Request{Text: &text, Options: wire.Options{MaxTokens: -1}}, wire.Invalid, "max_tokens", "at least 1"},
+		"NaN temperature":   {wire.Request{Text: &text, Options: wire.Options{Temperature: nan}}, wire.Invalid, "temperature", "number"},
+		"top_p of 2":        {wire.Request{Text: &text, Options: wire.Options{TopP: 2}}, wire.Invalid, "top_p", "0 to 1"},
+		"NaN bias":          {wire.Request{Text: &text, Options: wire.Options{LogitBias: []wire.LogitBias{{Token: 1, Bias: nan}}}}, wire.Invalid, "logit_bias", "finite"},
+		"messages no array": {wire.Request{Messages: json.RawMessage(`5`)}, wire.Invalid, "messages", "array"},
+		"no messages":       {wire.Request{Messages: json.RawMessage(`[]`)}, wire.Invalid, "messages", "at least one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.r.Options.N = max(1, c.r.Options.N)
+			_, err := b.Prepare(t.Context(), &c.r)
+			e := wire.AsError(err)
+			if err == nil || e.Kind != c.kind || e.Param != c.param || !strings.Contains(e.Message, c.words) {
+				t.Errorf("got %v (param %q); want %v, param %q, words %q", err, e.Param, c.kind, c.param, c.words)
+			}
+		})
+	}
+	_, err := b.Prepare(t.Context(), &wire.Request{Text: &text})
+	if e := wire.AsError(err); err == nil || e.Param != "n" {
+		t.Errorf("n of 0: %v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = b.Prepare(gone, &wire.Request{Text: &text, Options: greedy(1)})
+	if e := wire.AsError(err); err == nil || e.Kind != wire.Canceled {
+		t.Errorf("an abandoned request gave %v", err)
+	}
+}
+
+func TestPrepareClampsToThePool(t *testing.T) {
+	b := newDemo(t, Config{KVBytes: 65536 * 8})
+	q := question{id: "q", tokens: prompt(1, 100), options: greedy(0)}
+	a := b.ask(q)
+	mustEnd(t, q, a)
+	if a.counts[0] != 29 || a.finishes[0] != wire.FinishLength { // the last token needs no room
+		t.Errorf("%d tokens, finish %v; want the 28 that fit and one", a.counts[0], a.finishes[0])
+	}
+}
+
+func TestGenerateChecksAgain(t *testing.T) {
+	b := newDemo(t, Config{})
+	for name, g := range map[string]wire.Generation{
+		"no prompt":     {Options: greedy(1)},
+		"unprepared":    {Options: greedy(1), Prompt: &wire.Prompt{Tokens: prompt(1, 3)}},
+		"unknown token": {Options: greedy(1), Prompt: &wire.Prompt{Tokens: []int32{1 << 20}, MaxTokens: 1}},
+		"no room":       {Options: greedy(1), Prompt: &wire.Prompt{Tokens: prompt(1, 2047), MaxTokens: 2}},
+		"n of 0":        {Prompt: &wire.Prompt{Tokens: prompt(1, 3), MaxTokens: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g.Notify = make(chan struct{}, 1)
+			events := b.Generate(&g).Take(nil)
+			if len(events) != 1 || events[0].End == nil || events[0].End.Err.Kind != wire.Invalid {
+				t.Errorf("events %+v; want one end with %v", events, wire.Invalid)
+			}
+		})
+	}
+}
+
+func TestNewSaysWhatIsWrong(t *testing.T) { // G07: no engine before its model can answer
+	text := filepath.Join(t.TempDir(), "text.gguf")
+	if err := os.WriteFile(text, []byte("this is no model, whatever its name says"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		cfg   Config
+		words []string
+	}{
+		"missing file":      {Config{Model: "/nowhere/model.gguf"}, []string{"/nowhere/model.gguf"}},
+		"no model":          {Config{Model: text}, []string{text}},
+		"unknown kernels":   {Config{Kernels: "abacus"}, []string{"abacus", "ref"}},
+		"context too long":  {Config{ContextTokens: 5000}, []string{"5000", "2048"}},
+		"too little memory": {Config{KVBytes: 100}, []string{"kv_bytes", "65536"}},
+		"negative threads":  {Config{Threads: -1}, []string{"threads", "1 to"}},
+		"huge pages":        {Config{PageTokens: 1000}, []string{"page_tokens", "256"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := New(c.cfg)
+			if err == nil {
+				t.Fatalf("it started; closing gave %v", e.Close())
+			}
+			for _, w := range c.words {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("the error lacks %q: %v", w, err)
+				}
+			}
+		})
+	}
+}
+
+func TestModelIsDescribed(t *testing.T) {
+	b := newDemo(t, Config{})
+	m := b.State().Model
+	if m.ID != "forebay-demo" || m.Architecture != "llama" || m.Quantisation != "Q8_0" || m.ContextTokens != 2048 || m.VocabTokens != 1901 ||
+		m.PageTokens != 16 || m.PageBytes != 65536 || !m.Chat || m.ChatError != "" || m.Digest == "" || m.Fingerprint == "" || m.Parameters < 3e6 {
+		t.Errorf("the model is described as %+v", m)
+	}
+	other := newDemo(t, Config{Kernels: "ref"}).State().Model
+	if same := other.Fingerprint == m.Fingerprint; same != (m.Kernels == "ref") {
+		t.Errorf("fingerprints equal: %v, kernels %s and ref", same, m.Kernels)
+	}
+}

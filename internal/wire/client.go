@@ -25,8 +25,8 @@ type Config struct {
 	ReconnectMin     time.Duration `yaml:"reconnect_min" default:"20ms" help:"First wait before connecting again, as a duration; it doubles."`
 	ReconnectMax     time.Duration `yaml:"reconnect_max" default:"1s" help:"Longest wait before connecting again, as a duration."`
 
-	// OnState, where set, is called with every new State, in order, from the
-	// client's reader. It must not block and must not call Close.
+	// OnState, where set, is called with every new State, in order, the first
+	// from NewClient. It must not block and must not call Close.
 	OnState func(*State) `yaml:"-"`
 }
 
@@ -173,11 +173,10 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	undo := context.AfterFunc(ctx, func() { conn.Close() })
 	reader := newFrameReader(conn, c.cfg.FrameBytesMax)
 	sent := Monotonic()
-	_, err = conn.Write(appendJSONFrame(nil, frameHello, &hello{Protocol: protocolVersion, Version: c.cfg.Version, ClockNs: sent}))
-	var h *hello
-	if err == nil {
-		h, err = readHello(reader)
-	}
+	// An engine that refuses at once may have closed already: what it said is
+	// there to be read, so the read tells more than a failed write.
+	conn.Write(appendJSONFrame(nil, frameHello, &hello{Protocol: protocolVersion, Version: c.cfg.Version, ClockNs: sent}))
+	h, err := readHello(reader)
 	if err == nil {
 		err = asError(checkClock(sent, h.ClockNs, Monotonic()))
 	}

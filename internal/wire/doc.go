@@ -10,6 +10,24 @@
 // Not a goal: a public protocol. The version in the hello must match exactly;
 // gateway and engine are the same binary.
 //
+// The engine's side listens and serves, the gateway's side dials; a Client is
+// an Engine like any other, and connects again by itself:
+//
+//	ln, err := wire.Listen(path)
+//	err = wire.Serve(ctx, ln, engine, wire.ServerConfig{})
+//
+//	client, err := wire.NewClient(wire.Config{Path: path})
+//	err = client.WaitReady(ctx)
+//
+// Flow: a dispatch tells the engine how many events its reader has room for.
+// Each event costs one, each acknowledgement gives some back, and the server
+// takes from the engine's stream only what it may send, so that the engine's
+// own bound parks the generation. A sequence has exactly one End on the wire,
+// a cancelled one too, so both sides agree at every moment which are live.
+//
+// A broken frame ends the connection with an error of kind Protocol; a frame
+// costs memory by the bytes received, not by the lengths it claims.
+//
 // Ownership: a Request, Prompt or Generation belongs to the caller and is not
 // kept by the engine after Prepare returns or after the stream ends. Events
 // belong to whoever took them.

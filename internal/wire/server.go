@@ -22,7 +22,7 @@ type ServerConfig struct {
 	OutgoingBytesMax  int           `yaml:"outgoing_bytes_max" default:"67108864" help:"Bytes of prepared prompts that may wait to be written before the connection is cut."`
 	HelloTimeout      time.Duration `yaml:"hello_timeout" default:"2s" help:"Longest time for a new connection to say hello, as a duration."`
 	WriteTimeout      time.Duration `yaml:"write_timeout" default:"5s" help:"Longest time for one write before a gateway that does not read is cut, as a duration."`
-	HeartbeatInterval time.Duration `yaml:"heartbeat_interval" default:"500ms" help:"Longest time between two state reports, as a duration of at most 1s."`
+	HeartbeatInterval time.Duration `yaml:"heartbeat_interval" default:"100ms" help:"Longest time between two state reports, as a duration of at most 1s."`
 }
 
 func (c *ServerConfig) validate() error {

@@ -138,7 +138,7 @@ func init() {
 		"sequence":  isSequence,
 		"callable": func(_ *state, v any, _ args) bool {
 			switch v.(type) {
-			case builtin, Func, *macro:
+			case builtin, Func, *macro, Undefined:
 				return true
 			}
 			return false

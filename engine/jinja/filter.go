@@ -29,7 +29,7 @@ func init() {
 		"safe":   func(s *state, v any, _ args) any { return s.str(v) },
 		"select": selecting(false, true), "selectattr": selecting(true, true),
 		"sort": filterSort, "string": func(s *state, v any, _ args) any { return s.str(v) },
-		"sum": filterSum, "title": textFilter("title"), "tojson": filterToJSON,
+		"sum": filterSum, "title": filterTitle, "tojson": filterToJSON,
 		"trim": textFilter("strip"), "unique": filterUnique, "upper": textFilter("upper"),
 		"wordcount": func(s *state, v any, _ args) any { return int64(len(strings.Fields(s.str(v)))) },
 	}
@@ -141,6 +141,11 @@ func filterIndent(s *state, v any, a args) any {
 	return strings.Join(lines, "\n")
 }
 
+// filterTitle upper-cases what follows a space, a hyphen or an opening bracket.
+func filterTitle(s *state, v any, _ args) any {
+	return title(s, s.str(v), func(r rune) bool { return !isSpace(r) && !strings.ContainsRune("-({[<", r) })
+}
+
 func filterReplace(s *state, v any, a args) any { return textReplace(s, s.str(v), a) }
 
 func filterRound(s *state, v any, a args) any {
@@ -148,14 +153,20 @@ func filterRound(s *state, v any, a args) any {
 	if !ok {
 		s.fail("type %s doesn't define __round__ method", typeName(v))
 	}
-	scale := math.Pow(10, float64(a.integer(s, 0, "precision", 0)))
+	digits := a.integer(s, 0, "precision", 0)
+	scale := math.Pow(10, float64(digits))
 	switch a.text(s, 1, "method", "common") {
 	case "ceil":
 		return math.Ceil(f*scale) / scale
 	case "floor":
 		return math.Floor(f*scale) / scale
 	}
-	return math.RoundToEven(f*scale) / scale
+	if digits < 0 || digits > 20 {
+		return math.RoundToEven(f*scale) / scale
+	}
+	// Decides on the exact value, which f*scale no longer has.
+	f, _ = strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64)
+	return f
 }
 
 func filterLength(s *state, v any, _ args) any { return int64(s.length(v)) }

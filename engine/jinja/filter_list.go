@@ -194,7 +194,7 @@ func filterSum(s *state, v any, a args) any {
 		if attribute := a.get(0, "attribute", nil); attribute != nil {
 			item = s.path(item, attribute)
 		}
-		sum = s.arithmetic("+", sum, item)
+		sum = s.add(sum, item)
 	}
 	return sum
 }

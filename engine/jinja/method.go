@@ -217,7 +217,7 @@ func textReplace(s *state, text string, a args) any {
 	return strings.Replace(text, before, after, n)
 }
 
-// title upper-cases the first letter of each run of letters.
+// title upper-cases the first character of each run of word characters.
 func title(s *state, text string, isWord func(rune) bool) any {
 	s.charge(len(text))
 	inside := false

@@ -19,19 +19,7 @@ func (b *binaryExpr) eval(s *state) any {
 	case "~":
 		return s.join(s.str(left), s.str(right))
 	case "+":
-		if x, ok := left.(string); ok {
-			y, ok := right.(string)
-			if !ok {
-				s.fail("can only concatenate str (not \"%s\") to str", typeName(right))
-			}
-			return s.join(x, y)
-		}
-		if x, ok := left.(*List); ok {
-			if y, ok := right.(*List); ok && x.Tuple == y.Tuple {
-				s.charge(16 * (len(x.Items) + len(y.Items)))
-				return &List{Items: append(append([]any{}, x.Items...), y.Items...), Tuple: x.Tuple}
-			}
-		}
+		return s.add(left, right)
 	case "*":
 		if v, ok := s.repeat(left, right); ok {
 			return v
@@ -45,6 +33,23 @@ func (b *binaryExpr) eval(s *state) any {
 		}
 	}
 	return s.arithmetic(b.op, left, right)
+}
+
+func (s *state) add(left, right any) any {
+	switch x := left.(type) {
+	case string:
+		y, ok := right.(string)
+		if !ok {
+			s.fail("can only concatenate str (not \"%s\") to str", typeName(right))
+		}
+		return s.join(x, y)
+	case *List:
+		if y, ok := right.(*List); ok && x.Tuple == y.Tuple {
+			s.charge(16 * (len(x.Items) + len(y.Items)))
+			return &List{Items: append(append([]any{}, x.Items...), y.Items...), Tuple: x.Tuple}
+		}
+	}
+	return s.arithmetic("+", left, right)
 }
 
 func (s *state) join(a, b string) string {

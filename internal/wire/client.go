@@ -183,8 +183,8 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	if err == nil && h.State == nil {
 		err = Errorf(Protocol, "the engine's hello has no state")
 	}
-	if !undo() && err == nil {
-		err = Errorf(Unavailable, "no hello within %v", c.cfg.DialTimeout)
+	if !undo() {
+		err = Errorf(Unavailable, "it accepts connections but said no hello within %v: it may be loading its model", c.cfg.DialTimeout)
 	}
 	if err != nil {
 		conn.Close()

@@ -157,6 +157,32 @@ func TestClientGivesUpOnSilence(t *testing.T) {
 	}
 }
 
+func TestClientSaysThatTheEngineIsLoading(t *testing.T) {
+	ln, err := Listen(filepath.Join(t.TempDir(), "e.sock")) // and nobody accepts yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewClient(Config{Path: ln.Addr().String(), DialTimeout: 10 * time.Millisecond, ReconnectMax: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(c.State().Err.Message, "may be loading"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("state %v", c.State().Err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, ln, parkedEngine{stillEngine{state: new(State)}}, ServerConfig{}) }()
+	defer func() { cancel(); <-done }()
+	wait, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	if err := c.WaitReady(wait); err != nil {
+		t.Errorf("after it loaded: %v", err)
+	}
+}
+
 // TestClientRefusesWhenTheEngineDoesNotRead: callers are refused, not blocked.
 func TestClientRefusesWhenTheEngineDoesNotRead(t *testing.T) {
 	here, there := net.Pipe() // holds nothing: the first write waits

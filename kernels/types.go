@@ -5,8 +5,7 @@ import "fmt"
 // Type is a storage type of tensor elements, numbered as in GGUF files.
 type Type uint32
 
-// The types that can be read. To add one: a row in typeTable, a Dequantize
-// case in ref, and its dot products in the sets that have a fast one.
+// The types that can be computed with; the package comment says how to add one.
 const (
 	F32  Type = 0
 	F16  Type = 1

@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -79,25 +80,35 @@ func zero(v reg.VecVirtual) reg.VecVirtual {
 
 var constants = map[string]Mem{}
 
-// bits is a vector of lanes equal 32-bit words in memory, or the words given.
-func (g *isa) bits(words ...uint32) Mem {
-	name := fmt.Sprintf("k%08x", words[0])
-	if len(words) > 1 {
-		name = "mask"
-	}
+// table is a constant in memory, written once.
+func table(name string, words ...uint32) Mem {
 	m, ok := constants[name]
 	if !ok {
 		m = GLOBL(name, RODATA|NOPTR)
-		for i := range max(g.lanes, len(words)) {
-			DATA(4*i, U32(words[i%len(words)]))
+		for i, w := range words {
+			DATA(4*i, U32(w))
 		}
 		constants[name] = m
 	}
 	return m
 }
 
+// bits is a vector of lanes equal 32-bit words in memory.
+func (g *isa) bits(word uint32) Mem {
+	return table(fmt.Sprintf("k%08x", word), slices.Repeat([]uint32{word}, g.lanes)...)
+}
+
 // num is a vector of lanes equal numbers in memory.
 func (g *isa) num(f float64) Mem { return g.bits(math.Float32bits(float32(f))) }
+
+// nibbles is n−8 for n in 0–15.
+func (g *isa) nibbles() Mem {
+	var words []uint32
+	for n := range 16 {
+		words = append(words, math.Float32bits(float32(n-8)))
+	}
+	return table("nibbles", words...)
+}
 
 // part is the first n lanes of a vector, 0 ≤ n ≤ lanes.
 type part struct {
@@ -114,12 +125,9 @@ func (g *isa) part(n reg.GPVirtual) part {
 		KMOVW(ones.As32(), k)
 		return part{k: k}
 	}
-	words := make([]uint32, 16)
-	for i := range 8 {
-		words[i] = 0xffffffff
-	}
+	words := append(slices.Repeat([]uint32{0xffffffff}, 8), make([]uint32, 8)...)
 	base, v := GP64(), YMM()
-	LEAQ(g.bits(words...), base)
+	LEAQ(table("mask", words...), base)
 	NEGQ(n)
 	VMOVDQU(Mem{Base: base, Index: n, Scale: 4, Disp: 32}, v)
 	return part{v: v}

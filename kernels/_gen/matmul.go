@@ -13,17 +13,17 @@ type format struct {
 	elem   int  // bytes of a column's element of one row
 	scaled bool // a half per row goes before each block of 32 columns
 	nibble bool // element j carries column j in its low half and j+16 in its high one
-	load   func(g *isa, m Mem, v reg.VecVirtual, high bool)
+	load   func(t *tile, m Mem, v reg.VecVirtual, high bool)
 }
 
 var formats = []format{
-	{name: "F32", elem: 4, load: func(g *isa, m Mem, v reg.VecVirtual, _ bool) { VMOVUPS(m, v) }},
-	{name: "F16", elem: 2, load: func(g *isa, m Mem, v reg.VecVirtual, _ bool) { VCVTPH2PS(m, v) }},
-	{name: "BF16", elem: 2, load: func(g *isa, m Mem, v reg.VecVirtual, _ bool) {
+	{name: "F32", elem: 4, load: func(_ *tile, m Mem, v reg.VecVirtual, _ bool) { VMOVUPS(m, v) }},
+	{name: "F16", elem: 2, load: func(_ *tile, m Mem, v reg.VecVirtual, _ bool) { VCVTPH2PS(m, v) }},
+	{name: "BF16", elem: 2, load: func(_ *tile, m Mem, v reg.VecVirtual, _ bool) {
 		VPMOVZXWD(m, v)
 		VPSLLD(U8(16), v, v)
 	}},
-	{name: "Q8_0", elem: 1, scaled: true, load: func(g *isa, m Mem, v reg.VecVirtual, _ bool) {
+	{name: "Q8_0", elem: 1, scaled: true, load: func(_ *tile, m Mem, v reg.VecVirtual, _ bool) {
 		VPMOVSXBD(m, v)
 		VCVTDQ2PS(v, v)
 	}},
@@ -31,23 +31,20 @@ var formats = []format{
 }
 
 // loadNibble gives n−8 for the low or the high nibbles n.
-func loadNibble(g *isa, m Mem, v reg.VecVirtual, high bool) {
+func loadNibble(t *tile, m Mem, v reg.VecVirtual, high bool) {
 	VPMOVZXBD(m, v)
 	if high {
 		VPSRLD(U8(4), v, v)
-	} else {
-		g.and(g.bits(15), v)
 	}
-	VPADDD(g.bits(0xfffffff8), v, v)
+	if t.g.wide { // looks at the low four bits only
+		VPERMPS(t.nibbles, v, v)
+		return
+	}
+	if !high {
+		VPAND(t.g.bits(15), v, v)
+	}
+	VPADDD(t.g.bits(0xfffffff8), v, v) // −8
 	VCVTDQ2PS(v, v)
-}
-
-func (g *isa) and(m Mem, v reg.VecVirtual) {
-	if g.wide {
-		VPANDD(m, v, v)
-	} else {
-		VPAND(m, v, v)
-	}
 }
 
 // tile is the state of a MatMul body: two vectors of weight rows, rows rows of x.
@@ -58,6 +55,7 @@ type tile struct {
 	w, wNext   reg.GPVirtual // wNext: from the first vector's tile to the second's
 	x, x3, row reg.GPVirtual // rows 0–2 at x, 3–5 at x3; row bytes between
 	scale      [2]reg.VecVirtual
+	nibbles    reg.VecVirtual // AVX-512: n−8 for n in 0–15
 	// acc[h][v][i]: half h of each block of 32 columns, weight vector v, row i of x.
 	acc [2][2][]reg.VecVirtual
 }
@@ -107,6 +105,10 @@ func (t *tile) begin() {
 		t.x3 = GP64()
 		LEAQ(Mem{Base: t.x, Index: t.row, Scale: 2}, t.x3)
 		ADDQ(t.row, t.x3)
+	}
+	if t.f.nibble && t.g.wide {
+		t.nibbles = t.g.vec()
+		VMOVUPS(t.g.nibbles(), t.nibbles)
 	}
 	for h := range 2 {
 		for v := range 2 {
@@ -176,6 +178,7 @@ func (t *tile) blocks() {
 	SHRQ(U8(5), left)
 	JZ(LabelRef(name + "_end"))
 	Label(name)
+	t.prefetch()
 	if t.f.scaled {
 		for v := range 2 {
 			t.scale[v] = t.g.vec()
@@ -207,13 +210,25 @@ func (t *tile) blocks() {
 	Label(name + "_end")
 }
 
+// prefetch asks for the block that lies ahead by the way memory needs for its
+// answer; past the end it asks for what nobody reads, which does no harm.
+func (t *tile) prefetch() {
+	const ahead = 2048
+	for at := 0; at < t.blockBytes(); at += 64 {
+		PREFETCHT0(t.weights(0, ahead+at, 0))
+		if t.g.wide {
+			PREFETCHT0(t.weights(1, ahead+at, 0))
+		}
+	}
+}
+
 // column adds one column to half h of the accumulators.
 func (t *tile) column(disp, column, h int) {
 	x := t.g.vec()
 	var w [2]reg.VecVirtual
 	for v := range 2 {
 		w[v] = t.g.vec()
-		t.f.load(t.g, t.weights(v, disp, t.f.elem), w[v], h == 1)
+		t.f.load(t, t.weights(v, disp, t.f.elem), w[v], h == 1)
 		if t.f.scaled {
 			VMULPS(t.scale[v], w[v], w[v])
 		}

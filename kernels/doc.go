@@ -1,0 +1,54 @@
+// Package kernels is arithmetic on slices: the matrix products, attention, norms
+// and activations of a decoder. It knows no model, no sequence and no file.
+//
+// # Use
+//
+// Best gives the Set for this processor, Lookup one by name, Sets all of them.
+// Pack each weight matrix once at load; then call the operations with Go slices.
+// A Team spreads a step over threads: Split gives each worker whole tiles of rows,
+// and it calls MatMul with that range. Operations start no goroutine, keep no
+// state and allocate nothing, so several workers may call them on disjoint outputs.
+//
+//	team.Run(func(worker int) {
+//		lo, hi := kernels.Split(m.Rows, kernels.RowTile, worker, team.Workers())
+//		set.MatMul(dst, m.Rows, m, x, n, lo, hi)
+//	})
+//
+// # Shapes
+//
+// A matrix is rows×cols with a row for each output, as a GGUF file stores it: cols
+// is the length of the input. Activations are rows of float32, one token each:
+// x[i·cols+c]. They are not rounded to 8 bits. The fields and functions of Set say
+// which operands may be the same slice; others must not overlap. A wrong shape is a
+// mistake of the caller and panics with the operation's name.
+//
+// # Bit invariance
+//
+// The same token gives the same bits alone, in any batch, with any chunking of
+// its prompt, in any pages and on any number of workers. In the vector sets this
+// comes from the layout: a lane of a vector is one row of weights (see packTiles),
+// so an output of MatMul never crosses lanes, and it has two accumulators, for the
+// first and the second half of every 32 columns, whatever the shape of the call
+// is. In Attend a score is one dot product of fixed order, and an output is summed
+// in the order of the positions. Sets may differ from each other in the last bits.
+//
+// # Sets
+//
+//	ref     plain Go, the specification, everywhere
+//	avx2    AVX2, FMA and F16C
+//	avx512  AVX-512 F and DQ, BMI2, and all of avx2's
+//
+// They are switched off by name in the environment, FOREBAY_KERNELS_DISABLE=avx512,avx2,
+// or at build time with the tag purego, which leaves ref alone. Every set differs
+// from ref by no more than the table in package kerneltest allows, on every length.
+//
+// # To add
+//
+// A type: a row in typeTable, a case in ref.Dequantize, a format in _gen/matmul.go
+// and its function in the dispatch table (dispatch_amd64.go). Its packed image takes
+// no more than 6 % over the raw one.
+//
+// A set: a package of loops with the four files doc.go, stubs.go, impl_<arch>.s and
+// impl_test.go, and a row in the dispatch table. An operation starts in ref, then in
+// kerneltest, then in the sets.
+package kernels

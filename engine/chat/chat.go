@@ -26,6 +26,7 @@ type Template struct {
 
 	takesParts     bool
 	takesDeveloper bool
+	takesNull      bool // content null beside tool calls
 	takesTextArgs  bool // tool call arguments as text only
 	sourceBytes    int
 }
@@ -71,11 +72,18 @@ func (t *Template) probe() {
 	t.takesParts = strings.Contains(parts, first) && strings.Contains(parts, second) &&
 		!strings.Contains(parts, "'text'") && !strings.Contains(parts, `"text"`)
 
-	call := func(arguments string) bool {
-		return strings.Contains(try(`[{"role":"user","content":"x"},{"role":"assistant","content":"","tool_calls":[{"id":"call00001",`+
-			`"type":"function","function":{"name":"f","arguments":`+arguments+`}}]}]`), first)
+	call := func(content, arguments string) string {
+		return try(`[{"role":"user","content":"x"},{"role":"assistant","content":` + content +
+			`,"tool_calls":[{"id":"call00001","type":"function","function":{"name":"f","arguments":` + arguments + `}}]}]`)
 	}
-	t.takesTextArgs = !call(`{"`+first+`":"v"}`) && call(`"{\"`+first+`\":\"v\"}"`)
+	const object, text = `{"` + first + `":"v"}`, `"{\"` + first + `\":\"v\"}"`
+	t.takesTextArgs = !strings.Contains(call(`""`, object), first) && strings.Contains(call(`""`, text), first)
+	arguments := object
+	if t.takesTextArgs {
+		arguments = text
+	}
+	null := call("null", arguments)
+	t.takesNull = strings.Contains(null, first) && !strings.Contains(null, "None")
 }
 
 // reserved are the variables that options cannot replace.

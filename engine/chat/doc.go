@@ -18,6 +18,8 @@
 //     nothing between them for one that does not.
 //   - The arguments of a tool call, a JSON text in the clients' protocol,
 //     become an object, unless the template only takes a text.
+//   - Content null becomes the empty string, unless the template takes null
+//     beside tool calls.
 //   - The role "developer" becomes "system" in a template that does not know it.
 //
 // What a template handles is found out in New by rendering small examples.

@@ -29,7 +29,10 @@ func (t *Template) shape(messages *jinja.List) error {
 }
 
 func (t *Template) shapeContent(m *jinja.Dict) error {
-	content, _ := m.Get("content")
+	content, ok := m.Get("content")
+	if ok && content == nil && !t.takesNull {
+		m.Set("content", "")
+	}
 	parts, ok := content.(*jinja.List)
 	if !ok {
 		return nil

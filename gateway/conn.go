@@ -1,0 +1,161 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// watcher tells connections that their peer has gone. See watch_linux.go.
+type watcher interface {
+	// add starts watching; forget ends it, before the connection is closed.
+	add(c *conn) error
+	forget(c *conn)
+	Close() error
+}
+
+// listener wraps what it accepts in conn, and bounds their number.
+type listener struct {
+	net.Listener
+	watcher watcher
+	max     int
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+}
+
+// conn is one client connection: fasthttp reads and writes it, and the path
+// of a request learns from it that the client left.
+type conn struct {
+	net.Conn
+	listener *listener
+	token    uint64 // the watcher's name for it
+
+	// mute drops what is written, because the handler has answered on the
+	// connection itself and fasthttp is about to send a second response.
+	mute atomic.Bool
+	// linger makes Close wait briefly for the peer to read the last response,
+	// which a reset would destroy when request bytes are still unread.
+	linger atomic.Bool
+	closed atomic.Bool
+
+	mu   sync.Mutex
+	gone bool
+	left func() // called once, when the peer goes; nil between requests
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: raw, listener: l}
+		l.mu.Lock()
+		full := len(l.conns) >= l.max
+		if !full {
+			l.conns[c] = struct{}{}
+		}
+		l.mu.Unlock()
+		if full {
+			refuseConn(raw)
+			continue
+		}
+		if _, ok := raw.(syscall.Conn); ok {
+			if err := l.watcher.add(c); err != nil {
+				c.Close()
+				continue
+			}
+		}
+		return c, nil
+	}
+}
+
+// refuseConn answers a connection over the limit. The response fits into an
+// empty socket buffer, so that the write does not wait.
+func refuseConn(raw net.Conn) {
+	body := failed(faultUnavailable, "too many connections are open; try again").appendErrorObject(nil)
+	_ = raw.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	fmt.Fprintf(raw, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	raw.Close()
+}
+
+// closeAll closes every connection.
+func (l *listener) closeAll() {
+	l.mu.Lock()
+	all := make([]*conn, 0, len(l.conns))
+	for c := range l.conns {
+		all = append(all, c)
+	}
+	l.mu.Unlock()
+	for _, c := range all {
+		c.linger.Store(false)
+		c.Close()
+	}
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.mute.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+const (
+	lingerLimit    = 500 * time.Millisecond
+	lingerBytesMax = 1 << 20
+)
+
+// Close implements net.Conn. Watching ends first, so that the descriptor's
+// number can serve another connection.
+func (c *conn) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return net.ErrClosed
+	}
+	c.listener.watcher.forget(c)
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.linger.Load() && half.CloseWrite() == nil {
+		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerLimit))
+		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytesMax)
+	}
+	err := c.Conn.Close()
+	c.listener.mu.Lock()
+	delete(c.listener.conns, c)
+	c.listener.mu.Unlock()
+	return err
+}
+
+// watch calls left when the peer goes, at once if it has gone already.
+func (c *conn) watch(left func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		left()
+		return
+	}
+	c.left = left
+}
+
+// unwatch ends watch; after it returns left is not called.
+func (c *conn) unwatch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = nil
+}
+
+// hangUp notes that the peer has gone. A write that waits for it ends.
+func (c *conn) hangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+	if c.left != nil {
+		c.left()
+		c.left = nil
+		_ = c.Conn.SetWriteDeadline(time.Unix(1, 0))
+	}
+}

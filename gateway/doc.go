@@ -1,0 +1,25 @@
+// Package gateway is HTTP in and out: the only package that knows status
+// codes and client JSON. It speaks the OpenAI API to clients and package wire
+// to an engine, and asks package admission who may start.
+//
+// Read serve.go first: a request's whole path is one function.
+//
+// Rules that hold on every path:
+//
+//  1. A request ends in exactly one telemetry.Outcome, and its ticket and its
+//     streams are given back, whatever happens (serve.go, exchange.end).
+//  2. Nothing of a fasthttp request is used after its handler returned: the
+//     body is copied once, and what lives on aliases the copy.
+//  3. When the client leaves, in any state, the request's context ends. A
+//     client that shuts only its write side counts as gone (conn.go, watch).
+//  4. Once a stream is open its failures are error events, followed by the end
+//     of the body and of the connection, and never by [DONE].
+//  5. A slow reader costs one bounded buffer, and is cut when a single write
+//     makes no progress within the write-stall limit.
+//
+// Non-goals: deciding order and limits (admission), knowing models (engine),
+// TLS and authentication of clients.
+//
+// Who owns what: New starts the watcher and the admission queue, Serve and
+// ServeAdmin run until Shutdown, and Close stops what New started.
+package gateway

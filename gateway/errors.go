@@ -1,0 +1,171 @@
+package gateway
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/internal/telemetry"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// fault is every way in which a request can fail. The list is closed; the
+// table below says all that depends on it.
+type fault uint8
+
+const (
+	faultInternal fault = iota
+	faultInvalid
+	faultContextLength
+	faultModelNotFound
+	faultPathNotFound
+	faultMethod
+	faultMediaType
+	faultBodyTooLarge
+	faultHeaderTooLarge
+	faultRequestTimeout
+	faultTooLarge
+	faultQueueFull
+	faultQueueTimeout
+	faultUnavailable
+	faultEngine
+	faultNonFinite
+	faultDraining
+	faultClientGone
+	faultWriteStall
+)
+
+// faults maps a fault to its HTTP status, the type and code of the error
+// object, and the outcome. Status 499 is only ever seen in records.
+var faults = [...]struct {
+	status  int
+	typ     string
+	code    string
+	outcome telemetry.Outcome
+}{
+	faultInternal:       {500, "server_error", "internal_error", telemetry.Internal},
+	faultInvalid:        {400, "invalid_request_error", "invalid_value", telemetry.Invalid},
+	faultContextLength:  {400, "invalid_request_error", "context_length_exceeded", telemetry.ContextLength},
+	faultModelNotFound:  {404, "invalid_request_error", "model_not_found", telemetry.NotFound},
+	faultPathNotFound:   {404, "invalid_request_error", "unknown_url", telemetry.NotFound},
+	faultMethod:         {405, "invalid_request_error", "method_not_allowed", telemetry.Invalid},
+	faultMediaType:      {415, "invalid_request_error", "unsupported_media_type", telemetry.Invalid},
+	faultBodyTooLarge:   {413, "invalid_request_error", "request_too_large", telemetry.TooLarge},
+	faultHeaderTooLarge: {431, "invalid_request_error", "header_too_large", telemetry.TooLarge},
+	faultRequestTimeout: {408, "invalid_request_error", "request_timeout", telemetry.ClientGone},
+	faultTooLarge:       {400, "invalid_request_error", "request_cannot_fit", telemetry.TooLarge},
+	faultQueueFull:      {429, "rate_limit_error", "queue_full", telemetry.QueueFull},
+	faultQueueTimeout:   {503, "server_error", "queue_timeout", telemetry.QueueTimeout},
+	faultUnavailable:    {503, "server_error", "engine_unavailable", telemetry.EngineUnavailable},
+	faultEngine:         {500, "server_error", "engine_error", telemetry.EngineError},
+	faultNonFinite:      {500, "server_error", "non_finite_output", telemetry.NonFinite},
+	faultDraining:       {503, "server_error", "draining", telemetry.Draining},
+	faultClientGone:     {499, "server_error", "client_gone", telemetry.ClientGone},
+	faultWriteStall:     {499, "server_error", "write_stall", telemetry.WriteStall},
+}
+
+var faultOfKind = map[wire.Kind]fault{
+	wire.Internal:      faultEngine,
+	wire.Invalid:       faultInvalid,
+	wire.ContextLength: faultContextLength,
+	wire.TooLarge:      faultTooLarge,
+	wire.Overloaded:    faultQueueFull,
+	wire.Unavailable:   faultUnavailable,
+	wire.Canceled:      faultClientGone,
+	wire.Protocol:      faultEngine,
+	wire.NonFinite:     faultNonFinite,
+	wire.Draining:      faultDraining,
+}
+
+var faultOfReason = map[admission.Reason]fault{
+	admission.TooLarge:  faultTooLarge,
+	admission.QueueFull: faultQueueFull,
+	admission.TimedOut:  faultQueueTimeout,
+}
+
+// failure is an error on its way to the client.
+type failure struct {
+	fault      fault
+	param      string
+	message    string
+	retryAfter time.Duration
+	allow      string // methods, for faultMethod
+}
+
+func (f *failure) Error() string { return faults[f.fault].code + ": " + f.message }
+
+func failed(f fault, message string) *failure { return &failure{fault: f, message: message} }
+
+// asFailure sorts any error into the table. The words of an unexpected one
+// stay inside: clients see only that something went wrong.
+func asFailure(err error) *failure {
+	var f *failure
+	var refusal *admission.Refusal
+	var e *wire.Error
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.As(err, &refusal):
+		return &failure{fault: faultOfReason[refusal.Reason], message: refusal.Message, retryAfter: refusal.RetryAfter}
+	case errors.As(err, &e):
+		f := &failure{fault: faultOfKind[e.Kind], param: e.Param, message: e.Message, retryAfter: e.RetryAfter}
+		if f.fault == faultEngine {
+			f.message = "the engine failed; the request id finds the reason in the log"
+		}
+		return f
+	}
+	return failed(faultInternal, "something went wrong on our side; the request id finds it in the log")
+}
+
+// retryAfterDefault stands where nobody predicted a wait.
+const retryAfterDefault = time.Second
+
+// retry says whether and when the client should try again: wait 0 with again
+// false means never. Other statuses are left to the client's own rules.
+func (f *failure) retry() (wait time.Duration, again, stated bool) {
+	switch status := faults[f.fault].status; {
+	case status == 429 || status == 503:
+		if f.retryAfter <= 0 {
+			return retryAfterDefault, true, true
+		}
+		return f.retryAfter, true, true
+	case status < 500:
+		return 0, false, true
+	case f.fault == faultNonFinite:
+		return 0, false, true
+	}
+	return 0, false, false
+}
+
+// appendErrorObject appends {"error":{…}}.
+func (f *failure) appendErrorObject(b []byte) []byte {
+	row := &faults[f.fault]
+	b = append(b, `{"error":{"message":`...)
+	b = appendString(b, f.message)
+	b = append(b, `,"type":"`...)
+	b = append(b, row.typ...)
+	b = append(b, `","param":`...)
+	if f.param == "" {
+		b = append(b, `null`...)
+	} else {
+		b = appendString(b, f.param)
+	}
+	b = append(b, `,"code":"`...)
+	b = append(b, row.code...)
+	return append(b, `"}}`...)
+}
+
+// secondsUp is d in whole seconds, rounded up.
+func secondsUp(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// spread adds up to a quarter to a wait, so that the refused do not all come
+// back at the same moment.
+func spread(d time.Duration) time.Duration {
+	return d + time.Duration(rand.Int64N(int64(d)/4+1))
+}

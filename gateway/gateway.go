@@ -1,0 +1,365 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttpadaptor"
+
+	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/internal/telemetry"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Parts are what a Gateway stands on. They belong to the caller, who closes
+// them after the Gateway.
+type Parts struct {
+	Engine    wire.Engine
+	Admission admission.Controller
+	Recorder  *telemetry.Recorder
+	Version   string
+	// Log takes what goes wrong on our own side.
+	Log *slog.Logger
+}
+
+// Gateway serves HTTP.
+type Gateway struct {
+	// Fixed at construction.
+	cfg       Config
+	engine    wire.Engine
+	admission admission.Controller
+	recorder  *telemetry.Recorder
+	version   string
+	log       *slog.Logger
+	cors      cors
+	routes    []route
+	watcher   watcher
+	server    *fasthttp.Server
+	admin     *fasthttp.Server
+
+	draining atomic.Bool
+	cut      chan struct{} // closed when the drain limit is over
+	cutOnce  sync.Once
+
+	mu        sync.Mutex
+	live      map[*exchange]struct{}
+	listeners []*listener
+}
+
+// Levels reads the gauges that telemetry shows from who owns them.
+func Levels(a admission.Controller, e wire.Engine) func() telemetry.Levels {
+	return func() telemetry.Levels {
+		l := a.Load()
+		return telemetry.Levels{RequestsRunning: l.Running, RequestsWaiting: l.Waiting, Engine: e.State()}
+	}
+}
+
+// New makes a Gateway; Close releases it.
+func New(cfg Config, p Parts) (*Gateway, error) {
+	if err := cfg.fillAndValidate(); err != nil {
+		return nil, err
+	}
+	w, err := newWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch connections: %w", err)
+	}
+	g := &Gateway{
+		cfg: cfg, engine: p.Engine, admission: p.Admission, recorder: p.Recorder, version: p.Version, log: p.Log,
+		cors: newCORS(cfg.CORSOrigins), watcher: w,
+		cut: make(chan struct{}), live: map[*exchange]struct{}{},
+	}
+	if g.log == nil {
+		g.log = slog.Default()
+	}
+	g.routes = g.clientRoutes()
+	g.server = g.newServer(g.handle)
+	g.admin = g.newServer(g.adminHandler())
+	return g, nil
+}
+
+func (g *Gateway) newServer(handler fasthttp.RequestHandler) *fasthttp.Server {
+	l, t := &g.cfg.Limits, &g.cfg.Timeouts
+	return &fasthttp.Server{
+		Handler:       handler,
+		ErrorHandler:  g.parseFailed,
+		ExpectHandler: g.expect,
+		ConnState:     connState,
+		HeaderReceived: func(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+			return fasthttp.RequestConfig{ReadTimeout: t.BodyLimit}
+		},
+		Concurrency:           2 * l.ConnectionsMax,
+		ReadBufferSize:        l.HeaderBytesMax,
+		MaxRequestBodySize:    l.BodyBytesMax,
+		ReadTimeout:           t.HeaderLimit,
+		WriteTimeout:          t.WriteStallLimit,
+		IdleTimeout:           t.IdleLimit,
+		NoDefaultServerHeader: true,
+		// Memory of idle connections must not grow with the limits.
+		ReduceMemoryUsage:            true,
+		DisablePreParseMultipartForm: true,
+		SecureErrorLogMessage:        true,
+		CloseOnShutdown:              true,
+		Logger:                       quietLogger{},
+	}
+}
+
+// quietLogger drops fasthttp's notes about connections; requests are logged
+// by their records.
+type quietLogger struct{}
+
+func (quietLogger) Printf(string, ...any) {}
+
+// Serve answers clients on ln until Shutdown.
+func (g *Gateway) Serve(ln net.Listener) error { return g.serveOn(g.server, ln) }
+
+// ServeAdmin answers the operator on ln until Shutdown.
+func (g *Gateway) ServeAdmin(ln net.Listener) error { return g.serveOn(g.admin, ln) }
+
+func (g *Gateway) serveOn(s *fasthttp.Server, ln net.Listener) error {
+	l := &listener{Listener: ln, watcher: g.watcher, max: g.cfg.Limits.ConnectionsMax, conns: map[*conn]struct{}{}}
+	g.mu.Lock()
+	g.listeners = append(g.listeners, l)
+	g.mu.Unlock()
+	return s.Serve(l)
+}
+
+// StartDraining makes the gateway unready and refuse new requests; running
+// ones go on.
+func (g *Gateway) StartDraining() { g.draining.Store(true) }
+
+// Shutdown drains: new requests get 503 at once, running ones may finish until
+// ctx ends and are then cut with an error. It returns when all connections are
+// closed.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.StartDraining()
+	g.awaitIdle(ctx)
+	g.cutOnce.Do(func() { close(g.cut) })
+	// Whoever was cut has one write left, which the stall limit bounds.
+	last, cancel := context.WithTimeout(context.Background(), g.cfg.Timeouts.WriteStallLimit+time.Second)
+	defer cancel()
+	g.awaitIdle(last)
+	return errors.Join(g.stop(last, g.server), g.stop(last, g.admin))
+}
+
+// stopGrace lets responses that are on their way leave before the remaining,
+// idle, connections are closed.
+const stopGrace = 150 * time.Millisecond
+
+func (g *Gateway) stop(ctx context.Context, s *fasthttp.Server) error {
+	short, cancel := context.WithTimeout(ctx, stopGrace)
+	defer cancel()
+	if err := s.ShutdownWithContext(short); err == nil {
+		return nil
+	}
+	g.mu.Lock()
+	listeners := g.listeners
+	g.mu.Unlock()
+	for _, l := range listeners {
+		l.closeAll()
+	}
+	for s.GetOpenConnectionsCount() > 0 {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("connections stayed open: %w", ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (g *Gateway) awaitIdle(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for g.InFlight() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Close releases what New took. Call it after Shutdown.
+func (g *Gateway) Close() error { return g.watcher.Close() }
+
+// InFlight is how many generation requests have not ended.
+func (g *Gateway) InFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.live)
+}
+
+func (g *Gateway) register(x *exchange) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.live[x] = struct{}{}
+}
+
+func (g *Gateway) unregister(x *exchange) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.live, x)
+}
+
+// connState undoes, between requests, what a handler did to the connection.
+func connState(nc net.Conn, state fasthttp.ConnState) {
+	if c, ok := nc.(*conn); ok && state == fasthttp.StateIdle {
+		c.mute.Store(false)
+		_ = c.Conn.SetWriteDeadline(time.Time{})
+	}
+}
+
+// generate is the handler of both generation routes.
+func (g *Gateway) generate(c *fasthttp.RequestCtx, chat bool) {
+	x := g.newExchange(c, chat)
+	err := errPanic
+	defer func() {
+		if p := recover(); p != nil {
+			g.log.Error("panic while serving a request", "id", x.id, "panic", p, "stack", string(debug.Stack()))
+			err = errPanic
+		}
+		x.end(err)
+	}()
+	err = g.serve(x)
+}
+
+const (
+	modelsPath = "/v1/models/"
+	maxPathLog = 64
+)
+
+// route is one path and what may be done with it.
+type route struct {
+	path    string
+	methods string // as in Allow, without OPTIONS
+	handler fasthttp.RequestHandler
+}
+
+func (g *Gateway) clientRoutes() []route {
+	return []route{
+		{"/v1/chat/completions", "POST", func(c *fasthttp.RequestCtx) { g.generate(c, true) }},
+		{"/v1/completions", "POST", func(c *fasthttp.RequestCtx) { g.generate(c, false) }},
+		{"/v1/models", "GET, HEAD", g.listModels},
+		{"/healthz", "GET, HEAD", g.healthz},
+		{"/readyz", "GET, HEAD", g.readyz},
+		{"/version", "GET, HEAD", g.serveVersion},
+	}
+}
+
+// handle finds the route by the path exactly as it was sent: no other spelling
+// of a path is served, so none can slip past a rule.
+func (g *Gateway) handle(c *fasthttp.RequestCtx) {
+	g.cors.setHeaders(&c.Response.Header, c.Request.Header.Peek("Origin"))
+	path := string(c.URI().PathOriginal())
+	if strings.HasPrefix(path, modelsPath) && len(path) > len(modelsPath) {
+		g.dispatchMethod(c, &route{path, "GET, HEAD", g.oneModel})
+		return
+	}
+	for i := range g.routes {
+		if g.routes[i].path == path {
+			g.dispatchMethod(c, &g.routes[i])
+			return
+		}
+	}
+	writeFailure(c, failed(faultPathNotFound, "there is nothing at "+clip(strings.ToValidUTF8(path, "?"), maxPathLog)))
+}
+
+func (g *Gateway) dispatchMethod(c *fasthttp.RequestCtx, r *route) {
+	method := string(c.Method())
+	allow := r.methods
+	if g.cors.on() {
+		allow += ", OPTIONS"
+		if method == fasthttp.MethodOptions {
+			g.cors.preflight(c, allow)
+			return
+		}
+	}
+	for allowed := range strings.SplitSeq(r.methods, ", ") {
+		if allowed == method {
+			c.Response.Header.Set("X-Request-Id", requestIDOf(c))
+			r.handler(c)
+			return
+		}
+	}
+	f := failed(faultMethod, "the method must be one of "+allow)
+	f.allow = allow
+	writeFailure(c, f)
+}
+
+// adminHandler serves the operator's pages.
+func (g *Gateway) adminHandler() fasthttp.RequestHandler {
+	metrics := fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(g.recorder.Registry(), promhttp.HandlerOpts{}))
+	routes := []route{
+		{"/metrics", "GET, HEAD", metrics},
+		{"/healthz", "GET, HEAD", g.healthz},
+		{"/readyz", "GET, HEAD", g.readyz},
+		{"/debug/requests", "GET, HEAD", g.debugRequests},
+	}
+	return func(c *fasthttp.RequestCtx) {
+		path := string(c.URI().PathOriginal())
+		for i := range routes {
+			if routes[i].path == path {
+				g.dispatchMethod(c, &routes[i])
+				return
+			}
+		}
+		writeFailure(c, failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz and /debug/requests"))
+	}
+}
+
+// expect decides on Expect: 100-continue by the headers alone, so that a body
+// which will be refused is never sent.
+func (g *Gateway) expect(c *fasthttp.RequestCtx) int {
+	var f *failure
+	switch {
+	case c.Request.Header.ContentLength() > g.cfg.Limits.BodyBytesMax:
+		f = errBodyTooLarge(g.cfg.Limits.BodyBytesMax)
+	case g.draining.Load():
+		f = errDraining
+	default:
+		return fasthttp.StatusContinue
+	}
+	g.refuseUnread(c, f)
+	return faults[f.fault].status
+}
+
+// parseFailed answers what fasthttp could not read. The connection is closed.
+func (g *Gateway) parseFailed(c *fasthttp.RequestCtx, err error) {
+	var small *fasthttp.ErrSmallBuffer
+	var netErr net.Error
+	switch {
+	case errors.As(err, &small):
+		g.refuseUnread(c, failed(faultHeaderTooLarge, fmt.Sprintf("the request line and headers may have at most %d bytes", g.cfg.Limits.HeaderBytesMax)))
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		g.refuseUnread(c, errBodyTooLarge(g.cfg.Limits.BodyBytesMax))
+	case errors.As(err, &netErr) && netErr.Timeout():
+		g.refuseUnread(c, failed(faultRequestTimeout, "the request did not arrive in time"))
+	default:
+		g.refuseUnread(c, failed(faultInvalid, "the request is not valid HTTP"))
+	}
+}
+
+// refuseUnread answers while request bytes may still be on their way.
+func (g *Gateway) refuseUnread(c *fasthttp.RequestCtx, f *failure) {
+	if nc, ok := c.Conn().(*conn); ok {
+		nc.mute.Store(false)
+		nc.linger.Store(true)
+	}
+	g.cors.setHeaders(&c.Response.Header, c.Request.Header.Peek("Origin"))
+	writeFailure(c, f)
+	c.SetConnectionClose()
+}
+
+func errBodyTooLarge(bytesMax int) *failure {
+	return failed(faultBodyTooLarge, fmt.Sprintf("the body may have at most %d bytes, counted after decompression", bytesMax))
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/forebay-io/forebay"
+
+// arrows says which packages of ours a package may import, itself by the path
+// under the module ("" is main). A new package or a new arrow is a new line or
+// word here.
+var arrows = map[string]string{
+	"":                       "admission gateway engine engine/gguf engine/model kernels internal/conf internal/supervise internal/telemetry internal/wire",
+	"admission":              "internal/conf",
+	"gateway":                "admission internal/conf internal/telemetry internal/wire",
+	"bench/startup":          "",
+	"engine":                 "engine/chat engine/demo engine/gguf engine/kv engine/model engine/sample engine/text engine/tokenizer internal/conf internal/wire kernels",
+	"engine/chat":            "engine/jinja engine/tokenizer",
+	"engine/demo":            "",
+	"engine/gguf":            "kernels",
+	"engine/gguf/gguftest":   "engine/gguf kernels",
+	"engine/jinja":           "",
+	"engine/kv":              "",
+	"engine/model":           "engine/gguf kernels",
+	"engine/sample":          "internal/wire",
+	"engine/text":            "",
+	"engine/tokenizer":       "engine/gguf",
+	"internal/conf":          "",
+	"internal/supervise":     "internal/conf",
+	"internal/telemetry":     "internal/conf internal/wire",
+	"internal/wire":          "internal/conf",
+	"internal/wire/wiretest": "internal/conf internal/wire",
+	"kernels":                "kernels/avx2 kernels/avx512 kernels/ref",
+	"kernels/avx2":           "",
+	"kernels/avx512":         "",
+	"kernels/kerneltest":     "kernels",
+	"kernels/ref":            "",
+}
+
+// sourceFiles calls visit for every file that is not hidden, made or a test,
+// with its slashed path under the root.
+func sourceFiles(t *testing.T, visit func(name string)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := d.Name()
+		if d.IsDir() && base != "." && base != ".ci" && (strings.HasPrefix(base, ".") || base == "node_modules" || base == "testdata") {
+			return filepath.SkipDir
+		}
+		if !d.IsDir() && !strings.HasSuffix(base, "_test.go") {
+			visit(filepath.ToSlash(name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goFiles visits those of the source files that go build reads.
+func goFiles(t *testing.T, visit func(pkg, name string)) {
+	t.Helper()
+	sourceFiles(t, func(name string) {
+		if strings.HasSuffix(name, ".go") && !strings.Contains(name, "/_") {
+			visit(strings.TrimPrefix(path.Dir(name), "."), name)
+		}
+	})
+}
+
+func TestArrowsPointDown(t *testing.T) {
+	seen := map[string]bool{}
+	goFiles(t, func(pkg, name string) {
+		seen[pkg] = true
+		allowed, ok := arrows[pkg]
+		if !ok {
+			t.Errorf("package %q is not in the table of arrows", pkg)
+			return
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, imported := range f.Imports {
+			target, ours := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module+"/")
+			if ours && !slices.Contains(strings.Fields(allowed), target) {
+				t.Errorf("%s: package %q may not import %s", name, pkg, target)
+			}
+		}
+	})
+	for pkg := range arrows {
+		if !seen[pkg] {
+			t.Errorf("the table names %q, which does not exist", pkg)
+		}
+	}
+}
+
+func TestEveryPackageHasOneComment(t *testing.T) {
+	comments := map[string][]string{}
+	goFiles(t, func(pkg, name string) {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		files := comments[pkg]
+		if f.Doc != nil {
+			files = append(files, name)
+		}
+		comments[pkg] = files // packages without one too
+	})
+	for pkg, files := range comments {
+		if len(files) != 1 {
+			t.Errorf("package %q has %d package comments, want one: %v", pkg, len(files), files)
+		}
+	}
+}
+
+// A path of the machine that something was made on means nothing to a reader.
+var machinePath = regexp.MustCompile(`(^|[^A-Za-z0-9_.])/(work|root|home)/[A-Za-z0-9_.-]`)
+
+func TestNoMachinePaths(t *testing.T) {
+	sourceFiles(t, func(name string) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if bytes.IndexByte(text[:min(len(text), 8000)], 0) >= 0 {
+			return // a model or another binary
+		}
+		if at := machinePath.FindIndex(text); at != nil {
+			line := 1 + bytes.Count(text[:at[0]], []byte("\n"))
+			t.Errorf("%s:%d: holds the path of a machine: %q", name, line, text[at[0]:at[1]])
+		}
+	})
+}

@@ -1,0 +1,136 @@
+// Forebay is an LLM inference sidecar: a gateway that speaks the OpenAI API on
+// localhost, and an engine that runs a model on this machine.
+//
+// This package is the composition and nothing else: it reads flags,
+// environment and file into one Config, builds what a command needs in start
+// order, and stops it in reverse order. It alone reads them, the kernels'
+// off-switch excepted.
+//
+// serve runs the gateway here and the engine as a child process of the same
+// binary; gateway and engine each run one half, for two containers that share
+// a socket.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/forebay-io/forebay/internal/supervise"
+)
+
+// version is what /version and the hello between the processes say; releases
+// set it by -ldflags "-X main.version=…".
+var version = "0.1.0-dev"
+
+// console is what a command may touch of the world outside.
+type console struct {
+	in       *os.File
+	out, err io.Writer
+	environ  []string
+}
+
+type command struct {
+	name, args, summary string
+	run                 func(c *console, args []string) error
+}
+
+func commands() []command {
+	return []command{
+		{"serve", "[flags]", "run gateway and engine (also without a command)", runServe},
+		{"gateway", "--socket PATH [flags]", "run the gateway alone", runGateway},
+		{"engine", "--socket PATH [flags]", "run the engine alone", runEngine},
+		{"chat", "[TEXT]", "talk to a running Forebay", runChat},
+		{"model info", "FILE", "describe a model file", runModelInfo},
+		{"model logits", "FILE --ids 1,2,3 -o OUT.f32 [--kernels NAME]", "write the logits of tokens", runModelLogits},
+		{"config check", "[FILE] [flags]", "say what is wrong with a configuration", runConfigCheck},
+		{"config print", "[FILE] [flags]", "print the configuration in force", runConfigPrint},
+		{"health", "[--url URL]", "exit 0 if a running Forebay is ready", runHealth},
+		{"version", "", "print the version", runVersion},
+	}
+}
+
+func main() {
+	c := &console{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
+	os.Exit(c.exitStatus(c.dispatch(os.Args[1:])))
+}
+
+// dispatch runs the command that the arguments start with; flags alone mean serve.
+func (c *console) dispatch(args []string) error {
+	if len(args) > 0 && (args[0] == "help" || args[0] == "--help" || args[0] == "-h") {
+		c.help(c.out)
+		return nil
+	}
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return runServe(c, args)
+	}
+	for _, cmd := range commands() {
+		words := strings.Fields(cmd.name)
+		if len(args) >= len(words) && strings.Join(args[:len(words)], " ") == cmd.name {
+			return cmd.run(c, args[len(words):])
+		}
+	}
+	return usageError(fmt.Sprintf("there is no command %q; forebay help lists them", strings.Join(args[:min(2, len(args))], " ")))
+}
+
+// usageError is a mistake on the command line.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// hopelessError is a failure that another start would meet again.
+type hopelessError struct{ error }
+
+// exitStatus prints err, one line for each of its lines, and chooses the status.
+func (c *console) exitStatus(err error) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(c.err, "forebay:", strings.TrimSuffix(line, "\n"))
+	}
+	switch {
+	case errors.As(err, new(usageError)):
+		return 2
+	case errors.As(err, new(hopelessError)):
+		return supervise.ExitHopeless
+	}
+	return 1
+}
+
+// untilSignal returns a context that SIGINT or SIGTERM ends. A second signal
+// ends the process at once.
+func untilSignal() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+func (c *console) help(w io.Writer) {
+	fmt.Fprint(w, "Usage: forebay [COMMAND] [flags]\n\n")
+	for _, cmd := range commands() {
+		fmt.Fprintf(w, "  %-14s %s\n", cmd.name, cmd.summary)
+	}
+	fmt.Fprint(w, "\nforebay COMMAND -h lists the flags of a command.\n")
+}
+
+func runVersion(c *console, args []string) error {
+	revision := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = " " + s.Value
+			}
+		}
+	}
+	_, err := fmt.Fprintf(c.out, "forebay %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}

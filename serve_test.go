@@ -1,0 +1,459 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/engine/demo"
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/tokenizer"
+)
+
+// slow makes the demo model slow enough to be caught in the middle of an answer.
+var slow = []string{"--engine.kernels", "ref", "--engine.threads", "1"}
+
+func TestServeAnswers(t *testing.T) {
+	t.Parallel()
+	p := serve(t)
+	plain := p.ask(chatBody("Hello!", nil))
+	if plain.status != http.StatusOK || plain.text == "" {
+		t.Fatalf("plain: %+v", plain)
+	}
+	streamed := <-p.stream(chatBody("Hello!", map[string]any{"stream": true}))
+	if !streamed.done || streamed.errors > 0 || streamed.text != plain.text {
+		t.Errorf("streamed %q, plain %q: %s", streamed.text, plain.text, streamed.raw)
+	}
+	response, err := http.Get(p.url + "/v1/models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var models struct{ Data []struct{ ID string } }
+	if err := json.NewDecoder(response.Body).Decode(&models); err != nil || len(models.Data) != 1 || models.Data[0].ID != "forebay-demo" {
+		t.Errorf("models: %+v, %v", models, err)
+	}
+	for _, want := range []string{p.url, p.admin, "forebay-demo", "curl "} {
+		if !strings.Contains(p.output(), want) {
+			t.Errorf("the start does not print %q", want)
+		}
+	}
+	if out, status := run(t, "Hello!", "chat", "--temperature", "0", "--url", p.url); status != 0 || out != plain.text+"\n" {
+		t.Errorf("forebay chat: status %d, %q; want %q", status, out, plain.text)
+	}
+	if out, status := run(t, "", "health", "--url", p.url); status != 0 {
+		t.Errorf("forebay health: status %d, %s", status, out)
+	}
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if status := p.exit(); status != 0 {
+		t.Errorf("exit status %d after SIGTERM", status)
+	}
+	if left, _ := filepath.Glob(filepath.Join(p.runtimeDir(), "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// runtimeDir is the directory that p was given for its socket.
+func (p *process) runtimeDir() string {
+	return strings.TrimPrefix(p.cmd.Env[len(p.cmd.Env)-1], "XDG_RUNTIME_DIR=")
+}
+
+// reference is one chat with the greedy answer of an independent implementation.
+type reference struct {
+	Messages json.RawMessage
+	IDs      []int32
+	Margins  []float64 // first minus second logit
+	Text     string
+}
+
+func TestAnswersEqualReference(t *testing.T) {
+	t.Parallel()
+	file, err := os.Open(shared(t, "demo-model/reference.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	model, err := gguf.Parse("demo", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := tokenizer.FromGGUF(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t)
+	var asked sync.WaitGroup
+	count := 0
+	for lines := bufio.NewScanner(file); lines.Scan(); count++ {
+		var r reference
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		asked.Go(func() { p.compare(&r, tokens) })
+	}
+	asked.Wait()
+	if count < 20 {
+		t.Errorf("only %d references", count)
+	}
+}
+
+// compare asks for the tokens of an answer; they may leave the reference only
+// where its choice was close.
+func (p *process) compare(r *reference, tokens *tokenizer.Tokenizer) {
+	a := p.ask(map[string]any{
+		"model": "forebay-demo", "temperature": 0, "max_tokens": len(r.IDs), "messages": r.Messages, "logprobs": true,
+	})
+	var reply struct {
+		Choices []struct {
+			Logprobs struct{ Content []struct{ Bytes []int } }
+		}
+	}
+	if err := json.Unmarshal([]byte(a.raw), &reply); err != nil || len(reply.Choices) != 1 {
+		p.t.Errorf("%s: %v: %s", r.Messages, err, a.raw)
+		return
+	}
+	got := reply.Choices[0].Logprobs.Content
+	for i, id := range r.IDs {
+		same := i >= len(got) && tokens.IsEnd(id)
+		if i < len(got) {
+			same = fmt.Sprint(got[i].Bytes) == fmt.Sprint(tokens.Bytes(id))
+		}
+		if same {
+			continue
+		}
+		if r.Margins[i] >= 0.05 {
+			p.t.Errorf("%s: differs at step %d, where the margin is %g:\ngot  %q\nwant %q", r.Messages, i, r.Margins[i], a.text, r.Text)
+		}
+		return
+	}
+	if a.text != r.Text {
+		p.t.Errorf("%s: same tokens, but text %q, want %q", r.Messages, a.text, r.Text)
+	}
+}
+
+// G05: a killed engine ends its streams with an error; G01: its successor
+// takes the same socket path.
+func TestG05KilledEngine(t *testing.T) {
+	t.Parallel()
+	p := serve(t, slow...)
+	var streams []<-chan answer
+	for range 8 {
+		streams = append(streams, p.stream(chatBody("Tell me a story about a fox in the forest.", long)))
+	}
+	before := p.enginePid()
+	syscall.Kill(before, syscall.SIGKILL)
+	for i, s := range streams {
+		if a := <-s; a.done || a.errors != 1 {
+			t.Errorf("stream %d: done %v, %d error events; want one error and no [DONE]", i, a.done, a.errors)
+		}
+	}
+	eventually(t, "a plain request succeeds", func() bool {
+		a := p.ask(chatBody("Hello!", nil))
+		if a.status != http.StatusOK && (a.status != http.StatusServiceUnavailable || a.retryAfter == "" || a.errors != 1) {
+			t.Fatalf("meanwhile: %+v", a)
+		}
+		return a.status == http.StatusOK
+	})
+	p.waitReady()
+	if after := p.enginePid(); after == before || alive(before) {
+		t.Errorf("engine was %d and is %d", before, after)
+	}
+	p.waitIdle()
+}
+
+// waitIdle waits until nothing runs and no page is in use.
+func (p *process) waitIdle() {
+	p.t.Helper()
+	eventually(p.t, "nothing runs", func() bool {
+		m := p.metrics()
+		return m["forebay_requests_running"] == "0" && m["forebay_engine_sequences"] == "0" && m["forebay_kv_pages_used"] == "0"
+	})
+}
+
+// metrics are the samples of the admin address that have no labels.
+func (p *process) metrics() map[string]string {
+	p.t.Helper()
+	response, err := http.Get(p.admin + "/metrics")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	samples := map[string]string{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), " "); ok {
+			samples[name] = value
+		}
+	}
+	return samples
+}
+
+// While the engine cannot come back, requests and readiness say why; they do not hang.
+func TestG05CrashLoopIsVisible(t *testing.T) {
+	t.Parallel()
+	p := serve(t, "--supervise.restart_wait_min", "1m", "--supervise.restart_wait_max", "1m")
+	first := p.enginePid()
+	syscall.Kill(first, syscall.SIGKILL)
+	var second int
+	eventually(t, "the engine is back", func() bool {
+		pids := p.children()
+		if len(pids) == 1 && pids[0] != first {
+			second = pids[0]
+		}
+		return second != 0
+	})
+	syscall.Kill(second, syscall.SIGKILL)
+	eventually(t, "readiness tells why", func() bool {
+		response, err := http.Get(p.url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body := make([]byte, 4096)
+		n, _ := response.Body.Read(body)
+		return response.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(body[:n]), "signal: killed")
+	})
+	if a := p.ask(chatBody("Hello!", nil)); a.status != http.StatusServiceUnavailable || a.retryAfter == "" {
+		t.Errorf("without an engine: %+v", a)
+	}
+	if p.status("/healthz") != http.StatusOK {
+		t.Error("not alive while the engine is away")
+	}
+}
+
+// G07: ready only when the engine is, alive all the time.
+func TestG07Readiness(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	p := start(t, "gateway", "--socket", socket)
+	eventually(t, "the gateway listens", func() bool { return p.status("/healthz") == http.StatusOK })
+	if code := p.status("/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("readyz is %d without an engine", code)
+	}
+	if a := p.ask(chatBody("Hello!", nil)); a.status != http.StatusServiceUnavailable || a.retryAfter == "" {
+		t.Errorf("a request without an engine: %+v", a)
+	}
+	start(t, "engine", "--socket", socket)
+	p.waitReady()
+	if a := p.ask(chatBody("Hello!", nil)); a.status != http.StatusOK {
+		t.Errorf("after ready: %+v", a)
+	}
+}
+
+func TestG08Drain(t *testing.T) {
+	t.Parallel()
+	t.Run("idle", func(t *testing.T) {
+		t.Parallel()
+		p := serve(t, "--drain_limit", "10m")
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		if status := p.exit(); status != 0 {
+			t.Errorf("exit status %d", status)
+		}
+	})
+	t.Run("idle keep-alive clients", func(t *testing.T) {
+		t.Parallel()
+		p := serve(t, "--drain_limit", "10m")
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, err := conn.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		if status := p.exit(); status != 0 {
+			t.Errorf("exit status %d", status)
+		}
+	})
+	t.Run("stream ends within the limit", func(t *testing.T) {
+		t.Parallel()
+		p := serve(t, append(slow, "--drain_limit", "10m")...)
+		engine := p.enginePid()
+		s := p.stream(chatBody("Tell me a story.", map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 300}))
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		p.checkDraining()
+		if a := <-s; !a.done || a.errors > 0 {
+			t.Errorf("the running stream: done %v, %d errors", a.done, a.errors)
+		}
+		if status := p.exit(); status != 0 || alive(engine) {
+			t.Errorf("exit status %d, engine alive: %v", status, alive(engine))
+		}
+	})
+	t.Run("stream outlives the limit", func(t *testing.T) {
+		t.Parallel()
+		p := serve(t, append(slow, "--drain_limit", "200ms")...)
+		s := p.stream(chatBody("Tell me a story.", long))
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		if a := <-s; a.done || a.errors != 1 {
+			t.Errorf("the cut stream: done %v, %d errors; want one error and no [DONE]", a.done, a.errors)
+		}
+		if status := p.exit(); status != 0 {
+			t.Errorf("exit status %d", status)
+		}
+	})
+}
+
+// checkDraining checks what newcomers see: refused with 503 and a closed
+// connection, or not accepted any more.
+func (p *process) checkDraining() {
+	p.t.Helper()
+	eventually(p.t, "it is not ready", func() bool { return p.status("/readyz") != http.StatusOK })
+	response, err := p.post(p.t.Context(), chatBody("Hello!", nil))
+	if err != nil {
+		return
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusServiceUnavailable || !response.Close {
+		p.t.Errorf("a new request while draining: status %d, close %v; want 503 and close", response.StatusCode, response.Close)
+	}
+}
+
+// A second signal does not wait for anything.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := serve(t, append(slow, "--drain_limit", "10m")...)
+	engine := p.enginePid()
+	p.stream(chatBody("Tell me a story.", long))
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	p.checkDraining()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if status := p.exit(); status == 0 {
+		t.Error("exit status 0, as if the stream had ended")
+	}
+	eventually(t, "the engine is gone", func() bool { return !alive(engine) })
+}
+
+// The engine alone drains as well: its gateway's streams come to their end.
+func TestEngineAloneDrains(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	engine := start(t, append([]string{"engine", "--socket", socket}, slow...)...)
+	p := start(t, "gateway", "--socket", socket)
+	p.waitReady()
+	s := p.stream(chatBody("Tell me a story.", map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 300}))
+	engine.cmd.Process.Signal(syscall.SIGTERM)
+	if a := <-s; !a.done || a.errors > 0 {
+		t.Errorf("the running stream: done %v, %d errors: %s", a.done, a.errors, a.raw)
+	}
+	if status := engine.exit(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	if _, err := os.Lstat(socket); err == nil {
+		t.Error("the socket is left behind")
+	}
+}
+
+func TestG10NoEngineWithoutGateway(t *testing.T) {
+	t.Parallel()
+	p := serve(t, slow...)
+	engine := p.enginePid()
+	p.stream(chatBody("Tell me a story.", long))
+	p.cmd.Process.Kill()
+	eventually(t, "the engine is gone", func() bool { return !alive(engine) })
+}
+
+// G11: an engine that stays keeps nothing of a gateway that went.
+func TestG11RestartedGateways(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	start(t, append([]string{"engine", "--socket", socket}, slow...)...)
+	for range 3 {
+		p := start(t, "gateway", "--socket", socket)
+		p.waitReady()
+		for range 4 {
+			p.stream(chatBody("Tell me a story.", long))
+		}
+		p.cmd.Process.Kill()
+		<-p.ended
+	}
+	p := start(t, "gateway", "--socket", socket)
+	p.waitReady()
+	p.waitIdle()
+}
+
+func TestSecondInstance(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	engine := start(t, "engine", "--socket", socket)
+	p := start(t, "gateway", "--socket", socket)
+	p.waitReady()
+	address := strings.TrimPrefix(p.url, "http://")
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"another engine is serving " + socket, []string{"engine", "--socket", socket}},
+		{address + " is in use", []string{"serve", "--listen", address}},
+		{strings.TrimPrefix(p.admin, "http://") + " is in use", []string{"serve", "--listen", "127.0.0.1:0", "--admin", strings.TrimPrefix(p.admin, "http://")}},
+	} {
+		if out, status := run(t, "", c.args...); status != 1 || !strings.Contains(out, c.want) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%v: status %d, %q; want one line with %q", c.args, status, out, c.want)
+		}
+	}
+	select {
+	case <-engine.ended:
+		t.Error("the first engine ended")
+	default:
+	}
+}
+
+func TestG01PathsThatAreTaken(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("keep"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, dir} {
+		if out, status := run(t, "", "engine", "--socket", path); status != 1 || !strings.Contains(out, path) {
+			t.Errorf("%s: status %d, %q", path, status, out)
+		}
+	}
+	if text, _ := os.ReadFile(file); string(text) != "keep" {
+		t.Error("the file was touched")
+	}
+	socket := filepath.Join(dir, "s")
+	dead := start(t, "engine", "--socket", socket)
+	eventually(t, "the socket is there", func() bool { _, err := os.Stat(socket); return err == nil })
+	dead.cmd.Process.Kill()
+	<-dead.ended
+	next := start(t, "engine", "--socket", socket)
+	eventually(t, "the next engine serves", func() bool { return strings.Contains(next.output(), "engine ready") })
+}
+
+func TestG03LongSocketPaths(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{108, 120, 300} {
+		path := "/tmp/" + strings.Repeat("a", size-5)
+		for _, half := range []string{"engine", "gateway", "serve"} {
+			began := time.Now()
+			out, status := run(t, "", half, "--socket", path, "--listen", "127.0.0.1:0", "--admin", "off")
+			if status == 0 || !strings.Contains(out, "too long") || !strings.Contains(out, path) {
+				t.Errorf("%s, %d bytes: status %d after %v, %q", half, size, status, time.Since(began), out)
+			}
+		}
+	}
+}
+
+func TestUnreadableModelEndsServe(t *testing.T) {
+	t.Parallel()
+	model := shared(t, "models/SmolLM2-135M-Instruct.Q4_1.gguf")
+	out, status := run(t, "", "serve", "--model", model, "--listen", "127.0.0.1:0", "--admin", "off")
+	if status == 0 || !strings.Contains(out, "Q4_1") {
+		t.Errorf("status %d, %q; want an error that names Q4_1", status, out)
+	}
+	out, status = run(t, "", "serve", "--model", "/nowhere/x.gguf", "--listen", "127.0.0.1:0", "--admin", "off")
+	if status == 0 || !strings.Contains(out, "/nowhere/x.gguf") || strings.Contains(out, "goroutine") {
+		t.Errorf("status %d, %q", status, out)
+	}
+}

@@ -120,23 +120,32 @@ func checkCases(t *testing.T, tok *Tokenizer, cases []conformanceCase) {
 	}
 }
 
-func TestDemoModelPrompts(t *testing.T) {
-	tok := load(t, sharedFile(t, "demo-model", "forebay-demo-q8_0.gguf"))
+// TestModelPrompts checks the ids of whole rendered chats, and of their answers.
+func TestModelPrompts(t *testing.T) {
 	type reference struct {
 		Prompt    string  `json:"prompt"`
 		PromptIDs []int32 `json:"prompt_ids"`
 		IDs       []int32 `json:"ids"`
 		Text      string  `json:"text"`
+		Finish    string  `json:"finish"`
 	}
-	for _, r := range lines[reference](t, sharedFile(t, "demo-model", "reference.jsonl")) {
-		if got := tok.Encode(nil, r.Prompt, EncodeOptions{AddSpecial: true, ParseSpecial: true}); !slices.Equal(got, r.PromptIDs) {
-			t.Errorf("%q: got %v, want %v", r.Prompt, got, r.PromptIDs)
-		}
-		if got := tok.Decode(r.IDs); got != r.Text {
-			t.Errorf("decoded %q, want %q", got, r.Text)
-		}
-		if last := r.IDs[len(r.IDs)-1]; len(r.IDs) < 64 && !tok.IsEnd(last) {
-			t.Errorf("%q: last token %d is no end", r.Prompt, last)
-		}
+	for model, answers := range map[string]string{
+		"demo-model/forebay-demo-q8_0.gguf":      "demo-model/reference.jsonl",
+		"models/SmolLM2-135M-Instruct.Q4_1.gguf": "models/SmolLM2-135M-Instruct.Q4_1.reference.jsonl",
+	} {
+		t.Run(model, func(t *testing.T) {
+			tok := load(t, sharedFile(t, model))
+			for _, r := range lines[reference](t, sharedFile(t, answers)) {
+				if got := tok.Encode(nil, r.Prompt, EncodeOptions{AddSpecial: true, ParseSpecial: true}); !slices.Equal(got, r.PromptIDs) {
+					t.Errorf("%q: got %v, want %v", r.Prompt, got, r.PromptIDs)
+				}
+				if got := tok.Decode(r.IDs); got != r.Text {
+					t.Errorf("decoded %q, want %q", got, r.Text)
+				}
+				if last := r.IDs[len(r.IDs)-1]; r.Finish == "stop" && !tok.IsEnd(last) {
+					t.Errorf("%q: last token %d is no end", r.Prompt, last)
+				}
+			}
+		})
 	}
 }

@@ -29,23 +29,17 @@ func (g *isa) dots() {
 		JLT(LabelRef(name + "_end"))
 		Label(name)
 		sums := g.dotRows(name, q, k, stride, whole, dim, rest, rows)
-		for len(sums) > 1 {
+		if rows == 4 { // one row's four lanes are added in the same order as below
 			VHADDPS(sums[1], sums[0], sums[0])
-			if len(sums) == 4 {
-				VHADDPS(sums[3], sums[2], sums[2])
-				VHADDPS(sums[2], sums[0], sums[0])
-			}
-			sums = sums[:1]
-		}
-		if rows == 1 {
-			VHADDPS(sums[0], sums[0], sums[0])
-			VHADDPS(sums[0], sums[0], sums[0])
-		}
-		VMULPS(scale, sums[0], sums[0])
-		if rows == 1 {
-			VMOVSS(sums[0], Mem{Base: dst})
-		} else {
+			VHADDPS(sums[3], sums[2], sums[2])
+			VHADDPS(sums[2], sums[0], sums[0])
+			VMULPS(scale, sums[0], sums[0])
 			VMOVUPS(sums[0], Mem{Base: dst})
+		} else {
+			VHADDPS(sums[0], sums[0], sums[0])
+			VHADDPS(sums[0], sums[0], sums[0])
+			VMULPS(scale, sums[0], sums[0])
+			VMOVSS(sums[0], Mem{Base: dst})
 		}
 		ADDQ(I8(4*rows), dst)
 		SUBQ(I8(rows), count)

@@ -87,6 +87,7 @@ type labSetup struct {
 	cfg      Config
 	pages    int  // of the paged model
 	real     bool // the demo model instead of the paged one
+	template string
 	onTurn   func(b *lab)
 	onLogits func(s *sequence, logits []float32)
 }
@@ -169,10 +170,12 @@ func labParts(t testing.TB, set *labSetup) parts {
 	if context == 0 {
 		context = 2048
 	}
-	return parts{
+	p := parts{
 		model: newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), vocab: tok.Size(), tokenizer: tok, pages: set.pages,
 		info: wire.Model{ID: "paged", ContextTokens: context, VocabTokens: tok.Size(), PageTokens: set.cfg.PageTokens, Fingerprint: "fp_paged"},
 	}
+	p.loadTemplate(set.template, nil)
+	return p
 }
 
 // checkLists holds the loop's second invariant, on its goroutine.

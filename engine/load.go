@@ -72,7 +72,8 @@ func (p *parts) load(cfg *Config) error {
 		return err
 	}
 	p.describe(cfg, f, m, set)
-	p.loadTemplate(f)
+	source, _, err := f.String("tokenizer.chat_template")
+	p.loadTemplate(source, err)
 	return nil
 }
 
@@ -135,10 +136,9 @@ func (p *parts) describe(cfg *Config, f *gguf.File, m *model.Model, set *kernels
 
 // loadTemplate compiles the chat template; a model without a usable one still
 // completes text.
-func (p *parts) loadTemplate(f *gguf.File) {
-	source, ok, err := f.String("tokenizer.chat_template")
-	if err == nil && !ok {
-		err = errors.New("the file has no chat template")
+func (p *parts) loadTemplate(source string, err error) {
+	if err == nil && source == "" {
+		err = errors.New("the model file has no chat template")
 	}
 	if err == nil {
 		t := p.tokenizer

@@ -131,3 +131,21 @@ func TestModelIsDescribed(t *testing.T) {
 		t.Errorf("fingerprints equal: %v, kernels %s and ref", same, m.Kernels)
 	}
 }
+
+func TestTemplatesThatRefuseOrLack(t *testing.T) {
+	for name, c := range map[string]struct{ template, words string }{
+		"raises":     {"{{ raise_exception('roles must alternate, please') }}", "roles must alternate, please"},
+		"missing":    {"", "no chat template"},
+		"broken":     {"{% if %}", "cannot chat"},
+		"fails late": {"{{ messages.nothing.more }}", "template"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newLab(t, labSetup{template: c.template})
+			_, err := b.Prepare(t.Context(), &wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"Hi"}]`), Options: greedy(1)})
+			e := wire.AsError(err)
+			if err == nil || e.Kind != wire.Invalid || e.Param != "messages" || !strings.Contains(e.Message, c.words) {
+				t.Errorf("got %v (param %q); want %q", err, e.Param, c.words)
+			}
+		})
+	}
+}

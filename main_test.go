@@ -186,7 +186,8 @@ func alive(pid int) bool {
 	return err == nil && !bytes.Contains(text, []byte(") Z "))
 }
 
-// post sends a chat request and returns the open response.
+// post sends a chat request on a connection of its own and returns the open
+// response.
 func (p *process) post(ctx context.Context, body map[string]any) (*http.Response, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -197,7 +198,9 @@ func (p *process) post(ctx context.Context, body map[string]any) (*http.Response
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	return http.DefaultClient.Do(request)
+	transport := &http.Transport{}
+	p.t.Cleanup(transport.CloseIdleConnections)
+	return (&http.Client{Transport: transport}).Do(request)
 }
 
 // chatBody is a greedy request; more adds or replaces fields.

@@ -139,7 +139,9 @@ func (r *rig) try(method, path, body string, headers ...string) (response, error
 	return response{resp.StatusCode, resp.Header, string(b)}, err
 }
 
-func (r *rig) chat(extra string) response { return r.do("POST", "/v1/chat/completions", chatBody(extra)) }
+func (r *rig) chat(extra string) response {
+	return r.do("POST", "/v1/chat/completions", chatBody(extra))
+}
 
 func chatBody(extra string) string {
 	if extra != "" {

@@ -110,7 +110,7 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 
 // What a template may use beyond what grows with its input.
 const (
-	stepsBase = 500_000
+	stepsBase = 250_000
 	bytesBase = 8 << 20
 	outBase   = 1 << 20
 )

@@ -8,6 +8,17 @@ import (
 	"unicode/utf8"
 )
 
+var textPredicates = map[string]func(text string) bool{
+	"isdigit": func(text string) bool { return every(text, unicode.IsDigit) },
+	"isalpha": func(text string) bool { return every(text, unicode.IsLetter) },
+	"isalnum": func(text string) bool {
+		return every(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
+	},
+	"isspace": func(text string) bool { return every(text, isSpace) },
+	"isupper": func(text string) bool { return strings.ToUpper(text) == text && strings.ToLower(text) != text },
+	"islower": func(text string) bool { return strings.ToLower(text) == text && strings.ToUpper(text) != text },
+}
+
 // method is the bound method called name of a string, list or dict, or nil.
 func method(v any, name string) any {
 	switch v := v.(type) {
@@ -16,6 +27,12 @@ func method(v any, name string) any {
 			return builtin(func(s *state, a args) any {
 				s.work(len(v))
 				return m(s, v, a)
+			})
+		}
+		if is, ok := textPredicates[name]; ok {
+			return builtin(func(s *state, _ args) any {
+				s.work(len(v))
+				return is(v)
 			})
 		}
 	case *Dict:
@@ -79,19 +96,7 @@ func init() {
 			}
 			return filterJoin(s, a.get(0, "iterable", nil), args{pos: []any{text}})
 		},
-		"format":  formatMethod,
-		"isdigit": func(_ *state, text string, _ args) any { return every(text, unicode.IsDigit) },
-		"isalpha": func(_ *state, text string, _ args) any { return every(text, unicode.IsLetter) },
-		"isalnum": func(_ *state, text string, _ args) any {
-			return every(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
-		},
-		"isspace": func(_ *state, text string, _ args) any { return every(text, isSpace) },
-		"isupper": func(_ *state, text string, _ args) any {
-			return strings.ToUpper(text) == text && strings.ToLower(text) != text
-		},
-		"islower": func(_ *state, text string, _ args) any {
-			return strings.ToLower(text) == text && strings.ToUpper(text) != text
-		},
+		"format": formatMethod,
 		"zfill":  func(s *state, text string, a args) any { return padded(s, text, a, '0', 1) },
 		"rjust":  func(s *state, text string, a args) any { return padded(s, text, a, ' ', 1) },
 		"ljust":  func(s *state, text string, a args) any { return padded(s, text, a, ' ', 0) },

@@ -7,7 +7,7 @@
 // n log n on every input, however hostile.
 //
 // Not here: chat templates (engine/chat), cutting text for clients
-// (engine/text), Unicode normalisation, other tokenizer models.
+// (engine/text), other tokenizer models.
 //
 // Use: FromGGUF once; then Encode, Bytes and the rest from any goroutine.
 //

@@ -19,17 +19,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/forebay-io/forebay/internal/supervise"
 )
-
-// version is what /version and the hello between the processes say; releases
-// set it by -ldflags "-X main.version=…".
-var version = "0.1.0-dev"
 
 // console is what a command may touch of the world outside.
 type console struct {
@@ -120,17 +114,4 @@ func (c *console) help(w io.Writer) {
 		fmt.Fprintf(w, "  %-14s %s\n", cmd.name, cmd.summary)
 	}
 	fmt.Fprint(w, "\nforebay COMMAND -h lists the flags of a command.\n")
-}
-
-func runVersion(c *console, args []string) error {
-	revision := ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = " " + s.Value
-			}
-		}
-	}
-	_, err := fmt.Fprintf(c.out, "forebay %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return err
 }

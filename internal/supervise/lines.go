@@ -3,14 +3,14 @@ package supervise
 import (
 	"bytes"
 	"io"
-	"strings"
 	"sync"
 )
 
 // lines passes a child's output on, a line at a time, so that lines of two
 // processes do not mix. A line over the limit is cut. JSON lines go unchanged,
-// others get the prefix. It remembers the line that best says why the child
-// ended: the first that starts with a known word.
+// others get the prefix. Lines that say why the child ended are kept as the
+// verdict; those in the form of our own errors are not passed on as well, since
+// the supervisor reports them.
 type lines struct {
 	out    io.Writer
 	prefix string
@@ -23,9 +23,8 @@ type lines struct {
 
 const cutMark = " … (cut)"
 
-// verdictStarts are how a child says why it ends; the words are cut off the
-// first, which is the form of our own errors.
-var verdictStarts = []string{"forebay: ", "panic: ", "fatal error: "}
+// ownErrors starts each line of an error that main prints.
+const ownErrors = "forebay: "
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
@@ -47,16 +46,27 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 func (l *lines) flush() {
-	for _, start := range verdictStarts {
-		if l.verdict == "" && bytes.HasPrefix(l.line, []byte(start)) {
-			l.verdict = strings.TrimPrefix(string(l.line), verdictStarts[0])
+	line := l.line
+	l.line = l.line[:0]
+	if words, ok := bytes.CutPrefix(line, []byte(ownErrors)); ok {
+		if l.verdict != "" && len(l.verdict) < l.limit {
+			l.verdict += "; "
+		}
+		if len(l.verdict) < l.limit {
+			l.verdict += string(words)
+		}
+		return
+	}
+	for _, start := range []string{"panic: ", "fatal error: "} {
+		if l.verdict == "" && bytes.HasPrefix(line, []byte(start)) {
+			l.verdict = string(line)
 		}
 	}
-	if !bytes.HasPrefix(l.line, []byte("{")) {
-		l.line = append([]byte(l.prefix), l.line...)
+	if !bytes.HasPrefix(line, []byte("{")) {
+		io.WriteString(l.out, l.prefix+string(line)+"\n")
+		return
 	}
-	l.out.Write(append(l.line, '\n'))
-	l.line = l.line[:0]
+	l.out.Write(append(line, '\n'))
 }
 
 // end passes on an unfinished line and returns the verdict, which it forgets.

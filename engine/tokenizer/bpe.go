@@ -25,24 +25,25 @@ type merge struct {
 	rank uint32
 }
 
-func (t *Tokenizer) readBPE(f *gguf.File) error {
+// readBPE sets up the encoder and returns what each token stands for.
+func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 	const key = "tokenizer.ggml.pre"
 	name, ok, err := f.String(key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !ok {
-		return fmt.Errorf("%s: key %s is missing, so how text is split is not known; set it when converting the model", f.Name(), key)
+		return nil, fmt.Errorf("%s: key %s is missing, so how text is split is not known; set it when converting the model", f.Name(), key)
 	}
 	b := &bpe{}
 	if b.pretokenizer, ok = pretokenizers[name]; !ok {
-		return fmt.Errorf("%s: key %s: pre-tokenizer %q is not supported", f.Name(), key, name)
+		return nil, fmt.Errorf("%s: key %s: pre-tokenizer %q is not supported", f.Name(), key, name)
 	}
 	t.addBOS = b.addBOS
 	if b.unknown, err = t.readID(f, "unknown"); err != nil {
-		return err
+		return nil, err
 	}
-	t.bytes = make([]string, len(t.texts))
+	bytes = make([]string, len(t.texts))
 	if b.ignoreMerges {
 		b.words = make(map[string]int32, len(t.texts))
 	}
@@ -50,11 +51,11 @@ func (t *Tokenizer) readBPE(f *gguf.File) error {
 		switch {
 		case t.isControl(int32(id)):
 		case t.kinds[id] == kindUser:
-			t.bytes[id] = text
+			bytes[id] = text
 		default:
-			t.bytes[id] = alphabetBytes(text)
-			if _, dup := b.words[t.bytes[id]]; b.ignoreMerges && !dup {
-				b.words[t.bytes[id]] = int32(id)
+			bytes[id] = alphabetBytes(text)
+			if _, dup := b.words[bytes[id]]; b.ignoreMerges && !dup {
+				b.words[bytes[id]] = int32(id)
 			}
 		}
 	}
@@ -65,7 +66,7 @@ func (t *Tokenizer) readBPE(f *gguf.File) error {
 		}
 	}
 	t.encoder = b
-	return b.readMerges(f, &t.vocabulary)
+	return bytes, b.readMerges(f, &t.vocabulary)
 }
 
 func (b *bpe) readMerges(f *gguf.File, v *vocabulary) error {

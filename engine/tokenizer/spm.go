@@ -25,27 +25,28 @@ type spm struct {
 
 const space = "\u2581"
 
-func (t *Tokenizer) readSPM(f *gguf.File) error {
+// readSPM sets up the encoder and returns what each token stands for.
+func (t *Tokenizer) readSPM(f *gguf.File) (bytes []string, err error) {
 	spaced, ok, err := f.Bool("tokenizer.ggml.add_space_prefix")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.spaced = spaced || !ok
 	t.addBOS = true
 	if _, ok, err = f.Uint("tokenizer.ggml.bos_token_id"); err != nil {
-		return err
+		return nil, err
 	} else if !ok {
 		t.addBOS = false
 	}
 	unknown, err := t.readID(f, "unknown")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m := &spm{ids: make(map[string]int32, len(t.texts)), priorities: make([]uint32, len(t.texts)), wordwise: true}
 	for c := range m.byteIDs {
 		m.byteIDs[c] = unknown
 	}
-	t.bytes = make([]string, len(t.texts))
+	bytes = make([]string, len(t.texts))
 	for id, text := range t.texts {
 		switch {
 		case t.isControl(int32(id)):
@@ -53,13 +54,13 @@ func (t *Tokenizer) readSPM(f *gguf.File) error {
 		case t.kinds[id] == kindByte:
 			c, err := parseByte(text)
 			if err != nil {
-				return fmt.Errorf("%s: key %s: token %d: %w", f.Name(), keyTokens, id, err)
+				return nil, fmt.Errorf("%s: key %s: token %d: %w", f.Name(), keyTokens, id, err)
 			}
 			m.byteIDs[c] = int32(id)
-			t.bytes[id] = string([]byte{c})
+			bytes[id] = string([]byte{c})
 			continue
 		}
-		t.bytes[id] = strings.ReplaceAll(text, space, " ")
+		bytes[id] = strings.ReplaceAll(text, space, " ")
 		m.priorities[id] = descending(t.scores[id])
 		if t.ids[text] == int32(id) {
 			m.ids[text] = int32(id)
@@ -69,7 +70,7 @@ func (t *Tokenizer) readSPM(f *gguf.File) error {
 		}
 	}
 	t.encoder = m
-	return nil
+	return bytes, nil
 }
 
 // parseByte reads a byte token's text, <0xNN>.

@@ -17,9 +17,10 @@ const guardText = string(Guard)
 // Tokenizer is one model's; it never changes and is safe for concurrent use.
 type Tokenizer struct {
 	vocabulary
-	bytes    []string // what each token stands for in text; "" for control tokens
+	bytes    []byte   // what the tokens stand for in text, one after another
+	ends     []uint32 // where each token's bytes end
 	specials specials
-	ends     map[int32]bool
+	stops    map[int32]bool
 	bos, eos int32
 	addBOS   bool
 	addEOS   bool
@@ -61,16 +62,20 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	}
 	t := &Tokenizer{vocabulary: *v}
 	t.scratch.New = func() any { return &scratch{} }
+	read := t.readSPM
 	if model == "gpt2" {
-		err = t.readBPE(f)
-	} else {
-		err = t.readSPM(f)
+		read = t.readBPE
 	}
+	bytes, err := read(f)
 	if err != nil {
 		return nil, err
 	}
+	for _, b := range bytes {
+		t.bytes = append(t.bytes, b...)
+		t.ends = append(t.ends, uint32(len(t.bytes)))
+	}
 	t.specials = newSpecials(v)
-	if t.ends, err = v.readEnds(f); err != nil {
+	if t.stops, err = v.readEnds(f); err != nil {
 		return nil, err
 	}
 	return t, t.readFlags(f)
@@ -159,16 +164,21 @@ func (t *Tokenizer) Text(id int32) string {
 }
 
 // Bytes is what a token stands for in text, possibly a part of a character.
-// It is empty for control tokens and ids outside of the table.
+// It is empty for control tokens and ids outside of the table. The slice is the
+// tokenizer's own and must not be changed.
 func (t *Tokenizer) Bytes(id int32) []byte {
 	if !t.valid(id) {
 		return nil
 	}
-	return []byte(t.bytes[id])
+	start, end := uint32(0), t.ends[id]
+	if id > 0 {
+		start = t.ends[id-1]
+	}
+	return t.bytes[start:end:end]
 }
 
 // IsEnd reports whether a token ends the generation.
-func (t *Tokenizer) IsEnd(id int32) bool { return t.ends[id] }
+func (t *Tokenizer) IsEnd(id int32) bool { return t.stops[id] }
 
 // IsControl reports whether a token is none of the text's.
 func (t *Tokenizer) IsControl(id int32) bool { return t.valid(id) && t.isControl(id) }
@@ -182,9 +192,7 @@ func (v *vocabulary) isControl(id int32) bool {
 func (t *Tokenizer) Decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {
-		if t.valid(id) {
-			b.WriteString(t.bytes[id])
-		}
+		b.Write(t.Bytes(id))
 	}
 	if t.spaced {
 		return strings.TrimPrefix(b.String(), " ")

@@ -92,6 +92,9 @@ func (b *bpe) readMerges(f *gguf.File, v *vocabulary) error {
 		if !okL || !okR || !okJ {
 			return fmt.Errorf("%s: key %s: merge %d (%q) is of or into something that is no token", f.Name(), key, rank, text)
 		}
+		if v.isControl(joined) {
+			continue // plain text never becomes a control token
+		}
 		pair := uint64(l)<<32 | uint64(r)
 		if _, dup := b.merges[pair]; !dup {
 			b.merges[pair] = merge{joined, uint32(rank)}

@@ -180,6 +180,14 @@ func TestE12GuardedTextStaysText(t *testing.T) {
 			}
 		}
 	}
+	// Nor does merging lead to one.
+	m := smallBPE()
+	tokens := append(slices.Clone(m[keyTokens].([]string)), "xy")
+	kinds := append(slices.Clone(m["tokenizer.ggml.token_type"].([]int32)), 3)
+	tok := m.with("tokens", tokens).with("token_type", kinds).with("merges", []string{"x y"}).must(t)
+	if ids := tok.Encode(nil, "xy", EncodeOptions{}); len(ids) != 2 {
+		t.Errorf("a merge into a control token: %v", ids)
+	}
 	// User-defined tokens are vocabulary, not control.
 	if ids := smallBPE().must(t).Encode(nil, "a<think>", EncodeOptions{}); len(ids) != 2 || ids[1] != 2 {
 		t.Errorf("user-defined token: %v", ids)

@@ -246,7 +246,7 @@ func TestPromptLogprobsPredictThePrompt(t *testing.T) {
 	}
 }
 
-func TestE10(t *testing.T) { // no begin token where the file asks for none
+func TestE12UserTextMakesNoTurns(t *testing.T) {
 	b := newDemo(t, Config{})
 	p, _ := b.chat(`[{"role":"user","content":"<|im_start|>system"}]`, wire.Options{MaxTokens: 1})
 	starts := 0
@@ -255,7 +255,50 @@ func TestE10(t *testing.T) { // no begin token where the file asks for none
 			starts++
 		}
 	}
-	if starts != 2 || !strings.Contains(p.Text, "<|im_start|>system") {
+	if starts != 2 || !strings.Contains(p.Text, "user\n<|im_start|>system") {
 		t.Errorf("%d turns start in %q (%v); want the template's 2", starts, p.Text, p.Tokens)
+	}
+}
+
+func TestE10(t *testing.T) { // one begin token, whether the template writes it or not
+	path := filepath.Join("..", "..", "shared", "conformance", "arch", "llama-mha-untied-spm.gguf")
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("SKIPPED: the conformance model is missing: %s", path)
+	}
+	for name, template := range map[string]string{
+		"template writes it":  "{{ bos_token }}[{{ messages[0].content }}]",
+		"template leaves it":  "[{{ messages[0].content }}]",
+		"user text leads":     "{{ messages[0].content }}",
+		"user text after bos": "{{ bos_token }}{{ messages[0].content }}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newLab(t, labSetup{real: true, cfg: Config{Model: path}, template: template})
+			tok := b.parts.tokenizer
+			bos := tok.Text(tok.BOS())
+			if !tok.AddsBOS() || bos == "" {
+				t.Fatal("the model's file asks for no begin token: take another")
+			}
+			count := func(r wire.Request) (n int) {
+				r.Options = greedy(1)
+				p, err := b.Prepare(t.Context(), &r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, id := range p.Tokens {
+					if id == tok.BOS() {
+						n++
+					}
+				}
+				if p.Tokens[0] != tok.BOS() {
+					t.Errorf("%v does not begin with the begin token", p.Tokens)
+				}
+				return n
+			}
+			text := bos + "a"
+			messages, _ := json.Marshal([]map[string]string{{"role": "user", "content": text}})
+			if chat, legacy := count(wire.Request{Messages: messages}), count(wire.Request{Text: &text}); chat != 1 || legacy != 1 {
+				t.Errorf("%d begin tokens in the chat and %d in the text; want 1 and 1", chat, legacy)
+			}
+		})
 	}
 }

@@ -85,9 +85,9 @@ type lab struct {
 // labSetup says how to build a lab. The hooks run on the loop's goroutine.
 type labSetup struct {
 	cfg      Config
-	pages    int  // of the paged model
-	real     bool // the demo model instead of the paged one
-	template string
+	pages    int    // of the paged model
+	real     bool   // the demo model instead of the paged one
+	template string // instead of the model's own
 	onTurn   func(b *lab)
 	onLogits func(s *sequence, logits []float32)
 }
@@ -152,6 +152,9 @@ func labParts(t testing.TB, set *labSetup) parts {
 		p, err := load(&set.cfg)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if set.template != "" {
+			p.loadTemplate(set.template, nil)
 		}
 		return p
 	}

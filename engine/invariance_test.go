@@ -162,7 +162,8 @@ func TestInvarianceOfBits(t *testing.T) {
 			cfg := Config{Kernels: set.Name, KVBytes: 32 * 32768, Threads: 2}
 			qs, schedules := chaosQuestions(8, 12), 12
 			if testing.Short() || underRace || set.Name == "ref" {
-				qs, schedules = chaosQuestions(8, 2), 1
+				cfg.KVBytes = 10 * 32768
+				qs, schedules = chaosQuestions(5, 2), 1
 			}
 			invariance(t, labSetup{real: true, cfg: cfg}, qs, schedules)
 		})

@@ -137,7 +137,7 @@ func (l *loop) schedule() []row {
 // forward computes the rows' tokens and returns the logits asked for, in the
 // order of the rows.
 func (l *loop) forward(rows []row) []float32 {
-	began := time.Now()
+	began := wire.Monotonic()
 	for _, c := range l.copies {
 		l.model.CopyPage(c.Dst, c.Src)
 	}
@@ -147,7 +147,7 @@ func (l *loop) forward(rows []row) []float32 {
 		l.spans = append(l.spans, model.Span{Tokens: r.tokens[at : at+r.count], Start: at, Pages: r.kv.Pages(), Logits: r.logits})
 	}
 	logits := l.model.Forward(l.spans)
-	took := time.Since(began)
+	took := time.Duration(wire.Monotonic() - began)
 
 	l.total.Step++
 	l.total.StepDuration, l.total.StepPrefillTokens, l.total.StepDecodeTokens = took, 0, 0
@@ -160,7 +160,7 @@ func (l *loop) forward(rows []row) []float32 {
 }
 
 // note counts a row, before its tokens are committed.
-func (l *loop) note(r row, began time.Time) {
+func (l *loop) note(r row, began int64) {
 	if r.decode {
 		l.total.StepDecodeTokens++
 	} else {
@@ -173,7 +173,7 @@ func (l *loop) note(r row, began time.Time) {
 		g.reached = max(g.reached, end)
 	}
 	if g.timings.Scheduled == 0 {
-		g.timings.Scheduled = wire.Monotonic() - int64(time.Since(began))
+		g.timings.Scheduled = began
 	}
 	if g.stepSeen != l.total.Step {
 		g.stepSeen = l.total.Step

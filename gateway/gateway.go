@@ -104,6 +104,7 @@ func (g *Gateway) newServer(handler fasthttp.RequestHandler) *fasthttp.Server {
 		WriteTimeout:          t.WriteStallLimit,
 		IdleTimeout:           t.IdleLimit,
 		NoDefaultServerHeader: true,
+		MaxIdleWorkerDuration: time.Second,
 		// Memory of idle connections must not grow with the limits.
 		ReduceMemoryUsage:            true,
 		DisablePreParseMultipartForm: true,

@@ -417,7 +417,7 @@ func TestG12RandomDisconnects(t *testing.T) {
 	if n := len(r.recorder.Last(2048)); n == 0 {
 		t.Error("no request was recorded")
 	}
-	ok := eventually(10*time.Second, func() bool { return fdCount(t) <= fds+5 && goroutines() <= routines+5+idleWorkers })
+	ok := eventually(10*time.Second, func() bool { return fdCount(t) <= fds+5 && goroutines() <= routines+5 })
 	if !ok {
 		t.Errorf("%d descriptors and %d goroutines, %d and %d before", fdCount(t), goroutines(), fds, routines)
 	}
@@ -425,10 +425,6 @@ func TestG12RandomDisconnects(t *testing.T) {
 		t.Errorf("the engine still holds %+v", s)
 	}
 }
-
-// idleWorkers allows for fasthttp's pooled goroutines, which wait ten seconds
-// for another connection; at most as many as clients at once.
-const idleWorkers = 64
 
 func leaveAtRandom(addr, request string) {
 	c, err := net.Dial("tcp", addr)

@@ -128,6 +128,21 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 	}
 }
 
+// Only main reads the environment, the kernels' off-switch excepted.
+func TestOnlyMainReadsEnvironment(t *testing.T) {
+	reads := regexp.MustCompile(`\b(os\.(Getenv|LookupEnv|Environ|Args)|flag\.(Parse|CommandLine))\b`)
+	goFiles(t, func(pkg, name string) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if found := reads.Find(text); found != nil && pkg != "" && pkg != "kernels" && !strings.HasPrefix(pkg, "bench/") {
+			t.Errorf("%s: uses %s; take it as an argument or in the Config", name, found)
+		}
+	})
+}
+
 // A path of the machine that something was made on means nothing to a reader.
 var machinePath = regexp.MustCompile(`(^|[^A-Za-z0-9_.])/(work|root|home)/[A-Za-z0-9_.-]`)
 

@@ -116,15 +116,17 @@ func runEngine(c *console, args []string) error {
 	if s.Socket.Path == "" {
 		return usageError("the engine alone needs --socket PATH, the path to listen on")
 	}
+	linger := lastFrames
 	if *lifeline {
 		supervise.EndWithParent(c.in, func() { os.Exit(1) })
+		linger = 0 // the parent has drained before it asks us to end
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	return s.serveEngine(ctx, c)
+	return s.serveEngine(ctx, c, linger)
 }
 
-func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
+func (s *settings) serveEngine(ctx context.Context, c *console, linger time.Duration) (err error) {
 	ln, err := wire.Listen(s.Socket.Path) // first, since loading may take long
 	if err != nil {
 		return err
@@ -151,12 +153,12 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	limit, cancel := context.WithTimeout(context.Background(), s.DrainLimit)
 	defer cancel()
 	if e.Drain(limit) == nil {
-		time.Sleep(lastFrames)
+		time.Sleep(linger)
 	}
 	stopServing()
 	return <-served
 }
 
 // lastFrames is the time that the connections get to write the ends of the
-// generations that have just ended; their writers never wait for longer.
-const lastFrames = 50 * time.Millisecond
+// generations that have just ended.
+const lastFrames = 200 * time.Millisecond

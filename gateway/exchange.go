@@ -364,7 +364,10 @@ func (x *exchange) fail(f *failure) {
 	case x.opened:
 		x.out.buf = append(x.out.buf, "data: "...)
 		x.out.buf = append(f.appendErrorObject(x.out.buf), "\n\n"...)
-		_ = x.out.close() // the client may have gone; the outcome is told already
+		// The client may have gone; the outcome is told already.
+		if x.out.close() == nil && x.record.FirstToken != 0 && x.record.FirstWrite == 0 {
+			x.record.FirstWrite = wire.Monotonic()
+		}
 		x.http.SetConnectionClose()
 	default:
 		writeFailure(x.http, f)

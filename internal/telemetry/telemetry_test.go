@@ -1,0 +1,120 @@
+package telemetry
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+func TestH08Traceparent(t *testing.T) {
+	trace := strings.Split(good, "-")[1]
+	for name, c := range map[string]struct {
+		parent string
+		joined bool
+	}{
+		"absent":              {"", false},
+		"good":                {good, true},
+		"upper case":          {strings.ToUpper(good), false},
+		"zero trace":          {"00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01", false},
+		"zero parent":         {"00-" + trace + "-0000000000000000-01", false},
+		"version ff":          {"ff" + good[2:], false},
+		"version 01, more":    {"01" + good[2:] + "-what", true},
+		"version 01":          {"01" + good[2:], true},
+		"version 01, no dash": {"01" + good[2:] + "x", false},
+		"version 00, more":    {good + "-what", false},
+		"54 characters":       {good[:54], false},
+		"56 characters":       {good + "0", false},
+		"not hex":             {strings.Replace(good, "0af7", "0ag7", 1), false},
+		"wrong dashes":        {strings.ReplaceAll(good, "-", "_"), false},
+	} {
+		got, parent := Trace(c.parent, "a=1")
+		joined := got.TraceID[0] == 0x0a && got.TraceID[15] == 0x9c
+		if joined != c.joined || joined != (parent != [8]byte{}) || joined != (got.State == "a=1") || joined && got.Flags != 1 {
+			t.Errorf("%s: joined %v, %+v, parent %x", name, joined, got, parent)
+		}
+		if got.TraceID == [16]byte{} || got.SpanID == [8]byte{} || got.SpanID == parent {
+			t.Errorf("%s: ids %+v", name, got)
+		}
+	}
+	if got, _ := Trace(good, "bad\x01state"); got.TraceID[0] != 0x0a || got.State != "" {
+		t.Errorf("bad state: %+v", got)
+	}
+}
+
+func TestRingKeepsTheNewest(t *testing.T) {
+	g := NewRing(3)
+	for i := range 5 {
+		if got := len(g.Last(10)); got != min(i, 3) {
+			t.Errorf("%d records after %d", got, i)
+		}
+		g.Put(&Record{PromptTokens: i})
+	}
+	last := g.Last(2)
+	if len(last) != 2 || last[0].PromptTokens != 4 || last[1].PromptTokens != 3 {
+		t.Errorf("last %+v", last)
+	}
+}
+
+func TestLogLine(t *testing.T) {
+	var out bytes.Buffer
+	r, err := New(Config{}, &out, func() Levels { return Levels{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Finish(&Record{ID: "a", Arrived: 1e6, Admitted: 3e6, Finished: 5e6, Outcome: WriteStall, ErrorKind: "write_stall"})
+	var line map[string]any
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["outcome"] != "write_stall" || line["total_ms"] != 4.0 || line["admitted_ms"] != 2.0 || line["error"] != "write_stall" {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	if _, err := New(Config{LogFormat: "xml"}, &out, nil); err == nil {
+		t.Error("an unknown format was accepted")
+	}
+}
+
+func TestH11GaugesAreReadNotCounted(t *testing.T) {
+	levels := Levels{RequestsRunning: 3, Engine: &wire.State{Running: 2, Paused: 1, PagesUsed: 7, PagesFree: 9}}
+	r, err := New(Config{AccessLogOff: true}, nil, func() Levels { return levels })
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) float64 {
+		families, err := r.Registry().Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == name {
+				return f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		t.Fatalf("no metric %s", name)
+		return 0
+	}
+	for name, want := range map[string]float64{"forebay_requests_running": 3, "forebay_engine_sequences": 3, "forebay_kv_pages_used": 7, "forebay_kv_pages_free": 9, "forebay_engine_up": 1} {
+		if got := read(name); got != want {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+	levels = Levels{}
+	for _, name := range []string{"forebay_requests_running", "forebay_engine_sequences", "forebay_kv_pages_used", "forebay_engine_up"} {
+		if got := read(name); got != 0 {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+}
+
+func TestFinishAllocatesLittle(t *testing.T) {
+	r, err := New(Config{AccessLogOff: true}, nil, func() Levels { return Levels{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := Record{Route: "chat_completions", Class: "interactive", Outcome: OK, Finished: 1}
+	if n := testing.AllocsPerRun(100, func() { r.Finish(&rec) }); n > 8 {
+		t.Errorf("%v allocations a request", n)
+	}
+}

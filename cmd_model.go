@@ -48,10 +48,14 @@ func describeFile(out io.Writer, f *gguf.File) error {
 		row("context", fmt.Sprintf("%d tokens", m.ContextTokens))
 		row("vocabulary", fmt.Sprintf("%d tokens", m.Vocab))
 		row("shape", fmt.Sprintf("%d layers, width %d, feed-forward %d, %d heads of %d, %d KV heads", m.Layers, m.Embed, m.FF, m.Heads, m.HeadDim, m.KVHeads))
+		row("KV cache", fmt.Sprintf("%d bytes a token, in float32", m.Layers*2*4*m.KVHeads*m.HeadDim))
 	}
 	row("parameters", f.Parameters())
 	for _, use := range f.TypeUses() {
 		row("tensors", fmt.Sprintf("%d of %v, %d bytes", use.Tensors, use.Type, use.Bytes))
+		if !use.Type.Known() {
+			row("problem", fmt.Sprintf("the tensor type %v is not supported", use.Type))
+		}
 	}
 	for _, key := range f.Keys() {
 		row(key, f.Text(key))

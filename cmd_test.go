@@ -75,6 +75,10 @@ func TestModelInfo(t *testing.T) {
 			t.Errorf("status %d, no %q in\n%s", status, want, out)
 		}
 	}
+	out, _ = run(t, "", "model", "info", shared(t, "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
+	if !strings.Contains(out, "the tensor type Q4_1 is not supported") {
+		t.Errorf("the problem is not named in\n%s", out)
+	}
 }
 
 // TestCommands plays testdata/commands.txt: the first line of the input are

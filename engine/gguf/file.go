@@ -73,13 +73,14 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// Close releases the mapping. Tensor data must not be touched afterwards.
+// Close releases the mapping. Tensor data must not be touched afterwards; the
+// File holds no keys and no tensors any more.
 func (f *File) Close() error {
 	if f.unmap == nil {
 		return nil
 	}
 	unmap := f.unmap
-	f.unmap, f.data, f.Tensors, f.tensors = nil, nil, nil, nil
+	*f = File{name: f.name, version: f.version}
 	return unmap()
 }
 

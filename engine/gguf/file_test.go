@@ -171,6 +171,9 @@ func TestOpenMapsAFile(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
+	if _, present, _ := f.String("general.name"); present || len(f.Keys()) > 0 || f.Name() != path {
+		t.Error("a closed file answers from the mapping that is gone")
+	}
 }
 
 // TestRealFilesOpen reads every file there is, of types and architectures

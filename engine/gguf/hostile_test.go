@@ -101,6 +101,25 @@ func TestE01CountsBeyondTheFileAreRefusedWithoutAllocating(t *testing.T) {
 	}
 }
 
+// TestE01ArraysDoNotGrowInMemory: an element of one byte would take eight.
+func TestE01ArraysDoNotGrowInMemory(t *testing.T) {
+	const n = elementsMax + 1
+	for elem, read := range map[uint32]func(f *File) error{
+		0: func(f *File) error { _, _, err := f.Ints("k"); return err },
+		6: func(f *File) error { _, _, err := f.Floats("k"); return err },
+		8: func(f *File) error { _, _, err := f.Strings("k"); return err },
+	} {
+		size := max(1, map[uint32]int{6: 4, 8: 8}[elem])
+		f, err := Parse("long", append(oneKey(uint32(9), elem, uint64(n)), make([]byte, n*size)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := read(f); err == nil || !strings.Contains(err.Error(), "long: key k: has 4194305 elements; allowed are up to 4194304") {
+			t.Errorf("array of type %d: error %v", elem, err)
+		}
+	}
+}
+
 func TestE01EveryCutOfAFileIsRefused(t *testing.T) {
 	whole := gguftest.TinyModel(gguftest.Tiny{Layers: 1, Embed: 32, Heads: 1, KVHeads: 1})
 	f, err := Parse("whole", whole)

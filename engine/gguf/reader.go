@@ -1,8 +1,10 @@
 package gguf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -18,6 +20,7 @@ const (
 	tensorNameBytesMax  = 64        // the format's own limit
 	dimsMax             = 4         // the format's own limit
 	arrayDepthMax       = 4
+	tensorElementsMax   = math.MaxInt >> 1 // so that an int holds the product of the dimensions
 	alignmentDefault    = 32
 	alignmentMax        = 1 << 16
 	keyBytesMin         = 8 + 1 + 4 + 1         // length, one byte, type, one byte of value
@@ -205,7 +208,7 @@ func (r *reader) array(key string, depth int) (elem kind, count int, raw []byte)
 		r.fail(at, key, "has the unknown element type %d", uint32(elem))
 		return 0, 0, nil
 	}
-	count = r.count(key+" count", 1<<40, entryBytes)
+	count = r.count(key+" count", math.MaxInt, entryBytes)
 	start := r.pos
 	switch elem {
 	case kindString:
@@ -267,8 +270,8 @@ func (r *reader) entry() entry {
 	for range n {
 		d := r.u64(field + " dimension")
 		hi, lo := bits.Mul64(elements, d)
-		if r.err == nil && (d == 0 || hi != 0 || lo >= 1<<62) {
-			r.fail(r.pos-8, field, "has a dimension of %d; the product must be from 1 to 2^62", d)
+		if r.err == nil && (d == 0 || hi != 0 || lo > tensorElementsMax) {
+			r.fail(r.pos-8, field, "has a dimension of %d; the product must be from 1 to %d", d, tensorElementsMax)
 			return e
 		}
 		elements = lo
@@ -295,7 +298,7 @@ func (r *reader) extent(e *entry, typeAt int, elements uint64) int {
 	case elements/uint64(l.elements) > uint64(len(r.data)/l.bytes):
 		r.fail(e.at, field, "is larger than the whole file: %d elements of type %s in %d bytes", elements, e.Type, len(r.data))
 	default:
-		return int(elements) / l.elements * l.bytes
+		return int(elements/uint64(l.elements)) * l.bytes
 	}
 	return 0
 }
@@ -320,7 +323,7 @@ func (r *reader) place(entries []entry, dataAt, alignment int) []Tensor {
 		e.Data = r.data[start : start+e.bytes : start+e.bytes]
 		tensors[i] = e.Tensor
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return int(a.offset) - int(b.offset) })
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.offset, b.offset) })
 	for i := 1; i < len(entries); i++ {
 		before, e := &entries[i-1], &entries[i]
 		if before.offset+uint64(before.bytes) > e.offset {

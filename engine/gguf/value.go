@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 )
 
 // kind is the type of a metadata value, numbered as in files.
@@ -44,6 +43,9 @@ func (k kind) size() int {
 	}
 	return 0
 }
+
+// integral reports whether k is one of the eight integer types.
+func (k kind) integral() bool { return k <= kindI32 || k == kindU64 || k == kindI64 }
 
 // value is one metadata value as its bytes in the file: a scalar's, a string's
 // text, or an array's elements one after another.
@@ -157,14 +159,29 @@ func (f *File) Bool(key string) (bool, bool, error) {
 // Count is the number of elements of an array, 0 if key is absent or no array.
 func (f *File) Count(key string) int { return f.values[key].count }
 
+// elementsMax bounds the arrays that getters copy, far above any vocabulary: an
+// element of one byte in the file takes eight in an []int64.
+const elementsMax = 1 << 22
+
+// array finds an array whose elements allowed accepts; want names them.
+func (f *File) array(key, want string, allowed func(elem kind) bool) (v value, present bool, err error) {
+	v, ok := f.values[key]
+	switch {
+	case !ok:
+		return v, false, nil
+	case v.kind != kindArray || !allowed(v.elem):
+		return v, true, f.wrongType(key, "array of "+want)
+	case v.count > elementsMax:
+		return v, true, fmt.Errorf("%s: key %s: has %d elements; allowed are up to %d", f.name, key, v.count, elementsMax)
+	}
+	return v, true, nil
+}
+
 // Strings reads an array of strings. All share one copy of their text.
 func (f *File) Strings(key string) ([]string, bool, error) {
-	v, ok := f.values[key]
-	if !ok {
-		return nil, false, nil
-	}
-	if v.kind != kindArray || v.elem != kindString {
-		return nil, true, f.wrongType(key, "array of string")
+	v, present, err := f.array(key, "string", func(elem kind) bool { return elem == kindString })
+	if !present || err != nil {
+		return nil, present, err
 	}
 	text, out := string(v.raw), make([]string, v.count)
 	for i, at := 0, 0; i < v.count; i++ {
@@ -178,12 +195,9 @@ func (f *File) Strings(key string) ([]string, bool, error) {
 
 // Ints reads an array of any integer type.
 func (f *File) Ints(key string) ([]int64, bool, error) {
-	v, ok := f.values[key]
-	if !ok {
-		return nil, false, nil
-	}
-	if _, isInt := integer(v.elem, make([]byte, 8)); v.kind != kindArray || !isInt {
-		return nil, true, f.wrongType(key, "array of whole numbers")
+	v, present, err := f.array(key, "whole numbers", kind.integral)
+	if !present || err != nil {
+		return nil, present, err
 	}
 	out := make([]int64, v.count)
 	for i := range out {
@@ -198,12 +212,9 @@ func (f *File) Ints(key string) ([]int64, bool, error) {
 
 // Floats reads an array of f32 or f64, as float32.
 func (f *File) Floats(key string) ([]float32, bool, error) {
-	v, ok := f.values[key]
-	if !ok {
-		return nil, false, nil
-	}
-	if v.kind != kindArray || v.elem != kindF32 && v.elem != kindF64 {
-		return nil, true, f.wrongType(key, "array of f32 or f64")
+	v, present, err := f.array(key, "f32 or f64", func(elem kind) bool { return elem == kindF32 || elem == kindF64 })
+	if !present || err != nil {
+		return nil, present, err
 	}
 	out := make([]float32, v.count)
 	for i := range out {
@@ -246,4 +257,4 @@ func (f *File) Text(key string) string {
 }
 
 // quote shows text on one line; what a terminal could act on is escaped.
-func quote(b []byte) string { return strings.ToValidUTF8(strconv.Quote(string(b)), "�") }
+func quote(b []byte) string { return strconv.Quote(string(b)) }

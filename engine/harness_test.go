@@ -283,13 +283,21 @@ func (a *answer) add(e wire.Event) (end bool) {
 }
 
 // askAll asks all questions at once.
-func (b *lab) askAll(qs []question) []answer {
+func (b *lab) askAll(qs []question) []answer { return b.askAllAfter(qs, func() {}) }
+
+// askAllAfter is askAll whose first reader does not read before ready returns.
+func (b *lab) askAllAfter(qs []question, ready func()) []answer {
 	b.t.Helper()
 	answers := make([]answer, len(qs))
 	var wg sync.WaitGroup
 	for i, q := range qs {
 		s, notify := b.begin(q)
-		wg.Go(func() { answers[i] = b.read(s, notify, max(1, q.options.N)) })
+		wg.Go(func() {
+			if i == 0 {
+				ready()
+			}
+			answers[i] = b.read(s, notify, max(1, q.options.N))
+		})
 	}
 	wg.Wait()
 	return answers

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
@@ -81,19 +83,20 @@ func reference(t *testing.T, setup labSetup, qs []question) (answers []answer, b
 func invariance(t *testing.T, setup labSetup, qs []question, schedules int) {
 	want, wantBits := reference(t, setup, qs)
 	var pauses int
-	var preempted, cached, parked uint64
+	var preempted, cached uint64
+	var parked atomic.Int64
 	for seed := range uint64(schedules) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		c := &chaos{random: r, batch: 1 + r.IntN(100)}
 		chaotic := setup
-		chaotic.cfg.StreamEventsMax = 1 + r.IntN(6)
+		chaotic.cfg.StreamEventsMax = 1 + int(seed)%6
 		chaotic.cfg.SequencesMax = 3 + r.IntN(20)
 		chaotic.pages = 11 + r.IntN(20) // the longest question takes 11
 		chaotic.onTurn = func(b *lab) {
 			c.turn(b)
 			for _, s := range b.loop.running {
 				if s.parked.Load() {
-					parked++
+					parked.Add(1)
 				}
 			}
 		}
@@ -103,7 +106,12 @@ func invariance(t *testing.T, setup labSetup, qs []question, schedules int) {
 		for i, j := range order {
 			mixed[i] = qs[j]
 		}
-		for i, a := range b.askAll(mixed) {
+		slow := func() { // in the first schedule, one reader lets its generation park
+			for deadline := time.Now().Add(patience); parked.Load() == 0 && time.Now().Before(deadline); {
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+		for i, a := range b.askAllAfter(mixed, slow) {
 			mustEnd(t, mixed[i], a)
 			sameAnswer(t, mixed[i], a, want[order[i]])
 			for choice := range mixed[i].options.N {
@@ -124,10 +132,10 @@ func invariance(t *testing.T, setup labSetup, qs []question, schedules int) {
 			return
 		}
 	}
-	if preempted == 0 || cached == 0 || pauses == 0 || parked == 0 {
-		t.Errorf("too tame: %d preempted, %d tokens cached, %d pauses, %d parked", preempted, cached, pauses, parked)
+	if preempted == 0 || cached == 0 || pauses == 0 || parked.Load() == 0 {
+		t.Errorf("too tame: %d preempted, %d tokens cached, %d pauses, %d parked", preempted, cached, pauses, parked.Load())
 	}
-	t.Logf("%d schedules: %d preempted, %d tokens cached, %d pauses, %d parked", schedules, preempted, cached, pauses, parked)
+	t.Logf("%d schedules: %d preempted, %d tokens cached, %d pauses, %d parked", schedules, preempted, cached, pauses, parked.Load())
 }
 
 func sameAnswer(t *testing.T, q question, got, want answer) {
@@ -158,12 +166,15 @@ func TestInvarianceOfSchedules(t *testing.T) {
 
 func TestInvarianceOfBits(t *testing.T) {
 	for _, set := range kernels.Sets() {
+		if set.Name == "ref" && underRace {
+			continue
+		}
 		t.Run(set.Name, func(t *testing.T) {
 			cfg := Config{Kernels: set.Name, KVBytes: 32 * 32768, Threads: 2}
 			qs, schedules := chaosQuestions(8, 12), 12
 			if testing.Short() || underRace || set.Name == "ref" {
 				cfg.KVBytes = 10 * 32768
-				qs, schedules = chaosQuestions(5, 2), 1
+				qs, schedules = chaosQuestions(5, 2), 3
 			}
 			invariance(t, labSetup{real: true, cfg: cfg}, qs, schedules)
 		})

@@ -4,10 +4,16 @@ import "fmt"
 
 // runConfigCheck reads a configuration as serve would and reports every mistake.
 func runConfigCheck(c *console, args []string) error {
-	if _, err := c.readConfig("check", args); err != nil {
+	s, err := c.readConfig("check", args)
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(c.out, "the configuration is valid")
+	trial := &front{cfg: &s.Config, console: c} // its parts check their ranges when built
+	defer trial.close()
+	if err := trial.build(c, nil); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.out, "the configuration is valid")
 	return err
 }
 

@@ -362,6 +362,15 @@ func TestG10NoEngineWithoutGateway(t *testing.T) {
 	eventually(t, "the engine is gone", func() bool { return !alive(engine) })
 }
 
+// Where there is no death signal, the closed standard input is what ends it.
+func TestG10EngineEndsWithItsLifeline(t *testing.T) {
+	t.Parallel()
+	out, status := run(t, "", "engine", "--lifeline", "--socket", filepath.Join(t.TempDir(), "s"))
+	if status != 1 {
+		t.Errorf("status %d with a closed lifeline, %q", status, out)
+	}
+}
+
 // G11: an engine that stays keeps nothing of a gateway that went.
 func TestG11RestartedGateways(t *testing.T) {
 	t.Parallel()

@@ -117,10 +117,14 @@ func (s *Schema) Flags(set *flag.FlagSet, aliases map[string]string) map[string]
 			given[f.key], f.byFlag = text, "--"+name
 			return nil
 		}
+		help := f.help
+		if f.initial != "" {
+			help += " (default " + f.initialText() + ")"
+		}
 		if f.value.Kind() == reflect.Bool {
-			set.BoolFunc(name, f.help, take)
+			set.BoolFunc(name, help, take)
 		} else {
-			set.Func(name, f.help, take)
+			set.Func(name, help, take)
 		}
 	}
 	for _, f := range s.fields {

@@ -160,8 +160,7 @@ func (x *exchange) decode() (*call, error) {
 		return nil, &failure{fault: faultModelNotFound, param: "model", message: "the model " + strconv.QuoteToASCII(clip(c.model, 64)) + " is not served here; GET /v1/models lists what is"}
 	}
 	if c.stream {
-		x.timer = time.NewTimer(min(x.g.cfg.Timeouts.CommitLimit, x.g.cfg.Timeouts.KeepAlive))
-		x.timer.Reset(x.g.cfg.Timeouts.CommitLimit)
+		x.timer = time.NewTimer(x.g.cfg.Timeouts.CommitLimit)
 	}
 	return c, nil
 }

@@ -341,3 +341,29 @@ func TestB21ClientIDsAreOnlyEchoed(t *testing.T) {
 		t.Errorf("the engine saw %d ids", len(seen))
 	}
 }
+
+func TestConnectionsAreBounded(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), gateway: Config{Limits: LimitsConfig{ConnectionsMax: 2}}})
+	get := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+	for range 2 {
+		c := r.dial()
+		defer c.Close()
+		io.WriteString(c, get)
+		if line, err := readLine(bufio.NewReader(c), "HTTP/1.1"); err != nil || !strings.Contains(line, "200") {
+			t.Fatalf("%q %v", line, err)
+		}
+	}
+	c := r.dial()
+	defer c.Close()
+	if line, err := readLine(bufio.NewReader(c), "HTTP/1.1"); err != nil || !strings.Contains(line, "503") {
+		t.Errorf("third connection: %q %v", line, err)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for _, bad := range []Config{{Limits: LimitsConfig{ChoicesMax: 129}}, {Limits: LimitsConfig{HeaderBytesMax: 5}}, {Timeouts: TimeoutConfig{KeepAlive: -1}}} {
+		if _, err := New(bad, Parts{}); err == nil || !strings.Contains(err.Error(), "gateway.") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}

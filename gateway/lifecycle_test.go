@@ -107,10 +107,34 @@ func TestA12LeavingFreesThePlace(t *testing.T) {
 	}
 }
 
+// leaving is a client that goes away in one state of its request.
+type leaving struct {
+	path, body string
+	full       bool // the only place is taken, so that it waits
+	preparing  bool
+}
+
 // TestLeavingInEveryState has one client leave in each state, by close and by
 // half-close, which means the same.
 func TestLeavingInEveryState(t *testing.T) {
-	preparing := make(chan struct{}, 8)
+	const chat = "/v1/chat/completions"
+	for name, l := range map[string]leaving{
+		"preparing":       {path: chat, body: strings.Replace(chatBody(""), "hi", "slowprepare", 1), preparing: true},
+		"queued":          {path: chat, body: chatBody(""), full: true},
+		"queued stream":   {path: chat, body: chatBody(`"stream":true`), full: true},
+		"prefill":         {path: chat, body: strings.Replace(chatBody(""), "hi", "prefill", 1)},
+		"prefill stream":  {path: chat, body: strings.Replace(chatBody(`"stream":true`), "hi", "prefill", 1)},
+		"plain":           {path: chat, body: chatBody(`"max_tokens":4000`)},
+		"several choices": {path: chat, body: chatBody(`"n":3,"max_tokens":4000`)},
+		"several prompts": {path: "/v1/completions", body: `{"model":"fake","prompt":["a","b"],"n":2,"max_tokens":4000}`},
+	} {
+		t.Run(name+" by close", func(t *testing.T) { l.run(t, func(c *net.TCPConn) { c.Close() }) })
+		t.Run(name+" by half-close", func(t *testing.T) { l.run(t, func(c *net.TCPConn) { c.CloseWrite() }) })
+	}
+}
+
+func (l leaving) run(t *testing.T, leave func(*net.TCPConn)) {
+	preparing := make(chan struct{}, 1)
 	cfg := wiretest.FakeConfig{
 		Script: func(g *wire.Generation) wiretest.Script {
 			if strings.Contains(g.Prompt.Text, "prefill") {
@@ -126,67 +150,40 @@ func TestLeavingInEveryState(t *testing.T) {
 			return nil
 		},
 	}
-	for name, c := range map[string]struct {
-		path, body string
-		full       bool // the only place is taken
-	}{
-		"preparing":       {"/v1/chat/completions", strings.Replace(chatBody(""), "hi", "slowprepare", 1), false},
-		"queued":          {"/v1/chat/completions", chatBody(""), true},
-		"queued stream":   {"/v1/chat/completions", chatBody(`"stream":true`), true},
-		"prefill":         {"/v1/chat/completions", strings.Replace(chatBody(""), "hi", "prefill", 1), false},
-		"prefill stream":  {"/v1/chat/completions", strings.Replace(chatBody(`"stream":true`), "hi", "prefill", 1), false},
-		"plain":           {"/v1/chat/completions", chatBody(`"max_tokens":4000`), false},
-		"several choices": {"/v1/chat/completions", chatBody(`"n":3,"max_tokens":4000`), false},
-		"several prompts": {"/v1/completions", `{"model":"fake","prompt":["a","b"],"n":2,"max_tokens":4000}`, false},
-	} {
-		for _, half := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s half=%v", name, half), func(t *testing.T) {
-				limit := 64
-				if c.full {
-					limit = 1
-				}
-				r := newRig(t, rigConfig{fake: cfg, admission: admission.Config{RunningSequencesMax: limit}})
-				var holder net.Conn
-				if c.full {
-					holder = r.dial()
-					io.WriteString(holder, rawPost("/v1/chat/completions", chatBody(`"max_tokens":4000`)))
-					eventually(3*time.Second, func() bool { return r.fake.Live() == 1 })
-				}
-				client := r.dial()
-				defer client.Close()
-				io.WriteString(client, rawPost(c.path, c.body))
-				reached := eventually(3*time.Second, func() bool {
-					switch {
-					case c.full:
-						return r.fifo.Load().Waiting == 1
-					case name == "preparing":
-						return len(preparing) > 0
-					}
-					return r.fake.Live() > 0
-				})
-				if !reached {
-					t.Fatal("the state was not reached")
-				}
-				if half {
-					client.(*net.TCPConn).CloseWrite()
-				} else {
-					client.Close()
-				}
-				if name == "preparing" {
-					<-preparing
-				}
-				if c.full {
-					if !eventually(3*time.Second, func() bool { return r.fifo.Load().Waiting == 0 }) {
-						t.Error("the waiting place was not freed")
-					}
-					holder.Close()
-				}
-				r.settled()
-				if o := r.lastOutcome(); o != "client_gone" {
-					t.Errorf("outcome %s", o)
-				}
-			})
+	places := 64
+	if l.full {
+		places = 1
+	}
+	r := newRig(t, rigConfig{fake: cfg, admission: admission.Config{RunningSequencesMax: places}})
+	holder := r.dial()
+	defer holder.Close()
+	if l.full {
+		io.WriteString(holder, rawPost("/v1/chat/completions", chatBody(`"max_tokens":4000`)))
+		eventually(3*time.Second, func() bool { return r.fake.Live() == 1 })
+	}
+	client := r.dial()
+	defer client.Close()
+	io.WriteString(client, rawPost(l.path, l.body))
+	reached := eventually(3*time.Second, func() bool {
+		switch {
+		case l.full:
+			return r.fifo.Load().Waiting == 1
+		case l.preparing:
+			return len(preparing) == 1
 		}
+		return r.fake.Live() > 0
+	})
+	if !reached {
+		t.Fatal("the state was not reached")
+	}
+	leave(client.(*net.TCPConn))
+	if l.full && !eventually(3*time.Second, func() bool { return r.fifo.Load().Waiting == 0 && r.gw.InFlight() == 1 }) {
+		t.Error("the waiting place was not freed while the other request ran")
+	}
+	holder.Close()
+	r.settled()
+	if o := r.lastOutcome(); o != "client_gone" {
+		t.Errorf("outcome %s", o)
 	}
 }
 

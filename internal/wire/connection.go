@@ -43,33 +43,38 @@ type served struct {
 // serveConnection serves conn until it ends, and returns when all its work
 // is cancelled.
 func serveConnection(ctx context.Context, conn net.Conn, engine Engine, cfg *ServerConfig) {
-	undo := context.AfterFunc(ctx, func() { conn.Close() })
-	defer undo()
-	ctx, cancel := context.WithCancel(ctx)
+	served, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &connection{
-		conn: conn, engine: engine, cfg: cfg, ctx: ctx, notify: make(chan struct{}, 1),
+		conn: conn, engine: engine, cfg: cfg, ctx: served, notify: make(chan struct{}, 1),
 		prepares: map[uint64]context.CancelFunc{},
 	}
 	reader := newFrameReader(conn, cfg.FrameBytesMax)
-	if err := c.greet(reader); err != nil {
+	undo := context.AfterFunc(ctx, func() { conn.Close() })
+	err := c.greet(reader)
+	undo()
+	if err != nil {
 		refuse(conn, lost(err))
 		return
 	}
+	// The reader ends first, so that the writer can still send what is there.
+	undo = context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer undo()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		defer conn.Close() // so that the reader ends too
-		c.write()
+		if !c.write() {
+			conn.Close() // so that the reader ends too
+		}
 	}()
-	if err := c.read(reader); err.Kind == Protocol {
-		c.mu.Lock()
-		c.out = appendRefuseFrame(c.out, err)
-		c.mu.Unlock()
-	}
+	why := c.read(reader)
 	cancel()
 	<-written
 	c.release()
+	if ctx.Err() != nil {
+		why = Errorf(Draining, "the engine is stopping")
+	}
+	refuse(conn, why)
 }
 
 // greet exchanges hellos, the gateway's first.
@@ -270,29 +275,29 @@ func (c *connection) kick() {
 }
 
 // write sends a frame whenever there is something to say, and at least one
-// every HeartbeatInterval, until the connection ends.
-func (c *connection) write() {
+// every HeartbeatInterval. It returns true when the connection's context has
+// ended and all that was there to say by then is sent, false when it failed.
+func (c *connection) write() bool {
 	heartbeat := time.NewTicker(c.cfg.HeartbeatInterval)
 	defer heartbeat.Stop()
 	var b []byte
 	for due := true; ; {
+		last := c.ctx.Err() != nil
 		for more := true; more; {
 			b, more = c.compose(b[:0], due)
 			due = false
 			if len(b) > 0 && !c.send(b) {
-				return
+				return false
 			}
+		}
+		if last {
+			return true
 		}
 		if cap(b) > frameKeep {
 			b = nil
 		}
 		select {
 		case <-c.ctx.Done():
-			c.mu.Lock()
-			b = append(b[:0], c.out...)
-			c.mu.Unlock()
-			c.send(b) // says why, if there is anyone left to hear it
-			return
 		case <-c.notify:
 		case <-heartbeat.C:
 			due = true

@@ -384,6 +384,12 @@ func (s *session) write(stop <-chan struct{}) error {
 			_, err = s.conn.Write(b)
 		}
 		if err != nil {
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				select { // the engine is gone: what it said last is still to be read
+				case <-stop:
+				case <-time.After(s.client.cfg.WriteTimeout):
+				}
+			}
 			s.conn.Close()
 			return err
 		}

@@ -34,7 +34,8 @@ type Config struct {
 	AttentionScale float32
 }
 
-// PageBytes is the memory of pageTokens positions over all layers, keys and values.
+// PageBytes is the memory of pageTokens positions over all layers, keys and
+// values: at least 1, and no overflow for up to 2^16 positions.
 func (c *Config) PageBytes(pageTokens int) int {
 	return c.Layers * 2 * 4 * c.KVHeads * pageTokens * c.HeadDim
 }
@@ -102,13 +103,38 @@ func (k *keys) readTransformer(c *Config) {
 	c.KVHeads = k.sizeOr("attention.head_count_kv", c.Heads)
 	c.NormEps = float32(k.number("attention.layer_norm_rms_epsilon"))
 	c.RopeTheta = k.numberOr("rope.freq_base", 10000)
+	c.HeadDim = k.sizeOr("attention.key_length", 0)
 	if k.err != nil {
 		return
 	}
+	if !(c.NormEps > 0 && c.NormEps < 1) {
+		k.fail("attention.layer_norm_rms_epsilon", "is %g; allowed are numbers over 0 and under 1", c.NormEps)
+	}
+	if tensors := len(k.file.Tensors); c.Layers > tensors {
+		k.fail("block_count", "is %d, but the file has only %d tensors", c.Layers, tensors)
+	}
+	k.readHeads(c)
+	c.Vocab = k.vocab()
+	_, untied := k.file.Tensor("output.weight")
+	c.Tied = !untied
+}
+
+// readHeads checks the sizes of the heads and of what depends on them.
+func (k *keys) readHeads(c *Config) {
 	if c.Heads%c.KVHeads != 0 {
 		k.fail("attention.head_count_kv", "is %d, which does not divide the %d heads", c.KVHeads, c.Heads)
 	}
-	c.HeadDim = k.sizeOr("attention.key_length", c.Embed/c.Heads)
+	if c.HeadDim == 0 {
+		if c.Embed%c.Heads != 0 {
+			k.fail("attention.head_count", "is %d, which does not divide the width of %d; such a model needs the key attention.key_length", c.Heads, c.Embed)
+			return
+		}
+		c.HeadDim = c.Embed / c.Heads
+	}
+	if c.Heads > sizeMax/c.HeadDim {
+		k.fail("attention.head_count", "is %d; allowed are up to %d numbers in all heads, and a head has %d", c.Heads, sizeMax, c.HeadDim)
+	}
+	c.AttentionScale = headScale(c.HeadDim)
 	if v := k.sizeOr("attention.value_length", c.HeadDim); v != c.HeadDim {
 		k.fail("attention.value_length", "is %d; only values as long as the keys (%d) are supported", v, c.HeadDim)
 	}
@@ -116,14 +142,7 @@ func (k *keys) readTransformer(c *Config) {
 	if c.RopeDims > c.HeadDim || c.RopeDims%2 != 0 {
 		k.fail("rope.dimension_count", "is %d; allowed are even numbers to the head's length of %d", c.RopeDims, c.HeadDim)
 	}
-	if !(c.NormEps > 0 && c.NormEps < 1) {
-		k.fail("attention.layer_norm_rms_epsilon", "is %g; allowed are numbers over 0 and under 1", c.NormEps)
-	}
 	if !(c.RopeTheta >= 1 && c.RopeTheta <= 1e12) {
 		k.fail("rope.freq_base", "is %g; allowed are numbers from 1 to 1e12", c.RopeTheta)
 	}
-	c.AttentionScale = headScale(c.HeadDim)
-	c.Vocab = k.vocab()
-	_, untied := k.file.Tensor("output.weight")
-	c.Tied = !untied
 }

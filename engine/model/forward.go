@@ -235,6 +235,9 @@ func (m *Model) attend(worker int) {
 		a.KVHead = item % c.KVHeads
 		a.Q, a.Out = row(m.scratch.q, item, width), row(m.scratch.heads, item, width)
 		a.Pages, a.To = m.batch.pages[i], m.batch.positions[i]+1
+		if c.WindowTokens > 0 {
+			a.From = max(0, a.To-c.WindowTokens)
+		}
 		m.set.Attend(a)
 	}
 }

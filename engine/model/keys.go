@@ -9,7 +9,8 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// sizeMax bounds every size in a Config, so that products of a few never overflow.
+// sizeMax bounds every size in a Config and the numbers of all heads together, so
+// that products of a few never overflow.
 const sizeMax = 1 << 24
 
 func headScale(dim int) float32 { return float32(1 / math.Sqrt(float64(dim))) }
@@ -78,9 +79,11 @@ func (k *keys) whole(name string) (uint64, bool) {
 		return 0, true
 	}
 	for _, n := range each {
-		if n != each[0] || n < 0 {
-			k.fail(name, "differs between layers, which is not supported")
-			break
+		switch {
+		case n < 0:
+			k.fail(name, "has a layer of %d; allowed are numbers from 0", n)
+		case n != each[0]:
+			k.fail(name, "differs between layers (%d and %d), which is not supported", each[0], n)
 		}
 	}
 	return uint64(each[0]), true

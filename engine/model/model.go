@@ -80,29 +80,30 @@ func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model
 	return m, nil
 }
 
+// optionMax bounds a page and a batch, as PageBytes promises.
+const optionMax = 1 << 16
+
 // fill sets defaults and checks o against the model.
 func (o *Options) fill(name string, c *Config) error {
-	defaults := func(n *int, v int) {
+	if o.ContextTokens > c.ContextTokens {
+		return fmt.Errorf("%s: a context of %d tokens is asked for; the model was trained for %d", name, o.ContextTokens, c.ContextTokens)
+	}
+	var err error
+	size := func(option string, n *int, absent, most int) {
 		if *n == 0 {
-			*n = v
+			*n = absent
+		}
+		if (*n < 1 || *n > most) && err == nil {
+			err = fmt.Errorf("%s: option %s is %d; allowed are 1 to %d", name, option, *n, most)
 		}
 	}
-	defaults(&o.ContextTokens, c.ContextTokens)
-	defaults(&o.PageTokens, 16)
-	defaults(&o.BatchTokensMax, 256)
-	if o.ContextTokens < 1 || o.PageTokens < 1 || o.BatchTokensMax < 1 || o.Pages < 0 {
-		return fmt.Errorf("%s: context, page and batch must have at least one token: %+v", name, *o)
+	size("ContextTokens", &o.ContextTokens, c.ContextTokens, c.ContextTokens)
+	size("PageTokens", &o.PageTokens, 16, optionMax)
+	size("BatchTokensMax", &o.BatchTokensMax, 256, optionMax)
+	if err == nil {
+		size("Pages", &o.Pages, (o.ContextTokens-1)/o.PageTokens+1, math.MaxInt32)
 	}
-	defaults(&o.Pages, (o.ContextTokens+o.PageTokens-1)/o.PageTokens)
-	switch {
-	case o.ContextTokens > c.ContextTokens:
-		return fmt.Errorf("%s: a context of %d tokens is asked for; the model was trained for %d", name, o.ContextTokens, c.ContextTokens)
-	case c.WindowTokens > 0 && o.ContextTokens > c.WindowTokens:
-		return fmt.Errorf("%s: sliding-window attention is not supported; set the context to the window's %d tokens or fewer", name, c.WindowTokens)
-	case o.Pages > math.MaxInt32 || o.PageTokens > sizeMax || o.BatchTokensMax > sizeMax:
-		return fmt.Errorf("%s: pages, page tokens or batch tokens are too many: %+v", name, *o)
-	}
-	return nil
+	return err
 }
 
 // reserve sets up pools, scratch and the workers' attention.

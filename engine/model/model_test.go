@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,15 +73,20 @@ func tensors(b *gguftest.Builder, changes map[string][]int) *gguftest.Builder {
 
 func TestKeysThatAreNotUnderstoodAreRefused(t *testing.T) {
 	for want, changes := range map[string]map[string]any{
-		"":                                     {"llama.vocab_size": uint32(50), "llama.expert_count": uint32(0), "llama.rope.scaling.type": "none", "tokenizer.x": uint8(1)},
-		`architecture "" is not supported`:     {"general.architecture": nil},
-		`architecture "llama9" is not support`: {"general.architecture": "llama9"},
-		"key general.architecture: has type":   {"general.architecture": uint32(1)},
-		"key llama.context_length: is missing": {"llama.context_length": nil},
-		"key llama.block_count: is 0; allowed": {"llama.block_count": uint32(0)},
-		"key llama.block_count: is 4294967295": {"llama.block_count": uint32(math.MaxUint32)},
-		"key llama.feed_forward_length: is -1": {"llama.feed_forward_length": int32(-1)},
-		"key llama.embedding_length: is \"a\"": {"llama.embedding_length": "a"},
+		"":                                                                  {"llama.vocab_size": uint32(50), "llama.expert_count": uint32(0), "llama.rope.scaling.type": "none", "tokenizer.x": uint8(1)},
+		`architecture "" is not supported`:                                  {"general.architecture": nil},
+		`architecture "llama9" is not support`:                              {"general.architecture": "llama9"},
+		"key general.architecture: has type":                                {"general.architecture": uint32(1)},
+		"key llama.context_length: is missing":                              {"llama.context_length": nil},
+		"key llama.block_count: is 0; allowed":                              {"llama.block_count": uint32(0)},
+		"key llama.block_count: is 4294967295":                              {"llama.block_count": uint32(math.MaxUint32)},
+		"key llama.feed_forward_length: is -1":                              {"llama.feed_forward_length": int32(-1)},
+		"key llama.embedding_length: is \"a\"":                              {"llama.embedding_length": "a"},
+		"key llama.block_count: is 65536, but the file has only 11 tensors": {"llama.block_count": uint32(65536)},
+		"key llama.attention.head_count: is 64, which does not divide the width of 32":       {"llama.attention.head_count": uint32(64)},
+		"key llama.attention.head_count: is 5, which does not divide the width of 32":        {"llama.attention.head_count": uint32(5), "llama.attention.head_count_kv": uint32(1)},
+		"key llama.attention.head_count: is 4096; allowed are up to 16777216 numbers in all": {"llama.attention.head_count": uint32(4096), "llama.attention.key_length": uint32(1 << 24)},
+		"key llama.attention.head_count_kv: has a layer of -2; allowed":                      {"llama.attention.head_count_kv": []int32{-2}},
 		"key llama.attention.head_count_kv: is 3, which does not divide the 4 heads":         {"llama.attention.head_count_kv": uint32(3)},
 		"key llama.feed_forward_length: differs between layers":                              {"llama.feed_forward_length": []int32{64, 96}},
 		"key llama.attention.value_length: is 4; only values as long as the keys (8)":        {"llama.attention.value_length": uint32(4)},
@@ -126,23 +132,45 @@ func TestTensorsOfAnotherShapeAreRefused(t *testing.T) {
 }
 
 func TestOptionsThatDoNotFitTheModelAreRefused(t *testing.T) {
-	window := map[string]any{"llama.attention.sliding_window": uint32(64)}
 	for _, c := range []struct {
-		changes map[string]any
 		options Options
 		want    string
 	}{
-		{nil, Options{ContextTokens: 129}, "a context of 129 tokens is asked for; the model was trained for 128"},
-		{window, Options{}, "sliding-window attention is not supported; set the context to the window's 64 tokens or fewer"},
-		{window, Options{ContextTokens: 64}, ""},
-		{nil, Options{ContextTokens: -1}, "must have at least one token"},
-		{nil, Options{Pages: -1}, "must have at least one token"},
-		{nil, Options{Pages: math.MaxInt32 + 1}, "are too many"},
-		{nil, Options{Pages: math.MaxInt32, PageTokens: sizeMax}, "reserve"},
+		{Options{ContextTokens: 129}, "a context of 129 tokens is asked for; the model was trained for 128"},
+		{Options{ContextTokens: -1}, "option ContextTokens is -1; allowed are 1 to 128"},
+		{Options{PageTokens: -1}, "option PageTokens is -1; allowed are 1 to 65536"},
+		{Options{BatchTokensMax: 65537}, "option BatchTokensMax is 65537; allowed are 1 to 65536"},
+		{Options{Pages: -1}, "option Pages is -1; allowed are 1 to 2147483647"},
+		{Options{Pages: math.MaxInt32 + 1}, "option Pages is 2147483648;"},
+		{Options{Pages: math.MaxInt32, PageTokens: optionMax}, "reserve"},
 	} {
-		got := loadError(t, tensors(metadata(c.changes), nil), c.options)
-		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		got := loadError(t, tensors(metadata(nil), nil), c.options)
+		if !strings.Contains(got, c.want) || got == "" {
 			t.Errorf("%+v: error %q, want %q", c.options, got, c.want)
+		}
+	}
+}
+
+// TestWindowHidesWhatIsBeforeIt changes one token before the last: the last
+// one's logits change if, and only if, it lies within the window.
+func TestWindowHidesWhatIsBeforeIt(t *testing.T) {
+	const window, n = 21, 50
+	b := gguftest.TinyBuilder(gguftest.Tiny{Layers: 1}).Set("llama.attention.sliding_window", uint32(window))
+	f, err := gguf.Parse("window", b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range kernels.Sets() {
+		m := load(t, f, set, newTeam(t, 2), Options{})
+		tokens := randomTokens(rand.New(rand.NewPCG(1, 2)), n, m.Config().Vocab)
+		want := runAlone(m, tokens).rows[n-1]
+		for _, back := range []int{1, window - 1, window, n - 1} { // positions before the last
+			changed := slices.Clone(tokens)
+			changed[n-1-back] ^= 1
+			same := nmse(runAlone(m, changed).rows[n-1], want) == 0
+			if same != (back >= window) {
+				t.Errorf("%s: a token %d back, window %d: logits are the same: %v", set.Name, back, window, same)
+			}
 		}
 	}
 }
@@ -277,6 +305,9 @@ func TestMutatedFilesAreComputedOrRefused(t *testing.T) {
 		f, err := gguf.Parse("mutated", data)
 		if err != nil {
 			continue
+		}
+		if c, err := ReadConfig(f); err == nil && c.PageBytes(256) < 1 {
+			t.Fatalf("a page of %d bytes: %+v", c.PageBytes(256), c)
 		}
 		m, err := Load(f, kernels.Best(), team, Options{ContextTokens: 16, Pages: 1})
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 // This file decides who holds pages. Pages grow on demand. A waiting sequence
 // starts when the pages of all its tokens are there besides those promised to
 // the prefills that run; one that does not fit is passed by those that do,
-// until it is the oldest: then younger ones are preempted for it. So nobody
-// is blocked and nobody starves.
+// until it is the oldest: then it starts even where all places are taken, and
+// younger ones are preempted for it. So nobody is blocked and nobody starves.
 
 // wait puts a sequence without pages into the waiting list.
 func (l *loop) wait(s *sequence) {
@@ -62,7 +62,7 @@ func (l *loop) start() {
 	}
 	oldest := l.oldest()
 	for _, s := range slices.Clone(l.waiting) {
-		if s.held() || s.places() > places || !l.open(s, s == oldest) {
+		if s.held() || s != oldest && s.places() > places || !l.open(s, s == oldest) {
 			continue
 		}
 		places -= s.places()

@@ -8,20 +8,22 @@ import (
 
 // TopLogprobs is the log-probability of token id and the top likeliest
 // tokens, the likeliest first and equals by id, in the softmax of logits as
-// they are. Masked tokens are left out of the list. The caller fills in Bytes.
+// they are. Masked tokens are left out of the list, and have the log-probability
+// −Inf; so has every token of a row that is no distribution: one that holds NaN
+// or +Inf, or has every token masked. The caller fills in Bytes.
 func TopLogprobs(logits []float32, id int32, top int) wire.TokenLogprob {
-	peak := math.Inf(-1)
-	for _, l := range logits {
-		peak = max(peak, float64(l))
+	t := wire.TokenLogprob{ID: id, Logprob: float32(math.Inf(-1))}
+	best, ok := argmax(logits)
+	if !ok {
+		return t
 	}
-	sum := 0.0
+	peak, sum := float64(logits[best]), 0.0
 	for _, l := range logits {
 		sum += exp(float64(l) - peak)
 	}
 	// The peak is taken off first: beside a huge one the sum would vanish.
 	logSum := math.Log(sum)
 	logprob := func(l float32) float32 { return float32(float64(l) - peak - logSum) }
-	t := wire.TokenLogprob{ID: id, Logprob: float32(math.Inf(-1))}
 	if id >= 0 && int(id) < len(logits) {
 		t.Logprob = logprob(logits[id])
 	}

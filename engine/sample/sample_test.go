@@ -335,34 +335,6 @@ func TestExp(t *testing.T) {
 	}
 }
 
-func TestTopLogprobs(t *testing.T) {
-	row := []float32{1, 3, -inf, 3, 2, -50}
-	norm := math.Log(math.Exp(1) + 2*math.Exp(3) + math.Exp(2) + math.Exp(-50))
-	near := func(got float32, logit float64) bool { return math.Abs(float64(got)-(logit-norm)) < 1e-6 }
-	got := TopLogprobs(row, 0, 4)
-	if got.ID != 0 || !near(got.Logprob, 1) {
-		t.Errorf("token 0: %+v", got)
-	}
-	wantIDs, wantLogits := []int32{1, 3, 4, 0}, []float64{3, 3, 2, 1}
-	if len(got.Top) != 4 {
-		t.Fatalf("%d rivals, want 4", len(got.Top))
-	}
-	for i, top := range got.Top {
-		if top.ID != wantIDs[i] || !near(top.Logprob, wantLogits[i]) {
-			t.Errorf("rival %d: %+v, want token %d", i, top, wantIDs[i])
-		}
-	}
-	if got := TopLogprobs(row, 2, 20); len(got.Top) != 5 || !math.IsInf(float64(got.Logprob), -1) {
-		t.Errorf("a masked token: %+v, want −Inf and five rivals", got)
-	}
-	if row[0] != 1 || TopLogprobs(row, 1, 0).Top != nil {
-		t.Error("the row is changed, or rivals are listed unasked")
-	}
-	if got := TopLogprobs([]float32{3e38, 3e38, -3e38}, 0, 0); math.Abs(float64(got.Logprob)+math.Ln2) > 1e-6 {
-		t.Errorf("huge logits: %v, want −ln 2", got.Logprob)
-	}
-}
-
 func TestSampleAllocatesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	logits := make([]float32, 20_000)

@@ -54,6 +54,7 @@ type Gateway struct {
 	mu        sync.Mutex
 	live      map[*exchange]struct{}
 	listeners []*listener
+	stopped   bool // nothing is accepted any more
 }
 
 // Levels reads the gauges that telemetry shows from who owns them.
@@ -130,7 +131,11 @@ func (g *Gateway) serveOn(s *fasthttp.Server, ln net.Listener) error {
 	l := &listener{Listener: ln, watcher: g.watcher, max: g.cfg.Limits.ConnectionsMax, conns: map[*conn]struct{}{}}
 	g.mu.Lock()
 	g.listeners = append(g.listeners, l)
+	stopped := g.stopped
 	g.mu.Unlock()
+	if stopped {
+		return ln.Close()
+	}
 	return s.Serve(l)
 }
 
@@ -149,7 +154,19 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.Background(), g.cfg.Timeouts.WriteStallLimit+time.Second)
 	defer cancel()
 	g.awaitIdle(last)
+	g.stopAccepting()
 	return errors.Join(g.stop(last, g.server), g.stop(last, g.admin))
+}
+
+// stopAccepting closes the listeners itself: fasthttp knows only those whose
+// Serve has already begun to run.
+func (g *Gateway) stopAccepting() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stopped = true
+	for _, l := range g.listeners {
+		_ = l.Listener.Close() // fasthttp closes it again and reports that
+	}
 }
 
 // stopGrace lets responses that are on their way leave before the remaining,
@@ -159,9 +176,8 @@ const stopGrace = 150 * time.Millisecond
 func (g *Gateway) stop(ctx context.Context, s *fasthttp.Server) error {
 	short, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
-	if err := s.ShutdownWithContext(short); err == nil {
-		return nil
-	}
+	// Its error is a listener closed before, or connections that are open yet.
+	_ = s.ShutdownWithContext(short)
 	g.mu.Lock()
 	listeners := g.listeners
 	g.mu.Unlock()

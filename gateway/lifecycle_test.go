@@ -575,3 +575,10 @@ func TestPanicIsOneRefusal(t *testing.T) {
 	}
 	r.settled()
 }
+
+// TestShutdownMayOvertakeServe stops a gateway whose Serve may not have begun.
+func TestShutdownMayOvertakeServe(t *testing.T) {
+	for range 20 {
+		newRig(t, rigConfig{}).stop()
+	}
+}

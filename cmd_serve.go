@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/forebay-io/forebay/engine"
 	"github.com/forebay-io/forebay/internal/supervise"
@@ -116,17 +115,15 @@ func runEngine(c *console, args []string) error {
 	if s.Socket.Path == "" {
 		return usageError("the engine alone needs --socket PATH, the path to listen on")
 	}
-	linger := lastFrames
 	if *lifeline {
 		supervise.EndWithParent(c.in, func() { os.Exit(1) })
-		linger = 0 // the parent has drained before it asks us to end
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	return s.serveEngine(ctx, c, linger)
+	return s.serveEngine(ctx, c)
 }
 
-func (s *settings) serveEngine(ctx context.Context, c *console, linger time.Duration) (err error) {
+func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	ln, err := wire.Listen(s.Socket.Path) // first, since loading may take long
 	if err != nil {
 		return err
@@ -152,13 +149,7 @@ func (s *settings) serveEngine(ctx context.Context, c *console, linger time.Dura
 	}
 	limit, cancel := context.WithTimeout(context.Background(), s.DrainLimit)
 	defer cancel()
-	if e.Drain(limit) == nil {
-		time.Sleep(linger)
-	}
-	stopServing()
+	e.Drain(limit) // past the limit, Close ends what still runs
+	stopServing()  // writes what the connections still have to say
 	return <-served
 }
-
-// lastFrames is the time that the connections get to write the ends of the
-// generations that have just ended.
-const lastFrames = 200 * time.Millisecond

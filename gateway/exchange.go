@@ -223,7 +223,7 @@ func (x *exchange) begin(c *call, prompts []*wire.Prompt) {
 	}
 }
 
-// await waits for ready while it watches the client, the drain limit, and
+// await waits for ready, in every stage but preparing, while it watches the client, the drain limit, and
 // the silence of an open stream.
 func (x *exchange) await(ready <-chan struct{}) error {
 	var tick <-chan time.Time
@@ -323,7 +323,6 @@ func (x *exchange) note(prompt int, e *wire.Event) {
 // end closes the exchange: what the client gets, and the one record.
 func (x *exchange) end(err error) {
 	x.conn.unwatch()
-	x.enter(stageGenerating)
 	r := &x.record
 	r.Outcome = telemetry.OK
 	if err != nil {

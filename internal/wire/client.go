@@ -21,8 +21,8 @@ type Config struct {
 	OutgoingBytesMax int           `yaml:"outgoing_bytes_max" default:"67108864" help:"Bytes that may wait to be written to the engine before requests are refused as overloaded."`
 	DialTimeout      time.Duration `yaml:"dial_timeout" default:"2s" help:"Longest time to connect and say hello, as a duration."`
 	WriteTimeout     time.Duration `yaml:"write_timeout" default:"10s" help:"Longest time for one write before the engine counts as gone, as a duration."`
-	SilenceMax       time.Duration `yaml:"silence_max" default:"10s" help:"Longest time without a frame before the engine counts as gone, as a duration."`
-	ReconnectMin     time.Duration `yaml:"reconnect_min" default:"20ms" help:"First wait before connecting again, as a duration; it doubles."`
+	SilenceMax       time.Duration `yaml:"silence_max" default:"10s" help:"Longest silence before the engine counts as gone, as a duration."`
+	ReconnectMin     time.Duration `yaml:"reconnect_min" default:"20ms" help:"First wait before connecting again, as a duration; it doubles until a connection lasts."`
 	ReconnectMax     time.Duration `yaml:"reconnect_max" default:"1s" help:"Longest wait before connecting again, as a duration."`
 
 	// OnState, where set, is called with every new State, in order, the first
@@ -146,12 +146,15 @@ func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
 	backoff := c.cfg.ReconnectMin
 	for ctx.Err() == nil {
+		began := time.Now()
 		s, err := c.connect(ctx)
 		if err == nil {
 			s.serve(ctx)
-			backoff = c.cfg.ReconnectMin
 		} else {
 			c.down(unavailable("the engine is not reachable", err))
+		}
+		if err == nil && time.Since(began) >= c.cfg.ReconnectMax { // one that soon fails again is no success
+			backoff = c.cfg.ReconnectMin
 		}
 		select {
 		case <-ctx.Done():
@@ -171,7 +174,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	undo := context.AfterFunc(ctx, func() { conn.Close() })
-	reader := newFrameReader(conn, c.cfg.FrameBytesMax)
+	reader := newFrameReader(patient{conn, c.cfg.SilenceMax}, c.cfg.FrameBytesMax)
 	sent := Monotonic()
 	// An engine that refuses at once may have closed already: what it said is
 	// there to be read, so the read tells more than a failed write.

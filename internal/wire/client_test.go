@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -286,6 +287,47 @@ func TestPrepareHonoursItsContext(t *testing.T) {
 	case <-left:
 	case <-time.After(limit):
 		t.Error("the engine was not told")
+	}
+}
+
+// TestServerLetsPreparesWait: a burst is prepared a few at a time and not
+// refused, and one may be abandoned while it waits.
+func TestServerLetsPreparesWait(t *testing.T) {
+	noNewGoroutines(t)
+	var working, most atomic.Int32
+	open := make(chan struct{})
+	fake := wiretest.NewFakeWith(wiretest.FakeConfig{Prepare: func(ctx context.Context, r *wire.Request) *wire.Error {
+		defer working.Add(-1)
+		if n := working.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		<-open
+		return nil
+	}})
+	t.Cleanup(func() { fake.Close() })
+	path := socketPath(t)
+	serve(t, path, fake, wire.ServerConfig{PreparesMax: 300})
+	c := connect(t, wire.Config{Path: path})
+	text := "x"
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			if _, err := c.Prepare(context.Background(), &wire.Request{ID: "x", Text: &text, Options: wire.Options{N: 1}}); err != nil {
+				t.Errorf("in a burst: %v", err)
+			}
+		})
+	}
+	limit := int32(max(4, runtime.GOMAXPROCS(0)))
+	eventually(t, "all turns are taken", func() bool { return working.Load() == limit })
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Prepare(ctx, &wire.Request{ID: "late", Text: &text, Options: wire.Options{N: 1}}); wire.AsError(err).Kind != wire.Canceled {
+		t.Errorf("abandoned while it waits: %v", err)
+	}
+	close(open)
+	all.Wait()
+	if most.Load() != limit {
+		t.Errorf("%d prepared at once of %d allowed", most.Load(), limit)
 	}
 }
 

@@ -115,17 +115,17 @@ func (d *decoder) prompt() *Prompt {
 	return p
 }
 
-// dispatch is a generation as it crosses the wire: with the id of its
-// sequence on this connection, and the events that its reader has room for.
+// dispatch is a generation as it crosses the wire: the id of its sequence on
+// this connection, then the events that its reader has room for, and the rest.
 type dispatch struct {
 	Sequence   uint64
 	Window     int
 	Generation Generation
 }
 
-func appendDispatch(b []byte, m *dispatch) []byte {
-	g := &m.Generation
-	b = appendInt(binary.AppendUvarint(b, m.Sequence), m.Window)
+// appendDispatch leaves out the id, which is known only when the frame goes.
+func appendDispatch(b []byte, window int, g *Generation) []byte {
+	b = appendInt(b, window)
 	b = appendText(appendText(appendText(b, g.ID), g.Salt), g.Class)
 	b = binary.AppendVarint(b, g.Key)
 	b = append(append(append(b, g.Trace.TraceID[:]...), g.Trace.SpanID[:]...), g.Trace.Flags)
@@ -155,11 +155,13 @@ type promptReply struct {
 }
 
 func appendPromptReply(b []byte, r *promptReply) []byte {
+	start := len(b)
+	b = beginFrame(b, framePromptReply)
 	b = appendError(binary.AppendUvarint(b, r.Prepare), r.Err)
 	if r.Err == nil {
 		b = appendPrompt(b, r.Prompt)
 	}
-	return b
+	return endFrame(b, start)
 }
 
 func (d *decoder) promptReply() (r promptReply) {
@@ -168,8 +170,4 @@ func (d *decoder) promptReply() (r promptReply) {
 		r.Prompt = d.prompt()
 	}
 	return r
-}
-
-func appendPrepare(b []byte, id uint64, r *Request) []byte {
-	return appendRequest(binary.AppendUvarint(b, id), r)
 }

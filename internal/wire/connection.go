@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ type connection struct {
 	cfg    *ServerConfig
 	ctx    context.Context // ends with the connection
 	notify chan struct{}   // capacity 1: some stream has events, or out has bytes
+	turns  chan struct{}   // one in it for each prepare at work
 
 	// Owned by the writer.
 	events []Event
@@ -47,7 +49,7 @@ func serveConnection(ctx context.Context, conn net.Conn, engine Engine, cfg *Ser
 	defer cancel()
 	c := &connection{
 		conn: conn, engine: engine, cfg: cfg, ctx: served, notify: make(chan struct{}, 1),
-		prepares: map[uint64]context.CancelFunc{},
+		turns: make(chan struct{}, max(4, runtime.GOMAXPROCS(0))), prepares: map[uint64]context.CancelFunc{},
 	}
 	reader := newFrameReader(conn, cfg.FrameBytesMax)
 	undo := context.AfterFunc(ctx, func() { conn.Close() })
@@ -234,37 +236,46 @@ func (c *connection) prepare(id uint64, r *Request) *Error {
 		return Errorf(Protocol, "over %d bytes of replies that the gateway does not read", c.cfg.OutgoingBytesMax)
 	}
 	if len(c.prepares) >= c.cfg.PreparesMax {
-		err := Errorf(Overloaded, "the engine prepares %d prompts already", c.cfg.PreparesMax)
+		err := Errorf(Overloaded, "the engine has %d prompts to prepare already", c.cfg.PreparesMax)
 		err.RetryAfter = time.Second
-		c.reply(promptReply{Prepare: id, Err: err})
+		c.out = appendPromptReply(c.out, &promptReply{Prepare: id, Err: err})
+		c.kick()
 		return nil
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.prepares[id] = cancel
 	c.running.Go(func() {
 		defer cancel()
-		p, err := c.engine.Prepare(ctx, r)
-		answer := promptReply{Prepare: id, Prompt: p}
-		if err != nil {
-			answer.Err = AsError(err)
-		}
+		reply := c.answer(ctx, id, r) // a long one takes a while, so without mu
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.prepares, id)
-		c.reply(answer)
+		c.out = append(c.out, reply...)
+		c.kick()
 	})
 	return nil
 }
 
-// reply queues the answer to a prepare. The caller holds mu.
-func (c *connection) reply(r promptReply) {
-	start := len(c.out)
-	c.out = endFrame(appendPromptReply(beginFrame(c.out, framePromptReply), &r), start)
-	if size := len(c.out) - start - frameHead; size > c.cfg.FrameBytesMax {
-		r = promptReply{Prepare: r.Prepare, Err: Errorf(TooLarge, "the prompt takes %d bytes to hand back, over the limit of %d", size, c.cfg.FrameBytesMax)}
-		c.out = endFrame(appendPromptReply(beginFrame(c.out[:start], framePromptReply), &r), start)
+// answer waits for a turn, prepares r, and returns the frame that says what
+// became of it.
+func (c *connection) answer(ctx context.Context, id uint64, r *Request) []byte {
+	select {
+	case c.turns <- struct{}{}:
+		defer func() { <-c.turns }()
+	case <-ctx.Done():
+		return appendPromptReply(nil, &promptReply{Prepare: id, Err: abandoned()})
 	}
-	c.kick()
+	p, err := c.engine.Prepare(ctx, r)
+	reply := promptReply{Prepare: id, Prompt: p}
+	if err != nil {
+		reply.Err = AsError(err)
+	}
+	frame := appendPromptReply(nil, &reply)
+	if size := len(frame) - frameHead; size > c.cfg.FrameBytesMax {
+		err := Errorf(TooLarge, "the prompt takes %d bytes to hand back, over the limit of %d: send a shorter one or raise frame_bytes_max", size, c.cfg.FrameBytesMax)
+		return appendPromptReply(nil, &promptReply{Prepare: id, Err: err})
+	}
+	return frame
 }
 
 func (c *connection) kick() {

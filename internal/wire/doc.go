@@ -7,7 +7,7 @@
 // step, so that cost grows with steps and not with tokens times streams; a
 // slow reader parks its own generation and nothing else.
 //
-// Not a goal: a public protocol. The version in the hello must match exactly;
+// Not a goal: a public protocol. The protocol number in the hello must match;
 // gateway and engine are the same binary.
 //
 // The engine's side listens and serves, the gateway's side dials; a Client is

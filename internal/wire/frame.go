@@ -6,13 +6,15 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"time"
 )
 
 // A frame is a length (four bytes, little-endian, of what follows), a type
 // (one byte) and a payload.
 const (
 	frameHello       = 1 + iota // both ways, first: JSON hello
-	frameRefuse                 // both ways, last: why the connection ends
+	frameRefuse                 // from the engine, last: why the connection ends
 	frameModel                  // from the engine: JSON Model, when it changes
 	frameStep                   // from the engine: state and events of a step
 	framePromptReply            // from the engine: prompt or error
@@ -84,7 +86,7 @@ func (f *frameReader) next() (kind byte, payload []byte, err error) {
 	}
 	size := int64(binary.LittleEndian.Uint32(head[:])) - 1
 	if size < 0 || size > int64(f.max) {
-		return 0, nil, Errorf(Protocol, "a frame of %d bytes, outside the limit of [1,%d]", size+1, f.max+1)
+		return 0, nil, Errorf(Protocol, "a frame of %d bytes, outside the limit of [1,%d]: frame_bytes_max must be the same on both sides, and the peer an engine or gateway of this version", size+1, f.max+1)
 	}
 	if cap(f.buf) > frameKeep {
 		f.buf = nil
@@ -105,6 +107,26 @@ func (f *frameReader) next() (kind byte, payload []byte, err error) {
 		}
 	}
 	return head[4], f.buf, nil
+}
+
+// patient reads from a connection until nothing has come for limit. It looks
+// a second time: a process that was itself stopped for longer than limit
+// finds its deadline passed, and then what came meanwhile.
+type patient struct {
+	conn  net.Conn
+	limit time.Duration
+}
+
+func (p patient) Read(b []byte) (int, error) {
+	for _, wait := range [...]time.Duration{p.limit, p.limit / 8} {
+		if err := p.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return 0, err
+		}
+		if n, err := p.conn.Read(b); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+	}
+	return 0, Errorf(Unavailable, "no sign of life for %v", p.limit)
 }
 
 // lost is why a connection ended, as an Error: a Protocol fault as it is,

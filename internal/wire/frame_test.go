@@ -56,6 +56,10 @@ func appendSampleStep(b []byte) []byte {
 	return b
 }
 
+func dispatchPayload(m *dispatch) []byte {
+	return appendDispatch(binary.AppendUvarint(nil, m.Sequence), m.Window, &m.Generation)
+}
+
 // samples are payloads of every kind that is not JSON.
 func samples() map[byte][]byte {
 	text := "text"
@@ -63,10 +67,10 @@ func samples() map[byte][]byte {
 		Text: &text, Tokens: []int32{-1, 5}, Salt: "salt", Options: sampleOptions()}
 	return map[byte][]byte{
 		frameStep: appendSampleStep(nil),
-		frameDispatch: appendDispatch(nil, &dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Prompt: samplePrompt(),
+		frameDispatch: dispatchPayload(&dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Prompt: samplePrompt(),
 			Options: sampleOptions(), Salt: "s", Class: "c", Key: math.MinInt64, Trace: TraceContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1, State: "a=b"}}}),
-		framePrepare:     appendPrepare(nil, 4, request),
-		framePromptReply: appendPromptReply(nil, &promptReply{Prepare: 4, Prompt: samplePrompt()}),
+		framePrepare:     append([]byte{4}, appendRequest(nil, request)...),
+		framePromptReply: appendPromptReply(nil, &promptReply{Prepare: 4, Prompt: samplePrompt()})[frameHead:],
 		frameRefuse:      appendError(nil, &Error{Kind: Overloaded, Param: "p", Message: "m", RetryAfter: 3}),
 		frameAck:         binary.AppendUvarint(binary.AppendUvarint(nil, 5), 6),
 	}
@@ -94,16 +98,16 @@ func recode(kind byte, payload []byte) (decoded any, encoded []byte, err *Error)
 	case frameDispatch:
 		m := d.dispatch()
 		if d.finish() == nil {
-			encoded = appendDispatch(nil, &m)
+			encoded = dispatchPayload(&m)
 		}
 		decoded = m
 	case framePrepare:
 		id, r := d.uint(), d.request()
-		decoded, encoded = []any{id, r}, appendPrepare(nil, id, r)
+		decoded, encoded = []any{id, r}, appendRequest(binary.AppendUvarint(nil, id), r)
 	case framePromptReply:
 		r := d.promptReply()
 		if d.finish() == nil {
-			encoded = appendPromptReply(nil, &r)
+			encoded = appendPromptReply(nil, &r)[frameHead:]
 		}
 		decoded = r
 	case frameRefuse:

@@ -76,7 +76,7 @@ func TestClientEndsOnHostileEngines(t *testing.T) {
 		"over the window":        {steps(make([]Event, 257)...), "window of 256"},
 		"far over the window":    {steps(make([]Event, 1000)...), "room for"},
 		"broken text":            {frame(frameStep, append(appendBool(nil, false), 1, eventText, 0, 0, 1, 0xff)), "UTF-8"},
-		"reply not asked for":    {frame(framePromptReply, appendPromptReply(nil, &promptReply{Prepare: 9, Prompt: &Prompt{}})), "not asked"},
+		"reply not asked for":    {appendPromptReply(nil, &promptReply{Prepare: 9, Prompt: &Prompt{}}), "not asked"},
 		"list longer than frame": {frame(framePromptReply, binary.AppendUvarint([]byte{1, 0}, 1<<40)), "a list of"},
 		"trailing bytes":         {frame(frameRefuse, append(appendError(nil, Errorf(Internal, "x")), 1)), "follow the end"},
 	} {
@@ -214,8 +214,8 @@ func (parkedEngine) Generate(g *Generation) *Stream { return NewStream(4, g.Noti
 
 func TestServerEndsOnHostileGateways(t *testing.T) {
 	hi := appendJSONFrame(nil, frameHello, &hello{Protocol: protocolVersion, ClockNs: Monotonic()})
-	one := frame(frameDispatch, appendDispatch(nil, &dispatch{Sequence: 1, Window: 4, Generation: Generation{Prompt: &Prompt{}}}))
-	narrow := frame(frameDispatch, appendDispatch(nil, &dispatch{Sequence: 1, Generation: Generation{Prompt: &Prompt{}}}))
+	one := frame(frameDispatch, dispatchPayload(&dispatch{Sequence: 1, Window: 4, Generation: Generation{Prompt: &Prompt{}}}))
+	narrow := frame(frameDispatch, dispatchPayload(&dispatch{Sequence: 1, Generation: Generation{Prompt: &Prompt{}}}))
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 	for name, c := range map[string]struct {
 		bytes []byte

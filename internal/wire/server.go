@@ -17,7 +17,7 @@ type ServerConfig struct {
 
 	ConnectionsMax    int           `yaml:"connections_max" default:"16" help:"Gateways that may be connected at once."`
 	SequencesMax      int           `yaml:"sequences_max" default:"1024" help:"Live generations of one connection; more are refused as overloaded."`
-	PreparesMax       int           `yaml:"prepares_max" default:"64" help:"Prompts of one connection that are prepared at once; more are refused as overloaded."`
+	PreparesMax       int           `yaml:"prepares_max" default:"1024" help:"Prompts of one connection that are prepared or wait for it; more are refused as overloaded."`
 	FrameBytesMax     int           `yaml:"frame_bytes_max" default:"33554432" help:"Largest frame in either direction, in bytes."`
 	OutgoingBytesMax  int           `yaml:"outgoing_bytes_max" default:"67108864" help:"Bytes of prepared prompts that may wait to be written before the connection is cut."`
 	HelloTimeout      time.Duration `yaml:"hello_timeout" default:"2s" help:"Longest time for a new connection to say hello, as a duration."`

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"net"
@@ -24,8 +25,9 @@ type session struct {
 	wake   chan struct{} // capacity 1: the writer has something to write
 
 	// Owned by the reader.
-	model Model
-	step  step
+	model   Model
+	step    step
+	touched []*Stream // by the step at hand
 
 	mu        sync.Mutex // before any stream's lock
 	sequences map[uint64]*sequence
@@ -102,13 +104,7 @@ func (s *session) end(why *Error) {
 
 func (s *session) read() error {
 	for {
-		if err := s.conn.SetReadDeadline(time.Now().Add(s.client.cfg.SilenceMax)); err != nil {
-			return err
-		}
 		kind, payload, err := s.reader.next()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return Errorf(Unavailable, "no sign of life for %v", s.client.cfg.SilenceMax)
-		}
 		if err != nil {
 			return err
 		}
@@ -160,7 +156,13 @@ func (s *session) handleReply(r promptReply) *Error {
 // publishes the state.
 func (s *session) handleStep(payload []byte) *Error {
 	s.mu.Lock()
-	err := s.step.decode(payload, len(s.sequences)*(s.client.cfg.WindowEvents+1))
+	live := len(s.sequences)
+	s.mu.Unlock()
+	if err := s.step.decode(payload, live*(s.client.cfg.WindowEvents+1)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	var err *Error
 	for i := 0; i < len(s.step.Events) && err == nil; i++ {
 		e := &s.step.Events[i]
 		q := s.sequences[e.Sequence]
@@ -168,12 +170,17 @@ func (s *session) handleStep(payload []byte) *Error {
 			err = Errorf(Protocol, "an event for sequence %d, which is not live", e.Sequence)
 			break
 		}
-		err = q.accept(&e.Event)
-		if next := i + 1; next == len(s.step.Events) || s.step.Events[next].Sequence != e.Sequence {
-			q.stream.Wake()
+		if n := len(s.touched); n == 0 || s.touched[n-1] != q.stream {
+			s.touched = append(s.touched, q.stream)
 		}
+		err = q.accept(&e.Event)
 	}
 	s.mu.Unlock()
+	for i, stream := range s.touched { // without mu, which the readers want at once
+		stream.Wake()
+		s.touched[i] = nil
+	}
+	s.touched = s.touched[:0]
 	if state := s.step.State; state != nil && err == nil {
 		state.Model = s.model
 		s.client.publish(state)
@@ -210,22 +217,26 @@ func (q *sequence) accept(e *Event) *Error {
 	return nil
 }
 
-// enqueue appends a frame made by add, or says why it cannot.
-func (s *session) enqueue(kind byte, add func([]byte) []byte) *Error {
-	start := len(s.out)
-	out := endFrame(add(beginFrame(s.out, kind)), start)
+// enqueue appends a frame of a new id and body, which was made without mu
+// since a long one takes a while; or it says why it cannot.
+func (s *session) enqueue(kind byte, body []byte) (id uint64, _ *Error) {
 	cfg := &s.client.cfg
-	if size := len(out) - start - frameHead; size > cfg.FrameBytesMax {
-		return Errorf(TooLarge, "the request takes %d bytes to hand to the engine, over the limit of %d", size, cfg.FrameBytesMax)
-	}
-	if len(out) > cfg.OutgoingBytesMax {
+	switch {
+	case s.err != nil:
+		return 0, s.err
+	case len(body)+binary.MaxVarintLen64 > cfg.FrameBytesMax:
+		return 0, Errorf(TooLarge, "the request takes %d bytes to hand to the engine, over the limit of %d: send a shorter one or raise frame_bytes_max", len(body), cfg.FrameBytesMax)
+	case len(s.out)+len(body) > cfg.OutgoingBytesMax:
 		e := Errorf(Overloaded, "the engine does not read fast enough: over %d bytes wait for it", cfg.OutgoingBytesMax)
 		e.RetryAfter = time.Second
-		return e
+		return 0, e
 	}
-	s.out = out
+	s.last++
+	start := len(s.out)
+	s.out = append(binary.AppendUvarint(beginFrame(s.out, kind), s.last), body...)
+	endFrame(s.out, start)
 	s.kick()
-	return nil
+	return s.last, nil
 }
 
 func (s *session) kick() {
@@ -242,14 +253,9 @@ func (s *session) prepare(ctx context.Context, r *Request) (*Prompt, error) {
 	if ctx.Err() != nil {
 		return nil, abandoned()
 	}
+	body, reply := appendRequest(nil, r), make(chan promptReply, 1)
 	s.mu.Lock()
-	if s.err != nil {
-		s.mu.Unlock()
-		return nil, s.err
-	}
-	s.last++
-	id, reply := s.last, make(chan promptReply, 1)
-	err := s.enqueue(framePrepare, func(b []byte) []byte { return appendPrepare(b, id, r) })
+	id, err := s.enqueue(framePrepare, body)
 	if err == nil {
 		s.prepares[id] = reply
 	}
@@ -283,18 +289,15 @@ func (s *session) generate(g *Generation) *Stream {
 	if err := checkOptions(&g.Options); err != nil {
 		return FailedStream(g.Notify, err)
 	}
+	window := s.client.cfg.WindowEvents
+	body := appendDispatch(nil, window, g)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil {
-		return FailedStream(g.Notify, s.err)
-	}
-	s.last++
-	window := s.client.cfg.WindowEvents
-	m := dispatch{Sequence: s.last, Window: window, Generation: *g}
-	if err := s.enqueue(frameDispatch, func(b []byte) []byte { return appendDispatch(b, &m) }); err != nil {
+	id, err := s.enqueue(frameDispatch, body)
+	if err != nil {
 		return FailedStream(g.Notify, err)
 	}
-	q := &sequence{session: s, id: s.last, choices: make([]choiceProgress, max(1, g.Options.N))}
+	q := &sequence{session: s, id: id, choices: make([]choiceProgress, max(1, g.Options.N))}
 	q.stream = NewStream(window, g.Notify, q)
 	s.sequences[q.id] = q
 	return q.stream

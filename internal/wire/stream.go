@@ -1,6 +1,9 @@
 package wire
 
-import "sync"
+import (
+	"math"
+	"sync"
+)
 
 // Control is the producer's side of a stream, called by its reader. The
 // calls do not block and may come from any goroutine.
@@ -8,7 +11,8 @@ type Control interface {
 	Pause()
 	Resume()
 	// Cancel frees everything the generation holds. It is called at most
-	// once, and not after the stream's last event was put.
+	// once, by a reader that had not seen the last event put: that may have
+	// happened just before.
 	Cancel()
 	// Taken says that the reader took events, so that there is room again.
 	Taken()
@@ -47,17 +51,7 @@ func FailedStream(notify chan<- struct{}, err *Error) *Stream {
 // Take appends the waiting events to dst and returns it; it does not wait.
 // The reader waits on the Notify channel of its Generation.
 func (s *Stream) Take(dst []Event) []Event {
-	s.mu.Lock()
-	n := len(s.events)
-	dst = append(dst, s.events...)
-	clear(s.events)
-	s.events = s.events[:0]
-	live := !s.ended && !s.closed
-	s.mu.Unlock()
-	if n > 0 && live {
-		s.control.Taken()
-	}
-	return dst
+	return s.TakeN(dst, math.MaxInt)
 }
 
 // TakeN is Take for at most limit events.

@@ -56,14 +56,21 @@ func TestGreedyAnswersEqualReference(t *testing.T) {
 	}
 	team := kernels.NewTeam(2)
 	defer team.Close()
-	for _, set := range kernels.Sets() {
-		t.Run(set.Name, func(t *testing.T) {
-			m, err := model.Load(f, set, team, model.Options{ContextTokens: 512})
+	// Every set is held to reference logits in package model. Here the best one
+	// answers all, and the specification one in twelve, to a twelfth.
+	for _, c := range []struct {
+		set  *kernels.Set
+		part int
+	}{{kernels.Best(), 1}, {kernels.Sets()[len(kernels.Sets())-1], 12}} {
+		t.Run(c.set.Name, func(t *testing.T) {
+			m, err := model.Load(f, c.set, team, model.Options{ContextTokens: 512})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			for i, a := range answers {
+			for i := 0; i < len(answers); i += c.part {
+				a := answers[i]
+				a.IDs = a.IDs[:(len(a.IDs)+c.part-1)/c.part]
 				checkAnswer(t, m, i, a)
 			}
 		})

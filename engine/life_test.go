@@ -120,16 +120,27 @@ func TestPagesAreFreeTwoStepsAfterClose(t *testing.T) {
 	}
 }
 
+// newPausing is a lab that pauses generation "q" after two steps of it.
+func newPausing(t *testing.T, cfg Config) *lab {
+	paused := false
+	return newLab(t, labSetup{cfg: cfg, onTurn: func(b *lab) {
+		for _, s := range b.loop.running {
+			if s.id == "q" && s.timings.Steps == 2 && !paused {
+				paused = true
+				s.Pause()
+			}
+		}
+	}})
+}
+
 func TestPauseKeepsPagesAndResumes(t *testing.T) {
-	b := newLab(t, labSetup{})
+	b := newPausing(t, Config{StreamEventsMax: 1 << 16})
 	q := question{id: "q", tokens: prompt(1, 40), options: greedy(400)}
 	s, notify := b.begin(q)
-	<-notify
-	s.Pause()
 	waitFor(t, func() bool { return b.State().Paused == 1 && b.State().Running == 0 })
-	step, used := b.State().Step, b.State().PagesUsed
-	if used == 0 {
-		t.Error("a paused generation holds no pages")
+	step := b.State().Step
+	if step != 2 || s.Waiting() != 2 || b.State().PagesUsed == 0 {
+		t.Errorf("paused after %d steps with %d events and %d pages", step, s.Waiting(), b.State().PagesUsed)
 	}
 	if other := b.ask(question{id: "other", tokens: prompt(2, 10), options: greedy(5)}); other.end.Err != nil {
 		t.Error(other.end.Err)
@@ -142,6 +153,20 @@ func TestPauseKeepsPagesAndResumes(t *testing.T) {
 	mustEnd(t, q, a)
 	if alone := newLab(t, labSetup{}).ask(q); alone.texts[0] != a.texts[0] {
 		t.Error("pausing changed the answer")
+	}
+}
+
+func TestPausedPrefillHoldsNobodyOff(t *testing.T) {
+	b := newPausing(t, Config{BatchTokensMax: 7}) // so two steps leave a block half done
+	q := question{id: "q", tokens: prompt(1, 200), options: greedy(3)}
+	s, notify := b.begin(q)
+	waitFor(t, func() bool { return b.State().Paused == 1 })
+	same := question{id: "same", tokens: q.tokens, options: q.options}
+	first := b.ask(same) // whose next block the paused one had begun
+	mustEnd(t, same, first)
+	s.Resume()
+	if a := b.read(s, notify, 1); a.end.Err != nil || a.texts[0] != first.texts[0] {
+		t.Errorf("the paused one answered %q, error %v; want %q", a.texts[0], a.end.Err, first.texts[0])
 	}
 }
 

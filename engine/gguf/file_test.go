@@ -71,7 +71,8 @@ func TestGettersReturnEveryKindOfValue(t *testing.T) {
 }
 
 func TestGettersNameKeyAndTypeOfAnotherKind(t *testing.T) {
-	f := parse(t, (&gguftest.Builder{}).Set("k", int32(-3)).Set("s", []string{"x"}).Set("f", float32(1)))
+	f := parse(t, (&gguftest.Builder{}).Set("k", int32(-3)).Set("s", []string{"x"}).Set("f", float32(1)).
+		Raw("u", 9, words(uint32(10), uint64(2), uint64(1), uint64(1)<<63)))
 	errs := map[string]error{}
 	add := func(name string, present bool, err error) {
 		if !present {
@@ -93,6 +94,8 @@ func TestGettersNameKeyAndTypeOfAnotherKind(t *testing.T) {
 	add("key f: has type f32, not array of string", ok, err)
 	_, ok, err = f.Ints("s")
 	add("key s: has type array of string, not array of whole numbers", ok, err)
+	_, ok, err = f.Ints("u")
+	add("key u: element 1 is over 2^63-1", ok, err)
 	_, ok, err = f.Floats("s")
 	add("key s: has type array of string, not array of f32", ok, err)
 	for want, err := range errs {

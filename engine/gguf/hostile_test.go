@@ -75,6 +75,7 @@ func TestE01CountsBeyondTheFileAreRefusedWithoutAllocating(t *testing.T) {
 		{"keys that cannot fit", header(0, 1000), "key count: is 1000, which cannot fit into the 0 bytes"},
 		{"tensors of 2^63", header(1<<63, 0), "tensor count: is 9223372036854775808; the most allowed"},
 		{"tensors that cannot fit", header(60000, 0), "tensor count: is 60000, which cannot fit"},
+		{"tensors that half fit", append(header(1000, 0), make([]byte, 2000)...), "tensor count: is 1000, which cannot fit into the 2008 bytes"},
 		{"key of 1 MiB", append(header(0, 1), words(uint64(1)<<20, strings.Repeat("k", 32))...), "key: is 1048576 bytes long; allowed are 1 to 65535"},
 		{"empty key", append(header(0, 1), words(uint64(0), u8, uint8(1), uint8(0))...), "key: is 0 bytes long"},
 		{"key with a NUL", append(header(0, 1), words(uint64(2), "k\x00", u8, uint8(1))...), "byte 33: key: has the byte 0x00"},
@@ -196,6 +197,8 @@ func TestE05TensorsOutsideOverlappingOrUnknownAreRefused(t *testing.T) {
 	whole := base().Bytes()
 	wantRefused(t, "last byte cut off", whole[:len(whole)-1], "tensor a: lies outside the file: offset 0 and 64 bytes, but there are 63 bytes of data (is the file cut short?)")
 	wantRefused(t, "not aligned", base().Entry("b", kernels.F32, []int{1}, 33).Bytes(), "tensor b: begins at offset 33, which is not a multiple of the alignment 32")
+	wantRefused(t, "not aligned to all", base().Entry("b", kernels.F32, []int{1}, 40).Bytes(), "tensor b: begins at offset 40, which is not")
+	wantRefused(t, "around the end", base().Entry("b", kernels.F32, []int{16}, math.MaxUint64-31).Bytes(), "tensor b: lies outside the file")
 	wantRefused(t, "inside the header", base().Entry("b", kernels.F32, []int{1}, math.MaxUint64-31).Bytes(), "tensor b: lies outside the file")
 	wantRefused(t, "overlapping", base().Entry("b", kernels.F32, []int{1}, 32).Bytes(), "tensor b: overlaps tensor a")
 	wantRefused(t, "same place", base().Entry("b", kernels.F32, []int{1}, 0).Bytes(), "overlaps tensor")

@@ -284,7 +284,7 @@ func TestRopePairingsAgreeOnReorderedHeads(t *testing.T) {
 			t.Fatalf("halves give %v, neighbours %v", b, a)
 		}
 	}
-	if sin, cos := math.Sincos(5); a[0] != 1*float32(cos)-2*float32(sin) || a[6] != 7 {
+	if sin, cos := math.Sincos(5); a[0] != 1*float32(cos)-2*float32(sin) || a[1] != 1*float32(sin)+2*float32(cos) || a[6] != 7 {
 		t.Errorf("rotated to %v", a)
 	}
 }

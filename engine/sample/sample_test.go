@@ -32,7 +32,7 @@ func TestF01(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range []wire.Options{{Temperature: nan}, {Temperature: inf, TopP: nan}, {Temperature: 1, TopK: 2, MinP: nan}} {
+	for _, o := range []wire.Options{{Temperature: nan}, {Temperature: inf, TopP: nan}, {Temperature: 1, TopK: 2, MinP: nan}, {Temperature: 1, MinP: 2}} {
 		if id, ok := one(o, -inf, 1, 2, 3); !ok || id == 0 {
 			t.Errorf("%+v: token %d, %v; want one that is not masked", o, id, ok)
 		}
@@ -256,6 +256,7 @@ func TestDistribution(t *testing.T) {
 		{Temperature: 1, MinP: 1},
 		{Temperature: 1.5, TopK: 8, TopP: 0.9, MinP: 0.15},
 		{Temperature: 0.7, TopP: 0.95, MinP: 0.05},
+		{Temperature: 1, TopP: 0.99, MinP: 0.3}, // min-p cuts what top-p leaves
 	} {
 		const draws = 50_000
 		s := New(&o, 3, len(logits))

@@ -28,15 +28,20 @@ func makeRange(s *state, a args) any {
 	if by == 0 {
 		s.fail("range() arg 3 must not be zero")
 	}
-	// The ends are compared as floats: their difference may not fit an int.
-	if n := (float64(to) - float64(from)) / float64(by); n > rangeMax {
-		s.fail("Range too big. The sandbox blocks ranges larger than %d.", rangeMax)
-	} else if n > 0 {
-		s.charge(16 * int(n))
+	// The difference of two ints always fits an unsigned one.
+	n := uint64(0)
+	if by > 0 && from < to {
+		n = (uint64(to)-uint64(from)-1)/uint64(by) + 1
+	} else if by < 0 && from > to {
+		n = (uint64(from)-uint64(to)-1)/-uint64(by) + 1
 	}
-	items := []any{}
-	for i := from; by > 0 && i < to || by < 0 && i > to; i += by {
-		items = append(items, int64(i))
+	if n > rangeMax {
+		s.fail("Range too big. The sandbox blocks ranges larger than %d.", rangeMax)
+	}
+	s.charge(16 * int(n))
+	items := make([]any, n)
+	for i := range items {
+		items[i] = int64(from + i*by)
 	}
 	return &List{Items: items}
 }
@@ -148,8 +153,8 @@ func init() {
 		"divisibleby": func(s *state, v any, a args) bool {
 			return isMultiple(s, v, int64(a.integer(s, 0, "num", 1)), 0)
 		},
-		"lower":  func(s *state, v any, _ args) bool { text := s.str(v); return strings.ToLower(text) == text },
-		"upper":  func(s *state, v any, _ args) bool { text := s.str(v); return strings.ToUpper(text) == text },
+		"lower":  func(s *state, v any, _ args) bool { text := s.printed(v); return strings.ToLower(text) == text },
+		"upper":  func(s *state, v any, _ args) bool { text := s.printed(v); return strings.ToUpper(text) == text },
 		"sameas": compared("=="),
 		"in":     compared("in"),
 		"filter": func(_ *state, v any, _ args) bool { name, _ := v.(string); return filters[name] != nil },

@@ -23,7 +23,7 @@ func (a arguments) eval(s *state) args {
 		out.pos = s.evalAll(a.positional)
 	}
 	for i, name := range a.names {
-		out.named = append(out.named, namedArg{name, a.named[i].eval(s)})
+		out.named = append(out.named, namedArg{name, s.inner(a.named[i])})
 	}
 	return out
 }
@@ -78,8 +78,7 @@ type callExpr struct {
 }
 
 func (c *callExpr) eval(s *state) any {
-	s.step()
-	fn := c.fn.eval(s)
+	fn := s.inner(c.fn)
 	a := c.args.eval(s)
 	switch fn := fn.(type) {
 	case *macro:
@@ -112,12 +111,11 @@ type filterExpr struct {
 }
 
 func (f *filterExpr) eval(s *state) any {
-	s.step()
 	filter, ok := filters[f.name]
 	if !ok {
 		s.fail("No filter named '%s' found.", f.name)
 	}
-	return filter(s, f.in.eval(s), f.args.eval(s))
+	return filter(s, s.inner(f.in), f.args.eval(s))
 }
 
 type testExpr struct {
@@ -128,7 +126,7 @@ type testExpr struct {
 }
 
 func (t *testExpr) eval(s *state) any {
-	return s.test(t.name, t.in.eval(s), t.args.eval(s)) != t.negate
+	return s.test(t.name, s.inner(t.in), t.args.eval(s)) != t.negate
 }
 
 func (s *state) test(name string, v any, a args) bool {

@@ -41,7 +41,7 @@ func (s *state) evalAll(list []expr) []any {
 	s.charge(16 * len(list))
 	values := make([]any, len(list))
 	for i, e := range list {
-		values[i] = e.eval(s)
+		values[i] = s.inner(e)
 	}
 	return values
 }
@@ -52,11 +52,11 @@ func (d *dictExpr) eval(s *state) any {
 	dict := NewDict()
 	s.charge(64 * len(d.keys))
 	for i := range d.keys {
-		key := d.keys[i].eval(s)
+		key := s.inner(d.keys[i])
 		if !hashable(key) {
 			s.fail("unhashable type: '%s'", typeName(key))
 		}
-		dict.Set(key, d.values[i].eval(s))
+		dict.Set(key, s.inner(d.values[i]))
 	}
 	return dict
 }
@@ -65,10 +65,10 @@ type condExpr struct{ yes, cond, no expr }
 
 func (c *condExpr) eval(s *state) any {
 	switch {
-	case truth(c.cond.eval(s)):
-		return c.yes.eval(s)
+	case truth(s.inner(c.cond)):
+		return s.inner(c.yes)
 	case c.no != nil:
-		return c.no.eval(s)
+		return s.inner(c.no)
 	}
 	return Undefined{"the inline if-expression evaluated to false and no else section was defined"}
 }
@@ -79,20 +79,20 @@ type logicExpr struct {
 }
 
 func (l *logicExpr) eval(s *state) any {
-	if v := l.left.eval(s); truth(v) == l.or {
+	if v := s.inner(l.left); truth(v) == l.or {
 		return v
 	}
-	return l.right.eval(s)
+	return s.inner(l.right)
 }
 
 type notExpr struct{ value expr }
 
-func (n *notExpr) eval(s *state) any { return !truth(n.value.eval(s)) }
+func (n *notExpr) eval(s *state) any { return !truth(s.inner(n.value)) }
 
 type negateExpr struct{ value expr }
 
 func (n *negateExpr) eval(s *state) any {
-	v := n.value.eval(s)
+	v := s.inner(n.value)
 	i, f, isFloat, ok := number(v)
 	switch {
 	case !ok:
@@ -111,9 +111,9 @@ type compareExpr struct {
 }
 
 func (c *compareExpr) eval(s *state) any {
-	left := c.first.eval(s)
+	left := s.inner(c.first)
 	for i, op := range c.ops {
-		right := c.rest[i].eval(s)
+		right := s.inner(c.rest[i])
 		if !s.holds(op, left, right) {
 			return false
 		}
@@ -174,7 +174,7 @@ type attrExpr struct {
 }
 
 func (a *attrExpr) eval(s *state) any {
-	return s.attr(a.of.eval(s), a.name)
+	return s.attr(s.inner(a.of), a.name)
 }
 
 // attr is v.name: Jinja looks for an attribute first, then for an item.
@@ -213,7 +213,7 @@ func (u Undefined) what() string {
 type itemExpr struct{ of, key expr }
 
 func (i *itemExpr) eval(s *state) any {
-	return s.item(i.of.eval(s), i.key.eval(s))
+	return s.item(s.inner(i.of), s.inner(i.key))
 }
 
 // item is v[key]: Jinja looks for an item first, then for an attribute.
@@ -256,11 +256,11 @@ type sliceExpr struct {
 }
 
 func (c *sliceExpr) eval(s *state) any {
-	v := c.of.eval(s)
+	v := s.inner(c.of)
 	var parts [3]any
 	for i, part := range c.parts {
 		if part != nil {
-			parts[i] = part.eval(s)
+			parts[i] = s.inner(part)
 		}
 	}
 	if parts[2] == nil {
@@ -290,6 +290,7 @@ func (s *state) slice(v, from, to, by any) any {
 		runes = []rune(text)
 		n = int64(len(runes))
 	}
+	step = min(max(step, -n-1), n+1) // so that no index runs over
 	first, last := int64(0), n
 	if step < 0 {
 		first, last = n-1, -1

@@ -3,6 +3,7 @@ package jinja
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Expressions, from the loosest binding to the tightest, as in Jinja2:
@@ -29,7 +30,8 @@ func (p *parser) expr() expr {
 	p.enter()
 	defer p.leave()
 	value := p.or()
-	for p.acceptWord("if") {
+	for n := 0; p.acceptWord("if"); n++ {
+		p.link(n)
 		c := &condExpr{yes: value, cond: p.or()}
 		if p.acceptWord("else") {
 			c.no = p.expr()
@@ -157,13 +159,14 @@ func (p *parser) primary() expr {
 		}
 		return nameExpr(t.text)
 	case tokenString:
-		text := t.text
+		var text strings.Builder
+		text.WriteString(t.text)
 		for p.peek().kind == tokenString {
-			text += p.next().text
+			text.WriteString(p.next().text)
 		}
-		return literal{text}
+		return literal{text.String()}
 	case tokenInt:
-		return literal{integer(t.text)}
+		return literal{p.integer(t.text)}
 	case tokenFloat:
 		v, _ := strconv.ParseFloat(t.text, 64)
 		return literal{v}
@@ -229,7 +232,7 @@ func (p *parser) postfix(value expr) expr {
 		case p.acceptOp("."):
 			if t := p.peek(); t.kind == tokenInt {
 				p.at++
-				value = &itemExpr{value, literal{integer(t.text)}}
+				value = &itemExpr{value, literal{p.integer(t.text)}}
 			} else {
 				value = &attrExpr{value, p.needName()}
 			}
@@ -270,7 +273,10 @@ func (p *parser) subscript(value expr) expr {
 
 func (p *parser) arguments() arguments {
 	var a arguments
-	for !p.acceptOp(")") {
+	for n := 0; !p.acceptOp(")"); n++ {
+		if n > argumentsMax {
+			p.fail("more than %d arguments", argumentsMax)
+		}
 		if p.isOp("*") || p.isOp("**") {
 			p.fail("unpacked arguments are not supported")
 		}

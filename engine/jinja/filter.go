@@ -31,13 +31,13 @@ func init() {
 		"sort": filterSort, "string": func(s *state, v any, _ args) any { return s.str(v) },
 		"sum": filterSum, "title": filterTitle, "tojson": filterToJSON,
 		"trim": textFilter("strip"), "unique": filterUnique, "upper": textFilter("upper"),
-		"wordcount": func(s *state, v any, _ args) any { return int64(len(strings.Fields(s.str(v)))) },
+		"wordcount": func(s *state, v any, _ args) any { return int64(len(strings.Fields(s.printed(v)))) },
 	}
 }
 
 // textFilter is a filter that is a method of strings on the printed value.
 func textFilter(name string) filterFunc {
-	return func(s *state, v any, a args) any { return textMethods[name](s, s.str(v), a) }
+	return func(s *state, v any, a args) any { return textMethods[name](s, s.printed(v), a) }
 }
 
 func filterAbs(s *state, v any, _ args) any {
@@ -74,7 +74,7 @@ func filterDefault(_ *state, v any, a args) any {
 
 func filterEscape(s *state, v any, _ args) any {
 	text := s.str(v)
-	s.charge(2 * len(text))
+	s.charge(5 * len(text)) // the longest entity
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;").Replace(text)
 }
 
@@ -82,7 +82,7 @@ func filterFloat(s *state, v any, a args) any {
 	if _, f, _, ok := number(v); ok {
 		return f
 	}
-	if f, err := strconv.ParseFloat(strings.TrimSpace(s.str(v)), 64); err == nil {
+	if f, err := strconv.ParseFloat(strings.TrimSpace(s.printed(v)), 64); err == nil {
 		return f
 	}
 	return a.get(0, "default", 0.0)
@@ -96,7 +96,7 @@ func filterInt(s *state, v any, a args) any {
 	if i, _, isFloat, ok := number(v); ok && !isFloat {
 		return small(i)
 	}
-	text := strings.TrimSpace(s.str(v))
+	text := strings.TrimSpace(s.printed(v))
 	if i, err := strconv.ParseInt(text, a.integer(s, 1, "base", 10), 64); err == nil {
 		return i
 	}
@@ -143,7 +143,7 @@ func filterIndent(s *state, v any, a args) any {
 
 // filterTitle upper-cases what follows a space, a hyphen or an opening bracket.
 func filterTitle(s *state, v any, _ args) any {
-	return title(s, s.str(v), func(r rune) bool { return !isSpace(r) && !strings.ContainsRune("-({[<", r) })
+	return title(s, s.printed(v), func(r rune) bool { return !isSpace(r) && !strings.ContainsRune("-({[<", r) })
 }
 
 func filterReplace(s *state, v any, a args) any { return textReplace(s, s.str(v), a) }

@@ -33,6 +33,7 @@ func (s *state) path(v, path any) any {
 		return s.item(v, path)
 	}
 	for part := range strings.SplitSeq(name, ".") {
+		s.step()
 		if i, err := strconv.ParseInt(part, 10, 64); err == nil {
 			v = s.item(v, i)
 		} else {
@@ -43,6 +44,8 @@ func (s *state) path(v, path any) any {
 }
 
 func filterMap(s *state, v any, a args) any {
+	s.enter() // a map may map
+	defer s.leave()
 	items := s.iterate(v)
 	s.charge(16 * len(items))
 	out := &List{Items: make([]any, len(items))}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/big"
 	"strconv"
@@ -24,7 +25,7 @@ func ParseJSON(data []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.More() {
+	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("more than one JSON value")
 	}
 	return v, nil
@@ -162,6 +163,11 @@ func jsonFloat(f float64) string {
 	return floatRepr(f)
 }
 
+func (w *jsonWriter) separator(text string) {
+	w.s.charge(len(text))
+	w.out.WriteString(text)
+}
+
 func (w *jsonWriter) newline(depth int) {
 	if w.indent != "" {
 		w.s.charge(len(w.indent) * (depth + 1))
@@ -178,7 +184,7 @@ func (w *jsonWriter) list(v *List, depth int) {
 	w.out.WriteByte('[')
 	for i, item := range v.Items {
 		if i > 0 {
-			w.out.WriteString(w.item)
+			w.separator(w.item)
 		}
 		w.newline(depth + 1)
 		w.value(item, depth+1)
@@ -199,7 +205,7 @@ func (w *jsonWriter) dict(v *Dict, depth int) {
 	w.out.WriteByte('{')
 	for i, key := range keys {
 		if i > 0 {
-			w.out.WriteString(w.item)
+			w.separator(w.item)
 		}
 		w.newline(depth + 1)
 		if text, ok := key.(string); ok {
@@ -209,7 +215,7 @@ func (w *jsonWriter) dict(v *Dict, depth int) {
 			w.value(key, depth+1)
 			w.out.WriteByte('"')
 		}
-		w.out.WriteString(w.key)
+		w.separator(w.key)
 		w.value(v.items[key], depth+1)
 	}
 	w.newline(depth)

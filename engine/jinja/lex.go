@@ -173,19 +173,22 @@ func (l *lexer) raw() bool {
 	}
 }
 
-// bareTag reads " word [-+]%}" at pos.
+// bareTag reads " word [-+]%}" at pos; without one the word is "".
 func (l *lexer) bareTag(pos int) (word string, sign byte, after int) {
-	rest := l.src[pos:]
-	end := strings.Index(rest, "%}")
+	rest := strings.TrimLeftFunc(l.src[pos:], isSpace)
+	end := strings.IndexFunc(rest, func(r rune) bool { return r < 'a' || r > 'z' })
 	if end < 0 {
 		return "", 0, pos
 	}
 	word = rest[:end]
-	if n := len(word); n > 0 && (word[n-1] == '-' || word[n-1] == '+') {
-		sign = word[n-1]
-		word = word[:n-1]
+	rest = strings.TrimLeftFunc(rest[end:], isSpace)
+	if rest != "" && (rest[0] == '-' || rest[0] == '+') {
+		sign, rest = rest[0], rest[1:]
 	}
-	return strings.TrimSpace(word), sign, pos + end + 2
+	if !strings.HasPrefix(rest, "%}") {
+		return "", 0, pos
+	}
+	return word, sign, len(l.src) - len(rest) + 2
 }
 
 // inside cuts the inside of a tag into tokens until closer.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"strconv"
 	"strings"
 )
 
@@ -13,8 +14,7 @@ type binaryExpr struct {
 }
 
 func (b *binaryExpr) eval(s *state) any {
-	s.step()
-	left, right := b.left.eval(s), b.right.eval(s)
+	left, right := s.inner(b.left), s.inner(b.right)
 	switch b.op {
 	case "~":
 		return s.join(s.str(left), s.str(right))
@@ -83,6 +83,7 @@ func (s *state) repeat(v, times any) (any, bool) {
 }
 
 func (s *state) chargeTimes(bytes int, n int64) {
+	n = max(n, 0)
 	if bytes > 0 && n > int64(s.limits.Bytes/bytes) {
 		s.exceed("bytes", s.limits.Bytes)
 	}
@@ -206,10 +207,16 @@ func (s *state) percent(text string, values any) string {
 // formatOne prints v with printf-like flags; the verb 0 means by v's type.
 func (s *state) formatOne(flags string, verb byte, v any) string {
 	_, f, isFloat, isNumber := number(v)
-	s.charge(1000) // the widest that three digits of width ask for
+	for digits := range strings.FieldsFuncSeq(flags, func(r rune) bool { return r < '0' || r > '9' }) {
+		width, _ := strconv.Atoi(digits)
+		s.charge(width)
+	}
+	s.charge(400) // the largest float64 with all its digits
 	switch {
 	case verb == 's' || verb == 0 && !isNumber:
-		return fmt.Sprintf("%"+flags+"s", s.str(v))
+		text := s.str(v)
+		s.charge(len(text))
+		return fmt.Sprintf("%"+flags+"s", text)
 	case verb == 'r':
 		var b strings.Builder
 		s.repr(&b, v)

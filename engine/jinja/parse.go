@@ -12,6 +12,7 @@ const (
 	sourceBytesMax = 1 << 20
 	nestingMax     = 200
 	chainMax       = 1000
+	argumentsMax   = 1000
 )
 
 // SyntaxError says where a template cannot be parsed.
@@ -346,6 +347,9 @@ func (p *parser) outsideLoops(open, end string) []stmt {
 func (p *parser) parameters(m *macroStmt) {
 	for !p.acceptOp(")") {
 		m.params = append(m.params, p.needName())
+		if len(m.params) > argumentsMax {
+			p.fail("more than %d parameters", argumentsMax)
+		}
 		var value expr
 		if p.acceptOp("=") {
 			value = p.expr()
@@ -357,10 +361,13 @@ func (p *parser) parameters(m *macroStmt) {
 	}
 }
 
-// integer is the value of a literal of any length.
-func integer(text string) any {
+// integer is the value of a literal.
+func (p *parser) integer(text string) any {
 	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return v
+	}
+	if len(text) > bigBitsMax/4 {
+		p.fail("a number of %d digits; at most %d are allowed", len(text), bigBitsMax/4)
 	}
 	v, _ := new(big.Int).SetString(text, 10)
 	return v

@@ -3,6 +3,7 @@ package jinja
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +14,10 @@ type Limits struct {
 	Out   int // bytes of the result
 }
 
-const depthMax = 200 // macro calls and levels of nested values
+const (
+	depthMax = 200    // macro calls and levels of nested values
+	treeMax  = 20_000 // expressions being evaluated inside each other, in all macro calls
+)
 
 // Error says why a template failed on its input, in Python's words.
 type Error struct {
@@ -28,7 +32,7 @@ func (e *Error) Error() string {
 // LimitError says which of the Limits, or the depth limit, a template ran into.
 type LimitError struct {
 	Line  int
-	What  string // "steps", "bytes", "output bytes" or "depth"
+	What  string // "steps", "bytes", "output bytes", "depth" or "bits of a number"
 	Limit int
 }
 
@@ -42,7 +46,9 @@ type state struct {
 	limits Limits
 	steps  int
 	bytes  int
+	look   int // at this step ctx is looked at next
 	depth  int
+	tree   int
 	line   int
 	out    *strings.Builder
 	scope  *scope
@@ -91,7 +97,8 @@ func (s *state) step() {
 	if s.steps > s.limits.Steps {
 		s.exceed("steps", s.limits.Steps)
 	}
-	if s.steps&1023 == 0 {
+	if s.steps >= s.look {
+		s.look = s.steps + 1024
 		if err := s.ctx.Err(); err != nil {
 			panic(thrown{err})
 		}
@@ -104,8 +111,9 @@ func (s *state) work(n int) {
 	s.step()
 }
 
-// charge counts n bytes that are about to be built.
+// charge counts n bytes that are about to be built; nothing gives bytes back.
 func (s *state) charge(n int) {
+	n = max(n, 0)
 	if n > s.limits.Bytes-s.bytes {
 		s.exceed("bytes", s.limits.Bytes)
 	}
@@ -120,6 +128,19 @@ func (s *state) enter() {
 }
 
 func (s *state) leave() { s.depth-- }
+
+// inner evaluates what stands deeper in the tree of e's parent. Chains of
+// operators make trees deep, and macros stack them: the goroutine's stack has
+// an end that no recover survives.
+func (s *state) inner(e expr) any {
+	s.step()
+	if s.tree++; s.tree > treeMax {
+		s.exceed("depth", treeMax)
+	}
+	v := e.eval(s)
+	s.tree--
+	return v
+}
 
 func (s *state) write(text string) {
 	if s.out.Len()+len(text) > s.limits.Out {
@@ -139,33 +160,53 @@ func (s *state) capture(run func()) string {
 	return text
 }
 
-// scope holds the names of one block; they are few, so a scan is fastest.
+// scope holds the names of one block. They are few, so a scan is fastest; a
+// block with many has an index.
 type scope struct {
 	names  []string
 	values []any
+	index  map[string]int // of all names, once there are more than scannedMax
 	parent *scope
+}
+
+const scannedMax = 24
+
+// find is the place of name in this block, or -1.
+func (c *scope) find(name string) int {
+	if c.index != nil {
+		if i, ok := c.index[name]; ok {
+			return i
+		}
+		return -1
+	}
+	return slices.Index(c.names, name)
 }
 
 func (c *scope) get(name string) (any, bool) {
 	for ; c != nil; c = c.parent {
-		for i, n := range c.names {
-			if n == name {
-				return c.values[i], true
-			}
+		if i := c.find(name); i >= 0 {
+			return c.values[i], true
 		}
 	}
 	return nil, false
 }
 
 func (c *scope) set(name string, value any) {
-	for i, n := range c.names {
-		if n == name {
-			c.values[i] = value
-			return
-		}
+	if i := c.find(name); i >= 0 {
+		c.values[i] = value
+		return
 	}
 	c.names = append(c.names, name)
 	c.values = append(c.values, value)
+	switch {
+	case c.index != nil:
+		c.index[name] = len(c.names) - 1
+	case len(c.names) > scannedMax:
+		c.index = make(map[string]int, len(c.names))
+		for i, n := range c.names {
+			c.index[n] = i
+		}
+	}
 }
 
 // inScope runs f in a new scope below parent.

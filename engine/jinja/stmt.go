@@ -241,9 +241,11 @@ func (m *macro) call(s *state, a args) string {
 	return s.capture(func() {
 		s.inScope(m.scope, func() {
 			for i, param := range m.params {
+				s.step()
 				s.scope.set(param, m.argument(s, a, i))
 			}
 			for _, named := range a.named {
+				s.step()
 				if _, ok := s.scope.get(named.name); !ok {
 					s.fail("macro '%s' takes no keyword argument '%s'", m.name, named.name)
 				}

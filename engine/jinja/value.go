@@ -143,6 +143,13 @@ func (s *state) str(v any) string {
 	return b.String()
 }
 
+// printed is str for a text that is about to be looked through or copied.
+func (s *state) printed(v any) string {
+	text := s.str(v)
+	s.charge(len(text))
+	return text
+}
+
 // repr writes Python's repr(v).
 func (s *state) repr(b *strings.Builder, v any) {
 	s.enter()
@@ -281,99 +288,6 @@ func small(v *big.Int) any {
 		return v.Int64()
 	}
 	return v
-}
-
-// equal is Python's ==.
-func (s *state) equal(a, b any) bool {
-	s.enter()
-	defer s.leave()
-	s.step()
-	switch x := a.(type) {
-	case string:
-		y, ok := b.(string)
-		return ok && x == y
-	case nil:
-		return b == nil
-	case Undefined:
-		_, ok := b.(Undefined)
-		return ok
-	case *List:
-		y, ok := b.(*List)
-		if !ok || x.Tuple != y.Tuple || len(x.Items) != len(y.Items) {
-			return false
-		}
-		for i := range x.Items {
-			if !s.equal(x.Items[i], y.Items[i]) {
-				return false
-			}
-		}
-		return true
-	case *Dict:
-		y, ok := b.(*Dict)
-		if !ok || x.Len() != y.Len() {
-			return false
-		}
-		for _, key := range x.keys {
-			if v, ok := y.Get(key); !ok || !s.equal(x.items[key], v) {
-				return false
-			}
-		}
-		return true
-	case *namespace:
-		return a == b
-	case *macro:
-		return a == b
-	}
-	order, ok := numberOrder(a, b)
-	return ok && order == 0
-}
-
-// numberOrder compares two numbers, -1, 0 or 1.
-func numberOrder(a, b any) (int, bool) {
-	x, xf, xIsFloat, xok := number(a)
-	y, yf, yIsFloat, yok := number(b)
-	if !xok || !yok {
-		return 0, false
-	}
-	if !xIsFloat && !yIsFloat {
-		return x.Cmp(y), true
-	}
-	switch {
-	case xf < yf:
-		return -1, true
-	case xf > yf:
-		return 1, true
-	case xf == yf:
-		return 0, true
-	}
-	return 0, false
-}
-
-// order is Python's <, for strings, numbers and lists of them.
-func (s *state) order(a, b any) int {
-	s.enter()
-	defer s.leave()
-	s.step()
-	if x, ok := a.(string); ok {
-		if y, ok := b.(string); ok {
-			return strings.Compare(x, y)
-		}
-	}
-	if x, ok := a.(*List); ok {
-		if y, ok := b.(*List); ok {
-			for i := range min(len(x.Items), len(y.Items)) {
-				if o := s.order(x.Items[i], y.Items[i]); o != 0 {
-					return o
-				}
-			}
-			return len(x.Items) - len(y.Items)
-		}
-	}
-	o, ok := numberOrder(a, b)
-	if !ok {
-		s.fail("'<' not supported between instances of '%s' and '%s'", typeName(a), typeName(b))
-	}
-	return o
 }
 
 // length is Python's len(v).

@@ -332,10 +332,20 @@ func TestServerLetsPreparesWait(t *testing.T) {
 }
 
 func TestServerRefusesOverItsLimits(t *testing.T) {
-	fake := wiretest.NewFake(wiretest.Script{Hang: true})
+	entered := make(chan struct{}, 1)
+	fake := wiretest.NewFakeWith(wiretest.FakeConfig{
+		Script: func(*wire.Generation) wiretest.Script { return wiretest.Script{Hang: true} },
+		Prepare: func(ctx context.Context, r *wire.Request) *wire.Error {
+			if r.ID == "waits" {
+				entered <- struct{}{}
+				<-ctx.Done()
+			}
+			return nil
+		},
+	})
 	t.Cleanup(func() { fake.Close() })
 	path := socketPath(t)
-	serve(t, path, fake, wire.ServerConfig{ConnectionsMax: 1, SequencesMax: 2})
+	serve(t, path, fake, wire.ServerConfig{ConnectionsMax: 1, SequencesMax: 2, PreparesMax: 1})
 	c := connect(t, wire.Config{Path: path})
 	generate(t, c, "1", wire.Options{N: 1})
 	generate(t, c, "2", wire.Options{N: 1})
@@ -343,6 +353,18 @@ func TestServerRefusesOverItsLimits(t *testing.T) {
 	if _, end := readEnd(t, s, notify); end.Err == nil || end.Err.Kind != wire.Overloaded {
 		t.Errorf("the third: %+v", end)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Prepare(ctx, &wire.Request{ID: "waits"})
+	}()
+	<-entered
+	if _, err := c.Prepare(ctx, &wire.Request{ID: "4"}); wire.AsError(err).Kind != wire.Overloaded || wire.AsError(err).RetryAfter == 0 {
+		t.Errorf("the second prepare at once: %v", err)
+	}
+	cancel()
+	<-done
 	second, err := wire.NewClient(wire.Config{Path: path})
 	if err != nil {
 		t.Fatal(err)

@@ -248,6 +248,8 @@ func TestCheckClock(t *testing.T) {
 	}{
 		"inside":          {100 * ms, 101 * ms, 102 * ms, true},
 		"long round trip": {100 * ms, 600 * ms, 900 * ms, true},
+		"a bit off":       {100 * ms, 102*ms + ms*9/10, 102 * ms, true},
+		"not a bit":       {100 * ms, 102*ms + ms*11/10, 102 * ms, false},
 		"behind":          {100 * ms, 50 * ms, 102 * ms, false},
 		"ahead":           {100 * ms, 200 * ms, 102 * ms, false},
 		"another boot":    {100 * ms, 1 << 60, 102 * ms, false},

@@ -31,7 +31,7 @@ type session struct {
 
 	mu        sync.Mutex // before any stream's lock
 	sequences map[uint64]*sequence
-	prepares  map[uint64]chan promptReply // nil channel: abandoned, reply still to come
+	prepares  map[uint64]chan promptReply // capacity 1: whoever asked may have left
 	last      uint64                      // newest id of both
 	out       []byte
 	dirty     []*sequence
@@ -95,9 +95,7 @@ func (s *session) end(why *Error) {
 		q.stream.Wake()
 	}
 	for _, reply := range s.prepares {
-		if reply != nil {
-			reply <- promptReply{Err: why}
-		}
+		reply <- promptReply{Err: why}
 	}
 	s.sequences, s.prepares, s.dirty, s.out = nil, nil, nil, nil
 }
@@ -146,9 +144,7 @@ func (s *session) handleReply(r promptReply) *Error {
 		return Errorf(Protocol, "a reply to prepare %d, which was not asked", r.Prepare)
 	}
 	delete(s.prepares, r.Prepare)
-	if reply != nil {
-		reply <- r
-	}
+	reply <- r
 	return nil
 }
 
@@ -271,7 +267,6 @@ func (s *session) prepare(ctx context.Context, r *Request) (*Prompt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.prepares[id]; ok {
-		s.prepares[id] = nil
 		s.out = appendIDFrame(s.out, frameAbandon, id)
 		s.kick()
 	}

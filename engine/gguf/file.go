@@ -84,6 +84,15 @@ func (f *File) Close() error {
 	return unmap()
 }
 
+// Release gives back the memory of data, a tensor's bytes that have been copied
+// elsewhere. They stay readable: a touch reads them from the file again. Without
+// a mapping there is nothing to give back.
+func (f *File) Release(data []byte) {
+	if f.unmap != nil {
+		dropResident(data)
+	}
+}
+
 // Name is the path or name that the file was opened with.
 func (f *File) Name() string { return f.name }
 

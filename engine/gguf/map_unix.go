@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,6 +31,16 @@ func mapFile(path string) (data []byte, unmap func() error, err error) {
 		return nil, nil, &fs.PathError{Op: "mmap", Path: path, Err: err}
 	}
 	return data, func() error { return unix.Munmap(data) }, nil
+}
+
+// dropResident makes the whole pages in b, a part of a mapping, not resident.
+// It is advice; one that is refused costs memory and nothing else.
+func dropResident(b []byte) {
+	pageBytes := os.Getpagesize()
+	head := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (pageBytes - 1)
+	if whole := (len(b) - head) / pageBytes * pageBytes; whole > 0 {
+		_ = unix.Madvise(b[head:head+whole], unix.MADV_DONTNEED)
+	}
 }
 
 // describeOpen tells a dangling link from a missing file.

@@ -1,9 +1,11 @@
 package model
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -220,13 +222,17 @@ func TestMistakenSpansPanicBeforeWork(t *testing.T) {
 	}
 }
 
-// residentBytes is the process's resident memory.
-func residentBytes(t *testing.T) int {
+// residentBytes is the process's resident memory: all of it, or of mapped files.
+func residentBytes(t *testing.T, ofFiles bool) int {
+	field := 1
+	if ofFiles {
+		field = 2
+	}
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		t.Skip("no /proc/self/statm here")
 	}
-	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	pages, err := strconv.Atoi(strings.Fields(string(text))[field])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,18 +240,36 @@ func residentBytes(t *testing.T) int {
 }
 
 func TestPoolIsResidentOnlyWhereItIsWritten(t *testing.T) {
-	before := residentBytes(t)
+	before := residentBytes(t, false)
 	m := load(t, parseTiny(t, odd), kernels.Best(), newTeam(t, 1), Options{Pages: 1 << 20})
 	m.Forward([]Span{{Tokens: []int32{1, 2, 3}, Pages: []int32{1 << 19}, Logits: 1}})
 	reserved := m.PageBytes() * m.Options().Pages
 	if want := 2 * 2 * 4 * 2 * 16 * 10; m.PageBytes() != want {
 		t.Errorf("a page of %d bytes, want %d", m.PageBytes(), want)
 	}
-	if grown := residentBytes(t) - before; grown > reserved/16 {
+	if grown := residentBytes(t, false) - before; grown > reserved/16 {
 		t.Errorf("resident memory grew by %d bytes for one page of a pool of %d", grown, reserved)
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestWeightsAreResidentOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large.gguf")
+	shape := gguftest.Tiny{Layers: 1, Embed: 1024, FF: 4096, Type: kernels.Q8_0}
+	if err := os.WriteFile(path, gguftest.TinyModel(shape), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := openFile(t, path)
+	before := residentBytes(t, true)
+	m := load(t, f, kernels.Best(), newTeam(t, 2), Options{})
+	if grown := residentBytes(t, true) - before; grown > f.SizeBytes()/4 {
+		t.Errorf("%d bytes of the file of %d stay resident beside the packed weights", grown, f.SizeBytes())
+	}
+	tensor, _ := f.Tensor("blk.0.ffn_down.weight")
+	if again := kernels.Best().Pack(tensor.Type, tensor.Dims[1], tensor.Dims[0], tensor.Data); !bytes.Equal(again.Data, m.weights.layers[0].down.Data) {
+		t.Error("a tensor whose memory was given back reads differently")
 	}
 }
 

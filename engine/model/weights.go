@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/kernels"
@@ -68,7 +69,7 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team) 
 	if l.err != nil {
 		return nil, l.err
 	}
-	l.pack(set, team)
+	l.pack(set, team, w.embedding)
 	return w, nil
 }
 
@@ -132,13 +133,18 @@ func (l *loader) checkAllTaken() {
 	}
 }
 
-// pack runs the jobs on the whole team.
-func (l *loader) pack(set *kernels.Set, team *kernels.Team) {
+// pack runs the jobs on the whole team. The file's memory is given back tensor by
+// tensor, so that weights are never resident twice; kept is still read from it.
+func (l *loader) pack(set *kernels.Set, team *kernels.Team, kept *gguf.Tensor) {
 	var next atomic.Int64
 	team.Run(func(int) {
 		for i := int(next.Add(1)) - 1; i < len(l.jobs); i = int(next.Add(1)) - 1 {
 			t := l.jobs[i].tensor
-			*l.jobs[i].dst = set.Pack(t.Type, t.Dims[1], t.Dims[0], t.Data)
+			packed := set.Pack(t.Type, t.Dims[1], t.Dims[0], t.Data)
+			*l.jobs[i].dst = packed
+			if t != kept && unsafe.SliceData(packed.Data) != unsafe.SliceData(t.Data) {
+				l.file.Release(t.Data)
+			}
 		}
 	})
 }

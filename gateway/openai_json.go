@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -103,10 +105,7 @@ func (s *scanner) list(closing byte, item func(i int) bool) bool {
 	for i := 0; ; i++ {
 		c := s.peek()
 		switch {
-		case i == 0 && c == closing:
-			s.pos++
-			return true
-		case i > 0 && c == closing:
+		case c == closing:
 			s.pos++
 			return true
 		case i > 0 && c != ',':
@@ -234,8 +233,8 @@ func parseFields(body []byte, depthMax int, known map[string]bool) (*fields, *wi
 		if !ok {
 			return false
 		}
-		if name := unquote(key); known[name] {
-			f.raw[name] = value
+		if name := keyOf(key); known[string(name)] {
+			f.raw[string(name)] = value
 		}
 		return true
 	})
@@ -247,11 +246,23 @@ func parseFields(body []byte, depthMax int, known map[string]bool) (*fields, *wi
 
 // unquote reads a checked JSON string.
 func unquote(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
 		return ""
 	}
 	return text
+}
+
+// keyOf is unquote for a key, which aliases raw where it holds no escape: a
+// body may have more keys than anybody should allocate.
+func keyOf(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1]
+	}
+	return []byte(unquote(raw))
 }
 
 func (f *fields) fail(name, format string, args ...any) {
@@ -271,7 +282,7 @@ func (f *fields) text(name string) string {
 	if !ok {
 		return ""
 	}
-	if raw[0] != '"' {
+	if !isString(raw) {
 		f.fail(name, "%s must be a string", name)
 		return ""
 	}
@@ -314,35 +325,60 @@ func (f *fields) number(name string, absent, low, high float64) float32 {
 	return float32(x)
 }
 
-// elements splits a checked array.
-func elements(raw json.RawMessage) ([]json.RawMessage, bool) {
-	if len(raw) == 0 || raw[0] != '[' {
-		return nil, false
+// The walks below hand out one value at a time: an array or object of a few
+// megabytes holds millions of them, and a slice of those would be many times
+// the body.
+
+// elements are those of a checked array, and none of anything else.
+func elements(raw json.RawMessage) iter.Seq2[int, json.RawMessage] {
+	return func(yield func(int, json.RawMessage) bool) {
+		if !isArray(raw) {
+			return
+		}
+		s := &scanner{data: raw, depth: len(raw)}
+		s.array(func(i int) bool {
+			v, ok := s.value()
+			return ok && yield(i, v)
+		})
 	}
-	var all []json.RawMessage
-	s := &scanner{data: raw, depth: len(raw)}
-	ok := s.array(func(int) bool {
-		v, ok := s.value()
-		all = append(all, v)
-		return ok
-	})
-	return all, ok
 }
 
-// members splits a checked object; the last of equal keys counts.
-func members(raw json.RawMessage) (map[string]json.RawMessage, bool) {
-	if len(raw) == 0 || raw[0] != '{' {
-		return nil, false
+// members are those of a checked object, and none of anything else. Equal keys
+// come in order, and the last is the one to keep.
+func members(raw json.RawMessage) iter.Seq2[[]byte, json.RawMessage] {
+	return func(yield func([]byte, json.RawMessage) bool) {
+		if !isObject(raw) {
+			return
+		}
+		s := &scanner{data: raw, depth: len(raw)}
+		s.object(func(key []byte) bool {
+			v, ok := s.value()
+			return ok && yield(keyOf(key), v)
+		})
 	}
-	all := map[string]json.RawMessage{}
-	s := &scanner{data: raw, depth: len(raw)}
-	ok := s.object(func(key []byte) bool {
-		v, ok := s.value()
-		all[unquote(key)] = v
-		return ok
-	})
-	return all, ok
 }
+
+// member is the value of one member, nil where there is none.
+func member(raw json.RawMessage, name string) (value json.RawMessage) {
+	for key, v := range members(raw) {
+		if string(key) == name {
+			value = v
+		}
+	}
+	return value
+}
+
+// count is how many elements a checked array has.
+func count(raw json.RawMessage) (n int) {
+	for range elements(raw) {
+		n++
+	}
+	return n
+}
+
+func isArray(raw json.RawMessage) bool  { return len(raw) > 0 && raw[0] == '[' }
+func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+func isString(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
 
 // brief is a value short enough for a message.
 func brief(raw []byte) string {

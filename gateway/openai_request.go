@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
@@ -101,14 +102,13 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 		c.tier = tier
 	}
 	if raw, ok := f.given("response_format"); ok {
-		if m, isObject := members(raw); !isObject || string(m["type"]) != `"text"` {
+		if string(member(raw, "type")) != `"text"` {
 			f.fail("response_format", `response_format other than {"type":"text"} is not supported yet`)
 		}
 	}
 	if raw, ok := f.given("stream_options"); ok {
-		m, isObject := members(raw)
-		switch usage := string(m["include_usage"]); {
-		case !isObject:
+		switch usage := string(member(raw, "include_usage")); {
+		case !isObject(raw):
 			f.fail("stream_options", "stream_options must be an object")
 		case !c.stream:
 			f.fail("stream_options", "stream_options is only allowed when stream is true")
@@ -124,13 +124,12 @@ func (c *call) chatFields(f *fields, l *LimitsConfig) {
 	request := wire.Request{}
 	request.Messages = f.messages(l.MessagesMax)
 	if raw, ok := f.given("tools"); ok {
-		tools, isArray := elements(raw)
-		switch {
-		case !isArray:
+		switch n := count(raw); {
+		case !isArray(raw):
 			f.fail("tools", "tools must be an array")
-		case len(tools) > l.ToolsMax:
-			f.fail("tools", "tools may hold at most %d entries, not %d", l.ToolsMax, len(tools))
-		case len(tools) > 0:
+		case n > l.ToolsMax:
+			f.fail("tools", "tools may hold at most %d entries, not %d", l.ToolsMax, n)
+		case n > 0:
 			request.Tools = raw
 		}
 	}
@@ -146,12 +145,17 @@ func (c *call) chatFields(f *fields, l *LimitsConfig) {
 		}
 	}
 	if raw, ok := f.given("modalities"); ok {
-		if list, _ := elements(raw); len(list) != 1 || string(list[0]) != `"text"` {
-			f.fail("modalities", `modalities other than ["text"] are not supported`)
+		if n := count(raw); n == 0 {
+			f.fail("modalities", `modalities must be ["text"]`)
+		}
+		for _, kind := range elements(raw) {
+			if string(kind) != `"text"` {
+				f.fail("modalities", `modalities other than ["text"] are not supported`)
+			}
 		}
 	}
 	if raw, ok := f.given("chat_template_kwargs"); ok {
-		if raw[0] != '{' {
+		if !isObject(raw) {
 			f.fail("chat_template_kwargs", "chat_template_kwargs must be an object")
 		}
 		request.TemplateOptions = raw
@@ -210,50 +214,56 @@ func (f *fields) seed() uint64 {
 	return n
 }
 
-func (f *fields) stops() []string {
+func (f *fields) stops() (all []string) {
 	raw, ok := f.given("stop")
-	if !ok {
-		return nil
+	if ok && !isArray(raw) {
+		return f.stop(nil, raw)
 	}
-	list, isArray := elements(raw)
-	if !isArray {
-		list = []json.RawMessage{raw}
-	}
-	if len(list) > stopsMax {
-		f.fail("stop", "stop may hold at most %d strings, not %d", stopsMax, len(list))
-		return nil
-	}
-	var stops []string
-	for _, raw := range list {
-		if raw[0] != '"' || len(raw) == 2 || len(raw) > stopBytesMax {
-			f.fail("stop", "stop must be a string, or an array of strings, of 1 to %d bytes", stopBytesMax)
+	for i, one := range elements(raw) {
+		if i == stopsMax {
+			f.fail("stop", "stop may hold at most %d strings", stopsMax)
 			return nil
 		}
-		stops = append(stops, unquote(raw))
+		all = f.stop(all, one)
 	}
-	return stops
+	return all
 }
 
+func (f *fields) stop(all []string, raw json.RawMessage) []string {
+	if !isString(raw) || len(raw) == 2 || len(raw) > stopBytesMax {
+		f.fail("stop", "stop must be a string, or an array of strings, of 1 to %d bytes", stopBytesMax)
+		return nil
+	}
+	return append(all, unquote(raw))
+}
+
+// logitBias keeps the order of the keys, so that the sum of biases has one.
 func (f *fields) logitBias(countMax int) (all []wire.LogitBias) {
 	raw, ok := f.given("logit_bias")
-	if !ok {
-		return nil
+	if ok && !isObject(raw) {
+		f.fail("logit_bias", "logit_bias must be an object of token ids and biases")
 	}
-	m, isObject := members(raw)
-	if !isObject || len(m) > countMax {
-		f.fail("logit_bias", "logit_bias must be an object of at most %d token ids", countMax)
-		return nil
-	}
-	for key, value := range m {
-		id, err := strconv.ParseInt(key, 10, 32)
+	at := map[int64]int{}
+	for key, value := range members(raw) {
+		id, err := strconv.ParseInt(string(key), 10, 32)
 		bias, biasErr := strconv.ParseFloat(string(value), 32)
+		i, again := at[id]
 		switch {
-		case err != nil || id < 0:
+		case err != nil || strconv.FormatInt(id, 10) != string(key) || id < 0:
 			f.fail("logit_bias", "logit_bias key %.32q is not a token id", key)
-		case biasErr != nil || bias < -100 || bias > 100:
+		case biasErr != nil || !(bias >= -100 && bias <= 100):
 			f.fail("logit_bias", "logit_bias of token %d must be a number from -100 to 100, not %s", id, brief(value))
+		case again:
+			all[i].Bias = float32(bias)
+		case len(all) == countMax:
+			f.fail("logit_bias", "logit_bias may hold at most %d token ids", countMax)
+		default:
+			at[id] = len(all)
+			all = append(all, wire.LogitBias{Token: int32(id), Bias: float32(bias)})
 		}
-		all = append(all, wire.LogitBias{Token: int32(id), Bias: float32(bias)})
+		if f.err != nil {
+			return nil
+		}
 	}
 	return all
 }
@@ -261,42 +271,45 @@ func (f *fields) logitBias(countMax int) (all []wire.LogitBias) {
 // messages checks roles and content, and returns the client's own bytes.
 func (f *fields) messages(countMax int) json.RawMessage {
 	raw, _ := f.given("messages")
-	list, isArray := elements(raw)
-	switch {
-	case !isArray || len(list) == 0:
+	switch n := count(raw); {
+	case n == 0:
 		f.fail("messages", "messages must be an array of at least one message")
 		return nil
-	case len(list) > countMax:
-		f.fail("messages", "messages may hold at most %d entries, not %d", countMax, len(list))
+	case n > countMax:
+		f.fail("messages", "messages may hold at most %d entries, not %d", countMax, n)
 		return nil
 	}
-	for i, message := range list {
+	for i, message := range elements(raw) {
 		f.message("messages["+strconv.Itoa(i)+"]", message)
 	}
 	return raw
 }
 
 func (f *fields) message(at string, raw json.RawMessage) {
-	m, isObject := members(raw)
-	if !isObject {
+	if !isObject(raw) {
 		f.fail(at, "%s must be an object", at)
 		return
 	}
-	if role := m["role"]; len(role) == 0 || role[0] != '"' || !roles[unquote(role)] {
+	var role, content json.RawMessage
+	for key, value := range members(raw) {
+		switch string(key) {
+		case "role":
+			role = value
+		case "content":
+			content = value
+		}
+	}
+	if !isString(role) || !roles[unquote(role)] {
 		f.fail(at+".role", "%s.role must be one of system, developer, user, assistant, tool, function", at)
 	}
-	content := m["content"]
-	if len(content) == 0 || content[0] == '"' || string(content) == "null" {
+	if len(content) == 0 || isString(content) || string(content) == "null" {
 		return
 	}
-	parts, isArray := elements(content)
-	if !isArray {
+	if !isArray(content) {
 		f.fail(at+".content", "%s.content must be a string, null, or an array of text parts", at)
-		return
 	}
-	for j, part := range parts {
-		p, _ := members(part)
-		if text := p["text"]; string(p["type"]) != `"text"` || len(text) == 0 || text[0] != '"' {
+	for j, part := range elements(content) {
+		if !isTextPart(part) {
 			where := at + ".content[" + strconv.Itoa(j) + "]"
 			f.fail(where, `%s must be {"type":"text","text":"…"}; other kinds of parts are not supported`, where)
 			return
@@ -304,54 +317,73 @@ func (f *fields) message(at string, raw json.RawMessage) {
 	}
 }
 
+func isTextPart(raw json.RawMessage) bool {
+	var kind, text json.RawMessage
+	for key, value := range members(raw) {
+		switch string(key) {
+		case "type":
+			kind = value
+		case "text":
+			text = value
+		}
+	}
+	return string(kind) == `"text"` && isString(text)
+}
+
 // prompts reads the four forms: a string, strings, token ids, lists of token ids.
 func (f *fields) prompts(countMax int) []wire.Request {
 	const allowed = "prompt must be a string, an array of strings, an array of token ids, or an array of such arrays, and not empty"
 	raw, ok := f.given("prompt")
-	if ok && raw[0] == '"' {
+	if ok && isString(raw) {
 		text := unquote(raw)
 		return []wire.Request{{Text: &text}}
 	}
-	list, isArray := elements(raw)
-	if !isArray || len(list) == 0 {
-		f.fail("prompt", allowed)
-		return nil
-	}
-	if c := list[0][0]; c != '"' && c != '[' {
-		return []wire.Request{{Tokens: f.tokens(list)}}
-	}
-	if len(list) > countMax {
-		f.fail("prompt", "prompt may hold at most %d prompts, not %d", countMax, len(list))
-		return nil
-	}
 	var all []wire.Request
-	for _, item := range list {
-		var r wire.Request
-		ids, isArray := elements(item)
+	var kind byte // of the elements, by their first byte
+	for i, item := range elements(raw) {
 		switch {
-		case item[0] != list[0][0] || isArray && len(ids) == 0:
+		case i == 0 && item[0] != '"' && item[0] != '[':
+			return []wire.Request{{Tokens: f.tokens(raw)}}
+		case i == 0:
+			kind = item[0]
+		case i == countMax:
+			f.fail("prompt", "prompt may hold at most %d prompts", countMax)
+			return nil
+		}
+		r := wire.Request{}
+		switch {
+		case item[0] != kind:
 			f.fail("prompt", allowed)
 			return nil
-		case isArray:
-			r.Tokens = f.tokens(ids)
+		case kind == '[':
+			r.Tokens = f.tokens(item)
 		default:
 			text := unquote(item)
 			r.Text = &text
 		}
 		all = append(all, r)
 	}
+	if len(all) == 0 {
+		f.fail("prompt", allowed)
+	}
 	return all
 }
 
-func (f *fields) tokens(list []json.RawMessage) []int32 {
-	ids := make([]int32, len(list))
-	for i, raw := range list {
-		id, err := strconv.ParseInt(string(raw), 10, 32)
+// tokens reads an array of at least one token id.
+func (f *fields) tokens(raw json.RawMessage) (ids []int32) {
+	for i, item := range elements(raw) {
+		id, err := strconv.ParseInt(string(item), 10, 32)
 		if err != nil || id < 0 {
-			f.fail("prompt", "prompt holds %s at index %d, which is not a token id", brief(raw), i)
+			f.fail("prompt", "prompt holds %s at index %d, which is not a token id", brief(item), i)
 			return nil
 		}
-		ids[i] = int32(id)
+		if ids == nil {
+			ids = make([]int32, 0, 1+bytes.Count(raw, []byte(",")))
+		}
+		ids = append(ids, int32(id))
+	}
+	if len(ids) == 0 {
+		f.fail("prompt", "prompt must not hold an empty array of token ids")
 	}
 	return ids
 }

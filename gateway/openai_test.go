@@ -258,6 +258,57 @@ func TestB19HostileJSON(t *testing.T) {
 	}
 }
 
+// TestBodiesCostLittleMoreThanTheirSize decodes bodies of millions of small
+// values, which slices or maps of values would multiply.
+func TestBodiesCostLittleMoreThanTheirSize(t *testing.T) {
+	const many = 1_000_000
+	keys := &strings.Builder{}
+	for i := range many {
+		fmt.Fprintf(keys, `,"k%d":1`, i)
+	}
+	for name, c := range map[string]struct {
+		body string
+		chat bool
+	}{
+		"ids":          {`{"model":"m","prompt":[1` + strings.Repeat(",1", many) + `]}`, false},
+		"keys":         {chatBody(`"a":1` + keys.String()), true},
+		"message keys": {`{"model":"m","messages":[{"role":"user"` + keys.String() + `}]}`, true},
+		"parts":        {`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":""}` + strings.Repeat(`,{"type":"text","text":""}`, many/4) + `]}]}`, true},
+	} {
+		body := []byte(c.body)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decodeCall(body, c.chat, limits())
+		runtime.ReadMemStats(&after)
+		if cost := after.TotalAlloc - before.TotalAlloc; err != nil || cost > uint64(4*len(body)) {
+			t.Errorf("%s: %d bytes for a body of %d, %v", name, cost, len(body), err)
+		}
+	}
+}
+
+func TestB11BiasesKeepTheirOrderAndTheLastCounts(t *testing.T) {
+	c := decodeText(t, chatBody(`"logit_bias":{"7":1,"3":2,"7":-5}`), true)
+	if fmt.Sprint(c.options.LogitBias) != "[{7 -5} {3 2}]" {
+		t.Errorf("%v", c.options.LogitBias)
+	}
+	for _, key := range []string{"+7", "07", "-0"} {
+		if _, err := decodeCall([]byte(chatBody(`"logit_bias":{"`+key+`":1}`)), true, limits()); err == nil || err.Param != "logit_bias" {
+			t.Errorf("key %s: %v", key, err)
+		}
+	}
+}
+
+func BenchmarkDecodeLargeChat(b *testing.B) {
+	body := []byte(strings.Replace(chatBody(""), "hi", strings.Repeat("lorem ipsum ", 8<<20/12-100), 1))
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decodeCall(body, true, limits()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func FuzzChatRequest(f *testing.F) {
 	f.Add([]byte(chatBody(`"stream":true,"stop":["a","\ud83d"],"logit_bias":{"5":1}`)), true)
 	f.Add([]byte(textBody(`"logprobs":2,"echo":true`)), false)

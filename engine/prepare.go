@@ -105,7 +105,7 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 		tokens = append(tokens, t.BOS())
 	}
 	tokens = e.parts.tokenizer.Encode(tokens, text, tokenizer.EncodeOptions{ParseSpecial: true})
-	return &wire.Prompt{Tokens: tokens, Text: strings.ReplaceAll(text, string(tokenizer.Guard), "")}, nil
+	return &wire.Prompt{Tokens: tokens, Text: tokenizer.Unguard(text)}, nil
 }
 
 func renderError(ctx context.Context, err error) *wire.Error {

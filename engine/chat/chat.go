@@ -56,6 +56,7 @@ func New(source string, o Options) (*Template, error) {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
 	t := &Template{template: parsed, options: o, guard: newGuard(o.Controls), sourceBytes: len(source)}
+	parsed.Loaded = t.guard.value
 	t.takesDeveloper = strings.Contains(source, "developer")
 	t.probe()
 	return t, nil
@@ -131,20 +132,11 @@ func (t *Template) variables(in Input) (map[string]any, error) {
 			return strftime(in.Now, format)
 		}),
 	}
-	for _, v := range []struct {
-		name string
-		json json.RawMessage
-	}{{"messages", in.Messages}, {"tools", in.Tools}} {
-		if v.json == nil {
-			continue
-		}
-		value, err := jinja.ParseJSON(v.json)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.name, err)
-		}
-		vars[v.name] = t.guard.value(value)
+	value, err := jinja.ParseJSON(in.Messages)
+	if err != nil {
+		return nil, fmt.Errorf("messages: %w", err)
 	}
-	messages, ok := vars["messages"].(*jinja.List)
+	messages, ok := value.(*jinja.List)
 	if !ok {
 		return nil, errors.New("messages: must be an array")
 	}
@@ -152,6 +144,14 @@ func (t *Template) variables(in Input) (map[string]any, error) {
 		if err := t.shape(messages); err != nil {
 			return nil, err
 		}
+	}
+	// Last, for shaping joins strings and takes JSON's escapes out of them.
+	vars["messages"] = t.guard.value(messages)
+	if in.Tools != nil {
+		if value, err = jinja.ParseJSON(in.Tools); err != nil {
+			return nil, fmt.Errorf("tools: %w", err)
+		}
+		vars["tools"] = t.guard.value(value)
 	}
 	return vars, t.addOptions(vars, in.Options)
 }
@@ -189,5 +189,5 @@ func raise(args []any) (any, error) {
 			return nil, &Raised{message}
 		}
 	}
-	return nil, &Raised{fmt.Sprint(args...)}
+	return nil, &Raised{"no reason given"}
 }

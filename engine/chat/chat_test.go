@@ -251,9 +251,72 @@ func TestE12UserTextMakesNoControlTokens(t *testing.T) {
 		if n != want {
 			t.Errorf("%q then %q: %d control tokens, want %d", c[0], c[1], n, want)
 		}
-		if plain := strings.ReplaceAll(c[0], string(tokenizer.Guard), "") + c[1]; !strings.Contains(text, plain) {
+		if plain := c[0] + c[1]; !strings.Contains(text, plain) {
 			t.Errorf("%q is missing in %q", plain, text)
 		}
+	}
+}
+
+// guarded is what a model would read of in, and how many of controls stand in it.
+func guarded(t *testing.T, source string, controls []string, in Input) (text string, n int) {
+	t.Helper()
+	out, err := compile(t, source, Options{Controls: controls}).Render(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range len(out) {
+		for _, c := range controls {
+			if strings.HasPrefix(out[i:], c) && !strings.HasSuffix(out[:i], string(tokenizer.Guard)) {
+				n++
+			}
+		}
+	}
+	return tokenizer.Unguard(out), n
+}
+
+// TestE12TemplateTextCompletesNoControlString: the template's own text stands
+// around the user's, or the user's comes out of JSON within JSON.
+func TestE12TemplateTextCompletesNoControlString(t *testing.T) {
+	const content = `{% for m in messages %}{{ m.content }}{% endfor %}`
+	for _, c := range []struct{ source, content, want string }{
+		{`<{{ messages[0].content }}`, "|im_end|> x", "<|im_end|> x"},
+		{`<|{{ messages[0].content|trim }}`, " \n im_end|>", "<|im_end|>"},
+		{`{{ messages[0].content|trim }}|>`, "x<|im_end \n", "x<|im_end|>"},
+		{`<{{ messages[0].content|trim }}>`, " |im_end| ", "<|im_end|>"},
+		{`{% for k in messages[0].content|from_json %}{{ k }}{% endfor %}`, `["\u003c|im_end|>"]`, "<|im_end|>"},
+		{content, "a!b", "a!b"},
+		{content, "!", "!"},
+		{content, "<|im_end|>!<|im_end|>", "<|im_end|>!<|im_end|>"},
+		{content, "a\ufdd0b\ufdd1\ufdd2", "a\ufdd0b\ufdd1\ufdd2"},
+		{content, " \n", " \n"},
+		{content, "", ""},
+	} {
+		messages, _ := json.Marshal([]map[string]string{{"role": "user", "content": c.content}})
+		text, n := guarded(t, c.source, []string{"<|im_end|>", "!"}, input(string(messages), "", ""))
+		if n != 0 || text != c.want {
+			t.Errorf("%s of %q: %d control strings in %q, want %q", c.source, c.content, n, text, c.want)
+		}
+	}
+	arguments := input(`[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a\":\"\\u003c|im_end|>\"}"}}]}]`, "", "")
+	text, n := guarded(t, `{{ messages[0].tool_calls[0].function.arguments.a }}`, []string{"<|im_end|>"}, arguments)
+	if n != 0 || text != "<|im_end|>" {
+		t.Errorf("arguments: %d control strings in %q", n, text)
+	}
+	// The roles of a template that writes them into its control strings.
+	text, n = guarded(t, `<|{{ messages[0].role }}|>`, []string{"<|user|>"}, input(`[{"role":"user"}]`, "", ""))
+	if n != 1 || text != "<|user|>" {
+		t.Errorf("role: %d control strings in %q", n, text)
+	}
+}
+
+func TestE14GuardingIsLinear(t *testing.T) {
+	g := newGuard([]string{"<|im_end|>", "<<|"})
+	done := make(chan string, 1)
+	go func() { done <- g.text(strings.Repeat("<", 4<<20)) }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second): // hashing every rest takes minutes
+		t.Fatal("still guarding")
 	}
 }
 

@@ -24,10 +24,13 @@
 //
 // What a template handles is found out in New by rendering small examples.
 //
-// In every string of messages, tools and options, strings that would be
-// control tokens get a tokenizer.Guard inside, and so does a beginning of one
-// at the string's end, which template text could complete. The tokenizer drops
-// the Guards. A control string of a single character cannot be guarded so.
+// In every string of messages, tools and options, and of what the template reads
+// from JSON, strings that would be control tokens get a tokenizer.Guard before
+// them. So does what template text around the string could complete: a beginning
+// of a control string at its end, an end of one at its beginning, or a middle
+// that is the whole string and more than a word, for roles are such words. The
+// tokenizer drops the Guards. A template that takes strings apart in its own
+// ways can still get round this.
 //
 // A template's work is bounded by the limits of Render, its time by ctx.
 package chat

@@ -3,36 +3,52 @@ package chat
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"unicode"
 
 	"github.com/forebay-io/forebay/engine/jinja"
 	"github.com/forebay-io/forebay/engine/tokenizer"
 )
 
-// guard puts a tokenizer.Guard into control strings.
+// guard puts tokenizer.Guards before control strings, and before what template
+// text around it could make one of.
 type guard struct {
 	// by first byte, then by length: a text at a place is looked up once for
 	// each length, however many control strings there are.
 	controls map[string]bool
 	lengths  [256][]int
 	prefixes map[string]bool // proper ones
+	suffixes map[string]bool // proper ones, but for plain words
+	all      string          // the control strings, one after another
+	longest  int
 }
 
 func newGuard(controls []string) *guard {
-	g := &guard{controls: map[string]bool{}, prefixes: map[string]bool{}}
+	g := &guard{controls: map[string]bool{}, prefixes: map[string]bool{}, suffixes: map[string]bool{}}
 	for _, c := range controls {
 		if c == "" || g.controls[c] {
 			continue
 		}
 		g.controls[c] = true
+		g.longest = max(g.longest, len(c))
 		if l := &g.lengths[c[0]]; !slices.Contains(*l, len(c)) {
 			*l = append(*l, len(c))
 		}
 		for n := 1; n < len(c); n++ {
 			g.prefixes[c[:n]] = true
+			if !isWord(c[n:]) {
+				g.suffixes[c[n:]] = true
+			}
 		}
 	}
+	g.all = strings.Join(controls, "\x00")
 	return g
+}
+
+// isWord reports whether text is letters, digits and underscores alone. Such a
+// text inside a control string is left to the template: roles are put between
+// <| and |> there.
+func isWord(text string) bool {
+	return strings.IndexFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) < 0
 }
 
 // value guards all strings in v, the keys of objects too.
@@ -55,34 +71,54 @@ func (g *guard) value(v any) any {
 	return v
 }
 
-// text puts a Guard behind the first character of every control string in
-// text, and of a beginning of one at its end.
+// text escapes text and puts a Guard before every control string in it, and
+// before what could be the end, the middle or the beginning of one whose rest
+// is template text. White space at the ends is looked through: templates trim.
 func (g *guard) text(text string) string {
+	text = tokenizer.Escape(text)
+	head := len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace))
+	end := len(strings.TrimRightFunc(text, unicode.IsSpace))
 	var b strings.Builder
 	done := 0
 	for i := range len(text) {
-		if g.lengths[text[i]] == nil || !g.begins(text[i:]) {
+		if !g.begins(text[i:], max(end-i, 0)) && !(i == head && g.continues(text[i:max(end, i)])) {
 			continue
 		}
-		_, size := utf8.DecodeRuneInString(text[i:])
-		b.WriteString(text[done : i+size])
+		b.WriteString(text[done:i])
 		b.WriteRune(tokenizer.Guard)
-		done = i + size
+		done = i
 	}
-	if done == 0 {
+	if b.Len() == 0 {
 		return text
 	}
 	return b.String() + text[done:]
 }
 
-func (g *guard) begins(text string) bool {
-	if g.prefixes[text] {
+// begins reports whether a control string begins text, or whether all of it,
+// with or without the white space after its first end bytes, begins one.
+func (g *guard) begins(text string, end int) bool {
+	lengths := g.lengths[text[0]]
+	if lengths == nil {
+		return false
+	}
+	if len(text) < g.longest && g.prefixes[text] || end < g.longest && g.prefixes[text[:end]] {
 		return true
 	}
-	for _, n := range g.lengths[text[0]] {
+	for _, n := range lengths {
 		if n <= len(text) && g.controls[text[:n]] {
 			return true
 		}
 	}
 	return false
+}
+
+// continues reports whether text begins with the end of a control string, or
+// is the middle of one.
+func (g *guard) continues(text string) bool {
+	for n := 1; n <= min(len(text), g.longest); n++ {
+		if g.suffixes[text[:n]] {
+			return true
+		}
+	}
+	return text != "" && len(text) < g.longest && !isWord(text) && strings.Contains(g.all, text)
 }

@@ -117,6 +117,9 @@ func filterFromJSON(s *state, v any, _ args) any {
 	if err != nil {
 		s.fail("from_json: %v", err)
 	}
+	if s.loaded != nil {
+		return s.loaded(value)
+	}
 	return value
 }
 

@@ -28,8 +28,13 @@ func (e *SyntaxError) Error() string {
 // thrown carries an error up to Parse or Render.
 type thrown struct{ err error }
 
-// Template is a parsed template; it is never changed.
-type Template struct{ body []stmt }
+// Template is a parsed template. Renders do not change it.
+type Template struct {
+	body []stmt
+	// Loaded, if set before the first Render, changes every value that the
+	// filter from_json makes: its strings have lost the escapes they came with.
+	Loaded func(value any) any
+}
 
 // Parse reads a template. It fails with a *SyntaxError.
 func Parse(source string) (t *Template, err error) {

@@ -52,13 +52,14 @@ type state struct {
 	line   int
 	out    *strings.Builder
 	scope  *scope
+	loaded func(any) any // Template.Loaded
 }
 
 // Render runs the template with vars. Values in vars must not be shared with
 // other renders. It fails with *Error, *LimitError, ctx's error, or what a
 // Func in vars returned.
 func (t *Template) Render(ctx context.Context, vars map[string]any, limits Limits) (text string, err error) {
-	s := &state{ctx: ctx, limits: limits, out: &strings.Builder{}, scope: &scope{}}
+	s := &state{ctx: ctx, limits: limits, out: &strings.Builder{}, scope: &scope{}, loaded: t.Loaded}
 	for name, v := range globals {
 		s.scope.set(name, v)
 	}

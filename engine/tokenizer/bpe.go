@@ -61,7 +61,7 @@ func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 	}
 	for c := range b.byteIDs {
 		b.byteIDs[c] = b.unknown
-		if id, ok := t.ids[string(byteAlphabet[c])]; ok {
+		if id, ok := t.ids[string(byteAlphabet[c])]; ok && !t.isControl(id) {
 			b.byteIDs[c] = id
 		}
 	}

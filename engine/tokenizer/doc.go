@@ -15,8 +15,9 @@
 //
 // Control tokens (end of turn and the like) are recognised in text only with
 // ParseSpecial, which is meant for rendered chat templates. A template mixes
-// its own text with the user's, so whoever fills it puts a Guard inside every
-// control string that the user typed: the string no longer matches, and Encode
-// drops the Guards afterwards, so the model reads the characters as typed.
+// its own text with the user's, so whoever fills it Escapes what the user typed
+// and puts a Guard before every control string in it: the string no longer
+// matches, and Encode drops the Guards afterwards, so the model reads the
+// characters as typed.
 // User-defined tokens are plain vocabulary and are recognised always.
 package tokenizer

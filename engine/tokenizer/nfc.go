@@ -21,10 +21,32 @@ func nfc(text string) string {
 	if strings.Count(out, joiner) == strings.Count(text, joiner) {
 		return out
 	}
-	return nfcLong(text)
+	var b strings.Builder
+	for text != "" { // bytes that are not UTF-8 stay as they are
+		n := validLength(text)
+		b.WriteString(nfcLong(text[:n]))
+		if n < len(text) {
+			b.WriteByte(text[n])
+			n++
+		}
+		text = text[n:]
+	}
+	return b.String()
 }
 
-// nfcLong is nfc for runs of combining marks of any length: decompose, order
+// validLength is the length of the UTF-8 that text begins with.
+func validLength(text string) int {
+	for i, r := range text {
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(text[i:]); size == 1 {
+				return i
+			}
+		}
+	}
+	return len(text)
+}
+
+// nfcLong is nfc for UTF-8 with runs of combining marks of any length: decompose, order
 // the marks by class, compose (Unicode Standard Annex 15).
 func nfcLong(text string) string {
 	type mark struct {

@@ -1,6 +1,14 @@
 package tokenizer
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// specialBytesMax bounds the work at one place of a text; a file with longer
+// special tokens is refused.
+const specialBytesMax = 512
 
 // specials finds special tokens in text: the leftmost, and there the longest.
 type specials struct {
@@ -13,12 +21,15 @@ type special struct {
 	control bool
 }
 
-func newSpecials(v *vocabulary) specials {
+func newSpecials(v *vocabulary) (specials, error) {
 	s := specials{ids: map[string]special{}}
 	for i, text := range v.texts {
 		id := int32(i)
 		if text == "" || !v.isControl(id) && v.kinds[id] != kindUser {
 			continue
+		}
+		if len(text) > specialBytesMax {
+			return s, fmt.Errorf("key %s: token %d is special and has %d bytes; at most %d are allowed", keyTokens, id, len(text), specialBytesMax)
 		}
 		if _, dup := s.ids[text]; dup {
 			continue
@@ -31,10 +42,11 @@ func newSpecials(v *vocabulary) specials {
 	for i := range s.lengths {
 		slices.SortFunc(s.lengths[i], func(a, b int) int { return b - a })
 	}
-	return s
+	return s, nil
 }
 
-// find returns the first special token in text; length is 0 and at the
+// find returns the first special token in text, of control tokens only those
+// without a Guard before them, and none where control is false; length is 0 and at the
 // text's end where there is none.
 func (s *specials) find(text string, control bool) (at, length int, id int32) {
 	for i := range len(text) {
@@ -42,7 +54,7 @@ func (s *specials) find(text string, control bool) (at, length int, id int32) {
 			if n > len(text)-i {
 				continue
 			}
-			if found, ok := s.ids[text[i:i+n]]; ok && (control || !found.control) {
+			if found, ok := s.ids[text[i:i+n]]; ok && (!found.control || control && !strings.HasSuffix(text[:i], guardText)) {
 				return i, n, found.id
 			}
 		}

@@ -8,11 +8,25 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 )
 
-// Guard breaks control strings in text that a user typed; see the package
-// comment. It is a noncharacter: no text needs it.
+// Guard before a place in a text keeps a control string from beginning there,
+// and inside one breaks it; see the package comment. It is a noncharacter.
 const Guard = '\uFDD0'
 
 const guardText = string(Guard)
+
+// Escaped text stands for Guards of its own with a second noncharacter.
+const escapeText = "\uFDD1"
+
+var (
+	escapes   = strings.NewReplacer(guardText, escapeText+"\uFDD2", escapeText, escapeText+"\uFDD3")
+	unescapes = strings.NewReplacer(guardText, "", escapeText+"\uFDD2", guardText, escapeText+"\uFDD3", escapeText)
+)
+
+// Escape makes the Guards that a user typed characters like any other.
+func Escape(text string) string { return escapes.Replace(text) }
+
+// Unguard is the text that the model reads: without Guards, and not escaped.
+func Unguard(text string) string { return unescapes.Replace(text) }
 
 // Tokenizer is one model's; it never changes and is safe for concurrent use.
 type Tokenizer struct {
@@ -39,7 +53,7 @@ type encoder interface {
 type EncodeOptions struct {
 	// AddSpecial adds the tokens that the file asks for at the beginning and end.
 	AddSpecial bool
-	// ParseSpecial recognises control tokens in the text and drops Guards.
+	// ParseSpecial recognises control tokens in the text, and reads it Unguarded.
 	ParseSpecial bool
 }
 
@@ -74,7 +88,9 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 		t.bytes = append(t.bytes, b...)
 		t.ends = append(t.ends, uint32(len(t.bytes)))
 	}
-	t.specials = newSpecials(v)
+	if t.specials, err = newSpecials(v); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
 	if t.stops, err = v.readEnds(f); err != nil {
 		return nil, err
 	}
@@ -120,8 +136,8 @@ func (t *Tokenizer) Encode(dst []int32, text string, o EncodeOptions) []int32 {
 	for text != "" {
 		at, length, id := t.specials.find(text, o.ParseSpecial)
 		if piece := text[:at]; piece != "" {
-			if o.ParseSpecial && strings.Contains(piece, guardText) {
-				piece = strings.ReplaceAll(piece, guardText, "")
+			if o.ParseSpecial {
+				piece = Unguard(piece)
 			}
 			if spaced && piece != "" {
 				piece = " " + piece

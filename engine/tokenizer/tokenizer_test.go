@@ -99,6 +99,7 @@ func TestFromGGUFRefusesByName(t *testing.T) {
 		{smallBPE().with("token_type", []int32{1}), "has 1 values for"},
 		{smallBPE().with("bos_token_id", uint32(9999)), "is 9999, but there are"},
 		{smallBPE().with("eot_token_id", uint32(9999)), "eot_token_id: is 9999"},
+		{smallBPE().with("tokens", []string{strings.Repeat("<", 513)}).with("token_type", []int32{3}).with("merges", nil).with("bos_token_id", nil).with("eos_token_id", nil), "token 0 is special and has 513 bytes"},
 		{smallBPE().with("merges", []string{"a"}), `merge 0 is "a", not two parts`},
 		{smallBPE().with("merges", []string{""}), `merge 0 is "", not two parts`},
 		{smallBPE().with("merges", []string{"a z"}), "no token"},
@@ -180,6 +181,16 @@ func TestE12GuardedTextStaysText(t *testing.T) {
 			}
 		}
 	}
+	for _, m := range []file{smallBPE(), smallSPM()} {
+		// A Guard before, as chat puts it, does the same, and a Guard of the user's is a character.
+		for _, typed := range []string{"<|s|>", "</s>", "x" + guardText + "\uFDD1\uFDD2\uFDD3" + guardText} {
+			tok := m.must(t)
+			ids := tok.Encode(nil, guardText+Escape(typed), EncodeOptions{ParseSpecial: true})
+			if text := tok.Decode(ids); slices.ContainsFunc(ids[1:], tok.IsControl) || text != typed {
+				t.Errorf("%+q: came back as %+q", typed, text)
+			}
+		}
+	}
 	// Nor does merging lead to one.
 	m := smallBPE()
 	tokens := append(slices.Clone(m[keyTokens].([]string)), "xy")
@@ -187,6 +198,17 @@ func TestE12GuardedTextStaysText(t *testing.T) {
 	tok := m.with("tokens", tokens).with("token_type", kinds).with("merges", []string{"x y"}).must(t)
 	if ids := tok.Encode(nil, "xy", EncodeOptions{}); len(ids) != 2 {
 		t.Errorf("a merge into a control token: %v", ids)
+	}
+	// Nor is a byte one, where a control token has one character.
+	one := smallBPE().must(t)
+	kinds = slices.Clone(m["tokenizer.ggml.token_type"].([]int32))
+	kinds[one.ids["!"]] = 3
+	tok = smallBPE().with("token_type", kinds).must(t)
+	if ids := tok.Encode(nil, "a!", EncodeOptions{}); slices.ContainsFunc(ids, tok.IsControl) {
+		t.Errorf("the byte of a control token: %v", ids)
+	}
+	if ids := tok.Encode(nil, "a"+guardText+"!", EncodeOptions{ParseSpecial: true}); slices.ContainsFunc(ids, tok.IsControl) {
+		t.Errorf("the byte of a guarded control token: %v", ids)
 	}
 	// User-defined tokens are vocabulary, not control.
 	if ids := smallBPE().must(t).Encode(nil, "a<think>", EncodeOptions{}); len(ids) != 2 || ids[1] != 2 {
@@ -351,6 +373,9 @@ func TestNFCOfLongRuns(t *testing.T) {
 	text := "e" + strings.Repeat("\u0316", 20) + strings.Repeat("\u0301", 20)
 	if got, want := nfc(text), "\u00e9"+strings.Repeat("\u0316", 20)+strings.Repeat("\u0301", 19); got != want {
 		t.Errorf("got %+q, want %+q", got, want)
+	}
+	if got, want := nfc("\xff"+text+"\xe2\x80"), "\xff"+nfc(text)+"\xe2\x80"; got != want {
+		t.Errorf("with broken bytes: got %+q, want %+q", got, want)
 	}
 	if got := nfcLong("\u1100\u1161\u11a8e\u0301" + joiner); got != "\uac01\u00e9"+joiner {
 		t.Errorf("got %+q", got)

@@ -132,6 +132,16 @@ func TestTensorsAreReadInPlace(t *testing.T) {
 	}
 }
 
+// TestForeignTypesAreForeignAndNamed holds this package's table and that of
+// kernels together: a type moves from one to the other when it is supported.
+func TestForeignTypesAreForeignAndNamed(t *testing.T) {
+	for foreign, l := range foreignLayouts {
+		if foreign.Known() || strings.HasPrefix(foreign.String(), "type ") || l.elements < 1 || l.bytes < 1 {
+			t.Errorf("%s: known %v, layout %+v", foreign, foreign.Known(), l)
+		}
+	}
+}
+
 func TestDigestTellsModelsApart(t *testing.T) {
 	digest := func(name string, first float32) string {
 		b := &gguftest.Builder{}

@@ -11,8 +11,19 @@
 // arithmetic (kernels).
 //
 // Use: Load, then Forward with the spans of one step; logits come back in span
-// order. To add an architecture: a row in architectures and, if the pass itself
-// differs, a field of Config that Forward obeys.
+// order.
+//
+// To add an architecture: a row in architectures, whose function sets the fields
+// of Config. Where the pass itself differs, Config gets a field, and one place
+// obeys it:
+//
+//	tensors, their names, biases, norms   layer and loader.layer (weights.go)
+//	biases and norms of queries and keys  place, before rotate
+//	kinds of rope and their scaling       newRope
+//	windows and other bounds of attention attend
+//	norms after a block                   multiplyAdd, before it adds to x
+//	activations, experts                  gateUp and down
+//	scales and caps of logits             outputLogits
 //
 // Ownership: the caller owns the file, the team and the page tables; the file
 // must outlive the Model, whose weights may point into it. A Model belongs to

@@ -32,13 +32,13 @@ func newBatch(n int) batch {
 // phases are the pieces of a step that run on the whole team, bound once so
 // that a step allocates nothing.
 type phases struct {
-	embed, normAttention, project, place, attend, join func(worker int)
-	normFF, gateUp, down, normOutput, logits           func(worker int)
+	embed, normAttention, project, place, attend, projectOut func(worker int)
+	normFF, gateUp, down, normOutput, logits                 func(worker int)
 }
 
 func (m *Model) bindPhases() {
 	m.run = phases{
-		embed: m.embed, normAttention: m.normAttention, project: m.project, place: m.place, attend: m.attend, join: m.join,
+		embed: m.embed, normAttention: m.normAttention, project: m.project, place: m.place, attend: m.attend, projectOut: m.projectOut,
 		normFF: m.normFF, gateUp: m.gateUp, down: m.down, normOutput: m.normOutput, logits: m.outputLogits,
 	}
 }
@@ -64,7 +64,7 @@ func (m *Model) Forward(spans []Span) []float32 {
 		}
 		m.item.Store(0)
 		m.team.Run(m.run.attend)
-		m.team.Run(m.run.join)
+		m.team.Run(m.run.projectOut)
 		m.byToken(m.run.normFF)
 		m.team.Run(m.run.gateUp)
 		m.team.Run(m.run.down)
@@ -242,8 +242,8 @@ func (m *Model) attend(worker int) {
 	}
 }
 
-func (m *Model) join(worker int) {
-	m.multiplyAdd(worker, m.weights.layers[m.layer].joined, m.scratch.heads)
+func (m *Model) projectOut(worker int) {
+	m.multiplyAdd(worker, m.weights.layers[m.layer].out, m.scratch.heads)
 }
 
 // multiplyAdd adds w·from to x.

@@ -313,6 +313,17 @@ func TestRopePairingsAgreeOnReorderedHeads(t *testing.T) {
 	}
 }
 
+// TestRopeAnglesHoldFarOut compares with values computed to 60 digits: an angle
+// in float32 is off by a hundredth there.
+func TestRopeAnglesHoldFarOut(t *testing.T) {
+	r := newRope(&Config{RopeDims: 6, RopeTheta: 100})
+	angles := make([]float32, 6)
+	r.angles(angles, 1_000_003)
+	if math.Abs(float64(angles[2])-0.999670690301674) > 1e-7 || math.Abs(float64(angles[3])+0.025661468231079) > 1e-7 {
+		t.Errorf("cos %v, sin %v", angles[2], angles[3])
+	}
+}
+
 // TestMutatedFilesAreComputedOrRefused turns bytes of a file's metadata and
 // directory: whatever still loads must run.
 func TestMutatedFilesAreComputedOrRefused(t *testing.T) {

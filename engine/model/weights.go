@@ -21,10 +21,10 @@ type weights struct {
 }
 
 type layer struct {
-	attentionNorm   []float32
-	q, k, v, joined *kernels.Matrix
-	ffNorm          []float32
-	gate, up, down  *kernels.Matrix
+	attentionNorm  []float32
+	q, k, v, out   *kernels.Matrix
+	ffNorm         []float32
+	gate, up, down *kernels.Matrix
 }
 
 // loader takes tensors out of a file. The first failure sticks in err; packing
@@ -79,7 +79,7 @@ func (l *loader) layer(to *layer, prefix string, c *Config) {
 	l.matrix(&to.q, prefix+"attn_q.weight", c.Embed, heads)
 	l.matrix(&to.k, prefix+"attn_k.weight", c.Embed, kvHeads)
 	l.matrix(&to.v, prefix+"attn_v.weight", c.Embed, kvHeads)
-	l.matrix(&to.joined, prefix+"attn_output.weight", heads, c.Embed)
+	l.matrix(&to.out, prefix+"attn_output.weight", heads, c.Embed)
 	to.ffNorm = l.vector(prefix+"ffn_norm.weight", c.Embed)
 	l.matrix(&to.gate, prefix+"ffn_gate.weight", c.Embed, c.FF)
 	l.matrix(&to.up, prefix+"ffn_up.weight", c.Embed, c.FF)
@@ -154,7 +154,7 @@ func (w *weights) bytes() int {
 	n := len(w.output.Data) + 4*len(w.outputNorm)
 	for i := range w.layers {
 		l := &w.layers[i]
-		for _, m := range []*kernels.Matrix{l.q, l.k, l.v, l.joined, l.gate, l.up, l.down} {
+		for _, m := range []*kernels.Matrix{l.q, l.k, l.v, l.out, l.gate, l.up, l.down} {
 			n += len(m.Data)
 		}
 		n += 4 * (len(l.attentionNorm) + len(l.ffNorm))

@@ -149,7 +149,9 @@ func TestLogitsMatchReference(t *testing.T) {
 				if !(distance <= c.nmseMax) {
 					t.Errorf("NMSE %g, allowed %g", distance, c.nmseMax)
 				}
-				checkGreedy(t, m, &ref)
+				if set.Name == kernels.Best().Name {
+					checkGreedy(t, m, &ref)
+				}
 			})
 		}
 	}

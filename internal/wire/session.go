@@ -192,9 +192,6 @@ func (q *sequence) accept(e *Event) *Error {
 		q.stream.Put(*e)
 		return nil
 	}
-	if q.canceled {
-		return nil
-	}
 	if e.Choice < 0 || e.Choice >= len(q.choices) {
 		return Errorf(Protocol, "an event for choice %d of sequence %d, which has %d", e.Choice, q.id, len(q.choices))
 	}

@@ -1,0 +1,64 @@
+package wire
+
+import (
+	"slices"
+	"testing"
+)
+
+// countingControl remembers what a stream's reader asked of its producer.
+type countingControl struct{ calls []string }
+
+func (c *countingControl) Pause()  { c.calls = append(c.calls, "pause") }
+func (c *countingControl) Resume() { c.calls = append(c.calls, "resume") }
+func (c *countingControl) Cancel() { c.calls = append(c.calls, "cancel") }
+func (c *countingControl) Taken()  { c.calls = append(c.calls, "taken") }
+
+func TestStreamIsBounded(t *testing.T) {
+	s := NewStream(2, nil, &countingControl{})
+	for i, want := range []bool{true, true, false} {
+		if got := s.Put(Event{TokenCount: i}); got != want {
+			t.Errorf("put %d: %v, want %v", i, got, want)
+		}
+	}
+	if s.Room() != 0 || !s.Put(Event{Finish: FinishStop}) || !s.Put(Event{End: &End{}}) {
+		t.Error("a full stream refuses a finish or an end")
+	}
+	if s.Put(Event{End: &End{}}) {
+		t.Error("a second end is taken")
+	}
+	if got := s.TakeN(nil, 1); len(got) != 1 || got[0].TokenCount != 0 || s.Waiting() != 3 {
+		t.Errorf("took %+v, %d wait", got, s.Waiting())
+	}
+	if got := s.Take(nil); len(got) != 3 || got[0].TokenCount != 1 || got[2].End == nil {
+		t.Errorf("then took %+v", got)
+	}
+}
+
+func TestStreamAsksItsProducerWhileItLives(t *testing.T) {
+	live, ended := new(countingControl), new(countingControl)
+	s := NewStream(2, nil, live)
+	s.Take(nil)
+	s.Put(Event{})
+	s.Take(nil)
+	s.Pause()
+	s.Resume()
+	s.Put(Event{})
+	s.Close()
+	s.Close()
+	s.Pause()
+	if got := s.Take(nil); len(got) != 0 || s.Put(Event{}) {
+		t.Errorf("after Close: %+v", got)
+	}
+	if want := []string{"taken", "pause", "resume", "cancel"}; !slices.Equal(live.calls, want) {
+		t.Errorf("live: %v, want %v", live.calls, want)
+	}
+	s = NewStream(2, nil, ended)
+	s.Put(Event{End: &End{}})
+	s.Pause()
+	s.Resume()
+	s.Take(nil)
+	s.Close()
+	if len(ended.calls) != 0 {
+		t.Errorf("ended: %v", ended.calls)
+	}
+}

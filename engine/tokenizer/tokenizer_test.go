@@ -240,9 +240,15 @@ func TestE14LongWordsStayLinear(t *testing.T) {
 			}
 		}
 	}
+	seen := map[string]bool{} // many names share their splitters
 	for name, p := range pretokenizers {
-		for text, s := range texts {
-			for i, split := range p.splitters {
+		for i, split := range p.splitters {
+			if id := fmt.Sprintf("%p", split); seen[id] {
+				continue
+			} else {
+				seen[id] = true
+			}
+			for text, s := range texts {
 				n := 0
 				for rest := s; rest != ""; n++ {
 					k := split(rest)

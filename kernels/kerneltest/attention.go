@@ -54,15 +54,18 @@ func (c *checker) compareAttend(t *testing.T, r *rand.Rand, dim, group, context,
 	got := append([]float32(nil), a.Out...)
 	c.ref.Attend(a)
 	for g := range group {
+		top := 0.0 // the largest Σ|q·k|
+		for pos := from; pos < context; pos++ {
+			terms := 0.0
+			for j := range dim {
+				terms += math.Abs(float64(a.Q[g*dim+j]) * float64(data.k[pos*dim+j]))
+			}
+			top = math.Max(top, terms*float64(a.Scale))
+		}
 		for d := range dim {
-			mass, top := 0.0, 0.0 // the largest |v|, and the largest Σ|q·k|
+			mass := 0.0 // the largest |v|
 			for pos := from; pos < context; pos++ {
 				mass = math.Max(mass, math.Abs(float64(data.v[pos*dim+d])))
-				terms := 0.0
-				for j := range dim {
-					terms += math.Abs(float64(a.Q[g*dim+j]) * float64(data.k[pos*dim+j]))
-				}
-				top = math.Max(top, terms*float64(a.Scale))
 			}
 			if i := g*dim + d; !near(got[i], a.Out[i], (64+8*top)*u*mass) {
 				t.Fatalf("dim %d, group %d, [%d,%d): head %d [%d] is %v, ref %v", dim, group, from, context, g, d, got[i], a.Out[i])

@@ -36,6 +36,7 @@ func Run(t *testing.T, name string) {
 		{"RMSNormLargeAndSmall", c.rmsNormRange},
 		{"AttendEveryShape", c.attendEveryShape},
 		{"AttendSameBitsInAnyPages", c.attendInvariant},
+		{"KeepsInsideItsOperands", c.outside},
 		{"AllocatesNothing", c.allocations},
 	} {
 		t.Run(test.name, test.run)

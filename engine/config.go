@@ -29,18 +29,27 @@ type Config struct {
 	PromptRenderBudget time.Duration `yaml:"prompt_render_budget" default:"2s" help:"Longest time that a chat template may take for one request."`
 }
 
-// check fills the defaults and says what is wrong with the rest.
-func (c *Config) check() error {
+// fill sets the defaults and says what is wrong with the rest.
+func (c *Config) fill() error {
 	conf.Fill(c)
+	if err := c.Validate(); err != nil {
+		return err
+	}
 	if c.Threads == 0 {
 		c.Threads = runtime.GOMAXPROCS(0)
 	}
+	return nil
+}
+
+// Validate says what is out of range in a filled Config, without a look at
+// the model.
+func (c *Config) Validate() error {
 	for _, f := range []struct {
 		key      string
 		n        int
 		min, max int
 	}{
-		{"threads", c.Threads, 1, 1024},
+		{"threads", c.Threads, 0, 1024},
 		{"context_tokens", c.ContextTokens, 0, 1 << 24},
 		{"page_tokens", c.PageTokens, 1, 256},
 		{"batch_tokens_max", c.BatchTokensMax, 1, 1 << 16},
@@ -51,16 +60,16 @@ func (c *Config) check() error {
 		{"choices_max", c.ChoicesMax, 1, 1 << 10},
 	} {
 		if f.n < f.min || f.n > f.max {
-			return fmt.Errorf("engine: %s is %d; give %d to %d", f.key, f.n, f.min, f.max)
+			return fmt.Errorf("engine.%s is %d; give %d to %d", f.key, f.n, f.min, f.max)
 		}
 	}
 	switch {
 	case c.KVBytes < 0:
-		return fmt.Errorf("engine: kv_bytes is %d; give 0 or more", c.KVBytes)
-	case c.StepBudget < 0:
-		return fmt.Errorf("engine: step_budget is %v; give more than 0", c.StepBudget)
-	case c.PromptRenderBudget < 0:
-		return fmt.Errorf("engine: prompt_render_budget is %v; give more than 0", c.PromptRenderBudget)
+		return fmt.Errorf("engine.kv_bytes is %d; give 0 or more", c.KVBytes)
+	case c.StepBudget <= 0:
+		return fmt.Errorf("engine.step_budget is %v; give more than 0", c.StepBudget)
+	case c.PromptRenderBudget <= 0:
+		return fmt.Errorf("engine.prompt_render_budget is %v; give more than 0", c.PromptRenderBudget)
 	}
 	return nil
 }
@@ -71,6 +80,9 @@ const (
 	kvBytesMax = 1 << 30
 )
 
+// pagesMax is how many pages package kv can name.
+const pagesMax = 1<<23 - 1
+
 // pageCount is how many pages of pageBytes the pool gets.
 func (c *Config) pageCount(contextTokens, pageBytes int) (int, error) {
 	bytes := c.KVBytes
@@ -80,7 +92,7 @@ func (c *Config) pageCount(contextTokens, pageBytes int) (int, error) {
 	}
 	pages := bytes / int64(pageBytes)
 	if pages < 1 {
-		return 0, fmt.Errorf("engine: kv_bytes is %d, less than one page of %d bytes; give more", bytes, pageBytes)
+		return 0, fmt.Errorf("engine.kv_bytes is %d, less than one page of %d bytes; give at least that", bytes, pageBytes)
 	}
-	return int(min(pages, 1<<23)), nil
+	return int(min(pages, pagesMax)), nil
 }

@@ -37,7 +37,7 @@ var _ wire.Engine = (*Engine)(nil)
 
 // New loads a model and starts its loop. The engine must be closed.
 func New(cfg Config) (*Engine, error) {
-	if err := cfg.check(); err != nil {
+	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
 	p, err := load(&cfg)

@@ -108,7 +108,7 @@ func hashLogits(logits []float32) uint64 {
 
 func newLab(t testing.TB, set labSetup) *lab {
 	t.Helper()
-	if err := set.cfg.check(); err != nil {
+	if err := set.cfg.fill(); err != nil {
 		t.Fatal(err)
 	}
 	b := &lab{t: t, bits: map[string][]uint64{}}

@@ -97,8 +97,7 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *ker
 	if cfg.ContextTokens > 0 {
 		context = cfg.ContextTokens
 	}
-	pageBytes := c.Layers * 2 * 4 * c.KVHeads * cfg.PageTokens * c.HeadDim
-	if p.pages, err = cfg.pageCount(context, pageBytes); err != nil {
+	if p.pages, err = cfg.pageCount(context, c.PageBytes(cfg.PageTokens)); err != nil {
 		return nil, err
 	}
 	m, err := model.Load(f, set, team, model.Options{

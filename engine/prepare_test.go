@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/forebay-io/forebay/engine/kv"
+	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -102,7 +105,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) { // G07: no engine before its model c
 		"unknown kernels":   {Config{Kernels: "abacus"}, []string{"abacus", "ref"}},
 		"context too long":  {Config{ContextTokens: 5000}, []string{"5000", "2048"}},
 		"too little memory": {Config{KVBytes: 100}, []string{"kv_bytes", "65536"}},
-		"negative threads":  {Config{Threads: -1}, []string{"threads", "1 to"}},
+		"negative threads":  {Config{Threads: -1}, []string{"threads", "0 to 1024"}},
 		"huge pages":        {Config{PageTokens: 1000}, []string{"page_tokens", "256"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,5 +150,37 @@ func TestTemplatesThatRefuseOrLack(t *testing.T) {
 				t.Errorf("got %v (param %q); want %q", err, e.Param, c.words)
 			}
 		})
+	}
+}
+
+func TestConfigIsValidatedWithoutAModel(t *testing.T) {
+	for words, c := range map[string]Config{
+		"engine.threads is -1; give 0 to 1024":             {Threads: -1},
+		"engine.page_tokens is 257; give 1 to 256":         {PageTokens: 257},
+		"engine.sequences_max is -5; give 1 to 65536":      {SequencesMax: -5},
+		"engine.kv_bytes is -1; give 0 or more":            {KVBytes: -1},
+		"engine.step_budget is -1ns; give more than 0":     {StepBudget: -1},
+		"engine.prompt_render_budget is -1s; give more th": {PromptRenderBudget: -time.Second},
+	} {
+		conf.Fill(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("got %v; want %q", err, words)
+		}
+	}
+	var c Config
+	conf.Fill(&c)
+	if err := c.Validate(); err != nil || c.Threads != 0 {
+		t.Errorf("the defaults are refused: %v, %d threads", err, c.Threads)
+	}
+}
+
+func TestPagesStayWithinThePool(t *testing.T) {
+	c := Config{PageTokens: 16, KVBytes: 1 << 62}
+	pages, err := c.pageCount(2048, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.New(kv.Config{Pages: pages + 1, PageTokens: 1}); err == nil || pages < 1<<22 {
+		t.Errorf("%d pages of room for any memory; the pool takes more", pages)
 	}
 }

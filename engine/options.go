@@ -49,23 +49,25 @@ func within(x, lo, hi float32) bool { return x >= lo && x <= hi }
 // fit says how many tokens each choice may generate after a prompt of this
 // length, or why there is no room. Param names the prompt's field.
 func (e *Engine) fit(promptTokens, maxTokens int, param string) (int, *wire.Error) {
+	refuse := func(kind wire.Kind, param, format string, args ...any) (int, *wire.Error) {
+		err := wire.Errorf(kind, format, args...)
+		err.Param = param
+		return 0, err
+	}
 	room := e.info.ContextTokens - promptTokens
-	if promptTokens == 0 {
-		return 0, wire.InvalidParam(param, "the prompt has no tokens; give at least one")
-	}
-	if room < 1 {
-		err := wire.Errorf(wire.ContextLength,
-			"the prompt has %d tokens, and this model's context holds %d, prompt and answer together; shorten the prompt", promptTokens, e.info.ContextTokens)
-		err.Param = param
-		return 0, err
-	}
-	// The last token of an answer is never computed, so it takes no page.
-	poolRoom := e.poolTokens + 1 - promptTokens
-	if poolRoom < 1 || maxTokens > 0 && min(maxTokens, room) > poolRoom {
-		err := wire.Errorf(wire.TooLarge,
-			"the prompt's %d tokens and up to %d of answer can never fit into this engine's memory for %d tokens; shorten them, or raise kv_bytes", promptTokens, min(max(maxTokens, 1), room), e.poolTokens)
-		err.Param = param
-		return 0, err
+	poolRoom := e.poolTokens + 1 - promptTokens // the last token of an answer is never computed, so it takes no page
+	switch {
+	case promptTokens == 0:
+		return refuse(wire.Invalid, param, "the prompt has no tokens; give at least one")
+	case room < 1:
+		return refuse(wire.ContextLength, param, "the prompt has %d tokens, and this model's context holds %d, prompt and answer together; shorten the prompt",
+			promptTokens, e.info.ContextTokens)
+	case poolRoom < 1:
+		return refuse(wire.TooLarge, param, "the prompt's %d tokens can never fit into this engine's memory for %d; shorten the prompt, or raise engine.kv_bytes",
+			promptTokens, e.poolTokens)
+	case min(maxTokens, room) > poolRoom:
+		return refuse(wire.TooLarge, "max_tokens", "max_tokens is %d; after the prompt's %d tokens this engine's memory can never hold more than %d; lower max_tokens, or raise engine.kv_bytes",
+			maxTokens, promptTokens, poolRoom)
 	}
 	room = min(room, poolRoom)
 	if maxTokens > 0 {

@@ -32,7 +32,7 @@ func TestPrepareRefuses(t *testing.T) {
 		"negative token":    {wire.Request{Tokens: []int32{4, -1}}, wire.Invalid, "prompt", "position 1"},
 		"unknown token":     {wire.Request{Tokens: []int32{2048}}, wire.Invalid, "prompt", "0 to 1900"},
 		"too long to fit":   {wire.Request{Tokens: prompt(1, 130)}, wire.TooLarge, "prompt", "never fit"},
-		"answer too long":   {wire.Request{Tokens: prompt(1, 100), Options: wire.Options{MaxTokens: 30}}, wire.TooLarge, "prompt", "never fit"},
+		"answer too long":   {wire.Request{Tokens: prompt(1, 100), Options: wire.Options{MaxTokens: 30}}, wire.TooLarge, "max_tokens", "more than 29"},
 		"n of 17":           {wire.Request{Text: &text, Options: wire.Options{N: 17}}, wire.Invalid, "n", "1 to 16"},
 		"negative length":   {wire.Request{Text: &text, Options: wire.Options{MaxTokens: -1}}, wire.Invalid, "max_tokens", "at least 1"},
 		"NaN temperature":   {wire.Request{Text: &text, Options: wire.Options{Temperature: nan}}, wire.Invalid, "temperature", "number"},

@@ -3,7 +3,6 @@ package gguf
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/zeebo/xxh3"
@@ -162,5 +161,3 @@ func (f *File) Digest() string {
 	sum := h.Sum128().Bytes()
 	return fmt.Sprintf("%x", sum[:])
 }
-
-var _ io.Closer = (*File)(nil)

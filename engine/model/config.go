@@ -85,7 +85,9 @@ func readLlama(k *keys, c *Config) {
 	k.refuseUnlessZero("expert_count", "mixtures of experts are not supported")
 	k.refuseUnlessZero("expert_used_count", "mixtures of experts are not supported")
 	k.readTransformer(c)
-	c.WindowTokens = k.sizeOr("attention.sliding_window", 0)
+	if n, _ := k.whole("attention.sliding_window"); n != 0 {
+		c.WindowTokens = k.size("attention.sliding_window")
+	}
 	if scaling := k.textOr("rope.scaling.type", "none"); scaling != "none" {
 		k.fail("rope.scaling.type", "is %q; only scaling by the tensor rope_freqs is supported", scaling)
 	}
@@ -110,6 +112,9 @@ func (k *keys) readTransformer(c *Config) {
 	if !(c.NormEps > 0 && c.NormEps < 1) {
 		k.fail("attention.layer_norm_rms_epsilon", "is %g; allowed are numbers over 0 and under 1", c.NormEps)
 	}
+	if !(c.RopeTheta >= 1 && c.RopeTheta <= 1e12) {
+		k.fail("rope.freq_base", "is %g; allowed are numbers from 1 to 1e12", c.RopeTheta)
+	}
 	if tensors := len(k.file.Tensors); c.Layers > tensors {
 		k.fail("block_count", "is %d, but the file has only %d tensors", c.Layers, tensors)
 	}
@@ -119,7 +124,7 @@ func (k *keys) readTransformer(c *Config) {
 	c.Tied = !untied
 }
 
-// readHeads checks the sizes of the heads and of what depends on them.
+// readHeads reads the size of a head, and what depends on it.
 func (k *keys) readHeads(c *Config) {
 	if c.Heads%c.KVHeads != 0 {
 		k.fail("attention.head_count_kv", "is %d, which does not divide the %d heads", c.KVHeads, c.Heads)
@@ -141,8 +146,5 @@ func (k *keys) readHeads(c *Config) {
 	c.RopeDims = k.sizeOr("rope.dimension_count", c.HeadDim)
 	if c.RopeDims > c.HeadDim || c.RopeDims%2 != 0 {
 		k.fail("rope.dimension_count", "is %d; allowed are even numbers to the head's length of %d", c.RopeDims, c.HeadDim)
-	}
-	if !(c.RopeTheta >= 1 && c.RopeTheta <= 1e12) {
-		k.fail("rope.freq_base", "is %g; allowed are numbers from 1 to 1e12", c.RopeTheta)
 	}
 }

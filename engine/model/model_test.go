@@ -75,7 +75,7 @@ func tensors(b *gguftest.Builder, changes map[string][]int) *gguftest.Builder {
 
 func TestKeysThatAreNotUnderstoodAreRefused(t *testing.T) {
 	for want, changes := range map[string]map[string]any{
-		"":                                                                  {"llama.vocab_size": uint32(50), "llama.expert_count": uint32(0), "llama.rope.scaling.type": "none", "tokenizer.x": uint8(1)},
+		"":                                                                  {"llama.vocab_size": uint32(50), "llama.expert_count": uint32(0), "llama.rope.scaling.type": "none", "llama.attention.sliding_window": uint32(0), "tokenizer.x": uint8(1)},
 		`architecture "" is not supported`:                                  {"general.architecture": nil},
 		`architecture "llama9" is not support`:                              {"general.architecture": "llama9"},
 		"key general.architecture: has type":                                {"general.architecture": uint32(1)},

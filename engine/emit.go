@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 
 	"github.com/forebay-io/forebay/engine/sample"
@@ -20,8 +21,7 @@ func (l *loop) next(s *sequence, logits []float32) {
 	}
 	id, ok := s.sampler.Sample(mine)
 	if !ok {
-		l.total.NonFinite++
-		l.fail(s.generation, wire.Errorf(wire.NonFinite, "the model gave numbers that are not finite after token %d of choice %d", s.generated, s.choice))
+		l.failNonFinite(s, len(s.tokens))
 		return
 	}
 	s.sampler.Accept(id)
@@ -103,10 +103,15 @@ func (l *loop) scorePrompt(r *row, logits []float32) {
 	first := r.computed() - r.count
 	for i := range r.count {
 		next := first + i + 1
-		if next == len(r.promptLogprobs) && next < r.promptTokens {
-			t := l.logprob(logits[i*l.vocab:(i+1)*l.vocab], r.tokens[next], r.options.TopLogprobs)
-			r.promptLogprobs = append(r.promptLogprobs, t)
+		if next != len(r.promptLogprobs) || next >= r.promptTokens {
+			continue
 		}
+		mine := logits[i*l.vocab : (i+1)*l.vocab]
+		if slices.ContainsFunc(mine, func(x float32) bool { return !(x <= math.MaxFloat32) }) { // NaN too
+			l.failNonFinite(r.sequence, next)
+			return
+		}
+		r.promptLogprobs = append(r.promptLogprobs, l.logprob(mine, r.tokens[next], r.options.TopLogprobs))
 	}
 }
 
@@ -131,6 +136,13 @@ func (l *loop) finish(s *sequence) {
 
 // fail ends a generation with an error.
 func (l *loop) fail(g *generation, err *wire.Error) { l.close(g, &wire.End{Err: err}) }
+
+// failNonFinite ends a generation for whose next token after so many the
+// model gave no numbers to choose by.
+func (l *loop) failNonFinite(s *sequence, tokens int) {
+	l.total.NonFinite++
+	l.fail(s.generation, wire.Errorf(wire.NonFinite, "the model gave numbers that are not finite after %d tokens of prompt and choice %d", tokens, s.choice))
+}
 
 // drop ends a generation whose reader has left.
 func (l *loop) drop(g *generation) { l.close(g, nil) }

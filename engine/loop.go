@@ -194,7 +194,7 @@ func (l *loop) sample(rows []row, logits []float32) {
 		if r.wantsPrompt() {
 			l.scorePrompt(r, mine)
 		}
-		if r.pending() > 0 {
+		if r.ended || r.pending() > 0 {
 			continue
 		}
 		if r.timings.FirstToken == 0 {

@@ -124,7 +124,7 @@ func (s *sequence) decoding() bool { return s.generated > 0 && s.pending() == 1 
 
 // wantsPrompt reports whether the prompt's own log-probabilities are missing.
 func (s *sequence) wantsPrompt() bool {
-	return s.options.PromptLogprobs && s.choice == 0 && len(s.promptLogprobs) < s.promptTokens
+	return s.options.PromptLogprobs && s.choice == 0 && s.generated == 0 && len(s.promptLogprobs) < s.promptTokens
 }
 
 // reusable are the tokens that may be attached from the cache.

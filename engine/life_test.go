@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -76,6 +77,30 @@ func cancelAfter(s *wire.Stream, notify chan struct{}, events int, pause bool) s
 		s.Pause()
 	}
 	return "cancelled"
+}
+
+func TestNothingIsKeptOfAnEndedGeneration(t *testing.T) {
+	var sequences []weak.Pointer[sequence]
+	var tokens []weak.Pointer[int32]
+	b := newLab(t, labSetup{onLogits: func(s *sequence, _ []float32) {
+		if s.generated == 0 {
+			sequences = append(sequences, weak.Make(s))
+			tokens = append(tokens, weak.Make(&s.tokens[0]))
+		}
+	}})
+	q := question{id: "q", tokens: prompt(1, 100), options: greedy(30)}
+	q.options.N = 4
+	mustEnd(t, q, b.ask(q))
+	b.mustIdle()
+	runtime.GC()
+	for i := range sequences {
+		if sequences[i].Value() != nil || tokens[i].Value() != nil {
+			t.Errorf("sequence %d is kept: %v, its tokens: %v", i, sequences[i].Value() != nil, tokens[i].Value() != nil)
+		}
+	}
+	if len(sequences) != 4 {
+		t.Errorf("%d sequences seen; want 4", len(sequences))
+	}
 }
 
 func mustGoroutines(t *testing.T, want int) {

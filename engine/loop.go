@@ -214,6 +214,7 @@ func (l *loop) sample(rows []row, logits []float32) {
 // choicesOf is the sequence alone, or, where the prompt of several choices
 // has just been computed, all of them, forked from it.
 func (l *loop) choicesOf(s *sequence) []*sequence {
+	clear(l.siblings)
 	if s.forked || len(s.choices) == 1 {
 		l.siblings = append(l.siblings[:0], s)
 		return l.siblings
@@ -236,7 +237,9 @@ func (l *loop) report(rows []row) {
 	}
 	l.publish(len(rows))
 	l.wake()
-	clear(rows) // keep no ended sequence alive
+	clear(rows) // keep nothing of an ended sequence alive
+	clear(l.spans)
+	clear(l.siblings)
 }
 
 // publish makes the counters the State.

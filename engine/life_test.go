@@ -12,6 +12,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -178,6 +179,51 @@ func TestPauseKeepsPagesAndResumes(t *testing.T) {
 	mustEnd(t, q, a)
 	if alone := newLab(t, labSetup{}).ask(q); alone.texts[0] != a.texts[0] {
 		t.Error("pausing changed the answer")
+	}
+}
+
+// countedModel knows the most sequences that one step had.
+type countedModel struct {
+	*pagedModel
+	most int
+}
+
+func (m *countedModel) Forward(spans []model.Span) []float32 {
+	m.most = max(m.most, len(spans))
+	return m.pagedModel.Forward(spans)
+}
+
+func TestResumedSequencesWaitForPlaces(t *testing.T) {
+	var counted *countedModel
+	resumed := false
+	b := newLab(t, labSetup{cfg: Config{SequencesMax: 3, StreamEventsMax: 1 << 16}, onTurn: func(b *lab) {
+		if counted == nil {
+			counted = &countedModel{pagedModel: b.loop.model.(*pagedModel)}
+			b.loop.model = counted
+		}
+		all := len(b.loop.running) == 6 && !b.loop.busy()
+		for _, s := range b.loop.running {
+			switch { // each pauses at its 5th step, and goes on when all have
+			case all:
+				resumed = true
+				s.Resume()
+			case s.timings.Steps == 5 && !resumed:
+				s.Pause()
+			}
+		}
+	}})
+	var qs []question
+	for i := range 6 {
+		qs = append(qs, question{id: fmt.Sprint(i), tokens: prompt(uint64(i), 20), options: greedy(40)})
+	}
+	for i, a := range b.askAll(qs) {
+		mustEnd(t, qs[i], a)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if counted.most != 3 || b.loop.total.Preempted > 0 || !resumed {
+		t.Errorf("%d sequences in one step, %d preempted, resumed %v; want 3, 0 and true", counted.most, b.loop.total.Preempted, resumed)
 	}
 }
 

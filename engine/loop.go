@@ -117,8 +117,13 @@ func (l *loop) schedule() []row {
 	l.park()
 	l.start()
 	l.works = l.works[:0]
+	places := l.cfg.SequencesMax
 	for i, s := range l.running {
-		if !s.held() && (s.decoding() || s.wantsPrompt() || l.pool.Claim(s.kv, s.tokens)) {
+		if s.held() || s.places() > places {
+			continue
+		}
+		places -= s.places()
+		if s.decoding() || s.wantsPrompt() || l.pool.Claim(s.kv, s.tokens) {
 			l.works = append(l.works, work{s.pending(), s.decoding(), s.key, s.rank, i})
 		}
 	}

@@ -10,6 +10,8 @@ import (
 // the prefills that run; one that does not fit is passed by those that do,
 // until it is the oldest: then it starts even where all places are taken, and
 // younger ones are preempted for it. So nobody is blocked and nobody starves.
+// Where more run than there are places, since some were resumed or the oldest
+// was let in, the youngest keep their pages and sit the steps out.
 
 // wait puts a sequence without pages into the waiting list.
 func (l *loop) wait(s *sequence) {

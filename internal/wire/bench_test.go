@@ -54,7 +54,8 @@ func socketPair(b testing.TB, engine Engine) (_ *Client, stop func()) {
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{1, 64} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			engine := handEngine{stillEngine{state: new(State)}, make(chan *Stream, n)}
+			engine := &changingEngine{handEngine: handEngine{streams: make(chan *Stream, n)}}
+			engine.state.Store(new(State))
 			client, _ := socketPair(b, engine)
 			puts, takes, notifies := make([]*Stream, n), make([]*Stream, n), make([]chan struct{}, n)
 			for i := range n {
@@ -67,6 +68,7 @@ func BenchmarkStep(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				time.Sleep(200 * time.Microsecond)
+				engine.state.Store(new(State))
 				start := time.Now()
 				for _, s := range puts {
 					s.Put(Event{Text: " token", TokenCount: 1})

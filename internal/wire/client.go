@@ -216,11 +216,11 @@ func unavailable(what string, err error) *Error {
 		what += ": protocol error"
 	}
 	e.Kind, e.Message = Unavailable, what+": "+e.Message
-	e.RetryAfter = max(e.RetryAfter, time.Second)
 	return &e
 }
 
-// down makes why the answer to everything until the next connection.
+// down makes why, with a time to try again, the answer to everything until
+// the next connection.
 func (c *Client) down(why *Error) {
 	if why.RetryAfter == 0 {
 		why.RetryAfter = time.Second

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"runtime"
@@ -190,15 +191,7 @@ func (c *connection) control(kind byte, id, taken uint64) *Error {
 		}
 		return nil
 	}
-	i, ok := slices.BinarySearchFunc(c.sequences, id, func(q *served, id uint64) int {
-		switch {
-		case q.id < id:
-			return -1
-		case q.id > id:
-			return 1
-		}
-		return 0
-	})
+	i, ok := slices.BinarySearchFunc(c.sequences, id, func(q *served, id uint64) int { return cmp.Compare(q.id, id) })
 	switch {
 	case id > c.last:
 		return Errorf(Protocol, "a frame about sequence %d, which was never dispatched", id)
@@ -283,124 +276,4 @@ func (c *connection) kick() {
 	case c.notify <- struct{}{}:
 	default:
 	}
-}
-
-// write sends a frame whenever there is something to say, and at least one
-// every HeartbeatInterval. It returns true when the connection's context has
-// ended and all that was there to say by then is sent, false when it failed.
-func (c *connection) write() bool {
-	heartbeat := time.NewTicker(c.cfg.HeartbeatInterval)
-	defer heartbeat.Stop()
-	var b []byte
-	for due := true; ; {
-		last := c.ctx.Err() != nil
-		for more := true; more; {
-			b, more = c.compose(b[:0], due)
-			due = false
-			if len(b) > 0 && !c.send(b) {
-				return false
-			}
-		}
-		if last {
-			return true
-		}
-		if cap(b) > frameKeep {
-			b = nil
-		}
-		select {
-		case <-c.ctx.Done():
-		case <-c.notify:
-		case <-heartbeat.C:
-			due = true
-		}
-	}
-}
-
-func (c *connection) send(b []byte) bool {
-	if err := c.conn.SetWriteDeadline(time.Now().Add(c.cfg.WriteTimeout)); err != nil {
-		return false
-	}
-	_, err := c.conn.Write(b)
-	return err == nil
-}
-
-// compose appends what waits: other frames, then the step with the newest
-// state and the events that the gateway has room for. It stops at a share of
-// the largest frame and says that there is more.
-func (c *connection) compose(b []byte, due bool) (_ []byte, more bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b = append(b, c.out...)
-	if c.out = c.out[:0]; cap(c.out) > frameKeep {
-		c.out = nil
-	}
-	state := c.engine.State()
-	if state.Model != c.model {
-		c.model = state.Model
-		b = appendJSONFrame(b, frameModel, &c.model)
-	}
-	start := len(b)
-	b = beginFrame(b, frameStep)
-	fresh := due || state != c.sent
-	b = appendBool(b, fresh)
-	if fresh {
-		b = appendState(b, state)
-		if len(b)-start > c.cfg.FrameBytesMax/8 && len(state.Blocks) > 0 {
-			bare := *state
-			bare.Blocks = nil
-			b = appendState(b[:start+frameHead+1], &bare)
-		}
-		c.sent = state
-	}
-	bare := len(b)
-	b, more = c.appendSteps(b, start)
-	if len(b) == bare && !fresh {
-		return b[:start], false
-	}
-	return endFrame(b, start), more
-}
-
-// appendSteps appends the events of all sequences to the step frame that
-// begins at start, and forgets the sequences that end.
-func (c *connection) appendSteps(b []byte, start int) (_ []byte, more bool) {
-	soft := min(frameKeep, c.cfg.FrameBytesMax/4)
-	previous, kept := uint64(0), c.sequences[:0]
-	for _, q := range c.sequences {
-		ended, full := false, false
-		for !ended {
-			if full = len(b)-start > soft; full {
-				break
-			}
-			if c.events = q.take(c.events[:0]); len(c.events) == 0 {
-				break
-			}
-			e, at := &c.events[0], len(b)
-			b = appendEvent(b, q.id-previous, e)
-			if size := len(b) - at; size > c.cfg.FrameBytesMax/2 {
-				q.stream.Close()
-				*e = Event{End: &End{Err: Errorf(TooLarge, "one event takes %d bytes: ask for fewer log-probabilities", size)}}
-				b = appendEvent(b[:at], q.id-previous, e)
-			}
-			previous, ended = q.id, e.End != nil
-			*e = Event{}
-		}
-		more = more || full
-		if !ended {
-			kept = append(kept, q)
-		}
-	}
-	clear(c.sequences[len(kept):])
-	c.sequences = kept
-	return b, more
-}
-
-// take appends the one event that q may send now, if there is one. A
-// cancelled sequence sends its end alone.
-func (q *served) take(dst []Event) []Event {
-	if q.canceled {
-		return append(dst, Event{End: &End{Err: Errorf(Canceled, "the reader left")}})
-	}
-	dst = q.stream.TakeN(dst, min(1, q.credit))
-	q.credit -= len(dst)
-	return dst
 }

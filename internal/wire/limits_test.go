@@ -130,6 +130,8 @@ func TestSessionForgets(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
+		c.session.mu.Lock()
+		defer c.session.mu.Unlock()
 		if live, prepares := len(c.session.sequences), len(c.session.prepares); live+prepares > 0 {
 			t.Errorf("%d sequences and %d prepares kept", live, prepares)
 		}

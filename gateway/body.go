@@ -9,13 +9,12 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// readBody returns a copy of the request's body that outlives the handler,
+// readBody returns the request's body in memory that outlives the handler,
 // unpacked if it came compressed. bytesMax counts unpacked bytes.
 func readBody(c *fasthttp.RequestCtx, bytesMax int) ([]byte, error) {
-	if !isJSON(string(c.Request.Header.ContentType())) {
+	if !saysJSON(&c.Request.Header) {
 		return nil, failed(faultMediaType, "the Content-Type must be application/json")
 	}
-	body := c.Request.Body()
 	codings := c.Request.Header.PeekAll("Content-Encoding")
 	if len(codings) > 1 {
 		return nil, failed(faultMediaType, "the body may have one Content-Encoding: gzip or none")
@@ -26,11 +25,22 @@ func readBody(c *fasthttp.RequestCtx, bytesMax int) ([]byte, error) {
 	}
 	switch coding {
 	case "", "identity":
-		return bytes.Clone(body), nil
+		return ownBody(c), nil
 	case "gzip", "x-gzip":
-		return gunzip(body, bytesMax)
+		defer c.Request.ResetBody()
+		return gunzip(c.Request.Body(), bytesMax)
 	}
 	return nil, failed(faultMediaType, "the Content-Encoding must be gzip or none")
+}
+
+// ownBody takes the body over, so that it lies in memory once. A small body in
+// a large buffer is copied, and the buffer given back.
+func ownBody(c *fasthttp.RequestCtx) []byte {
+	if body := c.Request.Body(); cap(body) > 2*len(body) {
+		defer c.Request.ResetBody()
+		return bytes.Clone(body)
+	}
+	return c.Request.SwapBody(nil)
 }
 
 func gunzip(packed []byte, bytesMax int) ([]byte, error) {
@@ -48,9 +58,16 @@ func gunzip(packed []byte, bytesMax int) ([]byte, error) {
 	return body, nil
 }
 
-// isJSON accepts application/json, its +json kin, and silence.
-func isJSON(contentType string) bool {
-	kind, _, _ := strings.Cut(contentType, ";")
-	kind = strings.ToLower(strings.TrimSpace(kind))
-	return kind == "" || kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
+// saysJSON accepts application/json, its +json kin, and silence. It also takes
+// what curl -d says unasked, but not from a browser, which may send that to
+// any address without asking first.
+func saysJSON(h *fasthttp.RequestHeader) bool {
+	kind, _, _ := strings.Cut(string(h.ContentType()), ";")
+	switch kind = strings.ToLower(strings.TrimSpace(kind)); kind {
+	case "", "application/json":
+		return true
+	case "application/x-www-form-urlencoded":
+		return len(h.Peek("Origin")) == 0
+	}
+	return strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
 }

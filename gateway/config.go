@@ -19,6 +19,7 @@ type LimitsConfig struct {
 	ConnectionsMax int `yaml:"connections_max" default:"4096" help:"Open client connections; further ones get 503."`
 	HeaderBytesMax int `yaml:"header_bytes_max" default:"16384" help:"Request line and headers, in bytes; more gets 431."`
 	BodyBytesMax   int `yaml:"body_bytes_max" default:"8388608" help:"Request body after decompression, in bytes; more gets 413."`
+	AnswerBytesMax int `yaml:"answer_bytes_max" default:"33554432" help:"Answer that is not streamed, in bytes of text and log-probabilities; a longer one fails."`
 	JSONDepthMax   int `yaml:"json_depth_max" default:"128" help:"Levels of nesting in a request body."`
 	MessagesMax    int `yaml:"messages_max" default:"4096" help:"Messages in a chat request."`
 	ToolsMax       int `yaml:"tools_max" default:"512" help:"Tools in a chat request."`
@@ -49,6 +50,7 @@ func (c *Config) fillAndValidate() error {
 		{"connections_max", c.Limits.ConnectionsMax, 1, 1 << 20},
 		{"header_bytes_max", c.Limits.HeaderBytesMax, 1024, 1 << 20},
 		{"body_bytes_max", c.Limits.BodyBytesMax, 1024, 1 << 30},
+		{"answer_bytes_max", c.Limits.AnswerBytesMax, 1024, 1 << 30},
 		{"json_depth_max", c.Limits.JSONDepthMax, 8, 1000},
 		{"messages_max", c.Limits.MessagesMax, 1, 1 << 20},
 		{"tools_max", c.Limits.ToolsMax, 1, 1 << 20},

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -48,10 +49,18 @@ type conn struct {
 	left func() // called once, when the peer goes; nil between requests
 }
 
-// Accept implements net.Listener.
+// acceptPause is how long to wait for a descriptor when there is none.
+const acceptPause = 20 * time.Millisecond
+
+// Accept implements net.Listener. It waits where there is no descriptor or
+// memory for another connection, since an error would end the server.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
+		if short := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM); short {
+			time.Sleep(acceptPause)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -146,6 +155,21 @@ func (c *conn) unwatch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left = nil
+}
+
+// writeWithin writes p, all of it, within limit. It does not begin once the
+// peer has gone, so that no deadline outlives the one that hangUp sets.
+func (c *conn) writeWithin(p []byte, limit time.Duration) (int, error) {
+	c.mu.Lock()
+	err := net.ErrClosed
+	if !c.gone {
+		err = c.Conn.SetWriteDeadline(time.Now().Add(limit))
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }
 
 // hangUp notes that the peer has gone. A write that waits for it ends.

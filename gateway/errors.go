@@ -26,6 +26,7 @@ const (
 	faultBodyTooLarge
 	faultHeaderTooLarge
 	faultRequestTimeout
+	faultTransferCoding
 	faultTooLarge
 	faultQueueFull
 	faultQueueTimeout
@@ -55,6 +56,7 @@ var faults = [...]struct {
 	faultBodyTooLarge:   {413, "invalid_request_error", "request_too_large", telemetry.TooLarge},
 	faultHeaderTooLarge: {431, "invalid_request_error", "header_too_large", telemetry.TooLarge},
 	faultRequestTimeout: {408, "invalid_request_error", "request_timeout", telemetry.ClientGone},
+	faultTransferCoding: {501, "invalid_request_error", "unsupported_transfer_coding", telemetry.Invalid},
 	faultTooLarge:       {400, "invalid_request_error", "request_cannot_fit", telemetry.TooLarge},
 	faultQueueFull:      {429, "rate_limit_error", "queue_full", telemetry.QueueFull},
 	faultQueueTimeout:   {503, "server_error", "queue_timeout", telemetry.QueueTimeout},
@@ -73,7 +75,7 @@ var faultOfKind = map[wire.Kind]fault{
 	wire.TooLarge:      faultTooLarge,
 	wire.Overloaded:    faultQueueFull,
 	wire.Unavailable:   faultUnavailable,
-	wire.Canceled:      faultClientGone,
+	wire.Canceled:      faultEngine, // our own cancels never come back as errors
 	wire.Protocol:      faultEngine,
 	wire.NonFinite:     faultNonFinite,
 	wire.Draining:      faultDraining,
@@ -133,7 +135,7 @@ func (f *failure) retry() (wait time.Duration, again, stated bool) {
 		return f.retryAfter, true, true
 	case status < 500:
 		return 0, false, true
-	case f.fault == faultNonFinite:
+	case f.fault == faultNonFinite, f.fault == faultTransferCoding:
 		return 0, false, true
 	}
 	return 0, false, false
@@ -161,8 +163,6 @@ func (f *failure) appendErrorObject(b []byte) []byte {
 func secondsUp(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
-
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // spread adds up to a quarter to a wait, so that the refused do not all come
 // back at the same moment.

@@ -1,57 +1,47 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"math/rand/v2"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// exchange is one generation request and its answer. All of it belongs to the
-// handler's goroutine but id, arrived and stage, which the debug page reads.
+// exchange is one generation request and its answer. It belongs to the
+// handler's goroutine; the debug page reads what newExchange sets, and the
+// atomic fields.
 type exchange struct {
-	g    *Gateway
-	http *fasthttp.RequestCtx
-	conn *conn
-	chat bool
-
-	id      string
-	arrived time.Time
-	stage   atomic.Int32
-
+	g      *Gateway
+	http   *fasthttp.RequestCtx
+	conn   *conn
+	chat   bool
 	record telemetry.Record
+
+	stage   atomic.Int32
+	entered atomic.Int64 // when the stage began, in nanoseconds of CLOCK_MONOTONIC
+
 	ctx    context.Context // ends when the client leaves
 	cancel context.CancelFunc
 	notify chan struct{}
 	timer  *time.Timer // streamed requests only: the next comment is due
 
 	call    *call
-	answer  answer
-	choices []choiceState
-	reply   reply
-	out     sse
-	opened  bool // the stream's head was written
+	streams []*wire.Stream // one for each prompt
 	events  []wire.Event
-	usage   wire.Usage
-	spent   admission.Spent
-}
-
-// choiceState is what is known of one choice of the answer.
-type choiceState struct {
-	started  bool
-	finish   wire.Finish
-	tokens   int
-	text     []byte // plain answers only
-	logprobs *logprobList
+	tokens  []int // generated so far, of each choice
+	reply   reply
+	out     output
 }
 
 // Stages of an exchange, as the debug page shows them.
@@ -64,34 +54,46 @@ const (
 
 var stageNames = [...]string{"decoding", "preparing", "queued", "generating"}
 
-func (x *exchange) enter(stage int32) { x.stage.Store(stage) }
+func (x *exchange) enter(stage int32) {
+	x.stage.Store(stage)
+	x.entered.Store(wire.Monotonic())
+}
 
 // newExchange starts the record and begins to watch the client.
 func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
-	x := &exchange{g: g, http: c, chat: chat, id: newID(), arrived: time.Now(), notify: make(chan struct{}, 1)}
+	x := &exchange{g: g, http: c, conn: c.Conn().(*conn), chat: chat, notify: make(chan struct{}, 1)}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
-	x.conn, _ = c.Conn().(*conn)
-	r := &x.record
-	r.ID, r.Arrived = x.id, wire.Monotonic()
-	r.ClientID = saneID(c.Request.Header.Peek("X-Request-Id"))
-	r.Trace, r.ParentSpan = traceOf(&c.Request.Header)
-	r.Route, r.Tenant, r.Class = "completions", "default", "interactive"
+	x.out = output{conn: x.conn, stallLimit: g.cfg.Timeouts.WriteStallLimit}
+	route := "completions"
 	if chat {
-		r.Route = "chat_completions"
+		route = "chat_completions"
 	}
+	x.record = newRecord(c, route)
+	x.enter(stageDecoding)
 	c.Response.Header.Set("X-Request-Id", x.requestID())
 	g.register(x)
 	x.conn.watch(x.cancel)
 	return x
 }
 
-// traceOf joins the caller's trace. A header that is sent twice is bad.
+// newRecord is the record of a request that has just arrived.
+func newRecord(c *fasthttp.RequestCtx, route string) telemetry.Record {
+	h := &c.Request.Header
+	r := telemetry.Record{ID: newID(), Arrived: wire.Monotonic(), Route: route, Tenant: "default", Class: "interactive"}
+	r.ClientID = saneID(h.Peek("X-Request-Id"))
+	r.Trace, r.ParentSpan = traceOf(h)
+	return r
+}
+
+// traceOf joins the caller's trace. A traceparent that is sent twice is bad;
+// several tracestates are one list (W3C Trace Context section 3.3.1.1).
 func traceOf(h *fasthttp.RequestHeader) (wire.TraceContext, [8]byte) {
 	parents := h.PeekAll("Traceparent")
 	if len(parents) != 1 {
 		return telemetry.Trace("", "")
 	}
-	return telemetry.Trace(string(parents[0]), string(h.Peek("Tracestate")))
+	parent := string(parents[0]) // the next PeekAll reuses parents
+	return telemetry.Trace(parent, string(bytes.Join(h.PeekAll("Tracestate"), []byte(","))))
 }
 
 // requestID is the client's id where it sent a sane one, and ours otherwise.
@@ -100,25 +102,21 @@ func (x *exchange) requestID() string {
 	if x.record.ClientID != "" {
 		return x.record.ClientID
 	}
-	return x.id
+	return x.record.ID
 }
 
 // promptID is the engine's name for one prompt's generation.
 func (x *exchange) promptID(i int) string {
 	if i == 0 {
-		return x.id
+		return x.record.ID
 	}
-	return x.id + "-" + strconv.Itoa(i)
+	return x.record.ID + "-" + strconv.Itoa(i)
 }
 
 func newID() string {
 	var b [16]byte
-	for i := range 2 {
-		n := rand.Uint64()
-		for j := range 8 {
-			b[8*i+j] = byte(n >> (8 * j))
-		}
-	}
+	binary.NativeEndian.PutUint64(b[:], rand.Uint64())
+	binary.NativeEndian.PutUint64(b[8:], rand.Uint64())
 	return hex.EncodeToString(b[:])
 }
 
@@ -137,94 +135,16 @@ func saneID(b []byte) string {
 	return string(b)
 }
 
-// decode reads the body, once, into memory of our own.
-func (x *exchange) decode() (*call, error) {
-	if x.g.draining.Load() {
-		return nil, errDraining
-	}
-	body, err := readBody(x.http, x.g.cfg.Limits.BodyBytesMax)
-	x.record.BytesIn = int64(len(body))
-	if err != nil {
-		return nil, err
-	}
-	c, wireErr := decodeCall(body, x.chat, &x.g.cfg.Limits)
-	if wireErr != nil {
-		return nil, wireErr
-	}
-	x.call, x.record.Decoded = c, wire.Monotonic()
-	state := x.g.engine.State()
-	switch {
-	case state.Err != nil:
-		return nil, state.Err
-	case c.model != state.Model.ID:
-		return nil, &failure{fault: faultModelNotFound, param: "model", message: "the model " + strconv.QuoteToASCII(clip(c.model, 64)) + " is not served here; GET /v1/models lists what is"}
-	}
-	if c.stream {
-		x.timer = time.NewTimer(x.g.cfg.Timeouts.CommitLimit)
-	}
-	return c, nil
-}
-
-func clip(s string, n int) string {
-	if len(s) > n {
-		return s[:n] + "…"
+// clip shortens s for a message.
+func clip(s string, bytesMax int) string {
+	if len(s) > bytesMax {
+		return s[:bytesMax] + "…"
 	}
 	return s
 }
 
-// prepare has the engine render, tokenize and check every prompt.
-func (x *exchange) prepare(c *call) ([]*wire.Prompt, error) {
-	x.enter(stagePreparing)
-	ctx, cancel := context.WithTimeout(x.ctx, x.g.cfg.Timeouts.PrepareLimit)
-	defer cancel()
-	prompts := make([]*wire.Prompt, len(c.prompts))
-	for i := range c.prompts {
-		r := &c.prompts[i]
-		r.ID, r.Options = x.promptID(i), c.options
-		p, err := x.g.engine.Prepare(ctx, r)
-		switch {
-		case x.ctx.Err() != nil:
-			return nil, errClientGone
-		case err != nil && ctx.Err() != nil:
-			return nil, failed(faultUnavailable, "the engine did not prepare the prompt in time")
-		case err != nil:
-			return nil, err
-		}
-		prompts[i] = p
-		x.record.PromptTokens += len(p.Tokens)
-	}
-	x.record.Prepared = wire.Monotonic()
-	return prompts, nil
-}
-
-// begin makes the reply's state, now that the prompts are known.
-func (x *exchange) begin(c *call, prompts []*wire.Prompt) {
-	state := x.g.engine.State()
-	x.answer = answer{chat: c.chat, id: "cmpl-" + x.id, created: time.Now().Unix(), model: state.Model.ID, mark: state.Model.Fingerprint, tier: c.tier, usage: c.includeUsage}
-	if c.chat {
-		x.answer.id = "chatcmpl-" + x.id
-	}
-	x.choices = make([]choiceState, len(prompts)*c.options.N)
-	if c.options.Logprobs {
-		for i := range x.choices {
-			x.choices[i].logprobs = &logprobList{chat: c.chat}
-		}
-	}
-	echo := make([]echoState, len(prompts))
-	if c.echo {
-		for i, p := range prompts {
-			echo[i].text = p.Text
-		}
-	}
-	if c.stream {
-		x.reply = &streamReply{x: x, echo: echo}
-	} else {
-		x.reply = &plainReply{x: x, echo: echo}
-	}
-}
-
-// await waits for ready, in every stage but preparing, while it watches the client, the drain limit, and
-// the silence of an open stream.
+// await waits for ready, in every stage, while it watches the client, the
+// drain limit, and the silence of a stream.
 func (x *exchange) await(ready <-chan struct{}) error {
 	var tick <-chan time.Time
 	if x.timer != nil {
@@ -233,6 +153,9 @@ func (x *exchange) await(ready <-chan struct{}) error {
 	for {
 		select {
 		case <-ready:
+			if x.ctx.Err() != nil {
+				return errClientGone
+			}
 			return nil
 		case <-x.ctx.Done():
 			return errClientGone
@@ -250,74 +173,14 @@ func (x *exchange) await(ready <-chan struct{}) error {
 // sends a comment where nothing was sent for the keep-alive interval.
 func (x *exchange) breakSilence(now time.Time) error {
 	interval := x.g.cfg.Timeouts.KeepAlive
-	if !x.opened {
-		x.open()
-		x.timer.Reset(interval)
-		return x.out.comment()
-	}
-	if quiet := now.Sub(x.out.lastWrite); quiet < interval {
+	if !x.out.opened {
+		x.openStream()
+	} else if quiet := now.Sub(x.out.lastWrite); quiet < interval {
 		x.timer.Reset(interval - quiet)
 		return nil
 	}
 	x.timer.Reset(interval)
 	return x.out.comment()
-}
-
-// open commits to a 200 stream. What is appended now leaves with the next flush.
-func (x *exchange) open() {
-	x.opened = true
-	x.record.Status = fasthttp.StatusOK
-	x.out = sse{conn: x.conn, stallLimit: x.g.cfg.Timeouts.WriteStallLimit, chunked: x.http.Request.Header.IsHTTP11()}
-	x.out.open(x.streamHead())
-	if x.timer != nil {
-		x.timer.Reset(x.g.cfg.Timeouts.KeepAlive)
-	}
-}
-
-// streamHead is the head of a streamed response. Its headers keep proxies
-// from buffering and compressing.
-func (x *exchange) streamHead() []byte {
-	b := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nX-Request-Id: ")
-	b = append(b, x.requestID()...)
-	b = append(b, "\r\nOpenai-Processing-Ms: "...)
-	b = strconv.AppendInt(b, time.Since(x.arrived).Milliseconds(), 10)
-	b = append(b, "\r\nDate: "...)
-	b = fasthttp.AppendHTTPDate(b, time.Now())
-	b = append(b, "\r\n"...)
-	b = x.g.cors.appendHeaders(b, x.http.Request.Header.Peek("Origin"))
-	if !x.http.Request.Header.IsHTTP11() {
-		x.http.SetConnectionClose()
-		return append(b, "Connection: close\r\n\r\n"...)
-	}
-	if x.http.Request.Header.ConnectionClose() {
-		b = append(b, "Connection: close\r\n"...)
-	}
-	return append(b, "Transfer-Encoding: chunked\r\n\r\n"...)
-}
-
-// note keeps the counts and instants of one event.
-func (x *exchange) note(prompt int, e *wire.Event) {
-	if e.End != nil {
-		u := e.End.Usage
-		if x.call.promptOnly {
-			u.Completion = 0
-		}
-		x.usage.Prompt += u.Prompt
-		x.usage.Cached += u.Cached
-		x.usage.Completion += u.Completion
-		x.record.CachedTokens += u.Cached
-		if prompt == 0 {
-			x.record.Engine = e.End.Timings
-		}
-		return
-	}
-	c := &x.choices[prompt*x.call.options.N+e.Choice]
-	x.record.CompletionTokens += e.TokenCount - c.tokens
-	c.tokens = e.TokenCount
-	if e.Text != "" && x.record.FirstToken == 0 {
-		x.record.FirstToken = wire.Monotonic()
-	}
-	x.spent = admission.Spent{PromptTokens: x.record.PromptTokens, CompletionTokens: x.record.CompletionTokens}
 }
 
 // end closes the exchange: what the client gets, and the one record.
@@ -337,11 +200,10 @@ func (x *exchange) end(err error) {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
-	if x.opened {
+	if x.out.opened {
 		x.conn.mute.Store(true)
 		r.BytesOut = x.out.written
 	} else {
-		x.http.Response.Header.Set("Openai-Processing-Ms", strconv.FormatInt(time.Since(x.arrived).Milliseconds(), 10))
 		r.BytesOut = int64(len(x.http.Response.Body()))
 	}
 	r.Finished = wire.Monotonic()
@@ -351,28 +213,48 @@ func (x *exchange) end(err error) {
 
 // fail tells the client, in the way that is still open.
 func (x *exchange) fail(f *failure) {
-	status := faults[f.fault].status
-	if !x.opened || f.fault == faultClientGone || f.fault == faultWriteStall {
-		x.record.Status = status
+	gone := f.fault == faultClientGone || f.fault == faultWriteStall
+	if gone || !x.out.opened {
+		x.record.Status = faults[f.fault].status
 	}
 	switch {
-	case f.fault == faultClientGone || f.fault == faultWriteStall:
+	case gone:
 		x.conn.mute.Store(true)
 		x.http.SetConnectionClose()
-	case x.opened:
+	case x.out.opened:
 		x.out.buf = append(x.out.buf, "data: "...)
 		x.out.buf = append(f.appendErrorObject(x.out.buf), "\n\n"...)
 		// The client may have gone; the outcome is told already.
-		if x.out.close() == nil && x.record.FirstToken != 0 && x.record.FirstWrite == 0 {
-			x.record.FirstWrite = wire.Monotonic()
+		if x.out.close() == nil {
+			x.noteWrite()
 		}
 		x.http.SetConnectionClose()
 	default:
+		x.http.Response.Header.Set(processingHeader, strconv.FormatInt(x.processingMS(), 10))
 		writeFailure(x.http, f)
 	}
 }
+
+// noteWrite keeps the instant at which content first left.
+func (x *exchange) noteWrite() {
+	if x.record.FirstToken != 0 && x.record.FirstWrite == 0 {
+		x.record.FirstWrite = wire.Monotonic()
+	}
+}
+
+const processingHeader = "Openai-Processing-Ms"
+
+func (x *exchange) processingMS() int64 { return (wire.Monotonic() - x.record.Arrived) / 1e6 }
 
 var errDraining = failed(faultDraining, "the server is stopping; try again")
 
 // errPanic is what a panic in the path becomes, after it was logged.
 var errPanic = errors.New("panic")
+
+// recovered turns a panic into an error. It must be deferred itself.
+func (x *exchange) recovered(err *error) {
+	if p := recover(); p != nil {
+		x.g.log.Error("panic while serving a request", "id", x.record.ID, "panic", p, "stack", string(debug.Stack()))
+		*err = errPanic
+	}
+}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,7 +109,6 @@ func (g *Gateway) newServer(handler fasthttp.RequestHandler) *fasthttp.Server {
 		// Memory of idle connections must not grow with the limits.
 		ReduceMemoryUsage:            true,
 		DisablePreParseMultipartForm: true,
-		SecureErrorLogMessage:        true,
 		CloseOnShutdown:              true,
 		Logger:                       quietLogger{},
 	}
@@ -240,14 +239,9 @@ func connState(nc net.Conn, state fasthttp.ConnState) {
 // generate is the handler of both generation routes.
 func (g *Gateway) generate(c *fasthttp.RequestCtx, chat bool) {
 	x := g.newExchange(c, chat)
-	err := errPanic
-	defer func() {
-		if p := recover(); p != nil {
-			g.log.Error("panic while serving a request", "id", x.id, "panic", p, "stack", string(debug.Stack()))
-			err = errPanic
-		}
-		x.end(err)
-	}()
+	var err error
+	defer func() { x.end(err) }()
+	defer x.recovered(&err)
 	err = g.serve(x)
 }
 
@@ -362,17 +356,25 @@ func (g *Gateway) parseFailed(c *fasthttp.RequestCtx, err error) {
 		g.refuseUnread(c, errBodyTooLarge(g.cfg.Limits.BodyBytesMax))
 	case errors.As(err, &netErr) && netErr.Timeout():
 		g.refuseUnread(c, failed(faultRequestTimeout, "the request did not arrive in time"))
+	case unknownCoding.MatchString(err.Error()):
+		g.refuseUnread(c, failed(faultTransferCoding, "the Transfer-Encoding must be chunked, or absent"))
 	default:
 		g.refuseUnread(c, failed(faultInvalid, "the request is not valid HTTP"))
 	}
 }
 
+// unknownCoding tells a coding that nobody here knows from those that are
+// misplaced. fasthttp has one error for both, and the name only in its words.
+var unknownCoding = regexp.MustCompile(`unsupported transfer-encoding: "[^",]*"`)
+
 // refuseUnread answers while request bytes may still be on their way.
 func (g *Gateway) refuseUnread(c *fasthttp.RequestCtx, f *failure) {
-	if nc, ok := c.Conn().(*conn); ok {
-		nc.mute.Store(false)
-		nc.linger.Store(true)
-	}
+	nc := c.Conn().(*conn)
+	nc.mute.Store(false)
+	nc.linger.Store(true)
+	r := newRecord(c, "unread")
+	r.Outcome, r.ErrorKind, r.Status = faults[f.fault].outcome, faults[f.fault].code, faults[f.fault].status
+	g.recorder.Finish(&r)
 	g.cors.setHeaders(&c.Response.Header, c.Request.Header.Peek("Origin"))
 	writeFailure(c, f)
 	c.SetConnectionClose()

@@ -50,7 +50,11 @@ func TestA19AmbiguousFramingIsRefused(t *testing.T) {
 		"huge":             "Content-Length: 99999999999999999999",
 	} {
 		got := r.raw("POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n\r\n" + body + rawPost("/v1/completions", body))
-		if answers(got) != 1 || !strings.HasPrefix(got, "HTTP/1.1 400") {
+		want := "HTTP/1.1 400"
+		if name == "gzip coding" {
+			want = "HTTP/1.1 501"
+		}
+		if answers(got) != 1 || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -66,7 +70,18 @@ func TestA19AmbiguousFramingIsRefused(t *testing.T) {
 	if n := len(r.fake.Records()); n != 0 {
 		t.Errorf("the engine saw %d requests", n)
 	}
-	// identity and chunked bodies that are well formed have one reading.
+	// What is left is read in one way: a length said twice is that length, and
+	// a bare LF ends a line.
+	for name, request := range map[string]string{
+		"equal lengths": strings.Replace(rawPost("/v1/completions", body, "Connection: close"), "Content-Length", fmt.Sprintf("Content-Length: %d\r\nContent-Length", len(body)), 1),
+		"bare LF":       strings.ReplaceAll(rawPost("/v1/completions", body, "Connection: close"), "\r\n", "\n"),
+	} {
+		got := r.raw(request + rawPost("/v1/completions", body))
+		if answers(got) != 1 || !strings.HasPrefix(got, "HTTP/1.1 200") && !strings.HasPrefix(got, "HTTP/1.1 400") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	// A chunked body that is well formed has one reading.
 	got := r.raw(fmt.Sprintf("POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body))
 	if !strings.HasPrefix(got, "HTTP/1.1 200") {
 		t.Errorf("chunked body: %s", got)
@@ -105,7 +120,7 @@ func TestA20ExpectIsDecidedOnHeaders(t *testing.T) {
 
 func TestA22NothingIsMisreadAfterARefusal(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello), gateway: Config{Limits: LimitsConfig{BodyBytesMax: 2048}}})
-	for i := range 200 {
+	for i := range 1000 {
 		size := rand.IntN(6000)
 		first := rawPost("/v1/completions", strings.Repeat("x", size))
 		cut := rand.IntN(len(first))

@@ -24,6 +24,22 @@ type call struct {
 	promptOnly bool
 }
 
+// finishOf is why a choice ended, as the client is told.
+func (c *call) finishOf(e *wire.Event) wire.Finish {
+	if c.promptOnly {
+		return wire.FinishLength
+	}
+	return e.Finish
+}
+
+// billed is the usage that the client is told.
+func (c *call) billed(u wire.Usage) wire.Usage {
+	if c.promptOnly {
+		u.Completion = 0
+	}
+	return u
+}
+
 // maxTokensMax is the most that may be asked for. What the context cannot
 // hold is cut to what it can.
 const maxTokensMax = math.MaxInt32

@@ -227,6 +227,14 @@ func (l *logprobList) addText(t *wire.TokenLogprob) {
 	l.tops = append(b, '}')
 }
 
+// size is how many bytes the list holds.
+func (l *logprobList) size() int {
+	if l == nil {
+		return 0
+	}
+	return len(l.content) + len(l.values) + len(l.tops) + len(l.offsets)
+}
+
 // append appends the whole list as the choice's logprobs member.
 func (l *logprobList) append(b []byte) []byte {
 	switch {

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"strconv"
+	"time"
+
 	"github.com/valyala/fasthttp"
 
 	"github.com/forebay-io/forebay/internal/wire"
@@ -17,6 +20,50 @@ type reply interface {
 	finish(u wire.Usage) error
 }
 
+// draft is what both kinds of reply are made of.
+type draft struct {
+	x       *exchange
+	answer  answer
+	choices []choiceState
+	echo    []echoState // of each prompt
+}
+
+// choiceState is what is known of one choice of the answer.
+type choiceState struct {
+	started  bool
+	finish   wire.Finish
+	text     []byte // plain answers only
+	logprobs *logprobList
+}
+
+// newReply makes the reply, now that the prompts are known.
+func newReply(x *exchange, prompts []*wire.Prompt) reply {
+	c, m := x.call, &x.g.engine.State().Model
+	d := draft{
+		x:       x,
+		answer:  answer{chat: c.chat, id: "cmpl-" + x.record.ID, created: time.Now().Unix(), model: m.ID, mark: m.Fingerprint, tier: c.tier, usage: c.includeUsage},
+		choices: make([]choiceState, len(prompts)*c.options.N),
+		echo:    make([]echoState, len(prompts)),
+	}
+	if c.chat {
+		d.answer.id = "chat" + d.answer.id
+	}
+	for i := range d.choices {
+		if c.options.Logprobs {
+			d.choices[i].logprobs = &logprobList{chat: c.chat}
+		}
+	}
+	for i, p := range prompts {
+		if c.echo {
+			d.echo[i].text = p.Text
+		}
+	}
+	if c.stream {
+		return &streamReply{d}
+	}
+	return &plainReply{d}
+}
+
 // echoState is a prompt that is part of its choices' text.
 type echoState struct {
 	text     string
@@ -30,36 +77,29 @@ func (s *echoState) take(e *wire.Event) {
 	}
 }
 
-type streamReply struct {
-	x    *exchange
-	echo []echoState
-}
+type streamReply struct{ draft }
 
 func (r *streamReply) event(index, prompt int, e *wire.Event) {
 	x := r.x
-	if !x.opened {
-		x.open()
+	if !x.out.opened {
+		x.openStream()
 	}
 	r.echo[prompt].take(e)
-	c := &x.choices[index]
+	c := &r.choices[index]
 	b := x.out.buf
 	if !c.started {
 		c.started = true
 		b = r.start(b, c, index, prompt)
 	}
-	if e.Text != "" && !x.call.promptOnly || len(e.Logprobs) > 0 && !x.call.promptOnly {
+	if !x.call.promptOnly && (e.Text != "" || len(e.Logprobs) > 0) {
 		if c.logprobs != nil {
 			c.logprobs.reset()
 			c.logprobs.add(e.Logprobs)
 		}
-		b = x.answer.textChunk(b, index, e.Text, c.logprobs)
+		b = r.answer.textChunk(b, index, e.Text, c.logprobs)
 	}
 	if e.Finish != wire.FinishNone {
-		c.finish = e.Finish
-		if x.call.promptOnly {
-			c.finish = wire.FinishLength
-		}
-		b = x.answer.finishChunk(b, index, c.finish)
+		b = r.answer.finishChunk(b, index, x.call.finishOf(e))
 	}
 	x.out.buf = b
 }
@@ -67,7 +107,7 @@ func (r *streamReply) event(index, prompt int, e *wire.Event) {
 // start appends what comes before a choice's own text.
 func (r *streamReply) start(b []byte, c *choiceState, index, prompt int) []byte {
 	if r.x.call.chat {
-		return r.x.answer.roleChunk(b, index)
+		return r.answer.roleChunk(b, index)
 	}
 	if !r.x.call.echo {
 		return b
@@ -76,44 +116,37 @@ func (r *streamReply) start(b []byte, c *choiceState, index, prompt int) []byte 
 		c.logprobs.reset()
 		c.logprobs.add(r.echo[prompt].logprobs)
 	}
-	return r.x.answer.textChunk(b, index, r.echo[prompt].text, c.logprobs)
+	return r.answer.textChunk(b, index, r.echo[prompt].text, c.logprobs)
 }
 
 func (r *streamReply) flush() error {
-	x := r.x
-	if !x.opened {
+	if !r.x.out.opened {
 		return nil
 	}
-	if err := x.out.flush(); err != nil {
+	if err := r.x.out.flush(); err != nil {
 		return err
 	}
-	if x.record.FirstToken != 0 && x.record.FirstWrite == 0 {
-		x.record.FirstWrite = wire.Monotonic()
-	}
+	r.x.noteWrite()
 	return nil
 }
 
 func (r *streamReply) finish(u wire.Usage) error {
 	x := r.x
-	if !x.opened {
-		x.open()
+	if !x.out.opened {
+		x.openStream()
 	}
 	if x.call.includeUsage {
-		x.out.buf = x.answer.usageChunk(x.out.buf, u)
+		x.out.buf = r.answer.usageChunk(x.out.buf, x.call.billed(u))
 	}
 	x.out.buf = append(x.out.buf, "data: [DONE]\n\n"...)
 	return x.out.close()
 }
 
-type plainReply struct {
-	x    *exchange
-	echo []echoState
-}
+type plainReply struct{ draft }
 
 func (r *plainReply) event(index, prompt int, e *wire.Event) {
-	x := r.x
 	r.echo[prompt].take(e)
-	c := &x.choices[index]
+	c := &r.choices[index]
 	if !c.started {
 		c.started = true
 		c.text = append(c.text, r.echo[prompt].text...)
@@ -121,31 +154,87 @@ func (r *plainReply) event(index, prompt int, e *wire.Event) {
 			c.logprobs.add(r.echo[prompt].logprobs)
 		}
 	}
-	if !x.call.promptOnly {
+	if !r.x.call.promptOnly {
 		c.text = append(c.text, e.Text...)
 		if c.logprobs != nil {
 			c.logprobs.add(e.Logprobs)
 		}
 	}
 	if e.Finish != wire.FinishNone {
-		c.finish = e.Finish
-		if x.call.promptOnly {
-			c.finish = wire.FinishLength
-		}
+		c.finish = r.x.call.finishOf(e)
 	}
 }
 
-func (r *plainReply) flush() error { return nil }
+// flush sends nothing yet, and bounds what is kept.
+func (r *plainReply) flush() error {
+	held, most := 0, r.x.g.cfg.Limits.AnswerBytesMax
+	for i := range r.choices {
+		held += len(r.choices[i].text) + r.choices[i].logprobs.size()
+	}
+	if held > most {
+		return failed(faultTooLarge, "an answer that is not streamed may hold "+strconv.Itoa(most)+" bytes; stream it, or ask for fewer tokens, choices or logprobs")
+	}
+	return nil
+}
 
 func (r *plainReply) finish(u wire.Usage) error {
 	x := r.x
-	if x.ctx.Err() != nil {
-		return errClientGone
+	body := r.answer.whole(nil, r.choices, x.call.billed(u))
+	x.openPlain(len(body))
+	x.out.buf = append(x.out.buf, body...)
+	if err := x.out.close(); err != nil {
+		return err
 	}
-	writeJSON(x.http, fasthttp.StatusOK, x.answer.whole(nil, x.choices, u))
-	x.record.Status = fasthttp.StatusOK
-	if x.record.FirstToken != 0 {
-		x.record.FirstWrite = wire.Monotonic()
-	}
+	x.noteWrite()
 	return nil
+}
+
+// openStream commits to a 200 stream. Its headers keep proxies from buffering
+// and compressing.
+func (x *exchange) openStream() {
+	chunked := x.http.Request.Header.IsHTTP11()
+	if !chunked {
+		x.http.SetConnectionClose()
+	}
+	x.appendHead("text/event-stream; charset=utf-8\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no")
+	if chunked {
+		x.out.buf = append(x.out.buf, "Transfer-Encoding: chunked\r\n"...)
+	}
+	x.out.buf = append(x.out.buf, "\r\n"...)
+	x.out.open(chunked)
+	x.timer.Reset(x.g.cfg.Timeouts.KeepAlive)
+}
+
+// openPlain commits to a 200 answer of known size.
+func (x *exchange) openPlain(bodyBytes int) {
+	x.appendHead("application/json\r\nContent-Length: " + strconv.Itoa(bodyBytes))
+	x.out.buf = append(x.out.buf, "\r\n"...)
+	x.out.open(false)
+}
+
+// appendHead appends the status line and the headers, the first of which is
+// the content type.
+func (x *exchange) appendHead(contentType string) {
+	request := &x.http.Request.Header
+	if request.ConnectionClose() || x.g.draining.Load() {
+		x.http.SetConnectionClose()
+	}
+	x.record.Status = fasthttp.StatusOK
+	b := append(x.out.buf, "HTTP/1.1 200 OK\r\nContent-Type: "...)
+	b = append(b, contentType...)
+	b = append(b, "\r\nX-Request-Id: "...)
+	b = append(b, x.requestID()...)
+	b = append(b, "\r\n"+processingHeader+": "...)
+	b = strconv.AppendInt(b, x.processingMS(), 10)
+	b = append(b, "\r\nDate: "...)
+	b = fasthttp.AppendHTTPDate(b, time.Now())
+	b = append(b, "\r\n"...)
+	b = x.g.cors.appendHeaders(b, request.Peek("Origin"))
+	switch {
+	case x.http.Response.ConnectionClose():
+		b = append(b, "Connection: close\r\n"...)
+	case !request.IsHTTP11():
+		b = append(b, "Connection: keep-alive\r\n"...)
+	}
+	x.out.buf = b
 }

@@ -1,6 +1,11 @@
 package gateway
 
 import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -9,51 +14,124 @@ import (
 // ends the exchange with it: an answer, an error object or an error event, and
 // one record with one outcome.
 func (g *Gateway) serve(x *exchange) error {
-	call, err := x.decode()
+	if err := x.decode(); err != nil {
+		return err
+	}
+	x.identify()
+	prompts, err := x.prepare()
 	if err != nil {
 		return err
 	}
-	x.identify(call)
-	prompts, err := x.prepare(call)
+	ticket, err := g.admission.Admit(x.price(prompts))
 	if err != nil {
 		return err
 	}
-	ticket, err := g.admission.Admit(x.price(call, prompts))
-	if err != nil {
-		return err
-	}
-	defer func() { ticket.Done(x.spent) }()
+	defer func() { ticket.Done(x.spent()) }()
 	if err := x.wait(ticket); err != nil {
 		return err
 	}
-	streams := x.dispatch(call, prompts)
-	defer closeAll(streams)
-	if err := x.relay(streams); err != nil {
+	defer x.closeStreams()
+	x.dispatch(prompts)
+	usage, err := x.relay()
+	if err != nil {
 		return err
 	}
-	return x.reply.finish(x.usage)
+	return x.reply.finish(usage)
+}
+
+// decode reads the body, once, into memory of our own.
+func (x *exchange) decode() error {
+	if x.g.draining.Load() {
+		return errDraining
+	}
+	body, err := readBody(x.http, x.g.cfg.Limits.BodyBytesMax)
+	x.record.BytesIn = int64(len(body))
+	if err != nil {
+		return err
+	}
+	c, wireErr := decodeCall(body, x.chat, &x.g.cfg.Limits)
+	if wireErr != nil {
+		return wireErr
+	}
+	x.call, x.record.Decoded = c, wire.Monotonic()
+	x.record.Stream = c.stream
+	if c.stream {
+		x.timer = time.NewTimer(x.g.cfg.Timeouts.CommitLimit)
+	}
+	state := x.g.engine.State()
+	switch {
+	case state.Err != nil:
+		return state.Err
+	case c.model != state.Model.ID:
+		return &failure{fault: faultModelNotFound, param: "model", message: "the model " + strconv.QuoteToASCII(clip(c.model, 64)) + " is not served here; GET /v1/models lists what is"}
+	}
+	x.record.Model = state.Model.ID
+	return nil
 }
 
 // identify settles who asks and in which class. Every client is the one
 // default tenant, and every request interactive.
-func (x *exchange) identify(c *call) {
+func (x *exchange) identify() {
 	x.record.Tenant, x.record.Class = "default", "interactive"
-	x.record.Stream = c.stream
-	x.record.Model = x.g.engine.State().Model.ID
-	x.record.Prompts, x.record.Choices = len(c.prompts), len(c.prompts)*c.options.N
+	x.record.Prompts, x.record.Choices = len(x.call.prompts), len(x.call.prompts)*x.call.options.N
+}
+
+// salt keeps tenants from reusing each other's prefixes. Nothing that a client
+// sends takes part in it.
+func (x *exchange) salt() string { return x.record.Tenant }
+
+// prepare has the engine render, tokenize and check every prompt, and lets go
+// of the body.
+func (x *exchange) prepare() (prompts []*wire.Prompt, err error) {
+	x.enter(stagePreparing)
+	ctx, cancel := context.WithTimeout(x.ctx, x.g.cfg.Timeouts.PrepareLimit)
+	prepared := make(chan struct{})
+	go func() {
+		defer close(prepared)
+		defer x.recovered(&err)
+		prompts, err = x.prepareAll(ctx)
+	}()
+	cut := x.await(prepared)
+	cancel()
+	<-prepared
+	switch {
+	case cut != nil:
+		return nil, cut
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, failed(faultUnavailable, "the engine did not prepare the prompt within "+x.g.cfg.Timeouts.PrepareLimit.String()+"; try again, or send a shorter prompt")
+	case err != nil:
+		return nil, err
+	}
+	x.call.prompts = nil
+	for _, p := range prompts {
+		x.record.PromptTokens += len(p.Tokens)
+	}
+	x.record.Prepared = wire.Monotonic()
+	return prompts, nil
+}
+
+func (x *exchange) prepareAll(ctx context.Context) ([]*wire.Prompt, error) {
+	prompts := make([]*wire.Prompt, len(x.call.prompts))
+	for i := range prompts {
+		r := &x.call.prompts[i]
+		r.ID, r.Salt, r.Options = x.promptID(i), x.salt(), x.call.options
+		p, err := x.g.engine.Prepare(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		prompts[i] = p
+	}
+	return prompts, nil
 }
 
 // price says what the request will cost: the prefill that is not cached, and
 // the most it may decode.
-func (x *exchange) price(c *call, prompts []*wire.Prompt) admission.Work {
-	w := admission.Work{
-		Tenant: x.record.Tenant, Class: x.record.Class,
-		Sequences: len(prompts) * c.options.N,
-		Bytes:     int(x.record.BytesIn),
-	}
+func (x *exchange) price(prompts []*wire.Prompt) admission.Work {
+	n := x.call.options.N
+	w := admission.Work{Tenant: x.record.Tenant, Class: x.record.Class, Sequences: len(prompts) * n}
 	for _, p := range prompts {
 		w.UncachedTokens += len(p.Tokens) - p.CachedTokens
-		w.DecodeTokens += p.MaxTokens * c.options.N
+		w.DecodeTokens += p.MaxTokens * n
 		w.Bytes += 4*len(p.Tokens) + len(p.Text)
 	}
 	return w
@@ -72,57 +150,91 @@ func (x *exchange) wait(t admission.Ticket) error {
 	return nil
 }
 
-// dispatch starts one generation for each prompt. Closing the streams is up
-// to the caller.
-func (x *exchange) dispatch(c *call, prompts []*wire.Prompt) []*wire.Stream {
-	x.begin(c, prompts)
-	streams := make([]*wire.Stream, len(prompts))
+// dispatch starts one generation for each prompt.
+func (x *exchange) dispatch(prompts []*wire.Prompt) {
+	x.enter(stageGenerating)
+	x.reply = newReply(x, prompts)
+	x.tokens = make([]int, x.record.Choices)
+	x.streams = make([]*wire.Stream, 0, len(prompts))
 	for i, p := range prompts {
-		options := c.options
+		options := x.call.options
 		// Prompts are independent draws, and a seed names each of them.
 		options.Seed += uint64(i)
-		streams[i] = x.g.engine.Generate(&wire.Generation{
-			ID: x.promptID(i), Prompt: p, Options: options,
+		x.streams = append(x.streams, x.g.engine.Generate(&wire.Generation{
+			ID: x.promptID(i), Prompt: p, Options: options, Salt: x.salt(),
 			Class: x.record.Class, Key: x.record.Arrived,
 			Trace: x.record.Trace, Notify: x.notify,
-		})
+		}))
 	}
 	x.record.Dispatched = wire.Monotonic()
-	x.enter(stageGenerating)
-	return streams
 }
 
-func closeAll(streams []*wire.Stream) {
-	for _, s := range streams {
+func (x *exchange) closeStreams() {
+	for _, s := range x.streams {
 		s.Close()
 	}
 }
 
 // relay hands every event to the reply until all streams have ended.
-func (x *exchange) relay(streams []*wire.Stream) error {
-	for live := len(streams); live > 0; {
+func (x *exchange) relay() (usage wire.Usage, err error) {
+	for live := len(x.streams); live > 0; {
 		if err := x.await(x.notify); err != nil {
-			return err
+			return usage, err
 		}
-		for prompt, s := range streams {
+		now := wire.Monotonic()
+		for prompt, s := range x.streams {
 			x.events = s.Take(x.events[:0])
 			for i := range x.events {
 				e := &x.events[i]
-				x.note(prompt, e)
-				if e.End != nil {
-					live--
-					if e.End.Err != nil {
-						return e.End.Err
-					}
+				if e.End == nil {
+					index := prompt*x.call.options.N + e.Choice
+					x.note(index, e, now)
+					x.reply.event(index, prompt, e)
 					continue
 				}
-				x.reply.event(prompt*x.call.options.N+e.Choice, prompt, e)
+				live--
+				x.noteEnd(prompt, e.End)
+				if e.End.Err != nil {
+					return usage, e.End.Err
+				}
+				usage.Prompt += e.End.Usage.Prompt
+				usage.Cached += e.End.Usage.Cached
+				usage.Completion += e.End.Usage.Completion
 			}
 			clear(x.events)
 		}
 		if err := x.reply.flush(); err != nil {
-			return err
+			return usage, err
 		}
 	}
-	return nil
+	return usage, nil
+}
+
+// note keeps the counts and instants of one event of the choice at index.
+func (x *exchange) note(index int, e *wire.Event, now int64) {
+	r := &x.record
+	r.CompletionTokens += e.TokenCount - x.tokens[index]
+	x.tokens[index] = e.TokenCount
+	if e.Text == "" {
+		return
+	}
+	if r.FirstToken == 0 {
+		r.FirstToken = now
+	}
+	r.LastToken = now
+}
+
+func (x *exchange) noteEnd(prompt int, e *wire.End) {
+	x.record.CachedTokens += e.Usage.Cached
+	if prompt == 0 {
+		x.record.Engine = e.Timings
+	}
+}
+
+// spent is what admission settles: nothing for a request that never ran.
+func (x *exchange) spent() admission.Spent {
+	if x.record.Dispatched == 0 {
+		return admission.Spent{}
+	}
+	return admission.Spent{PromptTokens: x.record.PromptTokens, CompletionTokens: x.record.CompletionTokens}
 }

@@ -34,7 +34,7 @@ func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
 		tokens:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_tokens_total", Help: "Tokens of finished requests: prompt, cached (a part of prompt), completion."}, []string{"kind"}),
 		clientGone: prometheus.NewCounter(prometheus.CounterOpts{Name: "forebay_client_gone_total", Help: "Requests whose client left before the answer was whole."}),
 		firstToken: histogram("forebay_time_to_first_token_seconds", "From arrival to the first content written, once for each request that got content."),
-		perToken:   histogram("forebay_time_per_output_token_seconds", "Mean time between tokens after the first, for each request with at least two."),
+		perToken:   histogram("forebay_time_per_output_token_seconds", "Mean time between the tokens of a choice, once for each request with a second one."),
 		queue:      histogram("forebay_queue_seconds", "From the end of preparing to admission."),
 		total:      histogram("forebay_request_seconds", "From arrival to the end of the answer."),
 	}
@@ -57,8 +57,8 @@ func (m *metrics) observe(r *Record) {
 	if d := r.FirstTokenDelay(); d > 0 {
 		m.firstToken.WithLabelValues(r.Route).Observe(seconds(d))
 	}
-	if r.FirstToken != 0 && r.CompletionTokens > 1 {
-		m.perToken.WithLabelValues(r.Route).Observe(seconds(r.Finished-r.FirstToken) / float64(r.CompletionTokens-1))
+	if d := r.TokenTime(); d > 0 {
+		m.perToken.WithLabelValues(r.Route).Observe(d / 1e9)
 	}
 }
 

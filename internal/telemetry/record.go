@@ -63,6 +63,7 @@ type Record struct {
 	Admitted   int64
 	Dispatched int64
 	FirstToken int64 // first content taken from the engine
+	LastToken  int64 // last content taken from the engine
 	FirstWrite int64 // first content handed to the connection
 	Finished   int64
 	Engine     wire.Timings
@@ -91,6 +92,18 @@ func (r *Record) FirstTokenDelay() int64 {
 		return r.FirstWrite - r.Arrived
 	}
 	return r.FirstToken - r.Arrived
+}
+
+// TokenTime is the mean time between the tokens of one choice, in nanoseconds,
+// counted where the engine's tokens arrive: a slow reader does not stretch it.
+// Choices run side by side, so each is taken to have an equal share of the
+// tokens. It is 0 where no choice got a second token.
+func (r *Record) TokenTime() float64 {
+	later := r.CompletionTokens - max(1, r.Choices)
+	if later < 1 || r.LastToken <= r.FirstToken {
+		return 0
+	}
+	return float64(r.LastToken-r.FirstToken) * float64(max(1, r.Choices)) / float64(later)
 }
 
 // Ring keeps copies of the last records. It never grows.

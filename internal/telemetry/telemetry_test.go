@@ -60,6 +60,25 @@ func TestRingKeepsTheNewest(t *testing.T) {
 	}
 }
 
+// TestTokenTimeIsThatOfOneChoice: choices run side by side, and what a slow
+// reader adds after the last token is not the engine's.
+func TestTokenTimeIsThatOfOneChoice(t *testing.T) {
+	for name, c := range map[string]struct {
+		r    Record
+		want float64
+	}{
+		"one choice":   {Record{Choices: 1, CompletionTokens: 5, FirstToken: 100, LastToken: 500, Finished: 9000}, 100},
+		"four choices": {Record{Choices: 4, CompletionTokens: 20, FirstToken: 100, LastToken: 500, Finished: 9000}, 100},
+		"one token":    {Record{Choices: 1, CompletionTokens: 1, FirstToken: 100, LastToken: 100, Finished: 9000}, 0},
+		"one each":     {Record{Choices: 3, CompletionTokens: 3, FirstToken: 100, LastToken: 110, Finished: 9000}, 0},
+		"none":         {Record{}, 0},
+	} {
+		if got := c.r.TokenTime(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestLogLine(t *testing.T) {
 	var out bytes.Buffer
 	r, err := New(Config{}, &out, func() Levels { return Levels{} })

@@ -1,0 +1,280 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/telemetry"
+	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/internal/wire/wiretest"
+)
+
+// holdPrepare makes Prepare wait for release or its context.
+func holdPrepare() (hook func(context.Context, *wire.Request) *wire.Error, release func()) {
+	held := make(chan struct{})
+	return func(ctx context.Context, _ *wire.Request) *wire.Error {
+		select {
+		case <-held:
+		case <-ctx.Done():
+		}
+		return nil
+	}, sync.OnceFunc(func() { close(held) })
+}
+
+func TestA16SilenceIsBrokenWhilePreparing(t *testing.T) {
+	hook, release := holdPrepare()
+	defer release()
+	cfg := scripted(hello)
+	cfg.Prepare = hook
+	r := newRig(t, rigConfig{fake: cfg, gateway: Config{Timeouts: TimeoutConfig{CommitLimit: 10 * time.Millisecond, KeepAlive: 10 * time.Millisecond}}})
+	c := r.dial()
+	defer c.Close()
+	io.WriteString(c, rawPost("/v1/chat/completions", chatBody(`"stream":true`), "Connection: close"))
+	br := bufio.NewReader(c)
+	for range 2 {
+		if _, err := readLine(br, ": keep-alive"); err != nil {
+			t.Fatal("no comment while preparing: ", err)
+		}
+	}
+	release()
+	if rest, _ := io.ReadAll(br); !strings.Contains(string(rest), "[DONE]") {
+		t.Errorf("%s", rest)
+	}
+}
+
+func TestPrepareEnds(t *testing.T) {
+	hook, release := holdPrepare()
+	defer release()
+	cfg := scripted(hello)
+	cfg.Prepare = hook
+	r := newRig(t, rigConfig{fake: cfg, gateway: Config{Timeouts: TimeoutConfig{PrepareLimit: 20 * time.Millisecond}}})
+	resp := r.chat("")
+	if code, _ := errorOf(t, resp.body); resp.status != 503 || code != "engine_unavailable" || !strings.Contains(resp.body, "20ms") {
+		t.Errorf("at its limit: %d %s", resp.status, resp.body)
+	}
+
+	r = newRig(t, rigConfig{fake: cfg})
+	answered := make(chan response, 1)
+	go func() {
+		resp, _ := r.try("POST", "/v1/chat/completions", chatBody(""))
+		answered <- resp
+	}()
+	eventually(3*time.Second, func() bool { return len(r.fake.Records()) == 1 })
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if err := r.gw.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	resp = <-answered
+	if code, _ := errorOf(t, resp.body); resp.status != 503 || code != "draining" {
+		t.Errorf("at the drain limit: %d %s", resp.status, resp.body)
+	}
+}
+
+func TestD04TheSaltIsOurs(t *testing.T) {
+	var mu sync.Mutex
+	salts := map[string]bool{}
+	cfg := scripted(hello)
+	cfg.Prepare = func(_ context.Context, q *wire.Request) *wire.Error {
+		mu.Lock()
+		defer mu.Unlock()
+		salts[q.Salt] = true
+		return nil
+	}
+	r := newRig(t, rigConfig{fake: cfg})
+	for _, field := range []string{`"user":"a"`, `"salt":"stolen"`, `"cache_salt":"stolen","Salt":"stolen"`} {
+		r.chat(field)
+		r.do("POST", "/v1/completions", textBody(field), "X-Salt", "stolen")
+	}
+	for _, rec := range r.fake.Records() {
+		salts[rec.Salt] = true
+	}
+	if len(salts) != 1 || salts[""] || salts["stolen"] {
+		t.Errorf("salts %v", salts)
+	}
+}
+
+// largeText is more than the socket buffers of both sides hold.
+var largeText = strings.Repeat("0123456789abcdef", 1<<20)
+
+func TestPlainAnswersThatStallAreRecorded(t *testing.T) {
+	cfg := rigConfig{fake: scripted(wiretest.Script{Pieces: []string{largeText}}), gateway: Config{Timeouts: TimeoutConfig{WriteStallLimit: 150 * time.Millisecond}}}
+	r := newRig(t, cfg)
+	c := r.dial()
+	defer c.Close()
+	io.WriteString(c, rawPost("/v1/chat/completions", chatBody("")))
+	if !eventually(10*time.Second, func() bool { return len(r.recorder.Last(1)) == 1 }) {
+		t.Fatal("no record")
+	}
+	rec := r.recorder.Last(1)[0]
+	if rec.Outcome != telemetry.WriteStall || rec.Status != 499 || rec.FirstWrite != 0 || rec.BytesOut >= int64(len(largeText)) {
+		t.Errorf("%v, status %d, first write %d, %d bytes", rec.Outcome, rec.Status, rec.FirstWrite, rec.BytesOut)
+	}
+}
+
+// TestSteadyReadersAreNotStalled reads one large write for longer than the
+// stall limit.
+func TestSteadyReadersAreNotStalled(t *testing.T) {
+	cfg := rigConfig{fake: scripted(wiretest.Script{Pieces: []string{largeText}}), gateway: Config{Timeouts: TimeoutConfig{WriteStallLimit: time.Second}}}
+	for name, fields := range map[string]string{"plain": "", "stream": `"stream":true`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, cfg)
+			c := r.dial()
+			defer c.Close()
+			c.(*net.TCPConn).SetReadBuffer(64 << 10)
+			io.WriteString(c, rawPost("/v1/chat/completions", chatBody(fields), "Connection: close"))
+			total, buf := 0, make([]byte, 1<<20)
+			for err := error(nil); err == nil; time.Sleep(100 * time.Millisecond) {
+				var n int
+				n, err = io.ReadFull(c, buf)
+				total += n
+			}
+			r.settled()
+			if o := r.lastOutcome(); o != "ok" || total < len(largeText) {
+				t.Errorf("%s after %d bytes", o, total)
+			}
+		})
+	}
+}
+
+func TestPlainAnswersAreBounded(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(wiretest.Script{Endless: true}), gateway: Config{Limits: LimitsConfig{AnswerBytesMax: 1024}}})
+	resp := r.chat(`"n":2`)
+	if code, _ := errorOf(t, resp.body); resp.status != 400 || code != "request_cannot_fit" || !strings.Contains(resp.body, "stream it") {
+		t.Errorf("%d %s", resp.status, resp.body)
+	}
+	if resp := r.chat(`"max_tokens":2,"logprobs":true,"top_logprobs":20`); resp.status != 400 {
+		t.Errorf("log-probabilities: %d %s", resp.status, resp.body)
+	}
+	if resp := r.chat(`"max_tokens":2`); resp.status != 200 {
+		t.Errorf("small: %d %s", resp.status, resp.body)
+	}
+	r.settled()
+	for _, rec := range r.fake.Records()[:2] {
+		if !rec.Canceled && !rec.Ended {
+			t.Errorf("the engine goes on: %+v", rec)
+		}
+	}
+}
+
+func TestHTTP10KeepsPlainConnections(t *testing.T) {
+	r := simpleRig(t, hello)
+	one := strings.Replace(rawPost("/v1/completions", textBody(""), "Connection: keep-alive"), "HTTP/1.1", "HTTP/1.0", 1)
+	got := r.raw(one + strings.Replace(rawPost("/v1/completions", textBody("")), "HTTP/1.1", "HTTP/1.0", 1))
+	if answers(got) != 2 || strings.Count(got, "Connection: keep-alive") != 1 || strings.Count(got, "Connection: close") != 1 || strings.Contains(got, "hunked") {
+		t.Errorf("%s", got)
+	}
+}
+
+// quietConn counts the writes that begin, and has no peer.
+type quietConn struct {
+	net.Conn
+	writes int
+}
+
+func (c *quietConn) SetWriteDeadline(time.Time) error { return nil }
+func (c *quietConn) Write(p []byte) (int, error)      { c.writes++; return len(p), nil }
+
+// TestNoWriteBeginsOnceThePeerIsGone: its deadline would undo that of hangUp.
+func TestNoWriteBeginsOnceThePeerIsGone(t *testing.T) {
+	quiet := &quietConn{}
+	c := &conn{Conn: quiet}
+	left := 0
+	c.watch(func() { left++ })
+	if _, err := c.writeWithin([]byte("x"), time.Second); err != nil || quiet.writes != 1 {
+		t.Fatal(err, quiet.writes)
+	}
+	c.hangUp()
+	c.hangUp()
+	if _, err := c.writeWithin([]byte("x"), time.Second); err == nil || quiet.writes != 1 || left != 1 {
+		t.Errorf("%v, %d writes, left %d times", err, quiet.writes, left)
+	}
+}
+
+// shortListener has no descriptor for its first accepts.
+type shortListener struct {
+	net.Listener
+	errs []error
+}
+
+func (l *shortListener) Accept() (net.Conn, error) {
+	if len(l.errs) == 0 {
+		return nil, net.ErrClosed
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, err
+}
+
+func TestAcceptWaitsForDescriptors(t *testing.T) {
+	short := &shortListener{errs: []error{&net.OpError{Op: "accept", Err: syscall.EMFILE}, syscall.ENFILE, syscall.ENOBUFS}}
+	l := &listener{Listener: short}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) || len(short.errs) != 0 {
+		t.Errorf("%v with %d errors to come", err, len(short.errs))
+	}
+}
+
+func TestUnreadRequestsAreRecorded(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), gateway: Config{Limits: LimitsConfig{BodyBytesMax: 1024}}})
+	for request, outcome := range map[string]string{
+		rawPost("/v1/completions", strings.Repeat("x", 2000), "X-Request-Id: big"):              "too_large",
+		"GET / HTTP/1.1\r\nX-Request-Id: big\r\nX: " + strings.Repeat("x", 20<<10) + "\r\n\r\n": "too_large",
+		"junk\r\n\r\n": "invalid",
+		"POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9999\r\n\r\n": "too_large",
+	} {
+		before := r.metric("forebay_requests_total")
+		r.raw(request)
+		last := r.recorder.Last(1)
+		if len(last) != 1 || last[0].Outcome.String() != outcome || last[0].Route != "unread" || r.metric("forebay_requests_total") != before+1 {
+			t.Errorf("%.40q: %+v", request, last)
+		}
+	}
+}
+
+func TestCurlNeedsNoContentType(t *testing.T) {
+	r := simpleRig(t, hello)
+	const form = "application/x-www-form-urlencoded"
+	if resp := r.do("POST", "/v1/chat/completions", chatBody(""), "Content-Type", form); resp.status != 200 {
+		t.Errorf("curl -d: %d %s", resp.status, resp.body)
+	}
+	if resp := r.do("POST", "/v1/chat/completions", chatBody(""), "Content-Type", form, "Origin", "http://evil.test"); resp.status != 415 {
+		t.Errorf("a browser's form: %d %s", resp.status, resp.body)
+	}
+}
+
+func TestTracestatesAreOneList(t *testing.T) {
+	r := simpleRig(t, hello)
+	r.raw(rawPost("/v1/chat/completions", chatBody(""), "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate: a=1", "Tracestate: b=2", "Connection: close"))
+	if got := r.fake.Records()[0].Trace.State; got != "a=1,b=2" {
+		t.Errorf("state %q", got)
+	}
+}
+
+// TestHeadersAreNotSplit sends what would become a second header if it were
+// echoed as it came.
+func TestHeadersAreNotSplit(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), gateway: Config{CORSOrigins: "*"}})
+	for _, header := range []string{"X-Request-Id: a\r\n Evil: 1", "X-Request-Id: a\rEvil: 1", "Origin: http://a\r\n\tEvil: 1", "Access-Control-Request-Headers: a\r\n Evil: 1", "Access-Control-Request-Headers: a\rEvil: 1"} {
+		for _, request := range []string{
+			rawPost("/v1/chat/completions", chatBody(`"stream":true`), header, "Connection: close"),
+			rawPost("/v1/chat/completions", chatBody(""), header, "Connection: close"),
+			"OPTIONS /v1/models HTTP/1.1\r\nHost: x\r\nOrigin: http://a\r\nConnection: close\r\n" + header + "\r\n\r\n",
+		} {
+			head, _, _ := strings.Cut(r.raw(request), "\r\n\r\n")
+			for _, line := range strings.FieldsFunc(head, func(c rune) bool { return c == '\r' || c == '\n' }) {
+				if strings.HasPrefix(strings.TrimSpace(line), "Evil") {
+					t.Errorf("%q: %s", header, head)
+				}
+			}
+		}
+	}
+}

@@ -77,7 +77,8 @@ func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
 	return e, nil
 }
 
-// promptRowsMax bounds the logits that one step keeps for PromptLogprobs.
+// promptRowsMax bounds the log-probabilities that one step computes for
+// PromptLogprobs: each costs as much as sampling a token.
 const promptRowsMax = 64
 
 // Generate implements wire.Engine.

@@ -392,6 +392,15 @@ func TestIdleLoopShowsThatItLives(t *testing.T) {
 	waitFor(t, func() bool { return b.State().At > at && b.State().Step == step })
 }
 
+func TestStepDurationCoversSampling(t *testing.T) {
+	const slow = 5 * time.Millisecond
+	b := newLab(t, labSetup{onLogits: func(*sequence, []float32) { time.Sleep(slow) }})
+	b.ask(question{id: "q", tokens: prompt(1, 10), options: greedy(2)})
+	if took := b.State().StepDuration; took < slow {
+		t.Errorf("a step took %v; want the %v of its sampling in it", took, slow)
+	}
+}
+
 func TestStateReportsBlocks(t *testing.T) {
 	b := newLab(t, labSetup{cfg: Config{BatchTokensMax: 512}})
 	q := question{id: "q", tokens: prompt(1, 64), options: greedy(1)}

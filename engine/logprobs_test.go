@@ -69,3 +69,49 @@ func TestF02InAScoredPrompt(t *testing.T) {
 		t.Errorf("%d rows counted; want 1", n)
 	}
 }
+
+// logitsModel knows the most logits that one step asked for.
+type logitsModel struct {
+	*pagedModel
+	most int
+}
+
+func (m *logitsModel) Forward(spans []model.Span) []float32 {
+	rows := 0
+	for _, s := range spans {
+		rows += s.Logits
+	}
+	m.most = max(m.most, rows)
+	return m.pagedModel.Forward(spans)
+}
+
+func TestScoredPromptsShareAStepsRows(t *testing.T) {
+	gate := make(chan struct{})
+	var counted *logitsModel
+	b := newLab(t, labSetup{onTurn: func(b *lab) {
+		<-gate
+		if counted == nil {
+			counted = &logitsModel{pagedModel: b.loop.model.(*pagedModel)}
+			b.loop.model = counted
+		}
+		b.loop.cost = stepCost{prefillToken: 1, known: true}
+	}})
+	const prompts = 6
+	var qs []question
+	for i := range prompts {
+		qs = append(qs, question{id: string(rune('a' + i)), tokens: prompt(uint64(i), 100), options: scored(2)})
+	}
+	answers := b.askAllAfter(qs, func() { close(gate) })
+	for i, a := range answers {
+		mustEnd(t, qs[i], a)
+		if len(a.prompt) != 100 {
+			t.Errorf("%d log-probabilities of a prompt; want 100", len(a.prompt))
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if counted.most > promptRowsMax+prompts {
+		t.Errorf("a step kept the logits of %d tokens; want at most %d and one for each prompt", counted.most, promptRowsMax)
+	}
+}

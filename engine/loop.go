@@ -41,7 +41,7 @@ type loop struct {
 	onTurn     func()                              // for tests; before a turn
 	published  *atomic.Pointer[wire.State]
 	limits     limits
-	promptRows int // most rows of one step for a prompt that wants all logits
+	promptRows int // most prompt tokens in one step that keep their logits, besides one for each prompt
 
 	// Owned by the loop's goroutine.
 	running   []*sequence // oldest first
@@ -53,6 +53,7 @@ type loop struct {
 
 	// Scratch of one turn.
 	arrivals, touched []*generation
+	began             int64 // the step's forward
 	works             []work
 	shares            []share
 	rows              []row
@@ -129,10 +130,12 @@ func (l *loop) schedule() []row {
 	}
 	l.shares = compose(l.shares[:0], l.works, &l.cost, l.limits)
 	l.rows = l.rows[:0]
+	scored := 0 // prompt tokens whose logits are kept
 	for _, sh := range l.shares {
 		s, n := l.running[sh.index], sh.tokens
 		if s.wantsPrompt() {
-			n = min(n, l.promptRows)
+			n = min(n, max(1, l.promptRows-scored))
+			scored += n
 		}
 		l.rows = append(l.rows, row{sequence: s, count: n, logits: s.logitRows(n), decode: s.decoding()})
 	}
@@ -142,7 +145,7 @@ func (l *loop) schedule() []row {
 // forward computes the rows' tokens and returns the logits asked for, in the
 // order of the rows.
 func (l *loop) forward(rows []row) []float32 {
-	began := wire.Monotonic()
+	l.began = wire.Monotonic()
 	for _, c := range l.copies {
 		l.model.CopyPage(c.Dst, c.Src)
 	}
@@ -152,20 +155,18 @@ func (l *loop) forward(rows []row) []float32 {
 		l.spans = append(l.spans, model.Span{Tokens: r.tokens[at : at+r.count], Start: at, Pages: r.kv.Pages(), Logits: r.logits})
 	}
 	logits := l.model.Forward(l.spans)
-	took := time.Duration(wire.Monotonic() - began)
 
 	l.total.Step++
-	l.total.StepDuration, l.total.StepPrefillTokens, l.total.StepDecodeTokens = took, 0, 0
+	l.total.StepPrefillTokens, l.total.StepDecodeTokens = 0, 0
 	for i, r := range rows {
-		l.note(r, began)
+		l.note(r)
 		l.pool.Commit(r.kv, l.spans[i].Tokens)
 	}
-	l.cost.observe(l.total.StepDecodeTokens, l.total.StepPrefillTokens, took)
 	return logits
 }
 
 // note counts a row, before its tokens are committed.
-func (l *loop) note(r row, began int64) {
+func (l *loop) note(r row) {
 	if r.decode {
 		l.total.StepDecodeTokens++
 	} else {
@@ -178,7 +179,7 @@ func (l *loop) note(r row, began int64) {
 		g.reached = max(g.reached, end)
 	}
 	if g.timings.Scheduled == 0 {
-		g.timings.Scheduled = began
+		g.timings.Scheduled = l.began
 	}
 	if g.stepSeen != l.total.Step {
 		g.stepSeen = l.total.Step
@@ -235,6 +236,9 @@ func (l *loop) choicesOf(s *sequence) []*sequence {
 
 // report publishes the step, then wakes the readers it touched.
 func (l *loop) report(rows []row) {
+	// Readers wait for the sampling too, which may be dear beside the forward.
+	l.total.StepDuration = time.Duration(wire.Monotonic() - l.began)
+	l.cost.observe(l.total.StepDecodeTokens, l.total.StepPrefillTokens, l.total.StepDuration)
 	l.total.Blocks = nil
 	l.changes = l.pool.Changes(l.changes[:0])
 	for _, c := range l.changes {

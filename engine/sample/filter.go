@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"math"
 	"slices"
 )
 
@@ -13,16 +14,6 @@ type candidate struct {
 // before puts the likeliest first, equals by id.
 func before(a, b candidate) bool {
 	return a.weight > b.weight || a.weight == b.weight && a.id < b.id
-}
-
-func byWeight(a, b candidate) int {
-	switch {
-	case a.id == b.id:
-		return 0
-	case before(a, b):
-		return -1
-	}
-	return 1
 }
 
 // scratch keeps lists of candidates between calls: one for each goroutine that
@@ -46,73 +37,90 @@ func giveScratch(list []candidate) {
 	}
 }
 
-// drawFiltered applies top-k, top-p and min-p and draws from what is left.
-func (s *Sampler) drawFiltered(weights []float32, u float64) int32 {
+// drawFiltered applies top-k, top-p and min-p and draws from what is left. It
+// overwrites logits unless top-k spares it most of them.
+func (s *Sampler) drawFiltered(logits []float32, top float32, u float64) int32 {
 	o := s.options
-	list := takeScratch(len(weights))
+	scale := 1 / float64(o.Temperature)
+	byTopP := o.TopP > 0 && o.TopP < 1
+	list := takeScratch(len(logits))
 	defer giveScratch(list) // its room; what is in it does not matter
-	// min-p compares with the likeliest, whose weight is 1. Where top-p does
-	// not have to see the tokens that min-p drops, they can go at once.
-	early := float32(0)
-	if !(o.TopP > 0 && o.TopP < 1) {
-		early = min(o.MinP, 1)
-	}
-	for i, w := range weights {
-		if w > 0 && !(w < early) {
-			list = append(list, candidate{w, int32(i)})
+	sum := 0.0              // of all weights that top-p sees
+	if o.TopK > 0 && o.TopK < len(logits) {
+		list = topK(list, logits, o.TopK)
+		for i := range list {
+			list[i].weight = weigh(list[i].weight, top, scale)
+			sum += float64(list[i].weight)
 		}
-	}
-	if o.TopK > 0 && o.TopK < len(list) {
-		selectFirst(list, o.TopK)
-		list = list[:o.TopK]
-	}
-	if o.TopP > 0 && o.TopP < 1 {
-		list = topP(list, float64(o.TopP))
-		list = minP(list, o.MinP)
-	}
-	return drawCandidate(list, u)
-}
-
-// topP keeps the fewest of the likeliest whose weights reach share of the sum,
-// sorted. It reorders list, and overwrites some of what it drops.
-func topP(list []candidate, share float64) []candidate {
-	sum := 0.0
-	for _, c := range list {
-		sum += float64(c.weight)
-	}
-	want := share * sum
-	// All candidates below this weight together have less than the share that
-	// may go, so they do go: of a peaked distribution, nearly all. The margin
-	// keeps rounding from dropping candidates that are all equal.
-	floor := 0.999 * (1 - share) * sum / float64(len(list))
-	kept := list[:0]
-	for _, c := range list {
-		if float64(c.weight) >= floor {
-			kept = append(kept, c)
+	} else {
+		least := min(o.MinP, 1)
+		sum = exponentiate(logits, top, scale)
+		if byTopP {
+			// All tokens below this weight together have less than the share
+			// that may go, so they do go: of a peaked distribution, nearly all.
+			// The margin keeps rounding from dropping tokens that are all equal.
+			least = float32(0.999 * (1 - float64(o.TopP)) * sum / float64(len(logits)))
 		}
-	}
-	list = kept
-	for sorted, block := 0, 64; sorted < len(list); block *= 4 {
-		rest := list[sorted:]
-		n := min(block, len(rest))
-		selectFirst(rest, n)
-		slices.SortFunc(rest[:n], byWeight)
-		for i, c := range rest[:n] {
-			if want -= float64(c.weight); want <= 0 {
-				return list[:sorted+i+1]
+		for i, w := range logits {
+			if w > 0 && !(w < least) {
+				list = append(list, candidate{w, int32(i)})
 			}
 		}
-		sorted += n
 	}
-	return list
+	if byTopP {
+		list = topP(list, float64(o.TopP)*sum)
+	}
+	return drawCandidate(minP(list, o.MinP), u)
 }
 
-// minP cuts a sorted list below the weight.
-func minP(list []candidate, weight float32) []candidate {
-	for len(list) > 1 && list[len(list)-1].weight < weight {
-		list = list[:len(list)-1]
+// topK appends the n likeliest tokens to list, with their logits for weights, in
+// no order. Few tokens of a large vocabulary get past the worst of the best so far.
+func topK(list []candidate, logits []float32, n int) []candidate {
+	worst := float32(math.Inf(-1))
+	for i, l := range logits {
+		if !(l > worst) { // an equal one that comes later goes after it
+			continue
+		}
+		if list = append(list, candidate{l, int32(i)}); len(list) == 2*n+64 {
+			selectFirst(list, n)
+			list = list[:n]
+			worst = list[0].weight
+			for _, c := range list {
+				worst = min(worst, c.weight)
+			}
+		}
 	}
-	return list
+	selectFirst(list, n)
+	return list[:min(n, len(list))]
+}
+
+// topP keeps the fewest of the likeliest whose weights reach want, in no order:
+// quickselect by weights instead of places. want is over 0.
+func topP(list []candidate, want float64) []candidate {
+	kept, rest := 0, list
+	for len(rest) > 1 {
+		split := partition(rest)
+		reached, pivot := 0.0, float64(rest[split].weight)
+		for _, c := range rest[:split] {
+			reached += float64(c.weight)
+		}
+		switch {
+		case reached >= want:
+			rest = rest[:split]
+		case reached+pivot >= want:
+			return list[:kept+split+1]
+		default:
+			want -= reached + pivot
+			kept, rest = kept+split+1, rest[split+1:]
+		}
+	}
+	return list[:kept+len(rest)]
+}
+
+// minP drops what weighs nothing, or less than least; the likeliest weighs 1 and stays.
+func minP(list []candidate, least float32) []candidate {
+	least = min(least, 1)
+	return slices.DeleteFunc(list, func(c candidate) bool { return c.weight == 0 || c.weight < least })
 }
 
 func drawCandidate(list []candidate, u float64) int32 {

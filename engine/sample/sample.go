@@ -71,12 +71,12 @@ func (s *Sampler) Sample(logits []float32) (id int32, ok bool) {
 	if !ok || !(s.options.Temperature >= greedyBelow) { // NaN too
 		return best, ok
 	}
-	exponentiate(logits, logits[best], s.options.Temperature)
-	u := float64(s.random.Uint64()>>11) / (1 << 53)
+	top, u := logits[best], float64(s.random.Uint64()>>11)/(1<<53)
 	if s.filters(len(logits)) {
-		return s.drawFiltered(logits, u), true
+		return s.drawFiltered(logits, top, u), true
 	}
-	return draw(logits, u), true
+	sum := exponentiate(logits, top, 1/float64(s.options.Temperature))
+	return draw(logits, sum*u), true
 }
 
 // adjust applies penalties and bias.
@@ -126,29 +126,31 @@ func argmax(logits []float32) (best int32, ok bool) {
 	return best, !math.IsInf(float64(top), -1)
 }
 
-// exponentiate makes weights of logits: 1 for the likeliest, in proportion for
-// the others, 0 where float32 ends.
-func exponentiate(logits []float32, top, temperature float32) {
-	scale := 1 / float64(temperature)
-	for i, l := range logits {
-		logits[i] = float32(exp((float64(l) - float64(top)) * scale))
-	}
+// weigh is a logit's weight: 1 for the top one, in proportion for the others, 0
+// where float32 ends.
+func weigh(logit, top float32, scale float64) float32 {
+	return float32(exp((float64(logit) - float64(top)) * scale))
 }
 
-// draw takes the token at the share u, in [0, 1), of the weights' sum.
-func draw(weights []float32, u float64) int32 {
-	sum := 0.0
-	for _, w := range weights {
+// exponentiate makes weights of logits and returns their sum.
+func exponentiate(logits []float32, top float32, scale float64) (sum float64) {
+	for i, l := range logits {
+		w := weigh(l, top, scale)
+		logits[i] = w
 		sum += float64(w)
 	}
-	sum *= u
+	return sum
+}
+
+// draw takes the token at which the weights' sum passes want.
+func draw(weights []float32, want float64) int32 {
 	last := int32(0)
 	for i, w := range weights {
 		if w == 0 {
 			continue
 		}
 		last = int32(i)
-		if sum -= float64(w); sum < 0 {
+		if want -= float64(w); want < 0 {
 			break
 		}
 	}

@@ -291,32 +291,40 @@ func TestDistribution(t *testing.T) {
 // TestSelection compares partial selection with a full sort.
 func TestSelection(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
+	inOrder := func(list []candidate) []candidate {
+		return slices.SortedFunc(slices.Values(list), func(a, b candidate) int {
+			return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.id, b.id))
+		})
+	}
 	for range 300 {
-		list := make([]candidate, 1+r.IntN(400))
+		list, row := make([]candidate, 1+r.IntN(400)), []float32{}
 		for i := range list {
-			list[i] = candidate{float32(r.IntN(1 + r.IntN(300))), int32(i)}
+			list[i] = candidate{1 + float32(r.IntN(1+r.IntN(300))), int32(i)}
+			row = append(row, list[i].weight)
 		}
-		sorted := slices.SortedFunc(slices.Values(list), byWeight)
-		share := r.Float64()
-		cut := topP(slices.Clone(list), share)
-		if !slices.Equal(cut, sorted[:len(cut)]) {
-			t.Fatalf("top-p %g keeps other than the likeliest", share)
+		sorted, sum := inOrder(list), 0.0
+		for _, w := range row {
+			sum += float64(w)
 		}
-		sum, reached := 0.0, 0.0
-		for i, c := range sorted {
-			sum += float64(c.weight)
-			if i < len(cut)-1 {
-				reached = sum // by all that are kept but the last
-			}
+		want := (1 - r.Float64()) * sum
+		cut := topP(slices.Clone(list), want)
+		if !slices.Equal(inOrder(cut), sorted[:len(cut)]) {
+			t.Fatal("top-p keeps other than the likeliest")
 		}
-		if last := float64(cut[len(cut)-1].weight); sum > 0 && (reached > share*sum || reached+last < share*sum-1e-9) {
-			t.Fatalf("top-p %g of %g keeps %g and then %g", share, sum, reached, last)
+		last, reached := float64(sorted[len(cut)-1].weight), 0.0
+		for _, c := range cut {
+			reached += float64(c.weight)
+		}
+		if reached < want-1e-9 || reached-last > want+1e-9 {
+			t.Fatalf("top-p to %g of %g keeps %g, the last of them %g", want, sum, reached, last)
 		}
 		n := 1 + r.IntN(len(list))
-		selectFirst(list, n)
-		if !slices.Equal(slices.SortedFunc(slices.Values(list[:n]), byWeight), sorted[:n]) {
-			t.Fatalf("the first %d of %d are not the likeliest", n, len(list))
+		if !slices.Equal(inOrder(topK(nil, row, n)), sorted[:n]) {
+			t.Fatalf("top-k keeps other than the %d likeliest of %d", n, len(list))
 		}
+	}
+	if got := minP([]candidate{{1, 3}, {0, 5}}, 0); len(got) != 1 {
+		t.Errorf("%v: a token that weighs nothing could be drawn by a rounding", got)
 	}
 }
 

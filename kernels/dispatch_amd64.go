@@ -15,7 +15,7 @@ const purego = false
 // system saves its registers.
 var (
 	avx2Set = (&vector{
-		name: "avx2", lanes: avx2.Lanes, rowsMax: avx2.RowsMax,
+		name: "avx2", lanes: avx2.Lanes, rowsMax: avx2.RowsMax, scaledRowsMax: avx2.ScaledRowsMax,
 		matMul: map[Type]func(*float32, int, int, *byte, *float32, int, int){
 			F32: avx2.MatMulF32, F16: avx2.MatMulF16, BF16: avx2.MatMulBF16,
 			Q8_0: avx2.MatMulQ8_0, Q4_0: avx2.MatMulQ4_0,
@@ -25,7 +25,7 @@ var (
 	}).set()
 
 	avx512Set = (&vector{
-		name: "avx512", lanes: avx512.Lanes, rowsMax: avx512.RowsMax,
+		name: "avx512", lanes: avx512.Lanes, rowsMax: avx512.RowsMax, scaledRowsMax: avx512.ScaledRowsMax,
 		matMul: map[Type]func(*float32, int, int, *byte, *float32, int, int){
 			F32: avx512.MatMulF32, F16: avx512.MatMulF16, BF16: avx512.MatMulBF16,
 			Q8_0: avx512.MatMulQ8_0, Q4_0: avx512.MatMulQ4_0,

@@ -28,8 +28,8 @@
 // its prompt, in any pages and on any number of workers. In the vector sets this
 // comes from the layout: a lane of a vector is one row of weights (see packTiles),
 // so an output of MatMul never crosses lanes, and it has two accumulators, for the
-// first and the second half of every 32 columns, whatever the shape of the call
-// is. In Attend a score is one dot product of fixed order, and an output is summed
+// first and the second half of every 32 columns (and a third for the sums of
+// scaled blocks), whatever the shape of the call is. In Attend a score is one dot product of fixed order, and an output is summed
 // in the order of the positions. Sets may differ from each other in the last bits.
 //
 // # Sets

@@ -2,9 +2,10 @@ package kernels
 
 // vector is what an assembly package offers, by the names it has there.
 type vector struct {
-	name    string
-	lanes   int // of a vector: MatMul takes two vectors of weight rows
-	rowsMax int // activation rows that MatMul takes at once
+	name          string
+	lanes         int // of a vector: MatMul takes two vectors of weight rows
+	rowsMax       int // activation rows that MatMul takes at once
+	scaledRowsMax int // the same for types in blocks with a scale
 
 	matMul     map[Type]func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)
 	add        func(dst, x []float32)
@@ -39,13 +40,17 @@ func (v *vector) set() *Set {
 func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int) {
 	checkMatMul(dst, dstStride, m, x, n, r0, r1)
 	kernel := v.matMul[m.Type]
+	rowsMax := v.rowsMax
+	if m.Type.BlockLen() > 1 {
+		rowsMax = v.scaledRowsMax
+	}
 	rowBytes := m.Type.Bytes(m.Cols)
 	for r := r0; r < r1; r += 2 * v.lanes {
 		rows := min(2*v.lanes, r1-r)
 		w := &m.Data[r*rowBytes] // r is whole tiles, and a tile is RowTile rows
 		for i := 0; i < n; {
-			calls := (n - i + v.rowsMax - 1) / v.rowsMax
-			count := (n - i + calls - 1) / calls // even shares: seven are 4+3, not 6+1
+			calls := (n - i + rowsMax - 1) / rowsMax
+			count := (n - i + calls - 1) / calls // even shares: seven of at most six are 4+3, not 6+1
 			kernel(&dst[i*dstStride+r], dstStride, rows, w, &x[i*m.Cols], m.Cols, count)
 			i += count
 		}

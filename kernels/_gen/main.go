@@ -21,17 +21,18 @@ import (
 
 // isa is what the two sets differ in.
 type isa struct {
-	wide  bool // AVX-512: 32 registers, opmasks
-	lanes int  // float32 numbers in a vector
-	rows  int  // activation rows that MatMul keeps accumulators for
+	wide       bool // AVX-512: 32 registers, opmasks
+	lanes      int  // float32 numbers in a vector
+	rows       int  // activation rows that MatMul keeps accumulators for
+	scaledRows int  // the same for types with scales
 }
 
 func main() {
 	set := flag.String("set", "", "avx2 or avx512")
 	flag.Parse()
-	g := &isa{lanes: 8, rows: 3}
+	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
 	if *set == "avx512" {
-		g = &isa{wide: true, lanes: 16, rows: 6}
+		g = &isa{wide: true, lanes: 16, rows: 6, scaledRows: 4}
 	}
 	ConstraintExpr("amd64,!purego")
 	for _, f := range formats {

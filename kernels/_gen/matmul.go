@@ -13,38 +13,30 @@ type format struct {
 	elem   int  // bytes of a column's element of one row
 	scaled bool // a half per row goes before each block of 32 columns
 	nibble bool // element j carries column j in its low half and j+16 in its high one
-	load   func(t *tile, m Mem, v reg.VecVirtual, high bool)
+	load   func(m Mem, v reg.VecVirtual)
 }
 
 var formats = []format{
-	{name: "F32", elem: 4, load: func(_ *tile, m Mem, v reg.VecVirtual, _ bool) { VMOVUPS(m, v) }},
-	{name: "F16", elem: 2, load: func(_ *tile, m Mem, v reg.VecVirtual, _ bool) { VCVTPH2PS(m, v) }},
-	{name: "BF16", elem: 2, load: func(_ *tile, m Mem, v reg.VecVirtual, _ bool) {
+	{name: "F32", elem: 4, load: func(m Mem, v reg.VecVirtual) { VMOVUPS(m, v) }},
+	{name: "F16", elem: 2, load: func(m Mem, v reg.VecVirtual) { VCVTPH2PS(m, v) }},
+	{name: "BF16", elem: 2, load: func(m Mem, v reg.VecVirtual) {
 		VPMOVZXWD(m, v)
 		VPSLLD(U8(16), v, v)
 	}},
-	{name: "Q8_0", elem: 1, scaled: true, load: func(_ *tile, m Mem, v reg.VecVirtual, _ bool) {
+	{name: "Q8_0", elem: 1, scaled: true, load: func(m Mem, v reg.VecVirtual) {
 		VPMOVSXBD(m, v)
 		VCVTDQ2PS(v, v)
 	}},
-	{name: "Q4_0", elem: 1, scaled: true, nibble: true, load: loadNibble},
+	{name: "Q4_0", elem: 1, scaled: true, nibble: true, load: func(m Mem, v reg.VecVirtual) { VPMOVZXBD(m, v) }},
 }
 
-// loadNibble gives n−8 for the low or the high nibbles n.
-func loadNibble(t *tile, m Mem, v reg.VecVirtual, high bool) {
-	VPMOVZXBD(m, v)
-	if high {
-		VPSRLD(U8(4), v, v)
+// rowsMax is how many rows of x the accumulators of a format leave room for:
+// per row four, and two more for the sums of scaled blocks.
+func (g *isa) rowsMax(f format) int {
+	if f.scaled {
+		return g.scaledRows
 	}
-	if t.g.wide { // looks at the low four bits only
-		VPERMPS(t.nibbles, v, v)
-		return
-	}
-	if !high {
-		VPAND(t.g.bits(15), v, v)
-	}
-	VPADDD(t.g.bits(0xfffffff8), v, v) // −8
-	VCVTDQ2PS(v, v)
+	return g.rows
 }
 
 // tile is the state of a MatMul body: two vectors of weight rows, rows rows of x.
@@ -52,29 +44,35 @@ type tile struct {
 	g          *isa
 	f          format
 	rows       int
-	w, wNext   reg.GPVirtual // wNext: from the first vector's tile to the second's
-	x, x3, row reg.GPVirtual // rows 0–2 at x, 3–5 at x3; row bytes between
-	scale      [2]reg.VecVirtual
+	w, wNext   reg.GPVirtual  // wNext: from the first vector's tile to the second's
+	x, x3, row reg.GPVirtual  // rows 0–2 at x, 3–5 at x3; row bytes between
 	nibbles    reg.VecVirtual // AVX-512: n−8 for n in 0–15
 	// acc[h][v][i]: half h of each block of 32 columns, weight vector v, row i of x.
 	acc [2][2][]reg.VecVirtual
+	// sum[v][i]: of the scaled blocks.
+	sum [2][]reg.VecVirtual
 }
 
 // matMul writes the product of up to two vectors of weight rows with n rows of x.
 //
 // One output has two accumulators: one takes the columns 0–15 of every 32, the
-// other the columns 16–31; columns after the last whole 32 go to the first. At
-// the end they are added. The order is the same in every shape and for every
-// type, which is what makes the product bit-invariant.
+// other the columns 16–31; columns after the last whole 32 go to the first. They
+// are added at the end, or for scaled types after every block, whose sum then
+// goes times the scale to a third accumulator. The order is the same in every
+// shape, which is what makes the product bit-invariant.
 func (g *isa) matMul(f format) {
+	limit := "RowsMax"
+	if f.scaled {
+		limit = "ScaledRowsMax"
+	}
 	text("MatMul"+f.name, "func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)",
-		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.")
+		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ "+limit+", 1 ≤ rows ≤ 2·Lanes.")
 	count := val("n")
-	for rows := 1; rows < g.rows; rows++ {
+	for rows := 1; rows < g.rowsMax(f); rows++ {
 		CMPQ(count, I8(rows))
 		JE(LabelRef(label("rows", rows)))
 	}
-	for rows := g.rows; rows >= 1; rows-- {
+	for rows := g.rowsMax(f); rows >= 1; rows-- {
 		Label(label("rows", rows))
 		t := &tile{g: g, f: f, rows: rows}
 		t.begin()
@@ -110,10 +108,13 @@ func (t *tile) begin() {
 		t.nibbles = t.g.vec()
 		VMOVUPS(t.g.nibbles(), t.nibbles)
 	}
-	for h := range 2 {
-		for v := range 2 {
-			for range t.rows {
+	for v := range 2 {
+		for range t.rows {
+			for h := range 2 {
 				t.acc[h][v] = append(t.acc[h][v], zero(t.g.vec()))
+			}
+			if t.f.scaled {
+				t.sum[v] = append(t.sum[v], zero(t.g.vec()))
 			}
 		}
 	}
@@ -180,26 +181,25 @@ func (t *tile) blocks() {
 	Label(name)
 	t.prefetch()
 	if t.f.scaled {
-		for v := range 2 {
-			t.scale[v] = t.g.vec()
-			VCVTPH2PS(t.weights(v, 0, 2), t.scale[v])
-		}
 		ADDQ(I8(32), t.w)
 	}
 	unroll := max(1, 4/t.rows)
 	MOVQ(I32(16/unroll), j)
 	Label(name + "_column")
 	for u := range unroll {
-		t.column(16*t.f.elem*u, u, 0)
-		high := 16*t.f.elem*u + 16*16*t.f.elem
 		if t.f.nibble {
-			high = 16 * t.f.elem * u
+			t.nibbleColumns(16*u, u)
+			continue
 		}
-		t.column(high, u+16, 1)
+		t.multiply(t.load(16*t.f.elem*u), u, 0)
+		t.multiply(t.load(16*t.f.elem*(u+16)), u+16, 1)
 	}
 	t.advance(16*t.f.elem*unroll, unroll)
 	DECQ(j)
 	JNZ(LabelRef(name + "_column"))
+	if t.f.scaled {
+		t.addBlock()
+	}
 	skip := 16 * 16 * t.f.elem
 	if t.f.nibble {
 		skip = 0
@@ -222,31 +222,76 @@ func (t *tile) prefetch() {
 	}
 }
 
-// column adds one column to half h of the accumulators.
-func (t *tile) column(disp, column, h int) {
-	x := t.g.vec()
-	var w [2]reg.VecVirtual
-	for v := range 2 {
+// load reads one column of both weight vectors.
+func (t *tile) load(disp int) (w [2]reg.VecVirtual) {
+	for v := range w {
 		w[v] = t.g.vec()
-		t.f.load(t, t.weights(v, disp, t.f.elem), w[v], h == 1)
-		if t.f.scaled {
-			VMULPS(t.scale[v], w[v], w[v])
-		}
-		if t.g.wide {
-			continue
-		}
-		for i := range t.rows { // too few registers to keep both vectors
-			VBROADCASTSS(t.activation(i, column), x)
-			VFMADD231PS(x, w[v], t.acc[h][v][i])
-		}
+		t.f.load(t.weights(v, disp, t.f.elem), w[v])
 	}
-	if !t.g.wide {
-		return
-	}
+	return w
+}
+
+// multiply adds the products of one column to half h of the accumulators.
+func (t *tile) multiply(w [2]reg.VecVirtual, column, h int) {
+	x := t.g.vec()
 	for i := range t.rows {
 		VBROADCASTSS(t.activation(i, column), x)
 		VFMADD231PS(x, w[0], t.acc[h][0][i])
 		VFMADD231PS(x, w[1], t.acc[h][1][i])
+	}
+}
+
+// nibbleColumns multiplies the columns j and j+16, which share their bytes.
+// Where registers are few, the bytes are read twice.
+func (t *tile) nibbleColumns(disp, column int) {
+	keep := t.g.wide || t.rows == 1
+	bytes := t.load(disp)
+	low := bytes
+	if keep {
+		low = [2]reg.VecVirtual{t.g.vec(), t.g.vec()}
+	}
+	for v := range 2 {
+		if !t.g.wide { // VPERMPS looks at the low four bits only
+			VPAND(t.g.bits(15), bytes[v], low[v])
+			t.centre(low[v], low[v])
+		} else {
+			t.centre(bytes[v], low[v])
+		}
+	}
+	t.multiply(low, column, 0)
+	if !keep {
+		bytes = t.load(disp)
+	}
+	for v := range 2 {
+		VPSRLD(U8(4), bytes[v], bytes[v])
+		t.centre(bytes[v], bytes[v])
+	}
+	t.multiply(bytes, column+16, 1)
+}
+
+// centre makes the number n−8 of the integer n.
+func (t *tile) centre(n, out reg.VecVirtual) {
+	if t.g.wide {
+		VPERMPS(t.nibbles, n, out)
+		return
+	}
+	VPADDD(t.g.bits(0xfffffff8), n, out) // −8
+	VCVTDQ2PS(out, out)
+}
+
+// addBlock adds scale times the block's sum to sum, when w stands behind the
+// first half of the block, and begins anew.
+func (t *tile) addBlock() {
+	scale := t.g.vec()
+	for v := range 2 {
+		VCVTPH2PS(t.weights(v, -32-16*16*t.f.elem, 2), scale)
+		for i := range t.rows {
+			low, high := t.acc[0][v][i], t.acc[1][v][i]
+			VADDPS(high, low, low)
+			VFMADD231PS(low, scale, t.sum[v][i])
+			zero(low)
+			zero(high)
+		}
 	}
 }
 
@@ -257,7 +302,7 @@ func (t *tile) tail() {
 	ANDQ(I8(31), left)
 	JZ(LabelRef(name + "_end"))
 	Label(name)
-	t.column(0, 0, 0)
+	t.multiply(t.load(0), 0, 0)
 	t.advance(16*t.f.elem, 1)
 	DECQ(left)
 	JNZ(LabelRef(name))
@@ -280,7 +325,11 @@ func (t *tile) end() {
 	for i := range t.rows {
 		for v := range 2 {
 			a := t.acc[0][v][i]
-			VADDPS(t.acc[1][v][i], a, a)
+			if t.f.scaled {
+				a = t.sum[v][i]
+			} else {
+				VADDPS(t.acc[1][v][i], a, a)
+			}
 			t.g.store(a, &parts[v], Mem{Base: dst, Disp: v * t.g.bytes()})
 		}
 		ADDQ(stride, dst)

@@ -19,12 +19,12 @@ func MatMulF16(dst *float32, dstStride int, rows int, w *byte, x *float32, cols 
 //go:noescape
 func MatMulBF16(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
 
-// MatMulQ8_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ8_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
 //
 //go:noescape
 func MatMulQ8_0(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
 
-// MatMulQ4_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ4_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
 //
 //go:noescape
 func MatMulQ4_0(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)

@@ -11,5 +11,6 @@
 //	Softmax     (16u + 2u·(max x − x))·ref + 2⁻¹⁴⁸: the second part is the rounding of the difference
 //	Attend      (64u + 8u·max Scale·Σ|q·k|)·max|v|: the second part is what the rounding of a score does
 //
-// Infinities must be equal, and NaN must stand where ref has NaN.
+// Infinities must be equal, and NaN must stand where ref has NaN; only a block
+// whose scale is infinite may give either.
 package kerneltest

@@ -58,9 +58,10 @@ func appendRefuseFrame(b []byte, err *Error) []byte {
 // frameReader reads frames into one buffer, which grows with the bytes that
 // arrive and never with the length that a frame claims.
 type frameReader struct {
-	src *bufio.Reader
-	buf []byte
-	max int // bytes of one frame
+	src  *bufio.Reader
+	head [frameHead]byte
+	buf  []byte
+	max  int // bytes of one frame
 }
 
 // Above frameKeep a frame's buffer is given back after the frame.
@@ -77,14 +78,13 @@ func newFrameReader(src io.Reader, max int) *frameReader {
 // error is io.EOF between frames, of kind Protocol for a broken frame, and
 // the connection's own otherwise.
 func (f *frameReader) next() (kind byte, payload []byte, err error) {
-	var head [frameHead]byte
-	if _, err := io.ReadFull(f.src, head[:]); err != nil {
+	if _, err := io.ReadFull(f.src, f.head[:]); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = Errorf(Protocol, "the connection ended inside a frame's head")
 		}
 		return 0, nil, err
 	}
-	size := int64(binary.LittleEndian.Uint32(head[:])) - 1
+	size := int64(binary.LittleEndian.Uint32(f.head[:])) - 1
 	if size < 0 || size > int64(f.max) {
 		return 0, nil, Errorf(Protocol, "a frame of %d bytes, outside the limit of [1,%d]: frame_bytes_max must be the same on both sides, and the peer an engine or gateway of this version", size+1, f.max+1)
 	}
@@ -106,7 +106,7 @@ func (f *frameReader) next() (kind byte, payload []byte, err error) {
 			return 0, nil, err
 		}
 	}
-	return head[4], f.buf, nil
+	return f.head[4], f.buf, nil
 }
 
 // patient reads from a connection until nothing has come for limit. It looks

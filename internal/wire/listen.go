@@ -53,6 +53,9 @@ func Listen(path string) (net.Listener, error) {
 	return bind(path)
 }
 
+// lockLimit is longer than another engine's Listen holds the lock.
+const lockLimit = 3 * time.Second
+
 // lockDirectory keeps two engines that start together from each removing the
 // other's new socket as stale.
 func lockDirectory(dir string) (unlock func(), _ error) {
@@ -60,11 +63,19 @@ func lockDirectory(dir string) (unlock func(), _ error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock socket directory %s: %w", dir, err)
+	for deadline := time.Now().Add(lockLimit); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { f.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			f.Close()
+			return nil, fmt.Errorf("lock socket directory %s: %w", dir, err)
+		case time.Now().After(deadline):
+			f.Close()
+			return nil, fmt.Errorf("socket directory %s is locked by another process: choose a directory that only engines use", dir)
+		}
 	}
-	return func() { f.Close() }, nil
 }
 
 // bind makes the socket with mode 0600 from the start: bind(2) gives the file

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -121,6 +122,25 @@ func TestG01OneOfManyServes(t *testing.T) {
 		}
 		ln.Close()
 	}
+}
+
+// TestListenDoesNotWaitForStrangers: anybody who may read a directory may
+// hold its lock.
+func TestListenDoesNotWaitForStrangers(t *testing.T) {
+	dir := shortDir(t)
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := Listen(filepath.Join(dir, "e.sock")); err == nil || !strings.Contains(err.Error(), "locked by another process") {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 func TestG03(t *testing.T) {

@@ -288,46 +288,6 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-// TestSelection compares partial selection with a full sort.
-func TestSelection(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	inOrder := func(list []candidate) []candidate {
-		return slices.SortedFunc(slices.Values(list), func(a, b candidate) int {
-			return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.id, b.id))
-		})
-	}
-	for range 300 {
-		list, row := make([]candidate, 1+r.IntN(400)), []float32{}
-		for i := range list {
-			list[i] = candidate{1 + float32(r.IntN(1+r.IntN(300))), int32(i)}
-			row = append(row, list[i].weight)
-		}
-		sorted, sum := inOrder(list), 0.0
-		for _, w := range row {
-			sum += float64(w)
-		}
-		want := (1 - r.Float64()) * sum
-		cut := topP(slices.Clone(list), want)
-		if !slices.Equal(inOrder(cut), sorted[:len(cut)]) {
-			t.Fatal("top-p keeps other than the likeliest")
-		}
-		last, reached := float64(sorted[len(cut)-1].weight), 0.0
-		for _, c := range cut {
-			reached += float64(c.weight)
-		}
-		if reached < want-1e-9 || reached-last > want+1e-9 {
-			t.Fatalf("top-p to %g of %g keeps %g, the last of them %g", want, sum, reached, last)
-		}
-		n := 1 + r.IntN(len(list))
-		if !slices.Equal(inOrder(topK(nil, row, n)), sorted[:n]) {
-			t.Fatalf("top-k keeps other than the %d likeliest of %d", n, len(list))
-		}
-	}
-	if got := minP([]candidate{{1, 3}, {0, 5}}, 0); len(got) != 1 {
-		t.Errorf("%v: a token that weighs nothing could be drawn by a rounding", got)
-	}
-}
-
 func TestExp(t *testing.T) {
 	if exp(0) != 1 {
 		t.Errorf("e^0 is %v; the likeliest must weigh exactly 1", exp(0))

@@ -27,8 +27,8 @@ type Engine struct {
 
 	state atomic.Pointer[wire.State]
 
-	// preparing is held for reading by Prepare, which may read the model
-	// file's memory, and for writing by Close, which unmaps it.
+	// preparing is held for reading by Prepare, and for writing by Close: what
+	// Prepare uses is not freed under it.
 	preparing sync.RWMutex
 	closed    bool
 }
@@ -135,9 +135,13 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	return own, nil
 }
 
+// answerTokensAhead is how much of an answer has its room from the start:
+// where nobody said max_tokens, few answers fill the context.
+const answerTokensAhead = 4096
+
 func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequence {
 	s := &sequence{generation: g, choice: choice, text: text.NewStream(g.options.Stop)}
-	s.tokens = append(make([]int32, 0, len(prompt)+g.maxTokens), prompt...)
+	s.tokens = append(make([]int32, 0, len(prompt)+min(g.maxTokens, answerTokensAhead)), prompt...)
 	s.sampler = sample.New(&g.options, choice, e.info.VocabTokens)
 	s.sampler.Prompt(prompt)
 	return s

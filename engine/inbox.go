@@ -45,6 +45,12 @@ func errDraining() *wire.Error {
 	return &wire.Error{Kind: wire.Draining, Message: "the engine is stopping and takes nothing new; try again", RetryAfter: time.Second}
 }
 
+func errOverloaded(format string, limit int) *wire.Error {
+	err := wire.Errorf(wire.Overloaded, format, limit)
+	err.RetryAfter = time.Second
+	return err
+}
+
 // post hands a new generation to the loop, or says why it is not taken.
 func (in *inbox) post(g *generation) *wire.Error {
 	in.mu.Lock()
@@ -53,11 +59,9 @@ func (in *inbox) post(g *generation) *wire.Error {
 	case in.refuse != nil:
 		return in.refuse
 	case in.waiting >= in.waitingMax:
-		return &wire.Error{Kind: wire.Overloaded, RetryAfter: time.Second,
-			Message: "the engine's waiting list is full; try again"}
+		return errOverloaded("as many generations wait in the engine as may, %d; try again, or raise engine.waiting_max", in.waitingMax)
 	case in.live >= in.generationsMax:
-		return &wire.Error{Kind: wire.Overloaded, RetryAfter: time.Second,
-			Message: "the engine holds as many generations as it may; try again"}
+		return errOverloaded("the engine holds as many generations as it may, %d; try again, or raise engine.generations_max", in.generationsMax)
 	}
 	for _, s := range g.choices {
 		in.ranks++

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -241,6 +242,56 @@ func TestPausedPrefillHoldsNobodyOff(t *testing.T) {
 	}
 }
 
+func TestPausedOnesYieldTheirPagesAsTheLastResort(t *testing.T) {
+	b := newLab(t, labSetup{pages: 16, cfg: Config{StreamEventsMax: 1 << 16}})
+	var qs []question
+	for i := range 3 {
+		q := question{id: fmt.Sprint(i), tokens: prompt(uint64(i), 70), options: greedy(90)}
+		q.options.N, q.options.Temperature, q.options.Seed = 2, 1, 9
+		qs = append(qs, q)
+	}
+	var streams []*wire.Stream
+	var notifies []chan struct{}
+	for _, q := range qs {
+		s, notify := b.begin(q)
+		waitFor(t, func() bool { return s.Waiting() > 0 })
+		s.Pause()
+		streams, notifies = append(streams, s), append(notifies, notify)
+	}
+	waitFor(t, func() bool { return b.State().Running == 0 && b.State().Waiting == 0 })
+	big := question{id: "big", tokens: prompt(9, 200), options: greedy(56)} // all 16 pages
+	mustEnd(t, big, b.ask(big))
+	if b.State().Preempted == 0 {
+		t.Error("nothing was preempted: the pool was not short")
+	}
+	for i := range qs {
+		streams[i].Resume()
+	}
+	for i, q := range qs {
+		a := b.read(streams[i], notifies[i], 2)
+		mustEnd(t, q, a)
+		if alone := newLab(t, labSetup{}).ask(q); !slices.Equal(a.texts, alone.texts) {
+			t.Errorf("%s differs from its run alone", q.id)
+		}
+	}
+	b.mustIdle()
+}
+
+func TestRoomForAnAnswerGrowsWithIt(t *testing.T) {
+	const context = 1 << 20
+	b := newLab(t, labSetup{pages: context / 16, cfg: Config{ContextTokens: context}, onTurn: func(b *lab) {
+		for _, s := range b.loop.running {
+			if cap(s.tokens) > 16<<10 {
+				b.t.Errorf("room for %d tokens", cap(s.tokens))
+			}
+		}
+	}})
+	s, _ := b.begin(question{id: "q", tokens: prompt(1, 10), options: wire.Options{IgnoreEOS: true}})
+	waitFor(t, func() bool { return s.Waiting() > 2 })
+	s.Close()
+	b.mustIdle()
+}
+
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(100 * time.Microsecond) {
@@ -315,7 +366,7 @@ func TestWaitingListIsBounded(t *testing.T) {
 	for i := range 10 {
 		s, _ := b.begin(question{id: fmt.Sprint(i), tokens: prompt(1, 10), options: greedy(2)})
 		if e := s.Take(nil); len(e) == 1 && e[0].End != nil {
-			if err := e[0].End.Err; err.Kind != wire.Overloaded || err.RetryAfter <= 0 {
+			if err := e[0].End.Err; err.Kind != wire.Overloaded || err.RetryAfter <= 0 || !strings.Contains(err.Message, "3; try again, or raise engine.waiting_max") {
 				t.Errorf("refused with %+v", err)
 			}
 			refused++
@@ -329,6 +380,24 @@ func TestWaitingListIsBounded(t *testing.T) {
 	for _, s := range streams {
 		s.Close()
 	}
+	b.mustIdle()
+}
+
+func TestGenerationsAreBounded(t *testing.T) {
+	b := newLab(t, labSetup{cfg: Config{GenerationsMax: 2}})
+	held := func(id string) *wire.Stream { // started, so it no longer waits
+		s, _ := b.begin(question{id: id, tokens: prompt(1, 10), options: greedy(1900)})
+		s.Pause()
+		return s
+	}
+	first, second := held("1"), held("2")
+	a := b.ask(question{id: "3", tokens: prompt(1, 10), options: greedy(2)})
+	if err := a.end.Err; err == nil || err.Kind != wire.Overloaded || !strings.Contains(err.Message, "2; try again, or raise engine.generations_max") {
+		t.Errorf("the third of two ended with %v", err)
+	}
+	first.Close()
+	waitFor(t, func() bool { return b.ask(question{id: "4", tokens: prompt(1, 10), options: greedy(2)}).end.Err == nil })
+	second.Close()
 	b.mustIdle()
 }
 

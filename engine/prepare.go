@@ -98,7 +98,7 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 		Messages: r.Messages, Tools: r.Tools, Options: r.TemplateOptions, Now: time.Now(),
 	})
 	if err != nil {
-		return nil, renderError(ctx, err)
+		return nil, e.renderError(ctx, err)
 	}
 	var tokens []int32
 	if t := e.parts.tokenizer; t.AddsBOS() && !strings.HasPrefix(text, t.Text(t.BOS())) {
@@ -108,13 +108,15 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	return &wire.Prompt{Tokens: tokens, Text: tokenizer.Unguard(text)}, nil
 }
 
-func renderError(ctx context.Context, err error) *wire.Error {
+func (e *Engine) renderError(ctx context.Context, err error) *wire.Error {
 	var raised *chat.Raised
 	switch {
 	case ctx.Err() != nil:
 		return errAbandoned()
 	case errors.As(err, &raised):
 		return wire.InvalidParam("messages", "the model's chat template refuses the messages: %v", raised)
+	case errors.Is(err, context.DeadlineExceeded):
+		return wire.InvalidParam("messages", "the model's chat template did not render the messages within %v; shorten them, or raise engine.prompt_render_budget", e.cfg.PromptRenderBudget)
 	}
 	return wire.InvalidParam("messages", "the model's chat template cannot render the messages: %v", err)
 }

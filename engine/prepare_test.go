@@ -135,6 +135,15 @@ func TestModelIsDescribed(t *testing.T) {
 	}
 }
 
+func TestSlowTemplateNamesItsBudget(t *testing.T) {
+	const slow = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+	b := newLab(t, labSetup{template: slow, cfg: Config{PromptRenderBudget: 1}})
+	_, err := b.Prepare(t.Context(), &wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"Hi"}]`), Options: greedy(1)})
+	if e := wire.AsError(err); err == nil || e.Kind != wire.Invalid || !strings.Contains(e.Message, "within 1ns") || !strings.Contains(e.Message, "engine.prompt_render_budget") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestTemplatesThatRefuseOrLack(t *testing.T) {
 	for name, c := range map[string]struct{ template, words string }{
 		"raises":     {"{{ raise_exception('roles must alternate, please') }}", "roles must alternate, please"},

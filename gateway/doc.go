@@ -7,15 +7,19 @@
 // Rules that hold on every path:
 //
 //  1. A request ends in exactly one telemetry.Outcome, and its ticket and its
-//     streams are given back, whatever happens (serve.go, exchange.end).
+//     streams are given back, whatever happens (serve.go, exchange.end); what was not even a request gets one too (refuseUnread).
 //  2. Nothing of a fasthttp request is used after its handler returned: the
-//     body is copied once, and what lives on aliases the copy.
+//     body is taken over, what lives on aliases it, and it is let go of once
+//     the prompt is prepared.
 //  3. When the client leaves, in any state, the request's context ends. A
 //     client that shuts only its write side counts as gone (conn.go, watch).
 //  4. Once a stream is open its failures are error events, followed by the end
 //     of the body and of the connection, and never by [DONE].
-//  5. A slow reader costs one bounded buffer, and is cut when a single write
-//     makes no progress within the write-stall limit.
+//  5. A slow reader costs one bounded buffer, and is cut when it takes none of
+//     a write's pieces within the write-stall limit.
+//  6. Answers are written by the exchange itself, plain ones as streams are
+//     (output.go), so that a record ends when its last byte has left. Only
+//     refusals, which are small, leave by fasthttp.
 //
 // Non-goals: deciding order and limits (admission), knowing models (engine),
 // TLS and authentication of clients.

@@ -22,7 +22,7 @@ import (
 
 // rig is a gateway on real TCP before a fake engine.
 type rig struct {
-	t        *testing.T
+	t        testing.TB
 	gw       *Gateway
 	fake     *wiretest.Fake
 	fifo     *admission.FIFO
@@ -42,7 +42,7 @@ type rigConfig struct {
 	records   int
 }
 
-func newRig(t *testing.T, c rigConfig) *rig {
+func newRig(t testing.TB, c rigConfig) *rig {
 	t.Helper()
 	r := &rig{t: t, fake: wiretest.NewFakeWith(c.fake), logs: &bytes.Buffer{}, served: make(chan error, 2)}
 	var err error

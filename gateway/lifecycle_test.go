@@ -198,9 +198,9 @@ func TestA14A15SlowReadersAreCutAndSteadyOnesAreNot(t *testing.T) {
 		}
 		return wiretest.Script{Pieces: pieces, Delay: 40 * time.Millisecond}
 	}}
-	r := newRig(t, rigConfig{fake: cfg, gateway: Config{Timeouts: TimeoutConfig{WriteStallLimit: 300 * time.Millisecond}}})
+	r := newRig(t, rigConfig{records: 64, fake: cfg, gateway: Config{Timeouts: TimeoutConfig{WriteStallLimit: 300 * time.Millisecond}}})
 	var stalled []net.Conn
-	for range 4 {
+	for range 20 {
 		c := r.dial()
 		c.(*net.TCPConn).SetReadBuffer(4096)
 		io.WriteString(c, rawPost("/v1/chat/completions", strings.Replace(chatBody(`"stream":true`), "hi", "flood", 1)))
@@ -212,7 +212,7 @@ func TestA14A15SlowReadersAreCutAndSteadyOnesAreNot(t *testing.T) {
 	}
 	r.settled()
 	stalls := 0
-	for _, rec := range r.recorder.Last(10) {
+	for _, rec := range r.recorder.Last(40) {
 		if rec.Outcome.String() == "write_stall" {
 			stalls++
 		}

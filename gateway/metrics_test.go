@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
@@ -126,15 +128,6 @@ func TestH11LevelsAreZeroWhenIdle(t *testing.T) {
 	}) {
 		t.Error("a running request is not shown")
 	}
-	resp, err := http.Get("http://" + r.admin + "/debug/requests")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, _ := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if live := object(t, string(page))["in_flight"].([]any); len(live) != 1 || live[0].(map[string]any)["stage"] != "generating" {
-		t.Errorf("page %s", page)
-	}
 	c.Close()
 	r.settled()
 	for _, name := range []string{"forebay_requests_running", "forebay_requests_waiting", "forebay_engine_sequences", "forebay_kv_pages_used"} {
@@ -144,5 +137,43 @@ func TestH11LevelsAreZeroWhenIdle(t *testing.T) {
 	}
 	if r.metric("forebay_requests_total") != 3 || r.metric("forebay_tokens_total") == 0 {
 		t.Error("requests or tokens were not counted")
+	}
+}
+
+// TestDebugPage is for whoever is on call: a client's own request id finds
+// its request, the oldest comes first, and the newest of the finished.
+func TestDebugPage(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(endless), admission: admission.Config{RunningSequencesMax: 1}})
+	r.do("POST", "/v1/chat/completions", chatBody(`"n":0`), "X-Request-Id", "bad")
+	r.do("POST", "/v1/chat/completions", chatBody(`"max_tokens":3`), "X-Request-Id", "good")
+	r.settled()
+	for i, id := range []string{"first", "second"} {
+		c := r.dial()
+		defer c.Close()
+		io.WriteString(c, rawPost("/v1/chat/completions", chatBody(`"stream":true`), "X-Request-Id: "+id))
+		eventually(3*time.Second, func() bool { return r.fifo.Load().Running+r.fifo.Load().Waiting == i+1 })
+	}
+	resp, err := http.Get("http://" + r.admin + "/debug/requests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var page struct {
+		Live  []liveRow  `json:"in_flight"`
+		Ended []endedRow `json:"finished"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil || len(page.Live) != 2 || len(page.Ended) != 2 {
+		t.Fatalf("%v: %+v", err, page)
+	}
+	first, second := page.Live[0], page.Live[1]
+	if first.ClientID != "first" || first.Stage != "generating" || second.ClientID != "second" || second.Stage != "queued" || first.AgeMS < second.AgeMS || first.StageMS > first.AgeMS || first.StageMS <= 0 || len(first.TraceID) != 32 {
+		t.Errorf("in flight %+v", page.Live)
+	}
+	good, bad := page.Ended[0], page.Ended[1]
+	if good.ClientID != "good" || good.Outcome != "ok" || good.CompletionTokens != 3 || good.PromptTokens == 0 || good.FirstTokenMS <= 0 || good.TotalMS < good.FirstTokenMS || good.AgoMS <= 0 {
+		t.Errorf("finished %+v", good)
+	}
+	if bad.ClientID != "bad" || bad.Outcome != "invalid" || bad.Error != "invalid_value" || bad.Status != 400 || bad.QueueMS != 0 {
+		t.Errorf("refused %+v", bad)
 	}
 }

@@ -45,7 +45,7 @@ func (a *answer) chunkOpen(b []byte) []byte {
 		if a.chat {
 			object = "chat.completion.chunk"
 		}
-		a.prefix = a.head([]byte("data: "), object)
+		a.prefix = a.head(append(make([]byte, 0, 256), "data: "...), object)
 	}
 	return append(b, a.prefix...)
 }

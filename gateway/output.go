@@ -44,11 +44,14 @@ func (o *output) begin() {
 
 // flush sends what was appended, if anything was.
 func (o *output) flush() error {
+	n := len(o.buf) - o.frame
 	if o.chunked {
-		n := len(o.buf) - o.frame - len(chunkRoom)
-		if n == 0 {
-			return nil
-		}
+		n -= len(chunkRoom)
+	}
+	if n == 0 {
+		return nil
+	}
+	if o.chunked {
 		for i := 7; i >= 0; i-- {
 			o.buf[o.frame+i] = hexDigits[n&15]
 			n >>= 4

@@ -220,7 +220,7 @@ func (x *exchange) appendHead(contentType string) {
 		x.http.SetConnectionClose()
 	}
 	x.record.Status = fasthttp.StatusOK
-	b := append(x.out.buf, "HTTP/1.1 200 OK\r\nContent-Type: "...)
+	b := append(make([]byte, 0, 1024), "HTTP/1.1 200 OK\r\nContent-Type: "...)
 	b = append(b, contentType...)
 	b = append(b, "\r\nX-Request-Id: "...)
 	b = append(b, x.requestID()...)

@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/internal/wire/wiretest"
+)
+
+// pump is an engine that gives one token whenever the last one was taken.
+type pump struct {
+	stream *wire.Stream
+	left   int
+	tokens int
+}
+
+func (p *pump) Pause()  {}
+func (p *pump) Resume() {}
+func (p *pump) Cancel() {}
+
+func (p *pump) Taken() {
+	p.tokens++
+	e := wire.Event{Text: " token", TokenCount: p.tokens}
+	if p.left--; p.left < 0 {
+		e = wire.Event{End: &wire.End{}}
+	}
+	p.stream.Put(e)
+	p.stream.Wake()
+}
+
+// relayed plays tokens of one streamed choice through relay, with the
+// connection and the engine left out.
+func relayed(t testing.TB, tokens int) *quietConn {
+	t.Helper()
+	fake := wiretest.NewFake(wiretest.Script{})
+	defer fake.Close()
+	g := &Gateway{engine: fake, cut: make(chan struct{})}
+	if err := g.cfg.fillAndValidate(); err != nil {
+		t.Fatal(err)
+	}
+	quiet := &quietConn{}
+	x := &exchange{g: g, http: &fasthttp.RequestCtx{}, conn: &conn{Conn: quiet}, ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	defer x.timer.Stop()
+	x.out = output{conn: x.conn, stallLimit: time.Second}
+	x.call, x.tokens = &call{chat: true, stream: true, options: wire.Options{N: 1}}, make([]int, 1)
+	x.reply = newReply(x, []*wire.Prompt{{}})
+	p := &pump{left: tokens}
+	p.stream = wire.NewStream(8, x.notify, p)
+	x.streams = []*wire.Stream{p.stream}
+	p.Taken()
+	if _, err := x.relay(); err != nil {
+		t.Fatal(err)
+	}
+	return quiet
+}
+
+// TestTokensAllocateNothing guards the whole path of a token, from the
+// engine's stream to the write.
+func TestTokensAllocateNothing(t *testing.T) {
+	few := testing.AllocsPerRun(5, func() { relayed(t, 100) })
+	many := testing.AllocsPerRun(5, func() { relayed(t, 2100) })
+	if perToken := (many - few) / 2000; perToken > 0.01 {
+		t.Errorf("%v allocations a token", perToken)
+	}
+	if quiet := relayed(t, 100); quiet.writes != 100 {
+		t.Errorf("%d writes for 100 steps of one token", quiet.writes)
+	}
+}
+
+func BenchmarkToken(b *testing.B) {
+	b.ReportAllocs()
+	relayed(b, b.N)
+}
+
+// BenchmarkRequest is a whole request over TCP to a fake engine: the fake's
+// own cost is in it.
+func BenchmarkRequest(b *testing.B) {
+	for name, fields := range map[string]string{"plain": "", "stream": `"stream":true`} {
+		b.Run(name, func(b *testing.B) {
+			r := newRig(b, rigConfig{fake: scripted(wiretest.Script{Pieces: []string{"x"}})})
+			c, err := net.Dial("tcp", r.addr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			br := bufio.NewReader(c)
+			request := rawPost("/v1/chat/completions", chatBody(fields))
+			b.ReportAllocs()
+			for b.Loop() {
+				io.WriteString(c, request)
+				if err := skipResponse(br); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// skipResponse reads to the end of one response.
+func skipResponse(br *bufio.Reader) error {
+	length, chunked := 0, false
+	for {
+		line, err := br.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if string(line) == "\r\n" {
+			break
+		}
+		chunked = chunked || strings.HasPrefix(string(line), "Transfer-Encoding")
+		if n, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			length, _ = strconv.Atoi(string(bytes.TrimSpace(n)))
+		}
+	}
+	if !chunked {
+		_, err := br.Discard(length)
+		return err
+	}
+	for {
+		line, err := br.ReadSlice('\n')
+		if err != nil || string(line) == "0\r\n" {
+			_, _ = br.Discard(2)
+			return err
+		}
+	}
+}

@@ -161,7 +161,7 @@ func (c *connection) dispatch(m *dispatch) *Error {
 	case m.Window < 1:
 		return Errorf(Protocol, "sequence %d with a window of %d events", m.Sequence, m.Window)
 	case live >= 2*c.cfg.SequencesMax: // it does not listen to refusals
-		return Errorf(Protocol, "over %d sequences on one connection", live)
+		return Errorf(Protocol, "%d sequences on one connection, over twice the limit of %d: dispatch fewer or raise sequences_max", live, c.cfg.SequencesMax)
 	}
 	q := &served{id: m.Sequence, window: m.Window, credit: m.Window}
 	g := &m.Generation

@@ -223,6 +223,19 @@ func TestFrameReaderTrustsBytesNotLengths(t *testing.T) {
 	}
 }
 
+func TestFrameReaderGivesLargeBuffersBack(t *testing.T) {
+	large, small := frame(frameStep, make([]byte, 2*frameKeep)), frame(frameStep, make([]byte, 10))
+	r := newFrameReader(bytes.NewReader(append(large, small...)), 4*frameKeep)
+	for _, want := range []int{2 * frameKeep, 10} {
+		if _, payload, err := r.next(); err != nil || len(payload) != want {
+			t.Fatalf("%d bytes, %v; want %d", len(payload), err, want)
+		}
+	}
+	if cap(r.buf) > frameKeep {
+		t.Errorf("%d bytes kept for a frame of 10", cap(r.buf))
+	}
+}
+
 func TestStepRefusesFloods(t *testing.T) {
 	b := appendBool(nil, false)
 	for i := range 100 {

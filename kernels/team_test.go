@@ -28,6 +28,20 @@ func TestTeamRunsEveryWorkerOnce(t *testing.T) {
 	}
 }
 
+// TestTeamOnOneProcessor: waiting must leave the processor to who is waited for.
+func TestTeamOnOneProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	team := NewTeam(5)
+	defer team.Close()
+	var counts [5]int
+	for range 200 {
+		team.Run(func(worker int) { counts[worker]++ })
+	}
+	if counts != [5]int{200, 200, 200, 200, 200} {
+		t.Errorf("runs of each worker: %v, want 200", counts)
+	}
+}
+
 func TestTeamWakesParkedWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		team := NewTeam(3)

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,10 +20,10 @@ func TestE19BudgetsCannotBeRefilled(t *testing.T) {
 		"wide verbs":         "{% set t = ('%99999d' * 10000) % (" + strings.Repeat("1,", 10000) + ") %}",
 		"wide separators":    "{% set t = range(9000)|tojson(separators=('" + long + "', ':')) %}",
 		"nested map":         "{% set l = [1] %}{% set _ = l.append(l) %}{{ l|map(" + strings.Repeat("'map',", 900) + "'string')|list }}",
-		"long path":          "{% set d = {} %}{% set _ = d.update({'a': d}) %}{% for i in range(90000) %}{% set x = [d]|map(attribute='" + strings.Repeat("a.", 1000) + "a')|list %}{% endfor %}",
-		"equal long strings": "{% set a = 'x' * 1000000 %}{% set b = 'x' * 1000000 %}{% for i in range(90000) %}{% set y = a == b %}{% endfor %}",
-		"long arithmetic":    "{% for i in range(90000) %}{% set x = " + strings.Repeat("1 and ", 999) + "1 %}{% endfor %}",
-		"tests on long text": "{% set a = 'x' * 1000000 %}{% for i in range(90000) %}{% set y = a is lower %}{% set y = a|wordcount %}{% set z = a|int %}{% endfor %}",
+		"long path":          "{% set d = {} %}{% set _ = d.update({'a': d}) %}{% for i in range(5000) %}{% set x = [d]|map(attribute='" + strings.Repeat("a.", 1000) + "a')|list %}{% endfor %}",
+		"equal long strings": "{% set a = 'x' * 1000000 %}{% set b = 'x' * 1000000 %}{% for i in range(5000) %}{% set y = a == b %}{% endfor %}",
+		"long arithmetic":    "{% for i in range(5000) %}{% set x = " + strings.Repeat("1 and ", 999) + "1 %}{% endfor %}",
+		"tests on long text": "{% set a = 'x' * 1000000 %}{% for i in range(5000) %}{% set y = a is lower %}{% set y = a|wordcount %}{% set z = a|int %}{% endfor %}",
 	} {
 		tmpl, err := Parse(source)
 		if err != nil {
@@ -65,6 +66,10 @@ func TestE19ContextIsLookedAtWhateverTheStepsAre(t *testing.T) {
 	s.step()
 	for range 10_000 {
 		s.work(256) // two steps
+	}
+	before := *s
+	if s.charge(-1 << 40); s.bytes != before.bytes || s.steps < before.steps {
+		t.Errorf("a negative charge gives back: %d bytes, %d steps", s.bytes-before.bytes, s.steps-before.steps)
 	}
 	if looks := s.ctx.(*recorder).looks; looks < 15 {
 		t.Errorf("the context was looked at %d times in %d steps", looks, s.steps)
@@ -110,5 +115,26 @@ func TestSlicesTakeAnyStep(t *testing.T) {
 		if v, err := ParseJSON([]byte(bad)); err == nil {
 			t.Errorf("ParseJSON(%q) gave %v instead of an error", bad, v)
 		}
+	}
+}
+
+// TestManyNamesInOneScope: past some number they are found by an index.
+func TestManyNamesInOneScope(t *testing.T) {
+	var source, want strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&source, "{%% set v%d = %d %%}", i, i)
+	}
+	source.WriteString("{% set v50 = 'new' %}{% for v3 in ['inner'] %}{{ v3 }} {% endfor %}")
+	want.WriteString("inner ")
+	for i := range 60 {
+		fmt.Fprintf(&source, "{{ v%d }} ", i)
+		if i == 50 {
+			want.WriteString("new ")
+			continue
+		}
+		fmt.Fprintf(&want, "%d ", i)
+	}
+	if got, err := render(t, source.String()+"{{ v60 }}", nil); err != nil || got != want.String() {
+		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -121,6 +121,24 @@ func TestA05StopInsideToken(t *testing.T) {
 	}
 }
 
+// TestShortestStopCountsAtOnce: a longer stop at the same place is not waited for.
+func TestShortestStopCountsAtOnce(t *testing.T) {
+	s := NewStream([]string{"###", "##"})
+	if text, stopped := s.Push([]byte("x ##")); text != "x " || !stopped {
+		t.Errorf("got %q, stopped %v", text, stopped)
+	}
+}
+
+// TestInvalidStopMatchesBytes: a stop is bytes, as tokens are; one that is no
+// UTF-8 may end inside a character, which then counts as broken.
+func TestInvalidStopMatchesBytes(t *testing.T) {
+	everyCut("a\xe2\x9c\x85b", func(pieces []string) {
+		if got, stopped := run(t, []string{"\x9c\x85"}, pieces...); got != "a\uFFFD" || !stopped {
+			t.Fatalf("pieces %q: got %q, stopped %v", pieces, got, stopped)
+		}
+	})
+}
+
 // TestStreamEqualsNaive compares with the specification on random bytes from a
 // small alphabet (so that stops and broken characters are frequent), cut at random.
 func TestStreamEqualsNaive(t *testing.T) {

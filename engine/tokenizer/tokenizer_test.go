@@ -344,6 +344,13 @@ func TestEndsAreFoundByKeyAndText(t *testing.T) {
 	if got := ends(with("<|im_end|>", "<|other|>")); !slices.Equal(got, []string{"<|s|>", "<|end|>", "<|im_end|>"}) {
 		t.Errorf("got %q", got)
 	}
+	m := smallBPE()
+	tokens := append(slices.Clone(m[keyTokens].([]string)), "<|return|>", "<|call|>")
+	kinds := append(slices.Clone(m["tokenizer.ggml.token_type"].([]int32)), 3, 3)
+	m = m.with("tokens", tokens).with("token_type", kinds).with("eos_token_id", uint32(0)).with("eot_token_id", uint32(1))
+	if got := ends(m.must(t)); !slices.Equal(got, []string{"<|s|>", "<|return|>", "<|call|>"}) {
+		t.Errorf("gpt-oss that names <|end|>: got %q", got)
+	}
 	if got := ends(with("<|return|>", "<|call|>")); !slices.Equal(got, []string{"<|s|>", "<|return|>", "<|call|>"}) {
 		t.Errorf("gpt-oss: got %q", got)
 	}
@@ -371,6 +378,36 @@ func TestSPMSpaces(t *testing.T) {
 	}
 	if got := tok.Decode(tok.Encode(nil, " a  b ", EncodeOptions{AddSpecial: true})); got != " a  b " {
 		t.Errorf("decoded %q", got)
+	}
+}
+
+func TestLongestSpecialWins(t *testing.T) {
+	m := smallBPE()
+	tokens := append(slices.Clone(m[keyTokens].([]string)), "<|end|>>", "<|e")
+	kinds := append(slices.Clone(m["tokenizer.ggml.token_type"].([]int32)), 3, 3)
+	tok := m.with("tokens", tokens).with("token_type", kinds).must(t)
+	n := int32(len(tokens))
+	for text, want := range map[string][]int32{"<|end|>>": {n - 2}, "<|end|><|e": {1, n - 1}} {
+		if got := tok.Encode(nil, text, EncodeOptions{ParseSpecial: true}); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestSPMAcrossWordsAndEqualScores(t *testing.T) {
+	m := smallSPM()
+	tokens := append(slices.Clone(m[keyTokens].([]string)), "c▁", "c▁c", "x", "y", "z", "xy", "yz")
+	kinds := append(slices.Clone(m["tokenizer.ggml.token_type"].([]int32)), 1, 1, 1, 1, 1, 1, 1)
+	scores := append(slices.Clone(m["tokenizer.ggml.scores"].([]float32)), 9, 9, -5, -5, -5, float32(math.Copysign(0, -1)), 0)
+	tok := m.with("tokens", tokens).with("token_type", kinds).with("scores", scores).with("add_space_prefix", false).must(t)
+	for text, want := range map[string][]string{"c c": {"c▁c"}, "xyz": {"xy", "z"}} {
+		var got []string
+		for _, id := range tok.Encode(nil, text, EncodeOptions{}) {
+			got = append(got, tok.Text(id))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
 	}
 }
 

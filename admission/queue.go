@@ -49,10 +49,11 @@ type queue struct {
 // serviceGuess stands for the mean until a request has finished.
 const serviceGuess = time.Second
 
-// retryMin and retryMax bound a predicted wait. Clients give up on longer ones.
+// retryMin and retryMax bound a predicted wait. Clients overlook one of more
+// than a minute, and the gateway spreads it by up to a quarter.
 const (
 	retryMin = time.Second
-	retryMax = 60 * time.Second
+	retryMax = 45 * time.Second
 )
 
 // enter takes w in, running or waiting, or says why not.

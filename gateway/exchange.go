@@ -70,7 +70,7 @@ func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
 	}
 	x.record = newRecord(c, route)
 	x.enter(stageDecoding)
-	c.Response.Header.Set("X-Request-Id", x.requestID())
+	c.Response.Header.Set(requestIDHeader, publicID(&x.record))
 	g.register(x)
 	x.conn.watch(x.cancel)
 	return x
@@ -80,7 +80,7 @@ func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
 func newRecord(c *fasthttp.RequestCtx, route string) telemetry.Record {
 	h := &c.Request.Header
 	r := telemetry.Record{ID: newID(), Arrived: wire.Monotonic(), Route: route, Tenant: "default", Class: "interactive"}
-	r.ClientID = saneID(h.Peek("X-Request-Id"))
+	r.ClientID = saneID(h.Peek(requestIDHeader))
 	r.Trace, r.ParentSpan = traceOf(h)
 	return r
 }
@@ -96,13 +96,15 @@ func traceOf(h *fasthttp.RequestHeader) (wire.TraceContext, [8]byte) {
 	return telemetry.Trace(parent, string(bytes.Join(h.PeekAll("Tracestate"), []byte(","))))
 }
 
-// requestID is the client's id where it sent a sane one, and ours otherwise.
+const requestIDHeader = "X-Request-Id"
+
+// publicID is the client's id where it sent a sane one, and ours otherwise.
 // It is echoed and logged, and never names anything inside.
-func (x *exchange) requestID() string {
-	if x.record.ClientID != "" {
-		return x.record.ClientID
+func publicID(r *telemetry.Record) string {
+	if r.ClientID != "" {
+		return r.ClientID
 	}
-	return x.record.ID
+	return r.ID
 }
 
 // promptID is the engine's name for one prompt's generation.

@@ -298,7 +298,6 @@ func (g *Gateway) dispatchMethod(c *fasthttp.RequestCtx, r *route) {
 	}
 	for allowed := range strings.SplitSeq(r.methods, ", ") {
 		if allowed == method {
-			c.Response.Header.Set("X-Request-Id", requestIDOf(c))
 			r.handler(c)
 			return
 		}
@@ -373,6 +372,7 @@ func (g *Gateway) refuseUnread(c *fasthttp.RequestCtx, f *failure) {
 	nc.mute.Store(false)
 	nc.linger.Store(true)
 	r := newRecord(c, "unread")
+	c.Response.Header.Set(requestIDHeader, publicID(&r))
 	r.Outcome, r.ErrorKind, r.Status = faults[f.fault].outcome, faults[f.fault].code, faults[f.fault].status
 	g.recorder.Finish(&r)
 	g.cors.setHeaders(&c.Response.Header, c.Request.Header.Peek("Origin"))

@@ -232,10 +232,14 @@ func TestUnreadRequestsAreRecorded(t *testing.T) {
 		"POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9999\r\n\r\n": "too_large",
 	} {
 		before := r.metric("forebay_requests_total")
-		r.raw(request)
+		got := r.raw(request)
 		last := r.recorder.Last(1)
 		if len(last) != 1 || last[0].Outcome.String() != outcome || last[0].Route != "unread" || r.metric("forebay_requests_total") != before+1 {
 			t.Errorf("%.40q: %+v", request, last)
+			continue
+		}
+		if id := publicID(&last[0]); !strings.Contains(got, "X-Request-Id: "+id+"\r\n") {
+			t.Errorf("%.40q: the record's id %s is not in %s", request, id, got)
 		}
 	}
 }

@@ -222,8 +222,8 @@ func (x *exchange) appendHead(contentType string) {
 	x.record.Status = fasthttp.StatusOK
 	b := append(make([]byte, 0, 1024), "HTTP/1.1 200 OK\r\nContent-Type: "...)
 	b = append(b, contentType...)
-	b = append(b, "\r\nX-Request-Id: "...)
-	b = append(b, x.requestID()...)
+	b = append(b, "\r\n"+requestIDHeader+": "...)
+	b = append(b, publicID(&x.record)...)
 	b = append(b, "\r\n"+processingHeader+": "...)
 	b = strconv.AppendInt(b, x.processingMS(), 10)
 	b = append(b, "\r\nDate: "...)

@@ -161,7 +161,15 @@ func writeValue(c *fasthttp.RequestCtx, v any) {
 	writeJSON(c, fasthttp.StatusOK, b)
 }
 
+// writeJSON answers with body, under a request id where none was given yet.
 func writeJSON(c *fasthttp.RequestCtx, status int, body []byte) {
+	if h := &c.Response.Header; len(h.Peek(requestIDHeader)) == 0 {
+		id := saneID(c.Request.Header.Peek(requestIDHeader))
+		if id == "" {
+			id = newID()
+		}
+		h.Set(requestIDHeader, id)
+	}
 	c.SetStatusCode(status)
 	c.SetContentType("application/json")
 	c.SetBody(body)
@@ -170,9 +178,6 @@ func writeJSON(c *fasthttp.RequestCtx, status int, body []byte) {
 // writeFailure makes the response of a request that failed before it had one.
 func writeFailure(c *fasthttp.RequestCtx, f *failure) {
 	h := &c.Response.Header
-	if len(h.Peek("X-Request-Id")) == 0 {
-		h.Set("X-Request-Id", requestIDOf(c))
-	}
 	if wait, again, stated := f.retry(); again {
 		wait = spread(wait)
 		h.Set("Retry-After", secondsUp(wait))
@@ -191,11 +196,4 @@ func writeFailure(c *fasthttp.RequestCtx, f *failure) {
 		h.Set("Accept-Encoding", "gzip")
 	}
 	writeJSON(c, faults[f.fault].status, f.appendErrorObject(nil))
-}
-
-func requestIDOf(c *fasthttp.RequestCtx) string {
-	if id := saneID(c.Request.Header.Peek("X-Request-Id")); id != "" {
-		return id
-	}
-	return newID()
 }

@@ -31,7 +31,7 @@ func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
 	}
 	m := &metrics{
 		requests:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_requests_total", Help: "Finished requests by outcome."}, []string{"route", "class", "outcome"}),
-		tokens:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_tokens_total", Help: "Tokens of finished requests: prompt, cached (a part of prompt), completion."}, []string{"kind"}),
+		tokens:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_tokens_total", Help: "Tokens of requests that ran and have finished: prompt, cached (a part of prompt), completion."}, []string{"kind"}),
 		clientGone: prometheus.NewCounter(prometheus.CounterOpts{Name: "forebay_client_gone_total", Help: "Requests whose client left before the answer was whole."}),
 		firstToken: histogram("forebay_time_to_first_token_seconds", "From arrival to the first content written, once for each request that got content."),
 		perToken:   histogram("forebay_time_per_output_token_seconds", "Mean time between the tokens of a choice, once for each request with a second one."),
@@ -44,7 +44,9 @@ func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
 
 func (m *metrics) observe(r *Record) {
 	m.requests.WithLabelValues(r.Route, r.Class, r.Outcome.String()).Inc()
-	m.tokens.WithLabelValues("prompt").Add(float64(r.PromptTokens))
+	if r.Dispatched != 0 {
+		m.tokens.WithLabelValues("prompt").Add(float64(r.PromptTokens))
+	}
 	m.tokens.WithLabelValues("cached").Add(float64(r.CachedTokens))
 	m.tokens.WithLabelValues("completion").Add(float64(r.CompletionTokens))
 	if r.Outcome == ClientGone {

@@ -41,6 +41,9 @@ func TestH08Traceparent(t *testing.T) {
 			t.Errorf("%s: ids %+v", name, got)
 		}
 	}
+	if got, _ := Trace(good, "a="+strings.Repeat("b", traceStateBytesMax)); got.State != "" {
+		t.Errorf("%d bytes of state were kept", len(got.State))
+	}
 	if got, _ := Trace(good, "bad\x01state"); got.TraceID[0] != 0x0a || got.State != "" {
 		t.Errorf("bad state: %+v", got)
 	}
@@ -101,19 +104,7 @@ func TestH11GaugesAreReadNotCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(name string) float64 {
-		families, err := r.Registry().Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			if f.GetName() == name {
-				return f.GetMetric()[0].GetGauge().GetValue()
-			}
-		}
-		t.Fatalf("no metric %s", name)
-		return 0
-	}
+	read := func(name string) float64 { return value(t, r, name) }
 	for name, want := range map[string]float64{"forebay_requests_running": 3, "forebay_engine_sequences": 3, "forebay_kv_pages_used": 7, "forebay_kv_pages_free": 9, "forebay_engine_up": 1} {
 		if got := read(name); got != want {
 			t.Errorf("%s is %v", name, got)
@@ -124,6 +115,53 @@ func TestH11GaugesAreReadNotCounted(t *testing.T) {
 		if got := read(name); got != 0 {
 			t.Errorf("%s is %v", name, got)
 		}
+	}
+}
+
+// value is a metric's, summed over its labels.
+func value(t *testing.T, r *Recorder, name string) (sum float64) {
+	t.Helper()
+	families, err := r.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+		return sum
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func TestObserveCountsWhatHappened(t *testing.T) {
+	r, err := New(Config{AccessLogOff: true}, nil, func() Levels { return Levels{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(after string, requests, tokens, queued, first float64) {
+		t.Helper()
+		for name, want := range map[string]float64{"forebay_requests_total": requests, "forebay_tokens_total": tokens, "forebay_queue_seconds": queued, "forebay_time_to_first_token_seconds": first} {
+			if got := value(t, r, name); got != want {
+				t.Errorf("after %s %s is %v, want %v", after, name, got, want)
+			}
+		}
+	}
+	refused := Record{Route: "completions", Arrived: 1, Prepared: 2, Finished: 3, PromptTokens: 100, Outcome: QueueFull}
+	answered := Record{Route: "completions", Stream: true, Arrived: 1, Prepared: 2, Admitted: 3, Dispatched: 4, FirstToken: 5, LastToken: 5, FirstWrite: 2e9 + 1, Finished: 3e9, PromptTokens: 100, CachedTokens: 10, CompletionTokens: 1, Outcome: OK}
+	r.Finish(&answered)
+	expect("an answer", 1, 111, 1, 1)
+	r.Finish(&refused)
+	expect("a refusal", 2, 111, 1, 1)
+	if d := answered.FirstTokenDelay(); d != 2e9 {
+		t.Errorf("a stream's first token came after %d ns", d)
+	}
+	if answered.Stream = false; answered.FirstTokenDelay() != 4 {
+		t.Errorf("a plain answer's first token came after %d ns", answered.FirstTokenDelay())
 	}
 }
 

@@ -183,6 +183,43 @@ func TestPauseKeepsPagesAndResumes(t *testing.T) {
 	}
 }
 
+func TestHeldOnesGiveTheirPlaces(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"paused": {SequencesMax: 2, StreamEventsMax: 1 << 16},
+		"parked": {SequencesMax: 2, StreamEventsMax: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			together, posted := false, make(chan struct{})
+			b := newLab(t, labSetup{cfg: cfg, onTurn: func(b *lab) {
+				if b.loop.total.Step >= 20 {
+					<-posted
+				}
+				together = together || len(b.loop.running) == 3
+			}})
+			held, _ := b.begin(question{id: "held", tokens: prompt(1, 10), options: greedy(300)})
+			busy, busyNotify := b.begin(question{id: "busy", tokens: prompt(2, 10), options: greedy(300)})
+			var wg sync.WaitGroup
+			wg.Go(func() { b.read(busy, busyNotify, 1) })
+			if name == "paused" {
+				waitFor(t, func() bool { return held.Waiting() > 0 })
+				held.Pause()
+			}
+			third, notify := b.begin(question{id: "third", tokens: prompt(3, 10), options: greedy(2)})
+			close(posted)
+			b.read(third, notify, 1)
+			wg.Wait()
+			held.Close()
+			b.mustIdle()
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if !together {
+				t.Error("the third started only when another had ended")
+			}
+		})
+	}
+}
+
 // countedModel knows the most sequences that one step had.
 type countedModel struct {
 	*pagedModel
@@ -239,6 +276,27 @@ func TestPausedPrefillHoldsNobodyOff(t *testing.T) {
 	s.Resume()
 	if a := b.read(s, notify, 1); a.end.Err != nil || a.texts[0] != first.texts[0] {
 		t.Errorf("the paused one answered %q, error %v; want %q", a.texts[0], a.end.Err, first.texts[0])
+	}
+}
+
+func TestOnlyYoungerOnesArePreempted(t *testing.T) {
+	gate := make(chan struct{})
+	b := newLab(t, labSetup{pages: 12, onTurn: func(*lab) { <-gate }})
+	var streams [3]*wire.Stream
+	var notifies [3]chan struct{}
+	for i := range streams {
+		q := question{id: fmt.Sprint(i), tokens: prompt(uint64(i), 50+5*i), options: greedy(110), key: int64(-i)}
+		streams[i], notifies[i] = b.begin(q)
+	}
+	close(gate)
+	var preempted [3]int
+	for i := range streams {
+		a := b.read(streams[i], notifies[i], 1)
+		mustEnd(t, question{id: fmt.Sprint(i)}, a)
+		preempted[i] = a.end.Timings.Preempted
+	}
+	if preempted[0] > 0 || preempted[2] == 0 {
+		t.Errorf("preempted %v times, the oldest first; want the oldest never and the youngest", preempted)
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 //  1. Only its goroutine touches sequences, pages and the model.
 //  2. A sequence is in running and holds pages (kv is not nil), or in waiting
 //     and holds none, or is a choice not forked yet, or is gone.
-//  3. The oldest sequence that is not held computes in every step: it is
-//     always started, its share is never empty, and younger ones are
-//     preempted until its pages are there. So everything ends.
+//  3. The oldest sequence that is not held computes in every step, or another
+//     computes its next block: it is always started, its share is never empty,
+//     and younger ones are preempted until its pages are there. So all ends.
 //  4. What a reader may see of a step is put before its State, and its State
 //     before its wake-ups; pages are free before the End that frees them.
 

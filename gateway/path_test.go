@@ -200,6 +200,62 @@ func TestNoWriteBeginsOnceThePeerIsGone(t *testing.T) {
 	}
 }
 
+// TestLeavingEndsAStalledWrite has a client that reads nothing shut its side
+// while a write waits for it: that ends at once, long before the stall limit.
+func TestLeavingEndsAStalledWrite(t *testing.T) {
+	cfg := wiretest.FakeConfig{Model: wire.Model{ID: "fake", Chat: true, ContextTokens: 1 << 20}, Script: func(*wire.Generation) wiretest.Script {
+		return wiretest.Script{Endless: true, Pieces: []string{strings.Repeat("x", 64<<10)}}
+	}}
+	r := newRig(t, rigConfig{fake: cfg, gateway: Config{Timeouts: TimeoutConfig{WriteStallLimit: time.Hour}}})
+	c := r.dial()
+	defer c.Close()
+	io.WriteString(c, rawPost("/v1/chat/completions", chatBody(`"stream":true`)))
+	if !eventually(5*time.Second, func() bool { return r.fake.State().Paused == 1 }) {
+		t.Fatal("the reader never stalled")
+	}
+	c.(*net.TCPConn).CloseWrite()
+	r.settled()
+	if o := r.lastOutcome(); o != "client_gone" {
+		t.Errorf("outcome %s", o)
+	}
+}
+
+// TestAwaitPrefersThatTheClientLeft, whichever of the two select sees.
+func TestAwaitPrefersThatTheClientLeft(t *testing.T) {
+	ready := make(chan struct{})
+	close(ready)
+	x := &exchange{g: &Gateway{}}
+	x.ctx, x.cancel = context.WithCancel(context.Background())
+	if err := x.await(ready); err != nil {
+		t.Fatal(err)
+	}
+	x.cancel()
+	for range 100 {
+		if err := x.await(ready); err != errClientGone {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestConnectionsKeepNothingOfAnExchange that has ended.
+func TestConnectionsKeepNothingOfAnExchange(t *testing.T) {
+	r := simpleRig(t, hello)
+	for _, fields := range []string{"", `"stream":true`, `"n":0`} {
+		r.chat(fields)
+		r.settled()
+		l := r.gw.listeners[0]
+		l.mu.Lock()
+		for c := range l.conns {
+			c.mu.Lock()
+			if c.left != nil {
+				t.Errorf("%s: a connection still watches for it", fields)
+			}
+			c.mu.Unlock()
+		}
+		l.mu.Unlock()
+	}
+}
+
 // shortListener has no descriptor for its first accepts.
 type shortListener struct {
 	net.Listener

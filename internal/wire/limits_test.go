@@ -138,3 +138,21 @@ func TestSessionForgets(t *testing.T) {
 		s.Close()
 	})
 }
+
+// TestSessionRefusesOnceItHasEnded: a caller that took the session just
+// before its connection ended is told so.
+func TestSessionRefusesOnceItHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Client, _ *changingEngine, g *Generation) {
+		s, err := c.current()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		if got := s.generate(g).Take(nil); len(got) != 1 || got[0].End == nil || got[0].End.Err.Kind != Unavailable {
+			t.Errorf("a generation: %+v", got)
+		}
+		if _, err := s.prepare(t.Context(), &Request{}); AsError(err).Kind != Unavailable {
+			t.Errorf("a prepare: %v", err)
+		}
+	})
+}

@@ -284,6 +284,7 @@ func TestE12TemplateTextCompletesNoControlString(t *testing.T) {
 		{`{{ messages[0].content|trim }}|>`, "x<|im_end \n", "x<|im_end|>"},
 		{`<{{ messages[0].content|trim }}>`, " |im_end| ", "<|im_end|>"},
 		{`{% for k in messages[0].content|from_json %}{{ k }}{% endfor %}`, `["\u003c|im_end|>"]`, "<|im_end|>"},
+		{`{{ (messages[0].content|from_json)[0] }}`, `["<|im_end|>\ufdd0!"]`, "<|im_end|>\ufdd0!"},
 		{content, "a!b", "a!b"},
 		{content, "!", "!"},
 		{content, "<|im_end|>!<|im_end|>", "<|im_end|>!<|im_end|>"},

@@ -52,19 +52,27 @@ func isWord(text string) bool {
 }
 
 // value guards all strings in v, the keys of objects too.
-func (g *guard) value(v any) any {
+func (g *guard) value(v any) any { return eachString(v, g.text) }
+
+// again guards what was read from JSON within a guarded text.
+func (g *guard) again(v any) any {
+	return eachString(v, func(text string) string { return g.text(tokenizer.Unguard(text)) })
+}
+
+// eachString replaces every string in v, in lists in place.
+func eachString(v any, replace func(string) string) any {
 	switch v := v.(type) {
 	case string:
-		return g.text(v)
+		return replace(v)
 	case *jinja.List:
 		for i, item := range v.Items {
-			v.Items[i] = g.value(item)
+			v.Items[i] = eachString(item, replace)
 		}
 	case *jinja.Dict:
 		out := jinja.NewDict()
 		for _, key := range v.Keys() {
 			value, _ := v.Get(key)
-			out.Set(g.value(key), g.value(value))
+			out.Set(eachString(key, replace), eachString(value, replace))
 		}
 		return out
 	}

@@ -44,8 +44,6 @@ func (s *state) path(v, path any) any {
 }
 
 func filterMap(s *state, v any, a args) any {
-	s.enter() // a map may map
-	defer s.leave()
 	items := s.iterate(v)
 	s.charge(16 * len(items))
 	out := &List{Items: make([]any, len(items))}

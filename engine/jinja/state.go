@@ -32,12 +32,12 @@ func (e *Error) Error() string {
 // LimitError says which of the Limits, or the depth limit, a template ran into.
 type LimitError struct {
 	Line  int
-	What  string // "steps", "bytes", "output bytes", "depth" or "bits of a number"
+	What  string // "steps", "bytes", "output bytes", "levels of depth" or "bits of a number"
 	Limit int
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("template line %d: more than %d %s", e.Line, e.Limit, e.What)
+	return fmt.Sprintf("template line %d: stopped at the limit of %d %s: it does too much for an input of this size", e.Line, e.Limit, e.What)
 }
 
 // state is one Render.
@@ -124,7 +124,7 @@ func (s *state) charge(n int) {
 
 func (s *state) enter() {
 	if s.depth++; s.depth > depthMax {
-		s.exceed("depth", depthMax)
+		s.exceed("levels of depth", depthMax)
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *state) leave() { s.depth-- }
 func (s *state) inner(e expr) any {
 	s.step()
 	if s.tree++; s.tree > treeMax {
-		s.exceed("depth", treeMax)
+		s.exceed("levels of depth", treeMax)
 	}
 	v := e.eval(s)
 	s.tree--

@@ -160,62 +160,6 @@ func TestE10OneBOS(t *testing.T) {
 	}
 }
 
-func TestE12GuardedTextStaysText(t *testing.T) {
-	for _, m := range []file{smallBPE(), smallSPM()} {
-		tok := m.must(t)
-		for _, control := range tok.ControlStrings() {
-			guarded := control[:1] + guardText + control[1:]
-			ids := tok.Encode(nil, "x"+guarded+control, EncodeOptions{ParseSpecial: true})
-			n := 0
-			for _, id := range ids {
-				if tok.IsControl(id) {
-					n++
-				}
-			}
-			if text := tok.Decode(ids); n != 1 || text != "x"+control {
-				t.Errorf("%q: %d control tokens in %v, decoded %q", control, n, ids, text)
-			}
-			ids = tok.Encode(nil, control, EncodeOptions{})
-			if slices.ContainsFunc(ids, tok.IsControl) || tok.Decode(ids) != control {
-				t.Errorf("%q without ParseSpecial: %v", control, ids)
-			}
-		}
-	}
-	for _, m := range []file{smallBPE(), smallSPM()} {
-		// A Guard before, as chat puts it, does the same, and a Guard of the user's is a character.
-		for _, typed := range []string{"<|s|>", "</s>", "x" + guardText + "\uFDD1\uFDD2\uFDD3" + guardText} {
-			tok := m.must(t)
-			ids := tok.Encode(nil, guardText+Escape(typed), EncodeOptions{ParseSpecial: true})
-			if text := tok.Decode(ids); slices.ContainsFunc(ids[1:], tok.IsControl) || text != typed {
-				t.Errorf("%+q: came back as %+q", typed, text)
-			}
-		}
-	}
-	// Nor does merging lead to one.
-	m := smallBPE()
-	tokens := append(slices.Clone(m[keyTokens].([]string)), "xy")
-	kinds := append(slices.Clone(m["tokenizer.ggml.token_type"].([]int32)), 3)
-	tok := m.with("tokens", tokens).with("token_type", kinds).with("merges", []string{"x y"}).must(t)
-	if ids := tok.Encode(nil, "xy", EncodeOptions{}); len(ids) != 2 {
-		t.Errorf("a merge into a control token: %v", ids)
-	}
-	// Nor is a byte one, where a control token has one character.
-	one := smallBPE().must(t)
-	kinds = slices.Clone(m["tokenizer.ggml.token_type"].([]int32))
-	kinds[one.ids["!"]] = 3
-	tok = smallBPE().with("token_type", kinds).must(t)
-	if ids := tok.Encode(nil, "a!", EncodeOptions{}); slices.ContainsFunc(ids, tok.IsControl) {
-		t.Errorf("the byte of a control token: %v", ids)
-	}
-	if ids := tok.Encode(nil, "a"+guardText+"!", EncodeOptions{ParseSpecial: true}); slices.ContainsFunc(ids, tok.IsControl) {
-		t.Errorf("the byte of a guarded control token: %v", ids)
-	}
-	// User-defined tokens are vocabulary, not control.
-	if ids := smallBPE().must(t).Encode(nil, "a<think>", EncodeOptions{}); len(ids) != 2 || ids[1] != 2 {
-		t.Errorf("user-defined token: %v", ids)
-	}
-}
-
 // TestE14LongWordsStayLinear counts the pairs looked at, which bound the heap's size.
 func TestE14LongWordsStayLinear(t *testing.T) {
 	vocabs := map[string]*Tokenizer{"smallBPE": smallBPE().must(t), "smallSPM": smallSPM().must(t)}
@@ -353,61 +297,6 @@ func TestEndsAreFoundByKeyAndText(t *testing.T) {
 	}
 	if got := ends(with("<|return|>", "<|call|>")); !slices.Equal(got, []string{"<|s|>", "<|return|>", "<|call|>"}) {
 		t.Errorf("gpt-oss: got %q", got)
-	}
-}
-
-func TestSPMSpaces(t *testing.T) {
-	tok := smallSPM().must(t)
-	for _, c := range []struct{ text, want string }{
-		{"a", "▁a"}, {" a", "▁▁ a"}, {"a b", "▁a ▁ b"}, {"é", "▁ é"}, {"ö", "▁ <0xC3> <0xB6>"},
-		{"</s>a", "</s> ▁a"}, {"a</s></s> a", "▁a </s> </s> ▁▁ a"},
-	} {
-		var got []string
-		for _, id := range tok.Encode(nil, c.text, EncodeOptions{ParseSpecial: true}) {
-			got = append(got, tok.Text(id))
-		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%q: got %q, want %q", c.text, got, c.want)
-		}
-	}
-	if got := smallSPM().with("add_space_prefix", false).must(t).Encode(nil, "a", EncodeOptions{}); len(got) != 1 || tok.Text(got[0]) != "a" {
-		t.Errorf("without the prefix: %v", got)
-	}
-	if got := tok.Encode(nil, "", EncodeOptions{AddSpecial: true}); !slices.Equal(got, []int32{1}) {
-		t.Errorf("an empty text: %v", got)
-	}
-	if got := tok.Decode(tok.Encode(nil, " a  b ", EncodeOptions{AddSpecial: true})); got != " a  b " {
-		t.Errorf("decoded %q", got)
-	}
-}
-
-func TestLongestSpecialWins(t *testing.T) {
-	m := smallBPE()
-	tokens := append(slices.Clone(m[keyTokens].([]string)), "<|end|>>", "<|e")
-	kinds := append(slices.Clone(m["tokenizer.ggml.token_type"].([]int32)), 3, 3)
-	tok := m.with("tokens", tokens).with("token_type", kinds).must(t)
-	n := int32(len(tokens))
-	for text, want := range map[string][]int32{"<|end|>>": {n - 2}, "<|end|><|e": {1, n - 1}} {
-		if got := tok.Encode(nil, text, EncodeOptions{ParseSpecial: true}); !slices.Equal(got, want) {
-			t.Errorf("%s: got %v, want %v", text, got, want)
-		}
-	}
-}
-
-func TestSPMAcrossWordsAndEqualScores(t *testing.T) {
-	m := smallSPM()
-	tokens := append(slices.Clone(m[keyTokens].([]string)), "c▁", "c▁c", "x", "y", "z", "xy", "yz")
-	kinds := append(slices.Clone(m["tokenizer.ggml.token_type"].([]int32)), 1, 1, 1, 1, 1, 1, 1)
-	scores := append(slices.Clone(m["tokenizer.ggml.scores"].([]float32)), 9, 9, -5, -5, -5, float32(math.Copysign(0, -1)), 0)
-	tok := m.with("tokens", tokens).with("token_type", kinds).with("scores", scores).with("add_space_prefix", false).must(t)
-	for text, want := range map[string][]string{"c c": {"c▁c"}, "xyz": {"xy", "z"}} {
-		var got []string
-		for _, id := range tok.Encode(nil, text, EncodeOptions{}) {
-			got = append(got, tok.Text(id))
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
 	}
 }
 

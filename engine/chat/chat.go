@@ -56,7 +56,7 @@ func New(source string, o Options) (*Template, error) {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
 	t := &Template{template: parsed, options: o, guard: newGuard(o.Controls), sourceBytes: len(source)}
-	parsed.Loaded = t.guard.again
+	parsed.FromJSON = t.guard.json
 	t.takesDeveloper = strings.Contains(source, "developer")
 	t.probe()
 	return t, nil

@@ -52,31 +52,29 @@ func isWord(text string) bool {
 }
 
 // value guards all strings in v, the keys of objects too.
-func (g *guard) value(v any) any { return eachString(v, g.text) }
-
-// again guards what was read from JSON within a guarded text.
-func (g *guard) again(v any) any {
-	return eachString(v, func(text string) string { return g.text(tokenizer.Unguard(text)) })
-}
-
-// eachString replaces every string in v, in lists in place.
-func eachString(v any, replace func(string) string) any {
+func (g *guard) value(v any) any {
 	switch v := v.(type) {
 	case string:
-		return replace(v)
+		return g.text(v)
 	case *jinja.List:
 		for i, item := range v.Items {
-			v.Items[i] = eachString(item, replace)
+			v.Items[i] = g.value(item)
 		}
 	case *jinja.Dict:
 		out := jinja.NewDict()
 		for _, key := range v.Keys() {
 			value, _ := v.Get(key)
-			out.Set(eachString(key, replace), eachString(value, replace))
+			out.Set(g.value(key), g.value(value))
 		}
 		return out
 	}
 	return v
+}
+
+// json reads JSON within a guarded text; its strings have escapes of their own.
+func (g *guard) json(text string) (any, error) {
+	v, err := jinja.ParseJSON([]byte(tokenizer.Unguard(text)))
+	return g.value(v), err
 }
 
 // text escapes text and puts a Guard before every control string in it, and

@@ -113,12 +113,13 @@ func filterFormat(s *state, v any, a args) any {
 func filterFromJSON(s *state, v any, _ args) any {
 	text := s.str(v)
 	s.charge(16 * len(text))
-	value, err := ParseJSON([]byte(text))
+	parse := s.fromJSON
+	if parse == nil {
+		parse = func(text string) (any, error) { return ParseJSON([]byte(text)) }
+	}
+	value, err := parse(text)
 	if err != nil {
 		s.fail("from_json: %v", err)
-	}
-	if s.loaded != nil {
-		return s.loaded(value)
 	}
 	return value
 }

@@ -31,9 +31,9 @@ type thrown struct{ err error }
 // Template is a parsed template. Renders do not change it.
 type Template struct {
 	body []stmt
-	// Loaded, if set before the first Render, changes every value that the
-	// filter from_json makes: its strings have lost the escapes they came with.
-	Loaded func(value any) any
+	// FromJSON, if set before the first Render, reads texts for the filter
+	// from_json, which is ParseJSON otherwise.
+	FromJSON func(text string) (any, error)
 }
 
 // Parse reads a template. It fails with a *SyntaxError.

@@ -42,24 +42,24 @@ func (e *LimitError) Error() string {
 
 // state is one Render.
 type state struct {
-	ctx    context.Context
-	limits Limits
-	steps  int
-	bytes  int
-	look   int // at this step ctx is looked at next
-	depth  int
-	tree   int
-	line   int
-	out    *strings.Builder
-	scope  *scope
-	loaded func(any) any // Template.Loaded
+	ctx      context.Context
+	limits   Limits
+	steps    int
+	bytes    int
+	look     int // at this step ctx is looked at next
+	depth    int
+	tree     int
+	line     int
+	out      *strings.Builder
+	scope    *scope
+	fromJSON func(text string) (any, error)
 }
 
 // Render runs the template with vars. Values in vars must not be shared with
 // other renders. It fails with *Error, *LimitError, ctx's error, or what a
 // Func in vars returned.
 func (t *Template) Render(ctx context.Context, vars map[string]any, limits Limits) (text string, err error) {
-	s := &state{ctx: ctx, limits: limits, out: &strings.Builder{}, scope: &scope{}, loaded: t.Loaded}
+	s := &state{ctx: ctx, limits: limits, out: &strings.Builder{}, scope: &scope{}, fromJSON: t.FromJSON}
 	for name, v := range globals {
 		s.scope.set(name, v)
 	}

@@ -101,7 +101,8 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	input := len(in.Messages) + len(in.Tools) + len(in.Options) + t.sourceBytes
+	// What a request brings is gone over often, most of a template once.
+	input := len(in.Messages) + len(in.Tools) + len(in.Options) + t.sourceBytes/8
 	return t.template.Render(ctx, vars, jinja.Limits{
 		Steps: stepsBase + 64*input,
 		Bytes: bytesBase + 64*input,

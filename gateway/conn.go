@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -57,7 +58,7 @@ const acceptPause = 20 * time.Millisecond
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
-		if short := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM); short {
+		if isShortage(err) {
 			time.Sleep(acceptPause)
 			continue
 		}
@@ -85,12 +86,16 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
+func isShortage(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}, func(shortage error) bool { return errors.Is(err, shortage) })
+}
+
 // refuseConn answers a connection over the limit. The response fits into an
 // empty socket buffer, so that the write does not wait.
 func refuseConn(raw net.Conn) {
 	body := failed(faultUnavailable, "too many connections are open; try again").appendErrorObject(nil)
 	_ = raw.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	fmt.Fprintf(raw, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	fmt.Fprintf(raw, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s", requestIDHeader, newID(), len(body), body)
 	raw.Close()
 }
 

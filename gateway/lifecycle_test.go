@@ -411,6 +411,10 @@ func TestG12RandomDisconnects(t *testing.T) {
 	}
 	wg.Wait()
 	r.settled()
+	ok := eventually(10*time.Second, func() bool { return fdCount(t) <= fds+5 && goroutines() <= routines+5 })
+	if !ok {
+		t.Errorf("%d descriptors and %d goroutines, %d and %d before", fdCount(t), goroutines(), fds, routines)
+	}
 	ids := map[string]bool{}
 	records := r.recorder.Last(2048)
 	for _, rec := range records {
@@ -419,10 +423,6 @@ func TestG12RandomDisconnects(t *testing.T) {
 	// Some were cut before their first byte, or reset before they were read.
 	if n := len(records); n < 500 || n > 1000 || len(ids) != n || r.metric("forebay_requests_total") != float64(n) {
 		t.Errorf("%d records of %d requests, %v counted", n, len(ids), r.metric("forebay_requests_total"))
-	}
-	ok := eventually(10*time.Second, func() bool { return fdCount(t) <= fds+5 && goroutines() <= routines+5 })
-	if !ok {
-		t.Errorf("%d descriptors and %d goroutines, %d and %d before", fdCount(t), goroutines(), fds, routines)
 	}
 	if s := r.fake.State(); s.PagesUsed != 0 || s.Running != 0 || s.Waiting != 0 || s.Paused != 0 {
 		t.Errorf("the engine still holds %+v", s)

@@ -210,7 +210,13 @@ func TestLeavingEndsAStalledWrite(t *testing.T) {
 	c := r.dial()
 	defer c.Close()
 	io.WriteString(c, rawPost("/v1/chat/completions", chatBody(`"stream":true`)))
-	if !eventually(5*time.Second, func() bool { return r.fake.State().Paused == 1 }) {
+	// It stalls when the engine has made nothing for a while.
+	stalled := eventually(10*time.Second, func() bool {
+		before := r.fake.State().DecodeTokens
+		time.Sleep(200 * time.Millisecond)
+		return r.fake.State().Paused == 1 && before == r.fake.State().DecodeTokens
+	})
+	if !stalled {
 		t.Fatal("the reader never stalled")
 	}
 	c.(*net.TCPConn).CloseWrite()

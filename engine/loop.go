@@ -239,10 +239,9 @@ func (l *loop) report(rows []row) {
 	// Readers wait for the sampling too, which may be dear beside the forward.
 	l.total.StepDuration = time.Duration(wire.Monotonic() - l.began)
 	l.cost.observe(l.total.StepDecodeTokens, l.total.StepPrefillTokens, l.total.StepDuration)
-	l.total.Blocks = nil
 	l.changes = l.pool.Changes(l.changes[:0])
 	for _, c := range l.changes {
-		l.total.Blocks = append(l.total.Blocks, wire.BlockChange{Hash: c.Hash, Evicted: c.Evicted})
+		l.total.AddBlock(wire.BlockChange{Hash: c.Hash, Evicted: c.Evicted})
 	}
 	l.publish(len(rows))
 	l.wake()

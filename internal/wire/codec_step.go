@@ -112,9 +112,11 @@ func stateInts(s *State) [9]*int {
 }
 
 // stateCounts are the totals of a State, in the order of the wire.
-func stateCounts(s *State) [6]*uint64 {
-	return [...]*uint64{&s.Step, &s.Preempted, &s.NonFinite, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens}
+func stateCounts(s *State) [7]*uint64 {
+	return [...]*uint64{&s.Step, &s.BlocksBefore, &s.Preempted, &s.NonFinite, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens}
 }
+
+const blockChangeBytes = 9
 
 // appendState leaves out the model, which has its own frame.
 func appendState(b []byte, s *State) []byte {
@@ -141,7 +143,7 @@ func (d *decoder) state() *State {
 	for _, n := range stateCounts(s) {
 		*n = d.uint()
 	}
-	if n := d.count(9); n > 0 {
+	if n := d.count(blockChangeBytes); n > 0 {
 		s.Blocks = make([]BlockChange, n)
 		for i := range s.Blocks {
 			s.Blocks[i] = BlockChange{Hash: d.uint64(), Evicted: d.bool()}

@@ -25,6 +25,8 @@ type connection struct {
 	events []Event
 	sent   *State
 	model  Model
+	news   State  // sent, with the block changes since the one before
+	heard  uint64 // block changes sent
 
 	mu        sync.Mutex
 	sequences []*served // ids ascend
@@ -89,7 +91,7 @@ func (c *connection) greet(reader *frameReader) error {
 		return err
 	}
 	state := *c.engine.State()
-	state.Blocks = nil
+	state.Blocks, state.BlocksBefore = nil, 0
 	c.model = state.Model
 	h := hello{Protocol: protocolVersion, Version: c.cfg.Version, ClockNs: Monotonic(), State: &state}
 	if _, err := c.conn.Write(appendJSONFrame(nil, frameHello, &h)); err != nil {

@@ -61,13 +61,13 @@ func (c *connection) compose(b []byte, due bool) (_ []byte, more bool) {
 	fresh := due || state != c.sent
 	b = appendBool(b, fresh)
 	if fresh {
-		b = appendState(b, state)
-		if len(b)-start > c.cfg.FrameBytesMax/8 && len(state.Blocks) > 0 {
-			bare := *state
-			bare.Blocks = nil
-			b = appendState(b[:start+frameHead+1], &bare)
+		c.sent, c.news = state, *state
+		c.news.Blocks, c.heard, _ = state.BlocksAfter(c.heard)
+		if over := len(c.news.Blocks) - c.cfg.FrameBytesMax/8/blockChangeBytes; over > 0 {
+			c.news.Blocks = c.news.Blocks[over:] // the reader sees that it missed some
 		}
-		c.sent = state
+		c.news.BlocksBefore = c.heard - uint64(len(c.news.Blocks))
+		b = appendState(b, &c.news)
 	}
 	bare := len(b)
 	b, more = c.appendSteps(b, start)

@@ -41,7 +41,7 @@ func sampleEvents() []Event {
 func sampleState() *State {
 	return &State{Err: Errorf(Draining, "stopping"), Step: 1, At: 2, PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6,
 		Running: 7, Waiting: 8, Paused: 9, Preempted: 10, NonFinite: 11, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14,
-		PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Blocks: []BlockChange{{Hash: math.MaxUint64, Evicted: true}, {Hash: 1}}}
+		PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, BlocksBefore: 18, Blocks: []BlockChange{{Hash: math.MaxUint64, Evicted: true}, {Hash: 1}}}
 }
 
 func appendSampleStep(b []byte) []byte {

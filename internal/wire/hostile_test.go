@@ -222,7 +222,7 @@ func TestServerEndsOnHostileGateways(t *testing.T) {
 		want  string
 	}{
 		"HTTP":                 {[]byte("GET / HTTP/1.1\r\n\r\n"), "outside the limit"},
-		"other version":        {appendJSONFrame(nil, frameHello, &hello{Protocol: 2}), "speaks protocol 2"},
+		"other version":        {appendJSONFrame(nil, frameHello, &hello{Protocol: 77}), "speaks protocol 77"},
 		"no hello":             {one, "is no hello"},
 		"huge length":          {join(hi, []byte{0xff, 0xff, 0xff, 0xff, 6}), "outside the limit"},
 		"unknown type":         {join(hi, frame(0, nil)), "unknown frame type 0"},

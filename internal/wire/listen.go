@@ -114,11 +114,8 @@ func checkDirectory(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("socket directory %s is not a directory", dir)
 	}
-	mode := info.Mode()
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	owned := ok && int(owner.Uid) == os.Geteuid()
-	if mode.Perm()&0o002 != 0 && mode&fs.ModeSticky == 0 && !owned {
-		return fmt.Errorf("socket directory %s has mode %#o, so any user may replace the socket: run chmod o-w on it, or choose a directory of your own", dir, mode.Perm())
+	if mode := info.Mode(); mode.Perm()&0o002 != 0 && mode&fs.ModeSticky == 0 {
+		return fmt.Errorf("socket directory %s has mode %#o, so any user may replace the socket: run chmod o-w on it, or make a directory of mode 0700 in it", dir, mode.Perm())
 	}
 	return nil
 }

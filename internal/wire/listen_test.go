@@ -187,14 +187,8 @@ func TestListenChecksTheDirectory(t *testing.T) {
 	if _, err := Listen(filepath.Join(dir, "none", "e.sock")); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("no directory: %v", err)
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make another user's directory")
-	}
 	other := filepath.Join(dir, "other")
 	if err := os.Mkdir(other, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(other, 12345, 12345); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -179,6 +179,7 @@ func (s *session) handleStep(payload []byte) *Error {
 	s.touched = s.touched[:0]
 	if state := s.step.State; state != nil && err == nil {
 		state.Model = s.model
+		s.client.State().addBlocksTo(state)
 		s.client.publish(state)
 	}
 	return err

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -248,9 +249,51 @@ type State struct {
 	CachedTokens  uint64
 	DecodeTokens  uint64
 
-	// Blocks are the changes of this step to the set of reusable blocks. A
-	// reader that misses a step has missed changes.
-	Blocks []BlockChange
+	// Blocks are the newest changes to the set of reusable blocks, oldest
+	// first; BlocksBefore counts those before them since the engine started.
+	Blocks       []BlockChange
+	BlocksBefore uint64
+}
+
+// blocksKept is how many changes wait for a reader that looks late.
+const blocksKept = 4096
+
+// AddBlock appends a change, for the engine's loop alone. Copies of s that
+// were made before stay as they are.
+func (s *State) AddBlock(c BlockChange) {
+	if old := len(s.Blocks) - blocksKept; old >= blocksKept {
+		s.BlocksBefore += uint64(old)
+		s.Blocks = slices.Clone(s.Blocks[old:])
+	}
+	s.Blocks = append(s.Blocks, c)
+}
+
+// addBlocksTo puts the changes that s kept before those of next, which began
+// where s ends, unless some are missing.
+func (s *State) addBlocksTo(next *State) {
+	if next.BlocksBefore != s.BlocksBefore+uint64(len(s.Blocks)) {
+		return
+	}
+	all := State{Blocks: s.Blocks, BlocksBefore: s.BlocksBefore}
+	for _, c := range next.Blocks {
+		all.AddBlock(c)
+	}
+	next.Blocks, next.BlocksBefore = all.Blocks, all.BlocksBefore
+}
+
+// BlocksAfter is what a reader that has heard n changes hears from s, and how
+// many it has heard then. Where missed is true it did not hear all in between,
+// and must forget what it knew; so also after a State with Err set, where n
+// begins at 0 again.
+func (s *State) BlocksAfter(n uint64) (news []BlockChange, heard uint64, missed bool) {
+	heard = s.BlocksBefore + uint64(len(s.Blocks))
+	switch {
+	case n < s.BlocksBefore:
+		return s.Blocks, heard, true
+	case n > heard:
+		return nil, n, false
+	}
+	return s.Blocks[n-s.BlocksBefore:], heard, false
 }
 
 // BlockChange says that a block became reusable or stopped being so.

@@ -53,9 +53,9 @@ func TestDecodeStepAllocatesOnlyTextAndState(t *testing.T) {
 	for range 50 {
 		taken = l.turnForTest(taken)
 	}
-	// For each sequence its token's bytes and the event's text; one State and,
-	// every sixteenth step of a sequence, the list of its new block.
-	const limit = 2*sequences + 2
+	// For each sequence the event's text; one State and, every sixteenth step
+	// of a sequence, the list of its new block.
+	const limit = sequences + 2
 	if got := testing.AllocsPerRun(200, func() { taken = l.turnForTest(taken) }); got > limit {
 		t.Errorf("a decode step of %d sequences allocates %v times; want at most %d", sequences, got, limit)
 	}

@@ -21,7 +21,7 @@ type Engine struct {
 	info       wire.Model
 	poolTokens int // what all pages hold together
 	parts      parts
-	pool       *kv.Pool // Match, BlockHashes and Fits only; the loop owns the rest
+	pool       *kv.Pool // Match and BlockHashes only; the loop owns the rest
 	inbox      *inbox
 	done       chan struct{} // the loop has ended
 
@@ -60,7 +60,8 @@ func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
 		parts: p, pool: pool, inbox: newInbox(&cfg), done: make(chan struct{}),
 	}
 	l := &loop{
-		cfg: &e.cfg, info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer, pool: pool, inbox: e.inbox, published: &e.state,
+		cfg: &e.cfg, info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer,
+		pool: pool, inbox: e.inbox, published: &e.state,
 		limits:     limits{batchTokensMax: cfg.BatchTokensMax, tokensMin: cfg.PageTokens, budget: cfg.StepBudget},
 		promptRows: promptRowsMax,
 		idleTimer:  time.NewTimer(heartbeat),

@@ -189,23 +189,30 @@ func TestHeldOnesGiveTheirPlaces(t *testing.T) {
 		"parked": {SequencesMax: 2, StreamEventsMax: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			together, posted := false, make(chan struct{})
+			together, posted, stopped := false, make(chan struct{}), make(chan struct{})
+			var busy *wire.Stream
 			b := newLab(t, labSetup{cfg: cfg, onTurn: func(b *lab) {
+				<-posted
 				if b.loop.total.Step >= 20 {
-					<-posted
+					<-stopped
+				}
+				for busy.Waiting() > 0 { // it never parks
+					time.Sleep(10 * time.Microsecond)
 				}
 				together = together || len(b.loop.running) == 3
 			}})
 			held, _ := b.begin(question{id: "held", tokens: prompt(1, 10), options: greedy(300)})
-			busy, busyNotify := b.begin(question{id: "busy", tokens: prompt(2, 10), options: greedy(300)})
+			s, busyNotify := b.begin(question{id: "busy", tokens: prompt(2, 10), options: greedy(300)})
+			busy = s
+			third, notify := b.begin(question{id: "third", tokens: prompt(3, 10), options: greedy(2)})
 			var wg sync.WaitGroup
 			wg.Go(func() { b.read(busy, busyNotify, 1) })
+			close(posted)
 			if name == "paused" {
 				waitFor(t, func() bool { return held.Waiting() > 0 })
 				held.Pause()
 			}
-			third, notify := b.begin(question{id: "third", tokens: prompt(3, 10), options: greedy(2)})
-			close(posted)
+			close(stopped)
 			b.read(third, notify, 1)
 			wg.Wait()
 			held.Close()
@@ -276,6 +283,44 @@ func TestPausedPrefillHoldsNobodyOff(t *testing.T) {
 	s.Resume()
 	if a := b.read(s, notify, 1); a.end.Err != nil || a.texts[0] != first.texts[0] {
 		t.Errorf("the paused one answered %q, error %v; want %q", a.texts[0], a.end.Err, first.texts[0])
+	}
+}
+
+func TestComputedPrefixLetsOthersIn(t *testing.T) {
+	gate, together := make(chan struct{}), false
+	b := newLab(t, labSetup{pages: 12, onTurn: func(b *lab) {
+		<-gate
+		together = together || len(b.loop.running) == 2
+	}})
+	first := question{id: "first", tokens: prompt(1, 97), options: greedy(30)}
+	second := question{id: "second", tokens: append(prompt(1, 97), 300), options: greedy(10)} // both prompts do not fit
+	s1, n1 := b.begin(first)
+	s2, n2 := b.begin(second)
+	close(gate)
+	a1, a2 := b.read(s1, n1, 1), b.read(s2, n2, 1)
+	mustEnd(t, first, a1)
+	mustEnd(t, second, a2)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !together || a2.end.Usage.Cached != 96 {
+		t.Errorf("ran together: %v, with %d tokens cached; want true and 96", together, a2.end.Usage.Cached)
+	}
+}
+
+func TestPromptPreemptedHalfwayIsCountedOnce(t *testing.T) {
+	preempted := false
+	b := newLab(t, labSetup{cfg: Config{BatchTokensMax: 7}, onTurn: func(b *lab) {
+		if b.loop.total.Step == 3 && !preempted { // 21 tokens, of which a block of 16 stays
+			preempted = true
+			b.loop.preempt(b.loop.running[0])
+		}
+	}})
+	q := question{id: "q", tokens: prompt(1, 100), options: greedy(3)}
+	a := b.ask(q)
+	mustEnd(t, q, a)
+	if a.end.Usage.Cached != 0 || a.end.Timings.Preempted != 1 || !preempted {
+		t.Errorf("usage %+v, preempted %d times; want nothing cached, and once", a.end.Usage, a.end.Timings.Preempted)
 	}
 }
 

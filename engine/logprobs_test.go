@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -113,5 +114,59 @@ func TestScoredPromptsShareAStepsRows(t *testing.T) {
 	}
 	if counted.most > promptRowsMax+prompts {
 		t.Errorf("a step kept the logits of %d tokens; want at most %d and one for each prompt", counted.most, promptRowsMax)
+	}
+}
+
+// newSpelling is a lab whose every choice says the characters of text, a
+// token each, and then any token.
+func newSpelling(t *testing.T, text string) *lab {
+	var ids []int32
+	b := newLab(t, labSetup{onLogits: func(s *sequence, x []float32) {
+		if s.generated < len(ids) {
+			x[ids[s.generated]] = 1e6
+		}
+	}})
+	for _, c := range text {
+		ids = append(ids, b.parts.tokenizer.Encode(nil, string(c), tokenizer.EncodeOptions{})...)
+	}
+	if len(ids) != len(text) {
+		t.Fatalf("%q has %d tokens; want one for each character", text, len(ids))
+	}
+	return b
+}
+
+func TestLogprobsOfHeldText(t *testing.T) {
+	for name, c := range map[string]struct {
+		maxTokens int
+		stop      []string
+		text      string
+		finish    wire.Finish
+		counted   int // tokens generated
+		logprobs  int
+	}{
+		"no stop":                           {4, nil, "abcd", wire.FinishLength, 4, 4},
+		"one token":                         {1, nil, "a", wire.FinishLength, 1, 1},
+		"stop at the first token":           {4, []string{"a"}, "", wire.FinishStop, 1, 0},
+		"stop at the last token":            {4, []string{"d"}, "abc", wire.FinishStop, 4, 3},
+		"held to the end, no stop":          {4, []string{"bcdX"}, "abcd", wire.FinishLength, 4, 4},
+		"held to the end, a stop within":    {4, []string{"abcdX", "c"}, "ab", wire.FinishStop, 4, 2},
+		"held from the first token, a stop": {1, []string{"aX", "a"}, "", wire.FinishStop, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newSpelling(t, "abcd")
+			o := wire.Options{N: 2, MaxTokens: c.maxTokens, Stop: c.stop, Logprobs: true, IgnoreEOS: true}
+			a := b.ask(question{id: "q", tokens: prompt(1, 20), options: o})
+			mustEnd(t, question{id: name}, a)
+			for i := range 2 {
+				if a.texts[i] != c.text || a.finishes[i] != c.finish || a.counts[i] != c.counted || len(a.logprobs[i]) != c.logprobs {
+					t.Errorf("choice %d: %q, finish %v, %d tokens, %d log-probabilities; want %+v",
+						i, a.texts[i], a.finishes[i], a.counts[i], len(a.logprobs[i]), c)
+				}
+			}
+			if a.end.Usage.Completion != 2*c.counted {
+				t.Errorf("%d tokens counted; want %d", a.end.Usage.Completion, 2*c.counted)
+			}
+			b.mustIdle()
+		})
 	}
 }

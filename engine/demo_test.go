@@ -157,6 +157,18 @@ func TestF11(t *testing.T) { // the context's end
 	if err := refused(300); !strings.Contains(err.Message, "300") {
 		t.Errorf("the message lacks the prompt's length: %v", err)
 	}
+	// A text that no encoding could fit is refused by its bytes, unread.
+	huge := strings.Repeat("a", 7_000_000)
+	for param, r := range map[string]*wire.Request{
+		"prompt":   {Text: &huge},
+		"messages": {Messages: json.RawMessage(`[{"role":"user","content":"` + huge + `"}]`)},
+	} {
+		r.Options = greedy(0)
+		_, err := b.Prepare(t.Context(), r)
+		if e := wire.AsError(err); err == nil || e.Kind != wire.ContextLength || e.Param != param || !strings.Contains(e.Message, "256") || !strings.Contains(e.Message, "7000") {
+			t.Errorf("7 MB of %s: %v", param, err)
+		}
+	}
 	for _, maxTokens := range []int{100, 0} {
 		a := b.ask(question{id: "q", tokens: prompt(1, 200), options: greedy(maxTokens)})
 		if a.end.Err != nil || a.counts[0] != 56 || a.finishes[0] != wire.FinishLength {

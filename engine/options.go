@@ -46,6 +46,19 @@ func (e *Engine) checkOptions(o *wire.Options) *wire.Error {
 // within is false for NaN.
 func within(x, lo, hi float32) bool { return x >= lo && x <= hi }
 
+// fitText refuses a text whose bytes alone say that it is too long: encoding
+// it first would cost memory and time that others are waiting for.
+func (e *Engine) fitText(text, param string) *wire.Error {
+	least := e.parts.tokenizer.TokensMin(len(text))
+	if least < e.info.ContextTokens {
+		return nil
+	}
+	err := wire.Errorf(wire.ContextLength, "the prompt has %d bytes, which are %d tokens or more, and this model's context holds %d, prompt and answer together; shorten the prompt",
+		len(text), least, e.info.ContextTokens)
+	err.Param = param
+	return err
+}
+
 // fit says how many tokens each choice may generate after a prompt of this
 // length, or why there is no room. Param names the prompt's field.
 func (e *Engine) fit(promptTokens, maxTokens int, param string) (int, *wire.Error) {

@@ -68,6 +68,9 @@ func (e *Engine) read(ctx context.Context, r *wire.Request) (p *wire.Prompt, par
 		p, err = e.readMessages(ctx, r)
 		return p, "messages", err
 	case r.Text != nil:
+		if err := e.fitText(*r.Text, "prompt"); err != nil {
+			return nil, "", err
+		}
 		tokens := e.parts.tokenizer.Encode(nil, *r.Text, tokenizer.EncodeOptions{AddSpecial: true})
 		return &wire.Prompt{Tokens: tokens, Text: *r.Text}, "prompt", nil
 	}
@@ -99,6 +102,9 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	})
 	if err != nil {
 		return nil, e.renderError(ctx, err)
+	}
+	if err := e.fitText(tokenizer.Unguard(text), "messages"); err != nil {
+		return nil, err
 	}
 	var tokens []int32
 	if t := e.parts.tokenizer; t.AddsBOS() && !strings.HasPrefix(text, t.Text(t.BOS())) {

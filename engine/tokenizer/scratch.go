@@ -9,6 +9,9 @@ type scratch struct {
 	merges  int // candidates looked at; tests bound it
 }
 
+// scratchSymbolsMax is the longest word whose working memory is kept, some 4 MB.
+const scratchSymbolsMax = 1 << 16
+
 // symbol is a piece of the text being merged; symbols form a list.
 type symbol struct {
 	id         int32

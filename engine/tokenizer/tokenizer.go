@@ -39,6 +39,8 @@ type Tokenizer struct {
 	addBOS   bool
 	addEOS   bool
 
+	bytesMax int // of text that one token can stand for
+
 	spaced  bool // SPM: a space goes before the text and after special tokens
 	encoder encoder
 	scratch sync.Pool
@@ -94,8 +96,28 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	if t.stops, err = v.readEnds(f); err != nil {
 		return nil, err
 	}
+	t.bytesMax = t.longest()
 	return t, t.readFlags(f)
 }
+
+// nfcShrink is how many times shorter a text can become in form C: three
+// Hangul letters are one syllable.
+const nfcShrink = 3
+
+func (t *Tokenizer) longest() int {
+	n := 1
+	for id := range t.texts {
+		n = max(n, len(t.texts[id]), len(t.Bytes(int32(id))))
+	}
+	if b, ok := t.encoder.(*bpe); ok && b.nfc {
+		n *= nfcShrink
+	}
+	return n
+}
+
+// TokensMin is a number of tokens that no text of so many bytes can stay
+// below, so that a hopelessly long one need not be encoded to be refused.
+func (t *Tokenizer) TokensMin(bytes int) int { return bytes / t.bytesMax }
 
 // readFlags reads which tokens are added; addBOS holds the model's default.
 func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
@@ -128,7 +150,11 @@ func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
 // as they are where the model has tokens for bytes.
 func (t *Tokenizer) Encode(dst []int32, text string, o EncodeOptions) []int32 {
 	s := t.scratch.Get().(*scratch)
-	defer t.scratch.Put(s)
+	defer func() {
+		if cap(s.symbols) <= scratchSymbolsMax {
+			t.scratch.Put(s)
+		}
+	}()
 	if o.AddSpecial && t.addBOS {
 		dst = append(dst, t.bos)
 	}

@@ -372,3 +372,24 @@ func FuzzTokenizerRoundTrip(f *testing.F) {
 		}
 	})
 }
+
+// TestTokensMinIsALowerBound holds on the demo vocabulary for texts that are
+// nothing but its longest tokens, and for others.
+func TestTokensMinIsALowerBound(t *testing.T) {
+	tok := load(t, "../demo/forebay-demo-q8_0.gguf")
+	longest := ""
+	for id := range tok.Size() {
+		if b := tok.Bytes(int32(id)); len(b) > len(longest) {
+			longest = string(b)
+		}
+	}
+	for _, text := range []string{"", "a", longest, strings.Repeat(longest, 1000), strings.Repeat("a", 100_000), strings.Repeat("<|im_start|>", 500)} {
+		n := len(tok.Encode(nil, text, EncodeOptions{ParseSpecial: true}))
+		if least := tok.TokensMin(len(text)); least > n {
+			t.Errorf("%d bytes are %d tokens, and TokensMin says %d", len(text), n, least)
+		}
+	}
+	if tok.TokensMin(1<<20) < 10_000 {
+		t.Errorf("TokensMin of 1 MiB is %d: too weak to be of use", tok.TokensMin(1<<20))
+	}
+}

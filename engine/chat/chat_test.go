@@ -115,6 +115,13 @@ func TestNullContentBecomesText(t *testing.T) {
 	const args = `{% for m in messages %}{{ m.tool_calls[0].function.arguments.keys()|join if m.tool_calls }}{% endfor %}`
 	expect(t, compile(t, `{{ '<' + messages[-1].content + '>' }}`+args, Options{}), input(call, "", ""), "<>a")
 	expect(t, compile(t, `{{ messages[-1].content is none }}`+args, Options{}), input(call, "", ""), "Truea")
+	// Absent is null, and null without calls is a text.
+	absent := strings.Replace(call, `"content":null,`, "", 1)
+	expect(t, compile(t, `{{ '<' + messages[-1].content + '>' }}`+args, Options{}), input(absent, "", ""), "<>a")
+	expect(t, compile(t, `{{ messages[-1].content is none }}`+args, Options{}), input(absent, "", ""), "Truea")
+	for _, bare := range []string{`[{"role":"assistant"}]`, `[{"role":"assistant","content":null}]`} {
+		expect(t, compile(t, `{{ messages[-1].content is none }}`+args, Options{}), input(bare, "", ""), "False")
+	}
 }
 
 func TestDeveloperBecomesSystem(t *testing.T) {

@@ -18,8 +18,8 @@
 //     nothing between them for one that does not.
 //   - The arguments of a tool call, a JSON text in the clients' protocol,
 //     become an object, unless the template only takes a text.
-//   - Content null becomes the empty string, unless the template takes null
-//     beside tool calls.
+//   - Content that is null or absent becomes the empty string, or null beside
+//     tool calls where the template takes that.
 //   - The role "developer" becomes "system" in a template that does not know it.
 //
 // What a template handles is found out in New by rendering small examples.

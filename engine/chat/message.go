@@ -29,9 +29,13 @@ func (t *Template) shape(messages *jinja.List) error {
 }
 
 func (t *Template) shapeContent(m *jinja.Dict) error {
-	content, ok := m.Get("content")
-	if ok && content == nil && !t.takesNull {
-		m.Set("content", "")
+	content, _ := m.Get("content")
+	if content == nil {
+		if calls, _ := m.Get("tool_calls"); calls != nil && t.takesNull {
+			m.Set("content", nil)
+		} else {
+			m.Set("content", "")
+		}
 	}
 	parts, ok := content.(*jinja.List)
 	if !ok {

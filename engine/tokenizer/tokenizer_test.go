@@ -171,9 +171,9 @@ func TestE14LongWordsStayLinear(t *testing.T) {
 		}
 		return string(b)
 	}
-	texts := map[string]string{"letters": letters(100_000), "digits": strings.Repeat("1234567890", 100_000)}
+	texts := map[string]string{"letters": letters(100_000), "digits": strings.Repeat("1234567890", 10_000)}
 	for _, unit := range []string{"a", "_", " ", "\n", "中", "ab", "🙂", "'", " a", "\t ", "<", "e\u0301\u0323"} {
-		texts[unit] = strings.Repeat(unit, 100_000)
+		texts[unit] = strings.Repeat(unit, 100_000/len(unit))
 	}
 	for name, tok := range vocabs {
 		for text, s := range texts {

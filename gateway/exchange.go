@@ -79,7 +79,7 @@ func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
 // newRecord is the record of a request that has just arrived.
 func newRecord(c *fasthttp.RequestCtx, route string) telemetry.Record {
 	h := &c.Request.Header
-	r := telemetry.Record{ID: newID(), Arrived: wire.Monotonic(), Route: route, Tenant: "default", Class: "interactive"}
+	r := telemetry.Record{ID: newID(), Arrived: wire.Monotonic(), Route: route, Tenant: tenantDefault, Class: classDefault}
 	r.ClientID = saneID(h.Peek(requestIDHeader))
 	r.Trace, r.ParentSpan = traceOf(h)
 	return r

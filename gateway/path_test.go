@@ -6,12 +6,15 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+	"weak"
 
+	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
@@ -79,6 +82,26 @@ func TestPrepareEnds(t *testing.T) {
 	}
 }
 
+// TestAnExchangeWaitsForItsPrepare, which reads the request's memory.
+func TestAnExchangeWaitsForItsPrepare(t *testing.T) {
+	held := make(chan struct{})
+	cfg := scripted(hello)
+	cfg.Prepare = func(context.Context, *wire.Request) *wire.Error { <-held; return nil }
+	r := newRig(t, rigConfig{fake: cfg})
+	c := r.dial()
+	io.WriteString(c, rawPost("/v1/chat/completions", chatBody("")))
+	eventually(3*time.Second, func() bool { return len(r.fake.Records()) == 1 })
+	c.Close()
+	if eventually(50*time.Millisecond, func() bool { return r.gw.InFlight() == 0 }) {
+		t.Error("the exchange ended before its Prepare")
+	}
+	close(held)
+	r.settled()
+	if o := r.lastOutcome(); o != "client_gone" {
+		t.Errorf("outcome %s", o)
+	}
+}
+
 func TestD04TheSaltIsOurs(t *testing.T) {
 	var mu sync.Mutex
 	salts := map[string]bool{}
@@ -99,6 +122,99 @@ func TestD04TheSaltIsOurs(t *testing.T) {
 	}
 	if len(salts) != 1 || salts[""] || salts["stolen"] {
 		t.Errorf("salts %v", salts)
+	}
+}
+
+// ledger is an admission.Controller that remembers what it was told.
+type ledger struct {
+	admission.Controller
+	mu    sync.Mutex
+	works []admission.Work
+	spent []admission.Spent
+}
+
+type ledgerTicket struct {
+	admission.Ticket
+	l *ledger
+}
+
+func (l *ledger) Admit(w admission.Work) (admission.Ticket, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.works = append(l.works, w)
+	t, err := l.Controller.Admit(w)
+	return ledgerTicket{t, l}, err
+}
+
+func (t ledgerTicket) Done(s admission.Spent) {
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	t.l.spent = append(t.l.spent, s)
+	t.Ticket.Done(s)
+}
+
+func TestAdmissionIsToldCostAndUse(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: admission.Config{RunningSequencesMax: 4, WaitLimit: 20 * time.Millisecond}})
+	l := &ledger{Controller: r.fifo}
+	r.gw.admission = l
+	body := `{"model":"fake","prompt":["hi","you"],"n":2,"max_tokens":7}`
+	r.do("POST", "/v1/completions", body)
+	holder, err := r.fifo.Admit(admission.Work{Sequences: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.do("POST", "/v1/completions", body)
+	holder.Done(admission.Spent{})
+	r.settled()
+	want := admission.Work{Tenant: "default", Class: "interactive", Sequences: 4, UncachedTokens: 5, DecodeTokens: 28, Bytes: 25}
+	if len(l.works) != 2 || l.works[0] != want || l.works[1] != want {
+		t.Errorf("work %+v", l.works)
+	}
+	if len(l.spent) != 2 || l.spent[0] != (admission.Spent{PromptTokens: 5, CompletionTokens: 8}) || l.spent[1] != (admission.Spent{}) {
+		t.Errorf("spent %+v", l.spent)
+	}
+}
+
+func TestGenerationsCarryTheRequest(t *testing.T) {
+	r := simpleRig(t, hello)
+	r.do("POST", "/v1/completions", `{"model":"fake","prompt":["hi","you"],"seed":7}`)
+	records := r.fake.Records()
+	if len(records) != 2 {
+		t.Fatalf("%d generations", len(records))
+	}
+	first, second := records[0], records[1]
+	if first.Options.Seed != 7 || second.Options.Seed != 8 || second.ID != first.ID+"-1" {
+		t.Errorf("seeds %d and %d, ids %s and %s", first.Options.Seed, second.Options.Seed, first.ID, second.ID)
+	}
+	r.settled()
+	rec := r.recorder.Last(1)[0]
+	for _, g := range records {
+		if g.Class != "interactive" || g.Key != rec.Arrived || g.Trace != rec.Trace || g.Prompt == "" {
+			t.Errorf("%+v", g)
+		}
+	}
+	if rec.Engine.Finished == 0 || rec.CompletionTokens != 4 || rec.Prompts != 2 || rec.Choices != 2 {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+// TestBodiesAreLetGo: a stream may run for minutes, and its body is read by then.
+func TestBodiesAreLetGo(t *testing.T) {
+	var body weak.Pointer[byte]
+	cfg := scripted(wiretest.Script{Hang: true})
+	cfg.Prepare = func(_ context.Context, q *wire.Request) *wire.Error {
+		body = weak.Make(&q.Messages[0])
+		return nil
+	}
+	r := newRig(t, rigConfig{fake: cfg})
+	c := r.dial()
+	defer c.Close()
+	io.WriteString(c, rawPost("/v1/chat/completions", strings.Replace(chatBody(""), "hi", strings.Repeat("long ", 400), 1)))
+	if !eventually(3*time.Second, func() bool { return r.fake.Live() == 1 }) {
+		t.Fatal("not generating")
+	}
+	if !eventually(3*time.Second, func() bool { runtime.GC(); return body.Value() == nil }) {
+		t.Error("the body is kept while its answer is generated")
 	}
 }
 

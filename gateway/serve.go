@@ -69,10 +69,15 @@ func (x *exchange) decode() error {
 	return nil
 }
 
-// identify settles who asks and in which class. Every client is the one
-// default tenant, and every request interactive.
+// Every client is the one tenant, and every request of the one class.
+const (
+	tenantDefault = "default"
+	classDefault  = "interactive"
+)
+
+// identify settles who asks, in which class, and for how much.
 func (x *exchange) identify() {
-	x.record.Tenant, x.record.Class = "default", "interactive"
+	x.record.Tenant, x.record.Class = tenantDefault, classDefault
 	x.record.Prompts, x.record.Choices = len(x.call.prompts), len(x.call.prompts)*x.call.options.N
 }
 

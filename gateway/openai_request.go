@@ -52,9 +52,9 @@ const (
 var (
 	knownShared = []string{
 		"model", "stream", "stream_options", "max_tokens", "n", "temperature", "top_p", "top_k", "min_p", "seed",
-		"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "stop", "ignore_eos", "logprobs", "service_tier", "response_format",
+		"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "stop", "ignore_eos", "logprobs", "service_tier", "response_format", "user",
 	}
-	knownChat = keySet(knownShared, "messages", "tools", "tool_choice", "functions", "function_call", "max_completion_tokens", "top_logprobs", "chat_template_kwargs", "modalities", "audio")
+	knownChat = keySet(knownShared, "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "max_completion_tokens", "top_logprobs", "chat_template_kwargs", "modalities", "audio")
 	knownText = keySet(knownShared, "prompt", "echo", "best_of", "suffix")
 	tiers     = keySet(nil, "auto", "default", "flex", "priority")
 	roles     = keySet(nil, "system", "developer", "user", "assistant", "tool", "function")
@@ -114,9 +114,11 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 	o.Seed = f.seed()
 	o.Stop = f.stops()
 	o.LogitBias = f.logitBias(l.LogitBiasMax)
-	if tier := f.text("service_tier"); tiers[tier] {
-		c.tier = tier
+	c.tier = f.text("service_tier")
+	if _, given := f.given("service_tier"); given && !tiers[c.tier] {
+		f.fail("service_tier", "service_tier must be one of auto, default, flex, priority")
 	}
+	f.text("user")
 	if raw, ok := f.given("response_format"); ok {
 		if string(member(raw, "type")) != `"text"` {
 			f.fail("response_format", `response_format other than {"type":"text"} is not supported yet`)
@@ -139,16 +141,8 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 func (c *call) chatFields(f *fields, l *LimitsConfig) {
 	request := wire.Request{}
 	request.Messages = f.messages(l.MessagesMax)
-	if raw, ok := f.given("tools"); ok {
-		switch n := count(raw); {
-		case !isArray(raw):
-			f.fail("tools", "tools must be an array")
-		case n > l.ToolsMax:
-			f.fail("tools", "tools may hold at most %d entries, not %d", l.ToolsMax, n)
-		case n > 0:
-			request.Tools = raw
-		}
-	}
+	request.Tools = f.tools(l.ToolsMax)
+	f.flag("parallel_tool_calls")
 	if raw, ok := f.given("tool_choice"); ok && string(raw) != `"auto"` {
 		if string(raw) != `"none"` {
 			f.fail("tool_choice", `tool_choice other than "auto" or "none" is not supported: the reply is free text and tool calls in it are not parsed`)
@@ -282,68 +276,6 @@ func (f *fields) logitBias(countMax int) (all []wire.LogitBias) {
 		}
 	}
 	return all
-}
-
-// messages checks roles and content, and returns the client's own bytes.
-func (f *fields) messages(countMax int) json.RawMessage {
-	raw, _ := f.given("messages")
-	switch n := count(raw); {
-	case n == 0:
-		f.fail("messages", "messages must be an array of at least one message")
-		return nil
-	case n > countMax:
-		f.fail("messages", "messages may hold at most %d entries, not %d", countMax, n)
-		return nil
-	}
-	for i, message := range elements(raw) {
-		f.message("messages["+strconv.Itoa(i)+"]", message)
-	}
-	return raw
-}
-
-func (f *fields) message(at string, raw json.RawMessage) {
-	if !isObject(raw) {
-		f.fail(at, "%s must be an object", at)
-		return
-	}
-	var role, content json.RawMessage
-	for key, value := range members(raw) {
-		switch string(key) {
-		case "role":
-			role = value
-		case "content":
-			content = value
-		}
-	}
-	if !isString(role) || !roles[unquote(role)] {
-		f.fail(at+".role", "%s.role must be one of system, developer, user, assistant, tool, function", at)
-	}
-	if len(content) == 0 || isString(content) || string(content) == "null" {
-		return
-	}
-	if !isArray(content) {
-		f.fail(at+".content", "%s.content must be a string, null, or an array of text parts", at)
-	}
-	for j, part := range elements(content) {
-		if !isTextPart(part) {
-			where := at + ".content[" + strconv.Itoa(j) + "]"
-			f.fail(where, `%s must be {"type":"text","text":"…"}; other kinds of parts are not supported`, where)
-			return
-		}
-	}
-}
-
-func isTextPart(raw json.RawMessage) bool {
-	var kind, text json.RawMessage
-	for key, value := range members(raw) {
-		switch string(key) {
-		case "type":
-			kind = value
-		case "text":
-			text = value
-		}
-	}
-	return string(kind) == `"text"` && isString(text)
 }
 
 // prompts reads the four forms: a string, strings, token ids, lists of token ids.

@@ -39,7 +39,7 @@ func TestB01NullIsAbsent(t *testing.T) {
 			body = chatBody
 		}
 		want := decodeText(t, body(""), chat)
-		for _, field := range []string{"max_tokens", "max_completion_tokens", "stop", "seed", "n", "logprobs", "top_logprobs", "top_p", "top_k", "min_p", "temperature", "stream", "stream_options", "tools", "tool_choice", "response_format", "logit_bias", "user", "echo", "best_of", "suffix", "service_tier", "presence_penalty"} {
+		for _, field := range []string{"max_tokens", "max_completion_tokens", "stop", "seed", "n", "logprobs", "top_logprobs", "top_p", "top_k", "min_p", "temperature", "stream", "stream_options", "tools", "tool_choice", "response_format", "logit_bias", "user", "parallel_tool_calls", "echo", "best_of", "suffix", "service_tier", "presence_penalty"} {
 			got := decodeText(t, body(`"`+field+`":null`), chat)
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(call{})); diff != "" {
 				t.Errorf("chat=%v %s: %s", chat, field, diff)
@@ -67,7 +67,7 @@ func TestB02ContentForms(t *testing.T) {
 }
 
 func TestB04B05MessagesPassUnchanged(t *testing.T) {
-	messages := `[{"role":"user","content":"w"}, {"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":\"b\\\"c\"}"}}]},{"role":"assistant"},{"role":"tool","tool_call_id":"1","content":"ok"},{"role":"developer","content":"d"}]`
+	messages := `[{"role":"user","content":"w"}, {"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":\"b\\\"c\"}"}}]},{"role":"assistant","tool_calls":[]},{"role":"assistant"},{"role":"tool","tool_call_id":"1","content":"ok"},{"role":"developer","content":"d"}]`
 	c := decodeText(t, `{"model":"m","messages":`+messages+`}`, true)
 	if string(c.prompts[0].Messages) != messages {
 		t.Errorf("messages became %s", c.prompts[0].Messages)
@@ -94,10 +94,15 @@ func TestRefusedValues(t *testing.T) {
 		// never ignored
 		{both, `"response_format":{"type":"json_object"}`, "response_format"}, {both, `"response_format":"text"`, "response_format"},
 		{"chat", `"tool_choice":"required"`, "tool_choice"}, {"chat", `"tool_choice":{"type":"function"}`, "tool_choice"}, {"chat", `"tools":{}`, "tools"},
+		{"chat", `"tools":[7]`, "tools[0]"}, {"chat", `"tools":[{"type":"function","function":{"name":"f"}},{}]`, "tools[1]"}, {"chat", `"tools":[{"type":"code","function":{"name":"f"}}]`, "tools[0]"},
+		{"chat", `"tools":[{"type":"function","function":{"name":7}}]`, "tools[0]"}, {"chat", `"tools":[{"type":"function","function":{"name":""}}]`, "tools[0]"}, {"chat", `"tools":[{"type":"function"}]`, "tools[0]"},
+		{"chat", `"parallel_tool_calls":"no"`, "parallel_tool_calls"}, {both, `"user":7`, "user"}, {both, `"service_tier":7`, "service_tier"}, {both, `"service_tier":"gold"`, "service_tier"}, {both, `"service_tier":""`, "service_tier"},
 		{"chat", `"functions":[]`, "functions"}, {"chat", `"modalities":["audio"]`, "modalities"}, {"text", `"suffix":"x"`, "suffix"},
 		{both, `"stream":"yes"`, "stream"}, {both, `"stream_options":{}`, "stream_options"}, {both, `"stream":true,"stream_options":{"include_usage":1}`, "stream_options.include_usage"},
 		{both, `"stop":["a","b","c","d","e"]`, "stop"}, {both, `"stop":[1]`, "stop"}, {both, `"stop":""`, "stop"}, {both, `"model":""`, "model"}, {both, `"model":7`, "model"},
 		{"chat", `"messages":"x"`, "messages"}, {"chat", `"messages":[1]`, "messages[0]"}, {"chat", `"messages":[{"role":"wizard","content":"x"}]`, "messages[0].role"},
+		{"chat", `"messages":[{"role":"user"}]`, "messages[0].content"}, {"chat", `"messages":[{"role":"user","content":null}]`, "messages[0].content"}, {"chat", `"messages":[{"role":"assistant"},{"role":"tool"}]`, "messages[1].content"},
+		{"chat", `"messages":[{"role":"assistant","content":{}}]`, "messages[0].content"},
 		{"chat", `"messages":[{"role":"user","content":7}]`, "messages[0].content"}, {"chat", `"messages":[{"role":"user","content":[{"type":"image_url"}]}]`, "messages[0].content[0]"},
 		{"text", `"prompt":[]`, "prompt"}, {"text", `"prompt":[1.5]`, "prompt"}, {"text", `"prompt":["a",1]`, "prompt"}, {"text", `"prompt":[[1],[]]`, "prompt"}, {"text", `"prompt":[-1]`, "prompt"}, {"text", `"prompt":{}`, "prompt"},
 	} {
@@ -271,7 +276,7 @@ func TestBodiesCostLittleMoreThanTheirSize(t *testing.T) {
 	}{
 		"ids":          {`{"model":"m","prompt":[1` + strings.Repeat(",1", many) + `]}`, false},
 		"keys":         {chatBody(`"a":1` + keys.String()), true},
-		"message keys": {`{"model":"m","messages":[{"role":"user"` + keys.String() + `}]}`, true},
+		"message keys": {`{"model":"m","messages":[{"role":"user","content":""` + keys.String() + `}]}`, true},
 		"parts":        {`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":""}` + strings.Repeat(`,{"type":"text","text":""}`, many/4) + `]}]}`, true},
 	} {
 		body := []byte(c.body)

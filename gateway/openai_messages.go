@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// messages checks roles and content, and returns the client's own bytes.
+func (f *fields) messages(countMax int) json.RawMessage {
+	raw, _ := f.given("messages")
+	switch n := count(raw); {
+	case n == 0:
+		f.fail("messages", "messages must be an array of at least one message")
+		return nil
+	case n > countMax:
+		f.fail("messages", "messages may hold at most %d entries, not %d", countMax, n)
+		return nil
+	}
+	for i, message := range elements(raw) {
+		f.message("messages["+strconv.Itoa(i)+"]", message)
+	}
+	return raw
+}
+
+func (f *fields) message(at string, raw json.RawMessage) {
+	if !isObject(raw) {
+		f.fail(at, "%s must be an object", at)
+		return
+	}
+	var role, content json.RawMessage
+	for key, value := range members(raw) {
+		switch string(key) {
+		case "role":
+			role = value
+		case "content":
+			content = value
+		}
+	}
+	if !isString(role) || !roles[unquote(role)] {
+		f.fail(at+".role", "%s.role must be one of system, developer, user, assistant, tool, function", at)
+		return
+	}
+	f.content(at+".content", content, unquote(role) == "assistant")
+}
+
+// content checks a message's content, which may be absent beside tool calls,
+// and so is optional in what an assistant said.
+func (f *fields) content(at string, raw json.RawMessage, optional bool) {
+	switch {
+	case isString(raw), optional && (len(raw) == 0 || string(raw) == "null"):
+		return
+	case optional && !isArray(raw):
+		f.fail(at, "%s must be a string, an array of text parts, or null", at)
+	case !isArray(raw):
+		f.fail(at, "%s must be a string or an array of text parts", at)
+	}
+	for j, part := range elements(raw) {
+		if !isTextPart(part) {
+			where := at + "[" + strconv.Itoa(j) + "]"
+			f.fail(where, `%s must be {"type":"text","text":"…"}; other kinds of parts are not supported`, where)
+			return
+		}
+	}
+}
+
+func isTextPart(raw json.RawMessage) bool {
+	var kind, text json.RawMessage
+	for key, value := range members(raw) {
+		switch string(key) {
+		case "type":
+			kind = value
+		case "text":
+			text = value
+		}
+	}
+	return string(kind) == `"text"` && isString(text)
+}
+
+// tools checks the tools, and returns the client's own bytes, nil for none.
+func (f *fields) tools(countMax int) json.RawMessage {
+	raw, ok := f.given("tools")
+	switch n := count(raw); {
+	case ok && !isArray(raw):
+		f.fail("tools", "tools must be an array")
+		return nil
+	case n == 0:
+		return nil
+	case n > countMax:
+		f.fail("tools", "tools may hold at most %d entries, not %d", countMax, n)
+		return nil
+	}
+	for i, tool := range elements(raw) {
+		if !isTool(tool) {
+			at := "tools[" + strconv.Itoa(i) + "]"
+			f.fail(at, `%s must be {"type":"function","function":{"name":"…"}}`, at)
+			return nil
+		}
+	}
+	return raw
+}
+
+func isTool(raw json.RawMessage) bool {
+	name := member(member(raw, "function"), "name")
+	return string(member(raw, "type")) == `"function"` && isString(name) && len(name) > len(`""`)
+}

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -133,24 +134,49 @@ type validated struct {
 
 func (v *validated) Validate() error {
 	if v.Low > v.High {
-		return fmt.Errorf("range.low is %d, above range.high, %d", v.Low, v.High)
+		return fmt.Errorf("low is %d, above range.high\nrange.high: %d", v.Low, v.High)
 	}
 	return nil
 }
 
 func TestValidateSeesFilledStructs(t *testing.T) {
-	var c struct {
-		Range validated `yaml:"range"`
-	}
 	for file, want := range map[string]string{
 		"range: {low: 5}":           "<nil>",
-		"range: {low: 6}":           "range.low is 6, above range.high, 5",
+		"range: {low: 6}":           "f:1: range.low is 6, above range.high\nrange.high: 5",
 		"range: {low: 6, high: -1}": "f:1: range.high: must not be negative",
+		// a mistake elsewhere hides nothing
+		"x: 1\nother: {a: z}\nrange: {low: 6}": "f:1: x is not a known key\nf:2: other.a: \"z\" is not a whole number\nf:3: range.low is 6, above range.high\nrange.high: 5",
 	} {
-		c.Range = validated{}
+		var c struct {
+			Range validated `yaml:"range"`
+			Other struct {
+				A int `yaml:"a" help:"A."`
+			} `yaml:"other"`
+		}
 		if err := Of(&c).Load(Source{FileName: "f", File: []byte(file)}); fmt.Sprint(err) != want {
 			t.Errorf("%s: got %v, want %s", file, err, want)
 		}
+	}
+}
+
+func TestPlace(t *testing.T) {
+	_, s, err := load(t, "name: a", []string{"FOREBAY_GATEWAY_COMPAT=1"}, "--listen", ":1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for words, want := range map[string]string{
+		"name is taken":           "f.yaml:1: name is taken",
+		"gateway.compat: no\nand": "environment FOREBAY_GATEWAY_COMPAT: gateway.compat: no\nand",
+		"gateway.listen is odd":   "flag --listen: gateway.listen is odd",
+		"log.level is odd":        "log.level is odd", // the default
+		"something else":          "something else",
+	} {
+		if got := s.Place(errors.New(words)); got.Error() != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if s.Place(nil) != nil {
+		t.Error("no error became one")
 	}
 }
 

@@ -37,13 +37,44 @@ func (s *Schema) Load(from Source) error {
 			setText(f.value, f.key, f.initial) // parsed once by Of
 		}
 	}
-	if len(errs) > 0 { // validating would speak of defaults in place of what was meant
-		return errors.Join(errs...)
-	}
-	for _, validate := range s.validate {
-		errs = append(errs, validate())
+	for _, v := range s.validators {
+		if !s.misread(v.section) { // else it would speak of a default in place of what was meant
+			errs = append(errs, s.place(v.section, v.validate()))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// misread tells whether a field of the section itself was given wrongly.
+func (s *Schema) misread(section string) bool {
+	return slices.ContainsFunc(s.fields, func(f *field) bool { return f.misread && f.section() == section })
+}
+
+// Place puts before each line of err that begins with a key where the value of
+// that key came from.
+func (s *Schema) Place(err error) error { return s.place("", err) }
+
+// place also takes keys without their section, which it adds.
+func (s *Schema) place(section string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var placed []error
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		key, _, _ := strings.Cut(line, " ")
+		key = strings.TrimSuffix(key, ":")
+		f := s.byKey[key]
+		if f == nil && section != "" {
+			if f = s.byKey[section+"."+key]; f != nil {
+				line = section + "." + line
+			}
+		}
+		if f != nil && f.origin != "" {
+			line = f.origin + ": " + line
+		}
+		placed = append(placed, errors.New(line))
+	}
+	return errors.Join(placed...)
 }
 
 // loadEnviron ignores a FOREBAY_ variable that resembles none of ours, since

@@ -72,7 +72,7 @@ func (s *Schema) Table() string {
 	var b strings.Builder
 	section := "-"
 	for _, f := range s.fields {
-		if at := f.key[:max(0, strings.LastIndexByte(f.key, '.'))]; at != section {
+		if at := f.section(); at != section {
 			section = at
 			if section != "" {
 				fmt.Fprintf(&b, "\n### %s\n", section)

@@ -13,10 +13,10 @@ const envPrefix = "FOREBAY_"
 
 // Schema is the set of fields of one configuration struct.
 type Schema struct {
-	fields   []*field // in the order of the struct
-	byKey    map[string]*field
-	sections map[string]bool // every key that holds further keys; "" is the top
-	validate []func() error  // of the structs that have one, outer before inner
+	fields     []*field // in the order of the struct
+	byKey      map[string]*field
+	sections   map[string]bool // every key that holds further keys; "" is the top
+	validators []validator     // outer structs before inner
 }
 
 type field struct {
@@ -27,6 +27,13 @@ type field struct {
 	oneof   string // allowed texts, with spaces between
 	value   reflect.Value
 	origin  string // where its value came from; "" is the default
+	misread bool   // what was given could not be taken
+}
+
+// validator is the Validate method of a struct that has one.
+type validator struct {
+	section  string // its key
+	validate func() error
 }
 
 // Of reads the tags of the struct that p points to. It panics on a tag that is
@@ -47,7 +54,7 @@ func Of(p any) *Schema {
 func (s *Schema) add(section string, v reflect.Value) {
 	s.sections[section] = true
 	if own, ok := v.Addr().Interface().(interface{ Validate() error }); ok {
-		s.validate = append(s.validate, own.Validate)
+		s.validators = append(s.validators, validator{section, own.Validate})
 	}
 	for i := range v.NumField() {
 		t, value := v.Type().Field(i), v.Field(i)
@@ -91,10 +98,14 @@ func (f *field) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
 }
 
+// section is the key of the struct that holds the field.
+func (f *field) section() string { return f.key[:max(0, strings.LastIndexByte(f.key, '.'))] }
+
 func (f *field) choices() string { return strings.Join(strings.Fields(f.oneof), ", ") }
 
 // set parses text from origin, and refuses a zero that would mean the default.
-func (f *field) set(origin, text string) error {
+func (f *field) set(origin, text string) (err error) {
+	defer func() { f.misread = f.misread || err != nil }()
 	if err := setText(f.value, f.key, text); err != nil {
 		return err
 	}

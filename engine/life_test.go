@@ -458,6 +458,11 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	if a.texts[0] == a.texts[1] || a.texts[1] == a.texts[2] {
 		t.Error("choices have the same text: each must have its own random stream")
 	}
+	for c := range 4 {
+		if b.logitsBits("q", c)[0] != b.logitsBits("q", 0)[0] {
+			t.Errorf("choice %d chose its first token from other logits than choice 0", c)
+		}
+	}
 	b.mustIdle()
 }
 

@@ -96,6 +96,9 @@ func (l *loop) oldest() *sequence {
 
 // open attaches a waiting sequence to what is cached of it, if the rest fits.
 func (l *loop) open(s *sequence, oldest bool) bool {
+	if !oldest && l.unpromised() < 1 { // its last token needs a page, whatever is cached
+		return false
+	}
 	s.kv = l.pool.Open(s.salt, s.reusable())
 	for l.lacking(s) > l.unpromised() {
 		if !oldest || !l.preemptFor(s) {

@@ -176,7 +176,9 @@ func TestAdmissionIsToldCostAndUse(t *testing.T) {
 }
 
 func TestGenerationsCarryTheRequest(t *testing.T) {
-	r := simpleRig(t, hello)
+	script := hello
+	script.CachedTokens = 1
+	r := simpleRig(t, script)
 	r.do("POST", "/v1/completions", `{"model":"fake","prompt":["hi","you"],"seed":7}`)
 	records := r.fake.Records()
 	if len(records) != 2 {
@@ -193,7 +195,7 @@ func TestGenerationsCarryTheRequest(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 	}
-	if rec.Engine.Finished == 0 || rec.CompletionTokens != 4 || rec.Prompts != 2 || rec.Choices != 2 {
+	if rec.Engine.Finished == 0 || rec.CompletionTokens != 4 || rec.CachedTokens != 2 || rec.Prompts != 2 || rec.Choices != 2 {
 		t.Errorf("record %+v", rec)
 	}
 }

@@ -236,6 +236,7 @@ func TestTextIsAlwaysUTF8(t *testing.T) {
 func TestPromptLogprobsPredictThePrompt(t *testing.T) {
 	b := newDemo(t, Config{BatchTokensMax: 10})
 	o := greedy(8)
+	o.Temperature, o.Seed, o.RepetitionPenalty = 0.8, 3, 1.3 // none of which they know
 	o.Logprobs, o.TopLogprobs = true, 3
 	first := b.ask(question{id: "a", tokens: prompt(1, 20), options: o})
 	tokens := prompt(1, 20)

@@ -324,27 +324,6 @@ func TestPromptPreemptedHalfwayIsCountedOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyYoungerOnesArePreempted(t *testing.T) {
-	gate := make(chan struct{})
-	b := newLab(t, labSetup{pages: 12, onTurn: func(*lab) { <-gate }})
-	var streams [3]*wire.Stream
-	var notifies [3]chan struct{}
-	for i := range streams {
-		q := question{id: fmt.Sprint(i), tokens: prompt(uint64(i), 50+5*i), options: greedy(110), key: int64(-i)}
-		streams[i], notifies[i] = b.begin(q)
-	}
-	close(gate)
-	var preempted [3]int
-	for i := range streams {
-		a := b.read(streams[i], notifies[i], 1)
-		mustEnd(t, question{id: fmt.Sprint(i)}, a)
-		preempted[i] = a.end.Timings.Preempted
-	}
-	if preempted[0] > 0 || preempted[2] == 0 {
-		t.Errorf("preempted %v times, the oldest first; want the oldest never and the youngest", preempted)
-	}
-}
-
 func TestPausedOnesYieldTheirPagesAsTheLastResort(t *testing.T) {
 	b := newLab(t, labSetup{pages: 16, cfg: Config{StreamEventsMax: 1 << 16}})
 	var qs []question

@@ -50,30 +50,36 @@ func (s *sequence) places() int {
 	return len(s.choices)
 }
 
-// start lets in whoever fits.
+// start lets in the oldest, and then whoever fits.
 func (l *loop) start() {
 	if len(l.waiting) == 0 || !l.startable && l.busyRunning() {
 		return
 	}
 	l.startable = false
+	if s := l.oldest(); s != nil && s.kv == nil && l.open(s, true) {
+		l.letIn(s)
+	}
 	places := l.cfg.SequencesMax
 	for _, s := range l.running {
 		if !s.held() {
 			places -= s.places()
 		}
 	}
-	oldest := l.oldest()
 	for _, s := range slices.Clone(l.waiting) {
-		if s.held() || s != oldest && s.places() > places || !l.open(s, s == oldest) {
-			continue
+		if !s.held() && s.places() <= places && l.open(s, false) {
+			l.letIn(s)
+			places -= s.places()
 		}
-		places -= s.places()
-		l.waiting = slices.DeleteFunc(l.waiting, func(w *sequence) bool { return w == s })
-		l.admit(s)
-		if !s.started {
-			s.started = true
-			l.inbox.started()
-		}
+	}
+}
+
+// letIn moves an opened sequence from the waiting to the running ones.
+func (l *loop) letIn(s *sequence) {
+	l.waiting = slices.DeleteFunc(l.waiting, func(w *sequence) bool { return w == s })
+	l.admit(s)
+	if !s.started {
+		s.started = true
+		l.inbox.started()
 	}
 }
 

@@ -380,6 +380,26 @@ func TestConnectionsKeepNothingOfAnExchange(t *testing.T) {
 	}
 }
 
+// TestDeadlinesEndWithTheirRequest: what is refused before it is read is
+// written without a deadline of its own, and must not meet the last one.
+func TestDeadlinesEndWithTheirRequest(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), gateway: Config{Timeouts: TimeoutConfig{WriteStallLimit: 100 * time.Millisecond}}})
+	for _, fields := range []string{"", `"stream":true`} {
+		c := r.dial()
+		defer c.Close()
+		io.WriteString(c, rawPost("/v1/chat/completions", chatBody(fields)))
+		br := bufio.NewReader(c)
+		if err := skipResponse(br); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(150 * time.Millisecond)
+		io.WriteString(c, "junk\r\n\r\n")
+		if line, err := readLine(br, "HTTP/1.1"); err != nil || !strings.Contains(line, "400") {
+			t.Errorf("%q: %q %v", fields, line, err)
+		}
+	}
+}
+
 // shortListener has no descriptor for its first accepts.
 type shortListener struct {
 	net.Listener

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -30,18 +31,20 @@ type Config struct {
 	OnState func(*State) `yaml:"-"`
 }
 
-func (c *Config) validate() error {
+// Validate says what is out of range in a filled Config; NewClient looks at
+// the path.
+func (c *Config) Validate() error {
 	switch {
 	case c.WindowEvents < 1:
-		return fmt.Errorf("window_events must be at least 1, not %d", c.WindowEvents)
+		return fmt.Errorf("socket.window_events must be at least 1, not %d", c.WindowEvents)
 	case c.FrameBytesMax < frameBytesLeast:
-		return fmt.Errorf("frame_bytes_max must be at least %d, not %d", frameBytesLeast, c.FrameBytesMax)
+		return fmt.Errorf("socket.frame_bytes_max must be at least %d, not %d", frameBytesLeast, c.FrameBytesMax)
 	case c.OutgoingBytesMax < 1:
-		return fmt.Errorf("outgoing_bytes_max must be at least 1, not %d", c.OutgoingBytesMax)
+		return fmt.Errorf("socket.outgoing_bytes_max must be at least 1, not %d", c.OutgoingBytesMax)
 	case min(c.DialTimeout, c.WriteTimeout, c.SilenceMax, c.ReconnectMin, c.ReconnectMax) < 0:
-		return fmt.Errorf("dial_timeout, write_timeout, silence_max, reconnect_min and reconnect_max must be positive")
+		return errors.New("socket.dial_timeout, write_timeout, silence_max, reconnect_min and reconnect_max must be positive")
 	}
-	return checkPath(c.Path)
+	return nil
 }
 
 // frameBytesLeast leaves room for any step's state and for a hello.
@@ -66,7 +69,10 @@ type Client struct {
 // NewClient starts to connect and returns at once.
 func NewClient(cfg Config) (*Client, error) {
 	conf.Fill(&cfg)
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkPath(cfg.Path); err != nil {
 		return nil, fmt.Errorf("engine socket: %w", err)
 	}
 	return newClient(cfg, func(ctx context.Context) (net.Conn, error) { return dialPath(ctx, cfg.Path) }), nil

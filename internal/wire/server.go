@@ -25,16 +25,17 @@ type ServerConfig struct {
 	HeartbeatInterval time.Duration `yaml:"heartbeat_interval" default:"100ms" help:"Longest time between two state reports, as a duration of at most 1s."`
 }
 
-func (c *ServerConfig) validate() error {
+// Validate says what is out of range in a filled ServerConfig.
+func (c *ServerConfig) Validate() error {
 	switch {
 	case min(c.ConnectionsMax, c.SequencesMax, c.PreparesMax, c.OutgoingBytesMax) < 1:
-		return errors.New("connections_max, sequences_max, prepares_max and outgoing_bytes_max must be at least 1")
+		return errors.New("engine_socket.connections_max, sequences_max, prepares_max and outgoing_bytes_max must be at least 1")
 	case c.FrameBytesMax < frameBytesLeast:
-		return fmt.Errorf("frame_bytes_max must be at least %d, not %d", frameBytesLeast, c.FrameBytesMax)
+		return fmt.Errorf("engine_socket.frame_bytes_max must be at least %d, not %d", frameBytesLeast, c.FrameBytesMax)
 	case min(c.HelloTimeout, c.WriteTimeout) < 0:
-		return errors.New("hello_timeout and write_timeout must be positive")
+		return errors.New("engine_socket.hello_timeout and write_timeout must be positive")
 	case c.HeartbeatInterval < 0 || c.HeartbeatInterval > time.Second:
-		return fmt.Errorf("heartbeat_interval must be in (0s,1s], not %v", c.HeartbeatInterval)
+		return fmt.Errorf("engine_socket.heartbeat_interval must be in (0s,1s], not %v", c.HeartbeatInterval)
 	}
 	return nil
 }
@@ -45,8 +46,8 @@ func (c *ServerConfig) validate() error {
 func Serve(ctx context.Context, ln net.Listener, engine Engine, cfg ServerConfig) error {
 	defer ln.Close()
 	conf.Fill(&cfg)
-	if err := cfg.validate(); err != nil {
-		return fmt.Errorf("engine server: %w", err)
+	if err := cfg.Validate(); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var live sync.WaitGroup

@@ -87,6 +87,70 @@ func TestQueueHoldsItsInvariants(t *testing.T) {
 	}
 }
 
+// TestPredictedWait follows the requests ahead and how long requests ran.
+func TestPredictedWait(t *testing.T) {
+	now := time.Unix(0, 0)
+	q := &queue{cfg: Config{RunningSequencesMax: 2, WaitingRequestsMax: 3, WaitingTokensMax: 10, WaitingBytesMax: 10}}
+	enter := func() *entry {
+		e, refusal := q.enter(Work{Sequences: 1}, now)
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		return e
+	}
+	refused := func(want time.Duration) {
+		t.Helper()
+		if _, refusal := q.enter(Work{Sequences: 1}, now); refusal == nil || refusal.RetryAfter != want {
+			t.Errorf("%+v, want %v", refusal, want)
+		}
+	}
+	first := enter()
+	for range 4 {
+		enter()
+	}
+	refused(2 * serviceGuess) // three wait and the newcomer, for two places
+	now = now.Add(6 * time.Second)
+	q.leave(first, now)
+	enter()
+	refused(12 * time.Second)
+	now = now.Add(time.Hour)
+	q.leave(q.waiting[0], now) // gives up, and teaches nothing
+	enter()
+	refused(12 * time.Second)
+	for q.service = time.Hour; q.service > time.Minute; q.service /= 2 {
+		refused(retryMax)
+	}
+}
+
+func TestTheMeanFollowsSlowly(t *testing.T) {
+	now := time.Unix(0, 0)
+	q := &queue{cfg: Config{RunningSequencesMax: 1}, service: 8 * time.Second}
+	e, _ := q.enter(Work{Sequences: 1}, now)
+	q.leave(e, now.Add(16*time.Second))
+	if q.service != 9*time.Second {
+		t.Errorf("the mean is %v", q.service)
+	}
+}
+
+// TestALargePromptMayWaitAlone: the limit on waiting tokens is for the many.
+func TestALargePromptMayWaitAlone(t *testing.T) {
+	f := newFIFO(t, Config{RunningSequencesMax: 1, WaitingTokensMax: 10})
+	defer f.Close()
+	holder := admit(t, f, 1)
+	large, err := f.Admit(Work{Sequences: 1, UncachedTokens: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Admit(Work{Sequences: 1, UncachedTokens: 1}); err == nil {
+		t.Error("another one joined it")
+	}
+	holder.Done(Spent{})
+	if !admitted(large) {
+		t.Error("it did not start")
+	}
+	large.Done(Spent{})
+}
+
 func admitted(t Ticket) bool {
 	select {
 	case <-t.Ready():

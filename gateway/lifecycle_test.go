@@ -533,8 +533,9 @@ func TestG08Drain(t *testing.T) {
 	short := wiretest.Script{Pieces: []string{"a", "b", "c", "d", "e"}, Delay: 30 * time.Millisecond}
 	for name, c := range map[string]struct {
 		script wiretest.Script
+		limit  time.Duration
 		last   string
-	}{"finishes": {short, "[DONE]"}, "is cut": {endless, "draining"}} {
+	}{"finishes": {short, 10 * time.Second, "[DONE]"}, "is cut": {endless, 200 * time.Millisecond, "draining"}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, rigConfig{fake: scripted(c.script)})
 			idle := r.dial()
@@ -554,7 +555,7 @@ func TestG08Drain(t *testing.T) {
 			if !strings.HasPrefix(refused, "HTTP/1.1 503") || !strings.Contains(refused, "Connection: close") || !strings.Contains(refused, `"code":"draining"`) {
 				t.Errorf("new request: %s", refused)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
+			ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 			defer cancel()
 			if err := r.gw.Shutdown(ctx); err != nil {
 				t.Error(err)

@@ -82,6 +82,38 @@ func TestPrepareEnds(t *testing.T) {
 	}
 }
 
+// TestACancelOfTheEnginesOwnIsAnError: a client that is still there gets an answer.
+func TestACancelOfTheEnginesOwnIsAnError(t *testing.T) {
+	r := simpleRig(t, wiretest.Script{Err: wire.Errorf(wire.Canceled, "who asked for that?")})
+	resp := r.chat("")
+	if code, _ := errorOf(t, resp.body); resp.status != 500 || code != "engine_error" {
+		t.Errorf("%d %s", resp.status, resp.body)
+	}
+}
+
+// TestCommentsComeInSilenceAlone, and not between tokens that flow.
+func TestCommentsComeInSilenceAlone(t *testing.T) {
+	g := &Gateway{}
+	g.cfg.Timeouts.KeepAlive = time.Hour
+	quiet := &quietConn{}
+	x := &exchange{g: g, timer: time.NewTimer(time.Hour), out: output{conn: &conn{Conn: quiet}, stallLimit: time.Second}}
+	defer x.timer.Stop()
+	x.out.open(true)
+	x.out.buf = append(x.out.buf, "data: x\n\n"...)
+	if err := x.out.flush(); err != nil {
+		t.Fatal(err)
+	}
+	for after, writes := range map[time.Duration]int{time.Minute: 1, 59 * time.Minute: 1, time.Hour + time.Second: 2} {
+		quiet.writes = 1
+		if err := x.breakSilence(x.out.lastWrite.Add(after)); err != nil || quiet.writes != writes {
+			t.Errorf("after %v: %d writes, %v", after, quiet.writes, err)
+		}
+	}
+	if time.Since(x.out.lastWrite) > time.Minute {
+		t.Error("a write leaves no instant")
+	}
+}
+
 // TestAnExchangeWaitsForItsPrepare, which reads the request's memory.
 func TestAnExchangeWaitsForItsPrepare(t *testing.T) {
 	held := make(chan struct{})
@@ -400,6 +432,38 @@ func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 	}
 }
 
+// sentConn is a TCP connection whose peer still sends, and notes what is done.
+type sentConn struct {
+	quietConn
+	done []string
+}
+
+func (c *sentConn) note(what string)                { c.done = append(c.done, what) }
+func (c *sentConn) CloseWrite() error               { c.note("close write"); return nil }
+func (c *sentConn) SetReadDeadline(time.Time) error { return nil }
+func (c *sentConn) Read(p []byte) (int, error)      { c.note("read"); return len(p), io.EOF }
+func (c *sentConn) Close() error                    { c.note("close"); return nil }
+
+type noWatcher struct{}
+
+func (noWatcher) add(*conn) error { return nil }
+func (noWatcher) forget(*conn)    {}
+func (noWatcher) Close() error    { return nil }
+
+// TestCloseLingersForARefusal: bytes that lie unread would make the close a
+// reset, which can overtake the answer.
+func TestCloseLingersForARefusal(t *testing.T) {
+	for linger, want := range map[bool]string{true: "close write read close", false: "close"} {
+		raw := &sentConn{}
+		c := &conn{Conn: raw, listener: &listener{watcher: noWatcher{}}}
+		c.linger.Store(linger)
+		c.Close()
+		if again := c.Close(); again == nil || strings.Join(raw.done, " ") != want {
+			t.Errorf("linger %v: %q, closed again: %v", linger, raw.done, again)
+		}
+	}
+}
+
 // shortListener has no descriptor for its first accepts.
 type shortListener struct {
 	net.Listener
@@ -450,7 +514,7 @@ func TestCurlNeedsNoContentType(t *testing.T) {
 	if resp := r.do("POST", "/v1/chat/completions", chatBody(""), "Content-Type", form); resp.status != 200 {
 		t.Errorf("curl -d: %d %s", resp.status, resp.body)
 	}
-	if resp := r.do("POST", "/v1/chat/completions", chatBody(""), "Content-Type", form, "Origin", "http://evil.test"); resp.status != 415 {
+	if resp := r.do("POST", "/v1/chat/completions", chatBody(""), "Content-Type", form, "Origin", "http://"+r.addr); resp.status != 415 {
 		t.Errorf("a browser's form: %d %s", resp.status, resp.body)
 	}
 }

@@ -12,9 +12,6 @@ import (
 // readBody returns the request's body in memory that outlives the handler,
 // unpacked if it came compressed. bytesMax counts unpacked bytes.
 func readBody(c *fasthttp.RequestCtx, bytesMax int) ([]byte, error) {
-	if !saysJSON(&c.Request.Header) {
-		return nil, failed(faultMediaType, "the Content-Type must be application/json")
-	}
 	codings := c.Request.Header.PeekAll("Content-Encoding")
 	if len(codings) > 1 {
 		return nil, failed(faultMediaType, "the body may have one Content-Encoding: gzip or none")
@@ -58,15 +55,15 @@ func gunzip(packed []byte, bytesMax int) ([]byte, error) {
 	return body, nil
 }
 
-// saysJSON accepts application/json, its +json kin, and silence. It also takes
-// what curl -d says unasked, but not from a browser, which may send that to
-// any address without asking first.
+// saysJSON accepts application/json and its +json kin. Of what does not come
+// from a browser, which may send such things to any address without asking
+// first, it also accepts silence and what curl -d says unasked.
 func saysJSON(h *fasthttp.RequestHeader) bool {
 	kind, _, _ := strings.Cut(string(h.ContentType()), ";")
 	switch kind = strings.ToLower(strings.TrimSpace(kind)); kind {
-	case "", "application/json":
+	case "application/json":
 		return true
-	case "application/x-www-form-urlencoded":
+	case "", "application/x-www-form-urlencoded":
 		return len(h.Peek("Origin")) == 0
 	}
 	return strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -39,6 +40,35 @@ func (c *cors) allowed(origin []byte) string {
 		return string(origin)
 	}
 	return ""
+}
+
+// mayCall says whether the page that sent a request, if one did, may have
+// tokens made: it must be listed, or come from our own address. On loopback a
+// name in our address must be localhost: any other may have been pointed here
+// by the page's owner (DNS rebinding).
+func (c *cors) mayCall(h *fasthttp.RequestHeader, local net.Addr) bool {
+	origins := h.PeekAll("Origin")
+	switch {
+	case len(origins) == 0:
+		return true
+	case len(origins) > 1:
+		return false
+	case c.allowed(origins[0]) != "":
+		return true
+	}
+	_, origin, _ := strings.Cut(string(origins[0]), "://")
+	if origin == "" || !strings.EqualFold(origin, string(h.Host())) {
+		return false
+	}
+	address, ok := local.(*net.TCPAddr)
+	if !ok || !address.IP.IsLoopback() {
+		return true
+	}
+	name := origin
+	if host, _, err := net.SplitHostPort(origin); err == nil {
+		name = host
+	}
+	return strings.EqualFold(name, "localhost") || net.ParseIP(strings.Trim(name, "[]")) != nil
 }
 
 const exposedHeaders = "X-Request-Id, Openai-Processing-Ms, Retry-After, Retry-After-Ms, X-Should-Retry"

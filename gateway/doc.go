@@ -7,7 +7,9 @@
 // Rules that hold on every path:
 //
 //  1. A request ends in exactly one telemetry.Outcome, and its ticket and its
-//     streams are given back, whatever happens (serve.go, exchange.end); what was not even a request gets one too (refuseUnread).
+//     streams are given back, whatever happens (serve.go, exchange.end). So do
+//     requests that make no text, probes excepted (routes.go, answer), and
+//     what was not even a request (unread.go).
 //  2. Nothing of a fasthttp request is used after its handler returned: the
 //     body is taken over, what lives on aliases it, and it is let go of once
 //     the prompt is prepared.

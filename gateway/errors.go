@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
@@ -27,6 +28,8 @@ const (
 	faultHeaderTooLarge
 	faultRequestTimeout
 	faultTransferCoding
+	faultExpectation
+	faultOrigin
 	faultTooLarge
 	faultQueueFull
 	faultQueueTimeout
@@ -57,6 +60,8 @@ var faults = [...]struct {
 	faultHeaderTooLarge: {431, "invalid_request_error", "header_too_large", telemetry.TooLarge},
 	faultRequestTimeout: {408, "invalid_request_error", "request_timeout", telemetry.ClientGone},
 	faultTransferCoding: {501, "invalid_request_error", "unsupported_transfer_coding", telemetry.Invalid},
+	faultExpectation:    {417, "invalid_request_error", "expectation_failed", telemetry.Invalid},
+	faultOrigin:         {403, "invalid_request_error", "origin_not_allowed", telemetry.Invalid},
 	faultTooLarge:       {400, "invalid_request_error", "request_cannot_fit", telemetry.TooLarge},
 	faultQueueFull:      {429, "rate_limit_error", "queue_full", telemetry.QueueFull},
 	faultQueueTimeout:   {503, "server_error", "queue_timeout", telemetry.QueueTimeout},
@@ -94,6 +99,7 @@ type failure struct {
 	message    string
 	retryAfter time.Duration
 	allow      string // methods, for faultMethod
+	detail     string // for the log alone
 }
 
 func (f *failure) Error() string { return faults[f.fault].code + ": " + f.message }
@@ -114,11 +120,36 @@ func asFailure(err error) *failure {
 	case errors.As(err, &e):
 		f := &failure{fault: faultOfKind[e.Kind], param: e.Param, message: e.Message, retryAfter: e.RetryAfter}
 		if f.fault == faultEngine {
-			f.message = "the engine failed; the request id finds the reason in the log"
+			f.detail, f.message = e.Error(), "the engine failed; the request id finds the reason in the log"
 		}
 		return f
 	}
-	return failed(faultInternal, "something went wrong on our side; the request id finds it in the log")
+	return &failure{fault: faultInternal, message: "something went wrong on our side; the request id finds it in the log", detail: err.Error()}
+}
+
+const detailBytesMax = 256
+
+// noteFailure keeps f in the record. Of what the client is told, only our own
+// troubles are repeated there: the words about a bad request may quote it.
+func noteFailure(r *telemetry.Record, f *failure) {
+	row := &faults[f.fault]
+	r.Outcome, r.ErrorKind, r.Status, r.Param = row.outcome, row.code, row.status, f.param
+	r.ErrorText = f.detail
+	if r.ErrorText == "" && row.status >= 500 {
+		r.ErrorText = f.message
+	}
+	r.ErrorText = strings.ToValidUTF8(clip(r.ErrorText, detailBytesMax), "")
+}
+
+// failureOf is asFailure, with the engine's own word on how long to wait.
+func (g *Gateway) failureOf(err error) *failure {
+	f := asFailure(err)
+	if why := g.engine.State().Err; f.fault == faultUnavailable && why != nil && why.RetryAfter > f.retryAfter {
+		longer := *f
+		longer.retryAfter = why.RetryAfter
+		return &longer
+	}
+	return f
 }
 
 // retryAfterDefault stands where nobody predicted a wait.

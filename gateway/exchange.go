@@ -191,11 +191,13 @@ func (x *exchange) end(err error) {
 	r := &x.record
 	r.Outcome = telemetry.OK
 	if err != nil {
-		f := asFailure(err)
+		f := x.g.failureOf(err)
 		if f.fault == faultWriteStall && x.ctx.Err() != nil {
 			f = errClientGone // the write ended because the client went
 		}
-		r.Outcome, r.ErrorKind = faults[f.fault].outcome, faults[f.fault].code
+		status := r.Status
+		noteFailure(r, f)
+		r.Status = status
 		x.fail(f)
 	}
 	x.cancel()

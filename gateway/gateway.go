@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"regexp"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/fasthttpadaptor"
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/internal/telemetry"
@@ -83,17 +79,17 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 		g.log = slog.Default()
 	}
 	g.routes = g.clientRoutes()
-	g.server = g.newServer(g.handle)
-	g.admin = g.newServer(g.adminHandler())
+	g.server = g.newServer(g.handle, g.expect)
+	g.admin = g.newServer(g.adminHandler(), expectNothing)
 	return g, nil
 }
 
-func (g *Gateway) newServer(handler fasthttp.RequestHandler) *fasthttp.Server {
+func (g *Gateway) newServer(handler fasthttp.RequestHandler, expect func(*fasthttp.RequestCtx) int) *fasthttp.Server {
 	l, t := &g.cfg.Limits, &g.cfg.Timeouts
 	return &fasthttp.Server{
 		Handler:       handler,
 		ErrorHandler:  g.parseFailed,
-		ExpectHandler: g.expect,
+		ExpectHandler: expect,
 		ConnState:     connState,
 		HeaderReceived: func(*fasthttp.RequestHeader) fasthttp.RequestConfig {
 			return fasthttp.RequestConfig{ReadTimeout: t.BodyLimit}
@@ -236,150 +232,12 @@ func connState(nc net.Conn, state fasthttp.ConnState) {
 	}
 }
 
-// generate is the handler of both generation routes.
+// generate is the handler of both generation routes. It tells failures, and
+// keeps the record, itself.
 func (g *Gateway) generate(c *fasthttp.RequestCtx, chat bool) {
 	x := g.newExchange(c, chat)
 	var err error
 	defer func() { x.end(err) }()
 	defer x.recovered(&err)
 	err = g.serve(x)
-}
-
-const (
-	modelsPath = "/v1/models/"
-	maxPathLog = 64
-)
-
-// route is one path and what may be done with it.
-type route struct {
-	path    string
-	methods string // as in Allow, without OPTIONS
-	handler fasthttp.RequestHandler
-}
-
-func (g *Gateway) clientRoutes() []route {
-	return []route{
-		{"/v1/chat/completions", "POST", func(c *fasthttp.RequestCtx) { g.generate(c, true) }},
-		{"/v1/completions", "POST", func(c *fasthttp.RequestCtx) { g.generate(c, false) }},
-		{"/v1/models", "GET, HEAD", g.listModels},
-		{"/healthz", "GET, HEAD", g.healthz},
-		{"/readyz", "GET, HEAD", g.readyz},
-		{"/version", "GET, HEAD", g.serveVersion},
-	}
-}
-
-// handle finds the route by the path exactly as it was sent: no other spelling
-// of a path is served, so none can slip past a rule.
-func (g *Gateway) handle(c *fasthttp.RequestCtx) {
-	g.cors.setHeaders(&c.Response.Header, c.Request.Header.Peek("Origin"))
-	path := string(c.URI().PathOriginal())
-	if strings.HasPrefix(path, modelsPath) && len(path) > len(modelsPath) {
-		g.dispatchMethod(c, &route{path, "GET, HEAD", g.oneModel})
-		return
-	}
-	for i := range g.routes {
-		if g.routes[i].path == path {
-			g.dispatchMethod(c, &g.routes[i])
-			return
-		}
-	}
-	writeFailure(c, failed(faultPathNotFound, "there is nothing at "+clip(strings.ToValidUTF8(path, "?"), maxPathLog)))
-}
-
-func (g *Gateway) dispatchMethod(c *fasthttp.RequestCtx, r *route) {
-	method := string(c.Method())
-	allow := r.methods
-	if g.cors.on() {
-		allow += ", OPTIONS"
-		if method == fasthttp.MethodOptions {
-			g.cors.preflight(c, allow)
-			return
-		}
-	}
-	for allowed := range strings.SplitSeq(r.methods, ", ") {
-		if allowed == method {
-			r.handler(c)
-			return
-		}
-	}
-	f := failed(faultMethod, "the method must be one of "+allow)
-	f.allow = allow
-	writeFailure(c, f)
-}
-
-// adminHandler serves the operator's pages.
-func (g *Gateway) adminHandler() fasthttp.RequestHandler {
-	metrics := fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(g.recorder.Registry(), promhttp.HandlerOpts{}))
-	routes := []route{
-		{"/metrics", "GET, HEAD", metrics},
-		{"/healthz", "GET, HEAD", g.healthz},
-		{"/readyz", "GET, HEAD", g.readyz},
-		{"/debug/requests", "GET, HEAD", g.debugRequests},
-	}
-	return func(c *fasthttp.RequestCtx) {
-		path := string(c.URI().PathOriginal())
-		for i := range routes {
-			if routes[i].path == path {
-				g.dispatchMethod(c, &routes[i])
-				return
-			}
-		}
-		writeFailure(c, failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz and /debug/requests"))
-	}
-}
-
-// expect decides on Expect: 100-continue by the headers alone, so that a body
-// which will be refused is never sent.
-func (g *Gateway) expect(c *fasthttp.RequestCtx) int {
-	var f *failure
-	switch {
-	case c.Request.Header.ContentLength() > g.cfg.Limits.BodyBytesMax:
-		f = errBodyTooLarge(g.cfg.Limits.BodyBytesMax)
-	case g.draining.Load():
-		f = errDraining
-	default:
-		return fasthttp.StatusContinue
-	}
-	g.refuseUnread(c, f)
-	return faults[f.fault].status
-}
-
-// parseFailed answers what fasthttp could not read. The connection is closed.
-func (g *Gateway) parseFailed(c *fasthttp.RequestCtx, err error) {
-	var small *fasthttp.ErrSmallBuffer
-	var netErr net.Error
-	switch {
-	case errors.As(err, &small):
-		g.refuseUnread(c, failed(faultHeaderTooLarge, fmt.Sprintf("the request line and headers may have at most %d bytes", g.cfg.Limits.HeaderBytesMax)))
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		g.refuseUnread(c, errBodyTooLarge(g.cfg.Limits.BodyBytesMax))
-	case errors.As(err, &netErr) && netErr.Timeout():
-		g.refuseUnread(c, failed(faultRequestTimeout, "the request did not arrive in time"))
-	case unknownCoding.MatchString(err.Error()):
-		g.refuseUnread(c, failed(faultTransferCoding, "the Transfer-Encoding must be chunked, or absent"))
-	default:
-		g.refuseUnread(c, failed(faultInvalid, "the request is not valid HTTP"))
-	}
-}
-
-// unknownCoding tells a coding that nobody here knows from those that are
-// misplaced. fasthttp has one error for both, and the name only in its words.
-var unknownCoding = regexp.MustCompile(`unsupported transfer-encoding: "[^",]*"`)
-
-// refuseUnread answers while request bytes may still be on their way.
-func (g *Gateway) refuseUnread(c *fasthttp.RequestCtx, f *failure) {
-	nc := c.Conn().(*conn)
-	nc.mute.Store(false)
-	nc.linger.Store(true)
-	r := newRecord(c, "unread")
-	c.Response.Header.Set(requestIDHeader, publicID(&r))
-	r.Outcome, r.ErrorKind, r.Status = faults[f.fault].outcome, faults[f.fault].code, faults[f.fault].status
-	g.recorder.Finish(&r)
-	g.cors.setHeaders(&c.Response.Header, c.Request.Header.Peek("Origin"))
-	writeFailure(c, f)
-	c.SetConnectionClose()
-}
-
-func errBodyTooLarge(bytesMax int) *failure {
-	return failed(faultBodyTooLarge, fmt.Sprintf("the body may have at most %d bytes, counted after decompression", bytesMax))
 }

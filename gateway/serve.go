@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
@@ -63,7 +62,7 @@ func (x *exchange) decode() error {
 	case state.Err != nil:
 		return state.Err
 	case c.model != state.Model.ID:
-		return &failure{fault: faultModelNotFound, param: "model", message: "the model " + strconv.QuoteToASCII(clip(c.model, 64)) + " is not served here; GET /v1/models lists what is"}
+		return errModelNotFound(c.model)
 	}
 	x.record.Model = state.Model.ID
 	return nil

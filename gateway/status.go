@@ -30,22 +30,30 @@ func (g *Gateway) unready() string {
 	return ""
 }
 
-func (g *Gateway) healthz(c *fasthttp.RequestCtx) {
+func (g *Gateway) healthz(c *fasthttp.RequestCtx) *failure {
 	writeJSON(c, fasthttp.StatusOK, []byte(`{"status":"ok"}`))
+	return nil
 }
 
 // readyz tells by its status code whether a first token can be made.
-func (g *Gateway) readyz(c *fasthttp.RequestCtx) {
-	if why := g.unready(); why != "" {
-		c.Response.Header.Set("Retry-After", "1")
-		writeJSON(c, fasthttp.StatusServiceUnavailable, append(appendString([]byte(`{"status":"unavailable","reason":`), why), '}'))
-		return
+func (g *Gateway) readyz(c *fasthttp.RequestCtx) *failure {
+	why := g.unready()
+	if why == "" {
+		writeJSON(c, fasthttp.StatusOK, []byte(`{"status":"ready"}`))
+		return nil
 	}
-	writeJSON(c, fasthttp.StatusOK, []byte(`{"status":"ready"}`))
+	wait := retryAfterDefault
+	if err := g.engine.State().Err; err != nil && err.RetryAfter > wait {
+		wait = err.RetryAfter
+	}
+	c.Response.Header.Set("Retry-After", secondsUp(wait))
+	writeJSON(c, fasthttp.StatusServiceUnavailable, append(appendString([]byte(`{"status":"unavailable","reason":`), why), '}'))
+	return nil
 }
 
-func (g *Gateway) serveVersion(c *fasthttp.RequestCtx) {
+func (g *Gateway) serveVersion(c *fasthttp.RequestCtx) *failure {
 	writeJSON(c, fasthttp.StatusOK, append(appendString([]byte(`{"version":`), g.version), '}'))
+	return nil
 }
 
 // modelObject is OpenAI's model object with what clients ask others for.
@@ -60,31 +68,45 @@ type modelObject struct {
 	Parameters   int64  `json:"parameters,omitempty"`
 }
 
-// models are those that are served now: none while the engine has none.
-func (g *Gateway) models() []modelObject {
-	m := g.engine.State().Model
-	if m.ID == "" {
-		return []modelObject{}
+// model is the one that is served, which takes an engine.
+func (g *Gateway) model() (modelObject, *failure) {
+	state := g.engine.State()
+	if state.Err != nil {
+		return modelObject{}, g.failureOf(state.Err)
 	}
-	return []modelObject{{m.ID, "model", m.CreatedUnix, "forebay", m.ContextTokens, m.Architecture, m.Quantisation, m.Parameters}}
+	m := &state.Model
+	return modelObject{m.ID, "model", m.CreatedUnix, "forebay", m.ContextTokens, m.Architecture, m.Quantisation, m.Parameters}, nil
 }
 
-func (g *Gateway) listModels(c *fasthttp.RequestCtx) {
-	writeValue(c, map[string]any{"object": "list", "data": g.models()})
+func (g *Gateway) listModels(c *fasthttp.RequestCtx) *failure {
+	m, f := g.model()
+	if f == nil {
+		writeValue(c, map[string]any{"object": "list", "data": []modelObject{m}})
+	}
+	return f
 }
 
-func (g *Gateway) oneModel(c *fasthttp.RequestCtx) {
+func (g *Gateway) oneModel(c *fasthttp.RequestCtx) *failure {
 	name := strings.TrimPrefix(string(c.URI().PathOriginal()), modelsPath)
 	if plain, err := url.PathUnescape(name); err == nil {
 		name = plain
 	}
-	for _, m := range g.models() {
-		if m.ID == name {
-			writeValue(c, m)
-			return
-		}
+	m, f := g.model()
+	switch {
+	case f != nil:
+		return f
+	case m.ID != name:
+		return errModelNotFound(name)
 	}
-	writeFailure(c, &failure{fault: faultModelNotFound, param: "model", message: "the model is not served here; GET /v1/models lists what is"})
+	writeValue(c, m)
+	return nil
+}
+
+const modelNameBytesMax = 64
+
+func errModelNotFound(name string) *failure {
+	quoted := strconv.QuoteToASCII(clip(name, modelNameBytesMax))
+	return &failure{fault: faultModelNotFound, param: "model", message: "the model " + quoted + " is not served here; GET /v1/models lists what is", detail: quoted}
 }
 
 // liveRow and endedRow are the lines of the debug page. A client knows its

@@ -15,7 +15,7 @@ const (
 	Internal          Outcome = iota // our own fault
 	OK                               // answered whole
 	Invalid                          // refused: the request is wrong
-	NotFound                         // refused: no such model
+	NotFound                         // refused: no such model or path
 	ContextLength                    // refused: longer than the model's context
 	TooLarge                         // refused: body over the limit, or work that can never fit
 	QueueFull                        // refused: no place to wait
@@ -79,6 +79,10 @@ type Record struct {
 	Status    int
 	Outcome   Outcome
 	ErrorKind string // the error's code, from a closed list, or ""
+	Param     string // the request field at fault, or ""
+	// ErrorText is what is known beyond ErrorKind, for the log alone: at most
+	// a few hundred bytes of UTF-8.
+	ErrorText string
 }
 
 // FirstTokenDelay is the time to first token in nanoseconds: from arrival to

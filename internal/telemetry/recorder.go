@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -47,6 +48,7 @@ func New(cfg Config, w io.Writer, levels func() Levels) (*Recorder, error) {
 		r.log = slog.New(slog.NewTextHandler(w, nil))
 	}
 	r.metrics = newMetrics(r.registry, levels)
+	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return r, nil
 }
 
@@ -99,11 +101,10 @@ func (r *Record) attrs() []slog.Attr {
 			a = append(a, slog.Float64(stage.name, milliseconds(stage.at-r.Arrived)))
 		}
 	}
-	if r.ClientID != "" {
-		a = append(a, slog.String("client_id", r.ClientID))
-	}
-	if r.ErrorKind != "" {
-		a = append(a, slog.String("error", r.ErrorKind))
+	for _, word := range []struct{ name, text string }{{"client_id", r.ClientID}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
+		if word.text != "" {
+			a = append(a, slog.String(word.name, word.text))
+		}
 	}
 	return a
 }

@@ -88,9 +88,9 @@ func TestLogLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Finish(&Record{ID: "a", Arrived: 1e6, Admitted: 3e6, Finished: 5e6, Outcome: WriteStall, ErrorKind: "write_stall"})
+	r.Finish(&Record{ID: "a", Arrived: 1e6, Admitted: 3e6, Finished: 5e6, Outcome: WriteStall, ErrorKind: "write_stall", Param: "n", ErrorText: "a \"b\""})
 	var line map[string]any
-	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["outcome"] != "write_stall" || line["total_ms"] != 4.0 || line["admitted_ms"] != 2.0 || line["error"] != "write_stall" {
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["outcome"] != "write_stall" || line["total_ms"] != 4.0 || line["admitted_ms"] != 2.0 || line["error"] != "write_stall" || line["param"] != "n" || line["error_text"] != `a "b"` {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	if _, err := New(Config{LogFormat: "xml"}, &out, nil); err == nil {

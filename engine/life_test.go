@@ -13,7 +13,6 @@ import (
 	"time"
 	"weak"
 
-	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -183,95 +182,6 @@ func TestPauseKeepsPagesAndResumes(t *testing.T) {
 	}
 }
 
-func TestHeldOnesGiveTheirPlaces(t *testing.T) {
-	for name, cfg := range map[string]Config{
-		"paused": {SequencesMax: 2, StreamEventsMax: 1 << 16},
-		"parked": {SequencesMax: 2, StreamEventsMax: 8},
-	} {
-		t.Run(name, func(t *testing.T) {
-			together, posted, stopped := false, make(chan struct{}), make(chan struct{})
-			var busy *wire.Stream
-			b := newLab(t, labSetup{cfg: cfg, onTurn: func(b *lab) {
-				<-posted
-				if b.loop.total.Step >= 20 {
-					<-stopped
-				}
-				for busy.Waiting() > 0 { // it never parks
-					time.Sleep(10 * time.Microsecond)
-				}
-				together = together || len(b.loop.running) == 3
-			}})
-			held, _ := b.begin(question{id: "held", tokens: prompt(1, 10), options: greedy(300)})
-			s, busyNotify := b.begin(question{id: "busy", tokens: prompt(2, 10), options: greedy(300)})
-			busy = s
-			third, notify := b.begin(question{id: "third", tokens: prompt(3, 10), options: greedy(2)})
-			var wg sync.WaitGroup
-			wg.Go(func() { b.read(busy, busyNotify, 1) })
-			close(posted)
-			if name == "paused" {
-				waitFor(t, func() bool { return held.Waiting() > 0 })
-				held.Pause()
-			}
-			close(stopped)
-			b.read(third, notify, 1)
-			wg.Wait()
-			held.Close()
-			b.mustIdle()
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if !together {
-				t.Error("the third started only when another had ended")
-			}
-		})
-	}
-}
-
-// countedModel knows the most sequences that one step had.
-type countedModel struct {
-	*pagedModel
-	most int
-}
-
-func (m *countedModel) Forward(spans []model.Span) []float32 {
-	m.most = max(m.most, len(spans))
-	return m.pagedModel.Forward(spans)
-}
-
-func TestResumedSequencesWaitForPlaces(t *testing.T) {
-	var counted *countedModel
-	resumed := false
-	b := newLab(t, labSetup{cfg: Config{SequencesMax: 3, StreamEventsMax: 1 << 16}, onTurn: func(b *lab) {
-		if counted == nil {
-			counted = &countedModel{pagedModel: b.loop.model.(*pagedModel)}
-			b.loop.model = counted
-		}
-		all := len(b.loop.running) == 6 && !b.loop.busy()
-		for _, s := range b.loop.running {
-			switch { // each pauses at its 5th step, and goes on when all have
-			case all:
-				resumed = true
-				s.Resume()
-			case s.timings.Steps == 5 && !resumed:
-				s.Pause()
-			}
-		}
-	}})
-	var qs []question
-	for i := range 6 {
-		qs = append(qs, question{id: fmt.Sprint(i), tokens: prompt(uint64(i), 20), options: greedy(40)})
-	}
-	for i, a := range b.askAll(qs) {
-		mustEnd(t, qs[i], a)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if counted.most != 3 || b.loop.total.Preempted > 0 || !resumed {
-		t.Errorf("%d sequences in one step, %d preempted, resumed %v; want 3, 0 and true", counted.most, b.loop.total.Preempted, resumed)
-	}
-}
-
 func TestPausedPrefillHoldsNobodyOff(t *testing.T) {
 	b := newPausing(t, Config{BatchTokensMax: 7}) // so two steps leave a block half done
 	q := question{id: "q", tokens: prompt(1, 200), options: greedy(3)}
@@ -284,79 +194,6 @@ func TestPausedPrefillHoldsNobodyOff(t *testing.T) {
 	if a := b.read(s, notify, 1); a.end.Err != nil || a.texts[0] != first.texts[0] {
 		t.Errorf("the paused one answered %q, error %v; want %q", a.texts[0], a.end.Err, first.texts[0])
 	}
-}
-
-func TestComputedPrefixLetsOthersIn(t *testing.T) {
-	gate, together := make(chan struct{}), false
-	b := newLab(t, labSetup{pages: 12, onTurn: func(b *lab) {
-		<-gate
-		together = together || len(b.loop.running) == 2
-	}})
-	first := question{id: "first", tokens: prompt(1, 97), options: greedy(30)}
-	second := question{id: "second", tokens: append(prompt(1, 97), 300), options: greedy(10)} // both prompts do not fit
-	s1, n1 := b.begin(first)
-	s2, n2 := b.begin(second)
-	close(gate)
-	a1, a2 := b.read(s1, n1, 1), b.read(s2, n2, 1)
-	mustEnd(t, first, a1)
-	mustEnd(t, second, a2)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if !together || a2.end.Usage.Cached != 96 {
-		t.Errorf("ran together: %v, with %d tokens cached; want true and 96", together, a2.end.Usage.Cached)
-	}
-}
-
-func TestPromptPreemptedHalfwayIsCountedOnce(t *testing.T) {
-	preempted := false
-	b := newLab(t, labSetup{cfg: Config{BatchTokensMax: 7}, onTurn: func(b *lab) {
-		if b.loop.total.Step == 3 && !preempted { // 21 tokens, of which a block of 16 stays
-			preempted = true
-			b.loop.preempt(b.loop.running[0])
-		}
-	}})
-	q := question{id: "q", tokens: prompt(1, 100), options: greedy(3)}
-	a := b.ask(q)
-	mustEnd(t, q, a)
-	if a.end.Usage.Cached != 0 || a.end.Timings.Preempted != 1 || !preempted {
-		t.Errorf("usage %+v, preempted %d times; want nothing cached, and once", a.end.Usage, a.end.Timings.Preempted)
-	}
-}
-
-func TestPausedOnesYieldTheirPagesAsTheLastResort(t *testing.T) {
-	b := newLab(t, labSetup{pages: 16, cfg: Config{StreamEventsMax: 1 << 16}})
-	var qs []question
-	for i := range 3 {
-		q := question{id: fmt.Sprint(i), tokens: prompt(uint64(i), 70), options: greedy(90)}
-		q.options.N, q.options.Temperature, q.options.Seed = 2, 1, 9
-		qs = append(qs, q)
-	}
-	var streams []*wire.Stream
-	var notifies []chan struct{}
-	for _, q := range qs {
-		s, notify := b.begin(q)
-		waitFor(t, func() bool { return s.Waiting() > 0 })
-		s.Pause()
-		streams, notifies = append(streams, s), append(notifies, notify)
-	}
-	waitFor(t, func() bool { return b.State().Running == 0 && b.State().Waiting == 0 })
-	big := question{id: "big", tokens: prompt(9, 200), options: greedy(56)} // all 16 pages
-	mustEnd(t, big, b.ask(big))
-	if b.State().Preempted == 0 {
-		t.Error("nothing was preempted: the pool was not short")
-	}
-	for i := range qs {
-		streams[i].Resume()
-	}
-	for i, q := range qs {
-		a := b.read(streams[i], notifies[i], 2)
-		mustEnd(t, q, a)
-		if alone := newLab(t, labSetup{}).ask(q); !slices.Equal(a.texts, alone.texts) {
-			t.Errorf("%s differs from its run alone", q.id)
-		}
-	}
-	b.mustIdle()
 }
 
 func TestRoomForAnAnswerGrowsWithIt(t *testing.T) {

@@ -203,9 +203,13 @@ func (l *logprobList) addChat(t *wire.TokenLogprob) {
 }
 
 func (l *logprobList) addText(t *wire.TokenLogprob) {
-	l.content = appendString(comma(l.content), string(t.Bytes))
+	l.content = appendTokenText(comma(l.content), t.ID, t.Bytes)
 	l.values = appendLogprob(comma(l.values), t.Logprob)
-	l.offsets = strconv.AppendInt(comma(l.offsets), int64(l.offset), 10)
+	at := l.offset
+	if len(t.Bytes) > 0 && !utf8.RuneStart(t.Bytes[0]) {
+		at = max(0, at-1) // the token goes on with a character
+	}
+	l.offsets = strconv.AppendInt(comma(l.offsets), int64(at), 10)
 	for _, c := range t.Bytes {
 		if utf8.RuneStart(c) {
 			l.offset++
@@ -221,7 +225,7 @@ func (l *logprobList) addText(t *wire.TokenLogprob) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendString(b, string(t.Top[i].Bytes)), ':')
+		b = append(appendTokenKey(b, t.Top, i), ':')
 		b = appendLogprob(b, t.Top[i].Logprob)
 	}
 	l.tops = append(b, '}')

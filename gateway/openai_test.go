@@ -231,6 +231,29 @@ func TestB13EchoAndLogprobs(t *testing.T) {
 	}
 }
 
+func TestB13TokensAreToldApart(t *testing.T) {
+	top := func(all ...string) (tops []wire.TopLogprob) {
+		for i, text := range all {
+			tops = append(tops, wire.TopLogprob{ID: int32(i), Bytes: []byte(text), Logprob: -1})
+		}
+		return tops
+	}
+	l := &logprobList{}
+	l.add([]wire.TokenLogprob{
+		{ID: 9, Bytes: []byte("a"), Top: top("a", "\xe2\x9c", "\xe2", "", "")},
+		{ID: 8, Bytes: []byte("\xe2\x9c"), Top: top("é", "é", "\"", `\`, "\n")},
+		{ID: 7, Bytes: []byte("\x94b"), Top: top("\x94", "\x94")},
+		{ID: 6, Bytes: nil, Top: nil},
+		{ID: 5, Bytes: []byte("c"), Top: top()},
+	})
+	want := `{"tokens":["a","bytes:\\xe2\\x9c","bytes:\\x94\\x62","<|token:6|>","c"],"token_logprobs":[0,0,0,0,0],"top_logprobs":[` +
+		`{"a":-1,"bytes:\\xe2\\x9c":-1,"bytes:\\xe2":-1,"<|token:3|>":-1,"<|token:4|>":-1},` +
+		`{"é":-1,"<|token:1|>":-1,"\"":-1,"\\":-1,"\n":-1},{"bytes:\\x94":-1,"<|token:1|>":-1},null,null],"text_offset":[0,1,1,3,3]}`
+	if got := string(l.append(nil)); got != want || !json.Valid([]byte(got)) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestB19HostileJSON(t *testing.T) {
 	start := time.Now()
 	for name, body := range map[string]string{

@@ -166,8 +166,8 @@ func TestPlace(t *testing.T) {
 	}
 	for words, want := range map[string]string{
 		"name is taken":           "f.yaml:1: name is taken",
-		"gateway.compat: no\nand": "environment FOREBAY_GATEWAY_COMPAT: gateway.compat: no\nand",
-		"gateway.listen is odd":   "flag --listen: gateway.listen is odd",
+		"gateway.compat: no\nand": "FOREBAY_GATEWAY_COMPAT: gateway.compat: no\nand",
+		"gateway.listen is odd":   "--listen: gateway.listen is odd",
 		"log.level is odd":        "log.level is odd", // the default
 		"something else":          "something else",
 	} {

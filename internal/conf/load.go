@@ -70,7 +70,8 @@ func (s *Schema) place(section string, err error) error {
 			}
 		}
 		if f != nil && f.origin != "" {
-			line = f.origin + ": " + line
+			place := strings.TrimPrefix(strings.TrimPrefix(f.origin, "flag "), "environment ")
+			line = place + ": " + line
 		}
 		placed = append(placed, errors.New(line))
 	}

@@ -7,9 +7,10 @@
 // that a Ctrl-C in the terminal reaches the parent alone, which then stops the
 // child in its own order.
 //
-// Not a goal: knowing what the child does. Whether it serves is for its client
-// to say; Reason tells why it may not.
+// Not a goal: knowing what the child does. Whether it works is for its client to
+// say, by Alive; a child that was seen to work and then is not for a while is
+// killed as hung. Reason tells why it does not serve.
 //
-//	s := supervise.New(cfg, supervise.Child{Path: exe, Args: args, Output: os.Stderr})
+//	s := supervise.New(cfg, supervise.Child{Path: exe, Name: "app", Args: args, Output: os.Stderr, Log: log})
 //	err := s.Run(ctx) // until ctx is done and the child has ended
 package supervise

@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,8 +23,18 @@ type Config struct {
 	RestartWaitMax time.Duration `yaml:"restart_wait_max" default:"30s" help:"Longest wait before a restart."`
 	StableAfter    time.Duration `yaml:"stable_after" default:"30s" help:"An engine that ran this long before it ended counts as its first end again."`
 	CrashLoopExits int           `yaml:"crash_loop_exits" default:"6" help:"Ends in a row after which every restart waits restart_wait_max."`
+	LoadLimit      time.Duration `yaml:"load_limit" default:"30m" help:"Time that the engine has from its start until it is ready; then it is killed and started again."`
+	HangLimit      time.Duration `yaml:"hang_limit" default:"2m" help:"Time without progress, above that of the longest step, after which an engine that was ready is killed and started again."`
 	StopLimit      time.Duration `yaml:"stop_limit" default:"5s" help:"Time that the engine has to end after it was asked to; then it is killed."`
 	LineBytesMax   int           `yaml:"line_bytes_max" default:"8KiB" help:"Longest line of the engine's output that is passed on whole, in bytes."`
+}
+
+// Validate says what is wrong between the fields of a filled Config.
+func (c *Config) Validate() error {
+	if c.RestartWaitMin > c.RestartWaitMax {
+		return fmt.Errorf("supervise.restart_wait_min is %v, above supervise.restart_wait_max, %v", c.RestartWaitMin, c.RestartWaitMax)
+	}
+	return nil
 }
 
 // ExitHopeless is the exit status of a child for which another start with the
@@ -33,13 +43,16 @@ const ExitHopeless = 78
 
 // Child is the process to run.
 type Child struct {
-	Path string
+	// Path is asked before each start for the program; Name is what it is
+	// called in a list of processes.
+	Path func() string
+	Name string
 	Args []string
 	Env  []string
 	// Output receives both outputs of the child, each line after Prefix.
 	Output io.Writer
 	Prefix string
-	// Log receives a line of our own for each end.
+	// Log receives a line of our own for each start but the first, and each end.
 	Log *slog.Logger
 	// Started, if set, is called after each start, on the goroutine of Run.
 	Started func(pid int)
@@ -50,22 +63,54 @@ type Supervisor struct {
 	cfg    Config
 	child  Child
 	output *lines
-	reason atomic.Pointer[string]
+
+	mu      sync.Mutex
+	reason  string
+	running bool
+	started time.Time // of the newest child
+	alive   time.Time // when that one was last seen to work; zero until it was
 }
 
 // New makes a supervisor; Run starts the child.
 func New(cfg Config, c Child) *Supervisor {
 	conf.Fill(&cfg)
-	s := &Supervisor{cfg: cfg, child: c, output: &lines{out: c.Output, prefix: c.Prefix, limit: cfg.LineBytesMax}}
-	s.say("")
-	return s
+	return &Supervisor{
+		cfg: cfg, child: c, output: &lines{out: c.Output, prefix: c.Prefix, limit: cfg.LineBytesMax},
+		reason: "the engine is starting",
+	}
 }
 
-// Reason says why the child ended last and what happens now; "" before that.
-// It stays after a restart, for the time until the child serves.
-func (s *Supervisor) Reason() string { return *s.reason.Load() }
+// Reason says why the child does not serve and what happens now; "" once it
+// was seen to work. It is for clients too, so it holds nothing that the child
+// printed.
+func (s *Supervisor) Reason() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reason
+}
 
-func (s *Supervisor) say(reason string) { s.reason.Store(&reason) }
+// Alive tells when the child was last seen to work. Whoever uses the child
+// calls it for as long as that goes on; without, the child counts as hung.
+func (s *Supervisor) Alive(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running && at.After(s.started) && at.After(s.alive) {
+		s.alive, s.reason = at, ""
+	}
+}
+
+// begin and ended keep the state of the newest child.
+func (s *Supervisor) begin(started time.Time, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.started, s.alive, s.reason = true, started, time.Time{}, reason
+}
+
+func (s *Supervisor) ended(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.reason = false, reason
+}
 
 // Run keeps the child running until ctx is done, then stops it. It returns an
 // error if the child could not be started at all, if the first one ended as
@@ -77,21 +122,30 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 
 	b := backoff{waitMin: s.cfg.RestartWaitMin, waitMax: s.cfg.RestartWaitMax, stableAfter: s.cfg.StableAfter, crashLoopExits: s.cfg.CrashLoopExits}
-	for first := true; ; first = false {
+	before := "" // what became of the last child
+	for {
 		started := time.Now()
+		s.begin(started, before+"the engine is loading its model")
 		end, err := s.runOnce(ctx)
 		if ctx.Err() != nil {
 			return err
 		}
-		if first && (end == nil || end.ExitCode() == ExitHopeless) {
+		if before == "" && (end == nil || end.ExitCode() == ExitHopeless) {
 			return err
 		}
 		wait := b.next(started, time.Now(), rand.Float64())
-		s.say(fmt.Sprintf("the engine ended (%v); it starts again in %v", err, wait.Round(time.Millisecond)))
+		before = fmt.Sprintf("the engine ended (%v) and was started again; ", endOf(end))
+		what := fmt.Sprintf("the engine ended (%v)", endOf(end))
 		if b.crashLoop() {
-			s.say(fmt.Sprintf("the engine keeps ending, %d times now, at last with: %v; it starts again in %v", b.exits, err, wait.Round(time.Millisecond)))
+			what = fmt.Sprintf("the engine keeps ending, %d times now, at last with %v", b.exits, endOf(end))
 		}
-		s.child.Log.Warn(s.Reason())
+		if wait > 0 {
+			what += "; it starts again in " + wait.Round(time.Millisecond).String()
+		} else {
+			what += "; it starts again at once"
+		}
+		s.ended(what)
+		s.child.Log.Warn(what, "cause", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -100,10 +154,19 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
+// endOf is how a child ended, without what it said.
+func endOf(state *os.ProcessState) string {
+	if state == nil {
+		return "it could not be started"
+	}
+	return state.String()
+}
+
 // runOnce starts the child and waits for its end, which ctx may ask for. The
 // error says how the child ended, nil only if it was asked to and did.
 func (s *Supervisor) runOnce(ctx context.Context) (*os.ProcessState, error) {
-	cmd := exec.Command(s.child.Path, s.child.Args...)
+	cmd := exec.Command(s.child.Path(), s.child.Args...)
+	cmd.Args[0] = s.child.Name
 	cmd.Env, cmd.SysProcAttr = s.child.Env, childAttr()
 	cmd.Stdout, cmd.Stderr = s.output, s.output
 	cmd.WaitDelay = time.Second // for a grandchild that holds the outputs open
@@ -118,11 +181,43 @@ func (s *Supervisor) runOnce(ctx context.Context) (*os.ProcessState, error) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		return cmd.ProcessState, s.explain(err)
-	case <-ctx.Done():
+	dog := watchdog{loadLimit: s.cfg.LoadLimit, hangLimit: s.cfg.HangLimit}
+	tick := time.NewTicker(dog.interval())
+	defer tick.Stop()
+	for killed := false; ; {
+		select {
+		case err := <-ended:
+			return cmd.ProcessState, s.explain(err)
+		case <-ctx.Done():
+			return s.stop(cmd, ended)
+		case <-tick.C:
+			if why := s.hung(&dog); why != "" && !killed {
+				s.child.Log.Error("the engine is killed: "+why, "pid", cmd.Process.Pid)
+				cmd.Process.Kill()
+				killed = true
+			}
+		}
 	}
+}
+
+// hung asks dog whether the child hangs, and lets Reason tell of a silence.
+func (s *Supervisor) hung(dog *watchdog) (why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	silent, limit := dog.tick(s.alive)
+	switch {
+	case silent >= limit && s.alive.IsZero():
+		return fmt.Sprintf("it was not ready within %v (supervise.load_limit)", limit)
+	case silent >= limit:
+		return fmt.Sprintf("it made no progress for %v (supervise.hang_limit)", limit)
+	case silent > 0 && !s.alive.IsZero():
+		s.reason = fmt.Sprintf("the engine has made no progress for %v; it is started again after %v", silent, limit)
+	}
+	return ""
+}
+
+// stop asks the child to end, and kills it if it does not.
+func (s *Supervisor) stop(cmd *exec.Cmd, ended <-chan error) (*os.ProcessState, error) {
 	cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-ended:

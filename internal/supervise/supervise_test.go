@@ -35,11 +35,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
+func itself() string { return os.Args[0] }
+
 // run supervises a child that does one of the above, until stop is called.
 func run(t *testing.T, does string, cfg Config, out io.Writer) (s *Supervisor, pids chan int, stop func() error) {
 	t.Helper()
 	pids = make(chan int, 100)
-	s = New(cfg, Child{Path: os.Args[0], Env: []string{"CHILD_DOES=" + does}, Output: out, Prefix: "engine: ", Log: slog.New(slog.DiscardHandler), Started: func(pid int) { pids <- pid }})
+	s = New(cfg, Child{Path: itself, Env: []string{"CHILD_DOES=" + does}, Output: out, Prefix: "engine: ", Log: slog.New(slog.NewTextHandler(out, nil)), Started: func(pid int) { pids <- pid }})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -51,11 +53,17 @@ func run(t *testing.T, does string, cfg Config, out io.Writer) (s *Supervisor, p
 func TestKilledChildIsBackAndTheLastOneEnds(t *testing.T) {
 	s, pids, stop := run(t, "sleep", Config{}, io.Discard)
 	first := <-pids
-	if s.Reason() != "" {
+	if s.Reason() != "the engine is loading its model" {
 		t.Errorf("reason before any end: %q", s.Reason())
 	}
+	s.Alive(time.Now())
+	if s.Reason() != "" {
+		t.Errorf("reason while it works: %q", s.Reason())
+	}
+	late := time.Now()
 	syscall.Kill(first, syscall.SIGKILL)
 	second := <-pids
+	s.Alive(late) // heard of the first one, so it says nothing about the second
 	if !strings.Contains(s.Reason(), "signal: killed") {
 		t.Errorf("reason is %q, want it to name the signal", s.Reason())
 	}
@@ -74,7 +82,7 @@ func TestKilledChildIsBackAndTheLastOneEnds(t *testing.T) {
 
 func TestHopelessFirstChildEndsRun(t *testing.T) {
 	var out bytes.Buffer
-	err := New(Config{}, Child{Path: os.Args[0], Env: []string{"CHILD_DOES=hopeless"}, Output: &out, Prefix: "engine: "}).Run(t.Context())
+	err := New(Config{}, Child{Path: itself, Env: []string{"CHILD_DOES=hopeless"}, Output: &out, Prefix: "engine: "}).Run(t.Context())
 	if err == nil || err.Error() != "no such model" {
 		t.Errorf("got %v, want the child's own words", err)
 	}
@@ -84,21 +92,67 @@ func TestHopelessFirstChildEndsRun(t *testing.T) {
 }
 
 func TestMissingProgramEndsRun(t *testing.T) {
-	if err := New(Config{}, Child{Path: "/does/not/exist", Output: io.Discard}).Run(t.Context()); err == nil {
+	if err := New(Config{}, Child{Path: func() string { return "/does/not/exist" }, Output: io.Discard}).Run(t.Context()); err == nil {
 		t.Error("no error")
 	}
 }
 
+// What the child printed may hold paths, so it goes to the log and not to clients.
 func TestCrashLoopIsTheReason(t *testing.T) {
-	s, pids, _ := run(t, "panic", Config{RestartWaitMin: time.Millisecond, RestartWaitMax: time.Hour, CrashLoopExits: 3}, io.Discard)
+	var log bytes.Buffer
+	s, pids, stop := run(t, "panic", Config{RestartWaitMin: time.Millisecond, RestartWaitMax: time.Hour, CrashLoopExits: 3}, &log)
 	for range 3 {
 		<-pids
 	}
-	for !strings.Contains(s.Reason(), "keeps ending, 3 times now") {
+	for !strings.Contains(s.Reason(), "keeps ending, 3 times now, at last with exit status 2; it starts again in ") {
 		time.Sleep(time.Millisecond)
 	}
-	if !strings.Contains(s.Reason(), "out of weights") {
-		t.Errorf("reason %q does not hold the panic", s.Reason())
+	if stop(); !strings.Contains(log.String(), `cause="exit status 2: panic: out of weights`) || strings.Contains(s.Reason(), "out of weights") {
+		t.Errorf("the panic belongs into the log alone: %s", &log)
+	}
+}
+
+func TestHungChildIsReplaced(t *testing.T) {
+	for name, wasReady := range map[string]bool{"never ready": false, "ready before": true} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{LoadLimit: 100 * time.Millisecond, HangLimit: time.Hour}
+			if wasReady {
+				cfg = Config{LoadLimit: time.Hour, HangLimit: 100 * time.Millisecond}
+			}
+			s, pids, _ := run(t, "sleep", cfg, io.Discard)
+			first := <-pids
+			if wasReady {
+				s.Alive(time.Now())
+				for !strings.Contains(s.Reason(), "no progress") {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			<-pids
+			if err := syscall.Kill(first, 0); err != syscall.ESRCH {
+				t.Errorf("the hung child is still there: %v", err)
+			}
+		})
+	}
+}
+
+func TestWatchdog(t *testing.T) {
+	d := watchdog{loadLimit: time.Hour, hangLimit: 20 * time.Second}
+	var never time.Time
+	at := time.Unix(1, 0)
+	for i, c := range []struct {
+		alive         time.Time
+		silent, limit time.Duration
+	}{
+		{never, time.Second, time.Hour},
+		{never, 2 * time.Second, time.Hour},
+		{at, 0, 20 * time.Second},
+		{at, time.Second, 20 * time.Second},
+		{at.Add(1), 0, 20 * time.Second},
+		{at.Add(1), time.Second, 20 * time.Second},
+	} {
+		if silent, limit := d.tick(c.alive); silent != c.silent || limit != c.limit {
+			t.Errorf("tick %d: %v of %v, want %v of %v", i+1, silent, limit, c.silent, c.limit)
+		}
 	}
 }
 

@@ -1,16 +1,19 @@
 package main
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // runConfigCheck reads a configuration as serve would and reports every mistake.
 func runConfigCheck(c *console, args []string) error {
 	s, err := c.readConfig("check", args)
-	if err != nil {
+	if s == nil {
 		return err
 	}
 	trial := &front{cfg: &s.Config, console: c} // its parts check their ranges when built
 	defer trial.close()
-	if err := trial.build(c, nil); err != nil {
+	if err := errors.Join(err, s.schema.Place(trial.build(c, nil))); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(c.out, "the configuration is valid")
@@ -26,7 +29,8 @@ func runConfigPrint(c *console, args []string) error {
 	return err
 }
 
-// readConfig takes the file from an argument, --config or FOREBAY_CONFIG.
+// readConfig takes the file from an argument, --config or FOREBAY_CONFIG. What it
+// could read comes with an error too; nil is a mistake on the command line.
 func (c *console) readConfig(verb string, args []string) (*settings, error) {
 	set := newFlagSet("config " + verb + " [FILE] [flags]")
 	s := c.settings(set)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/forebay-io/forebay/engine"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // runServe runs the gateway, and the engine as its child. Start order: socket
@@ -19,44 +21,71 @@ func runServe(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
-	defer stop()
+	log := c.logger(s.Log, "gateway")
+	cleanUp := func() {}
 	if s.Socket.Path == "" {
-		dir, err := c.socketDir()
+		dir, err := makeRunDir(c.runDirParent())
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
-		s.Socket.Path = filepath.Join(dir, "engine.sock")
+		defer dir.remove()
+		s.Socket.Path, cleanUp = dir.socket(), dir.remove
+	} else if err := tryListen(s.Socket.Path); err != nil {
+		return err
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program to start the engine: %w", err)
 	}
-	log := c.logger(s.Log, "gateway")
+	ctx, stop := untilSignal(cleanUp)
+	defer stop()
 	child := supervise.New(s.Supervise, supervise.Child{
-		Path: exe, Args: s.engineArgs(), Env: c.engineEnviron(s.schema),
+		Path: func() string { return thisProgram(exe) }, Name: "forebay", Args: s.engineArgs(), Env: c.engineEnviron(s.schema),
 		Output: c.err, Prefix: "engine: ", Log: log,
 	})
-	front, err := openFront(c, &s.Config, child.Reason)
+	front, err := openFront(c, &s.Config, child)
 	if err != nil {
-		return err
+		return s.schema.Place(err)
 	}
 	defer front.close()
 
 	// The engine outlives ctx, since the gateway's last streams need it; ctx
 	// ends with the engine, if that ends for good.
-	ctx, fail := context.WithCancel(ctx)
-	defer fail()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	engineCtx, stopEngine := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		defer fail()
+		defer fail(errors.New("the engine ended"))
 		ended <- child.Run(engineCtx)
 	}()
 	err = front.run(ctx)
 	stopEngine()
 	return errors.Join(err, <-ended)
+}
+
+// tryListen tells whether the engine will be able to listen on path: where
+// another engine does, the gateway would be served by that one.
+func tryListen(path string) error {
+	ln, err := wire.Listen(path)
+	if err != nil {
+		return err
+	}
+	return ln.Close()
+}
+
+// thisProgram is exe, or where that file was removed or replaced meanwhile,
+// the kernel's name for the program that runs (Linux).
+func thisProgram(exe string) string {
+	const running = "/proc/self/exe"
+	own, err := os.Stat(running)
+	if err != nil {
+		return exe
+	}
+	if named, err := os.Stat(exe); err != nil || !os.SameFile(own, named) {
+		return running
+	}
+	return exe
 }
 
 // engineArgs are the arguments of the engine child.
@@ -68,23 +97,6 @@ func (s *settings) engineArgs() []string {
 	return args
 }
 
-// socketDir makes a directory for the socket that only this user may enter. A
-// socket's path is short by nature, so a long runtime directory is passed over.
-func (c *console) socketDir() (string, error) {
-	parent := c.getenv("XDG_RUNTIME_DIR")
-	if info, err := os.Stat(parent); err != nil || !info.IsDir() || len(parent) > 70 {
-		parent = os.TempDir()
-	}
-	if len(parent) > 70 {
-		parent = "/tmp"
-	}
-	dir, err := os.MkdirTemp(parent, "forebay-")
-	if err != nil {
-		return "", fmt.Errorf("directory for the engine's socket: %w; set XDG_RUNTIME_DIR to one that can be written", err)
-	}
-	return dir, nil
-}
-
 func runGateway(c *console, args []string) error {
 	s, err := c.configure(newFlagSet("gateway --socket PATH [flags]"), args)
 	if err != nil {
@@ -93,11 +105,11 @@ func runGateway(c *console, args []string) error {
 	if s.Socket.Path == "" {
 		return usageError("the gateway alone needs --socket PATH, the path where forebay engine listens")
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := untilSignal(func() {})
 	defer stop()
-	front, err := openFront(c, &s.Config, func() string { return "" })
+	front, err := openFront(c, &s.Config, nil)
 	if err != nil {
-		return err
+		return s.schema.Place(err)
 	}
 	defer front.close()
 	return front.run(ctx)
@@ -110,7 +122,7 @@ func runEngine(c *console, args []string) error {
 	lifeline := set.Bool("lifeline", false, "end at once when standard input closes, as under forebay serve")
 	s, err := c.configure(set, args)
 	if err != nil {
-		return err
+		return hopelessError{err}
 	}
 	if s.Socket.Path == "" {
 		return usageError("the engine alone needs --socket PATH, the path to listen on")
@@ -118,7 +130,7 @@ func runEngine(c *console, args []string) error {
 	if *lifeline {
 		supervise.EndWithParent(c.in, func() { os.Exit(1) })
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := untilSignal(func() {})
 	defer stop()
 	return s.serveEngine(ctx, c)
 }
@@ -126,16 +138,20 @@ func runEngine(c *console, args []string) error {
 func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	ln, err := wire.Listen(s.Socket.Path) // first, since loading may take long
 	if err != nil {
-		return err
+		return hopelessError{err}
 	}
 	defer ln.Close()
+	log := c.logger(s.Log, "engine")
+	for _, name := range unknownKernels(c.getenv(kernels.DisableEnv)) {
+		log.Warn("no kernel set has a name in "+kernels.DisableEnv, "name", name, "names", kernelNames)
+	}
 	e, err := engine.New(s.Engine)
 	if err != nil {
 		return hopelessError{err}
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	model := e.State().Model
-	c.logger(s.Log, "engine").Info("engine ready", "model", model.ID, "kernels", model.Kernels, "socket", s.Socket.Path)
+	log.Info("engine ready", "model", model.ID, "kernels", model.Kernels, "socket", s.Socket.Path)
 
 	serveCtx, stopServing := context.WithCancel(context.Background())
 	defer stopServing()
@@ -149,7 +165,25 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	}
 	limit, cancel := context.WithTimeout(context.Background(), s.DrainLimit)
 	defer cancel()
-	e.Drain(limit) // past the limit, Close ends what still runs
-	stopServing()  // writes what the connections still have to say
+	log.Info("stopping: running generations may finish", "signal", context.Cause(ctx), "drain_limit", s.DrainLimit)
+	if e.Drain(limit) != nil { // Close ends what still runs
+		left := e.State()
+		log.Warn("the drain limit is over: what still runs is cut", "sequences", left.Running+left.Waiting+left.Paused)
+	}
+	stopServing() // writes what the connections still have to say
 	return <-served
+}
+
+// kernelNames are the sets that can be switched off.
+var kernelNames = []string{"avx2", "avx512"}
+
+// unknownKernels are the names in the list, with commas between, of which there
+// is no set to switch off.
+func unknownKernels(list string) (unknown []string) {
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(kernelNames, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // Config is the whole configuration: one section for each package that has one.
@@ -36,18 +38,32 @@ type Config struct {
 	Supervise    supervise.Config  `yaml:"supervise"`
 }
 
-// Validate checks the addresses.
+// Validate checks what no section can check by itself.
 func (c *Config) Validate() error {
 	var errs []error
 	for _, f := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", c.Admin}} {
 		if f.key == "admin" && f.address == adminOff {
 			continue
 		}
-		if _, port, err := net.SplitHostPort(f.address); err != nil || port == "" {
+		if !isAddress(f.address) {
 			errs = append(errs, fmt.Errorf("%s: %q is not an address such as 127.0.0.1:8080 or :8080", f.key, f.address))
 		}
 	}
+	if c.Engine.Kernels != "" {
+		if _, err := kernels.Lookup(c.Engine.Kernels); err != nil {
+			errs = append(errs, fmt.Errorf("engine.kernels: %w", err))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 // adminOff is the Admin that opens nothing.

@@ -8,9 +8,11 @@ import (
 	"net"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway"
+	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -28,8 +30,8 @@ type front struct {
 }
 
 // openFront takes the addresses first, so that a second instance fails before
-// it has started anything. reason says why the engine is away, if known.
-func openFront(c *console, cfg *Config, reason func() string) (f *front, err error) {
+// it has started anything. child is the supervised engine, nil if it is not ours.
+func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, err error) {
 	f = &front{cfg: cfg, console: c}
 	defer func(built *front) {
 		if err != nil {
@@ -44,32 +46,30 @@ func openFront(c *console, cfg *Config, reason func() string) (f *front, err err
 			return nil, err
 		}
 	}
-	cfg.Socket.Version = version
+	view := engineView{child: child, path: cfg.Socket.Path, log: c.logger(cfg.Log, "gateway")}
+	cfg.Socket.Version, cfg.Socket.OnState = version, view.heard
 	if f.client, err = wire.NewClient(cfg.Socket); err != nil {
 		return nil, err
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
-	return f, f.build(c, explained{f.client, reason})
+	return f, f.build(c, explained{f.client, &view})
 }
 
-func (f *front) build(c *console, e wire.Engine) (err error) {
-	queue, err := admission.NewFIFO(f.cfg.Admission)
-	if err != nil {
-		return err
+// build makes the parts and tells all that is wrong with their configuration.
+func (f *front) build(c *console, e wire.Engine) error {
+	queue, queueErr := admission.NewFIFO(f.cfg.Admission)
+	if queueErr == nil {
+		f.closers = append(f.closers, queue.Close)
 	}
-	f.closers = append(f.closers, queue.Close)
-	recorder, err := telemetry.New(f.cfg.Telemetry, c.out, gateway.Levels(queue, e))
-	if err != nil {
-		return err
-	}
-	f.gateway, err = gateway.New(f.cfg.Gateway, gateway.Parts{
+	recorder, recorderErr := telemetry.New(f.cfg.Telemetry, c.out, gateway.Levels(queue, e))
+	served, gatewayErr := gateway.New(f.cfg.Gateway, gateway.Parts{
 		Engine: e, Admission: queue, Recorder: recorder, Version: version, Log: c.logger(f.cfg.Log, "gateway"),
 	})
-	if err != nil {
-		return err
+	if gatewayErr == nil {
+		f.gateway = served
+		f.closers = append(f.closers, func() { served.Close() })
 	}
-	f.closers = append(f.closers, func() { f.gateway.Close() })
-	return nil
+	return errors.Join(queueErr, recorderErr, gatewayErr)
 }
 
 func (f *front) listen(key, address string) (net.Listener, error) {
@@ -108,21 +108,37 @@ func (f *front) run(ctx context.Context) error {
 			f.greet(f.console.err)
 		}
 	}()
-	var err error
+	var err, why error
 	select {
 	case <-ctx.Done():
+		why = context.Cause(ctx)
 	case err = <-served:
+		why = err
 		servers--
 	}
 	cancel()
 	<-greeted
-	limit, done := context.WithTimeout(context.Background(), f.cfg.DrainLimit)
-	defer done()
-	f.gateway.Shutdown(limit) // past the limit it has cut what still ran
+	f.drain(why)
 	for range servers {
 		err = errors.Join(err, <-served)
 	}
 	return err
+}
+
+// drain lets running requests end within the drain limit; the gateway cuts the others.
+func (f *front) drain(why error) {
+	log := f.console.logger(f.cfg.Log, "gateway")
+	log.Info("stopping: running requests may finish", "reason", why, "requests", f.gateway.InFlight(), "drain_limit", f.cfg.DrainLimit)
+	limit, cut := context.WithCancel(context.Background())
+	defer cut()
+	timer := time.AfterFunc(f.cfg.DrainLimit, func() {
+		log.Warn("the drain limit is over: what still runs is cut", "requests", f.gateway.InFlight())
+		cut()
+	})
+	f.gateway.Shutdown(limit)
+	if timer.Stop() {
+		log.Info("drained: every request has finished")
+	}
 }
 
 // greet says what runs and how to try it.
@@ -135,24 +151,4 @@ func (f *front) greet(w io.Writer) {
 	}
 	fmt.Fprintf(w, "Try: curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n", url)
 	fmt.Fprintf(w, "  -d '{\"model\": %q, \"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n", model.ID)
-}
-
-// explained is the engine's client, whose State says what the supervisor
-// knows of an engine that is away.
-type explained struct {
-	*wire.Client
-	reason func() string
-}
-
-// State implements wire.Engine.
-func (e explained) State() *wire.State {
-	s := e.Client.State()
-	reason := e.reason()
-	if s.Err == nil || reason == "" {
-		return s
-	}
-	told, err := *s, *s.Err
-	err.Message = reason
-	told.Err = &err
-	return &told
 }

@@ -12,15 +12,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/forebay-io/forebay/internal/supervise"
 )
@@ -98,14 +95,6 @@ func (c *console) exitStatus(err error) int {
 		return supervise.ExitHopeless
 	}
 	return 1
-}
-
-// untilSignal returns a context that SIGINT or SIGTERM ends. A second signal
-// ends the process at once.
-func untilSignal() (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
 }
 
 func (c *console) help(w io.Writer) {

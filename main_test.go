@@ -67,6 +67,14 @@ func (p *process) output() string {
 // start runs forebay with free ports, and kills it when the test ends.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	p := prepare(t, args...)
+	p.begin()
+	return p
+}
+
+// prepare is start without the begin, for a test that changes cmd.
+func prepare(t *testing.T, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, ended: make(chan struct{})}
 	ports := freePorts(t, 2)
 	p.url, p.admin = "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
@@ -77,18 +85,22 @@ func start(t *testing.T, args ...string) *process {
 	p.cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir())
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	p.cmd.WaitDelay = 2 * time.Second // an orphan of a failed test may hold the pipes
+	return p
+}
+
+func (p *process) begin() {
+	p.t.Helper()
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	go func() { p.cmd.Wait(); close(p.ended) }()
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		<-p.ended
-		if t.Failed() {
-			t.Logf("output of forebay %s:\n%s", strings.Join(args, " "), p.output())
+		if p.t.Failed() {
+			p.t.Logf("output of %s:\n%s", strings.Join(p.cmd.Args, " "), p.output())
 		}
 	})
-	return p
 }
 
 // serve starts a whole Forebay and waits until it is ready.

@@ -17,6 +17,7 @@ import (
 	"github.com/forebay-io/forebay/engine/demo"
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/tokenizer"
+	"github.com/forebay-io/forebay/internal/supervise"
 )
 
 // slow makes the demo model slow enough to be caught in the middle of an answer.
@@ -241,11 +242,21 @@ func TestG07Readiness(t *testing.T) {
 	if a := p.ask(chatBody("Hello!", nil)); a.status != http.StatusServiceUnavailable || a.retryAfter == "" {
 		t.Errorf("a request without an engine: %+v", a)
 	}
-	start(t, "engine", "--socket", socket)
+	if a := p.ask(chatBody("Hello!", nil)); strings.Contains(a.raw, socket) {
+		t.Errorf("the client is told a path: %s", a.raw)
+	}
+	if want := `msg="waiting for the engine" reason="the engine is not reachable: no engine is serving ` + socket; !strings.Contains(p.output(), want) {
+		t.Errorf("the log has no %q", want)
+	}
+	engine := start(t, "engine", "--socket", socket)
 	p.waitReady()
 	if a := p.ask(chatBody("Hello!", nil)); a.status != http.StatusOK {
 		t.Errorf("after ready: %+v", a)
 	}
+	engine.cmd.Process.Kill()
+	eventually(t, "the loss is logged", func() bool { return strings.Contains(p.output(), `msg="the engine is lost"`) })
+	start(t, "engine", "--socket", socket)
+	eventually(t, "the return is logged", func() bool { return strings.Contains(p.output(), `msg="the engine is back"`) })
 }
 
 func TestG08Drain(t *testing.T) {
@@ -300,6 +311,11 @@ func TestG08Drain(t *testing.T) {
 		if status := p.exit(); status != 0 {
 			t.Errorf("exit status %d", status)
 		}
+		for _, want := range []string{"reason=terminated requests=1", `msg="the drain limit is over: what still runs is cut" requests=1`} {
+			if !strings.Contains(p.output(), want) {
+				t.Errorf("the log has no %q", want)
+			}
+		}
 	})
 }
 
@@ -331,6 +347,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		t.Error("exit status 0, as if the stream had ended")
 	}
 	eventually(t, "the engine is gone", func() bool { return !alive(engine) })
+	if left, _ := filepath.Glob(filepath.Join(p.runtimeDir(), "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }
 
 // The engine alone drains as well: its gateway's streams come to their end.
@@ -404,8 +423,9 @@ func TestSecondInstance(t *testing.T) {
 		{"another engine is serving " + socket, []string{"engine", "--socket", socket}},
 		{address + " is in use", []string{"serve", "--listen", address}},
 		{strings.TrimPrefix(p.admin, "http://") + " is in use", []string{"serve", "--listen", "127.0.0.1:0", "--admin", strings.TrimPrefix(p.admin, "http://")}},
+		{"another engine is serving " + socket, []string{"serve", "--socket", socket, "--listen", "127.0.0.1:0", "--admin", "off"}},
 	} {
-		if out, status := run(t, "", c.args...); status != 1 || !strings.Contains(out, c.want) || strings.Count(out, "\n") != 1 {
+		if out, status := run(t, "", c.args...); status == 0 || !strings.Contains(out, c.want) || strings.Count(out, "\n") != 1 {
 			t.Errorf("%v: status %d, %q; want one line with %q", c.args, status, out, c.want)
 		}
 	}
@@ -424,7 +444,7 @@ func TestG01PathsThatAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{file, dir} {
-		if out, status := run(t, "", "engine", "--socket", path); status != 1 || !strings.Contains(out, path) {
+		if out, status := run(t, "", "engine", "--socket", path); status != supervise.ExitHopeless || !strings.Contains(out, path) {
 			t.Errorf("%s: status %d, %q", path, status, out)
 		}
 	}

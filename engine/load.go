@@ -94,6 +94,9 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *ker
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens and the model %d", f.Name(), n, c.Vocab)
 	}
 	context := c.ContextTokens
+	if cfg.ContextTokens > context {
+		return nil, fmt.Errorf("engine.context_tokens is %d; %s was trained for %d, give at most that", cfg.ContextTokens, f.Name(), context)
+	}
 	if cfg.ContextTokens > 0 {
 		context = cfg.ContextTokens
 	}

@@ -103,7 +103,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) { // G07: no engine before its model c
 		"missing file":      {Config{Model: "/nowhere/model.gguf"}, []string{"/nowhere/model.gguf"}},
 		"no model":          {Config{Model: text}, []string{text}},
 		"unknown kernels":   {Config{Kernels: "abacus"}, []string{"abacus", "ref"}},
-		"context too long":  {Config{ContextTokens: 5000}, []string{"5000", "2048"}},
+		"context too long":  {Config{ContextTokens: 5000}, []string{"engine.context_tokens is 5000", "2048"}},
 		"too little memory": {Config{KVBytes: 100}, []string{"kv_bytes", "65536"}},
 		"negative threads":  {Config{Threads: -1}, []string{"threads", "0 to 1024"}},
 		"huge pages":        {Config{PageTokens: 1000}, []string{"page_tokens", "256"}},

@@ -26,9 +26,17 @@ type listener struct {
 	watcher watcher
 	max     int
 
+	// refusals holds a token for each refused connection that lingers.
+	refusals    chan struct{}
+	endRefusals sync.Once
+
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 }
+
+// refusalsMax bounds the connections over the limit that linger to have their
+// answer read. Those beyond it are answered too, and may lose that to a reset.
+const refusalsMax = 64
 
 // conn is one client connection: fasthttp reads and writes it, and the path
 // of a request learns from it that the client left.
@@ -73,7 +81,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		l.mu.Unlock()
 		if full {
-			refuseConn(raw)
+			l.refuse(c)
 			continue
 		}
 		if _, ok := raw.(syscall.Conn); ok {
@@ -90,13 +98,22 @@ func isShortage(err error) bool {
 	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}, func(shortage error) bool { return errors.Is(err, shortage) })
 }
 
-// refuseConn answers a connection over the limit. The response fits into an
-// empty socket buffer, so that the write does not wait.
-func refuseConn(raw net.Conn) {
-	body := failed(faultUnavailable, "too many connections are open; try again").appendErrorObject(nil)
-	_ = raw.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	fmt.Fprintf(raw, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s", requestIDHeader, newID(), len(body), body)
-	raw.Close()
+// refuse answers a connection over the limit. The response fits into an empty
+// socket buffer, so that the write does not wait; closeAll waits for who lingers.
+func (l *listener) refuse(c *conn) {
+	body := failed(faultConnections, "too many connections are open; try again").appendErrorObject(nil)
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	fmt.Fprintf(c.Conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\nX-Should-Retry: true\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s", requestIDHeader, newID(), len(body), body)
+	select {
+	case l.refusals <- struct{}{}:
+		c.linger.Store(true)
+		go func() {
+			c.Close()
+			<-l.refusals
+		}()
+	default:
+		c.Close()
+	}
 }
 
 // closeAll closes every connection.
@@ -111,6 +128,11 @@ func (l *listener) closeAll() {
 		c.linger.Store(false)
 		c.Close()
 	}
+	l.endRefusals.Do(func() {
+		for range cap(l.refusals) {
+			l.refusals <- struct{}{} // all of them, and for good
+		}
+	})
 }
 
 // Write implements net.Conn.

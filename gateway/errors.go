@@ -33,6 +33,7 @@ const (
 	faultTooLarge
 	faultQueueFull
 	faultQueueTimeout
+	faultConnections
 	faultUnavailable
 	faultEngine
 	faultNonFinite
@@ -65,6 +66,7 @@ var faults = [...]struct {
 	faultTooLarge:       {400, "invalid_request_error", "request_cannot_fit", telemetry.TooLarge},
 	faultQueueFull:      {429, "rate_limit_error", "queue_full", telemetry.QueueFull},
 	faultQueueTimeout:   {503, "server_error", "queue_timeout", telemetry.QueueTimeout},
+	faultConnections:    {503, "server_error", "too_many_connections", telemetry.QueueFull},
 	faultUnavailable:    {503, "server_error", "engine_unavailable", telemetry.EngineUnavailable},
 	faultEngine:         {500, "server_error", "engine_error", telemetry.EngineError},
 	faultNonFinite:      {500, "server_error", "non_finite_output", telemetry.NonFinite},

@@ -123,7 +123,7 @@ func (g *Gateway) Serve(ln net.Listener) error { return g.serveOn(g.server, ln) 
 func (g *Gateway) ServeAdmin(ln net.Listener) error { return g.serveOn(g.admin, ln) }
 
 func (g *Gateway) serveOn(s *fasthttp.Server, ln net.Listener) error {
-	l := &listener{Listener: ln, watcher: g.watcher, max: g.cfg.Limits.ConnectionsMax, conns: map[*conn]struct{}{}}
+	l := &listener{Listener: ln, watcher: g.watcher, max: g.cfg.Limits.ConnectionsMax, refusals: make(chan struct{}, refusalsMax), conns: map[*conn]struct{}{}}
 	g.mu.Lock()
 	g.listeners = append(g.listeners, l)
 	stopped := g.stopped

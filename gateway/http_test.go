@@ -368,10 +368,16 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Fatalf("%q %v", line, err)
 		}
 	}
-	c := r.dial()
-	defer c.Close()
-	if line, err := readLine(bufio.NewReader(c), "HTTP/1.1"); err != nil || !strings.Contains(line, "503") {
-		t.Errorf("third connection: %q %v", line, err)
+	// Each has sent a request that nobody reads, which must not cost the answer.
+	for range 20 {
+		got := r.raw(rawPost("/v1/completions", strings.Repeat("x", 100_000)))
+		_, body, _ := strings.Cut(got, "\r\n\r\n")
+		if !strings.HasPrefix(got, "HTTP/1.1 503") || !strings.Contains(got, "\r\n"+requestIDHeader+": ") || !strings.Contains(got, "\r\nRetry-After: 1\r\n") || strings.Contains(got, "<") {
+			t.Fatalf("over the limit: %s", got)
+		}
+		if code, _ := errorOf(t, body); code != "too_many_connections" {
+			t.Errorf("code %s", code)
+		}
 	}
 }
 

@@ -85,9 +85,10 @@ type lab struct {
 // labSetup says how to build a lab. The hooks run on the loop's goroutine.
 type labSetup struct {
 	cfg      Config
-	pages    int    // of the paged model
-	real     bool   // the demo model instead of the paged one
-	template string // instead of the model's own
+	pages    int       // of the paged model
+	real     bool      // the demo model instead of the paged one
+	model    forwarder // instead of the paged one of its own
+	template string    // instead of the model's own
 	onTurn   func(b *lab)
 	onLogits func(s *sequence, logits []float32)
 }
@@ -176,6 +177,9 @@ func labParts(t testing.TB, set *labSetup) parts {
 	p := parts{
 		model: newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), vocab: tok.Size(), tokenizer: tok, pages: set.pages,
 		info: wire.Model{ID: "paged", ContextTokens: context, VocabTokens: tok.Size(), PageTokens: set.cfg.PageTokens, Fingerprint: "fp_paged"},
+	}
+	if set.model != nil {
+		p.model = set.model
 	}
 	p.loadTemplate(set.template, nil)
 	return p

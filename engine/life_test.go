@@ -379,6 +379,15 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+func TestDrainOfAnIdleEngineIsShort(t *testing.T) {
+	b := newLab(t, labSetup{})
+	limited, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := b.Drain(limited); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestIdleLoopShowsThatItLives(t *testing.T) {
 	b := newLab(t, labSetup{})
 	at, step := b.State().At, b.State().Step

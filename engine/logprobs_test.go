@@ -56,11 +56,7 @@ func (m *spoiledModel) Forward(spans []model.Span) []float32 {
 }
 
 func TestF02InAScoredPrompt(t *testing.T) {
-	b := newLab(t, labSetup{onTurn: func(b *lab) {
-		if m, ok := b.loop.model.(*pagedModel); ok {
-			b.loop.model = &spoiledModel{m, 30}
-		}
-	}})
+	b := newLab(t, labSetup{model: &spoiledModel{newPagedModel(1901, 16, 256), 30}})
 	a := b.ask(question{id: "q", tokens: prompt(1, 50), options: scored(5)})
 	if a.end.Err == nil || a.end.Err.Kind != wire.NonFinite {
 		t.Errorf("ended with %v; want %v", a.end.Err, wire.NonFinite)
@@ -88,13 +84,9 @@ func (m *logitsModel) Forward(spans []model.Span) []float32 {
 
 func TestScoredPromptsShareAStepsRows(t *testing.T) {
 	gate := make(chan struct{})
-	var counted *logitsModel
-	b := newLab(t, labSetup{onTurn: func(b *lab) {
+	counted := &logitsModel{pagedModel: newPagedModel(1901, 16, 256)}
+	b := newLab(t, labSetup{model: counted, onTurn: func(b *lab) {
 		<-gate
-		if counted == nil {
-			counted = &logitsModel{pagedModel: b.loop.model.(*pagedModel)}
-			b.loop.model = counted
-		}
 		b.loop.cost = stepCost{prefillToken: 1, known: true}
 	}})
 	const prompts = 6

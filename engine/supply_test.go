@@ -151,14 +151,21 @@ func TestHeldOnesGiveTheirPlaces(t *testing.T) {
 	}
 }
 
+func TestChoicesTakeAPlaceEach(t *testing.T) {
+	counted := &countedModel{pagedModel: newPagedModel(1901, 16, 256)}
+	several := question{id: "several", tokens: prompt(1, 20), options: greedy(30)}
+	several.options.N = 3
+	qs := []question{several, {id: "one", tokens: prompt(2, 20), options: greedy(30)}, {id: "fifth", tokens: prompt(3, 20), options: greedy(30)}}
+	together(t, labSetup{model: counted, cfg: Config{SequencesMax: 4}}, qs)
+	if counted.most != 4 {
+		t.Errorf("%d sequences in one step; want 4", counted.most)
+	}
+}
+
 func TestResumedSequencesWaitForPlaces(t *testing.T) {
-	var counted *countedModel
+	counted := &countedModel{pagedModel: newPagedModel(1901, 16, 256)}
 	resumed := false
-	b := newLab(t, labSetup{cfg: Config{SequencesMax: 3, StreamEventsMax: 1 << 16}, onTurn: func(b *lab) {
-		if counted == nil {
-			counted = &countedModel{pagedModel: b.loop.model.(*pagedModel)}
-			b.loop.model = counted
-		}
+	b := newLab(t, labSetup{model: counted, cfg: Config{SequencesMax: 3, StreamEventsMax: 1 << 16}, onTurn: func(b *lab) {
 		all := len(b.loop.running) == 6 && !b.loop.busy()
 		for _, s := range b.loop.running {
 			switch { // each pauses at its 5th step, and goes on when all have

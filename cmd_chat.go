@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -65,13 +66,17 @@ func runChat(c *console, args []string) error {
 		}
 		text = []string{string(piped)}
 	}
-	return talk.answer(strings.TrimSpace(strings.Join(text, " ")), interrupts)
+	said := strings.TrimSpace(strings.Join(text, " "))
+	if said == "" {
+		return errors.New("there is nothing to say: give the text as an argument or on standard input")
+	}
+	return talk.answer(said, interrupts)
 }
 
 // serverURL is the given URL, or that of the configuration without flags.
 func (c *console) serverURL(given string) (string, error) {
 	if given != "" {
-		return strings.TrimSuffix(given, "/"), nil
+		return strings.TrimSuffix(strings.TrimSuffix(given, "/"), "/v1"), nil
 	}
 	s, err := c.configure(newFlagSet(""), nil)
 	if err != nil {
@@ -113,6 +118,9 @@ func (t *chat) converse(in io.Reader, interrupts <-chan os.Signal) error {
 // answer sends the conversation with text added, and prints the answer as it
 // comes. An interrupt stops the answer and keeps what came.
 func (t *chat) answer(text string, interrupts <-chan os.Signal) error {
+	if !utf8.ValidString(text) { // JSON would carry something else
+		return errors.New("the text is not valid UTF-8")
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan struct{})
@@ -128,7 +136,10 @@ func (t *chat) answer(text string, interrupts <-chan os.Signal) error {
 	said, err := t.stream(ctx, append(t.history, message{"user", text}))
 	close(done)
 	<-watcher
-	fmt.Fprintln(t.out)
+	_, failed := fmt.Fprintln(t.out)
+	if err == nil {
+		err = failed
+	}
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -206,7 +217,9 @@ func (t *chat) print(events io.Reader) (string, error) {
 		}
 		for _, choice := range event.Choices {
 			said.WriteString(choice.Delta.Content)
-			fmt.Fprint(t.out, choice.Delta.Content)
+			if _, err := fmt.Fprint(t.out, choice.Delta.Content); err != nil {
+				return said.String(), err
+			}
 		}
 	}
 	return said.String(), errors.Join(errors.New("the answer broke off"), lines.Err())

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/forebay-io/forebay/engine"
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/kernels"
@@ -31,7 +31,24 @@ func runModelInfo(c *console, args []string) error {
 		return err
 	}
 	defer f.Close()
-	return describeFile(c.out, f)
+	if err := describeFile(c.out, f); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.out, "\n"+verdict(files[0]))
+	return err
+}
+
+// verdict tries what serve would do, with next to no room for keys and values.
+func verdict(path string) string {
+	e, err := engine.New(engine.Config{Model: path, ContextTokens: 16})
+	if err != nil {
+		return "cannot be served: " + err.Error()
+	}
+	defer e.Close()
+	if m := e.State().Model; !m.Chat {
+		return "can be served for completions, not for chat: " + m.ChatError
+	}
+	return "can be served"
 }
 
 // describeFile prints what the file says, and what we cannot run of it.
@@ -66,7 +83,7 @@ func describeFile(out io.Writer, f *gguf.File) error {
 func runModelLogits(c *console, args []string) error {
 	set := newFlagSet("model logits FILE --ids 1,2,3 -o OUT.f32 [--kernels NAME]")
 	idList := set.String("ids", "", "token ids, separated by commas")
-	output := set.String("o", "", "file for the logits: raw little-endian float32, one row a token")
+	output := set.String("o", "", "file for the logits, - for standard output: raw little-endian float32, one row a token")
 	name := set.String("kernels", "", "kernel set; empty takes the best one")
 	files, err := c.parse(set, args)
 	if err != nil {
@@ -90,11 +107,23 @@ func runModelLogits(c *console, args []string) error {
 		return err
 	}
 	defer f.Close()
-	rows, vocab, err := writeLogits(*output, f, kernelSet, ids)
-	if err == nil {
-		fmt.Fprintf(c.out, "%s: %d rows of %d, by %s\n", *output, rows, vocab, kernelSet.Name)
+	m, err := loadFor(ids, f, kernelSet)
+	if err != nil {
+		return err
 	}
-	return err
+	defer m.close()
+	out, report := io.WriteCloser(c.out), io.Writer(c.err)
+	if *output != "-" {
+		report = c.out
+		if out, err = os.Create(*output); err != nil {
+			return err
+		}
+	}
+	if err := writeLogits(out, m.Model, ids); err != nil {
+		return err
+	}
+	fmt.Fprintf(report, "%s: %d rows of %d, by %s\n", *output, len(ids), m.Config().Vocab, kernelSet.Name)
+	return nil
 }
 
 func parseIDs(list string) ([]int32, error) {
@@ -112,33 +141,51 @@ func parseIDs(list string) ([]int32, error) {
 // logitsBatchTokens bounds the logits held at a time.
 const logitsBatchTokens = 64
 
-func writeLogits(path string, f *gguf.File, set *kernels.Set, ids []int32) (rows, vocab int, err error) {
-	team := kernels.NewTeam(runtime.GOMAXPROCS(0))
-	defer team.Close()
+// loadedModel is a model with the threads that it computes on.
+type loadedModel struct {
+	*model.Model
+	team *kernels.Team
+}
+
+func (m *loadedModel) close() {
+	m.Close()
+	m.team.Close()
+}
+
+// loadFor loads the model of f with room for ids, which it checks.
+func loadFor(ids []int32, f *gguf.File, set *kernels.Set) (*loadedModel, error) {
 	shape, err := model.ReadConfig(f)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	if len(ids) > shape.ContextTokens {
-		return 0, 0, fmt.Errorf("%d ids are more than the model's context of %d", len(ids), shape.ContextTokens)
+		return nil, fmt.Errorf("%d ids are more than the model's context of %d", len(ids), shape.ContextTokens)
 	}
 	for i, id := range ids {
 		if id < 0 || int(id) >= shape.Vocab {
-			return 0, 0, fmt.Errorf("--ids: %d at position %d is not in the vocabulary; its tokens are 0 to %d", id, i, shape.Vocab-1)
+			return nil, fmt.Errorf("--ids: %d at position %d is not in the vocabulary; its tokens are 0 to %d", id, i, shape.Vocab-1)
 		}
 	}
+	team := kernels.NewTeam(runtime.GOMAXPROCS(0))
 	m, err := model.Load(f, set, team, model.Options{ContextTokens: len(ids), BatchTokensMax: logitsBatchTokens})
 	if err != nil {
-		return 0, 0, err
+		team.Close()
+		return nil, err
 	}
-	defer m.Close()
-	file, err := os.Create(path)
-	if err != nil {
-		return 0, 0, err
+	return &loadedModel{m, team}, nil
+}
+
+// writeLogits closes out, and returns the first error alone.
+func writeLogits(out io.WriteCloser, m *model.Model, ids []int32) error {
+	w := bufio.NewWriter(out)
+	err := forwardAll(w, m, ids)
+	if err == nil {
+		err = w.Flush()
 	}
-	w := bufio.NewWriter(file)
-	err = forwardAll(w, m, ids)
-	return len(ids), shape.Vocab, errors.Join(err, w.Flush(), file.Close())
+	if closed := out.Close(); err == nil {
+		err = closed
+	}
+	return err
 }
 
 // forwardAll writes the logits of every id.

@@ -165,7 +165,7 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	}
 	limit, cancel := context.WithTimeout(context.Background(), s.DrainLimit)
 	defer cancel()
-	log.Info("stopping: running generations may finish", "signal", context.Cause(ctx), "drain_limit", s.DrainLimit)
+	log.Info("stopping: running generations may finish", "reason", context.Cause(ctx), "drain_limit", s.DrainLimit)
 	if e.Drain(limit) != nil { // Close ends what still runs
 		left := e.State()
 		log.Warn("the drain limit is over: what still runs is cut", "sequences", left.Running+left.Waiting+left.Paused)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,14 +71,39 @@ func readFloats(t *testing.T, name string) (x []float64) {
 func TestModelInfo(t *testing.T) {
 	t.Parallel()
 	out, status := run(t, "", "model", "info", filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf"))
-	for _, want := range []string{"llama", "2048 tokens", "4 layers", "Q8_0"} {
+	for _, want := range []string{"llama", "2048 tokens", "4 layers", "Q8_0", "\n\ncan be served\n"} {
 		if status != 0 || !strings.Contains(out, want) {
 			t.Errorf("status %d, no %q in\n%s", status, want, out)
 		}
 	}
 	out, _ = run(t, "", "model", "info", shared(t, "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
-	if !strings.Contains(out, "the tensor type Q4_1 is not supported") {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if last := lines[len(lines)-1]; !strings.Contains(out, "the tensor type Q4_1 is not supported") || !strings.HasPrefix(last, "cannot be served: ") {
 		t.Errorf("the problem is not named in\n%s", out)
+	}
+}
+
+func TestModelLogitsToStandardOutput(t *testing.T) {
+	t.Parallel()
+	args := []string{"model", "logits", filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf"), "--ids", "1,2", "-o"}
+	var report strings.Builder
+	cmd := exec.Command(program, append(args, "-")...)
+	cmd.Stderr = &report
+	out, err := cmd.Output()
+	if err != nil || len(out) != 2*2048*4 || !strings.HasPrefix(report.String(), "-: 2 rows of 2048, by ") {
+		t.Errorf("%d bytes, %v, %q", len(out), err, &report)
+	}
+	if out, status := run(t, "", append(args, "/dev/full")...); status != 1 || strings.Count(out, "\n") != 1 {
+		t.Errorf("a full disk: status %d, %q; want one line", status, out)
+	}
+}
+
+func TestVersionFlags(t *testing.T) {
+	t.Parallel()
+	for _, arg := range []string{"version", "--version", "-v"} {
+		if out, status := run(t, "", arg); status != 0 || !strings.HasPrefix(out, "forebay "+version) {
+			t.Errorf("%s: status %d, %q", arg, status, out)
+		}
 	}
 }
 

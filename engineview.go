@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/forebay-io/forebay/internal/supervise"
@@ -17,6 +18,8 @@ type engineView struct {
 	child *supervise.Supervisor // nil if the engine is not ours to start
 	path  string                // of the socket
 	log   *slog.Logger
+
+	stopping atomic.Bool // we stop it: its end is no news
 
 	// Owned by heard.
 	wasReady, isReady bool
@@ -37,6 +40,7 @@ func (v *engineView) heard(s *wire.State) {
 		return
 	}
 	switch why := s.Err.Message; {
+	case v.stopping.Load():
 	case v.isReady:
 		v.isReady, v.since, v.told = false, time.Now(), why
 		v.log.Warn("the engine is lost", "reason", why)

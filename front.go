@@ -25,6 +25,7 @@ type front struct {
 	api     net.Listener
 	admin   net.Listener // nil where it is off
 	client  *wire.Client
+	view    engineView
 	gateway *gateway.Gateway
 	closers []func() // in the order of building
 }
@@ -46,13 +47,13 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 			return nil, err
 		}
 	}
-	view := engineView{child: child, path: cfg.Socket.Path, log: c.logger(cfg.Log, "gateway")}
-	cfg.Socket.Version, cfg.Socket.OnState = version, view.heard
+	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
+	cfg.Socket.Version, cfg.Socket.OnState = version, f.view.heard
 	if f.client, err = wire.NewClient(cfg.Socket); err != nil {
 		return nil, err
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
-	return f, f.build(c, explained{f.client, &view})
+	return f, f.build(c, explained{f.client, &f.view})
 }
 
 // build makes the parts and tells all that is wrong with their configuration.
@@ -136,6 +137,7 @@ func (f *front) drain(why error) {
 		cut()
 	})
 	f.gateway.Shutdown(limit)
+	f.view.stopping.Store(true)
 	if timer.Stop() {
 		log.Info("drained: every request has finished")
 	}

@@ -19,14 +19,15 @@ import (
 	"os"
 	"strings"
 
+	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/supervise"
 )
 
 // console is what a command may touch of the world outside.
 type console struct {
-	in       *os.File
-	out, err io.Writer
-	environ  []string
+	in, out *os.File
+	err     io.Writer
+	environ []string
 }
 
 type command struct {
@@ -56,9 +57,13 @@ func main() {
 
 // dispatch runs the command that the arguments start with; flags alone mean serve.
 func (c *console) dispatch(args []string) error {
-	if len(args) > 0 && (args[0] == "help" || args[0] == "--help" || args[0] == "-h") {
-		c.help(c.out)
-		return nil
+	if len(args) > 0 {
+		switch args[0] {
+		case "help", "--help", "-h":
+			return c.help(c.out)
+		case "--version", "-v":
+			return runVersion(c, nil)
+		}
 	}
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		return runServe(c, args)
@@ -69,7 +74,19 @@ func (c *console) dispatch(args []string) error {
 			return cmd.run(c, args[len(words):])
 		}
 	}
-	return usageError(fmt.Sprintf("there is no command %q; forebay help lists them", strings.Join(args[:min(2, len(args))], " ")))
+	given := strings.Join(args[:min(2, len(args))], " ")
+	var names []string
+	for _, cmd := range commands() {
+		names = append(names, cmd.name)
+	}
+	near := conf.Nearest(args[0], names, 2)
+	if near == "" {
+		near = conf.Nearest(given, names, 3)
+	}
+	if near != "" {
+		return usageError(fmt.Sprintf("there is no command %q; did you mean %q? forebay help lists them", given, near))
+	}
+	return usageError(fmt.Sprintf("there is no command %q; forebay help lists them", given))
 }
 
 // usageError is a mistake on the command line.
@@ -97,10 +114,13 @@ func (c *console) exitStatus(err error) int {
 	return 1
 }
 
-func (c *console) help(w io.Writer) {
-	fmt.Fprint(w, "Usage: forebay [COMMAND] [flags]\n\n")
+func (c *console) help(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("Usage: forebay [COMMAND] [flags]\n\n")
 	for _, cmd := range commands() {
-		fmt.Fprintf(w, "  %-14s %s\n", cmd.name, cmd.summary)
+		fmt.Fprintf(&b, "  %-14s %s\n", cmd.name, cmd.summary)
 	}
-	fmt.Fprint(w, "\nforebay COMMAND -h lists the flags of a command.\n")
+	b.WriteString("\nforebay COMMAND -h lists the flags of a command.\n")
+	_, err := io.WriteString(w, b.String())
+	return err
 }

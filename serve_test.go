@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -50,6 +51,24 @@ func TestServeAnswers(t *testing.T) {
 	}
 	if out, status := run(t, "Hello!", "chat", "--temperature", "0", "--url", p.url); status != 0 || out != plain.text+"\n" {
 		t.Errorf("forebay chat: status %d, %q; want %q", status, out, plain.text)
+	}
+	for _, c := range []struct{ said, url, want string }{
+		{"Hello!", p.url + "/v1/", plain.text},
+		{" ", p.url, "there is nothing to say"},
+		{"a\xff", p.url, "not valid UTF-8"},
+	} {
+		if out, _ := run(t, c.said, "chat", "--temperature", "0", "--url", c.url); !strings.Contains(out, c.want) {
+			t.Errorf("forebay chat, told %q: %q, want %q", c.said, out, c.want)
+		}
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	chat := exec.Command(program, "chat", "--url", p.url, "Hello!")
+	if chat.Stdout = full; chat.Run() == nil {
+		t.Error("forebay chat succeeds though its output is lost")
 	}
 	if out, status := run(t, "", "health", "--url", p.url); status != 0 {
 		t.Errorf("forebay health: status %d, %s", status, out)

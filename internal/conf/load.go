@@ -91,7 +91,7 @@ func (s *Schema) loadEnviron(environ []string) (errs []error) {
 			continue
 		}
 		if f := vars[name]; f == nil {
-			if near := nearest(name, keysOf(vars), 2); near != "" {
+			if near := Nearest(name, keysOf(vars), 2); near != "" {
 				errs = append(errs, fmt.Errorf("%s is not a known variable; did you mean %s?", name, near))
 			}
 		} else if err := f.set("environment "+name, text); err != nil {
@@ -204,7 +204,7 @@ func (w *walker) leaf(f *field, pair *ast.MappingValueNode) {
 // section, or a key of the same name in another one.
 func (s *Schema) suggest(key string) string {
 	keys := append(keysOf(s.byKey), keysOf(s.sections)...)
-	near := nearest(key, keys, min(3, len(key)/3))
+	near := Nearest(key, keys, min(3, len(key)/3))
 	last := "." + key[strings.LastIndexByte(key, '.')+1:]
 	for _, f := range s.fields {
 		if near == "" && strings.HasSuffix(f.key, last) {
@@ -228,8 +228,9 @@ func keysOf[V any](m map[string]V) []string {
 	return keys
 }
 
-// nearest returns the candidate within the given edit distance, or "".
-func nearest(word string, candidates []string, limit int) string {
+// Nearest returns the candidate that is nearest to word within the given edit
+// distance, or "": what a mistyped word was meant to be.
+func Nearest(word string, candidates []string, limit int) string {
 	best := ""
 	for _, c := range candidates {
 		if d := editDistance(word, c); d <= limit {

@@ -155,8 +155,8 @@ func TestLogprobsOfHeldText(t *testing.T) {
 						i, a.texts[i], a.finishes[i], a.counts[i], len(a.logprobs[i]), c)
 				}
 			}
-			if a.end.Usage.Completion != 2*c.counted {
-				t.Errorf("%d tokens counted; want %d", a.end.Usage.Completion, 2*c.counted)
+			if a.end.Usage.Completion != 2*c.counted || a.end.Timings.Steps != c.counted {
+				t.Errorf("%d tokens counted in %d steps; want %d in %d", a.end.Usage.Completion, a.end.Timings.Steps, 2*c.counted, c.counted)
 			}
 			b.mustIdle()
 		})

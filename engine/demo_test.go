@@ -141,7 +141,7 @@ func TestF09(t *testing.T) { // cold, warm, among neighbours, after others: one 
 }
 
 func TestF11(t *testing.T) { // the context's end
-	b := newDemo(t, Config{ContextTokens: 256})
+	b := newDemo(t, Config{ContextTokens: 256, PromptRenderBudget: patience})
 	refused := func(n int) *wire.Error {
 		_, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, n), Options: greedy(0)})
 		if err == nil {

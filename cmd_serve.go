@@ -56,13 +56,17 @@ func runServe(c *console, args []string) error {
 	engineCtx, stopEngine := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		defer fail(errors.New("the engine ended"))
+		defer fail(errEngineEnded)
 		ended <- child.Run(engineCtx)
 	}()
 	err = front.run(ctx)
 	stopEngine()
 	return errors.Join(err, <-ended)
 }
+
+// errEngineEnded is why the gateway stops when there is no engine to wait for;
+// the engine's own error is told in the end.
+var errEngineEnded = errors.New("the engine ended")
 
 // tryListen tells whether the engine will be able to listen on path: where
 // another engine does, the gateway would be served by that one.

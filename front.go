@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"syscall"
@@ -129,6 +130,9 @@ func (f *front) run(ctx context.Context) error {
 // drain lets running requests end within the drain limit; the gateway cuts the others.
 func (f *front) drain(why error) {
 	log := f.console.logger(f.cfg.Log, "gateway")
+	if why == errEngineEnded {
+		log = slog.New(slog.DiscardHandler)
+	}
 	log.Info("stopping: running requests may finish", "reason", why, "requests", f.gateway.InFlight(), "drain_limit", f.cfg.DrainLimit)
 	limit, cut := context.WithCancel(context.Background())
 	defer cut()

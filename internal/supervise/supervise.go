@@ -122,19 +122,19 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 
 	b := backoff{waitMin: s.cfg.RestartWaitMin, waitMax: s.cfg.RestartWaitMax, stableAfter: s.cfg.StableAfter, crashLoopExits: s.cfg.CrashLoopExits}
-	before := "" // what became of the last child
-	for {
+	before := "the engine " // and what became of the last one
+	for first := true; ; first = false {
 		started := time.Now()
-		s.begin(started, before+"the engine is loading its model")
+		s.begin(started, before+"is loading its model")
 		end, err := s.runOnce(ctx)
 		if ctx.Err() != nil {
 			return err
 		}
-		if before == "" && (end == nil || end.ExitCode() == ExitHopeless) {
+		if first && (end == nil || end.ExitCode() == ExitHopeless) {
 			return err
 		}
 		wait := b.next(started, time.Now(), rand.Float64())
-		before = fmt.Sprintf("the engine ended (%v) and was started again; ", endOf(end))
+		before = fmt.Sprintf("the engine ended (%v), was started again and ", endOf(end))
 		what := fmt.Sprintf("the engine ended (%v)", endOf(end))
 		if b.crashLoop() {
 			what = fmt.Sprintf("the engine keeps ending, %d times now, at last with %v", b.exits, endOf(end))
@@ -156,8 +156,11 @@ func (s *Supervisor) Run(ctx context.Context) error {
 
 // endOf is how a child ended, without what it said.
 func endOf(state *os.ProcessState) string {
-	if state == nil {
+	switch {
+	case state == nil:
 		return "it could not be started"
+	case state.ExitCode() == ExitHopeless:
+		return "it cannot take its configuration or its model; the log says why"
 	}
 	return state.String()
 }

@@ -29,10 +29,10 @@ type engineView struct {
 
 // heard takes every state in order, as a wire.Config's OnState.
 func (v *engineView) heard(s *wire.State) {
+	if v.child != nil && s.PagesTotal > 0 { // the engine's own word, though it may be draining
+		v.child.Alive(time.Now().Add(time.Duration(s.At - wire.Monotonic())))
+	}
 	if s.Err == nil {
-		if v.child != nil {
-			v.child.Alive(time.Now().Add(time.Duration(s.At - wire.Monotonic())))
-		}
 		if v.wasReady && !v.isReady {
 			v.log.Info("the engine is back", "model", s.Model.ID, "away", time.Since(v.since).Round(time.Millisecond))
 		}

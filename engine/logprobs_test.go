@@ -162,3 +162,15 @@ func TestLogprobsOfHeldText(t *testing.T) {
 		})
 	}
 }
+
+func TestPaddingIsNoRival(t *testing.T) {
+	b := newDemo(t, Config{})
+	logits := make([]float32, 2048)
+	for i := range logits {
+		logits[i] = float32(i)
+	}
+	l := loop{info: &b.info, tokenizer: b.parts.tokenizer}
+	if top := l.logprob(logits, 3, 2).Top; len(top) != 2 || top[0].ID != 1900 || top[1].ID != 1899 {
+		t.Errorf("the likeliest of 1,901 tokens are %v", top)
+	}
+}

@@ -21,6 +21,7 @@ func runServe(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer c.decouple()()
 	log := c.logger(s.Log, "gateway")
 	cleanUp := func() {}
 	if s.Socket.Path == "" {
@@ -111,6 +112,7 @@ func runGateway(c *console, args []string) error {
 	}
 	ctx, stop := untilSignal(func() {})
 	defer stop()
+	defer c.decouple()()
 	front, err := openFront(c, &s.Config, nil)
 	if err != nil {
 		return s.schema.Place(err)

@@ -63,7 +63,7 @@ func (f *front) build(c *console, e wire.Engine) error {
 	if queueErr == nil {
 		f.closers = append(f.closers, queue.Close)
 	}
-	recorder, recorderErr := telemetry.New(f.cfg.Telemetry, c.out, gateway.Levels(queue, e))
+	recorder, recorderErr := telemetry.New(f.cfg.Telemetry, c.records, gateway.Levels(queue, e))
 	served, gatewayErr := gateway.New(f.cfg.Gateway, gateway.Parts{
 		Engine: e, Admission: queue, Recorder: recorder, Version: version, Log: c.logger(f.cfg.Log, "gateway"),
 	})

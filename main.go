@@ -27,6 +27,7 @@ import (
 type console struct {
 	in, out *os.File
 	err     io.Writer
+	records io.Writer // the lines of requests
 	environ []string
 }
 
@@ -51,7 +52,7 @@ func commands() []command {
 }
 
 func main() {
-	c := &console{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
+	c := &console{in: os.Stdin, out: os.Stdout, err: os.Stderr, records: os.Stdout, environ: os.Environ()}
 	os.Exit(c.exitStatus(c.dispatch(os.Args[1:])))
 }
 
@@ -112,6 +113,21 @@ func (c *console) exitStatus(err error) int {
 		return supervise.ExitHopeless
 	}
 	return 1
+}
+
+// decouple keeps whoever logs from waiting for whoever reads, until restore.
+func (c *console) decouple() (restore func()) {
+	plain := *c
+	records, err := newOutlet(c.records), newOutlet(c.err)
+	c.records, c.err = records, err
+	return func() {
+		*c = plain
+		if n := records.close() + err.close(); n > 0 {
+			err := newOutlet(c.err)
+			fmt.Fprintf(err, "forebay: %d lines of log were dropped, since nobody took them\n", n)
+			err.close()
+		}
+	}
 }
 
 func (c *console) help(w io.Writer) error {

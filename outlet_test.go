@@ -1,0 +1,70 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+)
+
+func TestOutletDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read, write := io.Pipe() // nobody reads
+		o := newOutlet(write)
+		io.WriteString(o, "first\n")
+		synctest.Wait()
+		for range outletLinesMax + 5 {
+			io.WriteString(o, "line\n")
+		}
+		if n := o.dropped.Load(); n != 5 {
+			t.Errorf("%d dropped, want 5", n)
+		}
+		if n := o.close(); n != outletLinesMax+5 {
+			t.Errorf("%d dropped in the end, want all but the one that is being written", n)
+		}
+		read.Close()
+	})
+}
+
+func TestOutletPassesEverything(t *testing.T) {
+	var got strings.Builder
+	o := newOutlet(&got)
+	io.WriteString(o, "a\n")
+	io.WriteString(o, "b\n")
+	if n := o.close(); n != 0 || got.String() != "a\nb\n" {
+		t.Errorf("%d dropped, %q", n, got.String())
+	}
+}
+
+// A reader of our outputs may stop to read.
+func TestReaderOfTheLogStalls(t *testing.T) {
+	t.Parallel()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	if _, err := write.Write(make([]byte, 1<<16)); err != nil { // as much as a pipe holds
+		t.Fatal(err)
+	}
+	p := prepare(t, "serve")
+	p.cmd.Stdout, p.cmd.Stderr = write, write
+	p.begin()
+	p.waitReady()
+	for range 3 {
+		if a := p.ask(chatBody("Hello!", nil)); a.status != http.StatusOK {
+			t.Errorf("status %d", a.status)
+		}
+	}
+	syscall.Kill(p.enginePid(), syscall.SIGKILL)
+	eventually(t, "nothing runs", func() bool { return p.metrics()["forebay_requests_running"] == "0" })
+	p.waitReady()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if status := p.exit(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}

@@ -58,6 +58,7 @@ func (v *engineView) public(err *wire.Error) *wire.Error {
 	if v.child != nil && err.Kind == wire.Unavailable {
 		if reason := v.child.Reason(); reason != "" {
 			told.Message = reason
+			told.RetryAfter = max(told.RetryAfter, time.Until(v.child.RestartsAt()))
 		}
 	}
 	told.Message = strings.ReplaceAll(told.Message, v.path, "its socket")

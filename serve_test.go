@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -243,6 +244,8 @@ func TestG05CrashLoopIsVisible(t *testing.T) {
 	})
 	if a := p.ask(chatBody("Hello!", nil)); a.status != http.StatusServiceUnavailable || a.retryAfter == "" {
 		t.Errorf("without an engine: %+v", a)
+	} else if seconds, _ := strconv.Atoi(a.retryAfter); seconds < 5 {
+		t.Errorf("the engine starts again in about a minute, and Retry-After is %q", a.retryAfter)
 	}
 	if p.status("/healthz") != http.StatusOK {
 		t.Error("not alive while the engine is away")

@@ -67,6 +67,7 @@ type Supervisor struct {
 	mu      sync.Mutex
 	reason  string
 	running bool
+	next    time.Time // when the next child starts, while none runs
 	started time.Time // of the newest child
 	alive   time.Time // when that one was last seen to work; zero until it was
 }
@@ -86,7 +87,24 @@ func New(cfg Config, c Child) *Supervisor {
 func (s *Supervisor) Reason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reason
+	if s.next.IsZero() {
+		return s.reason
+	}
+	return s.reason + startsAgain(time.Until(s.next))
+}
+
+func startsAgain(wait time.Duration) string {
+	if wait <= 0 {
+		return "; it starts again at once"
+	}
+	return "; it starts again in " + wait.Round(time.Millisecond).String()
+}
+
+// RestartsAt is when the next child starts; zero while one runs.
+func (s *Supervisor) RestartsAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next
 }
 
 // Alive tells when the child was last seen to work. Whoever uses the child
@@ -103,13 +121,13 @@ func (s *Supervisor) Alive(at time.Time) {
 func (s *Supervisor) begin(started time.Time, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.started, s.alive, s.reason = true, started, time.Time{}, reason
+	s.running, s.next, s.started, s.alive, s.reason = true, time.Time{}, started, time.Time{}, reason
 }
 
-func (s *Supervisor) ended(reason string) {
+func (s *Supervisor) ended(next time.Time, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.reason = false, reason
+	s.running, s.next, s.reason = false, next, reason
 }
 
 // Run keeps the child running until ctx is done, then stops it. It returns an
@@ -139,13 +157,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		if b.crashLoop() {
 			what = fmt.Sprintf("the engine keeps ending, %d times now, at last with %v", b.exits, endOf(end))
 		}
-		if wait > 0 {
-			what += "; it starts again in " + wait.Round(time.Millisecond).String()
-		} else {
-			what += "; it starts again at once"
-		}
-		s.ended(what)
-		s.child.Log.Warn(what, "cause", err)
+		s.ended(time.Now().Add(wait), what)
+		s.child.Log.Warn(what+startsAgain(wait), "cause", err)
 		select {
 		case <-ctx.Done():
 			return nil

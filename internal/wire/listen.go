@@ -33,16 +33,21 @@ func checkPath(path string) error {
 
 // Listen binds a Unix socket at path that only this user may connect to. A
 // socket left by a dead process is replaced; one that answers, and anything
-// that is not a socket, is left as it is. Closing the listener removes the
-// socket.
+// that is not a socket, is left as it is. A directory that is missing is made
+// for this user alone, so that a volume that all may write can hold one.
+// Closing the listener removes the socket.
 func Listen(path string) (net.Listener, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
-	if err := checkDirectory(filepath.Dir(path)); err != nil {
+	dir := filepath.Dir(path)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("socket directory: %w", err)
+	}
+	if err := checkDirectory(dir); err != nil {
 		return nil, err
 	}
-	unlock, err := lockDirectory(filepath.Dir(path))
+	unlock, err := lockDirectory(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -184,8 +184,17 @@ func TestG03(t *testing.T) {
 
 func TestListenChecksTheDirectory(t *testing.T) {
 	dir := shortDir(t)
-	if _, err := Listen(filepath.Join(dir, "none", "e.sock")); err == nil || !strings.Contains(err.Error(), "does not exist") {
+	if _, err := Listen(filepath.Join(dir, "none", "none", "e.sock")); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("no directory: %v", err)
+	}
+	made := filepath.Join(dir, "made")
+	ln, err := Listen(filepath.Join(made, "e.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	if info, err := os.Stat(made); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory that Listen made: %v, %v", info, err)
 	}
 	other := filepath.Join(dir, "other")
 	if err := os.Mkdir(other, 0o700); err != nil {
@@ -198,7 +207,7 @@ func TestListenChecksTheDirectory(t *testing.T) {
 		if err := os.Chmod(other, c.mode); err != nil {
 			t.Fatal(err)
 		}
-		ln, err := Listen(filepath.Join(other, "e.sock"))
+		ln, err = Listen(filepath.Join(other, "e.sock"))
 		if (err == nil) != c.ok {
 			t.Errorf("mode %v: %v", c.mode, err)
 		}

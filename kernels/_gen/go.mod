@@ -1,6 +1,6 @@
 module github.com/forebay-io/forebay/kernels/_gen
 
-go 1.26.8
+go 1.26.0
 
 require github.com/mmcloughlin/avo v0.5.0
 

@@ -18,7 +18,6 @@ type script struct {
 	twin   *twin
 	seqs   map[string]*scriptSeq
 	memory [][]uint64
-	copies []Copy
 	log    []string
 }
 

@@ -3,9 +3,12 @@ package engine
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/forebay-io/forebay/engine/gguf/gguftest"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -235,5 +238,34 @@ func TestF15(t *testing.T) { // any chunking
 		if steps := got.end.Timings.Steps; steps != (100+chunk-1)/chunk+19 {
 			t.Errorf("chunks of %d took %d steps; want %d", chunk, steps, (100+chunk-1)/chunk+19)
 		}
+	}
+}
+
+func TestD01D03OtherWeightsShareNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	run := func(seed uint64) (first, second answer, hashes []uint64, fingerprint string) {
+		if err := os.WriteFile(path, gguftest.TinyModel(gguftest.Tiny{Seed: seed}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b := newDemo(t, Config{Model: path})
+		defer b.Close()
+		q := question{id: "q", tokens: prompt(1, 64), options: greedy(4)}
+		for i := range q.tokens {
+			q.tokens[i] %= gguftest.TinyTokens
+		}
+		p, err := b.Prepare(t.Context(), &wire.Request{Tokens: q.tokens, Options: q.options})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.ask(q), b.ask(q), p.BlockHashes, b.State().Model.Fingerprint
+	}
+	_, again, hashes, fingerprint := run(1)
+	replaced, _, other, changed := run(2)
+	if again.end.Usage.Cached != 48 {
+		t.Errorf("the same model reused %d tokens; want 48", again.end.Usage.Cached)
+	}
+	if replaced.end.Usage.Cached != 0 || slices.Equal(hashes, other) || fingerprint == changed {
+		t.Errorf("other weights under the same name: %d tokens reused, hashes %x and %x, fingerprints %s and %s",
+			replaced.end.Usage.Cached, hashes, other, fingerprint, changed)
 	}
 }

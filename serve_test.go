@@ -240,7 +240,7 @@ func TestG05CrashLoopIsVisible(t *testing.T) {
 		defer response.Body.Close()
 		body := make([]byte, 4096)
 		n, _ := response.Body.Read(body)
-		return response.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(body[:n]), "signal: killed")
+		return response.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(body[:n]), "(signal: killed); it starts again in ")
 	})
 	if a := p.ask(chatBody("Hello!", nil)); a.status != http.StatusServiceUnavailable || a.retryAfter == "" {
 		t.Errorf("without an engine: %+v", a)

@@ -16,9 +16,9 @@ import (
 
 const module = "github.com/forebay-io/forebay"
 
-// arrows says which packages of ours a package may import, itself by the path
-// under the module ("" is main). A new package or a new arrow is a new line or
-// word here.
+// arrows says which packages of ours a package imports, itself by the path
+// under the module ("" is main): no other, and each. A new package or a new
+// arrow is a new line or word here.
 var arrows = map[string]string{
 	"":                       "admission gateway engine engine/gguf engine/model kernels internal/conf internal/supervise internal/telemetry internal/wire",
 	"admission":              "internal/conf",
@@ -28,7 +28,7 @@ var arrows = map[string]string{
 	"engine/chat":            "engine/jinja engine/tokenizer",
 	"engine/demo":            "",
 	"engine/gguf":            "kernels",
-	"engine/gguf/gguftest":   "engine/gguf kernels",
+	"engine/gguf/gguftest":   "kernels",
 	"engine/jinja":           "",
 	"engine/kv":              "",
 	"engine/model":           "engine/gguf kernels",
@@ -80,7 +80,7 @@ func goFiles(t *testing.T, visit func(pkg, name string)) {
 }
 
 func TestArrowsPointDown(t *testing.T) {
-	seen := map[string]bool{}
+	seen, used := map[string]bool{}, map[string]bool{}
 	goFiles(t, func(pkg, name string) {
 		seen[pkg] = true
 		allowed, ok := arrows[pkg]
@@ -95,14 +95,20 @@ func TestArrowsPointDown(t *testing.T) {
 		}
 		for _, imported := range f.Imports {
 			target, ours := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module+"/")
+			used[pkg+" "+target] = true
 			if ours && !slices.Contains(strings.Fields(allowed), target) {
 				t.Errorf("%s: package %q may not import %s", name, pkg, target)
 			}
 		}
 	})
-	for pkg := range arrows {
+	for pkg, allowed := range arrows {
 		if !seen[pkg] {
 			t.Errorf("the table names %q, which does not exist", pkg)
+		}
+		for _, target := range strings.Fields(allowed) {
+			if !used[pkg+" "+target] {
+				t.Errorf("the table allows package %q to import %s, which it does not: remove the word", pkg, target)
+			}
 		}
 	}
 }

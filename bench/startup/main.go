@@ -85,7 +85,7 @@ func measure(binary string, streams int) (s sample, err error) {
 		time.Sleep(time.Millisecond)
 	}
 	s.ready = time.Since(began)
-	if _, err := ask(listen, 8, func() { s.firstToken = time.Since(began) }); err != nil {
+	if err := ask(listen, 8, func() { s.firstToken = time.Since(began) }); err != nil {
 		return s, err
 	}
 	s.gatewayIdle, s.engineIdle = memory(cmd.Process.Pid)
@@ -99,7 +99,9 @@ func (s *sample) load(listen string, pid, streams int) error {
 	begun.Add(streams)
 	for i := range streams {
 		wg.Go(func() {
-			_, errs[i] = ask(listen, 400, sync.OnceFunc(begun.Done))
+			first := sync.OnceFunc(begun.Done)
+			defer first() // also of a stream that fails before it begins
+			errs[i] = ask(listen, 400, first)
 		})
 	}
 	began := time.Now()
@@ -112,28 +114,27 @@ func (s *sample) load(listen string, pid, streams int) error {
 }
 
 // ask streams one answer of up to tokens tokens and calls first at the first text.
-func ask(listen string, tokens int, first func()) (events int, err error) {
+func ask(listen string, tokens int, first func()) error {
 	body := fmt.Sprintf(`{"model":"forebay-demo","stream":true,"ignore_eos":true,"max_tokens":%d,"messages":[{"role":"user","content":"Tell me a story about a fox in the forest."}]}`, tokens)
 	r, err := http.Post("http://"+listen+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer r.Body.Close()
 	if r.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(r.Body, 1000))
-		return 0, fmt.Errorf("%s: %s", r.Status, text)
+		return fmt.Errorf("%s: %s", r.Status, text)
 	}
 	lines := bufio.NewScanner(r.Body)
 	for lines.Scan() {
 		switch line := lines.Text(); {
 		case line == "data: [DONE]":
-			return events, nil
+			return nil
 		case strings.Contains(line, `"content":"`) && !strings.Contains(line, `"content":""`):
 			first()
-			events++
 		}
 	}
-	return events, errors.Join(lines.Err(), errors.New("the stream ended without [DONE]"))
+	return errors.Join(lines.Err(), errors.New("the stream ended without [DONE]"))
 }
 
 // memory is the resident memory of the process and of its one child, in bytes.

@@ -132,7 +132,7 @@ func (s *Supervisor) ended(next time.Time, reason string) {
 
 // Run keeps the child running until ctx is done, then stops it. It returns an
 // error if the child could not be started at all, if the first one ended as
-// hopeless, or if the last one had to be killed.
+// hopeless, or if the last one failed to end well.
 func (s *Supervisor) Run(ctx context.Context) error {
 	// The death signal is tied to the thread that starts the child, not to the
 	// process: keep the thread for as long as a child may live.
@@ -236,12 +236,17 @@ func (s *Supervisor) hung(dog *watchdog) (why string) {
 func (s *Supervisor) stop(cmd *exec.Cmd, ended <-chan error) (*os.ProcessState, error) {
 	cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-ended:
-		s.output.end()
-		return cmd.ProcessState, nil
+	case err := <-ended:
+		err = s.explain(err)
+		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if cmd.ProcessState.Success() || status.Signaled() && status.Signal() == syscall.SIGTERM { // too young to take it
+			err = nil
+		}
+		return cmd.ProcessState, err
 	case <-time.After(s.cfg.StopLimit):
 		cmd.Process.Kill()
 		<-ended
+		s.output.end()
 		return cmd.ProcessState, fmt.Errorf("the engine did not end within %v and was killed", s.cfg.StopLimit)
 	}
 }

@@ -27,6 +27,13 @@ func TestMain(m *testing.M) {
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("deaf")
 		time.Sleep(time.Minute)
+	case "fail":
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGTERM)
+		fmt.Println("ready")
+		<-asked
+		fmt.Fprintln(os.Stderr, "forebay: the disk is full")
+		os.Exit(1)
 	case "hopeless":
 		fmt.Fprintln(os.Stderr, "forebay: no such model")
 		os.Exit(ExitHopeless)
@@ -163,6 +170,19 @@ func TestDeafChildIsKilled(t *testing.T) {
 	go io.Copy(io.Discard, heard)
 	if err := stop(); err == nil || !strings.Contains(err.Error(), "was killed") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What goes wrong while the last child ends is not lost.
+func TestChildThatFailsToEndWell(t *testing.T) {
+	heard, out := io.Pipe()
+	_, _, stop := run(t, "fail", Config{StopLimit: time.Minute}, out)
+	if _, err := heard.Read(make([]byte, 100)); err != nil { // it says that it is ready
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, heard)
+	if err := stop(); err == nil || err.Error() != "exit status 1: the disk is full" {
+		t.Errorf("got %v, want the child's status and words", err)
 	}
 }
 

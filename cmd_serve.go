@@ -21,7 +21,7 @@ func runServe(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer c.decouple()()
+	defer c.decouple(s.Log.LinesMax)()
 	log := c.logger(s.Log, "gateway")
 	cleanUp := func() {}
 	if s.Socket.Path == "" {
@@ -112,7 +112,7 @@ func runGateway(c *console, args []string) error {
 	}
 	ctx, stop := untilSignal(func() {})
 	defer stop()
-	defer c.decouple()()
+	defer c.decouple(s.Log.LinesMax)()
 	front, err := openFront(c, &s.Config, nil)
 	if err != nil {
 		return s.schema.Place(err)
@@ -151,7 +151,13 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	for _, name := range unknownKernels(c.getenv(kernels.DisableEnv)) {
 		log.Warn("no kernel set has a name in "+kernels.DisableEnv, "name", name, "names", kernelNames)
 	}
+	// Loading cannot be called off, and nothing runs yet that should end well.
+	loaded := context.AfterFunc(ctx, func() {
+		ln.Close()
+		os.Exit(0)
+	})
 	e, err := engine.New(s.Engine)
+	loaded()
 	if err != nil {
 		return hopelessError{err}
 	}

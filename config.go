@@ -71,8 +71,18 @@ const adminOff = "off"
 
 // LogConfig says what is logged, and how.
 type LogConfig struct {
-	Level  string `yaml:"level" default:"info" oneof:"debug info warn error" help:"Least level of the log lines on standard error."`
-	Format string `yaml:"format" default:"text" oneof:"text json" help:"Form of the log lines."`
+	Level    string `yaml:"level" default:"info" oneof:"debug info warn error" help:"Least level of the log lines on standard error."`
+	Format   string `yaml:"format" default:"text" oneof:"text json" help:"Form of the log lines."`
+	LinesMax int    `yaml:"lines_max" default:"4096" help:"Lines of each output that wait for whoever reads it; more are dropped and counted."`
+}
+
+// Validate bounds what is taken at the start, whether it is used or not.
+func (c *LogConfig) Validate() error {
+	const atMost = 1 << 20
+	if c.LinesMax > atMost {
+		return fmt.Errorf("lines_max is %d; at most %d are allowed", c.LinesMax, atMost)
+	}
+	return nil
 }
 
 // shortFlags are the flags that need no section.

@@ -73,19 +73,6 @@ func TestHungEngineIsReplaced(t *testing.T) {
 	}
 }
 
-func TestHangupDrains(t *testing.T) {
-	t.Parallel()
-	p := serve(t, append(slow, "--drain_limit", "10m")...)
-	s := p.stream(chatBody("Tell me a story.", map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 100}))
-	p.cmd.Process.Signal(syscall.SIGHUP)
-	if a := <-s; !a.done || a.errors > 0 {
-		t.Errorf("the running stream: done %v, %d errors", a.done, a.errors)
-	}
-	if status := p.exit(); status != 0 || !strings.Contains(p.output(), "reason=hangup") || !strings.Contains(p.output(), "drained: every request has finished") {
-		t.Errorf("exit status %d; want 0 and log lines about it", status)
-	}
-}
-
 // An upgrade may replace the file of the program that runs.
 func TestEngineRestartsAfterItsProgramIsGone(t *testing.T) {
 	t.Parallel()

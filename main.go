@@ -115,15 +115,16 @@ func (c *console) exitStatus(err error) int {
 	return 1
 }
 
-// decouple keeps whoever logs from waiting for whoever reads, until restore.
-func (c *console) decouple() (restore func()) {
+// decouple keeps whoever logs from waiting for whoever reads, until restore. Up
+// to linesMax lines of each output wait.
+func (c *console) decouple(linesMax int) (restore func()) {
 	plain := *c
-	records, err := newOutlet(c.records), newOutlet(c.err)
+	records, err := newOutlet(c.records, linesMax), newOutlet(c.err, linesMax)
 	c.records, c.err = records, err
 	return func() {
 		*c = plain
 		if n := records.close() + err.close(); n > 0 {
-			err := newOutlet(c.err)
+			err := newOutlet(c.err, 1)
 			fmt.Fprintf(err, "forebay: %d lines of log were dropped, since nobody took them\n", n)
 			err.close()
 		}

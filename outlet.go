@@ -18,13 +18,11 @@ type outlet struct {
 	dropped atomic.Int64
 }
 
-const (
-	outletLinesMax   = 4096
-	outletCloseLimit = time.Second
-)
+const outletCloseLimit = time.Second
 
-func newOutlet(w io.Writer) *outlet {
-	o := &outlet{w: w, lines: make(chan []byte, outletLinesMax), quit: make(chan struct{}), done: make(chan struct{})}
+// newOutlet makes an outlet in which up to linesMax lines may wait.
+func newOutlet(w io.Writer, linesMax int) *outlet {
+	o := &outlet{w: w, lines: make(chan []byte, linesMax), quit: make(chan struct{}), done: make(chan struct{})}
 	go o.run()
 	return o
 }

@@ -11,18 +11,19 @@ import (
 )
 
 func TestOutletDoesNotWait(t *testing.T) {
+	const linesMax = 100
 	synctest.Test(t, func(t *testing.T) {
 		read, write := io.Pipe() // nobody reads
-		o := newOutlet(write)
+		o := newOutlet(write, linesMax)
 		io.WriteString(o, "first\n")
 		synctest.Wait()
-		for range outletLinesMax + 5 {
+		for range linesMax + 5 {
 			io.WriteString(o, "line\n")
 		}
 		if n := o.dropped.Load(); n != 5 {
 			t.Errorf("%d dropped, want 5", n)
 		}
-		if n := o.close(); n != outletLinesMax+5 {
+		if n := o.close(); n != linesMax+5 {
 			t.Errorf("%d dropped in the end, want all but the one that is being written", n)
 		}
 		read.Close()
@@ -31,7 +32,7 @@ func TestOutletDoesNotWait(t *testing.T) {
 
 func TestOutletPassesEverything(t *testing.T) {
 	var got strings.Builder
-	o := newOutlet(&got)
+	o := newOutlet(&got, 10)
 	io.WriteString(o, "a\n")
 	io.WriteString(o, "b\n")
 	if n := o.close(); n != 0 || got.String() != "a\nb\n" {

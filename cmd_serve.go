@@ -133,6 +133,7 @@ func runEngine(c *console, args []string) error {
 	if s.Socket.Path == "" {
 		return usageError("the engine alone needs --socket PATH, the path to listen on")
 	}
+	defer c.decouple(s.Log.LinesMax)()
 	if *lifeline {
 		supervise.EndWithParent(c.in, func() { os.Exit(1) })
 	}

@@ -103,9 +103,11 @@ func (c *console) exitStatus(err error) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
+	var b strings.Builder
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintln(c.err, "forebay:", strings.TrimSuffix(line, "\n"))
+		fmt.Fprintln(&b, "forebay:", strings.TrimSuffix(line, "\n"))
 	}
+	c.lastWord(b.String())
 	switch {
 	case errors.As(err, new(usageError)):
 		return 2
@@ -124,11 +126,16 @@ func (c *console) decouple(linesMax int) (restore func()) {
 	return func() {
 		*c = plain
 		if n := records.close() + err.close(); n > 0 {
-			err := newOutlet(c.err, 1)
-			fmt.Fprintf(err, "forebay: %d lines of log were dropped, since nobody took them\n", n)
-			err.close()
+			c.lastWord(fmt.Sprintf("forebay: %d lines of log were dropped, since nobody took them\n", n))
 		}
 	}
+}
+
+// lastWord writes text to standard error, if anybody takes it soon.
+func (c *console) lastWord(text string) {
+	err := newOutlet(c.err, 1)
+	io.WriteString(err, text)
+	err.close()
 }
 
 func (c *console) help(w io.Writer) error {

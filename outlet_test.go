@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+
+	"github.com/forebay-io/forebay/internal/supervise"
 )
 
 func TestOutletDoesNotWait(t *testing.T) {
@@ -40,20 +42,43 @@ func TestOutletPassesEverything(t *testing.T) {
 	}
 }
 
-// A reader of our outputs may stop to read.
-func TestReaderOfTheLogStalls(t *testing.T) {
-	t.Parallel()
+// fullPipe is an output whose reader does not read.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer read.Close()
-	defer write.Close()
+	t.Cleanup(func() { read.Close(); write.Close() })
 	if _, err := write.Write(make([]byte, 1<<16)); err != nil { // as much as a pipe holds
 		t.Fatal(err)
 	}
+	return write
+}
+
+func TestErrorsThatNobodyReadsKeepTheirStatus(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[int][]string{
+		2:                      {"nonsense"},
+		1:                      {"serve", "--model", "/nowhere/x.gguf"},
+		supervise.ExitHopeless: {"engine", "--socket", "/does/not/exist/" + strings.Repeat("x", 200)},
+	} {
+		p := prepare(t, args...)
+		full := fullPipe(t)
+		p.cmd.Stdout, p.cmd.Stderr = full, full
+		p.begin()
+		if got := p.exit(); got != want {
+			t.Errorf("%v: exit status %d, want %d", args, got, want)
+		}
+	}
+}
+
+// A reader of our outputs may stop to read.
+func TestReaderOfTheLogStalls(t *testing.T) {
+	t.Parallel()
+	full := fullPipe(t)
 	p := prepare(t, "serve")
-	p.cmd.Stdout, p.cmd.Stderr = write, write
+	p.cmd.Stdout, p.cmd.Stderr = full, full
 	p.begin()
 	p.waitReady()
 	for range 3 {

@@ -3,11 +3,11 @@
 // and the reference page.
 //
 // A field carries the tags yaml (its key, unit last), default (as text) and
-// help (one sentence with the unit); oneof lists the
-// texts that it may hold, with spaces between. Fields without a yaml tag are
-// not configuration. Kinds are string, bool,
-// int, int64, float64, time.Duration and nested struct. Whole numbers whose key
-// ends in _bytes or _bytes_max also read and print as 64KiB, 8MiB, 2GiB.
+// help (one sentence with the unit); oneof lists the texts that it may hold,
+// with spaces between. Fields without a yaml tag are not configuration. Kinds
+// are string, bool, int, int64, float64, time.Duration and nested struct. Whole
+// numbers whose key ends in _bytes or _bytes_max also read and print as 64KiB,
+// 8MiB, 2GiB.
 //
 // From the key gateway.body_bytes_max follow the variable
 // FOREBAY_GATEWAY_BODY_BYTES_MAX and the flag --gateway.body_bytes_max. A flag

@@ -75,6 +75,11 @@ func (c *console) dispatch(args []string) error {
 			return cmd.run(c, args[len(words):])
 		}
 	}
+	return unknownCommand(args)
+}
+
+// unknownCommand names the command that was perhaps meant.
+func unknownCommand(args []string) error {
 	given := strings.Join(args[:min(2, len(args))], " ")
 	var names []string
 	for _, cmd := range commands() {

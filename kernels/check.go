@@ -48,6 +48,9 @@ func checkAttention(a *Attention) {
 	if n := a.Group * a.HeadDim; len(a.Q) < n || len(a.Out) < n {
 		panicf("Attend: %d heads of %d from %d numbers into %d", a.Group, a.HeadDim, len(a.Q), len(a.Out))
 	}
+	if a.Sinks != nil && len(a.Sinks) != a.Group {
+		panicf("Attend: %d sinks for %d heads", len(a.Sinks), a.Group)
+	}
 	if len(a.Scores) < a.Group*context {
 		panicf("Attend: %d scores for %d heads and %d positions", len(a.Scores), a.Group, context)
 	}

@@ -25,6 +25,18 @@ type Set struct {
 	// SiLUMul computes dst[i] = gate[i]/(1+exp(−gate[i]))·up[i]. dst may be gate or up.
 	SiLUMul func(dst, gate, up []float32)
 
+	// GELUMul computes dst[i] = gelu(gate[i])·up[i] with the tanh form of gelu:
+	// g·½·(1+tanh(√(2/π)·(g+0.044715·g³))). dst may be gate or up.
+	GELUMul func(dst, gate, up []float32)
+
+	// ClampedSiLUMul is gpt-oss's activation: with g = min(gate[i], limit) and
+	// u = max(−limit, min(up[i], limit)), dst[i] = g/(1+exp(−1.702·g))·(u+1).
+	// dst may be gate or up.
+	ClampedSiLUMul func(dst, gate, up []float32, limit float32)
+
+	// SoftCap replaces x[i] by limit·tanh(x[i]/limit). limit > 0.
+	SoftCap func(x []float32, limit float32)
+
 	// Add computes dst[i] += x[i].
 	Add func(dst, x []float32)
 
@@ -50,8 +62,9 @@ type Matrix struct {
 // Attention is the work of one query token on one KV head: the Group query
 // heads that share it attend to the positions [From, To) of a paged cache.
 //
-// For each query head g: s[t] = Scale·Σ_d Q[g,d]·K[t,d], p = softmax(s),
-// Out[g,d] = Σ_t p[t]·V[t,d].
+// For each query head g: s[t] = Scale·Σ_d Q[g,d]·K[t,d], which SoftCap bounds,
+// p = softmax(s), Out[g,d] = Σ_t p[t]·V[t,d]. A sink is one more score in the
+// softmax that has no value: it takes part in the maximum and in the sum alone.
 type Attention struct {
 	Out, Q []float32 // [Group][HeadDim], contiguous
 	// K and V are one layer's pools. Position t of KV head h lies in page
@@ -65,6 +78,8 @@ type Attention struct {
 	Group      int
 	From, To   int
 	Scale      float32
+	SoftCap    float32   // s = SoftCap·tanh(s/SoftCap); 0 means none
+	Sinks      []float32 // [Group]; nil means none
 	// Scores is scratch of at least Group·(To−From) numbers.
 	Scores []float32
 }

@@ -1,5 +1,7 @@
 package kernels
 
+import "github.com/forebay-io/forebay/kernels/ref"
+
 // vector is what an assembly package offers, by the names it has there.
 type vector struct {
 	name          string
@@ -28,6 +30,7 @@ func (v *vector) set() *Set {
 			checkLens("SiLUMul", len(gate), len(dst), len(up))
 			v.siLUMul(dst, gate, up)
 		},
+		GELUMul: refGELUMul, ClampedSiLUMul: refClampedSiLUMul, SoftCap: ref.SoftCap,
 		Add: func(dst, x []float32) {
 			checkLens("Add", len(dst), len(x))
 			v.add(dst, x)
@@ -81,7 +84,15 @@ func (v *vector) attend(a *Attention) {
 		at = next
 	}
 	for g := range a.Group {
-		v.softmax(a.Scores[g*context:][:context])
+		scores := a.Scores[g*context:][:context]
+		if a.SoftCap > 0 {
+			ref.SoftCap(scores, a.SoftCap)
+		}
+		if a.Sinks == nil {
+			v.softmax(scores)
+		} else {
+			ref.SoftmaxSink(scores, a.Sinks[g])
+		}
 	}
 	clear(a.Out[:a.Group*a.HeadDim])
 	for at := a.From; at < a.To; {

@@ -32,8 +32,18 @@ type Tensor struct {
 	Type kernels.Type
 	// Dims has one to four sizes; Dims[0] is the row length, the fastest axis.
 	Dims []int
-	// Data is the tensor's bytes, inside the file's mapping. Read only.
+	// Data is the tensor's bytes, inside the file's mapping. Read only. It is nil
+	// where no file holds them as they are; then Make makes them, anew each time.
 	Data []byte
+	Make func() []byte
+}
+
+// Bytes is Data, or what Make makes. Read only.
+func (t *Tensor) Bytes() []byte {
+	if t.Make != nil {
+		return t.Make()
+	}
+	return t.Data
 }
 
 // Elements is the number of elements in t.

@@ -13,11 +13,14 @@ type Attention struct {
 	Group      int
 	From, To   int
 	Scale      float32
+	SoftCap    float32
+	Sinks      []float32
 	Scores     []float32
 }
 
 // Attend computes, for each query head g: s[t] = Scale·Σ_d Q[g,d]·K[t,d] over the
-// positions t in [From,To), p = softmax(s), Out[g,d] = Σ_t p[t]·V[t,d].
+// positions t in [From,To), bounded by SoftCap, p = softmax(s) with the sink's
+// score among them, Out[g,d] = Σ_t p[t]·V[t,d].
 func Attend(a *Attention) {
 	for g := range a.Group {
 		q := a.Q[g*a.HeadDim:][:a.HeadDim]
@@ -25,7 +28,14 @@ func Attend(a *Attention) {
 		for t := range scores {
 			scores[t] = float32(float64(a.Scale) * Dot(q, a.row(a.K, a.From+t)))
 		}
-		Softmax(scores)
+		if a.SoftCap > 0 {
+			SoftCap(scores, a.SoftCap)
+		}
+		if a.Sinks == nil {
+			Softmax(scores)
+		} else {
+			SoftmaxSink(scores, a.Sinks[g])
+		}
 		for d := range a.HeadDim {
 			sum := 0.0
 			for t, p := range scores {

@@ -4,12 +4,15 @@ import "math"
 
 // Softmax replaces x by exp(x−max x)/Σ. A row whose entries are all −∞ or that
 // holds NaN or +∞ gives NaN.
-func Softmax(x []float32) {
-	top := math.Inf(-1)
+func Softmax(x []float32) { SoftmaxSink(x, float32(math.Inf(-1))) }
+
+// SoftmaxSink is Softmax of x and of one score more, whose share is dropped.
+func SoftmaxSink(x []float32, sink float32) {
+	top := float64(sink)
 	for _, v := range x {
 		top = math.Max(top, float64(v))
 	}
-	sum := 0.0
+	sum := math.Exp(float64(sink) - top)
 	for _, v := range x {
 		sum += math.Exp(float64(v) - top)
 	}

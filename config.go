@@ -48,6 +48,9 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %q is not an address such as 127.0.0.1:8080 or :8080", f.key, f.address))
 		}
 	}
+	if _, port, _ := net.SplitHostPort(c.Admin); c.Admin == c.Listen && port != "0" {
+		errs = append(errs, fmt.Errorf("admin: %q is the address of the API too; give another, or off", c.Admin))
+	}
 	if c.Engine.Kernels != "" {
 		if _, err := kernels.Lookup(c.Engine.Kernels); err != nil {
 			errs = append(errs, fmt.Errorf("engine.kernels: %w", err))
@@ -72,16 +75,7 @@ const adminOff = "off"
 type LogConfig struct {
 	Level    string `yaml:"level" default:"info" oneof:"debug info warn error" help:"Least level of the log lines on standard error."`
 	Format   string `yaml:"format" default:"text" oneof:"text json" help:"Form of the log lines."`
-	LinesMax int    `yaml:"lines_max" default:"4096" help:"Lines of each output that wait for whoever reads it; more are dropped and counted."`
-}
-
-// Validate bounds what is taken at the start, whether it is used or not.
-func (c *LogConfig) Validate() error {
-	const atMost = 1 << 20
-	if c.LinesMax > atMost {
-		return fmt.Errorf("lines_max is %d; at most %d are allowed", c.LinesMax, atMost)
-	}
-	return nil
+	LinesMax int    `yaml:"lines_max" default:"4096" range:"1..1048576" help:"Lines of each output that wait for whoever reads it; more are dropped and counted."`
 }
 
 // shortFlags are the flags that need no section.

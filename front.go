@@ -54,24 +54,24 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 		return nil, err
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
-	return f, f.build(c, explained{f.client, &f.view})
-}
-
-// build makes the parts and tells all that is wrong with their configuration.
-func (f *front) build(c *console, e wire.Engine) error {
-	queue, queueErr := admission.NewFIFO(f.cfg.Admission)
-	if queueErr == nil {
-		f.closers = append(f.closers, queue.Close)
+	engine := explained{f.client, &f.view}
+	queue, err := admission.NewFIFO(cfg.Admission)
+	if err != nil {
+		return nil, err
 	}
-	recorder, recorderErr := telemetry.New(f.cfg.Telemetry, c.records, gateway.Levels(queue, e))
-	served, gatewayErr := gateway.New(f.cfg.Gateway, gateway.Parts{
-		Engine: e, Admission: queue, Recorder: recorder, Version: version, Log: c.logger(f.cfg.Log, "gateway"),
+	f.closers = append(f.closers, queue.Close)
+	recorder, err := telemetry.New(cfg.Telemetry, c.records, gateway.Levels(queue, engine))
+	if err != nil {
+		return nil, err
+	}
+	f.gateway, err = gateway.New(cfg.Gateway, gateway.Parts{
+		Engine: engine, Admission: queue, Recorder: recorder, Version: version, Log: c.logger(cfg.Log, "gateway"),
 	})
-	if gatewayErr == nil {
-		f.gateway = served
-		f.closers = append(f.closers, func() { served.Close() })
+	if err != nil {
+		return nil, err
 	}
-	return errors.Join(queueErr, recorderErr, gatewayErr)
+	f.closers = append(f.closers, func() { f.gateway.Close() })
+	return f, nil
 }
 
 func (f *front) listen(key, address string) (net.Listener, error) {

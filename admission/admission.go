@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -76,29 +75,9 @@ func (r *Refusal) Error() string { return r.Reason.String() + ": " + r.Message }
 
 // Config bounds what runs and what waits.
 type Config struct {
-	RunningSequencesMax int           `yaml:"running_sequences_max" default:"64" help:"Sequences that run at once; a request takes one for each prompt and choice."`
-	WaitingRequestsMax  int           `yaml:"waiting_requests_max" default:"1024" help:"Requests that may wait."`
-	WaitingTokensMax    int           `yaml:"waiting_tokens_max" default:"4000000" help:"Uncached prompt tokens that may wait, over all requests."`
-	WaitingBytesMax     int           `yaml:"waiting_bytes_max" default:"268435456" help:"Memory that waiting requests may hold, in bytes."`
+	RunningSequencesMax int           `yaml:"running_sequences_max" default:"64" range:"1.." help:"Sequences that run at once; a request takes one for each prompt and choice."`
+	WaitingRequestsMax  int           `yaml:"waiting_requests_max" default:"1024" range:"1.." help:"Requests that may wait."`
+	WaitingTokensMax    int           `yaml:"waiting_tokens_max" default:"4000000" range:"1.." help:"Uncached prompt tokens that may wait, over all requests."`
+	WaitingBytesMax     int           `yaml:"waiting_bytes_max" default:"268435456" range:"1.." help:"Memory that waiting requests may hold, in bytes."`
 	WaitLimit           time.Duration `yaml:"wait_limit" default:"60s" help:"Longest wait for admission."`
-}
-
-func (c *Config) validate() error {
-	for _, f := range []struct {
-		key   string
-		value int
-	}{
-		{"running_sequences_max", c.RunningSequencesMax},
-		{"waiting_requests_max", c.WaitingRequestsMax},
-		{"waiting_tokens_max", c.WaitingTokensMax},
-		{"waiting_bytes_max", c.WaitingBytesMax},
-	} {
-		if f.value < 1 {
-			return fmt.Errorf("admission.%s must be at least 1, not %d", f.key, f.value)
-		}
-	}
-	if c.WaitLimit <= 0 {
-		return fmt.Errorf("admission.wait_limit must be above 0s, not %v", c.WaitLimit)
-	}
-	return nil
 }

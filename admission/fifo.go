@@ -19,8 +19,7 @@ type FIFO struct {
 
 // NewFIFO makes a FIFO. Close it to stop its timer.
 func NewFIFO(cfg Config) (*FIFO, error) {
-	conf.Fill(&cfg)
-	if err := cfg.validate(); err != nil {
+	if err := conf.Complete("admission", &cfg); err != nil {
 		return nil, err
 	}
 	f := &FIFO{queue: queue{cfg: cfg}, tickets: map[*entry]*ticket{}}

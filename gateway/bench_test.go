@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
@@ -45,7 +46,7 @@ func relayed(t testing.TB, tokens int) *quietConn {
 	fake := wiretest.NewFake(wiretest.Script{})
 	defer fake.Close()
 	g := &Gateway{engine: fake, cut: make(chan struct{})}
-	if err := g.cfg.fillAndValidate(); err != nil {
+	if err := conf.Complete("gateway", &g.cfg); err != nil {
 		t.Fatal(err)
 	}
 	quiet := &quietConn{}

@@ -1,10 +1,11 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
-
-	"github.com/forebay-io/forebay/internal/conf"
 )
 
 // Config is everything that can be set about the HTTP side.
@@ -16,16 +17,16 @@ type Config struct {
 
 // LimitsConfig bounds what a client may send.
 type LimitsConfig struct {
-	ConnectionsMax int `yaml:"connections_max" default:"4096" help:"Open client connections; further ones get 503."`
-	HeaderBytesMax int `yaml:"header_bytes_max" default:"16384" help:"Request line and headers, in bytes; more gets 431."`
-	BodyBytesMax   int `yaml:"body_bytes_max" default:"8388608" help:"Request body after decompression, in bytes; more gets 413."`
-	AnswerBytesMax int `yaml:"answer_bytes_max" default:"33554432" help:"Answer that is not streamed, in bytes of text and log-probabilities; a longer one fails."`
-	JSONDepthMax   int `yaml:"json_depth_max" default:"128" help:"Levels of nesting in a request body."`
-	MessagesMax    int `yaml:"messages_max" default:"4096" help:"Messages in a chat request."`
-	ToolsMax       int `yaml:"tools_max" default:"512" help:"Tools in a chat request."`
-	PromptsMax     int `yaml:"prompts_max" default:"64" help:"Prompts in a legacy completion request."`
-	ChoicesMax     int `yaml:"choices_max" default:"16" help:"Choices (n) of one request, up to 128."`
-	LogitBiasMax   int `yaml:"logit_bias_max" default:"1024" help:"Entries in logit_bias."`
+	ConnectionsMax int `yaml:"connections_max" default:"4096" range:"1..1048576" help:"Open client connections; further ones get 503."`
+	HeaderBytesMax int `yaml:"header_bytes_max" default:"16384" range:"1KiB..1MiB" help:"Request line and headers, in bytes; more gets 431."`
+	BodyBytesMax   int `yaml:"body_bytes_max" default:"8388608" range:"1KiB..1GiB" help:"Request body after decompression, in bytes; more gets 413."`
+	AnswerBytesMax int `yaml:"answer_bytes_max" default:"33554432" range:"1KiB..1GiB" help:"Answer that is not streamed, in bytes of text and log-probabilities; a longer one fails."`
+	JSONDepthMax   int `yaml:"json_depth_max" default:"128" range:"8..1000" help:"Levels of nesting in a request body."`
+	MessagesMax    int `yaml:"messages_max" default:"4096" range:"1..1048576" help:"Messages in a chat request."`
+	ToolsMax       int `yaml:"tools_max" default:"512" range:"1..1048576" help:"Tools in a chat request."`
+	PromptsMax     int `yaml:"prompts_max" default:"64" range:"1..65536" help:"Prompts in a legacy completion request."`
+	ChoicesMax     int `yaml:"choices_max" default:"16" range:"1..128" help:"Choices (n) of one request."`
+	LogitBiasMax   int `yaml:"logit_bias_max" default:"1024" range:"1..1048576" help:"Entries in logit_bias."`
 }
 
 // TimeoutConfig bounds how long things may take. No limit covers the length
@@ -41,43 +42,16 @@ type TimeoutConfig struct {
 	HeartbeatLimit  time.Duration `yaml:"heartbeat_limit" default:"5s" help:"Age of the engine's last sign of life at which it no longer counts as ready."`
 }
 
-func (c *Config) fillAndValidate() error {
-	conf.Fill(c)
-	for _, f := range []struct {
-		key              string
-		value, low, high int
-	}{
-		{"connections_max", c.Limits.ConnectionsMax, 1, 1 << 20},
-		{"header_bytes_max", c.Limits.HeaderBytesMax, 1024, 1 << 20},
-		{"body_bytes_max", c.Limits.BodyBytesMax, 1024, 1 << 30},
-		{"answer_bytes_max", c.Limits.AnswerBytesMax, 1024, 1 << 30},
-		{"json_depth_max", c.Limits.JSONDepthMax, 8, 1000},
-		{"messages_max", c.Limits.MessagesMax, 1, 1 << 20},
-		{"tools_max", c.Limits.ToolsMax, 1, 1 << 20},
-		{"prompts_max", c.Limits.PromptsMax, 1, 1 << 16},
-		{"choices_max", c.Limits.ChoicesMax, 1, 128},
-		{"logit_bias_max", c.Limits.LogitBiasMax, 1, 1 << 20},
-	} {
-		if f.value < f.low || f.value > f.high {
-			return fmt.Errorf("gateway.limits.%s must be from %d to %d, not %d", f.key, f.low, f.high, f.value)
+// Validate refuses what could never match a browser's Origin header.
+func (c *Config) Validate() error {
+	var errs []error
+	for origin := range strings.SplitSeq(c.CORSOrigins, ",") {
+		origin = strings.TrimSpace(origin)
+		u, err := url.Parse(origin)
+		if origin == "" || origin == "*" || origin == "null" || err == nil && u.Scheme != "" && u.Host != "" && origin == u.Scheme+"://"+u.Host {
+			continue
 		}
+		errs = append(errs, fmt.Errorf("gateway.cors_origins: %q is not an origin such as https://app.example or http://localhost:3000, which has no path and no slash at its end", origin))
 	}
-	for _, f := range []struct {
-		key   string
-		value time.Duration
-	}{
-		{"header_limit", c.Timeouts.HeaderLimit},
-		{"body_limit", c.Timeouts.BodyLimit},
-		{"idle_limit", c.Timeouts.IdleLimit},
-		{"write_stall_limit", c.Timeouts.WriteStallLimit},
-		{"prepare_limit", c.Timeouts.PrepareLimit},
-		{"commit_limit", c.Timeouts.CommitLimit},
-		{"keep_alive", c.Timeouts.KeepAlive},
-		{"heartbeat_limit", c.Timeouts.HeartbeatLimit},
-	} {
-		if f.value <= 0 {
-			return fmt.Errorf("gateway.timeouts.%s must be above 0s, not %v", f.key, f.value)
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -63,7 +64,7 @@ func Levels(a admission.Controller, e wire.Engine) func() telemetry.Levels {
 
 // New makes a Gateway; Close releases it.
 func New(cfg Config, p Parts) (*Gateway, error) {
-	if err := cfg.fillAndValidate(); err != nil {
+	if err := conf.Complete("gateway", &cfg); err != nil {
 		return nil, err
 	}
 	w, err := newWatcher()

@@ -382,7 +382,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	for _, bad := range []Config{{Limits: LimitsConfig{ChoicesMax: 129}}, {Limits: LimitsConfig{HeaderBytesMax: 5}}, {Timeouts: TimeoutConfig{KeepAlive: -1}}} {
+	for _, bad := range []Config{{Limits: LimitsConfig{ChoicesMax: 129}}, {Limits: LimitsConfig{HeaderBytesMax: 5}}, {Timeouts: TimeoutConfig{KeepAlive: -1}}, {CORSOrigins: "https://a.test/"}, {CORSOrigins: "https://a.test, b.test"}} {
 		if _, err := New(bad, Parts{}); err == nil || !strings.Contains(err.Error(), "gateway.") {
 			t.Errorf("%+v: %v", bad, err)
 		}

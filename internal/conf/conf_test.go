@@ -159,6 +159,44 @@ func TestValidateSeesFilledStructs(t *testing.T) {
 	}
 }
 
+type bounded struct {
+	Size  int           `yaml:"size_bytes" default:"4KiB" range:"1KiB..1MiB" help:"Size."`
+	Wait  time.Duration `yaml:"wait" range:"..1s" help:"Wait; 0 means none."`
+	Share float64       `yaml:"share" default:"0.5" range:"0.1.." help:"Share."`
+	Form  string        `yaml:"form" default:"a" oneof:"a b" help:"Form."`
+	Free  int           `yaml:"free" help:"Free."`
+}
+
+func TestRanges(t *testing.T) {
+	for file, want := range map[string]string{
+		"":                 "<nil>",
+		"size_bytes: 1KiB": "<nil>",
+		"size_bytes: 1023\nwait: 2s\nshare: 0.05": "f:1: size_bytes: 1023 is out of range; allowed is 1KiB to 1MiB\n" +
+			"f:2: wait: 2s is out of range; allowed is at most 1s\nf:3: share: 0.05 is out of range; allowed is 0.1 or more",
+		"size_bytes: 2MiB": "f:1: size_bytes: 2MiB is out of range; allowed is 1KiB to 1MiB",
+	} {
+		var c bounded
+		if err := Of(&c).Load(Source{FileName: "f", File: []byte(file)}); fmt.Sprint(err) != want {
+			t.Errorf("%s: got %v, want %s", file, err, want)
+		}
+	}
+	if table := Of(new(bounded)).Table(); !strings.Contains(table, "| Size. Allowed: 1KiB to 1MiB. |") {
+		t.Errorf("no range in\n%s", table)
+	}
+}
+
+func TestCompleteChecksWhatNobodyLoaded(t *testing.T) {
+	var c bounded
+	if err := Complete("x", &c); err != nil || c.Size != 4096 {
+		t.Errorf("defaults: %+v, %v", c, err)
+	}
+	c = bounded{Size: 1, Wait: -1, Form: "c", Free: -2}
+	want := "x.size_bytes: 1 is out of range; allowed is 1KiB to 1MiB\nx.wait: -1ns must not be negative\nx.form: \"c\" is not one of a, b\nx.free: -2 must not be negative"
+	if err := Complete("x", &c); fmt.Sprint(err) != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
 func TestPlace(t *testing.T) {
 	_, s, err := load(t, "name: a", []string{"FOREBAY_GATEWAY_COMPAT=1"}, "--listen", ":1")
 	if err != nil {
@@ -224,6 +262,12 @@ func TestOfRefusesOurMistakes(t *testing.T) {
 		}{},
 		"bad default": &struct {
 			A int `yaml:"a" default:"x" help:"A."`
+		}{},
+		"range": &struct {
+			A int `yaml:"a" range:"1-5" help:"A."`
+		}{},
+		"default out of range": &struct {
+			A int `yaml:"a" default:"7" range:"1..5" help:"A."`
 		}{},
 		"kind": &struct {
 			A []int `yaml:"a" help:"A."`

@@ -4,7 +4,7 @@
 //
 // A field carries the tags yaml (its key, unit last), default (as text) and
 // help (one sentence with the unit); oneof lists the texts that it may hold,
-// with spaces between. Fields without a yaml tag are not configuration. Kinds
+// with spaces between; range bounds a number, "1..128", "1.." or "..1s". Fields without a yaml tag are not configuration. Kinds
 // are string, bool, int, int64, float64, time.Duration and nested struct. Whole
 // numbers whose key ends in _bytes or _bytes_max also read and print as 64KiB,
 // 8MiB, 2GiB.

@@ -87,6 +87,9 @@ func (s *Schema) Table() string {
 		if f.oneof != "" {
 			help += " One of " + f.choices() + "."
 		}
+		if allowed := f.limits.String(); allowed != "" {
+			help += " Allowed: " + allowed + "."
+		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.key, initial, strings.ReplaceAll(help, "|", `\|`))
 	}
 	return strings.TrimLeft(b.String(), "\n")

@@ -25,6 +25,7 @@ type field struct {
 	initial string // default as text
 	help    string
 	oneof   string // allowed texts, with spaces between
+	limits  limits
 	value   reflect.Value
 	origin  string // where its value came from; "" is the default
 	misread bool   // what was given could not be taken
@@ -70,7 +71,11 @@ func (s *Schema) add(section string, v reflect.Value) {
 			continue
 		}
 		f := &field{key: key, initial: t.Tag.Get("default"), help: t.Tag.Get("help"), oneof: t.Tag.Get("oneof"), value: value}
-		if err := f.checkTags(); err != nil {
+		err := f.checkTags()
+		if err == nil {
+			f.limits, err = f.readLimits(t.Tag.Get("range"))
+		}
+		if err != nil {
 			panic(fmt.Sprintf("conf: %s: %v", key, err))
 		}
 		s.fields, s.byKey[key] = append(s.fields, f), f
@@ -103,6 +108,8 @@ func (f *field) section() string { return f.key[:max(0, strings.LastIndexByte(f.
 
 func (f *field) choices() string { return strings.Join(strings.Fields(f.oneof), ", ") }
 
+func (f *field) allows(text string) bool { return slices.Contains(strings.Fields(f.oneof), text) }
+
 // set parses text from origin, and refuses a zero that would mean the default.
 func (f *field) set(origin, text string) (err error) {
 	defer func() { f.misread = f.misread || err != nil }()
@@ -112,11 +119,11 @@ func (f *field) set(origin, text string) (err error) {
 	if f.value.IsZero() && f.text() != f.initialText() {
 		return fmt.Errorf("%q is not allowed: leave it out for the default, %s", text, f.initial)
 	}
-	if f.oneof != "" && !slices.Contains(strings.Fields(f.oneof), text) {
+	if f.oneof != "" && !f.allows(text) {
 		return fmt.Errorf("%q is not one of %s", text, f.choices())
 	}
 	f.origin = origin
-	return nil
+	return f.limits.check(f.value, text)
 }
 
 // Flags defines one flag for each field and each alias (short name to key), and

@@ -19,14 +19,14 @@ import (
 
 // Config says how patient the supervisor is. Zero fields take their defaults.
 type Config struct {
-	RestartWaitMin time.Duration `yaml:"restart_wait_min" default:"200ms" help:"Wait before the second restart in a row, which each further one doubles; the first restart does not wait."`
+	RestartWaitMin time.Duration `yaml:"restart_wait_min" default:"200ms" range:"1ms.." help:"Wait before the second restart in a row, which each further one doubles; the first restart does not wait."`
 	RestartWaitMax time.Duration `yaml:"restart_wait_max" default:"30s" help:"Longest wait before a restart."`
 	StableAfter    time.Duration `yaml:"stable_after" default:"30s" help:"An engine that ran this long before it ended counts as its first end again."`
-	CrashLoopExits int           `yaml:"crash_loop_exits" default:"6" help:"Ends in a row after which every restart waits restart_wait_max."`
-	LoadLimit      time.Duration `yaml:"load_limit" default:"30m" help:"Time that the engine has from its start until it is ready; then it is killed and started again."`
-	HangLimit      time.Duration `yaml:"hang_limit" default:"2m" help:"Time without progress, above that of the longest step, after which an engine that was ready is killed and started again."`
-	StopLimit      time.Duration `yaml:"stop_limit" default:"5s" help:"Time that the engine has to end after it was asked to; then it is killed."`
-	LineBytesMax   int           `yaml:"line_bytes_max" default:"8KiB" help:"Longest line of the engine's output that is passed on whole, in bytes."`
+	CrashLoopExits int           `yaml:"crash_loop_exits" default:"6" range:"1.." help:"Ends in a row after which every restart waits restart_wait_max."`
+	LoadLimit      time.Duration `yaml:"load_limit" default:"30m" range:"1s.." help:"Time that the engine has from its start until it is ready; then it is killed and started again."`
+	HangLimit      time.Duration `yaml:"hang_limit" default:"2m" range:"1s.." help:"Time without progress, above that of the longest step, after which an engine that was ready is killed and started again."`
+	StopLimit      time.Duration `yaml:"stop_limit" default:"5s" range:"1ms.." help:"Time that the engine has to end after it was asked to; then it is killed."`
+	LineBytesMax   int           `yaml:"line_bytes_max" default:"8KiB" range:"80B..1MiB" help:"Longest line of the engine's output that is passed on whole, in bytes."`
 }
 
 // Validate says what is wrong between the fields of a filled Config.

@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -17,7 +16,7 @@ import (
 
 // Config says what is kept and what is logged.
 type Config struct {
-	RecordsMax   int    `yaml:"records_max" default:"1024" help:"Finished requests kept in memory for the debug page."`
+	RecordsMax   int    `yaml:"records_max" default:"1024" range:"1..1048576" help:"Finished requests kept in memory for the debug page."`
 	AccessLogOff bool   `yaml:"access_log_off" help:"Write no access log line per request."`
 	LogFormat    string `yaml:"log_format" default:"json" oneof:"json text" help:"Form of the log lines: json or text (key=value)."`
 }
@@ -33,14 +32,11 @@ type Recorder struct {
 
 // New makes a Recorder that logs to w and reads level gauges from levels.
 func New(cfg Config, w io.Writer, levels func() Levels) (*Recorder, error) {
-	conf.Fill(&cfg)
-	if cfg.RecordsMax < 1 {
-		return nil, fmt.Errorf("telemetry.records_max must be at least 1, not %d", cfg.RecordsMax)
+	if err := conf.Complete("telemetry", &cfg); err != nil {
+		return nil, err
 	}
 	r := &Recorder{ring: NewRing(cfg.RecordsMax), registry: prometheus.NewRegistry()}
 	switch {
-	case cfg.LogFormat != "json" && cfg.LogFormat != "text":
-		return nil, fmt.Errorf("telemetry.log_format must be json or text, not %q", cfg.LogFormat)
 	case cfg.AccessLogOff:
 	case cfg.LogFormat == "json":
 		r.log = slog.New(slog.NewJSONHandler(w, nil))

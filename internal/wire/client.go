@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -17,37 +16,21 @@ type Config struct {
 	Path    string `yaml:"path" help:"Path of the engine's Unix socket, at most 107 bytes."`
 	Version string `yaml:"-"` // of this binary, told to the engine
 
-	WindowEvents     int           `yaml:"window_events" default:"256" help:"Events of one generation that may wait for their reader before the generation parks."`
-	FrameBytesMax    int           `yaml:"frame_bytes_max" default:"33554432" help:"Largest frame in either direction, in bytes."`
-	OutgoingBytesMax int           `yaml:"outgoing_bytes_max" default:"67108864" help:"Bytes that may wait to be written to the engine before requests are refused as overloaded."`
-	DialTimeout      time.Duration `yaml:"dial_timeout" default:"2s" help:"Longest time to connect and say hello, as a duration."`
-	WriteTimeout     time.Duration `yaml:"write_timeout" default:"10s" help:"Longest time for one write before the engine counts as gone, as a duration."`
-	SilenceMax       time.Duration `yaml:"silence_max" default:"10s" help:"Longest silence before the engine counts as gone, as a duration."`
-	ReconnectMin     time.Duration `yaml:"reconnect_min" default:"20ms" help:"First wait before connecting again, as a duration; it doubles until a connection lasts."`
-	ReconnectMax     time.Duration `yaml:"reconnect_max" default:"1s" help:"Longest wait before connecting again, as a duration."`
+	WindowEvents     int           `yaml:"window_events" default:"256" range:"1.." help:"Events of one generation that may wait for their reader before the generation parks."`
+	FrameBytesMax    int           `yaml:"frame_bytes_max" default:"33554432" range:"64KiB.." help:"Largest frame in either direction, in bytes."`
+	OutgoingBytesMax int           `yaml:"outgoing_bytes_max" default:"67108864" range:"1.." help:"Bytes that may wait to be written to the engine before requests are refused as overloaded."`
+	DialTimeout      time.Duration `yaml:"dial_timeout" default:"2s" range:"1ms.." help:"Longest time to connect and say hello."`
+	WriteTimeout     time.Duration `yaml:"write_timeout" default:"10s" range:"1ms.." help:"Longest time for one write before the engine counts as gone."`
+	SilenceMax       time.Duration `yaml:"silence_max" default:"10s" range:"1ms.." help:"Longest silence before the engine counts as gone."`
+	ReconnectMin     time.Duration `yaml:"reconnect_min" default:"20ms" range:"1ms.." help:"First wait before connecting again; it doubles until a connection lasts."`
+	ReconnectMax     time.Duration `yaml:"reconnect_max" default:"1s" range:"1ms.." help:"Longest wait before connecting again."`
 
 	// OnState, where set, is called with every new State, in order, the first
 	// from NewClient. It must not block and must not call Close.
 	OnState func(*State) `yaml:"-"`
 }
 
-// Validate says what is out of range in a filled Config; NewClient looks at
-// the path.
-func (c *Config) Validate() error {
-	switch {
-	case c.WindowEvents < 1:
-		return fmt.Errorf("socket.window_events must be at least 1, not %d", c.WindowEvents)
-	case c.FrameBytesMax < frameBytesLeast:
-		return fmt.Errorf("socket.frame_bytes_max must be at least %d, not %d", frameBytesLeast, c.FrameBytesMax)
-	case c.OutgoingBytesMax < 1:
-		return fmt.Errorf("socket.outgoing_bytes_max must be at least 1, not %d", c.OutgoingBytesMax)
-	case min(c.DialTimeout, c.WriteTimeout, c.SilenceMax, c.ReconnectMin, c.ReconnectMax) < 0:
-		return errors.New("socket.dial_timeout, write_timeout, silence_max, reconnect_min and reconnect_max must be positive")
-	}
-	return nil
-}
-
-// frameBytesLeast leaves room for any step's state and for a hello.
+// frameBytesLeast leaves room for any step's state and for a hello; range tags say so too.
 const frameBytesLeast = 64 << 10
 
 // Client is an Engine at the other end of a Unix socket. It connects by
@@ -68,8 +51,7 @@ type Client struct {
 
 // NewClient starts to connect and returns at once.
 func NewClient(cfg Config) (*Client, error) {
-	conf.Fill(&cfg)
-	if err := cfg.Validate(); err != nil {
+	if err := conf.Complete("socket", &cfg); err != nil {
 		return nil, err
 	}
 	if err := checkPath(cfg.Path); err != nil {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,24 +10,21 @@ import (
 )
 
 func TestConfigsSayWhatIsOutOfRange(t *testing.T) {
-	type validated interface{ Validate() error }
-	for words, c := range map[string]validated{
-		"socket.frame_bytes_max must be at least 65536, not 1":           &Config{FrameBytesMax: 1},
-		"socket.window_events must be at least 1, not -3":                &Config{WindowEvents: -3},
-		"socket.dial_timeout":                                            &Config{DialTimeout: -1},
-		"engine_socket.frame_bytes_max must be at least 65536, not 1":    &ServerConfig{FrameBytesMax: 1},
-		"engine_socket.heartbeat_interval must be in (0s,1s], not 1m0s":  &ServerConfig{HeartbeatInterval: time.Minute},
-		"engine_socket.connections_max, sequences_max, prepares_max and": &ServerConfig{SequencesMax: -1},
+	for words, c := range map[string]any{
+		"socket.frame_bytes_max: 1 is out of range; allowed is 64KiB or more":          &Config{FrameBytesMax: 1},
+		"socket.window_events: -3 must not be negative":                                &Config{WindowEvents: -3},
+		"socket.dial_timeout: -1ns must not be negative":                               &Config{DialTimeout: -1},
+		"engine_socket.frame_bytes_max: 65535 is out of range":                         &ServerConfig{FrameBytesMax: frameBytesLeast - 1},
+		"engine_socket.heartbeat_interval: 1m is out of range; allowed is 1ms to 1s":   &ServerConfig{HeartbeatInterval: time.Minute},
+		"engine_socket.sequences_max: -1 must not be negative\nengine_socket.prepares": &ServerConfig{SequencesMax: -1, PreparesMax: -1},
+		"<nil>": &Config{FrameBytesMax: frameBytesLeast},
 	} {
-		conf.Fill(c)
-		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), words) {
-			t.Errorf("got %v; want %q", err, words)
+		section := "socket"
+		if _, ok := c.(*ServerConfig); ok {
+			section = "engine_socket"
 		}
-	}
-	for _, c := range []validated{&Config{}, &ServerConfig{}} {
-		conf.Fill(c)
-		if err := c.Validate(); err != nil {
-			t.Errorf("the defaults of %T are refused: %v", c, err)
+		if err := conf.Complete(section, c); !strings.HasPrefix(fmt.Sprint(err), words) {
+			t.Errorf("got %v; want %q", err, words)
 		}
 	}
 }

@@ -15,29 +15,14 @@ import (
 type ServerConfig struct {
 	Version string `yaml:"-"` // of this binary, told to the gateway
 
-	ConnectionsMax    int           `yaml:"connections_max" default:"16" help:"Gateways that may be connected at once."`
-	SequencesMax      int           `yaml:"sequences_max" default:"1024" help:"Live generations of one connection; more are refused as overloaded."`
-	PreparesMax       int           `yaml:"prepares_max" default:"1024" help:"Prompts of one connection that are prepared or wait for it; more are refused as overloaded."`
-	FrameBytesMax     int           `yaml:"frame_bytes_max" default:"33554432" help:"Largest frame in either direction, in bytes."`
-	OutgoingBytesMax  int           `yaml:"outgoing_bytes_max" default:"67108864" help:"Bytes of prepared prompts that may wait to be written before the connection is cut."`
-	HelloTimeout      time.Duration `yaml:"hello_timeout" default:"2s" help:"Longest time for a new connection to say hello, as a duration."`
-	WriteTimeout      time.Duration `yaml:"write_timeout" default:"5s" help:"Longest time for one write before a gateway that does not read is cut, as a duration."`
-	HeartbeatInterval time.Duration `yaml:"heartbeat_interval" default:"100ms" help:"Longest time between two state reports, as a duration of at most 1s."`
-}
-
-// Validate says what is out of range in a filled ServerConfig.
-func (c *ServerConfig) Validate() error {
-	switch {
-	case min(c.ConnectionsMax, c.SequencesMax, c.PreparesMax, c.OutgoingBytesMax) < 1:
-		return errors.New("engine_socket.connections_max, sequences_max, prepares_max and outgoing_bytes_max must be at least 1")
-	case c.FrameBytesMax < frameBytesLeast:
-		return fmt.Errorf("engine_socket.frame_bytes_max must be at least %d, not %d", frameBytesLeast, c.FrameBytesMax)
-	case min(c.HelloTimeout, c.WriteTimeout) < 0:
-		return errors.New("engine_socket.hello_timeout and write_timeout must be positive")
-	case c.HeartbeatInterval < 0 || c.HeartbeatInterval > time.Second:
-		return fmt.Errorf("engine_socket.heartbeat_interval must be in (0s,1s], not %v", c.HeartbeatInterval)
-	}
-	return nil
+	ConnectionsMax    int           `yaml:"connections_max" default:"16" range:"1.." help:"Gateways that may be connected at once."`
+	SequencesMax      int           `yaml:"sequences_max" default:"1024" range:"1.." help:"Live generations of one connection; more are refused as overloaded."`
+	PreparesMax       int           `yaml:"prepares_max" default:"1024" range:"1.." help:"Prompts of one connection that are prepared or wait for it; more are refused as overloaded."`
+	FrameBytesMax     int           `yaml:"frame_bytes_max" default:"33554432" range:"64KiB.." help:"Largest frame in either direction, in bytes."`
+	OutgoingBytesMax  int           `yaml:"outgoing_bytes_max" default:"67108864" range:"1.." help:"Bytes of prepared prompts that may wait to be written before the connection is cut."`
+	HelloTimeout      time.Duration `yaml:"hello_timeout" default:"2s" range:"1ms.." help:"Longest time for a new connection to say hello."`
+	WriteTimeout      time.Duration `yaml:"write_timeout" default:"5s" range:"1ms.." help:"Longest time for one write before a gateway that does not read is cut."`
+	HeartbeatInterval time.Duration `yaml:"heartbeat_interval" default:"100ms" range:"1ms..1s" help:"Longest time between two state reports."`
 }
 
 // Serve offers engine to every connection that ln accepts, until ctx ends
@@ -45,8 +30,7 @@ func (c *ServerConfig) Validate() error {
 // their work, and waits for it.
 func Serve(ctx context.Context, ln net.Listener, engine Engine, cfg ServerConfig) error {
 	defer ln.Close()
-	conf.Fill(&cfg)
-	if err := cfg.Validate(); err != nil {
+	if err := conf.Complete("engine_socket", &cfg); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -224,6 +224,19 @@ func (f *File) Floats(key string) ([]float32, bool, error) {
 	return out, true, nil
 }
 
+// Bools reads an array of bool.
+func (f *File) Bools(key string) ([]bool, bool, error) {
+	v, ok, err := f.array(key, "bool", func(elem kind) bool { return elem == kindBool })
+	if err != nil || !ok {
+		return nil, ok, err
+	}
+	bools := make([]bool, v.count)
+	for i := range bools {
+		bools[i] = v.raw[i] != 0
+	}
+	return bools, true, nil
+}
+
 // textBytesMax bounds what Text shows of a string.
 const textBytesMax = 60
 

@@ -15,24 +15,60 @@ type Config struct {
 	Name         string // general.name, or the architecture
 
 	ContextTokens int // that the model was trained for
-	WindowTokens  int // a token sees itself and WindowTokens−1 before it; 0 means all
 	Vocab         int // rows of the embedding, and logits of a token
 	Layers        int
 	Embed         int // width of the residual stream
-	FF            int // width of the feed-forward layer
+	FF            int // width of the feed-forward layer, or of one expert
 	Heads         int
 	KVHeads       int // divides Heads
 	HeadDim       int
 	NormEps       float32
 	Tied          bool // the output matrix is the embedding
 
-	RopeDims    int // of each head's first dimensions, even
-	RopeTheta   float64
-	RopePairing Pairing
-	RopeFactors []float32 // divisors of the RopeDims/2 frequencies; nil means 1
+	FusedQKV    bool   // queries', keys' and values' rows are one tensor, in this order
+	FusedGateUp bool   // gate's and up's rows are one tensor, in this order
+	QKNorm      bool   // queries and keys are normed head by head, before they are turned
+	PostNorms   bool   // what attention and feed-forward give is normed before it is added
+	Sinks       bool   // every head has a score in its softmax that has no value
+	FFNormName  string // of the norm before the feed-forward layer
 
-	AttentionScale float32
+	Attention        []LayerAttention // of each layer
+	Ropes            []Rope
+	AttentionScale   float32
+	AttentionSoftCap float32 // 0 means none
+
+	Activation  Activation
+	Experts     int // 0 means a dense feed-forward layer
+	ExpertsUsed int // of each token
+
+	EmbeddingScale float32 // of the embedding's rows
+	ResidualScale  float32 // of what a layer adds
+	LogitScale     float32
+	LogitSoftCap   float32 // 0 means none
+
+	read []string // tensors that the description has used up
 }
+
+// LayerAttention is how one layer's attention differs from another's.
+type LayerAttention struct {
+	WindowTokens int // a token sees itself and WindowTokens−1 before it; 0 means all
+	Rope         int // index in Ropes, or NoRope
+}
+
+// NoRope is the rope of a layer that does not turn queries and keys.
+const NoRope = -1
+
+// Activation is the function between the feed-forward layer's matrices.
+type Activation int
+
+const (
+	SiLU        Activation = iota // silu(gate)·up
+	GELU                          // gelu(gate)·up, in the tanh form
+	ClampedSiLU                   // gpt-oss's, with its limit of 7
+)
+
+// activationLimit is swiglu_limit of gpt-oss, which its files do not name.
+const activationLimit = 7
 
 // PageBytes is the memory of pageTokens positions over all layers, keys and
 // values: at least 1, and no overflow for up to 2^16 positions.
@@ -40,19 +76,52 @@ func (c *Config) PageBytes(pageTokens int) int {
 	return c.Layers * 2 * 4 * c.KVHeads * pageTokens * c.HeadDim
 }
 
-// Pairing says which two dimensions RoPE turns together.
-type Pairing int
+// KVReadBytes is what attention reads of the cache for one token that sees
+// contextTokens positions, itself among them.
+func (c *Config) KVReadBytes(contextTokens int) int {
+	positions := 0
+	for _, a := range c.Attention {
+		if a.WindowTokens > 0 {
+			positions += min(a.WindowTokens, contextTokens)
+		} else {
+			positions += contextTokens
+		}
+	}
+	return positions * 2 * 4 * c.KVHeads * c.HeadDim
+}
 
-const (
-	PairNeighbours Pairing = iota // 2i and 2i+1: llama's files
-	PairHalves                    // i and i+RopeDims/2
-)
+// WeightReadBytes is what one token reads of f's weights, in the types that the
+// file has: one row of the embedding, and of experts those that it uses.
+func (c *Config) WeightReadBytes(f *gguf.File) int {
+	total := 0
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		if !t.Type.Known() {
+			continue
+		}
+		n := t.Type.Bytes(t.Elements())
+		switch {
+		case t.Name == embeddingName && !c.Tied:
+			n = t.Type.Bytes(t.Dims[0])
+		case c.Experts > 0 && isExpert(t.Name):
+			n = n / c.Experts * c.ExpertsUsed
+		}
+		total += n
+	}
+	return total
+}
 
 // architectures has one row for each architecture that can be computed. The
 // function reads all keys under its name; what it does not read is refused.
 var architectures = map[string]func(k *keys, c *Config){
-	"llama": readLlama,
+	"llama": readLlama, "granite": readGranite, "smollm3": readSmolLM3,
+	"qwen2": readQwen2, "qwen3": readQwen3, "qwen3moe": readQwen3MoE,
+	"gemma2": readGemma2, "gemma3": readGemma3,
+	"phi3": readPhi3, "gpt-oss": readGPTOSS,
 }
+
+// Architectures lists the names that ReadConfig knows.
+func Architectures() []string { return slices.Sorted(maps.Keys(architectures)) }
 
 // ReadConfig reads the description of the model in f, without its weights.
 func ReadConfig(f *gguf.File) (Config, error) {
@@ -63,16 +132,21 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	read, ok := architectures[arch]
 	if !ok {
 		return Config{}, fmt.Errorf("%s: architecture %q is not supported; supported: %s",
-			f.Name(), arch, strings.Join(slices.Sorted(maps.Keys(architectures)), ", "))
+			f.Name(), arch, strings.Join(Architectures(), ", "))
 	}
-	c := Config{Architecture: arch}
+	c := Config{Architecture: arch, FFNormName: "ffn_norm", EmbeddingScale: 1, ResidualScale: 1, LogitScale: 1}
 	k := &keys{file: f, prefix: arch + ".", read: map[string]bool{}}
 	k.checkWhole()
-	read(k, &c)
+	k.readTransformer(&c)
+	if k.err == nil {
+		read(k, &c)
+	}
+	k.readHarmless(&c)
 	k.checkAllRead()
 	if k.err != nil {
 		return Config{}, k.err
 	}
+	c.read = k.tensors
 	c.Name, _, err = f.String("general.name")
 	if c.Name == "" {
 		c.Name = arch
@@ -80,31 +154,14 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	return c, err
 }
 
-// readLlama reads llama 1 to 3.2, mistral, smollm and what else shares the name.
-func readLlama(k *keys, c *Config) {
-	k.refuseUnlessZero("expert_count", "mixtures of experts are not supported")
-	k.refuseUnlessZero("expert_used_count", "mixtures of experts are not supported")
-	k.readTransformer(c)
-	if n, _ := k.whole("attention.sliding_window"); n != 0 {
-		c.WindowTokens = k.size("attention.sliding_window")
-	}
-	if scaling := k.textOr("rope.scaling.type", "none"); scaling != "none" {
-		k.fail("rope.scaling.type", "is %q; only scaling by the tensor rope_freqs is supported", scaling)
-	}
-	c.RopePairing = PairNeighbours
-	c.RopeFactors = k.ropeFactors(c.RopeDims / 2)
-}
-
 // readTransformer reads what all decoder-only transformers have.
 func (k *keys) readTransformer(c *Config) {
 	c.ContextTokens = k.size("context_length")
 	c.Layers = k.size("block_count")
 	c.Embed = k.size("embedding_length")
-	c.FF = k.size("feed_forward_length")
 	c.Heads = k.size("attention.head_count")
 	c.KVHeads = k.sizeOr("attention.head_count_kv", c.Heads)
 	c.NormEps = float32(k.number("attention.layer_norm_rms_epsilon"))
-	c.RopeTheta = k.numberOr("rope.freq_base", 10000)
 	c.HeadDim = k.sizeOr("attention.key_length", 0)
 	if k.err != nil {
 		return
@@ -112,13 +169,13 @@ func (k *keys) readTransformer(c *Config) {
 	if !(c.NormEps > 0 && c.NormEps < 1) {
 		k.fail("attention.layer_norm_rms_epsilon", "is %g; allowed are numbers over 0 and under 1", c.NormEps)
 	}
-	if !(c.RopeTheta >= 1 && c.RopeTheta <= 1e12) {
-		k.fail("rope.freq_base", "is %g; allowed are numbers from 1 to 1e12", c.RopeTheta)
-	}
 	if tensors := len(k.file.Tensors); c.Layers > tensors {
 		k.fail("block_count", "is %d, but the file has only %d tensors", c.Layers, tensors)
+		return
 	}
 	k.readHeads(c)
+	k.readFeedForward(c)
+	c.Attention = make([]LayerAttention, c.Layers)
 	c.Vocab = k.vocab()
 	_, untied := k.file.Tensor("output.weight")
 	c.Tied = !untied
@@ -143,8 +200,34 @@ func (k *keys) readHeads(c *Config) {
 	if v := k.sizeOr("attention.value_length", c.HeadDim); v != c.HeadDim {
 		k.fail("attention.value_length", "is %d; only values as long as the keys (%d) are supported", v, c.HeadDim)
 	}
-	c.RopeDims = k.sizeOr("rope.dimension_count", c.HeadDim)
-	if c.RopeDims > c.HeadDim || c.RopeDims%2 != 0 {
-		k.fail("rope.dimension_count", "is %d; allowed are even numbers to the head's length of %d", c.RopeDims, c.HeadDim)
+}
+
+// readFeedForward reads the width of the feed-forward layer, and the experts.
+func (k *keys) readFeedForward(c *Config) {
+	if n, _ := k.whole("expert_count"); n != 0 {
+		c.Experts = k.size("expert_count")
+		c.ExpertsUsed = k.size("expert_used_count")
+		if c.ExpertsUsed > c.Experts {
+			k.fail("expert_used_count", "is %d of %d experts", c.ExpertsUsed, c.Experts)
+		}
+		if c.Experts > expertsMax {
+			k.fail("expert_count", "is %d; allowed are up to %d", c.Experts, expertsMax)
+		}
+	}
+	k.zero("expert_used_count", c.Experts > 0, "there are no experts to use")
+	if c.Experts == 0 {
+		c.FF = k.size("feed_forward_length")
+		return
+	}
+	// A mixture may give the width of layers that it does not have beside that of its experts.
+	c.FF = k.sizeOr("expert_feed_forward_length", 0)
+	if shared := k.sizeOr("feed_forward_length", c.FF); c.FF == 0 {
+		c.FF = shared
+	}
+	if c.FF == 0 {
+		k.fail("expert_feed_forward_length", "is missing")
 	}
 }
+
+// expertsMax bounds the experts of a layer.
+const expertsMax = 1 << 12

@@ -116,38 +116,58 @@ func argmax(x []float32) int32 {
 	return int32(best)
 }
 
-// conformanceCases are the reference models that can be computed, each with
-// the distance allowed.
-var conformanceCases = []struct {
-	dir, name string
-	nmseMax   float64
-}{
-	{"arch", "llama-gqa-tied", 1e-5}, {"arch", "llama-mha-untied-spm", 1e-5},
-	{"arch", "llama3-ropescale", 1e-5}, {"arch", "mistral-wide-heads", 1e-5},
-	{"quant", "llama-f32", 1e-5}, {"quant", "llama-f16", 1e-4}, {"quant", "llama-bf16", 1e-4},
-	{"quant", "llama-q8_0", 1e-3}, {"quant", "llama-q4_0", 1e-3},
+// nmseMax is the distance allowed for a model whose matrices are of these types.
+func nmseMax(f *gguf.File) float64 {
+	most := 1e-5
+	for _, use := range f.TypeUses() {
+		switch use.Type {
+		case kernels.F32:
+		case kernels.F16, kernels.BF16:
+			most = max(most, 1e-4)
+		default:
+			most = max(most, 1e-3)
+		}
+	}
+	return most
+}
+
+// referenceModels are the paths, without extension, of all models with reference logits.
+func referenceModels(t *testing.T) (bases []string) {
+	t.Helper()
+	for _, dir := range []string{"arch", "quant"} {
+		files, _ := filepath.Glob(filepath.Join(sharedPath(t, "conformance", dir), "*.gguf"))
+		for _, path := range files {
+			bases = append(bases, strings.TrimSuffix(path, ".gguf"))
+		}
+	}
+	if len(bases) < 20 {
+		t.Fatalf("only %d reference models", len(bases))
+	}
+	return bases
 }
 
 func TestLogitsMatchReference(t *testing.T) {
 	team := newTeam(t, 2)
-	for _, c := range conformanceCases {
-		base := sharedPath(t, "conformance", c.dir, c.name+".gguf")
-		base = strings.TrimSuffix(base, ".gguf")
+	for _, base := range referenceModels(t) {
+		name := filepath.Base(base)
 		ref, want, f := readReference(t, base+".json"), readFloats(t, base+".logits.f32"), openFile(t, base+".gguf")
 		if len(want) != len(ref.IDs)*ref.Shape[1] || len(want) == 0 {
-			t.Fatalf("%s: %d reference logits for %d tokens", c.name, len(want), len(ref.IDs))
+			t.Fatalf("%s: %d reference logits for %d tokens", name, len(want), len(ref.IDs))
 		}
 		for _, set := range kernels.Sets() {
-			t.Run(c.name+"/"+set.Name, func(t *testing.T) {
-				m := load(t, f, set, team, Options{})
+			t.Run(name+"/"+set.Name, func(t *testing.T) {
+				m := load(t, f, set, team, Options{ContextTokens: len(ref.IDs)})
 				got := m.Forward([]Span{{Tokens: ref.IDs, Pages: firstPages(m.Options().Pages), Logits: len(ref.IDs)}})
 				if len(got) != len(want) {
 					t.Fatalf("%d logits, want %d", len(got), len(want))
 				}
-				distance := nmse(got, want)
-				t.Logf("NMSE %.2g", distance)
-				if !(distance <= c.nmseMax) {
-					t.Errorf("NMSE %g, allowed %g", distance, c.nmseMax)
+				distance, same := nmse(got, want), agreement(got, want, ref.Shape[1])
+				t.Logf("NMSE %.2g, same first choice %.1f %%", distance, 100*same)
+				if !(distance <= nmseMax(f)) {
+					t.Errorf("NMSE %g, allowed %g", distance, nmseMax(f))
+				}
+				if same < 0.99 {
+					t.Errorf("the first choice is the reference's in %.1f %% of the positions", 100*same)
 				}
 				if set.Name == kernels.Best().Name {
 					checkGreedy(t, m, &ref)
@@ -155,6 +175,17 @@ func TestLogitsMatchReference(t *testing.T) {
 			})
 		}
 	}
+}
+
+// agreement is the share of rows whose largest number is at the same place.
+func agreement(a, b []float32, width int) float64 {
+	same := 0
+	for i := 0; i < len(b); i += width {
+		if argmax(a[i:i+width]) == argmax(b[i:i+width]) {
+			same++
+		}
+	}
+	return float64(same*width) / float64(len(b))
 }
 
 // checkGreedy continues the reference's prompt a token at a time.
@@ -174,9 +205,14 @@ func checkGreedy(t *testing.T, m *Model, ref *reference) {
 }
 
 func TestDequantisedTensorsMatchBitForBit(t *testing.T) {
-	for _, name := range []string{"llama-q8_0", "llama-q4_0"} {
-		base := strings.TrimSuffix(sharedPath(t, "conformance", "quant", name+".gguf"), ".gguf")
-		ref, f := readReference(t, base+".json"), openFile(t, base+".gguf")
+	checked := 0
+	for _, base := range referenceModels(t) {
+		ref, name := readReference(t, base+".json"), filepath.Base(base)
+		if ref.Dequantised.File == "" {
+			continue
+		}
+		checked++
+		f := openFile(t, base+".gguf")
 		tensor, ok := f.Tensor(ref.Dequantised.Tensor)
 		if !ok {
 			t.Fatalf("%s: no tensor %q", name, ref.Dequantised.Tensor)
@@ -193,31 +229,7 @@ func TestDequantisedTensorsMatchBitForBit(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestOtherModelsAreRefusedByName(t *testing.T) {
-	team := newTeam(t, 1)
-	for path, words := range map[string]string{
-		"arch/gemma2.gguf":                          `architecture "gemma2" is not supported; supported: llama`,
-		"arch/gemma3.gguf":                          `architecture "gemma3"`,
-		"arch/gpt-oss.gguf":                         `architecture "gpt-oss"`,
-		"arch/granite.gguf":                         `architecture "granite"`,
-		"arch/mixtral.gguf":                         "key llama.expert_count: is 4: mixtures of experts are not supported",
-		"arch/phi3.gguf":                            `architecture "phi3"`,
-		"arch/qwen2-bias.gguf":                      `architecture "qwen2"`,
-		"arch/qwen3.gguf":                           `architecture "qwen3"`,
-		"arch/qwen3moe.gguf":                        `architecture "qwen3moe"`,
-		"arch/smollm3.gguf":                         `architecture "smollm3"`,
-		"quant/gpt-oss-mxfp4.gguf":                  `architecture "gpt-oss"`,
-		"quant/llama-q4_1.gguf":                     "has the type Q4_1, which is not supported; supported: F32, F16, Q4_0, Q8_0, BF16",
-		"quant/llama-q6_k.gguf":                     "has the type Q6_K",
-		"quant/llama-iq4_nl.gguf":                   "has the type IQ4_NL",
-		"../models/SmolLM2-135M-Instruct.Q4_1.gguf": "tensor blk.0.attn_q.weight: has the type Q4_1",
-	} {
-		f := openFile(t, sharedPath(t, append([]string{"conformance"}, strings.Split(path, "/")...)...))
-		_, err := Load(f, kernels.Sets()[0], team, Options{})
-		if err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("%s: error %v, want %q", path, err, words)
-		}
+	if checked < 10 {
+		t.Errorf("only %d types have dequantised values", checked)
 	}
 }

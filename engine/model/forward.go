@@ -32,14 +32,16 @@ func newBatch(n int) batch {
 // phases are the pieces of a step that run on the whole team, bound once so
 // that a step allocates nothing.
 type phases struct {
-	embed, normAttention, project, place, attend, projectOut func(worker int)
-	normFF, gateUp, down, normOutput, logits                 func(worker int)
+	embed, normAttention, project, place, attend, projectOut, addAttention func(worker int)
+	normFF, gateUp, down, addFF, normOutput, logits                        func(worker int)
+	route, scatter, expertsGateUp, expertsDown, gatherExperts              func(worker int)
 }
 
 func (m *Model) bindPhases() {
 	m.run = phases{
 		embed: m.embed, normAttention: m.normAttention, project: m.project, place: m.place, attend: m.attend, projectOut: m.projectOut,
-		normFF: m.normFF, gateUp: m.gateUp, down: m.down, normOutput: m.normOutput, logits: m.outputLogits,
+		addAttention: m.addAttention, normFF: m.normFF, gateUp: m.gateUp, down: m.down, addFF: m.addFF, normOutput: m.normOutput, logits: m.outputLogits,
+		route: m.route, scatter: m.scatter, expertsGateUp: m.expertsGateUp, expertsDown: m.expertsDown, gatherExperts: m.gatherExperts,
 	}
 }
 
@@ -65,13 +67,33 @@ func (m *Model) Forward(spans []Span) []float32 {
 		m.item.Store(0)
 		m.team.Run(m.run.attend)
 		m.team.Run(m.run.projectOut)
+		if m.config.PostNorms {
+			m.byToken(m.run.addAttention)
+		}
 		m.byToken(m.run.normFF)
+		if m.config.Experts > 0 {
+			m.forwardExperts()
+			continue
+		}
 		m.team.Run(m.run.gateUp)
 		m.team.Run(m.run.down)
+		if m.config.PostNorms {
+			m.byToken(m.run.addFF)
+		}
 	}
 	m.byToken(m.run.normOutput)
 	m.team.Run(m.run.logits)
 	return m.logits[:m.rows*m.config.Vocab]
+}
+
+// forwardExperts is the feed-forward layer of a mixture.
+func (m *Model) forwardExperts() {
+	m.byToken(m.run.route)
+	m.mixture.place(m.rows * m.config.ExpertsUsed)
+	m.byToken(m.run.scatter)
+	m.team.Run(m.run.expertsGateUp)
+	m.team.Run(m.run.expertsDown)
+	m.byToken(m.run.gatherExperts)
 }
 
 // serialNumbersMax is the work by token, in numbers of the residual stream,
@@ -163,8 +185,12 @@ func (m *Model) embed(worker int) {
 	rowBytes := e.Type.Bytes(width)
 	for i, hi := m.share(worker); i < hi; i++ {
 		at := int(m.batch.tokens[i]) * rowBytes
-		kernels.Dequantize(row(m.scratch.x, i, width), e.Type, e.Data[at:at+rowBytes])
-		m.rope.angles(row(m.scratch.angles, i, m.config.RopeDims), m.batch.positions[i])
+		x := row(m.scratch.x, i, width)
+		kernels.Dequantize(x, e.Type, e.Data[at:at+rowBytes])
+		scale(x, m.config.EmbeddingScale)
+		for r := range m.ropes {
+			m.ropes[r].angles(row(m.scratch.angles[r], i, m.config.Ropes[r].Dims), m.batch.positions[i])
+		}
 	}
 }
 
@@ -180,39 +206,67 @@ func (m *Model) norm(worker int, weight []float32) {
 	}
 }
 
+// scale multiplies x by a factor that is 1 in most models.
+func scale(x []float32, by float32) {
+	if by == 1 {
+		return
+	}
+	for i := range x {
+		x[i] *= by
+	}
+}
+
 // project computes queries, keys and values. The three matrices' rows are one
 // line of tiles, so that workers share them evenly.
 func (m *Model) project(worker int) {
 	l := &m.weights.layers[m.layer]
 	s := &m.scratch
-	rows := kernels.RowTile * (tiles(l.q) + tiles(l.k) + tiles(l.v))
+	rows := kernels.RowTile * (tiles(&l.q) + tiles(&l.k) + tiles(&l.v))
 	lo, hi := kernels.Split(rows, kernels.RowTile, worker, m.team.Workers())
-	lo, hi = m.multiplyPart(s.q, l.q, lo, hi)
-	lo, hi = m.multiplyPart(s.k, l.k, lo, hi)
-	m.multiplyPart(s.v, l.v, lo, hi)
+	lo, hi = m.multiplyPart(s.q, &l.q, lo, hi)
+	lo, hi = m.multiplyPart(s.k, &l.k, lo, hi)
+	m.multiplyPart(s.v, &l.v, lo, hi)
 }
 
-func tiles(w *kernels.Matrix) int { return (w.Rows + kernels.RowTile - 1) / kernels.RowTile }
+func tiles(w *linear) int { return (w.Rows + kernels.RowTile - 1) / kernels.RowTile }
 
 // multiplyPart computes the part of dst = w·normed that [lo,hi) covers, and
 // returns the range as the matrix after w sees it.
-func (m *Model) multiplyPart(dst []float32, w *kernels.Matrix, lo, hi int) (nextLo, nextHi int) {
+func (m *Model) multiplyPart(dst []float32, w *linear, lo, hi int) (nextLo, nextHi int) {
 	if from, to := max(lo, 0), min(hi, w.Rows); from < to {
-		m.set.MatMul(dst, w.Rows, w, m.scratch.normed, m.rows, from, to)
+		m.multiply(dst, w, m.scratch.normed, m.rows, from, to)
 	}
 	length := kernels.RowTile * tiles(w)
 	return lo - length, hi - length
 }
 
-// place turns queries and keys and stores keys and values in their pages.
+// multiply computes the outputs [lo,hi) of dst = w·from + bias for n rows.
+func (m *Model) multiply(dst []float32, w *linear, from []float32, n, lo, hi int) {
+	m.set.MatMul(dst, w.Rows, w.Matrix, from, n, lo, hi)
+	if w.bias == nil {
+		return
+	}
+	for i := range n {
+		m.set.Add(dst[i*w.Rows+lo:i*w.Rows+hi], w.bias[lo:hi])
+	}
+}
+
+// place norms and turns queries and keys and stores keys and values in their pages.
 func (m *Model) place(worker int) {
 	c, s, p := &m.config, &m.scratch, &m.pools[m.layer]
+	l, which := &m.weights.layers[m.layer], c.Attention[m.layer].Rope
 	kvWidth, dim, pageTokens := c.KVHeads*c.HeadDim, c.HeadDim, m.options.PageTokens
 	for i, hi := m.share(worker); i < hi; i++ {
-		angles := row(s.angles, i, c.RopeDims)
-		k, v := row(s.k, i, kvWidth), row(s.v, i, kvWidth)
-		m.rope.rotate(row(s.q, i, c.Heads*dim), angles, dim)
-		m.rope.rotate(k, angles, dim)
+		q, k, v := row(s.q, i, c.Heads*dim), row(s.k, i, kvWidth), row(s.v, i, kvWidth)
+		if c.QKNorm {
+			m.normHeads(q, l.qNorm)
+			m.normHeads(k, l.kNorm)
+		}
+		if which != NoRope {
+			angles := row(s.angles[which], i, c.Ropes[which].Dims)
+			m.ropes[which].rotate(q, angles, dim)
+			m.ropes[which].rotate(k, angles, dim)
+		}
 		position := m.batch.positions[i]
 		page, slot := int(m.batch.pages[i][position/pageTokens]), position%pageTokens
 		for h := range c.KVHeads {
@@ -223,66 +277,120 @@ func (m *Model) place(worker int) {
 	}
 }
 
+func (m *Model) normHeads(x, weight []float32) {
+	for ; len(x) > 0; x = x[len(weight):] {
+		head := x[:len(weight)]
+		m.set.RMSNorm(head, head, weight, m.config.NormEps)
+	}
+}
+
 // attend takes items, one token and one KV head each, until none is left. The
 // last tokens of a span cost most, so they come first.
 func (m *Model) attend(worker int) {
 	c, a := &m.config, &m.workers[worker]
 	a.K, a.V = m.pools[m.layer].keys, m.pools[m.layer].values
+	window, sinks := c.Attention[m.layer].WindowTokens, m.weights.layers[m.layer].sinks
 	items := m.rows * c.KVHeads
 	width := m.group * c.HeadDim
 	for item := items - int(m.item.Add(1)); item >= 0; item = items - int(m.item.Add(1)) {
 		i := item / c.KVHeads
 		a.KVHead = item % c.KVHeads
 		a.Q, a.Out = row(m.scratch.q, item, width), row(m.scratch.heads, item, width)
-		a.Pages, a.To = m.batch.pages[i], m.batch.positions[i]+1
-		if c.WindowTokens > 0 {
-			a.From = max(0, a.To-c.WindowTokens)
+		a.Pages, a.From, a.To = m.batch.pages[i], 0, m.batch.positions[i]+1
+		if window > 0 {
+			a.From = max(0, a.To-window)
+		}
+		if sinks != nil {
+			a.Sinks = row(sinks, a.KVHead, m.group)
 		}
 		m.set.Attend(a)
 	}
 }
 
 func (m *Model) projectOut(worker int) {
-	m.multiplyAdd(worker, m.weights.layers[m.layer].out, m.scratch.heads)
+	m.multiplyAdd(worker, &m.weights.layers[m.layer].out, m.scratch.heads)
 }
 
-// multiplyAdd adds w·from to x.
-func (m *Model) multiplyAdd(worker int, w *kernels.Matrix, from []float32) {
+// multiplyAdd adds w·from to x. Where a norm comes between, it leaves the product in sum.
+func (m *Model) multiplyAdd(worker int, w *linear, from []float32) {
 	n, width := m.rows, m.config.Embed
 	lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers())
 	if lo == hi {
 		return
 	}
-	m.set.MatMul(m.scratch.sum, width, w, from, n, lo, hi)
+	m.multiply(m.scratch.sum, w, from, n, lo, hi)
+	if m.config.PostNorms {
+		return
+	}
 	for i := range n {
-		m.set.Add(m.scratch.x[i*width+lo:i*width+hi], m.scratch.sum[i*width+lo:i*width+hi])
+		m.addScaled(m.scratch.x[i*width+lo:i*width+hi], m.scratch.sum[i*width+lo:i*width+hi])
+	}
+}
+
+// addScaled adds part of what a layer gives to the same part of x.
+func (m *Model) addScaled(x, sum []float32) {
+	scale(sum, m.config.ResidualScale)
+	m.set.Add(x, sum)
+}
+
+func (m *Model) addAttention(worker int) {
+	m.addNormed(worker, m.weights.layers[m.layer].postAttention)
+}
+func (m *Model) addFF(worker int) { m.addNormed(worker, m.weights.layers[m.layer].postFF) }
+
+// addNormed adds the normed sum to x.
+func (m *Model) addNormed(worker int, weight []float32) {
+	width := m.config.Embed
+	for i, hi := m.share(worker); i < hi; i++ {
+		sum := row(m.scratch.sum, i, width)
+		m.set.RMSNorm(sum, sum, weight, m.config.NormEps)
+		m.addScaled(row(m.scratch.x, i, width), sum)
 	}
 }
 
 // gateUp computes the gated feed-forward activation into gate.
 func (m *Model) gateUp(worker int) {
-	l, s := &m.weights.layers[m.layer], &m.scratch
-	n, width := m.rows, m.config.FF
-	lo, hi := kernels.Split(width, kernels.RowTile, worker, m.team.Workers())
-	if lo == hi {
-		return
+	lo, hi := kernels.Split(m.config.FF, kernels.RowTile, worker, m.team.Workers())
+	if lo < hi {
+		s := &m.scratch
+		m.gated(&m.weights.layers[m.layer].feedForward, s.normed, s.gate, s.up, m.rows, lo, hi)
 	}
-	m.set.MatMul(s.gate, width, l.gate, s.normed, n, lo, hi)
-	m.set.MatMul(s.up, width, l.up, s.normed, n, lo, hi)
+}
+
+// gated computes the outputs [lo,hi) of gate = activation(gate·x, up·x) for n rows.
+func (m *Model) gated(f *feedForward, x, gate, up []float32, n, lo, hi int) {
+	width := m.config.FF
+	m.multiply(gate, &f.gate, x, n, lo, hi)
+	m.multiply(up, &f.up, x, n, lo, hi)
 	for i := range n {
-		gate := s.gate[i*width+lo : i*width+hi]
-		m.set.SiLUMul(gate, gate, s.up[i*width+lo:i*width+hi])
+		g, u := gate[i*width+lo:i*width+hi], up[i*width+lo:i*width+hi]
+		switch m.config.Activation {
+		case GELU:
+			m.set.GELUMul(g, g, u)
+		case ClampedSiLU:
+			m.set.ClampedSiLUMul(g, g, u, activationLimit)
+		default:
+			m.set.SiLUMul(g, g, u)
+		}
 	}
 }
 
 func (m *Model) down(worker int) {
-	m.multiplyAdd(worker, m.weights.layers[m.layer].down, m.scratch.gate)
+	m.multiplyAdd(worker, &m.weights.layers[m.layer].down, m.scratch.gate)
 }
 
 func (m *Model) outputLogits(worker int) {
 	w := m.weights.output
 	lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers())
-	if lo < hi {
-		m.set.MatMul(m.logits, w.Rows, w, m.scratch.normed, m.rows, lo, hi)
+	if lo == hi {
+		return
+	}
+	m.set.MatMul(m.logits, w.Rows, w, m.scratch.normed, m.rows, lo, hi)
+	for i := range m.rows {
+		logits := m.logits[i*w.Rows+lo : i*w.Rows+hi]
+		scale(logits, m.config.LogitScale)
+		if m.config.LogitSoftCap > 0 {
+			m.set.SoftCap(logits, m.config.LogitSoftCap)
+		}
 	}
 }

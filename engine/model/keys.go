@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/forebay-io/forebay/engine/gguf"
-	"github.com/forebay-io/forebay/kernels"
 )
 
 // sizeMax bounds every size in a Config and the numbers of all heads together, so
@@ -21,7 +20,9 @@ type keys struct {
 	file   *gguf.File
 	prefix string
 	read   map[string]bool
-	err    error
+	// tensors that hold numbers of the description, such as rope's factors
+	tensors []string
+	err     error
 }
 
 func (k *keys) fail(name, format string, args ...any) {
@@ -117,10 +118,114 @@ func (k *keys) textOr(name, absent string) string {
 	return s
 }
 
-// refuseUnlessZero refuses a feature that a number other than zero switches on.
-func (k *keys) refuseUnlessZero(name, reason string) {
-	if n, _ := k.whole(name); n != 0 {
+// zero refuses a feature that a number other than zero switches on, unless it is used.
+func (k *keys) zero(name string, used bool, reason string) {
+	if n, _ := k.whole(name); n != 0 && !used {
 		k.fail(name, "is %d: %s", n, reason)
+	}
+}
+
+// only refuses a number other than want; the key may be absent.
+func (k *keys) only(name string, want float64) {
+	if x := k.numberOr(name, want); x != want {
+		k.fail(name, "is %g; only %g is supported", x, want)
+	}
+}
+
+// scale reads a factor; 0 stands for absent, as in the files of some makers.
+func (k *keys) scale(name string, absent float32) float32 {
+	x := float32(k.numberOr(name, 0))
+	switch {
+	case x == 0:
+		return absent
+	case !(x > 0) || math.IsInf(float64(x), 0):
+		k.fail(name, "is %g; allowed are numbers over 0", x)
+		return 1
+	}
+	return x
+}
+
+// softCap reads the bound of a soft cap, 0 for none.
+func (k *keys) softCap(name string) float32 {
+	x := k.numberOr(name, 0)
+	if !(x >= 0 && x <= 1e6) {
+		k.fail(name, "is %g; allowed are numbers from 0 to 1e6", x)
+	}
+	return float32(x)
+}
+
+// theta reads the base of rope's speeds.
+func (k *keys) theta(name string, absent float64) float64 {
+	x := k.numberOr(name, absent)
+	if !(x >= 1 && x <= 1e12) {
+		k.fail(name, "is %g; allowed are numbers from 1 to 1e12", x)
+	}
+	return x
+}
+
+// windows reads the window and which layers have it: every one but each
+// period-th, or as the key says by a period or by layer.
+func (k *keys) windows(c *Config, period int) {
+	window := k.size("attention.sliding_window")
+	const pattern = "attention.sliding_window_pattern"
+	if k.file.Count(k.prefix+pattern) == 0 {
+		k.setWindows(c, window, k.sizeOr(pattern, period))
+		return
+	}
+	each, _, err := k.file.Bools(k.name(pattern))
+	if err != nil {
+		k.keep(err)
+	} else if len(each) < c.Layers {
+		k.fail(pattern, "has %d values for %d layers", len(each), c.Layers)
+	}
+	for i := range c.Attention {
+		if k.err == nil && each[i] {
+			c.Attention[i].WindowTokens = window
+		}
+	}
+}
+
+// setWindows gives every layer but each period-th a window; a period of 1 gives it to all.
+func (k *keys) setWindows(c *Config, window, period int) {
+	for i := range c.Attention {
+		if period == 1 || (i+1)%period != 0 {
+			c.Attention[i].WindowTokens = window
+		}
+	}
+}
+
+func (k *keys) needExperts(c *Config) {
+	if c.Experts == 0 {
+		k.fail("expert_count", "is missing or 0; this architecture is a mixture of experts")
+	}
+}
+
+// readHarmless takes the keys that change nothing at the value they have.
+func (k *keys) readHarmless(c *Config) {
+	k.name("tensor_data_layout") // of the file that was converted
+	k.name("rope.scaling.finetuned")
+	for _, name := range []string{"expert_shared_count", "expert_shared_feed_forward_length", "nextn_predict_layers", "pooling_type"} {
+		k.zero(name, false, "this is not supported")
+	}
+	for _, name := range []string{"expert_group_count", "expert_group_used_count", "expert_gating_func"} {
+		if n, _ := k.whole(name); n > 1 {
+			k.fail(name, "is %d; only 0 and 1 are supported", n)
+		}
+	}
+	if x := k.numberOr("expert_weights_scale", 0); x != 0 && x != 1 {
+		k.fail("expert_weights_scale", "is %g; only 1 is supported", x)
+	}
+	for name, want := range map[string]bool{"expert_weights_norm": true, "attention.causal": true, "use_parallel_residual": false} {
+		if v, present, err := k.file.Bool(k.name(name)); err != nil {
+			k.keep(err)
+		} else if present && v != want {
+			k.fail(name, "is %v; only %v is supported", v, want)
+		}
+	}
+	for name, want := range map[string]int{"attention.key_length_swa": c.HeadDim, "attention.value_length_swa": c.HeadDim} {
+		if n := k.sizeOr(name, want); n != want {
+			k.fail(name, "is %d; only the %d of the other layers is supported", n, want)
+		}
 	}
 }
 
@@ -156,25 +261,3 @@ func (k *keys) vocab() int {
 	}
 	return rows
 }
-
-// ropeFactors reads the tensor rope_freqs.weight, nil if the file has none.
-func (k *keys) ropeFactors(n int) []float32 {
-	t, ok := k.file.Tensor(ropeFactorsName)
-	if !ok || k.err != nil {
-		return nil
-	}
-	if t.Type != kernels.F32 || len(t.Dims) != 1 || t.Dims[0] != n {
-		k.keep(fmt.Errorf("%s: tensor %s is %s %v; needed is F32 [%d]", k.file.Name(), t.Name, t.Type, t.Dims, n))
-		return nil
-	}
-	factors := make([]float32, n)
-	kernels.Dequantize(factors, t.Type, t.Data)
-	for i, x := range factors {
-		if !(x > 0) || math.IsInf(float64(x), 0) {
-			k.keep(fmt.Errorf("%s: tensor %s: element %d is %g; factors are over 0", k.file.Name(), t.Name, i, x))
-		}
-	}
-	return factors
-}
-
-const ropeFactorsName = "rope_freqs.weight"

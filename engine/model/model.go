@@ -31,12 +31,13 @@ type Model struct {
 	pools      []pool
 	memory     memory
 	logits     []float32
-	rope       rope
+	ropes      []rope
 	run        phases
 
 	// of the Forward that is running; workers write disjoint parts
 	batch   batch
 	scratch scratch
+	mixture mixture
 	rows    int  // of the batch that are still computed
 	serial  bool // the caller alone runs the phase
 	layer   int
@@ -49,13 +50,13 @@ type pool struct{ keys, values []float32 }
 
 // scratch holds the activations of a batch, one row for each token.
 type scratch struct {
-	x, normed        []float32 // Embed
-	q, heads         []float32 // Heads·HeadDim: queries, and what their heads found
-	k, v             []float32 // KVHeads·HeadDim
-	gate, up         []float32 // FF
-	sum              []float32 // Embed, to be added to x
-	angles           []float32 // RopeDims: cos, sin by turns
-	attentionWeights []float32 // for each worker, group × context
+	x, normed        []float32   // Embed
+	q, heads         []float32   // Heads·HeadDim: queries, and what their heads found
+	k, v             []float32   // KVHeads·HeadDim
+	gate, up         []float32   // FF, a row for each expert of a token
+	sum              []float32   // Embed, to be added to x
+	angles           [][]float32 // for each rope, rows of Dims: cos, sin by turns
+	attentionWeights []float32   // for each worker, group × context
 }
 
 // Load checks the model in f and prepares it to run with set on team. Both must
@@ -75,7 +76,9 @@ func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model
 	if err := m.reserve(); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	m.rope = newRope(&c)
+	for i := range c.Ropes {
+		m.ropes = append(m.ropes, newRope(&c.Ropes[i], o.ContextTokens))
+	}
 	m.bindPhases()
 	return m, nil
 }
@@ -135,10 +138,13 @@ func (m *Model) reserve() error {
 		x: rows(n, c.Embed), normed: rows(n, c.Embed), sum: rows(n, c.Embed),
 		q: rows(n, c.Heads*c.HeadDim), heads: rows(n, c.Heads*c.HeadDim),
 		k: rows(n, c.KVHeads*c.HeadDim), v: rows(n, c.KVHeads*c.HeadDim),
-		gate: rows(n, c.FF), up: rows(n, c.FF),
-		angles:           rows(n, c.RopeDims),
+		gate: rows(n*max(1, c.ExpertsUsed), c.FF), up: rows(n*max(1, c.ExpertsUsed), c.FF),
 		attentionWeights: rows(m.team.Workers(), m.group*context),
 	}
+	for i := range c.Ropes {
+		m.scratch.angles = append(m.scratch.angles, rows(n, c.Ropes[i].Dims))
+	}
+	m.mixture = newMixture(c, n, rows)
 	if failure != nil {
 		_ = m.memory.free()
 		return failure
@@ -147,7 +153,8 @@ func (m *Model) reserve() error {
 	m.workers = make([]kernels.Attention, m.team.Workers())
 	for w := range m.workers {
 		m.workers[w] = kernels.Attention{
-			PageTokens: o.PageTokens, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Group: m.group, Scale: c.AttentionScale,
+			PageTokens: o.PageTokens, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Group: m.group,
+			Scale: c.AttentionScale, SoftCap: c.AttentionSoftCap,
 			Scores: m.scratch.attentionWeights[w*m.group*context : (w+1)*m.group*context],
 		}
 	}

@@ -98,8 +98,18 @@ func TestKeysThatAreNotUnderstoodAreRefused(t *testing.T) {
 		"key llama.attention.layer_norm_rms_epsilon: is NaN":                                 {"llama.attention.layer_norm_rms_epsilon": float32(math.NaN())},
 		"key llama.rope.freq_base: is +Inf":                                                  {"llama.rope.freq_base": float32(math.Inf(1))},
 		"key llama.rope.freq_base: has type string, not f32":                                 {"llama.rope.freq_base": "10000"},
-		`key llama.rope.scaling.type: is "yarn"; only scaling by the tensor rope_freqs`:      {"llama.rope.scaling.type": "yarn"},
-		"key llama.expert_count: is 8: mixtures of experts are not supported":                {"llama.expert_count": uint32(8)},
+		`key llama.rope.scaling.type: is "dynamic"; supported: none, linear, yarn, longrope`: {"llama.rope.scaling.type": "dynamic"},
+		`key llama.rope.scaling.type: is "longrope", which is not supported in architecture`: {"llama.rope.scaling.type": "longrope"},
+		"key llama.rope.scaling.factor: is 0; allowed":                                       {"llama.rope.scaling.factor": float32(0)},
+		"key llama.rope.scaling.yarn_beta_fast: and slow are 0 and 1":                        {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_beta_fast": float32(0)},
+		"key llama.rope.scaling.yarn_log_multiplier: is 0.1; only 0 is supported":            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_log_multiplier": float64(0.1)},
+		"key llama.expert_used_count: is missing":                                            {"llama.expert_count": uint32(8)},
+		"key llama.expert_used_count: is 9 of 8 experts":                                     {"llama.expert_count": uint32(8), "llama.expert_used_count": uint32(9)},
+		"key llama.expert_used_count: is 2: there are no experts to use":                     {"llama.expert_used_count": uint32(2)},
+		"key llama.expert_count: is 70000; allowed are up to 4096":                           {"llama.expert_count": uint32(70000), "llama.expert_used_count": uint32(2)},
+		"key llama.attention.causal: is false; only true is supported":                       {"llama.attention.causal": false},
+		"key llama.expert_gating_func: is 2; only 0 and 1 are supported":                     {"llama.expert_gating_func": uint32(2)},
+		"key llama.attention.scale: is -1; allowed are numbers over 0":                       {"llama.attention.scale": float32(-1)},
 		"key llama.logit_scale: (0.5) is not understood, and could change what the model":    {"llama.logit_scale": float32(0.5)},
 		"key split.count: is 3: models split over files are not supported; merge them first": {"split.count": uint16(3)},
 		"has 50 rows; the 51 tokens of the tokenizer need one each":                          {"tokenizer.ggml.tokens": make([]string, 51)},
@@ -122,7 +132,8 @@ func TestTensorsOfAnotherShapeAreRefused(t *testing.T) {
 		"tensor blk.0.ffn_down.weight: has the shape [32 64]; the model's keys ask for [64 32]": {"blk.0.ffn_down.weight": {32, 64}},
 		"tensor blk.0.ffn_norm.weight: has the shape [32 1]; the model's keys ask for [32]":     {"blk.0.ffn_norm.weight": {32, 1}},
 		"tensor output.weight: has the shape [32 51]; the model's keys ask for [32 50]":         {"output.weight": {32, 51}},
-		"tensor blk.0.attn_q.bias: is not understood in architecture llama":                     {"blk.0.attn_q.bias": {32}},
+		"tensor blk.0.attn_q_norm.weight: is not understood in architecture llama":              {"blk.0.attn_q_norm.weight": {8}},
+		"tensor blk.0.attn_q.bias: has the shape [31]; the model's keys ask for [32]":           {"blk.0.attn_q.bias": {31}},
 		"tensor blk.1.attn_q.weight: is not understood":                                         {"blk.1.attn_q.weight": {32, 32}},
 		"tensor rope_freqs.weight is F32 [8]; needed is F32 [4]":                                {"rope_freqs.weight": {8}},
 		"tensor rope_freqs.weight: element 0 is 0; factors are over 0":                          {"rope_freqs.weight": {4}},
@@ -286,10 +297,10 @@ func TestConfigAndSizesDescribeTheModel(t *testing.T) {
 }
 
 func TestRopePairingsAgreeOnReorderedHeads(t *testing.T) {
-	c := Config{RopeDims: 6, RopeTheta: 100}
-	neighbours := newRope(&c)
-	c.RopePairing = PairHalves
-	halves := newRope(&c)
+	c := Rope{Dims: 6, Speeds: speeds(100, 6), Magnitude: 1}
+	neighbours := newRope(&c, 1)
+	c.Pairing = PairHalves
+	halves := newRope(&c, 1)
 	angles := make([]float32, 6)
 	neighbours.angles(angles, 5)
 	const dim = 8 // the last two dimensions of each head stay
@@ -316,7 +327,7 @@ func TestRopePairingsAgreeOnReorderedHeads(t *testing.T) {
 // TestRopeAnglesHoldFarOut compares with values computed to 60 digits: an angle
 // in float32 is off by a hundredth there.
 func TestRopeAnglesHoldFarOut(t *testing.T) {
-	r := newRope(&Config{RopeDims: 6, RopeTheta: 100})
+	r := newRope(&Rope{Dims: 6, Speeds: speeds(100, 6), Magnitude: 1}, 1)
 	angles := make([]float32, 6)
 	r.angles(angles, 1_000_003)
 	if math.Abs(float64(angles[2])-0.999670690301674) > 1e-7 || math.Abs(float64(angles[3])+0.025661468231079) > 1e-7 {

@@ -2,31 +2,24 @@ package model
 
 import "math"
 
-// rope turns pairs of a head's dimensions by angles that grow with position.
-// Angles are float64 until cos and sin are taken: float32 angles lose digits
-// beyond a few thousand tokens.
+// rope turns pairs of a head's dimensions. Angles are float64 until cos and sin
+// are taken: float32 angles lose digits beyond a few thousand tokens.
 type rope struct {
-	speeds   []float64 // radians a position, for each pair
-	pairing  Pairing
-	halfDims int
+	speeds    []float64
+	magnitude float64
+	pairing   Pairing
+	halfDims  int
 }
 
-func newRope(c *Config) rope {
-	r := rope{speeds: make([]float64, c.RopeDims/2), pairing: c.RopePairing, halfDims: c.RopeDims / 2}
-	for i := range r.speeds {
-		r.speeds[i] = math.Pow(c.RopeTheta, -float64(2*i)/float64(c.RopeDims))
-		if c.RopeFactors != nil {
-			r.speeds[i] /= float64(c.RopeFactors[i])
-		}
-	}
-	return r
+func newRope(r *Rope, contextTokens int) rope {
+	return rope{speeds: r.speedsFor(contextTokens), magnitude: float64(r.Magnitude), pairing: r.Pairing, halfDims: r.Dims / 2}
 }
 
 // angles fills dst with cos and sin by turns for one position.
 func (r *rope) angles(dst []float32, position int) {
 	for i, speed := range r.speeds {
 		sin, cos := math.Sincos(float64(position) * speed)
-		dst[2*i], dst[2*i+1] = float32(cos), float32(sin)
+		dst[2*i], dst[2*i+1] = float32(cos*r.magnitude), float32(sin*r.magnitude)
 	}
 }
 

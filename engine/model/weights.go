@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"unsafe"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/kernels"
@@ -14,32 +12,60 @@ import (
 // weights are a model's tensors, packed for one kernel set. Matrices are
 // outputs×inputs.
 type weights struct {
-	embedding  *gguf.Tensor // rows are read from the file as tokens ask for them
+	embedding  embedding
 	outputNorm []float32
 	output     *kernels.Matrix
 	layers     []layer
+	vectors    int // numbers in all vectors
+}
+
+// embedding is read by rows, as tokens ask for them: it stays as the file has it.
+type embedding struct {
+	Type kernels.Type
+	Data []byte
+}
+
+// linear is a matrix and what is added to its product, if anything.
+type linear struct {
+	*kernels.Matrix
+	bias []float32
 }
 
 type layer struct {
-	attentionNorm  []float32
-	q, k, v, out   *kernels.Matrix
-	ffNorm         []float32
-	gate, up, down *kernels.Matrix
+	attentionNorm []float32
+	q, k, v, out  linear
+	qNorm, kNorm  []float32 // HeadDim
+	sinks         []float32 // Heads
+	postAttention []float32
+	ffNorm        []float32
+	feedForward          // of a dense layer
+	router        linear // of a mixture: its outputs are the experts' scores
+	experts       []feedForward
+	postFF        []float32
+}
+
+type feedForward struct{ gate, up, down linear }
+
+const (
+	embeddingName = "token_embd.weight"
+	expertsMark   = "_exps."
+)
+
+// isExpert reports whether a tensor belongs to experts: all of them, or one in
+// the files of early mixtures.
+func isExpert(name string) bool {
+	return strings.Contains(name, expertsMark) || earlyExpert.MatchString(name)
 }
 
 // loader takes tensors out of a file. The first failure sticks in err; packing
 // waits in jobs until every tensor has been checked.
 type loader struct {
-	file  *gguf.File
-	arch  string
-	taken map[string]bool
-	jobs  []packJob
-	err   error
-}
-
-type packJob struct {
-	dst    **kernels.Matrix
-	tensor *gguf.Tensor
+	file    *gguf.File
+	config  *Config
+	taken   map[string]bool
+	vectors int
+	jobs    []packJob
+	err     error
 }
 
 func (l *loader) fail(name, format string, args ...any) {
@@ -50,17 +76,20 @@ func (l *loader) fail(name, format string, args ...any) {
 
 // loadWeights checks and packs every tensor of the model that c describes.
 func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team) (*weights, error) {
-	l := &loader{file: f, arch: c.Architecture, taken: map[string]bool{ropeFactorsName: c.RopeFactors != nil}}
+	l := &loader{file: f, config: c, taken: map[string]bool{}}
+	for _, name := range c.read {
+		l.taken[name] = true
+	}
 	w := &weights{layers: make([]layer, c.Layers)}
-	w.embedding = l.take("token_embd.weight", c.Embed, c.Vocab)
+	rows := l.take(embeddingName, c.Embed, c.Vocab)
 	w.outputNorm = l.vector("output_norm.weight", c.Embed)
 	outputName := "output.weight"
 	if c.Tied {
-		outputName = "token_embd.weight"
+		outputName = embeddingName
 	}
-	l.matrix(&w.output, outputName, c.Embed, c.Vocab)
+	l.matrix(outputName, c.Embed, part{&w.output, c.Vocab})
 	for i := range w.layers {
-		l.layer(&w.layers[i], fmt.Sprintf("blk.%d.", i), c)
+		l.layer(&w.layers[i], fmt.Sprintf("blk.%d.", i))
 		if l.err != nil {
 			break
 		}
@@ -69,21 +98,46 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team) 
 	if l.err != nil {
 		return nil, l.err
 	}
-	l.pack(set, team, w.embedding)
-	return w, nil
+	w.embedding = embedding{rows.Type, rows.Bytes()}
+	w.vectors = l.vectors
+	return w, l.pack(set, team, rows)
 }
 
-func (l *loader) layer(to *layer, prefix string, c *Config) {
+func (l *loader) layer(to *layer, prefix string) {
+	c := l.config
 	heads, kvHeads := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	to.attentionNorm = l.vector(prefix+"attn_norm.weight", c.Embed)
-	l.matrix(&to.q, prefix+"attn_q.weight", c.Embed, heads)
-	l.matrix(&to.k, prefix+"attn_k.weight", c.Embed, kvHeads)
-	l.matrix(&to.v, prefix+"attn_v.weight", c.Embed, kvHeads)
-	l.matrix(&to.out, prefix+"attn_output.weight", heads, c.Embed)
-	to.ffNorm = l.vector(prefix+"ffn_norm.weight", c.Embed)
-	l.matrix(&to.gate, prefix+"ffn_gate.weight", c.Embed, c.FF)
-	l.matrix(&to.up, prefix+"ffn_up.weight", c.Embed, c.FF)
-	l.matrix(&to.down, prefix+"ffn_down.weight", c.FF, c.Embed)
+	if c.FusedQKV {
+		l.matrix(prefix+"attn_qkv.weight", c.Embed, part{&to.q.Matrix, heads}, part{&to.k.Matrix, kvHeads}, part{&to.v.Matrix, kvHeads})
+	} else {
+		l.linear(&to.q, prefix+"attn_q", c.Embed, heads)
+		l.linear(&to.k, prefix+"attn_k", c.Embed, kvHeads)
+		l.linear(&to.v, prefix+"attn_v", c.Embed, kvHeads)
+	}
+	if c.QKNorm {
+		to.qNorm = l.vector(prefix+"attn_q_norm.weight", c.HeadDim)
+		to.kNorm = l.vector(prefix+"attn_k_norm.weight", c.HeadDim)
+	}
+	if c.Sinks {
+		to.sinks = l.vector(prefix+"attn_sinks.weight", c.Heads)
+	}
+	l.linear(&to.out, prefix+"attn_output", heads, c.Embed)
+	if c.PostNorms {
+		to.postAttention = l.vector(prefix+"post_attention_norm.weight", c.Embed)
+		to.postFF = l.vector(prefix+"post_ffw_norm.weight", c.Embed)
+	}
+	to.ffNorm = l.vector(prefix+c.FFNormName+".weight", c.Embed)
+	switch {
+	case c.Experts > 0:
+		l.experts(to, prefix)
+	case c.FusedGateUp:
+		l.matrix(prefix+"ffn_up.weight", c.Embed, part{&to.gate.Matrix, c.FF}, part{&to.up.Matrix, c.FF})
+		l.linear(&to.down, prefix+"ffn_down", c.FF, c.Embed)
+	default:
+		l.linear(&to.gate, prefix+"ffn_gate", c.Embed, c.FF)
+		l.linear(&to.up, prefix+"ffn_up", c.Embed, c.FF)
+		l.linear(&to.down, prefix+"ffn_down", c.FF, c.Embed)
+	}
 }
 
 // take finds a tensor and checks its type and shape; dims[0] is the row length.
@@ -99,71 +153,76 @@ func (l *loader) take(name string, dims ...int) *gguf.Tensor {
 		return nil
 	}
 	if !t.Type.Known() {
-		l.fail(name, "has the type %s, which is not supported; supported: %s", t.Type, supportedTypes())
+		l.fail(name, "has the type %s, which is not supported; supported: %s", t.Type, SupportedTypes())
 		return nil
 	}
 	return t
 }
 
 // vector takes a tensor of one dimension as float32.
-func (l *loader) vector(name string, n int) []float32 {
-	t := l.take(name, n)
+func (l *loader) vector(name string, n int) []float32 { return l.numbers(name, n) }
+
+// numbers takes a whole tensor as float32.
+func (l *loader) numbers(name string, dims ...int) []float32 {
+	t := l.take(name, dims...)
 	if t == nil {
 		return nil
 	}
-	x := make([]float32, n)
-	kernels.Dequantize(x, t.Type, t.Data)
+	x := make([]float32, t.Elements())
+	kernels.Dequantize(x, t.Type, t.Bytes())
+	l.vectors += len(x)
 	return x
 }
 
-// matrix takes a tensor of rows×cols that pack will put into *dst.
-func (l *loader) matrix(dst **kernels.Matrix, name string, cols, rows int) {
+// linear takes a matrix of rows×cols, and its bias where the file has one.
+func (l *loader) linear(dst *linear, name string, cols, rows int) {
+	l.matrix(name+".weight", cols, part{&dst.Matrix, rows})
+	if _, ok := l.file.Tensor(name + ".bias"); ok {
+		dst.bias = l.vector(name+".bias", rows)
+	}
+}
+
+// matrix takes a tensor whose rows are those of the parts, one after another.
+func (l *loader) matrix(name string, cols int, parts ...part) {
+	rows := 0
+	for _, p := range parts {
+		rows += p.rows
+	}
 	if t := l.take(name, cols, rows); t != nil {
-		l.jobs = append(l.jobs, packJob{dst, t})
+		l.jobs = append(l.jobs, packJob{t, parts})
 	}
 }
 
 // checkAllTaken refuses tensors that the model as described does not use, such
-// as biases: without them the numbers would be wrong.
+// as norms of another kind: without them the numbers would be wrong.
 func (l *loader) checkAllTaken() {
 	for i := range l.file.Tensors {
 		if name := l.file.Tensors[i].Name; !l.taken[name] {
-			l.fail(name, "is not understood in architecture %s", l.arch)
+			l.fail(name, "is not understood in architecture %s", l.config.Architecture)
 		}
 	}
-}
-
-// pack runs the jobs on the whole team. The file's memory is given back tensor by
-// tensor, so that weights are never resident twice; kept is still read from it.
-func (l *loader) pack(set *kernels.Set, team *kernels.Team, kept *gguf.Tensor) {
-	var next atomic.Int64
-	team.Run(func(int) {
-		for i := int(next.Add(1)) - 1; i < len(l.jobs); i = int(next.Add(1)) - 1 {
-			t := l.jobs[i].tensor
-			packed := set.Pack(t.Type, t.Dims[1], t.Dims[0], t.Data)
-			*l.jobs[i].dst = packed
-			if t != kept && unsafe.SliceData(packed.Data) != unsafe.SliceData(t.Data) {
-				l.file.Release(t.Data)
-			}
-		}
-	})
 }
 
 // bytes is the memory that the packed weights take; part of it may be the file's.
 func (w *weights) bytes() int {
-	n := len(w.output.Data) + 4*len(w.outputNorm)
+	n := 4*w.vectors + len(w.output.Data)
 	for i := range w.layers {
 		l := &w.layers[i]
-		for _, m := range []*kernels.Matrix{l.q, l.k, l.v, l.out, l.gate, l.up, l.down} {
-			n += len(m.Data)
+		each := []linear{l.q, l.k, l.v, l.out, l.gate, l.up, l.down, l.router}
+		for _, e := range l.experts {
+			each = append(each, e.gate, e.up, e.down)
 		}
-		n += 4 * (len(l.attentionNorm) + len(l.ffNorm))
+		for _, m := range each {
+			if m.Matrix != nil {
+				n += len(m.Data)
+			}
+		}
 	}
 	return n
 }
 
-// supportedTypes lists the types that can be computed with.
-func supportedTypes() string {
+// SupportedTypes names the tensor types that can be computed with.
+func SupportedTypes() string {
 	var names []string
 	for t := range kernels.Type(64) {
 		if t.Known() {

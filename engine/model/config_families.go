@@ -1,0 +1,127 @@
+package model
+
+import "math"
+
+// One function for each architecture says what is special about it; readTransformer
+// has read the rest. The names of keys and tensors are the GGUF converter's; what
+// they mean is in each model's own code at Hugging Face.
+
+// readLlama reads llama 1 to 3.2, mistral, mixtral, smollm and what else shares the
+// name. Converters permute the rows of queries and keys, so neighbours are paired.
+func readLlama(k *keys, c *Config) {
+	c.AttentionScale = k.scale("attention.scale", c.AttentionScale)
+	if n, _ := k.whole("attention.sliding_window"); n != 0 {
+		k.windows(c, 1)
+	}
+	k.readRope(c, ropeKind{pairing: PairNeighbours})
+}
+
+func readGranite(k *keys, c *Config) {
+	c.EmbeddingScale = k.scale("embedding_scale", 1)
+	c.ResidualScale = k.scale("residual_scale", 1)
+	c.LogitScale = 1 / k.scale("logit_scale", 1) // granite divides
+	c.AttentionScale = k.scale("attention.scale", c.AttentionScale)
+	k.readRope(c, ropeKind{pairing: PairNeighbours})
+}
+
+// readSmolLM3: every fourth layer has no rope, which no key says.
+func readSmolLM3(k *keys, c *Config) {
+	k.readRope(c, ropeKind{pairing: PairNeighbours})
+	for i := range c.Attention {
+		if (i+1)%4 == 0 {
+			c.Attention[i].Rope = NoRope
+		}
+	}
+}
+
+func readQwen2(k *keys, c *Config) { k.readRope(c, ropeKind{pairing: PairHalves}) }
+
+func readQwen3(k *keys, c *Config) {
+	c.QKNorm = true
+	k.readRope(c, ropeKind{pairing: PairHalves})
+}
+
+// readQwen3MoE: the gate's softmax goes over all experts and is renormalised over
+// the chosen ones, which is the softmax of the chosen.
+func readQwen3MoE(k *keys, c *Config) {
+	readQwen3(k, c)
+	k.needExperts(c)
+}
+
+// readGemma reads what gemma 2 and 3 share. Converters have added the 1 to the
+// norms' weights.
+func (k *keys) readGemma(c *Config) {
+	c.PostNorms = true
+	c.Activation = GELU
+	c.EmbeddingScale = float32(math.Sqrt(float64(c.Embed)))
+	c.AttentionSoftCap = k.softCap("attn_logit_softcapping")
+	c.LogitSoftCap = k.softCap("final_logit_softcapping")
+}
+
+// readGemma2: the queries' scale is 1/√query_pre_attn_scalar, which no key gives.
+// It is the head's length but for the 27B model, which alone has 46 layers.
+func readGemma2(k *keys, c *Config) {
+	k.readGemma(c)
+	if c.Layers == 46 {
+		c.AttentionScale = headScale(c.Embed / c.Heads)
+	}
+	c.AttentionScale = k.scale("attention.scale", c.AttentionScale)
+	if _, present := k.whole("attention.sliding_window"); present {
+		k.windows(c, 2)
+	} else {
+		k.setWindows(c, 4096, 2) // files made before the key was
+	}
+	k.readRope(c, ropeKind{pairing: PairHalves})
+}
+
+// readGemma3: layers with a window have a rope of their own, never scaled. The
+// 27B model, which alone has 62 layers, differs in scale as gemma 2's does.
+func readGemma3(k *keys, c *Config) {
+	k.readGemma(c)
+	c.QKNorm = true
+	if c.Layers == 62 {
+		c.AttentionScale = headScale(c.Embed / c.Heads)
+	}
+	c.AttentionScale = k.scale("attention.scale", c.AttentionScale)
+	k.readRope(c, ropeKind{pairing: PairHalves, theta: 1e6})
+	local := k.theta("rope.freq_base_swa", 10000)
+	if n, _ := k.whole("attention.sliding_window"); n == 0 {
+		k.name("attention.sliding_window_pattern")
+		return
+	}
+	k.windows(c, 6)
+	if k.err != nil {
+		return
+	}
+	dims := c.Ropes[0].Dims
+	c.Ropes = append(c.Ropes, Rope{Dims: dims, Pairing: PairHalves, Speeds: speeds(local, dims), Magnitude: 1})
+	for i := range c.Attention {
+		if c.Attention[i].WindowTokens > 0 {
+			c.Attention[i].Rope = 1
+		}
+	}
+}
+
+func readPhi3(k *keys, c *Config) {
+	c.FusedQKV, c.FusedGateUp = true, true
+	if n, _ := k.whole("attention.sliding_window"); n != 0 {
+		k.windows(c, 1)
+	}
+	k.readRope(c, ropeKind{pairing: PairHalves, long: true})
+}
+
+// readGPTOSS: the borders of the YaRN ramp are not rounded (truncate: false in
+// the model's config), and the norm before the experts has another one's name.
+func readGPTOSS(k *keys, c *Config) {
+	k.needExperts(c)
+	c.Sinks = true
+	c.Activation = ClampedSiLU
+	c.FFNormName = "post_attention_norm"
+	k.windows(c, 2)
+	k.readRope(c, ropeKind{pairing: PairHalves, exactRamp: true})
+	if len(c.Ropes) > 0 {
+		if theta, present, _ := k.file.Float(k.name("rope.freq_base_swa")); present && theta != k.theta("rope.freq_base", 10000) {
+			k.fail("rope.freq_base_swa", "is %g; only the rope.freq_base of the other layers is supported", theta)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package model
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// earlyExpert is the name of one expert's tensor in files made before all
+// experts of a layer became one tensor.
+var earlyExpert = regexp.MustCompile(`\.ffn_(gate|up|down)\.[0-9]+\.`)
+
+// experts takes a mixture's router and matrices.
+func (l *loader) experts(to *layer, prefix string) {
+	c := l.config
+	l.linear(&to.router, prefix+"ffn_gate_inp", c.Embed, c.Experts)
+	to.experts = make([]feedForward, c.Experts)
+	for _, m := range []struct {
+		name       string
+		cols, rows int
+		of         func(*feedForward) *linear
+	}{
+		{"ffn_gate", c.Embed, c.FF, func(f *feedForward) *linear { return &f.gate }},
+		{"ffn_up", c.Embed, c.FF, func(f *feedForward) *linear { return &f.up }},
+		{"ffn_down", c.FF, c.Embed, func(f *feedForward) *linear { return &f.down }},
+	} {
+		if _, early := l.file.Tensor(prefix + m.name + ".0.weight"); early {
+			for e := range to.experts {
+				l.linear(m.of(&to.experts[e]), fmt.Sprintf("%s%s.%d", prefix, m.name, e), m.cols, m.rows)
+			}
+			continue
+		}
+		name := prefix + m.name + "_exps"
+		t := l.take(name+".weight", m.cols, m.rows, c.Experts)
+		if t == nil {
+			return
+		}
+		var bias []float32
+		if _, ok := l.file.Tensor(name + ".bias"); ok {
+			bias = l.numbers(name+".bias", m.rows, c.Experts)
+		}
+		job := packJob{tensor: t}
+		for e := range to.experts {
+			dst := m.of(&to.experts[e])
+			job.parts = append(job.parts, part{&dst.Matrix, m.rows})
+			if bias != nil {
+				dst.bias = bias[e*m.rows : (e+1)*m.rows]
+			}
+		}
+		l.jobs = append(l.jobs, job)
+	}
+}
+
+// mixture is the state of a mixture's layer in one Forward. Each token has
+// ExpertsUsed slots; the slots of one expert lie side by side, so that its
+// matrices meet all their tokens at once. What a token gets depends on its own
+// row alone: its slots are added in the order of its own choice.
+type mixture struct {
+	scores  []float32 // [token][Experts]
+	chosen  []int32   // [token][ExpertsUsed] experts, the best first
+	shares  []float32 // [token][ExpertsUsed]
+	slots   []int32   // [token][ExpertsUsed]
+	first   []int32   // [Experts+1] slot of each expert's first token
+	inputs  []float32 // [slot][Embed]
+	outputs []float32 // [slot][Embed]
+}
+
+func newMixture(c *Config, n int, rows func(n, width int) []float32) mixture {
+	if c.Experts == 0 {
+		return mixture{}
+	}
+	slots := n * c.ExpertsUsed
+	return mixture{
+		scores: rows(n, c.Experts), shares: rows(n, c.ExpertsUsed),
+		chosen: make([]int32, slots), slots: make([]int32, slots), first: make([]int32, c.Experts+1),
+		inputs: rows(slots, c.Embed), outputs: rows(slots, c.Embed),
+	}
+}
+
+// route scores the experts for each token and chooses. The shares are the softmax
+// of the chosen scores, which is what a renormalised softmax of all gives too.
+func (m *Model) route(worker int) {
+	lo, hi := m.share(worker)
+	if lo == hi {
+		return
+	}
+	c, x := &m.config, &m.mixture
+	r := &m.weights.layers[m.layer].router
+	m.set.MatMul(x.scores[lo*c.Experts:], c.Experts, r.Matrix, m.scratch.normed[lo*c.Embed:], hi-lo, 0, c.Experts)
+	for i := lo; i < hi; i++ {
+		scores, shares := row(x.scores, i, c.Experts), row(x.shares, i, c.ExpertsUsed)
+		if r.bias != nil {
+			m.set.Add(scores, r.bias)
+		}
+		choose(x.chosen[i*c.ExpertsUsed:(i+1)*c.ExpertsUsed], shares, scores)
+		m.set.Softmax(shares)
+	}
+}
+
+// choose picks the highest scores, of equals the first.
+func choose(chosen []int32, best, scores []float32) {
+	for r := range chosen {
+		at := int32(-1)
+		for e, score := range scores {
+			if (at < 0 || score > scores[at]) && !taken(chosen[:r], int32(e)) {
+				at = int32(e)
+			}
+		}
+		chosen[r], best[r] = at, scores[at]
+	}
+}
+
+func taken(chosen []int32, e int32) bool {
+	for _, c := range chosen {
+		if c == e {
+			return true
+		}
+	}
+	return false
+}
+
+// place gives each choice a slot, expert by expert.
+func (x *mixture) place(choices int) {
+	clear(x.first)
+	for _, e := range x.chosen[:choices] {
+		x.first[e+1]++
+	}
+	for e := 1; e < len(x.first); e++ {
+		x.first[e] += x.first[e-1]
+	}
+	for i, e := range x.chosen[:choices] {
+		x.slots[i] = x.first[e]
+		x.first[e]++
+	}
+	copy(x.first[1:], x.first) // each has moved to where the next begins
+	x.first[0] = 0
+}
+
+// scatter copies each token's row to its slots.
+func (m *Model) scatter(worker int) {
+	c, x := &m.config, &m.mixture
+	for i, hi := m.share(worker); i < hi; i++ {
+		for _, slot := range x.slots[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed] {
+			copy(row(x.inputs, int(slot), c.Embed), row(m.scratch.normed, i, c.Embed))
+		}
+	}
+}
+
+// expertsGateUp computes the worker's part of every expert's activation.
+func (m *Model) expertsGateUp(worker int) {
+	x, s, width := &m.mixture, &m.scratch, m.config.FF
+	lo, hi := kernels.Split(width, kernels.RowTile, worker, m.team.Workers())
+	for e := range m.config.Experts {
+		from, n := int(x.first[e]), int(x.first[e+1]-x.first[e])
+		if n > 0 && lo < hi {
+			ff := &m.weights.layers[m.layer].experts[e]
+			m.gated(ff, x.inputs[from*m.config.Embed:], s.gate[from*width:], s.up[from*width:], n, lo, hi)
+		}
+	}
+}
+
+func (m *Model) expertsDown(worker int) {
+	x, width := &m.mixture, m.config.Embed
+	lo, hi := kernels.Split(width, kernels.RowTile, worker, m.team.Workers())
+	for e := range m.config.Experts {
+		from, n := int(x.first[e]), int(x.first[e+1]-x.first[e])
+		if n > 0 && lo < hi {
+			down := &m.weights.layers[m.layer].experts[e].down
+			m.multiply(x.outputs[from*width:], down, m.scratch.gate[from*m.config.FF:], n, lo, hi)
+		}
+	}
+}
+
+// gatherExperts adds to each token what its experts gave, by their shares.
+func (m *Model) gatherExperts(worker int) {
+	c, x := &m.config, &m.mixture
+	for i, hi := m.share(worker); i < hi; i++ {
+		sum := row(m.scratch.sum, i, c.Embed)
+		clear(sum)
+		for r, slot := range x.slots[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed] {
+			share := x.shares[i*c.ExpertsUsed+r]
+			for j, v := range row(x.outputs, int(slot), c.Embed) {
+				sum[j] += share * v
+			}
+		}
+		m.addScaled(row(m.scratch.x, i, c.Embed), sum)
+	}
+}

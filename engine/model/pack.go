@@ -1,0 +1,63 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// packJob is a tensor whose rows become matrices: the parts, one after another.
+type packJob struct {
+	tensor *gguf.Tensor
+	parts  []part
+}
+
+// part is where a matrix goes, and how many of the tensor's rows are its.
+type part struct {
+	dst  **kernels.Matrix
+	rows int
+}
+
+// pack runs the jobs on the whole team, the largest first. The file's memory is
+// given back part by part, so that weights are never resident twice; kept is
+// still read from it.
+func (l *loader) pack(set *kernels.Set, team *kernels.Team, kept *gguf.Tensor) error {
+	slices.SortStableFunc(l.jobs, func(a, b packJob) int { return cmp.Compare(b.tensor.Elements(), a.tensor.Elements()) })
+	var next atomic.Int64
+	var failed atomic.Pointer[gguf.Tensor]
+	team.Run(func(int) {
+		for i := int(next.Add(1)) - 1; i < len(l.jobs); i = int(next.Add(1)) - 1 {
+			if !l.jobs[i].run(set, l.file, kept) {
+				failed.Store(l.jobs[i].tensor)
+			}
+		}
+	})
+	if t := failed.Load(); t != nil {
+		return fmt.Errorf("%s: tensor %s: could not be made", l.file.Name(), t.Name)
+	}
+	return nil
+}
+
+// run packs a tensor; false means that it could not be made.
+func (j *packJob) run(set *kernels.Set, f *gguf.File, kept *gguf.Tensor) bool {
+	t := j.tensor
+	raw := t.Bytes()
+	if len(raw) != t.Type.Bytes(t.Elements()) {
+		return false
+	}
+	for _, p := range j.parts {
+		n := t.Type.Bytes(t.Dims[0]) * p.rows
+		packed := set.Pack(t.Type, p.rows, t.Dims[0], raw[:n:n])
+		*p.dst = packed
+		if t != kept && t.Make == nil && unsafe.SliceData(packed.Data) != unsafe.SliceData(raw) {
+			f.Release(raw[:n:n])
+		}
+		raw = raw[n:]
+	}
+	return true
+}

@@ -1,17 +1,32 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/forebay-io/forebay/kernels/ref"
+)
 
 // Type is a storage type of tensor elements, numbered as in GGUF files.
 type Type uint32
 
 // The types that can be computed with; the package comment says how to add one.
 const (
-	F32  Type = 0
-	F16  Type = 1
-	Q4_0 Type = 2
-	Q8_0 Type = 8
-	BF16 Type = 30
+	F32    Type = ref.F32
+	F16    Type = ref.F16
+	BF16   Type = ref.BF16
+	Q8_0   Type = ref.Q8_0
+	Q4_0   Type = ref.Q4_0
+	Q4_1   Type = ref.Q4_1
+	Q5_0   Type = ref.Q5_0
+	Q5_1   Type = ref.Q5_1
+	Q2_K   Type = ref.Q2_K
+	Q3_K   Type = ref.Q3_K
+	Q4_K   Type = ref.Q4_K
+	Q5_K   Type = ref.Q5_K
+	Q6_K   Type = ref.Q6_K
+	IQ4_NL Type = ref.IQ4_NL
+	IQ4_XS Type = ref.IQ4_XS
+	MXFP4  Type = ref.MXFP4
 )
 
 // typeInfo is one row of the type table: BlockLen elements take BlockBytes bytes.
@@ -20,20 +35,19 @@ type typeInfo struct {
 	blockLen, blockBytes int
 }
 
-// typeTable has the types we compute with. Block layouts are ggml's.
+// typeTable has the types we compute with. Block layouts are ggml's; package ref
+// says them at its dequantisers.
 var typeTable = map[Type]typeInfo{
-	F32:  {"F32", 1, 4},
-	F16:  {"F16", 1, 2},
-	BF16: {"BF16", 1, 2},
-	Q8_0: {"Q8_0", 32, 34}, // f16 d; int8 q[32]; w = d·q
-	Q4_0: {"Q4_0", 32, 18}, // f16 d; 16 bytes; byte j holds elements j (low) and j+16 (high); w = d·(n−8)
+	F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2},
+	Q8_0: {"Q8_0", 32, 34}, Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20}, Q5_0: {"Q5_0", 32, 22}, Q5_1: {"Q5_1", 32, 24},
+	Q2_K: {"Q2_K", 256, 84}, Q3_K: {"Q3_K", 256, 110}, Q4_K: {"Q4_K", 256, 144}, Q5_K: {"Q5_K", 256, 176}, Q6_K: {"Q6_K", 256, 210},
+	IQ4_NL: {"IQ4_NL", 32, 18}, IQ4_XS: {"IQ4_XS", 256, 136}, MXFP4: {"MXFP4", 32, 17},
 }
 
 // foreignTypes names the types that other programs write and we do not compute with.
 var foreignTypes = map[Type]string{
-	3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K",
-	16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS",
-	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4",
+	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
+	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
 }
 
 // Known reports whether t can be computed with.

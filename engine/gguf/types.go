@@ -14,12 +14,11 @@ type layout struct{ elements, bytes int }
 // with them: their extent must be known to check the file and to list it. The
 // numbers are ggml's; ids that are in neither table were removed or never given.
 var foreignLayouts = map[kernels.Type]layout{
-	3: {32, 20}, 6: {32, 22}, 7: {32, 24}, 9: {32, 36}, // Q4_1 Q5_0 Q5_1 Q8_1
-	10: {256, 84}, 11: {256, 110}, 12: {256, 144}, 13: {256, 176}, 14: {256, 210}, 15: {256, 292}, // Q2_K … Q6_K, Q8_K
-	16: {256, 66}, 17: {256, 74}, 18: {256, 98}, 19: {256, 50}, 20: {32, 18}, // IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL
-	21: {256, 110}, 22: {256, 82}, 23: {256, 136}, 29: {256, 56}, // IQ3_S IQ2_S IQ4_XS IQ1_M
+	9: {32, 36}, 15: {256, 292}, // Q8_1 Q8_K
+	16: {256, 66}, 17: {256, 74}, 18: {256, 98}, 19: {256, 50}, // IQ2_XXS IQ2_XS IQ3_XXS IQ1_S
+	21: {256, 110}, 22: {256, 82}, 29: {256, 56}, // IQ3_S IQ2_S IQ1_M
 	24: {1, 1}, 25: {1, 2}, 26: {1, 4}, 27: {1, 8}, 28: {1, 8}, // I8 I16 I32 I64 F64
-	34: {256, 54}, 35: {256, 66}, 39: {32, 17}, 40: {64, 36}, // TQ1_0 TQ2_0 MXFP4 NVFP4
+	34: {256, 54}, 35: {256, 66}, 40: {64, 36}, // TQ1_0 TQ2_0 NVFP4
 }
 
 func layoutOf(t kernels.Type) (layout, bool) {

@@ -1,8 +1,13 @@
 package ref
 
 import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
 	"math"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -62,6 +67,41 @@ func TestDequantize(t *testing.T) {
 		Dequantize(got, c.t, c.src)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestDequantizeMatchesReference has random blocks of every type in blocks, with
+// the values that gguf-py 0.19 gives for them, bit for bit.
+func TestDequantizeMatchesReference(t *testing.T) {
+	text, err := os.ReadFile("testdata/dequantize.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[uint32]bool{}
+	for line := range strings.Lines(string(text)) {
+		var c struct {
+			Type        string
+			ID          uint32
+			Raw, Values string
+		}
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			t.Fatal(err)
+		}
+		raw, _ := hex.DecodeString(c.Raw)
+		want, _ := hex.DecodeString(c.Values)
+		got := make([]float32, len(want)/4)
+		Dequantize(got, c.ID, raw)
+		for i, v := range got {
+			if bits := binary.LittleEndian.Uint32(want[4*i:]); math.Float32bits(v) != bits {
+				t.Fatalf("%s: element %d is %v, want %v", c.Type, i, v, math.Float32frombits(bits))
+			}
+		}
+		seen[c.ID] = true
+	}
+	for id := range blockTypes {
+		if !seen[id] {
+			t.Errorf("no reference for type %d", id)
 		}
 	}
 }

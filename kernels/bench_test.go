@@ -9,7 +9,10 @@ import (
 	"github.com/forebay-io/forebay/kernels/kerneltest"
 )
 
-var benchTypes = []kernels.Type{kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0}
+var benchTypes = []kernels.Type{
+	kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
+	kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4,
+}
 
 // benchSets are the sets worth timing: ref is a specification.
 func benchSets() []*kernels.Set { return kernels.Sets()[:len(kernels.Sets())-1] }
@@ -44,6 +47,21 @@ func BenchmarkMatMulDecode(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkPack is what a load does for each matrix.
+func BenchmarkPack(b *testing.B) {
+	const rows, cols = 512, 2048
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, typ := range benchTypes {
+		raw := kerneltest.Weights(r, typ, rows*cols)
+		b.Run(typ.String(), func(b *testing.B) {
+			b.SetBytes(int64(len(raw)))
+			for b.Loop() {
+				kernels.Best().Pack(typ, rows, cols, raw)
+			}
+		})
 	}
 }
 

@@ -17,8 +17,10 @@ var (
 	avx2Set = (&vector{
 		name: "avx2", lanes: avx2.Lanes, rowsMax: avx2.RowsMax, scaledRowsMax: avx2.ScaledRowsMax,
 		matMul: map[Type]func(*float32, int, int, *byte, *float32, int, int){
-			F32: avx2.MatMulF32, F16: avx2.MatMulF16, BF16: avx2.MatMulBF16,
-			Q8_0: avx2.MatMulQ8_0, Q4_0: avx2.MatMulQ4_0,
+			F32: avx2.MatMulF32, F16: avx2.MatMulF16, BF16: avx2.MatMulBF16, Q8_0: avx2.MatMulQ8_0,
+			Q4_0: avx2.MatMulQ4_0, Q4_1: avx2.MatMulQ4_1, Q5_0: avx2.MatMulQ5_0, Q5_1: avx2.MatMulQ5_1,
+			IQ4_NL: avx2.MatMulIQ4_NL, MXFP4: avx2.MatMulMXFP4, Q2_K: avx2.MatMulQ2_K, Q3_K: avx2.MatMulQ3_K,
+			Q4_K: avx2.MatMulQ4_K, Q5_K: avx2.MatMulQ5_K, Q6_K: avx2.MatMulQ6_K, IQ4_XS: avx2.MatMulIQ4_XS,
 		},
 		add: avx2.Add, siLUMul: avx2.SiLUMul, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
 		max: avx2.Max, expSum: avx2.ExpSum, scale: avx2.Scale, dots: avx2.Dots, accumulate: avx2.Accumulate,
@@ -27,8 +29,10 @@ var (
 	avx512Set = (&vector{
 		name: "avx512", lanes: avx512.Lanes, rowsMax: avx512.RowsMax, scaledRowsMax: avx512.ScaledRowsMax,
 		matMul: map[Type]func(*float32, int, int, *byte, *float32, int, int){
-			F32: avx512.MatMulF32, F16: avx512.MatMulF16, BF16: avx512.MatMulBF16,
-			Q8_0: avx512.MatMulQ8_0, Q4_0: avx512.MatMulQ4_0,
+			F32: avx512.MatMulF32, F16: avx512.MatMulF16, BF16: avx512.MatMulBF16, Q8_0: avx512.MatMulQ8_0,
+			Q4_0: avx512.MatMulQ4_0, Q4_1: avx512.MatMulQ4_1, Q5_0: avx512.MatMulQ5_0, Q5_1: avx512.MatMulQ5_1,
+			IQ4_NL: avx512.MatMulIQ4_NL, MXFP4: avx512.MatMulMXFP4, Q2_K: avx512.MatMulQ2_K, Q3_K: avx512.MatMulQ3_K,
+			Q4_K: avx512.MatMulQ4_K, Q5_K: avx512.MatMulQ5_K, Q6_K: avx512.MatMulQ6_K, IQ4_XS: avx512.MatMulIQ4_XS,
 		},
 		add: avx512.Add, siLUMul: avx512.SiLUMul, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
 		max: avx512.Max, expSum: avx512.ExpSum, scale: avx512.Scale, dots: avx512.Dots, accumulate: avx512.Accumulate,

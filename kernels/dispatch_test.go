@@ -73,7 +73,7 @@ func TestWrongShapesPanic(t *testing.T) {
 	for name, call := range map[string]func(s *Set){
 		"Pack: short":                 func(s *Set) { s.Pack(F32, 2, 2, make([]byte, 15)) },
 		"Pack: part of a block":       func(s *Set) { s.Pack(Q8_0, 1, 16, make([]byte, 17)) },
-		"Pack: unknown type":          func(s *Set) { s.Pack(12, 1, 256, make([]byte, 144)) },
+		"Pack: unknown type":          func(s *Set) { s.Pack(16, 1, 256, make([]byte, 66)) },
 		"MatMul: start inside a tile": func(s *Set) { s.MatMul(dst, 32, m(s), x, 1, 8, 32) },
 		"MatMul: end inside a tile":   func(s *Set) { s.MatMul(dst, 32, m(s), x, 1, 0, 24) },
 		"MatMul: past the rows":       func(s *Set) { s.MatMul(dst, 48, m(s), x, 1, 0, 48) },

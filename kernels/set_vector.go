@@ -47,7 +47,7 @@ func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, x []float32, 
 	if m.Type.BlockLen() > 1 {
 		rowsMax = v.scaledRowsMax
 	}
-	rowBytes := m.Type.Bytes(m.Cols)
+	rowBytes := imageBytes(m.Type, m.Cols)
 	for r := r0; r < r1; r += 2 * v.lanes {
 		rows := min(2*v.lanes, r1-r)
 		w := &m.Data[r*rowBytes] // r is whole tiles, and a tile is RowTile rows

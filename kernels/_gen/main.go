@@ -102,15 +102,6 @@ func (g *isa) bits(word uint32) Mem {
 // num is a vector of lanes equal numbers in memory.
 func (g *isa) num(f float64) Mem { return g.bits(math.Float32bits(float32(f))) }
 
-// nibbles is n−8 for n in 0–15.
-func (g *isa) nibbles() Mem {
-	var words []uint32
-	for n := range 16 {
-		words = append(words, math.Float32bits(float32(n-8)))
-	}
-	return table("nibbles", words...)
-}
-
 // part is the first n lanes of a vector, 0 ≤ n ≤ lanes.
 type part struct {
 	k reg.OpmaskVirtual // AVX-512

@@ -6,34 +6,95 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// format is how one storage type lies in a tile of 16 rows: blocks of columns;
-// in a block first the 16 scales, then the elements of one column side by side.
+// format is how one storage type lies in a tile of 16 rows; kernels/pack.go has
+// the picture. Columns come in blocks of 32. A type in blocks has scales before
+// each block, and one in super-blocks a header before every eight of them.
 type format struct {
 	name   string
-	elem   int  // bytes of a column's element of one row
-	scaled bool // a half per row goes before each block of 32 columns
-	nibble bool // element j carries column j in its low half and j+16 in its high one
-	load   func(m Mem, v reg.VecVirtual)
+	coding *coding
+	scale  scale
+	min    minimum
 }
 
+// scale is the factor of a block's sum.
+type scale int
+
+const (
+	noScale      scale = iota
+	halfScale          // a half before each block
+	bfloatScale        // a bfloat16 before each block
+	byteScale          // a half in the header times a signed byte before each block
+	byteScales         // the same with a byte for each half of the block
+	nibbleScales       // the same with the low nibble of a byte for each half
+)
+
+// minimum is what a block's numbers begin at: its product with Σx joins the sum.
+type minimum int
+
+const (
+	noMin      minimum = iota
+	halfMin            // a half after the scale, added
+	byteMin            // a half in the header times a byte after the scale, taken away
+	nibbleMins         // a half in the header times the high nibble of the scales' bytes, taken away
+)
+
+func (f format) super() bool { return f.scale >= byteScale }
+
+// headerBytes is the size of a super-block's header, over 16 rows.
+func (f format) headerBytes() int {
+	switch {
+	case !f.super():
+		return 0
+	case f.min == noMin:
+		return 32
+	}
+	return 64
+}
+
+// scaleBytes is the size of what stands before a block's elements, over 16 rows.
+func (f format) scaleBytes() int {
+	n := [...]int{noScale: 0, halfScale: 32, bfloatScale: 32, byteScale: 16, byteScales: 32, nibbleScales: 32}[f.scale]
+	return n + [...]int{noMin: 0, halfMin: 32, byteMin: 16, nibbleMins: 0}[f.min]
+}
+
+// turns is how many turns of the loop a block takes.
+func (f format) turns() int { return 32 / len(f.coding.columns) }
+
+// elementBytes is the size of a block's elements, over 16 rows.
+func (f format) elementBytes() int {
+	if f.coding.elem > 0 {
+		return 32 * 16 * f.coding.elem
+	}
+	return f.turns() * f.coding.bytes
+}
+
+func (f format) blockBytes() int { return f.scaleBytes() + f.elementBytes() }
+
+func (f format) scaled() bool { return f.scale != noScale }
+
 var formats = []format{
-	{name: "F32", elem: 4, load: func(m Mem, v reg.VecVirtual) { VMOVUPS(m, v) }},
-	{name: "F16", elem: 2, load: func(m Mem, v reg.VecVirtual) { VCVTPH2PS(m, v) }},
-	{name: "BF16", elem: 2, load: func(m Mem, v reg.VecVirtual) {
-		VPMOVZXWD(m, v)
-		VPSLLD(U8(16), v, v)
-	}},
-	{name: "Q8_0", elem: 1, scaled: true, load: func(m Mem, v reg.VecVirtual) {
-		VPMOVSXBD(m, v)
-		VCVTDQ2PS(v, v)
-	}},
-	{name: "Q4_0", elem: 1, scaled: true, nibble: true, load: func(m Mem, v reg.VecVirtual) { VPMOVZXBD(m, v) }},
+	{name: "F32", coding: float32s},
+	{name: "F16", coding: halves},
+	{name: "BF16", coding: bfloats},
+	{name: "Q8_0", coding: int8s, scale: halfScale},
+	{name: "Q4_0", coding: nibbles8, scale: halfScale},
+	{name: "Q4_1", coding: nibbles0, scale: halfScale, min: halfMin},
+	{name: "Q5_0", coding: fives16, scale: halfScale},
+	{name: "Q5_1", coding: fives0, scale: halfScale, min: halfMin},
+	{name: "IQ4_NL", coding: iq4, scale: halfScale},
+	{name: "MXFP4", coding: e2m1, scale: bfloatScale},
+	{name: "Q2_K", coding: twos, scale: nibbleScales, min: nibbleMins},
+	{name: "Q3_K", coding: threes, scale: byteScales},
+	{name: "Q4_K", coding: nibbles0, scale: byteScale, min: byteMin},
+	{name: "Q5_K", coding: fives0, scale: byteScale, min: byteMin},
+	{name: "Q6_K", coding: sixes, scale: byteScales},
+	{name: "IQ4_XS", coding: iq4, scale: byteScale},
 }
 
 // rowsMax is how many rows of x the accumulators of a format leave room for:
 // per row four, and two more for the sums of scaled blocks.
 func (g *isa) rowsMax(f format) int {
-	if f.scaled {
+	if f.scaled() {
 		return g.scaledRows
 	}
 	return g.rows
@@ -44,9 +105,11 @@ type tile struct {
 	g          *isa
 	f          format
 	rows       int
-	w, wNext   reg.GPVirtual  // wNext: from the first vector's tile to the second's
-	x, x3, row reg.GPVirtual  // rows 0–2 at x, 3–5 at x3; row bytes between
-	nibbles    reg.VecVirtual // AVX-512: n−8 for n in 0–15
+	w, wNext   reg.GPVirtual // wNext: from the first vector's tile to the second's
+	head       reg.GPVirtual // the super-block's header
+	x, x3, row reg.GPVirtual // rows 0–2 at x, 3–5 at x3; row bytes between
+	tables     map[string]reg.VecVirtual
+	bytes      [2]reg.VecVirtual // of a pair of columns
 	// acc[h][v][i]: half h of each block of 32 columns, weight vector v, row i of x.
 	acc [2][2][]reg.VecVirtual
 	// sum[v][i]: of the scaled blocks.
@@ -62,7 +125,7 @@ type tile struct {
 // shape, which is what makes the product bit-invariant.
 func (g *isa) matMul(f format) {
 	limit := "RowsMax"
-	if f.scaled {
+	if f.scaled() {
 		limit = "ScaledRowsMax"
 	}
 	text("MatMul"+f.name, "func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)",
@@ -74,10 +137,10 @@ func (g *isa) matMul(f format) {
 	}
 	for rows := g.rowsMax(f); rows >= 1; rows-- {
 		Label(label("rows", rows))
-		t := &tile{g: g, f: f, rows: rows}
+		t := &tile{g: g, f: f, rows: rows, tables: map[string]reg.VecVirtual{}}
 		t.begin()
-		t.blocks()
-		if !f.scaled {
+		t.walk()
+		if !f.scaled() {
 			t.tail()
 		}
 		t.end()
@@ -104,16 +167,13 @@ func (t *tile) begin() {
 		LEAQ(Mem{Base: t.x, Index: t.row, Scale: 2}, t.x3)
 		ADDQ(t.row, t.x3)
 	}
-	if t.f.nibble && t.g.wide {
-		t.nibbles = t.g.vec()
-		VMOVUPS(t.g.nibbles(), t.nibbles)
-	}
+	t.loadTables()
 	for v := range 2 {
 		for range t.rows {
 			for h := range 2 {
 				t.acc[h][v] = append(t.acc[h][v], zero(t.g.vec()))
 			}
-			if t.f.scaled {
+			if t.f.scaled() {
 				t.sum[v] = append(t.sum[v], zero(t.g.vec()))
 			}
 		}
@@ -123,24 +183,16 @@ func (t *tile) begin() {
 // tileBytes is the size of 16 rows, from cols in row.
 func (t *tile) tileBytes(size reg.GPVirtual) {
 	MOVQ(t.row, size)
-	if !t.f.scaled {
-		IMUL3Q(U8(16*t.f.elem), size, size)
-		return
+	switch {
+	case !t.f.scaled():
+		IMUL3Q(U8(16*t.f.coding.elem), size, size)
+	case t.f.super():
+		SHRQ(U8(8), size)
+		IMUL3Q(U32(t.f.headerBytes()+8*t.f.blockBytes()), size, size)
+	default:
+		SHRQ(U8(5), size)
+		IMUL3Q(U32(t.f.blockBytes()), size, size)
 	}
-	SHRQ(U8(5), size)
-	IMUL3Q(U32(t.blockBytes()), size, size)
-}
-
-// blockBytes is the size of 32 columns of 16 rows.
-func (t *tile) blockBytes() int {
-	n := 32 * 16 * t.f.elem
-	if t.f.nibble {
-		n /= 2
-	}
-	if t.f.scaled {
-		n += 32
-	}
-	return n
 }
 
 // weights is the address of vector v, disp bytes on; each is the size of one element.
@@ -166,55 +218,78 @@ func (t *tile) advance(wBytes, columns int) {
 	if wBytes > 0 {
 		ADDQ(I32(wBytes), t.w)
 	}
+	if columns == 0 {
+		return
+	}
 	ADDQ(I32(4*columns), t.x)
 	if t.rows > 3 {
 		ADDQ(I32(4*columns), t.x3)
 	}
 }
 
-// blocks adds up all whole blocks of 32 columns.
-func (t *tile) blocks() {
+// walk adds up all whole blocks, or all super-blocks of eight.
+func (t *tile) walk() {
 	name := label("block", t.rows)
-	left, j := val("cols"), GP64()
+	left := val("cols")
+	if t.f.super() {
+		t.head = GP64()
+		SHRQ(U8(8), left)
+		Label(name + "_super")
+		MOVQ(t.w, t.head)
+		ADDQ(I32(t.f.headerBytes()), t.w)
+		blocks := GP64()
+		MOVQ(I32(8), blocks)
+		t.blocks(name, blocks)
+		DECQ(left)
+		JNZ(LabelRef(name + "_super"))
+		return
+	}
 	SHRQ(U8(5), left)
 	JZ(LabelRef(name + "_end"))
+	t.blocks(name, left)
+	Label(name + "_end")
+}
+
+// blocks adds up that many blocks of 32 columns.
+func (t *tile) blocks(name string, left reg.GPVirtual) {
+	c, turns := t.f.coding, t.f.turns()
+	unroll := max(1, min(turns, 4/t.rows))
+	step := c.bytes
+	if c.unpack == nil {
+		step = 16 * c.elem
+	}
+	j := GP64()
 	Label(name)
 	t.prefetch()
-	if t.f.scaled {
-		ADDQ(I8(32), t.w)
+	if n := t.f.scaleBytes(); n > 0 {
+		ADDQ(I8(n), t.w)
 	}
-	unroll := max(1, 4/t.rows)
-	MOVQ(I32(16/unroll), j)
+	MOVQ(I32(turns/unroll), j)
 	Label(name + "_column")
 	for u := range unroll {
-		if t.f.nibble {
-			t.nibbleColumns(16*u, u)
-			continue
+		for i, column := range c.columns {
+			t.multiply(t.load(step*u, i), column+u, column/16)
 		}
-		t.multiply(t.load(16*t.f.elem*u), u, 0)
-		t.multiply(t.load(16*t.f.elem*(u+16)), u+16, 1)
 	}
-	t.advance(16*t.f.elem*unroll, unroll)
+	t.advance(step*unroll, unroll)
 	DECQ(j)
 	JNZ(LabelRef(name + "_column"))
-	if t.f.scaled {
+	if c.unpack == nil {
+		t.advance(t.f.elementBytes()-step*turns, 0)
+	}
+	if t.f.scaled() {
 		t.addBlock()
 	}
-	skip := 16 * 16 * t.f.elem
-	if t.f.nibble {
-		skip = 0
-	}
-	t.advance(skip, 16)
+	t.advance(0, 32-turns)
 	DECQ(left)
 	JNZ(LabelRef(name))
-	Label(name + "_end")
 }
 
 // prefetch asks for the block that lies ahead by the way memory needs for its
 // answer; past the end it asks for what nobody reads, which does no harm.
 func (t *tile) prefetch() {
 	const ahead = 2048
-	for at := 0; at < t.blockBytes(); at += 64 {
+	for at := 0; at < t.f.blockBytes(); at += 64 {
 		PREFETCHT0(t.weights(0, ahead+at, 0))
 		if t.g.wide {
 			PREFETCHT0(t.weights(1, ahead+at, 0))
@@ -222,11 +297,16 @@ func (t *tile) prefetch() {
 	}
 }
 
-// load reads one column of both weight vectors.
-func (t *tile) load(disp int) (w [2]reg.VecVirtual) {
+// load gives the turn's column i of both weight vectors.
+func (t *tile) load(disp, i int) (w [2]reg.VecVirtual) {
+	c := t.f.coding
 	for v := range w {
 		w[v] = t.g.vec()
-		t.f.load(t.weights(v, disp, t.f.elem), w[v])
+		if c.unpack != nil {
+			c.unpack(t, disp, i, v, w[v])
+		} else {
+			c.load(t.weights(v, disp+16*c.elem*c.columns[i], c.elem), w[v])
+		}
 	}
 	return w
 }
@@ -241,60 +321,6 @@ func (t *tile) multiply(w [2]reg.VecVirtual, column, h int) {
 	}
 }
 
-// nibbleColumns multiplies the columns j and j+16, which share their bytes.
-// Where registers are few, the bytes are read twice.
-func (t *tile) nibbleColumns(disp, column int) {
-	keep := t.g.wide || t.rows == 1
-	bytes := t.load(disp)
-	low := bytes
-	if keep {
-		low = [2]reg.VecVirtual{t.g.vec(), t.g.vec()}
-	}
-	for v := range 2 {
-		if !t.g.wide { // VPERMPS looks at the low four bits only
-			VPAND(t.g.bits(15), bytes[v], low[v])
-			t.centre(low[v], low[v])
-		} else {
-			t.centre(bytes[v], low[v])
-		}
-	}
-	t.multiply(low, column, 0)
-	if !keep {
-		bytes = t.load(disp)
-	}
-	for v := range 2 {
-		VPSRLD(U8(4), bytes[v], bytes[v])
-		t.centre(bytes[v], bytes[v])
-	}
-	t.multiply(bytes, column+16, 1)
-}
-
-// centre makes the number n−8 of the integer n.
-func (t *tile) centre(n, out reg.VecVirtual) {
-	if t.g.wide {
-		VPERMPS(t.nibbles, n, out)
-		return
-	}
-	VPADDD(t.g.bits(0xfffffff8), n, out) // −8
-	VCVTDQ2PS(out, out)
-}
-
-// addBlock adds scale times the block's sum to sum, when w stands behind the
-// first half of the block, and begins anew.
-func (t *tile) addBlock() {
-	scale := t.g.vec()
-	for v := range 2 {
-		VCVTPH2PS(t.weights(v, -32-16*16*t.f.elem, 2), scale)
-		for i := range t.rows {
-			low, high := t.acc[0][v][i], t.acc[1][v][i]
-			VADDPS(high, low, low)
-			VFMADD231PS(low, scale, t.sum[v][i])
-			zero(low)
-			zero(high)
-		}
-	}
-}
-
 // tail adds the columns after the last whole 32.
 func (t *tile) tail() {
 	name := label("tail", t.rows)
@@ -302,8 +328,8 @@ func (t *tile) tail() {
 	ANDQ(I8(31), left)
 	JZ(LabelRef(name + "_end"))
 	Label(name)
-	t.multiply(t.load(0), 0, 0)
-	t.advance(16*t.f.elem, 1)
+	t.multiply(t.load(0, 0), 0, 0)
+	t.advance(16*t.f.coding.elem, 1)
 	DECQ(left)
 	JNZ(LabelRef(name))
 	Label(name + "_end")
@@ -325,7 +351,7 @@ func (t *tile) end() {
 	for i := range t.rows {
 		for v := range 2 {
 			a := t.acc[0][v][i]
-			if t.f.scaled {
+			if t.f.scaled() {
 				a = t.sum[v][i]
 			} else {
 				VADDPS(t.acc[1][v][i], a, a)

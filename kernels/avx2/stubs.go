@@ -29,6 +29,61 @@ func MatMulQ8_0(dst *float32, dstStride int, rows int, w *byte, x *float32, cols
 //go:noescape
 func MatMulQ4_0(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
 
+// MatMulQ4_1 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulQ4_1(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulQ5_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulQ5_0(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulQ5_1 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulQ5_1(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulIQ4_NL computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulIQ4_NL(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulMXFP4 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulMXFP4(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulQ2_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulQ2_K(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulQ3_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulQ3_K(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulQ4_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulQ4_K(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulQ5_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulQ5_K(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulQ6_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulQ6_K(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
+// MatMulIQ4_XS computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w. 1 ≤ n ≤ ScaledRowsMax, 1 ≤ rows ≤ 2·Lanes.
+//
+//go:noescape
+func MatMulIQ4_XS(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
+
 // Add computes dst[i] += x[i] over len(dst).
 //
 //go:noescape

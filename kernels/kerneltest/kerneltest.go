@@ -4,7 +4,7 @@
 //
 // The tolerance is on |got − ref|, with u = 2⁻²⁴ and sums over the terms of one output:
 //
-//	MatMul      16u·√cols·√Σ(w·x)² + 4u·Σ|w·x|
+//	MatMul      16u·√cols·√Σ(w·x)² + 4u·Σ|w·x|; for types with minima, w is the largest of 16 weights
 //	RMSNorm     4u·|ref|
 //	SiLUMul     8u·|ref|, and 150·2⁻¹²⁶ for gates below −87
 //	Add         0

@@ -20,11 +20,39 @@ func Weights(r *rand.Rand, t kernels.Type, n int) []byte {
 			raw = binary.LittleEndian.AppendUint16(raw, half(r))
 		case kernels.BF16:
 			raw = binary.LittleEndian.AppendUint16(raw, uint16(math.Float32bits(float32(r.NormFloat64()))>>16))
-		default: // a scale, then bytes
-			raw = binary.LittleEndian.AppendUint16(raw, scale(r))
-			for range t.BlockBytes() - 2 {
-				raw = append(raw, byte(r.Uint32()))
-			}
+		default:
+			raw = append(raw, block(r, t)...)
+		}
+	}
+	return raw
+}
+
+// scalesAt is where a block has halves; its other bytes may be any.
+var scalesAt = map[kernels.Type][]int{
+	kernels.Q4_1: {0, 2}, kernels.Q5_1: {0, 2}, kernels.Q2_K: {80, 82}, kernels.Q3_K: {108},
+	kernels.Q4_K: {0, 2}, kernels.Q5_K: {0, 2}, kernels.Q6_K: {208}, kernels.MXFP4: {},
+}
+
+func scalesOf(t kernels.Type) []int {
+	if at, ok := scalesAt[t]; ok {
+		return at
+	}
+	return []int{0}
+}
+
+// block is a block of random bytes with scales of a size that occurs.
+func block(r *rand.Rand, t kernels.Type) []byte {
+	raw := make([]byte, t.BlockBytes())
+	for i := range raw {
+		raw[i] = byte(r.Uint32())
+	}
+	for _, i := range scalesOf(t) {
+		binary.LittleEndian.PutUint16(raw[i:], scale(r))
+	}
+	if t == kernels.MXFP4 { // an exponent: 2⁻¹⁷ to 2², or the smallest
+		raw[0] = byte(110 + r.IntN(20))
+		if r.IntN(7) == 0 {
+			raw[0] = byte(r.IntN(3))
 		}
 	}
 	return raw

@@ -28,15 +28,10 @@ const (
 // BlockLenMax is a multiple of every type's block length.
 const BlockLenMax = 256
 
-// blockTypes are the types in blocks: elements and bytes of one, and its dequantiser.
-var blockTypes = map[uint32]struct {
-	elements, bytes int
-	dequantize      func(dst []float32, block []byte)
-}{
-	Q4_0: {32, 18, dequantizeQ4_0}, Q4_1: {32, 20, dequantizeQ4_1}, Q5_0: {32, 22, dequantizeQ5_0}, Q5_1: {32, 24, dequantizeQ5_1},
-	Q8_0: {32, 34, dequantizeQ8_0}, IQ4_NL: {32, 18, dequantizeIQ4_NL}, MXFP4: {32, 17, dequantizeMXFP4},
-	Q2_K: {256, 84, dequantizeQ2_K}, Q3_K: {256, 110, dequantizeQ3_K}, Q4_K: {256, 144, dequantizeQ4_K}, Q5_K: {256, 176, dequantizeQ5_K},
-	Q6_K: {256, 210, dequantizeQ6_K}, IQ4_XS: {256, 136, dequantizeIQ4_XS},
+// blocks are the elements and bytes of a block, for the types that have blocks.
+var blocks = map[uint32]struct{ elements, bytes int }{
+	Q4_0: {32, 18}, Q4_1: {32, 20}, Q5_0: {32, 22}, Q5_1: {32, 24}, Q8_0: {32, 34}, IQ4_NL: {32, 18}, MXFP4: {32, 17},
+	Q2_K: {256, 84}, Q3_K: {256, 110}, Q4_K: {256, 144}, Q5_K: {256, 176}, Q6_K: {256, 210}, IQ4_XS: {256, 136},
 }
 
 // Dequantize writes the len(dst) values stored in src as type t. len(dst) is a
@@ -59,13 +54,44 @@ func Dequantize(dst []float32, t uint32, src []byte) {
 			dst[i] = BFloat(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	default:
-		b, ok := blockTypes[t]
+		b, ok := blocks[t]
 		if !ok {
 			panic("ref: no dequantiser for this type")
 		}
 		for ; len(dst) > 0; dst, src = dst[b.elements:], src[b.bytes:] {
-			b.dequantize(dst[:b.elements], src[:b.bytes])
+			dequantizeBlock(dst[:b.elements], t, src[:b.bytes])
 		}
+	}
+}
+
+func dequantizeBlock(dst []float32, t uint32, block []byte) {
+	switch t {
+	case Q4_0:
+		dequantizeQ4_0(dst, block)
+	case Q4_1:
+		dequantizeQ4_1(dst, block)
+	case Q5_0:
+		dequantizeQ5_0(dst, block)
+	case Q5_1:
+		dequantizeQ5_1(dst, block)
+	case Q8_0:
+		dequantizeQ8_0(dst, block)
+	case Q2_K:
+		dequantizeQ2_K(dst, block)
+	case Q3_K:
+		dequantizeQ3_K(dst, block)
+	case Q4_K:
+		dequantizeQ4_K(dst, block)
+	case Q5_K:
+		dequantizeQ5_K(dst, block)
+	case Q6_K:
+		dequantizeQ6_K(dst, block)
+	case IQ4_NL:
+		dequantizeIQ4_NL(dst, block)
+	case IQ4_XS:
+		dequantizeIQ4_XS(dst, block)
+	case MXFP4:
+		dequantizeMXFP4(dst, block)
 	}
 }
 

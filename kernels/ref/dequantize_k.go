@@ -28,8 +28,7 @@ func dequantizeQ3_K(dst []float32, block []byte) {
 	d := half(block[108:])
 	var scales [16]float32
 	for i := range scales {
-		nibble := packed[i%8] >> (i / 8 * 4) & 15
-		scales[i] = float32(d * float32(int(nibble|packed[8+i%4]>>(i/4*2)&3<<4)-32))
+		scales[i] = float32(d * float32(ScaleQ3_K(packed, i)))
 	}
 	for i := range dst {
 		q := int(low[i/128*32+i%32] >> (i / 32 % 4 * 2) & 3)
@@ -40,9 +39,16 @@ func dequantizeQ3_K(dst []float32, block []byte) {
 	}
 }
 
-// scaleMin takes scale and minimum of sub-block j out of the 12 bytes of 6-bit
+// ScaleQ3_K takes the scale of sub-block i out of 12 bytes: its low nibble is in
+// the first eight, its high two bits in the others.
+func ScaleQ3_K(packed []byte, i int) int8 {
+	nibble := packed[i%8] >> (i / 8 * 4) & 15
+	return int8(nibble|packed[8+i%4]>>(i/4*2)&3<<4) - 32
+}
+
+// ScaleMin takes scale and minimum of sub-block j out of the 12 bytes of 6-bit
 // numbers that Q4_K and Q5_K have.
-func scaleMin(packed []byte, j int) (scale, min byte) {
+func ScaleMin(packed []byte, j int) (scale, min byte) {
 	if j < 4 {
 		return packed[j] & 63, packed[j+4] & 63
 	}
@@ -55,7 +61,7 @@ func scaleMin(packed []byte, j int) (scale, min byte) {
 func dequantizeQ4_K(dst []float32, block []byte) {
 	d, dmin := half(block), half(block[2:])
 	for j := range 8 {
-		scale, min := scaleMin(block[4:16], j)
+		scale, min := ScaleMin(block[4:16], j)
 		ds, dm := float32(d*float32(scale)), float32(dmin*float32(min))
 		for l, b := range block[16+j/2*32:][:32] {
 			dst[32*j+l] = float32(ds*float32(b>>(j%2*4)&15)) - dm
@@ -68,7 +74,7 @@ func dequantizeQ4_K(dst []float32, block []byte) {
 func dequantizeQ5_K(dst []float32, block []byte) {
 	d, dmin := half(block), half(block[2:])
 	for j := range 8 {
-		scale, min := scaleMin(block[4:16], j)
+		scale, min := ScaleMin(block[4:16], j)
 		ds, dm := float32(d*float32(scale)), float32(dmin*float32(min))
 		for l, b := range block[48+j/2*32:][:32] {
 			q := b>>(j%2*4)&15 | block[16+l]>>j&1<<4
@@ -95,9 +101,14 @@ func dequantizeQ6_K(dst []float32, block []byte) {
 // dequantizeIQ4_XS: half d; a word with the high 2 bits of eight 6-bit scales, 4
 // bytes with their low nibbles; eight blocks of nibbles. w = d·(scale−32)·iq4[n].
 func dequantizeIQ4_XS(dst []float32, block []byte) {
-	d, high := half(block), binary.LittleEndian.Uint16(block[2:])
+	d := half(block)
 	for j := range 8 {
-		scale := int(block[4+j/2]>>(j%2*4)&15) | int(high>>(2*j)&3)<<4
-		nibbles(dst[32*j:32*j+32], block[8+16*j:][:16], float32(d*float32(scale-32)), &iq4)
+		nibbles(dst[32*j:32*j+32], block[8+16*j:][:16], float32(d*float32(ScaleIQ4_XS(block, j))), &iq4)
 	}
+}
+
+// ScaleIQ4_XS takes the scale of sub-block j out of a block.
+func ScaleIQ4_XS(block []byte, j int) int8 {
+	high := binary.LittleEndian.Uint16(block[2:])
+	return int8(block[4+j/2]>>(j%2*4)&15|byte(high>>(2*j)&3)<<4) - 32
 }

@@ -99,7 +99,7 @@ func TestDequantizeMatchesReference(t *testing.T) {
 		}
 		seen[c.ID] = true
 	}
-	for id := range blockTypes {
+	for id := range blocks {
 		if !seen[id] {
 			t.Errorf("no reference for type %d", id)
 		}

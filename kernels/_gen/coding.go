@@ -1,0 +1,242 @@
+package main
+
+import (
+	"math"
+	"slices"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// coding is how elements become numbers. One turn of the loop takes a few
+// columns, counted from the turn's own: turn u of a block has the columns u+columns[i].
+type coding struct {
+	columns []int
+	elem    int // bytes of an element that has a place of its own; then load reads a column
+	load    func(m Mem, v reg.VecVirtual)
+	bytes   int // of a turn over 16 rows, where elements share bytes; then unpack reads
+	// unpack puts the numbers of the turn's column i, for weight vector v, into out.
+	unpack func(t *tile, disp, i, v int, out reg.VecVirtual)
+	tables [][]int // of 16 numbers each; AVX-512 keeps them in registers
+}
+
+var (
+	float32s = &coding{elem: 4, columns: []int{0, 16}, load: func(m Mem, v reg.VecVirtual) { VMOVUPS(m, v) }}
+	halves   = &coding{elem: 2, columns: []int{0, 16}, load: func(m Mem, v reg.VecVirtual) { VCVTPH2PS(m, v) }}
+	bfloats  = &coding{elem: 2, columns: []int{0, 16}, load: loadBFloat}
+	int8s    = &coding{elem: 1, columns: []int{0, 16}, load: func(m Mem, v reg.VecVirtual) {
+		VPMOVSXBD(m, v)
+		VCVTDQ2PS(v, v)
+	}}
+
+	nibbles8 = pairs(from(-8))
+	nibbles0 = pairs(from(0))
+	iq4      = pairs([]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113})
+	e2m1     = pairs([]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}) // doubled
+
+	fives16 = withPlane(nibbles(-16), 16, 16)
+	fives0  = withPlane(nibbles(0), 16, 16)
+	twos    = quads(0, 0)
+	threes  = withPlane(quads(-4, 0), 16, 4)
+	sixes   = quads(-32, 32)
+)
+
+func nibbles(first int) *coding { return pairs(from(first)) }
+
+func loadBFloat(m Mem, v reg.VecVirtual) {
+	VPMOVZXWD(m, v)
+	VPSLLD(U8(16), v, v)
+}
+
+// from is the table of the numbers first, first+1, … first+15.
+func from(first int) (table []int) {
+	for n := range 16 {
+		table = append(table, first+n)
+	}
+	return table
+}
+
+// isLinear reports whether a table is one of from's.
+func isLinear(table []int) bool { return slices.Equal(table, from(table[0])) }
+
+// pairs is a byte for two columns, j and j+16: its nibbles index the table.
+func pairs(table []int) *coding {
+	c := &coding{columns: []int{0, 16}, bytes: 16, tables: [][]int{table}}
+	c.unpack = func(t *tile, disp, i, v int, out reg.VecVirtual) {
+		m := t.weights(v, disp, 1)
+		switch {
+		case !t.g.wide && !isLinear(table):
+			t.lookUpBytes(m, i, table, out)
+		case t.g.wide || t.rows == 1: // the byte stays in a register for the second column
+			if i == 0 {
+				t.bytes[v] = t.g.vec()
+				VPMOVZXBD(m, t.bytes[v])
+			} else {
+				VPSRLD(U8(4), t.bytes[v], t.bytes[v])
+			}
+			t.lookUp(t.bytes[v], i, table, out)
+		default:
+			VPMOVZXBD(m, out)
+			if i == 1 {
+				VPSRLD(U8(4), out, out)
+			}
+			t.lookUp(out, i, table, out)
+		}
+	}
+	return c
+}
+
+// quads is a byte for four columns, j, j+8, j+16 and j+24, two bits of each: q. Its
+// numbers are first+q, or, where nibbles bytes of nibbles come before it, for the
+// columns (j, j+16) and (j+8, j+24), first+16·q+nibble.
+func quads(first, nibbles int) *coding {
+	high := make([]int, 16)
+	for n := range high {
+		high[n] = first + n&3
+		if nibbles > 0 {
+			high[n] = first + n&3<<4
+		}
+	}
+	c := &coding{columns: []int{0, 8, 16, 24}, bytes: nibbles + 16, tables: [][]int{high}}
+	if nibbles > 0 {
+		c.tables = append(c.tables, from(0))
+	}
+	c.unpack = func(t *tile, disp, i, v int, out reg.VecVirtual) {
+		VPMOVZXBD(t.weights(v, disp+nibbles, 1), out)
+		if i > 0 {
+			VPSRLD(U8(2*i), out, out)
+		}
+		if t.g.wide {
+			VPERMPS(t.table(high), out, out)
+		} else {
+			VPAND(t.g.bits(3), out, out)
+		}
+		if nibbles > 0 {
+			low := t.g.vec()
+			VPMOVZXBD(t.weights(v, disp+16*(i%2), 1), low)
+			if i >= 2 {
+				VPSRLD(U8(4), low, low)
+			}
+			if t.g.wide {
+				VPERMPS(t.table(from(0)), low, low)
+				VADDPS(low, out, out)
+				return
+			}
+			VPAND(t.g.bits(15), low, low)
+			VPSLLD(U8(4), out, out)
+			VPADDD(low, out, out)
+		}
+		if !t.g.wide {
+			t.centre(out, first)
+		}
+	}
+	return c
+}
+
+// withPlane adds a bit for each column after what c has: 2 bytes over 16 rows for
+// each column of a turn, in their order. Where it is set, worth joins the number.
+func withPlane(c *coding, at, worth int) *coding {
+	plane, plain := *c, c.unpack
+	plane.bytes = at + 2*len(c.columns)
+	plane.unpack = func(t *tile, disp, i, v int, out reg.VecVirtual) {
+		plain(t, disp, i, v, out)
+		bits := t.weights(0, disp+at+2*i, 0)
+		if t.g.wide {
+			bits = t.weights(v, disp+at+2*i, 0)
+			k := K()
+			KMOVW(bits, k)
+			VADDPS(t.g.num(float64(worth)), out, k, out)
+			return
+		}
+		set := t.g.vec()
+		VPBROADCASTW(bits, set)
+		VPAND(t.g.lanesOf(v), set, set)
+		VPCMPEQD(t.g.lanesOf(v), set, set)
+		VPAND(t.g.num(float64(worth)), set, set)
+		VADDPS(set, out, out)
+	}
+	return &plane
+}
+
+// lanesOf is, for each lane of AVX2's weight vector v, the bit of its row in a plane.
+func (g *isa) lanesOf(v int) Mem {
+	words := make([]uint32, g.lanes)
+	for lane := range words {
+		words[lane] = 1 << (lane + v*g.lanes)
+	}
+	return table([...]string{"plane0", "plane1"}[v], words...)
+}
+
+// loadTables puts the coding's tables into registers, where there are enough.
+func (t *tile) loadTables() {
+	if !t.g.wide {
+		return
+	}
+	for _, numbers := range t.f.coding.tables {
+		var words []uint32
+		for _, n := range numbers {
+			words = append(words, math.Float32bits(float32(n)))
+		}
+		v := t.g.vec()
+		VMOVUPS(table(tableName(numbers), words...), v)
+		t.tables[tableName(numbers)] = v
+	}
+}
+
+func (t *tile) table(numbers []int) reg.VecVirtual { return t.tables[tableName(numbers)] }
+
+func tableName(numbers []int) string {
+	name := "t"
+	for _, n := range numbers {
+		name += string(rune('a'+(n+128)/16)) + string(rune('a'+(n+128)%16))
+	}
+	return name
+}
+
+// lookUp makes the table's number of the low nibble of n. The high nibble of a
+// byte that was shifted is clear.
+func (t *tile) lookUp(n reg.VecVirtual, i int, numbers []int, out reg.VecVirtual) {
+	if t.g.wide { // VPERMPS looks at the low four bits only
+		VPERMPS(t.table(numbers), n, out)
+		return
+	}
+	if i == 0 {
+		VPAND(t.g.bits(15), n, out)
+		n = out
+	}
+	if n != out {
+		VMOVDQU(n, out)
+	}
+	t.centre(out, numbers[0])
+}
+
+// centre makes the number n+first of the integer n.
+func (t *tile) centre(n reg.VecVirtual, first int) {
+	if first != 0 {
+		VPADDD(t.g.bits(uint32(int32(first))), n, n)
+	}
+	VCVTDQ2PS(n, n)
+}
+
+// lookUpBytes is lookUp for AVX2 and any table: it looks up bytes before it widens them.
+func (t *tile) lookUpBytes(m Mem, i int, numbers []int, out reg.VecVirtual) {
+	n, lookup := out.AsX(), t.g.vec()
+	VMOVQ(m, n)
+	if i == 1 {
+		VPSRLW(U8(4), n, n)
+	}
+	VPAND(t.g.bits(0x0f0f0f0f), n, n)
+	VMOVDQU(byteTable(numbers), lookup.AsX())
+	VPSHUFB(n, lookup.AsX(), n)
+	VPMOVSXBD(n, out)
+	VCVTDQ2PS(out, out)
+}
+
+func byteTable(numbers []int) Mem {
+	words := make([]uint32, 4)
+	for i, n := range numbers {
+		words[i/4] |= uint32(uint8(int8(n))) << (i % 4 * 8)
+	}
+	return table("b"+tableName(numbers), words...)
+}

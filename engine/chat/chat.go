@@ -16,11 +16,14 @@ type Options struct {
 	BOS, EOS string
 	// Controls are the texts of control tokens that users must not produce.
 	Controls []string
+	// ToolUse is the model's own template for requests with tools, if it has one.
+	ToolUse string
 }
 
 // Template is a model's chat template.
 type Template struct {
 	template *jinja.Template
+	toolUse  *Template // for requests with tools, or nil
 	options  Options
 	guard    *guard
 
@@ -59,6 +62,14 @@ func New(source string, o Options) (*Template, error) {
 	parsed.FromJSON = t.guard.json
 	t.takesDeveloper = strings.Contains(source, "developer")
 	t.probe()
+	if o.ToolUse == "" {
+		return t, nil
+	}
+	toolUse := o.ToolUse
+	o.ToolUse = ""
+	if t.toolUse, err = New(toolUse, o); err != nil {
+		return nil, fmt.Errorf("tool_use: %w", err)
+	}
 	return t, nil
 }
 
@@ -97,6 +108,9 @@ var reserved = []string{
 // The text may contain Guards. It fails with *Raised where the template
 // refuses, and with an error that names the line where it does not cope.
 func (t *Template) Render(ctx context.Context, in Input) (string, error) {
+	if t.toolUse != nil && in.Tools != nil && string(in.Tools) != "null" {
+		return t.toolUse.Render(ctx, in)
+	}
 	vars, err := t.variables(in)
 	if err != nil {
 		return "", err

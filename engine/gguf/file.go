@@ -2,25 +2,30 @@ package gguf
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/forebay-io/forebay/internal/mapped"
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// File is an open GGUF file.
+// File is a model's metadata and tensors: an open GGUF file, several that belong
+// together, or what a Draft was made into.
 type File struct {
-	name    string
-	version uint32
-	data    []byte
-	unmap   func() error
+	name      string
+	version   uint32
+	sizeBytes int
+	header    []byte // of a parsed file: everything before the tensors' data
+	identity  string // of a made one: what its digest covers
+	closers   []func() error
+	mapped    bool
 
 	keys    []string // in file order
 	values  map[string]value
 	tensors map[string]int // name → index in Tensors
-	dataAt  int            // where tensor data begins: the header's end, aligned
 
 	// Tensors is the directory in file order. Read only.
 	Tensors []Tensor
@@ -36,6 +41,12 @@ type Tensor struct {
 	// where no file holds them as they are; then Make makes them, anew each time.
 	Data []byte
 	Make func() []byte
+}
+
+// bytes is the size of what Bytes gives, for any type that a file may hold.
+func (t *Tensor) bytes() int {
+	l, _ := layoutOf(t.Type)
+	return t.Elements() / l.elements * l.bytes
 }
 
 // Bytes is Data, or what Make makes. Read only.
@@ -55,19 +66,31 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
-// Open maps the file at path and reads its directory. It does not block on
-// anything that is not a regular file.
+// Open maps the file at path and reads its directory. Of a model that is split
+// over files it takes all, whichever is named. It does not block on anything that
+// is not a regular file.
 func Open(path string) (*File, error) {
-	data, unmap, err := mapFile(path)
+	f, err := openOne(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, split := f.values[keySplitCount]; split {
+		return f.join(path)
+	}
+	return f, nil
+}
+
+func openOne(path string) (*File, error) {
+	m, err := mapped.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open model file: %w", err)
 	}
-	f, err := Parse(path, data)
+	f, err := Parse(path, m.Data)
 	if err != nil {
-		_ = unmap()
+		_ = m.Close()
 		return nil, err
 	}
-	f.unmap = unmap
+	f.closers, f.mapped = []func() error{m.Close}, true
 	return f, nil
 }
 
@@ -85,31 +108,33 @@ func Parse(name string, data []byte) (*File, error) {
 // Close releases the mapping. Tensor data must not be touched afterwards; the
 // File holds no keys and no tensors any more.
 func (f *File) Close() error {
-	if f.unmap == nil {
-		return nil
+	var errs []error
+	for _, c := range f.closers {
+		errs = append(errs, c())
 	}
-	unmap := f.unmap
-	*f = File{name: f.name, version: f.version}
-	return unmap()
+	if f.closers != nil {
+		*f = File{name: f.name, version: f.version}
+	}
+	return errors.Join(errs...)
 }
 
 // Release gives back the memory of data, a tensor's bytes that have been copied
 // elsewhere. They stay readable: a touch reads them from the file again. Without
 // a mapping there is nothing to give back.
 func (f *File) Release(data []byte) {
-	if f.unmap != nil {
-		dropResident(data)
+	if f.mapped {
+		mapped.Release(data)
 	}
 }
 
 // Name is the path or name that the file was opened with.
 func (f *File) Name() string { return f.name }
 
-// Version is the version of the file's format, 2 or 3.
+// Version is the version of the file's format, 2 or 3; 0 if no file was parsed.
 func (f *File) Version() int { return int(f.version) }
 
-// SizeBytes is the size of the whole file.
-func (f *File) SizeBytes() int { return len(f.data) }
+// SizeBytes is the size of the whole file, or of all.
+func (f *File) SizeBytes() int { return f.sizeBytes }
 
 // Tensor finds a tensor by name.
 func (f *File) Tensor(name string) (*Tensor, bool) {
@@ -147,7 +172,7 @@ func (f *File) TypeUses() []TypeUse {
 			uses = append(uses, TypeUse{Type: t.Type})
 		}
 		uses[at].Tensors++
-		uses[at].Bytes += len(t.Data)
+		uses[at].Bytes += t.bytes()
 	}
 	slices.SortStableFunc(uses, func(a, b TypeUse) int { return b.Bytes - a.Bytes })
 	return uses
@@ -161,8 +186,9 @@ const digestSpanBytes = 16 << 10
 // for cache keys, and no defence against a file made to collide.
 func (f *File) Digest() string {
 	h := xxh3.New()
-	_ = binary.Write(h, binary.LittleEndian, uint64(len(f.data)))
-	_, _ = h.Write(f.data[:min(f.dataAt, len(f.data))])
+	_ = binary.Write(h, binary.LittleEndian, uint64(f.sizeBytes))
+	_, _ = h.Write(f.header)
+	_, _ = h.WriteString(f.identity)
 	for i := range f.Tensors {
 		d := f.Tensors[i].Data
 		_, _ = h.Write(d[:min(len(d), digestSpanBytes)])

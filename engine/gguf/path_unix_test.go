@@ -29,7 +29,7 @@ func TestE08PathsThatAreNoFilesAreRefusedAtOnce(t *testing.T) {
 	mustDo(os.WriteFile(path("good"), gguftest.TinyModel(gguftest.Tiny{}), 0o600))
 	mustDo(os.Symlink(path("good"), path("link.gguf")))
 	for name, want := range map[string]string{
-		"dir.gguf": "is a directory; name the .gguf file in it", "fifo.gguf": "is not a regular file but p",
+		"dir.gguf": "is a directory; name a file in it", "fifo.gguf": "is not a regular file but p",
 		"dangling.gguf": "is a link to a file that does not exist", "empty.gguf": "is empty", "absent.gguf": "no such file",
 	} {
 		opened := make(chan error, 1)

@@ -107,7 +107,7 @@ func (r *reader) count(field string, max, entryBytes int) int {
 
 // file reads everything in file order: header, metadata, directory, extents.
 func (r *reader) file() *File {
-	f := &File{name: r.name, data: r.data, values: map[string]value{}, tensors: map[string]int{}}
+	f := &File{name: r.name, sizeBytes: len(r.data), values: map[string]value{}, tensors: map[string]int{}}
 	f.version = r.header()
 	tensors := r.count("tensor count", tensorsMax, tensorEntryBytesMin)
 	keys := r.count("key count", keysMax, keyBytesMin)
@@ -133,8 +133,9 @@ func (r *reader) file() *File {
 	if r.err != nil {
 		return nil
 	}
-	f.dataAt = (r.pos + alignment - 1) / alignment * alignment
-	f.Tensors = r.place(entries, f.dataAt, alignment)
+	dataAt := (r.pos + alignment - 1) / alignment * alignment
+	f.header = r.data[:min(dataAt, len(r.data))]
+	f.Tensors = r.place(entries, dataAt, alignment)
 	return f
 }
 

@@ -1,11 +1,6 @@
 package gguf
 
-import (
-	"fmt"
-	"io/fs"
-
-	"github.com/forebay-io/forebay/kernels"
-)
+import "github.com/forebay-io/forebay/kernels"
 
 // layout is the shape of a type's blocks: elements and bytes in each.
 type layout struct{ elements, bytes int }
@@ -27,17 +22,4 @@ func layoutOf(t kernels.Type) (layout, bool) {
 	}
 	l, ok := foreignLayouts[t]
 	return l, ok
-}
-
-// checkRegular refuses what cannot be a model file before it is read.
-func checkRegular(path string, info fs.FileInfo) error {
-	switch {
-	case info.IsDir():
-		return fmt.Errorf("%s: is a directory; name the .gguf file in it", path)
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s: is not a regular file but %s", path, info.Mode().Type())
-	case info.Size() == 0:
-		return fmt.Errorf("%s: is empty", path)
-	}
-	return nil
 }

@@ -1,0 +1,195 @@
+package gguf
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forebay-io/forebay/engine/gguf/gguftest"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// split writes a model of three tensors in three parts, changed by edit, and
+// gives the path of part n, from 1.
+func split(t *testing.T, edit func(no int, b *gguftest.Builder) *gguftest.Builder) func(n int) string {
+	t.Helper()
+	dir := t.TempDir()
+	path := func(n int) string { return filepath.Join(dir, fmt.Sprintf("m-%05d-of-00003.gguf", n)) }
+	for no := range 3 {
+		b := &gguftest.Builder{}
+		b.Set("split.no", uint16(no)).Set("split.count", uint16(3)).Set("split.tensors.count", int32(3))
+		if no == 0 {
+			b.Set("general.name", "whole")
+		}
+		b.Tensor(fmt.Sprintf("t%d", no), kernels.F32, []int{2}, gguftest.Encode(kernels.F32, []float32{float32(no), 9}))
+		if edit != nil {
+			b = edit(no, b)
+		}
+		if b == nil {
+			continue
+		}
+		if err := os.WriteFile(path(no+1), b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+func TestSplitFilesAreOneModelWhicheverIsNamed(t *testing.T) {
+	path := split(t, nil)
+	var digests []string
+	for n := 1; n <= 3; n++ {
+		f, err := Open(path(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(f.Tensors) != 3 || f.Text("general.name") != `"whole"` || f.Text("split.count") != "" || len(f.Keys()) != 1 {
+			t.Errorf("part %d opens as %v with the keys %v", n, f.Tensors, f.Keys())
+		}
+		for no := range 3 {
+			tensor, ok := f.Tensor(fmt.Sprintf("t%d", no))
+			if !ok || !bytes.Equal(tensor.Data, gguftest.Encode(kernels.F32, []float32{float32(no), 9})) {
+				t.Errorf("tensor %d is %v", no, tensor)
+			}
+		}
+		digests = append(digests, f.Digest())
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if digests[0] != digests[1] || digests[0] != digests[2] {
+		t.Errorf("digests %v", digests)
+	}
+}
+
+func TestSplitFilesThatDoNotFitAreRefusedByName(t *testing.T) {
+	set := func(at int, key string, v any) func(int, *gguftest.Builder) *gguftest.Builder {
+		return func(no int, b *gguftest.Builder) *gguftest.Builder {
+			if no != at {
+				return b
+			}
+			c := (&gguftest.Builder{}).Set("split.no", uint16(no)).Set("split.count", uint16(3)).Set("split.tensors.count", int32(3))
+			if key != "" {
+				c = &gguftest.Builder{}
+				for _, k := range []string{"split.no", "split.count", "split.tensors.count"} {
+					if k != key {
+						c.Set(k, map[string]any{"split.no": uint16(no), "split.count": uint16(3), "split.tensors.count": int32(3)}[k])
+					} else if v != nil {
+						c.Set(k, v)
+					}
+				}
+			}
+			return c.Tensor("t1", kernels.F32, []int{1}, make([]byte, 4))
+		}
+	}
+	for want, edit := range map[string]func(int, *gguftest.Builder) *gguftest.Builder{
+		"part 2 of 3 of": func(no int, b *gguftest.Builder) *gguftest.Builder {
+			if no == 1 {
+				return nil
+			}
+			return b
+		},
+		"m-00003-of-00003.gguf: tensor t1 is in another part too":            set(2, "", nil),
+		"m-00002-of-00003.gguf: key split.no: is 2, but the file's place":    set(1, "split.no", uint16(2)),
+		"m-00002-of-00003.gguf: key split.count: is 4, but the file's place": set(1, "split.count", uint16(4)),
+		"m-00002-of-00003.gguf: key split.no is missing":                     set(1, "split.no", nil),
+		"the name says 00003 parts, and the key split.count says 7":          set(0, "split.count", uint16(7)),
+		"key split.count: is 4294967295; the most allowed is 99999":          set(0, "split.count", uint32(1<<32-1)),
+		"the 3 parts have 3 tensors, and the key split.tensors.count says 5": set(0, "split.tensors.count", int32(5)),
+		"key split.tensors.count: is -1":                                     set(0, "split.tensors.count", int32(-1)),
+	} {
+		path := split(t, edit)
+		if strings.Contains(want, "says 5") || strings.Contains(want, "is -1") { // t0 is t1 there
+			path = split(t, func(no int, b *gguftest.Builder) *gguftest.Builder {
+				if no == 1 {
+					return (&gguftest.Builder{}).Set("split.no", uint16(1)).Set("split.count", uint16(3)).Tensor("t9", kernels.F32, []int{1}, make([]byte, 4))
+				}
+				return edit(no, b)
+			})
+		}
+		f, err := Open(path(1))
+		if err == nil {
+			f.Close()
+			t.Errorf("opens; want %q", want)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q, want %q", err, want)
+		}
+	}
+	other := filepath.Join(t.TempDir(), "renamed.gguf")
+	data, _ := os.ReadFile(split(t, nil)(1))
+	os.WriteFile(other, data, 0o600)
+	if _, err := Open(other); err == nil || !strings.Contains(err.Error(), "its name must end in -00001-of-00003.gguf") {
+		t.Errorf("a renamed part: %v", err)
+	}
+}
+
+func TestWriteGivesBackWhatWasParsed(t *testing.T) {
+	data := gguftest.TinyBuilder(gguftest.Tiny{Type: kernels.Q8_0}).Set("a.u8", uint8(3)).Set("a.bools", []bool{true, false}).Set("a.f64", 0.1).Bytes()
+	f, err := Parse("a", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewDraft("b")
+	d.Copy(f)
+	for _, tensor := range f.Tensors {
+		made := tensor.Data
+		d.Add(Tensor{Name: tensor.Name, Type: tensor.Type, Dims: tensor.Dims, Make: func() []byte { return made }})
+	}
+	again, err := d.File("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*File{f, again} {
+		var out bytes.Buffer
+		var told []string
+		if err := Write(&out, f, func(tensor *Tensor) { told = append(told, tensor.Name) }); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(out.Bytes(), data) {
+			t.Errorf("%s: %d bytes written, %d parsed", f.Name(), out.Len(), len(data))
+		}
+		if len(told) != len(f.Tensors) {
+			t.Errorf("told of %d tensors", len(told))
+		}
+	}
+}
+
+func TestDraftRefusesWhatDoesNotFit(t *testing.T) {
+	good := Tensor{Name: "a", Type: kernels.F32, Dims: []int{2}, Data: make([]byte, 8)}
+	for want, tensors := range map[string][]Tensor{
+		`tensor "a": has no name, one of more`: {good, good},
+		`tensor "": has no name`:               {{Type: kernels.F32, Dims: []int{2}}},
+		"tensor a: has 7 bytes; type and":      {{Name: "a", Type: kernels.F32, Dims: []int{2}, Data: make([]byte, 7)}},
+		"type Q8_0 and the shape [33]":         {{Name: "a", Type: kernels.Q8_0, Dims: []int{33}}},
+		"type type 99 and the shape":           {{Name: "a", Type: 99, Dims: []int{1}}},
+		"shape [4611686018427387904 4]":        {{Name: "a", Type: kernels.F32, Dims: []int{1 << 62, 4}}},
+	} {
+		d := NewDraft("x")
+		for _, tensor := range tensors {
+			d.Add(tensor)
+		}
+		if _, err := d.File("", false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	d := NewDraft("x")
+	d.Set("k", "1")
+	d.Set("n", []int32{1, -2})
+	d.Set("k", uint32(2))
+	d.Add(good)
+	f, err := d.File("id", false)
+	if err != nil || f.Text("k") != "2" || !cmp.Equal(f.Keys(), []string{"k", "n"}) || f.SizeBytes() != 8 {
+		t.Errorf("%v, %v", f, err)
+	}
+	if n, _, err := f.Ints("n"); err != nil || !cmp.Equal(n, []int64{1, -2}) {
+		t.Errorf("%v, %v", n, err)
+	}
+	if g, _ := d.File("other", false); g.Digest() == f.Digest() {
+		t.Error("the digest does not cover the identity")
+	}
+}

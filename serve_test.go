@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay-io/forebay/engine/demo"
 	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/gguf/gguftest"
 	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/supervise"
 )
@@ -95,42 +96,65 @@ type reference struct {
 	Text     string
 }
 
+// TestAnswersEqualReference asks for all references at once: the answers must not
+// depend on the company.
 func TestAnswersEqualReference(t *testing.T) {
 	t.Parallel()
-	file, err := os.Open(shared(t, "demo-model/reference.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	model, err := gguf.Parse("demo", demo.GGUF())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tokens, err := tokenizer.FromGGUF(model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := serve(t)
-	var asked sync.WaitGroup
-	count := 0
-	for lines := bufio.NewScanner(file); lines.Scan(); count++ {
-		var r reference
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
-		asked.Go(func() { p.compare(&r, tokens) })
-	}
-	asked.Wait()
-	if count < 20 {
-		t.Errorf("only %d references", count)
+	for _, m := range []struct {
+		file, references string // the embedded model where file is ""
+		count            int
+		closeMargin      float64 // below it a choice may fall either way
+	}{
+		{"", "demo-model/reference.jsonl", 20, 0.05},
+		{"models/SmolLM2-135M-Instruct.Q4_1.gguf", "models/SmolLM2-135M-Instruct.Q4_1.reference.jsonl", 8, 0.1},
+	} {
+		t.Run(m.references, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(shared(t, m.references))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var args []string
+			name, data := demo.Name, demo.GGUF()
+			if m.file != "" {
+				path := shared(t, m.file)
+				args, name = []string{"--model", path}, strings.TrimSuffix(filepath.Base(path), ".gguf")
+				if data, err = os.ReadFile(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f, err := gguf.Parse(m.references, data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens, err := tokenizer.FromGGUF(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := serve(t, args...)
+			var asked sync.WaitGroup
+			count := 0
+			for line := range strings.Lines(string(text)) {
+				var r reference
+				if err := json.Unmarshal([]byte(line), &r); err != nil {
+					t.Fatal(err)
+				}
+				count++
+				asked.Go(func() { p.compare(name, &r, tokens, m.closeMargin) })
+			}
+			asked.Wait()
+			if count < m.count {
+				t.Errorf("only %d references", count)
+			}
+		})
 	}
 }
 
 // compare asks for the tokens of an answer; they may leave the reference only
 // where its choice was close.
-func (p *process) compare(r *reference, tokens *tokenizer.Tokenizer) {
+func (p *process) compare(model string, r *reference, tokens *tokenizer.Tokenizer, closeMargin float64) {
 	a := p.ask(map[string]any{
-		"model": "forebay-demo", "temperature": 0, "max_tokens": len(r.IDs), "messages": r.Messages, "logprobs": true,
+		"model": model, "temperature": 0, "max_tokens": len(r.IDs), "messages": r.Messages, "logprobs": true,
 	})
 	var reply struct {
 		Choices []struct {
@@ -150,7 +174,7 @@ func (p *process) compare(r *reference, tokens *tokenizer.Tokenizer) {
 		if same {
 			continue
 		}
-		if r.Margins[i] >= 0.05 {
+		if r.Margins[i] >= closeMargin {
 			p.t.Errorf("%s: differs at step %d, where the margin is %g:\ngot  %q\nwant %q", r.Messages, i, r.Margins[i], a.text, r.Text)
 		}
 		return
@@ -382,15 +406,22 @@ func TestG03LongSocketPaths(t *testing.T) {
 	}
 }
 
+// unservable is a model file with a key that nobody understands.
+func unservable(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "strange.gguf")
+	data := gguftest.TinyBuilder(gguftest.Tiny{}).Set("llama.strange_scale", float32(2)).Bytes()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestUnreadableModelEndsServe(t *testing.T) {
 	t.Parallel()
-	model := shared(t, "models/SmolLM2-135M-Instruct.Q4_1.gguf")
-	out, status := run(t, "", "serve", "--model", model, "--listen", "127.0.0.1:0", "--admin", "off")
-	if status == 0 || !strings.Contains(out, "Q4_1") {
-		t.Errorf("status %d, %q; want an error that names Q4_1", status, out)
-	}
-	out, status = run(t, "", "serve", "--model", "/nowhere/x.gguf", "--listen", "127.0.0.1:0", "--admin", "off")
-	if status == 0 || !strings.Contains(out, "/nowhere/x.gguf") || strings.Contains(out, "goroutine") {
-		t.Errorf("status %d, %q", status, out)
+	for path, words := range map[string]string{unservable(t): "key llama.strange_scale", "/nowhere/x.gguf": "/nowhere/x.gguf"} {
+		out, status := run(t, "", "serve", "--model", path, "--listen", "127.0.0.1:0", "--admin", "off")
+		if status == 0 || !strings.Contains(out, words) || strings.Contains(out, "goroutine") {
+			t.Errorf("status %d, %q; want an error that names %s", status, out, words)
+		}
 	}
 }

@@ -22,7 +22,8 @@ var (
 			IQ4_NL: avx2.MatMulIQ4_NL, MXFP4: avx2.MatMulMXFP4, Q2_K: avx2.MatMulQ2_K, Q3_K: avx2.MatMulQ3_K,
 			Q4_K: avx2.MatMulQ4_K, Q5_K: avx2.MatMulQ5_K, Q6_K: avx2.MatMulQ6_K, IQ4_XS: avx2.MatMulIQ4_XS,
 		},
-		add: avx2.Add, siLUMul: avx2.SiLUMul, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
+		siLUMul: avx2.SiLUMul, geluMul: avx2.GELUMul, clamped: avx2.ClampedSiLUMul, softCap: avx2.SoftCap,
+		add: avx2.Add, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
 		max: avx2.Max, expSum: avx2.ExpSum, scale: avx2.Scale, dots: avx2.Dots, accumulate: avx2.Accumulate,
 	}).set()
 
@@ -34,7 +35,8 @@ var (
 			IQ4_NL: avx512.MatMulIQ4_NL, MXFP4: avx512.MatMulMXFP4, Q2_K: avx512.MatMulQ2_K, Q3_K: avx512.MatMulQ3_K,
 			Q4_K: avx512.MatMulQ4_K, Q5_K: avx512.MatMulQ5_K, Q6_K: avx512.MatMulQ6_K, IQ4_XS: avx512.MatMulIQ4_XS,
 		},
-		add: avx512.Add, siLUMul: avx512.SiLUMul, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
+		siLUMul: avx512.SiLUMul, geluMul: avx512.GELUMul, clamped: avx512.ClampedSiLUMul, softCap: avx512.SoftCap,
+		add: avx512.Add, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
 		max: avx512.Max, expSum: avx512.ExpSum, scale: avx512.Scale, dots: avx512.Dots, accumulate: avx512.Accumulate,
 	}).set()
 )

@@ -22,9 +22,15 @@ var refSet = &Set{
 		checkLens("SiLUMul", len(gate), len(dst), len(up))
 		ref.SiLUMul(dst, gate, up)
 	},
-	GELUMul:        refGELUMul,
-	ClampedSiLUMul: refClampedSiLUMul,
-	SoftCap:        ref.SoftCap,
+	GELUMul: func(dst, gate, up []float32) {
+		checkLens("GELUMul", len(gate), len(dst), len(up))
+		ref.GELUMul(dst, gate, up)
+	},
+	ClampedSiLUMul: func(dst, gate, up []float32, limit float32) {
+		checkLens("ClampedSiLUMul", len(gate), len(dst), len(up))
+		ref.ClampedSiLUMul(dst, gate, up, limit)
+	},
+	SoftCap: ref.SoftCap,
 	Add: func(dst, x []float32) {
 		checkLens("Add", len(dst), len(x))
 		ref.Add(dst, x)
@@ -37,16 +43,6 @@ var refSet = &Set{
 		checkAttention(a)
 		ref.Attend((*ref.Attention)(a))
 	},
-}
-
-func refGELUMul(dst, gate, up []float32) {
-	checkLens("GELUMul", len(gate), len(dst), len(up))
-	ref.GELUMul(dst, gate, up)
-}
-
-func refClampedSiLUMul(dst, gate, up []float32, limit float32) {
-	checkLens("ClampedSiLUMul", len(gate), len(dst), len(up))
-	ref.ClampedSiLUMul(dst, gate, up, limit)
 }
 
 // Dequantize writes the len(dst) values that src holds as type t; len(dst) is a

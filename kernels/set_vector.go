@@ -1,6 +1,6 @@
 package kernels
 
-import "github.com/forebay-io/forebay/kernels/ref"
+import "math"
 
 // vector is what an assembly package offers, by the names it has there.
 type vector struct {
@@ -12,6 +12,9 @@ type vector struct {
 	matMul     map[Type]func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)
 	add        func(dst, x []float32)
 	siLUMul    func(dst, gate, up []float32)
+	geluMul    func(dst, gate, up []float32)
+	clamped    func(dst, gate, up []float32, limit float32)
+	softCap    func(x []float32, limit float32)
 	sumSquares func(x []float32) float64
 	scaleMul   func(dst, x, w []float32, s float32)
 	max        func(x []float32) float32
@@ -25,15 +28,26 @@ type vector struct {
 func (v *vector) set() *Set {
 	return &Set{
 		Name: v.name, Pack: packTiles, MatMul: v.multiply,
-		RMSNorm: v.rmsNorm, Softmax: v.softmax, Attend: v.attend,
+		RMSNorm: v.rmsNorm, SoftCap: v.softCap, Attend: v.attend,
 		SiLUMul: func(dst, gate, up []float32) {
 			checkLens("SiLUMul", len(gate), len(dst), len(up))
 			v.siLUMul(dst, gate, up)
 		},
-		GELUMul: refGELUMul, ClampedSiLUMul: refClampedSiLUMul, SoftCap: ref.SoftCap,
+		GELUMul: func(dst, gate, up []float32) {
+			checkLens("GELUMul", len(gate), len(dst), len(up))
+			v.geluMul(dst, gate, up)
+		},
+		ClampedSiLUMul: func(dst, gate, up []float32, limit float32) {
+			checkLens("ClampedSiLUMul", len(gate), len(dst), len(up))
+			v.clamped(dst, gate, up, limit)
+		},
 		Add: func(dst, x []float32) {
 			checkLens("Add", len(dst), len(x))
 			v.add(dst, x)
+		},
+		Softmax: func(x []float32) {
+			checkSoftmax(x)
+			v.softmax(x, float32(math.Inf(-1)))
 		},
 	}
 }
@@ -65,9 +79,11 @@ func (v *vector) rmsNorm(dst, x, weight []float32, eps float32) {
 	v.scaleMul(dst, x, weight, normScale(v.sumSquares(x), len(x), eps))
 }
 
-func (v *vector) softmax(x []float32) {
-	checkSoftmax(x)
-	v.scale(x, 1/v.expSum(x, v.max(x)))
+// softmax is of x and of one score more, whose share is dropped; −∞ has none.
+func (v *vector) softmax(x []float32, sink float32) {
+	top := max(v.max(x), sink)
+	sum := v.expSum(x, top) + float32(math.Exp(float64(sink)-float64(top)))
+	v.scale(x, 1/sum)
 }
 
 // attend goes page by page, all heads of the group before the next page, so K
@@ -86,13 +102,13 @@ func (v *vector) attend(a *Attention) {
 	for g := range a.Group {
 		scores := a.Scores[g*context:][:context]
 		if a.SoftCap > 0 {
-			ref.SoftCap(scores, a.SoftCap)
+			v.softCap(scores, a.SoftCap)
 		}
-		if a.Sinks == nil {
-			v.softmax(scores)
-		} else {
-			ref.SoftmaxSink(scores, a.Sinks[g])
+		sink := float32(math.Inf(-1))
+		if a.Sinks != nil {
+			sink = a.Sinks[g]
 		}
+		v.softmax(scores, sink)
 	}
 	clear(a.Out[:a.Group*a.HeadDim])
 	for at := a.From; at < a.To; {

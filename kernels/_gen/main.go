@@ -40,6 +40,9 @@ func main() {
 	}
 	g.add()
 	g.siluMul()
+	g.geluMul()
+	g.clampedSiLUMul()
+	g.softCap()
 	g.scale()
 	g.scaleMul()
 	g.sumSquares()

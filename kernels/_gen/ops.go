@@ -21,24 +21,6 @@ func (g *isa) add() {
 	ret()
 }
 
-func (g *isa) siluMul() {
-	text("SiLUMul", "func(dst, gate, up []float32)", "SiLUMul computes dst[i] = gate[i]/(1+exp(−gate[i]))·up[i] over len(dst).")
-	dst, gate, up := ptr("dst"), ptr("gate"), ptr("up")
-	g.each("silu", n("dst"), func(at reg.GPVirtual, p *part) {
-		a, b, minus := g.vec(), g.vec(), g.vec()
-		g.load(item(gate, at), p, a)
-		g.load(item(up, at), p, b)
-		VXORPS(minus, minus, minus)
-		VSUBPS(a, minus, minus)
-		e := g.exp(minus)
-		VADDPS(g.num(1), e, e)
-		VDIVPS(e, a, a)
-		VMULPS(b, a, a)
-		g.store(a, p, item(dst, at))
-	})
-	ret()
-}
-
 func (g *isa) scale() {
 	text("Scale", "func(x []float32, s float32)", "Scale computes x[i] *= s.")
 	x, s := ptr("x"), g.splat("s")
@@ -171,42 +153,4 @@ func (g *isa) expSum() {
 	VHADDPS(s, s, s)
 	Store(s, ReturnIndex(0))
 	ret()
-}
-
-// exp gives e^x in a new register: x = n·ln 2 + r with |r| ≤ ln 2/2, e^r by its
-// Taylor series, whose rest after r⁷ is far below a float32's last place, and
-// 2^n by the exponent bits. The clamp keeps n in reach of them: beyond it e^x is
-// 0 or ∞. A NaN passes through, for MAXPS and MINPS give the second operand then.
-func (g *isa) exp(x reg.VecVirtual) reg.VecVirtual {
-	n, r, y := g.vec(), g.vec(), g.vec()
-	VMOVUPS(g.num(-104), n)
-	VMAXPS(x, n, r)
-	VMOVUPS(g.num(89), n)
-	VMINPS(r, n, r)
-	VMULPS(g.num(math.Log2E), r, n)
-	VCVTPS2DQ(n, n)
-	whole := g.vec()
-	VCVTDQ2PS(n, whole)
-	const ln2High = 0x1.62ep-1 // few enough bits that n·ln2High is exact
-	VFNMADD231PS(g.num(ln2High), whole, r)
-	VFNMADD231PS(g.num(math.Ln2-ln2High), whole, r)
-	factorial := 5040.0
-	VMOVUPS(g.num(1/factorial), y)
-	for k := 6; k >= 0; k-- {
-		factorial /= float64(k + 1)
-		VFMADD213PS(g.num(1/factorial), r, y)
-	}
-	if g.wide {
-		VSCALEFPS(whole, y, y)
-		return y
-	}
-	half := g.vec() // 2^n in two steps, for n may be below the smallest exponent
-	VPSRAD(U8(1), n, half)
-	VPSUBD(half, n, n)
-	for _, v := range []reg.VecVirtual{half, n} {
-		VPADDD(g.bits(127), v, v)
-		VPSLLD(U8(23), v, v)
-		VMULPS(v, y, y)
-	}
-	return y
 }

@@ -7128,49 +7128,49 @@ TEXT ·SiLUMul(SB), NOSPLIT, $0-72
 	MOVQ dst_len+8(FP), BX
 	XORQ SI, SI
 	SUBQ $+8, BX
-	JLT  silu_rest
+	JLT  gated_rest
 
-silu_vector:
+gated_vector:
 	VMOVUPS      (CX)(SI*4), Y0
 	VMOVUPS      (DX)(SI*4), Y1
 	VXORPS       Y2, Y2, Y2
 	VSUBPS       Y0, Y2, Y2
 	VMOVUPS      kc2d00000<>+0(SB), Y3
-	VMAXPS       Y2, Y3, Y2
+	VMAXPS       Y2, Y3, Y4
 	VMOVUPS      k42b20000<>+0(SB), Y3
-	VMINPS       Y2, Y3, Y2
-	VMULPS       k3fb8aa3b<>+0(SB), Y2, Y3
+	VMINPS       Y4, Y3, Y4
+	VMULPS       k3fb8aa3b<>+0(SB), Y4, Y3
 	VCVTPS2DQ    Y3, Y3
-	VCVTDQ2PS    Y3, Y4
-	VFNMADD231PS k3f317000<>+0(SB), Y4, Y2
-	VFNMADD231PS k3805fdf4<>+0(SB), Y4, Y2
-	VMOVUPS      k39500d01<>+0(SB), Y4
-	VFMADD213PS  k3ab60b61<>+0(SB), Y2, Y4
-	VFMADD213PS  k3c088889<>+0(SB), Y2, Y4
-	VFMADD213PS  k3d2aaaab<>+0(SB), Y2, Y4
-	VFMADD213PS  k3e2aaaab<>+0(SB), Y2, Y4
-	VFMADD213PS  k3f000000<>+0(SB), Y2, Y4
-	VFMADD213PS  k3f800000<>+0(SB), Y2, Y4
-	VFMADD213PS  k3f800000<>+0(SB), Y2, Y4
-	VPSRAD       $0x01, Y3, Y2
-	VPSUBD       Y2, Y3, Y3
-	VPADDD       k0000007f<>+0(SB), Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VMULPS       Y2, Y4, Y4
+	VCVTDQ2PS    Y3, Y2
+	VFNMADD231PS k3f317000<>+0(SB), Y2, Y4
+	VFNMADD231PS k3805fdf4<>+0(SB), Y2, Y4
+	VMOVUPS      k39500d01<>+0(SB), Y2
+	VFMADD213PS  k3ab60b61<>+0(SB), Y4, Y2
+	VFMADD213PS  k3c088889<>+0(SB), Y4, Y2
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y4, Y2
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y4, Y2
+	VFMADD213PS  k3f000000<>+0(SB), Y4, Y2
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y2
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y2
+	VPSRAD       $0x01, Y3, Y4
+	VPSUBD       Y4, Y3, Y3
+	VPADDD       k0000007f<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y2, Y2
 	VPADDD       k0000007f<>+0(SB), Y3, Y3
 	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y4, Y4
-	VADDPS       k3f800000<>+0(SB), Y4, Y4
-	VDIVPS       Y4, Y0, Y0
+	VMULPS       Y3, Y2, Y2
+	VADDPS       k3f800000<>+0(SB), Y2, Y2
+	VDIVPS       Y2, Y0, Y0
 	VMULPS       Y1, Y0, Y0
 	VMOVUPS      Y0, (AX)(SI*4)
 	ADDQ         $+8, SI
 	SUBQ         $+8, BX
-	JGE          silu_vector
+	JGE          gated_vector
 
-silu_rest:
+gated_rest:
 	ADDQ         $+8, BX
-	JLE          silu_end
+	JLE          gated_end
 	LEAQ         mask<>+0(SB), DI
 	NEGQ         BX
 	VMOVDQU      32(DI)(BX*4), Y0
@@ -7179,36 +7179,36 @@ silu_rest:
 	VXORPS       Y3, Y3, Y3
 	VSUBPS       Y1, Y3, Y3
 	VMOVUPS      kc2d00000<>+0(SB), Y4
-	VMAXPS       Y3, Y4, Y3
+	VMAXPS       Y3, Y4, Y5
 	VMOVUPS      k42b20000<>+0(SB), Y4
-	VMINPS       Y3, Y4, Y3
-	VMULPS       k3fb8aa3b<>+0(SB), Y3, Y4
+	VMINPS       Y5, Y4, Y5
+	VMULPS       k3fb8aa3b<>+0(SB), Y5, Y4
 	VCVTPS2DQ    Y4, Y4
-	VCVTDQ2PS    Y4, Y5
-	VFNMADD231PS k3f317000<>+0(SB), Y5, Y3
-	VFNMADD231PS k3805fdf4<>+0(SB), Y5, Y3
-	VMOVUPS      k39500d01<>+0(SB), Y5
-	VFMADD213PS  k3ab60b61<>+0(SB), Y3, Y5
-	VFMADD213PS  k3c088889<>+0(SB), Y3, Y5
-	VFMADD213PS  k3d2aaaab<>+0(SB), Y3, Y5
-	VFMADD213PS  k3e2aaaab<>+0(SB), Y3, Y5
-	VFMADD213PS  k3f000000<>+0(SB), Y3, Y5
-	VFMADD213PS  k3f800000<>+0(SB), Y3, Y5
-	VFMADD213PS  k3f800000<>+0(SB), Y3, Y5
-	VPSRAD       $0x01, Y4, Y3
-	VPSUBD       Y3, Y4, Y4
-	VPADDD       k0000007f<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
+	VCVTDQ2PS    Y4, Y3
+	VFNMADD231PS k3f317000<>+0(SB), Y3, Y5
+	VFNMADD231PS k3805fdf4<>+0(SB), Y3, Y5
+	VMOVUPS      k39500d01<>+0(SB), Y3
+	VFMADD213PS  k3ab60b61<>+0(SB), Y5, Y3
+	VFMADD213PS  k3c088889<>+0(SB), Y5, Y3
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y5, Y3
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y5, Y3
+	VFMADD213PS  k3f000000<>+0(SB), Y5, Y3
+	VFMADD213PS  k3f800000<>+0(SB), Y5, Y3
+	VFMADD213PS  k3f800000<>+0(SB), Y5, Y3
+	VPSRAD       $0x01, Y4, Y5
+	VPSUBD       Y5, Y4, Y4
+	VPADDD       k0000007f<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y5, Y3, Y3
 	VPADDD       k0000007f<>+0(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
-	VMULPS       Y4, Y5, Y5
-	VADDPS       k3f800000<>+0(SB), Y5, Y5
-	VDIVPS       Y5, Y1, Y1
+	VMULPS       Y4, Y3, Y3
+	VADDPS       k3f800000<>+0(SB), Y3, Y3
+	VDIVPS       Y3, Y1, Y1
 	VMULPS       Y2, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (AX)(SI*4)
 
-silu_end:
+gated_end:
 	VZEROUPPER
 	RET
 
@@ -7341,6 +7341,413 @@ DATA k0000007f<>+20(SB)/4, $0x0000007f
 DATA k0000007f<>+24(SB)/4, $0x0000007f
 DATA k0000007f<>+28(SB)/4, $0x0000007f
 GLOBL k0000007f<>(SB), RODATA|NOPTR, $32
+
+// func GELUMul(dst []float32, gate []float32, up []float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·GELUMul(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ gate_base+24(FP), CX
+	MOVQ up_base+48(FP), DX
+	MOVQ dst_len+8(FP), BX
+	XORQ SI, SI
+	SUBQ $+8, BX
+	JLT  gated_rest
+
+gated_vector:
+	VMOVUPS      (CX)(SI*4), Y0
+	VMOVUPS      (DX)(SI*4), Y1
+	VMULPS       Y0, Y0, Y2
+	VMULPS       kbd922279<>+0(SB), Y2, Y2
+	VADDPS       kbfcc422a<>+0(SB), Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      kc2d00000<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y4
+	VMOVUPS      k42b20000<>+0(SB), Y3
+	VMINPS       Y4, Y3, Y4
+	VMULPS       k3fb8aa3b<>+0(SB), Y4, Y3
+	VCVTPS2DQ    Y3, Y3
+	VCVTDQ2PS    Y3, Y2
+	VFNMADD231PS k3f317000<>+0(SB), Y2, Y4
+	VFNMADD231PS k3805fdf4<>+0(SB), Y2, Y4
+	VMOVUPS      k39500d01<>+0(SB), Y2
+	VFMADD213PS  k3ab60b61<>+0(SB), Y4, Y2
+	VFMADD213PS  k3c088889<>+0(SB), Y4, Y2
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y4, Y2
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y4, Y2
+	VFMADD213PS  k3f000000<>+0(SB), Y4, Y2
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y2
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y2
+	VPSRAD       $0x01, Y3, Y4
+	VPSUBD       Y4, Y3, Y3
+	VPADDD       k0000007f<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y2, Y2
+	VPADDD       k0000007f<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VADDPS       k3f800000<>+0(SB), Y2, Y2
+	VDIVPS       Y2, Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)(SI*4)
+	ADDQ         $+8, SI
+	SUBQ         $+8, BX
+	JGE          gated_vector
+
+gated_rest:
+	ADDQ         $+8, BX
+	JLE          gated_end
+	LEAQ         mask<>+0(SB), DI
+	NEGQ         BX
+	VMOVDQU      32(DI)(BX*4), Y0
+	VMASKMOVPS   (CX)(SI*4), Y0, Y1
+	VMASKMOVPS   (DX)(SI*4), Y0, Y2
+	VMULPS       Y1, Y1, Y3
+	VMULPS       kbd922279<>+0(SB), Y3, Y3
+	VADDPS       kbfcc422a<>+0(SB), Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      kc2d00000<>+0(SB), Y4
+	VMAXPS       Y3, Y4, Y5
+	VMOVUPS      k42b20000<>+0(SB), Y4
+	VMINPS       Y5, Y4, Y5
+	VMULPS       k3fb8aa3b<>+0(SB), Y5, Y4
+	VCVTPS2DQ    Y4, Y4
+	VCVTDQ2PS    Y4, Y3
+	VFNMADD231PS k3f317000<>+0(SB), Y3, Y5
+	VFNMADD231PS k3805fdf4<>+0(SB), Y3, Y5
+	VMOVUPS      k39500d01<>+0(SB), Y3
+	VFMADD213PS  k3ab60b61<>+0(SB), Y5, Y3
+	VFMADD213PS  k3c088889<>+0(SB), Y5, Y3
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y5, Y3
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y5, Y3
+	VFMADD213PS  k3f000000<>+0(SB), Y5, Y3
+	VFMADD213PS  k3f800000<>+0(SB), Y5, Y3
+	VFMADD213PS  k3f800000<>+0(SB), Y5, Y3
+	VPSRAD       $0x01, Y4, Y5
+	VPSUBD       Y5, Y4, Y4
+	VPADDD       k0000007f<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y5, Y3, Y3
+	VPADDD       k0000007f<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       k3f800000<>+0(SB), Y3, Y3
+	VDIVPS       Y3, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (AX)(SI*4)
+
+gated_end:
+	VZEROUPPER
+	RET
+
+DATA kbd922279<>+0(SB)/4, $0xbd922279
+DATA kbd922279<>+4(SB)/4, $0xbd922279
+DATA kbd922279<>+8(SB)/4, $0xbd922279
+DATA kbd922279<>+12(SB)/4, $0xbd922279
+DATA kbd922279<>+16(SB)/4, $0xbd922279
+DATA kbd922279<>+20(SB)/4, $0xbd922279
+DATA kbd922279<>+24(SB)/4, $0xbd922279
+DATA kbd922279<>+28(SB)/4, $0xbd922279
+GLOBL kbd922279<>(SB), RODATA|NOPTR, $32
+
+DATA kbfcc422a<>+0(SB)/4, $0xbfcc422a
+DATA kbfcc422a<>+4(SB)/4, $0xbfcc422a
+DATA kbfcc422a<>+8(SB)/4, $0xbfcc422a
+DATA kbfcc422a<>+12(SB)/4, $0xbfcc422a
+DATA kbfcc422a<>+16(SB)/4, $0xbfcc422a
+DATA kbfcc422a<>+20(SB)/4, $0xbfcc422a
+DATA kbfcc422a<>+24(SB)/4, $0xbfcc422a
+DATA kbfcc422a<>+28(SB)/4, $0xbfcc422a
+GLOBL kbfcc422a<>(SB), RODATA|NOPTR, $32
+
+// func ClampedSiLUMul(dst []float32, gate []float32, up []float32, limit float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·ClampedSiLUMul(SB), NOSPLIT, $0-76
+	MOVSS        limit+72(FP), X0
+	VBROADCASTSS X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VSUBPS       Y0, Y1, Y1
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         gate_base+24(FP), CX
+	MOVQ         up_base+48(FP), DX
+	MOVQ         dst_len+8(FP), BX
+	XORQ         SI, SI
+	SUBQ         $+8, BX
+	JLT          gated_rest
+
+gated_vector:
+	VMOVUPS      (CX)(SI*4), Y2
+	VMOVUPS      (DX)(SI*4), Y3
+	VMINPS       Y2, Y0, Y2
+	VMINPS       Y3, Y0, Y3
+	VMAXPS       Y3, Y1, Y3
+	VADDPS       k3f800000<>+0(SB), Y3, Y3
+	VMULPS       kbfd9db23<>+0(SB), Y2, Y4
+	VMOVUPS      kc2d00000<>+0(SB), Y5
+	VMAXPS       Y4, Y5, Y6
+	VMOVUPS      k42b20000<>+0(SB), Y5
+	VMINPS       Y6, Y5, Y6
+	VMULPS       k3fb8aa3b<>+0(SB), Y6, Y5
+	VCVTPS2DQ    Y5, Y5
+	VCVTDQ2PS    Y5, Y4
+	VFNMADD231PS k3f317000<>+0(SB), Y4, Y6
+	VFNMADD231PS k3805fdf4<>+0(SB), Y4, Y6
+	VMOVUPS      k39500d01<>+0(SB), Y4
+	VFMADD213PS  k3ab60b61<>+0(SB), Y6, Y4
+	VFMADD213PS  k3c088889<>+0(SB), Y6, Y4
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y6, Y4
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y6, Y4
+	VFMADD213PS  k3f000000<>+0(SB), Y6, Y4
+	VFMADD213PS  k3f800000<>+0(SB), Y6, Y4
+	VFMADD213PS  k3f800000<>+0(SB), Y6, Y4
+	VPSRAD       $0x01, Y5, Y6
+	VPSUBD       Y6, Y5, Y5
+	VPADDD       k0000007f<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y4, Y4
+	VPADDD       k0000007f<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y5, Y4, Y4
+	VADDPS       k3f800000<>+0(SB), Y4, Y4
+	VDIVPS       Y4, Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)(SI*4)
+	ADDQ         $+8, SI
+	SUBQ         $+8, BX
+	JGE          gated_vector
+
+gated_rest:
+	ADDQ         $+8, BX
+	JLE          gated_end
+	LEAQ         mask<>+0(SB), DI
+	NEGQ         BX
+	VMOVDQU      32(DI)(BX*4), Y2
+	VMASKMOVPS   (CX)(SI*4), Y2, Y3
+	VMASKMOVPS   (DX)(SI*4), Y2, Y4
+	VMINPS       Y3, Y0, Y3
+	VMINPS       Y4, Y0, Y4
+	VMAXPS       Y4, Y1, Y4
+	VADDPS       k3f800000<>+0(SB), Y4, Y4
+	VMULPS       kbfd9db23<>+0(SB), Y3, Y0
+	VMOVUPS      kc2d00000<>+0(SB), Y1
+	VMAXPS       Y0, Y1, Y5
+	VMOVUPS      k42b20000<>+0(SB), Y1
+	VMINPS       Y5, Y1, Y5
+	VMULPS       k3fb8aa3b<>+0(SB), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VCVTDQ2PS    Y1, Y0
+	VFNMADD231PS k3f317000<>+0(SB), Y0, Y5
+	VFNMADD231PS k3805fdf4<>+0(SB), Y0, Y5
+	VMOVUPS      k39500d01<>+0(SB), Y0
+	VFMADD213PS  k3ab60b61<>+0(SB), Y5, Y0
+	VFMADD213PS  k3c088889<>+0(SB), Y5, Y0
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y5, Y0
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y5, Y0
+	VFMADD213PS  k3f000000<>+0(SB), Y5, Y0
+	VFMADD213PS  k3f800000<>+0(SB), Y5, Y0
+	VFMADD213PS  k3f800000<>+0(SB), Y5, Y0
+	VPSRAD       $0x01, Y1, Y5
+	VPSUBD       Y5, Y1, Y1
+	VPADDD       k0000007f<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y5, Y0, Y0
+	VPADDD       k0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y0, Y0
+	VADDPS       k3f800000<>+0(SB), Y0, Y0
+	VDIVPS       Y0, Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMASKMOVPS   Y3, Y2, (AX)(SI*4)
+
+gated_end:
+	VZEROUPPER
+	RET
+
+DATA kbfd9db23<>+0(SB)/4, $0xbfd9db23
+DATA kbfd9db23<>+4(SB)/4, $0xbfd9db23
+DATA kbfd9db23<>+8(SB)/4, $0xbfd9db23
+DATA kbfd9db23<>+12(SB)/4, $0xbfd9db23
+DATA kbfd9db23<>+16(SB)/4, $0xbfd9db23
+DATA kbfd9db23<>+20(SB)/4, $0xbfd9db23
+DATA kbfd9db23<>+24(SB)/4, $0xbfd9db23
+DATA kbfd9db23<>+28(SB)/4, $0xbfd9db23
+GLOBL kbfd9db23<>(SB), RODATA|NOPTR, $32
+
+// func SoftCap(x []float32, limit float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·SoftCap(SB), NOSPLIT, $0-28
+	MOVQ         x_base+0(FP), AX
+	MOVSS        limit+24(FP), X0
+	VBROADCASTSS X0, Y0
+	VMOVUPS      kc0000000<>+0(SB), Y1
+	VDIVPS       Y0, Y1, Y1
+	MOVQ         x_len+8(FP), CX
+	XORQ         DX, DX
+	SUBQ         $+8, CX
+	JLT          cap_rest
+
+cap_vector:
+	VMOVUPS      (AX)(DX*4), Y2
+	VMOVUPS      k80000000<>+0(SB), Y3
+	VANDPS       Y3, Y2, Y3
+	VXORPS       Y3, Y2, Y4
+	VMULPS       Y1, Y4, Y4
+	VMOVUPS      kc2200000<>+0(SB), Y2
+	VMAXPS       Y4, Y2, Y5
+	VMOVUPS      k00000000<>+0(SB), Y2
+	VMINPS       Y5, Y2, Y5
+	VMULPS       k3fb8aa3b<>+0(SB), Y5, Y2
+	VCVTPS2DQ    Y2, Y2
+	VCVTDQ2PS    Y2, Y4
+	VFNMADD231PS k3f317000<>+0(SB), Y4, Y5
+	VFNMADD231PS k3805fdf4<>+0(SB), Y4, Y5
+	VMOVUPS      k39500d01<>+0(SB), Y4
+	VFMADD213PS  k3ab60b61<>+0(SB), Y5, Y4
+	VFMADD213PS  k3c088889<>+0(SB), Y5, Y4
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y5, Y4
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y5, Y4
+	VFMADD213PS  k3f000000<>+0(SB), Y5, Y4
+	VFMADD213PS  k3f800000<>+0(SB), Y5, Y4
+	VMULPS       Y5, Y4, Y4
+	VMOVUPS      k3f800000<>+0(SB), Y5
+	VPSRAD       $0x01, Y2, Y6
+	VPSUBD       Y6, Y2, Y2
+	VPADDD       k0000007f<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VPADDD       k0000007f<>+0(SB), Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VMULPS       Y2, Y5, Y5
+	VADDPS       kbf800000<>+0(SB), Y5, Y2
+	VFMADD213PS  Y2, Y5, Y4
+	VADDPS       k40000000<>+0(SB), Y4, Y2
+	VDIVPS       Y2, Y4, Y2
+	VMULPS       Y0, Y2, Y2
+	VANDPS       k7fffffff<>+0(SB), Y2, Y2
+	VORPS        Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)(DX*4)
+	ADDQ         $+8, DX
+	SUBQ         $+8, CX
+	JGE          cap_vector
+
+cap_rest:
+	ADDQ         $+8, CX
+	JLE          cap_end
+	LEAQ         mask<>+0(SB), BX
+	NEGQ         CX
+	VMOVDQU      32(BX)(CX*4), Y2
+	VMASKMOVPS   (AX)(DX*4), Y2, Y3
+	VMOVUPS      k80000000<>+0(SB), Y4
+	VANDPS       Y4, Y3, Y4
+	VXORPS       Y4, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      kc2200000<>+0(SB), Y1
+	VMAXPS       Y3, Y1, Y3
+	VMOVUPS      k00000000<>+0(SB), Y1
+	VMINPS       Y3, Y1, Y3
+	VMULPS       k3fb8aa3b<>+0(SB), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VCVTDQ2PS    Y1, Y5
+	VFNMADD231PS k3f317000<>+0(SB), Y5, Y3
+	VFNMADD231PS k3805fdf4<>+0(SB), Y5, Y3
+	VMOVUPS      k39500d01<>+0(SB), Y5
+	VFMADD213PS  k3ab60b61<>+0(SB), Y3, Y5
+	VFMADD213PS  k3c088889<>+0(SB), Y3, Y5
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y3, Y5
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y3, Y5
+	VFMADD213PS  k3f000000<>+0(SB), Y3, Y5
+	VFMADD213PS  k3f800000<>+0(SB), Y3, Y5
+	VMULPS       Y3, Y5, Y5
+	VMOVUPS      k3f800000<>+0(SB), Y3
+	VPSRAD       $0x01, Y1, Y6
+	VPSUBD       Y6, Y1, Y1
+	VPADDD       k0000007f<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y3, Y3
+	VPADDD       k0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y3, Y3
+	VADDPS       kbf800000<>+0(SB), Y3, Y1
+	VFMADD213PS  Y1, Y3, Y5
+	VADDPS       k40000000<>+0(SB), Y5, Y3
+	VDIVPS       Y3, Y5, Y3
+	VMULPS       Y0, Y3, Y3
+	VANDPS       k7fffffff<>+0(SB), Y3, Y3
+	VORPS        Y4, Y3, Y3
+	VMASKMOVPS   Y3, Y2, (AX)(DX*4)
+
+cap_end:
+	VZEROUPPER
+	RET
+
+DATA kc0000000<>+0(SB)/4, $0xc0000000
+DATA kc0000000<>+4(SB)/4, $0xc0000000
+DATA kc0000000<>+8(SB)/4, $0xc0000000
+DATA kc0000000<>+12(SB)/4, $0xc0000000
+DATA kc0000000<>+16(SB)/4, $0xc0000000
+DATA kc0000000<>+20(SB)/4, $0xc0000000
+DATA kc0000000<>+24(SB)/4, $0xc0000000
+DATA kc0000000<>+28(SB)/4, $0xc0000000
+GLOBL kc0000000<>(SB), RODATA|NOPTR, $32
+
+DATA k80000000<>+0(SB)/4, $0x80000000
+DATA k80000000<>+4(SB)/4, $0x80000000
+DATA k80000000<>+8(SB)/4, $0x80000000
+DATA k80000000<>+12(SB)/4, $0x80000000
+DATA k80000000<>+16(SB)/4, $0x80000000
+DATA k80000000<>+20(SB)/4, $0x80000000
+DATA k80000000<>+24(SB)/4, $0x80000000
+DATA k80000000<>+28(SB)/4, $0x80000000
+GLOBL k80000000<>(SB), RODATA|NOPTR, $32
+
+DATA kc2200000<>+0(SB)/4, $0xc2200000
+DATA kc2200000<>+4(SB)/4, $0xc2200000
+DATA kc2200000<>+8(SB)/4, $0xc2200000
+DATA kc2200000<>+12(SB)/4, $0xc2200000
+DATA kc2200000<>+16(SB)/4, $0xc2200000
+DATA kc2200000<>+20(SB)/4, $0xc2200000
+DATA kc2200000<>+24(SB)/4, $0xc2200000
+DATA kc2200000<>+28(SB)/4, $0xc2200000
+GLOBL kc2200000<>(SB), RODATA|NOPTR, $32
+
+DATA k00000000<>+0(SB)/4, $0x00000000
+DATA k00000000<>+4(SB)/4, $0x00000000
+DATA k00000000<>+8(SB)/4, $0x00000000
+DATA k00000000<>+12(SB)/4, $0x00000000
+DATA k00000000<>+16(SB)/4, $0x00000000
+DATA k00000000<>+20(SB)/4, $0x00000000
+DATA k00000000<>+24(SB)/4, $0x00000000
+DATA k00000000<>+28(SB)/4, $0x00000000
+GLOBL k00000000<>(SB), RODATA|NOPTR, $32
+
+DATA kbf800000<>+0(SB)/4, $0xbf800000
+DATA kbf800000<>+4(SB)/4, $0xbf800000
+DATA kbf800000<>+8(SB)/4, $0xbf800000
+DATA kbf800000<>+12(SB)/4, $0xbf800000
+DATA kbf800000<>+16(SB)/4, $0xbf800000
+DATA kbf800000<>+20(SB)/4, $0xbf800000
+DATA kbf800000<>+24(SB)/4, $0xbf800000
+DATA kbf800000<>+28(SB)/4, $0xbf800000
+GLOBL kbf800000<>(SB), RODATA|NOPTR, $32
+
+DATA k40000000<>+0(SB)/4, $0x40000000
+DATA k40000000<>+4(SB)/4, $0x40000000
+DATA k40000000<>+8(SB)/4, $0x40000000
+DATA k40000000<>+12(SB)/4, $0x40000000
+DATA k40000000<>+16(SB)/4, $0x40000000
+DATA k40000000<>+20(SB)/4, $0x40000000
+DATA k40000000<>+24(SB)/4, $0x40000000
+DATA k40000000<>+28(SB)/4, $0x40000000
+GLOBL k40000000<>(SB), RODATA|NOPTR, $32
+
+DATA k7fffffff<>+0(SB)/4, $0x7fffffff
+DATA k7fffffff<>+4(SB)/4, $0x7fffffff
+DATA k7fffffff<>+8(SB)/4, $0x7fffffff
+DATA k7fffffff<>+12(SB)/4, $0x7fffffff
+DATA k7fffffff<>+16(SB)/4, $0x7fffffff
+DATA k7fffffff<>+20(SB)/4, $0x7fffffff
+DATA k7fffffff<>+24(SB)/4, $0x7fffffff
+DATA k7fffffff<>+28(SB)/4, $0x7fffffff
+GLOBL k7fffffff<>(SB), RODATA|NOPTR, $32
 
 // func Scale(x []float32, s float32)
 // Requires: AVX, AVX2, SSE
@@ -7521,32 +7928,32 @@ exp_vector:
 	VMOVUPS      (AX)(DX*4), Y2
 	VSUBPS       Y0, Y2, Y2
 	VMOVUPS      kc2d00000<>+0(SB), Y3
-	VMAXPS       Y2, Y3, Y2
+	VMAXPS       Y2, Y3, Y4
 	VMOVUPS      k42b20000<>+0(SB), Y3
-	VMINPS       Y2, Y3, Y2
-	VMULPS       k3fb8aa3b<>+0(SB), Y2, Y3
+	VMINPS       Y4, Y3, Y4
+	VMULPS       k3fb8aa3b<>+0(SB), Y4, Y3
 	VCVTPS2DQ    Y3, Y3
-	VCVTDQ2PS    Y3, Y4
-	VFNMADD231PS k3f317000<>+0(SB), Y4, Y2
-	VFNMADD231PS k3805fdf4<>+0(SB), Y4, Y2
-	VMOVUPS      k39500d01<>+0(SB), Y4
-	VFMADD213PS  k3ab60b61<>+0(SB), Y2, Y4
-	VFMADD213PS  k3c088889<>+0(SB), Y2, Y4
-	VFMADD213PS  k3d2aaaab<>+0(SB), Y2, Y4
-	VFMADD213PS  k3e2aaaab<>+0(SB), Y2, Y4
-	VFMADD213PS  k3f000000<>+0(SB), Y2, Y4
-	VFMADD213PS  k3f800000<>+0(SB), Y2, Y4
-	VFMADD213PS  k3f800000<>+0(SB), Y2, Y4
-	VPSRAD       $0x01, Y3, Y2
-	VPSUBD       Y2, Y3, Y3
-	VPADDD       k0000007f<>+0(SB), Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VMULPS       Y2, Y4, Y4
+	VCVTDQ2PS    Y3, Y2
+	VFNMADD231PS k3f317000<>+0(SB), Y2, Y4
+	VFNMADD231PS k3805fdf4<>+0(SB), Y2, Y4
+	VMOVUPS      k39500d01<>+0(SB), Y2
+	VFMADD213PS  k3ab60b61<>+0(SB), Y4, Y2
+	VFMADD213PS  k3c088889<>+0(SB), Y4, Y2
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y4, Y2
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y4, Y2
+	VFMADD213PS  k3f000000<>+0(SB), Y4, Y2
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y2
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y2
+	VPSRAD       $0x01, Y3, Y4
+	VPSUBD       Y4, Y3, Y3
+	VPADDD       k0000007f<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y2, Y2
 	VPADDD       k0000007f<>+0(SB), Y3, Y3
 	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y4, Y4
-	VMOVUPS      Y4, (AX)(DX*4)
-	VADDPS       Y4, Y1, Y1
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)(DX*4)
+	VADDPS       Y2, Y1, Y1
 	ADDQ         $+8, DX
 	SUBQ         $+8, CX
 	JGE          exp_vector
@@ -7560,33 +7967,33 @@ exp_rest:
 	VMASKMOVPS   (AX)(DX*4), Y2, Y3
 	VSUBPS       Y0, Y3, Y3
 	VMOVUPS      kc2d00000<>+0(SB), Y0
-	VMAXPS       Y3, Y0, Y3
+	VMAXPS       Y3, Y0, Y4
 	VMOVUPS      k42b20000<>+0(SB), Y0
-	VMINPS       Y3, Y0, Y3
-	VMULPS       k3fb8aa3b<>+0(SB), Y3, Y0
+	VMINPS       Y4, Y0, Y4
+	VMULPS       k3fb8aa3b<>+0(SB), Y4, Y0
 	VCVTPS2DQ    Y0, Y0
-	VCVTDQ2PS    Y0, Y4
-	VFNMADD231PS k3f317000<>+0(SB), Y4, Y3
-	VFNMADD231PS k3805fdf4<>+0(SB), Y4, Y3
-	VMOVUPS      k39500d01<>+0(SB), Y4
-	VFMADD213PS  k3ab60b61<>+0(SB), Y3, Y4
-	VFMADD213PS  k3c088889<>+0(SB), Y3, Y4
-	VFMADD213PS  k3d2aaaab<>+0(SB), Y3, Y4
-	VFMADD213PS  k3e2aaaab<>+0(SB), Y3, Y4
-	VFMADD213PS  k3f000000<>+0(SB), Y3, Y4
-	VFMADD213PS  k3f800000<>+0(SB), Y3, Y4
-	VFMADD213PS  k3f800000<>+0(SB), Y3, Y4
-	VPSRAD       $0x01, Y0, Y3
-	VPSUBD       Y3, Y0, Y0
-	VPADDD       k0000007f<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y4, Y4
+	VCVTDQ2PS    Y0, Y3
+	VFNMADD231PS k3f317000<>+0(SB), Y3, Y4
+	VFNMADD231PS k3805fdf4<>+0(SB), Y3, Y4
+	VMOVUPS      k39500d01<>+0(SB), Y3
+	VFMADD213PS  k3ab60b61<>+0(SB), Y4, Y3
+	VFMADD213PS  k3c088889<>+0(SB), Y4, Y3
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y4, Y3
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y4, Y3
+	VFMADD213PS  k3f000000<>+0(SB), Y4, Y3
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y3
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y3
+	VPSRAD       $0x01, Y0, Y4
+	VPSUBD       Y4, Y0, Y0
+	VPADDD       k0000007f<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y3, Y3
 	VPADDD       k0000007f<>+0(SB), Y0, Y0
 	VPSLLD       $0x17, Y0, Y0
-	VMULPS       Y0, Y4, Y4
-	VMASKMOVPS   Y4, Y2, (AX)(DX*4)
-	VANDPS       Y2, Y4, Y4
-	VADDPS       Y4, Y1, Y1
+	VMULPS       Y0, Y3, Y3
+	VMASKMOVPS   Y3, Y2, (AX)(DX*4)
+	VANDPS       Y2, Y3, Y3
+	VADDPS       Y3, Y1, Y1
 
 exp_end:
 	VEXTRACTF128 $0x01, Y1, X0

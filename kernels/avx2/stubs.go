@@ -94,6 +94,21 @@ func Add(dst []float32, x []float32)
 //go:noescape
 func SiLUMul(dst []float32, gate []float32, up []float32)
 
+// GELUMul computes dst[i] = gelu(gate[i])·up[i] over len(dst), gelu in its tanh form.
+//
+//go:noescape
+func GELUMul(dst []float32, gate []float32, up []float32)
+
+// ClampedSiLUMul computes dst[i] = a/(1+exp(−1.702·a))·(b+1) over len(dst), a = min(gate[i], limit), b = up[i] within ±limit.
+//
+//go:noescape
+func ClampedSiLUMul(dst []float32, gate []float32, up []float32, limit float32)
+
+// SoftCap replaces x[i] by limit·tanh(x[i]/limit).
+//
+//go:noescape
+func SoftCap(x []float32, limit float32)
+
 // Scale computes x[i] *= s.
 //
 //go:noescape

@@ -2,13 +2,14 @@ package ref
 
 import "math"
 
-// GELUMul computes dst[i] = gelu(gate[i])·up[i] with the tanh form of gelu. dst
-// may be gate or up.
+// GELUMul computes dst[i] = gelu(gate[i])·up[i] with the tanh form of gelu, where
+// ½·(1+tanh z) is written as 1/(1+exp(−2z)): it keeps its precision for z far below
+// 0. dst may be gate or up.
 func GELUMul(dst, gate, up []float32) {
 	for i, v := range gate {
 		g := float64(v)
-		gelu := g / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
-		dst[i] = float32(gelu * float64(up[i]))
+		z := math.Sqrt(2/math.Pi) * (g + 0.044715*g*g*g)
+		dst[i] = float32(g / (1 + math.Exp(-2*z)) * float64(up[i]))
 	}
 }
 

@@ -1,0 +1,119 @@
+// Package machine says what the machine has: memory that can be used, the size of
+// its caches, and the rate at which it reads memory.
+//
+// Goal: numbers to predict with, true inside a container. Not a goal: what to do
+// about them. Where the system does not say, the answer is 0: not known.
+//
+// Nothing is kept; every call looks again. The paths are those of Linux, under a
+// root that tests replace.
+package machine
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Available is the memory, in bytes, that a process may still take without
+// pushing others out: what the kernel says is available, or less where a control
+// group has a limit. root is the root of the file system.
+func Available(root fs.FS) int {
+	least := meminfo(root)
+	for line := range lines(root, "proc/self/cgroup") {
+		// hierarchy:controllers:path, of which version 2 has no controllers
+		parts := strings.SplitN(line, ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		at, limit, usage := "sys/fs/cgroup", "memory.max", "memory.current"
+		if parts[1] != "" {
+			if parts[1] != "memory" {
+				continue
+			}
+			at, limit, usage = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+		}
+		// Every group on the way up limits its own.
+		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
+			if left, ok := groupLeft(root, path.Join(at, group), limit, usage); ok && (least == 0 || left < least) {
+				least = left
+			}
+			if group == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// groupLeft is what one control group has left; files that can be read again
+// count as free.
+func groupLeft(root fs.FS, dir, limitName, usageName string) (int, bool) {
+	limit, ok := number(root, path.Join(dir, limitName))
+	usage, ok2 := number(root, path.Join(dir, usageName))
+	if !ok || !ok2 {
+		return 0, false // no such group, or no limit: "max"
+	}
+	for line := range lines(root, path.Join(dir, "memory.stat")) {
+		if text, ok := strings.CutPrefix(line, "inactive_file "); ok {
+			n, _ := strconv.Atoi(text)
+			usage -= n
+		}
+	}
+	return max(1, limit-max(0, usage)), true
+}
+
+// meminfo is MemAvailable.
+func meminfo(root fs.FS) int {
+	for line := range lines(root, "proc/meminfo") {
+		if text, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(text, "kB")))
+			return n << 10
+		}
+	}
+	return 0
+}
+
+// LastCache is the size of the processor's last cache, in bytes.
+func LastCache(root fs.FS) int {
+	largest := 0
+	names, _ := fs.Glob(root, "sys/devices/system/cpu/cpu0/cache/index*/size")
+	for _, name := range names {
+		text, _ := fs.ReadFile(root, name)
+		number := strings.TrimSpace(string(text))
+		unit := 1
+		for suffix, size := range map[string]int{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30} {
+			if rest, ok := strings.CutSuffix(number, suffix); ok {
+				number, unit = rest, size
+			}
+		}
+		if n, err := strconv.Atoi(number); err == nil && n < math.MaxInt>>30 {
+			largest = max(largest, n*unit)
+		}
+	}
+	return largest
+}
+
+func number(root fs.FS, name string) (int, bool) {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n, err == nil
+}
+
+// lines gives the lines of a file, none if it cannot be read.
+func lines(root fs.FS, name string) func(func(string) bool) {
+	text, _ := fs.ReadFile(root, name)
+	return func(yield func(string) bool) {
+		for in := bufio.NewScanner(bytes.NewReader(text)); in.Scan(); {
+			if !yield(in.Text()) {
+				return
+			}
+		}
+	}
+}

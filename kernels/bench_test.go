@@ -123,6 +123,9 @@ func BenchmarkElementwise(b *testing.B) {
 		}{
 			{"RMSNorm", func() { set.RMSNorm(dst, x, y, 1e-5) }},
 			{"SiLUMul", func() { set.SiLUMul(dst, x, y) }},
+			{"GELUMul", func() { set.GELUMul(dst, x, y) }},
+			{"ClampedSiLUMul", func() { set.ClampedSiLUMul(dst, x, y, 7) }},
+			{"SoftCap", func() { set.SoftCap(dst, 30) }},
 			{"Add", func() { set.Add(dst, y) }},
 			{"Softmax", func() { copy(dst, x); set.Softmax(dst) }},
 		} {

@@ -49,6 +49,12 @@ func (c *checker) compareAttend(t *testing.T, r *rand.Rand, dim, group, context,
 	t.Helper()
 	data := newCache(r, dim, group, context)
 	data.a.From = from
+	if r.IntN(3) == 0 {
+		data.a.Sinks = normal(r, group)
+	}
+	if r.IntN(3) == 0 {
+		data.a.SoftCap = 1 + 3*r.Float32()
+	}
 	a := data.lay(r, 1+r.IntN(20), 1+r.IntN(3))
 	c.set.Attend(a)
 	got := append([]float32(nil), a.Out...)
@@ -94,7 +100,7 @@ func (c *checker) attendInvariant(t *testing.T) {
 	r := random(2)
 	for range 20 {
 		data := newCache(r, 8*(1+r.IntN(17)), 1+r.IntN(8), 1+r.IntN(120))
-		data.a.From = r.IntN(data.a.To)
+		data.a.From, data.a.SoftCap, data.a.Sinks = r.IntN(data.a.To), 3, normal(r, data.a.Group)
 		first := data.lay(r, 16, 1)
 		c.set.Attend(first)
 		for range 8 {
@@ -113,7 +119,7 @@ func (c *checker) groupInvariant(t *testing.T, r *rand.Rand, data *cache, whole 
 	dim := data.a.HeadDim
 	for g := range data.a.Group {
 		one := *data
-		one.a.Group, one.a.Q = 1, data.a.Q[g*dim:][:dim]
+		one.a.Group, one.a.Q, one.a.Sinks = 1, data.a.Q[g*dim:][:dim], data.a.Sinks[g:g+1]
 		a := one.lay(r, 16, 2)
 		c.set.Attend(a)
 		if at := sameBits(a.Out, whole.Out[g*dim:]); at >= 0 {
@@ -122,16 +128,49 @@ func (c *checker) groupInvariant(t *testing.T, r *rand.Rand, data *cache, whole 
 	}
 }
 
+// attendSinks: a sink far above the scores leaves nothing to them, one far below
+// all, with the bits of none; one that is not finite does as ref says.
+func (c *checker) attendSinks(t *testing.T) {
+	r := random(3)
+	data := newCache(r, 24, 5, 19)
+	plain := data.lay(r, 4, 1)
+	c.set.Attend(plain)
+	data.a.Sinks = []float32{200, -200, float32(math.Inf(-1)), float32(math.Inf(1)), float32(math.NaN())}
+	a := data.lay(r, 4, 1)
+	c.set.Attend(a)
+	for i, v := range a.Out {
+		switch i / 24 {
+		case 0:
+			if v < -1e-30 || v > 1e-30 {
+				t.Errorf("below a large sink [%d] is %v", i, v)
+			}
+		case 1, 2:
+			if v != plain.Out[i] {
+				t.Errorf("above a small sink [%d] is %v, without it %v", i, v, plain.Out[i])
+			}
+		default:
+			if v == v {
+				t.Errorf("beside a sink that is not finite [%d] is %v", i, v)
+			}
+		}
+	}
+}
+
 func (c *checker) allocations(t *testing.T) {
 	r := random(4)
 	x, y := normal(r, 576), normal(r, 576)
 	a := newCache(r, 64, 3, 50).lay(r, 16, 2)
+	a.Sinks, a.SoftCap = []float32{0, 1, 2}, 2
 	for name, f := range map[string]func(){
 		"RMSNorm": func() { c.set.RMSNorm(x, x, y, 1e-5) },
-		"SiLUMul": func() { c.set.SiLUMul(x, x, y) },
 		"Add":     func() { c.set.Add(x, y) },
 		"Softmax": func() { c.set.Softmax(x) },
 		"Attend":  func() { c.set.Attend(a) },
+		"activations": func() {
+			for _, op := range activations {
+				op.run(c.set, x, x, y)
+			}
+		},
 	} {
 		if n := testing.AllocsPerRun(20, f); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)

@@ -17,8 +17,8 @@ func lengths() []int {
 	return append(all, 576, 1000, 2049, 4096)
 }
 
-// elementwise compares Add, SiLUMul and RMSNorm on every length, in place and
-// into another slice, and looks for writes past the end.
+// elementwise compares Add and RMSNorm on every length, in place and into another
+// slice, and looks for writes past the end.
 func (c *checker) elementwise(t *testing.T) {
 	for _, n := range lengths() {
 		r := random(uint64(n))
@@ -29,9 +29,6 @@ func (c *checker) elementwise(t *testing.T) {
 			ulps float64
 		}{
 			{"Add", func(s *kernels.Set, dst []float32) { copy(dst, a); s.Add(dst, b) }, 0},
-			{"SiLUMul", func(s *kernels.Set, dst []float32) { s.SiLUMul(dst, a, b) }, 8},
-			{"SiLUMul in place of gate", func(s *kernels.Set, dst []float32) { copy(dst, a); s.SiLUMul(dst, dst, b) }, 8},
-			{"SiLUMul in place of up", func(s *kernels.Set, dst []float32) { copy(dst, b); s.SiLUMul(dst, a, dst) }, 8},
 			{"RMSNorm", func(s *kernels.Set, dst []float32) { s.RMSNorm(dst, a, b, 1e-5) }, 4},
 			{"RMSNorm in place", func(s *kernels.Set, dst []float32) { copy(dst, a); s.RMSNorm(dst, dst, b, 1e-5) }, 4},
 		}
@@ -47,24 +44,6 @@ func (c *checker) elementwise(t *testing.T) {
 			if !slices.Equal(got[n:], make([]float32, 16)) {
 				t.Fatalf("%s of %d writes past its end: %v", op.name, n, got[n:])
 			}
-		}
-	}
-}
-
-// siluRange covers the whole range of the gate, which is the range of the exponential.
-func (c *checker) siluRange(t *testing.T) {
-	gate := []float32{0, float32(math.Copysign(0, -1)), float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()),
-		math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, -87.3, -88, -88.7, -88.73, -89, -103.9, -104, -105}
-	for g := float32(-120); g < 120; g += 0.0137 {
-		gate = append(gate, g)
-	}
-	up := slices.Repeat([]float32{1.5}, len(gate))
-	want, got := make([]float32, len(gate)), make([]float32, len(gate))
-	c.ref.SiLUMul(want, gate, up)
-	c.set.SiLUMul(got, gate, up)
-	for i, w := range want {
-		if !near(got[i], w, 8*u*math.Abs(float64(w))+150*0x1p-126) {
-			t.Errorf("SiLUMul(%v) is %v, ref %v", gate[i], got[i], w)
 		}
 	}
 }

@@ -65,7 +65,9 @@ func (c *checker) outside(t *testing.T) {
 			a, b, dst := fenced(t, normal(r, n), atEnd), fenced(t, normal(r, n), atEnd), fenced(t, make([]float32, n), atEnd)
 			c.set.Add(dst, a)
 			c.set.RMSNorm(dst, a, b, 1e-5)
-			c.set.SiLUMul(dst, a, b)
+			for _, op := range activations {
+				op.run(c.set, dst, a, b)
+			}
 			c.set.Softmax(dst)
 			attention := newCache(r, n, 2, 1+n%11).lay(r, 3, 1)
 			used := (attention.To + 2) / 3 * 3 * n
@@ -73,6 +75,7 @@ func (c *checker) outside(t *testing.T) {
 			attention.K, attention.V = fenced(t, normal(r, used), atEnd), fenced(t, normal(r, used), atEnd)
 			attention.Q, attention.Out = fenced(t, attention.Q, atEnd), fenced(t, attention.Out, atEnd)
 			attention.Scores = fenced(t, attention.Scores, atEnd)
+			attention.Sinks, attention.SoftCap = fenced(t, normal(r, 2), atEnd), 5
 			c.set.Attend(attention)
 		}
 	}

@@ -6,10 +6,13 @@
 //
 //	MatMul      16u·√cols·√Σ(w·x)² + 4u·Σ|w·x|; for types with minima, w is the largest of 16 weights
 //	RMSNorm     4u·|ref|
-//	SiLUMul     8u·|ref|, and 150·2⁻¹²⁶ for gates below −87
 //	Add         0
 //	Softmax     (16u + 2u·(max x − x))·ref + 2⁻¹⁴⁸: the second part is the rounding of the difference
 //	Attend      (64u + 8u·max Scale·Σ|q·k|)·max|v|: the second part is what the rounding of a score does
+//	SoftCap     8u·|ref| + limit·2⁻¹⁴⁸
+//	SiLUMul, GELUMul and ClampedSiLUMul, as gate/(1+exp(z))·up
+//	            (8u + k·u·max(0, z))·|ref| + 2⁻¹⁴⁸, with k of 0, 4 and 2 for the roundings of z;
+//	            from z = 87 on, where the quotient is subnormal, 8u·|ref| + 150·2⁻¹²⁶·max(1, |up|)
 //
 // Infinities must be equal, and NaN must stand where ref has NaN; only a block
 // whose scale is infinite may give either.

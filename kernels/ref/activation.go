@@ -2,6 +2,14 @@ package ref
 
 import "math"
 
+// SiLUMul computes dst[i] = gate[i]/(1+exp(−gate[i]))·up[i]. dst may be gate or up.
+func SiLUMul(dst, gate, up []float32) {
+	for i, v := range gate {
+		g := float64(v)
+		dst[i] = float32(g / (1 + math.Exp(-g)) * float64(up[i]))
+	}
+}
+
 // GELUMul computes dst[i] = gelu(gate[i])·up[i] with the tanh form of gelu, where
 // ½·(1+tanh z) is written as 1/(1+exp(−2z)): it keeps its precision for z far below
 // 0. dst may be gate or up.

@@ -63,10 +63,6 @@ type conformanceCase struct {
 	AddSpecial bool    `json:"add_special"`
 }
 
-// unsupported are the vocabularies whose pre-tokenizer is not written yet:
-// they must be refused by name.
-var unsupported = map[string]string{"gguf-deepseek-llm": "deepseek-llm"}
-
 func TestE09ConformanceVocabularies(t *testing.T) {
 	folders, _ := filepath.Glob(filepath.Join(sharedFile(t, "conformance", "tokenizers"), "gguf-*"))
 	if len(folders) == 0 {
@@ -77,17 +73,6 @@ func TestE09ConformanceVocabularies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(folder, "vocab.gguf")
-			if pre, ok := unsupported[name]; ok {
-				f, err := gguf.Open(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer f.Close()
-				if _, err = FromGGUF(f); err == nil || !strings.Contains(err.Error(), `"`+pre+`"`) {
-					t.Fatalf("got error %v, want one that names %q", err, pre)
-				}
-				t.Skipf("%s: pre-tokenizer %s is not supported", name, pre)
-			}
 			checkCases(t, load(t, path), lines[conformanceCase](t, filepath.Join(folder, "cases.jsonl")))
 		})
 	}

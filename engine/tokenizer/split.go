@@ -1,120 +1,180 @@
 package tokenizer
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
 // A splitter returns the length of the first piece of text, which is not
-// empty. Pre-tokenizers are written as regular expressions by their makers;
-// each splitter here is one of them by hand, because of the look-ahead in
+// empty: a match of the pattern, or what lies before the next match.
+// Pre-tokenizers are written as regular expressions by their makers; each
+// splitter here is one of them by hand, because of the look-ahead in
 // \s+(?!\S), and to be linear.
 type splitter func(text string) int
 
-// pretokenizer is what a name in tokenizer.ggml.pre stands for.
-type pretokenizer struct {
-	splitters    []splitter // each cuts the pieces of the one before
-	ignoreMerges bool       // a piece that is a token needs no merging
-	addBOS       bool       // unless the file says otherwise
-	nfc          bool       // text is normalised to NFC first
+// modern is the family that began with GPT-4's pattern. In order of preference:
+// contractions, words, digits, other characters, newlines, white space.
+type modern struct {
+	contractions bool // (?i:'s|'t|'re|'ve|'m|'ll|'d), before words
+	words        func(text string) int
+	digits       int   // \p{N}{1,digits}; 0 leaves digits to what follows
+	rest         class // of [^\s\p{L}\p{N}]+, which a space may precede
+	restEnd      string
+	newlines     func(text string) int
+}
+
+func (m modern) split(text string) int {
+	if m.contractions {
+		if n := contraction(text, true); n > 0 {
+			return n
+		}
+	}
+	if n := m.words(text); n > 0 {
+		return n
+	}
+	if n := run(text, number, m.digits); n > 0 {
+		return n
+	}
+	space := 0
+	if text[0] == ' ' {
+		space = 1
+	}
+	if n := run(text[space:], m.rest, unlimited); n > 0 {
+		n += space
+		for n < len(text) && strings.IndexByte(m.restEnd, text[n]) >= 0 {
+			n++
+		}
+		return n
+	}
+	if n := m.newlines(text); n > 0 {
+		return n
+	}
+	return splitSpaces(text)
+}
+
+// lineEnd is \s*[\r\n]+ : white space up to its last newline.
+func lineEnd(text string) int {
+	for n := run(text, white, unlimited); n > 0; n-- {
+		if isNewline(text[n-1]) {
+			return n
+		}
+	}
+	return 0
+}
+
+func isNewline(c byte) bool { return c == '\r' || c == '\n' }
+
+// word is [^\r\n\p{L}\p{N}]?[c]+
+func word(c class) func(text string) int {
+	return func(text string) int {
+		found, size := first(text)
+		if found&(letter|number) == 0 && !isNewline(text[0]) {
+			if n := run(text[size:], c, unlimited); n > 0 {
+				return size + n
+			}
+		}
+		return run(text, c, unlimited)
+	}
+}
+
+// casedWord is the word of GPT-4o's pattern: letters change from upper to lower
+// case once at most. In order of preference, with U of [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+// and L of [\p{Ll}\p{Lm}\p{Lo}\p{M}], both without the classes in without:
+//
+//	[^\r\n\p{L}\p{N}]?U*L+ and [^\r\n\p{L}\p{N}]?U+L*
+//
+// A contraction may follow.
+func casedWord(without class, contractions bool) func(text string) int {
+	const u, l = upper | caseless | mark, lower | caseless | mark
+	// match is the better of the two from the start of text, and 0 without one;
+	// full says that it is U*L+.
+	match := func(text string) (n int, full bool) {
+		end := 0 // of the last character in the run of U that is in L too
+		for {
+			c, size := first(text[n:])
+			if size == 0 || c&u == 0 || c&without != 0 {
+				break
+			}
+			if n += size; c&l != 0 {
+				end = n
+			}
+		}
+		if more := runWithout(text[n:], l, without); more > 0 {
+			return n + more, true
+		}
+		if end > 0 {
+			return end, true
+		}
+		return n, false
+	}
+	return func(text string) int {
+		start, n, full := 0, 0, false
+		found, size := first(text)
+		if found&(letter|number) == 0 && !isNewline(text[0]) {
+			start = size
+			n, full = match(text[start:])
+		}
+		if !full { // the leading character may be a mark, and of the word
+			if bare, all := match(text); all || n == 0 {
+				start, n = 0, bare
+			}
+		}
+		if n == 0 {
+			return 0
+		}
+		n += start
+		if contractions {
+			n += contraction(text[n:], true)
+		}
+		return n
+	}
 }
 
 var (
-	likeGPT2   = pretokenizer{splitters: []splitter{splitGPT2}}
-	likeLlama3 = pretokenizer{splitters: []splitter{splitLlama3}, ignoreMerges: true, addBOS: true}
-	likeQwen2  = pretokenizer{splitters: []splitter{splitQwen2}, nfc: true}
-	likeDigits = pretokenizer{splitters: []splitter{splitDigit, splitGPT2}}
+	splitLlama3 = modern{true, word(letter), 3, visible, "\r\n", lineEnd}.split
+	splitQwen2  = modern{true, word(letter), 1, visible, "\r\n", lineEnd}.split
+	splitQwen35 = modern{true, word(letter | mark), 1, visible &^ mark, "\r\n", lineEnd}.split
+	splitGPT4o  = modern{false, casedWord(0, true), 3, visible, "\r\n/", lineEnd}.split
+	splitTekken = modern{false, casedWord(0, false), 1, visible, "\r\n/", lineEnd}.split
+	splitKimi   = modern{false, kimiWord, 3, visible, "\r\n", lineEnd}.split
+	// splitSeed is like splitQwen2, but newlines are no part of other pieces.
+	splitSeed = modern{true, word(letter), 1, visible, "", lineEnd}.split
+	// splitLlama3Words comes after a splitter of digits.
+	splitLlama3Words = modern{true, word(letter), unlimited, visible, "\r\n", lineEnd}.split
 )
 
-// pretokenizers by name. Adding one is adding a line here, and a splitter
-// where it has a pattern of its own.
-var pretokenizers = map[string]pretokenizer{
-	"gpt-2": likeGPT2, "phi-2": likeGPT2, "mpt": likeGPT2, "olmo": likeGPT2, "jais": likeGPT2,
-	"gigachat": likeGPT2, "a.x-4.0": likeGPT2, "mellum": likeGPT2, "modern-bert": likeGPT2,
-
-	"llama3": likeLlama3, "llama-v3": likeLlama3, "llama-bpe": likeLlama3, "falcon3": likeLlama3,
-	"falcon-h1": likeLlama3, "pixtral": likeLlama3, "midm-2.0": likeLlama3, "lfm2": likeLlama3,
-
-	"qwen2": likeQwen2, "deepseek-r1-qwen": likeQwen2,
-
-	"starcoder": likeDigits, "refact": likeDigits, "command-r": likeDigits, "smollm": likeDigits,
-	"codeshell": likeDigits, "exaone": likeDigits, "minerva-7b": likeDigits,
-
-	"default": {splitters: []splitter{splitPunctuation, splitGPT2, splitNumber, splitThreeDigits}},
+// kimiWord is \p{Han}+ or the cased word without it.
+func kimiWord(text string) int {
+	if n := run(text, han, unlimited); n > 0 {
+		return n
+	}
+	return kimiCased(text)
 }
 
-type class uint8
+var kimiCased = casedWord(han, true)
 
-const (
-	classOther class = iota
-	classLetter
-	classNumber
-	classSpace
-)
-
-var asciiClasses = func() (table [utf8.RuneSelf]class) {
-	for r := range table {
-		table[r] = runeClass(rune(r))
-	}
-	return table
-}()
-
-func runeClass(r rune) class {
-	switch {
-	case unicode.IsLetter(r):
-		return classLetter
-	case unicode.IsNumber(r):
-		return classNumber
-	case unicode.IsSpace(r):
-		return classSpace
-	}
-	return classOther
-}
-
-// first is the class and length of the first character; at the end the length is 0.
-func first(text string) (class, int) {
-	if text == "" {
-		return classOther, 0
-	}
-	if text[0] < utf8.RuneSelf {
-		return asciiClasses[text[0]], 1
-	}
-	r, size := utf8.DecodeRuneInString(text)
-	return runeClass(r), size
-}
-
-// run is the length of the characters of class c, at most max, that text begins with.
-func run(text string, c class, max int) int {
-	n := 0
-	for ; max > 0; max-- {
-		found, size := first(text[n:])
-		if size == 0 || found != c {
-			break
-		}
-		n += size
-	}
-	return n
-}
-
-const unlimited = int(^uint(0) >> 1)
-
-// contraction is the length of 's 't 're 've 'm 'll or 'd, or 0.
+// contraction is the length of 's 't 're 've 'm 'll or 'd, or 0. In any case, s
+// may be the long s, which folds to it.
 func contraction(text string, anyCase bool) int {
 	if len(text) < 2 || text[0] != '\'' {
 		return 0
 	}
-	lower := func(c byte) byte {
+	lowered := func(c byte) byte {
 		if anyCase && c >= 'A' && c <= 'Z' {
 			return c + 'a' - 'A'
 		}
 		return c
 	}
-	a := lower(text[1])
+	a := lowered(text[1])
 	if a == 's' || a == 't' || a == 'm' || a == 'd' {
 		return 2
 	}
+	if anyCase && strings.HasPrefix(text[1:], "ſ") {
+		return 1 + len("ſ")
+	}
 	if len(text) > 2 {
-		b := lower(text[2])
+		b := lowered(text[2])
 		if a == 'r' && b == 'e' || a == 'v' && b == 'e' || a == 'l' && b == 'l' {
 			return 3
 		}
@@ -131,16 +191,22 @@ func splitGPT2(text string) int {
 	if text[0] == ' ' {
 		space = 1
 	}
-	if c, size := first(text[space:]); size > 0 && c != classSpace {
-		return space + run(text[space:], c, unlimited)
+	for _, c := range [...]class{letter, number, visible} {
+		if n := run(text[space:], c, unlimited); n > 0 {
+			return space + n
+		}
 	}
 	return splitSpaces(text)
 }
 
 // splitSpaces is \s+(?!\S)|\s+ : a run of white space leaves its last
-// character to what follows.
+// character to what follows. A piece of another kind is one character.
 func splitSpaces(text string) int {
-	n := run(text, classSpace, unlimited)
+	n := run(text, white, unlimited)
+	if n == 0 {
+		_, n = first(text)
+		return n
+	}
 	if n == len(text) {
 		return n
 	}
@@ -151,95 +217,88 @@ func splitSpaces(text string) int {
 	return n
 }
 
-// splitLlama3 is (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
-// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-func splitLlama3(text string) int { return splitModern(text, 3) }
-
-// splitQwen2 is splitLlama3 with one digit a piece.
-func splitQwen2(text string) int { return splitModern(text, 1) }
-
-func splitModern(text string, digits int) int {
-	if n := contraction(text, true); n > 0 {
-		return n
+// isolate makes a splitter of a pattern that leaves gaps. match is the length of a
+// match at the start of text, or 0.
+func isolate(match func(text string) int) splitter {
+	return func(text string) int {
+		if n := match(text); n > 0 {
+			return n
+		}
+		for i := range text {
+			if i > 0 && match(text[i:]) > 0 {
+				return i
+			}
+		}
+		return len(text)
 	}
-	c, size := first(text)
-	switch c {
-	case classLetter:
-		return run(text, classLetter, unlimited)
-	case classNumber:
-		return run(text, classNumber, digits)
+}
+
+// runs is a splitter of runs of at most max characters of a class.
+func runs(c class, max int) splitter {
+	return func(text string) int {
+		if n := run(text, c, max); n > 0 {
+			return n
+		}
+		return run(text, anyRune&^c, unlimited)
 	}
-	if !isNewline(text[0]) {
-		if n := run(text[size:], classLetter, unlimited); n > 0 {
-			return size + n
+}
+
+// splitRun cuts text into runs that match and runs that do not.
+func splitRun(text string, match func(rune) bool) int {
+	want := false
+	for i, r := range text {
+		if i == 0 {
+			want = match(r)
+		} else if match(r) != want {
+			return i
 		}
 	}
+	return len(text)
+}
+
+// splitRunes makes a splitter of runs of the characters that match.
+func splitRunes(match func(rune) bool) splitter {
+	return func(text string) int { return splitRun(text, match) }
+}
+
+var (
+	splitDigit       = runs(number, 1)         // \p{N}
+	splitNumber      = runs(number, unlimited) // \p{N}+
+	splitDigits3     = runs(number, 3)         // \p{N}{1,3}
+	splitFalconMarks = splitRunes(func(r rune) bool { return unicode.IsPunct(r) || strings.ContainsRune("$+<=>^~|`", r) })
+	splitPunctuation = splitRunes(func(r rune) bool { return unicode.IsPunct(r) || strings.ContainsRune("$+<=>^~|", r) })
+	// splitNewlines is [^\n]+|[\n]+
+	splitNewlines = splitRunes(func(r rune) bool { return r == '\n' })
+)
+
+// splitThreeDigits is [0-9][0-9][0-9]
+var splitThreeDigits = isolate(func(s string) int {
+	if len(s) >= 3 && isDigit(s[0]) && isDigit(s[1]) && isDigit(s[2]) {
+		return 3
+	}
+	return 0
+})
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// splitBloom is  ?[^(\s|.,!?…。，、।۔،)]+ : its brackets and bar stand inside the class.
+var splitBloom = isolate(func(text string) int {
 	space := 0
 	if text[0] == ' ' {
 		space = 1
 	}
-	if n := run(text[space:], classOther, unlimited); n > 0 {
-		n += space
-		for n < len(text) && isNewline(text[n]) {
-			n++
+	n := space
+	for _, r := range text[space:] {
+		if unicode.IsSpace(r) || strings.ContainsRune("(|.,!?…。，、।۔،)", r) {
+			break
 		}
-		return n
-	}
-	for n := run(text, classSpace, unlimited); n > 0; n-- {
-		if isNewline(text[n-1]) {
-			return n
+		n += utf8.RuneLen(r)
+		if r == utf8.RuneError && !strings.HasPrefix(text[n-utf8.RuneLen(r):], string(utf8.RuneError)) {
+			n -= utf8.RuneLen(r) - 1 // a byte that is not UTF-8
 		}
 	}
-	return splitSpaces(text)
-}
-
-func isNewline(c byte) bool { return c == '\r' || c == '\n' }
-
-// splitRun cuts text into runs that match and runs that do not.
-func splitRun(text string, match func(rune) bool, max int) int {
-	n, want := 0, false
-	for i, r := range text {
-		if i == 0 {
-			want = match(r)
-		} else if match(r) != want || want && n == max {
-			return i
-		}
-		n++
+	if n == space {
+		return 0
 	}
-	return len(text)
-}
-
-// splitDigit is \p{N}: every digit is a piece, and what stands between.
-func splitDigit(text string) int { return splitRun(text, unicode.IsNumber, 1) }
-
-// splitNumber is \p{N}+
-func splitNumber(text string) int { return splitRun(text, unicode.IsNumber, unlimited) }
-
-// splitPunctuation is [\p{P}\$\+<=>\^~\|]+
-func splitPunctuation(text string) int {
-	return splitRun(text, func(r rune) bool {
-		switch r {
-		case '$', '+', '<', '=', '>', '^', '~', '|':
-			return true
-		}
-		return unicode.IsPunct(r)
-	}, unlimited)
-}
-
-// splitThreeDigits is [0-9][0-9][0-9]
-func splitThreeDigits(text string) int {
-	three := func(s string) bool {
-		return len(s) >= 3 && isDigit(s[0]) && isDigit(s[1]) && isDigit(s[2])
-	}
-	if three(text) {
-		return 3
-	}
-	for i := range text {
-		if three(text[i:]) {
-			return i
-		}
-	}
-	return len(text)
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+	return n
+})

@@ -12,6 +12,7 @@ var globals = map[string]any{
 	"namespace": builtin(makeNamespace),
 	"dict":      builtin(makeDict),
 	"joiner":    builtin(makeJoiner),
+	"self":      reference{},
 }
 
 func makeRange(s *state, a args) any {
@@ -43,24 +44,20 @@ func makeRange(s *state, a args) any {
 	for i := range items {
 		items[i] = int64(from + i*by)
 	}
-	return &List{Items: items}
+	return &List{Items: items, kind: rangeList}
 }
 
 func makeNamespace(s *state, a args) any {
-	ns := &namespace{vars: map[string]any{}}
+	ns := &namespace{vars: *NewDict()}
 	for _, v := range a.pos {
 		d, ok := v.(*Dict)
 		if !ok {
 			s.fail("namespace takes a dict, not %s", typeName(v))
 		}
-		for _, key := range d.keys {
-			if name, ok := key.(string); ok {
-				ns.vars[name] = d.items[key]
-			}
-		}
+		s.update(&ns.vars, d)
 	}
 	for _, n := range a.named {
-		ns.vars[n.name] = n.value
+		ns.vars.Set(n.name, n.value)
 	}
 	return ns
 }
@@ -83,7 +80,7 @@ func (s *state) update(d *Dict, from any) {
 	}
 	s.charge(64 * other.Len())
 	for _, key := range other.keys {
-		d.Set(key, other.items[key])
+		d.Set(key, other.at(key))
 	}
 }
 
@@ -139,7 +136,7 @@ func init() {
 		"number":    func(_ *state, v any, _ args) bool { _, _, _, ok := number(v); return ok },
 		"string":    isType[string],
 		"mapping":   isType[*Dict],
-		"iterable":  isSequence,
+		"iterable":  isIterable,
 		"sequence":  isSequence,
 		"callable": func(_ *state, v any, _ args) bool {
 			switch v.(type) {
@@ -153,9 +150,9 @@ func init() {
 		"divisibleby": func(s *state, v any, a args) bool {
 			return isMultiple(s, v, int64(a.integer(s, 0, "num", 1)), 0)
 		},
-		"lower":  func(s *state, v any, _ args) bool { text := s.printed(v); return strings.ToLower(text) == text },
-		"upper":  func(s *state, v any, _ args) bool { text := s.printed(v); return strings.ToUpper(text) == text },
-		"sameas": compared("=="),
+		"lower":  hasCase(strings.ToLower, strings.ToUpper),
+		"upper":  hasCase(strings.ToUpper, strings.ToLower),
+		"sameas": isSame,
 		"in":     compared("in"),
 		"filter": func(_ *state, v any, _ args) bool { name, _ := v.(string); return filters[name] != nil },
 		"test":   func(_ *state, v any, _ args) bool { name, _ := v.(string); return tests[name] != nil },
@@ -168,12 +165,39 @@ func init() {
 	}
 }
 
-// isSequence holds for what has a length and items, in Jinja2's eyes also
-// for dicts, strings and undefined values.
-func isSequence(_ *state, v any, _ args) bool {
+func isIterable(_ *state, v any, _ args) bool {
 	switch v.(type) {
 	case string, *List, *Dict, Undefined:
 		return true
 	}
 	return false
+}
+
+// isSequence holds for what has a length and items, in Jinja2's eyes also
+// for dicts, strings and undefined values.
+func isSequence(s *state, v any, a args) bool {
+	l, ok := v.(*List)
+	return isIterable(s, v, a) && (!ok || l.indexed())
+}
+
+// isSame holds for one object: small values of one type are one.
+func isSame(s *state, v any, a args) bool {
+	other := plain(a.get(0, "other", nil))
+	return typeName(v) == typeName(other) && s.holds("==", v, other) && (v == other || !isMutable(v))
+}
+
+func isMutable(v any) bool {
+	switch v.(type) {
+	case *List, *Dict:
+		return true
+	}
+	return false
+}
+
+// hasCase holds for text with letters that is what its case makes of it.
+func hasCase(to, from func(string) string) testFunc {
+	return func(s *state, v any, _ args) bool {
+		text := s.printed(v)
+		return to(text) == text && from(text) != text
+	}
 }

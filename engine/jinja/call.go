@@ -5,6 +5,8 @@ type arguments struct {
 	positional []expr
 	names      []string
 	named      []expr
+	// unpacked is x of *x, unpackedNamed that of **x, or nil.
+	unpacked, unpackedNamed expr
 }
 
 type namedArg struct {
@@ -24,6 +26,26 @@ func (a arguments) eval(s *state) args {
 	}
 	for i, name := range a.names {
 		out.named = append(out.named, namedArg{name, s.inner(a.named[i])})
+	}
+	if a.unpacked != nil {
+		more := s.iterate(s.inner(a.unpacked))
+		s.charge(16 * len(more))
+		out.pos = append(out.pos, more...)
+	}
+	if a.unpackedNamed == nil {
+		return out
+	}
+	d, ok := s.inner(a.unpackedNamed).(*Dict)
+	if !ok {
+		s.fail("argument after ** must be a mapping")
+	}
+	s.charge(32 * d.Len())
+	for _, key := range d.keys {
+		name, ok := key.(string)
+		if _, again := out.name(name); !ok || again {
+			s.fail("keywords must be strings, each given once")
+		}
+		out.named = append(out.named, namedArg{name, d.at(key)})
 	}
 	return out
 }
@@ -50,7 +72,7 @@ func (a args) get(i int, name string, missing any) any {
 
 // text, integer and flag are get for one type.
 func (a args) text(s *state, i int, name, missing string) string {
-	v := a.get(i, name, missing)
+	v := plain(a.get(i, name, missing))
 	text, ok := v.(string)
 	if !ok {
 		s.fail("argument '%s' must be str, not %s", name, typeName(v))
@@ -81,6 +103,8 @@ func (c *callExpr) eval(s *state) any {
 	fn := s.inner(c.fn)
 	a := c.args.eval(s)
 	switch fn := fn.(type) {
+	case *loop:
+		return fn.again(s, a)
 	case *macro:
 		if c.caller != nil {
 			with := *fn
@@ -91,6 +115,9 @@ func (c *callExpr) eval(s *state) any {
 	case builtin:
 		return fn(s, a)
 	case Func:
+		for i, v := range a.pos {
+			a.pos[i] = plain(v)
+		}
 		v, err := fn(a.pos)
 		if err != nil {
 			panic(thrown{err})
@@ -115,7 +142,11 @@ func (f *filterExpr) eval(s *state) any {
 	if !ok {
 		s.fail("No filter named '%s' found.", f.name)
 	}
-	return filter(s, s.inner(f.in), f.args.eval(s))
+	in := s.inner(f.in)
+	if !keepsMarkup[f.name] {
+		in = plain(in)
+	}
+	return filter(s, in, f.args.eval(s))
 }
 
 type testExpr struct {
@@ -131,6 +162,11 @@ func (t *testExpr) eval(s *state) any {
 
 func (s *state) test(name string, v any, a args) bool {
 	s.step()
+	if name == "escaped" {
+		_, ok := v.(markup)
+		return ok
+	}
+	v = plain(v)
 	test, ok := tests[name]
 	if !ok {
 		s.fail("No test named '%s' found.", name)

@@ -7,6 +7,7 @@ func (s *state) equal(a, b any) bool {
 	s.enter()
 	defer s.leave()
 	s.step()
+	a, b = plain(a), plain(b)
 	switch x := a.(type) {
 	case string:
 		y, ok := b.(string)
@@ -21,7 +22,7 @@ func (s *state) equal(a, b any) bool {
 		return ok
 	case *List:
 		y, ok := b.(*List)
-		if !ok || x.Tuple != y.Tuple || len(x.Items) != len(y.Items) {
+		if !ok || x.Tuple != y.Tuple || x.kind != y.kind || len(x.Items) != len(y.Items) {
 			return false
 		}
 		for i := range x.Items {
@@ -36,7 +37,7 @@ func (s *state) equal(a, b any) bool {
 			return false
 		}
 		for _, key := range x.keys {
-			if v, ok := y.Get(key); !ok || !s.equal(x.items[key], v) {
+			if v, ok := y.Get(key); !ok || !s.equal(x.at(key), v) {
 				return false
 			}
 		}
@@ -44,6 +45,8 @@ func (s *state) equal(a, b any) bool {
 	case *namespace:
 		return a == b
 	case *macro:
+		return a == b
+	case *loop:
 		return a == b
 	}
 	order, ok := numberOrder(a, b)
@@ -76,6 +79,7 @@ func (s *state) order(a, b any) int {
 	s.enter()
 	defer s.leave()
 	s.step()
+	a, b = plain(a), plain(b)
 	if x, ok := a.(string); ok {
 		if y, ok := b.(string); ok {
 			s.work(min(len(x), len(y)))
@@ -83,7 +87,7 @@ func (s *state) order(a, b any) int {
 		}
 	}
 	if x, ok := a.(*List); ok {
-		if y, ok := b.(*List); ok {
+		if y, ok := b.(*List); ok && x.Tuple == y.Tuple && x.kind == plainList && y.kind == plainList {
 			for i := range min(len(x.Items), len(y.Items)) {
 				if o := s.order(x.Items[i], y.Items[i]); o != 0 {
 					return o

@@ -52,13 +52,25 @@ func (d *dictExpr) eval(s *state) any {
 	dict := NewDict()
 	s.charge(64 * len(d.keys))
 	for i := range d.keys {
-		key := s.inner(d.keys[i])
-		if !hashable(key) {
-			s.fail("unhashable type: '%s'", typeName(key))
+		key := plain(s.inner(d.keys[i]))
+		if s.needHashable(key); !hashable(key) {
+			s.fail("keys of type '%s' are not supported", typeName(key))
 		}
 		dict.Set(key, s.inner(d.values[i]))
 	}
 	return dict
+}
+
+// needHashable fails for what Python cannot look up in a dict.
+func (s *state) needHashable(v any) {
+	switch v := v.(type) {
+	case *Dict:
+		s.fail("unhashable type: 'dict'")
+	case *List:
+		if !v.Tuple && v.kind == plainList {
+			s.fail("unhashable type: 'list'")
+		}
+	}
 }
 
 type condExpr struct{ yes, cond, no expr }
@@ -143,7 +155,8 @@ func (s *state) holds(op string, a, b any) bool {
 }
 
 func (s *state) contains(in, v any) bool {
-	switch in := in.(type) {
+	v = plain(v)
+	switch in := plain(in).(type) {
 	case string:
 		text, ok := v.(string)
 		if !ok {
@@ -152,10 +165,11 @@ func (s *state) contains(in, v any) bool {
 		s.work(len(in))
 		return strings.Contains(in, text)
 	case *Dict:
+		s.needHashable(v)
 		_, ok := in.Get(v)
 		return ok
 	case *List:
-		for _, item := range in.Items {
+		for _, item := range s.iterate(in) {
 			if s.equal(item, v) {
 				return true
 			}
@@ -190,11 +204,15 @@ func (s *state) attr(v any, name string) any {
 			return value
 		}
 	case *namespace:
-		if value, ok := v.vars[name]; ok {
+		if value, ok := v.vars.Get(name); ok {
 			return value
 		}
 	case *loop:
 		return v.attr(name)
+	case *macro:
+		if value, ok := v.attr(name); ok {
+			return value
+		}
 	default:
 		if m := method(v, name); m != nil {
 			return m
@@ -218,6 +236,7 @@ func (i *itemExpr) eval(s *state) any {
 
 // item is v[key]: Jinja looks for an item first, then for an attribute.
 func (s *state) item(v, key any) any {
+	v, key = plain(v), plain(key)
 	switch v := v.(type) {
 	case Undefined:
 		s.fail("%s", v.what())
@@ -226,7 +245,7 @@ func (s *state) item(v, key any) any {
 			return value
 		}
 	case *List:
-		if n, ok := key.(int64); ok {
+		if n, ok := index(key); ok && v.indexed() {
 			if n < 0 {
 				n += int64(len(v.Items))
 			}
@@ -235,7 +254,7 @@ func (s *state) item(v, key any) any {
 			}
 		}
 	case string:
-		if n, ok := key.(int64); ok {
+		if n, ok := index(key); ok {
 			if piece := s.slice(v, n, n+1, int64(1)); n != -1 && piece != "" {
 				return piece
 			} else if n == -1 && v != "" {
@@ -250,13 +269,22 @@ func (s *state) item(v, key any) any {
 	return Undefined{"'" + typeName(v) + " object' has no element " + s.str(key)}
 }
 
+// index is a whole number, or a bool in its place.
+func index(v any) (int64, bool) {
+	if b, ok := v.(bool); ok {
+		return int64(boolInt(b)), true
+	}
+	n, ok := v.(int64)
+	return n, ok
+}
+
 type sliceExpr struct {
 	of    expr
 	parts [3]expr
 }
 
 func (c *sliceExpr) eval(s *state) any {
-	v := s.inner(c.of)
+	v := plain(s.inner(c.of))
 	var parts [3]any
 	for i, part := range c.parts {
 		if part != nil {
@@ -277,6 +305,7 @@ func (s *state) slice(v, from, to, by any) any {
 		s.fail("slice step must be an integer other than zero")
 	}
 	list, isList := v.(*List)
+	isList = isList && list.indexed()
 	text, isText := v.(string)
 	if !isList && !isText {
 		s.fail("'%s' object is not subscriptable", typeName(v))
@@ -309,7 +338,7 @@ func (s *state) slice(v, from, to, by any) any {
 	for i := first; step > 0 && i < last || step < 0 && i > last; i += step {
 		items = append(items, list.Items[i])
 	}
-	return &List{Items: items, Tuple: list.Tuple}
+	return &List{Items: items, Tuple: list.Tuple, kind: list.kind}
 }
 
 func (s *state) sliceEnd(v any, missing, n, step int64) int64 {

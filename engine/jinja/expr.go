@@ -157,6 +157,9 @@ func (p *parser) primary() expr {
 		case "none", "None":
 			return literal{nil}
 		}
+		if p.special != nil {
+			p.special.see(t.text)
+		}
 		return nameExpr(t.text)
 	case tokenString:
 		var text strings.Builder
@@ -277,18 +280,21 @@ func (p *parser) arguments() arguments {
 		if n > argumentsMax {
 			p.fail("more than %d arguments", argumentsMax)
 		}
-		if p.isOp("*") || p.isOp("**") {
-			p.fail("unpacked arguments are not supported")
-		}
 		next := p.tokens[min(p.at+1, len(p.tokens)-1)]
-		if p.peek().kind == tokenName && next.kind == tokenOp && next.text == "=" {
+		switch {
+		case a.unpackedNamed != nil || a.unpacked != nil && p.isOp("*"):
+			p.fail("expected \")\", found %s", describe(p.peek()))
+		case p.acceptOp("*"):
+			a.unpacked = p.expr()
+		case p.acceptOp("**"):
+			a.unpackedNamed = p.expr()
+		case p.peek().kind == tokenName && next.kind == tokenOp && next.text == "=":
 			a.names = append(a.names, p.needName())
 			p.needOp("=")
 			a.named = append(a.named, p.expr())
-		} else {
-			if len(a.names) > 0 {
-				p.fail("a positional argument follows a named one")
-			}
+		case len(a.names) > 0 || a.unpacked != nil:
+			p.fail("a positional argument follows a named one")
+		default:
 			a.positional = append(a.positional, p.expr())
 		}
 		if !p.acceptOp(",") && !p.isOp(")") {

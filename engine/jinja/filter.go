@@ -19,16 +19,18 @@ func init() {
 		"abs": filterAbs, "attr": filterAttr, "batch": filterBatch, "bool": filterBool,
 		"capitalize": textFilter("capitalize"), "center": textFilter("center"),
 		"count": filterLength, "d": filterDefault, "default": filterDefault, "dictsort": filterDictsort,
-		"e": filterEscape, "escape": filterEscape, "first": filterFirst, "float": filterFloat,
+		"e": filterEscape, "escape": filterEscape,
+		"forceescape": func(s *state, v any, _ args) any { return s.escaped(s.str(v)) },
+		"first":       filterFirst, "float": filterFloat,
 		"format": filterFormat, "from_json": filterFromJSON, "fromjson": filterFromJSON,
 		"indent": filterIndent, "int": filterInt, "items": filterItems, "join": filterJoin,
 		"last": filterLast, "length": filterLength, "list": filterList, "lower": textFilter("lower"),
 		"map": filterMap, "max": filterMax, "min": filterMin,
 		"reject": selecting(false, false), "rejectattr": selecting(true, false),
 		"replace": filterReplace, "reverse": filterReverse, "round": filterRound,
-		"safe":   func(s *state, v any, _ args) any { return s.str(v) },
+		"safe":   func(s *state, v any, _ args) any { return markup(s.str(v)) },
 		"select": selecting(false, true), "selectattr": selecting(true, true),
-		"sort": filterSort, "string": func(s *state, v any, _ args) any { return s.str(v) },
+		"sort": filterSort, "string": filterString,
 		"sum": filterSum, "title": filterTitle, "tojson": filterToJSON,
 		"trim": textFilter("strip"), "unique": filterUnique, "upper": textFilter("upper"),
 		"wordcount": func(s *state, v any, _ args) any { return int64(len(strings.Fields(s.printed(v)))) },
@@ -56,10 +58,16 @@ func filterBool(_ *state, v any, _ args) any { return truth(v) }
 
 func filterBatch(s *state, v any, a args) any {
 	items, n := s.iterate(v), max(a.integer(s, 0, "linecount", 1), 1)
-	out := &List{}
+	fill := a.get(1, "fill_with", nil)
+	out := &List{kind: iterator}
 	for batch := range slices.Chunk(items, n) {
 		s.charge(32)
-		out.Items = append(out.Items, &List{Items: slices.Clip(batch)})
+		batch = slices.Clip(batch)
+		for fill != nil && len(batch) < n {
+			s.charge(16)
+			batch = append(batch, fill)
+		}
+		out.Items = append(out.Items, &List{Items: batch})
 	}
 	return out
 }
@@ -72,10 +80,14 @@ func filterDefault(_ *state, v any, a args) any {
 	return v
 }
 
-func filterEscape(s *state, v any, _ args) any {
-	text := s.str(v)
-	s.charge(5 * len(text)) // the longest entity
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;").Replace(text)
+func filterEscape(s *state, v any, _ args) any { return s.escaped(v) }
+
+// filterString is Python's str, but for markup, which it keeps.
+func filterString(s *state, v any, _ args) any {
+	if m, ok := v.(markup); ok {
+		return m
+	}
+	return s.str(v)
 }
 
 func filterFloat(s *state, v any, a args) any {
@@ -180,6 +192,11 @@ func filterFirst(s *state, v any, _ args) any {
 		_, size := utf8.DecodeRuneInString(text)
 		return text[:size]
 	}
+	if l, ok := v.(*List); ok && l.kind == iterator && len(l.Items) > 0 {
+		first := l.Items[0]
+		l.Items = l.Items[1:]
+		return first
+	}
 	if items := s.iterate(v); len(items) > 0 {
 		return items[0]
 	}
@@ -191,6 +208,9 @@ func filterLast(s *state, v any, _ args) any {
 		_, size := utf8.DecodeLastRuneInString(text)
 		return text[len(text)-size:]
 	}
+	if l, ok := v.(*List); ok && l.kind == iterator {
+		s.fail("'generator' object is not reversible")
+	}
 	if items := s.iterate(v); len(items) > 0 {
 		return items[len(items)-1]
 	}
@@ -199,21 +219,23 @@ func filterLast(s *state, v any, _ args) any {
 
 func filterItems(s *state, v any, _ args) any {
 	if _, undefined := v.(Undefined); undefined {
-		return &List{}
+		return &List{kind: iterator}
 	}
 	d, ok := v.(*Dict)
 	if !ok {
 		s.fail("Can only get item pairs from a mapping.")
 	}
-	return s.pairs(d)
+	pairs := s.pairs(d)
+	pairs.kind = iterator
+	return pairs
 }
 
 // pairs lists a dict's keys with their values.
 func (s *state) pairs(d *Dict) *List {
 	s.charge(64 * d.Len())
-	out := &List{Items: make([]any, 0, d.Len())}
+	out := &List{Items: make([]any, 0, d.Len()), kind: itemsView}
 	for _, key := range d.keys {
-		out.Items = append(out.Items, &List{Items: []any{key, d.items[key]}, Tuple: true})
+		out.Items = append(out.Items, &List{Items: []any{key, d.at(key)}, Tuple: true})
 	}
 	return out
 }
@@ -226,5 +248,5 @@ func filterReverse(s *state, v any, _ args) any {
 	s.charge(16 * len(items))
 	items = slices.Clone(items)
 	slices.Reverse(items)
-	return &List{Items: items}
+	return &List{Items: items, kind: iterator}
 }

@@ -44,9 +44,9 @@ func (s *state) path(v, path any) any {
 }
 
 func filterMap(s *state, v any, a args) any {
-	items := s.iterate(v)
+	items := s.some(v)
 	s.charge(16 * len(items))
-	out := &List{Items: make([]any, len(items))}
+	out := &List{Items: make([]any, len(items)), kind: iterator}
 	attribute, byAttribute := a.name("attribute")
 	if !byAttribute && len(a.pos) == 0 {
 		s.fail("map requires a filter argument")
@@ -71,6 +71,14 @@ func filterMap(s *state, v any, a args) any {
 	return out
 }
 
+// some is iterate, and nothing for what is not true: none, 0.
+func (s *state) some(v any) []any {
+	if !truth(v) {
+		return nil
+	}
+	return s.iterate(v)
+}
+
 const unlimited = int(^uint(0) >> 1)
 
 // selecting makes select, reject, selectattr and rejectattr.
@@ -83,8 +91,8 @@ func selecting(byAttribute, keep bool) filterFunc {
 			}
 			rest.pos = a.pos[1:]
 		}
-		out := &List{Items: []any{}}
-		items := s.iterate(v)
+		out := &List{Items: []any{}, kind: iterator}
+		items := s.some(v)
 		s.charge(16 * len(items))
 		for _, item := range items {
 			s.step()
@@ -106,7 +114,7 @@ func selecting(byAttribute, keep bool) filterFunc {
 
 // sortKey is what sorting and uniqueness look at: strings without case unless asked.
 func (s *state) sortKey(v any, a args, caseAt int) any {
-	if attribute := a.get(unlimited, "attribute", nil); attribute != nil {
+	if attribute := a.get(caseAt+1, "attribute", nil); attribute != nil {
 		v = s.path(v, attribute)
 	}
 	if text, ok := v.(string); ok && !a.flag(caseAt, "case_sensitive", false) {
@@ -149,7 +157,7 @@ func filterDictsort(s *state, v any, a args) any {
 }
 
 func filterUnique(s *state, v any, a args) any {
-	out := &List{Items: []any{}}
+	out := &List{Items: []any{}, kind: iterator}
 	var seen []any
 	known := map[any]bool{}
 	for _, item := range s.iterate(v) {

@@ -142,8 +142,11 @@ func (w *jsonWriter) value(v any, depth int) {
 		w.out.WriteString(jsonFloat(v))
 	case string:
 		w.text(v)
+	case markup:
+		w.text(string(v))
 	case *List:
-		w.list(v, depth)
+		// Python refuses what is no list; there are templates that ask for it.
+		w.list(w.s.iterate(v), depth)
 	case *Dict:
 		w.dict(v, depth)
 	default:
@@ -176,13 +179,13 @@ func (w *jsonWriter) newline(depth int) {
 	}
 }
 
-func (w *jsonWriter) list(v *List, depth int) {
-	if len(v.Items) == 0 {
+func (w *jsonWriter) list(items []any, depth int) {
+	if len(items) == 0 {
 		w.out.WriteString("[]")
 		return
 	}
 	w.out.WriteByte('[')
-	for i, item := range v.Items {
+	for i, item := range items {
 		if i > 0 {
 			w.separator(w.item)
 		}
@@ -216,7 +219,7 @@ func (w *jsonWriter) dict(v *Dict, depth int) {
 			w.out.WriteByte('"')
 		}
 		w.separator(w.key)
-		w.value(v.items[key], depth+1)
+		w.value(v.at(key), depth+1)
 	}
 	w.newline(depth)
 	w.out.WriteByte('}')
@@ -241,7 +244,7 @@ func (w *jsonWriter) text(text string) {
 			b.WriteString(`\b`)
 		case r == '\f':
 			b.WriteString(`\f`)
-		case r < 0x20 || w.ascii && r >= 0x7f && r <= 0xffff && !isNoncharacter(r) && r != 0x7f:
+		case r < 0x20 || w.ascii && r >= 0x7f && r <= 0xffff && !isNoncharacter(r):
 			fmt.Fprintf(b, `\u%04x`, r)
 		case w.ascii && r > 0xffff:
 			fmt.Fprintf(b, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)

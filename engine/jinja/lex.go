@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -256,6 +257,8 @@ func (l *lexer) one(rest string) int {
 	return 0
 }
 
+var intPrefix = regexp.MustCompile(`^0(?:[xX](?:_?[0-9a-fA-F])+|[oO](?:_?[0-7])+|[bB](?:_?[01])+)`)
+
 func (l *lexer) number(rest string) {
 	digits := func(i int) int {
 		for i < len(rest) && (rest[i] >= '0' && rest[i] <= '9' || rest[i] == '_') {
@@ -264,6 +267,11 @@ func (l *lexer) number(rest string) {
 		return i
 	}
 	isDigit := func(i int) bool { return i < len(rest) && rest[i] >= '0' && rest[i] <= '9' }
+	if base := intPrefix.FindString(rest); base != "" {
+		l.emit(tokenInt, strings.ReplaceAll(base, "_", ""))
+		l.pos += len(base)
+		return
+	}
 	kind, end := tokenInt, digits(0)
 	if end < len(rest) && rest[end] == '.' && isDigit(end+1) {
 		kind, end = tokenFloat, digits(end+1)

@@ -22,6 +22,8 @@ var textPredicates = map[string]func(text string) bool{
 // method is the bound method called name of a string, list or dict, or nil.
 func method(v any, name string) any {
 	switch v := v.(type) {
+	case markup:
+		return method(string(v), name)
 	case string:
 		if m, ok := textMethods[name]; ok {
 			return builtin(func(s *state, a args) any {
@@ -40,7 +42,7 @@ func method(v any, name string) any {
 			return builtin(func(s *state, a args) any { return m(s, v, a) })
 		}
 	case *List:
-		if m, ok := listMethods[name]; ok && !v.Tuple {
+		if m, ok := listMethods[name]; ok && (v.kind == plainList && !v.Tuple || v.indexed() && readsList[name]) {
 			return builtin(func(s *state, a args) any { return m(s, v, a) })
 		}
 	}

@@ -1,5 +1,7 @@
 package jinja
 
+import "slices"
+
 func init() {
 	dictMethods = map[string]func(s *state, d *Dict, a args) any{
 		"get": func(_ *state, d *Dict, a args) any {
@@ -9,12 +11,15 @@ func init() {
 			return a.get(1, "default", nil)
 		},
 		"items": func(s *state, d *Dict, _ args) any { return s.pairs(d) },
-		"keys":  func(s *state, d *Dict, _ args) any { return filterList(s, d, args{}) },
+		"keys": func(s *state, d *Dict, _ args) any {
+			s.charge(16 * d.Len())
+			return &List{Items: slices.Clone(d.keys), kind: keysView}
+		},
 		"values": func(s *state, d *Dict, _ args) any {
-			out := &List{Items: make([]any, 0, d.Len())}
+			out := &List{Items: make([]any, 0, d.Len()), kind: valuesView}
 			s.charge(16 * d.Len())
 			for _, key := range d.keys {
-				out.Items = append(out.Items, d.items[key])
+				out.Items = append(out.Items, d.at(key))
 			}
 			return out
 		},
@@ -44,6 +49,9 @@ func init() {
 		},
 	}
 }
+
+// readsList are the methods that a tuple has as well.
+var readsList = map[string]bool{"index": true, "count": true}
 
 // Jinja2's sandbox refuses the methods that change a list; templates written
 // for other renderers use them, and a render owns its values.

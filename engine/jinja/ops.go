@@ -20,6 +20,9 @@ func (b *binaryExpr) eval(s *state) any {
 		return s.join(s.str(left), s.str(right))
 	case "+":
 		return s.add(left, right)
+	}
+	left, right = plain(left), plain(right)
+	switch b.op {
 	case "*":
 		if v, ok := s.repeat(left, right); ok {
 			return v
@@ -37,14 +40,14 @@ func (b *binaryExpr) eval(s *state) any {
 
 func (s *state) add(left, right any) any {
 	switch x := left.(type) {
-	case string:
-		y, ok := right.(string)
-		if !ok {
-			s.fail("can only concatenate str (not \"%s\") to str", typeName(right))
+	case string, markup:
+		switch right.(type) {
+		case string, markup:
+			return s.joined(left, right)
 		}
-		return s.join(x, y)
+		s.fail("can only concatenate str (not \"%s\") to str", typeName(right))
 	case *List:
-		if y, ok := right.(*List); ok && x.Tuple == y.Tuple {
+		if y, ok := right.(*List); ok && x.Tuple == y.Tuple && x.kind == plainList && y.kind == plainList {
 			s.charge(16 * (len(x.Items) + len(y.Items)))
 			return &List{Items: append(append([]any{}, x.Items...), y.Items...), Tuple: x.Tuple}
 		}

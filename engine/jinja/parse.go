@@ -60,6 +60,8 @@ type parser struct {
 	at     int
 	depth  int
 	loops  int // enclosing for loops, for break and continue
+	// special is that of the macro around, or nil.
+	special *special
 }
 
 func (p *parser) fail(format string, args ...any) {
@@ -229,7 +231,7 @@ func (p *parser) ifBlock(line int) stmt {
 }
 
 func (p *parser) forBlock(line int) stmt {
-	s := &forStmt{line: line, targets: p.names()}
+	s := &forStmt{line: line, targets: p.targets()}
 	if !p.acceptWord("in") {
 		p.fail("expected \"in\", found %s", describe(p.peek()))
 	}
@@ -237,9 +239,7 @@ func (p *parser) forBlock(line int) stmt {
 	if p.acceptWord("if") {
 		s.cond = p.expr()
 	}
-	if p.isWord("recursive") {
-		p.fail("recursive loops are not supported")
-	}
+	s.recursive = p.acceptWord("recursive")
 	p.needClose()
 	p.loops++
 	body, word := p.body("for", "else", "endfor")
@@ -253,22 +253,41 @@ func (p *parser) forBlock(line int) stmt {
 	return s
 }
 
-// names is one name or several with commas.
-func (p *parser) names() []string {
-	paren := p.acceptOp("(")
-	list := []string{p.needName()}
+// target is what an assignment fills: a name, or several from a list.
+type target struct {
+	name string
+	list []target // nil for a name
+}
+
+// targets is one target or several with commas.
+func (p *parser) targets() target {
+	p.enter()
+	defer p.leave()
+	one := func() target {
+		if p.acceptOp("(") {
+			t := p.targets()
+			p.needOp(")")
+			return t
+		}
+		return target{name: p.needName()}
+	}
+	first := one()
+	if !p.isOp(",") {
+		return first
+	}
+	t := target{list: []target{first}}
 	for p.acceptOp(",") {
-		list = append(list, p.needName())
+		if p.isOp("=") || p.isOp(")") || p.isWord("in") {
+			break
+		}
+		t.list = append(t.list, one())
 	}
-	if paren {
-		p.needOp(")")
-	}
-	return list
+	return t
 }
 
 func (p *parser) set(line int) stmt {
-	s := &setStmt{line: line, targets: p.names()}
-	if len(s.targets) == 1 && p.acceptOp(".") {
+	s := &setStmt{line: line, target: p.targets()}
+	if s.target.list == nil && p.acceptOp(".") {
 		s.field = p.needName()
 	}
 	if p.acceptOp("=") {
@@ -276,7 +295,7 @@ func (p *parser) set(line int) stmt {
 		p.needClose()
 		return s
 	}
-	if len(s.targets) > 1 {
+	if s.target.list != nil {
 		p.fail("expected \"=\", found %s", describe(p.peek()))
 	}
 	block := &captured{}
@@ -298,20 +317,18 @@ func (p *parser) filterBlock(line int) stmt {
 }
 
 func (p *parser) with(line int) stmt {
-	s := &scopeStmt{}
+	s := &withStmt{line: line}
 	for p.peek().kind != tokenClose {
-		set := &setStmt{line: line, targets: []string{p.needName()}}
+		s.names = append(s.names, target{name: p.needName()})
 		p.needOp("=")
-		set.value = p.expr()
-		s.body = append(s.body, set)
+		s.values = append(s.values, p.expr())
 		if !p.acceptOp(",") {
 			break
 		}
 	}
 	p.needClose()
-	body, _ := p.body("with", "endwith")
+	s.body, _ = p.body("with", "endwith")
 	p.needClose()
-	s.body = append(s.body, body...)
 	return s
 }
 
@@ -320,7 +337,7 @@ func (p *parser) macro(line int) stmt {
 	p.needOp("(")
 	p.parameters(m)
 	p.needClose()
-	m.body = p.outsideLoops("macro", "endmacro")
+	p.macroBody(m, "macro", "endmacro")
 	return m
 }
 
@@ -334,19 +351,24 @@ func (p *parser) callBlock(line int) stmt {
 		p.fail("call needs a macro call")
 	}
 	p.needClose()
-	m.body = p.outsideLoops("call", "endcall")
+	p.macroBody(m, "call", "endcall")
 	c.caller = m
 	return &outputStmt{line, c}
 }
 
-// outsideLoops parses a body that break and continue cannot leave.
-func (p *parser) outsideLoops(open, end string) []stmt {
-	loops := p.loops
-	p.loops = 0
-	body, _ := p.body(open, end)
-	p.loops = loops
+// macroBody parses the body of m, which break and continue cannot leave, and
+// sees which of a macro's own names it uses.
+func (p *parser) macroBody(m *macroStmt, open, end string) {
+	loops, outer := p.loops, p.special
+	p.loops, p.special = 0, &m.special
+	m.body, _ = p.body(open, end)
+	p.loops, p.special = loops, outer
 	p.needClose()
-	return body
+	if outer != nil {
+		outer.varargs = outer.varargs || m.special.varargs
+		outer.kwargs = outer.kwargs || m.special.kwargs
+		outer.caller = outer.caller || m.special.caller
+	}
 }
 
 func (p *parser) parameters(m *macroStmt) {
@@ -368,12 +390,15 @@ func (p *parser) parameters(m *macroStmt) {
 
 // integer is the value of a literal.
 func (p *parser) integer(text string) any {
-	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+	if v, err := strconv.ParseInt(text, 0, 64); err == nil {
 		return v
 	}
 	if len(text) > bigBitsMax/4 {
 		p.fail("a number of %d digits; at most %d are allowed", len(text), bigBitsMax/4)
 	}
-	v, _ := new(big.Int).SetString(text, 10)
+	v, ok := new(big.Int).SetString(text, 0)
+	if !ok {
+		p.fail("%q is not a number", text)
+	}
 	return v
 }

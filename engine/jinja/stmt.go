@@ -1,5 +1,7 @@
 package jinja
 
+import "slices"
+
 // jump says how a statement ended.
 type jump uint8
 
@@ -69,52 +71,74 @@ func (c *scopeStmt) run(s *state) (j jump) {
 }
 
 type setStmt struct {
-	line    int
-	targets []string
-	field   string // of a namespace
-	value   expr
+	line   int
+	target target
+	field  string // of a namespace
+	value  expr
 }
 
 func (t *setStmt) run(s *state) jump {
 	s.line = t.line
 	value := t.value.eval(s)
 	if t.field == "" {
-		s.bind(t.targets, value)
+		s.bind(t.target, value)
 		return jumpNone
 	}
-	v, _ := s.scope.get(t.targets[0])
+	v, _ := s.scope.get(t.target.name)
 	ns, ok := v.(*namespace)
 	if !ok {
 		s.fail("cannot assign attribute on non-namespace object")
 	}
-	ns.vars[t.field] = value
+	ns.vars.Set(t.field, value)
 	return jumpNone
 }
 
 // bind sets one name, or unpacks value into several.
-func (s *state) bind(targets []string, value any) {
-	if len(targets) == 1 {
-		s.scope.set(targets[0], value)
+func (s *state) bind(t target, value any) {
+	if t.list == nil {
+		s.scope.set(t.name, value)
 		return
 	}
 	items := s.iterate(value)
-	if len(items) != len(targets) {
-		s.fail("cannot unpack %d values into %d names", len(items), len(targets))
+	if len(items) != len(t.list) {
+		s.fail("cannot unpack %d values into %d names", len(items), len(t.list))
 	}
-	for i, name := range targets {
-		s.scope.set(name, items[i])
+	for i, inner := range t.list {
+		s.bind(inner, items[i])
 	}
+}
+
+type withStmt struct {
+	line   int
+	names  []target
+	values []expr
+	body   []stmt
+}
+
+func (w *withStmt) run(s *state) (j jump) {
+	s.line = w.line
+	values := s.evalAll(w.values)
+	s.inScope(s.scope, func() {
+		for i, name := range w.names {
+			s.bind(name, values[i])
+		}
+		j = s.run(w.body)
+	})
+	return j
 }
 
 type forStmt struct {
 	line            int
-	targets         []string
+	targets         target
 	over, cond      expr
+	recursive       bool
 	body, otherwise []stmt
 }
 
 // loop is the variable of that name inside a for.
 type loop struct {
+	of      *forStmt
+	outside *scope
 	items   []any
 	index   int
 	depth   int
@@ -123,20 +147,21 @@ type loop struct {
 
 func (f *forStmt) run(s *state) jump {
 	s.line = f.line
-	items := s.iterate(f.over.eval(s))
+	return f.each(s, f.over.eval(s), 0)
+}
+
+// each runs the loop over what is in v; depth counts recursive loops.
+func (f *forStmt) each(s *state, v any, depth int) jump {
+	items := s.iterate(v)
 	if f.cond != nil {
 		items = f.filter(s, items)
 	}
-	if len(items) == 0 {
-		return s.run(f.otherwise)
-	}
-	l := &loop{items: items}
-	if outer, ok := s.scope.get("loop"); ok {
-		if o, ok := outer.(*loop); ok {
-			l.depth = o.depth + 1
-		}
-	}
 	end := jumpNone
+	if len(items) == 0 {
+		s.inScope(s.scope, func() { end = s.run(f.otherwise) })
+		return end
+	}
+	l := &loop{of: f, outside: s.scope, items: items, depth: depth}
 	for l.index = 0; l.index < len(items) && end != jumpBreak; l.index++ {
 		s.step()
 		s.inScope(s.scope, func() {
@@ -161,6 +186,21 @@ func (f *forStmt) filter(s *state, items []any) []any {
 		})
 	}
 	return kept
+}
+
+// again is a call of loop in a recursive loop: the loop's text over other items.
+func (l *loop) again(s *state, a args) any {
+	if !l.of.recursive || len(a.pos) != 1 {
+		s.fail("The loop must have the 'recursive' marker to be called, with one value.")
+	}
+	s.enter()
+	defer s.leave()
+	return s.capture(func() {
+		before := s.scope
+		s.scope = l.outside
+		l.of.each(s, a.pos[0], l.depth+1)
+		s.scope = before
+	})
 }
 
 func (l *loop) attr(name string) any {
@@ -218,6 +258,17 @@ type macroStmt struct {
 	params   []string
 	defaults []expr // nil where there is none
 	body     []stmt
+	special  special
+}
+
+// special are the names that a macro has beside its parameters, if its body
+// uses them.
+type special struct{ varargs, kwargs, caller bool }
+
+func (sp *special) see(name string) {
+	sp.varargs = sp.varargs || name == "varargs"
+	sp.kwargs = sp.kwargs || name == "kwargs"
+	sp.caller = sp.caller || name == "caller"
 }
 
 // macro is a macro with the scope in which it was defined.
@@ -235,7 +286,7 @@ func (m *macroStmt) run(s *state) jump {
 func (m *macro) call(s *state, a args) string {
 	s.enter()
 	defer s.leave()
-	if len(a.pos) > len(m.params) {
+	if len(a.pos) > len(m.params) && !m.special.varargs {
 		s.fail("macro '%s' takes not more than %d argument(s)", m.name, len(m.params))
 	}
 	return s.capture(func() {
@@ -244,18 +295,62 @@ func (m *macro) call(s *state, a args) string {
 				s.step()
 				s.scope.set(param, m.argument(s, a, i))
 			}
-			for _, named := range a.named {
-				s.step()
-				if _, ok := s.scope.get(named.name); !ok {
-					s.fail("macro '%s' takes no keyword argument '%s'", m.name, named.name)
-				}
-			}
-			if m.caller != nil {
-				s.scope.set("caller", m.caller)
-			}
+			m.setSpecial(s, a)
 			s.run(m.body)
 		})
 	})
+}
+
+// setSpecial sets caller, varargs and kwargs where the body uses them.
+func (m *macro) setSpecial(s *state, a args) {
+	kwargs := NewDict()
+	for _, named := range a.named {
+		s.step()
+		i := slices.Index(m.params, named.name)
+		if i >= len(a.pos) {
+			continue
+		}
+		if !m.special.kwargs {
+			s.fail("macro '%s' takes no keyword argument '%s'", m.name, named.name)
+		}
+		s.charge(64)
+		kwargs.Set(named.name, named.value)
+	}
+	if m.special.kwargs {
+		s.scope.set("kwargs", kwargs)
+	}
+	if m.special.varargs {
+		s.scope.set("varargs", &List{Items: a.pos[min(len(m.params), len(a.pos)):], Tuple: true})
+	}
+	switch {
+	case m.caller != nil && !m.special.caller:
+		s.fail("macro '%s' takes no keyword argument 'caller'", m.name)
+	case m.caller != nil:
+		s.scope.set("caller", m.caller)
+	case m.special.caller && !slices.Contains(m.params, "caller"):
+		s.scope.set("caller", Undefined{"No caller defined"})
+	}
+}
+
+// attr is what a template may ask of a macro.
+func (m *macro) attr(name string) (any, bool) {
+	switch name {
+	case "name":
+		return m.name, true
+	case "arguments":
+		list := &List{Items: []any{}, Tuple: true}
+		for _, param := range m.params {
+			list.Items = append(list.Items, param)
+		}
+		return list, true
+	case "catch_kwargs":
+		return m.special.kwargs, true
+	case "catch_varargs":
+		return m.special.varargs, true
+	case "caller":
+		return m.special.caller, true
+	}
+	return nil, false
 }
 
 func (m *macro) argument(s *state, a args, i int) any {

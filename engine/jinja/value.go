@@ -1,12 +1,8 @@
 package jinja
 
 import (
-	"fmt"
 	"math"
 	"math/big"
-	"strconv"
-	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -18,7 +14,24 @@ type Undefined struct{ What string }
 type List struct {
 	Items []any
 	Tuple bool
+	kind  listKind
 }
+
+// listKind is what a template made in place of a list.
+type listKind string
+
+const (
+	plainList listKind = ""
+	rangeList listKind = "range"
+	iterator  listKind = "generator" // gives its items once, and is true without any
+	// The views of a dict: they have a length and no items to ask for.
+	keysView   listKind = "dict_keys"
+	valuesView listKind = "dict_values"
+	itemsView  listKind = "dict_items"
+)
+
+// indexed reports whether l[i] gives items.
+func (l *List) indexed() bool { return l.kind == plainList || l.kind == rangeList }
 
 // Dict is a Python dict: keys in order of insertion.
 type Dict struct {
@@ -34,17 +47,34 @@ func (d *Dict) Get(key any) (any, bool) {
 	if !hashable(key) {
 		return nil, false
 	}
-	v, ok := d.items[key]
+	v, ok := d.items[sameKey(key)]
 	return v, ok
+}
+
+// sameKey makes one key of those that Python finds equal: 1, 1.0 and true.
+func sameKey(key any) any {
+	switch k := key.(type) {
+	case bool:
+		return int64(boolInt(k))
+	case float64:
+		if k == math.Trunc(k) && math.Abs(k) < 1<<62 {
+			return int64(k)
+		}
+	}
+	return key
 }
 
 // Set adds or replaces the value of key, which must be a string, number, bool or nil.
 func (d *Dict) Set(key, value any) {
-	if _, ok := d.items[key]; !ok {
+	same := sameKey(key)
+	if _, ok := d.items[same]; !ok {
 		d.keys = append(d.keys, key)
 	}
-	d.items[key] = value
+	d.items[same] = value
 }
+
+// at is the value of a key that d has.
+func (d *Dict) at(key any) any { return d.items[sameKey(key)] }
 
 // Keys returns the keys in order. The slice is the dict's own.
 func (d *Dict) Keys() []any { return d.keys }
@@ -53,9 +83,9 @@ func (d *Dict) Keys() []any { return d.keys }
 func (d *Dict) Len() int { return len(d.keys) }
 
 func (d *Dict) remove(key any) {
-	delete(d.items, key)
+	delete(d.items, sameKey(key))
 	for i, k := range d.keys {
-		if k == key {
+		if sameKey(k) == sameKey(key) {
 			d.keys = append(d.keys[:i:i], d.keys[i+1:]...)
 			return
 		}
@@ -76,7 +106,10 @@ type Func func(args []any) (any, error)
 // builtin is a function of the language itself.
 type builtin func(s *state, a args) any
 
-type namespace struct{ vars map[string]any }
+type namespace struct{ vars Dict }
+
+// reference is self, which has the blocks of a template: none.
+type reference struct{}
 
 // typeName is Python's name of v's type, for messages.
 func typeName(v any) string {
@@ -93,9 +126,14 @@ func typeName(v any) string {
 		return "float"
 	case string:
 		return "str"
+	case markup:
+		return "Markup"
 	case *List:
-		if v.Tuple {
+		switch {
+		case v.Tuple:
 			return "tuple"
+		case v.kind != plainList:
+			return string(v.kind)
 		}
 		return "list"
 	case *Dict:
@@ -122,146 +160,15 @@ func truth(v any) bool {
 		return v != 0
 	case string:
 		return v != ""
+	case markup:
+		return v != ""
 	case *List:
-		return len(v.Items) > 0
+		return len(v.Items) > 0 || v.kind == iterator
 	case *Dict:
 		return v.Len() > 0
 	}
 	return true
 }
-
-// str is Python's str(v).
-func (s *state) str(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case Undefined:
-		return ""
-	}
-	var b strings.Builder
-	s.repr(&b, v)
-	return b.String()
-}
-
-// printed is str for a text that is about to be looked through or copied.
-func (s *state) printed(v any) string {
-	text := s.str(v)
-	s.charge(len(text))
-	return text
-}
-
-// repr writes Python's repr(v).
-func (s *state) repr(b *strings.Builder, v any) {
-	s.enter()
-	defer s.leave()
-	switch v := v.(type) {
-	case nil:
-		b.WriteString("None")
-	case Undefined:
-		b.WriteString("Undefined")
-	case bool:
-		b.WriteString(map[bool]string{true: "True", false: "False"}[v])
-	case int64:
-		b.WriteString(strconv.FormatInt(v, 10))
-	case *big.Int:
-		b.WriteString(v.String())
-	case float64:
-		b.WriteString(floatRepr(v))
-	case string:
-		s.charge(len(v))
-		quote(b, v)
-	case *List:
-		s.reprList(b, v)
-	case *Dict:
-		b.WriteByte('{')
-		for i, key := range v.keys {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			s.repr(b, key)
-			b.WriteString(": ")
-			s.repr(b, v.items[key])
-		}
-		b.WriteByte('}')
-	default:
-		b.WriteString("<" + typeName(v) + ">")
-	}
-	s.charge(8)
-}
-
-func (s *state) reprList(b *strings.Builder, v *List) {
-	brackets := "[]"
-	if v.Tuple {
-		brackets = "()"
-	}
-	b.WriteByte(brackets[0])
-	for i, item := range v.Items {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		s.repr(b, item)
-	}
-	if v.Tuple && len(v.Items) == 1 {
-		b.WriteByte(',')
-	}
-	b.WriteByte(brackets[1])
-}
-
-// floatRepr is Python's repr of a float: the shortest digits that give it
-// back, with an exponent below 1e-4 and from 1e16 on.
-func floatRepr(f float64) string {
-	switch {
-	case math.IsNaN(f):
-		return "nan"
-	case math.IsInf(f, 1):
-		return "inf"
-	case math.IsInf(f, -1):
-		return "-inf"
-	}
-	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
-		return strconv.FormatFloat(f, 'e', -1, 64)
-	}
-	text := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
-	}
-	return text
-}
-
-// quote writes Python's repr of a string.
-func quote(b *strings.Builder, text string) {
-	q := byte('\'')
-	if strings.Contains(text, "'") && !strings.Contains(text, "\"") {
-		q = '"'
-	}
-	b.WriteByte(q)
-	for _, r := range text {
-		switch {
-		case r == rune(q) || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < 0x20 || r >= 0x7f && r <= 0xff && !unicode.IsPrint(r):
-			fmt.Fprintf(b, `\x%02x`, r)
-		case r == ' ' || unicode.IsPrint(r) || isNoncharacter(r):
-			b.WriteRune(r)
-		case r <= 0xffff:
-			fmt.Fprintf(b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(b, `\U%08x`, r)
-		}
-	}
-	b.WriteByte(q)
-}
-
-// isNoncharacter reports whether Unicode keeps r for a program's own use. Such
-// marks pass through printing and JSON unescaped.
-func isNoncharacter(r rune) bool { return r >= 0xfdd0 && r <= 0xfdef }
 
 // number converts a bool or number for arithmetic; floats make the result a float.
 func number(v any) (i *big.Int, f float64, isFloat, ok bool) {
@@ -296,8 +203,12 @@ func (s *state) length(v any) int {
 	case string:
 		s.work(len(v))
 		return utf8.RuneCountInString(v)
+	case markup:
+		return s.length(string(v))
 	case *List:
-		return len(v.Items)
+		if v.kind != iterator {
+			return len(v.Items)
+		}
 	case *Dict:
 		return v.Len()
 	case Undefined:
@@ -311,9 +222,15 @@ func (s *state) length(v any) int {
 func (s *state) iterate(v any) []any {
 	switch v := v.(type) {
 	case *List:
-		return v.Items
+		items := v.Items
+		if v.kind == iterator {
+			v.Items = nil
+		}
+		return items
 	case *Dict:
 		return v.keys
+	case markup:
+		return s.iterate(string(v))
 	case string:
 		s.charge(16 * len(v))
 		list := make([]any, 0, len(v))

@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 )
@@ -43,7 +42,28 @@ func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 	if b.unknown, err = t.readID(f, "unknown"); err != nil {
 		return nil, err
 	}
-	bytes = make([]string, len(t.texts))
+	list, _, err := f.Strings(keyMerges)
+	if err != nil {
+		return nil, err
+	}
+	merges := make([]mergeParts, len(list))
+	for rank, text := range list {
+		if merges[rank], err = cutMerge(text); err != nil {
+			return nil, fmt.Errorf("%s: key %s: merge %d: %w", f.Name(), keyMerges, rank, err)
+		}
+	}
+	bytes = t.setBPE(b)
+	if err := b.setMerges(merges, &t.vocabulary); err != nil {
+		return nil, fmt.Errorf("%s: key %s: %w", f.Name(), keyMerges, err)
+	}
+	return bytes, nil
+}
+
+const keyMerges = "tokenizer.ggml.merges"
+
+// setBPE makes b the encoder and gives what each token stands for.
+func (t *Tokenizer) setBPE(b *bpe) (texts []string) {
+	texts = make([]string, len(t.texts))
 	if b.ignoreMerges {
 		b.words = make(map[string]int32, len(t.texts))
 	}
@@ -51,11 +71,11 @@ func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 		switch {
 		case t.isControl(int32(id)):
 		case t.kinds[id] == kindUser:
-			bytes[id] = text
+			texts[id] = text
 		default:
-			bytes[id] = alphabetBytes(text)
-			if _, dup := b.words[bytes[id]]; b.ignoreMerges && !dup {
-				b.words[bytes[id]] = int32(id)
+			texts[id] = alphabetBytes(text)
+			if _, dup := b.words[texts[id]]; b.ignoreMerges && !dup {
+				b.words[texts[id]] = int32(id)
 			}
 		}
 	}
@@ -66,41 +86,38 @@ func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 		}
 	}
 	t.encoder = b
-	return bytes, b.readMerges(f, &t.vocabulary)
+	return texts
 }
 
-func (b *bpe) readMerges(f *gguf.File, v *vocabulary) error {
-	const key = "tokenizer.ggml.merges"
-	list, _, err := f.Strings(key)
-	if err != nil {
-		return err
-	}
-	b.merges = make(map[uint64]merge, len(list))
-	for rank, text := range list {
-		// A part may itself be a space, never empty.
-		cut := -1
-		if text != "" {
-			cut = strings.IndexByte(text[1:], ' ') + 1
+func (b *bpe) setMerges(list []mergeParts, v *vocabulary) (err error) {
+	b.merges, err = readMerges(list, v, nil)
+	return err
+}
+
+// readMerges finds the tokens of merges; of a pair that comes twice the first
+// counts. joined, if not nil, is told every result.
+func readMerges(list []mergeParts, v *vocabulary, joined func(string)) (map[uint64]merge, error) {
+	merges := make(map[uint64]merge, len(list))
+	for rank, m := range list {
+		text := m[0] + m[1]
+		l, okL := v.ids[m[0]]
+		r, okR := v.ids[m[1]]
+		whole, okW := v.ids[text]
+		if !okL || !okR || !okW {
+			return nil, fmt.Errorf("merge %d (%q and %q) is of or into something that is no token", rank, m[0], m[1])
 		}
-		if cut <= 0 {
-			return fmt.Errorf("%s: key %s: merge %d is %q, not two parts", f.Name(), key, rank, text)
-		}
-		left, right := text[:cut], text[cut+1:]
-		l, okL := v.ids[left]
-		r, okR := v.ids[right]
-		joined, okJ := v.ids[left+right]
-		if !okL || !okR || !okJ {
-			return fmt.Errorf("%s: key %s: merge %d (%q) is of or into something that is no token", f.Name(), key, rank, text)
-		}
-		if v.isControl(joined) {
+		if v.isControl(whole) {
 			continue // plain text never becomes a control token
 		}
+		if joined != nil {
+			joined(text)
+		}
 		pair := uint64(l)<<32 | uint64(r)
-		if _, dup := b.merges[pair]; !dup {
-			b.merges[pair] = merge{joined, uint32(rank)}
+		if _, dup := merges[pair]; !dup {
+			merges[pair] = merge{whole, uint32(rank)}
 		}
 	}
-	return nil
+	return merges, nil
 }
 
 func (b *bpe) pair(_ *scratch, left, right *symbol) (int32, uint32, bool) {
@@ -112,34 +129,25 @@ func (b *bpe) encode(dst []int32, text string, s *scratch) []int32 {
 	if b.nfc {
 		text = nfc(text)
 	}
-	return b.split(dst, text, b.splitters, s)
+	return cut(dst, text, b.splitters, s, b.piece)
 }
 
-func (b *bpe) split(dst []int32, text string, splitters []splitter, s *scratch) []int32 {
-	for text != "" {
+func (b *bpe) piece(dst []int32, text string, s *scratch) []int32 { return s.cached(dst, text, b) }
+
+// cut hands the pieces that splitters cut, one after another, to each.
+func cut(dst []int32, text string, splitters []splitter, s *scratch, each func([]int32, string, *scratch) []int32) []int32 {
+	if len(splitters) == 0 {
+		return each(dst, text, s)
+	}
+	for text != "" && !s.stopped(len(text)) {
 		n := splitters[0](text)
 		if len(splitters) > 1 {
-			dst = b.split(dst, text[:n], splitters[1:], s)
+			dst = cut(dst, text[:n], splitters[1:], s, each)
 		} else {
-			dst = b.word(dst, text[:n], s)
+			dst = each(dst, text[:n], s)
 		}
 		text = text[n:]
 	}
-	return dst
-}
-
-// word encodes one piece.
-func (b *bpe) word(dst []int32, word string, s *scratch) []int32 {
-	if len(word) > wordBytesMax {
-		return b.merged(dst, word, s)
-	}
-	e, known := s.words.slot(word)
-	if known {
-		return append(dst, e.ids[:e.n]...)
-	}
-	n := len(dst)
-	dst = b.merged(dst, word, s)
-	e.put(word, dst[n:])
 	return dst
 }
 

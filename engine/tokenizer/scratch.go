@@ -1,5 +1,7 @@
 package tokenizer
 
+import "context"
+
 // scratch is the working memory of one Encode, kept between calls.
 type scratch struct {
 	symbols []symbol
@@ -7,6 +9,44 @@ type scratch struct {
 	text    []byte
 	words   wordCache
 	merges  int // candidates looked at; tests bound it
+
+	ctx  context.Context // nil where nobody can call the work off
+	work int             // since ctx was last asked
+}
+
+// stopEvery is the work, in bytes of text or merges, between two looks at ctx.
+const stopEvery = 1 << 14
+
+// stopped reports whether the work was called off. What is encoded then is of no use.
+func (s *scratch) stopped(work int) bool {
+	if s.ctx == nil {
+		return false
+	}
+	if s.work += work; s.work < stopEvery {
+		return false
+	}
+	s.work = 0
+	return s.ctx.Err() != nil
+}
+
+// merger encodes a piece by merging.
+type merger interface {
+	merged(dst []int32, piece string, s *scratch) []int32
+}
+
+// cached encodes a piece, which may have come before.
+func (s *scratch) cached(dst []int32, piece string, m merger) []int32 {
+	if len(piece) > wordBytesMax {
+		return m.merged(dst, piece, s)
+	}
+	e, known := s.words.slot(piece)
+	if known {
+		return append(dst, e.ids[:e.n]...)
+	}
+	n := len(dst)
+	dst = m.merged(dst, piece, s)
+	e.put(piece, dst[n:])
+	return dst
 }
 
 // scratchSymbolsMax is the longest word whose working memory is kept, some 4 MB.
@@ -89,7 +129,7 @@ func (s *scratch) merge(p pairs) {
 	for i := range s.symbols {
 		add(int32(i))
 	}
-	for len(s.heap) > 0 {
+	for len(s.heap) > 0 && !s.stopped(1) {
 		c := s.pop()
 		l := &s.symbols[c.left]
 		if l.end < 0 || l.next < 0 || s.symbols[l.next].end != c.end {

@@ -239,7 +239,7 @@ func runs(c class, max int) splitter {
 		if n := run(text, c, max); n > 0 {
 			return n
 		}
-		return run(text, anyRune&^c, unlimited)
+		return runWithout(text, anyRune, c)
 	}
 }
 

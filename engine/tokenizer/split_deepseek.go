@@ -76,12 +76,13 @@ var (
 
 var isCJK = listed("一-龥ࠀ-一가-\ud7ff")
 
-// splitTrailing is \s+$
+// splitTrailing is \s+$ , whose end is that of a line or of the text.
 var splitTrailing = isolate(func(text string) int {
-	if n := run(text, white, unlimited); n == len(text) {
+	n := run(text, white, unlimited)
+	if n == len(text) {
 		return n
 	}
-	return 0
+	return max(0, strings.LastIndexByte(text[:n], '\n'))
 })
 
 // splitDeepSeek3 is [!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|

@@ -31,7 +31,9 @@ func (t *Tokenizer) readSPM(f *gguf.File) (bytes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	t.spaced = spaced || !ok
+	if spaced || !ok {
+		t.prefix, t.strip = prefix{everywhere: true}, true
+	}
 	t.addBOS = true
 	if _, ok, err = f.Uint("tokenizer.ggml.bos_token_id"); err != nil {
 		return nil, err
@@ -101,12 +103,12 @@ func (m *spm) pair(s *scratch, left, right *symbol) (int32, uint32, bool) {
 }
 
 func (m *spm) encode(dst []int32, text string, s *scratch) []int32 {
-	for text != "" {
+	for text != "" && !s.stopped(len(text)) {
 		n := len(text)
 		if m.wordwise {
 			n = wordLength(text)
 		}
-		dst = m.word(dst, text[:n], s)
+		dst = s.cached(dst, text[:n], m)
 		text = text[n:]
 	}
 	return dst
@@ -120,20 +122,6 @@ func wordLength(text string) int {
 		return spaces + n
 	}
 	return len(text)
-}
-
-func (m *spm) word(dst []int32, word string, s *scratch) []int32 {
-	if len(word) > wordBytesMax {
-		return m.merged(dst, word, s)
-	}
-	e, known := s.words.slot(word)
-	if known {
-		return append(dst, e.ids[:e.n]...)
-	}
-	n := len(dst)
-	dst = m.merged(dst, word, s)
-	e.put(word, dst[n:])
-	return dst
 }
 
 func (m *spm) merged(dst []int32, word string, s *scratch) []int32 {

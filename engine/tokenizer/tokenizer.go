@@ -1,9 +1,11 @@
 package tokenizer
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 )
@@ -36,14 +38,30 @@ type Tokenizer struct {
 	specials specials
 	stops    map[int32]bool
 	bos, eos int32
-	addBOS   bool
-	addEOS   bool
+	addBOS   bool // while a GGUF file is read
+	before   []int32
+	after    []int32 // what AddSpecial puts around the text
 
-	bytesMax int // of text that one token can stand for
+	bytesMax int // of text that one token can stand for; 0 where it may swallow any
 
-	spaced  bool // SPM: a space goes before the text and after special tokens
+	prefix  prefix
+	strip   bool // a space at the very beginning goes when decoding
 	encoder encoder
 	scratch sync.Pool
+}
+
+// prefix says where a space goes before a piece of text between special tokens.
+type prefix struct {
+	everywhere  bool // before every piece
+	first       bool // before the first one, if the text begins with it
+	unlessSpace bool // but not where there is one already
+}
+
+func (p prefix) of(piece string, atStart bool) bool {
+	if !p.everywhere && !(p.first && atStart) || piece == "" {
+		return false
+	}
+	return !p.unlessSpace || piece[0] != ' ' && !strings.HasPrefix(piece, space)
 }
 
 // encoder is one of the tokenizer models, for text without special tokens.
@@ -76,8 +94,7 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tokenizer{vocabulary: *v}
-	t.scratch.New = func() any { return &scratch{} }
+	t := newTokenizer(v)
 	read := t.readSPM
 	if model == "gpt2" {
 		read = t.readBPE
@@ -86,18 +103,32 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range bytes {
-		t.bytes = append(t.bytes, b...)
-		t.ends = append(t.ends, uint32(len(t.bytes)))
-	}
-	if t.specials, err = newSpecials(v); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
-	}
 	if t.stops, err = v.readEnds(f); err != nil {
 		return nil, err
 	}
-	t.bytesMax = t.longest()
+	if err := t.finish(bytes); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
 	return t, t.readFlags(f)
+}
+
+func newTokenizer(v *vocabulary) *Tokenizer {
+	t := &Tokenizer{vocabulary: *v, bos: none, eos: none}
+	t.scratch.New = func() any { return &scratch{} }
+	return t
+}
+
+// finish sets up what depends on every token; texts are what they stand for.
+func (t *Tokenizer) finish(texts []string) (err error) {
+	for _, b := range texts {
+		t.bytes = append(t.bytes, b...)
+		t.ends = append(t.ends, uint32(len(t.bytes)))
+	}
+	if t.specials, err = newSpecials(&t.vocabulary); err != nil {
+		return err
+	}
+	t.bytesMax = t.longest()
+	return nil
 }
 
 // nfcShrink is how many times shorter a text can become in form C: three
@@ -109,15 +140,32 @@ func (t *Tokenizer) longest() int {
 	for id := range t.texts {
 		n = max(n, len(t.texts[id]), len(t.Bytes(int32(id))))
 	}
-	if b, ok := t.encoder.(*bpe); ok && b.nfc {
-		n *= nfcShrink
+	for _, f := range t.flags {
+		if f.lstrip || f.rstrip {
+			return 0
+		}
+	}
+	switch e := t.encoder.(type) {
+	case *bpe:
+		if e.nfc {
+			n *= nfcShrink
+		}
+	case *charBPE:
+		if e.fuse {
+			return 0
+		}
 	}
 	return n
 }
 
 // TokensMin is a number of tokens that no text of so many bytes can stay
 // below, so that a hopelessly long one need not be encoded to be refused.
-func (t *Tokenizer) TokensMin(bytes int) int { return bytes / t.bytesMax }
+func (t *Tokenizer) TokensMin(bytes int) int {
+	if t.bytesMax == 0 {
+		return 0
+	}
+	return bytes / t.bytesMax
+}
 
 // readFlags reads which tokens are added; addBOS holds the model's default.
 func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
@@ -128,19 +176,23 @@ func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
 		return err
 	}
 	for _, flag := range []struct {
-		key string
-		add *bool
-		id  int32
-	}{{"tokenizer.ggml.add_bos_token", &t.addBOS, t.bos}, {"tokenizer.ggml.add_eos_token", &t.addEOS, t.eos}} {
+		key   string
+		given bool
+		id    int32
+		to    *[]int32
+	}{{"tokenizer.ggml.add_bos_token", t.addBOS, t.bos, &t.before}, {"tokenizer.ggml.add_eos_token", false, t.eos, &t.after}} {
 		add, ok, err := f.Bool(flag.key)
 		if err != nil {
 			return err
 		}
-		if ok {
-			*flag.add = add
+		if !ok {
+			add = flag.given
 		}
-		if *flag.add && flag.id == none {
+		if add && flag.id == none {
 			return fmt.Errorf("%s: key %s: asks for a token, but the file does not say which", f.Name(), flag.key)
+		}
+		if add {
+			*flag.to = []int32{flag.id}
 		}
 	}
 	return nil
@@ -149,36 +201,63 @@ func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
 // Encode appends the ids of text to dst. Bytes that are not UTF-8 are encoded
 // as they are where the model has tokens for bytes.
 func (t *Tokenizer) Encode(dst []int32, text string, o EncodeOptions) []int32 {
+	dst, _ = t.encode(nil, dst, text, o, nil)
+	return dst
+}
+
+// EncodeContext is Encode that stops soon after ctx ends, with its error.
+func (t *Tokenizer) EncodeContext(ctx context.Context, dst []int32, text string, o EncodeOptions) ([]int32, error) {
+	return t.encode(ctx, dst, text, o, nil)
+}
+
+func (t *Tokenizer) encode(ctx context.Context, dst []int32, text string, o EncodeOptions, j *journal) ([]int32, error) {
 	s := t.scratch.Get().(*scratch)
-	defer func() {
-		if cap(s.symbols) <= scratchSymbolsMax {
-			t.scratch.Put(s)
-		}
-	}()
-	if o.AddSpecial && t.addBOS {
-		dst = append(dst, t.bos)
+	s.ctx, s.work = ctx, 0
+	if o.AddSpecial {
+		dst = append(dst, t.before...)
 	}
-	spaced := t.spaced
-	for text != "" {
-		at, length, id := t.specials.find(text, o.ParseSpecial)
-		if piece := text[:at]; piece != "" {
-			if o.ParseSpecial {
-				piece = Unguard(piece)
-			}
-			if spaced && piece != "" {
-				piece = " " + piece
-			}
+	dst = t.pieces(dst, text, true, o, s, j)
+	if o.AddSpecial {
+		dst = append(dst, t.after...)
+	}
+	s.ctx = nil
+	if cap(s.symbols) <= scratchSymbolsMax {
+		t.scratch.Put(s)
+	}
+	if ctx != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return dst, nil
+}
+
+// pieces encodes text, special tokens and what lies between them. j, if not nil,
+// is told where the text can be taken up again.
+func (t *Tokenizer) pieces(dst []int32, text string, atStart bool, o EncodeOptions, s *scratch, j *journal) []int32 {
+	whole := len(text)
+	for text != "" && !s.stopped(len(text)/16) {
+		at, length, token := t.specials.find(text, o.ParseSpecial)
+		piece, rest := text[:at], text[at+length:]
+		if token.lstrip {
+			piece = strings.TrimRightFunc(piece, unicode.IsSpace)
+		}
+		if o.ParseSpecial {
+			piece = Unguard(piece)
+		}
+		if t.prefix.of(piece, atStart) {
+			piece = " " + piece
+		}
+		if piece != "" {
 			dst = t.encoder.encode(dst, piece, s)
-			spaced = false
 		}
 		if length > 0 {
-			dst = append(dst, id)
-			spaced = t.spaced
+			dst = append(dst, token.id)
+			if token.rstrip {
+				rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+			} else {
+				j.note(whole-len(rest), len(dst))
+			}
 		}
-		text = text[at+length:]
-	}
-	if o.AddSpecial && t.addEOS {
-		dst = append(dst, t.eos)
+		text, atStart = rest, false
 	}
 	return dst
 }
@@ -193,7 +272,7 @@ func (t *Tokenizer) BOS() int32 { return t.bos }
 func (t *Tokenizer) EOS() int32 { return t.eos }
 
 // AddsBOS reports whether AddSpecial puts BOS before the text.
-func (t *Tokenizer) AddsBOS() bool { return t.addBOS }
+func (t *Tokenizer) AddsBOS() bool { return len(t.before) > 0 && t.before[0] == t.bos }
 
 func (t *Tokenizer) valid(id int32) bool { return id >= 0 && int(id) < len(t.texts) }
 
@@ -229,14 +308,14 @@ func (v *vocabulary) isControl(id int32) bool {
 	return v.kinds[id] == kindControl || v.kinds[id] == kindUnknown
 }
 
-// Decode joins the tokens' text. SPM puts a space before the text when it
-// encodes; Decode takes it away again.
+// Decode joins the tokens' text. Where Encode puts a space before the text, Decode
+// takes it away again.
 func (t *Tokenizer) Decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {
 		b.Write(t.Bytes(id))
 	}
-	if t.spaced {
+	if t.strip {
 		return strings.TrimPrefix(b.String(), " ")
 	}
 	return b.String()

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 )
@@ -25,7 +26,14 @@ type vocabulary struct {
 	kinds  []kind
 	scores []float32 // SPM only
 	// ids finds a token by its text; of duplicates the lowest id.
-	ids map[string]int32
+	ids   map[string]int32
+	flags map[int32]tokenFlags // of the few tokens that have some
+}
+
+// tokenFlags say what a special token does to the text around it.
+type tokenFlags struct {
+	lstrip, rstrip bool // takes the white space before or after with it
+	singleWord     bool // is none within a word
 }
 
 const keyTokens = "tokenizer.ggml.tokens"
@@ -38,7 +46,7 @@ func readVocabulary(f *gguf.File, scored bool) (*vocabulary, error) {
 	if !ok || len(texts) == 0 || len(texts) > math.MaxInt32 {
 		return nil, fmt.Errorf("%s: key %s: has %d tokens; a model needs some", f.Name(), keyTokens, len(texts))
 	}
-	v := &vocabulary{texts: texts, ids: make(map[string]int32, len(texts))}
+	v := &vocabulary{texts: texts, ids: make(map[string]int32, len(texts)), flags: map[int32]tokenFlags{}}
 	if v.kinds, err = readKinds(f, len(texts)); err != nil {
 		return nil, err
 	}
@@ -57,17 +65,41 @@ func readVocabulary(f *gguf.File, scored bool) (*vocabulary, error) {
 			}
 		}
 	}
-	for id, text := range texts {
+	v.index()
+	_, gemma := v.ids["<end_of_turn>"]
+	for _, text := range endTexts {
+		// To gemma </s> is the end of a struck-out text.
+		if id, ok := v.ids[text]; ok && v.kinds[id] == kindUser && !(gemma && text == "</s>") {
+			v.kinds[id] = kindControl
+		}
+	}
+	v.phi3Flags(f)
+	return v, nil
+}
+
+// index sets ids.
+func (v *vocabulary) index() {
+	for id, text := range v.texts {
+		if text == "" && v.kinds[id] == kindUnused { // a hole between ids
+			continue
+		}
 		if _, dup := v.ids[text]; !dup {
 			v.ids[text] = int32(id)
 		}
 	}
-	for _, text := range endTexts {
-		if id, ok := v.ids[text]; ok && v.kinds[id] == kindUser {
-			v.kinds[id] = kindControl
+}
+
+// phi3Flags: phi-3's role tokens take the white space after them, which GGUF has
+// no key for. (rstrip in the model's own tokenizer.json.)
+func (v *vocabulary) phi3Flags(f *gguf.File) {
+	if arch, _, _ := f.String("general.architecture"); arch != "phi3" || v.scores == nil {
+		return
+	}
+	for id, text := range v.texts {
+		if v.kinds[id] == kindControl && strings.HasPrefix(text, "<|") && text != "<|endoftext|>" {
+			v.flags[int32(id)] = tokenFlags{rstrip: true}
 		}
 	}
-	return v, nil
 }
 
 func readKinds(f *gguf.File, n int) ([]kind, error) {
@@ -114,7 +146,7 @@ func (v *vocabulary) readID(f *gguf.File, name string) (int32, error) {
 }
 
 // endTexts are the tokens that end a generation though no key may say so. They
-// are control tokens even in files that call them user-defined.
+// are control tokens even in GGUF files that call them user-defined.
 var endTexts = []string{
 	"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|return|>", "<|call|>",
 	"<|eom_id|>", "<|eot|>", "<EOT>", "<|end_of_text|>", "<end_of_text>", "<｜end▁of▁sentence｜>",
@@ -133,20 +165,34 @@ func (v *vocabulary) readEnds(f *gguf.File) (map[int32]bool, error) {
 			ends[id] = true
 		}
 	}
+	for id := range v.endsByText() {
+		ends[id] = true
+	}
+	for id := range ends {
+		if v.keepsGoing(id) {
+			delete(ends, id)
+		}
+	}
+	return ends, nil
+}
+
+// endsByText finds the ends that are known by their text.
+func (v *vocabulary) endsByText() map[int32]bool {
+	ends := map[int32]bool{}
+	for _, text := range endTexts {
+		if id, ok := v.ids[text]; ok && v.kinds[id] == kindControl && !v.keepsGoing(id) {
+			ends[id] = true
+		}
+	}
+	return ends
+}
+
+// keepsGoing reports whether a token that ends elsewhere does not here: in gpt-oss
+// <|end|> only ends a message; the turn ends with <|return|> or <|call|>.
+func (v *vocabulary) keepsGoing(id int32) bool {
 	has := func(text string) bool {
 		id, ok := v.ids[text]
 		return ok && v.kinds[id] == kindControl
 	}
-	for _, text := range endTexts {
-		// In gpt-oss <|end|> only ends a message; the turn ends with
-		// <|return|> or <|call|>.
-		if text == "<|end|>" && has("<|return|>") && has("<|call|>") {
-			delete(ends, v.ids[text])
-			continue
-		}
-		if has(text) {
-			ends[v.ids[text]] = true
-		}
-	}
-	return ends, nil
+	return v.texts[id] == "<|end|>" && has("<|return|>") && has("<|call|>")
 }

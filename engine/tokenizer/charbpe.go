@@ -1,0 +1,167 @@
+package tokenizer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// charBPE is BPE over characters: spaces become U+2581, text begins as
+// characters, and the neighbours whose merge comes first in the file are joined
+// first. A character that is no token becomes tokens of its bytes. Tokenizers of
+// the SentencePiece kind are this once they are in tokenizer.json.
+type charBPE struct {
+	pretokenizer
+	chars   map[string]int32
+	merges  map[uint64]merge
+	words   map[string]int32 // by text; only with ignoreMerges
+	byteIDs [256]int32
+	unknown int32 // for characters with no tokens for their bytes; none leaves them out
+	fuse    bool  // one unknown stands for several in a row
+	spaces  bool  // a space is U+2581
+	// wordwise says that nothing merges into a following space, so that words
+	// can go one by one.
+	wordwise bool
+}
+
+// setCharBPE makes c the encoder and gives what each token stands for.
+func (t *Tokenizer) setCharBPE(c *charBPE) (texts []string, err error) {
+	c.chars, texts = map[string]int32{}, make([]string, len(t.texts))
+	if c.ignoreMerges {
+		c.words = make(map[string]int32, len(t.texts))
+	}
+	for i := range c.byteIDs {
+		c.byteIDs[i] = none
+	}
+	for i, text := range t.texts {
+		id := int32(i)
+		switch {
+		case t.isControl(id):
+			continue
+		case t.kinds[id] == kindByte:
+			b, err := parseByte(text)
+			if err != nil {
+				return nil, fmt.Errorf("token %d: %w", id, err)
+			}
+			c.byteIDs[b] = id
+			texts[id] = string([]byte{b})
+			continue
+		}
+		texts[id] = text
+		if c.spaces {
+			texts[id] = strings.ReplaceAll(text, space, " ")
+		}
+		if t.ids[text] != id {
+			continue
+		}
+		if utf8.RuneCountInString(text) == 1 {
+			c.chars[text] = id
+		}
+		if c.ignoreMerges {
+			c.words[text] = id
+		}
+	}
+	t.encoder = c
+	return texts, nil
+}
+
+func (c *charBPE) setMerges(list []mergeParts, v *vocabulary) error {
+	c.wordwise = c.spaces
+	merges, err := readMerges(list, v, func(joined string) {
+		if strings.Contains(strings.TrimLeft(joined, space), space) {
+			c.wordwise = false
+		}
+	})
+	c.merges = merges
+	return err
+}
+
+func (c *charBPE) pair(_ *scratch, left, right *symbol) (int32, uint32, bool) {
+	if left.id == none || right.id == none {
+		return none, 0, false
+	}
+	m, ok := c.merges[uint64(left.id)<<32|uint64(uint32(right.id))]
+	return m.id, m.rank, ok
+}
+
+func (c *charBPE) encode(dst []int32, text string, s *scratch) []int32 {
+	if c.nfc {
+		text = nfc(text)
+	}
+	return cut(dst, text, c.splitters, s, c.piece)
+}
+
+// piece encodes what the splitters leave whole.
+func (c *charBPE) piece(dst []int32, text string, s *scratch) []int32 {
+	for text != "" {
+		n := len(text)
+		if c.wordwise {
+			n = wordLength(text)
+		}
+		dst = s.cached(dst, text[:n], c)
+		text = text[n:]
+	}
+	return dst
+}
+
+// splitBeforeSpaces cuts before every space.
+func splitBeforeSpaces(text string) int {
+	for i, r := range text {
+		if i > 0 && (r == ' ' || string(r) == space) {
+			return i
+		}
+	}
+	return len(text)
+}
+
+func (c *charBPE) merged(dst []int32, word string, s *scratch) []int32 {
+	s.text = s.text[:0]
+	s.symbols = slices.Grow(s.symbols[:0], len(word))
+	for len(word) > 0 {
+		_, size := utf8.DecodeRuneInString(word)
+		start, at := int32(len(s.text)), int32(len(s.symbols))
+		if word[0] == ' ' && c.spaces {
+			s.text = append(s.text, space...)
+		} else {
+			s.text = append(s.text, word[:size]...)
+		}
+		id, ok := c.chars[string(s.text[start:])]
+		if !ok {
+			id = none
+		}
+		s.symbols = append(s.symbols, symbol{id, start, int32(len(s.text)), at - 1, at + 1})
+		word = word[size:]
+	}
+	if id, ok := c.words[string(s.text)]; ok {
+		return append(dst, id)
+	}
+	s.symbols[len(s.symbols)-1].next = -1
+	s.merge(c)
+	from := len(dst)
+	for i := int32(0); i >= 0; i = s.symbols[i].next {
+		sym := s.symbols[i]
+		if sym.id != none {
+			dst = append(dst, sym.id)
+			continue
+		}
+		dst = c.fallBack(dst, from, s.text[sym.start:sym.end])
+	}
+	return dst
+}
+
+// fallBack appends the tokens of a character's bytes, or the unknown token.
+func (c *charBPE) fallBack(dst []int32, from int, char []byte) []int32 {
+	n := len(dst)
+	for _, b := range char {
+		if c.byteIDs[b] == none {
+			dst = dst[:n]
+			if c.unknown != none && !(c.fuse && n > from && dst[n-1] == c.unknown) {
+				dst = append(dst, c.unknown)
+			}
+			return dst
+		}
+		dst = append(dst, c.byteIDs[b])
+	}
+	return dst
+}

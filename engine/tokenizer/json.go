@@ -1,0 +1,361 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// JSONSource are the files beside a Hugging Face model that make its tokenizer.
+type JSONSource struct {
+	Tokenizer  []byte // tokenizer.json
+	Config     []byte // tokenizer_config.json, or nil
+	Generation []byte // generation_config.json, or nil: further tokens that end an answer
+}
+
+// jsonFile is tokenizer.json, the format of the tokenizers library.
+type jsonFile struct {
+	AddedTokens   []addedToken `json:"added_tokens"`
+	Normalizer    *component   `json:"normalizer"`
+	PreTokenizer  *component   `json:"pre_tokenizer"`
+	PostProcessor *component   `json:"post_processor"`
+	Decoder       *component   `json:"decoder"`
+	Model         jsonModel    `json:"model"`
+}
+
+type addedToken struct {
+	ID             int32
+	Content        string
+	Special        bool
+	LStrip, RStrip bool
+	SingleWord     bool `json:"single_word"`
+}
+
+type jsonModel struct {
+	Type         string
+	Vocab        map[string]int32
+	Merges       []mergeParts
+	UnkToken     string   `json:"unk_token"`
+	Dropout      *float64 `json:"dropout"`
+	Prefix       string   `json:"continuing_subword_prefix"`
+	Suffix       string   `json:"end_of_word_suffix"`
+	FuseUnk      bool     `json:"fuse_unk"`
+	ByteFallback bool     `json:"byte_fallback"`
+	IgnoreMerges bool     `json:"ignore_merges"`
+}
+
+// mergeParts is a merge, written as "left right" or as ["left", "right"].
+type mergeParts [2]string
+
+func (m *mergeParts) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '[' {
+		var parts []string
+		if err := json.Unmarshal(b, &parts); err != nil {
+			return err
+		}
+		if len(parts) != 2 {
+			return fmt.Errorf("a merge of %d parts", len(parts))
+		}
+		*m = mergeParts(parts)
+		return nil
+	}
+	var text string
+	if err := json.Unmarshal(b, &text); err != nil {
+		return err
+	}
+	var err error
+	*m, err = cutMerge(text)
+	return err
+}
+
+// cutMerge cuts at the space between the parts. A part may itself be a space, never empty.
+func cutMerge(text string) (m mergeParts, err error) {
+	if text != "" {
+		if cut := strings.IndexByte(text[1:], ' ') + 1; cut > 0 {
+			return mergeParts{text[:cut], text[cut+1:]}, nil
+		}
+	}
+	return m, fmt.Errorf("%q is not two parts", text)
+}
+
+// component is a part of the pipeline: the fields of all types.
+type component struct {
+	Type string
+
+	Normalizers   []component
+	PreTokenizers []component `json:"pretokenizers"`
+	Processors    []component
+	Decoders      []component
+
+	Pattern  struct{ String, Regex *string }
+	Content  string
+	Prepend  string
+	Behavior string
+	Invert   bool
+
+	AddPrefixSpace   *bool `json:"add_prefix_space"`
+	UseRegex         *bool `json:"use_regex"`
+	IndividualDigits bool  `json:"individual_digits"`
+	Replacement      string
+	PrependScheme    string `json:"prepend_scheme"`
+	Split            *bool
+	Start            int
+
+	Single []struct {
+		SpecialToken *struct{ ID string }
+		Sequence     *struct{ ID string }
+	}
+	SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
+}
+
+// flat lists a component and what it is a sequence of.
+func (c *component) flat() []component {
+	if c == nil {
+		return nil
+	}
+	if c.Type != "Sequence" {
+		return []component{*c}
+	}
+	var all []component
+	for _, list := range [][]component{c.Normalizers, c.PreTokenizers, c.Processors, c.Decoders} {
+		for i := range list {
+			all = append(all, list[i].flat()...)
+		}
+	}
+	return all
+}
+
+func isTrue(b *bool) bool { return b == nil || *b }
+
+// pipeline is what the components say together.
+type pipeline struct {
+	pre       pretokenizer
+	byteLevel bool
+	spaces    bool // a space becomes U+2581
+	prefix    prefix
+	strip     bool // a leading space goes when decoding
+	before    []int32
+	after     []int32
+}
+
+// FromJSON reads a tokenizer.json. It fails, naming it, on every component,
+// pattern and option that is not known.
+func FromJSON(name string, src JSONSource) (*Tokenizer, error) {
+	t, err := fromJSON(src)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return t, nil
+}
+
+func fromJSON(src JSONSource) (*Tokenizer, error) {
+	var f jsonFile
+	if err := json.Unmarshal(src.Tokenizer, &f); err != nil {
+		return nil, fmt.Errorf("not a tokenizer.json: %w", err)
+	}
+	if err := f.Model.check(); err != nil {
+		return nil, err
+	}
+	p, err := f.pipeline()
+	if err != nil {
+		return nil, err
+	}
+	v, err := f.vocabulary(p.byteLevel)
+	if err != nil {
+		return nil, err
+	}
+	t := newTokenizer(v)
+	t.prefix, t.strip, t.before, t.after = p.prefix, p.strip, p.before, p.after
+	texts, err := t.jsonEncoder(&f.Model, p)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.finishJSON(&f, src, texts)
+}
+
+func (m *jsonModel) check() error {
+	switch {
+	case m.Type != "BPE" && m.Type != "":
+		return fmt.Errorf("model of type %q is not supported; supported is BPE", m.Type)
+	case m.Dropout != nil && *m.Dropout != 0:
+		return fmt.Errorf("model: dropout is %g; supported is none", *m.Dropout)
+	case m.Prefix != "" || m.Suffix != "":
+		return errors.New("model: continuing_subword_prefix and end_of_word_suffix are not supported")
+	case len(m.Vocab) == 0:
+		return errors.New("model: vocab is empty")
+	}
+	return nil
+}
+
+// tokensMax bounds ids, and with them the tables.
+const tokensMax = 1 << 22
+
+// vocabulary makes the token table of the vocabulary and the added tokens.
+func (f *jsonFile) vocabulary(byteLevel bool) (*vocabulary, error) {
+	size := 0
+	note := func(text string, id int32) error {
+		if id < 0 || id >= tokensMax {
+			return fmt.Errorf("token %q has the id %d; allowed are 0 to %d", text, id, tokensMax-1)
+		}
+		size = max(size, int(id)+1)
+		return nil
+	}
+	for text, id := range f.Model.Vocab {
+		if err := note(text, id); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range f.AddedTokens {
+		if err := note(a.Content, a.ID); err != nil {
+			return nil, err
+		}
+	}
+	if tokens := len(f.Model.Vocab) + len(f.AddedTokens); size > 2*tokens+1024 {
+		return nil, fmt.Errorf("%d tokens have ids up to %d", tokens, size-1)
+	}
+	v := &vocabulary{texts: make([]string, size), kinds: make([]kind, size), ids: make(map[string]int32, size), flags: map[int32]tokenFlags{}}
+	for id := range v.kinds {
+		v.kinds[id] = kindUnused
+	}
+	for text, id := range f.Model.Vocab {
+		v.texts[id], v.kinds[id] = text, kindNormal
+		if _, err := parseByte(text); err == nil && !byteLevel && f.Model.ByteFallback {
+			v.kinds[id] = kindByte
+		}
+	}
+	for _, a := range f.AddedTokens {
+		v.texts[a.ID], v.kinds[a.ID] = a.Content, kindUser
+		if a.Special {
+			v.kinds[a.ID] = kindControl
+		}
+		if a.LStrip || a.RStrip || a.SingleWord {
+			v.flags[a.ID] = tokenFlags{a.LStrip, a.RStrip, a.SingleWord}
+		}
+	}
+	v.index()
+	return v, nil
+}
+
+// jsonEncoder makes the encoder and gives what each token stands for in text.
+func (t *Tokenizer) jsonEncoder(m *jsonModel, p *pipeline) ([]string, error) {
+	unknown := none
+	if id, ok := t.ids[m.UnkToken]; ok && m.UnkToken != "" {
+		unknown = id
+	}
+	p.pre.ignoreMerges = m.IgnoreMerges
+	if p.byteLevel {
+		b := &bpe{pretokenizer: p.pre, unknown: unknown}
+		texts := t.setBPE(b)
+		return texts, b.setMerges(m.Merges, &t.vocabulary)
+	}
+	c := &charBPE{pretokenizer: p.pre, unknown: unknown, fuse: m.FuseUnk, spaces: p.spaces}
+	texts, err := t.setCharBPE(c)
+	if err != nil {
+		return nil, err
+	}
+	return texts, c.setMerges(m.Merges, &t.vocabulary)
+}
+
+// tokenizerConfig is what counts of tokenizer_config.json.
+type tokenizerConfig struct {
+	Class  string    `json:"tokenizer_class"`
+	BOS    tokenText `json:"bos_token"`
+	EOS    tokenText `json:"eos_token"`
+	AddBOS *bool     `json:"add_bos_token"`
+	AddEOS *bool     `json:"add_eos_token"`
+}
+
+// tokenText is a token's text, alone or as the content of an object.
+type tokenText string
+
+func (t *tokenText) UnmarshalJSON(b []byte) error {
+	var object struct{ Content string }
+	if len(b) > 0 && b[0] == '{' {
+		err := json.Unmarshal(b, &object)
+		*t = tokenText(object.Content)
+		return err
+	}
+	return json.Unmarshal(b, (*string)(t))
+}
+
+// finishJSON takes what the files beside tokenizer.json say.
+func (t *Tokenizer) finishJSON(f *jsonFile, src JSONSource, texts []string) error {
+	var config tokenizerConfig
+	if src.Config != nil {
+		if err := json.Unmarshal(src.Config, &config); err != nil {
+			return fmt.Errorf("tokenizer_config.json: %w", err)
+		}
+	}
+	find := func(text tokenText) int32 {
+		if id, ok := t.ids[string(text)]; ok && text != "" {
+			return id
+		}
+		return none
+	}
+	t.bos, t.eos = find(config.BOS), find(config.EOS)
+	if t.bos == none && len(t.before) > 0 {
+		t.bos = t.before[0]
+	}
+	// Only these classes rebuild the post-processor by their flags.
+	if strings.HasPrefix(config.Class, "Llama") || strings.HasPrefix(config.Class, "Gemma") {
+		t.before = byFlag(t.before, config.AddBOS, t.bos)
+		t.after = byFlag(t.after, config.AddEOS, t.eos)
+	}
+	ends := t.vocabulary.endsByText()
+	if t.eos != none && !t.keepsGoing(t.eos) {
+		ends[t.eos] = true
+	}
+	if err := addGenerationEnds(ends, src.Generation, len(t.texts)); err != nil {
+		return err
+	}
+	t.stops = ends
+	return t.finish(texts)
+}
+
+// byFlag is the tokens to add if a flag says whether.
+func byFlag(ids []int32, flag *bool, id int32) []int32 {
+	switch {
+	case flag == nil:
+	case !*flag:
+		return nil
+	case len(ids) == 0 && id != none:
+		return []int32{id}
+	}
+	return ids
+}
+
+// addGenerationEnds reads eos_token_id, one number or a list.
+func addGenerationEnds(ends map[int32]bool, generation []byte, tokens int) error {
+	if generation == nil {
+		return nil
+	}
+	var g struct {
+		EOS json.RawMessage `json:"eos_token_id"`
+	}
+	if err := json.Unmarshal(generation, &g); err != nil {
+		return fmt.Errorf("generation_config.json: %w", err)
+	}
+	var ids []int32
+	switch raw := bytes.TrimSpace(g.EOS); {
+	case len(raw) == 0 || string(raw) == "null":
+		return nil
+	case raw[0] == '[':
+		if err := json.Unmarshal(raw, &ids); err != nil {
+			return fmt.Errorf("generation_config.json: eos_token_id: %w", err)
+		}
+	default:
+		ids = make([]int32, 1)
+		if err := json.Unmarshal(raw, &ids[0]); err != nil {
+			return fmt.Errorf("generation_config.json: eos_token_id: %w", err)
+		}
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= tokens {
+			return fmt.Errorf("generation_config.json: eos_token_id: %d is not one of the %d tokens", id, tokens)
+		}
+		ends[id] = true
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package tokenizer
+
+import (
+	"fmt"
+	"unicode"
+)
+
+// pipeline reads the components around the model. What it does not know it
+// refuses by name: a wrong cut gives fluent nonsense.
+func (f *jsonFile) pipeline() (*pipeline, error) {
+	p := &pipeline{}
+	for _, stage := range []struct {
+		name string
+		part *component
+		read func(*component) error
+	}{
+		{"normalizer", f.Normalizer, p.normalizer}, {"pre_tokenizer", f.PreTokenizer, p.preTokenizer},
+		{"post_processor", f.PostProcessor, p.postProcessor}, {"decoder", f.Decoder, p.decoder},
+	} {
+		for _, c := range stage.part.flat() {
+			if err := stage.read(&c); err != nil {
+				return nil, fmt.Errorf("%s: %w", stage.name, err)
+			}
+		}
+	}
+	if !p.byteLevel && !p.spaces {
+		return nil, fmt.Errorf("pre_tokenizer: neither bytes nor spaces are encoded (ByteLevel or Metaspace), which is not supported")
+	}
+	return p, nil
+}
+
+func unsupported(c *component) error { return fmt.Errorf("%s is not supported", c.Type) }
+
+func (p *pipeline) normalizer(c *component) error {
+	switch {
+	case c.Type == "NFC":
+		p.pre.nfc = true
+	case c.Type == "Prepend" && c.Prepend == space:
+		p.prefix = prefix{everywhere: true}
+	case c.Type == "Replace" && c.Pattern.String != nil && *c.Pattern.String == " " && c.Content == space:
+		p.spaces = true
+	default:
+		if c.Type == "Replace" || c.Type == "Prepend" {
+			return fmt.Errorf("%s of anything but spaces by %s is not supported", c.Type, space)
+		}
+		return unsupported(c)
+	}
+	return nil
+}
+
+func (p *pipeline) preTokenizer(c *component) error {
+	add := func(s ...splitter) { p.pre.splitters = append(p.pre.splitters, s...) }
+	switch c.Type {
+	case "ByteLevel":
+		p.byteLevel = true
+		if isTrue(c.AddPrefixSpace) {
+			p.prefix = prefix{everywhere: true, unlessSpace: true}
+		}
+		if isTrue(c.UseRegex) {
+			add(splitGPT2)
+		}
+	case "Digits":
+		if c.IndividualDigits {
+			add(splitDigit)
+		} else {
+			add(splitNumber)
+		}
+	case "Punctuation":
+		return p.punctuation(c)
+	case "Metaspace":
+		return p.metaspace(c)
+	case "Split":
+		return p.split(c)
+	default:
+		return unsupported(c)
+	}
+	return nil
+}
+
+func (p *pipeline) punctuation(c *component) error {
+	is := func(r rune) bool { return unicode.IsPunct(r) || r < 0x80 && unicode.IsSymbol(r) }
+	switch c.Behavior {
+	case "Contiguous":
+		p.pre.splitters = append(p.pre.splitters, splitRunes(is))
+	case "Isolated", "":
+		p.pre.splitters = append(p.pre.splitters, isolate(func(text string) int {
+			for i, r := range text {
+				if i > 0 || !is(r) {
+					return i
+				}
+			}
+			return len(text)
+		}))
+	default:
+		return fmt.Errorf("Punctuation with the behavior %q is not supported", c.Behavior)
+	}
+	return nil
+}
+
+func (p *pipeline) metaspace(c *component) error {
+	if c.Replacement != space {
+		return fmt.Errorf("Metaspace with the replacement %q is not supported", c.Replacement)
+	}
+	p.spaces = true
+	scheme := c.PrependScheme
+	if scheme == "" { // files from before the key
+		scheme = "always"
+		if !isTrue(c.AddPrefixSpace) {
+			scheme = "never"
+		}
+	}
+	switch scheme {
+	case "always":
+		p.prefix = prefix{everywhere: true, unlessSpace: true}
+	case "first":
+		p.prefix = prefix{first: true, unlessSpace: true}
+	case "never":
+	default:
+		return fmt.Errorf("Metaspace with the prepend_scheme %q is not supported", scheme)
+	}
+	if isTrue(c.Split) {
+		p.pre.splitters = append(p.pre.splitters, splitBeforeSpaces)
+	}
+	return nil
+}
+
+func (p *pipeline) split(c *component) error {
+	if c.Pattern.String != nil {
+		// After spaces became U+2581, no piece has one.
+		if *c.Pattern.String == " " && p.spaces {
+			return nil
+		}
+		return fmt.Errorf("Split at the text %q is not supported", *c.Pattern.String)
+	}
+	if c.Pattern.Regex == nil {
+		return fmt.Errorf("Split has no pattern")
+	}
+	s, ok := patterns[*c.Pattern.Regex]
+	if !ok {
+		return fmt.Errorf("Split by the pattern %q is not supported", *c.Pattern.Regex)
+	}
+	// To keep matches and drop the rest is the same for a pattern that leaves no rest.
+	if c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert && coversAll[*c.Pattern.Regex] {
+		p.pre.splitters = append(p.pre.splitters, s)
+		return nil
+	}
+	return fmt.Errorf("Split with the behavior %q (invert %v) is not supported", c.Behavior, c.Invert)
+}
+
+// coversAll are the patterns that match everything: they end in \s+ and have an
+// alternative for all that is not white space.
+var coversAll = func() map[string]bool {
+	all := map[string]bool{}
+	for text := range patterns {
+		if len(text) > 40 && text[len(text)-3:] == `\s+` {
+			all[text] = text[0] != '[' || text[1] == '^'
+		}
+	}
+	return all
+}()
+
+func (p *pipeline) postProcessor(c *component) error {
+	switch c.Type {
+	case "ByteLevel": // moves offsets, which we do not have
+		return nil
+	case "TemplateProcessing":
+	default:
+		return unsupported(c)
+	}
+	p.before, p.after = nil, nil
+	to := &p.before
+	for _, piece := range c.Single {
+		switch {
+		case piece.Sequence != nil:
+			to = &p.after
+		case piece.SpecialToken != nil:
+			token, ok := c.SpecialTokens[piece.SpecialToken.ID]
+			if !ok {
+				return fmt.Errorf("TemplateProcessing has no ids for %q", piece.SpecialToken.ID)
+			}
+			*to = append(*to, token.IDs...)
+		}
+	}
+	return nil
+}
+
+func (p *pipeline) decoder(c *component) error {
+	switch c.Type {
+	case "ByteLevel", "ByteFallback", "Fuse", "Replace":
+	case "Strip":
+		p.strip = p.strip || c.Content == " " && c.Start == 1
+	case "Metaspace":
+		p.strip = p.strip || p.prefix.everywhere || p.prefix.first
+	default:
+		return unsupported(c)
+	}
+	return nil
+}

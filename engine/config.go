@@ -10,66 +10,34 @@ import (
 
 // Config is everything an engine can be told. Zero fields take their defaults.
 type Config struct {
-	Model   string `yaml:"model" help:"Path of the GGUF model file; empty serves the embedded demo model."`
-	ModelID string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the file's name without its extension."`
-	Kernels string `yaml:"kernels" help:"Kernel set to compute with, such as ref, avx2 or avx512; empty takes the best one this machine has."`
-	Threads int    `yaml:"threads" help:"Threads that compute; 0 takes as many as the process may use CPUs."`
+	Model    string `yaml:"model" help:"Path of the model: a GGUF file, a part of one that is split, or a folder; empty serves the embedded demo model."`
+	ModelID  string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the file's name without its extension, or the folder's."`
+	Quantize string `yaml:"quantize" oneof:"q8_0 q4_0 q4_k q6_k" help:"Type that the weights get when the model is loaded, for less memory and more speed; empty leaves them as the file has them."`
+	Kernels  string `yaml:"kernels" help:"Kernel set to compute with, such as ref, avx2 or avx512; empty takes the best one this machine has."`
+	Threads  int    `yaml:"threads" range:"..1024" help:"Threads that compute; 0 takes as many as the process may use CPUs."`
 
-	ContextTokens int   `yaml:"context_tokens" help:"Longest prompt and output together, in tokens; 0 takes the model's own limit."`
-	KVBytes       int64 `yaml:"kv_bytes" help:"Memory for keys and values, in bytes; 0 takes room for eight full contexts, at most 1 GiB."`
-	PageTokens    int   `yaml:"page_tokens" default:"16" help:"Tokens in a page of keys and values, the unit of prefix reuse."`
+	ContextTokens    int   `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes the model's own limit."`
+	KVBytes          int64 `yaml:"kv_bytes" help:"Memory for keys and values, in bytes; 0 takes room for eight full contexts, at most 1 GiB."`
+	PageTokens       int   `yaml:"page_tokens" default:"16" range:"1..256" help:"Tokens in a page of keys and values, the unit of prefix reuse."`
+	TokensCacheBytes int   `yaml:"tokens_cache_bytes" default:"16MiB" range:"64KiB..4GiB" help:"Memory for prompts that were tokenized, in bytes: of a chat's next turn only what is new is tokenized."`
 
-	BatchTokensMax     int           `yaml:"batch_tokens_max" default:"512" help:"Most tokens that one step computes."`
-	SequencesMax       int           `yaml:"sequences_max" default:"64" help:"Most sequences that run at the same time; paused ones do not count."`
+	BatchTokensMax     int           `yaml:"batch_tokens_max" default:"512" range:"1..65536" help:"Most tokens that one step computes."`
+	SequencesMax       int           `yaml:"sequences_max" default:"64" range:"1..65536" help:"Most sequences that run at the same time; paused ones do not count."`
 	StepBudget         time.Duration `yaml:"step_budget" default:"50ms" help:"Time that a step with prefill in it should take while others wait for their next token."`
-	WaitingMax         int           `yaml:"waiting_max" default:"64" help:"Most generations that wait for a place or for pages; more are refused as overloaded."`
-	GenerationsMax     int           `yaml:"generations_max" default:"1024" help:"Most generations alive at the same time, paused ones too."`
-	StreamEventsMax    int           `yaml:"stream_events_max" default:"256" help:"Most events that wait in one stream; a slower reader parks its own generation."`
-	ChoicesMax         int           `yaml:"choices_max" default:"16" help:"Most choices (n) of one generation."`
+	WaitingMax         int           `yaml:"waiting_max" default:"64" range:"1..1048576" help:"Most generations that wait for a place or for pages; more are refused as overloaded."`
+	GenerationsMax     int           `yaml:"generations_max" default:"1024" range:"1..1048576" help:"Most generations alive at the same time, paused ones too."`
+	StreamEventsMax    int           `yaml:"stream_events_max" default:"256" range:"1..1048576" help:"Most events that wait in one stream; a slower reader parks its own generation."`
+	ChoicesMax         int           `yaml:"choices_max" default:"16" range:"1..1024" help:"Most choices (n) of one generation."`
 	PromptRenderBudget time.Duration `yaml:"prompt_render_budget" default:"2s" help:"Longest time that a chat template may take for one request."`
 }
 
 // fill sets the defaults and says what is wrong with the rest.
 func (c *Config) fill() error {
-	conf.Fill(c)
-	if err := c.Validate(); err != nil {
+	if err := conf.Complete("engine", c); err != nil {
 		return err
 	}
 	if c.Threads == 0 {
 		c.Threads = runtime.GOMAXPROCS(0)
-	}
-	return nil
-}
-
-// Validate says what is out of range in a filled Config, without a look at
-// the model.
-func (c *Config) Validate() error {
-	for _, f := range []struct {
-		key      string
-		n        int
-		min, max int
-	}{
-		{"threads", c.Threads, 0, 1024},
-		{"context_tokens", c.ContextTokens, 0, 1 << 24},
-		{"page_tokens", c.PageTokens, 1, 256},
-		{"batch_tokens_max", c.BatchTokensMax, 1, 1 << 16},
-		{"sequences_max", c.SequencesMax, 1, 1 << 16},
-		{"waiting_max", c.WaitingMax, 1, 1 << 20},
-		{"generations_max", c.GenerationsMax, 1, 1 << 20},
-		{"stream_events_max", c.StreamEventsMax, 1, 1 << 20},
-		{"choices_max", c.ChoicesMax, 1, 1 << 10},
-	} {
-		if f.n < f.min || f.n > f.max {
-			return fmt.Errorf("engine.%s is %d; give %d to %d", f.key, f.n, f.min, f.max)
-		}
-	}
-	switch {
-	case c.KVBytes < 0:
-		return fmt.Errorf("engine.kv_bytes is %d; give 0 or more", c.KVBytes)
-	case c.StepBudget <= 0:
-		return fmt.Errorf("engine.step_budget is %v; give more than 0", c.StepBudget)
-	case c.PromptRenderBudget <= 0:
-		return fmt.Errorf("engine.prompt_render_budget is %v; give more than 0", c.PromptRenderBudget)
 	}
 	return nil
 }
@@ -83,16 +51,21 @@ const (
 // pagesMax is how many pages package kv can name.
 const pagesMax = 1<<23 - 1
 
+// CacheBytes is the memory for keys and values that an engine so configured takes
+// for contexts of so many tokens, where each page takes pageBytes.
+func (c *Config) CacheBytes(contextTokens, pageBytes int) int64 {
+	if c.KVBytes != 0 {
+		return c.KVBytes
+	}
+	perContext := (contextTokens + c.PageTokens - 1) / c.PageTokens
+	return min(kvBytesMax, int64(kvContexts*perContext)*int64(pageBytes))
+}
+
 // pageCount is how many pages of pageBytes the pool gets.
 func (c *Config) pageCount(contextTokens, pageBytes int) (int, error) {
-	bytes := c.KVBytes
-	perContext := (contextTokens + c.PageTokens - 1) / c.PageTokens
-	if bytes == 0 {
-		bytes = min(kvBytesMax, int64(kvContexts*perContext)*int64(pageBytes))
-	}
-	pages := bytes / int64(pageBytes)
+	pages := c.CacheBytes(contextTokens, pageBytes) / int64(pageBytes)
 	if pages < 1 {
-		return 0, fmt.Errorf("engine.kv_bytes is %d, less than one page of %d bytes; give at least that", bytes, pageBytes)
+		return 0, fmt.Errorf("engine.kv_bytes is %d, less than one page of %d bytes; give at least that", c.KVBytes, pageBytes)
 	}
 	return int(min(pages, pagesMax)), nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/engine/chat"
 	"github.com/forebay-io/forebay/engine/demo"
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/model"
@@ -155,7 +156,7 @@ func labParts(t testing.TB, set *labSetup) parts {
 			t.Fatal(err)
 		}
 		if set.template != "" {
-			p.loadTemplate(set.template, nil)
+			p.loadTemplate(p.chatConfig(set.template))
 		}
 		return p
 	}
@@ -181,8 +182,14 @@ func labParts(t testing.TB, set *labSetup) parts {
 	if set.model != nil {
 		p.model = set.model
 	}
-	p.loadTemplate(set.template, nil)
+	p.loadTemplate(p.chatConfig(set.template))
 	return p
+}
+
+// chatConfig is that of another template with the tokenizer's own tokens.
+func (p *parts) chatConfig(template string) (chat.Config, error) {
+	t := p.tokenizer
+	return chat.Config{Template: template, BOS: t.Text(t.BOS()), EOS: t.Text(t.EOS())}, nil
 }
 
 // checkLists holds the loop's second invariant, on its goroutine.

@@ -3,13 +3,12 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/zeebo/xxh3"
 
 	"github.com/forebay-io/forebay/engine/chat"
+	"github.com/forebay-io/forebay/engine/checkpoint"
 	"github.com/forebay-io/forebay/engine/demo"
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/model"
@@ -57,31 +56,34 @@ func (p *parts) load(cfg *Config) error {
 			return err
 		}
 	}
-	f, err := openFile(cfg.Model)
+	f, err := open(cfg.Model)
 	if err != nil {
 		return err
 	}
 	p.closers = append(p.closers, f.Close)
-	if p.tokenizer, err = tokenizer.FromGGUF(f); err != nil {
+	if p.tokenizer, err = f.Tokenizer(); err != nil {
+		return err
+	}
+	weights, err := f.Quantized(cfg.Quantize)
+	if err != nil {
 		return err
 	}
 	team := kernels.NewTeam(cfg.Threads)
 	p.closers = append(p.closers, func() error { team.Close(); return nil })
-	m, err := p.loadModel(cfg, f, set, team)
+	m, err := p.loadModel(cfg, weights, set, team)
 	if err != nil {
 		return err
 	}
-	p.describe(cfg, f, m, set)
-	source, _, err := f.String("tokenizer.chat_template")
-	p.loadTemplate(source, err)
+	p.describe(cfg, f.ID(), weights, m, set)
+	p.loadTemplate(f.Chat())
 	return nil
 }
 
-func openFile(path string) (*gguf.File, error) {
+func open(path string) (*checkpoint.Checkpoint, error) {
 	if path == "" {
-		return gguf.Parse(demo.Name+".gguf", demo.GGUF())
+		return checkpoint.Parse(demo.Name+".gguf", demo.GGUF())
 	}
-	return gguf.Open(path)
+	return checkpoint.Open(path)
 }
 
 // loadModel sizes the pool and loads the weights.
@@ -118,14 +120,12 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *ker
 // fingerprint, which promises equal bits.
 const mathVersion = 1
 
-func (p *parts) describe(cfg *Config, f *gguf.File, m *model.Model, set *kernels.Set) {
+func (p *parts) describe(cfg *Config, id string, f *gguf.File, m *model.Model, set *kernels.Set) {
 	c := m.Config()
 	digest := f.Digest()
 	print := xxh3.HashString(fmt.Sprintf("%s %s %d", digest, set.Name, mathVersion))
-	id := cfg.ModelID
-	if id == "" {
-		base := filepath.Base(f.Name())
-		id = strings.TrimSuffix(base, filepath.Ext(base))
+	if cfg.ModelID != "" {
+		id = cfg.ModelID
 	}
 	p.info = wire.Model{
 		ID: id, Architecture: c.Architecture, Digest: digest, Fingerprint: fmt.Sprintf("fp_%016x", print),
@@ -138,13 +138,14 @@ func (p *parts) describe(cfg *Config, f *gguf.File, m *model.Model, set *kernels
 
 // loadTemplate compiles the chat template; a model without a usable one still
 // completes text.
-func (p *parts) loadTemplate(source string, err error) {
-	if err == nil && source == "" {
-		err = errors.New("the model file has no chat template")
+func (p *parts) loadTemplate(c chat.Config, err error) {
+	if err == nil && c.Template == "" {
+		err = errors.New("the model has no chat template")
 	}
 	if err == nil {
-		t := p.tokenizer
-		p.template, err = chat.New(source, chat.Options{BOS: t.Text(t.BOS()), EOS: t.Text(t.EOS()), Controls: t.ControlStrings()})
+		p.template, err = chat.New(c.Template, chat.Options{
+			BOS: c.BOS, EOS: c.EOS, ToolUse: c.ToolUse, Controls: p.tokenizer.ControlStrings(),
+		})
 	}
 	if err != nil {
 		p.info.ChatError = err.Error()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/engine/kv"
-	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -105,7 +104,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) { // G07: no engine before its model c
 		"unknown kernels":   {Config{Kernels: "abacus"}, []string{"abacus", "ref"}},
 		"context too long":  {Config{ContextTokens: 5000}, []string{"engine.context_tokens is 5000", "2048"}},
 		"too little memory": {Config{KVBytes: 100}, []string{"kv_bytes", "65536"}},
-		"negative threads":  {Config{Threads: -1}, []string{"threads", "0 to 1024"}},
+		"negative threads":  {Config{Threads: -1}, []string{"engine.threads: -1 must not be negative"}},
 		"huge pages":        {Config{PageTokens: 1000}, []string{"page_tokens", "256"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,21 +163,21 @@ func TestTemplatesThatRefuseOrLack(t *testing.T) {
 
 func TestConfigIsValidatedWithoutAModel(t *testing.T) {
 	for words, c := range map[string]Config{
-		"engine.threads is -1; give 0 to 1024":             {Threads: -1},
-		"engine.page_tokens is 257; give 1 to 256":         {PageTokens: 257},
-		"engine.sequences_max is -5; give 1 to 65536":      {SequencesMax: -5},
-		"engine.kv_bytes is -1; give 0 or more":            {KVBytes: -1},
-		"engine.step_budget is -1ns; give more than 0":     {StepBudget: -1},
-		"engine.prompt_render_budget is -1s; give more th": {PromptRenderBudget: -time.Second},
+		"engine.threads: -1 must not be negative":                      {Threads: -1},
+		"engine.page_tokens: 257 is out of range; allowed is 1 to 256": {PageTokens: 257},
+		"engine.sequences_max: -5 must not be negative":                {SequencesMax: -5},
+		"engine.kv_bytes: -1 must not be negative":                     {KVBytes: -1},
+		"engine.step_budget: -1ns must not be negative":                {StepBudget: -1},
+		"engine.prompt_render_budget: -1s must not be negative":        {PromptRenderBudget: -time.Second},
+		`engine.quantize: "q3_k" is not one of q8_0, q4_0, q4_k, q6_k`: {Quantize: "q3_k"},
+		"engine.tokens_cache_bytes: 1 is out of range":                 {TokensCacheBytes: 1},
 	} {
-		conf.Fill(&c)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), words) {
+		if err := c.fill(); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("got %v; want %q", err, words)
 		}
 	}
 	var c Config
-	conf.Fill(&c)
-	if err := c.Validate(); err != nil || c.Threads != 0 {
+	if err := c.fill(); err != nil || c.Threads < 1 {
 		t.Errorf("the defaults are refused: %v, %d threads", err, c.Threads)
 	}
 }

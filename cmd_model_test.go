@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestModelLogitsEqualReference(t *testing.T) {
+	t.Parallel()
+	stem := strings.TrimSuffix(shared(t, "conformance/arch/llama-gqa-tied.gguf"), ".gguf")
+	text, err := os.ReadFile(stem + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reference struct{ IDs []int }
+	if err := json.Unmarshal(text, &reference); err != nil {
+		t.Fatal(err)
+	}
+	ids := strings.Trim(strings.ReplaceAll(fmt.Sprint(reference.IDs), " ", ","), "[]")
+	for _, set := range []string{"", "ref"} {
+		out := filepath.Join(t.TempDir(), "out.f32")
+		if words, status := run(t, "", "model", "logits", stem+".gguf", "--ids", ids, "-o", out, "--kernels", set); status != 0 {
+			t.Fatalf("status %d: %s", status, words)
+		}
+		if nmse := compareFloats(t, out, stem+".logits.f32"); !(nmse < 1e-5) {
+			t.Errorf("kernels %q: NMSE %g", set, nmse)
+		}
+	}
+}
+
+// compareFloats is Σ(a−b)²/Σb² over two files of float32.
+func compareFloats(t *testing.T, a, b string) float64 {
+	t.Helper()
+	x, y := readFloats(t, a), readFloats(t, b)
+	if len(x) != len(y) || len(x) == 0 {
+		t.Fatalf("%s has %d numbers, %s has %d", a, len(x), b, len(y))
+	}
+	var difference, size float64
+	for i := range x {
+		difference += (x[i] - y[i]) * (x[i] - y[i])
+		size += y[i] * y[i]
+	}
+	return difference / size
+}
+
+func readFloats(t *testing.T, name string) (x []float64) {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; len(raw) >= 4; raw = raw[4:] {
+		x = append(x, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
+	}
+	return x
+}
+
+func TestModelLogitsToStandardOutput(t *testing.T) {
+	t.Parallel()
+	args := []string{"model", "logits", filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf"), "--ids", "1,2", "-o"}
+	var report strings.Builder
+	cmd := exec.Command(program, append(args, "-")...)
+	cmd.Stderr = &report
+	out, err := cmd.Output()
+	if err != nil || len(out) != 2*2048*4 || !strings.HasPrefix(report.String(), "-: 2 rows of 2048, by ") {
+		t.Errorf("%d bytes, %v, %q", len(out), err, &report)
+	}
+	if out, status := run(t, "", append(args, "/dev/full")...); status != 1 || strings.Count(out, "\n") != 1 {
+		t.Errorf("a full disk: status %d, %q; want one line", status, out)
+	}
+}
+
+func TestModelInfo(t *testing.T) {
+	t.Parallel()
+	demo := filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf")
+	out, status := run(t, "", "model", "info", demo)
+	for _, want := range []string{"llama", "2048 tokens", "4 layers", "Q8_0", "4.0 KiB a token", "measured now", " at 128 tokens", "\n\ncan be served\n"} {
+		if status != 0 || !strings.Contains(out, want) {
+			t.Errorf("status %d, no %q in\n%s", status, want, out)
+		}
+	}
+	out, status = run(t, "", "model", "info", "--json", demo)
+	var report struct {
+		Model      struct{ Architecture string }
+		Chat       bool
+		Problems   []string
+		Prediction struct {
+			KVBytes  int     `json:"kv_bytes_a_token"`
+			Rate     float64 `json:"read_bytes_a_second"`
+			Contexts []struct {
+				Tokens int
+				Moved  int     `json:"moved_bytes"`
+				Time   float64 `json:"seconds_a_token"`
+			} `json:"at_context"`
+			Default struct{ Bytes, ContextTokens int } `json:"in_default_kv_bytes"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || status != 0 {
+		t.Fatalf("status %d, %v in\n%s", status, err, out)
+	}
+	p := report.Prediction
+	if report.Model.Architecture != "llama" || !report.Chat || len(report.Problems) > 0 || p.KVBytes != 4096 || len(p.Contexts) != 2 || p.Default.Bytes != 8*2048*4096 {
+		t.Errorf("got %+v", report)
+	}
+	for _, at := range p.Contexts {
+		if want := float64(at.Moved) / p.Rate; math.Abs(at.Time-want) > 1e-6 {
+			t.Errorf("at %d tokens %g s, want %g", at.Tokens, at.Time, want)
+		}
+	}
+	if p.Contexts[1].Moved-p.Contexts[0].Moved != (2048-128)*4096 {
+		t.Errorf("moved at both contexts: %+v", p.Contexts)
+	}
+}
+
+// Nothing that cannot be served looks like success.
+func TestModelInfoOfUnservableModels(t *testing.T) {
+	t.Parallel()
+	vocabulary := shared(t, "conformance/tokenizers/gguf-qwen2/vocab.gguf")
+	out, status := run(t, "", "model", "info", vocabulary)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if last := lines[len(lines)-1]; status != 1 || !strings.Contains(out, "array of string, 151936 elements") || !strings.HasPrefix(last, "forebay: cannot be served: "+vocabulary) {
+		t.Errorf("status %d, the problem is not named in\n%s", status, out)
+	}
+	other := filepath.Join(t.TempDir(), "notes.txt")
+	if err := os.WriteFile(other, []byte("no model"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		other:               other + ": is no model; a model is a GGUF file, or a folder",
+		filepath.Dir(other): "has no *.gguf, no *.safetensors",
+		"nowhere.gguf":      "nowhere.gguf",
+	} {
+		if out, status := run(t, "", "model", "info", path); status != 1 || !strings.Contains(out, want) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: status %d, %q; want %q", path, status, out, want)
+		}
+	}
+}

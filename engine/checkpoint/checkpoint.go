@@ -1,0 +1,83 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/tokenizer"
+)
+
+// Checkpoint is an open model: its keys and tensors, whatever format they have.
+type Checkpoint struct {
+	*gguf.File
+	folder string // in the layout of Hugging Face; "" for a GGUF file
+}
+
+// Open opens the model at path: a GGUF file, any part of one that is split, or a
+// folder with one model.
+func Open(path string) (*Checkpoint, error) {
+	kind, at, err := look(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == kindGGUF:
+		f, err := gguf.Open(at)
+		if err != nil {
+			return nil, err
+		}
+		return &Checkpoint{File: f}, nil
+	}
+	return nil, fmt.Errorf("%s: is no model; a model is a GGUF file, or a folder with one, or with config.json and *.safetensors", path)
+}
+
+// Parse reads a GGUF file that is in memory; see gguf.Parse.
+func Parse(name string, data []byte) (*Checkpoint, error) {
+	f, err := gguf.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return &Checkpoint{File: f}, nil
+}
+
+// ID is what clients may call the model: the name of its file or folder, without
+// what says the format or the part.
+func (c *Checkpoint) ID() string {
+	base := filepath.Base(c.Name())
+	if c.folder == "" {
+		base = partName.ReplaceAllString(stem(base), "")
+	}
+	return base
+}
+
+// Quantized is the model with weights of another type, which are made when they
+// are asked for: q8_0, q4_0, q4_k or q6_k, or "" for those of the file. It lives
+// no longer than c.
+func (c *Checkpoint) Quantized(name string) (*gguf.File, error) {
+	if name == "" {
+		return c.File, nil
+	}
+	return nil, fmt.Errorf("%s: cannot be quantised to %q", c.Name(), name)
+}
+
+// Tokenizer reads the model's tokenizer.
+func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(c.File) }
+
+// OpenTokenizer reads the tokenizer alone: of a model as Open takes it, of a GGUF
+// file that has nothing else, or of a tokenizer.json.
+func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
+	kind, at, err := look(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == kindGGUF:
+		f, err := gguf.Open(at)
+		if err != nil {
+			return nil, err
+		}
+		t, err := tokenizer.FromGGUF(f)
+		return t, errors.Join(err, f.Close())
+	}
+	return nil, fmt.Errorf("%s: is neither a GGUF file nor a %s nor a model's folder", at, tokenizerName)
+}

@@ -176,7 +176,7 @@ func labParts(t testing.TB, set *labSetup) parts {
 		context = 2048
 	}
 	p := parts{
-		model: newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), vocab: tok.Size(), tokenizer: tok, pages: set.pages,
+		model: newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), vocab: tok.Size(), tokenizer: tok, tokens: tokenizer.NewCache(tok, set.cfg.TokensCacheBytes), pages: set.pages,
 		info: wire.Model{ID: "paged", ContextTokens: context, VocabTokens: tok.Size(), PageTokens: set.cfg.PageTokens, Fingerprint: "fp_paged"},
 	}
 	if set.model != nil {

@@ -22,8 +22,9 @@ type parts struct {
 	info      wire.Model
 	model     forwarder
 	tokenizer *tokenizer.Tokenizer
-	template  *chat.Template // nil where info.ChatError says why
-	vocab     int            // logits of a token; the tokenizer may know fewer
+	tokens    *tokenizer.Cache // encodes prompts with the tokenizer
+	template  *chat.Template   // nil where info.ChatError says why
+	vocab     int              // logits of a token; the tokenizer may know fewer
 	pages     int
 	closers   []func() error // in the order of opening
 }
@@ -64,6 +65,7 @@ func (p *parts) load(cfg *Config) error {
 	if p.tokenizer, err = f.Tokenizer(); err != nil {
 		return err
 	}
+	p.tokens = tokenizer.NewCache(p.tokenizer, cfg.TokensCacheBytes)
 	weights, err := f.Quantized(cfg.Quantize)
 	if err != nil {
 		return err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/forebay-io/forebay/engine/chat"
@@ -71,7 +71,10 @@ func (e *Engine) read(ctx context.Context, r *wire.Request) (p *wire.Prompt, par
 		if err := e.fitText(*r.Text, "prompt"); err != nil {
 			return nil, "", err
 		}
-		tokens := e.parts.tokenizer.Encode(nil, *r.Text, tokenizer.EncodeOptions{AddSpecial: true})
+		tokens, failed := e.parts.tokens.Encode(ctx, *r.Text, tokenizer.EncodeOptions{AddSpecial: true})
+		if failed != nil {
+			return nil, "", errAbandoned()
+		}
 		return &wire.Prompt{Tokens: tokens, Text: *r.Text}, "prompt", nil
 	}
 	if err := e.checkTokens(r.Tokens); err != nil {
@@ -106,11 +109,13 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	if err := e.fitText(tokenizer.Unguard(text), "messages"); err != nil {
 		return nil, err
 	}
-	var tokens []int32
-	if t := e.parts.tokenizer; t.AddsBOS() && !strings.HasPrefix(text, t.Text(t.BOS())) {
-		tokens = append(tokens, t.BOS())
+	tokens, err := e.parts.tokens.Encode(ctx, text, tokenizer.EncodeOptions{ParseSpecial: true})
+	if err != nil {
+		return nil, errAbandoned()
 	}
-	tokens = e.parts.tokenizer.Encode(tokens, text, tokenizer.EncodeOptions{ParseSpecial: true})
+	if t := e.parts.tokenizer; t.AddsBOS() && (len(tokens) == 0 || tokens[0] != t.BOS()) {
+		tokens = slices.Insert(tokens, 0, t.BOS())
+	}
 	return &wire.Prompt{Tokens: tokens, Text: tokenizer.Unguard(text)}, nil
 }
 

@@ -62,10 +62,16 @@ func (c *Checkpoint) Quantized(name string) (*gguf.File, error) {
 }
 
 // Tokenizer reads the model's tokenizer.
-func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(c.File) }
+func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
+	if c.folder != "" {
+		return jsonTokenizer(filepath.Join(c.folder, tokenizerName))
+	}
+	return tokenizer.FromGGUF(c.File)
+}
 
 // OpenTokenizer reads the tokenizer alone: of a model as Open takes it, of a GGUF
-// file that has nothing else, or of a tokenizer.json.
+// file that has nothing else, or of a tokenizer.json, with the files beside it. A
+// name may end in .gz.
 func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	kind, at, err := look(path)
 	switch {
@@ -78,6 +84,24 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 		}
 		t, err := tokenizer.FromGGUF(f)
 		return t, errors.Join(err, f.Close())
+	case kind == kindFolder:
+		return jsonTokenizer(filepath.Join(at, tokenizerName))
+	case hasSuffixFold(at, ".json") || hasSuffixFold(at, ".json.gz"):
+		return jsonTokenizer(at)
 	}
 	return nil, fmt.Errorf("%s: is neither a GGUF file nor a %s nor a model's folder", at, tokenizerName)
+}
+
+func jsonTokenizer(path string) (t *tokenizer.Tokenizer, err error) {
+	var source tokenizer.JSONSource
+	if source.Tokenizer, err = readText(path); err != nil {
+		return nil, err
+	}
+	if source.Config, err = readBeside(filepath.Dir(path), configName); err != nil {
+		return nil, err
+	}
+	if source.Generation, err = readBeside(filepath.Dir(path), generationName); err != nil {
+		return nil, err
+	}
+	return tokenizer.FromJSON(path, source)
 }

@@ -13,17 +13,20 @@
 // Use: Load, then Forward with the spans of one step; logits come back in span
 // order.
 //
-// To add an architecture: a row in architectures, whose function sets the fields
-// of Config. Where the pass itself differs, Config gets a field, and one place
-// obeys it:
+// To add an architecture: a row in architectures (config.go) and a function in
+// config_families.go, which sets the fields of Config. Where the pass itself
+// differs, Config gets a field, and one place obeys it:
 //
 //	tensors, their names, biases, norms   layer and loader.layer (weights.go)
-//	biases and norms of queries and keys  place, before rotate
-//	kinds of rope and their scaling       newRope
-//	windows and other bounds of attention attend
-//	norms after a block                   multiplyAdd, before it adds to x
-//	activations, experts                  gateUp and down
+//	experts                               loader.experts and mixture (experts.go)
+//	norms of queries and keys             place, before rotate
+//	kinds of rope and their scaling       readRope (config_rope.go)
+//	windows, sinks, caps of attention     attend
+//	norms after a block                   addNormed
+//	activations                           gated
 //	scales and caps of logits             outputLogits
+//
+// A bias is understood wherever a matrix may have one.
 //
 // Ownership: the caller owns the file, the team and the page tables; the file
 // must outlive the Model, whose weights may point into it. A Model belongs to

@@ -1,0 +1,197 @@
+package model
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/gguf/gguftest"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// families are small shapes of what differs between architectures.
+var families = map[string]map[string]any{
+	"gemma2":   {"attention.sliding_window": uint32(9), "attn_logit_softcapping": float32(3), "final_logit_softcapping": float32(4)},
+	"gemma3":   {"attention.sliding_window": uint32(9), "attention.sliding_window_pattern": []bool{true, false, true}},
+	"qwen2":    {},
+	"qwen3moe": {"expert_count": uint32(5), "expert_used_count": uint32(2), "expert_feed_forward_length": uint32(48)},
+	"gpt-oss": {"expert_count": uint32(5), "expert_used_count": uint32(3), "attention.sliding_window": uint32(9), "rope.scaling.type": "yarn",
+		"rope.scaling.factor": float32(8), "rope.scaling.original_context_length": uint32(100)},
+	"phi3":    {"attention.sliding_window": uint32(11)},
+	"granite": {"embedding_scale": float32(3), "residual_scale": float32(0.3), "logit_scale": float32(4), "attention.scale": float32(0.2)},
+	"smollm3": {},
+}
+
+// familyFile is a random model of an architecture: 3 layers, width 32, 50 tokens.
+func familyFile(t testing.TB, arch string, typ kernels.Type) *gguf.File {
+	t.Helper()
+	const embed, ff, heads, kvHeads, dim = 32, 64, 4, 2, 16
+	b := &gguftest.Builder{}
+	b.Set("general.architecture", arch)
+	for key, v := range map[string]any{"context_length": uint32(128), "embedding_length": uint32(embed), "block_count": uint32(3),
+		"feed_forward_length": uint32(ff), "attention.head_count": uint32(heads), "attention.head_count_kv": uint32(kvHeads),
+		"attention.layer_norm_rms_epsilon": float32(1e-5), "attention.key_length": uint32(dim), "attention.value_length": uint32(dim)} {
+		b.Set(arch+"."+key, v)
+	}
+	for key, v := range families[arch] {
+		b.Set(arch+"."+key, v)
+	}
+	r := rand.New(rand.NewPCG(4, 4))
+	add := func(name string, t kernels.Type, dims ...int) {
+		n := 1
+		for _, d := range dims {
+			n *= d
+		}
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(r.NormFloat64()) / 4
+		}
+		b.Tensor(name, t, dims, gguftest.Encode(t, x))
+	}
+	matrix := func(name string, dims ...int) { add(name+".weight", typ, dims...) }
+	vector := func(name string, dims ...int) { add(name, kernels.F32, dims...) }
+	matrix("token_embd", embed, 50)
+	vector("output_norm.weight", embed)
+	experts, moe := families[arch]["expert_count"].(uint32)
+	for layer := range 3 {
+		p := fmt.Sprintf("blk.%d.", layer)
+		vector(p+"attn_norm.weight", embed)
+		if arch == "phi3" {
+			matrix(p+"attn_qkv", embed, (heads+2*kvHeads)*dim)
+			matrix(p+"ffn_up", embed, 2*ff)
+			matrix(p+"ffn_down", ff, embed)
+		} else {
+			matrix(p+"attn_q", embed, heads*dim)
+			matrix(p+"attn_k", embed, kvHeads*dim)
+			matrix(p+"attn_v", embed, kvHeads*dim)
+		}
+		matrix(p+"attn_output", heads*dim, embed)
+		if arch == "qwen2" || arch == "gpt-oss" {
+			vector(p+"attn_q.bias", heads*dim)
+			vector(p+"attn_k.bias", kvHeads*dim)
+			vector(p+"attn_v.bias", kvHeads*dim)
+		}
+		if arch == "gemma3" || arch == "qwen3moe" {
+			vector(p+"attn_q_norm.weight", dim)
+			vector(p+"attn_k_norm.weight", dim)
+		}
+		switch arch {
+		case "gemma2", "gemma3":
+			vector(p+"post_attention_norm.weight", embed)
+			vector(p+"post_ffw_norm.weight", embed)
+			vector(p+"ffn_norm.weight", embed)
+		case "gpt-oss":
+			vector(p+"post_attention_norm.weight", embed)
+			vector(p+"attn_sinks.weight", heads)
+		default:
+			vector(p+"ffn_norm.weight", embed)
+		}
+		switch {
+		case moe:
+			width := ff
+			if arch == "qwen3moe" {
+				width = 48
+			}
+			n := int(experts)
+			vector(p+"ffn_gate_inp.weight", embed, n)
+			matrix(p+"ffn_gate_exps", embed, width, n)
+			matrix(p+"ffn_up_exps", embed, width, n)
+			add(p+"ffn_down_exps.weight", kernels.F16, width, embed, n)
+			if arch == "gpt-oss" {
+				vector(p+"ffn_gate_inp.bias", n)
+				vector(p+"ffn_gate_exps.bias", width, n)
+				vector(p+"ffn_up_exps.bias", width, n)
+				vector(p+"ffn_down_exps.bias", embed, n)
+			}
+		case arch != "phi3":
+			matrix(p+"ffn_gate", embed, ff)
+			matrix(p+"ffn_up", embed, ff)
+			matrix(p+"ffn_down", ff, embed)
+		}
+	}
+	f, err := gguf.Parse(arch, b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestFamiliesAreBitInvariantOverSchedules: experts meet other tokens in every
+// batch, windows and norms other rows; none may change a bit.
+func TestFamiliesAreBitInvariantOverSchedules(t *testing.T) {
+	for arch := range families {
+		t.Run(arch, func(t *testing.T) {
+			f := familyFile(t, arch, kernels.Q8_0)
+			for _, set := range kernels.Sets() {
+				rng := rand.New(rand.NewPCG(8, 8))
+				for round := range 4 {
+					alone := load(t, f, set, newTeam(t, 1), Options{})
+					together := load(t, f, set, newTeam(t, 1+rng.IntN(4)),
+						Options{PageTokens: 1 + rng.IntN(20), Pages: 400, BatchTokensMax: 20 + rng.IntN(60)})
+					var sequences [][]int32
+					for range 1 + rng.IntN(4) {
+						sequences = append(sequences, randomTokens(rng, 1+rng.IntN(60), 50))
+					}
+					for i, got := range runTogether(together, rng, sequences) {
+						wantSameBits(t, fmt.Sprintf("%s, round %d, sequence %d", set.Name, round, i), got.rows, runAlone(alone, sequences[i]).rows)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestFamiliesDifferByTheirKeys: without each key that changes the maths, the
+// logits are others, so that the key is obeyed.
+func TestFamiliesDifferByTheirKeys(t *testing.T) {
+	team := newTeam(t, 1)
+	tokens := randomTokens(rand.New(rand.NewPCG(3, 3)), 40, 50)
+	logits := func(arch string) []float32 {
+		m := load(t, familyFile(t, arch, kernels.F32), kernels.Best(), team, Options{})
+		return runAlone(m, tokens).rows[39]
+	}
+	for arch, keys := range families {
+		whole := logits(arch)
+		for key, v := range keys {
+			if key == "expert_count" || key == "expert_feed_forward_length" || key == "rope.scaling.type" {
+				continue // the tensors ask for it, or it has company
+			}
+			families[arch] = withKey(keys, key, other(v))
+			if nmse(logits(arch), whole) < 1e-9 {
+				t.Errorf("%s: another %s gives the same logits", arch, key)
+			}
+			families[arch] = keys
+		}
+	}
+}
+
+func withKey(keys map[string]any, key string, v any) map[string]any {
+	changed := map[string]any{key: v}
+	for k, old := range keys {
+		if k != key {
+			changed[k] = old
+		}
+	}
+	return changed
+}
+
+func other(v any) any {
+	switch v := v.(type) {
+	case uint32:
+		return v + 2
+	case float32:
+		return 2 * v
+	case []bool:
+		return []bool{false, true, true}
+	}
+	return v
+}
+
+func TestAllocationsOfAMixture(t *testing.T) {
+	m := load(t, familyFile(t, "gpt-oss", kernels.Q8_0), kernels.Best(), newTeam(t, 2), Options{})
+	spans := []Span{{Tokens: []int32{1, 2, 3}, Pages: firstPages(8), Logits: 1}}
+	if n := testing.AllocsPerRun(20, func() { m.Forward(spans) }); n != 0 {
+		t.Errorf("Forward allocates %v times", n)
+	}
+}

@@ -128,3 +128,8 @@ func (a *Attention) run(at int) (lo, hi, next int) {
 	lo = ((int(a.Pages[page])*a.KVHeads+a.KVHead)*a.PageTokens + first) * a.HeadDim
 	return lo, lo + (next-at)*a.HeadDim, next
 }
+
+// normScale is 1/√(sum/n+eps), computed in float64.
+func normScale(sum float64, n int, eps float32) float32 {
+	return float32(1 / math.Sqrt(sum/float64(n)+float64(eps)))
+}

@@ -106,6 +106,7 @@ type tile struct {
 	f          format
 	rows       int
 	w, wNext   reg.GPVirtual // wNext: from the first vector's tile to the second's
+	stop       reg.GPVirtual // the end of the first vector's tile, in AVX-512
 	head       reg.GPVirtual // the super-block's header
 	x, x3, row reg.GPVirtual // rows 0–2 at x, 3–5 at x3; row bytes between
 	tables     map[string]reg.VecVirtual
@@ -156,6 +157,8 @@ func (t *tile) begin() {
 		t.wNext = val("rows")
 		size, none := GP64(), GP64()
 		t.tileBytes(size)
+		t.stop = GP64()
+		LEAQ(Mem{Base: t.w, Index: size, Scale: 1}, t.stop)
 		XORQ(none, none)
 		CMPQ(t.wNext, I8(16))
 		MOVQ(size, t.wNext)
@@ -286,14 +289,25 @@ func (t *tile) blocks(name string, left reg.GPVirtual) {
 }
 
 // prefetch asks for the block that lies ahead by the way memory needs for its
-// answer; past the end it asks for what nobody reads, which does no harm.
+// answer. Behind a tile's end that is in the next tiles: the next one, or, where
+// two are read side by side, each in the one after the other. Past the last it
+// asks for what nobody reads, which does no harm.
 func (t *tile) prefetch() {
-	const ahead = 2048
-	for at := 0; at < t.f.blockBytes(); at += 64 {
-		PREFETCHT0(t.weights(0, ahead+at, 0))
-		if t.g.wide {
-			PREFETCHT0(t.weights(1, ahead+at, 0))
+	const ahead = 4096
+	if !t.g.wide {
+		for at := 0; at < t.f.blockBytes(); at += 64 {
+			PREFETCHT0(t.weights(0, ahead+at, 0))
 		}
+		return
+	}
+	from, behind := GP64(), GP64()
+	LEAQ(Mem{Base: t.w, Disp: ahead}, from)
+	LEAQ(Mem{Base: from, Index: t.wNext, Scale: 1}, behind)
+	CMPQ(from, t.stop)
+	CMOVQGE(behind, from)
+	for at := 0; at < t.f.blockBytes(); at += 64 {
+		PREFETCHT0(Mem{Base: from, Disp: at})
+		PREFETCHT0(Mem{Base: from, Index: t.wNext, Scale: 1, Disp: at})
 	}
 }
 

@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"math/big"
-	"strings"
 )
 
 const rangeMax = 100000 // as in Jinja2's sandbox
@@ -150,8 +149,8 @@ func init() {
 		"divisibleby": func(s *state, v any, a args) bool {
 			return isMultiple(s, v, int64(a.integer(s, 0, "num", 1)), 0)
 		},
-		"lower":  hasCase(strings.ToLower, strings.ToUpper),
-		"upper":  hasCase(strings.ToUpper, strings.ToLower),
+		"lower":  hasCase(lower, upper),
+		"upper":  hasCase(upper, lower),
 		"sameas": isSame,
 		"in":     compared("in"),
 		"filter": func(_ *state, v any, _ args) bool { name, _ := v.(string); return filters[name] != nil },

@@ -1,10 +1,7 @@
 package jinja
 
 import (
-	"math"
-	"math/big"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -40,16 +37,6 @@ func init() {
 // textFilter is a filter that is a method of strings on the printed value.
 func textFilter(name string) filterFunc {
 	return func(s *state, v any, a args) any { return textMethods[name](s, s.printed(v), a) }
-}
-
-func filterAbs(s *state, v any, _ args) any {
-	if i, f, isFloat, ok := number(v); isFloat {
-		return math.Abs(f)
-	} else if ok {
-		return small(new(big.Int).Abs(i))
-	}
-	s.fail("bad operand type for abs(): '%s'", typeName(v))
-	return nil
 }
 
 func filterAttr(s *state, v any, a args) any { return s.attr(v, a.text(s, 0, "name", "")) }
@@ -90,36 +77,18 @@ func filterString(s *state, v any, _ args) any {
 	return s.str(v)
 }
 
-func filterFloat(s *state, v any, a args) any {
-	if _, f, _, ok := number(v); ok {
-		return f
-	}
-	if f, err := strconv.ParseFloat(strings.TrimSpace(s.printed(v)), 64); err == nil {
-		return f
-	}
-	return a.get(0, "default", 0.0)
-}
-
-func filterInt(s *state, v any, a args) any {
-	if f, ok := v.(float64); ok && !math.IsNaN(f) && !math.IsInf(f, 0) {
-		i, _ := big.NewFloat(math.Trunc(f)).Int(nil)
-		return small(i)
-	}
-	if i, _, isFloat, ok := number(v); ok && !isFloat {
-		return small(i)
-	}
-	text := strings.TrimSpace(s.printed(v))
-	if i, err := strconv.ParseInt(text, a.integer(s, 1, "base", 10), 64); err == nil {
-		return i
-	}
-	if f, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(f) < 1<<62 {
-		return int64(f)
-	}
-	return a.get(0, "default", int64(0))
-}
-
 func filterFormat(s *state, v any, a args) any {
-	return s.percent(s.str(v), &List{Items: a.pos, Tuple: true})
+	if len(a.named) > 0 && len(a.pos) > 0 {
+		s.fail("can't handle positional and keyword arguments at the same time")
+	}
+	if len(a.named) == 0 {
+		return s.percent(s.str(v), &List{Items: a.pos, Tuple: true})
+	}
+	d := NewDict()
+	for _, n := range a.named {
+		d.Set(n.name, n.value)
+	}
+	return s.percent(s.str(v), d)
 }
 
 func filterFromJSON(s *state, v any, _ args) any {
@@ -159,31 +128,11 @@ func filterIndent(s *state, v any, a args) any {
 
 // filterTitle upper-cases what follows a space, a hyphen or an opening bracket.
 func filterTitle(s *state, v any, _ args) any {
-	return title(s, s.printed(v), func(r rune) bool { return !isSpace(r) && !strings.ContainsRune("-({[<", r) })
+	isWord := func(r rune) bool { return !isSpace(r) && !strings.ContainsRune("-({[<", r) }
+	return title(s, s.printed(v), isWord, func(r rune) string { return upper(string(r)) })
 }
 
 func filterReplace(s *state, v any, a args) any { return textReplace(s, s.str(v), a) }
-
-func filterRound(s *state, v any, a args) any {
-	_, f, _, ok := number(v)
-	if !ok {
-		s.fail("type %s doesn't define __round__ method", typeName(v))
-	}
-	digits := a.integer(s, 0, "precision", 0)
-	scale := math.Pow(10, float64(digits))
-	switch a.text(s, 1, "method", "common") {
-	case "ceil":
-		return math.Ceil(f*scale) / scale
-	case "floor":
-		return math.Floor(f*scale) / scale
-	}
-	if digits < 0 || digits > 20 {
-		return math.RoundToEven(f*scale) / scale
-	}
-	// Decides on the exact value, which f*scale no longer has.
-	f, _ = strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64)
-	return f
-}
 
 func filterLength(s *state, v any, _ args) any { return int64(s.length(v)) }
 

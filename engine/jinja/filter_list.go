@@ -119,7 +119,7 @@ func (s *state) sortKey(v any, a args, caseAt int) any {
 	}
 	if text, ok := v.(string); ok && !a.flag(caseAt, "case_sensitive", false) {
 		s.charge(len(text))
-		return strings.ToLower(text)
+		return lower(text)
 	}
 	return v
 }

@@ -2,22 +2,40 @@ package jinja
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
 var textPredicates = map[string]func(text string) bool{
-	"isdigit": func(text string) bool { return every(text, unicode.IsDigit) },
-	"isalpha": func(text string) bool { return every(text, unicode.IsLetter) },
+	"isdigit":   func(text string) bool { return every(text, isDigit) },
+	"isdecimal": func(text string) bool { return every(text, unicode.IsDigit) },
+	"isnumeric": func(text string) bool { return every(text, unicode.IsNumber) },
+	"isalpha":   func(text string) bool { return every(text, unicode.IsLetter) },
 	"isalnum": func(text string) bool {
 		return every(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
 	},
-	"isspace": func(text string) bool { return every(text, isSpace) },
-	"isupper": func(text string) bool { return strings.ToUpper(text) == text && strings.ToLower(text) != text },
-	"islower": func(text string) bool { return strings.ToLower(text) == text && strings.ToUpper(text) != text },
+	"isspace":     func(text string) bool { return every(text, isSpace) },
+	"isupper":     func(text string) bool { return upper(text) == text && lower(text) != text },
+	"islower":     func(text string) bool { return lower(text) == text && upper(text) != text },
+	"isascii":     isASCII,
+	"isprintable": func(text string) bool { return text == "" || every(text, unicode.IsPrint) },
+	"isidentifier": func(text string) bool {
+		return isWord(text) && !unicode.IsDigit([]rune(text)[0])
+	},
 }
+
+// isDigit is Unicode's Numeric_Type decimal, and digit for superscripts and
+// subscripts.
+func isDigit(r rune) bool {
+	return unicode.IsDigit(r) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", r)
+}
+
+func isWord(text string) bool {
+	return every(text, func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) })
+}
+
+type textMethod func(s *state, text string, a args) any
 
 // method is the bound method called name of a string, list or dict, or nil.
 func method(v any, name string) any {
@@ -51,79 +69,75 @@ func method(v any, name string) any {
 
 // The methods are filled in init because some of them look methods up.
 var (
-	textMethods map[string]func(s *state, text string, a args) any
+	textMethods map[string]textMethod
 	dictMethods map[string]func(s *state, d *Dict, a args) any
 	listMethods map[string]func(s *state, l *List, a args) any
 )
 
 func init() {
-	textMethods = map[string]func(s *state, text string, a args) any{
-		"strip":  func(s *state, text string, a args) any { return stripped(s, text, a, true, true) },
-		"lstrip": func(s *state, text string, a args) any { return stripped(s, text, a, true, false) },
-		"rstrip": func(s *state, text string, a args) any { return stripped(s, text, a, false, true) },
-		"split":  func(s *state, text string, a args) any { return split(s, text, a, false) },
-		"rsplit": func(s *state, text string, a args) any { return split(s, text, a, true) },
-		"splitlines": func(s *state, text string, _ args) any {
-			s.charge(len(text))
-			text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
-			if text == "" {
-				return &List{}
-			}
-			return s.texts(strings.Split(strings.TrimSuffix(text, "\n"), "\n"))
-		},
+	textMethods = map[string]textMethod{
+		"strip":        func(s *state, text string, a args) any { return stripped(s, text, a, true, true) },
+		"lstrip":       func(s *state, text string, a args) any { return stripped(s, text, a, true, false) },
+		"rstrip":       func(s *state, text string, a args) any { return stripped(s, text, a, false, true) },
+		"split":        func(s *state, text string, a args) any { return split(s, text, a, false) },
+		"rsplit":       func(s *state, text string, a args) any { return split(s, text, a, true) },
+		"splitlines":   lines,
 		"startswith":   func(s *state, text string, a args) any { return affix(s, text, a, strings.HasPrefix) },
 		"endswith":     func(s *state, text string, a args) any { return affix(s, text, a, strings.HasSuffix) },
 		"removeprefix": func(s *state, text string, a args) any { return strings.TrimPrefix(text, a.text(s, 0, "prefix", "")) },
 		"removesuffix": func(s *state, text string, a args) any { return strings.TrimSuffix(text, a.text(s, 0, "suffix", "")) },
 		"replace":      textReplace,
-		"upper":        func(s *state, text string, _ args) any { s.charge(len(text)); return strings.ToUpper(text) },
-		"lower":        func(s *state, text string, _ args) any { s.charge(len(text)); return strings.ToLower(text) },
-		"title":        func(s *state, text string, _ args) any { return title(s, text, unicode.IsLetter) },
-		"capitalize": func(s *state, text string, _ args) any {
-			s.charge(len(text))
-			_, size := utf8.DecodeRuneInString(text)
-			return strings.ToUpper(text[:size]) + strings.ToLower(text[size:])
-		},
-		"count": func(s *state, text string, a args) any { return int64(strings.Count(text, a.text(s, 0, "sub", ""))) },
-		"find": func(s *state, text string, a args) any {
-			return runeIndex(text, strings.Index(text, a.text(s, 0, "sub", "")))
-		},
-		"rfind": func(s *state, text string, a args) any {
-			return runeIndex(text, strings.LastIndex(text, a.text(s, 0, "sub", "")))
-		},
-		"join": func(s *state, text string, a args) any {
-			for _, v := range s.iterate(a.get(0, "iterable", nil)) {
-				if _, ok := v.(string); !ok {
-					s.fail("sequence item: expected str instance, %s found", typeName(v))
-				}
+		"upper":        changed(upper),
+		"lower":        changed(lower),
+		"capitalize":   changed(capitalized),
+		"casefold":     changed(folded),
+		"swapcase":     changed(func(text string) string { return strings.Map(swapCase, text) }),
+		"title":        func(s *state, text string, _ args) any { return title(s, text, unicode.IsLetter, titled) },
+		"count": func(s *state, text string, a args) any {
+			part, _, ok := window(s, text, a)
+			if !ok {
+				return int64(0)
 			}
-			return filterJoin(s, a.get(0, "iterable", nil), args{pos: []any{text}})
+			return int64(strings.Count(part, a.text(s, 0, "sub", "")))
 		},
+		"find":   found(strings.Index, false),
+		"rfind":  found(strings.LastIndex, false),
+		"index":  found(strings.Index, true),
+		"rindex": found(strings.LastIndex, true),
+		"join":   textJoin,
 		"format": formatMethod,
-		"zfill":  func(s *state, text string, a args) any { return padded(s, text, a, '0', 1) },
-		"rjust":  func(s *state, text string, a args) any { return padded(s, text, a, ' ', 1) },
-		"ljust":  func(s *state, text string, a args) any { return padded(s, text, a, ' ', 0) },
-		"center": func(s *state, text string, a args) any { return padded(s, text, a, ' ', 0.5) },
-		"partition": func(s *state, text string, a args) any {
-			before, after, found := strings.Cut(text, a.text(s, 0, "sep", ""))
-			sep := ""
-			if found {
-				sep = a.text(s, 0, "sep", "")
-			}
-			return &List{Items: []any{before, sep, after}, Tuple: true}
+		"zfill":  zfill,
+		"rjust":  func(s *state, text string, a args) any { return padded(s, text, a, func(n, _ int) int { return n }) },
+		"ljust":  func(s *state, text string, a args) any { return padded(s, text, a, func(int, int) int { return 0 }) },
+		"center": func(s *state, text string, a args) any {
+			return padded(s, text, a, func(n, w int) int { return n/2 + n&w&1 })
 		},
+		"partition":  parted(false),
+		"rpartition": parted(true),
+		"expandtabs": expandTabs,
 	}
+}
+
+// changed is a method that changes letters; three bytes can come of one.
+func changed(to func(string) string) textMethod {
+	return func(s *state, text string, _ args) any {
+		s.charge(3 * len(text))
+		return to(text)
+	}
+}
+
+func textJoin(s *state, text string, a args) any {
+	items := s.iterate(a.get(0, "iterable", nil))
+	for i, v := range items {
+		if _, ok := plain(v).(string); !ok {
+			s.fail("sequence item %d: expected str instance, %s found", i, typeName(v))
+		}
+	}
+	return filterJoin(s, &List{Items: items}, args{pos: []any{text}})
 }
 
 func every(text string, is func(rune) bool) bool {
 	return text != "" && strings.IndexFunc(text, func(r rune) bool { return !is(r) }) < 0
-}
-
-func runeIndex(text string, at int) int64 {
-	if at < 0 {
-		return -1
-	}
-	return int64(utf8.RuneCountInString(text[:at]))
 }
 
 func stripped(s *state, text string, a args, left, right bool) any {
@@ -147,6 +161,10 @@ func stripped(s *state, text string, a args, left, right bool) any {
 
 func affix(s *state, text string, a args, has func(text, part string) bool) any {
 	v := a.get(0, "prefix", nil)
+	text, _, inside := window(s, text, a)
+	if !inside {
+		return false
+	}
 	if part, ok := v.(string); ok {
 		return has(text, part)
 	}
@@ -233,81 +251,134 @@ func textReplace(s *state, text string, a args) any {
 	return strings.Replace(text, before, after, n)
 }
 
-// title upper-cases the first character of each run of word characters.
-func title(s *state, text string, isWord func(rune) bool) any {
-	s.charge(len(text))
-	inside := false
-	return strings.Map(func(r rune) rune {
-		first := !inside
-		inside = isWord(r)
-		if first {
-			return unicode.ToUpper(r)
-		}
-		return unicode.ToLower(r)
-	}, text)
-}
-
-// padded fills text up to a width; share is how much of it goes to the left.
-func padded(s *state, text string, a args, fill rune, share float64) any {
-	width := a.integer(s, 0, "width", 80)
-	pad := width - utf8.RuneCountInString(text)
-	if pad <= 0 {
+// padded fills text up to a width; left is how many of the missing characters go before it.
+func padded(s *state, text string, a args, left func(missing, width int) int) any {
+	width, fill := a.integer(s, 0, "width", 80), a.text(s, 1, "fillchar", " ")
+	if utf8.RuneCountInString(fill) != 1 {
+		s.fail("The fill character must be exactly one character long")
+	}
+	missing := width - utf8.RuneCountInString(text)
+	if missing <= 0 {
 		return text
 	}
-	s.chargeTimes(1, int64(width))
-	left := int(float64(pad) * share)
-	return strings.Repeat(string(fill), left) + text + strings.Repeat(string(fill), pad-left)
+	s.chargeTimes(len(fill), int64(width))
+	n := left(missing, width)
+	return strings.Repeat(fill, n) + text + strings.Repeat(fill, missing-n)
 }
 
-// formatMethod is str.format with {}, {0}, {name} and simple widths after a colon.
-func formatMethod(s *state, text string, a args) any {
-	var b strings.Builder
-	next := 0
+// zfill puts zeros between a sign and the rest.
+func zfill(s *state, text string, a args) any {
+	sign := ""
+	if text != "" && (text[0] == '+' || text[0] == '-') {
+		sign = text[:1]
+	}
+	f := spec{fill: '0', align: '=', width: a.integer(s, 0, "width", 0)}
+	s.chargeTimes(1, int64(f.width))
+	return f.pad(sign, text[len(sign):], '=')
+}
+
+// window is text[start:end] by arguments 1 and 2, and how many characters
+// stand before it; ok is false where it begins behind the end.
+func window(s *state, text string, a args) (part string, before int64, ok bool) {
+	start, end := a.get(1, "start", nil), a.get(2, "end", nil)
+	if start == nil && end == nil {
+		return text, 0, true
+	}
+	n := int64(utf8.RuneCountInString(text))
+	if before, ok = start.(int64); ok && before > n {
+		return "", 0, false
+	}
+	before = s.sliceEnd(start, 0, n, 1)
+	return s.slice(text, start, end, int64(1)).(string), before, true
+}
+
+// found makes find, rfind, index and rindex.
+func found(at func(text, part string) int, needed bool) textMethod {
+	return func(s *state, text string, a args) any {
+		sub := a.text(s, 0, "sub", "")
+		part, before, ok := window(s, text, a)
+		if i := at(part, sub); ok && i >= 0 {
+			return before + int64(utf8.RuneCountInString(part[:i]))
+		}
+		if needed {
+			s.fail("substring not found")
+		}
+		return int64(-1)
+	}
+}
+
+// parted makes partition and rpartition.
+func parted(last bool) textMethod {
+	return func(s *state, text string, a args) any {
+		sep := a.text(s, 0, "sep", "")
+		if sep == "" {
+			s.fail("empty separator")
+		}
+		at, parts := strings.Index(text, sep), []any{text, "", ""}
+		if last {
+			at, parts = strings.LastIndex(text, sep), []any{"", "", text}
+		}
+		if at >= 0 {
+			parts = []any{text[:at], sep, text[at+len(sep):]}
+		}
+		return &List{Items: parts, Tuple: true}
+	}
+}
+
+// lines is str.splitlines: a line ends with any of Python's line boundaries.
+func lines(s *state, text string, a args) any {
+	s.charge(len(text))
+	keep := a.flag(0, "keepends", false)
+	var list []string
 	for text != "" {
-		at := strings.IndexAny(text, "{}")
+		at := strings.IndexFunc(text, func(r rune) bool {
+			return r >= '\n' && r <= '\r' || r >= 0x1c && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
+		})
 		if at < 0 {
+			list = append(list, text)
 			break
 		}
-		b.WriteString(text[:at])
-		text = text[at:]
-		if strings.HasPrefix(text, "{{") || strings.HasPrefix(text, "}}") {
-			b.WriteByte(text[0])
-			text = text[2:]
-			continue
+		_, size := utf8.DecodeRuneInString(text[at:])
+		if strings.HasPrefix(text[at:], "\r\n") {
+			size = 2
 		}
-		end := strings.IndexByte(text, '}')
-		if text[0] == '}' || end < 0 {
-			s.fail("single '%c' encountered in format string", text[0])
-		}
-		name, flags, _ := strings.Cut(text[1:end], ":")
-		text = text[end+1:]
-		if name == "" {
-			name = strconv.Itoa(next)
-			next++
-		}
-		var v any = Undefined{}
-		if i, err := strconv.Atoi(name); err == nil {
-			v = a.get(i, "", v)
+		s.charge(16)
+		if keep {
+			list = append(list, text[:at+size])
 		} else {
-			v = a.get(unlimited, name, v)
+			list = append(list, text[:at])
 		}
-		if _, missing := v.(Undefined); missing {
-			s.fail("no argument for {%s} in format string", name)
-		}
-		b.WriteString(s.formatField(flags, v))
+		text = text[at+size:]
 	}
-	s.charge(b.Len() + len(text))
-	return b.String() + text
+	return s.texts(list)
 }
 
-// formatField prints v as {:flags} does, for a width, precision and type.
-func (s *state) formatField(flags string, v any) string {
-	verb := byte(0)
-	if n := len(flags); n > 0 && strings.IndexByte("sdfx", flags[n-1]) >= 0 {
-		verb, flags = flags[n-1], flags[:n-1]
+// expandTabs fills up to the next column that is a multiple of the size.
+func expandTabs(s *state, text string, a args) any {
+	size, column := a.integer(s, 0, "tabsize", 8), 0
+	s.chargeTimes(max(size, 0), int64(strings.Count(text, "\t")))
+	s.charge(len(text))
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\t':
+			if size > 0 {
+				b.WriteString(strings.Repeat(" ", size-column%size))
+				column += size - column%size
+			}
+			continue
+		case r == '\n' || r == '\r':
+			column = -1
+		}
+		b.WriteRune(r)
+		column++
 	}
-	if len(flags) > 5 || strings.Trim(flags, "0123456789.") != "" {
-		s.fail("format specifier '%s' is not supported", flags)
+	return b.String()
+}
+
+func swapCase(r rune) rune {
+	if unicode.IsUpper(r) {
+		return unicode.ToLower(r)
 	}
-	return s.formatOne(flags, verb, v)
+	return unicode.ToUpper(r)
 }

@@ -1,10 +1,8 @@
 package jinja
 
 import (
-	"fmt"
 	"math"
 	"math/big"
-	"strconv"
 	"strings"
 )
 
@@ -170,76 +168,4 @@ func floatArithmetic(op string, x, y float64) any {
 		return x - y*math.Floor(x/y)
 	}
 	return math.Pow(x, y)
-}
-
-// percent is Python's text % values for the verbs %s %d %i %r %f %x and %%.
-func (s *state) percent(text string, values any) string {
-	items := []any{values}
-	if l, ok := values.(*List); ok && l.Tuple {
-		items = l.Items
-	}
-	var b strings.Builder
-	for {
-		at := strings.IndexByte(text, '%')
-		if at < 0 {
-			s.charge(b.Len() + len(text))
-			return b.String() + text
-		}
-		b.WriteString(text[:at])
-		end := at + 1
-		for end < len(text) && strings.IndexByte("0123456789.+- ", text[end]) >= 0 {
-			end++
-		}
-		if end == len(text) || end-at > 6 {
-			s.fail("incomplete format")
-		}
-		flags, verb := text[at+1:end], text[end]
-		text = text[end+1:]
-		if verb == '%' {
-			b.WriteByte('%')
-			continue
-		}
-		if len(items) == 0 {
-			s.fail("not enough arguments for format string")
-		}
-		b.WriteString(s.formatOne(flags, verb, items[0]))
-		items = items[1:]
-	}
-}
-
-// formatOne prints v with printf-like flags; the verb 0 means by v's type.
-func (s *state) formatOne(flags string, verb byte, v any) string {
-	_, f, isFloat, isNumber := number(v)
-	for digits := range strings.FieldsFuncSeq(flags, func(r rune) bool { return r < '0' || r > '9' }) {
-		width, _ := strconv.Atoi(digits)
-		s.charge(width)
-	}
-	s.charge(400) // the largest float64 with all its digits
-	switch {
-	case verb == 's' || verb == 0 && !isNumber:
-		text := s.str(v)
-		s.charge(len(text))
-		return fmt.Sprintf("%"+flags+"s", text)
-	case verb == 'r':
-		var b strings.Builder
-		s.repr(&b, v)
-		return b.String()
-	case !isNumber:
-		s.fail("%%%c format: a number is required, not %s", verb, typeName(v))
-	case verb == 0 && flags == "":
-		return s.str(v)
-	case verb == 'f' || verb == 0 && isFloat:
-		return fmt.Sprintf("%"+flags+"f", f)
-	case verb == 'd' || verb == 'i' || verb == 'x' || verb == 0:
-		i, _ := big.NewFloat(math.Trunc(f)).Int(nil)
-		if !isFloat {
-			i, _, _, _ = number(v)
-		}
-		if verb != 'x' {
-			verb = 'd'
-		}
-		return fmt.Sprintf("%"+flags+string(verb), i)
-	}
-	s.fail("unsupported format character '%c'", verb)
-	return ""
 }

@@ -57,7 +57,7 @@ func (s *state) repr(b *strings.Builder, v any) {
 		quote(b, string(v))
 		b.WriteByte(')')
 	case *namespace:
-		b.WriteString("<TemplateNamespace ")
+		b.WriteString("<Namespace ")
 		s.repr(b, &v.vars)
 		b.WriteByte('>')
 	case *List:
@@ -165,17 +165,25 @@ func quote(b *strings.Builder, text string) {
 			b.WriteString(`\r`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case r < 0x20 || r >= 0x7f && r <= 0xff && !unicode.IsPrint(r):
-			fmt.Fprintf(b, `\x%02x`, r)
 		case r == ' ' || unicode.IsPrint(r) || isNoncharacter(r):
 			b.WriteRune(r)
-		case r <= 0xffff:
-			fmt.Fprintf(b, `\u%04x`, r)
 		default:
-			fmt.Fprintf(b, `\U%08x`, r)
+			escapeRune(b, r)
 		}
 	}
 	b.WriteByte(q)
+}
+
+// escapeRune writes r as Python's escape for it.
+func escapeRune(b *strings.Builder, r rune) {
+	switch {
+	case r <= 0xff:
+		fmt.Fprintf(b, `\x%02x`, r)
+	case r <= 0xffff:
+		fmt.Fprintf(b, `\u%04x`, r)
+	default:
+		fmt.Fprintf(b, `\U%08x`, r)
+	}
 }
 
 // isNoncharacter reports whether Unicode keeps r for a program's own use. Such

@@ -50,6 +50,9 @@ func (p *pipeline) normalizer(c *component) error {
 
 func (p *pipeline) preTokenizer(c *component) error {
 	add := func(s ...splitter) { p.pre.splitters = append(p.pre.splitters, s...) }
+	if p.byteLevel {
+		return p.afterBytes(c)
+	}
 	switch c.Type {
 	case "ByteLevel":
 		p.byteLevel = true
@@ -75,6 +78,31 @@ func (p *pipeline) preTokenizer(c *component) error {
 		return unsupported(c)
 	}
 	return nil
+}
+
+// afterBytes reads what comes after ByteLevel, and so sees a character of GPT-2's
+// alphabet for every byte. Falcon has such.
+func (p *pipeline) afterBytes(c *component) error {
+	switch {
+	case c.Type == "Digits" && !c.IndividualDigits:
+		p.pre.splitters = append(p.pre.splitters, splitByteDigits)
+	case c.Type == "Split" && c.Pattern.Regex != nil && *c.Pattern.Regex == threeDigits:
+		return p.split(c)
+	default:
+		return fmt.Errorf("%s after ByteLevel is not supported", c.Type)
+	}
+	return nil
+}
+
+// splitByteDigits cuts into runs of bytes whose characters in the alphabet are
+// numbers, ² ³ ¹ ¼ ½ ¾ among them, and what lies between.
+func splitByteDigits(text string) int {
+	is := func(b byte) bool { return unicode.IsNumber(byteAlphabet[b]) }
+	n := 1
+	for n < len(text) && is(text[n]) == is(text[0]) {
+		n++
+	}
+	return n
 }
 
 func (p *pipeline) punctuation(c *component) error {

@@ -71,7 +71,7 @@ var patterns = map[string]splitter{
 	`[^\r\n\p{L}\p{N}]?` + casedU + `*` + casedL + `+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?` + casedU + `+` + casedL + `*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`: splitGPT4o,
 	`[^\r\n\p{L}\p{N}]?` + casedU + `*` + casedL + `+|[^\r\n\p{L}\p{N}]?` + casedU + `+` + casedL + `*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`:                                                                splitTekken,
 
-	`\p{N}`: splitDigit, `\p{N}+`: splitNumber, `\p{N}{1,3}`: splitDigits3, `[0-9][0-9][0-9]`: splitThreeDigits,
+	`\p{N}`: splitDigit, `\p{N}+`: splitNumber, `\p{N}{1,3}`: splitDigits3, threeDigits: splitThreeDigits,
 	"[\r\n]": splitEachNewline, `[\r\n]`: splitEachNewline, `\s+$`: splitTrailing,
 	`\s?[` + deepseekLetters + `]+`: splitDSLetters, "\\s?[!-/:-~！-／：-～‘-‟\u3000-。]+": splitDSMarks,
 	`\s?\p{L}+`: splitSpaceLetters, `\s?\p{P}+`: splitSpaceMarks,
@@ -84,6 +84,7 @@ var patterns = map[string]splitter{
 
 const (
 	gpt2Pattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	threeDigits = `[0-9][0-9][0-9]`
 	casedU      = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
 	casedL      = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
 )

@@ -11,6 +11,7 @@ var globals = map[string]any{
 	"namespace": builtin(makeNamespace),
 	"dict":      builtin(makeDict),
 	"joiner":    builtin(makeJoiner),
+	"cycler":    builtin(makeCycler),
 	"self":      reference{},
 }
 
@@ -72,14 +73,18 @@ func makeDict(s *state, a args) any {
 	return d
 }
 
+// update adds what a dict, or a list of pairs, has.
 func (s *state) update(d *Dict, from any) {
-	other, ok := from.(*Dict)
-	if !ok {
-		s.fail("cannot update a dict with %s", typeName(from))
+	if other, ok := from.(*Dict); ok {
+		from = s.pairs(other)
 	}
-	s.charge(64 * other.Len())
-	for _, key := range other.keys {
-		d.Set(key, other.at(key))
+	for _, item := range s.iterate(from) {
+		s.charge(64)
+		pair := s.iterate(item)
+		if len(pair) != 2 || !hashable(plain(pair[0])) {
+			s.fail("cannot update a dict with %s", typeName(item))
+		}
+		d.Set(plain(pair[0]), pair[1])
 	}
 }
 
@@ -92,6 +97,38 @@ func makeJoiner(s *state, a args) any {
 		used = true
 		return ""
 	})
+}
+
+// cycler gives its items in turn.
+type cycler struct {
+	items []any
+	at    int
+}
+
+func makeCycler(s *state, a args) any {
+	if len(a.pos) == 0 {
+		s.fail("at least one item has to be provided")
+	}
+	return &cycler{items: a.pos}
+}
+
+func (c *cycler) attr(name string) any {
+	switch name {
+	case "current":
+		return c.items[c.at]
+	case "next":
+		return builtin(func(*state, args) any {
+			v := c.items[c.at]
+			c.at = (c.at + 1) % len(c.items)
+			return v
+		})
+	case "reset":
+		return builtin(func(*state, args) any {
+			c.at = 0
+			return nil
+		})
+	}
+	return Undefined{"'Cycler' has no attribute '" + name + "'"}
 }
 
 type testFunc func(s *state, v any, a args) bool

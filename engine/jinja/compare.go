@@ -1,6 +1,9 @@
 package jinja
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // equal is Python's ==.
 func (s *state) equal(a, b any) bool {
@@ -89,16 +92,27 @@ func (s *state) order(a, b any) int {
 	if x, ok := a.(*List); ok {
 		if y, ok := b.(*List); ok && x.Tuple == y.Tuple && x.kind == plainList && y.kind == plainList {
 			for i := range min(len(x.Items), len(y.Items)) {
-				if o := s.order(x.Items[i], y.Items[i]); o != 0 {
-					return o
+				if !s.equal(x.Items[i], y.Items[i]) {
+					return s.order(x.Items[i], y.Items[i])
 				}
 			}
 			return len(x.Items) - len(y.Items)
 		}
 	}
 	o, ok := numberOrder(a, b)
-	if !ok {
+	if !ok && !(isNumber(a) && isNumber(b)) {
 		s.fail("'<' not supported between instances of '%s' and '%s'", typeName(a), typeName(b))
 	}
 	return o
+}
+
+func isNumber(v any) bool {
+	_, _, _, ok := number(v)
+	return ok
+}
+
+// isNaN holds for the float that is in no order with any number.
+func isNaN(v any) bool {
+	f, ok := v.(float64)
+	return ok && math.IsNaN(f)
 }

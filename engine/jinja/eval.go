@@ -141,13 +141,13 @@ func (s *state) holds(op string, a, b any) bool {
 	case "!=":
 		return !s.equal(a, b)
 	case "<":
-		return s.order(a, b) < 0
+		return s.order(a, b) < 0 && !isNaN(a) && !isNaN(b)
 	case "<=":
-		return s.order(a, b) <= 0
+		return s.order(a, b) <= 0 && !isNaN(a) && !isNaN(b)
 	case ">":
-		return s.order(a, b) > 0
+		return s.order(a, b) > 0 && !isNaN(a) && !isNaN(b)
 	case ">=":
-		return s.order(a, b) >= 0
+		return s.order(a, b) >= 0 && !isNaN(a) && !isNaN(b)
 	case "in":
 		return s.contains(b, a)
 	}
@@ -208,6 +208,8 @@ func (s *state) attr(v any, name string) any {
 			return value
 		}
 	case *loop:
+		return v.attr(name)
+	case *cycler:
 		return v.attr(name)
 	case *macro:
 		if value, ok := v.attr(name); ok {

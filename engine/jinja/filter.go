@@ -3,6 +3,7 @@ package jinja
 import (
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -30,7 +31,11 @@ func init() {
 		"sort": filterSort, "string": filterString,
 		"sum": filterSum, "title": filterTitle, "tojson": filterToJSON,
 		"trim": textFilter("strip"), "unique": filterUnique, "upper": textFilter("upper"),
-		"wordcount": func(s *state, v any, _ args) any { return int64(len(strings.Fields(s.printed(v)))) },
+		"wordcount": func(s *state, v any, _ args) any {
+			isWord := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
+			return int64(len(strings.FieldsFunc(s.printed(v), func(r rune) bool { return !isWord(r) })))
+		},
+		"groupby": filterGroupby, "slice": filterSlice,
 	}
 }
 
@@ -39,7 +44,17 @@ func textFilter(name string) filterFunc {
 	return func(s *state, v any, a args) any { return textMethods[name](s, s.printed(v), a) }
 }
 
-func filterAttr(s *state, v any, a args) any { return s.attr(v, a.text(s, 0, "name", "")) }
+// filterAttr asks for attributes alone, which the keys of a dict are not.
+func filterAttr(s *state, v any, a args) any {
+	name := a.text(s, 0, "name", "")
+	if d, ok := v.(*Dict); ok {
+		if m := method(d, name); m != nil {
+			return m
+		}
+		return Undefined{"'dict' object has no attribute '" + name + "'"}
+	}
+	return s.attr(v, name)
+}
 
 func filterBool(_ *state, v any, _ args) any { return truth(v) }
 
@@ -114,16 +129,24 @@ func filterIndent(s *state, v any, a args) any {
 		s.chargeTimes(1, int64(n))
 		pad = strings.Repeat(" ", max(n, 0))
 	}
-	text := s.str(v)
-	s.chargeTimes(len(pad)+1, int64(strings.Count(text, "\n")+1))
-	s.charge(len(text))
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if i > 0 && (line != "" || a.flag(2, "blank", false)) || i == 0 && a.flag(1, "first", false) {
-			lines[i] = pad + line
-		}
+	text, ok := v.(string)
+	if !ok {
+		s.fail("indent needs str, not %s", typeName(v))
 	}
-	return strings.Join(lines, "\n")
+	rows := lines(s, text+"\n", args{}).Items
+	s.chargeTimes(len(pad)+1, int64(len(rows)))
+	s.charge(len(text))
+	var b strings.Builder
+	for i, row := range rows {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if i > 0 && (row != "" || a.flag(2, "blank", false)) || i == 0 && a.flag(1, "first", false) {
+			b.WriteString(pad)
+		}
+		b.WriteString(row.(string))
+	}
+	return b.String()
 }
 
 // filterTitle upper-cases what follows a space, a hyphen or an opening bracket.
@@ -132,7 +155,14 @@ func filterTitle(s *state, v any, _ args) any {
 	return title(s, s.printed(v), isWord, func(r rune) string { return upper(string(r)) })
 }
 
-func filterReplace(s *state, v any, a args) any { return textReplace(s, s.str(v), a) }
+// filterReplace takes values of any type for texts.
+func filterReplace(s *state, v any, a args) any {
+	texts := []any{s.printed(a.get(0, "old", "")), s.printed(a.get(1, "new", "")), a.get(2, "count", int64(-1))}
+	if texts[2] == nil {
+		texts[2] = int64(-1)
+	}
+	return textReplace(s, s.printed(v), args{pos: texts})
+}
 
 func filterLength(s *state, v any, _ args) any { return int64(s.length(v)) }
 

@@ -112,9 +112,10 @@ func selecting(byAttribute, keep bool) filterFunc {
 	}
 }
 
-// sortKey is what sorting and uniqueness look at: strings without case unless asked.
-func (s *state) sortKey(v any, a args, caseAt int) any {
-	if attribute := a.get(caseAt+1, "attribute", nil); attribute != nil {
+// sortKey is what sorting and uniqueness look at: v, or the attribute of it
+// that is argument attributeAt; strings without case unless asked.
+func (s *state) sortKey(v any, a args, caseAt, attributeAt int) any {
+	if attribute := a.get(attributeAt, "attribute", nil); attribute != nil {
 		v = s.path(v, attribute)
 	}
 	if text, ok := v.(string); ok && !a.flag(caseAt, "case_sensitive", false) {
@@ -137,8 +138,77 @@ func (s *state) sorted(items []any, reverse bool, key func(any) any) []any {
 	return items
 }
 
+// filterSort sorts by attributes with commas between them, or by the items
+// themselves. Keys are lists as in Jinja2: what is equal need not have an order.
 func filterSort(s *state, v any, a args) any {
-	return &List{Items: s.sorted(s.iterate(v), a.flag(0, "reverse", false), func(v any) any { return s.sortKey(v, a, 1) })}
+	flags := args{named: []namedArg{{"case_sensitive", a.flag(1, "case_sensitive", false)}}}
+	attribute := a.get(2, "attribute", nil)
+	attributes := []any{attribute}
+	if names, ok := attribute.(string); ok {
+		attributes = s.texts(strings.Split(names, ",")).Items
+	}
+	key := func(v any) any {
+		keys := make([]any, len(attributes))
+		for i, attribute := range attributes {
+			keys[i] = v
+			if attribute != nil {
+				keys[i] = s.path(v, attribute)
+			}
+			keys[i] = s.sortKey(keys[i], flags, 0, 1)
+		}
+		return &List{Items: keys}
+	}
+	return &List{Items: s.sorted(s.iterate(v), a.flag(0, "reverse", false), key)}
+}
+
+// filterGroupby sorts by an attribute and makes a pair of each of its values
+// and the items that have it.
+func filterGroupby(s *state, v any, a args) any {
+	attribute := a.get(0, "attribute", nil)
+	value := func(item any) any {
+		found := s.path(item, attribute)
+		if _, missing := found.(Undefined); missing {
+			return a.get(1, "default", found)
+		}
+		return found
+	}
+	flags := args{named: []namedArg{{"case_sensitive", a.flag(2, "case_sensitive", false)}}}
+	key := func(item any) any { return s.sortKey(value(item), flags, 0, 1) }
+	out := &List{Items: []any{}}
+	var last any
+	for i, item := range s.sorted(s.iterate(v), false, key) {
+		s.charge(64)
+		if k := key(item); i == 0 || !s.equal(k, last) {
+			last = k
+			out.Items = append(out.Items, &List{Items: []any{value(item), &List{}}, Tuple: true})
+		}
+		group := out.Items[len(out.Items)-1].(*List).Items[1].(*List)
+		group.Items = append(group.Items, item)
+	}
+	return out
+}
+
+// filterSlice cuts a list into columns of about one length.
+func filterSlice(s *state, v any, a args) any {
+	items, n := s.iterate(v), a.integer(s, 0, "slices", 1)
+	fill := a.get(1, "fill_with", nil)
+	if n <= 0 {
+		s.fail("integer division or modulo by zero")
+	}
+	s.chargeTimes(48, int64(n))
+	s.charge(16 * len(items))
+	out := &List{Items: []any{}, kind: iterator}
+	size, longer := len(items)/n, len(items)%n
+	for i, from := 0, 0; i < n; i++ {
+		to := from + size + boolInt(i < longer)
+		column := slices.Clone(items[from:to])
+		if fill != nil && i >= longer {
+			column = append(column, fill)
+		}
+		out.Items = append(out.Items, &List{Items: column})
+		from = to
+	}
+	return out
 }
 
 func filterDictsort(s *state, v any, a args) any {
@@ -152,7 +222,7 @@ func filterDictsort(s *state, v any, a args) any {
 	} else if by != "key" {
 		s.fail("You can only sort by either \"key\" or \"value\"")
 	}
-	key := func(pair any) any { return s.sortKey(pair.(*List).Items[at], a, 0) }
+	key := func(pair any) any { return s.sortKey(pair.(*List).Items[at], a, 0, unlimited) }
 	return &List{Items: s.sorted(s.pairs(d).Items, a.flag(2, "reverse", false), key)}
 }
 
@@ -162,12 +232,12 @@ func filterUnique(s *state, v any, a args) any {
 	known := map[any]bool{}
 	for _, item := range s.iterate(v) {
 		s.charge(32)
-		key := s.sortKey(item, a, 0)
+		key := s.sortKey(item, a, 0, 1)
 		if hashable(key) {
-			if known[key] {
+			if known[sameKey(key)] {
 				continue
 			}
-			known[key] = true
+			known[sameKey(key)] = true
 		} else {
 			if slices.ContainsFunc(seen, func(v any) bool { return s.equal(v, key) }) {
 				continue
@@ -189,7 +259,7 @@ func (s *state) extreme(v any, a args, sign int) any {
 	}
 	best := items[0]
 	for _, item := range items[1:] {
-		if sign*s.order(s.sortKey(item, a, 0), s.sortKey(best, a, 0)) > 0 {
+		if sign*s.order(s.sortKey(item, a, 0, 1), s.sortKey(best, a, 0, 1)) > 0 {
 			best = item
 		}
 	}

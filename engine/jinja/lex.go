@@ -152,7 +152,7 @@ func (l *lexer) raw() bool {
 		return false
 	}
 	l.pos = after
-	l.trimAfter(sign, true)
+	l.trimAfter(sign, false) // trim_blocks passes over the beginning of raw
 	for at := l.pos; ; {
 		open := strings.Index(l.src[at:], "{%")
 		if open < 0 {

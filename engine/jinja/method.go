@@ -81,7 +81,7 @@ func init() {
 		"rstrip":       func(s *state, text string, a args) any { return stripped(s, text, a, false, true) },
 		"split":        func(s *state, text string, a args) any { return split(s, text, a, false) },
 		"rsplit":       func(s *state, text string, a args) any { return split(s, text, a, true) },
-		"splitlines":   lines,
+		"splitlines":   func(s *state, text string, a args) any { return lines(s, text, a) },
 		"startswith":   func(s *state, text string, a args) any { return affix(s, text, a, strings.HasPrefix) },
 		"endswith":     func(s *state, text string, a args) any { return affix(s, text, a, strings.HasSuffix) },
 		"removeprefix": func(s *state, text string, a args) any { return strings.TrimPrefix(text, a.text(s, 0, "prefix", "")) },
@@ -202,8 +202,7 @@ func split(s *state, text string, a args, fromRight bool) any {
 			for range n {
 				rest = strings.TrimRightFunc(rest[:strings.LastIndexFunc(rest, isSpace)], isSpace)
 			}
-			head := strings.TrimLeftFunc(rest, isSpace)
-			return s.texts(append([]string{head}, fields[len(fields)-n:]...))
+			return s.texts(append([]string{rest}, fields[len(fields)-n:]...))
 		}
 		rest := strings.TrimLeftFunc(text, isSpace)
 		for range n {
@@ -326,7 +325,7 @@ func parted(last bool) textMethod {
 }
 
 // lines is str.splitlines: a line ends with any of Python's line boundaries.
-func lines(s *state, text string, a args) any {
+func lines(s *state, text string, a args) *List {
 	s.charge(len(text))
 	keep := a.flag(0, "keepends", false)
 	var list []string

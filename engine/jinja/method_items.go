@@ -81,6 +81,7 @@ func init() {
 			l.Items = append(l.Items[:i:i], l.Items[i+1:]...)
 			return v
 		},
+		"copy": func(s *state, l *List, _ args) any { return filterList(s, l, args{}) },
 		"index": func(s *state, l *List, a args) any {
 			for i, v := range l.Items {
 				if s.equal(v, a.get(0, "value", nil)) {

@@ -60,7 +60,7 @@ func (s *state) join(a, b string) string {
 
 // repeat is a string or list times a whole number.
 func (s *state) repeat(v, times any) (any, bool) {
-	n, ok := times.(int64)
+	n, ok := index(times)
 	if !ok {
 		return nil, false
 	}
@@ -163,9 +163,21 @@ func floatArithmetic(op string, x, y float64) any {
 	case "/":
 		return x / y
 	case "//":
-		return math.Floor(x / y)
+		return math.Round((x - floatMod(x, y)) / y)
 	case "%":
-		return x - y*math.Floor(x/y)
+		return floatMod(x, y)
 	}
 	return math.Pow(x, y)
+}
+
+// floatMod has the sign of y, as in Python.
+func floatMod(x, y float64) float64 {
+	rest := math.Mod(x, y)
+	switch {
+	case rest == 0:
+		return math.Copysign(0, y)
+	case (rest < 0) != (y < 0):
+		return rest + y
+	}
+	return rest
 }

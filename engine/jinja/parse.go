@@ -201,6 +201,15 @@ func (p *parser) block(word string, line int) stmt {
 		body, _ := p.body(word, "endgeneration")
 		p.needClose()
 		return &scopeStmt{body: body}
+	case "block": // there is nothing that could fill it in another way
+		p.needName()
+		p.needClose()
+		body, _ := p.body(word, "endblock")
+		if p.peek().kind == tokenName {
+			p.needName()
+		}
+		p.needClose()
+		return &scopeStmt{body: body}
 	case "break", "continue":
 		if p.loops == 0 {
 			p.fail("%s outside of a loop", word)
@@ -269,7 +278,12 @@ func (p *parser) targets() target {
 			p.needOp(")")
 			return t
 		}
-		return target{name: p.needName()}
+		name := p.needName()
+		switch name {
+		case "true", "false", "none", "True", "False", "None":
+			p.fail("%s cannot be assigned to", name)
+		}
+		return target{name: name}
 	}
 	first := one()
 	if !p.isOp(",") {

@@ -142,6 +142,8 @@ func typeName(v any) string {
 		return "Namespace"
 	case *macro:
 		return "Macro"
+	case reference:
+		return "TemplateReference None"
 	}
 	return "function"
 }

@@ -19,7 +19,11 @@ type coding struct {
 	// unpack puts the numbers of the turn's column i, for weight vector v, into out.
 	unpack func(t *tile, disp, i, v int, out reg.VecVirtual)
 	tables [][]int // of 16 numbers each; AVX-512 keeps them in registers
+	plane  bool    // a bit of each number is in a plane
 }
+
+// keeps reports whether registers are left for what the columns of a turn share.
+func (t *tile) keeps() bool { return t.rows == 1 || t.g.wide && t.rows == 2 }
 
 var (
 	float32s = &coding{elem: 4, columns: []int{0, 16}, load: func(m Mem, v reg.VecVirtual) { VMOVUPS(m, v) }}
@@ -69,13 +73,7 @@ func pairs(table []int) *coding {
 		case !t.g.wide && !isLinear(table):
 			t.lookUpBytes(m, i, table, out)
 		case t.g.wide || t.rows == 1: // the byte stays in a register for the second column
-			if i == 0 {
-				t.bytes[v] = t.g.vec()
-				VPMOVZXBD(m, t.bytes[v])
-			} else {
-				VPSRLD(U8(4), t.bytes[v], t.bytes[v])
-			}
-			t.lookUp(t.bytes[v], i, table, out)
+			t.lookUp(t.keep(v, 0, m, i, 4), i, table, out)
 		default:
 			VPMOVZXBD(m, out)
 			if i == 1 {
@@ -103,27 +101,20 @@ func quads(first, nibbles int) *coding {
 		c.tables = append(c.tables, from(0))
 	}
 	c.unpack = func(t *tile, disp, i, v int, out reg.VecVirtual) {
-		VPMOVZXBD(t.weights(v, disp+nibbles, 1), out)
-		if i > 0 {
-			VPSRLD(U8(2*i), out, out)
-		}
+		two := t.field(v, 0, t.weights(v, disp+nibbles, 1), i, 2)
 		if t.g.wide {
-			VPERMPS(t.table(high), out, out)
+			VPERMPS(t.table(high), two, out)
 		} else {
-			VPAND(t.g.bits(3), out, out)
+			VPAND(t.g.bits(3), two, out)
 		}
 		if nibbles > 0 {
-			low := t.g.vec()
-			VPMOVZXBD(t.weights(v, disp+16*(i%2), 1), low)
-			if i >= 2 {
-				VPSRLD(U8(4), low, low)
-			}
+			four, low := t.field(v, 1+i%2, t.weights(v, disp+16*(i%2), 1), i/2, 4), t.g.vec()
 			if t.g.wide {
-				VPERMPS(t.table(from(0)), low, low)
+				VPERMPS(t.table(from(0)), four, low)
 				VADDPS(low, out, out)
 				return
 			}
-			VPAND(t.g.bits(15), low, low)
+			VPAND(t.g.bits(15), four, low)
 			VPSLLD(U8(4), out, out)
 			VPADDD(low, out, out)
 		}
@@ -134,44 +125,90 @@ func quads(first, nibbles int) *coding {
 	return c
 }
 
+// field has field i of the bytes at m in its lowest bits; each is bits wide.
+func (t *tile) field(v, place int, m Mem, i, bits int) reg.VecVirtual {
+	if t.keeps() {
+		return t.keep(v, place, m, i, bits)
+	}
+	bytes := t.g.vec()
+	VPMOVZXBD(m, bytes)
+	if i > 0 {
+		VPSRLD(U8(bits*i), bytes, bytes)
+	}
+	return bytes
+}
+
+// keep is field with bytes that stay in a register from field 0 on and move on.
+func (t *tile) keep(v, place int, m Mem, i, bits int) reg.VecVirtual {
+	bytes := &t.bytes[v][place]
+	if i == 0 {
+		*bytes = t.g.vec()
+		VPMOVZXBD(m, *bytes)
+	} else {
+		VPSRLD(U8(bits), *bytes, *bytes)
+	}
+	return *bytes
+}
+
 // withPlane adds a bit for each column after what c has: 2 bytes over 16 rows for
 // each column of a turn, in their order. Where it is set, worth joins the number.
 func withPlane(c *coding, at, worth int) *coding {
 	plane, plain := *c, c.unpack
-	plane.bytes = at + 2*len(c.columns)
+	plane.bytes, plane.plane = at+2*len(c.columns), true
 	plane.unpack = func(t *tile, disp, i, v int, out reg.VecVirtual) {
 		plain(t, disp, i, v, out)
-		bits := t.weights(0, disp+at+2*i, 0)
 		if t.g.wide {
-			bits = t.weights(v, disp+at+2*i, 0)
-			k := K()
-			KMOVW(bits, k)
-			VADDPS(t.g.num(float64(worth)), out, k, out)
+			VADDPS(t.g.num(float64(worth)), out, t.planeMask(v, t.weights(v, disp+at+2*i, 0), i), out)
 			return
 		}
 		set := t.g.vec()
-		VPBROADCASTW(bits, set)
-		VPAND(t.g.lanesOf(v), set, set)
-		VPCMPEQD(t.g.lanesOf(v), set, set)
+		VPBROADCASTW(t.weights(0, disp+at+2*i, 0), set)
+		VPAND(t.g.planeTable(v), set, set)
+		VPCMPEQD(t.g.planeTable(v), set, set)
 		VPAND(t.g.num(float64(worth)), set, set)
 		VADDPS(set, out, out)
 	}
 	return &plane
 }
 
-// lanesOf is, for each lane of AVX2's weight vector v, the bit of its row in a plane.
-func (g *isa) lanesOf(v int) Mem {
+// planeMask is the plane of column i, which is at m. Two of them are tested in one
+// register where there are enough, for a load into a mask is slow.
+func (t *tile) planeMask(v int, m Mem, i int) reg.OpmaskVirtual {
+	k := K()
+	if !t.keeps() {
+		KMOVW(m, k)
+		return k
+	}
+	if i%2 == 0 {
+		t.planes[v] = t.g.vec()
+		VPBROADCASTD(m, t.planes[v])
+	}
+	VPTESTMD(t.tables[planeNames[i%2]], t.planes[v], k)
+	return k
+}
+
+var planeNames = [2]string{"plane0", "plane1"}
+
+// planeTable is, for each lane, its bit among the second lanes bits, or the first:
+// of AVX-512's two planes, or in AVX2 of the two vectors that share one.
+func (g *isa) planeTable(second int) Mem {
 	words := make([]uint32, g.lanes)
 	for lane := range words {
-		words[lane] = 1 << (lane + v*g.lanes)
+		words[lane] = 1 << (lane + second*g.lanes)
 	}
-	return table([...]string{"plane0", "plane1"}[v], words...)
+	return table(planeNames[second], words...)
 }
 
 // loadTables puts the coding's tables into registers, where there are enough.
 func (t *tile) loadTables() {
 	if !t.g.wide {
 		return
+	}
+	if t.f.coding.plane && t.keeps() {
+		for i, name := range planeNames {
+			t.tables[name] = t.g.vec()
+			VMOVUPS(t.g.planeTable(i), t.tables[name])
+		}
 	}
 	for _, numbers := range t.f.coding.tables {
 		var words []uint32

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/forebay-io/forebay/engine/gguf"
@@ -49,6 +50,35 @@ func (c *Checkpoint) ID() string {
 		base = partName.ReplaceAllString(stem(base), "")
 	}
 	return base
+}
+
+// Files lists the files that hold the weights.
+func (c *Checkpoint) Files() []string {
+	path := c.Name()
+	if c.folder != "" {
+		names, _ := filepath.Glob(filepath.Join(c.folder, "*.safetensors"))
+		return names
+	}
+	if whole := partName.ReplaceAllString(stem(path), ""); whole != stem(path) {
+		dir, base := filepath.Dir(whole), filepath.Base(whole)
+		entries, _ := os.ReadDir(dir)
+		var names []string
+		for _, e := range entries {
+			if partName.ReplaceAllString(stem(e.Name()), "") == base {
+				names = append(names, filepath.Join(dir, e.Name()))
+			}
+		}
+		return names
+	}
+	return []string{path}
+}
+
+// Portable tells why the model cannot be written as a GGUF file.
+func (c *Checkpoint) Portable() error {
+	if c.folder != "" {
+		return fmt.Errorf("%s: a folder's tokenizer cannot be written into a GGUF file; the weights can be quantised whenever the model is loaded, by engine.quantize", c.folder)
+	}
+	return nil
 }
 
 // Quantized is the model with weights of another type, which are made when they

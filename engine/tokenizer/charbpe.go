@@ -20,9 +20,10 @@ type charBPE struct {
 	unknown int32 // for characters with no tokens for their bytes; none leaves them out
 	fuse    bool  // one unknown stands for several in a row
 	spaces  bool  // a space is U+2581
-	// wordwise says that nothing merges into a following space, so that words
-	// can go one by one.
-	wordwise bool
+	// whole says that a piece is more than its parts: it may be one token though
+	// nothing merges into it, or fuse what is unknown in it.
+	whole bool
+	joints
 }
 
 // setCharBPE makes c the encoder and gives what each token stands for.
@@ -62,18 +63,13 @@ func (t *Tokenizer) setCharBPE(c *charBPE) (texts []string, err error) {
 			c.words[text] = id
 		}
 	}
+	c.whole = c.ignoreMerges || c.fuse && slices.Contains(c.byteIDs[:], none)
 	t.encoder = c
 	return texts, nil
 }
 
-func (c *charBPE) setMerges(list []mergeParts, v *vocabulary) error {
-	c.wordwise = c.spaces
-	merges, err := readMerges(list, v, func(joined string) {
-		if strings.Contains(strings.TrimLeft(joined, space), space) {
-			c.wordwise = false
-		}
-	})
-	c.merges = merges
+func (c *charBPE) setMerges(list []mergeParts, v *vocabulary) (err error) {
+	c.merges, err = readMerges(list, v, c.note)
 	return err
 }
 
@@ -96,8 +92,8 @@ func (c *charBPE) encode(dst []int32, text string, s *scratch) []int32 {
 func (c *charBPE) piece(dst []int32, text string, s *scratch) []int32 {
 	for text != "" {
 		n := len(text)
-		if c.wordwise {
-			n = wordLength(text)
+		if !c.whole {
+			n = c.word(text)
 		}
 		dst = s.cached(dst, text[:n], c)
 		text = text[n:]

@@ -110,10 +110,57 @@ type pairs interface {
 	pair(s *scratch, left, right *symbol) (id int32, priority uint32, ok bool)
 }
 
+// shortMax is the most symbols that are merged in place, the plain quadratic way.
+const shortMax = 48
+
+// mergeShort is merge for few symbols.
+func (s *scratch) mergeShort(p pairs) {
+	list := s.symbols
+	var known [shortMax]candidate
+	look := func(i int) {
+		if i < 0 || i+1 >= len(list) {
+			return
+		}
+		id, priority, ok := p.pair(s, &list[i], &list[i+1])
+		if known[i] = (candidate{key: noMerge}); ok {
+			known[i] = candidate{key: uint64(priority), id: id}
+		}
+	}
+	for i := range list {
+		look(i)
+	}
+	for {
+		best := 0
+		for i := 1; i < len(list)-1; i++ {
+			if known[i].key < known[best].key {
+				best = i
+			}
+		}
+		if len(list) < 2 || known[best].key == noMerge {
+			break
+		}
+		list[best].id, list[best].end = known[best].id, list[best+1].end
+		copy(known[best+1:], known[best+2:len(list)])
+		list = append(list[:best+1], list[best+2:]...)
+		look(best - 1)
+		look(best)
+	}
+	for i := range list {
+		list[i].next = int32(i + 1)
+	}
+	list[len(list)-1].next = -1
+}
+
+const noMerge = 1 << 63
+
 // merge joins symbols, the best pair first and of equals the leftmost, until
 // none can be joined. n symbols cost n log n. It appends nothing; the result
 // is the list that begins with symbol 0.
 func (s *scratch) merge(p pairs) {
+	if len(s.symbols) <= shortMax {
+		s.mergeShort(p)
+		return
+	}
 	s.heap = s.heap[:0]
 	add := func(left int32) {
 		if left < 0 || s.symbols[left].next < 0 {
@@ -153,7 +200,7 @@ type wordCache struct{ entries []wordEntry }
 const (
 	wordBytesMax = 15
 	wordIDsMax   = 4
-	wordSlots    = 4096
+	wordSlots    = 16384
 )
 
 type wordEntry struct {

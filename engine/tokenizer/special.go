@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -12,11 +11,18 @@ import (
 // special tokens is refused.
 const specialBytesMax = 512
 
-// specials finds special tokens in text: the leftmost, and there the longest.
+// specials finds special tokens in text: the leftmost, and there the longest. They
+// are a trie over bytes.
 type specials struct {
-	ids     map[string]special
-	lengths [256][]int // by first byte, longest first
+	nodes   []special      // by node: the token that ends there, its id none if none does
+	edges   map[edge]int32 // to the next node
+	begins  [256]int32     // the root's edges; 0 for none
 	longest int
+}
+
+type edge struct {
+	from int32
+	by   byte
 }
 
 type special struct {
@@ -26,7 +32,7 @@ type special struct {
 }
 
 func newSpecials(v *vocabulary) (specials, error) {
-	s := specials{ids: map[string]special{}}
+	s := specials{nodes: []special{{id: none}}, edges: map[edge]int32{}}
 	for i, text := range v.texts {
 		id := int32(i)
 		if text == "" || !v.isControl(id) && v.kinds[id] != kindUser {
@@ -35,19 +41,30 @@ func newSpecials(v *vocabulary) (specials, error) {
 		if len(text) > specialBytesMax {
 			return s, fmt.Errorf("key %s: token %d is special and has %d bytes; at most %d are allowed", keyTokens, id, len(text), specialBytesMax)
 		}
-		if _, dup := s.ids[text]; dup {
-			continue
+		if at := s.add(text); s.nodes[at].id == none { // of duplicates the first
+			s.nodes[at] = special{id, v.isControl(id), v.flags[id]}
 		}
-		s.ids[text] = special{id, v.isControl(id), v.flags[id]}
 		s.longest = max(s.longest, len(text))
-		if l := &s.lengths[text[0]]; !slices.Contains(*l, len(text)) {
-			*l = append(*l, len(text))
-		}
-	}
-	for i := range s.lengths {
-		slices.SortFunc(s.lengths[i], func(a, b int) int { return b - a })
 	}
 	return s, nil
+}
+
+// add makes the nodes of a text and gives the last.
+func (s *specials) add(text string) int32 {
+	node := int32(0)
+	for i := range len(text) {
+		next, ok := s.edges[edge{node, text[i]}]
+		if !ok {
+			next = int32(len(s.nodes))
+			s.nodes = append(s.nodes, special{id: none})
+			s.edges[edge{node, text[i]}] = next
+			if node == 0 {
+				s.begins[text[i]] = next
+			}
+		}
+		node = next
+	}
+	return node
 }
 
 // find returns the first special token in text, of control tokens only those
@@ -55,14 +72,23 @@ func newSpecials(v *vocabulary) (specials, error) {
 // text's end where there is none.
 func (s *specials) find(text string, control bool) (at, length int, token special) {
 	for i := range len(text) {
-		for _, n := range s.lengths[text[i]] {
-			if n > len(text)-i {
-				continue
+		node, ok := s.begins[text[i]], true
+		if node == 0 {
+			continue
+		}
+		guarded := strings.HasSuffix(text[:i], guardText)
+		for end := i + 1; ok; end++ {
+			found := s.nodes[node]
+			if found.id != none && (!found.control || control && !guarded) && !(found.singleWord && insideWord(text, i, end)) {
+				length, token = end-i, found
 			}
-			found, ok := s.ids[text[i:i+n]]
-			if ok && (!found.control || control && !strings.HasSuffix(text[:i], guardText)) && !(found.singleWord && insideWord(text, i, i+n)) {
-				return i, n, found
+			if end == len(text) {
+				break
 			}
+			node, ok = s.edges[edge{node, text[end]}]
+		}
+		if length > 0 {
+			return i, length, token
 		}
 	}
 	return len(text), 0, special{id: none}

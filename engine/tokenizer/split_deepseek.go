@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,13 +24,16 @@ func listed(list string) func(rune) bool {
 		}
 		table.R32 = append(table.R32, unicode.Range32{Lo: uint32(lo), Hi: uint32(hi), Stride: 1})
 	}
+	slices.SortFunc(table.R32, func(a, b unicode.Range32) int { return cmp.Compare(a.Lo, b.Lo) })
+	var ascii [utf8.RuneSelf]bool
+	for r := range ascii {
+		ascii[r] = unicode.Is(&table, rune(r))
+	}
 	return func(r rune) bool {
-		for _, x := range table.R32 {
-			if uint32(r) >= x.Lo && uint32(r) <= x.Hi {
-				return true
-			}
+		if r < utf8.RuneSelf {
+			return ascii[r]
 		}
-		return false
+		return unicode.Is(&table, r)
 	}
 }
 

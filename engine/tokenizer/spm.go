@@ -18,9 +18,39 @@ type spm struct {
 	ids        map[string]int32 // tokens that text may become
 	priorities []uint32         // by id: the highest score is 0
 	byteIDs    [256]int32
-	// wordwise says that no token has a space after anything else, so that
-	// nothing merges into a following space and words can go one by one.
-	wordwise bool
+	joints
+}
+
+// joints are the pairs of bytes at which two characters meet inside of a token,
+// one bit each. Nothing merges over any other border, so that a text can be cut
+// at all of those and its parts can go one by one.
+type joints [256][4]uint64
+
+// note marks the borders inside of a token.
+func (j *joints) note(text string) {
+	for i := range text {
+		if i > 0 {
+			j[text[i-1]][text[i]>>6] |= 1 << (text[i] & 63)
+		}
+	}
+}
+
+// word is the length up to the first border of text, whose spaces are U+2581 to
+// tokens, that no token crosses.
+func (j *joints) word(text string) int {
+	for i := 1; i < len(text); i++ {
+		last, first := text[i-1], text[i]
+		if last == ' ' {
+			last = space[len(space)-1]
+		}
+		if first == ' ' {
+			first = space[0]
+		}
+		if utf8.RuneStart(first) && j[last][first>>6]>>(first&63)&1 == 0 {
+			return i
+		}
+	}
+	return len(text)
 }
 
 const space = "\u2581"
@@ -44,7 +74,7 @@ func (t *Tokenizer) readSPM(f *gguf.File) (bytes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &spm{ids: make(map[string]int32, len(t.texts)), priorities: make([]uint32, len(t.texts)), wordwise: true}
+	m := &spm{ids: make(map[string]int32, len(t.texts)), priorities: make([]uint32, len(t.texts))}
 	for c := range m.byteIDs {
 		m.byteIDs[c] = unknown
 	}
@@ -67,9 +97,7 @@ func (t *Tokenizer) readSPM(f *gguf.File) (bytes []string, err error) {
 		if t.ids[text] == int32(id) {
 			m.ids[text] = int32(id)
 		}
-		if strings.Contains(strings.TrimLeft(text, space), space) {
-			m.wordwise = false
-		}
+		m.note(text)
 	}
 	t.encoder = m
 	return bytes, nil
@@ -104,24 +132,11 @@ func (m *spm) pair(s *scratch, left, right *symbol) (int32, uint32, bool) {
 
 func (m *spm) encode(dst []int32, text string, s *scratch) []int32 {
 	for text != "" && !s.stopped(len(text)) {
-		n := len(text)
-		if m.wordwise {
-			n = wordLength(text)
-		}
+		n := m.word(text)
 		dst = s.cached(dst, text[:n], m)
 		text = text[n:]
 	}
 	return dst
-}
-
-// wordLength is the length of the spaces that text begins with and what
-// follows up to the next space.
-func wordLength(text string) int {
-	spaces := len(text) - len(strings.TrimLeft(text, " "))
-	if n := strings.IndexByte(text[spaces:], ' '); n >= 0 {
-		return spaces + n
-	}
-	return len(text)
 }
 
 func (m *spm) merged(dst []int32, word string, s *scratch) []int32 {

@@ -150,8 +150,31 @@ func TestOptionsAreVariables(t *testing.T) {
 func TestStrftimeNow(t *testing.T) {
 	tmpl := compile(t, `{{ strftime_now('%d %b %Y %-d %-m %A %B %y %H:%M:%S %I %p %j %e|%%') }}`, Options{})
 	expect(t, tmpl, input(`[]`, "", ""), "06 Jul 2026 6 7 Monday July 26 05:04:03 05 AM 187  6|%")
-	if _, err := compile(t, `{{ strftime_now('%Q') }}`, Options{}).Render(t.Context(), input(`[]`, "", "")); err == nil {
-		t.Error("an unknown field gives no error")
+	if _, err := compile(t, `{{ strftime_now('%Y' * 1000) }}`, Options{}).Render(t.Context(), input(`[]`, "", "")); err == nil {
+		t.Error("a long format gives no error")
+	}
+}
+
+// TestStrftimeIsPythons compares with what Python 3.11 printed with glibc.
+func TestStrftimeIsPythons(t *testing.T) {
+	data, err := os.ReadFile("testdata/strftime.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reference map[string]map[string]string
+	if err := json.Unmarshal(data, &reference); err != nil {
+		t.Fatal(err)
+	}
+	for at, fields := range reference {
+		now, err := time.Parse("2006-01-02T15:04:05", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for format, want := range fields {
+			if got, err := strftime(now, format); err != nil || got != want {
+				t.Errorf("%s %q: got %q, %v; want %q", at, format, got, err, want)
+			}
+		}
 	}
 }
 

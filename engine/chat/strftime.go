@@ -1,63 +1,140 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// strftime prints t as C's strftime does in the C locale.
+// strftime prints t as Python's datetime.now().strftime does with glibc in the
+// C locale: flags, widths and the modifiers E and O are taken, %z and %Z are
+// empty, for that time has no zone, and an unknown field stays as it is.
 func strftime(t time.Time, format string) (string, error) {
 	const outMax = 1 << 10
 	var b strings.Builder
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' || i+1 == len(format) {
-			b.WriteByte(format[i])
-			continue
+	for rest := format; rest != ""; {
+		before, after, found := strings.Cut(rest, "%")
+		b.WriteString(before)
+		rest = after
+		if found {
+			text, length := field(t, after)
+			b.WriteString(text)
+			rest = after[length:]
 		}
-		i++
-		bare := format[i] == '-' && i+1 < len(format)
-		if bare {
-			i++
-		}
-		text, err := field(t, format[i])
-		if err != nil {
-			return "", err
-		}
-		if bare {
-			text = strings.TrimLeft(text[:len(text)-1], "0 ") + text[len(text)-1:]
-		}
-		b.WriteString(text)
 		if b.Len() > outMax {
-			return "", fmt.Errorf("strftime_now: the format is too long")
+			return "", errors.New("strftime_now: the format is too long")
 		}
 	}
 	return b.String(), nil
 }
 
-// layouts are Go's for the fields that it knows.
-var layouts = map[byte]string{
-	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'e': "_2", 'H': "15", 'I': "03", 'M': "04", 'S': "05",
-	'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'p': "PM", 'z': "-0700", 'Z': "MST",
-	'j': "002", 'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06",
-	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05",
+// field prints the field that spec, behind a %, begins with, and says how long it is there.
+func field(t time.Time, spec string) (text string, length int) {
+	pad, upper, swap, i := byte(0), false, false, 0
+flags:
+	for ; i < len(spec); i++ {
+		switch spec[i] {
+		case '_', '-', '0':
+			pad = spec[i]
+		case '^':
+			upper = true
+		case '#':
+			swap = true
+		default:
+			break flags
+		}
+	}
+	from := i
+	for i < len(spec) && spec[i] >= '0' && spec[i] <= '9' {
+		i++
+	}
+	width, err := strconv.Atoi("0" + spec[from:i])
+	if i < len(spec) && (spec[i] == 'E' || spec[i] == 'O') {
+		i++
+	}
+	if err != nil || width > 1000 || i >= len(spec) {
+		return "%" + spec[:i], i
+	}
+	text, digits, zero := verb(t, spec[i])
+	switch {
+	case digits == unknown:
+		return "%" + spec[:i+1], i + 1
+	case upper, swap && strings.IndexByte("aAbBh", spec[i]) >= 0:
+		text = strings.ToUpper(text)
+	case swap:
+		text = strings.ToLower(text)
+	}
+	switch pad {
+	case '-':
+		digits, zero = 0, " "
+	case '_', '0':
+		zero = map[byte]string{'_': " ", '0': "0"}[pad]
+	}
+	if zero != "" {
+		text = strings.Repeat(zero, max(max(digits, width)-len(text), 0)) + text
+	}
+	return text, i + 1
 }
 
-func field(t time.Time, verb byte) (string, error) {
-	switch verb {
+const unknown = -1
+
+// layouts are Go's for the fields that it knows and that are no numbers.
+var layouts = map[byte]string{
+	'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'p': "PM", 'P': "pm",
+	'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06", 'r': "03:04:05 PM",
+	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05", 'z': "", 'Z': "",
+}
+
+// verb is the text of one field without padding, its least digits, 0 for one
+// that is no number and unknown for none, and what fills them up.
+func verb(t time.Time, c byte) (text string, digits int, zero string) {
+	if layout, ok := layouts[c]; ok {
+		return t.Format(layout), 0, " "
+	}
+	number := func(n, digits int, zero string) (string, int, string) { return strconv.Itoa(n), digits, zero }
+	isoYear, isoWeek := t.ISOWeek()
+	weekday, hour := int(t.Weekday()), (t.Hour()+11)%12+1
+	switch c {
 	case '%', 'n', 't':
-		return map[byte]string{'%': "%", 'n': "\n", 't': "\t"}[verb], nil
-	case 'f':
-		return fmt.Sprintf("%06d", t.Nanosecond()/1000), nil
+		return map[byte]string{'%': "%", 'n': "\n", 't': "\t"}[c], 0, ""
+	case 'f': // Python's own, without flags
+		return fmt.Sprintf("%06d", t.Nanosecond()/1000), 0, ""
 	case 's':
-		return fmt.Sprint(t.Unix()), nil
-	case 'w':
-		return fmt.Sprint(int(t.Weekday())), nil
+		return strconv.FormatInt(t.Unix(), 10), 1, "0"
+	case 'Y', 'G':
+		return number(map[byte]int{'Y': t.Year(), 'G': isoYear}[c], 1, "0")
+	case 'C':
+		return number(t.Year()/100, 2, "0")
+	case 'y', 'g':
+		return number(map[byte]int{'y': t.Year(), 'g': isoYear}[c]%100, 2, "0")
+	case 'm':
+		return number(int(t.Month()), 2, "0")
+	case 'd':
+		return number(t.Day(), 2, "0")
+	case 'e':
+		return number(t.Day(), 2, " ")
+	case 'H', 'I':
+		return number(map[byte]int{'H': t.Hour(), 'I': hour}[c], 2, "0")
+	case 'k', 'l':
+		return number(map[byte]int{'k': t.Hour(), 'l': hour}[c], 2, " ")
+	case 'M':
+		return number(t.Minute(), 2, "0")
+	case 'S':
+		return number(t.Second(), 2, "0")
+	case 'j':
+		return number(t.YearDay(), 3, "0")
 	case 'u':
-		return fmt.Sprint((int(t.Weekday())+6)%7 + 1), nil
+		return number((weekday+6)%7+1, 1, "0")
+	case 'w':
+		return number(weekday, 1, "0")
+	case 'U':
+		return number((t.YearDay()+6-weekday)/7, 2, "0")
+	case 'W':
+		return number((t.YearDay()+6-(weekday+6)%7)/7, 2, "0")
+	case 'V':
+		return number(isoWeek, 2, "0")
 	}
-	if layout, ok := layouts[verb]; ok {
-		return t.Format(layout), nil
-	}
-	return "", fmt.Errorf("strftime_now: %%%c is not supported", verb)
+	return "", unknown, ""
 }

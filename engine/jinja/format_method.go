@@ -22,7 +22,7 @@ type formatter struct {
 
 // run fills the fields of text; those in a specification are one level deeper.
 func (f *formatter) run(text string, levels int) string {
-	if levels == 0 {
+	if levels == 0 && text != "" {
 		f.s.fail("Max string recursion exceeded")
 	}
 	var b strings.Builder

@@ -38,7 +38,13 @@ func variables(t testing.TB, data json.RawMessage) map[string]any {
 // TestReference compares with what Jinja2 3.1.6 printed, in its immutable
 // sandbox with trim_blocks, lstrip_blocks, loop controls and transformers' tojson.
 func TestReference(t *testing.T) {
-	data, err := os.ReadFile("testdata/reference.json")
+	t.Run("reference", func(t *testing.T) { compareReference(t, "testdata/reference.json") })
+	t.Run("language", func(t *testing.T) { compareReference(t, "testdata/language.json") })
+}
+
+func compareReference(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

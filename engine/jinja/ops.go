@@ -70,6 +70,9 @@ func (s *state) repeat(v, times any) (any, bool) {
 		s.chargeTimes(len(v), n)
 		return strings.Repeat(v, int(n)), true
 	case *List:
+		if v.kind != plainList {
+			return nil, false
+		}
 		s.chargeTimes(16*len(v.Items), n)
 		out := &List{Tuple: v.Tuple, Items: []any{}}
 		for range n {
@@ -163,7 +166,12 @@ func floatArithmetic(op string, x, y float64) any {
 	case "/":
 		return x / y
 	case "//":
-		return math.Round((x - floatMod(x, y)) / y)
+		quotient := (x - floatMod(x, y)) / y
+		whole := math.Floor(quotient)
+		if quotient-whole > 0.5 {
+			whole++
+		}
+		return whole
 	case "%":
 		return floatMod(x, y)
 	}

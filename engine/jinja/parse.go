@@ -224,7 +224,7 @@ func (p *parser) block(word string, line int) stmt {
 func (p *parser) ifBlock(line int) stmt {
 	s := &ifStmt{line: line}
 	for {
-		s.conds = append(s.conds, p.expr())
+		s.conds = append(s.conds, p.tuple(p.or))
 		p.needClose()
 		body, word := p.body("if", "elif", "else", "endif")
 		s.bodies = append(s.bodies, body)

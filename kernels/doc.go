@@ -29,8 +29,16 @@
 // comes from the layout: a lane of a vector is one row of weights (see packTiles),
 // so an output of MatMul never crosses lanes, and it has two accumulators, for the
 // first and the second half of every 32 columns (and a third for the sums of
-// scaled blocks), whatever the shape of the call is. In Attend a score is one dot product of fixed order, and an output is summed
-// in the order of the positions. Sets may differ from each other in the last bits.
+// scaled blocks), whatever the shape of the call is. In Attend a score is one dot
+// product of fixed order, and an output is summed in the order of the positions.
+// Sets may differ from each other in the last bits.
+//
+// # Types
+//
+// MatMul dequantises in registers, with float32 activations. A scaled block is summed
+// before it is multiplied with its scale; a minimum is multiplied with the sum of the
+// block's activations. So a result differs from ref's in rounding only: nothing is
+// quantised a second time.
 //
 // # Sets
 //
@@ -44,9 +52,19 @@
 //
 // # To add
 //
-// A type: a row in typeTable, a case in ref.Dequantize, a format in _gen/matmul.go
-// and its function in the dispatch table (dispatch_amd64.go). Its packed image takes
-// no more than 6 % over the raw one.
+// A type, in this order:
+//
+//   - a row in typeTable, which takes it out of foreignTypes; a case in
+//     ref.Dequantize, and reference values in ref/testdata/dequantize.jsonl;
+//   - where its blocks have halves, in kerneltest.scalesAt, and whether it has minima,
+//     in withMinimum: its other bytes will be random;
+//   - its image in pack.go, no more than 6 % over what is stored. Most are made of
+//     fields that stand there; a block in another order needs a row function;
+//   - a format in _gen/matmul.go: how its elements become numbers (coding.go), where
+//     its scales and minima are (block.go); then go generate there, and its functions
+//     in the dispatch table (dispatch_amd64.go).
+//
+// Until the last step the tests of the vector sets fail for it, for they try all types.
 //
 // A set: a package of loops with the four files doc.go, stubs.go, impl_<arch>.s and
 // impl_test.go, and a row in the dispatch table. An operation starts in ref, then in

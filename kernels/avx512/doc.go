@@ -12,6 +12,6 @@ const (
 	Lanes = 16
 	// RowsMax is how many rows of activations one MatMul call takes.
 	RowsMax = 6
-	// ScaledRowsMax is the same for the types with a scale in each block, Q8_0 and Q4_0.
+	// ScaledRowsMax is the same for the types in blocks, which have a scale each.
 	ScaledRowsMax = 4
 )

@@ -42,24 +42,28 @@ func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 	if b.unknown, err = t.readID(f, "unknown"); err != nil {
 		return nil, err
 	}
-	list, _, err := f.Strings(keyMerges)
+	bytes = t.setBPE(b)
+	return bytes, t.readMergeKey(f, b.setMerges)
+}
+
+// readMergeKey hands the merges of a file to set.
+func (t *Tokenizer) readMergeKey(f *gguf.File, set func([]mergeParts, *vocabulary) error) error {
+	const key = "tokenizer.ggml.merges"
+	list, _, err := f.Strings(key)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	merges := make([]mergeParts, len(list))
 	for rank, text := range list {
 		if merges[rank], err = cutMerge(text); err != nil {
-			return nil, fmt.Errorf("%s: key %s: merge %d: %w", f.Name(), keyMerges, rank, err)
+			return fmt.Errorf("%s: key %s: merge %d: %w", f.Name(), key, rank, err)
 		}
 	}
-	bytes = t.setBPE(b)
-	if err := b.setMerges(merges, &t.vocabulary); err != nil {
-		return nil, fmt.Errorf("%s: key %s: %w", f.Name(), keyMerges, err)
+	if err := set(merges, &t.vocabulary); err != nil {
+		return fmt.Errorf("%s: key %s: %w", f.Name(), key, err)
 	}
-	return bytes, nil
+	return nil
 }
-
-const keyMerges = "tokenizer.ggml.merges"
 
 // setBPE makes b the encoder and gives what each token stands for.
 func (t *Tokenizer) setBPE(b *bpe) (texts []string) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/forebay-io/forebay/engine/gguf"
 )
 
 // charBPE is BPE over characters: spaces become U+2581, text begins as
@@ -24,6 +26,20 @@ type charBPE struct {
 	// nothing merges into it, or fuse what is unknown in it.
 	whole bool
 	joints
+}
+
+// readGemma4 sets up gemma 4's encoder, whose words are lines, and returns what
+// each token stands for.
+func (t *Tokenizer) readGemma4(f *gguf.File) (texts []string, err error) {
+	c := &charBPE{pretokenizer: pretokenizer{splitters: []splitter{splitNewlines}}, spaces: true}
+	if c.unknown, err = t.readID(f, "unknown"); err != nil {
+		return nil, err
+	}
+	t.addBOS = true
+	if texts, err = t.setCharBPE(c); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return texts, t.readMergeKey(f, c.setMerges)
 }
 
 // setCharBPE makes c the encoder and gives what each token stands for.

@@ -32,6 +32,25 @@ func TestSPMSpaces(t *testing.T) {
 	}
 }
 
+func TestGemma4MergesCharactersWithinLines(t *testing.T) {
+	m := smallSPM().with("scores", nil).with("model", "gemma4")
+	tokens := append(slices.Clone(m[keyTokens].([]string)), "\n", "\n\n", "\na", "a▁b")
+	kinds := append(slices.Clone(m["tokenizer.ggml.token_type"].([]int32)), 1, 1, 1, 1)
+	tok := m.with("tokens", tokens).with("token_type", kinds).
+		with("merges", []string{"a b", "▁ a", "\n \n", "\n a", "b c"}).must(t)
+	for text, want := range map[string][]string{
+		"abc a": {"<s>", "ab", "c", "▁a"}, "a\n\na": {"<s>", "a", "\n\n", "a"}, "ö": {"<s>", "<0xC3>", "<0xB6>"},
+	} {
+		var got []string
+		for _, id := range tok.Encode(nil, text, EncodeOptions{AddSpecial: true}) {
+			got = append(got, tok.Text(id))
+		}
+		if !slices.Equal(got, want) || tok.Decode(tok.Encode(nil, text, EncodeOptions{})) != text {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestLongestSpecialWins(t *testing.T) {
 	m := smallBPE()
 	tokens := append(slices.Clone(m[keyTokens].([]string)), "<|end|>>", "<|e")

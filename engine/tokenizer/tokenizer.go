@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -87,19 +89,21 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 		return nil, err
 	case !ok:
 		return nil, fmt.Errorf("%s: key %s is missing", f.Name(), key)
-	case model != "gpt2" && model != "llama":
-		return nil, fmt.Errorf("%s: key %s: tokenizer model %q is not supported; supported are gpt2 and llama", f.Name(), key, model)
+	}
+	readers := map[string]func(*Tokenizer, *gguf.File) ([]string, error){
+		"gpt2": (*Tokenizer).readBPE, "llama": (*Tokenizer).readSPM, "gemma4": (*Tokenizer).readGemma4,
+	}
+	read, ok := readers[model]
+	if !ok {
+		return nil, fmt.Errorf("%s: key %s: tokenizer model %q is not supported; supported: %s",
+			f.Name(), key, model, strings.Join(slices.Sorted(maps.Keys(readers)), ", "))
 	}
 	v, err := readVocabulary(f, model == "llama")
 	if err != nil {
 		return nil, err
 	}
 	t := newTokenizer(v)
-	read := t.readSPM
-	if model == "gpt2" {
-		read = t.readBPE
-	}
-	bytes, err := read(f)
+	bytes, err := read(t, f)
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,11 @@ func (p *parts) load(cfg *Config) error {
 		return err
 	}
 	p.closers = append(p.closers, f.Close)
+	// Before the tokenizer, whose tables take more memory than the file gives them:
+	// a file that is no model is refused first.
+	if _, err := model.ReadConfig(f.File); err != nil {
+		return err
+	}
 	if p.tokenizer, err = f.Tokenizer(); err != nil {
 		return err
 	}

@@ -6,11 +6,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/forebay-io/forebay/engine/kv"
+	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -158,6 +161,60 @@ func TestTemplatesThatRefuseOrLack(t *testing.T) {
 				t.Errorf("got %v (param %q); want %q", err, e.Param, c.words)
 			}
 		})
+	}
+}
+
+// A chat's turns share their beginnings; what is reused gives the same ids.
+func TestLaterTurnsHaveTheIDsOfTheirOwn(t *testing.T) {
+	b := newDemo(t, Config{PromptRenderBudget: patience})
+	var messages []map[string]string
+	for turn := range 12 {
+		for _, role := range []string{"user", "assistant"} {
+			messages = append(messages, map[string]string{"role": role, "content": strings.Repeat("é <|im_end|> 12 ", turn) + role})
+		}
+		if turn == 7 {
+			messages[3]["content"] = "edited"
+		}
+		text, _ := json.Marshal(messages)
+		r := &wire.Request{Messages: text, Options: greedy(1)}
+		warm, err := b.Prepare(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cold := tokenizer.NewCache(b.parts.tokenizer, 0)
+		kept := b.parts.tokens
+		b.parts.tokens = cold
+		want, err := b.Prepare(t.Context(), r)
+		if b.parts.tokens = kept; err != nil || !slices.Equal(warm.Tokens, want.Tokens) {
+			t.Fatalf("turn %d: %v; the ids differ from those of the text alone", turn, err)
+		}
+	}
+}
+
+// countdown is a context that ends after so many looks at it.
+type countdown struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (c *countdown) Err() error {
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// An encoder that is not stopped looks at its context once or not at all.
+func TestTokenizingStopsWhenTheRequestIsGone(t *testing.T) {
+	b := newLab(t, labSetup{cfg: Config{ContextTokens: 1 << 24}})
+	text := strings.Repeat("a word and another ", 1<<16)
+	for _, looks := range []int64{1, 3, 20} {
+		ctx := &countdown{Context: t.Context()}
+		ctx.left.Store(looks)
+		_, err := b.Prepare(ctx, &wire.Request{Text: &text, Options: greedy(1)})
+		if e := wire.AsError(err); err == nil || e.Kind != wire.Canceled {
+			t.Errorf("after %d looks: %v", looks, err)
+		}
 	}
 }
 

@@ -62,25 +62,31 @@ func layBytes(dst []byte, rows *sixteen, at, n int) {
 	}
 }
 
+// cacheLine is how far a row is read before the next one: where rows are a power of
+// two apart, sixteen lines at once do not fit into the cache.
+const cacheLine = 64
+
 // layHalves writes n bytes of each row, two at a time.
 func layHalves(dst []byte, rows *sixteen, at, n int) {
 	const one, two = 0x0000ffff0000ffff, 0x00000000ffffffff
-	i := 0
-	for ; i+8 <= n; i += 8 {
+	words := n &^ 7
+	for line := 0; line < words; line += cacheLine {
 		for r := 0; r < RowTile; r += 4 {
-			a, b, c, d := word(rows[r], at+i), word(rows[r+1], at+i), word(rows[r+2], at+i), word(rows[r+3], at+i)
-			a, b = exchange(a, b, 16, one)
-			c, d = exchange(c, d, 16, one)
-			a, c = exchange(a, c, 32, two)
-			b, d = exchange(b, d, 32, two)
-			out := dst[RowTile*i+2*r:]
-			binary.LittleEndian.PutUint64(out, a)
-			binary.LittleEndian.PutUint64(out[2*RowTile:], b)
-			binary.LittleEndian.PutUint64(out[4*RowTile:], c)
-			binary.LittleEndian.PutUint64(out[6*RowTile:], d)
+			for i := line; i < min(line+cacheLine, words); i += 8 {
+				a, b, c, d := word(rows[r], at+i), word(rows[r+1], at+i), word(rows[r+2], at+i), word(rows[r+3], at+i)
+				a, b = exchange(a, b, 16, one)
+				c, d = exchange(c, d, 16, one)
+				a, c = exchange(a, c, 32, two)
+				b, d = exchange(b, d, 32, two)
+				out := dst[RowTile*i+2*r:][:6*RowTile+8]
+				binary.LittleEndian.PutUint64(out, a)
+				binary.LittleEndian.PutUint64(out[2*RowTile:], b)
+				binary.LittleEndian.PutUint64(out[4*RowTile:], c)
+				binary.LittleEndian.PutUint64(out[6*RowTile:], d)
+			}
 		}
 	}
-	for ; i < n; i += 2 {
+	for i := words; i < n; i += 2 {
 		for r, row := range rows {
 			binary.LittleEndian.PutUint16(dst[RowTile*i+2*r:], binary.LittleEndian.Uint16(row[at+i:]))
 		}
@@ -89,10 +95,20 @@ func layHalves(dst []byte, rows *sixteen, at, n int) {
 
 // layWords writes n bytes of each row, four at a time.
 func layWords(dst []byte, rows *sixteen, at, n int) {
-	for i := 0; i < n; i += 4 {
-		out := dst[RowTile*i:][:4*RowTile]
+	words := n &^ 7
+	for line := 0; line < words; line += cacheLine {
+		for r := 0; r < RowTile; r += 2 {
+			for i := line; i < min(line+cacheLine, words); i += 8 {
+				a, b := exchange(word(rows[r], at+i), word(rows[r+1], at+i), 32, 0x00000000ffffffff)
+				out := dst[RowTile*i+4*r:][:4*RowTile+8]
+				binary.LittleEndian.PutUint64(out, a)
+				binary.LittleEndian.PutUint64(out[4*RowTile:], b)
+			}
+		}
+	}
+	for i := words; i < n; i += 4 {
 		for r, row := range rows {
-			binary.LittleEndian.PutUint32(out[4*r:], binary.LittleEndian.Uint32(row[at+i:]))
+			copy(dst[RowTile*i+4*r:][:4], row[at+i:])
 		}
 	}
 }

@@ -27,7 +27,7 @@ type Template struct {
 	options  Options
 	guard    *guard
 
-	takesParts     bool
+	contents       map[string]contentShape // by role
 	takesDeveloper bool
 	takesNull      bool // content null beside tool calls
 	takesTextArgs  bool // tool call arguments as text only
@@ -71,31 +71,6 @@ func New(source string, o Options) (*Template, error) {
 		return nil, fmt.Errorf("tool_use: %w", err)
 	}
 	return t, nil
-}
-
-// probe finds out what shapes of messages the template handles.
-func (t *Template) probe() {
-	const first, second = "needleone", "needletwo"
-	try := func(messages string) string {
-		text, _ := t.Render(context.Background(), Input{Messages: json.RawMessage(messages), Verbatim: true})
-		return text
-	}
-	parts := try(`[{"role":"user","content":[{"type":"text","text":"` + first + `"},{"type":"text","text":"` + second + `"}]}]`)
-	t.takesParts = strings.Contains(parts, first) && strings.Contains(parts, second) &&
-		!strings.Contains(parts, "'text'") && !strings.Contains(parts, `"text"`)
-
-	call := func(content, arguments string) string {
-		return try(`[{"role":"user","content":"x"},{"role":"assistant","content":` + content +
-			`,"tool_calls":[{"id":"call00001","type":"function","function":{"name":"f","arguments":` + arguments + `}}]}]`)
-	}
-	const object, text = `{"` + first + `":"v"}`, `"{\"` + first + `\":\"v\"}"`
-	t.takesTextArgs = !strings.Contains(call(`""`, object), first) && strings.Contains(call(`""`, text), first)
-	arguments := object
-	if t.takesTextArgs {
-		arguments = text
-	}
-	null := call("null", arguments)
-	t.takesNull = strings.Contains(null, first) && !strings.Contains(null, "None")
 }
 
 // reserved are the variables that options cannot replace.

@@ -102,6 +102,31 @@ func TestB02PartsEqualString(t *testing.T) {
 	}
 }
 
+// TestPartsByRole: a template may take parts for some roles, and for some of
+// them nothing else.
+func TestPartsByRole(t *testing.T) {
+	const printed = `{% for m in messages %}{% if m.role == 'user' and m.content is not string %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% else %}{{ m.content }}{% endif %}|{% endfor %}`
+	const alone = `{% for m in messages %}{% for p in m.content %}{% if p.type == 'text' %}[{{ p.text }}]{% endif %}{% endfor %}{% endfor %}`
+	const firstOnly = `{% for m in messages %}{{ m.content if m.content is string else m.content[0].text }}{% endfor %}`
+	const ab = `[{"type":"text","text":"a"},{"type":"text","text":"b"}]`
+	expect(t, compile(t, printed, Options{}), input(`[{"role":"user","content":`+ab+`},{"role":"assistant","content":`+ab+`},{"role":"user","content":"c"}]`, "", ""), "[a][b]|ab|c|")
+	expect(t, compile(t, alone, Options{}), input(`[{"role":"system","content":"s"},{"role":"user","content":`+ab+`},{"role":"assistant"},{"role":"user","content":"c"}]`, "", ""), "[s][a][b][c]")
+	expect(t, compile(t, firstOnly, Options{}), input(`[{"role":"user","content":`+ab+`}]`, "", ""), "ab")
+}
+
+func TestNullContentThatFailsLaterBecomesText(t *testing.T) {
+	const source = `{% for m in messages %}{% if not loop.last %}{{ m.content.split('x')|length }}{% endif %}{% for c in m.tool_calls or [] %}{{ c.function.arguments|tojson }}{% endfor %}{% endfor %}`
+	expect(t, compile(t, source, Options{}), input(`[{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]},{"role":"user","content":"x"}]`, "", ""), "1{}")
+}
+
+func TestReasoningHasBothNames(t *testing.T) {
+	const source = `{{ messages[0].reasoning_content }}|{{ messages[0].thinking }}`
+	for _, name := range reasoningFields {
+		expect(t, compile(t, source, Options{}), input(`[{"role":"assistant","content":"x","`+name+`":"r"}]`, "", ""), "r|r")
+	}
+	expect(t, compile(t, source, Options{}), input(`[{"role":"assistant","reasoning":null}]`, "", ""), "|")
+}
+
 func TestToolCallArgumentsBecomeObjects(t *testing.T) {
 	const head = `{% for m in messages %}{% for c in m.tool_calls or [] %}`
 	const tail = `{% endfor %}{% endfor %}`

@@ -14,12 +14,15 @@
 // brought into the shape that the template takes:
 //
 //   - Content given as one text part becomes a plain string. Several parts
-//     stay parts for a template that handles parts, and are joined with
-//     nothing between them for one that does not.
+//     stay parts where the template handles parts for that role, and are
+//     joined with nothing between them where it does not. Where it handles
+//     parts alone, a string becomes one part.
 //   - The arguments of a tool call, a JSON text in the clients' protocol,
 //     become an object, unless the template only takes a text.
 //   - Content that is null or absent becomes the empty string, or null beside
 //     tool calls where the template takes that.
+//   - Reasoning goes under both names that templates read, reasoning_content
+//     and thinking.
 //   - The role "developer" becomes "system" in a template that does not know it.
 //
 // What a template handles is found out in New by rendering small examples.

@@ -24,43 +24,88 @@ func (t *Template) shape(messages *jinja.List) error {
 		if !t.takesTextArgs {
 			shapeCalls(m)
 		}
+		shapeReasoning(m)
 	}
 	return nil
 }
 
 func (t *Template) shapeContent(m *jinja.Dict) error {
+	role, _ := m.Get("role")
+	name, _ := role.(string)
+	shape, known := t.contents[name]
+	if !known {
+		shape = t.contents["user"]
+	}
 	content, _ := m.Get("content")
-	if content == nil {
-		if calls, _ := m.Get("tool_calls"); calls != nil && t.takesNull {
+	switch content := content.(type) {
+	case nil:
+		calls, _ := m.Get("tool_calls")
+		switch {
+		case calls != nil && t.takesNull:
 			m.Set("content", nil)
-		} else {
+		case shape.only:
+			m.Set("content", &jinja.List{})
+		default:
 			m.Set("content", "")
 		}
+	case string:
+		if shape.only {
+			part := jinja.NewDict()
+			part.Set("type", "text")
+			part.Set("text", content)
+			m.Set("content", &jinja.List{Items: []any{part}})
+		}
+	case *jinja.List:
+		text, err := joinParts(content)
+		if err != nil {
+			return err
+		}
+		if !shape.only && (len(content.Items) == 1 || !shape.parts) {
+			m.Set("content", text)
+		}
 	}
-	parts, ok := content.(*jinja.List)
-	if !ok {
-		return nil
-	}
+	return nil
+}
+
+// joinParts is the text of all parts, which must be texts.
+func joinParts(parts *jinja.List) (string, error) {
 	var text strings.Builder
 	for i, item := range parts.Items {
 		part, ok := item.(*jinja.Dict)
 		if !ok {
-			return fmt.Errorf("content[%d]: must be an object", i)
+			return "", fmt.Errorf("content[%d]: must be an object", i)
 		}
 		if kind, _ := part.Get("type"); kind != "text" {
-			return fmt.Errorf("content[%d]: only parts of type \"text\" are supported", i)
+			return "", fmt.Errorf("content[%d]: only parts of type \"text\" are supported", i)
 		}
 		v, _ := part.Get("text")
 		piece, ok := v.(string)
 		if !ok {
-			return fmt.Errorf("content[%d]: text must be a string", i)
+			return "", fmt.Errorf("content[%d]: text must be a string", i)
 		}
 		text.WriteString(piece)
 	}
-	if len(parts.Items) == 1 || !t.takesParts {
-		m.Set("content", text.String())
+	return text.String(), nil
+}
+
+// reasoningFields are the names of a message's reasoning; templates read the
+// first, and those for gpt-oss the second.
+var reasoningFields = []string{"reasoning_content", "thinking", "reasoning"}
+
+// shapeReasoning gives a message's reasoning both names that templates read,
+// as transformers does.
+func shapeReasoning(m *jinja.Dict) {
+	for _, name := range reasoningFields {
+		v, _ := m.Get(name)
+		if v == nil {
+			continue
+		}
+		m.Set("reasoning_content", v)
+		if _, ok := m.Get("thinking"); !ok {
+			m.Set("thinking", v)
+		}
+		return
 	}
-	return nil
 }
 
 // shapeCalls makes objects of tool call arguments; what is no JSON object stays.

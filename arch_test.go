@@ -20,7 +20,7 @@ const module = "github.com/forebay-io/forebay"
 // under the module ("" is main): no other, and each. A new package or a new
 // arrow is a new line or word here.
 var arrows = map[string]string{
-	"":                       "admission gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/conf internal/machine internal/supervise internal/telemetry internal/wire",
+	"":                       "admission gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/conf internal/hub internal/machine internal/supervise internal/telemetry internal/wire",
 	"admission":              "internal/conf",
 	"gateway":                "admission internal/conf internal/telemetry internal/wire",
 	"bench/startup":          "",
@@ -38,6 +38,7 @@ var arrows = map[string]string{
 	"engine/text":            "",
 	"engine/tokenizer":       "engine/gguf",
 	"internal/conf":          "",
+	"internal/hub":           "",
 	"internal/machine":       "",
 	"internal/mapped":        "",
 	"internal/supervise":     "internal/conf",

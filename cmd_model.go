@@ -16,5 +16,7 @@ func (c *console) oneModel(set *flag.FlagSet, args []string) (path string, err e
 		command, _, _ := strings.Cut(set.Name(), " MODEL")
 		return "", usageError(fmt.Sprintf("%s needs one model; it got %d arguments", command, len(rest)))
 	}
-	return rest[0], nil
+	ctx, stop := untilInterrupted()
+	defer stop()
+	return c.modelPath(ctx, rest[0])
 }

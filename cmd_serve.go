@@ -40,8 +40,9 @@ func runServe(c *console, args []string) error {
 	}
 	ctx, stop := untilSignal(cleanUp)
 	defer stop()
+	engineArgs := s.engineArgs()
 	child := supervise.New(s.Supervise, supervise.Child{
-		Path: func() string { return thisProgram(exe) }, Name: "forebay", Args: s.engineArgs(), Env: c.engineEnviron(s.schema),
+		Path: func() string { return thisProgram(exe) }, Name: "forebay", Args: engineArgs, Env: c.engineEnviron(s.schema),
 		Output: c.err, Prefix: "engine: ", Log: log,
 	})
 	front, err := openFront(c, &s.Config, child)
@@ -58,6 +59,12 @@ func runServe(c *console, args []string) error {
 	ended := make(chan error, 1)
 	go func() {
 		defer fail(errEngineEnded)
+		if err := c.fetchModel(ctx, &s.Engine, log, front.view.fetches); err != nil {
+			ended <- unlessEnded(ctx, err)
+			return
+		}
+		front.view.fetched()
+		copy(engineArgs[len(engineArgs)-modelArgs:], s.modelArgs())
 		ended <- child.Run(engineCtx)
 	}()
 	err = front.run(ctx)
@@ -99,7 +106,24 @@ func (s *settings) engineArgs() []string {
 	for _, section := range []string{"engine.", "engine_socket.", "log."} {
 		args = append(args, s.schema.Args(section)...)
 	}
-	return args
+	return append(args, s.modelArgs()...)
+}
+
+// modelArgs is how many arguments, the last ones, say which model it is. They
+// win over the same flags before them, and change once before the first start,
+// where the model is downloaded first.
+const modelArgs = 2
+
+func (s *settings) modelArgs() []string {
+	return []string{"--engine.model=" + s.Engine.Model, "--engine.model_id=" + s.Engine.ModelID}
+}
+
+// unlessEnded is err, unless it is only that ctx has ended.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func runGateway(c *console, args []string) error {
@@ -151,6 +175,9 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	log := c.logger(s.Log, "engine")
 	for _, name := range unknownKernels(c.getenv(kernels.DisableEnv)) {
 		log.Warn("no kernel set has a name in "+kernels.DisableEnv, "name", name, "names", kernelNames)
+	}
+	if err := c.fetchModel(ctx, &s.Engine, log, func(string) {}); err != nil {
+		return unlessEnded(ctx, err)
 	}
 	// Loading cannot be called off, and nothing runs yet that should end well.
 	loaded := context.AfterFunc(ctx, func() {

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay-io/forebay/engine"
 	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/internal/conf"
+	"github.com/forebay-io/forebay/internal/hub"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -50,6 +51,11 @@ func (c *Config) Validate() error {
 	}
 	if _, port, _ := net.SplitHostPort(c.Admin); c.Admin == c.Listen && port != "0" {
 		errs = append(errs, fmt.Errorf("admin: %q is the address of the API too; give another, or off", c.Admin))
+	}
+	if hub.IsRef(c.Engine.Model) {
+		if _, err := hub.ParseRef(c.Engine.Model); err != nil {
+			errs = append(errs, fmt.Errorf("engine.model: %w", err))
+		}
 	}
 	if c.Engine.Kernels != "" {
 		if _, err := kernels.Lookup(c.Engine.Kernels); err != nil {

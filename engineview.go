@@ -19,7 +19,8 @@ type engineView struct {
 	path  string                // of the socket
 	log   *slog.Logger
 
-	stopping atomic.Bool // we stop it: its end is no news
+	stopping atomic.Bool            // we stop it: its end is no news
+	fetching atomic.Pointer[string] // its model is being downloaded, and how far that is
 
 	// Owned by heard.
 	wasReady, isReady bool
@@ -52,9 +53,24 @@ func (v *engineView) heard(s *wire.State) {
 	}
 }
 
+// fetches tells how far the download of the engine's model is, fetched that it
+// is over.
+func (v *engineView) fetches(done string) { v.fetching.Store(&done) }
+func (v *engineView) fetched()            { v.fetching.Store(nil) }
+
+// fetchRetryAfter is when a client may ask again while the model is downloaded.
+const fetchRetryAfter = 10 * time.Second
+
 // public is err in words for clients: what the supervisor knows, and no path.
 func (v *engineView) public(err *wire.Error) *wire.Error {
 	told := *err
+	if done := v.fetching.Load(); done != nil && err.Kind == wire.Unavailable {
+		told.Message, told.RetryAfter = "the model is being downloaded", fetchRetryAfter
+		if *done != "" {
+			told.Message += ": " + *done
+		}
+		return &told
+	}
 	if v.child != nil && err.Kind == wire.Unavailable {
 		if reason := v.child.Reason(); reason != "" {
 			told.Message = reason

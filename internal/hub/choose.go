@@ -1,0 +1,204 @@
+package hub
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// preferred are the quantisations to take where nobody asked for one, the best
+// compromise of size, speed and quality first.
+var preferred = []string{
+	"Q4_K_M", "Q4_0", "Q8_0", "Q4_K_S", "Q4_K_L", "Q4_K_XL", "Q5_K_M", "Q5_K_S", "Q6_K", "Q4_K", "Q5_K", "IQ4_NL", "IQ4_XS", "MXFP4",
+	"Q4_1", "Q5_0", "Q5_1", "Q3_K_M", "Q3_K_L", "Q3_K_S", "Q2_K", "BF16", "F16", "FP16", "F32",
+}
+
+// choice is what a reference means in a listing.
+type choice struct {
+	files  []entry
+	folder bool // the model is the folder, not the first file
+}
+
+// choose finds what file, a path or a quantisation or "", means.
+func (l *listing) choose(file string) (choice, error) {
+	if file == "" {
+		return l.chooseBest()
+	}
+	if _, ok := l.find(file); ok {
+		return l.whole(file)
+	}
+	models := l.models()
+	if strings.EqualFold(path.Ext(file), ".gguf") {
+		return choice{}, fmt.Errorf("%s has no file %q; %s", l.name(), file, l.has(models))
+	}
+	found := withTag(models, file)
+	switch len(found) {
+	case 0:
+		return choice{}, fmt.Errorf("%s has no file and no quantisation %q; %s", l.name(), file, l.has(models))
+	case 1:
+		return l.whole(found[0])
+	}
+	return choice{}, fmt.Errorf("%s has several files for %q; name one of %s", l.name(), file, quoteSome(found))
+}
+
+// chooseBest takes the only model file, that of the preferred quantisation, or
+// the folder of a model in safetensors.
+func (l *listing) chooseBest() (choice, error) {
+	models := l.models()
+	if len(models) == 0 {
+		return l.chooseFolder()
+	}
+	if len(models) == 1 {
+		return l.whole(models[0])
+	}
+	for _, tag := range preferred {
+		switch found := withTag(models, tag); len(found) {
+		case 0:
+		case 1:
+			return l.whole(found[0])
+		default:
+			return choice{}, fmt.Errorf("%s has several files of type %s; name one of %s", l.name(), tag, quoteSome(found))
+		}
+	}
+	return choice{}, fmt.Errorf("%s has several models; name one of %s", l.name(), quoteSome(models))
+}
+
+// folderFile are the files that a model in safetensors is read from, weights excepted.
+var folderFile = regexp.MustCompile(`^(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|chat_template|model\.safetensors\.index|vocab)\.json$|^tokenizer\.model$|^chat_template\.jinja$|^merges\.txt$`)
+
+func (l *listing) chooseFolder() (choice, error) {
+	for _, needed := range []string{"config.json", "tokenizer.json"} {
+		if _, ok := l.find(needed); !ok {
+			return choice{}, fmt.Errorf("%s has no GGUF file, and no %s to read a model in safetensors with; %s", l.name(), needed, l.hasAny())
+		}
+	}
+	var weights, main []entry
+	c := choice{folder: true}
+	for _, e := range l.files {
+		switch {
+		case folderFile.MatchString(e.Name):
+			c.files = append(c.files, e)
+		case !strings.Contains(e.Name, "/") && strings.HasSuffix(e.Name, ".safetensors"):
+			weights = append(weights, e)
+			if strings.HasPrefix(e.Name, "model") {
+				main = append(main, e)
+			}
+		}
+	}
+	if len(main) > 0 { // beside them some makers put the same weights in their own layout
+		weights = main
+	}
+	if len(weights) == 0 {
+		return choice{}, fmt.Errorf("%s has no GGUF file and no weights in safetensors; %s", l.name(), l.hasAny())
+	}
+	for _, w := range weights {
+		if missing := l.missing(partNames(w.Name)); len(missing) > 0 {
+			return choice{}, fmt.Errorf("%s is incomplete: %s is missing", l.name(), quoteSome(missing))
+		}
+	}
+	c.files = append(c.files, weights...)
+	return c, nil
+}
+
+// whole is the file with all parts that belong to it, the first first.
+func (l *listing) whole(file string) (choice, error) {
+	names := partNames(file)
+	if missing := l.missing(names); len(missing) > 0 {
+		return choice{}, fmt.Errorf("%s is incomplete: %s is missing", l.name(), quoteSome(missing))
+	}
+	var c choice
+	for _, name := range names {
+		e, _ := l.find(name)
+		c.files = append(c.files, e)
+	}
+	return c, nil
+}
+
+// models are the GGUF files that hold a language model, of split ones the first
+// part: projectors for images and statistics for quantisation are none.
+func (l *listing) models() (names []string) {
+	for _, e := range l.files {
+		base := strings.ToLower(path.Base(e.Name))
+		if !strings.HasSuffix(base, ".gguf") || strings.Contains(base, "mmproj") || strings.Contains(base, "imatrix") {
+			continue
+		}
+		if first := partNames(e.Name)[0]; !slices.Contains(names, first) {
+			names = append(names, first)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// withTag are the names that have tag as a word: in the file's own name, or
+// where none has, in the names of its folders.
+func withTag(names []string, tag string) []string {
+	word := regexp.MustCompile(`(?i)(^|[-._])` + regexp.QuoteMeta(tag) + `([-.]|$)`)
+	inStem := func(name string) bool { return word.MatchString(stem(name)) }
+	inFolder := func(name string) bool {
+		return slices.ContainsFunc(strings.Split(path.Dir(name), "/"), word.MatchString)
+	}
+	for _, matches := range []func(string) bool{inStem, inFolder} {
+		if found := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !matches(name) }); len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+func (l *listing) find(name string) (entry, bool) {
+	i := slices.IndexFunc(l.files, func(e entry) bool { return e.Name == name })
+	if i < 0 {
+		return entry{}, false
+	}
+	return l.files[i], true
+}
+
+func (l *listing) missing(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := l.find(name); return ok })
+}
+
+// name says what the listing is of, in an error.
+func (l *listing) name() string {
+	if l.local {
+		return "the cached " + l.repo
+	}
+	return l.repo
+}
+
+// has lists the models, or else the files, for an error.
+func (l *listing) has(models []string) string {
+	if len(models) == 0 {
+		return l.hasAny()
+	}
+	return "it has " + quoteSome(models)
+}
+
+func (l *listing) hasAny() string {
+	var names []string
+	for _, e := range l.files {
+		names = append(names, e.Name)
+	}
+	if len(names) == 0 {
+		return "it has no files"
+	}
+	return "it has " + quoteSome(names)
+}
+
+// quoteSome is a list for an error, cut where it gets long.
+func quoteSome(names []string) string {
+	const namesMax = 30
+	var b strings.Builder
+	for i, name := range names[:min(len(names), namesMax)] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", name)
+	}
+	if more := len(names) - namesMax; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
+}

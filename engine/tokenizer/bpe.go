@@ -107,11 +107,11 @@ func readMerges(list []mergeParts, v *vocabulary, joined func(string)) (map[uint
 		l, okL := v.ids[m[0]]
 		r, okR := v.ids[m[1]]
 		whole, okW := v.ids[text]
-		if !okL || !okR || !okW {
-			return nil, fmt.Errorf("merge %d (%q and %q) is of or into something that is no token", rank, m[0], m[1])
+		if !okL || !okR || okW && v.isControl(whole) {
+			continue // of what no text becomes, or into what plain text never becomes
 		}
-		if v.isControl(whole) {
-			continue // plain text never becomes a control token
+		if !okW {
+			return nil, fmt.Errorf("merge %d (%q and %q) is into something that is no token", rank, m[0], m[1])
 		}
 		if joined != nil {
 			joined(text)

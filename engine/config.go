@@ -10,7 +10,7 @@ import (
 
 // Config is everything an engine can be told. Zero fields take their defaults.
 type Config struct {
-	Model    string `yaml:"model" help:"Path of the model: a GGUF file, a part of one that is split, or a folder; empty serves the embedded demo model."`
+	Model    string `yaml:"model" help:"The model: path of a GGUF file, of a part of one that is split, or of a folder, or hf:OWNER/REPO[:FILE] on the Hugging Face Hub; empty serves the embedded demo model."`
 	ModelID  string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the file's name without its extension, or the folder's."`
 	Quantize string `yaml:"quantize" oneof:"q8_0 q4_0 q4_k q6_k" help:"Type that the weights get when the model is loaded, for less memory and more speed; empty leaves them as the file has them."`
 	Kernels  string `yaml:"kernels" help:"Kernel set to compute with, such as ref, avx2 or avx512; empty takes the best one this machine has."`

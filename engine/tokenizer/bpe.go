@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 )
@@ -99,9 +100,11 @@ func (b *bpe) setMerges(list []mergeParts, v *vocabulary) (err error) {
 }
 
 // readMerges finds the tokens of merges; of a pair that comes twice the first
-// counts. joined, if not nil, is told every result.
+// counts. joined, if not nil, is told every result. A merge of two characters into
+// what is no token would be undone in the end, unless more is made of it.
 func readMerges(list []mergeParts, v *vocabulary, joined func(string)) (map[uint64]merge, error) {
 	merges := make(map[uint64]merge, len(list))
+	var parts map[string]bool // of all merges; needed for files that contradict themselves
 	for rank, m := range list {
 		text := m[0] + m[1]
 		l, okL := v.ids[m[0]]
@@ -109,6 +112,15 @@ func readMerges(list []mergeParts, v *vocabulary, joined func(string)) (map[uint
 		whole, okW := v.ids[text]
 		if !okL || !okR || okW && v.isControl(whole) {
 			continue // of what no text becomes, or into what plain text never becomes
+		}
+		if !okW && parts == nil {
+			parts = map[string]bool{}
+			for _, m := range list {
+				parts[m[0]], parts[m[1]] = true, true
+			}
+		}
+		if !okW && !parts[text] && utf8.RuneCountInString(m[0]) == 1 && utf8.RuneCountInString(m[1]) == 1 {
+			continue
 		}
 		if !okW {
 			return nil, fmt.Errorf("merge %d (%q and %q) is into something that is no token", rank, m[0], m[1])

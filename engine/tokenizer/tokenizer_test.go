@@ -102,7 +102,8 @@ func TestFromGGUFRefusesByName(t *testing.T) {
 		{smallBPE().with("tokens", []string{strings.Repeat("<", 513)}).with("token_type", []int32{3}).with("merges", nil).with("bos_token_id", nil).with("eos_token_id", nil), "token 0 is special and has 513 bytes"},
 		{smallBPE().with("merges", []string{"a"}), `merge 0: "a" is not two parts`},
 		{smallBPE().with("merges", []string{""}), `merge 0: "" is not two parts`},
-		{smallBPE().with("merges", []string{"a z"}), "no token"},
+		{smallBPE().with("merges", []string{"aa bc"}), "no token"},
+		{smallBPE().with("merges", []string{"a z", "az b"}), "no token"},
 		{smallBPE().with("bos_token_id", nil).with("add_bos_token", true), "add_bos_token: asks for a token"},
 		{smallBPE().with("add_bos_token", "yes"), "has type string"},
 		{smallSPM().with("scores", nil), "has 0 values for"},
@@ -118,6 +119,17 @@ func TestFromGGUFRefusesByName(t *testing.T) {
 	// 2^32-1 means that there is none.
 	if tok := smallBPE().with("bos_token_id", uint32(math.MaxUint32)).must(t); tok.BOS() != none || tok.Text(tok.BOS()) != "" {
 		t.Errorf("BOS is %d", tok.BOS())
+	}
+}
+
+// TestMergesThatCannotStandAreLeftOut: of two characters into no token, of no token.
+func TestMergesThatCannotStandAreLeftOut(t *testing.T) {
+	plain := smallBPE().with("merges", []string{"a a"}).must(t)
+	odd := smallBPE().with("merges", []string{"a z", "qqq b", "a a"}).must(t)
+	for _, text := range []string{"az", "aaz", "qqqb"} {
+		if a, b := plain.Encode(nil, text, EncodeOptions{}), odd.Encode(nil, text, EncodeOptions{}); !slices.Equal(a, b) {
+			t.Errorf("%s: %v, with odd merges %v", text, a, b)
+		}
 	}
 }
 

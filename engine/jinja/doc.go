@@ -8,9 +8,14 @@
 // built is charged before it is built, recursion is bounded in the parser, in
 // macros and in nested values, and a context is looked at along the way.
 //
-// Not here: template inheritance, imports, autoescaping (a chat template is
-// not HTML), recursive loops, and everything else that reaches outside the
-// template. They are errors that name the tag.
+// Not here: template inheritance, imports, autoescaping and the filters that
+// write HTML or wrap text (urlize, xmlattr, striptags, wordwrap, truncate,
+// pprint …), chance (random, lipsum), and everything else that reaches outside
+// the template. They are errors that name the tag or the filter.
+//
+// More than the reference allows, since there are templates that need it: the
+// methods that change lists and dicts, the filter from_json, and tojson of what
+// Python would first have to make a list of.
 //
 // Use: Parse once, Render as often and from as many goroutines as wanted. The
 // variables of a Render belong to it alone, since a template may change lists.

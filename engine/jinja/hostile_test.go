@@ -22,6 +22,18 @@ func TestE19BudgetsCannotBeRefilled(t *testing.T) {
 		"long path":          "{% set d = {} %}{% set _ = d.update({'a': d}) %}{% for i in range(5000) %}{% set x = [d]|map(attribute='" + strings.Repeat("a.", 1000) + "a')|list %}{% endfor %}",
 		"equal long strings": "{% set a = 'x' * 1000000 %}{% set b = 'x' * 1000000 %}{% for i in range(5000) %}{% set y = a == b %}{% endfor %}",
 		"long arithmetic":    "{% for i in range(5000) %}{% set x = " + strings.Repeat("1 and ", 999) + "1 %}{% endfor %}",
+		"endless recursion":  "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+		"wide formats":       "{% for i in range(5000) %}{% set t = '{:99999}{:.99999f}{:099999d}'.format(1, 1.5, 2) %}{% endfor %}",
+		"wide precision":     "{{ '%.999999999f' % 1 }}{{ '{:.999999999}'.format(1.5) }}",
+		"nested formats":     "{% for i in range(90000) %}{{ '{:{}}{:{}}'.format(1, 2000, 3, 2000) }}{% endfor %}",
+		"many unpacked":      "{% macro m() %}{{ varargs|length }}{% endmacro %}{% for i in range(9000) %}{% set x = m(*range(90000)) %}{% endfor %}",
+		"tabs":               "{{ ('\\t' * 1000000).expandtabs(1000000) }}",
+		"long upper":         "{% set a = 'ΐ' * 500000 %}{% for i in range(5000) %}{% set y = a.upper() %}{% endfor %}",
+		"wide columns":       "{{ []|slice(999999999)|list }}",
+		"filled batches":     "{{ [1]|batch(999999999, 0)|list }}",
+		"many lines":         "{% set a = '\\n' * 1000000 %}{% for i in range(5000) %}{% set y = a.splitlines() %}{% endfor %}",
+		"many groups":        "{% for i in range(5000) %}{% set y = range(90000)|groupby('real') %}{% endfor %}",
+		"escaped again":      "{% set ns = namespace(s='<'|e) %}{% for i in range(50) %}{% set ns.s = ns.s|string|forceescape %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
 		"tests on long text": "{% set a = 'x' * 1000000 %}{% for i in range(5000) %}{% set y = a is lower %}{% set y = a|wordcount %}{% set z = a|int %}{% endfor %}",
 	} {
 		tmpl, err := Parse(source)

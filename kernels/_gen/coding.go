@@ -161,10 +161,7 @@ func withPlane(c *coding, at, worth int) *coding {
 			VADDPS(t.g.num(float64(worth)), out, t.planeMask(v, t.weights(v, disp+at+2*i, 0), i), out)
 			return
 		}
-		set := t.g.vec()
-		VPBROADCASTW(t.weights(0, disp+at+2*i, 0), set)
-		VPAND(t.g.planeTable(v), set, set)
-		VPCMPEQD(t.g.planeTable(v), set, set)
+		set := t.planeSet(v, t.weights(0, disp+at+2*i, 0), i)
 		VPAND(t.g.num(float64(worth)), set, set)
 		VADDPS(set, out, out)
 	}
@@ -185,6 +182,32 @@ func (t *tile) planeMask(v int, m Mem, i int) reg.OpmaskVirtual {
 	}
 	VPTESTMD(t.tables[planeNames[i%2]], t.planes[v], k)
 	return k
+}
+
+// planeSet is planeMask for AVX2: all ones where the bit is set. The planes of two
+// columns are moved so that the second one's bits are signs, and the first one's 16 below.
+func (t *tile) planeSet(v int, m Mem, i int) reg.VecVirtual {
+	set := t.g.vec()
+	if !t.keeps() {
+		VPBROADCASTW(m, set)
+		VPAND(t.g.planeTable(v), set, set)
+		VPCMPEQD(t.g.planeTable(v), set, set)
+		return set
+	}
+	if i%2 == 1 {
+		VPSRAD(U8(31), t.planes[v], set)
+		return set
+	}
+	moves := make([]uint32, t.g.lanes)
+	for lane := range moves {
+		moves[lane] = uint32(15 - lane - v*t.g.lanes)
+	}
+	t.planes[v] = t.g.vec()
+	VPBROADCASTD(m, t.planes[v])
+	VPSLLVD(table([2]string{"move0", "move1"}[v], moves...), t.planes[v], t.planes[v])
+	VPSLLD(U8(16), t.planes[v], set)
+	VPSRAD(U8(31), set, set)
+	return set
 }
 
 var planeNames = [2]string{"plane0", "plane1"}

@@ -2355,39 +2355,37 @@ block1_column:
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VPADDD       kfffffff0<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 16(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 16(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    8(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    8(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VPADDD       kfffffff0<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 16(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS (CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 16(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS (CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VPADDD       kfffffff0<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 18(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VPADDD       kfffffff0<>+0(SB), Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 18(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 64(CX), Y8
@@ -2397,39 +2395,37 @@ block1_column:
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VPADDD       kfffffff0<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 36(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 36(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    28(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    28(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VPADDD       kfffffff0<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 36(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 4(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 36(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 4(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VPADDD       kfffffff0<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 38(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VPADDD       kfffffff0<>+0(SB), Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 38(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 68(CX), Y8
@@ -2439,39 +2435,37 @@ block1_column:
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VPADDD       kfffffff0<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 56(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 56(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    48(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    48(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VPADDD       kfffffff0<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 56(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 8(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 56(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 8(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VPADDD       kfffffff0<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 58(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VPADDD       kfffffff0<>+0(SB), Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 58(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 72(CX), Y8
@@ -2481,39 +2475,37 @@ block1_column:
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VPADDD       kfffffff0<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 76(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 76(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    68(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    68(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VPADDD       kfffffff0<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 76(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 12(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 76(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 12(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VPADDD       kfffffff0<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 78(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VPADDD       kfffffff0<>+0(SB), Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 78(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 76(CX), Y8
@@ -2598,6 +2590,26 @@ DATA plane1<>+20(SB)/4, $0x00002000
 DATA plane1<>+24(SB)/4, $0x00004000
 DATA plane1<>+28(SB)/4, $0x00008000
 GLOBL plane1<>(SB), RODATA|NOPTR, $32
+
+DATA move0<>+0(SB)/4, $0x0000000f
+DATA move0<>+4(SB)/4, $0x0000000e
+DATA move0<>+8(SB)/4, $0x0000000d
+DATA move0<>+12(SB)/4, $0x0000000c
+DATA move0<>+16(SB)/4, $0x0000000b
+DATA move0<>+20(SB)/4, $0x0000000a
+DATA move0<>+24(SB)/4, $0x00000009
+DATA move0<>+28(SB)/4, $0x00000008
+GLOBL move0<>(SB), RODATA|NOPTR, $32
+
+DATA move1<>+0(SB)/4, $0x00000007
+DATA move1<>+4(SB)/4, $0x00000006
+DATA move1<>+8(SB)/4, $0x00000005
+DATA move1<>+12(SB)/4, $0x00000004
+DATA move1<>+16(SB)/4, $0x00000003
+DATA move1<>+20(SB)/4, $0x00000002
+DATA move1<>+24(SB)/4, $0x00000001
+DATA move1<>+28(SB)/4, $0x00000000
+GLOBL move1<>(SB), RODATA|NOPTR, $32
 
 // func MatMulQ5_1(dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int)
 // Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
@@ -2832,36 +2844,34 @@ block1_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 16(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 16(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    8(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    8(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 16(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS (CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 16(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS (CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 18(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 18(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 64(CX), Y8
@@ -2870,36 +2880,34 @@ block1_column:
 	VPMOVZXBD    20(AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 36(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 36(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    28(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    28(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 36(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 4(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 36(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 4(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 38(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 38(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 68(CX), Y8
@@ -2908,36 +2916,34 @@ block1_column:
 	VPMOVZXBD    40(AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 56(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 56(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    48(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    48(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 56(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 8(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 56(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 8(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 58(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 58(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 72(CX), Y8
@@ -2946,36 +2952,34 @@ block1_column:
 	VPMOVZXBD    60(AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 76(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 76(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    68(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    68(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 76(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 12(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 76(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 12(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 78(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 78(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 76(CX), Y8
@@ -4687,81 +4691,77 @@ block1_column:
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 16(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 16(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    8(AX), Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPMOVZXBD    8(AX), Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 16(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS (CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 16(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k40800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS (CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 18(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y9, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 18(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 32(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPSRAD       $0x1f, Y12, Y9
+	VPAND        k40800000<>+0(SB), Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VBROADCASTSS 32(CX), Y9
+	VFMADD231PS  Y9, Y6, Y0
+	VFMADD231PS  Y9, Y8, Y3
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 20(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 20(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 20(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 64(CX), Y10
-	VFMADD231PS  Y10, Y6, Y1
-	VFMADD231PS  Y10, Y8, Y4
+	VPBROADCASTD 20(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k40800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 64(CX), Y11
+	VFMADD231PS  Y11, Y6, Y1
+	VFMADD231PS  Y11, Y8, Y4
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 22(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k40800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y7
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y7
 	VPADDD       kfffffffc<>+0(SB), Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 22(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 96(CX), Y8
@@ -4771,81 +4771,77 @@ block1_column:
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 40(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 40(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    32(AX), Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPMOVZXBD    32(AX), Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 40(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 4(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 40(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k40800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 4(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 42(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y9, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 42(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 36(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPSRAD       $0x1f, Y12, Y9
+	VPAND        k40800000<>+0(SB), Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VBROADCASTSS 36(CX), Y9
+	VFMADD231PS  Y9, Y6, Y0
+	VFMADD231PS  Y9, Y8, Y3
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 44(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 44(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 44(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 68(CX), Y10
-	VFMADD231PS  Y10, Y6, Y1
-	VFMADD231PS  Y10, Y8, Y4
+	VPBROADCASTD 44(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k40800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 68(CX), Y11
+	VFMADD231PS  Y11, Y6, Y1
+	VFMADD231PS  Y11, Y8, Y4
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 46(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k40800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y7
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y7
 	VPADDD       kfffffffc<>+0(SB), Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 46(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 100(CX), Y8
@@ -4855,81 +4851,77 @@ block1_column:
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 64(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 64(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    56(AX), Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPMOVZXBD    56(AX), Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 64(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 8(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 64(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k40800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 8(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 66(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y9, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 66(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 40(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPSRAD       $0x1f, Y12, Y9
+	VPAND        k40800000<>+0(SB), Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VBROADCASTSS 40(CX), Y9
+	VFMADD231PS  Y9, Y6, Y0
+	VFMADD231PS  Y9, Y8, Y3
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 68(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 68(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 68(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 72(CX), Y10
-	VFMADD231PS  Y10, Y6, Y1
-	VFMADD231PS  Y10, Y8, Y4
+	VPBROADCASTD 68(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k40800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 72(CX), Y11
+	VFMADD231PS  Y11, Y6, Y1
+	VFMADD231PS  Y11, Y8, Y4
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 70(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k40800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y7
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y7
 	VPADDD       kfffffffc<>+0(SB), Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 70(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 104(CX), Y8
@@ -4939,81 +4931,77 @@ block1_column:
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 88(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 88(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    80(AX), Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPMOVZXBD    80(AX), Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 88(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 12(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 88(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k40800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 12(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 90(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y9, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 90(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 44(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPSRAD       $0x1f, Y12, Y9
+	VPAND        k40800000<>+0(SB), Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VBROADCASTSS 44(CX), Y9
+	VFMADD231PS  Y9, Y6, Y0
+	VFMADD231PS  Y9, Y8, Y3
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 92(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 92(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y8
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y8
 	VPADDD       kfffffffc<>+0(SB), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 92(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k40800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 76(CX), Y10
-	VFMADD231PS  Y10, Y6, Y1
-	VFMADD231PS  Y10, Y8, Y4
+	VPBROADCASTD 92(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k40800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 76(CX), Y11
+	VFMADD231PS  Y11, Y6, Y1
+	VFMADD231PS  Y11, Y8, Y4
 	VPSRLD       $0x02, Y7, Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 94(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k40800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x02, Y9, Y9
-	VPAND        k00000003<>+0(SB), Y9, Y7
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        k00000003<>+0(SB), Y10, Y7
 	VPADDD       kfffffffc<>+0(SB), Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 94(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k40800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 108(CX), Y8
@@ -5704,36 +5692,34 @@ block1_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 16(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 16(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    8(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    8(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 16(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS (CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 16(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS (CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 18(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 18(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 64(CX), Y8
@@ -5742,36 +5728,34 @@ block1_column:
 	VPMOVZXBD    20(AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 36(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 36(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    28(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    28(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 36(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 4(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 36(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 4(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 38(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 38(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 68(CX), Y8
@@ -5780,36 +5764,34 @@ block1_column:
 	VPMOVZXBD    40(AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 56(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 56(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    48(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    48(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 56(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 8(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 56(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 8(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 58(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 58(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 72(CX), Y8
@@ -5818,36 +5800,34 @@ block1_column:
 	VPMOVZXBD    60(AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 76(AX), Y8
-	VPAND        plane0<>+0(SB), Y8, Y8
-	VPCMPEQD     plane0<>+0(SB), Y8, Y8
+	VPBROADCASTD 76(AX), Y9
+	VPSLLVD      move0<>+0(SB), Y9, Y9
+	VPSLLD       $0x10, Y9, Y8
+	VPSRAD       $0x1f, Y8, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y6, Y6
-	VPMOVZXBD    68(AX), Y9
-	VPAND        k0000000f<>+0(SB), Y9, Y8
+	VPMOVZXBD    68(AX), Y10
+	VPAND        k0000000f<>+0(SB), Y10, Y8
 	VCVTDQ2PS    Y8, Y8
-	VPBROADCASTW 76(AX), Y10
-	VPAND        plane1<>+0(SB), Y10, Y10
-	VPCMPEQD     plane1<>+0(SB), Y10, Y10
-	VPAND        k41800000<>+0(SB), Y10, Y10
-	VADDPS       Y10, Y8, Y8
-	VBROADCASTSS 12(CX), Y10
-	VFMADD231PS  Y10, Y6, Y0
-	VFMADD231PS  Y10, Y8, Y3
+	VPBROADCASTD 76(AX), Y12
+	VPSLLVD      move1<>+0(SB), Y12, Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPSRAD       $0x1f, Y11, Y11
+	VPAND        k41800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	VBROADCASTSS 12(CX), Y11
+	VFMADD231PS  Y11, Y6, Y0
+	VFMADD231PS  Y11, Y8, Y3
 	VPSRLD       $0x04, Y7, Y7
 	VMOVDQU      Y7, Y6
 	VCVTDQ2PS    Y6, Y6
-	VPBROADCASTW 78(AX), Y7
-	VPAND        plane0<>+0(SB), Y7, Y7
-	VPCMPEQD     plane0<>+0(SB), Y7, Y7
+	VPSRAD       $0x1f, Y9, Y7
 	VPAND        k41800000<>+0(SB), Y7, Y7
 	VADDPS       Y7, Y6, Y6
-	VPSRLD       $0x04, Y9, Y9
-	VMOVDQU      Y9, Y7
+	VPSRLD       $0x04, Y10, Y10
+	VMOVDQU      Y10, Y7
 	VCVTDQ2PS    Y7, Y7
-	VPBROADCASTW 78(AX), Y8
-	VPAND        plane1<>+0(SB), Y8, Y8
-	VPCMPEQD     plane1<>+0(SB), Y8, Y8
+	VPSRAD       $0x1f, Y12, Y8
 	VPAND        k41800000<>+0(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS 76(CX), Y8

@@ -99,9 +99,6 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *ker
 	if err != nil {
 		return nil, err
 	}
-	if n := p.tokenizer.Size(); n > c.Vocab {
-		return nil, fmt.Errorf("%s: the tokenizer has %d tokens and the model %d", f.Name(), n, c.Vocab)
-	}
 	context := c.ContextTokens
 	if cfg.ContextTokens > context {
 		return nil, fmt.Errorf("engine.context_tokens is %d; %s was trained for %d, give at most that", cfg.ContextTokens, f.Name(), context)
@@ -125,7 +122,7 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *ker
 
 // mathVersion changes when the engine's arithmetic does; it is part of the
 // fingerprint, which promises equal bits.
-const mathVersion = 1
+const mathVersion = 2
 
 func (p *parts) describe(cfg *Config, id string, f *gguf.File, m *model.Model, set *kernels.Set) {
 	c := m.Config()
@@ -137,7 +134,7 @@ func (p *parts) describe(cfg *Config, id string, f *gguf.File, m *model.Model, s
 	p.info = wire.Model{
 		ID: id, Architecture: c.Architecture, Digest: digest, Fingerprint: fmt.Sprintf("fp_%016x", print),
 		Kernels: set.Name, Quantisation: f.TypeUses()[0].Type.String(),
-		ContextTokens: m.Options().ContextTokens, VocabTokens: p.tokenizer.Size(),
+		ContextTokens: m.Options().ContextTokens, VocabTokens: min(p.tokenizer.Size(), c.Vocab),
 		Parameters: int64(m.Parameters()), WeightBytes: int64(m.WeightBytes()),
 		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), CreatedUnix: time.Now().Unix(),
 	}

@@ -38,6 +38,10 @@ func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *w
 	if ctx.Err() != nil {
 		return nil, errAbandoned()
 	}
+	if err := e.checkTokens(p.Tokens); err != nil {
+		err.Param = param
+		return nil, err
+	}
 	if p.MaxTokens, err = e.fit(len(p.Tokens), r.Options.MaxTokens, param); err != nil {
 		return nil, err
 	}
@@ -76,9 +80,6 @@ func (e *Engine) read(ctx context.Context, r *wire.Request) (p *wire.Prompt, par
 			return nil, "", errAbandoned()
 		}
 		return &wire.Prompt{Tokens: tokens, Text: *r.Text}, "prompt", nil
-	}
-	if err := e.checkTokens(r.Tokens); err != nil {
-		return nil, "", err
 	}
 	tokens := append([]int32(nil), r.Tokens...)
 	return &wire.Prompt{Tokens: tokens, Text: e.parts.tokenizer.Decode(tokens)}, "prompt", nil

@@ -51,6 +51,18 @@ type Input struct {
 
 // New parses a template. Its error says why the model cannot chat.
 func New(source string, o Options) (*Template, error) {
+	t, err := parse(source, o, nil)
+	if err != nil || o.ToolUse == "" {
+		return t, err
+	}
+	if t.toolUse, err = parse(o.ToolUse, o, json.RawMessage(exampleTools)); err != nil {
+		return nil, fmt.Errorf("tool_use: %w", err)
+	}
+	return t, nil
+}
+
+// parse makes a template whose examples are rendered with tools.
+func parse(source string, o Options, tools json.RawMessage) (*Template, error) {
 	if strings.TrimSpace(source) == "" {
 		return nil, errors.New("the chat template is empty")
 	}
@@ -61,15 +73,7 @@ func New(source string, o Options) (*Template, error) {
 	t := &Template{template: parsed, options: o, guard: newGuard(o.Controls), sourceBytes: len(source)}
 	parsed.FromJSON = t.guard.json
 	t.takesDeveloper = strings.Contains(source, "developer")
-	t.probe()
-	if o.ToolUse == "" {
-		return t, nil
-	}
-	toolUse := o.ToolUse
-	o.ToolUse = ""
-	if t.toolUse, err = New(toolUse, o); err != nil {
-		return nil, fmt.Errorf("tool_use: %w", err)
-	}
+	t.probe(tools)
 	return t, nil
 }
 

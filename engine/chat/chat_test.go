@@ -109,8 +109,10 @@ func TestPartsByRole(t *testing.T) {
 	const alone = `{% for m in messages %}{% for p in m.content %}{% if p.type == 'text' %}[{{ p.text }}]{% endif %}{% endfor %}{% endfor %}`
 	const firstOnly = `{% for m in messages %}{{ m.content if m.content is string else m.content[0].text }}{% endfor %}`
 	const ab = `[{"type":"text","text":"a"},{"type":"text","text":"b"}]`
+	const one = `{% for m in messages %}{{ m.content[0].text + '|' }}{% endfor %}`
+	expect(t, compile(t, one, Options{}), input(`[{"role":"user","content":`+ab+`},{"role":"assistant","content":"c"}]`, "", ""), "ab|c|")
 	expect(t, compile(t, printed, Options{}), input(`[{"role":"user","content":`+ab+`},{"role":"assistant","content":`+ab+`},{"role":"user","content":"c"}]`, "", ""), "[a][b]|ab|c|")
-	expect(t, compile(t, alone, Options{}), input(`[{"role":"system","content":"s"},{"role":"user","content":`+ab+`},{"role":"assistant"},{"role":"user","content":"c"}]`, "", ""), "[s][a][b][c]")
+	expect(t, compile(t, alone, Options{}), input(`[{"role":"system","content":"s"},{"role":"user","content":`+ab+`},{"role":"assistant"},{"role":"user","content":"c"}]`, "", ""), "[s][a][b][][c]")
 	expect(t, compile(t, firstOnly, Options{}), input(`[{"role":"user","content":`+ab+`}]`, "", ""), "ab")
 }
 

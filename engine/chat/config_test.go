@@ -59,6 +59,9 @@ func TestToolsTakeTheirOwnTemplate(t *testing.T) {
 	expect(t, tmpl, input(messages, "", ""), "plainab")
 	expect(t, tmpl, input(messages, "null", ""), "plainab")
 	expect(t, tmpl, input(messages, `[{"type":"function"}]`, ""), "tools[a][b]")
+	// It is tried with tools, without which it fails.
+	needs := compile(t, plain, Options{ToolUse: `{% for t in tools %}{{ t.function.name }}{% endfor %}` + tools})
+	expect(t, needs, input(messages, `[{"type":"function","function":{"name":"f"}}]`, ""), "ftools[a][b]")
 	if _, err := New(plain, Options{ToolUse: "{% if %}"}); err == nil || !strings.Contains(err.Error(), "tool_use") {
 		t.Errorf("bad second template: got %v", err)
 	}

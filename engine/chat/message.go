@@ -40,31 +40,34 @@ func (t *Template) shapeContent(m *jinja.Dict) error {
 	switch content := content.(type) {
 	case nil:
 		calls, _ := m.Get("tool_calls")
-		switch {
-		case calls != nil && t.takesNull:
+		if calls != nil && t.takesNull {
 			m.Set("content", nil)
-		case shape.only:
-			m.Set("content", &jinja.List{})
-		default:
-			m.Set("content", "")
+		} else {
+			m.Set("content", shape.text(""))
 		}
 	case string:
-		if shape.only {
-			part := jinja.NewDict()
-			part.Set("type", "text")
-			part.Set("text", content)
-			m.Set("content", &jinja.List{Items: []any{part}})
-		}
+		m.Set("content", shape.text(content))
 	case *jinja.List:
 		text, err := joinParts(content)
 		if err != nil {
 			return err
 		}
-		if !shape.only && (len(content.Items) == 1 || !shape.parts) {
-			m.Set("content", text)
+		if len(content.Items) <= 1 || !shape.parts {
+			m.Set("content", shape.text(text))
 		}
 	}
 	return nil
+}
+
+// text is a text as the template takes it: a string, or one part.
+func (c contentShape) text(text string) any {
+	if !c.only {
+		return text
+	}
+	part := jinja.NewDict()
+	part.Set("type", "text")
+	part.Set("text", text)
+	return &jinja.List{Items: []any{part}}
 }
 
 // joinParts is the text of all parts, which must be texts.

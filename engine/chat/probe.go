@@ -8,68 +8,91 @@ import (
 
 // contentShape says in which shapes a template takes the content of a role.
 type contentShape struct {
-	parts bool // a list of parts
-	only  bool // no text beside it
+	parts bool // a list of parts, all of them
+	only  bool // no text, but one part
 }
 
 // What examples are made of: texts to look for, and how they are sent.
 const (
 	first, second = "needleone", "needletwo"
 	oneText       = `"` + first + second + `"`
+	onePart       = `[{"type":"text","text":` + oneText + `}]`
 	twoParts      = `[{"type":"text","text":"` + first + `"},{"type":"text","text":"` + second + `"}]`
 	object        = `{"` + first + `":"v"}`
+	exampleTools  = `[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"a":{"type":"string","description":"d"}},"required":[]}}}]`
 	objectText    = `"{\"` + first + `\":\"v\"}"`
 )
 
-// probe finds out what shapes of messages the template handles.
-func (t *Template) probe() {
-	t.contents = map[string]contentShape{}
-	say := func(role, content string) string { return `{"role":"` + role + `","content":` + content + `}` }
-	call := func(content, arguments string) string {
-		return `{"role":"assistant","content":` + content +
-			`,"tool_calls":[{"id":"call00001","type":"function","function":{"name":"f","arguments":` + arguments + `}}]}`
-	}
-	filler, empty := `"x"`, `""`
-	t.probeContent("user", func(content string) string { return say("user", content) })
-	if t.contents["user"].only {
-		filler, empty = `[{"type":"text","text":"x"}]`, `[]`
-	}
-	user := say("user", filler)
-	t.probeContent("system", func(content string) string { return say("system", content) + "," + user })
-	t.probeContent("assistant", func(content string) string { return user + "," + say("assistant", content) + "," + user })
+// prober renders examples.
+type prober struct {
+	*Template
+	tools json.RawMessage
+}
 
-	withCall := func(content, arguments string) string { return t.try(user + "," + call(content, arguments)) }
-	arguments := object
-	if !strings.Contains(withCall(empty, object), first) && strings.Contains(withCall(empty, objectText), first) {
-		t.takesTextArgs, arguments = true, objectText
+// probe finds out what shapes of messages the template handles, beside tools
+// for one that is for them alone.
+func (t *Template) probe(tools json.RawMessage) {
+	t.contents = map[string]contentShape{}
+	p := prober{t, tools}
+	p.probeContent("user", func(content string) string { return say("user", content) })
+	filler := p.filler("user", "x")
+	user := say("user", filler)
+	p.probeContent("system", func(content string) string { return say("system", content) + "," + user })
+	p.probeContent("assistant", func(content string) string { return user + "," + say("assistant", content) + "," + user })
+	p.probeCalls(user)
+}
+
+// probeCalls sees how an assistant's message with tool calls, and their
+// results, are taken after the message user.
+func (p prober) probeCalls(user string) {
+	call := func(content, arguments string) string {
+		return user + `,{"role":"assistant","content":` + content +
+			`,"tool_calls":[{"id":"call00001","type":"function","function":{"name":"f","arguments":` + arguments + `}}]}`
 	}
 	result := func(content string) string {
 		return `{"role":"tool","tool_call_id":"call00001","name":"f","content":` + content + `}`
 	}
-	t.probeContent("tool", func(content string) string { return user + "," + call(empty, arguments) + "," + result(content) })
+	empty, arguments := p.filler("assistant", ""), object
+	if !strings.Contains(p.try(call(empty, object)), first) && strings.Contains(p.try(call(empty, objectText)), first) {
+		p.takesTextArgs, arguments = true, objectText
+	}
+	p.probeContent("tool", func(content string) string { return call(empty, arguments) + "," + result(content) })
 
 	// Some templates handle null in the last message, and fail on it later.
 	later := func(content string) string {
-		return t.try(user + "," + call(content, arguments) + "," + result(filler) + "," + say("assistant", filler) + "," + user)
+		return p.try(call(content, arguments) + "," + result(p.filler("tool", "x")) + "," + say("assistant", p.filler("assistant", "x")) + "," + user)
 	}
-	null := withCall("null", arguments)
-	t.takesNull = strings.Contains(null, first) && !strings.Contains(null, "None") && (later("null") != "" || later(empty) == "")
+	null := p.try(call("null", arguments))
+	p.takesNull = strings.Contains(null, first) && !strings.Contains(null, "None") && (later("null") != "" || later(empty) == "")
+}
+
+func say(role, content string) string { return `{"role":"` + role + `","content":` + content + `}` }
+
+// filler is a short content in a shape that role takes.
+func (p prober) filler(role, text string) string {
+	if p.contents[role].only {
+		return `[{"type":"text","text":"` + text + `"}]`
+	}
+	return `"` + text + `"`
 }
 
 // try renders messages as they are; what fails gives nothing.
-func (t *Template) try(messages string) string {
-	text, _ := t.Render(context.Background(), Input{Messages: json.RawMessage("[" + messages + "]"), Verbatim: true})
+func (p prober) try(messages string) string {
+	text, _ := p.Render(context.Background(), Input{Messages: json.RawMessage("[" + messages + "]"), Tools: p.tools, Verbatim: true})
 	return text
 }
 
-// probeContent sees what becomes of a role's content as text and as two parts.
-func (t *Template) probeContent(role string, messages func(content string) string) {
-	text, parts := t.try(messages(oneText)), t.try(messages(twoParts))
-	var shape contentShape
-	shape.parts = strings.Contains(parts, first) && strings.Contains(parts, second)
-	for _, raw := range []string{"'text'", `"text"`} { // parts printed as data
-		shape.parts = shape.parts && strings.Count(parts, raw) <= strings.Count(text, raw)
+// probeContent sees what becomes of a role's content as text and as parts.
+func (p prober) probeContent(role string, messages func(content string) string) {
+	text, parts := p.try(messages(oneText)), p.try(messages(twoParts))
+	// raw holds where parts are printed as data.
+	raw := func(parts string) bool {
+		return strings.Count(parts, "'text'") > strings.Count(text, "'text'") || strings.Count(parts, `"text"`) > strings.Count(text, `"text"`)
 	}
-	shape.only = shape.parts && !strings.Contains(text, first)
-	t.contents[role] = shape
+	shape := contentShape{parts: strings.Contains(parts, first) && strings.Contains(parts, second) && !raw(parts)}
+	if !strings.Contains(text, first) {
+		one := p.try(messages(onePart))
+		shape.only = strings.Contains(one, first) && !raw(one)
+	}
+	p.contents[role] = shape
 }

@@ -29,11 +29,15 @@ func (c *console) hubConfig() (hub.Config, error) {
 			home = filepath.Join(user, ".cache", "huggingface")
 		}
 	}
+	clear := ""
+	if _, onTerminal := terminal(c.err); onTerminal {
+		clear = "\r\x1b[K" // of what a pullLine left there
+	}
 	cfg := hub.Config{
 		CacheDir: c.firstPath("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"), Endpoint: c.getenv("HF_ENDPOINT"),
 		Offline:   isOn(c.getenv("HF_HUB_OFFLINE")) || isOn(c.getenv("TRANSFORMERS_OFFLINE")),
 		UserAgent: "forebay/" + version, Proxy: http.ProxyFromEnvironment,
-		Warn: func(text string) { fmt.Fprintln(c.err, "forebay:", text) },
+		Warn: func(text string) { fmt.Fprintln(c.err, clear+"forebay:", text) },
 	}
 	if cfg.CacheDir == "" && home != "" {
 		cfg.CacheDir = filepath.Join(home, "hub")
@@ -198,13 +202,23 @@ type pullLine struct {
 
 func newPullLine(to io.Writer) *pullLine {
 	l := &pullLine{to: to, every: newTicker(pullLineInterval)}
-	if file, ok := to.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		l.width, l.every = 80, newTicker(pullBarInterval)
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-			l.width = width
-		}
+	if width, ok := terminal(to); ok {
+		l.width, l.every = width, newTicker(pullBarInterval)
 	}
 	return l
+}
+
+// terminal tells whether w is one, and how many columns it has.
+func terminal(w io.Writer) (width int, ok bool) {
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0, false
+	}
+	const unknown = 80
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+		return width, true
+	}
+	return unknown, true
 }
 
 func (l *pullLine) show(p hub.Progress) {

@@ -119,12 +119,14 @@ func (l *listing) whole(file string) (choice, error) {
 // models are the GGUF files that hold a language model, of split ones the first
 // part: projectors for images and statistics for quantisation are none.
 func (l *listing) models() (names []string) {
+	seen := map[string]bool{}
 	for _, e := range l.files {
 		base := strings.ToLower(path.Base(e.Name))
 		if !strings.HasSuffix(base, ".gguf") || strings.Contains(base, "mmproj") || strings.Contains(base, "imatrix") {
 			continue
 		}
-		if first := partNames(e.Name)[0]; !slices.Contains(names, first) {
+		if first := partNames(e.Name)[0]; !seen[first] {
+			seen[first] = true
 			names = append(names, first)
 		}
 	}
@@ -149,8 +151,14 @@ func withTag(names []string, tag string) []string {
 }
 
 func (l *listing) find(name string) (entry, bool) {
-	i := slices.IndexFunc(l.files, func(e entry) bool { return e.Name == name })
-	if i < 0 {
+	if l.places == nil {
+		l.places = make(map[string]int, len(l.files))
+		for i, e := range l.files {
+			l.places[e.Name] = i
+		}
+	}
+	i, ok := l.places[name]
+	if !ok {
 		return entry{}, false
 	}
 	return l.files[i], true

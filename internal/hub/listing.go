@@ -24,7 +24,8 @@ type listing struct {
 	repo   string
 	commit string
 	files  []entry
-	local  bool // of what is cached, since nobody told what there is
+	local  bool           // of what is cached, since nobody told what there is
+	places map[string]int // of the files by name, made by find
 }
 
 // entry is a file of a repository.

@@ -1,0 +1,179 @@
+package hf
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/safetensors"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// types has the tensor types that can be opened.
+var types = map[string]kernels.Type{"F32": kernels.F32, "F16": kernels.F16, "BF16": kernels.BF16}
+
+// fileTypes has general.file_type for models mostly of one type.
+var fileTypes = map[kernels.Type]uint32{kernels.F32: 0, kernels.F16: 1, kernels.BF16: 32}
+
+// convert makes the File of a folder, which owns weights.
+func convert(dir string, config []byte, weights *safetensors.File) (*gguf.File, error) {
+	c, err := parseConfig(filepath.Join(dir, configName), config)
+	if err != nil {
+		return nil, err
+	}
+	d := describe(c)
+	if *c.err != nil {
+		return nil, *c.err
+	}
+	b := &builder{description: d, weights: weights, draft: gguf.NewDraft(dir), used: map[string]bool{}}
+	b.draft.Set("general.architecture", d.arch)
+	b.draft.Set("general.type", "model")
+	if name := filepath.Base(filepath.Clean(dir)); name != "." && name != string(filepath.Separator) {
+		b.draft.Set("general.name", name)
+	}
+	d.setKeys(b.draft)
+	b.model()
+	b.checkAllUsed()
+	if rows := int(c.number("vocab_size", 0)); b.err == nil && rows != 0 && rows != b.vocab {
+		b.err = fmt.Errorf("%svocab_size: is %d, but the embedding has %d rows", c.where, rows, b.vocab)
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	b.draft.Set("general.file_type", fileTypes[b.mostUsed()])
+	b.draft.Set("general.quantization_version", uint32(2))
+	return b.draft.File(weights.Digest(), true, weights.Close)
+}
+
+// builder moves tensors from a folder's weights to a draft. The first failure
+// sticks in err.
+type builder struct {
+	*description
+	weights *safetensors.File
+	draft   *gguf.Draft
+	used    map[string]bool
+	root    string // what the names of the layers' tensors begin with
+	vocab   int
+	bytes   map[kernels.Type]int // of matrices
+	err     error
+}
+
+func (b *builder) fail(name, format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf("%s: tensor %q: %s", b.weights.Name(), name, fmt.Sprintf(format, args...))
+	}
+}
+
+// roots has what stands before the names of the language model's tensors: alone, and
+// of models that see images, in the layouts before and since transformers 4.52.
+var roots = []string{"model.", "language_model.model.", "model.language_model."}
+
+// model adds all tensors.
+func (b *builder) model() {
+	b.bytes = map[kernels.Type]int{}
+	const embedding = "embed_tokens.weight"
+	b.root = roots[0]
+	for _, root := range roots {
+		if _, ok := b.weights.Tensor(root + embedding); ok {
+			b.root = root
+		}
+	}
+	if t := b.take(b.root+embedding, b.vocab, b.embed); t != nil {
+		b.vocab = t.Shape[0]
+		b.add("token_embd.weight", t, asIs)
+	}
+	b.output(b.root + embedding)
+	b.vector("output_norm.weight", b.root+"norm.weight", b.embed, b.norm())
+	if b.rope.kind == "llama3" {
+		factors := b.rope.llama3Factors(b.headDim)
+		b.draft.Add(gguf.Tensor{Name: "rope_freqs.weight", Type: kernels.F32, Dims: []int{len(factors)}, Data: float32Bytes(factors)})
+	}
+	for i := range b.layers {
+		b.layer(fmt.Sprintf("blk.%d.", i), fmt.Sprintf("%slayers.%d.", b.root, i))
+		if b.err != nil {
+			return
+		}
+	}
+}
+
+// output adds the output matrix unless it is the embedding. A model that says it
+// is, and has one of its own with other numbers, means that one, as transformers
+// takes it.
+func (b *builder) output(embedding string) {
+	name := "lm_head.weight"
+	if _, ok := b.weights.Tensor(name); !ok && b.root == roots[1] {
+		name = "language_model.lm_head.weight"
+	}
+	head, ok := b.weights.Tensor(name)
+	if b.tied {
+		if !ok {
+			return
+		}
+		if rows, _ := b.weights.Tensor(embedding); rows != nil && rows.Type == head.Type && bytes.Equal(rows.Data, head.Data) {
+			b.used[name] = true
+			return
+		}
+	}
+	if t := b.take(name, b.vocab, b.embed); t != nil {
+		b.add("output.weight", t, asIs)
+	}
+}
+
+// layer adds a layer's tensors; to and from begin their names.
+func (b *builder) layer(to, from string) {
+	heads, kvHeads := b.heads*b.headDim, b.kvHeads*b.headDim
+	b.vector(to+"attn_norm.weight", from+"input_layernorm.weight", b.embed, b.norm())
+	qkv := b.attnBias || b.bias == qkvBias
+	b.linear(to+"attn_q", from+"self_attn.q_proj", heads, b.embed, qkv, b.turned(b.heads))
+	b.linear(to+"attn_k", from+"self_attn.k_proj", kvHeads, b.embed, qkv, b.turned(b.kvHeads))
+	b.linear(to+"attn_v", from+"self_attn.v_proj", kvHeads, b.embed, qkv, asIs)
+	b.linear(to+"attn_output", from+"self_attn.o_proj", b.embed, heads, b.attnBias, asIs)
+	if b.qkNorm {
+		b.vector(to+"attn_q_norm.weight", from+"self_attn.q_norm.weight", b.headDim, b.norm())
+		b.vector(to+"attn_k_norm.weight", from+"self_attn.k_norm.weight", b.headDim, b.norm())
+	}
+	if b.gemma {
+		b.vector(to+"post_attention_norm.weight", from+"post_attention_layernorm.weight", b.embed, b.norm())
+		b.vector(to+"ffn_norm.weight", from+"pre_feedforward_layernorm.weight", b.embed, b.norm())
+		b.vector(to+"post_ffw_norm.weight", from+"post_feedforward_layernorm.weight", b.embed, b.norm())
+	} else {
+		b.vector(to+"ffn_norm.weight", from+"post_attention_layernorm.weight", b.embed, b.norm())
+	}
+	if b.mixture != nil {
+		b.expertTensors(to, from)
+		return
+	}
+	b.linear(to+"ffn_gate", from+"mlp.gate_proj", b.ff, b.embed, b.mlpBias, asIs)
+	b.linear(to+"ffn_up", from+"mlp.up_proj", b.ff, b.embed, b.mlpBias, asIs)
+	b.linear(to+"ffn_down", from+"mlp.down_proj", b.embed, b.ff, b.mlpBias, asIs)
+}
+
+// harmlessTensors hold nothing that a model's numbers depend on, or belong to the
+// part that sees images.
+var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$`)
+
+func (b *builder) checkAllUsed() {
+	images := b.gemma
+	for i := range b.weights.Tensors {
+		name := b.weights.Tensors[i].Name
+		inner := strings.TrimPrefix(name, "model.")
+		ofImages := images && (strings.HasPrefix(inner, "vision_tower.") || strings.HasPrefix(inner, "multi_modal_projector."))
+		if !b.used[name] && !ofImages && !harmlessTensors.MatchString(name) {
+			b.fail(name, "is not understood: a model as config.json describes it does not have it")
+		}
+	}
+}
+
+// mostUsed is the type of most bytes of matrices.
+func (b *builder) mostUsed() kernels.Type {
+	most := kernels.F32
+	for _, t := range []kernels.Type{kernels.F16, kernels.BF16} {
+		if b.bytes[t] > b.bytes[most] {
+			most = t
+		}
+	}
+	return most
+}

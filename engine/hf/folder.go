@@ -1,0 +1,105 @@
+package hf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/safetensors"
+	"github.com/forebay-io/forebay/internal/mapped"
+)
+
+// Folder is a model's folder.
+type Folder struct {
+	// File has the model's metadata and tensors as a GGUF file of it would, but for
+	// the tokenizer's.
+	File *gguf.File
+
+	// The bytes of the files beside the weights; nil for one that is not there.
+	Tokenizer        []byte // tokenizer.json
+	TokenizerConfig  []byte // tokenizer_config.json
+	GenerationConfig []byte // generation_config.json
+	SpecialTokens    []byte // special_tokens_map.json
+	ChatTemplate     []byte // chat_template.jinja
+}
+
+// Files of a folder, and how large they may be.
+const (
+	configName        = "config.json"
+	weightsName       = "model.safetensors"
+	indexName         = "model.safetensors.index.json"
+	configBytesMax    = 1 << 20
+	tokenizerBytesMax = 256 << 20
+	smallFileBytesMax = 16 << 20
+)
+
+// Open opens the folder dir. It does not block on anything that is not a regular file.
+func Open(dir string) (*Folder, error) {
+	config, err := read(dir, configName, configBytesMax)
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return nil, fmt.Errorf("%s: has no %s, so this is no folder of a Hugging Face model", dir, configName)
+	}
+	folder := &Folder{}
+	for _, file := range []struct {
+		name string
+		to   *[]byte
+		most int
+	}{
+		{"tokenizer.json", &folder.Tokenizer, tokenizerBytesMax},
+		{"tokenizer_config.json", &folder.TokenizerConfig, smallFileBytesMax},
+		{"generation_config.json", &folder.GenerationConfig, smallFileBytesMax},
+		{"special_tokens_map.json", &folder.SpecialTokens, smallFileBytesMax},
+		{"chat_template.jinja", &folder.ChatTemplate, smallFileBytesMax},
+	} {
+		if *file.to, err = read(dir, file.name, file.most); err != nil {
+			return nil, err
+		}
+	}
+	weights, err := openWeights(dir)
+	if err != nil {
+		return nil, err
+	}
+	if folder.File, err = convert(dir, config, weights); err != nil {
+		return nil, errors.Join(err, weights.Close())
+	}
+	return folder, nil
+}
+
+// exists reports whether the folder has an entry of this name, be it a link to nothing.
+func exists(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// read copies a file of the folder; nil means that there is none.
+func read(dir, name string, most int) ([]byte, error) {
+	if !exists(dir, name) {
+		return nil, nil
+	}
+	path := filepath.Join(dir, name)
+	m, err := mapped.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open model folder: %w", err)
+	}
+	defer m.Close()
+	if len(m.Data) > most {
+		return nil, fmt.Errorf("%s: has %d bytes; allowed are %d", path, len(m.Data), most)
+	}
+	return append([]byte{}, m.Data...), nil
+}
+
+// openWeights opens one file of all weights or, without it, those of the index.
+func openWeights(dir string) (*safetensors.File, error) {
+	for _, name := range []string{weightsName, indexName} {
+		if exists(dir, name) {
+			return safetensors.Open(filepath.Join(dir, name))
+		}
+	}
+	return nil, fmt.Errorf("%s: has neither %s nor %s; weights in other files are not supported", dir, weightsName, indexName)
+}

@@ -1,0 +1,230 @@
+package hf
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// sharedPath is a file of the reference outputs, which lie beside the repository;
+// the test is skipped where they are not at hand.
+func sharedPath(t *testing.T, parts ...string) string {
+	t.Helper()
+	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, parts...)...)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("reference data %s is not there", path)
+	}
+	return path
+}
+
+func open(t *testing.T, dir string) *Folder {
+	t.Helper()
+	folder, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { folder.File.Close() })
+	return folder
+}
+
+// TestFoldersEqualTheConvertersFiles: the tensors bit for bit, and every key that a
+// model is computed by.
+func TestFoldersEqualTheConvertersFiles(t *testing.T) {
+	folders, _ := filepath.Glob(filepath.Join(sharedPath(t, "conformance", "safetensors"), "*"))
+	if len(folders) < 4 {
+		t.Fatalf("only %d folders", len(folders))
+	}
+	for _, dir := range folders {
+		name := filepath.Base(dir)
+		want, err := gguf.Open(sharedPath(t, "conformance", "arch", name+".gguf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer want.Close()
+		got := open(t, dir).File
+		if len(got.Tensors) != len(want.Tensors) {
+			t.Errorf("%s: %d tensors, want %d", name, len(got.Tensors), len(want.Tensors))
+		}
+		for i := range want.Tensors {
+			a := &want.Tensors[i]
+			b, ok := got.Tensor(a.Name)
+			if !ok || a.Type != b.Type || !slices.Equal(a.Dims, b.Dims) || !slices.Equal(a.Bytes(), b.Bytes()) {
+				t.Errorf("%s: tensor %s differs", name, a.Name)
+			}
+		}
+		for _, key := range want.Keys() {
+			arch, _, _ := want.String("general.architecture")
+			if strings.HasPrefix(key, arch+".") && !strings.HasSuffix(key, "vocab_size") && want.Text(key) != got.Text(key) {
+				t.Errorf("%s: key %s is %q, want %q", name, key, got.Text(key), want.Text(key))
+			}
+		}
+		checkLogits(t, got, dir, name)
+	}
+}
+
+// checkLogits compares a folder's logits with the reference.
+func checkLogits(t *testing.T, f *gguf.File, dir, name string) {
+	t.Helper()
+	var ref struct {
+		IDs   []int32
+		Shape [2]int
+	}
+	text, err := os.ReadFile(sharedPath(t, "conformance", "arch", name+".json"))
+	if err == nil {
+		err = json.Unmarshal(text, &ref)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(sharedPath(t, "conformance", "arch", name+".logits.f32"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	team := kernels.NewTeam(1)
+	defer team.Close()
+	m, err := model.Load(f, kernels.Best(), team, model.Options{ContextTokens: len(ref.IDs)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	pages := make([]int32, m.Options().Pages)
+	for i := range pages {
+		pages[i] = int32(i)
+	}
+	got := m.Forward([]model.Span{{Tokens: ref.IDs, Pages: pages, Logits: len(ref.IDs)}})
+	var wrong, size float64
+	for i, v := range got {
+		want := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		wrong += (float64(v) - want) * (float64(v) - want)
+		size += want * want
+	}
+	if len(got)*4 != len(raw) || !(wrong/size <= 1e-5) {
+		t.Errorf("%s: %d logits, NMSE %g", name, len(got), wrong/size)
+	}
+}
+
+// copyFolder makes a folder of another's files, with changes to config.json: null
+// removes a key.
+func copyFolder(t *testing.T, from string, changes map[string]any) string {
+	t.Helper()
+	dir := t.TempDir()
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Name() == configName {
+			var config map[string]any
+			if err := json.Unmarshal(data, &config); err != nil {
+				t.Fatal(err)
+			}
+			for key, v := range changes {
+				if config[key] = v; v == nil {
+					delete(config, key)
+				}
+			}
+			data, _ = json.Marshal(config)
+		}
+		if err := os.WriteFile(filepath.Join(dir, e.Name()), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestConfigsThatAreNotUnderstoodAreRefused(t *testing.T) {
+	llama := sharedPath(t, "conformance", "safetensors", "llama3-ropescale")
+	for want, changes := range map[string]map[string]any{
+		"config.json: strange_scale: (2) is not understood":              {"strange_scale": 2},
+		`config.json: model_type: is "mamba"; supported: gemma3, gemma3`: {"model_type": "mamba"},
+		`architectures: has "LlamaForTokenClassification"; supported`:    {"architectures": []string{"LlamaForTokenClassification"}},
+		`hidden_act: is "relu"; supported: ["silu" "swish"]`:             {"hidden_act": "relu"},
+		"hidden_size: is 0; allowed are whole numbers from 1":            {"hidden_size": 0},
+		`hidden_size: is "a", not a number`:                              {"hidden_size": "a"},
+		"num_hidden_layers: is 1.5; allowed":                             {"num_hidden_layers": 1.5},
+		"rms_norm_eps: is 2; allowed":                                    {"rms_norm_eps": 2},
+		`rope_parameters.rope_type: is "dynamic"; supported`:             {"rope_parameters": map[string]any{"rope_type": "dynamic", "rope_theta": 1e4}},
+		"rope_parameters.factor: is 0 or missing":                        {"rope_parameters": map[string]any{"rope_type": "linear", "rope_theta": 1e4}},
+		"rope_parameters.zzz: (1) is not understood":                     {"rope_parameters": map[string]any{"rope_type": "default", "zzz": 1}},
+		"quantization_config: says that the weights are quantised":       {"quantization_config": map[string]any{"bits": 4}},
+		"vocab_size: is 401, but the embedding has 400 rows":             {"vocab_size": 401},
+		`tensor "model.layers.3.input_layernorm.weight": is missing`:     {"num_hidden_layers": 4},
+		`tensor "model.layers.2.input_layernorm.weight": is not unders`:  {"num_hidden_layers": 2},
+		`q_proj.weight": has the shape [64 64]; config.json asks for`:    {"head_dim": 32},
+		`tensor "model.layers.0.self_attn.q_proj.bias": is missing`:      {"attention_bias": true},
+		"partial_rotary_factor: is 0.5; only 1 is supported":             {"partial_rotary_factor": 0.5},
+	} {
+		folder, err := Open(copyFolder(t, llama, changes))
+		if err == nil {
+			folder.File.Close()
+			t.Errorf("opens; want %q", want)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q, want %q", err, want)
+		}
+	}
+}
+
+// TestOldConfigsMeanTheSame: the keys of transformers before version 5.
+func TestOldConfigsMeanTheSame(t *testing.T) {
+	llama := sharedPath(t, "conformance", "safetensors", "llama3-ropescale")
+	old := open(t, copyFolder(t, llama, map[string]any{
+		"rope_parameters": nil, "dtype": nil, "torch_dtype": "float32", "rope_theta": 500000.0,
+		"rope_scaling": map[string]any{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
+	})).File
+	now := open(t, llama).File
+	for i := range now.Tensors {
+		a := &now.Tensors[i]
+		if b, ok := old.Tensor(a.Name); !ok || !slices.Equal(a.Bytes(), b.Bytes()) {
+			t.Errorf("tensor %s differs", a.Name)
+		}
+	}
+	for _, key := range now.Keys() {
+		if key != "general.name" && now.Text(key) != old.Text(key) {
+			t.Errorf("key %s is %s, of the old config %s", key, now.Text(key), old.Text(key))
+		}
+	}
+}
+
+func TestPathsThatAreNoFolders(t *testing.T) {
+	empty := t.TempDir()
+	if _, err := Open(empty); err == nil || !strings.Contains(err.Error(), "has no config.json") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(empty, configName), []byte(`{"model_type":"llama"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(empty); err == nil || !strings.Contains(err.Error(), "has neither model.safetensors nor") {
+		t.Errorf("a folder without weights: %v", err)
+	}
+	if _, err := Open(filepath.Join(empty, "nowhere")); err == nil {
+		t.Error("a folder that is not there opens")
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(`{"model_type":"llama","hidden_size":64,"rope_parameters":{"rope_type":"yarn","factor":2}}`))
+	f.Add([]byte(`{"model_type":"gemma3","text_config":{"layer_types":["full_attention"],"num_hidden_layers":1}}`))
+	f.Add([]byte(`{"model_type":"qwen3_moe","norm_topk_prob":true,"num_experts":4,"head_dim":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if c, err := parseConfig("c", data); err == nil {
+			if d := describe(c); d == nil && *c.err == nil {
+				t.Fatal("neither a description nor an error")
+			} else if d != nil && *c.err == nil {
+				d.setKeys(gguf.NewDraft("d"))
+			}
+		}
+	})
+}

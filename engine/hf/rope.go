@@ -1,0 +1,169 @@
+package hf
+
+import (
+	"math"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+)
+
+// rope is the turning of one kind of layer, as rope_parameters describe it.
+type rope struct {
+	kind     string // default, linear, llama3 or yarn
+	theta    float64
+	factor   float64
+	original int // context before scaling
+	low      float64
+	high     float64
+	// of yarn; 0 means absent
+	betaFast, betaSlow, magnitude float64
+}
+
+// ropeParameters are the keys of all kinds; one that a kind does not use is
+// ignored, as transformers does.
+var ropeParameters = []string{
+	"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "original_max_position_embeddings",
+	"low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate",
+}
+
+const (
+	fullAttention    = "full_attention"
+	slidingAttention = "sliding_attention"
+)
+
+// readRopes reads the rope of all layers or, of gemma 3, of layers with a window
+// and of those without. Configurations made before transformers 5 have rope_scaling
+// and the rest beside it; newer ones have all in rope_parameters, in an object for
+// each type of layer where these differ.
+func (d *description) readRopes(c *config) {
+	parameters, scaling := c.object("rope_parameters"), c.object("rope_scaling")
+	if d.gemma {
+		var full, sliding *config
+		if parameters != nil {
+			full, sliding = parameters.object(fullAttention), parameters.object(slidingAttention)
+			parameters.checkAllRead()
+		}
+		if scaling != nil {
+			full = scaling
+		}
+		d.rope = d.readRope(c, full, c.number("rope_theta", d.theta))
+		d.localRope = d.readRope(c, sliding, c.number("rope_local_base_freq", 1e4))
+		if d.localRope.kind != "default" {
+			c.fail("rope_parameters", "scale layers with a window (%s), which is not supported", d.localRope.kind)
+		}
+		return
+	}
+	if scaling != nil {
+		parameters = scaling
+	} else if parameters != nil && parameters.has(fullAttention) {
+		nested := parameters.object(fullAttention)
+		parameters.ignore(slidingAttention) // no layer has a window
+		parameters.checkAllRead()
+		parameters = nested
+	}
+	d.rope = d.readRope(c, parameters, c.number("rope_theta", d.theta))
+}
+
+// readRope reads one rope from p, which may be nil; theta is that of the model.
+func (d *description) readRope(c, p *config, theta float64) rope {
+	r := rope{kind: "default", theta: theta, original: d.context}
+	if n := c.number("partial_rotary_factor", 1); n != 1 {
+		c.fail("partial_rotary_factor", "is %v; only 1 is supported", n)
+	}
+	if p == nil {
+		return r
+	}
+	r.kind = p.text("rope_type", p.text("type", r.kind))
+	r.theta = p.number("rope_theta", theta)
+	if n := p.number("partial_rotary_factor", 1); n != 1 {
+		p.fail("partial_rotary_factor", "is %v; only 1 is supported", n)
+	}
+	r.original = p.size("original_max_position_embeddings", r.original)
+	if own := c.size("original_max_position_embeddings", r.original); own != r.original {
+		r.original = own
+	}
+	positive := func(key string, absent float64) float64 {
+		x := p.number(key, absent)
+		if x <= 0 {
+			p.fail(key, "is %v or missing; rope_type %s needs a number over 0", x, r.kind)
+			return 1
+		}
+		return x
+	}
+	switch r.kind {
+	case "default":
+	case "linear":
+		r.factor = positive("factor", 0)
+	case "llama3":
+		r.factor, r.low, r.high = positive("factor", 0), positive("low_freq_factor", 0), positive("high_freq_factor", 0)
+		if r.high <= r.low {
+			p.fail("high_freq_factor", "is %v; it must be over low_freq_factor, which is %v", r.high, r.low)
+		}
+	case "yarn":
+		r.factor = positive("factor", float64(d.context)/float64(r.original))
+		r.betaFast, r.betaSlow = p.number("beta_fast", 0), p.number("beta_slow", 0)
+		r.magnitude = p.yarnMagnitude(r.factor)
+		p.only("truncate", true)
+	default:
+		p.fail("rope_type", "is %q; supported: default, linear, llama3, yarn", r.kind)
+	}
+	p.ignore(ropeParameters...)
+	p.checkAllRead()
+	return r
+}
+
+// yarnMagnitude is what queries and keys are multiplied by, 0 if it follows from the
+// factor alone.
+func (c *config) yarnMagnitude(factor float64) float64 {
+	given := c.number("attention_factor", 0)
+	a, b := c.number("mscale", 0), c.number("mscale_all_dim", 0)
+	if given != 0 || a == 0 || b == 0 {
+		return given
+	}
+	if factor <= 1 {
+		return 1
+	}
+	log := math.Log(factor)
+	return (0.1*a*log + 1) / (0.1*b*log + 1)
+}
+
+// set writes r's keys as the GGUF converter does.
+func (r *rope) set(d *gguf.Draft, arch string) {
+	d.Set(arch+".rope.freq_base", float32(r.theta))
+	if r.kind != "linear" && r.kind != "yarn" {
+		return
+	}
+	d.Set(arch+".rope.scaling.type", r.kind)
+	d.Set(arch+".rope.scaling.factor", float32(r.factor))
+	if r.kind == "linear" {
+		return
+	}
+	d.Set(arch+".rope.scaling.original_context_length", uint32(r.original))
+	for key, x := range map[string]float64{"yarn_attn_factor": r.magnitude, "yarn_beta_fast": r.betaFast, "yarn_beta_slow": r.betaSlow} {
+		if x != 0 {
+			d.Set(arch+".rope.scaling."+key, float32(x))
+		}
+	}
+}
+
+// llama3Factors are what the speed of each pair of a head's dimensions is divided
+// by, in the precision and the order of transformers' computation: pairs whose
+// wave is short against the original context keep their speed, long ones are
+// slowed by the factor, between lies a ramp.
+func (r *rope) llama3Factors(dims int) []float32 {
+	out := make([]float32, dims/2)
+	low, high := float32(r.low), float32(r.high)
+	for i := range out {
+		freq := 1 / float32(math.Pow(r.theta, float64(float32(2*i)/float32(dims))))
+		wave := float32(1/freq) * float32(2*math.Pi)
+		switch {
+		case float64(wave) < float64(r.original)/r.high:
+			out[i] = 1
+		case float64(wave) > float64(r.original)/r.low:
+			out[i] = float32(r.factor)
+		default:
+			smooth := (float32(float32(1/wave)*float32(r.original)) - low) / float32(high-low)
+			out[i] = 1 / (float32((1-smooth)/float32(r.factor)) + smooth)
+		}
+	}
+	return out
+}

@@ -1,0 +1,192 @@
+package hf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/safetensors"
+	"github.com/forebay-io/forebay/internal/mapped"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// change is what the converter does to a tensor's numbers.
+type change struct {
+	heads   int // over 0: each head's halves of rows are put together like a zip
+	plusOne bool
+}
+
+var asIs = change{}
+
+// norm is what happens to the weights of norms: gemma's lack 1.
+func (b *builder) norm() change { return change{plusOne: b.gemma} }
+
+// turned is what happens to the rows that make queries or keys. Hugging Face's
+// layout pairs a head's rows i and i+half for RoPE; llama's GGUF pairs 2i and 2i+1.
+func (b *builder) turned(heads int) change {
+	if !b.permute {
+		return asIs
+	}
+	return change{heads: heads}
+}
+
+// take finds a tensor of the shape; a size of 0 may be any.
+func (b *builder) take(name string, shape ...int) *safetensors.Tensor {
+	t, ok := b.weights.Tensor(name)
+	if !ok {
+		b.fail(name, "is missing")
+		return nil
+	}
+	b.used[name] = true
+	if !slices.EqualFunc(t.Shape, shape, func(has, want int) bool { return has == want || want == 0 && has > 0 }) {
+		b.fail(name, "has the shape %v; config.json asks for %v", t.Shape, shape)
+		return nil
+	}
+	if _, ok := types[t.Type]; !ok {
+		b.fail(name, "has the type %s; supported: F32, F16, BF16", t.Type)
+		return nil
+	}
+	return t
+}
+
+// linear adds a matrix of rows×cols, and its bias.
+func (b *builder) linear(to, from string, rows, cols int, bias bool, how change) {
+	if t := b.take(from+".weight", rows, cols); t != nil {
+		b.add(to+".weight", t, how)
+	}
+	if bias {
+		b.vector(to+".bias", from+".bias", rows, how)
+	}
+}
+
+// vector adds a tensor of one dimension, as float32.
+func (b *builder) vector(to, from string, n int, how change) {
+	t := b.take(from, n)
+	if t == nil {
+		return
+	}
+	if how == asIs && t.Type == "F32" {
+		b.add(to, t, how)
+		return
+	}
+	b.draft.Add(gguf.Tensor{Name: to, Type: kernels.F32, Dims: []int{n}, Make: func() []byte {
+		x := make([]float32, n)
+		kernels.Dequantize(x, types[t.Type], t.Data)
+		if how.plusOne {
+			for i := range x {
+				x[i]++
+			}
+		}
+		out := float32Bytes(x)
+		if how.heads > 0 {
+			out = interleave(out, how.heads, n/how.heads, 4)
+		}
+		return out
+	}})
+}
+
+// add adds a tensor in its own type.
+func (b *builder) add(to string, t *safetensors.Tensor, how change) {
+	made := gguf.Tensor{Name: to, Type: types[t.Type], Dims: slices.Clone(t.Shape), Data: t.Data}
+	slices.Reverse(made.Dims)
+	if how.heads > 0 {
+		rows := t.Shape[0]
+		if rows%how.heads != 0 || rows/how.heads%2 != 0 {
+			b.fail(t.Name, "has %d rows, which %d heads of an even size do not make", rows, how.heads)
+			return
+		}
+		made.Data, made.Make = nil, func() []byte {
+			out := interleave(t.Data, how.heads, rows/how.heads, len(t.Data)/rows)
+			mapped.Release(t.Data)
+			return out
+		}
+	}
+	if len(t.Shape) > 1 {
+		b.bytes[made.Type] += len(t.Data)
+	}
+	b.draft.Add(made)
+}
+
+// interleave orders the rows of each head: the first of both halves, the second of
+// both halves, and so on.
+func interleave(data []byte, heads, headRows, rowBytes int) []byte {
+	out := make([]byte, 0, len(data))
+	for h := range heads {
+		for i := range headRows / 2 {
+			for half := range 2 {
+				row := h*headRows + half*(headRows/2) + i
+				out = append(out, data[row*rowBytes:(row+1)*rowBytes]...)
+			}
+		}
+	}
+	return out
+}
+
+func float32Bytes(x []float32) []byte {
+	out := make([]byte, 0, 4*len(x))
+	for _, v := range x {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+	}
+	return out
+}
+
+// expertNames are the names of a layer's experts in safetensors.
+type expertNames struct{ router, each, gate, down, up string }
+
+var (
+	mixtralExperts = expertNames{"block_sparse_moe.gate", "block_sparse_moe.experts.%d.", "w1", "w2", "w3"}
+	qwenExperts    = expertNames{"mlp.gate", "mlp.experts.%d.", "gate_proj", "down_proj", "up_proj"}
+)
+
+// expertTensors adds the router and, as one tensor of each kind, all experts.
+func (b *builder) expertTensors(to, from string) {
+	width := b.ff
+	if b.expertFF > 0 {
+		width = b.expertFF
+	}
+	names := b.mixture
+	b.router(to+"ffn_gate_inp.weight", from+names.router+".weight")
+	b.stack(to+"ffn_gate_exps.weight", from+names.each+names.gate+".weight", width, b.embed)
+	b.stack(to+"ffn_down_exps.weight", from+names.each+names.down+".weight", b.embed, width)
+	b.stack(to+"ffn_up_exps.weight", from+names.each+names.up+".weight", width, b.embed)
+}
+
+// router adds the matrix that scores experts, as float32.
+func (b *builder) router(to, from string) {
+	t := b.take(from, b.experts, b.embed)
+	if t == nil {
+		return
+	}
+	b.draft.Add(gguf.Tensor{Name: to, Type: kernels.F32, Dims: []int{b.embed, b.experts}, Make: func() []byte {
+		x := make([]float32, t.Elements())
+		kernels.Dequantize(x, types[t.Type], t.Data)
+		return float32Bytes(x)
+	}})
+}
+
+// stack adds one matrix of every expert as one tensor.
+func (b *builder) stack(to, from string, rows, cols int) {
+	var parts []*safetensors.Tensor
+	for i := range b.experts {
+		t := b.take(fmt.Sprintf(from, i), rows, cols)
+		if t == nil {
+			return
+		}
+		if parts = append(parts, t); t.Type != parts[0].Type {
+			b.fail(t.Name, "has the type %s; another expert of the layer has %s", t.Type, parts[0].Type)
+			return
+		}
+	}
+	kind, total := types[parts[0].Type], len(parts)*len(parts[0].Data)
+	b.bytes[kind] += total
+	b.draft.Add(gguf.Tensor{Name: to, Type: kind, Dims: []int{cols, rows, len(parts)}, Make: func() []byte {
+		out := make([]byte, 0, total)
+		for _, t := range parts {
+			out = append(out, t.Data...)
+			mapped.Release(t.Data)
+		}
+		return out
+	}})
+}

@@ -71,7 +71,7 @@ func pairs(table []int) *coding {
 		m := t.weights(v, disp, 1)
 		switch {
 		case !t.g.wide && !isLinear(table):
-			t.lookUpBytes(m, i, table, out)
+			t.lookUpBytes(disp, i, v, table, out)
 		case t.g.wide || t.rows == 1: // the byte stays in a register for the second column
 			t.lookUp(t.keep(v, 0, m, i, 4), i, table, out)
 		default:
@@ -279,17 +279,25 @@ func (t *tile) centre(n reg.VecVirtual, first int) {
 	VCVTDQ2PS(n, n)
 }
 
-// lookUpBytes is lookUp for AVX2 and any table: it looks up bytes before it widens them.
-func (t *tile) lookUpBytes(m Mem, i int, numbers []int, out reg.VecVirtual) {
-	n, lookup := out.AsX(), t.g.vec()
-	VMOVQ(m, n)
-	if i == 1 {
-		VPSRLW(U8(4), n, n)
+// lookUpBytes is lookUp for AVX2 and any table: it looks up the bytes of 16 rows
+// for the first vector, and widens half of them for each.
+func (t *tile) lookUpBytes(disp, i, v int, numbers []int, out reg.VecVirtual) {
+	if v == 0 {
+		lookup := t.g.vec()
+		t.looked = t.g.vec()
+		n := t.looked.AsX()
+		VMOVDQU(t.weights(0, disp, 1), n)
+		if i == 1 {
+			VPSRLW(U8(4), n, n)
+		}
+		VPAND(t.g.bits(0x0f0f0f0f), n, n)
+		VMOVDQU(byteTable(numbers), lookup.AsX())
+		VPSHUFB(n, lookup.AsX(), n)
+		VPMOVSXBD(n, out)
+	} else {
+		VPSRLDQ(U8(8), t.looked.AsX(), out.AsX())
+		VPMOVSXBD(out.AsX(), out)
 	}
-	VPAND(t.g.bits(0x0f0f0f0f), n, n)
-	VMOVDQU(byteTable(numbers), lookup.AsX())
-	VPSHUFB(n, lookup.AsX(), n)
-	VPMOVSXBD(n, out)
 	VCVTDQ2PS(out, out)
 }
 

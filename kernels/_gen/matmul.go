@@ -111,7 +111,8 @@ type tile struct {
 	x, x3, row reg.GPVirtual // rows 0–2 at x, 3–5 at x3; row bytes between
 	tables     map[string]reg.VecVirtual
 	bytes      [2][3]reg.VecVirtual // of a turn, for its other columns
-	planes     [2]reg.VecVirtual    // of two columns, in AVX-512
+	planes     [2]reg.VecVirtual    // of two columns
+	looked     reg.VecVirtual       // a column's bytes, in AVX2
 	// acc[h][v][i]: half h of each block of 32 columns, weight vector v, row i of x.
 	acc [2][2][]reg.VecVirtual
 	// sum[v][i]: of the scaled blocks.

@@ -3075,16 +3075,13 @@ block2:
 	MOVQ       $+8, SI
 
 block2_column:
-	VMOVQ        (AX), X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        8(AX), X13
+	VMOVDQU      (AX), X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS (CX), Y14
@@ -3093,18 +3090,14 @@ block2_column:
 	VBROADCASTSS (CX)(DX*1), Y14
 	VFMADD231PS  Y14, Y12, Y3
 	VFMADD231PS  Y14, Y13, Y9
-	VMOVQ        (AX), X12
-	VPSRLW       $0x04, X12, X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        8(AX), X13
+	VMOVDQU      (AX), X13
 	VPSRLW       $0x04, X13, X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS 64(CX), Y14
@@ -3113,16 +3106,13 @@ block2_column:
 	VBROADCASTSS 64(CX)(DX*1), Y14
 	VFMADD231PS  Y14, Y12, Y4
 	VFMADD231PS  Y14, Y13, Y10
-	VMOVQ        16(AX), X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        24(AX), X13
+	VMOVDQU      16(AX), X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS 4(CX), Y14
@@ -3131,18 +3121,14 @@ block2_column:
 	VBROADCASTSS 4(CX)(DX*1), Y14
 	VFMADD231PS  Y14, Y12, Y3
 	VFMADD231PS  Y14, Y13, Y9
-	VMOVQ        16(AX), X12
-	VPSRLW       $0x04, X12, X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        24(AX), X13
+	VMOVDQU      16(AX), X13
 	VPSRLW       $0x04, X13, X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS 68(CX), Y14
@@ -3227,129 +3213,101 @@ block1:
 	MOVQ       $+4, BX
 
 block1_column:
-	VMOVQ        (AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        8(AX), X7
+	VMOVDQU      (AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS (CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        (AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        8(AX), X7
+	VMOVDQU      (AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 64(CX), Y8
 	VFMADD231PS  Y8, Y6, Y1
 	VFMADD231PS  Y8, Y7, Y4
-	VMOVQ        16(AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        24(AX), X7
+	VMOVDQU      16(AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 4(CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        16(AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        24(AX), X7
+	VMOVDQU      16(AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 68(CX), Y8
 	VFMADD231PS  Y8, Y6, Y1
 	VFMADD231PS  Y8, Y7, Y4
-	VMOVQ        32(AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        40(AX), X7
+	VMOVDQU      32(AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 8(CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        32(AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        40(AX), X7
+	VMOVDQU      32(AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 72(CX), Y8
 	VFMADD231PS  Y8, Y6, Y1
 	VFMADD231PS  Y8, Y7, Y4
-	VMOVQ        48(AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        56(AX), X7
+	VMOVDQU      48(AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 12(CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        48(AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        56(AX), X7
+	VMOVDQU      48(AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 76(CX), Y8
@@ -3447,16 +3405,13 @@ block2:
 	MOVQ       $+8, SI
 
 block2_column:
-	VMOVQ        (AX), X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        8(AX), X13
+	VMOVDQU      (AX), X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS (CX), Y14
@@ -3465,18 +3420,14 @@ block2_column:
 	VBROADCASTSS (CX)(DX*1), Y14
 	VFMADD231PS  Y14, Y12, Y3
 	VFMADD231PS  Y14, Y13, Y9
-	VMOVQ        (AX), X12
-	VPSRLW       $0x04, X12, X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        8(AX), X13
+	VMOVDQU      (AX), X13
 	VPSRLW       $0x04, X13, X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS 64(CX), Y14
@@ -3485,16 +3436,13 @@ block2_column:
 	VBROADCASTSS 64(CX)(DX*1), Y14
 	VFMADD231PS  Y14, Y12, Y4
 	VFMADD231PS  Y14, Y13, Y10
-	VMOVQ        16(AX), X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        24(AX), X13
+	VMOVDQU      16(AX), X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS 4(CX), Y14
@@ -3503,18 +3451,14 @@ block2_column:
 	VBROADCASTSS 4(CX)(DX*1), Y14
 	VFMADD231PS  Y14, Y12, Y3
 	VFMADD231PS  Y14, Y13, Y9
-	VMOVQ        16(AX), X12
-	VPSRLW       $0x04, X12, X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        24(AX), X13
+	VMOVDQU      16(AX), X13
 	VPSRLW       $0x04, X13, X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS 68(CX), Y14
@@ -3601,129 +3545,101 @@ block1:
 	MOVQ       $+4, BX
 
 block1_column:
-	VMOVQ        (AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        8(AX), X7
+	VMOVDQU      (AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS (CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        (AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        8(AX), X7
+	VMOVDQU      (AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 64(CX), Y8
 	VFMADD231PS  Y8, Y6, Y1
 	VFMADD231PS  Y8, Y7, Y4
-	VMOVQ        16(AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        24(AX), X7
+	VMOVDQU      16(AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 4(CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        16(AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        24(AX), X7
+	VMOVDQU      16(AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 68(CX), Y8
 	VFMADD231PS  Y8, Y6, Y1
 	VFMADD231PS  Y8, Y7, Y4
-	VMOVQ        32(AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        40(AX), X7
+	VMOVDQU      32(AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 8(CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        32(AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        40(AX), X7
+	VMOVDQU      32(AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 72(CX), Y8
 	VFMADD231PS  Y8, Y6, Y1
 	VFMADD231PS  Y8, Y7, Y4
-	VMOVQ        48(AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        56(AX), X7
+	VMOVDQU      48(AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 12(CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        48(AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        56(AX), X7
+	VMOVDQU      48(AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 76(CX), Y8
@@ -6641,16 +6557,13 @@ block2:
 	MOVQ       $+8, R8
 
 block2_column:
-	VMOVQ        (AX), X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        8(AX), X13
+	VMOVDQU      (AX), X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS (CX), Y14
@@ -6659,18 +6572,14 @@ block2_column:
 	VBROADCASTSS (CX)(DX*1), Y14
 	VFMADD231PS  Y14, Y12, Y3
 	VFMADD231PS  Y14, Y13, Y9
-	VMOVQ        (AX), X12
-	VPSRLW       $0x04, X12, X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        8(AX), X13
+	VMOVDQU      (AX), X13
 	VPSRLW       $0x04, X13, X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS 64(CX), Y14
@@ -6679,16 +6588,13 @@ block2_column:
 	VBROADCASTSS 64(CX)(DX*1), Y14
 	VFMADD231PS  Y14, Y12, Y4
 	VFMADD231PS  Y14, Y13, Y10
-	VMOVQ        16(AX), X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        24(AX), X13
+	VMOVDQU      16(AX), X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS 4(CX), Y14
@@ -6697,18 +6603,14 @@ block2_column:
 	VBROADCASTSS 4(CX)(DX*1), Y14
 	VFMADD231PS  Y14, Y12, Y3
 	VFMADD231PS  Y14, Y13, Y9
-	VMOVQ        16(AX), X12
-	VPSRLW       $0x04, X12, X12
-	VPAND        k0f0f0f0f<>+0(SB), X12, X12
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X13
-	VPSHUFB      X12, X13, X12
-	VPMOVSXBD    X12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMOVQ        24(AX), X13
+	VMOVDQU      16(AX), X13
 	VPSRLW       $0x04, X13, X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X14
-	VPSHUFB      X13, X14, X13
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
+	VPSHUFB      X13, X12, X13
+	VPMOVSXBD    X13, Y12
+	VCVTDQ2PS    Y12, Y12
+	VPSRLDQ      $0x08, X13, X13
 	VPMOVSXBD    X13, Y13
 	VCVTDQ2PS    Y13, Y13
 	VBROADCASTSS 68(CX), Y14
@@ -6803,129 +6705,101 @@ block1:
 	MOVQ       $+4, DI
 
 block1_column:
-	VMOVQ        (AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        8(AX), X7
+	VMOVDQU      (AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS (CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        (AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        8(AX), X7
+	VMOVDQU      (AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 64(CX), Y8
 	VFMADD231PS  Y8, Y6, Y1
 	VFMADD231PS  Y8, Y7, Y4
-	VMOVQ        16(AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        24(AX), X7
+	VMOVDQU      16(AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 4(CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        16(AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        24(AX), X7
+	VMOVDQU      16(AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 68(CX), Y8
 	VFMADD231PS  Y8, Y6, Y1
 	VFMADD231PS  Y8, Y7, Y4
-	VMOVQ        32(AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        40(AX), X7
+	VMOVDQU      32(AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 8(CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        32(AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        40(AX), X7
+	VMOVDQU      32(AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 72(CX), Y8
 	VFMADD231PS  Y8, Y6, Y1
 	VFMADD231PS  Y8, Y7, Y4
-	VMOVQ        48(AX), X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        56(AX), X7
+	VMOVDQU      48(AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 12(CX), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y3
-	VMOVQ        48(AX), X6
-	VPSRLW       $0x04, X6, X6
-	VPAND        k0f0f0f0f<>+0(SB), X6, X6
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X7
-	VPSHUFB      X6, X7, X6
-	VPMOVSXBD    X6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VMOVQ        56(AX), X7
+	VMOVDQU      48(AX), X7
 	VPSRLW       $0x04, X7, X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
-	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X8
-	VPSHUFB      X7, X8, X7
+	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
+	VPSHUFB      X7, X6, X7
+	VPMOVSXBD    X7, Y6
+	VCVTDQ2PS    Y6, Y6
+	VPSRLDQ      $0x08, X7, X7
 	VPMOVSXBD    X7, Y7
 	VCVTDQ2PS    Y7, Y7
 	VBROADCASTSS 76(CX), Y8

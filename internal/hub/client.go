@@ -36,6 +36,7 @@ func newTransport(cfg *Config) *http.Transport {
 // statusError is an answer that is not what was asked for.
 type statusError struct {
 	status     int
+	byStore    bool   // by another host than the endpoint
 	code       string // the hub's own word
 	message    string
 	retryAfter time.Duration
@@ -124,7 +125,9 @@ func (h *Hub) send(ctx context.Context, method, address string, rangeFrom int64)
 			return r, nil
 		}
 		defer response.Body.Close()
-		return nil, newStatusError(response)
+		refusal := newStatusError(response)
+		refusal.byStore = !h.isEndpoint(target)
+		return nil, refusal
 	}
 	return nil, fmt.Errorf("%s redirects more than %d times", address, redirectsMax)
 }
@@ -204,6 +207,9 @@ func newStatusError(response *http.Response) *statusError {
 func isTransient(err error) bool {
 	var s *statusError
 	if errors.As(err, &s) {
+		if s.byStore && s.status == http.StatusForbidden {
+			return true // the address that the endpoint gave is no longer valid; the next attempt asks for another
+		}
 		return s.status >= 500 || s.status == http.StatusTooManyRequests || s.status == http.StatusRequestTimeout
 	}
 	return errors.As(err, new(transientError))
@@ -270,7 +276,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // explain says what to do about a refusal.
 func (h *Hub) explain(ref Ref, err error) error {
 	var s *statusError
-	if !errors.As(err, &s) {
+	if !errors.As(err, &s) || s.byStore {
 		return fmt.Errorf("%s: %w", ref.Repo, err)
 	}
 	page := h.cfg.Endpoint + "/" + ref.Repo

@@ -374,6 +374,23 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	}
 }
 
+func TestExpiredAddressOfTheStore(t *testing.T) {
+	s := newServer(t, oneFile())
+	refused := false
+	s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/"+ggufName || refused {
+			return false
+		}
+		refused = true
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	c := s.client(t.TempDir(), nil)
+	if m := c.mustPull(t, "hf:acme/tiny"); read(t, m.Path) != body || len(c.waits) != 1 {
+		t.Errorf("waits %v", c.waits)
+	}
+}
+
 func TestStalledConnectionIsGivenUp(t *testing.T) {
 	s := newServer(t, oneFile())
 	ended := make(chan struct{})
@@ -429,6 +446,53 @@ func TestPullsAtOnceDownloadOnce(t *testing.T) {
 	all.Wait()
 	if got := slices.DeleteFunc(s.requests(), func(line string) bool { return line != "GET /"+ggufName }); len(got) != 1 {
 		t.Errorf("downloads: %q", got)
+	}
+}
+
+func TestDiskThatIsTooSmall(t *testing.T) {
+	s, dir := newServer(t, oneFile()), t.TempDir()
+	s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		fmt.Fprintf(w, `{"sha": %q, "siblings": [{"rfilename": "x.gguf", "size": %d, "blobId": "aa"}]}`, s.commit, int64(1)<<60)
+		return true
+	}
+	if _, err := s.client(dir, nil).Pull(t.Context(), ref(t, "hf:acme/tiny")); err == nil || !strings.Contains(err.Error(), "are needed: make room") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFolderOfSafetensors(t *testing.T) {
+	s, dir := newServer(t, map[string]string{
+		"config.json": "{}", "tokenizer.json": "{}", "model-00001-of-00002.safetensors": "one", "model-00002-of-00002.safetensors": "two",
+		"model.safetensors.index.json": "{}", "pytorch_model.bin": "no", "README.md": "no",
+	}), t.TempDir()
+	m := s.client(dir, nil).mustPull(t, "hf:acme/tiny")
+	names, _ := filepath.Glob(filepath.Join(m.Path, "*"))
+	if len(names) != 5 || m.Name != "tiny" || read(t, filepath.Join(m.Path, "model-00002-of-00002.safetensors")) != "two" {
+		t.Errorf("%+v has %q", m, names)
+	}
+	os.Remove(names[0])
+	if _, err := s.client(dir, func(cfg *Config) { cfg.Offline = true }).Pull(t.Context(), ref(t, "hf:acme/tiny")); err == nil || !strings.Contains(err.Error(), "config.json of hf:acme/tiny is not in") {
+		t.Errorf("offline, and a file is missing: %v", err)
+	}
+}
+
+// Where the file system has no links, the snapshot has the files themselves.
+func TestCacheWithoutLinks(t *testing.T) {
+	s, dir := newServer(t, oneFile()), t.TempDir()
+	c := s.client(dir, nil)
+	m := c.mustPull(t, "hf:acme/tiny")
+	target, _ := filepath.EvalSymlinks(m.Path)
+	os.Remove(m.Path)
+	if err := copyFile(target, m.Path); err != nil {
+		t.Fatal(err)
+	}
+	s.requests()
+	c.mustPull(t, "hf:acme/tiny")
+	if got := s.requests(); len(got) != 1 {
+		t.Errorf("requests %q", got)
+	}
+	if removed, err := c.Remove(ref(t, "hf:acme/tiny:Q4_0")); err != nil || removed.Bytes < 2*int64(len(body)) || len(c.filesLeft(t)) != 0 {
+		t.Errorf("%+v, %v, left %q", removed, err, c.filesLeft(t))
 	}
 }
 

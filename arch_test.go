@@ -26,7 +26,7 @@ var arrows = map[string]string{
 	"bench/startup":          "",
 	"engine":                 "engine/chat engine/checkpoint engine/demo engine/gguf engine/kv engine/model engine/sample engine/text engine/tokenizer internal/conf internal/wire kernels",
 	"engine/chat":            "engine/jinja engine/tokenizer",
-	"engine/checkpoint":      "engine/chat engine/gguf engine/tokenizer internal/mapped",
+	"engine/checkpoint":      "engine/chat engine/gguf engine/hf engine/tokenizer internal/mapped",
 	"engine/demo":            "",
 	"engine/gguf":            "internal/mapped kernels",
 	"engine/gguf/gguftest":   "kernels",

@@ -58,7 +58,7 @@ func modelsPage(t *testing.T) string {
 	team := kernels.NewTeam(runtime.GOMAXPROCS(0))
 	defer team.Close()
 	root := shared(t, "conformance")
-	for _, pattern := range []string{"arch/*.gguf", "quant/*.gguf"} {
+	for _, pattern := range []string{"arch/*.gguf", "quant/*.gguf", "safetensors/*"} {
 		paths, _ := filepath.Glob(filepath.Join(root, pattern))
 		for _, path := range paths {
 			b.WriteString(compareModel(t, root, path, team))

@@ -11,8 +11,8 @@ import (
 
 // Chat reads the model's templates, and the texts of the tokens that they use.
 func (c *Checkpoint) Chat() (chat.Config, error) {
-	if c.folder != "" {
-		return folderChat(c.folder)
+	if f := c.folder; f != nil {
+		return readChat(c.Name(), f.TokenizerConfig, f.ChatTemplate)
 	}
 	return ggufChat(c.File)
 }

@@ -7,13 +7,14 @@ import (
 	"path/filepath"
 
 	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/hf"
 	"github.com/forebay-io/forebay/engine/tokenizer"
 )
 
 // Checkpoint is an open model: its keys and tensors, whatever format they have.
 type Checkpoint struct {
 	*gguf.File
-	folder string // in the layout of Hugging Face; "" for a GGUF file
+	folder *hf.Folder // where File is made of one in the layout of Hugging Face
 }
 
 // Open opens the model at path: a GGUF file, any part of one that is split, or a
@@ -29,6 +30,12 @@ func Open(path string) (*Checkpoint, error) {
 			return nil, err
 		}
 		return &Checkpoint{File: f}, nil
+	case kind == kindFolder:
+		folder, err := hf.Open(at)
+		if err != nil {
+			return nil, err
+		}
+		return &Checkpoint{File: folder.File, folder: folder}, nil
 	}
 	return nil, fmt.Errorf("%s: is no model; a model is a GGUF file, or a folder with one, or with config.json and *.safetensors", path)
 }
@@ -45,8 +52,12 @@ func Parse(name string, data []byte) (*Checkpoint, error) {
 // ID is what clients may call the model: the name of its file or folder, without
 // what says the format or the part.
 func (c *Checkpoint) ID() string {
-	base := filepath.Base(c.Name())
-	if c.folder == "" {
+	path, err := filepath.Abs(c.Name()) // the folder may be called "."
+	if err != nil {
+		path = c.Name()
+	}
+	base := filepath.Base(path)
+	if c.folder == nil {
 		base = partName.ReplaceAllString(stem(base), "")
 	}
 	return base
@@ -55,8 +66,8 @@ func (c *Checkpoint) ID() string {
 // Files lists the files that hold the weights.
 func (c *Checkpoint) Files() []string {
 	path := c.Name()
-	if c.folder != "" {
-		names, _ := filepath.Glob(filepath.Join(c.folder, "*.safetensors"))
+	if c.folder != nil {
+		names, _ := filepath.Glob(filepath.Join(path, "*.safetensors"))
 		return names
 	}
 	if whole := partName.ReplaceAllString(stem(path), ""); whole != stem(path) {
@@ -75,8 +86,8 @@ func (c *Checkpoint) Files() []string {
 
 // Portable tells why the model cannot be written as a GGUF file.
 func (c *Checkpoint) Portable() error {
-	if c.folder != "" {
-		return fmt.Errorf("%s: a folder's tokenizer cannot be written into a GGUF file; the weights can be quantised whenever the model is loaded, by engine.quantize", c.folder)
+	if c.folder != nil {
+		return fmt.Errorf("%s: a folder's tokenizer cannot be written into a GGUF file; the weights can be quantised whenever the model is loaded, by engine.quantize", c.Name())
 	}
 	return nil
 }
@@ -93,8 +104,13 @@ func (c *Checkpoint) Quantized(name string) (*gguf.File, error) {
 
 // Tokenizer reads the model's tokenizer.
 func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
-	if c.folder != "" {
-		return jsonTokenizer(filepath.Join(c.folder, tokenizerName))
+	if f := c.folder; f != nil {
+		if f.Tokenizer == nil {
+			return nil, fmt.Errorf("%s: has no %s", c.Name(), tokenizerName)
+		}
+		return tokenizer.FromJSON(filepath.Join(c.Name(), tokenizerName), tokenizer.JSONSource{
+			Tokenizer: f.Tokenizer, Config: f.TokenizerConfig, Generation: f.GenerationConfig,
+		})
 	}
 	return tokenizer.FromGGUF(c.File)
 }

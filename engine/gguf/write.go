@@ -71,7 +71,7 @@ func Write(to io.Writer, f *File, done func(t *Tensor)) error {
 		w.pad(alignment)
 		data := t.Bytes()
 		if w.err == nil && len(data) != t.bytes() {
-			return fmt.Errorf("%s: tensor %s: could not be made", f.name, t.Name)
+			return fmt.Errorf("%s: tensor %s: could not be made: it holds a number that is not finite", f.name, t.Name)
 		}
 		w.bytes(data)
 		f.Release(t.Data)

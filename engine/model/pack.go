@@ -38,7 +38,7 @@ func (l *loader) pack(set *kernels.Set, team *kernels.Team, kept *gguf.Tensor) e
 		}
 	})
 	if t := failed.Load(); t != nil {
-		return fmt.Errorf("%s: tensor %s: could not be made", l.file.Name(), t.Name)
+		return fmt.Errorf("%s: tensor %s: could not be made: it holds a number that is not finite", l.file.Name(), t.Name)
 	}
 	return nil
 }

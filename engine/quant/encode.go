@@ -1,0 +1,125 @@
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// Types are the types that Encode writes.
+var Types = []kernels.Type{kernels.Q8_0, kernels.Q4_0, kernels.Q4_K, kernels.Q6_K}
+
+// Encode appends x, whose length is a multiple of t's block, as t. The numbers must
+// be finite. F32, F16 and BF16 are written too, rounded to the nearest, ties to even.
+func Encode(dst []byte, t kernels.Type, x []float32) []byte {
+	var block func(dst []byte, x []float32) []byte
+	switch t {
+	case kernels.F32:
+		block = func(dst []byte, x []float32) []byte {
+			return binary.LittleEndian.AppendUint32(dst, math.Float32bits(x[0]))
+		}
+	case kernels.F16:
+		block = func(dst []byte, x []float32) []byte { return appendHalf(dst, x[0]) }
+	case kernels.BF16:
+		block = func(dst []byte, x []float32) []byte {
+			b := math.Float32bits(x[0])
+			return binary.LittleEndian.AppendUint16(dst, uint16((b+0x7fff+b>>16&1)>>16))
+		}
+	case kernels.Q8_0:
+		block = encodeQ8_0
+	case kernels.Q4_0:
+		block = encodeQ4_0
+	case kernels.Q4_K:
+		block = encodeQ4_K
+	case kernels.Q6_K:
+		block = encodeQ6_K
+	default:
+		panic("quant: " + t.String() + " cannot be written")
+	}
+	for n := t.BlockLen(); len(x) > 0; x = x[n:] {
+		dst = block(dst, x[:n])
+	}
+	return dst
+}
+
+// half is x as an IEEE 754 half, rounded to the nearest, ties to even; infinite
+// from 65520 on.
+func half(x float32) uint16 {
+	b := math.Float32bits(x)
+	sign := uint16(b >> 16 & 0x8000)
+	size := b & 0x7fffffff
+	switch {
+	case size > 0x7f800000:
+		return sign | 0x7e00
+	case size >= 0x477ff000:
+		return sign | 0x7c00
+	case size >= 0x38800000: // normal: 13 bits go, and the exponent's bias shrinks by 112
+		return sign | uint16((size+0xfff+size>>13&1)>>13-112<<10)
+	}
+	return sign | uint16(math.RoundToEven(float64(math.Float32frombits(size))*0x1p24))
+}
+
+func appendHalf(dst []byte, x float32) []byte {
+	return binary.LittleEndian.AppendUint16(dst, half(x))
+}
+
+// rounded is x as a half gives it back.
+func rounded(x float32) float32 {
+	var out [1]float32
+	kernels.Dequantize(out[:], kernels.F16, binary.LittleEndian.AppendUint16(nil, half(x)))
+	return out[0]
+}
+
+// extreme is the number of x that is farthest from 0.
+func extreme(x []float32) float32 {
+	most := float32(0)
+	for _, v := range x {
+		if abs(v) > abs(most) {
+			most = v
+		}
+	}
+	return most
+}
+
+func abs(x float32) float32 { return max(x, -x) }
+
+// inverse is 1/x, or 0 for what has none that is finite.
+func inverse(x float32) float32 {
+	if r := 1 / x; x != 0 && r-r == 0 {
+		return r
+	}
+	return 0
+}
+
+// nearest is x rounded, halves away from 0, and kept within [lo,hi].
+func nearest(x float32, lo, hi int) int {
+	return min(max(int(math.Round(float64(x))), lo), hi)
+}
+
+// encodeQ8_0: see kernels/ref for this layout and the others.
+func encodeQ8_0(dst []byte, x []float32) []byte {
+	d := abs(extreme(x)) / 127
+	dst = appendHalf(dst, d)
+	by := inverse(d)
+	for _, v := range x {
+		dst = append(dst, byte(int8(nearest(v*by, -128, 127))))
+	}
+	return dst
+}
+
+// encodeQ4_0 tries scales around the one that gives the extreme number −8, and keeps
+// that of the least error.
+func encodeQ4_0(dst []byte, x []float32) []byte {
+	var q, best [32]int8
+	d := rounded(fit(x, -8, 7, q[:], best[:]))
+	by := inverse(d)
+	dst = appendHalf(dst, d)
+	for i, v := range x {
+		q[i] = int8(nearest(v*by, -8, 7) + 8)
+	}
+	for j := range 16 {
+		dst = append(dst, byte(q[j])|byte(q[j+16])<<4)
+	}
+	return dst
+}

@@ -1,0 +1,124 @@
+package quant
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// ParseType finds one of Types by name, in any case.
+func ParseType(name string) (kernels.Type, error) {
+	var names []string
+	for _, t := range Types {
+		if strings.EqualFold(name, t.String()) {
+			return t, nil
+		}
+		names = append(names, strings.ToLower(t.String()))
+	}
+	return 0, fmt.Errorf("type %q cannot be written; give one of %s", name, strings.Join(names, ", "))
+}
+
+// fileTypes has general.file_type for a model of one type.
+var fileTypes = map[kernels.Type]uint32{kernels.Q8_0: 7, kernels.Q4_0: 2, kernels.Q4_K: 14, kernels.Q6_K: 18}
+
+// File is f with its matrices stored as t; each is made when it is asked for.
+//
+// Vectors, routers of experts and tensors that are smaller already stay as they
+// are. Rows that t's blocks do not divide become Q8_0, or stay where Q8_0's do not
+// divide them either. The embedding and the output matrix, which cost the most
+// when they are coarse, become Q8_0 for Q8_0 and Q6_K for the others.
+func File(f *gguf.File, t kernels.Type) (*gguf.File, error) {
+	d := gguf.NewDraft(f.Name())
+	d.Copy(f)
+	d.Set("general.file_type", fileTypes[t])
+	d.Set("general.quantization_version", uint32(2))
+	for i := range f.Tensors {
+		from := &f.Tensors[i]
+		to := typeFor(from, t)
+		if to == from.Type {
+			d.Add(*from)
+			continue
+		}
+		d.Add(gguf.Tensor{Name: from.Name, Type: to, Dims: from.Dims, Make: func() []byte {
+			return convert(f, from, to)
+		}})
+	}
+	return d.File(f.Digest()+" "+t.String(), true)
+}
+
+// typeFor is the type that a tensor gets.
+func typeFor(t *gguf.Tensor, want kernels.Type) kernels.Type {
+	if !t.Type.Known() || len(t.Dims) < 2 || strings.Contains(t.Name, "ffn_gate_inp") {
+		return t.Type
+	}
+	if t.Name == "token_embd.weight" || t.Name == "output.weight" {
+		if want != kernels.Q8_0 {
+			want = kernels.Q6_K
+		}
+	}
+	for _, to := range []kernels.Type{want, kernels.Q8_0} {
+		if t.Dims[0]%to.BlockLen() == 0 {
+			if bitsOf(to) < bitsOf(t.Type) {
+				return to
+			}
+			return t.Type
+		}
+	}
+	return t.Type
+}
+
+// bitsOf is the size of an element in 1/256 bit.
+func bitsOf(t kernels.Type) int { return 8 * 256 * t.BlockBytes() / t.BlockLen() }
+
+// rowsAtOnce is how many rows are numbers at a time.
+const rowsAtOnce = 64
+
+// eachRows gives the tensor's numbers, rows at a time, to visit, on all processors.
+func eachRows(t *gguf.Tensor, raw []byte, visit func(first int, x []float32)) {
+	cols, rows := t.Dims[0], t.Elements()/t.Dims[0]
+	rowBytes := t.Type.Bytes(cols)
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			x := make([]float32, rowsAtOnce*cols)
+			for {
+				first := int(next.Add(rowsAtOnce)) - rowsAtOnce
+				if first >= rows {
+					return
+				}
+				n := min(rowsAtOnce, rows-first)
+				kernels.Dequantize(x[:n*cols], t.Type, raw[first*rowBytes:(first+n)*rowBytes])
+				visit(first, x[:n*cols])
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// convert makes the bytes of a tensor as another type; nil if it holds a number
+// that is not finite, which no scale can give.
+func convert(f *gguf.File, from *gguf.Tensor, to kernels.Type) []byte {
+	out := make([]byte, to.Bytes(from.Elements()))
+	rowBytes := to.Bytes(from.Dims[0])
+	var broken atomic.Bool
+	eachRows(from, from.Bytes(), func(first int, x []float32) {
+		for _, v := range x {
+			if v-v != 0 {
+				broken.Store(true)
+				return
+			}
+		}
+		Encode(out[first*rowBytes:first*rowBytes:first*rowBytes+to.Bytes(len(x))], to, x)
+	})
+	f.Release(from.Data)
+	if broken.Load() {
+		return nil
+	}
+	return out
+}

@@ -142,3 +142,67 @@ func TestModelInfoOfUnservableModels(t *testing.T) {
 		}
 	}
 }
+
+func TestModelQuantize(t *testing.T) {
+	t.Parallel()
+	demo, dir := filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf"), t.TempDir()
+	out := filepath.Join(dir, "small.gguf")
+	if words, status := run(t, "", "model", "quantize", demo, out, "--type", "Q4_K"); status != 0 || !strings.HasPrefix(words, out+": ") || !strings.Contains(words, "MiB, of 3.8 MiB in "+demo) {
+		t.Fatalf("status %d: %s", status, words)
+	}
+	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) != 1 {
+		t.Errorf("left beside it: %q", names)
+	}
+	before, err := os.Stat(demo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(out); err != nil || info.Size() > before.Size()*3/4 || info.Mode() != 0o644 {
+		t.Errorf("it has %d bytes of %d, %v", info.Size(), before.Size(), info.Mode())
+	}
+	// What is written is what is computed without writing it.
+	logits := func(path string, more ...string) string {
+		at := filepath.Join(t.TempDir(), "out.f32")
+		if words, status := run(t, "", append([]string{"model", "logits", path, "--ids", "5,6,7", "-o", at}, more...)...); status != 0 {
+			t.Fatalf("status %d: %s", status, words)
+		}
+		return at
+	}
+	small, whole := logits(out), logits(demo)
+	if nmse := compareFloats(t, logits(demo, "--quantize", "Q4_K"), small); nmse != 0 {
+		t.Errorf("quantised in memory and on disk: NMSE %g", nmse)
+	}
+	if nmse := compareFloats(t, small, whole); !(nmse > 0 && nmse < 0.1) {
+		t.Errorf("the quantised model is %g off", nmse)
+	}
+	if words, status := run(t, "", "model", "info", out); status != 0 || !strings.Contains(words, "of Q4_K, ") || !strings.HasSuffix(words, "\ncan be served\n") {
+		t.Errorf("status %d: %s", status, words)
+	}
+	linked := filepath.Join(dir, "linked.gguf")
+	if err := os.Symlink(out, linked); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{demo + " " + out + " --type q8_0", 1, out + ": is there already; --force replaces it"},
+		{out + " " + out + " --type q4_0 --force", 1, out + ": is the model that is read"},
+		{out + " " + linked + " --type q4_0 --force", 1, linked + ": is the model that is read"},
+		{demo + " " + dir + " --type q4_0 --force", 1, dir + ": is there and is no regular file"},
+		{demo + " " + filepath.Join(dir, "no", "x.gguf") + " --type q4_0", 1, "no such file or directory"},
+		{demo + " " + filepath.Join(dir, "x.gguf") + " --type q9", 1, "q8_0"},
+		{demo + " --type q4_0", 2, "model quantize needs IN, OUT and --type"},
+		{demo + " " + out + " --type q4_0 --force", 0, out + ": "},
+	} {
+		words, status := run(t, "", append([]string{"model", "quantize"}, strings.Fields(c.args)...)...)
+		if status != c.status || !strings.Contains(words, c.want) || strings.Count(words, "\n") != 1 {
+			t.Errorf("%s: status %d, %q; want %d, %q", c.args, status, words, c.status, c.want)
+		}
+	}
+	folder := shared(t, "conformance/safetensors/qwen3")
+	if words, status := run(t, "", "model", "quantize", folder, filepath.Join(dir, "f.gguf"), "--type", "q8_0"); status != 1 || !strings.Contains(words, "engine.quantize") {
+		t.Errorf("a folder: status %d, %q", status, words)
+	}
+}

@@ -47,6 +47,7 @@ func commands() []command {
 		{"model pull", "REF", "download a model of the Hugging Face Hub", runModelPull},
 		{"model list", "[--json]", "list the downloaded models", runModelList},
 		{"model rm", "REF", "remove a downloaded model", runModelRemove},
+		{"model quantize", "IN OUT --type TYPE", "write a model with smaller weights", runModelQuantize},
 		{"model tokenize", "MODEL", "turn texts, as lines of JSON, into token ids", runModelTokenize},
 		{"model render", "MODEL", "turn conversations, as lines of JSON, into prompts", runModelRender},
 		{"config check", "[FILE] [flags]", "say what is wrong with a configuration", runConfigCheck},

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/engine/gguf/gguftest"
 	"github.com/forebay-io/forebay/engine/kv"
 	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -134,6 +135,45 @@ func TestModelIsDescribed(t *testing.T) {
 	other := newDemo(t, Config{Kernels: "ref"}).State().Model
 	if same := other.Fingerprint == m.Fingerprint; same != (m.Kernels == "ref") {
 		t.Errorf("fingerprints equal: %v, kernels %s and ref", same, m.Kernels)
+	}
+}
+
+func TestQuantizeMakesAnotherModel(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, gguftest.TinyModel(gguftest.Tiny{LogitScale: 4}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole := newDemo(t, Config{Model: path}).State().Model
+	b := newDemo(t, Config{Model: path, Quantize: "q8_0"})
+	m := b.State().Model
+	if whole.Quantisation != "F32" || m.Quantisation != "Q8_0" || m.Fingerprint == whole.Fingerprint || m.Digest == whole.Digest || m.WeightBytes >= whole.WeightBytes/2 {
+		t.Errorf("quantised: %+v\nwhole: %+v", m, whole)
+	}
+	q := question{id: "q", tokens: []int32{100, 101, 102}, options: greedy(8)}
+	mustEnd(t, q, b.ask(q))
+	if id := m.ID; id != "m" {
+		t.Errorf("its name is %q", id)
+	}
+}
+
+// A tokenizer may have tokens of images, for which a model that reads text has
+// no rows.
+func TestTokensWithoutRowsAreRefused(t *testing.T) {
+	path := filepath.Join("..", "..", "shared", "conformance", "safetensors", "gemma3")
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("SKIPPED: the conformance model is missing: %s", path)
+	}
+	b := newDemo(t, Config{Model: path})
+	m := b.State().Model
+	if m.VocabTokens != 500 || b.parts.tokenizer.Size() <= 500 || m.ID != "gemma3" {
+		t.Fatalf("%d tokens of %d, called %s", m.VocabTokens, b.parts.tokenizer.Size(), m.ID)
+	}
+	_, err := b.Prepare(t.Context(), &wire.Request{Tokens: []int32{1, 500}, Options: greedy(1)})
+	if e := wire.AsError(err); err == nil || e.Kind != wire.Invalid || e.Param != "prompt" || !strings.Contains(e.Message, "tokens are 0 to 499") {
+		t.Errorf("got %v", err)
+	}
+	if a := b.complete("Hello", greedy(4)); a.end.Err != nil {
+		t.Errorf("the answer ends with %v", a.end.Err)
 	}
 }
 

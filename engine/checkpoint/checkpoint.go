@@ -8,6 +8,7 @@ import (
 
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/hf"
+	"github.com/forebay-io/forebay/engine/quant"
 	"github.com/forebay-io/forebay/engine/tokenizer"
 )
 
@@ -99,7 +100,11 @@ func (c *Checkpoint) Quantized(name string) (*gguf.File, error) {
 	if name == "" {
 		return c.File, nil
 	}
-	return nil, fmt.Errorf("%s: cannot be quantised to %q", c.Name(), name)
+	t, err := quant.ParseType(name)
+	if err != nil {
+		return nil, err
+	}
+	return quant.File(c.File, t)
 }
 
 // Tokenizer reads the model's tokenizer.

@@ -181,6 +181,20 @@ func TestModelTokenizeAnswersAtOnce(t *testing.T) {
 	}
 }
 
+func TestLinesThatAreTooLong(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", lineBytesMax)
+	in := bufio.NewReader(strings.NewReader("a\n" + long + "\n" + long[1:] + "\n\n" + long + "y"))
+	for i, want := range []struct {
+		bytes int
+		err   error
+	}{{2, nil}, {0, errLongLine}, {lineBytesMax, nil}, {1, nil}, {0, errLongLine}, {0, io.EOF}} {
+		if line, err := readLine(in); len(line) != want.bytes || err != want.err {
+			t.Errorf("line %d has %d bytes, %v; want %d, %v", i, len(line), err, want.bytes, want.err)
+		}
+	}
+}
+
 // conversations are a reference template's, as another implementation renders them.
 type conversations struct {
 	Template string `json:"template"`

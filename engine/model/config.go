@@ -25,7 +25,6 @@ type Config struct {
 	NormEps       float32
 	Tied          bool // the output matrix is the embedding
 
-	FusedQKV    bool   // queries', keys' and values' rows are one tensor, in this order
 	FusedGateUp bool   // gate's and up's rows are one tensor, in this order
 	QKNorm      bool   // queries and keys are normed head by head, before they are turned
 	PostNorms   bool   // what attention and feed-forward give is normed before it is added
@@ -193,6 +192,9 @@ func (k *keys) readHeads(c *Config) {
 		}
 		c.HeadDim = c.Embed / c.Heads
 	}
+	if c.HeadDim > headDimMax {
+		k.fail("attention.key_length", "is %d; allowed are up to %d", c.HeadDim, headDimMax)
+	}
 	if c.Heads > sizeMax/c.HeadDim {
 		k.fail("attention.head_count", "is %d; allowed are up to %d numbers in all heads, and a head has %d", c.Heads, sizeMax, c.HeadDim)
 	}
@@ -229,5 +231,7 @@ func (k *keys) readFeedForward(c *Config) {
 	}
 }
 
-// expertsMax bounds the experts of a layer.
-const expertsMax = 1 << 12
+const (
+	headDimMax = 1 << 16 // numbers of a head
+	expertsMax = 1 << 12 // experts of a layer
+)

@@ -22,6 +22,27 @@ func readGranite(k *keys, c *Config) {
 	c.LogitScale = 1 / k.scale("logit_scale", 1) // granite divides
 	c.AttentionScale = k.scale("attention.scale", c.AttentionScale)
 	k.readRope(c, ropeKind{pairing: PairNeighbours})
+	// Here this key says whether there is rope at all; elsewhere it says nothing.
+	if turned, present, err := k.file.Bool(k.name("rope.scaling.finetuned")); err != nil {
+		k.keep(err)
+	} else if present && !turned {
+		for i := range c.Attention {
+			c.Attention[i].Rope = NoRope
+		}
+	}
+	k.readGraniteHybrid(c)
+}
+
+// readGraniteHybrid takes the keys that granite 4's dense models share with its
+// hybrids, whose tensors would not be understood.
+func (k *keys) readGraniteHybrid(c *Config) {
+	for _, name := range []string{"conv_kernel", "state_size", "group_count", "inner_size", "time_step_rank"} {
+		k.name("ssm." + name)
+	}
+	const shared = "expert_shared_feed_forward_length"
+	if n, _ := k.whole(shared); c.Experts == 0 && n != 0 && int(n) != c.FF {
+		k.fail(shared, "is %d; without experts only the feed-forward layer's %d is supported", n, c.FF)
+	}
 }
 
 // readSmolLM3: every fourth layer has no rope, which no key says.
@@ -54,14 +75,14 @@ func (k *keys) readGemma(c *Config) {
 	c.PostNorms = true
 	c.Activation = GELU
 	c.EmbeddingScale = float32(math.Sqrt(float64(c.Embed)))
-	c.AttentionSoftCap = k.softCap("attn_logit_softcapping")
-	c.LogitSoftCap = k.softCap("final_logit_softcapping")
 }
 
 // readGemma2: the queries' scale is 1/√query_pre_attn_scalar, which no key gives.
 // It is the head's length but for the 27B model, which alone has 46 layers.
 func readGemma2(k *keys, c *Config) {
 	k.readGemma(c)
+	c.AttentionSoftCap = k.softCap("attn_logit_softcapping", 50) // files made before the keys were
+	c.LogitSoftCap = k.softCap("final_logit_softcapping", 30)
 	if c.Layers == 46 {
 		c.AttentionScale = headScale(c.Embed / c.Heads)
 	}
@@ -78,6 +99,8 @@ func readGemma2(k *keys, c *Config) {
 // 27B model, which alone has 62 layers, differs in scale as gemma 2's does.
 func readGemma3(k *keys, c *Config) {
 	k.readGemma(c)
+	c.AttentionSoftCap = k.softCap("attn_logit_softcapping", 0)
+	c.LogitSoftCap = k.softCap("final_logit_softcapping", 0)
 	c.QKNorm = true
 	if c.Layers == 62 {
 		c.AttentionScale = headScale(c.Embed / c.Heads)
@@ -103,7 +126,7 @@ func readGemma3(k *keys, c *Config) {
 }
 
 func readPhi3(k *keys, c *Config) {
-	c.FusedQKV, c.FusedGateUp = true, true
+	c.FusedGateUp = true
 	if n, _ := k.whole("attention.sliding_window"); n != 0 {
 		k.windows(c, 1)
 	}

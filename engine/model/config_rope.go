@@ -70,6 +70,9 @@ func (k *keys) readRope(c *Config, kind ropeKind) {
 	r.Speeds = speeds(theta, r.Dims)
 	r.OriginalTokens = k.sizeOr("rope.scaling.original_context_length", c.ContextTokens)
 	factor := k.numberOr("rope.scaling.factor", k.numberOr("rope.scale_linear", 1))
+	if factor == 0 { // as some write that there is none
+		factor = 1
+	}
 	if !(factor > 0 && factor <= 1e6) {
 		k.fail("rope.scaling.factor", "is %g; allowed are numbers over 0 to 1e6", factor)
 	}
@@ -83,6 +86,9 @@ func (k *keys) readRope(c *Config, kind ropeKind) {
 			divide(r.Speeds, factor)
 		}
 	case "yarn":
+		if _, two := k.file.Tensor(longFactors); two {
+			k.fail("rope.scaling.type", "is \"yarn\" beside the tensor %s; only one scaling is supported", longFactors)
+		}
 		k.yarn(&r, theta, factor, kind.exactRamp)
 	default:
 		k.fail("rope.scaling.type", "is %q; supported: none, linear, yarn, longrope", scaling)
@@ -110,8 +116,7 @@ func (k *keys) yarn(r *Rope, theta, factor float64, exact bool) {
 	betaFast := k.numberOr("rope.scaling.yarn_beta_fast", 32)
 	betaSlow := k.numberOr("rope.scaling.yarn_beta_slow", 1)
 	k.only("rope.scaling.yarn_ext_factor", 1)
-	k.only("rope.scaling.yarn_log_multiplier", 0)
-	if !(betaFast > 0 && betaSlow > 0) || theta <= 1 {
+	if !(betaFast > 0 && betaSlow > 0 && betaFast+betaSlow < math.MaxFloat32) || theta <= 1 {
 		k.fail("rope.scaling.yarn_beta_fast", "and slow are %g and %g with a base of %g; the first two must be over 0, the base over 1", betaFast, betaSlow, theta)
 		return
 	}
@@ -130,28 +135,37 @@ func (k *keys) yarn(r *Rope, theta, factor float64, exact bool) {
 		slowed := min(max((float64(i)-low)/(high-low), 0), 1)
 		r.Speeds[i] = s*(1-slowed) + s/factor*slowed
 	}
-	magnitude := 1.0
-	if factor > 1 {
-		magnitude = 0.1*math.Log(factor) + 1
+	// Some models take a part of the magnitude away again (mscale_all_dim).
+	part := k.numberOr("rope.scaling.yarn_log_multiplier", 0)
+	if !(part >= 0 && part <= 1e3) {
+		k.fail("rope.scaling.yarn_log_multiplier", "is %g; allowed are numbers from 0 to 1000", part)
 	}
-	r.Magnitude = float32(k.numberOr("rope.scaling.yarn_attn_factor", magnitude))
+	magnitude := float32(1)
+	if factor > 1 {
+		magnitude = float32((0.1*math.Log(factor) + 1) / (0.1*part*math.Log(factor) + 1))
+	}
+	r.Magnitude = k.scale("rope.scaling.yarn_attn_factor", magnitude)
 }
 
 // readLongRope reads phi-3's two sets of factors.
 func (k *keys) readLongRope(r *Rope) {
-	const long, short = "rope_factors_long.weight", "rope_factors_short.weight"
-	_, hasLong := k.file.Tensor(long)
-	_, hasShort := k.file.Tensor(short)
+	_, hasLong := k.file.Tensor(longFactors)
+	_, hasShort := k.file.Tensor(shortFactors)
 	if hasLong != hasShort {
-		k.keep(fmt.Errorf("%s: of the tensors %s and %s only one is there", k.file.Name(), long, short))
+		k.keep(fmt.Errorf("%s: of the tensors %s and %s only one is there", k.file.Name(), longFactors, shortFactors))
 	}
 	if !hasLong {
 		return
 	}
 	r.LongSpeeds = append([]float64(nil), r.Speeds...)
-	k.divideByTensor(r.LongSpeeds, long)
-	k.divideByTensor(r.Speeds, short)
+	k.divideByTensor(r.LongSpeeds, longFactors)
+	k.divideByTensor(r.Speeds, shortFactors)
 }
+
+const (
+	longFactors  = "rope_factors_long.weight"
+	shortFactors = "rope_factors_short.weight"
+)
 
 // divideByTensor divides speeds by the factors in a tensor, if the file has it.
 func (k *keys) divideByTensor(speeds []float64, name string) {
@@ -160,8 +174,8 @@ func (k *keys) divideByTensor(speeds []float64, name string) {
 		return
 	}
 	k.tensors = append(k.tensors, name)
-	if t.Type != kernels.F32 || len(t.Dims) != 1 || t.Dims[0] != len(speeds) {
-		k.keep(fmt.Errorf("%s: tensor %s is %s %v; needed is F32 [%d]", k.file.Name(), t.Name, t.Type, t.Dims, len(speeds)))
+	if t.Type != kernels.F32 && t.Type != kernels.F16 || len(t.Dims) != 1 || t.Dims[0] != len(speeds) {
+		k.keep(fmt.Errorf("%s: tensor %s is %s %v; needed is F32 or F16 [%d]", k.file.Name(), t.Name, t.Type, t.Dims, len(speeds)))
 		return
 	}
 	factors := make([]float32, len(speeds))

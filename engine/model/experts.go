@@ -16,6 +16,7 @@ func (l *loader) experts(to *layer, prefix string) {
 	c := l.config
 	l.linear(&to.router, prefix+"ffn_gate_inp", c.Embed, c.Experts)
 	to.experts = make([]feedForward, c.Experts)
+	fused := l.fusedExperts(to, prefix)
 	for _, m := range []struct {
 		name       string
 		cols, rows int
@@ -25,7 +26,10 @@ func (l *loader) experts(to *layer, prefix string) {
 		{"ffn_up", c.Embed, c.FF, func(f *feedForward) *linear { return &f.up }},
 		{"ffn_down", c.FF, c.Embed, func(f *feedForward) *linear { return &f.down }},
 	} {
-		if _, early := l.file.Tensor(prefix + m.name + ".0.weight"); early {
+		if fused && m.name != "ffn_down" {
+			continue
+		}
+		if l.has(prefix + m.name + ".0.weight") {
 			for e := range to.experts {
 				l.linear(m.of(&to.experts[e]), fmt.Sprintf("%s%s.%d", prefix, m.name, e), m.cols, m.rows)
 			}
@@ -37,7 +41,7 @@ func (l *loader) experts(to *layer, prefix string) {
 			return
 		}
 		var bias []float32
-		if _, ok := l.file.Tensor(name + ".bias"); ok {
+		if l.has(name + ".bias") {
 			bias = l.numbers(name+".bias", m.rows, c.Experts)
 		}
 		job := packJob{tensor: t}
@@ -50,6 +54,24 @@ func (l *loader) experts(to *layer, prefix string) {
 		}
 		l.jobs = append(l.jobs, job)
 	}
+}
+
+// fusedExperts takes the tensor in which some converters put gate and up together,
+// each expert's gate before its up. It reports whether there is one.
+func (l *loader) fusedExperts(to *layer, prefix string) bool {
+	name := prefix + "ffn_gate_up_exps.weight"
+	if !l.has(name) {
+		return false
+	}
+	c := l.config
+	if t := l.take(name, c.Embed, 2*c.FF, c.Experts); t != nil {
+		job := packJob{tensor: t}
+		for e := range to.experts {
+			job.parts = append(job.parts, part{&to.experts[e].gate.Matrix, c.FF}, part{&to.experts[e].up.Matrix, c.FF})
+		}
+		l.jobs = append(l.jobs, job)
+	}
+	return true
 }
 
 // mixture is the state of a mixture's layer in one Forward. Each token has

@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/forebay-io/forebay/engine/gguf"
@@ -186,6 +188,110 @@ func other(v any) any {
 		return []bool{false, true, true}
 	}
 	return v
+}
+
+// TestOtherLayoutsAreTheSameModel: rows of several matrices in one tensor, and one
+// tensor for each expert, as other converters write them.
+func TestOtherLayoutsAreTheSameModel(t *testing.T) {
+	team := newTeam(t, 1)
+	tokens := randomTokens(rand.New(rand.NewPCG(3, 3)), 20, 50)
+	logits := func(f *gguf.File) [][]float32 {
+		return runAlone(load(t, f, kernels.Best(), team, Options{}), tokens).rows
+	}
+	for arch, change := range map[string]func(d *gguf.Draft, f *gguf.File, prefix string) (gone []string){
+		"qwen2": func(d *gguf.Draft, f *gguf.File, p string) []string {
+			joinRows(t, d, f, p+"attn_qkv.weight", p+"attn_q.weight", p+"attn_k.weight", p+"attn_v.weight")
+			joinRows(t, d, f, p+"attn_qkv.bias", p+"attn_q.bias", p+"attn_k.bias", p+"attn_v.bias")
+			return []string{"attn_q.", "attn_k.", "attn_v."}
+		},
+		"qwen3moe": func(d *gguf.Draft, f *gguf.File, p string) []string {
+			gate, _ := f.Tensor(p + "ffn_gate_exps.weight")
+			up, _ := f.Tensor(p + "ffn_up_exps.weight")
+			var data []byte
+			for e := range 5 {
+				n := len(gate.Data) / 5
+				data = append(append(data, gate.Data[e*n:(e+1)*n]...), up.Data[e*n:(e+1)*n]...)
+			}
+			d.Add(gguf.Tensor{Name: p + "ffn_gate_up_exps.weight", Type: gate.Type, Dims: []int{gate.Dims[0], 2 * gate.Dims[1], 5}, Data: data})
+			down, _ := f.Tensor(p + "ffn_down_exps.weight")
+			for e := range 5 {
+				n := len(down.Data) / 5
+				d.Add(gguf.Tensor{Name: fmt.Sprintf("%sffn_down.%d.weight", p, e), Type: down.Type, Dims: down.Dims[:2], Data: down.Data[e*n : (e+1)*n]})
+			}
+			return []string{"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}
+		},
+	} {
+		f := familyFile(t, arch, kernels.Q8_0)
+		d := gguf.NewDraft(arch + " in another layout")
+		d.Copy(f)
+		var gone []string
+		for layer := range 3 {
+			gone = change(d, f, fmt.Sprintf("blk.%d.", layer))
+		}
+		for _, tensor := range f.Tensors {
+			if !slices.ContainsFunc(gone, func(part string) bool { return strings.Contains(tensor.Name, part) }) {
+				d.Add(tensor)
+			}
+		}
+		other, err := d.File("", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantSameBits(t, arch, logits(other), logits(f))
+	}
+}
+
+// joinRows adds one tensor of the rows of several.
+func joinRows(t *testing.T, d *gguf.Draft, f *gguf.File, name string, from ...string) {
+	t.Helper()
+	var joined gguf.Tensor
+	for _, part := range from {
+		tensor, ok := f.Tensor(part)
+		if !ok {
+			t.Fatalf("no tensor %s", part)
+		}
+		last := len(tensor.Dims) - 1
+		if joined.Dims == nil {
+			joined = gguf.Tensor{Name: name, Type: tensor.Type, Dims: slices.Clone(tensor.Dims)}
+			joined.Dims[last] = 0
+		}
+		joined.Dims[last] += tensor.Dims[last]
+		joined.Data = append(joined.Data, tensor.Data...)
+	}
+	d.Add(joined)
+}
+
+// TestGraniteKeys: what its dense models share with hybrids says nothing, and
+// finetuned says whether there is rope.
+func TestGraniteKeys(t *testing.T) {
+	read := func(change func(*gguf.Draft)) (Config, error) {
+		f := familyFile(t, "granite", kernels.F32)
+		d := gguf.NewDraft("granite")
+		d.Copy(f)
+		change(d)
+		for _, tensor := range f.Tensors {
+			d.Add(tensor)
+		}
+		changed, err := d.File("", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ReadConfig(changed)
+	}
+	c, err := read(func(d *gguf.Draft) {
+		d.Set("granite.ssm.conv_kernel", uint32(4))
+		d.Set("granite.expert_shared_feed_forward_length", uint32(64))
+		d.Set("granite.rope.scaling.finetuned", true)
+	})
+	if err != nil || c.Attention[0].Rope != 0 {
+		t.Errorf("granite 4: %v", err)
+	}
+	if c, err = read(func(d *gguf.Draft) { d.Set("granite.rope.scaling.finetuned", false) }); err != nil || c.Attention[2].Rope != NoRope {
+		t.Errorf("without rope: %v", err)
+	}
+	if _, err = read(func(d *gguf.Draft) { d.Set("granite.expert_shared_feed_forward_length", uint32(65)) }); err == nil {
+		t.Error("another feed-forward layer is ignored")
+	}
 }
 
 func TestAllocationsOfAMixture(t *testing.T) {

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/forebay-io/forebay/engine/gguf"
@@ -146,8 +147,8 @@ func (k *keys) scale(name string, absent float32) float32 {
 }
 
 // softCap reads the bound of a soft cap, 0 for none.
-func (k *keys) softCap(name string) float32 {
-	x := k.numberOr(name, 0)
+func (k *keys) softCap(name string, absent float64) float32 {
+	x := k.numberOr(name, absent)
 	if !(x >= 0 && x <= 1e6) {
 		k.fail(name, "is %g; allowed are numbers from 0 to 1e6", x)
 	}
@@ -194,6 +195,10 @@ func (k *keys) setWindows(c *Config, window, period int) {
 	}
 }
 
+func (c *Config) hasWindows() bool {
+	return slices.ContainsFunc(c.Attention, func(a LayerAttention) bool { return a.WindowTokens > 0 })
+}
+
 func (k *keys) needExperts(c *Config) {
 	if c.Experts == 0 {
 		k.fail("expert_count", "is missing or 0; this architecture is a mixture of experts")
@@ -204,13 +209,22 @@ func (k *keys) needExperts(c *Config) {
 func (k *keys) readHarmless(c *Config) {
 	k.name("tensor_data_layout") // of the file that was converted
 	k.name("rope.scaling.finetuned")
-	for _, name := range []string{"expert_shared_count", "expert_shared_feed_forward_length", "nextn_predict_layers", "pooling_type"} {
-		k.zero(name, false, "this is not supported")
+	k.name("attention.layer_norm_epsilon") // of norms that no architecture here has
+	for _, name := range []string{"expert_shared_count", "expert_shared_feed_forward_length", "nextn_predict_layers", "pooling_type", "leading_dense_block_count"} {
+		k.zero(name, k.read[k.prefix+name], "this is not supported")
 	}
-	for _, name := range []string{"expert_group_count", "expert_group_used_count", "expert_gating_func"} {
+	for _, name := range []string{"expert_group_count", "expert_group_used_count", "moe_every_n_layers"} {
 		if n, _ := k.whole(name); n > 1 {
 			k.fail(name, "is %d; only 0 and 1 are supported", n)
 		}
+	}
+	// The softmax of all scores, renormalised, is that of the chosen ones (3).
+	if n, _ := k.whole("expert_gating_func"); n == 2 || n > 3 {
+		k.fail("expert_gating_func", "is %d; only softmax (0, 1 and 3) is supported", n)
+	}
+	k.only("attention.clamp_kqv", 0)
+	if n, _ := k.whole("attention.sliding_window"); n != 0 && int(n) < c.ContextTokens && !c.hasWindows() {
+		k.fail("attention.sliding_window", "is %d; a window is not supported in architecture %s", n, c.Architecture)
 	}
 	if x := k.numberOr("expert_weights_scale", 0); x != 0 && x != 1 {
 		k.fail("expert_weights_scale", "is %g; only 1 is supported", x)

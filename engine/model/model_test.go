@@ -87,7 +87,8 @@ func TestKeysThatAreNotUnderstoodAreRefused(t *testing.T) {
 		"key llama.block_count: is 65536, but the file has only 11 tensors": {"llama.block_count": uint32(65536)},
 		"key llama.attention.head_count: is 64, which does not divide the width of 32":       {"llama.attention.head_count": uint32(64)},
 		"key llama.attention.head_count: is 5, which does not divide the width of 32":        {"llama.attention.head_count": uint32(5), "llama.attention.head_count_kv": uint32(1)},
-		"key llama.attention.head_count: is 4096; allowed are up to 16777216 numbers in all": {"llama.attention.head_count": uint32(4096), "llama.attention.key_length": uint32(1 << 24)},
+		"key llama.attention.head_count: is 4096; allowed are up to 16777216 numbers in all": {"llama.attention.head_count": uint32(4096), "llama.attention.key_length": uint32(1 << 15)},
+		"key llama.attention.key_length: is 16777216; allowed are up to 65536":               {"llama.attention.key_length": uint32(1 << 24)},
 		"key llama.attention.head_count_kv: has a layer of -2; allowed":                      {"llama.attention.head_count_kv": []int32{-2}},
 		"key llama.attention.head_count_kv: is 3, which does not divide the 4 heads":         {"llama.attention.head_count_kv": uint32(3)},
 		"key llama.feed_forward_length: differs between layers":                              {"llama.feed_forward_length": []int32{64, 96}},
@@ -100,15 +101,17 @@ func TestKeysThatAreNotUnderstoodAreRefused(t *testing.T) {
 		"key llama.rope.freq_base: has type string, not f32":                                 {"llama.rope.freq_base": "10000"},
 		`key llama.rope.scaling.type: is "dynamic"; supported: none, linear, yarn, longrope`: {"llama.rope.scaling.type": "dynamic"},
 		`key llama.rope.scaling.type: is "longrope", which is not supported in architecture`: {"llama.rope.scaling.type": "longrope"},
-		"key llama.rope.scaling.factor: is 0; allowed":                                       {"llama.rope.scaling.factor": float32(0)},
+		"key llama.rope.scaling.factor: is -1; allowed":                                      {"llama.rope.scaling.factor": float32(-1)},
+		"key llama.rope.scaling.yarn_attn_factor: is NaN; allowed":                           {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_attn_factor": float32(math.NaN())},
+		"key llama.attention.clamp_kqv: is 8; only 0 is supported":                           {"llama.attention.clamp_kqv": float32(8)},
 		"key llama.rope.scaling.yarn_beta_fast: and slow are 0 and 1":                        {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_beta_fast": float32(0)},
-		"key llama.rope.scaling.yarn_log_multiplier: is 0.1; only 0 is supported":            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_log_multiplier": float64(0.1)},
+		"key llama.rope.scaling.yarn_log_multiplier: is -1; allowed are numbers from":        {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.yarn_log_multiplier": float64(-1)},
 		"key llama.expert_used_count: is missing":                                            {"llama.expert_count": uint32(8)},
 		"key llama.expert_used_count: is 9 of 8 experts":                                     {"llama.expert_count": uint32(8), "llama.expert_used_count": uint32(9)},
 		"key llama.expert_used_count: is 2: there are no experts to use":                     {"llama.expert_used_count": uint32(2)},
 		"key llama.expert_count: is 70000; allowed are up to 4096":                           {"llama.expert_count": uint32(70000), "llama.expert_used_count": uint32(2)},
 		"key llama.attention.causal: is false; only true is supported":                       {"llama.attention.causal": false},
-		"key llama.expert_gating_func: is 2; only 0 and 1 are supported":                     {"llama.expert_gating_func": uint32(2)},
+		"key llama.expert_gating_func: is 2; only softmax (0, 1 and 3) is":                   {"llama.expert_gating_func": uint32(2)},
 		"key llama.attention.scale: is -1; allowed are numbers over 0":                       {"llama.attention.scale": float32(-1)},
 		"key llama.logit_scale: (0.5) is not understood, and could change what the model":    {"llama.logit_scale": float32(0.5)},
 		"key split.count: is 3: models split over files are not supported; merge them first": {"split.count": uint16(3)},
@@ -135,7 +138,7 @@ func TestTensorsOfAnotherShapeAreRefused(t *testing.T) {
 		"tensor blk.0.attn_q_norm.weight: is not understood in architecture llama":              {"blk.0.attn_q_norm.weight": {8}},
 		"tensor blk.0.attn_q.bias: has the shape [31]; the model's keys ask for [32]":           {"blk.0.attn_q.bias": {31}},
 		"tensor blk.1.attn_q.weight: is not understood":                                         {"blk.1.attn_q.weight": {32, 32}},
-		"tensor rope_freqs.weight is F32 [8]; needed is F32 [4]":                                {"rope_freqs.weight": {8}},
+		"tensor rope_freqs.weight is F32 [8]; needed is F32 or F16 [4]":                         {"rope_freqs.weight": {8}},
 		"tensor rope_freqs.weight: element 0 is 0; factors are over 0":                          {"rope_freqs.weight": {4}},
 	} {
 		if got := loadError(t, tensors(metadata(nil), changes), Options{}); !strings.Contains(got, want) {
@@ -360,7 +363,7 @@ func TestMutatedFilesAreComputedOrRefused(t *testing.T) {
 			continue
 		}
 		loaded++
-		m.Forward([]Span{{Tokens: []int32{0, 1}, Pages: []int32{0}, Logits: 1}})
+		m.Forward([]Span{{Tokens: []int32{0, 0}, Pages: []int32{0}, Logits: 1}})
 		m.Close()
 	}
 	if loaded == 0 || loaded == 2000 {

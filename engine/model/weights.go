@@ -107,8 +107,15 @@ func (l *loader) layer(to *layer, prefix string) {
 	c := l.config
 	heads, kvHeads := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	to.attentionNorm = l.vector(prefix+"attn_norm.weight", c.Embed)
-	if c.FusedQKV {
+	// Some converters put the rows of several matrices into one tensor.
+	if l.has(prefix + "attn_qkv.weight") {
 		l.matrix(prefix+"attn_qkv.weight", c.Embed, part{&to.q.Matrix, heads}, part{&to.k.Matrix, kvHeads}, part{&to.v.Matrix, kvHeads})
+		if bias := prefix + "attn_qkv.bias"; l.has(bias) {
+			b := l.vector(bias, heads+2*kvHeads)
+			if b != nil {
+				to.q.bias, to.k.bias, to.v.bias = b[:heads], b[heads:heads+kvHeads], b[heads+kvHeads:]
+			}
+		}
 	} else {
 		l.linear(&to.q, prefix+"attn_q", c.Embed, heads)
 		l.linear(&to.k, prefix+"attn_k", c.Embed, kvHeads)
@@ -138,6 +145,11 @@ func (l *loader) layer(to *layer, prefix string) {
 		l.linear(&to.up, prefix+"ffn_up", c.Embed, c.FF)
 		l.linear(&to.down, prefix+"ffn_down", c.FF, c.Embed)
 	}
+}
+
+func (l *loader) has(name string) bool {
+	_, ok := l.file.Tensor(name)
+	return ok
 }
 
 // take finds a tensor and checks its type and shape; dims[0] is the row length.
@@ -177,7 +189,7 @@ func (l *loader) numbers(name string, dims ...int) []float32 {
 // linear takes a matrix of rows×cols, and its bias where the file has one.
 func (l *loader) linear(dst *linear, name string, cols, rows int) {
 	l.matrix(name+".weight", cols, part{&dst.Matrix, rows})
-	if _, ok := l.file.Tensor(name + ".bias"); ok {
+	if l.has(name + ".bias") {
 		dst.bias = l.vector(name+".bias", rows)
 	}
 }

@@ -47,6 +47,9 @@ func (f *File) join(path string) (joined *File, err error) {
 		return nil, fmt.Errorf("%s: the name says %s parts, and the key %s says %d", path, said, keySplitCount, count)
 	}
 	own, _ := strconv.Atoi(path[at[2]:at[3]])
+	if own < 1 || own > count {
+		return nil, fmt.Errorf("%s: the name says part %d, and the parts are 1 to %d", path, own, count)
+	}
 	first := *f
 	for no := range count {
 		p := f

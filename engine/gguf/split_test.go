@@ -120,6 +120,14 @@ func TestSplitFilesThatDoNotFitAreRefusedByName(t *testing.T) {
 			t.Errorf("error %q, want %q", err, want)
 		}
 	}
+	path := split(t, nil)
+	for _, no := range []int{0, 4} { // beside three good parts
+		data, _ := os.ReadFile(path(1))
+		os.WriteFile(path(no), data, 0o600)
+		if _, err := Open(path(no)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("says part %d, and the parts are 1 to 3", no)) {
+			t.Errorf("part %d: %v", no, err)
+		}
+	}
 	other := filepath.Join(t.TempDir(), "renamed.gguf")
 	data, _ := os.ReadFile(split(t, nil)(1))
 	os.WriteFile(other, data, 0o600)

@@ -38,9 +38,14 @@ func (l *loader) pack(set *kernels.Set, team *kernels.Team, kept *gguf.Tensor) e
 		}
 	})
 	if t := failed.Load(); t != nil {
-		return fmt.Errorf("%s: tensor %s: could not be made: it holds a number that is not finite", l.file.Name(), t.Name)
+		return l.notMade(t)
 	}
 	return nil
+}
+
+// notMade is the error about a tensor whose Make gave nothing.
+func (l *loader) notMade(t *gguf.Tensor) error {
+	return fmt.Errorf("%s: tensor %s: could not be made: it holds a number that is not finite", l.file.Name(), t.Name)
 }
 
 // run packs a tensor; false means that it could not be made.

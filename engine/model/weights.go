@@ -99,6 +99,9 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team) 
 		return nil, l.err
 	}
 	w.embedding = embedding{rows.Type, rows.Bytes()}
+	if len(w.embedding.Data) != rows.Type.Bytes(rows.Elements()) {
+		return nil, l.notMade(rows)
+	}
 	w.vectors = l.vectors
 	return w, l.pack(set, team, rows)
 }

@@ -28,8 +28,8 @@ var fileTypes = map[kernels.Type]uint32{kernels.Q8_0: 7, kernels.Q4_0: 2, kernel
 
 // File is f with its matrices stored as t; each is made when it is asked for.
 //
-// Vectors, routers of experts and tensors that are smaller already stay as they
-// are. Rows that t's blocks do not divide become Q8_0, or stay where Q8_0's do not
+// Vectors, biases (of experts, one row for each), routers of experts and tensors
+// that are smaller already stay as they are. Rows that t's blocks do not divide become Q8_0, or stay where Q8_0's do not
 // divide them either. The embedding and the output matrix, which cost the most
 // when they are coarse, become Q8_0 for Q8_0 and Q6_K for the others.
 func File(f *gguf.File, t kernels.Type) (*gguf.File, error) {
@@ -53,7 +53,8 @@ func File(f *gguf.File, t kernels.Type) (*gguf.File, error) {
 
 // typeFor is the type that a tensor gets.
 func typeFor(t *gguf.Tensor, want kernels.Type) kernels.Type {
-	if !t.Type.Known() || len(t.Dims) < 2 || strings.Contains(t.Name, "ffn_gate_inp") {
+	isMatrix := len(t.Dims) > 1 && strings.HasSuffix(t.Name, ".weight")
+	if !t.Type.Known() || !isMatrix || strings.Contains(t.Name, "ffn_gate_inp") {
 		return t.Type
 	}
 	if t.Name == "token_embd.weight" || t.Name == "output.weight" {

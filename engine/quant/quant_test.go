@@ -172,6 +172,22 @@ func TestFileIsAModelInOtherTypes(t *testing.T) {
 	}
 }
 
+func TestWhatIsNoMatrixStaysAsItIs(t *testing.T) {
+	const q, f32 = kernels.Q8_0, kernels.F32
+	for name, want := range map[string]kernels.Type{
+		"blk.0.attn_q.weight": q, "blk.0.ffn_gate_exps.weight": q, "blk.0.ffn_gate_exps.bias": f32, "blk.0.ffn_gate_inp.weight": f32,
+	} {
+		b := (&gguftest.Builder{}).Tensor(name, f32, []int{32, 2}, make([]byte, 4*64))
+		view, err := File(parse(t, b), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := view.Tensors[0].Type; got != want {
+			t.Errorf("%s becomes %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestNumbersThatAreNotFiniteAreRefusedByName(t *testing.T) {
 	x := make([]float32, 64)
 	x[33] = float32(math.Inf(1))
@@ -182,6 +198,21 @@ func TestNumbersThatAreNotFiniteAreRefusedByName(t *testing.T) {
 	}
 	if err := gguf.Write(&bytes.Buffer{}, view, nil); err == nil || !strings.Contains(err.Error(), "tensor blk.0.attn_q.weight: could not be made: it holds a number that is not finite") {
 		t.Errorf("error %v", err)
+	}
+	team := kernels.NewTeam(1)
+	defer team.Close()
+	for _, name := range []string{"token_embd.weight", "output.weight", "blk.1.ffn_up.weight"} {
+		whole := parse(t, gguftest.TinyBuilder(gguftest.Tiny{Embed: 256, FF: 288, Untied: true}))
+		tensor, _ := whole.Tensor(name)
+		data := bytes.Clone(tensor.Data)
+		copy(data[400:], []byte{0, 0, 0x80, 0x7f}) // infinity
+		tensor.Data = data
+		if view, err = File(whole, kernels.Q8_0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := model.Load(view, kernels.Best(), team, model.Options{}); err == nil || !strings.Contains(err.Error(), "tensor "+name+": could not be made") {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
 

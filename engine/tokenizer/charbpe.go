@@ -106,7 +106,7 @@ func (c *charBPE) encode(dst []int32, text string, s *scratch) []int32 {
 
 // piece encodes what the splitters leave whole.
 func (c *charBPE) piece(dst []int32, text string, s *scratch) []int32 {
-	for text != "" {
+	for text != "" && !s.stopped(len(text)/16) {
 		n := len(text)
 		if !c.whole {
 			n = c.word(text)

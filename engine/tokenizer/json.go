@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -158,6 +157,15 @@ func fromJSON(src JSONSource) (*Tokenizer, error) {
 	if err := f.Model.check(); err != nil {
 		return nil, err
 	}
+	var config tokenizerConfig
+	if src.Config != nil {
+		if err := json.Unmarshal(src.Config, &config); err != nil {
+			return nil, fmt.Errorf("tokenizer_config.json: %w", err)
+		}
+	}
+	if err := f.addTokens(config.Added); err != nil {
+		return nil, err
+	}
 	p, err := f.pipeline()
 	if err != nil {
 		return nil, err
@@ -166,13 +174,15 @@ func fromJSON(src JSONSource) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.controlEnds()
+	v.controlNamed(&config)
 	t := newTokenizer(v)
 	t.prefix, t.strip, t.before, t.after = p.prefix, p.strip, p.before, p.after
 	texts, err := t.jsonEncoder(&f.Model, p)
 	if err != nil {
 		return nil, err
 	}
-	return t, t.finishJSON(&f, src, texts)
+	return t, t.finishJSON(&config, src.Generation, texts)
 }
 
 func (m *jsonModel) check() error {
@@ -258,36 +268,8 @@ func (t *Tokenizer) jsonEncoder(m *jsonModel, p *pipeline) ([]string, error) {
 	return texts, c.setMerges(m.Merges, &t.vocabulary)
 }
 
-// tokenizerConfig is what counts of tokenizer_config.json.
-type tokenizerConfig struct {
-	Class  string    `json:"tokenizer_class"`
-	BOS    tokenText `json:"bos_token"`
-	EOS    tokenText `json:"eos_token"`
-	AddBOS *bool     `json:"add_bos_token"`
-	AddEOS *bool     `json:"add_eos_token"`
-}
-
-// tokenText is a token's text, alone or as the content of an object.
-type tokenText string
-
-func (t *tokenText) UnmarshalJSON(b []byte) error {
-	var object struct{ Content string }
-	if len(b) > 0 && b[0] == '{' {
-		err := json.Unmarshal(b, &object)
-		*t = tokenText(object.Content)
-		return err
-	}
-	return json.Unmarshal(b, (*string)(t))
-}
-
 // finishJSON takes what the files beside tokenizer.json say.
-func (t *Tokenizer) finishJSON(f *jsonFile, src JSONSource, texts []string) error {
-	var config tokenizerConfig
-	if src.Config != nil {
-		if err := json.Unmarshal(src.Config, &config); err != nil {
-			return fmt.Errorf("tokenizer_config.json: %w", err)
-		}
-	}
+func (t *Tokenizer) finishJSON(config *tokenizerConfig, generation []byte, texts []string) error {
 	find := func(text tokenText) int32 {
 		if id, ok := t.ids[string(text)]; ok && text != "" {
 			return id
@@ -307,55 +289,9 @@ func (t *Tokenizer) finishJSON(f *jsonFile, src JSONSource, texts []string) erro
 	if t.eos != none && !t.keepsGoing(t.eos) {
 		ends[t.eos] = true
 	}
-	if err := addGenerationEnds(ends, src.Generation, len(t.texts)); err != nil {
+	if err := addGenerationEnds(ends, generation, len(t.texts)); err != nil {
 		return err
 	}
 	t.stops = ends
 	return t.finish(texts)
-}
-
-// byFlag is the tokens to add if a flag says whether.
-func byFlag(ids []int32, flag *bool, id int32) []int32 {
-	switch {
-	case flag == nil:
-	case !*flag:
-		return nil
-	case len(ids) == 0 && id != none:
-		return []int32{id}
-	}
-	return ids
-}
-
-// addGenerationEnds reads eos_token_id, one number or a list.
-func addGenerationEnds(ends map[int32]bool, generation []byte, tokens int) error {
-	if generation == nil {
-		return nil
-	}
-	var g struct {
-		EOS json.RawMessage `json:"eos_token_id"`
-	}
-	if err := json.Unmarshal(generation, &g); err != nil {
-		return fmt.Errorf("generation_config.json: %w", err)
-	}
-	var ids []int32
-	switch raw := bytes.TrimSpace(g.EOS); {
-	case len(raw) == 0 || string(raw) == "null":
-		return nil
-	case raw[0] == '[':
-		if err := json.Unmarshal(raw, &ids); err != nil {
-			return fmt.Errorf("generation_config.json: eos_token_id: %w", err)
-		}
-	default:
-		ids = make([]int32, 1)
-		if err := json.Unmarshal(raw, &ids[0]); err != nil {
-			return fmt.Errorf("generation_config.json: eos_token_id: %w", err)
-		}
-	}
-	for _, id := range ids {
-		if id < 0 || int(id) >= tokens {
-			return fmt.Errorf("generation_config.json: eos_token_id: %d is not one of the %d tokens", id, tokens)
-		}
-		ends[id] = true
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,27 +44,27 @@ func TestFromJSONRefusesByName(t *testing.T) {
 	}
 	for want, changes := range map[string]map[string]any{
 		`model of type "Unigram" is not supported; supported is BPE`: {"model": object("type", "Unigram")},
-		"model: dropout is 0.1":                                           {"model": object("type", "BPE", "vocab", object("a", 0), "dropout", 0.1)},
-		"model: vocab is empty":                                           {"model": object("type", "BPE")},
-		"model: continuing_subword_prefix":                                {"model": object("type", "BPE", "vocab", object("a", 0), "continuing_subword_prefix", "##")},
-		`token "a" has the id -1; allowed are`:                            {"model": object("type", "BPE", "vocab", object("a", -1))},
-		`token "a" has the id 5000000; allowed are`:                       {"model": object("type", "BPE", "vocab", object("a", 5000000))},
-		"1 tokens have ids up to 4000000":                                 {"model": object("type", "BPE", "vocab", object("a", 4000000)), "added_tokens": nil},
-		"not a tokenizer.json":                                            {"model": object("type", "BPE", "vocab", object("a", "b"))},
-		"a merge of 3 parts":                                              {"model": object("type", "BPE", "vocab", object("a", 0), "merges", []any{[]string{"a", "b", "c"}})},
-		`merge 1 ("ab" and "c") is into something that is no token`:       {"model": object("type", "BPE", "vocab", object("ab", 0, "c", 1), "merges", []any{"x y", "ab c"})},
-		"normalizer: Lowercase is not supported":                          {"normalizer": object("type", "Sequence", "normalizers", []any{object("type", "NFC"), object("type", "Lowercase")})},
-		"normalizer: Replace of anything but spaces":                      {"normalizer": object("type", "Replace", "pattern", object("String", "a"), "content", "b")},
-		"pre_tokenizer: Whitespace is not supported":                      {"pre_tokenizer": object("type", "Whitespace")},
-		`pre_tokenizer: Split by the pattern "\\w+" is not supported`:     {"pre_tokenizer": regex(`\w+`)},
-		`pre_tokenizer: Split with the behavior "Removed" (invert false)`: {"pre_tokenizer": object("type", "Split", "pattern", object("Regex", `\p{N}`), "behavior", "Removed")},
-		`pre_tokenizer: Metaspace with the replacement "_"`:               {"pre_tokenizer": object("type", "Metaspace", "replacement", "_")},
-		"pre_tokenizer: Digits after ByteLevel is not supported":          {"pre_tokenizer": object("type", "Sequence", "pretokenizers", []any{object("type", "ByteLevel"), object("type", "Digits", "individual_digits", true)})},
-		"pre_tokenizer: neither bytes nor spaces are encoded":             {"pre_tokenizer": nil},
-		"post_processor: BertProcessing is not supported":                 {"post_processor": object("type", "BertProcessing")},
-		`post_processor: TemplateProcessing has no ids for "<s>"`:         {"post_processor": object("type", "TemplateProcessing", "single", []any{object("SpecialToken", object("id", "<s>"))})},
-		"decoder: WordPiece is not supported":                             {"decoder": object("type", "WordPiece")},
-		"token 258 is special and has 600 bytes":                          {"added_tokens": []any{object("id", 258, "content", strings.Repeat("x", 600), "special", true)}},
+		"model: dropout is 0.1":                                                     {"model": object("type", "BPE", "vocab", object("a", 0), "dropout", 0.1)},
+		"model: vocab is empty":                                                     {"model": object("type", "BPE")},
+		"model: continuing_subword_prefix":                                          {"model": object("type", "BPE", "vocab", object("a", 0), "continuing_subword_prefix", "##")},
+		`token "a" has the id -1; allowed are`:                                      {"model": object("type", "BPE", "vocab", object("a", -1))},
+		`token "a" has the id 5000000; allowed are`:                                 {"model": object("type", "BPE", "vocab", object("a", 5000000))},
+		"1 tokens have ids up to 4000000":                                           {"model": object("type", "BPE", "vocab", object("a", 4000000)), "added_tokens": nil},
+		"not a tokenizer.json":                                                      {"model": object("type", "BPE", "vocab", object("a", "b"))},
+		"a merge of 3 parts":                                                        {"model": object("type", "BPE", "vocab", object("a", 0), "merges", []any{[]string{"a", "b", "c"}})},
+		`merge 1 ("ab" and "c") is into something that is no token`:                 {"model": object("type", "BPE", "vocab", object("ab", 0, "c", 1), "merges", []any{"x y", "ab c"})},
+		"normalizer: component Lowercase is not supported":                          {"normalizer": object("type", "Sequence", "normalizers", []any{object("type", "NFC"), object("type", "Lowercase")})},
+		"normalizer: component Replace of anything but spaces":                      {"normalizer": object("type", "Replace", "pattern", object("String", "a"), "content", "b")},
+		"pre_tokenizer: component Whitespace is not supported":                      {"pre_tokenizer": object("type", "Whitespace")},
+		`pre_tokenizer: component Split by the pattern "\\w+" is not supported`:     {"pre_tokenizer": regex(`\w+`)},
+		`pre_tokenizer: component Split with the behavior "Removed" (invert false)`: {"pre_tokenizer": object("type", "Split", "pattern", object("Regex", `\p{N}`), "behavior", "Removed")},
+		`pre_tokenizer: component Metaspace with the replacement "_"`:               {"pre_tokenizer": object("type", "Metaspace", "replacement", "_")},
+		"pre_tokenizer: component Digits after ByteLevel is not supported":          {"pre_tokenizer": object("type", "Sequence", "pretokenizers", []any{object("type", "ByteLevel"), object("type", "Digits", "individual_digits", true)})},
+		"pre_tokenizer: neither bytes nor spaces are encoded":                       {"pre_tokenizer": nil},
+		"post_processor: component BertProcessing is not supported":                 {"post_processor": object("type", "BertProcessing")},
+		`post_processor: component TemplateProcessing has no ids for "<s>"`:         {"post_processor": object("type", "TemplateProcessing", "single", []any{object("SpecialToken", object("id", "<s>"))})},
+		"decoder: component WordPiece is not supported":                             {"decoder": object("type", "WordPiece")},
+		"token 258 is special and has 600 bytes":                                    {"added_tokens": []any{object("id", 258, "content", strings.Repeat("x", 600), "special", true)}},
 	} {
 		_, err := FromJSON("f.json", JSONSource{Tokenizer: smallJSON(changes)})
 		if err == nil || !strings.HasPrefix(err.Error(), "f.json: ") || !strings.Contains(err.Error(), want) {
@@ -148,7 +147,7 @@ func FuzzFromJSON(f *testing.F) {
 		}
 		for _, id := range tok.Encode(nil, text, EncodeOptions{AddSpecial: true, ParseSpecial: true}) {
 			if id < 0 || int(id) >= tok.Size() {
-				t.Fatal(fmt.Sprintf("id %d of %d", id, tok.Size()))
+				t.Fatalf("id %d of %d", id, tok.Size())
 			}
 		}
 	})

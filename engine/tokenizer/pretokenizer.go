@@ -11,6 +11,7 @@ type pretokenizer struct {
 var (
 	likeGPT2    = pretokenizer{splitters: []splitter{splitGPT2}}
 	likeLlama3  = pretokenizer{splitters: []splitter{splitLlama3}, ignoreMerges: true, addBOS: true}
+	likeGLM4    = pretokenizer{splitters: []splitter{splitLlama3}, ignoreMerges: true}
 	likeDBRX    = pretokenizer{splitters: []splitter{splitLlama3}}
 	likeQwen2   = pretokenizer{splitters: []splitter{splitQwen2}, nfc: true}
 	likeHunyuan = pretokenizer{splitters: []splitter{splitQwen2}}
@@ -31,24 +32,26 @@ var pretokenizers = map[string]pretokenizer{
 	"llama3": likeLlama3, "llama-v3": likeLlama3, "llama-bpe": likeLlama3, "falcon3": likeLlama3,
 	"falcon-h1": likeLlama3, "pixtral": likeLlama3, "midm-2.0": likeLlama3, "lfm2": likeLlama3,
 	"dbrx": likeDBRX, "smaug-bpe": likeDBRX, "chatglm-bpe": likeDBRX,
-	"glm4":     {splitters: []splitter{splitLlama3}, ignoreMerges: true},
+	"glm4": likeGLM4, "glm5": likeGLM4,
 	"minicpm5": {splitters: []splitter{splitDigits3, splitLlama3Words}, ignoreMerges: true},
 
 	"qwen2": likeQwen2, "deepseek-r1-qwen": likeQwen2,
 	"qwen35":    {splitters: []splitter{splitQwen35}, nfc: true},
 	"stablelm2": likeHunyuan, "hunyuan": likeHunyuan, "megrez": likeHunyuan, "grok-2": likeHunyuan,
-	"bailingmoe": likeHunyuan, "bailingmoe2": likeHunyuan,
+	"bailingmoe": likeHunyuan, "bailingmoe2": likeHunyuan, "llada-moe": likeHunyuan,
+	"solar-open": likeHunyuan,
+	"laguna":     {splitters: []splitter{splitNewlines, splitQwen2}},
 	"seed-coder": {splitters: []splitter{splitSeed}},
 
 	"starcoder": likeDigits, "refact": likeDigits, "command-r": likeDigits, "smollm": likeDigits,
-	"codeshell": likeDigits, "exaone": likeDigits, "minerva-7b": likeDigits,
+	"codeshell": likeDigits, "mellum2": likeDigits, "exaone": likeDigits, "minerva-7b": likeDigits,
 
-	"gpt-4o": likeGPT4o, "llama4": likeGPT4o, "kanana2": likeGPT4o, "minimax-m2": likeGPT4o,
+	"gpt-4o": likeGPT4o, "llama4": likeGPT4o, "kanana2": likeGPT4o, "talkie": likeGPT4o, "minimax-m2": likeGPT4o,
 	"tekken": {splitters: []splitter{splitTekken}, ignoreMerges: true, addBOS: true},
 
 	"deepseek-llm":   {splitters: []splitter{splitEachNewline, splitDSLetters, splitDSMarksVisible, splitTrailing, splitCJKVisible, splitNumber}},
 	"deepseek-coder": {splitters: []splitter{splitEachNewline, splitSpaceLetters, splitSpaceMarks, splitCJK, splitDigit}},
-	"deepseek-v3":    likeV3, "hunyuan-dense": likeV3,
+	"deepseek-v3":    likeV3, "hunyuan-dense": likeV3, "joyai-llm": likeV3, "hy_v4": likeV3,
 	"kimi-k2": {splitters: []splitter{splitKimi}},
 
 	"falcon": {splitters: []splitter{splitFalconMarks, splitGPT2, splitThreeDigits}},

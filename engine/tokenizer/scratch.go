@@ -173,7 +173,7 @@ func (s *scratch) merge(p pairs) {
 			s.push(candidate{uint64(priority)<<32 | uint64(left), id, r.end, left})
 		}
 	}
-	for i := range s.symbols {
+	for i := 0; i < len(s.symbols) && !s.stopped(1); i++ {
 		add(int32(i))
 	}
 	for len(s.heap) > 0 && !s.stopped(1) {

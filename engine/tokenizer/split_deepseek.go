@@ -81,14 +81,27 @@ var (
 
 var isCJK = listed("一-龥ࠀ-一가-\ud7ff")
 
-// splitTrailing is \s+$ , whose end is that of a line or of the text.
-var splitTrailing = isolate(func(text string) int {
-	n := run(text, white, unlimited)
-	if n == len(text) {
-		return n
+// splitTrailing is \s+$ , whose end is that of a line or of the text. A run of white
+// space without such an end has none at a later start either, so it is passed at
+// once: to try every start would be quadratic.
+func splitTrailing(text string) int {
+	for at := 0; at < len(text); {
+		n := run(text[at:], white, unlimited)
+		match := n
+		if at+n < len(text) {
+			match = strings.LastIndexByte(text[at:at+n], '\n')
+		}
+		switch {
+		case match > 0 && at == 0:
+			return match
+		case match > 0:
+			return at
+		}
+		at += n
+		at += runWithout(text[at:], anyRune, white)
 	}
-	return max(0, strings.LastIndexByte(text[:n], '\n'))
-})
+	return len(text)
+}
 
 // splitDeepSeek3 is [!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|
 // ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ with gaps between.

@@ -205,7 +205,7 @@ func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
 // Encode appends the ids of text to dst. Bytes that are not UTF-8 are encoded
 // as they are where the model has tokens for bytes.
 func (t *Tokenizer) Encode(dst []int32, text string, o EncodeOptions) []int32 {
-	dst, _ = t.encode(nil, dst, text, o, nil)
+	dst, _ = t.encode(context.Background(), dst, text, o, nil)
 	return dst
 }
 
@@ -228,8 +228,8 @@ func (t *Tokenizer) encode(ctx context.Context, dst []int32, text string, o Enco
 	if cap(s.symbols) <= scratchSymbolsMax {
 		t.scratch.Put(s)
 	}
-	if ctx != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	return dst, nil
 }

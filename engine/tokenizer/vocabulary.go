@@ -66,6 +66,13 @@ func readVocabulary(f *gguf.File, scored bool) (*vocabulary, error) {
 		}
 	}
 	v.index()
+	v.controlEnds()
+	v.phi3Flags(f)
+	return v, nil
+}
+
+// controlEnds makes control tokens of ends that the file calls user-defined.
+func (v *vocabulary) controlEnds() {
 	_, gemma := v.ids["<end_of_turn>"]
 	for _, text := range endTexts {
 		// To gemma </s> is the end of a struck-out text.
@@ -73,8 +80,6 @@ func readVocabulary(f *gguf.File, scored bool) (*vocabulary, error) {
 			v.kinds[id] = kindControl
 		}
 	}
-	v.phi3Flags(f)
-	return v, nil
 }
 
 // index sets ids.

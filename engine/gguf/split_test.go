@@ -67,6 +67,51 @@ func TestSplitFilesAreOneModelWhicheverIsNamed(t *testing.T) {
 	}
 }
 
+// TestAFirstPartOfMetadataAlone is how gguf-split --no-tensor-first-split cuts.
+func TestAFirstPartOfMetadataAlone(t *testing.T) {
+	path := split(t, func(no int, b *gguftest.Builder) *gguftest.Builder {
+		if no > 0 {
+			return b
+		}
+		return (&gguftest.Builder{}).Set("general.name", "whole").
+			Set("split.no", uint16(0)).Set("split.count", uint16(3)).Set("split.tensors.count", int32(2))
+	})
+	f, err := Open(path(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if len(f.Tensors) != 2 || f.Text("general.name") != `"whole"` {
+		t.Errorf("%v, %v", f.Tensors, f.Keys())
+	}
+}
+
+// FuzzSplit gives two parts any numbers: they are one model of two tensors, or refused.
+func FuzzSplit(f *testing.F) {
+	f.Add(uint32(0), uint32(1), uint32(2), uint32(2), uint32(2), uint32(2))
+	f.Add(uint32(0), uint32(0), uint32(2), uint32(1), uint32(0), uint32(1<<32-1))
+	f.Add(uint32(0), uint32(1), uint32(99999), uint32(1<<32-1), uint32(3), uint32(2))
+	f.Fuzz(func(t *testing.T, no1, no2, count1, count2, tensors, name uint32) {
+		dir := t.TempDir()
+		paths := []string{filepath.Join(dir, fmt.Sprintf("m-00001-of-%05d.gguf", name%100000)), filepath.Join(dir, fmt.Sprintf("m-00002-of-%05d.gguf", name%100000))}
+		for i, path := range paths {
+			b := (&gguftest.Builder{}).Set("split.no", []uint32{no1, no2}[i]).Set("split.count", []uint32{count1, count2}[i]).Set("split.tensors.count", tensors)
+			if err := os.WriteFile(path, b.Tensor(fmt.Sprint(i), kernels.F32, []int{1}, make([]byte, 4)).Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file, err := Open(paths[0])
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		whole := no1 == 0 && no2 == 1 && count1 == 2 && count2 == 2 && tensors == 2 && name%100000 == 2
+		if alone := count1 <= 1; !alone && (!whole || len(file.Tensors) != 2) || alone && len(file.Tensors) != 1 {
+			t.Errorf("opens with %d tensors", len(file.Tensors))
+		}
+	})
+}
+
 func TestSplitFilesThatDoNotFitAreRefusedByName(t *testing.T) {
 	set := func(at int, key string, v any) func(int, *gguftest.Builder) *gguftest.Builder {
 		return func(no int, b *gguftest.Builder) *gguftest.Builder {

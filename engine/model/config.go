@@ -92,7 +92,7 @@ func (c *Config) KVReadBytes(contextTokens int) int {
 // WeightReadBytes is what one token reads of f's weights, in the types that the
 // file has: one row of the embedding, and of experts those that it uses.
 func (c *Config) WeightReadBytes(f *gguf.File) int {
-	total := 0
+	total, experts := 0, 0
 	for i := range f.Tensors {
 		t := &f.Tensors[i]
 		if !t.Type.Known() {
@@ -103,11 +103,12 @@ func (c *Config) WeightReadBytes(f *gguf.File) int {
 		case t.Name == embeddingName && !c.Tied:
 			n = t.Type.Bytes(t.Dims[0])
 		case c.Experts > 0 && isExpert(t.Name):
-			n = n / c.Experts * c.ExpertsUsed
+			experts += n
+			continue
 		}
 		total += n
 	}
-	return total
+	return total + experts*c.ExpertsUsed/max(1, c.Experts)
 }
 
 // architectures has one row for each architecture that can be computed. The

@@ -220,6 +220,18 @@ func TestOtherLayoutsAreTheSameModel(t *testing.T) {
 			}
 			return []string{"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}
 		},
+		"gpt-oss": func(d *gguf.Draft, f *gguf.File, p string) []string {
+			for _, kind := range []string{"gate", "up", "down"} {
+				for _, part := range []string{"weight", "bias"} {
+					all, _ := f.Tensor(p + "ffn_" + kind + "_exps." + part)
+					for e := range 5 {
+						n := len(all.Data) / 5
+						d.Add(gguf.Tensor{Name: fmt.Sprintf("%sffn_%s.%d.%s", p, kind, e, part), Type: all.Type, Dims: all.Dims[:len(all.Dims)-1], Data: all.Data[e*n : (e+1)*n]})
+					}
+				}
+			}
+			return []string{"_exps."}
+		},
 	} {
 		f := familyFile(t, arch, kernels.Q8_0)
 		d := gguf.NewDraft(arch + " in another layout")
@@ -238,6 +250,13 @@ func TestOtherLayoutsAreTheSameModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantSameBits(t, arch, logits(other), logits(f))
+		config, err := ReadConfig(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := config.WeightReadBytes(other), config.WeightReadBytes(f); a != b {
+			t.Errorf("%s: a token reads %d bytes of the other layout, %d of the usual", arch, a, b)
+		}
 	}
 }
 
@@ -292,6 +311,45 @@ func TestGraniteKeys(t *testing.T) {
 	if _, err = read(func(d *gguf.Draft) { d.Set("granite.expert_shared_feed_forward_length", uint32(65)) }); err == nil {
 		t.Error("another feed-forward layer is ignored")
 	}
+}
+
+// TestBytesReadForAToken: windows bound what attention reads, ExpertsUsed what
+// experts cost, and of an embedding that is no output one row is read.
+func TestBytesReadForAToken(t *testing.T) {
+	config := func(f *gguf.File) Config {
+		c, err := ReadConfig(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := config(familyFile(t, "gemma3", kernels.F32))
+	if got, want := c.KVReadBytes(20), (9+20+9)*2*4*2*16; got != want {
+		t.Errorf("attention reads %d bytes, want %d", got, want)
+	}
+	if got, want := c.KVReadBytes(5), 3*5*2*4*2*16; got != want {
+		t.Errorf("attention reads %d bytes of a short context, want %d", got, want)
+	}
+	f := familyFile(t, "qwen3moe", kernels.F32)
+	c = config(f)
+	const experts = 3 * (4*32*48*2 + 2*48*32) // bytes of one over 3 layers; down is F16
+	if got, want := c.WeightReadBytes(f), f.SizeBytes()-headerBytes(f)-3*experts; got != want {
+		t.Errorf("a mixture reads %d bytes, want %d", got, want)
+	}
+	f = parseTiny(t, gguftest.Tiny{Untied: true, Vocab: 300, Embed: 32})
+	c = config(f)
+	if got, want := c.WeightReadBytes(f), 4*(f.Parameters()-299*32); got != want {
+		t.Errorf("an untied model reads %d bytes, want %d", got, want)
+	}
+}
+
+// headerBytes is what a file has beside its tensors' data.
+func headerBytes(f *gguf.File) int {
+	n := f.SizeBytes()
+	for _, use := range f.TypeUses() {
+		n -= use.Bytes
+	}
+	return n
 }
 
 func TestAllocationsOfAMixture(t *testing.T) {

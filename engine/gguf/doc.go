@@ -1,5 +1,6 @@
-// Package gguf reads GGUF model files: metadata, tensor directory and the
-// tensors' bytes, without copying them.
+// Package gguf reads GGUF model files, one or several that belong together:
+// metadata, tensor directory and the tensors' bytes, without copying them. It also
+// makes the same File of what other packages have (Draft), and writes one (Write).
 //
 // Goal: a file that comes from anywhere is either read exactly or refused with
 // an error that names the file, the byte and the field. Every count in a file
@@ -7,8 +8,7 @@
 // it, so a file never costs more memory than its size suggests.
 //
 // Non-goals: knowing what a model is (engine/model decides which keys and
-// tensors it needs), computing with tensors, writing files (gguftest has a
-// small writer for tests), split files, big-endian files.
+// tensors it needs), computing with tensors, big-endian files.
 //
 // Use: Open a path or Parse bytes, read metadata through the typed getters and
 // tensors through Tensor. A getter answers (value, present, error): a key that

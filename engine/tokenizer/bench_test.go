@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"strings"
 	"testing"
+
+	"github.com/forebay-io/forebay/engine/gguf"
 )
 
 const english = `The tide comes in twice a day, and the miller opens the gate before dawn. "We'll hold it back,"
@@ -31,5 +33,37 @@ func BenchmarkEncode(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkLoad is the time from a file's bytes to a Tokenizer.
+func BenchmarkLoad(b *testing.B) {
+	for _, name := range []string{"llama3", "qwen3", "gptoss", "gemma3"} {
+		src := JSONSource{Tokenizer: unzip(b, sharedFile(b, "conformance", "tokenizers", name, "tokenizer.json.gz"))}
+		b.Run("json-"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(src.Tokenizer)))
+			for b.Loop() {
+				if _, err := FromJSON(name, src); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	for _, name := range []string{"gguf-llama-bpe", "gguf-qwen2"} {
+		path := sharedFile(b, "conformance", "tokenizers", name, "vocab.gguf")
+		f, err := gguf.Open(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer f.Close()
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := FromGGUF(f); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

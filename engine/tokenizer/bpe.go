@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 )
@@ -16,13 +15,7 @@ type bpe struct {
 	byteIDs [256]int32
 	unknown int32            // for bytes that have no token; none leaves them out
 	words   map[string]int32 // bytes of normal tokens; only with ignoreMerges
-	merges  map[uint64]merge
-}
-
-// merge is what a pair of tokens becomes, and its place in the file.
-type merge struct {
-	id   int32
-	rank uint32
+	merges  mergeTable
 }
 
 // readBPE sets up the encoder and returns what each token stands for.
@@ -43,31 +36,20 @@ func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 	if b.unknown, err = t.readID(f, "unknown"); err != nil {
 		return nil, err
 	}
-	bytes = t.setBPE(b)
-	return bytes, t.readMergeKey(f, b.setMerges)
-}
-
-// readMergeKey hands the merges of a file to set.
-func (t *Tokenizer) readMergeKey(f *gguf.File, set func([]mergeParts, *vocabulary) error) error {
-	const key = "tokenizer.ggml.merges"
-	list, _, err := f.Strings(key)
+	merges, err := t.readMerges(f)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	merges := make([]mergeParts, len(list))
-	for rank, text := range list {
-		if merges[rank], err = cutMerge(text); err != nil {
-			return fmt.Errorf("%s: key %s: merge %d: %w", f.Name(), key, rank, err)
-		}
+	if bytes, err = t.setBPE(b, merges); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	if err := set(merges, &t.vocabulary); err != nil {
-		return fmt.Errorf("%s: key %s: %w", f.Name(), key, err)
-	}
-	return nil
+	return bytes, nil
 }
 
 // setBPE makes b the encoder and gives what each token stands for.
-func (t *Tokenizer) setBPE(b *bpe) (texts []string) {
+func (t *Tokenizer) setBPE(b *bpe, list []mergeParts) (texts []string, err error) {
+	merges := make(chan error, 1)
+	go func() { merges <- b.merges.read(list, &t.vocabulary, nil) }()
 	texts = make([]string, len(t.texts))
 	if b.ignoreMerges {
 		b.words = make(map[string]int32, len(t.texts))
@@ -91,53 +73,11 @@ func (t *Tokenizer) setBPE(b *bpe) (texts []string) {
 		}
 	}
 	t.encoder = b
-	return texts
-}
-
-func (b *bpe) setMerges(list []mergeParts, v *vocabulary) (err error) {
-	b.merges, err = readMerges(list, v, nil)
-	return err
-}
-
-// readMerges finds the tokens of merges; of a pair that comes twice the first
-// counts. joined, if not nil, is told every result. A merge of two characters into
-// what is no token would be undone in the end, unless more is made of it.
-func readMerges(list []mergeParts, v *vocabulary, joined func(string)) (map[uint64]merge, error) {
-	merges := make(map[uint64]merge, len(list))
-	var parts map[string]bool // of all merges; needed for files that contradict themselves
-	for rank, m := range list {
-		text := m[0] + m[1]
-		l, okL := v.ids[m[0]]
-		r, okR := v.ids[m[1]]
-		whole, okW := v.ids[text]
-		if !okL || !okR || okW && v.isControl(whole) {
-			continue // of what no text becomes, or into what plain text never becomes
-		}
-		if !okW && parts == nil {
-			parts = map[string]bool{}
-			for _, m := range list {
-				parts[m[0]], parts[m[1]] = true, true
-			}
-		}
-		if !okW && !parts[text] && utf8.RuneCountInString(m[0]) == 1 && utf8.RuneCountInString(m[1]) == 1 {
-			continue
-		}
-		if !okW {
-			return nil, fmt.Errorf("merge %d (%q and %q) is into something that is no token", rank, m[0], m[1])
-		}
-		if joined != nil {
-			joined(text)
-		}
-		pair := uint64(l)<<32 | uint64(r)
-		if _, dup := merges[pair]; !dup {
-			merges[pair] = merge{whole, uint32(rank)}
-		}
-	}
-	return merges, nil
+	return texts, <-merges
 }
 
 func (b *bpe) pair(_ *scratch, left, right *symbol) (int32, uint32, bool) {
-	m, ok := b.merges[uint64(left.id)<<32|uint64(uint32(right.id))]
+	m, ok := b.merges.find(left.id, right.id)
 	return m.id, m.rank, ok
 }
 
@@ -206,7 +146,7 @@ func (b *bpe) mergedShort(dst []int32, word string) []int32 {
 	var is [shortBytesMax]bool
 	look := func(ids []int32, i int) {
 		if i >= 0 && i+1 < len(ids) {
-			known[i], is[i] = b.merges[uint64(ids[i])<<32|uint64(uint32(ids[i+1]))]
+			known[i], is[i] = b.merges.find(ids[i], ids[i+1])
 		}
 	}
 	ids := dst[from:]
@@ -230,41 +170,4 @@ func (b *bpe) mergedShort(dst []int32, word string) []int32 {
 		look(ids, best-1)
 		look(ids, best)
 	}
-}
-
-// byteAlphabet is GPT-2's: printable bytes stand for themselves, the others
-// for the characters from U+0100 on.
-var byteAlphabet = func() (table [256]rune) {
-	next := rune(256)
-	for c := range table {
-		if c >= '!' && c <= '~' || c >= 0xa1 && c <= 0xac || c >= 0xae {
-			table[c] = rune(c)
-		} else {
-			table[c] = next
-			next++
-		}
-	}
-	return table
-}()
-
-var alphabetByte = func() map[rune]byte {
-	m := make(map[rune]byte, 256)
-	for c, r := range byteAlphabet {
-		m[r] = byte(c)
-	}
-	return m
-}()
-
-// alphabetBytes is the bytes that a token's text stands for; a text outside of
-// the alphabet stands for itself.
-func alphabetBytes(text string) string {
-	b := make([]byte, 0, len(text))
-	for _, r := range text {
-		c, ok := alphabetByte[r]
-		if !ok {
-			return text
-		}
-		b = append(b, c)
-	}
-	return string(b)
 }

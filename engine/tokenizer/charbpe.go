@@ -16,7 +16,7 @@ import (
 type charBPE struct {
 	pretokenizer
 	chars   map[string]int32
-	merges  map[uint64]merge
+	merges  mergeTable
 	words   map[string]int32 // by text; only with ignoreMerges
 	byteIDs [256]int32
 	unknown int32 // for characters with no tokens for their bytes; none leaves them out
@@ -36,14 +36,20 @@ func (t *Tokenizer) readGemma4(f *gguf.File) (texts []string, err error) {
 		return nil, err
 	}
 	t.addBOS = true
-	if texts, err = t.setCharBPE(c); err != nil {
+	merges, err := t.readMerges(f)
+	if err != nil {
+		return nil, err
+	}
+	if texts, err = t.setCharBPE(c, merges); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	return texts, t.readMergeKey(f, c.setMerges)
+	return texts, nil
 }
 
 // setCharBPE makes c the encoder and gives what each token stands for.
-func (t *Tokenizer) setCharBPE(c *charBPE) (texts []string, err error) {
+func (t *Tokenizer) setCharBPE(c *charBPE, list []mergeParts) (texts []string, err error) {
+	merges := make(chan error, 1)
+	go func() { merges <- c.merges.read(list, &t.vocabulary, &c.joints) }()
 	c.chars, texts = map[string]int32{}, make([]string, len(t.texts))
 	if c.ignoreMerges {
 		c.words = make(map[string]int32, len(t.texts))
@@ -57,9 +63,9 @@ func (t *Tokenizer) setCharBPE(c *charBPE) (texts []string, err error) {
 		case t.isControl(id):
 			continue
 		case t.kinds[id] == kindByte:
-			b, err := parseByte(text)
-			if err != nil {
-				return nil, fmt.Errorf("token %d: %w", id, err)
+			b, ok := parseByte(text)
+			if !ok {
+				return nil, notByte(i, text)
 			}
 			c.byteIDs[b] = id
 			texts[id] = string([]byte{b})
@@ -81,19 +87,14 @@ func (t *Tokenizer) setCharBPE(c *charBPE) (texts []string, err error) {
 	}
 	c.whole = c.ignoreMerges || c.fuse && slices.Contains(c.byteIDs[:], none)
 	t.encoder = c
-	return texts, nil
-}
-
-func (c *charBPE) setMerges(list []mergeParts, v *vocabulary) (err error) {
-	c.merges, err = readMerges(list, v, c.note)
-	return err
+	return texts, <-merges
 }
 
 func (c *charBPE) pair(_ *scratch, left, right *symbol) (int32, uint32, bool) {
 	if left.id == none || right.id == none {
 		return none, 0, false
 	}
-	m, ok := c.merges[uint64(left.id)<<32|uint64(uint32(right.id))]
+	m, ok := c.merges.find(left.id, right.id)
 	return m.id, m.rank, ok
 }
 

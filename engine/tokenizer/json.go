@@ -34,49 +34,15 @@ type addedToken struct {
 
 type jsonModel struct {
 	Type         string
-	Vocab        map[string]int32
-	Merges       []mergeParts
-	UnkToken     string   `json:"unk_token"`
-	Dropout      *float64 `json:"dropout"`
-	Prefix       string   `json:"continuing_subword_prefix"`
-	Suffix       string   `json:"end_of_word_suffix"`
-	FuseUnk      bool     `json:"fuse_unk"`
-	ByteFallback bool     `json:"byte_fallback"`
-	IgnoreMerges bool     `json:"ignore_merges"`
-}
-
-// mergeParts is a merge, written as "left right" or as ["left", "right"].
-type mergeParts [2]string
-
-func (m *mergeParts) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '[' {
-		var parts []string
-		if err := json.Unmarshal(b, &parts); err != nil {
-			return err
-		}
-		if len(parts) != 2 {
-			return fmt.Errorf("a merge of %d parts", len(parts))
-		}
-		*m = mergeParts(parts)
-		return nil
-	}
-	var text string
-	if err := json.Unmarshal(b, &text); err != nil {
-		return err
-	}
-	var err error
-	*m, err = cutMerge(text)
-	return err
-}
-
-// cutMerge cuts at the space between the parts. A part may itself be a space, never empty.
-func cutMerge(text string) (m mergeParts, err error) {
-	if text != "" {
-		if cut := strings.IndexByte(text[1:], ' ') + 1; cut > 0 {
-			return mergeParts{text[:cut], text[cut+1:]}, nil
-		}
-	}
-	return m, fmt.Errorf("%q is not two parts", text)
+	Vocab        []vocabEntry `json:"-"` // as readTables finds them
+	Merges       []mergeParts `json:"-"`
+	UnkToken     string       `json:"unk_token"`
+	Dropout      *float64     `json:"dropout"`
+	Prefix       string       `json:"continuing_subword_prefix"`
+	Suffix       string       `json:"end_of_word_suffix"`
+	FuseUnk      bool         `json:"fuse_unk"`
+	ByteFallback bool         `json:"byte_fallback"`
+	IgnoreMerges bool         `json:"ignore_merges"`
 }
 
 // component is a part of the pipeline: the fields of all types.
@@ -151,7 +117,11 @@ func FromJSON(name string, src JSONSource) (*Tokenizer, error) {
 
 func fromJSON(src JSONSource) (*Tokenizer, error) {
 	var f jsonFile
-	if err := json.Unmarshal(src.Tokenizer, &f); err != nil {
+	rest, err := f.Model.readTables(string(src.Tokenizer))
+	if err == nil {
+		err = json.Unmarshal(rest, &f)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("not a tokenizer.json: %w", err)
 	}
 	if err := f.Model.check(); err != nil {
@@ -212,8 +182,8 @@ func (f *jsonFile) vocabulary(byteLevel bool) (*vocabulary, error) {
 		size = max(size, int(id)+1)
 		return nil
 	}
-	for text, id := range f.Model.Vocab {
-		if err := note(text, id); err != nil {
+	for _, e := range f.Model.Vocab {
+		if err := note(e.text, e.id); err != nil {
 			return nil, err
 		}
 	}
@@ -229,10 +199,15 @@ func (f *jsonFile) vocabulary(byteLevel bool) (*vocabulary, error) {
 	for id := range v.kinds {
 		v.kinds[id] = kindUnused
 	}
-	for text, id := range f.Model.Vocab {
-		v.texts[id], v.kinds[id] = text, kindNormal
-		if _, err := parseByte(text); err == nil && !byteLevel && f.Model.ByteFallback {
-			v.kinds[id] = kindByte
+	for _, e := range f.Model.Vocab {
+		if other := v.texts[e.id]; v.kinds[e.id] != kindUnused && other != e.text {
+			return nil, fmt.Errorf("model: vocab: %q and %q both have the id %d", other, e.text, e.id)
+		}
+		v.texts[e.id], v.kinds[e.id] = e.text, kindNormal
+		if !byteLevel && f.Model.ByteFallback {
+			if _, ok := parseByte(e.text); ok {
+				v.kinds[e.id] = kindByte
+			}
 		}
 	}
 	for _, a := range f.AddedTokens {
@@ -257,15 +232,10 @@ func (t *Tokenizer) jsonEncoder(m *jsonModel, p *pipeline) ([]string, error) {
 	p.pre.ignoreMerges = m.IgnoreMerges
 	if p.byteLevel {
 		b := &bpe{pretokenizer: p.pre, unknown: unknown}
-		texts := t.setBPE(b)
-		return texts, b.setMerges(m.Merges, &t.vocabulary)
+		return t.setBPE(b, m.Merges)
 	}
 	c := &charBPE{pretokenizer: p.pre, unknown: unknown, fuse: m.FuseUnk, spaces: p.spaces}
-	texts, err := t.setCharBPE(c)
-	if err != nil {
-		return nil, err
-	}
-	return texts, c.setMerges(m.Merges, &t.vocabulary)
+	return t.setCharBPE(c, m.Merges)
 }
 
 // finishJSON takes what the files beside tokenizer.json say.

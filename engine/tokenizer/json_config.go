@@ -25,8 +25,23 @@ type tokenizerConfig struct {
 // if either file says so.
 func (f *jsonFile) addTokens(added map[string]addedToken) error {
 	known := make(map[string]int, len(f.AddedTokens))
+	taken := make(map[int32]bool, len(f.AddedTokens))
 	for i, a := range f.AddedTokens {
-		known[a.Content] = i
+		known[a.Content], taken[a.ID] = i, true
+	}
+	missing := map[string]int32{} // and the id in the vocab, if it is there
+	for _, a := range added {
+		if _, ok := known[a.Content]; !ok {
+			missing[a.Content] = none
+		}
+	}
+	for _, e := range f.Model.Vocab {
+		if len(missing) == 0 {
+			break
+		}
+		if taken[e.id] = true; missing[e.text] == none {
+			missing[e.text] = e.id
+		}
 	}
 	for key, a := range added {
 		if i, ok := known[a.Content]; ok {
@@ -38,28 +53,14 @@ func (f *jsonFile) addTokens(added map[string]addedToken) error {
 			return fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q is no id", key)
 		}
 		a.ID = int32(id)
-		if of, ok := f.Model.Vocab[a.Content]; ok {
+		if of := missing[a.Content]; of != none {
 			a.ID = of
-		} else if f.taken(a.ID) {
+		} else if taken[a.ID] {
 			return fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q has the id %d of another token of tokenizer.json", a.Content, a.ID)
 		}
 		f.AddedTokens = append(f.AddedTokens, a)
 	}
 	return nil
-}
-
-func (f *jsonFile) taken(id int32) bool {
-	for _, a := range f.AddedTokens {
-		if a.ID == id {
-			return true
-		}
-	}
-	for _, of := range f.Model.Vocab {
-		if of == id {
-			return true
-		}
-	}
-	return false
 }
 
 // controlNamed makes control tokens of added tokens that tokenizer_config.json gives

@@ -26,14 +26,8 @@ type spm struct {
 // at all of those and its parts can go one by one.
 type joints [256][4]uint64
 
-// note marks the borders inside of a token.
-func (j *joints) note(text string) {
-	for i := range text {
-		if i > 0 {
-			j[text[i-1]][text[i]>>6] |= 1 << (text[i] & 63)
-		}
-	}
-}
+// note marks a border inside of a token.
+func (j *joints) note(last, first byte) { j[last][first>>6] |= 1 << (first & 63) }
 
 // word is the length up to the first border of text, whose spaces are U+2581 to
 // tokens, that no token crosses.
@@ -84,9 +78,9 @@ func (t *Tokenizer) readSPM(f *gguf.File) (bytes []string, err error) {
 		case t.isControl(int32(id)):
 			continue
 		case t.kinds[id] == kindByte:
-			c, err := parseByte(text)
-			if err != nil {
-				return nil, fmt.Errorf("%s: key %s: token %d: %w", f.Name(), keyTokens, id, err)
+			c, ok := parseByte(text)
+			if !ok {
+				return nil, fmt.Errorf("%s: key %s: %w", f.Name(), keyTokens, notByte(id, text))
 			}
 			m.byteIDs[c] = int32(id)
 			bytes[id] = string([]byte{c})
@@ -97,20 +91,27 @@ func (t *Tokenizer) readSPM(f *gguf.File) (bytes []string, err error) {
 		if t.ids[text] == int32(id) {
 			m.ids[text] = int32(id)
 		}
-		m.note(text)
+		for i := range text {
+			if i > 0 {
+				m.note(text[i-1], text[i])
+			}
+		}
 	}
 	t.encoder = m
 	return bytes, nil
 }
 
 // parseByte reads a byte token's text, <0xNN>.
-func parseByte(text string) (byte, error) {
+func parseByte(text string) (c byte, ok bool) {
 	if len(text) == 6 && strings.HasPrefix(text, "<0x") && text[5] == '>' {
-		if c, err := strconv.ParseUint(text[3:5], 16, 8); err == nil {
-			return byte(c), nil
-		}
+		c, err := strconv.ParseUint(text[3:5], 16, 8)
+		return byte(c), err == nil
 	}
-	return 0, fmt.Errorf("is a byte token but called %q, not <0x00> to <0xFF>", text)
+	return 0, false
+}
+
+func notByte(id int, text string) error {
+	return fmt.Errorf("token %d is a byte token but called %q, not <0x00> to <0xFF>", id, text)
 }
 
 // descending orders scores: the higher the score the smaller the number.

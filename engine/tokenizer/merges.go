@@ -1,0 +1,130 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+)
+
+const keyMerges = "tokenizer.ggml.merges"
+
+// mergeParts are the texts of the two tokens of a merge.
+type mergeParts [2]string
+
+// cutMerge cuts at the space between the parts. A part may itself be a space, never empty.
+func cutMerge(text string) (m mergeParts, err error) {
+	if text != "" {
+		if cut := strings.IndexByte(text[1:], ' ') + 1; cut > 0 {
+			return mergeParts{text[:cut], text[cut+1:]}, nil
+		}
+	}
+	return m, fmt.Errorf("%q is not two parts", text)
+}
+
+// readMerges reads the merges of a file.
+func (t *Tokenizer) readMerges(f *gguf.File) ([]mergeParts, error) {
+	list, _, err := f.Strings(keyMerges)
+	if err != nil {
+		return nil, err
+	}
+	merges := make([]mergeParts, len(list))
+	for rank, text := range list {
+		if merges[rank], err = cutMerge(text); err != nil {
+			return nil, fmt.Errorf("%s: key %s: merge %d: %w", f.Name(), keyMerges, rank, err)
+		}
+	}
+	return merges, nil
+}
+
+// read finds the tokens of merges; of a pair that comes twice the first
+// counts. at, if not nil, is told where they join. A merge of two characters into
+// what is no token would be undone in the end, unless more is made of it.
+func (t *mergeTable) read(list []mergeParts, v *vocabulary, at *joints) error {
+	*t = newMergeTable(len(list))
+	var parts map[string]bool // of all merges; needed for files that contradict themselves
+	var text []byte
+	for rank, m := range list {
+		l, okL := v.ids[m[0]]
+		r, okR := v.ids[m[1]]
+		if !okL || !okR {
+			continue // of what no text becomes
+		}
+		text = append(append(text[:0], m[0]...), m[1]...)
+		whole, okW := v.ids[string(text)]
+		if okW && v.isControl(whole) {
+			continue // plain text never becomes that
+		}
+		if !okW && parts == nil {
+			parts = map[string]bool{}
+			for _, m := range list {
+				parts[m[0]], parts[m[1]] = true, true
+			}
+		}
+		if !okW && !parts[string(text)] && utf8.RuneCountInString(m[0]) == 1 && utf8.RuneCountInString(m[1]) == 1 {
+			continue
+		}
+		if !okW {
+			return fmt.Errorf("merge %d (%q and %q) is into something that is no token", rank, m[0], m[1])
+		}
+		if at != nil && m[0] != "" && m[1] != "" {
+			at.note(m[0][len(m[0])-1], m[1][0])
+		}
+		t.add(l, r, merge{whole, uint32(rank)})
+	}
+	return nil
+}
+
+// mergeTable finds merges by their pair of tokens. It is a hash table with open
+// addressing, between a third and two thirds full, that never grows.
+type mergeTable struct {
+	slots []mergeSlot
+	shift uint
+}
+
+type mergeSlot struct {
+	pair uint64 // one more than the ids make; 0 in an empty slot
+	merge
+}
+
+// merge is what a pair of tokens becomes, and its place in the file.
+type merge struct {
+	id   int32
+	rank uint32
+}
+
+func newMergeTable(n int) mergeTable {
+	size := bits.Len(uint(n + n/2 + 1))
+	return mergeTable{make([]mergeSlot, 1<<size), uint(64 - size)}
+}
+
+// mergeHash is random, so that no file can choose its pairs to collide.
+var mergeHash = rand.Uint64() | 1
+
+// slot is the pair's, or the empty one where it would be.
+func (t *mergeTable) slot(left, right int32) (s *mergeSlot, pair uint64) {
+	pair = (uint64(uint32(left))<<32 | uint64(uint32(right))) + 1
+	for i := pair * mergeHash >> t.shift; ; i = (i + 1) % uint64(len(t.slots)) {
+		if s = &t.slots[i]; s.pair == pair || s.pair == 0 {
+			return s, pair
+		}
+	}
+}
+
+// add keeps the first merge of a pair.
+func (t *mergeTable) add(left, right int32, m merge) {
+	if s, pair := t.slot(left, right); s.pair == 0 {
+		*s = mergeSlot{pair, m}
+	}
+}
+
+func (t *mergeTable) find(left, right int32) (merge, bool) {
+	if len(t.slots) == 0 {
+		return merge{}, false
+	}
+	s, pair := t.slot(left, right)
+	return s.merge, s.pair == pair
+}

@@ -147,6 +147,9 @@ func (d *description) readSizes(c *config) {
 		}
 		s.experts = c.size(count, s.experts)
 		s.expertsUsed = c.size("num_experts_per_tok", s.expertsUsed)
+		if s.expertsUsed > s.experts {
+			c.fail("num_experts_per_tok", "is %d of %d experts", s.expertsUsed, s.experts)
+		}
 	}
 	if s.expertFF > 0 {
 		s.expertFF = c.size("moe_intermediate_size", s.expertFF)

@@ -71,21 +71,25 @@ func TestFoldersEqualTheConvertersFiles(t *testing.T) {
 	}
 }
 
-// checkLogits compares a folder's logits with the reference.
+// checkLogits compares a folder's logits with the reference beside the converter's file.
 func checkLogits(t *testing.T, f *gguf.File, dir, name string) {
 	t.Helper()
-	var ref struct {
-		IDs   []int32
-		Shape [2]int
-	}
-	text, err := os.ReadFile(sharedPath(t, "conformance", "arch", name+".json"))
+	sameLogits(t, f, sharedPath(t, "conformance", "arch", name+".json"), sharedPath(t, "conformance", "arch", name+".logits.f32"), 1e-5)
+}
+
+// sameLogits computes the ids of reference and compares with the logits of a file, all
+// rows, in float32.
+func sameLogits(t *testing.T, f *gguf.File, reference, logits string, most float64) {
+	t.Helper()
+	var ref struct{ IDs []int32 }
+	text, err := os.ReadFile(reference)
 	if err == nil {
 		err = json.Unmarshal(text, &ref)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(sharedPath(t, "conformance", "arch", name+".logits.f32"))
+	raw, err := os.ReadFile(logits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,14 +105,60 @@ func checkLogits(t *testing.T, f *gguf.File, dir, name string) {
 		pages[i] = int32(i)
 	}
 	got := m.Forward([]model.Span{{Tokens: ref.IDs, Pages: pages, Logits: len(ref.IDs)}})
+	if len(got)*4 != len(raw) {
+		t.Fatalf("%s: %d logits for %d bytes of reference", f.Name(), len(got), len(raw))
+	}
 	var wrong, size float64
 	for i, v := range got {
 		want := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
 		wrong += (float64(v) - want) * (float64(v) - want)
 		size += want * want
 	}
-	if len(got)*4 != len(raw) || !(wrong/size <= 1e-5) {
-		t.Errorf("%s: %d logits, NMSE %g", name, len(got), wrong/size)
+	if !(wrong/size <= most) {
+		t.Errorf("%s: NMSE %g", f.Name(), wrong/size)
+	}
+}
+
+// TestFoldersOfEveryKindGiveTransformersLogits: random weights, saved by transformers
+// 5 as BF16 or F16, with the logits that it computes of them in float32. Among them
+// are weights in several files, windows in layers of config.json's choice, keys of
+// older versions, and a head beside an embedding that is said to be it.
+func TestFoldersOfEveryKindGiveTransformersLogits(t *testing.T) {
+	folders, _ := filepath.Glob("testdata/*/" + configName)
+	if len(folders) != 5 {
+		t.Fatalf("%d folders", len(folders))
+	}
+	for _, config := range folders {
+		dir := filepath.Dir(config)
+		sameLogits(t, open(t, dir).File, filepath.Join(dir, "reference.json"), filepath.Join(dir, "logits.f32"), 1e-10)
+	}
+}
+
+func TestMixturesThatDifferAreRefusedByName(t *testing.T) {
+	for want, changes := range map[string]map[string]any{
+		"norm_topk_prob: is false, as it is where it is absent": {"norm_topk_prob": nil},
+		"decoder_sparse_step: is 2; only 1":                     {"decoder_sparse_step": 2},
+		"mlp_only_layers: names 1 layers":                       {"mlp_only_layers": []int{1}},
+		"num_experts_per_tok: is 4 of 3 experts":                {"num_experts_per_tok": 4},
+		"use_sliding_window: is true; a window (of 9 tokens)":   {"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 1},
+		`mlp.gate.weight": has the shape [3 16]`:                {"num_local_experts": 4},
+		`proj.bias": is not understood`:                         {"attention_bias": false},
+	} {
+		wantRefused(t, copyFolder(t, "testdata/qwen3moe", changes), want)
+	}
+	// A window that no layer has, or that the context does not exceed, is none.
+	open(t, copyFolder(t, "testdata/qwen3moe", map[string]any{"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 2}))
+	open(t, copyFolder(t, "testdata/qwen3moe", map[string]any{"use_sliding_window": true, "sliding_window": 64, "max_window_layers": 0}))
+}
+
+func wantRefused(t *testing.T, dir, want string) {
+	t.Helper()
+	folder, err := Open(dir)
+	if err == nil {
+		folder.File.Close()
+		t.Errorf("opens; want %q", want)
+	} else if !strings.Contains(err.Error(), want) {
+		t.Errorf("error %q, want %q", err, want)
 	}
 }
 
@@ -167,13 +217,7 @@ func TestConfigsThatAreNotUnderstoodAreRefused(t *testing.T) {
 		`tensor "model.layers.0.self_attn.q_proj.bias": is missing`:      {"attention_bias": true},
 		"partial_rotary_factor: is 0.5; only 1 is supported":             {"partial_rotary_factor": 0.5},
 	} {
-		folder, err := Open(copyFolder(t, llama, changes))
-		if err == nil {
-			folder.File.Close()
-			t.Errorf("opens; want %q", want)
-		} else if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q, want %q", err, want)
-		}
+		wantRefused(t, copyFolder(t, llama, changes), want)
 	}
 }
 

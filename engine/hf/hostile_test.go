@@ -21,7 +21,7 @@ var hostileValues = []any{nil, 0, 1, 3, 8.5, -1, 1 << 24, 1e300, 1e-300, "", "ya
 // TestHostileConfigsAreComputedOrRefused gives each key of each folder's config.json,
 // and of the objects in it, values that do not belong there: whatever still loads must run.
 func TestHostileConfigsAreComputedOrRefused(t *testing.T) {
-	folders, _ := filepath.Glob(filepath.Join(sharedPath(t, "conformance", "safetensors"), "*"))
+	folders, _ := filepath.Glob("testdata/*")
 	team := kernels.NewTeam(1)
 	defer team.Close()
 	for _, dir := range folders {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -126,6 +127,9 @@ func TestEngineAloneDrains(t *testing.T) {
 
 func TestHangupDrains(t *testing.T) {
 	t.Parallel()
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("SIGHUP is ignored, as under nohup, and so the program ignores it too")
+	}
 	p := serve(t, append(slow, "--drain_limit", "10m")...)
 	s := p.stream(chatBody("Tell me a story.", map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 100}))
 	p.cmd.Process.Signal(syscall.SIGHUP)

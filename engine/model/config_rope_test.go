@@ -3,38 +3,20 @@ package model
 import (
 	"math"
 	"testing"
-
-	"github.com/forebay-io/forebay/engine/gguf"
-	"github.com/forebay-io/forebay/engine/gguf/gguftest"
-	"github.com/forebay-io/forebay/kernels"
 )
 
 // ropeOf is the first rope of a model with heads of 16, a context of 512 and, unless
 // they are nil, factors in the tensors of long rope.
 func ropeOf(t *testing.T, arch string, keys map[string]any, short, long []float32) Rope {
 	t.Helper()
-	b := (&gguftest.Builder{}).Set("general.architecture", arch)
-	for key, v := range map[string]any{"context_length": uint32(512), "embedding_length": uint32(64), "block_count": uint32(1),
-		"feed_forward_length": uint32(8), "attention.head_count": uint32(4), "attention.layer_norm_rms_epsilon": float32(1e-5)} {
-		b.Set(arch+"."+key, v)
-	}
-	if arch == "gpt-oss" {
-		b.Set("gpt-oss.expert_count", uint32(2)).Set("gpt-oss.expert_used_count", uint32(1)).Set("gpt-oss.attention.sliding_window", uint32(9))
-	}
+	changes, vectors := map[string]any{}, map[string][]float32{}
 	for key, v := range keys {
-		b.Set(arch+".rope."+key, v)
+		changes["rope."+key] = v
 	}
-	b.Tensor("token_embd.weight", kernels.F32, []int{64, 1}, make([]byte, 4*64))
-	for name, factors := range map[string][]float32{shortFactors: short, longFactors: long} {
-		if factors != nil {
-			b.Tensor(name, kernels.F32, []int{len(factors)}, gguftest.Encode(kernels.F32, factors))
-		}
+	if short != nil {
+		vectors[shortFactors], vectors[longFactors] = short, long
 	}
-	f, err := gguf.Parse(arch, b.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := ReadConfig(f)
+	c, err := configOf(t, arch, changes, vectors)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +60,10 @@ func TestRopeSchemes(t *testing.T) {
 			[]float64{1, 0.133389771, 0.0070292661, 0.00166690187, 0.000395284733, 9.37367731e-05, 2.22284925e-05, 5.27120665e-06}, 1.20794415},
 		{"yarn with mscale 1 and mscale_all_dim 0.5", "llama", yarn(1e5, 40, 128, map[string]any{"scaling.yarn_log_multiplier": float32(0.5)}),
 			[]float64{1, 0.160067707, 0.0196819454, 0.000333380391, 7.90569466e-05, 1.87473543e-05, 4.44569832e-06, 1.05424135e-06}, 1.15572199},
+		{"yarn by a factor of 1", "llama", yarn(10000, 1, 4096, nil), speeds(1e4, 16), 1},
+		{"yarn by a factor below 1", "llama", yarn(10000, 0.5, 64, nil),
+			[]float64{1, 0.421637021, 0.166666667, 0.0632455532, 0.02, 0.00632455532, 0.002, 0.000632455532}, 1},
+		{"no factor, written as 0", "llama", map[string]any{"scaling.type": "linear", "scaling.factor": float32(0)}, speeds(1e4, 16), 1},
 		{"yarn with an exact ramp", "gpt-oss", yarn(150000, 8, 4096, nil),
 			[]float64{1, 0.225418001, 0.0508132726, 0.00724585587, 0.000662177918, 7.27533479e-05, 1.63999139e-05, 3.69683585e-06}, 1.20794415},
 	} {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 )
@@ -135,12 +136,13 @@ func (t *Tokenizer) finish(texts []string) (err error) {
 	return nil
 }
 
-// nfcShrink is how many times shorter a text can become in form C: three
-// Hangul letters are one syllable.
-const nfcShrink = 3
+// nfcShrink is how many times shorter a text can become in form C, rounded up: the
+// 7 bytes of U+1FBE U+0308 U+0301 are the 2 of U+0390.
+const nfcShrink = 4
 
+// longest is bytesMax, 0 too where some bytes give no token.
 func (t *Tokenizer) longest() int {
-	n := 1
+	n := utf8.UTFMax // a character may be one unknown token
 	for id := range t.texts {
 		n = max(n, len(t.texts[id]), len(t.Bytes(int32(id))))
 	}
@@ -149,21 +151,31 @@ func (t *Tokenizer) longest() int {
 			return 0
 		}
 	}
+	unknown := none // what stands for bytes that have no token
+	var byteIDs *[256]int32
 	switch e := t.encoder.(type) {
 	case *bpe:
-		if e.nfc {
+		if byteIDs = &e.byteIDs; e.nfc {
 			n *= nfcShrink
 		}
+	case *spm:
+		byteIDs = &e.byteIDs
 	case *charBPE:
+		if byteIDs, unknown = &e.byteIDs, e.unknown; e.nfc {
+			n *= nfcShrink
+		}
 		if e.fuse {
 			return 0
 		}
 	}
+	if unknown == none && slices.Contains(byteIDs[:], none) {
+		return 0
+	}
 	return n
 }
 
-// TokensMin is a number of tokens that no text of so many bytes can stay
-// below, so that a hopelessly long one need not be encoded to be refused.
+// TokensMin is a number of tokens that no text of so many bytes can stay below,
+// the bytes of Guards not counted, so that a hopelessly long one need not be encoded to be refused.
 func (t *Tokenizer) TokensMin(bytes int) int {
 	if t.bytesMax == 0 {
 		return 0

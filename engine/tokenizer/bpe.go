@@ -30,7 +30,7 @@ func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 	}
 	b := &bpe{}
 	if b.pretokenizer, ok = pretokenizers[name]; !ok {
-		return nil, fmt.Errorf("%s: key %s: pre-tokenizer %q is not supported", f.Name(), key, name)
+		return nil, fmt.Errorf("%s: key %s: pre-tokenizer %s is not supported", f.Name(), key, f.Text(key))
 	}
 	t.addBOS = b.addBOS
 	if b.unknown, err = t.readID(f, "unknown"); err != nil {

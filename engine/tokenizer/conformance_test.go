@@ -78,14 +78,8 @@ func TestTokenizerJSONConformance(t *testing.T) {
 		folder := filepath.Dir(path)
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			t.Parallel()
-			config, err := os.ReadFile(filepath.Join(folder, "tokenizer_config.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			tok, err := FromJSON(folder, JSONSource{Tokenizer: unzip(t, path), Config: config})
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := loadJSON(t, folder)
+			checkEnds(t, tok, filepath.Base(folder))
 			bad := 0
 			cases := lines[conformanceCase](t, filepath.Join(folder, "cases.jsonl"))
 			for _, c := range cases {
@@ -118,6 +112,20 @@ func decodeAll(tok *Tokenizer, ids []int32) string {
 	return b.String()
 }
 
+// loadJSON reads a folder's tokenizer.json.gz and tokenizer_config.json.
+func loadJSON(t testing.TB, folder string) *Tokenizer {
+	t.Helper()
+	config, err := os.ReadFile(filepath.Join(folder, "tokenizer_config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := FromJSON(folder, JSONSource{Tokenizer: unzip(t, filepath.Join(folder, "tokenizer.json.gz")), Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
 func unzip(t testing.TB, path string) []byte {
 	t.Helper()
 	f, err := os.Open(path)
@@ -146,8 +154,24 @@ func TestE09ConformanceVocabularies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(folder, "vocab.gguf")
-			checkCases(t, load(t, path), lines[conformanceCase](t, filepath.Join(folder, "cases.jsonl")))
+			tok := load(t, path)
+			checkEnds(t, tok, name)
+			checkCases(t, tok, lines[conformanceCase](t, filepath.Join(folder, "cases.jsonl")))
 		})
+	}
+}
+
+// familyEnds are the tokens that end an answer, by test file.
+var familyEnds = map[string]string{
+	"llama3": "<|end_of_text|> <|eot_id|>", "qwen3": "<|endoftext|> <|im_end|>", "gemma3": "<end_of_turn>", "gptoss": "<|endoftext|> <|return|> <|call|>",
+	"gguf-phi-3": "</s> <|endoftext|> <|end|>", "gguf-llama-spm": "</s>", "gguf-llama-bpe": "<|end_of_text|> <|eot_id|>",
+	"gguf-qwen2": "<|endoftext|> <|im_end|>", "SmolLM2-135M-Instruct.Q4_1.gguf": "<|endoftext|> <|im_end|>",
+}
+
+func checkEnds(t *testing.T, tok *Tokenizer, name string) {
+	t.Helper()
+	if want, ok := familyEnds[name]; ok && strings.Join(ends(tok), " ") != want {
+		t.Errorf("ends are %s, want %s", ends(tok), want)
 	}
 }
 
@@ -193,6 +217,7 @@ func TestModelPrompts(t *testing.T) {
 	} {
 		t.Run(model, func(t *testing.T) {
 			tok := load(t, sharedFile(t, model))
+			checkEnds(t, tok, filepath.Base(model))
 			for _, r := range lines[reference](t, sharedFile(t, answers)) {
 				if got := tok.Encode(nil, r.Prompt, EncodeOptions{AddSpecial: true, ParseSpecial: true}); !slices.Equal(got, r.PromptIDs) {
 					t.Errorf("%q: got %v, want %v", r.Prompt, got, r.PromptIDs)

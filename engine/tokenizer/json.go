@@ -158,7 +158,7 @@ func fromJSON(src JSONSource) (*Tokenizer, error) {
 func (m *jsonModel) check() error {
 	switch {
 	case m.Type != "BPE" && m.Type != "":
-		return fmt.Errorf("model of type %q is not supported; supported is BPE", m.Type)
+		return fmt.Errorf("model of type %.60q is not supported; supported is BPE", m.Type)
 	case m.Dropout != nil && *m.Dropout != 0:
 		return fmt.Errorf("model: dropout is %g; supported is none", *m.Dropout)
 	case m.Prefix != "" || m.Suffix != "":
@@ -177,7 +177,7 @@ func (f *jsonFile) vocabulary(byteLevel bool) (*vocabulary, error) {
 	size := 0
 	note := func(text string, id int32) error {
 		if id < 0 || id >= tokensMax {
-			return fmt.Errorf("token %q has the id %d; allowed are 0 to %d", text, id, tokensMax-1)
+			return fmt.Errorf("token %.60q has the id %d; allowed are 0 to %d", text, id, tokensMax-1)
 		}
 		size = max(size, int(id)+1)
 		return nil
@@ -201,7 +201,7 @@ func (f *jsonFile) vocabulary(byteLevel bool) (*vocabulary, error) {
 	}
 	for _, e := range f.Model.Vocab {
 		if other := v.texts[e.id]; v.kinds[e.id] != kindUnused && other != e.text {
-			return nil, fmt.Errorf("model: vocab: %q and %q both have the id %d", other, e.text, e.id)
+			return nil, fmt.Errorf("model: vocab: %.60q and %.60q both have the id %d", other, e.text, e.id)
 		}
 		v.texts[e.id], v.kinds[e.id] = e.text, kindNormal
 		if !byteLevel && f.Model.ByteFallback {

@@ -50,13 +50,13 @@ func (f *jsonFile) addTokens(added map[string]addedToken) error {
 		}
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil {
-			return fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q is no id", key)
+			return fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %.60q is no id", key)
 		}
 		a.ID = int32(id)
 		if of := missing[a.Content]; of != none {
 			a.ID = of
 		} else if taken[a.ID] {
-			return fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q has the id %d of another token of tokenizer.json", a.Content, a.ID)
+			return fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %.60q has the id %d of another token of tokenizer.json", a.Content, a.ID)
 		}
 		f.AddedTokens = append(f.AddedTokens, a)
 	}

@@ -120,14 +120,14 @@ func (p *pipeline) punctuation(c *component) error {
 			return len(text)
 		}))
 	default:
-		return fmt.Errorf("component Punctuation with the behavior %q is not supported", c.Behavior)
+		return fmt.Errorf("component Punctuation with the behavior %.60q is not supported", c.Behavior)
 	}
 	return nil
 }
 
 func (p *pipeline) metaspace(c *component) error {
 	if c.Replacement != space {
-		return fmt.Errorf("component Metaspace with the replacement %q is not supported", c.Replacement)
+		return fmt.Errorf("component Metaspace with the replacement %.60q is not supported", c.Replacement)
 	}
 	p.spaces = true
 	scheme := c.PrependScheme
@@ -144,7 +144,7 @@ func (p *pipeline) metaspace(c *component) error {
 		p.prefix = prefix{first: true, unlessSpace: true}
 	case "never":
 	default:
-		return fmt.Errorf("component Metaspace with the prepend_scheme %q is not supported", scheme)
+		return fmt.Errorf("component Metaspace with the prepend_scheme %.60q is not supported", scheme)
 	}
 	if isTrue(c.Split) {
 		p.pre.splitters = append(p.pre.splitters, splitBeforeSpaces)
@@ -158,21 +158,21 @@ func (p *pipeline) split(c *component) error {
 		if *c.Pattern.String == " " && p.spaces {
 			return nil
 		}
-		return fmt.Errorf("component Split at the text %q is not supported", *c.Pattern.String)
+		return fmt.Errorf("component Split at the text %.60q is not supported", *c.Pattern.String)
 	}
 	if c.Pattern.Regex == nil {
 		return fmt.Errorf("component Split has no pattern")
 	}
 	s, ok := patterns[*c.Pattern.Regex]
 	if !ok {
-		return fmt.Errorf("component Split by the pattern %q is not supported", *c.Pattern.Regex)
+		return fmt.Errorf("component Split by the pattern %.600q is not supported", *c.Pattern.Regex)
 	}
 	// To keep matches and drop the rest is the same for a pattern that leaves no rest.
 	if c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert && coversAll[*c.Pattern.Regex] {
 		p.pre.splitters = append(p.pre.splitters, s)
 		return nil
 	}
-	return fmt.Errorf("component Split with the behavior %q (invert %v) is not supported", c.Behavior, c.Invert)
+	return fmt.Errorf("component Split with the behavior %.60q (invert %v) is not supported", c.Behavior, c.Invert)
 }
 
 // coversAll are the patterns that match everything: they end in \s+ and have an
@@ -204,7 +204,7 @@ func (p *pipeline) postProcessor(c *component) error {
 		case piece.SpecialToken != nil:
 			token, ok := c.SpecialTokens[piece.SpecialToken.ID]
 			if !ok {
-				return fmt.Errorf("component TemplateProcessing has no ids for %q", piece.SpecialToken.ID)
+				return fmt.Errorf("component TemplateProcessing has no ids for %.60q", piece.SpecialToken.ID)
 			}
 			*to = append(*to, token.IDs...)
 		}

@@ -56,7 +56,7 @@ func (m *jsonModel) readVocab(s *jsonScanner) error {
 		digits := strings.TrimSpace(s.text[from:s.at])
 		id, err := strconv.ParseInt(digits, 10, 32)
 		if digits := strings.TrimLeft(digits, "-"); err != nil || len(digits) > 1 && digits[0] == '0' {
-			return fmt.Errorf("vocab: token %q has no whole number of 32 bits as id", text)
+			return fmt.Errorf("vocab: token %.60q has no whole number of 32 bits as id", text)
 		}
 		list = append(list, vocabEntry{text, int32(id)})
 		all.WriteString(text)

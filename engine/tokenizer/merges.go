@@ -22,7 +22,7 @@ func cutMerge(text string) (m mergeParts, err error) {
 			return mergeParts{text[:cut], text[cut+1:]}, nil
 		}
 	}
-	return m, fmt.Errorf("%q is not two parts", text)
+	return m, fmt.Errorf("%.60q is not two parts", text)
 }
 
 // readMerges reads the merges of a file.
@@ -68,7 +68,7 @@ func (t *mergeTable) read(list []mergeParts, v *vocabulary, at *joints) error {
 			continue
 		}
 		if !okW {
-			return fmt.Errorf("merge %d (%q and %q) is into something that is no token", rank, m[0], m[1])
+			return fmt.Errorf("merge %d (%.60q and %.60q) is into something that is no token", rank, m[0], m[1])
 		}
 		if at != nil && m[0] != "" && m[1] != "" {
 			at.note(m[0][len(m[0])-1], m[1][0])

@@ -84,7 +84,7 @@ func TestE14NearSpecials(t *testing.T) {
 	if len(s.nodes) != specialBytesMax+2 || s.longest != specialBytesMax {
 		t.Errorf("%d nodes, longest %d", len(s.nodes), s.longest)
 	}
-	text := strings.Repeat(long[1:]+".", 40)
+	text := strings.Repeat(long[1:]+".", 10)
 	if at, n, _ := s.find(text+"<<a", true); at != len(text) || n != 3 {
 		t.Errorf("found %d bytes at %d, want 3 at %d", n, at, len(text))
 	}

@@ -111,7 +111,7 @@ func parseByte(text string) (c byte, ok bool) {
 }
 
 func notByte(id int, text string) error {
-	return fmt.Errorf("token %d is a byte token but called %q, not <0x00> to <0xFF>", id, text)
+	return fmt.Errorf("token %d is a byte token but called %.60q, not <0x00> to <0xFF>", id, text)
 }
 
 // descending orders scores: the higher the score the smaller the number.

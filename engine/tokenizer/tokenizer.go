@@ -96,8 +96,8 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	}
 	read, ok := readers[model]
 	if !ok {
-		return nil, fmt.Errorf("%s: key %s: tokenizer model %q is not supported; supported: %s",
-			f.Name(), key, model, strings.Join(slices.Sorted(maps.Keys(readers)), ", "))
+		return nil, fmt.Errorf("%s: key %s: tokenizer model %s is not supported; supported: %s",
+			f.Name(), key, f.Text(key), strings.Join(slices.Sorted(maps.Keys(readers)), ", "))
 	}
 	v, err := readVocabulary(f, model == "llama")
 	if err != nil {

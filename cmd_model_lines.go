@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"unicode/utf8"
 )
 
@@ -15,9 +16,12 @@ const lineBytesMax = 64 << 20
 
 // answerLines answers every line of standard input, a JSON object, with one on
 // standard output, at once, so that another program can ask and wait. Where answer
-// fails the line is {"error": …}, and the next line is read.
+// fails the line is {"error": …}, and the next line is read. Blank lines are passed over.
 func (c *console) answerLines(answer func(line []byte) (any, error)) error {
 	in := bufio.NewReaderSize(c.in, 1<<16)
+	if mark, _ := in.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = in.Discard(len(byteOrderMark))
+	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -32,7 +36,7 @@ func (c *console) answerLines(answer func(line []byte) (any, error)) error {
 		case err != nil:
 			return err
 		case len(bytes.TrimSpace(line)) == 0:
-			continue
+			continue // no line of JSON lines
 		case !utf8.Valid(line):
 			err = errors.New("the line is not valid UTF-8")
 		default:
@@ -50,6 +54,8 @@ func (c *console) answerLines(answer func(line []byte) (any, error)) error {
 		}
 	}
 }
+
+const byteOrderMark = "\ufeff"
 
 var errLongLine = fmt.Errorf("the line has more than %d bytes", lineBytesMax)
 
@@ -78,13 +84,18 @@ func readLine(in *bufio.Reader) (line []byte, err error) {
 	}
 }
 
+// jsonWords is what JSON calls the kinds of fields that requests have.
+var jsonWords = map[reflect.Kind]string{reflect.String: "a string", reflect.Bool: "true or false", reflect.Map: "an object", reflect.Slice: "an array"}
+
 // decodeLine reads a line into a request; what it does not know is ignored.
 func decodeLine(line []byte, request any, example string) error {
 	err := json.Unmarshal(line, request)
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrong) && wrong.Field != "":
-		return fmt.Errorf("%s: is a JSON %s, not a %s; a line is %s", wrong.Field, wrong.Value, wrong.Type, example)
+		return fmt.Errorf("%s: is a JSON %s, not %s; a line is %s", wrong.Field, wrong.Value, jsonWords[wrong.Type.Kind()], example)
+	case errors.As(err, &wrong):
+		return fmt.Errorf("the line is a JSON %s, not an object; a line is %s", wrong.Value, example)
 	case err != nil:
 		return fmt.Errorf("%w; a line is %s", err, example)
 	}

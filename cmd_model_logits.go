@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -67,6 +68,9 @@ func (c *console) putLogits(output string, m *model.Model, ids []int32, kernelSe
 		}
 	}
 	if err := writeLogits(out, m, ids); err != nil {
+		if there, gone := os.Lstat(output); output != "-" && gone == nil && there.Mode().IsRegular() {
+			err = errors.Join(err, os.Remove(output)) // part of the rows would pass for all
+		}
 		return err
 	}
 	_, err = fmt.Fprintf(report, "%s: %d rows of %d, by %s\n", output, len(ids), m.Config().Vocab, kernelSet)

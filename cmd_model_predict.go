@@ -77,7 +77,7 @@ func (p *prediction) print(row func(name, format string, args ...any)) {
 	row("KV cache", "%s a token, in float32", size(p.KVTokenBytes))
 	row("memory", "read at %.1f GB/s by %d threads, measured now", p.ReadRate/1e9, p.Threads)
 	for _, at := range p.Contexts {
-		row("prediction", "%s moved and %.3g ms a token (%.0f a second) at %d tokens of context", size(at.MovedBytes), 1e3*at.Seconds, 1/at.Seconds, at.Tokens)
+		row("at best", "%s moved and %.3g ms a token (%.0f a second) at %d tokens of context", size(at.MovedBytes), 1e3*at.Seconds, 1/at.Seconds, at.Tokens)
 	}
 	switch {
 	case p.Memory.Bytes == 0:

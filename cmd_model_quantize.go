@@ -50,7 +50,7 @@ func runModelQuantize(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	written, err := c.writeModel(ctx, paths[1], out)
+	written, err := c.writeModel(ctx, paths[1], out, *force)
 	if err != nil {
 		return err
 	}
@@ -75,15 +75,20 @@ func mayReplace(path string, in *checkpoint.Checkpoint, force bool) error {
 		}
 	}
 	if !force {
-		return fmt.Errorf("%s: is there already; --force replaces it", path)
+		return errThere(path)
 	}
 	return nil
 }
 
 // writeModel writes beside path and renames, and leaves nothing behind if it
 // fails or is interrupted.
-func (c *console) writeModel(ctx context.Context, path string, f *gguf.File) (written int, err error) {
+func (c *console) writeModel(ctx context.Context, path string, f *gguf.File, replace bool) (written int, err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	defer func() {
+		if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+			failed.Path = path // the temporary name says nothing to whoever gave this one
+		}
+	}()
 	if err != nil {
 		return 0, err
 	}
@@ -107,7 +112,25 @@ func (c *console) writeModel(ctx context.Context, path string, f *gguf.File) (wr
 	if err := temp.Close(); err != nil {
 		return 0, err
 	}
-	return counted.n, os.Rename(temp.Name(), path)
+	return counted.n, place(temp.Name(), path, replace)
+}
+
+// place gives temp its name. Without replace it does not take it from a file that
+// has appeared meanwhile, where the file system has links.
+func place(temp, path string, replace bool) error {
+	if !replace {
+		switch err := os.Link(temp, path); {
+		case err == nil:
+			return os.Remove(temp)
+		case errors.Is(err, fs.ErrExist):
+			return errThere(path)
+		}
+	}
+	return os.Rename(temp, path)
+}
+
+func errThere(path string) error {
+	return fmt.Errorf("%s: is there already; --force replaces it", path)
 }
 
 // countingWriter counts bytes, and fails once ctx has ended.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/forebay-io/forebay/engine/gguf/gguftest"
 )
 
 func TestModelLogitsEqualReference(t *testing.T) {
@@ -204,5 +206,24 @@ func TestModelQuantize(t *testing.T) {
 	folder := shared(t, "conformance/safetensors/qwen3")
 	if words, status := run(t, "", "model", "quantize", folder, filepath.Join(dir, "f.gguf"), "--type", "q8_0"); status != 1 || !strings.Contains(words, "engine.quantize") {
 		t.Errorf("a folder: status %d, %q", status, words)
+	}
+}
+
+// TestErrorsStayShort: what a file says is cut where an error tells it.
+func TestErrorsStayShort(t *testing.T) {
+	t.Parallel()
+	long, dir := strings.Repeat("\x01", 4<<20), t.TempDir()
+	for key, command := range map[string]string{"general.architecture": "info", "tokenizer.ggml.model": "tokenize", "tokenizer.ggml.pre": "tokenize"} {
+		path := filepath.Join(dir, key+".gguf")
+		b := (&gguftest.Builder{}).Set(key, long)
+		if key == "tokenizer.ggml.pre" {
+			b.Set("tokenizer.ggml.model", "gpt2").Set("tokenizer.ggml.tokens", []string{"a"})
+		}
+		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, status := run(t, "", "model", command, path); status != 1 || len(out) > 4000 || !strings.Contains(out, "not supported") {
+			t.Errorf("%s: status %d, %d bytes: %.200s", key, status, len(out), out)
+		}
 	}
 }

@@ -90,6 +90,9 @@ func renderLine(t *templates.Template, line []byte, served bool) (any, error) {
 	if r.Messages == nil {
 		return nil, errors.New("messages is missing; a line is " + example)
 	}
+	if err := checkShapes(r.Messages, r.Tools); err != nil {
+		return nil, fmt.Errorf("%w; a line is %s", err, example)
+	}
 	in := templates.Input{Messages: r.Messages, Tools: r.Tools, Verbatim: !served}
 	var err error
 	if in.Now, err = parseNow(r.Now); err != nil {
@@ -119,6 +122,19 @@ func renderLine(t *templates.Template, line []byte, served bool) (any, error) {
 		return nil, err
 	}
 	return map[string]string{"text": tokenizer.Unguard(text)}, nil
+}
+
+// checkShapes refuses what no template is made for.
+func checkShapes(messages, tools json.RawMessage) error {
+	var objects []map[string]json.RawMessage
+	if err := json.Unmarshal(messages, &objects); err != nil {
+		return errors.New("messages is not an array of objects")
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(tools, &list); tools != nil && err != nil {
+		return errors.New("tools is not an array")
+	}
+	return nil
 }
 
 // parseNow reads a time as strftime_now shall see it; "" is the present.

@@ -111,20 +111,20 @@ func TestModelTokenizeEqualsReference(t *testing.T) {
 func TestModelTokenizeLines(t *testing.T) {
 	t.Parallel()
 	demo := filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf")
-	out, status := run(t, strings.Join([]string{
+	out, status := run(t, "\ufeff"+strings.Join([]string{
 		`{"text": "<|im_end|>"}`, `{"text": "<|im_end|>", "parse_special": true, "more": 1}`, "", " \t\r",
 		`{"text": ""}`, `{"text": 5}`, `{}`, `no JSON`, "{\"text\": \"\xff\"}", `{"text": "a", "add_special": "yes"}`,
 		`{"text": "a"} {"text": "b"}`, "{\"text\": \"\ufdd0<|im_end|>\ufdd1\", \"parse_special\": true}", "{\"text\": \"\ufdd0\"}", "{\"text\": \"\ufdd1\"}",
-		`{"text": "last, without an end of line"}`,
+		`5`, `[]`, `{"text": "last, without an end of line"}`,
 	}, "\n"), "model", "tokenize", demo)
 	got := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-	if status != 0 || len(got) != 13 {
+	if status != 0 || len(got) != 15 {
 		t.Fatalf("status %d, %d answers:\n%s", status, len(got), out)
 	}
 	for i, want := range []string{
 		`{"ids":[`, `{"ids":[2]}`, `{"ids":[]}`, `{"error":"text: is a JSON number`, `{"error":"text is missing`, `{"error":"invalid character`,
-		`{"error":"the line is not valid UTF-8"}`, `{"error":"add_special: is a JSON string, not a bool`, `{"error":"invalid character`,
-		`{"ids":[`, `{"ids":[`, `{"ids":[`, `{"ids":[`,
+		`{"error":"the line is not valid UTF-8"}`, `{"error":"add_special: is a JSON string, not true or false`, `{"error":"invalid character`,
+		`{"ids":[`, `{"ids":[`, `{"ids":[`, `{"error":"the line is a JSON number, not an object`, `{"error":"the line is a JSON array, not an object`, `{"ids":[`,
 	} {
 		if !strings.HasPrefix(got[i], want) {
 			t.Errorf("answer %d is %s; want %s…", i, got[i], want)

@@ -86,6 +86,15 @@ func (c *console) dispatch(args []string) error {
 
 // unknownCommand names the command that was perhaps meant.
 func unknownCommand(args []string) error {
+	var group []string
+	for _, cmd := range commands() {
+		if first, second, two := strings.Cut(cmd.name, " "); two && first == args[0] {
+			group = append(group, second)
+		}
+	}
+	if group != nil && (len(args) == 1 || strings.HasPrefix(args[1], "-")) {
+		return usageError(fmt.Sprintf("%s is followed by one of %s", args[0], strings.Join(group, ", ")))
+	}
 	given := strings.Join(args[:min(2, len(args))], " ")
 	var names []string
 	for _, cmd := range commands() {

@@ -75,7 +75,7 @@ func (d *description) readLayerTypes(c *config, slides []bool) {
 	for i := range slides {
 		slides[i] = types[i] == slidingAttention
 		if !slides[i] && types[i] != fullAttention {
-			c.fail("layer_types", "has %q; supported: %s, %s", types[i], fullAttention, slidingAttention)
+			c.fail("layer_types", "has %.60q; supported: %s, %s", types[i], fullAttention, slidingAttention)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (c *config) only(key string, want bool) {
 // oneOf refuses texts that are not in allowed, whose first an absent key has.
 func (c *config) oneOf(key string, allowed ...string) {
 	if v := c.text(key, allowed[0]); !slices.Contains(allowed, v) {
-		c.fail(key, "is %q; supported: %q", v, allowed)
+		c.fail(key, "is %.60q; supported: %q", v, allowed)
 	}
 }
 

@@ -91,14 +91,14 @@ func describe(c *config) *description {
 	}
 	f, ok := families[modelType]
 	if !ok {
-		outer.fail("model_type", "is %q; supported: gemma3, %s", modelType, strings.Join(ModelTypes(), ", "))
+		outer.fail("model_type", "is %.60q; supported: gemma3, %s", modelType, strings.Join(ModelTypes(), ", "))
 		return nil
 	}
 	d := &description{family: f}
 	d.checkQuantised(outer)
 	for _, class := range outer.texts("architectures") {
 		if !slices.Contains(f.classes, class) {
-			outer.fail("architectures", "has %q; supported for model_type %s: %s", class, modelType, strings.Join(f.classes, ", "))
+			outer.fail("architectures", "has %.60q; supported for model_type %s: %s", class, modelType, strings.Join(f.classes, ", "))
 		}
 	}
 	d.readSizes(c)

@@ -104,7 +104,7 @@ func (d *description) readRope(c, p *config, theta float64) rope {
 		r.magnitude = p.yarnMagnitude(r.factor)
 		p.only("truncate", true)
 	default:
-		p.fail("rope_type", "is %q; supported: default, linear, llama3, yarn", r.kind)
+		p.fail("rope_type", "is %.60q; supported: default, linear, llama3, yarn", r.kind)
 	}
 	p.ignore(ropeParameters...)
 	p.checkAllRead()

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -131,8 +132,8 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	}
 	read, ok := architectures[arch]
 	if !ok {
-		return Config{}, fmt.Errorf("%s: architecture %q is not supported; supported: %s",
-			f.Name(), arch, strings.Join(Architectures(), ", "))
+		return Config{}, fmt.Errorf("%s: architecture %s is not supported; supported: %s",
+			f.Name(), cmp.Or(f.Text("general.architecture"), `""`), strings.Join(Architectures(), ", "))
 	}
 	c := Config{Architecture: arch, FFNormName: "ffn_norm", EmbeddingScale: 1, ResidualScale: 1, LogitScale: 1}
 	k := &keys{file: f, prefix: arch + ".", read: map[string]bool{}}

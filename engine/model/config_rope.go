@@ -91,7 +91,7 @@ func (k *keys) readRope(c *Config, kind ropeKind) {
 		}
 		k.yarn(&r, theta, factor, kind.exactRamp)
 	default:
-		k.fail("rope.scaling.type", "is %q; supported: none, linear, yarn, longrope", scaling)
+		k.fail("rope.scaling.type", "is %s; supported: none, linear, yarn, longrope", k.file.Text(k.prefix+"rope.scaling.type"))
 	}
 	if kind.long {
 		k.readLongRope(&r)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forebay-io/forebay/engine/checkpoint"
 	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/hf"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/kernels"
 )
@@ -51,7 +52,9 @@ func TestModelsPage(t *testing.T) {
 
 func modelsPage(t *testing.T) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nArchitectures: %s.\n\nTensor types: %s.\n\n", strings.Join(model.Architectures(), ", "), model.SupportedTypes())
+	fmt.Fprintf(&b, "\nArchitectures, in GGUF files: %s.\n\n", strings.Join(model.Architectures(), ", "))
+	fmt.Fprintf(&b, "Model types, in Hugging Face folders: %s (its text part).\n\n", strings.Join(append(hf.ModelTypes(), "gemma3"), ", "))
+	fmt.Fprintf(&b, "Tensor types: %s.\n\n", model.SupportedTypes())
 	b.WriteString("Each file below is compared with another implementation's float32 logits of its dequantised weights: NMSE is Σ(a−b)²/Σb² over all\n")
 	b.WriteString("positions, first choices are the share of positions whose largest logit is the same, greedy are the tokens of a continuation that agree.\n\n")
 	b.WriteString("| model | architecture | weights | NMSE | first choices | greedy |\n|---|---|---|---|---|---|\n")

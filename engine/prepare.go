@@ -122,11 +122,14 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 
 func (e *Engine) renderError(ctx context.Context, err error) *wire.Error {
 	var raised *chat.Raised
+	var options *chat.OptionsError
 	switch {
 	case ctx.Err() != nil:
 		return errAbandoned()
 	case errors.As(err, &raised):
 		return wire.InvalidParam("messages", "the model's chat template refuses the messages: %v", raised)
+	case errors.As(err, &options):
+		return wire.InvalidParam("chat_template_kwargs", "chat_template_kwargs: %s", options.Reason)
 	case errors.Is(err, context.DeadlineExceeded):
 		return wire.InvalidParam("messages", "the model's chat template did not render the messages within %v; shorten them, or raise engine.prompt_render_budget", e.cfg.PromptRenderBudget)
 	}

@@ -42,6 +42,8 @@ func TestPrepareRefuses(t *testing.T) {
 		"top_p of 2":        {wire.Request{Text: &text, Options: wire.Options{TopP: 2}}, wire.Invalid, "top_p", "0 to 1"},
 		"NaN bias":          {wire.Request{Text: &text, Options: wire.Options{LogitBias: []wire.LogitBias{{Token: 1, Bias: nan}}}}, wire.Invalid, "logit_bias", "finite"},
 		"messages no array": {wire.Request{Messages: json.RawMessage(`5`)}, wire.Invalid, "messages", "array"},
+		"reserved option":   {wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"x"}]`), TemplateOptions: json.RawMessage(`{"messages":1}`)}, wire.Invalid, "chat_template_kwargs", "cannot be set"},
+		"options no object": {wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"x"}]`), TemplateOptions: json.RawMessage(`5`)}, wire.Invalid, "chat_template_kwargs", "must be an object"},
 		"no messages":       {wire.Request{Messages: json.RawMessage(`[]`)}, wire.Invalid, "messages", "at least one"},
 	} {
 		t.Run(name, func(t *testing.T) {

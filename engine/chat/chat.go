@@ -39,6 +39,11 @@ type Raised struct{ Message string }
 
 func (e *Raised) Error() string { return e.Message }
 
+// OptionsError says what is wrong with Input.Options.
+type OptionsError struct{ Reason string }
+
+func (e *OptionsError) Error() string { return "template options: " + e.Reason }
+
 // Input is one conversation. All JSON is optional but Messages.
 type Input struct {
 	Messages json.RawMessage // array of objects
@@ -156,20 +161,20 @@ func (t *Template) addOptions(vars map[string]any, options json.RawMessage) erro
 	}
 	value, err := jinja.ParseJSON(options)
 	if err != nil {
-		return fmt.Errorf("template options: %w", err)
+		return &OptionsError{err.Error()}
 	}
 	if value == nil {
 		return nil
 	}
 	dict, ok := t.guard.value(value).(*jinja.Dict)
 	if !ok {
-		return errors.New("template options: must be an object")
+		return &OptionsError{"must be an object"}
 	}
 	for _, key := range dict.Keys() {
 		name := key.(string)
 		for _, r := range reserved {
 			if name == r {
-				return fmt.Errorf("template options: %q cannot be set", name)
+				return &OptionsError{fmt.Sprintf("%.60q cannot be set", name)}
 			}
 		}
 		vars[name], _ = dict.Get(key)

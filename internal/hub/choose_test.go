@@ -29,6 +29,11 @@ func TestParseRef(t *testing.T) {
 			t.Errorf("%q is read as %+v", text, got)
 		}
 	}
+	for _, text := range []string{"hf://a/b", "https://huggingface.co/a/b/tree/main"} {
+		if _, err := ParseRef(text); err == nil || !strings.Contains(err.Error(), "perhaps hf:a/b is meant") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 }
 
 func FuzzParseRef(f *testing.F) {

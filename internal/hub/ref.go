@@ -30,6 +30,9 @@ func ParseRef(text string) (Ref, error) {
 	fail := func(why string) (Ref, error) {
 		return Ref{}, fmt.Errorf("%q is not a model reference: %s; write hf:OWNER/REPO, hf:OWNER/REPO:FILE or hf:OWNER/REPO@REVISION:FILE", text, why)
 	}
+	if near := nearRef(text); near != "" {
+		return fail("perhaps " + near + " is meant")
+	}
 	rest, ok := strings.CutPrefix(text, Scheme)
 	if !ok {
 		return fail("it does not begin with " + Scheme)
@@ -46,6 +49,19 @@ func ParseRef(text string) (Ref, error) {
 		return fail(fmt.Sprintf("%q is not a path in a repository", file))
 	}
 	return Ref{Repo: repo, Revision: revision, File: file}, nil
+}
+
+// nearRef is what an address of a repository would be as a reference, "" for what is none.
+func nearRef(text string) string {
+	for _, begin := range []string{Scheme + "//", "https://huggingface.co/", "http://huggingface.co/"} {
+		if rest, ok := strings.CutPrefix(text, begin); ok {
+			if owner, name, ok := strings.Cut(rest, "/"); ok {
+				name, _, _ = strings.Cut(name, "/")
+				return Scheme + owner + "/" + name
+			}
+		}
+	}
+	return ""
 }
 
 // String is the reference in the form that ParseRef reads.

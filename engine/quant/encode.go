@@ -94,7 +94,11 @@ func inverse(x float32) float32 {
 
 // nearest is x rounded, halves away from 0, and kept within [lo,hi].
 func nearest(x float32, lo, hi int) int {
-	return min(max(int(math.Round(float64(x))), lo), hi)
+	x = min(max(x, float32(lo)), float32(hi))
+	if x < 0 {
+		return int(x - 0.5)
+	}
+	return int(x + 0.5)
 }
 
 // encodeQ8_0: see kernels/ref for this layout and the others.
@@ -111,8 +115,8 @@ func encodeQ8_0(dst []byte, x []float32) []byte {
 // encodeQ4_0 tries scales around the one that gives the extreme number −8, and keeps
 // that of the least error.
 func encodeQ4_0(dst []byte, x []float32) []byte {
-	var q, best [32]int8
-	d := rounded(fit(x, -8, 7, q[:], best[:]))
+	var q [32]int8
+	d := rounded(fit(x, -8, 7))
 	by := inverse(d)
 	dst = appendHalf(dst, d)
 	for i, v := range x {

@@ -6,7 +6,7 @@ func encodeQ4_K(dst []byte, x []float32) []byte {
 	var scales, mins [8]float32
 	var q [256]uint8
 	for j := range scales {
-		scales[j], mins[j] = fitMin(x[32*j:32*j+32], 15, q[:32])
+		scales[j], mins[j] = fitMin(x[32*j:32*j+32], 15)
 	}
 	d, dmin := rounded(extreme(scales[:])/63), rounded(extreme(mins[:])/63)
 	var s, m [8]byte
@@ -47,9 +47,8 @@ func appendScales(dst []byte, s, m [8]byte) []byte {
 // largest, and the numbers to what these give.
 func encodeQ6_K(dst []byte, x []float32) []byte {
 	var scales [16]float32
-	var scratch, best [16]int8
 	for j := range scales {
-		scales[j] = fit(x[16*j:16*j+16], -32, 31, scratch[:], best[:])
+		scales[j] = fit(x[16*j:16*j+16], -32, 31)
 	}
 	d := rounded(-extreme(scales[:]) / 128)
 	var s [16]int8

@@ -43,10 +43,21 @@ func split(t *testing.T, edit func(no int, b *gguftest.Builder) *gguftest.Builde
 func TestSplitFilesAreOneModelWhicheverIsNamed(t *testing.T) {
 	path := split(t, nil)
 	var digests []string
+	size := 0
+	for n := 1; n <= 3; n++ {
+		info, err := os.Stat(path(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += int(info.Size())
+	}
 	for n := 1; n <= 3; n++ {
 		f, err := Open(path(n))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if f.SizeBytes() != size {
+			t.Errorf("%d bytes, the parts have %d", f.SizeBytes(), size)
 		}
 		if len(f.Tensors) != 3 || f.Text("general.name") != `"whole"` || f.Text("split.count") != "" || len(f.Keys()) != 1 {
 			t.Errorf("part %d opens as %v with the keys %v", n, f.Tensors, f.Keys())
@@ -65,6 +76,29 @@ func TestSplitFilesAreOneModelWhicheverIsNamed(t *testing.T) {
 	if digests[0] != digests[1] || digests[0] != digests[2] {
 		t.Errorf("digests %v", digests)
 	}
+	if left := mappings(filepath.Dir(path(1))); left != 0 {
+		t.Errorf("%d parts are still mapped", left)
+	}
+	other, err := Open(split(t, func(no int, b *gguftest.Builder) *gguftest.Builder { // a name of another size would move data
+		if no == 1 {
+			b = (&gguftest.Builder{}).Set("split.no", uint16(1)).Set("split.count", uint16(3)).Set("split.tensors.count", int32(3)).
+				Tensor("T1", kernels.F32, []int{2}, gguftest.Encode(kernels.F32, []float32{1, 9}))
+		}
+		return b
+	})(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if other.Digest() == digests[0] {
+		t.Error("the digest does not cover the other parts' directories")
+	}
+}
+
+// mappings counts the files under dir that are mapped, where the system tells.
+func mappings(dir string) int {
+	maps, _ := os.ReadFile("/proc/self/maps")
+	return bytes.Count(maps, []byte(dir))
 }
 
 // TestAFirstPartOfMetadataAlone is how gguf-split --no-tensor-first-split cuts.
@@ -164,6 +198,9 @@ func TestSplitFilesThatDoNotFitAreRefusedByName(t *testing.T) {
 		} else if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q, want %q", err, want)
 		}
+		if left := mappings(filepath.Dir(path(1))); left != 0 {
+			t.Errorf("%s: %d parts are still mapped", want, left)
+		}
 	}
 	path := split(t, nil)
 	for _, no := range []int{0, 4} { // beside three good parts
@@ -209,6 +246,22 @@ func TestWriteGivesBackWhatWasParsed(t *testing.T) {
 		if len(told) != len(f.Tensors) {
 			t.Errorf("told of %d tensors", len(told))
 		}
+	}
+}
+
+func TestWriteKeepsTheAlignment(t *testing.T) {
+	b := (&gguftest.Builder{Alignment: 64}).Set("a", "b")
+	for _, name := range []string{"x", "y"} {
+		b.Tensor(name, kernels.F32, []int{3}, gguftest.Encode(kernels.F32, []float32{1, 2, 3}))
+	}
+	data := b.Bytes()
+	f, err := Parse("aligned", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Write(&out, f, nil); err != nil || !bytes.Equal(out.Bytes(), data) {
+		t.Errorf("%d bytes written, %d parsed: %v", out.Len(), len(data), err)
 	}
 }
 

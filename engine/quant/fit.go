@@ -71,10 +71,13 @@ func line(n, sx, sq, sxq, sqq float64) (a, b float64) {
 	if det := n*sqq - sq*sq; det > 0 {
 		a, b = (n*sxq-sx*sq)/det, (sqq*sx-sq*sxq)/det
 	}
-	if b > 0 || a <= 0 {
-		b = min(b, 0)
-		if a = 0; sqq > 0 {
-			a = max((sxq-b*sq)/sqq, 0)
+	if a <= 0 { // level: numbers below 0 are best as the minimum alone
+		a, b = 0, min(sx/n, 0)
+	}
+	if b >= 0 {
+		a, b = 0, 0
+		if sqq > 0 {
+			a = max(sxq/sqq, 0)
 		}
 	}
 	return a, b

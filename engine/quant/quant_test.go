@@ -37,7 +37,7 @@ func loss(t kernels.Type, x []float32, raw []byte) float64 {
 // takes each block's range for its scale must lose more.
 func TestLossIsThatOfGoodQuantisers(t *testing.T) {
 	x := normal(rand.New(rand.NewPCG(1, 1)), 256*400)
-	for typ, most := range map[kernels.Type]float64{kernels.Q8_0: 0.0055, kernels.Q4_0: 0.0865, kernels.Q4_K: 0.072, kernels.Q6_K: 0.0185} {
+	for typ, most := range map[kernels.Type]float64{kernels.Q8_0: 0.0054, kernels.Q4_0: 0.0815, kernels.Q4_K: 0.0715, kernels.Q6_K: 0.0175} {
 		got := loss(typ, x, Encode(nil, typ, x))
 		t.Logf("%v: %.5f", typ, got)
 		if got > most {
@@ -46,6 +46,25 @@ func TestLossIsThatOfGoodQuantisers(t *testing.T) {
 	}
 	if naive := loss(kernels.Q4_0, x, gguftest.Encode(kernels.Q4_0, x)); naive < 0.09 {
 		t.Errorf("the control loses %.5f: the limits tell nothing apart", naive)
+	}
+}
+
+// TestLineIsBelowZero: Q4_K has no minimum over 0, so numbers that lie above fit through 0.
+func TestLineIsBelowZero(t *testing.T) {
+	for want, points := range map[[2]float64][2][]float64{ // {slope, offset} of numbers and what they stand for
+		{2, -1}:        {{0, 1, 2, 3}, {-1, 1, 3, 5}},
+		{31.0 / 14, 0}: {{0, 1, 2, 3}, {1, 2, 4, 7}},
+		{0, -2}:        {{5, 5}, {-2, -2}},
+		{0.4, 0}:       {{5, 5}, {2, 2}},
+	} {
+		var sx, sq, sxq, sqq float64
+		for i, q := range points[0] {
+			x := points[1][i]
+			sx, sq, sxq, sqq = sx+x, sq+q, sxq+x*q, sqq+q*q
+		}
+		if a, b := line(float64(len(points[0])), sx, sq, sxq, sqq); math.Abs(a-want[0]) > 1e-9 || math.Abs(b-want[1]) > 1e-9 {
+			t.Errorf("points %v give %v·q + %v, want %v", points, a, b, want)
+		}
 	}
 }
 
@@ -131,6 +150,7 @@ func TestFileIsAModelInOtherTypes(t *testing.T) {
 		defer m.Close()
 		return append([]float32(nil), m.Forward([]model.Span{{Tokens: []int32{5, 6, 7}, Pages: []int32{0}, Logits: 1}})...)
 	}
+	digests := map[string]bool{}
 	for typ, want := range map[kernels.Type]map[string]kernels.Type{
 		kernels.Q8_0: {"blk.0.attn_q.weight": kernels.Q8_0, "output.weight": kernels.Q8_0, "blk.0.ffn_down.weight": kernels.Q8_0},
 		kernels.Q4_K: {"blk.0.attn_q.weight": kernels.Q4_K, "output.weight": kernels.Q6_K, "blk.0.ffn_down.weight": kernels.Q8_0, "blk.0.attn_norm.weight": kernels.F32},
@@ -160,6 +180,10 @@ func TestFileIsAModelInOtherTypes(t *testing.T) {
 				t.Fatalf("%v: logit %d is %v, of the written file %v", typ, i, a[i], b[i])
 			}
 		}
+		if n, _, _ := written.Uint("general.file_type"); n != map[kernels.Type]uint64{kernels.Q4_0: 2, kernels.Q8_0: 7, kernels.Q4_K: 14, kernels.Q6_K: 18}[typ] {
+			t.Errorf("%v: general.file_type is %d", typ, n)
+		}
+		digests[view.Digest()] = true
 		if view.Digest() == f.Digest() || written.SizeBytes() >= f.SizeBytes() {
 			t.Errorf("%v: digest %s, %d bytes of %d", typ, view.Digest(), written.SizeBytes(), f.SizeBytes())
 		}
@@ -169,6 +193,15 @@ func TestFileIsAModelInOtherTypes(t *testing.T) {
 				t.Errorf("%v: tensor %s is quantised twice", typ, again.Tensors[i].Name)
 			}
 		}
+		if typ == kernels.Q4_0 { // as large as Q4_K: nothing is won
+			other, _ := File(written, kernels.Q4_K)
+			if got, _ := other.Tensor("blk.0.attn_q.weight"); got.Type != typ {
+				t.Errorf("a tensor of Q4_0 becomes %v", got.Type)
+			}
+		}
+	}
+	if len(digests) != 4 {
+		t.Errorf("%d digests for 4 types", len(digests))
 	}
 }
 

@@ -112,6 +112,18 @@ func TestIndexNamesTheFiles(t *testing.T) {
 	if err := f.Close(); err != nil || len(f.Tensors) != 0 {
 		t.Errorf("closed: %v", err)
 	}
+	put("1.safetensors", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 'a', 'z'))
+	twice, err := Open(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := twice.Tensor("b"); b.Data[0] != 'b' || len(twice.Tensors) != 2 {
+		t.Errorf("of two tensors b that is taken which the index does not name: %+v", twice.Tensors)
+	}
+	if err := twice.Close(); err != nil {
+		t.Error(err)
+	}
+	put("1.safetensors", one("a"))
 	put("2.safetensors", file(`{"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 'x'))
 	if g, err := Open(index); err != nil || g.Digest() == digest {
 		t.Errorf("other bytes, the same digest: %v", err)

@@ -54,6 +54,7 @@ func TestLineIsBelowZero(t *testing.T) {
 	for want, points := range map[[2]float64][2][]float64{ // {slope, offset} of numbers and what they stand for
 		{2, -1}:        {{0, 1, 2, 3}, {-1, 1, 3, 5}},
 		{31.0 / 14, 0}: {{0, 1, 2, 3}, {1, 2, 4, 7}},
+		{0, -2}:        {{5, 5}, {-2, -2}},
 		{0.4, 0}:       {{5, 5}, {2, 2}},
 	} {
 		var sx, sq, sxq, sqq float64

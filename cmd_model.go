@@ -14,7 +14,7 @@ func (c *console) oneModel(set *flag.FlagSet, args []string) (path string, err e
 	}
 	if len(rest) != 1 {
 		command, _, _ := strings.Cut(set.Name(), " MODEL")
-		return "", usageError(fmt.Sprintf("%s needs one model; it got %d arguments", command, len(rest)))
+		return "", usageError(fmt.Sprintf("%s needs one model; it got %d arguments; write forebay %s", command, len(rest), set.Name()))
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()

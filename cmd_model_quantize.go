@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -54,7 +55,11 @@ func runModelQuantize(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.out, "%s: %s, of %s in %s\n", paths[1], size(written), size(in.SizeBytes()), in.Name())
+	note := ""
+	if !slices.ContainsFunc(out.Tensors, func(t gguf.Tensor) bool { return t.Make != nil }) {
+		note = "; no weights are larger than " + strings.ToLower(*kind) + ", so all stayed as they are"
+	}
+	_, err = fmt.Fprintf(c.out, "%s: %s, of %s in %s%s\n", paths[1], size(written), size(in.SizeBytes()), in.Name(), note)
 	return err
 }
 

@@ -149,8 +149,11 @@ func TestModelQuantize(t *testing.T) {
 	t.Parallel()
 	demo, dir := filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf"), t.TempDir()
 	out := filepath.Join(dir, "small.gguf")
-	if words, status := run(t, "", "model", "quantize", demo, out, "--type", "Q4_K"); status != 0 || !strings.HasPrefix(words, out+": ") || !strings.Contains(words, "MiB, of 3.8 MiB in "+demo) {
+	if words, status := run(t, "", "model", "quantize", demo, out, "--type", "Q4_K"); status != 0 || !strings.HasPrefix(words, out+": ") || !strings.HasSuffix(words, "MiB, of 3.8 MiB in "+demo+"\n") {
 		t.Fatalf("status %d: %s", status, words)
+	}
+	if words, status := run(t, "", "model", "quantize", demo, filepath.Join(t.TempDir(), "same.gguf"), "--type", "q8_0"); status != 0 || !strings.Contains(words, "no weights are larger than q8_0") {
+		t.Errorf("of a type that it has already: status %d, %s", status, words)
 	}
 	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) != 1 {
 		t.Errorf("left beside it: %q", names)

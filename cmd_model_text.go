@@ -15,7 +15,7 @@ import (
 // runModelTokenize encodes texts as they are: nothing is escaped or guarded, so
 // with parse_special a control string in a text is the control token.
 func runModelTokenize(c *console, args []string) error {
-	path, err := c.oneModel(newFlagSet("model tokenize MODEL"), args)
+	path, err := c.oneModel(newFlagSet("model tokenize MODEL < LINES"), args)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func runModelTokenize(c *console, args []string) error {
 
 // runModelRender renders conversations as transformers' apply_chat_template does.
 func runModelRender(c *console, args []string) error {
-	set := newFlagSet("model render MODEL [--bos TEXT] [--eos TEXT] [--served]")
+	set := newFlagSet("model render MODEL [--bos TEXT] [--eos TEXT] [--served] < LINES")
 	bos := set.String("bos", "", "text of bos_token; empty takes the model's")
 	eos := set.String("eos", "", "text of eos_token; empty takes the model's")
 	served := set.Bool("served", false, "give messages the shape that serving gives them, instead of handing them over as they are")

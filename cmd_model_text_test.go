@@ -143,7 +143,7 @@ func TestModelTokenizeLines(t *testing.T) {
 			t.Errorf("%s: status %d, %q; want %q", path, status, out, want)
 		}
 	}
-	if out, status := run(t, "", "model", "tokenize"); status != 2 || !strings.Contains(out, "model tokenize needs one model") {
+	if out, status := run(t, "", "model", "tokenize"); status != 2 || !strings.Contains(out, "model tokenize needs one model; it got 0 arguments; write forebay model tokenize MODEL < LINES") {
 		t.Errorf("without a model: status %d, %q", status, out)
 	}
 }

@@ -21,7 +21,8 @@ const module = "github.com/forebay-io/forebay"
 // arrow is a new line or word here.
 var arrows = map[string]string{
 	"":                       "admission gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/conf internal/hub internal/machine internal/supervise internal/telemetry internal/wire",
-	"admission":              "internal/conf",
+	"admission":              "admission/budget internal/conf internal/step",
+	"admission/budget":       "",
 	"gateway":                "admission internal/conf internal/telemetry internal/wire",
 	"bench/startup":          "",
 	"engine":                 "engine/chat engine/checkpoint engine/demo engine/gguf engine/kv engine/model engine/sample engine/text engine/tokenizer internal/conf internal/wire kernels",
@@ -44,6 +45,7 @@ var arrows = map[string]string{
 	"internal/hub":           "",
 	"internal/machine":       "",
 	"internal/mapped":        "",
+	"internal/step":          "",
 	"internal/supervise":     "internal/conf",
 	"internal/telemetry":     "internal/conf internal/wire",
 	"internal/wire":          "internal/conf",

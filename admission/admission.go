@@ -2,22 +2,36 @@ package admission
 
 import (
 	"time"
+
+	"github.com/forebay-io/forebay/internal/step"
 )
 
 // Controller admits requests. Its methods may be called from any goroutine.
 type Controller interface {
 	// Admit returns a ticket, admitted or waiting, or a *Refusal. It never waits.
 	Admit(w Work) (Ticket, error)
+	// Report tells what the engine's last step showed. Reports come in order.
+	Report(r Report)
 	// Load is the state of this instant.
 	Load() Load
+	// View is all that waits and runs, for people.
+	View() View
+	// SetMode opens, pauses or drains a class; the error says that there is no such class.
+	SetMode(class string, m Mode) error
 }
 
-// Ticket is a place, running or waiting.
+// Ticket is a place, running or waiting. Its methods may be called from any
+// goroutine; after Done all but Done are void.
 type Ticket interface {
 	// Ready is closed when the waiting is over; Err then says how.
 	Ready() <-chan struct{}
 	// Err is nil when admitted and a *Refusal otherwise. Call it only after Ready.
 	Err() error
+	// Grant is how the request runs. Call it only after Ready with a nil Err.
+	Grant() Grant
+	// Progress says how many tokens the request has been given so far, over
+	// all its choices; the first call with more than 0 marks the first token.
+	Progress(tokens int)
 	// Done settles the ticket in any state and frees its place at once. The
 	// first call counts, further ones do nothing.
 	Done(s Spent)
@@ -25,22 +39,83 @@ type Ticket interface {
 
 // Work is what a request asks for, before it runs.
 type Work struct {
+	ID     string
 	Tenant string
 	Class  string
+	Route  string
 	// Sequences is prompts times choices.
 	Sequences int
-	// UncachedTokens is the prefill, DecodeTokens the most that may be
-	// generated, over all sequences.
+	// PromptTokens are all tokens of all prompts, UncachedTokens those that must
+	// be computed, DecodeTokens the most that may be generated, over all sequences.
+	PromptTokens   int
 	UncachedTokens int
 	DecodeTokens   int
 	// Bytes is what the waiting request holds in memory.
 	Bytes int
+	// Blocks are the hashes of the first prompt's full blocks, each of
+	// BlockTokens; the first one names the system prompt for the length model.
+	Blocks      []uint64
+	BlockTokens int
+	// Within bounds the time from arrival to the answer's end, as the client
+	// said; 0 says nothing.
+	Within time.Duration
+	// Retry says that the client has tried before.
+	Retry bool
+}
+
+// Report is what the engine said at the end of a step.
+type Report struct {
+	// Up is false while there is no engine to give work to.
+	Up bool
+	// At is when the engine wrote the report, on the clock of Scheduler.
+	At time.Duration
+	// Cost is the engine's own model of its steps.
+	Cost step.Cost
+	// StepTokensMax is the most tokens of one step.
+	StepTokensMax int
+	// KVTokens is how many tokens the page pool holds, KVUsed how many of them
+	// are taken by sequences.
+	KVTokens, KVUsed int
+	// ShortPrefill and LongPrefill are the prompt tokens that wait in the engine
+	// to be computed, by lane.
+	ShortPrefill, LongPrefill int
+	// Sequences holds what the engine works on, waits with or has paused.
+	Sequences int
+	// StepDuration is how long the step took; 0 for an idle turn.
+	StepDuration time.Duration
+	// StepPredicted is what Cost predicted for it before it ran.
+	StepPredicted time.Duration
+	// Blocks are the changes of the set of reusable blocks since the last report.
+	// Forgotten says that all that was known before is void.
+	Cached, Evicted []uint64
+	Forgotten       bool
+}
+
+// Grant says how an admitted request is to run.
+type Grant struct {
+	// Class is the class it runs in: another than it asked for if it was demoted.
+	Class string
+	// Level is 0 for what people wait for, and more for what may wait longer.
+	Level int
+	// Key orders within a level, smaller first.
+	Key int64
+	// Long is the lane of long prefills.
+	Long bool
+	// TokenGoal is the class's goal for the time between tokens, 0 for none.
+	TokenGoal time.Duration
+	// Waited is the time from arrival, Predicted what was foretold then.
+	Waited, Predicted time.Duration
+	// Why is why it did not start at once.
+	Why Why
 }
 
 // Spent is what a request used.
 type Spent struct {
 	PromptTokens     int
 	CompletionTokens int
+	// Whole says that the answer ended by itself, at its own end: cut, cancelled
+	// and max_tokens answers might have gone on.
+	Whole bool
 }
 
 // Load counts requests and their sequences.
@@ -49,16 +124,44 @@ type Load struct {
 	Waiting, WaitingSequences int
 }
 
+// Why is the reason for which a request waits.
+type Why uint8
+
+// The reasons, from what is nearest to start to what is furthest.
+const (
+	WhyNot       Why = iota // it does not wait
+	WhyWindow               // held a moment so that others can share its step
+	WhyPrefill              // the engine has a step's worth of unstarted prefill
+	WhyOrder                // others come first
+	WhyShare                // its tenant has used more than its share
+	WhyClassCap             // its class holds as much as it may
+	WhySequences            // every running place is taken
+	WhyMemory               // not enough free memory for its keys and values
+	WhyBurst                // its prefix is being computed by another just now
+	WhyPaused               // its class is paused
+	WhyEngine               // there is no engine to run it
+)
+
+var whyNames = [...]string{"none", "window", "prefill", "order", "share", "class_cap", "sequences", "memory", "shared_prefix", "paused", "engine"}
+
+// String returns the reason's stable name.
+func (w Why) String() string { return whyNames[w] }
+
 // Reason is why a request was refused. The list is closed.
 type Reason uint8
 
 const (
-	TooLarge  Reason = iota // can never fit: more sequences than may run at all
-	QueueFull               // no place to wait
-	TimedOut                // waited as long as allowed
+	TooLarge     Reason = iota // can never fit: sequences, memory, or the class's token limits
+	QueueFull                  // no place to wait
+	TimedOut                   // waited as long as allowed
+	Late                       // it, or another that counts more, would miss its goal
+	PastDeadline               // the client's own deadline is over, or cannot be met
+	Overloaded                 // shed by the backstop
+	RetryBudget                // too many retries of this tenant
+	ClassClosed                // its class takes nothing: drained by the operator
 )
 
-var reasonNames = [...]string{"too_large", "queue_full", "timed_out"}
+var reasonNames = [...]string{"too_large", "queue_full", "timed_out", "late", "past_deadline", "overloaded", "retry_budget", "class_closed"}
 
 // String returns the reason's stable name.
 func (r Reason) String() string { return reasonNames[r] }
@@ -69,15 +172,79 @@ type Refusal struct {
 	Message string
 	// RetryAfter predicts when there is room; 0 when there never will be.
 	RetryAfter time.Duration
+	// Predicted is the wait that was foretold, 0 where none was.
+	Predicted time.Duration
 }
 
 func (r *Refusal) Error() string { return r.Reason.String() + ": " + r.Message }
 
-// Config bounds what runs and what waits.
-type Config struct {
-	RunningSequencesMax int           `yaml:"running_sequences_max" default:"64" range:"1.." help:"Sequences that run at once; a request takes one for each prompt and choice."`
-	WaitingRequestsMax  int           `yaml:"waiting_requests_max" default:"1024" range:"1.." help:"Requests that may wait."`
-	WaitingTokensMax    int           `yaml:"waiting_tokens_max" default:"4000000" range:"1.." help:"Uncached prompt tokens that may wait, over all requests."`
-	WaitingBytesMax     int           `yaml:"waiting_bytes_max" default:"268435456" range:"1.." help:"Memory that waiting requests may hold, in bytes."`
-	WaitLimit           time.Duration `yaml:"wait_limit" default:"60s" help:"Longest wait for admission."`
+// Mode is what a class does with new and waiting requests.
+type Mode uint8
+
+const (
+	Open    Mode = iota // take and start
+	Paused              // take, start nothing
+	Drained             // refuse new ones, start what waits
+)
+
+var modeNames = [...]string{"open", "paused", "drained"}
+
+// String returns the mode's stable name.
+func (m Mode) String() string { return modeNames[m] }
+
+// View is a picture of the queue.
+type View struct {
+	Classes []ClassView
+	Tenants []TenantView
+	Waiting []WaitingView // in the order in which they will start
+	Running []RunningView
+	Cost    step.Cost
+	// Margin is how far predictions are stretched, since q90 of actual/predicted
+	// was so.
+	Margin float64
+	// Brownout is the step of the overload ladder, 0 for none.
+	Brownout int
+}
+
+// ClassView is one class.
+type ClassView struct {
+	Name             string
+	Mode             Mode
+	Waiting, Running int
+	WaitingBytes     int
+	// Share is its part of the engine time of the last minute.
+	Share float64
+	// Backlog is the engine time that waits.
+	Backlog time.Duration
+}
+
+// TenantView is one tenant with work.
+type TenantView struct {
+	Name             string
+	Class            string
+	Waiting, Running int
+	Deficit          time.Duration // engine time it may still take before others go first
+	Served           time.Duration // engine time of the last minute
+}
+
+// WaitingView is one waiting request.
+type WaitingView struct {
+	ID, Tenant, Class string
+	Demoted           bool
+	Long              bool
+	Waited            time.Duration
+	Starts            time.Duration // predicted, from now
+	Prefill           time.Duration // engine time before its first token
+	Cost              time.Duration // engine time in all, as it is ordered by
+	Uncached          int
+	Why               Why
+}
+
+// RunningView is one running request.
+type RunningView struct {
+	ID, Tenant, Class string
+	Long              bool
+	Ran               time.Duration
+	Tokens            int
+	FirstToken        bool
 }

@@ -119,3 +119,18 @@ func (t *ticket) Done(Spent) {
 	delete(f.tickets, t.entry)
 	f.releaseAll(f.queue.leave(t.entry, time.Now()))
 }
+
+// Report implements Controller.
+func (f *FIFO) Report(Report) {}
+
+// View implements Controller.
+func (f *FIFO) View() View { return View{} }
+
+// SetMode implements Controller.
+func (f *FIFO) SetMode(string, Mode) error { return nil }
+
+// Grant implements Ticket.
+func (t *ticket) Grant() Grant { return Grant{Class: t.entry.work.Class} }
+
+// Progress implements Ticket.
+func (t *ticket) Progress(int) {}

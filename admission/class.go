@@ -12,8 +12,9 @@ type Class struct {
 	Name  string `yaml:"name" help:"Name, as in the header x-forebay-class."`
 	Level string `yaml:"level" oneof:"interactive batch offline" help:"Whose place and defaults it takes; empty takes that of its own name, or interactive."`
 
-	FirstTokenGoal time.Duration `yaml:"first_token_goal" help:"Time to first token that admission keeps, from arrival; twice the request's own prefill is added. 0 is the level's: interactive 2s, batch 60s, offline none."`
-	TokenGoal      time.Duration `yaml:"token_goal" help:"Time between tokens to keep."`
+	FirstTokenGoal time.Duration `yaml:"first_token_goal" help:"Time to first token that admission keeps, from arrival. The level's: interactive 2s, batch 60s, offline none."`
+	PrefillSlack   float64       `yaml:"prefill_slack" range:"0.01..100" help:"How often its own prefill a request may take on top of that goal; 0 is 2."`
+	TokenGoal      time.Duration `yaml:"token_goal" help:"Time between tokens that the engine keeps. The level's: interactive 100ms, others none."`
 	AgeCap         time.Duration `yaml:"age_cap" help:"Time after whose arrival nobody newer goes first. The level's: interactive 10s, batch 2m, offline 30m."`
 	WaitLimit      time.Duration `yaml:"wait_limit" help:"Longest wait. The level's: interactive 30s, batch 10m, offline 24h."`
 	Window         time.Duration `yaml:"window" help:"Time that an idle engine waits for company. The level's: interactive none, batch 10ms, offline 50ms."`
@@ -23,10 +24,13 @@ type Class struct {
 
 	WaitingRequestsMax int   `yaml:"waiting_requests_max" range:"1.." help:"Requests that may wait."`
 	WaitingBytesMax    int64 `yaml:"waiting_bytes_max" range:"1.." help:"Memory that they may hold."`
-	PromptTokensMax    int   `yaml:"prompt_tokens_max" range:"1.." help:"Longest prompt; more is refused. 0 leaves it to the model."`
+	PromptTokensMax    int   `yaml:"prompt_tokens_max" range:"1.." help:"Longest prompt; what becomes of a longer one, oversized says. 0 leaves it to the model."`
 	OutputTokensMax    int   `yaml:"output_tokens_max" range:"1.." help:"Longest answer; more is cut to it. 0 leaves it to the model."`
 
-	Late string `yaml:"late" oneof:"refuse demote" help:"What becomes of a request that would miss its goal: refused at once, or demoted to the offline class. Empty refuses."`
+	Late string `yaml:"late" oneof:"refuse demote" help:"What becomes of a request that would miss its goal: refused at once, or demoted to the offline class. The level's: batch demote, others refuse."`
+	Oversized string `yaml:"oversized" oneof:"allow refuse demote" help:"What becomes of a prompt over prompt_tokens_max, or whose prefill is over admission.oversized_prefill: allowed, refused, or demoted to the offline class. Empty refuses what is over prompt_tokens_max and allows the rest."`
+
+	BusyOutputTokens int `yaml:"busy_output_tokens" range:"1.." help:"Longest answer while the gateway is overloaded; 0 cuts none."`
 }
 
 // Tenant is who pays, with its rights and its share.

@@ -4,10 +4,17 @@
 //
 // A field carries the tags yaml (its key, unit last), default (as text) and
 // help (one sentence with the unit); oneof lists the texts that it may hold,
-// with spaces between; range bounds a number, "1..128", "1.." or "..1s". Fields without a yaml tag are not configuration. Kinds
-// are string, bool, int, int64, float64, time.Duration and nested struct. Whole
-// numbers whose key ends in _bytes or _bytes_max also read and print as 64KiB,
-// 8MiB, 2GiB.
+// with spaces between; range bounds a number, "1..128", "1.." or "..1s"; what
+// has secret:"true" is shown as … and never given to another process. Fields
+// without a yaml tag are not configuration. Kinds are string, bool, int, int64,
+// float64, time.Duration, nested struct, []string and []struct. Whole numbers
+// whose key ends in _bytes or _bytes_max also read and print as 64KiB, 8MiB, 2GiB.
+//
+// The first key of a list's struct is its name, which each must have and no two
+// may share. A list replaces that of a weaker source whole; as variable and flag
+// it is one text, as YAML writes it on one line:
+//
+//	--admission.tenants '[{name: a, keys: [k]}, {name: b}]'
 //
 // From the key gateway.body_bytes_max follow the variable
 // FOREBAY_GATEWAY_BODY_BYTES_MAX and the flag --gateway.body_bytes_max. A flag

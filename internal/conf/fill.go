@@ -17,8 +17,14 @@ func Fill(p any) { fill(reflect.ValueOf(p).Elem()) }
 func fill(v reflect.Value) {
 	for i := range v.NumField() {
 		f, field := v.Type().Field(i), v.Field(i)
-		if field.Kind() == reflect.Struct {
+		switch {
+		case field.Kind() == reflect.Struct:
 			fill(field)
+			continue
+		case isList(field.Type()):
+			for i := range field.Len() {
+				fill(field.Index(i))
+			}
 			continue
 		}
 		if tag := f.Tag.Get("default"); tag != "" && field.IsZero() {
@@ -109,6 +115,9 @@ func parseInt(key, text string) (int64, error) {
 
 // formatText is the inverse of setText, in the shortest readable form.
 func formatText(field reflect.Value, key string) string {
+	if field.Kind() == reflect.Slice {
+		return flow(field)
+	}
 	if d, ok := field.Interface().(time.Duration); ok {
 		s := d.String()
 		if strings.HasSuffix(s, "m0s") {

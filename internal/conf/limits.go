@@ -74,8 +74,11 @@ func (l limits) String() string {
 // holds every mistake, one a line, each beginning with its key.
 func Complete(section string, p any) error {
 	Fill(p)
-	s := Of(p)
-	var errs []error
+	return errors.Join(Of(p).complete(section + ".")...)
+}
+
+// complete checks every field, of lists too; within comes before each key.
+func (s *Schema) complete(within string) (errs []error) {
 	for _, f := range s.fields {
 		err := f.limits.check(f.value, f.text())
 		if (f.value.CanInt() && f.value.Int() < 0) || (f.value.CanFloat() && f.value.Float() < 0) {
@@ -85,14 +88,18 @@ func Complete(section string, p any) error {
 			err = fmt.Errorf("%q is not one of %s", f.value.String(), f.choices())
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s.%s: %w", section, f.key, err))
+			errs = append(errs, fmt.Errorf("%s%s: %w", within, f.key, err))
 			f.misread = true
 		}
+		errs = append(errs, f.completeItems(within+f.key)...)
 	}
 	for _, v := range s.validators {
-		if !s.misread(v.section) {
-			errs = append(errs, v.validate())
+		if s.misread(v.section) {
+			continue
+		}
+		if err := v.validate(); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }

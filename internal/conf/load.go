@@ -3,6 +3,7 @@ package conf
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -27,14 +28,31 @@ func (s *Schema) Load(from Source) error {
 	errs := append(s.loadFile(from.FileName, from.File), s.loadEnviron(from.Environ)...)
 	for _, f := range s.fields {
 		if text, ok := from.Flags[f.key]; ok {
-			if err := f.set("flag "+f.byFlag, text); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", f.byFlag, err))
-			}
+			errs = append(errs, f.give(f.byFlag, "flag "+f.byFlag, text)...)
 		}
 	}
+	return errors.Join(append(errs, s.finish()...)...)
+}
+
+// give sets f from text, which is a whole list for a list; place begins each mistake.
+func (f *field) give(place, origin, text string) []error {
+	if f.value.Kind() == reflect.Slice {
+		return f.giveList(place, origin, text)
+	}
+	if err := f.set(origin, text); err != nil {
+		return []error{fmt.Errorf("%s: %w", place, err)}
+	}
+	return nil
+}
+
+// finish sets what was not given to its default, and asks the validators.
+func (s *Schema) finish() (errs []error) {
 	for _, f := range s.fields {
 		if f.initial != "" && f.value.IsZero() {
 			setText(f.value, f.key, f.initial) // parsed once by Of
+		}
+		for _, item := range f.items {
+			errs = append(errs, item.finish()...)
 		}
 	}
 	for _, v := range s.validators {
@@ -42,7 +60,7 @@ func (s *Schema) Load(from Source) error {
 			errs = append(errs, s.place(v.section, v.validate()))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // misread tells whether a field of the section itself was given wrongly.
@@ -71,7 +89,7 @@ func (s *Schema) place(section string, err error) error {
 		}
 		if f != nil && f.origin != "" {
 			place := strings.TrimPrefix(strings.TrimPrefix(f.origin, "flag "), "environment ")
-			line = place + ": " + line
+			line = place + ": " + s.within + line
 		}
 		placed = append(placed, errors.New(line))
 	}
@@ -94,8 +112,8 @@ func (s *Schema) loadEnviron(environ []string) (errs []error) {
 			if near := Nearest(name, keysOf(vars), 2); near != "" {
 				errs = append(errs, fmt.Errorf("%s is not a known variable; did you mean %s?", name, near))
 			}
-		} else if err := f.set("environment "+name, text); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		} else {
+			errs = append(errs, f.give(name, "environment "+name, text)...)
 		}
 	}
 	return errs
@@ -141,12 +159,21 @@ func syntaxError(name string, err error) error {
 type walker struct {
 	schema *Schema
 	file   string
+	// origin is set where the text is no file but the value of a flag or a
+	// variable, which file then names.
+	origin string
 	errs   []error
 }
 
 func (w *walker) fail(at ast.Node, format string, args ...any) {
-	line := at.GetToken().Position.Line
-	w.errs = append(w.errs, fmt.Errorf("%s:%d: %s", w.file, line, fmt.Sprintf(format, args...)))
+	w.errs = append(w.errs, fmt.Errorf("%s: %s", w.place(at), fmt.Sprintf(format, args...)))
+}
+
+func (w *walker) place(at ast.Node) string {
+	if w.origin != "" {
+		return w.file
+	}
+	return fmt.Sprintf("%s:%d", w.file, at.GetToken().Position.Line)
 }
 
 func (w *walker) section(prefix string, node ast.Node) {
@@ -158,10 +185,11 @@ func (w *walker) section(prefix string, node ast.Node) {
 	case *ast.MappingValueNode:
 		pairs = []*ast.MappingValueNode{n}
 	default:
-		if prefix == "" {
-			prefix = "the file"
+		shown := strings.TrimSuffix(w.schema.within+prefix, ".")
+		if shown == "" {
+			shown = "the file"
 		}
-		w.fail(node, "%s must hold keys and values", prefix)
+		w.fail(node, "%s must hold keys and values", shown)
 	}
 	for _, pair := range pairs {
 		key := pair.Key.GetToken().Value
@@ -173,31 +201,47 @@ func (w *walker) section(prefix string, node ast.Node) {
 		} else if w.schema.sections[key] {
 			w.section(key, pair.Value)
 		} else {
-			w.fail(pair.Key, "%s is not a known key%s", key, w.schema.suggest(key))
+			w.fail(pair.Key, "%s%s is not a known key%s", w.schema.within, key, w.schema.suggest(key))
 		}
 	}
 }
 
 func (w *walker) leaf(f *field, pair *ast.MappingValueNode) {
-	var text string
-	switch n := pair.Value.(type) {
-	case *ast.StringNode:
-		text = n.Value
-	case *ast.LiteralNode:
-		text = n.Value.Value
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		text = n.GetToken().Value
-	case *ast.NullNode:
-		w.fail(pair.Key, "%s has no value: give one or remove the key", f.key)
-		return
-	default:
-		w.fail(pair.Key, "%s must be one plain value", f.key)
+	shown := w.schema.within + f.key
+	if _, null := pair.Value.(*ast.NullNode); null {
+		w.fail(pair.Key, "%s has no value: give one or remove the key", shown)
 		return
 	}
-	origin := fmt.Sprintf("%s:%d", w.file, pair.Key.GetToken().Position.Line)
+	origin := w.origin
+	if origin == "" {
+		origin = w.place(pair.Key)
+	}
+	if f.value.Kind() == reflect.Slice {
+		f.origin = origin
+		w.list(f, shown, pair.Value)
+		return
+	}
+	text, ok := plainValue(pair.Value)
+	if !ok {
+		w.fail(pair.Key, "%s must be one plain value", shown)
+		return
+	}
 	if err := f.set(origin, text); err != nil {
-		w.fail(pair.Key, "%s: %v", f.key, err)
+		w.fail(pair.Key, "%s: %v", shown, err)
 	}
+}
+
+// plainValue is the text of a node that is one value.
+func plainValue(node ast.Node) (string, bool) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
 }
 
 // suggest finds what an unknown key was meant to be: a near key of the same
@@ -214,7 +258,7 @@ func (s *Schema) suggest(key string) string {
 	if near == "" {
 		return ""
 	}
-	return "; did you mean " + near + "?"
+	return "; did you mean " + s.within + near + "?"
 }
 
 func keysOf[V any](m map[string]V) []string {

@@ -9,11 +9,12 @@ import (
 )
 
 // Args returns the flags that give another process every field under the key
-// prefix that is not at its default.
+// prefix that is not at its default. What holds a secret is left out, since
+// everybody can read a process's arguments.
 func (s *Schema) Args(prefix string) []string {
 	var args []string
 	for _, f := range s.fields {
-		if strings.HasPrefix(f.key, prefix) && f.text() != f.initialText() {
+		if strings.HasPrefix(f.key, prefix) && f.text() != f.initialText() && !f.hasSecret() {
 			args = append(args, "--"+f.key+"="+f.text())
 		}
 	}
@@ -45,8 +46,12 @@ func (s *Schema) YAML() string {
 			}
 		}
 		open = open[:len(path)-1]
+		if len(f.items) > 0 {
+			f.yamlItems(&b, strings.Repeat("  ", len(path)-1), path[len(path)-1])
+			continue
+		}
 		line := strings.Repeat("  ", len(path)-1) + path[len(path)-1] + ": " + f.yamlText()
-		if f.value.IsZero() { // its zero has a meaning, or it is unset: both are what Load makes of its absence
+		if f.empty() { // its zero has a meaning, or it is unset: both are what Load makes of its absence
 			line = strings.Repeat("  ", len(path)-1) + "# " + strings.TrimLeft(line, " ")
 		}
 		if f.origin != "" {
@@ -60,37 +65,68 @@ func (s *Schema) YAML() string {
 var plainText = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
 
 func (f *field) yamlText() string {
-	if f.value.Kind() == reflect.String && (f.text() == "null" || !plainText.MatchString(f.text())) {
-		return strconv.Quote(f.text())
+	switch {
+	case f.secret && !f.empty():
+		return f.hidden()
+	case f.value.Kind() == reflect.String:
+		return yamlString(f.text())
 	}
 	return f.text()
 }
 
-// Table returns the reference in Markdown: one table for the top and one for
-// each section.
+func yamlString(text string) string {
+	if text == "null" || !plainText.MatchString(text) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// Table returns the reference in Markdown: one table for the top, one for each
+// section, and after a section's one for each of its lists of structs.
 func (s *Schema) Table() string {
 	var b strings.Builder
+	const head = "\n| key | default | meaning |\n|---|---|---|\n"
 	section := "-"
+	var lists []*field
+	endSection := func() {
+		for _, f := range lists {
+			fmt.Fprintf(&b, "\nEach element of `%s` holds:\n%s", f.key, head)
+			for _, inner := range Of(reflect.New(f.value.Type().Elem()).Interface()).fields {
+				inner.row(&b)
+			}
+		}
+		lists = nil
+	}
 	for _, f := range s.fields {
 		if at := f.section(); at != section {
+			endSection()
 			section = at
 			if section != "" {
 				fmt.Fprintf(&b, "\n### %s\n", section)
 			}
-			b.WriteString("\n| key | default | meaning |\n|---|---|---|\n")
+			b.WriteString(head)
 		}
-		initial := ""
-		if f.initial != "" {
-			initial = "`" + f.initialText() + "`"
+		f.row(&b)
+		if isList(f.value.Type()) {
+			lists = append(lists, f)
 		}
-		help := f.help
-		if f.oneof != "" {
-			help += " One of " + f.choices() + "."
-		}
-		if allowed := f.limits.String(); allowed != "" {
-			help += " Allowed: " + allowed + "."
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.key, initial, strings.ReplaceAll(help, "|", `\|`))
 	}
+	endSection()
 	return strings.TrimLeft(b.String(), "\n")
+}
+
+// row appends the field's line of the reference.
+func (f *field) row(b *strings.Builder) {
+	initial := ""
+	if f.initial != "" {
+		initial = "`" + f.initialText() + "`"
+	}
+	help := f.help
+	if f.oneof != "" {
+		help += " One of " + f.choices() + "."
+	}
+	if allowed := f.limits.String(); allowed != "" {
+		help += " Allowed: " + allowed + "."
+	}
+	fmt.Fprintf(b, "| `%s` | %s | %s |\n", f.key, initial, strings.ReplaceAll(help, "|", `\|`))
 }

@@ -13,6 +13,7 @@ const envPrefix = "FOREBAY_"
 
 // Schema is the set of fields of one configuration struct.
 type Schema struct {
+	within     string   // where an element of a list stands, such as "tenants[1]."
 	fields     []*field // in the order of the struct
 	byKey      map[string]*field
 	sections   map[string]bool // every key that holds further keys; "" is the top
@@ -27,8 +28,10 @@ type field struct {
 	oneof   string // allowed texts, with spaces between
 	limits  limits
 	value   reflect.Value
-	origin  string // where its value came from; "" is the default
-	misread bool   // what was given could not be taken
+	origin  string    // where its value came from; "" is the default
+	misread bool      // what was given could not be taken
+	secret  bool      // shown as … only
+	items   []*Schema // of a list of structs, each element's
 }
 
 // validator is the Validate method of a struct that has one.
@@ -70,7 +73,7 @@ func (s *Schema) add(section string, v reflect.Value) {
 			s.add(key, value)
 			continue
 		}
-		f := &field{key: key, initial: t.Tag.Get("default"), help: t.Tag.Get("help"), oneof: t.Tag.Get("oneof"), value: value}
+		f := &field{key: key, initial: t.Tag.Get("default"), help: t.Tag.Get("help"), oneof: t.Tag.Get("oneof"), value: value, secret: t.Tag.Get("secret") == "true"}
 		err := f.checkTags()
 		if err == nil {
 			f.limits, err = f.readLimits(t.Tag.Get("range"))
@@ -88,6 +91,8 @@ func (f *field) checkTags() error {
 		return fmt.Errorf("has no help tag")
 	case f.value.Kind() == reflect.Bool && f.initial == "true":
 		return fmt.Errorf("is a bool with the default true, which nobody could turn off")
+	case f.value.Kind() == reflect.Slice:
+		return f.checkList()
 	}
 	scratch, text := reflect.New(f.value.Type()).Elem(), f.initial
 	if text == "" {

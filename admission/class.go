@@ -27,7 +27,7 @@ type Class struct {
 	PromptTokensMax    int   `yaml:"prompt_tokens_max" range:"1.." help:"Longest prompt; what becomes of a longer one, oversized says. 0 leaves it to the model."`
 	OutputTokensMax    int   `yaml:"output_tokens_max" range:"1.." help:"Longest answer; more is cut to it. 0 leaves it to the model."`
 
-	Late string `yaml:"late" oneof:"refuse demote" help:"What becomes of a request that would miss its goal: refused at once, or demoted to the offline class. The level's: batch demote, others refuse."`
+	Late      string `yaml:"late" oneof:"refuse demote" help:"What becomes of a request that would miss its goal: refused at once, or demoted to the offline class. The level's: batch demote, others refuse."`
 	Oversized string `yaml:"oversized" oneof:"allow refuse demote" help:"What becomes of a prompt over prompt_tokens_max, or whose prefill is over admission.oversized_prefill: allowed, refused, or demoted to the offline class. Empty refuses what is over prompt_tokens_max and allows the rest."`
 
 	BusyOutputTokens int `yaml:"busy_output_tokens" range:"1.." help:"Longest answer while the gateway is overloaded; 0 cuts none."`
@@ -36,7 +36,7 @@ type Class struct {
 // Tenant is who pays, with its rights and its share.
 type Tenant struct {
 	Name    string        `yaml:"name" help:"Name in logs and metrics."`
-	Keys    []string      `yaml:"keys" help:"API keys that name it, or sha256:HEX of them."`
+	Keys    []string      `yaml:"keys" secret:"true" help:"API keys that name it, or sha256:HEX of them; * is every key that names nobody, and none."`
 	Classes []string      `yaml:"classes" help:"Classes it may use; none listed allows all. A request for another is clamped to the first."`
 	Weight  float64       `yaml:"weight" range:"0.01..100" default:"1" help:"Its share of engine time beside others."`
 	Limits  budget.Limits `yaml:"limits" help:"Budgets."`

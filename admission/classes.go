@@ -21,9 +21,9 @@ var levelNames = [levelCount]string{"interactive", "batch", "offline"}
 // builtin are the classes that always exist, by level; a configured class takes
 // from its level's what it leaves out.
 var builtin = [levelCount]Class{
-	{Name: "interactive", Level: "interactive", FirstTokenGoal: 2 * time.Second, PrefillSlack: 2, TokenGoal: 100 * time.Millisecond, AgeCap: 10 * time.Second, WaitLimit: 30 * time.Second, Cap: 1, WaitingRequestsMax: 1024, WaitingBytesMax: 64 << 20, Late: "refuse", Oversized: "allow"},
-	{Name: "batch", Level: "batch", FirstTokenGoal: time.Minute, PrefillSlack: 2, AgeCap: 2 * time.Minute, WaitLimit: 10 * time.Minute, Window: 10 * time.Millisecond, Floor: 0.15, Cap: 0.75, WaitingRequestsMax: 4096, WaitingBytesMax: 128 << 20, Late: "demote", Oversized: "allow"},
-	{Name: "offline", Level: "offline", AgeCap: 30 * time.Minute, WaitLimit: 24 * time.Hour, Window: 50 * time.Millisecond, Floor: 0.05, Cap: 0.5, WaitingRequestsMax: 65536, WaitingBytesMax: 256 << 20, Late: "refuse", Oversized: "allow"},
+	{Name: "interactive", Level: "interactive", FirstTokenGoal: 2 * time.Second, PrefillSlack: 2, TokenGoal: 100 * time.Millisecond, AgeCap: 10 * time.Second, WaitLimit: 30 * time.Second, Cap: 1, WaitingRequestsMax: 1024, WaitingBytesMax: 64 << 20, Late: "refuse"},
+	{Name: "batch", Level: "batch", FirstTokenGoal: time.Minute, PrefillSlack: 2, AgeCap: 2 * time.Minute, WaitLimit: 10 * time.Minute, Window: 10 * time.Millisecond, Floor: 0.15, Cap: 0.75, WaitingRequestsMax: 4096, WaitingBytesMax: 128 << 20, Late: "demote"},
+	{Name: "offline", Level: "offline", AgeCap: 30 * time.Minute, WaitLimit: 24 * time.Hour, Window: 50 * time.Millisecond, Floor: 0.05, Cap: 0.5, WaitingRequestsMax: 65536, WaitingBytesMax: 256 << 20, Late: "refuse"},
 }
 
 // ClassTable is every class, complete, by level and then in the order of the
@@ -84,7 +84,7 @@ func complete(own Class) Class {
 		PromptTokensMax:    own.PromptTokensMax,
 		OutputTokensMax:    own.OutputTokensMax,
 		Late:               cmp.Or(own.Late, of.Late),
-		Oversized:          cmp.Or(own.Oversized, of.Oversized),
+		Oversized:          own.Oversized,
 		BusyOutputTokens:   own.BusyOutputTokens,
 	}
 }

@@ -10,10 +10,10 @@ type Config struct {
 	WaitingBytesMax     int           `yaml:"waiting_bytes_max" default:"268435456" range:"1.." help:"Memory that waiting requests may hold, in bytes."`
 	WaitLimit           time.Duration `yaml:"wait_limit" help:"Longest wait for admission in every class; 0 leaves it to the classes."`
 
-	Classes      []Class      `yaml:"-" help:"Kinds of traffic. interactive, batch and offline are always there; naming one changes it."`
+	Classes      []Class      `yaml:"classes" help:"Kinds of traffic. interactive, batch and offline are always there; naming one changes it."`
 	DefaultClass string       `yaml:"default_class" default:"interactive" help:"Class of a request for which nothing else says one."`
-	Routes       []RouteClass `yaml:"-" help:"Classes by route, for requests that name none."`
-	Tenants      []Tenant     `yaml:"-" help:"Who may use this gateway; none listed serves everybody as one tenant, whatever key they send."`
+	Routes       []RouteClass `yaml:"routes" help:"Classes by route, for requests that name none."`
+	Tenants      []Tenant     `yaml:"tenants" help:"Who may use this gateway; none listed serves everybody as one tenant, whatever key they send."`
 
 	Aging            float64       `yaml:"aging" default:"5" range:"0.1..100" help:"Slowdown that a request is promised: one that costs c goes as if it had arrived this many times c later."`
 	LongPrefill      time.Duration `yaml:"long_prefill" default:"800ms" help:"Prefill from which on a request goes by the long lane, which leaves short ones most of each step."`

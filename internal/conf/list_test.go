@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -179,6 +180,27 @@ func TestListMistakes(t *testing.T) {
 	}
 	if _, _, err := loadHouse("", nil, "--door.people", "[{name: a"); err == nil || !strings.HasPrefix(err.Error(), "--door.people is not a list such as") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("an unfinished list: %v", err)
+	}
+}
+
+// TestPlaceOfAnElement: whoever checks a whole list names its elements.
+func TestPlaceOfAnElement(t *testing.T) {
+	_, s, err := loadHouse(houseFile, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for words, want := range map[string]string{
+		"door.people[1].rooms: no hall":       "f.yaml:10: door.people[1].rooms: no hall",
+		"door.people[1].wait: default":        "f.yaml:8: door.people[1].wait: default",
+		"door.people[0]: odd":                 "f.yaml:4: door.people[0]: odd",
+		"door.people[0].limits.held_bytes: x": "f.yaml:7: door.people[0].limits.held_bytes: x",
+		"door.people[9].rooms: none":          "f.yaml:3: door.people[9].rooms: none",
+		"door.people[x: none":                 "f.yaml:3: door.people[x: none",
+		"nobody[0].rooms: none":               "nobody[0].rooms: none",
+	} {
+		if got := s.Place(errors.New(words)); got.Error() != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

@@ -1,10 +1,12 @@
 package conf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -81,19 +83,39 @@ func (s *Schema) place(section string, err error) error {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		key, _, _ := strings.Cut(line, " ")
 		key = strings.TrimSuffix(key, ":")
-		f := s.byKey[key]
-		if f == nil && section != "" {
-			if f = s.byKey[section+"."+key]; f != nil {
+		origin := s.originOf(key)
+		if origin == "" && section != "" {
+			if origin = s.originOf(section + "." + key); origin != "" {
 				line = section + "." + line
 			}
 		}
-		if f != nil && f.origin != "" {
-			place := strings.TrimPrefix(strings.TrimPrefix(f.origin, "flag "), "environment ")
+		if origin != "" {
+			place := strings.TrimPrefix(strings.TrimPrefix(origin, "flag "), "environment ")
 			line = place + ": " + s.within + line
 		}
 		placed = append(placed, errors.New(line))
 	}
 	return errors.Join(placed...)
+}
+
+// originOf is where the value of key came from, "" for a default or no key. Of
+// an element of a list, as in tenants[1].keys, it is where that key is, or else
+// where the element begins.
+func (s *Schema) originOf(key string) string {
+	list, rest, element := strings.Cut(key, "[")
+	f := s.byKey[list]
+	if f == nil {
+		return ""
+	}
+	number, rest, _ := strings.Cut(rest, "]")
+	i, err := strconv.Atoi(number)
+	if !element || err != nil || i < 0 || i >= len(f.items) {
+		return f.origin
+	}
+	if origin := f.items[i].originOf(strings.TrimPrefix(rest, ".")); origin != "" {
+		return origin
+	}
+	return cmp.Or(f.items[i].fields[0].origin, f.origin)
 }
 
 // loadEnviron ignores a FOREBAY_ variable that resembles none of ours, since

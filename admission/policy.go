@@ -1,0 +1,203 @@
+package admission
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Policy says who asks, and in which class: what a Config grants, looked up. It
+// never changes.
+type Policy struct {
+	classes  map[string]*Class
+	names    []string // of the classes, from the first level to the last
+	tenants  map[[sha256.Size]byte]*Tenant
+	anyone   *Tenant // who sends no key, or one that names nobody; nil refuses
+	routes   map[string]string
+	fallback string
+}
+
+// TenantDefault is the one tenant where none is configured.
+const TenantDefault = "default"
+
+// anyKey in a tenant's keys stands for all that name nobody.
+const anyKey = "*"
+
+// hashedKey begins a key that is given as its SHA-256, in hexadecimal.
+const hashedKey = "sha256:"
+
+// Validate tells all that is wrong with classes, routes and tenants.
+func (c *Config) Validate() error {
+	_, err := NewPolicy(*c)
+	return err
+}
+
+// nameForm is what a class or a tenant may be called, since logs, metrics,
+// headers and paths carry the name.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// NewPolicy makes the policy of a completed Config. The error says all that is
+// wrong with it, one a line, each beginning with its key; no line shows an API key.
+func NewPolicy(c Config) (*Policy, error) {
+	table, err := c.ClassTable()
+	errs := []error{err}
+	p := &Policy{classes: map[string]*Class{}, tenants: map[[sha256.Size]byte]*Tenant{}, routes: map[string]string{}, fallback: c.DefaultClass}
+	for i := range table {
+		p.classes[table[i].Name] = &table[i]
+		p.names = append(p.names, table[i].Name)
+	}
+	known := func(key, class string) {
+		if p.classes[class] == nil {
+			errs = append(errs, fmt.Errorf("%s: there is no class %q; there are %s", key, class, strings.Join(p.names, ", ")))
+		}
+	}
+	for i := range c.Classes {
+		if !nameForm.MatchString(c.Classes[i].Name) {
+			errs = append(errs, badName(fmt.Sprintf("classes[%d].name", i), c.Classes[i].Name))
+		}
+	}
+	if p.fallback == "" {
+		p.fallback = levelNames[levelInteractive]
+	}
+	known("default_class", p.fallback)
+	for i, r := range c.Routes {
+		known(fmt.Sprintf("routes[%d].class", i), r.Class)
+		p.routes[r.Route] = r.Class
+	}
+	for i := range c.Tenants {
+		t := c.Tenants[i]
+		key := fmt.Sprintf("tenants[%d]", i)
+		if !nameForm.MatchString(t.Name) {
+			errs = append(errs, badName(key+".name", t.Name))
+		}
+		for _, class := range t.Classes {
+			known(key+".classes", class)
+		}
+		errs = append(errs, p.addKeys(key+".keys", &t)...)
+	}
+	if len(c.Tenants) == 0 {
+		p.anyone = &Tenant{Name: TenantDefault, Weight: 1}
+	}
+	return p, errors.Join(errs...)
+}
+
+func badName(key, name string) error {
+	return fmt.Errorf("%s: %q is not a name of 1 to 64 letters, digits, dots, dashes and underscores", key, name)
+}
+
+// addKeys makes the keys of t name it.
+func (p *Policy) addKeys(key string, t *Tenant) (errs []error) {
+	if len(t.Keys) == 0 {
+		return []error{fmt.Errorf("%s: %s has no key, so nobody can use it; give it one, or * for whoever has none", key, t.Name)}
+	}
+	for i, text := range t.Keys {
+		digest := sha256.Sum256([]byte(text))
+		hexed, hashed := strings.CutPrefix(text, hashedKey)
+		switch {
+		case text == anyKey && p.anyone != nil:
+			errs = append(errs, fmt.Errorf("%s: * is the key of %s already", key, p.anyone.Name))
+			continue
+		case text == anyKey:
+			p.anyone = t
+			continue
+		case text == "…":
+			errs = append(errs, fmt.Errorf("%s: key %d is the mark that config print shows in place of one", key, i))
+			continue
+		case hashed:
+			if n, err := hex.Decode(digest[:], []byte(clipHex(hexed))); err != nil || n != len(digest) || len(hexed) != 2*len(digest) {
+				errs = append(errs, fmt.Errorf("%s: key %d is not %s and 64 hexadecimal digits", key, i, hashedKey))
+				continue
+			}
+		}
+		if other := p.tenants[digest]; other != nil {
+			errs = append(errs, fmt.Errorf("%s: key %d is a key of %s already", key, i, other.Name))
+			continue
+		}
+		p.tenants[digest] = t
+	}
+	return errs
+}
+
+// clipHex keeps what a digest can hold.
+func clipHex(text string) string { return text[:min(len(text), 2*sha256.Size)] }
+
+// Tenant is whom an API key names, "" for no key; nil where it names nobody.
+// The look-up is by the key's digest, so its time tells nothing of other keys.
+func (p *Policy) Tenant(key string) *Tenant {
+	if key != "" && len(p.tenants) > 0 {
+		if t := p.tenants[sha256.Sum256([]byte(key))]; t != nil {
+			return t
+		}
+	}
+	return p.anyone
+}
+
+// Wish is what a request says about its class, "" where it says nothing.
+type Wish struct {
+	// Name is of a class, as the client wrote it.
+	Name string
+	// Tier is OpenAI's service_tier: priority is the class interactive, flex
+	// is batch, and others say nothing.
+	Tier string
+	// Route is the request's, as in RouteClass.
+	Route string
+}
+
+var classOfTier = map[string]string{"priority": levelNames[levelInteractive], "flex": levelNames[levelBatch]}
+
+// Class is the class of a request of t: what it names, or else its tier, its
+// route, its tenant's first class, or the default says. A class to which the
+// tenant has no right becomes its first. The error says that there is no class
+// of that name.
+func (p *Policy) Class(t *Tenant, w Wish) (*Class, error) {
+	name := w.Name
+	if name != "" && p.classes[name] == nil {
+		return nil, fmt.Errorf("there is no such class; there are %s", strings.Join(p.names, ", "))
+	}
+	if name == "" {
+		name = classOfTier[w.Tier]
+	}
+	if name == "" {
+		name = p.routes[w.Route]
+	}
+	if name == "" && len(t.Classes) > 0 {
+		name = t.Classes[0]
+	}
+	if name == "" {
+		name = p.fallback
+	}
+	if !t.may(name) {
+		name = t.Classes[0]
+	}
+	return p.classes[name], nil
+}
+
+// may tells whether the tenant has a right to a class.
+func (t *Tenant) may(class string) bool {
+	return len(t.Classes) == 0 || slices.Contains(t.Classes, class)
+}
+
+// Fit is the class in which a prompt of so many tokens goes on: its own, or the
+// tenant's first offline class where the prompt is over its own class's limit,
+// which then demotes it. The error is a *Refusal.
+func (p *Policy) Fit(t *Tenant, c *Class, promptTokens int) (*Class, error) {
+	if c.PromptTokensMax == 0 || promptTokens <= c.PromptTokensMax || c.Oversized == "allow" {
+		return c, nil
+	}
+	if c.Oversized == "demote" {
+		for _, name := range p.names {
+			lower := p.classes[name]
+			if levelOf(lower) == levelOffline && lower != c && t.may(name) && (lower.PromptTokensMax == 0 || promptTokens <= lower.PromptTokensMax) {
+				return lower, nil
+			}
+		}
+	}
+	return nil, &Refusal{Reason: TooLarge, Message: fmt.Sprintf("the prompt has %d tokens and the class %s takes at most %d", promptTokens, c.Name, c.PromptTokensMax)}
+}
+
+// Classes are the names of all classes, from the first level to the last.
+func (p *Policy) Classes() []string { return slices.Clone(p.names) }

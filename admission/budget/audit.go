@@ -1,0 +1,44 @@
+package budget
+
+import "sync/atomic"
+
+// Audit counts reservations since the start. When nothing is open, Reserved is
+// Settled + Refunded.
+type Audit struct {
+	Reserved int64
+	Settled  int64
+	Refunded int64
+	// Refused counts the asks that got no reservation.
+	Refused int64
+	// Input and Output are the tokens that settled reservations were charged for.
+	Input, Output int64
+	// Fallback counts the reservations that Config.OnFailure decided.
+	Fallback int64
+	// Lost counts the times that the shared store had forgotten what this process
+	// held: a lease that ran out, or data that vanished.
+	Lost int64
+}
+
+// Counters are an Audit that many may count in at the same time.
+type Counters struct {
+	Reserved, Settled, Refunded, Refused, Input, Output, Fallback, Lost atomic.Int64
+}
+
+// End counts a reservation's end.
+func (c *Counters) End(e End) {
+	if e.Refunded {
+		c.Refunded.Add(1)
+		return
+	}
+	c.Settled.Add(1)
+	c.Input.Add(int64(e.Input))
+	c.Output.Add(int64(e.Output))
+}
+
+// Audit reads the counters.
+func (c *Counters) Audit() Audit {
+	return Audit{
+		Reserved: c.Reserved.Load(), Settled: c.Settled.Load(), Refunded: c.Refunded.Load(), Refused: c.Refused.Load(),
+		Input: c.Input.Load(), Output: c.Output.Load(), Fallback: c.Fallback.Load(), Lost: c.Lost.Load(),
+	}
+}

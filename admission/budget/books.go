@@ -1,0 +1,88 @@
+package budget
+
+import (
+	"container/list"
+	"sync"
+	"sync/atomic"
+)
+
+// Books holds one B for each tenant and model, at most so many: then the one
+// that is unused for longest is forgotten, and begins anew, full, if it comes
+// back. One that is in use is never forgotten, so there may be as many more as
+// requests run.
+type Books[B interface{ use() *Use }] struct {
+	max int
+	new func(tenant, model string) B
+
+	mu    sync.Mutex
+	byKey map[key]*list.Element // guarded by mu, as the list of B, latest used first
+	order list.List
+}
+
+type key struct{ tenant, model string }
+
+// Use counts the users of a B, which embeds it.
+type Use struct {
+	key   key
+	users atomic.Int64
+}
+
+func (u *Use) use() *Use { return u }
+
+// Acquire keeps the B in its Books until a Release.
+func (u *Use) Acquire() { u.users.Add(1) }
+
+// Release undoes an Acquire.
+func (u *Use) Release() { u.users.Add(-1) }
+
+// NewBooks returns empty books for at most so many that are unused.
+func NewBooks[B interface{ use() *Use }](atMost int, new func(tenant, model string) B) *Books[B] {
+	return &Books[B]{max: max(1, atMost), new: new, byKey: map[key]*list.Element{}}
+}
+
+// Open returns the B of a tenant and a model, acquired.
+func (s *Books[B]) Open(tenant, model string) B {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := key{tenant, model}
+	e := s.byKey[k]
+	if e == nil {
+		b := s.new(tenant, model)
+		b.use().key = k
+		e = s.order.PushFront(b)
+		s.byKey[k] = e
+		b.use().Acquire()
+		s.forget()
+		return b
+	}
+	s.order.MoveToFront(e)
+	b := e.Value.(B)
+	b.use().Acquire()
+	return b
+}
+
+// Close releases what Open returned.
+func (s *Books[B]) Close(b B) { b.use().Release() }
+
+// Each calls visit for every B, latest used first, until it returns false.
+func (s *Books[B]) Each(visit func(B) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.order.Front(); e != nil && visit(e.Value.(B)); e = e.Next() {
+	}
+}
+
+// forget makes room. It looks at a few of the oldest only, so that many in use
+// do not make it slow.
+func (s *Books[B]) forget() {
+	const looks = 8
+	e := s.order.Back()
+	for i := 0; i < looks && e != nil && len(s.byKey) > s.max; i++ {
+		previous := e.Prev()
+		if u := e.Value.(B).use(); u.users.Load() == 0 {
+			s.order.Remove(e)
+			delete(s.byKey, u.key)
+		}
+		e = previous
+	}
+}

@@ -1,0 +1,19 @@
+package budget
+
+import "time"
+
+// Config says where budgets are kept, and what holds when that place fails.
+type Config struct {
+	Store      string        `yaml:"store" secret:"true" help:"Redis that gateways share, as redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… or unix://…; empty counts in this process alone."`
+	Prefix     string        `yaml:"prefix" default:"forebay" help:"What every key in Redis begins with."`
+	Burst      time.Duration `yaml:"burst" default:"10s" range:"1s..60s" help:"How much of a minute's limit may be used at once, one request at least; within any 60 seconds, limit + burst is admitted at most."`
+	BucketsMax int           `yaml:"buckets_max" default:"10000" range:"16..10000000" help:"Budgets, one for each tenant and model, that are kept in memory; the one unused for longest is forgotten."`
+
+	DecisionLimit time.Duration `yaml:"decision_limit" default:"25ms" range:"1ms..5s" help:"Longest wait for Redis before on_failure decides."`
+	OnFailure     string        `yaml:"on_failure" default:"local" oneof:"local open closed" help:"What holds while Redis does not answer: local gives each gateway its part of the limit, open admits all, closed refuses all with 503."`
+	Lease         time.Duration `yaml:"lease" default:"30s" range:"2s..10m" help:"Time after which what a dead gateway held is given back."`
+	SyncInterval  time.Duration `yaml:"sync_interval" default:"100ms" range:"10ms..1s" help:"How often Redis is told what was used."`
+	BreakerErrors int           `yaml:"breaker_errors" default:"3" range:"1..1000" help:"Failures in a row after which Redis is left alone."`
+	BreakerWait   time.Duration `yaml:"breaker_wait" default:"500ms" range:"10ms..1m" help:"For how long, before one call tries again."`
+	PoolSize      int           `yaml:"pool_size" default:"8" range:"1..1000" help:"Most connections to Redis."`
+}

@@ -1,0 +1,184 @@
+package budget
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Local keeps the budgets of one process, in memory.
+type Local struct {
+	burst time.Duration
+	clock func() time.Time
+	books *Books[*bucket]
+	audit Counters
+}
+
+// NewLocal returns an empty store that reads the time from clock, time.Now if
+// it is nil. Of cfg it takes Burst and BucketsMax.
+func NewLocal(cfg Config, clock func() time.Time) *Local {
+	if clock == nil {
+		clock = time.Now
+	}
+	l := &Local{burst: cfg.Burst, clock: clock}
+	l.books = NewBooks(cfg.BucketsMax, func(string, string) *bucket { return &bucket{local: l} })
+	return l
+}
+
+// Reserve never waits.
+func (l *Local) Reserve(_ context.Context, a Ask) (*Reservation, error) {
+	b := l.books.Open(a.Tenant, a.Model)
+	now := l.clock()
+	refusal := b.take(&a, now)
+	l.books.Close(b)
+	if refusal != nil {
+		l.audit.Refused.Add(1)
+		return nil, refusal
+	}
+	l.audit.Reserved.Add(1)
+	return NewReservation(b, &a, now, false), nil
+}
+
+// Degraded is false: there is nothing to fail.
+func (l *Local) Degraded() bool { return false }
+
+// Audit counts what became of reservations.
+func (l *Local) Audit() Audit { return l.audit.Audit() }
+
+// Close does nothing.
+func (l *Local) Close() {}
+
+// bucket is one tenant's budgets for one model. What it knows of rates and
+// refills is golang.org/x/time/rate; that package's reservations it does not
+// use, since they are for those who wait for their time to come, and Cancel
+// gives back nothing once it has: ours are given back after the fact, in part.
+// Taking a negative number is what gives back, and the limiter caps it at its
+// next step.
+type bucket struct {
+	Use
+	local *Local
+
+	mu      sync.Mutex
+	limits  Limits // guarded by mu, as the rest
+	terms   Terms
+	rates   [OutputTokens + 1]*rate.Limiter // nil where there is no limit
+	waits   Waits
+	last    time.Time // the latest instant seen
+	running float64
+	day     int64
+	dayUsed float64
+}
+
+// take moves what a needs out of the bucket, all or nothing.
+func (b *bucket) take(a *Ask, now time.Time) *Refusal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now = b.advance(now)
+	if a.Limits != b.limits {
+		b.setLimits(a.Limits, now)
+	}
+	ask := a.amounts()
+	if rule, over := b.terms.TooLarge(&ask); over {
+		return &Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), TooLarge: true}
+	}
+	levels := b.levels(now)
+	if rule, missing, ok := b.terms.Short(&levels, &ask); !ok {
+		wait := b.waits.For(&b.terms, rule, ask[rule], missing, 1, now)
+		return &Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), RetryAfter: wait}
+	}
+	b.give(Amounts{}.Plus(-1, ask), now)
+	b.Acquire()
+	return nil
+}
+
+// advance returns now, or the latest instant that was seen: a limiter that is
+// told an earlier one would count the time from there to here twice.
+func (b *bucket) advance(now time.Time) time.Time {
+	if now.Before(b.last) {
+		return b.last
+	}
+	b.last = now
+	if day := DayOf(now); day > b.day {
+		b.day, b.dayUsed = day, 0
+	}
+	return now
+}
+
+// setLimits puts new limits in place; what was used stays used.
+func (b *bucket) setLimits(limits Limits, now time.Time) {
+	b.limits, b.terms = limits, limits.Terms(b.local.burst)
+	for k := range b.rates {
+		switch limit, hold := rate.Limit(b.terms.Rate[k]), int(b.terms.Hold[k]); {
+		case hold == 0:
+			b.rates[k] = nil
+		case b.rates[k] == nil:
+			b.rates[k] = rate.NewLimiter(limit, hold)
+		default:
+			b.rates[k].SetLimitAt(now, limit)
+			b.rates[k].SetBurstAt(now, hold)
+		}
+	}
+}
+
+// levels are what is left of each budget, below 0 for debts.
+func (b *bucket) levels(now time.Time) (levels Amounts) {
+	for k, r := range b.rates {
+		if r != nil {
+			levels[k] = r.TokensAt(now)
+		}
+	}
+	levels[Concurrency] = b.terms.Limit[Concurrency] - b.running
+	levels[Day] = b.terms.Limit[Day] - b.dayUsed
+	return levels
+}
+
+// give puts amounts into the budgets, or takes them where they are negative.
+func (b *bucket) give(amounts Amounts, now time.Time) {
+	for k, r := range b.rates {
+		if r == nil {
+			continue
+		}
+		// The limiter takes no more than its burst at a time.
+		n, most := -int(amounts[k]), int(b.terms.Hold[k])
+		for ; n > most; n -= most {
+			r.ReserveN(now, most)
+		}
+		r.ReserveN(now, n)
+	}
+	b.running -= amounts[Concurrency]
+	b.dayUsed = max(0, b.dayUsed-amounts[Day])
+}
+
+// Adjust is part of Account.
+func (b *bucket) Adjust(back Amounts, _ int, day int64) {
+	if back == (Amounts{}) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.advance(b.local.clock())
+	if day != b.day {
+		back[Day] = min(0, back[Day]) // what yesterday did not use, today does not get
+	}
+	b.give(back, now)
+}
+
+// End is part of Account.
+func (b *bucket) End(e End) {
+	b.mu.Lock()
+	b.waits.Held(b.last.Sub(e.From))
+	b.mu.Unlock()
+	b.Release()
+	b.local.audit.End(e)
+}
+
+// States is part of Account.
+func (b *bucket) States() States {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.advance(b.local.clock())
+	levels := b.levels(now)
+	return b.terms.States(&levels, now)
+}

@@ -1,0 +1,83 @@
+package budget
+
+import (
+	"sync"
+	"time"
+)
+
+// ExtendTokens is the step in which an answer that passes its reservation
+// reserves more.
+const ExtendTokens = 128
+
+// Reservation is what a request holds of its tenant's budgets, until Settle or
+// Refund: the first call of either counts, further ones do nothing, and neither
+// waits for anything, so that no client's leaving can stop it. Its methods may
+// be called from any goroutine.
+type Reservation struct {
+	account  Account
+	day      int64     // UTC, in days since 1970
+	from     time.Time // on the store's clock
+	degraded bool
+
+	mu     sync.Mutex
+	held   Amounts // guarded by mu, as the rest
+	used   int     // output tokens so far, all of them within held
+	closed bool
+}
+
+// NewReservation makes the reservation of an account that has taken what a
+// needs, at now. It is for stores.
+func NewReservation(account Account, a *Ask, now time.Time, degraded bool) *Reservation {
+	return &Reservation{account: account, day: DayOf(now), from: now, degraded: degraded, held: a.amounts()}
+}
+
+// Used says how many output tokens the request has been given so far. Past what
+// was reserved, more is taken in steps of ExtendTokens; it never refuses.
+func (r *Reservation) Used(outputTokens int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || outputTokens <= r.used {
+		return
+	}
+	var back Amounts
+	unspent := r.used - outputTokens
+	if over := outputTokens - int(r.held[OutputTokens]); over > 0 {
+		extension := (over + ExtendTokens - 1) / ExtendTokens * ExtendTokens
+		back[OutputTokens], back[Day] = -float64(extension), -float64(extension)
+		r.held = r.held.Plus(-1, back)
+		unspent += extension
+	}
+	r.used = outputTokens
+	r.account.Adjust(back, unspent, r.day)
+}
+
+// Settle charges what the request took, cancelled ones included: uncached prompt
+// tokens that were computed, and tokens that were generated. The rest is given
+// back, or the excess charged.
+func (r *Reservation) Settle(inputTokens, outputTokens int) {
+	in, out := max(0, inputTokens), max(0, outputTokens)
+	r.close(Amounts{1, float64(in), float64(out), 0, float64(in + out)}, End{Input: in, Output: out})
+}
+
+// Refund gives everything back, the request itself too: admission refused it
+// after it was reserved.
+func (r *Reservation) Refund() { r.close(Amounts{}, End{Refunded: true}) }
+
+func (r *Reservation) close(charge Amounts, e End) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.closed = true
+	unspent := r.used - int(r.held[OutputTokens])
+	e.From = r.from
+	r.account.Adjust(r.held.Plus(-1, charge), unspent, r.day)
+	r.account.End(e)
+}
+
+// States are the tenant's budgets, this reservation included.
+func (r *Reservation) States() States { return r.account.States() }
+
+// Degraded says that the shared store did not answer, and on_failure decided.
+func (r *Reservation) Degraded() bool { return r.degraded }

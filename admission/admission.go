@@ -59,6 +59,9 @@ type Work struct {
 	// Within bounds the time from arrival to the answer's end, as the client
 	// said; 0 says nothing.
 	Within time.Duration
+	// User is whom the tenant serves with it, where it said so; only shedding
+	// looks at it.
+	User string
 	// Retry says that the client has tried before.
 	Retry bool
 }
@@ -103,6 +106,9 @@ type Grant struct {
 	Long bool
 	// TokenGoal is the class's goal for the time between tokens, 0 for none.
 	TokenGoal time.Duration
+	// OutputTokens is the longest answer of a sequence while there is overload; 0
+	// is no other limit than the request's.
+	OutputTokens int
 	// Waited is the time from arrival, Predicted what was foretold then.
 	Waited, Predicted time.Duration
 	// Why is why it did not start at once.
@@ -137,12 +143,11 @@ const (
 	WhyClassCap             // its class holds as much as it may
 	WhySequences            // every running place is taken
 	WhyMemory               // not enough free memory for its keys and values
-	WhyBurst                // its prefix is being computed by another just now
 	WhyPaused               // its class is paused
 	WhyEngine               // there is no engine to run it
 )
 
-var whyNames = [...]string{"none", "window", "prefill", "order", "share", "class_cap", "sequences", "memory", "shared_prefix", "paused", "engine"}
+var whyNames = [...]string{"none", "window", "prefill", "order", "share", "class_cap", "sequences", "memory", "paused", "engine"}
 
 // String returns the reason's stable name.
 func (w Why) String() string { return whyNames[w] }
@@ -204,6 +209,18 @@ type View struct {
 	Margin float64
 	// Brownout is the step of the overload ladder, 0 for none.
 	Brownout int
+	// Lengths says how well answers' lengths are foretold.
+	Lengths LengthView
+}
+
+// LengthView is how good the length model was, lately.
+type LengthView struct {
+	// PairAccuracy is how often of two answers the one expected to be longer was.
+	PairAccuracy float64
+	// Covered is the share of answers within their predicted 90 % quantile.
+	Covered float64
+	// ReserveRatio is that quantile over the actual length, summed over answers.
+	ReserveRatio float64
 }
 
 // ClassView is one class.
@@ -216,6 +233,8 @@ type ClassView struct {
 	Share float64
 	// Backlog is the engine time that waits.
 	Backlog time.Duration
+	// Refused and Demoted count since the start.
+	Refused, Demoted uint64
 }
 
 // TenantView is one tenant with work.

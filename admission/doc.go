@@ -1,13 +1,23 @@
-// Package admission decides who may start now.
+// Package admission decides who may start now, who waits, and who is told at
+// once that it cannot be served in time.
 //
 // Goal: the gateway hands in the Work of a request and gets a Ticket, or a
-// Refusal with its reason and a predicted wait. A ticket waits its turn, may
-// be given up at any moment, and is settled exactly once with Done.
+// Refusal with its reason and a predicted wait. A ticket waits its turn, may be
+// given up at any moment, and is settled exactly once with Done. Whoever people
+// wait for comes first, the less urgent get what is left and never less than
+// their floor, tenants share by engine time, and who is admitted with a goal
+// keeps it.
 //
-// Non-goals: HTTP, and what the engine puts into a step. Standing in today is
-// a bounded first-in-first-out queue; classes, tenants, budgets and cost
-// order come behind the same interface.
+// Non-goals: HTTP (gateway), budgets (admission/budget), and what the engine
+// puts into a step (internal/step, which it shares).
 //
-// Layout: queue.go is the pure core, which takes now as an argument; fifo.go
-// adds the lock and the one timer that ends waits.
+// Ownership: a Scheduler is pure and belongs to one goroutine; time is an
+// argument, so that the simulator runs the very same code. Queue adds the lock,
+// the clock and the timer. An Entry belongs to its Scheduler until Done.
+//
+// A request's way through the files: policy.go says who asks and in which class,
+// screen in overload.go what can be refused at a glance, price.go what it
+// costs, feasible.go whether all goals can still be kept and who gives way,
+// next.go who starts, fair.go what tenants and classes owe each other, engine.go
+// what the engine was given and has told, lengths.go how long answers will be.
 package admission

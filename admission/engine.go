@@ -1,0 +1,231 @@
+package admission
+
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/internal/step"
+)
+
+// ledger is what is known of the engine: its last report, and what was given
+// to it since.
+type ledger struct {
+	heard         bool // a report has come; before, only places are counted
+	up            bool
+	at            time.Duration // the report's instant, on our clock
+	cost          step.Cost
+	priced        float64 // its PrefillToken when all that waits was priced last
+	chunk         int     // tokens of a full step
+	kvTokens      int     // 0 is unknown
+	stepDuration  time.Duration
+	shortReported int
+
+	sequences, kv     int // of all that run
+	rows, rowsContext int // sequences past their first token, and their contexts
+	flights           [levelCount]flight
+	life              float64 // mean engine stay of a sequence in nanoseconds, moving
+	margin            margin
+}
+
+// flight is what was given to the engine at one level and has no first token yet.
+type flight struct {
+	sequences, kv int // of all that run at the level
+	long          int // requests of the long lane
+	longTokens    int
+	short         int
+	seen, fresh   int // short tokens, given before and after the last report
+	freshEntries  []*Entry
+}
+
+// chunkUnknown stands for the tokens of a step until the engine told.
+const chunkUnknown = 512
+
+// kvShare is how much of the memory is promised: the rest is for answers that
+// grow longer than expected.
+const kvShare = 0.95
+
+func (v *ledger) kvMax() int { return int(kvShare * float64(v.kvTokens)) }
+
+// tokenCost is the engine time of one token of one of e's sequences, where as
+// many share each step as may be.
+func (v *ledger) tokenCost(e *Entry) time.Duration {
+	return v.cost.Decode(e.work.PromptTokens/max(1, e.work.Sequences), max(8, v.rows))
+}
+
+// outstanding is how many short prefill tokens the engine holds for the levels
+// up to level.
+func (v *ledger) outstanding(level int) (tokens, requests int) {
+	seen := 0
+	for i := range level + 1 {
+		f := &v.flights[i]
+		seen += f.seen
+		tokens += f.fresh
+		requests += f.short
+	}
+	return tokens + min(seen, v.shortReported), requests
+}
+
+// longs is how many long prefills of the levels up to level are under way, and
+// their tokens.
+func (v *ledger) longs(level int) (requests, tokens int) {
+	for i := range level + 1 {
+		requests += v.flights[i].long
+		tokens += v.flights[i].longTokens
+	}
+	return requests, tokens
+}
+
+// given books e, which starts now.
+func (v *ledger) given(e *Entry) {
+	v.sequences += e.work.Sequences
+	f := &v.flights[e.level]
+	f.sequences += e.work.Sequences
+	v.reserve(e, e.kv)
+	if e.long {
+		f.long++
+		f.longTokens += e.uncached()
+		return
+	}
+	f.short++
+	f.fresh += e.uncached()
+	f.freshEntries = append(f.freshEntries, e)
+}
+
+// reserve books more memory for e, or less.
+func (v *ledger) reserve(e *Entry, tokens int) {
+	v.kv += tokens
+	v.flights[e.level].kv += tokens
+}
+
+// landed takes e off the prefills under way.
+func (v *ledger) landed(e *Entry) {
+	f := &v.flights[e.level]
+	if e.long {
+		f.long--
+		f.longTokens -= e.uncached()
+		return
+	}
+	f.short--
+	for i, o := range f.freshEntries {
+		if o == e {
+			last := len(f.freshEntries) - 1
+			f.freshEntries[i] = f.freshEntries[last]
+			f.freshEntries[last] = nil
+			f.freshEntries = f.freshEntries[:last]
+			f.fresh -= e.uncached()
+			return
+		}
+	}
+	f.seen -= e.uncached()
+}
+
+// answered books e's first token.
+func (v *ledger) answered(e *Entry, now time.Duration) {
+	v.landed(e)
+	v.rows += e.work.Sequences
+	v.rowsContext += e.work.PromptTokens
+	if e.due > 0 && e.predicted > 0 {
+		v.margin.observe(now-e.arrived, e.predicted)
+	}
+}
+
+// left books the end of e.
+func (v *ledger) left(e *Entry, now time.Duration) {
+	v.sequences -= e.work.Sequences
+	v.flights[e.level].sequences -= e.work.Sequences
+	v.reserve(e, -e.kv)
+	if e.firstToken == 0 {
+		v.landed(e)
+		return
+	}
+	v.rows -= e.work.Sequences
+	v.rowsContext -= e.work.PromptTokens + e.tokens
+	stay := float64(now - e.started)
+	if v.life == 0 {
+		v.life = stay
+	}
+	v.life += (stay - v.life) / 16
+}
+
+// Report takes what the engine's last step showed. Waiting requests whose
+// cached part changed get a new price.
+func (s *Scheduler) Report(r Report, now time.Duration) {
+	s.advance(now)
+	v := &s.engine
+	v.heard, v.up, v.at = true, r.Up, min(r.At, s.now)
+	if !r.Up {
+		s.forgetCache()
+		return
+	}
+	if r.Cost.Known() {
+		v.cost = r.Cost
+	}
+	v.chunk, v.kvTokens, v.stepDuration, v.shortReported = max(1, r.StepTokensMax), r.KVTokens, r.StepDuration, r.ShortPrefill
+	for i := range v.flights {
+		v.flights[i].see(r.At)
+	}
+	s.followCache(&r)
+	if far(v.priced, v.cost.PrefillToken) {
+		v.priced = v.cost.PrefillToken
+		s.repriceAll()
+	}
+}
+
+// see moves what was given before the report from fresh to seen.
+func (f *flight) see(at time.Duration) {
+	kept := f.freshEntries[:0]
+	for _, e := range f.freshEntries {
+		if e.started >= at {
+			kept = append(kept, e)
+			continue
+		}
+		f.fresh -= e.uncached()
+		f.seen += e.uncached()
+	}
+	clear(f.freshEntries[len(kept):])
+	f.freshEntries = kept
+}
+
+// far tells coefficients apart whose difference makes a price stale.
+func far(a, b float64) bool { return a > 1.2*b || b > 1.2*a }
+
+func (s *Scheduler) followCache(r *Report) {
+	if r.Forgotten {
+		s.forgetCache()
+	}
+	s.touched = s.touched[:0]
+	for _, hash := range r.Evicted {
+		s.touched = s.cache.change(s.touched, hash, true)
+	}
+	for _, hash := range r.Cached {
+		s.touched = s.cache.change(s.touched, hash, false)
+	}
+	for _, e := range s.touched {
+		if cached := s.cache.match(e); e.state == waiting && cached != e.cached {
+			s.recache(e, cached)
+		}
+	}
+	clear(s.touched)
+}
+
+// recache prices a waiting e by what is cached of it now.
+func (s *Scheduler) recache(e *Entry, cached int) {
+	t, due := e.line.tenant, e.due
+	s.leave(e)
+	e.cached = cached
+	s.price(e)
+	if due == 0 {
+		e.due = 0
+	}
+	s.enter(e, t)
+}
+
+func (s *Scheduler) forgetCache() { clear(s.cache.cached) }
+
+// repriceAll follows an engine whose speed has changed.
+func (s *Scheduler) repriceAll() {
+	s.touched = append(s.touched[:0], s.expiry.entries...)
+	for _, e := range s.touched {
+		s.recache(e, e.cached)
+	}
+	clear(s.touched)
+}

@@ -1,0 +1,215 @@
+package admission
+
+import (
+	"math"
+	"time"
+)
+
+// Tenants share a class by engine time, not by requests. Each has a deficit,
+// the engine time it may take before others go first: what starts is charged,
+// what is waited for by someone with no deficit left is granted to all in
+// proportion to their weights. So order by cost and fairness go together: the
+// least key goes first among those whose tenant may. The gap between two
+// backlogged tenants stays within 2(U+Q) (DLPM, arXiv 2501.14312).
+
+// tenant is one tenant over all classes.
+type tenant struct {
+	name             string
+	weight           float64
+	configured       bool // from the configuration; others may be forgotten
+	waiting, running int
+	backlog          time.Duration // cost of what waits
+	served           meter         // engine time
+	arrivals         meter         // requests of the last retryMemory, and
+	retries          meter         // how many of them had been refused before
+	over             float64
+}
+
+// line is what waits of one tenant in one class.
+type line struct {
+	tenant  *tenant
+	class   *class
+	deficit time.Duration
+	lanes   [laneCount]heap
+	running int
+	listed  int // place in class.tenants, out while nothing waits
+}
+
+const (
+	laneShort = iota
+	laneLong
+	laneCount
+)
+
+func (e *Entry) lane() int {
+	if e.long {
+		return laneLong
+	}
+	return laneShort
+}
+
+// tenantsMax bounds those that the configuration does not name.
+const tenantsMax = 4096
+
+// tenant finds a tenant by its name, and makes those that nobody configured.
+func (s *Scheduler) tenant(name string, now time.Duration) *tenant {
+	t := s.tenants[name]
+	if t != nil {
+		return t
+	}
+	if len(s.tenants) >= tenantsMax+len(s.cfg.Tenants) {
+		s.forgetTenants()
+	}
+	t = &tenant{name: name, weight: 1}
+	s.tenants[name] = t
+	return t
+}
+
+// forgetTenants drops those without work that nobody configured.
+func (s *Scheduler) forgetTenants() {
+	for name, t := range s.tenants {
+		if !t.configured && t.waiting+t.running == 0 {
+			delete(s.tenants, name)
+			for _, k := range s.classes {
+				delete(k.held, t)
+			}
+		}
+	}
+}
+
+func (s *Scheduler) lineOf(k *class, t *tenant) *line {
+	l := k.held[t]
+	if l == nil {
+		l = &line{tenant: t, class: k, listed: out, deficit: s.quantum(t)}
+		for i := range l.lanes {
+			l.lanes[i] = heap{less: before, place: func(e *Entry) *int { return &e.inLane }}
+		}
+		k.held[t] = l
+	}
+	if l.listed == out {
+		// Who comes back has no credit from times when it wanted nothing.
+		l.deficit = min(l.deficit, s.quantum(t))
+	}
+	return l
+}
+
+func (s *Scheduler) quantum(t *tenant) time.Duration {
+	return time.Duration(t.weight * float64(s.cfg.Quantum))
+}
+
+func (l *line) waiting() int { return l.lanes[laneShort].len() + l.lanes[laneLong].len() }
+
+func (l *line) add(e *Entry) {
+	if l.listed == out {
+		l.listed = len(l.class.tenants)
+		l.class.tenants = append(l.class.tenants, l)
+	}
+	l.lanes[e.lane()].push(e)
+	l.tenant.waiting++
+}
+
+func (l *line) remove(e *Entry) {
+	l.lanes[e.lane()].remove(e)
+	l.tenant.waiting--
+	if l.waiting() > 0 {
+		return
+	}
+	all := l.class.tenants
+	last := len(all) - 1
+	all[l.listed] = all[last]
+	all[l.listed].listed = l.listed
+	all[last] = nil
+	l.class.tenants, l.listed = all[:last], out
+}
+
+// head is the request of k's lane that goes first: the least key among the
+// tenants with deficit. Where none has any, all that wait get as many quanta
+// as bring the first of them above nothing.
+func (s *Scheduler) head(k *class, lane int) *Entry {
+	var best *Entry
+	rounds := math.Inf(1)
+	for _, l := range k.tenants {
+		e := l.lanes[lane].head()
+		switch {
+		case e == nil:
+		case l.deficit > 0:
+			if best == nil || before(e, best) {
+				best = e
+			}
+		default:
+			rounds = min(rounds, math.Floor(float64(-l.deficit)/float64(s.quantum(l.tenant)))+1)
+		}
+	}
+	if best != nil || math.IsInf(rounds, 1) {
+		return best
+	}
+	for _, l := range k.tenants {
+		if l.lanes[lane].head() != nil {
+			q := s.quantum(l.tenant)
+			l.deficit = min(l.deficit+time.Duration(rounds*float64(q)), 2*q)
+		}
+	}
+	return s.head(k, lane)
+}
+
+// charge books engine time to e's tenant and class, and credits the floors of
+// the classes that gave way. It may be negative, to give back.
+func (s *Scheduler) charge(e *Entry, cost time.Duration) {
+	e.charged += cost
+	e.line.deficit -= cost
+	if cost < 0 {
+		e.line.deficit = min(e.line.deficit, 2*s.quantum(e.line.tenant))
+	}
+	e.line.tenant.served.add(float64(cost), s.now)
+	e.class.served.add(float64(cost), s.now)
+	s.levels[e.class.level].served.add(float64(cost), s.now)
+	for _, k := range s.classes {
+		if k.Floor == 0 {
+			continue
+		}
+		earned := time.Duration(k.Floor * float64(cost))
+		if k == e.class {
+			earned -= cost
+		} else if k.waiting == 0 && cost > 0 {
+			continue // a floor is for those who want it
+		}
+		k.credit = max(min(k.credit+earned, s.cfg.Quantum), -s.cfg.Quantum)
+	}
+}
+
+// settle corrects the charge of e, which ended after so many tokens of answer.
+func (s *Scheduler) settle(e *Entry, tokens int) {
+	actual := e.prefill
+	if e.firstToken == 0 && tokens == 0 { // nobody knows how far it came
+		actual = min(actual, max(0, s.now-e.started))
+	}
+	actual += time.Duration(float64(tokens) * float64(s.engine.tokenCost(e)))
+	s.charge(e, actual-e.charged)
+}
+
+// weigh finds how far each tenant with work is over its fair share: 1 is just
+// that. What waits counts as served, since it will be.
+func (s *Scheduler) weigh() {
+	sum, n := 0.0, 0
+	for _, t := range s.tenants {
+		t.over = 0
+		if t.waiting+t.running == 0 {
+			continue
+		}
+		t.over = (t.served.value(s.now) + float64(t.backlog)) / t.weight
+		sum += t.over
+		n++
+	}
+	for _, t := range s.tenants {
+		if n < 2 || sum == 0 {
+			t.over = 1
+			continue
+		}
+		t.over *= float64(n) / sum
+	}
+}
+
+// owed tells whether a class may pass more urgent ones for its floor's sake.
+func (k *class) owed(s *Scheduler) bool {
+	return k.Floor > 0 && k.level > 0 && k.credit >= s.cfg.Quantum/2 && s.load.floors(k.level)
+}

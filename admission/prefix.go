@@ -1,0 +1,104 @@
+package admission
+
+// What is cached changes while requests wait. Each waiting request watches two
+// blocks of its prompt: the first that is not cached, which makes it cheaper
+// when it comes, and the last that is, which makes it dearer when it goes.
+
+const (
+	watchNext = iota // the first block that is not cached
+	watchLast        // the last that is
+	watchCount
+)
+
+// link is an entry's place in the list of those that watch one block.
+type link struct {
+	hash           uint64
+	previous, next *Entry
+	on             bool
+}
+
+// prefixes knows which blocks the engine can reuse, and who waits for which.
+type prefixes struct {
+	cached   map[uint64]struct{}
+	watchers [watchCount]map[uint64]*Entry // heads of lists
+}
+
+func newPrefixes() prefixes {
+	return prefixes{cached: map[uint64]struct{}{}, watchers: [watchCount]map[uint64]*Entry{{}, {}}}
+}
+
+// watch links e to the blocks on both sides of where its cached part ends.
+func (p *prefixes) watch(e *Entry) {
+	if e.work.BlockTokens == 0 {
+		return
+	}
+	n := e.cached / e.work.BlockTokens
+	if n < len(e.work.Blocks) {
+		p.link(e, watchNext, e.work.Blocks[n])
+	}
+	if n > 0 && n <= len(e.work.Blocks) {
+		p.link(e, watchLast, e.work.Blocks[n-1])
+	}
+}
+
+func (p *prefixes) link(e *Entry, kind int, hash uint64) {
+	head := p.watchers[kind][hash]
+	e.links[kind] = link{hash: hash, next: head, on: true}
+	if head != nil {
+		head.links[kind].previous = e
+	}
+	p.watchers[kind][hash] = e
+}
+
+func (p *prefixes) unwatch(e *Entry) {
+	for kind := range e.links {
+		l := &e.links[kind]
+		if !l.on {
+			continue
+		}
+		switch {
+		case l.previous != nil:
+			l.previous.links[kind].next = l.next
+		case l.next != nil:
+			p.watchers[kind][l.hash] = l.next
+		default:
+			delete(p.watchers[kind], l.hash)
+		}
+		if l.next != nil {
+			l.next.links[kind].previous = l.previous
+		}
+		*l = link{}
+	}
+}
+
+// change follows one change of the cache, and appends to dst whom it touches.
+func (p *prefixes) change(dst []*Entry, hash uint64, evicted bool) []*Entry {
+	kind := watchNext
+	if evicted {
+		kind = watchLast
+		delete(p.cached, hash)
+	} else {
+		p.cached[hash] = struct{}{}
+	}
+	for e := p.watchers[kind][hash]; e != nil; e = e.links[kind].next {
+		dst = append(dst, e)
+	}
+	return dst
+}
+
+// match is how many leading tokens of e's prompt are cached, or what the engine
+// said at first where e has no blocks to tell by. The last token is always
+// computed.
+func (p *prefixes) match(e *Entry) int {
+	if e.work.BlockTokens == 0 {
+		return e.cached
+	}
+	n := 0
+	for n < len(e.work.Blocks) {
+		if _, ok := p.cached[e.work.Blocks[n]]; !ok {
+			break
+		}
+		n++
+	}
+	return min(n*e.work.BlockTokens, max(0, e.work.PromptTokens-1))
+}

@@ -1,0 +1,300 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/conf"
+)
+
+// Scheduler is the pure core: it decides who is admitted, who starts next and
+// who is turned away. Every method takes the instant at which it is called,
+// on one clock that never goes back; one goroutine calls at a time.
+//
+// Invariants, which check holds after every call in the tests:
+//  1. An entry is in one state; waiting ones are in the lane of their tenant in
+//     their class and in the heap of expiries, running ones in running, others nowhere.
+//  2. The sums of classes, levels and the engine's ledger are those of the entries.
+//  3. A tenant's deficit lies in [-largest charge, 2 quanta × weight].
+//  4. Nobody who arrives after e.arrived + AgeCap starts before e within a tenant and lane.
+//  5. Something starts if something waits and nothing gates it.
+type Scheduler struct {
+	cfg     Config
+	classes []*class // by level, then as configured
+	byName  map[string]*class
+	tenants map[string]*tenant
+	levels  [levelCount]level
+	lengths *lengths
+	cache   prefixes
+	engine  ledger
+	load    overload
+
+	orders  uint64
+	expiry  heap
+	running []*Entry
+	turned  []*Entry // refused while they waited, since Turned
+	touched []*Entry // scratch of Report
+	waiting sums
+	bytes   int
+	tokens  int // uncached, waiting
+	count   int // waiting
+	now     time.Duration
+	wakeAt  time.Duration // 0 is never
+}
+
+// class is a Class with what it holds.
+type class struct {
+	Class
+	level   int
+	mode    Mode
+	tenants []*line // those with something waiting
+	held    map[*tenant]*line
+
+	waiting, running int
+	bytes            int
+	sequences, kv    int           // of the running ones
+	backlog          time.Duration // cost of what waits
+	credit           time.Duration // engine time its floor owes it
+	served           meter
+	sojourn          sojourn
+	refused, demoted uint64
+}
+
+// level is what the classes of a level have in common.
+type level struct {
+	track  track
+	served meter
+}
+
+// NewScheduler makes a Scheduler; the error says what is wrong with cfg.
+func NewScheduler(cfg Config) (*Scheduler, error) {
+	if err := conf.Complete("admission", &cfg); err != nil {
+		return nil, err
+	}
+	table, err := cfg.ClassTable()
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{
+		cfg: cfg, byName: map[string]*class{}, tenants: map[string]*tenant{},
+		lengths: newLengths(cfg.LengthsMax), cache: newPrefixes(),
+		expiry: heap{
+			less:  func(a, b *Entry) bool { return a.expires < b.expires },
+			place: func(e *Entry) *int { return &e.inExpiry },
+		},
+	}
+	for _, c := range table {
+		k := &class{Class: c, level: levelOf(&c), held: map[*tenant]*line{}}
+		s.classes, s.byName[c.Name] = append(s.classes, k), k
+	}
+	if s.byName[cfg.DefaultClass] == nil {
+		return nil, fmt.Errorf("admission.default_class: there is no class %q", cfg.DefaultClass)
+	}
+	for _, t := range cfg.Tenants {
+		s.tenants[t.Name] = &tenant{name: t.Name, weight: max(t.Weight, 0.01), configured: true}
+	}
+	s.engine.margin.init()
+	return s, nil
+}
+
+// Arrive takes a request in, or refuses it. To make room for it, others that
+// wait may be refused: Turned has them.
+func (s *Scheduler) Arrive(w Work, now time.Duration) (*Entry, *Refusal) {
+	s.advance(now)
+	k := s.byName[w.Class]
+	if k == nil {
+		k = s.byName[s.cfg.DefaultClass]
+	}
+	s.orders++
+	e := &Entry{work: w, class: k, asked: k, order: s.orders, arrived: now, inLane: out, inExpiry: out, inRunning: out}
+	t := s.tenant(w.Tenant, now)
+	e.expires = s.expiresAt(e)
+	e.cached = min(w.PromptTokens, max(0, w.PromptTokens-w.UncachedTokens))
+	s.price(e)
+	if refusal := s.screen(e, t); refusal != nil {
+		e.class.refused++
+		return nil, refusal
+	}
+	s.enter(e, t)
+	if s.relieve(e); e.state == refused {
+		s.turned = slices.DeleteFunc(s.turned, func(o *Entry) bool { return o == e })
+		e.state = settled
+		return nil, e.refusal
+	}
+	return e, nil
+}
+
+// expiresAt is the end of e's longest wait: the least of all that bound it.
+func (s *Scheduler) expiresAt(e *Entry) time.Duration {
+	limit := e.class.WaitLimit
+	if s.cfg.WaitLimit > 0 {
+		limit = min(limit, s.cfg.WaitLimit)
+	}
+	if e.work.Within > 0 {
+		limit = min(limit, e.work.Within)
+	}
+	return e.arrived + limit
+}
+
+// enter puts e among the waiting ones of its class.
+func (s *Scheduler) enter(e *Entry, t *tenant) {
+	e.state, e.level = waiting, e.class.level
+	e.line = s.lineOf(e.class, t)
+	e.line.add(e)
+	s.expiry.push(e)
+	s.cache.watch(e)
+	s.countWaiting(e, 1)
+	if e.due > 0 {
+		s.levels[e.class.level].track.insert(e)
+	}
+}
+
+// leave takes a waiting e out of everything that holds it.
+func (s *Scheduler) leave(e *Entry) {
+	s.levels[e.class.level].track.remove(e)
+	s.countWaiting(e, -1)
+	s.cache.unwatch(e)
+	s.expiry.remove(e)
+	e.line.remove(e)
+}
+
+func (s *Scheduler) countWaiting(e *Entry, sign int) {
+	k := e.class
+	k.waiting += sign
+	k.bytes += sign * e.work.Bytes
+	k.backlog += time.Duration(sign) * e.cost
+	e.line.tenant.backlog += time.Duration(sign) * e.cost
+	s.waiting.add(e, sign)
+	s.count += sign
+	s.bytes += sign * e.work.Bytes
+	s.tokens += sign * e.uncached()
+}
+
+// turn refuses a waiting e.
+func (s *Scheduler) turn(e *Entry, r *Refusal) {
+	s.leave(e)
+	e.state, e.refusal = refused, r
+	e.class.refused++
+	s.turned = append(s.turned, e)
+}
+
+// Turned hands out those that waited and were refused since the last call. The
+// slice is valid until the next.
+func (s *Scheduler) Turned() []*Entry {
+	turned := s.turned
+	s.turned = s.turned[:0]
+	return turned
+}
+
+// Progress says how many tokens e has been given so far.
+func (s *Scheduler) Progress(e *Entry, tokens int, now time.Duration) {
+	s.advance(now)
+	if e.state != running || tokens <= e.tokens {
+		return
+	}
+	before := e.tokens
+	e.tokens = tokens
+	if e.firstToken == 0 {
+		e.firstToken = max(now, 1)
+		s.engine.answered(e, now)
+	}
+	s.engine.rowsContext += tokens - before
+	if tokens/reviseEvery != before/reviseEvery {
+		s.revise(e)
+	}
+}
+
+// reviseEvery is after how many tokens an answer's expected length is looked
+// at again.
+const reviseEvery = 32
+
+// Done settles e in whatever state it is, and frees what it holds. Further
+// calls do nothing.
+func (s *Scheduler) Done(e *Entry, spent Spent, now time.Duration) {
+	s.advance(now)
+	switch e.state {
+	case waiting:
+		s.leave(e)
+	case running:
+		s.finish(e, spent)
+	}
+	e.state = settled
+}
+
+// finish ends a running e: its tenant pays what it used, and the next answers
+// are expected to be like it.
+func (s *Scheduler) finish(e *Entry, spent Spent) {
+	k, last := e.class, len(s.running)-1
+	s.running[e.inRunning] = s.running[last]
+	s.running[e.inRunning].inRunning = e.inRunning
+	s.running[last] = nil
+	s.running, e.inRunning = s.running[:last], out
+	k.running--
+	k.sequences -= e.work.Sequences
+	k.kv -= e.kv
+	e.line.tenant.running--
+	e.line.running--
+	s.engine.left(e, s.now)
+	tokens := max(spent.CompletionTokens, e.tokens)
+	s.settle(e, tokens)
+	if tokens > 0 {
+		per := max(1, tokens/max(1, e.work.Sequences))
+		p := s.lengths.distribution(&e.work)
+		most := max(1, e.work.DecodeTokens/max(1, e.work.Sequences))
+		if spent.Whole {
+			s.lengths.pairs.observe(p.mean(most), p.quantile(0.9, most), per)
+		}
+		s.lengths.observe(&e.work, per, spent.Whole)
+	}
+}
+
+// SetMode opens, pauses or drains a class.
+func (s *Scheduler) SetMode(name string, m Mode) error {
+	k := s.byName[name]
+	if k == nil {
+		names := make([]string, len(s.classes))
+		for i, c := range s.classes {
+			names[i] = c.Name
+		}
+		return fmt.Errorf("there is no class %q; the classes are %q", name, names)
+	}
+	k.mode = m
+	return nil
+}
+
+// advance moves the clock and turns away whose wait is over.
+func (s *Scheduler) advance(now time.Duration) {
+	s.now = max(s.now, now)
+	for e := s.expiry.head(); e != nil && e.expires <= s.now; e = s.expiry.head() {
+		s.turn(e, s.expired(e))
+	}
+	s.load.turn(s)
+}
+
+// expired is the refusal of one that has waited too long.
+func (s *Scheduler) expired(e *Entry) *Refusal {
+	r := &Refusal{Reason: TimedOut, RetryAfter: s.retryAfter(e), Predicted: e.predicted}
+	if waited := s.now - e.arrived; e.work.Within > 0 && waited >= e.work.Within {
+		r.Reason = PastDeadline
+		r.Message = fmt.Sprintf("the deadline of %v, which the request came with, is over before it could start", e.work.Within)
+	} else {
+		r.Message = fmt.Sprintf("no place became free within %v, the longest wait of class %s", waited.Round(time.Millisecond), e.class.Name)
+	}
+	return r
+}
+
+// WakeAt is when to call Next again although nothing else happens; false is
+// never.
+func (s *Scheduler) WakeAt() (time.Duration, bool) {
+	at, some := s.wakeAt, s.wakeAt > 0
+	if e := s.expiry.head(); e != nil && (!some || e.expires < at) {
+		at, some = e.expires, true
+	}
+	return at, some
+}
+
+// Load is the state of this instant.
+func (s *Scheduler) Load() Load {
+	return Load{Running: len(s.running), RunningSequences: s.engine.sequences, Waiting: s.count, WaitingSequences: s.waiting.sequences}
+}

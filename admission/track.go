@@ -1,0 +1,140 @@
+package admission
+
+import (
+	"slices"
+	"time"
+)
+
+// track holds the waiting requests of a level that have a goal to keep, in the
+// order of service. It is a list of blocks with sums, so that most of it can
+// be looked over without looking at each.
+//
+// Invariants: entries ascend over all blocks; no block is empty or over
+// blockMax; the sums are those of its entries.
+type track struct {
+	blocks []*block
+	spare  []*block
+}
+
+type block struct {
+	entries []*Entry
+	sums
+	earliest   time.Duration // least due
+	prefillMax time.Duration
+}
+
+// sums are what requests ask for together.
+type sums struct {
+	short, long time.Duration // prefill by lane
+	sequences   int
+	kv          int
+}
+
+func (s *sums) add(e *Entry, sign int) {
+	if e.long {
+		s.long += time.Duration(sign) * e.prefill
+	} else {
+		s.short += time.Duration(sign) * e.prefill
+	}
+	s.sequences += sign * e.work.Sequences
+	s.kv += sign * e.kv
+}
+
+func (s *sums) addAll(o *sums) {
+	s.short += o.short
+	s.long += o.long
+	s.sequences += o.sequences
+	s.kv += o.kv
+}
+
+const blockMax = 256
+
+// find is the block in which e is or belongs, and its place there.
+func (t *track) find(e *Entry) (i, j int) {
+	i, _ = slices.BinarySearchFunc(t.blocks, e, func(b *block, e *Entry) int {
+		return compareEntries(b.entries[len(b.entries)-1], e)
+	})
+	if i == len(t.blocks) {
+		i = max(0, i-1)
+	}
+	if i < len(t.blocks) {
+		j, _ = slices.BinarySearchFunc(t.blocks[i].entries, e, compareEntries)
+	}
+	return i, j
+}
+
+func (t *track) insert(e *Entry) {
+	i, j := t.find(e)
+	if len(t.blocks) == 0 {
+		t.blocks = append(t.blocks, t.fresh())
+	}
+	b := t.blocks[i]
+	b.entries = slices.Insert(b.entries, j, e)
+	b.add(e, 1)
+	b.note(e, len(b.entries) == 1)
+	e.onTrack = true
+	if len(b.entries) == blockMax {
+		half := t.fresh()
+		half.entries = append(half.entries, b.entries[blockMax/2:]...)
+		clear(b.entries[blockMax/2:])
+		b.entries = b.entries[:blockMax/2]
+		b.recount()
+		half.recount()
+		t.blocks = slices.Insert(t.blocks, i+1, half)
+	}
+}
+
+// remove takes e off; it does nothing for one that is not on.
+func (t *track) remove(e *Entry) {
+	if !e.onTrack {
+		return
+	}
+	e.onTrack = false
+	i, j := t.find(e)
+	b := t.blocks[i]
+	b.entries = slices.Delete(b.entries, j, j+1)
+	b.add(e, -1)
+	switch {
+	case len(b.entries) == 0:
+		t.blocks = slices.Delete(t.blocks, i, i+1)
+		t.spare = append(t.spare, b)
+	case e.due == b.earliest || e.prefill == b.prefillMax:
+		b.recount()
+	}
+}
+
+func (t *track) fresh() *block {
+	if n := len(t.spare); n > 0 {
+		b := t.spare[n-1]
+		t.spare = t.spare[:n-1]
+		b.recount()
+		return b
+	}
+	return &block{entries: make([]*Entry, 0, blockMax)}
+}
+
+func (b *block) recount() {
+	b.sums, b.prefillMax = sums{}, 0
+	for i, e := range b.entries {
+		b.add(e, 1)
+		b.note(e, i == 0)
+	}
+}
+
+// note keeps the extremes; first says that there is nobody else.
+func (b *block) note(e *Entry, first bool) {
+	b.prefillMax = max(b.prefillMax, e.prefill)
+	if first || e.due < b.earliest {
+		b.earliest = e.due
+	}
+}
+
+// total is what all of the track asks for.
+func (t *track) total() (s sums) {
+	for _, b := range t.blocks {
+		s.addAll(&b.sums)
+	}
+	return s
+}
+
+func (t *track) empty() bool { return len(t.blocks) == 0 }

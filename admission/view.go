@@ -1,0 +1,99 @@
+package admission
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// viewMax is how many waiting and running requests a View shows.
+const viewMax = 1000
+
+// View is a picture of the scheduler at now.
+func (s *Scheduler) View(now time.Duration) View {
+	s.advance(now)
+	v := View{Cost: s.engine.cost, Margin: s.engine.margin.value(), Brownout: s.load.rung, Lengths: s.lengths.pairs.view()}
+	for _, k := range s.classes {
+		v.Classes = append(v.Classes, ClassView{
+			Name: k.Name, Mode: k.mode, Waiting: k.waiting, Running: k.running, WaitingBytes: k.bytes,
+			Share: k.served.share(s.now), Backlog: k.backlog, Refused: k.refused, Demoted: k.demoted,
+		})
+		for t, l := range k.held {
+			if l.waiting()+l.running > 0 {
+				v.Tenants = append(v.Tenants, TenantView{Name: t.name, Class: k.Name, Waiting: l.waiting(), Running: l.running, Deficit: l.deficit, Served: time.Duration(t.served.value(s.now))})
+			}
+		}
+	}
+	slices.SortFunc(v.Tenants, func(a, b TenantView) int { return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Name, b.Name)) })
+	v.Waiting = s.viewWaiting()
+	for _, e := range s.running {
+		if len(v.Running) == viewMax {
+			break
+		}
+		v.Running = append(v.Running, RunningView{
+			ID: e.work.ID, Tenant: e.work.Tenant, Class: e.class.Name, Long: e.long, Ran: s.now - e.started, Tokens: e.tokens, FirstToken: e.firstToken > 0,
+		})
+	}
+	return v
+}
+
+// viewWaiting is what waits in the order of service as far as it can be told
+// now, with when each would start if nothing else came.
+func (s *Scheduler) viewWaiting() []WaitingView {
+	entries := slices.Clone(s.expiry.entries)
+	slices.SortFunc(entries, func(a, b *Entry) int {
+		if a.level != b.level {
+			return a.level - b.level
+		}
+		return compareEntries(a, b)
+	})
+	var views []WaitingView
+	var ahead sums
+	var p pace
+	level := out
+	for _, e := range entries[:min(viewMax, len(entries))] {
+		if e.level != level {
+			level, ahead = e.level, sums{}
+			p = s.paceOf(level)
+			p.margin = 1
+		}
+		ahead.add(e, 1)
+		starts := time.Duration(0)
+		if s.engine.cost.Known() {
+			starts = max(0, p.finish(&ahead, e.prefill, e.long)-s.now-time.Duration(float64(e.prefill)/p.rate))
+		}
+		views = append(views, WaitingView{
+			ID: e.work.ID, Tenant: e.work.Tenant, Class: e.class.Name, Demoted: e.asked != e.class, Long: e.long,
+			Waited: s.now - e.arrived, Starts: starts, Prefill: e.prefill, Cost: e.cost, Uncached: e.uncached(), Why: s.whyNow(e),
+		})
+	}
+	return views
+}
+
+// whyNow is why e waits at this moment.
+func (s *Scheduler) whyNow(e *Entry) Why {
+	switch {
+	case s.engine.heard && !s.engine.up:
+		return WhyEngine
+	case e.class.mode == Paused:
+		return WhyPaused
+	case e.line.deficit <= 0 && len(e.class.tenants) > 1:
+		return WhyShare
+	case e != s.head(e.class, e.lane()):
+		return WhyOrder
+	}
+	if why := s.gate(e); why != WhyNot {
+		return why
+	}
+	return WhyOrder
+}
+
+func (p *pairs) view() LengthView {
+	ratio := func(a, b faded) float64 {
+		if b == 0 {
+			return 0
+		}
+		return float64(a / b)
+	}
+	return LengthView{PairAccuracy: ratio(p.right, p.all), Covered: ratio(p.covered, p.seen), ReserveRatio: ratio(p.reserved, p.used)}
+}

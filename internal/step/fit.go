@@ -1,0 +1,188 @@
+package step
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// This file learns a Cost from steps as they end.
+//
+// Two learners, since two things change. The shape, what a token costs beside
+// a row, belongs to model and machine and hardly changes: the coefficients are
+// fitted by recursive least squares of the relative error (Ljung, System
+// Identification, ch. 11), each on a slow random walk. The speed changes at
+// once when a neighbour takes the processor: one gear multiplies the whole
+// shape, up within a few steps and down slowly.
+//
+// Forgetting by a factor forgets what the steps do not show too, and winds up
+// while all look alike. The random walk adds to the diagonal of the covariance
+// alone, up to a bound, so what is not seen is neither forgotten nor inflated.
+
+const (
+	coefficients = 5
+	fitDrift     = 1e-4 // of each coefficient's relative variance, in a step; noise is 1
+	fitPrior     = 100  // relative variance of what is not known, and its bound
+	fitOutlier   = 0.5  // relative error that one step can teach
+	fitEarly     = 32   // steps of an unknown model that teach up to fourfold
+	earlyOutlier = 4
+
+	gearWindow = 7    // steps whose median sets the gear: three outliers move nothing
+	gearNoise  = 0.15 // a median within this needs no gear
+	gearDown   = 0.02 // of the way down, in a step
+)
+
+// norms are the loads at which a coefficient counts one, so that the
+// covariance is of one order.
+var norms = [coefficients]float64{1, 64, 64 * 512, 4, 4 * 512}
+
+// Fit learns a Cost. The zero value is ready and knows nothing.
+type Fit struct {
+	cost       Cost                  // shape times gear
+	weights    [coefficients]float64 // nanoseconds at norms
+	covariance [coefficients][coefficients]float64
+	unit       float64 // nanoseconds: the first step's, squared the unit of covariance
+	steps      int
+
+	gear   float64
+	ratios [gearWindow]float64
+	sorted [gearWindow]float64
+}
+
+// Cost is what has been learned so far. It changes with Observe.
+func (f *Fit) Cost() *Cost { return &f.cost }
+
+// Restore begins with a cost learned earlier, if it is valid.
+func (f *Fit) Restore(c Cost) {
+	if !c.Valid() || !c.Known() {
+		return
+	}
+	*f = Fit{steps: fitEarly}
+	for i, x := range [coefficients]float64{c.Base, c.PrefillToken, c.PrefillContext, c.DecodeRow, c.DecodeContext} {
+		f.weights[i] = x * norms[i]
+	}
+	f.shift(1)
+	f.publish()
+}
+
+func regressors(l Load) [coefficients]float64 {
+	x := [coefficients]float64{1, float64(l.PrefillTokens), l.PrefillContext, float64(l.DecodeRows), float64(l.DecodeContext)}
+	for i := range x {
+		x[i] /= norms[i]
+	}
+	return x
+}
+
+// Observe learns from a step that computed l. Steps of no duration teach nothing.
+func (f *Fit) Observe(l Load, took time.Duration) {
+	if took <= 0 {
+		return
+	}
+	y, x := float64(took), regressors(l)
+	if f.unit == 0 {
+		f.begin(y, &x)
+	}
+	f.steps++
+	shape := 0.0
+	for i := range x {
+		shape += f.weights[i] * x[i]
+	}
+	f.observeGear(y / max(shape, 1))
+	most := 1 + fitOutlier
+	if f.steps <= fitEarly {
+		most = earlyOutlier
+	}
+	f.observeShape(min(y, most*max(shape, 1)), shape, &x)
+	f.publish()
+}
+
+// begin sets what is not known before the first step: its duration, spread
+// evenly where no cost was restored.
+func (f *Fit) begin(y float64, x *[coefficients]float64) {
+	f.unit = y
+	for i := range f.covariance {
+		f.covariance[i][i] = fitPrior * y * y
+	}
+	if f.steps > 0 {
+		for i := range f.covariance { // learned before: no more uncertain than by so much
+			f.covariance[i][i] = min(f.covariance[i][i], f.weights[i]*f.weights[i]+y*y)
+		}
+		return
+	}
+	sum := 0.0
+	for i := range x {
+		sum += x[i]
+	}
+	for i := range f.weights {
+		f.weights[i] = y / sum
+	}
+	f.shift(1)
+}
+
+// observeShape is a step of recursive least squares, of the relative error.
+func (f *Fit) observeShape(y, shape float64, x *[coefficients]float64) {
+	scale := max(shape, y/earlyOutlier, 1)
+	var px, gain [coefficients]float64
+	noise := scale * scale
+	for i := range px {
+		for j := range x {
+			px[i] += f.covariance[i][j] * x[j]
+		}
+	}
+	for i := range x {
+		noise += x[i] * px[i]
+	}
+	for i := range gain {
+		gain[i] = px[i] / noise
+		f.weights[i] = max(0, f.weights[i]+gain[i]*(y-shape))
+	}
+	for i := range gain {
+		for j := range gain {
+			f.covariance[i][j] -= gain[i] * px[j]
+		}
+	}
+	bound := fitPrior * f.unit * f.unit
+	for i := range x {
+		v := &f.covariance[i][i]
+		*v = max(*v, 0) + fitDrift*scale*scale
+		if *v <= bound {
+			continue
+		}
+		shrink := math.Sqrt(bound / *v) // rows and columns alike, so that it stays a covariance
+		for j := range x {
+			f.covariance[i][j] *= shrink
+			f.covariance[j][i] *= shrink
+		}
+	}
+}
+
+// observeGear takes how much slower than the shape says a step was.
+func (f *Fit) observeGear(ratio float64) {
+	f.ratios[f.steps%gearWindow] = ratio
+	f.sorted = f.ratios
+	slices.Sort(f.sorted[:])
+	switch median := f.sorted[gearWindow/2]; {
+	case median > f.gear*(1+gearNoise):
+		f.gear = median
+	case median < f.gear*(1-gearNoise):
+		f.gear += gearDown * (median - f.gear)
+	default: // what the shape has learned meanwhile needs no gear
+		f.gear += gearDown * (min(max(1, min(f.gear, median)), max(f.gear, median)) - f.gear)
+	}
+}
+
+// shift sets the gear, as if all steps so far had it.
+func (f *Fit) shift(gear float64) {
+	f.gear = gear
+	for i := range f.ratios {
+		f.ratios[i] = gear
+	}
+}
+
+func (f *Fit) publish() {
+	var c [coefficients]float64
+	for i, w := range f.weights {
+		c[i] = f.gear * w / norms[i]
+	}
+	f.cost = Cost{c[0], c[1], c[2], c[3], c[4]}
+}

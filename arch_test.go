@@ -48,7 +48,7 @@ var arrows = map[string]string{
 	"internal/step":          "",
 	"internal/supervise":     "internal/conf",
 	"internal/telemetry":     "internal/conf internal/wire",
-	"internal/wire":          "internal/conf",
+	"internal/wire":          "internal/conf internal/step",
 	"internal/wire/wiretest": "internal/conf internal/wire",
 	"kernels":                "kernels/avx2 kernels/avx512 kernels/ref",
 	"kernels/avx2":           "",

@@ -174,6 +174,9 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	if err == nil && h.State == nil {
 		err = Errorf(Protocol, "the engine's hello has no state")
 	}
+	if err == nil && !h.State.Cost.Valid() {
+		err = Errorf(Protocol, "the cost in the engine's hello, %+v, is negative or not finite", h.State.Cost)
+	}
 	if !undo() {
 		err = Errorf(Unavailable, "it accepts connections but said no hello within %v: it may be loading its model", c.cfg.DialTimeout)
 	}

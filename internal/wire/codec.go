@@ -118,6 +118,20 @@ func (d *decoder) float() float32 {
 	return 0
 }
 
+func appendFloat64(b []byte, x float64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+}
+
+// positive is a number from 0, and finite.
+func (d *decoder) positive() float64 {
+	x := math.Float64frombits(d.uint64())
+	if !(x >= 0 && x <= math.MaxFloat64) {
+		d.fail("number %v is negative or not finite", x)
+		return 0
+	}
+	return x
+}
+
 // count is the length of a list whose entries take at least size bytes each.
 func (d *decoder) count(size int) int {
 	n := d.uint()

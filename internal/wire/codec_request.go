@@ -127,7 +127,8 @@ type dispatch struct {
 func appendDispatch(b []byte, window int, g *Generation) []byte {
 	b = appendInt(b, window)
 	b = appendText(appendText(appendText(b, g.ID), g.Salt), g.Class)
-	b = binary.AppendVarint(b, g.Key)
+	b = binary.AppendVarint(appendInt(b, g.Level), g.Key)
+	b = binary.AppendVarint(appendBool(b, g.Long), int64(g.TokenGoal))
 	b = append(append(append(b, g.Trace.TraceID[:]...), g.Trace.SpanID[:]...), g.Trace.Flags)
 	b = appendText(b, g.Trace.State)
 	b = appendOptions(b, &g.Options)
@@ -138,7 +139,11 @@ func (d *decoder) dispatch() (m dispatch) {
 	g := &m.Generation
 	m.Sequence, m.Window = d.uint(), d.int()
 	g.ID, g.Salt, g.Class = d.text(), d.text(), d.text()
-	g.Key = d.int64()
+	g.Level, g.Key = d.int(), d.int64()
+	g.Long, g.TokenGoal = d.bool(), duration(d.int64())
+	if g.Level < 0 || g.TokenGoal < 0 {
+		d.fail("level %d or token goal %v is negative", g.Level, g.TokenGoal)
+	}
 	copy(g.Trace.TraceID[:], d.take(16))
 	copy(g.Trace.SpanID[:], d.take(8))
 	g.Trace.Flags, g.Trace.State = d.byte(), d.text()

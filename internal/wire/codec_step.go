@@ -106,9 +106,15 @@ func (d *decoder) end() *End {
 }
 
 // stateInts are the whole numbers of a State, in the order of the wire.
-func stateInts(s *State) [9]*int {
-	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.Running, &s.Waiting, &s.Paused,
-		&s.StepPrefillTokens, &s.StepDecodeTokens}
+func stateInts(s *State) [13]*int {
+	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.Running, &s.Waiting, &s.Paused, &s.Sequences,
+		&s.ShortPrefill, &s.LongPrefill, &s.StepTokensMax, &s.StepPrefillTokens, &s.StepDecodeTokens}
+}
+
+// stateRates are the fractions of a State, in the order of the wire.
+func stateRates(s *State) [7]*float64 {
+	c := &s.Cost
+	return [...]*float64{&c.Base, &c.PrefillToken, &c.PrefillContext, &c.DecodeRow, &c.DecodeContext, &s.RatioMedian, &s.RatioHigh}
 }
 
 // stateCounts are the totals of a State, in the order of the wire.
@@ -121,12 +127,16 @@ const blockChangeBytes = 9
 // appendState leaves out the model, which has its own frame.
 func appendState(b []byte, s *State) []byte {
 	b = appendError(b, s.Err)
-	b = binary.AppendVarint(binary.AppendVarint(b, s.At), int64(s.StepDuration))
+	b = binary.AppendVarint(b, s.At)
+	b = binary.AppendVarint(binary.AppendVarint(b, int64(s.StepDuration)), int64(s.StepPredicted))
 	for _, n := range stateInts(s) {
 		b = appendInt(b, *n)
 	}
 	for _, n := range stateCounts(s) {
 		b = binary.AppendUvarint(b, *n)
+	}
+	for _, x := range stateRates(s) {
+		b = appendFloat64(b, *x)
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Blocks)))
 	for _, c := range s.Blocks {
@@ -136,12 +146,15 @@ func appendState(b []byte, s *State) []byte {
 }
 
 func (d *decoder) state() *State {
-	s := &State{Err: d.error(), At: d.int64(), StepDuration: duration(d.int64())}
+	s := &State{Err: d.error(), At: d.int64(), StepDuration: duration(d.int64()), StepPredicted: duration(d.int64())}
 	for _, n := range stateInts(s) {
 		*n = d.int()
 	}
 	for _, n := range stateCounts(s) {
 		*n = d.uint()
+	}
+	for _, x := range stateRates(s) {
+		*x = d.positive()
 	}
 	if n := d.count(blockChangeBytes); n > 0 {
 		s.Blocks = make([]BlockChange, n)
@@ -152,16 +165,16 @@ func (d *decoder) state() *State {
 	return s
 }
 
-// step is a decoded step frame, whose memory serves the next one. The texts
+// stepFrame is a decoded step frame, whose memory serves the next one. The texts
 // of one frame share one string.
-type step struct {
+type stepFrame struct {
 	State  *State
 	Events []sequenceEvent
 	texts  []byte
 }
 
 // decode reads a step frame of at most eventsMax events.
-func (s *step) decode(payload []byte, eventsMax int) *Error {
+func (s *stepFrame) decode(payload []byte, eventsMax int) *Error {
 	clear(s.Events)
 	s.State, s.Events, s.texts = nil, s.Events[:0], s.texts[:0]
 	d := &decoder{rest: payload}
@@ -198,7 +211,7 @@ func (s *step) decode(payload []byte, eventsMax int) *Error {
 	return nil
 }
 
-func (s *step) event(d *decoder) (q sequenceEvent) {
+func (s *stepFrame) event(d *decoder) (q sequenceEvent) {
 	flags, e := d.byte(), &q.Event
 	e.Choice, e.TokenCount = d.int(), d.int()
 	if flags&eventText != 0 {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/forebay-io/forebay/internal/step"
 )
 
 // same compares values of the contract; NaN equals NaN, and an empty list none.
@@ -41,6 +43,8 @@ func sampleEvents() []Event {
 func sampleState() *State {
 	return &State{Err: Errorf(Draining, "stopping"), Step: 1, At: 2, PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6,
 		Running: 7, Waiting: 8, Paused: 9, Preempted: 10, NonFinite: 11, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14,
+		Sequences: 19, ShortPrefill: 20, LongPrefill: 21, StepTokensMax: 22, StepPredicted: 23,
+		Cost: step.Cost{Base: 24, PrefillToken: 2.5, PrefillContext: 1e-9, DecodeRow: 26, DecodeContext: 27}, RatioMedian: .9, RatioHigh: 1.5,
 		PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, BlocksBefore: 18, Blocks: []BlockChange{{Hash: math.MaxUint64, Evicted: true}, {Hash: 1}}}
 }
 
@@ -68,7 +72,7 @@ func samples() map[byte][]byte {
 	return map[byte][]byte{
 		frameStep: appendSampleStep(nil),
 		frameDispatch: dispatchPayload(&dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Prompt: samplePrompt(),
-			Options: sampleOptions(), Salt: "s", Class: "c", Key: math.MinInt64, Trace: TraceContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1, State: "a=b"}}}),
+			Options: sampleOptions(), Salt: "s", Class: "c", Level: 2, Key: math.MinInt64, Long: true, TokenGoal: 28, Trace: TraceContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1, State: "a=b"}}}),
 		framePrepare:     append([]byte{4}, appendRequest(nil, request)...),
 		framePromptReply: appendPromptReply(nil, &promptReply{Prepare: 4, Prompt: samplePrompt()})[frameHead:],
 		frameRefuse:      appendError(nil, &Error{Kind: Overloaded, Param: "p", Message: "m", RetryAfter: 3}),
@@ -81,7 +85,7 @@ func recode(kind byte, payload []byte) (decoded any, encoded []byte, err *Error)
 	d := &decoder{rest: payload}
 	switch kind {
 	case frameStep:
-		s := new(step)
+		s := new(stepFrame)
 		if err := s.decode(payload, 1<<12); err != nil {
 			return nil, nil, err
 		}
@@ -241,14 +245,14 @@ func TestStepRefusesFloods(t *testing.T) {
 	for i := range 100 {
 		b = appendEvent(b, uint64(min(1, 1-min(i, 1))), &Event{})
 	}
-	if err := new(step).decode(b, 100); err != nil {
+	if err := new(stepFrame).decode(b, 100); err != nil {
 		t.Errorf("as many as there is room for: %v", err)
 	}
-	if err := new(step).decode(b, 99); err == nil || err.Kind != Protocol {
+	if err := new(stepFrame).decode(b, 99); err == nil || err.Kind != Protocol {
 		t.Errorf("one more: %v", err)
 	}
 	after := appendEvent(appendEvent(appendBool(nil, false), 1, &Event{End: &End{}}), 0, &Event{})
-	if err := new(step).decode(after, 9); err == nil || !strings.Contains(err.Message, "follows the end") {
+	if err := new(stepFrame).decode(after, 9); err == nil || !strings.Contains(err.Message, "follows the end") {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -284,7 +288,7 @@ func sample64() []byte {
 }
 
 func TestStepFrameAllocations(t *testing.T) {
-	payload, s := sample64(), new(step)
+	payload, s := sample64(), new(stepFrame)
 	if n := testing.AllocsPerRun(100, func() {
 		if err := s.decode(payload, 1<<10); err != nil {
 			t.Fatal(err)
@@ -322,7 +326,7 @@ func (stillControl) Cancel() {}
 func (stillControl) Taken()  {}
 
 func BenchmarkStepDecode64(b *testing.B) {
-	payload, s := sample64(), new(step)
+	payload, s := sample64(), new(stepFrame)
 	b.SetBytes(int64(len(payload)))
 	b.ReportAllocs()
 	for b.Loop() {

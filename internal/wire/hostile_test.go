@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/step"
 )
 
 // hostile serves each connection with say, after an exchange of hellos
@@ -52,6 +54,11 @@ func frame(kind byte, payload []byte) []byte {
 	return endFrame(append(beginFrame(nil, kind), payload...), 0)
 }
 
+// negativeRate is a step whose state says that a step takes less than no time.
+func negativeRate() []byte {
+	return appendState(appendBool(nil, true), &State{Cost: step.Cost{Base: -1}})
+}
+
 func steps(events ...Event) []byte {
 	b := appendBool(nil, false)
 	for i := range events {
@@ -77,6 +84,7 @@ func TestClientEndsOnHostileEngines(t *testing.T) {
 		"far over the window":    {steps(make([]Event, 1000)...), "room for"},
 		"broken text":            {frame(frameStep, append(appendBool(nil, false), 1, eventText, 0, 0, 1, 0xff)), "UTF-8"},
 		"reply not asked for":    {appendPromptReply(nil, &promptReply{Prepare: 9, Prompt: &Prompt{}}), "not asked"},
+		"cost is not a number":   {frame(frameStep, negativeRate()), "negative or not finite"},
 		"list longer than frame": {frame(framePromptReply, binary.AppendUvarint([]byte{1, 0}, 1<<40)), "a list of"},
 		"trailing bytes":         {frame(frameRefuse, append(appendError(nil, Errorf(Internal, "x")), 1)), "follow the end"},
 	} {
@@ -121,10 +129,13 @@ func TestClientRefusesStrangeHellos(t *testing.T) {
 	}{
 		"other version": {greeting(hello{Protocol: 99, Version: "v9"}), `"v9" speaks protocol 99`},
 		"other clock":   {greeting(hello{Protocol: protocolVersion, ClockNs: 1, State: &State{}}), "clock is off by"},
-		"no hello":      {func() []byte { return frame(frameStep, []byte{0}) }, "is no hello"},
-		"no JSON":       {func() []byte { return frame(frameHello, []byte("{")) }, "not readable"},
-		"refusal":       {func() []byte { return appendRefuseFrame(nil, Errorf(Overloaded, "full house")) }, "full house"},
-		"HTTP":          {func() []byte { return []byte("HTTP/1.1 400 Bad Request\r\n\r\n") }, "outside the limit"},
+		"negative cost": {func() []byte {
+			return appendJSONFrame(nil, frameHello, &hello{Protocol: protocolVersion, ClockNs: Monotonic(), State: &State{Cost: step.Cost{Base: -1}}})
+		}, "negative or not finite"},
+		"no hello": {func() []byte { return frame(frameStep, []byte{0}) }, "is no hello"},
+		"no JSON":  {func() []byte { return frame(frameHello, []byte("{")) }, "not readable"},
+		"refusal":  {func() []byte { return appendRefuseFrame(nil, Errorf(Overloaded, "full house")) }, "full house"},
+		"HTTP":     {func() []byte { return []byte("HTTP/1.1 400 Bad Request\r\n\r\n") }, "outside the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := hostile(t, false, c.say)

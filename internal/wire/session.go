@@ -26,7 +26,7 @@ type session struct {
 
 	// Owned by the reader.
 	model   Model
-	step    step
+	step    stepFrame
 	touched []*Stream // by the step at hand
 
 	mu        sync.Mutex // before any stream's lock
@@ -276,10 +276,11 @@ func abandoned() *Error {
 }
 
 func (s *session) generate(g *Generation) *Stream {
-	if g.Prompt == nil {
-		return FailedStream(g.Notify, InvalidParam("prompt", "the generation has no prompt"))
+	err := g.Check()
+	if err == nil {
+		err = checkOptions(&g.Options)
 	}
-	if err := checkOptions(&g.Options); err != nil {
+	if err != nil {
 		return FailedStream(g.Notify, err)
 	}
 	window := s.client.cfg.WindowEvents

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/step"
 )
 
 // Engine runs a model. The scripted fake, the engine itself and the socket
@@ -127,13 +129,33 @@ type Generation struct {
 	Prompt  *Prompt
 	Options Options
 	Salt    string
-	// Class is the scheduling class; Key orders within it, smaller first.
+	// Class is the scheduling class, for reports alone.
 	Class string
-	Key   int64
-	Trace TraceContext
+	// Level is 0 for what people wait for, and more for what may wait longer;
+	// it is not negative. Key orders within a level, smaller first. Long is the
+	// lane of long prefills. TokenGoal is the time between two tokens to keep
+	// in level 0, 0 for none.
+	Level     int
+	Key       int64
+	Long      bool
+	TokenGoal time.Duration
+	Trace     TraceContext
 	// Notify receives, without blocking, when the stream has events. Its
 	// capacity must be at least 1; several streams may share it.
 	Notify chan<- struct{}
+}
+
+// Check refuses what no engine can follow, whatever its model.
+func (g *Generation) Check() *Error {
+	switch {
+	case g.Prompt == nil:
+		return InvalidParam("prompt", "the generation has no prompt")
+	case g.Level < 0:
+		return InvalidParam("level", "the level is %d; it must be 0 or more", g.Level)
+	case g.TokenGoal < 0:
+		return InvalidParam("token_goal", "the time between tokens is %v; it must be 0 or more", g.TokenGoal)
+	}
+	return nil
 }
 
 // TraceContext is the W3C trace context of a request. The zero value means none.
@@ -236,13 +258,31 @@ type State struct {
 	Running   int // sequences with work in the step
 	Waiting   int // dispatched, not yet started or waiting for pages
 	Paused    int // paused by the gateway, or parked by a slow reader
+	Sequences int // all that are alive: these three, and those left out of the step
 	Preempted uint64
 	NonFinite uint64 // rows ended because the model gave NaN or infinity
 
-	// Last step: its rows and its duration.
+	// ShortPrefill and LongPrefill are the prompt tokens that wait to be
+	// computed, by lane: of sequences that run, that have not started, and of
+	// those whose pages were taken; not of paused ones.
+	ShortPrefill int
+	LongPrefill  int
+
+	// StepTokensMax is the most tokens of one step.
+	StepTokensMax int
+	// Last step: its rows, its duration, and what Cost said before it ran. All
+	// are 0 after an idle turn but these rows.
 	StepPrefillTokens int
 	StepDecodeTokens  int
 	StepDuration      time.Duration
+	StepPredicted     time.Duration
+
+	// Cost is the engine's model of its steps, as it is now. RatioMedian and
+	// RatioHigh are the median and the 90 % quantile of actual over predicted
+	// duration, of the last thousand steps or so; 1 before the first.
+	Cost        step.Cost
+	RatioMedian float64
+	RatioHigh   float64
 
 	// Totals since the engine started.
 	PrefillTokens uint64

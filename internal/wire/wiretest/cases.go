@@ -172,6 +172,8 @@ func (r *run) generateErrors() {
 		"empty prompt":  {Prompt: &wire.Prompt{MaxTokens: 1}, Options: wire.Options{N: 1}},
 		"unknown token": {Prompt: &wire.Prompt{Tokens: []int32{1 << 30}, MaxTokens: 1}, Options: wire.Options{N: 1}},
 		"no choice":     {Prompt: p},
+		"no such level": {Prompt: p, Options: wire.Options{N: 1}, Level: -1},
+		"negative goal": {Prompt: p, Options: wire.Options{N: 1}, TokenGoal: -1},
 		"too long":      {Prompt: &wire.Prompt{Tokens: p.Tokens, MaxTokens: r.ContextTokens + 1}, Options: wire.Options{N: 1}},
 	} {
 		notify := make(chan struct{}, 1)

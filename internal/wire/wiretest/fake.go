@@ -192,6 +192,9 @@ func (f *Fake) turn(now time.Time) time.Duration {
 	return pause
 }
 
+// fakeStepTokens is what a Fake reports as the most tokens of a step.
+const fakeStepTokens = 512
+
 // publish makes the current counters the State. The caller holds mu, except
 // before the loop starts.
 func (f *Fake) publish() {
@@ -200,7 +203,7 @@ func (f *Fake) publish() {
 	if f.closed {
 		s.Err = errClosed()
 	}
-	s.PagesTotal = f.cfg.PagesTotal
+	s.PagesTotal, s.StepTokensMax = f.cfg.PagesTotal, fakeStepTokens
 	for i, w := range f.works {
 		s.PagesUsed += (w.tokens() + s.Model.PageTokens - 1) / s.Model.PageTokens
 		switch {
@@ -210,6 +213,15 @@ func (f *Fake) publish() {
 			s.Waiting += w.live()
 		default:
 			s.Running += w.live()
+		}
+		s.Sequences += w.live()
+		if w.timings.Scheduled > 0 || w.paused {
+			continue
+		}
+		if n := len(w.g.Prompt.Tokens); w.g.Long {
+			s.LongPrefill += n
+		} else {
+			s.ShortPrefill += n
 		}
 	}
 	s.PagesFree = max(0, s.PagesTotal-s.PagesUsed)

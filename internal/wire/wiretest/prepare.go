@@ -167,8 +167,8 @@ func checkPrompt(p *wire.Prompt, o *wire.Options, param string, m *wire.Model) *
 
 // checkGeneration checks again what Prepare checked, since it came over a wire.
 func checkGeneration(g *wire.Generation, m *wire.Model) *wire.Error {
-	if g.Prompt == nil {
-		return wire.InvalidParam("prompt", "the generation has no prompt")
+	if err := g.Check(); err != nil {
+		return err
 	}
 	for i, id := range g.Prompt.Tokens {
 		if id < 0 || int(id) >= m.VocabTokens {

@@ -10,12 +10,15 @@ import (
 type Record struct {
 	ID         string
 	Prepared   bool // Prepare was called
-	Dispatched bool // Generate was called; the five fields below are its own
+	Dispatched bool // Generate was called; what stands below down to Salt is its own
 	Prompt     string
 	Options    wire.Options
 	Trace      wire.TraceContext
 	Class      string
+	Level      int
 	Key        int64
+	Long       bool
+	TokenGoal  time.Duration
 	Salt       string
 
 	Tokens   int // made so far, over all choices
@@ -29,7 +32,8 @@ type Record struct {
 func (r *Record) dispatched(g *wire.Generation) {
 	r.Dispatched = true
 	r.Prompt, r.Options, r.Trace = g.Prompt.Text, g.Options, g.Trace
-	r.Class, r.Key, r.Salt = g.Class, g.Key, g.Salt
+	r.Class, r.Salt = g.Class, g.Salt
+	r.Level, r.Key, r.Long, r.TokenGoal = g.Level, g.Key, g.Long, g.TokenGoal
 }
 
 // record is the record of an id, made where it is new. The caller holds mu.

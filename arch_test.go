@@ -25,7 +25,7 @@ var arrows = map[string]string{
 	"admission/budget":       "",
 	"gateway":                "admission internal/conf internal/telemetry internal/wire",
 	"bench/startup":          "",
-	"engine":                 "engine/chat engine/checkpoint engine/demo engine/gguf engine/kv engine/model engine/sample engine/text engine/tokenizer internal/conf internal/wire kernels",
+	"engine":                 "engine/chat engine/checkpoint engine/demo engine/gguf engine/kv engine/model engine/sample engine/text engine/tokenizer internal/conf internal/step internal/wire kernels",
 	"engine/chat":            "engine/jinja engine/tokenizer",
 	"engine/checkpoint":      "engine/chat engine/gguf engine/hf engine/quant engine/tokenizer internal/mapped",
 	"engine/demo":            "",

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/internal/conf"
+	"github.com/forebay-io/forebay/internal/step"
 )
 
 // Config is everything an engine can be told. Zero fields take their defaults.
@@ -21,9 +22,16 @@ type Config struct {
 	PageTokens       int   `yaml:"page_tokens" default:"16" range:"1..256" help:"Tokens in a page of keys and values, the unit of prefix reuse."`
 	TokensCacheBytes int   `yaml:"tokens_cache_bytes" default:"16MiB" range:"64KiB..4GiB" help:"Memory for prompts that were tokenized, in bytes: of a chat's next turn only what is new is tokenized."`
 
-	BatchTokensMax     int           `yaml:"batch_tokens_max" default:"512" range:"1..65536" help:"Most tokens that one step computes."`
-	SequencesMax       int           `yaml:"sequences_max" default:"64" range:"1..65536" help:"Most sequences that run at the same time; paused ones do not count."`
-	StepBudget         time.Duration `yaml:"step_budget" default:"50ms" help:"Time that a step with prefill in it should take while others wait for their next token."`
+	BatchTokensMax int           `yaml:"batch_tokens_max" default:"512" range:"1..65536" help:"Most tokens that one step computes."`
+	SequencesMax   int           `yaml:"sequences_max" default:"64" range:"1..65536" help:"Most sequences that run at the same time; paused ones do not count."`
+	StepBudget     time.Duration `yaml:"step_budget" default:"50ms" help:"Time that a step with prefill in it should take while others wait for their next token."`
+	LongShare      float64       `yaml:"long_share" default:"0.25" range:"0.1..1" help:"Most of a step's prefill that long prompts get while short ones wait."`
+	LongStretch    float64       `yaml:"long_stretch" default:"1" range:"0.01..100" help:"How much of the time of the interactive rows a long prompt may add to their step."`
+
+	BackgroundStretch    float64       `yaml:"background_stretch" default:"0.2" range:"0.001..100" help:"How much of the time of a step's interactive part batch and offline work may add to it."`
+	BackgroundFloor      float64       `yaml:"background_floor" default:"0.05" range:"0.001..0.3" help:"Share of time that batch and offline work each have beside interactive work, even where it does not fit."`
+	BackgroundStepBudget time.Duration `yaml:"background_step_budget" default:"25ms" help:"Time that a step without interactive work should take while there was some in the last ten seconds."`
+
 	WaitingMax         int           `yaml:"waiting_max" default:"64" range:"1..1048576" help:"Most generations that wait for a place or for pages; more are refused as overloaded."`
 	GenerationsMax     int           `yaml:"generations_max" default:"1024" range:"1..1048576" help:"Most generations alive at the same time, paused ones too."`
 	StreamEventsMax    int           `yaml:"stream_events_max" default:"256" range:"1..1048576" help:"Most events that wait in one stream; a slower reader parks its own generation."`
@@ -40,6 +48,15 @@ func (c *Config) fill() error {
 		c.Threads = runtime.GOMAXPROCS(0)
 	}
 	return nil
+}
+
+// stepLimits are what bounds the loop's steps.
+func (c *Config) stepLimits() step.Limits {
+	return step.Limits{
+		TokensMax: c.BatchTokensMax, RowsMax: c.SequencesMax, TokensMin: c.PageTokens,
+		Budget: c.StepBudget, BackgroundBudget: c.BackgroundStepBudget,
+		Stretch: c.BackgroundStretch, Floor: c.BackgroundFloor, LongShare: c.LongShare, LongStretch: c.LongStretch,
+	}
 }
 
 // The default for KVBytes: room for this many full contexts, at most this much.

@@ -11,6 +11,7 @@ import (
 	"github.com/forebay-io/forebay/engine/kv"
 	"github.com/forebay-io/forebay/engine/sample"
 	"github.com/forebay-io/forebay/engine/text"
+	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -62,7 +63,7 @@ func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
 	l := &loop{
 		cfg: &e.cfg, info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer,
 		pool: pool, inbox: e.inbox, published: &e.state,
-		limits:     limits{batchTokensMax: cfg.BatchTokensMax, tokensMin: cfg.PageTokens, budget: cfg.StepBudget},
+		composer:   step.Composer{Limits: cfg.stepLimits()},
 		promptRows: promptRowsMax,
 		idleTimer:  time.NewTimer(heartbeat),
 		logits:     make([]float32, p.vocab),
@@ -100,8 +101,8 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	if err := e.inbox.refusal(); err != nil {
 		return nil, err
 	}
-	if g.Prompt == nil {
-		return nil, wire.InvalidParam("prompt", "the generation has no prompt")
+	if err := g.Check(); err != nil {
+		return nil, err
 	}
 	if err := e.checkOptions(&g.Options); err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 		return nil, wire.InvalidParam("max_tokens", "the prompt was not prepared for this model: it allows %d tokens of answer where there is room for %d", g.Prompt.MaxTokens, maxTokens)
 	}
 	own := &generation{
-		id: g.ID, salt: g.Salt, key: g.Key, options: g.Options,
+		id: g.ID, salt: g.Salt, level: min(g.Level, step.Levels-1), key: g.Key, long: g.Long, tokenGoal: g.TokenGoal, options: g.Options,
 		promptTokens: len(tokens), maxTokens: maxTokens, inbox: e.inbox,
 	}
 	own.options.LogitBias, own.options.Stop = slices.Clone(g.Options.LogitBias), slices.Clone(g.Options.Stop)

@@ -195,7 +195,7 @@ func (p *parts) chatConfig(template string) (chat.Config, error) {
 // checkLists holds the loop's second invariant, on its goroutine.
 func (b *lab) checkLists() {
 	for i, s := range b.loop.running {
-		if s.kv == nil || s.ended || i > 0 && b.loop.running[i-1].rank >= s.rank {
+		if s.kv == nil || s.ended || i > 0 && inOrder(b.loop.running[i-1], s) >= 0 {
 			b.t.Errorf("running sequence %s/%d: pages %v, ended %v, or out of order", s.id, s.choice, s.kv != nil, s.ended)
 		}
 	}
@@ -219,7 +219,9 @@ type question struct {
 	tokens  []int32
 	options wire.Options
 	salt    string
+	level   int
 	key     int64
+	long    bool
 }
 
 // answer is all that a reader saw of it.
@@ -241,7 +243,7 @@ func (b *lab) begin(q question) (*wire.Stream, chan struct{}) {
 	if err != nil {
 		return wire.FailedStream(notify, wire.AsError(err)), notify
 	}
-	return b.Generate(&wire.Generation{ID: q.id, Prompt: p, Options: q.options, Salt: q.salt, Key: q.key, Notify: notify}), notify
+	return b.Generate(&wire.Generation{ID: q.id, Prompt: p, Options: q.options, Salt: q.salt, Level: q.level, Key: q.key, Long: q.long, Notify: notify}), notify
 }
 
 // ask is begin, and reads to the end.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
 )
@@ -23,9 +24,11 @@ type chaos struct {
 
 func (c *chaos) turn(b *lab) {
 	l, r := b.loop, c.random
-	l.limits.batchTokensMax = 1 + r.IntN(c.batch)
-	l.limits.tokensMin = 1 + r.IntN(20)
-	l.cost = stepCost{base: 1, decodeRow: 1, prefillToken: float64(l.limits.budget) / float64(1+r.IntN(64)), known: true}
+	limits := &l.composer.Limits
+	limits.TokensMax, limits.TokensMin, limits.RowsMax = 1+r.IntN(c.batch), 1+r.IntN(20), 1+r.IntN(20)
+	limits.Stretch, limits.Floor, limits.LongShare = r.Float64(), 0.3*r.Float64(), 0.1+0.9*r.Float64()
+	row := float64(limits.Budget) / float64(1+r.IntN(64))
+	l.fit.Restore(step.Cost{Base: row * r.Float64(), DecodeRow: row * r.Float64(), PrefillToken: row, PrefillContext: row * r.Float64() / 1000})
 	if len(l.running) > 0 && r.IntN(6) == 0 {
 		g := l.running[r.IntN(len(l.running))].generation
 		g.Pause()
@@ -43,7 +46,7 @@ func (c *chaos) turn(b *lab) {
 func chaosQuestions(count, output int) []question {
 	var qs []question
 	for i := range count {
-		q := question{id: fmt.Sprint("q", i), tokens: prompt(uint64(i%3), 20+7*i), options: greedy(output + 3*(i%4)), key: int64(i * 31 % 7)}
+		q := question{id: fmt.Sprint("q", i), tokens: prompt(uint64(i%3), 20+7*i), options: greedy(output + 3*(i%4)), key: int64(i * 31 % 7), level: i * 5 % 3, long: i%4 == 1}
 		switch i % 5 {
 		case 1:
 			q.options.Temperature, q.options.Seed, q.options.TopP = 0.9, uint64(i), 0.95

@@ -8,6 +8,7 @@ import (
 	"github.com/forebay-io/forebay/engine/kv"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/tokenizer"
+	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -15,9 +16,10 @@ import (
 //  1. Only its goroutine touches sequences, pages and the model.
 //  2. A sequence is in running and holds pages (kv is not nil), or in waiting
 //     and holds none, or is a choice not forked yet, or is gone.
-//  3. The oldest sequence that is not held computes in every step, or another
-//     computes its next block: it is always started, its share is never empty,
-//     and younger ones are preempted until its pages are there. So all ends.
+//  3. The first sequence that is not held, by level and then by age, computes
+//     in every step, or another computes its next block: it is always started,
+//     its share is never empty, and others are preempted until its pages are
+//     there. So all ends, level 0 before the rest.
 //  4. What a reader may see of a step is put before its State, and its State
 //     before its wake-ups; pages are free before the End that frees them.
 
@@ -40,22 +42,27 @@ type loop struct {
 	onLogits   func(s *sequence, logits []float32) // for tests; may change them
 	onTurn     func()                              // for tests; before a turn
 	published  *atomic.Pointer[wire.State]
-	limits     limits
 	promptRows int // most prompt tokens in one step that keep their logits, besides one for each prompt
 
 	// Owned by the loop's goroutine.
-	running   []*sequence // oldest first
-	waiting   []*sequence // by key, then oldest
+	running   []*sequence // by level, then oldest first
+	waiting   []*sequence // by level, then by key, then oldest
 	startable bool        // something changed for those who wait
-	cost      stepCost
+	victim    *sequence   // the one preempted last
+	turns     uint64
+	composer  step.Composer
+	fit       step.Fit
+	ratio     step.Ratio
 	total     wire.State // counters, and the last step's numbers
 	idleTimer *time.Timer
 
 	// Scratch of one turn.
 	arrivals, touched []*generation
 	began             int64 // the step's forward
-	works             []work
-	shares            []share
+	load              step.Load
+	hopeful           []*sequence
+	works             []step.Work
+	shares            []step.Share
 	rows              []row
 	spans             []model.Span
 	copies            []kv.Copy
@@ -117,22 +124,25 @@ func (l *loop) takeArrivals() bool {
 func (l *loop) schedule() []row {
 	l.park()
 	l.start()
+	l.turns++
 	l.works = l.works[:0]
-	places := l.cfg.SequencesMax
 	for i, s := range l.running {
-		if s.held() || s.places() > places {
+		if s.held() {
 			continue
 		}
-		places -= s.places()
+		if len(l.works) > 0 && s.level > l.works[0].Level {
+			l.pool.Unclaim(s.kv) // a more urgent one may have claimed its block just now
+		}
 		if s.decoding() || s.wantsPrompt() || l.pool.Claim(s.kv, s.tokens) {
-			l.works = append(l.works, work{s.pending(), s.decoding(), s.key, s.rank, i})
+			l.works = append(l.works, s.work(i))
 		}
 	}
-	l.shares = compose(l.shares[:0], l.works, &l.cost, l.limits)
+	l.shares = l.composer.Compose(l.shares[:0], l.works, l.fit.Cost(), time.Duration(wire.Monotonic()))
 	l.rows = l.rows[:0]
 	scored := 0 // prompt tokens whose logits are kept
 	for _, sh := range l.shares {
-		s, n := l.running[sh.index], sh.tokens
+		s, n := l.running[sh.Index], sh.Tokens
+		s.since = l.turns
 		if s.wantsPrompt() {
 			n = min(n, max(1, l.promptRows-scored))
 			scored += n
@@ -145,6 +155,7 @@ func (l *loop) schedule() []row {
 // forward computes the rows' tokens and returns the logits asked for, in the
 // order of the rows.
 func (l *loop) forward(rows []row) []float32 {
+	l.load = step.Load{}
 	l.began = wire.Monotonic()
 	for _, c := range l.copies {
 		l.model.CopyPage(c.Dst, c.Src)
@@ -168,8 +179,10 @@ func (l *loop) forward(rows []row) []float32 {
 // note counts a row, before its tokens are committed.
 func (l *loop) note(r row) {
 	if r.decode {
+		l.load.AddRow(r.computed())
 		l.total.StepDecodeTokens++
 	} else {
+		l.load.AddChunk(r.count, r.computed())
 		l.total.StepPrefillTokens += r.count
 		l.total.PrefillTokens += uint64(r.count)
 	}
@@ -238,7 +251,7 @@ func (l *loop) choicesOf(s *sequence) []*sequence {
 func (l *loop) report(rows []row) {
 	// Readers wait for the sampling too, which may be dear beside the forward.
 	l.total.StepDuration = time.Duration(wire.Monotonic() - l.began)
-	l.cost.observe(l.total.StepDecodeTokens, l.total.StepPrefillTokens, l.total.StepDuration)
+	l.learn(rows)
 	l.changes = l.pool.Changes(l.changes[:0])
 	for _, c := range l.changes {
 		l.total.AddBlock(wire.BlockChange{Hash: c.Hash, Evicted: c.Evicted})
@@ -250,17 +263,39 @@ func (l *loop) report(rows []row) {
 	clear(l.siblings)
 }
 
+// learn compares the step's duration with what was predicted, and corrects
+// the prediction. Steps that score a prompt are dear for another reason than
+// their tokens.
+func (l *loop) learn(rows []row) {
+	took := l.total.StepDuration
+	l.total.StepPredicted = l.fit.Cost().Step(l.load)
+	l.composer.Ran(took)
+	if slices.ContainsFunc(rows, func(r row) bool { return r.logits > 1 }) {
+		return
+	}
+	l.ratio.Add(took, l.total.StepPredicted)
+	l.fit.Observe(l.load, took)
+}
+
 // publish makes the counters the State.
 func (l *loop) publish(rows int) {
 	s := l.total
+	s.Cost, s.StepTokensMax = *l.fit.Cost(), l.composer.Limits.TokensMax
+	s.RatioMedian, s.RatioHigh = l.ratio.Quantile(0.5), l.ratio.Quantile(0.9)
 	s.Err, s.Model, s.At = l.inbox.refusal(), *l.info, wire.Monotonic()
 	pages := l.pool.Counts()
 	s.PagesTotal, s.PagesUsed, s.PagesCached, s.PagesFree = pages.Total, pages.Used, pages.Cached, pages.Free
 	s.Running = rows
 	for _, q := range [...][]*sequence{l.running, l.waiting} {
 		for _, c := range q {
-			if c.held() {
+			s.Sequences += c.places()
+			switch {
+			case c.held():
 				s.Paused++
+			case c.long:
+				s.LongPrefill += c.prefill()
+			default:
+				s.ShortPrefill += c.prefill()
 			}
 		}
 	}

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"sync/atomic"
+	"time"
 
 	"github.com/forebay-io/forebay/engine/kv"
 	"github.com/forebay-io/forebay/engine/sample"
 	"github.com/forebay-io/forebay/engine/text"
+	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -16,7 +19,10 @@ type generation struct {
 	// Fixed at Generate.
 	id           string
 	salt         string
+	level        int
 	key          int64
+	long         bool
+	tokenGoal    time.Duration
 	options      wire.Options
 	promptTokens int
 	maxTokens    int
@@ -97,8 +103,10 @@ type sequence struct {
 	sampler *sample.Sampler
 	text    *text.Stream
 
-	generated int
-	inStep    uint64 // the last step it computed in
+	generated  int
+	cachedThen int    // tokens found in the cache when it began to wait
+	since      uint64 // the last turn that gave it a share, or the one it was let in
+	inStep     uint64 // the last step it computed in
 	// Tokens whose text has not begun to leave, with where it begins.
 	logprobs []heldLogprob
 	pushed   int // bytes given to text
@@ -118,6 +126,32 @@ func (s *sequence) computed() int {
 }
 
 func (s *sequence) pending() int { return len(s.tokens) - s.computed() }
+
+// prefill is how many tokens it has to compute before it can go on, as far as
+// is known: while it waits, those that were not cached when it began to.
+func (s *sequence) prefill() int {
+	switch {
+	case s.decoding():
+		return 0
+	case s.kv == nil:
+		return len(s.tokens) - s.cachedThen
+	}
+	return s.pending()
+}
+
+// work is what the composer needs to know.
+func (s *sequence) work(index int) step.Work {
+	return step.Work{
+		Pending: s.pending(), Context: s.computed(), Decode: s.decoding(), Level: s.level, Long: s.long, Key: s.key,
+		Arrival: s.rank, Since: s.since, Goal: s.tokenGoal, Index: index,
+	}
+}
+
+// inOrder compares by level and then by age: who comes first may take the
+// pages of who comes later, never the other way round.
+func inOrder(a, b *sequence) int {
+	return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.rank, b.rank))
+}
 
 // decoding reports whether all that is pending is the token sampled last.
 func (s *sequence) decoding() bool { return s.generated > 0 && s.pending() == 1 }

@@ -2,30 +2,38 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
 // This file decides who holds pages. Pages grow on demand. A waiting sequence
 // starts when the pages of all its tokens are there besides those promised to
 // the prefills that run; one that does not fit is passed by those that do,
-// until it is the oldest: then it starts even where all places are taken, and
-// younger ones are preempted for it. So nobody is blocked and nobody starves.
-// Where more run than there are places, since some were resumed or the oldest
-// was let in, the youngest keep their pages and sit the steps out.
+// until it is the first, by level and then by age: then it starts even where
+// all places are taken, and others are preempted for it. A more urgent one
+// takes pages and places of less urgent ones. So nobody is blocked for ever.
+// Where more run than there are places, since some were resumed or let in so,
+// package step chooses, and the others keep their pages.
+//
+// A sequence only ever takes pages from those that come after it, and the
+// first of all from held ones too. So two never take them from each other,
+// and the first always gets on: there is no deadlock and no livelock.
 
 // wait puts a sequence without pages into the waiting list.
 func (l *loop) wait(s *sequence) {
 	i, _ := slices.BinarySearchFunc(l.waiting, s, func(a, b *sequence) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
+		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
 	})
+	s.cachedThen = l.pool.Match(s.salt, s.reusable())
 	l.waiting = slices.Insert(l.waiting, i, s)
 	l.startable = true
 }
 
 // admit puts a sequence with pages into the running list.
 func (l *loop) admit(s *sequence) {
-	i, _ := slices.BinarySearchFunc(l.running, s, func(a, b *sequence) int { return cmp.Compare(a.rank, b.rank) })
+	i, _ := slices.BinarySearchFunc(l.running, s, inOrder)
 	l.running = slices.Insert(l.running, i, s)
+	s.since = l.turns
 }
 
 // park holds generations whose readers are slow, and lets those go on that
@@ -50,27 +58,33 @@ func (s *sequence) places() int {
 	return len(s.choices)
 }
 
-// start lets in the oldest, and then whoever fits.
+// start lets in the first, and then whoever fits.
 func (l *loop) start() {
 	if len(l.waiting) == 0 || !l.startable && l.busyRunning() {
 		return
 	}
 	l.startable = false
-	if s := l.oldest(); s != nil && s.kv == nil && l.open(s, true) {
+	if s := l.first(); s != nil && s.kv == nil && l.open(s, true) {
 		l.letIn(s)
 	}
+	l.hopeful = append(l.hopeful[:0], l.waiting...)
+	for _, s := range l.hopeful {
+		if s.kv == nil && !s.held() && s.places() <= l.placesFor(s.level) && l.open(s, false) {
+			l.letIn(s)
+		}
+	}
+	clear(l.hopeful)
+}
+
+// placesFor is how many places a level finds: those of less urgent ones too.
+func (l *loop) placesFor(level int) int {
 	places := l.cfg.SequencesMax
 	for _, s := range l.running {
-		if !s.held() {
+		if s.level <= level && !s.held() {
 			places -= s.places()
 		}
 	}
-	for _, s := range slices.Clone(l.waiting) {
-		if !s.held() && s.places() <= places && l.open(s, false) {
-			l.letIn(s)
-			places -= s.places()
-		}
-	}
+	return places
 }
 
 // letIn moves an opened sequence from the waiting to the running ones.
@@ -87,33 +101,50 @@ func (l *loop) busyRunning() bool {
 	return slices.ContainsFunc(l.running, func(s *sequence) bool { return !s.held() })
 }
 
-// oldest is the sequence that always makes progress, or nil.
-func (l *loop) oldest() *sequence {
-	var oldest *sequence
+// first is the sequence that always makes progress, or nil.
+func (l *loop) first() *sequence {
+	var first *sequence
 	for _, q := range [...][]*sequence{l.running, l.waiting} {
 		for _, s := range q {
-			if !s.held() && (oldest == nil || s.rank < oldest.rank) {
-				oldest = s
+			if !s.held() && (first == nil || inOrder(s, first) < 0) {
+				first = s
 			}
 		}
 	}
-	return oldest
+	return first
 }
 
 // open attaches a waiting sequence to what is cached of it, if the rest fits.
-func (l *loop) open(s *sequence, oldest bool) bool {
-	if !oldest && l.unpromised() < 1 { // its last token needs a page, whatever is cached
+// The first preempts for it whom it may, another those of less urgent levels,
+// if all of these would be enough.
+func (l *loop) open(s *sequence, first bool) bool {
+	free, takeable := l.unpromised(), l.takeable(s.level)
+	if !first && free+takeable < 1 { // its last token needs a page, whatever is cached
 		return false
 	}
 	s.kv = l.pool.Open(s.salt, s.reusable())
 	for l.lacking(s) > l.unpromised() {
-		if !oldest || !l.preemptFor(s) {
+		enough := first || l.lacking(s) <= l.unpromised()+l.takeable(s.level)
+		if !enough || !l.preemptFor(s, first) {
 			l.pool.Close(s.kv)
 			s.kv = nil
 			return false
 		}
 	}
 	return true
+}
+
+// takeable is how many pages less urgent levels hold or were promised.
+func (l *loop) takeable(level int) (pages int) {
+	for _, s := range l.running {
+		if s.level > level {
+			pages += l.pool.Own(s.kv)
+			if !s.held() {
+				pages += l.lacking(s)
+			}
+		}
+	}
+	return pages
 }
 
 // lacking is how many pages a sequence needs for the tokens it has.
@@ -134,8 +165,7 @@ func (l *loop) unpromised() int {
 	return n
 }
 
-// supply reserves the rows' pages, preempting younger sequences where they
-// run out, and returns the rows that have all of them. Sequences left out
+// supply reserves the rows' pages, preempting others where they run out, and returns the rows that have all of them. Sequences left out
 // give up their claims, so that others need not wait for them.
 func (l *loop) supply(rows []row) []row {
 	l.copies = l.copies[:0]
@@ -164,37 +194,70 @@ func (l *loop) reserve(s *sequence, count int) bool {
 		if l.copies, ok = l.pool.Reserve(s.kv, count, l.copies); ok {
 			return true
 		}
-		if !l.preemptFor(s) {
+		if !l.preemptFor(s, true) {
 			return false
 		}
 	}
 }
 
-// preemptFor takes the pages of the youngest sequence that is younger than s.
-// For the oldest able to work it takes those of a held one when no other is
-// left. It reports whether it found one.
-func (l *loop) preemptFor(s *sequence) bool {
-	for _, v := range slices.Backward(l.running) {
-		if v.rank > s.rank {
-			l.preempt(v)
-			return true
-		}
+// preemptFor takes the pages of a sequence that comes after s; where sameLevel
+// is false, of a less urgent one. For the first able to work it takes those of
+// a held one when no other is left. It reports whether it found one.
+func (l *loop) preemptFor(s *sequence, sameLevel bool) bool {
+	after := func(v *sequence) bool { return inOrder(v, s) > 0 && (sameLevel || v.level > s.level) }
+	v := l.chooseVictim(after)
+	if v == nil && s == l.first() {
+		v = l.chooseVictim(func(v *sequence) bool { return v != s && v.held() })
 	}
-	if s != l.oldest() {
+	if v == nil {
 		return false
 	}
-	for _, v := range slices.Backward(l.running) {
-		if v != s && v.held() {
-			l.preempt(v)
-			return true
+	l.preempt(v)
+	return true
+}
+
+// chooseVictim is whose pages are taken of those that may: of the least urgent
+// level; not the one taken last, if there is another; the one that loses the
+// least work, which is what it alone has computed; and then the youngest.
+// Those who hold no page alone would free nothing, and come last.
+func (l *loop) chooseVictim(may func(*sequence) bool) (victim *sequence) {
+	var lost int
+	for _, v := range l.running {
+		if !may(v) {
+			continue
+		}
+		own := l.pool.Own(v.kv)
+		work := min(own*l.cfg.PageTokens, v.computed())
+		if own == 0 {
+			work = math.MaxInt
+		}
+		better := victim == nil || cmp.Or(
+			cmp.Compare(v.level, victim.level),
+			compareBool(victim == l.victim, v == l.victim),
+			cmp.Compare(lost, work),
+			cmp.Compare(v.rank, victim.rank)) > 0
+		if better {
+			victim, lost = v, work
 		}
 	}
-	return false
+	return victim
+}
+
+// compareBool puts false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // preempt takes a sequence's pages away. Its whole blocks stay cached; what
 // is evicted meanwhile is computed again, to the same bits.
 func (l *loop) preempt(s *sequence) {
+	l.victim = s
 	l.release(s)
 	s.timings.Preempted++
 	l.total.Preempted++
@@ -205,13 +268,16 @@ func (l *loop) preempt(s *sequence) {
 func (l *loop) release(s *sequence) {
 	l.pool.Close(s.kv)
 	s.kv = nil
-	i, _ := slices.BinarySearchFunc(l.running, s, func(a, b *sequence) int { return cmp.Compare(a.rank, b.rank) })
+	i, _ := slices.BinarySearchFunc(l.running, s, inOrder)
 	l.running = slices.Delete(l.running, i, i+1)
 	l.startable = true
 }
 
 // forget takes a sequence out of whichever list holds it.
 func (l *loop) forget(s *sequence) {
+	if l.victim == s {
+		l.victim = nil
+	}
 	if s.kv != nil {
 		l.release(s)
 		return

@@ -35,6 +35,16 @@ func (s *Seq) Pages() []int32 { return s.pages }
 // computed by this sequence, up to now.
 func (s *Seq) Attached() int { return s.attached }
 
+// Own is how many pages s alone holds: those that closing it would free.
+func (p *Pool) Own(s *Seq) (pages int) {
+	for _, id := range s.pages {
+		if p.pages[id].refs == 1 {
+			pages++
+		}
+	}
+	return pages
+}
+
 // Open starts a sequence with the longest cached chain of full blocks of
 // tokens, at most all tokens but one. Give no tokens to reuse nothing. The
 // pool keeps salt, and does not keep tokens.

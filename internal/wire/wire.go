@@ -270,8 +270,8 @@ type State struct {
 
 	// StepTokensMax is the most tokens of one step.
 	StepTokensMax int
-	// Last step: its rows, its duration, and what Cost said before it ran. All
-	// are 0 after an idle turn but these rows.
+	// Last step: its rows, its duration, and what Cost said before it ran. They
+	// stay as they are in idle turns, where Running is 0.
 	StepPrefillTokens int
 	StepDecodeTokens  int
 	StepDuration      time.Duration

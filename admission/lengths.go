@@ -184,7 +184,7 @@ func (p *histogram) mean(most int) float64 {
 	for i, x := range p {
 		sum += float64(x) * min(binTokens(i), float64(most))
 	}
-	return sum
+	return min(sum, float64(most))
 }
 
 // quantile is the length that a share q of the answers does not pass, at most most.

@@ -156,7 +156,7 @@ func (m *margin) value() float64 { return max(1, m.high) }
 // screen refuses a newcomer for what is known without looking at the others'
 // goals, and settles in which class it waits.
 func (s *Scheduler) screen(e *Entry, t *tenant) *Refusal {
-	k, w := e.class, &e.work
+	w := &e.work
 	t.arrivals.addOver(1, s.now, retryMemory)
 	if w.Retry {
 		t.retries.addOver(1, s.now, retryMemory)
@@ -170,7 +170,7 @@ func (s *Scheduler) screen(e *Entry, t *tenant) *Refusal {
 	if r := s.screenSize(e); r != nil {
 		return r
 	}
-	k = e.class
+	k := e.class
 	full := k.full(e) || s.count >= s.cfg.WaitingRequestsMax || s.count > 0 && (s.bytes+w.Bytes > s.cfg.WaitingBytesMax || s.tokens+e.uncached() > s.cfg.WaitingTokensMax)
 	switch {
 	case k.mode == Drained:
@@ -190,25 +190,23 @@ func (s *Scheduler) screen(e *Entry, t *tenant) *Refusal {
 	return nil
 }
 
-// screenSize follows what the class says of oversized prompts.
+// screenSize follows what the class says of prompts that take too long; those
+// with too many tokens the Policy has looked at.
 func (s *Scheduler) screenSize(e *Entry) *Refusal {
-	k := e.class
-	over := k.PromptTokensMax > 0 && e.work.PromptTokens > k.PromptTokensMax
-	slow := s.cfg.OversizedPrefill > 0 && e.prefill > s.cfg.OversizedPrefill && s.engine.cost.Known()
-	last := s.classes[len(s.classes)-1]
-	switch {
-	case !over && !slow, k.Oversized == "allow" && !over:
+	k, last := e.class, s.classes[len(s.classes)-1]
+	if limit := s.cfg.OversizedPrefill; limit == 0 || e.prefill <= limit {
 		return nil
+	}
+	switch {
+	case k.Oversized == "refuse":
+		return never(TooLarge, "the prompt would take %v of engine time before its first token and class %s takes at most %v; shorten it, or use a class that takes more", e.prefill.Round(time.Millisecond), k.Name, s.cfg.OversizedPrefill)
 	case k.Oversized == "demote" && k != last:
 		e.class = last
 		e.expires = s.expiresAt(e)
 		s.price(e)
 		last.demoted++
-		return nil
-	case over:
-		return never(TooLarge, "the prompt has %d tokens and class %s takes at most %d; shorten it, or use a class that takes more", e.work.PromptTokens, k.Name, k.PromptTokensMax)
 	}
-	return never(TooLarge, "the prompt would take %v of engine time before its first token and class %s takes at most %v; shorten it, or use a class that takes more", e.prefill.Round(time.Millisecond), k.Name, s.cfg.OversizedPrefill)
+	return nil
 }
 
 func (k *class) full(e *Entry) bool {

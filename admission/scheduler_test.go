@@ -134,7 +134,6 @@ type play struct {
 	entries []*Entry
 	started int
 	refused map[Reason]int
-	demoted int
 	ids     int
 }
 

@@ -1,0 +1,400 @@
+package admission
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/step"
+)
+
+// pipe is an engine that prefills one request at a time, at 1 ms a token, and
+// gives each one token of answer: so what admission predicts is exact.
+type pipe struct {
+	*play
+	busy  *Entry
+	until time.Duration
+	ended []*Entry
+	order []string
+}
+
+var pipeCost = step.Cost{PrefillToken: 1e6}
+
+func newPipe(t *testing.T, cfg Config) *pipe {
+	p := &pipe{play: newPlay(t, 1, cfg)}
+	p.report()
+	return p
+}
+
+func (p *pipe) report() {
+	p.Report(Report{Up: true, At: p.now, Cost: pipeCost, StepTokensMax: 1}, p.now)
+	for _, e := range p.Turned() {
+		p.refused[e.refusal.Reason]++
+		p.Done(e, Spent{}, p.now)
+	}
+}
+
+// work is a request of class for tenant with so many prompt tokens.
+func (p *pipe) ask(tenant, class string, tokens int) *Entry {
+	return p.arrive(Work{Tenant: tenant, Class: class, Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 1})
+}
+
+// runUntil lets the engine work until then.
+func (p *pipe) runUntil(then time.Duration) {
+	for {
+		if p.busy == nil {
+			if p.busy = p.Next(p.now); p.busy != nil {
+				p.until = p.now + p.busy.prefill
+				p.order = append(p.order, p.busy.work.ID)
+			}
+			p.report()
+		}
+		if p.busy == nil || p.until > then {
+			p.now = max(p.now, then)
+			p.report()
+			return
+		}
+		p.now = p.until
+		p.Progress(p.busy, 1, p.now)
+		p.Done(p.busy, Spent{PromptTokens: p.busy.work.PromptTokens, CompletionTokens: 1, Whole: true}, p.now)
+		p.ended = append(p.ended, p.busy)
+		p.busy = nil
+		p.report()
+	}
+}
+
+// TestAcceptedMeansInTime: where costs are exact and one tenant waits, whoever
+// is let in with a goal keeps it, at any load.
+func TestAcceptedMeansInTime(t *testing.T) {
+	for _, load := range []float64{0.5, 0.95, 1.5, 3} {
+		p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "interactive", FirstTokenGoal: time.Second}}})
+		arrived := 0
+		for range 3000 {
+			tokens := 5 + int(p.rnd.ExpFloat64()*50)
+			p.runUntil(p.now + time.Duration(p.rnd.ExpFloat64()*55/load*float64(time.Millisecond)))
+			p.ask("a", "interactive", tokens)
+			arrived++
+		}
+		p.runUntil(p.now + time.Hour)
+		good := 0
+		for _, e := range p.ended {
+			if e.firstToken > e.arrived+time.Second+2*e.prefill {
+				t.Fatalf("load %v: one arrived at %v and had its first token at %v", load, e.arrived, e.firstToken)
+			}
+			good++
+		}
+		// The waiting ones it took back are the price of choosing whom to refuse.
+		t.Logf("load %v: %d of %d in time, refused %v", load, good, arrived, p.refused)
+		if want := min(0.95, 0.9/load); float64(good) < want*float64(arrived) {
+			t.Errorf("load %v: only %d of %d were served", load, good, arrived)
+		}
+	}
+}
+
+// TestNobodyStarves: whoever arrives after another has waited its age cap does
+// not go before it, whatever the sizes.
+func TestNobodyStarves(t *testing.T) {
+	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "offline", AgeCap: 5 * time.Second}}})
+	large := p.ask("a", "offline", 4000)
+	passed := 0
+	for range 2000 { // small ones without end, at 1.5 times what can be done
+		p.ask("a", "offline", 30)
+		p.runUntil(p.now + 20*time.Millisecond)
+		if large.state == waiting {
+			passed++
+		}
+	}
+	if large.state == waiting {
+		t.Fatal("the large request never started")
+	}
+	for _, e := range p.ended {
+		if e.started < large.started && e.arrived > large.arrived+5*time.Second {
+			t.Fatalf("one that came at %v passed the large one", e.arrived)
+		}
+	}
+	if passed == 0 {
+		t.Error("nobody passed it: the order by cost is idle")
+	}
+}
+
+// TestC15 has more urgent work than the engine can do: floors bound how long the
+// less urgent waits.
+func TestC15LowClassesHaveTheirFloor(t *testing.T) {
+	p := newPipe(t, Config{LongPrefill: time.Hour})
+	var low []*Entry
+	for range 10 {
+		low = append(low, p.ask("a", "offline", 100), p.ask("a", "batch", 100))
+	}
+	for p.now < time.Minute {
+		p.ask("b", "interactive", 40)
+		p.runUntil(p.now + 20*time.Millisecond)
+	}
+	for _, e := range low {
+		// 10 × 100 ms at a floor of 5 % is 20 s, at 15 % it is 7 s.
+		bound := map[string]time.Duration{"offline": 25 * time.Second, "batch": 10 * time.Second}[e.class.Name]
+		if e.started == 0 || e.started > bound {
+			t.Errorf("one of class %s started at %v, later than %v", e.class.Name, e.started, bound)
+		}
+	}
+	busy := p.levels[levelInteractive].served.share(p.now)
+	if busy < 0.7 {
+		t.Errorf("the urgent class had only %.2f of the engine", busy)
+	}
+}
+
+// TestTenantsShareByEngineTime: one tenant sends nine times its share.
+func TestTenantsShareByEngineTime(t *testing.T) {
+	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "interactive", FirstTokenGoal: 2 * time.Second, PrefillSlack: 0.01}}})
+	polite := []string{"b", "c", "d", "e", "f", "g", "h", "i", "j"}
+	met, asked := map[string]float64{}, map[string]float64{}
+	next := map[string]time.Duration{}
+	// Ten tenants: nine ask for 1/18 of the engine each, one for 9 times its tenth.
+	gap := func(share float64) time.Duration {
+		return time.Duration(p.rnd.ExpFloat64() * 50 / share * float64(time.Millisecond))
+	}
+	end := 5 * time.Minute
+	for p.now < end {
+		who, at := "a", next["a"]
+		for _, name := range polite {
+			if next[name] < at {
+				who, at = name, next[name]
+			}
+		}
+		p.runUntil(at)
+		share := 0.9
+		if who != "a" {
+			share = 1.0 / 18
+		}
+		next[who] = at + gap(share)
+		asked[who]++
+		p.ask(who, "interactive", 50)
+	}
+	p.runUntil(end + time.Minute)
+	for _, e := range p.ended {
+		if e.firstToken <= e.arrived+2*time.Second {
+			met[e.work.Tenant]++
+		}
+	}
+	for _, name := range polite {
+		if met[name] < 0.94*asked[name] {
+			t.Errorf("tenant %s had %v of %v in time", name, met[name], asked[name])
+		}
+	}
+	t.Logf("the greedy one had %v of %v", met["a"], asked["a"])
+	if met["a"] < 0.3*asked["a"] {
+		t.Error("what the others leave is not given to the greedy one")
+	}
+}
+
+// TestBackloggedTenantsAreEven has tenants with requests of very different size
+// and number; the engine time they get must be even, or by weight.
+func TestBackloggedTenantsAreEven(t *testing.T) {
+	weights := map[string]float64{"a": 1, "b": 1, "c": 2, "d": 1}
+	p := newPipe(t, Config{LongPrefill: time.Hour, Tenants: []Tenant{{Name: "c", Weight: 2, Keys: []string{"k"}}}, Classes: []Class{{Name: "offline"}}})
+	size := map[string]int{"a": 10, "b": 400, "c": 60, "d": 150}
+	for p.now < 2*time.Minute {
+		for name, tokens := range size {
+			for l := p.byName["offline"].held[p.tenants[name]]; l == nil || l.waiting() < 5; l = p.byName["offline"].held[p.tenants[name]] {
+				p.ask(name, "offline", tokens)
+			}
+		}
+		p.runUntil(p.now + 5*time.Millisecond)
+	}
+	served := map[string]float64{}
+	for _, e := range p.ended {
+		served[e.work.Tenant] += e.prefill.Seconds() / weights[e.work.Tenant]
+	}
+	least, most := math.Inf(1), 0.0
+	for _, x := range served {
+		least, most = min(least, x), max(most, x)
+	}
+	// The gap of two backlogged tenants is at most 2(U+Q).
+	if bound := 2 * (0.4 + 0.3); most-least > bound {
+		t.Errorf("engine seconds by weight: %v, a gap over %v", served, bound)
+	}
+}
+
+// TestC13ExpiredNeverStart: the least of all limits ends the wait.
+func TestC13ExpiredNeverStart(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		cfg    Config
+		within time.Duration
+		want   time.Duration
+		reason Reason
+	}{
+		{"class", Config{Classes: []Class{{Name: "offline", WaitLimit: time.Second}}}, 0, time.Second, TimedOut},
+		{"all", Config{WaitLimit: time.Second}, 0, time.Second, TimedOut},
+		{"client less", Config{WaitLimit: 2 * time.Second}, time.Second, time.Second, PastDeadline},
+		{"client more", Config{WaitLimit: time.Second}, time.Hour, time.Second, TimedOut},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.cfg.RunningSequencesMax = 1
+			p := newPlay(t, 1, c.cfg)
+			holder := p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 1})
+			p.Next(p.now)
+			late := p.arrive(Work{Class: "offline", Sequences: 1, PromptTokens: 1, Within: c.within})
+			at, ok := p.WakeAt()
+			if !ok || at != p.now+c.want {
+				t.Fatalf("it wakes at %v, %v", at-p.now, ok)
+			}
+			p.now = at - 1
+			if p.Next(p.now); len(p.Turned()) > 0 {
+				t.Fatal("turned away too early")
+			}
+			p.now = at
+			p.Done(holder, Spent{}, p.now)
+			if e := p.Next(p.now); e != nil {
+				t.Fatal("an expired request started")
+			}
+			turned := p.Turned()
+			if len(turned) != 1 || turned[0] != late || late.Refusal().Reason != c.reason || late.Refusal().RetryAfter < time.Second {
+				t.Fatalf("%v", late.Refusal())
+			}
+		})
+	}
+}
+
+// TestC19 has a prompt that no memory holds, and one that takes nearly all of
+// it, beside small ones.
+func TestC19WhatCannotFitIsRefusedAtOnce(t *testing.T) {
+	p := newPlay(t, 1, Config{})
+	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256, KVTokens: 1024}, 0)
+	_, refusal := p.Arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 1280, UncachedTokens: 1280, DecodeTokens: 10}, 0)
+	if refusal == nil || refusal.Reason != TooLarge || refusal.RetryAfter != 0 || !strings.Contains(refusal.Message, "1281") || !strings.Contains(refusal.Message, "1024") {
+		t.Fatalf("%v", refusal)
+	}
+	small := p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 10})
+	if p.Next(0) != small {
+		t.Fatal("a small one did not start")
+	}
+	large := p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 960, UncachedTokens: 960, DecodeTokens: 10})
+	for range 3 {
+		p.now += time.Millisecond
+		p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 10})
+	}
+	for range 3 {
+		if e := p.Next(p.now); e == large {
+			t.Fatal("the large one started without memory for it")
+		}
+	}
+	for _, e := range slices.Clone(p.running) {
+		p.Progress(e, 1, p.now)
+		p.Done(e, Spent{}, p.now)
+	}
+	for range 10 {
+		p.now += time.Millisecond
+		if e := p.Next(p.now); e == large {
+			return
+		} else if e != nil {
+			p.Done(e, Spent{}, p.now)
+		}
+	}
+	t.Fatal("the large one never started")
+}
+
+// TestLongPrefillsLeaveShortOnesTheirWay: one long prefill is given at a time,
+// and short ones start beside it.
+func TestLongPrefillsLeaveShortOnesTheirWay(t *testing.T) {
+	p := newPlay(t, 1, Config{})
+	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256, KVTokens: 1 << 20}, 0)
+	ask := func(tokens int) *Entry {
+		return p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 10})
+	}
+	first, second, short := ask(2000), ask(2000), ask(50)
+	var started []*Entry
+	for e := p.Next(0); e != nil; e = p.Next(0) {
+		started = append(started, e)
+	}
+	if !slices.Equal(started, []*Entry{short, first}) {
+		t.Fatalf("%d started", len(started))
+	}
+	if second.why != WhyPrefill || !first.Grant().Long || short.Grant().Long {
+		t.Errorf("why %v, lanes %v %v", second.why, first.Grant().Long, short.Grant().Long)
+	}
+	p.Progress(first, 1, time.Second)
+	if p.Next(time.Second) != second {
+		t.Error("the second long one did not follow")
+	}
+}
+
+// TestCacheChangesThePrice: a prefix that another has computed makes a waiting
+// request cheaper, and evicted it is dear again.
+func TestCacheChangesThePrice(t *testing.T) {
+	p := newPlay(t, 1, Config{RunningSequencesMax: 1})
+	p.Report(Report{Up: true, Cost: pipeCost, StepTokensMax: 256, KVTokens: 1 << 20}, 0)
+	p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 16, UncachedTokens: 16, DecodeTokens: 1})
+	p.Next(time.Second)
+	e := p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 1000, UncachedTokens: 1000, DecodeTokens: 1, Blocks: []uint64{1, 2, 3}, BlockTokens: 300})
+	key := e.key
+	prefill := func(want int) {
+		t.Helper()
+		if e.prefill != time.Duration(want)*time.Millisecond || e.uncached() != want {
+			t.Errorf("prefill is %v for %d tokens, want %d", e.prefill, e.uncached(), want)
+		}
+		p.check(t, p.entries)
+	}
+	report := func(r Report) {
+		r.Up, r.Cost, r.StepTokensMax, r.KVTokens = true, pipeCost, 256, 1<<20
+		p.Report(r, p.now)
+	}
+	prefill(1000)
+	report(Report{Cached: []uint64{2}})
+	prefill(1000)
+	report(Report{Cached: []uint64{1}})
+	prefill(400)
+	if e.key >= key {
+		t.Error("its place in the order did not rise")
+	}
+	report(Report{Evicted: []uint64{2}})
+	prefill(700)
+	report(Report{Evicted: []uint64{1}})
+	prefill(1000)
+}
+
+// TestWindowWaitsForCompany: an idle engine waits for company, but not longer
+// than the window, and not when a step is full or people wait.
+func TestWindowWaitsForCompany(t *testing.T) {
+	p := newPlay(t, 1, Config{Classes: []Class{{Name: "offline", Window: 50 * time.Millisecond}}})
+	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256}, 0)
+	ask := func(class string, tokens int) *Entry {
+		return p.arrive(Work{Class: class, Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 10})
+	}
+	ask("offline", 10)
+	if p.Next(0) != nil {
+		t.Fatal("it did not wait")
+	}
+	if at, ok := p.WakeAt(); !ok || at != 50*time.Millisecond {
+		t.Fatalf("it wakes at %v, %v", at, ok)
+	}
+	if ask("offline", 300); p.Next(0) == nil {
+		t.Error("a full step waited")
+	}
+}
+
+// TestModes: a paused class starts nothing, a drained one takes nothing.
+func TestModes(t *testing.T) {
+	p := newPlay(t, 1, Config{})
+	if err := p.SetMode("nothing", Paused); err == nil || !strings.Contains(err.Error(), "interactive") {
+		t.Errorf("%v", err)
+	}
+	if err := errors.Join(p.SetMode("batch", Paused), p.SetMode("offline", Drained)); err != nil {
+		t.Fatal(err)
+	}
+	batch := p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 1})
+	if _, refusal := p.Arrive(Work{Class: "offline", Sequences: 1, PromptTokens: 1}, 0); refusal == nil || refusal.Reason != ClassClosed {
+		t.Errorf("%v", refusal)
+	}
+	if p.Next(time.Minute) != nil {
+		t.Error("a paused class started something")
+	}
+	if v := p.View(time.Minute); len(v.Waiting) != 1 || v.Waiting[0].Why != WhyPaused {
+		t.Errorf("%+v", v.Waiting)
+	}
+	if err := p.SetMode("batch", Open); err != nil || p.Next(time.Minute) != batch {
+		t.Error("it did not go on")
+	}
+}

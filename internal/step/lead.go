@@ -59,7 +59,8 @@ func (c *Composer) prefill(prefills []Work, oldest *Work, budget float64, urgent
 	}
 	kept := 0 // for the long lane, while short ones wait
 	if long != nil && len(shorts) > 0 {
-		kept = max(int(c.longCredit), c.cost.tokensIn(min(most, c.Limits.LongShare*left), long.Context))
+		share := min(c.cost.tokensIn(min(most, c.Limits.LongShare*left), long.Context), int(c.Limits.LongShare*float64(c.room)))
+		kept = max(int(c.longCredit), share)
 		if long == oldest {
 			kept = max(kept, 1)
 		}

@@ -19,15 +19,14 @@ import (
 //  2. All decode rows of a leading level 0 have a share, unless the step has
 //     no place for them; then the oldest do.
 //  3. Prefill of the leading level stretches the step to its budget, or takes
-//     TokensMin tokens where less would fit; besides, an old long prompt may
-//     take single tokens. In it:
+//     TokensMin tokens of a lane where less would fit. In it:
 //     - short prompts go before long ones, and by key within a lane; the
 //     oldest short one keeps a least chunk;
 //     - one long prompt is computed at a time. While short ones are left
 //     waiting it takes at most LongShare of the prefill's time, and yet a
 //     tenth of the prefill's tokens over the steps;
 //     - beside decode rows of level 0 it adds at most LongStretch times what
-//     those rows take by themselves, and yet one token.
+//     those rows take by themselves, and yet one token, or its tenth.
 //  4. A trailing level adds, with those between, at most Stretch times the
 //     leading part where that is level 0, else what is left of the budget.
 //     It goes beyond that only by credit: Floor of the time of the steps that

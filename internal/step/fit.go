@@ -21,11 +21,13 @@ import (
 
 const (
 	coefficients = 5
-	fitDrift     = 1e-4 // of each coefficient's relative variance, in a step; noise is 1
+	fitDrift     = 1e-4 // of each coefficient's relative variance, in a step; a step's noise is 1
 	fitPrior     = 100  // relative variance of what is not known, and its bound
-	fitOutlier   = 0.5  // relative error that one step can teach
-	fitEarly     = 32   // steps of an unknown model that teach up to fourfold
-	earlyOutlier = 4
+	fitOutlier   = 0.2  // relative error that a step of a known kind can teach
+	fitSpread    = 0.01 // of a step's duration: a coefficient that is 0 drifts as if it were this
+	fitNovel     = 3    // and what a step of an unknown kind can teach besides
+
+	weightMax = 1e18 // nanoseconds: of a broken clock, and so that nothing overflows
 
 	gearWindow = 7    // steps whose median sets the gear: three outliers move nothing
 	gearNoise  = 0.15 // a median within this needs no gear
@@ -43,6 +45,7 @@ type Fit struct {
 	covariance [coefficients][coefficients]float64
 	unit       float64 // nanoseconds: the first step's, squared the unit of covariance
 	steps      int
+	restored   bool
 
 	gear   float64
 	ratios [gearWindow]float64
@@ -57,7 +60,7 @@ func (f *Fit) Restore(c Cost) {
 	if !c.Valid() || !c.Known() {
 		return
 	}
-	*f = Fit{steps: fitEarly}
+	*f = Fit{restored: true}
 	for i, x := range [coefficients]float64{c.Base, c.PrefillToken, c.PrefillContext, c.DecodeRow, c.DecodeContext} {
 		f.weights[i] = x * norms[i]
 	}
@@ -88,11 +91,7 @@ func (f *Fit) Observe(l Load, took time.Duration) {
 		shape += f.weights[i] * x[i]
 	}
 	f.observeGear(y / max(shape, 1))
-	most := 1 + fitOutlier
-	if f.steps <= fitEarly {
-		most = earlyOutlier
-	}
-	f.observeShape(min(y, most*max(shape, 1)), shape, &x)
+	f.observeShape(y, max(shape, 1), &x)
 	f.publish()
 }
 
@@ -103,7 +102,7 @@ func (f *Fit) begin(y float64, x *[coefficients]float64) {
 	for i := range f.covariance {
 		f.covariance[i][i] = fitPrior * y * y
 	}
-	if f.steps > 0 {
+	if f.restored {
 		for i := range f.covariance { // learned before: no more uncertain than by so much
 			f.covariance[i][i] = min(f.covariance[i][i], f.weights[i]*f.weights[i]+y*y)
 		}
@@ -120,36 +119,70 @@ func (f *Fit) begin(y float64, x *[coefficients]float64) {
 }
 
 // observeShape is a step of recursive least squares, of the relative error.
+// How much one step may teach depends on how little is known of its kind, so
+// that one that was stopped by the machine moves little.
 func (f *Fit) observeShape(y, shape float64, x *[coefficients]float64) {
-	scale := max(shape, y/earlyOutlier, 1)
 	var px, gain [coefficients]float64
-	noise := scale * scale
+	unsure := 0.0 // the prediction's own variance
 	for i := range px {
 		for j := range x {
 			px[i] += f.covariance[i][j] * x[j]
 		}
+		unsure += x[i] * px[i]
 	}
-	for i := range x {
-		noise += x[i] * px[i]
-	}
+	novel := unsure / (shape*shape + unsure)
+	y = min(max(y, (1-fitOutlier)*(1-novel)*shape), (1+fitOutlier+fitNovel*novel)*shape)
+	y = max(y, 1)
+	noise := y*y + unsure
 	for i := range gain {
 		gain[i] = px[i] / noise
-		f.weights[i] = max(0, f.weights[i]+gain[i]*(y-shape))
+		f.weights[i] += gain[i] * (y - shape)
 	}
 	for i := range gain {
 		for j := range gain {
 			f.covariance[i][j] -= gain[i] * px[j]
 		}
 	}
+	f.clamp()
+	f.drift(y)
+}
+
+// clamp moves to coefficients that are not negative, the way that changes
+// known predictions least: along the covariance (a projection in its inverse's
+// metric), and by force where that fails.
+func (f *Fit) clamp() {
+	for range coefficients {
+		lowest := 0
+		for i, w := range f.weights {
+			if w < f.weights[lowest] {
+				lowest = i
+			}
+		}
+		w, v := f.weights[lowest], f.covariance[lowest][lowest]
+		if w >= 0 || v <= 0 {
+			break
+		}
+		for i := range f.weights {
+			f.weights[i] -= w * f.covariance[i][lowest] / v
+		}
+	}
+	for i, w := range f.weights {
+		f.weights[i] = min(max(0, w), weightMax)
+	}
+}
+
+// drift makes every coefficient a little less certain after a step of y.
+func (f *Fit) drift(y float64) {
 	bound := fitPrior * f.unit * f.unit
-	for i := range x {
+	for i := range f.covariance {
 		v := &f.covariance[i][i]
-		*v = max(*v, 0) + fitDrift*scale*scale
+		spread := f.weights[i] + fitSpread*y
+		*v = max(*v, 0) + fitDrift*spread*spread
 		if *v <= bound {
 			continue
 		}
 		shrink := math.Sqrt(bound / *v) // rows and columns alike, so that it stays a covariance
-		for j := range x {
+		for j := range f.covariance {
 			f.covariance[i][j] *= shrink
 			f.covariance[j][i] *= shrink
 		}

@@ -24,6 +24,7 @@ var arrows = map[string]string{
 	"admission":              "admission/budget internal/conf internal/step",
 	"admission/budget":       "",
 	"gateway":                "admission internal/conf internal/telemetry internal/wire",
+	"bench/sim":              "admission internal/step",
 	"bench/startup":          "",
 	"engine":                 "engine/chat engine/checkpoint engine/demo engine/gguf engine/kv engine/model engine/sample engine/text engine/tokenizer internal/conf internal/step internal/wire kernels",
 	"engine/chat":            "engine/jinja engine/tokenizer",

@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/step"
+)
+
+// Engine is the machine that is simulated, as the file of --engine holds it.
+type Engine struct {
+	Name string `json:"name"`
+
+	// A step's duration: base + prefill_token·tokens + prefill_context·(tokens ×
+	// tokens before them) + decode_row·rows + decode_context·(their contexts).
+	BaseMS           float64 `json:"base_ms"`
+	PrefillTokenMS   float64 `json:"prefill_token_ms"`
+	PrefillContextMS float64 `json:"prefill_context_ms"`
+	DecodeRowMS      float64 `json:"decode_row_ms"`
+	DecodeContextMS  float64 `json:"decode_context_ms"`
+
+	KVTokens      int     `json:"kv_tokens"`
+	SequencesMax  int     `json:"sequences_max"`
+	StepTokensMax int     `json:"step_tokens_max"`
+	StepBudgetMS  float64 `json:"step_budget_ms"` // of a step with prefill, while people wait for their next token
+	LongStretch   float64 `json:"long_stretch"`   // what a long prompt may add to a step, in units of its decode rows' time
+	// PrefixTokens is how much of finished prompts is kept for reuse; 0 keeps nothing.
+	PrefixTokens int `json:"prefix_tokens"`
+
+	// Noise is the deviation of a step's duration, log-normal; Stall is a halt
+	// that befalls StallsMinute times in a minute.
+	Noise        float64 `json:"noise"`
+	StallMS      float64 `json:"stall_ms"`
+	StallsMinute float64 `json:"stalls_a_minute"`
+	// CostNoise is the deviation of a request's own cost, log-normal, which no
+	// policy knows.
+	CostNoise float64 `json:"cost_noise"`
+}
+
+// DefaultEngine is shaped like an 8B model on an A100.
+func DefaultEngine() *Engine {
+	return &Engine{
+		Name:   "8B on an A100",
+		BaseMS: 8, PrefillTokenMS: 0.10, PrefillContextMS: 3.4e-6, DecodeRowMS: 0.02, DecodeContextMS: 6.4e-5,
+		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 1,
+		Noise: 0.05, StallMS: 200, StallsMinute: 1,
+	}
+}
+
+// ReadEngine reads an engine from JSON; what it leaves out is as in DefaultEngine.
+func ReadEngine(r io.Reader) (*Engine, error) {
+	e := DefaultEngine()
+	d := json.NewDecoder(io.LimitReader(r, 1<<20))
+	d.DisallowUnknownFields()
+	if err := d.Decode(e); err != nil {
+		return nil, err
+	}
+	if d.More() {
+		return nil, errors.New("there is more than one JSON object")
+	}
+	return e, e.check()
+}
+
+func (e *Engine) check() error {
+	for _, f := range []struct {
+		key         string
+		value       float64
+		least, most float64
+	}{
+		{"base_ms", e.BaseMS, 0, 1e5}, {"prefill_token_ms", e.PrefillTokenMS, 0, 1e5}, {"prefill_context_ms", e.PrefillContextMS, 0, 100},
+		{"decode_row_ms", e.DecodeRowMS, 0, 1e5}, {"decode_context_ms", e.DecodeContextMS, 0, 1e3},
+		{"kv_tokens", float64(e.KVTokens), 1, 1e10}, {"sequences_max", float64(e.SequencesMax), 1, 65536},
+		{"step_budget_ms", e.StepBudgetMS, 1, 1e5}, {"long_stretch", e.LongStretch, 0.01, 100},
+		{"step_tokens_max", float64(e.StepTokensMax), 1, 1e6}, {"prefix_tokens", float64(e.PrefixTokens), 0, 1e10},
+		{"noise", e.Noise, 0, 2}, {"stall_ms", e.StallMS, 0, 1e5}, {"stalls_a_minute", e.StallsMinute, 0, 1000}, {"cost_noise", e.CostNoise, 0, 2},
+	} {
+		if math.IsNaN(f.value) || f.value < f.least || f.value > f.most {
+			return fmt.Errorf("%s is %g; allowed is %g to %g", f.key, f.value, f.least, f.most)
+		}
+	}
+	if e.BaseMS+e.PrefillTokenMS <= 0 || e.BaseMS+e.DecodeRowMS <= 0 {
+		return errors.New("base_ms, prefill_token_ms and decode_row_ms say that work takes no time")
+	}
+	return nil
+}
+
+// cost is the model of the engine's steps.
+func (e *Engine) cost() step.Cost {
+	const ms = 1e6
+	return step.Cost{
+		Base: e.BaseMS * ms, PrefillToken: e.PrefillTokenMS * ms, PrefillContext: e.PrefillContextMS * ms,
+		DecodeRow: e.DecodeRowMS * ms, DecodeContext: e.DecodeContextMS * ms,
+	}
+}
+
+// limits are those by which the engine composes its steps; what the file does
+// not say is as the engine has it by default.
+func (e *Engine) limits() step.Limits {
+	budget := time.Duration(e.StepBudgetMS * 1e6)
+	return step.Limits{
+		TokensMax: e.StepTokensMax, RowsMax: e.SequencesMax, TokensMin: 16,
+		Budget: budget, BackgroundBudget: budget / 2,
+		Stretch: 0.2, Floor: 0.05, LongShare: 0.25, LongStretch: e.LongStretch,
+	}
+}
+
+// quiet is the engine without noise and stalls.
+func (e *Engine) quiet() *Engine {
+	q := *e
+	q.Noise, q.StallsMinute, q.CostNoise = 0, 0, 0
+	return &q
+}
+
+// work is the engine time, in milliseconds, of the mean request of a kind in
+// full steps.
+func (e *Engine) work(prompt, promptSCV, output float64) float64 {
+	square := prompt * prompt * (1 + promptSCV)
+	return prompt*(e.PrefillTokenMS+e.BaseMS/float64(e.StepTokensMax)) + e.PrefillContextMS*square/2 +
+		output*(e.DecodeRowMS+e.DecodeContextMS*prompt)
+}

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/forebay-io/forebay/admission"
+)
+
+// forebay is the product's own Scheduler.
+type forebay struct {
+	m    *machine
+	s    *admission.Scheduler
+	jobs map[*admission.Entry]*job
+	gone []*job
+}
+
+// ourMakers make the Scheduler, whole and with parts left out.
+var ourMakers = map[string]maker{
+	"forebay":             ours(func(*admission.Config) {}),
+	"forebay-no-lanes":    ours(func(c *admission.Config) { c.LongPrefill = math.MaxInt64 }),
+	"forebay-fair-count":  ours(func(c *admission.Config) { c.Quantum = time.Millisecond }),
+	"forebay-demote":      ours(demoteLate),
+	"forebay-no-fairness": ours(func(c *admission.Config) { c.Quantum = time.Hour }),
+}
+
+// demoteLate has interactive requests demoted where they would be refused.
+func demoteLate(c *admission.Config) { c.Classes[0].Late = "demote" }
+
+// ours makes a Scheduler for a gateway before m, whose own limits do not bind.
+func ours(change func(*admission.Config)) maker {
+	return func(m *machine, cfg admission.Config) (policy, error) {
+		cfg.RunningSequencesMax = m.SequencesMax
+		cfg.WaitingRequestsMax, cfg.WaitingTokensMax, cfg.WaitingBytesMax = waitingMax, waitingMax, waitingMax
+		cfg.Classes = slices.Clone(cfg.Classes)
+		for i := range cfg.Classes {
+			cfg.Classes[i].WaitingRequestsMax, cfg.Classes[i].WaitingBytesMax = waitingMax, waitingMax
+		}
+		change(&cfg)
+		s, err := admission.NewScheduler(cfg)
+		if err != nil {
+			return nil, err
+		}
+		s.Report(m.report(0), 0)
+		return &forebay{m: m, s: s, jobs: map[*admission.Entry]*job{}}, nil
+	}
+}
+
+const waitingMax = math.MaxInt32
+
+// bytesToken is about what a waiting prompt's token takes of the gateway's memory.
+const bytesToken = 5
+
+func (f *forebay) arrive(j *job, now time.Duration) {
+	entry, refusal := f.s.Arrive(admission.Work{
+		ID: strconv.Itoa(j.index), Tenant: j.Tenant, Class: j.Class, Route: "chat_completions", Sequences: 1,
+		PromptTokens: j.Prompt, UncachedTokens: j.Prompt - f.m.prefixes.match(j), DecodeTokens: j.Asked,
+		Bytes: bytesToken * j.Prompt, Blocks: j.Blocks, BlockTokens: BlockTokens,
+	}, now)
+	if refusal != nil {
+		j.ending, j.why = refused, refusal.Reason.String()
+		return
+	}
+	j.entry = entry
+	f.jobs[entry] = j
+}
+
+func (f *forebay) next(now time.Duration) *job {
+	entry := f.s.Next(now)
+	if entry == nil {
+		return nil
+	}
+	j := f.jobs[entry]
+	g := entry.Grant()
+	j.level, j.key, j.long, j.tokenGoal = g.Level, g.Key, g.Long, g.TokenGoal
+	j.demoted, j.predicted = g.Class != j.Class, g.Predicted
+	return j
+}
+
+func (f *forebay) turned() []*job {
+	f.gone = f.gone[:0]
+	for _, entry := range f.s.Turned() {
+		j := f.jobs[entry]
+		j.ending, j.why = refused, entry.Refusal().Reason.String()
+		f.gone = append(f.gone, j)
+	}
+	for _, j := range f.gone {
+		f.settle(j, j.ended)
+	}
+	return f.gone
+}
+
+func (f *forebay) wakeAt() (time.Duration, bool) { return f.s.WakeAt() }
+
+func (f *forebay) progress(j *job, now time.Duration) { f.s.Progress(j.entry, j.tokens, now) }
+
+func (f *forebay) done(j *job, now time.Duration) { f.settle(j, now) }
+
+func (f *forebay) settle(j *job, now time.Duration) {
+	f.s.Done(j.entry, admission.Spent{PromptTokens: j.Prompt, CompletionTokens: j.tokens, Whole: j.ending == finished}, now)
+	delete(f.jobs, j.entry)
+	j.entry = nil
+}
+
+func (f *forebay) report(r admission.Report, now time.Duration) { f.s.Report(r, now) }

@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/admission"
+)
+
+// ending is how a request ended.
+type ending uint8
+
+const (
+	unended   ending = iota
+	finished         // the whole answer
+	refused          // at arrival, or after it waited
+	cancelled        // by its client
+)
+
+// job is a request on its way through policy and machine.
+type job struct {
+	*Request
+	index  int           // its place among the arrivals
+	goal   time.Duration // time to first token to keep, 0 for none
+	limit  time.Duration // the longest wait that its class allows
+	ending ending
+	factor float64 // its own prefill costs so many times what the model says
+
+	// By the policy.
+	demoted   bool
+	why       string // it was refused
+	predicted time.Duration
+	level     int
+	key       int64
+	long      bool
+	tokenGoal time.Duration
+	entry     *admission.Entry
+
+	// By the clock; the last three are 0 until they happen.
+	released, first, last, ended time.Duration
+	started                      bool // released to the machine
+
+	// By the machine.
+	order    int    // among what was released
+	since    uint64 // number of the step it last had a share in
+	computed int    // tokens whose keys and values it holds
+	tokens   int    // generated
+}
+
+// pending are the tokens that are known and not computed.
+func (j *job) pending() int { return j.Prompt + j.tokens - j.computed }
+
+// decoding tells that what is pending is the last token that was sampled.
+func (j *job) decoding() bool { return j.tokens > 0 && j.pending() == 1 }
+
+// deadline is when its first token is late.
+func (j *job) deadline() time.Duration { return j.At + j.goal }
+
+// kept tells that the first token came in time.
+func (j *job) kept() bool { return j.first > 0 && j.first-j.At <= j.goal }

@@ -1,0 +1,58 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forebay-io/forebay/admission"
+)
+
+// policy decides who starts when. The run calls it in order of time.
+type policy interface {
+	// arrive takes a request, or refuses it by setting its ending.
+	arrive(j *job, now time.Duration)
+	// next gives the next request to release now, nil for none.
+	next(now time.Duration) *job
+	// turned are the requests that waited and were refused since the last call.
+	turned() []*job
+	// wakeAt is when next may give something though nothing else happens.
+	wakeAt() (time.Duration, bool)
+	// progress says that a released request has got a token.
+	progress(j *job, now time.Duration)
+	// done says that a request ended: finished, or cancelled in any state.
+	done(j *job, now time.Duration)
+	// report is what the machine said at a step's end.
+	report(r admission.Report, now time.Duration)
+}
+
+// maker makes a policy for a machine; ours has classes as configured.
+type maker func(m *machine, classes admission.Config) (policy, error)
+
+// Policies are the names of those that can be compared, ours first.
+func Policies() []string {
+	return []string{"forebay", "fcfs", "fcfs-drop", "lifo-drop", "edf", "sjf-oracle", "priority", "vtc", "drr-wspt", "newcomer"}
+}
+
+// Ablations are the names of ours with a part left out.
+func Ablations() []string {
+	var names []string
+	for name := range ourMakers {
+		if name != "forebay" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func makerOf(name string) (maker, error) {
+	if make, ours := ourMakers[name]; ours {
+		return make, nil
+	}
+	if rule, known := rules[name]; known {
+		return func(m *machine, _ admission.Config) (policy, error) { return newBaseline(m, rule), nil }, nil
+	}
+	return nil, fmt.Errorf("there is no policy %q; there are %s", name, strings.Join(append(Policies(), Ablations()...), ", "))
+}

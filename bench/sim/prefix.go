@@ -1,0 +1,47 @@
+package sim
+
+import "container/list"
+
+// prefixes remembers the blocks of finished prompts, the least recently used
+// going first.
+type prefixes struct {
+	blocksMax      int
+	order          list.List // of uint64, most recent first
+	places         map[uint64]*list.Element
+	added, evicted []uint64 // since the last report
+}
+
+func newPrefixes(tokens int) *prefixes {
+	return &prefixes{blocksMax: tokens / BlockTokens, places: map[uint64]*list.Element{}}
+}
+
+// match is how many leading tokens of a prompt need no computing.
+func (p *prefixes) match(j *job) int {
+	n := 0
+	for n < len(j.Blocks) && p.places[j.Blocks[n]] != nil {
+		n++
+	}
+	return min(n*BlockTokens, j.Prompt-1)
+}
+
+// use makes the blocks of a prompt the most recent ones, its first one last, so
+// that a prefix outlives what continues it.
+func (p *prefixes) use(blocks []uint64) {
+	if p.blocksMax == 0 {
+		return
+	}
+	for i := len(blocks) - 1; i >= 0; i-- {
+		if place := p.places[blocks[i]]; place != nil {
+			p.order.MoveToFront(place)
+			continue
+		}
+		p.places[blocks[i]] = p.order.PushFront(blocks[i])
+		p.added = append(p.added, blocks[i])
+	}
+	for p.order.Len() > p.blocksMax {
+		oldest := p.order.Back()
+		p.order.Remove(oldest)
+		delete(p.places, oldest.Value.(uint64))
+		p.evicted = append(p.evicted, oldest.Value.(uint64))
+	}
+}

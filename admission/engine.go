@@ -18,6 +18,7 @@ type ledger struct {
 	kvTokens      int     // 0 is unknown
 	stepDuration  time.Duration
 	shortReported int
+	longReported  int
 
 	sequences, kv     int // of all that run
 	rows, rowsContext int // sequences past their first token, and their contexts
@@ -29,8 +30,9 @@ type ledger struct {
 // flight is what was given to the engine at one level and has no first token yet.
 type flight struct {
 	sequences, kv int // of all that run at the level
-	long          int // requests of the long lane
+	long          int // requests of the long lane, what they compute, and their prompts
 	longTokens    int
+	longPrompts   int
 	short         int
 	seen, fresh   int // short tokens, given before and after the last report
 	freshEntries  []*Entry
@@ -65,13 +67,22 @@ func (v *ledger) outstanding(level int) (tokens, requests int) {
 }
 
 // longs is how many long prefills of the levels up to level are under way, and
-// their tokens.
-func (v *ledger) longs(level int) (requests, tokens int) {
+// the engine time that they still need.
+func (v *ledger) longs(level int) (requests int, rest time.Duration) {
+	tokens, prompts := 0, 0
 	for i := range level + 1 {
-		requests += v.flights[i].long
-		tokens += v.flights[i].longTokens
+		f := &v.flights[i]
+		requests += f.long
+		tokens += f.longTokens
+		prompts += f.longPrompts
 	}
-	return requests, tokens
+	if v.heard {
+		tokens = min(tokens, max(v.longReported, 1))
+	}
+	if requests == 0 {
+		return 0, 0
+	}
+	return requests, v.cost.Prefill(tokens, max(0, prompts-tokens)/requests, v.chunk)
 }
 
 // given books e, which starts now.
@@ -83,6 +94,7 @@ func (v *ledger) given(e *Entry) {
 	if e.long {
 		f.long++
 		f.longTokens += e.uncached()
+		f.longPrompts += e.work.PromptTokens
 		return
 	}
 	f.short++
@@ -102,6 +114,7 @@ func (v *ledger) landed(e *Entry) {
 	if e.long {
 		f.long--
 		f.longTokens -= e.uncached()
+		f.longPrompts -= e.work.PromptTokens
 		return
 	}
 	f.short--
@@ -159,7 +172,8 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 	if r.Cost.Known() {
 		v.cost = r.Cost
 	}
-	v.chunk, v.kvTokens, v.stepDuration, v.shortReported = max(1, r.StepTokensMax), r.KVTokens, r.StepDuration, r.ShortPrefill
+	v.chunk, v.kvTokens, v.stepDuration = max(1, r.StepTokensMax), r.KVTokens, r.StepDuration
+	v.shortReported, v.longReported = r.ShortPrefill, r.LongPrefill
 	for i := range v.flights {
 		v.flights[i].see(r.At)
 	}

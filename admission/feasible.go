@@ -19,7 +19,8 @@ type pace struct {
 	rate  float64       // engine time a unit of time
 	share float64       // of a step that the long lane gets beside short work
 	mixed bool          // there is long work, which takes its share from short work
-	short time.Duration // all short work before the long lane's
+	short time.Duration // all short work, which goes before the long lane's
+	long  time.Duration // what the long lane has under way
 
 	sequencesFree, kvFree         int
 	sequencesTime, kvTime, margin float64 // nanoseconds for each beyond the free ones
@@ -30,19 +31,17 @@ func (s *Scheduler) paceOf(level int) pace {
 	v := &s.engine
 	chunk := s.chunkTokens()
 	tokens, _ := v.outstanding(level)
-	longs, longTokens := v.longs(level)
+	longs, rest := v.longs(level)
 	waits := s.levels[level].track.total()
 	p := pace{
 		rate: s.rate(level), share: s.cfg.LongShare, margin: v.margin.value(),
 		mixed:         longs > 0 || waits.long > 0,
+		long:          rest,
 		short:         waits.short + v.cost.Prefill(tokens, 0, chunk),
 		sequencesFree: s.cfg.RunningSequencesMax - v.sequences,
 		kvFree:        v.kvMax() - v.flights[level].kv,
 	}
 	p.from = s.now + v.stepDuration/2 + time.Duration(float64(v.cost.Prefill(tokens, 0, chunk))/p.rate)
-	if longs > 0 && tokens == 0 {
-		p.from += time.Duration(float64(v.cost.Prefill(longTokens, 0, chunk)) * s.cfg.LongShare / p.rate)
-	}
 	if n := v.sequences; n > 0 {
 		p.sequencesTime = v.life / float64(n)
 	}
@@ -86,7 +85,7 @@ func (p *pace) finish(ahead *sums, prefill time.Duration, long bool) time.Durati
 	work := float64(ahead.short)
 	switch {
 	case long:
-		l := float64(ahead.long)
+		l := float64(p.long + ahead.long)
 		work = max(l, min(l/p.share, float64(p.short)+l))
 	case p.mixed:
 		work /= 1 - p.share

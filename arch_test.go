@@ -20,10 +20,10 @@ const module = "github.com/forebay-io/forebay"
 // under the module ("" is main): no other, and each. A new package or a new
 // arrow is a new line or word here.
 var arrows = map[string]string{
-	"":                       "admission gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/conf internal/hub internal/machine internal/supervise internal/telemetry internal/wire",
+	"":                       "admission admission/budget gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/conf internal/hub internal/machine internal/supervise internal/telemetry internal/wire",
 	"admission":              "admission/budget internal/conf internal/step",
 	"admission/budget":       "",
-	"gateway":                "admission internal/conf internal/telemetry internal/wire",
+	"gateway":                "admission admission/budget internal/conf internal/telemetry internal/wire",
 	"bench/sim":              "admission internal/step",
 	"bench/startup":          "",
 	"engine":                 "engine/chat engine/checkpoint engine/demo engine/gguf engine/kv engine/model engine/sample engine/text engine/tokenizer internal/conf internal/step internal/wire kernels",

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/engine"
 	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/internal/conf"
@@ -32,6 +33,7 @@ type Config struct {
 	Telemetry    telemetry.Config  `yaml:"telemetry"`
 	Gateway      gateway.Config    `yaml:"gateway"`
 	Admission    admission.Config  `yaml:"admission"`
+	Budget       budget.Config     `yaml:"budget"`
 	Engine       engine.Config     `yaml:"engine"`
 	Socket       wire.Config       `yaml:"socket"`
 	EngineSocket wire.ServerConfig `yaml:"engine_socket"`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/telemetry"
@@ -48,24 +49,34 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 			return nil, err
 		}
 	}
+	queue, err := admission.NewQueue(cfg.Admission, gateway.Clock)
+	if err != nil {
+		return nil, err
+	}
+	f.closers = append(f.closers, queue.Close)
+	policy, err := admission.NewPolicy(cfg.Admission)
+	if err != nil {
+		return nil, err
+	}
+	budgets := budget.NewLocal(cfg.Budget, nil)
+	f.closers = append(f.closers, budgets.Close)
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
-	cfg.Socket.Version, cfg.Socket.OnState = version, f.view.heard
+	var reporter gateway.Reporter
+	cfg.Socket.Version, cfg.Socket.OnState = version, func(s *wire.State) {
+		f.view.heard(s)
+		queue.Report(reporter.Report(s))
+	}
 	if f.client, err = wire.NewClient(cfg.Socket); err != nil {
 		return nil, err
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
 	engine := explained{f.client, &f.view}
-	queue, err := admission.NewFIFO(cfg.Admission)
-	if err != nil {
-		return nil, err
-	}
-	f.closers = append(f.closers, queue.Close)
-	recorder, err := telemetry.New(cfg.Telemetry, c.records, gateway.Levels(queue, engine))
+	recorder, err := telemetry.New(cfg.Telemetry, c.records, gateway.Levels(queue, engine, budgets))
 	if err != nil {
 		return nil, err
 	}
 	f.gateway, err = gateway.New(cfg.Gateway, gateway.Parts{
-		Engine: engine, Admission: queue, Recorder: recorder, Version: version, Log: c.logger(cfg.Log, "gateway"),
+		Engine: engine, Admission: queue, Policy: policy, Budget: budgets, Recorder: recorder, Version: version, Log: c.logger(cfg.Log, "gateway"),
 	})
 	if err != nil {
 		return nil, err

@@ -199,5 +199,14 @@ func (p *Policy) Fit(t *Tenant, c *Class, promptTokens int) (*Class, error) {
 	return nil, &Refusal{Reason: TooLarge, Message: fmt.Sprintf("the prompt has %d tokens and the class %s takes at most %d", promptTokens, c.Name, c.PromptTokensMax)}
 }
 
+// Level is that of a class: 0 for what people wait for, more for what may wait
+// longer, 0 too for no class.
+func (p *Policy) Level(class string) int {
+	if c := p.classes[class]; c != nil {
+		return levelOf(c)
+	}
+	return 0
+}
+
 // Classes are the names of all classes, from the first level to the last.
 func (p *Policy) Classes() []string { return slices.Clone(p.names) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
@@ -45,7 +46,11 @@ func relayed(t testing.TB, tokens int) *quietConn {
 	t.Helper()
 	fake := wiretest.NewFake(wiretest.Script{})
 	defer fake.Close()
-	g := &Gateway{engine: fake, cut: make(chan struct{})}
+	policy, err := admission.NewPolicy(admission.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{engine: fake, policy: policy, cut: make(chan struct{})}
 	if err := conf.Complete("gateway", &g.cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +64,16 @@ func relayed(t testing.TB, tokens int) *quietConn {
 	p.stream = wire.NewStream(8, x.notify, p)
 	x.streams = []*wire.Stream{p.stream}
 	p.Taken()
-	if _, err := x.relay(); err != nil {
+	if _, err := x.relay(freeTicket{}); err != nil {
 		t.Fatal(err)
 	}
 	return quiet
 }
+
+// freeTicket is a ticket of nobody.
+type freeTicket struct{ admission.Ticket }
+
+func (freeTicket) Progress(int) {}
 
 // TestTokensAllocateNothing guards the whole path of a token, from the
 // engine's stream to the write.

@@ -71,7 +71,9 @@ func (c *cors) mayCall(h *fasthttp.RequestHeader, local net.Addr) bool {
 	return strings.EqualFold(name, "localhost") || net.ParseIP(strings.Trim(name, "[]")) != nil
 }
 
-const exposedHeaders = "X-Request-Id, Openai-Processing-Ms, Retry-After, Retry-After-Ms, X-Should-Retry"
+const exposedHeaders = "X-Request-Id, Openai-Processing-Ms, Retry-After, Retry-After-Ms, X-Should-Retry, " +
+	classHeader + ", " + demotedHeader + ", " + waitHeader + ", " + waitReasonHeader + ", " + predictedHeader + ", " +
+	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 
 // setHeaders marks any response, errors included.
 func (c *cors) setHeaders(h *fasthttp.ResponseHeader, origin []byte) {

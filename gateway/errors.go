@@ -30,9 +30,19 @@ const (
 	faultTransferCoding
 	faultExpectation
 	faultOrigin
+	faultUnauthorized
 	faultTooLarge
 	faultQueueFull
 	faultQueueTimeout
+	faultLate
+	faultDeadline
+	faultOverloaded
+	faultRetryBudget
+	faultClassClosed
+	faultRateLimit
+	faultQuota
+	faultOverBudget
+	faultLimiter
 	faultConnections
 	faultUnavailable
 	faultEngine
@@ -64,8 +74,18 @@ var faults = [...]struct {
 	faultExpectation:    {417, "invalid_request_error", "expectation_failed", telemetry.Invalid},
 	faultOrigin:         {403, "invalid_request_error", "origin_not_allowed", telemetry.Invalid},
 	faultTooLarge:       {400, "invalid_request_error", "request_cannot_fit", telemetry.TooLarge},
-	faultQueueFull:      {429, "rate_limit_error", "queue_full", telemetry.QueueFull},
+	faultUnauthorized:   {401, "invalid_request_error", "invalid_api_key", telemetry.Unauthorized},
+	faultQueueFull:      {503, "server_error", "queue_full", telemetry.QueueFull},
 	faultQueueTimeout:   {503, "server_error", "queue_timeout", telemetry.QueueTimeout},
+	faultLate:           {503, "server_error", "would_be_late", telemetry.Late},
+	faultDeadline:       {504, "server_error", "deadline_exceeded", telemetry.DeadlineExceeded},
+	faultOverloaded:     {503, "server_error", "overloaded", telemetry.Overloaded},
+	faultRetryBudget:    {503, "server_error", "too_many_retries", telemetry.Overloaded},
+	faultClassClosed:    {503, "server_error", "class_closed", telemetry.ClassClosed},
+	faultRateLimit:      {429, "rate_limit_error", "rate_limit_exceeded", telemetry.RateLimited},
+	faultQuota:          {429, "rate_limit_error", "insufficient_quota", telemetry.RateLimited},
+	faultOverBudget:     {400, "invalid_request_error", "request_exceeds_limit", telemetry.TooLarge},
+	faultLimiter:        {503, "server_error", "limiter_unavailable", telemetry.LimiterUnavailable},
 	faultConnections:    {503, "server_error", "too_many_connections", telemetry.QueueFull},
 	faultUnavailable:    {503, "server_error", "engine_unavailable", telemetry.EngineUnavailable},
 	faultEngine:         {500, "server_error", "engine_error", telemetry.EngineError},
@@ -89,9 +109,14 @@ var faultOfKind = map[wire.Kind]fault{
 }
 
 var faultOfReason = map[admission.Reason]fault{
-	admission.TooLarge:  faultTooLarge,
-	admission.QueueFull: faultQueueFull,
-	admission.TimedOut:  faultQueueTimeout,
+	admission.TooLarge:     faultTooLarge,
+	admission.QueueFull:    faultQueueFull,
+	admission.TimedOut:     faultQueueTimeout,
+	admission.Late:         faultLate,
+	admission.PastDeadline: faultDeadline,
+	admission.Overloaded:   faultOverloaded,
+	admission.RetryBudget:  faultRetryBudget,
+	admission.ClassClosed:  faultClassClosed,
 }
 
 // failure is an error on its way to the client.
@@ -100,8 +125,11 @@ type failure struct {
 	param      string
 	message    string
 	retryAfter time.Duration
-	allow      string // methods, for faultMethod
-	detail     string // for the log alone
+	exact      bool          // retryAfter is meant as it is, and not spread
+	reason     string        // of who admits, from a closed list, or ""
+	predicted  time.Duration // the wait that was foretold, 0 for none
+	allow      string        // methods, for faultMethod
+	detail     string        // for the log alone
 }
 
 func (f *failure) Error() string { return faults[f.fault].code + ": " + f.message }
@@ -118,7 +146,7 @@ func asFailure(err error) *failure {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &refusal):
-		return &failure{fault: faultOfReason[refusal.Reason], message: refusal.Message, retryAfter: refusal.RetryAfter}
+		return &failure{fault: faultOfReason[refusal.Reason], message: refusal.Message, retryAfter: refusal.RetryAfter, reason: refusal.Reason.String(), predicted: refusal.Predicted}
 	case errors.As(err, &e):
 		f := &failure{fault: faultOfKind[e.Kind], param: e.Param, message: e.Message, retryAfter: e.RetryAfter}
 		if f.fault == faultEngine {
@@ -157,21 +185,27 @@ func (g *Gateway) failureOf(err error) *failure {
 // retryAfterDefault stands where nobody predicted a wait.
 const retryAfterDefault = time.Second
 
-// retry says whether and when the client should try again: wait 0 with again
-// false means never. Other statuses are left to the client's own rules.
-func (f *failure) retry() (wait time.Duration, again, stated bool) {
+// retry says how long the client should wait before it tries again, 0 where
+// that would not help, and what to say of trying: "true", "false", or "" where
+// the client's own rules may decide.
+func (f *failure) retry() (wait time.Duration, should string) {
 	switch status := faults[f.fault].status; {
 	case status == 429 || status == 503:
-		if f.retryAfter <= 0 {
-			return retryAfterDefault, true, true
+		wait, should = f.retryAfter, "true"
+		if wait <= 0 {
+			wait = retryAfterDefault
 		}
-		return f.retryAfter, true, true
-	case status < 500:
-		return 0, false, true
-	case f.fault == faultNonFinite, f.fault == faultTransferCoding:
-		return 0, false, true
+		if !f.exact {
+			wait = spread(wait)
+		}
+		if f.fault == faultQuota { // hours away
+			should = "false"
+		}
+		return wait, should
+	case status < 500, status == 504, f.fault == faultNonFinite, f.fault == faultTransferCoding:
+		return 0, "false"
 	}
-	return 0, false, false
+	return 0, ""
 }
 
 // appendErrorObject appends {"error":{…}}.
@@ -189,7 +223,17 @@ func (f *failure) appendErrorObject(b []byte) []byte {
 	}
 	b = append(b, `,"code":"`...)
 	b = append(b, row.code...)
-	return append(b, `"}}`...)
+	b = append(b, '"')
+	if f.reason != "" {
+		b = append(b, `,"reason":"`...)
+		b = append(b, f.reason...)
+		b = append(b, '"')
+	}
+	if f.predicted > 0 {
+		b = append(b, `,"predicted_wait_ms":`...)
+		b = strconv.AppendInt(b, f.predicted.Milliseconds(), 10)
+	}
+	return append(b, `}}`...)
 }
 
 // secondsUp is d in whole seconds, rounded up.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -36,12 +38,23 @@ type exchange struct {
 	notify chan struct{}
 	timer  *time.Timer // streamed requests only: the next comment is due
 
-	call    *call
-	streams []*wire.Stream // one for each prompt
-	events  []wire.Event
-	tokens  []int // generated so far, of each choice
-	reply   reply
-	out     output
+	tenant        *admission.Tenant
+	class         *admission.Class // nil until identify
+	deadline      *time.Timer      // the client's, nil for none
+	due           int64            // when it is over
+	reservation   *budget.Reservation
+	refusedBudget []headerField // of the budget that had no room
+	asked         int           // uncached prompt tokens, as reserved
+
+	call         *call
+	streams      []*wire.Stream // one for each prompt
+	events       []wire.Event
+	tokens       []int // generated so far, of each choice
+	stops        int   // choices that ended by themselves
+	ended        int   // streams that did
+	engineFailed bool
+	reply        reply
+	out          output
 }
 
 // Stages of an exchange, as the debug page shows them.
@@ -68,7 +81,8 @@ func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
 	if chat {
 		route = "chat_completions"
 	}
-	x.record = newRecord(c, route)
+	x.tenant = g.policy.Tenant(apiKey(&c.Request.Header)) // not nil: screen has asked
+	x.record = g.newRecord(c, route)
 	x.enter(stageDecoding)
 	c.Response.Header.Set(requestIDHeader, publicID(&x.record))
 	g.register(x)
@@ -77,9 +91,12 @@ func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
 }
 
 // newRecord is the record of a request that has just arrived.
-func newRecord(c *fasthttp.RequestCtx, route string) telemetry.Record {
+func (g *Gateway) newRecord(c *fasthttp.RequestCtx, route string) telemetry.Record {
 	h := &c.Request.Header
-	r := telemetry.Record{ID: newID(), Arrived: wire.Monotonic(), Route: route, Tenant: tenantDefault, Class: classDefault}
+	r := telemetry.Record{ID: newID(), Arrived: wire.Monotonic(), Route: route, Class: classNone}
+	if t := g.policy.Tenant(apiKey(h)); t != nil {
+		r.Tenant = t.Name
+	}
 	r.ClientID = saneID(h.Peek(requestIDHeader))
 	r.Trace, r.ParentSpan = traceOf(h)
 	return r
@@ -152,6 +169,10 @@ func (x *exchange) await(ready <-chan struct{}) error {
 	if x.timer != nil {
 		tick = x.timer.C
 	}
+	var late <-chan time.Time
+	if x.deadline != nil {
+		late = x.deadline.C
+	}
 	for {
 		select {
 		case <-ready:
@@ -163,6 +184,8 @@ func (x *exchange) await(ready <-chan struct{}) error {
 			return errClientGone
 		case <-x.g.cut:
 			return errDraining
+		case <-late:
+			return errDeadline
 		case <-tick:
 			if err := x.breakSilence(time.Now()); err != nil {
 				return err
@@ -197,12 +220,18 @@ func (x *exchange) end(err error) {
 		}
 		status := r.Status
 		noteFailure(r, f)
+		if r.Refused = f.reason; f.reason != "" {
+			r.WaitReason = f.reason
+		}
 		r.Status = status
 		x.fail(f)
 	}
 	x.cancel()
 	if x.timer != nil {
 		x.timer.Stop()
+	}
+	if x.deadline != nil {
+		x.deadline.Stop()
 	}
 	if x.out.opened {
 		x.conn.mute.Store(true)
@@ -234,7 +263,11 @@ func (x *exchange) fail(f *failure) {
 		}
 		x.http.SetConnectionClose()
 	default:
-		x.http.Response.Header.Set(processingHeader, strconv.FormatInt(x.processingMS(), 10))
+		h := &x.http.Response.Header
+		h.Set(processingHeader, strconv.FormatInt(x.processingMS(), 10))
+		for _, field := range x.explained() {
+			h.Set(field.name, field.value)
+		}
 		writeFailure(x.http, f)
 	}
 }

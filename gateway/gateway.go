@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -23,8 +24,12 @@ import (
 type Parts struct {
 	Engine    wire.Engine
 	Admission admission.Controller
-	Recorder  *telemetry.Recorder
-	Version   string
+	// Policy says who may ask in which class; nil serves everybody alike.
+	Policy *admission.Policy
+	// Budget holds tenants to their limits; nil holds nobody.
+	Budget   budget.Store
+	Recorder *telemetry.Recorder
+	Version  string
 	// Log takes what goes wrong on our own side.
 	Log *slog.Logger
 }
@@ -35,6 +40,8 @@ type Gateway struct {
 	cfg       Config
 	engine    wire.Engine
 	admission admission.Controller
+	policy    *admission.Policy
+	budget    budget.Store
 	recorder  *telemetry.Recorder
 	version   string
 	log       *slog.Logger
@@ -54,11 +61,17 @@ type Gateway struct {
 	stopped   bool // nothing is accepted any more
 }
 
-// Levels reads the gauges that telemetry shows from who owns them.
-func Levels(a admission.Controller, e wire.Engine) func() telemetry.Levels {
+// Levels reads the gauges that telemetry shows from who owns them. store may be nil.
+func Levels(a admission.Controller, e wire.Engine, store budget.Store) func() telemetry.Levels {
 	return func() telemetry.Levels {
-		l := a.Load()
-		return telemetry.Levels{RequestsRunning: l.Running, RequestsWaiting: l.Waiting, Engine: e.State()}
+		load, view := a.Load(), a.View()
+		l := telemetry.Levels{RequestsRunning: load.Running, RequestsWaiting: load.Waiting, Engine: e.State(), StepMargin: view.Margin, Brownout: view.Brownout}
+		l.Lengths = telemetry.LengthLevel(view.Lengths)
+		for _, c := range view.Classes {
+			l.Classes = append(l.Classes, telemetry.ClassLevel{Name: c.Name, Running: c.Running, Waiting: c.Waiting})
+		}
+		l.LimiterDegraded = store != nil && store.Degraded()
+		return l
 	}
 }
 
@@ -72,9 +85,14 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 		return nil, fmt.Errorf("watch connections: %w", err)
 	}
 	g := &Gateway{
-		cfg: cfg, engine: p.Engine, admission: p.Admission, recorder: p.Recorder, version: p.Version, log: p.Log,
+		cfg: cfg, engine: p.Engine, admission: p.Admission, policy: p.Policy, budget: p.Budget, recorder: p.Recorder, version: p.Version, log: p.Log,
 		cors: newCORS(cfg.CORSOrigins), watcher: w,
 		cut: make(chan struct{}), live: map[*exchange]struct{}{},
+	}
+	if g.policy == nil {
+		if g.policy, err = admission.NewPolicy(admission.Config{}); err != nil {
+			return nil, err
+		}
 	}
 	if g.log == nil {
 		g.log = slog.Default()

@@ -25,7 +25,7 @@ type rig struct {
 	t        testing.TB
 	gw       *Gateway
 	fake     *wiretest.Fake
-	fifo     *admission.FIFO
+	fifo     *admission.Queue
 	recorder *telemetry.Recorder
 	addr     string
 	admin    string
@@ -46,11 +46,11 @@ func newRig(t testing.TB, c rigConfig) *rig {
 	t.Helper()
 	r := &rig{t: t, fake: wiretest.NewFakeWith(c.fake), logs: &bytes.Buffer{}, served: make(chan error, 2)}
 	var err error
-	if r.fifo, err = admission.NewFIFO(c.admission); err != nil {
+	if r.fifo, err = admission.NewQueue(c.admission, Clock); err != nil {
 		t.Fatal(err)
 	}
 	records := max(c.records, 16)
-	if r.recorder, err = telemetry.New(telemetry.Config{AccessLogOff: true, RecordsMax: records}, r.logs, Levels(r.fifo, r.fake)); err != nil {
+	if r.recorder, err = telemetry.New(telemetry.Config{AccessLogOff: true, RecordsMax: records}, r.logs, Levels(r.fifo, r.fake, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if r.gw, err = New(c.gateway, Parts{Engine: r.fake, Admission: r.fifo, Recorder: r.recorder, Version: "test"}); err != nil {

@@ -296,7 +296,7 @@ func TestQueueFullIsRefusedAtOnce(t *testing.T) {
 		})
 	}
 	resp := r.chat(`"stream":true`)
-	if code, _ := errorOf(t, resp.body); resp.status != 429 || code != "queue_full" || resp.header.Get("Retry-After") == "" {
+	if code, _ := errorOf(t, resp.body); resp.status != 503 || code != "queue_full" || resp.header.Get("Retry-After") == "" {
 		t.Errorf("%d %v %s", resp.status, resp.header, resp.body)
 	}
 	if resp := r.chat(`"n":2`); resp.status != 400 {

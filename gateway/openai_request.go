@@ -18,7 +18,8 @@ type call struct {
 	options      wire.Options
 	stream       bool
 	includeUsage bool
-	tier         string // service_tier to echo, or ""
+	tier         string // service_tier, or ""
+	user         string // whom the client serves with it, or ""
 	echo         bool
 	// promptOnly answers an echo of zero tokens: the prompt, and nothing new.
 	promptOnly bool
@@ -118,7 +119,7 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 	if _, given := f.given("service_tier"); given && !tiers[c.tier] {
 		f.fail("service_tier", "service_tier must be one of auto, default, flex, priority")
 	}
-	f.text("user")
+	c.user = f.text("user")
 	if raw, ok := f.given("response_format"); ok {
 		if string(member(raw, "type")) != `"text"` {
 			f.fail("response_format", `response_format other than {"type":"text"} is not supported yet`)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -198,11 +199,20 @@ func TestAdmissionIsToldCostAndUse(t *testing.T) {
 	r.do("POST", "/v1/completions", body)
 	holder.Done(admission.Spent{})
 	r.settled()
-	want := admission.Work{Tenant: "default", Class: "interactive", Sequences: 4, UncachedTokens: 5, DecodeTokens: 28, Bytes: 25}
-	if len(l.works) != 2 || l.works[0] != want || l.works[1] != want {
-		t.Errorf("work %+v", l.works)
+	want := admission.Work{Tenant: "default", Class: "interactive", Route: "completions", Sequences: 4, PromptTokens: 5, UncachedTokens: 5, DecodeTokens: 28, Bytes: 25}
+	for _, w := range l.works {
+		if w.ID == "" || w.BlockTokens == 0 {
+			t.Errorf("work %+v", w)
+		}
+		w.ID, w.BlockTokens, w.Blocks = "", 0, nil
+		if fmt.Sprintf("%+v", w) != fmt.Sprintf("%+v", want) {
+			t.Errorf("work %+v", w)
+		}
 	}
-	if len(l.spent) != 2 || l.spent[0] != (admission.Spent{PromptTokens: 5, CompletionTokens: 8}) || l.spent[1] != (admission.Spent{}) {
+	if len(l.works) != 2 {
+		t.Errorf("%d works", len(l.works))
+	}
+	if len(l.spent) != 2 || l.spent[0] != (admission.Spent{PromptTokens: 5, CompletionTokens: 8, Whole: true}) || l.spent[1] != (admission.Spent{}) {
 		t.Errorf("spent %+v", l.spent)
 	}
 }
@@ -223,7 +233,7 @@ func TestGenerationsCarryTheRequest(t *testing.T) {
 	r.settled()
 	rec := r.recorder.Last(1)[0]
 	for _, g := range records {
-		if g.Class != "interactive" || g.Key != rec.Arrived || g.Trace != rec.Trace || g.Prompt == "" {
+		if g.Class != "interactive" || g.Key < rec.Prepared || g.Key != records[0].Key || g.TokenGoal == 0 || g.Trace != rec.Trace || g.Prompt == "" {
 			t.Errorf("%+v", g)
 		}
 	}

@@ -41,7 +41,7 @@ func newReply(x *exchange, prompts []*wire.Prompt) reply {
 	c, m := x.call, &x.g.engine.State().Model
 	d := draft{
 		x:       x,
-		answer:  answer{chat: c.chat, id: "cmpl-" + x.record.ID, created: time.Now().Unix(), model: m.ID, mark: m.Fingerprint, tier: c.tier, usage: c.includeUsage},
+		answer:  answer{chat: c.chat, id: "cmpl-" + x.record.ID, created: time.Now().Unix(), model: m.ID, mark: m.Fingerprint, tier: x.tier(), usage: c.includeUsage},
 		choices: make([]choiceState, len(prompts)*c.options.N),
 		echo:    make([]echoState, len(prompts)),
 	}
@@ -62,6 +62,20 @@ func newReply(x *exchange, prompts []*wire.Prompt) reply {
 		return &streamReply{d}
 	}
 	return &plainReply{d}
+}
+
+// tier is the service_tier to tell a client that named one: what its class is
+// like, which may be another.
+func (x *exchange) tier() string {
+	switch level := x.g.policy.Level(x.record.Class); {
+	case x.call.tier == "":
+		return ""
+	case level > 0:
+		return "flex"
+	case x.call.tier == "priority":
+		return "priority"
+	}
+	return "default"
 }
 
 // echoState is a prompt that is part of its choices' text.
@@ -229,6 +243,9 @@ func (x *exchange) appendHead(contentType string) {
 	b = append(b, "\r\nDate: "...)
 	b = fasthttp.AppendHTTPDate(b, time.Now())
 	b = append(b, "\r\n"...)
+	for _, field := range x.explained() {
+		b = append(append(append(append(b, field.name...), ": "...), field.value...), "\r\n"...)
+	}
 	b = x.g.cors.appendHeaders(b, request.Peek("Origin"))
 	switch {
 	case x.http.Response.ConnectionClose():

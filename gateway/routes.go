@@ -20,6 +20,7 @@ type route struct {
 	methods string // as in Allow, without OPTIONS
 	name    string // in records
 	kind    routeKind
+	open    bool // needs no key
 	// serve answers, or says why not.
 	serve func(*fasthttp.RequestCtx) *failure
 }
@@ -40,12 +41,12 @@ func (g *Gateway) clientRoutes() []route {
 		}
 	}
 	return []route{
-		{"/v1/chat/completions", "POST", "chat_completions", generateRoute, generate(true)},
-		{"/v1/completions", "POST", "completions", generateRoute, generate(false)},
-		{"/v1/models", "GET, HEAD", "models", plainRoute, g.listModels},
-		{"/healthz", "GET, HEAD", "probe", probeRoute, g.healthz},
-		{"/readyz", "GET, HEAD", "probe", probeRoute, g.readyz},
-		{"/version", "GET, HEAD", "version", plainRoute, g.serveVersion},
+		{"/v1/chat/completions", "POST", "chat_completions", generateRoute, false, generate(true)},
+		{"/v1/completions", "POST", "completions", generateRoute, false, generate(false)},
+		{"/v1/models", "GET, HEAD", "models", plainRoute, false, g.listModels},
+		{"/healthz", "GET, HEAD", "probe", probeRoute, true, g.healthz},
+		{"/readyz", "GET, HEAD", "probe", probeRoute, true, g.readyz},
+		{"/version", "GET, HEAD", "version", plainRoute, true, g.serveVersion},
 	}
 }
 
@@ -59,7 +60,7 @@ const (
 func (g *Gateway) find(c *fasthttp.RequestCtx) *route {
 	path := string(c.URI().PathOriginal())
 	if strings.HasPrefix(path, modelsPath) && len(path) > len(modelsPath) {
-		return &route{path, "GET, HEAD", "model", plainRoute, g.oneModel}
+		return &route{path, "GET, HEAD", "model", plainRoute, false, g.oneModel}
 	}
 	for i := range g.routes {
 		if g.routes[i].path == path {
@@ -94,7 +95,7 @@ func nameOf(r *route) string {
 
 // answer serves what makes no text, or tells f, under one record.
 func (g *Gateway) answer(c *fasthttp.RequestCtx, r *route, f *failure) {
-	record := newRecord(c, nameOf(r))
+	record := g.newRecord(c, nameOf(r))
 	c.Response.Header.Set(requestIDHeader, publicID(&record))
 	switch {
 	case f != nil:
@@ -143,14 +144,19 @@ func (g *Gateway) screen(c *fasthttp.RequestCtx, r *route) *failure {
 		return &failure{fault: faultPathNotFound, message: "there is nothing at " + strings.ToValidUTF8(path, "?"), detail: strconv.QuoteToASCII(path)}
 	case !hasMethod(g.allow(r), method):
 		return errMethod(g.allow(r))
-	case method == fasthttp.MethodOptions || r.kind != generateRoute:
+	case method == fasthttp.MethodOptions:
 		return nil
+	case r.kind != generateRoute:
+		if r.open {
+			return nil
+		}
+		return g.authenticate(h)
 	case !g.cors.mayCall(h, c.LocalAddr()):
 		return failed(faultOrigin, "browser pages of this Origin may not call here; gateway.cors_origins lists those that may")
 	case !saysJSON(h):
 		return failed(faultMediaType, "the Content-Type must be application/json")
 	}
-	return nil
+	return g.authenticate(h)
 }
 
 func errMethod(allow string) *failure {

@@ -16,12 +16,22 @@ func (g *Gateway) serve(x *exchange) error {
 	if err := x.decode(); err != nil {
 		return err
 	}
-	x.identify()
+	if err := x.identify(); err != nil {
+		return err
+	}
 	prompts, err := x.prepare()
 	if err != nil {
 		return err
 	}
-	ticket, err := g.admission.Admit(x.price(prompts))
+	if err := x.fit(prompts); err != nil {
+		return err
+	}
+	work := x.price(prompts)
+	defer x.settle()
+	if err := x.reserve(&work); err != nil {
+		return err
+	}
+	ticket, err := g.admission.Admit(work)
 	if err != nil {
 		return err
 	}
@@ -30,8 +40,8 @@ func (g *Gateway) serve(x *exchange) error {
 		return err
 	}
 	defer x.closeStreams()
-	x.dispatch(prompts)
-	usage, err := x.relay()
+	x.dispatch(prompts, ticket.Grant())
+	usage, err := x.relay(ticket)
 	if err != nil {
 		return err
 	}
@@ -66,18 +76,6 @@ func (x *exchange) decode() error {
 	}
 	x.record.Model = state.Model.ID
 	return nil
-}
-
-// Every client is the one tenant, and every request of the one class.
-const (
-	tenantDefault = "default"
-	classDefault  = "interactive"
-)
-
-// identify settles who asks, in which class, and for how much.
-func (x *exchange) identify() {
-	x.record.Tenant, x.record.Class = tenantDefault, classDefault
-	x.record.Prompts, x.record.Choices = len(x.call.prompts), len(x.call.prompts)*x.call.options.N
 }
 
 // salt keeps tenants from reusing each other's prefixes. Nothing that a client
@@ -132,8 +130,12 @@ func (x *exchange) prepareAll(ctx context.Context) ([]*wire.Prompt, error) {
 // the most it may decode.
 func (x *exchange) price(prompts []*wire.Prompt) admission.Work {
 	n := x.call.options.N
-	w := admission.Work{Tenant: x.record.Tenant, Class: x.record.Class, Sequences: len(prompts) * n}
+	w := admission.Work{
+		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Sequences: len(prompts) * n,
+		Blocks: prompts[0].BlockHashes, BlockTokens: x.g.engine.State().Model.PageTokens, Within: x.left(), Retry: x.isRetry(), User: x.call.user,
+	}
 	for _, p := range prompts {
+		w.PromptTokens += len(p.Tokens)
 		w.UncachedTokens += len(p.Tokens) - p.CachedTokens
 		w.DecodeTokens += p.MaxTokens * n
 		w.Bytes += 4*len(p.Tokens) + len(p.Text)
@@ -150,23 +152,30 @@ func (x *exchange) wait(t admission.Ticket) error {
 	if err := t.Err(); err != nil {
 		return err
 	}
+	if x.expired() {
+		return errDeadline
+	}
 	x.record.Admitted = wire.Monotonic()
 	return nil
 }
 
-// dispatch starts one generation for each prompt.
-func (x *exchange) dispatch(prompts []*wire.Prompt) {
+// dispatch starts one generation for each prompt, as it was granted.
+func (x *exchange) dispatch(prompts []*wire.Prompt, granted admission.Grant) {
 	x.enter(stageGenerating)
+	x.noteGrant(granted)
 	x.reply = newReply(x, prompts)
 	x.tokens = make([]int, x.record.Choices)
 	x.streams = make([]*wire.Stream, 0, len(prompts))
 	for i, p := range prompts {
+		if granted.OutputTokens > 0 {
+			p.MaxTokens = min(p.MaxTokens, granted.OutputTokens)
+		}
 		options := x.call.options
 		// Prompts are independent draws, and a seed names each of them.
 		options.Seed += uint64(i)
 		x.streams = append(x.streams, x.g.engine.Generate(&wire.Generation{
 			ID: x.promptID(i), Prompt: p, Options: options, Salt: x.salt(),
-			Class: x.record.Class, Key: x.record.Arrived,
+			Class: granted.Class, Level: granted.Level, Key: granted.Key, Long: granted.Long, TokenGoal: granted.TokenGoal,
 			Trace: x.record.Trace, Notify: x.notify,
 		}))
 	}
@@ -179,8 +188,20 @@ func (x *exchange) closeStreams() {
 	}
 }
 
+// noteGrant keeps how the request runs.
+func (x *exchange) noteGrant(granted admission.Grant) {
+	r := &x.record
+	if granted.Class != r.Class {
+		if r.DemotedFrom == "" {
+			r.DemotedFrom = r.Class
+		}
+		r.Class = granted.Class
+	}
+	r.WaitReason, r.WaitPredicted = granted.Why.String(), int64(granted.Predicted)
+}
+
 // relay hands every event to the reply until all streams have ended.
-func (x *exchange) relay() (usage wire.Usage, err error) {
+func (x *exchange) relay(ticket admission.Ticket) (usage wire.Usage, err error) {
 	for live := len(x.streams); live > 0; {
 		if err := x.await(x.notify); err != nil {
 			return usage, err
@@ -207,6 +228,7 @@ func (x *exchange) relay() (usage wire.Usage, err error) {
 			}
 			clear(x.events)
 		}
+		x.progress(ticket)
 		if err := x.reply.flush(); err != nil {
 			return usage, err
 		}
@@ -219,6 +241,9 @@ func (x *exchange) note(index int, e *wire.Event, now int64) {
 	r := &x.record
 	r.CompletionTokens += e.TokenCount - x.tokens[index]
 	x.tokens[index] = e.TokenCount
+	if e.Finish == wire.FinishStop {
+		x.stops++
+	}
 	if e.Text == "" {
 		return
 	}
@@ -226,19 +251,4 @@ func (x *exchange) note(index int, e *wire.Event, now int64) {
 		r.FirstToken = now
 	}
 	r.LastToken = now
-}
-
-func (x *exchange) noteEnd(prompt int, e *wire.End) {
-	x.record.CachedTokens += e.Usage.Cached
-	if prompt == 0 {
-		x.record.Engine = e.Timings
-	}
-}
-
-// spent is what admission settles: nothing for a request that never ran.
-func (x *exchange) spent() admission.Spent {
-	if x.record.Dispatched == 0 {
-		return admission.Spent{}
-	}
-	return admission.Spent{PromptTokens: x.record.PromptTokens, CompletionTokens: x.record.CompletionTokens}
 }

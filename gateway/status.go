@@ -200,13 +200,16 @@ func writeJSON(c *fasthttp.RequestCtx, status int, body []byte) {
 // writeFailure makes the response of a request that failed before it had one.
 func writeFailure(c *fasthttp.RequestCtx, f *failure) {
 	h := &c.Response.Header
-	if wait, again, stated := f.retry(); again {
-		wait = spread(wait)
+	wait, should := f.retry()
+	if wait > 0 {
 		h.Set("Retry-After", secondsUp(wait))
-		h.Set("Retry-After-Ms", strconv.FormatInt(wait.Milliseconds(), 10))
-		h.Set("X-Should-Retry", "true")
-	} else if stated {
-		h.Set("X-Should-Retry", "false")
+		h.Set("Retry-After-Ms", strconv.FormatInt(max(1, wait.Milliseconds()), 10))
+	}
+	if should != "" {
+		h.Set("X-Should-Retry", should)
+	}
+	if f.predicted > 0 {
+		h.Set(predictedHeader, strconv.FormatInt(f.predicted.Milliseconds(), 10))
 	}
 	if f.allow != "" {
 		h.Set("Allow", f.allow)
@@ -216,6 +219,8 @@ func writeFailure(c *fasthttp.RequestCtx, f *failure) {
 		c.SetConnectionClose()
 	case faultMediaType:
 		h.Set("Accept-Encoding", "gzip")
+	case faultUnauthorized:
+		h.Set("Www-Authenticate", "Bearer")
 	}
 	writeJSON(c, faults[f.fault].status, f.appendErrorObject(nil))
 }

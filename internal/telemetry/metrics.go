@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"math"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay-io/forebay/internal/wire"
@@ -11,6 +13,23 @@ type Levels struct {
 	RequestsRunning int
 	RequestsWaiting int
 	Engine          *wire.State // nil where there is none yet
+	Classes         []ClassLevel
+	// StepMargin is how far predictions of the engine's steps are stretched.
+	StepMargin float64
+	Lengths    LengthLevel
+	// Brownout is the step of the overload ladder.
+	Brownout        int
+	LimiterDegraded bool
+}
+
+// LengthLevel is how good the model of answers' lengths was, lately: see
+// admission.LengthView.
+type LengthLevel struct{ PairAccuracy, Covered, ReserveRatio float64 }
+
+// ClassLevel is one class of requests, of those that are configured.
+type ClassLevel struct {
+	Name             string
+	Running, Waiting int
 }
 
 type metrics struct {
@@ -21,14 +40,19 @@ type metrics struct {
 	perToken   *prometheus.HistogramVec
 	queue      *prometheus.HistogramVec
 	total      *prometheus.HistogramVec
+	refused    *prometheus.CounterVec   // class, reason
+	demoted    *prometheus.CounterVec   // class
+	classQueue *prometheus.HistogramVec // class
+	waitError  prometheus.Histogram
 }
 
 var secondsBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300}
 
 func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
-	histogram := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: secondsBuckets}, []string{"route"})
+	by := func(label, name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: secondsBuckets}, []string{label})
 	}
+	histogram := func(name, help string) *prometheus.HistogramVec { return by("route", name, help) }
 	m := &metrics{
 		requests:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_requests_total", Help: "Finished requests by outcome."}, []string{"route", "class", "outcome"}),
 		tokens:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_tokens_total", Help: "Tokens of requests that ran and have finished: prompt, cached (a part of prompt), completion."}, []string{"kind"}),
@@ -37,8 +61,12 @@ func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
 		perToken:   histogram("forebay_time_per_output_token_seconds", "Mean time between the tokens of a choice, once for each request with a second one."),
 		queue:      histogram("forebay_queue_seconds", "From the end of preparing to admission."),
 		total:      histogram("forebay_request_seconds", "From arrival to the end of the answer."),
+		refused:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_refused_total", Help: "Requests refused by admission or a budget, by reason."}, []string{"class", "reason"}),
+		demoted:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_demoted_total", Help: "Requests that ran in a lower class, by the class they came from."}, []string{"class"}),
+		classQueue: by("class", "forebay_admission_wait_seconds", "From the end of preparing to admission, by class."),
+		waitError:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "forebay_admission_wait_error_seconds", Help: "How far the foretold wait of a request was from its wait.", Buckets: secondsBuckets}),
 	}
-	reg.MustRegister(m.requests, m.tokens, m.clientGone, m.firstToken, m.perToken, m.queue, m.total, levelCollector{levels})
+	reg.MustRegister(m.requests, m.tokens, m.clientGone, m.firstToken, m.perToken, m.queue, m.total, m.refused, m.demoted, m.classQueue, m.waitError, levelCollector{levels})
 	return m
 }
 
@@ -55,6 +83,16 @@ func (m *metrics) observe(r *Record) {
 	m.total.WithLabelValues(r.Route).Observe(seconds(r.Finished - r.Arrived))
 	if r.Admitted != 0 {
 		m.queue.WithLabelValues(r.Route).Observe(seconds(r.Admitted - r.Prepared))
+		m.classQueue.WithLabelValues(r.Class).Observe(seconds(r.Admitted - r.Prepared))
+		if r.WaitPredicted > 0 {
+			m.waitError.Observe(math.Abs(seconds(r.Admitted - r.Prepared - r.WaitPredicted)))
+		}
+	}
+	if r.Refused != "" {
+		m.refused.WithLabelValues(r.Class, r.Refused).Inc()
+	}
+	if r.DemotedFrom != "" {
+		m.demoted.WithLabelValues(r.DemotedFrom).Inc()
 	}
 	if d := r.FirstTokenDelay(); d > 0 {
 		m.firstToken.WithLabelValues(r.Route).Observe(seconds(d))
@@ -79,6 +117,17 @@ var (
 	descSequences = desc("forebay_engine_sequences", "Sequences in the engine: running, waiting and paused.")
 	descSteps     = desc("forebay_engine_steps_total", "Steps since the engine started.")
 	descNonFinite = desc("forebay_engine_nonfinite_total", "Rows ended because the model gave NaN or infinity.")
+	descMargin    = desc("forebay_admission_step_margin", "How far predictions of engine steps are stretched: the 90th percentile of actual over predicted.")
+	descPairs     = desc("forebay_length_pair_accuracy", "Of two answers, how often the one expected to be longer was.")
+	descCovered   = desc("forebay_length_covered", "Share of answers within their predicted 90th percentile.")
+	descReserved  = desc("forebay_length_reserve_ratio", "Predicted 90th percentile over actual length, summed over answers.")
+	descRatioMid  = desc("forebay_engine_step_ratio_median", "Actual over predicted duration of the last thousand steps, median; 1 before the first.")
+	descRatioHigh = desc("forebay_engine_step_ratio_high", "The same, 90th percentile.")
+	descCost      = prometheus.NewDesc("forebay_engine_step_cost_nanoseconds", "The engine's model of its steps: a step (base), a prompt token (prefill), a prompt token times one before it (prefill_context), a decoding row (row), a token in its context (row_context).", []string{"term"}, nil)
+	descBrownout  = desc("forebay_admission_brownout", "Step of the overload ladder; 0 is none.")
+	descDegraded  = desc("forebay_budget_degraded", "1 while the shared store of budgets does not answer.")
+	descClassRuns = prometheus.NewDesc("forebay_admission_running", "Requests admitted and not yet finished, by class.", []string{"class"}, nil)
+	descClassWait = prometheus.NewDesc("forebay_admission_waiting", "Requests waiting for admission, by class.", []string{"class"}, nil)
 	descPreempted = desc("forebay_engine_preempted_total", "Times a sequence lost its pages and was computed again.")
 )
 
@@ -86,7 +135,7 @@ func desc(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, 
 
 // Describe implements prometheus.Collector.
 func (levelCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRunning, descWaiting, descUp, descPagesUsed, descPagesFree, descPagesKept, descSequences, descSteps, descNonFinite, descPreempted} {
+	for _, d := range []*prometheus.Desc{descRunning, descWaiting, descUp, descPagesUsed, descPagesFree, descPagesKept, descSequences, descSteps, descNonFinite, descPreempted, descMargin, descPairs, descCovered, descReserved, descRatioMid, descRatioHigh, descCost, descBrownout, descDegraded, descClassRuns, descClassWait} {
 		ch <- d
 	}
 }
@@ -102,6 +151,23 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descRunning, l.RequestsRunning)
 	gauge(descWaiting, l.RequestsWaiting)
+	gauge(descBrownout, l.Brownout)
+	degraded := 0
+	if l.LimiterDegraded {
+		degraded = 1
+	}
+	gauge(descDegraded, degraded)
+	number := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	number(descMargin, l.StepMargin)
+	number(descPairs, l.Lengths.PairAccuracy)
+	number(descCovered, l.Lengths.Covered)
+	number(descReserved, l.Lengths.ReserveRatio)
+	for _, c := range l.Classes {
+		number(descClassRuns, float64(c.Running), c.Name)
+		number(descClassWait, float64(c.Waiting), c.Name)
+	}
 	s := l.Engine
 	if s == nil {
 		s = &wire.State{Err: wire.Errorf(wire.Unavailable, "no engine yet")}
@@ -111,6 +177,11 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 		up = 0
 	}
 	gauge(descUp, up)
+	number(descRatioMid, s.RatioMedian)
+	number(descRatioHigh, s.RatioHigh)
+	for term, ns := range map[string]float64{"base": s.Cost.Base, "prefill": s.Cost.PrefillToken, "prefill_context": s.Cost.PrefillContext, "row": s.Cost.DecodeRow, "row_context": s.Cost.DecodeContext} {
+		number(descCost, ns, term)
+	}
 	gauge(descPagesUsed, s.PagesUsed)
 	gauge(descPagesFree, s.PagesFree)
 	gauge(descPagesKept, s.PagesCached)

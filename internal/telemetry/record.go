@@ -12,26 +12,34 @@ import (
 type Outcome uint8
 
 const (
-	Internal          Outcome = iota // our own fault
-	OK                               // answered whole
-	Invalid                          // refused: the request is wrong
-	NotFound                         // refused: no such model or path
-	ContextLength                    // refused: longer than the model's context
-	TooLarge                         // refused: body over the limit, or work that can never fit
-	QueueFull                        // refused: no place to wait
-	QueueTimeout                     // waited as long as allowed
-	EngineUnavailable                // the engine is starting, gone, or gave up
-	EngineError                      // the engine failed this request
-	NonFinite                        // the model gave NaN or infinity
-	Draining                         // refused or cut because the gateway stops
-	ClientGone                       // the client left before its answer was whole
-	WriteStall                       // the client read too slowly
+	Internal           Outcome = iota // our own fault
+	OK                                // answered whole
+	Invalid                           // refused: the request is wrong
+	NotFound                          // refused: no such model or path
+	ContextLength                     // refused: longer than the model's context
+	TooLarge                          // refused: body over the limit, or work that can never fit
+	QueueFull                         // refused: no place to wait
+	QueueTimeout                      // waited as long as allowed
+	EngineUnavailable                 // the engine is starting, gone, or gave up
+	EngineError                       // the engine failed this request
+	NonFinite                         // the model gave NaN or infinity
+	Draining                          // refused or cut because the gateway stops
+	ClientGone                        // the client left before its answer was whole
+	WriteStall                        // the client read too slowly
+	Unauthorized                      // refused: no API key, or one of nobody
+	RateLimited                       // refused: a budget of the tenant is used up
+	Late                              // refused: it, or another, would miss its goal
+	DeadlineExceeded                  // the client's own deadline was over
+	Overloaded                        // refused: shed while there was too much
+	ClassClosed                       // refused: its class is drained
+	LimiterUnavailable                // refused: the store of budgets does not answer
 	outcomeCount
 )
 
 var outcomeNames = [outcomeCount]string{
 	"internal", "ok", "invalid", "not_found", "context_length", "too_large", "queue_full", "queue_timeout",
 	"engine_unavailable", "engine_error", "non_finite", "draining", "client_gone", "write_stall",
+	"unauthorized", "rate_limited", "late", "deadline_exceeded", "overloaded", "class_closed", "limiter_unavailable",
 }
 
 // String returns the outcome's stable name.
@@ -51,11 +59,19 @@ type Record struct {
 	// ParentSpan is the caller's span; Trace.SpanID is our own.
 	ParentSpan [8]byte
 
-	Tenant string
-	Class  string
-	Route  string
-	Model  string // the engine's model id, never the client's text
-	Stream bool
+	Tenant string // "" where no key named one
+	Class  string // the one it ran in, or would have
+	// DemotedFrom is the class that it was in before, or "".
+	DemotedFrom string
+	// WaitReason is why it did not start at once, "none" where it did; of a
+	// refused request it is Refused. Both are from closed lists.
+	WaitReason string
+	Refused    string
+	// WaitPredicted is the wait that was foretold, in nanoseconds; 0 for none.
+	WaitPredicted int64
+	Route         string
+	Model         string // the engine's model id, never the client's text
+	Stream        bool
 
 	Arrived    int64
 	Decoded    int64

@@ -97,7 +97,7 @@ func (r *Record) attrs() []slog.Attr {
 			a = append(a, slog.Float64(stage.name, milliseconds(stage.at-r.Arrived)))
 		}
 	}
-	for _, word := range []struct{ name, text string }{{"client_id", r.ClientID}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
+	for _, word := range []struct{ name, text string }{{"client_id", r.ClientID}, {"demoted_from", r.DemotedFrom}, {"wait_reason", r.WaitReason}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
 		if word.text != "" {
 			a = append(a, slog.String(word.name, word.text))
 		}

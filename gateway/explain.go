@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// What every answer of a generation route says about how it was treated.
+const (
+	demotedHeader    = "X-Forebay-Demoted-From"
+	waitHeader       = "X-Forebay-Wait-Ms"
+	waitReasonHeader = "X-Forebay-Wait-Reason"
+	predictedHeader  = "X-Forebay-Predicted-Wait-Ms"
+)
+
+// headerField is one line of an answer's head.
+type headerField struct{ name, value string }
+
+// whyQueued is the reason of a stream that began while it still waited.
+const whyQueued = "queued"
+
+// explained are the headers of this moment: the class, the wait and why, and
+// what is left of the tenant's budgets.
+func (x *exchange) explained() []headerField {
+	r := &x.record
+	if x.class == nil {
+		return nil
+	}
+	all := append(make([]headerField, 0, 16), headerField{classHeader, r.Class})
+	if r.DemotedFrom != "" {
+		all = append(all, headerField{demotedHeader, r.DemotedFrom})
+	}
+	if r.Prepared != 0 {
+		until, why := r.Admitted, r.WaitReason
+		if until == 0 {
+			until = wire.Monotonic()
+		}
+		if why == "" {
+			why = whyQueued
+		}
+		all = append(all, headerField{waitHeader, strconv.FormatInt((until-r.Prepared)/1e6, 10)}, headerField{waitReasonHeader, why})
+	}
+	if x.reservation != nil {
+		return appendBudgets(all, x.reservation.States())
+	}
+	return append(all, x.refusedBudget...)
+}
+
+// rateNames are the budgets as OpenAI's headers name them, or have room for.
+var rateNames = [...]string{budget.Requests: "requests", budget.InputTokens: "input-tokens", budget.OutputTokens: "output-tokens"}
+
+// appendBudgets appends the x-ratelimit headers of the budgets that are set.
+// tokens is whichever of input and output has the smaller part left.
+func appendBudgets(all []headerField, states budget.States) []headerField {
+	tokens := states[budget.InputTokens]
+	if out := states[budget.OutputTokens]; out.Limit > 0 && (tokens.Limit == 0 || out.Remaining*tokens.Limit < tokens.Remaining*out.Limit) {
+		tokens = out
+	}
+	for rule, name := range rateNames {
+		all = appendBudget(all, name, states[rule])
+	}
+	return appendBudget(all, "tokens", tokens)
+}
+
+func appendBudget(all []headerField, name string, s budget.State) []headerField {
+	if s.Limit == 0 {
+		return all
+	}
+	return append(all,
+		headerField{"X-Ratelimit-Limit-" + name, strconv.Itoa(s.Limit)},
+		headerField{"X-Ratelimit-Remaining-" + name, strconv.Itoa(max(0, s.Remaining))},
+		headerField{"X-Ratelimit-Reset-" + name, s.Reset.Round(time.Millisecond).String()})
+}

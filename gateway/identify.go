@@ -1,0 +1,121 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// What a client may say beside the body.
+const (
+	classHeader    = "X-Forebay-Class"
+	deadlineHeader = "X-Forebay-Deadline-Ms"
+	// retryCountHeader is how OpenAI's clients count their tries, from 0.
+	retryCountHeader = "X-Stainless-Retry-Count"
+)
+
+// classNone stands in records of requests that are of no class.
+const classNone = "none"
+
+// apiKey is what follows the scheme Bearer in the Authorization header, or "".
+func apiKey(h *fasthttp.RequestHeader) string {
+	scheme, key, _ := bytes.Cut(h.Peek("Authorization"), []byte(" "))
+	if !bytes.EqualFold(scheme, []byte("Bearer")) {
+		return ""
+	}
+	return string(bytes.TrimSpace(key))
+}
+
+// authenticate refuses whom no key of a tenant lets in.
+func (g *Gateway) authenticate(h *fasthttp.RequestHeader) *failure {
+	key := apiKey(h)
+	switch {
+	case g.policy.Tenant(key) != nil:
+		return nil
+	case key == "":
+		return failed(faultUnauthorized, "there is no API key; send it as Authorization: Bearer KEY")
+	}
+	return failed(faultUnauthorized, "the API key is of no tenant here")
+}
+
+// identify settles who asks, in which class, for how much, and by when.
+func (x *exchange) identify() error {
+	h := &x.http.Request.Header
+	class, err := x.g.policy.Class(x.tenant, admission.Wish{Name: string(h.Peek(classHeader)), Tier: x.call.tier, Route: x.record.Route})
+	if err != nil {
+		return &failure{fault: faultInvalid, param: classHeader, message: err.Error()}
+	}
+	x.class, x.record.Class = class, class.Name
+	x.record.Prompts, x.record.Choices = len(x.call.prompts), len(x.call.prompts)*x.call.options.N
+	if most := class.OutputTokensMax; most > 0 && (x.call.options.MaxTokens == 0 || x.call.options.MaxTokens > most) {
+		x.call.options.MaxTokens = most
+	}
+	return x.setDeadline(string(h.Peek(deadlineHeader)))
+}
+
+// deadlineMax bounds what a client may ask for; longer is no deadline.
+const deadlineMax = 7 * 24 * time.Hour
+
+// setDeadline starts the time that the client gives the whole request, in
+// milliseconds from its arrival; "" sets none.
+func (x *exchange) setDeadline(text string) error {
+	if text == "" {
+		return nil
+	}
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms > deadlineMax.Milliseconds() {
+		return &failure{fault: faultInvalid, param: deadlineHeader, message: fmt.Sprintf("%s must be a whole number of milliseconds, at most %d", deadlineHeader, deadlineMax.Milliseconds())}
+	}
+	left := time.Duration(ms)*time.Millisecond - time.Duration(wire.Monotonic()-x.record.Arrived)
+	if left <= 0 {
+		return errDeadline
+	}
+	x.deadline = time.NewTimer(left)
+	x.due = wire.Monotonic() + int64(left)
+	return nil
+}
+
+// left is the time until the client's deadline, 0 where there is none.
+func (x *exchange) left() time.Duration {
+	if x.due == 0 {
+		return 0
+	}
+	return max(1, time.Duration(x.due-wire.Monotonic()))
+}
+
+// expired tells that the client's deadline is over.
+func (x *exchange) expired() bool { return x.due != 0 && wire.Monotonic() >= x.due }
+
+var errDeadline = &failure{fault: faultDeadline, message: "the deadline that " + deadlineHeader + " gave is over", reason: admission.PastDeadline.String()}
+
+// isRetry tells that the client has tried before, by its own count.
+func (x *exchange) isRetry() bool {
+	n, err := strconv.Atoi(string(x.http.Request.Header.Peek(retryCountHeader)))
+	return err == nil && n > 0
+}
+
+// fit moves a prompt that is too long for its class to where it may go, and
+// cuts the answers to what that class allows.
+func (x *exchange) fit(prompts []*wire.Prompt) error {
+	longest := 0
+	for _, p := range prompts {
+		longest = max(longest, len(p.Tokens))
+	}
+	class, err := x.g.policy.Fit(x.tenant, x.class, longest)
+	if err != nil || class == x.class {
+		return err
+	}
+	x.record.DemotedFrom, x.record.Class, x.class = x.class.Name, class.Name, class
+	for _, p := range prompts {
+		if class.OutputTokensMax > 0 {
+			p.MaxTokens = min(p.MaxTokens, class.OutputTokensMax)
+		}
+	}
+	return nil
+}

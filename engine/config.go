@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"log/slog"
 	"runtime"
 	"time"
 
@@ -32,11 +33,17 @@ type Config struct {
 	BackgroundFloor      float64       `yaml:"background_floor" default:"0.05" range:"0.001..0.3" help:"Share of time that batch and offline work each have beside interactive work, even where it does not fit."`
 	BackgroundStepBudget time.Duration `yaml:"background_step_budget" default:"25ms" help:"Time that a step without interactive work should take while there was some in the last ten seconds."`
 
+	SelfBenchmarkLimit time.Duration `yaml:"self_benchmark_limit" default:"300ms" range:"1ms..1m" help:"Most time at a start for measuring what steps cost, if no earlier run has kept it."`
+	SelfBenchmarkOff   bool          `yaml:"self_benchmark_off" help:"Measure nothing at the start: the first requests teach what steps cost."`
+	CostFile           string        `yaml:"cost_file" help:"File that keeps what steps cost from one start to the next; empty takes one in the user's cache directory, none keeps nothing."`
+
 	WaitingMax         int           `yaml:"waiting_max" default:"64" range:"1..1048576" help:"Most generations that wait for a place or for pages; more are refused as overloaded."`
 	GenerationsMax     int           `yaml:"generations_max" default:"1024" range:"1..1048576" help:"Most generations alive at the same time, paused ones too."`
 	StreamEventsMax    int           `yaml:"stream_events_max" default:"256" range:"1..1048576" help:"Most events that wait in one stream; a slower reader parks its own generation."`
 	ChoicesMax         int           `yaml:"choices_max" default:"16" range:"1..1024" help:"Most choices (n) of one generation."`
 	PromptRenderBudget time.Duration `yaml:"prompt_render_budget" default:"2s" help:"Longest time that a chat template may take for one request."`
+
+	Log *slog.Logger `yaml:"-"` // for notes that are no errors; nil drops them
 }
 
 // fill sets the defaults and says what is wrong with the rest.
@@ -46,6 +53,9 @@ func (c *Config) fill() error {
 	}
 	if c.Threads == 0 {
 		c.Threads = runtime.GOMAXPROCS(0)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ type Engine struct {
 	parts      parts
 	pool       *kv.Pool // Match and BlockHashes only; the loop owns the rest
 	inbox      *inbox
-	done       chan struct{} // the loop has ended
+	looped     chan struct{} // the loop has ended
+	done       chan struct{} // and so has all that goes with it
 
 	state atomic.Pointer[wire.State]
 
@@ -45,6 +46,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.warm(&cfg)
 	return start(cfg, p, nil)
 }
 
@@ -58,12 +60,14 @@ func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, info: p.info, poolTokens: p.pages * cfg.PageTokens,
-		parts: p, pool: pool, inbox: newInbox(&cfg), done: make(chan struct{}),
+		parts: p, pool: pool, inbox: newInbox(&cfg),
+		looped: make(chan struct{}), done: make(chan struct{}),
 	}
 	l := &loop{
 		cfg: &e.cfg, info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer,
 		pool: pool, inbox: e.inbox, published: &e.state,
 		composer:   step.Composer{Limits: cfg.stepLimits()},
+		fit:        p.fit,
 		promptRows: promptRowsMax,
 		idleTimer:  time.NewTimer(heartbeat),
 		logits:     make([]float32, p.vocab),
@@ -73,9 +77,10 @@ func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
 	}
 	l.publish(0)
 	go func() {
-		defer close(e.done)
+		defer close(e.looped)
 		l.run()
 	}()
+	go e.keepCost()
 	return e, nil
 }
 

@@ -62,7 +62,7 @@ func (f *Fit) Restore(c Cost) {
 	}
 	*f = Fit{restored: true}
 	for i, x := range [coefficients]float64{c.Base, c.PrefillToken, c.PrefillContext, c.DecodeRow, c.DecodeContext} {
-		f.weights[i] = x * norms[i]
+		f.weights[i] = min(x*norms[i], weightMax)
 	}
 	f.shift(1)
 	f.publish()

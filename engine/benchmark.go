@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/internal/step"
+)
+
+// This file warms the step cost before the first request: a few forwards on
+// pages that nobody owns yet. Nothing of them can be seen afterwards: pages
+// are written before they are read, no block is indexed, nothing is counted.
+
+// trial is the shape of one forward.
+type trial struct {
+	rows, rowContext int // decode rows, and how many tokens each looks back on
+	chunk, context   int // a prompt's next tokens, and those before them
+}
+
+// trials go from cheap to dear, and tell the five coefficients apart. The
+// first is not learned from: it reads what is not in any cache yet.
+var trials = [...]trial{
+	{1, 16, 0, 0}, {1, 16, 0, 0}, {4, 16, 0, 0}, {0, 0, 16, 0}, {4, 512, 0, 0}, {2, 16, 16, 256},
+	{0, 0, 64, 0}, {0, 0, 32, 1024}, {8, 256, 0, 0}, {0, 0, 128, 0}, {2, 64, 64, 512},
+}
+
+// benchmarkBytes is the weights that a forward surely reads in a second, even
+// when they come from a disk: what cannot be stopped is not begun.
+const benchmarkBytes = 1 << 30
+
+// selfBenchmark teaches what steps cost, within the limit for it.
+func (p *parts) selfBenchmark(cfg *Config) {
+	began, limit := time.Now(), cfg.SelfBenchmarkLimit
+	if time.Duration(float64(p.info.WeightBytes)/benchmarkBytes*float64(time.Second)) > limit {
+		return
+	}
+	for i, t := range trials {
+		spans, load, ok := p.trialSpans(t, cfg)
+		if !ok || time.Since(began)+2*p.fit.Cost().Step(load) > limit {
+			continue
+		}
+		start := time.Now()
+		p.model.Forward(spans)
+		if took := time.Since(start); i > 0 {
+			p.fit.Observe(load, took)
+		}
+	}
+}
+
+// trialSpans are a trial's spans, on the pool's first pages: all see the same
+// tokens, and each writes to a page of its own. It reports false where the
+// engine has no room for them.
+func (p *parts) trialSpans(t trial, cfg *Config) (spans []model.Span, load step.Load, ok bool) {
+	most := max(t.rowContext, t.context) + max(t.chunk, 1)
+	shared := (most + cfg.PageTokens - 1) / cfg.PageTokens
+	own := shared // the first page after the shared ones
+	tokens := make([]int32, max(1, t.chunk))
+	for i := range tokens {
+		tokens[i] = int32(i % p.info.VocabTokens)
+	}
+	span := func(n, context, logits int) {
+		pages := make([]int32, (context+n+cfg.PageTokens-1)/cfg.PageTokens)
+		for i := range pages {
+			pages[i] = int32(i)
+			if i >= context/cfg.PageTokens {
+				pages[i] = int32(own)
+				own++
+			}
+		}
+		spans = append(spans, model.Span{Tokens: tokens[:n], Start: context, Pages: pages, Logits: logits})
+	}
+	for range t.rows {
+		span(1, t.rowContext, 1)
+		load.AddRow(t.rowContext)
+	}
+	if t.chunk > 0 {
+		span(t.chunk, t.context, 0)
+		load.AddChunk(t.chunk, t.context)
+	}
+	return spans, load, own <= p.pages && t.rows+t.chunk <= cfg.BatchTokensMax && most <= p.info.ContextTokens
+}

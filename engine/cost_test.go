@@ -1,0 +1,161 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/step"
+)
+
+var someCost = step.Cost{Base: 1e6, PrefillToken: 1e5, PrefillContext: 10, DecodeRow: 1e5, DecodeContext: 100}
+
+func TestCostFileRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "cost.json")
+	if err := writeCost(path, "key", someCost); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readCost(path, "key"); err != nil || got != someCost {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	if _, err := readCost(path, "another"); err == nil || !strings.Contains(err.Error(), `"key"`) {
+		t.Errorf("the cost of another key gave %v", err)
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) != 1 {
+		t.Errorf("files left: %v, %v", left, err)
+	}
+}
+
+func TestCostFilesThatAreNone(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty":        "",
+		"text":         "hello",
+		"half":         `{"key":"key","cost":{"Base":1`,
+		"nothing":      `{"key":"key","cost":{}}`,
+		"negative":     `{"key":"key","cost":{"Base":1,"DecodeRow":-1}}`,
+		"too large":    `{"key":"key","cost":{"Base":1e999}}`,
+		"another kind": `{"key":"key","cost":{"Base":1},"version":7}`,
+		"and more":     `{"key":"key","cost":{"Base":1}} {}`,
+		"endless":      `{"key":"key","cost":{"Base":1}` + strings.Repeat(" ", costFileBytesMax) + `}`,
+	} {
+		path := filepath.Join(t.TempDir(), "cost.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := readCost(path, "key"); err == nil {
+			t.Errorf("%s: taken as %+v", name, c)
+		}
+	}
+}
+
+func FuzzParseCost(f *testing.F) {
+	f.Add([]byte(`{"key":"key","cost":{"Base":1,"PrefillToken":2.5}}`))
+	f.Add([]byte(`{"key":"key","cost":{"Base":-0,"DecodeRow":1e308}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := parseCost(text, "key")
+		if err != nil {
+			return
+		}
+		var fit step.Fit
+		fit.Restore(c)
+		fit.Observe(step.Load{DecodeRows: 1}, time.Millisecond)
+		if !c.Valid() || !c.Known() || !fit.Cost().Valid() {
+			t.Fatalf("%q gave %+v and then %+v", text, c, *fit.Cost())
+		}
+	})
+}
+
+func TestSelfBenchmarkLeavesNoTrace(t *testing.T) {
+	cold := newDemo(t, Config{})
+	q := question{id: "q", tokens: prompt(1, 70), options: greedy(16)}
+	want := cold.ask(q)
+
+	e, err := New(Config{CostFile: costFileNone, SelfBenchmarkLimit: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	s := e.State()
+	if !s.Cost.Known() || !s.Cost.Valid() || s.Cost.PrefillToken == 0 || s.RatioMedian != 1 {
+		t.Errorf("after the benchmark the cost is %+v, the ratio %v", s.Cost, s.RatioMedian)
+	}
+	if s.Step != 0 || s.StepDuration != 0 || s.PrefillTokens != 0 || s.DecodeTokens != 0 || len(s.Blocks) != 0 || s.PagesFree != s.PagesTotal {
+		t.Errorf("the benchmark shows in the state: %+v", *s)
+	}
+	b := &lab{Engine: e, t: t}
+	got := b.ask(q)
+	mustEnd(t, q, got)
+	if got.texts[0] != want.texts[0] || got.end.Usage != want.end.Usage {
+		t.Errorf("after the benchmark the answer is %q; want %q", got.texts[0], want.texts[0])
+	}
+}
+
+func TestSelfBenchmarkFitsSmallEngines(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"one page":   {KVBytes: 65536},
+		"one token":  {BatchTokensMax: 1},
+		"short":      {ContextTokens: 8},
+		"small page": {PageTokens: 1, KVBytes: 4096 * 40},
+		"no time":    {SelfBenchmarkLimit: time.Millisecond},
+	} {
+		if err := cfg.fill(); err != nil {
+			t.Fatal(err)
+		}
+		p, err := load(&cfg)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		p.selfBenchmark(&cfg) // must not panic on pages, tokens or positions
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCostIsKeptForTheNextStart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cost.json")
+	begin := func() step.Cost {
+		e, err := New(Config{CostFile: path, SelfBenchmarkLimit: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := e.State().Cost
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return first
+	}
+	measured, again := begin(), begin()
+	if slices.ContainsFunc([]step.Cost{measured, again}, func(c step.Cost) bool { return !c.Known() }) {
+		t.Fatalf("measured %+v, then %+v", measured, again)
+	}
+	near := func(a, b float64) bool { return a-b < 1e-6*b+1e-9 && b-a < 1e-6*a+1e-9 }
+	if !near(measured.Base, again.Base) || !near(measured.PrefillToken, again.PrefillToken) || !near(measured.DecodeRow, again.DecodeRow) {
+		t.Errorf("measured %+v, and the next start had %+v", measured, again)
+	}
+}
+
+func TestCostThatCannotBeKeptIsANote(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Config{CostFile: filepath.Join(file, "below"), SelfBenchmarkOff: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.State().Cost.Known() {
+		t.Error("a cost is known without a benchmark")
+	}
+	b := &lab{Engine: e, t: t}
+	if a := b.ask(question{id: "q", tokens: prompt(1, 5), options: greedy(3)}); a.end.Err != nil {
+		t.Error(a.end.Err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -153,7 +153,7 @@ func (r *run) outcome() *Outcome {
 	}
 	o.All = append(o.All,
 		Metric{"tbt_p50_s", h.quantile(0.5)}, Metric{"tbt_p95_s", h.quantile(0.95)}, Metric{"tbt_p99_s", h.quantile(0.99)},
-		Metric{"jain", fair}, Metric{"jain_windows", float64(windows)}, Metric{"jain_of_entitled", r.jainOfEntitled()},
+		Metric{"jain", fair}, Metric{"jain_windows", float64(windows)}, Metric{"jain_of_entitled", r.entitled},
 		Metric{"service_gap_max_s", r.tally.gapMS / 1e3},
 		Metric{"utilisation", r.m.worked.Seconds() / span.Seconds()},
 		Metric{"wasted_tokens", float64(r.m.lost)},
@@ -173,36 +173,38 @@ func (t *tally) allGaps() *gapHistogram {
 	return all
 }
 
-// jainOfEntitled is Jain's index over how much of what it was entitled to each
-// tenant got: its demand, or its part of the class's engine time by max-min
-// fairness where that is less. It is the worst of the classes.
-func (r *run) jainOfEntitled() float64 {
-	demand := map[line]float64{}
+// weighEntitled finds, when the last request arrives and before what waits is
+// worked off, how fair the engine's time was shared: Jain's index over how much
+// of what it was entitled to each tenant got, which is its demand, or its part
+// of the class's time by max-min fairness where that is less. It is that of
+// the least fair class.
+func (r *run) weighEntitled() {
+	wants, got := map[line]float64{}, map[line]float64{}
 	for _, j := range r.jobs {
+		l, whole := line{j.Class, j.Tenant}, r.m.whole(j).Seconds()
 		if j.ending != cancelled {
-			demand[line{j.Class, j.Tenant}] += r.m.whole(j).Seconds()
+			wants[l] += whole
 		}
+		got[l] += whole * float64(j.computed) / float64(j.Prompt+j.Output-1)
 	}
-	least := 1.
+	r.entitled = 1
 	for class := range r.tally.gaps {
-		var wants, got []float64
+		var wanted, given []float64
 		total := 0.
 		for _, l := range r.tally.order {
-			if l.class == class && demand[l.line] > 0 {
-				wants = append(wants, demand[l.line])
-				got = append(got, l.served)
-				total += l.served
+			if l.class == class && wants[l.line] > 0 {
+				wanted, given = append(wanted, wants[l.line]), append(given, got[l.line])
+				total += got[l.line]
 			}
 		}
-		if len(wants) < 2 {
+		if len(wanted) < 2 || total == 0 {
 			continue
 		}
-		for i, entitled := range maxMin(wants, total) {
-			got[i] = min(1, got[i]/entitled)
+		for i, entitled := range maxMin(wanted, total) {
+			given[i] /= entitled
 		}
-		least = min(least, jain(got))
+		r.entitled = min(r.entitled, jain(given))
 	}
-	return least
 }
 
 // maxMin shares out total: nobody gets more than it wants, and who gets less

@@ -15,12 +15,14 @@ import (
 
 // The limits on a trace file.
 const (
-	fileBytesMax    = 2 << 30 // unpacked
-	lineBytesMax    = 1 << 20
-	fileRequestsMax = 2_000_000
-	fileTokensMax   = 4_000_000 // of one prompt or one answer
-	fileSpanMax     = 100 * 365 * 24 * time.Hour
+	fileBytesMax  = 2 << 30 // unpacked
+	lineBytesMax  = 1 << 20
+	fileTokensMax = 4_000_000 // of one prompt or one answer
+	fileSpanMax   = 100 * 365 * 24 * time.Hour
 )
+
+// RequestsMax is how many requests a trace may have.
+const RequestsMax = 2_000_000
 
 // Read reads a trace: lines of JSON as Mooncake publishes them (timestamp in
 // milliseconds, input_length, output_length, hash_ids of blocks of 512 tokens),
@@ -111,8 +113,8 @@ func readLines(lines *lineReader) (*Trace, error) {
 		if err == nil {
 			err = a.request.check()
 		}
-		if err == nil && len(arrivals) == fileRequestsMax {
-			err = fmt.Errorf("more than %d requests; cut the file into parts", fileRequestsMax)
+		if err == nil && len(arrivals) == RequestsMax {
+			err = fmt.Errorf("more than %d requests; cut the file into parts", RequestsMax)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", lines.number, err)

@@ -22,6 +22,8 @@ type run struct {
 	now     time.Duration
 	woken   time.Duration // when the policy last asked to be called
 	tally   *tally
+
+	entitled float64 // see weighEntitled
 }
 
 // never is after everything.
@@ -129,6 +131,9 @@ func (r *run) arrive() {
 	if j.ending != unended {
 		r.tally.waits(j, -1)
 		r.end(j, j.ending)
+	}
+	if r.arrived == len(r.jobs) {
+		r.weighEntitled()
 	}
 }
 

@@ -52,8 +52,8 @@ func (t *Trace) scaled(k float64) *Trace {
 	return &s
 }
 
-// head returns the trace's first n requests, all of them for 0.
-func (t *Trace) head(n int) *Trace {
+// Head returns the trace's first n requests, all of them for 0.
+func (t *Trace) Head(n int) *Trace {
 	s := *t
 	if n > 0 && n < len(s.Requests) {
 		s.Requests = s.Requests[:n]

@@ -22,6 +22,7 @@ const (
 	faultContextLength
 	faultModelNotFound
 	faultPathNotFound
+	faultClassNotFound
 	faultMethod
 	faultMediaType
 	faultBodyTooLarge
@@ -65,6 +66,7 @@ var faults = [...]struct {
 	faultContextLength:  {400, "invalid_request_error", "context_length_exceeded", telemetry.ContextLength},
 	faultModelNotFound:  {404, "invalid_request_error", "model_not_found", telemetry.NotFound},
 	faultPathNotFound:   {404, "invalid_request_error", "unknown_url", telemetry.NotFound},
+	faultClassNotFound:  {404, "invalid_request_error", "class_not_found", telemetry.NotFound},
 	faultMethod:         {405, "invalid_request_error", "method_not_allowed", telemetry.Invalid},
 	faultMediaType:      {415, "invalid_request_error", "unsupported_media_type", telemetry.Invalid},
 	faultBodyTooLarge:   {413, "invalid_request_error", "request_too_large", telemetry.TooLarge},

@@ -206,11 +206,16 @@ func (g *Gateway) adminHandler() fasthttp.RequestHandler {
 		{path: "/readyz", methods: get, serve: g.readyz},
 		{path: "/version", methods: get, serve: g.serveVersion},
 		{path: "/debug/requests", methods: get, serve: page(g.debugRequests)},
+		{path: queuePath, methods: get, serve: g.debugQueue},
 	}
 	profiles := route{path: profilesPath, methods: get + ", POST", serve: page(pprofhandler.PprofHandler)}
+	classes := route{path: queuePath + "/", methods: "POST", serve: g.setQueueMode}
 	find := func(path string) *route {
-		if strings.HasPrefix(path, profilesPath) {
+		switch {
+		case strings.HasPrefix(path, profilesPath):
 			return &profiles
+		case strings.HasPrefix(path, classes.path):
+			return &classes
 		}
 		for i := range routes {
 			if routes[i].path == path {
@@ -227,7 +232,7 @@ func (g *Gateway) adminHandler() fasthttp.RequestHandler {
 			g.refuseUnread(c, errTransferCoding)
 			return
 		case r == nil:
-			f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, /debug/requests and "+profilesPath)
+			f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, /debug/requests, "+queuePath+" and "+profilesPath)
 		case !hasMethod(r.methods, string(c.Method())):
 			f = errMethod(r.methods)
 		default:

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forebay-io/forebay/internal/step"
@@ -19,6 +20,7 @@ type ledger struct {
 	stepDuration  time.Duration
 	shortReported int
 	longReported  int
+	longGiven     int // tokens, since that report
 
 	sequences, kv     int // of all that run
 	rows, rowsContext int // sequences past their first token, and their contexts
@@ -29,10 +31,8 @@ type ledger struct {
 
 // flight is what was given to the engine at one level and has no first token yet.
 type flight struct {
-	sequences, kv int // of all that run at the level
-	long          int // requests of the long lane, what they compute, and their prompts
-	longTokens    int
-	longPrompts   int
+	sequences, kv int      // of all that run at the level
+	longs         []*Entry // of the long lane
 	short         int
 	seen, fresh   int // short tokens, given before and after the last report
 	freshEntries  []*Entry
@@ -66,23 +66,32 @@ func (v *ledger) outstanding(level int) (tokens, requests int) {
 	return tokens + min(seen, v.shortReported), requests
 }
 
-// longs is how many long prefills of the levels up to level are under way, and
-// the engine time that they still need.
-func (v *ledger) longs(level int) (requests int, rest time.Duration) {
-	tokens, prompts := 0, 0
+// rest is the engine time that a prefill of the long lane still needs.
+func (v *ledger) rest(e *Entry) time.Duration {
+	return v.cost.Prefill(e.left, e.work.PromptTokens-e.left, v.chunk)
+}
+
+// longs appends the long prefills under way of the levels up to level, in order.
+func (v *ledger) longs(dst []*Entry, level int) []*Entry {
 	for i := range level + 1 {
-		f := &v.flights[i]
-		requests += f.long
-		tokens += f.longTokens
-		prompts += f.longPrompts
+		dst = append(dst, v.flights[i].longs...)
 	}
-	if v.heard {
-		tokens = min(tokens, max(v.longReported, 1))
+	slices.SortFunc(dst, compareEntries)
+	return dst
+}
+
+// ran notes that the engine has computed so many tokens of the long lane: they
+// are of the most urgent level's first by key.
+func (v *ledger) ran(tokens int) {
+	for i := range v.flights {
+		longs := v.flights[i].longs
+		slices.SortFunc(longs, compareEntries)
+		for _, e := range longs {
+			n := min(tokens, e.left-1)
+			e.left -= n
+			tokens -= n
+		}
 	}
-	if requests == 0 {
-		return 0, 0
-	}
-	return requests, v.cost.Prefill(tokens, max(0, prompts-tokens)/requests, v.chunk)
 }
 
 // given books e, which starts now.
@@ -92,9 +101,9 @@ func (v *ledger) given(e *Entry) {
 	f.sequences += e.work.Sequences
 	v.reserve(e, e.kv)
 	if e.long {
-		f.long++
-		f.longTokens += e.uncached()
-		f.longPrompts += e.work.PromptTokens
+		f.longs = append(f.longs, e)
+		e.left = e.uncached()
+		v.longGiven += e.left
 		return
 	}
 	f.short++
@@ -112,23 +121,28 @@ func (v *ledger) reserve(e *Entry, tokens int) {
 func (v *ledger) landed(e *Entry) {
 	f := &v.flights[e.level]
 	if e.long {
-		f.long--
-		f.longTokens -= e.uncached()
-		f.longPrompts -= e.work.PromptTokens
+		f.longs = without(f.longs, e)
 		return
 	}
 	f.short--
-	for i, o := range f.freshEntries {
-		if o == e {
-			last := len(f.freshEntries) - 1
-			f.freshEntries[i] = f.freshEntries[last]
-			f.freshEntries[last] = nil
-			f.freshEntries = f.freshEntries[:last]
+	if n := len(f.freshEntries); n > 0 {
+		if f.freshEntries = without(f.freshEntries, e); len(f.freshEntries) < n {
 			f.fresh -= e.uncached()
 			return
 		}
 	}
 	f.seen -= e.uncached()
+}
+
+// without is list less e, in whatever order.
+func without(list []*Entry, e *Entry) []*Entry {
+	i := slices.Index(list, e)
+	if i < 0 {
+		return list
+	}
+	last := len(list) - 1
+	list[i], list[last] = list[last], nil
+	return list[:last]
 }
 
 // answered books e's first token.
@@ -173,7 +187,8 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 		v.cost = r.Cost
 	}
 	v.chunk, v.kvTokens, v.stepDuration = max(1, r.StepTokensMax), r.KVTokens, r.StepDuration
-	v.shortReported, v.longReported = r.ShortPrefill, r.LongPrefill
+	v.ran(max(0, v.longReported+v.longGiven-r.LongPrefill))
+	v.shortReported, v.longReported, v.longGiven = r.ShortPrefill, r.LongPrefill, 0
 	for i := range v.flights {
 		v.flights[i].see(r.At)
 	}

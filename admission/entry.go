@@ -53,6 +53,7 @@ type Entry struct {
 	// From its start on.
 	started    time.Duration
 	firstToken time.Duration // 0 until then
+	left       int           // prompt tokens of a long prefill that are still to be computed
 	tokens     int
 	charged    time.Duration // to its tenant
 

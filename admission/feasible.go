@@ -20,7 +20,9 @@ type pace struct {
 	share float64       // of a step that the long lane gets beside short work
 	mixed bool          // there is long work, which takes its share from short work
 	short time.Duration // all short work, which goes before the long lane's
-	long  time.Duration // what the long lane has under way
+	// passing is the share of the time that short requests take which are still
+	// to come and pass the long ones.
+	passing float64
 
 	sequencesFree, kvFree         int
 	sequencesTime, kvTime, margin float64 // nanoseconds for each beyond the free ones
@@ -31,12 +33,12 @@ func (s *Scheduler) paceOf(level int) pace {
 	v := &s.engine
 	chunk := s.chunkTokens()
 	tokens, _ := v.outstanding(level)
-	longs, rest := v.longs(level)
+	s.longs = v.longs(s.longs[:0], level)
 	waits := s.levels[level].track.total()
 	p := pace{
 		rate: s.rate(level), share: s.cfg.LongShare, margin: v.margin.value(),
-		mixed:         longs > 0 || waits.long > 0,
-		long:          rest,
+		mixed:         len(s.longs) > 0 || waits.long > 0,
+		passing:       min(1-s.cfg.LongShare, s.levels[level].short.share(s.now)),
 		short:         waits.short + v.cost.Prefill(tokens, 0, chunk),
 		sequencesFree: s.cfg.RunningSequencesMax - v.sequences,
 		kvFree:        v.kvMax() - v.flights[level].kv,
@@ -85,8 +87,8 @@ func (p *pace) finish(ahead *sums, prefill time.Duration, long bool) time.Durati
 	work := float64(ahead.short)
 	switch {
 	case long:
-		l := float64(p.long + ahead.long)
-		work = max(l, min(l/p.share, float64(p.short)+l))
+		l := float64(ahead.long)
+		work = min(l/p.share, float64(p.short)+l/(1-p.passing))
 	case p.mixed:
 		work /= 1 - p.share
 	}
@@ -135,31 +137,77 @@ func (s *Scheduler) relieve(e *Entry) {
 }
 
 // firstLate is the first request, in the order of service, from e on, that
-// would miss its goal. It notes e's own wait.
+// would miss its goal; long prefills under way are among them. It notes e's own
+// wait.
 func (s *Scheduler) firstLate(p *pace, e *Entry) *Entry {
-	t := &s.levels[e.class.level].track
+	t := &s.levels[e.level].track
 	at, _ := t.find(e)
-	var ahead sums
+	w := walk{pace: p, ledger: &s.engine, newcomer: e, longs: s.longs}
 	for _, b := range t.blocks[:at] {
-		ahead.addAll(&b.sums)
+		w.ahead.addAll(&b.sums)
 	}
 	for i, b := range t.blocks[at:] {
-		if i > 0 && p.fits(ahead, b) {
-			ahead.addAll(&b.sums)
+		if i > 0 && w.skips(b) {
 			continue
 		}
 		for _, o := range b.entries {
-			ahead.add(o, 1)
-			if i == 0 && before(o, e) {
-				continue
+			if late := w.pass(o); late != nil {
+				return late
 			}
-			finish := p.finish(&ahead, o.prefill, o.long)
-			if o == e {
-				e.predicted = finish - e.arrived
-			}
-			if finish > o.due {
-				return o
-			}
+		}
+	}
+	return w.underWayBefore(nil)
+}
+
+// walk goes over the requests in the order of service, from newcomer on, and
+// the long prefills under way with them.
+type walk struct {
+	*pace
+	ledger   *ledger
+	newcomer *Entry
+	longs    []*Entry // under way, not yet passed
+	ahead    sums
+}
+
+// skips passes a block in which nobody can be late, and no long prefill under
+// way comes before its end.
+func (w *walk) skips(b *block) bool {
+	if len(w.longs) > 0 && before(w.longs[0], b.entries[len(b.entries)-1]) || !w.fits(w.ahead, b) {
+		return false
+	}
+	w.ahead.addAll(&b.sums)
+	return true
+}
+
+// pass goes to the next request, and returns whoever is late up to it.
+func (w *walk) pass(o *Entry) *Entry {
+	if late := w.underWayBefore(o); late != nil {
+		return late
+	}
+	w.ahead.add(o, 1)
+	if before(o, w.newcomer) {
+		return nil
+	}
+	finish := w.finish(&w.ahead, o.prefill, o.long)
+	if o == w.newcomer {
+		o.predicted = finish - o.arrived
+	}
+	if finish > o.due {
+		return o
+	}
+	return nil
+}
+
+// underWayBefore passes the long prefills under way before o, all of them for
+// nil. Those after the newcomer may not be made late by it.
+func (w *walk) underWayBefore(o *Entry) *Entry {
+	for len(w.longs) > 0 && (o == nil || before(w.longs[0], o)) {
+		u := w.longs[0]
+		w.longs = w.longs[1:]
+		rest := w.ledger.rest(u)
+		w.ahead.long += rest
+		if u.due > 0 && w.newcomer.long && before(w.newcomer, u) && w.finish(&w.ahead, rest, true) > u.due {
+			return u
 		}
 	}
 	return nil
@@ -172,9 +220,12 @@ const overMost = 1.25
 // largest for its tenant's weight, and first of those over their share. The
 // newcomer goes before others that are as large.
 func (s *Scheduler) victim(level int, late, newcomer *Entry) *Entry {
-	best, bestOver, bestSize := late, false, -1.0
+	best, bestOver, bestSize := newcomer, false, -1.0
 	for _, b := range s.levels[level].track.blocks {
 		for _, o := range b.entries {
+			if before(late, o) {
+				return best
+			}
 			if o.long == late.long {
 				over, size := o.line.tenant.over > overMost, float64(o.prefill)/o.line.tenant.weight
 				if o == newcomer {
@@ -183,9 +234,6 @@ func (s *Scheduler) victim(level int, late, newcomer *Entry) *Entry {
 				if over && !bestOver || over == bestOver && size > bestSize {
 					best, bestOver, bestSize = o, over, size
 				}
-			}
-			if o == late {
-				return best
 			}
 		}
 	}

@@ -117,7 +117,7 @@ func (s *Scheduler) gate(e *Entry) Why {
 	}
 	if v.heard {
 		if e.long {
-			if n, _ := v.longs(k.level); n > 0 {
+			if !s.mayDisplace(e) {
 				return WhyPrefill
 			}
 		} else if tokens, requests := v.outstanding(k.level); requests > 0 && tokens+min(e.uncached(), v.chunk) > v.chunk {
@@ -128,6 +128,17 @@ func (s *Scheduler) gate(e *Entry) Why {
 		return WhyWindow
 	}
 	return WhyNot
+}
+
+// longsMost is how many long prefills a level may have begun: one is computed,
+// and others have given way to it.
+const longsMost = 4
+
+// mayDisplace tells whether a long prefill may start: where others are under way
+// it passes them, so it must come before them.
+func (s *Scheduler) mayDisplace(e *Entry) bool {
+	s.longs = s.engine.longs(s.longs[:0], e.level)
+	return len(s.longs) == 0 || len(s.longs) < longsMost && before(e, s.longs[0])
 }
 
 // kvAhead is the memory that k's requests may not take: of more urgent and
@@ -180,5 +191,8 @@ func (s *Scheduler) start(e *Entry) {
 	e.line.running++
 	s.engine.given(e)
 	s.charge(e, e.prefill+e.decode)
+	if !e.long {
+		s.levels[e.level].short.add(float64(e.prefill), s.now)
+	}
 	k.sojourn.observe(s.now-e.arrived, s.now)
 }

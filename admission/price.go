@@ -21,8 +21,10 @@ func (s *Scheduler) price(e *Entry) {
 	e.decode = time.Duration(float64(e.expect) * float64(v.tokenCost(e)))
 	e.cost = e.prefill + time.Duration(s.scarcity()*float64(e.decode))
 	e.long = e.prefill >= s.cfg.LongPrefill
-	e.key = e.arrived + min(time.Duration(s.cfg.Aging*float64(e.cost)), e.class.AgeCap)
 	e.due = e.dueIn(e.class)
+	// Those whose goal lets them wait longer than the cap may be passed until then.
+	most := max(e.class.AgeCap, e.due-e.arrived)
+	e.key = e.arrived + min(time.Duration(s.cfg.Aging*float64(e.cost)), most)
 }
 
 // kvQuantile is the share of answers for which the reserved memory suffices.

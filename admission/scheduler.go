@@ -35,6 +35,7 @@ type Scheduler struct {
 	running []*Entry
 	turned  []*Entry // refused while they waited, since Turned
 	touched []*Entry // scratch of Report
+	longs   []*Entry // scratch
 	waiting sums
 	bytes   int
 	tokens  int // uncached, waiting
@@ -65,6 +66,7 @@ type class struct {
 type level struct {
 	track  track
 	served meter
+	short  meter // prefill of the short lane
 }
 
 // NewScheduler makes a Scheduler; the error says what is wrong with cfg.

@@ -85,8 +85,8 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 	}
 	for l := range v.flights {
 		f := &v.flights[l]
-		if f.seen+f.fresh != outstanding[l] || f.long != longs[l] {
-			t.Fatalf("level %d: %d+%d tokens under way and %d long, the entries say %d and %d", l, f.seen, f.fresh, f.long, outstanding[l], longs[l])
+		if f.seen+f.fresh != outstanding[l] || len(f.longs) != longs[l] {
+			t.Fatalf("level %d: %d+%d tokens under way and %d long, the entries say %d and %d", l, f.seen, f.fresh, len(f.longs), outstanding[l], longs[l])
 		}
 	}
 	for l := range s.levels {

@@ -55,6 +55,9 @@ func (s *Scheduler) viewWaiting() []WaitingView {
 		if e.level != level {
 			level, ahead = e.level, sums{}
 			p = s.paceOf(level)
+			for _, u := range s.longs {
+				ahead.long += s.engine.rest(u)
+			}
 			p.margin = 1
 		}
 		ahead.add(e, 1)

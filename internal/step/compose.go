@@ -22,8 +22,9 @@ import (
 //     TokensMin tokens of a lane where less would fit. In it:
 //     - short prompts go before long ones, and by key within a lane; the
 //     oldest short one keeps a least chunk;
-//     - one long prompt is computed at a time. While short ones are left
-//     waiting it takes at most LongShare of the prefill's time, and yet a
+//     - one long prompt is computed at a time, the first by key: another gives
+//     way whenever admission lets one in that is smaller. The oldest goes on
+//     by a token a step. While short ones are left waiting the lane takes at most LongShare of the prefill's time, and yet a
 //     tenth of the prefill's tokens over the steps;
 //     - beside decode rows of level 0 it adds at most LongStretch times what
 //     those rows take by themselves, and yet one token, or its tenth.

@@ -83,12 +83,15 @@ func (s *composed) overBudget(top int) string {
 	const slack = 1.000001
 	lead := func(w *Work) bool { return w.Level == top }
 	rows := func(w *Work) bool { return lead(w) && w.Decode }
-	least, longLeast := 0.0, 0.0 // what a chunk of TokensMin takes wherever it may be, and what the long lane may take
+	// What a chunk of TokensMin takes wherever it may be, what the long lane may
+	// take, and the one token of the oldest long prompt.
+	least, longLeast, longOldest := 0.0, 0.0, 0.0
 	for i := range s.works {
 		w := &s.works[i]
 		if lead(w) && !w.Decode {
 			least = max(least, s.cost.chunk(s.limits.TokensMin, w.Context))
 			longLeast = max(longLeast, s.cost.chunk(max(1, int(s.tenth)), w.Context))
+			longOldest = max(longOldest, s.cost.chunk(1, w.Context))
 		}
 	}
 	alone := s.cost.step(s.part(rows))
@@ -101,12 +104,12 @@ func (s *composed) overBudget(top int) string {
 	if top > 0 {
 		budget = max(budget, float64(s.limits.BackgroundBudget), aloneStretch*(s.cost.Base+s.cost.row(1000))) // contexts are shorter
 	}
-	if led > slack*(max(budget, alone)+2*least+longLeast) { // a chunk of each lane
+	if led > slack*(max(budget, alone)+2*least+longLeast+longOldest) { // a chunk of each lane
 		return fmt.Sprintf("the leading level takes %.0f of %.0f, its rows %.0f", led, budget, alone)
 	}
 	if urgent {
 		long := s.cost.step(s.part(func(w *Work) bool { return rows(w) || lead(w) && w.Long }))
-		if long-alone > slack*max(s.limits.LongStretch*alone, longLeast) {
+		if long-alone > slack*(max(s.limits.LongStretch*alone, longLeast)+longOldest) {
 			return fmt.Sprintf("long prefill adds %.0f to rows of %.0f", long-alone, alone)
 		}
 	}
@@ -474,13 +477,13 @@ func TestComposeExamples(t *testing.T) {
 			[]Work{decode(0), decode(1), long(prefill(2, 1000, 0))}, limits,
 			[]Share{{0, 1}, {1, 1}, {2, 20}},
 		},
-		"the oldest long prompt is the one": {
+		"the long prompt with the least key is the one, and the oldest goes on": {
 			[]Work{long(prefill(0, 1000, 5)), long(prefill(1, 1000, 0)), prefill(2, 20, 0)}, limits,
-			[]Share{{2, 20}, {0, 380}},
+			[]Share{{0, 1}, {2, 20}, {1, 379}},
 		},
-		"a long prompt that is half done is the one": {
+		"a long prompt gives way although it is half done": {
 			[]Work{prefill(0, 20, 0), long(prefill(1, 1000, 0)), long(Work{Pending: 400, Context: 400, Key: 3, Arrival: 2, Index: 2})}, limits,
-			[]Share{{0, 20}, {2, 380}},
+			[]Share{{0, 20}, {1, 380}},
 		},
 		"background rows fill a fifth": {
 			[]Work{decode(0), decode(1), decode(2), decode(3), decode(4), at(1, decode(5)), at(1, decode(6)), at(2, decode(7))}, limits,

@@ -50,8 +50,14 @@ func (c *Composer) decode(decodes []Work, first *Work, budget float64) {
 // that decode rows of level 0 wait for the step's end.
 func (c *Composer) prefill(prefills []Work, oldest *Work, budget float64, urgent bool) {
 	shorts, longs := lanes(prefills)
-	long := nextLong(longs, oldest)
+	var long *Work
+	if len(longs) > 0 {
+		long = &longs[0]
+	}
 	alone, before := c.cost.step(c.load), c.load.PrefillTokens
+	if oldest.Long && oldest != long {
+		c.give(oldest, 1) // it waits for the one that is first by key, and is not left out
+	}
 	left := max(budget-alone, c.cost.chunk(c.least(), 0))
 	most := left // of the long lane
 	if urgent {
@@ -131,23 +137,6 @@ func lanes(prefills []Work) (shorts, longs []Work) {
 		n++
 	}
 	return prefills[:n], prefills[n:]
-}
-
-// nextLong is the long prefill to compute: the oldest of all prefills if it is
-// a long one, else one that is half done, else the one that is first by key.
-func nextLong(longs []Work, oldest *Work) *Work {
-	if len(longs) == 0 {
-		return nil
-	}
-	if oldest.Long {
-		return oldest
-	}
-	for i := range longs {
-		if longs[i].Context >= longs[i].Pending {
-			return &longs[i]
-		}
-	}
-	return &longs[0]
 }
 
 // oldestOf is the work that arrived first, or nil.

@@ -45,6 +45,7 @@ type machine struct {
 	// Over all.
 	worked         time.Duration
 	computed, lost int
+	matched        int // tokens found in the prefixes, of what is counted in lost too
 
 	// Scratch.
 	ready, waiting []*job
@@ -252,6 +253,7 @@ func (m *machine) candidates() {
 		if j.tokens == 0 {
 			j.computed = m.prefixes.match(j)
 			m.kvUsed += j.computed
+			m.matched += j.computed
 			free -= j.computed
 		}
 		free -= j.pending()

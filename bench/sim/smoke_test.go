@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// smokeSeeds are how often each load is played; a minute of arrivals is short.
+const smokeSeeds = 3
+
+// smoke compares the Scheduler with FCFS on a minute of a made trace at a load.
+func smoke(t *testing.T, name string, load float64, change func(*Engine)) (ours, control Outcome) {
+	t.Helper()
+	e := DefaultEngine()
+	change(e)
+	r, err := Compare(Options{
+		Engine: e, Policies: []string{"forebay", "fcfs"}, Load: load, Seeds: smokeSeeds, Goal: 2 * time.Second, Slack: 2,
+		Source: func(seed uint64) (*Trace, error) {
+			probe, err := Generate(name, 1000, seed)
+			if err != nil {
+				return nil, err
+			}
+			g, err := newGoals(&Options{Goal: 2 * time.Second, Slack: 2})
+			if err != nil {
+				return nil, err
+			}
+			busy, err := busyTime(e, probe, g)
+			if err != nil {
+				return nil, err
+			}
+			return probe.Head(int(1000 * load * float64(time.Minute) / float64(busy))), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Policies[0].Mean, r.Policies[1].Mean
+}
+
+// TestSmokeTargets holds the Scheduler to what is promised of it, on minutes of
+// made traces, where first come first served must fail.
+func TestSmokeTargets(t *testing.T) {
+	for _, c := range []struct {
+		name, trace string
+		load        float64
+		class, key  string
+		least, most float64
+		change      func(*Engine)
+	}{
+		{"chats at 0.95 keep their goals", "poisson", 0.95, interactive, "goodput", 0.95, 1, nil},
+		{"chats at 1.4 keep their goals", "poisson", 1.4, interactive, "goodput", 0.85, 1, nil},
+		{"chats at 1.9 keep their goals", "poisson", 1.9, interactive, "goodput", 0.68, 1, nil},
+		{"chats at 1.9 start soon", "poisson", 1.9, interactive, "ttft_p95_s", 0, 2.2, nil},
+		{"bursts keep their goals", "gamma", 0.95, interactive, "goodput", 0.68, 1, nil},
+		{"promises hold", "poisson", 1.4, interactive, "broken", 0, 0.01, nil},
+		{"promises hold where costs are wrong", "poisson", 1.4, interactive, "broken", 0, 0.01, func(e *Engine) { e.CostNoise = 0.3 }},
+		{"long prompts leave short ones their goals", "pareto", 0.95, interactive, "goodput", 0.90, 1, nil},
+		{"tenants are served by their shares", "mixed", 1.55, "", "jain_of_entitled", 0.9, 1, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.change == nil {
+				c.change = func(*Engine) {}
+			}
+			ours, control := smoke(t, c.trace, c.load, c.change)
+			of := func(o *Outcome) float64 {
+				if c.class == "" {
+					return value(o.All, c.key)
+				}
+				return value(o.Classes[c.class], c.key)
+			}
+			got, theirs := of(&ours), of(&control)
+			if !(got >= c.least && got <= c.most) {
+				t.Errorf("%s is %.4f, not in [%g, %g]", c.key, got, c.least, c.most)
+			}
+			if theirs >= c.least && theirs <= c.most {
+				t.Errorf("the control does so too: %s is %.4f", c.key, theirs)
+			}
+			t.Logf("%s %.4f, fcfs %.4f", c.key, got, theirs)
+		})
+	}
+}
+
+// TestSmokePoliteTenants: whoever asks for nine times as much does not take
+// the place of others.
+func TestSmokePoliteTenants(t *testing.T) {
+	ours, control := smoke(t, "mixed", 1.55, func(*Engine) {})
+	polite := func(o *Outcome) float64 {
+		kept, all := 0., 0.
+		for name, metrics := range o.Tenants {
+			if len(name) > 6 && name[:6] == "polite" {
+				n := value(metrics, "requests")
+				kept, all = kept+n*value(metrics, "goodput"), all+n
+			}
+		}
+		return kept / all
+	}
+	if p := polite(&ours); p < 0.94 {
+		t.Errorf("of the polite tenants' requests %.3f are on time", p)
+	}
+	if p := polite(&control); p > 0.5 {
+		t.Errorf("the control keeps %.3f of them too", p)
+	}
+	t.Logf("%.3f, fcfs %.3f", polite(&ours), polite(&control))
+}

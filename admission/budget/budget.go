@@ -32,8 +32,8 @@ type Ask struct {
 	Output int // tokens to reserve: min(max_tokens, a high quantile of what is expected)
 }
 
-// amounts is what a takes of each budget.
-func (a *Ask) amounts() Amounts {
+// Amounts is what a takes of each budget.
+func (a *Ask) Amounts() Amounts {
 	in, out := float64(max(0, a.Input)), float64(max(0, a.Output))
 	return Amounts{1, in, out, 1, in + out}
 }

@@ -79,7 +79,7 @@ func (b *bucket) take(a *Ask, now time.Time) *Refusal {
 	if a.Limits != b.limits {
 		b.setLimits(a.Limits, now)
 	}
-	ask := a.amounts()
+	ask := a.Amounts()
 	if rule, over := b.terms.TooLarge(&ask); over {
 		return &Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), TooLarge: true}
 	}

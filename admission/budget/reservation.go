@@ -28,7 +28,7 @@ type Reservation struct {
 // NewReservation makes the reservation of an account that has taken what a
 // needs, at now. It is for stores.
 func NewReservation(account Account, a *Ask, now time.Time, degraded bool) *Reservation {
-	return &Reservation{account: account, day: DayOf(now), from: now, degraded: degraded, held: a.amounts()}
+	return &Reservation{account: account, day: DayOf(now), from: now, degraded: degraded, held: a.Amounts()}
 }
 
 // Used says how many output tokens the request has been given so far. Past what

@@ -1,0 +1,261 @@
+package shared
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/forebay-io/forebay/admission/budget"
+)
+
+const (
+	// asksMax is how many asks one call decides.
+	asksMax = 64
+	// meterInterval is how often Redis is told only how far streams have come.
+	meterInterval = time.Second
+)
+
+// account is a gateway's side of one tenant's budgets for one model.
+//
+// Invariant: what Redis has charged this gateway for is what it has used, what
+// running requests hold, and pool. So all that happens here moves pool, and a
+// call turns pool into charges or gives it back.
+type account struct {
+	budget.Use
+	store *Store
+	key   string // of the book
+	life  int64  // of this account among those of its key
+
+	mu      sync.Mutex
+	limits  budget.Limits // guarded by mu, as the rest
+	terms   budget.Terms
+	pool    budget.Amounts // charged and free: the slice; debts where negative
+	typical budget.Amounts // the last ask
+	unspent float64        // output tokens that running requests hold
+	running float64
+	waits   budget.Waits
+	fall    fallback
+
+	// What Redis last said, at renewed, which is zero if it never did.
+	renewed       time.Time
+	level         budget.Amounts
+	charged, held budget.Amounts
+	target        budget.Amounts // the size of a slice
+	used          float64        // tokens, on day
+	day           int64
+	gateways      int
+
+	seq     int64
+	syncing bool // a call is being made
+	again   bool // another is wanted after it
+	active  bool // the store's loop looks after it
+	touched bool // something was taken since the last call
+	dirty   bool // pool moved since
+	metered bool // unspent moved since
+	waiting []*waiter
+}
+
+// waiter is an ask that waits for Redis. Its fields are guarded by its
+// account's mu until done is closed.
+type waiter struct {
+	ask         budget.Ask
+	amounts     budget.Amounts
+	gone        bool // nobody waits any more
+	decided     bool
+	reservation *budget.Reservation
+	refusal     *budget.Refusal
+	done        chan struct{}
+}
+
+// take decides on a at once, or returns a waiter.
+func (b *account) take(a *budget.Ask, now time.Time) (*budget.Reservation, *budget.Refusal, *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.Limits != b.limits {
+		b.limits, b.terms = a.Limits, a.Limits.Terms(b.store.cfg.Burst)
+	}
+	ask := a.Amounts()
+	if rule, over := b.terms.TooLarge(&ask); over {
+		return nil, &budget.Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), TooLarge: true}, nil
+	}
+	b.typical, b.touched = ask, true
+	switch {
+	case b.covers(&ask, now):
+		b.pool = b.pool.Plus(-1, ask)
+		b.move()
+		if b.low() && b.store.up() {
+			b.again = true
+			b.start()
+		}
+		return b.admit(a, now, false), nil, nil
+	case !b.store.up():
+		r, refusal := b.fail(a, &ask, now)
+		return r, refusal, nil
+	}
+	w := &waiter{ask: *a, amounts: ask, done: make(chan struct{})}
+	b.waiting = append(b.waiting, w)
+	b.start()
+	return nil, nil, w
+}
+
+// covers says that the slice holds ask, and the lease runs.
+func (b *account) covers(ask *budget.Amounts, now time.Time) bool {
+	for k := range ask {
+		if b.terms.Limit[k] > 0 && b.pool[k] < ask[k] {
+			return false
+		}
+	}
+	return now.Sub(b.renewed) < b.store.cfg.Lease
+}
+
+// low says that the slice is half used.
+func (b *account) low() bool {
+	for k := range b.pool {
+		if b.target[k] > 0 && 2*b.pool[k] < b.target[k] {
+			return true
+		}
+	}
+	return false
+}
+
+// admit makes the reservation of what was taken.
+func (b *account) admit(a *budget.Ask, now time.Time, degraded bool) *budget.Reservation {
+	b.running++
+	b.unspent += float64(max(0, a.Output))
+	b.Acquire()
+	b.watch()
+	return budget.NewReservation(b, a, now, degraded)
+}
+
+// move notes that pool moved.
+func (b *account) move() { b.dirty = true; b.watch() }
+
+// watch has the store's loop look after b.
+func (b *account) watch() {
+	if !b.active {
+		b.active = true
+		b.Acquire()
+		b.store.watch(b)
+	}
+}
+
+// fail decides while Redis does not answer.
+func (b *account) fail(a *budget.Ask, ask *budget.Amounts, now time.Time) (*budget.Reservation, *budget.Refusal) {
+	cfg := &b.store.cfg
+	if cfg.OnFailure == "closed" {
+		return nil, &budget.Refusal{Rule: budget.Shared, RetryAfter: cfg.BreakerWait}
+	}
+	part := partOf(b.terms, b.living())
+	if !b.fall.on {
+		known, since := b.level, b.renewed
+		if since.IsZero() {
+			known, since = b.terms.Hold, now
+		}
+		b.fall.start(&b.terms, &known, 1/float64(b.living()), since)
+	}
+	b.fall.refill(&part, now)
+	if cfg.OnFailure == "local" {
+		levels := b.fallLevels(&part, now)
+		if rule, missing, ok := part.Short(&levels, ask); !ok {
+			wait := b.waits.For(&part, rule, ask[rule], missing, 1, now)
+			return nil, &budget.Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), RetryAfter: wait}
+		}
+	}
+	b.fall.take(ask)
+	// What does not come back by time is charged in full when Redis is back.
+	b.pool[budget.Concurrency] -= ask[budget.Concurrency]
+	b.pool[budget.Day] -= ask[budget.Day]
+	b.move()
+	b.store.audit.Fallback.Add(1)
+	return b.admit(a, now, true), nil
+}
+
+// fallLevels are what is left of this gateway's part.
+func (b *account) fallLevels(part *budget.Terms, now time.Time) budget.Amounts {
+	levels, used := b.fall.level, b.used
+	if budget.DayOf(now) > b.day {
+		used = 0
+	}
+	levels[budget.Concurrency] = part.Hold[budget.Concurrency] - b.running
+	levels[budget.Day] = (b.terms.Limit[budget.Day]-used)/float64(b.living()) + min(0, b.pool[budget.Day])
+	return levels
+}
+
+// living is how many gateways live, as far as known.
+func (b *account) living() int { return max(1, b.gateways, b.store.living()) }
+
+// await waits for Redis's word on w, or until on_failure has to decide.
+func (b *account) await(ctx context.Context, w *waiter) (*budget.Reservation, *budget.Refusal, error) {
+	limit := time.NewTimer(b.store.cfg.DecisionLimit)
+	defer limit.Stop()
+	select {
+	case <-w.done:
+		return w.reservation, w.refusal, nil
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.decided {
+		return w.reservation, w.refusal, nil
+	}
+	w.gone = true
+	if i := slices.Index(b.waiting, w); i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	r, refusal := b.fail(&w.ask, &w.amounts, b.store.clock())
+	return r, refusal, nil
+}
+
+// Adjust is part of budget.Account.
+func (b *account) Adjust(back budget.Amounts, unspent int, day int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unspent += float64(unspent)
+	if back == (budget.Amounts{}) {
+		b.metered = true
+		return
+	}
+	if back[budget.Day] > 0 && day != budget.DayOf(b.store.clock()) {
+		back[budget.Day] = 0 // what yesterday did not use, today does not get
+	}
+	b.running -= back[budget.Concurrency]
+	b.pool = b.pool.Plus(1, back)
+	b.move()
+}
+
+// End is part of budget.Account.
+func (b *account) End(e budget.End) {
+	b.mu.Lock()
+	b.waits.Held(b.store.clock().Sub(e.From))
+	b.mu.Unlock()
+	b.Release()
+	b.store.audit.End(e)
+}
+
+// States is part of budget.Account: what Redis last said, moved to this
+// instant, and what is free here.
+func (b *account) States() budget.States {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.store.clock()
+	levels := b.level
+	switch {
+	case b.fall.on:
+		part := partOf(b.terms, b.living())
+		b.fall.refill(&part, now)
+		levels = b.fallLevels(&part, now)
+	case b.renewed.IsZero():
+		levels = b.terms.Hold
+	default:
+		levels = levels.Plus(max(0, now.Sub(b.renewed)).Seconds(), b.terms.Rate).Plus(1, b.pool)
+	}
+	for k := range levels {
+		levels[k] = min(levels[k], b.terms.Hold[k])
+	}
+	return b.terms.States(&levels, now)
+}

@@ -1,0 +1,68 @@
+package shared
+
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/admission/budget"
+)
+
+// fallback is one gateway's part of the refill while Redis does not answer. It
+// begins with this gateway's part of what was last known to be there.
+type fallback struct {
+	on    bool
+	at    time.Time
+	level budget.Amounts // what may be taken; of requests and tokens a minute alone
+	debt  budget.Amounts // what was taken and has not come back by time
+}
+
+// start opens it, for a part of the levels that were known.
+func (f *fallback) start(t *budget.Terms, known *budget.Amounts, part float64, now time.Time) {
+	*f = fallback{on: true, at: now}
+	for k := budget.Requests; k <= budget.OutputTokens; k++ {
+		f.level[k] = max(0, min(known[k], t.Hold[k])) * part
+	}
+}
+
+// refill moves it to now.
+func (f *fallback) refill(part *budget.Terms, now time.Time) {
+	elapsed := max(0, now.Sub(f.at)).Seconds()
+	f.at = now
+	for k := budget.Requests; k <= budget.OutputTokens; k++ {
+		came := part.Rate[k] * elapsed
+		f.level[k] = min(part.Hold[k], f.level[k]+came)
+		f.debt[k] = max(0, f.debt[k]-came)
+	}
+}
+
+// take takes ask from it.
+func (f *fallback) take(ask *budget.Amounts) {
+	for k := budget.Requests; k <= budget.OutputTokens; k++ {
+		f.level[k] -= ask[k]
+		f.debt[k] += ask[k]
+	}
+}
+
+// end closes it and returns what is to be charged once Redis is back: what
+// time has not paid, one gateway's part of a burst at most beside debts.
+func (f *fallback) end(part *budget.Terms, now time.Time) (charge budget.Amounts) {
+	if f.on {
+		f.refill(part, now)
+		charge = f.debt
+	}
+	*f = fallback{}
+	return charge
+}
+
+// partOf are the terms of one of so many gateways: its part of each refill, and
+// one request and one place at least.
+func partOf(t budget.Terms, gateways int) budget.Terms {
+	n := float64(gateways)
+	for k := range t.Limit {
+		if t.Limit[k] == 0 {
+			continue
+		}
+		t.Rate[k] /= n
+		t.Hold[k] = max(1, float64(int(t.Hold[k]/n)))
+	}
+	return t
+}

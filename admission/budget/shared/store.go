@@ -1,0 +1,289 @@
+package shared
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/forebay-io/forebay/admission/budget"
+)
+
+// Store is a budget.Store over Redis.
+type Store struct {
+	cfg    budget.Config
+	id     string // of this gateway, one of its own at each start
+	ledger ledger
+	clock  func() time.Time
+	log    *slog.Logger
+
+	books   *budget.Books[*account]
+	audit   budget.Counters
+	breaker breaker
+	alive   atomic.Int64 // gateways that live, 0 if not known
+	lives   atomic.Int64 // of accounts, so far
+	doubt   atomic.Int64 // Unix nanoseconds: until then, a book that is not there was lost
+
+	mu      sync.Mutex
+	active  map[*account]bool // guarded by mu: what the loop looks after
+	stopped bool              // guarded by mu
+	calls   sync.WaitGroup    // of accounts; grows under mu, while not stopped
+	quit    chan struct{}
+	ended   chan struct{}
+}
+
+const (
+	// pipelineMax is how many accounts one round trip looks after.
+	pipelineMax = 64
+	// doubtTime is how long after trouble a bucket that Redis does not know
+	// starts empty instead of full.
+	doubtTime = time.Minute
+)
+
+// Open returns a store for what cfg says; conf has filled and checked it. It
+// connects in the background: until it has, cfg.OnFailure decides. clock is
+// time.Now if nil; deadlines and budgets in Redis do not depend on it.
+func Open(cfg budget.Config, log *slog.Logger, clock func() time.Time) (*Store, error) {
+	l, err := openRedis(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return open(cfg, l, log, clock), nil
+}
+
+func open(cfg budget.Config, l ledger, log *slog.Logger, clock func() time.Time) *Store {
+	if clock == nil {
+		clock = time.Now
+	}
+	s := &Store{cfg: cfg, id: rand.Text(), ledger: l, clock: clock, log: log, active: map[*account]bool{}, quit: make(chan struct{}), ended: make(chan struct{})}
+	s.breaker = breaker{errorsMax: cfg.BreakerErrors, wait: cfg.BreakerWait, changed: s.note}
+	s.books = budget.NewBooks(cfg.BucketsMax, func(tenant, model string) *account {
+		return &account{store: s, key: bookKey(cfg.Prefix, tenant, model), life: s.lives.Add(1)}
+	})
+	s.beat(false)
+	go s.loop()
+	return s
+}
+
+// note logs that Redis went or came. No address is in it but what the error says,
+// which has no password.
+func (s *Store) note(open bool, err error) {
+	if open {
+		s.log.Warn("budgets: Redis does not answer; on_failure decides until it does", "on_failure", s.cfg.OnFailure, "error", err)
+	} else {
+		s.log.Info("budgets: Redis answers again")
+	}
+}
+
+// Reserve is part of budget.Store.
+func (s *Store) Reserve(ctx context.Context, a budget.Ask) (*budget.Reservation, error) {
+	b := s.books.Open(a.Tenant, a.Model)
+	defer s.books.Close(b)
+	r, refusal, w := b.take(&a, s.clock())
+	if w != nil {
+		var err error
+		if r, refusal, err = b.await(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	if refusal != nil {
+		s.audit.Refused.Add(1)
+		return nil, refusal
+	}
+	s.audit.Reserved.Add(1)
+	return r, nil
+}
+
+// Degraded is part of budget.Store.
+func (s *Store) Degraded() bool { return !s.breaker.closed() }
+
+// Audit is part of budget.Store.
+func (s *Store) Audit() budget.Audit { return s.audit.Audit() }
+
+// Close gives back what is free and ends the leases; a request that still runs
+// is charged for what it has been given.
+func (s *Store) Close() {
+	s.mu.Lock()
+	stopped := s.stopped
+	s.stopped = true
+	s.mu.Unlock()
+	if stopped {
+		return
+	}
+	close(s.quit)
+	<-s.ended
+	s.calls.Wait()
+	if s.breaker.closed() {
+		s.look(true)
+		s.beat(true)
+	}
+	s.ledger.close()
+}
+
+// up says that Redis is to be asked.
+func (s *Store) up() bool { return s.breaker.closed() }
+
+func (s *Store) living() int { return int(s.alive.Load()) }
+
+// doubts says that Redis may have lost what it held.
+func (s *Store) doubts(now time.Time) bool { return now.UnixNano() < s.doubt.Load() }
+
+// lose notes that Redis has forgotten a lease.
+func (s *Store) lose(now time.Time) {
+	s.audit.Lost.Add(1)
+	s.doubt.Store(now.Add(doubtTime).UnixNano())
+}
+
+// begin runs f beside, unless the store is closed.
+func (s *Store) begin(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	s.calls.Go(f)
+	return true
+}
+
+// watch has the loop look after b.
+func (s *Store) watch(b *account) {
+	s.mu.Lock()
+	s.active[b] = true
+	s.mu.Unlock()
+}
+
+// loop tells Redis, every so often, what was used and that we live.
+func (s *Store) loop() {
+	defer close(s.ended)
+	tick := time.NewTicker(s.cfg.SyncInterval)
+	defer tick.Stop()
+	const beats = 10 // in a lease
+	every := int(max(1, s.cfg.Lease/beats/s.cfg.SyncInterval))
+	for n := 1; ; n++ {
+		select {
+		case <-s.quit:
+			return
+		case <-tick.C:
+		}
+		if !s.up() || n%every == 0 {
+			s.beat(false)
+		}
+		if s.up() {
+			s.look(false)
+		}
+	}
+}
+
+// beat says that we live. While the breaker is open it is the call that tries,
+// so that no request pays for the trial.
+func (s *Store) beat(leave bool) {
+	s.ask(func(ctx context.Context) error {
+		n, err := s.ledger.alive(ctx, s.id, s.cfg.Lease, leave)
+		if err == nil {
+			s.alive.Store(int64(n))
+		}
+		return err
+	})
+}
+
+// look tells Redis what has changed in all active accounts, some in a round trip.
+func (s *Store) look(leave bool) {
+	s.mu.Lock()
+	accounts := make([]*account, 0, len(s.active))
+	for b := range s.active {
+		accounts = append(accounts, b)
+	}
+	s.mu.Unlock()
+	var batch []*dialogue
+	for i, b := range accounts {
+		if d := s.visit(b, leave); d != nil {
+			batch = append(batch, d)
+		}
+		if len(batch) == pipelineMax || len(batch) > 0 && i == len(accounts)-1 {
+			s.sync(batch)
+			for _, d := range batch {
+				d.account.free()
+			}
+			batch = nil
+		}
+	}
+}
+
+// visit opens a dialogue if b has something to say, and looks away from it if
+// it holds nothing any more.
+func (s *Store) visit(b *account, leave bool) *dialogue {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch now := s.clock(); {
+	case b.syncing:
+	case leave || b.wants(now):
+		b.syncing = true
+		return b.open(now, leave)
+	case b.held == budget.Amounts{} && b.running == 0 && b.pool == budget.Amounts{}:
+		b.active = false
+		b.Release()
+		s.mu.Lock()
+		delete(s.active, b)
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// free ends what visit began; whoever came meanwhile is served.
+func (b *account) free() {
+	b.mu.Lock()
+	b.syncing = false
+	if len(b.waiting) > 0 {
+		b.start()
+	}
+	b.mu.Unlock()
+}
+
+// sync makes the calls of some dialogues and ends them.
+func (s *Store) sync(all []*dialogue) {
+	calls := make([]*call, len(all))
+	for i, d := range all {
+		calls[i] = d.call
+	}
+	var replies []reply
+	err := s.ask(func(ctx context.Context) (err error) {
+		replies, err = s.ledger.sync(ctx, calls)
+		return err
+	})
+	now := s.clock()
+	for i, d := range all {
+		var r *reply
+		if err == nil {
+			r = &replies[i]
+		}
+		d.close(r, err == nil && !r.Stale && len(r.Verdicts) == len(d.asks), now)
+	}
+}
+
+// errLeftAlone is the error of a call that the breaker does not let through.
+var errLeftAlone = errors.New("Redis is left alone for a moment")
+
+// ask makes one call, within the decision limit and as the breaker allows.
+func (s *Store) ask(f func(context.Context) error) error {
+	if !s.breaker.try(time.Now()) {
+		return errLeftAlone
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DecisionLimit)
+	err := f(ctx)
+	cancel()
+	switch {
+	case err == nil:
+		s.breaker.done(succeeded, nil, time.Now())
+	case errors.Is(err, redis.ErrPoolTimeout): // our own connections are all in use
+		s.breaker.done(neither, err, time.Now())
+	default:
+		s.doubt.Store(s.clock().Add(doubtTime).UnixNano())
+		s.breaker.done(failed, err, time.Now())
+	}
+	return err
+}

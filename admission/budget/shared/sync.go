@@ -1,0 +1,115 @@
+package shared
+
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/admission/budget"
+)
+
+// dialogue is one call of an account, from its making to its answer.
+type dialogue struct {
+	account *account
+	call    *call
+	back    budget.Amounts // of the pool, given back or charged by the call
+	asks    []*waiter
+}
+
+// start has calls made until nobody waits; b.mu is held.
+func (b *account) start() {
+	if !b.syncing {
+		b.syncing = b.store.begin(b.run)
+	}
+}
+
+// run makes calls until nobody waits.
+func (b *account) run() {
+	for {
+		b.mu.Lock()
+		if len(b.waiting) == 0 && !b.again {
+			b.syncing = false
+			b.mu.Unlock()
+			return
+		}
+		d := b.open(b.store.clock(), false)
+		b.mu.Unlock()
+		b.store.sync([]*dialogue{d})
+	}
+}
+
+// wants says that Redis has to be told something; b.mu is held.
+func (b *account) wants(now time.Time) bool {
+	idle := false
+	for k := range b.pool {
+		idle = idle || !b.touched && b.pool[k] > 0
+	}
+	age := now.Sub(b.renewed)
+	return b.dirty || idle || b.fall.on || b.metered && age >= meterInterval || b.held != (budget.Amounts{}) && age >= b.store.cfg.Lease/3
+}
+
+// open makes the next call; b.mu is held.
+func (b *account) open(now time.Time, leave bool) *dialogue {
+	d := &dialogue{account: b}
+	d.asks = b.waiting[:min(len(b.waiting), asksMax)]
+	b.waiting = b.waiting[len(d.asks):]
+	part := partOf(b.terms, b.living())
+	b.pool = b.pool.Plus(-1, b.fall.end(&part, now))
+	var kept budget.Amounts
+	// What waits was not covered: it needs all there is, in Redis.
+	if len(d.asks) == 0 && b.touched && !leave {
+		for k := range kept {
+			kept[k] = max(0, min(b.pool[k], b.target[k]))
+		}
+	}
+	d.back = b.pool.Plus(-1, kept)
+	b.pool = kept
+	b.seq++
+	held := kept.Plus(1, budget.Amounts{budget.OutputTokens: b.unspent, budget.Concurrency: b.running, budget.Day: b.unspent})
+	d.call = &call{
+		key: b.key, ID: b.store.id, Life: b.life, Seq: b.seq, Lease: b.store.cfg.Lease.Milliseconds(), Gateways: max(1, b.store.living()),
+		Limit: b.terms.Limit, Rate: b.terms.Rate, Hold: b.terms.Hold,
+		Charged: b.charged.Plus(-1, d.back), Held: held, Kept: kept, Base: b.charged.Plus(-1, b.held),
+		Had: b.held != (budget.Amounts{}) || b.store.doubts(now), Day: b.day, Used: b.used,
+		Asks: make([][2]float64, len(d.asks)), Want: b.touched && !leave, Typical: b.typical, Leave: leave,
+	}
+	for i, w := range d.asks {
+		d.call.Asks[i] = [2]float64{w.amounts[budget.InputTokens], w.amounts[budget.OutputTokens]}
+	}
+	b.again, b.touched, b.dirty, b.metered = false, false, false, false
+	return d
+}
+
+// close takes the answer, r, or none if ok is false.
+func (d *dialogue) close(r *reply, ok bool, now time.Time) {
+	b := d.account
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !ok {
+		b.pool = b.pool.Plus(1, d.back)
+		b.move()
+	} else {
+		if !r.Known && b.held != (budget.Amounts{}) {
+			b.store.lose(now)
+		}
+		b.charged, b.held, b.pool = r.Charged, r.Held, b.pool.Plus(1, r.Slice)
+		b.level, b.target, b.gateways, b.day, b.used, b.renewed = r.Level, r.Target, r.Gateways, r.Day, r.Used, now
+	}
+	for i, w := range d.asks {
+		switch granted := ok && r.Verdicts[i][0] == 0; {
+		case w.gone && granted:
+			b.pool = b.pool.Plus(1, w.amounts)
+			b.move()
+		case w.gone:
+			continue
+		case !ok:
+			w.reservation, w.refusal = b.fail(&w.ask, &w.amounts, now)
+		case granted:
+			w.reservation = b.admit(&w.ask, now, false)
+		default:
+			rule := budget.Rule(r.Verdicts[i][0] - 1)
+			wait := b.waits.For(&b.terms, rule, w.amounts[rule], r.Verdicts[i][1], 1/float64(b.living()), now)
+			w.refusal = &budget.Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(w.amounts[rule]), RetryAfter: wait}
+		}
+		w.decided = true
+		close(w.done)
+	}
+}

@@ -46,7 +46,7 @@ func DefaultEngine() *Engine {
 	return &Engine{
 		Name:   "8B on an A100",
 		BaseMS: 8, PrefillTokenMS: 0.10, PrefillContextMS: 3.4e-6, DecodeRowMS: 0.02, DecodeContextMS: 6.4e-5,
-		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 1,
+		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 4,
 		Noise: 0.05, StallMS: 200, StallsMinute: 1,
 	}
 }

@@ -16,7 +16,7 @@ type Config struct {
 	Tenants      []Tenant     `yaml:"tenants" help:"Who may use this gateway; none listed serves everybody as one tenant, whatever key they send."`
 
 	Aging            float64       `yaml:"aging" default:"5" range:"0.1..100" help:"Slowdown that a request is promised: one that costs c goes as if it had arrived this many times c later."`
-	LongPrefill      time.Duration `yaml:"long_prefill" default:"800ms" help:"Prefill from which on a request goes by the long lane, which leaves short ones most of each step."`
+	LongPrefill      time.Duration `yaml:"long_prefill" default:"2s" help:"Prefill from which on a request goes by the long lane, which leaves short ones most of each step."`
 	LongShare        float64       `yaml:"long_share" default:"0.25" range:"0.1..0.9" help:"Share of a step's prefill that the long lane gets while short requests wait; the engine's setting should be the same."`
 	OversizedPrefill time.Duration `yaml:"oversized_prefill" help:"Prefill from which on a request is oversized, see classes; 0 is never."`
 	Quantum          time.Duration `yaml:"quantum" default:"300ms" help:"Engine time by which tenants take turns."`

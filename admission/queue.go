@@ -151,9 +151,3 @@ func (t *ticket) Done(s Spent) {
 	q.scheduler.Done(t.entry, s, q.clock())
 	q.pump()
 }
-
-// NewFIFO is NewQueue on the process's own clock.
-func NewFIFO(cfg Config) (*Queue, error) {
-	start := time.Now()
-	return NewQueue(cfg, func() time.Duration { return time.Since(start) })
-}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
@@ -26,6 +28,7 @@ type rig struct {
 	gw       *Gateway
 	fake     *wiretest.Fake
 	fifo     *admission.Queue
+	budgets  *budget.Local
 	recorder *telemetry.Recorder
 	addr     string
 	admin    string
@@ -38,6 +41,7 @@ type rig struct {
 type rigConfig struct {
 	gateway   Config
 	admission admission.Config
+	budget    budget.Config
 	fake      wiretest.FakeConfig
 	records   int
 }
@@ -49,11 +53,22 @@ func newRig(t testing.TB, c rigConfig) *rig {
 	if r.fifo, err = admission.NewQueue(c.admission, Clock); err != nil {
 		t.Fatal(err)
 	}
-	records := max(c.records, 16)
-	if r.recorder, err = telemetry.New(telemetry.Config{AccessLogOff: true, RecordsMax: records}, r.logs, Levels(r.fifo, r.fake, nil)); err != nil {
+	if err := conf.Complete("admission", &c.admission); err != nil {
 		t.Fatal(err)
 	}
-	if r.gw, err = New(c.gateway, Parts{Engine: r.fake, Admission: r.fifo, Recorder: r.recorder, Version: "test"}); err != nil {
+	policy, err := admission.NewPolicy(c.admission)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conf.Complete("budget", &c.budget); err != nil {
+		t.Fatal(err)
+	}
+	r.budgets = budget.NewLocal(c.budget, nil)
+	records := max(c.records, 16)
+	if r.recorder, err = telemetry.New(telemetry.Config{AccessLogOff: true, RecordsMax: records}, r.logs, Levels(r.fifo, r.fake, r.budgets)); err != nil {
+		t.Fatal(err)
+	}
+	if r.gw, err = New(c.gateway, Parts{Engine: r.fake, Admission: r.fifo, Policy: policy, Budget: r.budgets, Recorder: r.recorder, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	listen := func(serve func(net.Listener) error) string {

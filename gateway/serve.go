@@ -198,6 +198,9 @@ func (x *exchange) noteGrant(granted admission.Grant) {
 		r.Class = granted.Class
 	}
 	r.WaitReason, r.WaitPredicted = granted.Why.String(), int64(granted.Predicted)
+	if granted.Waited < time.Millisecond { // as the headers count, it did not wait
+		r.WaitReason = admission.WhyNot.String()
+	}
 }
 
 // relay hands every event to the reply until all streams have ended.

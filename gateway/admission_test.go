@@ -1,0 +1,697 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/internal/wire/wiretest"
+)
+
+// tenants are one with every right, one with few, and one with budgets.
+func tenants(limits budget.Limits) admission.Config {
+	return admission.Config{Tenants: []admission.Tenant{
+		{Name: "full", Keys: []string{"sk-full"}, Weight: 1},
+		{Name: "low", Keys: []string{"sk-low"}, Weight: 1, Classes: []string{"batch", "offline"}},
+		{Name: "poor", Keys: []string{"sk-poor"}, Weight: 1, Limits: limits},
+	}}
+}
+
+func (r *rig) as(key, body string, headers ...string) response {
+	r.t.Helper()
+	return r.do("POST", "/v1/chat/completions", body, append(headers, "Authorization", "Bearer "+key)...)
+}
+
+func TestTenantsNeedTheirKey(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{})})
+	for _, headers := range [][]string{nil, {"Authorization", "Bearer wrong"}, {"Authorization", "Basic sk-full"}, {"Authorization", "sk-full"}} {
+		for path, body := range map[string]string{"/v1/chat/completions": chatBody(""), "/v1/completions": textBody(`"stream":true`), "/v1/models": "", "/v1/models/fake": ""} {
+			method := map[bool]string{true: "POST", false: "GET"}[body != ""]
+			resp := r.do(method, path, body, headers...)
+			if code, _ := errorOf(t, resp.body); resp.status != 401 || code != "invalid_api_key" || resp.header.Get("Www-Authenticate") != "Bearer" || resp.header.Get("X-Should-Retry") != "false" || strings.Contains(resp.body, "wrong") {
+				t.Errorf("%s %v: %d %v %s", path, headers, resp.status, resp.header, resp.body)
+			}
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/version"} {
+		if resp := r.do("GET", path, ""); resp.status != 200 {
+			t.Errorf("%s needs a key: %d", path, resp.status)
+		}
+	}
+	if n := len(r.fake.Records()); n != 0 {
+		t.Errorf("the engine saw %d requests without a key", n)
+	}
+	for _, scheme := range []string{"Bearer ", "bearer ", "BEARER  "} {
+		if resp := r.do("POST", "/v1/chat/completions", chatBody(""), "Authorization", scheme+"sk-low"); resp.status != 200 {
+			t.Errorf("%q: %d %s", scheme, resp.status, resp.body)
+		}
+	}
+	r.as("sk-full", chatBody(""))
+	r.settled()
+	if all := r.recorder.Last(2); all[0].Tenant != "full" || all[1].Tenant != "low" {
+		t.Errorf("tenants %q and %q", all[0].Tenant, all[1].Tenant)
+	}
+	if a, b := r.fake.Records()[0].Salt, r.fake.Records()[3].Salt; a == b {
+		t.Error("two tenants share a salt")
+	}
+	if resp := r.do("GET", "/v1/models", "", "Authorization", "Bearer sk-low"); resp.status != 200 {
+		t.Errorf("models with a key: %d", resp.status)
+	}
+}
+
+// TestC15ForgedClassIsClamped: what a client writes raises no class above what
+// its key allows.
+func TestC15ForgedClassIsClamped(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{})})
+	for _, c := range []struct{ key, header, tier, class, told string }{
+		{"sk-full", "", "", "interactive", ""}, {"sk-full", "offline", "priority", "offline", "flex"}, {"sk-full", "", "priority", "interactive", "priority"},
+		{"sk-full", "", "flex", "batch", "flex"}, {"sk-full", "", "auto", "interactive", "default"}, {"sk-full", "interactive", "flex", "interactive", "default"},
+		{"sk-low", "", "", "batch", ""}, {"sk-low", "interactive", "", "batch", ""}, {"sk-low", "", "priority", "batch", "flex"}, {"sk-low", "offline", "priority", "offline", "flex"},
+	} {
+		extra, headers := "", []string{}
+		if c.tier != "" {
+			extra = `"service_tier":"` + c.tier + `"`
+		}
+		if c.header != "" {
+			headers = []string{classHeader, c.header}
+		}
+		resp := r.as(c.key, chatBody(extra), headers...)
+		if tier, _ := object(t, resp.body)["service_tier"].(string); resp.status != 200 || resp.header.Get(classHeader) != c.class || tier != c.told {
+			t.Errorf("%+v: %d, class %q, tier %q", c, resp.status, resp.header.Get(classHeader), tier)
+		}
+		all := r.fake.Records()
+		if g := all[len(all)-1]; g.Class != c.class || (g.Level == 0) != (c.class == "interactive") {
+			t.Errorf("%+v: the engine got class %s, level %d", c, g.Class, g.Level)
+		}
+	}
+	resp := r.as("sk-full", chatBody(""), classHeader, "gold")
+	if _, param := errorOf(t, resp.body); resp.status != 400 || param != classHeader || !strings.Contains(resp.body, "interactive, batch, offline") {
+		t.Errorf("an unknown class: %d %s", resp.status, resp.body)
+	}
+}
+
+// refuser is a Controller that refuses everybody.
+type refuser struct {
+	admission.Controller
+	refusal *admission.Refusal
+}
+
+func (c refuser) Admit(admission.Work) (admission.Ticket, error) { return nil, c.refusal }
+
+var wholeSeconds = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
+
+// checkRetry checks what C12 asks of a refusal, about a true wait of at least
+// least and at most most.
+func checkRetry(t *testing.T, name string, resp response, least, most time.Duration) {
+	t.Helper()
+	text := resp.header.Get("Retry-After")
+	seconds, _ := strconv.Atoi(text)
+	ms, err := strconv.Atoi(resp.header.Get("Retry-After-Ms"))
+	if !wholeSeconds.MatchString(text) || err != nil {
+		t.Errorf("%s: Retry-After %q, Retry-After-Ms %q", name, text, resp.header.Get("Retry-After-Ms"))
+		return
+	}
+	wait := time.Duration(ms) * time.Millisecond
+	if wait < least-time.Millisecond || wait > most || time.Duration(seconds)*time.Second < wait || time.Duration(seconds-1)*time.Second >= wait {
+		t.Errorf("%s: told to wait %d s and %v, true is %v to %v", name, seconds, wait, least, most)
+	}
+}
+
+// TestC12EveryRefusalSaysWhen goes through all reasons of admission.
+func TestC12EveryRefusalSaysWhen(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello)})
+	queue := r.gw.admission
+	for reason, want := range map[admission.Reason]struct {
+		status int
+		code   string
+	}{
+		admission.TooLarge: {400, "request_cannot_fit"}, admission.QueueFull: {503, "queue_full"}, admission.TimedOut: {503, "queue_timeout"},
+		admission.Late: {503, "would_be_late"}, admission.PastDeadline: {504, "deadline_exceeded"}, admission.Overloaded: {503, "overloaded"},
+		admission.RetryBudget: {503, "too_many_retries"}, admission.ClassClosed: {503, "class_closed"},
+	} {
+		for _, wait := range []time.Duration{0, time.Millisecond, 1500 * time.Millisecond, 40 * time.Second} {
+			r.gw.admission = refuser{queue, &admission.Refusal{Reason: reason, Message: "no", RetryAfter: wait, Predicted: 2 * wait}}
+			resp := r.chat(`"stream":true`)
+			code, _ := errorOf(t, resp.body)
+			e := object(t, resp.body)["error"].(map[string]any)
+			if resp.status != want.status || code != want.code || e["reason"] != reason.String() || resp.header.Get(waitReasonHeader) != reason.String() || resp.header.Get(classHeader) != "interactive" {
+				t.Errorf("%v: %d %v %s", reason, resp.status, resp.header, resp.body)
+			}
+			if wait > 0 && (e["predicted_wait_ms"] != float64(2*wait.Milliseconds()) || resp.header.Get(predictedHeader) != fmt.Sprint(2*wait.Milliseconds())) {
+				t.Errorf("%v: predicted %v", reason, e["predicted_wait_ms"])
+			}
+			if want.status != 503 {
+				if resp.header.Get("Retry-After") != "" || resp.header.Get("X-Should-Retry") != "false" {
+					t.Errorf("%v: tells to retry: %v", reason, resp.header)
+				}
+				continue
+			}
+			if wait == 0 {
+				wait = retryAfterDefault
+			}
+			checkRetry(t, reason.String(), resp, wait, wait*5/4)
+		}
+	}
+	r.gw.admission = queue
+	if resp := r.chat(""); resp.status != 200 {
+		t.Errorf("after all that: %d", resp.status)
+	}
+	if n := r.metric("forebay_admission_refused_total"); n != 32 {
+		t.Errorf("%v refusals counted", n)
+	}
+}
+
+// TestC12BudgetRefusals: each limit says when, and keeps its word.
+func TestC12BudgetRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits budget.Limits
+		reason string
+		hold   bool // another request runs meanwhile
+		words  string
+	}{
+		"requests":    {limits: budget.Limits{RequestsPerMinute: 120}, reason: "budget_requests"},
+		"input":       {limits: budget.Limits{InputTokensPerMinute: 3000}, reason: "budget_input_tokens", words: "one two three four five"},
+		"output":      {limits: budget.Limits{OutputTokensPerMinute: 300}, reason: "budget_output_tokens"},
+		"concurrency": {limits: budget.Limits{Concurrency: 1}, reason: "budget_concurrency", hold: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rigConfig{fake: wiretest.FakeConfig{Script: func(g *wire.Generation) wiretest.Script {
+				if strings.Contains(g.Prompt.Text, "hold") {
+					return wiretest.Script{Hang: true}
+				}
+				return wiretest.Script{Pieces: strings.Split(strings.Repeat("t ", 5), " ")}
+			}}, admission: tenants(c.limits), budget: budget.Config{Burst: time.Second}})
+			body := strings.Replace(chatBody(`"max_tokens":5`), "hi", "hi "+c.words, 1)
+			var holder net.Conn
+			if c.hold {
+				holder = r.dial()
+				defer holder.Close()
+				io.WriteString(holder, rawPost("/v1/chat/completions", strings.Replace(chatBody(""), "hi", "hold", 1), "Authorization: Bearer sk-poor"))
+				eventually(3*time.Second, func() bool { return r.fake.Live() == 1 })
+			}
+			var resp response
+			for range 10 {
+				if resp = r.as("sk-poor", body); resp.status != 200 {
+					break
+				}
+			}
+			code, _ := errorOf(t, resp.body)
+			if e := object(t, resp.body)["error"].(map[string]any); resp.status != 429 || code != "rate_limit_exceeded" || e["reason"] != c.reason {
+				t.Fatalf("%d %s", resp.status, resp.body)
+			}
+			checkRetry(t, name, resp, time.Millisecond, 3*time.Second)
+			if holder != nil {
+				holder.Close()
+				r.settled()
+			} else {
+				ms, _ := strconv.Atoi(resp.header.Get("Retry-After-Ms"))
+				time.Sleep(time.Duration(ms)*time.Millisecond + time.Millisecond)
+			}
+			if resp = r.as("sk-poor", body); resp.status != 200 {
+				t.Errorf("a retry after the wait: %d %s", resp.status, resp.body)
+			}
+			r.settled()
+			if a := r.budgets.Audit(); a.Reserved != a.Settled+a.Refunded || a.Refused == 0 {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+func TestC12MoreThanALimitIsNoRetry(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{InputTokensPerMinute: 20, TokensPerDay: 30})})
+	resp := r.as("sk-poor", strings.Replace(chatBody(""), "hi", strings.Repeat("many words ", 50), 1))
+	if code, _ := errorOf(t, resp.body); resp.status != 400 || code != "request_exceeds_limit" || resp.header.Get("Retry-After") != "" {
+		t.Errorf("%d %v %s", resp.status, resp.header, resp.body)
+	}
+	for range 10 {
+		if resp = r.as("sk-poor", chatBody(`"max_tokens":8`)); resp.status != 200 {
+			break
+		}
+	}
+	if resp.status != 429 {
+		t.Errorf("%d %s", resp.status, resp.body)
+	}
+}
+
+func TestRateLimitHeadersDrop(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{RequestsPerMinute: 60, InputTokensPerMinute: 60000, OutputTokensPerMinute: 600}), budget: budget.Config{Burst: time.Minute}})
+	left := 60
+	for i, fields := range []string{"", `"stream":true`, `"max_tokens":3`} {
+		resp := r.as("sk-poor", chatBody(fields))
+		h := resp.header
+		n, err := strconv.Atoi(h.Get("X-Ratelimit-Remaining-Requests"))
+		if err != nil || n >= left || h.Get("X-Ratelimit-Limit-Requests") != "60" || h.Get("X-Ratelimit-Limit-Input-Tokens") != "60000" || h.Get("X-Ratelimit-Limit-Tokens") != "600" {
+			t.Errorf("request %d: %v", i, h)
+		}
+		if _, err := time.ParseDuration(h.Get("X-Ratelimit-Reset-Requests")); err != nil {
+			t.Errorf("reset: %v", err)
+		}
+		left = n
+	}
+	if resp := r.as("sk-full", chatBody("")); resp.header.Get("X-Ratelimit-Limit-Requests") != "" {
+		t.Error("limits of a tenant without any")
+	}
+}
+
+// TestC13TheShortestWaitCounts: by class, for all, by the client's header;
+// what expires is never dispatched.
+func TestC13TheShortestWaitCounts(t *testing.T) {
+	const short = 60 * time.Millisecond
+	for name, c := range map[string]struct {
+		class, all time.Duration
+		header     string
+		status     int
+	}{
+		"class":         {class: short, all: time.Minute, header: "60000", status: 503},
+		"all":           {class: time.Minute, all: short, header: "60000", status: 503},
+		"header":        {class: time.Minute, all: time.Minute, header: "60", status: 504},
+		"class, alone":  {class: short, status: 503},
+		"header, alone": {header: "60", status: 504},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rigConfig{fake: scripted(wiretest.Script{Hang: true}), admission: admission.Config{
+				RunningSequencesMax: 1, WaitLimit: c.all, Classes: []admission.Class{{Name: "interactive", WaitLimit: c.class, FirstTokenGoal: time.Hour}},
+			}})
+			holder := r.dial()
+			defer holder.Close()
+			io.WriteString(holder, rawPost("/v1/chat/completions", chatBody("")))
+			eventually(3*time.Second, func() bool { return r.fake.Live() == 1 })
+			var wg sync.WaitGroup
+			for range 20 {
+				wg.Go(func() {
+					headers := []string{}
+					if c.header != "" {
+						headers = []string{deadlineHeader, c.header}
+					}
+					start := time.Now()
+					resp, err := r.try("POST", "/v1/chat/completions", chatBody(""), headers...)
+					if err != nil || resp.status != c.status || time.Since(start) < short {
+						t.Errorf("%v, %d after %v: %s", err, resp.status, time.Since(start), resp.body)
+					}
+					if c.status == 503 && !wholeSeconds.MatchString(resp.header.Get("Retry-After")) {
+						t.Errorf("Retry-After %q", resp.header.Get("Retry-After"))
+					}
+				})
+			}
+			wg.Wait()
+			holder.Close()
+			r.settled()
+			dispatched := 0
+			for _, rec := range r.fake.Records() {
+				if rec.Dispatched {
+					dispatched++
+				}
+			}
+			if dispatched != 1 {
+				t.Errorf("%d requests were dispatched", dispatched)
+			}
+		})
+	}
+}
+
+func TestDeadlineHeader(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(endless)})
+	for text, status := range map[string]int{"soon": 400, "1.5": 400, "99999999999999999999": 400, "604800001": 400, "0": 504, "-5": 504, "60": 504} {
+		resp := r.do("POST", "/v1/chat/completions", chatBody(`"max_tokens":4000`), deadlineHeader, text)
+		if code, param := errorOf(t, resp.body); resp.status != status || (status == 504) != (code == "deadline_exceeded") || status == 400 && param != deadlineHeader {
+			t.Errorf("%s: %d %s", text, resp.status, resp.body)
+		}
+	}
+	resp := r.do("POST", "/v1/chat/completions", chatBody(`"stream":true,"max_tokens":4000`), deadlineHeader, "80")
+	all := events(resp.body)
+	if code, _ := errorOf(t, all[len(all)-1]); resp.status != 200 || len(all) < 3 || code != "deadline_exceeded" {
+		t.Errorf("a stream over its deadline: %d, %d events, the last %s", resp.status, len(all), all[len(all)-1])
+	}
+	if resp := r.do("POST", "/v1/chat/completions", chatBody(`"max_tokens":2`), deadlineHeader, "60000"); resp.status != 200 {
+		t.Errorf("in time: %d", resp.status)
+	}
+	r.settled()
+}
+
+// TestC20RefusalsAndLeavingHurtNobody: there is no breaker for them to open.
+func TestC20RefusalsAndLeavingHurtNobody(t *testing.T) {
+	r := newRig(t, rigConfig{fake: wiretest.FakeConfig{Model: wire.Model{ID: "fake", Chat: true, ContextTokens: 64}, Script: func(g *wire.Generation) wiretest.Script {
+		if strings.Contains(g.Prompt.Text, "leave") {
+			return wiretest.Script{Hang: true}
+		}
+		return hello
+	}}})
+	long := strings.Replace(chatBody(""), "hi", strings.Repeat("long ", 100), 1)
+	leaving := strings.Replace(chatBody(`"stream":true`), "hi", "leave", 1)
+	for i := range 100 {
+		if resp := r.do("POST", "/v1/chat/completions", long); resp.status != 400 {
+			t.Fatalf("too long: %d %s", resp.status, resp.body)
+		}
+		c := r.dial()
+		io.WriteString(c, rawPost("/v1/chat/completions", leaving))
+		eventually(3*time.Second, func() bool { return r.fake.Live() == 1 })
+		c.Close()
+		r.settled()
+		if i%20 == 19 {
+			if resp := r.chat(""); resp.status != 200 {
+				t.Fatalf("after %d of each: %d %s", i+1, resp.status, resp.body)
+			}
+		}
+	}
+	if resp := r.do("GET", "/readyz", ""); resp.status != 200 {
+		t.Errorf("not ready: %s", resp.body)
+	}
+}
+
+// TestC21WhoseSocketFailed: a client that leaves is no error, an engine that
+// goes is no cancel.
+func TestC21WhoseSocketFailed(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(endless), admission: admission.Config{RunningSequencesMax: 1}})
+	whole := rawPost("/v1/chat/completions", chatBody(`"stream":true,"max_tokens":4000`))
+	running := r.dial() // (c), in the middle of its stream
+	io.WriteString(running, whole)
+	eventually(3*time.Second, func() bool { return r.fake.Live() == 1 })
+	queued := r.dial() // (b)
+	io.WriteString(queued, whole)
+	eventually(3*time.Second, func() bool { return r.fifo.Load().Waiting == 1 })
+	sending := r.dial() // (a)
+	io.WriteString(sending, whole[:len(whole)-10])
+	for _, c := range []net.Conn{sending, queued, running} {
+		c.Close()
+	}
+	r.settled()
+	eventually(3*time.Second, func() bool { return r.metric("forebay_requests_total") == 3 })
+	if n := r.metric("forebay_client_gone_total"); n != 3 {
+		t.Errorf("%v clients left, want 3", n)
+	}
+	c := r.dial() // (d)
+	defer c.Close()
+	io.WriteString(c, whole)
+	eventually(3*time.Second, func() bool { return r.fake.Live() == 1 })
+	r.fake.Close()
+	r.settled()
+	if o := r.lastOutcome(); o != "engine_unavailable" || r.metric("forebay_client_gone_total") != 3 {
+		t.Errorf("the engine's end: %s", o)
+	}
+}
+
+// generateCounter counts how often each id was given to the engine.
+type generateCounter struct {
+	wire.Engine
+	mu    sync.Mutex
+	times map[string]int
+}
+
+func (e *generateCounter) Generate(g *wire.Generation) *wire.Stream {
+	e.mu.Lock()
+	e.times[g.ID]++
+	e.mu.Unlock()
+	return e.Engine.Generate(g)
+}
+
+// TestC22NothingIsGeneratedTwice: an engine that goes between dispatch and the
+// first event costs the client an error, and never a second generation.
+func TestC22NothingIsGeneratedTwice(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(wiretest.Script{FirstDelay: time.Millisecond, Err: wire.Errorf(wire.Unavailable, "the engine ended")}), admission: tenants(budget.Limits{RequestsPerMinute: 100000})})
+	counter := &generateCounter{Engine: r.fake, times: map[string]int{}}
+	r.gw.engine = counter
+	for range 50 {
+		if resp := r.as("sk-poor", chatBody("")); resp.status != 503 || !wholeSeconds.MatchString(resp.header.Get("Retry-After")) {
+			t.Fatalf("%d %v %s", resp.status, resp.header, resp.body)
+		}
+	}
+	r.settled()
+	for id, n := range counter.times {
+		if n != 1 {
+			t.Errorf("%s was given to the engine %d times", id, n)
+		}
+	}
+	if a := r.budgets.Audit(); len(counter.times) != 50 || a.Refunded != 50 {
+		t.Errorf("%d generations, %+v", len(counter.times), a)
+	}
+}
+
+// TestC25TheRefusedDoNotReturnAtOnce: their waits are spread over the refill.
+func TestC25TheRefusedDoNotReturnAtOnce(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{RequestsPerMinute: 6000}), budget: budget.Config{Burst: time.Second}})
+	var mu sync.Mutex
+	var waits []float64
+	var wg sync.WaitGroup
+	for range 300 {
+		wg.Go(func() {
+			resp, err := r.try("POST", "/v1/chat/completions", chatBody(""), "Authorization", "Bearer sk-poor")
+			if err == nil && resp.status == 429 {
+				ms, _ := strconv.ParseFloat(resp.header.Get("Retry-After-Ms"), 64)
+				mu.Lock()
+				waits = append(waits, ms)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(waits) < 50 {
+		t.Skipf("this machine is too slow to be refused: %d refusals", len(waits))
+	}
+	least, most := waits[0], waits[0]
+	for _, w := range waits {
+		least, most = min(least, w), max(most, w)
+	}
+	window := float64(len(waits)) / 100 * 1000 // ms until so many have been refilled
+	if most-least < window/2 {
+		t.Errorf("%d refused, told to return between %v and %v ms; the refill takes %v ms", len(waits), least, most, window)
+	}
+}
+
+// TestRandomEndsSettleOnce: of 10,000 requests that end in every way, each has
+// one outcome, and nothing is left of any.
+func TestRandomEndsSettleOnce(t *testing.T) {
+	const total = 10000
+	r := newRig(t, rigConfig{records: 2 * total, fake: wiretest.FakeConfig{Script: func(*wire.Generation) wiretest.Script {
+		switch rand.IntN(8) {
+		case 0:
+			return wiretest.Script{Endless: true}
+		case 1:
+			return wiretest.Script{Pieces: []string{"a"}, Err: wire.Errorf(wire.Internal, "no")}
+		case 2:
+			return wiretest.Script{Err: wire.Errorf(wire.Unavailable, "gone")}
+		case 3:
+			return wiretest.Script{Endless: true, Delay: time.Millisecond}
+		}
+		return hello
+	}}, admission: admission.Config{
+		RunningSequencesMax: 8, Classes: []admission.Class{{Name: "offline", WaitingRequestsMax: 4}},
+		Tenants: []admission.Tenant{{Name: "a", Keys: []string{"a"}, Weight: 1, Limits: budget.Limits{RequestsPerMinute: 1e6, OutputTokensPerMinute: 1e6, Concurrency: 20}}, {Name: "b", Keys: []string{"*"}, Weight: 1}},
+	}})
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for range total / 32 {
+				headers := []string{"Authorization", "Bearer " + string(rune('a'+rand.IntN(2))), classHeader, []string{"interactive", "batch", "offline", "none"}[rand.IntN(4)]}
+				if rand.IntN(5) == 0 {
+					headers = append(headers, deadlineHeader, strconv.Itoa(rand.IntN(20)))
+				}
+				body := chatBody(fmt.Sprintf(`"stream":%v,"n":%d,"max_tokens":%d`, rand.IntN(2) == 0, rand.IntN(3), 1+rand.IntN(30)))
+				if rand.IntN(8) > 0 {
+					r.try("POST", "/v1/chat/completions", body, headers...)
+					continue
+				}
+				c, err := net.Dial("tcp", r.addr)
+				if err != nil {
+					continue
+				}
+				io.WriteString(c, rawPost("/v1/chat/completions", body, headers[0]+": "+headers[1]))
+				time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+				c.Close()
+			}
+		})
+	}
+	wg.Wait()
+	r.settled()
+	ids, outcomes := map[string]bool{}, map[string]int{}
+	records := r.recorder.Last(2 * total)
+	for _, rec := range records {
+		ids[rec.ID] = true
+		outcomes[rec.Outcome.String()]++
+	}
+	a := r.budgets.Audit()
+	if len(ids) != len(records) || len(records) < total*9/10 || r.metric("forebay_requests_total") != float64(len(records)) {
+		t.Errorf("%d records of %d requests", len(records), len(ids))
+	}
+	if a.Reserved != a.Settled+a.Refunded || a.Settled == 0 || a.Refunded == 0 {
+		t.Errorf("reservations: %+v", a)
+	}
+	for _, want := range []string{"ok", "invalid", "client_gone", "engine_error", "engine_unavailable", "deadline_exceeded"} {
+		if outcomes[want] == 0 {
+			t.Errorf("no request ended as %s: %v", want, outcomes)
+		}
+	}
+	r.as("a", chatBody("")) // concurrency is whole again
+	if resp := r.do("POST", "/v1/chat/completions", chatBody(""), "Authorization", "Bearer a"); resp.status == 429 {
+		t.Errorf("places are lost: %s", resp.body)
+	}
+}
+
+func TestQueueIsExplained(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(wiretest.Script{Pieces: []string{"a", "b"}, FirstDelay: 50 * time.Millisecond}), admission: admission.Config{RunningSequencesMax: 1}, gateway: Config{Timeouts: TimeoutConfig{CommitLimit: time.Hour}}})
+	var wg sync.WaitGroup
+	waited := make(chan response, 3)
+	for range 3 {
+		wg.Go(func() {
+			resp, _ := r.try("POST", "/v1/chat/completions", chatBody(`"stream":true`))
+			waited <- resp
+		})
+	}
+	wg.Wait()
+	reasons := map[string]int{}
+	for range 3 {
+		resp := <-waited
+		reasons[resp.header.Get(waitReasonHeader)]++
+		ms, err := strconv.Atoi(resp.header.Get(waitHeader))
+		if err != nil || (resp.header.Get(waitReasonHeader) == "none") != (ms < 20) {
+			t.Errorf("waited %q ms for %q", resp.header.Get(waitHeader), resp.header.Get(waitReasonHeader))
+		}
+	}
+	if reasons["none"] != 1 || reasons["sequences"]+reasons["order"] != 2 {
+		t.Errorf("reasons %v", reasons)
+	}
+}
+
+func TestOversizedPromptsAreDemoted(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(endless), admission: admission.Config{Classes: []admission.Class{
+		{Name: "interactive", PromptTokensMax: 50, Oversized: "demote", OutputTokensMax: 7}, {Name: "offline", OutputTokensMax: 3}, {Name: "strict", PromptTokensMax: 50},
+	}}})
+	long := strings.Replace(chatBody(""), "hi", strings.Repeat("long ", 40), 1)
+	resp := r.do("POST", "/v1/chat/completions", long)
+	if resp.status != 200 || resp.header.Get(classHeader) != "offline" || resp.header.Get(demotedHeader) != "interactive" || r.fake.Records()[0].Tokens > 3 {
+		t.Errorf("%d %v, %d tokens", resp.status, resp.header, r.fake.Records()[0].Tokens)
+	}
+	resp = r.chat(`"max_tokens":50`)
+	if usage := object(t, resp.body)["usage"].(map[string]any); usage["completion_tokens"] != 7.0 || resp.header.Get(demotedHeader) != "" {
+		t.Errorf("usage %v", usage)
+	}
+	resp = r.do("POST", "/v1/chat/completions", long, classHeader, "strict")
+	if code, _ := errorOf(t, resp.body); resp.status != 400 || code != "request_cannot_fit" || !strings.Contains(resp.body, "at most 50") {
+		t.Errorf("%d %s", resp.status, resp.body)
+	}
+	if r.metric("forebay_admission_demoted_total") != 1 {
+		t.Error("the demotion was not counted")
+	}
+}
+
+func (r *rig) adminDo(method, path string, headers ...string) response {
+	r.t.Helper()
+	addr := r.addr
+	r.addr = r.admin
+	defer func() { r.addr = addr }()
+	return r.do(method, path, "", headers...)
+}
+
+func TestQueuePage(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(wiretest.Script{Hang: true}), admission: admission.Config{RunningSequencesMax: 1}})
+	for i := range 2 {
+		c := r.dial()
+		defer c.Close()
+		io.WriteString(c, rawPost("/v1/chat/completions", chatBody("")))
+		eventually(3*time.Second, func() bool { return r.fifo.Load().Running+r.fifo.Load().Waiting == i+1 })
+	}
+	var page QueuePage
+	if err := json.Unmarshal([]byte(r.adminDo("GET", "/debug/queue?format=json").body), &page); err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Classes) != 3 || page.Classes[0].Mode != "open" || len(page.Waiting) != 1 || len(page.Running) != 1 || page.Waiting[0].Why != "sequences" || len(page.Waiting[0].ID) != 32 || page.Running[0].Tenant != "default" {
+		t.Errorf("%+v", page)
+	}
+	html := r.adminDo("GET", "/debug/queue")
+	if html.status != 200 || !strings.HasPrefix(html.header.Get("Content-Type"), "text/html") || !strings.Contains(html.body, page.Waiting[0].ID) || !strings.Contains(html.body, "<td>sequences") {
+		t.Errorf("%d %s", html.status, html.body)
+	}
+	if resp := r.adminDo("GET", "/debug/queue?format=xml"); resp.status != 400 {
+		t.Errorf("another format: %d", resp.status)
+	}
+}
+
+func TestQueueModesAreTheOperatorsAlone(t *testing.T) {
+	r := simpleRig(t, hello)
+	for name, headers := range map[string][]string{
+		"another site":   {"Origin", "https://evil.example"},
+		"site, no cors":  {"Sec-Fetch-Site", "cross-site"},
+		"sibling":        {"Sec-Fetch-Site", "same-site"},
+		"sandboxed page": {"Origin", "null"},
+		"rebound name":   {"Origin", "http://rebound.example", "Host", "rebound.example"},
+	} {
+		if resp := r.adminDo("POST", "/debug/queue/offline?mode=drained", headers...); resp.status != 403 {
+			t.Errorf("%s: %d", name, resp.status)
+		}
+	}
+	for path, status := range map[string]int{"/debug/queue/gold?mode=paused": 404, "/debug/queue/offline?mode=off": 400, "/debug/queue/offline": 400, "/debug/queue/?mode=open": 404} {
+		if resp := r.adminDo("POST", path); resp.status != status {
+			t.Errorf("%s: %d %s", path, resp.status, resp.body)
+		}
+	}
+	if resp := r.adminDo("GET", "/debug/queue/offline?mode=drained"); resp.status != 405 {
+		t.Errorf("GET changes modes: %d", resp.status)
+	}
+	if resp := r.do("POST", "/debug/queue/offline?mode=drained", ""); resp.status != 404 {
+		t.Errorf("clients change modes: %d", resp.status)
+	}
+	if resp := r.do("POST", "/v1/chat/completions", chatBody(""), classHeader, "offline"); resp.status != 200 {
+		t.Errorf("nothing may have changed yet: %d", resp.status)
+	}
+	if resp := r.adminDo("POST", "/debug/queue/offline?mode=drained", "Origin", "http://"+r.admin, "Sec-Fetch-Site", "same-origin"); resp.status != 200 {
+		t.Errorf("from its own page: %d %s", resp.status, resp.body)
+	}
+	resp := r.do("POST", "/v1/chat/completions", chatBody(""), classHeader, "offline")
+	if code, _ := errorOf(t, resp.body); resp.status != 503 || code != "class_closed" || !wholeSeconds.MatchString(resp.header.Get("Retry-After")) {
+		t.Errorf("a drained class: %d %v %s", resp.status, resp.header, resp.body)
+	}
+	r.adminDo("POST", "/debug/queue/offline?mode=open")
+	if resp := r.do("POST", "/v1/chat/completions", chatBody(""), classHeader, "offline"); resp.status != 200 {
+		t.Errorf("opened again: %d", resp.status)
+	}
+}
+
+func TestReportsFollowTheEngine(t *testing.T) {
+	var r Reporter
+	s := &wire.State{At: 5, PagesTotal: 10, PagesUsed: 4, Model: wire.Model{PageTokens: 16}, StepTokensMax: 512, StepDuration: 3, StepPredicted: 2, ShortPrefill: 7, LongPrefill: 8, Sequences: 9}
+	s.AddBlock(wire.BlockChange{Hash: 1})
+	s.AddBlock(wire.BlockChange{Hash: 2})
+	got := r.Report(s)
+	if !got.Up || got.At != 5 || got.KVTokens != 160 || got.KVUsed != 64 || got.StepTokensMax != 512 || got.ShortPrefill != 7 || got.LongPrefill != 8 || got.Sequences != 9 || got.StepDuration != 3 || got.StepPredicted != 2 || len(got.Cached) != 2 || got.Forgotten {
+		t.Errorf("%+v", got)
+	}
+	next := *s
+	next.AddBlock(wire.BlockChange{Hash: 1, Evicted: true})
+	if got = r.Report(&next); len(got.Cached) != 0 || len(got.Evicted) != 1 || got.Evicted[0] != 1 {
+		t.Errorf("news: %+v", got)
+	}
+	if got = r.Report(&wire.State{Err: wire.Errorf(wire.Unavailable, "gone")}); got.Up || !got.Forgotten {
+		t.Errorf("gone: %+v", got)
+	}
+	if got = r.Report(s); !got.Up || len(got.Cached) != 2 {
+		t.Errorf("a new engine: %+v", got)
+	}
+	if got = r.Report(&wire.State{BlocksBefore: 100, Blocks: []wire.BlockChange{{Hash: 9}}}); !got.Forgotten || len(got.Cached) != 1 {
+		t.Errorf("missed some: %+v", got)
+	}
+}
+
+func TestRetriesAreCounted(t *testing.T) {
+	r := simpleRig(t, hello)
+	l := &ledger{Controller: r.fifo}
+	r.gw.admission = l
+	for _, n := range []string{"0", "1", "x", "-1"} {
+		r.do("POST", "/v1/chat/completions", chatBody(`"user":"u1"`), retryCountHeader, n, deadlineHeader, "5000")
+	}
+	for i, want := range []bool{false, true, false, false} {
+		if w := l.works[i]; w.Retry != want || w.User != "u1" || w.Within <= 0 || w.Within > 5*time.Second {
+			t.Errorf("%d: %+v", i, w)
+		}
+	}
+}

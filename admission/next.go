@@ -180,7 +180,7 @@ func (s *Scheduler) start(e *Entry) {
 	}
 	e.inRunning = len(s.running)
 	s.running = append(s.running, e)
-	if e.why == WhyNot && e.started > e.arrived {
+	if e.why == WhyNot && e.started >= e.arrived+time.Millisecond {
 		e.why = WhyOrder
 	}
 	k := e.class

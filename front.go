@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/admission/budget/shared"
 	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/telemetry"
@@ -58,7 +59,10 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 	if err != nil {
 		return nil, err
 	}
-	budgets := budget.NewLocal(cfg.Budget, nil)
+	budgets, err := openBudgets(cfg.Budget, c.logger(cfg.Log, "gateway"))
+	if err != nil {
+		return nil, err
+	}
 	f.closers = append(f.closers, budgets.Close)
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
 	var reporter gateway.Reporter
@@ -83,6 +87,14 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 	}
 	f.closers = append(f.closers, func() { f.gateway.Close() })
 	return f, nil
+}
+
+// openBudgets opens the store of budgets that cfg names.
+func openBudgets(cfg budget.Config, log *slog.Logger) (budget.Store, error) {
+	if cfg.Store == "" {
+		return budget.NewLocal(cfg, nil), nil
+	}
+	return shared.Open(cfg, log, nil)
 }
 
 func (f *front) listen(key, address string) (net.Listener, error) {

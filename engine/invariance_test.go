@@ -174,7 +174,7 @@ func TestInvarianceOfBits(t *testing.T) {
 		}
 		t.Run(set.Name, func(t *testing.T) {
 			cfg := Config{Kernels: set.Name, KVBytes: 32 * 32768, Threads: 2}
-			qs, schedules := chaosQuestions(8, 12), 12
+			qs, schedules := chaosQuestions(8, 12), 8
 			if testing.Short() || underRace || set.Name == "ref" {
 				cfg.KVBytes = 10 * 32768
 				qs, schedules = chaosQuestions(5, 2), 3

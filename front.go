@@ -13,7 +13,7 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
-	"github.com/forebay-io/forebay/admission/budget/shared"
+	redisbudget "github.com/forebay-io/forebay/admission/budget/shared"
 	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/telemetry"
@@ -94,7 +94,7 @@ func openBudgets(cfg budget.Config, log *slog.Logger) (budget.Store, error) {
 	if cfg.Store == "" {
 		return budget.NewLocal(cfg, nil), nil
 	}
-	return shared.Open(cfg, log, nil)
+	return redisbudget.Open(cfg, log, nil)
 }
 
 func (f *front) listen(key, address string) (net.Listener, error) {

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -27,7 +28,7 @@ func newTestLocal() (*Local, *hand) {
 
 // reserve asks for tenant t and model m.
 func reserve(s Store, limits Limits, input, output int) (*Reservation, *Refusal) {
-	r, err := s.Reserve(nil, Ask{Tenant: "t", Model: "m", Limits: limits, Input: input, Output: output})
+	r, err := s.Reserve(context.Background(), Ask{Tenant: "t", Model: "m", Limits: limits, Input: input, Output: output})
 	var refusal *Refusal
 	errors.As(err, &refusal)
 	return r, refusal
@@ -105,7 +106,8 @@ func TestC05PlaceIsFreed(t *testing.T) {
 		}
 		var ends sync.WaitGroup
 		for range 3 { // the client leaves, the stream ends and the server stops, at once
-			ends.Go(func() { r.Used(random.Int() % 50); r.Settle(10, 5) })
+			used := random.IntN(300)
+			ends.Go(func() { r.Used(used); r.Settle(10, 5) })
 		}
 		ends.Wait()
 		h.move(time.Second)
@@ -378,7 +380,7 @@ func TestBucketsAreBounded(t *testing.T) {
 	limits := Limits{Concurrency: 1}
 	running := must(t, l, limits, 1, 1)
 	for i := range 10000 {
-		r, err := l.Reserve(nil, Ask{Tenant: string(rune(i)), Model: "n", Limits: limits})
+		r, err := l.Reserve(context.Background(), Ask{Tenant: string(rune(i)), Model: "n", Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -428,7 +430,7 @@ func TestReserveAllocates(t *testing.T) {
 	l, _ := newTestLocal()
 	a := Ask{Tenant: "t", Model: "m", Limits: Limits{RequestsPerMinute: 1e9, InputTokensPerMinute: 1e9, OutputTokensPerMinute: 1e9, Concurrency: 1e6, TokensPerDay: 1e12}, Input: 100, Output: 100}
 	got := testing.AllocsPerRun(1000, func() {
-		r, err := l.Reserve(nil, a)
+		r, err := l.Reserve(context.Background(), a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -445,7 +447,7 @@ func BenchmarkLocalReserveSettle(b *testing.B) {
 	a := Ask{Tenant: "t", Model: "m", Limits: Limits{RequestsPerMinute: 1e9, InputTokensPerMinute: 1e9, OutputTokensPerMinute: 1e9, Concurrency: 1e6, TokensPerDay: 1e12}, Input: 1, Output: 1}
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := l.Reserve(nil, a)
+		r, err := l.Reserve(context.Background(), a)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/forebay-io/forebay/admission/budget"
@@ -51,7 +52,9 @@ func openRedis(cfg budget.Config) (*redisLedger, error) {
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = cfg.DecisionLimit, cfg.DecisionLimit, cfg.DecisionLimit, cfg.DecisionLimit
 	o.DialerRetries = 1
-	o.PoolSize, o.MaxActiveConns, o.MinIdleConns = cfg.PoolSize, cfg.PoolSize, 0
+	o.PoolSize, o.MaxActiveConns, o.MaxConcurrentDials = cfg.PoolSize, cfg.PoolSize, cfg.PoolSize
+	o.Dialer = (&dialer{redis.NewDialer(o), make(chan struct{}, cfg.PoolSize)}).Dial
+	logging.Disable() // the breaker says what there is to say, once
 	return &redisLedger{redis.NewClient(o), cfg.Prefix}, nil
 }
 

@@ -67,16 +67,19 @@ func Compare(o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Seeds: o.Seeds}
+	busy := map[*Trace]time.Duration{} // the same file for every seed is measured once
 	outcomes := make([][]*Outcome, len(o.Policies))
 	for seed := range uint64(o.Seeds) {
 		t, err := o.Source(seed)
 		if err != nil {
 			return nil, err
 		}
-		t, err = r.atLoad(t, &o, g)
-		if err != nil {
-			return nil, err
+		if busy[t] == 0 {
+			if busy[t], err = busyTime(o.Engine, t, g); err != nil {
+				return nil, err
+			}
 		}
+		t = r.atLoad(t, &o, busy[t])
 		for i, name := range o.Policies {
 			run, err := play(o.Engine, t, name, g, seed)
 			if err != nil {
@@ -91,23 +94,19 @@ func Compare(o Options) (*Result, error) {
 	return r, nil
 }
 
-// atLoad scales a seed's trace to the load asked for.
-func (r *Result) atLoad(t *Trace, o *Options, g *goals) (*Trace, error) {
-	busy, err := busyTime(o.Engine, t, g)
-	if err != nil {
-		return nil, err
-	}
+// atLoad scales a seed's trace, which keeps the engine busy for so long, to the
+// load asked for.
+func (r *Result) atLoad(t *Trace, o *Options, busy time.Duration) *Trace {
 	n := float64(o.Seeds)
 	r.Trace = t.Name
 	r.Capacity += float64(len(t.Requests)) / busy.Seconds() / n
-	span := max(t.span(), time.Nanosecond)
-	native := float64(busy) / float64(span)
+	native := float64(busy) / float64(max(t.span(), time.Nanosecond))
 	if o.Load == 0 || t.span() == 0 {
 		r.Load += native / n
-		return t, nil
+		return t
 	}
 	r.Load = o.Load
-	return t.scaled(native / o.Load), nil
+	return t.scaled(native / o.Load)
 }
 
 // busyTime is how long the engine works on a trace's requests when there is

@@ -27,7 +27,11 @@ type Engine struct {
 	SequencesMax  int     `json:"sequences_max"`
 	StepTokensMax int     `json:"step_tokens_max"`
 	StepBudgetMS  float64 `json:"step_budget_ms"` // of a step with prefill, while people wait for their next token
-	LongStretch   float64 `json:"long_stretch"`   // what a long prompt may add to a step, in units of its decode rows' time
+	// LongStretch is what a long prompt may add to a step beside interactive
+	// decode rows, in units of their time; BackgroundStretch what batch and
+	// offline work may, in units of the interactive part's.
+	LongStretch       float64 `json:"long_stretch"`
+	BackgroundStretch float64 `json:"background_stretch"`
 	// PrefixTokens is how much of finished prompts is kept for reuse; 0 keeps nothing.
 	PrefixTokens int `json:"prefix_tokens"`
 
@@ -46,7 +50,7 @@ func DefaultEngine() *Engine {
 	return &Engine{
 		Name:   "8B on an A100",
 		BaseMS: 8, PrefillTokenMS: 0.10, PrefillContextMS: 3.4e-6, DecodeRowMS: 0.02, DecodeContextMS: 6.4e-5,
-		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 4,
+		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 4, BackgroundStretch: 0.2,
 		Noise: 0.05, StallMS: 200, StallsMinute: 1,
 	}
 }
@@ -74,7 +78,7 @@ func (e *Engine) check() error {
 		{"base_ms", e.BaseMS, 0, 1e5}, {"prefill_token_ms", e.PrefillTokenMS, 0, 1e5}, {"prefill_context_ms", e.PrefillContextMS, 0, 100},
 		{"decode_row_ms", e.DecodeRowMS, 0, 1e5}, {"decode_context_ms", e.DecodeContextMS, 0, 1e3},
 		{"kv_tokens", float64(e.KVTokens), 1, 1e10}, {"sequences_max", float64(e.SequencesMax), 1, 65536},
-		{"step_budget_ms", e.StepBudgetMS, 1, 1e5}, {"long_stretch", e.LongStretch, 0.01, 100},
+		{"step_budget_ms", e.StepBudgetMS, 1, 1e5}, {"long_stretch", e.LongStretch, 0.01, 100}, {"background_stretch", e.BackgroundStretch, 0.001, 100},
 		{"step_tokens_max", float64(e.StepTokensMax), 1, 1e6}, {"prefix_tokens", float64(e.PrefixTokens), 0, 1e10},
 		{"noise", e.Noise, 0, 2}, {"stall_ms", e.StallMS, 0, 1e5}, {"stalls_a_minute", e.StallsMinute, 0, 1000}, {"cost_noise", e.CostNoise, 0, 2},
 	} {
@@ -104,7 +108,7 @@ func (e *Engine) limits() step.Limits {
 	return step.Limits{
 		TokensMax: e.StepTokensMax, RowsMax: e.SequencesMax, TokensMin: 16,
 		Budget: budget, BackgroundBudget: budget / 2,
-		Stretch: 0.2, Floor: 0.05, LongShare: 0.25, LongStretch: e.LongStretch,
+		Stretch: e.BackgroundStretch, Floor: 0.05, LongShare: 0.25, LongStretch: e.LongStretch,
 	}
 }
 

@@ -61,7 +61,11 @@ func (r *Result) table(out io.Writer, title string, columns []column, of func(*O
 		p := &r.Policies[i]
 		fmt.Fprintf(w, "%s\t", p.Policy)
 		for _, c := range columns {
-			fmt.Fprintf(w, "%s\t", c.text(value(of(&p.Mean), c.key), value(of(&p.Half), c.key)))
+			metrics := of(&p.Mean)
+			if c.key == "jain" && value(metrics, "jain_windows") == 0 { // nobody waited beside another for so long
+				metrics = nil
+			}
+			fmt.Fprintf(w, "%s\t", c.text(value(metrics, c.key), value(of(&p.Half), c.key)))
 		}
 		fmt.Fprintln(w)
 	}

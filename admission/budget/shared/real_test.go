@@ -233,3 +233,25 @@ func TestFlush(t *testing.T) {
 		return err == nil && b.V[3] == 0.0 && b.V[4] == 320.0
 	})
 }
+
+// The commands that docs/budgets.md lists are enough.
+func TestACL(t *testing.T) {
+	server := startServer(t)
+	args := strings.Fields("ACL SETUSER forebay on >p%w ~forebay:* resetchannels +evalsha +eval +script|load +get +set +time +zadd +zrem +zremrangebyscore +zcard +pexpire")
+	words := make([]any, len(args))
+	for i, a := range args {
+		words[i] = a
+	}
+	if err := server.client().Do(context.Background(), words...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, config(t, "redis://forebay:p%25w@127.0.0.1:"+server.port), nil)
+	r, refusal := ask(s, budget.Limits{RequestsPerMinute: 60}, 1, 1)
+	if refusal != nil || r.Degraded() || s.Degraded() {
+		t.Fatal(refusal)
+	}
+	r.Settle(1, 1)
+	if s.living() != 1 {
+		t.Error("it is not counted as living")
+	}
+}

@@ -346,3 +346,33 @@ func TestRandomCancelsLeaveZero(t *testing.T) {
 		t.Errorf("%v running, %v unspent", b.running, b.unspent)
 	}
 }
+
+// Waiting as a refusal says is enough, and those refused together are told
+// different times.
+func TestC12C25RetryAfter(t *testing.T) {
+	m, url := mini(t)
+	s := openTest(t, config(t, url), nil)
+	limits := budget.Limits{RequestsPerMinute: 60}
+	for range 10 {
+		r, refusal := ask(s, limits, 1, 1)
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		r.Settle(1, 1)
+	}
+	var waits []time.Duration
+	for range 30 {
+		_, refusal := ask(s, limits, 1, 1)
+		if refusal == nil || refusal.Rule != budget.Requests || refusal.Limit != 60 {
+			t.Fatalf("got %v", refusal)
+		}
+		waits = append(waits, refusal.RetryAfter)
+	}
+	if waits[0] != time.Second || waits[29] < 29*time.Second || waits[29] > 30*time.Second {
+		t.Errorf("%v to %v", waits[0], waits[29])
+	}
+	m.SetTime(time.Date(2026, 8, 1, 10, 0, 1, 0, time.UTC))
+	if _, refusal := ask(s, limits, 1, 1); refusal != nil {
+		t.Error(refusal)
+	}
+}

@@ -266,7 +266,7 @@ func (s *Store) sync(all []*dialogue) {
 }
 
 // errLeftAlone is the error of a call that the breaker does not let through.
-var errLeftAlone = errors.New("Redis is left alone for a moment")
+var errLeftAlone = errors.New("left alone for a moment after failures")
 
 // ask makes one call, within the decision limit and as the breaker allows.
 func (s *Store) ask(f func(context.Context) error) error {

@@ -50,7 +50,7 @@ func (x *exchange) explained() []headerField {
 }
 
 // rateNames are the budgets as OpenAI's headers name them, or have room for.
-var rateNames = [...]string{budget.Requests: "requests", budget.InputTokens: "input-tokens", budget.OutputTokens: "output-tokens"}
+var rateNames = [...]string{budget.Requests: "Requests", budget.InputTokens: "Input-Tokens", budget.OutputTokens: "Output-Tokens"}
 
 // appendBudgets appends the x-ratelimit headers of the budgets that are set.
 // tokens is whichever of input and output has the smaller part left.
@@ -62,7 +62,7 @@ func appendBudgets(all []headerField, states budget.States) []headerField {
 	for rule, name := range rateNames {
 		all = appendBudget(all, name, states[rule])
 	}
-	return appendBudget(all, "tokens", tokens)
+	return appendBudget(all, "Tokens", tokens)
 }
 
 func appendBudget(all []headerField, name string, s budget.State) []headerField {

@@ -64,7 +64,7 @@ func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
 		refused:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_refused_total", Help: "Requests refused by admission or a budget, by reason."}, []string{"class", "reason"}),
 		demoted:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_demoted_total", Help: "Requests that ran in a lower class, by the class they came from."}, []string{"class"}),
 		classQueue: by("class", "forebay_admission_wait_seconds", "From the end of preparing to admission, by class."),
-		waitError:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "forebay_admission_wait_error_seconds", Help: "How far the foretold wait of a request was from its wait.", Buckets: secondsBuckets}),
+		waitError:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "forebay_admission_prediction_error_seconds", Help: "How far the foretold wait for the first token was from the real one.", Buckets: secondsBuckets}),
 	}
 	reg.MustRegister(m.requests, m.tokens, m.clientGone, m.firstToken, m.perToken, m.queue, m.total, m.refused, m.demoted, m.classQueue, m.waitError, levelCollector{levels})
 	return m
@@ -84,9 +84,9 @@ func (m *metrics) observe(r *Record) {
 	if r.Admitted != 0 {
 		m.queue.WithLabelValues(r.Route).Observe(seconds(r.Admitted - r.Prepared))
 		m.classQueue.WithLabelValues(r.Class).Observe(seconds(r.Admitted - r.Prepared))
-		if r.WaitPredicted > 0 {
-			m.waitError.Observe(math.Abs(seconds(r.Admitted - r.Prepared - r.WaitPredicted)))
-		}
+	}
+	if r.WaitPredicted > 0 && r.FirstToken != 0 {
+		m.waitError.Observe(math.Abs(seconds(r.FirstToken - r.Prepared - r.WaitPredicted)))
 	}
 	if r.Refused != "" {
 		m.refused.WithLabelValues(r.Class, r.Refused).Inc()

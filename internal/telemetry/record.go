@@ -67,7 +67,8 @@ type Record struct {
 	// refused request it is Refused. Both are from closed lists.
 	WaitReason string
 	Refused    string
-	// WaitPredicted is the wait that was foretold, in nanoseconds; 0 for none.
+	// WaitPredicted is the time from Prepared to the first token, in
+	// nanoseconds, as it was foretold; 0 for none.
 	WaitPredicted int64
 	Route         string
 	Model         string // the engine's model id, never the client's text

@@ -239,6 +239,16 @@ func TestC24AnyMinute(t *testing.T) {
 	if got := maxWithin(at, one); got > 100+16 {
 		t.Errorf("%d within 60 s", got)
 	}
+	// The control: a count that begins anew each minute lets twice as many through.
+	at, one = nil, nil
+	for _, when := range []time.Duration{59900 * time.Millisecond, 60100 * time.Millisecond} {
+		for range 100 {
+			at, one = append(at, start.Add(when)), append(one, 1)
+		}
+	}
+	if got := maxWithin(at, one); got <= 100+16 {
+		t.Errorf("fixed windows pass too: %d within 60 s", got)
+	}
 }
 
 // Never more than limit + burst, or limit + the largest, in any minute; and

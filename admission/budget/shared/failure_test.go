@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -314,4 +315,100 @@ func TestNeitherIsNoFailure(t *testing.T) {
 	if !b.closed() {
 		t.Error("open")
 	}
+}
+
+// lossy loses calls before they are done, or their answers after, and now and
+// then has Redis fall back to an earlier state, as a failover may.
+type lossy struct {
+	ledger
+	sometimes func(n int) bool
+	rewind    func()
+	off       atomic.Bool
+}
+
+func (l *lossy) sync(ctx context.Context, calls []*call) ([]reply, error) {
+	if !l.off.Load() && l.sometimes(4) {
+		return nil, errBroken
+	}
+	replies, err := l.ledger.sync(ctx, calls)
+	if !l.off.Load() {
+		if l.sometimes(10) {
+			l.rewind()
+		}
+		if l.sometimes(3) {
+			return nil, errBroken
+		}
+	}
+	return replies, err
+}
+
+// Whatever is lost on the way, in the end what is charged is what was used.
+func TestLostCallsChargeOnce(t *testing.T) {
+	m, url := mini(t)
+	cfg := config(t, url)
+	cfg.SyncInterval, cfg.BreakerErrors = 10*time.Millisecond, 1000
+	limits := budget.Limits{TokensPerDay: 1_000_000, Concurrency: 10000} // slices of few requests
+	key := bookKey("forebay", "t", "m")
+	var mu sync.Mutex
+	random, earlier := rand.New(rand.NewPCG(3, 3)), ""
+	sometimes := func(n int) bool { mu.Lock(); defer mu.Unlock(); return random.IntN(n) == 0 }
+	var stores []*Store
+	var links []*lossy
+	for range 3 {
+		l, err := openRedis(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		link := &lossy{ledger: l, sometimes: sometimes, rewind: func() {
+			mu.Lock()
+			defer mu.Unlock()
+			now, _ := m.Get(key)
+			if earlier != "" && random.IntN(2) == 0 {
+				m.Set(key, earlier)
+				now = earlier
+			}
+			earlier = now
+		}}
+		link.off.Store(true)
+		s := open(cfg, link, slog.New(slog.DiscardHandler), nil)
+		t.Cleanup(s.Close)
+		stores, links = append(stores, s), append(links, link)
+		r, _ := ask(s, limits, 1, 1) // has a lease from here on
+		r.Settle(1, 1)
+	}
+	for _, l := range links {
+		l.off.Store(false)
+	}
+	storm(stores, 1500, limits, 100, 200, func(r *budget.Reservation) {
+		mu.Lock()
+		used, refund := random.IntN(400), random.IntN(5) == 0
+		mu.Unlock()
+		r.Used(used)
+		if refund {
+			r.Refund()
+		}
+		r.Settle(100, used)
+	})
+	for _, l := range links {
+		l.off.Store(true)
+	}
+	want, reserved, ended, fallback := 0.0, int64(0), int64(0), int64(0)
+	for _, s := range stores {
+		a := s.Audit()
+		want, reserved, ended, fallback = want+float64(a.Input+a.Output), reserved+a.Reserved, ended+a.Settled+a.Refunded, fallback+a.Fallback
+		if _, refusal := ask(s, limits, 0, 0); refusal != nil { // a last word of each
+			t.Fatal(refusal)
+		}
+	}
+	if reserved < 1000 || ended != reserved || fallback == 0 {
+		t.Errorf("%d reserved, %d ended, %d by on_failure", reserved, ended, fallback)
+	}
+	var used, places any
+	defer func() { t.Logf("charged %v, used %v; %v places", used, want, places) }()
+	eventually(t, "what is charged is what was used", func() bool {
+		text, _ := m.Get(key)
+		b := readBook(t, text)
+		used, places = b.V[4], b.V[3]
+		return used == want && places == 3.0
+	})
 }

@@ -118,8 +118,7 @@ func (l *loop) first() *sequence {
 // The first preempts for it whom it may, another those of less urgent levels,
 // if all of these would be enough.
 func (l *loop) open(s *sequence, first bool) bool {
-	free, takeable := l.unpromised(), l.takeable(s.level)
-	if !first && free+takeable < 1 { // its last token needs a page, whatever is cached
+	if !first && l.unpromised() < 1 && l.takeable(s.level) < 1 { // its last token needs a page, whatever is cached
 		return false
 	}
 	s.kv = l.pool.Open(s.salt, s.reusable())

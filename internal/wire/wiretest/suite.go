@@ -95,13 +95,14 @@ func (r *run) prepare(o wire.Options) *wire.Prompt {
 }
 
 // start prepares and dispatches a generation that does not end by itself
-// before its MaxTokens.
+// before its MaxTokens. Levels and lanes take turns: none changes what is promised.
 func (r *run) start(o wire.Options) *reader {
 	r.Helper()
 	o.N, o.IgnoreEOS = max(1, o.N), true
 	p := r.prepare(o)
 	n := make(chan struct{}, 1)
-	s := r.engine.Generate(&wire.Generation{ID: fmt.Sprintf("%s-%d", r.Name(), r.count), Prompt: p, Options: o, Notify: n})
+	s := r.engine.Generate(&wire.Generation{ID: fmt.Sprintf("%s-%d", r.Name(), r.count), Prompt: p, Options: o, Notify: n,
+		Level: r.count % 3, Key: int64(-r.count), Long: r.count%4 == 0, TokenGoal: time.Duration(r.count%2) * time.Millisecond})
 	r.Cleanup(s.Close)
 	return &reader{run: r, stream: s, notify: n, prompt: p, options: o,
 		texts: make([]string, o.N), tokens: make([]int, o.N), finishes: make([]wire.Finish, o.N)}

@@ -12,8 +12,9 @@ import (
 const (
 	// asksMax is how many asks one call decides.
 	asksMax = 64
-	// meterInterval is how often Redis is told only how far streams have come.
-	meterInterval = time.Second
+	// meterTicks is how many sync intervals pass before Redis is told nothing but
+	// how far streams have come.
+	meterTicks = 10
 )
 
 // account is a gateway's side of one tenant's budgets for one model.

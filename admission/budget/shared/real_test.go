@@ -251,6 +251,11 @@ func TestACL(t *testing.T) {
 		t.Fatal(refusal)
 	}
 	r.Settle(1, 1)
+	// A value that is not a book is replaced.
+	server.client().Set(context.Background(), bookKey("forebay", "u", "m"), "{]", 0)
+	if r, err := s.Reserve(context.Background(), budget.Ask{Tenant: "u", Model: "m", Limits: budget.Limits{Concurrency: 1}}); err != nil || r.Degraded() {
+		t.Error(err)
+	}
 	if s.living() != 1 {
 		t.Error("it is not counted as living")
 	}

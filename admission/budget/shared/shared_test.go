@@ -223,6 +223,7 @@ func TestC11ClocksOfGateways(t *testing.T) {
 func TestDeadGatewayIsForgotten(t *testing.T) {
 	m, url := mini(t)
 	cfg := config(t, url)
+	cfg.SyncInterval = 10 * time.Millisecond
 	limits := budget.Limits{Concurrency: 3, OutputTokensPerMinute: 60000, TokensPerDay: 10000}
 	dead := openTest(t, cfg, nil)
 	for range 3 {

@@ -43,7 +43,7 @@ func (b *account) wants(now time.Time) bool {
 		idle = idle || !b.touched && b.pool[k] > 0
 	}
 	age := now.Sub(b.renewed)
-	return b.dirty || idle || b.fall.on || b.metered && age >= meterInterval || b.held != (budget.Amounts{}) && age >= b.store.cfg.Lease/3
+	return b.dirty || idle || b.fall.on || b.metered && age >= meterTicks*b.store.cfg.SyncInterval || b.held != (budget.Amounts{}) && age >= b.store.cfg.Lease/3
 }
 
 // open makes the next call; b.mu is held.

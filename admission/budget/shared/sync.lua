@@ -14,8 +14,9 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local dayMs = 86400000
 local day = math.floor(now / dayMs)
 local raw = redis.call('GET', KEYS[1])
-local book = raw and cjson.decode(raw) or { at = now, day = day, v = {}, L = {}, e = { 0, 0, 0 } }
-local fresh = not raw
+local read, book = pcall(cjson.decode, raw)
+local fresh = not (read and type(book) == 'table' and book.L) -- none, or not ours: one bad key stops no other
+if fresh then book = { at = now, day = day, v = {}, L = {}, e = { 0, 0, 0 } } end
 
 -- Levels of this instant. Time that runs backwards adds nothing; if it went
 -- back by more than a lease, it is counted from there.

@@ -88,3 +88,21 @@ func TestChatTellsFailures(t *testing.T) {
 		})
 	}
 }
+
+func TestChatSendsItsKey(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer sk-1" {
+			w.WriteHeader(http.StatusUnauthorized)
+			io.WriteString(w, `{"error":{"message":"the API key is of no tenant here"}}`)
+			return
+		}
+		io.WriteString(w, `{"data":[{"id":"m"}]}`)
+	}))
+	defer server.Close()
+	if model, err := (&chat{url: server.URL, key: "sk-1"}).servedModel(); err != nil || model != "m" {
+		t.Errorf("%q, %v", model, err)
+	}
+	if _, err := (&chat{url: server.URL}).servedModel(); err == nil || !strings.Contains(err.Error(), apiKeyVar) {
+		t.Errorf("without a key: %v", err)
+	}
+}

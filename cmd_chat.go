@@ -20,6 +20,7 @@ import (
 // chat is a conversation over the HTTP API.
 type chat struct {
 	url         string
+	key         string // API key, or ""
 	model       string
 	temperature float64
 	out         io.Writer
@@ -29,6 +30,18 @@ type chat struct {
 type message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
+}
+
+// apiKeyVar holds the API key of a Forebay whose tenants have some: not a flag,
+// since everybody can read those.
+const apiKeyVar = "FOREBAY_API_KEY"
+
+// do sends request with the key.
+func (t *chat) do(request *http.Request) (*http.Response, error) {
+	if t.key != "" {
+		request.Header.Set("Authorization", "Bearer "+t.key)
+	}
+	return http.DefaultClient.Do(request)
 }
 
 // runChat answers the text of the arguments, or all of a piped input, or line
@@ -42,11 +55,11 @@ func runChat(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	talk := &chat{out: c.out, temperature: *temperature}
+	talk := &chat{out: c.out, temperature: *temperature, key: c.getenv(apiKeyVar)}
 	if talk.url, err = c.serverURL(*url); err != nil {
 		return err
 	}
-	if talk.model, err = servedModel(talk.url); err != nil {
+	if talk.model, err = talk.servedModel(); err != nil {
 		return err
 	}
 	if *system != "" {
@@ -157,7 +170,7 @@ func (t *chat) stream(ctx context.Context, messages []message) (said string, err
 		return "", err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	response, err := t.do(request)
 	if err != nil {
 		return "", err
 	}
@@ -169,10 +182,14 @@ func (t *chat) stream(ctx context.Context, messages []message) (said string, err
 }
 
 // servedModel asks which model there is to talk to.
-func servedModel(url string) (string, error) {
-	response, err := http.Get(url + "/v1/models")
+func (t *chat) servedModel() (string, error) {
+	request, err := http.NewRequest(http.MethodGet, t.url+"/v1/models", nil)
 	if err != nil {
-		return "", fmt.Errorf("nothing answers at %s (%w): start forebay first, or give --url", url, err)
+		return "", err
+	}
+	response, err := t.do(request)
+	if err != nil {
+		return "", fmt.Errorf("nothing answers at %s (%w): start forebay first, or give --url", t.url, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -180,7 +197,7 @@ func servedModel(url string) (string, error) {
 	}
 	var models struct{ Data []struct{ ID string } }
 	if err := json.NewDecoder(response.Body).Decode(&models); err != nil || len(models.Data) == 0 {
-		return "", errors.Join(fmt.Errorf("%s lists no model: is it ready?", url), err)
+		return "", errors.Join(fmt.Errorf("%s lists no model: is it ready?", t.url), err)
 	}
 	return models.Data[0].ID, nil
 }
@@ -188,6 +205,9 @@ func servedModel(url string) (string, error) {
 // refusal is the error of a response that is none of success.
 func refusal(response *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if response.StatusCode == http.StatusUnauthorized {
+		return fmt.Errorf("%s: %s; the variable %s may hold the key", response.Status, errorMessage(text), apiKeyVar)
+	}
 	return fmt.Errorf("%s: %s", response.Status, errorMessage(text))
 }
 

@@ -23,8 +23,12 @@
 //     (output.go), so that a record ends when its last byte has left. Only
 //     refusals, which are small, leave by fasthttp.
 //
-// Non-goals: deciding order and limits (admission), knowing models (engine),
-// TLS and authentication of clients.
+//  7. What a request reserved of its tenant's budgets is settled or refunded
+//     once, after its ticket is given back (serve.go, settle).
+//  8. Who asks is what its API key says; no header or field of a client makes
+//     it another tenant, or raises its class above its tenant's (identify.go).
+//
+// Non-goals: deciding order and limits (admission), knowing models (engine), TLS.
 //
 // Who owns what: New starts the watcher and the admission queue, Serve and
 // ServeAdmin run until Shutdown, and Close stops what New started.

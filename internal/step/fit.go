@@ -29,7 +29,8 @@ const (
 
 	weightMax = 1e18 // nanoseconds: of a broken clock, and so that nothing overflows
 
-	gearWindow = 7    // steps whose median sets the gear: three outliers move nothing
+	gearWindow = 7    // steps that set the gear, down by their median
+	gearSure   = 5    // of which so many must be slower for it to go up
 	gearNoise  = 0.15 // a median within this needs no gear
 	gearDown   = 0.02 // of the way down, in a step
 )
@@ -194,9 +195,9 @@ func (f *Fit) observeGear(ratio float64) {
 	f.ratios[f.steps%gearWindow] = ratio
 	f.sorted = f.ratios
 	slices.Sort(f.sorted[:])
-	switch median := f.sorted[gearWindow/2]; {
-	case median > f.gear*(1+gearNoise):
-		f.gear = median
+	switch median, most := f.sorted[gearWindow/2], f.sorted[gearWindow-gearSure]; {
+	case most > f.gear*(1+gearNoise): // most steps are slower by so much: noise alone seldom is
+		f.gear = most
 	case median < f.gear*(1-gearNoise):
 		f.gear += gearDown * (median - f.gear)
 	default: // what the shape has learned meanwhile needs no gear

@@ -56,8 +56,7 @@ type Work struct {
 // Share is how many tokens a sequence computes in the step.
 type Share struct{ Index, Tokens int }
 
-// Limits bound steps. Zero fields but Stretch and Floor mean no limit where
-// that makes sense; the caller fills them.
+// Limits bound steps. The caller sets all: none has a default here.
 type Limits struct {
 	TokensMax int // of a step, at least 1
 	RowsMax   int // sequences of a step, at least 1

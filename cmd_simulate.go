@@ -38,8 +38,8 @@ func runSimulate(c *console, args []string) error {
 	set.IntVar(&s.requests, "requests", 0, "requests of a made trace, 5000 if 0, or the first ones of a file, all if 0")
 	set.DurationVar(&s.goal, "goal", 2*time.Second, "time to first token that interactive requests want")
 	set.Float64Var(&s.slack, "slack", 2, "times a request's own prefill that are added to its goal")
-	set.StringVar(&s.engine, "engine", "", "JSON file of the engine, as --calibrate prints it; empty takes one shaped like an 8B model on an A100")
-	set.StringVar(&s.calibrate, "calibrate", "", "run this model here for a while and print its engine file; nothing is simulated")
+	set.StringVar(&s.engine, "engine", "", "JSON file of the engine, as --calibrate writes it; empty takes one shaped like an 8B model on an A100")
+	set.StringVar(&s.calibrate, "calibrate", "", "run this model here for a while and write its engine file to --engine, or print it; nothing is simulated")
 	set.StringVar(&s.csv, "csv", "", "file for all numbers, by class and tenant too")
 	set.StringVar(&s.svg, "svg", "", "file for a plot")
 	set.BoolVar(&s.json, "json", false, "print JSON, an object a line for each load")
@@ -50,7 +50,7 @@ func runSimulate(c *console, args []string) error {
 	case len(rest) > 0:
 		return usageError(fmt.Sprintf("simulate takes flags alone; %q is not one; write forebay %s", rest[0], simulateUsage))
 	case s.calibrate != "":
-		return c.calibrate(s.calibrate)
+		return c.calibrate(s.calibrate, s.engine, calibrateTime)
 	case s.trace == "":
 		return usageError("simulate needs --trace, a file or one of " + strings.Join(sim.Generators(), ", "))
 	}

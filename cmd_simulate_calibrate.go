@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/forebay-io/forebay/bench/sim"
@@ -28,10 +29,10 @@ const (
 // q90 is the 90 % quantile of the normal distribution.
 const q90 = 1.2816
 
-// calibrate runs a model under changing load and prints what the engine has
-// learned of its steps, as a file for --engine; standard error says how far
-// that is off.
-func (c *console) calibrate(model string) error {
+// calibrate runs a model under changing load and writes what the engine has
+// learned of its steps to output, or prints it where that is empty; standard
+// error says how far it is off.
+func (c *console) calibrate(model, output string, limit time.Duration) error {
 	var cfg engine.Config
 	conf.Fill(&cfg)
 	cfg.Model = model
@@ -41,17 +42,23 @@ func (c *console) calibrate(model string) error {
 	}
 	defer e.Close()
 	rnd := rand.New(rand.NewPCG(1, 1))
-	for began, i := time.Now(), 0; i < len(calibrateRounds) || time.Since(began) < calibrateTime; i++ {
+	for began, i := time.Now(), 0; i < len(calibrateRounds) || time.Since(began) < limit; i++ {
 		if err := generateTogether(e, rnd, calibrateRounds[i%len(calibrateRounds)]); err != nil {
 			return err
 		}
 	}
 	s := e.State()
-	out := engineFile(s, &cfg)
 	fmt.Fprintf(c.err, "forebay: %d steps of %s; they took %.2f times what was predicted in the median, and %.2f times at 90 %%\n", s.Step, s.Model.ID, s.RatioMedian, s.RatioHigh)
-	encoder := json.NewEncoder(c.out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(out)
+	text, err := json.MarshalIndent(engineFile(s, &cfg), "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if output != "" {
+		return os.WriteFile(output, text, 0o644)
+	}
+	_, err = c.out.Write(text)
+	return err
 }
 
 // engineFile is the engine as the simulator has it.
@@ -63,6 +70,7 @@ func engineFile(s *wire.State, cfg *engine.Config) *sim.Engine {
 	out.PrefillTokenMS, out.PrefillContextMS = s.Cost.PrefillToken/ms, s.Cost.PrefillContext/ms
 	out.KVTokens, out.SequencesMax, out.StepTokensMax = s.PagesTotal*s.Model.PageTokens, cfg.SequencesMax, s.StepTokensMax
 	out.StepBudgetMS, out.LongStretch, out.BackgroundStretch = float64(cfg.StepBudget)/ms, cfg.LongStretch, cfg.BackgroundStretch
+	out.StallsMinute = 0 // what there were is in the noise
 	out.Noise = max(0, math.Log(s.RatioHigh/s.RatioMedian)/q90)
 	return out
 }

@@ -49,14 +49,20 @@ func WriteSVG(w io.Writer, results []*Result) error {
 	}
 	for i, name := range names {
 		x, y := plotLeft+i%legendColumns*150, plotTop+plotHeight+44+i/legendColumns*legendRow
-		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="14" height="4" fill="%s"/><text x="%d" y="%d">%s</text>`+"\n", x, y-5, hue(i), x+20, y, html.EscapeString(name))
+		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="14" height="4" fill="%s"/><text x="%d" y="%d">%s</text>`+"\n", x, y-5, hue(name), x+20, y, html.EscapeString(name))
 	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func hue(i int) string { return hues[i%len(hues)] }
+// hue is a policy's colour, the same in every plot.
+func hue(name string) string {
+	if i := slices.Index(Policies(), name); i >= 0 {
+		return hues[i]
+	}
+	return "#57606a"
+}
 
 func policiesOf(results []*Result) (names []string) {
 	for i := range results[0].Policies {
@@ -103,7 +109,7 @@ func (p *panel) frame(b *strings.Builder, left float64) {
 func overLoad(b *strings.Builder, results []*Result, names []string) {
 	results = slices.Clone(results)
 	slices.SortStableFunc(results, func(a, c *Result) int { return int(max(-1, min(1, 1e9*(a.Load-c.Load)))) })
-	most := results[len(results)-1].Load
+	least, most := 0.95*results[0].Load, results[len(results)-1].Load
 	panels := []panel{
 		{title: "goodput, % of arrivals", y: func(p *Measured) float64 { return 100 * ofInteractive(p, "goodput") }, high: 100},
 		{title: "time to first token of the served, p95, s", y: func(p *Measured) float64 { return ofInteractive(p, "ttft_p95_s") }, log: true, low: 0.1, high: 1000},
@@ -111,7 +117,8 @@ func overLoad(b *strings.Builder, results []*Result, names []string) {
 	for i := range panels {
 		p, left := &panels[i], float64(plotLeft+i*(plotWidth+plotGap))
 		p.frame(b, left)
-		at := func(r *Result) float64 { return left + plotWidth*r.Load/(most*1.05) }
+		fmt.Fprintf(b, `<text x="%g" y="%d" text-anchor="middle">load</text>`+"\n", left+plotWidth/2, plotTop+plotHeight+30)
+		at := func(r *Result) float64 { return left + plotWidth*(r.Load-least)/(1.03*most-least) }
 		for k, r := range results {
 			if k > 0 && at(r)-at(results[k-1]) < 24 {
 				continue
@@ -127,7 +134,7 @@ func overLoad(b *strings.Builder, results []*Result, names []string) {
 				}
 				fmt.Fprintf(&d, "%s%.1f %.1f", map[bool]string{true: "M", false: " L"}[d.Len() == 0], at(r), p.scale(v))
 			}
-			fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="%g" d="%s"/>`+"\n", hue(n), map[bool]float64{true: 3, false: 1.5}[n == 0], d.String())
+			fmt.Fprintf(b, `<path fill="none" stroke="%s" stroke-width="%g" d="%s"/>`+"\n", hue(names[n]), map[bool]float64{true: 3, false: 1.5}[n == 0], d.String())
 		}
 	}
 }
@@ -140,18 +147,18 @@ func percentiles(b *strings.Builder, r *Result) {
 	goodput.frame(b, left)
 	first.frame(b, right)
 	each := plotWidth / float64(len(r.Policies))
-	bar := func(p *panel, x, width, v float64, i int, opacity float64) {
+	bar := func(p *panel, x, width, v float64, name string, opacity float64) {
 		if !math.IsNaN(v) {
 			y := p.scale(v)
-			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" opacity="%g"/>`+"\n", x, y, width, plotTop+plotHeight-y, hue(i), opacity)
+			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" opacity="%g"/>`+"\n", x, y, width, plotTop+plotHeight-y, hue(name), opacity)
 		}
 	}
 	for i := range r.Policies {
 		p := &r.Policies[i]
 		x := each * (float64(i) + 0.1)
-		bar(&goodput, left+x, each*0.8, 100*ofInteractive(p, "goodput"), i, 1)
+		bar(&goodput, left+x, each*0.8, 100*ofInteractive(p, "goodput"), p.Policy, 1)
 		for k, key := range []string{"ttft_p50_s", "ttft_p95_s", "ttft_p99_s"} {
-			bar(&first, right+x+each*0.8/3*float64(k), each*0.8/3-0.5, ofInteractive(p, key), i, 1-0.25*float64(k))
+			bar(&first, right+x+each*0.8/3*float64(k), each*0.8/3-0.5, ofInteractive(p, key), p.Policy, 1-0.25*float64(k))
 		}
 	}
 }

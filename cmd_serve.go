@@ -184,6 +184,7 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 		ln.Close()
 		os.Exit(0)
 	})
+	s.Engine.Log = log
 	e, err := engine.New(s.Engine)
 	loaded()
 	if err != nil {

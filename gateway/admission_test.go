@@ -310,7 +310,7 @@ func TestOversizedPromptsAreDemoted(t *testing.T) {
 
 func TestReportsFollowTheEngine(t *testing.T) {
 	var r Reporter
-	s := &wire.State{At: 5, PagesTotal: 10, PagesUsed: 4, Model: wire.Model{PageTokens: 16}, StepTokensMax: 512, StepDuration: 3, StepPredicted: 2, ShortPrefill: 7, LongPrefill: 8, Sequences: 9}
+	s := &wire.State{At: 5, PagesTotal: 10, PagesUsed: 4, Model: wire.Model{PageTokens: 16}, StepTokensMax: 512, StepDuration: 3, Running: 1, StepPredicted: 2, ShortPrefill: 7, LongPrefill: 8, Sequences: 9}
 	s.AddBlock(wire.BlockChange{Hash: 1})
 	s.AddBlock(wire.BlockChange{Hash: 2})
 	got := r.Report(s)

@@ -32,11 +32,15 @@ func (r *Reporter) Report(s *wire.State) admission.Report {
 			r.cached = append(r.cached, c.Hash)
 		}
 	}
+	took := s.StepDuration
+	if s.Running == 0 { // an idle turn still tells of the last step
+		took = 0
+	}
 	return admission.Report{
 		Up: true, At: time.Duration(s.At), Cost: s.Cost, StepTokensMax: s.StepTokensMax,
 		KVTokens: s.PagesTotal * s.Model.PageTokens, KVUsed: s.PagesUsed * s.Model.PageTokens,
 		ShortPrefill: s.ShortPrefill, LongPrefill: s.LongPrefill, Sequences: s.Sequences,
-		StepDuration: s.StepDuration, StepPredicted: s.StepPredicted,
+		StepDuration: took, StepPredicted: s.StepPredicted,
 		Cached: r.cached, Evicted: r.evicted, Forgotten: missed,
 	}
 }

@@ -132,7 +132,10 @@ func (x *exchange) price(prompts []*wire.Prompt) admission.Work {
 	n := x.call.options.N
 	w := admission.Work{
 		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Sequences: len(prompts) * n,
-		Blocks: prompts[0].BlockHashes, BlockTokens: x.g.engine.State().Model.PageTokens, Within: x.left(), Retry: x.isRetry(), User: x.call.user,
+		Within: x.left(), Retry: x.isRetry(), User: x.call.user,
+	}
+	if len(prompts) == 1 { // of several, admission could not tell whose blocks they are
+		w.Blocks, w.BlockTokens = prompts[0].BlockHashes, x.g.engine.State().Model.PageTokens
 	}
 	for _, p := range prompts {
 		w.PromptTokens += len(p.Tokens)

@@ -234,7 +234,7 @@ func TestRandomEndsSettleOnce(t *testing.T) {
 		}
 		return hello
 	}}, admission: admission.Config{
-		RunningSequencesMax: 8, Classes: []admission.Class{{Name: "offline", WaitingRequestsMax: 4}},
+		RunningSequencesMax: 8, Classes: []admission.Class{{Name: "interactive", FirstTokenGoal: time.Hour}, {Name: "offline", WaitingRequestsMax: 4}},
 		Tenants: []admission.Tenant{{Name: "a", Keys: []string{"a"}, Weight: 1, Limits: budget.Limits{RequestsPerMinute: 1e6, OutputTokensPerMinute: 1e6, Concurrency: 20}}, {Name: "b", Keys: []string{"*"}, Weight: 1}},
 	}})
 	var wg sync.WaitGroup

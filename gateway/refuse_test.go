@@ -96,9 +96,9 @@ func TestC12BudgetRefusals(t *testing.T) {
 		hold   bool // another request runs meanwhile
 		words  string
 	}{
-		"requests":    {limits: budget.Limits{RequestsPerMinute: 120}, reason: "budget_requests"},
-		"input":       {limits: budget.Limits{InputTokensPerMinute: 3000}, reason: "budget_input_tokens", words: "one two three four five"},
-		"output":      {limits: budget.Limits{OutputTokensPerMinute: 300}, reason: "budget_output_tokens"},
+		"requests":    {limits: budget.Limits{RequestsPerMinute: 300}, reason: "budget_requests"},
+		"input":       {limits: budget.Limits{InputTokensPerMinute: 9000}, reason: "budget_input_tokens", words: "one two three four five"},
+		"output":      {limits: budget.Limits{OutputTokensPerMinute: 1200}, reason: "budget_output_tokens"},
 		"concurrency": {limits: budget.Limits{Concurrency: 1}, reason: "budget_concurrency", hold: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestC12BudgetRefusals(t *testing.T) {
 				eventually(3*time.Second, func() bool { return r.fake.Live() == 1 })
 			}
 			var resp response
-			for range 10 {
+			for range 50 {
 				if resp = r.as("sk-poor", body); resp.status != 200 {
 					break
 				}

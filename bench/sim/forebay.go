@@ -14,6 +14,7 @@ type forebay struct {
 	m    *machine
 	s    *admission.Scheduler
 	jobs map[*admission.Entry]*job
+	now  time.Duration // of the last call of next
 	gone []*job
 }
 
@@ -21,7 +22,6 @@ type forebay struct {
 var ourMakers = map[string]maker{
 	"forebay":             ours(func(*admission.Config) {}),
 	"forebay-no-lanes":    ours(func(c *admission.Config) { c.LongPrefill = math.MaxInt64 }),
-	"forebay-fair-count":  ours(func(c *admission.Config) { c.Quantum = time.Millisecond }),
 	"forebay-demote":      ours(demoteLate),
 	"forebay-no-fairness": ours(func(c *admission.Config) { c.Quantum = time.Hour }),
 }
@@ -68,6 +68,7 @@ func (f *forebay) arrive(j *job, now time.Duration) {
 }
 
 func (f *forebay) next(now time.Duration) *job {
+	f.now = now
 	entry := f.s.Next(now)
 	if entry == nil {
 		return nil
@@ -87,7 +88,7 @@ func (f *forebay) turned() []*job {
 		f.gone = append(f.gone, j)
 	}
 	for _, j := range f.gone {
-		f.settle(j, j.ended)
+		f.settle(j, f.now)
 	}
 	return f.gone
 }

@@ -48,8 +48,8 @@ func Ablations() []string {
 }
 
 func makerOf(name string) (maker, error) {
-	if make, ours := ourMakers[name]; ours {
-		return make, nil
+	if ours, known := ourMakers[name]; known {
+		return ours, nil
 	}
 	if rule, known := rules[name]; known {
 		return func(m *machine, _ admission.Config) (policy, error) { return newBaseline(m, rule), nil }, nil

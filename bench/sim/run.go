@@ -50,12 +50,12 @@ func newGoals(o *Options) (*goals, error) {
 
 // play runs a trace to the end of its last request.
 func play(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, error) {
-	make, err := makerOf(name)
+	newPolicy, err := makerOf(name)
 	if err != nil {
 		return nil, err
 	}
 	r := &run{m: newMachine(e, t, seed), left: len(t.Requests)}
-	if r.p, err = make(r.m, g.config); err != nil {
+	if r.p, err = newPolicy(r.m, g.config); err != nil {
 		return nil, err
 	}
 	rnd := rand.New(rand.NewPCG(seed, 3))

@@ -167,6 +167,20 @@ func TestMaxMin(t *testing.T) {
 	}
 }
 
+// TestEveryRunRepeats: no policy, ours the least, depends on anything but the
+// trace and the seed.
+func TestEveryRunRepeats(t *testing.T) {
+	trace := atLoad(t, DefaultEngine(), generate(t, "mixed", 200), 1.5)
+	for _, policy := range Policies() {
+		a, b := playOut(t, DefaultEngine(), trace, policy), playOut(t, DefaultEngine(), trace, policy)
+		for i := range a.jobs {
+			if x, y := a.jobs[i], b.jobs[i]; x.ending != y.ending || x.first != y.first || x.ended != y.ended {
+				t.Fatalf("%s: request %d ended once at %v and once at %v", policy, i, x.ended, y.ended)
+			}
+		}
+	}
+}
+
 // TestSameSeedSameNumbers holds what a small comparison prints, as table, CSV,
 // JSON and SVG.
 func TestSameSeedSameNumbers(t *testing.T) {

@@ -19,7 +19,7 @@ const (
 )
 
 // hues are the lines' colours, readable on light and dark; ours is the first.
-var hues = []string{"#d1242f", "#0969da", "#1a7f37", "#9a6700", "#8250df", "#bf3989", "#0a7ea4", "#6e7781", "#c2570c", "#4d7c0f"}
+var hues = []string{"#d1242f", "#0969da", "#1a7f37", "#9a6700", "#8250df", "#bf3989", "#4d7c0f", "#0a7ea4", "#6e7781", "#ea580c"}
 
 // panel is one diagram of the plot.
 type panel struct {
@@ -120,7 +120,7 @@ func overLoad(b *strings.Builder, results []*Result, names []string) {
 		fmt.Fprintf(b, `<text x="%g" y="%d" text-anchor="middle">load</text>`+"\n", left+plotWidth/2, plotTop+plotHeight+30)
 		at := func(r *Result) float64 { return left + plotWidth*(r.Load-least)/(1.03*most-least) }
 		for k, r := range results {
-			if k > 0 && at(r)-at(results[k-1]) < 24 {
+			if k > 0 && at(r)-at(results[k-1]) < 30 {
 				continue
 			}
 			fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%.3g</text>`+"\n", at(r), plotTop+plotHeight+16, r.Load)

@@ -38,9 +38,8 @@ func WriteSVG(w io.Writer, results []*Result) error {
 	names := policiesOf(results)
 	rows := (len(names) + legendColumns - 1) / legendColumns
 	width, height := 2*plotWidth+plotLeft+plotGap+20, plotTop+plotHeight+44+rows*legendRow
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#24292f">`+"\n", width, height)
-	b.WriteString("<style>text{fill:#24292f} .axis{stroke:#8c959f} .grid{stroke:#8c959f;opacity:.25}\n" +
-		"@media (prefers-color-scheme:dark){text{fill:#e6edf3}}</style>\n")
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#737b85">`+"\n", width, height)
+	b.WriteString("<style>.axis{stroke:#8c959f} .grid{stroke:#8c959f;opacity:.25}</style>\n")
 	fmt.Fprintf(&b, `<text x="%d" y="18" font-size="14">%s</text>`+"\n", plotLeft, html.EscapeString(results[0].Trace+", interactive requests"))
 	if len(results) > 1 {
 		overLoad(&b, results, names)

@@ -21,6 +21,9 @@ type ledger struct {
 	shortReported int
 	longReported  int
 	longGiven     int // tokens, since that report
+	// longPace is how much of its own engine time the long lane gets done in a
+	// unit of time while nothing short waits, moving; 0 is unknown.
+	longPace float64
 
 	sequences, kv     int // of all that run
 	rows, rowsContext int // sequences past their first token, and their contexts
@@ -80,19 +83,31 @@ func (v *ledger) longs(dst []*Entry, level int) []*Entry {
 	return dst
 }
 
-// ran notes that the engine has computed so many tokens of the long lane: they
-// are of the most urgent level's first by key.
-func (v *ledger) ran(tokens int) {
+// ran notes that the engine has computed so many tokens of the long lane since
+// the report before: they are of the most urgent level's first by key.
+func (v *ledger) ran(tokens int, since time.Duration) {
+	done := time.Duration(0)
 	for i := range v.flights {
 		longs := v.flights[i].longs
 		slices.SortFunc(longs, compareEntries)
 		for _, e := range longs {
 			n := min(tokens, e.left-1)
+			done += v.cost.Prefill(n, e.work.PromptTokens-e.left, v.chunk)
 			e.left -= n
 			tokens -= n
 		}
 	}
+	if done > 0 && since > 0 && v.shortReported == 0 && v.rows > 0 {
+		pace := min(1, float64(done)/float64(since))
+		if v.longPace == 0 {
+			v.longPace = pace
+		}
+		v.longPace += (pace - v.longPace) * min(1, float64(since)/float64(paceMemory))
+	}
 }
+
+// paceMemory is how far back longPace looks.
+const paceMemory = 5 * time.Second
 
 // given books e, which starts now.
 func (v *ledger) given(e *Entry) {
@@ -178,6 +193,7 @@ func (v *ledger) left(e *Entry, now time.Duration) {
 func (s *Scheduler) Report(r Report, now time.Duration) {
 	s.advance(now)
 	v := &s.engine
+	before := v.at
 	v.heard, v.up, v.at = true, r.Up, min(r.At, s.now)
 	if !r.Up {
 		s.forgetCache()
@@ -187,7 +203,7 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 		v.cost = r.Cost
 	}
 	v.chunk, v.kvTokens, v.stepDuration = max(1, r.StepTokensMax), r.KVTokens, r.StepDuration
-	v.ran(max(0, v.longReported+v.longGiven-r.LongPrefill))
+	v.ran(max(0, v.longReported+v.longGiven-r.LongPrefill), r.At-before)
 	v.shortReported, v.longReported, v.longGiven = r.ShortPrefill, r.LongPrefill, 0
 	for i := range v.flights {
 		v.flights[i].see(r.At)

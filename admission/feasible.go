@@ -23,6 +23,8 @@ type pace struct {
 	// passing is the share of the time that short requests take which are still
 	// to come and pass the long ones.
 	passing float64
+	// longRate is rate for the long lane, which decoding may hold back more.
+	longRate float64
 
 	sequencesFree, kvFree         int
 	sequencesTime, kvTime, margin float64 // nanoseconds for each beyond the free ones
@@ -42,6 +44,10 @@ func (s *Scheduler) paceOf(level int) pace {
 		short:         waits.short + v.cost.Prefill(tokens, 0, chunk),
 		sequencesFree: s.cfg.RunningSequencesMax - v.sequences,
 		kvFree:        v.kvMax() - v.flights[level].kv,
+	}
+	p.longRate = p.rate
+	if v.rows > 0 && v.longPace > 0 {
+		p.longRate = min(p.rate, max(v.longPace, 0.05))
 	}
 	p.from = s.now + v.stepDuration/2 + time.Duration(float64(v.cost.Prefill(tokens, 0, chunk))/p.rate)
 	if n := v.sequences; n > 0 {
@@ -84,15 +90,15 @@ func (s *Scheduler) rate(level int) float64 {
 // finish is when a request with prefill has its first token, after all that is
 // summed up in ahead, itself among it.
 func (p *pace) finish(ahead *sums, prefill time.Duration, long bool) time.Duration {
-	work := float64(ahead.short)
+	work, rate := float64(ahead.short), p.rate
 	switch {
 	case long:
 		l := float64(ahead.long)
-		work = min(l/p.share, float64(p.short)+l/(1-p.passing))
+		work, rate = min(l/p.share, float64(p.short)+l/(1-p.passing)), p.longRate
 	case p.mixed:
 		work /= 1 - p.share
 	}
-	at := work / p.rate * p.margin
+	at := work / rate * p.margin
 	if n := ahead.sequences - p.sequencesFree; n > 0 {
 		at = max(at, float64(n)*p.sequencesTime+float64(prefill)/p.rate)
 	}
@@ -217,21 +223,24 @@ func (w *walk) underWayBefore(o *Entry) *Entry {
 const overMost = 1.25
 
 // victim is whose leaving helps late most: of its lane, not after it, the
-// largest for its tenant's weight, and first of those over their share. The
-// newcomer goes before others that are as large.
+// largest for its tenant's weight, and first of the tenant furthest over its
+// share. The newcomer goes before others that are as large.
 func (s *Scheduler) victim(level int, late, newcomer *Entry) *Entry {
-	best, bestOver, bestSize := newcomer, false, -1.0
+	best, bestOver, bestSize := newcomer, -1.0, -1.0
 	for _, b := range s.levels[level].track.blocks {
 		for _, o := range b.entries {
 			if before(late, o) {
 				return best
 			}
 			if o.long == late.long {
-				over, size := o.line.tenant.over > overMost, float64(o.prefill)/o.line.tenant.weight
+				over, size := o.line.tenant.over, float64(o.prefill)/o.line.tenant.weight
+				if over < overMost {
+					over = 0
+				}
 				if o == newcomer {
 					size *= 1.0001
 				}
-				if over && !bestOver || over == bestOver && size > bestSize {
+				if over > bestOver || over == bestOver && size > bestSize {
 					best, bestOver, bestSize = o, over, size
 				}
 			}

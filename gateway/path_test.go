@@ -201,7 +201,7 @@ func TestAdmissionIsToldCostAndUse(t *testing.T) {
 	r.settled()
 	want := admission.Work{Tenant: "default", Class: "interactive", Route: "completions", Sequences: 4, PromptTokens: 5, UncachedTokens: 5, DecodeTokens: 28, Bytes: 25}
 	for _, w := range l.works {
-		if w.ID == "" || w.BlockTokens == 0 {
+		if w.ID == "" || w.BlockTokens != 0 {
 			t.Errorf("work %+v", w)
 		}
 		w.ID, w.BlockTokens, w.Blocks = "", 0, nil

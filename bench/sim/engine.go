@@ -32,6 +32,7 @@ type Engine struct {
 	// offline work may, in units of the interactive part's.
 	LongStretch       float64 `json:"long_stretch"`
 	BackgroundStretch float64 `json:"background_stretch"`
+	BatchStretch      float64 `json:"batch_stretch"`
 	// PrefixTokens is how much of finished prompts is kept for reuse; 0 keeps nothing.
 	PrefixTokens int `json:"prefix_tokens"`
 
@@ -50,7 +51,7 @@ func DefaultEngine() *Engine {
 	return &Engine{
 		Name:   "8B on an A100",
 		BaseMS: 8, PrefillTokenMS: 0.10, PrefillContextMS: 3.4e-6, DecodeRowMS: 0.02, DecodeContextMS: 6.4e-5,
-		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 4, BackgroundStretch: 0.2,
+		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 4, BackgroundStretch: 0.2, BatchStretch: 0.3,
 		Noise: 0.05, StallMS: 200, StallsMinute: 1,
 	}
 }
@@ -108,7 +109,7 @@ func (e *Engine) limits() step.Limits {
 	return step.Limits{
 		TokensMax: e.StepTokensMax, RowsMax: e.SequencesMax, TokensMin: 16,
 		Budget: budget, BackgroundBudget: budget / 2,
-		Stretch: e.BackgroundStretch, Floor: 0.05, LongShare: 0.25, LongStretch: e.LongStretch,
+		Stretch: e.BackgroundStretch, BatchStretch: e.BatchStretch, Floor: 0.05, LongShare: 0.25, LongStretch: e.LongStretch,
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 //     - beside decode rows of level 0 it adds at most LongStretch times what
 //     those rows take by themselves, and yet one token, or its tenth.
 //  4. A trailing level adds, with those between, at most Stretch times the
-//     leading part where that is level 0, else what is left of the budget.
+//     leading part where that is level 0, level 1 BatchStretch times, else what is left of the budget.
 //     It goes beyond that only by credit: Floor of the time of the steps that
 //     leave some of it out, less what it gets. So over time it has Floor.
 //  5. In a trailing level the one that has waited longest goes first, and no
@@ -65,6 +65,7 @@ type Limits struct {
 	Budget           time.Duration // of a step with prefill while people wait for their next token
 	BackgroundBudget time.Duration // of a step without level 0, while level 0 was there of late
 	Stretch          float64       // what trailing levels may add to a leading level 0
+	BatchStretch     float64       // the same for level 1, where that is more
 	Floor            float64       // share of time that a trailing level has in any case
 	LongShare        float64       // of the prefill's time, for the lane of long prefills
 	LongStretch      float64       // what a long prefill may add to decode rows of level 0
@@ -143,7 +144,11 @@ func (c *Composer) Compose(dst []Share, works []Work, cost *Cost, now time.Durat
 	for len(rest) > 0 {
 		var level []Work
 		level, rest = sameLevel(rest)
-		allowed -= c.trail(level, allowed)
+		if top == 0 && level[0].Level == 1 {
+			allowed -= c.trail(level, max(allowed, c.Limits.BatchStretch*led))
+			continue
+		}
+		allowed -= c.trail(level, max(0, allowed))
 	}
 	dst, c.dst = c.dst, nil
 	return dst

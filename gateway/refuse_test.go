@@ -39,7 +39,7 @@ func checkRetry(t *testing.T, name string, resp response, least, most time.Durat
 		return
 	}
 	wait := time.Duration(ms) * time.Millisecond
-	if wait < least-time.Millisecond || wait > most || time.Duration(seconds)*time.Second < wait || time.Duration(seconds-1)*time.Second >= wait {
+	if wait < least || wait >= most+time.Millisecond || time.Duration(seconds)*time.Second < wait || time.Duration(seconds-1)*time.Second >= wait {
 		t.Errorf("%s: told to wait %d s and %v, true is %v to %v", name, seconds, wait, least, most)
 	}
 }

@@ -202,8 +202,9 @@ func writeFailure(c *fasthttp.RequestCtx, f *failure) {
 	h := &c.Response.Header
 	wait, should := f.retry()
 	if wait > 0 {
-		h.Set("Retry-After", secondsUp(wait))
-		h.Set("Retry-After-Ms", strconv.FormatInt(max(1, wait.Milliseconds()), 10))
+		ms := int64((wait + time.Millisecond - 1) / time.Millisecond) // up, so that who waits it out finds room
+		h.Set("Retry-After", secondsUp(time.Duration(ms)*time.Millisecond))
+		h.Set("Retry-After-Ms", strconv.FormatInt(ms, 10))
 	}
 	if should != "" {
 		h.Set("X-Should-Retry", should)

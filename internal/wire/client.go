@@ -41,6 +41,7 @@ type Client struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 	state atomic.Pointer[State]
+	steps *StepLog
 
 	mu      sync.Mutex
 	session *session      // nil while there is no connection
@@ -62,7 +63,7 @@ func NewClient(cfg Config) (*Client, error) {
 
 func newClient(cfg Config, dial func(context.Context) (net.Conn, error)) *Client {
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Client{cfg: cfg, dial: dial, stop: stop, done: make(chan struct{}), ready: make(chan struct{})}
+	c := &Client{cfg: cfg, dial: dial, stop: stop, done: make(chan struct{}), ready: make(chan struct{}), steps: NewStepLog(StepLogSteps)}
 	c.down(Errorf(Unavailable, "the engine is starting: not connected yet"))
 	go c.run(ctx)
 	return c
@@ -109,6 +110,15 @@ func (c *Client) Prepare(ctx context.Context, r *Request) (*Prompt, error) {
 		return nil, err
 	}
 	return s.prepare(ctx, r)
+}
+
+// Capture implements Capturer.
+func (c *Client) Capture(ctx context.Context, steps int, limit time.Duration) (*Capture, error) {
+	s, err := c.current()
+	if err != nil {
+		return nil, err
+	}
+	return s.capture(ctx, steps, limit)
 }
 
 // Generate implements Engine.
@@ -228,6 +238,7 @@ func (c *Client) down(why *Error) {
 
 // publish makes s the State. Only NewClient and the run goroutine call it.
 func (c *Client) publish(s *State) {
+	s.Steps = c.steps
 	c.state.Store(s)
 	c.mu.Lock()
 	if isReady := s.Err == nil; isReady != c.isReady {

@@ -101,7 +101,7 @@ func appendPrompt(b []byte, p *Prompt) []byte {
 	for _, h := range p.BlockHashes {
 		b = binary.LittleEndian.AppendUint64(b, h)
 	}
-	return b
+	return appendDuration(appendDuration(b, p.Render), p.Tokenize)
 }
 
 func (d *decoder) prompt() *Prompt {
@@ -112,6 +112,7 @@ func (d *decoder) prompt() *Prompt {
 			p.BlockHashes[i] = d.uint64()
 		}
 	}
+	p.Render, p.Tokenize = d.duration(), d.duration()
 	return p
 }
 
@@ -126,7 +127,7 @@ type dispatch struct {
 // appendDispatch leaves out the id, which is known only when the frame goes.
 func appendDispatch(b []byte, window int, g *Generation) []byte {
 	b = appendInt(b, window)
-	b = appendText(appendText(appendText(b, g.ID), g.Salt), g.Class)
+	b = binary.AppendUvarint(appendText(appendText(appendText(b, g.ID), g.Salt), g.Class), g.Serial)
 	b = binary.AppendVarint(appendInt(b, g.Level), g.Key)
 	b = binary.AppendVarint(appendBool(b, g.Long), int64(g.TokenGoal))
 	b = append(append(append(b, g.Trace.TraceID[:]...), g.Trace.SpanID[:]...), g.Trace.Flags)
@@ -138,7 +139,7 @@ func appendDispatch(b []byte, window int, g *Generation) []byte {
 func (d *decoder) dispatch() (m dispatch) {
 	g := &m.Generation
 	m.Sequence, m.Window = d.uint(), d.int()
-	g.ID, g.Salt, g.Class = d.text(), d.text(), d.text()
+	g.ID, g.Salt, g.Class, g.Serial = d.text(), d.text(), d.text(), d.uint()
 	g.Level, g.Key = d.int(), d.int64()
 	g.Long, g.TokenGoal = d.bool(), duration(d.int64())
 	if g.Level < 0 || g.TokenGoal < 0 {

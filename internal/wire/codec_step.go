@@ -2,9 +2,10 @@ package wire
 
 import "encoding/binary"
 
-// A step frame is a state or none, then the events of the step, each with
-// the distance of its sequence's id from the event before: 0 within one
-// sequence, more for the next. So ids ascend, and none can come twice.
+// A step frame is a state or none with the records of the steps since the one
+// before, then the events of the step, each with the distance of its
+// sequence's id from the event before: 0 within one sequence, more for the
+// next. So ids ascend, and none can come twice.
 
 const (
 	eventText = 1 << iota
@@ -86,22 +87,15 @@ func (d *decoder) logprobs() []TokenLogprob {
 
 func appendEnd(b []byte, e *End) []byte {
 	b = appendError(b, e.Err)
-	u, t := &e.Usage, &e.Timings
-	b = appendInt(appendInt(appendInt(b, u.Prompt), u.Cached), u.Completion)
-	for _, at := range [...]int64{t.Received, t.Scheduled, t.FirstToken, t.Finished} {
-		b = binary.AppendVarint(b, at)
-	}
-	return appendInt(appendInt(b, t.Steps), t.Preempted)
+	u := &e.Usage
+	return appendTimings(appendInt(appendInt(appendInt(b, u.Prompt), u.Cached), u.Completion), &e.Timings)
 }
 
 func (d *decoder) end() *End {
 	e := &End{Err: d.error()}
-	u, t := &e.Usage, &e.Timings
+	u := &e.Usage
 	u.Prompt, u.Cached, u.Completion = d.int(), d.int(), d.int()
-	for _, at := range [...]*int64{&t.Received, &t.Scheduled, &t.FirstToken, &t.Finished} {
-		*at = d.int64()
-	}
-	t.Steps, t.Preempted = d.int(), d.int()
+	d.timings(&e.Timings)
 	return e
 }
 
@@ -168,18 +162,20 @@ func (d *decoder) state() *State {
 // stepFrame is a decoded step frame, whose memory serves the next one. The texts
 // of one frame share one string.
 type stepFrame struct {
-	State  *State
-	Events []sequenceEvent
-	texts  []byte
+	State   *State
+	Records []StepRecord // of steps; none without a state
+	Events  []sequenceEvent
+	texts   []byte
 }
 
 // decode reads a step frame of at most eventsMax events.
 func (s *stepFrame) decode(payload []byte, eventsMax int) *Error {
 	clear(s.Events)
-	s.State, s.Events, s.texts = nil, s.Events[:0], s.texts[:0]
+	s.State, s.Records, s.Events, s.texts = nil, s.Records[:0], s.Events[:0], s.texts[:0]
 	d := &decoder{rest: payload}
 	if d.bool() {
 		s.State = d.state()
+		s.records(d)
 	}
 	sequence, ended := uint64(0), true
 	for len(d.rest) > 0 && d.err == nil {
@@ -209,6 +205,23 @@ func (s *stepFrame) decode(payload []byte, eventsMax int) *Error {
 		e.text = 0
 	}
 	return nil
+}
+
+// records reads the records of a frame, each into the memory of an earlier one.
+func (s *stepFrame) records(d *decoder) {
+	n := d.count(recordBytesLeast)
+	if n > stepRecordsMax {
+		d.fail("a frame of %d steps' records, over the limit of %d", n, stepRecordsMax)
+		return
+	}
+	for range n {
+		if len(s.Records) == cap(s.Records) {
+			s.Records = append(s.Records, StepRecord{})
+		} else {
+			s.Records = s.Records[:len(s.Records)+1]
+		}
+		d.record(&s.Records[len(s.Records)-1])
+	}
 }
 
 func (s *stepFrame) event(d *decoder) (q sequenceEvent) {

@@ -27,13 +27,14 @@ type connection struct {
 	model  Model
 	news   State  // sent, with the block changes since the one before
 	heard  uint64 // block changes sent
+	steps  uint64 // of the engine's log, those sent or left out
 
 	mu        sync.Mutex
-	sequences []*served // ids ascend
-	last      uint64    // newest sequence id
-	prepares  map[uint64]context.CancelFunc
-	running   sync.WaitGroup // prepares
-	out       []byte         // whole frames other than steps
+	sequences []*served                     // ids ascend
+	last      uint64                        // newest sequence id
+	prepares  map[uint64]context.CancelFunc // captures too
+	running   sync.WaitGroup                // those
+	out       []byte                        // whole frames other than steps
 }
 
 // served is one generation of a connection; connection.mu guards it.
@@ -92,7 +93,7 @@ func (c *connection) greet(reader *frameReader) error {
 	}
 	state := *c.engine.State()
 	state.Blocks, state.BlocksBefore = nil, 0
-	c.model = state.Model
+	c.model, c.steps = state.Model, state.Steps.Added()
 	h := hello{Protocol: protocolVersion, Version: c.cfg.Version, ClockNs: Monotonic(), State: &state}
 	if _, err := c.conn.Write(appendJSONFrame(nil, frameHello, &h)); err != nil {
 		return err
@@ -139,6 +140,12 @@ func (c *connection) handle(kind byte, payload []byte) *Error {
 			return err
 		}
 		return c.prepare(id, r)
+	case frameCapture:
+		id, steps, limit := d.uint(), d.size(), d.duration()
+		if err := d.finish(); err != nil {
+			return err
+		}
+		return c.capture(id, steps, limit)
 	case frameAck, frameCancel, framePause, frameResume, frameAbandon:
 		id, taken := d.uint(), uint64(0)
 		if kind == frameAck {
@@ -220,8 +227,15 @@ func (c *connection) control(kind byte, id, taken uint64) *Error {
 	return nil
 }
 
-// prepare starts to prepare r; the reply goes out with the next write.
+// prepare starts to prepare r.
 func (c *connection) prepare(id uint64, r *Request) *Error {
+	refused := func(err *Error) []byte { return appendPromptReply(nil, &promptReply{Prepare: id, Err: err}) }
+	return c.start(id, refused, func(ctx context.Context) []byte { return c.answer(ctx, id, r) })
+}
+
+// start makes a reply to a request beside what else is at work, or refuses
+// it; either goes out with the next write.
+func (c *connection) start(id uint64, refused func(*Error) []byte, answer func(context.Context) []byte) *Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.prepares[id]; ok {
@@ -233,7 +247,7 @@ func (c *connection) prepare(id uint64, r *Request) *Error {
 	if len(c.prepares) >= c.cfg.PreparesMax {
 		err := Errorf(Overloaded, "the engine has %d prompts to prepare already", c.cfg.PreparesMax)
 		err.RetryAfter = time.Second
-		c.out = appendPromptReply(c.out, &promptReply{Prepare: id, Err: err})
+		c.out = append(c.out, refused(err)...)
 		c.kick()
 		return nil
 	}
@@ -241,7 +255,7 @@ func (c *connection) prepare(id uint64, r *Request) *Error {
 	c.prepares[id] = cancel
 	c.running.Go(func() {
 		defer cancel()
-		reply := c.answer(ctx, id, r) // a long one takes a while, so without mu
+		reply := answer(ctx) // a long one takes a while, so without mu
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.prepares, id)

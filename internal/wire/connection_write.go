@@ -58,7 +58,7 @@ func (c *connection) compose(b []byte, due bool) (_ []byte, more bool) {
 	}
 	start := len(b)
 	b = beginFrame(b, frameStep)
-	fresh := due || state != c.sent
+	fresh, behind := due || state != c.sent || c.steps < state.Steps.Added(), false
 	b = appendBool(b, fresh)
 	if fresh {
 		c.sent, c.news = state, *state
@@ -67,14 +67,30 @@ func (c *connection) compose(b []byte, due bool) (_ []byte, more bool) {
 			c.news.Blocks = c.news.Blocks[over:] // the reader sees that it missed some
 		}
 		c.news.BlocksBefore = c.heard - uint64(len(c.news.Blocks))
-		b = appendState(b, &c.news)
+		b, behind = c.appendRecords(appendState(b, &c.news))
 	}
 	bare := len(b)
 	b, more = c.appendSteps(b, start)
 	if len(b) == bare && !fresh {
 		return b[:start], false
 	}
-	return endFrame(b, start), more
+	return endFrame(b, start), more || behind
+}
+
+// appendRecords appends the records of the steps since the last frame, up to
+// what one may take.
+func (c *connection) appendRecords(b []byte) (_ []byte, behind bool) {
+	limit := len(b) + min(frameKeep, c.cfg.FrameBytesMax/8)
+	count, at := 0, len(b)
+	b = append(b, 0, 0) // room for the count
+	c.steps = c.news.Steps.After(c.steps, func(r *StepRecord) bool {
+		b = appendRecord(b, r)
+		count++
+		behind = count == stepRecordsMax || len(b) > limit
+		return !behind
+	})
+	b[at], b[at+1] = byte(count)|0x80, byte(count>>7) // a varint of two bytes
+	return b, behind
 }
 
 // appendSteps appends the events of all sequences to the step frame that

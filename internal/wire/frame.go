@@ -13,18 +13,20 @@ import (
 // A frame is a length (four bytes, little-endian, of what follows), a type
 // (one byte) and a payload.
 const (
-	frameHello       = 1 + iota // both ways, first: JSON hello
-	frameRefuse                 // from the engine, last: why the connection ends
-	frameModel                  // from the engine: JSON Model, when it changes
-	frameStep                   // from the engine: state and events of a step
-	framePromptReply            // from the engine: prompt or error
-	frameDispatch               // from the gateway, as all below
-	frameAck                    // sequence, events taken
-	frameCancel                 // sequence
-	framePause                  // sequence
-	frameResume                 // sequence
-	framePrepare                // prepare id, request
-	frameAbandon                // prepare id
+	frameHello        = 1 + iota // both ways, first: JSON hello
+	frameRefuse                  // from the engine, last: why the connection ends
+	frameModel                   // from the engine: JSON Model, when it changes
+	frameStep                    // from the engine: state and events of a step
+	framePromptReply             // from the engine: prompt or error
+	frameCaptureReply            // from the engine: launches or error
+	frameDispatch                // from the gateway, as all below
+	frameAck                     // sequence, events taken
+	frameCancel                  // sequence
+	framePause                   // sequence
+	frameResume                  // sequence
+	framePrepare                 // prepare id, request
+	frameAbandon                 // prepare or capture id
+	frameCapture                 // capture id, steps, limit
 )
 
 const frameHead = 5

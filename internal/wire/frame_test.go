@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -26,7 +27,7 @@ func sampleOptions() Options {
 }
 
 func samplePrompt() *Prompt {
-	return &Prompt{Tokens: []int32{0, 1, math.MaxInt32}, Text: "text", MaxTokens: 7, CachedTokens: 1, BlockHashes: []uint64{1, math.MaxUint64}}
+	return &Prompt{Tokens: []int32{0, 1, math.MaxInt32}, Text: "text", MaxTokens: 7, CachedTokens: 1, BlockHashes: []uint64{1, math.MaxUint64}, Render: 3, Tokenize: 4}
 }
 
 func sampleEvents() []Event {
@@ -36,8 +37,43 @@ func sampleEvents() []Event {
 			Logprobs: []TokenLogprob{{ID: 9, Bytes: []byte{0xff}, Logprob: -1, Top: []TopLogprob{{ID: 2, Bytes: []byte("x"), Logprob: -2}}}}},
 		{Choice: 1, TokenCount: 1},
 		{Choice: 1, TokenCount: 2, Text: " end", Finish: FinishStop},
-		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{1, 2, 3}, Timings: Timings{1, 2, 3, 4, 5, 6}}},
+		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{1, 2, 3}, Timings: sampleTimings()}},
 	}
+}
+
+func sampleTimings() Timings {
+	t := Timings{Arrived: 1, Received: 2, Scheduled: 3, FirstToken: 4, Finished: 5, Steps: 6, PrefillSteps: 7, DecodeSteps: 8, PrefillChunks: 9, PrefillTokens: 10, Preempted: 11}
+	for i := range PartCount {
+		t.BeforeFirst[i], t.AfterFirst[i] = 100+time.Duration(i), 1<<40+time.Duration(i)
+	}
+	t.Slow[0] = SlowStep{Step: math.MaxUint64, Duration: 12, OthersPrefill: 13, Largest: math.MaxUint64}
+	t.Slow[1].Step = 1
+	return t
+}
+
+func sampleRecords() []StepRecord {
+	r := StepRecord{Step: 1, Began: -5, Ended: 1 << 50, Gap: 3, Idle: 4, DecodeRows: 5, PrefillTokens: 6, PagesUsed: 7,
+		Members:     []StepMember{{Serial: math.MaxUint64, Tokens: 1, Own: 9, Level: 2, Decode: true}, {Serial: 1, Tokens: 300, Own: 1 << 40}},
+		MembersMore: 8, LeftOut: []StepLeftOut{{Serial: 4, Why: PartPages}, {Serial: 3, Why: PartParked}}, LeftOutMore: 9,
+		Preempted: []uint64{0, math.MaxUint64, 7}, PreemptedMore: 10}
+	for i := range r.Kernels {
+		r.Kernels[i] = KernelTime{Count: uint32(i), Total: time.Duration(i) << 30, Max: time.Duration(i)}
+	}
+	return []StepRecord{r, {}}
+}
+
+func appendSampleRecords(b []byte, all []StepRecord) []byte {
+	b = appendSize(b, len(all))
+	for i := range all {
+		b = appendRecord(b, &all[i])
+	}
+	return b
+}
+
+func sampleCapture() *captureReply {
+	return &captureReply{Capture: 3, Result: Capture{Steps: 2, Missing: 1, Launches: []Launch{
+		{Step: 7, Layer: -1, Class: KernelEmbed, Begin: 100, End: 200}, {Step: 7, Layer: 0, Class: KernelQKV, Begin: 200, End: 200},
+		{Step: 8, Layer: 29, Class: KernelFromDevice, Begin: 150, End: math.MaxInt64}}}}
 }
 
 func sampleState() *State {
@@ -49,7 +85,7 @@ func sampleState() *State {
 }
 
 func appendSampleStep(b []byte) []byte {
-	b = appendState(appendBool(b, true), sampleState())
+	b = appendSampleRecords(appendState(appendBool(b, true), sampleState()), sampleRecords())
 	previous := uint64(0)
 	for _, id := range []uint64{3, 9} {
 		for _, e := range sampleEvents() {
@@ -71,12 +107,14 @@ func samples() map[byte][]byte {
 		Text: &text, Tokens: []int32{-1, 5}, Salt: "salt", Options: sampleOptions()}
 	return map[byte][]byte{
 		frameStep: appendSampleStep(nil),
-		frameDispatch: dispatchPayload(&dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Prompt: samplePrompt(),
+		frameDispatch: dispatchPayload(&dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Serial: math.MaxUint64, Prompt: samplePrompt(),
 			Options: sampleOptions(), Salt: "s", Class: "c", Level: 2, Key: math.MinInt64, Long: true, TokenGoal: 28, Trace: TraceContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1, State: "a=b"}}}),
-		framePrepare:     append([]byte{4}, appendRequest(nil, request)...),
-		framePromptReply: appendPromptReply(nil, &promptReply{Prepare: 4, Prompt: samplePrompt()})[frameHead:],
-		frameRefuse:      appendError(nil, &Error{Kind: Overloaded, Param: "p", Message: "m", RetryAfter: 3}),
-		frameAck:         binary.AppendUvarint(binary.AppendUvarint(nil, 5), 6),
+		framePrepare:      append([]byte{4}, appendRequest(nil, request)...),
+		framePromptReply:  appendPromptReply(nil, &promptReply{Prepare: 4, Prompt: samplePrompt()})[frameHead:],
+		frameCapture:      {5, 6, 7},
+		frameCaptureReply: appendCaptureReply(nil, sampleCapture())[frameHead:],
+		frameRefuse:       appendError(nil, &Error{Kind: Overloaded, Param: "p", Message: "m", RetryAfter: 3}),
+		frameAck:          binary.AppendUvarint(binary.AppendUvarint(nil, 5), 6),
 	}
 }
 
@@ -91,14 +129,14 @@ func recode(kind byte, payload []byte) (decoded any, encoded []byte, err *Error)
 		}
 		b := appendBool(nil, s.State != nil)
 		if s.State != nil {
-			b = appendState(b, s.State)
+			b = appendSampleRecords(appendState(b, s.State), s.Records)
 		}
 		previous := uint64(0)
 		for i := range s.Events {
 			b = appendEvent(b, s.Events[i].Sequence-previous, &s.Events[i].Event)
 			previous = s.Events[i].Sequence
 		}
-		return []any{s.State, s.Events}, b, nil
+		return []any{s.State, s.Records, s.Events}, b, nil
 	case frameDispatch:
 		m := d.dispatch()
 		if d.finish() == nil {
@@ -112,6 +150,15 @@ func recode(kind byte, payload []byte) (decoded any, encoded []byte, err *Error)
 		r := d.promptReply()
 		if d.finish() == nil {
 			encoded = appendPromptReply(nil, &r)[frameHead:]
+		}
+		decoded = r
+	case frameCapture:
+		id, steps, limit := d.uint(), d.size(), d.duration()
+		decoded, encoded = []any{id, steps, limit}, appendDuration(appendSize(binary.AppendUvarint(nil, id), steps), limit)
+	case frameCaptureReply:
+		r := d.captureReply()
+		if d.finish() == nil {
+			encoded = appendCaptureReply(nil, &r)[frameHead:]
 		}
 		decoded = r
 	case frameRefuse:
@@ -141,7 +188,7 @@ func TestCodecIsIdentity(t *testing.T) {
 					want = append(want, sequenceEvent{Sequence: id, Event: e})
 				}
 			}
-			if diff := cmp.Diff([]any{sampleState(), want}, got, same); diff != "" {
+			if diff := cmp.Diff([]any{sampleState(), sampleRecords(), want}, got, same); diff != "" {
 				t.Errorf("step (-want +got):\n%s", diff)
 			}
 		}
@@ -280,7 +327,7 @@ func TestCheckClock(t *testing.T) {
 
 // sample64 is a step of 64 sequences with one event each.
 func sample64() []byte {
-	b := appendState(appendBool(nil, true), &State{Step: 1})
+	b := appendSampleRecords(appendState(appendBool(nil, true), &State{Step: 1}), nil)
 	for range 64 {
 		b = appendEvent(b, 1, &Event{Text: " token", TokenCount: 3})
 	}

@@ -23,6 +23,10 @@ type session struct {
 	conn   net.Conn
 	reader *frameReader
 	wake   chan struct{} // capacity 1: the writer has something to write
+	// What was asked and not answered, by id; mu guards what is in them. A
+	// channel holds one reply, since whoever asked may have left.
+	prepares map[uint64]chan promptReply
+	captures map[uint64]chan captureReply
 
 	// Owned by the reader.
 	model   Model
@@ -31,8 +35,7 @@ type session struct {
 
 	mu        sync.Mutex // before any stream's lock
 	sequences map[uint64]*sequence
-	prepares  map[uint64]chan promptReply // capacity 1: whoever asked may have left
-	last      uint64                      // newest id of both
+	last      uint64 // newest id of all three
 	out       []byte
 	dirty     []*sequence
 	err       *Error // set once the connection has ended
@@ -59,7 +62,7 @@ type choiceProgress struct {
 func newSession(c *Client, conn net.Conn, reader *frameReader, m Model) *session {
 	return &session{
 		client: c, conn: conn, reader: reader, model: m, wake: make(chan struct{}, 1),
-		sequences: map[uint64]*sequence{}, prepares: map[uint64]chan promptReply{},
+		sequences: map[uint64]*sequence{}, prepares: map[uint64]chan promptReply{}, captures: map[uint64]chan captureReply{},
 	}
 }
 
@@ -97,7 +100,12 @@ func (s *session) end(why *Error) {
 	for _, reply := range s.prepares {
 		reply <- promptReply{Err: why}
 	}
-	s.sequences, s.prepares, s.dirty, s.out = nil, nil, nil, nil
+	for _, reply := range s.captures {
+		reply <- captureReply{Err: why}
+	}
+	clear(s.prepares)
+	clear(s.captures)
+	s.sequences, s.dirty, s.out = nil, nil, nil
 }
 
 func (s *session) read() error {
@@ -122,7 +130,14 @@ func (s *session) handle(kind byte, payload []byte) *Error {
 		if err := d.finish(); err != nil {
 			return err
 		}
-		return s.handleReply(r)
+		return answer(s, s.prepares, r.Prepare, r)
+	case frameCaptureReply:
+		d := &decoder{rest: payload}
+		r := d.captureReply()
+		if err := d.finish(); err != nil {
+			return err
+		}
+		return answer(s, s.captures, r.Capture, r)
 	case frameModel:
 		var m Model
 		if err := json.Unmarshal(payload, &m); err != nil {
@@ -134,18 +149,6 @@ func (s *session) handle(kind byte, payload []byte) *Error {
 		return refusal(payload)
 	}
 	return Errorf(Protocol, "unknown frame type %d from the engine", kind)
-}
-
-func (s *session) handleReply(r promptReply) *Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	reply, ok := s.prepares[r.Prepare]
-	if !ok {
-		return Errorf(Protocol, "a reply to prepare %d, which was not asked", r.Prepare)
-	}
-	delete(s.prepares, r.Prepare)
-	reply <- r
-	return nil
 }
 
 // handleStep puts the events of a step, wakes every reader once, and
@@ -178,6 +181,9 @@ func (s *session) handleStep(payload []byte) *Error {
 	}
 	s.touched = s.touched[:0]
 	if state := s.step.State; state != nil && err == nil {
+		for i := range s.step.Records {
+			s.client.steps.Add(&s.step.Records[i])
+		}
 		state.Model = s.model
 		s.client.State().addBlocksTo(state)
 		s.client.publish(state)
@@ -238,41 +244,6 @@ func (s *session) kick() {
 	case s.wake <- struct{}{}:
 	default:
 	}
-}
-
-func (s *session) prepare(ctx context.Context, r *Request) (*Prompt, error) {
-	if err := checkOptions(&r.Options); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, abandoned()
-	}
-	body, reply := appendRequest(nil, r), make(chan promptReply, 1)
-	s.mu.Lock()
-	id, err := s.enqueue(framePrepare, body)
-	if err == nil {
-		s.prepares[id] = reply
-	}
-	s.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case got := <-reply:
-		return got.Prompt, asError(got.Err)
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.prepares[id]; ok {
-		s.out = appendIDFrame(s.out, frameAbandon, id)
-		s.kick()
-	}
-	return nil, abandoned()
-}
-
-func abandoned() *Error {
-	return Errorf(Canceled, "the request was abandoned while its prompt was prepared")
 }
 
 func (s *session) generate(g *Generation) *Stream {

@@ -121,11 +121,16 @@ type Prompt struct {
 	CachedTokens int
 	// BlockHashes are the chained salted hashes of the prompt's full blocks.
 	BlockHashes []uint64
+	// Render and Tokenize are how long the chat template and the tokenizer took.
+	Render, Tokenize time.Duration
 }
 
 // Generation is one dispatched request.
 type Generation struct {
-	ID      string
+	ID string
+	// Serial names the generation in step records: unique in the gateway's
+	// life, or 0 for none.
+	Serial  uint64
 	Prompt  *Prompt
 	Options Options
 	Salt    string
@@ -231,12 +236,27 @@ type Usage struct {
 // Timings are instants of the engine, in nanoseconds of CLOCK_MONOTONIC, the
 // clock that all processes of a machine share. Zero means it did not happen.
 type Timings struct {
-	Received   int64 // taken over by the loop
+	Arrived    int64 // Generate was called
+	Received   int64 // taken over by the loop, between two steps
 	Scheduled  int64 // first token entered a step
 	FirstToken int64 // end of the step that sampled the first token
 	Finished   int64
-	Steps      int // steps that worked for this generation
-	Preempted  int // times its pages were taken away and recomputed
+
+	Steps         int // steps that worked for this generation
+	PrefillSteps  int // of those, the ones that computed its prompt, or computed again what was taken
+	DecodeSteps   int // of those, the ones that computed next tokens; with choices a step may be both
+	PrefillChunks int // rows of its prefill steps
+	PrefillTokens int // tokens of those rows
+	Preempted     int // times its pages were taken away and recomputed
+
+	// BeforeFirst is what the time from Received to FirstToken went to, and
+	// AfterFirst that from there to Finished: they sum to it exactly. Where
+	// there was no first token all is in BeforeFirst. A generation of several
+	// choices is in a step where one of them is.
+	BeforeFirst, AfterFirst Parts
+	// Slow are the steps that it waited longest for, apart from its own
+	// prefill in them, longest first.
+	Slow [SlowStepsKept]SlowStep
 }
 
 // State is the engine as of its last step.
@@ -289,6 +309,10 @@ type State struct {
 	CachedTokens  uint64
 	DecodeTokens  uint64
 
+	// Steps has the records of the last steps, this State's own among them;
+	// nil where none are kept.
+	Steps *StepLog `json:"-"`
+
 	// Blocks are the newest changes to the set of reusable blocks, oldest
 	// first; BlocksBefore counts those before them since the engine started.
 	Blocks       []BlockChange
@@ -334,6 +358,15 @@ func (s *State) BlocksAfter(n uint64) (news []BlockChange, heard uint64, missed 
 		return nil, n, false
 	}
 	return s.Blocks[n-s.BlocksBefore:], heard, false
+}
+
+// Capturer is an Engine that can tell of single kernel launches.
+type Capturer interface {
+	// Capture takes down the launches of the next steps, at most
+	// CaptureStepsMax, and returns when these are over, after limit, or when
+	// ctx ends: then with those that were. One capture runs at a time; a
+	// second is Overloaded.
+	Capture(ctx context.Context, steps int, limit time.Duration) (*Capture, error)
 }
 
 // BlockChange says that a block became reusable or stopped being so.

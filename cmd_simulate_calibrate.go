@@ -69,7 +69,8 @@ func engineFile(s *wire.State, cfg *engine.Config) *sim.Engine {
 	out.BaseMS, out.DecodeRowMS, out.DecodeContextMS = s.Cost.Base/ms, s.Cost.DecodeRow/ms, s.Cost.DecodeContext/ms
 	out.PrefillTokenMS, out.PrefillContextMS = s.Cost.PrefillToken/ms, s.Cost.PrefillContext/ms
 	out.KVTokens, out.SequencesMax, out.StepTokensMax = s.PagesTotal*s.Model.PageTokens, cfg.SequencesMax, s.StepTokensMax
-	out.StepBudgetMS, out.LongStretch, out.BackgroundStretch = float64(cfg.StepBudget)/ms, cfg.LongStretch, cfg.BackgroundStretch
+	out.StepBudgetMS, out.LongStretch = float64(cfg.StepBudget)/ms, cfg.LongStretch
+	out.BackgroundStretch, out.BatchStretch = cfg.BackgroundStretch, cfg.BatchStretch
 	out.StallsMinute = 0 // what there were is in the noise
 	out.Noise = max(0, math.Log(s.RatioHigh/s.RatioMedian)/q90)
 	return out

@@ -79,7 +79,7 @@ func (e *Engine) check() error {
 		{"base_ms", e.BaseMS, 0, 1e5}, {"prefill_token_ms", e.PrefillTokenMS, 0, 1e5}, {"prefill_context_ms", e.PrefillContextMS, 0, 100},
 		{"decode_row_ms", e.DecodeRowMS, 0, 1e5}, {"decode_context_ms", e.DecodeContextMS, 0, 1e3},
 		{"kv_tokens", float64(e.KVTokens), 1, 1e10}, {"sequences_max", float64(e.SequencesMax), 1, 65536},
-		{"step_budget_ms", e.StepBudgetMS, 1, 1e5}, {"long_stretch", e.LongStretch, 0.01, 100}, {"background_stretch", e.BackgroundStretch, 0.001, 100},
+		{"step_budget_ms", e.StepBudgetMS, 1, 1e5}, {"long_stretch", e.LongStretch, 0.01, 100}, {"background_stretch", e.BackgroundStretch, 0.001, 100}, {"batch_stretch", e.BatchStretch, 0.001, 100},
 		{"step_tokens_max", float64(e.StepTokensMax), 1, 1e6}, {"prefix_tokens", float64(e.PrefixTokens), 0, 1e10},
 		{"noise", e.Noise, 0, 2}, {"stall_ms", e.StallMS, 0, 1e5}, {"stalls_a_minute", e.StallsMinute, 0, 1000}, {"cost_noise", e.CostNoise, 0, 2},
 	} {

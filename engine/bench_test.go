@@ -37,7 +37,7 @@ func manualLoop(t testing.TB, sequences int) *loop {
 func (l *loop) turnForTest(taken []wire.Event) []wire.Event {
 	l.takeArrivals()
 	rows := l.schedule()
-	logits := l.forward(rows)
+	logits, _ := l.forward(rows)
 	l.sample(rows, logits)
 	l.report(rows)
 	for _, s := range l.running {

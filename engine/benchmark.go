@@ -40,7 +40,7 @@ func (p *parts) selfBenchmark(cfg *Config) {
 			continue
 		}
 		start := time.Now()
-		p.model.Forward(spans)
+		p.model.ForwardUnless(nil, spans)
 		if took := time.Since(start); i > 0 {
 			p.fit.Observe(load, took)
 		}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,6 +74,21 @@ func (m *pagedModel) fill(h uint64) {
 	}
 }
 
+// computer is a model that cannot be stopped.
+type computer interface {
+	Forward(spans []model.Span) []float32
+	CopyPage(dst, src int32)
+}
+
+// stoppable stops only after all keys and values are written, which is the worst
+// that a step which was given up may leave behind.
+type stoppable struct{ computer }
+
+func (m stoppable) ForwardUnless(stop *atomic.Bool, spans []model.Span) ([]float32, bool) {
+	logits := m.Forward(spans)
+	return logits, stop == nil || !stop.Load()
+}
+
 // lab is an engine under test, with what its loop let be seen.
 type lab struct {
 	*Engine
@@ -86,10 +102,10 @@ type lab struct {
 // labSetup says how to build a lab. The hooks run on the loop's goroutine.
 type labSetup struct {
 	cfg      Config
-	pages    int       // of the paged model
-	real     bool      // the demo model instead of the paged one
-	model    forwarder // instead of the paged one of its own
-	template string    // instead of the model's own
+	pages    int      // of the paged model
+	real     bool     // the demo model instead of the paged one
+	model    computer // instead of the paged one of its own
+	template string   // instead of the model's own
 	onTurn   func(b *lab)
 	onLogits func(s *sequence, logits []float32)
 }
@@ -176,11 +192,11 @@ func labParts(t testing.TB, set *labSetup) parts {
 		context = 2048
 	}
 	p := parts{
-		model: newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), vocab: tok.Size(), tokenizer: tok, tokens: tokenizer.NewCache(tok, set.cfg.TokensCacheBytes), pages: set.pages,
+		model: stoppable{newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages)}, vocab: tok.Size(), tokenizer: tok, tokens: tokenizer.NewCache(tok, set.cfg.TokensCacheBytes), pages: set.pages,
 		info: wire.Model{ID: "paged", ContextTokens: context, VocabTokens: tok.Size(), PageTokens: set.cfg.PageTokens, Fingerprint: "fp_paged"},
 	}
 	if set.model != nil {
-		p.model = set.model
+		p.model = stoppable{set.model}
 	}
 	p.loadTemplate(p.chatConfig(set.template))
 	return p

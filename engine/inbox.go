@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/forebay-io/forebay/internal/wire"
@@ -16,6 +17,9 @@ type inbox struct {
 
 	waitingMax     int
 	generationsMax int
+
+	// urgent says that an arrival that people wait for has not been taken yet.
+	urgent atomic.Bool
 
 	mu       sync.Mutex
 	arrivals []*generation
@@ -70,6 +74,9 @@ func (in *inbox) post(g *generation) *wire.Error {
 	in.live++
 	in.waiting++
 	in.arrivals = append(in.arrivals, g)
+	if g.level == 0 {
+		in.urgent.Store(true)
+	}
 	in.kick()
 	return nil
 }
@@ -96,6 +103,7 @@ func (in *inbox) kick() {
 func (in *inbox) take(arrivals, touched []*generation) (_, _ []*generation, closing bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.urgent.Store(false)
 	arrivals = append(arrivals, in.arrivals...)
 	touched = append(touched, in.touched...)
 	clear(in.arrivals)

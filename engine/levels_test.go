@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -308,4 +309,47 @@ func TestStateSaysWhatWaitsByLane(t *testing.T) {
 	if s := b.State(); s.StepPredicted <= 0 || s.RatioHigh < s.RatioMedian || !s.Cost.Known() {
 		t.Errorf("the cost is not told: %+v", *s)
 	}
+}
+
+// TestUrgentArrivalsEndABackgroundStep: a step without anything that people wait
+// for is given up when something of that kind arrives during it, and computed
+// again to the same tokens.
+func TestUrgentArrivalsEndABackgroundStep(t *testing.T) {
+	batch := question{id: "batch", tokens: prompt(1, 300), options: wire.Options{N: 1, MaxTokens: 20, Temperature: 1, Seed: 3, IgnoreEOS: true}, level: 2}
+	urgent := question{id: "urgent", tokens: prompt(2, 20), options: wire.Options{N: 1, MaxTokens: 5, Temperature: 1, Seed: 4, IgnoreEOS: true}}
+	want := newLab(t, labSetup{}).ask(batch)
+
+	arriving := &arrivingModel{pagedModel: newPagedModel(1901, 16, 256)}
+	b := newLab(t, labSetup{model: arriving, cfg: Config{BatchTokensMax: 64}})
+	var urgents []*wire.Stream
+	arriving.during = func(calls int) {
+		if calls == 2 || calls == 9 {
+			s, _ := b.begin(urgent)
+			urgents = append(urgents, s)
+		}
+	}
+	got := b.ask(batch)
+	if len(urgents) != 2 || len(got.texts[0]) == 0 || got.texts[0] != want.texts[0] {
+		t.Errorf("%d arrived, text %q; want %q", len(urgents), got.texts, want.texts)
+	}
+	if arriving.calls != int(b.State().Step)+2 {
+		t.Errorf("%d forwards for %d steps; two should have been given up", arriving.calls, b.State().Step)
+	}
+	for _, s := range urgents {
+		s.Close()
+	}
+	b.mustIdle()
+}
+
+// arrivingModel has something happen while it computes.
+type arrivingModel struct {
+	*pagedModel
+	calls  int
+	during func(calls int)
+}
+
+func (m *arrivingModel) Forward(spans []model.Span) []float32 {
+	m.calls++
+	m.during(m.calls)
+	return m.pagedModel.Forward(spans)
 }

@@ -33,7 +33,7 @@ func TestScoredPromptIsReusedAfterPreemption(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The prompt, 19 tokens fed back, and those beyond the last whole page again.
-	if rows, want := b.loop.model.(*pagedModel).rows, 100+19+104%16; !preempted || rows != want {
+	if rows, want := b.loop.model.(stoppable).computer.(*pagedModel).rows, 100+19+104%16; !preempted || rows != want {
 		t.Errorf("%d tokens computed, preempted %v; want %d", rows, preempted, want)
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 // forwarder is the loop's side of a model; package model has the promises.
 type forwarder interface {
-	Forward(spans []model.Span) []float32
+	ForwardUnless(stop *atomic.Bool, spans []model.Span) (logits []float32, whole bool)
 	CopyPage(dst, src int32)
 }
 
@@ -89,7 +89,10 @@ func (l *loop) run() {
 			l.rest()
 			continue
 		}
-		logits := l.forward(rows)
+		logits, whole := l.forward(rows)
+		if !whole {
+			continue // somebody came whom people wait for
+		}
 		l.sample(rows, logits)
 		l.report(rows)
 	}
@@ -153,8 +156,10 @@ func (l *loop) schedule() []row {
 }
 
 // forward computes the rows' tokens and returns the logits asked for, in the
-// order of the rows.
-func (l *loop) forward(rows []row) []float32 {
+// order of the rows. A step without anything that people wait for is given up,
+// and reports false, when something of that kind arrives: what it has computed
+// is lost, less than a step.
+func (l *loop) forward(rows []row) (logits []float32, whole bool) {
 	l.load = step.Load{}
 	l.began = wire.Monotonic()
 	for _, c := range l.copies {
@@ -165,7 +170,14 @@ func (l *loop) forward(rows []row) []float32 {
 		at := r.computed()
 		l.spans = append(l.spans, model.Span{Tokens: r.tokens[at : at+r.count], Start: at, Pages: r.kv.Pages(), Logits: r.logits})
 	}
-	logits := l.model.Forward(l.spans)
+	var stop *atomic.Bool
+	if !slices.ContainsFunc(rows, func(r row) bool { return r.level == 0 }) {
+		stop = &l.inbox.urgent
+	}
+	if logits, whole = l.model.ForwardUnless(stop, l.spans); !whole {
+		clear(l.spans)
+		return nil, false
+	}
 
 	l.total.Step++
 	l.total.StepPrefillTokens, l.total.StepDecodeTokens = 0, 0
@@ -173,7 +185,7 @@ func (l *loop) forward(rows []row) []float32 {
 		l.note(r)
 		l.pool.Commit(r.kv, l.spans[i].Tokens)
 	}
-	return logits
+	return logits, true
 }
 
 // note counts a row, before its tokens are committed.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/forebay-io/forebay/kernels"
 )
@@ -52,9 +53,21 @@ func (m *Model) bindPhases() {
 // A page that two spans write to, a token outside the vocabulary, or a batch
 // over BatchTokensMax is a mistake of the caller's; all but the first panic.
 func (m *Model) Forward(spans []Span) []float32 {
+	logits, _ := m.ForwardUnless(nil, spans)
+	return logits
+}
+
+// ForwardUnless is Forward that gives up between two layers once stop is true,
+// as long as a good part of the work is still to be done. It then reports
+// false: the pages hold nothing new that counts, and the same spans may be
+// computed again, to the same bits. A nil stop never stops.
+func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32, whole bool) {
 	m.gather(spans)
 	m.byToken(m.run.embed)
 	for m.layer = range m.weights.layers {
+		if stop != nil && m.layer < len(m.weights.layers)*3/4 && stop.Load() {
+			return nil, false
+		}
 		m.byToken(m.run.normAttention)
 		m.team.Run(m.run.project)
 		m.byToken(m.run.place)
@@ -62,7 +75,7 @@ func (m *Model) Forward(spans []Span) []float32 {
 			m.dropRows()
 		}
 		if m.rows == 0 {
-			return nil
+			return nil, true
 		}
 		m.item.Store(0)
 		m.team.Run(m.run.attend)
@@ -83,7 +96,7 @@ func (m *Model) Forward(spans []Span) []float32 {
 	}
 	m.byToken(m.run.normOutput)
 	m.team.Run(m.run.logits)
-	return m.logits[:m.rows*m.config.Vocab]
+	return m.logits[:m.rows*m.config.Vocab], true
 }
 
 // forwardExperts is the feed-forward layer of a mixture.

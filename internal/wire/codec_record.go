@@ -13,7 +13,7 @@ import (
 const stepRecordsMax = 256
 
 // recordBytesLeast is the size of an empty record.
-const recordBytesLeast = 15
+const recordBytesLeast = 16
 
 func appendDuration(b []byte, d time.Duration) []byte {
 	return binary.AppendUvarint(b, uint64(max(0, d)))
@@ -54,7 +54,7 @@ func (d *decoder) entries(size int) int {
 
 func appendRecord(b []byte, r *StepRecord) []byte {
 	b = binary.AppendVarint(binary.AppendUvarint(b, r.Step), r.Began)
-	b = appendDuration(appendDuration(appendDuration(b, duration(r.Ended-r.Began)), r.Gap), r.Idle)
+	b = appendDuration(appendDuration(appendDuration(appendDuration(b, duration(r.Ended-r.Began)), r.Gap), r.GivenUp), r.Idle)
 	b = appendSize(appendSize(appendSize(b, r.DecodeRows), r.PrefillTokens), r.PagesUsed)
 	b = appendSize(appendSize(appendSize(b, r.MembersMore), r.LeftOutMore), r.PreemptedMore)
 	serial := uint64(0)
@@ -88,7 +88,7 @@ func (d *decoder) record(r *StepRecord) {
 	if r.Ended = r.Began + int64(took); r.Ended < r.Began {
 		d.fail("a step that begins at %d and takes %d ns ends too late", r.Began, took)
 	}
-	r.Gap, r.Idle = d.duration(), d.duration()
+	r.Gap, r.GivenUp, r.Idle = d.duration(), d.duration(), d.duration()
 	for _, n := range [...]*int{&r.DecodeRows, &r.PrefillTokens, &r.PagesUsed, &r.MembersMore, &r.LeftOutMore, &r.PreemptedMore} {
 		*n = d.size()
 	}

@@ -52,7 +52,7 @@ func sampleTimings() Timings {
 }
 
 func sampleRecords() []StepRecord {
-	r := StepRecord{Step: 1, Began: -5, Ended: 1 << 50, Gap: 3, Idle: 4, DecodeRows: 5, PrefillTokens: 6, PagesUsed: 7,
+	r := StepRecord{Step: 1, Began: -5, Ended: 1 << 50, Gap: 3, GivenUp: 8, Idle: 4, DecodeRows: 5, PrefillTokens: 6, PagesUsed: 7,
 		Members:     []StepMember{{Serial: math.MaxUint64, Tokens: 1, Own: 9, Level: 2, Decode: true}, {Serial: 1, Tokens: 300, Own: 1 << 40}},
 		MembersMore: 8, LeftOut: []StepLeftOut{{Serial: 4, Why: PartPages}, {Serial: 3, Why: PartParked}}, LeftOutMore: 9,
 		Preempted: []uint64{0, math.MaxUint64, 7}, PreemptedMore: 10}

@@ -160,6 +160,10 @@ func (s *session) handleStep(payload []byte) *Error {
 	if err := s.step.decode(payload, live*(s.client.cfg.WindowEvents+1)); err != nil {
 		return err
 	}
+	// Before the events, so that who reads an end finds the steps before it.
+	for i := range s.step.Records {
+		s.client.steps.Add(&s.step.Records[i])
+	}
 	s.mu.Lock()
 	var err *Error
 	for i := 0; i < len(s.step.Events) && err == nil; i++ {
@@ -181,9 +185,6 @@ func (s *session) handleStep(payload []byte) *Error {
 	}
 	s.touched = s.touched[:0]
 	if state := s.step.State; state != nil && err == nil {
-		for i := range s.step.Records {
-			s.client.steps.Add(&s.step.Records[i])
-		}
 		state.Model = s.model
 		s.client.State().addBlocksTo(state)
 		s.client.publish(state)

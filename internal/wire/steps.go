@@ -18,10 +18,11 @@ type StepRecord struct {
 	// Began is when the forward began, composing done; Ended is when the last
 	// token was sampled. So the part of a step that its members wait for.
 	Began, Ended int64
-	// Gap and Idle are the time between the end of the step before and Began:
-	// Idle where the loop slept for want of work, Gap the rest of it, in which
-	// it took arrivals, reported, and composed.
-	Gap, Idle time.Duration
+	// Gap, GivenUp and Idle are the time between the end of the step before and
+	// Began: Idle where the loop slept for want of work, GivenUp in steps that
+	// were given up for somebody more urgent, which leave no record, and Gap
+	// the rest, in which it took arrivals, reported, and composed.
+	Gap, GivenUp, Idle time.Duration
 
 	DecodeRows    int
 	PrefillTokens int
@@ -70,6 +71,7 @@ const (
 	PartOthersPrefill             // computing others' prompts in the same steps
 	PartOthersDecode              // computing others' next tokens in the same steps
 	PartGap                       // between two steps, with nothing against it: composing, reporting
+	PartGivenUp                   // a step of its own that was given up for somebody more urgent
 
 	// It was not in the steps that ran, since:
 	PartPages     // it waits for pages
@@ -83,7 +85,7 @@ const (
 	PartCount
 )
 
-var partNames = [...]string{"own", "others_prefill", "others_decode", "gap",
+var partNames = [...]string{"own", "others_prefill", "others_decode", "gap", "given_up",
 	"pages", "places", "prefix", "held_back", "preempted", "paused", "parked"}
 
 // String returns the part's stable name.

@@ -214,6 +214,66 @@ func (r *run) stateTurns() {
 	r.until("the totals to move", func(s *wire.State) bool { return s.Step > first.Step && s.DecodeTokens > first.DecodeTokens })
 }
 
+// stepsTold reads the log of steps beside some generations: it has each step
+// once and in order, and of each generation as many steps as its timings say.
+func (r *run) stepsTold() {
+	from := r.engine.State().Steps.Added()
+	var all []*reader
+	for i := range 5 {
+		all = append(all, r.start(wire.Options{MaxTokens: 1 + i*r.Tokens/5}))
+	}
+	last, serial := uint64(0), uint64(r.count)
+	steps := map[uint64]int{} // by serial
+	hear := func(s *wire.StepRecord) bool {
+		if last != 0 && s.Step != last+1 {
+			r.Errorf("step %d after step %d", s.Step, last)
+		}
+		last = s.Step
+		r.checkRecord(s)
+		seen := map[uint64]bool{}
+		for _, m := range s.Members {
+			if !seen[m.Serial] {
+				seen[m.Serial] = true
+				steps[m.Serial]++
+			}
+		}
+		return true
+	}
+	for _, d := range all {
+		for d.take(); d.end == nil; d.take() {
+			d.wait()
+			from = r.engine.State().Steps.After(from, hear)
+		}
+	}
+	for i, d := range all {
+		d.finish()
+		from = r.engine.State().Steps.After(from, hear)
+		if got, want := steps[serial-uint64(len(all)-1-i)], d.end.Timings.Steps; got != want {
+			r.Errorf("generation %d was in %d steps by the records; want %d", i, got, want)
+		}
+	}
+}
+
+// checkRecord holds a record to what all promise.
+func (r *run) checkRecord(s *wire.StepRecord) {
+	r.Helper()
+	decodes, prefill, own := 0, 0, time.Duration(0)
+	for _, m := range s.Members {
+		own += m.Own
+		if m.Decode {
+			decodes++
+		} else {
+			prefill += m.Tokens
+		}
+	}
+	switch took := time.Duration(s.Ended - s.Began); {
+	case took < 0 || s.Gap < 0 || s.Idle < 0 || s.GivenUp < 0 || len(s.Members) == 0:
+		r.Errorf("a record of no step: %+v", *s)
+	case s.MembersMore == 0 && (own != took || decodes != s.DecodeRows || prefill != s.PrefillTokens):
+		r.Errorf("the members' parts sum to %v, %d rows and %d tokens: %+v", own, decodes, prefill, *s)
+	}
+}
+
 func (r *run) afterClose() {
 	if r.Close == nil {
 		r.Skip("this engine is not closed by its user")

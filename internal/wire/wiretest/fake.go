@@ -35,6 +35,7 @@ type Fake struct {
 	stop  chan struct{}
 	done  chan struct{}
 	state atomic.Pointer[wire.State]
+	steps *wire.StepLog
 
 	mu      sync.Mutex // before any stream's lock
 	works   []*work    // live, in order of arrival
@@ -44,6 +45,10 @@ type Fake struct {
 	frozen  bool
 	closed  bool
 	last    wire.State // counters so far
+	began   int64
+	// stepping is the record of the step at hand, and then of the last one.
+	stepping wire.StepRecord
+	woken    []*wire.Stream
 }
 
 // NewFake makes a fake that plays script for every generation.
@@ -58,7 +63,7 @@ func NewFakeWith(cfg FakeConfig) *Fake {
 		cfg.Script = func(*wire.Generation) Script { return Script{} }
 	}
 	cfg.Model = withFakeModel(cfg.Model)
-	f := &Fake{cfg: cfg, byID: map[string]*Record{}, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	f := &Fake{cfg: cfg, steps: wire.NewStepLog(wire.StepLogSteps), began: wire.Monotonic(), byID: map[string]*Record{}, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	f.publish()
 	go f.run()
 	return f
@@ -77,6 +82,7 @@ func (f *Fake) Close() error {
 		f.end(w, errClosed())
 	}
 	f.publish()
+	f.wakeReaders()
 	f.mu.Unlock()
 	close(f.stop)
 	<-f.done
@@ -171,7 +177,8 @@ func (f *Fake) turn(now time.Time) time.Duration {
 		return f.cfg.StateInterval
 	}
 	pause := f.cfg.StateInterval
-	stepped := false
+	f.stepping.Members, f.stepping.DecodeRows = f.stepping.Members[:0], 0
+	began := wire.Monotonic()
 	for i, w := range slices.Clone(f.works) {
 		if w.paused || i >= f.cfg.RunningMax {
 			continue
@@ -181,15 +188,37 @@ func (f *Fake) turn(now time.Time) time.Duration {
 			continue
 		}
 		if f.step(w, now) {
-			stepped = true
 			pause = min(pause, max(0, w.due.Sub(now)))
 		}
 	}
-	if stepped {
-		f.last.Step++
+	if len(f.stepping.Members) > 0 {
+		f.recordStep(began)
 	}
 	f.publish()
+	f.wakeReaders()
 	return pause
+}
+
+// wakeReaders tells those whose streams were put to, once the state shows why.
+func (f *Fake) wakeReaders() {
+	for _, s := range f.woken {
+		s.Wake()
+	}
+	f.woken = f.woken[:0]
+}
+
+// recordStep counts a step and logs its record. The caller holds mu.
+func (f *Fake) recordStep(began int64) {
+	f.last.Step++
+	r := &f.stepping
+	r.Gap = time.Duration(began - max(r.Ended, f.began))
+	r.Step, r.Began, r.Ended = f.last.Step, began, wire.Monotonic()
+	left := time.Duration(r.Ended - r.Began)
+	for i := range r.Members {
+		r.Members[i].Own = left / time.Duration(len(r.Members)-i)
+		left -= r.Members[i].Own
+	}
+	f.steps.Add(r)
 }
 
 // fakeStepTokens is what a Fake reports as the most tokens of a step.
@@ -203,6 +232,7 @@ func (f *Fake) publish() {
 	if f.closed {
 		s.Err = errClosed()
 	}
+	s.Steps = f.steps
 	s.PagesTotal, s.StepTokensMax = f.cfg.PagesTotal, fakeStepTokens
 	for i, w := range f.works {
 		s.PagesUsed += (w.tokens() + s.Model.PageTokens - 1) / s.Model.PageTokens

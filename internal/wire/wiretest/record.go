@@ -15,6 +15,7 @@ type Record struct {
 	Options    wire.Options
 	Trace      wire.TraceContext
 	Class      string
+	Serial     uint64
 	Level      int
 	Key        int64
 	Long       bool
@@ -32,7 +33,7 @@ type Record struct {
 func (r *Record) dispatched(g *wire.Generation) {
 	r.Dispatched = true
 	r.Prompt, r.Options, r.Trace = g.Prompt.Text, g.Options, g.Trace
-	r.Class, r.Salt = g.Class, g.Salt
+	r.Class, r.Salt, r.Serial = g.Class, g.Salt, g.Serial
 	r.Level, r.Key, r.Long, r.TokenGoal = g.Level, g.Key, g.Long, g.TokenGoal
 }
 

@@ -61,6 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) wire.Engine, suite Suite) {
 		{"prepare is abandoned", (*run).prepareAbandoned},
 		{"generate checks again", (*run).generateErrors},
 		{"state turns", (*run).stateTurns},
+		{"steps are told", (*run).stepsTold},
 		{"after close", (*run).afterClose},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -101,7 +102,7 @@ func (r *run) start(o wire.Options) *reader {
 	o.N, o.IgnoreEOS = max(1, o.N), true
 	p := r.prepare(o)
 	n := make(chan struct{}, 1)
-	s := r.engine.Generate(&wire.Generation{ID: fmt.Sprintf("%s-%d", r.Name(), r.count), Prompt: p, Options: o, Notify: n,
+	s := r.engine.Generate(&wire.Generation{ID: fmt.Sprintf("%s-%d", r.Name(), r.count), Serial: uint64(r.count), Prompt: p, Options: o, Notify: n,
 		Level: r.count % 3, Key: int64(-r.count), Long: r.count%4 == 0, TokenGoal: time.Duration(r.count%2) * time.Millisecond})
 	r.Cleanup(s.Close)
 	return &reader{run: r, stream: s, notify: n, prompt: p, options: o,
@@ -187,6 +188,9 @@ func (d *reader) finish() {
 	}
 	if at.Received == 0 || at.Scheduled < at.Received || at.FirstToken < at.Scheduled || at.Finished < at.FirstToken || at.Steps < 1 {
 		t.Errorf("timings out of order: %+v", at)
+	}
+	if before, after := at.BeforeFirst.Sum(), at.AfterFirst.Sum(); int64(before) != at.FirstToken-at.Received || int64(after) != at.Finished-at.FirstToken {
+		t.Errorf("the parts of its time sum to %v before the first token and %v after it: %+v", before, after, at)
 	}
 	t.idle()
 }

@@ -112,6 +112,9 @@ func (f *Fake) step(w *work, now time.Time) bool {
 	}
 	if put {
 		w.timings.Steps++
+		w.timings.DecodeSteps++
+		f.stepping.DecodeRows++
+		f.stepping.Members = append(f.stepping.Members, wire.StepMember{Serial: w.g.Serial, Tokens: 1, Level: uint8(w.g.Level), Decode: true})
 		w.due = now.Add(w.script.Delay)
 		w.record.Tokens = w.completion()
 	}
@@ -121,7 +124,7 @@ func (f *Fake) step(w *work, now time.Time) bool {
 	case w.live() == 0:
 		f.end(w, nil)
 	case put:
-		w.stream.Wake()
+		f.woken = append(f.woken, w.stream)
 	}
 	return put
 }
@@ -172,6 +175,7 @@ func (w *work) exhausted() bool {
 // end puts the last event and forgets w. The caller holds mu.
 func (f *Fake) end(w *work, err *wire.Error) {
 	w.timings.Finished = wire.Monotonic()
+	w.divide()
 	end := &wire.End{Err: err, Timings: w.timings}
 	if err == nil {
 		end.Usage = wire.Usage{Prompt: len(w.g.Prompt.Tokens), Cached: w.script.CachedTokens, Completion: w.completion()}
@@ -179,7 +183,22 @@ func (f *Fake) end(w *work, err *wire.Error) {
 	w.record.Ended, w.record.Err = true, err
 	w.stream.Put(wire.Event{End: end})
 	f.remove(w)
-	w.stream.Wake()
+	f.woken = append(f.woken, w.stream)
+}
+
+// divide calls all time before the first step a wait, and the rest its own.
+func (w *work) divide() {
+	t := &w.timings
+	first, scheduled := t.FirstToken, t.Scheduled
+	if first == 0 {
+		first = t.Finished
+	}
+	if scheduled == 0 {
+		scheduled = first
+	}
+	t.BeforeFirst[wire.PartPlaces] = time.Duration(scheduled - t.Received)
+	t.BeforeFirst[wire.PartOwn] = time.Duration(first - scheduled)
+	t.AfterFirst[wire.PartOwn] = time.Duration(t.Finished - first)
 }
 
 func (f *Fake) remove(w *work) {

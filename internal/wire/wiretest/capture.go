@@ -1,0 +1,30 @@
+package wiretest
+
+import (
+	"context"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Capture implements wire.Capturer: one launch for each member of each step.
+func (f *Fake) Capture(ctx context.Context, steps int, limit time.Duration) (*wire.Capture, error) {
+	if err := wire.CheckCapture(steps, limit); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c := &wire.Capture{}
+	for from := f.steps.Added(); c.Steps < steps && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		from = f.steps.After(from, func(s *wire.StepRecord) bool {
+			at := s.Began
+			for i, m := range s.Members {
+				c.Launches = append(c.Launches, wire.Launch{Step: s.Step, Layer: i, Class: wire.KernelMLP, Begin: at, End: at + int64(m.Own)})
+				at += int64(m.Own)
+			}
+			c.Steps++
+			return c.Steps < steps
+		})
+	}
+	return c, nil
+}

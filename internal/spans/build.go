@@ -1,0 +1,174 @@
+package spans
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Bounds of one span, those of the SDK's defaults but for the length of texts.
+const (
+	attributesMax     = 128
+	eventsMax         = 128
+	linksMax          = 128
+	inner             = 16 // attributes of one event or link
+	valueRunesMax     = 4096
+	droppedAttributes = "forebay.attributes.dropped"
+	scopeName         = "github.com/forebay-io/forebay"
+)
+
+// maker makes the SDK's spans out of ours. It is for one goroutine.
+type maker struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	made     []sdktrace.ReadOnlySpan
+	dropped  int // attributes, of all spans so far
+}
+
+// newMaker sets every option that the SDK would else take from the environment.
+func newMaker(res *resource.Resource, version, schemaURL string) *maker {
+	m := new(maker)
+	m.provider = sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(asFlagged{}), sdktrace.WithIDGenerator(givenIDs{}), sdktrace.WithSpanProcessor(m), sdktrace.WithResource(res),
+		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{
+			AttributeValueLengthLimit: valueRunesMax, AttributeCountLimit: attributesMax, EventCountLimit: eventsMax, LinkCountLimit: linksMax,
+			AttributePerEventCountLimit: inner, AttributePerLinkCountLimit: inner,
+		}))
+	m.tracer = m.provider.Tracer(scopeName, trace.WithInstrumentationVersion(version), trace.WithSchemaURL(schemaURL))
+	return m
+}
+
+// tree appends the spans of t to made, offset later than CLOCK_MONOTONIC.
+func (m *maker) tree(t *Tree, offset int64) {
+	state, err := trace.ParseTraceState(t.State)
+	if err != nil {
+		state = trace.TraceState{} // W3C: a bad one is dropped, the trace goes on
+	}
+	for i := range t.Spans {
+		m.span(t, &t.Spans[i], given{t.TraceID, t.Spans[i].ID, trace.TraceFlags(t.Flags), state}, i == 0, offset)
+	}
+}
+
+func (m *maker) span(t *Tree, s *Span, g given, root bool, offset int64) {
+	ctx := context.WithValue(context.Background(), givenKey{}, g)
+	if s.Parent != [8]byte{} {
+		ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: t.TraceID, SpanID: s.Parent, TraceFlags: g.flags, TraceState: g.state,
+			Remote: root || s.Kind == Server,
+		}))
+	}
+	links := make([]trace.Link, len(s.Links))
+	for i, l := range s.Links {
+		links[i] = trace.Link{
+			SpanContext: trace.NewSpanContext(trace.SpanContextConfig{TraceID: l.TraceID, SpanID: l.SpanID, TraceFlags: g.flags}),
+			Attributes:  convert(l.Attributes),
+		}
+	}
+	_, span := m.tracer.Start(ctx, valid(s.Name), trace.WithTimestamp(wall(s.Begin, offset)), trace.WithSpanKind(kinds[s.Kind]),
+		trace.WithAttributes(m.bounded(s.Attributes)...), trace.WithLinks(links...))
+	for _, e := range s.Events {
+		span.AddEvent(valid(e.Name), trace.WithTimestamp(wall(e.At, offset)), trace.WithAttributes(convert(e.Attributes)...))
+	}
+	if s.Failed {
+		span.SetStatus(codes.Error, valid(s.StatusText))
+	}
+	span.End(trace.WithTimestamp(wall(max(s.Begin, s.End), offset)))
+}
+
+var kinds = [...]trace.SpanKind{Internal: trace.SpanKindInternal, Server: trace.SpanKindServer, Client: trace.SpanKindClient}
+
+func wall(monotonic, offset int64) time.Time { return time.Unix(0, monotonic+offset) }
+
+// bounded says in one of the attributes that are kept how many are not; the SDK
+// drops those and counts them in the span too.
+func (m *maker) bounded(list []Attribute) []attribute.KeyValue {
+	if len(list) <= attributesMax {
+		return convert(list)
+	}
+	lost := len(list) - attributesMax + 1
+	m.dropped += lost
+	all := convert(list[:attributesMax-1])
+	all = append(all, attribute.Int(droppedAttributes, lost))
+	return append(all, convert(list[attributesMax-1:])...)
+}
+
+func convert(list []Attribute) []attribute.KeyValue {
+	out := make([]attribute.KeyValue, len(list))
+	for i, a := range list {
+		switch v := a.value.(type) {
+		case string:
+			out[i] = attribute.String(valid(a.Key), valid(v))
+		case int64:
+			out[i] = attribute.Int64(valid(a.Key), v)
+		case float64:
+			out[i] = attribute.Float64(valid(a.Key), v)
+		case bool:
+			out[i] = attribute.Bool(valid(a.Key), v)
+		case []string:
+			texts := make([]string, len(v))
+			for j := range v {
+				texts[j] = valid(v[j])
+			}
+			out[i] = attribute.StringSlice(valid(a.Key), texts)
+		}
+	}
+	return out
+}
+
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// OnEnd implements sdktrace.SpanProcessor.
+func (m *maker) OnEnd(s sdktrace.ReadOnlySpan) { m.made = append(m.made, s) }
+
+// OnStart implements sdktrace.SpanProcessor.
+func (m *maker) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+
+// Shutdown implements sdktrace.SpanProcessor.
+func (m *maker) Shutdown(context.Context) error { return nil }
+
+// ForceFlush implements sdktrace.SpanProcessor.
+func (m *maker) ForceFlush(context.Context) error { return nil }
+
+// given travels in the context to where the SDK asks for ids and for a sampling
+// decision: both were made when the request came.
+type given struct {
+	trace trace.TraceID
+	span  trace.SpanID
+	flags trace.TraceFlags
+	state trace.TraceState
+}
+
+type givenKey struct{}
+
+// givenIDs implements sdktrace.IDGenerator.
+type givenIDs struct{}
+
+func (givenIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	g := ctx.Value(givenKey{}).(given)
+	return g.trace, g.span
+}
+
+func (givenIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	return ctx.Value(givenKey{}).(given).span
+}
+
+// asFlagged implements sdktrace.Sampler: every span is recorded, and is marked
+// as sampled only where the caller's flag says so.
+type asFlagged struct{}
+
+func (asFlagged) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	g := p.ParentContext.Value(givenKey{}).(given)
+	r := sdktrace.SamplingResult{Decision: sdktrace.RecordOnly, Tracestate: g.state}
+	if g.flags.IsSampled() {
+		r.Decision = sdktrace.RecordAndSample
+	}
+	return r
+}
+
+func (asFlagged) Description() string { return "AsFlagged" }

@@ -1,0 +1,309 @@
+package spans
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/forebay-io/forebay/internal/conf"
+)
+
+// Exporter sends trees to a collector. A nil one sends nothing. Its methods may
+// be called from any goroutine.
+type Exporter struct {
+	cfg     Config
+	names   Names
+	client  sdktrace.SpanExporter
+	release func()
+	maker   *maker // of the goroutine run
+	anchor  func() int64
+	steps   stepsSent
+
+	mu      sync.Mutex
+	queue   []waiting
+	spans   int // in queue
+	closed  bool
+	closing sync.Once
+
+	wake    chan struct{} // of capacity 1: look at queue and closed
+	done    chan struct{} // run has returned
+	sending context.Context
+	abort   context.CancelFunc // ends sending: what waits is dropped
+
+	failing  bool // of the goroutine run
+	counters struct{ exported, queueFull, failed, shutDown, attributes atomic.Uint64 }
+}
+
+// waiting is what one call handed in.
+type waiting struct {
+	trees  []Tree
+	spans  int
+	offset int64 // from CLOCK_MONOTONIC to wall time, one for all its trees
+}
+
+// Stats counts spans since the start.
+type Stats struct {
+	Exported          uint64
+	QueueFull         uint64 // dropped: they did not fit into the queue
+	Failed            uint64 // dropped: the collector refused them, or was not there
+	ShutDown          uint64 // dropped: handed in or still waiting at the stop
+	AttributesDropped uint64
+	Queued            int // waiting now
+}
+
+// New makes an Exporter and does not wait for the collector. It is nil, without
+// an error, where neither cfg nor its environment names an endpoint.
+func New(cfg Config) (*Exporter, error) {
+	if err := conf.Complete("spans", &cfg); err != nil {
+		return nil, err
+	}
+	t, err := cfg.resolve()
+	if t == nil || err != nil {
+		return nil, err
+	}
+	client, release, err := t.connect(cfg.ExportTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Exporter{
+		cfg: cfg, names: t.names, client: client, release: release, anchor: anchor,
+		maker: newMaker(t.resource(cfg.Version, cfg.Instance), cfg.Version, t.names.schemaURL()),
+		wake:  make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	e.sending, e.abort = context.WithCancel(context.Background())
+	go e.run()
+	return e, nil
+}
+
+// ExportRequest hands in the trees of r: its own, and those of the steps that it
+// shows, each step once however many requests were in it. It reports whether
+// they were taken, and never waits for the collector.
+func (e *Exporter) ExportRequest(r *Request) bool {
+	if e == nil {
+		return false
+	}
+	taken := e.Export(append(e.steps.trees(r), RequestTree(r, e.names))...)
+	if !taken {
+		e.steps.forget()
+	}
+	return taken
+}
+
+// Export hands in trees, all or none. It reports whether they were taken, and
+// never waits for the collector.
+func (e *Exporter) Export(trees ...Tree) bool {
+	if e == nil {
+		return false
+	}
+	w := waiting{trees: trees, offset: e.anchor()}
+	for i := range trees {
+		w.spans += len(trees[i].Spans)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.closed:
+		e.counters.shutDown.Add(uint64(w.spans))
+		return false
+	case e.spans+w.spans > e.cfg.QueueMax:
+		e.counters.queueFull.Add(uint64(w.spans))
+		return false
+	}
+	e.queue, e.spans = append(e.queue, w), e.spans+w.spans
+	e.signal()
+	return true
+}
+
+func (e *Exporter) signal() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns the counts of this moment.
+func (e *Exporter) Stats() Stats {
+	if e == nil {
+		return Stats{}
+	}
+	e.mu.Lock()
+	queued := e.spans
+	e.mu.Unlock()
+	c := &e.counters
+	return Stats{c.exported.Load(), c.queueFull.Load(), c.failed.Load(), c.shutDown.Load(), c.attributes.Load(), queued}
+}
+
+// Close sends what waits, for at most FlushLimit, drops the rest, and waits for
+// the Exporter's goroutine. It is idempotent.
+func (e *Exporter) Close() {
+	if e == nil {
+		return
+	}
+	e.closing.Do(func() {
+		e.mu.Lock()
+		e.closed = true
+		e.mu.Unlock()
+		e.signal()
+		limit := time.AfterFunc(e.cfg.FlushLimit, e.abort)
+		<-e.done
+		limit.Stop()
+		e.client.Shutdown(e.sending) // its error is that of a late abort
+		e.abort()
+		e.release()
+	})
+	<-e.done
+}
+
+// run sends what waits until Close. A batch is what gathered while the last one
+// was sent: under load large, and without load at once.
+func (e *Exporter) run() {
+	defer close(e.done)
+	for range e.wake {
+		for batch := e.take(); len(batch) > 0; batch = e.take() {
+			e.send(batch)
+		}
+		e.mu.Lock()
+		over := e.closed && len(e.queue) == 0
+		e.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}
+
+// take removes calls from the queue until they make a batch.
+func (e *Exporter) take() []waiting {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, spans := 0, 0
+	for n < len(e.queue) && (n == 0 || spans+e.queue[n].spans <= e.cfg.BatchMax) {
+		spans += e.queue[n].spans
+		n++
+	}
+	batch := slices.Clone(e.queue[:n])
+	e.queue, e.spans = slices.Delete(e.queue, 0, n), e.spans-spans
+	return batch
+}
+
+func (e *Exporter) send(batch []waiting) {
+	e.maker.made, e.maker.dropped = e.maker.made[:0], 0
+	for _, w := range batch {
+		if e.sending.Err() != nil {
+			e.counters.shutDown.Add(uint64(w.spans))
+			continue
+		}
+		for i := range w.trees {
+			e.maker.tree(&w.trees[i], w.offset)
+		}
+	}
+	e.counters.attributes.Add(uint64(e.maker.dropped))
+	for part := range slices.Chunk(e.maker.made, e.cfg.BatchMax) {
+		e.upload(part)
+	}
+	clear(e.maker.made)
+}
+
+func (e *Exporter) upload(part []sdktrace.ReadOnlySpan) {
+	ctx, cancel := context.WithTimeout(e.sending, e.cfg.ExportTimeout)
+	defer cancel()
+	err := e.sending.Err()
+	if err == nil {
+		err = e.client.ExportSpans(ctx, part)
+	}
+	refused := uint64(len(part))
+	if n, ok := rejected(err); ok {
+		refused = min(n, refused)
+	}
+	switch {
+	case err == nil:
+		e.counters.exported.Add(uint64(len(part)))
+		if e.failing {
+			e.cfg.Log.Info("spans are exported again", "failed", e.counters.failed.Load(), "queue_full", e.counters.queueFull.Load())
+		}
+		e.failing = false
+		return
+	case e.sending.Err() != nil:
+		e.counters.shutDown.Add(refused)
+	default:
+		e.counters.failed.Add(refused)
+	}
+	e.counters.exported.Add(uint64(len(part)) - refused)
+	e.steps.forget()
+	if !e.failing {
+		e.cfg.Log.Warn("spans cannot be exported; they are dropped and counted until they can", "error", err)
+	}
+	e.failing = true
+}
+
+// rejectedSpans is how the SDK's error tells that a collector took a batch in
+// part; the error's type is not exported.
+var rejectedSpans = regexp.MustCompile(`partial success: .*\((\d+) spans rejected\)`)
+
+// rejected is how many spans of a batch the collector refused, if it took the rest.
+func rejected(err error) (n uint64, ok bool) {
+	if err == nil {
+		return 0, false
+	}
+	found := rejectedSpans.FindStringSubmatch(err.Error())
+	if found == nil {
+		return 0, false
+	}
+	n, err = strconv.ParseUint(found[1], 10, 64)
+	return n, err == nil
+}
+
+// stepsSent remembers the last steps whose traces were handed in, so that a step
+// that many requests waited for is one span and not one for each.
+type stepsSent struct {
+	mu   sync.Mutex
+	sent map[stepKey]bool
+	ring [stepsKept]stepKey // of sent, the oldest at next
+	next int
+}
+
+type stepKey struct{ run, number uint64 }
+
+// stepsKept bounds what is remembered: more than any two requests that are kept
+// together show.
+const stepsKept = 8192
+
+// trees are those of the steps that r shows.
+func (s *stepsSent) trees(r *Request) []Tree {
+	steps := r.steps()
+	trees := make([]Tree, 0, len(steps)+1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sent == nil {
+		s.sent = map[stepKey]bool{}
+	}
+	for i := range steps {
+		key := stepKey{r.Engine.Run, steps[i].Number}
+		if s.sent[key] {
+			trees = append(trees, memberTree(r, i))
+			continue
+		}
+		delete(s.sent, s.ring[s.next])
+		s.sent[key], s.ring[s.next] = true, key
+		s.next = (s.next + 1) % stepsKept
+		trees = append(trees, stepTree(r, i))
+	}
+	return trees
+}
+
+// forget makes the next requests send their steps again, after some were lost.
+func (s *stepsSent) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.sent)
+	s.ring = [stepsKept]stepKey{}
+}

@@ -1,0 +1,193 @@
+package spans
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// engine adds the engine's span under the call's. Its queue, prefill and decode
+// follow each other without a gap, so they sum to it.
+func (b *builder) engine(call int) {
+	e := &b.r.Engine
+	f := facts{}.text("forebay.model", b.r.Model).text("forebay.kernels", e.Kernels).int("forebay.preempted", len(e.Preempted))
+	end := e.Finished
+	if end == 0 && call >= 0 {
+		end = b.spans[call].End // what is unfinished is found below
+	}
+	if e.Received != 0 {
+		f = f.engineLatency(e, end)
+	}
+	engine := b.add(call, roleEngine, Server, "engine "+cmp.Or(b.r.Model, b.r.RequestModel), e.Received, e.Finished, f)
+	b.add(engine, roleEngineQueue, Internal, "engine queue", e.Received, cmp.Or(e.Scheduled, e.Finished), facts{}.text("forebay.queue.reason", e.QueueReason))
+	prefill := b.add(engine, rolePrefill, Internal, "prefill", e.Scheduled, cmp.Or(e.FirstToken, e.Finished), facts{}.
+		int("forebay.prefill.chunks", e.Prefill.Chunks).int("forebay.prefill.steps", e.Prefill.Steps).
+		int("forebay.prefill.tokens_computed", e.Prefill.Computed).int("forebay.prefill.tokens_from_cache", e.Prefill.Cached).
+		stall(&e.Prefill.Stall))
+	decode := b.add(engine, roleDecode, Internal, "decode", e.FirstToken, e.Finished, facts{}.
+		int("forebay.decode.steps", e.Decode.Steps).int("forebay.decode.tokens", e.Decode.Tokens).
+		milliseconds("forebay.decode.itl_p50_ms", e.Decode.IntervalMedian).milliseconds("forebay.decode.itl_p99_ms", e.Decode.IntervalP99).
+		milliseconds("forebay.decode.itl_max_ms", e.Decode.IntervalMax).stall(&e.Decode.Stall))
+	if decode >= 0 {
+		b.spans[decode].Events = slowSteps(e.Decode.Slow)
+	}
+	for i, p := range e.Preempted[:min(len(e.Preempted), preemptedMax)] {
+		b.add(engine, rolePreempted+uint64(i), Internal, "preempted", p.Begin, p.End, facts{}.int("forebay.preempted.tokens_recomputed", p.Recomputed))
+	}
+	for i := range b.r.steps() {
+		parent := prefill
+		if e.Steps[i].Phase == "decode" {
+			parent = decode
+		}
+		if parent < 0 {
+			parent = engine
+		}
+		b.step(parent, i)
+	}
+}
+
+// engineLatency adds the keys under which engines in the field tell their
+// latencies, in seconds, each where its end was reached.
+func (f facts) engineLatency(e *Engine, end int64) facts {
+	f = f.seconds("gen_ai.latency.time_in_queue", cmp.Or(e.Scheduled, end)-e.Received).seconds("gen_ai.latency.e2e", end-e.Received)
+	if e.Scheduled != 0 {
+		f = f.seconds("gen_ai.latency.time_in_model_inference", end-e.Scheduled).
+			seconds("gen_ai.latency.time_in_model_prefill", cmp.Or(e.FirstToken, end)-e.Scheduled)
+	}
+	if e.FirstToken != 0 {
+		f = f.seconds("gen_ai.latency.time_to_first_token", e.FirstToken-e.Received).
+			seconds("gen_ai.latency.time_in_model_decode", end-e.FirstToken)
+	}
+	return f
+}
+
+// stall adds the table, with its zeros: a part that is absent would be unknown.
+func (f facts) stall(s *Stall) facts {
+	if *s == (Stall{}) {
+		return f
+	}
+	for _, part := range []struct {
+		name string
+		ns   int64
+	}{
+		{"own_compute", s.OwnCompute}, {"others_prefill", s.OthersPrefill}, {"preempted", s.Preempted}, {"kv_wait", s.KVWait},
+		{"host_gap", s.HostGap}, {"emit_blocked", s.EmitBlocked}, {"unexplained", s.Unexplained},
+	} {
+		f = append(f, Float("forebay.stall."+part.name+"_ms", float64(part.ns)/millisecondNS))
+	}
+	return f
+}
+
+func slowSteps(slow []SlowStep) (events []Event) {
+	for _, s := range slow[:min(len(slow), slowStepsMax)] {
+		events = append(events, Event{Name: "slow_step", At: s.At, Attributes: facts{Int("forebay.step.number", s.Step)}.
+			milliseconds("forebay.step.duration_ms", s.Duration).int("forebay.step.rows", s.Rows).
+			int("forebay.step.others_prefill_tokens", s.OthersPrefill).text("forebay.step.culprit", s.Culprit)})
+	}
+	return events
+}
+
+// steps are those that are shown one by one: none where there is no span of the
+// engine to show them in.
+func (r *Request) steps() []Step {
+	if r.Dispatched == 0 || r.Engine.Received == 0 {
+		return nil
+	}
+	return r.Engine.Steps[:min(len(r.Engine.Steps), stepsMax)]
+}
+
+// step adds the request's view of a step, with a link to the step itself.
+func (b *builder) step(parent, i int) {
+	s := &b.r.Engine.Steps[i]
+	b.add(parent, roleStep+uint64(i), Internal, "step", max(1, s.Begin), max(1, s.Begin, s.End), facts{
+		Int("forebay.step.number", s.Number), Float("forebay.step.wall_ms", float64(s.End-s.Begin)/millisecondNS),
+		Float("forebay.step.share_ms", s.Share*float64(s.End-s.Begin)/millisecondNS),
+	}.text("forebay.step.phase", s.Phase).int("forebay.step.rows", s.Rows).int("forebay.step.own_tokens", s.OwnTokens).
+		int("forebay.step.others_prefill_tokens", s.OthersPrefill))
+	b.spans[len(b.spans)-1].Links = []Link{stepLink(b.r.Engine.Run, s.Number)}
+}
+
+// stepTree is the trace of the i-th step of r: the step, its kernel classes and
+// r as the first of those who were in it and are kept.
+func stepTree(r *Request, i int) Tree {
+	s := &r.Engine.Steps[i]
+	self := stepLink(r.Engine.Run, s.Number)
+	root := Span{Name: "engine.step", ID: self.SpanID, Begin: s.Begin, End: max(s.Begin, s.End), Links: []Link{backLink(r, i)},
+		Attributes: facts{Int("forebay.step.number", s.Number)}.text("forebay.model", r.Model).text("forebay.kernels", r.Engine.Kernels).
+			int("forebay.batch.rows", s.Rows).int("forebay.batch.decode", s.DecodeTokens).int("forebay.batch.prefill_tokens", s.PrefillTokens).
+			int64("forebay.kv.used_bytes", s.KVUsed).milliseconds("forebay.step.host_ms", s.HostTime)}
+	t := Tree{TraceID: self.TraceID, Flags: r.Flags, Spans: []Span{root}}
+	// Of kernels only totals are known, so they are laid end to end: where one
+	// stands within the step says nothing, its length does.
+	at := root.Begin
+	for n, k := range s.Kernels[:min(len(s.Kernels), kernelsMax)] {
+		end := min(at+max(0, k.Total), root.End)
+		t.Spans = append(t.Spans, Span{Name: k.Class, ID: childID(self.SpanID, roleKernel+uint64(n)), Parent: self.SpanID, Begin: at, End: end,
+			Attributes: facts{String("forebay.kernel.class", k.Class), Int("forebay.kernel.count", k.Count),
+				Float("forebay.kernel.total_ms", float64(k.Total)/millisecondNS), Float("forebay.kernel.max_ms", float64(k.Max)/millisecondNS)}.
+				text("forebay.kernel.device", k.Device).int64("forebay.kernel.bytes", k.Bytes).int64("forebay.kernel.flops", k.FLOPs)})
+		at = end
+	}
+	return t
+}
+
+// memberTree joins r to a step whose trace was sent before, for another request.
+func memberTree(r *Request, i int) Tree {
+	s := &r.Engine.Steps[i]
+	self := stepLink(r.Engine.Run, s.Number)
+	return Tree{TraceID: self.TraceID, Flags: r.Flags, Spans: []Span{{
+		Name: "member", ID: childID(r.SpanID, roleMember+uint64(i)), Parent: self.SpanID, Begin: s.Begin, End: max(s.Begin, s.End),
+		Links: []Link{backLink(r, i)}, Attributes: facts{}.text("forebay.request.id", r.ID),
+	}}}
+}
+
+// backLink points from a step to the request's view of it.
+func backLink(r *Request, i int) Link {
+	s := &r.Engine.Steps[i]
+	return Link{TraceID: r.TraceID, SpanID: childID(r.SpanID, roleStep+uint64(i)), Attributes: facts{Float("forebay.step.share", s.Share)}.
+		text("forebay.request.id", r.ID).text("forebay.class", r.Class).int("forebay.step.own_tokens", s.OwnTokens)}
+}
+
+// Names are the gen_ai attribute names that are used.
+type Names uint8
+
+const (
+	// Names141 are those of the OpenTelemetry conventions up to v1.41, which
+	// gateways and engines in the field emit.
+	Names141 Names = iota
+	// NamesGenAI are those of the separate GenAI conventions, v0.1.0.
+	NamesGenAI
+)
+
+func (n Names) String() string { return [...]string{"1.41", "genai"}[n] }
+
+// parseNames reads what String gives.
+func parseNames(text string) (Names, error) {
+	for _, n := range []Names{Names141, NamesGenAI} {
+		if n.String() == text {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not one of 1.41, genai", text)
+}
+
+func (n Names) cacheWrite() string {
+	if n == NamesGenAI {
+		return "gen_ai.usage.cache_write.input_tokens"
+	}
+	return "gen_ai.usage.cache_creation.input_tokens"
+}
+
+// topK is a double in the old names.
+func (n Names) topK(k int) Attribute {
+	if n == NamesGenAI {
+		return Int("gen_ai.request.top_k", k)
+	}
+	return Float("gen_ai.request.top_k", float64(k))
+}
+
+func (n Names) schemaURL() string {
+	if n == NamesGenAI {
+		return ""
+	}
+	return "https://opentelemetry.io/schemas/1.41.0"
+}

@@ -38,6 +38,8 @@ type Config struct {
 	SelfBenchmarkOff   bool          `yaml:"self_benchmark_off" help:"Measure nothing at the start: the first requests teach what steps cost."`
 	CostFile           string        `yaml:"cost_file" help:"File that keeps what steps cost from one start to the next; empty takes one in the user's cache directory, none keeps nothing."`
 
+	StepRecordsOff bool `yaml:"step_records_off" help:"Keep no records of steps and do not time kernels: a request's page then says how long it took, and not with whom."`
+
 	WaitingMax         int           `yaml:"waiting_max" default:"64" range:"1..1048576" help:"Most generations that wait for a place or for pages; more are refused as overloaded."`
 	GenerationsMax     int           `yaml:"generations_max" default:"1024" range:"1..1048576" help:"Most generations alive at the same time, paused ones too."`
 	StreamEventsMax    int           `yaml:"stream_events_max" default:"256" range:"1..1048576" help:"Most events that wait in one stream; a slower reader parks its own generation."`

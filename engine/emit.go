@@ -152,13 +152,15 @@ func (l *loop) close(g *generation, end *wire.End) {
 	if g.ended {
 		return
 	}
+	now := wire.Monotonic()
+	l.settleEnd(g, now)
 	g.ended = true
 	for _, s := range g.choices {
 		l.forget(s)
 	}
 	g.choices = nil
 	if end != nil {
-		g.timings.Finished = wire.Monotonic()
+		g.timings.Finished = now
 		end.Timings = g.timings
 		l.put(g, wire.Event{End: end})
 	}

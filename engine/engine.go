@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/engine/kv"
+	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/sample"
 	"github.com/forebay-io/forebay/engine/text"
 	"github.com/forebay-io/forebay/internal/step"
@@ -35,7 +36,10 @@ type Engine struct {
 	closed    bool
 }
 
-var _ wire.Engine = (*Engine)(nil)
+var (
+	_ wire.Engine   = (*Engine)(nil)
+	_ wire.Capturer = (*Engine)(nil)
+)
 
 // New loads a model and starts its loop. The engine must be closed.
 func New(cfg Config) (*Engine, error) {
@@ -70,7 +74,15 @@ func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
 		fit:        p.fit,
 		promptRows: promptRowsMax,
 		idleTimer:  time.NewTimer(heartbeat),
+		recorder:   recorder{lastEnded: wire.Monotonic()},
 		logits:     make([]float32, p.vocab),
+	}
+	if !cfg.StepRecordsOff {
+		l.recorder.log = wire.NewStepLog(wire.StepLogSteps)
+		l.total.Steps = l.recorder.log
+	}
+	if m, ok := p.model.(*model.Model); ok {
+		m.SetTimer(&l.timer)
 	}
 	if adjust != nil {
 		adjust(l)
@@ -127,9 +139,10 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 		return nil, wire.InvalidParam("max_tokens", "the prompt was not prepared for this model: it allows %d tokens of answer where there is room for %d", g.Prompt.MaxTokens, maxTokens)
 	}
 	own := &generation{
-		id: g.ID, salt: g.Salt, level: min(g.Level, step.Levels-1), key: g.Key, long: g.Long, tokenGoal: g.TokenGoal, options: g.Options,
+		id: g.ID, serial: g.Serial, salt: g.Salt, level: min(g.Level, step.Levels-1), key: g.Key, long: g.Long, tokenGoal: g.TokenGoal, options: g.Options,
 		promptTokens: len(tokens), maxTokens: maxTokens, inbox: e.inbox,
 	}
+	own.timings.Arrived = wire.Monotonic()
 	own.options.LogitBias, own.options.Stop = slices.Clone(g.Options.LogitBias), slices.Clone(g.Options.Stop)
 	own.stream = wire.NewStream(max(e.cfg.StreamEventsMax, own.options.N), g.Notify, own)
 	if own.options.PromptLogprobs {

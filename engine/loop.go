@@ -55,10 +55,18 @@ type loop struct {
 	ratio     step.Ratio
 	total     wire.State // counters, and the last step's numbers
 	idleTimer *time.Timer
+	timer     model.Timer
+	recorder  recorder
+	capture   *capture // the one that runs, or nil
 
 	// Scratch of one turn.
 	arrivals, touched []*generation
-	began             int64 // the step's forward
+	began             int64          // the step's forward
+	givenUp, idle     int64          // nanoseconds since the step before
+	stepOpen          bool           // computed and not reported
+	whole             float64        // predicted cost of the step's rows
+	wholePrefill      float64        // and of those that are prefill
+	largest           [2]*generation // those that cost most of it
 	load              step.Load
 	hopeful           []*sequence
 	works             []step.Work
@@ -79,6 +87,7 @@ type row struct {
 	count  int
 	logits int
 	decode bool
+	cost   float64 // predicted, in nanoseconds
 }
 
 // run is the engine. It turns until the inbox closes.
@@ -91,7 +100,8 @@ func (l *loop) run() {
 		}
 		logits, whole := l.forward(rows)
 		if !whole {
-			continue // somebody came whom people wait for
+			l.giveUp(rows) // somebody came whom people wait for
+			continue
 		}
 		l.sample(rows, logits)
 		l.report(rows)
@@ -105,14 +115,17 @@ func (l *loop) takeArrivals() bool {
 	if l.onTurn != nil {
 		l.onTurn()
 	}
+	l.followCapture()
 	var closing bool
 	l.arrivals, l.touched, closing = l.inbox.take(l.arrivals[:0], l.touched[:0])
 	for _, g := range l.arrivals {
 		g.timings.Received = wire.Monotonic()
+		g.mark = g.timings.Received
 		l.wait(g.choices[0])
 	}
 	for _, g := range l.touched {
 		l.startable = true
+		l.change(g)
 		g.paused = g.pauseWanted.Load()
 		if g.cancelWanted.Load() {
 			l.drop(g)
@@ -133,11 +146,13 @@ func (l *loop) schedule() []row {
 		if s.held() {
 			continue
 		}
+		s.leftOut = wire.PartPrefix
 		if len(l.works) > 0 && s.level > l.works[0].Level {
 			l.pool.Unclaim(s.kv) // a more urgent one may have claimed its block just now
 		}
 		if s.decoding() || s.wantsPrompt() || l.pool.Claim(s.kv, s.tokens) {
 			l.works = append(l.works, s.work(i))
+			s.leftOut = wire.PartHeldBack
 		}
 	}
 	l.shares = l.composer.Compose(l.shares[:0], l.works, l.fit.Cost(), time.Duration(wire.Monotonic()))
@@ -162,13 +177,17 @@ func (l *loop) schedule() []row {
 func (l *loop) forward(rows []row) (logits []float32, whole bool) {
 	l.load = step.Load{}
 	l.began = wire.Monotonic()
+	if l.recorder.log != nil || l.capture != nil {
+		l.timer.Start(l.total.Step+1, l.began)
+	}
 	for _, c := range l.copies {
 		l.model.CopyPage(c.Dst, c.Src)
+		l.timer.Lap(wire.KernelKVCopy, -1)
 	}
 	l.spans = l.spans[:0]
 	for _, r := range rows {
 		at := r.computed()
-		l.spans = append(l.spans, model.Span{Tokens: r.tokens[at : at+r.count], Start: at, Pages: r.kv.Pages(), Logits: r.logits})
+		l.spans = append(l.spans, model.Span{Tokens: r.tokens[at : at+r.count], Start: at, Pages: r.kv.Pages(), Logits: r.logits, Decode: r.decode})
 	}
 	var stop *atomic.Bool
 	if !slices.ContainsFunc(rows, func(r row) bool { return r.level == 0 }) {
@@ -181,6 +200,8 @@ func (l *loop) forward(rows []row) (logits []float32, whole bool) {
 
 	l.total.Step++
 	l.total.StepPrefillTokens, l.total.StepDecodeTokens = 0, 0
+	l.stepOpen = true
+	l.weigh(rows)
 	for i, r := range rows {
 		l.note(r)
 		l.pool.Commit(r.kv, l.spans[i].Tokens)
@@ -215,6 +236,7 @@ func (l *loop) note(r row) {
 // sample takes the next token of every row that has come to its end.
 func (l *loop) sample(rows []row, logits []float32) {
 	now := wire.Monotonic()
+	l.timer.Skip()
 	for i := range rows {
 		r := &rows[i]
 		mine := logits[:r.logits*l.vocab]
@@ -229,6 +251,7 @@ func (l *loop) sample(rows []row, logits []float32) {
 			continue
 		}
 		if r.timings.FirstToken == 0 {
+			l.spendStep(r.generation, now)
 			r.timings.FirstToken = now
 			l.total.CachedTokens += uint64(r.cached())
 			l.startable = true // its prefix can be shared now
@@ -240,6 +263,8 @@ func (l *loop) sample(rows []row, logits []float32) {
 			}
 		}
 	}
+	l.timer.Lap(wire.KernelSampling, -1)
+	l.timer.Stop()
 }
 
 // choicesOf is the sequence alone, or, where the prompt of several choices
@@ -253,7 +278,7 @@ func (l *loop) choicesOf(s *sequence) []*sequence {
 	s.forked = true
 	l.siblings = append(l.siblings[:0], s.choices...)
 	for _, c := range l.siblings[1:] {
-		c.kv = l.pool.Fork(s.kv)
+		c.kv, c.inStep = l.pool.Fork(s.kv), s.inStep
 		l.admit(c)
 	}
 	return l.siblings
@@ -262,7 +287,11 @@ func (l *loop) choicesOf(s *sequence) []*sequence {
 // report publishes the step, then wakes the readers it touched.
 func (l *loop) report(rows []row) {
 	// Readers wait for the sampling too, which may be dear beside the forward.
-	l.total.StepDuration = time.Duration(wire.Monotonic() - l.began)
+	ended := wire.Monotonic()
+	l.total.StepDuration = time.Duration(ended - l.began)
+	l.settle(rows, ended)
+	l.recordStep(rows, ended)
+	l.countCapture()
 	l.learn(rows)
 	l.changes = l.pool.Changes(l.changes[:0])
 	for _, c := range l.changes {
@@ -340,10 +369,12 @@ func (l *loop) rest() {
 		return
 	}
 	l.idleTimer.Reset(heartbeat)
+	slept := wire.Monotonic()
 	select {
 	case <-l.inbox.wake:
 	case <-l.idleTimer.C:
 	}
+	l.idle += wire.Monotonic() - slept
 }
 
 // busy reports whether some sequence could work in the next turn.
@@ -361,6 +392,9 @@ func (l *loop) end() {
 				l.fail(s.generation, err)
 			}
 		}
+	}
+	if l.followCapture(); l.capture != nil {
+		l.endCapture()
 	}
 	l.publish(0)
 	l.wake()

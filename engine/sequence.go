@@ -18,6 +18,7 @@ import (
 type generation struct {
 	// Fixed at Generate.
 	id           string
+	serial       uint64
 	salt         string
 	level        int
 	key          int64
@@ -50,6 +51,15 @@ type generation struct {
 	eventsAdded    bool // put and not yet woken
 	timings        wire.Timings
 	promptLogprobs []wire.TokenLogprob
+
+	// What spent.go keeps.
+	mark      int64 // the instant up to which timings says where the time went
+	slowWaits [wire.SlowStepsKept]time.Duration
+	// Of its rows in step weighed: what all cost and those that are prefill,
+	// the tokens of these, and how many are others.
+	weighed                uint64
+	cost, prefillCost      float64
+	prefillNow, decodesNow int
 }
 
 // Pause implements wire.Control.
@@ -104,9 +114,11 @@ type sequence struct {
 	text    *text.Stream
 
 	generated  int
-	cachedThen int    // tokens found in the cache when it began to wait
-	since      uint64 // the last turn that gave it a share, or the one it was let in
-	inStep     uint64 // the last step it computed in
+	cachedThen int       // tokens found in the cache when it began to wait
+	since      uint64    // the last turn that gave it a share, or the one it was let in
+	inStep     uint64    // the last step it computed in
+	waits      wire.Part // why it has no pages
+	leftOut    wire.Part // why it was not in the last step though it has pages
 	// Tokens whose text has not begun to leave, with where it begins.
 	logprobs []heldLogprob
 	pushed   int // bytes given to text

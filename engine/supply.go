@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/forebay-io/forebay/internal/wire"
 )
 
 // This file decides who holds pages. Pages grow on demand. A waiting sequence
@@ -24,6 +26,7 @@ func (l *loop) wait(s *sequence) {
 	i, _ := slices.BinarySearchFunc(l.waiting, s, func(a, b *sequence) int {
 		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
 	})
+	s.waits = wire.PartGap
 	s.cachedThen = l.pool.Match(s.salt, s.reusable())
 	l.waiting = slices.Insert(l.waiting, i, s)
 	l.startable = true
@@ -40,13 +43,21 @@ func (l *loop) admit(s *sequence) {
 // have room again.
 func (l *loop) park() {
 	for _, s := range l.running {
-		was := s.parked.Load()
-		s.look()
-		l.startable = l.startable || was != s.parked.Load()
+		l.startable = l.lookAt(s.generation) || l.startable
 	}
 	for _, s := range l.waiting {
-		s.look()
+		l.lookAt(s.generation)
 	}
+}
+
+// lookAt parks g, or lets it go on, and reports whether that changed.
+func (l *loop) lookAt(g *generation) (changed bool) {
+	was := g.parked.Load()
+	g.look()
+	if changed = was != g.parked.Load(); changed {
+		g.spend(g.between(was), wire.Monotonic())
+	}
+	return changed
 }
 
 // places is how many running places a sequence takes: its siblings that are
@@ -69,11 +80,27 @@ func (l *loop) start() {
 	}
 	l.hopeful = append(l.hopeful[:0], l.waiting...)
 	for _, s := range l.hopeful {
-		if s.kv == nil && !s.held() && s.places() <= l.placesFor(s.level) && l.open(s, false) {
+		if s.kv == nil && !s.held() && l.fits(s) {
 			l.letIn(s)
 		}
 	}
 	clear(l.hopeful)
+}
+
+// fits opens a waiting sequence where there is a place and pages for it, and
+// otherwise notes what it waits for; one that was preempted waits for that.
+func (l *loop) fits(s *sequence) bool {
+	lacks := wire.PartPlaces
+	if s.places() <= l.placesFor(s.level) {
+		if l.open(s, false) {
+			return true
+		}
+		lacks = wire.PartPages
+	}
+	if s.waits != wire.PartPreempted {
+		s.waits = lacks
+	}
+	return false
 }
 
 // placesFor is how many places a level finds: those of less urgent ones too.
@@ -89,6 +116,11 @@ func (l *loop) placesFor(level int) int {
 
 // letIn moves an opened sequence from the waiting to the running ones.
 func (l *loop) letIn(s *sequence) {
+	waited := wire.PartGap
+	if !slices.ContainsFunc(s.choices, func(c *sequence) bool { return c != s && c.kv != nil }) {
+		waited = s.waits
+	}
+	s.spend(waited, wire.Monotonic())
 	l.waiting = slices.DeleteFunc(l.waiting, func(w *sequence) bool { return w == s })
 	l.admit(s)
 	if !s.started {
@@ -171,7 +203,7 @@ func (l *loop) supply(rows []row) []row {
 	for i := range rows {
 		r := &rows[i]
 		if r.kv != nil && !l.reserve(r.sequence, r.count) {
-			r.count = 0
+			r.count, r.leftOut = 0, wire.PartPages
 		}
 	}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.kv == nil || r.count == 0 })
@@ -257,10 +289,13 @@ func compareBool(a, b bool) int {
 // is evicted meanwhile is computed again, to the same bits.
 func (l *loop) preempt(s *sequence) {
 	l.victim = s
+	l.change(s.generation)
 	l.release(s)
 	s.timings.Preempted++
 	l.total.Preempted++
+	l.recorder.preempted(s.generation)
 	l.wait(s)
+	s.waits = wire.PartPreempted
 }
 
 // release gives a running sequence's pages back and takes it off the list.

@@ -1,34 +1,11 @@
 package model
 
 import (
-	"fmt"
 	"sync/atomic"
 
+	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
 )
-
-// Span is a run of new tokens of one sequence.
-type Span struct {
-	Tokens []int32
-	Start  int // position of Tokens[0]; keys and values before it are in Pages
-	// Pages is the sequence's page table: page i holds the positions from
-	// i·PageTokens on. It covers [0, Start+len(Tokens)).
-	Pages []int32
-	// Logits is how many of the last tokens need logits: 0, 1, … len(Tokens).
-	Logits int
-}
-
-// batch is the tokens of one Forward, row by row.
-type batch struct {
-	tokens     []int32
-	positions  []int
-	pages      [][]int32
-	logitsRows []int // rows of the batch whose logits are asked for
-}
-
-func newBatch(n int) batch {
-	return batch{make([]int32, 0, n), make([]int, 0, n), make([][]int32, 0, n), make([]int, 0, n)}
-}
 
 // phases are the pieces of a step that run on the whole team, bound once so
 // that a step allocates nothing.
@@ -64,13 +41,17 @@ func (m *Model) Forward(spans []Span) []float32 {
 func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32, whole bool) {
 	m.gather(spans)
 	m.byToken(m.run.embed)
+	m.timer.Lap(wire.KernelEmbed, -1)
 	for m.layer = range m.weights.layers {
 		if stop != nil && m.layer < len(m.weights.layers)*3/4 && stop.Load() {
 			return nil, false
 		}
 		m.byToken(m.run.normAttention)
+		m.timer.Lap(wire.KernelNormRope, m.layer)
 		m.team.Run(m.run.project)
+		m.timer.Lap(wire.KernelQKV, m.layer)
 		m.byToken(m.run.place)
+		m.timer.Lap(wire.KernelNormRope, m.layer)
 		if m.layer == len(m.weights.layers)-1 {
 			m.dropRows()
 		}
@@ -79,24 +60,37 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32
 		}
 		m.item.Store(0)
 		m.team.Run(m.run.attend)
+		m.timer.lapAttention(m.layer, m.batch.keys)
 		m.team.Run(m.run.projectOut)
+		m.timer.Lap(wire.KernelOutput, m.layer)
 		if m.config.PostNorms {
 			m.byToken(m.run.addAttention)
 		}
 		m.byToken(m.run.normFF)
-		if m.config.Experts > 0 {
-			m.forwardExperts()
-			continue
-		}
-		m.team.Run(m.run.gateUp)
-		m.team.Run(m.run.down)
-		if m.config.PostNorms {
-			m.byToken(m.run.addFF)
-		}
+		m.timer.Lap(wire.KernelNormRope, m.layer)
+		m.feedForward()
 	}
 	m.byToken(m.run.normOutput)
+	m.timer.Lap(wire.KernelNormRope, -1)
 	m.team.Run(m.run.logits)
+	m.timer.Lap(wire.KernelLogits, -1)
 	return m.logits[:m.rows*m.config.Vocab], true
+}
+
+// feedForward is the layer's second half. The norm after it counts with the
+// norms of what follows.
+func (m *Model) feedForward() {
+	if m.config.Experts > 0 {
+		m.forwardExperts()
+		m.timer.Lap(wire.KernelMLP, m.layer)
+		return
+	}
+	m.team.Run(m.run.gateUp)
+	m.team.Run(m.run.down)
+	m.timer.Lap(wire.KernelMLP, m.layer)
+	if m.config.PostNorms {
+		m.byToken(m.run.addFF)
+	}
 }
 
 // forwardExperts is the feed-forward layer of a mixture.
@@ -120,64 +114,6 @@ func (m *Model) byToken(phase func(worker int)) {
 		return
 	}
 	m.team.Run(phase)
-}
-
-// dropRows keeps only the rows whose logits are asked for. Once the last
-// layer's keys and values are stored, nothing else depends on the others.
-func (m *Model) dropRows() {
-	b, s := &m.batch, &m.scratch
-	width, queries := m.config.Embed, m.config.Heads*m.config.HeadDim
-	m.rows = len(b.logitsRows)
-	if m.rows == len(b.tokens) {
-		return
-	}
-	for i, from := range b.logitsRows { // from only grows, and is at least i
-		copy(row(s.x, i, width), row(s.x, from, width))
-		copy(row(s.q, i, queries), row(s.q, from, queries))
-		b.positions[i], b.pages[i] = b.positions[from], b.pages[from]
-	}
-}
-
-// gather lays the spans' tokens out as rows.
-func (m *Model) gather(spans []Span) {
-	b := &m.batch
-	b.tokens, b.positions, b.pages, b.logitsRows = b.tokens[:0], b.positions[:0], b.pages[:0], b.logitsRows[:0]
-	for i := range spans {
-		s := &spans[i]
-		m.check(s)
-		for j, token := range s.Tokens {
-			if j >= len(s.Tokens)-s.Logits {
-				b.logitsRows = append(b.logitsRows, len(b.tokens))
-			}
-			b.tokens = append(b.tokens, token)
-			b.positions = append(b.positions, s.Start+j)
-			b.pages = append(b.pages, s.Pages)
-		}
-	}
-	m.rows = len(b.tokens)
-}
-
-// check panics if s cannot be computed: workers would fail where it is harder
-// to see why.
-func (m *Model) check(s *Span) {
-	end := s.Start + len(s.Tokens)
-	if s.Start < 0 || end > m.options.ContextTokens || end > len(s.Pages)*m.options.PageTokens || s.Logits < 0 || s.Logits > len(s.Tokens) {
-		panic(fmt.Sprintf("model: span [%d,%d) with %d logits and %d pages of %d does not fit a context of %d",
-			s.Start, end, s.Logits, len(s.Pages), m.options.PageTokens, m.options.ContextTokens))
-	}
-	if len(m.batch.tokens)+len(s.Tokens) > m.options.BatchTokensMax {
-		panic(fmt.Sprintf("model: a batch of more than %d tokens", m.options.BatchTokensMax))
-	}
-	for _, token := range s.Tokens {
-		if token < 0 || int(token) >= m.config.Vocab {
-			panic(fmt.Sprintf("model: token %d is outside the vocabulary of %d", token, m.config.Vocab))
-		}
-	}
-	for _, page := range s.Pages {
-		if page < 0 || int(page) >= m.options.Pages {
-			panic(fmt.Sprintf("model: page %d is outside the pool of %d", page, m.options.Pages))
-		}
-	}
 }
 
 // row is row i of a buffer of rows of width numbers.

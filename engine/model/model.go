@@ -33,6 +33,7 @@ type Model struct {
 	logits     []float32
 	ropes      []rope
 	run        phases
+	timer      *Timer
 
 	// of the Forward that is running; workers write disjoint parts
 	batch   batch
@@ -69,7 +70,7 @@ func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model
 	if err := o.fill(f.Name(), &c); err != nil {
 		return nil, err
 	}
-	m := &Model{config: c, options: o, set: set, team: team, parameters: f.Parameters()}
+	m := &Model{config: c, options: o, set: set, team: team, parameters: f.Parameters(), timer: new(Timer)}
 	if m.weights, err = loadWeights(f, &c, set, team); err != nil {
 		return nil, err
 	}
@@ -160,6 +161,9 @@ func (m *Model) reserve() error {
 	}
 	return nil
 }
+
+// SetTimer has t told of every launch from the next Forward on.
+func (m *Model) SetTimer(t *Timer) { m.timer = t }
 
 // Config describes the model.
 func (m *Model) Config() Config { return m.config }

@@ -280,10 +280,21 @@ func (s *Scheduler) lateRefusal(e *Entry, predicted time.Duration) *Refusal {
 		e.predicted = predicted
 	}
 	return &Refusal{
-		Reason: Late, Predicted: e.predicted, RetryAfter: s.retryAfter(e),
+		Reason: Late, Predicted: e.predicted, RetryAfter: s.comeBack(e),
 		Message: fmt.Sprintf("class %s promises a first token within %v, which cannot be kept for all that wait now; try again later, or use a class that may wait",
 			e.class.Name, (e.due - e.arrived).Round(time.Millisecond)),
 	}
+}
+
+// comeBack is when e, which would be late now, could be in time: once the work by
+// which it is late is done, and that of those who were told the same before it,
+// so that they do not all return at once.
+func (s *Scheduler) comeBack(e *Entry) time.Duration {
+	s.returning = max(0, s.returning-(s.now-s.returningAt))
+	s.returningAt = s.now
+	wait := max(0, e.predicted-(e.due-e.arrived)) + s.returning
+	s.returning = min(s.returning+e.prefill, retryMax)
+	return min(max(wait, retryMin), retryMax)
 }
 
 // backlogAhead is the wait of a request without a goal: all that is more urgent,

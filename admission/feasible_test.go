@@ -183,6 +183,36 @@ func TestRetriesAreRefusedFirst(t *testing.T) {
 	}
 }
 
+// TestC25TheRefusedComeBackOneByOne: those who would be late are told different
+// times, over as long as their work takes, and most of them are served when they
+// come back just then.
+func TestC25TheRefusedComeBackOneByOne(t *testing.T) {
+	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "interactive", FirstTokenGoal: time.Second, PrefillSlack: 0.01}}})
+	var back []time.Duration
+	ask := func() {
+		_, r := p.Arrive(Work{Tenant: "a", Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 1}, p.now)
+		if r != nil {
+			back = append(back, p.now+r.RetryAfter)
+		}
+	}
+	for range 200 {
+		ask()
+	}
+	first := slices.Clone(back)
+	slices.Sort(first)
+	if spread := first[len(first)-1] - first[0]; spread < 15*time.Second {
+		t.Errorf("%d are told to come back within %v", len(first), spread)
+	}
+	back = nil
+	for _, at := range first {
+		p.runUntil(at)
+		ask()
+	}
+	if len(back) > len(first)/4 {
+		t.Errorf("%d of %d were refused again", len(back), len(first))
+	}
+}
+
 // TestTheLadder climbs while waits are much longer than foretold, sheds in the
 // end, and comes down when that is over.
 func TestTheLadder(t *testing.T) {

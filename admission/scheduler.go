@@ -42,6 +42,9 @@ type Scheduler struct {
 	count   int // waiting
 	now     time.Duration
 	wakeAt  time.Duration // 0 is never
+
+	returning   time.Duration // engine time of those who were told to come back, as of returningAt
+	returningAt time.Duration
 }
 
 // class is a Class with what it holds.

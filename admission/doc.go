@@ -16,7 +16,7 @@
 // the clock and the timer. An Entry belongs to its Scheduler until Done.
 //
 // A request's way through the files: policy.go says who asks and in which class,
-// screen in overload.go what can be refused at a glance, price.go what it
+// screen.go what can be refused at a glance, overload.go what happens when predictions fail, price.go what it
 // costs, feasible.go whether all goals can still be kept and who gives way,
 // next.go who starts, fair.go what tenants and classes owe each other, engine.go
 // what the engine was given and has told, lengths.go how long answers will be.

@@ -238,6 +238,7 @@ type question struct {
 	level   int
 	key     int64
 	long    bool
+	serial  uint64
 }
 
 // answer is all that a reader saw of it.
@@ -259,7 +260,7 @@ func (b *lab) begin(q question) (*wire.Stream, chan struct{}) {
 	if err != nil {
 		return wire.FailedStream(notify, wire.AsError(err)), notify
 	}
-	return b.Generate(&wire.Generation{ID: q.id, Prompt: p, Options: q.options, Salt: q.salt, Level: q.level, Key: q.key, Long: q.long, Notify: notify}), notify
+	return b.Generate(&wire.Generation{ID: q.id, Prompt: p, Options: q.options, Salt: q.salt, Level: q.level, Key: q.key, Long: q.long, Serial: q.serial, Notify: notify}), notify
 }
 
 // ask is begin, and reads to the end.

@@ -75,11 +75,12 @@ func (e *Engine) read(ctx context.Context, r *wire.Request) (p *wire.Prompt, par
 		if err := e.fitText(*r.Text, "prompt"); err != nil {
 			return nil, "", err
 		}
+		began := time.Now()
 		tokens, failed := e.parts.tokens.Encode(ctx, *r.Text, tokenizer.EncodeOptions{AddSpecial: true})
 		if failed != nil {
 			return nil, "", errAbandoned()
 		}
-		return &wire.Prompt{Tokens: tokens, Text: *r.Text}, "prompt", nil
+		return &wire.Prompt{Tokens: tokens, Text: *r.Text, Tokenize: time.Since(began)}, "prompt", nil
 	}
 	tokens := append([]int32(nil), r.Tokens...)
 	return &wire.Prompt{Tokens: tokens, Text: e.parts.tokenizer.Decode(tokens)}, "prompt", nil
@@ -101,9 +102,11 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	}
 	limited, cancel := context.WithTimeout(ctx, e.cfg.PromptRenderBudget)
 	defer cancel()
+	began := time.Now()
 	text, err := e.parts.template.Render(limited, chat.Input{
-		Messages: r.Messages, Tools: r.Tools, Options: r.TemplateOptions, Now: time.Now(),
+		Messages: r.Messages, Tools: r.Tools, Options: r.TemplateOptions, Now: began,
 	})
+	rendered := time.Now()
 	if err != nil {
 		return nil, e.renderError(ctx, err)
 	}
@@ -117,7 +120,7 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	if t := e.parts.tokenizer; t.AddsBOS() && (len(tokens) == 0 || tokens[0] != t.BOS()) {
 		tokens = slices.Insert(tokens, 0, t.BOS())
 	}
-	return &wire.Prompt{Tokens: tokens, Text: tokenizer.Unguard(text)}, nil
+	return &wire.Prompt{Tokens: tokens, Text: tokenizer.Unguard(text), Render: rendered.Sub(began), Tokenize: time.Since(rendered)}, nil
 }
 
 func (e *Engine) renderError(ctx context.Context, err error) *wire.Error {

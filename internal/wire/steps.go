@@ -190,8 +190,18 @@ type StepLog struct {
 	added uint64
 }
 
+// membersAhead is how many members of each step have their room from the start.
+const membersAhead = 8
+
 // NewStepLog makes a log of so many steps, at least 1.
-func NewStepLog(steps int) *StepLog { return &StepLog{ring: make([]StepRecord, max(1, steps))} }
+func NewStepLog(steps int) *StepLog {
+	l := &StepLog{ring: make([]StepRecord, max(1, steps))}
+	room := make([]StepMember, len(l.ring)*membersAhead)
+	for i := range l.ring {
+		l.ring[i].Members, room = room[:0:membersAhead], room[membersAhead:]
+	}
+	return l
+}
 
 // Add copies r into the log, over the oldest where it is full.
 func (l *StepLog) Add(r *StepRecord) {

@@ -24,14 +24,18 @@ import (
 //     oldest short one keeps a least chunk;
 //     - one long prompt is computed at a time, the first by key: another gives
 //     way whenever admission lets one in that is smaller. The oldest goes on
-//     by a token a step. While short ones are left waiting the lane takes at most LongShare of the prefill's time, and yet a
-//     tenth of the prefill's tokens over the steps;
+//     by a token a step. While short ones are left waiting the lane takes at
+//     most LongShare of the prefill's time, and yet a tenth of the prefill's
+//     tokens over the steps;
 //     - beside decode rows of level 0 it adds at most LongStretch times what
 //     those rows take by themselves, and yet one token, or its tenth.
-//  4. A trailing level adds, with those between, at most Stretch times the
-//     leading part where that is level 0, level 1 BatchStretch times, else what is left of the budget.
-//     It goes beyond that only by credit: Floor of the time of the steps that
-//     leave some of it out, less what it gets. So over time it has Floor.
+//  4. Beside a leading level 0, a trailing level adds, with those between, at
+//     most Stretch times what the leading rows take; so it does not hold up
+//     prefill that people wait for. Level 1 adds at most BatchStretch times all
+//     of the leading part. Beside another leading level it has what is left of
+//     the budget. It goes beyond that only by credit: Floor of the time of the
+//     steps that leave some of it out, less what it gets. So over time it has
+//     Floor.
 //  5. In a trailing level the one that has waited longest goes first, and no
 //     row passes one that did not fit: nobody starves.
 //  6. The shares hold at most TokensMax tokens and RowsMax sequences.
@@ -139,7 +143,7 @@ func (c *Composer) Compose(dst []Share, works []Work, cost *Cost, now time.Durat
 	led := c.cost.step(c.load)
 	allowed := budget - led
 	if top == 0 {
-		allowed = c.Limits.Stretch * led
+		allowed = c.Limits.Stretch * c.rowsTime()
 	}
 	for len(rest) > 0 {
 		var level []Work
@@ -168,6 +172,14 @@ func (c *Composer) Ran(took time.Duration) {
 
 // creditMax bounds what a level can spend in one step after it was left out.
 func (c *Composer) creditMax() float64 { return float64(c.Limits.Budget) / patientBudgets }
+
+// rowsTime is what the step takes without its prefill, nothing without rows.
+func (c *Composer) rowsTime() float64 {
+	if c.load.DecodeRows == 0 {
+		return 0
+	}
+	return c.cost.step(Load{DecodeRows: c.load.DecodeRows, DecodeContext: c.load.DecodeContext})
+}
 
 // Load is what the step that was composed last computes.
 func (c *Composer) Load() Load { return c.load }

@@ -104,8 +104,9 @@ type Grant struct {
 	Key int64
 	// Long is the lane of long prefills.
 	Long bool
-	// TokenGoal is the class's goal for the time between tokens, 0 for none.
-	TokenGoal time.Duration
+	// FirstTokenGoal is the goal for its first token, with the slack of its own
+	// prefill, and TokenGoal that for the time between tokens; 0 is none.
+	FirstTokenGoal, TokenGoal time.Duration
 	// OutputTokens is the longest answer of a sequence while there is overload; 0
 	// is no other limit than the request's.
 	OutputTokens int

@@ -70,8 +70,10 @@ func (e *Entry) ID() string { return e.work.ID }
 
 // Grant says how a started entry runs.
 func (e *Entry) Grant() Grant {
+	due := e.dueIn(e.class) // e.due may have been given up
 	return Grant{
-		Class: e.class.Name, Level: e.level, Key: int64(e.key), Long: e.long, TokenGoal: e.class.TokenGoal,
+		FirstTokenGoal: max(0, due-e.arrived),
+		Class:          e.class.Name, Level: e.level, Key: int64(e.key), Long: e.long, TokenGoal: e.class.TokenGoal,
 		Waited: e.started - e.arrived, Predicted: e.predicted, Why: e.why, OutputTokens: e.output,
 	}
 }

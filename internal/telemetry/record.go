@@ -3,6 +3,7 @@ package telemetry
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -73,17 +74,35 @@ type Record struct {
 	Route         string
 	Model         string // the engine's model id, never the client's text
 	Stream        bool
+	// Serial is the name of its first prompt's generation in step records;
+	// those of the other prompts follow it. 0 is none.
+	Serial uint64
 
 	Arrived    int64
 	Decoded    int64
+	Identified int64
 	Prepared   int64
+	Reserved   int64 // the tenant's budgets had room
 	Admitted   int64
-	Dispatched int64
+	Dispatched int64 // its first generation is about to be handed to the engine
 	FirstToken int64 // first content taken from the engine
 	LastToken  int64 // last content taken from the engine
 	FirstWrite int64 // first content handed to the connection
+	Taken      int64 // last event taken from the engine
 	Finished   int64
-	Engine     wire.Timings
+	// Engine is of the prompt that ended last.
+	Engine wire.Timings
+	// Render and Tokenize are what the chat template and the tokenizer took, of
+	// all prompts; Blocked is the time in writes to the client.
+	Render, Tokenize, Blocked time.Duration
+
+	// FirstTokenGoal and TokenGoal are what its class promised, 0 for nothing;
+	// Broken says which goals were missed, from Finish on.
+	FirstTokenGoal, TokenGoal time.Duration
+	Broken                    Goals
+	// Forced says that the client asked for the request to be kept; Kept, from
+	// Finish on, that it was.
+	Forced, Kept bool
 
 	Prompts          int
 	Choices          int
@@ -126,6 +145,55 @@ func (r *Record) TokenTime() float64 {
 	}
 	return float64(r.LastToken-r.FirstToken) * float64(max(1, r.Choices)) / float64(later)
 }
+
+// Goals is a set of goals that a class has.
+type Goals uint8
+
+const (
+	FirstTokenGoal Goals = 1 << iota // time to first token
+	TokenGoal                        // time between tokens
+	QueueGoal                        // the wait alone was longer than the goal for the first token allows
+)
+
+var goalNames = [...]string{"first_token", "token", "queue"}
+
+// Names are the stable names of the goals in the set.
+func (g Goals) Names() (names []string) {
+	for i, name := range goalNames {
+		if g&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Missed are the goals that r has missed by the instant now. Refused as wrong
+// before it was prepared, it has missed none.
+func (r *Record) Missed(now int64) (missed Goals) {
+	if goal := int64(r.FirstTokenGoal); goal > 0 && r.Prepared != 0 {
+		delay := r.FirstTokenDelay()
+		if delay == 0 {
+			delay = now - r.Arrived
+		}
+		if delay > goal {
+			missed |= FirstTokenGoal
+		}
+		waited := r.Admitted - r.Prepared
+		if r.Admitted == 0 {
+			waited = now - r.Prepared
+		}
+		if waited > goal || r.Outcome == QueueTimeout || r.Outcome == Late {
+			missed |= QueueGoal
+		}
+	}
+	if r.TokenGoal > 0 && r.TokenTime() > float64(r.TokenGoal) {
+		missed |= TokenGoal
+	}
+	return missed
+}
+
+// Sampled tells that the caller's trace is sampled.
+func (r *Record) Sampled() bool { return r.Trace.Flags&1 != 0 && r.ParentSpan != [8]byte{} }
 
 // Ring keeps copies of the last records. It never grows.
 type Ring struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,7 @@ type Recorder struct {
 	log      *slog.Logger
 	metrics  *metrics
 	registry *prometheus.Registry
+	offer    func(*Record) bool // nil where nothing is kept
 }
 
 // New makes a Recorder that logs to w and reads level gauges from levels.
@@ -54,12 +56,19 @@ func (r *Recorder) Registry() *prometheus.Registry { return r.registry }
 // Last returns up to n of the newest finished records, newest first.
 func (r *Recorder) Last(n int) []Record { return r.ring.Last(n) }
 
-// Finish takes a finished record: it is copied, logged and counted. It must
-// be called once for each request.
+// OfferTo makes Finish ask whether a record's request is kept, before it is
+// counted, so that a metric can point at it. It comes before the first Finish;
+// offer must not keep the pointer.
+func (r *Recorder) OfferTo(offer func(*Record) bool) { r.offer = offer }
+
+// Finish takes a finished record: it is judged, copied, counted and logged. It
+// must be called once for each request.
 func (r *Recorder) Finish(rec *Record) {
 	if rec.Finished == 0 {
 		rec.Finished = wire.Monotonic()
 	}
+	rec.Broken = rec.Missed(rec.Finished)
+	rec.Kept = r.offer != nil && r.offer(rec)
 	r.ring.Put(rec)
 	r.metrics.observe(rec)
 	if r.log != nil {
@@ -88,16 +97,17 @@ func (r *Record) attrs() []slog.Attr {
 		slog.Int64("bytes_in", r.BytesIn),
 		slog.Int64("bytes_out", r.BytesOut),
 		slog.Float64("total_ms", milliseconds(r.Finished-r.Arrived)),
+		slog.Bool("kept", r.Kept),
 	}
 	for _, stage := range []struct {
 		name string
 		at   int64
-	}{{"decoded_ms", r.Decoded}, {"prepared_ms", r.Prepared}, {"admitted_ms", r.Admitted}, {"dispatched_ms", r.Dispatched}, {"first_token_ms", r.FirstToken}, {"first_write_ms", r.FirstWrite}} {
+	}{{"decoded_ms", r.Decoded}, {"prepared_ms", r.Prepared}, {"reserved_ms", r.Reserved}, {"admitted_ms", r.Admitted}, {"dispatched_ms", r.Dispatched}, {"first_token_ms", r.FirstToken}, {"first_write_ms", r.FirstWrite}} {
 		if stage.at != 0 {
 			a = append(a, slog.Float64(stage.name, milliseconds(stage.at-r.Arrived)))
 		}
 	}
-	for _, word := range []struct{ name, text string }{{"client_id", r.ClientID}, {"demoted_from", r.DemotedFrom}, {"wait_reason", r.WaitReason}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
+	for _, word := range []struct{ name, text string }{{"client_id", r.ClientID}, {"broken", strings.Join(r.Broken.Names(), ",")}, {"demoted_from", r.DemotedFrom}, {"wait_reason", r.WaitReason}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
 		if word.text != "" {
 			a = append(a, slog.String(word.name, word.text))
 		}

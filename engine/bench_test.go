@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/forebay-io/forebay/internal/wire"
@@ -59,6 +60,11 @@ func TestDecodeStepAllocatesOnlyTextAndState(t *testing.T) {
 	if got := testing.AllocsPerRun(200, func() { taken = l.turnForTest(taken) }); got > limit {
 		t.Errorf("a decode step of %d sequences allocates %v times; want at most %d", sequences, got, limit)
 	}
+	with := testing.AllocsPerRun(200, func() { taken = l.turnForTest(taken) })
+	l.recorder.log = nil
+	if without := testing.AllocsPerRun(200, func() { taken = l.turnForTest(taken) }); with > without+1 { // a block's list here and there
+		t.Errorf("a step allocates %v times with its record, %v without", with, without)
+	}
 	if len(l.running) != sequences {
 		t.Errorf("%d sequences run; want %d", len(l.running), sequences)
 	}
@@ -101,4 +107,39 @@ func BenchmarkPrefill(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(tokens*b.N)/b.Elapsed().Seconds(), "tokens/s")
+}
+
+// BenchmarkRecords measures what records and kernel times cost a decode step:
+// steps with and without them take turns, and the medians are told.
+func BenchmarkRecords(b *testing.B) {
+	for _, sequences := range []int{1, 8, 32} {
+		b.Run(fmt.Sprintf("sequences=%d", sequences), func(b *testing.B) {
+			l := manualLoop(b, sequences)
+			log := l.recorder.log
+			var taken []wire.Event
+			for l.total.StepDecodeTokens < sequences {
+				taken = l.turnForTest(taken)
+			}
+			var took [2][]float64
+			b.ResetTimer()
+			for i := range min(2*b.N, 1900) {
+				l.recorder.log = nil
+				if i%2 == 1 {
+					l.recorder.log = log
+				}
+				began := wire.Monotonic()
+				taken = l.turnForTest(taken)
+				took[i%2] = append(took[i%2], float64(wire.Monotonic()-began))
+			}
+			if len(took[0]) < 10 {
+				return
+			}
+			slices.Sort(took[0])
+			slices.Sort(took[1])
+			off, on := took[0][len(took[0])/2], took[1][len(took[1])/2]
+			b.ReportMetric(off, "off-ns")
+			b.ReportMetric(on, "on-ns")
+			b.ReportMetric(100*(on-off)/off, "%cost")
+		})
+	}
 }

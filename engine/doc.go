@@ -27,5 +27,6 @@
 // Files: loop.go is the path of a step, in which internal/step decides what is
 // computed; supply.go who gets pages, emit.go what leaves, inbox.go what comes
 // in, prepare.go and options.go the checks before; benchmark.go and costfile.go
-// what is known of a step's cost before the first.
+// what is known of a step's cost before the first; spent.go what a generation's
+// time went to, record.go and capture.go what is told of steps and launches.
 package engine

@@ -58,6 +58,7 @@ type loop struct {
 	timer     model.Timer
 	recorder  recorder
 	capture   *capture // the one that runs, or nil
+	labelled  stepKind // what the profiler was told last
 
 	// Scratch of one turn.
 	arrivals, touched []*generation
@@ -180,6 +181,7 @@ func (l *loop) forward(rows []row) (logits []float32, whole bool) {
 	if l.recorder.log != nil || l.capture != nil {
 		l.timer.Start(l.total.Step+1, l.began)
 	}
+	l.label(rows)
 	for _, c := range l.copies {
 		l.model.CopyPage(c.Dst, c.Src)
 		l.timer.Lap(wire.KernelKVCopy, -1)

@@ -11,7 +11,7 @@
 // arithmetic (kernels).
 //
 // Use: Load, then Forward with the spans of one step; logits come back in span
-// order.
+// order. A Timer, where one is set, hears how long each phase took.
 //
 // To add an architecture: a row in architectures (config.go) and a function in
 // config_families.go, which sets the fields of Config. Where the pass itself
@@ -37,5 +37,6 @@
 //     its own inputs, so that logits do not depend on how a prompt is cut into
 //     calls, on what else is in the batch, on the pages or on the team's size.
 //  2. Forward allocates nothing.
+//     With a Timer neither.
 //  3. Memory of pages that were never written is not resident.
 package model

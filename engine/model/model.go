@@ -1,8 +1,10 @@
 package model
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"runtime/pprof"
 	"sync/atomic"
 
 	"github.com/forebay-io/forebay/engine/gguf"
@@ -164,6 +166,11 @@ func (m *Model) reserve() error {
 
 // SetTimer has t told of every launch from the next Forward on.
 func (m *Model) SetTimer(t *Timer) { m.timer = t }
+
+// Label gives all goroutines that compute the profiler's labels of ctx.
+func (m *Model) Label(ctx context.Context) {
+	m.team.Run(func(int) { pprof.SetGoroutineLabels(ctx) })
+}
 
 // Config describes the model.
 func (m *Model) Config() Config { return m.config }

@@ -25,6 +25,13 @@
 // own bound parks the generation. A sequence has exactly one End on the wire,
 // a cancelled one too, so both sides agree at every moment which are live.
 //
+// Each step leaves a StepRecord: who was in it, who was not and why, and what
+// its kernels took. The engine keeps the last ones in a StepLog, frames carry
+// them in order, and the Client keeps a StepLog of its own, so that both sides
+// are read the same way, by State.Steps. A step is in the log before the events
+// of its End can be read; one that was lost on the way, since the reader was far
+// behind, leaves a gap in the numbers.
+//
 // A broken frame ends the connection with an error of kind Protocol; a frame
 // costs memory by the bytes received, not by the lengths it claims.
 //

@@ -22,9 +22,10 @@ type Exporter struct {
 	names   Names
 	client  sdktrace.SpanExporter
 	release func()
-	maker   *maker // of the goroutine run
 	anchor  func() int64
-	steps   stepsSent
+	maker   *maker    // of the goroutine run, as the next two are
+	steps   stepsSent // whose traces a request need not send again
+	failing bool
 
 	mu      sync.Mutex
 	queue   []waiting
@@ -37,18 +38,20 @@ type Exporter struct {
 	sending context.Context
 	abort   context.CancelFunc // ends sending: what waits is dropped
 
-	failing  bool // of the goroutine run
 	counters struct{ exported, queueFull, failed, shutDown, attributes atomic.Uint64 }
 }
 
-// waiting is what one call handed in.
+// waiting is what one call handed in: trees, or a request of which they are to
+// be made.
 type waiting struct {
-	trees  []Tree
-	spans  int
-	offset int64 // from CLOCK_MONOTONIC to wall time, one for all its trees
+	trees   []Tree
+	request *Request
+	spans   int   // of a request the most that it can have
+	offset  int64 // from CLOCK_MONOTONIC to wall time, one for all its trees
 }
 
-// Stats counts spans since the start.
+// Stats counts spans since the start. Of a request that was dropped before its
+// trees were made, it counts the most spans that it could have had.
 type Stats struct {
 	Exported          uint64
 	QueueFull         uint64 // dropped: they did not fit into the queue
@@ -85,30 +88,31 @@ func New(cfg Config) (*Exporter, error) {
 	return e, nil
 }
 
-// ExportRequest hands in the trees of r: its own, and those of the steps that it
-// shows, each step once however many requests were in it. It reports whether
-// they were taken, and never waits for the collector.
+// ExportRequest hands in r, of which its own tree is made and those of the steps
+// that it shows, each step once however many requests were in it. It reports
+// whether r was taken, and never waits for the collector.
 func (e *Exporter) ExportRequest(r *Request) bool {
 	if e == nil {
 		return false
 	}
-	taken := e.Export(append(e.steps.trees(r), RequestTree(r, e.names))...)
-	if !taken {
-		e.steps.forget()
-	}
-	return taken
+	return e.push(waiting{request: r, spans: r.spansMax()})
 }
 
 // Export hands in trees, all or none. It reports whether they were taken, and
 // never waits for the collector.
 func (e *Exporter) Export(trees ...Tree) bool {
-	if e == nil {
-		return false
-	}
-	w := waiting{trees: trees, offset: e.anchor()}
+	w := waiting{trees: trees}
 	for i := range trees {
 		w.spans += len(trees[i].Spans)
 	}
+	return e.push(w)
+}
+
+func (e *Exporter) push(w waiting) bool {
+	if e == nil {
+		return false
+	}
+	w.offset = e.anchor()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -202,6 +206,9 @@ func (e *Exporter) send(batch []waiting) {
 			e.counters.shutDown.Add(uint64(w.spans))
 			continue
 		}
+		if w.request != nil {
+			w.trees = append(e.steps.trees(w.request), RequestTree(w.request, e.names))
+		}
 		for i := range w.trees {
 			e.maker.tree(&w.trees[i], w.offset)
 		}
@@ -260,50 +267,4 @@ func rejected(err error) (n uint64, ok bool) {
 	}
 	n, err = strconv.ParseUint(found[1], 10, 64)
 	return n, err == nil
-}
-
-// stepsSent remembers the last steps whose traces were handed in, so that a step
-// that many requests waited for is one span and not one for each.
-type stepsSent struct {
-	mu   sync.Mutex
-	sent map[stepKey]bool
-	ring [stepsKept]stepKey // of sent, the oldest at next
-	next int
-}
-
-type stepKey struct{ run, number uint64 }
-
-// stepsKept bounds what is remembered: more than any two requests that are kept
-// together show.
-const stepsKept = 8192
-
-// trees are those of the steps that r shows.
-func (s *stepsSent) trees(r *Request) []Tree {
-	steps := r.steps()
-	trees := make([]Tree, 0, len(steps)+1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sent == nil {
-		s.sent = map[stepKey]bool{}
-	}
-	for i := range steps {
-		key := stepKey{r.Engine.Run, steps[i].Number}
-		if s.sent[key] {
-			trees = append(trees, memberTree(r, i))
-			continue
-		}
-		delete(s.sent, s.ring[s.next])
-		s.sent[key], s.ring[s.next] = true, key
-		s.next = (s.next + 1) % stepsKept
-		trees = append(trees, stepTree(r, i))
-	}
-	return trees
-}
-
-// forget makes the next requests send their steps again, after some were lost.
-func (s *stepsSent) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.sent)
-	s.ring = [stepsKept]stepKey{}
 }

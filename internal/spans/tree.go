@@ -25,6 +25,15 @@ func RequestTree(r *Request, names Names) Tree {
 	return Tree{TraceID: r.TraceID, State: r.State, Flags: r.Flags, Spans: b.spans}
 }
 
+// spansMax is the most spans that r can have with the steps that it shows.
+func (r *Request) spansMax() int {
+	n := int(roleEmit) + 1 + min(len(r.Engine.Preempted), preemptedMax)
+	for i := range r.steps() {
+		n += 2 + min(len(r.Engine.Steps[i].Kernels), kernelsMax)
+	}
+	return n
+}
+
 // builder makes the spans of one request. It names them by index, of which -1
 // is one that was not reached: nothing is under it.
 type builder struct {

@@ -1,9 +1,6 @@
 package spans
 
-import (
-	"cmp"
-	"fmt"
-)
+import "cmp"
 
 // engine adds the engine's span under the call's. Its queue, prefill and decode
 // follow each other without a gap, so they sum to it.
@@ -104,90 +101,4 @@ func (b *builder) step(parent, i int) {
 	}.text("forebay.step.phase", s.Phase).int("forebay.step.rows", s.Rows).int("forebay.step.own_tokens", s.OwnTokens).
 		int("forebay.step.others_prefill_tokens", s.OthersPrefill))
 	b.spans[len(b.spans)-1].Links = []Link{stepLink(b.r.Engine.Run, s.Number)}
-}
-
-// stepTree is the trace of the i-th step of r: the step, its kernel classes and
-// r as the first of those who were in it and are kept.
-func stepTree(r *Request, i int) Tree {
-	s := &r.Engine.Steps[i]
-	self := stepLink(r.Engine.Run, s.Number)
-	root := Span{Name: "engine.step", ID: self.SpanID, Begin: s.Begin, End: max(s.Begin, s.End), Links: []Link{backLink(r, i)},
-		Attributes: facts{Int("forebay.step.number", s.Number)}.text("forebay.model", r.Model).text("forebay.kernels", r.Engine.Kernels).
-			int("forebay.batch.rows", s.Rows).int("forebay.batch.decode", s.DecodeTokens).int("forebay.batch.prefill_tokens", s.PrefillTokens).
-			int64("forebay.kv.used_bytes", s.KVUsed).milliseconds("forebay.step.host_ms", s.HostTime)}
-	t := Tree{TraceID: self.TraceID, Flags: r.Flags, Spans: []Span{root}}
-	// Of kernels only totals are known, so they are laid end to end: where one
-	// stands within the step says nothing, its length does.
-	at := root.Begin
-	for n, k := range s.Kernels[:min(len(s.Kernels), kernelsMax)] {
-		end := min(at+max(0, k.Total), root.End)
-		t.Spans = append(t.Spans, Span{Name: k.Class, ID: childID(self.SpanID, roleKernel+uint64(n)), Parent: self.SpanID, Begin: at, End: end,
-			Attributes: facts{String("forebay.kernel.class", k.Class), Int("forebay.kernel.count", k.Count),
-				Float("forebay.kernel.total_ms", float64(k.Total)/millisecondNS), Float("forebay.kernel.max_ms", float64(k.Max)/millisecondNS)}.
-				text("forebay.kernel.device", k.Device).int64("forebay.kernel.bytes", k.Bytes).int64("forebay.kernel.flops", k.FLOPs)})
-		at = end
-	}
-	return t
-}
-
-// memberTree joins r to a step whose trace was sent before, for another request.
-func memberTree(r *Request, i int) Tree {
-	s := &r.Engine.Steps[i]
-	self := stepLink(r.Engine.Run, s.Number)
-	return Tree{TraceID: self.TraceID, Flags: r.Flags, Spans: []Span{{
-		Name: "member", ID: childID(r.SpanID, roleMember+uint64(i)), Parent: self.SpanID, Begin: s.Begin, End: max(s.Begin, s.End),
-		Links: []Link{backLink(r, i)}, Attributes: facts{}.text("forebay.request.id", r.ID),
-	}}}
-}
-
-// backLink points from a step to the request's view of it.
-func backLink(r *Request, i int) Link {
-	s := &r.Engine.Steps[i]
-	return Link{TraceID: r.TraceID, SpanID: childID(r.SpanID, roleStep+uint64(i)), Attributes: facts{Float("forebay.step.share", s.Share)}.
-		text("forebay.request.id", r.ID).text("forebay.class", r.Class).int("forebay.step.own_tokens", s.OwnTokens)}
-}
-
-// Names are the gen_ai attribute names that are used.
-type Names uint8
-
-const (
-	// Names141 are those of the OpenTelemetry conventions up to v1.41, which
-	// gateways and engines in the field emit.
-	Names141 Names = iota
-	// NamesGenAI are those of the separate GenAI conventions, v0.1.0.
-	NamesGenAI
-)
-
-func (n Names) String() string { return [...]string{"1.41", "genai"}[n] }
-
-// parseNames reads what String gives.
-func parseNames(text string) (Names, error) {
-	for _, n := range []Names{Names141, NamesGenAI} {
-		if n.String() == text {
-			return n, nil
-		}
-	}
-	return 0, fmt.Errorf("%q is not one of 1.41, genai", text)
-}
-
-func (n Names) cacheWrite() string {
-	if n == NamesGenAI {
-		return "gen_ai.usage.cache_write.input_tokens"
-	}
-	return "gen_ai.usage.cache_creation.input_tokens"
-}
-
-// topK is a double in the old names.
-func (n Names) topK(k int) Attribute {
-	if n == NamesGenAI {
-		return Int("gen_ai.request.top_k", k)
-	}
-	return Float("gen_ai.request.top_k", float64(k))
-}
-
-func (n Names) schemaURL() string {
-	if n == NamesGenAI {
-		return ""
-	}
-	return "https://opentelemetry.io/schemas/1.41.0"
 }

@@ -87,6 +87,13 @@ func TestRequestTreeSums(t *testing.T) {
 			t.Errorf("%s: the stall table %+v sums to %v of %v ms", phase, stall, sum, want)
 		}
 	}
+	all := 0
+	for _, one := range Trees(r, Names141) {
+		all += len(one.Spans)
+	}
+	if most := r.spansMax(); all > most || most > all+3 {
+		t.Errorf("%d spans, and at most %d", all, most)
+	}
 	if n := len(s["decode"].Events); n != slowStepsMax {
 		t.Errorf("%d slow steps", n)
 	}
@@ -221,6 +228,17 @@ func TestTreeOfAnyInstants(t *testing.T) {
 	r.Failed, r.Finished, r.Now = false, 0, at(90)
 	if s := named(RequestTree(r, Names141)); s["decode"].End != at(90) || s["decode"].Failed || value(s["decode"], "forebay.unfinished") != true {
 		t.Errorf("decode of a running request: %+v", s["decode"])
+	}
+}
+
+// TestHopToASibling: the sidecar that the call went to has the span of the call
+// as its parent, which follows from the caller's span alone.
+func TestHopToASibling(t *testing.T) {
+	here, there := streamed(), streamed()
+	there.SpanID, there.Parent = [8]byte{9}, CallID(here.SpanID)
+	call, root := named(RequestTree(here, Names141))["chat demo"], RequestTree(there, Names141).Spans[0]
+	if root.Parent != call.ID {
+		t.Errorf("the sibling's span is under %x, not under %x", root.Parent, call.ID)
 	}
 }
 

@@ -1,0 +1,64 @@
+package spans
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+func TestWriteOTLPIsReadByACollector(t *testing.T) {
+	var text bytes.Buffer
+	r := streamed()
+	trees := Trees(r, NamesGenAI)
+	if err := WriteOTLP(&text, "v1", "i", NamesGenAI, trees...); err != nil {
+		t.Fatal(err)
+	}
+	got, err := new(ptrace.JSONUnmarshaler).UnmarshalTraces(text.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 0
+	for _, tree := range trees {
+		want += len(tree.Spans)
+	}
+	root := got.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+	if got.SpanCount() != want || root.TraceID().String() != hex.EncodeToString(r.TraceID[:]) || root.ParentSpanID().String() != hex.EncodeToString(r.Parent[:]) {
+		t.Errorf("%d of %d spans, the first %s", got.SpanCount(), want, root.TraceID())
+	}
+	full := errors.New("the disk is full")
+	if err := WriteOTLP(failing{full}, "", "i", Names141, trees...); !errors.Is(err, full) {
+		t.Errorf("a writer that fails: %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func BenchmarkExportRequest(b *testing.B) {
+	e := &Exporter{cfg: Config{QueueMax: 1 << 30}, anchor: anchor, wake: make(chan struct{}, 1)}
+	r := streamed()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Engine.Run++
+		e.ExportRequest(r)
+		e.queue, e.spans = e.queue[:0], 0
+	}
+}
+
+func BenchmarkMakeSpans(b *testing.B) {
+	m := newMaker((&target{}).resource("", "i"), "", "")
+	trees, n := Trees(streamed(), Names141), 0
+	b.ReportAllocs()
+	for b.Loop() {
+		m.made, n = m.made[:0], 0
+		for i := range trees {
+			m.tree(&trees[i], 0)
+			n += len(trees[i].Spans)
+		}
+	}
+	b.ReportMetric(float64(n), "spans")
+}

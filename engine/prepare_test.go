@@ -223,6 +223,9 @@ func TestLaterTurnsHaveTheIDsOfTheirOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if warm.Render <= 0 || warm.Tokenize <= 0 {
+			t.Errorf("rendered in %v, tokenized in %v", warm.Render, warm.Tokenize)
+		}
 		cold := tokenizer.NewCache(b.parts.tokenizer, 0)
 		kept := b.parts.tokens
 		b.parts.tokens = cold

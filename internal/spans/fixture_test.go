@@ -17,7 +17,7 @@ func span(ms float64) int64 { return int64(ms * millisecondNS) }
 func streamed() *Request {
 	r := &Request{
 		TraceID: [16]byte{0x0a, 0xf7, 15: 0x9c}, SpanID: [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, Parent: [8]byte{0xb7, 7: 0x31}, Flags: 1, State: "vendor=1",
-		ID: "req-1", ClientID: "order#7", Tenant: "acme", Class: "interactive", PolicyVersion: "3", Model: "demo", RequestModel: "demo", Stream: true,
+		ID: "req-1", ResponseID: "chatcmpl-1", ClientID: "order#7", Tenant: "acme", Class: "interactive", PolicyVersion: "3", Model: "demo", RequestModel: "demo", Stream: true,
 		HTTP:    HTTP{Method: "POST", Route: "/v1/chat/completions", Path: "/v1/chat/completions", Scheme: "http", Address: "127.0.0.1", Port: 8080, Status: 200, BytesIn: 321, BytesOut: 4567},
 		Outcome: "ok", CaptureReasons: []string{"slo"}, GoalsBroken: []string{"ttft"}, FirstTokenTarget: span(20), TokenTarget: span(10),
 		Arrived: at(0), Decoded: at(1), Prepared: at(4), Reserved: at(5), Admitted: at(15), Dispatched: at(15.5), FirstChunk: at(61), CallEnd: at(101), Finished: at(103),

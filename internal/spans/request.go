@@ -12,6 +12,7 @@ type Request struct {
 	State   string
 
 	ID, ClientID  string
+	ResponseID    string // in the answer's body
 	Tenant, Class string
 	DemotedFrom   string // the class that it came from
 	PolicyVersion string

@@ -131,7 +131,7 @@ func (b *builder) call() int {
 		String("gen_ai.operation.name", operation), String("gen_ai.provider.name", "forebay"),
 		Int("gen_ai.usage.input_tokens", r.Usage.Prompt), Int("gen_ai.usage.output_tokens", r.Usage.Completion),
 		Float("gen_ai.request.temperature", o.Temperature), Bool("gen_ai.request.stream", r.Stream),
-	}.text("gen_ai.request.model", model).text("gen_ai.response.model", r.Model).text("gen_ai.response.id", r.ID).
+	}.text("gen_ai.request.model", model).text("gen_ai.response.model", r.Model).text("gen_ai.response.id", r.ResponseID).
 		int("gen_ai.usage.cache_read.input_tokens", r.Usage.Cached).int(b.names.cacheWrite(), r.Usage.CacheWritten).
 		texts("gen_ai.response.finish_reasons", r.FinishReasons).text("error.type", r.Error).
 		int("gen_ai.request.max_tokens", o.MaxTokens).float("gen_ai.request.top_p", o.TopP).

@@ -1,19 +1,15 @@
 package gateway
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
-	"github.com/forebay-io/forebay/internal/wire"
-	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
 
 // metrics is the admin page's text.
@@ -45,23 +41,6 @@ func (r *rig) metric(name string) (sum float64) {
 	return sum
 }
 
-func TestH01LabelsAreClosedSets(t *testing.T) {
-	r := simpleRig(t, hello)
-	r.chat("")
-	r.do("POST", "/v1/chat/completions", strings.Replace(chatBody(""), "fake", "x", 1))
-	before := strings.Count(r.metrics(), "\n")
-	for i := range 300 {
-		name := fmt.Sprintf(`m%d\"\n%s`, rand.Uint64(), strings.Repeat("z", i*10))
-		r.do("POST", "/v1/chat/completions", strings.Replace(chatBody(`"user":"u`+name+`"`), "fake", name, 1), "X-Class", fmt.Sprint(i), "Authorization", fmt.Sprint("Bearer ", i))
-	}
-	if after := strings.Count(r.metrics(), "\n"); after > before+50 {
-		t.Errorf("%d lines became %d", before, after)
-	}
-	if r.metric("forebay_requests_total") != 302 {
-		t.Errorf("%v requests counted", r.metric("forebay_requests_total"))
-	}
-}
-
 func TestH08TheEngineGetsTheTrace(t *testing.T) {
 	r := simpleRig(t, hello)
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -74,69 +53,6 @@ func TestH08TheEngineGetsTheTrace(t *testing.T) {
 	}
 	if fmt.Sprintf("%x", second.TraceID) == parent[3:35] || second.TraceID == [16]byte{} {
 		t.Errorf("a header sent twice was taken: %+v", second)
-	}
-}
-
-func TestH09FirstTokenIsObservedOnce(t *testing.T) {
-	script := func(g *wire.Generation) wiretest.Script {
-		switch {
-		case strings.Contains(g.Prompt.Text, "nothing"):
-			return wiretest.Script{}
-		case strings.Contains(g.Prompt.Text, "hang"):
-			return wiretest.Script{Hang: true}
-		}
-		return wiretest.Script{Pieces: []string{"x"}, FirstDelay: 30 * time.Millisecond}
-	}
-	r := newRig(t, rigConfig{fake: wiretest.FakeConfig{Script: script}, gateway: Config{Timeouts: TimeoutConfig{CommitLimit: 5 * time.Millisecond, KeepAlive: 5 * time.Millisecond}}})
-	count := func() float64 { return r.metric("forebay_time_to_first_token_seconds_count") }
-	expect := func(name string, want float64) {
-		t.Helper()
-		r.settled()
-		if got := count(); got != want {
-			t.Errorf("%s: %v observations, want %v", name, got, want)
-		}
-	}
-	r.chat(`"stream":true`)
-	expect("one token after comments", 1)
-	if mean := r.metric("forebay_time_to_first_token_seconds_sum"); mean < 0.03 {
-		t.Errorf("observed %v s, before the token", mean)
-	}
-	r.chat("")
-	expect("plain", 2)
-	r.do("POST", "/v1/chat/completions", strings.Replace(chatBody(`"stream":true`), "hi", "nothing", 1))
-	expect("no content", 2)
-	c := r.dial()
-	io.WriteString(c, rawPost("/v1/chat/completions", strings.Replace(chatBody(`"stream":true`), "hi", "hang", 1)))
-	if _, err := readLine(bufio.NewReader(c), ": keep-alive"); err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
-	expect("left before the first token", 2)
-	if r.metric("forebay_client_gone_total") != 1 {
-		t.Error("the client that left was not counted")
-	}
-}
-
-func TestH11LevelsAreZeroWhenIdle(t *testing.T) {
-	r := simpleRig(t, endless)
-	r.chat(`"n":0`)
-	r.chat(`"max_tokens":3`)
-	c := r.dial()
-	io.WriteString(c, rawPost("/v1/chat/completions", chatBody(`"stream":true`)))
-	if !eventually(3*time.Second, func() bool {
-		return r.metric("forebay_requests_running") == 1 && r.metric("forebay_engine_sequences") == 1
-	}) {
-		t.Error("a running request is not shown")
-	}
-	c.Close()
-	r.settled()
-	for _, name := range []string{"forebay_requests_running", "forebay_requests_waiting", "forebay_engine_sequences", "forebay_kv_pages_used"} {
-		if v := r.metric(name); v != 0 {
-			t.Errorf("%s is %v", name, v)
-		}
-	}
-	if r.metric("forebay_requests_total") != 3 || r.metric("forebay_tokens_total") == 0 {
-		t.Error("requests or tokens were not counted")
 	}
 }
 

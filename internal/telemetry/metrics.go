@@ -2,71 +2,81 @@ package telemetry
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// Levels are the gauges of this instant, read from the state that owns them.
-type Levels struct {
-	RequestsRunning int
-	RequestsWaiting int
-	Engine          *wire.State // nil where there is none yet
-	Classes         []ClassLevel
-	// StepMargin is how far predictions of the engine's steps are stretched.
-	StepMargin float64
-	Lengths    LengthLevel
-	// Brownout is the step of the overload ladder.
-	Brownout        int
-	LimiterDegraded bool
-}
+// Metrics of requests, counted when they end.
+var (
+	specRequests   = counter("forebay_requests_total", "Finished requests by outcome.", "route", "class", "outcome")
+	specTokens     = counter("forebay_tokens_total", "Tokens of requests that ran and have finished: prompt, cached (a part of prompt), completion.", "kind")
+	specClientGone = counter("forebay_client_gone_total", "Requests whose client left before the answer was whole.")
+	specRefused    = counter("forebay_admission_refused_total", "Requests refused by admission or a budget, by reason.", "class", "reason")
+	specDemoted    = counter("forebay_admission_demoted_total", "Requests that ran in a lower class, by the class they came from.", "class")
+	specSLO        = counter("forebay_slo_requests_total", "Finished requests that met or broke a goal of their class: first_token, token (the time between tokens), queue; and served, where broken is a failure or a refusal that is not the client's. Requests that a goal says nothing about are not counted.", "class", "slo", "result")
+	specTime       = counter("forebay_request_time_seconds_total", "Time of finished requests in the engine by what it went to: own computing, others' prefill or decode in the same steps, gap between steps, waits for pages and places, and so on.", "class", "part")
+	specBlocked    = counter("forebay_request_blocked_seconds_total", "Time in writes to clients that read slowly.", "class")
 
-// LengthLevel is how good the model of answers' lengths was, lately: see
-// admission.LengthView.
-type LengthLevel struct{ PairAccuracy, Covered, ReserveRatio float64 }
+	specFirstToken = distribution(firstTokenBuckets, "gen_ai_server_time_to_first_token_seconds", "From arrival to the first content written, once for each request that got content.", "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "forebay_class")
+	specPerToken   = distribution(tokenBuckets, "gen_ai_server_time_per_output_token_seconds", "Mean time between the tokens of a choice, once for each request with a second one.", "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "forebay_class")
+	specDuration   = distribution(requestBuckets, "gen_ai_server_request_duration_seconds", "From arrival to the end of the answer, which is the time to the last token.", "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "error_type", "forebay_class")
 
-// ClassLevel is one class of requests, of those that are configured.
-type ClassLevel struct {
-	Name             string
-	Running, Waiting int
-}
+	specInterval   = distribution(tokenBuckets, "forebay_token_interval_seconds", "Time between two tokens of a choice, as they come from the engine, for every token but the first.", "class")
+	specQueue      = distribution(secondsBuckets, "forebay_admission_wait_seconds", "From the end of preparing to admission, by class.", "class")
+	specEngineWait = distribution(secondsBuckets, "forebay_request_engine_wait_seconds", "From the engine's taking a request to the first step that works for it.", "class")
+	specPrefill    = distribution(secondsBuckets, "forebay_request_prefill_seconds", "From the first step that works for a request to its first token.", "class")
+	specDecode     = distribution(secondsBuckets, "forebay_request_decode_seconds", "From a request's first token to its last.", "class")
+	specPrompt     = distribution(lengthBuckets, "forebay_request_prompt_tokens", "Prompt tokens of requests that ran.", "class")
+	specCompletion = distribution(lengthBuckets, "forebay_request_completion_tokens", "Tokens generated for requests that got content, all choices together.", "class")
+	specWaitError  = distribution(secondsBuckets, "forebay_admission_prediction_error_seconds", "How far the foretold wait for the first token was from the real one.")
+)
+
+// provider is the value of gen_ai.provider.name.
+const provider = "forebay"
 
 type metrics struct {
-	requests   *prometheus.CounterVec // route, class, outcome
-	tokens     *prometheus.CounterVec // kind
+	requests, tokens, refused, demoted, goals, time, blocked *prometheus.CounterVec
+
 	clientGone prometheus.Counter
-	firstToken *prometheus.HistogramVec // route
-	perToken   *prometheus.HistogramVec
-	queue      *prometheus.HistogramVec
-	total      *prometheus.HistogramVec
-	refused    *prometheus.CounterVec   // class, reason
-	demoted    *prometheus.CounterVec   // class
-	classQueue *prometheus.HistogramVec // class
-	waitError  prometheus.Histogram
+
+	firstToken, perToken, duration, interval, queue, engineWait, prefill, decode, prompt, completion, waitError *histograms
+
+	levels  func() Levels
+	engine  *engineMetrics
+	power   *rapl
+	economy *economy
+	there   atomic.Pointer[func(id string) bool]
+	capture atomic.Pointer[func() CaptureCounts]
+	build   [3]string // of specBuild
 }
 
-var secondsBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300}
+// powercapRoot is where Linux shows the energy that processors took.
+const powercapRoot = "/sys/class/powercap"
 
 func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
-	by := func(label, name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: secondsBuckets}, []string{label})
+	m := &metrics{levels: levels, engine: newEngineMetrics(), power: openRAPL(powercapRoot), build: buildLabels()}
+	m.economy = newEconomy(m.engine, m.power, wire.Monotonic)
+	vector := func(s *spec) *prometheus.CounterVec {
+		v := s.vector()
+		reg.MustRegister(v)
+		return v
 	}
-	histogram := func(name, help string) *prometheus.HistogramVec { return by("route", name, help) }
-	m := &metrics{
-		requests:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_requests_total", Help: "Finished requests by outcome."}, []string{"route", "class", "outcome"}),
-		tokens:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_tokens_total", Help: "Tokens of requests that ran and have finished: prompt, cached (a part of prompt), completion."}, []string{"kind"}),
-		clientGone: prometheus.NewCounter(prometheus.CounterOpts{Name: "forebay_client_gone_total", Help: "Requests whose client left before the answer was whole."}),
-		firstToken: histogram("forebay_time_to_first_token_seconds", "From arrival to the first content written, once for each request that got content."),
-		perToken:   histogram("forebay_time_per_output_token_seconds", "Mean time between the tokens of a choice, once for each request with a second one."),
-		queue:      histogram("forebay_queue_seconds", "From the end of preparing to admission."),
-		total:      histogram("forebay_request_seconds", "From arrival to the end of the answer."),
-		refused:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_refused_total", Help: "Requests refused by admission or a budget, by reason."}, []string{"class", "reason"}),
-		demoted:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_demoted_total", Help: "Requests that ran in a lower class, by the class they came from."}, []string{"class"}),
-		classQueue: by("class", "forebay_admission_wait_seconds", "From the end of preparing to admission, by class."),
-		waitError:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "forebay_admission_prediction_error_seconds", Help: "How far the foretold wait for the first token was from the real one.", Buckets: secondsBuckets}),
+	family := func(s *spec) *histograms {
+		f := &histograms{spec: s, there: &m.there, series: map[labels]*histogram{}}
+		reg.MustRegister(f)
+		return f
 	}
-	reg.MustRegister(m.requests, m.tokens, m.clientGone, m.firstToken, m.perToken, m.queue, m.total, m.refused, m.demoted, m.classQueue, m.waitError, levelCollector{levels})
+	m.requests, m.tokens, m.refused, m.demoted = vector(specRequests), vector(specTokens), vector(specRefused), vector(specDemoted)
+	m.goals, m.time, m.blocked = vector(specSLO), vector(specTime), vector(specBlocked)
+	m.clientGone = vector(specClientGone).WithLabelValues()
+	m.firstToken, m.perToken, m.duration = family(specFirstToken), family(specPerToken), family(specDuration)
+	m.interval, m.queue, m.engineWait, m.prefill, m.decode = family(specInterval), family(specQueue), family(specEngineWait), family(specPrefill), family(specDecode)
+	m.prompt, m.completion, m.waitError = family(specPrompt), family(specCompletion), family(specWaitError)
+	m.waitError.of(labels{})
+	reg.MustRegister(levelCollector{m})
 	return m
 }
 
@@ -74,19 +84,12 @@ func (m *metrics) observe(r *Record) {
 	m.requests.WithLabelValues(r.Route, r.Class, r.Outcome.String()).Inc()
 	if r.Dispatched != 0 {
 		m.tokens.WithLabelValues("prompt").Add(float64(r.PromptTokens))
+		m.prompt.of(labels{r.Class}).observe(float64(r.PromptTokens), 1)
 	}
 	m.tokens.WithLabelValues("cached").Add(float64(r.CachedTokens))
 	m.tokens.WithLabelValues("completion").Add(float64(r.CompletionTokens))
 	if r.Outcome == ClientGone {
 		m.clientGone.Inc()
-	}
-	m.total.WithLabelValues(r.Route).Observe(seconds(r.Finished - r.Arrived))
-	if r.Admitted != 0 {
-		m.queue.WithLabelValues(r.Route).Observe(seconds(r.Admitted - r.Prepared))
-		m.classQueue.WithLabelValues(r.Class).Observe(seconds(r.Admitted - r.Prepared))
-	}
-	if r.WaitPredicted > 0 && r.FirstToken != 0 {
-		m.waitError.Observe(math.Abs(seconds(r.FirstToken - r.Prepared - r.WaitPredicted)))
 	}
 	if r.Refused != "" {
 		m.refused.WithLabelValues(r.Class, r.Refused).Inc()
@@ -94,99 +97,109 @@ func (m *metrics) observe(r *Record) {
 	if r.DemotedFrom != "" {
 		m.demoted.WithLabelValues(r.DemotedFrom).Inc()
 	}
+	m.observeGoals(r)
+	m.observeTimes(r)
+	m.observeEngine(r)
+}
+
+// observeTimes takes what clients see.
+func (m *metrics) observeTimes(r *Record) {
+	operation := ""
+	switch r.Route {
+	case "chat_completions":
+		operation = "chat"
+	case "completions":
+		operation = "text_completion"
+	default:
+		return
+	}
+	failure := ""
+	if r.Outcome != OK {
+		failure = r.Outcome.String()
+	}
+	note := func(h *histogram, v float64) {
+		h.observe(v, 1)
+		h.point(v, r)
+	}
+	note(m.duration.of(labels{operation, provider, r.Model, failure, r.Class}), seconds(r.Finished-r.Arrived))
+	of := labels{operation, provider, r.Model, r.Class}
 	if d := r.FirstTokenDelay(); d > 0 {
-		m.firstToken.WithLabelValues(r.Route).Observe(seconds(d))
+		note(m.firstToken.of(of), seconds(d))
+		m.completion.of(labels{r.Class}).observe(float64(r.CompletionTokens), 1)
 	}
 	if d := r.TokenTime(); d > 0 {
-		m.perToken.WithLabelValues(r.Route).Observe(d / 1e9)
+		note(m.perToken.of(of), d/1e9)
+	}
+	if r.Admitted != 0 {
+		note(m.queue.of(labels{r.Class}), seconds(r.Admitted-r.Prepared))
+	}
+	if r.WaitPredicted > 0 && r.FirstToken != 0 {
+		m.waitError.of(labels{}).observe(math.Abs(seconds(r.FirstToken-r.Prepared-r.WaitPredicted)), 1)
+	}
+	if r.Blocked > 0 {
+		m.blocked.WithLabelValues(r.Class).Add(r.Blocked.Seconds())
+	}
+}
+
+// observeEngine takes what the engine told of the request.
+func (m *metrics) observeEngine(r *Record) {
+	t, class := &r.Engine, labels{r.Class}
+	if t.Scheduled != 0 {
+		m.engineWait.of(class).observe(seconds(t.Scheduled-t.Received), 1)
+	}
+	if t.FirstToken != 0 && t.Scheduled != 0 {
+		m.prefill.of(class).observe(seconds(t.FirstToken-t.Scheduled), 1)
+		m.decode.of(class).observe(seconds(t.Finished-t.FirstToken), 1)
+	}
+	for part := range wire.PartCount {
+		if d := t.BeforeFirst[part] + t.AfterFirst[part]; d > 0 {
+			m.time.WithLabelValues(r.Class, part.String()).Add(d.Seconds())
+		}
 	}
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// levelCollector reads Levels at each scrape and holds no state of its own.
-type levelCollector struct{ levels func() Levels }
+// goalServed is the goal that every class has: to be answered.
+const goalServed = "served"
 
-var (
-	descRunning   = desc("forebay_requests_running", "Requests admitted and not yet finished.")
-	descWaiting   = desc("forebay_requests_waiting", "Requests waiting for admission.")
-	descUp        = desc("forebay_engine_up", "1 when the engine reports no error.")
-	descPagesUsed = desc("forebay_kv_pages_used", "Pages referenced by a sequence.")
-	descPagesFree = desc("forebay_kv_pages_free", "Pages that hold nothing.")
-	descPagesKept = desc("forebay_kv_pages_cached", "Unreferenced pages kept for reuse.")
-	descSequences = desc("forebay_engine_sequences", "Sequences in the engine: running, waiting and paused.")
-	descSteps     = desc("forebay_engine_steps_total", "Steps since the engine started.")
-	descNonFinite = desc("forebay_engine_nonfinite_total", "Rows ended because the model gave NaN or infinity.")
-	descMargin    = desc("forebay_admission_step_margin", "How far predictions of engine steps are stretched: the 90th percentile of actual over predicted.")
-	descPairs     = desc("forebay_length_pair_accuracy", "Of two answers, how often the one expected to be longer was.")
-	descCovered   = desc("forebay_length_covered", "Share of answers within their predicted 90th percentile.")
-	descReserved  = desc("forebay_length_reserve_ratio", "Predicted 90th percentile over actual length, summed over answers.")
-	descRatioMid  = desc("forebay_engine_step_ratio_median", "Actual over predicted duration of the last thousand steps, median; 1 before the first.")
-	descRatioHigh = desc("forebay_engine_step_ratio_high", "The same, 90th percentile.")
-	descCost      = prometheus.NewDesc("forebay_engine_step_cost_nanoseconds", "The engine's model of its steps: a step (base), a prompt token (prefill), a prompt token times one before it (prefill_context), a decoding row (row), a token in its context (row_context).", []string{"term"}, nil)
-	descBrownout  = desc("forebay_admission_brownout", "Step of the overload ladder; 0 is none.")
-	descDegraded  = desc("forebay_budget_degraded", "1 while the shared store of budgets does not answer.")
-	descClassRuns = prometheus.NewDesc("forebay_admission_running", "Requests admitted and not yet finished, by class.", []string{"class"}, nil)
-	descClassWait = prometheus.NewDesc("forebay_admission_waiting", "Requests waiting for admission, by class.", []string{"class"}, nil)
-	descPreempted = desc("forebay_engine_preempted_total", "Times a sequence lost its pages and was computed again.")
-)
-
-func desc(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
-
-// Describe implements prometheus.Collector.
-func (levelCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRunning, descWaiting, descUp, descPagesUsed, descPagesFree, descPagesKept, descSequences, descSteps, descNonFinite, descPreempted, descMargin, descPairs, descCovered, descReserved, descRatioMid, descRatioHigh, descCost, descBrownout, descDegraded, descClassRuns, descClassWait} {
-		ch <- d
+// observeGoals counts which goals r met and which it broke.
+func (m *metrics) observeGoals(r *Record) {
+	if r.Prepared == 0 && !ourFault(r.Outcome) || r.Class == "" || r.Class == "none" {
+		return
 	}
+	count := func(goal string, broken, met bool) {
+		m.showGoal(r.Class, goal) // a rise from nothing is none to Prometheus
+		switch {
+		case broken:
+			m.goals.WithLabelValues(r.Class, goal, "broken").Inc()
+		case met:
+			m.goals.WithLabelValues(r.Class, goal, "met").Inc()
+		}
+	}
+	fault := ourFault(r.Outcome)
+	if r.FirstTokenGoal > 0 {
+		count("first_token", fault && r.FirstToken == 0 || r.Broken&FirstTokenGoal != 0, r.FirstTokenDelay() > 0)
+		count("queue", r.Broken&QueueGoal != 0, r.Admitted != 0)
+	}
+	if r.TokenGoal > 0 {
+		count("token", r.Broken&TokenGoal != 0, r.TokenTime() > 0)
+	}
+	count(goalServed, fault, r.Outcome == OK)
 }
 
-// Collect implements prometheus.Collector.
-func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
-	l := c.levels()
-	gauge := func(d *prometheus.Desc, v int) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+// showGoal makes both results of a goal appear on the page.
+func (m *metrics) showGoal(class, goal string) {
+	m.goals.WithLabelValues(class, goal, "met")
+	m.goals.WithLabelValues(class, goal, "broken")
+}
+
+// ourFault tells the outcomes that are neither the client's doing nor what its
+// tenant's budget or the operator wanted.
+func ourFault(o Outcome) bool {
+	switch o {
+	case Internal, QueueFull, QueueTimeout, EngineUnavailable, EngineError, NonFinite, Draining, Late, Overloaded, LimiterUnavailable:
+		return true
 	}
-	counter := func(d *prometheus.Desc, v uint64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
-	}
-	gauge(descRunning, l.RequestsRunning)
-	gauge(descWaiting, l.RequestsWaiting)
-	gauge(descBrownout, l.Brownout)
-	degraded := 0
-	if l.LimiterDegraded {
-		degraded = 1
-	}
-	gauge(descDegraded, degraded)
-	number := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	number(descMargin, l.StepMargin)
-	number(descPairs, l.Lengths.PairAccuracy)
-	number(descCovered, l.Lengths.Covered)
-	number(descReserved, l.Lengths.ReserveRatio)
-	for _, c := range l.Classes {
-		number(descClassRuns, float64(c.Running), c.Name)
-		number(descClassWait, float64(c.Waiting), c.Name)
-	}
-	s := l.Engine
-	if s == nil {
-		s = &wire.State{Err: wire.Errorf(wire.Unavailable, "no engine yet")}
-	}
-	up := 1
-	if s.Err != nil {
-		up = 0
-	}
-	gauge(descUp, up)
-	number(descRatioMid, s.RatioMedian)
-	number(descRatioHigh, s.RatioHigh)
-	for term, ns := range map[string]float64{"base": s.Cost.Base, "prefill": s.Cost.PrefillToken, "prefill_context": s.Cost.PrefillContext, "row": s.Cost.DecodeRow, "row_context": s.Cost.DecodeContext} {
-		number(descCost, ns, term)
-	}
-	gauge(descPagesUsed, s.PagesUsed)
-	gauge(descPagesFree, s.PagesFree)
-	gauge(descPagesKept, s.PagesCached)
-	gauge(descSequences, s.Running+s.Waiting+s.Paused)
-	counter(descSteps, s.Step)
-	counter(descNonFinite, s.NonFinite)
-	counter(descPreempted, s.Preempted)
+	return false
 }

@@ -145,7 +145,7 @@ func TestObserveCountsWhatHappened(t *testing.T) {
 	}
 	expect := func(after string, requests, tokens, queued, first float64) {
 		t.Helper()
-		for name, want := range map[string]float64{"forebay_requests_total": requests, "forebay_tokens_total": tokens, "forebay_queue_seconds": queued, "forebay_time_to_first_token_seconds": first} {
+		for name, want := range map[string]float64{"forebay_requests_total": requests, "forebay_tokens_total": tokens, "forebay_admission_wait_seconds": queued, "gen_ai_server_time_to_first_token_seconds": first} {
 			if got := value(t, r, name); got != want {
 				t.Errorf("after %s %s is %v, want %v", after, name, got, want)
 			}

@@ -1,0 +1,197 @@
+package telemetry
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Metrics of the engine's work, added up here over all engine processes, so
+// that none falls when one ends.
+var (
+	specSteps       = counter("forebay_engine_steps_total", "Steps of the engine.")
+	specNonFinite   = counter("forebay_engine_nonfinite_total", "Rows ended because the model gave NaN or infinity.")
+	specPreempted   = counter("forebay_engine_preempted_total", "Times a sequence lost its pages and was computed again.")
+	specComputed    = counter("forebay_engine_tokens_total", "Tokens of the engine: prefill (computed of prompts, again after a preemption too), cached (of prompts, not computed), decode (generated).", "kind")
+	specQueries     = counter("forebay_prefix_queries_total", "Prompt tokens that were looked for among the kept pages.")
+	specHits        = counter("forebay_prefix_hits_total", "Prompt tokens that were found there.")
+	specEvicted     = counter("forebay_kv_evicted_blocks_total", "Blocks of keys and values that were kept for reuse and made room for others.")
+	specLosses      = counter("forebay_engine_losses_total", "Times the engine went away: it ended, hung, or its socket broke.")
+	specLost        = counter("forebay_engine_step_records_lost_total", "Steps of which nothing is in the metrics by step, since their records came too late.")
+	specEngineTime  = counter("forebay_engine_time_seconds_total", "Time of the engine's loop: step, gap (between steps, with work waiting), given_up (steps given up for somebody more urgent), idle.", "state")
+	specStep        = distribution(stepBuckets, "forebay_engine_step_duration_seconds", "Duration of a step; its phase says whether it computed prompts (prefill), next tokens (decode) or both (mixed).", "phase")
+	specGap         = distribution(gapBuckets, "forebay_engine_step_host_gap_seconds", "Time between two steps in which the engine took arrivals, composed and reported.")
+	specBatch       = distribution(rowBuckets, "forebay_engine_step_batch_size", "Sequences in a step.", "phase")
+	specStepTokens  = distribution(tokensBuckets, "forebay_engine_step_tokens", "Tokens in a step, of prompts and of answers.", "phase")
+	specStepPrefill = distribution(tokensBuckets, "forebay_engine_step_prefill_tokens", "Prompt tokens in a step.")
+	specKernelTime  = counter("forebay_kernel_seconds_total", "Wall time of kernels in the engine's steps, by class.", "kernel_class")
+	specKernelCount = counter("forebay_kernel_launches_total", "Kernel launches in the engine's steps, by class.", "kernel_class")
+)
+
+// Totals of an engine process, as its states have them.
+const (
+	totalSteps = iota
+	totalNonFinite
+	totalPreempted
+	totalPrefill
+	totalCached
+	totalDecode
+	totalCount
+)
+
+// Phases of a step.
+const (
+	phasePrefill = iota
+	phaseDecode
+	phaseMixed
+	phaseCount
+)
+
+var phaseNames = [phaseCount]string{"prefill", "decode", "mixed"}
+
+// engineMetrics adds up what the engine's states and the records of its steps
+// say. Its methods may be called from any goroutine.
+type engineMetrics struct {
+	stepTime, batch, tokens [phaseCount]*histogram
+	gap, prefill            *histogram
+
+	mu     sync.Mutex
+	at     int64 // of the newest state
+	up     bool
+	model  wire.Model         // the last one that was there
+	last   [totalCount]uint64 // of the newest state
+	sums   [totalCount]uint64
+	blocks uint64 // changes heard
+	steps  uint64 // records read
+	step   uint64 // the last record's number
+
+	evicted, losses, lost   uint64
+	busy, waste, idle, gaps time.Duration
+	launches                [wire.KernelClassCount]uint64
+	kernels                 [wire.KernelClassCount]time.Duration
+}
+
+func newEngineMetrics() *engineMetrics {
+	m := &engineMetrics{gap: newHistogram(gapBuckets), prefill: newHistogram(tokensBuckets)}
+	for i := range phaseCount {
+		m.stepTime[i], m.batch[i], m.tokens[i] = newHistogram(stepBuckets), newHistogram(rowBuckets), newHistogram(tokensBuckets)
+	}
+	return m
+}
+
+// Heard takes every state of the engine in order, as a wire.Config's OnState.
+// Scrapes look at the state too, but may come too late for every step.
+func (r *Recorder) Heard(s *wire.State) {
+	r.metrics.engine.heard(s)
+	r.metrics.economy.note()
+}
+
+func (m *engineMetrics) heard(s *wire.State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.At < m.at { // a reader that comes late with an older one
+		return
+	}
+	m.at = s.At
+	m.steps = s.Steps.After(m.steps, m.takeStep)
+	if s.Err != nil {
+		if m.up {
+			m.losses++
+		}
+		m.up, m.blocks = false, 0
+		return
+	}
+	m.up, m.model = true, s.Model
+	news, heard, _ := s.BlocksAfter(m.blocks)
+	m.blocks = heard
+	for _, change := range news {
+		if change.Evicted {
+			m.evicted++
+		}
+	}
+	now := [totalCount]uint64{s.Step, s.NonFinite, s.Preempted, s.PrefillTokens, s.CachedTokens, s.DecodeTokens}
+	if now[totalSteps] < m.last[totalSteps] { // another process
+		m.last = [totalCount]uint64{}
+	}
+	for i := range now {
+		m.sums[i] += now[i] - min(now[i], m.last[i])
+	}
+	m.last = now
+}
+
+// takeStep counts one record; the caller holds mu.
+func (m *engineMetrics) takeStep(s *wire.StepRecord) bool {
+	if m.step != 0 && s.Step > m.step+1 {
+		m.lost += s.Step - m.step - 1
+	}
+	m.step = s.Step
+	phase := phaseMixed
+	switch {
+	case s.DecodeRows == 0:
+		phase = phasePrefill
+	case s.PrefillTokens == 0:
+		phase = phaseDecode
+	}
+	took := time.Duration(s.Ended - s.Began)
+	m.stepTime[phase].observe(took.Seconds(), 1)
+	m.batch[phase].observe(float64(len(s.Members)+s.MembersMore), 1)
+	m.tokens[phase].observe(float64(s.DecodeRows+s.PrefillTokens), 1)
+	m.prefill.observe(float64(s.PrefillTokens), 1)
+	m.gap.observe(s.Gap.Seconds(), 1)
+	m.busy, m.gaps, m.waste, m.idle = m.busy+took, m.gaps+s.Gap, m.waste+s.GivenUp, m.idle+s.Idle
+	for i, k := range s.Kernels {
+		m.launches[i] += uint64(k.Count)
+		m.kernels[i] += k.Total
+	}
+	return true
+}
+
+// served are the tokens of prompts and answers so far, and the latter alone.
+func (m *engineMetrics) served() (all, completion uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sums[totalPrefill] + m.sums[totalCached] + m.sums[totalDecode], m.sums[totalDecode]
+}
+
+func describeEngine(ch chan<- *prometheus.Desc) {
+	for _, s := range []*spec{
+		specSteps, specNonFinite, specPreempted, specComputed, specQueries, specHits, specEvicted, specLosses, specLost, specEngineTime,
+		specStep, specGap, specBatch, specStepTokens, specStepPrefill, specKernelTime, specKernelCount,
+	} {
+		ch <- s.desc
+	}
+}
+
+func (m *engineMetrics) collect(ch chan<- prometheus.Metric) {
+	for i, phase := range phaseNames {
+		ch <- m.stepTime[i].metric(specStep.desc, nil, phase)
+		ch <- m.batch[i].metric(specBatch.desc, nil, phase)
+		ch <- m.tokens[i].metric(specStepTokens.desc, nil, phase)
+	}
+	ch <- m.gap.metric(specGap.desc, nil)
+	ch <- m.prefill.metric(specStepPrefill.desc, nil)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	count := func(s *spec, n uint64, labels ...string) { ch <- s.value(float64(n), labels...) }
+	count(specSteps, m.sums[totalSteps])
+	count(specNonFinite, m.sums[totalNonFinite])
+	count(specPreempted, m.sums[totalPreempted])
+	count(specComputed, m.sums[totalPrefill], "prefill")
+	count(specComputed, m.sums[totalCached], "cached")
+	count(specComputed, m.sums[totalDecode], "decode")
+	count(specQueries, m.sums[totalPrefill]+m.sums[totalCached])
+	count(specHits, m.sums[totalCached])
+	count(specEvicted, m.evicted)
+	count(specLosses, m.losses)
+	count(specLost, m.lost)
+	for state, d := range map[string]time.Duration{"step": m.busy, "gap": m.gaps, "given_up": m.waste, "idle": m.idle} {
+		ch <- specEngineTime.value(d.Seconds(), state)
+	}
+	for class := range wire.KernelClassCount {
+		ch <- specKernelTime.value(m.kernels[class].Seconds(), class.String())
+		count(specKernelCount, m.launches[class], class.String())
+	}
+}

@@ -30,9 +30,9 @@ func streamed() *Request {
 		Engine: Engine{
 			Run: 77, Address: "/run/forebay/engine.sock", Kernels: "avx2",
 			Received: at(16), Scheduled: at(20), FirstToken: at(60), Finished: at(100), QueueReason: "kv_blocks",
-			Prefill: Prefill{Chunks: 2, Steps: 2, Computed: 88, Cached: 32, Stall: Stall{OwnCompute: span(30), OthersPrefill: span(8), HostGap: span(2)}},
+			Prefill: Prefill{Chunks: 2, Steps: 2, Computed: 88, Cached: 32, Stall: stall(30, 8, 0, 0, 2, 0, 0)},
 			Decode: Decode{Steps: 8, Tokens: 9, IntervalMedian: span(4), IntervalP99: span(12), IntervalMax: span(12),
-				Stall: Stall{OwnCompute: span(20), OthersPrefill: span(12), Preempted: span(3), KVWait: span(1), HostGap: span(2), EmitBlocked: span(1), Unexplained: span(1)}},
+				Stall: stall(20, 12, 3, 1, 2, 1, 1)},
 			Preempted: []Preemption{{Interval{at(70), at(73)}, 100}},
 		},
 	}
@@ -50,6 +50,13 @@ func streamed() *Request {
 		r.Engine.Steps = append(r.Engine.Steps, s)
 	}
 	return r
+}
+
+func stall(ms ...float64) (table []Part) {
+	for i, name := range []string{"own_compute", "others_prefill", "preempted", "kv_wait", "host_gap", "emit_blocked", "unexplained"} {
+		table = append(table, Part{name, span(ms[i])})
+	}
+	return table
 }
 
 // messages are what a client could make of a request's attributes.

@@ -122,7 +122,7 @@ type Engine struct {
 type Prefill struct {
 	Chunks, Steps    int
 	Computed, Cached int // tokens
-	Stall            Stall
+	Stall            []Part
 }
 
 // Decode is how the answer was.
@@ -130,13 +130,15 @@ type Decode struct {
 	Steps, Tokens               int
 	IntervalMedian, IntervalP99 int64 // between two tokens
 	IntervalMax                 int64
-	Stall                       Stall
+	Stall                       []Part
 	Slow                        []SlowStep // at most 8 are shown
 }
 
-// Stall says where the time of a phase went. Its parts sum to the phase.
-type Stall struct {
-	OwnCompute, OthersPrefill, Preempted, KVWait, HostGap, EmitBlocked, Unexplained int64
+// Part is some of a phase's time, for a reason of a closed list such as
+// own_compute or others_prefill. The parts of a phase sum to it.
+type Part struct {
+	Name     string
+	Duration int64
 }
 
 // SlowStep is one that took long.

@@ -19,11 +19,11 @@ func (b *builder) engine(call int) {
 	prefill := b.add(engine, rolePrefill, Internal, "prefill", e.Scheduled, cmp.Or(e.FirstToken, e.Finished), facts{}.
 		int("forebay.prefill.chunks", e.Prefill.Chunks).int("forebay.prefill.steps", e.Prefill.Steps).
 		int("forebay.prefill.tokens_computed", e.Prefill.Computed).int("forebay.prefill.tokens_from_cache", e.Prefill.Cached).
-		stall(&e.Prefill.Stall))
+		stall(e.Prefill.Stall))
 	decode := b.add(engine, roleDecode, Internal, "decode", e.FirstToken, e.Finished, facts{}.
 		int("forebay.decode.steps", e.Decode.Steps).int("forebay.decode.tokens", e.Decode.Tokens).
 		milliseconds("forebay.decode.itl_p50_ms", e.Decode.IntervalMedian).milliseconds("forebay.decode.itl_p99_ms", e.Decode.IntervalP99).
-		milliseconds("forebay.decode.itl_max_ms", e.Decode.IntervalMax).stall(&e.Decode.Stall))
+		milliseconds("forebay.decode.itl_max_ms", e.Decode.IntervalMax).stall(e.Decode.Stall))
 	if decode >= 0 {
 		b.spans[decode].Events = slowSteps(e.Decode.Slow)
 	}
@@ -58,18 +58,9 @@ func (f facts) engineLatency(e *Engine, end int64) facts {
 }
 
 // stall adds the table, with its zeros: a part that is absent would be unknown.
-func (f facts) stall(s *Stall) facts {
-	if *s == (Stall{}) {
-		return f
-	}
-	for _, part := range []struct {
-		name string
-		ns   int64
-	}{
-		{"own_compute", s.OwnCompute}, {"others_prefill", s.OthersPrefill}, {"preempted", s.Preempted}, {"kv_wait", s.KVWait},
-		{"host_gap", s.HostGap}, {"emit_blocked", s.EmitBlocked}, {"unexplained", s.Unexplained},
-	} {
-		f = append(f, Float("forebay.stall."+part.name+"_ms", float64(part.ns)/millisecondNS))
+func (f facts) stall(table []Part) facts {
+	for _, part := range table {
+		f = append(f, Float("forebay.stall."+part.Name+"_ms", float64(part.Duration)/millisecondNS))
 	}
 	return f
 }

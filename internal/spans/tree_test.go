@@ -76,7 +76,7 @@ func TestRequestTreeSums(t *testing.T) {
 	if call := s["chat demo"]; call.ID != CallID(r.SpanID) || call.Kind != Client || s["engine demo"].Kind != Server || tree.Spans[0].Kind != Server {
 		t.Errorf("kinds or the id of the call are wrong: %+v", call)
 	}
-	for phase, stall := range map[string]Stall{"prefill": r.Engine.Prefill.Stall, "decode": r.Engine.Decode.Stall} {
+	for phase, stall := range map[string][]Part{"prefill": r.Engine.Prefill.Stall, "decode": r.Engine.Decode.Stall} {
 		sum := 0.0
 		for _, a := range s[phase].Attributes {
 			if strings.HasPrefix(a.Key, "forebay.stall.") {

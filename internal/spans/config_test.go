@@ -133,7 +133,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ca, want := range map[string]Stats{file: {Exported: 1}, "": {Failed: 1}} {
-		e := newExporter(t, Config{Endpoint: server.URL, CAFile: ca, ExportTimeout: 5 * time.Second, FlushLimit: time.Minute})
+		e := newExporter(t, Config{Endpoint: server.URL, CAFile: ca, ExportTimeout: 5 * time.Second})
 		e.Export(small(1))
 		e.Close()
 		if s := e.Stats(); s != want {

@@ -13,6 +13,9 @@ import (
 // newExporter is closed with the test, which fails where a goroutine is left.
 func newExporter(t *testing.T, cfg Config) *Exporter {
 	t.Helper()
+	if cfg.FlushLimit == 0 {
+		cfg.FlushLimit = time.Minute // a machine under load may need it
+	}
 	e, err := New(cfg)
 	if err != nil || e == nil {
 		t.Fatalf("%v, %v", e, err)

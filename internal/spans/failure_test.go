@@ -195,7 +195,7 @@ func TestH05CollectorThatIsSlowAndRecovers(t *testing.T) {
 		g := newGate(t)
 		endpoint := map[string]func(*testing.T) string{"grpc": g.serveGRPC, "http": g.serveHTTP}[protocol]
 		var log bytes.Buffer
-		e := newExporter(t, Config{Endpoint: endpoint(t), ExportTimeout: 300 * time.Millisecond, FlushLimit: time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		e := newExporter(t, Config{Endpoint: endpoint(t), ExportTimeout: 200 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		e.Export(small(3)) // times out
 		<-g.came
 		e.Export(small(4)) // waits behind it, and times out as well
@@ -203,16 +203,19 @@ func TestH05CollectorThatIsSlowAndRecovers(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		g.open(answer{})
-		e.Export(small(5))
+		handedIn := uint64(7)
 		for e.Stats().Exported == 0 {
-			time.Sleep(time.Millisecond)
+			e.Export(small(5))
+			handedIn += 5
+			time.Sleep(10 * time.Millisecond)
 		}
-		e.Export(small(6))
 		e.Close()
-		if s := e.Stats(); s != (Stats{Exported: 11, Failed: 7}) {
+		s := e.Stats()
+		balance(t, handedIn, s)
+		if s.Failed < 7 || s.QueueFull+s.ShutDown != 0 {
 			t.Errorf("%s: %+v", protocol, s)
 		}
-		if text := log.String(); strings.Count(text, "cannot be exported") != 1 || strings.Count(text, "exported again") != 1 {
+		if text := log.String(); !strings.Contains(text, "cannot be exported") || strings.Count(text, "cannot be exported") != strings.Count(text, "exported again") {
 			t.Errorf("%s: the log says\n%s", protocol, text)
 		}
 	}
@@ -224,7 +227,7 @@ func TestH05CollectorThatRefusesAndComesBack(t *testing.T) {
 	addresses := map[string]string{"grpc": refusing(t), "http": refusing(t)}
 	exporters := map[string]*Exporter{}
 	for protocol, address := range addresses {
-		e := newExporter(t, Config{Endpoint: protocol + "://" + address, ExportTimeout: 100 * time.Millisecond, FlushLimit: time.Minute})
+		e := newExporter(t, Config{Endpoint: protocol + "://" + address, ExportTimeout: 100 * time.Millisecond})
 		exporters[protocol] = e
 		for e.Stats().Failed == 0 {
 			e.Export(small(10))
@@ -260,7 +263,7 @@ func TestPartOfABatchIsRejected(t *testing.T) {
 func TestRefusalIsNotRetriedForever(t *testing.T) {
 	g := newGate(t)
 	g.open(answer{err: status.Error(codes.PermissionDenied, "no")})
-	e := newExporter(t, Config{Endpoint: g.serveGRPC(t), FlushLimit: time.Minute})
+	e := newExporter(t, Config{Endpoint: g.serveGRPC(t)})
 	e.Export(small(10))
 	e.Close()
 	if s := e.Stats(); s != (Stats{Failed: 10}) || len(g.came) != 1 {
@@ -272,7 +275,7 @@ func TestRefusalIsNotRetriedForever(t *testing.T) {
 // larger than a batch still arrives.
 func TestTreesAreTakenWhole(t *testing.T) {
 	collector := spanstest.New(t)
-	e := newExporter(t, Config{Endpoint: collector.HTTP, QueueMax: 2048, BatchMax: 100, FlushLimit: time.Minute})
+	e := newExporter(t, Config{Endpoint: collector.HTTP, QueueMax: 2048, BatchMax: 100})
 	if e.Export(small(2049)) || e.Stats().QueueFull != 2049 {
 		t.Errorf("a tree larger than the queue: %+v", e.Stats())
 	}

@@ -266,7 +266,6 @@ func (l *loop) sample(rows []row, logits []float32) {
 		}
 	}
 	l.timer.Lap(wire.KernelSampling, -1)
-	l.timer.Stop()
 }
 
 // choicesOf is the sequence alone, or, where the prompt of several choices
@@ -290,6 +289,7 @@ func (l *loop) choicesOf(s *sequence) []*sequence {
 func (l *loop) report(rows []row) {
 	// Readers wait for the sampling too, which may be dear beside the forward.
 	ended := wire.Monotonic()
+	l.timer.Stop(ended)
 	l.total.StepDuration = time.Duration(ended - l.began)
 	l.settle(rows, ended)
 	l.recordStep(rows, ended)

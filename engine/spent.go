@@ -168,8 +168,8 @@ func (l *loop) settleEnd(g *generation, now int64) {
 
 // giveUp attributes the time of the members of a step that was given up.
 func (l *loop) giveUp(rows []row) {
-	l.timer.Stop()
 	now := wire.Monotonic()
+	l.timer.Stop(now)
 	for i := range rows {
 		g := rows[i].generation
 		if g.mark < l.began {

@@ -315,18 +315,22 @@ func (a *answer) add(e wire.Event) (end bool) {
 // askAll asks all questions at once.
 func (b *lab) askAll(qs []question) []answer { return b.askAllAfter(qs, func() {}) }
 
-// askAllAfter is askAll whose first reader does not read before ready returns.
+// askAllAfter is askAll whose first reader calls ready, once all are dispatched,
+// before it reads.
 func (b *lab) askAllAfter(qs []question, ready func()) []answer {
 	b.t.Helper()
 	answers := make([]answer, len(qs))
 	var wg sync.WaitGroup
+	streams, notifies := make([]*wire.Stream, len(qs)), make([]chan struct{}, len(qs))
 	for i, q := range qs {
-		s, notify := b.begin(q)
+		streams[i], notifies[i] = b.begin(q)
+	}
+	for i, q := range qs {
 		wg.Go(func() {
 			if i == 0 {
 				ready()
 			}
-			answers[i] = b.read(s, notify, max(1, q.options.N))
+			answers[i] = b.read(streams[i], notifies[i], max(1, q.options.N))
 		})
 	}
 	wg.Wait()

@@ -146,7 +146,7 @@ func (l *loop) settle(rows []row, now int64) {
 			l.keepSlow(g, now)
 		}
 	}
-	l.stepOpen = false
+	l.stepOpen, l.largest = false, [2]*generation{} // which may have ended
 	for _, q := range [...][]*sequence{l.running, l.waiting} {
 		for _, s := range q {
 			if s.mark < now {

@@ -35,5 +35,6 @@
 // which is last; usage and timings; that cancel in every state frees; that a
 // slow reader parks its own generation, within the bound, and loses nothing;
 // that pause and resume lose nothing; the kinds of errors of Prepare and
-// Generate; that the state goes on; and what Close leaves.
+// Generate; that the state goes on; that the parts of a generation's time are
+// the whole, and the records of steps complete; and what Close leaves.
 package wiretest

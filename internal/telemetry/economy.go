@@ -75,11 +75,11 @@ func (e *economy) oldest() *sample {
 	return &e.samples[e.taken%samplesMax]
 }
 
-// note takes a sample where one is due.
-func (e *economy) note() {
+// note takes a sample where at, an instant of now, is late enough for one.
+func (e *economy) note(at int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.now()-e.newest().at >= int64(sampleInterval) {
+	if at-e.newest().at >= int64(sampleInterval) {
 		e.take(e.sample())
 	}
 }
@@ -91,7 +91,7 @@ func describeEconomy(ch chan<- *prometheus.Desc) {
 }
 
 func (e *economy) collect(ch chan<- prometheus.Metric) {
-	e.note()
+	e.note(e.now())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now, from := e.sample(), e.oldest()

@@ -86,7 +86,7 @@ func newEngineMetrics() *engineMetrics {
 // Scrapes look at the state too, but may come too late for every step.
 func (r *Recorder) Heard(s *wire.State) {
 	r.metrics.engine.heard(s)
-	r.metrics.economy.note()
+	r.metrics.economy.note(s.At)
 }
 
 func (m *engineMetrics) heard(s *wire.State) {

@@ -34,8 +34,9 @@ type ClassLevel struct {
 // since the start. Reasons are from closed lists.
 type CaptureCounts struct {
 	Kept, Dropped []ReasonCount
-	Held          int // requests in the store now
-	HeldBytes     int64
+	Brief         uint64 // of those kept, without their steps
+	DiskBytes     int64
+	DiskErrors    uint64 // writes that failed
 }
 
 // ReasonCount is how often something happened for a reason.
@@ -78,10 +79,11 @@ var (
 	specKVUsage     = gauge("forebay_kv_usage_ratio", "Pages used over all pages, from 0 to 1.")
 	specEngineInfo  = gauge("forebay_engine_info", "1, with what the engine runs.", "model", "architecture", "quantization", "kernels")
 	specBuild       = gauge("forebay_build_info", "1, with the version of the gateway and of Go.", "version", "revision", "go_version")
-	specKept        = counter("forebay_capture_kept_total", "Requests whose trace was kept, by the first reason for it.", "reason")
+	specKept        = counter("forebay_capture_kept_total", "Requests whose trace was kept, by the weightiest reason.", "reason")
 	specDropped     = counter("forebay_capture_dropped_total", "Requests whose trace would have been kept, by what stood against it.", "reason")
-	specHeld        = gauge("forebay_capture_held", "Kept requests that can be looked at now.")
-	specHeldBytes   = gauge("forebay_capture_held_bytes", "Memory that they take.")
+	specBrief       = counter("forebay_capture_brief_total", "Of those, requests that were kept without their steps.")
+	specDisk        = gauge("forebay_capture_disk_bytes", "Kept requests on disk.")
+	specDiskErrors  = counter("forebay_capture_disk_errors_total", "Writes of kept requests that failed.")
 )
 
 // levelCollector shows what is read at each scrape.
@@ -92,7 +94,7 @@ func (levelCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, s := range []*spec{
 		specRunning, specWaiting, specClassRuns, specClassWaits, specBrownout, specMargin, specDegraded, specPairs, specCovered, specReserved,
 		specUp, specSequences, specPrefillWait, specRatioMid, specRatioHigh, specCost, specPages, specPagesUsed, specPagesFree, specPagesKept,
-		specKVBytes, specKVUsage, specEngineInfo, specBuild, specKept, specDropped, specHeld, specHeldBytes,
+		specKVBytes, specKVUsage, specEngineInfo, specBuild, specKept, specDropped, specBrief, specDisk, specDiskErrors,
 	} {
 		ch <- s.desc
 	}
@@ -177,6 +179,7 @@ func collectCaptures(ch chan<- prometheus.Metric, c CaptureCounts) {
 	for _, d := range c.Dropped {
 		ch <- specDropped.value(float64(d.Count), d.Reason)
 	}
-	ch <- specHeld.value(float64(c.Held))
-	ch <- specHeldBytes.value(float64(c.HeldBytes))
+	ch <- specBrief.value(float64(c.Brief))
+	ch <- specDisk.value(float64(c.DiskBytes))
+	ch <- specDiskErrors.value(float64(c.DiskErrors))
 }

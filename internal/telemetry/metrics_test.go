@@ -81,7 +81,7 @@ func fullRecorder(t testing.TB) *Recorder {
 	writeFile(t, r.metrics.power.zones[0].file, "2000000")
 	r.Price(3600)
 	r.CountCaptures(func() CaptureCounts {
-		return CaptureCounts{Kept: []ReasonCount{{"broken", 2}}, Dropped: []ReasonCount{{"budget", 1}}, Held: 1, HeldBytes: 4096}
+		return CaptureCounts{Kept: []ReasonCount{{"broken", 2}}, Dropped: []ReasonCount{{"budget", 1}}, Brief: 1, DiskBytes: 4096, DiskErrors: 1}
 	})
 	r.Finish(fullRecord())
 	r.Intervals("batch").Observe(1e6, 1)

@@ -1,0 +1,187 @@
+package capture
+
+import (
+	"sync"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// stepRing holds the last steps of the engine without pointers, so that a
+// large one costs the garbage collector nothing and memory only where it was
+// written. It has one writer.
+type stepRing struct {
+	mu      sync.Mutex
+	steps   []stepEntry
+	added   uint64 // steps ever
+	entries []stepPart
+	parts   uint64 // entries ever, with those skipped at the end of the ring
+
+	heard uint64 // of the log
+	run   uint64 // of the engine: one more for each process
+	last  uint64 // number of the newest step in it
+	lost  uint64 // steps whose records never came
+	ended int64  // of the newest step
+}
+
+// stepEntry is a step; its parts lie in the ring of entries from first on:
+// members, then those left out, then the preempted.
+type stepEntry struct {
+	run, number               uint64
+	began, ended              int64
+	gap, givenUp, idle        int64
+	first                     uint64
+	members, leftOut, preempt int32
+	decodeRows, prefillTokens int32
+	pages                     int32
+	kernels                   [wire.KernelClassCount]wire.KernelTime
+}
+
+type stepPart struct {
+	serial uint64
+	own    int64
+	tokens int32
+	why    wire.Part // of who was left out
+	decode bool
+}
+
+// partsAStep is how many entries the ring has for each step.
+const partsAStep = 8
+
+func newStepRing(steps int) *stepRing {
+	return &stepRing{steps: make([]stepEntry, steps), entries: make([]stepPart, max(steps*partsAStep, 4*3*wire.StepListMax)), run: 1}
+}
+
+// hear takes what is new in the log.
+func (g *stepRing) hear(log *wire.StepLog) {
+	g.heard = log.After(g.heard, func(r *wire.StepRecord) bool {
+		g.add(r)
+		return true
+	})
+}
+
+func (g *stepRing) add(r *wire.StepRecord) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case r.Step <= g.last:
+		g.run++
+	case g.last != 0:
+		g.lost += r.Step - g.last - 1
+	}
+	g.last, g.ended = r.Step, r.Ended
+	size := uint64(len(g.entries))
+	n := uint64(len(r.Members) + len(r.LeftOut) + len(r.Preempted))
+	if at := g.parts % size; at+n > size {
+		g.parts += size - at // keep them in one piece
+	}
+	g.steps[g.added%uint64(len(g.steps))] = stepEntry{
+		run: g.run, number: r.Step, began: r.Began, ended: r.Ended, gap: int64(r.Gap), givenUp: int64(r.GivenUp), idle: int64(r.Idle), first: g.parts,
+		members: int32(len(r.Members)), leftOut: int32(len(r.LeftOut)), preempt: int32(len(r.Preempted)),
+		decodeRows: int32(r.DecodeRows), prefillTokens: int32(r.PrefillTokens), pages: int32(r.PagesUsed), kernels: r.Kernels,
+	}
+	g.added++
+	to := g.entries[g.parts%size:][:0]
+	for i := range r.Members {
+		m := &r.Members[i]
+		to = append(to, stepPart{serial: m.Serial, own: int64(m.Own), tokens: int32(m.Tokens), decode: m.Decode})
+	}
+	for _, l := range r.LeftOut {
+		to = append(to, stepPart{serial: l.Serial, why: l.Why})
+	}
+	for _, serial := range r.Preempted {
+		to = append(to, stepPart{serial: serial, why: wire.PartPreempted})
+	}
+	g.parts += n
+}
+
+// stepsAtOnce is how many steps are visited before a writer may go on.
+const stepsAtOnce = 64
+
+// between visits the steps that overlap the time from begin to end, oldest
+// first. What it is given is valid until visit returns, which must not block;
+// parts is nil where they are no longer there.
+func (g *stepRing) between(begin, end int64, visit func(s *stepEntry, parts []stepPart)) {
+	g.mu.Lock()
+	at := g.after(begin)
+	for done := false; !done; {
+		at = max(at, g.oldest())
+		for range stepsAtOnce {
+			if at == g.added {
+				done = true
+				break
+			}
+			s := &g.steps[at%uint64(len(g.steps))]
+			if s.began >= end {
+				done = true
+				break
+			}
+			visit(s, g.partsOf(s))
+			at++
+		}
+		g.mu.Unlock()
+		g.mu.Lock()
+	}
+	g.mu.Unlock()
+}
+
+func (g *stepRing) oldest() uint64 { return g.added - min(g.added, uint64(len(g.steps))) }
+
+// after is the first step that ended after the instant.
+func (g *stepRing) after(begin int64) uint64 {
+	low, high := g.oldest(), g.added
+	for low < high {
+		if mid := low + (high-low)/2; g.steps[mid%uint64(len(g.steps))].ended > begin {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
+}
+
+func (g *stepRing) partsOf(s *stepEntry) []stepPart {
+	size, n := uint64(len(g.entries)), uint64(s.members+s.leftOut+s.preempt)
+	if g.parts > size && s.first < g.parts-size {
+		return nil
+	}
+	return g.entries[s.first%size:][:n]
+}
+
+// newest is when the newest step ended, and how many steps were never heard of.
+func (g *stepRing) newest() (ended int64, lost uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ended, g.lost
+}
+
+// requestRing names the requests of the last generations.
+type requestRing struct {
+	mu   sync.Mutex
+	ring [requestsNamed]Requester
+}
+
+// requestsNamed is more than are in the steps that are kept, by far, unless
+// requests are tiny.
+const requestsNamed = 1 << 14
+
+// Requester is whose a generation is.
+type Requester struct {
+	Serial                      uint64
+	ID, ClientID, Tenant, Class string
+}
+
+func (g *requestRing) put(q Requester) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ring[q.Serial%requestsNamed] = q
+}
+
+func (g *requestRing) find(serial uint64) (Requester, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.ring[serial%requestsNamed]
+	return q, serial != 0 && q.Serial == serial
+}
+
+func ms(ns int64) float64 { return float64(ns/int64(time.Microsecond)) / 1000 }

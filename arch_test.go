@@ -20,11 +20,11 @@ const module = "github.com/forebay-io/forebay"
 // under the module ("" is main): no other, and each. A new package or a new
 // arrow is a new line or word here.
 var arrows = map[string]string{
-	"":                         "admission admission/budget admission/budget/shared bench/sim gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/conf internal/hub internal/machine internal/supervise internal/telemetry internal/wire",
+	"":                         "admission admission/budget admission/budget/shared bench/sim gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/capture internal/conf internal/hub internal/machine internal/supervise internal/telemetry internal/wire",
 	"admission":                "admission/budget internal/conf internal/step",
 	"admission/budget":         "",
 	"admission/budget/shared":  "admission/budget",
-	"gateway":                  "admission admission/budget internal/conf internal/telemetry internal/wire",
+	"gateway":                  "admission admission/budget internal/capture internal/conf internal/spans internal/telemetry internal/wire",
 	"bench/longprompt":         "engine internal/wire",
 	"bench/sim":                "admission internal/step",
 	"bench/startup":            "",
@@ -44,6 +44,7 @@ var arrows = map[string]string{
 	"engine/sample":            "internal/wire",
 	"engine/text":              "",
 	"engine/tokenizer":         "engine/gguf",
+	"internal/capture":         "internal/conf internal/spans internal/telemetry internal/wire",
 	"internal/conf":            "",
 	"internal/hub":             "",
 	"internal/machine":         "",

@@ -55,6 +55,13 @@ func commands() []command {
 		{"queue pause", "CLASS [--admin ADDR]", "let a class take requests and start none", runQueuePause},
 		{"queue drain", "CLASS [--admin ADDR]", "let a class refuse requests and start what waits", runQueueDrain},
 		{"queue", "[--admin ADDR] [--json]", "show who waits at a running Forebay, and why", runQueue},
+		{"trace ls", "[--slow] [--failed] [flags]", "list the requests that run and the last that ended", runTraceList},
+		{"trace show", "ID", "show where a request's time went", runTraceShow},
+		{"trace diff", "ID ID", "compare where the time of two requests went", runTraceDiff},
+		{"trace neighbors", "ID", "list who was in the same steps", runTraceNeighbors},
+		{"trace export", "ID [--format perfetto|otlp|json] [-o FILE]", "write a request for other programs", runTraceExport},
+		{"trace watch", "[flags]", "print requests as they end", runTraceWatch},
+		{"top", "[--once]", "show live what a running Forebay does", runTop},
 		{"config check", "[FILE] [flags]", "say what is wrong with a configuration", runConfigCheck},
 		{"config print", "[FILE] [flags]", "print the configuration in force", runConfigPrint},
 		{"health", "[--url URL]", "exit 0 if a running Forebay is ready", runHealth},
@@ -167,7 +174,7 @@ func (c *console) help(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("Usage: forebay [COMMAND] [flags]\n\n")
 	for _, cmd := range commands() {
-		fmt.Fprintf(&b, "  %-14s %s\n", cmd.name, cmd.summary)
+		fmt.Fprintf(&b, "  %-15s %s\n", cmd.name, cmd.summary)
 	}
 	b.WriteString("\nforebay COMMAND -h lists the flags of a command.\n")
 	_, err := io.WriteString(w, b.String())

@@ -69,14 +69,14 @@ func TestDebugPage(t *testing.T) {
 		io.WriteString(c, rawPost("/v1/chat/completions", chatBody(`"stream":true`), "X-Request-Id: "+id))
 		eventually(3*time.Second, func() bool { return r.fifo.Load().Running+r.fifo.Load().Waiting == i+1 })
 	}
-	resp, err := http.Get("http://" + r.admin + "/debug/requests")
+	resp, err := http.Get("http://" + r.admin + "/debug/requests?format=json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	var page struct {
-		Live  []liveRow  `json:"in_flight"`
-		Ended []endedRow `json:"finished"`
+		Live  []RequestLive  `json:"in_flight"`
+		Ended []RequestEnded `json:"finished"`
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil || len(page.Live) != 2 || len(page.Ended) != 2 {
 		t.Fatalf("%v: %+v", err, page)

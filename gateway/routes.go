@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 	"github.com/valyala/fasthttp/pprofhandler"
 
+	"github.com/forebay-io/forebay/internal/capture"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -200,22 +201,27 @@ func (g *Gateway) adminHandler() fasthttp.RequestHandler {
 		}
 	}
 	const get = "GET, HEAD"
+	debug := &debugPages{g, (*capture.Store)(nil)}
 	routes := []route{
 		{path: "/metrics", methods: get, serve: page(metrics)},
 		{path: "/healthz", methods: get, serve: g.healthz},
 		{path: "/readyz", methods: get, serve: g.readyz},
 		{path: "/version", methods: get, serve: g.serveVersion},
-		{path: "/debug/requests", methods: get, serve: page(g.debugRequests)},
+		{path: requestsPath, methods: get, serve: debug.requests},
+		{path: stepsPath, methods: get, serve: debug.steps},
 		{path: queuePath, methods: get, serve: g.debugQueue},
 	}
 	profiles := route{path: profilesPath, methods: get + ", POST", serve: page(pprofhandler.PprofHandler)}
 	classes := route{path: queuePath + "/", methods: "POST", serve: g.setQueueMode}
+	one := route{path: requestsPath + "/", methods: get, serve: debug.request}
 	find := func(path string) *route {
 		switch {
 		case strings.HasPrefix(path, profilesPath):
 			return &profiles
 		case strings.HasPrefix(path, classes.path):
 			return &classes
+		case strings.HasPrefix(path, one.path):
+			return &one
 		}
 		for i := range routes {
 			if routes[i].path == path {
@@ -232,7 +238,7 @@ func (g *Gateway) adminHandler() fasthttp.RequestHandler {
 			g.refuseUnread(c, errTransferCoding)
 			return
 		case r == nil:
-			f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, /debug/requests, "+queuePath+" and "+profilesPath)
+			f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, "+requestsPath+", "+stepsPath+", "+queuePath+" and "+profilesPath)
 		case !hasMethod(r.methods, string(c.Method())):
 			f = errMethod(r.methods)
 		default:

@@ -1,11 +1,8 @@
 package gateway
 
 import (
-	"cmp"
-	"encoding/hex"
 	"encoding/json"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,68 +104,6 @@ const modelNameBytesMax = 64
 func errModelNotFound(name string) *failure {
 	quoted := strconv.QuoteToASCII(clip(name, modelNameBytesMax))
 	return &failure{fault: faultModelNotFound, param: "model", message: "the model " + quoted + " is not served here; GET /v1/models lists what is", detail: quoted}
-}
-
-// liveRow and endedRow are the lines of the debug page. A client knows its
-// request by client_id where it sent one, and by id otherwise.
-type liveRow struct {
-	ID       string  `json:"id"`
-	ClientID string  `json:"client_id,omitempty"`
-	TraceID  string  `json:"trace_id"`
-	Route    string  `json:"route"`
-	Stage    string  `json:"stage"`
-	StageMS  float64 `json:"stage_ms"`
-	AgeMS    float64 `json:"age_ms"`
-}
-
-type endedRow struct {
-	ID               string  `json:"id"`
-	ClientID         string  `json:"client_id,omitempty"`
-	TraceID          string  `json:"trace_id"`
-	Route            string  `json:"route"`
-	Outcome          string  `json:"outcome"`
-	Error            string  `json:"error,omitempty"`
-	Status           int     `json:"status"`
-	AgoMS            float64 `json:"ago_ms"`
-	TotalMS          float64 `json:"total_ms"`
-	QueueMS          float64 `json:"queue_ms"`
-	FirstTokenMS     float64 `json:"first_token_ms"`
-	PromptTokens     int     `json:"prompt_tokens"`
-	CachedTokens     int     `json:"cached_tokens"`
-	CompletionTokens int     `json:"completion_tokens"`
-}
-
-const debugEndedMax = 100
-
-// debugRequests lists the requests in flight, the oldest first, and the last
-// finished ones, the newest first.
-func (g *Gateway) debugRequests(c *fasthttp.RequestCtx) {
-	now := wire.Monotonic()
-	since := func(at int64) float64 { return milliseconds(now - at) }
-	page := struct {
-		InFlight []liveRow  `json:"in_flight"`
-		Finished []endedRow `json:"finished"`
-	}{[]liveRow{}, []endedRow{}}
-	g.mu.Lock()
-	for x := range g.live {
-		r := &x.record
-		page.InFlight = append(page.InFlight, liveRow{r.ID, r.ClientID, hex.EncodeToString(r.Trace.TraceID[:]), r.Route, stageNames[x.stage.Load()], since(x.entered.Load()), since(r.Arrived)})
-	}
-	g.mu.Unlock()
-	slices.SortFunc(page.InFlight, func(a, b liveRow) int { return cmp.Compare(b.AgeMS, a.AgeMS) })
-	for _, r := range g.recorder.Last(debugEndedMax) {
-		row := endedRow{
-			ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), Route: r.Route,
-			Outcome: r.Outcome.String(), Error: r.ErrorKind, Status: r.Status,
-			AgoMS: since(r.Finished), TotalMS: milliseconds(r.Finished - r.Arrived), FirstTokenMS: milliseconds(r.FirstTokenDelay()),
-			PromptTokens: r.PromptTokens, CachedTokens: r.CachedTokens, CompletionTokens: r.CompletionTokens,
-		}
-		if r.Admitted != 0 {
-			row.QueueMS = milliseconds(r.Admitted - r.Prepared)
-		}
-		page.Finished = append(page.Finished, row)
-	}
-	writeValue(c, page)
 }
 
 // milliseconds is ns to the microsecond.

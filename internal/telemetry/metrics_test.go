@@ -14,12 +14,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -161,26 +161,33 @@ func TestMetricsReference(t *testing.T) {
 
 // TestHistogramCountsAsPrometheusDoes draws values and asks both.
 func TestHistogramCountsAsPrometheusDoes(t *testing.T) {
-	ours, theirs := newHistogram(tokenBuckets), prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x", Buckets: tokenBuckets})
+	ours := &histograms{spec: &spec{buckets: tokenBuckets, desc: prometheus.NewDesc("x", "", nil, nil)}, there: &atomic.Pointer[func(string) bool]{}, series: map[labels]*histogram{}}
+	theirs := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x", Buckets: tokenBuckets})
 	for range 2000 {
 		v := rand.ExpFloat64() / 10
 		if rand.IntN(4) == 0 {
 			v = tokenBuckets[rand.IntN(len(tokenBuckets))] // on the bound itself
 		}
-		ours.observe(v, 1)
+		ours.of(labels{}).observe(v, 1)
 		theirs.Observe(v)
 	}
-	var a, b dto.Metric
-	ours.metric(prometheus.NewDesc("x", "", nil, nil), nil).Write(&a)
-	theirs.Write(&b)
-	counts := func(m *dto.Metric) (n []uint64) {
-		for _, k := range m.Histogram.Bucket {
+	counts := func(c prometheus.Collector) (n []uint64, sum float64) {
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(c)
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := families[0].GetMetric()[0].GetHistogram()
+		for _, k := range h.GetBucket() {
 			n = append(n, k.GetCumulativeCount())
 		}
-		return append(n, m.Histogram.GetSampleCount())
+		return append(n, h.GetSampleCount()), h.GetSampleSum()
 	}
-	if diff := cmp.Diff(counts(&b), counts(&a)); diff != "" || a.Histogram.GetSampleSum() < b.Histogram.GetSampleSum()*0.999 || a.Histogram.GetSampleSum() > b.Histogram.GetSampleSum()*1.001 {
-		t.Errorf("sums %v and %v, counts (-theirs +ours):\n%s", b.Histogram.GetSampleSum(), a.Histogram.GetSampleSum(), diff)
+	want, wantSum := counts(theirs)
+	got, gotSum := counts(ours)
+	if diff := cmp.Diff(want, got); diff != "" || gotSum < wantSum*0.999 || gotSum > wantSum*1.001 {
+		t.Errorf("sums %v and %v, counts (-theirs +ours):\n%s", wantSum, gotSum, diff)
 	}
 }
 

@@ -20,7 +20,7 @@ const module = "github.com/forebay-io/forebay"
 // under the module ("" is main): no other, and each. A new package or a new
 // arrow is a new line or word here.
 var arrows = map[string]string{
-	"":                         "admission admission/budget admission/budget/shared bench/sim gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/capture internal/conf internal/hub internal/machine internal/supervise internal/telemetry internal/wire",
+	"":                         "admission admission/budget admission/budget/shared bench/sim gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/capture internal/conf internal/hub internal/machine internal/spans internal/supervise internal/telemetry internal/wire",
 	"admission":                "admission/budget internal/conf internal/step",
 	"admission/budget":         "",
 	"admission/budget/shared":  "admission/budget",

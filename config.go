@@ -15,8 +15,10 @@ import (
 	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/engine"
 	"github.com/forebay-io/forebay/gateway"
+	"github.com/forebay-io/forebay/internal/capture"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/hub"
+	"github.com/forebay-io/forebay/internal/spans"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -31,6 +33,8 @@ type Config struct {
 
 	Log          LogConfig         `yaml:"log"`
 	Telemetry    telemetry.Config  `yaml:"telemetry"`
+	Capture      capture.Config    `yaml:"capture"`
+	Spans        spans.Config      `yaml:"spans"`
 	Gateway      gateway.Config    `yaml:"gateway"`
 	Admission    admission.Config  `yaml:"admission"`
 	Budget       budget.Config     `yaml:"budget"`

@@ -15,6 +15,8 @@ import (
 	"github.com/forebay-io/forebay/admission/budget"
 	redisbudget "github.com/forebay-io/forebay/admission/budget/shared"
 	"github.com/forebay-io/forebay/gateway"
+	"github.com/forebay-io/forebay/internal/capture"
+	"github.com/forebay-io/forebay/internal/spans"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -64,29 +66,54 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 		return nil, err
 	}
 	f.closers = append(f.closers, budgets.Close)
+	kept, err := f.openCapture()
+	if err != nil {
+		return nil, err
+	}
+	recorder, err := telemetry.New(cfg.Telemetry, c.records, func() telemetry.Levels { return gateway.Levels(queue, f.engine(), budgets)() })
+	if err != nil {
+		return nil, err
+	}
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
 	var reporter gateway.Reporter
 	cfg.Socket.Version, cfg.Socket.OnState = version, func(s *wire.State) {
 		f.view.heard(s)
 		queue.Report(reporter.Report(s))
+		recorder.Heard(s)
+		kept.Heard(s)
 	}
 	if f.client, err = wire.NewClient(cfg.Socket); err != nil {
 		return nil, err
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
-	engine := explained{f.client, &f.view}
-	recorder, err := telemetry.New(cfg.Telemetry, c.records, gateway.Levels(queue, engine, budgets))
-	if err != nil {
-		return nil, err
-	}
 	f.gateway, err = gateway.New(cfg.Gateway, gateway.Parts{
-		Engine: engine, Admission: queue, Policy: policy, Budget: budgets, Recorder: recorder, Version: version, Log: c.logger(cfg.Log, "gateway"),
+		Engine: f.engine(), Admission: queue, Policy: policy, Budget: budgets, Recorder: recorder, Capture: kept, Version: version, Log: c.logger(cfg.Log, "gateway"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	f.closers = append(f.closers, func() { f.gateway.Close() })
 	return f, nil
+}
+
+// engine is the client with its reasons put into words.
+func (f *front) engine() explained { return explained{f.client, &f.view} }
+
+// openCapture opens what keeps requests, and what sends their spans.
+func (f *front) openCapture() (*capture.Store, error) {
+	log := f.console.logger(f.cfg.Log, "gateway")
+	f.cfg.Spans.Environ, f.cfg.Spans.Version, f.cfg.Spans.Log = f.console.environ, version, log
+	exporter, err := spans.New(f.cfg.Spans)
+	if err != nil {
+		return nil, err
+	}
+	f.closers = append(f.closers, exporter.Close)
+	kept, err := capture.New(f.cfg.Capture, exporter, log)
+	if err != nil {
+		return nil, err
+	}
+	f.closers = append(f.closers, kept.Close)
+	return kept, nil
 }
 
 // openBudgets opens the store of budgets that cfg names.

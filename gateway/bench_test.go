@@ -58,7 +58,7 @@ func relayed(t testing.TB, tokens int) *quietConn {
 	x := &exchange{g: g, http: &fasthttp.RequestCtx{}, conn: &conn{Conn: quiet}, ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	defer x.timer.Stop()
 	x.out = output{conn: x.conn, stallLimit: time.Second}
-	x.call, x.tokens = &call{chat: true, stream: true, options: wire.Options{N: 1}}, make([]int, 1)
+	x.call, x.tokens, x.tokenAt = &call{chat: true, stream: true, options: wire.Options{N: 1}}, make([]int, 1), make([]int64, 1)
 	x.reply = newReply(x, []*wire.Prompt{{}})
 	p := &pump{left: tokens}
 	p.stream = wire.NewStream(8, x.notify, p)

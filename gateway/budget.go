@@ -98,11 +98,11 @@ func (x *exchange) spent() admission.Spent {
 }
 
 // noteEnd keeps what the end of a prompt's generation says.
-func (x *exchange) noteEnd(prompt int, e *wire.End) {
+func (x *exchange) noteEnd(e *wire.End) {
 	x.ended++
 	x.engineFailed = x.engineFailed || e.Err != nil
 	x.record.CachedTokens += e.Usage.Cached
-	if prompt == 0 {
+	if e.Timings.Finished >= x.record.Engine.Finished {
 		x.record.Engine = e.Timings
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,12 +50,18 @@ type exchange struct {
 	call         *call
 	streams      []*wire.Stream // one for each prompt
 	events       []wire.Event
-	tokens       []int // generated so far, of each choice
-	stops        int   // choices that ended by themselves
-	ended        int   // streams that did
+	tokens       []int   // generated so far, of each choice
+	tokenAt      []int64 // when the last ones of each came
+	intervals    telemetry.Intervals
+	stops        int // choices that ended by themselves
+	ended        int // streams that did
 	engineFailed bool
 	reply        reply
 	out          output
+
+	shown int64 // when view was last brought up to date
+	mu    sync.Mutex
+	view  telemetry.Record // guarded by mu: what others may read of record
 }
 
 // Stages of an exchange, as the debug page shows them.
@@ -68,8 +75,10 @@ const (
 var stageNames = [...]string{"decoding", "preparing", "queued", "generating"}
 
 func (x *exchange) enter(stage int32) {
+	now := wire.Monotonic()
 	x.stage.Store(stage)
-	x.entered.Store(wire.Monotonic())
+	x.entered.Store(now)
+	x.show(now)
 }
 
 // newExchange starts the record and begins to watch the client.
@@ -83,6 +92,7 @@ func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
 	}
 	x.tenant = g.policy.Tenant(apiKey(&c.Request.Header)) // not nil: screen has asked
 	x.record = g.newRecord(c, route)
+	x.record.Forced = string(c.Request.Header.Peek(captureHeader)) == "1"
 	x.enter(stageDecoding)
 	c.Response.Header.Set(requestIDHeader, publicID(&x.record))
 	g.register(x)
@@ -239,6 +249,7 @@ func (x *exchange) end(err error) {
 	} else {
 		r.BytesOut = int64(len(x.http.Response.Body()))
 	}
+	r.Blocked = x.out.blocked
 	r.Finished = wire.Monotonic()
 	x.g.recorder.Finish(r)
 	x.g.unregister(x)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/internal/capture"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -29,7 +30,9 @@ type Parts struct {
 	// Budget holds tenants to their limits; nil holds nobody.
 	Budget   budget.Store
 	Recorder *telemetry.Recorder
-	Version  string
+	// Capture keeps the requests that somebody will ask about; nil keeps none.
+	Capture *capture.Store
+	Version string
 	// Log takes what goes wrong on our own side.
 	Log *slog.Logger
 }
@@ -43,6 +46,7 @@ type Gateway struct {
 	policy    *admission.Policy
 	budget    budget.Store
 	recorder  *telemetry.Recorder
+	capture   *capture.Store
 	version   string
 	log       *slog.Logger
 	cors      cors
@@ -51,6 +55,7 @@ type Gateway struct {
 	server    *fasthttp.Server
 	admin     *fasthttp.Server
 
+	serials  atomic.Uint64 // of generations so far
 	draining atomic.Bool
 	cut      chan struct{} // closed when the drain limit is over
 	cutOnce  sync.Once
@@ -85,7 +90,7 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 		return nil, fmt.Errorf("watch connections: %w", err)
 	}
 	g := &Gateway{
-		cfg: cfg, engine: p.Engine, admission: p.Admission, policy: p.Policy, budget: p.Budget, recorder: p.Recorder, version: p.Version, log: p.Log,
+		cfg: cfg, engine: p.Engine, admission: p.Admission, policy: p.Policy, budget: p.Budget, recorder: p.Recorder, capture: p.Capture, version: p.Version, log: p.Log,
 		cors: newCORS(cfg.CORSOrigins), watcher: w,
 		cut: make(chan struct{}), live: map[*exchange]struct{}{},
 	}
@@ -97,6 +102,7 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 	if g.log == nil {
 		g.log = slog.Default()
 	}
+	g.observe()
 	g.routes = g.clientRoutes()
 	g.server = g.newServer(g.handle, g.expect)
 	g.admin = g.newServer(g.adminHandler(), expectNothing)

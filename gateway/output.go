@@ -22,6 +22,7 @@ type output struct {
 	frame      int // where the chunk under way begins in buf
 	written    int64
 	lastWrite  time.Time
+	blocked    time.Duration // in writes
 }
 
 // chunkRoom is the space of a chunk's size line, filled in by flush. Leading
@@ -76,7 +77,10 @@ const pieceBytes = 64 << 10
 
 func (o *output) send() error {
 	for rest := o.buf; len(rest) > 0; {
+		began := time.Now()
 		n, err := o.conn.writeWithin(rest[:min(len(rest), pieceBytes)], o.stallLimit)
+		o.lastWrite = time.Now()
+		o.blocked += o.lastWrite.Sub(began)
 		o.written += int64(n)
 		rest = rest[n:]
 		switch {
@@ -86,7 +90,6 @@ func (o *output) send() error {
 			return errClientGone
 		}
 	}
-	o.lastWrite = time.Now()
 	o.buf = o.buf[:0]
 	o.begin()
 	return nil

@@ -10,7 +10,6 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 	"github.com/valyala/fasthttp/pprofhandler"
 
-	"github.com/forebay-io/forebay/internal/capture"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -201,7 +200,7 @@ func (g *Gateway) adminHandler() fasthttp.RequestHandler {
 		}
 	}
 	const get = "GET, HEAD"
-	debug := &debugPages{g, (*capture.Store)(nil)}
+	debug := &debugPages{g, g.capture}
 	routes := []route{
 		{path: "/metrics", methods: get, serve: page(metrics)},
 		{path: "/healthz", methods: get, serve: g.healthz},

@@ -19,6 +19,7 @@ func (g *Gateway) serve(x *exchange) error {
 	if err := x.identify(); err != nil {
 		return err
 	}
+	x.noteClass()
 	prompts, err := x.prepare()
 	if err != nil {
 		return err
@@ -26,11 +27,13 @@ func (g *Gateway) serve(x *exchange) error {
 	if err := x.fit(prompts); err != nil {
 		return err
 	}
+	x.noteClass() // it may be another
 	work := x.price(prompts)
 	defer x.settle()
 	if err := x.reserve(&work); err != nil {
 		return err
 	}
+	x.record.Reserved = wire.Monotonic()
 	ticket, err := g.admission.Admit(work)
 	if err != nil {
 		return err
@@ -107,6 +110,8 @@ func (x *exchange) prepare() (prompts []*wire.Prompt, err error) {
 	x.call.prompts = nil
 	for _, p := range prompts {
 		x.record.PromptTokens += len(p.Tokens)
+		x.record.Render += p.Render
+		x.record.Tokenize += p.Tokenize
 	}
 	x.record.Prepared = wire.Monotonic()
 	return prompts, nil
@@ -164,10 +169,14 @@ func (x *exchange) wait(t admission.Ticket) error {
 
 // dispatch starts one generation for each prompt, as it was granted.
 func (x *exchange) dispatch(prompts []*wire.Prompt, granted admission.Grant) {
-	x.enter(stageGenerating)
 	x.noteGrant(granted)
 	x.reply = newReply(x, prompts)
-	x.tokens = make([]int, x.record.Choices)
+	x.tokens, x.tokenAt = make([]int, x.record.Choices), make([]int64, x.record.Choices)
+	x.intervals = x.g.recorder.Intervals(x.record.Class)
+	x.record.Serial = x.g.serials.Add(uint64(len(prompts))) - uint64(len(prompts)) + 1
+	x.record.Dispatched = wire.Monotonic()
+	x.g.capture.Started(&x.record)
+	x.enter(stageGenerating)
 	x.streams = make([]*wire.Stream, 0, len(prompts))
 	for i, p := range prompts {
 		if granted.OutputTokens > 0 {
@@ -177,12 +186,11 @@ func (x *exchange) dispatch(prompts []*wire.Prompt, granted admission.Grant) {
 		// Prompts are independent draws, and a seed names each of them.
 		options.Seed += uint64(i)
 		x.streams = append(x.streams, x.g.engine.Generate(&wire.Generation{
-			ID: x.promptID(i), Prompt: p, Options: options, Salt: x.salt(),
+			ID: x.promptID(i), Serial: x.record.Serial + uint64(i), Prompt: p, Options: options, Salt: x.salt(),
 			Class: granted.Class, Level: granted.Level, Key: granted.Key, Long: granted.Long, TokenGoal: granted.TokenGoal,
 			Trace: x.record.Trace, Notify: x.notify,
 		}))
 	}
-	x.record.Dispatched = wire.Monotonic()
 }
 
 func (x *exchange) closeStreams() {
@@ -200,6 +208,7 @@ func (x *exchange) noteGrant(granted admission.Grant) {
 		}
 		r.Class = granted.Class
 	}
+	r.FirstTokenGoal, r.TokenGoal = granted.FirstTokenGoal, granted.TokenGoal
 	r.WaitReason, r.WaitPredicted = granted.Why.String(), int64(granted.Predicted)
 	if granted.Waited < time.Millisecond { // as the headers count, it did not wait
 		r.WaitReason = admission.WhyNot.String()
@@ -224,7 +233,7 @@ func (x *exchange) relay(ticket admission.Ticket) (usage wire.Usage, err error) 
 					continue
 				}
 				live--
-				x.noteEnd(prompt, e.End)
+				x.noteEnd(e.End)
 				if e.End.Err != nil {
 					return usage, e.End.Err
 				}
@@ -233,6 +242,10 @@ func (x *exchange) relay(ticket admission.Ticket) (usage wire.Usage, err error) 
 				usage.Completion += e.End.Usage.Completion
 			}
 			clear(x.events)
+		}
+		x.record.Taken = now
+		if now-x.shown > showInterval {
+			x.show(now)
 		}
 		x.progress(ticket)
 		if err := x.reply.flush(); err != nil {
@@ -245,8 +258,13 @@ func (x *exchange) relay(ticket admission.Ticket) (usage wire.Usage, err error) 
 // note keeps the counts and instants of one event of the choice at index.
 func (x *exchange) note(index int, e *wire.Event, now int64) {
 	r := &x.record
-	r.CompletionTokens += e.TokenCount - x.tokens[index]
-	x.tokens[index] = e.TokenCount
+	if more := e.TokenCount - x.tokens[index]; more > 0 {
+		r.CompletionTokens += more
+		if last := x.tokenAt[index]; last != 0 {
+			x.intervals.Observe(now-last, more)
+		}
+		x.tokens[index], x.tokenAt[index] = e.TokenCount, now
+	}
 	if e.Finish == wire.FinishStop {
 		x.stops++
 	}

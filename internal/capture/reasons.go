@@ -61,7 +61,9 @@ func Decide(r *telemetry.Record, usual Usual, number uint64, every int) (why Rea
 			why |= reason
 		}
 	}
-	why |= ofOutcome(r.Outcome)
+	if r.Decoded != 0 || r.Outcome != telemetry.ClientGone { // else it never came whole
+		why |= ofOutcome(r.Outcome)
+	}
 	if r.Sampled() {
 		why |= Sampled
 	}

@@ -188,17 +188,24 @@ func (a *account) advice(cause Cause) string {
 	class := a.r.Class
 	switch cause {
 	case CauseOthersPrefill, CauseHeldBack:
-		for i := range a.v.Neighbours {
-			if n := &a.v.Neighbours[i]; n.PrefillTokens > 0 && n.Class != class && n.Class != "" {
-				return fmt.Sprintf("Give %s a shorter token_goal, or the class %s a smaller engine.background_stretch or engine.batch_stretch; a prompt_tokens_max there refuses such prompts.", class, n.Class)
-			}
-			break
+		if n := a.costliest(); n != nil && n.Class != class && n.Class != "" {
+			return fmt.Sprintf("Give %s a shorter token_goal, or the class %s a smaller engine.background_stretch or engine.batch_stretch; a prompt_tokens_max there refuses such prompts.", class, n.Class)
 		}
 		return fmt.Sprintf("Move such prompts to another class: prompt_tokens_max with oversized demote for %s, or the header x-forebay-class of whoever sends them; a smaller engine.step_budget makes each step shorter.", class)
 	case CauseQueue:
 		return queueAdvice(a.r.WaitReason, class)
 	}
 	return advices[cause]
+}
+
+// costliest is the neighbour with a prompt that cost most.
+func (a *account) costliest() *NeighbourView {
+	for i := range a.v.Neighbours {
+		if n := &a.v.Neighbours[i]; n.PrefillTokens > 0 {
+			return n
+		}
+	}
+	return nil
 }
 
 func queueAdvice(why, class string) string {

@@ -54,7 +54,8 @@ type Stats struct {
 	StepsLost uint64 // steps of whose records nothing was heard
 	Malformed uint64 // lines on disk that could not be read
 	DiskBytes int64
-	DiskErr   uint64 // writes that failed
+	// DiskErrors are writes that failed.
+	DiskErrors uint64
 }
 
 // Each calls f with the name and the count of each reason and of each drop.
@@ -219,8 +220,8 @@ func (s *Store) shelve(j *job) {
 	}
 	if err := s.disk.write(v); err != nil {
 		s.mu.Lock()
-		s.stats.DiskErr++
-		first := s.stats.DiskErr == 1
+		s.stats.DiskErrors++
+		first := s.stats.DiskErrors == 1
 		s.mu.Unlock()
 		if first {
 			s.log.Warn("a kept request could not be written; further such errors are counted", "error", err)
@@ -352,6 +353,16 @@ func (s *Store) Find(name string) *View {
 		return brief
 	}
 	return full
+}
+
+// Has tells whether a request of that id is kept, or about to be.
+func (s *Store) Has(id string) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.full.find(id) != nil || s.brief.find(id) != nil
 }
 
 // Filter chooses among requests; its zero value takes all.

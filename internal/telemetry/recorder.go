@@ -20,6 +20,8 @@ type Config struct {
 	RecordsMax   int    `yaml:"records_max" default:"1024" range:"1..1048576" help:"Finished requests kept in memory for the debug page."`
 	AccessLogOff bool   `yaml:"access_log_off" help:"Write no access log line per request."`
 	LogFormat    string `yaml:"log_format" default:"json" oneof:"json text" help:"Form of the log lines: json or text (key=value)."`
+
+	PricePerHour float64 `yaml:"price_per_hour" range:"0..1000000" help:"What an hour of this machine costs, in any currency; from it follows what a million tokens cost. 0 is unknown."`
 }
 
 // Recorder turns finished records into log lines and metrics, and keeps the
@@ -46,6 +48,7 @@ func New(cfg Config, w io.Writer, levels func() Levels) (*Recorder, error) {
 		r.log = slog.New(slog.NewTextHandler(w, nil))
 	}
 	r.metrics = newMetrics(r.registry, levels)
+	r.Price(cfg.PricePerHour)
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return r, nil
 }

@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/internal/capture"
+	"github.com/forebay-io/forebay/internal/telemetry"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// captureHeader with the value 1 asks for the request to be kept.
+const captureHeader = "X-Forebay-Capture"
+
+// observe joins what is told of requests with who keeps it.
+func (g *Gateway) observe() {
+	if g.capture == nil {
+		return
+	}
+	g.capture.Watch(g.running)
+	g.recorder.OfferTo(g.capture.Offer)
+	g.recorder.ResolveExemplars(g.capture.Has)
+	g.recorder.CountCaptures(func() telemetry.CaptureCounts { return captureCounts(g.capture) })
+}
+
+func captureCounts(s *capture.Store) telemetry.CaptureCounts {
+	stats := s.Stats()
+	c := telemetry.CaptureCounts{Brief: stats.Brief, DiskBytes: stats.DiskBytes, DiskErrors: stats.DiskErrors}
+	to := func(list *[]telemetry.ReasonCount) func(string, uint64) {
+		return func(reason string, n uint64) { *list = append(*list, telemetry.ReasonCount{Reason: reason, Count: n}) }
+	}
+	stats.Each(to(&c.Kept), to(&c.Dropped))
+	return c
+}
+
+// showInterval is how old what others see of a running request may be, while
+// its tokens come.
+const showInterval = int64(100 * time.Millisecond)
+
+// show lets others read the record as it is now.
+func (x *exchange) show(now int64) {
+	x.shown = now
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.view = x.record
+}
+
+// running are copies of the records of requests that have not ended, with what
+// was known of each when it was last shown.
+func (g *Gateway) running() []telemetry.Record {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make([]telemetry.Record, 0, len(g.live))
+	for x := range g.live {
+		x.mu.Lock()
+		all = append(all, x.view)
+		x.mu.Unlock()
+	}
+	return all
+}
+
+// noteClass keeps since when the class is known, and what it promises.
+func (x *exchange) noteClass() {
+	r := &x.record
+	if r.Identified == 0 {
+		r.Identified = wire.Monotonic()
+	}
+	r.FirstTokenGoal, r.TokenGoal = x.class.FirstTokenGoal, x.class.TokenGoal
+}

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"math"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +23,8 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/forebay-io/forebay/internal/capture"
 )
 
 // browser is a tab of a real Chromium that takes down what goes wrong in it.
@@ -124,13 +132,13 @@ func (b *browser) open(url string, width int64, scheme string) {
 	b.do(url, chromedp.EmulateViewport(width, 900), chromedp.Navigate(url), chromedp.WaitReady("h1"))
 }
 
-// screenshot writes the page to docs/img, with -rewrite alone.
+// screenshot writes what the screen shows to docs/img, with -rewrite alone.
 func (b *browser) screenshot(name string) {
 	b.t.Helper()
 	if flag.Lookup("rewrite").Value.String() != "true" { // datadriven defines it
 		return
 	}
-	if err := os.WriteFile(filepath.Join("docs", "img", name), result(b, name, chromedp.FullScreenshot(100)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join("docs", "img", name), result(b, name, chromedp.CaptureScreenshot()), 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -186,4 +194,132 @@ func TestPagesInABrowser(t *testing.T) {
 	if len(b.took()) == 0 {
 		t.Error("control: an error on the console is not seen")
 	}
+}
+
+// slowedConfig has a goal that any neighbour breaks.
+const slowedConfig = `
+admission: {classes: [{name: interactive, token_goal: 5ms}]}
+engine: {kernels: ref, threads: 1}
+`
+
+// named sends a chat under a client's id that the request is kept under.
+func (p *process) named(id string, body map[string]any) *http.Response {
+	p.t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+"/v1/chat/completions", bytes.NewReader(text))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for key, value := range map[string]string{"Content-Type": "application/json", "X-Request-Id": id, "X-Forebay-Capture": "1"} {
+		request.Header.Set(key, value)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { response.Body.Close() })
+	return response
+}
+
+// slowByNeighbour has a streamed answer slowed by another's long prompt, and
+// returns what was kept of it and the neighbour's id.
+func slowByNeighbour(t *testing.T, p *process) (*capture.View, string) {
+	t.Helper()
+	streamed := p.named("streamed", chatBody("Tell me a "+pageCanary, map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 120}))
+	lines := bufio.NewReader(streamed.Body)
+	for range 12 { // some tokens alone
+		if _, err := lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report := p.named("report", chatBody(strings.Repeat("one more word of a long "+pageCanary+" report, ", 40), map[string]any{"max_tokens": 1}))
+	if _, err := io.Copy(io.Discard, io.MultiReader(report.Body, lines)); err != nil {
+		t.Fatal(err)
+	}
+	view, neighbour := p.kept("streamed"), p.kept("report")
+	return view, neighbour.ID
+}
+
+// pageCanary is in prompts, and so must be nowhere else.
+const pageCanary = "canary4219"
+
+// kept is what is told of an ended request.
+func (p *process) kept(id string) *capture.View {
+	p.t.Helper()
+	v := new(capture.View)
+	eventually(p.t, id+" is kept", func() bool {
+		response, err := http.Get(p.admin + "/debug/requests/" + id + "?format=json")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		*v = capture.View{}
+		return json.NewDecoder(response.Body).Decode(v) == nil && response.StatusCode == http.StatusOK && !v.Running
+	})
+	return v
+}
+
+// TestNeighbourIsNamed: of a streamed request that another's prompt slowed, the
+// page says so in its first sentence, and draws it in three lanes.
+func TestNeighbourIsNamed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "forebay.yaml")
+	if err := os.WriteFile(file, []byte(slowedConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, "--config", file)
+	view, neighbour := slowByNeighbour(t, p)
+	sum := 0.0
+	for _, part := range view.Parts {
+		sum += part.MS
+	}
+	if math.Abs(sum-view.WallMS) > max(1, view.WallMS/100) {
+		t.Errorf("the parts sum to %v of %v ms", sum, view.WallMS)
+	}
+	if view.Cause != "others_prefill" || !strings.Contains(view.Sentence, neighbour) || len(view.Broken) == 0 || len(view.Steps) == 0 || len(view.Kernels) == 0 {
+		t.Errorf("the neighbour is %s, the cause %q: %s", neighbour, view.Cause, view.Sentence)
+	}
+	for _, page := range []string{"", "/streamed", "/" + neighbour[:8], "/streamed?format=json", "/streamed?format=otlp", "/streamed?format=perfetto"} {
+		response, err := http.Get(p.admin + "/debug/requests" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK || bytes.Contains(text, []byte(pageCanary)) {
+			t.Errorf("%q: status %d, holds a prompt: %v", page, response.StatusCode, bytes.Contains(text, []byte(pageCanary)))
+		}
+	}
+	if strings.Contains(p.output(), pageCanary) {
+		t.Error("the log holds a prompt")
+	}
+	out, _ := run(t, "", "trace", "show", "streamed", "--admin", strings.TrimPrefix(p.admin, "http://"))
+	if !strings.HasPrefix(out, view.Sentence) {
+		t.Errorf("forebay trace show: %s", out)
+	}
+
+	b := startBrowser(t)
+	url := p.admin + "/debug/requests/streamed"
+	b.everywhere(url)
+	b.open(url, 375, "dark")
+	b.screenshot("request-slowed-phone.png")
+	b.open(url, 1100, "light")
+	b.screenshot("request-slowed.png")
+	if text := result(b, "sentence", chromedp.TextContent(".sentence")); text != view.Sentence {
+		t.Errorf("the page says %q", text)
+	}
+	for kind, least := range map[string]float64{"p-decode": 1, "s-own": 1, "s-others": 5, "own": 5, "k-mlp": 20, "k-attention_prefill": 5} {
+		if n := b.number(fmt.Sprintf(`document.querySelectorAll("svg[role=img] rect.%s").length`, kind)); n < least {
+			t.Errorf("%v bars of %s", n, kind)
+		}
+	}
+	// A step of the neighbour's leads to its page.
+	b.do("follow", chromedp.Evaluate[chromedp.Void](`document.querySelector("svg a:has(rect.s-others)").dispatchEvent(new MouseEvent("click", {bubbles: true}))`), chromedp.WaitReady(`a[href$="`+view.ID+`"]`))
+	if at := result(b, "where", chromedp.Location()); !strings.HasSuffix(at, neighbour) {
+		t.Errorf("the step leads to %s, the neighbour is %s", at, neighbour)
+	}
+	b.readable("the neighbour's page", "light")
 }

@@ -33,7 +33,7 @@ func printTrace(w io.Writer, v *capture.View) error {
 	printParts(w, v)
 	if len(v.Steps) > 0 {
 		fmt.Fprintf(w, "\n%-14s|%s|\n", "STEPS", stepLine(v))
-		fmt.Fprintln(w, "              P its own prompt, d next tokens alone, # others' prompts, . left out")
+		fmt.Fprintln(w, "              P its own prompt, d next tokens only, # others' prompts, . left out")
 	}
 	if len(v.Stall) > 0 {
 		fmt.Fprintln(t, "\nIN THE ENGINE\tBEFORE THE FIRST TOKEN\tAFTER IT\tOF ALL")

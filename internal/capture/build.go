@@ -14,7 +14,7 @@ func (s *Store) build(r *telemetry.Record, why Reasons, brief bool, now int64) *
 	running := r.Finished == 0
 	end := r.Finished
 	if running {
-		end = now
+		end, r.Broken = now, r.Missed(now)
 	}
 	v := viewOf(r, why)
 	v.Running, v.Brief, v.WallMS = running, brief, ms(end-r.Arrived)
@@ -35,7 +35,8 @@ func (s *Store) build(r *telemetry.Record, why Reasons, brief bool, now int64) *
 	}
 	l := divide(r, &times, end)
 	v.Parts, v.Stall = l.parts(), l.stall()
-	a := account{r: r, v: v, life: &l, causes: l.causes(r.Blocked), running: running}
+	within := scopeOf(r.Broken)
+	a := account{r: r, v: v, life: &l, within: within, causes: l.causes(r.Blocked, within), running: running}
 	v.Cause = a.causes.largest().String()
 	if c := ended(r.Outcome); c != CauseNothing && !running {
 		v.Cause = c.String()

@@ -48,34 +48,71 @@ var causeNames = [causeCount]string{"nothing", "body", "prepare", "reserve", "qu
 // String returns the cause's stable name.
 func (c Cause) String() string { return causeNames[c] }
 
-// causes are what the life of a request went to.
+// causes are what the life of a request went to, or a part of it.
 type causes [causeCount]time.Duration
 
-// causes adds up the two tables by cause.
-func (l *life) causes(blocked time.Duration) (c causes) {
-	for p := range phaseCount {
-		if to := causeOfPhase[p]; to != CauseNothing {
-			c[to] += l.phase(p)
-		}
+// scope is the part of a life that matters: where a goal was missed, the time
+// that the goal is about.
+type scope uint8
+
+const (
+	scopeAll    scope = iota
+	scopeBefore       // up to the first token
+	scopeAfter        // from there on
+)
+
+// scopeOf is what matters of a request that missed goals.
+func scopeOf(broken telemetry.Goals) scope {
+	switch early := broken & (telemetry.FirstTokenGoal | telemetry.QueueGoal); {
+	case broken == 0:
+		return scopeAll
+	case early == broken:
+		return scopeBefore
+	case early == 0:
+		return scopeAfter
 	}
-	for p := range wire.PartCount {
-		both := l.before[p] + l.after[p]
-		switch p {
-		case wire.PartOwn:
-			c[CauseOwnPrefill] += l.before[p]
-			c[CauseOwnDecode] += l.after[p]
-		default:
-			c[causeOfPart[p]] += both
+	return scopeAll
+}
+
+// causes adds up the two tables by cause, as far as they are within the scope.
+func (l *life) causes(blocked time.Duration, within scope) (c causes) {
+	if within != scopeAfter {
+		for p := range phaseEngineQueue {
+			c[causeOfPhase[p]] += l.phase(p)
 		}
+		for p := range wire.PartCount {
+			c[causeOfPart[p]] += l.before[p]
+		}
+		c[CauseOwnPrefill] += l.before[wire.PartOwn]
+		c[CauseHandover] += l.handover
+		c[CauseUnexplained] += l.beforeUnknown
 	}
-	c[CauseHandover] += l.handover
-	c[CauseUnexplained] += l.beforeUnknown + l.afterUnknown
-	// What the gateway waited in writes while the engine went on is no part of the
-	// engine's time; after its end it is the reader's.
-	emit := l.phase(phaseEmit)
-	c[CauseReader] += min(emit, blocked)
-	c[CauseHandover] += max(0, emit-blocked)
+	if within != scopeBefore {
+		for p := range wire.PartCount {
+			c[causeOfPart[p]] += l.after[p]
+		}
+		c[CauseOwnDecode] += l.after[wire.PartOwn]
+		c[CauseUnexplained] += l.afterUnknown
+		// Writes that waited while the engine went on are no part of its time; after
+		// its end they are the reader's.
+		emit := l.phase(phaseEmit)
+		c[CauseReader] += min(emit, blocked)
+		c[CauseHandover] += max(0, emit-blocked)
+	}
+	c[CauseNothing] = 0 // its own parts, which are added by phase
 	return c
+}
+
+// within is how long the scope is.
+func (l *life) within(s scope) time.Duration {
+	before := time.Duration(l.ends[phasePrefill] - l.begin)
+	switch s {
+	case scopeBefore:
+		return before
+	case scopeAfter:
+		return l.wall() - before
+	}
+	return l.wall()
 }
 
 var causeOfPhase = [phaseCount]Cause{
@@ -132,6 +169,6 @@ func causeOf(r *telemetry.Record) Cause {
 	}
 	t := timesOf(r)
 	l := divide(r, &t, r.Finished)
-	c := l.causes(r.Blocked)
+	c := l.causes(r.Blocked, scopeOf(r.Broken))
 	return c.largest()
 }

@@ -14,7 +14,8 @@ type account struct {
 	r       *telemetry.Record
 	v       *View
 	life    *life
-	causes  causes
+	within  scope
+	causes  causes // within that
 	running bool
 }
 
@@ -38,7 +39,7 @@ func (a *account) sentence(usual bool) string {
 	case end != CauseNothing:
 		return fmt.Sprintf(endings[end], short(a.life.wall()), a.soFar(), a.share(cause), a.advice(cause))
 	case usual:
-		return fmt.Sprintf("Nothing unusual: of %s, %s.", short(a.life.wall()), a.share(cause))
+		return fmt.Sprintf("Nothing unusual: %s.", a.share(cause))
 	}
 	return capital(a.share(cause)) + ". " + a.advice(cause)
 }
@@ -67,8 +68,10 @@ func (a *account) soFar() string {
 
 // share is the part of the time that went to cause, with whose doing it was.
 func (a *account) share(cause Cause) string {
-	return fmt.Sprintf("%s of %s went to %s", short(a.causes[cause]), short(a.life.wall()), a.what(cause))
+	return fmt.Sprintf("%s of %s%s went to %s", short(a.causes[cause]), short(a.life.within(a.within)), scopeNames[a.within], a.what(cause))
 }
+
+var scopeNames = [...]string{scopeBefore: " until its first token", scopeAfter: " from its first token on"}
 
 // what is the cause with what is known of it.
 func (a *account) what(cause Cause) string {

@@ -211,13 +211,10 @@ func thin(steps []seenStep, most int) (kept []seenStep, more int) {
 	for _, i := range order[:most/2] {
 		chosen[i] = true
 	}
-	left := most - most/2
-	for i := range steps {
-		// The next of those at even distances, or the first free one after it.
-		if taken := most - most/2 - left; !chosen[i] && left > 0 && i >= taken*len(steps)/(most-most/2) {
-			chosen[i] = true
-			left--
-		}
+	rest := order[most/2:]
+	slices.Sort(rest)
+	for i := range most - most/2 {
+		chosen[rest[i*len(rest)/(most-most/2)]] = true
 	}
 	for i := range steps {
 		if chosen[i] {

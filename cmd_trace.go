@@ -113,7 +113,7 @@ func runTraceList(c *console, args []string) error {
 
 func printEnded(w io.Writer, r *gateway.RequestEnded) {
 	outcome, kept := r.Outcome, strings.Join(r.Reasons, ", ")
-	if r.Error != "" {
+	if r.Error != "" && r.Error != r.Outcome {
 		outcome += " (" + r.Error + ")"
 	}
 	if !r.Kept {
@@ -121,9 +121,9 @@ func printEnded(w io.Writer, r *gateway.RequestEnded) {
 	}
 	first := "-"
 	if r.FirstTokenMS > 0 {
-		first = span(r.FirstTokenMS)
+		first = fine(r.FirstTokenMS)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d + %d\t%s\n", traceName(r.ID, r.ClientID), r.Tenant, r.Class, outcome, span(r.AgoMS), span(r.TotalMS), first, r.PromptTokens, r.CompletionTokens, kept)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d + %d\t%s\n", traceName(r.ID, r.ClientID), r.Tenant, r.Class, outcome, span(r.AgoMS), fine(r.TotalMS), first, r.PromptTokens, r.CompletionTokens, kept)
 }
 
 // traceName is what to paste into the next command, with the client's own name.
@@ -264,7 +264,7 @@ func (w *traceWatch) look(base string) error {
 		if why == "" && r.Kept {
 			why = strings.Join(r.Reasons, ", ")
 		}
-		if _, err := fmt.Fprintf(w.out, "%s  %s  %s  %s  %s  %s\n", r.ID, r.Class, r.Tenant, r.Outcome, span(r.TotalMS), why); err != nil {
+		if _, err := fmt.Fprintf(w.out, "%s  %s  %s  %s  %s  %s\n", r.ID, r.Class, r.Tenant, r.Outcome, fine(r.TotalMS), why); err != nil {
 			return err
 		}
 	}

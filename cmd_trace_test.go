@@ -139,7 +139,7 @@ func TestTraceWatch(t *testing.T) {
 		}
 		return err
 	})
-	want := "two      ok  0s  It was slow.\nthree  batch  acme  ok  5ms  forced\n"
+	want := "two      ok  0s  It was slow.\nthree  batch  acme  ok  5.00ms  forced\n"
 	if err != nil || got != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}

@@ -29,7 +29,6 @@ type disk struct {
 	next                 uint64
 	bytes                atomic.Int64
 	malformed            uint64 // set by openDisk and read
-	line                 []byte
 }
 
 type segment struct {

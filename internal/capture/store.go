@@ -207,8 +207,8 @@ func (s *Store) shelve(j *job) {
 	if !j.brief && j.record.Engine.Finished != 0 {
 		// The end of a stream may come before the record of its last step.
 		for until := time.Now().Add(stepsWait); time.Now().Before(until); time.Sleep(stepsWaitTick) {
-			if ended, _ := s.steps.newest(); ended >= j.record.Engine.Finished {
-				break
+			if ended, _ := s.steps.newest(); ended == 0 || ended >= j.record.Engine.Finished {
+				break // 0: there are no records
 			}
 		}
 	}

@@ -90,12 +90,15 @@ func (t *chromeTrace) name(what string, thread int, name string) {
 }
 
 func (t *chromeTrace) span(thread int, name string, begin, ms float64, args map[string]any) {
-	t.Events = append(t.Events, chromeEvent{Name: name, Phase: "X", Process: 1, Thread: thread, At: begin * 1000, Duration: ms * 1000, Args: args})
+	t.Events = append(t.Events, chromeEvent{Name: name, Phase: "X", Process: 1, Thread: thread, At: microseconds(begin), Duration: microseconds(ms), Args: args})
 }
+
+// microseconds cuts what a file on disk may claim to what JSON can hold.
+func microseconds(ms float64) float64 { return min(max(ms*1000, -1e15), 1e15) }
 
 // flow is an arrow between what two threads have at the same instant.
 func (t *chromeTrace) flow(name string, id, from, to int, at float64) {
-	e := chromeEvent{Name: name, Category: "flow", Phase: "s", Process: 1, Thread: from, At: at * 1000, ID: id}
+	e := chromeEvent{Name: name, Category: "flow", Phase: "s", Process: 1, Thread: from, At: microseconds(at), ID: id}
 	t.Events = append(t.Events, e)
 	e.Phase, e.Thread, e.Bind = "f", to, "e"
 	t.Events = append(t.Events, e)

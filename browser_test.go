@@ -198,7 +198,7 @@ func TestPagesInABrowser(t *testing.T) {
 
 // slowedConfig has a goal that any neighbour breaks.
 const slowedConfig = `
-admission: {classes: [{name: interactive, token_goal: 5ms}]}
+admission: {classes: [{name: interactive, first_token_goal: 1h, token_goal: 5ms}]}
 engine: {kernels: ref, threads: 1}
 `
 
@@ -221,6 +221,9 @@ func (p *process) named(id string, body map[string]any) *http.Response {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { response.Body.Close() })
+	if response.StatusCode != http.StatusOK {
+		p.t.Fatalf("%s: status %d", id, response.StatusCode)
+	}
 	return response
 }
 

@@ -74,6 +74,7 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 	if err != nil {
 		return nil, err
 	}
+	recorder.Version(version)
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
 	var reporter gateway.Reporter
 	cfg.Socket.Version, cfg.Socket.OnState = version, func(s *wire.State) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // prometheusTool finds prometheus or promtool; where it is not, the test is
@@ -164,7 +166,53 @@ func TestPrometheusReadsForebay(t *testing.T) {
 			t.Errorf("%s is %s: %s", target.ScrapeURL, target.Health, target.LastError)
 		}
 	}
+	if v, err := ask(`count(vllm:num_requests_waiting{job="vllm"}) + count(vllm:time_to_first_token_seconds_count)`); err != nil || len(v.Result) != 1 {
+		t.Errorf("vLLM's names: %v, %v", v, err)
+	}
+	p.checkExemplars(base)
 	if v, err := ask(`ALERTS{alertstate="firing"}`); err != nil || len(v.Result) > 0 {
 		t.Errorf("all is well, and these fire: %v, %v", v, err)
+	}
+}
+
+// checkExemplars has a request kept, and follows every exemplar that Prometheus
+// has to the page of its request.
+func (p *process) checkExemplars(base string) {
+	t := p.t
+	t.Helper()
+	text, _ := json.Marshal(chatBody("Hello!", map[string]any{"max_tokens": 8}))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/v1/chat/completions", bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-Forebay-Capture", "1")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	var found []struct {
+		Exemplars []struct{ Labels map[string]string }
+	}
+	eventually(t, "Prometheus has an exemplar", func() bool {
+		now := time.Now()
+		span := url.Values{"query": {`gen_ai_server_request_duration_seconds_bucket`}, "start": {fmt.Sprint(now.Add(-time.Hour).Unix())}, "end": {fmt.Sprint(now.Add(time.Hour).Unix())}}
+		return query(t, base, "/api/v1/query_exemplars", span, &found) == nil && len(found) > 0
+	})
+	for _, series := range found {
+		for _, e := range series.Exemplars {
+			var view struct {
+				TraceID string `json:"trace_id"`
+			}
+			response, err := http.Get(p.admin + "/debug/requests/" + e.Labels["request_id"] + "?format=json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.NewDecoder(response.Body).Decode(&view); err != nil || view.TraceID != e.Labels["trace_id"] || view.TraceID == "" {
+				t.Errorf("the exemplar %v resolves to trace %q, %v", e.Labels, view.TraceID, err)
+			}
+			response.Body.Close()
+		}
 	}
 }

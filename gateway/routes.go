@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 	"github.com/valyala/fasthttp/pprofhandler"
@@ -192,7 +191,7 @@ func expectsMore(h *fasthttp.RequestHeader) bool {
 
 // adminHandler serves the operator's pages, which leave no records.
 func (g *Gateway) adminHandler() fasthttp.RequestHandler {
-	metrics := fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(g.recorder.Registry(), promhttp.HandlerOpts{}))
+	metrics := fasthttpadaptor.NewFastHTTPHandler(g.recorder.MetricsPage())
 	page := func(handler fasthttp.RequestHandler) func(*fasthttp.RequestCtx) *failure {
 		return func(c *fasthttp.RequestCtx) *failure {
 			handler(c)

@@ -17,7 +17,9 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/internal/capture"
 	"github.com/forebay-io/forebay/internal/conf"
+	"github.com/forebay-io/forebay/internal/spans"
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
@@ -30,6 +32,7 @@ type rig struct {
 	fifo     *admission.Queue
 	budgets  *budget.Local
 	recorder *telemetry.Recorder
+	kept     *capture.Store // nil unless asked for
 	addr     string
 	admin    string
 	client   *http.Client
@@ -44,6 +47,9 @@ type rigConfig struct {
 	budget    budget.Config
 	fake      wiretest.FakeConfig
 	records   int
+	capture   *capture.Config // nil keeps nothing
+	exporter  *spans.Exporter
+	logged    bool
 }
 
 func newRig(t testing.TB, c rigConfig) *rig {
@@ -65,10 +71,13 @@ func newRig(t testing.TB, c rigConfig) *rig {
 	}
 	r.budgets = budget.NewLocal(c.budget, nil)
 	records := max(c.records, 16)
-	if r.recorder, err = telemetry.New(telemetry.Config{AccessLogOff: true, RecordsMax: records}, r.logs, Levels(r.fifo, r.fake, r.budgets)); err != nil {
+	if r.recorder, err = telemetry.New(telemetry.Config{AccessLogOff: !c.logged, RecordsMax: records}, r.logs, Levels(r.fifo, r.fake, r.budgets)); err != nil {
 		t.Fatal(err)
 	}
-	if r.gw, err = New(c.gateway, Parts{Engine: r.fake, Admission: r.fifo, Policy: policy, Budget: r.budgets, Recorder: r.recorder, Version: "test"}); err != nil {
+	if c.capture != nil {
+		r.capture(*c.capture, c.exporter)
+	}
+	if r.gw, err = New(c.gateway, Parts{Engine: r.fake, Admission: r.fifo, Policy: policy, Budget: r.budgets, Recorder: r.recorder, Capture: r.kept, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	listen := func(serve func(net.Listener) error) string {
@@ -84,6 +93,35 @@ func newRig(t testing.TB, c rigConfig) *rig {
 	r.client = &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 512}}
 	t.Cleanup(r.stop)
 	return r
+}
+
+// capture keeps requests, and hears the steps of the fake.
+func (r *rig) capture(cfg capture.Config, exporter *spans.Exporter) {
+	r.t.Helper()
+	var err error
+	if r.kept, err = capture.New(cfg, exporter, nil); err != nil {
+		r.t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			r.kept.Heard(r.fake.State())
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	r.t.Cleanup(func() {
+		r.stop()
+		close(stop)
+		<-done
+		r.kept.Close()
+	})
 }
 
 func simpleRig(t *testing.T, s wiretest.Script) *rig {

@@ -297,6 +297,8 @@ func short(d time.Duration) string {
 		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
 	case d >= 10*time.Millisecond:
 		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < 100*time.Microsecond:
+		return strconv.FormatInt(d.Microseconds(), 10) + " µs"
 	}
 	return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) + " ms"
 }

@@ -130,7 +130,7 @@ func TestSentences(t *testing.T) {
 }
 
 func TestNumbersInSentences(t *testing.T) {
-	for d, want := range map[time.Duration]string{1234 * time.Microsecond: "1.2 ms", 310 * time.Millisecond: "310 ms", 3149 * time.Millisecond: "3.1 s", 200 * time.Second: "200 s"} {
+	for d, want := range map[time.Duration]string{48 * time.Microsecond: "48 µs", 1234 * time.Microsecond: "1.2 ms", 310 * time.Millisecond: "310 ms", 3149 * time.Millisecond: "3.1 s", 200 * time.Second: "200 s"} {
 		if got := short(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
 		}

@@ -71,7 +71,7 @@ func (s *Stats) Each(kept, dropped func(name string, n uint64)) {
 const (
 	jobsMax       = 256
 	briefPerFull  = 4
-	stepsWait     = 100 * time.Millisecond // for the records of a request's last steps
+	stepsWait     = 50 * time.Millisecond // for the records of a request's last steps
 	stepsWaitTick = 2 * time.Millisecond
 	flushLimit    = 2 * time.Second
 )
@@ -207,8 +207,8 @@ func (s *Store) shelve(j *job) {
 	if !j.brief && j.record.Engine.Finished != 0 {
 		// The end of a stream may come before the record of its last step.
 		for until := time.Now().Add(stepsWait); time.Now().Before(until); time.Sleep(stepsWaitTick) {
-			if ended, _ := s.steps.newest(); ended == 0 || ended >= j.record.Engine.Finished {
-				break // 0: there are no records
+			if ended, _ := s.steps.newest(); ended >= j.record.Engine.Finished {
+				break
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // adminClient is how the commands reach the admin address.
-var adminClient = http.Client{Timeout: 5 * time.Second}
+var adminClient = http.Client{Timeout: 15 * time.Second} // a capture of launches may take ten
 
 // runQueue shows who waits at a running Forebay, and why.
 func runQueue(c *console, args []string) error {

@@ -203,12 +203,34 @@ func runTraceExport(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
+	return c.writeFile(*name, text)
+}
+
+// writeFile writes text and a newline to the file of that name, to standard
+// output where it is empty.
+func (c *console) writeFile(name string, text []byte) error {
 	text = append(text, '\n')
-	if *name == "" {
-		_, err = c.out.Write(text)
+	if name == "" {
+		_, err := c.out.Write(text)
 		return err
 	}
-	return os.WriteFile(*name, text, 0o644)
+	return os.WriteFile(name, text, 0o644)
+}
+
+// runTraceLaunches takes down every kernel launch of the engine's next steps.
+func runTraceLaunches(c *console, args []string) error {
+	set := newFlagSet("trace launches [--steps N] [-o FILE] [--admin ADDR]")
+	steps := set.Int("steps", 100, "how many steps; the engine must be at work, and after 10 s it is over")
+	name := set.String("o", "", "file to write, for ui.perfetto.dev; empty writes to standard output")
+	base, _, err := c.adminURL(set, args, 0)
+	if err != nil {
+		return err
+	}
+	text, err := askAdmin(http.MethodGet, fmt.Sprintf("%s/debug/launches?steps=%d", base, *steps))
+	if err != nil {
+		return err
+	}
+	return c.writeFile(*name, text)
 }
 
 // runTraceWatch prints requests as they end, until it is interrupted.

@@ -60,6 +60,7 @@ func commands() []command {
 		{"trace diff", "ID ID", "compare where the time of two requests went", runTraceDiff},
 		{"trace neighbors", "ID", "list who was in the same steps", runTraceNeighbors},
 		{"trace export", "ID [--format perfetto|otlp|json] [-o FILE]", "write a request for other programs", runTraceExport},
+		{"trace launches", "[flags]", "take down every kernel launch of the next steps, for Perfetto", runTraceLaunches},
 		{"trace watch", "[flags]", "print requests as they end", runTraceWatch},
 		{"top", "[--once]", "show live what a running Forebay does", runTop},
 		{"config check", "[FILE] [flags]", "say what is wrong with a configuration", runConfigCheck},

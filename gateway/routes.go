@@ -207,6 +207,7 @@ func (g *Gateway) adminHandler() fasthttp.RequestHandler {
 		{path: "/version", methods: get, serve: g.serveVersion},
 		{path: requestsPath, methods: get, serve: debug.requests},
 		{path: stepsPath, methods: get, serve: debug.steps},
+		{path: launchesPath, methods: get, serve: debug.launches},
 		{path: queuePath, methods: get, serve: g.debugQueue},
 	}
 	profiles := route{path: profilesPath, methods: get + ", POST", serve: page(pprofhandler.PprofHandler)}
@@ -236,7 +237,7 @@ func (g *Gateway) adminHandler() fasthttp.RequestHandler {
 			g.refuseUnread(c, errTransferCoding)
 			return
 		case r == nil:
-			f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, "+requestsPath+", "+stepsPath+", "+queuePath+" and "+profilesPath)
+			f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, "+requestsPath+", "+stepsPath+", "+launchesPath+", "+queuePath+" and "+profilesPath)
 		case !hasMethod(r.methods, string(c.Method())):
 			f = errMethod(r.methods)
 		default:

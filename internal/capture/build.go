@@ -41,7 +41,7 @@ func (s *Store) build(r *telemetry.Record, why Reasons, brief bool, now int64) *
 	if c := ended(r.Outcome); c != CauseNothing && !running {
 		v.Cause = c.String()
 	}
-	usual := why&^(Baseline|Sampled|Forced) == 0
+	usual := why&^quiet == 0
 	v.Sentence = a.sentence(usual && !running)
 	return v
 }

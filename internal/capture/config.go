@@ -6,7 +6,7 @@ import "time"
 type Config struct {
 	Off bool `yaml:"off" help:"Keep no requests, and no steps to explain them by."`
 
-	KeptMax   int `yaml:"kept_max" default:"512" range:"16..65536" help:"Requests kept in memory with all that is known of them; as many again for each of four are kept without their steps."`
+	KeptMax   int `yaml:"kept_max" default:"512" range:"16..65536" help:"Requests kept in memory with all that is known of them, at most 50 KB each; four times as many are kept without their steps."`
 	StepsKept int `yaml:"steps_kept" default:"32768" range:"1024..1048576" help:"Engine steps kept in memory, about 600 bytes each."`
 
 	Rate          float64 `yaml:"rate" default:"2" range:"0.01..1000" help:"Requests a second of each class that are kept with all that is known of them; of one tenant half as many."`

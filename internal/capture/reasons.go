@@ -49,6 +49,9 @@ func (r Reasons) first() int { return bits.TrailingZeros16(uint16(r)) }
 // whatever the budgets say: beyond these without their steps.
 const slow = SlowFirstToken | SlowToken | SlowQueue | Hung
 
+// quiet are the reasons that say nothing of the request itself.
+const quiet = Sampled | Forced | Baseline
+
 // Usual is what only one in a thousand requests of a class was slower than,
 // lately; 0 while too few are known.
 type Usual struct{ Wall, FirstToken time.Duration }

@@ -22,7 +22,7 @@ func (v *View) Spans() *spans.Request {
 func (v *View) spans(arrived int64) *spans.Request {
 	at := func(ms float64) int64 { return arrived + nanoseconds(ms) }
 	r := &spans.Request{
-		State: v.TraceState, Flags: v.TraceFlags, ID: v.ID, ClientID: v.ClientID, Tenant: v.Tenant, Class: v.Class, DemotedFrom: v.DemotedFrom,
+		State: v.TraceState, Flags: v.TraceFlags | 1, ID: v.ID, ClientID: v.ClientID, Tenant: v.Tenant, Class: v.Class, DemotedFrom: v.DemotedFrom,
 		Model: v.Model, RequestModel: v.Model, Stream: v.Stream,
 		HTTP:    spans.HTTP{Method: "POST", Route: paths[v.Route], Path: paths[v.Route], Scheme: "http", Status: v.Status, BytesIn: v.BytesIn, BytesOut: v.BytesOut},
 		Outcome: v.Outcome, Failed: v.Outcome != telemetry.OK.String() && !v.Running, Error: v.Error,
@@ -32,6 +32,9 @@ func (v *View) spans(arrived int64) *spans.Request {
 		Options: spans.Options{Choices: v.Choices, Operation: operations[v.Route]},
 		Usage:   spans.Usage{Prompt: v.PromptTokens, Cached: v.CachedTokens, Completion: v.CompletionTokens},
 		Extra:   []spans.Attribute{spans.String("forebay.cause", v.Cause), spans.String("forebay.sentence", v.Sentence)},
+	}
+	if v.ParentID != "" && v.TraceFlags&1 == 0 { // its caller's spans are nowhere
+		r.Extra = append(r.Extra, spans.Bool("forebay.capture.partial", true))
 	}
 	// A broken view has ids that are none, and then a tree that is none.
 	_, _ = hex.Decode(r.TraceID[:], []byte(clipTo(v.TraceID, 32)))
@@ -104,13 +107,8 @@ func (v *View) spanEngine(e *spans.Engine, at func(float64) int64) {
 	e.Prefill = spans.Prefill{Chunks: v.PrefillChunks, Steps: v.PrefillSteps, Computed: v.PrefillTokens, Cached: v.CachedTokens}
 	e.Decode = spans.Decode{Steps: max(0, v.EngineSteps-v.PrefillSteps), Tokens: v.CompletionTokens}
 	e.Prefill.Stall, e.Decode.Stall = v.spanStall()
-	slow, _ := thinViews(v.Steps, spanSteps)
-	for i := range slow {
-		s := &slow[i]
+	for _, s := range longest(v.Steps, spanSteps) {
 		e.Run = s.Run
-		if !s.Member {
-			continue
-		}
 		step := spans.Step{
 			Number: s.Step, Begin: at(s.BeginMS), End: at(s.BeginMS + s.MS), Phase: "prefill", Rows: s.Members, PrefillTokens: s.PrefillTokens, DecodeTokens: s.DecodeRows,
 			OthersPrefill: s.OthersPrefill, OwnTokens: s.OwnTokens, HostTime: nanoseconds(s.GapMS - s.IdleMS),
@@ -159,16 +157,19 @@ func (v *View) spanStall() (prefill, decode []spans.Part) {
 	return prefill, decode
 }
 
-// thinViews keeps the longest steps, in order.
-func thinViews(steps []StepView, most int) ([]StepView, int) {
-	seen := make([]seenStep, len(steps))
+// longest are most of the steps that the request was in, with the longest among
+// them, in order.
+func longest(steps []StepView, most int) []StepView {
+	seen := make([]seenStep, 0, len(steps))
 	for i := range steps {
-		seen[i] = seenStep{view: steps[i], waited: nanoseconds(steps[i].MS)}
+		if steps[i].Member {
+			seen = append(seen, seenStep{view: steps[i], waited: nanoseconds(steps[i].MS)})
+		}
 	}
-	kept, more := thin(seen, most)
+	kept, _ := thin(seen, most)
 	out := make([]StepView, len(kept))
 	for i := range kept {
 		out[i] = kept[i].view
 	}
-	return out, more
+	return out
 }

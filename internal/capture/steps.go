@@ -11,7 +11,7 @@ import (
 
 // Bounds of what is shown one by one of a request.
 const (
-	stepsMax      = 128
+	stepsMax      = 96
 	neighboursMax = 32
 )
 
@@ -282,7 +282,7 @@ func (w *witness) stepViews(names *requestRing) (list []StepView, more int) {
 			list[i].Largest = q.ID
 		}
 		for class, k := range s.kernels {
-			if k.Count > 0 && int64(k.Total)*100 >= s.took {
+			if k.Count > 0 && int64(k.Total)*50 >= s.took {
 				list[i].Kernels = append(list[i].Kernels, StepKernel{wire.KernelClass(class).String(), ms(int64(k.Total)), int(k.Count), ms(int64(k.Max))})
 			}
 		}

@@ -44,6 +44,7 @@ type job struct {
 	record telemetry.Record
 	why    Reasons
 	brief  bool
+	until  time.Time // for which its last steps are waited for
 }
 
 // Stats counts since the start.
@@ -164,7 +165,7 @@ func (s *Store) keep(c *classRation, r *telemetry.Record, why Reasons) bool {
 		return false
 	}
 	select {
-	case s.jobs <- job{*r, why, brief}:
+	case s.jobs <- job{record: *r, why: why, brief: brief}:
 	default:
 		s.stats.Dropped[DropBusy]++
 		return false
@@ -182,21 +183,54 @@ func (s *Store) run() {
 	defer close(s.done)
 	tick := time.NewTicker(s.cfg.CheckInterval)
 	defer tick.Stop()
+	var early []job // of whose last steps no record has come yet
+	for {
+		var look <-chan time.Time
+		if len(early) > 0 {
+			look = time.After(stepsWaitTick)
+		}
+		select {
+		case j := <-s.jobs:
+			if j.until = time.Now().Add(stepsWait); s.ready(&j) {
+				s.shelve(&j)
+			} else {
+				early = append(early, j)
+			}
+		case <-look:
+			early = slices.DeleteFunc(early, func(j job) bool {
+				ready := s.ready(&j)
+				if ready {
+					s.shelve(&j)
+				}
+				return ready
+			})
+		case <-tick.C:
+			s.check()
+		case <-s.stop:
+			s.shelveAll(early)
+			return
+		}
+	}
+}
+
+// ready tells that nothing more will be known of a job: the end of a stream may
+// come before the record of its last step.
+func (s *Store) ready(j *job) bool {
+	ended, _ := s.steps.newest()
+	return j.brief || ended >= j.record.Engine.Finished || time.Now().After(j.until)
+}
+
+// shelveAll ends the jobs as they are, those that wait too.
+func (s *Store) shelveAll(early []job) {
+	for i := range early {
+		s.shelve(&early[i])
+	}
 	for {
 		select {
 		case j := <-s.jobs:
 			s.shelve(&j)
-		case <-tick.C:
-			s.check()
-		case <-s.stop:
-			for {
-				select {
-				case j := <-s.jobs:
-					s.shelve(&j)
-				default:
-					return
-				}
-			}
+		default:
+			return
 		}
 	}
 }
@@ -204,18 +238,17 @@ func (s *Store) run() {
 // shelve makes the view of a job and puts it where it is kept.
 func (s *Store) shelve(j *job) {
 	defer s.waiting.Add(-1)
-	if !j.brief && j.record.Engine.Finished != 0 {
-		// The end of a stream may come before the record of its last step.
-		for until := time.Now().Add(stepsWait); time.Now().Before(until); time.Sleep(stepsWaitTick) {
-			if ended, _ := s.steps.newest(); ended >= j.record.Engine.Finished {
-				break
-			}
-		}
-	}
 	v := s.build(&j.record, j.why, j.brief, wire.Monotonic())
 	s.put(v)
+	if v.Running {
+		return // its end comes here too
+	}
 	s.exporter.ExportRequest(v.spans(j.record.Arrived))
-	if s.disk == nil || v.Running {
+	if !v.Brief && j.why&^quiet != 0 {
+		s.log.Info("a request was kept", "id", v.ID, "trace_id", v.TraceID, "tenant", v.Tenant, "class", v.Class, "reasons", v.Reasons,
+			"outcome", v.Outcome, "wall_ms", v.WallMS, "cause", v.Cause, "sentence", v.Sentence)
+	}
+	if s.disk == nil {
 		return
 	}
 	if err := s.disk.write(v); err != nil {

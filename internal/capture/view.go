@@ -110,7 +110,7 @@ type StepView struct {
 	Run           uint64  `json:"run"` // of the engine, since this gateway began
 	// Largest is the id of the other request that took most of the step.
 	Largest string `json:"largest,omitempty"`
-	// Kernels are the classes that took a hundredth of the step or more.
+	// Kernels are the classes that took a fiftieth of the step or more.
 	Kernels []StepKernel `json:"kernels,omitempty"`
 }
 

@@ -19,11 +19,16 @@ func names(v *View) []string {
 	return all
 }
 
-// put puts v over the oldest, or over an earlier view of the same request.
+// put puts v over the oldest, or over an earlier view of the same request, unless
+// that is of its end and v is not.
 func (h *shelf) put(v *View) {
-	if list := h.byName[v.ID]; len(list) > 0 && list[len(list)-1].ID == v.ID {
-		h.replace(list[len(list)-1], v)
-		return
+	for _, old := range h.byName[v.ID] {
+		if old.ID == v.ID {
+			if old.Running || !v.Running {
+				h.replace(old, v)
+			}
+			return
+		}
 	}
 	if old := h.ring[h.next]; old != nil {
 		h.forget(old)

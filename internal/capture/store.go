@@ -144,12 +144,14 @@ func (s *Store) Offer(r *telemetry.Record) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.hung, r.ID)
 	c := s.ration.class(r.Class)
 	if r.Dispatched != 0 {
 		s.ration.number++
 	}
 	why := Decide(r, s.ration.usual(c, r), s.ration.number, s.ration.every)
+	if s.hung[r.ID] { // its end replaces what the watchdog kept
+		why |= Hung
+	}
 	return why != 0 && s.keep(c, r, why)
 }
 
@@ -157,7 +159,7 @@ func (s *Store) Offer(r *telemetry.Record) bool {
 // holds mu.
 func (s *Store) keep(c *classRation, r *telemetry.Record, why Reasons) bool {
 	drop, ok := s.ration.take(c, r.Tenant, why, causeOf(r), wire.Monotonic())
-	brief := !ok
+	brief := !ok && why&Hung == 0 // of those the end is kept where the running one was
 	// Who ran and missed a goal, or whose caller keeps the trace, has one whatever
 	// others took.
 	if brief && (why&(slow|Sampled) == 0 || r.Dispatched == 0) {

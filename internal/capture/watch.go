@@ -2,6 +2,8 @@ package capture
 
 import (
 	"encoding/hex"
+	"maps"
+	"slices"
 
 	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -27,16 +29,20 @@ func (s *Store) runningRecord(name string) *telemetry.Record {
 // check keeps requests that run far over a goal, since some never end. Their
 // later end is judged anew.
 func (s *Store) check() {
-	now := wire.Monotonic()
-	for _, r := range s.runningRecords() {
+	now, all := wire.Monotonic(), s.runningRecords()
+	s.mu.Lock()
+	maps.DeleteFunc(s.hung, func(id string, _ bool) bool {
+		return !slices.ContainsFunc(all, func(r telemetry.Record) bool { return r.ID == id })
+	})
+	s.mu.Unlock()
+	for _, r := range all {
 		if !hung(&r, now, s.cfg.WatchdogFactor) {
 			continue
 		}
 		s.mu.Lock()
 		if !s.hung[r.ID] {
-			s.hung[r.ID] = true
 			r.Broken = r.Missed(now)
-			s.keep(s.ration.class(r.Class), &r, Hung)
+			s.hung[r.ID] = s.keep(s.ration.class(r.Class), &r, Hung)
 		}
 		s.mu.Unlock()
 	}

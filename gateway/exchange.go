@@ -302,7 +302,7 @@ var errPanic = errors.New("panic")
 // recovered turns a panic into an error. It must be deferred itself.
 func (x *exchange) recovered(err *error) {
 	if p := recover(); p != nil {
-		x.g.log.Error("panic while serving a request", "id", x.record.ID, "panic", p, "stack", string(debug.Stack()))
+		x.g.log.Error("panic while serving a request", "id", x.record.ID, "trace_id", hex.EncodeToString(x.record.Trace.TraceID[:]), "panic", p, "stack", string(debug.Stack()))
 		*err = errPanic
 	}
 }

@@ -91,6 +91,7 @@ func TestTimeIsDividedExactly(t *testing.T) {
 		qs := randomQuestions(r)
 		answers := b.askAllAfter(qs, func() { time.Sleep(2 * time.Millisecond) })
 		b.mustIdle()
+		b.Close() // the loop hears too
 		h.hear(b.State())
 		checkRecords(t, h.records)
 		for i, a := range answers {
@@ -273,6 +274,7 @@ func TestTimeOfStepsThatAreGivenUp(t *testing.T) {
 	a := b.ask(batch)
 	mustEnd(t, batch, a)
 	b.mustIdle()
+	b.Close() // the loop hears too
 	h.hear(b.State())
 	checkRecords(t, h.records)
 	timings := &a.end.Timings

@@ -88,26 +88,50 @@ func BenchmarkMatMulBatch(b *testing.B) {
 	}
 }
 
+// newAttention is queries of four heads of 64, the last of which looks at context positions.
+func newAttention(queries, context int) *kernels.Attention {
+	const dim, group, pageTokens = 64, 4, 16
+	a := &kernels.Attention{
+		Out: make([]float32, queries*group*dim), Q: activations(queries * group * dim), K: activations(context * dim), V: activations(context * dim),
+		PageTokens: pageTokens, KVHeads: 1, HeadDim: dim, Group: group, To: context - queries + 1, Scale: 0.125,
+		Queries: queries, Stride: group * dim, Scores: make([]float32, kernels.AttentionScratch(queries*group, dim, context)),
+	}
+	for _, p := range rand.New(rand.NewPCG(1, 2)).Perm(context / pageTokens) {
+		a.Pages = append(a.Pages, int32(p))
+	}
+	return a
+}
+
 // BenchmarkAttend is one query token on one KV head; the rate is that of K and V.
 func BenchmarkAttend(b *testing.B) {
 	for _, context := range []int{128, 2048, 32768} {
-		const dim, group, pageTokens = 64, 4, 16
-		pages := context / pageTokens
-		a := &kernels.Attention{
-			Out: make([]float32, group*dim), Q: activations(group * dim), K: activations(context * dim), V: activations(context * dim),
-			PageTokens: pageTokens, KVHeads: 1, HeadDim: dim, Group: group, To: context, Scale: 0.125,
-			Scores: make([]float32, group*context),
-		}
-		for p := range rand.New(rand.NewPCG(1, 2)).Perm(pages) {
-			a.Pages = append(a.Pages, int32(p))
-		}
+		a := newAttention(1, context)
 		for _, set := range benchSets() {
 			b.Run(fmt.Sprintf("context=%d/%s", context, set.Name), func(b *testing.B) {
-				b.SetBytes(int64(8 * context * dim))
+				b.SetBytes(int64(8 * context * a.HeadDim))
 				for b.Loop() {
 					set.Attend(a)
 				}
 			})
+		}
+	}
+}
+
+// BenchmarkAttendTile is some query tokens on one KV head.
+func BenchmarkAttendTile(b *testing.B) {
+	for _, context := range []int{512, 4096} {
+		for _, queries := range []int{1, 2, 4, 8, 12, 16, 24, 32, 64} {
+			a := newAttention(queries, context)
+			for _, set := range benchSets() {
+				b.Run(fmt.Sprintf("context=%d/queries=%d/%s", context, queries, set.Name), func(b *testing.B) {
+					for b.Loop() {
+						set.Attend(a)
+					}
+					keys := queries * (a.To + context) / 2
+					flops := 4 * float64(keys*a.Group*a.HeadDim) * float64(b.N)
+					b.ReportMetric(flops/b.Elapsed().Seconds()/1e9, "GFLOPS")
+				})
+			}
 		}
 	}
 }

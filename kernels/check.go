@@ -41,24 +41,28 @@ func checkSoftmax(x []float32) {
 }
 
 func checkAttention(a *Attention) {
-	context := a.To - a.From
-	if a.From < 0 || context < 1 || a.Group < 1 || a.HeadDim < 1 || a.PageTokens < 1 {
-		panicf("Attend: positions [%d,%d), group %d, head of %d, pages of %d", a.From, a.To, a.Group, a.HeadDim, a.PageTokens)
+	end := a.To + a.Queries - 1
+	if a.To < 1 || a.Queries < 1 || a.Window < 0 || a.Group < 1 || a.HeadDim < 1 || a.PageTokens < 1 {
+		panicf("Attend: %d queries up to position %d, window %d, group %d, head of %d, pages of %d",
+			a.Queries, a.To, a.Window, a.Group, a.HeadDim, a.PageTokens)
 	}
-	if n := a.Group * a.HeadDim; len(a.Q) < n || len(a.Out) < n {
-		panicf("Attend: %d heads of %d from %d numbers into %d", a.Group, a.HeadDim, len(a.Q), len(a.Out))
+	width := a.Group * a.HeadDim
+	if n := (a.Queries-1)*a.Stride + width; len(a.Q) < n || len(a.Out) < n || a.Queries > 1 && a.Stride < width {
+		panicf("Attend: %d queries of %d heads of %d with stride %d from %d numbers into %d",
+			a.Queries, a.Group, a.HeadDim, a.Stride, len(a.Q), len(a.Out))
 	}
 	if a.Sinks != nil && len(a.Sinks) != a.Group {
 		panicf("Attend: %d sinks for %d heads", len(a.Sinks), a.Group)
 	}
-	if len(a.Scores) < a.Group*context {
-		panicf("Attend: %d scores for %d heads and %d positions", len(a.Scores), a.Group, context)
+	first := a.from(0)
+	if n := AttentionScratch(a.Queries*a.Group, a.HeadDim, end-first); len(a.Scores) < n {
+		panicf("Attend: scratch of %d, want %d for %d queries of %d heads and %d positions", len(a.Scores), n, a.Queries, a.Group, end-first)
 	}
-	if a.KVHead < 0 || a.KVHead >= a.KVHeads || len(a.Pages)*a.PageTokens < a.To {
-		panicf("Attend: KV head %d of %d, %d pages of %d for position %d", a.KVHead, a.KVHeads, len(a.Pages), a.PageTokens, a.To)
+	if a.KVHead < 0 || a.KVHead >= a.KVHeads || len(a.Pages)*a.PageTokens < end {
+		panicf("Attend: KV head %d of %d, %d pages of %d for position %d", a.KVHead, a.KVHeads, len(a.Pages), a.PageTokens, end)
 	}
 	pageLen := a.KVHeads * a.PageTokens * a.HeadDim
-	for _, p := range a.Pages[a.From/a.PageTokens : (a.To-1)/a.PageTokens+1] {
+	for _, p := range a.Pages[first/a.PageTokens : (end-1)/a.PageTokens+1] {
 		if at := int(p) * pageLen; p < 0 || at+pageLen > len(a.K) || at+pageLen > len(a.V) {
 			panicf("Attend: page %d of pools with %d and %d numbers", p, len(a.K), len(a.V))
 		}

@@ -64,7 +64,7 @@ func TestWrongShapesPanic(t *testing.T) {
 	attention := func(change func(a *Attention)) func(*Set) {
 		return func(s *Set) {
 			a := &Attention{Out: dst[:8], Q: x[:8], K: x, V: x, Pages: []int32{0, 1}, PageTokens: 4, KVHeads: 1,
-				HeadDim: 8, Group: 1, To: 8, Scale: 1, Scores: make([]float32, 8)}
+				HeadDim: 8, Group: 1, Queries: 1, To: 8, Scale: 1, Scores: make([]float32, AttentionScratch(1, 8, 8))}
 			change(a)
 			s.Attend(a)
 		}
@@ -87,9 +87,12 @@ func TestWrongShapesPanic(t *testing.T) {
 		"Attend: sinks too few":       attention(func(a *Attention) { a.Sinks = []float32{} }),
 		"Add: x too short":            func(s *Set) { s.Add(dst, x[:63]) },
 		"Softmax: empty":              func(s *Set) { s.Softmax(nil) },
-		"Attend: no positions":        attention(func(a *Attention) { a.From = 8 }),
+		"Attend: no positions":        attention(func(a *Attention) { a.To = 0 }),
 		"Attend: out too short":       attention(func(a *Attention) { a.Out = a.Out[:7] }),
 		"Attend: scores too short":    attention(func(a *Attention) { a.Scores = a.Scores[:7] }),
+		"Attend: no queries":          attention(func(a *Attention) { a.Queries = 0 }),
+		"Attend: queries overlap":     attention(func(a *Attention) { a.Queries, a.To, a.Q, a.Out, a.Stride = 2, 7, x, dst, 7 }),
+		"Attend: last query's page":   attention(func(a *Attention) { a.Queries, a.Q, a.Out, a.Stride = 2, x, dst, 8 }),
 		"Attend: pages too few":       attention(func(a *Attention) { a.Pages = a.Pages[:1] }),
 		"Attend: page outside":        attention(func(a *Attention) { a.Pages = []int32{0, 2} }),
 		"Attend: page below":          attention(func(a *Attention) { a.Pages = []int32{0, -1} }),

@@ -44,7 +44,8 @@ type Set struct {
 	// are all −∞ or that holds NaN or +∞ gives NaN.
 	Softmax func(x []float32)
 
-	// Attend computes one query token's attention; see Attention.
+	// Attend computes the attention of one query token or of some that follow
+	// each other, each to the bits it has alone; see Attention.
 	Attend func(a *Attention)
 }
 
@@ -59,16 +60,24 @@ type Matrix struct {
 	Data []byte
 }
 
-// Attention is the work of one query token on one KV head: the Group query
-// heads that share it attend to the positions [From, To) of a paged cache.
+// Attention is the work of Queries consecutive query tokens of one sequence on
+// one KV head: the Group query heads that share it attend to positions of a
+// paged cache. Query i attends to those before To+i, and with a Window to the
+// last Window of them alone.
 //
 // For each query head g: s[t] = Scale·Σ_d Q[g,d]·K[t,d], which SoftCap bounds,
 // p = softmax(s), Out[g,d] = Σ_t p[t]·V[t,d]. A sink is one more score in the
 // softmax that has no value: it takes part in the maximum and in the sum alone.
 type Attention struct {
-	Out, Q []float32 // [Group][HeadDim], contiguous
-	// K and V are one layer's pools. Position t of KV head h lies in page
-	// p = Pages[t/PageTokens], at ((p·KVHeads+h)·PageTokens + t%PageTokens)·HeadDim.
+	// Out and Q hold query i at i·Stride: [Group][HeadDim], contiguous. Out may not be Q.
+	Out, Q  []float32
+	Queries int
+	Stride  int // counts where Queries is over 1
+	// K and V are one layer's pools. Page p of KV head h begins at
+	// (p·KVHeads+h)·PageTokens·HeadDim in both. Of position t, which lies in page
+	// Pages[t/PageTokens] in slot s = t%PageTokens, V has number d at s·HeadDim+d
+	// there and K at d·PageTokens+s: the keys of a page lie side by side, number
+	// by number.
 	K, V       []float32
 	Pages      []int32
 	PageTokens int
@@ -76,10 +85,11 @@ type Attention struct {
 	KVHead     int
 	HeadDim    int
 	Group      int
-	From, To   int
+	To         int // at least 1
+	Window     int // 0 means none
 	Scale      float32
 	SoftCap    float32   // s = SoftCap·tanh(s/SoftCap); 0 means none
 	Sinks      []float32 // [Group]; nil means none
-	// Scores is scratch of at least Group·(To−From) numbers.
+	// Scores is scratch of at least AttentionScratch numbers.
 	Scores []float32
 }

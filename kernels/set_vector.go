@@ -20,8 +20,8 @@ type vector struct {
 	max        func(x []float32) float32
 	expSum     func(x []float32, top float32) float32
 	scale      func(x []float32, s float32)
-	dots       func(dst, q, k []float32, scale float32)
-	accumulate func(out, v, p []float32)
+	dots       func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, kStride, count int, scale float32)
+	accumulate func(out *float32, dim, rows int, v, p *float32, pStride, count int)
 }
 
 // set composes the operations of a Set from the loops of v.
@@ -47,7 +47,7 @@ func (v *vector) set() *Set {
 		},
 		Softmax: func(x []float32) {
 			checkSoftmax(x)
-			v.softmax(x, float32(math.Inf(-1)))
+			v.softmax(x)
 		},
 	}
 }
@@ -79,54 +79,8 @@ func (v *vector) rmsNorm(dst, x, weight []float32, eps float32) {
 	v.scaleMul(dst, x, weight, normScale(v.sumSquares(x), len(x), eps))
 }
 
-// softmax is of x and of one score more, whose share is dropped; −∞ has none.
-func (v *vector) softmax(x []float32, sink float32) {
-	top := max(v.max(x), sink)
-	sum := v.expSum(x, top) + float32(math.Exp(float64(sink)-float64(top)))
-	v.scale(x, 1/sum)
-}
-
-// attend goes page by page, all heads of the group before the next page, so K
-// and V come from memory once.
-func (v *vector) attend(a *Attention) {
-	checkAttention(a)
-	context := a.To - a.From
-	for at := a.From; at < a.To; {
-		lo, hi, next := a.run(at)
-		for g := range a.Group {
-			scores := a.Scores[g*context:][at-a.From : next-a.From]
-			v.dots(scores, a.Q[g*a.HeadDim:][:a.HeadDim], a.K[lo:hi], a.Scale)
-		}
-		at = next
-	}
-	for g := range a.Group {
-		scores := a.Scores[g*context:][:context]
-		if a.SoftCap > 0 {
-			v.softCap(scores, a.SoftCap)
-		}
-		sink := float32(math.Inf(-1))
-		if a.Sinks != nil {
-			sink = a.Sinks[g]
-		}
-		v.softmax(scores, sink)
-	}
-	clear(a.Out[:a.Group*a.HeadDim])
-	for at := a.From; at < a.To; {
-		lo, hi, next := a.run(at)
-		for g := range a.Group {
-			p := a.Scores[g*context:][at-a.From : next-a.From]
-			v.accumulate(a.Out[g*a.HeadDim:][:a.HeadDim], a.V[lo:hi], p)
-		}
-		at = next
-	}
-}
-
-// run finds the positions [at,next) that lie in one page, and their place in a pool.
-func (a *Attention) run(at int) (lo, hi, next int) {
-	page, first := at/a.PageTokens, at%a.PageTokens
-	next = min(a.To, (page+1)*a.PageTokens)
-	lo = ((int(a.Pages[page])*a.KVHeads+a.KVHead)*a.PageTokens + first) * a.HeadDim
-	return lo, lo + (next-at)*a.HeadDim, next
+func (v *vector) softmax(x []float32) {
+	v.scale(x, 1/v.expSum(x, v.max(x)))
 }
 
 // normScale is 1/√(sum/n+eps), computed in float64.

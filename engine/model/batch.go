@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Span is a run of new tokens of one sequence.
 type Span struct {
@@ -22,13 +25,56 @@ type batch struct {
 	positions  []int
 	pages      [][]int32
 	logitsRows []int // rows of the batch whose logits are asked for
+	tiles      []tile
 	// keys are what attention looks at, logitsKeys those of logitsRows: for the
 	// timer, which takes windows for whole contexts.
 	keys, logitsKeys attentionKeys
 }
 
+// tile is rows of one sequence, one after another, that attention computes together.
+type tile struct{ row, rows, keys int }
+
+const (
+	// tileHeads is how many query heads, over all rows of a tile, read the keys
+	// and values of a KV head together: more save little.
+	tileHeads = 48
+	// tileItems is how many items of attention a worker should find: with less,
+	// some wait for the last.
+	tileItems = 4
+)
+
 func newBatch(n int) batch {
-	return batch{tokens: make([]int32, 0, n), positions: make([]int, 0, n), pages: make([][]int32, 0, n), logitsRows: make([]int, 0, n)}
+	return batch{
+		tokens: make([]int32, 0, n), positions: make([]int, 0, n), pages: make([][]int32, 0, n),
+		logitsRows: make([]int, 0, n), tiles: make([]tile, 0, n),
+	}
+}
+
+// layTiles cuts the rows into tiles, those with most work first. How they are
+// cut is a matter of speed alone.
+func (m *Model) layTiles() {
+	b := &m.batch
+	b.tiles = b.tiles[:0]
+	most := min(m.tileRows, max(1, m.rows*m.config.KVHeads/(tileItems*m.team.Workers())))
+	for row := 0; row < m.rows; {
+		end := row + 1
+		for end < m.rows && b.follows(end) {
+			end++
+		}
+		cuts := (end - row + most - 1) / most
+		rows := (end - row + cuts - 1) / cuts // even shares
+		for ; row < end; row += rows {
+			n := min(rows, end-row)
+			b.tiles = append(b.tiles, tile{row: row, rows: n, keys: n * (b.positions[row] + n)})
+		}
+		row = end
+	}
+	slices.SortFunc(b.tiles, func(a, b tile) int { return b.keys - a.keys })
+}
+
+// follows says whether row i is the next token of the sequence of the row before it.
+func (b *batch) follows(i int) bool {
+	return b.positions[i] == b.positions[i-1]+1 && &b.pages[i][0] == &b.pages[i-1][0] && len(b.pages[i]) == len(b.pages[i-1])
 }
 
 // dropRows keeps only the rows whose logits are asked for. Once the last
@@ -46,6 +92,7 @@ func (m *Model) dropRows() {
 		copy(row(s.q, i, queries), row(s.q, from, queries))
 		b.positions[i], b.pages[i] = b.positions[from], b.pages[from]
 	}
+	m.layTiles()
 }
 
 // gather lays the spans' tokens out as rows.
@@ -68,6 +115,7 @@ func (m *Model) gather(spans []Span) {
 		}
 	}
 	m.rows = len(b.tokens)
+	m.layTiles()
 }
 
 // check panics if s cannot be computed: workers would fail where it is harder

@@ -219,9 +219,12 @@ func (m *Model) place(worker int) {
 		position := m.batch.positions[i]
 		page, slot := int(m.batch.pages[i][position/pageTokens]), position%pageTokens
 		for h := range c.KVHeads {
-			at := ((page*c.KVHeads+h)*pageTokens + slot) * dim
-			copy(p.keys[at:at+dim], k[h*dim:])
-			copy(p.values[at:at+dim], v[h*dim:])
+			at := (page*c.KVHeads + h) * pageTokens * dim
+			copy(p.values[at+slot*dim:][:dim], v[h*dim:])
+			keys := p.keys[at : at+pageTokens*dim]
+			for d, x := range k[h*dim : (h+1)*dim] {
+				keys[d*pageTokens+slot] = x
+			}
 		}
 	}
 }
@@ -233,22 +236,20 @@ func (m *Model) normHeads(x, weight []float32) {
 	}
 }
 
-// attend takes items, one token and one KV head each, until none is left. The
-// last tokens of a span cost most, so they come first.
+// attend takes items, one tile and one KV head each, until none is left.
 func (m *Model) attend(worker int) {
 	c, a := &m.config, &m.workers[worker]
 	a.K, a.V = m.pools[m.layer].keys, m.pools[m.layer].values
-	window, sinks := c.Attention[m.layer].WindowTokens, m.weights.layers[m.layer].sinks
-	items := m.rows * c.KVHeads
+	a.Window = c.Attention[m.layer].WindowTokens
+	sinks := m.weights.layers[m.layer].sinks
 	width := m.group * c.HeadDim
-	for item := items - int(m.item.Add(1)); item >= 0; item = items - int(m.item.Add(1)) {
-		i := item / c.KVHeads
-		a.KVHead = item % c.KVHeads
-		a.Q, a.Out = row(m.scratch.q, item, width), row(m.scratch.heads, item, width)
-		a.Pages, a.From, a.To = m.batch.pages[i], 0, m.batch.positions[i]+1
-		if window > 0 {
-			a.From = max(0, a.To-window)
-		}
+	items := len(m.batch.tiles) * c.KVHeads
+	for item := int(m.item.Add(1)) - 1; item < items; item = int(m.item.Add(1)) - 1 {
+		t := m.batch.tiles[item/c.KVHeads]
+		a.KVHead, a.Queries = item%c.KVHeads, t.rows
+		from, to := (t.row*c.KVHeads+a.KVHead)*width, ((t.row+t.rows-1)*c.KVHeads+a.KVHead+1)*width
+		a.Q, a.Out = m.scratch.q[from:to], m.scratch.heads[from:to]
+		a.Pages, a.To = m.batch.pages[t.row], m.batch.positions[t.row]+1
 		if sinks != nil {
 			a.Sinks = row(sinks, a.KVHead, m.group)
 		}

@@ -29,6 +29,7 @@ type Model struct {
 	weights    *weights
 	parameters int
 	group      int // query heads of a KV head
+	tileRows   int // most rows of a tile
 	pageLen    int // numbers of one page in one pool
 	pools      []pool
 	memory     memory
@@ -53,13 +54,13 @@ type pool struct{ keys, values []float32 }
 
 // scratch holds the activations of a batch, one row for each token.
 type scratch struct {
-	x, normed        []float32   // Embed
-	q, heads         []float32   // Heads·HeadDim: queries, and what their heads found
-	k, v             []float32   // KVHeads·HeadDim
-	gate, up         []float32   // FF, a row for each expert of a token
-	sum              []float32   // Embed, to be added to x
-	angles           [][]float32 // for each rope, rows of Dims: cos, sin by turns
-	attentionWeights []float32   // for each worker, group × context
+	x, normed []float32   // Embed
+	q, heads  []float32   // Heads·HeadDim: queries, and what their heads found
+	k, v      []float32   // KVHeads·HeadDim
+	gate, up  []float32   // FF, a row for each expert of a token
+	sum       []float32   // Embed, to be added to x
+	angles    [][]float32 // for each rope, rows of Dims: cos, sin by turns
+	attention []float32   // for each worker
 }
 
 // Load checks the model in f and prepares it to run with set on team. Both must
@@ -116,8 +117,9 @@ func (o *Options) fill(name string, c *Config) error {
 func (m *Model) reserve() error {
 	c, o := &m.config, &m.options
 	m.group = c.Heads / c.KVHeads
+	m.tileRows = max(1, tileHeads/m.group)
 	m.pageLen = c.KVHeads * o.PageTokens * c.HeadDim
-	context := min(o.ContextTokens, o.Pages*o.PageTokens)
+	scores := kernels.AttentionScratch(m.tileRows*m.group, c.HeadDim, min(o.ContextTokens, o.Pages*o.PageTokens))
 	var failure error
 	rows := func(n, width int) []float32 {
 		if failure != nil {
@@ -142,7 +144,7 @@ func (m *Model) reserve() error {
 		q: rows(n, c.Heads*c.HeadDim), heads: rows(n, c.Heads*c.HeadDim),
 		k: rows(n, c.KVHeads*c.HeadDim), v: rows(n, c.KVHeads*c.HeadDim),
 		gate: rows(n*max(1, c.ExpertsUsed), c.FF), up: rows(n*max(1, c.ExpertsUsed), c.FF),
-		attentionWeights: rows(m.team.Workers(), m.group*context),
+		attention: rows(m.team.Workers(), scores),
 	}
 	for i := range c.Ropes {
 		m.scratch.angles = append(m.scratch.angles, rows(n, c.Ropes[i].Dims))
@@ -157,8 +159,8 @@ func (m *Model) reserve() error {
 	for w := range m.workers {
 		m.workers[w] = kernels.Attention{
 			PageTokens: o.PageTokens, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Group: m.group,
-			Scale: c.AttentionScale, SoftCap: c.AttentionSoftCap,
-			Scores: m.scratch.attentionWeights[w*m.group*context : (w+1)*m.group*context],
+			Stride: c.Heads * c.HeadDim, Scale: c.AttentionScale, SoftCap: c.AttentionSoftCap,
+			Scores: row(m.scratch.attention, w, scores),
 		}
 	}
 	return nil

@@ -8,145 +8,325 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// dots: one output is one accumulator vector over q, folded in a fixed order.
-// Four rows of k at a time share the loads of q; the order is that of one row.
-func (g *isa) dots() {
-	text("Dots", "func(dst, q, k []float32, scale float32)", "Dots computes dst[t] = scale·Σ_d q[d]·k[t·len(q)+d] over len(dst).")
-	dst, q, k := ptr("dst"), ptr("q"), ptr("k")
-	count, dim, whole, stride := n("dst"), n("q"), GP64(), GP64()
-	scale := XMM()
-	Load(Param("scale"), scale)
-	VBROADCASTSS(scale, scale)
-	MOVQ(dim, stride)
-	SHLQ(U8(2), stride)
-	MOVQ(dim, whole)
-	ANDQ(I8(g.lanes-1), dim)
-	SUBQ(dim, whole)
-	rest := g.part(dim)
-	for _, rows := range []int{4, 1} {
-		name := fmt.Sprintf("rows%d", rows)
-		SUBQ(I8(rows), count)
-		JLT(LabelRef(name + "_end"))
-		Label(name)
-		sums := g.dotRows(name, q, k, stride, whole, dim, rest, rows)
-		if rows == 4 { // one row's four lanes are added in the same order as below
-			VHADDPS(sums[1], sums[0], sums[0])
-			VHADDPS(sums[3], sums[2], sums[2])
-			VHADDPS(sums[2], sums[0], sums[0])
-			VMULPS(scale, sums[0], sums[0])
-			VMOVUPS(sums[0], Mem{Base: dst})
-		} else {
-			VHADDPS(sums[0], sums[0], sums[0])
-			VHADDPS(sums[0], sums[0], sums[0])
-			VMULPS(scale, sums[0], sums[0])
-			VMOVSS(sums[0], Mem{Base: dst})
-		}
-		ADDQ(I8(4*rows), dst)
-		SUBQ(I8(rows), count)
-		JGE(LabelRef(name))
-		Label(name + "_end")
-		ADDQ(I8(rows), count)
+// attendRows is how many rows of queries share what Dots and Accumulate load.
+func (g *isa) attendRows() int {
+	if g.wide {
+		return 6
 	}
-	ret()
+	return 3
 }
 
-// dotRows folds the products of q with rows rows at k to four lanes each and moves k on.
-func (g *isa) dotRows(name string, q, k, stride, whole reg.GPVirtual, over reg.GPVirtual, rest part, rows int) []reg.Register {
-	row := make([]reg.GPVirtual, rows)
-	sums := make([]reg.VecVirtual, rows)
-	for i := range rows {
-		row[i], sums[i] = GP64(), zero(g.vec())
-		MOVQ(k, row[i])
-		ADDQ(stride, k)
+// three addresses rows base, base+step and base+2·step; rows 3 to 5 are the same from next.
+type three struct{ base, next, step reg.GPVirtual }
+
+// rowsAt makes addresses of rows rows at base, step bytes between; both are registers of the caller's.
+func rowsAt(base, step reg.GPVirtual, rows int) three {
+	t := three{base: base, step: step}
+	if rows > 3 {
+		t.next = GP64()
+		LEAQ(Mem{Base: base, Index: step, Scale: 2}, t.next)
+		ADDQ(step, t.next)
 	}
-	at := GP64()
-	XORQ(at, at)
-	step := func(p *part) {
-		a := g.vec()
-		g.load(item(q, at), p, a)
-		for i := range rows {
-			if p == nil {
-				VFMADD231PS(item(row[i], at), a, sums[i])
-				continue
+	return t
+}
+
+func (t three) row(i, disp int) Mem {
+	m := Mem{Base: t.base, Index: t.step, Scale: uint8(i % 3), Disp: disp}
+	if i >= 3 {
+		m.Base = t.next
+	}
+	if i%3 == 0 {
+		m.Index, m.Scale = nil, 0
+	}
+	return m
+}
+
+func (t three) advance(bytes Op) {
+	ADDQ(bytes, t.base)
+	if t.next != nil {
+		ADDQ(bytes, t.next)
+	}
+}
+
+// byRows runs body for as many rows at a time as the registers hold and for what is left.
+func (g *isa) byRows(rows reg.GPVirtual, body func(name string, rows int)) {
+	most := g.attendRows()
+	CMPQ(rows, I8(most))
+	JLT(LabelRef("remainder"))
+	Label("whole")
+	body(label("rows", most), most)
+	SUBQ(I8(most), rows)
+	CMPQ(rows, I8(most))
+	JGE(LabelRef("whole"))
+	Label("remainder")
+	for n := 1; n < most; n++ {
+		CMPQ(rows, I8(n))
+		JE(LabelRef(label("rows_of", n)))
+	}
+	ret()
+	for n := 1; n < most; n++ {
+		Label(label("rows_of", n))
+		body(label("rows", n), n)
+		ret()
+	}
+}
+
+// dots: a lane is a position. One score is the sum of the accumulators of its
+// lane, which take the columns by turns and are added in a fixed order.
+func (g *isa) dots() {
+	text("Dots", "func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, kStride, count int, scale float32)",
+		"Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count).")
+	d := &dotting{g: g, dst: val("dst"), q: val("q"), kStep: val("kStride"), qStep: val("dim"), turns: 2}
+	SHLQ(U8(2), d.kStep)
+	SHLQ(U8(2), d.qStep)
+	if g.wide { // one vector a page, so more sums for the same number of chains
+		d.turns, d.kStep3 = 4, GP64()
+		LEAQ(Mem{Base: d.kStep, Index: d.kStep, Scale: 2}, d.kStep3)
+	}
+	g.byRows(val("rows"), d.rows)
+}
+
+// dotting is the state of Dots.
+type dotting struct {
+	g             *isa
+	dst, q        reg.GPVirtual
+	kStep, kStep3 reg.GPVirtual // bytes from a column to the next, and to the third
+	qStep         reg.GPVirtual // bytes from a query to the next
+	turns         int           // accumulators of a score
+}
+
+// rows computes the scores of rows queries and moves q and dst on.
+func (d *dotting) rows(name string, rows int) {
+	g := d.g
+	vectors := 2
+	if g.wide {
+		vectors = 1
+	}
+	k, dst, left := val("k"), GP64(), val("count")
+	MOVQ(d.dst, dst)
+	q := rowsAt(d.q, d.qStep, rows)
+	SUBQ(I8(vectors*g.lanes), left)
+	JLT(LabelRef(name + "_part"))
+	Label(name + "_whole")
+	d.scores(name+"_whole", q, k, dst, rows, vectors, nil)
+	ADDQ(I32(vectors*g.bytes()), k)
+	ADDQ(I32(vectors*g.bytes()), dst)
+	SUBQ(I8(vectors*g.lanes), left)
+	JGE(LabelRef(name + "_whole"))
+	Label(name + "_part")
+	ADDQ(I8(vectors*g.lanes), left)
+	JLE(LabelRef(name + "_end"))
+	Label(name + "_parts")
+	lanes := GP64()
+	MOVQ(I32(g.lanes), lanes)
+	CMPQ(left, lanes)
+	CMOVQLT(left, lanes)
+	p := g.part(lanes)
+	d.scores(name+"_parts", q, k, dst, rows, 1, &p)
+	ADDQ(I32(g.bytes()), k)
+	ADDQ(I32(g.bytes()), dst)
+	SUBQ(I8(g.lanes), left)
+	JG(LabelRef(name + "_parts"))
+	Label(name + "_end")
+	step := val("dstStride")
+	IMUL3Q(I32(4*rows), step, step)
+	ADDQ(step, d.dst)
+	IMUL3Q(I32(rows), d.qStep, step)
+	ADDQ(step, d.q)
+}
+
+// scores computes the scores of some vectors of positions at k. q is where it was afterwards.
+func (d *dotting) scores(name string, q three, k, dst reg.GPVirtual, rows, vectors int, p *part) {
+	g := d.g
+	acc := make([][][]reg.VecVirtual, d.turns) // [turn][vector][row]
+	for t := range acc {
+		acc[t] = make([][]reg.VecVirtual, vectors)
+		for v := range acc[t] {
+			for range rows {
+				acc[t][v] = append(acc[t][v], zero(g.vec()))
 			}
-			b := g.vec()
-			g.load(item(row[i], at), p, b)
-			VFMADD231PS(b, a, sums[i])
 		}
 	}
-	CMPQ(at, whole)
-	JGE(LabelRef(name + "_rest"))
-	Label(name + "_vector")
-	step(nil)
-	ADDQ(I8(g.lanes), at)
-	CMPQ(at, whole)
-	JLT(LabelRef(name + "_vector"))
-	Label(name + "_rest")
-	TESTQ(over, over)
-	JZ(LabelRef(name + "_fold"))
-	step(&rest)
-	Label(name + "_fold")
-	out := make([]reg.Register, rows)
-	for i := range rows {
-		out[i] = g.fold(sums[i]).AsX()
+	column, left := GP64(), val("dim")
+	MOVQ(k, column)
+	step := func(turn int) { // column turn from the one that column is at
+		m := Mem{Base: column}
+		switch turn {
+		case 1, 2:
+			m.Index, m.Scale = d.kStep, uint8(turn)
+		case 3:
+			m.Index, m.Scale = d.kStep3, 1
+		}
+		keys := make([]reg.VecVirtual, vectors)
+		for v := range keys {
+			keys[v] = g.vec()
+			m.Disp = v * g.bytes()
+			g.load(m, p, keys[v])
+		}
+		for i := range rows {
+			if g.wide {
+				VFMADD231PS_BCST(q.row(i, 4*turn), keys[0], acc[turn][0][i])
+				continue
+			}
+			x := g.vec()
+			VBROADCASTSS(q.row(i, 4*turn), x)
+			for v := range keys {
+				VFMADD231PS(x, keys[v], acc[turn][v][i])
+			}
+		}
 	}
-	return out
+	SUBQ(I8(d.turns), left)
+	JLT(LabelRef(name + "_columns_end"))
+	Label(name + "_columns")
+	for turn := range d.turns {
+		step(turn)
+	}
+	LEAQ(Mem{Base: column, Index: d.kStep, Scale: uint8(d.turns)}, column)
+	q.advance(I8(4 * d.turns))
+	SUBQ(I8(d.turns), left)
+	JGE(LabelRef(name + "_columns"))
+	Label(name + "_columns_end")
+	ADDQ(I8(d.turns), left)
+	for turn := range d.turns - 1 {
+		CMPQ(left, I8(turn+1))
+		JLT(LabelRef(name + "_sum"))
+		step(turn)
+	}
+	Label(name + "_sum")
+	d.store(acc, dst, rows, vectors, p)
+	back := val("dim")
+	ANDQ(I8(-d.turns), back)
+	SHLQ(U8(2), back)
+	NEGQ(back)
+	q.advance(back)
+}
+
+// store adds up the turns and stores the scores.
+func (d *dotting) store(acc [][][]reg.VecVirtual, dst reg.GPVirtual, rows, vectors int, p *part) {
+	g, scale, to, step := d.g, d.g.vec(), GP64(), val("dstStride")
+	factor, err := Param("scale").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VBROADCASTSS(factor.Addr, scale)
+	SHLQ(U8(2), step)
+	MOVQ(dst, to)
+	for i := range rows {
+		for v := range vectors {
+			sum := acc[0][v][i]
+			VADDPS(acc[1][v][i], sum, sum)
+			if d.turns == 4 {
+				VADDPS(acc[3][v][i], acc[2][v][i], acc[2][v][i])
+				VADDPS(acc[2][v][i], sum, sum)
+			}
+			VMULPS(scale, sum, sum)
+			g.store(sum, p, Mem{Base: to, Disp: v * g.bytes()})
+		}
+		if i < rows-1 {
+			ADDQ(step, to)
+		}
+	}
 }
 
 // accumulate: one output is one accumulator, in the order of t. It lies in out
 // between calls, so the cut of the positions into pages leaves no trace.
 func (g *isa) accumulate() {
-	text("Accumulate", "func(out, v, p []float32)", "Accumulate computes out[d] += Σ_t p[t]·v[t·len(out)+d] over len(p) ≥ 1, in the order of t.")
-	out, v, p := ptr("out"), ptr("v"), ptr("p")
-	dim, stride := n("out"), n("out")
-	SHLQ(U8(2), stride)
-	for _, vectors := range []int{8, 4, 1} {
-		name := fmt.Sprintf("vectors%d", vectors)
-		SUBQ(I32(vectors*g.lanes), dim)
-		JLT(LabelRef(name + "_end"))
-		Label(name)
-		g.weigh(name, out, v, p, stride, vectors, nil)
-		ADDQ(I32(vectors*g.bytes()), out)
-		ADDQ(I32(vectors*g.bytes()), v)
-		SUBQ(I32(vectors*g.lanes), dim)
-		JGE(LabelRef(name))
-		Label(name + "_end")
-		ADDQ(I32(vectors*g.lanes), dim)
-	}
-	JZ(LabelRef("end"))
-	rest := g.part(dim)
-	g.weigh("rest", out, v, p, stride, 1, &rest)
-	Label("end")
-	ret()
+	text("Accumulate", "func(out *float32, dim, rows int, v, p *float32, pStride, count int)",
+		"Accumulate computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count.")
+	out, p, step := val("out"), val("p"), val("dim")
+	SHLQ(U8(2), step)
+	g.byRows(val("rows"), func(name string, rows int) {
+		w := &weighing{g: g, rows: rows, step: step, column: GP64(), v: val("v"), p: p}
+		w.walk(name, out)
+		next := GP64()
+		IMUL3Q(I32(rows), step, next)
+		ADDQ(next, out)
+		next = val("pStride")
+		IMUL3Q(I32(4*rows), next, next)
+		ADDQ(next, p)
+	})
 }
 
-// weigh adds all positions to some vectors of out.
-func (g *isa) weigh(name string, out, v, p, stride reg.GPVirtual, vectors int, m *part) {
-	row, at, count := GP64(), GP64(), n("p")
-	MOVQ(v, row)
-	XORQ(at, at)
-	acc := make([]reg.VecVirtual, vectors)
-	for i := range acc {
-		acc[i] = g.vec()
-		g.load(Mem{Base: out, Disp: i * g.bytes()}, m, acc[i])
+// weighing is the state of Accumulate for some rows.
+type weighing struct {
+	g      *isa
+	rows   int
+	step   reg.GPVirtual // bytes of a row of v and of out
+	column reg.GPVirtual // of out, in the first row
+	v, p   reg.GPVirtual
+}
+
+// walk goes over the vectors of a row.
+func (w *weighing) walk(name string, out reg.GPVirtual) {
+	g, left := w.g, val("dim")
+	MOVQ(out, w.column)
+	counts := []int{4, 1}
+	if w.rows == 1 {
+		counts = []int{8, 4, 1}
 	}
+	for _, vectors := range counts {
+		name := fmt.Sprintf("%s_vectors%d", name, vectors)
+		SUBQ(I32(vectors*g.lanes), left)
+		JLT(LabelRef(name + "_end"))
+		Label(name)
+		w.positions(name, vectors, nil)
+		ADDQ(I32(vectors*g.bytes()), w.column)
+		ADDQ(I32(vectors*g.bytes()), w.v)
+		SUBQ(I32(vectors*g.lanes), left)
+		JGE(LabelRef(name))
+		Label(name + "_end")
+		ADDQ(I32(vectors*g.lanes), left)
+	}
+	JZ(LabelRef(name + "_end"))
+	rest := g.part(left)
+	w.positions(name+"_rest", 1, &rest)
+	Label(name + "_end")
+}
+
+// positions adds all positions to some vectors of out.
+func (w *weighing) positions(name string, vectors int, m *part) {
+	g, at, from, count := w.g, GP64(), GP64(), val("count")
+	MOVQ(w.v, at)
+	MOVQ(w.p, from)
+	pStep := val("pStride")
+	SHLQ(U8(2), pStep)
+	p := rowsAt(from, pStep, w.rows)
+	acc := w.outputs(vectors, func(v reg.VecVirtual, to Mem) { g.load(to, m, v) }, nil)
 	Label(name + "_position")
-	weight := g.vec()
-	VBROADCASTSS(item(p, at), weight)
-	for i := range acc {
-		if m == nil {
-			VFMADD231PS(Mem{Base: row, Disp: i * g.bytes()}, weight, acc[i])
-			continue
+	weights := make([]reg.VecVirtual, w.rows)
+	for i := range weights {
+		weights[i] = g.vec()
+		VBROADCASTSS(p.row(i, 0), weights[i])
+	}
+	for j := range vectors {
+		value := g.vec()
+		g.load(Mem{Base: at, Disp: j * g.bytes()}, m, value)
+		for i := range weights {
+			VFMADD231PS(value, weights[i], acc[i][j])
 		}
-		b := g.vec()
-		g.load(Mem{Base: row}, m, b)
-		VFMADD231PS(b, weight, acc[i])
 	}
-	ADDQ(stride, row)
-	INCQ(at)
-	CMPQ(at, count)
-	JLT(LabelRef(name + "_position"))
+	ADDQ(w.step, at)
+	p.advance(I8(4))
+	DECQ(count)
+	JNZ(LabelRef(name + "_position"))
+	w.outputs(vectors, func(v reg.VecVirtual, to Mem) { g.store(v, m, to) }, acc)
+}
+
+// outputs does something with the vectors of each row of out; nil acc are new registers.
+func (w *weighing) outputs(vectors int, each func(v reg.VecVirtual, to Mem), acc [][]reg.VecVirtual) [][]reg.VecVirtual {
+	if acc == nil {
+		acc = make([][]reg.VecVirtual, w.rows)
+		for i := range acc {
+			for range vectors {
+				acc[i] = append(acc[i], w.g.vec())
+			}
+		}
+	}
+	rows := rowsAt(w.column, w.step, w.rows)
 	for i := range acc {
-		g.store(acc[i], m, Mem{Base: out, Disp: i * g.bytes()})
+		for j, v := range acc[i] {
+			each(v, rows.row(i, j*w.g.bytes()))
+		}
 	}
+	return acc
 }

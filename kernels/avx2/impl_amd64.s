@@ -7770,257 +7770,942 @@ exp_end:
 	VZEROUPPER
 	RET
 
-// func Dots(dst []float32, q []float32, k []float32, scale float32)
-// Requires: AVX, AVX2, FMA3, SSE
-TEXT ·Dots(SB), NOSPLIT, $0-76
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         q_base+24(FP), CX
-	MOVQ         k_base+48(FP), DX
-	MOVQ         dst_len+8(FP), BX
-	MOVQ         q_len+32(FP), SI
-	MOVSS        scale+72(FP), X0
-	VBROADCASTSS X0, X0
-	MOVQ         SI, R8
-	SHLQ         $0x02, R8
-	MOVQ         SI, DI
-	ANDQ         $+7, SI
-	SUBQ         SI, DI
-	LEAQ         mask<>+0(SB), R9
-	NEGQ         SI
-	VMOVDQU      32(R9)(SI*4), Y1
-	SUBQ         $+4, BX
-	JLT          rows4_end
+// func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·Dots(SB), NOSPLIT, $0-68
+	MOVQ dst+0(FP), AX
+	MOVQ q+16(FP), CX
+	MOVQ kStride+48(FP), DX
+	MOVQ dim+24(FP), BX
+	SHLQ $0x02, DX
+	SHLQ $0x02, BX
+	MOVQ rows+32(FP), SI
+	CMPQ SI, $+3
+	JLT  remainder
 
-rows4:
+whole:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	SUBQ $+16, R9
+	JLT  rows3_part
+
+rows3_whole:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ   DX, R9
-	ADDQ   R8, DX
 	VXORPS Y3, Y3, Y3
-	MOVQ   DX, R10
-	ADDQ   R8, DX
 	VXORPS Y4, Y4, Y4
-	MOVQ   DX, R11
-	ADDQ   R8, DX
 	VXORPS Y5, Y5, Y5
-	MOVQ   DX, R12
-	ADDQ   R8, DX
-	XORQ   R13, R13
-	CMPQ   R13, DI
-	JGE    rows4_rest
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   dim+24(FP), R11
+	MOVQ   DI, R10
+	SUBQ   $+2, R11
+	JLT    rows3_whole_columns_end
 
-rows4_vector:
-	VMOVUPS     (CX)(R13*4), Y6
-	VFMADD231PS (R9)(R13*4), Y6, Y2
-	VFMADD231PS (R10)(R13*4), Y6, Y3
-	VFMADD231PS (R11)(R13*4), Y6, Y4
-	VFMADD231PS (R12)(R13*4), Y6, Y5
-	ADDQ        $+8, R13
-	CMPQ        R13, DI
-	JLT         rows4_vector
+rows3_whole_columns:
+	VMOVUPS      (R10), Y12
+	VMOVUPS      32(R10), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (CX)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y4
+	VBROADCASTSS (CX)(BX*2), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y5
+	VMOVUPS      (R10)(DX*1), Y12
+	VMOVUPS      32(R10)(DX*1), Y13
+	VBROADCASTSS 4(CX), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 4(CX)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y7
+	VFMADD231PS  Y14, Y13, Y10
+	VBROADCASTSS 4(CX)(BX*2), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y11
+	LEAQ         (R10)(DX*2), R10
+	ADDQ         $+8, CX
+	SUBQ         $+2, R11
+	JGE          rows3_whole_columns
 
-rows4_rest:
-	TESTQ       SI, SI
-	JZ          rows4_fold
-	VMASKMOVPS  (CX)(R13*4), Y1, Y6
-	VMASKMOVPS  (R9)(R13*4), Y1, Y7
-	VFMADD231PS Y7, Y6, Y2
-	VMASKMOVPS  (R10)(R13*4), Y1, Y7
-	VFMADD231PS Y7, Y6, Y3
-	VMASKMOVPS  (R11)(R13*4), Y1, Y7
-	VFMADD231PS Y7, Y6, Y4
-	VMASKMOVPS  (R12)(R13*4), Y1, Y7
-	VFMADD231PS Y7, Y6, Y5
+rows3_whole_columns_end:
+	ADDQ         $+2, R11
+	CMPQ         R11, $+1
+	JLT          rows3_whole_sum
+	VMOVUPS      (R10), Y12
+	VMOVUPS      32(R10), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (CX)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y4
+	VBROADCASTSS (CX)(BX*2), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y5
 
-rows4_fold:
-	VEXTRACTF128 $0x01, Y2, X6
-	VADDPS       X6, X2, X2
-	VEXTRACTF128 $0x01, Y3, X6
-	VADDPS       X6, X3, X3
-	VEXTRACTF128 $0x01, Y4, X6
-	VADDPS       X6, X4, X4
-	VEXTRACTF128 $0x01, Y5, X6
-	VADDPS       X6, X5, X5
-	VHADDPS      X3, X2, X2
-	VHADDPS      X5, X4, X4
-	VHADDPS      X4, X2, X2
-	VMULPS       X0, X2, X2
-	VMOVUPS      X2, (AX)
-	ADDQ         $+16, AX
-	SUBQ         $+4, BX
-	JGE          rows4
+rows3_whole_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Y12
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Y6, Y0, Y0
+	VMULPS       Y12, Y0, Y0
+	VMOVUPS      Y0, (R10)
+	VADDPS       Y9, Y3, Y3
+	VMULPS       Y12, Y3, Y3
+	VMOVUPS      Y3, 32(R10)
+	ADDQ         R11, R10
+	VADDPS       Y7, Y1, Y1
+	VMULPS       Y12, Y1, Y1
+	VMOVUPS      Y1, (R10)
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y12, Y4, Y4
+	VMOVUPS      Y4, 32(R10)
+	ADDQ         R11, R10
+	VADDPS       Y8, Y2, Y2
+	VMULPS       Y12, Y2, Y2
+	VMOVUPS      Y2, (R10)
+	VADDPS       Y11, Y5, Y5
+	VMULPS       Y12, Y5, Y5
+	VMOVUPS      Y5, 32(R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-2, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+64, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows3_whole
 
-rows4_end:
-	ADDQ $+4, BX
-	SUBQ $+1, BX
-	JLT  rows1_end
+rows3_part:
+	ADDQ $+16, R9
+	JLE  rows3_end
 
-rows1:
-	VXORPS Y2, Y2, Y2
-	MOVQ   DX, R9
-	ADDQ   R8, DX
-	XORQ   R10, R10
-	CMPQ   R10, DI
-	JGE    rows1_rest
+rows3_parts:
+	MOVQ    $+8, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	LEAQ    mask<>+0(SB), R11
+	NEGQ    R10
+	VMOVDQU 32(R11)(R10*4), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	MOVQ    dim+24(FP), R11
+	MOVQ    DI, R10
+	SUBQ    $+2, R11
+	JLT     rows3_parts_columns_end
 
-rows1_vector:
-	VMOVUPS     (CX)(R10*4), Y3
-	VFMADD231PS (R9)(R10*4), Y3, Y2
-	ADDQ        $+8, R10
-	CMPQ        R10, DI
-	JLT         rows1_vector
+rows3_parts_columns:
+	VMASKMOVPS   (R10), Y0, Y7
+	VBROADCASTSS (CX), Y8
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (CX)(BX*1), Y8
+	VFMADD231PS  Y8, Y7, Y2
+	VBROADCASTSS (CX)(BX*2), Y8
+	VFMADD231PS  Y8, Y7, Y3
+	VMASKMOVPS   (R10)(DX*1), Y0, Y7
+	VBROADCASTSS 4(CX), Y8
+	VFMADD231PS  Y8, Y7, Y4
+	VBROADCASTSS 4(CX)(BX*1), Y8
+	VFMADD231PS  Y8, Y7, Y5
+	VBROADCASTSS 4(CX)(BX*2), Y8
+	VFMADD231PS  Y8, Y7, Y6
+	LEAQ         (R10)(DX*2), R10
+	ADDQ         $+8, CX
+	SUBQ         $+2, R11
+	JGE          rows3_parts_columns
 
-rows1_rest:
-	TESTQ       SI, SI
-	JZ          rows1_fold
-	VMASKMOVPS  (CX)(R10*4), Y1, Y3
-	VMASKMOVPS  (R9)(R10*4), Y1, Y4
-	VFMADD231PS Y4, Y3, Y2
+rows3_parts_columns_end:
+	ADDQ         $+2, R11
+	CMPQ         R11, $+1
+	JLT          rows3_parts_sum
+	VMASKMOVPS   (R10), Y0, Y7
+	VBROADCASTSS (CX), Y8
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (CX)(BX*1), Y8
+	VFMADD231PS  Y8, Y7, Y2
+	VBROADCASTSS (CX)(BX*2), Y8
+	VFMADD231PS  Y8, Y7, Y3
 
-rows1_fold:
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VHADDPS      X2, X2, X2
-	VHADDPS      X2, X2, X2
-	VMULPS       X0, X2, X2
-	VMOVSS       X2, (AX)
-	ADDQ         $+4, AX
-	SUBQ         $+1, BX
-	JGE          rows1
+rows3_parts_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Y7
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Y4, Y1, Y1
+	VMULPS       Y7, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Y5, Y2, Y2
+	VMULPS       Y7, Y2, Y2
+	VMASKMOVPS   Y2, Y0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Y6, Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	VMASKMOVPS   Y3, Y0, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-2, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+32, DI
+	ADDQ         $+32, R8
+	SUBQ         $+8, R9
+	JG           rows3_parts
 
-rows1_end:
-	ADDQ $+1, BX
+rows3_end:
+	MOVQ   dstStride+8(FP), DI
+	IMUL3Q $+12, DI, DI
+	ADDQ   DI, AX
+	IMUL3Q $+3, BX, DI
+	ADDQ   DI, CX
+	SUBQ   $+3, SI
+	CMPQ   SI, $+3
+	JGE    whole
+
+remainder:
+	CMPQ SI, $+1
+	JE   rows_of1
+	CMPQ SI, $+2
+	JE   rows_of2
 	VZEROUPPER
 	RET
 
-// func Accumulate(out []float32, v []float32, p []float32)
+rows_of1:
+	MOVQ k+40(FP), SI
+	MOVQ count+56(FP), R8
+	MOVQ AX, DI
+	SUBQ $+16, R8
+	JLT  rows1_part
+
+rows1_whole:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   dim+24(FP), R10
+	MOVQ   SI, R9
+	SUBQ   $+2, R10
+	JLT    rows1_whole_columns_end
+
+rows1_whole_columns:
+	VMOVUPS      (R9), Y4
+	VMOVUPS      32(R9), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VMOVUPS      (R9)(DX*1), Y4
+	VMOVUPS      32(R9)(DX*1), Y5
+	VBROADCASTSS 4(CX), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows1_whole_columns
+
+rows1_whole_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows1_whole_sum
+	VMOVUPS      (R9), Y4
+	VMOVUPS      32(R9), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+
+rows1_whole_sum:
+	MOVQ         dstStride+8(FP), R9
+	VBROADCASTSS scale+64(FP), Y4
+	SHLQ         $0x02, R9
+	MOVQ         DI, R9
+	VADDPS       Y2, Y0, Y0
+	VMULPS       Y4, Y0, Y0
+	VMOVUPS      Y0, (R9)
+	VADDPS       Y3, Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VMOVUPS      Y1, 32(R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	SUBQ         $+16, R8
+	JGE          rows1_whole
+
+rows1_part:
+	ADDQ $+16, R8
+	JLE  rows1_end
+
+rows1_parts:
+	MOVQ    $+8, R9
+	CMPQ    R8, R9
+	CMOVQLT R8, R9
+	LEAQ    mask<>+0(SB), R10
+	NEGQ    R9
+	VMOVDQU 32(R10)(R9*4), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    dim+24(FP), R10
+	MOVQ    SI, R9
+	SUBQ    $+2, R10
+	JLT     rows1_parts_columns_end
+
+rows1_parts_columns:
+	VMASKMOVPS   (R9), Y0, Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y3, Y1
+	VMASKMOVPS   (R9)(DX*1), Y0, Y3
+	VBROADCASTSS 4(CX), Y4
+	VFMADD231PS  Y4, Y3, Y2
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows1_parts_columns
+
+rows1_parts_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows1_parts_sum
+	VMASKMOVPS   (R9), Y0, Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y3, Y1
+
+rows1_parts_sum:
+	MOVQ         dstStride+8(FP), R9
+	VBROADCASTSS scale+64(FP), Y3
+	SHLQ         $0x02, R9
+	MOVQ         DI, R9
+	VADDPS       Y2, Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	SUBQ         $+8, R8
+	JG           rows1_parts
+
+rows1_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+4, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+1, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ k+40(FP), SI
+	MOVQ count+56(FP), R8
+	MOVQ AX, DI
+	SUBQ $+16, R8
+	JLT  rows2_part
+
+rows2_whole:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   dim+24(FP), R10
+	MOVQ   SI, R9
+	SUBQ   $+2, R10
+	JLT    rows2_whole_columns_end
+
+rows2_whole_columns:
+	VMOVUPS      (R9), Y8
+	VMOVUPS      32(R9), Y9
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VBROADCASTSS (CX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVUPS      (R9)(DX*1), Y8
+	VMOVUPS      32(R9)(DX*1), Y9
+	VBROADCASTSS 4(CX), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y6
+	VBROADCASTSS 4(CX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y5
+	VFMADD231PS  Y10, Y9, Y7
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows2_whole_columns
+
+rows2_whole_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows2_whole_sum
+	VMOVUPS      (R9), Y8
+	VMOVUPS      32(R9), Y9
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VBROADCASTSS (CX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+
+rows2_whole_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Y8
+	SHLQ         $0x02, R10
+	MOVQ         DI, R9
+	VADDPS       Y4, Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VMOVUPS      Y0, (R9)
+	VADDPS       Y6, Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VMOVUPS      Y2, 32(R9)
+	ADDQ         R10, R9
+	VADDPS       Y5, Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VMOVUPS      Y1, (R9)
+	VADDPS       Y7, Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VMOVUPS      Y3, 32(R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	SUBQ         $+16, R8
+	JGE          rows2_whole
+
+rows2_part:
+	ADDQ $+16, R8
+	JLE  rows2_end
+
+rows2_parts:
+	MOVQ    $+8, R9
+	CMPQ    R8, R9
+	CMOVQLT R8, R9
+	LEAQ    mask<>+0(SB), R10
+	NEGQ    R9
+	VMOVDQU 32(R10)(R9*4), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    dim+24(FP), R10
+	MOVQ    SI, R9
+	SUBQ    $+2, R10
+	JLT     rows2_parts_columns_end
+
+rows2_parts_columns:
+	VMASKMOVPS   (R9), Y0, Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(BX*1), Y6
+	VFMADD231PS  Y6, Y5, Y2
+	VMASKMOVPS   (R9)(DX*1), Y0, Y5
+	VBROADCASTSS 4(CX), Y6
+	VFMADD231PS  Y6, Y5, Y3
+	VBROADCASTSS 4(CX)(BX*1), Y6
+	VFMADD231PS  Y6, Y5, Y4
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows2_parts_columns
+
+rows2_parts_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows2_parts_sum
+	VMASKMOVPS   (R9), Y0, Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(BX*1), Y6
+	VFMADD231PS  Y6, Y5, Y2
+
+rows2_parts_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Y5
+	SHLQ         $0x02, R10
+	MOVQ         DI, R9
+	VADDPS       Y3, Y1, Y1
+	VMULPS       Y5, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R9)
+	ADDQ         R10, R9
+	VADDPS       Y4, Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VMASKMOVPS   Y2, Y0, (R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	SUBQ         $+8, R8
+	JG           rows2_parts
+
+rows2_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+8, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+2, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+// func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int)
 // Requires: AVX, FMA3
-TEXT ·Accumulate(SB), NOSPLIT, $0-72
-	MOVQ out_base+0(FP), AX
-	MOVQ v_base+24(FP), CX
-	MOVQ p_base+48(FP), DX
-	MOVQ out_len+8(FP), BX
-	MOVQ out_len+8(FP), SI
-	SHLQ $0x02, SI
-	SUBQ $+64, BX
-	JLT  vectors8_end
+TEXT ·Accumulate(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ p+32(FP), CX
+	MOVQ dim+8(FP), DX
+	SHLQ $0x02, DX
+	MOVQ rows+16(FP), BX
+	CMPQ BX, $+3
+	JLT  remainder
 
-vectors8:
-	MOVQ    p_len+56(FP), R9
-	MOVQ    CX, DI
-	XORQ    R8, R8
-	VMOVUPS (AX), Y0
-	VMOVUPS 32(AX), Y1
-	VMOVUPS 64(AX), Y2
-	VMOVUPS 96(AX), Y3
-	VMOVUPS 128(AX), Y4
-	VMOVUPS 160(AX), Y5
-	VMOVUPS 192(AX), Y6
-	VMOVUPS 224(AX), Y7
+whole:
+	MOVQ v+24(FP), DI
+	MOVQ dim+8(FP), R8
+	MOVQ AX, SI
+	SUBQ $+32, R8
+	JLT  rows3_vectors4_end
 
-vectors8_position:
-	VBROADCASTSS (DX)(R8*4), Y8
-	VFMADD231PS  (DI), Y8, Y0
-	VFMADD231PS  32(DI), Y8, Y1
-	VFMADD231PS  64(DI), Y8, Y2
-	VFMADD231PS  96(DI), Y8, Y3
-	VFMADD231PS  128(DI), Y8, Y4
-	VFMADD231PS  160(DI), Y8, Y5
-	VFMADD231PS  192(DI), Y8, Y6
-	VFMADD231PS  224(DI), Y8, Y7
-	ADDQ         SI, DI
-	INCQ         R8
-	CMPQ         R8, R9
-	JLT          vectors8_position
-	VMOVUPS      Y0, (AX)
-	VMOVUPS      Y1, 32(AX)
-	VMOVUPS      Y2, 64(AX)
-	VMOVUPS      Y3, 96(AX)
-	VMOVUPS      Y4, 128(AX)
-	VMOVUPS      Y5, 160(AX)
-	VMOVUPS      Y6, 192(AX)
-	VMOVUPS      Y7, 224(AX)
-	ADDQ         $+256, AX
-	ADDQ         $+256, CX
-	SUBQ         $+64, BX
-	JGE          vectors8
+rows3_vectors4:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VMOVUPS 64(SI), Y2
+	VMOVUPS 96(SI), Y3
+	VMOVUPS (SI)(DX*1), Y4
+	VMOVUPS 32(SI)(DX*1), Y5
+	VMOVUPS 64(SI)(DX*1), Y6
+	VMOVUPS 96(SI)(DX*1), Y7
+	VMOVUPS (SI)(DX*2), Y8
+	VMOVUPS 32(SI)(DX*2), Y9
+	VMOVUPS 64(SI)(DX*2), Y10
+	VMOVUPS 96(SI)(DX*2), Y11
 
-vectors8_end:
-	ADDQ $+64, BX
-	SUBQ $+32, BX
-	JLT  vectors4_end
+rows3_vectors4_position:
+	VBROADCASTSS (R10), Y12
+	VBROADCASTSS (R10)(R12*1), Y13
+	VBROADCASTSS (R10)(R12*2), Y14
+	VMOVUPS      (R9), Y15
+	VFMADD231PS  Y15, Y12, Y0
+	VFMADD231PS  Y15, Y13, Y4
+	VFMADD231PS  Y15, Y14, Y8
+	VMOVUPS      32(R9), Y15
+	VFMADD231PS  Y15, Y12, Y1
+	VFMADD231PS  Y15, Y13, Y5
+	VFMADD231PS  Y15, Y14, Y9
+	VMOVUPS      64(R9), Y15
+	VFMADD231PS  Y15, Y12, Y2
+	VFMADD231PS  Y15, Y13, Y6
+	VFMADD231PS  Y15, Y14, Y10
+	VMOVUPS      96(R9), Y15
+	VFMADD231PS  Y15, Y12, Y3
+	VFMADD231PS  Y15, Y13, Y7
+	VFMADD231PS  Y15, Y14, Y11
+	ADDQ         DX, R9
+	ADDQ         $+4, R10
+	DECQ         R11
+	JNZ          rows3_vectors4_position
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y2, 64(SI)
+	VMOVUPS      Y3, 96(SI)
+	VMOVUPS      Y4, (SI)(DX*1)
+	VMOVUPS      Y5, 32(SI)(DX*1)
+	VMOVUPS      Y6, 64(SI)(DX*1)
+	VMOVUPS      Y7, 96(SI)(DX*1)
+	VMOVUPS      Y8, (SI)(DX*2)
+	VMOVUPS      Y9, 32(SI)(DX*2)
+	VMOVUPS      Y10, 64(SI)(DX*2)
+	VMOVUPS      Y11, 96(SI)(DX*2)
+	ADDQ         $+128, SI
+	ADDQ         $+128, DI
+	SUBQ         $+32, R8
+	JGE          rows3_vectors4
 
-vectors4:
-	MOVQ    p_len+56(FP), R9
-	MOVQ    CX, DI
-	XORQ    R8, R8
-	VMOVUPS (AX), Y0
-	VMOVUPS 32(AX), Y1
-	VMOVUPS 64(AX), Y2
-	VMOVUPS 96(AX), Y3
+rows3_vectors4_end:
+	ADDQ $+32, R8
+	SUBQ $+8, R8
+	JLT  rows3_vectors1_end
 
-vectors4_position:
-	VBROADCASTSS (DX)(R8*4), Y4
-	VFMADD231PS  (DI), Y4, Y0
-	VFMADD231PS  32(DI), Y4, Y1
-	VFMADD231PS  64(DI), Y4, Y2
-	VFMADD231PS  96(DI), Y4, Y3
-	ADDQ         SI, DI
-	INCQ         R8
-	CMPQ         R8, R9
-	JLT          vectors4_position
-	VMOVUPS      Y0, (AX)
-	VMOVUPS      Y1, 32(AX)
-	VMOVUPS      Y2, 64(AX)
-	VMOVUPS      Y3, 96(AX)
-	ADDQ         $+128, AX
-	ADDQ         $+128, CX
-	SUBQ         $+32, BX
-	JGE          vectors4
+rows3_vectors1:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DX*1), Y1
+	VMOVUPS (SI)(DX*2), Y2
 
-vectors4_end:
-	ADDQ $+32, BX
-	SUBQ $+8, BX
-	JLT  vectors1_end
+rows3_vectors1_position:
+	VBROADCASTSS (R10), Y3
+	VBROADCASTSS (R10)(R12*1), Y4
+	VBROADCASTSS (R10)(R12*2), Y5
+	VMOVUPS      (R9), Y6
+	VFMADD231PS  Y6, Y3, Y0
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y2
+	ADDQ         DX, R9
+	ADDQ         $+4, R10
+	DECQ         R11
+	JNZ          rows3_vectors1_position
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DX*1)
+	VMOVUPS      Y2, (SI)(DX*2)
+	ADDQ         $+32, SI
+	ADDQ         $+32, DI
+	SUBQ         $+8, R8
+	JGE          rows3_vectors1
 
-vectors1:
-	MOVQ    p_len+56(FP), R9
-	MOVQ    CX, DI
-	XORQ    R8, R8
-	VMOVUPS (AX), Y0
+rows3_vectors1_end:
+	ADDQ       $+8, R8
+	JZ         rows3_end
+	LEAQ       mask<>+0(SB), R9
+	NEGQ       R8
+	VMOVDQU    32(R9)(R8*4), Y0
+	MOVQ       count+48(FP), R8
+	MOVQ       CX, R9
+	MOVQ       pStride+40(FP), R10
+	SHLQ       $0x02, R10
+	VMASKMOVPS (SI), Y0, Y1
+	VMASKMOVPS (SI)(DX*1), Y0, Y2
+	VMASKMOVPS (SI)(DX*2), Y0, Y3
 
-vectors1_position:
-	VBROADCASTSS (DX)(R8*4), Y1
-	VFMADD231PS  (DI), Y1, Y0
-	ADDQ         SI, DI
-	INCQ         R8
-	CMPQ         R8, R9
-	JLT          vectors1_position
-	VMOVUPS      Y0, (AX)
-	ADDQ         $+32, AX
-	ADDQ         $+32, CX
-	SUBQ         $+8, BX
-	JGE          vectors1
+rows3_rest_position:
+	VBROADCASTSS (R9), Y4
+	VBROADCASTSS (R9)(R10*1), Y5
+	VBROADCASTSS (R9)(R10*2), Y6
+	VMASKMOVPS   (DI), Y0, Y7
+	VFMADD231PS  Y7, Y4, Y1
+	VFMADD231PS  Y7, Y5, Y2
+	VFMADD231PS  Y7, Y6, Y3
+	ADDQ         DX, DI
+	ADDQ         $+4, R9
+	DECQ         R8
+	JNZ          rows3_rest_position
+	VMASKMOVPS   Y1, Y0, (SI)
+	VMASKMOVPS   Y2, Y0, (SI)(DX*1)
+	VMASKMOVPS   Y3, Y0, (SI)(DX*2)
 
-vectors1_end:
-	ADDQ       $+8, BX
-	JZ         end
-	LEAQ       mask<>+0(SB), DI
-	NEGQ       BX
-	VMOVDQU    32(DI)(BX*4), Y0
-	MOVQ       p_len+56(FP), BX
-	XORQ       DI, DI
-	VMASKMOVPS (AX), Y0, Y1
+rows3_end:
+	IMUL3Q $+3, DX, SI
+	ADDQ   SI, AX
+	MOVQ   pStride+40(FP), SI
+	IMUL3Q $+12, SI, SI
+	ADDQ   SI, CX
+	SUBQ   $+3, BX
+	CMPQ   BX, $+3
+	JGE    whole
 
-rest_position:
-	VBROADCASTSS (DX)(DI*4), Y2
-	VMASKMOVPS   (CX), Y0, Y3
+remainder:
+	CMPQ BX, $+1
+	JE   rows_of1
+	CMPQ BX, $+2
+	JE   rows_of2
+	VZEROUPPER
+	RET
+
+rows_of1:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows1_vectors8_end
+
+rows1_vectors8:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	VMOVUPS 128(BX), Y4
+	VMOVUPS 160(BX), Y5
+	VMOVUPS 192(BX), Y6
+	VMOVUPS 224(BX), Y7
+
+rows1_vectors8_position:
+	VBROADCASTSS (R9), Y8
+	VMOVUPS      (R8), Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VMOVUPS      32(R8), Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VMOVUPS      64(R8), Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VMOVUPS      96(R8), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVUPS      128(R8), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VMOVUPS      160(R8), Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VMOVUPS      192(R8), Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VMOVUPS      224(R8), Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         DX, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors8_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y4, 128(BX)
+	VMOVUPS      Y5, 160(BX)
+	VMOVUPS      Y6, 192(BX)
+	VMOVUPS      Y7, 224(BX)
+	ADDQ         $+256, BX
+	ADDQ         $+256, SI
+	SUBQ         $+64, DI
+	JGE          rows1_vectors8
+
+rows1_vectors8_end:
+	ADDQ $+64, DI
+	SUBQ $+32, DI
+	JLT  rows1_vectors4_end
+
+rows1_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+
+rows1_vectors4_position:
+	VBROADCASTSS (R9), Y4
+	VMOVUPS      (R8), Y5
+	VFMADD231PS  Y5, Y4, Y0
+	VMOVUPS      32(R8), Y5
+	VFMADD231PS  Y5, Y4, Y1
+	VMOVUPS      64(R8), Y5
+	VFMADD231PS  Y5, Y4, Y2
+	VMOVUPS      96(R8), Y5
+	VFMADD231PS  Y5, Y4, Y3
+	ADDQ         DX, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors4_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	ADDQ         $+128, BX
+	ADDQ         $+128, SI
+	SUBQ         $+32, DI
+	JGE          rows1_vectors4
+
+rows1_vectors4_end:
+	ADDQ $+32, DI
+	SUBQ $+8, DI
+	JLT  rows1_vectors1_end
+
+rows1_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	VMOVUPS (BX), Y0
+
+rows1_vectors1_position:
+	VBROADCASTSS (R9), Y1
+	VMOVUPS      (R8), Y2
+	VFMADD231PS  Y2, Y1, Y0
+	ADDQ         DX, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors1_position
+	VMOVUPS      Y0, (BX)
+	ADDQ         $+32, BX
+	ADDQ         $+32, SI
+	SUBQ         $+8, DI
+	JGE          rows1_vectors1
+
+rows1_vectors1_end:
+	ADDQ       $+8, DI
+	JZ         rows1_end
+	LEAQ       mask<>+0(SB), R8
+	NEGQ       DI
+	VMOVDQU    32(R8)(DI*4), Y0
+	MOVQ       count+48(FP), DI
+	MOVQ       CX, R8
+	MOVQ       pStride+40(FP), R9
+	SHLQ       $0x02, R9
+	VMASKMOVPS (BX), Y0, Y1
+
+rows1_rest_position:
+	VBROADCASTSS (R8), Y2
+	VMASKMOVPS   (SI), Y0, Y3
 	VFMADD231PS  Y3, Y2, Y1
-	ADDQ         SI, CX
-	INCQ         DI
-	CMPQ         DI, BX
-	JLT          rest_position
-	VMASKMOVPS   Y1, Y0, (AX)
+	ADDQ         DX, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows1_rest_position
+	VMASKMOVPS   Y1, Y0, (BX)
 
-end:
+rows1_end:
+	IMUL3Q $+1, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+32, DI
+	JLT  rows2_vectors4_end
+
+rows2_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	VMOVUPS (BX)(DX*1), Y4
+	VMOVUPS 32(BX)(DX*1), Y5
+	VMOVUPS 64(BX)(DX*1), Y6
+	VMOVUPS 96(BX)(DX*1), Y7
+
+rows2_vectors4_position:
+	VBROADCASTSS (R9), Y8
+	VBROADCASTSS (R9)(R11*1), Y9
+	VMOVUPS      (R8), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y4
+	VMOVUPS      32(R8), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y5
+	VMOVUPS      64(R8), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y6
+	VMOVUPS      96(R8), Y10
+	VFMADD231PS  Y10, Y8, Y3
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         DX, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors4_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y4, (BX)(DX*1)
+	VMOVUPS      Y5, 32(BX)(DX*1)
+	VMOVUPS      Y6, 64(BX)(DX*1)
+	VMOVUPS      Y7, 96(BX)(DX*1)
+	ADDQ         $+128, BX
+	ADDQ         $+128, SI
+	SUBQ         $+32, DI
+	JGE          rows2_vectors4
+
+rows2_vectors4_end:
+	ADDQ $+32, DI
+	SUBQ $+8, DI
+	JLT  rows2_vectors1_end
+
+rows2_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	VMOVUPS (BX), Y0
+	VMOVUPS (BX)(DX*1), Y1
+
+rows2_vectors1_position:
+	VBROADCASTSS (R9), Y2
+	VBROADCASTSS (R9)(R11*1), Y3
+	VMOVUPS      (R8), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	ADDQ         DX, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors1_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, (BX)(DX*1)
+	ADDQ         $+32, BX
+	ADDQ         $+32, SI
+	SUBQ         $+8, DI
+	JGE          rows2_vectors1
+
+rows2_vectors1_end:
+	ADDQ       $+8, DI
+	JZ         rows2_end
+	LEAQ       mask<>+0(SB), R8
+	NEGQ       DI
+	VMOVDQU    32(R8)(DI*4), Y0
+	MOVQ       count+48(FP), DI
+	MOVQ       CX, R8
+	MOVQ       pStride+40(FP), R9
+	SHLQ       $0x02, R9
+	VMASKMOVPS (BX), Y0, Y1
+	VMASKMOVPS (BX)(DX*1), Y0, Y2
+
+rows2_rest_position:
+	VBROADCASTSS (R8), Y3
+	VBROADCASTSS (R8)(R9*1), Y4
+	VMASKMOVPS   (SI), Y0, Y5
+	VFMADD231PS  Y5, Y3, Y1
+	VFMADD231PS  Y5, Y4, Y2
+	ADDQ         DX, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows2_rest_position
+	VMASKMOVPS   Y1, Y0, (BX)
+	VMASKMOVPS   Y2, Y0, (BX)(DX*1)
+
+rows2_end:
+	IMUL3Q $+2, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, CX
 	VZEROUPPER
 	RET

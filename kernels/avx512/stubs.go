@@ -134,12 +134,12 @@ func Max(x []float32) float32
 //go:noescape
 func ExpSum(x []float32, top float32) float32
 
-// Dots computes dst[t] = scale·Σ_d q[d]·k[t·len(q)+d] over len(dst).
+// Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count).
 //
 //go:noescape
-func Dots(dst []float32, q []float32, k []float32, scale float32)
+func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32)
 
-// Accumulate computes out[d] += Σ_t p[t]·v[t·len(out)+d] over len(p) ≥ 1, in the order of t.
+// Accumulate computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count.
 //
 //go:noescape
-func Accumulate(out []float32, v []float32, p []float32)
+func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int)

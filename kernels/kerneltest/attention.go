@@ -16,7 +16,7 @@ type cache struct {
 
 func newCache(r *rand.Rand, dim, group, context int) *cache {
 	return &cache{k: normal(r, context*dim), v: normal(r, context*dim), a: kernels.Attention{
-		Q: normal(r, group*dim), HeadDim: dim, Group: group, To: context, Scale: float32(1 / math.Sqrt(float64(dim))),
+		Q: normal(r, group*dim), Queries: 1, HeadDim: dim, Group: group, To: context, Scale: float32(1 / math.Sqrt(float64(dim))),
 	}}
 }
 
@@ -35,20 +35,32 @@ func (c *cache) lay(r *rand.Rand, pageTokens, heads int) *kernels.Attention {
 	for _, p := range order[:used] {
 		a.Pages = append(a.Pages, int32(p))
 	}
-	for t := a.From; t < a.To; t++ {
-		at := ((order[t/pageTokens]*heads+a.KVHead)*pageTokens + t%pageTokens) * a.HeadDim
-		copy(a.K[at:], c.k[t*a.HeadDim:][:a.HeadDim])
-		copy(a.V[at:], c.v[t*a.HeadDim:][:a.HeadDim])
+	end := a.To + a.Queries - 1
+	first := firstOf(&a, 0)
+	for t := first; t < end; t++ {
+		page := (order[t/pageTokens]*heads + a.KVHead) * pageTokens * a.HeadDim
+		copy(a.V[page+t%pageTokens*a.HeadDim:], c.v[t*a.HeadDim:][:a.HeadDim])
+		for d, x := range c.k[t*a.HeadDim:][:a.HeadDim] {
+			a.K[page+d*pageTokens+t%pageTokens] = x
+		}
 	}
-	a.Out = make([]float32, a.Group*a.HeadDim)
-	a.Scores = make([]float32, a.Group*(a.To-a.From))
+	a.Out = make([]float32, len(a.Q))
+	a.Scores = make([]float32, kernels.AttentionScratch(a.Queries*a.Group, a.HeadDim, end-first))
 	return &a
+}
+
+// firstOf is the first position that query i looks at.
+func firstOf(a *kernels.Attention, i int) int {
+	if a.Window == 0 {
+		return 0
+	}
+	return max(0, a.To+i-a.Window)
 }
 
 func (c *checker) compareAttend(t *testing.T, r *rand.Rand, dim, group, context, from int) {
 	t.Helper()
 	data := newCache(r, dim, group, context)
-	data.a.From = from
+	data.a.Window = context - from
 	if r.IntN(3) == 0 {
 		data.a.Sinks = normal(r, group)
 	}
@@ -100,17 +112,55 @@ func (c *checker) attendInvariant(t *testing.T) {
 	r := random(2)
 	for range 20 {
 		data := newCache(r, 8*(1+r.IntN(17)), 1+r.IntN(8), 1+r.IntN(120))
-		data.a.From, data.a.SoftCap, data.a.Sinks = r.IntN(data.a.To), 3, normal(r, data.a.Group)
+		data.a.Window, data.a.SoftCap, data.a.Sinks = r.IntN(data.a.To), 3, normal(r, data.a.Group)
 		first := data.lay(r, 16, 1)
 		c.set.Attend(first)
 		for range 8 {
 			a := data.lay(r, 1+r.IntN(40), 1+r.IntN(3))
 			c.set.Attend(a)
 			if at := sameBits(a.Out, first.Out); at >= 0 {
-				t.Fatalf("pages of %d, [%d,%d): [%d] is %v and with pages of 16 %v", a.PageTokens, a.From, a.To, at, a.Out[at], first.Out[at])
+				t.Fatalf("pages of %d, window %d up to %d: [%d] is %v and with pages of 16 %v", a.PageTokens, a.Window, a.To, at, a.Out[at], first.Out[at])
 			}
 		}
 		c.groupInvariant(t, r, data, first)
+	}
+}
+
+// attendTiles: every query of a tile has the bits it has alone, whatever the
+// tile, the pages and the window, and whatever lies behind it.
+func (c *checker) attendTiles(t *testing.T) {
+	r := random(5)
+	for range 120 {
+		dim, group, queries := 1+r.IntN(140), 1+r.IntN(8), 1+r.IntN(20)
+		to := 1 + r.IntN([]int{20, 300, 1100}[r.IntN(3)])
+		data := newCache(r, dim, group, to+queries-1)
+		data.a.Queries, data.a.To, data.a.Stride = queries, to, group*dim+r.IntN(2)*r.IntN(100)
+		data.a.Q = normal(r, (queries-1)*data.a.Stride+group*dim)
+		if r.IntN(2) == 0 {
+			data.a.Window = 1 + r.IntN(to+queries+5)
+		}
+		if r.IntN(3) == 0 {
+			data.a.Sinks = normal(r, group)
+		}
+		if r.IntN(3) == 0 {
+			data.a.SoftCap = 1 + 3*r.Float32()
+		}
+		if last := to + queries - 2; queries > 1 && r.IntN(2) == 0 { // the others do not see it
+			data.k[last*dim], data.v[last*dim] = float32(math.NaN()), float32(math.Inf(1))
+		}
+		whole := data.lay(r, 1+r.IntN(40), 1+r.IntN(3))
+		c.set.Attend(whole)
+		for i := range queries {
+			one := *data
+			one.a.Queries, one.a.Stride, one.a.To = 1, 0, to+i
+			one.a.Q = data.a.Q[i*data.a.Stride:][:group*dim]
+			a := one.lay(r, 16, 1)
+			c.set.Attend(a)
+			if at := sameBits(a.Out, whole.Out[i*data.a.Stride:]); at >= 0 {
+				t.Fatalf("head of %d, group %d, query %d of %d, window %d up to %d, pages of %d: [%d] is %v and alone %v", dim, group, i, queries,
+					a.Window, a.To, whole.PageTokens, at, whole.Out[i*data.a.Stride+at], a.Out[at])
+			}
+		}
 	}
 }
 

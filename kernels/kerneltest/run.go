@@ -37,6 +37,7 @@ func Run(t *testing.T, name string) {
 		{"RMSNormLargeAndSmall", c.rmsNormRange},
 		{"AttendEveryShape", c.attendEveryShape},
 		{"AttendSameBitsInAnyPages", c.attendInvariant},
+		{"AttendSameBitsInAnyTile", c.attendTiles},
 		{"AttendSinks", c.attendSinks},
 		{"KeepsInsideItsOperands", c.outside},
 		{"AllocatesNothing", c.allocations},

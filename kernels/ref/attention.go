@@ -1,9 +1,11 @@
 package ref
 
-// Attention is one query token's work on one KV head. The fields are those of
-// kernels.Attention, which says what they mean.
+// Attention is the work of some query tokens on one KV head. The fields are
+// those of kernels.Attention, which says what they mean.
 type Attention struct {
 	Out, Q     []float32
+	Queries    int
+	Stride     int
 	K, V       []float32
 	Pages      []int32
 	PageTokens int
@@ -11,44 +13,58 @@ type Attention struct {
 	KVHead     int
 	HeadDim    int
 	Group      int
-	From, To   int
+	To         int
+	Window     int
 	Scale      float32
 	SoftCap    float32
 	Sinks      []float32
 	Scores     []float32
 }
 
-// Attend computes, for each query head g: s[t] = Scale·Σ_d Q[g,d]·K[t,d] over the
-// positions t in [From,To), bounded by SoftCap, p = softmax(s) with the sink's
-// score among them, Out[g,d] = Σ_t p[t]·V[t,d].
+// Attend computes, for each query i and its query heads g: s[t] =
+// Scale·Σ_d Q[g,d]·K[t,d] over the last Window positions t below To+i, bounded by
+// SoftCap, p = softmax(s) with the sink's score among them, Out[g,d] = Σ_t p[t]·V[t,d].
 func Attend(a *Attention) {
-	for g := range a.Group {
-		q := a.Q[g*a.HeadDim:][:a.HeadDim]
-		scores := a.Scores[:a.To-a.From]
-		for t := range scores {
-			scores[t] = float32(float64(a.Scale) * Dot(q, a.row(a.K, a.From+t)))
-		}
-		if a.SoftCap > 0 {
-			SoftCap(scores, a.SoftCap)
-		}
-		if a.Sinks == nil {
-			Softmax(scores)
-		} else {
-			SoftmaxSink(scores, a.Sinks[g])
-		}
-		for d := range a.HeadDim {
-			sum := 0.0
-			for t, p := range scores {
-				sum += float64(p) * float64(a.row(a.V, a.From+t)[d])
-			}
-			a.Out[g*a.HeadDim+d] = float32(sum)
+	for i := range a.Queries {
+		for g := range a.Group {
+			at := i*a.Stride + g*a.HeadDim
+			a.attend(g, a.Q[at:at+a.HeadDim], a.Out[at:at+a.HeadDim], a.To+i)
 		}
 	}
 }
 
-// row is the HeadDim numbers of position t in a pool.
-func (a *Attention) row(pool []float32, t int) []float32 {
-	page := int(a.Pages[t/a.PageTokens])
-	at := ((page*a.KVHeads+a.KVHead)*a.PageTokens + t%a.PageTokens) * a.HeadDim
-	return pool[at : at+a.HeadDim]
+// attend is one query of head g, which looks at what lies before to.
+func (a *Attention) attend(g int, q, out []float32, to int) {
+	from := 0
+	if a.Window > 0 {
+		from = max(0, to-a.Window)
+	}
+	scores := a.Scores[:to-from]
+	for t := range scores {
+		k, sum := a.K[a.page(from+t)+(from+t)%a.PageTokens:], 0.0
+		for d, x := range q {
+			sum += float64(x) * float64(k[d*a.PageTokens])
+		}
+		scores[t] = float32(float64(a.Scale) * sum)
+	}
+	if a.SoftCap > 0 {
+		SoftCap(scores, a.SoftCap)
+	}
+	if a.Sinks == nil {
+		Softmax(scores)
+	} else {
+		SoftmaxSink(scores, a.Sinks[g])
+	}
+	for d := range out {
+		sum := 0.0
+		for t, p := range scores {
+			sum += float64(p) * float64(a.V[a.page(from+t)+(from+t)%a.PageTokens*a.HeadDim+d])
+		}
+		out[d] = float32(sum)
+	}
+}
+
+// page is where the KV head's part of the page of position t begins in a pool.
+func (a *Attention) page(t int) int {
+	return (int(a.Pages[t/a.PageTokens])*a.KVHeads + a.KVHead) * a.PageTokens * a.HeadDim
 }

@@ -121,18 +121,18 @@ func TestMatMulByHand(t *testing.T) {
 }
 
 // TestAttendByHand: a query that sees one key only gives that key's value; equal
-// keys give the mean of the values.
+// keys give the mean of the values; the query after it has moved on by one.
 func TestAttendByHand(t *testing.T) {
 	a := Attention{
-		Q: []float32{100, 0, 0, 0}, Out: make([]float32, 4), HeadDim: 2, Group: 2,
+		Q: []float32{100, 0, 0, 0, 0, 0, 0, 0}, Out: make([]float32, 8), Queries: 2, Stride: 4, HeadDim: 2, Group: 2,
 		// two pages of two positions, two KV heads; head 1 of positions 0, 1 lies in page 1
-		K:     []float32{9, 9, 9, 9, 1, 0, 9, 9, 9, 9, 9, 9, 0, 0, 0, 1},
+		K:     []float32{9, 9, 9, 9, 1, 9, 0, 9, 9, 9, 9, 9, 9, 0, 9, 1},
 		V:     []float32{9, 9, 9, 9, 30, 60, 9, 9, 9, 9, 9, 9, 9, 9, 90, 120},
-		Pages: []int32{1, 0}, PageTokens: 2, KVHeads: 2, KVHead: 1, From: 1, To: 3, Scale: 2,
+		Pages: []int32{1, 0}, PageTokens: 2, KVHeads: 2, KVHead: 1, To: 3, Window: 2, Scale: 2,
 		Scores: make([]float32, 4),
 	}
 	Attend(&a)
-	want := []float32{30, 60, 60, 90}
+	want := []float32{30, 60, 60, 90, 19.5, 34.5, 19.5, 34.5}
 	for i, w := range want {
 		if math.Abs(float64(a.Out[i]-w)) > 1e-5 {
 			t.Fatalf("%v, want %v", a.Out, want)

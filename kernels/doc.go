@@ -29,9 +29,11 @@
 // comes from the layout: a lane of a vector is one row of weights (see packTiles),
 // so an output of MatMul never crosses lanes, and it has two accumulators, for the
 // first and the second half of every 32 columns (and a third for the sums of
-// scaled blocks), whatever the shape of the call is. In Attend a score is one dot
-// product of fixed order, and an output is summed in the order of the positions.
-// Sets may differ from each other in the last bits.
+// scaled blocks), whatever the shape of the call is. In Attend a lane is a
+// position for the scores and a number of the head for the values: a score is one
+// dot product of fixed order, an output is summed in the order of the positions, and
+// the softmax runs over chunks that begin at fixed positions. Sets may differ from
+// each other in the last bits.
 //
 // # Types
 //

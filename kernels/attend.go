@@ -102,7 +102,7 @@ func (t *attention) dots(lo, hi int) {
 	for at := lo; at < hi; {
 		page, slot, next := t.run(at, hi)
 		k := &t.K[page*t.HeadDim+slot]
-		t.v.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale)
+		t.v.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[t.ahead(next)])
 		at = next
 	}
 }
@@ -144,7 +144,7 @@ func (t *attention) accumulate(lo, at, end, i, n int) {
 	for at < end {
 		page, slot, next := t.run(at, end)
 		v, p := &t.V[(page+slot)*t.HeadDim], &t.scores[row*attendChunk+at-lo]
-		t.v.accumulate(&t.out[row*t.HeadDim], t.HeadDim, n*t.Group, v, p, attendChunk, next-at)
+		t.v.accumulate(&t.out[row*t.HeadDim], t.HeadDim, n*t.Group, v, p, attendChunk, next-at, &t.V[t.ahead(next)])
 		at = next
 	}
 }
@@ -163,4 +163,11 @@ func (a *Attention) from(i int) int {
 		return 0
 	}
 	return max(0, a.To+i-a.Window)
+}
+
+// ahead is where the KV head's page of the position at begins, or of the last
+// position there is.
+func (t *attention) ahead(at int) int {
+	page, _, _ := t.run(min(at, t.To+t.Queries-2), at)
+	return page * t.HeadDim
 }

@@ -20,8 +20,8 @@ type vector struct {
 	max        func(x []float32) float32
 	expSum     func(x []float32, top float32) float32
 	scale      func(x []float32, s float32)
-	dots       func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, kStride, count int, scale float32)
-	accumulate func(out *float32, dim, rows int, v, p *float32, pStride, count int)
+	dots       func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, kStride, count int, scale float32, ahead *float32)
+	accumulate func(out *float32, dim, rows int, v, p *float32, pStride, count int, ahead *float32)
 }
 
 // set composes the operations of a Set from the loops of v.

@@ -74,8 +74,8 @@ func (g *isa) byRows(rows reg.GPVirtual, body func(name string, rows int)) {
 // dots: a lane is a position. One score is the sum of the accumulators of its
 // lane, which take the columns by turns and are added in a fixed order.
 func (g *isa) dots() {
-	text("Dots", "func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, kStride, count int, scale float32)",
-		"Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count).")
+	text("Dots", "func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, kStride, count int, scale float32, ahead *float32)",
+		"Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.")
 	d := &dotting{g: g, dst: val("dst"), q: val("q"), kStep: val("kStride"), qStep: val("dim"), turns: 2}
 	SHLQ(U8(2), d.kStep)
 	SHLQ(U8(2), d.qStep)
@@ -83,6 +83,7 @@ func (g *isa) dots() {
 		d.turns, d.kStep3 = 4, GP64()
 		LEAQ(Mem{Base: d.kStep, Index: d.kStep, Scale: 2}, d.kStep3)
 	}
+	prefetchAhead()
 	g.byRows(val("rows"), d.rows)
 }
 
@@ -231,10 +232,11 @@ func (d *dotting) store(acc [][][]reg.VecVirtual, dst reg.GPVirtual, rows, vecto
 // accumulate: one output is one accumulator, in the order of t. It lies in out
 // between calls, so the cut of the positions into pages leaves no trace.
 func (g *isa) accumulate() {
-	text("Accumulate", "func(out *float32, dim, rows int, v, p *float32, pStride, count int)",
-		"Accumulate computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count.")
+	text("Accumulate", "func(out *float32, dim, rows int, v, p *float32, pStride, count int, ahead *float32)",
+		"Accumulate computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count. It prefetches at ahead.")
 	out, p, step := val("out"), val("p"), val("dim")
 	SHLQ(U8(2), step)
+	prefetchAhead()
 	g.byRows(val("rows"), func(name string, rows int) {
 		w := &weighing{g: g, rows: rows, step: step, column: GP64(), v: val("v"), p: p}
 		w.walk(name, out)
@@ -329,4 +331,13 @@ func (w *weighing) outputs(vectors int, each func(v reg.VecVirtual, to Mem), acc
 		}
 	}
 	return acc
+}
+
+// prefetchAhead asks for the first lines of the page that the next call reads:
+// hardware finds the rest by itself, but not where a page begins.
+func prefetchAhead() {
+	at := val("ahead")
+	for line := range 8 {
+		PREFETCHT0(Mem{Base: at, Disp: 64 * line})
+	}
 }

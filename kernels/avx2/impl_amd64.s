@@ -7770,18 +7770,27 @@ exp_end:
 	VZEROUPPER
 	RET
 
-// func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32)
-// Requires: AVX, CMOV, FMA3
-TEXT ·Dots(SB), NOSPLIT, $0-68
-	MOVQ dst+0(FP), AX
-	MOVQ q+16(FP), CX
-	MOVQ kStride+48(FP), DX
-	MOVQ dim+24(FP), BX
-	SHLQ $0x02, DX
-	SHLQ $0x02, BX
-	MOVQ rows+32(FP), SI
-	CMPQ SI, $+3
-	JLT  remainder
+// func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32, ahead *float32)
+// Requires: AVX, CMOV, FMA3, MMX+
+TEXT ·Dots(SB), NOSPLIT, $0-80
+	MOVQ       dst+0(FP), AX
+	MOVQ       q+16(FP), CX
+	MOVQ       kStride+48(FP), DX
+	MOVQ       dim+24(FP), BX
+	SHLQ       $0x02, DX
+	SHLQ       $0x02, BX
+	MOVQ       ahead+72(FP), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 384(SI)
+	PREFETCHT0 448(SI)
+	MOVQ       rows+32(FP), SI
+	CMPQ       SI, $+3
+	JLT        remainder
 
 whole:
 	MOVQ k+40(FP), DI
@@ -8275,16 +8284,25 @@ rows2_end:
 	VZEROUPPER
 	RET
 
-// func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int)
-// Requires: AVX, FMA3
-TEXT ·Accumulate(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), AX
-	MOVQ p+32(FP), CX
-	MOVQ dim+8(FP), DX
-	SHLQ $0x02, DX
-	MOVQ rows+16(FP), BX
-	CMPQ BX, $+3
-	JLT  remainder
+// func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int, ahead *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·Accumulate(SB), NOSPLIT, $0-64
+	MOVQ       out+0(FP), AX
+	MOVQ       p+32(FP), CX
+	MOVQ       dim+8(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       ahead+56(FP), BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	MOVQ       rows+16(FP), BX
+	CMPQ       BX, $+3
+	JLT        remainder
 
 whole:
 	MOVQ v+24(FP), DI

@@ -134,12 +134,12 @@ func Max(x []float32) float32
 //go:noescape
 func ExpSum(x []float32, top float32) float32
 
-// Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count).
+// Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.
 //
 //go:noescape
-func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32)
+func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32, ahead *float32)
 
-// Accumulate computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count.
+// Accumulate computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count. It prefetches at ahead.
 //
 //go:noescape
-func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int)
+func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int, ahead *float32)

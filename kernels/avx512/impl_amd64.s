@@ -15173,19 +15173,28 @@ exp_end:
 	VZEROUPPER
 	RET
 
-// func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32)
-// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
-TEXT ·Dots(SB), NOSPLIT, $0-68
-	MOVQ dst+0(FP), AX
-	MOVQ q+16(FP), CX
-	MOVQ kStride+48(FP), DX
-	MOVQ dim+24(FP), BX
-	SHLQ $0x02, DX
-	SHLQ $0x02, BX
-	LEAQ (DX)(DX*2), SI
-	MOVQ rows+32(FP), DI
-	CMPQ DI, $+6
-	JLT  remainder
+// func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32, ahead *float32)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV, MMX+
+TEXT ·Dots(SB), NOSPLIT, $0-80
+	MOVQ       dst+0(FP), AX
+	MOVQ       q+16(FP), CX
+	MOVQ       kStride+48(FP), DX
+	MOVQ       dim+24(FP), BX
+	SHLQ       $0x02, DX
+	SHLQ       $0x02, BX
+	LEAQ       (DX)(DX*2), SI
+	MOVQ       ahead+72(FP), DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 384(DI)
+	PREFETCHT0 448(DI)
+	MOVQ       rows+32(FP), DI
+	CMPQ       DI, $+6
+	JLT        remainder
 
 whole:
 	MOVQ k+40(FP), R8
@@ -16594,16 +16603,25 @@ rows5_end:
 	VZEROUPPER
 	RET
 
-// func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int)
-// Requires: AVX, AVX512F, BMI2
-TEXT ·Accumulate(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), AX
-	MOVQ p+32(FP), CX
-	MOVQ dim+8(FP), DX
-	SHLQ $0x02, DX
-	MOVQ rows+16(FP), BX
-	CMPQ BX, $+6
-	JLT  remainder
+// func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int, ahead *float32)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·Accumulate(SB), NOSPLIT, $0-64
+	MOVQ       out+0(FP), AX
+	MOVQ       p+32(FP), CX
+	MOVQ       dim+8(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       ahead+56(FP), BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	MOVQ       rows+16(FP), BX
+	CMPQ       BX, $+6
+	JLT        remainder
 
 whole:
 	MOVQ v+24(FP), DI

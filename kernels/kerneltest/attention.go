@@ -211,11 +211,14 @@ func (c *checker) allocations(t *testing.T) {
 	x, y := normal(r, 576), normal(r, 576)
 	a := newCache(r, 64, 3, 50).lay(r, 16, 2)
 	a.Sinks, a.SoftCap = []float32{0, 1, 2}, 2
+	tile := newCache(r, 64, 3, 50)
+	tile.a.Q, tile.a.Queries, tile.a.Stride, tile.a.To = normal(r, 4*200), 4, 200, 47
+	some := tile.lay(r, 16, 2)
 	for name, f := range map[string]func(){
 		"RMSNorm": func() { c.set.RMSNorm(x, x, y, 1e-5) },
 		"Add":     func() { c.set.Add(x, y) },
 		"Softmax": func() { c.set.Softmax(x) },
-		"Attend":  func() { c.set.Attend(a) },
+		"Attend":  func() { c.set.Attend(a); c.set.Attend(some) },
 		"activations": func() {
 			for _, op := range activations {
 				op.run(c.set, x, x, y)

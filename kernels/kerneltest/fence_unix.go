@@ -69,13 +69,17 @@ func (c *checker) outside(t *testing.T) {
 				op.run(c.set, dst, a, b)
 			}
 			c.set.Softmax(dst)
-			attention := newCache(r, n, 2, 1+n%11).lay(r, 3, 1)
+			attention := newCache(r, n, 2, 2+n%10).lay(r, 3, 1)
 			used := (attention.To + 2) / 3 * 3 * n
 			attention.Pages = []int32{0, 1, 2, 3}
 			attention.K, attention.V = fenced(t, normal(r, used), atEnd), fenced(t, normal(r, used), atEnd)
 			attention.Q, attention.Out = fenced(t, attention.Q, atEnd), fenced(t, attention.Out, atEnd)
 			attention.Scores = fenced(t, attention.Scores, atEnd)
 			attention.Sinks, attention.SoftCap = fenced(t, normal(r, 2), atEnd), 5
+			c.set.Attend(attention)
+			attention.Queries, attention.Group, attention.Stride, attention.To = 2, 1, n+3, attention.To-1
+			attention.Q, attention.Out = fenced(t, normal(r, 2*n+3), atEnd), fenced(t, make([]float32, 2*n+3), atEnd)
+			attention.Sinks = attention.Sinks[:1]
 			c.set.Attend(attention)
 		}
 	}

@@ -19,6 +19,7 @@ type attention struct {
 	*Attention
 	v       *vector
 	rows    int
+	last    int       // of the pages that are looked at
 	q, out  []float32 // [rows][HeadDim]; out is not yet divided by sum
 	scores  []float32 // [rows][attendChunk], from lo on
 	top     []float32 // the largest score so far, no less than -MaxFloat32
@@ -64,6 +65,7 @@ func (t *attention) cut(n int) []float32 {
 func (t *attention) begin() {
 	width := t.Group * t.HeadDim
 	t.rows, t.scratch = t.Queries*t.Group, t.Scores
+	t.last = (t.To + t.Queries - 2) / t.PageTokens
 	t.q, t.out = t.Q, t.Out
 	if !t.contiguous() {
 		t.q, t.out = t.cut(t.Queries*width), t.cut(t.Queries*width)
@@ -100,9 +102,9 @@ func (t *attention) end() {
 // row does not look at too.
 func (t *attention) dots(lo, hi int) {
 	for at := lo; at < hi; {
-		page, slot, next := t.run(at, hi)
+		page, slot, next, ahead := t.run(at, hi)
 		k := &t.K[page*t.HeadDim+slot]
-		t.v.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[t.ahead(next)])
+		t.v.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[ahead*t.HeadDim])
 		at = next
 	}
 }
@@ -142,19 +144,24 @@ func (t *attention) values(lo, hi int) {
 func (t *attention) accumulate(lo, at, end, i, n int) {
 	row := i * t.Group
 	for at < end {
-		page, slot, next := t.run(at, end)
+		page, slot, next, ahead := t.run(at, end)
 		v, p := &t.V[(page+slot)*t.HeadDim], &t.scores[row*attendChunk+at-lo]
-		t.v.accumulate(&t.out[row*t.HeadDim], t.HeadDim, n*t.Group, v, p, attendChunk, next-at, &t.V[t.ahead(next)])
+		t.v.accumulate(&t.out[row*t.HeadDim], t.HeadDim, n*t.Group, v, p, attendChunk, next-at, &t.V[ahead*t.HeadDim])
 		at = next
 	}
 }
 
 // run finds the positions [at,next) before end that lie in one page: its KV
 // head begins page positions into a pool, and they begin slot positions later.
-func (a *Attention) run(at, end int) (page, slot, next int) {
-	i := at / a.PageTokens
-	page = (int(a.Pages[i])*a.KVHeads + a.KVHead) * a.PageTokens
-	return page, at - i*a.PageTokens, min(end, (i+1)*a.PageTokens)
+// The head of the page after it, or of the last one again, is at ahead.
+func (t *attention) run(at, end int) (page, slot, next, ahead int) {
+	i := at / t.PageTokens
+	return t.page(i), at - i*t.PageTokens, min(end, (i+1)*t.PageTokens), t.page(min(i+1, t.last))
+}
+
+// page is where the KV head begins in page i of the sequence, in positions.
+func (t *attention) page(i int) int {
+	return (int(t.Pages[i])*t.KVHeads + t.KVHead) * t.PageTokens
 }
 
 // from is the first position that query i looks at.
@@ -163,11 +170,4 @@ func (a *Attention) from(i int) int {
 		return 0
 	}
 	return max(0, a.To+i-a.Window)
-}
-
-// ahead is where the KV head's page of the position at begins, or of the last
-// position there is.
-func (t *attention) ahead(at int) int {
-	page, _, _ := t.run(min(at, t.To+t.Queries-2), at)
-	return page * t.HeadDim
 }

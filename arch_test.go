@@ -26,6 +26,7 @@ var arrows = map[string]string{
 	"admission/budget/shared":  "admission/budget",
 	"gateway":                  "admission admission/budget internal/capture internal/conf internal/spans internal/telemetry internal/wire",
 	"bench/longprompt":         "engine internal/wire",
+	"bench/observing":          "",
 	"bench/sim":                "admission internal/step",
 	"bench/startup":            "",
 	"engine":                   "engine/chat engine/checkpoint engine/demo engine/gguf engine/kv engine/model engine/sample engine/text engine/tokenizer internal/conf internal/step internal/wire kernels",

@@ -219,14 +219,19 @@ func (c *console) writeFile(name string, text []byte) error {
 
 // runTraceLaunches takes down every kernel launch of the engine's next steps.
 func runTraceLaunches(c *console, args []string) error {
-	set := newFlagSet("trace launches [--steps N] [-o FILE] [--admin ADDR]")
+	set := newFlagSet("trace launches [--steps N | --after ID] [-o FILE] [--admin ADDR]")
+	after := set.String("after", "", "instead, what was taken down after the request of this id missed a goal (capture.arm_steps); last for the last one")
 	steps := set.Int("steps", 100, "how many steps; the engine must be at work, and after 10 s it is over")
 	name := set.String("o", "", "file to write, for ui.perfetto.dev; empty writes to standard output")
 	base, _, err := c.adminURL(set, args, 0)
 	if err != nil {
 		return err
 	}
-	text, err := askAdmin(http.MethodGet, fmt.Sprintf("%s/debug/launches?steps=%d", base, *steps))
+	query := fmt.Sprintf("steps=%d", *steps)
+	if *after != "" {
+		query = "after=" + url.QueryEscape(strings.TrimPrefix(*after, "last"))
+	}
+	text, err := askAdmin(http.MethodGet, base+"/debug/launches?"+query)
 	if err != nil {
 		return err
 	}

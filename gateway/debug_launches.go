@@ -22,6 +22,9 @@ const (
 
 // launches answers with a file for Perfetto's viewer.
 func (d *debugPages) launches(c *fasthttp.RequestCtx) *failure {
+	if args := c.QueryArgs(); args.Has("after") {
+		return d.launchesAfter(c, string(args.Peek("after")))
+	}
 	steps := launchStepsDefault
 	if text := string(c.QueryArgs().Peek("steps")); text != "" {
 		n, err := strconv.Atoi(text)
@@ -42,5 +45,17 @@ func (d *debugPages) launches(c *fasthttp.RequestCtx) *failure {
 	}
 	c.Response.Header.Set("Content-Disposition", `attachment; filename="launches.json"`)
 	writeJSON(c, fasthttp.StatusOK, capture.LaunchTrace(taken))
+	return nil
+}
+
+// launchesAfter answers with what was taken down after the request of that id
+// missed a goal, or after the last one that did for "".
+func (d *debugPages) launchesAfter(c *fasthttp.RequestCtx, id string) *failure {
+	trace := d.g.capture.Launches(id)
+	if trace == nil {
+		return failed(faultPathNotFound, "no launches were taken down after that request: only those after the last few requests that missed a goal are kept, where capture.arm_steps says so")
+	}
+	c.Response.Header.Set("Content-Disposition", `attachment; filename="launches.json"`)
+	writeJSON(c, fasthttp.StatusOK, trace)
 	return nil
 }

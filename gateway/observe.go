@@ -17,6 +17,9 @@ func (g *Gateway) observe() {
 		return
 	}
 	g.capture.Watch(g.running)
+	if engine, ok := g.engine.(wire.Capturer); ok {
+		g.capture.Arm(engine)
+	}
 	g.recorder.OfferTo(g.capture.Offer)
 	g.recorder.ResolveExemplars(g.capture.Has)
 	g.recorder.CountCaptures(func() telemetry.CaptureCounts { return captureCounts(g.capture) })

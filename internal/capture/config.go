@@ -16,6 +16,9 @@ type Config struct {
 	WatchdogFactor float64       `yaml:"watchdog_factor" default:"2" range:"1..1000" help:"A running request is kept once it is so many times over a goal of its class."`
 	CheckInterval  time.Duration `yaml:"check_interval" default:"1s" range:"10ms..1h" help:"Time between two looks at the running requests."`
 
+	ArmSteps    int           `yaml:"arm_steps" range:"1..4096" help:"Steps whose single kernel launches are taken down after a request that missed a goal, see /debug/launches?after=ID; 0 takes none."`
+	ArmInterval time.Duration `yaml:"arm_interval" default:"1m" range:"1s.." help:"Least time between two of these."`
+
 	DiskFolder          string        `yaml:"disk_folder" help:"Folder that kept requests are written to, made if it is not there; empty writes none."`
 	DiskBytesMax        int64         `yaml:"disk_bytes_max" default:"67108864" range:"1MiB..1TiB" help:"Bytes in that folder; the oldest files go first."`
 	DiskSegmentBytesMax int64         `yaml:"disk_segment_bytes_max" default:"4194304" range:"64KiB..1GiB" help:"Bytes of one file in it."`

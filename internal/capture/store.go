@@ -22,6 +22,7 @@ type Store struct {
 	log      *slog.Logger
 	steps    *stepRing
 	requests requestRing
+	arm      *arm
 	disk     *disk // nil for none; of the goroutine run, but for its reading
 
 	jobs     chan job
@@ -90,6 +91,7 @@ func New(cfg Config, exporter *spans.Exporter, log *slog.Logger) (*Store, error)
 		cfg: cfg, exporter: exporter, log: log, steps: newStepRing(cfg.StepsKept),
 		jobs: make(chan job, jobsMax), stop: make(chan struct{}), done: make(chan struct{}),
 		ration: ration{rate: cfg.Rate, burst: float64(cfg.Burst), every: cfg.BaselineEvery, classes: map[string]*classRation{}},
+		arm:    newArm(&cfg),
 		full:   newShelf(cfg.KeptMax), brief: newShelf(briefPerFull * cfg.KeptMax), hung: map[string]bool{},
 	}
 	if cfg.DiskFolder != "" {
@@ -151,6 +153,9 @@ func (s *Store) Offer(r *telemetry.Record) bool {
 	why := Decide(r, s.ration.usual(c, r), s.ration.number, s.ration.every)
 	if s.hung[r.ID] { // its end replaces what the watchdog kept
 		why |= Hung
+	}
+	if why&slow != 0 && r.Dispatched != 0 {
+		s.arm.after(r.ID, time.Now())
 	}
 	return why != 0 && s.keep(c, r, why)
 }
@@ -280,6 +285,7 @@ func (s *Store) Close() {
 		return
 	}
 	s.stopOnce.Do(func() { close(s.stop) })
+	s.arm.close()
 	<-s.done
 	if s.disk != nil {
 		s.disk.close()

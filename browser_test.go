@@ -314,7 +314,7 @@ func TestNeighbourIsNamed(t *testing.T) {
 	if text := result(b, "sentence", chromedp.TextContent(".sentence")); text != view.Sentence {
 		t.Errorf("the page says %q", text)
 	}
-	for kind, least := range map[string]float64{"p-decode": 1, "s-own": 1, "s-others": 5, "own": 5, "k-mlp": 20, "k-attention_prefill": 5} {
+	for kind, least := range map[string]float64{"p-decode": 1, "s-own": 1, "s-others": 1, "own": 2, "k-mlp": 5, "k-attention_prefill": 1} {
 		if n := b.number(fmt.Sprintf(`document.querySelectorAll("svg[role=img] rect.%s").length`, kind)); n < least {
 			t.Errorf("%v bars of %s", n, kind)
 		}

@@ -64,7 +64,12 @@ func TestEveryRequestOverItsGoalIsKept(t *testing.T) {
 	}
 	wg.Wait()
 	r.settled()
+	slow := 0
 	for _, rec := range r.recorder.Last(requests) {
+		if rec.TokenTime() <= float64(time.Millisecond) {
+			continue // its tokens came late, and together
+		}
+		slow++
 		v := r.kept.Find(rec.ClientID)
 		if !rec.Kept || rec.Broken&telemetry.TokenGoal == 0 || v == nil || v.ID != rec.ID {
 			t.Fatalf("%s: kept %v, broken %v, view %v", rec.ClientID, rec.Kept, rec.Broken.Names(), v)
@@ -73,6 +78,9 @@ func TestEveryRequestOverItsGoalIsKept(t *testing.T) {
 		if v.Sentence == "" || !slices.Contains(v.Reasons, "slow_token") {
 			t.Errorf("%+v", v)
 		}
+	}
+	if slow < requests/2 {
+		t.Errorf("only %d of %d were slow", slow, requests)
 	}
 }
 

@@ -249,6 +249,37 @@ func slowByNeighbour(t *testing.T, p *process) (*capture.View, string) {
 // pageCanary is in prompts, and so must be nowhere else.
 const pageCanary = "canary4219"
 
+// stepBars are how many bars of each kind a view's steps must give, at least and
+// at most: a part that is too small to see has none.
+func stepBars(v *capture.View) map[string][2]float64 {
+	bars := map[string][2]float64{}
+	count := func(kind string, seen bool) {
+		n := bars[kind]
+		if n[1]++; seen {
+			n[0]++
+		}
+		bars[kind] = n
+	}
+	for i := range v.Steps {
+		s := &v.Steps[i]
+		switch {
+		case !s.Member:
+			continue
+		case s.PrefillTokens > s.OthersPrefill:
+			count("s-own", true)
+		case s.OthersPrefill > 0:
+			count("s-others", true)
+		}
+		count("own", s.OwnMS > s.MS/4)
+		for _, k := range s.Kernels {
+			if k.Class == "mlp" || k.Class == "attention_prefill" {
+				count("k-"+k.Class, k.MS > s.MS/4)
+			}
+		}
+	}
+	return bars
+}
+
 // kept is what is told of an ended request.
 func (p *process) kept(id string) *capture.View {
 	p.t.Helper()
@@ -314,10 +345,18 @@ func TestNeighbourIsNamed(t *testing.T) {
 	if text := result(b, "sentence", chromedp.TextContent(".sentence")); text != view.Sentence {
 		t.Errorf("the page says %q", text)
 	}
-	for kind, least := range map[string]float64{"p-decode": 1, "s-own": 1, "s-others": 1, "own": 2, "k-mlp": 5, "k-attention_prefill": 1} {
-		if n := b.number(fmt.Sprintf(`document.querySelectorAll("svg[role=img] rect.%s").length`, kind)); n < least {
-			t.Errorf("%v bars of %s", n, kind)
+	drawn := func(kind string) float64 {
+		return b.number(fmt.Sprintf(`document.querySelectorAll("svg[role=img] rect.%s").length`, kind))
+	}
+	bars := stepBars(view)
+	for _, kind := range []string{"s-own", "s-others", "own", "k-mlp", "k-attention_prefill"} {
+		want := bars[kind]
+		if n := drawn(kind); n < want[0] || n > want[1] || want[1] == 0 {
+			t.Errorf("%v bars of %s; want %v to %v", n, kind, want[0], want[1])
 		}
+	}
+	if drawn("p-decode") != 1 {
+		t.Error("the phase decode is not drawn once")
 	}
 	// A step of the neighbour's leads to its page.
 	b.do("follow", chromedp.Evaluate[chromedp.Void](`document.querySelector("svg a:has(rect.s-others)").dispatchEvent(new MouseEvent("click", {bubbles: true}))`), chromedp.WaitReady(`a[href$="`+view.ID+`"]`))

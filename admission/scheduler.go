@@ -12,13 +12,14 @@ import (
 // who is turned away. Every method takes the instant at which it is called,
 // on one clock that never goes back; one goroutine calls at a time.
 //
-// Invariants, which check holds after every call in the tests:
+// Invariants. The tests hold all but the fourth after every call of random plays:
 //  1. An entry is in one state; waiting ones are in the lane of their tenant in
 //     their class and in the heap of expiries, running ones in running, others nowhere.
 //  2. The sums of classes, levels and the engine's ledger are those of the entries.
-//  3. A tenant's deficit lies in [-largest charge, 2 quanta × weight].
+//  3. A tenant's deficit is at most 2 quanta × weight.
 //  4. Nobody who arrives after e.arrived + AgeCap starts before e within a tenant and lane.
-//  5. Something starts if something waits and nothing gates it.
+//  5. An engine that is up and has nothing is given something, if a class that is
+//     neither paused nor stopped by the ladder has something that waits for no company.
 type Scheduler struct {
 	cfg     Config
 	classes []*class // by level, then as configured

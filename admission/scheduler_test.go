@@ -167,9 +167,24 @@ func (p *play) pump() {
 		}
 		p.started++
 	}
+	p.checkBusy()
 	for _, e := range p.Turned() {
 		p.refused[e.refusal.Reason]++
 		p.Done(e, Spent{}, p.now)
+	}
+}
+
+// checkBusy looks for work that an empty engine was not given.
+func (p *play) checkBusy() {
+	p.t.Helper()
+	if len(p.running) > 0 || p.engine.heard && !p.engine.up {
+		return
+	}
+	for _, e := range p.expiry.entries {
+		k := e.class
+		if k.mode != Paused && p.load.serves(k.level) && (k.Window == 0 || p.now >= e.arrived+k.Window) && e == p.head(k, e.lane()) {
+			p.t.Fatalf("%s of class %s waits at an empty engine: %v", e.work.ID, k.Name, p.gate(e))
+		}
 	}
 }
 

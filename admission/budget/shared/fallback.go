@@ -42,15 +42,23 @@ func (f *fallback) take(ask *budget.Amounts) {
 	}
 }
 
-// end closes it and returns what is to be charged once Redis is back: what
-// time has not paid, one gateway's part of a burst at most beside debts.
-func (f *fallback) end(part *budget.Terms, now time.Time) (charge budget.Amounts) {
+// charge is what Redis has to be told of it: what was taken and time has not
+// paid, one gateway's part of a burst at most beside debts.
+func (f *fallback) charge(part *budget.Terms, now time.Time) budget.Amounts {
 	if f.on {
 		f.refill(part, now)
-		charge = f.debt
+	}
+	return f.debt
+}
+
+// end closes it, after Redis was told of charged, and returns what it has not
+// been told of: what was taken during the call.
+func (f *fallback) end(charged budget.Amounts) (rest budget.Amounts) {
+	for k := range rest {
+		rest[k] = max(0, f.debt[k]-charged[k])
 	}
 	*f = fallback{}
-	return charge
+	return rest
 }
 
 // partOf are the terms of one of so many gateways: its part of each refill, and

@@ -11,6 +11,7 @@ type dialogue struct {
 	account *account
 	call    *call
 	back    budget.Amounts // of the pool, given back or charged by the call
+	local   budget.Amounts // of those, what was decided without Redis
 	asks    []*waiter
 }
 
@@ -52,7 +53,7 @@ func (b *account) open(now time.Time, leave bool) *dialogue {
 	d.asks = b.waiting[:min(len(b.waiting), asksMax)]
 	b.waiting = b.waiting[len(d.asks):]
 	part := partOf(b.terms, b.living())
-	b.pool = b.pool.Plus(-1, b.fall.end(&part, now))
+	d.local = b.fall.charge(&part, now)
 	var kept budget.Amounts
 	// What waits was not covered: it needs all there is, in Redis.
 	if len(d.asks) == 0 && b.touched && !leave {
@@ -60,7 +61,7 @@ func (b *account) open(now time.Time, leave bool) *dialogue {
 			kept[k] = max(0, min(b.pool[k], b.target[k]))
 		}
 	}
-	d.back = b.pool.Plus(-1, kept)
+	d.back = b.pool.Plus(-1, d.local).Plus(-1, kept)
 	b.pool = kept
 	b.seq++
 	held := kept.Plus(1, budget.Amounts{budget.OutputTokens: b.unspent, budget.Concurrency: b.running, budget.Day: b.unspent})
@@ -84,13 +85,13 @@ func (d *dialogue) close(r *reply, ok bool, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !ok {
-		b.pool = b.pool.Plus(1, d.back)
+		b.pool = b.pool.Plus(1, d.back).Plus(1, d.local)
 		b.move()
 	} else {
 		if !r.Known && b.held != (budget.Amounts{}) {
 			b.store.lose(now)
 		}
-		b.charged, b.held, b.pool = r.Charged, r.Held, b.pool.Plus(1, r.Slice)
+		b.charged, b.held, b.pool = r.Charged, r.Held, b.pool.Plus(1, r.Slice).Plus(-1, b.fall.end(d.local))
 		b.level, b.target, b.gateways, b.day, b.used, b.renewed = r.Level, r.Target, r.Gateways, r.Day, r.Used, now
 	}
 	for i, w := range d.asks {

@@ -25,6 +25,16 @@ func activations(n int) []float32 {
 	return x
 }
 
+// input is x for any set's MatMul.
+func input(set *kernels.Set, x []float32) kernels.Input {
+	in := kernels.Input{Numbers: x}
+	if set.Round != nil {
+		in.Blocks = make([]kernels.Block, len(x)/kernels.BlockLen)
+		set.Round(in.Blocks, x)
+	}
+	return in
+}
+
 // BenchmarkMatMulDecode reads a matrix larger than the caches for one row of x,
 // on one core; the rate is that of the weights' bytes.
 func BenchmarkMatMulDecode(b *testing.B) {
@@ -42,6 +52,7 @@ func BenchmarkMatMulDecode(b *testing.B) {
 			m := set.Pack(typ, rows, cols, raw)
 			b.Run(fmt.Sprintf("%v/%s", typ, set.Name), func(b *testing.B) {
 				b.SetBytes(int64(len(raw)))
+				x := input(set, x)
 				for b.Loop() {
 					set.MatMul(dst, rows, m, x, 1, 0, rows)
 				}
@@ -77,6 +88,7 @@ func BenchmarkMatMulBatch(b *testing.B) {
 				m := set.Pack(typ, rows, cols, raw)
 				b.Run(fmt.Sprintf("n=%d/%v/%s", n, typ, set.Name), func(b *testing.B) {
 					b.SetBytes(int64(len(raw)))
+					x := input(set, x)
 					for b.Loop() {
 						set.MatMul(dst, rows, m, x, n, 0, rows)
 					}

@@ -13,15 +13,22 @@ func checkPack(t Type, rows, cols int, raw []byte) {
 	}
 }
 
-func checkMatMul(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int) {
+// checkMatMul demands that numbers or blocks are enough activations.
+func checkMatMul(dst []float32, dstStride int, m *Matrix, activations, n, r0, r1 int) {
 	if r0 < 0 || r0%RowTile != 0 || r1 < r0 || r1 > m.Rows || (r1%RowTile != 0 && r1 != m.Rows) {
 		panicf("MatMul: rows [%d,%d) of %d are not whole tiles of %d", r0, r1, m.Rows, RowTile)
 	}
-	if n < 0 || len(x) < n*m.Cols {
-		panicf("MatMul: %d rows of %d columns from %d activations", n, m.Cols, len(x))
+	if n < 0 || activations < n*m.Cols {
+		panicf("MatMul: %d rows of %d columns from %d activations", n, m.Cols, activations)
 	}
 	if n > 0 && (dstStride < r1 || len(dst) < (n-1)*dstStride+r1) {
 		panicf("MatMul: %d rows of stride %d up to column %d into %d outputs", n, dstStride, r1, len(dst))
+	}
+}
+
+func checkRound(dst []Block, x []float32) {
+	if len(x) != len(dst)*BlockLen {
+		panicf("Round: %d numbers into %d blocks of %d", len(x), len(dst), BlockLen)
 	}
 }
 

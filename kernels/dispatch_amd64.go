@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay-io/forebay/kernels/avx2"
 	"github.com/forebay-io/forebay/kernels/avx512"
+	"github.com/forebay-io/forebay/kernels/vnni"
 )
 
 const purego = false
@@ -39,12 +40,25 @@ var (
 		add: avx512.Add, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
 		max: avx512.Max, expSum: avx512.ExpSum, scale: avx512.Scale, dots: avx512.Dots, accumulate: avx512.Accumulate,
 	}).set()
+
+	vnniSet = avx512Set.withDots(&dots{
+		name: "avx512vnni", lanes: vnni.Lanes, rowsMax: vnni.RowsMax,
+		matMul: map[Type]func(*float32, int, int, *byte, *byte, int, int){
+			Q8_0: vnni.MatMulQ8_0, Q4_0: vnni.MatMulQ4_0, Q4_1: vnni.MatMulQ4_1, Q5_0: vnni.MatMulQ5_0, Q5_1: vnni.MatMulQ5_1,
+			IQ4_NL: vnni.MatMulIQ4_NL, MXFP4: vnni.MatMulMXFP4, Q2_K: vnni.MatMulQ2_K, Q3_K: vnni.MatMulQ3_K,
+			Q4_K: vnni.MatMulQ4_K, Q5_K: vnni.MatMulQ5_K, Q6_K: vnni.MatMulQ6_K, IQ4_XS: vnni.MatMulIQ4_XS,
+		},
+		round: vnni.Round,
+	})
 )
 
 // vectorSets lists the assembly sets that this processor can run, best first.
 func vectorSets() (sets []*Set) {
 	if x := &cpu.X86; x.HasAVX2 && x.HasFMA && x.HasF16C {
 		if x.HasAVX512F && x.HasAVX512DQ && x.HasBMI2 {
+			if x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512VNNI {
+				sets = append(sets, vnniSet)
+			}
 			sets = append(sets, avx512Set)
 		}
 		sets = append(sets, avx2Set)

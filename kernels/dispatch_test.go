@@ -33,6 +33,9 @@ func TestExpectedSets(t *testing.T) {
 		want = slices.Insert(want, 0, "avx2")
 		if has("avx512f", "avx512dq", "bmi2") {
 			want = slices.Insert(want, 0, "avx512")
+			if has("avx512bw", "avx512vl", "avx512_vnni") {
+				want = slices.Insert(want, 0, "avx512vnni")
+			}
 		}
 	}
 	t.Setenv(DisableEnv, "")
@@ -45,7 +48,7 @@ func TestExpectedSets(t *testing.T) {
 }
 
 func TestSetsCanBeDisabled(t *testing.T) {
-	t.Setenv(DisableEnv, "avx512, avx2")
+	t.Setenv(DisableEnv, "avx512vnni,avx512, avx2")
 	if got := names(Sets()); !slices.Equal(got, []string{"ref"}) {
 		t.Errorf("all switched off: %v", got)
 	}
@@ -61,6 +64,7 @@ func TestSetsCanBeDisabled(t *testing.T) {
 func TestWrongShapesPanic(t *testing.T) {
 	m := func(s *Set) *Matrix { return s.Pack(F32, 32, 8, make([]byte, 32*8*4)) }
 	x, dst := make([]float32, 64), make([]float32, 64)
+	in := Input{Numbers: x}
 	attention := func(change func(a *Attention)) func(*Set) {
 		return func(s *Set) {
 			a := &Attention{Out: dst[:8], Q: x[:8], K: x, V: x, Pages: []int32{0, 1}, PageTokens: 4, KVHeads: 1,
@@ -74,12 +78,13 @@ func TestWrongShapesPanic(t *testing.T) {
 		"Pack: short":                 func(s *Set) { s.Pack(F32, 2, 2, make([]byte, 15)) },
 		"Pack: part of a block":       func(s *Set) { s.Pack(Q8_0, 1, 16, make([]byte, 17)) },
 		"Pack: unknown type":          func(s *Set) { s.Pack(16, 1, 256, make([]byte, 66)) },
-		"MatMul: start inside a tile": func(s *Set) { s.MatMul(dst, 32, m(s), x, 1, 8, 32) },
-		"MatMul: end inside a tile":   func(s *Set) { s.MatMul(dst, 32, m(s), x, 1, 0, 24) },
-		"MatMul: past the rows":       func(s *Set) { s.MatMul(dst, 48, m(s), x, 1, 0, 48) },
-		"MatMul: x too short":         func(s *Set) { s.MatMul(dst, 32, m(s), x[:15], 2, 0, 32) },
-		"MatMul: dst too short":       func(s *Set) { s.MatMul(dst[:63], 32, m(s), x, 2, 0, 32) },
-		"MatMul: stride below rows":   func(s *Set) { s.MatMul(dst, 31, m(s), x, 2, 0, 32) },
+		"MatMul: start inside a tile": func(s *Set) { s.MatMul(dst, 32, m(s), in, 1, 8, 32) },
+		"MatMul: end inside a tile":   func(s *Set) { s.MatMul(dst, 32, m(s), in, 1, 0, 24) },
+		"MatMul: past the rows":       func(s *Set) { s.MatMul(dst, 48, m(s), in, 1, 0, 48) },
+		"MatMul: x too short":         func(s *Set) { s.MatMul(dst, 32, m(s), Input{Numbers: x[:15]}, 2, 0, 32) },
+		"MatMul: dst too short":       func(s *Set) { s.MatMul(dst[:63], 32, m(s), in, 2, 0, 32) },
+		"MatMul: stride below rows":   func(s *Set) { s.MatMul(dst, 31, m(s), in, 2, 0, 32) },
+		"MatMul: too few blocks":      func(s *Set) { s.MatMul(dst, 32, s.Pack(Q8_0, 32, 32, make([]byte, 32*34)), Input{}, 1, 0, 32) },
 		"RMSNorm: weight too short":   func(s *Set) { s.RMSNorm(dst, x, x[:63], 1) },
 		"SiLUMul: dst too short":      func(s *Set) { s.SiLUMul(dst[:63], x, x) },
 		"GELUMul: up too short":       func(s *Set) { s.GELUMul(dst, x, x[:63]) },

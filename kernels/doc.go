@@ -26,7 +26,7 @@
 //
 // The same token gives the same bits alone, in any batch, with any chunking of
 // its prompt, in any pages and on any number of workers. In the vector sets this
-// comes from the layout: a lane of a vector is one row of weights (see packTiles),
+// comes from the layout: a lane of a vector is one row of weights (see layout.pack),
 // so an output of MatMul never crosses lanes, and it has two accumulators, for the
 // first and the second half of every 32 columns (and a third for the sums of
 // scaled blocks), whatever the shape of the call is. In Attend a lane is a

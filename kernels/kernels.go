@@ -1,5 +1,7 @@
 package kernels
 
+import "github.com/forebay-io/forebay/kernels/ref"
+
 // Set is one implementation of every operation: a row of the dispatch table.
 // All functions may be called from several goroutines on disjoint outputs.
 //
@@ -7,7 +9,7 @@ package kernels
 // alone. It is the same bits whatever n, r0 and r1 are, however a prompt is
 // cut into calls, and wherever pages lie.
 type Set struct {
-	// Name is the set's stable name: "ref", "avx2", "avx512".
+	// Name is the set's stable name: "ref", "avx2", "avx512", "avx512vnni".
 	Name string
 
 	// Pack lays the raw blocks of a rows×cols matrix out in the order that
@@ -15,9 +17,15 @@ type Set struct {
 	// row; cols is a multiple of t.BlockLen(). The result may alias raw.
 	Pack func(t Type, rows, cols int, raw []byte) *Matrix
 
-	// MatMul computes dst[i·dstStride+r] = Σ_c m[r,c]·x[i·m.Cols+c] for r in
-	// [r0,r1) and i in [0,n). r0 is a multiple of RowTile; r1 is one too, or m.Rows.
-	MatMul func(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int)
+	// MatMul computes dst[i·dstStride+r] = Σ_c m[r,c]·x[i,c] for r in [r0,r1) and
+	// i in [0,n), from x's Blocks where the set has Round and m's type is in blocks,
+	// else from its Numbers. r0 is a multiple of RowTile; r1 is one too, or m.Rows.
+	MatMul func(dst []float32, dstStride int, m *Matrix, x Input, n, r0, r1 int)
+
+	// Round makes the blocks of len(x) numbers, a multiple of BlockLen, that MatMul
+	// reads: x[i] is Scale·Q[i] to within half a Scale, which is a 127th of the
+	// block's largest. It is nil where MatMul reads numbers alone.
+	Round func(dst []Block, x []float32)
 
 	// RMSNorm computes dst[i] = x[i]·weight[i]/√(mean(x²)+eps). dst may be x.
 	RMSNorm func(dst, x, weight []float32, eps float32)
@@ -47,6 +55,19 @@ type Set struct {
 	// Attend computes the attention of one query token or of some that follow
 	// each other, each to the bits it has alone; see Attention.
 	Attend func(a *Attention)
+}
+
+// Block is BlockLen activations rounded to 8 bits.
+type Block = ref.Block
+
+// BlockLen is how many activations share a scale.
+const BlockLen = ref.BlockLen
+
+// Input is the activations of a matrix product, as many rows as it has columns
+// one after another: as they are, and as Round made them.
+type Input struct {
+	Numbers []float32
+	Blocks  []Block // may be missing where Numbers are read
 }
 
 // RowTile is the granularity of MatMul's row ranges in every set.

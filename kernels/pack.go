@@ -22,9 +22,12 @@ var (
 	twoHalves = field{4, layHalves}
 )
 
-// images has the types that are stored in blocks. An image takes no more than 6 %
-// over what is stored.
-var images = map[Type]image{
+// layout is the images of the types that are stored in blocks. An image takes no
+// more than 6 % over what is stored; other types lie number by number.
+type layout map[Type]image
+
+// floatTiles is for MatMul on numbers: elements lie column by column.
+var floatTiles = layout{
 	Q8_0:   {32, 34, nil, nil, []field{oneHalf, {32, layBytes}}},
 	Q4_0:   {32, 18, nil, nil, []field{oneHalf, {16, layBytes}}},
 	IQ4_NL: {32, 18, nil, nil, []field{oneHalf, {16, layBytes}}},
@@ -40,18 +43,37 @@ var images = map[Type]image{
 	IQ4_XS: {256, 138, rowIQ4_XS, []field{oneHalf}, []field{{17, layBytes}}},
 }
 
+// byteTiles is for MatMul on blocks: four columns of a row lie side by side, so that
+// a vector has four bytes of each of 16 rows. Where elements share bytes, so do the
+// columns of two vectors, or of four; a plane has a bit for each byte of a vector.
+var byteTiles = layout{
+	Q8_0:   {32, 34, nil, nil, []field{oneHalf, {32, layAbove128}}},
+	Q4_0:   {32, 18, nil, nil, []field{oneHalf, {16, layWords}}},
+	IQ4_NL: {32, 18, nil, nil, []field{oneHalf, {16, layWords}}},
+	Q4_1:   {32, 20, nil, nil, []field{twoHalves, {16, layWords}}},
+	Q5_0:   {32, 22, nil, nil, []field{oneHalf, {20, layWordsPlanes}}},
+	Q5_1:   {32, 24, nil, nil, []field{twoHalves, {20, layWordsPlanes}}},
+	MXFP4:  {32, 18, rowMXFP4, nil, []field{oneHalf, {16, layWords}}},
+	Q2_K:   {256, 84, rowQ2_K, []field{twoHalves}, []field{{2, layBytes}, {8, layWords}}},
+	Q3_K:   {256, 114, rowQ3_K, []field{oneHalf}, []field{{2, layBytes}, {12, layWordsPlanes}}},
+	Q4_K:   {256, 148, rowQ4_K, []field{twoHalves}, []field{{2, layBytes}, {16, layWords}}},
+	Q5_K:   {256, 180, rowQ5_K, []field{twoHalves}, []field{{2, layBytes}, {20, layWordsPlanes}}},
+	Q6_K:   {256, 210, rowQ6_K, []field{oneHalf}, []field{{2, layBytes}, {24, layWords}}},
+	IQ4_XS: {256, 138, rowIQ4_XS, []field{oneHalf}, []field{{1, layBytes}, {16, layWords}}},
+}
+
 // imageMax is no less than the bytes of any image.
 const imageMax = 256
 
-// imageBytes is the size of a row of n elements in the tiles.
-func imageBytes(t Type, n int) int {
-	if im, ok := images[t]; ok {
+// rowBytes is the size of a row of n elements in the tiles.
+func (l layout) rowBytes(t Type, n int) int {
+	if im, ok := l[t]; ok {
 		return n / im.columns * im.bytes
 	}
 	return t.Bytes(n)
 }
 
-// packTiles lays a matrix out in tiles of RowTile rows for the vector sets. A
+// pack lays a matrix out in tiles of RowTile rows for the vector sets. A
 // lane of a vector is a row, so the rows' values for one column lie side by side
 // and one output never crosses lanes:
 //
@@ -66,12 +88,12 @@ func imageBytes(t Type, n int) int {
 // nibbles of the columns j and j+16 of its block (pairs), or two bits of each of j,
 // j+8, j+16 and j+24 (quads). What is left of an element is a bit in a plane: 16
 // bits, one of each row, behind the bytes of its columns.
-func packTiles(t Type, rows, cols int, raw []byte) *Matrix {
+func (l layout) pack(t Type, rows, cols int, raw []byte) *Matrix {
 	checkPack(t, rows, cols, raw)
-	rowBytes, tileBytes := t.Bytes(cols), RowTile*imageBytes(t, cols)
+	rowBytes, tileBytes := t.Bytes(cols), RowTile*l.rowBytes(t, cols)
 	tiles := (rows + RowTile - 1) / RowTile
 	m := &Matrix{Type: t, Rows: rows, Cols: cols, Data: make([]byte, tiles*tileBytes)}
-	im, inBlocks := images[t]
+	im, inBlocks := l[t]
 	var none []byte // stands for the rows of the last tile that do not exist
 	if rows%RowTile != 0 {
 		none = make([]byte, rowBytes)

@@ -4,24 +4,26 @@ import "testing"
 
 // TestImages: fields fill their image, which is little more than what is stored.
 func TestImages(t *testing.T) {
-	for typ, im := range images {
-		sum := 0
-		for _, f := range im.head {
-			sum += f.bytes
+	for name, images := range map[string]layout{"floatTiles": floatTiles, "byteTiles": byteTiles} {
+		for typ, im := range images {
+			sum := 0
+			for _, f := range im.head {
+				sum += f.bytes
+			}
+			for _, f := range im.block {
+				sum += im.columns / 32 * f.bytes
+			}
+			if sum != im.bytes || im.bytes > imageMax || im.columns != typ.BlockLen() {
+				t.Errorf("%s: %v: fields of %d bytes in an image of %d for %d columns", name, typ, sum, im.bytes, im.columns)
+			}
+			if stored := typ.BlockBytes(); 100*im.bytes > 106*stored || im.row == nil && im.bytes != stored {
+				t.Errorf("%s: %v: an image of %d bytes for %d stored", name, typ, im.bytes, stored)
+			}
 		}
-		for _, f := range im.block {
-			sum += im.columns / 32 * f.bytes
-		}
-		if sum != im.bytes || im.bytes > imageMax || im.columns != typ.BlockLen() {
-			t.Errorf("%v: fields of %d bytes in an image of %d for %d columns", typ, sum, im.bytes, im.columns)
-		}
-		if stored := typ.BlockBytes(); 100*im.bytes > 106*stored || im.row == nil && im.bytes != stored {
-			t.Errorf("%v: an image of %d bytes for %d stored", typ, im.bytes, stored)
-		}
-	}
-	for typ, info := range typeTable {
-		if _, ok := images[typ]; ok != (info.blockLen > 1) {
-			t.Errorf("%v: has an image: %v", typ, ok)
+		for typ, info := range typeTable {
+			if _, ok := images[typ]; ok != (info.blockLen > 1) {
+				t.Errorf("%s: %v: has an image: %v", name, typ, ok)
+			}
 		}
 	}
 }

@@ -9,10 +9,10 @@ var refSet = &Set{
 		checkPack(t, rows, cols, raw)
 		return &Matrix{Type: t, Rows: rows, Cols: cols, Data: raw}
 	},
-	MatMul: func(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int) {
-		checkMatMul(dst, dstStride, m, x, n, r0, r1)
+	MatMul: func(dst []float32, dstStride int, m *Matrix, x Input, n, r0, r1 int) {
+		checkMatMul(dst, dstStride, m, len(x.Numbers), n, r0, r1)
 		w := ref.Matrix{Type: uint32(m.Type), Cols: m.Cols, RowBytes: m.Type.Bytes(m.Cols), Data: m.Data}
-		ref.MatMul(dst, dstStride, w, x, n, r0, r1)
+		ref.MatMul(dst, dstStride, w, x.Numbers, n, r0, r1)
 	},
 	RMSNorm: func(dst, x, weight []float32, eps float32) {
 		checkLens("RMSNorm", len(x), len(dst), len(weight))

@@ -27,7 +27,7 @@ type vector struct {
 // set composes the operations of a Set from the loops of v.
 func (v *vector) set() *Set {
 	return &Set{
-		Name: v.name, Pack: packTiles, MatMul: v.multiply,
+		Name: v.name, Pack: floatTiles.pack, MatMul: v.multiply,
 		RMSNorm: v.rmsNorm, SoftCap: v.softCap, Attend: v.attend,
 		SiLUMul: func(dst, gate, up []float32) {
 			checkLens("SiLUMul", len(gate), len(dst), len(up))
@@ -54,14 +54,15 @@ func (v *vector) set() *Set {
 
 // multiply walks over two vectors of weight rows at a time, which stay in the
 // cache for all activations.
-func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int) {
-	checkMatMul(dst, dstStride, m, x, n, r0, r1)
+func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, in Input, n, r0, r1 int) {
+	x := in.Numbers
+	checkMatMul(dst, dstStride, m, len(x), n, r0, r1)
 	kernel := v.matMul[m.Type]
 	rowsMax := v.rowsMax
 	if m.Type.BlockLen() > 1 {
 		rowsMax = v.scaledRowsMax
 	}
-	rowBytes := imageBytes(m.Type, m.Cols)
+	rowBytes := floatTiles.rowBytes(m.Type, m.Cols)
 	for r := r0; r < r1; r += 2 * v.lanes {
 		rows := min(2*v.lanes, r1-r)
 		w := &m.Data[r*rowBytes] // r is whole tiles, and a tile is RowTile rows

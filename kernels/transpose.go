@@ -113,6 +113,30 @@ func layWords(dst []byte, rows *sixteen, at, n int) {
 	}
 }
 
+// layAbove128 is layWords of signed bytes, which it lifts by 128.
+func layAbove128(dst []byte, rows *sixteen, at, n int) {
+	layWords(dst, rows, at, n)
+	for i := 0; i < RowTile*n; i += 8 {
+		binary.LittleEndian.PutUint64(dst[i:], word(dst, i)^0x8080808080808080)
+	}
+}
+
+// layWordsPlanes: a word, whose bit j is column j's, and bytes that are laid as
+// words. Behind them are the planes of eight groups of four columns, with four bits for each row.
+func layWordsPlanes(dst []byte, rows *sixteen, at, n int) {
+	layWords(dst, rows, at+4, n-4)
+	var planes [8]uint64
+	for r, row := range rows {
+		bits := binary.LittleEndian.Uint32(row[at:])
+		for g := range planes {
+			planes[g] |= uint64(bits>>(4*g)&15) << (4 * r)
+		}
+	}
+	for g, plane := range planes {
+		binary.LittleEndian.PutUint64(dst[RowTile*(n-4)+8*g:], plane)
+	}
+}
+
 // layFives: a word, whose bit j is column j's, and 16 pairs. A pair's two planes are behind it.
 func layFives(dst []byte, rows *sixteen, at, _ int) {
 	layEight(dst, 20, rows, at+4)

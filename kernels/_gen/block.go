@@ -96,28 +96,38 @@ func (t *tile) headTimes(v, disp int, out reg.VecVirtual, read func(by reg.VecVi
 	VMULPS(by, out, out)
 }
 
+// minOf makes the minimum of half h, or of the whole: added where it is a half,
+// and taken away in the K-quants.
+func (t *tile) minOf(v, h int) reg.VecVirtual {
+	low := t.g.vec()
+	if t.f.min == halfMin {
+		VCVTPH2PS(t.beforeElements(v, 32, 2), low)
+		return low
+	}
+	t.headTimes(v, 32, low, func(by reg.VecVirtual) {
+		if t.f.min == byteMin {
+			t.integer(v, 16, by)
+			return
+		}
+		VPMOVZXBD(t.beforeElements(v, 16*h, 1), by)
+		VPSRLD(U8(4), by, by)
+	})
+	return low
+}
+
 // addMin adds the minimum of half h, or of the whole, times the sum of n numbers of
-// x from the block's column first on, and takes it away for the K-quants.
+// x from the block's column first on.
 func (t *tile) addMin(h, first, n int) {
 	begin := first - t.f.turns()
 	for i := range t.rows {
 		x := t.sumX(i, begin, n)
 		for v := range 2 {
-			low := t.g.vec()
+			low := t.minOf(v, h)
 			if t.f.min == halfMin {
-				VCVTPH2PS(t.beforeElements(v, 32, 2), low)
 				VFMADD231PS(x, low, t.sum[v][i])
-				continue
+			} else {
+				VFNMADD231PS(x, low, t.sum[v][i])
 			}
-			t.headTimes(v, 32, low, func(by reg.VecVirtual) {
-				if t.f.min == byteMin {
-					t.integer(v, 16, by)
-					return
-				}
-				VPMOVZXBD(t.beforeElements(v, 16*h, 1), by)
-				VPSRLD(U8(4), by, by)
-			})
-			VFNMADD231PS(x, low, t.sum[v][i])
 		}
 	}
 }

@@ -36,17 +36,18 @@ var (
 
 	nibbles8 = pairs(from(-8))
 	nibbles0 = pairs(from(0))
-	iq4      = pairs([]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113})
-	e2m1     = pairs([]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}) // doubled
+	iq4      = pairs(iq4Numbers)
+	e2m1     = pairs(e2m1Numbers)
 
-	fives16 = withPlane(nibbles(-16), 16, 16)
-	fives0  = withPlane(nibbles(0), 16, 16)
-	twos    = quads(0, 0)
-	threes  = withPlane(quads(-4, 0), 16, 4)
-	sixes   = quads(-32, 32)
+	fives16 = withPlane(pairs(from(-16)), 16, 16)
+	fives0  = withPlane(pairs(from(0)), 16, 16)
+	twos    = fours(0, 0)
+	threes  = withPlane(fours(-4, 0), 16, 4)
+	sixes   = fours(-32, 32)
+
+	iq4Numbers  = []int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+	e2m1Numbers = []int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12} // doubled
 )
-
-func nibbles(first int) *coding { return pairs(from(first)) }
 
 func loadBFloat(m Mem, v reg.VecVirtual) {
 	VPMOVZXWD(m, v)
@@ -85,10 +86,10 @@ func pairs(table []int) *coding {
 	return c
 }
 
-// quads is a byte for four columns, j, j+8, j+16 and j+24, two bits of each: q. Its
+// fours is a byte for four columns, j, j+8, j+16 and j+24, two bits of each: q. Its
 // numbers are first+q, or, where nibbles bytes of nibbles come before it, for the
 // columns (j, j+16) and (j+8, j+24), first+16·q+nibble.
-func quads(first, nibbles int) *coding {
+func fours(first, nibbles int) *coding {
 	high := make([]int, 16)
 	for n := range high {
 		high[n] = first + n&3
@@ -304,7 +305,7 @@ func (t *tile) lookUpBytes(disp, i, v int, numbers []int, out reg.VecVirtual) {
 func byteTable(numbers []int) Mem {
 	words := make([]uint32, 4)
 	for i, n := range numbers {
-		words[i/4] |= uint32(uint8(int8(n))) << (i % 4 * 8)
+		words[i/4] |= uint32(uint8(n)) << (i % 4 * 8)
 	}
 	return table("b"+tableName(numbers), words...)
 }

@@ -1,11 +1,13 @@
-// Command gen writes the assembly of kernels/avx2 and kernels/avx512. Both come
-// from the same program: they differ in the width of a vector, in the number of
-// registers and in how a part of a vector is loaded and stored.
+// Command gen writes the assembly of kernels/avx2, kernels/avx512 and kernels/vnni.
+// The first two come from the same program: they differ in the width of a vector, in
+// the number of registers and in how a part of a vector is loaded and stored. The third
+// is matrix products with integers, for avx512's other operations.
 //
 //	go generate
 package main
 
 //go:generate go run . -set avx2 -pkg avx2 -out ../avx2/impl_amd64.s -stubs ../avx2/stubs.go
+//go:generate go run . -set vnni -pkg vnni -out ../vnni/impl_amd64.s -stubs ../vnni/stubs.go
 //go:generate go run . -set avx512 -pkg avx512 -out ../avx512/impl_amd64.s -stubs ../avx512/stubs.go
 
 import (
@@ -28,13 +30,22 @@ type isa struct {
 }
 
 func main() {
-	set := flag.String("set", "", "avx2 or avx512")
+	set := flag.String("set", "", "avx2, avx512 or vnni")
 	flag.Parse()
 	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
-	if *set == "avx512" {
+	if *set != "avx2" {
 		g = &isa{wide: true, lanes: 16, rows: 6, scaledRows: 4}
 	}
 	ConstraintExpr("amd64,!purego")
+	if *set == "vnni" {
+		g.scaledRows = 6
+		for _, f := range byteFormats {
+			g.dotMatMul(f)
+		}
+		g.round()
+		Generate()
+		return
+	}
 	for _, f := range formats {
 		g.matMul(f)
 	}

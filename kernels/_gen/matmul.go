@@ -11,7 +11,8 @@ import (
 // each block, and one in super-blocks a header before every eight of them.
 type format struct {
 	name   string
-	coding *coding
+	coding *coding     // for float32 activations
+	bytes  *byteCoding // for rounded ones
 	scale  scale
 	min    minimum
 }
@@ -62,6 +63,9 @@ func (f format) turns() int { return 32 / len(f.coding.columns) }
 
 // elementBytes is the size of a block's elements, over 16 rows.
 func (f format) elementBytes() int {
+	if f.bytes != nil {
+		return f.bytes.bytes
+	}
 	if f.coding.elem > 0 {
 		return 32 * 16 * f.coding.elem
 	}
@@ -142,7 +146,7 @@ func (g *isa) matMul(f format) {
 		Label(label("rows", rows))
 		t := &tile{g: g, f: f, rows: rows, tables: map[string]reg.VecVirtual{}}
 		t.begin()
-		t.walk()
+		t.walk(t.blocks)
 		if !f.scaled() {
 			t.tail()
 		}
@@ -155,23 +159,11 @@ func label(name string, rows int) string { return name + string(rune('0'+rows)) 
 
 func (t *tile) begin() {
 	t.w, t.x, t.row = val("w"), val("x"), val("cols")
-	if t.g.wide { // the second vector is the next tile, or the first again where there is none
-		t.wNext = val("rows")
-		size, none := GP64(), GP64()
-		t.tileBytes(size)
-		t.stop = GP64()
-		LEAQ(Mem{Base: t.w, Index: size, Scale: 1}, t.stop)
-		XORQ(none, none)
-		CMPQ(t.wNext, I8(16))
-		MOVQ(size, t.wNext)
-		CMOVQLE(none, t.wNext)
+	if t.g.wide {
+		t.secondTile()
 	}
 	SHLQ(U8(2), t.row)
-	if t.rows > 3 {
-		t.x3 = GP64()
-		LEAQ(Mem{Base: t.x, Index: t.row, Scale: 2}, t.x3)
-		ADDQ(t.row, t.x3)
-	}
+	t.fourthRow()
 	t.loadTables()
 	for v := range 2 {
 		for range t.rows {
@@ -182,6 +174,29 @@ func (t *tile) begin() {
 				t.sum[v] = append(t.sum[v], zero(t.g.vec()))
 			}
 		}
+	}
+}
+
+// secondTile finds the second vector's tile: the next one, or the first again
+// where there is none.
+func (t *tile) secondTile() {
+	t.wNext = val("rows")
+	size, none := GP64(), GP64()
+	t.tileBytes(size)
+	t.stop = GP64()
+	LEAQ(Mem{Base: t.w, Index: size, Scale: 1}, t.stop)
+	XORQ(none, none)
+	CMPQ(t.wNext, I8(16))
+	MOVQ(size, t.wNext)
+	CMOVQLE(none, t.wNext)
+}
+
+// fourthRow finds rows 3–5 of x.
+func (t *tile) fourthRow() {
+	if t.rows > 3 {
+		t.x3 = GP64()
+		LEAQ(Mem{Base: t.x, Index: t.row, Scale: 2}, t.x3)
+		ADDQ(t.row, t.x3)
 	}
 }
 
@@ -233,7 +248,7 @@ func (t *tile) advance(wBytes, columns int) {
 }
 
 // walk adds up all whole blocks, or all super-blocks of eight.
-func (t *tile) walk() {
+func (t *tile) walk(blocks func(name string, left reg.GPVirtual)) {
 	name := label("block", t.rows)
 	left := val("cols")
 	if t.f.super() {
@@ -242,16 +257,16 @@ func (t *tile) walk() {
 		Label(name + "_super")
 		MOVQ(t.w, t.head)
 		ADDQ(I32(t.f.headerBytes()), t.w)
-		blocks := GP64()
-		MOVQ(I32(8), blocks)
-		t.blocks(name, blocks)
+		eight := GP64()
+		MOVQ(I32(8), eight)
+		blocks(name, eight)
 		DECQ(left)
 		JNZ(LabelRef(name + "_super"))
 		return
 	}
 	SHRQ(U8(5), left)
 	JZ(LabelRef(name + "_end"))
-	t.blocks(name, left)
+	blocks(name, left)
 	Label(name + "_end")
 }
 
@@ -366,10 +381,11 @@ func (t *tile) end() {
 	parts := [2]part{t.g.part(first), t.g.part(second)}
 	for i := range t.rows {
 		for v := range 2 {
-			a := t.acc[0][v][i]
+			var a reg.VecVirtual
 			if t.f.scaled() {
 				a = t.sum[v][i]
 			} else {
+				a = t.acc[0][v][i]
 				VADDPS(t.acc[1][v][i], a, a)
 			}
 			t.g.store(a, &parts[v], Mem{Base: dst, Disp: v * t.g.bytes()})

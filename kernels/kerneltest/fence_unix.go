@@ -53,7 +53,11 @@ func (c *checker) outside(t *testing.T) {
 				p := c.newProduct(uint64(rows), typ, rows, cols, n)
 				m := c.set.Pack(typ, rows, cols, fenced(t, p.raw, atEnd))
 				m.Data = fenced(t, m.Data, atEnd)
-				dst, x := fenced(t, make([]float32, n*rows), atEnd), fenced(t, p.x, atEnd)
+				dst, x := fenced(t, make([]float32, n*rows), atEnd), kernels.Input{Numbers: fenced(t, p.x, atEnd)}
+				if c.rounds(typ) {
+					x.Blocks = fenced(t, make([]kernels.Block, len(p.x)/kernels.BlockLen), atEnd)
+					c.set.Round(x.Blocks, x.Numbers)
+				}
 				for r0 := 0; r0 < rows; r0 += kernels.RowTile {
 					c.set.MatMul(dst, rows, m, x, n, r0, min(r0+kernels.RowTile, rows))
 				}

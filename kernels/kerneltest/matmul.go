@@ -2,10 +2,12 @@ package kerneltest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"testing"
 
 	"github.com/forebay-io/forebay/kernels"
+	"github.com/forebay-io/forebay/kernels/ref"
 )
 
 // product is one random matrix product and what ref makes of it.
@@ -19,8 +21,8 @@ type product struct {
 func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *product {
 	r := random(seed)
 	p := &product{rows: rows, cols: cols, n: n, raw: Weights(r, t, rows*cols), x: normal(r, n*cols)}
-	p.want = make([]float32, n*rows)
-	c.ref.MatMul(p.want, rows, c.ref.Pack(t, rows, cols, p.raw), p.x, n, 0, rows)
+	c.refer(t, p)
+	x := c.seen(t, p.x)
 	w := make([]float32, rows*cols)
 	kernels.Dequantize(w, t, p.raw)
 	p.tolerance = make([]float64, n*rows)
@@ -31,7 +33,7 @@ func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *pr
 	for i := range n {
 		for row := range rows {
 			sum, squares := 0.0, 0.0
-			for j, v := range p.x[i*cols:][:cols] {
+			for j, v := range x[i*cols:][:cols] {
 				term := float64(v) * float64(bound[row*cols+j])
 				sum += math.Abs(term)
 				squares += term * term
@@ -40,6 +42,39 @@ func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *pr
 		}
 	}
 	return p
+}
+
+// refer has ref make the product of what the set sees.
+func (c *checker) refer(t kernels.Type, p *product) {
+	p.want = make([]float32, p.n*p.rows)
+	c.ref.MatMul(p.want, p.rows, c.ref.Pack(t, p.rows, p.cols, p.raw), kernels.Input{Numbers: c.seen(t, p.x)}, p.n, 0, p.rows)
+}
+
+// rounds says whether the set reads blocks for matrices of type t.
+func (c *checker) rounds(t kernels.Type) bool { return c.set.Round != nil && t.BlockLen() > 1 }
+
+// seen is x as the set's MatMul reads it: its blocks' numbers, if it does.
+func (c *checker) seen(t kernels.Type, x []float32) []float32 {
+	if !c.rounds(t) {
+		return x
+	}
+	blocks, seen := make([]kernels.Block, len(x)/kernels.BlockLen), make([]float32, len(x))
+	ref.Round(blocks, x)
+	for i := range seen {
+		b := &blocks[i/kernels.BlockLen]
+		seen[i] = b.Scale * float32(b.Q[i%kernels.BlockLen])
+	}
+	return seen
+}
+
+// input is x for the set's MatMul, and nothing that it should not read.
+func (c *checker) input(t kernels.Type, x []float32) kernels.Input {
+	if !c.rounds(t) {
+		return kernels.Input{Numbers: x}
+	}
+	blocks := make([]kernels.Block, len(x)/kernels.BlockLen)
+	c.set.Round(blocks, x)
+	return kernels.Input{Blocks: blocks}
 }
 
 // first is the product of the first rows of the weights and the first n of x.
@@ -78,7 +113,7 @@ func columns(t kernels.Type, n int) int {
 func (c *checker) compare(t *testing.T, typ kernels.Type, p *product) {
 	t.Helper()
 	got := make([]float32, p.n*p.rows)
-	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), p.x, p.n, 0, p.rows)
+	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x), p.n, 0, p.rows)
 	for i := range got {
 		if !near(got[i], p.want[i], p.tolerance[i]) {
 			t.Fatalf("%v %d×%d, n %d: output %d of row %d is %v, ref %v, tolerance %g",
@@ -123,7 +158,7 @@ func (c *checker) matMulInvariant(t *testing.T) {
 		p := c.newProduct(3, typ, rows, cols, n)
 		m := c.set.Pack(typ, rows, cols, p.raw)
 		whole := make([]float32, n*rows)
-		c.set.MatMul(whole, rows, m, p.x, n, 0, rows)
+		c.set.MatMul(whole, rows, m, c.input(typ, p.x), n, 0, rows)
 		r := random(5)
 		for range 50 {
 			got := make([]float32, n*rows)
@@ -131,7 +166,7 @@ func (c *checker) matMulInvariant(t *testing.T) {
 				count := min(n-i, 1+r.IntN(8))
 				for r0 := 0; r0 < rows; {
 					r1 := min(rows, r0+16*(1+r.IntN(4)))
-					c.set.MatMul(got[i*rows:], rows, m, p.x[i*cols:], count, r0, r1)
+					c.set.MatMul(got[i*rows:], rows, m, c.input(typ, p.x[i*cols:]), count, r0, r1)
 					r0 = r1
 				}
 				i += count
@@ -167,7 +202,7 @@ func (c *checker) matMulBounds(t *testing.T) {
 				got[i] = mark
 			}
 			r0 := (rows - 1) / 16 * 16
-			c.set.MatMul(got, stride, m, p.x, 7, r0, rows)
+			c.set.MatMul(got, stride, m, c.input(typ, p.x), 7, r0, rows)
 			for i, v := range got {
 				if in := i%stride >= r0 && i%stride < rows; in == (v == mark) {
 					t.Fatalf("%v rows [%d,%d): output %d is %v", typ, r0, rows, i%stride, v)
@@ -218,7 +253,7 @@ func (c *checker) matMulNonFinite(t *testing.T) {
 func (c *checker) compareBroken(t *testing.T, typ kernels.Type, p *product, bad int) {
 	t.Helper()
 	got := make([]float32, p.n*p.rows)
-	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), p.x, p.n, 0, p.rows)
+	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x), p.n, 0, p.rows)
 	for i, v := range got {
 		if finite := v-v == 0; finite == (i/p.rows == bad) || finite && !near(v, p.want[i], p.tolerance[i]) {
 			t.Fatalf("%v: output %d of row %d is %v, ref %v without what is not finite in row %d", typ, i%p.rows, i/p.rows, v, p.want[i], bad)
@@ -234,7 +269,7 @@ func (c *checker) infiniteScale(t *testing.T, typ kernels.Type, scale uint16) {
 	p := c.newProduct(11, typ, rows, cols, 1)
 	binary.LittleEndian.PutUint16(p.raw[typ.Bytes(cols)*bad+scalesOf(typ)[0]:], scale)
 	got := make([]float32, rows)
-	c.set.MatMul(got, rows, c.set.Pack(typ, rows, cols, p.raw), p.x, 1, 0, rows)
+	c.set.MatMul(got, rows, c.set.Pack(typ, rows, cols, p.raw), c.input(typ, p.x), 1, 0, rows)
 	for i, v := range got {
 		if finite := v-v == 0; finite == (i == bad) || finite && !near(v, p.want[i], p.tolerance[i]) {
 			t.Fatalf("%v with an infinite scale in row %d: output %d is %v, ref without it %v", typ, bad, i, v, p.want[i])
@@ -244,6 +279,37 @@ func (c *checker) infiniteScale(t *testing.T, typ kernels.Type, scale uint16) {
 
 func (c *checker) compareNonFinite(t *testing.T, typ kernels.Type, p *product) {
 	t.Helper()
-	c.ref.MatMul(p.want, p.rows, c.ref.Pack(typ, p.rows, p.cols, p.raw), p.x, p.n, 0, p.rows)
+	c.refer(typ, p)
 	c.compare(t, typ, p)
+}
+
+// roundEveryBlock compares the rounding with ref's, bit for bit: usual numbers,
+// the extremes of what has a scale, ties, and what is not finite.
+func (c *checker) roundEveryBlock(t *testing.T) {
+	if c.set.Round == nil {
+		t.Skip("the set reads numbers")
+	}
+	r := random(13)
+	bad := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -math.MaxFloat32, 0}
+	for n := range 400 {
+		x := normal(r, kernels.BlockLen*(1+n%5))
+		by := float32(math.Exp2(float64(n%250 - 125)))
+		for i := range x {
+			x[i] *= by
+			if n%3 == 0 {
+				x[i] = float32(r.IntN(255)-127) + float32(r.IntN(2))/2
+			}
+		}
+		if n%4 == 0 {
+			x[r.IntN(len(x))] = bad[n/4%len(bad)]
+		}
+		got, want := make([]kernels.Block, len(x)/kernels.BlockLen), make([]kernels.Block, len(x)/kernels.BlockLen)
+		c.set.Round(got, x)
+		ref.Round(want, x)
+		for i := range got {
+			if a, b := fmt.Sprintf("%+v", got[i]), fmt.Sprintf("%+v", want[i]); a != b {
+				t.Fatalf("%v:\n%s, ref\n%s", x[i*kernels.BlockLen:][:kernels.BlockLen], a, b)
+			}
+		}
+	}
 }

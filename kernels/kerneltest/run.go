@@ -28,6 +28,7 @@ func Run(t *testing.T, name string) {
 		{"MatMulSameBitsInAnyShape", c.matMulInvariant},
 		{"MatMulUnalignedRaw", c.matMulUnaligned},
 		{"MatMulNonFinite", c.matMulNonFinite},
+		{"RoundEveryBlock", c.roundEveryBlock},
 		{"MatMulWritesItsRowsOnly", c.matMulBounds},
 		{"ElementwiseEveryLength", c.elementwise},
 		{"ActivationsEveryLength", c.activationsEveryLength},

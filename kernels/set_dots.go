@@ -1,0 +1,59 @@
+package kernels
+
+import "unsafe"
+
+// dots is what an assembly package offers for matrices in blocks, on rounded
+// activations.
+type dots struct {
+	name    string
+	lanes   int // of a vector: MatMul takes two vectors of weight rows
+	rowsMax int // activation rows that MatMul takes at once
+	matMul  map[Type]func(dst *float32, dstStride, rows int, w, x *byte, cols, n int)
+	round   func(dst *byte, x *float32, blocks int)
+}
+
+// withDots is s with the matrix products that d has.
+func (s *Set) withDots(d *dots) *Set {
+	with := *s
+	with.Name = d.name
+	with.Pack = func(t Type, rows, cols int, raw []byte) *Matrix {
+		if d.matMul[t] == nil {
+			return s.Pack(t, rows, cols, raw)
+		}
+		return byteTiles.pack(t, rows, cols, raw)
+	}
+	with.MatMul = func(dst []float32, dstStride int, m *Matrix, x Input, n, r0, r1 int) {
+		if d.matMul[m.Type] == nil {
+			s.MatMul(dst, dstStride, m, x, n, r0, r1)
+			return
+		}
+		d.multiply(dst, dstStride, m, x.Blocks, n, r0, r1)
+	}
+	with.Round = func(dst []Block, x []float32) {
+		checkRound(dst, x)
+		if len(x) > 0 {
+			d.round(blockBytes(&dst[0]), &x[0], len(dst))
+		}
+	}
+	return &with
+}
+
+func blockBytes(b *Block) *byte { return (*byte)(unsafe.Pointer(b)) }
+
+// multiply walks over two vectors of weight rows at a time, which stay in the
+// cache for all activations.
+func (d *dots) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
+	checkMatMul(dst, dstStride, m, len(x)*BlockLen, n, r0, r1)
+	kernel := d.matMul[m.Type]
+	rowBytes, rowBlocks := byteTiles.rowBytes(m.Type, m.Cols), m.Cols/BlockLen
+	for r := r0; r < r1; r += 2 * d.lanes {
+		rows := min(2*d.lanes, r1-r)
+		w := &m.Data[r*rowBytes]
+		for i := 0; i < n; {
+			calls := (n - i + d.rowsMax - 1) / d.rowsMax
+			count := (n - i + calls - 1) / calls
+			kernel(&dst[i*dstStride+r], dstStride, rows, w, blockBytes(&x[i*rowBlocks]), m.Cols, count)
+			i += count
+		}
+	}
+}

@@ -1,0 +1,16 @@
+// Package vnni holds matrix products with AVX-512's integer dot product, and the
+// rounding of activations that they need. kernels composes them, with package avx512,
+// into the set "avx512vnni"; this package knows nothing of matrices or processors. The
+// caller checks that the processor has AVX-512 F, BW, DQ and VNNI, and every shape:
+// nothing here looks at a bound.
+//
+// impl_amd64.s and stubs.go are written by kernels/_gen. On other architectures
+// and under the build tag purego the package has no functions.
+package vnni
+
+const (
+	// Lanes is how many rows of weights a vector holds.
+	Lanes = 16
+	// RowsMax is how many rows of activations one MatMul call takes.
+	RowsMax = 6
+)

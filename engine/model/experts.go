@@ -79,16 +79,16 @@ func (l *loader) fusedExperts(to *layer, prefix string) bool {
 // matrices meet all their tokens at once. What a token gets depends on its own
 // row alone: its slots are added in the order of its own choice.
 type mixture struct {
-	scores  []float32 // [token][Experts]
-	chosen  []int32   // [token][ExpertsUsed] experts, the best first
-	shares  []float32 // [token][ExpertsUsed]
-	slots   []int32   // [token][ExpertsUsed]
-	first   []int32   // [Experts+1] slot of each expert's first token
-	inputs  []float32 // [slot][Embed]
-	outputs []float32 // [slot][Embed]
+	scores  []float32   // [token][Experts]
+	chosen  []int32     // [token][ExpertsUsed] experts, the best first
+	shares  []float32   // [token][ExpertsUsed]
+	slots   []int32     // [token][ExpertsUsed]
+	first   []int32     // [Experts+1] slot of each expert's first token
+	inputs  activations // [slot][Embed]
+	outputs []float32   // [slot][Embed]
 }
 
-func newMixture(c *Config, n int, rows func(n, width int) []float32) mixture {
+func newMixture(c *Config, set *kernels.Set, n int, rows func(n, width int) []float32) mixture {
 	if c.Experts == 0 {
 		return mixture{}
 	}
@@ -96,7 +96,7 @@ func newMixture(c *Config, n int, rows func(n, width int) []float32) mixture {
 	return mixture{
 		scores: rows(n, c.Experts), shares: rows(n, c.ExpertsUsed),
 		chosen: make([]int32, slots), slots: make([]int32, slots), first: make([]int32, c.Experts+1),
-		inputs: rows(slots, c.Embed), outputs: rows(slots, c.Embed),
+		inputs: newActivations(set, slots, c.Embed, rows), outputs: rows(slots, c.Embed),
 	}
 }
 
@@ -109,7 +109,7 @@ func (m *Model) route(worker int) {
 	}
 	c, x := &m.config, &m.mixture
 	r := &m.weights.layers[m.layer].router
-	m.set.MatMul(x.scores[lo*c.Experts:], c.Experts, r.Matrix, m.scratch.normed[lo*c.Embed:], hi-lo, 0, c.Experts)
+	m.set.MatMul(x.scores[lo*c.Experts:], c.Experts, r.Matrix, m.scratch.normed.from(lo), hi-lo, 0, c.Experts)
 	for i := lo; i < hi; i++ {
 		scores, shares := row(x.scores, i, c.Experts), row(x.shares, i, c.ExpertsUsed)
 		if r.bias != nil {
@@ -164,20 +164,20 @@ func (m *Model) scatter(worker int) {
 	c, x := &m.config, &m.mixture
 	for i, hi := m.share(worker); i < hi; i++ {
 		for _, slot := range x.slots[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed] {
-			copy(row(x.inputs, int(slot), c.Embed), row(m.scratch.normed, i, c.Embed))
+			x.inputs.copyRow(int(slot), &m.scratch.normed, i)
 		}
 	}
 }
 
 // expertsGateUp computes the worker's part of every expert's activation.
 func (m *Model) expertsGateUp(worker int) {
-	x, s, width := &m.mixture, &m.scratch, m.config.FF
-	lo, hi := kernels.Split(width, kernels.RowTile, worker, m.team.Workers())
+	x := &m.mixture
+	lo, hi := m.splitFF(worker)
 	for e := range m.config.Experts {
 		from, n := int(x.first[e]), int(x.first[e+1]-x.first[e])
 		if n > 0 && lo < hi {
 			ff := &m.weights.layers[m.layer].experts[e]
-			m.gated(ff, x.inputs[from*m.config.Embed:], s.gate[from*width:], s.up[from*width:], n, lo, hi)
+			m.gated(ff, x.inputs.from(from), from, n, lo, hi)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (m *Model) expertsDown(worker int) {
 		from, n := int(x.first[e]), int(x.first[e+1]-x.first[e])
 		if n > 0 && lo < hi {
 			down := &m.weights.layers[m.layer].experts[e].down
-			m.multiply(x.outputs[from*width:], down, m.scratch.gate[from*m.config.FF:], n, lo, hi)
+			m.multiply(x.outputs[from*width:], down, m.scratch.gate.from(from), n, lo, hi)
 		}
 	}
 }

@@ -10,15 +10,15 @@ import (
 // phases are the pieces of a step that run on the whole team, bound once so
 // that a step allocates nothing.
 type phases struct {
-	embed, normAttention, project, place, attend, projectOut, addAttention func(worker int)
-	normFF, gateUp, down, addFF, normOutput, logits                        func(worker int)
-	route, scatter, expertsGateUp, expertsDown, gatherExperts              func(worker int)
+	embed, normAttention, project, place, attend, roundHeads, projectOut, addAttention func(worker int)
+	normFF, gateUp, down, addFF, normOutput, logits                                    func(worker int)
+	route, scatter, expertsGateUp, expertsDown, gatherExperts                          func(worker int)
 }
 
 func (m *Model) bindPhases() {
 	m.run = phases{
-		embed: m.embed, normAttention: m.normAttention, project: m.project, place: m.place, attend: m.attend, projectOut: m.projectOut,
-		addAttention: m.addAttention, normFF: m.normFF, gateUp: m.gateUp, down: m.down, addFF: m.addFF, normOutput: m.normOutput, logits: m.outputLogits,
+		embed: m.embed, normAttention: m.normAttention, project: m.project, place: m.place, attend: m.attend, roundHeads: m.roundHeads,
+		projectOut: m.projectOut, addAttention: m.addAttention, normFF: m.normFF, gateUp: m.gateUp, down: m.down, addFF: m.addFF, normOutput: m.normOutput, logits: m.outputLogits,
 		route: m.route, scatter: m.scatter, expertsGateUp: m.expertsGateUp, expertsDown: m.expertsDown, gatherExperts: m.gatherExperts,
 	}
 }
@@ -60,6 +60,9 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32
 		}
 		m.item.Store(0)
 		m.team.Run(m.run.attend)
+		if !m.headsWhole {
+			m.byToken(m.run.roundHeads)
+		}
 		m.timer.lapAttention(m.layer, m.batch.keys)
 		m.team.Run(m.run.projectOut)
 		m.timer.Lap(wire.KernelOutput, m.layer)
@@ -151,7 +154,8 @@ func (m *Model) normOutput(worker int)    { m.norm(worker, m.weights.outputNorm)
 func (m *Model) norm(worker int, weight []float32) {
 	width := m.config.Embed
 	for i, hi := m.share(worker); i < hi; i++ {
-		m.set.RMSNorm(row(m.scratch.normed, i, width), row(m.scratch.x, i, width), weight, m.config.NormEps)
+		m.set.RMSNorm(m.scratch.normed.row(i), row(m.scratch.x, i, width), weight, m.config.NormEps)
+		m.scratch.normed.round(i, 0, width)
 	}
 }
 
@@ -183,14 +187,14 @@ func tiles(w *linear) int { return (w.Rows + kernels.RowTile - 1) / kernels.RowT
 // returns the range as the matrix after w sees it.
 func (m *Model) multiplyPart(dst []float32, w *linear, lo, hi int) (nextLo, nextHi int) {
 	if from, to := max(lo, 0), min(hi, w.Rows); from < to {
-		m.multiply(dst, w, m.scratch.normed, m.rows, from, to)
+		m.multiply(dst, w, m.scratch.normed.from(0), m.rows, from, to)
 	}
 	length := kernels.RowTile * tiles(w)
 	return lo - length, hi - length
 }
 
 // multiply computes the outputs [lo,hi) of dst = w·from + bias for n rows.
-func (m *Model) multiply(dst []float32, w *linear, from []float32, n, lo, hi int) {
+func (m *Model) multiply(dst []float32, w *linear, from kernels.Input, n, lo, hi int) {
 	m.set.MatMul(dst, w.Rows, w.Matrix, from, n, lo, hi)
 	if w.bias == nil {
 		return
@@ -248,27 +252,39 @@ func (m *Model) attend(worker int) {
 		t := m.batch.tiles[item/c.KVHeads]
 		a.KVHead, a.Queries = item%c.KVHeads, t.rows
 		from, to := (t.row*c.KVHeads+a.KVHead)*width, ((t.row+t.rows-1)*c.KVHeads+a.KVHead+1)*width
-		a.Q, a.Out = m.scratch.q[from:to], m.scratch.heads[from:to]
+		a.Q, a.Out = m.scratch.q[from:to], m.scratch.heads.numbers[from:to]
 		a.Pages, a.To = m.batch.pages[t.row], m.batch.positions[t.row]+1
 		if sinks != nil {
 			a.Sinks = row(sinks, a.KVHead, m.group)
 		}
 		m.set.Attend(a)
+		if m.headsWhole {
+			for i := range t.rows {
+				m.scratch.heads.round(t.row+i, a.KVHead*width, (a.KVHead+1)*width)
+			}
+		}
+	}
+}
+
+// roundHeads rounds rows of heads where a KV head's part is not whole blocks.
+func (m *Model) roundHeads(worker int) {
+	for i, hi := m.share(worker); i < hi; i++ {
+		m.scratch.heads.round(i, 0, m.scratch.heads.width)
 	}
 }
 
 func (m *Model) projectOut(worker int) {
-	m.multiplyAdd(worker, &m.weights.layers[m.layer].out, m.scratch.heads)
+	m.multiplyAdd(worker, &m.weights.layers[m.layer].out, &m.scratch.heads)
 }
 
 // multiplyAdd adds w·from to x. Where a norm comes between, it leaves the product in sum.
-func (m *Model) multiplyAdd(worker int, w *linear, from []float32) {
+func (m *Model) multiplyAdd(worker int, w *linear, from *activations) {
 	n, width := m.rows, m.config.Embed
 	lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers())
 	if lo == hi {
 		return
 	}
-	m.multiply(m.scratch.sum, w, from, n, lo, hi)
+	m.multiply(m.scratch.sum, w, from.from(0), n, lo, hi)
 	if m.config.PostNorms {
 		return
 	}
@@ -300,20 +316,24 @@ func (m *Model) addNormed(worker int, weight []float32) {
 
 // gateUp computes the gated feed-forward activation into gate.
 func (m *Model) gateUp(worker int) {
-	lo, hi := kernels.Split(m.config.FF, kernels.RowTile, worker, m.team.Workers())
-	if lo < hi {
-		s := &m.scratch
-		m.gated(&m.weights.layers[m.layer].feedForward, s.normed, s.gate, s.up, m.rows, lo, hi)
+	if lo, hi := m.splitFF(worker); lo < hi {
+		m.gated(&m.weights.layers[m.layer].feedForward, m.scratch.normed.from(0), 0, m.rows, lo, hi)
 	}
 }
 
-// gated computes the outputs [lo,hi) of gate = activation(gate·x, up·x) for n rows.
-func (m *Model) gated(f *feedForward, x, gate, up []float32, n, lo, hi int) {
-	width := m.config.FF
-	m.multiply(gate, &f.gate, x, n, lo, hi)
+// splitFF is worker's share of the feed-forward's width, in whole blocks.
+func (m *Model) splitFF(worker int) (lo, hi int) {
+	return kernels.Split(m.config.FF, kernels.BlockLen, worker, m.team.Workers())
+}
+
+// gated computes the outputs [lo,hi) of gate = activation(gate·x, up·x) for n rows,
+// the first of which is row first of gate.
+func (m *Model) gated(f *feedForward, x kernels.Input, first, n, lo, hi int) {
+	width, gate, up := m.config.FF, &m.scratch.gate, m.scratch.up[first*m.config.FF:]
+	m.multiply(gate.from(first).Numbers, &f.gate, x, n, lo, hi)
 	m.multiply(up, &f.up, x, n, lo, hi)
 	for i := range n {
-		g, u := gate[i*width+lo:i*width+hi], up[i*width+lo:i*width+hi]
+		g, u := gate.row(first + i)[lo:hi], up[i*width+lo:i*width+hi]
 		switch m.config.Activation {
 		case GELU:
 			m.set.GELUMul(g, g, u)
@@ -322,11 +342,12 @@ func (m *Model) gated(f *feedForward, x, gate, up []float32, n, lo, hi int) {
 		default:
 			m.set.SiLUMul(g, g, u)
 		}
+		gate.round(first+i, lo, hi)
 	}
 }
 
 func (m *Model) down(worker int) {
-	m.multiplyAdd(worker, &m.weights.layers[m.layer].down, m.scratch.gate)
+	m.multiplyAdd(worker, &m.weights.layers[m.layer].down, &m.scratch.gate)
 }
 
 func (m *Model) outputLogits(worker int) {
@@ -335,7 +356,7 @@ func (m *Model) outputLogits(worker int) {
 	if lo == hi {
 		return
 	}
-	m.set.MatMul(m.logits, w.Rows, w, m.scratch.normed, m.rows, lo, hi)
+	m.set.MatMul(m.logits, w.Rows, w, m.scratch.normed.from(0), m.rows, lo, hi)
 	for i := range m.rows {
 		logits := m.logits[i*w.Rows+lo : i*w.Rows+hi]
 		scale(logits, m.config.LogitScale)

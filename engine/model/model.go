@@ -28,9 +28,10 @@ type Model struct {
 	team       *kernels.Team
 	weights    *weights
 	parameters int
-	group      int // query heads of a KV head
-	tileRows   int // most rows of a tile
-	pageLen    int // numbers of one page in one pool
+	group      int  // query heads of a KV head
+	headsWhole bool // a KV head's part of heads is whole blocks, if there are any
+	tileRows   int  // most rows of a tile
+	pageLen    int  // numbers of one page in one pool
 	pools      []pool
 	memory     memory
 	logits     []float32
@@ -54,10 +55,13 @@ type pool struct{ keys, values []float32 }
 
 // scratch holds the activations of a batch, one row for each token.
 type scratch struct {
-	x, normed []float32   // Embed
-	q, heads  []float32   // Heads·HeadDim: queries, and what their heads found
+	x         []float32   // Embed
+	normed    activations // Embed
+	q         []float32   // Heads·HeadDim
+	heads     activations // Heads·HeadDim: what the queries found
 	k, v      []float32   // KVHeads·HeadDim
-	gate, up  []float32   // FF, a row for each expert of a token
+	gate      activations // FF, a row for each expert of a token
+	up        []float32   // FF
 	sum       []float32   // Embed, to be added to x
 	angles    [][]float32 // for each rope, rows of Dims: cos, sin by turns
 	attention []float32   // for each worker
@@ -117,6 +121,7 @@ func (o *Options) fill(name string, c *Config) error {
 func (m *Model) reserve() error {
 	c, o := &m.config, &m.options
 	m.group = c.Heads / c.KVHeads
+	m.headsWhole = m.set.Round == nil || m.group*c.HeadDim%kernels.BlockLen == 0
 	m.tileRows = max(1, tileHeads/m.group)
 	m.pageLen = c.KVHeads * o.PageTokens * c.HeadDim
 	scores := kernels.AttentionScratch(m.tileRows*m.group, c.HeadDim, min(o.ContextTokens, o.Pages*o.PageTokens))
@@ -140,16 +145,16 @@ func (m *Model) reserve() error {
 	n := o.BatchTokensMax
 	m.logits = rows(n, c.Vocab)
 	m.scratch = scratch{
-		x: rows(n, c.Embed), normed: rows(n, c.Embed), sum: rows(n, c.Embed),
-		q: rows(n, c.Heads*c.HeadDim), heads: rows(n, c.Heads*c.HeadDim),
+		x: rows(n, c.Embed), normed: newActivations(m.set, n, c.Embed, rows), sum: rows(n, c.Embed),
+		q: rows(n, c.Heads*c.HeadDim), heads: newActivations(m.set, n, c.Heads*c.HeadDim, rows),
 		k: rows(n, c.KVHeads*c.HeadDim), v: rows(n, c.KVHeads*c.HeadDim),
-		gate: rows(n*max(1, c.ExpertsUsed), c.FF), up: rows(n*max(1, c.ExpertsUsed), c.FF),
+		gate: newActivations(m.set, n*max(1, c.ExpertsUsed), c.FF, rows), up: rows(n*max(1, c.ExpertsUsed), c.FF),
 		attention: rows(m.team.Workers(), scores),
 	}
 	for i := range c.Ropes {
 		m.scratch.angles = append(m.scratch.angles, rows(n, c.Ropes[i].Dims))
 	}
-	m.mixture = newMixture(c, n, rows)
+	m.mixture = newMixture(c, m.set, n, rows)
 	if failure != nil {
 		_ = m.memory.free()
 		return failure

@@ -1,0 +1,57 @@
+package model
+
+import (
+	"unsafe"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// activations are the rows that a matrix is multiplied with. Who writes numbers
+// rounds them at once, while they are in the cache.
+type activations struct {
+	width   int
+	numbers []float32
+	blocks  []kernels.Block // nil where no product reads blocks
+	set     *kernels.Set
+}
+
+// newActivations reserves n rows; rows gives zeroed memory for n rows of float32.
+func newActivations(set *kernels.Set, n, width int, rows func(n, width int) []float32) activations {
+	a := activations{width: width, numbers: rows(n, width), set: set}
+	if set.Round == nil || width%kernels.BlockLen != 0 { // matrices in blocks have whole blocks of columns
+		return a
+	}
+	const words = int(unsafe.Sizeof(kernels.Block{}) / unsafe.Sizeof(float32(0)))
+	if memory := rows(n, width/kernels.BlockLen*words); len(memory) > 0 {
+		a.blocks = unsafe.Slice((*kernels.Block)(unsafe.Pointer(&memory[0])), len(memory)/words)
+	}
+	return a
+}
+
+// row is the numbers of row i.
+func (a *activations) row(i int) []float32 { return row(a.numbers, i, a.width) }
+
+// from is the rows from i on.
+func (a *activations) from(i int) kernels.Input {
+	in := kernels.Input{Numbers: a.numbers[i*a.width:]}
+	if a.blocks != nil {
+		in.Blocks = a.blocks[i*a.width/kernels.BlockLen:]
+	}
+	return in
+}
+
+// round makes the blocks of the columns [lo,hi) of row i, which are whole blocks.
+func (a *activations) round(i, lo, hi int) {
+	if a.blocks != nil && lo < hi {
+		at := i * a.width
+		a.set.Round(a.blocks[(at+lo)/kernels.BlockLen:(at+hi)/kernels.BlockLen], a.numbers[at+lo:at+hi])
+	}
+}
+
+// copyRow copies row i of other.
+func (a *activations) copyRow(to int, other *activations, i int) {
+	copy(a.row(to), other.row(i))
+	if a.blocks != nil {
+		copy(a.from(to).Blocks[:a.width/kernels.BlockLen], other.from(i).Blocks)
+	}
+}

@@ -61,7 +61,7 @@ var arrows = map[string]string{
 	"kernels/avx2":             "",
 	"kernels/avx512":           "",
 	"kernels/vnni":             "",
-	"kernels/kerneltest":       "kernels",
+	"kernels/kerneltest":       "kernels kernels/ref",
 	"kernels/ref":              "",
 }
 

@@ -231,14 +231,14 @@ func (p *process) named(id string, body map[string]any) *http.Response {
 // returns what was kept of it and the neighbour's id.
 func slowByNeighbour(t *testing.T, p *process) (*capture.View, string) {
 	t.Helper()
-	streamed := p.named("streamed", chatBody("Tell me a "+pageCanary, map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 120}))
+	streamed := p.named("streamed", chatBody("Tell me a "+pageCanary, map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 60}))
 	lines := bufio.NewReader(streamed.Body)
 	for range 12 { // some tokens alone
 		if _, err := lines.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
 	}
-	report := p.named("report", chatBody(strings.Repeat("one more word of a long "+pageCanary+" report, ", 40), map[string]any{"max_tokens": 1}))
+	report := p.named("report", chatBody(strings.Repeat("one more word of a long "+pageCanary+" report, ", 80), map[string]any{"max_tokens": 1}))
 	if _, err := io.Copy(io.Discard, io.MultiReader(report.Body, lines)); err != nil {
 		t.Fatal(err)
 	}

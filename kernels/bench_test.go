@@ -25,12 +25,16 @@ func activations(n int) []float32 {
 	return x
 }
 
+const fineTops = 4
+
 // input is x for any set's MatMul.
-func input(set *kernels.Set, x []float32) kernels.Input {
+func input(set *kernels.Set, x []float32, cols int) kernels.Input {
 	in := kernels.Input{Numbers: x}
 	if set.Round != nil {
 		in.Blocks = make([]kernels.Block, len(x)/kernels.BlockLen)
-		set.Round(in.Blocks, x)
+		for at := 0; at < len(x); at += cols {
+			set.Round(in.Blocks[at/kernels.BlockLen:(at+cols)/kernels.BlockLen], x[at:at+cols], fineTops)
+		}
 	}
 	return in
 }
@@ -52,7 +56,7 @@ func BenchmarkMatMulDecode(b *testing.B) {
 			m := set.Pack(typ, rows, cols, raw)
 			b.Run(fmt.Sprintf("%v/%s", typ, set.Name), func(b *testing.B) {
 				b.SetBytes(int64(len(raw)))
-				x := input(set, x)
+				x := input(set, x, cols)
 				for b.Loop() {
 					set.MatMul(dst, rows, m, x, 1, 0, rows)
 				}
@@ -88,7 +92,7 @@ func BenchmarkMatMulBatch(b *testing.B) {
 				m := set.Pack(typ, rows, cols, raw)
 				b.Run(fmt.Sprintf("n=%d/%v/%s", n, typ, set.Name), func(b *testing.B) {
 					b.SetBytes(int64(len(raw)))
-					x := input(set, x)
+					x := input(set, x, cols)
 					for b.Loop() {
 						set.MatMul(dst, rows, m, x, n, 0, rows)
 					}

@@ -22,10 +22,12 @@ type Set struct {
 	// else from its Numbers. r0 is a multiple of RowTile; r1 is one too, or m.Rows.
 	MatMul func(dst []float32, dstStride int, m *Matrix, x Input, n, r0, r1 int)
 
-	// Round makes the blocks of len(x) numbers, a multiple of BlockLen, that MatMul
-	// reads: x[i] is Scale·Q[i] to within half a Scale, which is a 127th of the
-	// block's largest. It is nil where MatMul reads numbers alone.
-	Round func(dst []Block, x []float32)
+	// Round makes the blocks of one row, a multiple of BlockLen numbers, that MatMul
+	// reads. A block is rounded to 8 bits, multiples of its largest over 127; one
+	// whose largest is over fineTops ≥ 0 times the root mean square of the row to 16,
+	// since its steps would be large beside the other numbers. Round is nil where
+	// MatMul reads numbers alone.
+	Round func(dst []Block, x []float32, fineTops float32)
 
 	// RMSNorm computes dst[i] = x[i]·weight[i]/√(mean(x²)+eps). dst may be x.
 	RMSNorm func(dst, x, weight []float32, eps float32)
@@ -57,7 +59,7 @@ type Set struct {
 	Attend func(a *Attention)
 }
 
-// Block is BlockLen activations rounded to 8 bits.
+// Block is BlockLen activations rounded to 8 or 16 bits.
 type Block = ref.Block
 
 // BlockLen is how many activations share a scale.

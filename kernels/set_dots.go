@@ -1,6 +1,9 @@
 package kernels
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // dots is what an assembly package offers for matrices in blocks, on rounded
 // activations.
@@ -9,7 +12,8 @@ type dots struct {
 	lanes   int // of a vector: MatMul takes two vectors of weight rows
 	rowsMax int // activation rows that MatMul takes at once
 	matMul  map[Type]func(dst *float32, dstStride, rows int, w, x *byte, cols, n int)
-	round   func(dst *byte, x *float32, blocks int)
+	round   func(dst *byte, x *float32, blocks int, fineAbove float32)
+	squares func(x []float32) float64
 }
 
 // withDots is s with the matrix products that d has.
@@ -29,21 +33,42 @@ func (s *Set) withDots(d *dots) *Set {
 		}
 		d.multiply(dst, dstStride, m, x.Blocks, n, r0, r1)
 	}
-	with.Round = func(dst []Block, x []float32) {
-		checkRound(dst, x)
+	with.Round = func(dst []Block, x []float32, fineTops float32) {
+		checkRound(dst, x, fineTops)
 		if len(x) > 0 {
-			d.round(blockBytes(&dst[0]), &x[0], len(dst))
+			d.round(blockBytes(&dst[0]), &x[0], len(dst), fineAbove(d.squares(x), len(x), fineTops))
 		}
 	}
 	return &with
 }
 
+// fineAbove is fineTops times the root of the mean of n squares: ref.Round's limit.
+func fineAbove(squares float64, n int, fineTops float32) float32 {
+	limit := float32(math.Sqrt(squares/float64(n)) * float64(fineTops))
+	if !(limit <= math.MaxFloat32) { // NaN where a number is none
+		return math.MaxFloat32
+	}
+	return limit
+}
+
 func blockBytes(b *Block) *byte { return (*byte)(unsafe.Pointer(b)) }
 
+// chunkBytes is how much of the activations is multiplied with all weights before
+// the next: about half of a core's second-level cache.
+const chunkBytes = 512 << 10
+
 // multiply walks over two vectors of weight rows at a time, which stay in the
-// cache for all activations.
+// first-level cache for all activations of a chunk, which stays in the second.
 func (d *dots) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
 	checkMatMul(dst, dstStride, m, len(x)*BlockLen, n, r0, r1)
+	rowBlocks := m.Cols / BlockLen
+	chunk := max(1, chunkBytes/(rowBlocks*int(unsafe.Sizeof(Block{})))/d.rowsMax) * d.rowsMax
+	for i := 0; i < n; i += chunk {
+		d.multiplyChunk(dst[i*dstStride:], dstStride, m, x[i*rowBlocks:], min(chunk, n-i), r0, r1)
+	}
+}
+
+func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
 	kernel := d.matMul[m.Type]
 	rowBytes, rowBlocks := byteTiles.rowBytes(m.Type, m.Cols), m.Cols/BlockLen
 	for r := r0; r < r1; r += 2 * d.lanes {

@@ -6,8 +6,26 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// activations are the rows that a matrix is multiplied with. Who writes numbers
-// rounds them at once, while they are in the cache.
+// How many times the root mean square of a row the largest of 32 activations may
+// be to be rounded to 8 bits; docs/adr/0012 has what other values cost and give.
+const (
+	// fineTops keeps a real model's first choices wherever the reference has the
+	// second a tenth behind.
+	fineTops = 4
+	// fineTopsAll rounds to 16 bits always: what the output is computed of, for
+	// few rows are, and in mixtures, where a small error may choose another expert.
+	fineTopsAll = 0
+)
+
+// fineTopsOf is how a model's activations are rounded.
+func fineTopsOf(c *Config) float32 {
+	if c.Experts > 0 {
+		return fineTopsAll
+	}
+	return fineTops
+}
+
+// activations are the rows that a matrix is multiplied with.
 type activations struct {
 	width   int
 	numbers []float32
@@ -40,11 +58,11 @@ func (a *activations) from(i int) kernels.Input {
 	return in
 }
 
-// round makes the blocks of the columns [lo,hi) of row i, which are whole blocks.
-func (a *activations) round(i, lo, hi int) {
-	if a.blocks != nil && lo < hi {
-		at := i * a.width
-		a.set.Round(a.blocks[(at+lo)/kernels.BlockLen:(at+hi)/kernels.BlockLen], a.numbers[at+lo:at+hi])
+// round makes the blocks of row i.
+func (a *activations) round(i int, fineTops float32) {
+	if a.blocks != nil {
+		n := a.width / kernels.BlockLen
+		a.set.Round(a.blocks[i*n:(i+1)*n], a.row(i), fineTops)
 	}
 }
 

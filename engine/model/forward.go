@@ -11,14 +11,14 @@ import (
 // that a step allocates nothing.
 type phases struct {
 	embed, normAttention, project, place, attend, roundHeads, projectOut, addAttention func(worker int)
-	normFF, gateUp, down, addFF, normOutput, logits                                    func(worker int)
+	normFF, gateUp, roundGate, down, addFF, normOutput, logits                         func(worker int)
 	route, scatter, expertsGateUp, expertsDown, gatherExperts                          func(worker int)
 }
 
 func (m *Model) bindPhases() {
 	m.run = phases{
 		embed: m.embed, normAttention: m.normAttention, project: m.project, place: m.place, attend: m.attend, roundHeads: m.roundHeads,
-		projectOut: m.projectOut, addAttention: m.addAttention, normFF: m.normFF, gateUp: m.gateUp, down: m.down, addFF: m.addFF, normOutput: m.normOutput, logits: m.outputLogits,
+		projectOut: m.projectOut, addAttention: m.addAttention, normFF: m.normFF, gateUp: m.gateUp, roundGate: m.roundGate, down: m.down, addFF: m.addFF, normOutput: m.normOutput, logits: m.outputLogits,
 		route: m.route, scatter: m.scatter, expertsGateUp: m.expertsGateUp, expertsDown: m.expertsDown, gatherExperts: m.gatherExperts,
 	}
 }
@@ -60,9 +60,7 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32
 		}
 		m.item.Store(0)
 		m.team.Run(m.run.attend)
-		if !m.headsWhole {
-			m.byToken(m.run.roundHeads)
-		}
+		m.roundRows(m.run.roundHeads)
 		m.timer.lapAttention(m.layer, m.batch.keys)
 		m.team.Run(m.run.projectOut)
 		m.timer.Lap(wire.KernelOutput, m.layer)
@@ -89,6 +87,7 @@ func (m *Model) feedForward() {
 		return
 	}
 	m.team.Run(m.run.gateUp)
+	m.roundRows(m.run.roundGate)
 	m.team.Run(m.run.down)
 	m.timer.Lap(wire.KernelMLP, m.layer)
 	if m.config.PostNorms {
@@ -102,6 +101,7 @@ func (m *Model) forwardExperts() {
 	m.mixture.place(m.rows * m.config.ExpertsUsed)
 	m.byToken(m.run.scatter)
 	m.team.Run(m.run.expertsGateUp)
+	m.roundRows(m.run.roundGate)
 	m.team.Run(m.run.expertsDown)
 	m.byToken(m.run.gatherExperts)
 }
@@ -117,6 +117,13 @@ func (m *Model) byToken(phase func(worker int)) {
 		return
 	}
 	m.team.Run(phase)
+}
+
+// roundRows runs a phase by token that rounds, if products read rounded rows.
+func (m *Model) roundRows(phase func(worker int)) {
+	if m.set.Round != nil {
+		m.byToken(phase)
+	}
 }
 
 // row is row i of a buffer of rows of width numbers.
@@ -146,16 +153,18 @@ func (m *Model) embed(worker int) {
 	}
 }
 
-func (m *Model) normAttention(worker int) { m.norm(worker, m.weights.layers[m.layer].attentionNorm) }
-func (m *Model) normFF(worker int)        { m.norm(worker, m.weights.layers[m.layer].ffNorm) }
-func (m *Model) normOutput(worker int)    { m.norm(worker, m.weights.outputNorm) }
+func (m *Model) normAttention(worker int) {
+	m.norm(worker, m.weights.layers[m.layer].attentionNorm, m.fineTops)
+}
+func (m *Model) normFF(worker int)     { m.norm(worker, m.weights.layers[m.layer].ffNorm, m.fineTops) }
+func (m *Model) normOutput(worker int) { m.norm(worker, m.weights.outputNorm, fineTopsAll) }
 
-// norm writes the normed rows of x to normed.
-func (m *Model) norm(worker int, weight []float32) {
+// norm writes the normed rows of x to normed, and rounds them.
+func (m *Model) norm(worker int, weight []float32, fineTops float32) {
 	width := m.config.Embed
 	for i, hi := m.share(worker); i < hi; i++ {
 		m.set.RMSNorm(m.scratch.normed.row(i), row(m.scratch.x, i, width), weight, m.config.NormEps)
-		m.scratch.normed.round(i, 0, width)
+		m.scratch.normed.round(i, fineTops)
 	}
 }
 
@@ -258,18 +267,23 @@ func (m *Model) attend(worker int) {
 			a.Sinks = row(sinks, a.KVHead, m.group)
 		}
 		m.set.Attend(a)
-		if m.headsWhole {
-			for i := range t.rows {
-				m.scratch.heads.round(t.row+i, a.KVHead*width, (a.KVHead+1)*width)
-			}
-		}
 	}
 }
 
-// roundHeads rounds rows of heads where a KV head's part is not whole blocks.
+// roundHeads rounds what attention found. A row is rounded as a whole, so that its
+// bits do not depend on how workers share it.
 func (m *Model) roundHeads(worker int) {
 	for i, hi := m.share(worker); i < hi; i++ {
-		m.scratch.heads.round(i, 0, m.scratch.heads.width)
+		m.scratch.heads.round(i, m.fineTops)
+	}
+}
+
+// roundGate rounds the feed-forward activation, in a mixture one of each of a token's experts.
+func (m *Model) roundGate(worker int) {
+	each := max(1, m.config.ExpertsUsed)
+	lo, hi := m.share(worker)
+	for i := lo * each; i < hi*each; i++ {
+		m.scratch.gate.round(i, m.fineTops)
 	}
 }
 
@@ -316,14 +330,9 @@ func (m *Model) addNormed(worker int, weight []float32) {
 
 // gateUp computes the gated feed-forward activation into gate.
 func (m *Model) gateUp(worker int) {
-	if lo, hi := m.splitFF(worker); lo < hi {
+	if lo, hi := kernels.Split(m.config.FF, kernels.RowTile, worker, m.team.Workers()); lo < hi {
 		m.gated(&m.weights.layers[m.layer].feedForward, m.scratch.normed.from(0), 0, m.rows, lo, hi)
 	}
-}
-
-// splitFF is worker's share of the feed-forward's width, in whole blocks.
-func (m *Model) splitFF(worker int) (lo, hi int) {
-	return kernels.Split(m.config.FF, kernels.BlockLen, worker, m.team.Workers())
 }
 
 // gated computes the outputs [lo,hi) of gate = activation(gate·x, up·x) for n rows,
@@ -342,7 +351,6 @@ func (m *Model) gated(f *feedForward, x kernels.Input, first, n, lo, hi int) {
 		default:
 			m.set.SiLUMul(g, g, u)
 		}
-		gate.round(first+i, lo, hi)
 	}
 }
 

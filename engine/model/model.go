@@ -28,10 +28,10 @@ type Model struct {
 	team       *kernels.Team
 	weights    *weights
 	parameters int
-	group      int  // query heads of a KV head
-	headsWhole bool // a KV head's part of heads is whole blocks, if there are any
-	tileRows   int  // most rows of a tile
-	pageLen    int  // numbers of one page in one pool
+	group      int // query heads of a KV head
+	tileRows   int // most rows of a tile
+	fineTops   float32
+	pageLen    int // numbers of one page in one pool
 	pools      []pool
 	memory     memory
 	logits     []float32
@@ -121,7 +121,7 @@ func (o *Options) fill(name string, c *Config) error {
 func (m *Model) reserve() error {
 	c, o := &m.config, &m.options
 	m.group = c.Heads / c.KVHeads
-	m.headsWhole = m.set.Round == nil || m.group*c.HeadDim%kernels.BlockLen == 0
+	m.fineTops = fineTopsOf(c)
 	m.tileRows = max(1, tileHeads/m.group)
 	m.pageLen = c.KVHeads * o.PageTokens * c.HeadDim
 	scores := kernels.AttentionScratch(m.tileRows*m.group, c.HeadDim, min(o.ContextTokens, o.Pages*o.PageTokens))

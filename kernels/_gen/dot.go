@@ -11,7 +11,10 @@ const (
 	blockSums  = 8 // of all 32, of the first 16, of the second
 	blockScale = 11
 	blockLess  = 12 // the sums of integers, negated, in the same order
-	blockBytes = 64
+	blockFine  = 15
+	blockLow   = 16
+	lowLess    = 24
+	blockBytes = 128
 )
 
 // byteCoding is how elements become unsigned bytes for the integer dot product.
@@ -59,6 +62,7 @@ var byteFormats = []format{
 type dots struct {
 	tile
 	ints  [2][]reg.VecVirtual // [v][i]: of a block, or of half of one
+	fine  reg.GPVirtual       // not 0 where a row's lower bytes count
 	held  map[byte]reg.VecVirtual
 	table reg.VecVirtual
 }
@@ -71,6 +75,10 @@ type dots struct {
 // It is multiplied with the activations' scale, and with the weights' scale joins
 // the one accumulator of its output, block by block. A minimum times the block's
 // sum joins it after that. So an output has one order of operations in every shape.
+//
+// Where a row's block has lower bytes, their sum is added to 256 times the upper
+// bytes' for all rows, and a 256th of it goes on. For a row whose lower bytes are
+// zero that changes no bit.
 func (g *isa) dotMatMul(f format) {
 	text("MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n int)",
 		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.")
@@ -89,11 +97,11 @@ func (g *isa) dotMatMul(f format) {
 	}
 }
 
-// begin finds the places and clears the sums. A row of blocks takes two bytes a column.
+// begin finds the places and clears the sums. A row of blocks takes four bytes a column.
 func (t *dots) begin() {
 	t.w, t.x, t.row = val("w"), val("x"), val("cols")
 	t.secondTile()
-	SHLQ(U8(1), t.row)
+	SHLQ(U8(2), t.row)
 	t.fourthRow()
 	for v := range 2 {
 		for range t.rows {
@@ -102,6 +110,7 @@ func (t *dots) begin() {
 		}
 	}
 	c := t.f.bytes
+	t.fine = GP64()
 	for _, b := range c.held {
 		t.held[b] = t.g.vec()
 		VMOVDQU32(t.g.bits(uint32(b)*0x01010101), t.held[b])
@@ -125,19 +134,29 @@ func (t *dots) blocks(name string, left reg.GPVirtual) {
 	if t.f.scale == byteScales || t.f.scale == nibbleScales {
 		halves = 2
 	}
+	MOVL(t.activation(0, blockFine), t.fine.As32())
+	for i := 1; i < t.rows; i++ {
+		ORL(t.activation(i, blockFine), t.fine.As32())
+	}
 	for h := range halves {
 		t.start(halves, h)
-		for g := 8 / halves * h; g < 8/halves*(h+1); g++ {
-			t.dot(g)
-		}
+		t.dotGroups(halves, h, 0)
+		fine, scaled := label(name+"_fine", h), label(name+"_scaled", h)
+		TESTL(t.fine.As32(), t.fine.As32())
+		JNZ(LabelRef(fine))
+		t.each(func(n reg.VecVirtual) { VCVTDQ2PS(n, n) })
+		JMP(LabelRef(scaled))
+		Label(fine)
+		t.dotLow(halves, h)
+		Label(scaled)
 		t.scaleInts(h)
 	}
 	for h := range halves {
 		t.addMin(halves, h)
 	}
-	ADDQ(I8(blockBytes), t.x)
+	ADDQ(I32(blockBytes), t.x)
 	if t.rows > 3 {
-		ADDQ(I8(blockBytes), t.x3)
+		ADDQ(I32(blockBytes), t.x3)
 	}
 	DECQ(left)
 	JNZ(LabelRef(name))
@@ -165,15 +184,44 @@ func (t *dots) start(halves, h int) {
 	}
 }
 
-// dot adds the products of group g.
-func (t *dots) dot(g int) {
-	first, second := t.f.bytes.unpack(t, g, 0), t.f.bytes.unpack(t, g, 1)
-	x := t.g.vec()
-	for i := range t.rows {
-		VPBROADCASTD(t.activation(i, g), x)
-		VPDPBUSD(x, first, t.ints[0][i])
-		VPDPBUSD(x, second, t.ints[1][i])
+// each calls do for every integer sum.
+func (t *dots) each(do func(n reg.VecVirtual)) {
+	for v := range 2 {
+		for i := range t.rows {
+			do(t.ints[v][i])
+		}
 	}
+}
+
+// dotGroups adds the products of a half's groups with the bytes from that word of the blocks on.
+func (t *dots) dotGroups(halves, h, word int) {
+	for g := 8 / halves * h; g < 8/halves*(h+1); g++ {
+		first, second := t.f.bytes.unpack(t, g, 0), t.f.bytes.unpack(t, g, 1)
+		x := t.g.vec()
+		for i := range t.rows {
+			VPBROADCASTD(t.activation(i, word+g), x)
+			VPDPBUSD(x, first, t.ints[0][i])
+			VPDPBUSD(x, second, t.ints[1][i])
+		}
+	}
+}
+
+// dotLow adds the products with the lower bytes, and makes numbers of the sums.
+func (t *dots) dotLow(halves, h int) {
+	t.each(func(n reg.VecVirtual) { VPSLLD(U8(8), n, n) })
+	if t.f.bytes.offset != noOffset {
+		less := t.g.vec()
+		for i := range t.rows {
+			VPSLLD_BCST(U8(t.f.bytes.offset), t.activation(i, lowLess+place(halves, h)), less)
+			VPADDD(less, t.ints[0][i], t.ints[0][i])
+			VPADDD(less, t.ints[1][i], t.ints[1][i])
+		}
+	}
+	t.dotGroups(halves, h, blockLow)
+	t.each(func(n reg.VecVirtual) {
+		VCVTDQ2PS(n, n)
+		VMULPS(t.g.num(1.0/256), n, n)
+	})
 }
 
 // scaleInts adds the integer sums of half h, times both scales.
@@ -183,7 +231,6 @@ func (t *dots) scaleInts(h int) {
 		t.scaleOf(v, h, factor)
 		for i := range t.rows {
 			n := t.ints[v][i]
-			VCVTDQ2PS(n, n)
 			VMULPS_BCST(t.activation(i, blockScale), n, n)
 			VFMADD231PS(n, factor, t.sum[v][i])
 		}

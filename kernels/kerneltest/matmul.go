@@ -22,7 +22,7 @@ func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *pr
 	r := random(seed)
 	p := &product{rows: rows, cols: cols, n: n, raw: Weights(r, t, rows*cols), x: normal(r, n*cols)}
 	c.refer(t, p)
-	x := c.seen(t, p.x)
+	x := c.seen(t, p.x, p.cols)
 	w := make([]float32, rows*cols)
 	kernels.Dequantize(w, t, p.raw)
 	p.tolerance = make([]float64, n*rows)
@@ -47,33 +47,53 @@ func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *pr
 // refer has ref make the product of what the set sees.
 func (c *checker) refer(t kernels.Type, p *product) {
 	p.want = make([]float32, p.n*p.rows)
-	c.ref.MatMul(p.want, p.rows, c.ref.Pack(t, p.rows, p.cols, p.raw), kernels.Input{Numbers: c.seen(t, p.x)}, p.n, 0, p.rows)
+	c.ref.MatMul(p.want, p.rows, c.ref.Pack(t, p.rows, p.cols, p.raw), kernels.Input{Numbers: c.seen(t, p.x, p.cols)}, p.n, 0, p.rows)
 }
 
 // rounds says whether the set reads blocks for matrices of type t.
 func (c *checker) rounds(t kernels.Type) bool { return c.set.Round != nil && t.BlockLen() > 1 }
 
+// fineTops makes about a third of random blocks fine.
+const fineTops = 2.5
+
+// fineAbove is the limit that Round takes for x, as near as float32 has it.
+func fineAbove(x []float32) float32 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	limit := fineTops * math.Sqrt(sum/float64(len(x)))
+	if !(limit < math.MaxFloat32) {
+		return math.MaxFloat32
+	}
+	return float32(limit)
+}
+
 // seen is x as the set's MatMul reads it: its blocks' numbers, if it does.
-func (c *checker) seen(t kernels.Type, x []float32) []float32 {
+func (c *checker) seen(t kernels.Type, x []float32, cols int) []float32 {
 	if !c.rounds(t) {
 		return x
 	}
 	blocks, seen := make([]kernels.Block, len(x)/kernels.BlockLen), make([]float32, len(x))
-	ref.Round(blocks, x)
+	for at := 0; at < len(x); at += cols {
+		ref.Round(blocks[at/kernels.BlockLen:][:cols/kernels.BlockLen], x[at:at+cols], fineAbove(x[at:at+cols]))
+	}
 	for i := range seen {
-		b := &blocks[i/kernels.BlockLen]
-		seen[i] = b.Scale * float32(b.Q[i%kernels.BlockLen])
+		b, j := &blocks[i/kernels.BlockLen], i%kernels.BlockLen
+		seen[i] = b.Scale * (float32(b.Q[j]) + float32(b.Low[j])/256)
 	}
 	return seen
 }
 
 // input is x for the set's MatMul, and nothing that it should not read.
-func (c *checker) input(t kernels.Type, x []float32) kernels.Input {
+func (c *checker) input(t kernels.Type, x []float32, cols int) kernels.Input {
 	if !c.rounds(t) {
 		return kernels.Input{Numbers: x}
 	}
 	blocks := make([]kernels.Block, len(x)/kernels.BlockLen)
-	c.set.Round(blocks, x)
+	for at := 0; at < len(x); at += cols {
+		c.set.Round(blocks[at/kernels.BlockLen:][:cols/kernels.BlockLen], x[at:at+cols], fineTops)
+	}
 	return kernels.Input{Blocks: blocks}
 }
 
@@ -113,7 +133,7 @@ func columns(t kernels.Type, n int) int {
 func (c *checker) compare(t *testing.T, typ kernels.Type, p *product) {
 	t.Helper()
 	got := make([]float32, p.n*p.rows)
-	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x), p.n, 0, p.rows)
+	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x, p.cols), p.n, 0, p.rows)
 	for i := range got {
 		if !near(got[i], p.want[i], p.tolerance[i]) {
 			t.Fatalf("%v %d×%d, n %d: output %d of row %d is %v, ref %v, tolerance %g",
@@ -158,7 +178,7 @@ func (c *checker) matMulInvariant(t *testing.T) {
 		p := c.newProduct(3, typ, rows, cols, n)
 		m := c.set.Pack(typ, rows, cols, p.raw)
 		whole := make([]float32, n*rows)
-		c.set.MatMul(whole, rows, m, c.input(typ, p.x), n, 0, rows)
+		c.set.MatMul(whole, rows, m, c.input(typ, p.x, p.cols), n, 0, rows)
 		r := random(5)
 		for range 50 {
 			got := make([]float32, n*rows)
@@ -166,7 +186,7 @@ func (c *checker) matMulInvariant(t *testing.T) {
 				count := min(n-i, 1+r.IntN(8))
 				for r0 := 0; r0 < rows; {
 					r1 := min(rows, r0+16*(1+r.IntN(4)))
-					c.set.MatMul(got[i*rows:], rows, m, c.input(typ, p.x[i*cols:]), count, r0, r1)
+					c.set.MatMul(got[i*rows:], rows, m, c.input(typ, p.x[i*cols:], cols), count, r0, r1)
 					r0 = r1
 				}
 				i += count
@@ -202,7 +222,7 @@ func (c *checker) matMulBounds(t *testing.T) {
 				got[i] = mark
 			}
 			r0 := (rows - 1) / 16 * 16
-			c.set.MatMul(got, stride, m, c.input(typ, p.x), 7, r0, rows)
+			c.set.MatMul(got, stride, m, c.input(typ, p.x, p.cols), 7, r0, rows)
 			for i, v := range got {
 				if in := i%stride >= r0 && i%stride < rows; in == (v == mark) {
 					t.Fatalf("%v rows [%d,%d): output %d is %v", typ, r0, rows, i%stride, v)
@@ -253,7 +273,7 @@ func (c *checker) matMulNonFinite(t *testing.T) {
 func (c *checker) compareBroken(t *testing.T, typ kernels.Type, p *product, bad int) {
 	t.Helper()
 	got := make([]float32, p.n*p.rows)
-	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x), p.n, 0, p.rows)
+	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x, p.cols), p.n, 0, p.rows)
 	for i, v := range got {
 		if finite := v-v == 0; finite == (i/p.rows == bad) || finite && !near(v, p.want[i], p.tolerance[i]) {
 			t.Fatalf("%v: output %d of row %d is %v, ref %v without what is not finite in row %d", typ, i%p.rows, i/p.rows, v, p.want[i], bad)
@@ -269,7 +289,7 @@ func (c *checker) infiniteScale(t *testing.T, typ kernels.Type, scale uint16) {
 	p := c.newProduct(11, typ, rows, cols, 1)
 	binary.LittleEndian.PutUint16(p.raw[typ.Bytes(cols)*bad+scalesOf(typ)[0]:], scale)
 	got := make([]float32, rows)
-	c.set.MatMul(got, rows, c.set.Pack(typ, rows, cols, p.raw), c.input(typ, p.x), 1, 0, rows)
+	c.set.MatMul(got, rows, c.set.Pack(typ, rows, cols, p.raw), c.input(typ, p.x, p.cols), 1, 0, rows)
 	for i, v := range got {
 		if finite := v-v == 0; finite == (i == bad) || finite && !near(v, p.want[i], p.tolerance[i]) {
 			t.Fatalf("%v with an infinite scale in row %d: output %d is %v, ref without it %v", typ, bad, i, v, p.want[i])
@@ -291,6 +311,7 @@ func (c *checker) roundEveryBlock(t *testing.T) {
 	}
 	r := random(13)
 	bad := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -math.MaxFloat32, 0}
+	fine := 0
 	for n := range 400 {
 		x := normal(r, kernels.BlockLen*(1+n%5))
 		by := float32(math.Exp2(float64(n%250 - 125)))
@@ -304,12 +325,16 @@ func (c *checker) roundEveryBlock(t *testing.T) {
 			x[r.IntN(len(x))] = bad[n/4%len(bad)]
 		}
 		got, want := make([]kernels.Block, len(x)/kernels.BlockLen), make([]kernels.Block, len(x)/kernels.BlockLen)
-		c.set.Round(got, x)
-		ref.Round(want, x)
+		c.set.Round(got, x, fineTops)
+		ref.Round(want, x, fineAbove(x))
 		for i := range got {
+			fine -= int(got[i].Fine)
 			if a, b := fmt.Sprintf("%+v", got[i]), fmt.Sprintf("%+v", want[i]); a != b {
 				t.Fatalf("%v:\n%s, ref\n%s", x[i*kernels.BlockLen:][:kernels.BlockLen], a, b)
 			}
 		}
+	}
+	if fine < 100 {
+		t.Errorf("only %d blocks were fine", fine)
 	}
 }

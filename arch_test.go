@@ -61,6 +61,7 @@ var arrows = map[string]string{
 	"kernels/avx2":             "",
 	"kernels/avx512":           "",
 	"kernels/kerneltest":       "kernels",
+	"kernels/probe":            "",
 	"kernels/ref":              "",
 }
 

@@ -1,12 +1,14 @@
 // Command gen writes the assembly of kernels/avx2 and kernels/avx512. Both come
 // from the same program: they differ in the width of a vector, in the number of
-// registers and in how a part of a vector is loaded and stored.
+// registers and in how a part of a vector is loaded and stored. The loops of
+// kernels/probe are written here too.
 //
 //	go generate
 package main
 
 //go:generate go run . -set avx2 -pkg avx2 -out ../avx2/impl_amd64.s -stubs ../avx2/stubs.go
 //go:generate go run . -set avx512 -pkg avx512 -out ../avx512/impl_amd64.s -stubs ../avx512/stubs.go
+//go:generate go run . -set probe -pkg probe -out ../probe/impl_amd64.s -stubs ../probe/stubs.go
 
 import (
 	"flag"
@@ -28,13 +30,18 @@ type isa struct {
 }
 
 func main() {
-	set := flag.String("set", "", "avx2 or avx512")
+	set := flag.String("set", "", "avx2, avx512 or probe")
 	flag.Parse()
 	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
 	if *set == "avx512" {
 		g = &isa{wide: true, lanes: 16, rows: 6, scaledRows: 4}
 	}
 	ConstraintExpr("amd64,!purego")
+	if *set == "probe" {
+		probes()
+		Generate()
+		return
+	}
 	for _, f := range formats {
 		g.matMul(f)
 	}

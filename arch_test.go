@@ -25,6 +25,7 @@ var arrows = map[string]string{
 	"admission/budget":         "",
 	"admission/budget/shared":  "admission/budget",
 	"gateway":                  "admission admission/budget internal/capture internal/conf internal/spans internal/telemetry internal/wire",
+	"bench/compare":            "bench/speed",
 	"bench/longprompt":         "engine internal/wire",
 	"bench/observing":          "",
 	"bench/sim":                "admission internal/step",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -49,7 +50,7 @@ func runBenchEngine(c *console, args []string) error {
 	set.IntVar(&b.runs, "runs", 3, "times that each is measured, after one that warms up")
 	set.IntVar(&b.steps, "steps", 24, "decode steps in a run")
 	set.IntVar(&b.batch, "batch", cfg.BatchTokensMax, "most tokens of a prompt in a step, as engine.batch_tokens_max")
-	set.IntVar(&b.threads, "threads", runtime.GOMAXPROCS(0), "threads that compute")
+	set.IntVar(&b.threads, "threads", 0, "threads that compute; 0 takes as many as the process may use CPUs")
 	set.StringVar(&b.kernels, "kernels", "", "kernel set; empty takes the best one")
 	set.BoolVar(&b.json, "json", false, "print JSON, an object a line")
 	path, err := c.oneModel(set, args)
@@ -71,7 +72,7 @@ func (b *engineBench) options() (o *speed.EngineOptions, err error) {
 		got, least, most int
 	}{
 		{"prefill", b.prefill, 0, benchTokensMax}, {"runs", b.runs, 1, benchRunsMax}, {"steps", b.steps, 1, benchTokensMax},
-		{"batch", b.batch, 1, 1 << 16}, {"threads", b.threads, 1, benchThreadsMax},
+		{"batch", b.batch, 1, 1 << 16}, {"threads", b.threads, 0, benchThreadsMax},
 	} {
 		if f.got < f.least || f.got > f.most {
 			return nil, usageError(fmt.Sprintf("--%s is %d; allowed are %d to %d", f.name, f.got, f.least, f.most))
@@ -92,6 +93,11 @@ func (b *engineBench) options() (o *speed.EngineOptions, err error) {
 	}
 	o.Set, err = kernelSet(b.kernels)
 	return o, err
+}
+
+// benchTeam is a team of so many workers, 0 for all.
+func benchTeam(threads int) *kernels.Team {
+	return kernels.NewTeam(cmp.Or(threads, min(runtime.GOMAXPROCS(0), benchThreadsMax)))
 }
 
 // kernelSet is the set of that name, or the best one.
@@ -124,7 +130,7 @@ func (b *engineBench) run(c *console, path string, o *speed.EngineOptions) error
 	if err != nil {
 		return err
 	}
-	o.Team = kernels.NewTeam(b.threads)
+	o.Team = benchTeam(b.threads)
 	defer o.Team.Close()
 	bench, err := speed.Load(weights, o)
 	if err != nil {
@@ -148,7 +154,7 @@ func runBenchKernels(c *console, args []string) error {
 	set := newFlagSet("bench kernels [--types q8_0,q4_0] [--time 50ms] [--threads N] [--kernels SET] [--json]")
 	types := set.String("types", "all", "types of weights to multiply with, separated by commas; none leaves them out")
 	each := set.Duration("time", 50*time.Millisecond, "time of each measurement")
-	threads := set.Int("threads", runtime.GOMAXPROCS(0), "threads that compute, beside one alone")
+	threads := set.Int("threads", 0, "threads that compute, beside one alone; 0 takes as many as the process may use CPUs")
 	name := set.String("kernels", "", "kernel set; empty takes the best one")
 	asJSON := set.Bool("json", false, "print JSON, an object a line")
 	rest, err := c.parse(set, args)
@@ -157,8 +163,8 @@ func runBenchKernels(c *console, args []string) error {
 		return err
 	case len(rest) > 0:
 		return usageError(fmt.Sprintf("%q is not expected here", rest[0]))
-	case *threads < 1 || *threads > benchThreadsMax:
-		return usageError(fmt.Sprintf("--threads is %d; allowed are 1 to %d", *threads, benchThreadsMax))
+	case *threads < 0 || *threads > benchThreadsMax:
+		return usageError(fmt.Sprintf("--threads is %d; allowed are 0 to %d", *threads, benchThreadsMax))
 	case *each < 0 || *each > time.Minute:
 		return usageError(fmt.Sprintf("--time is %v; allowed are 0s to 1m", *each))
 	}
@@ -169,7 +175,7 @@ func runBenchKernels(c *console, args []string) error {
 	if o.Set, err = kernelSet(*name); err != nil {
 		return err
 	}
-	o.Team = kernels.NewTeam(*threads)
+	o.Team = benchTeam(*threads)
 	defer o.Team.Close()
 	if !*asJSON {
 		fmt.Fprintf(c.out, "kernels        %s\n", o.Set.Name)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -122,7 +121,7 @@ func (r *record) measure(ctx context.Context, o *options, engines []engine, jobs
 					if ctx.Err() != nil {
 						return fmt.Errorf("interrupted in round %d: %w", round+1, context.Cause(ctx))
 					}
-					fmt.Fprintf(os.Stderr, "round %d of %d, %s, %s\n", round+1, o.rounds, filepath.Base(model), r.take(at, round, filepath.Base(model), j, results, err))
+					fmt.Fprintf(o.progress, "round %d of %d, %s, %s\n", round+1, o.rounds, filepath.Base(model), r.take(at, round, filepath.Base(model), j, results, err))
 				}
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -38,10 +39,11 @@ type options struct {
 	llamaArgs, openvinoArg string
 	limit                  time.Duration
 	models                 []string
+	progress               io.Writer
 }
 
 func main() {
-	var o options
+	o := options{progress: os.Stderr}
 	flag.StringVar(&o.forebay, "forebay", "", "binary of this engine")
 	flag.StringVar(&o.peers, "peers", filepath.Join("..", "shared", "peers"), "folder of the scripts for the others")
 	flag.StringVar(&o.python, "python", "python3", "Python that has the others installed")

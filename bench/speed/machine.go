@@ -12,7 +12,7 @@ const (
 	// guests of the machine disturb some.
 	windows = 5
 	// window is how long each lasts.
-	window = 20 * time.Millisecond
+	window = 10 * time.Millisecond
 
 	// memoryBytes is what the read loop walks over, all workers together: far
 	// over the last cache of most machines.

@@ -20,14 +20,16 @@ const module = "github.com/forebay-io/forebay"
 // under the module ("" is main): no other, and each. A new package or a new
 // arrow is a new line or word here.
 var arrows = map[string]string{
-	"":                         "admission admission/budget admission/budget/shared bench/sim gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/capture internal/conf internal/hub internal/machine internal/spans internal/supervise internal/telemetry internal/wire",
+	"":                         "admission admission/budget admission/budget/shared bench/sim bench/speed gateway engine engine/chat engine/checkpoint engine/gguf engine/model engine/perf engine/tokenizer kernels internal/capture internal/conf internal/hub internal/machine internal/spans internal/supervise internal/telemetry internal/wire",
 	"admission":                "admission/budget internal/conf internal/step",
 	"admission/budget":         "",
 	"admission/budget/shared":  "admission/budget",
 	"gateway":                  "admission admission/budget internal/capture internal/conf internal/spans internal/telemetry internal/wire",
+	"bench/compare":            "bench/speed",
 	"bench/longprompt":         "engine internal/wire",
 	"bench/observing":          "",
 	"bench/sim":                "admission internal/step",
+	"bench/speed":              "engine/gguf engine/model internal/wire kernels kernels/probe",
 	"bench/startup":            "",
 	"engine":                   "engine/chat engine/checkpoint engine/demo engine/gguf engine/kv engine/model engine/sample engine/text engine/tokenizer internal/conf internal/step internal/wire kernels",
 	"engine/chat":              "engine/jinja engine/tokenizer",
@@ -62,6 +64,7 @@ var arrows = map[string]string{
 	"kernels/avx512":           "",
 	"kernels/vnni":             "",
 	"kernels/kerneltest":       "kernels kernels/ref",
+	"kernels/probe":            "",
 	"kernels/ref":              "",
 }
 

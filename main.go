@@ -50,6 +50,8 @@ func commands() []command {
 		{"model quantize", "IN OUT --type TYPE", "write a model with smaller weights", runModelQuantize},
 		{"model tokenize", "MODEL", "turn texts, as lines of JSON, into token ids", runModelTokenize},
 		{"model render", "MODEL", "turn conversations, as lines of JSON, into prompts", runModelRender},
+		{"bench engine", "MODEL", "measure prefill and decode of a model, without gateway and sockets", runBenchEngine},
+		{"bench kernels", "", "measure operations beside what the machine can do", runBenchKernels},
 		{"simulate", "--trace FILE", "play a trace of requests through the scheduler, beside others", runSimulate},
 		{"queue open", "CLASS [--admin ADDR]", "let a class take and start requests", runQueueOpen},
 		{"queue pause", "CLASS [--admin ADDR]", "let a class take requests and start none", runQueuePause},

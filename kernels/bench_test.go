@@ -25,19 +25,8 @@ func activations(n int) []float32 {
 	return x
 }
 
+// fineTops is what models take.
 const fineTops = 4
-
-// input is x for any set's MatMul.
-func input(set *kernels.Set, x []float32, cols int) kernels.Input {
-	in := kernels.Input{Numbers: x}
-	if set.Round != nil {
-		in.Blocks = make([]kernels.Block, len(x)/kernels.BlockLen)
-		for at := 0; at < len(x); at += cols {
-			set.Round(in.Blocks[at/kernels.BlockLen:(at+cols)/kernels.BlockLen], x[at:at+cols], fineTops)
-		}
-	}
-	return in
-}
 
 // BenchmarkMatMulDecode reads a matrix larger than the caches for one row of x,
 // on one core; the rate is that of the weights' bytes.
@@ -56,7 +45,7 @@ func BenchmarkMatMulDecode(b *testing.B) {
 			m := set.Pack(typ, rows, cols, raw)
 			b.Run(fmt.Sprintf("%v/%s", typ, set.Name), func(b *testing.B) {
 				b.SetBytes(int64(len(raw)))
-				x := input(set, x, cols)
+				x := set.Input(x, cols, fineTops)
 				for b.Loop() {
 					set.MatMul(dst, rows, m, x, 1, 0, rows)
 				}
@@ -92,7 +81,7 @@ func BenchmarkMatMulBatch(b *testing.B) {
 				m := set.Pack(typ, rows, cols, raw)
 				b.Run(fmt.Sprintf("n=%d/%v/%s", n, typ, set.Name), func(b *testing.B) {
 					b.SetBytes(int64(len(raw)))
-					x := input(set, x, cols)
+					x := set.Input(x, cols, fineTops)
 					for b.Loop() {
 						set.MatMul(dst, rows, m, x, n, 0, rows)
 					}

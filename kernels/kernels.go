@@ -72,6 +72,20 @@ type Input struct {
 	Blocks  []Block // may be missing where Numbers are read
 }
 
+// Input makes the input of rows of cols numbers; cols is a multiple of BlockLen
+// where the set rounds. It allocates the blocks.
+func (s *Set) Input(x []float32, cols int, fineTops float32) Input {
+	in := Input{Numbers: x}
+	if s.Round == nil {
+		return in
+	}
+	in.Blocks = make([]Block, len(x)/BlockLen)
+	for at := 0; at < len(x); at += cols {
+		s.Round(in.Blocks[at/BlockLen:(at+cols)/BlockLen], x[at:at+cols], fineTops)
+	}
+	return in
+}
+
 // RowTile is the granularity of MatMul's row ranges in every set.
 const RowTile = 16
 

@@ -77,6 +77,17 @@ func meminfo(root fs.FS) int {
 	return 0
 }
 
+// Resident is the memory, in bytes, that this process holds now, mapped files included.
+func Resident(root fs.FS) int {
+	for line := range lines(root, "proc/self/status") {
+		if text, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(text, "kB")))
+			return n << 10
+		}
+	}
+	return 0
+}
+
 // LastCache is the size of the processor's last cache, in bytes.
 func LastCache(root fs.FS) int {
 	largest := 0

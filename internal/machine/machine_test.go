@@ -44,6 +44,15 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
+func TestResident(t *testing.T) {
+	if got := Resident(files("proc/self/status", "VmPeak:\t 900 kB\nVmRSS:\t     123 kB\n")); got != 123<<10 {
+		t.Errorf("%d bytes", got)
+	}
+	if got := Resident(files()); got != 0 {
+		t.Errorf("of nothing said: %d bytes", got)
+	}
+}
+
 func TestLastCache(t *testing.T) {
 	const dir = "sys/devices/system/cpu/cpu0/cache/"
 	if got := LastCache(files(dir+"index0/size", "48K\n", dir+"index3/size", "32M\n", dir+"index2/size", "1024K\n", dir+"index4/size", "x\n")); got != 32<<20 {

@@ -90,11 +90,7 @@ func (c *checker) input(t kernels.Type, x []float32, cols int) kernels.Input {
 	if !c.rounds(t) {
 		return kernels.Input{Numbers: x}
 	}
-	blocks := make([]kernels.Block, len(x)/kernels.BlockLen)
-	for at := 0; at < len(x); at += cols {
-		c.set.Round(blocks[at/kernels.BlockLen:][:cols/kernels.BlockLen], x[at:at+cols], fineTops)
-	}
-	return kernels.Input{Blocks: blocks}
+	return kernels.Input{Blocks: c.set.Input(x, cols, fineTops).Blocks}
 }
 
 // first is the product of the first rows of the weights and the first n of x.

@@ -1,0 +1,253 @@
+package speed
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// EngineOptions say what to measure of a model.
+type EngineOptions struct {
+	Version    string // of the program, for the head
+	Model      string // the file's name, for the head
+	Prefill    int    // tokens of a prompt; 0 measures none
+	Depths     []int  // tokens before those that are decoded; none measures no decode
+	Streams    []int
+	Runs       int           // times that each is measured
+	Steps      int           // decode steps in a run
+	Chunk      int           // prompt tokens that a step computes
+	PageTokens int           // of a page, as the engine's
+	Resident   func() int    // bytes of this process, 0 where it is not known
+	Memory     func() int    // bytes that may still be taken, 0 where it is not known
+	Set        *kernels.Set  // what computes
+	Team       *kernels.Team // on which threads
+}
+
+// Bench is a loaded model that is measured.
+type Bench struct {
+	o       *EngineOptions
+	config  model.Config
+	model   *model.Model
+	head    Head
+	roof    *Roof
+	timer   *model.Timer
+	tokens  []int32 // of a prompt
+	context int     // most positions of a stream
+	spans   []model.Span
+}
+
+// Load checks that f's model has room for what o asks, and loads it.
+func Load(f *gguf.File, o *EngineOptions) (*Bench, error) {
+	b := &Bench{o: o, timer: new(model.Timer)}
+	began := time.Now()
+	var err error
+	if b.config, err = model.ReadConfig(f); err != nil {
+		return nil, err
+	}
+	streams, deepest := 1, 0
+	for _, n := range o.Streams {
+		streams = max(streams, n)
+	}
+	for _, n := range o.Depths {
+		deepest = max(deepest, n)
+	}
+	if deepest > 0 {
+		deepest += o.Steps
+	}
+	b.context = max(o.Prefill, deepest, 1)
+	if b.context > b.config.ContextTokens {
+		return nil, fmt.Errorf("%d tokens are asked for, prompt or depth and the steps after it; the model's context is %d", b.context, b.config.ContextTokens)
+	}
+	pages := streams * b.pagesOf(b.context)
+	if need, have := pages*b.config.PageBytes(o.PageTokens), o.Memory(); have > 0 && need > have {
+		return nil, fmt.Errorf("%d streams of %d tokens need %d MiB for keys and values, and %d MiB of memory are available; ask for fewer streams or less depth", streams, b.context, need>>20, have>>20)
+	}
+	if b.model, err = model.Load(f, o.Set, o.Team, model.Options{
+		ContextTokens: b.context, PageTokens: o.PageTokens, Pages: pages, BatchTokensMax: max(o.Chunk, streams),
+	}); err != nil {
+		return nil, err
+	}
+	b.head = Head{
+		Peer: "forebay", Version: o.Version, Features: o.Set.Name, LoadS: round(time.Since(began).Seconds(), 1000), Model: o.Model,
+		Threads: o.Team.Workers(), ChunkTokens: o.Chunk, WeightBytes: b.model.WeightBytes(), ReadBytes: b.config.WeightReadBytes(f),
+		KVTokenBytes: b.model.PageBytes() / o.PageTokens, ResidentBytes: o.Resident(),
+	}
+	b.model.SetTimer(b.timer)
+	b.tokens = prompt(b.context, b.config.Vocab)
+	b.roof = NewRoof(o.Team)
+	return b, nil
+}
+
+// Close frees the model.
+func (b *Bench) Close() error { return b.model.Close() }
+
+// prompt is n tokens, as the scripts for other engines choose them.
+func prompt(n, vocab int) []int32 {
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = int32((i*7919 + 13) % min(vocab, 250))
+	}
+	return tokens
+}
+
+func (b *Bench) pagesOf(tokens int) int { return (tokens + b.o.PageTokens - 1) / b.o.PageTokens }
+
+// pages is the page table of a stream: each has pages of its own.
+func (b *Bench) pages(stream int) []int32 {
+	pages := make([]int32, b.pagesOf(b.context))
+	for i := range pages {
+		pages[i] = int32(stream*len(pages) + i)
+	}
+	return pages
+}
+
+// Run measures everything and hands each line on as soon as it is there: a
+// *Head, a *Machine, *Prefill and *Decode.
+func (b *Bench) Run(line func(any) error) error {
+	if err := line(&b.head); err != nil {
+		return err
+	}
+	if err := line(b.roof.Machine(b.o.Team.Workers())); err != nil {
+		return err
+	}
+	if b.o.Prefill > 0 {
+		if err := line(b.prefill(b.o.Prefill)); err != nil {
+			return err
+		}
+	}
+	for _, depth := range b.o.Depths {
+		for _, streams := range b.o.Streams {
+			if err := line(b.decode(depth, streams)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// prefill measures a prompt from nothing; the last token's logits are computed.
+func (b *Bench) prefill(tokens int) *Prefill {
+	p := &Prefill{Tokens: tokens}
+	sums := new(classes)
+	for run := range b.o.Runs + 1 {
+		took := b.fill(tokens, 1, sums)
+		if run == 0 { // warms up
+			*sums = classes{}
+			continue
+		}
+		p.All = append(p.All, round(float64(tokens)/took.Seconds(), 10))
+	}
+	p.TokensPerS, p.Shares = round(Median(p.All), 10), sums.shares()
+	return p
+}
+
+// fill computes a prompt on the first stream's pages, chunk by chunk.
+func (b *Bench) fill(tokens, logits int, sums *classes) (took time.Duration) {
+	pages := b.pages(0)
+	for start := 0; start < tokens; start += b.o.Chunk {
+		end := min(start+b.o.Chunk, tokens)
+		span := model.Span{Tokens: b.tokens[start:end], Start: start, Pages: pages}
+		if end == tokens {
+			span.Logits = logits
+		}
+		b.spans = append(b.spans[:0], span)
+		took += b.step(sums)
+	}
+	return took
+}
+
+// step runs the spans under the timer.
+func (b *Bench) step(sums *classes) time.Duration {
+	began := wire.Monotonic()
+	b.timer.Start(0, began)
+	b.model.Forward(b.spans)
+	ended := wire.Monotonic()
+	b.timer.Stop(ended)
+	took := time.Duration(ended - began)
+	sums.add(&b.timer.Kernels, took)
+	return took
+}
+
+// decode measures steps of one token of each stream.
+func (b *Bench) decode(depth, streams int) *Decode {
+	b.deepen(depth, streams)
+	reads := b.roof.Read(b.o.Team.Workers())
+	d := &Decode{Depth: depth, Streams: streams, ReadGBs: giga(reads)}
+	d.StepBytes = b.head.ReadBytes + streams*b.config.KVReadBytes(depth+b.o.Steps/2)
+	pages := make([][]int32, streams)
+	for i := range pages {
+		pages[i] = b.pages(i)
+	}
+	sums := new(classes)
+	b.decodeStep(depth, 0, pages, new(classes)) // warms up
+	for range b.o.Runs {
+		steps := make([]float64, b.o.Steps)
+		for i := range steps {
+			steps[i] = b.decodeStep(depth, i, pages, sums).Seconds()
+		}
+		d.All = append(d.All, round(float64(streams)/Median(steps), 10))
+	}
+	rate := Median(d.All)
+	seconds := float64(streams) / rate
+	d.TokensPerS, d.StepMS = round(rate, 10), round(1e3*seconds, 1000)
+	d.ReadShare, d.Shares = round(float64(d.StepBytes)/seconds/reads, 1000), sums.shares()
+	return d
+}
+
+func (b *Bench) decodeStep(depth, i int, pages [][]int32, sums *classes) time.Duration {
+	b.spans = b.spans[:0]
+	for _, p := range pages {
+		b.spans = append(b.spans, model.Span{Tokens: b.tokens[i : i+1], Start: depth + i, Pages: p, Logits: 1, Decode: true})
+	}
+	return b.step(sums)
+}
+
+// deepen fills the pages of all streams up to depth. The first chunk of a
+// prompt is computed and its pages are copied again and again: what attention
+// reads has to be there and to be numbers of that kind, no more.
+func (b *Bench) deepen(depth, streams int) {
+	if depth == 0 {
+		return
+	}
+	computed := min(depth, b.o.Chunk)
+	b.fill(computed, 0, new(classes))
+	each, whole := b.pagesOf(b.context), max(1, computed/b.o.PageTokens)
+	for i := range streams {
+		for page := range b.pagesOf(depth + b.o.Steps) {
+			if i > 0 || page >= b.pagesOf(computed) {
+				b.model.CopyPage(int32(i*each+page), int32(page%whole))
+			}
+		}
+	}
+}
+
+// classes sums the time of steps by kernel class.
+type classes struct {
+	total time.Duration
+	class [wire.KernelClassCount]time.Duration
+}
+
+func (c *classes) add(kernels *[wire.KernelClassCount]wire.KernelTime, took time.Duration) {
+	c.total += took
+	for i := range kernels {
+		c.class[i] += kernels[i].Total
+	}
+}
+
+// shares are those over 0, by name; what is in no class is not in them.
+func (c *classes) shares() map[string]float64 {
+	shares := map[string]float64{}
+	for i, took := range c.class {
+		if share := round(float64(took)/float64(max(1, c.total)), 1000); share > 0 {
+			shares[wire.KernelClass(i).String()] = share
+		}
+	}
+	return shares
+}
+
+func round(x, places float64) float64 { return math.Round(x*places) / places }

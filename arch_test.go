@@ -57,9 +57,10 @@ var arrows = map[string]string{
 	"internal/telemetry":       "internal/conf internal/wire",
 	"internal/wire":            "internal/conf internal/step",
 	"internal/wire/wiretest":   "internal/conf internal/wire",
-	"kernels":                  "kernels/avx2 kernels/avx512 kernels/ref",
+	"kernels":                  "kernels/avx2 kernels/avx512 kernels/neon kernels/ref",
 	"kernels/avx2":             "",
 	"kernels/avx512":           "",
+	"kernels/neon":             "",
 	"kernels/kerneltest":       "kernels",
 	"kernels/ref":              "",
 }

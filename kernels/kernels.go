@@ -7,7 +7,7 @@ package kernels
 // alone. It is the same bits whatever n, r0 and r1 are, however a prompt is
 // cut into calls, and wherever pages lie.
 type Set struct {
-	// Name is the set's stable name: "ref", "avx2", "avx512".
+	// Name is the set's stable name: "ref", "avx2", "avx512", "neon".
 	Name string
 
 	// Pack lays the raw blocks of a rows×cols matrix out in the order that

@@ -118,7 +118,7 @@ func moveOf(whole bool) string {
 	return "FMOVS"
 }
 
-// num loads four equal numbers, bits four equal words and bytes sixteen equal bytes.
+// num loads four equal numbers, bits four equal words.
 func (a *asm) num(d vreg, f float64) { a.bits(d, math.Float32bits(float32(f))) }
 
 func (a *asm) bits(d vreg, word uint32) {
@@ -128,8 +128,6 @@ func (a *asm) bits(d vreg, word uint32) {
 	}
 	a.constant(d, c)
 }
-
-func (a *asm) bytes(d vreg, b byte) { a.bits(d, uint32(b)*0x01010101) }
 
 func (a *asm) constant(d vreg, c [16]byte) {
 	at, ok := a.places[c]

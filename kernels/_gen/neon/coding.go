@@ -30,15 +30,8 @@ var (
 		}
 	}}
 	halves  = &coding{bytes: 32, turns: 32, parts: 1, unpack: func(t *tile, disp, _ int) { t.halves(weight, wAt, disp) }}
-	bfloats = &coding{bytes: 32, turns: 32, parts: 1, unpack: func(t *tile, disp, _ int) {
-		t.load(weight, true, wAt, disp)
-		t.load(weight+2, true, wAt, disp+16)
-		for _, v := range []vreg{weight, weight + 2} {
-			t.shll16(v+1, v, true)
-			t.shll16(v, v, false)
-		}
-	}}
-	int8s = &coding{bytes: 16, turns: 32, parts: 1, unpack: func(t *tile, disp, _ int) {
+	bfloats = &coding{bytes: 32, turns: 32, parts: 1, unpack: func(t *tile, disp, _ int) { t.bfloats(weight, wAt, disp) }}
+	int8s   = &coding{bytes: 16, turns: 32, parts: 1, unpack: func(t *tile, disp, _ int) {
 		t.load(weight, true, wAt, disp)
 		t.widen(weight)
 	}}

@@ -78,12 +78,7 @@ func (t *tile) scaleOf(h int) {
 	case halfScale:
 		t.halves(weight, wBlock, 0)
 	case bfloatScale:
-		t.load(weight, true, wBlock, 0)
-		t.load(weight+2, true, wBlock, 16)
-		for _, v := range []vreg{weight, weight + 2} {
-			t.shll16(v+1, v, true)
-			t.shll16(v, v, false)
-		}
+		t.bfloats(weight, wBlock, 0)
 	case byteScale:
 		t.headTimes(0, func(v vreg) { t.load(v, true, wBlock, 0) })
 	case byteScales:
@@ -104,6 +99,16 @@ func (t *tile) halves(v vreg, at gpr, disp int) {
 	for _, v := range []vreg{v, v + 2} {
 		t.two("fcvtl2", v+1, v)
 		t.two("fcvtl", v, v)
+	}
+}
+
+// bfloats makes the numbers of 16 bfloat16 in v to v+3.
+func (t *tile) bfloats(v vreg, at gpr, disp int) {
+	t.load(v, true, at, disp)
+	t.load(v+2, true, at, disp+16)
+	for _, v := range []vreg{v, v + 2} {
+		t.shll16(v+1, v, true)
+		t.shll16(v, v, false)
 	}
 }
 

@@ -29,7 +29,7 @@
 // comes from the layout: a lane of a vector is one row of weights (see layout.pack),
 // so an output of MatMul never crosses lanes, and it has two accumulators, for the
 // first and the second half of every 32 columns (and a third for the sums of
-// scaled blocks), whatever the shape of the call is. In Attend a lane is a
+// scaled blocks, in neon of all), whatever the shape of the call is. In Attend a lane is a
 // position for the scores and a number of the head for the values: a score is one
 // dot product of fixed order, an output is summed in the order of the positions, and
 // the softmax runs over chunks that begin at fixed positions. Sets may differ from
@@ -47,6 +47,7 @@
 //	ref     plain Go, the specification, everywhere
 //	avx2    AVX2, FMA and F16C
 //	avx512  AVX-512 F and DQ, BMI2, and all of avx2's
+//	neon    Advanced SIMD, which every arm64 processor has
 //
 // They are switched off by name in the environment, FOREBAY_KERNELS_DISABLE=avx512,avx2,
 // or at build time with the tag purego, which leaves ref alone. Every set differs
@@ -63,8 +64,8 @@
 //   - its image in pack.go, no more than 6 % over what is stored. Most are made of
 //     fields that stand there; a block in another order needs a row function;
 //   - a format in _gen/matmul.go: how its elements become numbers (coding.go), where
-//     its scales and minima are (block.go); then go generate there, and its functions
-//     in the dispatch table (dispatch_amd64.go).
+//     its scales and minima are (block.go), and one in _gen/neon/format.go; then go
+//     generate in both, and its functions in the dispatch tables (dispatch_<arch>.go).
 //
 // Until the last step the tests of the vector sets fail for it, for they try all types.
 //

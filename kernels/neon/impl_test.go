@@ -1,0 +1,9 @@
+package neon_test
+
+import (
+	"testing"
+
+	"github.com/forebay-io/forebay/kernels/kerneltest"
+)
+
+func TestSet(t *testing.T) { kerneltest.Run(t, "neon") }

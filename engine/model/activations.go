@@ -7,7 +7,7 @@ import (
 )
 
 // How many times the root mean square of a row the largest of 32 activations may
-// be to be rounded to 8 bits; docs/adr/0012 has what other values cost and give.
+// be to be rounded to 8 bits; docs/adr/0014 has what other values cost and give.
 const (
 	// fineTops keeps a real model's first choices wherever the reference has the
 	// second a tenth behind.

@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -155,24 +156,26 @@ func TestLogitsMatchReference(t *testing.T) {
 			t.Fatalf("%s: %d reference logits for %d tokens", name, len(want), len(ref.IDs))
 		}
 		for _, set := range kernels.Sets() {
-			t.Run(name+"/"+set.Name, func(t *testing.T) {
-				m := load(t, f, set, team, Options{ContextTokens: len(ref.IDs)})
-				got := m.Forward([]Span{{Tokens: ref.IDs, Pages: firstPages(m.Options().Pages), Logits: len(ref.IDs)}})
-				if len(got) != len(want) {
-					t.Fatalf("%d logits, want %d", len(got), len(want))
-				}
-				distance, same := nmse(got, want), agreement(got, want, ref.Shape[1])
-				t.Logf("NMSE %.2g, same first choice %.1f %%", distance, 100*same)
-				if !(distance <= nmseMax(f)) {
-					t.Errorf("NMSE %g, allowed %g", distance, nmseMax(f))
-				}
-				if same < 0.99 {
-					t.Errorf("the first choice is the reference's in %.1f %% of the positions", 100*same)
-				}
-				if set.Name == kernels.Best().Name {
-					checkGreedy(t, m, &ref)
-				}
-			})
+			for _, kv := range kvTypes {
+				t.Run(fmt.Sprintf("%s/%s/%v", name, set.Name, kv), func(t *testing.T) {
+					m := load(t, f, set, team, Options{ContextTokens: len(ref.IDs), KVType: kv})
+					got := m.Forward([]Span{{Tokens: ref.IDs, Pages: firstPages(m.Options().Pages), Logits: len(ref.IDs)}})
+					if len(got) != len(want) {
+						t.Fatalf("%d logits, want %d", len(got), len(want))
+					}
+					distance, same := nmse(got, want), agreement(got, want, ref.Shape[1])
+					t.Logf("NMSE %.2g, same first choice %.1f %%", distance, 100*same)
+					if !(distance <= nmseMax(f)) {
+						t.Errorf("NMSE %g, allowed %g", distance, nmseMax(f))
+					}
+					if same < 0.99 {
+						t.Errorf("the first choice is the reference's in %.1f %% of the positions", 100*same)
+					}
+					if set.Name == kernels.Best().Name {
+						checkGreedy(t, m, &ref)
+					}
+				})
+			}
 		}
 	}
 }

@@ -355,8 +355,8 @@ func TestMutatedFilesAreComputedOrRefused(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if c, err := ReadConfig(f); err == nil && c.PageBytes(256) < 1 {
-			t.Fatalf("a page of %d bytes: %+v", c.PageBytes(256), c)
+		if c, err := ReadConfig(f); err == nil && c.PageBytes(kernels.KVInt8, 1<<16) < 1 {
+			t.Fatalf("a page of %d bytes: %+v", c.PageBytes(kernels.KVInt8, 1<<16), c)
 		}
 		m, err := Load(f, kernels.Best(), team, Options{ContextTokens: 16, Pages: 1})
 		if err != nil {

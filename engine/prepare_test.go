@@ -131,7 +131,7 @@ func TestModelIsDescribed(t *testing.T) {
 	b := newDemo(t, Config{})
 	m := b.State().Model
 	if m.ID != "forebay-demo" || m.Architecture != "llama" || m.Quantisation != "Q8_0" || m.ContextTokens != 2048 || m.VocabTokens != 1901 ||
-		m.PageTokens != 16 || m.PageBytes != 65536 || !m.Chat || m.ChatError != "" || m.Digest == "" || m.Fingerprint == "" || m.Parameters < 3e6 {
+		m.PageTokens != 16 || m.PageBytes != 32768 || !m.Chat || m.ChatError != "" || m.Digest == "" || m.Fingerprint == "" || m.Parameters < 3e6 {
 		t.Errorf("the model is described as %+v", m)
 	}
 	other := newDemo(t, Config{Kernels: "ref"}).State().Model
@@ -292,5 +292,28 @@ func TestPagesStayWithinThePool(t *testing.T) {
 	}
 	if _, err := kv.New(kv.Config{Pages: pages + 1, PageTokens: 1}); err == nil || pages < 1<<22 {
 		t.Errorf("%d pages of room for any memory; the pool takes more", pages)
+	}
+}
+
+// TestKVTypeSizesPagesAndNamesBits: a narrower type makes smaller pages, and more of
+// them in the same memory; the fingerprint, which promises equal bits, is another.
+func TestKVTypeSizesPagesAndNamesBits(t *testing.T) {
+	seen := map[string]string{}
+	for _, want := range []struct {
+		kv          string
+		page, pages int
+	}{{"f32", 65536, 64}, {"f16", 32768, 128}, {"int8", 17408, 240}} { // 4 layers, 2 KV heads of 64, 16 tokens
+		e := newDemo(t, Config{KVType: want.kv, KVBytes: 4 << 20})
+		m, err := e.Model(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.PageBytes != want.page || e.state(t).PagesTotal != want.pages {
+			t.Errorf("%s: %d pages of %d bytes, want %d of %d", want.kv, e.state(t).PagesTotal, m.PageBytes, want.pages, want.page)
+		}
+		if other := seen[m.Fingerprint]; other != "" {
+			t.Errorf("%s has the fingerprint of %s", want.kv, other)
+		}
+		seen[m.Fingerprint] = want.kv
 	}
 }

@@ -109,7 +109,7 @@ func (c *checker) attendEveryShape(t *testing.T) {
 // attendInvariant lays the same positions out in many ways; the bits must stay.
 func (c *checker) attendInvariant(t *testing.T) {
 	r := random(2)
-	for range 20 {
+	for range 10 {
 		data := c.newCache(r, 8*(1+r.IntN(17)), 1+r.IntN(8), 1+r.IntN(120))
 		data.a.Window, data.a.SoftCap, data.a.Sinks = r.IntN(data.a.To), 3, normal(r, data.a.Group)
 		first := data.lay(r, 16, 1)
@@ -129,7 +129,7 @@ func (c *checker) attendInvariant(t *testing.T) {
 // tile, the pages and the window, and whatever lies behind it.
 func (c *checker) attendTiles(t *testing.T) {
 	r := random(5)
-	for range 120 {
+	for range 50 {
 		dim, group, queries := 1+r.IntN(140), 1+r.IntN(8), 1+r.IntN(20)
 		to := 1 + r.IntN([]int{20, 300, 1100}[r.IntN(3)])
 		data := c.newCache(r, dim, group, to+queries-1)

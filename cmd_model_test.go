@@ -83,7 +83,7 @@ func TestModelInfo(t *testing.T) {
 	t.Parallel()
 	demo := filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf")
 	out, status := run(t, "", "model", "info", demo)
-	for _, want := range []string{"llama", "2048 tokens", "4 layers", "Q8_0", "4.0 KiB a token", "measured now", " at 128 tokens", "\n\ncan be served\n"} {
+	for _, want := range []string{"llama", "2048 tokens", "4 layers", "Q8_0", "2.0 KiB a token, in f16", "measured now", " at 128 tokens", "\n\ncan be served\n"} {
 		if status != 0 || !strings.Contains(out, want) {
 			t.Errorf("status %d, no %q in\n%s", status, want, out)
 		}

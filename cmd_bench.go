@@ -29,13 +29,13 @@ const (
 	benchThreadsMax = 256
 )
 
-const benchEngineUsage = "bench engine MODEL [--prefill 512] [--depth 128] [--streams 1,2,8] [--runs 3] [--steps 24] [--batch 512] [--threads N] [--kernels SET] [--json]"
+const benchEngineUsage = "bench engine MODEL [--prefill 512] [--depth 128] [--streams 1,2,8] [--runs 3] [--steps 24] [--batch 512] [--threads N] [--kernels SET] [--kv TYPE] [--json]"
 
 // engineBench is what the flags of bench engine ask for.
 type engineBench struct {
 	prefill, runs, steps, batch, threads int
 	depths, streams                      string
-	kernels                              string
+	kernels, kv                          string
 	json                                 bool
 }
 
@@ -52,6 +52,7 @@ func runBenchEngine(c *console, args []string) error {
 	set.IntVar(&b.batch, "batch", cfg.BatchTokensMax, "most tokens of a prompt in a step, as engine.batch_tokens_max")
 	set.IntVar(&b.threads, "threads", 0, "threads that compute; 0 takes as many as the process may use CPUs")
 	set.StringVar(&b.kernels, "kernels", "", "kernel set; empty takes the best one")
+	set.StringVar(&b.kv, "kv", cfg.KVType, "type of keys and values, as engine.kv_type: f32, f16 or int8")
 	set.BoolVar(&b.json, "json", false, "print JSON, an object a line")
 	path, err := c.oneModel(set, args)
 	if err != nil {
@@ -60,6 +61,9 @@ func runBenchEngine(c *console, args []string) error {
 	o, err := b.options()
 	if err != nil {
 		return err
+	}
+	if o.KVType, err = kernels.ParseKVType(b.kv); err != nil {
+		return usageError("--kv: " + err.Error())
 	}
 	o.Version, o.Model, o.PageTokens = version, filepath.Base(path), cfg.PageTokens
 	return b.run(c, path, o)

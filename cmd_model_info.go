@@ -127,7 +127,7 @@ func (r *modelReport) describe(m *model.Config, f *gguf.File) {
 	}
 	var cfg engine.Config
 	conf.Fill(&cfg)
-	r.Prediction = predict(modelSizes(m, f, cfg.PageTokens), &cfg)
+	r.Prediction = predict(modelSizes(m, f, &cfg), &cfg)
 }
 
 // try does what serve would, with next to no room for keys and values and with

@@ -18,10 +18,11 @@ import (
 )
 
 func runModelLogits(c *console, args []string) error {
-	set := newFlagSet("model logits MODEL --ids 1,2,3 -o OUT.f32 [--quantize TYPE] [--kernels NAME]")
+	set := newFlagSet("model logits MODEL --ids 1,2,3 -o OUT.f32 [--quantize TYPE] [--kv-type TYPE] [--kernels NAME]")
 	idList := set.String("ids", "", "token ids, separated by commas")
 	output := set.String("o", "", "file for the logits, - for standard output: raw little-endian float32, one row a token")
 	quantize := set.String("quantize", "", "type that the weights get first: q8_0, q4_0, q4_k or q6_k; empty leaves them as they are")
+	kvName := set.String("kv-type", kernels.KVF32.String(), "type in which keys and values are kept: f32, f16 (as served by default) or int8")
 	name := set.String("kernels", "", "kernel set; empty takes the best one")
 	path, err := c.oneModel(set, args)
 	if err != nil {
@@ -33,6 +34,10 @@ func runModelLogits(c *console, args []string) error {
 	ids, err := parseIDs(*idList)
 	if err != nil {
 		return err
+	}
+	kvType, err := kernels.ParseKVType(*kvName)
+	if err != nil {
+		return usageError("--kv-type: " + err.Error())
 	}
 	kernelSet := kernels.Best()
 	if *name != "" {
@@ -49,7 +54,7 @@ func runModelLogits(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	m, err := loadFor(ids, weights, kernelSet)
+	m, err := loadFor(ids, weights, kernelSet, kvType)
 	if err != nil {
 		return err
 	}
@@ -104,7 +109,7 @@ func (m *loadedModel) close() {
 }
 
 // loadFor loads the model of f with room for ids, which it checks.
-func loadFor(ids []int32, f *gguf.File, set *kernels.Set) (*loadedModel, error) {
+func loadFor(ids []int32, f *gguf.File, set *kernels.Set, kv kernels.KVType) (*loadedModel, error) {
 	shape, err := model.ReadConfig(f)
 	if err != nil {
 		return nil, err
@@ -118,7 +123,7 @@ func loadFor(ids []int32, f *gguf.File, set *kernels.Set) (*loadedModel, error) 
 		}
 	}
 	team := kernels.NewTeam(runtime.GOMAXPROCS(0))
-	m, err := model.Load(f, set, team, model.Options{ContextTokens: len(ids), BatchTokensMax: logitsBatchTokens})
+	m, err := model.Load(f, set, team, model.Options{ContextTokens: len(ids), BatchTokensMax: logitsBatchTokens, KVType: kv})
 	if err != nil {
 		team.Close()
 		return nil, err

@@ -10,13 +10,15 @@ import (
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/perf"
 	"github.com/forebay-io/forebay/internal/machine"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // prediction is the performance model of model info, for this machine.
 type prediction struct {
-	WeightBytes      int `json:"weight_bytes"`
-	WeightTokenBytes int `json:"weight_bytes_read_a_token"`
-	KVTokenBytes     int `json:"kv_bytes_a_token"`
+	WeightBytes      int    `json:"weight_bytes"`
+	WeightTokenBytes int    `json:"weight_bytes_read_a_token"`
+	KVType           string `json:"kv_type"`
+	KVTokenBytes     int    `json:"kv_bytes_a_token"`
 
 	ReadRate float64     `json:"read_bytes_a_second"` // measured, on all threads
 	Threads  int         `json:"threads"`
@@ -44,10 +46,11 @@ const shortContext = 128
 // rateTime is how long the machine's memory is measured.
 const rateTime = 150 * time.Millisecond
 
-func modelSizes(m *model.Config, f *gguf.File, pageTokens int) *perf.Model {
+func modelSizes(m *model.Config, f *gguf.File, cfg *engine.Config) *perf.Model {
+	kv, _ := kernels.ParseKVType(cfg.KVType) // conf has checked it
 	sizes := &perf.Model{
-		ReadToken: m.WeightReadBytes(f), CacheRead: m.KVReadBytes,
-		Page: m.PageBytes(pageTokens), PageTokens: pageTokens, ContextTokens: m.ContextTokens,
+		ReadToken: m.WeightReadBytes(f), CacheRead: func(contextTokens int) int { return m.KVReadBytes(kv, contextTokens) },
+		Page: m.PageBytes(kv, cfg.PageTokens), PageTokens: cfg.PageTokens, ContextTokens: m.ContextTokens,
 	}
 	for _, use := range f.TypeUses() {
 		sizes.Weights += use.Bytes
@@ -58,7 +61,7 @@ func modelSizes(m *model.Config, f *gguf.File, pageTokens int) *perf.Model {
 func predict(sizes *perf.Model, cfg *engine.Config) *prediction {
 	root, threads := os.DirFS("/"), runtime.GOMAXPROCS(0)
 	p := &prediction{
-		WeightBytes: sizes.Weights, WeightTokenBytes: sizes.ReadToken, KVTokenBytes: sizes.Page / sizes.PageTokens,
+		WeightBytes: sizes.Weights, WeightTokenBytes: sizes.ReadToken, KVType: cfg.KVType, KVTokenBytes: sizes.Page / sizes.PageTokens,
 		ReadRate: machine.ReadRate(threads, machine.LastCache(root), rateTime), Threads: threads,
 	}
 	for _, tokens := range []int{min(shortContext, sizes.ContextTokens), sizes.ContextTokens} {
@@ -74,7 +77,7 @@ func predict(sizes *perf.Model, cfg *engine.Config) *prediction {
 
 func (p *prediction) print(row func(name, format string, args ...any)) {
 	row("weights", "%s; a token reads %s of them", size(p.WeightBytes), size(p.WeightTokenBytes))
-	row("KV cache", "%s a token, in float32", size(p.KVTokenBytes))
+	row("KV cache", "%s a token, in %s", size(p.KVTokenBytes), p.KVType)
 	row("memory", "read at %.1f GB/s by %d threads, measured now", p.ReadRate/1e9, p.Threads)
 	for _, at := range p.Contexts {
 		row("at best", "%s moved and %.3g ms a token (%.0f a second) at %d tokens of context", size(at.MovedBytes), 1e3*at.Seconds, 1/at.Seconds, at.Tokens)

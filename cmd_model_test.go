@@ -83,7 +83,7 @@ func TestModelInfo(t *testing.T) {
 	t.Parallel()
 	demo := filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf")
 	out, status := run(t, "", "model", "info", demo)
-	for _, want := range []string{"llama", "2048 tokens", "4 layers", "Q8_0", "4.0 KiB a token", "measured now", " at 128 tokens", "\n\ncan be served\n"} {
+	for _, want := range []string{"llama", "2048 tokens", "4 layers", "Q8_0", "2.0 KiB a token, in f16", "measured now", " at 128 tokens", "\n\ncan be served\n"} {
 		if status != 0 || !strings.Contains(out, want) {
 			t.Errorf("status %d, no %q in\n%s", status, want, out)
 		}
@@ -94,6 +94,7 @@ func TestModelInfo(t *testing.T) {
 		Chat       bool
 		Problems   []string
 		Prediction struct {
+			KVType   string  `json:"kv_type"`
 			KVBytes  int     `json:"kv_bytes_a_token"`
 			Rate     float64 `json:"read_bytes_a_second"`
 			Contexts []struct {
@@ -108,7 +109,7 @@ func TestModelInfo(t *testing.T) {
 		t.Fatalf("status %d, %v in\n%s", status, err, out)
 	}
 	p := report.Prediction
-	if report.Model.Architecture != "llama" || !report.Chat || len(report.Problems) > 0 || p.KVBytes != 4096 || len(p.Contexts) != 2 || p.Default.Bytes != 8*2048*4096 {
+	if report.Model.Architecture != "llama" || !report.Chat || len(report.Problems) > 0 || p.KVType != "f16" || p.KVBytes != 2048 || len(p.Contexts) != 2 || p.Default.Bytes != 8*2048*2048 {
 		t.Errorf("got %+v", report)
 	}
 	for _, at := range p.Contexts {
@@ -116,7 +117,7 @@ func TestModelInfo(t *testing.T) {
 			t.Errorf("at %d tokens %g s, want %g", at.Tokens, at.Time, want)
 		}
 	}
-	if p.Contexts[1].Moved-p.Contexts[0].Moved != (2048-128)*4096 {
+	if p.Contexts[1].Moved-p.Contexts[0].Moved != (2048-128)*2048 {
 		t.Errorf("moved at both contexts: %+v", p.Contexts)
 	}
 }

@@ -96,10 +96,10 @@ func TestSelfBenchmarkLeavesNoTrace(t *testing.T) {
 
 func TestSelfBenchmarkFitsSmallEngines(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"one page":   {KVBytes: 65536},
+		"one page":   {KVBytes: 32768},
 		"one token":  {BatchTokensMax: 1},
 		"short":      {ContextTokens: 8},
-		"small page": {PageTokens: 1, KVBytes: 4096 * 40},
+		"small page": {PageTokens: 1, KVBytes: 2048 * 40},
 		"no time":    {SelfBenchmarkLimit: time.Millisecond},
 	} {
 		if err := cfg.fill(); err != nil {

@@ -24,8 +24,8 @@ import (
 
 // costFile is the contents.
 type costFile struct {
-	// Key says what the cost is of: another model, kernel set, number of
-	// threads or processor costs something else.
+	// Key says what the cost is of: another model, kernel set, type of keys and
+	// values, number of threads or processor costs something else.
 	Key  string    `json:"key"`
 	Cost step.Cost `json:"cost"`
 }
@@ -37,8 +37,8 @@ const (
 )
 
 // costKey is what a cost belongs to.
-func costKey(p *parts, threads int) string {
-	return fmt.Sprintf("%s %s %d %s %s", p.info.Digest, p.info.Kernels, threads, runtime.GOARCH, processor())
+func costKey(p *parts, cfg *Config) string {
+	return fmt.Sprintf("%s %s %s %d %s %s", p.info.Digest, p.info.Kernels, cfg.KVType, cfg.Threads, runtime.GOARCH, processor())
 }
 
 // processor is the name of the machine's processor, or "" where nothing says it.
@@ -137,7 +137,7 @@ type keeper struct {
 // warm learns what steps cost from an earlier run, or from a benchmark.
 func (p *parts) warm(cfg *Config) {
 	k := &p.keeper
-	k.key, k.log = costKey(p, cfg.Threads), cfg.Log
+	k.key, k.log = costKey(p, cfg), cfg.Log
 	var err error
 	if k.path, err = costPath(cfg.CostFile, k.key); err != nil {
 		k.log.Info("the cost of steps is kept nowhere: set engine.cost_file", "error", err)

@@ -173,10 +173,10 @@ func TestInvarianceOfBits(t *testing.T) {
 			continue
 		}
 		t.Run(set.Name, func(t *testing.T) {
-			cfg := Config{Kernels: set.Name, KVBytes: 32 * 32768, Threads: 2}
+			cfg := Config{Kernels: set.Name, KVBytes: 32 * 16384, Threads: 2}
 			qs, schedules := chaosQuestions(8, 12), 8
 			if testing.Short() || underRace || set.Name == "ref" {
-				cfg.KVBytes = 10 * 32768
+				cfg.KVBytes = 10 * 16384
 				qs, schedules = chaosQuestions(5, 2), 3
 			}
 			invariance(t, labSetup{real: true, cfg: cfg}, qs, schedules)

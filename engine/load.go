@@ -109,11 +109,15 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *ker
 	if cfg.ContextTokens > 0 {
 		context = cfg.ContextTokens
 	}
-	if p.pages, err = cfg.pageCount(context, c.PageBytes(cfg.PageTokens)); err != nil {
+	kvType, err := kernels.ParseKVType(cfg.KVType)
+	if err != nil {
+		return nil, fmt.Errorf("engine.kv_type: %w", err)
+	}
+	if p.pages, err = cfg.pageCount(context, c.PageBytes(kvType, cfg.PageTokens)); err != nil {
 		return nil, err
 	}
 	m, err := model.Load(f, set, team, model.Options{
-		ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, BatchTokensMax: cfg.BatchTokensMax,
+		ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, BatchTokensMax: cfg.BatchTokensMax, KVType: kvType,
 	})
 	if err != nil {
 		return nil, err
@@ -130,7 +134,7 @@ const mathVersion = 2
 func (p *parts) describe(cfg *Config, id string, f *gguf.File, m *model.Model, set *kernels.Set) {
 	c := m.Config()
 	digest := f.Digest()
-	print := xxh3.HashString(fmt.Sprintf("%s %s %d", digest, set.Name, mathVersion))
+	print := xxh3.HashString(fmt.Sprintf("%s %s %s %d", digest, set.Name, m.Options().KVType, mathVersion))
 	if cfg.ModelID != "" {
 		id = cfg.ModelID
 	}

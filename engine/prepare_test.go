@@ -19,7 +19,7 @@ import (
 )
 
 func TestPrepareRefuses(t *testing.T) {
-	b := newDemo(t, Config{KVBytes: 65536 * 8}) // room for 128 tokens
+	b := newDemo(t, Config{KVBytes: 32768 * 8}) // room for 128 tokens
 	text, empty := "Hello", ""
 	nan := float32(math.NaN())
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestPrepareRefuses(t *testing.T) {
 }
 
 func TestPrepareClampsToThePool(t *testing.T) {
-	b := newDemo(t, Config{KVBytes: 65536 * 8})
+	b := newDemo(t, Config{KVBytes: 32768 * 8})
 	q := question{id: "q", tokens: prompt(1, 100), options: greedy(0)}
 	a := b.ask(q)
 	mustEnd(t, q, a)
@@ -109,7 +109,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) { // G07: no engine before its model c
 		"no model":          {Config{Model: text}, []string{text}},
 		"unknown kernels":   {Config{Kernels: "abacus"}, []string{"abacus", "ref"}},
 		"context too long":  {Config{ContextTokens: 5000}, []string{"engine.context_tokens is 5000", "2048"}},
-		"too little memory": {Config{KVBytes: 100}, []string{"kv_bytes", "65536"}},
+		"too little memory": {Config{KVBytes: 100}, []string{"kv_bytes", "32768"}},
 		"negative threads":  {Config{Threads: -1}, []string{"engine.threads: -1 must not be negative"}},
 		"huge pages":        {Config{PageTokens: 1000}, []string{"page_tokens", "256"}},
 	} {
@@ -131,7 +131,7 @@ func TestModelIsDescribed(t *testing.T) {
 	b := newDemo(t, Config{})
 	m := b.State().Model
 	if m.ID != "forebay-demo" || m.Architecture != "llama" || m.Quantisation != "Q8_0" || m.ContextTokens != 2048 || m.VocabTokens != 1901 ||
-		m.PageTokens != 16 || m.PageBytes != 65536 || !m.Chat || m.ChatError != "" || m.Digest == "" || m.Fingerprint == "" || m.Parameters < 3e6 {
+		m.PageTokens != 16 || m.PageBytes != 32768 || !m.Chat || m.ChatError != "" || m.Digest == "" || m.Fingerprint == "" || m.Parameters < 3e6 {
 		t.Errorf("the model is described as %+v", m)
 	}
 	other := newDemo(t, Config{Kernels: "ref"}).State().Model
@@ -292,5 +292,25 @@ func TestPagesStayWithinThePool(t *testing.T) {
 	}
 	if _, err := kv.New(kv.Config{Pages: pages + 1, PageTokens: 1}); err == nil || pages < 1<<22 {
 		t.Errorf("%d pages of room for any memory; the pool takes more", pages)
+	}
+}
+
+// TestKVTypeSizesPagesAndNamesBits: a narrower type makes smaller pages, and more of
+// them in the same memory; the fingerprint, which promises equal bits, is another.
+func TestKVTypeSizesPagesAndNamesBits(t *testing.T) {
+	seen := map[string]string{}
+	for _, want := range []struct {
+		kv          string
+		page, pages int
+	}{{"f32", 65536, 64}, {"f16", 32768, 128}, {"int8", 17408, 240}} { // 4 layers, 2 KV heads of 64, 16 tokens
+		s := newDemo(t, Config{KVType: want.kv, KVBytes: 4 << 20}).State()
+		m := &s.Model
+		if m.PageBytes != want.page || s.PagesTotal != want.pages {
+			t.Errorf("%s: %d pages of %d bytes, want %d of %d", want.kv, s.PagesTotal, m.PageBytes, want.pages, want.page)
+		}
+		if other := seen[m.Fingerprint]; other != "" {
+			t.Errorf("%s has the fingerprint of %s", want.kv, other)
+		}
+		seen[m.Fingerprint] = want.kv
 	}
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // attendChunk is how many positions go through the softmax together. A chunk
 // starts at a multiple of it, so where the cuts lie depends on positions alone.
@@ -10,14 +13,17 @@ const attendChunk = 256
 // AttentionScratch is the length of Attention.Scores that a tile of rows =
 // Queries·Group needs, whose last query looks at no more than context positions.
 func AttentionScratch(rows, headDim, context int) int {
-	return max(context, rows*(attendChunk+2*headDim+2))
+	return max(context, rows*(attendChunk+2*headDim+2)+2*attendChunk)
 }
 
 // attention is an Attention on its way through a vector set. Row r is query
 // r/Group, head r%Group.
 type attention struct {
 	*Attention
-	v       *vector
+	v *vector
+	cached
+	block   int // bytes of one
+	number  int // bytes of one
 	rows    int
 	last    int       // of the pages that are looked at
 	q, out  []float32 // [rows][HeadDim]; out is not yet divided by sum
@@ -25,6 +31,9 @@ type attention struct {
 	top     []float32 // the largest score so far, no less than -MaxFloat32
 	sum     []float32 // Σ exp(score−top) so far
 	scratch []float32
+
+	// of the chunk's keys and values, where the type has any
+	keyScales, valueScales []float32
 }
 
 // attend goes chunk by chunk with a running softmax: what is summed so far is
@@ -34,16 +43,16 @@ type attention struct {
 // that not all rows look at is added for each query alone.
 func (v *vector) attend(a *Attention) {
 	checkAttention(a)
-	t := attention{Attention: a, v: v}
+	t := attention{Attention: a, v: v, cached: v.cached[a.KVType], block: a.BlockBytes(), number: a.NumberBytes()}
 	t.begin()
 	end := a.To + a.Queries - 1
 	for lo := a.from(0); lo < end; {
 		hi := min(end, (lo/attendChunk+1)*attendChunk)
-		t.dots(lo, hi)
+		t.products(lo, hi)
 		for i := range a.Queries {
 			if from, to := max(lo, a.from(i)), min(hi, a.To+i); from < to {
 				for r := i * a.Group; r < (i+1)*a.Group; r++ {
-					t.exponentials(r, t.scores[r*attendChunk:][from-lo:to-lo])
+					t.exponentials(r, from-lo, to-lo)
 				}
 			}
 		}
@@ -74,6 +83,9 @@ func (t *attention) begin() {
 		}
 	}
 	t.scores, t.top, t.sum = t.cut(t.rows*attendChunk), t.cut(t.rows), t.cut(t.rows)
+	if t.ScaleBytes() > 0 {
+		t.keyScales, t.valueScales = t.cut(attendChunk), t.cut(attendChunk)
+	}
 	clear(t.out[:t.Queries*width])
 	for r := range t.rows {
 		t.top[r], t.sum[r] = -math.MaxFloat32, 0
@@ -98,19 +110,34 @@ func (t *attention) end() {
 	}
 }
 
-// dots computes the scores of the positions [lo,hi) for all rows, those that a
-// row does not look at too.
-func (t *attention) dots(lo, hi int) {
+// products computes the scores of the positions [lo,hi) for all rows, those that a
+// row does not look at too, without the scales that it reads on the way.
+func (t *attention) products(lo, hi int) {
 	for at := lo; at < hi; {
-		page, slot, next, ahead := t.run(at, hi)
-		k := &t.K[page*t.HeadDim+slot]
-		t.v.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[ahead*t.HeadDim])
+		numbers, slot, next, ahead := t.run(at, hi)
+		if scales := t.ScaleBytes(); scales > 0 {
+			first := numbers - scales + 4*slot
+			copy(bytesOf(t.keyScales[at-lo:next-lo]), t.K[first:])
+			copy(bytesOf(t.valueScales[at-lo:next-lo]), t.V[first:])
+		}
+		k := &t.K[numbers+slot*t.number]
+		t.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[ahead])
 		at = next
 	}
 }
 
-// exponentials replaces row r's scores of a chunk by exp(score−top).
-func (t *attention) exponentials(r int, scores []float32) {
+// bytesOf is the memory of x. Pages hold scales as this processor does.
+func bytesOf(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}
+
+// exponentials replaces row r's scores of the chunk's positions [from,to) by
+// exp(score−top), and once they are summed by their products with the values' scales.
+func (t *attention) exponentials(r, from, to int) {
+	scores := t.scores[r*attendChunk:][from:to]
+	if t.keyScales != nil {
+		t.v.scaleMul(scores, scores, t.keyScales[from:to], 1)
+	}
 	if t.SoftCap > 0 {
 		t.v.softCap(scores, t.SoftCap)
 	}
@@ -120,6 +147,9 @@ func (t *attention) exponentials(r int, scores []float32) {
 		t.v.scale(t.out[r*t.HeadDim:][:t.HeadDim], by)
 	}
 	t.sum[r] += t.v.expSum(scores, t.top[r])
+	if t.valueScales != nil {
+		t.v.scaleMul(scores, scores, t.valueScales[from:to], 1)
+	}
 }
 
 // values adds the values of the positions [lo,hi), in their order: those that
@@ -131,38 +161,36 @@ func (t *attention) values(lo, hi int) {
 		to = from // narrow windows: nothing is common
 	}
 	for i := range t.Queries {
-		t.accumulate(lo, max(lo, t.from(i)), min(from, t.To+i, hi), i, 1)
+		t.weigh(lo, max(lo, t.from(i)), min(from, t.To+i, hi), i, 1)
 	}
-	t.accumulate(lo, from, min(to, hi), 0, t.Queries)
+	t.weigh(lo, from, min(to, hi), 0, t.Queries)
 	for i := range t.Queries {
-		t.accumulate(lo, max(to, t.from(i)), min(hi, t.To+i), i, 1)
+		t.weigh(lo, max(to, t.from(i)), min(hi, t.To+i), i, 1)
 	}
 }
 
-// accumulate adds the values of [at,end) for n queries from the i-th on; lo is
+// weigh adds the values of [at,end) for n queries from the i-th on; lo is
 // where the scores begin.
-func (t *attention) accumulate(lo, at, end, i, n int) {
+func (t *attention) weigh(lo, at, end, i, n int) {
 	row := i * t.Group
 	for at < end {
-		page, slot, next, ahead := t.run(at, end)
-		v, p := &t.V[(page+slot)*t.HeadDim], &t.scores[row*attendChunk+at-lo]
-		t.v.accumulate(&t.out[row*t.HeadDim], t.HeadDim, n*t.Group, v, p, attendChunk, next-at, &t.V[ahead*t.HeadDim])
+		numbers, slot, next, ahead := t.run(at, end)
+		v, p := &t.V[numbers+slot*t.HeadDim*t.number], &t.scores[row*attendChunk+at-lo]
+		t.accumulate(&t.out[row*t.HeadDim], t.HeadDim, n*t.Group, v, p, attendChunk, next-at, &t.V[ahead])
 		at = next
 	}
 }
 
-// run finds the positions [at,next) before end that lie in one page: its KV
-// head begins page positions into a pool, and they begin slot positions later.
-// The head of the page after it, or of the last one again, is at ahead.
-func (t *attention) run(at, end int) (page, slot, next, ahead int) {
+// run finds the positions [at,next) before end that lie in one page: the numbers of
+// its KV head begin there in a pool, and they lie from slot on. The block of the page
+// after it, or of the last one again, is at ahead.
+func (t *attention) run(at, end int) (numbers, slot, next, ahead int) {
 	i := at / t.PageTokens
-	return t.page(i), at - i*t.PageTokens, min(end, (i+1)*t.PageTokens), t.page(min(i+1, t.last))
+	return t.page(i) + t.ScaleBytes(), at - i*t.PageTokens, min(end, (i+1)*t.PageTokens), t.page(min(i+1, t.last))
 }
 
-// page is where the KV head begins in page i of the sequence, in positions.
-func (t *attention) page(i int) int {
-	return (int(t.Pages[i])*t.KVHeads + t.KVHead) * t.PageTokens
-}
+// page is where the KV head's block of page i of the sequence begins.
+func (t *attention) page(i int) int { return (int(t.Pages[i])*t.KVHeads + t.KVHead) * t.block }
 
 // from is the first position that query i looks at.
 func (a *Attention) from(i int) int {

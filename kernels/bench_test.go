@@ -93,29 +93,64 @@ func BenchmarkMatMulBatch(b *testing.B) {
 	}
 }
 
-// newAttention is queries of four heads of 64, the last of which looks at context positions.
-func newAttention(queries, context int) *kernels.Attention {
-	const dim, group, pageTokens = 64, 4, 16
+var kvTypes = []kernels.KVType{kernels.KVF32, kernels.KVF16, kernels.KVInt8}
+
+// newAttention is queries of group heads for each KV head, the last of which looks at context positions.
+func newAttention(l kernels.KVLayout, group, queries, context int) *kernels.Attention {
+	width, pages := group*l.HeadDim, context/l.PageTokens
 	a := &kernels.Attention{
-		Out: make([]float32, queries*group*dim), Q: activations(queries * group * dim), K: activations(context * dim), V: activations(context * dim),
-		PageTokens: pageTokens, KVHeads: 1, HeadDim: dim, Group: group, To: context - queries + 1, Scale: 0.125,
-		Queries: queries, Stride: group * dim, Scores: make([]float32, kernels.AttentionScratch(queries*group, dim, context)),
+		KVLayout: l, K: make([]byte, l.PoolBytes(pages)), V: make([]byte, l.PoolBytes(pages)),
+		Out: make([]float32, queries*width), Q: activations(queries * width),
+		Group: group, To: context - queries + 1, Scale: 0.125,
+		Queries: queries, Stride: width, Scores: make([]float32, kernels.AttentionScratch(queries*group, l.HeadDim, context)),
 	}
-	for _, p := range rand.New(rand.NewPCG(1, 2)).Perm(context / pageTokens) {
+	for _, p := range rand.New(rand.NewPCG(1, 2)).Perm(pages) {
 		a.Pages = append(a.Pages, int32(p))
+		for slot := range l.PageTokens {
+			kernels.Best().Place(&l, a.K, a.V, p, slot, activations(l.KVHeads*l.HeadDim), activations(l.KVHeads*l.HeadDim))
+		}
 	}
 	return a
 }
 
-// BenchmarkAttend is one query token on one KV head; the rate is that of K and V.
-func BenchmarkAttend(b *testing.B) {
-	for _, context := range []int{128, 2048, 32768, 262144} {
-		a := newAttention(1, context)
+// BenchmarkAttendDecode is one query token on the KV heads of some layers of
+// Qwen3-0.6B's shape, more than the caches hold, on one core; the rate is that of K and V.
+func BenchmarkAttendDecode(b *testing.B) {
+	const heads, pageTokens, bytesMin = 8, 16, 128 << 20
+	for _, typ := range kvTypes {
+		l := kernels.KVLayout{KVType: typ, PageTokens: pageTokens, KVHeads: heads, HeadDim: 128}
+		for _, context := range []int{128, 2048, 16384} {
+			read := 2 * l.PageBytes() * context / pageTokens
+			var layers []*kernels.Attention
+			for size := 0; size < bytesMin; size += read {
+				layers = append(layers, newAttention(l, 2, 1, context))
+			}
+			for _, set := range benchSets() {
+				b.Run(fmt.Sprintf("%v/depth=%d/%s", typ, context, set.Name), func(b *testing.B) {
+					b.SetBytes(int64(read))
+					for i := 0; b.Loop(); i++ {
+						a := layers[i%len(layers)]
+						for a.KVHead = range heads {
+							set.Attend(a)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkPlace writes one token's keys and values; the rate is that of what is written.
+func BenchmarkPlace(b *testing.B) {
+	for _, typ := range kvTypes {
+		l := kernels.KVLayout{KVType: typ, PageTokens: 16, KVHeads: 8, HeadDim: 128}
+		keys, values := make([]byte, l.PoolBytes(1)), make([]byte, l.PoolBytes(1))
+		x := activations(l.KVHeads * l.HeadDim)
 		for _, set := range benchSets() {
-			b.Run(fmt.Sprintf("context=%d/%s", context, set.Name), func(b *testing.B) {
-				b.SetBytes(int64(8 * context * a.HeadDim))
-				for b.Loop() {
-					set.Attend(a)
+			b.Run(fmt.Sprintf("%v/%s", typ, set.Name), func(b *testing.B) {
+				b.SetBytes(int64(2 * l.PageBytes() / l.PageTokens))
+				for i := 0; b.Loop(); i++ {
+					set.Place(&l, keys, values, 0, i%l.PageTokens, x, x)
 				}
 			})
 		}
@@ -124,11 +159,12 @@ func BenchmarkAttend(b *testing.B) {
 
 // BenchmarkAttendTile is some query tokens on one KV head.
 func BenchmarkAttendTile(b *testing.B) {
-	for _, context := range []int{512, 4096} {
+	const context = 4096
+	for _, typ := range kvTypes {
 		for _, queries := range []int{1, 4, 12} {
-			a := newAttention(queries, context)
+			a := newAttention(kernels.KVLayout{KVType: typ, PageTokens: 16, KVHeads: 1, HeadDim: 64}, 4, queries, context)
 			for _, set := range benchSets() {
-				b.Run(fmt.Sprintf("context=%d/queries=%d/%s", context, queries, set.Name), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%v/queries=%d/%s", typ, queries, set.Name), func(b *testing.B) {
 					for b.Loop() {
 						set.Attend(a)
 					}

@@ -49,7 +49,7 @@ func checkSoftmax(x []float32) {
 
 func checkAttention(a *Attention) {
 	end := a.To + a.Queries - 1
-	if a.To < 1 || a.Queries < 1 || a.Window < 0 || a.Group < 1 || a.HeadDim < 1 || a.PageTokens < 1 {
+	if a.To < 1 || a.Queries < 1 || a.Window < 0 || a.Group < 1 || a.HeadDim < 1 || a.PageTokens < 1 || !a.KVType.Known() {
 		panicf("Attend: %d queries up to position %d, window %d, group %d, head of %d, pages of %d",
 			a.Queries, a.To, a.Window, a.Group, a.HeadDim, a.PageTokens)
 	}
@@ -68,10 +68,22 @@ func checkAttention(a *Attention) {
 	if a.KVHead < 0 || a.KVHead >= a.KVHeads || len(a.Pages)*a.PageTokens < end {
 		panicf("Attend: KV head %d of %d, %d pages of %d for position %d", a.KVHead, a.KVHeads, len(a.Pages), a.PageTokens, end)
 	}
-	pageLen := a.KVHeads * a.PageTokens * a.HeadDim
+	pageLen := a.PageBytes()
 	for _, p := range a.Pages[first/a.PageTokens : (end-1)/a.PageTokens+1] {
-		if at := int(p) * pageLen; p < 0 || at+pageLen > len(a.K) || at+pageLen > len(a.V) {
-			panicf("Attend: page %d of pools with %d and %d numbers", p, len(a.K), len(a.V))
+		if at := int(p) * pageLen; p < 0 || at+pageLen+KVSlack > len(a.K) || at+pageLen+KVSlack > len(a.V) {
+			panicf("Attend: page %d of pools with %d and %d bytes", p, len(a.K), len(a.V))
 		}
+	}
+}
+
+func checkPlace(l *KVLayout, keys, values []byte, page, slot int, k, v []float32) {
+	if !l.KVType.Known() || l.KVHeads < 1 || l.HeadDim < 1 || slot < 0 || slot >= l.PageTokens {
+		panicf("Place: slot %d of a page of %d, %d KV heads of %d", slot, l.PageTokens, l.KVHeads, l.HeadDim)
+	}
+	if n := l.KVHeads * l.HeadDim; len(k) != n || len(v) != n {
+		panicf("Place: %d and %d numbers for %d KV heads of %d", len(k), len(v), l.KVHeads, l.HeadDim)
+	}
+	if end := (page + 1) * l.PageBytes(); page < 0 || end > len(keys) || end > len(values) {
+		panicf("Place: page %d of pools with %d and %d bytes", page, len(keys), len(values))
 	}
 }

@@ -25,7 +25,11 @@ var (
 		},
 		siLUMul: avx2.SiLUMul, geluMul: avx2.GELUMul, clamped: avx2.ClampedSiLUMul, softCap: avx2.SoftCap,
 		add: avx2.Add, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
-		max: avx2.Max, expSum: avx2.ExpSum, scale: avx2.Scale, dots: avx2.Dots, accumulate: avx2.Accumulate,
+		max: avx2.Max, expSum: avx2.ExpSum, scale: avx2.Scale,
+		cached: [...]cached{
+			KVF32: {avx2.DotsF32, avx2.AccumulateF32}, KVF16: {avx2.DotsF16, avx2.AccumulateF16}, KVInt8: {avx2.DotsInt8, avx2.AccumulateInt8},
+		},
+		placeHalves: avx2.PlaceHalves, placeBytes: avx2.PlaceBytes, absMax: avx2.AbsMax,
 	}).set()
 
 	avx512Set = (&vector{
@@ -38,7 +42,11 @@ var (
 		},
 		siLUMul: avx512.SiLUMul, geluMul: avx512.GELUMul, clamped: avx512.ClampedSiLUMul, softCap: avx512.SoftCap,
 		add: avx512.Add, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
-		max: avx512.Max, expSum: avx512.ExpSum, scale: avx512.Scale, dots: avx512.Dots, accumulate: avx512.Accumulate,
+		max: avx512.Max, expSum: avx512.ExpSum, scale: avx512.Scale,
+		cached: [...]cached{
+			KVF32: {avx512.DotsF32, avx512.AccumulateF32}, KVF16: {avx512.DotsF16, avx512.AccumulateF16}, KVInt8: {avx512.DotsInt8, avx512.AccumulateInt8},
+		},
+		placeHalves: avx512.PlaceHalves, placeBytes: avx512.PlaceBytes, absMax: avx512.AbsMax,
 	}).set()
 
 	vnniSet = avx512Set.withDots(&dots{

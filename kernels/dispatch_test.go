@@ -65,10 +65,14 @@ func TestWrongShapesPanic(t *testing.T) {
 	m := func(s *Set) *Matrix { return s.Pack(F32, 32, 8, make([]byte, 32*8*4)) }
 	x, dst := make([]float32, 64), make([]float32, 64)
 	in := Input{Numbers: x}
+	layout := KVLayout{PageTokens: 4, KVHeads: 1, HeadDim: 8}
+	pool := make([]byte, layout.PoolBytes(2))
+	place := func(page, slot, numbers int) func(*Set) {
+		return func(s *Set) { s.Place(&layout, pool, pool, page, slot, x[:numbers], x[:8]) }
+	}
 	attention := func(change func(a *Attention)) func(*Set) {
 		return func(s *Set) {
-			a := &Attention{Out: dst[:8], Q: x[:8], K: x, V: x, Pages: []int32{0, 1}, PageTokens: 4, KVHeads: 1,
-				HeadDim: 8, Group: 1, Queries: 1, To: 8, Scale: 1, Scores: make([]float32, AttentionScratch(1, 8, 8))}
+			a := &Attention{Out: dst[:8], Q: x[:8], K: pool, V: pool, Pages: []int32{0, 1}, KVLayout: layout, Group: 1, Queries: 1, To: 8, Scale: 1, Scores: make([]float32, AttentionScratch(1, 8, 8))}
 			change(a)
 			s.Attend(a)
 		}
@@ -102,6 +106,12 @@ func TestWrongShapesPanic(t *testing.T) {
 		"Attend: page outside":        attention(func(a *Attention) { a.Pages = []int32{0, 2} }),
 		"Attend: page below":          attention(func(a *Attention) { a.Pages = []int32{0, -1} }),
 		"Attend: head outside":        attention(func(a *Attention) { a.KVHead = 1 }),
+		"Attend: pool too short":      attention(func(a *Attention) { a.V = a.V[1:] }),
+		"Attend: unknown type":        attention(func(a *Attention) { a.KVType = 3 }),
+		"Place: slot outside":         place(0, 4, 8),
+		"Place: page outside":         place(3, 0, 8),
+		"Place: page below":           place(-1, 0, 8),
+		"Place: key too short":        place(0, 0, 7),
 		"Dequantize: src too short":   func(*Set) { Dequantize(dst, Q8_0, make([]byte, 67)) },
 		"Dequantize: part of a block": func(*Set) { Dequantize(dst[:33], Q8_0, make([]byte, 100)) },
 	} {

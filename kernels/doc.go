@@ -42,6 +42,12 @@
 // block's activations. So a result differs from ref's in rounding only: nothing is
 // quantised a second time.
 //
+// # Keys and values
+//
+// Attend reads pages of float32, halves or bytes (KVLayout says how they lie) and makes
+// float32 of them in registers; sums are float32 in each. The scales of bytes are
+// multiplied once for each position: a key's with the score, a value's with its weight.
+//
 // # Sets
 //
 //	ref     plain Go, the specification, everywhere

@@ -54,6 +54,10 @@ type Set struct {
 	// are all −∞ or that holds NaN or +∞ gives NaN.
 	Softmax func(x []float32)
 
+	// Place writes the key and the value of one token, [KVHeads][HeadDim] each, to a
+	// slot of a page of a layer's pools. All sets write the same bytes.
+	Place func(l *KVLayout, keys, values []byte, page, slot int, k, v []float32)
+
 	// Attend computes the attention of one query token or of some that follow
 	// each other, each to the bits it has alone; see Attention.
 	Attend func(a *Attention)
@@ -86,6 +90,24 @@ func (s *Set) Input(x []float32, cols int, fineTops float32) Input {
 	return in
 }
 
+// KVType is how pages hold the numbers of keys and values.
+type KVType = ref.KVType
+
+const (
+	KVF32  = ref.KVF32
+	KVF16  = ref.KVF16
+	KVInt8 = ref.KVInt8
+)
+
+// ParseKVType finds a type by its name: f32, f16 or int8.
+func ParseKVType(name string) (KVType, error) { return ref.ParseKVType(name) }
+
+// KVLayout is how a layer's two pools hold keys and values.
+type KVLayout = ref.KVLayout
+
+// KVSlack is how many bytes a pool has behind its last page.
+const KVSlack = ref.KVSlack
+
 // RowTile is the granularity of MatMul's row ranges in every set.
 const RowTile = 16
 
@@ -110,23 +132,18 @@ type Attention struct {
 	Out, Q  []float32
 	Queries int
 	Stride  int // counts where Queries is over 1
-	// K and V are one layer's pools. Page p of KV head h begins at
-	// (p·KVHeads+h)·PageTokens·HeadDim in both. Of position t, which lies in page
-	// Pages[t/PageTokens] in slot s = t%PageTokens, V has number d at s·HeadDim+d
-	// there and K at d·PageTokens+s: the keys of a page lie side by side, number
-	// by number.
-	K, V       []float32
-	Pages      []int32
-	PageTokens int
-	KVHeads    int
-	KVHead     int
-	HeadDim    int
-	Group      int
-	To         int // at least 1
-	Window     int // 0 means none
-	Scale      float32
-	SoftCap    float32   // s = SoftCap·tanh(s/SoftCap); 0 means none
-	Sinks      []float32 // [Group]; nil means none
+	KVLayout
+	// K and V are one layer's pools, PoolBytes long. Position t lies in page
+	// Pages[t/PageTokens], in slot t%PageTokens.
+	K, V    []byte
+	Pages   []int32
+	KVHead  int
+	Group   int
+	To      int // at least 1
+	Window  int // 0 means none
+	Scale   float32
+	SoftCap float32   // s = SoftCap·tanh(s/SoftCap); 0 means none
+	Sinks   []float32 // [Group]; nil means none
 	// Scores is scratch of at least AttentionScratch numbers.
 	Scores []float32
 }

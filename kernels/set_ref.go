@@ -39,6 +39,10 @@ var refSet = &Set{
 		checkSoftmax(x)
 		ref.Softmax(x)
 	},
+	Place: func(l *KVLayout, keys, values []byte, page, slot int, k, v []float32) {
+		checkPlace(l, keys, values, page, slot, k, v)
+		l.Place(keys, values, page, slot, k, v)
+	},
 	Attend: func(a *Attention) {
 		checkAttention(a)
 		ref.Attend((*ref.Attention)(a))

@@ -20,15 +20,24 @@ type vector struct {
 	max        func(x []float32) float32
 	expSum     func(x []float32, top float32) float32
 	scale      func(x []float32, s float32)
-	dots       func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, kStride, count int, scale float32, ahead *float32)
-	accumulate func(out *float32, dim, rows int, v, p *float32, pStride, count int, ahead *float32)
+	cached     [3]cached // by KVType
+
+	placeHalves func(dst *byte, step int, x *float32, n int)
+	placeBytes  func(dst *byte, step int, x *float32, n int, by float32)
+	absMax      func(x *float32, n int) uint32
+}
+
+// cached are the loops that read keys and values of one type, without scales.
+type cached struct {
+	dots       func(dst *float32, dstStride int, q *float32, dim, rows int, k *byte, kStride, count int, scale float32, ahead *byte)
+	accumulate func(out *float32, dim, rows int, v *byte, p *float32, pStride, count int, ahead *byte)
 }
 
 // set composes the operations of a Set from the loops of v.
 func (v *vector) set() *Set {
 	return &Set{
 		Name: v.name, Pack: floatTiles.pack, MatMul: v.multiply,
-		RMSNorm: v.rmsNorm, SoftCap: v.softCap, Attend: v.attend,
+		RMSNorm: v.rmsNorm, SoftCap: v.softCap, Place: v.place, Attend: v.attend,
 		SiLUMul: func(dst, gate, up []float32) {
 			checkLens("SiLUMul", len(gate), len(dst), len(up))
 			v.siLUMul(dst, gate, up)

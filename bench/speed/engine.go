@@ -18,10 +18,11 @@ type EngineOptions struct {
 	Prefill    int    // tokens of a prompt; 0 measures none
 	Depths     []int  // tokens before those that are decoded; none measures no decode
 	Streams    []int
-	Runs       int           // times that each is measured
-	Steps      int           // decode steps in a run
-	Chunk      int           // prompt tokens that a step computes
-	PageTokens int           // of a page, as the engine's
+	Runs       int // times that each is measured
+	Steps      int // decode steps in a run
+	Chunk      int // prompt tokens that a step computes
+	PageTokens int // of a page, as the engine's
+	KVType     kernels.KVType
 	Resident   func() int    // bytes of this process, 0 where it is not known
 	Memory     func() int    // bytes that may still be taken, 0 where it is not known
 	Set        *kernels.Set  // what computes
@@ -64,11 +65,11 @@ func Load(f *gguf.File, o *EngineOptions) (*Bench, error) {
 		return nil, fmt.Errorf("%d tokens are asked for, prompt or depth and the steps after it; the model's context is %d", b.context, b.config.ContextTokens)
 	}
 	pages := streams * b.pagesOf(b.context)
-	if need, have := pages*b.config.PageBytes(o.PageTokens), o.Memory(); have > 0 && need > have {
+	if need, have := pages*b.config.PageBytes(o.KVType, o.PageTokens), o.Memory(); have > 0 && need > have {
 		return nil, fmt.Errorf("%d streams of %d tokens need %d MiB for keys and values, and %d MiB of memory are available; ask for fewer streams or less depth", streams, b.context, need>>20, have>>20)
 	}
 	if b.model, err = model.Load(f, o.Set, o.Team, model.Options{
-		ContextTokens: b.context, PageTokens: o.PageTokens, Pages: pages, BatchTokensMax: max(o.Chunk, streams),
+		ContextTokens: b.context, PageTokens: o.PageTokens, KVType: o.KVType, Pages: pages, BatchTokensMax: max(o.Chunk, streams),
 	}); err != nil {
 		return nil, err
 	}
@@ -178,7 +179,7 @@ func (b *Bench) decode(depth, streams int) *Decode {
 	b.deepen(depth, streams)
 	reads := b.roof.Read(b.o.Team.Workers())
 	d := &Decode{Depth: depth, Streams: streams, ReadGBs: giga(reads)}
-	d.StepBytes = b.head.ReadBytes + streams*b.config.KVReadBytes(depth+b.o.Steps/2)
+	d.StepBytes = b.head.ReadBytes + streams*b.config.KVReadBytes(b.o.KVType, depth+b.o.Steps/2)
 	pages := make([][]int32, streams)
 	for i := range pages {
 		pages[i] = b.pages(i)

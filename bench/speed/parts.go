@@ -229,14 +229,18 @@ func (p *parts) matMul(t kernels.Type) error {
 // newAttention is queries of a group of heads, the last of which looks at all of
 // the context: the one place that says how keys and values lie.
 func newAttention(queries, context int) *kernels.Attention {
+	layout := kernels.KVLayout{KVType: kernels.KVF16, PageTokens: pageTokens, KVHeads: kvHeads, HeadDim: headDim}
 	a := &kernels.Attention{
 		Out: make([]float32, queries*headGroup*headDim), Q: numbers(queries * headGroup * headDim),
-		K: numbers(kvHeads * context * headDim), V: numbers(kvHeads * context * headDim),
-		PageTokens: pageTokens, KVHeads: kvHeads, HeadDim: headDim, Group: headGroup, To: context - queries + 1, Scale: 0.09,
+		K: make([]byte, layout.PoolBytes(context/pageTokens)), V: make([]byte, layout.PoolBytes(context/pageTokens)),
+		KVLayout: layout, Group: headGroup, To: context - queries + 1, Scale: 0.09,
 		Queries: queries, Stride: headGroup * headDim, Scores: make([]float32, kernels.AttentionScratch(queries*headGroup, headDim, context)),
 	}
 	for i := range context / pageTokens {
 		a.Pages = append(a.Pages, int32(i))
+		for slot := range pageTokens {
+			layout.Place(a.K, a.V, i, slot, numbers(kvHeads*headDim), numbers(kvHeads*headDim))
+		}
 	}
 	return a
 }
@@ -267,7 +271,7 @@ func (p *parts) attention() error {
 		a := newAttention(c.queries, c.context)
 		positions := c.queries * (a.To + c.context) / 2
 		w := &work{
-			bytes: kvHeads * c.context * headDim * 8, ops: 4 * kvHeads * headGroup * headDim * positions,
+			bytes: 2 * kvHeads * c.context * a.KVType.TokenBytes(headDim), ops: 4 * kvHeads * headGroup * headDim * positions,
 			loop: loopOf(p.o.Set, kernels.F32), run: attendHeads(p.o.Set, a, p.o.Team),
 		}
 		if err := p.measure(Part{Op: c.op, Rows: c.queries, Context: c.context}, w); err != nil {

@@ -147,7 +147,7 @@ func TestEngine(t *testing.T) {
 			kinds = append(kinds, fmt.Sprint("prefill ", l.Tokens, len(l.All)))
 		case *Decode:
 			kinds = append(kinds, fmt.Sprint("decode ", l.Depth, l.Streams, len(l.All)))
-			if want := b.head.ReadBytes + l.Streams*b.config.KVReadBytes(l.Depth+1); l.StepBytes != want {
+			if want := b.head.ReadBytes + l.Streams*b.config.KVReadBytes(b.o.KVType, l.Depth+1); l.StepBytes != want {
 				t.Errorf("depth %d, %d streams read %d bytes, want %d", l.Depth, l.Streams, l.StepBytes, want)
 			}
 		}

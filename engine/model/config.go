@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // Config describes a model: what Forward must compute and at which sizes.
@@ -70,15 +71,21 @@ const (
 // activationLimit is swiglu_limit of gpt-oss, which its files do not name.
 const activationLimit = 7
 
+// kvLayout is how a layer's pools hold keys and values.
+func (c *Config) kvLayout(t kernels.KVType, pageTokens int) kernels.KVLayout {
+	return kernels.KVLayout{KVType: t, PageTokens: pageTokens, KVHeads: c.KVHeads, HeadDim: c.HeadDim}
+}
+
 // PageBytes is the memory of pageTokens positions over all layers, keys and
 // values: at least 1, and no overflow for up to 2^16 positions.
-func (c *Config) PageBytes(pageTokens int) int {
-	return c.Layers * 2 * 4 * c.KVHeads * pageTokens * c.HeadDim
+func (c *Config) PageBytes(t kernels.KVType, pageTokens int) int {
+	l := c.kvLayout(t, pageTokens)
+	return c.Layers * 2 * l.PageBytes()
 }
 
 // KVReadBytes is what attention reads of the cache for one token that sees
 // contextTokens positions, itself among them.
-func (c *Config) KVReadBytes(contextTokens int) int {
+func (c *Config) KVReadBytes(t kernels.KVType, contextTokens int) int {
 	positions := 0
 	for _, a := range c.Attention {
 		if a.WindowTokens > 0 {
@@ -87,7 +94,7 @@ func (c *Config) KVReadBytes(contextTokens int) int {
 			positions += contextTokens
 		}
 	}
-	return positions * 2 * 4 * c.KVHeads * c.HeadDim
+	return positions * 2 * c.KVHeads * t.TokenBytes(c.HeadDim)
 }
 
 // WeightReadBytes is what one token reads of f's weights, in the types that the

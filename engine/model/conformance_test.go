@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -155,34 +156,66 @@ func TestLogitsMatchReference(t *testing.T) {
 			t.Fatalf("%s: %d reference logits for %d tokens", name, len(want), len(ref.IDs))
 		}
 		for _, set := range kernels.Sets() {
-			t.Run(name+"/"+set.Name, func(t *testing.T) {
-				m := load(t, f, set, team, Options{ContextTokens: len(ref.IDs)})
-				got := m.Forward([]Span{{Tokens: ref.IDs, Pages: firstPages(m.Options().Pages), Logits: len(ref.IDs)}})
-				if len(got) != len(want) {
-					t.Fatalf("%d logits, want %d", len(got), len(want))
+			for _, kv := range kvTypes {
+				if set.Name == "ref" && kv != kernels.KVF32 {
+					continue // slow, and the other sets' attention is compared with it in every type
 				}
-				distance, same := nmse(got, want), agreement(got, want, ref.Shape[1])
-				t.Logf("NMSE %.2g, same first choice %.1f %%", distance, 100*same)
-				if !(distance <= nmseMax(f)) {
-					t.Errorf("NMSE %g, allowed %g", distance, nmseMax(f))
-				}
-				if same < 0.99 && set.Round == nil {
-					t.Errorf("the first choice is the reference's in %.1f %% of the positions", 100*same)
-				}
-				checkChoices(t, got, want, ref.Shape[1], distance)
-				if set.Name == kernels.Best().Name {
-					checkGreedy(t, m, &ref)
-				}
-			})
+				t.Run(fmt.Sprintf("%s/%s/%v", name, set.Name, kv), func(t *testing.T) {
+					m := load(t, f, set, team, Options{ContextTokens: len(ref.IDs), KVType: kv})
+					got := m.Forward([]Span{{Tokens: ref.IDs, Pages: firstPages(m.Options().Pages), Logits: len(ref.IDs)}})
+					if len(got) != len(want) {
+						t.Fatalf("%d logits, want %d", len(got), len(want))
+					}
+					most, sameMin, tie := nmseMax(f), 0.99, 0.0
+					switch kv {
+					case kernels.KVF16:
+						tie = nearTie
+					case kernels.KVInt8:
+						most, sameMin = most+int8NMSEMax(m.Config()), 0.85
+					}
+					distance, same := nmse(got, want), agreement(got, want, ref.Shape[1], tie)
+					t.Logf("NMSE %.2g, same first choice %.1f %%", distance, 100*same)
+					if !(distance <= most) {
+						t.Errorf("NMSE %g, allowed %g", distance, most)
+					}
+					if same < sameMin && set.Round == nil {
+						t.Errorf("the first choice is the reference's in %.1f %% of the positions", 100*same)
+					}
+					checkChoices(t, got, want, ref.Shape[1], distance)
+					if set.Name == kernels.Best().Name && kv != kernels.KVInt8 {
+						checkGreedy(t, m, &ref)
+					}
+				})
+			}
 		}
 	}
 }
 
-// agreement is the share of rows whose largest number is at the same place.
-func agreement(a, b []float32, width int) float64 {
+// int8NMSEMax is what keys and values in int8 may add. In a mixture of random
+// weights a router's near ties fall the other way, and then the row is another.
+func int8NMSEMax(c Config) float64 {
+	if c.Experts > 0 {
+		return 5e-2
+	}
+	return 1e-3
+}
+
+// nearTie is a distance between two logits, in units of the row's root mean square,
+// that halves may turn round: the error that an NMSE of 1e-5 is. Of all reference
+// models' positions one is so near, in phi3: 1.4e-3 between its first and second.
+var nearTie = math.Sqrt(1e-5)
+
+// agreement is the share of rows whose largest number is at the same place, or at
+// one that b has no more than tie below it.
+func agreement(a, b []float32, width int, tie float64) float64 {
 	same := 0
 	for i := 0; i < len(b); i += width {
-		if argmax(a[i:i+width]) == argmax(b[i:i+width]) {
+		want, size := b[i:i+width], 0.0
+		for _, x := range want {
+			size += float64(x) * float64(x)
+		}
+		gap := want[argmax(want)] - want[argmax(a[i:i+width])]
+		if float64(gap) <= tie*math.Sqrt(size/float64(width)) {
 			same++
 		}
 	}

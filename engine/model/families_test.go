@@ -324,10 +324,16 @@ func TestBytesReadForAToken(t *testing.T) {
 		return c
 	}
 	c := config(familyFile(t, "gemma3", kernels.F32))
-	if got, want := c.KVReadBytes(20), (9+20+9)*2*4*2*16; got != want {
+	if got, want := c.KVReadBytes(kernels.KVF32, 20), (9+20+9)*2*4*2*16; got != want {
 		t.Errorf("attention reads %d bytes, want %d", got, want)
 	}
-	if got, want := c.KVReadBytes(5), 3*5*2*4*2*16; got != want {
+	if got, want := c.KVReadBytes(kernels.KVF16, 20), (9+20+9)*2*2*2*16; got != want {
+		t.Errorf("in halves, %d bytes, want %d", got, want)
+	}
+	if got, want := c.KVReadBytes(kernels.KVInt8, 20), (9+20+9)*2*2*(16+4); got != want {
+		t.Errorf("in bytes with scales, %d bytes, want %d", got, want)
+	}
+	if got, want := c.KVReadBytes(kernels.KVF32, 5), 3*5*2*4*2*16; got != want {
 		t.Errorf("attention reads %d bytes of a short context, want %d", got, want)
 	}
 	f := familyFile(t, "qwen3moe", kernels.F32)

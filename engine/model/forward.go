@@ -217,7 +217,7 @@ func (m *Model) multiply(dst []float32, w *linear, from kernels.Input, n, lo, hi
 func (m *Model) place(worker int) {
 	c, s, p := &m.config, &m.scratch, &m.pools[m.layer]
 	l, which := &m.weights.layers[m.layer], c.Attention[m.layer].Rope
-	kvWidth, dim, pageTokens := c.KVHeads*c.HeadDim, c.HeadDim, m.options.PageTokens
+	kvWidth, dim, pageTokens := c.KVHeads*c.HeadDim, c.HeadDim, m.layout.PageTokens
 	for i, hi := m.share(worker); i < hi; i++ {
 		q, k, v := row(s.q, i, c.Heads*dim), row(s.k, i, kvWidth), row(s.v, i, kvWidth)
 		if c.QKNorm {
@@ -230,15 +230,7 @@ func (m *Model) place(worker int) {
 			m.ropes[which].rotate(k, angles, dim)
 		}
 		position := m.batch.positions[i]
-		page, slot := int(m.batch.pages[i][position/pageTokens]), position%pageTokens
-		for h := range c.KVHeads {
-			at := (page*c.KVHeads + h) * pageTokens * dim
-			copy(p.values[at+slot*dim:][:dim], v[h*dim:])
-			keys := p.keys[at : at+pageTokens*dim]
-			for d, x := range k[h*dim : (h+1)*dim] {
-				keys[d*pageTokens+slot] = x
-			}
-		}
+		m.set.Place(&m.layout, p.keys, p.values, int(m.batch.pages[i][position/pageTokens]), position%pageTokens, k, v)
 	}
 }
 

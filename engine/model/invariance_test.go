@@ -31,6 +31,8 @@ func randomTokens(rng *rand.Rand, n, vocab int) []int32 {
 	return tokens
 }
 
+var kvTypes = []kernels.KVType{kernels.KVF32, kernels.KVF16, kernels.KVInt8}
+
 // runner is a sequence on its way through random calls.
 type runner struct {
 	tokens []int32
@@ -117,15 +119,16 @@ func TestLogitsAreBitInvariantOverSchedules(t *testing.T) {
 				f := parseTiny(t, shape)
 				rng := rand.New(rand.NewPCG(7, uint64(shape.Type)))
 				for round := range rounds {
-					alone := load(t, f, set, newTeam(t, 1), Options{})
+					kv := kvTypes[round%len(kvTypes)]
+					alone := load(t, f, set, newTeam(t, 1), Options{KVType: kv})
 					together := load(t, f, set, newTeam(t, 1+rng.IntN(4)),
-						Options{PageTokens: 1 + rng.IntN(20), Pages: 400, BatchTokensMax: 20 + rng.IntN(60)})
+						Options{PageTokens: 1 + rng.IntN(20), Pages: 400, BatchTokensMax: 20 + rng.IntN(60), KVType: kv})
 					var sequences [][]int32
 					for range 1 + rng.IntN(4) {
 						sequences = append(sequences, randomTokens(rng, 1+rng.IntN(80), shape.Vocab))
 					}
 					for i, got := range runTogether(together, rng, sequences) {
-						wantSameBits(t, fmt.Sprintf("round %d, sequence %d", round, i), got.rows, runAlone(alone, sequences[i]).rows)
+						wantSameBits(t, fmt.Sprintf("round %d, keys and values in %v, sequence %d", round, kv, i), got.rows, runAlone(alone, sequences[i]).rows)
 					}
 				}
 			})

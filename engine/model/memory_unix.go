@@ -13,15 +13,24 @@ import (
 // by page as they are written.
 type memory struct{ mappings [][]byte }
 
-// float32s reserves n numbers. Huge pages are off: they would make a pool
+// bytes reserves n bytes. Huge pages are off: they would make a pool
 // resident in steps of megabytes for each layer.
-func (m *memory) float32s(n int) ([]float32, error) {
-	b, err := unix.Mmap(-1, 0, 4*n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+func (m *memory) bytes(n int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, fmt.Errorf("reserve %d bytes of memory: %w", 4*n, err)
+		return nil, fmt.Errorf("reserve %d bytes of memory: %w", n, err)
 	}
 	keepSmallPages(b)
 	m.mappings = append(m.mappings, b)
+	return b, nil
+}
+
+// float32s reserves n numbers.
+func (m *memory) float32s(n int) ([]float32, error) {
+	b, err := m.bytes(4 * n)
+	if err != nil {
+		return nil, err
+	}
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
 }
 

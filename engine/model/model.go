@@ -17,6 +17,8 @@ type Options struct {
 	PageTokens     int // positions in a page; 0 means 16
 	Pages          int // pages in the pool; 0 means one sequence of ContextTokens
 	BatchTokensMax int // tokens in one Forward over all spans; 0 means 256
+
+	KVType kernels.KVType // of the numbers in pages; float32 where it is not set
 }
 
 // Model is a loaded model with its page pool and scratch.
@@ -31,7 +33,7 @@ type Model struct {
 	group      int // query heads of a KV head
 	tileRows   int // most rows of a tile
 	fineTops   float32
-	pageLen    int // numbers of one page in one pool
+	layout     kernels.KVLayout
 	pools      []pool
 	memory     memory
 	logits     []float32
@@ -51,7 +53,7 @@ type Model struct {
 }
 
 // pool is one layer's keys and values, laid out as kernels.Attention says.
-type pool struct{ keys, values []float32 }
+type pool struct{ keys, values []byte }
 
 // scratch holds the activations of a batch, one row for each token.
 type scratch struct {
@@ -111,6 +113,9 @@ func (o *Options) fill(name string, c *Config) error {
 	size("ContextTokens", &o.ContextTokens, c.ContextTokens, c.ContextTokens)
 	size("PageTokens", &o.PageTokens, 16, optionMax)
 	size("BatchTokensMax", &o.BatchTokensMax, 256, optionMax)
+	if !o.KVType.Known() && err == nil {
+		err = fmt.Errorf("%s: option KVType is %d, which is none of the types", name, o.KVType)
+	}
 	if err == nil {
 		size("Pages", &o.Pages, (o.ContextTokens-1)/o.PageTokens+1, math.MaxInt32)
 	}
@@ -123,7 +128,7 @@ func (m *Model) reserve() error {
 	m.group = c.Heads / c.KVHeads
 	m.fineTops = fineTopsOf(c)
 	m.tileRows = max(1, tileHeads/m.group)
-	m.pageLen = c.KVHeads * o.PageTokens * c.HeadDim
+	m.layout = c.kvLayout(o.KVType, o.PageTokens)
 	scores := kernels.AttentionScratch(m.tileRows*m.group, c.HeadDim, min(o.ContextTokens, o.Pages*o.PageTokens))
 	var failure error
 	rows := func(n, width int) []float32 {
@@ -138,9 +143,9 @@ func (m *Model) reserve() error {
 		failure = err
 		return x
 	}
-	m.pools = make([]pool, c.Layers)
-	for i := range m.pools {
-		m.pools[i] = pool{keys: rows(o.Pages, m.pageLen), values: rows(o.Pages, m.pageLen)}
+	if failure = m.reservePools(); failure != nil {
+		_ = m.memory.free()
+		return failure
 	}
 	n := o.BatchTokensMax
 	m.logits = rows(n, c.Vocab)
@@ -163,9 +168,26 @@ func (m *Model) reserve() error {
 	m.workers = make([]kernels.Attention, m.team.Workers())
 	for w := range m.workers {
 		m.workers[w] = kernels.Attention{
-			PageTokens: o.PageTokens, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Group: m.group,
+			KVLayout: m.layout, Group: m.group,
 			Stride: c.Heads * c.HeadDim, Scale: c.AttentionScale, SoftCap: c.AttentionSoftCap,
 			Scores: row(m.scratch.attention, w, scores),
+		}
+	}
+	return nil
+}
+
+// reservePools sets up the pages of every layer.
+func (m *Model) reservePools() error {
+	m.pools = make([]pool, m.config.Layers)
+	if m.options.Pages > (math.MaxInt-kernels.KVSlack)/m.layout.PageBytes() {
+		return fmt.Errorf("%d pages of %d bytes in a layer are more than memory can hold", m.options.Pages, 2*m.layout.PageBytes())
+	}
+	for i := range m.pools {
+		for _, pages := range []*[]byte{&m.pools[i].keys, &m.pools[i].values} {
+			var err error
+			if *pages, err = m.memory.bytes(m.layout.PoolBytes(m.options.Pages)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -186,7 +208,7 @@ func (m *Model) Config() Config { return m.config }
 func (m *Model) Options() Options { return m.options }
 
 // PageBytes is the memory of one page over all layers, keys and values.
-func (m *Model) PageBytes() int { return m.config.PageBytes(m.options.PageTokens) }
+func (m *Model) PageBytes() int { return m.config.PageBytes(m.options.KVType, m.options.PageTokens) }
 
 // WeightBytes is the memory of the packed weights.
 func (m *Model) WeightBytes() int { return m.weights.bytes() }
@@ -196,11 +218,12 @@ func (m *Model) Parameters() int { return m.parameters }
 
 // CopyPage copies page src to page dst in every layer.
 func (m *Model) CopyPage(dst, src int32) {
-	to, from := int(dst)*m.pageLen, int(src)*m.pageLen
+	size := m.layout.PageBytes()
+	to, from := int(dst)*size, int(src)*size
 	for i := range m.pools {
 		p := &m.pools[i]
-		copy(p.keys[to:to+m.pageLen], p.keys[from:from+m.pageLen])
-		copy(p.values[to:to+m.pageLen], p.values[from:from+m.pageLen])
+		copy(p.keys[to:to+size], p.keys[from:from+size])
+		copy(p.values[to:to+size], p.values[from:from+size])
 	}
 }
 

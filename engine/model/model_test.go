@@ -269,6 +269,24 @@ func TestPoolIsResidentOnlyWhereItIsWritten(t *testing.T) {
 	}
 }
 
+// TestPagesOfEveryType: sizes count what is stored, scales among it, and the pools are
+// as large; a type that is none is refused.
+func TestPagesOfEveryType(t *testing.T) {
+	f := parseTiny(t, odd)
+	for kv, block := range map[kernels.KVType]int{kernels.KVF32: 640, kernels.KVF16: 320, kernels.KVInt8: 16*(10+4) + 32} { // whole lines of 64
+		m := load(t, f, kernels.Best(), newTeam(t, 1), Options{Pages: 7, KVType: kv})
+		if want := 2 * 2 * 2 * block; m.PageBytes() != want {
+			t.Errorf("%v: a page of %d bytes, want %d", kv, m.PageBytes(), want)
+		}
+		if got, want := len(m.pools[0].keys), 7*2*block+kernels.KVSlack; got != want {
+			t.Errorf("%v: a pool of %d bytes, want %d", kv, got, want)
+		}
+	}
+	if _, err := Load(f, kernels.Best(), newTeam(t, 1), Options{KVType: 3}); err == nil || !strings.Contains(err.Error(), "option KVType is 3") {
+		t.Errorf("type 3: %v", err)
+	}
+}
+
 func TestWeightsAreResidentOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "large.gguf")
 	shape := gguftest.Tiny{Layers: 1, Embed: 1024, FF: 4096, Type: kernels.Q8_0}
@@ -355,8 +373,8 @@ func TestMutatedFilesAreComputedOrRefused(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if c, err := ReadConfig(f); err == nil && c.PageBytes(256) < 1 {
-			t.Fatalf("a page of %d bytes: %+v", c.PageBytes(256), c)
+		if c, err := ReadConfig(f); err == nil && c.PageBytes(kernels.KVInt8, 1<<16) < 1 {
+			t.Fatalf("a page of %d bytes: %+v", c.PageBytes(kernels.KVInt8, 1<<16), c)
 		}
 		m, err := Load(f, kernels.Best(), team, Options{ContextTokens: 16, Pages: 1})
 		if err != nil {

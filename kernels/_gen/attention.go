@@ -71,13 +71,53 @@ func (g *isa) byRows(rows reg.GPVirtual, body func(name string, rows int)) {
 	}
 }
 
+// cached is a type that pages hold keys and values in.
+type cached struct {
+	suffix string // of the loops' names
+	shift  uint8  // log₂ of a number's bytes
+}
+
+var cachedTypes = []cached{{"F32", 2}, {"F16", 1}, {"Int8", 0}}
+
+// load makes float32 numbers of a vector at m. The wide set reads no more than the
+// part; the other one reads whole vectors of the narrow types: the lanes behind the
+// part hold anything.
+func (c cached) load(g *isa, m Mem, p *part, v reg.VecVirtual) {
+	masked := p != nil && g.wide
+	switch {
+	case c.shift == 2:
+		g.load(m, p, v)
+	case c.shift == 1 && masked:
+		VCVTPH2PS_Z(m, p.k, v)
+	case c.shift == 1:
+		VCVTPH2PS(m, v)
+	case masked:
+		VPMOVSXBD_Z(m, p.k, v)
+	default:
+		VPMOVSXBD(m, v)
+	}
+	if c.shift == 0 {
+		VCVTDQ2PS(v, v)
+	}
+}
+
+// scale makes bytes of a count of numbers.
+func (c cached) scale(n reg.GPVirtual) {
+	if c.shift > 0 {
+		SHLQ(U8(c.shift), n)
+	}
+}
+
+// bytes is the size of n vectors of this type.
+func (c cached) bytes(g *isa, n int) int { return n * g.lanes << c.shift }
+
 // dots: a lane is a position. One score is the sum of the accumulators of its
 // lane, which take the columns by turns and are added in a fixed order.
-func (g *isa) dots() {
-	text("Dots", "func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, kStride, count int, scale float32, ahead *float32)",
-		"Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.")
-	d := &dotting{g: g, dst: val("dst"), q: val("q"), kStep: val("kStride"), qStep: val("dim"), turns: 2}
-	SHLQ(U8(2), d.kStep)
+func (g *isa) dots(c cached) {
+	text("Dots"+c.suffix, "func(dst *float32, dstStride int, q *float32, dim, rows int, k *byte, kStride, count int, scale float32, ahead *byte)",
+		"Dots"+c.suffix+" computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.")
+	d := &dotting{g: g, c: c, dst: val("dst"), q: val("q"), kStep: val("kStride"), qStep: val("dim"), turns: 2}
+	c.scale(d.kStep)
 	SHLQ(U8(2), d.qStep)
 	if g.wide { // one vector a page, so more sums for the same number of chains
 		d.turns, d.kStep3 = 4, GP64()
@@ -90,6 +130,7 @@ func (g *isa) dots() {
 // dotting is the state of Dots.
 type dotting struct {
 	g             *isa
+	c             cached
 	dst, q        reg.GPVirtual
 	kStep, kStep3 reg.GPVirtual // bytes from a column to the next, and to the third
 	qStep         reg.GPVirtual // bytes from a query to the next
@@ -110,7 +151,7 @@ func (d *dotting) rows(name string, rows int) {
 	JLT(LabelRef(name + "_part"))
 	Label(name + "_whole")
 	d.scores(name+"_whole", q, k, dst, rows, vectors, nil)
-	ADDQ(I32(vectors*g.bytes()), k)
+	ADDQ(I32(d.c.bytes(g, vectors)), k)
 	ADDQ(I32(vectors*g.bytes()), dst)
 	SUBQ(I8(vectors*g.lanes), left)
 	JGE(LabelRef(name + "_whole"))
@@ -124,7 +165,7 @@ func (d *dotting) rows(name string, rows int) {
 	CMOVQLT(left, lanes)
 	p := g.part(lanes)
 	d.scores(name+"_parts", q, k, dst, rows, 1, &p)
-	ADDQ(I32(g.bytes()), k)
+	ADDQ(I32(d.c.bytes(g, 1)), k)
 	ADDQ(I32(g.bytes()), dst)
 	SUBQ(I8(g.lanes), left)
 	JG(LabelRef(name + "_parts"))
@@ -161,8 +202,8 @@ func (d *dotting) scores(name string, q three, k, dst reg.GPVirtual, rows, vecto
 		keys := make([]reg.VecVirtual, vectors)
 		for v := range keys {
 			keys[v] = g.vec()
-			m.Disp = v * g.bytes()
-			g.load(m, p, keys[v])
+			m.Disp = d.c.bytes(g, v)
+			d.c.load(g, m, p, keys[v])
 		}
 		for i := range rows {
 			if g.wide {
@@ -231,14 +272,14 @@ func (d *dotting) store(acc [][][]reg.VecVirtual, dst reg.GPVirtual, rows, vecto
 
 // accumulate: one output is one accumulator, in the order of t. It lies in out
 // between calls, so the cut of the positions into pages leaves no trace.
-func (g *isa) accumulate() {
-	text("Accumulate", "func(out *float32, dim, rows int, v, p *float32, pStride, count int, ahead *float32)",
-		"Accumulate computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count. It prefetches at ahead.")
+func (g *isa) accumulate(c cached) {
+	text("Accumulate"+c.suffix, "func(out *float32, dim, rows int, v *byte, p *float32, pStride, count int, ahead *byte)",
+		"Accumulate"+c.suffix+" computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count. It prefetches at ahead.")
 	out, p, step := val("out"), val("p"), val("dim")
 	SHLQ(U8(2), step)
 	prefetchAhead()
 	g.byRows(val("rows"), func(name string, rows int) {
-		w := &weighing{g: g, rows: rows, step: step, column: GP64(), v: val("v"), p: p}
+		w := &weighing{g: g, c: c, rows: rows, step: step, column: GP64(), v: val("v"), p: p}
 		w.walk(name, out)
 		next := GP64()
 		IMUL3Q(I32(rows), step, next)
@@ -252,8 +293,9 @@ func (g *isa) accumulate() {
 // weighing is the state of Accumulate for some rows.
 type weighing struct {
 	g      *isa
+	c      cached
 	rows   int
-	step   reg.GPVirtual // bytes of a row of v and of out
+	step   reg.GPVirtual // bytes of a row of out
 	column reg.GPVirtual // of out, in the first row
 	v, p   reg.GPVirtual
 }
@@ -273,7 +315,7 @@ func (w *weighing) walk(name string, out reg.GPVirtual) {
 		Label(name)
 		w.positions(name, vectors, nil)
 		ADDQ(I32(vectors*g.bytes()), w.column)
-		ADDQ(I32(vectors*g.bytes()), w.v)
+		ADDQ(I32(w.c.bytes(g, vectors)), w.v)
 		SUBQ(I32(vectors*g.lanes), left)
 		JGE(LabelRef(name))
 		Label(name + "_end")
@@ -293,6 +335,11 @@ func (w *weighing) positions(name string, vectors int, m *part) {
 	pStep := val("pStride")
 	SHLQ(U8(2), pStep)
 	p := rowsAt(from, pStep, w.rows)
+	step := w.step
+	if w.c.shift != 2 {
+		step = val("dim")
+		w.c.scale(step)
+	}
 	acc := w.outputs(vectors, func(v reg.VecVirtual, to Mem) { g.load(to, m, v) }, nil)
 	Label(name + "_position")
 	weights := make([]reg.VecVirtual, w.rows)
@@ -302,12 +349,12 @@ func (w *weighing) positions(name string, vectors int, m *part) {
 	}
 	for j := range vectors {
 		value := g.vec()
-		g.load(Mem{Base: at, Disp: j * g.bytes()}, m, value)
+		w.c.load(g, Mem{Base: at, Disp: w.c.bytes(g, j)}, m, value)
 		for i := range weights {
 			VFMADD231PS(value, weights[i], acc[i][j])
 		}
 	}
-	ADDQ(w.step, at)
+	ADDQ(step, at)
 	p.advance(I8(4))
 	DECQ(count)
 	JNZ(LabelRef(name + "_position"))

@@ -66,8 +66,13 @@ func main() {
 	g.sumSquares()
 	g.max()
 	g.expSum()
-	g.dots()
-	g.accumulate()
+	for _, c := range cachedTypes {
+		g.dots(c)
+		g.accumulate(c)
+	}
+	placeHalves()
+	absMax()
+	placeBytes()
 	Generate()
 }
 

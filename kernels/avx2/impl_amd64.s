@@ -7770,9 +7770,9 @@ exp_end:
 	VZEROUPPER
 	RET
 
-// func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32, ahead *float32)
+// func DotsF32(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
 // Requires: AVX, CMOV, FMA3, MMX+
-TEXT ·Dots(SB), NOSPLIT, $0-80
+TEXT ·DotsF32(SB), NOSPLIT, $0-80
 	MOVQ       dst+0(FP), AX
 	MOVQ       q+16(FP), CX
 	MOVQ       kStride+48(FP), DX
@@ -8284,9 +8284,9 @@ rows2_end:
 	VZEROUPPER
 	RET
 
-// func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int, ahead *float32)
+// func AccumulateF32(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)
 // Requires: AVX, FMA3, MMX+
-TEXT ·Accumulate(SB), NOSPLIT, $0-64
+TEXT ·AccumulateF32(SB), NOSPLIT, $0-64
 	MOVQ       out+0(FP), AX
 	MOVQ       p+32(FP), CX
 	MOVQ       dim+8(FP), DX
@@ -8725,5 +8725,2240 @@ rows2_end:
 	MOVQ   pStride+40(FP), AX
 	IMUL3Q $+8, AX, AX
 	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+// func DotsF16(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
+// Requires: AVX, CMOV, F16C, FMA3, MMX+
+TEXT ·DotsF16(SB), NOSPLIT, $0-80
+	MOVQ       dst+0(FP), AX
+	MOVQ       q+16(FP), CX
+	MOVQ       kStride+48(FP), DX
+	MOVQ       dim+24(FP), BX
+	SHLQ       $0x01, DX
+	SHLQ       $0x02, BX
+	MOVQ       ahead+72(FP), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 384(SI)
+	PREFETCHT0 448(SI)
+	MOVQ       rows+32(FP), SI
+	CMPQ       SI, $+3
+	JLT        remainder
+
+whole:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	SUBQ $+16, R9
+	JLT  rows3_part
+
+rows3_whole:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   dim+24(FP), R11
+	MOVQ   DI, R10
+	SUBQ   $+2, R11
+	JLT    rows3_whole_columns_end
+
+rows3_whole_columns:
+	VCVTPH2PS    (R10), Y12
+	VCVTPH2PS    16(R10), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (CX)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y4
+	VBROADCASTSS (CX)(BX*2), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y5
+	VCVTPH2PS    (R10)(DX*1), Y12
+	VCVTPH2PS    16(R10)(DX*1), Y13
+	VBROADCASTSS 4(CX), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 4(CX)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y7
+	VFMADD231PS  Y14, Y13, Y10
+	VBROADCASTSS 4(CX)(BX*2), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y11
+	LEAQ         (R10)(DX*2), R10
+	ADDQ         $+8, CX
+	SUBQ         $+2, R11
+	JGE          rows3_whole_columns
+
+rows3_whole_columns_end:
+	ADDQ         $+2, R11
+	CMPQ         R11, $+1
+	JLT          rows3_whole_sum
+	VCVTPH2PS    (R10), Y12
+	VCVTPH2PS    16(R10), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (CX)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y4
+	VBROADCASTSS (CX)(BX*2), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y5
+
+rows3_whole_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Y12
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Y6, Y0, Y0
+	VMULPS       Y12, Y0, Y0
+	VMOVUPS      Y0, (R10)
+	VADDPS       Y9, Y3, Y3
+	VMULPS       Y12, Y3, Y3
+	VMOVUPS      Y3, 32(R10)
+	ADDQ         R11, R10
+	VADDPS       Y7, Y1, Y1
+	VMULPS       Y12, Y1, Y1
+	VMOVUPS      Y1, (R10)
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y12, Y4, Y4
+	VMOVUPS      Y4, 32(R10)
+	ADDQ         R11, R10
+	VADDPS       Y8, Y2, Y2
+	VMULPS       Y12, Y2, Y2
+	VMOVUPS      Y2, (R10)
+	VADDPS       Y11, Y5, Y5
+	VMULPS       Y12, Y5, Y5
+	VMOVUPS      Y5, 32(R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-2, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows3_whole
+
+rows3_part:
+	ADDQ $+16, R9
+	JLE  rows3_end
+
+rows3_parts:
+	MOVQ    $+8, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	LEAQ    mask<>+0(SB), R11
+	NEGQ    R10
+	VMOVDQU 32(R11)(R10*4), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	MOVQ    dim+24(FP), R11
+	MOVQ    DI, R10
+	SUBQ    $+2, R11
+	JLT     rows3_parts_columns_end
+
+rows3_parts_columns:
+	VCVTPH2PS    (R10), Y7
+	VBROADCASTSS (CX), Y8
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (CX)(BX*1), Y8
+	VFMADD231PS  Y8, Y7, Y2
+	VBROADCASTSS (CX)(BX*2), Y8
+	VFMADD231PS  Y8, Y7, Y3
+	VCVTPH2PS    (R10)(DX*1), Y7
+	VBROADCASTSS 4(CX), Y8
+	VFMADD231PS  Y8, Y7, Y4
+	VBROADCASTSS 4(CX)(BX*1), Y8
+	VFMADD231PS  Y8, Y7, Y5
+	VBROADCASTSS 4(CX)(BX*2), Y8
+	VFMADD231PS  Y8, Y7, Y6
+	LEAQ         (R10)(DX*2), R10
+	ADDQ         $+8, CX
+	SUBQ         $+2, R11
+	JGE          rows3_parts_columns
+
+rows3_parts_columns_end:
+	ADDQ         $+2, R11
+	CMPQ         R11, $+1
+	JLT          rows3_parts_sum
+	VCVTPH2PS    (R10), Y7
+	VBROADCASTSS (CX), Y8
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (CX)(BX*1), Y8
+	VFMADD231PS  Y8, Y7, Y2
+	VBROADCASTSS (CX)(BX*2), Y8
+	VFMADD231PS  Y8, Y7, Y3
+
+rows3_parts_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Y7
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Y4, Y1, Y1
+	VMULPS       Y7, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Y5, Y2, Y2
+	VMULPS       Y7, Y2, Y2
+	VMASKMOVPS   Y2, Y0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Y6, Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	VMASKMOVPS   Y3, Y0, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-2, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+16, DI
+	ADDQ         $+32, R8
+	SUBQ         $+8, R9
+	JG           rows3_parts
+
+rows3_end:
+	MOVQ   dstStride+8(FP), DI
+	IMUL3Q $+12, DI, DI
+	ADDQ   DI, AX
+	IMUL3Q $+3, BX, DI
+	ADDQ   DI, CX
+	SUBQ   $+3, SI
+	CMPQ   SI, $+3
+	JGE    whole
+
+remainder:
+	CMPQ SI, $+1
+	JE   rows_of1
+	CMPQ SI, $+2
+	JE   rows_of2
+	VZEROUPPER
+	RET
+
+rows_of1:
+	MOVQ k+40(FP), SI
+	MOVQ count+56(FP), R8
+	MOVQ AX, DI
+	SUBQ $+16, R8
+	JLT  rows1_part
+
+rows1_whole:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   dim+24(FP), R10
+	MOVQ   SI, R9
+	SUBQ   $+2, R10
+	JLT    rows1_whole_columns_end
+
+rows1_whole_columns:
+	VCVTPH2PS    (R9), Y4
+	VCVTPH2PS    16(R9), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VCVTPH2PS    (R9)(DX*1), Y4
+	VCVTPH2PS    16(R9)(DX*1), Y5
+	VBROADCASTSS 4(CX), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows1_whole_columns
+
+rows1_whole_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows1_whole_sum
+	VCVTPH2PS    (R9), Y4
+	VCVTPH2PS    16(R9), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+
+rows1_whole_sum:
+	MOVQ         dstStride+8(FP), R9
+	VBROADCASTSS scale+64(FP), Y4
+	SHLQ         $0x02, R9
+	MOVQ         DI, R9
+	VADDPS       Y2, Y0, Y0
+	VMULPS       Y4, Y0, Y0
+	VMOVUPS      Y0, (R9)
+	VADDPS       Y3, Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VMOVUPS      Y1, 32(R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+32, SI
+	ADDQ         $+64, DI
+	SUBQ         $+16, R8
+	JGE          rows1_whole
+
+rows1_part:
+	ADDQ $+16, R8
+	JLE  rows1_end
+
+rows1_parts:
+	MOVQ    $+8, R9
+	CMPQ    R8, R9
+	CMOVQLT R8, R9
+	LEAQ    mask<>+0(SB), R10
+	NEGQ    R9
+	VMOVDQU 32(R10)(R9*4), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    dim+24(FP), R10
+	MOVQ    SI, R9
+	SUBQ    $+2, R10
+	JLT     rows1_parts_columns_end
+
+rows1_parts_columns:
+	VCVTPH2PS    (R9), Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y3, Y1
+	VCVTPH2PS    (R9)(DX*1), Y3
+	VBROADCASTSS 4(CX), Y4
+	VFMADD231PS  Y4, Y3, Y2
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows1_parts_columns
+
+rows1_parts_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows1_parts_sum
+	VCVTPH2PS    (R9), Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y3, Y1
+
+rows1_parts_sum:
+	MOVQ         dstStride+8(FP), R9
+	VBROADCASTSS scale+64(FP), Y3
+	SHLQ         $0x02, R9
+	MOVQ         DI, R9
+	VADDPS       Y2, Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+16, SI
+	ADDQ         $+32, DI
+	SUBQ         $+8, R8
+	JG           rows1_parts
+
+rows1_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+4, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+1, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ k+40(FP), SI
+	MOVQ count+56(FP), R8
+	MOVQ AX, DI
+	SUBQ $+16, R8
+	JLT  rows2_part
+
+rows2_whole:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   dim+24(FP), R10
+	MOVQ   SI, R9
+	SUBQ   $+2, R10
+	JLT    rows2_whole_columns_end
+
+rows2_whole_columns:
+	VCVTPH2PS    (R9), Y8
+	VCVTPH2PS    16(R9), Y9
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VBROADCASTSS (CX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+	VCVTPH2PS    (R9)(DX*1), Y8
+	VCVTPH2PS    16(R9)(DX*1), Y9
+	VBROADCASTSS 4(CX), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y6
+	VBROADCASTSS 4(CX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y5
+	VFMADD231PS  Y10, Y9, Y7
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows2_whole_columns
+
+rows2_whole_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows2_whole_sum
+	VCVTPH2PS    (R9), Y8
+	VCVTPH2PS    16(R9), Y9
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VBROADCASTSS (CX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+
+rows2_whole_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Y8
+	SHLQ         $0x02, R10
+	MOVQ         DI, R9
+	VADDPS       Y4, Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VMOVUPS      Y0, (R9)
+	VADDPS       Y6, Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VMOVUPS      Y2, 32(R9)
+	ADDQ         R10, R9
+	VADDPS       Y5, Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VMOVUPS      Y1, (R9)
+	VADDPS       Y7, Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VMOVUPS      Y3, 32(R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+32, SI
+	ADDQ         $+64, DI
+	SUBQ         $+16, R8
+	JGE          rows2_whole
+
+rows2_part:
+	ADDQ $+16, R8
+	JLE  rows2_end
+
+rows2_parts:
+	MOVQ    $+8, R9
+	CMPQ    R8, R9
+	CMOVQLT R8, R9
+	LEAQ    mask<>+0(SB), R10
+	NEGQ    R9
+	VMOVDQU 32(R10)(R9*4), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    dim+24(FP), R10
+	MOVQ    SI, R9
+	SUBQ    $+2, R10
+	JLT     rows2_parts_columns_end
+
+rows2_parts_columns:
+	VCVTPH2PS    (R9), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(BX*1), Y6
+	VFMADD231PS  Y6, Y5, Y2
+	VCVTPH2PS    (R9)(DX*1), Y5
+	VBROADCASTSS 4(CX), Y6
+	VFMADD231PS  Y6, Y5, Y3
+	VBROADCASTSS 4(CX)(BX*1), Y6
+	VFMADD231PS  Y6, Y5, Y4
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows2_parts_columns
+
+rows2_parts_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows2_parts_sum
+	VCVTPH2PS    (R9), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(BX*1), Y6
+	VFMADD231PS  Y6, Y5, Y2
+
+rows2_parts_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Y5
+	SHLQ         $0x02, R10
+	MOVQ         DI, R9
+	VADDPS       Y3, Y1, Y1
+	VMULPS       Y5, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R9)
+	ADDQ         R10, R9
+	VADDPS       Y4, Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VMASKMOVPS   Y2, Y0, (R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+16, SI
+	ADDQ         $+32, DI
+	SUBQ         $+8, R8
+	JG           rows2_parts
+
+rows2_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+8, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+2, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+// func AccumulateF16(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·AccumulateF16(SB), NOSPLIT, $0-64
+	MOVQ       out+0(FP), AX
+	MOVQ       p+32(FP), CX
+	MOVQ       dim+8(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       ahead+56(FP), BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	MOVQ       rows+16(FP), BX
+	CMPQ       BX, $+3
+	JLT        remainder
+
+whole:
+	MOVQ v+24(FP), DI
+	MOVQ dim+8(FP), R8
+	MOVQ AX, SI
+	SUBQ $+32, R8
+	JLT  rows3_vectors4_end
+
+rows3_vectors4:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VMOVUPS 64(SI), Y2
+	VMOVUPS 96(SI), Y3
+	VMOVUPS (SI)(DX*1), Y4
+	VMOVUPS 32(SI)(DX*1), Y5
+	VMOVUPS 64(SI)(DX*1), Y6
+	VMOVUPS 96(SI)(DX*1), Y7
+	VMOVUPS (SI)(DX*2), Y8
+	VMOVUPS 32(SI)(DX*2), Y9
+	VMOVUPS 64(SI)(DX*2), Y10
+	VMOVUPS 96(SI)(DX*2), Y11
+
+rows3_vectors4_position:
+	VBROADCASTSS (R10), Y12
+	VBROADCASTSS (R10)(R12*1), Y13
+	VBROADCASTSS (R10)(R12*2), Y14
+	VCVTPH2PS    (R9), Y15
+	VFMADD231PS  Y15, Y12, Y0
+	VFMADD231PS  Y15, Y13, Y4
+	VFMADD231PS  Y15, Y14, Y8
+	VCVTPH2PS    16(R9), Y15
+	VFMADD231PS  Y15, Y12, Y1
+	VFMADD231PS  Y15, Y13, Y5
+	VFMADD231PS  Y15, Y14, Y9
+	VCVTPH2PS    32(R9), Y15
+	VFMADD231PS  Y15, Y12, Y2
+	VFMADD231PS  Y15, Y13, Y6
+	VFMADD231PS  Y15, Y14, Y10
+	VCVTPH2PS    48(R9), Y15
+	VFMADD231PS  Y15, Y12, Y3
+	VFMADD231PS  Y15, Y13, Y7
+	VFMADD231PS  Y15, Y14, Y11
+	ADDQ         R13, R9
+	ADDQ         $+4, R10
+	DECQ         R11
+	JNZ          rows3_vectors4_position
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y2, 64(SI)
+	VMOVUPS      Y3, 96(SI)
+	VMOVUPS      Y4, (SI)(DX*1)
+	VMOVUPS      Y5, 32(SI)(DX*1)
+	VMOVUPS      Y6, 64(SI)(DX*1)
+	VMOVUPS      Y7, 96(SI)(DX*1)
+	VMOVUPS      Y8, (SI)(DX*2)
+	VMOVUPS      Y9, 32(SI)(DX*2)
+	VMOVUPS      Y10, 64(SI)(DX*2)
+	VMOVUPS      Y11, 96(SI)(DX*2)
+	ADDQ         $+128, SI
+	ADDQ         $+64, DI
+	SUBQ         $+32, R8
+	JGE          rows3_vectors4
+
+rows3_vectors4_end:
+	ADDQ $+32, R8
+	SUBQ $+8, R8
+	JLT  rows3_vectors1_end
+
+rows3_vectors1:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DX*1), Y1
+	VMOVUPS (SI)(DX*2), Y2
+
+rows3_vectors1_position:
+	VBROADCASTSS (R10), Y3
+	VBROADCASTSS (R10)(R12*1), Y4
+	VBROADCASTSS (R10)(R12*2), Y5
+	VCVTPH2PS    (R9), Y6
+	VFMADD231PS  Y6, Y3, Y0
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y2
+	ADDQ         R13, R9
+	ADDQ         $+4, R10
+	DECQ         R11
+	JNZ          rows3_vectors1_position
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DX*1)
+	VMOVUPS      Y2, (SI)(DX*2)
+	ADDQ         $+32, SI
+	ADDQ         $+16, DI
+	SUBQ         $+8, R8
+	JGE          rows3_vectors1
+
+rows3_vectors1_end:
+	ADDQ       $+8, R8
+	JZ         rows3_end
+	LEAQ       mask<>+0(SB), R9
+	NEGQ       R8
+	VMOVDQU    32(R9)(R8*4), Y0
+	MOVQ       count+48(FP), R8
+	MOVQ       CX, R9
+	MOVQ       pStride+40(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       dim+8(FP), R11
+	SHLQ       $0x01, R11
+	VMASKMOVPS (SI), Y0, Y1
+	VMASKMOVPS (SI)(DX*1), Y0, Y2
+	VMASKMOVPS (SI)(DX*2), Y0, Y3
+
+rows3_rest_position:
+	VBROADCASTSS (R9), Y4
+	VBROADCASTSS (R9)(R10*1), Y5
+	VBROADCASTSS (R9)(R10*2), Y6
+	VCVTPH2PS    (DI), Y7
+	VFMADD231PS  Y7, Y4, Y1
+	VFMADD231PS  Y7, Y5, Y2
+	VFMADD231PS  Y7, Y6, Y3
+	ADDQ         R11, DI
+	ADDQ         $+4, R9
+	DECQ         R8
+	JNZ          rows3_rest_position
+	VMASKMOVPS   Y1, Y0, (SI)
+	VMASKMOVPS   Y2, Y0, (SI)(DX*1)
+	VMASKMOVPS   Y3, Y0, (SI)(DX*2)
+
+rows3_end:
+	IMUL3Q $+3, DX, SI
+	ADDQ   SI, AX
+	MOVQ   pStride+40(FP), SI
+	IMUL3Q $+12, SI, SI
+	ADDQ   SI, CX
+	SUBQ   $+3, BX
+	CMPQ   BX, $+3
+	JGE    whole
+
+remainder:
+	CMPQ BX, $+1
+	JE   rows_of1
+	CMPQ BX, $+2
+	JE   rows_of2
+	VZEROUPPER
+	RET
+
+rows_of1:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows1_vectors8_end
+
+rows1_vectors8:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	SHLQ    $0x01, R11
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	VMOVUPS 128(BX), Y4
+	VMOVUPS 160(BX), Y5
+	VMOVUPS 192(BX), Y6
+	VMOVUPS 224(BX), Y7
+
+rows1_vectors8_position:
+	VBROADCASTSS (R9), Y8
+	VCVTPH2PS    (R8), Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VCVTPH2PS    16(R8), Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VCVTPH2PS    32(R8), Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VCVTPH2PS    48(R8), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VCVTPH2PS    64(R8), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VCVTPH2PS    80(R8), Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VCVTPH2PS    96(R8), Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VCVTPH2PS    112(R8), Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors8_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y4, 128(BX)
+	VMOVUPS      Y5, 160(BX)
+	VMOVUPS      Y6, 192(BX)
+	VMOVUPS      Y7, 224(BX)
+	ADDQ         $+256, BX
+	ADDQ         $+128, SI
+	SUBQ         $+64, DI
+	JGE          rows1_vectors8
+
+rows1_vectors8_end:
+	ADDQ $+64, DI
+	SUBQ $+32, DI
+	JLT  rows1_vectors4_end
+
+rows1_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	SHLQ    $0x01, R11
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+
+rows1_vectors4_position:
+	VBROADCASTSS (R9), Y4
+	VCVTPH2PS    (R8), Y5
+	VFMADD231PS  Y5, Y4, Y0
+	VCVTPH2PS    16(R8), Y5
+	VFMADD231PS  Y5, Y4, Y1
+	VCVTPH2PS    32(R8), Y5
+	VFMADD231PS  Y5, Y4, Y2
+	VCVTPH2PS    48(R8), Y5
+	VFMADD231PS  Y5, Y4, Y3
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors4_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	ADDQ         $+128, BX
+	ADDQ         $+64, SI
+	SUBQ         $+32, DI
+	JGE          rows1_vectors4
+
+rows1_vectors4_end:
+	ADDQ $+32, DI
+	SUBQ $+8, DI
+	JLT  rows1_vectors1_end
+
+rows1_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	SHLQ    $0x01, R11
+	VMOVUPS (BX), Y0
+
+rows1_vectors1_position:
+	VBROADCASTSS (R9), Y1
+	VCVTPH2PS    (R8), Y2
+	VFMADD231PS  Y2, Y1, Y0
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors1_position
+	VMOVUPS      Y0, (BX)
+	ADDQ         $+32, BX
+	ADDQ         $+16, SI
+	SUBQ         $+8, DI
+	JGE          rows1_vectors1
+
+rows1_vectors1_end:
+	ADDQ       $+8, DI
+	JZ         rows1_end
+	LEAQ       mask<>+0(SB), R8
+	NEGQ       DI
+	VMOVDQU    32(R8)(DI*4), Y0
+	MOVQ       count+48(FP), DI
+	MOVQ       CX, R8
+	MOVQ       pStride+40(FP), R9
+	SHLQ       $0x02, R9
+	MOVQ       dim+8(FP), R9
+	SHLQ       $0x01, R9
+	VMASKMOVPS (BX), Y0, Y1
+
+rows1_rest_position:
+	VBROADCASTSS (R8), Y2
+	VCVTPH2PS    (SI), Y3
+	VFMADD231PS  Y3, Y2, Y1
+	ADDQ         R9, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows1_rest_position
+	VMASKMOVPS   Y1, Y0, (BX)
+
+rows1_end:
+	IMUL3Q $+1, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+32, DI
+	JLT  rows2_vectors4_end
+
+rows2_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	VMOVUPS (BX)(DX*1), Y4
+	VMOVUPS 32(BX)(DX*1), Y5
+	VMOVUPS 64(BX)(DX*1), Y6
+	VMOVUPS 96(BX)(DX*1), Y7
+
+rows2_vectors4_position:
+	VBROADCASTSS (R9), Y8
+	VBROADCASTSS (R9)(R11*1), Y9
+	VCVTPH2PS    (R8), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y4
+	VCVTPH2PS    16(R8), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y5
+	VCVTPH2PS    32(R8), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y6
+	VCVTPH2PS    48(R8), Y10
+	VFMADD231PS  Y10, Y8, Y3
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors4_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y4, (BX)(DX*1)
+	VMOVUPS      Y5, 32(BX)(DX*1)
+	VMOVUPS      Y6, 64(BX)(DX*1)
+	VMOVUPS      Y7, 96(BX)(DX*1)
+	ADDQ         $+128, BX
+	ADDQ         $+64, SI
+	SUBQ         $+32, DI
+	JGE          rows2_vectors4
+
+rows2_vectors4_end:
+	ADDQ $+32, DI
+	SUBQ $+8, DI
+	JLT  rows2_vectors1_end
+
+rows2_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
+	VMOVUPS (BX), Y0
+	VMOVUPS (BX)(DX*1), Y1
+
+rows2_vectors1_position:
+	VBROADCASTSS (R9), Y2
+	VBROADCASTSS (R9)(R11*1), Y3
+	VCVTPH2PS    (R8), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors1_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, (BX)(DX*1)
+	ADDQ         $+32, BX
+	ADDQ         $+16, SI
+	SUBQ         $+8, DI
+	JGE          rows2_vectors1
+
+rows2_vectors1_end:
+	ADDQ       $+8, DI
+	JZ         rows2_end
+	LEAQ       mask<>+0(SB), R8
+	NEGQ       DI
+	VMOVDQU    32(R8)(DI*4), Y0
+	MOVQ       count+48(FP), DI
+	MOVQ       CX, R8
+	MOVQ       pStride+40(FP), R9
+	SHLQ       $0x02, R9
+	MOVQ       dim+8(FP), R10
+	SHLQ       $0x01, R10
+	VMASKMOVPS (BX), Y0, Y1
+	VMASKMOVPS (BX)(DX*1), Y0, Y2
+
+rows2_rest_position:
+	VBROADCASTSS (R8), Y3
+	VBROADCASTSS (R8)(R9*1), Y4
+	VCVTPH2PS    (SI), Y5
+	VFMADD231PS  Y5, Y3, Y1
+	VFMADD231PS  Y5, Y4, Y2
+	ADDQ         R10, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows2_rest_position
+	VMASKMOVPS   Y1, Y0, (BX)
+	VMASKMOVPS   Y2, Y0, (BX)(DX*1)
+
+rows2_end:
+	IMUL3Q $+2, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+// func DotsInt8(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·DotsInt8(SB), NOSPLIT, $0-80
+	MOVQ       dst+0(FP), AX
+	MOVQ       q+16(FP), CX
+	MOVQ       kStride+48(FP), DX
+	MOVQ       dim+24(FP), BX
+	SHLQ       $0x02, BX
+	MOVQ       ahead+72(FP), SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 384(SI)
+	PREFETCHT0 448(SI)
+	MOVQ       rows+32(FP), SI
+	CMPQ       SI, $+3
+	JLT        remainder
+
+whole:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	SUBQ $+16, R9
+	JLT  rows3_part
+
+rows3_whole:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   dim+24(FP), R11
+	MOVQ   DI, R10
+	SUBQ   $+2, R11
+	JLT    rows3_whole_columns_end
+
+rows3_whole_columns:
+	VPMOVSXBD    (R10), Y12
+	VCVTDQ2PS    Y12, Y12
+	VPMOVSXBD    8(R10), Y13
+	VCVTDQ2PS    Y13, Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (CX)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y4
+	VBROADCASTSS (CX)(BX*2), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y5
+	VPMOVSXBD    (R10)(DX*1), Y12
+	VCVTDQ2PS    Y12, Y12
+	VPMOVSXBD    8(R10)(DX*1), Y13
+	VCVTDQ2PS    Y13, Y13
+	VBROADCASTSS 4(CX), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 4(CX)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y7
+	VFMADD231PS  Y14, Y13, Y10
+	VBROADCASTSS 4(CX)(BX*2), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y11
+	LEAQ         (R10)(DX*2), R10
+	ADDQ         $+8, CX
+	SUBQ         $+2, R11
+	JGE          rows3_whole_columns
+
+rows3_whole_columns_end:
+	ADDQ         $+2, R11
+	CMPQ         R11, $+1
+	JLT          rows3_whole_sum
+	VPMOVSXBD    (R10), Y12
+	VCVTDQ2PS    Y12, Y12
+	VPMOVSXBD    8(R10), Y13
+	VCVTDQ2PS    Y13, Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (CX)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y4
+	VBROADCASTSS (CX)(BX*2), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y5
+
+rows3_whole_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Y12
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Y6, Y0, Y0
+	VMULPS       Y12, Y0, Y0
+	VMOVUPS      Y0, (R10)
+	VADDPS       Y9, Y3, Y3
+	VMULPS       Y12, Y3, Y3
+	VMOVUPS      Y3, 32(R10)
+	ADDQ         R11, R10
+	VADDPS       Y7, Y1, Y1
+	VMULPS       Y12, Y1, Y1
+	VMOVUPS      Y1, (R10)
+	VADDPS       Y10, Y4, Y4
+	VMULPS       Y12, Y4, Y4
+	VMOVUPS      Y4, 32(R10)
+	ADDQ         R11, R10
+	VADDPS       Y8, Y2, Y2
+	VMULPS       Y12, Y2, Y2
+	VMOVUPS      Y2, (R10)
+	VADDPS       Y11, Y5, Y5
+	VMULPS       Y12, Y5, Y5
+	VMOVUPS      Y5, 32(R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-2, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows3_whole
+
+rows3_part:
+	ADDQ $+16, R9
+	JLE  rows3_end
+
+rows3_parts:
+	MOVQ    $+8, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	LEAQ    mask<>+0(SB), R11
+	NEGQ    R10
+	VMOVDQU 32(R11)(R10*4), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	MOVQ    dim+24(FP), R11
+	MOVQ    DI, R10
+	SUBQ    $+2, R11
+	JLT     rows3_parts_columns_end
+
+rows3_parts_columns:
+	VPMOVSXBD    (R10), Y7
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS (CX), Y8
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (CX)(BX*1), Y8
+	VFMADD231PS  Y8, Y7, Y2
+	VBROADCASTSS (CX)(BX*2), Y8
+	VFMADD231PS  Y8, Y7, Y3
+	VPMOVSXBD    (R10)(DX*1), Y7
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 4(CX), Y8
+	VFMADD231PS  Y8, Y7, Y4
+	VBROADCASTSS 4(CX)(BX*1), Y8
+	VFMADD231PS  Y8, Y7, Y5
+	VBROADCASTSS 4(CX)(BX*2), Y8
+	VFMADD231PS  Y8, Y7, Y6
+	LEAQ         (R10)(DX*2), R10
+	ADDQ         $+8, CX
+	SUBQ         $+2, R11
+	JGE          rows3_parts_columns
+
+rows3_parts_columns_end:
+	ADDQ         $+2, R11
+	CMPQ         R11, $+1
+	JLT          rows3_parts_sum
+	VPMOVSXBD    (R10), Y7
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS (CX), Y8
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (CX)(BX*1), Y8
+	VFMADD231PS  Y8, Y7, Y2
+	VBROADCASTSS (CX)(BX*2), Y8
+	VFMADD231PS  Y8, Y7, Y3
+
+rows3_parts_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Y7
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Y4, Y1, Y1
+	VMULPS       Y7, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Y5, Y2, Y2
+	VMULPS       Y7, Y2, Y2
+	VMASKMOVPS   Y2, Y0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Y6, Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	VMASKMOVPS   Y3, Y0, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-2, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+8, DI
+	ADDQ         $+32, R8
+	SUBQ         $+8, R9
+	JG           rows3_parts
+
+rows3_end:
+	MOVQ   dstStride+8(FP), DI
+	IMUL3Q $+12, DI, DI
+	ADDQ   DI, AX
+	IMUL3Q $+3, BX, DI
+	ADDQ   DI, CX
+	SUBQ   $+3, SI
+	CMPQ   SI, $+3
+	JGE    whole
+
+remainder:
+	CMPQ SI, $+1
+	JE   rows_of1
+	CMPQ SI, $+2
+	JE   rows_of2
+	VZEROUPPER
+	RET
+
+rows_of1:
+	MOVQ k+40(FP), SI
+	MOVQ count+56(FP), R8
+	MOVQ AX, DI
+	SUBQ $+16, R8
+	JLT  rows1_part
+
+rows1_whole:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   dim+24(FP), R10
+	MOVQ   SI, R9
+	SUBQ   $+2, R10
+	JLT    rows1_whole_columns_end
+
+rows1_whole_columns:
+	VPMOVSXBD    (R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VPMOVSXBD    8(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VPMOVSXBD    (R9)(DX*1), Y4
+	VCVTDQ2PS    Y4, Y4
+	VPMOVSXBD    8(R9)(DX*1), Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(CX), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows1_whole_columns
+
+rows1_whole_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows1_whole_sum
+	VPMOVSXBD    (R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VPMOVSXBD    8(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+
+rows1_whole_sum:
+	MOVQ         dstStride+8(FP), R9
+	VBROADCASTSS scale+64(FP), Y4
+	SHLQ         $0x02, R9
+	MOVQ         DI, R9
+	VADDPS       Y2, Y0, Y0
+	VMULPS       Y4, Y0, Y0
+	VMOVUPS      Y0, (R9)
+	VADDPS       Y3, Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VMOVUPS      Y1, 32(R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+16, SI
+	ADDQ         $+64, DI
+	SUBQ         $+16, R8
+	JGE          rows1_whole
+
+rows1_part:
+	ADDQ $+16, R8
+	JLE  rows1_end
+
+rows1_parts:
+	MOVQ    $+8, R9
+	CMPQ    R8, R9
+	CMOVQLT R8, R9
+	LEAQ    mask<>+0(SB), R10
+	NEGQ    R9
+	VMOVDQU 32(R10)(R9*4), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    dim+24(FP), R10
+	MOVQ    SI, R9
+	SUBQ    $+2, R10
+	JLT     rows1_parts_columns_end
+
+rows1_parts_columns:
+	VPMOVSXBD    (R9), Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y3, Y1
+	VPMOVSXBD    (R9)(DX*1), Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(CX), Y4
+	VFMADD231PS  Y4, Y3, Y2
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows1_parts_columns
+
+rows1_parts_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows1_parts_sum
+	VPMOVSXBD    (R9), Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y3, Y1
+
+rows1_parts_sum:
+	MOVQ         dstStride+8(FP), R9
+	VBROADCASTSS scale+64(FP), Y3
+	SHLQ         $0x02, R9
+	MOVQ         DI, R9
+	VADDPS       Y2, Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+8, SI
+	ADDQ         $+32, DI
+	SUBQ         $+8, R8
+	JG           rows1_parts
+
+rows1_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+4, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+1, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ k+40(FP), SI
+	MOVQ count+56(FP), R8
+	MOVQ AX, DI
+	SUBQ $+16, R8
+	JLT  rows2_part
+
+rows2_whole:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   dim+24(FP), R10
+	MOVQ   SI, R9
+	SUBQ   $+2, R10
+	JLT    rows2_whole_columns_end
+
+rows2_whole_columns:
+	VPMOVSXBD    (R9), Y8
+	VCVTDQ2PS    Y8, Y8
+	VPMOVSXBD    8(R9), Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VBROADCASTSS (CX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+	VPMOVSXBD    (R9)(DX*1), Y8
+	VCVTDQ2PS    Y8, Y8
+	VPMOVSXBD    8(R9)(DX*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 4(CX), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y6
+	VBROADCASTSS 4(CX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y5
+	VFMADD231PS  Y10, Y9, Y7
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows2_whole_columns
+
+rows2_whole_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows2_whole_sum
+	VPMOVSXBD    (R9), Y8
+	VCVTDQ2PS    Y8, Y8
+	VPMOVSXBD    8(R9), Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VBROADCASTSS (CX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+
+rows2_whole_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Y8
+	SHLQ         $0x02, R10
+	MOVQ         DI, R9
+	VADDPS       Y4, Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VMOVUPS      Y0, (R9)
+	VADDPS       Y6, Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VMOVUPS      Y2, 32(R9)
+	ADDQ         R10, R9
+	VADDPS       Y5, Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VMOVUPS      Y1, (R9)
+	VADDPS       Y7, Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VMOVUPS      Y3, 32(R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+16, SI
+	ADDQ         $+64, DI
+	SUBQ         $+16, R8
+	JGE          rows2_whole
+
+rows2_part:
+	ADDQ $+16, R8
+	JLE  rows2_end
+
+rows2_parts:
+	MOVQ    $+8, R9
+	CMPQ    R8, R9
+	CMOVQLT R8, R9
+	LEAQ    mask<>+0(SB), R10
+	NEGQ    R9
+	VMOVDQU 32(R10)(R9*4), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    dim+24(FP), R10
+	MOVQ    SI, R9
+	SUBQ    $+2, R10
+	JLT     rows2_parts_columns_end
+
+rows2_parts_columns:
+	VPMOVSXBD    (R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(BX*1), Y6
+	VFMADD231PS  Y6, Y5, Y2
+	VPMOVSXBD    (R9)(DX*1), Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(CX), Y6
+	VFMADD231PS  Y6, Y5, Y3
+	VBROADCASTSS 4(CX)(BX*1), Y6
+	VFMADD231PS  Y6, Y5, Y4
+	LEAQ         (R9)(DX*2), R9
+	ADDQ         $+8, CX
+	SUBQ         $+2, R10
+	JGE          rows2_parts_columns
+
+rows2_parts_columns_end:
+	ADDQ         $+2, R10
+	CMPQ         R10, $+1
+	JLT          rows2_parts_sum
+	VPMOVSXBD    (R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(BX*1), Y6
+	VFMADD231PS  Y6, Y5, Y2
+
+rows2_parts_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Y5
+	SHLQ         $0x02, R10
+	MOVQ         DI, R9
+	VADDPS       Y3, Y1, Y1
+	VMULPS       Y5, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (R9)
+	ADDQ         R10, R9
+	VADDPS       Y4, Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VMASKMOVPS   Y2, Y0, (R9)
+	MOVQ         dim+24(FP), R9
+	ANDQ         $-2, R9
+	SHLQ         $0x02, R9
+	NEGQ         R9
+	ADDQ         R9, CX
+	ADDQ         $+8, SI
+	ADDQ         $+32, DI
+	SUBQ         $+8, R8
+	JG           rows2_parts
+
+rows2_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+8, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+2, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+// func AccumulateInt8(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·AccumulateInt8(SB), NOSPLIT, $0-64
+	MOVQ       out+0(FP), AX
+	MOVQ       p+32(FP), CX
+	MOVQ       dim+8(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       ahead+56(FP), BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	MOVQ       rows+16(FP), BX
+	CMPQ       BX, $+3
+	JLT        remainder
+
+whole:
+	MOVQ v+24(FP), DI
+	MOVQ dim+8(FP), R8
+	MOVQ AX, SI
+	SUBQ $+32, R8
+	JLT  rows3_vectors4_end
+
+rows3_vectors4:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	MOVQ    dim+8(FP), R13
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VMOVUPS 64(SI), Y2
+	VMOVUPS 96(SI), Y3
+	VMOVUPS (SI)(DX*1), Y4
+	VMOVUPS 32(SI)(DX*1), Y5
+	VMOVUPS 64(SI)(DX*1), Y6
+	VMOVUPS 96(SI)(DX*1), Y7
+	VMOVUPS (SI)(DX*2), Y8
+	VMOVUPS 32(SI)(DX*2), Y9
+	VMOVUPS 64(SI)(DX*2), Y10
+	VMOVUPS 96(SI)(DX*2), Y11
+
+rows3_vectors4_position:
+	VBROADCASTSS (R10), Y12
+	VBROADCASTSS (R10)(R12*1), Y13
+	VBROADCASTSS (R10)(R12*2), Y14
+	VPMOVSXBD    (R9), Y15
+	VCVTDQ2PS    Y15, Y15
+	VFMADD231PS  Y15, Y12, Y0
+	VFMADD231PS  Y15, Y13, Y4
+	VFMADD231PS  Y15, Y14, Y8
+	VPMOVSXBD    8(R9), Y15
+	VCVTDQ2PS    Y15, Y15
+	VFMADD231PS  Y15, Y12, Y1
+	VFMADD231PS  Y15, Y13, Y5
+	VFMADD231PS  Y15, Y14, Y9
+	VPMOVSXBD    16(R9), Y15
+	VCVTDQ2PS    Y15, Y15
+	VFMADD231PS  Y15, Y12, Y2
+	VFMADD231PS  Y15, Y13, Y6
+	VFMADD231PS  Y15, Y14, Y10
+	VPMOVSXBD    24(R9), Y15
+	VCVTDQ2PS    Y15, Y15
+	VFMADD231PS  Y15, Y12, Y3
+	VFMADD231PS  Y15, Y13, Y7
+	VFMADD231PS  Y15, Y14, Y11
+	ADDQ         R13, R9
+	ADDQ         $+4, R10
+	DECQ         R11
+	JNZ          rows3_vectors4_position
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y2, 64(SI)
+	VMOVUPS      Y3, 96(SI)
+	VMOVUPS      Y4, (SI)(DX*1)
+	VMOVUPS      Y5, 32(SI)(DX*1)
+	VMOVUPS      Y6, 64(SI)(DX*1)
+	VMOVUPS      Y7, 96(SI)(DX*1)
+	VMOVUPS      Y8, (SI)(DX*2)
+	VMOVUPS      Y9, 32(SI)(DX*2)
+	VMOVUPS      Y10, 64(SI)(DX*2)
+	VMOVUPS      Y11, 96(SI)(DX*2)
+	ADDQ         $+128, SI
+	ADDQ         $+32, DI
+	SUBQ         $+32, R8
+	JGE          rows3_vectors4
+
+rows3_vectors4_end:
+	ADDQ $+32, R8
+	SUBQ $+8, R8
+	JLT  rows3_vectors1_end
+
+rows3_vectors1:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	MOVQ    dim+8(FP), R13
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DX*1), Y1
+	VMOVUPS (SI)(DX*2), Y2
+
+rows3_vectors1_position:
+	VBROADCASTSS (R10), Y3
+	VBROADCASTSS (R10)(R12*1), Y4
+	VBROADCASTSS (R10)(R12*2), Y5
+	VPMOVSXBD    (R9), Y6
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y3, Y0
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y2
+	ADDQ         R13, R9
+	ADDQ         $+4, R10
+	DECQ         R11
+	JNZ          rows3_vectors1_position
+	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y1, (SI)(DX*1)
+	VMOVUPS      Y2, (SI)(DX*2)
+	ADDQ         $+32, SI
+	ADDQ         $+8, DI
+	SUBQ         $+8, R8
+	JGE          rows3_vectors1
+
+rows3_vectors1_end:
+	ADDQ       $+8, R8
+	JZ         rows3_end
+	LEAQ       mask<>+0(SB), R9
+	NEGQ       R8
+	VMOVDQU    32(R9)(R8*4), Y0
+	MOVQ       count+48(FP), R8
+	MOVQ       CX, R9
+	MOVQ       pStride+40(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       dim+8(FP), R11
+	VMASKMOVPS (SI), Y0, Y1
+	VMASKMOVPS (SI)(DX*1), Y0, Y2
+	VMASKMOVPS (SI)(DX*2), Y0, Y3
+
+rows3_rest_position:
+	VBROADCASTSS (R9), Y4
+	VBROADCASTSS (R9)(R10*1), Y5
+	VBROADCASTSS (R9)(R10*2), Y6
+	VPMOVSXBD    (DI), Y7
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y4, Y1
+	VFMADD231PS  Y7, Y5, Y2
+	VFMADD231PS  Y7, Y6, Y3
+	ADDQ         R11, DI
+	ADDQ         $+4, R9
+	DECQ         R8
+	JNZ          rows3_rest_position
+	VMASKMOVPS   Y1, Y0, (SI)
+	VMASKMOVPS   Y2, Y0, (SI)(DX*1)
+	VMASKMOVPS   Y3, Y0, (SI)(DX*2)
+
+rows3_end:
+	IMUL3Q $+3, DX, SI
+	ADDQ   SI, AX
+	MOVQ   pStride+40(FP), SI
+	IMUL3Q $+12, SI, SI
+	ADDQ   SI, CX
+	SUBQ   $+3, BX
+	CMPQ   BX, $+3
+	JGE    whole
+
+remainder:
+	CMPQ BX, $+1
+	JE   rows_of1
+	CMPQ BX, $+2
+	JE   rows_of2
+	VZEROUPPER
+	RET
+
+rows_of1:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows1_vectors8_end
+
+rows1_vectors8:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	VMOVUPS 128(BX), Y4
+	VMOVUPS 160(BX), Y5
+	VMOVUPS 192(BX), Y6
+	VMOVUPS 224(BX), Y7
+
+rows1_vectors8_position:
+	VBROADCASTSS (R9), Y8
+	VPMOVSXBD    (R8), Y9
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VPMOVSXBD    8(R8), Y9
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VPMOVSXBD    16(R8), Y9
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VPMOVSXBD    24(R8), Y9
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VPMOVSXBD    32(R8), Y9
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPMOVSXBD    40(R8), Y9
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VPMOVSXBD    48(R8), Y9
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VPMOVSXBD    56(R8), Y9
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors8_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y4, 128(BX)
+	VMOVUPS      Y5, 160(BX)
+	VMOVUPS      Y6, 192(BX)
+	VMOVUPS      Y7, 224(BX)
+	ADDQ         $+256, BX
+	ADDQ         $+64, SI
+	SUBQ         $+64, DI
+	JGE          rows1_vectors8
+
+rows1_vectors8_end:
+	ADDQ $+64, DI
+	SUBQ $+32, DI
+	JLT  rows1_vectors4_end
+
+rows1_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+
+rows1_vectors4_position:
+	VBROADCASTSS (R9), Y4
+	VPMOVSXBD    (R8), Y5
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y4, Y0
+	VPMOVSXBD    8(R8), Y5
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y4, Y1
+	VPMOVSXBD    16(R8), Y5
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y4, Y2
+	VPMOVSXBD    24(R8), Y5
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y4, Y3
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors4_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	ADDQ         $+128, BX
+	ADDQ         $+32, SI
+	SUBQ         $+32, DI
+	JGE          rows1_vectors4
+
+rows1_vectors4_end:
+	ADDQ $+32, DI
+	SUBQ $+8, DI
+	JLT  rows1_vectors1_end
+
+rows1_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	VMOVUPS (BX), Y0
+
+rows1_vectors1_position:
+	VBROADCASTSS (R9), Y1
+	VPMOVSXBD    (R8), Y2
+	VCVTDQ2PS    Y2, Y2
+	VFMADD231PS  Y2, Y1, Y0
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors1_position
+	VMOVUPS      Y0, (BX)
+	ADDQ         $+32, BX
+	ADDQ         $+8, SI
+	SUBQ         $+8, DI
+	JGE          rows1_vectors1
+
+rows1_vectors1_end:
+	ADDQ       $+8, DI
+	JZ         rows1_end
+	LEAQ       mask<>+0(SB), R8
+	NEGQ       DI
+	VMOVDQU    32(R8)(DI*4), Y0
+	MOVQ       count+48(FP), DI
+	MOVQ       CX, R8
+	MOVQ       pStride+40(FP), R9
+	SHLQ       $0x02, R9
+	MOVQ       dim+8(FP), R9
+	VMASKMOVPS (BX), Y0, Y1
+
+rows1_rest_position:
+	VBROADCASTSS (R8), Y2
+	VPMOVSXBD    (SI), Y3
+	VCVTDQ2PS    Y3, Y3
+	VFMADD231PS  Y3, Y2, Y1
+	ADDQ         R9, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows1_rest_position
+	VMASKMOVPS   Y1, Y0, (BX)
+
+rows1_end:
+	IMUL3Q $+1, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+32, DI
+	JLT  rows2_vectors4_end
+
+rows2_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	VMOVUPS (BX)(DX*1), Y4
+	VMOVUPS 32(BX)(DX*1), Y5
+	VMOVUPS 64(BX)(DX*1), Y6
+	VMOVUPS 96(BX)(DX*1), Y7
+
+rows2_vectors4_position:
+	VBROADCASTSS (R9), Y8
+	VBROADCASTSS (R9)(R11*1), Y9
+	VPMOVSXBD    (R8), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y4
+	VPMOVSXBD    8(R8), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y5
+	VPMOVSXBD    16(R8), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y6
+	VPMOVSXBD    24(R8), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y8, Y3
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors4_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y4, (BX)(DX*1)
+	VMOVUPS      Y5, 32(BX)(DX*1)
+	VMOVUPS      Y6, 64(BX)(DX*1)
+	VMOVUPS      Y7, 96(BX)(DX*1)
+	ADDQ         $+128, BX
+	ADDQ         $+32, SI
+	SUBQ         $+32, DI
+	JGE          rows2_vectors4
+
+rows2_vectors4_end:
+	ADDQ $+32, DI
+	SUBQ $+8, DI
+	JLT  rows2_vectors1_end
+
+rows2_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	VMOVUPS (BX), Y0
+	VMOVUPS (BX)(DX*1), Y1
+
+rows2_vectors1_position:
+	VBROADCASTSS (R9), Y2
+	VBROADCASTSS (R9)(R11*1), Y3
+	VPMOVSXBD    (R8), Y4
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors1_position
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, (BX)(DX*1)
+	ADDQ         $+32, BX
+	ADDQ         $+8, SI
+	SUBQ         $+8, DI
+	JGE          rows2_vectors1
+
+rows2_vectors1_end:
+	ADDQ       $+8, DI
+	JZ         rows2_end
+	LEAQ       mask<>+0(SB), R8
+	NEGQ       DI
+	VMOVDQU    32(R8)(DI*4), Y0
+	MOVQ       count+48(FP), DI
+	MOVQ       CX, R8
+	MOVQ       pStride+40(FP), R9
+	SHLQ       $0x02, R9
+	MOVQ       dim+8(FP), R10
+	VMASKMOVPS (BX), Y0, Y1
+	VMASKMOVPS (BX)(DX*1), Y0, Y2
+
+rows2_rest_position:
+	VBROADCASTSS (R8), Y3
+	VBROADCASTSS (R8)(R9*1), Y4
+	VPMOVSXBD    (SI), Y5
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y3, Y1
+	VFMADD231PS  Y5, Y4, Y2
+	ADDQ         R10, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows2_rest_position
+	VMASKMOVPS   Y1, Y0, (BX)
+	VMASKMOVPS   Y2, Y0, (BX)(DX*1)
+
+rows2_end:
+	IMUL3Q $+2, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+// func PlaceHalves(dst *byte, step int, x *float32, n int)
+// Requires: AVX, F16C
+TEXT ·PlaceHalves(SB), NOSPLIT, $0-32
+	VMOVUPS halfMax<>+0(SB), Y1
+	VMOVUPS halfMin<>+0(SB), Y2
+	MOVQ    dst+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    n+24(FP), DX
+	MOVQ    step+8(FP), BX
+	SUBQ    $+8, DX
+	JLT     part
+
+whole:
+	VMOVUPS   (CX), Y0
+	VMINPS    Y0, Y1, Y0
+	VMAXPS    Y0, Y2, Y0
+	VCVTPS2PH $0x00, Y0, X0
+	VPEXTRW   $0x00, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x01, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x02, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x03, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x04, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x05, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x06, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x07, X0, (AX)
+	ADDQ      BX, AX
+	ADDQ      $+32, CX
+	SUBQ      $+8, DX
+	JGE       whole
+
+part:
+	ADDQ       $+8, DX
+	JLE        end
+	MOVQ       DX, SI
+	LEAQ       mask<>+0(SB), DI
+	NEGQ       SI
+	VMOVDQU    32(DI)(SI*4), Y0
+	VMASKMOVPS (CX), Y0, Y0
+	VMINPS     Y0, Y1, Y0
+	VMAXPS     Y0, Y2, Y0
+	VCVTPS2PH  $0x00, Y0, X0
+	VPEXTRW    $0x00, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x01, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x02, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x03, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x04, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x05, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x06, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+
+end:
+	VZEROUPPER
+	RET
+
+DATA halfMax<>+0(SB)/4, $0x477fe000
+DATA halfMax<>+4(SB)/4, $0x477fe000
+DATA halfMax<>+8(SB)/4, $0x477fe000
+DATA halfMax<>+12(SB)/4, $0x477fe000
+DATA halfMax<>+16(SB)/4, $0x477fe000
+DATA halfMax<>+20(SB)/4, $0x477fe000
+DATA halfMax<>+24(SB)/4, $0x477fe000
+DATA halfMax<>+28(SB)/4, $0x477fe000
+GLOBL halfMax<>(SB), RODATA|NOPTR, $32
+
+DATA halfMin<>+0(SB)/4, $0xc77fe000
+DATA halfMin<>+4(SB)/4, $0xc77fe000
+DATA halfMin<>+8(SB)/4, $0xc77fe000
+DATA halfMin<>+12(SB)/4, $0xc77fe000
+DATA halfMin<>+16(SB)/4, $0xc77fe000
+DATA halfMin<>+20(SB)/4, $0xc77fe000
+DATA halfMin<>+24(SB)/4, $0xc77fe000
+DATA halfMin<>+28(SB)/4, $0xc77fe000
+GLOBL halfMin<>(SB), RODATA|NOPTR, $32
+
+// func AbsMax(x *float32, n int) uint32
+// Requires: AVX, AVX2
+TEXT ·AbsMax(SB), NOSPLIT, $0-20
+	MOVQ    x+0(FP), AX
+	MOVQ    n+8(FP), CX
+	VXORPS  Y1, Y1, Y1
+	VMOVUPS noSign<>+0(SB), Y2
+	XORQ    DX, DX
+	SUBQ    $+8, CX
+	JLT     max_rest
+
+max_vector:
+	VMOVUPS (AX)(DX*4), Y0
+	VPAND   Y2, Y0, Y0
+	VPMAXUD Y0, Y1, Y1
+	ADDQ    $+8, DX
+	SUBQ    $+8, CX
+	JGE     max_vector
+
+max_rest:
+	ADDQ       $+8, CX
+	JLE        max_end
+	LEAQ       mask<>+0(SB), BX
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y0
+	VMASKMOVPS (AX)(DX*4), Y0, Y0
+	VPAND      Y2, Y0, Y0
+	VPMAXUD    Y0, Y1, Y1
+
+max_end:
+	VEXTRACTI128 $0x01, Y1, X0
+	VPMAXUD      X0, X1, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXUD      X0, X1, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXUD      X0, X1, X1
+	VMOVD        X1, AX
+	MOVL         AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+DATA noSign<>+0(SB)/4, $0x7fffffff
+DATA noSign<>+4(SB)/4, $0x7fffffff
+DATA noSign<>+8(SB)/4, $0x7fffffff
+DATA noSign<>+12(SB)/4, $0x7fffffff
+DATA noSign<>+16(SB)/4, $0x7fffffff
+DATA noSign<>+20(SB)/4, $0x7fffffff
+DATA noSign<>+24(SB)/4, $0x7fffffff
+DATA noSign<>+28(SB)/4, $0x7fffffff
+GLOBL noSign<>(SB), RODATA|NOPTR, $32
+
+// func PlaceBytes(dst *byte, step int, x *float32, n int, by float32)
+// Requires: AVX, AVX2, SSE
+TEXT ·PlaceBytes(SB), NOSPLIT, $0-36
+	MOVSS        by+32(FP), X0
+	VBROADCASTSS X0, Y1
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         n+24(FP), DX
+	MOVQ         step+8(FP), BX
+	SUBQ         $+8, DX
+	JLT          part
+
+whole:
+	VMOVUPS      (CX), Y0
+	VMULPS       Y1, Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X2
+	VPACKSSDW    X2, X0, X0
+	VPACKSSWB    X0, X0, X0
+	VPEXTRB      $0x00, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x01, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x02, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x03, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x04, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x05, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x06, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x07, X0, (AX)
+	ADDQ         BX, AX
+	ADDQ         $+32, CX
+	SUBQ         $+8, DX
+	JGE          whole
+
+part:
+	ADDQ         $+8, DX
+	JLE          end
+	MOVQ         DX, SI
+	LEAQ         mask<>+0(SB), DI
+	NEGQ         SI
+	VMOVDQU      32(DI)(SI*4), Y0
+	VMASKMOVPS   (CX), Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPACKSSDW    X1, X0, X0
+	VPACKSSWB    X0, X0, X0
+	VPEXTRB      $0x00, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x01, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x02, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x03, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x04, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x05, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x06, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+
+end:
 	VZEROUPPER
 	RET

@@ -134,12 +134,47 @@ func Max(x []float32) float32
 //go:noescape
 func ExpSum(x []float32, top float32) float32
 
-// Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.
+// DotsF32 computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.
 //
 //go:noescape
-func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32, ahead *float32)
+func DotsF32(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
 
-// Accumulate computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count. It prefetches at ahead.
+// AccumulateF32 computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count. It prefetches at ahead.
 //
 //go:noescape
-func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int, ahead *float32)
+func AccumulateF32(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)
+
+// DotsF16 computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.
+//
+//go:noescape
+func DotsF16(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
+
+// AccumulateF16 computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count. It prefetches at ahead.
+//
+//go:noescape
+func AccumulateF16(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)
+
+// DotsInt8 computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.
+//
+//go:noescape
+func DotsInt8(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
+
+// AccumulateInt8 computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count. It prefetches at ahead.
+//
+//go:noescape
+func AccumulateInt8(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)
+
+// PlaceHalves writes x[i] as a half, within ±65504, to the two bytes at i·step of dst, for i in [0,n).
+//
+//go:noescape
+func PlaceHalves(dst *byte, step int, x *float32, n int)
+
+// AbsMax gives the bits of the largest |x[i]| for i in [0,n); a NaN is the largest of all.
+//
+//go:noescape
+func AbsMax(x *float32, n int) uint32
+
+// PlaceBytes writes x[i]·by, rounded to an integer from −128 to 127, to the byte at i·step of dst, for i in [0,n).
+//
+//go:noescape
+func PlaceBytes(dst *byte, step int, x *float32, n int, by float32)

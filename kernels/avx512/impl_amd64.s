@@ -15173,9 +15173,9 @@ exp_end:
 	VZEROUPPER
 	RET
 
-// func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32, ahead *float32)
+// func DotsF32(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV, MMX+
-TEXT ·Dots(SB), NOSPLIT, $0-80
+TEXT ·DotsF32(SB), NOSPLIT, $0-80
 	MOVQ       dst+0(FP), AX
 	MOVQ       q+16(FP), CX
 	MOVQ       kStride+48(FP), DX
@@ -16603,9 +16603,9 @@ rows5_end:
 	VZEROUPPER
 	RET
 
-// func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int, ahead *float32)
+// func AccumulateF32(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)
 // Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·Accumulate(SB), NOSPLIT, $0-64
+TEXT ·AccumulateF32(SB), NOSPLIT, $0-64
 	MOVQ       out+0(FP), AX
 	MOVQ       p+32(FP), CX
 	MOVQ       dim+8(FP), DX
@@ -17662,5 +17662,5428 @@ rows5_end:
 	MOVQ   pStride+40(FP), AX
 	IMUL3Q $+20, AX, AX
 	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+// func DotsF16(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV, MMX+
+TEXT ·DotsF16(SB), NOSPLIT, $0-80
+	MOVQ       dst+0(FP), AX
+	MOVQ       q+16(FP), CX
+	MOVQ       kStride+48(FP), DX
+	MOVQ       dim+24(FP), BX
+	SHLQ       $0x01, DX
+	SHLQ       $0x02, BX
+	LEAQ       (DX)(DX*2), SI
+	MOVQ       ahead+72(FP), DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 384(DI)
+	PREFETCHT0 448(DI)
+	MOVQ       rows+32(FP), DI
+	CMPQ       DI, $+6
+	JLT        remainder
+
+whole:
+	MOVQ k+40(FP), R8
+	MOVQ count+56(FP), R10
+	MOVQ AX, R9
+	LEAQ (CX)(BX*2), R11
+	ADDQ BX, R11
+	SUBQ $+16, R10
+	JLT  rows6_part
+
+rows6_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+	MOVQ   dim+24(FP), R13
+	MOVQ   R8, R12
+	SUBQ   $+4, R13
+	JLT    rows6_whole_columns_end
+
+rows6_whole_columns:
+	VCVTPH2PS        (R12), Z24
+	VFMADD231PS.BCST (CX), Z24, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z24, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z24, Z2
+	VFMADD231PS.BCST (R11), Z24, Z3
+	VFMADD231PS.BCST (R11)(BX*1), Z24, Z4
+	VFMADD231PS.BCST (R11)(BX*2), Z24, Z5
+	VCVTPH2PS        (R12)(DX*1), Z24
+	VFMADD231PS.BCST 4(CX), Z24, Z6
+	VFMADD231PS.BCST 4(CX)(BX*1), Z24, Z7
+	VFMADD231PS.BCST 4(CX)(BX*2), Z24, Z8
+	VFMADD231PS.BCST 4(R11), Z24, Z9
+	VFMADD231PS.BCST 4(R11)(BX*1), Z24, Z10
+	VFMADD231PS.BCST 4(R11)(BX*2), Z24, Z11
+	VCVTPH2PS        (R12)(DX*2), Z24
+	VFMADD231PS.BCST 8(CX), Z24, Z12
+	VFMADD231PS.BCST 8(CX)(BX*1), Z24, Z13
+	VFMADD231PS.BCST 8(CX)(BX*2), Z24, Z14
+	VFMADD231PS.BCST 8(R11), Z24, Z15
+	VFMADD231PS.BCST 8(R11)(BX*1), Z24, Z16
+	VFMADD231PS.BCST 8(R11)(BX*2), Z24, Z17
+	VCVTPH2PS        (R12)(SI*1), Z24
+	VFMADD231PS.BCST 12(CX), Z24, Z18
+	VFMADD231PS.BCST 12(CX)(BX*1), Z24, Z19
+	VFMADD231PS.BCST 12(CX)(BX*2), Z24, Z20
+	VFMADD231PS.BCST 12(R11), Z24, Z21
+	VFMADD231PS.BCST 12(R11)(BX*1), Z24, Z22
+	VFMADD231PS.BCST 12(R11)(BX*2), Z24, Z23
+	LEAQ             (R12)(DX*4), R12
+	ADDQ             $+16, CX
+	ADDQ             $+16, R11
+	SUBQ             $+4, R13
+	JGE              rows6_whole_columns
+
+rows6_whole_columns_end:
+	ADDQ             $+4, R13
+	CMPQ             R13, $+1
+	JLT              rows6_whole_sum
+	VCVTPH2PS        (R12), Z24
+	VFMADD231PS.BCST (CX), Z24, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z24, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z24, Z2
+	VFMADD231PS.BCST (R11), Z24, Z3
+	VFMADD231PS.BCST (R11)(BX*1), Z24, Z4
+	VFMADD231PS.BCST (R11)(BX*2), Z24, Z5
+	CMPQ             R13, $+2
+	JLT              rows6_whole_sum
+	VCVTPH2PS        (R12)(DX*1), Z24
+	VFMADD231PS.BCST 4(CX), Z24, Z6
+	VFMADD231PS.BCST 4(CX)(BX*1), Z24, Z7
+	VFMADD231PS.BCST 4(CX)(BX*2), Z24, Z8
+	VFMADD231PS.BCST 4(R11), Z24, Z9
+	VFMADD231PS.BCST 4(R11)(BX*1), Z24, Z10
+	VFMADD231PS.BCST 4(R11)(BX*2), Z24, Z11
+	CMPQ             R13, $+3
+	JLT              rows6_whole_sum
+	VCVTPH2PS        (R12)(DX*2), Z24
+	VFMADD231PS.BCST 8(CX), Z24, Z12
+	VFMADD231PS.BCST 8(CX)(BX*1), Z24, Z13
+	VFMADD231PS.BCST 8(CX)(BX*2), Z24, Z14
+	VFMADD231PS.BCST 8(R11), Z24, Z15
+	VFMADD231PS.BCST 8(R11)(BX*1), Z24, Z16
+	VFMADD231PS.BCST 8(R11)(BX*2), Z24, Z17
+
+rows6_whole_sum:
+	MOVQ         dstStride+8(FP), R13
+	VBROADCASTSS scale+64(FP), Z24
+	SHLQ         $0x02, R13
+	MOVQ         R9, R12
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z18, Z12, Z12
+	VADDPS       Z12, Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VMOVUPS      Z0, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z19, Z13, Z13
+	VADDPS       Z13, Z1, Z1
+	VMULPS       Z24, Z1, Z1
+	VMOVUPS      Z1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z20, Z14, Z14
+	VADDPS       Z14, Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VMOVUPS      Z2, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z21, Z15, Z15
+	VADDPS       Z15, Z3, Z3
+	VMULPS       Z24, Z3, Z3
+	VMOVUPS      Z3, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z22, Z16, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VMOVUPS      Z4, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z11, Z5, Z5
+	VADDPS       Z23, Z17, Z17
+	VADDPS       Z17, Z5, Z5
+	VMULPS       Z24, Z5, Z5
+	VMOVUPS      Z5, (R12)
+	MOVQ         dim+24(FP), R12
+	ANDQ         $-4, R12
+	SHLQ         $0x02, R12
+	NEGQ         R12
+	ADDQ         R12, CX
+	ADDQ         R12, R11
+	ADDQ         $+32, R8
+	ADDQ         $+64, R9
+	SUBQ         $+16, R10
+	JGE          rows6_whole
+
+rows6_part:
+	ADDQ $+16, R10
+	JLE  rows6_end
+
+rows6_parts:
+	MOVQ    $+16, R12
+	CMPQ    R10, R12
+	CMOVQLT R10, R12
+	MOVQ    $-1, R13
+	BZHIQ   R12, R13, R13
+	KMOVW   R13, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+	VXORPS  Z16, Z16, Z16
+	VXORPS  Z17, Z17, Z17
+	VXORPS  Z18, Z18, Z18
+	VXORPS  Z19, Z19, Z19
+	VXORPS  Z20, Z20, Z20
+	VXORPS  Z21, Z21, Z21
+	VXORPS  Z22, Z22, Z22
+	VXORPS  Z23, Z23, Z23
+	MOVQ    dim+24(FP), R13
+	MOVQ    R8, R12
+	SUBQ    $+4, R13
+	JLT     rows6_parts_columns_end
+
+rows6_parts_columns:
+	VCVTPH2PS.Z      (R12), K1, Z24
+	VFMADD231PS.BCST (CX), Z24, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z24, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z24, Z2
+	VFMADD231PS.BCST (R11), Z24, Z3
+	VFMADD231PS.BCST (R11)(BX*1), Z24, Z4
+	VFMADD231PS.BCST (R11)(BX*2), Z24, Z5
+	VCVTPH2PS.Z      (R12)(DX*1), K1, Z24
+	VFMADD231PS.BCST 4(CX), Z24, Z6
+	VFMADD231PS.BCST 4(CX)(BX*1), Z24, Z7
+	VFMADD231PS.BCST 4(CX)(BX*2), Z24, Z8
+	VFMADD231PS.BCST 4(R11), Z24, Z9
+	VFMADD231PS.BCST 4(R11)(BX*1), Z24, Z10
+	VFMADD231PS.BCST 4(R11)(BX*2), Z24, Z11
+	VCVTPH2PS.Z      (R12)(DX*2), K1, Z24
+	VFMADD231PS.BCST 8(CX), Z24, Z12
+	VFMADD231PS.BCST 8(CX)(BX*1), Z24, Z13
+	VFMADD231PS.BCST 8(CX)(BX*2), Z24, Z14
+	VFMADD231PS.BCST 8(R11), Z24, Z15
+	VFMADD231PS.BCST 8(R11)(BX*1), Z24, Z16
+	VFMADD231PS.BCST 8(R11)(BX*2), Z24, Z17
+	VCVTPH2PS.Z      (R12)(SI*1), K1, Z24
+	VFMADD231PS.BCST 12(CX), Z24, Z18
+	VFMADD231PS.BCST 12(CX)(BX*1), Z24, Z19
+	VFMADD231PS.BCST 12(CX)(BX*2), Z24, Z20
+	VFMADD231PS.BCST 12(R11), Z24, Z21
+	VFMADD231PS.BCST 12(R11)(BX*1), Z24, Z22
+	VFMADD231PS.BCST 12(R11)(BX*2), Z24, Z23
+	LEAQ             (R12)(DX*4), R12
+	ADDQ             $+16, CX
+	ADDQ             $+16, R11
+	SUBQ             $+4, R13
+	JGE              rows6_parts_columns
+
+rows6_parts_columns_end:
+	ADDQ             $+4, R13
+	CMPQ             R13, $+1
+	JLT              rows6_parts_sum
+	VCVTPH2PS.Z      (R12), K1, Z24
+	VFMADD231PS.BCST (CX), Z24, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z24, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z24, Z2
+	VFMADD231PS.BCST (R11), Z24, Z3
+	VFMADD231PS.BCST (R11)(BX*1), Z24, Z4
+	VFMADD231PS.BCST (R11)(BX*2), Z24, Z5
+	CMPQ             R13, $+2
+	JLT              rows6_parts_sum
+	VCVTPH2PS.Z      (R12)(DX*1), K1, Z24
+	VFMADD231PS.BCST 4(CX), Z24, Z6
+	VFMADD231PS.BCST 4(CX)(BX*1), Z24, Z7
+	VFMADD231PS.BCST 4(CX)(BX*2), Z24, Z8
+	VFMADD231PS.BCST 4(R11), Z24, Z9
+	VFMADD231PS.BCST 4(R11)(BX*1), Z24, Z10
+	VFMADD231PS.BCST 4(R11)(BX*2), Z24, Z11
+	CMPQ             R13, $+3
+	JLT              rows6_parts_sum
+	VCVTPH2PS.Z      (R12)(DX*2), K1, Z24
+	VFMADD231PS.BCST 8(CX), Z24, Z12
+	VFMADD231PS.BCST 8(CX)(BX*1), Z24, Z13
+	VFMADD231PS.BCST 8(CX)(BX*2), Z24, Z14
+	VFMADD231PS.BCST 8(R11), Z24, Z15
+	VFMADD231PS.BCST 8(R11)(BX*1), Z24, Z16
+	VFMADD231PS.BCST 8(R11)(BX*2), Z24, Z17
+
+rows6_parts_sum:
+	MOVQ         dstStride+8(FP), R13
+	VBROADCASTSS scale+64(FP), Z24
+	SHLQ         $0x02, R13
+	MOVQ         R9, R12
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z18, Z12, Z12
+	VADDPS       Z12, Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VMOVUPS      Z0, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z19, Z13, Z13
+	VADDPS       Z13, Z1, Z1
+	VMULPS       Z24, Z1, Z1
+	VMOVUPS      Z1, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z20, Z14, Z14
+	VADDPS       Z14, Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VMOVUPS      Z2, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z21, Z15, Z15
+	VADDPS       Z15, Z3, Z3
+	VMULPS       Z24, Z3, Z3
+	VMOVUPS      Z3, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z22, Z16, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VMOVUPS      Z4, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z11, Z5, Z5
+	VADDPS       Z23, Z17, Z17
+	VADDPS       Z17, Z5, Z5
+	VMULPS       Z24, Z5, Z5
+	VMOVUPS      Z5, K1, (R12)
+	MOVQ         dim+24(FP), R12
+	ANDQ         $-4, R12
+	SHLQ         $0x02, R12
+	NEGQ         R12
+	ADDQ         R12, CX
+	ADDQ         R12, R11
+	ADDQ         $+32, R8
+	ADDQ         $+64, R9
+	SUBQ         $+16, R10
+	JG           rows6_parts
+
+rows6_end:
+	MOVQ   dstStride+8(FP), R8
+	IMUL3Q $+24, R8, R8
+	ADDQ   R8, AX
+	IMUL3Q $+6, BX, R8
+	ADDQ   R8, CX
+	SUBQ   $+6, DI
+	CMPQ   DI, $+6
+	JGE    whole
+
+remainder:
+	CMPQ DI, $+1
+	JE   rows_of1
+	CMPQ DI, $+2
+	JE   rows_of2
+	CMPQ DI, $+3
+	JE   rows_of3
+	CMPQ DI, $+4
+	JE   rows_of4
+	CMPQ DI, $+5
+	JE   rows_of5
+	VZEROUPPER
+	RET
+
+rows_of1:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	SUBQ $+16, R9
+	JLT  rows1_part
+
+rows1_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   dim+24(FP), R11
+	MOVQ   DI, R10
+	SUBQ   $+4, R11
+	JLT    rows1_whole_columns_end
+
+rows1_whole_columns:
+	VCVTPH2PS        (R10), Z4
+	VFMADD231PS.BCST (CX), Z4, Z0
+	VCVTPH2PS        (R10)(DX*1), Z4
+	VFMADD231PS.BCST 4(CX), Z4, Z1
+	VCVTPH2PS        (R10)(DX*2), Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z2
+	VCVTPH2PS        (R10)(SI*1), Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z3
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows1_whole_columns
+
+rows1_whole_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows1_whole_sum
+	VCVTPH2PS        (R10), Z4
+	VFMADD231PS.BCST (CX), Z4, Z0
+	CMPQ             R11, $+2
+	JLT              rows1_whole_sum
+	VCVTPH2PS        (R10)(DX*1), Z4
+	VFMADD231PS.BCST 4(CX), Z4, Z1
+	CMPQ             R11, $+3
+	JLT              rows1_whole_sum
+	VCVTPH2PS        (R10)(DX*2), Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z2
+
+rows1_whole_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Z4
+	SHLQ         $0x02, R10
+	MOVQ         R8, R10
+	VADDPS       Z1, Z0, Z0
+	VADDPS       Z3, Z2, Z2
+	VADDPS       Z2, Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VMOVUPS      Z0, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows1_whole
+
+rows1_part:
+	ADDQ $+16, R9
+	JLE  rows1_end
+
+rows1_parts:
+	MOVQ    $+16, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	MOVQ    $-1, R11
+	BZHIQ   R10, R11, R11
+	KMOVW   R11, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	MOVQ    dim+24(FP), R11
+	MOVQ    DI, R10
+	SUBQ    $+4, R11
+	JLT     rows1_parts_columns_end
+
+rows1_parts_columns:
+	VCVTPH2PS.Z      (R10), K1, Z4
+	VFMADD231PS.BCST (CX), Z4, Z0
+	VCVTPH2PS.Z      (R10)(DX*1), K1, Z4
+	VFMADD231PS.BCST 4(CX), Z4, Z1
+	VCVTPH2PS.Z      (R10)(DX*2), K1, Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z2
+	VCVTPH2PS.Z      (R10)(SI*1), K1, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z3
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows1_parts_columns
+
+rows1_parts_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows1_parts_sum
+	VCVTPH2PS.Z      (R10), K1, Z4
+	VFMADD231PS.BCST (CX), Z4, Z0
+	CMPQ             R11, $+2
+	JLT              rows1_parts_sum
+	VCVTPH2PS.Z      (R10)(DX*1), K1, Z4
+	VFMADD231PS.BCST 4(CX), Z4, Z1
+	CMPQ             R11, $+3
+	JLT              rows1_parts_sum
+	VCVTPH2PS.Z      (R10)(DX*2), K1, Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z2
+
+rows1_parts_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Z4
+	SHLQ         $0x02, R10
+	MOVQ         R8, R10
+	VADDPS       Z1, Z0, Z0
+	VADDPS       Z3, Z2, Z2
+	VADDPS       Z2, Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VMOVUPS      Z0, K1, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows1_parts
+
+rows1_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+4, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+1, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	SUBQ $+16, R9
+	JLT  rows2_part
+
+rows2_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   dim+24(FP), R11
+	MOVQ   DI, R10
+	SUBQ   $+4, R11
+	JLT    rows2_whole_columns_end
+
+rows2_whole_columns:
+	VCVTPH2PS        (R10), Z8
+	VFMADD231PS.BCST (CX), Z8, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z8, Z1
+	VCVTPH2PS        (R10)(DX*1), Z8
+	VFMADD231PS.BCST 4(CX), Z8, Z2
+	VFMADD231PS.BCST 4(CX)(BX*1), Z8, Z3
+	VCVTPH2PS        (R10)(DX*2), Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z4
+	VFMADD231PS.BCST 8(CX)(BX*1), Z8, Z5
+	VCVTPH2PS        (R10)(SI*1), Z8
+	VFMADD231PS.BCST 12(CX), Z8, Z6
+	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows2_whole_columns
+
+rows2_whole_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows2_whole_sum
+	VCVTPH2PS        (R10), Z8
+	VFMADD231PS.BCST (CX), Z8, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z8, Z1
+	CMPQ             R11, $+2
+	JLT              rows2_whole_sum
+	VCVTPH2PS        (R10)(DX*1), Z8
+	VFMADD231PS.BCST 4(CX), Z8, Z2
+	VFMADD231PS.BCST 4(CX)(BX*1), Z8, Z3
+	CMPQ             R11, $+3
+	JLT              rows2_whole_sum
+	VCVTPH2PS        (R10)(DX*2), Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z4
+	VFMADD231PS.BCST 8(CX)(BX*1), Z8, Z5
+
+rows2_whole_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Z8
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z6, Z4, Z4
+	VADDPS       Z4, Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VMOVUPS      Z0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z3, Z1, Z1
+	VADDPS       Z7, Z5, Z5
+	VADDPS       Z5, Z1, Z1
+	VMULPS       Z8, Z1, Z1
+	VMOVUPS      Z1, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows2_whole
+
+rows2_part:
+	ADDQ $+16, R9
+	JLE  rows2_end
+
+rows2_parts:
+	MOVQ    $+16, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	MOVQ    $-1, R11
+	BZHIQ   R10, R11, R11
+	KMOVW   R11, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	MOVQ    dim+24(FP), R11
+	MOVQ    DI, R10
+	SUBQ    $+4, R11
+	JLT     rows2_parts_columns_end
+
+rows2_parts_columns:
+	VCVTPH2PS.Z      (R10), K1, Z8
+	VFMADD231PS.BCST (CX), Z8, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z8, Z1
+	VCVTPH2PS.Z      (R10)(DX*1), K1, Z8
+	VFMADD231PS.BCST 4(CX), Z8, Z2
+	VFMADD231PS.BCST 4(CX)(BX*1), Z8, Z3
+	VCVTPH2PS.Z      (R10)(DX*2), K1, Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z4
+	VFMADD231PS.BCST 8(CX)(BX*1), Z8, Z5
+	VCVTPH2PS.Z      (R10)(SI*1), K1, Z8
+	VFMADD231PS.BCST 12(CX), Z8, Z6
+	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows2_parts_columns
+
+rows2_parts_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows2_parts_sum
+	VCVTPH2PS.Z      (R10), K1, Z8
+	VFMADD231PS.BCST (CX), Z8, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z8, Z1
+	CMPQ             R11, $+2
+	JLT              rows2_parts_sum
+	VCVTPH2PS.Z      (R10)(DX*1), K1, Z8
+	VFMADD231PS.BCST 4(CX), Z8, Z2
+	VFMADD231PS.BCST 4(CX)(BX*1), Z8, Z3
+	CMPQ             R11, $+3
+	JLT              rows2_parts_sum
+	VCVTPH2PS.Z      (R10)(DX*2), K1, Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z4
+	VFMADD231PS.BCST 8(CX)(BX*1), Z8, Z5
+
+rows2_parts_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Z8
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z6, Z4, Z4
+	VADDPS       Z4, Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VMOVUPS      Z0, K1, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z3, Z1, Z1
+	VADDPS       Z7, Z5, Z5
+	VADDPS       Z5, Z1, Z1
+	VMULPS       Z8, Z1, Z1
+	VMOVUPS      Z1, K1, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows2_parts
+
+rows2_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+8, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+2, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of3:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	SUBQ $+16, R9
+	JLT  rows3_part
+
+rows3_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   dim+24(FP), R11
+	MOVQ   DI, R10
+	SUBQ   $+4, R11
+	JLT    rows3_whole_columns_end
+
+rows3_whole_columns:
+	VCVTPH2PS        (R10), Z12
+	VFMADD231PS.BCST (CX), Z12, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z12, Z2
+	VCVTPH2PS        (R10)(DX*1), Z12
+	VFMADD231PS.BCST 4(CX), Z12, Z3
+	VFMADD231PS.BCST 4(CX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 4(CX)(BX*2), Z12, Z5
+	VCVTPH2PS        (R10)(DX*2), Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z6
+	VFMADD231PS.BCST 8(CX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 8(CX)(BX*2), Z12, Z8
+	VCVTPH2PS        (R10)(SI*1), Z12
+	VFMADD231PS.BCST 12(CX), Z12, Z9
+	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
+	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows3_whole_columns
+
+rows3_whole_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows3_whole_sum
+	VCVTPH2PS        (R10), Z12
+	VFMADD231PS.BCST (CX), Z12, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z12, Z2
+	CMPQ             R11, $+2
+	JLT              rows3_whole_sum
+	VCVTPH2PS        (R10)(DX*1), Z12
+	VFMADD231PS.BCST 4(CX), Z12, Z3
+	VFMADD231PS.BCST 4(CX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 4(CX)(BX*2), Z12, Z5
+	CMPQ             R11, $+3
+	JLT              rows3_whole_sum
+	VCVTPH2PS        (R10)(DX*2), Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z6
+	VFMADD231PS.BCST 8(CX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 8(CX)(BX*2), Z12, Z8
+
+rows3_whole_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Z12
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Z3, Z0, Z0
+	VADDPS       Z9, Z6, Z6
+	VADDPS       Z6, Z0, Z0
+	VMULPS       Z12, Z0, Z0
+	VMOVUPS      Z0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z4, Z1, Z1
+	VADDPS       Z10, Z7, Z7
+	VADDPS       Z7, Z1, Z1
+	VMULPS       Z12, Z1, Z1
+	VMOVUPS      Z1, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z5, Z2, Z2
+	VADDPS       Z11, Z8, Z8
+	VADDPS       Z8, Z2, Z2
+	VMULPS       Z12, Z2, Z2
+	VMOVUPS      Z2, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows3_whole
+
+rows3_part:
+	ADDQ $+16, R9
+	JLE  rows3_end
+
+rows3_parts:
+	MOVQ    $+16, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	MOVQ    $-1, R11
+	BZHIQ   R10, R11, R11
+	KMOVW   R11, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	MOVQ    dim+24(FP), R11
+	MOVQ    DI, R10
+	SUBQ    $+4, R11
+	JLT     rows3_parts_columns_end
+
+rows3_parts_columns:
+	VCVTPH2PS.Z      (R10), K1, Z12
+	VFMADD231PS.BCST (CX), Z12, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z12, Z2
+	VCVTPH2PS.Z      (R10)(DX*1), K1, Z12
+	VFMADD231PS.BCST 4(CX), Z12, Z3
+	VFMADD231PS.BCST 4(CX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 4(CX)(BX*2), Z12, Z5
+	VCVTPH2PS.Z      (R10)(DX*2), K1, Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z6
+	VFMADD231PS.BCST 8(CX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 8(CX)(BX*2), Z12, Z8
+	VCVTPH2PS.Z      (R10)(SI*1), K1, Z12
+	VFMADD231PS.BCST 12(CX), Z12, Z9
+	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
+	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows3_parts_columns
+
+rows3_parts_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows3_parts_sum
+	VCVTPH2PS.Z      (R10), K1, Z12
+	VFMADD231PS.BCST (CX), Z12, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z12, Z2
+	CMPQ             R11, $+2
+	JLT              rows3_parts_sum
+	VCVTPH2PS.Z      (R10)(DX*1), K1, Z12
+	VFMADD231PS.BCST 4(CX), Z12, Z3
+	VFMADD231PS.BCST 4(CX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 4(CX)(BX*2), Z12, Z5
+	CMPQ             R11, $+3
+	JLT              rows3_parts_sum
+	VCVTPH2PS.Z      (R10)(DX*2), K1, Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z6
+	VFMADD231PS.BCST 8(CX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 8(CX)(BX*2), Z12, Z8
+
+rows3_parts_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Z12
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Z3, Z0, Z0
+	VADDPS       Z9, Z6, Z6
+	VADDPS       Z6, Z0, Z0
+	VMULPS       Z12, Z0, Z0
+	VMOVUPS      Z0, K1, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z4, Z1, Z1
+	VADDPS       Z10, Z7, Z7
+	VADDPS       Z7, Z1, Z1
+	VMULPS       Z12, Z1, Z1
+	VMOVUPS      Z1, K1, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z5, Z2, Z2
+	VADDPS       Z11, Z8, Z8
+	VADDPS       Z8, Z2, Z2
+	VMULPS       Z12, Z2, Z2
+	VMOVUPS      Z2, K1, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows3_parts
+
+rows3_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+12, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+3, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of4:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	LEAQ (CX)(BX*2), R10
+	ADDQ BX, R10
+	SUBQ $+16, R9
+	JLT  rows4_part
+
+rows4_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   dim+24(FP), R12
+	MOVQ   DI, R11
+	SUBQ   $+4, R12
+	JLT    rows4_whole_columns_end
+
+rows4_whole_columns:
+	VCVTPH2PS        (R11), Z16
+	VFMADD231PS.BCST (CX), Z16, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z16, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z16, Z2
+	VFMADD231PS.BCST (R10), Z16, Z3
+	VCVTPH2PS        (R11)(DX*1), Z16
+	VFMADD231PS.BCST 4(CX), Z16, Z4
+	VFMADD231PS.BCST 4(CX)(BX*1), Z16, Z5
+	VFMADD231PS.BCST 4(CX)(BX*2), Z16, Z6
+	VFMADD231PS.BCST 4(R10), Z16, Z7
+	VCVTPH2PS        (R11)(DX*2), Z16
+	VFMADD231PS.BCST 8(CX), Z16, Z8
+	VFMADD231PS.BCST 8(CX)(BX*1), Z16, Z9
+	VFMADD231PS.BCST 8(CX)(BX*2), Z16, Z10
+	VFMADD231PS.BCST 8(R10), Z16, Z11
+	VCVTPH2PS        (R11)(SI*1), Z16
+	VFMADD231PS.BCST 12(CX), Z16, Z12
+	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
+	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
+	VFMADD231PS.BCST 12(R10), Z16, Z15
+	LEAQ             (R11)(DX*4), R11
+	ADDQ             $+16, CX
+	ADDQ             $+16, R10
+	SUBQ             $+4, R12
+	JGE              rows4_whole_columns
+
+rows4_whole_columns_end:
+	ADDQ             $+4, R12
+	CMPQ             R12, $+1
+	JLT              rows4_whole_sum
+	VCVTPH2PS        (R11), Z16
+	VFMADD231PS.BCST (CX), Z16, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z16, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z16, Z2
+	VFMADD231PS.BCST (R10), Z16, Z3
+	CMPQ             R12, $+2
+	JLT              rows4_whole_sum
+	VCVTPH2PS        (R11)(DX*1), Z16
+	VFMADD231PS.BCST 4(CX), Z16, Z4
+	VFMADD231PS.BCST 4(CX)(BX*1), Z16, Z5
+	VFMADD231PS.BCST 4(CX)(BX*2), Z16, Z6
+	VFMADD231PS.BCST 4(R10), Z16, Z7
+	CMPQ             R12, $+3
+	JLT              rows4_whole_sum
+	VCVTPH2PS        (R11)(DX*2), Z16
+	VFMADD231PS.BCST 8(CX), Z16, Z8
+	VFMADD231PS.BCST 8(CX)(BX*1), Z16, Z9
+	VFMADD231PS.BCST 8(CX)(BX*2), Z16, Z10
+	VFMADD231PS.BCST 8(R10), Z16, Z11
+
+rows4_whole_sum:
+	MOVQ         dstStride+8(FP), R12
+	VBROADCASTSS scale+64(FP), Z16
+	SHLQ         $0x02, R12
+	MOVQ         R8, R11
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z12, Z8, Z8
+	VADDPS       Z8, Z0, Z0
+	VMULPS       Z16, Z0, Z0
+	VMOVUPS      Z0, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z13, Z9, Z9
+	VADDPS       Z9, Z1, Z1
+	VMULPS       Z16, Z1, Z1
+	VMOVUPS      Z1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z14, Z10, Z10
+	VADDPS       Z10, Z2, Z2
+	VMULPS       Z16, Z2, Z2
+	VMOVUPS      Z2, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z15, Z11, Z11
+	VADDPS       Z11, Z3, Z3
+	VMULPS       Z16, Z3, Z3
+	VMOVUPS      Z3, (R11)
+	MOVQ         dim+24(FP), R11
+	ANDQ         $-4, R11
+	SHLQ         $0x02, R11
+	NEGQ         R11
+	ADDQ         R11, CX
+	ADDQ         R11, R10
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows4_whole
+
+rows4_part:
+	ADDQ $+16, R9
+	JLE  rows4_end
+
+rows4_parts:
+	MOVQ    $+16, R11
+	CMPQ    R9, R11
+	CMOVQLT R9, R11
+	MOVQ    $-1, R12
+	BZHIQ   R11, R12, R12
+	KMOVW   R12, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+	MOVQ    dim+24(FP), R12
+	MOVQ    DI, R11
+	SUBQ    $+4, R12
+	JLT     rows4_parts_columns_end
+
+rows4_parts_columns:
+	VCVTPH2PS.Z      (R11), K1, Z16
+	VFMADD231PS.BCST (CX), Z16, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z16, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z16, Z2
+	VFMADD231PS.BCST (R10), Z16, Z3
+	VCVTPH2PS.Z      (R11)(DX*1), K1, Z16
+	VFMADD231PS.BCST 4(CX), Z16, Z4
+	VFMADD231PS.BCST 4(CX)(BX*1), Z16, Z5
+	VFMADD231PS.BCST 4(CX)(BX*2), Z16, Z6
+	VFMADD231PS.BCST 4(R10), Z16, Z7
+	VCVTPH2PS.Z      (R11)(DX*2), K1, Z16
+	VFMADD231PS.BCST 8(CX), Z16, Z8
+	VFMADD231PS.BCST 8(CX)(BX*1), Z16, Z9
+	VFMADD231PS.BCST 8(CX)(BX*2), Z16, Z10
+	VFMADD231PS.BCST 8(R10), Z16, Z11
+	VCVTPH2PS.Z      (R11)(SI*1), K1, Z16
+	VFMADD231PS.BCST 12(CX), Z16, Z12
+	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
+	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
+	VFMADD231PS.BCST 12(R10), Z16, Z15
+	LEAQ             (R11)(DX*4), R11
+	ADDQ             $+16, CX
+	ADDQ             $+16, R10
+	SUBQ             $+4, R12
+	JGE              rows4_parts_columns
+
+rows4_parts_columns_end:
+	ADDQ             $+4, R12
+	CMPQ             R12, $+1
+	JLT              rows4_parts_sum
+	VCVTPH2PS.Z      (R11), K1, Z16
+	VFMADD231PS.BCST (CX), Z16, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z16, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z16, Z2
+	VFMADD231PS.BCST (R10), Z16, Z3
+	CMPQ             R12, $+2
+	JLT              rows4_parts_sum
+	VCVTPH2PS.Z      (R11)(DX*1), K1, Z16
+	VFMADD231PS.BCST 4(CX), Z16, Z4
+	VFMADD231PS.BCST 4(CX)(BX*1), Z16, Z5
+	VFMADD231PS.BCST 4(CX)(BX*2), Z16, Z6
+	VFMADD231PS.BCST 4(R10), Z16, Z7
+	CMPQ             R12, $+3
+	JLT              rows4_parts_sum
+	VCVTPH2PS.Z      (R11)(DX*2), K1, Z16
+	VFMADD231PS.BCST 8(CX), Z16, Z8
+	VFMADD231PS.BCST 8(CX)(BX*1), Z16, Z9
+	VFMADD231PS.BCST 8(CX)(BX*2), Z16, Z10
+	VFMADD231PS.BCST 8(R10), Z16, Z11
+
+rows4_parts_sum:
+	MOVQ         dstStride+8(FP), R12
+	VBROADCASTSS scale+64(FP), Z16
+	SHLQ         $0x02, R12
+	MOVQ         R8, R11
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z12, Z8, Z8
+	VADDPS       Z8, Z0, Z0
+	VMULPS       Z16, Z0, Z0
+	VMOVUPS      Z0, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z13, Z9, Z9
+	VADDPS       Z9, Z1, Z1
+	VMULPS       Z16, Z1, Z1
+	VMOVUPS      Z1, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z14, Z10, Z10
+	VADDPS       Z10, Z2, Z2
+	VMULPS       Z16, Z2, Z2
+	VMOVUPS      Z2, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z15, Z11, Z11
+	VADDPS       Z11, Z3, Z3
+	VMULPS       Z16, Z3, Z3
+	VMOVUPS      Z3, K1, (R11)
+	MOVQ         dim+24(FP), R11
+	ANDQ         $-4, R11
+	SHLQ         $0x02, R11
+	NEGQ         R11
+	ADDQ         R11, CX
+	ADDQ         R11, R10
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows4_parts
+
+rows4_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+16, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+4, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of5:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	LEAQ (CX)(BX*2), R10
+	ADDQ BX, R10
+	SUBQ $+16, R9
+	JLT  rows5_part
+
+rows5_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	MOVQ   dim+24(FP), R12
+	MOVQ   DI, R11
+	SUBQ   $+4, R12
+	JLT    rows5_whole_columns_end
+
+rows5_whole_columns:
+	VCVTPH2PS        (R11), Z20
+	VFMADD231PS.BCST (CX), Z20, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z20, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z20, Z2
+	VFMADD231PS.BCST (R10), Z20, Z3
+	VFMADD231PS.BCST (R10)(BX*1), Z20, Z4
+	VCVTPH2PS        (R11)(DX*1), Z20
+	VFMADD231PS.BCST 4(CX), Z20, Z5
+	VFMADD231PS.BCST 4(CX)(BX*1), Z20, Z6
+	VFMADD231PS.BCST 4(CX)(BX*2), Z20, Z7
+	VFMADD231PS.BCST 4(R10), Z20, Z8
+	VFMADD231PS.BCST 4(R10)(BX*1), Z20, Z9
+	VCVTPH2PS        (R11)(DX*2), Z20
+	VFMADD231PS.BCST 8(CX), Z20, Z10
+	VFMADD231PS.BCST 8(CX)(BX*1), Z20, Z11
+	VFMADD231PS.BCST 8(CX)(BX*2), Z20, Z12
+	VFMADD231PS.BCST 8(R10), Z20, Z13
+	VFMADD231PS.BCST 8(R10)(BX*1), Z20, Z14
+	VCVTPH2PS        (R11)(SI*1), Z20
+	VFMADD231PS.BCST 12(CX), Z20, Z15
+	VFMADD231PS.BCST 12(CX)(BX*1), Z20, Z16
+	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
+	VFMADD231PS.BCST 12(R10), Z20, Z18
+	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	LEAQ             (R11)(DX*4), R11
+	ADDQ             $+16, CX
+	ADDQ             $+16, R10
+	SUBQ             $+4, R12
+	JGE              rows5_whole_columns
+
+rows5_whole_columns_end:
+	ADDQ             $+4, R12
+	CMPQ             R12, $+1
+	JLT              rows5_whole_sum
+	VCVTPH2PS        (R11), Z20
+	VFMADD231PS.BCST (CX), Z20, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z20, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z20, Z2
+	VFMADD231PS.BCST (R10), Z20, Z3
+	VFMADD231PS.BCST (R10)(BX*1), Z20, Z4
+	CMPQ             R12, $+2
+	JLT              rows5_whole_sum
+	VCVTPH2PS        (R11)(DX*1), Z20
+	VFMADD231PS.BCST 4(CX), Z20, Z5
+	VFMADD231PS.BCST 4(CX)(BX*1), Z20, Z6
+	VFMADD231PS.BCST 4(CX)(BX*2), Z20, Z7
+	VFMADD231PS.BCST 4(R10), Z20, Z8
+	VFMADD231PS.BCST 4(R10)(BX*1), Z20, Z9
+	CMPQ             R12, $+3
+	JLT              rows5_whole_sum
+	VCVTPH2PS        (R11)(DX*2), Z20
+	VFMADD231PS.BCST 8(CX), Z20, Z10
+	VFMADD231PS.BCST 8(CX)(BX*1), Z20, Z11
+	VFMADD231PS.BCST 8(CX)(BX*2), Z20, Z12
+	VFMADD231PS.BCST 8(R10), Z20, Z13
+	VFMADD231PS.BCST 8(R10)(BX*1), Z20, Z14
+
+rows5_whole_sum:
+	MOVQ         dstStride+8(FP), R12
+	VBROADCASTSS scale+64(FP), Z20
+	SHLQ         $0x02, R12
+	MOVQ         R8, R11
+	VADDPS       Z5, Z0, Z0
+	VADDPS       Z15, Z10, Z10
+	VADDPS       Z10, Z0, Z0
+	VMULPS       Z20, Z0, Z0
+	VMOVUPS      Z0, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z6, Z1, Z1
+	VADDPS       Z16, Z11, Z11
+	VADDPS       Z11, Z1, Z1
+	VMULPS       Z20, Z1, Z1
+	VMOVUPS      Z1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z7, Z2, Z2
+	VADDPS       Z17, Z12, Z12
+	VADDPS       Z12, Z2, Z2
+	VMULPS       Z20, Z2, Z2
+	VMOVUPS      Z2, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z8, Z3, Z3
+	VADDPS       Z18, Z13, Z13
+	VADDPS       Z13, Z3, Z3
+	VMULPS       Z20, Z3, Z3
+	VMOVUPS      Z3, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z9, Z4, Z4
+	VADDPS       Z19, Z14, Z14
+	VADDPS       Z14, Z4, Z4
+	VMULPS       Z20, Z4, Z4
+	VMOVUPS      Z4, (R11)
+	MOVQ         dim+24(FP), R11
+	ANDQ         $-4, R11
+	SHLQ         $0x02, R11
+	NEGQ         R11
+	ADDQ         R11, CX
+	ADDQ         R11, R10
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows5_whole
+
+rows5_part:
+	ADDQ $+16, R9
+	JLE  rows5_end
+
+rows5_parts:
+	MOVQ    $+16, R11
+	CMPQ    R9, R11
+	CMOVQLT R9, R11
+	MOVQ    $-1, R12
+	BZHIQ   R11, R12, R12
+	KMOVW   R12, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+	VXORPS  Z16, Z16, Z16
+	VXORPS  Z17, Z17, Z17
+	VXORPS  Z18, Z18, Z18
+	VXORPS  Z19, Z19, Z19
+	MOVQ    dim+24(FP), R12
+	MOVQ    DI, R11
+	SUBQ    $+4, R12
+	JLT     rows5_parts_columns_end
+
+rows5_parts_columns:
+	VCVTPH2PS.Z      (R11), K1, Z20
+	VFMADD231PS.BCST (CX), Z20, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z20, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z20, Z2
+	VFMADD231PS.BCST (R10), Z20, Z3
+	VFMADD231PS.BCST (R10)(BX*1), Z20, Z4
+	VCVTPH2PS.Z      (R11)(DX*1), K1, Z20
+	VFMADD231PS.BCST 4(CX), Z20, Z5
+	VFMADD231PS.BCST 4(CX)(BX*1), Z20, Z6
+	VFMADD231PS.BCST 4(CX)(BX*2), Z20, Z7
+	VFMADD231PS.BCST 4(R10), Z20, Z8
+	VFMADD231PS.BCST 4(R10)(BX*1), Z20, Z9
+	VCVTPH2PS.Z      (R11)(DX*2), K1, Z20
+	VFMADD231PS.BCST 8(CX), Z20, Z10
+	VFMADD231PS.BCST 8(CX)(BX*1), Z20, Z11
+	VFMADD231PS.BCST 8(CX)(BX*2), Z20, Z12
+	VFMADD231PS.BCST 8(R10), Z20, Z13
+	VFMADD231PS.BCST 8(R10)(BX*1), Z20, Z14
+	VCVTPH2PS.Z      (R11)(SI*1), K1, Z20
+	VFMADD231PS.BCST 12(CX), Z20, Z15
+	VFMADD231PS.BCST 12(CX)(BX*1), Z20, Z16
+	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
+	VFMADD231PS.BCST 12(R10), Z20, Z18
+	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	LEAQ             (R11)(DX*4), R11
+	ADDQ             $+16, CX
+	ADDQ             $+16, R10
+	SUBQ             $+4, R12
+	JGE              rows5_parts_columns
+
+rows5_parts_columns_end:
+	ADDQ             $+4, R12
+	CMPQ             R12, $+1
+	JLT              rows5_parts_sum
+	VCVTPH2PS.Z      (R11), K1, Z20
+	VFMADD231PS.BCST (CX), Z20, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z20, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z20, Z2
+	VFMADD231PS.BCST (R10), Z20, Z3
+	VFMADD231PS.BCST (R10)(BX*1), Z20, Z4
+	CMPQ             R12, $+2
+	JLT              rows5_parts_sum
+	VCVTPH2PS.Z      (R11)(DX*1), K1, Z20
+	VFMADD231PS.BCST 4(CX), Z20, Z5
+	VFMADD231PS.BCST 4(CX)(BX*1), Z20, Z6
+	VFMADD231PS.BCST 4(CX)(BX*2), Z20, Z7
+	VFMADD231PS.BCST 4(R10), Z20, Z8
+	VFMADD231PS.BCST 4(R10)(BX*1), Z20, Z9
+	CMPQ             R12, $+3
+	JLT              rows5_parts_sum
+	VCVTPH2PS.Z      (R11)(DX*2), K1, Z20
+	VFMADD231PS.BCST 8(CX), Z20, Z10
+	VFMADD231PS.BCST 8(CX)(BX*1), Z20, Z11
+	VFMADD231PS.BCST 8(CX)(BX*2), Z20, Z12
+	VFMADD231PS.BCST 8(R10), Z20, Z13
+	VFMADD231PS.BCST 8(R10)(BX*1), Z20, Z14
+
+rows5_parts_sum:
+	MOVQ         dstStride+8(FP), R12
+	VBROADCASTSS scale+64(FP), Z20
+	SHLQ         $0x02, R12
+	MOVQ         R8, R11
+	VADDPS       Z5, Z0, Z0
+	VADDPS       Z15, Z10, Z10
+	VADDPS       Z10, Z0, Z0
+	VMULPS       Z20, Z0, Z0
+	VMOVUPS      Z0, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z6, Z1, Z1
+	VADDPS       Z16, Z11, Z11
+	VADDPS       Z11, Z1, Z1
+	VMULPS       Z20, Z1, Z1
+	VMOVUPS      Z1, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z7, Z2, Z2
+	VADDPS       Z17, Z12, Z12
+	VADDPS       Z12, Z2, Z2
+	VMULPS       Z20, Z2, Z2
+	VMOVUPS      Z2, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z8, Z3, Z3
+	VADDPS       Z18, Z13, Z13
+	VADDPS       Z13, Z3, Z3
+	VMULPS       Z20, Z3, Z3
+	VMOVUPS      Z3, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z9, Z4, Z4
+	VADDPS       Z19, Z14, Z14
+	VADDPS       Z14, Z4, Z4
+	VMULPS       Z20, Z4, Z4
+	VMOVUPS      Z4, K1, (R11)
+	MOVQ         dim+24(FP), R11
+	ANDQ         $-4, R11
+	SHLQ         $0x02, R11
+	NEGQ         R11
+	ADDQ         R11, CX
+	ADDQ         R11, R10
+	ADDQ         $+32, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows5_parts
+
+rows5_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+20, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+5, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+// func AccumulateF16(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·AccumulateF16(SB), NOSPLIT, $0-64
+	MOVQ       out+0(FP), AX
+	MOVQ       p+32(FP), CX
+	MOVQ       dim+8(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       ahead+56(FP), BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	MOVQ       rows+16(FP), BX
+	CMPQ       BX, $+6
+	JLT        remainder
+
+whole:
+	MOVQ v+24(FP), DI
+	MOVQ dim+8(FP), R8
+	MOVQ AX, SI
+	SUBQ $+64, R8
+	JLT  rows6_vectors4_end
+
+rows6_vectors4:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	LEAQ    (R10)(R12*2), R13
+	ADDQ    R12, R13
+	MOVQ    dim+8(FP), R14
+	SHLQ    $0x01, R14
+	LEAQ    (SI)(DX*2), R15
+	ADDQ    DX, R15
+	VMOVUPS (SI), Z0
+	VMOVUPS 64(SI), Z1
+	VMOVUPS 128(SI), Z2
+	VMOVUPS 192(SI), Z3
+	VMOVUPS (SI)(DX*1), Z4
+	VMOVUPS 64(SI)(DX*1), Z5
+	VMOVUPS 128(SI)(DX*1), Z6
+	VMOVUPS 192(SI)(DX*1), Z7
+	VMOVUPS (SI)(DX*2), Z8
+	VMOVUPS 64(SI)(DX*2), Z9
+	VMOVUPS 128(SI)(DX*2), Z10
+	VMOVUPS 192(SI)(DX*2), Z11
+	VMOVUPS (R15), Z12
+	VMOVUPS 64(R15), Z13
+	VMOVUPS 128(R15), Z14
+	VMOVUPS 192(R15), Z15
+	VMOVUPS (R15)(DX*1), Z16
+	VMOVUPS 64(R15)(DX*1), Z17
+	VMOVUPS 128(R15)(DX*1), Z18
+	VMOVUPS 192(R15)(DX*1), Z19
+	VMOVUPS (R15)(DX*2), Z20
+	VMOVUPS 64(R15)(DX*2), Z21
+	VMOVUPS 128(R15)(DX*2), Z22
+	VMOVUPS 192(R15)(DX*2), Z23
+
+rows6_vectors4_position:
+	VBROADCASTSS (R10), Z24
+	VBROADCASTSS (R10)(R12*1), Z25
+	VBROADCASTSS (R10)(R12*2), Z26
+	VBROADCASTSS (R13), Z27
+	VBROADCASTSS (R13)(R12*1), Z28
+	VBROADCASTSS (R13)(R12*2), Z29
+	VCVTPH2PS    (R9), Z30
+	VFMADD231PS  Z30, Z24, Z0
+	VFMADD231PS  Z30, Z25, Z4
+	VFMADD231PS  Z30, Z26, Z8
+	VFMADD231PS  Z30, Z27, Z12
+	VFMADD231PS  Z30, Z28, Z16
+	VFMADD231PS  Z30, Z29, Z20
+	VCVTPH2PS    32(R9), Z30
+	VFMADD231PS  Z30, Z24, Z1
+	VFMADD231PS  Z30, Z25, Z5
+	VFMADD231PS  Z30, Z26, Z9
+	VFMADD231PS  Z30, Z27, Z13
+	VFMADD231PS  Z30, Z28, Z17
+	VFMADD231PS  Z30, Z29, Z21
+	VCVTPH2PS    64(R9), Z30
+	VFMADD231PS  Z30, Z24, Z2
+	VFMADD231PS  Z30, Z25, Z6
+	VFMADD231PS  Z30, Z26, Z10
+	VFMADD231PS  Z30, Z27, Z14
+	VFMADD231PS  Z30, Z28, Z18
+	VFMADD231PS  Z30, Z29, Z22
+	VCVTPH2PS    96(R9), Z30
+	VFMADD231PS  Z30, Z24, Z3
+	VFMADD231PS  Z30, Z25, Z7
+	VFMADD231PS  Z30, Z26, Z11
+	VFMADD231PS  Z30, Z27, Z15
+	VFMADD231PS  Z30, Z28, Z19
+	VFMADD231PS  Z30, Z29, Z23
+	ADDQ         R14, R9
+	ADDQ         $+4, R10
+	ADDQ         $+4, R13
+	DECQ         R11
+	JNZ          rows6_vectors4_position
+	LEAQ         (SI)(DX*2), R9
+	ADDQ         DX, R9
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, (SI)(DX*1)
+	VMOVUPS      Z5, 64(SI)(DX*1)
+	VMOVUPS      Z6, 128(SI)(DX*1)
+	VMOVUPS      Z7, 192(SI)(DX*1)
+	VMOVUPS      Z8, (SI)(DX*2)
+	VMOVUPS      Z9, 64(SI)(DX*2)
+	VMOVUPS      Z10, 128(SI)(DX*2)
+	VMOVUPS      Z11, 192(SI)(DX*2)
+	VMOVUPS      Z12, (R9)
+	VMOVUPS      Z13, 64(R9)
+	VMOVUPS      Z14, 128(R9)
+	VMOVUPS      Z15, 192(R9)
+	VMOVUPS      Z16, (R9)(DX*1)
+	VMOVUPS      Z17, 64(R9)(DX*1)
+	VMOVUPS      Z18, 128(R9)(DX*1)
+	VMOVUPS      Z19, 192(R9)(DX*1)
+	VMOVUPS      Z20, (R9)(DX*2)
+	VMOVUPS      Z21, 64(R9)(DX*2)
+	VMOVUPS      Z22, 128(R9)(DX*2)
+	VMOVUPS      Z23, 192(R9)(DX*2)
+	ADDQ         $+256, SI
+	ADDQ         $+128, DI
+	SUBQ         $+64, R8
+	JGE          rows6_vectors4
+
+rows6_vectors4_end:
+	ADDQ $+64, R8
+	SUBQ $+16, R8
+	JLT  rows6_vectors1_end
+
+rows6_vectors1:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	LEAQ    (R10)(R12*2), R13
+	ADDQ    R12, R13
+	MOVQ    dim+8(FP), R14
+	SHLQ    $0x01, R14
+	LEAQ    (SI)(DX*2), R15
+	ADDQ    DX, R15
+	VMOVUPS (SI), Z0
+	VMOVUPS (SI)(DX*1), Z1
+	VMOVUPS (SI)(DX*2), Z2
+	VMOVUPS (R15), Z3
+	VMOVUPS (R15)(DX*1), Z4
+	VMOVUPS (R15)(DX*2), Z5
+
+rows6_vectors1_position:
+	VBROADCASTSS (R10), Z6
+	VBROADCASTSS (R10)(R12*1), Z7
+	VBROADCASTSS (R10)(R12*2), Z8
+	VBROADCASTSS (R13), Z9
+	VBROADCASTSS (R13)(R12*1), Z10
+	VBROADCASTSS (R13)(R12*2), Z11
+	VCVTPH2PS    (R9), Z12
+	VFMADD231PS  Z12, Z6, Z0
+	VFMADD231PS  Z12, Z7, Z1
+	VFMADD231PS  Z12, Z8, Z2
+	VFMADD231PS  Z12, Z9, Z3
+	VFMADD231PS  Z12, Z10, Z4
+	VFMADD231PS  Z12, Z11, Z5
+	ADDQ         R14, R9
+	ADDQ         $+4, R10
+	ADDQ         $+4, R13
+	DECQ         R11
+	JNZ          rows6_vectors1_position
+	LEAQ         (SI)(DX*2), R9
+	ADDQ         DX, R9
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, (SI)(DX*1)
+	VMOVUPS      Z2, (SI)(DX*2)
+	VMOVUPS      Z3, (R9)
+	VMOVUPS      Z4, (R9)(DX*1)
+	VMOVUPS      Z5, (R9)(DX*2)
+	ADDQ         $+64, SI
+	ADDQ         $+32, DI
+	SUBQ         $+16, R8
+	JGE          rows6_vectors1
+
+rows6_vectors1_end:
+	ADDQ      $+16, R8
+	JZ        rows6_end
+	MOVQ      $-1, R9
+	BZHIQ     R8, R9, R9
+	KMOVW     R9, K1
+	MOVQ      count+48(FP), R8
+	MOVQ      CX, R9
+	MOVQ      pStride+40(FP), R10
+	SHLQ      $0x02, R10
+	LEAQ      (R9)(R10*2), R11
+	ADDQ      R10, R11
+	MOVQ      dim+8(FP), R12
+	SHLQ      $0x01, R12
+	LEAQ      (SI)(DX*2), R13
+	ADDQ      DX, R13
+	VMOVUPS.Z (SI), K1, Z0
+	VMOVUPS.Z (SI)(DX*1), K1, Z1
+	VMOVUPS.Z (SI)(DX*2), K1, Z2
+	VMOVUPS.Z (R13), K1, Z3
+	VMOVUPS.Z (R13)(DX*1), K1, Z4
+	VMOVUPS.Z (R13)(DX*2), K1, Z5
+
+rows6_rest_position:
+	VBROADCASTSS (R9), Z6
+	VBROADCASTSS (R9)(R10*1), Z7
+	VBROADCASTSS (R9)(R10*2), Z8
+	VBROADCASTSS (R11), Z9
+	VBROADCASTSS (R11)(R10*1), Z10
+	VBROADCASTSS (R11)(R10*2), Z11
+	VCVTPH2PS.Z  (DI), K1, Z12
+	VFMADD231PS  Z12, Z6, Z0
+	VFMADD231PS  Z12, Z7, Z1
+	VFMADD231PS  Z12, Z8, Z2
+	VFMADD231PS  Z12, Z9, Z3
+	VFMADD231PS  Z12, Z10, Z4
+	VFMADD231PS  Z12, Z11, Z5
+	ADDQ         R12, DI
+	ADDQ         $+4, R9
+	ADDQ         $+4, R11
+	DECQ         R8
+	JNZ          rows6_rest_position
+	LEAQ         (SI)(DX*2), DI
+	ADDQ         DX, DI
+	VMOVUPS      Z0, K1, (SI)
+	VMOVUPS      Z1, K1, (SI)(DX*1)
+	VMOVUPS      Z2, K1, (SI)(DX*2)
+	VMOVUPS      Z3, K1, (DI)
+	VMOVUPS      Z4, K1, (DI)(DX*1)
+	VMOVUPS      Z5, K1, (DI)(DX*2)
+
+rows6_end:
+	IMUL3Q $+6, DX, SI
+	ADDQ   SI, AX
+	MOVQ   pStride+40(FP), SI
+	IMUL3Q $+24, SI, SI
+	ADDQ   SI, CX
+	SUBQ   $+6, BX
+	CMPQ   BX, $+6
+	JGE    whole
+
+remainder:
+	CMPQ BX, $+1
+	JE   rows_of1
+	CMPQ BX, $+2
+	JE   rows_of2
+	CMPQ BX, $+3
+	JE   rows_of3
+	CMPQ BX, $+4
+	JE   rows_of4
+	CMPQ BX, $+5
+	JE   rows_of5
+	VZEROUPPER
+	RET
+
+rows_of1:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+128, DI
+	JLT  rows1_vectors8_end
+
+rows1_vectors8:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	SHLQ    $0x01, R11
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS 256(BX), Z4
+	VMOVUPS 320(BX), Z5
+	VMOVUPS 384(BX), Z6
+	VMOVUPS 448(BX), Z7
+
+rows1_vectors8_position:
+	VBROADCASTSS (R9), Z8
+	VCVTPH2PS    (R8), Z9
+	VFMADD231PS  Z9, Z8, Z0
+	VCVTPH2PS    32(R8), Z9
+	VFMADD231PS  Z9, Z8, Z1
+	VCVTPH2PS    64(R8), Z9
+	VFMADD231PS  Z9, Z8, Z2
+	VCVTPH2PS    96(R8), Z9
+	VFMADD231PS  Z9, Z8, Z3
+	VCVTPH2PS    128(R8), Z9
+	VFMADD231PS  Z9, Z8, Z4
+	VCVTPH2PS    160(R8), Z9
+	VFMADD231PS  Z9, Z8, Z5
+	VCVTPH2PS    192(R8), Z9
+	VFMADD231PS  Z9, Z8, Z6
+	VCVTPH2PS    224(R8), Z9
+	VFMADD231PS  Z9, Z8, Z7
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors8_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, 256(BX)
+	VMOVUPS      Z5, 320(BX)
+	VMOVUPS      Z6, 384(BX)
+	VMOVUPS      Z7, 448(BX)
+	ADDQ         $+512, BX
+	ADDQ         $+256, SI
+	SUBQ         $+128, DI
+	JGE          rows1_vectors8
+
+rows1_vectors8_end:
+	ADDQ $+128, DI
+	SUBQ $+64, DI
+	JLT  rows1_vectors4_end
+
+rows1_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	SHLQ    $0x01, R11
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+
+rows1_vectors4_position:
+	VBROADCASTSS (R9), Z4
+	VCVTPH2PS    (R8), Z5
+	VFMADD231PS  Z5, Z4, Z0
+	VCVTPH2PS    32(R8), Z5
+	VFMADD231PS  Z5, Z4, Z1
+	VCVTPH2PS    64(R8), Z5
+	VFMADD231PS  Z5, Z4, Z2
+	VCVTPH2PS    96(R8), Z5
+	VFMADD231PS  Z5, Z4, Z3
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors4_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	ADDQ         $+256, BX
+	ADDQ         $+128, SI
+	SUBQ         $+64, DI
+	JGE          rows1_vectors4
+
+rows1_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows1_vectors1_end
+
+rows1_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	SHLQ    $0x01, R11
+	VMOVUPS (BX), Z0
+
+rows1_vectors1_position:
+	VBROADCASTSS (R9), Z1
+	VCVTPH2PS    (R8), Z2
+	VFMADD231PS  Z2, Z1, Z0
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors1_position
+	VMOVUPS      Z0, (BX)
+	ADDQ         $+64, BX
+	ADDQ         $+32, SI
+	SUBQ         $+16, DI
+	JGE          rows1_vectors1
+
+rows1_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows1_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	MOVQ      dim+8(FP), R9
+	SHLQ      $0x01, R9
+	VMOVUPS.Z (BX), K1, Z0
+
+rows1_rest_position:
+	VBROADCASTSS (R8), Z1
+	VCVTPH2PS.Z  (SI), K1, Z2
+	VFMADD231PS  Z2, Z1, Z0
+	ADDQ         R9, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows1_rest_position
+	VMOVUPS      Z0, K1, (BX)
+
+rows1_end:
+	IMUL3Q $+1, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows2_vectors4_end
+
+rows2_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS (BX)(DX*1), Z4
+	VMOVUPS 64(BX)(DX*1), Z5
+	VMOVUPS 128(BX)(DX*1), Z6
+	VMOVUPS 192(BX)(DX*1), Z7
+
+rows2_vectors4_position:
+	VBROADCASTSS (R9), Z8
+	VBROADCASTSS (R9)(R11*1), Z9
+	VCVTPH2PS    (R8), Z10
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z10, Z9, Z4
+	VCVTPH2PS    32(R8), Z10
+	VFMADD231PS  Z10, Z8, Z1
+	VFMADD231PS  Z10, Z9, Z5
+	VCVTPH2PS    64(R8), Z10
+	VFMADD231PS  Z10, Z8, Z2
+	VFMADD231PS  Z10, Z9, Z6
+	VCVTPH2PS    96(R8), Z10
+	VFMADD231PS  Z10, Z8, Z3
+	VFMADD231PS  Z10, Z9, Z7
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors4_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, (BX)(DX*1)
+	VMOVUPS      Z5, 64(BX)(DX*1)
+	VMOVUPS      Z6, 128(BX)(DX*1)
+	VMOVUPS      Z7, 192(BX)(DX*1)
+	ADDQ         $+256, BX
+	ADDQ         $+128, SI
+	SUBQ         $+64, DI
+	JGE          rows2_vectors4
+
+rows2_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows2_vectors1_end
+
+rows2_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
+	VMOVUPS (BX), Z0
+	VMOVUPS (BX)(DX*1), Z1
+
+rows2_vectors1_position:
+	VBROADCASTSS (R9), Z2
+	VBROADCASTSS (R9)(R11*1), Z3
+	VCVTPH2PS    (R8), Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors1_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, (BX)(DX*1)
+	ADDQ         $+64, BX
+	ADDQ         $+32, SI
+	SUBQ         $+16, DI
+	JGE          rows2_vectors1
+
+rows2_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows2_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	MOVQ      dim+8(FP), R10
+	SHLQ      $0x01, R10
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (BX)(DX*1), K1, Z1
+
+rows2_rest_position:
+	VBROADCASTSS (R8), Z2
+	VBROADCASTSS (R8)(R9*1), Z3
+	VCVTPH2PS.Z  (SI), K1, Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	ADDQ         R10, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows2_rest_position
+	VMOVUPS      Z0, K1, (BX)
+	VMOVUPS      Z1, K1, (BX)(DX*1)
+
+rows2_end:
+	IMUL3Q $+2, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of3:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows3_vectors4_end
+
+rows3_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS (BX)(DX*1), Z4
+	VMOVUPS 64(BX)(DX*1), Z5
+	VMOVUPS 128(BX)(DX*1), Z6
+	VMOVUPS 192(BX)(DX*1), Z7
+	VMOVUPS (BX)(DX*2), Z8
+	VMOVUPS 64(BX)(DX*2), Z9
+	VMOVUPS 128(BX)(DX*2), Z10
+	VMOVUPS 192(BX)(DX*2), Z11
+
+rows3_vectors4_position:
+	VBROADCASTSS (R9), Z12
+	VBROADCASTSS (R9)(R11*1), Z13
+	VBROADCASTSS (R9)(R11*2), Z14
+	VCVTPH2PS    (R8), Z15
+	VFMADD231PS  Z15, Z12, Z0
+	VFMADD231PS  Z15, Z13, Z4
+	VFMADD231PS  Z15, Z14, Z8
+	VCVTPH2PS    32(R8), Z15
+	VFMADD231PS  Z15, Z12, Z1
+	VFMADD231PS  Z15, Z13, Z5
+	VFMADD231PS  Z15, Z14, Z9
+	VCVTPH2PS    64(R8), Z15
+	VFMADD231PS  Z15, Z12, Z2
+	VFMADD231PS  Z15, Z13, Z6
+	VFMADD231PS  Z15, Z14, Z10
+	VCVTPH2PS    96(R8), Z15
+	VFMADD231PS  Z15, Z12, Z3
+	VFMADD231PS  Z15, Z13, Z7
+	VFMADD231PS  Z15, Z14, Z11
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows3_vectors4_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, (BX)(DX*1)
+	VMOVUPS      Z5, 64(BX)(DX*1)
+	VMOVUPS      Z6, 128(BX)(DX*1)
+	VMOVUPS      Z7, 192(BX)(DX*1)
+	VMOVUPS      Z8, (BX)(DX*2)
+	VMOVUPS      Z9, 64(BX)(DX*2)
+	VMOVUPS      Z10, 128(BX)(DX*2)
+	VMOVUPS      Z11, 192(BX)(DX*2)
+	ADDQ         $+256, BX
+	ADDQ         $+128, SI
+	SUBQ         $+64, DI
+	JGE          rows3_vectors4
+
+rows3_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows3_vectors1_end
+
+rows3_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
+	VMOVUPS (BX), Z0
+	VMOVUPS (BX)(DX*1), Z1
+	VMOVUPS (BX)(DX*2), Z2
+
+rows3_vectors1_position:
+	VBROADCASTSS (R9), Z3
+	VBROADCASTSS (R9)(R11*1), Z4
+	VBROADCASTSS (R9)(R11*2), Z5
+	VCVTPH2PS    (R8), Z6
+	VFMADD231PS  Z6, Z3, Z0
+	VFMADD231PS  Z6, Z4, Z1
+	VFMADD231PS  Z6, Z5, Z2
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows3_vectors1_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, (BX)(DX*1)
+	VMOVUPS      Z2, (BX)(DX*2)
+	ADDQ         $+64, BX
+	ADDQ         $+32, SI
+	SUBQ         $+16, DI
+	JGE          rows3_vectors1
+
+rows3_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows3_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	MOVQ      dim+8(FP), R10
+	SHLQ      $0x01, R10
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (BX)(DX*1), K1, Z1
+	VMOVUPS.Z (BX)(DX*2), K1, Z2
+
+rows3_rest_position:
+	VBROADCASTSS (R8), Z3
+	VBROADCASTSS (R8)(R9*1), Z4
+	VBROADCASTSS (R8)(R9*2), Z5
+	VCVTPH2PS.Z  (SI), K1, Z6
+	VFMADD231PS  Z6, Z3, Z0
+	VFMADD231PS  Z6, Z4, Z1
+	VFMADD231PS  Z6, Z5, Z2
+	ADDQ         R10, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows3_rest_position
+	VMOVUPS      Z0, K1, (BX)
+	VMOVUPS      Z1, K1, (BX)(DX*1)
+	VMOVUPS      Z2, K1, (BX)(DX*2)
+
+rows3_end:
+	IMUL3Q $+3, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+12, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of4:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows4_vectors4_end
+
+rows4_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	LEAQ    (R9)(R11*2), R12
+	ADDQ    R11, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS (BX)(DX*1), Z4
+	VMOVUPS 64(BX)(DX*1), Z5
+	VMOVUPS 128(BX)(DX*1), Z6
+	VMOVUPS 192(BX)(DX*1), Z7
+	VMOVUPS (BX)(DX*2), Z8
+	VMOVUPS 64(BX)(DX*2), Z9
+	VMOVUPS 128(BX)(DX*2), Z10
+	VMOVUPS 192(BX)(DX*2), Z11
+	VMOVUPS (R14), Z12
+	VMOVUPS 64(R14), Z13
+	VMOVUPS 128(R14), Z14
+	VMOVUPS 192(R14), Z15
+
+rows4_vectors4_position:
+	VBROADCASTSS (R9), Z16
+	VBROADCASTSS (R9)(R11*1), Z17
+	VBROADCASTSS (R9)(R11*2), Z18
+	VBROADCASTSS (R12), Z19
+	VCVTPH2PS    (R8), Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z4
+	VFMADD231PS  Z20, Z18, Z8
+	VFMADD231PS  Z20, Z19, Z12
+	VCVTPH2PS    32(R8), Z20
+	VFMADD231PS  Z20, Z16, Z1
+	VFMADD231PS  Z20, Z17, Z5
+	VFMADD231PS  Z20, Z18, Z9
+	VFMADD231PS  Z20, Z19, Z13
+	VCVTPH2PS    64(R8), Z20
+	VFMADD231PS  Z20, Z16, Z2
+	VFMADD231PS  Z20, Z17, Z6
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z14
+	VCVTPH2PS    96(R8), Z20
+	VFMADD231PS  Z20, Z16, Z3
+	VFMADD231PS  Z20, Z17, Z7
+	VFMADD231PS  Z20, Z18, Z11
+	VFMADD231PS  Z20, Z19, Z15
+	ADDQ         R13, R8
+	ADDQ         $+4, R9
+	ADDQ         $+4, R12
+	DECQ         R10
+	JNZ          rows4_vectors4_position
+	LEAQ         (BX)(DX*2), R8
+	ADDQ         DX, R8
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, (BX)(DX*1)
+	VMOVUPS      Z5, 64(BX)(DX*1)
+	VMOVUPS      Z6, 128(BX)(DX*1)
+	VMOVUPS      Z7, 192(BX)(DX*1)
+	VMOVUPS      Z8, (BX)(DX*2)
+	VMOVUPS      Z9, 64(BX)(DX*2)
+	VMOVUPS      Z10, 128(BX)(DX*2)
+	VMOVUPS      Z11, 192(BX)(DX*2)
+	VMOVUPS      Z12, (R8)
+	VMOVUPS      Z13, 64(R8)
+	VMOVUPS      Z14, 128(R8)
+	VMOVUPS      Z15, 192(R8)
+	ADDQ         $+256, BX
+	ADDQ         $+128, SI
+	SUBQ         $+64, DI
+	JGE          rows4_vectors4
+
+rows4_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows4_vectors1_end
+
+rows4_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	LEAQ    (R9)(R11*2), R12
+	ADDQ    R11, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
+	VMOVUPS (BX), Z0
+	VMOVUPS (BX)(DX*1), Z1
+	VMOVUPS (BX)(DX*2), Z2
+	VMOVUPS (R14), Z3
+
+rows4_vectors1_position:
+	VBROADCASTSS (R9), Z4
+	VBROADCASTSS (R9)(R11*1), Z5
+	VBROADCASTSS (R9)(R11*2), Z6
+	VBROADCASTSS (R12), Z7
+	VCVTPH2PS    (R8), Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         R13, R8
+	ADDQ         $+4, R9
+	ADDQ         $+4, R12
+	DECQ         R10
+	JNZ          rows4_vectors1_position
+	LEAQ         (BX)(DX*2), R8
+	ADDQ         DX, R8
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, (BX)(DX*1)
+	VMOVUPS      Z2, (BX)(DX*2)
+	VMOVUPS      Z3, (R8)
+	ADDQ         $+64, BX
+	ADDQ         $+32, SI
+	SUBQ         $+16, DI
+	JGE          rows4_vectors1
+
+rows4_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows4_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	LEAQ      (R8)(R9*2), R10
+	ADDQ      R9, R10
+	MOVQ      dim+8(FP), R11
+	SHLQ      $0x01, R11
+	LEAQ      (BX)(DX*2), R12
+	ADDQ      DX, R12
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (BX)(DX*1), K1, Z1
+	VMOVUPS.Z (BX)(DX*2), K1, Z2
+	VMOVUPS.Z (R12), K1, Z3
+
+rows4_rest_position:
+	VBROADCASTSS (R8), Z4
+	VBROADCASTSS (R8)(R9*1), Z5
+	VBROADCASTSS (R8)(R9*2), Z6
+	VBROADCASTSS (R10), Z7
+	VCVTPH2PS.Z  (SI), K1, Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         R11, SI
+	ADDQ         $+4, R8
+	ADDQ         $+4, R10
+	DECQ         DI
+	JNZ          rows4_rest_position
+	LEAQ         (BX)(DX*2), SI
+	ADDQ         DX, SI
+	VMOVUPS      Z0, K1, (BX)
+	VMOVUPS      Z1, K1, (BX)(DX*1)
+	VMOVUPS      Z2, K1, (BX)(DX*2)
+	VMOVUPS      Z3, K1, (SI)
+
+rows4_end:
+	IMUL3Q $+4, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+16, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of5:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows5_vectors4_end
+
+rows5_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	LEAQ    (R9)(R11*2), R12
+	ADDQ    R11, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS (BX)(DX*1), Z4
+	VMOVUPS 64(BX)(DX*1), Z5
+	VMOVUPS 128(BX)(DX*1), Z6
+	VMOVUPS 192(BX)(DX*1), Z7
+	VMOVUPS (BX)(DX*2), Z8
+	VMOVUPS 64(BX)(DX*2), Z9
+	VMOVUPS 128(BX)(DX*2), Z10
+	VMOVUPS 192(BX)(DX*2), Z11
+	VMOVUPS (R14), Z12
+	VMOVUPS 64(R14), Z13
+	VMOVUPS 128(R14), Z14
+	VMOVUPS 192(R14), Z15
+	VMOVUPS (R14)(DX*1), Z16
+	VMOVUPS 64(R14)(DX*1), Z17
+	VMOVUPS 128(R14)(DX*1), Z18
+	VMOVUPS 192(R14)(DX*1), Z19
+
+rows5_vectors4_position:
+	VBROADCASTSS (R9), Z20
+	VBROADCASTSS (R9)(R11*1), Z21
+	VBROADCASTSS (R9)(R11*2), Z22
+	VBROADCASTSS (R12), Z23
+	VBROADCASTSS (R12)(R11*1), Z24
+	VCVTPH2PS    (R8), Z25
+	VFMADD231PS  Z25, Z20, Z0
+	VFMADD231PS  Z25, Z21, Z4
+	VFMADD231PS  Z25, Z22, Z8
+	VFMADD231PS  Z25, Z23, Z12
+	VFMADD231PS  Z25, Z24, Z16
+	VCVTPH2PS    32(R8), Z25
+	VFMADD231PS  Z25, Z20, Z1
+	VFMADD231PS  Z25, Z21, Z5
+	VFMADD231PS  Z25, Z22, Z9
+	VFMADD231PS  Z25, Z23, Z13
+	VFMADD231PS  Z25, Z24, Z17
+	VCVTPH2PS    64(R8), Z25
+	VFMADD231PS  Z25, Z20, Z2
+	VFMADD231PS  Z25, Z21, Z6
+	VFMADD231PS  Z25, Z22, Z10
+	VFMADD231PS  Z25, Z23, Z14
+	VFMADD231PS  Z25, Z24, Z18
+	VCVTPH2PS    96(R8), Z25
+	VFMADD231PS  Z25, Z20, Z3
+	VFMADD231PS  Z25, Z21, Z7
+	VFMADD231PS  Z25, Z22, Z11
+	VFMADD231PS  Z25, Z23, Z15
+	VFMADD231PS  Z25, Z24, Z19
+	ADDQ         R13, R8
+	ADDQ         $+4, R9
+	ADDQ         $+4, R12
+	DECQ         R10
+	JNZ          rows5_vectors4_position
+	LEAQ         (BX)(DX*2), R8
+	ADDQ         DX, R8
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, (BX)(DX*1)
+	VMOVUPS      Z5, 64(BX)(DX*1)
+	VMOVUPS      Z6, 128(BX)(DX*1)
+	VMOVUPS      Z7, 192(BX)(DX*1)
+	VMOVUPS      Z8, (BX)(DX*2)
+	VMOVUPS      Z9, 64(BX)(DX*2)
+	VMOVUPS      Z10, 128(BX)(DX*2)
+	VMOVUPS      Z11, 192(BX)(DX*2)
+	VMOVUPS      Z12, (R8)
+	VMOVUPS      Z13, 64(R8)
+	VMOVUPS      Z14, 128(R8)
+	VMOVUPS      Z15, 192(R8)
+	VMOVUPS      Z16, (R8)(DX*1)
+	VMOVUPS      Z17, 64(R8)(DX*1)
+	VMOVUPS      Z18, 128(R8)(DX*1)
+	VMOVUPS      Z19, 192(R8)(DX*1)
+	ADDQ         $+256, BX
+	ADDQ         $+128, SI
+	SUBQ         $+64, DI
+	JGE          rows5_vectors4
+
+rows5_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows5_vectors1_end
+
+rows5_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	LEAQ    (R9)(R11*2), R12
+	ADDQ    R11, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
+	VMOVUPS (BX), Z0
+	VMOVUPS (BX)(DX*1), Z1
+	VMOVUPS (BX)(DX*2), Z2
+	VMOVUPS (R14), Z3
+	VMOVUPS (R14)(DX*1), Z4
+
+rows5_vectors1_position:
+	VBROADCASTSS (R9), Z5
+	VBROADCASTSS (R9)(R11*1), Z6
+	VBROADCASTSS (R9)(R11*2), Z7
+	VBROADCASTSS (R12), Z8
+	VBROADCASTSS (R12)(R11*1), Z9
+	VCVTPH2PS    (R8), Z10
+	VFMADD231PS  Z10, Z5, Z0
+	VFMADD231PS  Z10, Z6, Z1
+	VFMADD231PS  Z10, Z7, Z2
+	VFMADD231PS  Z10, Z8, Z3
+	VFMADD231PS  Z10, Z9, Z4
+	ADDQ         R13, R8
+	ADDQ         $+4, R9
+	ADDQ         $+4, R12
+	DECQ         R10
+	JNZ          rows5_vectors1_position
+	LEAQ         (BX)(DX*2), R8
+	ADDQ         DX, R8
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, (BX)(DX*1)
+	VMOVUPS      Z2, (BX)(DX*2)
+	VMOVUPS      Z3, (R8)
+	VMOVUPS      Z4, (R8)(DX*1)
+	ADDQ         $+64, BX
+	ADDQ         $+32, SI
+	SUBQ         $+16, DI
+	JGE          rows5_vectors1
+
+rows5_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows5_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	LEAQ      (R8)(R9*2), R10
+	ADDQ      R9, R10
+	MOVQ      dim+8(FP), R11
+	SHLQ      $0x01, R11
+	LEAQ      (BX)(DX*2), R12
+	ADDQ      DX, R12
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (BX)(DX*1), K1, Z1
+	VMOVUPS.Z (BX)(DX*2), K1, Z2
+	VMOVUPS.Z (R12), K1, Z3
+	VMOVUPS.Z (R12)(DX*1), K1, Z4
+
+rows5_rest_position:
+	VBROADCASTSS (R8), Z5
+	VBROADCASTSS (R8)(R9*1), Z6
+	VBROADCASTSS (R8)(R9*2), Z7
+	VBROADCASTSS (R10), Z8
+	VBROADCASTSS (R10)(R9*1), Z9
+	VCVTPH2PS.Z  (SI), K1, Z10
+	VFMADD231PS  Z10, Z5, Z0
+	VFMADD231PS  Z10, Z6, Z1
+	VFMADD231PS  Z10, Z7, Z2
+	VFMADD231PS  Z10, Z8, Z3
+	VFMADD231PS  Z10, Z9, Z4
+	ADDQ         R11, SI
+	ADDQ         $+4, R8
+	ADDQ         $+4, R10
+	DECQ         DI
+	JNZ          rows5_rest_position
+	LEAQ         (BX)(DX*2), SI
+	ADDQ         DX, SI
+	VMOVUPS      Z0, K1, (BX)
+	VMOVUPS      Z1, K1, (BX)(DX*1)
+	VMOVUPS      Z2, K1, (BX)(DX*2)
+	VMOVUPS      Z3, K1, (SI)
+	VMOVUPS      Z4, K1, (SI)(DX*1)
+
+rows5_end:
+	IMUL3Q $+5, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+20, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+// func DotsInt8(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV, MMX+
+TEXT ·DotsInt8(SB), NOSPLIT, $0-80
+	MOVQ       dst+0(FP), AX
+	MOVQ       q+16(FP), CX
+	MOVQ       kStride+48(FP), DX
+	MOVQ       dim+24(FP), BX
+	SHLQ       $0x02, BX
+	LEAQ       (DX)(DX*2), SI
+	MOVQ       ahead+72(FP), DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 384(DI)
+	PREFETCHT0 448(DI)
+	MOVQ       rows+32(FP), DI
+	CMPQ       DI, $+6
+	JLT        remainder
+
+whole:
+	MOVQ k+40(FP), R8
+	MOVQ count+56(FP), R10
+	MOVQ AX, R9
+	LEAQ (CX)(BX*2), R11
+	ADDQ BX, R11
+	SUBQ $+16, R10
+	JLT  rows6_part
+
+rows6_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+	MOVQ   dim+24(FP), R13
+	MOVQ   R8, R12
+	SUBQ   $+4, R13
+	JLT    rows6_whole_columns_end
+
+rows6_whole_columns:
+	VPMOVSXBD        (R12), Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST (CX), Z24, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z24, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z24, Z2
+	VFMADD231PS.BCST (R11), Z24, Z3
+	VFMADD231PS.BCST (R11)(BX*1), Z24, Z4
+	VFMADD231PS.BCST (R11)(BX*2), Z24, Z5
+	VPMOVSXBD        (R12)(DX*1), Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 4(CX), Z24, Z6
+	VFMADD231PS.BCST 4(CX)(BX*1), Z24, Z7
+	VFMADD231PS.BCST 4(CX)(BX*2), Z24, Z8
+	VFMADD231PS.BCST 4(R11), Z24, Z9
+	VFMADD231PS.BCST 4(R11)(BX*1), Z24, Z10
+	VFMADD231PS.BCST 4(R11)(BX*2), Z24, Z11
+	VPMOVSXBD        (R12)(DX*2), Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 8(CX), Z24, Z12
+	VFMADD231PS.BCST 8(CX)(BX*1), Z24, Z13
+	VFMADD231PS.BCST 8(CX)(BX*2), Z24, Z14
+	VFMADD231PS.BCST 8(R11), Z24, Z15
+	VFMADD231PS.BCST 8(R11)(BX*1), Z24, Z16
+	VFMADD231PS.BCST 8(R11)(BX*2), Z24, Z17
+	VPMOVSXBD        (R12)(SI*1), Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 12(CX), Z24, Z18
+	VFMADD231PS.BCST 12(CX)(BX*1), Z24, Z19
+	VFMADD231PS.BCST 12(CX)(BX*2), Z24, Z20
+	VFMADD231PS.BCST 12(R11), Z24, Z21
+	VFMADD231PS.BCST 12(R11)(BX*1), Z24, Z22
+	VFMADD231PS.BCST 12(R11)(BX*2), Z24, Z23
+	LEAQ             (R12)(DX*4), R12
+	ADDQ             $+16, CX
+	ADDQ             $+16, R11
+	SUBQ             $+4, R13
+	JGE              rows6_whole_columns
+
+rows6_whole_columns_end:
+	ADDQ             $+4, R13
+	CMPQ             R13, $+1
+	JLT              rows6_whole_sum
+	VPMOVSXBD        (R12), Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST (CX), Z24, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z24, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z24, Z2
+	VFMADD231PS.BCST (R11), Z24, Z3
+	VFMADD231PS.BCST (R11)(BX*1), Z24, Z4
+	VFMADD231PS.BCST (R11)(BX*2), Z24, Z5
+	CMPQ             R13, $+2
+	JLT              rows6_whole_sum
+	VPMOVSXBD        (R12)(DX*1), Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 4(CX), Z24, Z6
+	VFMADD231PS.BCST 4(CX)(BX*1), Z24, Z7
+	VFMADD231PS.BCST 4(CX)(BX*2), Z24, Z8
+	VFMADD231PS.BCST 4(R11), Z24, Z9
+	VFMADD231PS.BCST 4(R11)(BX*1), Z24, Z10
+	VFMADD231PS.BCST 4(R11)(BX*2), Z24, Z11
+	CMPQ             R13, $+3
+	JLT              rows6_whole_sum
+	VPMOVSXBD        (R12)(DX*2), Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 8(CX), Z24, Z12
+	VFMADD231PS.BCST 8(CX)(BX*1), Z24, Z13
+	VFMADD231PS.BCST 8(CX)(BX*2), Z24, Z14
+	VFMADD231PS.BCST 8(R11), Z24, Z15
+	VFMADD231PS.BCST 8(R11)(BX*1), Z24, Z16
+	VFMADD231PS.BCST 8(R11)(BX*2), Z24, Z17
+
+rows6_whole_sum:
+	MOVQ         dstStride+8(FP), R13
+	VBROADCASTSS scale+64(FP), Z24
+	SHLQ         $0x02, R13
+	MOVQ         R9, R12
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z18, Z12, Z12
+	VADDPS       Z12, Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VMOVUPS      Z0, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z19, Z13, Z13
+	VADDPS       Z13, Z1, Z1
+	VMULPS       Z24, Z1, Z1
+	VMOVUPS      Z1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z20, Z14, Z14
+	VADDPS       Z14, Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VMOVUPS      Z2, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z21, Z15, Z15
+	VADDPS       Z15, Z3, Z3
+	VMULPS       Z24, Z3, Z3
+	VMOVUPS      Z3, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z22, Z16, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VMOVUPS      Z4, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z11, Z5, Z5
+	VADDPS       Z23, Z17, Z17
+	VADDPS       Z17, Z5, Z5
+	VMULPS       Z24, Z5, Z5
+	VMOVUPS      Z5, (R12)
+	MOVQ         dim+24(FP), R12
+	ANDQ         $-4, R12
+	SHLQ         $0x02, R12
+	NEGQ         R12
+	ADDQ         R12, CX
+	ADDQ         R12, R11
+	ADDQ         $+16, R8
+	ADDQ         $+64, R9
+	SUBQ         $+16, R10
+	JGE          rows6_whole
+
+rows6_part:
+	ADDQ $+16, R10
+	JLE  rows6_end
+
+rows6_parts:
+	MOVQ    $+16, R12
+	CMPQ    R10, R12
+	CMOVQLT R10, R12
+	MOVQ    $-1, R13
+	BZHIQ   R12, R13, R13
+	KMOVW   R13, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+	VXORPS  Z16, Z16, Z16
+	VXORPS  Z17, Z17, Z17
+	VXORPS  Z18, Z18, Z18
+	VXORPS  Z19, Z19, Z19
+	VXORPS  Z20, Z20, Z20
+	VXORPS  Z21, Z21, Z21
+	VXORPS  Z22, Z22, Z22
+	VXORPS  Z23, Z23, Z23
+	MOVQ    dim+24(FP), R13
+	MOVQ    R8, R12
+	SUBQ    $+4, R13
+	JLT     rows6_parts_columns_end
+
+rows6_parts_columns:
+	VPMOVSXBD.Z      (R12), K1, Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST (CX), Z24, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z24, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z24, Z2
+	VFMADD231PS.BCST (R11), Z24, Z3
+	VFMADD231PS.BCST (R11)(BX*1), Z24, Z4
+	VFMADD231PS.BCST (R11)(BX*2), Z24, Z5
+	VPMOVSXBD.Z      (R12)(DX*1), K1, Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 4(CX), Z24, Z6
+	VFMADD231PS.BCST 4(CX)(BX*1), Z24, Z7
+	VFMADD231PS.BCST 4(CX)(BX*2), Z24, Z8
+	VFMADD231PS.BCST 4(R11), Z24, Z9
+	VFMADD231PS.BCST 4(R11)(BX*1), Z24, Z10
+	VFMADD231PS.BCST 4(R11)(BX*2), Z24, Z11
+	VPMOVSXBD.Z      (R12)(DX*2), K1, Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 8(CX), Z24, Z12
+	VFMADD231PS.BCST 8(CX)(BX*1), Z24, Z13
+	VFMADD231PS.BCST 8(CX)(BX*2), Z24, Z14
+	VFMADD231PS.BCST 8(R11), Z24, Z15
+	VFMADD231PS.BCST 8(R11)(BX*1), Z24, Z16
+	VFMADD231PS.BCST 8(R11)(BX*2), Z24, Z17
+	VPMOVSXBD.Z      (R12)(SI*1), K1, Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 12(CX), Z24, Z18
+	VFMADD231PS.BCST 12(CX)(BX*1), Z24, Z19
+	VFMADD231PS.BCST 12(CX)(BX*2), Z24, Z20
+	VFMADD231PS.BCST 12(R11), Z24, Z21
+	VFMADD231PS.BCST 12(R11)(BX*1), Z24, Z22
+	VFMADD231PS.BCST 12(R11)(BX*2), Z24, Z23
+	LEAQ             (R12)(DX*4), R12
+	ADDQ             $+16, CX
+	ADDQ             $+16, R11
+	SUBQ             $+4, R13
+	JGE              rows6_parts_columns
+
+rows6_parts_columns_end:
+	ADDQ             $+4, R13
+	CMPQ             R13, $+1
+	JLT              rows6_parts_sum
+	VPMOVSXBD.Z      (R12), K1, Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST (CX), Z24, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z24, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z24, Z2
+	VFMADD231PS.BCST (R11), Z24, Z3
+	VFMADD231PS.BCST (R11)(BX*1), Z24, Z4
+	VFMADD231PS.BCST (R11)(BX*2), Z24, Z5
+	CMPQ             R13, $+2
+	JLT              rows6_parts_sum
+	VPMOVSXBD.Z      (R12)(DX*1), K1, Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 4(CX), Z24, Z6
+	VFMADD231PS.BCST 4(CX)(BX*1), Z24, Z7
+	VFMADD231PS.BCST 4(CX)(BX*2), Z24, Z8
+	VFMADD231PS.BCST 4(R11), Z24, Z9
+	VFMADD231PS.BCST 4(R11)(BX*1), Z24, Z10
+	VFMADD231PS.BCST 4(R11)(BX*2), Z24, Z11
+	CMPQ             R13, $+3
+	JLT              rows6_parts_sum
+	VPMOVSXBD.Z      (R12)(DX*2), K1, Z24
+	VCVTDQ2PS        Z24, Z24
+	VFMADD231PS.BCST 8(CX), Z24, Z12
+	VFMADD231PS.BCST 8(CX)(BX*1), Z24, Z13
+	VFMADD231PS.BCST 8(CX)(BX*2), Z24, Z14
+	VFMADD231PS.BCST 8(R11), Z24, Z15
+	VFMADD231PS.BCST 8(R11)(BX*1), Z24, Z16
+	VFMADD231PS.BCST 8(R11)(BX*2), Z24, Z17
+
+rows6_parts_sum:
+	MOVQ         dstStride+8(FP), R13
+	VBROADCASTSS scale+64(FP), Z24
+	SHLQ         $0x02, R13
+	MOVQ         R9, R12
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z18, Z12, Z12
+	VADDPS       Z12, Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VMOVUPS      Z0, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z19, Z13, Z13
+	VADDPS       Z13, Z1, Z1
+	VMULPS       Z24, Z1, Z1
+	VMOVUPS      Z1, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z20, Z14, Z14
+	VADDPS       Z14, Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VMOVUPS      Z2, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z21, Z15, Z15
+	VADDPS       Z15, Z3, Z3
+	VMULPS       Z24, Z3, Z3
+	VMOVUPS      Z3, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z22, Z16, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VMOVUPS      Z4, K1, (R12)
+	ADDQ         R13, R12
+	VADDPS       Z11, Z5, Z5
+	VADDPS       Z23, Z17, Z17
+	VADDPS       Z17, Z5, Z5
+	VMULPS       Z24, Z5, Z5
+	VMOVUPS      Z5, K1, (R12)
+	MOVQ         dim+24(FP), R12
+	ANDQ         $-4, R12
+	SHLQ         $0x02, R12
+	NEGQ         R12
+	ADDQ         R12, CX
+	ADDQ         R12, R11
+	ADDQ         $+16, R8
+	ADDQ         $+64, R9
+	SUBQ         $+16, R10
+	JG           rows6_parts
+
+rows6_end:
+	MOVQ   dstStride+8(FP), R8
+	IMUL3Q $+24, R8, R8
+	ADDQ   R8, AX
+	IMUL3Q $+6, BX, R8
+	ADDQ   R8, CX
+	SUBQ   $+6, DI
+	CMPQ   DI, $+6
+	JGE    whole
+
+remainder:
+	CMPQ DI, $+1
+	JE   rows_of1
+	CMPQ DI, $+2
+	JE   rows_of2
+	CMPQ DI, $+3
+	JE   rows_of3
+	CMPQ DI, $+4
+	JE   rows_of4
+	CMPQ DI, $+5
+	JE   rows_of5
+	VZEROUPPER
+	RET
+
+rows_of1:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	SUBQ $+16, R9
+	JLT  rows1_part
+
+rows1_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   dim+24(FP), R11
+	MOVQ   DI, R10
+	SUBQ   $+4, R11
+	JLT    rows1_whole_columns_end
+
+rows1_whole_columns:
+	VPMOVSXBD        (R10), Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST (CX), Z4, Z0
+	VPMOVSXBD        (R10)(DX*1), Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 4(CX), Z4, Z1
+	VPMOVSXBD        (R10)(DX*2), Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z2
+	VPMOVSXBD        (R10)(SI*1), Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z3
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows1_whole_columns
+
+rows1_whole_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows1_whole_sum
+	VPMOVSXBD        (R10), Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST (CX), Z4, Z0
+	CMPQ             R11, $+2
+	JLT              rows1_whole_sum
+	VPMOVSXBD        (R10)(DX*1), Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 4(CX), Z4, Z1
+	CMPQ             R11, $+3
+	JLT              rows1_whole_sum
+	VPMOVSXBD        (R10)(DX*2), Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z2
+
+rows1_whole_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Z4
+	SHLQ         $0x02, R10
+	MOVQ         R8, R10
+	VADDPS       Z1, Z0, Z0
+	VADDPS       Z3, Z2, Z2
+	VADDPS       Z2, Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VMOVUPS      Z0, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows1_whole
+
+rows1_part:
+	ADDQ $+16, R9
+	JLE  rows1_end
+
+rows1_parts:
+	MOVQ    $+16, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	MOVQ    $-1, R11
+	BZHIQ   R10, R11, R11
+	KMOVW   R11, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	MOVQ    dim+24(FP), R11
+	MOVQ    DI, R10
+	SUBQ    $+4, R11
+	JLT     rows1_parts_columns_end
+
+rows1_parts_columns:
+	VPMOVSXBD.Z      (R10), K1, Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST (CX), Z4, Z0
+	VPMOVSXBD.Z      (R10)(DX*1), K1, Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 4(CX), Z4, Z1
+	VPMOVSXBD.Z      (R10)(DX*2), K1, Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z2
+	VPMOVSXBD.Z      (R10)(SI*1), K1, Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z3
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows1_parts_columns
+
+rows1_parts_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows1_parts_sum
+	VPMOVSXBD.Z      (R10), K1, Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST (CX), Z4, Z0
+	CMPQ             R11, $+2
+	JLT              rows1_parts_sum
+	VPMOVSXBD.Z      (R10)(DX*1), K1, Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 4(CX), Z4, Z1
+	CMPQ             R11, $+3
+	JLT              rows1_parts_sum
+	VPMOVSXBD.Z      (R10)(DX*2), K1, Z4
+	VCVTDQ2PS        Z4, Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z2
+
+rows1_parts_sum:
+	MOVQ         dstStride+8(FP), R10
+	VBROADCASTSS scale+64(FP), Z4
+	SHLQ         $0x02, R10
+	MOVQ         R8, R10
+	VADDPS       Z1, Z0, Z0
+	VADDPS       Z3, Z2, Z2
+	VADDPS       Z2, Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VMOVUPS      Z0, K1, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows1_parts
+
+rows1_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+4, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+1, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	SUBQ $+16, R9
+	JLT  rows2_part
+
+rows2_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   dim+24(FP), R11
+	MOVQ   DI, R10
+	SUBQ   $+4, R11
+	JLT    rows2_whole_columns_end
+
+rows2_whole_columns:
+	VPMOVSXBD        (R10), Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST (CX), Z8, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z8, Z1
+	VPMOVSXBD        (R10)(DX*1), Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 4(CX), Z8, Z2
+	VFMADD231PS.BCST 4(CX)(BX*1), Z8, Z3
+	VPMOVSXBD        (R10)(DX*2), Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z4
+	VFMADD231PS.BCST 8(CX)(BX*1), Z8, Z5
+	VPMOVSXBD        (R10)(SI*1), Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 12(CX), Z8, Z6
+	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows2_whole_columns
+
+rows2_whole_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows2_whole_sum
+	VPMOVSXBD        (R10), Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST (CX), Z8, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z8, Z1
+	CMPQ             R11, $+2
+	JLT              rows2_whole_sum
+	VPMOVSXBD        (R10)(DX*1), Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 4(CX), Z8, Z2
+	VFMADD231PS.BCST 4(CX)(BX*1), Z8, Z3
+	CMPQ             R11, $+3
+	JLT              rows2_whole_sum
+	VPMOVSXBD        (R10)(DX*2), Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z4
+	VFMADD231PS.BCST 8(CX)(BX*1), Z8, Z5
+
+rows2_whole_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Z8
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z6, Z4, Z4
+	VADDPS       Z4, Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VMOVUPS      Z0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z3, Z1, Z1
+	VADDPS       Z7, Z5, Z5
+	VADDPS       Z5, Z1, Z1
+	VMULPS       Z8, Z1, Z1
+	VMOVUPS      Z1, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows2_whole
+
+rows2_part:
+	ADDQ $+16, R9
+	JLE  rows2_end
+
+rows2_parts:
+	MOVQ    $+16, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	MOVQ    $-1, R11
+	BZHIQ   R10, R11, R11
+	KMOVW   R11, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	MOVQ    dim+24(FP), R11
+	MOVQ    DI, R10
+	SUBQ    $+4, R11
+	JLT     rows2_parts_columns_end
+
+rows2_parts_columns:
+	VPMOVSXBD.Z      (R10), K1, Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST (CX), Z8, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z8, Z1
+	VPMOVSXBD.Z      (R10)(DX*1), K1, Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 4(CX), Z8, Z2
+	VFMADD231PS.BCST 4(CX)(BX*1), Z8, Z3
+	VPMOVSXBD.Z      (R10)(DX*2), K1, Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z4
+	VFMADD231PS.BCST 8(CX)(BX*1), Z8, Z5
+	VPMOVSXBD.Z      (R10)(SI*1), K1, Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 12(CX), Z8, Z6
+	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows2_parts_columns
+
+rows2_parts_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows2_parts_sum
+	VPMOVSXBD.Z      (R10), K1, Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST (CX), Z8, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z8, Z1
+	CMPQ             R11, $+2
+	JLT              rows2_parts_sum
+	VPMOVSXBD.Z      (R10)(DX*1), K1, Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 4(CX), Z8, Z2
+	VFMADD231PS.BCST 4(CX)(BX*1), Z8, Z3
+	CMPQ             R11, $+3
+	JLT              rows2_parts_sum
+	VPMOVSXBD.Z      (R10)(DX*2), K1, Z8
+	VCVTDQ2PS        Z8, Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z4
+	VFMADD231PS.BCST 8(CX)(BX*1), Z8, Z5
+
+rows2_parts_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Z8
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z6, Z4, Z4
+	VADDPS       Z4, Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VMOVUPS      Z0, K1, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z3, Z1, Z1
+	VADDPS       Z7, Z5, Z5
+	VADDPS       Z5, Z1, Z1
+	VMULPS       Z8, Z1, Z1
+	VMOVUPS      Z1, K1, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows2_parts
+
+rows2_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+8, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+2, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of3:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	SUBQ $+16, R9
+	JLT  rows3_part
+
+rows3_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   dim+24(FP), R11
+	MOVQ   DI, R10
+	SUBQ   $+4, R11
+	JLT    rows3_whole_columns_end
+
+rows3_whole_columns:
+	VPMOVSXBD        (R10), Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST (CX), Z12, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z12, Z2
+	VPMOVSXBD        (R10)(DX*1), Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 4(CX), Z12, Z3
+	VFMADD231PS.BCST 4(CX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 4(CX)(BX*2), Z12, Z5
+	VPMOVSXBD        (R10)(DX*2), Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z6
+	VFMADD231PS.BCST 8(CX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 8(CX)(BX*2), Z12, Z8
+	VPMOVSXBD        (R10)(SI*1), Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 12(CX), Z12, Z9
+	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
+	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows3_whole_columns
+
+rows3_whole_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows3_whole_sum
+	VPMOVSXBD        (R10), Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST (CX), Z12, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z12, Z2
+	CMPQ             R11, $+2
+	JLT              rows3_whole_sum
+	VPMOVSXBD        (R10)(DX*1), Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 4(CX), Z12, Z3
+	VFMADD231PS.BCST 4(CX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 4(CX)(BX*2), Z12, Z5
+	CMPQ             R11, $+3
+	JLT              rows3_whole_sum
+	VPMOVSXBD        (R10)(DX*2), Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z6
+	VFMADD231PS.BCST 8(CX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 8(CX)(BX*2), Z12, Z8
+
+rows3_whole_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Z12
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Z3, Z0, Z0
+	VADDPS       Z9, Z6, Z6
+	VADDPS       Z6, Z0, Z0
+	VMULPS       Z12, Z0, Z0
+	VMOVUPS      Z0, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z4, Z1, Z1
+	VADDPS       Z10, Z7, Z7
+	VADDPS       Z7, Z1, Z1
+	VMULPS       Z12, Z1, Z1
+	VMOVUPS      Z1, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z5, Z2, Z2
+	VADDPS       Z11, Z8, Z8
+	VADDPS       Z8, Z2, Z2
+	VMULPS       Z12, Z2, Z2
+	VMOVUPS      Z2, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows3_whole
+
+rows3_part:
+	ADDQ $+16, R9
+	JLE  rows3_end
+
+rows3_parts:
+	MOVQ    $+16, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	MOVQ    $-1, R11
+	BZHIQ   R10, R11, R11
+	KMOVW   R11, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	MOVQ    dim+24(FP), R11
+	MOVQ    DI, R10
+	SUBQ    $+4, R11
+	JLT     rows3_parts_columns_end
+
+rows3_parts_columns:
+	VPMOVSXBD.Z      (R10), K1, Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST (CX), Z12, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z12, Z2
+	VPMOVSXBD.Z      (R10)(DX*1), K1, Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 4(CX), Z12, Z3
+	VFMADD231PS.BCST 4(CX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 4(CX)(BX*2), Z12, Z5
+	VPMOVSXBD.Z      (R10)(DX*2), K1, Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z6
+	VFMADD231PS.BCST 8(CX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 8(CX)(BX*2), Z12, Z8
+	VPMOVSXBD.Z      (R10)(SI*1), K1, Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 12(CX), Z12, Z9
+	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
+	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	LEAQ             (R10)(DX*4), R10
+	ADDQ             $+16, CX
+	SUBQ             $+4, R11
+	JGE              rows3_parts_columns
+
+rows3_parts_columns_end:
+	ADDQ             $+4, R11
+	CMPQ             R11, $+1
+	JLT              rows3_parts_sum
+	VPMOVSXBD.Z      (R10), K1, Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST (CX), Z12, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z12, Z2
+	CMPQ             R11, $+2
+	JLT              rows3_parts_sum
+	VPMOVSXBD.Z      (R10)(DX*1), K1, Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 4(CX), Z12, Z3
+	VFMADD231PS.BCST 4(CX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 4(CX)(BX*2), Z12, Z5
+	CMPQ             R11, $+3
+	JLT              rows3_parts_sum
+	VPMOVSXBD.Z      (R10)(DX*2), K1, Z12
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z6
+	VFMADD231PS.BCST 8(CX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 8(CX)(BX*2), Z12, Z8
+
+rows3_parts_sum:
+	MOVQ         dstStride+8(FP), R11
+	VBROADCASTSS scale+64(FP), Z12
+	SHLQ         $0x02, R11
+	MOVQ         R8, R10
+	VADDPS       Z3, Z0, Z0
+	VADDPS       Z9, Z6, Z6
+	VADDPS       Z6, Z0, Z0
+	VMULPS       Z12, Z0, Z0
+	VMOVUPS      Z0, K1, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z4, Z1, Z1
+	VADDPS       Z10, Z7, Z7
+	VADDPS       Z7, Z1, Z1
+	VMULPS       Z12, Z1, Z1
+	VMOVUPS      Z1, K1, (R10)
+	ADDQ         R11, R10
+	VADDPS       Z5, Z2, Z2
+	VADDPS       Z11, Z8, Z8
+	VADDPS       Z8, Z2, Z2
+	VMULPS       Z12, Z2, Z2
+	VMOVUPS      Z2, K1, (R10)
+	MOVQ         dim+24(FP), R10
+	ANDQ         $-4, R10
+	SHLQ         $0x02, R10
+	NEGQ         R10
+	ADDQ         R10, CX
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows3_parts
+
+rows3_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+12, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+3, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of4:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	LEAQ (CX)(BX*2), R10
+	ADDQ BX, R10
+	SUBQ $+16, R9
+	JLT  rows4_part
+
+rows4_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   dim+24(FP), R12
+	MOVQ   DI, R11
+	SUBQ   $+4, R12
+	JLT    rows4_whole_columns_end
+
+rows4_whole_columns:
+	VPMOVSXBD        (R11), Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST (CX), Z16, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z16, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z16, Z2
+	VFMADD231PS.BCST (R10), Z16, Z3
+	VPMOVSXBD        (R11)(DX*1), Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 4(CX), Z16, Z4
+	VFMADD231PS.BCST 4(CX)(BX*1), Z16, Z5
+	VFMADD231PS.BCST 4(CX)(BX*2), Z16, Z6
+	VFMADD231PS.BCST 4(R10), Z16, Z7
+	VPMOVSXBD        (R11)(DX*2), Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 8(CX), Z16, Z8
+	VFMADD231PS.BCST 8(CX)(BX*1), Z16, Z9
+	VFMADD231PS.BCST 8(CX)(BX*2), Z16, Z10
+	VFMADD231PS.BCST 8(R10), Z16, Z11
+	VPMOVSXBD        (R11)(SI*1), Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 12(CX), Z16, Z12
+	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
+	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
+	VFMADD231PS.BCST 12(R10), Z16, Z15
+	LEAQ             (R11)(DX*4), R11
+	ADDQ             $+16, CX
+	ADDQ             $+16, R10
+	SUBQ             $+4, R12
+	JGE              rows4_whole_columns
+
+rows4_whole_columns_end:
+	ADDQ             $+4, R12
+	CMPQ             R12, $+1
+	JLT              rows4_whole_sum
+	VPMOVSXBD        (R11), Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST (CX), Z16, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z16, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z16, Z2
+	VFMADD231PS.BCST (R10), Z16, Z3
+	CMPQ             R12, $+2
+	JLT              rows4_whole_sum
+	VPMOVSXBD        (R11)(DX*1), Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 4(CX), Z16, Z4
+	VFMADD231PS.BCST 4(CX)(BX*1), Z16, Z5
+	VFMADD231PS.BCST 4(CX)(BX*2), Z16, Z6
+	VFMADD231PS.BCST 4(R10), Z16, Z7
+	CMPQ             R12, $+3
+	JLT              rows4_whole_sum
+	VPMOVSXBD        (R11)(DX*2), Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 8(CX), Z16, Z8
+	VFMADD231PS.BCST 8(CX)(BX*1), Z16, Z9
+	VFMADD231PS.BCST 8(CX)(BX*2), Z16, Z10
+	VFMADD231PS.BCST 8(R10), Z16, Z11
+
+rows4_whole_sum:
+	MOVQ         dstStride+8(FP), R12
+	VBROADCASTSS scale+64(FP), Z16
+	SHLQ         $0x02, R12
+	MOVQ         R8, R11
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z12, Z8, Z8
+	VADDPS       Z8, Z0, Z0
+	VMULPS       Z16, Z0, Z0
+	VMOVUPS      Z0, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z13, Z9, Z9
+	VADDPS       Z9, Z1, Z1
+	VMULPS       Z16, Z1, Z1
+	VMOVUPS      Z1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z14, Z10, Z10
+	VADDPS       Z10, Z2, Z2
+	VMULPS       Z16, Z2, Z2
+	VMOVUPS      Z2, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z15, Z11, Z11
+	VADDPS       Z11, Z3, Z3
+	VMULPS       Z16, Z3, Z3
+	VMOVUPS      Z3, (R11)
+	MOVQ         dim+24(FP), R11
+	ANDQ         $-4, R11
+	SHLQ         $0x02, R11
+	NEGQ         R11
+	ADDQ         R11, CX
+	ADDQ         R11, R10
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows4_whole
+
+rows4_part:
+	ADDQ $+16, R9
+	JLE  rows4_end
+
+rows4_parts:
+	MOVQ    $+16, R11
+	CMPQ    R9, R11
+	CMOVQLT R9, R11
+	MOVQ    $-1, R12
+	BZHIQ   R11, R12, R12
+	KMOVW   R12, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+	MOVQ    dim+24(FP), R12
+	MOVQ    DI, R11
+	SUBQ    $+4, R12
+	JLT     rows4_parts_columns_end
+
+rows4_parts_columns:
+	VPMOVSXBD.Z      (R11), K1, Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST (CX), Z16, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z16, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z16, Z2
+	VFMADD231PS.BCST (R10), Z16, Z3
+	VPMOVSXBD.Z      (R11)(DX*1), K1, Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 4(CX), Z16, Z4
+	VFMADD231PS.BCST 4(CX)(BX*1), Z16, Z5
+	VFMADD231PS.BCST 4(CX)(BX*2), Z16, Z6
+	VFMADD231PS.BCST 4(R10), Z16, Z7
+	VPMOVSXBD.Z      (R11)(DX*2), K1, Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 8(CX), Z16, Z8
+	VFMADD231PS.BCST 8(CX)(BX*1), Z16, Z9
+	VFMADD231PS.BCST 8(CX)(BX*2), Z16, Z10
+	VFMADD231PS.BCST 8(R10), Z16, Z11
+	VPMOVSXBD.Z      (R11)(SI*1), K1, Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 12(CX), Z16, Z12
+	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
+	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
+	VFMADD231PS.BCST 12(R10), Z16, Z15
+	LEAQ             (R11)(DX*4), R11
+	ADDQ             $+16, CX
+	ADDQ             $+16, R10
+	SUBQ             $+4, R12
+	JGE              rows4_parts_columns
+
+rows4_parts_columns_end:
+	ADDQ             $+4, R12
+	CMPQ             R12, $+1
+	JLT              rows4_parts_sum
+	VPMOVSXBD.Z      (R11), K1, Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST (CX), Z16, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z16, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z16, Z2
+	VFMADD231PS.BCST (R10), Z16, Z3
+	CMPQ             R12, $+2
+	JLT              rows4_parts_sum
+	VPMOVSXBD.Z      (R11)(DX*1), K1, Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 4(CX), Z16, Z4
+	VFMADD231PS.BCST 4(CX)(BX*1), Z16, Z5
+	VFMADD231PS.BCST 4(CX)(BX*2), Z16, Z6
+	VFMADD231PS.BCST 4(R10), Z16, Z7
+	CMPQ             R12, $+3
+	JLT              rows4_parts_sum
+	VPMOVSXBD.Z      (R11)(DX*2), K1, Z16
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST 8(CX), Z16, Z8
+	VFMADD231PS.BCST 8(CX)(BX*1), Z16, Z9
+	VFMADD231PS.BCST 8(CX)(BX*2), Z16, Z10
+	VFMADD231PS.BCST 8(R10), Z16, Z11
+
+rows4_parts_sum:
+	MOVQ         dstStride+8(FP), R12
+	VBROADCASTSS scale+64(FP), Z16
+	SHLQ         $0x02, R12
+	MOVQ         R8, R11
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z12, Z8, Z8
+	VADDPS       Z8, Z0, Z0
+	VMULPS       Z16, Z0, Z0
+	VMOVUPS      Z0, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z13, Z9, Z9
+	VADDPS       Z9, Z1, Z1
+	VMULPS       Z16, Z1, Z1
+	VMOVUPS      Z1, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z14, Z10, Z10
+	VADDPS       Z10, Z2, Z2
+	VMULPS       Z16, Z2, Z2
+	VMOVUPS      Z2, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z15, Z11, Z11
+	VADDPS       Z11, Z3, Z3
+	VMULPS       Z16, Z3, Z3
+	VMOVUPS      Z3, K1, (R11)
+	MOVQ         dim+24(FP), R11
+	ANDQ         $-4, R11
+	SHLQ         $0x02, R11
+	NEGQ         R11
+	ADDQ         R11, CX
+	ADDQ         R11, R10
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows4_parts
+
+rows4_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+16, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+4, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+rows_of5:
+	MOVQ k+40(FP), DI
+	MOVQ count+56(FP), R9
+	MOVQ AX, R8
+	LEAQ (CX)(BX*2), R10
+	ADDQ BX, R10
+	SUBQ $+16, R9
+	JLT  rows5_part
+
+rows5_whole:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	MOVQ   dim+24(FP), R12
+	MOVQ   DI, R11
+	SUBQ   $+4, R12
+	JLT    rows5_whole_columns_end
+
+rows5_whole_columns:
+	VPMOVSXBD        (R11), Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST (CX), Z20, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z20, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z20, Z2
+	VFMADD231PS.BCST (R10), Z20, Z3
+	VFMADD231PS.BCST (R10)(BX*1), Z20, Z4
+	VPMOVSXBD        (R11)(DX*1), Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 4(CX), Z20, Z5
+	VFMADD231PS.BCST 4(CX)(BX*1), Z20, Z6
+	VFMADD231PS.BCST 4(CX)(BX*2), Z20, Z7
+	VFMADD231PS.BCST 4(R10), Z20, Z8
+	VFMADD231PS.BCST 4(R10)(BX*1), Z20, Z9
+	VPMOVSXBD        (R11)(DX*2), Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 8(CX), Z20, Z10
+	VFMADD231PS.BCST 8(CX)(BX*1), Z20, Z11
+	VFMADD231PS.BCST 8(CX)(BX*2), Z20, Z12
+	VFMADD231PS.BCST 8(R10), Z20, Z13
+	VFMADD231PS.BCST 8(R10)(BX*1), Z20, Z14
+	VPMOVSXBD        (R11)(SI*1), Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 12(CX), Z20, Z15
+	VFMADD231PS.BCST 12(CX)(BX*1), Z20, Z16
+	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
+	VFMADD231PS.BCST 12(R10), Z20, Z18
+	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	LEAQ             (R11)(DX*4), R11
+	ADDQ             $+16, CX
+	ADDQ             $+16, R10
+	SUBQ             $+4, R12
+	JGE              rows5_whole_columns
+
+rows5_whole_columns_end:
+	ADDQ             $+4, R12
+	CMPQ             R12, $+1
+	JLT              rows5_whole_sum
+	VPMOVSXBD        (R11), Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST (CX), Z20, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z20, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z20, Z2
+	VFMADD231PS.BCST (R10), Z20, Z3
+	VFMADD231PS.BCST (R10)(BX*1), Z20, Z4
+	CMPQ             R12, $+2
+	JLT              rows5_whole_sum
+	VPMOVSXBD        (R11)(DX*1), Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 4(CX), Z20, Z5
+	VFMADD231PS.BCST 4(CX)(BX*1), Z20, Z6
+	VFMADD231PS.BCST 4(CX)(BX*2), Z20, Z7
+	VFMADD231PS.BCST 4(R10), Z20, Z8
+	VFMADD231PS.BCST 4(R10)(BX*1), Z20, Z9
+	CMPQ             R12, $+3
+	JLT              rows5_whole_sum
+	VPMOVSXBD        (R11)(DX*2), Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 8(CX), Z20, Z10
+	VFMADD231PS.BCST 8(CX)(BX*1), Z20, Z11
+	VFMADD231PS.BCST 8(CX)(BX*2), Z20, Z12
+	VFMADD231PS.BCST 8(R10), Z20, Z13
+	VFMADD231PS.BCST 8(R10)(BX*1), Z20, Z14
+
+rows5_whole_sum:
+	MOVQ         dstStride+8(FP), R12
+	VBROADCASTSS scale+64(FP), Z20
+	SHLQ         $0x02, R12
+	MOVQ         R8, R11
+	VADDPS       Z5, Z0, Z0
+	VADDPS       Z15, Z10, Z10
+	VADDPS       Z10, Z0, Z0
+	VMULPS       Z20, Z0, Z0
+	VMOVUPS      Z0, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z6, Z1, Z1
+	VADDPS       Z16, Z11, Z11
+	VADDPS       Z11, Z1, Z1
+	VMULPS       Z20, Z1, Z1
+	VMOVUPS      Z1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z7, Z2, Z2
+	VADDPS       Z17, Z12, Z12
+	VADDPS       Z12, Z2, Z2
+	VMULPS       Z20, Z2, Z2
+	VMOVUPS      Z2, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z8, Z3, Z3
+	VADDPS       Z18, Z13, Z13
+	VADDPS       Z13, Z3, Z3
+	VMULPS       Z20, Z3, Z3
+	VMOVUPS      Z3, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z9, Z4, Z4
+	VADDPS       Z19, Z14, Z14
+	VADDPS       Z14, Z4, Z4
+	VMULPS       Z20, Z4, Z4
+	VMOVUPS      Z4, (R11)
+	MOVQ         dim+24(FP), R11
+	ANDQ         $-4, R11
+	SHLQ         $0x02, R11
+	NEGQ         R11
+	ADDQ         R11, CX
+	ADDQ         R11, R10
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JGE          rows5_whole
+
+rows5_part:
+	ADDQ $+16, R9
+	JLE  rows5_end
+
+rows5_parts:
+	MOVQ    $+16, R11
+	CMPQ    R9, R11
+	CMOVQLT R9, R11
+	MOVQ    $-1, R12
+	BZHIQ   R11, R12, R12
+	KMOVW   R12, K1
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+	VXORPS  Z16, Z16, Z16
+	VXORPS  Z17, Z17, Z17
+	VXORPS  Z18, Z18, Z18
+	VXORPS  Z19, Z19, Z19
+	MOVQ    dim+24(FP), R12
+	MOVQ    DI, R11
+	SUBQ    $+4, R12
+	JLT     rows5_parts_columns_end
+
+rows5_parts_columns:
+	VPMOVSXBD.Z      (R11), K1, Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST (CX), Z20, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z20, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z20, Z2
+	VFMADD231PS.BCST (R10), Z20, Z3
+	VFMADD231PS.BCST (R10)(BX*1), Z20, Z4
+	VPMOVSXBD.Z      (R11)(DX*1), K1, Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 4(CX), Z20, Z5
+	VFMADD231PS.BCST 4(CX)(BX*1), Z20, Z6
+	VFMADD231PS.BCST 4(CX)(BX*2), Z20, Z7
+	VFMADD231PS.BCST 4(R10), Z20, Z8
+	VFMADD231PS.BCST 4(R10)(BX*1), Z20, Z9
+	VPMOVSXBD.Z      (R11)(DX*2), K1, Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 8(CX), Z20, Z10
+	VFMADD231PS.BCST 8(CX)(BX*1), Z20, Z11
+	VFMADD231PS.BCST 8(CX)(BX*2), Z20, Z12
+	VFMADD231PS.BCST 8(R10), Z20, Z13
+	VFMADD231PS.BCST 8(R10)(BX*1), Z20, Z14
+	VPMOVSXBD.Z      (R11)(SI*1), K1, Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 12(CX), Z20, Z15
+	VFMADD231PS.BCST 12(CX)(BX*1), Z20, Z16
+	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
+	VFMADD231PS.BCST 12(R10), Z20, Z18
+	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	LEAQ             (R11)(DX*4), R11
+	ADDQ             $+16, CX
+	ADDQ             $+16, R10
+	SUBQ             $+4, R12
+	JGE              rows5_parts_columns
+
+rows5_parts_columns_end:
+	ADDQ             $+4, R12
+	CMPQ             R12, $+1
+	JLT              rows5_parts_sum
+	VPMOVSXBD.Z      (R11), K1, Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST (CX), Z20, Z0
+	VFMADD231PS.BCST (CX)(BX*1), Z20, Z1
+	VFMADD231PS.BCST (CX)(BX*2), Z20, Z2
+	VFMADD231PS.BCST (R10), Z20, Z3
+	VFMADD231PS.BCST (R10)(BX*1), Z20, Z4
+	CMPQ             R12, $+2
+	JLT              rows5_parts_sum
+	VPMOVSXBD.Z      (R11)(DX*1), K1, Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 4(CX), Z20, Z5
+	VFMADD231PS.BCST 4(CX)(BX*1), Z20, Z6
+	VFMADD231PS.BCST 4(CX)(BX*2), Z20, Z7
+	VFMADD231PS.BCST 4(R10), Z20, Z8
+	VFMADD231PS.BCST 4(R10)(BX*1), Z20, Z9
+	CMPQ             R12, $+3
+	JLT              rows5_parts_sum
+	VPMOVSXBD.Z      (R11)(DX*2), K1, Z20
+	VCVTDQ2PS        Z20, Z20
+	VFMADD231PS.BCST 8(CX), Z20, Z10
+	VFMADD231PS.BCST 8(CX)(BX*1), Z20, Z11
+	VFMADD231PS.BCST 8(CX)(BX*2), Z20, Z12
+	VFMADD231PS.BCST 8(R10), Z20, Z13
+	VFMADD231PS.BCST 8(R10)(BX*1), Z20, Z14
+
+rows5_parts_sum:
+	MOVQ         dstStride+8(FP), R12
+	VBROADCASTSS scale+64(FP), Z20
+	SHLQ         $0x02, R12
+	MOVQ         R8, R11
+	VADDPS       Z5, Z0, Z0
+	VADDPS       Z15, Z10, Z10
+	VADDPS       Z10, Z0, Z0
+	VMULPS       Z20, Z0, Z0
+	VMOVUPS      Z0, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z6, Z1, Z1
+	VADDPS       Z16, Z11, Z11
+	VADDPS       Z11, Z1, Z1
+	VMULPS       Z20, Z1, Z1
+	VMOVUPS      Z1, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z7, Z2, Z2
+	VADDPS       Z17, Z12, Z12
+	VADDPS       Z12, Z2, Z2
+	VMULPS       Z20, Z2, Z2
+	VMOVUPS      Z2, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z8, Z3, Z3
+	VADDPS       Z18, Z13, Z13
+	VADDPS       Z13, Z3, Z3
+	VMULPS       Z20, Z3, Z3
+	VMOVUPS      Z3, K1, (R11)
+	ADDQ         R12, R11
+	VADDPS       Z9, Z4, Z4
+	VADDPS       Z19, Z14, Z14
+	VADDPS       Z14, Z4, Z4
+	VMULPS       Z20, Z4, Z4
+	VMOVUPS      Z4, K1, (R11)
+	MOVQ         dim+24(FP), R11
+	ANDQ         $-4, R11
+	SHLQ         $0x02, R11
+	NEGQ         R11
+	ADDQ         R11, CX
+	ADDQ         R11, R10
+	ADDQ         $+16, DI
+	ADDQ         $+64, R8
+	SUBQ         $+16, R9
+	JG           rows5_parts
+
+rows5_end:
+	MOVQ   dstStride+8(FP), DX
+	IMUL3Q $+20, DX, DX
+	ADDQ   DX, AX
+	IMUL3Q $+5, BX, DX
+	ADDQ   DX, CX
+	VZEROUPPER
+	RET
+
+// func AccumulateInt8(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·AccumulateInt8(SB), NOSPLIT, $0-64
+	MOVQ       out+0(FP), AX
+	MOVQ       p+32(FP), CX
+	MOVQ       dim+8(FP), DX
+	SHLQ       $0x02, DX
+	MOVQ       ahead+56(FP), BX
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	MOVQ       rows+16(FP), BX
+	CMPQ       BX, $+6
+	JLT        remainder
+
+whole:
+	MOVQ v+24(FP), DI
+	MOVQ dim+8(FP), R8
+	MOVQ AX, SI
+	SUBQ $+64, R8
+	JLT  rows6_vectors4_end
+
+rows6_vectors4:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	LEAQ    (R10)(R12*2), R13
+	ADDQ    R12, R13
+	MOVQ    dim+8(FP), R14
+	LEAQ    (SI)(DX*2), R15
+	ADDQ    DX, R15
+	VMOVUPS (SI), Z0
+	VMOVUPS 64(SI), Z1
+	VMOVUPS 128(SI), Z2
+	VMOVUPS 192(SI), Z3
+	VMOVUPS (SI)(DX*1), Z4
+	VMOVUPS 64(SI)(DX*1), Z5
+	VMOVUPS 128(SI)(DX*1), Z6
+	VMOVUPS 192(SI)(DX*1), Z7
+	VMOVUPS (SI)(DX*2), Z8
+	VMOVUPS 64(SI)(DX*2), Z9
+	VMOVUPS 128(SI)(DX*2), Z10
+	VMOVUPS 192(SI)(DX*2), Z11
+	VMOVUPS (R15), Z12
+	VMOVUPS 64(R15), Z13
+	VMOVUPS 128(R15), Z14
+	VMOVUPS 192(R15), Z15
+	VMOVUPS (R15)(DX*1), Z16
+	VMOVUPS 64(R15)(DX*1), Z17
+	VMOVUPS 128(R15)(DX*1), Z18
+	VMOVUPS 192(R15)(DX*1), Z19
+	VMOVUPS (R15)(DX*2), Z20
+	VMOVUPS 64(R15)(DX*2), Z21
+	VMOVUPS 128(R15)(DX*2), Z22
+	VMOVUPS 192(R15)(DX*2), Z23
+
+rows6_vectors4_position:
+	VBROADCASTSS (R10), Z24
+	VBROADCASTSS (R10)(R12*1), Z25
+	VBROADCASTSS (R10)(R12*2), Z26
+	VBROADCASTSS (R13), Z27
+	VBROADCASTSS (R13)(R12*1), Z28
+	VBROADCASTSS (R13)(R12*2), Z29
+	VPMOVSXBD    (R9), Z30
+	VCVTDQ2PS    Z30, Z30
+	VFMADD231PS  Z30, Z24, Z0
+	VFMADD231PS  Z30, Z25, Z4
+	VFMADD231PS  Z30, Z26, Z8
+	VFMADD231PS  Z30, Z27, Z12
+	VFMADD231PS  Z30, Z28, Z16
+	VFMADD231PS  Z30, Z29, Z20
+	VPMOVSXBD    16(R9), Z30
+	VCVTDQ2PS    Z30, Z30
+	VFMADD231PS  Z30, Z24, Z1
+	VFMADD231PS  Z30, Z25, Z5
+	VFMADD231PS  Z30, Z26, Z9
+	VFMADD231PS  Z30, Z27, Z13
+	VFMADD231PS  Z30, Z28, Z17
+	VFMADD231PS  Z30, Z29, Z21
+	VPMOVSXBD    32(R9), Z30
+	VCVTDQ2PS    Z30, Z30
+	VFMADD231PS  Z30, Z24, Z2
+	VFMADD231PS  Z30, Z25, Z6
+	VFMADD231PS  Z30, Z26, Z10
+	VFMADD231PS  Z30, Z27, Z14
+	VFMADD231PS  Z30, Z28, Z18
+	VFMADD231PS  Z30, Z29, Z22
+	VPMOVSXBD    48(R9), Z30
+	VCVTDQ2PS    Z30, Z30
+	VFMADD231PS  Z30, Z24, Z3
+	VFMADD231PS  Z30, Z25, Z7
+	VFMADD231PS  Z30, Z26, Z11
+	VFMADD231PS  Z30, Z27, Z15
+	VFMADD231PS  Z30, Z28, Z19
+	VFMADD231PS  Z30, Z29, Z23
+	ADDQ         R14, R9
+	ADDQ         $+4, R10
+	ADDQ         $+4, R13
+	DECQ         R11
+	JNZ          rows6_vectors4_position
+	LEAQ         (SI)(DX*2), R9
+	ADDQ         DX, R9
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, (SI)(DX*1)
+	VMOVUPS      Z5, 64(SI)(DX*1)
+	VMOVUPS      Z6, 128(SI)(DX*1)
+	VMOVUPS      Z7, 192(SI)(DX*1)
+	VMOVUPS      Z8, (SI)(DX*2)
+	VMOVUPS      Z9, 64(SI)(DX*2)
+	VMOVUPS      Z10, 128(SI)(DX*2)
+	VMOVUPS      Z11, 192(SI)(DX*2)
+	VMOVUPS      Z12, (R9)
+	VMOVUPS      Z13, 64(R9)
+	VMOVUPS      Z14, 128(R9)
+	VMOVUPS      Z15, 192(R9)
+	VMOVUPS      Z16, (R9)(DX*1)
+	VMOVUPS      Z17, 64(R9)(DX*1)
+	VMOVUPS      Z18, 128(R9)(DX*1)
+	VMOVUPS      Z19, 192(R9)(DX*1)
+	VMOVUPS      Z20, (R9)(DX*2)
+	VMOVUPS      Z21, 64(R9)(DX*2)
+	VMOVUPS      Z22, 128(R9)(DX*2)
+	VMOVUPS      Z23, 192(R9)(DX*2)
+	ADDQ         $+256, SI
+	ADDQ         $+64, DI
+	SUBQ         $+64, R8
+	JGE          rows6_vectors4
+
+rows6_vectors4_end:
+	ADDQ $+64, R8
+	SUBQ $+16, R8
+	JLT  rows6_vectors1_end
+
+rows6_vectors1:
+	MOVQ    count+48(FP), R11
+	MOVQ    DI, R9
+	MOVQ    CX, R10
+	MOVQ    pStride+40(FP), R12
+	SHLQ    $0x02, R12
+	LEAQ    (R10)(R12*2), R13
+	ADDQ    R12, R13
+	MOVQ    dim+8(FP), R14
+	LEAQ    (SI)(DX*2), R15
+	ADDQ    DX, R15
+	VMOVUPS (SI), Z0
+	VMOVUPS (SI)(DX*1), Z1
+	VMOVUPS (SI)(DX*2), Z2
+	VMOVUPS (R15), Z3
+	VMOVUPS (R15)(DX*1), Z4
+	VMOVUPS (R15)(DX*2), Z5
+
+rows6_vectors1_position:
+	VBROADCASTSS (R10), Z6
+	VBROADCASTSS (R10)(R12*1), Z7
+	VBROADCASTSS (R10)(R12*2), Z8
+	VBROADCASTSS (R13), Z9
+	VBROADCASTSS (R13)(R12*1), Z10
+	VBROADCASTSS (R13)(R12*2), Z11
+	VPMOVSXBD    (R9), Z12
+	VCVTDQ2PS    Z12, Z12
+	VFMADD231PS  Z12, Z6, Z0
+	VFMADD231PS  Z12, Z7, Z1
+	VFMADD231PS  Z12, Z8, Z2
+	VFMADD231PS  Z12, Z9, Z3
+	VFMADD231PS  Z12, Z10, Z4
+	VFMADD231PS  Z12, Z11, Z5
+	ADDQ         R14, R9
+	ADDQ         $+4, R10
+	ADDQ         $+4, R13
+	DECQ         R11
+	JNZ          rows6_vectors1_position
+	LEAQ         (SI)(DX*2), R9
+	ADDQ         DX, R9
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, (SI)(DX*1)
+	VMOVUPS      Z2, (SI)(DX*2)
+	VMOVUPS      Z3, (R9)
+	VMOVUPS      Z4, (R9)(DX*1)
+	VMOVUPS      Z5, (R9)(DX*2)
+	ADDQ         $+64, SI
+	ADDQ         $+16, DI
+	SUBQ         $+16, R8
+	JGE          rows6_vectors1
+
+rows6_vectors1_end:
+	ADDQ      $+16, R8
+	JZ        rows6_end
+	MOVQ      $-1, R9
+	BZHIQ     R8, R9, R9
+	KMOVW     R9, K1
+	MOVQ      count+48(FP), R8
+	MOVQ      CX, R9
+	MOVQ      pStride+40(FP), R10
+	SHLQ      $0x02, R10
+	LEAQ      (R9)(R10*2), R11
+	ADDQ      R10, R11
+	MOVQ      dim+8(FP), R12
+	LEAQ      (SI)(DX*2), R13
+	ADDQ      DX, R13
+	VMOVUPS.Z (SI), K1, Z0
+	VMOVUPS.Z (SI)(DX*1), K1, Z1
+	VMOVUPS.Z (SI)(DX*2), K1, Z2
+	VMOVUPS.Z (R13), K1, Z3
+	VMOVUPS.Z (R13)(DX*1), K1, Z4
+	VMOVUPS.Z (R13)(DX*2), K1, Z5
+
+rows6_rest_position:
+	VBROADCASTSS (R9), Z6
+	VBROADCASTSS (R9)(R10*1), Z7
+	VBROADCASTSS (R9)(R10*2), Z8
+	VBROADCASTSS (R11), Z9
+	VBROADCASTSS (R11)(R10*1), Z10
+	VBROADCASTSS (R11)(R10*2), Z11
+	VPMOVSXBD.Z  (DI), K1, Z12
+	VCVTDQ2PS    Z12, Z12
+	VFMADD231PS  Z12, Z6, Z0
+	VFMADD231PS  Z12, Z7, Z1
+	VFMADD231PS  Z12, Z8, Z2
+	VFMADD231PS  Z12, Z9, Z3
+	VFMADD231PS  Z12, Z10, Z4
+	VFMADD231PS  Z12, Z11, Z5
+	ADDQ         R12, DI
+	ADDQ         $+4, R9
+	ADDQ         $+4, R11
+	DECQ         R8
+	JNZ          rows6_rest_position
+	LEAQ         (SI)(DX*2), DI
+	ADDQ         DX, DI
+	VMOVUPS      Z0, K1, (SI)
+	VMOVUPS      Z1, K1, (SI)(DX*1)
+	VMOVUPS      Z2, K1, (SI)(DX*2)
+	VMOVUPS      Z3, K1, (DI)
+	VMOVUPS      Z4, K1, (DI)(DX*1)
+	VMOVUPS      Z5, K1, (DI)(DX*2)
+
+rows6_end:
+	IMUL3Q $+6, DX, SI
+	ADDQ   SI, AX
+	MOVQ   pStride+40(FP), SI
+	IMUL3Q $+24, SI, SI
+	ADDQ   SI, CX
+	SUBQ   $+6, BX
+	CMPQ   BX, $+6
+	JGE    whole
+
+remainder:
+	CMPQ BX, $+1
+	JE   rows_of1
+	CMPQ BX, $+2
+	JE   rows_of2
+	CMPQ BX, $+3
+	JE   rows_of3
+	CMPQ BX, $+4
+	JE   rows_of4
+	CMPQ BX, $+5
+	JE   rows_of5
+	VZEROUPPER
+	RET
+
+rows_of1:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+128, DI
+	JLT  rows1_vectors8_end
+
+rows1_vectors8:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS 256(BX), Z4
+	VMOVUPS 320(BX), Z5
+	VMOVUPS 384(BX), Z6
+	VMOVUPS 448(BX), Z7
+
+rows1_vectors8_position:
+	VBROADCASTSS (R9), Z8
+	VPMOVSXBD    (R8), Z9
+	VCVTDQ2PS    Z9, Z9
+	VFMADD231PS  Z9, Z8, Z0
+	VPMOVSXBD    16(R8), Z9
+	VCVTDQ2PS    Z9, Z9
+	VFMADD231PS  Z9, Z8, Z1
+	VPMOVSXBD    32(R8), Z9
+	VCVTDQ2PS    Z9, Z9
+	VFMADD231PS  Z9, Z8, Z2
+	VPMOVSXBD    48(R8), Z9
+	VCVTDQ2PS    Z9, Z9
+	VFMADD231PS  Z9, Z8, Z3
+	VPMOVSXBD    64(R8), Z9
+	VCVTDQ2PS    Z9, Z9
+	VFMADD231PS  Z9, Z8, Z4
+	VPMOVSXBD    80(R8), Z9
+	VCVTDQ2PS    Z9, Z9
+	VFMADD231PS  Z9, Z8, Z5
+	VPMOVSXBD    96(R8), Z9
+	VCVTDQ2PS    Z9, Z9
+	VFMADD231PS  Z9, Z8, Z6
+	VPMOVSXBD    112(R8), Z9
+	VCVTDQ2PS    Z9, Z9
+	VFMADD231PS  Z9, Z8, Z7
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors8_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, 256(BX)
+	VMOVUPS      Z5, 320(BX)
+	VMOVUPS      Z6, 384(BX)
+	VMOVUPS      Z7, 448(BX)
+	ADDQ         $+512, BX
+	ADDQ         $+128, SI
+	SUBQ         $+128, DI
+	JGE          rows1_vectors8
+
+rows1_vectors8_end:
+	ADDQ $+128, DI
+	SUBQ $+64, DI
+	JLT  rows1_vectors4_end
+
+rows1_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+
+rows1_vectors4_position:
+	VBROADCASTSS (R9), Z4
+	VPMOVSXBD    (R8), Z5
+	VCVTDQ2PS    Z5, Z5
+	VFMADD231PS  Z5, Z4, Z0
+	VPMOVSXBD    16(R8), Z5
+	VCVTDQ2PS    Z5, Z5
+	VFMADD231PS  Z5, Z4, Z1
+	VPMOVSXBD    32(R8), Z5
+	VCVTDQ2PS    Z5, Z5
+	VFMADD231PS  Z5, Z4, Z2
+	VPMOVSXBD    48(R8), Z5
+	VCVTDQ2PS    Z5, Z5
+	VFMADD231PS  Z5, Z4, Z3
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors4_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	ADDQ         $+256, BX
+	ADDQ         $+64, SI
+	SUBQ         $+64, DI
+	JGE          rows1_vectors4
+
+rows1_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows1_vectors1_end
+
+rows1_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R11
+	VMOVUPS (BX), Z0
+
+rows1_vectors1_position:
+	VBROADCASTSS (R9), Z1
+	VPMOVSXBD    (R8), Z2
+	VCVTDQ2PS    Z2, Z2
+	VFMADD231PS  Z2, Z1, Z0
+	ADDQ         R11, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows1_vectors1_position
+	VMOVUPS      Z0, (BX)
+	ADDQ         $+64, BX
+	ADDQ         $+16, SI
+	SUBQ         $+16, DI
+	JGE          rows1_vectors1
+
+rows1_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows1_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	MOVQ      dim+8(FP), R9
+	VMOVUPS.Z (BX), K1, Z0
+
+rows1_rest_position:
+	VBROADCASTSS (R8), Z1
+	VPMOVSXBD.Z  (SI), K1, Z2
+	VCVTDQ2PS    Z2, Z2
+	VFMADD231PS  Z2, Z1, Z0
+	ADDQ         R9, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows1_rest_position
+	VMOVUPS      Z0, K1, (BX)
+
+rows1_end:
+	IMUL3Q $+1, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of2:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows2_vectors4_end
+
+rows2_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS (BX)(DX*1), Z4
+	VMOVUPS 64(BX)(DX*1), Z5
+	VMOVUPS 128(BX)(DX*1), Z6
+	VMOVUPS 192(BX)(DX*1), Z7
+
+rows2_vectors4_position:
+	VBROADCASTSS (R9), Z8
+	VBROADCASTSS (R9)(R11*1), Z9
+	VPMOVSXBD    (R8), Z10
+	VCVTDQ2PS    Z10, Z10
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z10, Z9, Z4
+	VPMOVSXBD    16(R8), Z10
+	VCVTDQ2PS    Z10, Z10
+	VFMADD231PS  Z10, Z8, Z1
+	VFMADD231PS  Z10, Z9, Z5
+	VPMOVSXBD    32(R8), Z10
+	VCVTDQ2PS    Z10, Z10
+	VFMADD231PS  Z10, Z8, Z2
+	VFMADD231PS  Z10, Z9, Z6
+	VPMOVSXBD    48(R8), Z10
+	VCVTDQ2PS    Z10, Z10
+	VFMADD231PS  Z10, Z8, Z3
+	VFMADD231PS  Z10, Z9, Z7
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors4_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, (BX)(DX*1)
+	VMOVUPS      Z5, 64(BX)(DX*1)
+	VMOVUPS      Z6, 128(BX)(DX*1)
+	VMOVUPS      Z7, 192(BX)(DX*1)
+	ADDQ         $+256, BX
+	ADDQ         $+64, SI
+	SUBQ         $+64, DI
+	JGE          rows2_vectors4
+
+rows2_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows2_vectors1_end
+
+rows2_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	VMOVUPS (BX), Z0
+	VMOVUPS (BX)(DX*1), Z1
+
+rows2_vectors1_position:
+	VBROADCASTSS (R9), Z2
+	VBROADCASTSS (R9)(R11*1), Z3
+	VPMOVSXBD    (R8), Z4
+	VCVTDQ2PS    Z4, Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows2_vectors1_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, (BX)(DX*1)
+	ADDQ         $+64, BX
+	ADDQ         $+16, SI
+	SUBQ         $+16, DI
+	JGE          rows2_vectors1
+
+rows2_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows2_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	MOVQ      dim+8(FP), R10
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (BX)(DX*1), K1, Z1
+
+rows2_rest_position:
+	VBROADCASTSS (R8), Z2
+	VBROADCASTSS (R8)(R9*1), Z3
+	VPMOVSXBD.Z  (SI), K1, Z4
+	VCVTDQ2PS    Z4, Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	ADDQ         R10, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows2_rest_position
+	VMOVUPS      Z0, K1, (BX)
+	VMOVUPS      Z1, K1, (BX)(DX*1)
+
+rows2_end:
+	IMUL3Q $+2, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of3:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows3_vectors4_end
+
+rows3_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS (BX)(DX*1), Z4
+	VMOVUPS 64(BX)(DX*1), Z5
+	VMOVUPS 128(BX)(DX*1), Z6
+	VMOVUPS 192(BX)(DX*1), Z7
+	VMOVUPS (BX)(DX*2), Z8
+	VMOVUPS 64(BX)(DX*2), Z9
+	VMOVUPS 128(BX)(DX*2), Z10
+	VMOVUPS 192(BX)(DX*2), Z11
+
+rows3_vectors4_position:
+	VBROADCASTSS (R9), Z12
+	VBROADCASTSS (R9)(R11*1), Z13
+	VBROADCASTSS (R9)(R11*2), Z14
+	VPMOVSXBD    (R8), Z15
+	VCVTDQ2PS    Z15, Z15
+	VFMADD231PS  Z15, Z12, Z0
+	VFMADD231PS  Z15, Z13, Z4
+	VFMADD231PS  Z15, Z14, Z8
+	VPMOVSXBD    16(R8), Z15
+	VCVTDQ2PS    Z15, Z15
+	VFMADD231PS  Z15, Z12, Z1
+	VFMADD231PS  Z15, Z13, Z5
+	VFMADD231PS  Z15, Z14, Z9
+	VPMOVSXBD    32(R8), Z15
+	VCVTDQ2PS    Z15, Z15
+	VFMADD231PS  Z15, Z12, Z2
+	VFMADD231PS  Z15, Z13, Z6
+	VFMADD231PS  Z15, Z14, Z10
+	VPMOVSXBD    48(R8), Z15
+	VCVTDQ2PS    Z15, Z15
+	VFMADD231PS  Z15, Z12, Z3
+	VFMADD231PS  Z15, Z13, Z7
+	VFMADD231PS  Z15, Z14, Z11
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows3_vectors4_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, (BX)(DX*1)
+	VMOVUPS      Z5, 64(BX)(DX*1)
+	VMOVUPS      Z6, 128(BX)(DX*1)
+	VMOVUPS      Z7, 192(BX)(DX*1)
+	VMOVUPS      Z8, (BX)(DX*2)
+	VMOVUPS      Z9, 64(BX)(DX*2)
+	VMOVUPS      Z10, 128(BX)(DX*2)
+	VMOVUPS      Z11, 192(BX)(DX*2)
+	ADDQ         $+256, BX
+	ADDQ         $+64, SI
+	SUBQ         $+64, DI
+	JGE          rows3_vectors4
+
+rows3_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows3_vectors1_end
+
+rows3_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	MOVQ    dim+8(FP), R12
+	VMOVUPS (BX), Z0
+	VMOVUPS (BX)(DX*1), Z1
+	VMOVUPS (BX)(DX*2), Z2
+
+rows3_vectors1_position:
+	VBROADCASTSS (R9), Z3
+	VBROADCASTSS (R9)(R11*1), Z4
+	VBROADCASTSS (R9)(R11*2), Z5
+	VPMOVSXBD    (R8), Z6
+	VCVTDQ2PS    Z6, Z6
+	VFMADD231PS  Z6, Z3, Z0
+	VFMADD231PS  Z6, Z4, Z1
+	VFMADD231PS  Z6, Z5, Z2
+	ADDQ         R12, R8
+	ADDQ         $+4, R9
+	DECQ         R10
+	JNZ          rows3_vectors1_position
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, (BX)(DX*1)
+	VMOVUPS      Z2, (BX)(DX*2)
+	ADDQ         $+64, BX
+	ADDQ         $+16, SI
+	SUBQ         $+16, DI
+	JGE          rows3_vectors1
+
+rows3_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows3_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	MOVQ      dim+8(FP), R10
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (BX)(DX*1), K1, Z1
+	VMOVUPS.Z (BX)(DX*2), K1, Z2
+
+rows3_rest_position:
+	VBROADCASTSS (R8), Z3
+	VBROADCASTSS (R8)(R9*1), Z4
+	VBROADCASTSS (R8)(R9*2), Z5
+	VPMOVSXBD.Z  (SI), K1, Z6
+	VCVTDQ2PS    Z6, Z6
+	VFMADD231PS  Z6, Z3, Z0
+	VFMADD231PS  Z6, Z4, Z1
+	VFMADD231PS  Z6, Z5, Z2
+	ADDQ         R10, SI
+	ADDQ         $+4, R8
+	DECQ         DI
+	JNZ          rows3_rest_position
+	VMOVUPS      Z0, K1, (BX)
+	VMOVUPS      Z1, K1, (BX)(DX*1)
+	VMOVUPS      Z2, K1, (BX)(DX*2)
+
+rows3_end:
+	IMUL3Q $+3, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+12, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of4:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows4_vectors4_end
+
+rows4_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	LEAQ    (R9)(R11*2), R12
+	ADDQ    R11, R12
+	MOVQ    dim+8(FP), R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS (BX)(DX*1), Z4
+	VMOVUPS 64(BX)(DX*1), Z5
+	VMOVUPS 128(BX)(DX*1), Z6
+	VMOVUPS 192(BX)(DX*1), Z7
+	VMOVUPS (BX)(DX*2), Z8
+	VMOVUPS 64(BX)(DX*2), Z9
+	VMOVUPS 128(BX)(DX*2), Z10
+	VMOVUPS 192(BX)(DX*2), Z11
+	VMOVUPS (R14), Z12
+	VMOVUPS 64(R14), Z13
+	VMOVUPS 128(R14), Z14
+	VMOVUPS 192(R14), Z15
+
+rows4_vectors4_position:
+	VBROADCASTSS (R9), Z16
+	VBROADCASTSS (R9)(R11*1), Z17
+	VBROADCASTSS (R9)(R11*2), Z18
+	VBROADCASTSS (R12), Z19
+	VPMOVSXBD    (R8), Z20
+	VCVTDQ2PS    Z20, Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z4
+	VFMADD231PS  Z20, Z18, Z8
+	VFMADD231PS  Z20, Z19, Z12
+	VPMOVSXBD    16(R8), Z20
+	VCVTDQ2PS    Z20, Z20
+	VFMADD231PS  Z20, Z16, Z1
+	VFMADD231PS  Z20, Z17, Z5
+	VFMADD231PS  Z20, Z18, Z9
+	VFMADD231PS  Z20, Z19, Z13
+	VPMOVSXBD    32(R8), Z20
+	VCVTDQ2PS    Z20, Z20
+	VFMADD231PS  Z20, Z16, Z2
+	VFMADD231PS  Z20, Z17, Z6
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z14
+	VPMOVSXBD    48(R8), Z20
+	VCVTDQ2PS    Z20, Z20
+	VFMADD231PS  Z20, Z16, Z3
+	VFMADD231PS  Z20, Z17, Z7
+	VFMADD231PS  Z20, Z18, Z11
+	VFMADD231PS  Z20, Z19, Z15
+	ADDQ         R13, R8
+	ADDQ         $+4, R9
+	ADDQ         $+4, R12
+	DECQ         R10
+	JNZ          rows4_vectors4_position
+	LEAQ         (BX)(DX*2), R8
+	ADDQ         DX, R8
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, (BX)(DX*1)
+	VMOVUPS      Z5, 64(BX)(DX*1)
+	VMOVUPS      Z6, 128(BX)(DX*1)
+	VMOVUPS      Z7, 192(BX)(DX*1)
+	VMOVUPS      Z8, (BX)(DX*2)
+	VMOVUPS      Z9, 64(BX)(DX*2)
+	VMOVUPS      Z10, 128(BX)(DX*2)
+	VMOVUPS      Z11, 192(BX)(DX*2)
+	VMOVUPS      Z12, (R8)
+	VMOVUPS      Z13, 64(R8)
+	VMOVUPS      Z14, 128(R8)
+	VMOVUPS      Z15, 192(R8)
+	ADDQ         $+256, BX
+	ADDQ         $+64, SI
+	SUBQ         $+64, DI
+	JGE          rows4_vectors4
+
+rows4_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows4_vectors1_end
+
+rows4_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	LEAQ    (R9)(R11*2), R12
+	ADDQ    R11, R12
+	MOVQ    dim+8(FP), R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
+	VMOVUPS (BX), Z0
+	VMOVUPS (BX)(DX*1), Z1
+	VMOVUPS (BX)(DX*2), Z2
+	VMOVUPS (R14), Z3
+
+rows4_vectors1_position:
+	VBROADCASTSS (R9), Z4
+	VBROADCASTSS (R9)(R11*1), Z5
+	VBROADCASTSS (R9)(R11*2), Z6
+	VBROADCASTSS (R12), Z7
+	VPMOVSXBD    (R8), Z8
+	VCVTDQ2PS    Z8, Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         R13, R8
+	ADDQ         $+4, R9
+	ADDQ         $+4, R12
+	DECQ         R10
+	JNZ          rows4_vectors1_position
+	LEAQ         (BX)(DX*2), R8
+	ADDQ         DX, R8
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, (BX)(DX*1)
+	VMOVUPS      Z2, (BX)(DX*2)
+	VMOVUPS      Z3, (R8)
+	ADDQ         $+64, BX
+	ADDQ         $+16, SI
+	SUBQ         $+16, DI
+	JGE          rows4_vectors1
+
+rows4_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows4_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	LEAQ      (R8)(R9*2), R10
+	ADDQ      R9, R10
+	MOVQ      dim+8(FP), R11
+	LEAQ      (BX)(DX*2), R12
+	ADDQ      DX, R12
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (BX)(DX*1), K1, Z1
+	VMOVUPS.Z (BX)(DX*2), K1, Z2
+	VMOVUPS.Z (R12), K1, Z3
+
+rows4_rest_position:
+	VBROADCASTSS (R8), Z4
+	VBROADCASTSS (R8)(R9*1), Z5
+	VBROADCASTSS (R8)(R9*2), Z6
+	VBROADCASTSS (R10), Z7
+	VPMOVSXBD.Z  (SI), K1, Z8
+	VCVTDQ2PS    Z8, Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         R11, SI
+	ADDQ         $+4, R8
+	ADDQ         $+4, R10
+	DECQ         DI
+	JNZ          rows4_rest_position
+	LEAQ         (BX)(DX*2), SI
+	ADDQ         DX, SI
+	VMOVUPS      Z0, K1, (BX)
+	VMOVUPS      Z1, K1, (BX)(DX*1)
+	VMOVUPS      Z2, K1, (BX)(DX*2)
+	VMOVUPS      Z3, K1, (SI)
+
+rows4_end:
+	IMUL3Q $+4, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+16, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+rows_of5:
+	MOVQ v+24(FP), SI
+	MOVQ dim+8(FP), DI
+	MOVQ AX, BX
+	SUBQ $+64, DI
+	JLT  rows5_vectors4_end
+
+rows5_vectors4:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	LEAQ    (R9)(R11*2), R12
+	ADDQ    R11, R12
+	MOVQ    dim+8(FP), R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
+	VMOVUPS (BX)(DX*1), Z4
+	VMOVUPS 64(BX)(DX*1), Z5
+	VMOVUPS 128(BX)(DX*1), Z6
+	VMOVUPS 192(BX)(DX*1), Z7
+	VMOVUPS (BX)(DX*2), Z8
+	VMOVUPS 64(BX)(DX*2), Z9
+	VMOVUPS 128(BX)(DX*2), Z10
+	VMOVUPS 192(BX)(DX*2), Z11
+	VMOVUPS (R14), Z12
+	VMOVUPS 64(R14), Z13
+	VMOVUPS 128(R14), Z14
+	VMOVUPS 192(R14), Z15
+	VMOVUPS (R14)(DX*1), Z16
+	VMOVUPS 64(R14)(DX*1), Z17
+	VMOVUPS 128(R14)(DX*1), Z18
+	VMOVUPS 192(R14)(DX*1), Z19
+
+rows5_vectors4_position:
+	VBROADCASTSS (R9), Z20
+	VBROADCASTSS (R9)(R11*1), Z21
+	VBROADCASTSS (R9)(R11*2), Z22
+	VBROADCASTSS (R12), Z23
+	VBROADCASTSS (R12)(R11*1), Z24
+	VPMOVSXBD    (R8), Z25
+	VCVTDQ2PS    Z25, Z25
+	VFMADD231PS  Z25, Z20, Z0
+	VFMADD231PS  Z25, Z21, Z4
+	VFMADD231PS  Z25, Z22, Z8
+	VFMADD231PS  Z25, Z23, Z12
+	VFMADD231PS  Z25, Z24, Z16
+	VPMOVSXBD    16(R8), Z25
+	VCVTDQ2PS    Z25, Z25
+	VFMADD231PS  Z25, Z20, Z1
+	VFMADD231PS  Z25, Z21, Z5
+	VFMADD231PS  Z25, Z22, Z9
+	VFMADD231PS  Z25, Z23, Z13
+	VFMADD231PS  Z25, Z24, Z17
+	VPMOVSXBD    32(R8), Z25
+	VCVTDQ2PS    Z25, Z25
+	VFMADD231PS  Z25, Z20, Z2
+	VFMADD231PS  Z25, Z21, Z6
+	VFMADD231PS  Z25, Z22, Z10
+	VFMADD231PS  Z25, Z23, Z14
+	VFMADD231PS  Z25, Z24, Z18
+	VPMOVSXBD    48(R8), Z25
+	VCVTDQ2PS    Z25, Z25
+	VFMADD231PS  Z25, Z20, Z3
+	VFMADD231PS  Z25, Z21, Z7
+	VFMADD231PS  Z25, Z22, Z11
+	VFMADD231PS  Z25, Z23, Z15
+	VFMADD231PS  Z25, Z24, Z19
+	ADDQ         R13, R8
+	ADDQ         $+4, R9
+	ADDQ         $+4, R12
+	DECQ         R10
+	JNZ          rows5_vectors4_position
+	LEAQ         (BX)(DX*2), R8
+	ADDQ         DX, R8
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z4, (BX)(DX*1)
+	VMOVUPS      Z5, 64(BX)(DX*1)
+	VMOVUPS      Z6, 128(BX)(DX*1)
+	VMOVUPS      Z7, 192(BX)(DX*1)
+	VMOVUPS      Z8, (BX)(DX*2)
+	VMOVUPS      Z9, 64(BX)(DX*2)
+	VMOVUPS      Z10, 128(BX)(DX*2)
+	VMOVUPS      Z11, 192(BX)(DX*2)
+	VMOVUPS      Z12, (R8)
+	VMOVUPS      Z13, 64(R8)
+	VMOVUPS      Z14, 128(R8)
+	VMOVUPS      Z15, 192(R8)
+	VMOVUPS      Z16, (R8)(DX*1)
+	VMOVUPS      Z17, 64(R8)(DX*1)
+	VMOVUPS      Z18, 128(R8)(DX*1)
+	VMOVUPS      Z19, 192(R8)(DX*1)
+	ADDQ         $+256, BX
+	ADDQ         $+64, SI
+	SUBQ         $+64, DI
+	JGE          rows5_vectors4
+
+rows5_vectors4_end:
+	ADDQ $+64, DI
+	SUBQ $+16, DI
+	JLT  rows5_vectors1_end
+
+rows5_vectors1:
+	MOVQ    count+48(FP), R10
+	MOVQ    SI, R8
+	MOVQ    CX, R9
+	MOVQ    pStride+40(FP), R11
+	SHLQ    $0x02, R11
+	LEAQ    (R9)(R11*2), R12
+	ADDQ    R11, R12
+	MOVQ    dim+8(FP), R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
+	VMOVUPS (BX), Z0
+	VMOVUPS (BX)(DX*1), Z1
+	VMOVUPS (BX)(DX*2), Z2
+	VMOVUPS (R14), Z3
+	VMOVUPS (R14)(DX*1), Z4
+
+rows5_vectors1_position:
+	VBROADCASTSS (R9), Z5
+	VBROADCASTSS (R9)(R11*1), Z6
+	VBROADCASTSS (R9)(R11*2), Z7
+	VBROADCASTSS (R12), Z8
+	VBROADCASTSS (R12)(R11*1), Z9
+	VPMOVSXBD    (R8), Z10
+	VCVTDQ2PS    Z10, Z10
+	VFMADD231PS  Z10, Z5, Z0
+	VFMADD231PS  Z10, Z6, Z1
+	VFMADD231PS  Z10, Z7, Z2
+	VFMADD231PS  Z10, Z8, Z3
+	VFMADD231PS  Z10, Z9, Z4
+	ADDQ         R13, R8
+	ADDQ         $+4, R9
+	ADDQ         $+4, R12
+	DECQ         R10
+	JNZ          rows5_vectors1_position
+	LEAQ         (BX)(DX*2), R8
+	ADDQ         DX, R8
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, (BX)(DX*1)
+	VMOVUPS      Z2, (BX)(DX*2)
+	VMOVUPS      Z3, (R8)
+	VMOVUPS      Z4, (R8)(DX*1)
+	ADDQ         $+64, BX
+	ADDQ         $+16, SI
+	SUBQ         $+16, DI
+	JGE          rows5_vectors1
+
+rows5_vectors1_end:
+	ADDQ      $+16, DI
+	JZ        rows5_end
+	MOVQ      $-1, R8
+	BZHIQ     DI, R8, R8
+	KMOVW     R8, K1
+	MOVQ      count+48(FP), DI
+	MOVQ      CX, R8
+	MOVQ      pStride+40(FP), R9
+	SHLQ      $0x02, R9
+	LEAQ      (R8)(R9*2), R10
+	ADDQ      R9, R10
+	MOVQ      dim+8(FP), R11
+	LEAQ      (BX)(DX*2), R12
+	ADDQ      DX, R12
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (BX)(DX*1), K1, Z1
+	VMOVUPS.Z (BX)(DX*2), K1, Z2
+	VMOVUPS.Z (R12), K1, Z3
+	VMOVUPS.Z (R12)(DX*1), K1, Z4
+
+rows5_rest_position:
+	VBROADCASTSS (R8), Z5
+	VBROADCASTSS (R8)(R9*1), Z6
+	VBROADCASTSS (R8)(R9*2), Z7
+	VBROADCASTSS (R10), Z8
+	VBROADCASTSS (R10)(R9*1), Z9
+	VPMOVSXBD.Z  (SI), K1, Z10
+	VCVTDQ2PS    Z10, Z10
+	VFMADD231PS  Z10, Z5, Z0
+	VFMADD231PS  Z10, Z6, Z1
+	VFMADD231PS  Z10, Z7, Z2
+	VFMADD231PS  Z10, Z8, Z3
+	VFMADD231PS  Z10, Z9, Z4
+	ADDQ         R11, SI
+	ADDQ         $+4, R8
+	ADDQ         $+4, R10
+	DECQ         DI
+	JNZ          rows5_rest_position
+	LEAQ         (BX)(DX*2), SI
+	ADDQ         DX, SI
+	VMOVUPS      Z0, K1, (BX)
+	VMOVUPS      Z1, K1, (BX)(DX*1)
+	VMOVUPS      Z2, K1, (BX)(DX*2)
+	VMOVUPS      Z3, K1, (SI)
+	VMOVUPS      Z4, K1, (SI)(DX*1)
+
+rows5_end:
+	IMUL3Q $+5, DX, DX
+	ADDQ   DX, AX
+	MOVQ   pStride+40(FP), AX
+	IMUL3Q $+20, AX, AX
+	ADDQ   AX, CX
+	VZEROUPPER
+	RET
+
+// func PlaceHalves(dst *byte, step int, x *float32, n int)
+// Requires: AVX, F16C
+TEXT ·PlaceHalves(SB), NOSPLIT, $0-32
+	VMOVUPS halfMax<>+0(SB), Y1
+	VMOVUPS halfMin<>+0(SB), Y2
+	MOVQ    dst+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    n+24(FP), DX
+	MOVQ    step+8(FP), BX
+	SUBQ    $+8, DX
+	JLT     part
+
+whole:
+	VMOVUPS   (CX), Y0
+	VMINPS    Y0, Y1, Y0
+	VMAXPS    Y0, Y2, Y0
+	VCVTPS2PH $0x00, Y0, X0
+	VPEXTRW   $0x00, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x01, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x02, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x03, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x04, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x05, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x06, X0, (AX)
+	ADDQ      BX, AX
+	VPEXTRW   $0x07, X0, (AX)
+	ADDQ      BX, AX
+	ADDQ      $+32, CX
+	SUBQ      $+8, DX
+	JGE       whole
+
+part:
+	ADDQ       $+8, DX
+	JLE        end
+	MOVQ       DX, SI
+	LEAQ       mask<>+0(SB), DI
+	NEGQ       SI
+	VMOVDQU    32(DI)(SI*4), Y0
+	VMASKMOVPS (CX), Y0, Y0
+	VMINPS     Y0, Y1, Y0
+	VMAXPS     Y0, Y2, Y0
+	VCVTPS2PH  $0x00, Y0, X0
+	VPEXTRW    $0x00, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x01, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x02, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x03, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x04, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x05, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+	VPEXTRW    $0x06, X0, (AX)
+	ADDQ       BX, AX
+	DECQ       DX
+	JZ         end
+
+end:
+	VZEROUPPER
+	RET
+
+DATA halfMax<>+0(SB)/4, $0x477fe000
+DATA halfMax<>+4(SB)/4, $0x477fe000
+DATA halfMax<>+8(SB)/4, $0x477fe000
+DATA halfMax<>+12(SB)/4, $0x477fe000
+DATA halfMax<>+16(SB)/4, $0x477fe000
+DATA halfMax<>+20(SB)/4, $0x477fe000
+DATA halfMax<>+24(SB)/4, $0x477fe000
+DATA halfMax<>+28(SB)/4, $0x477fe000
+GLOBL halfMax<>(SB), RODATA|NOPTR, $32
+
+DATA halfMin<>+0(SB)/4, $0xc77fe000
+DATA halfMin<>+4(SB)/4, $0xc77fe000
+DATA halfMin<>+8(SB)/4, $0xc77fe000
+DATA halfMin<>+12(SB)/4, $0xc77fe000
+DATA halfMin<>+16(SB)/4, $0xc77fe000
+DATA halfMin<>+20(SB)/4, $0xc77fe000
+DATA halfMin<>+24(SB)/4, $0xc77fe000
+DATA halfMin<>+28(SB)/4, $0xc77fe000
+GLOBL halfMin<>(SB), RODATA|NOPTR, $32
+
+DATA mask<>+0(SB)/4, $0xffffffff
+DATA mask<>+4(SB)/4, $0xffffffff
+DATA mask<>+8(SB)/4, $0xffffffff
+DATA mask<>+12(SB)/4, $0xffffffff
+DATA mask<>+16(SB)/4, $0xffffffff
+DATA mask<>+20(SB)/4, $0xffffffff
+DATA mask<>+24(SB)/4, $0xffffffff
+DATA mask<>+28(SB)/4, $0xffffffff
+DATA mask<>+32(SB)/4, $0x00000000
+DATA mask<>+36(SB)/4, $0x00000000
+DATA mask<>+40(SB)/4, $0x00000000
+DATA mask<>+44(SB)/4, $0x00000000
+DATA mask<>+48(SB)/4, $0x00000000
+DATA mask<>+52(SB)/4, $0x00000000
+DATA mask<>+56(SB)/4, $0x00000000
+DATA mask<>+60(SB)/4, $0x00000000
+GLOBL mask<>(SB), RODATA|NOPTR, $64
+
+// func AbsMax(x *float32, n int) uint32
+// Requires: AVX, AVX2
+TEXT ·AbsMax(SB), NOSPLIT, $0-20
+	MOVQ    x+0(FP), AX
+	MOVQ    n+8(FP), CX
+	VXORPS  Y1, Y1, Y1
+	VMOVUPS noSign<>+0(SB), Y2
+	XORQ    DX, DX
+	SUBQ    $+8, CX
+	JLT     max_rest
+
+max_vector:
+	VMOVUPS (AX)(DX*4), Y0
+	VPAND   Y2, Y0, Y0
+	VPMAXUD Y0, Y1, Y1
+	ADDQ    $+8, DX
+	SUBQ    $+8, CX
+	JGE     max_vector
+
+max_rest:
+	ADDQ       $+8, CX
+	JLE        max_end
+	LEAQ       mask<>+0(SB), BX
+	NEGQ       CX
+	VMOVDQU    32(BX)(CX*4), Y0
+	VMASKMOVPS (AX)(DX*4), Y0, Y0
+	VPAND      Y2, Y0, Y0
+	VPMAXUD    Y0, Y1, Y1
+
+max_end:
+	VEXTRACTI128 $0x01, Y1, X0
+	VPMAXUD      X0, X1, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXUD      X0, X1, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXUD      X0, X1, X1
+	VMOVD        X1, AX
+	MOVL         AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+DATA noSign<>+0(SB)/4, $0x7fffffff
+DATA noSign<>+4(SB)/4, $0x7fffffff
+DATA noSign<>+8(SB)/4, $0x7fffffff
+DATA noSign<>+12(SB)/4, $0x7fffffff
+DATA noSign<>+16(SB)/4, $0x7fffffff
+DATA noSign<>+20(SB)/4, $0x7fffffff
+DATA noSign<>+24(SB)/4, $0x7fffffff
+DATA noSign<>+28(SB)/4, $0x7fffffff
+GLOBL noSign<>(SB), RODATA|NOPTR, $32
+
+// func PlaceBytes(dst *byte, step int, x *float32, n int, by float32)
+// Requires: AVX, AVX2, SSE
+TEXT ·PlaceBytes(SB), NOSPLIT, $0-36
+	MOVSS        by+32(FP), X0
+	VBROADCASTSS X0, Y1
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         n+24(FP), DX
+	MOVQ         step+8(FP), BX
+	SUBQ         $+8, DX
+	JLT          part
+
+whole:
+	VMOVUPS      (CX), Y0
+	VMULPS       Y1, Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X2
+	VPACKSSDW    X2, X0, X0
+	VPACKSSWB    X0, X0, X0
+	VPEXTRB      $0x00, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x01, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x02, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x03, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x04, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x05, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x06, X0, (AX)
+	ADDQ         BX, AX
+	VPEXTRB      $0x07, X0, (AX)
+	ADDQ         BX, AX
+	ADDQ         $+32, CX
+	SUBQ         $+8, DX
+	JGE          whole
+
+part:
+	ADDQ         $+8, DX
+	JLE          end
+	MOVQ         DX, SI
+	LEAQ         mask<>+0(SB), DI
+	NEGQ         SI
+	VMOVDQU      32(DI)(SI*4), Y0
+	VMASKMOVPS   (CX), Y0, Y0
+	VMULPS       Y1, Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPACKSSDW    X1, X0, X0
+	VPACKSSWB    X0, X0, X0
+	VPEXTRB      $0x00, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x01, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x02, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x03, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x04, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x05, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+	VPEXTRB      $0x06, X0, (AX)
+	ADDQ         BX, AX
+	DECQ         DX
+	JZ           end
+
+end:
 	VZEROUPPER
 	RET

@@ -1,8 +1,10 @@
 package kerneltest
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/forebay-io/forebay/kernels"
@@ -14,9 +16,10 @@ type cache struct {
 	a    kernels.Attention
 }
 
-func newCache(r *rand.Rand, dim, group, context int) *cache {
+func (c *checker) newCache(r *rand.Rand, dim, group, context int) *cache {
 	return &cache{k: normal(r, context*dim), v: normal(r, context*dim), a: kernels.Attention{
-		Q: normal(r, group*dim), Queries: 1, HeadDim: dim, Group: group, To: context, Scale: float32(1 / math.Sqrt(float64(dim))),
+		KVLayout: kernels.KVLayout{KVType: c.kv, HeadDim: dim},
+		Q:        normal(r, group*dim), Queries: 1, Group: group, To: context, Scale: float32(1 / math.Sqrt(float64(dim))),
 	}}
 }
 
@@ -27,22 +30,18 @@ func (c *cache) lay(r *rand.Rand, pageTokens, heads int) *kernels.Attention {
 	used := (context + pageTokens - 1) / pageTokens
 	order := r.Perm(used + 3)
 	a.PageTokens, a.KVHeads, a.KVHead = pageTokens, heads, r.IntN(heads)
-	a.K = make([]float32, len(order)*heads*pageTokens*a.HeadDim)
-	a.V = make([]float32, len(a.K))
-	for i := range a.K {
-		a.K[i], a.V[i] = float32(math.NaN()), float32(math.NaN())
-	}
+	a.K = bytes.Repeat([]byte{0xff}, a.PoolBytes(len(order))) // NaN in each type, or as a scale
+	a.V = bytes.Clone(a.K)
 	for _, p := range order[:used] {
 		a.Pages = append(a.Pages, int32(p))
 	}
 	end := a.To + a.Queries - 1
 	first := firstOf(&a, 0)
+	k, v := slices.Repeat([]float32{float32(math.NaN())}, heads*a.HeadDim), slices.Repeat([]float32{float32(math.NaN())}, heads*a.HeadDim)
 	for t := first; t < end; t++ {
-		page := (order[t/pageTokens]*heads + a.KVHead) * pageTokens * a.HeadDim
-		copy(a.V[page+t%pageTokens*a.HeadDim:], c.v[t*a.HeadDim:][:a.HeadDim])
-		for d, x := range c.k[t*a.HeadDim:][:a.HeadDim] {
-			a.K[page+d*pageTokens+t%pageTokens] = x
-		}
+		copy(k[a.KVHead*a.HeadDim:], c.k[t*a.HeadDim:][:a.HeadDim])
+		copy(v[a.KVHead*a.HeadDim:], c.v[t*a.HeadDim:][:a.HeadDim])
+		a.Place(a.K, a.V, order[t/pageTokens], t%pageTokens, k, v)
 	}
 	a.Out = make([]float32, len(a.Q))
 	a.Scores = make([]float32, kernels.AttentionScratch(a.Queries*a.Group, a.HeadDim, end-first))
@@ -59,7 +58,7 @@ func firstOf(a *kernels.Attention, i int) int {
 
 func (c *checker) compareAttend(t *testing.T, r *rand.Rand, dim, group, context, from int) {
 	t.Helper()
-	data := newCache(r, dim, group, context)
+	data := c.newCache(r, dim, group, context)
 	data.a.Window = context - from
 	if r.IntN(3) == 0 {
 		data.a.Sinks = normal(r, group)
@@ -110,8 +109,8 @@ func (c *checker) attendEveryShape(t *testing.T) {
 // attendInvariant lays the same positions out in many ways; the bits must stay.
 func (c *checker) attendInvariant(t *testing.T) {
 	r := random(2)
-	for range 20 {
-		data := newCache(r, 8*(1+r.IntN(17)), 1+r.IntN(8), 1+r.IntN(120))
+	for range 10 {
+		data := c.newCache(r, 8*(1+r.IntN(17)), 1+r.IntN(8), 1+r.IntN(120))
 		data.a.Window, data.a.SoftCap, data.a.Sinks = r.IntN(data.a.To), 3, normal(r, data.a.Group)
 		first := data.lay(r, 16, 1)
 		c.set.Attend(first)
@@ -130,10 +129,10 @@ func (c *checker) attendInvariant(t *testing.T) {
 // tile, the pages and the window, and whatever lies behind it.
 func (c *checker) attendTiles(t *testing.T) {
 	r := random(5)
-	for range 120 {
+	for range 50 {
 		dim, group, queries := 1+r.IntN(140), 1+r.IntN(8), 1+r.IntN(20)
 		to := 1 + r.IntN([]int{20, 300, 1100}[r.IntN(3)])
-		data := newCache(r, dim, group, to+queries-1)
+		data := c.newCache(r, dim, group, to+queries-1)
 		data.a.Queries, data.a.To, data.a.Stride = queries, to, group*dim+r.IntN(2)*r.IntN(100)
 		data.a.Q = normal(r, (queries-1)*data.a.Stride+group*dim)
 		if r.IntN(2) == 0 {
@@ -182,7 +181,7 @@ func (c *checker) groupInvariant(t *testing.T, r *rand.Rand, data *cache, whole 
 // all, with the bits of none; one that is not finite does as ref says.
 func (c *checker) attendSinks(t *testing.T) {
 	r := random(3)
-	data := newCache(r, 24, 5, 19)
+	data := c.newCache(r, 24, 5, 19)
 	plain := data.lay(r, 4, 1)
 	c.set.Attend(plain)
 	data.a.Sinks = []float32{200, -200, float32(math.Inf(-1)), float32(math.Inf(1)), float32(math.NaN())}
@@ -209,9 +208,9 @@ func (c *checker) attendSinks(t *testing.T) {
 func (c *checker) allocations(t *testing.T) {
 	r := random(4)
 	x, y := normal(r, 576), normal(r, 576)
-	a := newCache(r, 64, 3, 50).lay(r, 16, 2)
+	a := c.newCache(r, 64, 3, 50).lay(r, 16, 2)
 	a.Sinks, a.SoftCap = []float32{0, 1, 2}, 2
-	tile := newCache(r, 64, 3, 50)
+	tile := c.newCache(r, 64, 3, 50)
 	tile.a.Q, tile.a.Queries, tile.a.Stride, tile.a.To = normal(r, 4*200), 4, 200, 47
 	some := tile.lay(r, 16, 2)
 	for name, f := range map[string]func(){

@@ -72,10 +72,14 @@ func (c *checker) outside(t *testing.T) {
 				op.run(c.set, dst, a, b)
 			}
 			c.set.Softmax(dst)
-			attention := newCache(r, n, 2, 2+n%10).lay(r, 3, 1)
-			used := (attention.To + 2) / 3 * 3 * n
+			attention := c.newCache(r, n, 2, 2+n%10).lay(r, 3, 1)
+			used := attention.PoolBytes((attention.To + 2) / 3)
 			attention.Pages = []int32{0, 1, 2, 3}
-			attention.K, attention.V = fenced(t, normal(r, used), atEnd), fenced(t, normal(r, used), atEnd)
+			attention.K, attention.V = fenced(t, make([]byte, used), atEnd), fenced(t, make([]byte, used), atEnd)
+			for i := range attention.To {
+				k, v := fenced(t, normal(r, n), atEnd), fenced(t, normal(r, n), atEnd)
+				c.set.Place(&attention.KVLayout, attention.K, attention.V, i/3, i%3, k, v)
+			}
 			attention.Q, attention.Out = fenced(t, attention.Q, atEnd), fenced(t, attention.Out, atEnd)
 			attention.Scores = fenced(t, attention.Scores, atEnd)
 			attention.Sinks, attention.SoftCap = fenced(t, normal(r, 2), atEnd), 5

@@ -36,18 +36,33 @@ func Run(t *testing.T, name string) {
 		{"SoftmaxEveryLength", c.softmax},
 		{"SoftmaxNonFinite", c.softmaxNonFinite},
 		{"RMSNormLargeAndSmall", c.rmsNormRange},
-		{"AttendEveryShape", c.attendEveryShape},
-		{"AttendSameBitsInAnyPages", c.attendInvariant},
-		{"AttendSameBitsInAnyTile", c.attendTiles},
-		{"AttendSinks", c.attendSinks},
-		{"KeepsInsideItsOperands", c.outside},
-		{"AllocatesNothing", c.allocations},
+		{"AttendEveryShape", c.everyKVType(c.attendEveryShape)},
+		{"AttendSameBitsInAnyPages", c.everyKVType(c.attendInvariant)},
+		{"AttendSameBitsInAnyTile", c.everyKVType(c.attendTiles)},
+		{"AttendSinks", c.everyKVType(c.attendSinks)},
+		{"PlaceWritesWhatRefDoes", c.everyKVType(c.place)},
+		{"KeepsInsideItsOperands", c.everyKVType(c.outside)},
+		{"AllocatesNothing", c.everyKVType(c.allocations)},
 	} {
 		t.Run(test.name, test.run)
 	}
 }
 
-type checker struct{ set, ref *kernels.Set }
+type checker struct {
+	set, ref *kernels.Set
+	kv       kernels.KVType // of the caches that newCache makes
+}
+
+var kvTypes = []kernels.KVType{kernels.KVF32, kernels.KVF16, kernels.KVInt8}
+
+// everyKVType runs a test on caches of each type.
+func (c *checker) everyKVType(test func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) {
+		for _, c.kv = range kvTypes {
+			t.Run(c.kv.String(), test)
+		}
+	}
+}
 
 // types are all that the table knows, so a new one is compared from its first day.
 var types = func() (known []kernels.Type) {

@@ -3,22 +3,20 @@ package ref
 // Attention is the work of some query tokens on one KV head. The fields are
 // those of kernels.Attention, which says what they mean.
 type Attention struct {
-	Out, Q     []float32
-	Queries    int
-	Stride     int
-	K, V       []float32
-	Pages      []int32
-	PageTokens int
-	KVHeads    int
-	KVHead     int
-	HeadDim    int
-	Group      int
-	To         int
-	Window     int
-	Scale      float32
-	SoftCap    float32
-	Sinks      []float32
-	Scores     []float32
+	Out, Q  []float32
+	Queries int
+	Stride  int
+	KVLayout
+	K, V    []byte
+	Pages   []int32
+	KVHead  int
+	Group   int
+	To      int
+	Window  int
+	Scale   float32
+	SoftCap float32
+	Sinks   []float32
+	Scores  []float32
 }
 
 // Attend computes, for each query i and its query heads g: s[t] =
@@ -41,11 +39,12 @@ func (a *Attention) attend(g int, q, out []float32, to int) {
 	}
 	scores := a.Scores[:to-from]
 	for t := range scores {
-		k, sum := a.K[a.page(from+t)+(from+t)%a.PageTokens:], 0.0
+		block, slot := a.block(a.K, from+t)
+		sum := 0.0
 		for d, x := range q {
-			sum += float64(x) * float64(k[d*a.PageTokens])
+			sum += float64(x) * float64(a.number(block, d*a.PageTokens+slot))
 		}
-		scores[t] = float32(float64(a.Scale) * sum)
+		scores[t] = float32(float64(a.Scale) * float64(a.scale(block, slot)) * sum)
 	}
 	if a.SoftCap > 0 {
 		SoftCap(scores, a.SoftCap)
@@ -58,13 +57,14 @@ func (a *Attention) attend(g int, q, out []float32, to int) {
 	for d := range out {
 		sum := 0.0
 		for t, p := range scores {
-			sum += float64(p) * float64(a.V[a.page(from+t)+(from+t)%a.PageTokens*a.HeadDim+d])
+			block, slot := a.block(a.V, from+t)
+			sum += float64(p) * float64(a.scale(block, slot)) * float64(a.number(block, slot*a.HeadDim+d))
 		}
 		out[d] = float32(sum)
 	}
 }
 
-// page is where the KV head's part of the page of position t begins in a pool.
-func (a *Attention) page(t int) int {
-	return (int(a.Pages[t/a.PageTokens])*a.KVHeads + a.KVHead) * a.PageTokens * a.HeadDim
+// block is the block of a pool that position t lies in, and its slot there.
+func (a *Attention) block(pool []byte, t int) (block []byte, slot int) {
+	return pool[a.Block(int(a.Pages[t/a.PageTokens]), a.KVHead):], t % a.PageTokens
 }

@@ -123,12 +123,20 @@ func TestMatMulByHand(t *testing.T) {
 // TestAttendByHand: a query that sees one key only gives that key's value; equal
 // keys give the mean of the values; the query after it has moved on by one.
 func TestAttendByHand(t *testing.T) {
+	l := KVLayout{KVType: KVF32, PageTokens: 2, KVHeads: 2, HeadDim: 2}
+	pool := func(numbers ...float32) []byte {
+		b := make([]byte, l.PoolBytes(2))
+		for i, x := range numbers {
+			binary.LittleEndian.PutUint32(b[i/4*l.BlockBytes()+i%4*4:], math.Float32bits(x))
+		}
+		return b
+	}
 	a := Attention{
-		Q: []float32{100, 0, 0, 0, 0, 0, 0, 0}, Out: make([]float32, 8), Queries: 2, Stride: 4, HeadDim: 2, Group: 2,
+		KVLayout: l, Q: []float32{100, 0, 0, 0, 0, 0, 0, 0}, Out: make([]float32, 8), Queries: 2, Stride: 4, Group: 2,
 		// two pages of two positions, two KV heads; head 1 of positions 0, 1 lies in page 1
-		K:     []float32{9, 9, 9, 9, 1, 9, 0, 9, 9, 9, 9, 9, 9, 0, 9, 1},
-		V:     []float32{9, 9, 9, 9, 30, 60, 9, 9, 9, 9, 9, 9, 9, 9, 90, 120},
-		Pages: []int32{1, 0}, PageTokens: 2, KVHeads: 2, KVHead: 1, To: 3, Window: 2, Scale: 2,
+		K:     pool(9, 9, 9, 9, 1, 9, 0, 9, 9, 9, 9, 9, 9, 0, 9, 1),
+		V:     pool(9, 9, 9, 9, 30, 60, 9, 9, 9, 9, 9, 9, 9, 9, 90, 120),
+		Pages: []int32{1, 0}, KVHead: 1, To: 3, Window: 2, Scale: 2,
 		Scores: make([]float32, 4),
 	}
 	Attend(&a)

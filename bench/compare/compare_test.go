@@ -77,7 +77,7 @@ func TestComparison(t *testing.T) {
 		{name: "broken", try: []string{"true"}, command: func(string, job) []string { return []string{"sh", "-c", "echo loading >&2; echo no room >&2; exit 3"} }},
 		{name: "absent", try: []string{"sh", "-c", "echo there is no engine; exit 1"}},
 	}
-	r := &record{Date: "2026-11-28", Command: "go run ./bench/compare model.gguf", CPU: "a processor", Flags: []string{"sse", "avx2", "amx_int8"}, Rounds: 2, Threads: 2}
+	r := &record{Date: "2026-11-28", Command: "go run ./bench/compare model.gguf", CPU: "a processor", Load: "0.10", Flags: []string{"sse", "avx2", "amx_int8"}, Rounds: 2, Threads: 2}
 	for _, e := range engines {
 		r.Engines = append(r.Engines, engineRecord{Name: e.name, Missing: e.missing(t.Context())})
 	}

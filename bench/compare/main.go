@@ -26,6 +26,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -70,7 +71,7 @@ func main() {
 }
 
 func run(o *options, jsonFile string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	jobs, err := parseJobs(o.prefill, o.decode)
 	if err != nil {
@@ -82,6 +83,8 @@ func run(o *options, jsonFile string) error {
 	}
 	r := &record{Date: time.Now().UTC().Format(time.DateOnly), Command: command(), Rounds: o.rounds, Threads: o.threads}
 	r.CPU, r.Flags = processor(os.DirFS("/"))
+	load, _ := os.ReadFile("/proc/loadavg")
+	r.Load, _, _ = strings.Cut(string(load), " ")
 	for _, e := range engines {
 		r.Engines = append(r.Engines, engineRecord{Name: e.name, Missing: e.missing(ctx)})
 	}

@@ -15,6 +15,9 @@ func (r *record) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "    %s\n\n", r.Command)
 	fmt.Fprintf(&b, "%s. %s, %d threads: %s.", r.Date, r.CPU, r.Threads, strings.Join(r.vectors(), " "))
+	if r.Load != "" {
+		fmt.Fprintf(&b, " Load average before it: %s.", r.Load)
+	}
 	if m := r.Machine; m != nil {
 		fmt.Fprintf(&b, " In the same minutes it reads %.1f GB/s", m.ReadGBs)
 		for _, name := range slices.Sorted(maps.Keys(m.GOPS)) {

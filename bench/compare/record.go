@@ -14,6 +14,7 @@ type record struct {
 	Command string         `json:"command"`
 	CPU     string         `json:"cpu"`
 	Flags   []string       `json:"flags"`
+	Load    string         `json:"load_average,omitempty"` // of the minute before: other work of the machine
 	Rounds  int            `json:"rounds"`
 	Threads int            `json:"threads"`
 	Engines []engineRecord `json:"engines"` // ours is the first

@@ -38,6 +38,7 @@ type imageKeeper struct {
 	bytesMin int
 	source   func() (string, error) // the key, if it were made now
 	log      *slog.Logger
+	written  chan struct{} // closed when the writing has ended; nil where there is none
 }
 
 // openImage finds the image of the weights. It gives nil where there is none, and
@@ -104,17 +105,18 @@ func (p *parts) keepImage() {
 		images[i] = repack.Part(m)
 		bytes += len(m.Data)
 	}
-	k := p.images
+	k := &p.images
 	if reused || bytes < k.bytesMin {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
+	k.written = done
 	p.closers = append(p.closers, func() error { cancel(); <-done; return nil })
-	go func() {
+	go func(k imageKeeper) { // a copy: the parts move
 		defer close(done)
 		k.write(ctx, images, bytes)
-	}()
+	}(*k)
 }
 
 // write tells how it went, unless the engine closed or another one is at it.

@@ -47,22 +47,22 @@ func (l *loader) eachPart(visit func(name string, t *gguf.Tensor, p part)) {
 	}
 }
 
-// reuse takes all matrices from before; it reports false, and has taken none, if
+// reuse takes all matrices from before. It reports false, and has taken none, if
 // one is not there.
 func (l *loader) reuse(before Packed, set *kernels.Set) bool {
-	found := make([]*kernels.Matrix, 0, len(l.jobs))
-	whole := true
+	var found []*kernels.Matrix
 	l.eachPart(func(name string, t *gguf.Tensor, p part) {
-		m := before.Matrix(name, t.Type, p.rows, t.Dims[0], set.PackedBytes(t.Type, p.rows, t.Dims[0]))
-		found, whole = append(found, m), whole && m != nil
+		if m := before.Matrix(name, t.Type, p.rows, t.Dims[0], set.PackedBytes(t.Type, p.rows, t.Dims[0])); m != nil {
+			found = append(found, m)
+		}
 	})
-	if !whole {
+	parts := 0
+	l.eachPart(func(string, *gguf.Tensor, part) { parts++ })
+	if len(found) != parts {
 		return false
 	}
-	i := 0
 	l.eachPart(func(_ string, _ *gguf.Tensor, p part) {
-		*p.dst = found[i]
-		i++
+		*p.dst, found = found[0], found[1:]
 	})
 	return true
 }

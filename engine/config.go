@@ -39,6 +39,9 @@ type Config struct {
 	SelfBenchmarkOff   bool          `yaml:"self_benchmark_off" help:"Measure nothing at the start: the first requests teach what steps cost."`
 	CostFile           string        `yaml:"cost_file" help:"File that keeps what steps cost from one start to the next; empty takes one in the user's cache directory, none keeps nothing."`
 
+	RepackCache         string `yaml:"repack_cache" help:"Directory that keeps weights as the kernels read them, made if it is not there: later starts map them instead of packing anew. A model takes about its file's size there; empty keeps none."`
+	RepackCacheBytesMax int64  `yaml:"repack_cache_bytes_max" default:"64GiB" range:"1MiB..1024TiB" help:"Bytes in that directory; what was not used for longest goes first."`
+
 	StepRecordsOff bool `yaml:"step_records_off" help:"Keep no records of steps and do not time kernels: a request's page then says how long it took, and not with whom."`
 
 	WaitingMax         int           `yaml:"waiting_max" default:"64" range:"1..1048576" help:"Most generations that wait for a place or for pages; more are refused as overloaded."`

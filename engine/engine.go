@@ -51,6 +51,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	p.warm(&cfg)
+	p.keepImage()
 	return start(cfg, p, nil)
 }
 

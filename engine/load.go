@@ -12,6 +12,7 @@ import (
 	"github.com/forebay-io/forebay/engine/demo"
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/engine/repack"
 	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -30,6 +31,7 @@ type parts struct {
 	closers   []func() error // in the order of opening
 	fit       step.Fit       // what is known of steps before the first
 	keeper    keeper
+	images    imageKeeper
 }
 
 // close frees everything, the last opened first.
@@ -80,7 +82,7 @@ func (p *parts) load(cfg *Config) error {
 	}
 	team := kernels.NewTeam(cfg.Threads)
 	p.closers = append(p.closers, func() error { team.Close(); return nil })
-	m, err := p.loadModel(cfg, weights, set, team)
+	m, err := p.loadModel(cfg, weights, set, team, p.openImage(cfg, f, weights, set, team))
 	if err != nil {
 		return err
 	}
@@ -96,8 +98,8 @@ func open(path string) (*checkpoint.Checkpoint, error) {
 	return checkpoint.Open(path)
 }
 
-// loadModel sizes the pool and loads the weights.
-func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *kernels.Team) (*model.Model, error) {
+// loadModel sizes the pool and loads the weights, from im if that is not nil.
+func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *kernels.Team, im *repack.Image) (*model.Model, error) {
 	c, err := model.ReadConfig(f)
 	if err != nil {
 		return nil, err
@@ -116,11 +118,16 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *ker
 	if p.pages, err = cfg.pageCount(context, c.PageBytes(kvType, cfg.PageTokens)); err != nil {
 		return nil, err
 	}
-	m, err := model.Load(f, set, team, model.Options{
-		ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, BatchTokensMax: cfg.BatchTokensMax, KVType: kvType,
-	})
+	o := model.Options{ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, BatchTokensMax: cfg.BatchTokensMax, KVType: kvType}
+	if im != nil {
+		o.Packed = im
+	}
+	m, err := model.Load(f, set, team, o)
 	if err != nil {
 		return nil, err
+	}
+	if _, reused := m.Packed(); im != nil {
+		cfg.Log.Info("a repack image is there", "used", reused)
 	}
 	p.model, p.vocab = m, c.Vocab
 	p.closers = append(p.closers, m.Close)

@@ -3,6 +3,10 @@
 // and the resident memory of gateway and engine, idle and with many streams.
 //
 //	go build -o /tmp/forebay . && go run ./bench/startup /tmp/forebay
+//	go run ./bench/startup --model MODEL.gguf /tmp/forebay
+//
+// The second measures starts with that model instead, with and without a repack
+// image by turns.
 //
 // It is Linux only, since it reads /proc.
 package main
@@ -30,10 +34,18 @@ import (
 func main() {
 	runs := flag.Int("runs", 5, "starts to measure")
 	streams := flag.Int("streams", 32, "streams that run at once")
+	model := flag.String("model", "", "model to start with and without a repack image")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: startup [--runs N] [--streams N] FOREBAY_BINARY")
+		fmt.Fprintln(os.Stderr, "usage: startup [--runs N] [--streams N | --model MODEL] FOREBAY_BINARY")
 		os.Exit(2)
+	}
+	if *model != "" {
+		if err := compareImage(flag.Arg(0), *model, *runs); err != nil {
+			fmt.Fprintln(os.Stderr, "startup:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	var all []sample
 	for range *runs {
@@ -56,40 +68,60 @@ type sample struct {
 }
 
 func measure(binary string, streams int) (s sample, err error) {
-	listen, admin := freeAddress(), freeAddress()
-	began := time.Now()
-	cmd := exec.Command(binary, "serve", "--listen", listen, "--admin", admin)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	p, err := start(binary)
+	if err != nil {
 		return s, err
 	}
-	defer func() {
-		err = errors.Join(err, cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
-		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, log.Bytes())
-		}
-	}()
-
-	for {
-		r, err := http.Get("http://" + listen + "/readyz")
-		if err == nil {
-			r.Body.Close()
-			if r.StatusCode == http.StatusOK {
-				break
-			}
-		}
-		if time.Since(began) > 30*time.Second {
-			return s, errors.New("not ready within 30s")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	s.ready = time.Since(began)
+	defer func() { err = errors.Join(err, p.stop()) }()
+	listen, began, cmd := p.listen, p.began, p.cmd
+	s.ready = p.ready
 	if err := ask(listen, 8, func() { s.firstToken = time.Since(began) }); err != nil {
 		return s, err
 	}
 	s.gatewayIdle, s.engineIdle = memory(cmd.Process.Pid)
 	return s, s.load(listen, cmd.Process.Pid, streams)
+}
+
+// process is a server that is ready.
+type process struct {
+	cmd    *exec.Cmd
+	listen string
+	log    bytes.Buffer
+	began  time.Time
+	ready  time.Duration
+}
+
+// start starts a server and waits until it is ready.
+func start(binary string, args ...string) (*process, error) {
+	p := &process{listen: freeAddress(), began: time.Now()}
+	p.cmd = exec.Command(binary, append([]string{"serve", "--listen", p.listen, "--admin", freeAddress()}, args...)...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for {
+		r, err := http.Get("http://" + p.listen + "/readyz")
+		if err == nil {
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				p.ready = time.Since(p.began)
+				return p, nil
+			}
+		}
+		if time.Since(p.began) > 30*time.Second {
+			err := errors.Join(errors.New("not ready within 30s"), p.stop())
+			return nil, fmt.Errorf("%w\n%s", err, p.log.Bytes())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// stop ends the server; its log comes with an error.
+func (p *process) stop() error {
+	if err := errors.Join(p.cmd.Process.Signal(syscall.SIGTERM), p.cmd.Wait()); err != nil {
+		return fmt.Errorf("%w\n%s", err, p.log.Bytes())
+	}
+	return nil
 }
 
 // load runs the streams and reads the memory when all have begun to answer.

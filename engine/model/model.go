@@ -19,6 +19,10 @@ type Options struct {
 	BatchTokensMax int // tokens in one Forward over all spans; 0 means 256
 
 	KVType kernels.KVType // of the numbers in pages; float32 where it is not set
+
+	// Packed has the matrices that need not be packed; nil has none. It must outlive
+	// the Model, and counts only where it has them all.
+	Packed Packed
 }
 
 // Model is a loaded model with its page pool and scratch.
@@ -80,7 +84,7 @@ func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model
 		return nil, err
 	}
 	m := &Model{config: c, options: o, set: set, team: team, parameters: f.Parameters(), timer: new(Timer)}
-	if m.weights, err = loadWeights(f, &c, set, team); err != nil {
+	if m.weights, err = loadWeights(f, &c, set, team, o.Packed); err != nil {
 		return nil, err
 	}
 	if err := m.reserve(); err != nil {
@@ -212,6 +216,11 @@ func (m *Model) PageBytes() int { return m.config.PageBytes(m.options.KVType, m.
 
 // WeightBytes is the memory of the packed weights.
 func (m *Model) WeightBytes() int { return m.weights.bytes() }
+
+// Packed lists the matrices, and whether all came from Options.Packed.
+func (m *Model) Packed() (matrices []PackedMatrix, reused bool) {
+	return m.weights.matrices, m.weights.reused
+}
 
 // Parameters is the number of elements in the file's tensors.
 func (m *Model) Parameters() int { return m.parameters }

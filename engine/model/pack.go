@@ -23,6 +23,50 @@ type part struct {
 	rows int
 }
 
+// PackedMatrix is a matrix as the kernel set reads it, with a name that is one
+// matrix's alone: its tensor's, and the first of the tensor's rows that are its.
+type PackedMatrix struct {
+	Name string
+	*kernels.Matrix
+}
+
+// Packed finds matrices that were packed before, for the same model and set; nil
+// stands for one that it does not have as described.
+type Packed interface {
+	Matrix(name string, t kernels.Type, rows, cols, bytes int) *kernels.Matrix
+}
+
+// eachPart visits the matrices of all jobs.
+func (l *loader) eachPart(visit func(name string, t *gguf.Tensor, p part)) {
+	for _, j := range l.jobs {
+		row := 0
+		for _, p := range j.parts {
+			visit(fmt.Sprintf("%s:%d", j.tensor.Name, row), j.tensor, p)
+			row += p.rows
+		}
+	}
+}
+
+// reuse takes all matrices from before. It reports false, and has taken none, if
+// one is not there.
+func (l *loader) reuse(before Packed, set *kernels.Set) bool {
+	var found []*kernels.Matrix
+	l.eachPart(func(name string, t *gguf.Tensor, p part) {
+		if m := before.Matrix(name, t.Type, p.rows, t.Dims[0], set.PackedBytes(t.Type, p.rows, t.Dims[0])); m != nil {
+			found = append(found, m)
+		}
+	})
+	parts := 0
+	l.eachPart(func(string, *gguf.Tensor, part) { parts++ })
+	if len(found) != parts {
+		return false
+	}
+	l.eachPart(func(_ string, _ *gguf.Tensor, p part) {
+		*p.dst, found = found[0], found[1:]
+	})
+	return true
+}
+
 // pack runs the jobs on the whole team, the largest first. The file's memory is
 // given back part by part, so that weights are never resident twice; kept is
 // still read from it.

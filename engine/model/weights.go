@@ -17,6 +17,8 @@ type weights struct {
 	output     *kernels.Matrix
 	layers     []layer
 	vectors    int // numbers in all vectors
+	matrices   []PackedMatrix
+	reused     bool // the matrices were packed before
 }
 
 // embedding is read by rows, as tokens ask for them: it stays as the file has it.
@@ -74,8 +76,9 @@ func (l *loader) fail(name, format string, args ...any) {
 	}
 }
 
-// loadWeights checks and packs every tensor of the model that c describes.
-func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team) (*weights, error) {
+// loadWeights checks every tensor of the model that c describes, and packs the
+// matrices, or takes them from before, which may be nil.
+func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, before Packed) (*weights, error) {
 	l := &loader{file: f, config: c, taken: map[string]bool{}}
 	for _, name := range c.read {
 		l.taken[name] = true
@@ -103,7 +106,13 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team) 
 		return nil, l.notMade(rows)
 	}
 	w.vectors = l.vectors
-	return w, l.pack(set, team, rows)
+	if w.reused = before != nil && l.reuse(before, set); !w.reused {
+		if err := l.pack(set, team, rows); err != nil {
+			return nil, err
+		}
+	}
+	l.eachPart(func(name string, _ *gguf.Tensor, p part) { w.matrices = append(w.matrices, PackedMatrix{name, *p.dst}) })
+	return w, nil
 }
 
 func (l *loader) layer(to *layer, prefix string) {

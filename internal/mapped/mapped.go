@@ -55,3 +55,7 @@ func checkRegular(path string, info fs.FileInfo) error {
 	}
 	return nil
 }
+
+// HugePages asks for a mapping in huge pages, where the file system has any. It is
+// advice; one that is refused costs time and nothing else.
+func HugePages(data []byte) { adviseHuge(data) }

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package repack
+
+import (
+	"errors"
+	"os"
+)
+
+// lockPart needs locks that end with their process.
+func lockPart(string) (*os.File, error) { return nil, errors.ErrUnsupported }

@@ -199,7 +199,7 @@ func TestPagesInABrowser(t *testing.T) {
 // slowedConfig has a goal that any neighbour breaks.
 const slowedConfig = `
 admission: {classes: [{name: interactive, first_token_goal: 1h, token_goal: 5ms}]}
-engine: {kernels: ref, threads: 1}
+engine: {kernels: ref, threads: 1, kv_type: f32, long_stretch: 8}
 `
 
 // named sends a chat under a client's id that the request is kept under.
@@ -231,14 +231,14 @@ func (p *process) named(id string, body map[string]any) *http.Response {
 // returns what was kept of it and the neighbour's id.
 func slowByNeighbour(t *testing.T, p *process) (*capture.View, string) {
 	t.Helper()
-	streamed := p.named("streamed", chatBody("Tell me a "+pageCanary, map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 60}))
+	streamed := p.named("streamed", chatBody("Tell me a "+pageCanary, map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 120}))
 	lines := bufio.NewReader(streamed.Body)
 	for range 12 { // some tokens alone
 		if _, err := lines.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
 	}
-	report := p.named("report", chatBody(strings.Repeat("one more word of a long "+pageCanary+" report, ", 80), map[string]any{"max_tokens": 1}))
+	report := p.named("report", chatBody(strings.Repeat("one more word of a long "+pageCanary+" report, ", 40), map[string]any{"max_tokens": 1}))
 	if _, err := io.Copy(io.Discard, io.MultiReader(report.Body, lines)); err != nil {
 		t.Fatal(err)
 	}

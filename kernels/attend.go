@@ -48,6 +48,9 @@ func (v *vector) attend(a *Attention) {
 	end := a.To + a.Queries - 1
 	for lo := a.from(0); lo < end; {
 		hi := min(end, (lo/attendChunk+1)*attendChunk)
+		if t.keyScales != nil {
+			t.readScales(lo, hi)
+		}
 		t.products(lo, hi)
 		for i := range a.Queries {
 			if from, to := max(lo, a.from(i)), min(hi, a.To+i); from < to {
@@ -110,16 +113,23 @@ func (t *attention) end() {
 	}
 }
 
+// readScales brings the scales of the positions [lo,hi) together, in one go: each
+// is a line of memory that nothing has asked for, and so they are waited for together.
+func (t *attention) readScales(lo, hi int) {
+	for at := lo; at < hi; {
+		numbers, slot, next, _ := t.run(at, hi)
+		first := numbers - t.ScaleBytes() + 4*slot
+		copy(bytesOf(t.keyScales[at-lo:next-lo]), t.K[first:])
+		copy(bytesOf(t.valueScales[at-lo:next-lo]), t.V[first:])
+		at = next
+	}
+}
+
 // products computes the scores of the positions [lo,hi) for all rows, those that a
-// row does not look at too, without the scales that it reads on the way.
+// row does not look at too, without the keys' scales.
 func (t *attention) products(lo, hi int) {
 	for at := lo; at < hi; {
 		numbers, slot, next, ahead := t.run(at, hi)
-		if scales := t.ScaleBytes(); scales > 0 {
-			first := numbers - scales + 4*slot
-			copy(bytesOf(t.keyScales[at-lo:next-lo]), t.K[first:])
-			copy(bytesOf(t.valueScales[at-lo:next-lo]), t.V[first:])
-		}
 		k := &t.K[numbers+slot*t.number]
 		t.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[ahead])
 		at = next
@@ -182,11 +192,11 @@ func (t *attention) weigh(lo, at, end, i, n int) {
 }
 
 // run finds the positions [at,next) before end that lie in one page: the numbers of
-// its KV head begin there in a pool, and they lie from slot on. The block of the page
-// after it, or of the last one again, is at ahead.
+// its KV head begin there in a pool, and they lie from slot on. Those of the page after
+// it, or of the last one again, begin at ahead.
 func (t *attention) run(at, end int) (numbers, slot, next, ahead int) {
 	i := at / t.PageTokens
-	return t.page(i) + t.ScaleBytes(), at - i*t.PageTokens, min(end, (i+1)*t.PageTokens), t.page(min(i+1, t.last))
+	return t.page(i) + t.ScaleBytes(), at - i*t.PageTokens, min(end, (i+1)*t.PageTokens), t.page(min(i+1, t.last)) + t.ScaleBytes()
 }
 
 // page is where the KV head's block of page i of the sequence begins.

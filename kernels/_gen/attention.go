@@ -191,6 +191,7 @@ func (d *dotting) scores(name string, q three, k, dst reg.GPVirtual, rows, vecto
 	}
 	column, left := GP64(), val("dim")
 	MOVQ(k, column)
+	delta := toNext("k")
 	step := func(turn int) { // column turn from the one that column is at
 		m := Mem{Base: column}
 		switch turn {
@@ -223,6 +224,7 @@ func (d *dotting) scores(name string, q three, k, dst reg.GPVirtual, rows, vecto
 	for turn := range d.turns {
 		step(turn)
 	}
+	g.prefetchBeside(column, delta, rows, d.turns*d.c.bytes(g, vectors))
 	LEAQ(Mem{Base: column, Index: d.kStep, Scale: uint8(d.turns)}, column)
 	q.advance(I8(4 * d.turns))
 	SUBQ(I8(d.turns), left)
@@ -335,6 +337,7 @@ func (w *weighing) positions(name string, vectors int, m *part) {
 	pStep := val("pStride")
 	SHLQ(U8(2), pStep)
 	p := rowsAt(from, pStep, w.rows)
+	delta := toNext("v")
 	step := w.step
 	if w.c.shift != 2 {
 		step = val("dim")
@@ -353,6 +356,9 @@ func (w *weighing) positions(name string, vectors int, m *part) {
 		for i := range weights {
 			VFMADD231PS(value, weights[i], acc[i][j])
 		}
+	}
+	if m == nil {
+		g.prefetchBeside(at, delta, w.rows, w.c.bytes(g, vectors))
 	}
 	ADDQ(step, at)
 	p.advance(I8(4))
@@ -380,11 +386,29 @@ func (w *weighing) outputs(vectors int, each func(v reg.VecVirtual, to Mem), acc
 	return acc
 }
 
-// prefetchAhead asks for the first lines of the page that the next call reads:
-// hardware finds the rest by itself, but not where a page begins.
+// prefetchAhead asks for the first lines of the page that the next call reads.
 func prefetchAhead() {
 	at := val("ahead")
 	for line := range 8 {
 		PREFETCHT0(Mem{Base: at, Disp: 64 * line})
+	}
+}
+
+// toNext is the distance from what a call reads to what the next one will.
+func toNext(from string) reg.GPVirtual {
+	next, now := val("ahead"), val(from)
+	SUBQ(now, next)
+	return next
+}
+
+// prefetchBeside asks for the bytes of the next page that lie where at is in this
+// one: a page is too short for hardware to find its stride. Bodies of the most rows
+// do without, since tiles run them many times on the same page.
+func (g *isa) prefetchBeside(at, toNext reg.GPVirtual, rows, bytes int) {
+	if rows == g.attendRows() {
+		return
+	}
+	for line := 0; line < bytes; line += 64 {
+		PREFETCHT0(Mem{Base: at, Index: toNext, Scale: 1, Disp: line})
 	}
 }

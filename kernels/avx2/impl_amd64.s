@@ -7814,6 +7814,9 @@ rows3_whole:
 	VXORPS Y11, Y11, Y11
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+2, R11
 	JLT    rows3_whole_columns_end
 
@@ -7915,6 +7918,9 @@ rows3_parts:
 	VXORPS  Y6, Y6, Y6
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+2, R11
 	JLT     rows3_parts_columns_end
 
@@ -8008,6 +8014,9 @@ rows1_whole:
 	VXORPS Y3, Y3, Y3
 	MOVQ   dim+24(FP), R10
 	MOVQ   SI, R9
+	MOVQ   ahead+72(FP), R11
+	MOVQ   k+40(FP), R12
+	SUBQ   R12, R11
 	SUBQ   $+2, R10
 	JLT    rows1_whole_columns_end
 
@@ -8022,6 +8031,8 @@ rows1_whole_columns:
 	VBROADCASTSS 4(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
+	PREFETCHT0   (R9)(R11*1)
+	PREFETCHT0   64(R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -8073,6 +8084,9 @@ rows1_parts:
 	VXORPS  Y2, Y2, Y2
 	MOVQ    dim+24(FP), R10
 	MOVQ    SI, R9
+	MOVQ    ahead+72(FP), R11
+	MOVQ    k+40(FP), R12
+	SUBQ    R12, R11
 	SUBQ    $+2, R10
 	JLT     rows1_parts_columns_end
 
@@ -8083,6 +8097,7 @@ rows1_parts_columns:
 	VMASKMOVPS   (R9)(DX*1), Y0, Y3
 	VBROADCASTSS 4(CX), Y4
 	VFMADD231PS  Y4, Y3, Y2
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -8141,6 +8156,9 @@ rows2_whole:
 	VXORPS Y7, Y7, Y7
 	MOVQ   dim+24(FP), R10
 	MOVQ   SI, R9
+	MOVQ   ahead+72(FP), R11
+	MOVQ   k+40(FP), R12
+	SUBQ   R12, R11
 	SUBQ   $+2, R10
 	JLT    rows2_whole_columns_end
 
@@ -8161,6 +8179,8 @@ rows2_whole_columns:
 	VBROADCASTSS 4(CX)(BX*1), Y10
 	VFMADD231PS  Y10, Y8, Y5
 	VFMADD231PS  Y10, Y9, Y7
+	PREFETCHT0   (R9)(R11*1)
+	PREFETCHT0   64(R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -8224,6 +8244,9 @@ rows2_parts:
 	VXORPS  Y4, Y4, Y4
 	MOVQ    dim+24(FP), R10
 	MOVQ    SI, R9
+	MOVQ    ahead+72(FP), R11
+	MOVQ    k+40(FP), R12
+	SUBQ    R12, R11
 	SUBQ    $+2, R10
 	JLT     rows2_parts_columns_end
 
@@ -8238,6 +8261,7 @@ rows2_parts_columns:
 	VFMADD231PS  Y6, Y5, Y3
 	VBROADCASTSS 4(CX)(BX*1), Y6
 	VFMADD231PS  Y6, Y5, Y4
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -8317,6 +8341,9 @@ rows3_vectors4:
 	MOVQ    CX, R10
 	MOVQ    pStride+40(FP), R12
 	SHLQ    $0x02, R12
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
 	VMOVUPS (SI), Y0
 	VMOVUPS 32(SI), Y1
 	VMOVUPS 64(SI), Y2
@@ -8382,6 +8409,9 @@ rows3_vectors1:
 	MOVQ    CX, R10
 	MOVQ    pStride+40(FP), R12
 	SHLQ    $0x02, R12
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
 	VMOVUPS (SI), Y0
 	VMOVUPS (SI)(DX*1), Y1
 	VMOVUPS (SI)(DX*2), Y2
@@ -8416,6 +8446,9 @@ rows3_vectors1_end:
 	MOVQ       CX, R9
 	MOVQ       pStride+40(FP), R10
 	SHLQ       $0x02, R10
+	MOVQ       ahead+56(FP), R11
+	MOVQ       v+24(FP), R12
+	SUBQ       R12, R11
 	VMASKMOVPS (SI), Y0, Y1
 	VMASKMOVPS (SI)(DX*1), Y0, Y2
 	VMASKMOVPS (SI)(DX*2), Y0, Y3
@@ -8467,6 +8500,9 @@ rows1_vectors8:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	VMOVUPS 64(BX), Y2
@@ -8494,6 +8530,10 @@ rows1_vectors8_position:
 	VFMADD231PS  Y9, Y8, Y6
 	VMOVUPS      224(R8), Y9
 	VFMADD231PS  Y9, Y8, Y7
+	PREFETCHT0   (R8)(R11*1)
+	PREFETCHT0   64(R8)(R11*1)
+	PREFETCHT0   128(R8)(R11*1)
+	PREFETCHT0   192(R8)(R11*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -8522,6 +8562,9 @@ rows1_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	VMOVUPS 64(BX), Y2
@@ -8537,6 +8580,8 @@ rows1_vectors4_position:
 	VFMADD231PS  Y5, Y4, Y2
 	VMOVUPS      96(R8), Y5
 	VFMADD231PS  Y5, Y4, Y3
+	PREFETCHT0   (R8)(R11*1)
+	PREFETCHT0   64(R8)(R11*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -8561,12 +8606,16 @@ rows1_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
 	VMOVUPS (BX), Y0
 
 rows1_vectors1_position:
 	VBROADCASTSS (R9), Y1
 	VMOVUPS      (R8), Y2
 	VFMADD231PS  Y2, Y1, Y0
+	PREFETCHT0   (R8)(R11*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -8587,6 +8636,9 @@ rows1_vectors1_end:
 	MOVQ       CX, R8
 	MOVQ       pStride+40(FP), R9
 	SHLQ       $0x02, R9
+	MOVQ       ahead+56(FP), R9
+	MOVQ       v+24(FP), R10
+	SUBQ       R10, R9
 	VMASKMOVPS (BX), Y0, Y1
 
 rows1_rest_position:
@@ -8621,6 +8673,9 @@ rows2_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	VMOVUPS 64(BX), Y2
@@ -8645,6 +8700,8 @@ rows2_vectors4_position:
 	VMOVUPS      96(R8), Y10
 	VFMADD231PS  Y10, Y8, Y3
 	VFMADD231PS  Y10, Y9, Y7
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   64(R8)(R12*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -8673,6 +8730,9 @@ rows2_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
 	VMOVUPS (BX), Y0
 	VMOVUPS (BX)(DX*1), Y1
 
@@ -8682,6 +8742,7 @@ rows2_vectors1_position:
 	VMOVUPS      (R8), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
+	PREFETCHT0   (R8)(R12*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -8703,6 +8764,9 @@ rows2_vectors1_end:
 	MOVQ       CX, R8
 	MOVQ       pStride+40(FP), R9
 	SHLQ       $0x02, R9
+	MOVQ       ahead+56(FP), R10
+	MOVQ       v+24(FP), R11
+	SUBQ       R11, R10
 	VMASKMOVPS (BX), Y0, Y1
 	VMASKMOVPS (BX)(DX*1), Y0, Y2
 
@@ -8772,6 +8836,9 @@ rows3_whole:
 	VXORPS Y11, Y11, Y11
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+2, R11
 	JLT    rows3_whole_columns_end
 
@@ -8873,6 +8940,9 @@ rows3_parts:
 	VXORPS  Y6, Y6, Y6
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+2, R11
 	JLT     rows3_parts_columns_end
 
@@ -8966,6 +9036,9 @@ rows1_whole:
 	VXORPS Y3, Y3, Y3
 	MOVQ   dim+24(FP), R10
 	MOVQ   SI, R9
+	MOVQ   ahead+72(FP), R11
+	MOVQ   k+40(FP), R12
+	SUBQ   R12, R11
 	SUBQ   $+2, R10
 	JLT    rows1_whole_columns_end
 
@@ -8980,6 +9053,7 @@ rows1_whole_columns:
 	VBROADCASTSS 4(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -9031,6 +9105,9 @@ rows1_parts:
 	VXORPS  Y2, Y2, Y2
 	MOVQ    dim+24(FP), R10
 	MOVQ    SI, R9
+	MOVQ    ahead+72(FP), R11
+	MOVQ    k+40(FP), R12
+	SUBQ    R12, R11
 	SUBQ    $+2, R10
 	JLT     rows1_parts_columns_end
 
@@ -9041,6 +9118,7 @@ rows1_parts_columns:
 	VCVTPH2PS    (R9)(DX*1), Y3
 	VBROADCASTSS 4(CX), Y4
 	VFMADD231PS  Y4, Y3, Y2
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -9099,6 +9177,9 @@ rows2_whole:
 	VXORPS Y7, Y7, Y7
 	MOVQ   dim+24(FP), R10
 	MOVQ   SI, R9
+	MOVQ   ahead+72(FP), R11
+	MOVQ   k+40(FP), R12
+	SUBQ   R12, R11
 	SUBQ   $+2, R10
 	JLT    rows2_whole_columns_end
 
@@ -9119,6 +9200,7 @@ rows2_whole_columns:
 	VBROADCASTSS 4(CX)(BX*1), Y10
 	VFMADD231PS  Y10, Y8, Y5
 	VFMADD231PS  Y10, Y9, Y7
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -9182,6 +9264,9 @@ rows2_parts:
 	VXORPS  Y4, Y4, Y4
 	MOVQ    dim+24(FP), R10
 	MOVQ    SI, R9
+	MOVQ    ahead+72(FP), R11
+	MOVQ    k+40(FP), R12
+	SUBQ    R12, R11
 	SUBQ    $+2, R10
 	JLT     rows2_parts_columns_end
 
@@ -9196,6 +9281,7 @@ rows2_parts_columns:
 	VFMADD231PS  Y6, Y5, Y3
 	VBROADCASTSS 4(CX)(BX*1), Y6
 	VFMADD231PS  Y6, Y5, Y4
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -9275,6 +9361,9 @@ rows3_vectors4:
 	MOVQ    CX, R10
 	MOVQ    pStride+40(FP), R12
 	SHLQ    $0x02, R12
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
 	MOVQ    dim+8(FP), R13
 	SHLQ    $0x01, R13
 	VMOVUPS (SI), Y0
@@ -9342,6 +9431,9 @@ rows3_vectors1:
 	MOVQ    CX, R10
 	MOVQ    pStride+40(FP), R12
 	SHLQ    $0x02, R12
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
 	MOVQ    dim+8(FP), R13
 	SHLQ    $0x01, R13
 	VMOVUPS (SI), Y0
@@ -9378,6 +9470,9 @@ rows3_vectors1_end:
 	MOVQ       CX, R9
 	MOVQ       pStride+40(FP), R10
 	SHLQ       $0x02, R10
+	MOVQ       ahead+56(FP), R11
+	MOVQ       v+24(FP), R12
+	SUBQ       R12, R11
 	MOVQ       dim+8(FP), R11
 	SHLQ       $0x01, R11
 	VMASKMOVPS (SI), Y0, Y1
@@ -9431,8 +9526,11 @@ rows1_vectors8:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
-	SHLQ    $0x01, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	VMOVUPS 64(BX), Y2
@@ -9460,7 +9558,9 @@ rows1_vectors8_position:
 	VFMADD231PS  Y9, Y8, Y6
 	VCVTPH2PS    112(R8), Y9
 	VFMADD231PS  Y9, Y8, Y7
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	PREFETCHT0   64(R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors8_position
@@ -9488,8 +9588,11 @@ rows1_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
-	SHLQ    $0x01, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	VMOVUPS 64(BX), Y2
@@ -9505,7 +9608,8 @@ rows1_vectors4_position:
 	VFMADD231PS  Y5, Y4, Y2
 	VCVTPH2PS    48(R8), Y5
 	VFMADD231PS  Y5, Y4, Y3
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors4_position
@@ -9529,15 +9633,19 @@ rows1_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
-	SHLQ    $0x01, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
 	VMOVUPS (BX), Y0
 
 rows1_vectors1_position:
 	VBROADCASTSS (R9), Y1
 	VCVTPH2PS    (R8), Y2
 	VFMADD231PS  Y2, Y1, Y0
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors1_position
@@ -9557,6 +9665,9 @@ rows1_vectors1_end:
 	MOVQ       CX, R8
 	MOVQ       pStride+40(FP), R9
 	SHLQ       $0x02, R9
+	MOVQ       ahead+56(FP), R9
+	MOVQ       v+24(FP), R10
+	SUBQ       R10, R9
 	MOVQ       dim+8(FP), R9
 	SHLQ       $0x01, R9
 	VMASKMOVPS (BX), Y0, Y1
@@ -9593,8 +9704,11 @@ rows2_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
-	SHLQ    $0x01, R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	VMOVUPS 64(BX), Y2
@@ -9619,7 +9733,8 @@ rows2_vectors4_position:
 	VCVTPH2PS    48(R8), Y10
 	VFMADD231PS  Y10, Y8, Y3
 	VFMADD231PS  Y10, Y9, Y7
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows2_vectors4_position
@@ -9647,8 +9762,11 @@ rows2_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
-	SHLQ    $0x01, R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
 	VMOVUPS (BX), Y0
 	VMOVUPS (BX)(DX*1), Y1
 
@@ -9658,7 +9776,8 @@ rows2_vectors1_position:
 	VCVTPH2PS    (R8), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows2_vectors1_position
@@ -9679,6 +9798,9 @@ rows2_vectors1_end:
 	MOVQ       CX, R8
 	MOVQ       pStride+40(FP), R9
 	SHLQ       $0x02, R9
+	MOVQ       ahead+56(FP), R10
+	MOVQ       v+24(FP), R11
+	SUBQ       R11, R10
 	MOVQ       dim+8(FP), R10
 	SHLQ       $0x01, R10
 	VMASKMOVPS (BX), Y0, Y1
@@ -9749,6 +9871,9 @@ rows3_whole:
 	VXORPS Y11, Y11, Y11
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+2, R11
 	JLT    rows3_whole_columns_end
 
@@ -9856,6 +9981,9 @@ rows3_parts:
 	VXORPS  Y6, Y6, Y6
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+2, R11
 	JLT     rows3_parts_columns_end
 
@@ -9952,6 +10080,9 @@ rows1_whole:
 	VXORPS Y3, Y3, Y3
 	MOVQ   dim+24(FP), R10
 	MOVQ   SI, R9
+	MOVQ   ahead+72(FP), R11
+	MOVQ   k+40(FP), R12
+	SUBQ   R12, R11
 	SUBQ   $+2, R10
 	JLT    rows1_whole_columns_end
 
@@ -9970,6 +10101,7 @@ rows1_whole_columns:
 	VBROADCASTSS 4(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -10023,6 +10155,9 @@ rows1_parts:
 	VXORPS  Y2, Y2, Y2
 	MOVQ    dim+24(FP), R10
 	MOVQ    SI, R9
+	MOVQ    ahead+72(FP), R11
+	MOVQ    k+40(FP), R12
+	SUBQ    R12, R11
 	SUBQ    $+2, R10
 	JLT     rows1_parts_columns_end
 
@@ -10035,6 +10170,7 @@ rows1_parts_columns:
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS 4(CX), Y4
 	VFMADD231PS  Y4, Y3, Y2
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -10094,6 +10230,9 @@ rows2_whole:
 	VXORPS Y7, Y7, Y7
 	MOVQ   dim+24(FP), R10
 	MOVQ   SI, R9
+	MOVQ   ahead+72(FP), R11
+	MOVQ   k+40(FP), R12
+	SUBQ   R12, R11
 	SUBQ   $+2, R10
 	JLT    rows2_whole_columns_end
 
@@ -10118,6 +10257,7 @@ rows2_whole_columns:
 	VBROADCASTSS 4(CX)(BX*1), Y10
 	VFMADD231PS  Y10, Y8, Y5
 	VFMADD231PS  Y10, Y9, Y7
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -10183,6 +10323,9 @@ rows2_parts:
 	VXORPS  Y4, Y4, Y4
 	MOVQ    dim+24(FP), R10
 	MOVQ    SI, R9
+	MOVQ    ahead+72(FP), R11
+	MOVQ    k+40(FP), R12
+	SUBQ    R12, R11
 	SUBQ    $+2, R10
 	JLT     rows2_parts_columns_end
 
@@ -10199,6 +10342,7 @@ rows2_parts_columns:
 	VFMADD231PS  Y6, Y5, Y3
 	VBROADCASTSS 4(CX)(BX*1), Y6
 	VFMADD231PS  Y6, Y5, Y4
+	PREFETCHT0   (R9)(R11*1)
 	LEAQ         (R9)(DX*2), R9
 	ADDQ         $+8, CX
 	SUBQ         $+2, R10
@@ -10279,6 +10423,9 @@ rows3_vectors4:
 	MOVQ    CX, R10
 	MOVQ    pStride+40(FP), R12
 	SHLQ    $0x02, R12
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
 	MOVQ    dim+8(FP), R13
 	VMOVUPS (SI), Y0
 	VMOVUPS 32(SI), Y1
@@ -10349,6 +10496,9 @@ rows3_vectors1:
 	MOVQ    CX, R10
 	MOVQ    pStride+40(FP), R12
 	SHLQ    $0x02, R12
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
 	MOVQ    dim+8(FP), R13
 	VMOVUPS (SI), Y0
 	VMOVUPS (SI)(DX*1), Y1
@@ -10385,6 +10535,9 @@ rows3_vectors1_end:
 	MOVQ       CX, R9
 	MOVQ       pStride+40(FP), R10
 	SHLQ       $0x02, R10
+	MOVQ       ahead+56(FP), R11
+	MOVQ       v+24(FP), R12
+	SUBQ       R12, R11
 	MOVQ       dim+8(FP), R11
 	VMASKMOVPS (SI), Y0, Y1
 	VMASKMOVPS (SI)(DX*1), Y0, Y2
@@ -10438,7 +10591,10 @@ rows1_vectors8:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	VMOVUPS 64(BX), Y2
@@ -10474,7 +10630,8 @@ rows1_vectors8_position:
 	VPMOVSXBD    56(R8), Y9
 	VCVTDQ2PS    Y9, Y9
 	VFMADD231PS  Y9, Y8, Y7
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors8_position
@@ -10502,7 +10659,10 @@ rows1_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	VMOVUPS 64(BX), Y2
@@ -10522,7 +10682,8 @@ rows1_vectors4_position:
 	VPMOVSXBD    24(R8), Y5
 	VCVTDQ2PS    Y5, Y5
 	VFMADD231PS  Y5, Y4, Y3
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors4_position
@@ -10546,7 +10707,10 @@ rows1_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
 	VMOVUPS (BX), Y0
 
 rows1_vectors1_position:
@@ -10554,7 +10718,8 @@ rows1_vectors1_position:
 	VPMOVSXBD    (R8), Y2
 	VCVTDQ2PS    Y2, Y2
 	VFMADD231PS  Y2, Y1, Y0
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors1_position
@@ -10574,6 +10739,9 @@ rows1_vectors1_end:
 	MOVQ       CX, R8
 	MOVQ       pStride+40(FP), R9
 	SHLQ       $0x02, R9
+	MOVQ       ahead+56(FP), R9
+	MOVQ       v+24(FP), R10
+	SUBQ       R10, R9
 	MOVQ       dim+8(FP), R9
 	VMASKMOVPS (BX), Y0, Y1
 
@@ -10610,7 +10778,10 @@ rows2_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
 	VMOVUPS (BX), Y0
 	VMOVUPS 32(BX), Y1
 	VMOVUPS 64(BX), Y2
@@ -10639,7 +10810,8 @@ rows2_vectors4_position:
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y10, Y8, Y3
 	VFMADD231PS  Y10, Y9, Y7
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows2_vectors4_position
@@ -10667,7 +10839,10 @@ rows2_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
 	VMOVUPS (BX), Y0
 	VMOVUPS (BX)(DX*1), Y1
 
@@ -10678,7 +10853,8 @@ rows2_vectors1_position:
 	VCVTDQ2PS    Y4, Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows2_vectors1_position
@@ -10699,6 +10875,9 @@ rows2_vectors1_end:
 	MOVQ       CX, R8
 	MOVQ       pStride+40(FP), R9
 	SHLQ       $0x02, R9
+	MOVQ       ahead+56(FP), R10
+	MOVQ       v+24(FP), R11
+	SUBQ       R11, R10
 	MOVQ       dim+8(FP), R10
 	VMASKMOVPS (BX), Y0, Y1
 	VMASKMOVPS (BX)(DX*1), Y0, Y2

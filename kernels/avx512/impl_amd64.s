@@ -15232,6 +15232,9 @@ rows6_whole:
 	VXORPS Z23, Z23, Z23
 	MOVQ   dim+24(FP), R13
 	MOVQ   R8, R12
+	MOVQ   ahead+72(FP), R14
+	MOVQ   k+40(FP), R15
+	SUBQ   R15, R14
 	SUBQ   $+4, R13
 	JLT    rows6_whole_columns_end
 
@@ -15388,6 +15391,9 @@ rows6_parts:
 	VXORPS  Z23, Z23, Z23
 	MOVQ    dim+24(FP), R13
 	MOVQ    R8, R12
+	MOVQ    ahead+72(FP), R14
+	MOVQ    k+40(FP), R15
+	SUBQ    R15, R14
 	SUBQ    $+4, R13
 	JLT     rows6_parts_columns_end
 
@@ -15545,6 +15551,9 @@ rows1_whole:
 	VXORPS Z3, Z3, Z3
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+4, R11
 	JLT    rows1_whole_columns_end
 
@@ -15557,6 +15566,10 @@ rows1_whole_columns:
 	VFMADD231PS.BCST 8(CX), Z4, Z2
 	VMOVUPS          (R10)(SI*1), Z4
 	VFMADD231PS.BCST 12(CX), Z4, Z3
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
+	PREFETCHT0       128(R10)(R12*1)
+	PREFETCHT0       192(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -15614,6 +15627,9 @@ rows1_parts:
 	VXORPS  Z3, Z3, Z3
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+4, R11
 	JLT     rows1_parts_columns_end
 
@@ -15626,6 +15642,10 @@ rows1_parts_columns:
 	VFMADD231PS.BCST 8(CX), Z4, Z2
 	VMOVUPS.Z        (R10)(SI*1), K1, Z4
 	VFMADD231PS.BCST 12(CX), Z4, Z3
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
+	PREFETCHT0       128(R10)(R12*1)
+	PREFETCHT0       192(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -15693,6 +15713,9 @@ rows2_whole:
 	VXORPS Z7, Z7, Z7
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+4, R11
 	JLT    rows2_whole_columns_end
 
@@ -15709,6 +15732,10 @@ rows2_whole_columns:
 	VMOVUPS          (R10)(SI*1), Z8
 	VFMADD231PS.BCST 12(CX), Z8, Z6
 	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
+	PREFETCHT0       128(R10)(R12*1)
+	PREFETCHT0       192(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -15779,6 +15806,9 @@ rows2_parts:
 	VXORPS  Z7, Z7, Z7
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+4, R11
 	JLT     rows2_parts_columns_end
 
@@ -15795,6 +15825,10 @@ rows2_parts_columns:
 	VMOVUPS.Z        (R10)(SI*1), K1, Z8
 	VFMADD231PS.BCST 12(CX), Z8, Z6
 	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
+	PREFETCHT0       128(R10)(R12*1)
+	PREFETCHT0       192(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -15875,6 +15909,9 @@ rows3_whole:
 	VXORPS Z11, Z11, Z11
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+4, R11
 	JLT    rows3_whole_columns_end
 
@@ -15895,6 +15932,10 @@ rows3_whole_columns:
 	VFMADD231PS.BCST 12(CX), Z12, Z9
 	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
 	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
+	PREFETCHT0       128(R10)(R12*1)
+	PREFETCHT0       192(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -15978,6 +16019,9 @@ rows3_parts:
 	VXORPS  Z11, Z11, Z11
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+4, R11
 	JLT     rows3_parts_columns_end
 
@@ -15998,6 +16042,10 @@ rows3_parts_columns:
 	VFMADD231PS.BCST 12(CX), Z12, Z9
 	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
 	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
+	PREFETCHT0       128(R10)(R12*1)
+	PREFETCHT0       192(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -16093,6 +16141,9 @@ rows4_whole:
 	VXORPS Z15, Z15, Z15
 	MOVQ   dim+24(FP), R12
 	MOVQ   DI, R11
+	MOVQ   ahead+72(FP), R13
+	MOVQ   k+40(FP), R14
+	SUBQ   R14, R13
 	SUBQ   $+4, R12
 	JLT    rows4_whole_columns_end
 
@@ -16117,6 +16168,10 @@ rows4_whole_columns:
 	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
 	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
 	VFMADD231PS.BCST 12(R10), Z16, Z15
+	PREFETCHT0       (R11)(R13*1)
+	PREFETCHT0       64(R11)(R13*1)
+	PREFETCHT0       128(R11)(R13*1)
+	PREFETCHT0       192(R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -16215,6 +16270,9 @@ rows4_parts:
 	VXORPS  Z15, Z15, Z15
 	MOVQ    dim+24(FP), R12
 	MOVQ    DI, R11
+	MOVQ    ahead+72(FP), R13
+	MOVQ    k+40(FP), R14
+	SUBQ    R14, R13
 	SUBQ    $+4, R12
 	JLT     rows4_parts_columns_end
 
@@ -16239,6 +16297,10 @@ rows4_parts_columns:
 	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
 	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
 	VFMADD231PS.BCST 12(R10), Z16, Z15
+	PREFETCHT0       (R11)(R13*1)
+	PREFETCHT0       64(R11)(R13*1)
+	PREFETCHT0       128(R11)(R13*1)
+	PREFETCHT0       192(R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -16349,6 +16411,9 @@ rows5_whole:
 	VXORPS Z19, Z19, Z19
 	MOVQ   dim+24(FP), R12
 	MOVQ   DI, R11
+	MOVQ   ahead+72(FP), R13
+	MOVQ   k+40(FP), R14
+	SUBQ   R14, R13
 	SUBQ   $+4, R12
 	JLT    rows5_whole_columns_end
 
@@ -16377,6 +16442,10 @@ rows5_whole_columns:
 	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
 	VFMADD231PS.BCST 12(R10), Z20, Z18
 	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	PREFETCHT0       (R11)(R13*1)
+	PREFETCHT0       64(R11)(R13*1)
+	PREFETCHT0       128(R11)(R13*1)
+	PREFETCHT0       192(R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -16488,6 +16557,9 @@ rows5_parts:
 	VXORPS  Z19, Z19, Z19
 	MOVQ    dim+24(FP), R12
 	MOVQ    DI, R11
+	MOVQ    ahead+72(FP), R13
+	MOVQ    k+40(FP), R14
+	SUBQ    R14, R13
 	SUBQ    $+4, R12
 	JLT     rows5_parts_columns_end
 
@@ -16516,6 +16588,10 @@ rows5_parts_columns:
 	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
 	VFMADD231PS.BCST 12(R10), Z20, Z18
 	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	PREFETCHT0       (R11)(R13*1)
+	PREFETCHT0       64(R11)(R13*1)
+	PREFETCHT0       128(R11)(R13*1)
+	PREFETCHT0       192(R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -16638,6 +16714,9 @@ rows6_vectors4:
 	SHLQ    $0x02, R12
 	LEAQ    (R10)(R12*2), R13
 	ADDQ    R12, R13
+	MOVQ    ahead+56(FP), R14
+	MOVQ    v+24(FP), R15
+	SUBQ    R15, R14
 	LEAQ    (SI)(DX*2), R14
 	ADDQ    DX, R14
 	VMOVUPS (SI), Z0
@@ -16749,6 +16828,9 @@ rows6_vectors1:
 	SHLQ    $0x02, R12
 	LEAQ    (R10)(R12*2), R13
 	ADDQ    R12, R13
+	MOVQ    ahead+56(FP), R14
+	MOVQ    v+24(FP), R15
+	SUBQ    R15, R14
 	LEAQ    (SI)(DX*2), R14
 	ADDQ    DX, R14
 	VMOVUPS (SI), Z0
@@ -16802,6 +16884,9 @@ rows6_vectors1_end:
 	SHLQ      $0x02, R10
 	LEAQ      (R9)(R10*2), R11
 	ADDQ      R10, R11
+	MOVQ      ahead+56(FP), R12
+	MOVQ      v+24(FP), R13
+	SUBQ      R13, R12
 	LEAQ      (SI)(DX*2), R12
 	ADDQ      DX, R12
 	VMOVUPS.Z (SI), K1, Z0
@@ -16876,6 +16961,9 @@ rows1_vectors8:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -16903,6 +16991,14 @@ rows1_vectors8_position:
 	VFMADD231PS  Z9, Z8, Z6
 	VMOVUPS      448(R8), Z9
 	VFMADD231PS  Z9, Z8, Z7
+	PREFETCHT0   (R8)(R11*1)
+	PREFETCHT0   64(R8)(R11*1)
+	PREFETCHT0   128(R8)(R11*1)
+	PREFETCHT0   192(R8)(R11*1)
+	PREFETCHT0   256(R8)(R11*1)
+	PREFETCHT0   320(R8)(R11*1)
+	PREFETCHT0   384(R8)(R11*1)
+	PREFETCHT0   448(R8)(R11*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -16931,6 +17027,9 @@ rows1_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -16946,6 +17045,10 @@ rows1_vectors4_position:
 	VFMADD231PS  Z5, Z4, Z2
 	VMOVUPS      192(R8), Z5
 	VFMADD231PS  Z5, Z4, Z3
+	PREFETCHT0   (R8)(R11*1)
+	PREFETCHT0   64(R8)(R11*1)
+	PREFETCHT0   128(R8)(R11*1)
+	PREFETCHT0   192(R8)(R11*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -16970,12 +17073,16 @@ rows1_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
 	VMOVUPS (BX), Z0
 
 rows1_vectors1_position:
 	VBROADCASTSS (R9), Z1
 	VMOVUPS      (R8), Z2
 	VFMADD231PS  Z2, Z1, Z0
+	PREFETCHT0   (R8)(R11*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -16996,6 +17103,9 @@ rows1_vectors1_end:
 	MOVQ      CX, R8
 	MOVQ      pStride+40(FP), R9
 	SHLQ      $0x02, R9
+	MOVQ      ahead+56(FP), R9
+	MOVQ      v+24(FP), R10
+	SUBQ      R10, R9
 	VMOVUPS.Z (BX), K1, Z0
 
 rows1_rest_position:
@@ -17030,6 +17140,9 @@ rows2_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -17054,6 +17167,10 @@ rows2_vectors4_position:
 	VMOVUPS      192(R8), Z10
 	VFMADD231PS  Z10, Z8, Z3
 	VFMADD231PS  Z10, Z9, Z7
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   64(R8)(R12*1)
+	PREFETCHT0   128(R8)(R12*1)
+	PREFETCHT0   192(R8)(R12*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -17082,6 +17199,9 @@ rows2_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 
@@ -17091,6 +17211,7 @@ rows2_vectors1_position:
 	VMOVUPS      (R8), Z4
 	VFMADD231PS  Z4, Z2, Z0
 	VFMADD231PS  Z4, Z3, Z1
+	PREFETCHT0   (R8)(R12*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -17112,6 +17233,9 @@ rows2_vectors1_end:
 	MOVQ      CX, R8
 	MOVQ      pStride+40(FP), R9
 	SHLQ      $0x02, R9
+	MOVQ      ahead+56(FP), R10
+	MOVQ      v+24(FP), R11
+	SUBQ      R11, R10
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z (BX)(DX*1), K1, Z1
 
@@ -17150,6 +17274,9 @@ rows3_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -17183,6 +17310,10 @@ rows3_vectors4_position:
 	VFMADD231PS  Z15, Z12, Z3
 	VFMADD231PS  Z15, Z13, Z7
 	VFMADD231PS  Z15, Z14, Z11
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   64(R8)(R12*1)
+	PREFETCHT0   128(R8)(R12*1)
+	PREFETCHT0   192(R8)(R12*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -17215,6 +17346,9 @@ rows3_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 	VMOVUPS (BX)(DX*2), Z2
@@ -17227,6 +17361,7 @@ rows3_vectors1_position:
 	VFMADD231PS  Z6, Z3, Z0
 	VFMADD231PS  Z6, Z4, Z1
 	VFMADD231PS  Z6, Z5, Z2
+	PREFETCHT0   (R8)(R12*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	DECQ         R10
@@ -17249,6 +17384,9 @@ rows3_vectors1_end:
 	MOVQ      CX, R8
 	MOVQ      pStride+40(FP), R9
 	SHLQ      $0x02, R9
+	MOVQ      ahead+56(FP), R10
+	MOVQ      v+24(FP), R11
+	SUBQ      R11, R10
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z (BX)(DX*1), K1, Z1
 	VMOVUPS.Z (BX)(DX*2), K1, Z2
@@ -17293,8 +17431,11 @@ rows4_vectors4:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	LEAQ    (BX)(DX*2), R13
-	ADDQ    DX, R13
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -17307,10 +17448,10 @@ rows4_vectors4:
 	VMOVUPS 64(BX)(DX*2), Z9
 	VMOVUPS 128(BX)(DX*2), Z10
 	VMOVUPS 192(BX)(DX*2), Z11
-	VMOVUPS (R13), Z12
-	VMOVUPS 64(R13), Z13
-	VMOVUPS 128(R13), Z14
-	VMOVUPS 192(R13), Z15
+	VMOVUPS (R14), Z12
+	VMOVUPS 64(R14), Z13
+	VMOVUPS 128(R14), Z14
+	VMOVUPS 192(R14), Z15
 
 rows4_vectors4_position:
 	VBROADCASTSS (R9), Z16
@@ -17337,6 +17478,10 @@ rows4_vectors4_position:
 	VFMADD231PS  Z20, Z17, Z7
 	VFMADD231PS  Z20, Z18, Z11
 	VFMADD231PS  Z20, Z19, Z15
+	PREFETCHT0   (R8)(R13*1)
+	PREFETCHT0   64(R8)(R13*1)
+	PREFETCHT0   128(R8)(R13*1)
+	PREFETCHT0   192(R8)(R13*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
@@ -17378,12 +17523,15 @@ rows4_vectors1:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	LEAQ    (BX)(DX*2), R13
-	ADDQ    DX, R13
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 	VMOVUPS (BX)(DX*2), Z2
-	VMOVUPS (R13), Z3
+	VMOVUPS (R14), Z3
 
 rows4_vectors1_position:
 	VBROADCASTSS (R9), Z4
@@ -17395,6 +17543,7 @@ rows4_vectors1_position:
 	VFMADD231PS  Z8, Z5, Z1
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
+	PREFETCHT0   (R8)(R13*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
@@ -17423,6 +17572,9 @@ rows4_vectors1_end:
 	SHLQ      $0x02, R9
 	LEAQ      (R8)(R9*2), R10
 	ADDQ      R9, R10
+	MOVQ      ahead+56(FP), R11
+	MOVQ      v+24(FP), R12
+	SUBQ      R12, R11
 	LEAQ      (BX)(DX*2), R11
 	ADDQ      DX, R11
 	VMOVUPS.Z (BX), K1, Z0
@@ -17476,8 +17628,11 @@ rows5_vectors4:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	LEAQ    (BX)(DX*2), R13
-	ADDQ    DX, R13
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -17490,14 +17645,14 @@ rows5_vectors4:
 	VMOVUPS 64(BX)(DX*2), Z9
 	VMOVUPS 128(BX)(DX*2), Z10
 	VMOVUPS 192(BX)(DX*2), Z11
-	VMOVUPS (R13), Z12
-	VMOVUPS 64(R13), Z13
-	VMOVUPS 128(R13), Z14
-	VMOVUPS 192(R13), Z15
-	VMOVUPS (R13)(DX*1), Z16
-	VMOVUPS 64(R13)(DX*1), Z17
-	VMOVUPS 128(R13)(DX*1), Z18
-	VMOVUPS 192(R13)(DX*1), Z19
+	VMOVUPS (R14), Z12
+	VMOVUPS 64(R14), Z13
+	VMOVUPS 128(R14), Z14
+	VMOVUPS 192(R14), Z15
+	VMOVUPS (R14)(DX*1), Z16
+	VMOVUPS 64(R14)(DX*1), Z17
+	VMOVUPS 128(R14)(DX*1), Z18
+	VMOVUPS 192(R14)(DX*1), Z19
 
 rows5_vectors4_position:
 	VBROADCASTSS (R9), Z20
@@ -17529,6 +17684,10 @@ rows5_vectors4_position:
 	VFMADD231PS  Z25, Z22, Z11
 	VFMADD231PS  Z25, Z23, Z15
 	VFMADD231PS  Z25, Z24, Z19
+	PREFETCHT0   (R8)(R13*1)
+	PREFETCHT0   64(R8)(R13*1)
+	PREFETCHT0   128(R8)(R13*1)
+	PREFETCHT0   192(R8)(R13*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
@@ -17574,13 +17733,16 @@ rows5_vectors1:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	LEAQ    (BX)(DX*2), R13
-	ADDQ    DX, R13
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	LEAQ    (BX)(DX*2), R14
+	ADDQ    DX, R14
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 	VMOVUPS (BX)(DX*2), Z2
-	VMOVUPS (R13), Z3
-	VMOVUPS (R13)(DX*1), Z4
+	VMOVUPS (R14), Z3
+	VMOVUPS (R14)(DX*1), Z4
 
 rows5_vectors1_position:
 	VBROADCASTSS (R9), Z5
@@ -17594,6 +17756,7 @@ rows5_vectors1_position:
 	VFMADD231PS  Z10, Z7, Z2
 	VFMADD231PS  Z10, Z8, Z3
 	VFMADD231PS  Z10, Z9, Z4
+	PREFETCHT0   (R8)(R13*1)
 	ADDQ         DX, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
@@ -17623,6 +17786,9 @@ rows5_vectors1_end:
 	SHLQ      $0x02, R9
 	LEAQ      (R8)(R9*2), R10
 	ADDQ      R9, R10
+	MOVQ      ahead+56(FP), R11
+	MOVQ      v+24(FP), R12
+	SUBQ      R12, R11
 	LEAQ      (BX)(DX*2), R11
 	ADDQ      DX, R11
 	VMOVUPS.Z (BX), K1, Z0
@@ -17724,6 +17890,9 @@ rows6_whole:
 	VXORPS Z23, Z23, Z23
 	MOVQ   dim+24(FP), R13
 	MOVQ   R8, R12
+	MOVQ   ahead+72(FP), R14
+	MOVQ   k+40(FP), R15
+	SUBQ   R15, R14
 	SUBQ   $+4, R13
 	JLT    rows6_whole_columns_end
 
@@ -17880,6 +18049,9 @@ rows6_parts:
 	VXORPS  Z23, Z23, Z23
 	MOVQ    dim+24(FP), R13
 	MOVQ    R8, R12
+	MOVQ    ahead+72(FP), R14
+	MOVQ    k+40(FP), R15
+	SUBQ    R15, R14
 	SUBQ    $+4, R13
 	JLT     rows6_parts_columns_end
 
@@ -18037,6 +18209,9 @@ rows1_whole:
 	VXORPS Z3, Z3, Z3
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+4, R11
 	JLT    rows1_whole_columns_end
 
@@ -18049,6 +18224,8 @@ rows1_whole_columns:
 	VFMADD231PS.BCST 8(CX), Z4, Z2
 	VCVTPH2PS        (R10)(SI*1), Z4
 	VFMADD231PS.BCST 12(CX), Z4, Z3
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -18106,6 +18283,9 @@ rows1_parts:
 	VXORPS  Z3, Z3, Z3
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+4, R11
 	JLT     rows1_parts_columns_end
 
@@ -18118,6 +18298,8 @@ rows1_parts_columns:
 	VFMADD231PS.BCST 8(CX), Z4, Z2
 	VCVTPH2PS.Z      (R10)(SI*1), K1, Z4
 	VFMADD231PS.BCST 12(CX), Z4, Z3
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -18185,6 +18367,9 @@ rows2_whole:
 	VXORPS Z7, Z7, Z7
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+4, R11
 	JLT    rows2_whole_columns_end
 
@@ -18201,6 +18386,8 @@ rows2_whole_columns:
 	VCVTPH2PS        (R10)(SI*1), Z8
 	VFMADD231PS.BCST 12(CX), Z8, Z6
 	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -18271,6 +18458,9 @@ rows2_parts:
 	VXORPS  Z7, Z7, Z7
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+4, R11
 	JLT     rows2_parts_columns_end
 
@@ -18287,6 +18477,8 @@ rows2_parts_columns:
 	VCVTPH2PS.Z      (R10)(SI*1), K1, Z8
 	VFMADD231PS.BCST 12(CX), Z8, Z6
 	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -18367,6 +18559,9 @@ rows3_whole:
 	VXORPS Z11, Z11, Z11
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+4, R11
 	JLT    rows3_whole_columns_end
 
@@ -18387,6 +18582,8 @@ rows3_whole_columns:
 	VFMADD231PS.BCST 12(CX), Z12, Z9
 	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
 	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -18470,6 +18667,9 @@ rows3_parts:
 	VXORPS  Z11, Z11, Z11
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+4, R11
 	JLT     rows3_parts_columns_end
 
@@ -18490,6 +18690,8 @@ rows3_parts_columns:
 	VFMADD231PS.BCST 12(CX), Z12, Z9
 	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
 	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	PREFETCHT0       (R10)(R12*1)
+	PREFETCHT0       64(R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -18585,6 +18787,9 @@ rows4_whole:
 	VXORPS Z15, Z15, Z15
 	MOVQ   dim+24(FP), R12
 	MOVQ   DI, R11
+	MOVQ   ahead+72(FP), R13
+	MOVQ   k+40(FP), R14
+	SUBQ   R14, R13
 	SUBQ   $+4, R12
 	JLT    rows4_whole_columns_end
 
@@ -18609,6 +18814,8 @@ rows4_whole_columns:
 	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
 	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
 	VFMADD231PS.BCST 12(R10), Z16, Z15
+	PREFETCHT0       (R11)(R13*1)
+	PREFETCHT0       64(R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -18707,6 +18914,9 @@ rows4_parts:
 	VXORPS  Z15, Z15, Z15
 	MOVQ    dim+24(FP), R12
 	MOVQ    DI, R11
+	MOVQ    ahead+72(FP), R13
+	MOVQ    k+40(FP), R14
+	SUBQ    R14, R13
 	SUBQ    $+4, R12
 	JLT     rows4_parts_columns_end
 
@@ -18731,6 +18941,8 @@ rows4_parts_columns:
 	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
 	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
 	VFMADD231PS.BCST 12(R10), Z16, Z15
+	PREFETCHT0       (R11)(R13*1)
+	PREFETCHT0       64(R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -18841,6 +19053,9 @@ rows5_whole:
 	VXORPS Z19, Z19, Z19
 	MOVQ   dim+24(FP), R12
 	MOVQ   DI, R11
+	MOVQ   ahead+72(FP), R13
+	MOVQ   k+40(FP), R14
+	SUBQ   R14, R13
 	SUBQ   $+4, R12
 	JLT    rows5_whole_columns_end
 
@@ -18869,6 +19084,8 @@ rows5_whole_columns:
 	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
 	VFMADD231PS.BCST 12(R10), Z20, Z18
 	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	PREFETCHT0       (R11)(R13*1)
+	PREFETCHT0       64(R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -18980,6 +19197,9 @@ rows5_parts:
 	VXORPS  Z19, Z19, Z19
 	MOVQ    dim+24(FP), R12
 	MOVQ    DI, R11
+	MOVQ    ahead+72(FP), R13
+	MOVQ    k+40(FP), R14
+	SUBQ    R14, R13
 	SUBQ    $+4, R12
 	JLT     rows5_parts_columns_end
 
@@ -19008,6 +19228,8 @@ rows5_parts_columns:
 	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
 	VFMADD231PS.BCST 12(R10), Z20, Z18
 	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	PREFETCHT0       (R11)(R13*1)
+	PREFETCHT0       64(R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -19130,6 +19352,9 @@ rows6_vectors4:
 	SHLQ    $0x02, R12
 	LEAQ    (R10)(R12*2), R13
 	ADDQ    R12, R13
+	MOVQ    ahead+56(FP), R14
+	MOVQ    v+24(FP), R15
+	SUBQ    R15, R14
 	MOVQ    dim+8(FP), R14
 	SHLQ    $0x01, R14
 	LEAQ    (SI)(DX*2), R15
@@ -19243,6 +19468,9 @@ rows6_vectors1:
 	SHLQ    $0x02, R12
 	LEAQ    (R10)(R12*2), R13
 	ADDQ    R12, R13
+	MOVQ    ahead+56(FP), R14
+	MOVQ    v+24(FP), R15
+	SUBQ    R15, R14
 	MOVQ    dim+8(FP), R14
 	SHLQ    $0x01, R14
 	LEAQ    (SI)(DX*2), R15
@@ -19298,6 +19526,9 @@ rows6_vectors1_end:
 	SHLQ      $0x02, R10
 	LEAQ      (R9)(R10*2), R11
 	ADDQ      R10, R11
+	MOVQ      ahead+56(FP), R12
+	MOVQ      v+24(FP), R13
+	SUBQ      R13, R12
 	MOVQ      dim+8(FP), R12
 	SHLQ      $0x01, R12
 	LEAQ      (SI)(DX*2), R13
@@ -19374,8 +19605,11 @@ rows1_vectors8:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
-	SHLQ    $0x01, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -19403,7 +19637,11 @@ rows1_vectors8_position:
 	VFMADD231PS  Z9, Z8, Z6
 	VCVTPH2PS    224(R8), Z9
 	VFMADD231PS  Z9, Z8, Z7
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	PREFETCHT0   64(R8)(R11*1)
+	PREFETCHT0   128(R8)(R11*1)
+	PREFETCHT0   192(R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors8_position
@@ -19431,8 +19669,11 @@ rows1_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
-	SHLQ    $0x01, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -19448,7 +19689,9 @@ rows1_vectors4_position:
 	VFMADD231PS  Z5, Z4, Z2
 	VCVTPH2PS    96(R8), Z5
 	VFMADD231PS  Z5, Z4, Z3
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	PREFETCHT0   64(R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors4_position
@@ -19472,15 +19715,19 @@ rows1_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
-	SHLQ    $0x01, R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
+	SHLQ    $0x01, R12
 	VMOVUPS (BX), Z0
 
 rows1_vectors1_position:
 	VBROADCASTSS (R9), Z1
 	VCVTPH2PS    (R8), Z2
 	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors1_position
@@ -19500,6 +19747,9 @@ rows1_vectors1_end:
 	MOVQ      CX, R8
 	MOVQ      pStride+40(FP), R9
 	SHLQ      $0x02, R9
+	MOVQ      ahead+56(FP), R9
+	MOVQ      v+24(FP), R10
+	SUBQ      R10, R9
 	MOVQ      dim+8(FP), R9
 	SHLQ      $0x01, R9
 	VMOVUPS.Z (BX), K1, Z0
@@ -19536,8 +19786,11 @@ rows2_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
-	SHLQ    $0x01, R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -19562,7 +19815,9 @@ rows2_vectors4_position:
 	VCVTPH2PS    96(R8), Z10
 	VFMADD231PS  Z10, Z8, Z3
 	VFMADD231PS  Z10, Z9, Z7
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   64(R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows2_vectors4_position
@@ -19590,8 +19845,11 @@ rows2_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
-	SHLQ    $0x01, R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 
@@ -19601,7 +19859,8 @@ rows2_vectors1_position:
 	VCVTPH2PS    (R8), Z4
 	VFMADD231PS  Z4, Z2, Z0
 	VFMADD231PS  Z4, Z3, Z1
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows2_vectors1_position
@@ -19622,6 +19881,9 @@ rows2_vectors1_end:
 	MOVQ      CX, R8
 	MOVQ      pStride+40(FP), R9
 	SHLQ      $0x02, R9
+	MOVQ      ahead+56(FP), R10
+	MOVQ      v+24(FP), R11
+	SUBQ      R11, R10
 	MOVQ      dim+8(FP), R10
 	SHLQ      $0x01, R10
 	VMOVUPS.Z (BX), K1, Z0
@@ -19662,8 +19924,11 @@ rows3_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
-	SHLQ    $0x01, R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -19697,7 +19962,9 @@ rows3_vectors4_position:
 	VFMADD231PS  Z15, Z12, Z3
 	VFMADD231PS  Z15, Z13, Z7
 	VFMADD231PS  Z15, Z14, Z11
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   64(R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows3_vectors4_position
@@ -19729,8 +19996,11 @@ rows3_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
-	SHLQ    $0x01, R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
+	SHLQ    $0x01, R13
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 	VMOVUPS (BX)(DX*2), Z2
@@ -19743,7 +20013,8 @@ rows3_vectors1_position:
 	VFMADD231PS  Z6, Z3, Z0
 	VFMADD231PS  Z6, Z4, Z1
 	VFMADD231PS  Z6, Z5, Z2
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows3_vectors1_position
@@ -19765,6 +20036,9 @@ rows3_vectors1_end:
 	MOVQ      CX, R8
 	MOVQ      pStride+40(FP), R9
 	SHLQ      $0x02, R9
+	MOVQ      ahead+56(FP), R10
+	MOVQ      v+24(FP), R11
+	SUBQ      R11, R10
 	MOVQ      dim+8(FP), R10
 	SHLQ      $0x01, R10
 	VMOVUPS.Z (BX), K1, Z0
@@ -19811,10 +20085,13 @@ rows4_vectors4:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	MOVQ    dim+8(FP), R13
-	SHLQ    $0x01, R13
-	LEAQ    (BX)(DX*2), R14
-	ADDQ    DX, R14
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	MOVQ    dim+8(FP), R14
+	SHLQ    $0x01, R14
+	LEAQ    (BX)(DX*2), R15
+	ADDQ    DX, R15
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -19827,10 +20104,10 @@ rows4_vectors4:
 	VMOVUPS 64(BX)(DX*2), Z9
 	VMOVUPS 128(BX)(DX*2), Z10
 	VMOVUPS 192(BX)(DX*2), Z11
-	VMOVUPS (R14), Z12
-	VMOVUPS 64(R14), Z13
-	VMOVUPS 128(R14), Z14
-	VMOVUPS 192(R14), Z15
+	VMOVUPS (R15), Z12
+	VMOVUPS 64(R15), Z13
+	VMOVUPS 128(R15), Z14
+	VMOVUPS 192(R15), Z15
 
 rows4_vectors4_position:
 	VBROADCASTSS (R9), Z16
@@ -19857,7 +20134,9 @@ rows4_vectors4_position:
 	VFMADD231PS  Z20, Z17, Z7
 	VFMADD231PS  Z20, Z18, Z11
 	VFMADD231PS  Z20, Z19, Z15
-	ADDQ         R13, R8
+	PREFETCHT0   (R8)(R13*1)
+	PREFETCHT0   64(R8)(R13*1)
+	ADDQ         R14, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
 	DECQ         R10
@@ -19898,14 +20177,17 @@ rows4_vectors1:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	MOVQ    dim+8(FP), R13
-	SHLQ    $0x01, R13
-	LEAQ    (BX)(DX*2), R14
-	ADDQ    DX, R14
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	MOVQ    dim+8(FP), R14
+	SHLQ    $0x01, R14
+	LEAQ    (BX)(DX*2), R15
+	ADDQ    DX, R15
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 	VMOVUPS (BX)(DX*2), Z2
-	VMOVUPS (R14), Z3
+	VMOVUPS (R15), Z3
 
 rows4_vectors1_position:
 	VBROADCASTSS (R9), Z4
@@ -19917,7 +20199,8 @@ rows4_vectors1_position:
 	VFMADD231PS  Z8, Z5, Z1
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
-	ADDQ         R13, R8
+	PREFETCHT0   (R8)(R13*1)
+	ADDQ         R14, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
 	DECQ         R10
@@ -19945,6 +20228,9 @@ rows4_vectors1_end:
 	SHLQ      $0x02, R9
 	LEAQ      (R8)(R9*2), R10
 	ADDQ      R9, R10
+	MOVQ      ahead+56(FP), R11
+	MOVQ      v+24(FP), R12
+	SUBQ      R12, R11
 	MOVQ      dim+8(FP), R11
 	SHLQ      $0x01, R11
 	LEAQ      (BX)(DX*2), R12
@@ -20000,10 +20286,13 @@ rows5_vectors4:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	MOVQ    dim+8(FP), R13
-	SHLQ    $0x01, R13
-	LEAQ    (BX)(DX*2), R14
-	ADDQ    DX, R14
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	MOVQ    dim+8(FP), R14
+	SHLQ    $0x01, R14
+	LEAQ    (BX)(DX*2), R15
+	ADDQ    DX, R15
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -20016,14 +20305,14 @@ rows5_vectors4:
 	VMOVUPS 64(BX)(DX*2), Z9
 	VMOVUPS 128(BX)(DX*2), Z10
 	VMOVUPS 192(BX)(DX*2), Z11
-	VMOVUPS (R14), Z12
-	VMOVUPS 64(R14), Z13
-	VMOVUPS 128(R14), Z14
-	VMOVUPS 192(R14), Z15
-	VMOVUPS (R14)(DX*1), Z16
-	VMOVUPS 64(R14)(DX*1), Z17
-	VMOVUPS 128(R14)(DX*1), Z18
-	VMOVUPS 192(R14)(DX*1), Z19
+	VMOVUPS (R15), Z12
+	VMOVUPS 64(R15), Z13
+	VMOVUPS 128(R15), Z14
+	VMOVUPS 192(R15), Z15
+	VMOVUPS (R15)(DX*1), Z16
+	VMOVUPS 64(R15)(DX*1), Z17
+	VMOVUPS 128(R15)(DX*1), Z18
+	VMOVUPS 192(R15)(DX*1), Z19
 
 rows5_vectors4_position:
 	VBROADCASTSS (R9), Z20
@@ -20055,7 +20344,9 @@ rows5_vectors4_position:
 	VFMADD231PS  Z25, Z22, Z11
 	VFMADD231PS  Z25, Z23, Z15
 	VFMADD231PS  Z25, Z24, Z19
-	ADDQ         R13, R8
+	PREFETCHT0   (R8)(R13*1)
+	PREFETCHT0   64(R8)(R13*1)
+	ADDQ         R14, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
 	DECQ         R10
@@ -20100,15 +20391,18 @@ rows5_vectors1:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	MOVQ    dim+8(FP), R13
-	SHLQ    $0x01, R13
-	LEAQ    (BX)(DX*2), R14
-	ADDQ    DX, R14
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	MOVQ    dim+8(FP), R14
+	SHLQ    $0x01, R14
+	LEAQ    (BX)(DX*2), R15
+	ADDQ    DX, R15
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 	VMOVUPS (BX)(DX*2), Z2
-	VMOVUPS (R14), Z3
-	VMOVUPS (R14)(DX*1), Z4
+	VMOVUPS (R15), Z3
+	VMOVUPS (R15)(DX*1), Z4
 
 rows5_vectors1_position:
 	VBROADCASTSS (R9), Z5
@@ -20122,7 +20416,8 @@ rows5_vectors1_position:
 	VFMADD231PS  Z10, Z7, Z2
 	VFMADD231PS  Z10, Z8, Z3
 	VFMADD231PS  Z10, Z9, Z4
-	ADDQ         R13, R8
+	PREFETCHT0   (R8)(R13*1)
+	ADDQ         R14, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
 	DECQ         R10
@@ -20151,6 +20446,9 @@ rows5_vectors1_end:
 	SHLQ      $0x02, R9
 	LEAQ      (R8)(R9*2), R10
 	ADDQ      R9, R10
+	MOVQ      ahead+56(FP), R11
+	MOVQ      v+24(FP), R12
+	SUBQ      R12, R11
 	MOVQ      dim+8(FP), R11
 	SHLQ      $0x01, R11
 	LEAQ      (BX)(DX*2), R12
@@ -20253,6 +20551,9 @@ rows6_whole:
 	VXORPS Z23, Z23, Z23
 	MOVQ   dim+24(FP), R13
 	MOVQ   R8, R12
+	MOVQ   ahead+72(FP), R14
+	MOVQ   k+40(FP), R15
+	SUBQ   R15, R14
 	SUBQ   $+4, R13
 	JLT    rows6_whole_columns_end
 
@@ -20416,6 +20717,9 @@ rows6_parts:
 	VXORPS  Z23, Z23, Z23
 	MOVQ    dim+24(FP), R13
 	MOVQ    R8, R12
+	MOVQ    ahead+72(FP), R14
+	MOVQ    k+40(FP), R15
+	SUBQ    R15, R14
 	SUBQ    $+4, R13
 	JLT     rows6_parts_columns_end
 
@@ -20580,6 +20884,9 @@ rows1_whole:
 	VXORPS Z3, Z3, Z3
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+4, R11
 	JLT    rows1_whole_columns_end
 
@@ -20596,6 +20903,7 @@ rows1_whole_columns:
 	VPMOVSXBD        (R10)(SI*1), Z4
 	VCVTDQ2PS        Z4, Z4
 	VFMADD231PS.BCST 12(CX), Z4, Z3
+	PREFETCHT0       (R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -20656,6 +20964,9 @@ rows1_parts:
 	VXORPS  Z3, Z3, Z3
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+4, R11
 	JLT     rows1_parts_columns_end
 
@@ -20672,6 +20983,7 @@ rows1_parts_columns:
 	VPMOVSXBD.Z      (R10)(SI*1), K1, Z4
 	VCVTDQ2PS        Z4, Z4
 	VFMADD231PS.BCST 12(CX), Z4, Z3
+	PREFETCHT0       (R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -20742,6 +21054,9 @@ rows2_whole:
 	VXORPS Z7, Z7, Z7
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+4, R11
 	JLT    rows2_whole_columns_end
 
@@ -20762,6 +21077,7 @@ rows2_whole_columns:
 	VCVTDQ2PS        Z8, Z8
 	VFMADD231PS.BCST 12(CX), Z8, Z6
 	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	PREFETCHT0       (R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -20835,6 +21151,9 @@ rows2_parts:
 	VXORPS  Z7, Z7, Z7
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+4, R11
 	JLT     rows2_parts_columns_end
 
@@ -20855,6 +21174,7 @@ rows2_parts_columns:
 	VCVTDQ2PS        Z8, Z8
 	VFMADD231PS.BCST 12(CX), Z8, Z6
 	VFMADD231PS.BCST 12(CX)(BX*1), Z8, Z7
+	PREFETCHT0       (R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -20938,6 +21258,9 @@ rows3_whole:
 	VXORPS Z11, Z11, Z11
 	MOVQ   dim+24(FP), R11
 	MOVQ   DI, R10
+	MOVQ   ahead+72(FP), R12
+	MOVQ   k+40(FP), R13
+	SUBQ   R13, R12
 	SUBQ   $+4, R11
 	JLT    rows3_whole_columns_end
 
@@ -20962,6 +21285,7 @@ rows3_whole_columns:
 	VFMADD231PS.BCST 12(CX), Z12, Z9
 	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
 	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	PREFETCHT0       (R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -21048,6 +21372,9 @@ rows3_parts:
 	VXORPS  Z11, Z11, Z11
 	MOVQ    dim+24(FP), R11
 	MOVQ    DI, R10
+	MOVQ    ahead+72(FP), R12
+	MOVQ    k+40(FP), R13
+	SUBQ    R13, R12
 	SUBQ    $+4, R11
 	JLT     rows3_parts_columns_end
 
@@ -21072,6 +21399,7 @@ rows3_parts_columns:
 	VFMADD231PS.BCST 12(CX), Z12, Z9
 	VFMADD231PS.BCST 12(CX)(BX*1), Z12, Z10
 	VFMADD231PS.BCST 12(CX)(BX*2), Z12, Z11
+	PREFETCHT0       (R10)(R12*1)
 	LEAQ             (R10)(DX*4), R10
 	ADDQ             $+16, CX
 	SUBQ             $+4, R11
@@ -21170,6 +21498,9 @@ rows4_whole:
 	VXORPS Z15, Z15, Z15
 	MOVQ   dim+24(FP), R12
 	MOVQ   DI, R11
+	MOVQ   ahead+72(FP), R13
+	MOVQ   k+40(FP), R14
+	SUBQ   R14, R13
 	SUBQ   $+4, R12
 	JLT    rows4_whole_columns_end
 
@@ -21198,6 +21529,7 @@ rows4_whole_columns:
 	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
 	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
 	VFMADD231PS.BCST 12(R10), Z16, Z15
+	PREFETCHT0       (R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -21299,6 +21631,9 @@ rows4_parts:
 	VXORPS  Z15, Z15, Z15
 	MOVQ    dim+24(FP), R12
 	MOVQ    DI, R11
+	MOVQ    ahead+72(FP), R13
+	MOVQ    k+40(FP), R14
+	SUBQ    R14, R13
 	SUBQ    $+4, R12
 	JLT     rows4_parts_columns_end
 
@@ -21327,6 +21662,7 @@ rows4_parts_columns:
 	VFMADD231PS.BCST 12(CX)(BX*1), Z16, Z13
 	VFMADD231PS.BCST 12(CX)(BX*2), Z16, Z14
 	VFMADD231PS.BCST 12(R10), Z16, Z15
+	PREFETCHT0       (R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -21440,6 +21776,9 @@ rows5_whole:
 	VXORPS Z19, Z19, Z19
 	MOVQ   dim+24(FP), R12
 	MOVQ   DI, R11
+	MOVQ   ahead+72(FP), R13
+	MOVQ   k+40(FP), R14
+	SUBQ   R14, R13
 	SUBQ   $+4, R12
 	JLT    rows5_whole_columns_end
 
@@ -21472,6 +21811,7 @@ rows5_whole_columns:
 	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
 	VFMADD231PS.BCST 12(R10), Z20, Z18
 	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	PREFETCHT0       (R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -21586,6 +21926,9 @@ rows5_parts:
 	VXORPS  Z19, Z19, Z19
 	MOVQ    dim+24(FP), R12
 	MOVQ    DI, R11
+	MOVQ    ahead+72(FP), R13
+	MOVQ    k+40(FP), R14
+	SUBQ    R14, R13
 	SUBQ    $+4, R12
 	JLT     rows5_parts_columns_end
 
@@ -21618,6 +21961,7 @@ rows5_parts_columns:
 	VFMADD231PS.BCST 12(CX)(BX*2), Z20, Z17
 	VFMADD231PS.BCST 12(R10), Z20, Z18
 	VFMADD231PS.BCST 12(R10)(BX*1), Z20, Z19
+	PREFETCHT0       (R11)(R13*1)
 	LEAQ             (R11)(DX*4), R11
 	ADDQ             $+16, CX
 	ADDQ             $+16, R10
@@ -21743,6 +22087,9 @@ rows6_vectors4:
 	SHLQ    $0x02, R12
 	LEAQ    (R10)(R12*2), R13
 	ADDQ    R12, R13
+	MOVQ    ahead+56(FP), R14
+	MOVQ    v+24(FP), R15
+	SUBQ    R15, R14
 	MOVQ    dim+8(FP), R14
 	LEAQ    (SI)(DX*2), R15
 	ADDQ    DX, R15
@@ -21859,6 +22206,9 @@ rows6_vectors1:
 	SHLQ    $0x02, R12
 	LEAQ    (R10)(R12*2), R13
 	ADDQ    R12, R13
+	MOVQ    ahead+56(FP), R14
+	MOVQ    v+24(FP), R15
+	SUBQ    R15, R14
 	MOVQ    dim+8(FP), R14
 	LEAQ    (SI)(DX*2), R15
 	ADDQ    DX, R15
@@ -21914,6 +22264,9 @@ rows6_vectors1_end:
 	SHLQ      $0x02, R10
 	LEAQ      (R9)(R10*2), R11
 	ADDQ      R10, R11
+	MOVQ      ahead+56(FP), R12
+	MOVQ      v+24(FP), R13
+	SUBQ      R13, R12
 	MOVQ      dim+8(FP), R12
 	LEAQ      (SI)(DX*2), R13
 	ADDQ      DX, R13
@@ -21990,7 +22343,10 @@ rows1_vectors8:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -22026,7 +22382,9 @@ rows1_vectors8_position:
 	VPMOVSXBD    112(R8), Z9
 	VCVTDQ2PS    Z9, Z9
 	VFMADD231PS  Z9, Z8, Z7
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	PREFETCHT0   64(R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors8_position
@@ -22054,7 +22412,10 @@ rows1_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -22074,7 +22435,8 @@ rows1_vectors4_position:
 	VPMOVSXBD    48(R8), Z5
 	VCVTDQ2PS    Z5, Z5
 	VFMADD231PS  Z5, Z4, Z3
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors4_position
@@ -22098,7 +22460,10 @@ rows1_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R11
+	MOVQ    ahead+56(FP), R11
+	MOVQ    v+24(FP), R12
+	SUBQ    R12, R11
+	MOVQ    dim+8(FP), R12
 	VMOVUPS (BX), Z0
 
 rows1_vectors1_position:
@@ -22106,7 +22471,8 @@ rows1_vectors1_position:
 	VPMOVSXBD    (R8), Z2
 	VCVTDQ2PS    Z2, Z2
 	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         R11, R8
+	PREFETCHT0   (R8)(R11*1)
+	ADDQ         R12, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows1_vectors1_position
@@ -22126,6 +22492,9 @@ rows1_vectors1_end:
 	MOVQ      CX, R8
 	MOVQ      pStride+40(FP), R9
 	SHLQ      $0x02, R9
+	MOVQ      ahead+56(FP), R9
+	MOVQ      v+24(FP), R10
+	SUBQ      R10, R9
 	MOVQ      dim+8(FP), R9
 	VMOVUPS.Z (BX), K1, Z0
 
@@ -22162,7 +22531,10 @@ rows2_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -22191,7 +22563,8 @@ rows2_vectors4_position:
 	VCVTDQ2PS    Z10, Z10
 	VFMADD231PS  Z10, Z8, Z3
 	VFMADD231PS  Z10, Z9, Z7
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows2_vectors4_position
@@ -22219,7 +22592,10 @@ rows2_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 
@@ -22230,7 +22606,8 @@ rows2_vectors1_position:
 	VCVTDQ2PS    Z4, Z4
 	VFMADD231PS  Z4, Z2, Z0
 	VFMADD231PS  Z4, Z3, Z1
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows2_vectors1_position
@@ -22251,6 +22628,9 @@ rows2_vectors1_end:
 	MOVQ      CX, R8
 	MOVQ      pStride+40(FP), R9
 	SHLQ      $0x02, R9
+	MOVQ      ahead+56(FP), R10
+	MOVQ      v+24(FP), R11
+	SUBQ      R11, R10
 	MOVQ      dim+8(FP), R10
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z (BX)(DX*1), K1, Z1
@@ -22291,7 +22671,10 @@ rows3_vectors4:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -22329,7 +22712,8 @@ rows3_vectors4_position:
 	VFMADD231PS  Z15, Z12, Z3
 	VFMADD231PS  Z15, Z13, Z7
 	VFMADD231PS  Z15, Z14, Z11
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows3_vectors4_position
@@ -22361,7 +22745,10 @@ rows3_vectors1:
 	MOVQ    CX, R9
 	MOVQ    pStride+40(FP), R11
 	SHLQ    $0x02, R11
-	MOVQ    dim+8(FP), R12
+	MOVQ    ahead+56(FP), R12
+	MOVQ    v+24(FP), R13
+	SUBQ    R13, R12
+	MOVQ    dim+8(FP), R13
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 	VMOVUPS (BX)(DX*2), Z2
@@ -22375,7 +22762,8 @@ rows3_vectors1_position:
 	VFMADD231PS  Z6, Z3, Z0
 	VFMADD231PS  Z6, Z4, Z1
 	VFMADD231PS  Z6, Z5, Z2
-	ADDQ         R12, R8
+	PREFETCHT0   (R8)(R12*1)
+	ADDQ         R13, R8
 	ADDQ         $+4, R9
 	DECQ         R10
 	JNZ          rows3_vectors1_position
@@ -22397,6 +22785,9 @@ rows3_vectors1_end:
 	MOVQ      CX, R8
 	MOVQ      pStride+40(FP), R9
 	SHLQ      $0x02, R9
+	MOVQ      ahead+56(FP), R10
+	MOVQ      v+24(FP), R11
+	SUBQ      R11, R10
 	MOVQ      dim+8(FP), R10
 	VMOVUPS.Z (BX), K1, Z0
 	VMOVUPS.Z (BX)(DX*1), K1, Z1
@@ -22443,9 +22834,12 @@ rows4_vectors4:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	MOVQ    dim+8(FP), R13
-	LEAQ    (BX)(DX*2), R14
-	ADDQ    DX, R14
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	MOVQ    dim+8(FP), R14
+	LEAQ    (BX)(DX*2), R15
+	ADDQ    DX, R15
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -22458,10 +22852,10 @@ rows4_vectors4:
 	VMOVUPS 64(BX)(DX*2), Z9
 	VMOVUPS 128(BX)(DX*2), Z10
 	VMOVUPS 192(BX)(DX*2), Z11
-	VMOVUPS (R14), Z12
-	VMOVUPS 64(R14), Z13
-	VMOVUPS 128(R14), Z14
-	VMOVUPS 192(R14), Z15
+	VMOVUPS (R15), Z12
+	VMOVUPS 64(R15), Z13
+	VMOVUPS 128(R15), Z14
+	VMOVUPS 192(R15), Z15
 
 rows4_vectors4_position:
 	VBROADCASTSS (R9), Z16
@@ -22492,7 +22886,8 @@ rows4_vectors4_position:
 	VFMADD231PS  Z20, Z17, Z7
 	VFMADD231PS  Z20, Z18, Z11
 	VFMADD231PS  Z20, Z19, Z15
-	ADDQ         R13, R8
+	PREFETCHT0   (R8)(R13*1)
+	ADDQ         R14, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
 	DECQ         R10
@@ -22533,13 +22928,16 @@ rows4_vectors1:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	MOVQ    dim+8(FP), R13
-	LEAQ    (BX)(DX*2), R14
-	ADDQ    DX, R14
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	MOVQ    dim+8(FP), R14
+	LEAQ    (BX)(DX*2), R15
+	ADDQ    DX, R15
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 	VMOVUPS (BX)(DX*2), Z2
-	VMOVUPS (R14), Z3
+	VMOVUPS (R15), Z3
 
 rows4_vectors1_position:
 	VBROADCASTSS (R9), Z4
@@ -22552,7 +22950,8 @@ rows4_vectors1_position:
 	VFMADD231PS  Z8, Z5, Z1
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
-	ADDQ         R13, R8
+	PREFETCHT0   (R8)(R13*1)
+	ADDQ         R14, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
 	DECQ         R10
@@ -22580,6 +22979,9 @@ rows4_vectors1_end:
 	SHLQ      $0x02, R9
 	LEAQ      (R8)(R9*2), R10
 	ADDQ      R9, R10
+	MOVQ      ahead+56(FP), R11
+	MOVQ      v+24(FP), R12
+	SUBQ      R12, R11
 	MOVQ      dim+8(FP), R11
 	LEAQ      (BX)(DX*2), R12
 	ADDQ      DX, R12
@@ -22635,9 +23037,12 @@ rows5_vectors4:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	MOVQ    dim+8(FP), R13
-	LEAQ    (BX)(DX*2), R14
-	ADDQ    DX, R14
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	MOVQ    dim+8(FP), R14
+	LEAQ    (BX)(DX*2), R15
+	ADDQ    DX, R15
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
 	VMOVUPS 128(BX), Z2
@@ -22650,14 +23055,14 @@ rows5_vectors4:
 	VMOVUPS 64(BX)(DX*2), Z9
 	VMOVUPS 128(BX)(DX*2), Z10
 	VMOVUPS 192(BX)(DX*2), Z11
-	VMOVUPS (R14), Z12
-	VMOVUPS 64(R14), Z13
-	VMOVUPS 128(R14), Z14
-	VMOVUPS 192(R14), Z15
-	VMOVUPS (R14)(DX*1), Z16
-	VMOVUPS 64(R14)(DX*1), Z17
-	VMOVUPS 128(R14)(DX*1), Z18
-	VMOVUPS 192(R14)(DX*1), Z19
+	VMOVUPS (R15), Z12
+	VMOVUPS 64(R15), Z13
+	VMOVUPS 128(R15), Z14
+	VMOVUPS 192(R15), Z15
+	VMOVUPS (R15)(DX*1), Z16
+	VMOVUPS 64(R15)(DX*1), Z17
+	VMOVUPS 128(R15)(DX*1), Z18
+	VMOVUPS 192(R15)(DX*1), Z19
 
 rows5_vectors4_position:
 	VBROADCASTSS (R9), Z20
@@ -22693,7 +23098,8 @@ rows5_vectors4_position:
 	VFMADD231PS  Z25, Z22, Z11
 	VFMADD231PS  Z25, Z23, Z15
 	VFMADD231PS  Z25, Z24, Z19
-	ADDQ         R13, R8
+	PREFETCHT0   (R8)(R13*1)
+	ADDQ         R14, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
 	DECQ         R10
@@ -22738,14 +23144,17 @@ rows5_vectors1:
 	SHLQ    $0x02, R11
 	LEAQ    (R9)(R11*2), R12
 	ADDQ    R11, R12
-	MOVQ    dim+8(FP), R13
-	LEAQ    (BX)(DX*2), R14
-	ADDQ    DX, R14
+	MOVQ    ahead+56(FP), R13
+	MOVQ    v+24(FP), R14
+	SUBQ    R14, R13
+	MOVQ    dim+8(FP), R14
+	LEAQ    (BX)(DX*2), R15
+	ADDQ    DX, R15
 	VMOVUPS (BX), Z0
 	VMOVUPS (BX)(DX*1), Z1
 	VMOVUPS (BX)(DX*2), Z2
-	VMOVUPS (R14), Z3
-	VMOVUPS (R14)(DX*1), Z4
+	VMOVUPS (R15), Z3
+	VMOVUPS (R15)(DX*1), Z4
 
 rows5_vectors1_position:
 	VBROADCASTSS (R9), Z5
@@ -22760,7 +23169,8 @@ rows5_vectors1_position:
 	VFMADD231PS  Z10, Z7, Z2
 	VFMADD231PS  Z10, Z8, Z3
 	VFMADD231PS  Z10, Z9, Z4
-	ADDQ         R13, R8
+	PREFETCHT0   (R8)(R13*1)
+	ADDQ         R14, R8
 	ADDQ         $+4, R9
 	ADDQ         $+4, R12
 	DECQ         R10
@@ -22789,6 +23199,9 @@ rows5_vectors1_end:
 	SHLQ      $0x02, R9
 	LEAQ      (R8)(R9*2), R10
 	ADDQ      R9, R10
+	MOVQ      ahead+56(FP), R11
+	MOVQ      v+24(FP), R12
+	SUBQ      R12, R11
 	MOVQ      dim+8(FP), R11
 	LEAQ      (BX)(DX*2), R12
 	ADDQ      DX, R12

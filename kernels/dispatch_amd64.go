@@ -51,7 +51,7 @@ var (
 
 	vnniSet = avx512Set.withDots(&dots{
 		name: "avx512vnni", lanes: vnni.Lanes, rowsMax: vnni.RowsMax,
-		matMul: map[Type]func(*float32, int, int, *byte, *byte, int, int){
+		matMul: map[Type]func(*float32, int, int, *byte, *byte, int, int, int){
 			Q8_0: vnni.MatMulQ8_0, Q4_0: vnni.MatMulQ4_0, Q4_1: vnni.MatMulQ4_1, Q5_0: vnni.MatMulQ5_0, Q5_1: vnni.MatMulQ5_1,
 			IQ4_NL: vnni.MatMulIQ4_NL, MXFP4: vnni.MatMulMXFP4, Q2_K: vnni.MatMulQ2_K, Q3_K: vnni.MatMulQ3_K,
 			Q4_K: vnni.MatMulQ4_K, Q5_K: vnni.MatMulQ5_K, Q6_K: vnni.MatMulQ6_K, IQ4_XS: vnni.MatMulIQ4_XS,

@@ -17,10 +17,11 @@
 // # Shapes
 //
 // A matrix is rows×cols with a row for each output, as a GGUF file stores it: cols
-// is the length of the input. Activations are rows of float32, one token each:
-// x[i·cols+c]. They are not rounded to 8 bits. The fields and functions of Set say
-// which operands may be the same slice; others must not overlap. A wrong shape is a
-// mistake of the caller and panics with the operation's name.
+// is the length of the input. Activations are rows of float32, one token each. A set
+// that has Round multiplies matrices in blocks with what Round makes of a row, so
+// that who writes a row rounds it too. The fields and functions of Set say which
+// operands may be the same slice; others must not overlap. A wrong shape is a mistake
+// of the caller and panics with the operation's name.
 //
 // # Bit invariance
 //
@@ -29,18 +30,19 @@
 // comes from the layout: a lane of a vector is one row of weights (see layout.pack),
 // so an output of MatMul never crosses lanes, and it has two accumulators, for the
 // first and the second half of every 32 columns (and a third for the sums of
-// scaled blocks, in neon of all), whatever the shape of the call is. In Attend a lane is a
-// position for the scores and a number of the head for the values: a score is one
+// scaled blocks, in neon of all), whatever the shape of the call is. Of rounded
+// activations a block's products are summed as integers, exactly, and blocks in their
+// order; how a row is rounded depends on that row alone. In Attend a lane is a position for the scores and a number of the head for the values: a score is one
 // dot product of fixed order, an output is summed in the order of the positions, and
 // the softmax runs over chunks that begin at fixed positions. Sets may differ from
 // each other in the last bits.
 //
 // # Types
 //
-// MatMul dequantises in registers, with float32 activations. A scaled block is summed
-// before it is multiplied with its scale; a minimum is multiplied with the sum of the
-// block's activations. So a result differs from ref's in rounding only: nothing is
-// quantised a second time.
+// MatMul dequantises in registers, to float32 or, for rounded activations, to bytes.
+// A scaled block is summed before it is multiplied with its scale; a minimum is
+// multiplied with the sum of the block's activations. So a result differs from ref's,
+// of the same activations, in the last bits only.
 //
 // # Keys and values
 //
@@ -50,10 +52,11 @@
 //
 // # Sets
 //
-//	ref     plain Go, the specification, everywhere
-//	avx2    AVX2, FMA and F16C
-//	avx512  AVX-512 F and DQ, BMI2, and all of avx2's
-//	neon    Advanced SIMD, which every arm64 processor has
+//	ref         plain Go, the specification, everywhere
+//	avx2        AVX2, FMA and F16C
+//	avx512      AVX-512 F and DQ, BMI2, and all of avx2's
+//	avx512vnni  AVX-512 BW, VL and VNNI, and all of avx512's: it rounds activations
+//	neon        Advanced SIMD, which every arm64 processor has
 //
 // They are switched off by name in the environment, FOREBAY_KERNELS_DISABLE=avx512,avx2,
 // or at build time with the tag purego, which leaves ref alone. Every set differs
@@ -67,11 +70,11 @@
 //     ref.Dequantize, and reference values in ref/testdata/dequantize.jsonl;
 //   - where its blocks have halves, in kerneltest.scalesAt, and whether it has minima,
 //     in withMinimum: its other bytes will be random;
-//   - its image in pack.go, no more than 6 % over what is stored. Most are made of
+//   - its images in pack.go, for numbers and for blocks, no more than 6 % over what is stored. Most are made of
 //     fields that stand there; a block in another order needs a row function;
 //   - a format in _gen/matmul.go: how its elements become numbers (coding.go), where
-//     its scales and minima are (block.go), and one in _gen/neon/format.go; then go
-//     generate in both, and its functions in the dispatch tables (dispatch_<arch>.go).
+//     its scales and minima are (block.go), one in _gen/dot.go: how they become bytes,
+//     and one in _gen/neon/format.go; then go generate in both, and its functions in the dispatch tables (dispatch_<arch>.go).
 //
 // Until the last step the tests of the vector sets fail for it, for they try all types.
 //

@@ -11,7 +11,7 @@ type dots struct {
 	name    string
 	lanes   int // of a vector: MatMul takes two vectors of weight rows
 	rowsMax int // activation rows that MatMul takes at once
-	matMul  map[Type]func(dst *float32, dstStride, rows int, w, x *byte, cols, n int)
+	matMul  map[Type]func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)
 	round   func(dst *byte, x *float32, blocks int, fineAbove float32)
 	squares func(x []float32) float64
 }
@@ -68,17 +68,31 @@ func (d *dots) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r
 	}
 }
 
+// multiplyChunk multiplies all rows of a chunk with two tiles, and then with the next
+// two. Calls that follow each other on the same tiles share the fetching of the next:
+// the first fetches one, the second the other.
 func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
 	kernel := d.matMul[m.Type]
 	rowBytes, rowBlocks := byteTiles.rowBytes(m.Type, m.Cols), m.Cols/BlockLen
+	tile := RowTile * rowBytes
 	for r := r0; r < r1; r += 2 * d.lanes {
 		rows := min(2*d.lanes, r1-r)
 		w := &m.Data[r*rowBytes]
+		ahead := 0
+		if n > d.rowsMax {
+			ahead = 2 * tile
+		}
 		for i := 0; i < n; {
 			calls := (n - i + d.rowsMax - 1) / d.rowsMax
 			count := (n - i + calls - 1) / calls
-			kernel(&dst[i*dstStride+r], dstStride, rows, w, blockBytes(&x[i*rowBlocks]), m.Cols, count)
+			kernel(&dst[i*dstStride+r], dstStride, rows, w, blockBytes(&x[i*rowBlocks]), m.Cols, count, ahead)
 			i += count
+			switch ahead {
+			case 2 * tile:
+				ahead = 3 * tile
+			case 3 * tile:
+				ahead = -1
+			}
 		}
 	}
 }

@@ -63,6 +63,7 @@ type dots struct {
 	tile
 	ints  [2][]reg.VecVirtual // [v][i]: of a block, or of half of one
 	fine  reg.GPVirtual       // not 0 where a row's lower bytes count
+	ahead reg.GPVirtual       // says what to prefetch
 	held  map[byte]reg.VecVirtual
 	table reg.VecVirtual
 }
@@ -80,8 +81,8 @@ type dots struct {
 // bytes' for all rows, and a 256th of it goes on. For a row whose lower bytes are
 // zero that changes no bit.
 func (g *isa) dotMatMul(f format) {
-	text("MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n int)",
-		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.")
+	text("MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)",
+		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.")
 	count := val("n")
 	for rows := 1; rows < g.scaledRows; rows++ {
 		CMPQ(count, I8(rows))
@@ -110,7 +111,7 @@ func (t *dots) begin() {
 		}
 	}
 	c := t.f.bytes
-	t.fine = GP64()
+	t.fine, t.ahead = GP64(), val("ahead")
 	for _, b := range c.held {
 		t.held[b] = t.g.vec()
 		VMOVDQU32(t.g.bits(uint32(b)*0x01010101), t.held[b])
@@ -128,7 +129,7 @@ func (t *dots) begin() {
 // blocks adds up that many blocks of 32 columns.
 func (t *dots) blocks(name string, left reg.GPVirtual) {
 	Label(name)
-	t.prefetch()
+	t.prefetchAhead(name)
 	ADDQ(I32(t.f.blockBytes()), t.w)
 	halves := 1
 	if t.f.scale == byteScales || t.f.scale == nibbleScales {
@@ -160,6 +161,20 @@ func (t *dots) blocks(name string, left reg.GPVirtual) {
 	}
 	DECQ(left)
 	JNZ(LabelRef(name))
+}
+
+// prefetchAhead asks for what is read next.
+func (t *dots) prefetchAhead(name string) {
+	TESTQ(t.ahead, t.ahead)
+	JZ(LabelRef(name + "_own"))
+	JS(LabelRef(name + "_fetched"))
+	for at := 0; at < t.f.blockBytes(); at += 64 {
+		PREFETCHT0(Mem{Base: t.w, Index: t.ahead, Scale: 1, Disp: at})
+	}
+	JMP(LabelRef(name + "_fetched"))
+	Label(name + "_own")
+	t.prefetch()
+	Label(name + "_fetched")
 }
 
 // place is the index of half h of halves among a block's sums.

@@ -4,9 +4,9 @@
 
 #include "textflag.h"
 
-// func MatMulQ8_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ8_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ8_0(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ8_0(SB), NOSPLIT, $0-64
 	MOVQ    n+48(FP), AX
 	CMPQ    AX, $+1
 	JE      rows1
@@ -45,33 +45,51 @@ TEXT ·MatMulQ8_0(SB), NOSPLIT, $0-56
 	VXORPS  Z18, Z18, Z18
 	VXORPS  Z20, Z20, Z20
 	VXORPS  Z22, Z22, Z22
-	MOVQ    cols+40(FP), R9
-	SHRQ    $0x05, R9
+	MOVQ    ahead+56(FP), R9
+	MOVQ    cols+40(FP), R10
+	SHRQ    $0x05, R10
 	JZ      block6_end
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
-	PREFETCHT0   384(DI)
-	PREFETCHT0   384(DI)(BX*1)
-	PREFETCHT0   448(DI)
-	PREFETCHT0   448(DI)(BX*1)
-	PREFETCHT0   512(DI)
-	PREFETCHT0   512(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	PREFETCHT0 384(AX)(R9*1)
+	PREFETCHT0 448(AX)(R9*1)
+	PREFETCHT0 512(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+	PREFETCHT0 384(DI)
+	PREFETCHT0 384(DI)(BX*1)
+	PREFETCHT0 448(DI)
+	PREFETCHT0 448(DI)(BX*1)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 512(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+544, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -512,7 +530,7 @@ block6_scaled0:
 	VFMADD231PS Z23, Z1, Z22
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block6
 
 block6_end:
@@ -578,33 +596,51 @@ rows5:
 	VXORPS  Z14, Z14, Z14
 	VXORPS  Z16, Z16, Z16
 	VXORPS  Z18, Z18, Z18
-	MOVQ    cols+40(FP), R9
-	SHRQ    $0x05, R9
+	MOVQ    ahead+56(FP), R9
+	MOVQ    cols+40(FP), R10
+	SHRQ    $0x05, R10
 	JZ      block5_end
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
-	PREFETCHT0   384(DI)
-	PREFETCHT0   384(DI)(BX*1)
-	PREFETCHT0   448(DI)
-	PREFETCHT0   448(DI)(BX*1)
-	PREFETCHT0   512(DI)
-	PREFETCHT0   512(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	PREFETCHT0 384(AX)(R9*1)
+	PREFETCHT0 448(AX)(R9*1)
+	PREFETCHT0 512(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+	PREFETCHT0 384(DI)
+	PREFETCHT0 384(DI)(BX*1)
+	PREFETCHT0 448(DI)
+	PREFETCHT0 448(DI)(BX*1)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 512(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+544, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -979,7 +1015,7 @@ block5_scaled0:
 	VFMADD231PS Z19, Z1, Z18
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block5
 
 block5_end:
@@ -1040,33 +1076,51 @@ rows4:
 	VXORPS  Z10, Z10, Z10
 	VXORPS  Z12, Z12, Z12
 	VXORPS  Z14, Z14, Z14
-	MOVQ    cols+40(FP), R9
-	SHRQ    $0x05, R9
+	MOVQ    ahead+56(FP), R9
+	MOVQ    cols+40(FP), R10
+	SHRQ    $0x05, R10
 	JZ      block4_end
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
-	PREFETCHT0   384(DI)
-	PREFETCHT0   384(DI)(BX*1)
-	PREFETCHT0   448(DI)
-	PREFETCHT0   448(DI)(BX*1)
-	PREFETCHT0   512(DI)
-	PREFETCHT0   512(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	PREFETCHT0 384(AX)(R9*1)
+	PREFETCHT0 448(AX)(R9*1)
+	PREFETCHT0 512(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+	PREFETCHT0 384(DI)
+	PREFETCHT0 384(DI)(BX*1)
+	PREFETCHT0 448(DI)
+	PREFETCHT0 448(DI)(BX*1)
+	PREFETCHT0 512(DI)
+	PREFETCHT0 512(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+544, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -1375,7 +1429,7 @@ block4_scaled0:
 	VFMADD231PS Z15, Z1, Z14
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block4
 
 block4_end:
@@ -1429,33 +1483,51 @@ rows3:
 	VXORPS  Z6, Z6, Z6
 	VXORPS  Z8, Z8, Z8
 	VXORPS  Z10, Z10, Z10
-	MOVQ    cols+40(FP), DI
-	SHRQ    $0x05, DI
+	MOVQ    ahead+56(FP), DI
+	MOVQ    cols+40(FP), R9
+	SHRQ    $0x05, R9
 	JZ      block3_end
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
-	PREFETCHT0   384(SI)
-	PREFETCHT0   384(SI)(BX*1)
-	PREFETCHT0   448(SI)
-	PREFETCHT0   448(SI)(BX*1)
-	PREFETCHT0   512(SI)
-	PREFETCHT0   512(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	PREFETCHT0 384(AX)(DI*1)
+	PREFETCHT0 448(AX)(DI*1)
+	PREFETCHT0 512(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+	PREFETCHT0 384(SI)
+	PREFETCHT0 384(SI)(BX*1)
+	PREFETCHT0 448(SI)
+	PREFETCHT0 448(SI)(BX*1)
+	PREFETCHT0 512(SI)
+	PREFETCHT0 512(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+544, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -1697,7 +1769,7 @@ block3_scaled0:
 	VMULPS.BCST 44(CX)(DX*2), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block3
 
 block3_end:
@@ -1746,33 +1818,51 @@ rows2:
 	VXORPS  Z2, Z2, Z2
 	VXORPS  Z4, Z4, Z4
 	VXORPS  Z6, Z6, Z6
-	MOVQ    cols+40(FP), DI
-	SHRQ    $0x05, DI
+	MOVQ    ahead+56(FP), DI
+	MOVQ    cols+40(FP), R9
+	SHRQ    $0x05, R9
 	JZ      block2_end
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
-	PREFETCHT0   384(SI)
-	PREFETCHT0   384(SI)(BX*1)
-	PREFETCHT0   448(SI)
-	PREFETCHT0   448(SI)(BX*1)
-	PREFETCHT0   512(SI)
-	PREFETCHT0   512(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	PREFETCHT0 384(AX)(DI*1)
+	PREFETCHT0 448(AX)(DI*1)
+	PREFETCHT0 512(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+	PREFETCHT0 384(SI)
+	PREFETCHT0 384(SI)(BX*1)
+	PREFETCHT0 448(SI)
+	PREFETCHT0 448(SI)(BX*1)
+	PREFETCHT0 512(SI)
+	PREFETCHT0 512(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+544, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -1948,7 +2038,7 @@ block2_scaled0:
 	VMULPS.BCST 44(CX)(DX*1), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block2
 
 block2_end:
@@ -1992,33 +2082,51 @@ rows1:
 	SHLQ    $0x02, DX
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z2, Z2, Z2
-	MOVQ    cols+40(FP), SI
-	SHRQ    $0x05, SI
+	MOVQ    ahead+56(FP), SI
+	MOVQ    cols+40(FP), DI
+	SHRQ    $0x05, DI
 	JZ      block1_end
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), DI
-	CMPQ         DX, R8
-	CMOVQGE      DI, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
-	PREFETCHT0   320(DX)
-	PREFETCHT0   320(DX)(BX*1)
-	PREFETCHT0   384(DX)
-	PREFETCHT0   384(DX)(BX*1)
-	PREFETCHT0   448(DX)
-	PREFETCHT0   448(DX)(BX*1)
-	PREFETCHT0   512(DX)
-	PREFETCHT0   512(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	PREFETCHT0 384(AX)(SI*1)
+	PREFETCHT0 448(AX)(SI*1)
+	PREFETCHT0 512(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R9
+	CMPQ       DX, R8
+	CMOVQGE    R9, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+	PREFETCHT0 320(DX)
+	PREFETCHT0 320(DX)(BX*1)
+	PREFETCHT0 384(DX)
+	PREFETCHT0 384(DX)(BX*1)
+	PREFETCHT0 448(DX)
+	PREFETCHT0 448(DX)(BX*1)
+	PREFETCHT0 512(DX)
+	PREFETCHT0 512(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+544, AX
 	MOVL         60(CX), DX
 	VPSLLD.BCST  $0x07, 48(CX), Z1
@@ -2128,7 +2236,7 @@ block1_scaled0:
 	VMULPS.BCST 44(CX), Z3, Z3
 	VFMADD231PS Z3, Z1, Z2
 	ADDQ        $+128, CX
-	DECQ        SI
+	DECQ        DI
 	JNZ         block1
 
 block1_end:
@@ -2171,9 +2279,9 @@ DATA k3b800000<>+56(SB)/4, $0x3b800000
 DATA k3b800000<>+60(SB)/4, $0x3b800000
 GLOBL k3b800000<>(SB), RODATA|NOPTR, $64
 
-// func MatMulQ4_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ4_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ4_0(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ4_0(SB), NOSPLIT, $0-64
 	MOVQ      n+48(FP), AX
 	CMPQ      AX, $+1
 	JE        rows1
@@ -2212,26 +2320,40 @@ TEXT ·MatMulQ4_0(SB), NOSPLIT, $0-56
 	VXORPS    Z18, Z18, Z18
 	VXORPS    Z20, Z20, Z20
 	VXORPS    Z22, Z22, Z22
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z24
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block6_end
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -2720,7 +2842,7 @@ block6_scaled0:
 	VFMADD231PS Z23, Z1, Z22
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block6
 
 block6_end:
@@ -2786,26 +2908,40 @@ rows5:
 	VXORPS    Z14, Z14, Z14
 	VXORPS    Z16, Z16, Z16
 	VXORPS    Z18, Z18, Z18
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z20
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block5_end
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -3228,7 +3364,7 @@ block5_scaled0:
 	VFMADD231PS Z19, Z1, Z18
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block5
 
 block5_end:
@@ -3289,26 +3425,40 @@ rows4:
 	VXORPS    Z10, Z10, Z10
 	VXORPS    Z12, Z12, Z12
 	VXORPS    Z14, Z14, Z14
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z16
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block4_end
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -3665,7 +3815,7 @@ block4_scaled0:
 	VFMADD231PS Z15, Z1, Z14
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block4
 
 block4_end:
@@ -3719,26 +3869,40 @@ rows3:
 	VXORPS    Z6, Z6, Z6
 	VXORPS    Z8, Z8, Z8
 	VXORPS    Z10, Z10, Z10
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z12
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
 	JZ        block3_end
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -4028,7 +4192,7 @@ block3_scaled0:
 	VMULPS.BCST 44(CX)(DX*2), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block3
 
 block3_end:
@@ -4077,26 +4241,40 @@ rows2:
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
 	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
 	JZ        block2_end
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -4320,7 +4498,7 @@ block2_scaled0:
 	VMULPS.BCST 44(CX)(DX*1), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block2
 
 block2_end:
@@ -4364,26 +4542,40 @@ rows1:
 	SHLQ      $0x02, DX
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	MOVQ      cols+40(FP), SI
-	SHRQ      $0x05, SI
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x05, DI
 	JZ        block1_end
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), DI
-	CMPQ         DX, R8
-	CMOVQGE      DI, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R9
+	CMPQ       DX, R8
+	CMOVQGE    R9, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DX
 	VPSLLD.BCST  $0x03, 48(CX), Z1
@@ -4541,7 +4733,7 @@ block1_scaled0:
 	VMULPS.BCST 44(CX), Z3, Z3
 	VFMADD231PS Z3, Z1, Z2
 	ADDQ        $+128, CX
-	DECQ        SI
+	DECQ        DI
 	JNZ         block1
 
 block1_end:
@@ -4584,9 +4776,9 @@ DATA k0f0f0f0f<>+56(SB)/4, $0x0f0f0f0f
 DATA k0f0f0f0f<>+60(SB)/4, $0x0f0f0f0f
 GLOBL k0f0f0f0f<>(SB), RODATA|NOPTR, $64
 
-// func MatMulQ4_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ4_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ4_1(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ4_1(SB), NOSPLIT, $0-64
 	MOVQ      n+48(FP), AX
 	CMPQ      AX, $+1
 	JE        rows1
@@ -4625,26 +4817,40 @@ TEXT ·MatMulQ4_1(SB), NOSPLIT, $0-56
 	VXORPS    Z18, Z18, Z18
 	VXORPS    Z20, Z20, Z20
 	VXORPS    Z22, Z22, Z22
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z24
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block6_end
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+320, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -5129,7 +5335,7 @@ block6_scaled0:
 	VFMADD231PS.BCST 32(SI)(DX*2), Z25, Z22
 	ADDQ             $+128, CX
 	ADDQ             $+128, SI
-	DECQ             R9
+	DECQ             R10
 	JNZ              block6
 
 block6_end:
@@ -5195,26 +5401,40 @@ rows5:
 	VXORPS    Z14, Z14, Z14
 	VXORPS    Z16, Z16, Z16
 	VXORPS    Z18, Z18, Z18
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z20
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block5_end
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+320, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -5634,7 +5854,7 @@ block5_scaled0:
 	VFMADD231PS.BCST 32(SI)(DX*1), Z21, Z18
 	ADDQ             $+128, CX
 	ADDQ             $+128, SI
-	DECQ             R9
+	DECQ             R10
 	JNZ              block5
 
 block5_end:
@@ -5695,26 +5915,40 @@ rows4:
 	VXORPS    Z10, Z10, Z10
 	VXORPS    Z12, Z12, Z12
 	VXORPS    Z14, Z14, Z14
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z16
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block4_end
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+320, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -6069,7 +6303,7 @@ block4_scaled0:
 	VFMADD231PS.BCST 32(SI), Z17, Z14
 	ADDQ             $+128, CX
 	ADDQ             $+128, SI
-	DECQ             R9
+	DECQ             R10
 	JNZ              block4
 
 block4_end:
@@ -6123,26 +6357,40 @@ rows3:
 	VXORPS    Z6, Z6, Z6
 	VXORPS    Z8, Z8, Z8
 	VXORPS    Z10, Z10, Z10
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z12
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
 	JZ        block3_end
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+320, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -6431,7 +6679,7 @@ block3_scaled0:
 	VFMADD231PS.BCST 32(CX)(DX*1), Z13, Z8
 	VFMADD231PS.BCST 32(CX)(DX*2), Z13, Z10
 	ADDQ             $+128, CX
-	DECQ             DI
+	DECQ             R9
 	JNZ              block3
 
 block3_end:
@@ -6480,26 +6728,40 @@ rows2:
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
 	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
 	JZ        block2_end
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+320, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -6723,7 +6985,7 @@ block2_scaled0:
 	VFMADD231PS.BCST 32(CX), Z9, Z4
 	VFMADD231PS.BCST 32(CX)(DX*1), Z9, Z6
 	ADDQ             $+128, CX
-	DECQ             DI
+	DECQ             R9
 	JNZ              block2
 
 block2_end:
@@ -6767,26 +7029,40 @@ rows1:
 	SHLQ      $0x02, DX
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	MOVQ      cols+40(FP), SI
-	SHRQ      $0x05, SI
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x05, DI
 	JZ        block1_end
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), DI
-	CMPQ         DX, R8
-	CMOVQGE      DI, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R9
+	CMPQ       DX, R8
+	CMOVQGE    R9, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+320, AX
 	MOVL         60(CX), DX
 	VPXORD       Z1, Z1, Z1
@@ -6945,7 +7221,7 @@ block1_scaled0:
 	VCVTPH2PS        -288(AX)(BX*1), Z5
 	VFMADD231PS.BCST 32(CX), Z5, Z2
 	ADDQ             $+128, CX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block1
 
 block1_end:
@@ -6970,9 +7246,9 @@ block1_end:
 	VZEROUPPER
 	RET
 
-// func MatMulQ5_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ5_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ5_0(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ5_0(SB), NOSPLIT, $0-64
 	MOVQ      n+48(FP), AX
 	CMPQ      AX, $+1
 	JE        rows1
@@ -7011,29 +7287,44 @@ TEXT ·MatMulQ5_0(SB), NOSPLIT, $0-56
 	VXORPS    Z18, Z18, Z18
 	VXORPS    Z20, Z20, Z20
 	VXORPS    Z22, Z22, Z22
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z24
 	VMOVDQU32 k10101010<>+0(SB), Z25
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block6_end
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -7586,7 +7877,7 @@ block6_scaled0:
 	VFMADD231PS Z23, Z1, Z22
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block6
 
 block6_end:
@@ -7652,29 +7943,44 @@ rows5:
 	VXORPS    Z14, Z14, Z14
 	VXORPS    Z16, Z16, Z16
 	VXORPS    Z18, Z18, Z18
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z20
 	VMOVDQU32 k10101010<>+0(SB), Z21
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block5_end
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -8161,7 +8467,7 @@ block5_scaled0:
 	VFMADD231PS Z19, Z1, Z18
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block5
 
 block5_end:
@@ -8222,29 +8528,44 @@ rows4:
 	VXORPS    Z10, Z10, Z10
 	VXORPS    Z12, Z12, Z12
 	VXORPS    Z14, Z14, Z14
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z16
 	VMOVDQU32 k10101010<>+0(SB), Z17
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block4_end
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -8665,7 +8986,7 @@ block4_scaled0:
 	VFMADD231PS Z15, Z1, Z14
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block4
 
 block4_end:
@@ -8719,29 +9040,44 @@ rows3:
 	VXORPS    Z6, Z6, Z6
 	VXORPS    Z8, Z8, Z8
 	VXORPS    Z10, Z10, Z10
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z12
 	VMOVDQU32 k10101010<>+0(SB), Z13
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
 	JZ        block3_end
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -9095,7 +9431,7 @@ block3_scaled0:
 	VMULPS.BCST 44(CX)(DX*2), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block3
 
 block3_end:
@@ -9144,29 +9480,44 @@ rows2:
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
 	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
 	VMOVDQU32 k10101010<>+0(SB), Z9
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
 	JZ        block2_end
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -9454,7 +9805,7 @@ block2_scaled0:
 	VMULPS.BCST 44(CX)(DX*1), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block2
 
 block2_end:
@@ -9498,29 +9849,44 @@ rows1:
 	SHLQ      $0x02, DX
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
 	VMOVDQU32 k10101010<>+0(SB), Z5
-	MOVQ      cols+40(FP), SI
-	SHRQ      $0x05, SI
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x05, DI
 	JZ        block1_end
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), DI
-	CMPQ         DX, R8
-	CMOVQGE      DI, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
-	PREFETCHT0   320(DX)
-	PREFETCHT0   320(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R9
+	CMPQ       DX, R8
+	CMOVQGE    R9, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+	PREFETCHT0 320(DX)
+	PREFETCHT0 320(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), DX
 	VPSLLD.BCST  $0x04, 48(CX), Z1
@@ -9742,7 +10108,7 @@ block1_scaled0:
 	VMULPS.BCST 44(CX), Z3, Z3
 	VFMADD231PS Z3, Z1, Z2
 	ADDQ        $+128, CX
-	DECQ        SI
+	DECQ        DI
 	JNZ         block1
 
 block1_end:
@@ -9785,9 +10151,9 @@ DATA k10101010<>+56(SB)/4, $0x10101010
 DATA k10101010<>+60(SB)/4, $0x10101010
 GLOBL k10101010<>(SB), RODATA|NOPTR, $64
 
-// func MatMulQ5_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ5_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ5_1(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ5_1(SB), NOSPLIT, $0-64
 	MOVQ      n+48(FP), AX
 	CMPQ      AX, $+1
 	JE        rows1
@@ -9826,29 +10192,44 @@ TEXT ·MatMulQ5_1(SB), NOSPLIT, $0-56
 	VXORPS    Z18, Z18, Z18
 	VXORPS    Z20, Z20, Z20
 	VXORPS    Z22, Z22, Z22
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z24
 	VMOVDQU32 k10101010<>+0(SB), Z25
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block6_end
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+384, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -10397,7 +10778,7 @@ block6_scaled0:
 	VFMADD231PS.BCST 32(SI)(DX*2), Z26, Z22
 	ADDQ             $+128, CX
 	ADDQ             $+128, SI
-	DECQ             R9
+	DECQ             R10
 	JNZ              block6
 
 block6_end:
@@ -10463,29 +10844,44 @@ rows5:
 	VXORPS    Z14, Z14, Z14
 	VXORPS    Z16, Z16, Z16
 	VXORPS    Z18, Z18, Z18
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z20
 	VMOVDQU32 k10101010<>+0(SB), Z21
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block5_end
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+384, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -10969,7 +11365,7 @@ block5_scaled0:
 	VFMADD231PS.BCST 32(SI)(DX*1), Z22, Z18
 	ADDQ             $+128, CX
 	ADDQ             $+128, SI
-	DECQ             R9
+	DECQ             R10
 	JNZ              block5
 
 block5_end:
@@ -11030,29 +11426,44 @@ rows4:
 	VXORPS    Z10, Z10, Z10
 	VXORPS    Z12, Z12, Z12
 	VXORPS    Z14, Z14, Z14
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z16
 	VMOVDQU32 k10101010<>+0(SB), Z17
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x05, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
 	JZ        block4_end
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+384, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -11471,7 +11882,7 @@ block4_scaled0:
 	VFMADD231PS.BCST 32(SI), Z18, Z14
 	ADDQ             $+128, CX
 	ADDQ             $+128, SI
-	DECQ             R9
+	DECQ             R10
 	JNZ              block4
 
 block4_end:
@@ -11525,29 +11936,44 @@ rows3:
 	VXORPS    Z6, Z6, Z6
 	VXORPS    Z8, Z8, Z8
 	VXORPS    Z10, Z10, Z10
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z12
 	VMOVDQU32 k10101010<>+0(SB), Z13
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
 	JZ        block3_end
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+384, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -11900,7 +12326,7 @@ block3_scaled0:
 	VFMADD231PS.BCST 32(CX)(DX*1), Z14, Z8
 	VFMADD231PS.BCST 32(CX)(DX*2), Z14, Z10
 	ADDQ             $+128, CX
-	DECQ             DI
+	DECQ             R9
 	JNZ              block3
 
 block3_end:
@@ -11949,29 +12375,44 @@ rows2:
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
 	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
 	VMOVDQU32 k10101010<>+0(SB), Z9
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
 	JZ        block2_end
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+384, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -12259,7 +12700,7 @@ block2_scaled0:
 	VFMADD231PS.BCST 32(CX), Z10, Z4
 	VFMADD231PS.BCST 32(CX)(DX*1), Z10, Z6
 	ADDQ             $+128, CX
-	DECQ             DI
+	DECQ             R9
 	JNZ              block2
 
 block2_end:
@@ -12303,29 +12744,44 @@ rows1:
 	SHLQ      $0x02, DX
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
 	VMOVDQU32 k10101010<>+0(SB), Z5
-	MOVQ      cols+40(FP), SI
-	SHRQ      $0x05, SI
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x05, DI
 	JZ        block1_end
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), DI
-	CMPQ         DX, R8
-	CMOVQGE      DI, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
-	PREFETCHT0   320(DX)
-	PREFETCHT0   320(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R9
+	CMPQ       DX, R8
+	CMOVQGE    R9, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+	PREFETCHT0 320(DX)
+	PREFETCHT0 320(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+384, AX
 	MOVL         60(CX), DX
 	VPXORD       Z1, Z1, Z1
@@ -12548,7 +13004,7 @@ block1_scaled0:
 	VCVTPH2PS        -352(AX)(BX*1), Z6
 	VFMADD231PS.BCST 32(CX), Z6, Z2
 	ADDQ             $+128, CX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block1
 
 block1_end:
@@ -12573,9 +13029,9 @@ block1_end:
 	VZEROUPPER
 	RET
 
-// func MatMulIQ4_NL(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulIQ4_NL(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulIQ4_NL(SB), NOSPLIT, $0-56
+TEXT ·MatMulIQ4_NL(SB), NOSPLIT, $0-64
 	MOVQ            n+48(FP), AX
 	CMPQ            AX, $+1
 	JE              rows1
@@ -12614,27 +13070,41 @@ TEXT ·MatMulIQ4_NL(SB), NOSPLIT, $0-56
 	VXORPS          Z18, Z18, Z18
 	VXORPS          Z20, Z20, Z20
 	VXORPS          Z22, Z22, Z22
+	MOVQ            ahead+56(FP), R9
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z24
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z25
-	MOVQ            cols+40(FP), R9
-	SHRQ            $0x05, R9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x05, R10
 	JZ              block6_end
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -13155,7 +13625,7 @@ block6_scaled0:
 	VFMADD231PS Z23, Z1, Z22
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block6
 
 block6_end:
@@ -13221,27 +13691,41 @@ rows5:
 	VXORPS          Z14, Z14, Z14
 	VXORPS          Z16, Z16, Z16
 	VXORPS          Z18, Z18, Z18
+	MOVQ            ahead+56(FP), R9
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z20
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z21
-	MOVQ            cols+40(FP), R9
-	SHRQ            $0x05, R9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x05, R10
 	JZ              block5_end
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -13696,7 +14180,7 @@ block5_scaled0:
 	VFMADD231PS Z19, Z1, Z18
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block5
 
 block5_end:
@@ -13757,27 +14241,41 @@ rows4:
 	VXORPS          Z10, Z10, Z10
 	VXORPS          Z12, Z12, Z12
 	VXORPS          Z14, Z14, Z14
+	MOVQ            ahead+56(FP), R9
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z16
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z17
-	MOVQ            cols+40(FP), R9
-	SHRQ            $0x05, R9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x05, R10
 	JZ              block4_end
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -14166,7 +14664,7 @@ block4_scaled0:
 	VFMADD231PS Z15, Z1, Z14
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block4
 
 block4_end:
@@ -14220,27 +14718,41 @@ rows3:
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z8, Z8, Z8
 	VXORPS          Z10, Z10, Z10
+	MOVQ            ahead+56(FP), DI
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z12
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z13
-	MOVQ            cols+40(FP), DI
-	SHRQ            $0x05, DI
+	MOVQ            cols+40(FP), R9
+	SHRQ            $0x05, R9
 	JZ              block3_end
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -14562,7 +15074,7 @@ block3_scaled0:
 	VMULPS.BCST 44(CX)(DX*2), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block3
 
 block3_end:
@@ -14611,27 +15123,41 @@ rows2:
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z6, Z6, Z6
+	MOVQ            ahead+56(FP), DI
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z8
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z9
-	MOVQ            cols+40(FP), DI
-	SHRQ            $0x05, DI
+	MOVQ            cols+40(FP), R9
+	SHRQ            $0x05, R9
 	JZ              block2_end
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -14887,7 +15413,7 @@ block2_scaled0:
 	VMULPS.BCST 44(CX)(DX*1), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block2
 
 block2_end:
@@ -14931,27 +15457,41 @@ rows1:
 	SHLQ            $0x02, DX
 	VXORPS          Z0, Z0, Z0
 	VXORPS          Z2, Z2, Z2
+	MOVQ            ahead+56(FP), SI
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z4
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z5
-	MOVQ            cols+40(FP), SI
-	SHRQ            $0x05, SI
+	MOVQ            cols+40(FP), DI
+	SHRQ            $0x05, DI
 	JZ              block1_end
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), DI
-	CMPQ         DX, R8
-	CMOVQGE      DI, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R9
+	CMPQ       DX, R8
+	CMOVQGE    R9, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DX
 	VPSLLD.BCST  $0x07, 48(CX), Z1
@@ -15141,7 +15681,7 @@ block1_scaled0:
 	VMULPS.BCST 44(CX), Z3, Z3
 	VFMADD231PS Z3, Z1, Z2
 	ADDQ        $+128, CX
-	DECQ        SI
+	DECQ        DI
 	JNZ         block1
 
 block1_end:
@@ -15172,9 +15712,9 @@ DATA btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+8(SB)/4, $0xa6998d81
 DATA btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+12(SB)/4, $0xf1d9c5b5
 GLOBL btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>(SB), RODATA|NOPTR, $16
 
-// func MatMulMXFP4(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulMXFP4(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulMXFP4(SB), NOSPLIT, $0-56
+TEXT ·MatMulMXFP4(SB), NOSPLIT, $0-64
 	MOVQ            n+48(FP), AX
 	CMPQ            AX, $+1
 	JE              rows1
@@ -15213,27 +15753,41 @@ TEXT ·MatMulMXFP4(SB), NOSPLIT, $0-56
 	VXORPS          Z18, Z18, Z18
 	VXORPS          Z20, Z20, Z20
 	VXORPS          Z22, Z22, Z22
+	MOVQ            ahead+56(FP), R9
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z24
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z25
-	MOVQ            cols+40(FP), R9
-	SHRQ            $0x05, R9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x05, R10
 	JZ              block6_end
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -15756,7 +16310,7 @@ block6_scaled0:
 	VFMADD231PS Z23, Z1, Z22
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block6
 
 block6_end:
@@ -15822,27 +16376,41 @@ rows5:
 	VXORPS          Z14, Z14, Z14
 	VXORPS          Z16, Z16, Z16
 	VXORPS          Z18, Z18, Z18
+	MOVQ            ahead+56(FP), R9
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z20
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z21
-	MOVQ            cols+40(FP), R9
-	SHRQ            $0x05, R9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x05, R10
 	JZ              block5_end
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -16299,7 +16867,7 @@ block5_scaled0:
 	VFMADD231PS Z19, Z1, Z18
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block5
 
 block5_end:
@@ -16360,27 +16928,41 @@ rows4:
 	VXORPS          Z10, Z10, Z10
 	VXORPS          Z12, Z12, Z12
 	VXORPS          Z14, Z14, Z14
+	MOVQ            ahead+56(FP), R9
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z16
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z17
-	MOVQ            cols+40(FP), R9
-	SHRQ            $0x05, R9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x05, R10
 	JZ              block4_end
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R10
-	CMPQ         DI, R8
-	CMOVQGE      R10, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R11
+	CMPQ       DI, R8
+	CMOVQGE    R11, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -16771,7 +17353,7 @@ block4_scaled0:
 	VFMADD231PS Z15, Z1, Z14
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         block4
 
 block4_end:
@@ -16825,27 +17407,41 @@ rows3:
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z8, Z8, Z8
 	VXORPS          Z10, Z10, Z10
+	MOVQ            ahead+56(FP), DI
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z12
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z13
-	MOVQ            cols+40(FP), DI
-	SHRQ            $0x05, DI
+	MOVQ            cols+40(FP), R9
+	SHRQ            $0x05, R9
 	JZ              block3_end
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -17169,7 +17765,7 @@ block3_scaled0:
 	VMULPS.BCST 44(CX)(DX*2), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block3
 
 block3_end:
@@ -17218,27 +17814,41 @@ rows2:
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z6, Z6, Z6
+	MOVQ            ahead+56(FP), DI
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z8
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z9
-	MOVQ            cols+40(FP), DI
-	SHRQ            $0x05, DI
+	MOVQ            cols+40(FP), R9
+	SHRQ            $0x05, R9
 	JZ              block2_end
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R9
-	CMPQ         SI, R8
-	CMOVQGE      R9, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R10
+	CMPQ       SI, R8
+	CMOVQGE    R10, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -17496,7 +18106,7 @@ block2_scaled0:
 	VMULPS.BCST 44(CX)(DX*1), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
 	ADDQ        $+128, CX
-	DECQ        DI
+	DECQ        R9
 	JNZ         block2
 
 block2_end:
@@ -17540,27 +18150,41 @@ rows1:
 	SHLQ            $0x02, DX
 	VXORPS          Z0, Z0, Z0
 	VXORPS          Z2, Z2, Z2
+	MOVQ            ahead+56(FP), SI
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z4
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z5
-	MOVQ            cols+40(FP), SI
-	SHRQ            $0x05, SI
+	MOVQ            cols+40(FP), DI
+	SHRQ            $0x05, DI
 	JZ              block1_end
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), DI
-	CMPQ         DX, R8
-	CMOVQGE      DI, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R9
+	CMPQ       DX, R8
+	CMOVQGE    R9, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DX
 	VPSLLD.BCST  $0x04, 48(CX), Z1
@@ -17752,7 +18376,7 @@ block1_scaled0:
 	VMULPS.BCST 44(CX), Z3, Z3
 	VFMADD231PS Z3, Z1, Z2
 	ADDQ        $+128, CX
-	DECQ        SI
+	DECQ        DI
 	JNZ         block1
 
 block1_end:
@@ -17783,9 +18407,9 @@ DATA btjajbjcjdjejgjijmjaipioinimikiiie<>+8(SB)/4, $0x0d0e0f10
 DATA btjajbjcjdjejgjijmjaipioinimikiiie<>+12(SB)/4, $0x04080a0c
 GLOBL btjajbjcjdjejgjijmjaipioinimikiiie<>(SB), RODATA|NOPTR, $16
 
-// func MatMulQ2_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ2_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ2_K(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ2_K(SB), NOSPLIT, $0-64
 	MOVQ      n+48(FP), AX
 	CMPQ      AX, $+1
 	JE        rows1
@@ -17824,26 +18448,38 @@ TEXT ·MatMulQ2_K(SB), NOSPLIT, $0-56
 	VXORPS    Z18, Z18, Z18
 	VXORPS    Z20, Z20, Z20
 	VXORPS    Z22, Z22, Z22
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k03030303<>+0(SB), Z24
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block6_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+160, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -18105,7 +18741,7 @@ block6_scaled0:
 	VPMOVZXBD    -160(AX), Z26
 	VPANDD       k0000000f<>+0(SB), Z26, Z26
 	VCVTDQ2PS    Z26, Z26
-	VCVTPH2PS    (R10), Z25
+	VCVTPH2PS    (R11), Z25
 	VMULPS       Z26, Z25, Z25
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z25, Z0
@@ -18122,7 +18758,7 @@ block6_scaled0:
 	VPMOVZXBD    -160(AX)(BX*1), Z26
 	VPANDD       k0000000f<>+0(SB), Z26, Z26
 	VCVTDQ2PS    Z26, Z26
-	VCVTPH2PS    (R10)(BX*1), Z25
+	VCVTPH2PS    (R11)(BX*1), Z25
 	VMULPS       Z26, Z25, Z25
 	VMULPS.BCST  44(CX), Z13, Z13
 	VFMADD231PS  Z13, Z25, Z12
@@ -18398,7 +19034,7 @@ block6_scaled1:
 	VPMOVZXBD         -144(AX), Z26
 	VPANDD            k0000000f<>+0(SB), Z26, Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         (R10), Z25
+	VCVTPH2PS         (R11), Z25
 	VMULPS            Z26, Z25, Z25
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z25, Z0
@@ -18415,7 +19051,7 @@ block6_scaled1:
 	VPMOVZXBD         -144(AX)(BX*1), Z26
 	VPANDD            k0000000f<>+0(SB), Z26, Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         (R10)(BX*1), Z25
+	VCVTPH2PS         (R11)(BX*1), Z25
 	VMULPS            Z26, Z25, Z25
 	VMULPS.BCST       44(CX), Z13, Z13
 	VFMADD231PS       Z13, Z25, Z12
@@ -18432,7 +19068,7 @@ block6_scaled1:
 	VPMOVZXBD         -160(AX), Z26
 	VPSRLD            $0x04, Z26, Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         32(R10), Z25
+	VCVTPH2PS         32(R11), Z25
 	VMULPS            Z26, Z25, Z25
 	VFNMADD231PS.BCST 36(CX), Z25, Z0
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z25, Z2
@@ -18443,7 +19079,7 @@ block6_scaled1:
 	VPMOVZXBD         -160(AX)(BX*1), Z26
 	VPSRLD            $0x04, Z26, Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         32(R10)(BX*1), Z25
+	VCVTPH2PS         32(R11)(BX*1), Z25
 	VMULPS            Z26, Z25, Z25
 	VFNMADD231PS.BCST 36(CX), Z25, Z12
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z25, Z14
@@ -18454,7 +19090,7 @@ block6_scaled1:
 	VPMOVZXBD         -144(AX), Z26
 	VPSRLD            $0x04, Z26, Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         32(R10), Z25
+	VCVTPH2PS         32(R11), Z25
 	VMULPS            Z26, Z25, Z25
 	VFNMADD231PS.BCST 40(CX), Z25, Z0
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z25, Z2
@@ -18465,7 +19101,7 @@ block6_scaled1:
 	VPMOVZXBD         -144(AX)(BX*1), Z26
 	VPSRLD            $0x04, Z26, Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         32(R10)(BX*1), Z25
+	VCVTPH2PS         32(R11)(BX*1), Z25
 	VMULPS            Z26, Z25, Z25
 	VFNMADD231PS.BCST 40(CX), Z25, Z12
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z25, Z14
@@ -18475,9 +19111,9 @@ block6_scaled1:
 	VFNMADD231PS.BCST 40(SI)(DX*2), Z25, Z22
 	ADDQ              $+128, CX
 	ADDQ              $+128, SI
-	DECQ              R11
+	DECQ              R12
 	JNZ               block6
-	DECQ              R9
+	DECQ              R10
 	JNZ               block6_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -18541,26 +19177,38 @@ rows5:
 	VXORPS    Z14, Z14, Z14
 	VXORPS    Z16, Z16, Z16
 	VXORPS    Z18, Z18, Z18
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k03030303<>+0(SB), Z20
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block5_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+160, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -18787,7 +19435,7 @@ block5_scaled0:
 	VPMOVZXBD    -160(AX), Z22
 	VPANDD       k0000000f<>+0(SB), Z22, Z22
 	VCVTDQ2PS    Z22, Z22
-	VCVTPH2PS    (R10), Z21
+	VCVTPH2PS    (R11), Z21
 	VMULPS       Z22, Z21, Z21
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z21, Z0
@@ -18802,7 +19450,7 @@ block5_scaled0:
 	VPMOVZXBD    -160(AX)(BX*1), Z22
 	VPANDD       k0000000f<>+0(SB), Z22, Z22
 	VCVTDQ2PS    Z22, Z22
-	VCVTPH2PS    (R10)(BX*1), Z21
+	VCVTPH2PS    (R11)(BX*1), Z21
 	VMULPS       Z22, Z21, Z21
 	VMULPS.BCST  44(CX), Z11, Z11
 	VFMADD231PS  Z11, Z21, Z10
@@ -19042,7 +19690,7 @@ block5_scaled1:
 	VPMOVZXBD         -144(AX), Z22
 	VPANDD            k0000000f<>+0(SB), Z22, Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         (R10), Z21
+	VCVTPH2PS         (R11), Z21
 	VMULPS            Z22, Z21, Z21
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z21, Z0
@@ -19057,7 +19705,7 @@ block5_scaled1:
 	VPMOVZXBD         -144(AX)(BX*1), Z22
 	VPANDD            k0000000f<>+0(SB), Z22, Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         (R10)(BX*1), Z21
+	VCVTPH2PS         (R11)(BX*1), Z21
 	VMULPS            Z22, Z21, Z21
 	VMULPS.BCST       44(CX), Z11, Z11
 	VFMADD231PS       Z11, Z21, Z10
@@ -19072,7 +19720,7 @@ block5_scaled1:
 	VPMOVZXBD         -160(AX), Z22
 	VPSRLD            $0x04, Z22, Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         32(R10), Z21
+	VCVTPH2PS         32(R11), Z21
 	VMULPS            Z22, Z21, Z21
 	VFNMADD231PS.BCST 36(CX), Z21, Z0
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z21, Z2
@@ -19082,7 +19730,7 @@ block5_scaled1:
 	VPMOVZXBD         -160(AX)(BX*1), Z22
 	VPSRLD            $0x04, Z22, Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         32(R10)(BX*1), Z21
+	VCVTPH2PS         32(R11)(BX*1), Z21
 	VMULPS            Z22, Z21, Z21
 	VFNMADD231PS.BCST 36(CX), Z21, Z10
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z21, Z12
@@ -19092,7 +19740,7 @@ block5_scaled1:
 	VPMOVZXBD         -144(AX), Z22
 	VPSRLD            $0x04, Z22, Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         32(R10), Z21
+	VCVTPH2PS         32(R11), Z21
 	VMULPS            Z22, Z21, Z21
 	VFNMADD231PS.BCST 40(CX), Z21, Z0
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z21, Z2
@@ -19102,7 +19750,7 @@ block5_scaled1:
 	VPMOVZXBD         -144(AX)(BX*1), Z22
 	VPSRLD            $0x04, Z22, Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         32(R10)(BX*1), Z21
+	VCVTPH2PS         32(R11)(BX*1), Z21
 	VMULPS            Z22, Z21, Z21
 	VFNMADD231PS.BCST 40(CX), Z21, Z10
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z21, Z12
@@ -19111,9 +19759,9 @@ block5_scaled1:
 	VFNMADD231PS.BCST 40(SI)(DX*1), Z21, Z18
 	ADDQ              $+128, CX
 	ADDQ              $+128, SI
-	DECQ              R11
+	DECQ              R12
 	JNZ               block5
-	DECQ              R9
+	DECQ              R10
 	JNZ               block5_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -19172,26 +19820,38 @@ rows4:
 	VXORPS    Z10, Z10, Z10
 	VXORPS    Z12, Z12, Z12
 	VXORPS    Z14, Z14, Z14
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k03030303<>+0(SB), Z16
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block4_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+160, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -19383,7 +20043,7 @@ block4_scaled0:
 	VPMOVZXBD    -160(AX), Z18
 	VPANDD       k0000000f<>+0(SB), Z18, Z18
 	VCVTDQ2PS    Z18, Z18
-	VCVTPH2PS    (R10), Z17
+	VCVTPH2PS    (R11), Z17
 	VMULPS       Z18, Z17, Z17
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z17, Z0
@@ -19396,7 +20056,7 @@ block4_scaled0:
 	VPMOVZXBD    -160(AX)(BX*1), Z18
 	VPANDD       k0000000f<>+0(SB), Z18, Z18
 	VCVTDQ2PS    Z18, Z18
-	VCVTPH2PS    (R10)(BX*1), Z17
+	VCVTPH2PS    (R11)(BX*1), Z17
 	VMULPS       Z18, Z17, Z17
 	VMULPS.BCST  44(CX), Z9, Z9
 	VFMADD231PS  Z9, Z17, Z8
@@ -19600,7 +20260,7 @@ block4_scaled1:
 	VPMOVZXBD         -144(AX), Z18
 	VPANDD            k0000000f<>+0(SB), Z18, Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         (R10), Z17
+	VCVTPH2PS         (R11), Z17
 	VMULPS            Z18, Z17, Z17
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z17, Z0
@@ -19613,7 +20273,7 @@ block4_scaled1:
 	VPMOVZXBD         -144(AX)(BX*1), Z18
 	VPANDD            k0000000f<>+0(SB), Z18, Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         (R10)(BX*1), Z17
+	VCVTPH2PS         (R11)(BX*1), Z17
 	VMULPS            Z18, Z17, Z17
 	VMULPS.BCST       44(CX), Z9, Z9
 	VFMADD231PS       Z9, Z17, Z8
@@ -19626,7 +20286,7 @@ block4_scaled1:
 	VPMOVZXBD         -160(AX), Z18
 	VPSRLD            $0x04, Z18, Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         32(R10), Z17
+	VCVTPH2PS         32(R11), Z17
 	VMULPS            Z18, Z17, Z17
 	VFNMADD231PS.BCST 36(CX), Z17, Z0
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z17, Z2
@@ -19635,7 +20295,7 @@ block4_scaled1:
 	VPMOVZXBD         -160(AX)(BX*1), Z18
 	VPSRLD            $0x04, Z18, Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         32(R10)(BX*1), Z17
+	VCVTPH2PS         32(R11)(BX*1), Z17
 	VMULPS            Z18, Z17, Z17
 	VFNMADD231PS.BCST 36(CX), Z17, Z8
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z17, Z10
@@ -19644,7 +20304,7 @@ block4_scaled1:
 	VPMOVZXBD         -144(AX), Z18
 	VPSRLD            $0x04, Z18, Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         32(R10), Z17
+	VCVTPH2PS         32(R11), Z17
 	VMULPS            Z18, Z17, Z17
 	VFNMADD231PS.BCST 40(CX), Z17, Z0
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z17, Z2
@@ -19653,7 +20313,7 @@ block4_scaled1:
 	VPMOVZXBD         -144(AX)(BX*1), Z18
 	VPSRLD            $0x04, Z18, Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         32(R10)(BX*1), Z17
+	VCVTPH2PS         32(R11)(BX*1), Z17
 	VMULPS            Z18, Z17, Z17
 	VFNMADD231PS.BCST 40(CX), Z17, Z8
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z17, Z10
@@ -19661,9 +20321,9 @@ block4_scaled1:
 	VFNMADD231PS.BCST 40(SI), Z17, Z14
 	ADDQ              $+128, CX
 	ADDQ              $+128, SI
-	DECQ              R11
+	DECQ              R12
 	JNZ               block4
-	DECQ              R9
+	DECQ              R10
 	JNZ               block4_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -19715,26 +20375,38 @@ rows3:
 	VXORPS    Z6, Z6, Z6
 	VXORPS    Z8, Z8, Z8
 	VXORPS    Z10, Z10, Z10
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k03030303<>+0(SB), Z12
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block3_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+64, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+160, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -19891,7 +20563,7 @@ block3_scaled0:
 	VPMOVZXBD    -160(AX), Z14
 	VPANDD       k0000000f<>+0(SB), Z14, Z14
 	VCVTDQ2PS    Z14, Z14
-	VCVTPH2PS    (R9), Z13
+	VCVTPH2PS    (R10), Z13
 	VMULPS       Z14, Z13, Z13
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z13, Z0
@@ -19902,7 +20574,7 @@ block3_scaled0:
 	VPMOVZXBD    -160(AX)(BX*1), Z14
 	VPANDD       k0000000f<>+0(SB), Z14, Z14
 	VCVTDQ2PS    Z14, Z14
-	VCVTPH2PS    (R9)(BX*1), Z13
+	VCVTPH2PS    (R10)(BX*1), Z13
 	VMULPS       Z14, Z13, Z13
 	VMULPS.BCST  44(CX), Z7, Z7
 	VFMADD231PS  Z7, Z13, Z6
@@ -20070,7 +20742,7 @@ block3_scaled1:
 	VPMOVZXBD         -144(AX), Z14
 	VPANDD            k0000000f<>+0(SB), Z14, Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         (R9), Z13
+	VCVTPH2PS         (R10), Z13
 	VMULPS            Z14, Z13, Z13
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z13, Z0
@@ -20081,7 +20753,7 @@ block3_scaled1:
 	VPMOVZXBD         -144(AX)(BX*1), Z14
 	VPANDD            k0000000f<>+0(SB), Z14, Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         (R9)(BX*1), Z13
+	VCVTPH2PS         (R10)(BX*1), Z13
 	VMULPS            Z14, Z13, Z13
 	VMULPS.BCST       44(CX), Z7, Z7
 	VFMADD231PS       Z7, Z13, Z6
@@ -20092,7 +20764,7 @@ block3_scaled1:
 	VPMOVZXBD         -160(AX), Z14
 	VPSRLD            $0x04, Z14, Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         32(R9), Z13
+	VCVTPH2PS         32(R10), Z13
 	VMULPS            Z14, Z13, Z13
 	VFNMADD231PS.BCST 36(CX), Z13, Z0
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z13, Z2
@@ -20100,7 +20772,7 @@ block3_scaled1:
 	VPMOVZXBD         -160(AX)(BX*1), Z14
 	VPSRLD            $0x04, Z14, Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         32(R9)(BX*1), Z13
+	VCVTPH2PS         32(R10)(BX*1), Z13
 	VMULPS            Z14, Z13, Z13
 	VFNMADD231PS.BCST 36(CX), Z13, Z6
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z13, Z8
@@ -20108,7 +20780,7 @@ block3_scaled1:
 	VPMOVZXBD         -144(AX), Z14
 	VPSRLD            $0x04, Z14, Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         32(R9), Z13
+	VCVTPH2PS         32(R10), Z13
 	VMULPS            Z14, Z13, Z13
 	VFNMADD231PS.BCST 40(CX), Z13, Z0
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z13, Z2
@@ -20116,15 +20788,15 @@ block3_scaled1:
 	VPMOVZXBD         -144(AX)(BX*1), Z14
 	VPSRLD            $0x04, Z14, Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         32(R9)(BX*1), Z13
+	VCVTPH2PS         32(R10)(BX*1), Z13
 	VMULPS            Z14, Z13, Z13
 	VFNMADD231PS.BCST 40(CX), Z13, Z6
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z13, Z8
 	VFNMADD231PS.BCST 40(CX)(DX*2), Z13, Z10
 	ADDQ              $+128, CX
-	DECQ              R10
+	DECQ              R11
 	JNZ               block3
-	DECQ              DI
+	DECQ              R9
 	JNZ               block3_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -20171,26 +20843,38 @@ rows2:
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
 	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k03030303<>+0(SB), Z8
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block2_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+64, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+160, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -20312,7 +20996,7 @@ block2_scaled0:
 	VPMOVZXBD    -160(AX), Z10
 	VPANDD       k0000000f<>+0(SB), Z10, Z10
 	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    (R9), Z9
+	VCVTPH2PS    (R10), Z9
 	VMULPS       Z10, Z9, Z9
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z9, Z0
@@ -20321,7 +21005,7 @@ block2_scaled0:
 	VPMOVZXBD    -160(AX)(BX*1), Z10
 	VPANDD       k0000000f<>+0(SB), Z10, Z10
 	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    (R9)(BX*1), Z9
+	VCVTPH2PS    (R10)(BX*1), Z9
 	VMULPS       Z10, Z9, Z9
 	VMULPS.BCST  44(CX), Z5, Z5
 	VFMADD231PS  Z5, Z9, Z4
@@ -20453,7 +21137,7 @@ block2_scaled1:
 	VPMOVZXBD         -144(AX), Z10
 	VPANDD            k0000000f<>+0(SB), Z10, Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         (R9), Z9
+	VCVTPH2PS         (R10), Z9
 	VMULPS            Z10, Z9, Z9
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z9, Z0
@@ -20462,7 +21146,7 @@ block2_scaled1:
 	VPMOVZXBD         -144(AX)(BX*1), Z10
 	VPANDD            k0000000f<>+0(SB), Z10, Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         (R9)(BX*1), Z9
+	VCVTPH2PS         (R10)(BX*1), Z9
 	VMULPS            Z10, Z9, Z9
 	VMULPS.BCST       44(CX), Z5, Z5
 	VFMADD231PS       Z5, Z9, Z4
@@ -20471,35 +21155,35 @@ block2_scaled1:
 	VPMOVZXBD         -160(AX), Z10
 	VPSRLD            $0x04, Z10, Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         32(R9), Z9
+	VCVTPH2PS         32(R10), Z9
 	VMULPS            Z10, Z9, Z9
 	VFNMADD231PS.BCST 36(CX), Z9, Z0
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z9, Z2
 	VPMOVZXBD         -160(AX)(BX*1), Z10
 	VPSRLD            $0x04, Z10, Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         32(R9)(BX*1), Z9
+	VCVTPH2PS         32(R10)(BX*1), Z9
 	VMULPS            Z10, Z9, Z9
 	VFNMADD231PS.BCST 36(CX), Z9, Z4
 	VFNMADD231PS.BCST 36(CX)(DX*1), Z9, Z6
 	VPMOVZXBD         -144(AX), Z10
 	VPSRLD            $0x04, Z10, Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         32(R9), Z9
+	VCVTPH2PS         32(R10), Z9
 	VMULPS            Z10, Z9, Z9
 	VFNMADD231PS.BCST 40(CX), Z9, Z0
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z9, Z2
 	VPMOVZXBD         -144(AX)(BX*1), Z10
 	VPSRLD            $0x04, Z10, Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         32(R9)(BX*1), Z9
+	VCVTPH2PS         32(R10)(BX*1), Z9
 	VMULPS            Z10, Z9, Z9
 	VFNMADD231PS.BCST 40(CX), Z9, Z4
 	VFNMADD231PS.BCST 40(CX)(DX*1), Z9, Z6
 	ADDQ              $+128, CX
-	DECQ              R10
+	DECQ              R11
 	JNZ               block2
-	DECQ              DI
+	DECQ              R9
 	JNZ               block2_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -20541,26 +21225,38 @@ rows1:
 	SHLQ      $0x02, DX
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
 	VMOVDQU32 k03030303<>+0(SB), Z4
-	MOVQ      cols+40(FP), SI
-	SHRQ      $0x08, SI
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
 
 block1_super:
-	MOVQ AX, DI
+	MOVQ AX, R9
 	ADDQ $+64, AX
-	MOVQ $+8, R9
+	MOVQ $+8, R10
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), R10
-	CMPQ         DX, R8
-	CMOVQGE      R10, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R11
+	CMPQ       DX, R8
+	CMOVQGE    R11, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+160, AX
 	MOVL         60(CX), DX
 	VPXORD       Z1, Z1, Z1
@@ -20647,14 +21343,14 @@ block1_scaled0:
 	VPMOVZXBD    -160(AX), Z6
 	VPANDD       k0000000f<>+0(SB), Z6, Z6
 	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (DI), Z5
+	VCVTPH2PS    (R9), Z5
 	VMULPS       Z6, Z5, Z5
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z5, Z0
 	VPMOVZXBD    -160(AX)(BX*1), Z6
 	VPANDD       k0000000f<>+0(SB), Z6, Z6
 	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (DI)(BX*1), Z5
+	VCVTPH2PS    (R9)(BX*1), Z5
 	VMULPS       Z6, Z5, Z5
 	VMULPS.BCST  44(CX), Z3, Z3
 	VFMADD231PS  Z3, Z5, Z2
@@ -20750,45 +21446,45 @@ block1_scaled1:
 	VPMOVZXBD         -144(AX), Z6
 	VPANDD            k0000000f<>+0(SB), Z6, Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         (DI), Z5
+	VCVTPH2PS         (R9), Z5
 	VMULPS            Z6, Z5, Z5
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z5, Z0
 	VPMOVZXBD         -144(AX)(BX*1), Z6
 	VPANDD            k0000000f<>+0(SB), Z6, Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         (DI)(BX*1), Z5
+	VCVTPH2PS         (R9)(BX*1), Z5
 	VMULPS            Z6, Z5, Z5
 	VMULPS.BCST       44(CX), Z3, Z3
 	VFMADD231PS       Z3, Z5, Z2
 	VPMOVZXBD         -160(AX), Z6
 	VPSRLD            $0x04, Z6, Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         32(DI), Z5
+	VCVTPH2PS         32(R9), Z5
 	VMULPS            Z6, Z5, Z5
 	VFNMADD231PS.BCST 36(CX), Z5, Z0
 	VPMOVZXBD         -160(AX)(BX*1), Z6
 	VPSRLD            $0x04, Z6, Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         32(DI)(BX*1), Z5
+	VCVTPH2PS         32(R9)(BX*1), Z5
 	VMULPS            Z6, Z5, Z5
 	VFNMADD231PS.BCST 36(CX), Z5, Z2
 	VPMOVZXBD         -144(AX), Z6
 	VPSRLD            $0x04, Z6, Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         32(DI), Z5
+	VCVTPH2PS         32(R9), Z5
 	VMULPS            Z6, Z5, Z5
 	VFNMADD231PS.BCST 40(CX), Z5, Z0
 	VPMOVZXBD         -144(AX)(BX*1), Z6
 	VPSRLD            $0x04, Z6, Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         32(DI)(BX*1), Z5
+	VCVTPH2PS         32(R9)(BX*1), Z5
 	VMULPS            Z6, Z5, Z5
 	VFNMADD231PS.BCST 40(CX), Z5, Z2
 	ADDQ              $+128, CX
-	DECQ              R9
+	DECQ              R10
 	JNZ               block1
-	DECQ              SI
+	DECQ              DI
 	JNZ               block1_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -20847,9 +21543,9 @@ DATA k0000000f<>+56(SB)/4, $0x0000000f
 DATA k0000000f<>+60(SB)/4, $0x0000000f
 GLOBL k0000000f<>(SB), RODATA|NOPTR, $64
 
-// func MatMulQ3_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ3_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ3_K(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ3_K(SB), NOSPLIT, $0-64
 	MOVQ      n+48(FP), AX
 	CMPQ      AX, $+1
 	JE        rows1
@@ -20888,29 +21584,42 @@ TEXT ·MatMulQ3_K(SB), NOSPLIT, $0-56
 	VXORPS    Z18, Z18, Z18
 	VXORPS    Z20, Z20, Z20
 	VXORPS    Z22, Z22, Z22
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k03030303<>+0(SB), Z24
 	VMOVDQU32 k04040404<>+0(SB), Z25
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block6_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+224, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -21221,7 +21930,7 @@ block6_fine0:
 block6_scaled0:
 	VPMOVSXBD    -224(AX), Z27
 	VCVTDQ2PS    Z27, Z27
-	VCVTPH2PS    (R10), Z26
+	VCVTPH2PS    (R11), Z26
 	VMULPS       Z27, Z26, Z26
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z26, Z0
@@ -21237,7 +21946,7 @@ block6_scaled0:
 	VFMADD231PS  Z11, Z26, Z10
 	VPMOVSXBD    -224(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R10)(BX*1), Z1
+	VCVTPH2PS    (R11)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z13, Z13
 	VFMADD231PS  Z13, Z1, Z12
@@ -21562,7 +22271,7 @@ block6_fine1:
 block6_scaled1:
 	VPMOVSXBD   -208(AX), Z27
 	VCVTDQ2PS   Z27, Z27
-	VCVTPH2PS   (R10), Z26
+	VCVTPH2PS   (R11), Z26
 	VMULPS      Z27, Z26, Z26
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z26, Z0
@@ -21578,7 +22287,7 @@ block6_scaled1:
 	VFMADD231PS Z11, Z26, Z10
 	VPMOVSXBD   -208(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R10)(BX*1), Z1
+	VCVTPH2PS   (R11)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z13, Z13
 	VFMADD231PS Z13, Z1, Z12
@@ -21594,9 +22303,9 @@ block6_scaled1:
 	VFMADD231PS Z23, Z1, Z22
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R11
+	DECQ        R12
 	JNZ         block6
-	DECQ        R9
+	DECQ        R10
 	JNZ         block6_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -21660,29 +22369,42 @@ rows5:
 	VXORPS    Z14, Z14, Z14
 	VXORPS    Z16, Z16, Z16
 	VXORPS    Z18, Z18, Z18
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k03030303<>+0(SB), Z20
 	VMOVDQU32 k04040404<>+0(SB), Z21
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block5_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+224, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -21955,7 +22677,7 @@ block5_fine0:
 block5_scaled0:
 	VPMOVSXBD    -224(AX), Z23
 	VCVTDQ2PS    Z23, Z23
-	VCVTPH2PS    (R10), Z22
+	VCVTPH2PS    (R11), Z22
 	VMULPS       Z23, Z22, Z22
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z22, Z0
@@ -21969,7 +22691,7 @@ block5_scaled0:
 	VFMADD231PS  Z9, Z22, Z8
 	VPMOVSXBD    -224(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R10)(BX*1), Z1
+	VCVTPH2PS    (R11)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z11, Z11
 	VFMADD231PS  Z11, Z1, Z10
@@ -22255,7 +22977,7 @@ block5_fine1:
 block5_scaled1:
 	VPMOVSXBD   -208(AX), Z23
 	VCVTDQ2PS   Z23, Z23
-	VCVTPH2PS   (R10), Z22
+	VCVTPH2PS   (R11), Z22
 	VMULPS      Z23, Z22, Z22
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z22, Z0
@@ -22269,7 +22991,7 @@ block5_scaled1:
 	VFMADD231PS Z9, Z22, Z8
 	VPMOVSXBD   -208(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R10)(BX*1), Z1
+	VCVTPH2PS   (R11)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
@@ -22283,9 +23005,9 @@ block5_scaled1:
 	VFMADD231PS Z19, Z1, Z18
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R11
+	DECQ        R12
 	JNZ         block5
-	DECQ        R9
+	DECQ        R10
 	JNZ         block5_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -22344,29 +23066,42 @@ rows4:
 	VXORPS    Z10, Z10, Z10
 	VXORPS    Z12, Z12, Z12
 	VXORPS    Z14, Z14, Z14
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k03030303<>+0(SB), Z16
 	VMOVDQU32 k04040404<>+0(SB), Z17
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block4_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+224, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -22601,7 +23336,7 @@ block4_fine0:
 block4_scaled0:
 	VPMOVSXBD    -224(AX), Z19
 	VCVTDQ2PS    Z19, Z19
-	VCVTPH2PS    (R10), Z18
+	VCVTPH2PS    (R11), Z18
 	VMULPS       Z19, Z18, Z18
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z18, Z0
@@ -22613,7 +23348,7 @@ block4_scaled0:
 	VFMADD231PS  Z7, Z18, Z6
 	VPMOVSXBD    -224(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R10)(BX*1), Z1
+	VCVTPH2PS    (R11)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z9, Z9
 	VFMADD231PS  Z9, Z1, Z8
@@ -22860,7 +23595,7 @@ block4_fine1:
 block4_scaled1:
 	VPMOVSXBD   -208(AX), Z19
 	VCVTDQ2PS   Z19, Z19
-	VCVTPH2PS   (R10), Z18
+	VCVTPH2PS   (R11), Z18
 	VMULPS      Z19, Z18, Z18
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z18, Z0
@@ -22872,7 +23607,7 @@ block4_scaled1:
 	VFMADD231PS Z7, Z18, Z6
 	VPMOVSXBD   -208(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R10)(BX*1), Z1
+	VCVTPH2PS   (R11)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z9, Z9
 	VFMADD231PS Z9, Z1, Z8
@@ -22884,9 +23619,9 @@ block4_scaled1:
 	VFMADD231PS Z15, Z1, Z14
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R11
+	DECQ        R12
 	JNZ         block4
-	DECQ        R9
+	DECQ        R10
 	JNZ         block4_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -22938,29 +23673,42 @@ rows3:
 	VXORPS    Z6, Z6, Z6
 	VXORPS    Z8, Z8, Z8
 	VXORPS    Z10, Z10, Z10
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k03030303<>+0(SB), Z12
 	VMOVDQU32 k04040404<>+0(SB), Z13
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block3_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+32, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+224, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -23157,7 +23905,7 @@ block3_fine0:
 block3_scaled0:
 	VPMOVSXBD    -224(AX), Z15
 	VCVTDQ2PS    Z15, Z15
-	VCVTPH2PS    (R9), Z14
+	VCVTPH2PS    (R10), Z14
 	VMULPS       Z15, Z14, Z14
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z14, Z0
@@ -23167,7 +23915,7 @@ block3_scaled0:
 	VFMADD231PS  Z5, Z14, Z4
 	VPMOVSXBD    -224(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R9)(BX*1), Z1
+	VCVTPH2PS    (R10)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z7, Z7
 	VFMADD231PS  Z7, Z1, Z6
@@ -23375,7 +24123,7 @@ block3_fine1:
 block3_scaled1:
 	VPMOVSXBD   -208(AX), Z15
 	VCVTDQ2PS   Z15, Z15
-	VCVTPH2PS   (R9), Z14
+	VCVTPH2PS   (R10), Z14
 	VMULPS      Z15, Z14, Z14
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z14, Z0
@@ -23385,7 +24133,7 @@ block3_scaled1:
 	VFMADD231PS Z5, Z14, Z4
 	VPMOVSXBD   -208(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R9)(BX*1), Z1
+	VCVTPH2PS   (R10)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
@@ -23394,9 +24142,9 @@ block3_scaled1:
 	VMULPS.BCST 44(CX)(DX*2), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
 	ADDQ        $+128, CX
-	DECQ        R10
+	DECQ        R11
 	JNZ         block3
-	DECQ        DI
+	DECQ        R9
 	JNZ         block3_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -23443,29 +24191,42 @@ rows2:
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
 	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k03030303<>+0(SB), Z8
 	VMOVDQU32 k04040404<>+0(SB), Z9
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block2_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+32, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+224, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -23624,7 +24385,7 @@ block2_fine0:
 block2_scaled0:
 	VPMOVSXBD    -224(AX), Z11
 	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R9), Z10
+	VCVTPH2PS    (R10), Z10
 	VMULPS       Z11, Z10, Z10
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z10, Z0
@@ -23632,7 +24393,7 @@ block2_scaled0:
 	VFMADD231PS  Z3, Z10, Z2
 	VPMOVSXBD    -224(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R9)(BX*1), Z1
+	VCVTPH2PS    (R10)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z5, Z5
 	VFMADD231PS  Z5, Z1, Z4
@@ -23801,7 +24562,7 @@ block2_fine1:
 block2_scaled1:
 	VPMOVSXBD   -208(AX), Z11
 	VCVTDQ2PS   Z11, Z11
-	VCVTPH2PS   (R9), Z10
+	VCVTPH2PS   (R10), Z10
 	VMULPS      Z11, Z10, Z10
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z10, Z0
@@ -23809,16 +24570,16 @@ block2_scaled1:
 	VFMADD231PS Z3, Z10, Z2
 	VPMOVSXBD   -208(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R9)(BX*1), Z1
+	VCVTPH2PS   (R10)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z5, Z5
 	VFMADD231PS Z5, Z1, Z4
 	VMULPS.BCST 44(CX)(DX*1), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
 	ADDQ        $+128, CX
-	DECQ        R10
+	DECQ        R11
 	JNZ         block2
-	DECQ        DI
+	DECQ        R9
 	JNZ         block2_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -23860,29 +24621,42 @@ rows1:
 	SHLQ      $0x02, DX
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
 	VMOVDQU32 k03030303<>+0(SB), Z4
 	VMOVDQU32 k04040404<>+0(SB), Z5
-	MOVQ      cols+40(FP), SI
-	SHRQ      $0x08, SI
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
 
 block1_super:
-	MOVQ AX, DI
+	MOVQ AX, R9
 	ADDQ $+32, AX
-	MOVQ $+8, R9
+	MOVQ $+8, R10
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), R10
-	CMPQ         DX, R8
-	CMOVQGE      R10, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R11
+	CMPQ       DX, R8
+	CMOVQGE    R11, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+224, AX
 	MOVL         60(CX), DX
 	VPSLLD.BCST  $0x02, 52(CX), Z1
@@ -24003,13 +24777,13 @@ block1_fine0:
 block1_scaled0:
 	VPMOVSXBD    -224(AX), Z7
 	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (DI), Z6
+	VCVTPH2PS    (R9), Z6
 	VMULPS       Z7, Z6, Z6
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z6, Z0
 	VPMOVSXBD    -224(AX)(BX*1), Z6
 	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (DI)(BX*1), Z1
+	VCVTPH2PS    (R9)(BX*1), Z1
 	VMULPS       Z6, Z1, Z1
 	VMULPS.BCST  44(CX), Z3, Z3
 	VFMADD231PS  Z3, Z1, Z2
@@ -24139,20 +24913,20 @@ block1_fine1:
 block1_scaled1:
 	VPMOVSXBD   -208(AX), Z7
 	VCVTDQ2PS   Z7, Z7
-	VCVTPH2PS   (DI), Z6
+	VCVTPH2PS   (R9), Z6
 	VMULPS      Z7, Z6, Z6
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z6, Z0
 	VPMOVSXBD   -208(AX)(BX*1), Z6
 	VCVTDQ2PS   Z6, Z6
-	VCVTPH2PS   (DI)(BX*1), Z1
+	VCVTPH2PS   (R9)(BX*1), Z1
 	VMULPS      Z6, Z1, Z1
 	VMULPS.BCST 44(CX), Z3, Z3
 	VFMADD231PS Z3, Z1, Z2
 	ADDQ        $+128, CX
-	DECQ        R9
+	DECQ        R10
 	JNZ         block1
-	DECQ        SI
+	DECQ        DI
 	JNZ         block1_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -24193,9 +24967,9 @@ DATA k04040404<>+56(SB)/4, $0x04040404
 DATA k04040404<>+60(SB)/4, $0x04040404
 GLOBL k04040404<>(SB), RODATA|NOPTR, $64
 
-// func MatMulQ4_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ4_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ4_K(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ4_K(SB), NOSPLIT, $0-64
 	MOVQ      n+48(FP), AX
 	CMPQ      AX, $+1
 	JE        rows1
@@ -24234,30 +25008,44 @@ TEXT ·MatMulQ4_K(SB), NOSPLIT, $0-56
 	VXORPS    Z18, Z18, Z18
 	VXORPS    Z20, Z20, Z20
 	VXORPS    Z22, Z22, Z22
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z24
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block6_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -24702,7 +25490,7 @@ block6_fine0:
 block6_scaled0:
 	VPMOVSXBD         -288(AX), Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         (R10), Z25
+	VCVTPH2PS         (R11), Z25
 	VMULPS            Z26, Z25, Z25
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z25, Z0
@@ -24718,7 +25506,7 @@ block6_scaled0:
 	VFMADD231PS       Z11, Z25, Z10
 	VPMOVSXBD         -288(AX)(BX*1), Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         (R10)(BX*1), Z25
+	VCVTPH2PS         (R11)(BX*1), Z25
 	VMULPS            Z26, Z25, Z25
 	VMULPS.BCST       44(CX), Z13, Z13
 	VFMADD231PS       Z13, Z25, Z12
@@ -24734,7 +25522,7 @@ block6_scaled0:
 	VFMADD231PS       Z23, Z25, Z22
 	VPMOVSXBD         -272(AX), Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         32(R10), Z25
+	VCVTPH2PS         32(R11), Z25
 	VMULPS            Z26, Z25, Z25
 	VFNMADD231PS.BCST 32(CX), Z25, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z25, Z2
@@ -24744,7 +25532,7 @@ block6_scaled0:
 	VFNMADD231PS.BCST 32(SI)(DX*2), Z25, Z10
 	VPMOVSXBD         -272(AX)(BX*1), Z26
 	VCVTDQ2PS         Z26, Z26
-	VCVTPH2PS         32(R10)(BX*1), Z25
+	VCVTPH2PS         32(R11)(BX*1), Z25
 	VMULPS            Z26, Z25, Z25
 	VFNMADD231PS.BCST 32(CX), Z25, Z12
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z25, Z14
@@ -24754,9 +25542,9 @@ block6_scaled0:
 	VFNMADD231PS.BCST 32(SI)(DX*2), Z25, Z22
 	ADDQ              $+128, CX
 	ADDQ              $+128, SI
-	DECQ              R11
+	DECQ              R12
 	JNZ               block6
-	DECQ              R9
+	DECQ              R10
 	JNZ               block6_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -24820,30 +25608,44 @@ rows5:
 	VXORPS    Z14, Z14, Z14
 	VXORPS    Z16, Z16, Z16
 	VXORPS    Z18, Z18, Z18
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z20
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block5_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -25229,7 +26031,7 @@ block5_fine0:
 block5_scaled0:
 	VPMOVSXBD         -288(AX), Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         (R10), Z21
+	VCVTPH2PS         (R11), Z21
 	VMULPS            Z22, Z21, Z21
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z21, Z0
@@ -25243,7 +26045,7 @@ block5_scaled0:
 	VFMADD231PS       Z9, Z21, Z8
 	VPMOVSXBD         -288(AX)(BX*1), Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         (R10)(BX*1), Z21
+	VCVTPH2PS         (R11)(BX*1), Z21
 	VMULPS            Z22, Z21, Z21
 	VMULPS.BCST       44(CX), Z11, Z11
 	VFMADD231PS       Z11, Z21, Z10
@@ -25257,7 +26059,7 @@ block5_scaled0:
 	VFMADD231PS       Z19, Z21, Z18
 	VPMOVSXBD         -272(AX), Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         32(R10), Z21
+	VCVTPH2PS         32(R11), Z21
 	VMULPS            Z22, Z21, Z21
 	VFNMADD231PS.BCST 32(CX), Z21, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z21, Z2
@@ -25266,7 +26068,7 @@ block5_scaled0:
 	VFNMADD231PS.BCST 32(SI)(DX*1), Z21, Z8
 	VPMOVSXBD         -272(AX)(BX*1), Z22
 	VCVTDQ2PS         Z22, Z22
-	VCVTPH2PS         32(R10)(BX*1), Z21
+	VCVTPH2PS         32(R11)(BX*1), Z21
 	VMULPS            Z22, Z21, Z21
 	VFNMADD231PS.BCST 32(CX), Z21, Z10
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z21, Z12
@@ -25275,9 +26077,9 @@ block5_scaled0:
 	VFNMADD231PS.BCST 32(SI)(DX*1), Z21, Z18
 	ADDQ              $+128, CX
 	ADDQ              $+128, SI
-	DECQ              R11
+	DECQ              R12
 	JNZ               block5
-	DECQ              R9
+	DECQ              R10
 	JNZ               block5_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -25336,30 +26138,44 @@ rows4:
 	VXORPS    Z10, Z10, Z10
 	VXORPS    Z12, Z12, Z12
 	VXORPS    Z14, Z14, Z14
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z16
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block4_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -25686,7 +26502,7 @@ block4_fine0:
 block4_scaled0:
 	VPMOVSXBD         -288(AX), Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         (R10), Z17
+	VCVTPH2PS         (R11), Z17
 	VMULPS            Z18, Z17, Z17
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z17, Z0
@@ -25698,7 +26514,7 @@ block4_scaled0:
 	VFMADD231PS       Z7, Z17, Z6
 	VPMOVSXBD         -288(AX)(BX*1), Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         (R10)(BX*1), Z17
+	VCVTPH2PS         (R11)(BX*1), Z17
 	VMULPS            Z18, Z17, Z17
 	VMULPS.BCST       44(CX), Z9, Z9
 	VFMADD231PS       Z9, Z17, Z8
@@ -25710,7 +26526,7 @@ block4_scaled0:
 	VFMADD231PS       Z15, Z17, Z14
 	VPMOVSXBD         -272(AX), Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         32(R10), Z17
+	VCVTPH2PS         32(R11), Z17
 	VMULPS            Z18, Z17, Z17
 	VFNMADD231PS.BCST 32(CX), Z17, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z17, Z2
@@ -25718,7 +26534,7 @@ block4_scaled0:
 	VFNMADD231PS.BCST 32(SI), Z17, Z6
 	VPMOVSXBD         -272(AX)(BX*1), Z18
 	VCVTDQ2PS         Z18, Z18
-	VCVTPH2PS         32(R10)(BX*1), Z17
+	VCVTPH2PS         32(R11)(BX*1), Z17
 	VMULPS            Z18, Z17, Z17
 	VFNMADD231PS.BCST 32(CX), Z17, Z8
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z17, Z10
@@ -25726,9 +26542,9 @@ block4_scaled0:
 	VFNMADD231PS.BCST 32(SI), Z17, Z14
 	ADDQ              $+128, CX
 	ADDQ              $+128, SI
-	DECQ              R11
+	DECQ              R12
 	JNZ               block4
-	DECQ              R9
+	DECQ              R10
 	JNZ               block4_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -25780,30 +26596,44 @@ rows3:
 	VXORPS    Z6, Z6, Z6
 	VXORPS    Z8, Z8, Z8
 	VXORPS    Z10, Z10, Z10
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z12
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block3_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+64, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -26071,7 +26901,7 @@ block3_fine0:
 block3_scaled0:
 	VPMOVSXBD         -288(AX), Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         (R9), Z13
+	VCVTPH2PS         (R10), Z13
 	VMULPS            Z14, Z13, Z13
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z13, Z0
@@ -26081,7 +26911,7 @@ block3_scaled0:
 	VFMADD231PS       Z5, Z13, Z4
 	VPMOVSXBD         -288(AX)(BX*1), Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         (R9)(BX*1), Z13
+	VCVTPH2PS         (R10)(BX*1), Z13
 	VMULPS            Z14, Z13, Z13
 	VMULPS.BCST       44(CX), Z7, Z7
 	VFMADD231PS       Z7, Z13, Z6
@@ -26091,22 +26921,22 @@ block3_scaled0:
 	VFMADD231PS       Z11, Z13, Z10
 	VPMOVSXBD         -272(AX), Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         32(R9), Z13
+	VCVTPH2PS         32(R10), Z13
 	VMULPS            Z14, Z13, Z13
 	VFNMADD231PS.BCST 32(CX), Z13, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z13, Z2
 	VFNMADD231PS.BCST 32(CX)(DX*2), Z13, Z4
 	VPMOVSXBD         -272(AX)(BX*1), Z14
 	VCVTDQ2PS         Z14, Z14
-	VCVTPH2PS         32(R9)(BX*1), Z13
+	VCVTPH2PS         32(R10)(BX*1), Z13
 	VMULPS            Z14, Z13, Z13
 	VFNMADD231PS.BCST 32(CX), Z13, Z6
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z13, Z8
 	VFNMADD231PS.BCST 32(CX)(DX*2), Z13, Z10
 	ADDQ              $+128, CX
-	DECQ              R10
+	DECQ              R11
 	JNZ               block3
-	DECQ              DI
+	DECQ              R9
 	JNZ               block3_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -26153,30 +26983,44 @@ rows2:
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
 	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block2_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+64, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -26385,7 +27229,7 @@ block2_fine0:
 block2_scaled0:
 	VPMOVSXBD         -288(AX), Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         (R9), Z9
+	VCVTPH2PS         (R10), Z9
 	VMULPS            Z10, Z9, Z9
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z9, Z0
@@ -26393,7 +27237,7 @@ block2_scaled0:
 	VFMADD231PS       Z3, Z9, Z2
 	VPMOVSXBD         -288(AX)(BX*1), Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         (R9)(BX*1), Z9
+	VCVTPH2PS         (R10)(BX*1), Z9
 	VMULPS            Z10, Z9, Z9
 	VMULPS.BCST       44(CX), Z5, Z5
 	VFMADD231PS       Z5, Z9, Z4
@@ -26401,20 +27245,20 @@ block2_scaled0:
 	VFMADD231PS       Z7, Z9, Z6
 	VPMOVSXBD         -272(AX), Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         32(R9), Z9
+	VCVTPH2PS         32(R10), Z9
 	VMULPS            Z10, Z9, Z9
 	VFNMADD231PS.BCST 32(CX), Z9, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z9, Z2
 	VPMOVSXBD         -272(AX)(BX*1), Z10
 	VCVTDQ2PS         Z10, Z10
-	VCVTPH2PS         32(R9)(BX*1), Z9
+	VCVTPH2PS         32(R10)(BX*1), Z9
 	VMULPS            Z10, Z9, Z9
 	VFNMADD231PS.BCST 32(CX), Z9, Z4
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z9, Z6
 	ADDQ              $+128, CX
-	DECQ              R10
+	DECQ              R11
 	JNZ               block2
-	DECQ              DI
+	DECQ              R9
 	JNZ               block2_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -26456,30 +27300,44 @@ rows1:
 	SHLQ      $0x02, DX
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	MOVQ      cols+40(FP), SI
-	SHRQ      $0x08, SI
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
 
 block1_super:
-	MOVQ AX, DI
+	MOVQ AX, R9
 	ADDQ $+64, AX
-	MOVQ $+8, R9
+	MOVQ $+8, R10
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), R10
-	CMPQ         DX, R8
-	CMOVQGE      R10, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R11
+	CMPQ       DX, R8
+	CMOVQGE    R11, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+288, AX
 	MOVL         60(CX), DX
 	VPXORD       Z1, Z1, Z1
@@ -26629,30 +27487,30 @@ block1_fine0:
 block1_scaled0:
 	VPMOVSXBD         -288(AX), Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         (DI), Z5
+	VCVTPH2PS         (R9), Z5
 	VMULPS            Z6, Z5, Z5
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z5, Z0
 	VPMOVSXBD         -288(AX)(BX*1), Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         (DI)(BX*1), Z5
+	VCVTPH2PS         (R9)(BX*1), Z5
 	VMULPS            Z6, Z5, Z5
 	VMULPS.BCST       44(CX), Z3, Z3
 	VFMADD231PS       Z3, Z5, Z2
 	VPMOVSXBD         -272(AX), Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         32(DI), Z5
+	VCVTPH2PS         32(R9), Z5
 	VMULPS            Z6, Z5, Z5
 	VFNMADD231PS.BCST 32(CX), Z5, Z0
 	VPMOVSXBD         -272(AX)(BX*1), Z6
 	VCVTDQ2PS         Z6, Z6
-	VCVTPH2PS         32(DI)(BX*1), Z5
+	VCVTPH2PS         32(R9)(BX*1), Z5
 	VMULPS            Z6, Z5, Z5
 	VFNMADD231PS.BCST 32(CX), Z5, Z2
 	ADDQ              $+128, CX
-	DECQ              R9
+	DECQ              R10
 	JNZ               block1
-	DECQ              SI
+	DECQ              DI
 	JNZ               block1_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -26675,9 +27533,9 @@ block1_scaled0:
 	VZEROUPPER
 	RET
 
-// func MatMulQ5_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ5_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ5_K(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ5_K(SB), NOSPLIT, $0-64
 	MOVQ      n+48(FP), AX
 	CMPQ      AX, $+1
 	JE        rows1
@@ -26716,33 +27574,48 @@ TEXT ·MatMulQ5_K(SB), NOSPLIT, $0-56
 	VXORPS    Z18, Z18, Z18
 	VXORPS    Z20, Z20, Z20
 	VXORPS    Z22, Z22, Z22
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z24
 	VMOVDQU32 k10101010<>+0(SB), Z25
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block6_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -27251,7 +28124,7 @@ block6_fine0:
 block6_scaled0:
 	VPMOVSXBD         -352(AX), Z27
 	VCVTDQ2PS         Z27, Z27
-	VCVTPH2PS         (R10), Z26
+	VCVTPH2PS         (R11), Z26
 	VMULPS            Z27, Z26, Z26
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z26, Z0
@@ -27267,7 +28140,7 @@ block6_scaled0:
 	VFMADD231PS       Z11, Z26, Z10
 	VPMOVSXBD         -352(AX)(BX*1), Z27
 	VCVTDQ2PS         Z27, Z27
-	VCVTPH2PS         (R10)(BX*1), Z26
+	VCVTPH2PS         (R11)(BX*1), Z26
 	VMULPS            Z27, Z26, Z26
 	VMULPS.BCST       44(CX), Z13, Z13
 	VFMADD231PS       Z13, Z26, Z12
@@ -27283,7 +28156,7 @@ block6_scaled0:
 	VFMADD231PS       Z23, Z26, Z22
 	VPMOVSXBD         -336(AX), Z27
 	VCVTDQ2PS         Z27, Z27
-	VCVTPH2PS         32(R10), Z26
+	VCVTPH2PS         32(R11), Z26
 	VMULPS            Z27, Z26, Z26
 	VFNMADD231PS.BCST 32(CX), Z26, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z26, Z2
@@ -27293,7 +28166,7 @@ block6_scaled0:
 	VFNMADD231PS.BCST 32(SI)(DX*2), Z26, Z10
 	VPMOVSXBD         -336(AX)(BX*1), Z27
 	VCVTDQ2PS         Z27, Z27
-	VCVTPH2PS         32(R10)(BX*1), Z26
+	VCVTPH2PS         32(R11)(BX*1), Z26
 	VMULPS            Z27, Z26, Z26
 	VFNMADD231PS.BCST 32(CX), Z26, Z12
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z26, Z14
@@ -27303,9 +28176,9 @@ block6_scaled0:
 	VFNMADD231PS.BCST 32(SI)(DX*2), Z26, Z22
 	ADDQ              $+128, CX
 	ADDQ              $+128, SI
-	DECQ              R11
+	DECQ              R12
 	JNZ               block6
-	DECQ              R9
+	DECQ              R10
 	JNZ               block6_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -27369,33 +28242,48 @@ rows5:
 	VXORPS    Z14, Z14, Z14
 	VXORPS    Z16, Z16, Z16
 	VXORPS    Z18, Z18, Z18
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z20
 	VMOVDQU32 k10101010<>+0(SB), Z21
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block5_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -27845,7 +28733,7 @@ block5_fine0:
 block5_scaled0:
 	VPMOVSXBD         -352(AX), Z23
 	VCVTDQ2PS         Z23, Z23
-	VCVTPH2PS         (R10), Z22
+	VCVTPH2PS         (R11), Z22
 	VMULPS            Z23, Z22, Z22
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z22, Z0
@@ -27859,7 +28747,7 @@ block5_scaled0:
 	VFMADD231PS       Z9, Z22, Z8
 	VPMOVSXBD         -352(AX)(BX*1), Z23
 	VCVTDQ2PS         Z23, Z23
-	VCVTPH2PS         (R10)(BX*1), Z22
+	VCVTPH2PS         (R11)(BX*1), Z22
 	VMULPS            Z23, Z22, Z22
 	VMULPS.BCST       44(CX), Z11, Z11
 	VFMADD231PS       Z11, Z22, Z10
@@ -27873,7 +28761,7 @@ block5_scaled0:
 	VFMADD231PS       Z19, Z22, Z18
 	VPMOVSXBD         -336(AX), Z23
 	VCVTDQ2PS         Z23, Z23
-	VCVTPH2PS         32(R10), Z22
+	VCVTPH2PS         32(R11), Z22
 	VMULPS            Z23, Z22, Z22
 	VFNMADD231PS.BCST 32(CX), Z22, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z22, Z2
@@ -27882,7 +28770,7 @@ block5_scaled0:
 	VFNMADD231PS.BCST 32(SI)(DX*1), Z22, Z8
 	VPMOVSXBD         -336(AX)(BX*1), Z23
 	VCVTDQ2PS         Z23, Z23
-	VCVTPH2PS         32(R10)(BX*1), Z22
+	VCVTPH2PS         32(R11)(BX*1), Z22
 	VMULPS            Z23, Z22, Z22
 	VFNMADD231PS.BCST 32(CX), Z22, Z10
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z22, Z12
@@ -27891,9 +28779,9 @@ block5_scaled0:
 	VFNMADD231PS.BCST 32(SI)(DX*1), Z22, Z18
 	ADDQ              $+128, CX
 	ADDQ              $+128, SI
-	DECQ              R11
+	DECQ              R12
 	JNZ               block5
-	DECQ              R9
+	DECQ              R10
 	JNZ               block5_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -27952,33 +28840,48 @@ rows4:
 	VXORPS    Z10, Z10, Z10
 	VXORPS    Z12, Z12, Z12
 	VXORPS    Z14, Z14, Z14
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z16
 	VMOVDQU32 k10101010<>+0(SB), Z17
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block4_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -28369,7 +29272,7 @@ block4_fine0:
 block4_scaled0:
 	VPMOVSXBD         -352(AX), Z19
 	VCVTDQ2PS         Z19, Z19
-	VCVTPH2PS         (R10), Z18
+	VCVTPH2PS         (R11), Z18
 	VMULPS            Z19, Z18, Z18
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z18, Z0
@@ -28381,7 +29284,7 @@ block4_scaled0:
 	VFMADD231PS       Z7, Z18, Z6
 	VPMOVSXBD         -352(AX)(BX*1), Z19
 	VCVTDQ2PS         Z19, Z19
-	VCVTPH2PS         (R10)(BX*1), Z18
+	VCVTPH2PS         (R11)(BX*1), Z18
 	VMULPS            Z19, Z18, Z18
 	VMULPS.BCST       44(CX), Z9, Z9
 	VFMADD231PS       Z9, Z18, Z8
@@ -28393,7 +29296,7 @@ block4_scaled0:
 	VFMADD231PS       Z15, Z18, Z14
 	VPMOVSXBD         -336(AX), Z19
 	VCVTDQ2PS         Z19, Z19
-	VCVTPH2PS         32(R10), Z18
+	VCVTPH2PS         32(R11), Z18
 	VMULPS            Z19, Z18, Z18
 	VFNMADD231PS.BCST 32(CX), Z18, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z18, Z2
@@ -28401,7 +29304,7 @@ block4_scaled0:
 	VFNMADD231PS.BCST 32(SI), Z18, Z6
 	VPMOVSXBD         -336(AX)(BX*1), Z19
 	VCVTDQ2PS         Z19, Z19
-	VCVTPH2PS         32(R10)(BX*1), Z18
+	VCVTPH2PS         32(R11)(BX*1), Z18
 	VMULPS            Z19, Z18, Z18
 	VFNMADD231PS.BCST 32(CX), Z18, Z8
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z18, Z10
@@ -28409,9 +29312,9 @@ block4_scaled0:
 	VFNMADD231PS.BCST 32(SI), Z18, Z14
 	ADDQ              $+128, CX
 	ADDQ              $+128, SI
-	DECQ              R11
+	DECQ              R12
 	JNZ               block4
-	DECQ              R9
+	DECQ              R10
 	JNZ               block4_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -28463,33 +29366,48 @@ rows3:
 	VXORPS    Z6, Z6, Z6
 	VXORPS    Z8, Z8, Z8
 	VXORPS    Z10, Z10, Z10
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z12
 	VMOVDQU32 k10101010<>+0(SB), Z13
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block3_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+64, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -28821,7 +29739,7 @@ block3_fine0:
 block3_scaled0:
 	VPMOVSXBD         -352(AX), Z15
 	VCVTDQ2PS         Z15, Z15
-	VCVTPH2PS         (R9), Z14
+	VCVTPH2PS         (R10), Z14
 	VMULPS            Z15, Z14, Z14
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z14, Z0
@@ -28831,7 +29749,7 @@ block3_scaled0:
 	VFMADD231PS       Z5, Z14, Z4
 	VPMOVSXBD         -352(AX)(BX*1), Z15
 	VCVTDQ2PS         Z15, Z15
-	VCVTPH2PS         (R9)(BX*1), Z14
+	VCVTPH2PS         (R10)(BX*1), Z14
 	VMULPS            Z15, Z14, Z14
 	VMULPS.BCST       44(CX), Z7, Z7
 	VFMADD231PS       Z7, Z14, Z6
@@ -28841,22 +29759,22 @@ block3_scaled0:
 	VFMADD231PS       Z11, Z14, Z10
 	VPMOVSXBD         -336(AX), Z15
 	VCVTDQ2PS         Z15, Z15
-	VCVTPH2PS         32(R9), Z14
+	VCVTPH2PS         32(R10), Z14
 	VMULPS            Z15, Z14, Z14
 	VFNMADD231PS.BCST 32(CX), Z14, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z14, Z2
 	VFNMADD231PS.BCST 32(CX)(DX*2), Z14, Z4
 	VPMOVSXBD         -336(AX)(BX*1), Z15
 	VCVTDQ2PS         Z15, Z15
-	VCVTPH2PS         32(R9)(BX*1), Z14
+	VCVTPH2PS         32(R10)(BX*1), Z14
 	VMULPS            Z15, Z14, Z14
 	VFNMADD231PS.BCST 32(CX), Z14, Z6
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z14, Z8
 	VFNMADD231PS.BCST 32(CX)(DX*2), Z14, Z10
 	ADDQ              $+128, CX
-	DECQ              R10
+	DECQ              R11
 	JNZ               block3
-	DECQ              DI
+	DECQ              R9
 	JNZ               block3_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -28903,33 +29821,48 @@ rows2:
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
 	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
 	VMOVDQU32 k10101010<>+0(SB), Z9
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block2_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+64, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -29202,7 +30135,7 @@ block2_fine0:
 block2_scaled0:
 	VPMOVSXBD         -352(AX), Z11
 	VCVTDQ2PS         Z11, Z11
-	VCVTPH2PS         (R9), Z10
+	VCVTPH2PS         (R10), Z10
 	VMULPS            Z11, Z10, Z10
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z10, Z0
@@ -29210,7 +30143,7 @@ block2_scaled0:
 	VFMADD231PS       Z3, Z10, Z2
 	VPMOVSXBD         -352(AX)(BX*1), Z11
 	VCVTDQ2PS         Z11, Z11
-	VCVTPH2PS         (R9)(BX*1), Z10
+	VCVTPH2PS         (R10)(BX*1), Z10
 	VMULPS            Z11, Z10, Z10
 	VMULPS.BCST       44(CX), Z5, Z5
 	VFMADD231PS       Z5, Z10, Z4
@@ -29218,20 +30151,20 @@ block2_scaled0:
 	VFMADD231PS       Z7, Z10, Z6
 	VPMOVSXBD         -336(AX), Z11
 	VCVTDQ2PS         Z11, Z11
-	VCVTPH2PS         32(R9), Z10
+	VCVTPH2PS         32(R10), Z10
 	VMULPS            Z11, Z10, Z10
 	VFNMADD231PS.BCST 32(CX), Z10, Z0
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z10, Z2
 	VPMOVSXBD         -336(AX)(BX*1), Z11
 	VCVTDQ2PS         Z11, Z11
-	VCVTPH2PS         32(R9)(BX*1), Z10
+	VCVTPH2PS         32(R10)(BX*1), Z10
 	VMULPS            Z11, Z10, Z10
 	VFNMADD231PS.BCST 32(CX), Z10, Z4
 	VFNMADD231PS.BCST 32(CX)(DX*1), Z10, Z6
 	ADDQ              $+128, CX
-	DECQ              R10
+	DECQ              R11
 	JNZ               block2
-	DECQ              DI
+	DECQ              R9
 	JNZ               block2_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -29273,33 +30206,48 @@ rows1:
 	SHLQ      $0x02, DX
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
 	VMOVDQU32 k10101010<>+0(SB), Z5
-	MOVQ      cols+40(FP), SI
-	SHRQ      $0x08, SI
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
 
 block1_super:
-	MOVQ AX, DI
+	MOVQ AX, R9
 	ADDQ $+64, AX
-	MOVQ $+8, R9
+	MOVQ $+8, R10
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), R10
-	CMPQ         DX, R8
-	CMOVQGE      R10, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
-	PREFETCHT0   320(DX)
-	PREFETCHT0   320(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R11
+	CMPQ       DX, R8
+	CMOVQGE    R11, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+	PREFETCHT0 320(DX)
+	PREFETCHT0 320(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+352, AX
 	MOVL         60(CX), DX
 	VPXORD       Z1, Z1, Z1
@@ -29513,30 +30461,30 @@ block1_fine0:
 block1_scaled0:
 	VPMOVSXBD         -352(AX), Z7
 	VCVTDQ2PS         Z7, Z7
-	VCVTPH2PS         (DI), Z6
+	VCVTPH2PS         (R9), Z6
 	VMULPS            Z7, Z6, Z6
 	VMULPS.BCST       44(CX), Z1, Z1
 	VFMADD231PS       Z1, Z6, Z0
 	VPMOVSXBD         -352(AX)(BX*1), Z7
 	VCVTDQ2PS         Z7, Z7
-	VCVTPH2PS         (DI)(BX*1), Z6
+	VCVTPH2PS         (R9)(BX*1), Z6
 	VMULPS            Z7, Z6, Z6
 	VMULPS.BCST       44(CX), Z3, Z3
 	VFMADD231PS       Z3, Z6, Z2
 	VPMOVSXBD         -336(AX), Z7
 	VCVTDQ2PS         Z7, Z7
-	VCVTPH2PS         32(DI), Z6
+	VCVTPH2PS         32(R9), Z6
 	VMULPS            Z7, Z6, Z6
 	VFNMADD231PS.BCST 32(CX), Z6, Z0
 	VPMOVSXBD         -336(AX)(BX*1), Z7
 	VCVTDQ2PS         Z7, Z7
-	VCVTPH2PS         32(DI)(BX*1), Z6
+	VCVTPH2PS         32(R9)(BX*1), Z6
 	VMULPS            Z7, Z6, Z6
 	VFNMADD231PS.BCST 32(CX), Z6, Z2
 	ADDQ              $+128, CX
-	DECQ              R9
+	DECQ              R10
 	JNZ               block1
-	DECQ              SI
+	DECQ              DI
 	JNZ               block1_super
 	MOVQ              dst+0(FP), AX
 	MOVQ              dstStride+8(FP), CX
@@ -29559,9 +30507,9 @@ block1_scaled0:
 	VZEROUPPER
 	RET
 
-// func MatMulQ6_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulQ6_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulQ6_K(SB), NOSPLIT, $0-56
+TEXT ·MatMulQ6_K(SB), NOSPLIT, $0-64
 	MOVQ      n+48(FP), AX
 	CMPQ      AX, $+1
 	JE        rows1
@@ -29600,35 +30548,51 @@ TEXT ·MatMulQ6_K(SB), NOSPLIT, $0-56
 	VXORPS    Z18, Z18, Z18
 	VXORPS    Z20, Z20, Z20
 	VXORPS    Z22, Z22, Z22
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z24
 	VMOVDQU32 k30303030<>+0(SB), Z25
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block6_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
-	PREFETCHT0   384(DI)
-	PREFETCHT0   384(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	PREFETCHT0 384(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+	PREFETCHT0 384(DI)
+	PREFETCHT0 384(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+416, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -29947,7 +30911,7 @@ block6_fine0:
 block6_scaled0:
 	VPMOVSXBD    -416(AX), Z27
 	VCVTDQ2PS    Z27, Z27
-	VCVTPH2PS    (R10), Z26
+	VCVTPH2PS    (R11), Z26
 	VMULPS       Z27, Z26, Z26
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z26, Z0
@@ -29963,7 +30927,7 @@ block6_scaled0:
 	VFMADD231PS  Z11, Z26, Z10
 	VPMOVSXBD    -416(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R10)(BX*1), Z1
+	VCVTPH2PS    (R11)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z13, Z13
 	VFMADD231PS  Z13, Z1, Z12
@@ -30296,7 +31260,7 @@ block6_fine1:
 block6_scaled1:
 	VPMOVSXBD   -400(AX), Z27
 	VCVTDQ2PS   Z27, Z27
-	VCVTPH2PS   (R10), Z26
+	VCVTPH2PS   (R11), Z26
 	VMULPS      Z27, Z26, Z26
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z26, Z0
@@ -30312,7 +31276,7 @@ block6_scaled1:
 	VFMADD231PS Z11, Z26, Z10
 	VPMOVSXBD   -400(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R10)(BX*1), Z1
+	VCVTPH2PS   (R11)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z13, Z13
 	VFMADD231PS Z13, Z1, Z12
@@ -30328,9 +31292,9 @@ block6_scaled1:
 	VFMADD231PS Z23, Z1, Z22
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R11
+	DECQ        R12
 	JNZ         block6
-	DECQ        R9
+	DECQ        R10
 	JNZ         block6_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -30394,35 +31358,51 @@ rows5:
 	VXORPS    Z14, Z14, Z14
 	VXORPS    Z16, Z16, Z16
 	VXORPS    Z18, Z18, Z18
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z20
 	VMOVDQU32 k30303030<>+0(SB), Z21
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block5_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
-	PREFETCHT0   384(DI)
-	PREFETCHT0   384(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	PREFETCHT0 384(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+	PREFETCHT0 384(DI)
+	PREFETCHT0 384(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+416, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -30703,7 +31683,7 @@ block5_fine0:
 block5_scaled0:
 	VPMOVSXBD    -416(AX), Z23
 	VCVTDQ2PS    Z23, Z23
-	VCVTPH2PS    (R10), Z22
+	VCVTPH2PS    (R11), Z22
 	VMULPS       Z23, Z22, Z22
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z22, Z0
@@ -30717,7 +31697,7 @@ block5_scaled0:
 	VFMADD231PS  Z9, Z22, Z8
 	VPMOVSXBD    -416(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R10)(BX*1), Z1
+	VCVTPH2PS    (R11)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z11, Z11
 	VFMADD231PS  Z11, Z1, Z10
@@ -31011,7 +31991,7 @@ block5_fine1:
 block5_scaled1:
 	VPMOVSXBD   -400(AX), Z23
 	VCVTDQ2PS   Z23, Z23
-	VCVTPH2PS   (R10), Z22
+	VCVTPH2PS   (R11), Z22
 	VMULPS      Z23, Z22, Z22
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z22, Z0
@@ -31025,7 +32005,7 @@ block5_scaled1:
 	VFMADD231PS Z9, Z22, Z8
 	VPMOVSXBD   -400(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R10)(BX*1), Z1
+	VCVTPH2PS   (R11)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
@@ -31039,9 +32019,9 @@ block5_scaled1:
 	VFMADD231PS Z19, Z1, Z18
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R11
+	DECQ        R12
 	JNZ         block5
-	DECQ        R9
+	DECQ        R10
 	JNZ         block5_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -31100,35 +32080,51 @@ rows4:
 	VXORPS    Z10, Z10, Z10
 	VXORPS    Z12, Z12, Z12
 	VXORPS    Z14, Z14, Z14
+	MOVQ      ahead+56(FP), R9
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z16
 	VMOVDQU32 k30303030<>+0(SB), Z17
-	MOVQ      cols+40(FP), R9
-	SHRQ      $0x08, R9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
 block4_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
-	PREFETCHT0   320(DI)
-	PREFETCHT0   320(DI)(BX*1)
-	PREFETCHT0   384(DI)
-	PREFETCHT0   384(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	PREFETCHT0 320(AX)(R9*1)
+	PREFETCHT0 384(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)
+	PREFETCHT0 320(DI)(BX*1)
+	PREFETCHT0 384(DI)
+	PREFETCHT0 384(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+416, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -31371,7 +32367,7 @@ block4_fine0:
 block4_scaled0:
 	VPMOVSXBD    -416(AX), Z19
 	VCVTDQ2PS    Z19, Z19
-	VCVTPH2PS    (R10), Z18
+	VCVTPH2PS    (R11), Z18
 	VMULPS       Z19, Z18, Z18
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z18, Z0
@@ -31383,7 +32379,7 @@ block4_scaled0:
 	VFMADD231PS  Z7, Z18, Z6
 	VPMOVSXBD    -416(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R10)(BX*1), Z1
+	VCVTPH2PS    (R11)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z9, Z9
 	VFMADD231PS  Z9, Z1, Z8
@@ -31638,7 +32634,7 @@ block4_fine1:
 block4_scaled1:
 	VPMOVSXBD   -400(AX), Z19
 	VCVTDQ2PS   Z19, Z19
-	VCVTPH2PS   (R10), Z18
+	VCVTPH2PS   (R11), Z18
 	VMULPS      Z19, Z18, Z18
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z18, Z0
@@ -31650,7 +32646,7 @@ block4_scaled1:
 	VFMADD231PS Z7, Z18, Z6
 	VPMOVSXBD   -400(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R10)(BX*1), Z1
+	VCVTPH2PS   (R11)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z9, Z9
 	VFMADD231PS Z9, Z1, Z8
@@ -31662,9 +32658,9 @@ block4_scaled1:
 	VFMADD231PS Z15, Z1, Z14
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R11
+	DECQ        R12
 	JNZ         block4
-	DECQ        R9
+	DECQ        R10
 	JNZ         block4_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -31716,35 +32712,51 @@ rows3:
 	VXORPS    Z6, Z6, Z6
 	VXORPS    Z8, Z8, Z8
 	VXORPS    Z10, Z10, Z10
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z12
 	VMOVDQU32 k30303030<>+0(SB), Z13
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block3_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+32, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
-	PREFETCHT0   384(SI)
-	PREFETCHT0   384(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	PREFETCHT0 384(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+	PREFETCHT0 384(SI)
+	PREFETCHT0 384(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+416, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -31949,7 +32961,7 @@ block3_fine0:
 block3_scaled0:
 	VPMOVSXBD    -416(AX), Z15
 	VCVTDQ2PS    Z15, Z15
-	VCVTPH2PS    (R9), Z14
+	VCVTPH2PS    (R10), Z14
 	VMULPS       Z15, Z14, Z14
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z14, Z0
@@ -31959,7 +32971,7 @@ block3_scaled0:
 	VFMADD231PS  Z5, Z14, Z4
 	VPMOVSXBD    -416(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R9)(BX*1), Z1
+	VCVTPH2PS    (R10)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z7, Z7
 	VFMADD231PS  Z7, Z1, Z6
@@ -32175,7 +33187,7 @@ block3_fine1:
 block3_scaled1:
 	VPMOVSXBD   -400(AX), Z15
 	VCVTDQ2PS   Z15, Z15
-	VCVTPH2PS   (R9), Z14
+	VCVTPH2PS   (R10), Z14
 	VMULPS      Z15, Z14, Z14
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z14, Z0
@@ -32185,7 +33197,7 @@ block3_scaled1:
 	VFMADD231PS Z5, Z14, Z4
 	VPMOVSXBD   -400(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R9)(BX*1), Z1
+	VCVTPH2PS   (R10)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
@@ -32194,9 +33206,9 @@ block3_scaled1:
 	VMULPS.BCST 44(CX)(DX*2), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
 	ADDQ        $+128, CX
-	DECQ        R10
+	DECQ        R11
 	JNZ         block3
-	DECQ        DI
+	DECQ        R9
 	JNZ         block3_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -32243,35 +33255,51 @@ rows2:
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
 	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
 	VMOVDQU32 k30303030<>+0(SB), Z9
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
 
 block2_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+32, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
-	PREFETCHT0   320(SI)
-	PREFETCHT0   320(SI)(BX*1)
-	PREFETCHT0   384(SI)
-	PREFETCHT0   384(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	PREFETCHT0 384(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+	PREFETCHT0 320(SI)
+	PREFETCHT0 320(SI)(BX*1)
+	PREFETCHT0 384(SI)
+	PREFETCHT0 384(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+416, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -32438,7 +33466,7 @@ block2_fine0:
 block2_scaled0:
 	VPMOVSXBD    -416(AX), Z11
 	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R9), Z10
+	VCVTPH2PS    (R10), Z10
 	VMULPS       Z11, Z10, Z10
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z10, Z0
@@ -32446,7 +33474,7 @@ block2_scaled0:
 	VFMADD231PS  Z3, Z10, Z2
 	VPMOVSXBD    -416(AX)(BX*1), Z3
 	VCVTDQ2PS    Z3, Z3
-	VCVTPH2PS    (R9)(BX*1), Z1
+	VCVTPH2PS    (R10)(BX*1), Z1
 	VMULPS       Z3, Z1, Z1
 	VMULPS.BCST  44(CX), Z5, Z5
 	VFMADD231PS  Z5, Z1, Z4
@@ -32623,7 +33651,7 @@ block2_fine1:
 block2_scaled1:
 	VPMOVSXBD   -400(AX), Z11
 	VCVTDQ2PS   Z11, Z11
-	VCVTPH2PS   (R9), Z10
+	VCVTPH2PS   (R10), Z10
 	VMULPS      Z11, Z10, Z10
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z10, Z0
@@ -32631,16 +33659,16 @@ block2_scaled1:
 	VFMADD231PS Z3, Z10, Z2
 	VPMOVSXBD   -400(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R9)(BX*1), Z1
+	VCVTPH2PS   (R10)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z5, Z5
 	VFMADD231PS Z5, Z1, Z4
 	VMULPS.BCST 44(CX)(DX*1), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
 	ADDQ        $+128, CX
-	DECQ        R10
+	DECQ        R11
 	JNZ         block2
-	DECQ        DI
+	DECQ        R9
 	JNZ         block2_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -32682,35 +33710,51 @@ rows1:
 	SHLQ      $0x02, DX
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
 	VMOVDQU32 k30303030<>+0(SB), Z5
-	MOVQ      cols+40(FP), SI
-	SHRQ      $0x08, SI
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
 
 block1_super:
-	MOVQ AX, DI
+	MOVQ AX, R9
 	ADDQ $+32, AX
-	MOVQ $+8, R9
+	MOVQ $+8, R10
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), R10
-	CMPQ         DX, R8
-	CMOVQGE      R10, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
-	PREFETCHT0   320(DX)
-	PREFETCHT0   320(DX)(BX*1)
-	PREFETCHT0   384(DX)
-	PREFETCHT0   384(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	PREFETCHT0 384(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R11
+	CMPQ       DX, R8
+	CMOVQGE    R11, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+	PREFETCHT0 320(DX)
+	PREFETCHT0 320(DX)(BX*1)
+	PREFETCHT0 384(DX)
+	PREFETCHT0 384(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+416, AX
 	MOVL         60(CX), DX
 	VPSLLD.BCST  $0x05, 52(CX), Z1
@@ -32839,13 +33883,13 @@ block1_fine0:
 block1_scaled0:
 	VPMOVSXBD    -416(AX), Z7
 	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (DI), Z6
+	VCVTPH2PS    (R9), Z6
 	VMULPS       Z7, Z6, Z6
 	VMULPS.BCST  44(CX), Z1, Z1
 	VFMADD231PS  Z1, Z6, Z0
 	VPMOVSXBD    -416(AX)(BX*1), Z6
 	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (DI)(BX*1), Z1
+	VCVTPH2PS    (R9)(BX*1), Z1
 	VMULPS       Z6, Z1, Z1
 	VMULPS.BCST  44(CX), Z3, Z3
 	VFMADD231PS  Z3, Z1, Z2
@@ -32983,20 +34027,20 @@ block1_fine1:
 block1_scaled1:
 	VPMOVSXBD   -400(AX), Z7
 	VCVTDQ2PS   Z7, Z7
-	VCVTPH2PS   (DI), Z6
+	VCVTPH2PS   (R9), Z6
 	VMULPS      Z7, Z6, Z6
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z6, Z0
 	VPMOVSXBD   -400(AX)(BX*1), Z6
 	VCVTDQ2PS   Z6, Z6
-	VCVTPH2PS   (DI)(BX*1), Z1
+	VCVTPH2PS   (R9)(BX*1), Z1
 	VMULPS      Z6, Z1, Z1
 	VMULPS.BCST 44(CX), Z3, Z3
 	VFMADD231PS Z3, Z1, Z2
 	ADDQ        $+128, CX
-	DECQ        R9
+	DECQ        R10
 	JNZ         block1
-	DECQ        SI
+	DECQ        DI
 	JNZ         block1_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -33037,9 +34081,9 @@ DATA k30303030<>+56(SB)/4, $0x30303030
 DATA k30303030<>+60(SB)/4, $0x30303030
 GLOBL k30303030<>(SB), RODATA|NOPTR, $64
 
-// func MatMulIQ4_XS(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+// func MatMulIQ4_XS(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
-TEXT ·MatMulIQ4_XS(SB), NOSPLIT, $0-56
+TEXT ·MatMulIQ4_XS(SB), NOSPLIT, $0-64
 	MOVQ            n+48(FP), AX
 	CMPQ            AX, $+1
 	JE              rows1
@@ -33078,31 +34122,45 @@ TEXT ·MatMulIQ4_XS(SB), NOSPLIT, $0-56
 	VXORPS          Z18, Z18, Z18
 	VXORPS          Z20, Z20, Z20
 	VXORPS          Z22, Z22, Z22
+	MOVQ            ahead+56(FP), R9
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z24
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z25
-	MOVQ            cols+40(FP), R9
-	SHRQ            $0x08, R9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x08, R10
 
 block6_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block6:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block6_own
+	JS         block6_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block6_fetched
+
+block6_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block6_fetched:
 	ADDQ         $+272, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -33597,7 +34655,7 @@ block6_fine0:
 block6_scaled0:
 	VPMOVSXBD   -272(AX), Z27
 	VCVTDQ2PS   Z27, Z27
-	VCVTPH2PS   (R10), Z26
+	VCVTPH2PS   (R11), Z26
 	VMULPS      Z27, Z26, Z26
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z26, Z0
@@ -33613,7 +34671,7 @@ block6_scaled0:
 	VFMADD231PS Z11, Z26, Z10
 	VPMOVSXBD   -272(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R10)(BX*1), Z1
+	VCVTPH2PS   (R11)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z13, Z13
 	VFMADD231PS Z13, Z1, Z12
@@ -33629,9 +34687,9 @@ block6_scaled0:
 	VFMADD231PS Z23, Z1, Z22
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R11
+	DECQ        R12
 	JNZ         block6
-	DECQ        R9
+	DECQ        R10
 	JNZ         block6_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -33695,31 +34753,45 @@ rows5:
 	VXORPS          Z14, Z14, Z14
 	VXORPS          Z16, Z16, Z16
 	VXORPS          Z18, Z18, Z18
+	MOVQ            ahead+56(FP), R9
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z20
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z21
-	MOVQ            cols+40(FP), R9
-	SHRQ            $0x08, R9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x08, R10
 
 block5_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block5:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block5_own
+	JS         block5_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block5_fetched
+
+block5_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block5_fetched:
 	ADDQ         $+272, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -34152,7 +35224,7 @@ block5_fine0:
 block5_scaled0:
 	VPMOVSXBD   -272(AX), Z23
 	VCVTDQ2PS   Z23, Z23
-	VCVTPH2PS   (R10), Z22
+	VCVTPH2PS   (R11), Z22
 	VMULPS      Z23, Z22, Z22
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z22, Z0
@@ -34166,7 +35238,7 @@ block5_scaled0:
 	VFMADD231PS Z9, Z22, Z8
 	VPMOVSXBD   -272(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R10)(BX*1), Z1
+	VCVTPH2PS   (R11)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
@@ -34180,9 +35252,9 @@ block5_scaled0:
 	VFMADD231PS Z19, Z1, Z18
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R11
+	DECQ        R12
 	JNZ         block5
-	DECQ        R9
+	DECQ        R10
 	JNZ         block5_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -34241,31 +35313,45 @@ rows4:
 	VXORPS          Z10, Z10, Z10
 	VXORPS          Z12, Z12, Z12
 	VXORPS          Z14, Z14, Z14
+	MOVQ            ahead+56(FP), R9
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z16
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z17
-	MOVQ            cols+40(FP), R9
-	SHRQ            $0x08, R9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x08, R10
 
 block4_super:
-	MOVQ AX, R10
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R11
+	MOVQ $+8, R12
 
 block4:
-	LEAQ         4096(AX), DI
-	LEAQ         (DI)(BX*1), R12
-	CMPQ         DI, R8
-	CMOVQGE      R12, DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   (DI)(BX*1)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   64(DI)(BX*1)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   128(DI)(BX*1)
-	PREFETCHT0   192(DI)
-	PREFETCHT0   192(DI)(BX*1)
-	PREFETCHT0   256(DI)
-	PREFETCHT0   256(DI)(BX*1)
+	TESTQ      R9, R9
+	JZ         block4_own
+	JS         block4_fetched
+	PREFETCHT0 (AX)(R9*1)
+	PREFETCHT0 64(AX)(R9*1)
+	PREFETCHT0 128(AX)(R9*1)
+	PREFETCHT0 192(AX)(R9*1)
+	PREFETCHT0 256(AX)(R9*1)
+	JMP        block4_fetched
+
+block4_own:
+	LEAQ       4096(AX), DI
+	LEAQ       (DI)(BX*1), R13
+	CMPQ       DI, R8
+	CMOVQGE    R13, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 (DI)(BX*1)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)
+	PREFETCHT0 256(DI)(BX*1)
+
+block4_fetched:
 	ADDQ         $+272, AX
 	MOVL         60(CX), DI
 	ORL          60(CX)(DX*1), DI
@@ -34636,7 +35722,7 @@ block4_fine0:
 block4_scaled0:
 	VPMOVSXBD   -272(AX), Z19
 	VCVTDQ2PS   Z19, Z19
-	VCVTPH2PS   (R10), Z18
+	VCVTPH2PS   (R11), Z18
 	VMULPS      Z19, Z18, Z18
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z18, Z0
@@ -34648,7 +35734,7 @@ block4_scaled0:
 	VFMADD231PS Z7, Z18, Z6
 	VPMOVSXBD   -272(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R10)(BX*1), Z1
+	VCVTPH2PS   (R11)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z9, Z9
 	VFMADD231PS Z9, Z1, Z8
@@ -34660,9 +35746,9 @@ block4_scaled0:
 	VFMADD231PS Z15, Z1, Z14
 	ADDQ        $+128, CX
 	ADDQ        $+128, SI
-	DECQ        R11
+	DECQ        R12
 	JNZ         block4
-	DECQ        R9
+	DECQ        R10
 	JNZ         block4_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -34714,31 +35800,45 @@ rows3:
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z8, Z8, Z8
 	VXORPS          Z10, Z10, Z10
+	MOVQ            ahead+56(FP), DI
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z12
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z13
-	MOVQ            cols+40(FP), DI
-	SHRQ            $0x08, DI
+	MOVQ            cols+40(FP), R9
+	SHRQ            $0x08, R9
 
 block3_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+32, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block3:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block3_own
+	JS         block3_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block3_fetched
+
+block3_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block3_fetched:
 	ADDQ         $+272, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -35047,7 +36147,7 @@ block3_fine0:
 block3_scaled0:
 	VPMOVSXBD   -272(AX), Z15
 	VCVTDQ2PS   Z15, Z15
-	VCVTPH2PS   (R9), Z14
+	VCVTPH2PS   (R10), Z14
 	VMULPS      Z15, Z14, Z14
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z14, Z0
@@ -35057,7 +36157,7 @@ block3_scaled0:
 	VFMADD231PS Z5, Z14, Z4
 	VPMOVSXBD   -272(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R9)(BX*1), Z1
+	VCVTPH2PS   (R10)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
@@ -35066,9 +36166,9 @@ block3_scaled0:
 	VMULPS.BCST 44(CX)(DX*2), Z11, Z11
 	VFMADD231PS Z11, Z1, Z10
 	ADDQ        $+128, CX
-	DECQ        R10
+	DECQ        R11
 	JNZ         block3
-	DECQ        DI
+	DECQ        R9
 	JNZ         block3_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -35115,31 +36215,45 @@ rows2:
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z6, Z6, Z6
+	MOVQ            ahead+56(FP), DI
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z8
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z9
-	MOVQ            cols+40(FP), DI
-	SHRQ            $0x08, DI
+	MOVQ            cols+40(FP), R9
+	SHRQ            $0x08, R9
 
 block2_super:
-	MOVQ AX, R9
+	MOVQ AX, R10
 	ADDQ $+32, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R11
 
 block2:
-	LEAQ         4096(AX), SI
-	LEAQ         (SI)(BX*1), R11
-	CMPQ         SI, R8
-	CMOVQGE      R11, SI
-	PREFETCHT0   (SI)
-	PREFETCHT0   (SI)(BX*1)
-	PREFETCHT0   64(SI)
-	PREFETCHT0   64(SI)(BX*1)
-	PREFETCHT0   128(SI)
-	PREFETCHT0   128(SI)(BX*1)
-	PREFETCHT0   192(SI)
-	PREFETCHT0   192(SI)(BX*1)
-	PREFETCHT0   256(SI)
-	PREFETCHT0   256(SI)(BX*1)
+	TESTQ      DI, DI
+	JZ         block2_own
+	JS         block2_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block2_fetched
+
+block2_own:
+	LEAQ       4096(AX), SI
+	LEAQ       (SI)(BX*1), R12
+	CMPQ       SI, R8
+	CMOVQGE    R12, SI
+	PREFETCHT0 (SI)
+	PREFETCHT0 (SI)(BX*1)
+	PREFETCHT0 64(SI)
+	PREFETCHT0 64(SI)(BX*1)
+	PREFETCHT0 128(SI)
+	PREFETCHT0 128(SI)(BX*1)
+	PREFETCHT0 192(SI)
+	PREFETCHT0 192(SI)(BX*1)
+	PREFETCHT0 256(SI)
+	PREFETCHT0 256(SI)(BX*1)
+
+block2_fetched:
 	ADDQ         $+272, AX
 	MOVL         60(CX), SI
 	ORL          60(CX)(DX*1), SI
@@ -35386,7 +36500,7 @@ block2_fine0:
 block2_scaled0:
 	VPMOVSXBD   -272(AX), Z11
 	VCVTDQ2PS   Z11, Z11
-	VCVTPH2PS   (R9), Z10
+	VCVTPH2PS   (R10), Z10
 	VMULPS      Z11, Z10, Z10
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z10, Z0
@@ -35394,16 +36508,16 @@ block2_scaled0:
 	VFMADD231PS Z3, Z10, Z2
 	VPMOVSXBD   -272(AX)(BX*1), Z3
 	VCVTDQ2PS   Z3, Z3
-	VCVTPH2PS   (R9)(BX*1), Z1
+	VCVTPH2PS   (R10)(BX*1), Z1
 	VMULPS      Z3, Z1, Z1
 	VMULPS.BCST 44(CX), Z5, Z5
 	VFMADD231PS Z5, Z1, Z4
 	VMULPS.BCST 44(CX)(DX*1), Z7, Z7
 	VFMADD231PS Z7, Z1, Z6
 	ADDQ        $+128, CX
-	DECQ        R10
+	DECQ        R11
 	JNZ         block2
-	DECQ        DI
+	DECQ        R9
 	JNZ         block2_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX
@@ -35445,31 +36559,45 @@ rows1:
 	SHLQ            $0x02, DX
 	VXORPS          Z0, Z0, Z0
 	VXORPS          Z2, Z2, Z2
+	MOVQ            ahead+56(FP), SI
 	VMOVDQU32       k0f0f0f0f<>+0(SB), Z4
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z5
-	MOVQ            cols+40(FP), SI
-	SHRQ            $0x08, SI
+	MOVQ            cols+40(FP), DI
+	SHRQ            $0x08, DI
 
 block1_super:
-	MOVQ AX, DI
+	MOVQ AX, R9
 	ADDQ $+32, AX
-	MOVQ $+8, R9
+	MOVQ $+8, R10
 
 block1:
-	LEAQ         4096(AX), DX
-	LEAQ         (DX)(BX*1), R10
-	CMPQ         DX, R8
-	CMOVQGE      R10, DX
-	PREFETCHT0   (DX)
-	PREFETCHT0   (DX)(BX*1)
-	PREFETCHT0   64(DX)
-	PREFETCHT0   64(DX)(BX*1)
-	PREFETCHT0   128(DX)
-	PREFETCHT0   128(DX)(BX*1)
-	PREFETCHT0   192(DX)
-	PREFETCHT0   192(DX)(BX*1)
-	PREFETCHT0   256(DX)
-	PREFETCHT0   256(DX)(BX*1)
+	TESTQ      SI, SI
+	JZ         block1_own
+	JS         block1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block1_fetched
+
+block1_own:
+	LEAQ       4096(AX), DX
+	LEAQ       (DX)(BX*1), R11
+	CMPQ       DX, R8
+	CMOVQGE    R11, DX
+	PREFETCHT0 (DX)
+	PREFETCHT0 (DX)(BX*1)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 64(DX)(BX*1)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 128(DX)(BX*1)
+	PREFETCHT0 192(DX)
+	PREFETCHT0 192(DX)(BX*1)
+	PREFETCHT0 256(DX)
+	PREFETCHT0 256(DX)(BX*1)
+
+block1_fetched:
 	ADDQ         $+272, AX
 	MOVL         60(CX), DX
 	VPSLLD.BCST  $0x07, 48(CX), Z1
@@ -35654,20 +36782,20 @@ block1_fine0:
 block1_scaled0:
 	VPMOVSXBD   -272(AX), Z7
 	VCVTDQ2PS   Z7, Z7
-	VCVTPH2PS   (DI), Z6
+	VCVTPH2PS   (R9), Z6
 	VMULPS      Z7, Z6, Z6
 	VMULPS.BCST 44(CX), Z1, Z1
 	VFMADD231PS Z1, Z6, Z0
 	VPMOVSXBD   -272(AX)(BX*1), Z6
 	VCVTDQ2PS   Z6, Z6
-	VCVTPH2PS   (DI)(BX*1), Z1
+	VCVTPH2PS   (R9)(BX*1), Z1
 	VMULPS      Z6, Z1, Z1
 	VMULPS.BCST 44(CX), Z3, Z3
 	VFMADD231PS Z3, Z1, Z2
 	ADDQ        $+128, CX
-	DECQ        R9
+	DECQ        R10
 	JNZ         block1
-	DECQ        SI
+	DECQ        DI
 	JNZ         block1_super
 	MOVQ        dst+0(FP), AX
 	MOVQ        dstStride+8(FP), CX

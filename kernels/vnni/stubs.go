@@ -4,70 +4,70 @@
 
 package vnni
 
-// MatMulQ8_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ8_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ8_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ8_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulQ4_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ4_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ4_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ4_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulQ4_1 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ4_1 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ4_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ4_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulQ5_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ5_0 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ5_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ5_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulQ5_1 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ5_1 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ5_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ5_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulIQ4_NL computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulIQ4_NL computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulIQ4_NL(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulIQ4_NL(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulMXFP4 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulMXFP4 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulMXFP4(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulMXFP4(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulQ2_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ2_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ2_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ2_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulQ3_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ3_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ3_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ3_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulQ4_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ4_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ4_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ4_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulQ5_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ5_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ5_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ5_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulQ6_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulQ6_K computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulQ6_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulQ6_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// MatMulIQ4_XS computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.
+// MatMulIQ4_XS computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
 //
 //go:noescape
-func MatMulIQ4_XS(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int)
+func MatMulIQ4_XS(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
 // Round writes that many blocks of 32 numbers of x, rounded to integers, to dst. fineAbove is not negative and no NaN.
 //

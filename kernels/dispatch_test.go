@@ -70,6 +70,14 @@ func TestWrongShapesPanic(t *testing.T) {
 	place := func(page, slot, numbers int) func(*Set) {
 		return func(s *Set) { s.Place(&layout, pool, pool, page, slot, x[:numbers], x[:8]) }
 	}
+	rounding := func(dst []Block, x []float32, fineTops float32) func(*Set) {
+		return func(s *Set) {
+			if s.Round == nil {
+				panicf("Round: none") // there is nothing to check
+			}
+			s.Round(dst, x, fineTops)
+		}
+	}
 	attention := func(change func(a *Attention)) func(*Set) {
 		return func(s *Set) {
 			a := &Attention{Out: dst[:8], Q: x[:8], K: pool, V: pool, Pages: []int32{0, 1}, KVLayout: layout, Group: 1, Queries: 1, To: 8, Scale: 1, Scores: make([]float32, AttentionScratch(1, 8, 8))}
@@ -89,6 +97,9 @@ func TestWrongShapesPanic(t *testing.T) {
 		"MatMul: dst too short":       func(s *Set) { s.MatMul(dst[:63], 32, m(s), in, 2, 0, 32) },
 		"MatMul: stride below rows":   func(s *Set) { s.MatMul(dst, 31, m(s), in, 2, 0, 32) },
 		"MatMul: too few blocks":      func(s *Set) { s.MatMul(dst, 32, s.Pack(Q8_0, 32, 32, make([]byte, 32*34)), Input{}, 1, 0, 32) },
+		"Round: part of a block":      rounding(make([]Block, 1), x[:31], 4),
+		"Round: blocks too few":       rounding(make([]Block, 1), x, 4),
+		"Round: limit below zero":     rounding(make([]Block, 2), x, -1),
 		"RMSNorm: weight too short":   func(s *Set) { s.RMSNorm(dst, x, x[:63], 1) },
 		"SiLUMul: dst too short":      func(s *Set) { s.SiLUMul(dst[:63], x, x) },
 		"GELUMul: up too short":       func(s *Set) { s.GELUMul(dst, x, x[:63]) },

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -97,6 +98,39 @@ func BenchmarkDecodeStep(b *testing.B) {
 			b.ReportMetric(float64(sequences*b.N)/b.Elapsed().Seconds(), "tokens/s")
 		})
 	}
+}
+
+// BenchmarkOwnWork is what the engine does in a decode step beside the model:
+// arrivals, the composition, pages and reports; sampling is told apart.
+func BenchmarkOwnWork(b *testing.B) {
+	const sequences = 64
+	l := manualLoop(b, "", sequences)
+	var own, sampling time.Duration
+	steps := 0
+	for b.Loop() {
+		if l.total.StepDecodeTokens < sequences || steps%256 == 255 { // before they end
+			l = manualLoop(b, "", sequences)
+			for l.total.StepDecodeTokens < sequences {
+				l.turnForTest(nil)
+			}
+		}
+		began := time.Now()
+		l.takeArrivals()
+		rows := l.schedule()
+		composed := time.Now()
+		logits, _ := l.forward(rows)
+		computed := time.Now()
+		l.sample(rows, logits)
+		sampled := time.Now()
+		l.report(rows)
+		own, sampling = own+composed.Sub(began)+time.Since(sampled), sampling+sampled.Sub(computed)
+		for _, s := range l.running {
+			s.stream.Take(nil)
+		}
+		steps++
+	}
+	b.ReportMetric(float64(own.Microseconds())/float64(steps), "own-µs/step")
+	b.ReportMetric(float64(sampling.Microseconds())/float64(steps), "sampling-µs/step")
 }
 
 func BenchmarkPrefill(b *testing.B) {

@@ -177,6 +177,7 @@ func (s *jsonScanner) string() (string, error) {
 		}
 	}
 	if s.at >= len(s.text) {
+		s.at = len(s.text) // a backslash at the end leads beyond it
 		return "", errJSONEnd
 	}
 	text := s.text[from:s.at]

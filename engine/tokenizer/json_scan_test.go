@@ -79,7 +79,7 @@ var tableTexts = map[string]bool{
 	`{"model":{"merges":[7]}}`: false, `{"model":{"merges":"a b"}}`: false, `{"model":{"vocab":{"a` + "\n" + `":1}}}`: false,
 	`{"model":{"vocab":{"\x":1}}}`: false, `{"model":{"vocab":{"a":1}x}}`: false, `{"model":{"vocab":{"a":1}}}x`: false,
 	`{"model":{"x":[1 2],"vocab":{"a":1}}}`: false, `{"model":{"x":[},"vocab":{"a":1}}}`: false, ``: false, `[]`: false,
-	`{"model":0} `: false, `{"model":[]}`: false, `{"model":"x"}`: false,
+	`{"model":{"vocab":{"\`: false, `{"model":{"merges":["\`: false, `{"\`: false, `{"model":0} `: false, `{"model":[]}`: false, `{"model":"x"}`: false,
 }
 
 func TestTablesAsEncodingJSONReadsThem(t *testing.T) {

@@ -218,7 +218,7 @@ func parseFields(body []byte, depthMax int, known map[string]bool) (*fields, *wi
 	}
 	f := &fields{raw: make(map[string]json.RawMessage, 16)}
 	s := &scanner{data: body, depth: depthMax}
-	if c := s.peek(); c != '{' && c != 0 {
+	if c := s.peek(); c != '{' && s.pos < len(s.data) {
 		if _, ok := s.value(); ok {
 			return nil, wire.Errorf(wire.Invalid, "the body must be a JSON object")
 		}
@@ -238,7 +238,7 @@ func parseFields(body []byte, depthMax int, known map[string]bool) (*fields, *wi
 		}
 		return true
 	})
-	if ok && s.peek() != 0 || ok && s.pos < len(s.data) {
+	if s.space(); ok && s.pos < len(s.data) {
 		s.fail("something follows the object")
 	}
 	return f, s.err

@@ -340,6 +340,7 @@ func FuzzChatRequest(f *testing.F) {
 	f.Add([]byte(chatBody(`"stream":true,"stop":["a","\ud83d"],"logit_bias":{"5":1}`)), true)
 	f.Add([]byte(textBody(`"logprobs":2,"echo":true`)), false)
 	f.Add([]byte(`{"model":"m","prompt":[[1,2],[3]],"n":2}`), false)
+	f.Add([]byte("\x00\"model\":\"m\",\"prompt\":\"\"}"), false) // no bracket, but the byte that stands for the end
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"tools":[{}]}`), true)
 	f.Fuzz(func(t *testing.T, body []byte, chat bool) {
 		c, err := decodeCall(body, chat, limits())

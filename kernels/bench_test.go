@@ -25,9 +25,6 @@ func activations(n int) []float32 {
 	return x
 }
 
-// fineTops is what models take.
-const fineTops = 4
-
 // BenchmarkMatMulDecode reads a matrix larger than the caches for one row of x,
 // on one core; the rate is that of the weights' bytes.
 func BenchmarkMatMulDecode(b *testing.B) {
@@ -45,7 +42,7 @@ func BenchmarkMatMulDecode(b *testing.B) {
 			m := set.Pack(typ, rows, cols, raw)
 			b.Run(fmt.Sprintf("%v/%s", typ, set.Name), func(b *testing.B) {
 				b.SetBytes(int64(len(raw)))
-				x := set.Input(x, cols, fineTops)
+				x := set.Input(x, cols, kernels.FineTops)
 				for b.Loop() {
 					set.MatMul(dst, rows, m, x, 1, 0, rows)
 				}
@@ -81,7 +78,7 @@ func BenchmarkMatMulBatch(b *testing.B) {
 				m := set.Pack(typ, rows, cols, raw)
 				b.Run(fmt.Sprintf("n=%d/%v/%s", n, typ, set.Name), func(b *testing.B) {
 					b.SetBytes(int64(len(raw)))
-					x := set.Input(x, cols, fineTops)
+					x := set.Input(x, cols, kernels.FineTops)
 					for b.Loop() {
 						set.MatMul(dst, rows, m, x, n, 0, rows)
 					}

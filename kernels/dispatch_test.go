@@ -71,12 +71,7 @@ func TestWrongShapesPanic(t *testing.T) {
 		return func(s *Set) { s.Place(&layout, pool, pool, page, slot, x[:numbers], x[:8]) }
 	}
 	rounding := func(dst []Block, x []float32, fineTops float32) func(*Set) {
-		return func(s *Set) {
-			if s.Round == nil {
-				panicf("Round: none") // there is nothing to check
-			}
-			s.Round(dst, x, fineTops)
-		}
+		return func(s *Set) { s.Round(dst, x, fineTops) }
 	}
 	attention := func(change func(a *Attention)) func(*Set) {
 		return func(s *Set) {
@@ -128,6 +123,9 @@ func TestWrongShapesPanic(t *testing.T) {
 	} {
 		op, _, _ := strings.Cut(name, ":")
 		for _, s := range Sets() {
+			if op == "Round" && s.Round == nil {
+				continue
+			}
 			got, _ := panicOf(func() { call(s) }).(string)
 			if !strings.HasPrefix(got, "kernels: "+op+": ") {
 				t.Errorf("%s on %s: panic %q", name, s.Name, got)

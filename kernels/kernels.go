@@ -69,6 +69,11 @@ type Block = ref.Block
 // BlockLen is how many activations share a scale.
 const BlockLen = ref.BlockLen
 
+// FineTops is what dense models give Round: with it a real model's first choices
+// stay wherever the reference has the second a tenth behind. docs/adr/0014 has what
+// other values cost and give.
+const FineTops = 4
+
 // Input is the activations of a matrix product, as many rows as it has columns
 // one after another: as they are, and as Round made them.
 type Input struct {

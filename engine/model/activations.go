@@ -6,23 +6,16 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// How many times the root mean square of a row the largest of 32 activations may
-// be to be rounded to 8 bits; docs/adr/0014 has what other values cost and give.
-const (
-	// fineTops keeps a real model's first choices wherever the reference has the
-	// second a tenth behind.
-	fineTops = 4
-	// fineTopsAll rounds to 16 bits always: what the output is computed of, for
-	// few rows are, and in mixtures, where a small error may choose another expert.
-	fineTopsAll = 0
-)
+// fineTopsAll rounds to 16 bits always: what the output is computed of, for few rows
+// are, and in mixtures, where a small error may choose another expert.
+const fineTopsAll = 0
 
-// fineTopsOf is how a model's activations are rounded.
+// fineTopsOf is what a model gives kernels.Set.Round.
 func fineTopsOf(c *Config) float32 {
 	if c.Experts > 0 {
 		return fineTopsAll
 	}
-	return fineTops
+	return kernels.FineTops
 }
 
 // activations are the rows that a matrix is multiplied with.

@@ -42,7 +42,7 @@ func BenchmarkMatMulDecode(b *testing.B) {
 			m := set.Pack(typ, rows, cols, raw)
 			b.Run(fmt.Sprintf("%v/%s", typ, set.Name), func(b *testing.B) {
 				b.SetBytes(int64(len(raw)))
-				x := set.Input(x, cols, kernels.FineTops)
+				x := set.Input(x)
 				for b.Loop() {
 					set.MatMul(dst, rows, m, x, 1, 0, rows)
 				}
@@ -78,7 +78,7 @@ func BenchmarkMatMulBatch(b *testing.B) {
 				m := set.Pack(typ, rows, cols, raw)
 				b.Run(fmt.Sprintf("n=%d/%v/%s", n, typ, set.Name), func(b *testing.B) {
 					b.SetBytes(int64(len(raw)))
-					x := set.Input(x, cols, kernels.FineTops)
+					x := set.Input(x)
 					for b.Loop() {
 						set.MatMul(dst, rows, m, x, n, 0, rows)
 					}

@@ -26,9 +26,9 @@ func checkMatMul(dst []float32, dstStride int, m *Matrix, activations, n, r0, r1
 	}
 }
 
-func checkRound(dst []Block, x []float32, fineTops float32) {
-	if len(x) != len(dst)*BlockLen || !(fineTops >= 0) {
-		panicf("Round: %d numbers into %d blocks of %d, fine over %v tops", len(x), len(dst), BlockLen, fineTops)
+func checkRound(dst []Block, x []float32) {
+	if len(x) != len(dst)*BlockLen {
+		panicf("Round: %d numbers into %d blocks of %d", len(x), len(dst), BlockLen)
 	}
 }
 

@@ -56,7 +56,7 @@ var (
 			IQ4_NL: vnni.MatMulIQ4_NL, MXFP4: vnni.MatMulMXFP4, Q2_K: vnni.MatMulQ2_K, Q3_K: vnni.MatMulQ3_K,
 			Q4_K: vnni.MatMulQ4_K, Q5_K: vnni.MatMulQ5_K, Q6_K: vnni.MatMulQ6_K, IQ4_XS: vnni.MatMulIQ4_XS,
 		},
-		round: vnni.Round, squares: avx512.SumSquares,
+		round: vnni.Round,
 	})
 )
 

@@ -70,8 +70,8 @@ func TestWrongShapesPanic(t *testing.T) {
 	place := func(page, slot, numbers int) func(*Set) {
 		return func(s *Set) { s.Place(&layout, pool, pool, page, slot, x[:numbers], x[:8]) }
 	}
-	rounding := func(dst []Block, x []float32, fineTops float32) func(*Set) {
-		return func(s *Set) { s.Round(dst, x, fineTops) }
+	rounding := func(dst []Block, x []float32) func(*Set) {
+		return func(s *Set) { s.Round(dst, x) }
 	}
 	attention := func(change func(a *Attention)) func(*Set) {
 		return func(s *Set) {
@@ -92,9 +92,8 @@ func TestWrongShapesPanic(t *testing.T) {
 		"MatMul: dst too short":       func(s *Set) { s.MatMul(dst[:63], 32, m(s), in, 2, 0, 32) },
 		"MatMul: stride below rows":   func(s *Set) { s.MatMul(dst, 31, m(s), in, 2, 0, 32) },
 		"MatMul: too few blocks":      func(s *Set) { s.MatMul(dst, 32, s.Pack(Q8_0, 32, 32, make([]byte, 32*34)), Input{}, 1, 0, 32) },
-		"Round: part of a block":      rounding(make([]Block, 1), x[:31], 4),
-		"Round: blocks too few":       rounding(make([]Block, 1), x, 4),
-		"Round: limit below zero":     rounding(make([]Block, 2), x, -1),
+		"Round: part of a block":      rounding(make([]Block, 1), x[:31]),
+		"Round: blocks too few":       rounding(make([]Block, 1), x),
 		"RMSNorm: weight too short":   func(s *Set) { s.RMSNorm(dst, x, x[:63], 1) },
 		"SiLUMul: dst too short":      func(s *Set) { s.SiLUMul(dst[:63], x, x) },
 		"GELUMul: up too short":       func(s *Set) { s.GELUMul(dst, x, x[:63]) },

@@ -22,12 +22,11 @@ type Set struct {
 	// else from its Numbers. r0 is a multiple of RowTile; r1 is one too, or m.Rows.
 	MatMul func(dst []float32, dstStride int, m *Matrix, x Input, n, r0, r1 int)
 
-	// Round makes the blocks of one row, a multiple of BlockLen numbers, that MatMul
-	// reads. A block is rounded to 8 bits, multiples of its largest over 127; one
-	// whose largest is over fineTops ≥ 0 times the root mean square of the row to 16,
-	// since its steps would be large beside the other numbers. Round is nil where
-	// MatMul reads numbers alone.
-	Round func(dst []Block, x []float32, fineTops float32)
+	// Round makes the blocks that MatMul reads of a multiple of BlockLen numbers. Of a
+	// block's numbers, the four side by side with the largest among them have 16
+	// bits, and the others 8, so that one that stands out does not make the steps of
+	// all of them large. Round is nil where MatMul reads numbers alone.
+	Round func(dst []Block, x []float32)
 
 	// RMSNorm computes dst[i] = x[i]·weight[i]/√(mean(x²)+eps). dst may be x.
 	RMSNorm func(dst, x, weight []float32, eps float32)
@@ -63,16 +62,11 @@ type Set struct {
 	Attend func(a *Attention)
 }
 
-// Block is BlockLen activations rounded to 8 or 16 bits.
+// Block is BlockLen activations rounded to 8 and 16 bits.
 type Block = ref.Block
 
 // BlockLen is how many activations share a scale.
 const BlockLen = ref.BlockLen
-
-// FineTops is what dense models give Round: with it a real model's first choices
-// stay wherever the reference has the second a tenth behind. docs/adr/0014 has what
-// other values cost and give.
-const FineTops = 4
 
 // Input is the activations of a matrix product, as many rows as it has columns
 // one after another: as they are, and as Round made them.
@@ -81,16 +75,13 @@ type Input struct {
 	Blocks  []Block // may be missing where Numbers are read
 }
 
-// Input makes the input of rows of cols numbers; cols is a multiple of BlockLen
-// where the set rounds. It allocates the blocks.
-func (s *Set) Input(x []float32, cols int, fineTops float32) Input {
+// Input makes the input of rows whose length is a multiple of BlockLen where the set
+// rounds. It allocates the blocks.
+func (s *Set) Input(x []float32) Input {
 	in := Input{Numbers: x}
-	if s.Round == nil {
-		return in
-	}
-	in.Blocks = make([]Block, len(x)/BlockLen)
-	for at := 0; at < len(x); at += cols {
-		s.Round(in.Blocks[at/BlockLen:(at+cols)/BlockLen], x[at:at+cols], fineTops)
+	if s.Round != nil {
+		in.Blocks = make([]Block, len(x)/BlockLen)
+		s.Round(in.Blocks, x)
 	}
 	return in
 }

@@ -1,9 +1,6 @@
 package kernels
 
-import (
-	"math"
-	"unsafe"
-)
+import "unsafe"
 
 // dots is what an assembly package offers for matrices in blocks, on rounded
 // activations.
@@ -12,8 +9,7 @@ type dots struct {
 	lanes   int // of a vector: MatMul takes two vectors of weight rows
 	rowsMax int // activation rows that MatMul takes at once
 	matMul  map[Type]func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)
-	round   func(dst *byte, x *float32, blocks int, fineAbove float32)
-	squares func(x []float32) float64
+	round   func(dst *byte, x *float32, blocks int)
 }
 
 // withDots is s with the matrix products that d has.
@@ -33,22 +29,13 @@ func (s *Set) withDots(d *dots) *Set {
 		}
 		d.multiply(dst, dstStride, m, x.Blocks, n, r0, r1)
 	}
-	with.Round = func(dst []Block, x []float32, fineTops float32) {
-		checkRound(dst, x, fineTops)
+	with.Round = func(dst []Block, x []float32) {
+		checkRound(dst, x)
 		if len(x) > 0 {
-			d.round(blockBytes(&dst[0]), &x[0], len(dst), fineAbove(d.squares(x), len(x), fineTops))
+			d.round(blockBytes(&dst[0]), &x[0], len(dst))
 		}
 	}
 	return &with
-}
-
-// fineAbove is fineTops times the root of the mean of n squares: ref.Round's limit.
-func fineAbove(squares float64, n int, fineTops float32) float32 {
-	limit := float32(math.Sqrt(squares/float64(n)) * float64(fineTops))
-	if !(limit <= math.MaxFloat32) { // NaN where a number is none
-		return math.MaxFloat32
-	}
-	return limit
 }
 
 func blockBytes(b *Block) *byte { return (*byte)(unsafe.Pointer(b)) }

@@ -189,7 +189,7 @@ type product struct {
 }
 
 func newProduct(set *kernels.Set, t kernels.Type, rows, cols, n int) *product {
-	return &product{set: set, m: set.Pack(t, rows, cols, weights(t, rows*cols)), x: set.Input(numbers(n*cols), cols, kernels.FineTops), dst: make([]float32, n*rows)}
+	return &product{set: set, m: set.Pack(t, rows, cols, weights(t, rows*cols)), x: set.Input(numbers(n * cols)), dst: make([]float32, n*rows)}
 }
 
 // multiply computes a worker's part of the outputs [lo,hi) for n rows of input.

@@ -6,18 +6,6 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// fineTopsAll rounds to 16 bits always: what the output is computed of, for few rows
-// are, and in mixtures, where a small error may choose another expert.
-const fineTopsAll = 0
-
-// fineTopsOf is what a model gives kernels.Set.Round.
-func fineTopsOf(c *Config) float32 {
-	if c.Experts > 0 {
-		return fineTopsAll
-	}
-	return kernels.FineTops
-}
-
 // activations are the rows that a matrix is multiplied with.
 type activations struct {
 	width   int
@@ -52,10 +40,10 @@ func (a *activations) from(i int) kernels.Input {
 }
 
 // round makes the blocks of row i.
-func (a *activations) round(i int, fineTops float32) {
+func (a *activations) round(i int) {
 	if a.blocks != nil {
 		n := a.width / kernels.BlockLen
-		a.set.Round(a.blocks[i*n:(i+1)*n], a.row(i), fineTops)
+		a.set.Round(a.blocks[i*n:(i+1)*n], a.row(i))
 	}
 }
 

@@ -154,17 +154,17 @@ func (m *Model) embed(worker int) {
 }
 
 func (m *Model) normAttention(worker int) {
-	m.norm(worker, m.weights.layers[m.layer].attentionNorm, m.fineTops)
+	m.norm(worker, m.weights.layers[m.layer].attentionNorm)
 }
-func (m *Model) normFF(worker int)     { m.norm(worker, m.weights.layers[m.layer].ffNorm, m.fineTops) }
-func (m *Model) normOutput(worker int) { m.norm(worker, m.weights.outputNorm, fineTopsAll) }
+func (m *Model) normFF(worker int)     { m.norm(worker, m.weights.layers[m.layer].ffNorm) }
+func (m *Model) normOutput(worker int) { m.norm(worker, m.weights.outputNorm) }
 
 // norm writes the normed rows of x to normed, and rounds them.
-func (m *Model) norm(worker int, weight []float32, fineTops float32) {
+func (m *Model) norm(worker int, weight []float32) {
 	width := m.config.Embed
 	for i, hi := m.share(worker); i < hi; i++ {
 		m.set.RMSNorm(m.scratch.normed.row(i), row(m.scratch.x, i, width), weight, m.config.NormEps)
-		m.scratch.normed.round(i, fineTops)
+		m.scratch.normed.round(i)
 	}
 }
 
@@ -266,7 +266,7 @@ func (m *Model) attend(worker int) {
 // bits do not depend on how workers share it.
 func (m *Model) roundHeads(worker int) {
 	for i, hi := m.share(worker); i < hi; i++ {
-		m.scratch.heads.round(i, m.fineTops)
+		m.scratch.heads.round(i)
 	}
 }
 
@@ -275,7 +275,7 @@ func (m *Model) roundGate(worker int) {
 	each := max(1, m.config.ExpertsUsed)
 	lo, hi := m.share(worker)
 	for i := lo * each; i < hi*each; i++ {
-		m.scratch.gate.round(i, m.fineTops)
+		m.scratch.gate.round(i)
 	}
 }
 

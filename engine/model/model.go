@@ -36,7 +36,6 @@ type Model struct {
 	parameters int
 	group      int // query heads of a KV head
 	tileRows   int // most rows of a tile
-	fineTops   float32
 	layout     kernels.KVLayout
 	pools      []pool
 	memory     memory
@@ -130,7 +129,6 @@ func (o *Options) fill(name string, c *Config) error {
 func (m *Model) reserve() error {
 	c, o := &m.config, &m.options
 	m.group = c.Heads / c.KVHeads
-	m.fineTops = fineTopsOf(c)
 	m.tileRows = max(1, tileHeads/m.group)
 	m.layout = c.kvLayout(o.KVType, o.PageTokens)
 	scores := kernels.AttentionScratch(m.tileRows*m.group, c.HeadDim, min(o.ContextTokens, o.Pages*o.PageTokens))

@@ -6,15 +6,17 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Where the parts of a ref.Block lie, in words behind its integers.
+// Where the parts of a ref.Block lie, in words.
 const (
-	blockSums  = 8 // of all 32, of the first 16, of the second
-	blockScale = 11
-	blockLess  = 12 // the sums of integers, negated, in the same order
-	blockFine  = 15
-	blockLow   = 16
-	lowLess    = 24
-	blockBytes = 128
+	blockScale = 8 + iota
+	blockSum
+	blockLess
+	halfLess // of the first half
+	blockGroup
+	blockTop
+	halfTop
+	blockWords = halfTop + 2
+	blockBytes = 4 * blockWords
 )
 
 // byteCoding is how elements become unsigned bytes for the integer dot product.
@@ -24,23 +26,63 @@ type byteCoding struct {
 	offset int    // bytes are 1<<offset above their numbers; not at all if negative
 	held   []byte // registers of equal bytes
 	table  []int  // of 16 numbers, which nibbles index
-	unpack func(t *dots, g, v int) reg.VecVirtual
+	places func(g int) places
+	unpack func(t *dots, g group, v int) reg.VecVirtual
+	alone  bool // there are no upper bits and no table
 }
+
+// places is where a block's elements have the bits of a group.
+type places [4]int
+
+const (
+	lowAt  = iota // bytes to its vector
+	lowBy         // bits to shift that right
+	highAt        // bytes to the vector, or the mask, of upper bits
+	highBy        // bits to rotate that left
+
+	// Where there are no upper bits, an element may be left in its place.
+	placeMask = highAt // the bytes' bits of the group
+	placeRest = highBy // bits from its place to eight
+)
 
 const noOffset = -1
 
 var (
-	bytes128   = &byteCoding{bytes: 512, offset: 7, unpack: (*dots).whole}
-	nibbles    = &byteCoding{bytes: 256, offset: noOffset, held: []byte{15}, unpack: (*dots).nibble}
-	nibblesBy8 = &byteCoding{bytes: 256, offset: 3, held: []byte{15}, unpack: (*dots).nibble}
-	fives      = &byteCoding{bytes: 320, offset: noOffset, held: []byte{15, 16}, unpack: (*dots).five}
-	fivesBy16  = &byteCoding{bytes: 320, offset: 4, held: []byte{15, 16}, unpack: (*dots).five}
-	nibblesIQ4 = &byteCoding{bytes: 256, offset: 7, held: []byte{15}, table: iq4Numbers, unpack: (*dots).lookUp}
-	nibblesFP4 = &byteCoding{bytes: 256, offset: 4, held: []byte{15}, table: e2m1Numbers, unpack: (*dots).lookUp}
-	quads      = &byteCoding{bytes: 128, offset: noOffset, held: []byte{3}, unpack: (*dots).quad}
-	threesBy4  = &byteCoding{bytes: 192, offset: 2, held: []byte{3, 4}, unpack: (*dots).three}
-	sixesBy32  = &byteCoding{bytes: 384, offset: 5, held: []byte{15, 48}, unpack: (*dots).six}
+	bytes128   = &byteCoding{bytes: 512, offset: 7, places: bytewise, unpack: (*dots).whole}
+	nibbles    = &byteCoding{bytes: 256, offset: noOffset, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
+	nibblesBy8 = &byteCoding{bytes: 256, offset: 3, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
+	fives      = &byteCoding{bytes: 320, offset: noOffset, held: []byte{15, 16}, places: nibblewise, unpack: (*dots).five}
+	fivesBy16  = &byteCoding{bytes: 320, offset: 4, held: []byte{15, 16}, places: nibblewise, unpack: (*dots).five}
+	nibblesIQ4 = &byteCoding{bytes: 256, offset: 7, held: []byte{15}, table: iq4Numbers, places: nibblewise, unpack: (*dots).lookUp}
+	nibblesFP4 = &byteCoding{bytes: 256, offset: 4, held: []byte{15}, table: e2m1Numbers, places: nibblewise, unpack: (*dots).lookUp}
+	quads      = &byteCoding{bytes: 128, offset: noOffset, held: []byte{3}, places: quadwise, unpack: (*dots).quad}
+	threesBy4  = &byteCoding{bytes: 192, offset: 2, held: []byte{3, 4}, places: quadwise, unpack: (*dots).three}
+	sixesBy32  = &byteCoding{bytes: 384, offset: 5, held: []byte{15, 48}, places: sixwise, unpack: (*dots).six}
 )
+
+func bytewise(g int) places { return places{lowAt: 64 * g} }
+
+// nibblewise: byte j has columns j and j+16. A plane of bits may follow.
+func nibblewise(g int) places {
+	return places{lowAt: 64 * (g % 4), lowBy: g / 4 * 4, highAt: 256 + 8*g}
+}
+
+// nibblesAlone: no plane follows.
+func nibblesAlone(g int) places {
+	p := nibblewise(g)
+	p[placeMask], p[placeRest] = 0x0f0f0f0f<<p[lowBy], 8-p[lowBy]
+	return p
+}
+
+// quadwise: byte j has two bits of each of the columns j, j+8, j+16 and j+24. A plane of bits may follow.
+func quadwise(g int) places { return places{lowAt: 64 * (g % 2), lowBy: g / 2 * 2, highAt: 128 + 8*g} }
+
+// sixwise: nibbles, and then quads of their upper bits, which go to bits 4 and 5.
+func sixwise(g int) places {
+	p := nibblewise(g)
+	p[highAt], p[highBy] = 256+64*(g%2), (4-g/2*2)&31
+	return p
+}
 
 var byteFormats = []format{
 	{name: "Q8_0", bytes: bytes128, scale: halfScale},
@@ -61,25 +103,30 @@ var byteFormats = []format{
 // dots is the state of a MatMul body on rounded activations.
 type dots struct {
 	tile
-	ints  [2][]reg.VecVirtual // [v][i]: of a block, or of half of one
-	fine  reg.GPVirtual       // not 0 where a row's lower bytes count
-	ahead reg.GPVirtual       // says what to prefetch
-	held  map[byte]reg.VecVirtual
-	table reg.VecVirtual
+	ints   [2][]reg.VecVirtual // [v][i]: of a block, or of half of one
+	ahead  reg.GPVirtual       // says what to prefetch
+	places reg.GPVirtual       // the eight groups'
+	held   map[byte]reg.VecVirtual
+	table  reg.VecVirtual
+}
+
+// group is a group of columns of the block before w: with places known here, or where
+// index says, the group's number times 16.
+type group struct {
+	places
+	index reg.GPVirtual
 }
 
 // dotMatMul writes the product of up to two vectors of weight rows with n rows of
 // blocks.
 //
 // The integers of a block, or of each half where halves have scales, are summed
-// exactly; the sum starts at what the offsets of the weights' bytes are too much.
-// It is multiplied with the activations' scale, and with the weights' scale joins
-// the one accumulator of its output, block by block. A minimum times the block's
-// sum joins it after that. So an output has one order of operations in every shape.
-//
-// Where a row's block has lower bytes, their sum is added to 256 times the upper
-// bytes' for all rows, and a 256th of it goes on. For a row whose lower bytes are
-// zero that changes no bit.
+// exactly: first the products with the upper bytes, which each row has in a group of its
+// own, 256 times; then what the offsets of the weights' bytes are too much, and the
+// products with the lower bytes. The sum is multiplied with the
+// activations' scale, and with the weights' scale joins the one accumulator of its
+// output, block by block. A minimum times the block's sum joins it after that. So an
+// output has one order of operations in every shape.
 func (g *isa) dotMatMul(f format) {
 	text("MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)",
 		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.")
@@ -98,11 +145,11 @@ func (g *isa) dotMatMul(f format) {
 	}
 }
 
-// begin finds the places and clears the sums. A row of blocks takes four bytes a column.
+// begin finds the places and clears the sums. A row of blocks takes two bytes a column.
 func (t *dots) begin() {
 	t.w, t.x, t.row = val("w"), val("x"), val("cols")
 	t.secondTile()
-	SHLQ(U8(2), t.row)
+	SHLQ(U8(1), t.row)
 	t.fourthRow()
 	for v := range 2 {
 		for range t.rows {
@@ -111,7 +158,8 @@ func (t *dots) begin() {
 		}
 	}
 	c := t.f.bytes
-	t.fine, t.ahead = GP64(), val("ahead")
+	t.ahead, t.places = val("ahead"), GP64()
+	LEAQ(placesTable(t.f.name, c), t.places)
 	for _, b := range c.held {
 		t.held[b] = t.g.vec()
 		VMOVDQU32(t.g.bits(uint32(b)*0x01010101), t.held[b])
@@ -126,6 +174,17 @@ func (t *dots) begin() {
 	}
 }
 
+// placesTable has the places of the eight groups, 16 bytes each.
+func placesTable(name string, c *byteCoding) Mem {
+	var words []uint32
+	for g := range 8 {
+		for _, place := range c.places(g) {
+			words = append(words, uint32(place))
+		}
+	}
+	return table("places"+name, words...)
+}
+
 // blocks adds up that many blocks of 32 columns.
 func (t *dots) blocks(name string, left reg.GPVirtual) {
 	Label(name)
@@ -135,21 +194,10 @@ func (t *dots) blocks(name string, left reg.GPVirtual) {
 	if t.f.scale == byteScales || t.f.scale == nibbleScales {
 		halves = 2
 	}
-	MOVL(t.activation(0, blockFine), t.fine.As32())
-	for i := 1; i < t.rows; i++ {
-		ORL(t.activation(i, blockFine), t.fine.As32())
-	}
 	for h := range halves {
-		t.start(halves, h)
-		t.dotGroups(halves, h, 0)
-		fine, scaled := label(name+"_fine", h), label(name+"_scaled", h)
-		TESTL(t.fine.As32(), t.fine.As32())
-		JNZ(LabelRef(fine))
-		t.each(func(n reg.VecVirtual) { VCVTDQ2PS(n, n) })
-		JMP(LabelRef(scaled))
-		Label(fine)
-		t.dotLow(halves, h)
-		Label(scaled)
+		t.dotTops(halves, h)
+		t.takeOffsets(halves, h)
+		t.dotGroups(halves, h)
 		t.scaleInts(h)
 	}
 	for h := range halves {
@@ -177,28 +225,6 @@ func (t *dots) prefetchAhead(name string) {
 	Label(name + "_fetched")
 }
 
-// place is the index of half h of halves among a block's sums.
-func place(halves, h int) int {
-	if halves == 1 {
-		return 0
-	}
-	return 1 + h
-}
-
-// start gives the integer sums their first values.
-func (t *dots) start(halves, h int) {
-	for i := range t.rows {
-		first, second := t.ints[0][i], t.ints[1][i]
-		if t.f.bytes.offset == noOffset {
-			VPXORD(first, first, first)
-			VPXORD(second, second, second)
-			continue
-		}
-		VPSLLD_BCST(U8(t.f.bytes.offset), t.activation(i, blockLess+place(halves, h)), first)
-		VMOVDQA32(first, second)
-	}
-}
-
 // each calls do for every integer sum.
 func (t *dots) each(do func(n reg.VecVirtual)) {
 	for v := range 2 {
@@ -208,35 +234,63 @@ func (t *dots) each(do func(n reg.VecVirtual)) {
 	}
 }
 
-// dotGroups adds the products of a half's groups with the bytes from that word of the blocks on.
-func (t *dots) dotGroups(halves, h, word int) {
+// dotTops makes the sums 256 times the products of each row's own group with its upper
+// bytes; in the half that the group does not lie in these are zero.
+func (t *dots) dotTops(halves, h int) {
+	top := blockTop
+	if halves == 2 {
+		top = halfTop + h
+	}
+	t.each(func(n reg.VecVirtual) { VPXORD(n, n, n) })
+	for i := range t.rows {
+		g := group{index: GP64()}
+		MOVL(t.activation(i, blockGroup), g.index.As32())
+		x, mask := t.g.vec(), t.g.vec()
+		VPBROADCASTD(t.activation(i, top), x)
+		if t.f.bytes.alone {
+			VPBROADCASTD(t.placed(g, placeMask), mask)
+		}
+		for v := range 2 {
+			n := t.ints[v][i]
+			if t.f.bytes.alone { // as many times too large as its place is high
+				w := t.g.vec()
+				VPANDD(t.at(g, v, lowAt), mask, w)
+				VPDPBUSD(x, w, n)
+				VPSLLVD_BCST(t.placed(g, placeRest), n, n)
+				continue
+			}
+			VPDPBUSD(x, t.f.bytes.unpack(t, g, v), n)
+			VPSLLD(U8(8), n, n)
+		}
+	}
+}
+
+// dotGroups adds the products of a half's groups with the lower bytes.
+func (t *dots) dotGroups(halves, h int) {
 	for g := 8 / halves * h; g < 8/halves*(h+1); g++ {
-		first, second := t.f.bytes.unpack(t, g, 0), t.f.bytes.unpack(t, g, 1)
+		static := group{places: t.f.bytes.places(g)}
+		first, second := t.f.bytes.unpack(t, static, 0), t.f.bytes.unpack(t, static, 1)
 		x := t.g.vec()
 		for i := range t.rows {
-			VPBROADCASTD(t.activation(i, word+g), x)
+			VPBROADCASTD(t.activation(i, g), x)
 			VPDPBUSD(x, first, t.ints[0][i])
 			VPDPBUSD(x, second, t.ints[1][i])
 		}
 	}
 }
 
-// dotLow adds the products with the lower bytes, and makes numbers of the sums.
-func (t *dots) dotLow(halves, h int) {
-	t.each(func(n reg.VecVirtual) { VPSLLD(U8(8), n, n) })
-	if t.f.bytes.offset != noOffset {
-		less := t.g.vec()
-		for i := range t.rows {
-			VPSLLD_BCST(U8(t.f.bytes.offset), t.activation(i, lowLess+place(halves, h)), less)
-			VPADDD(less, t.ints[0][i], t.ints[0][i])
-			VPADDD(less, t.ints[1][i], t.ints[1][i])
-		}
+// takeOffsets takes away what the weights' bytes are above their numbers.
+func (t *dots) takeOffsets(halves, h int) {
+	if t.f.bytes.offset == noOffset {
+		return
 	}
-	t.dotGroups(halves, h, blockLow)
-	t.each(func(n reg.VecVirtual) {
-		VCVTDQ2PS(n, n)
-		VMULPS(t.g.num(1.0/256), n, n)
-	})
+	for i := range t.rows {
+		less := t.g.vec()
+		t.lessOf(halves, h, i, less)
+		VPSLLD(U8(t.f.bytes.offset), less, less)
+		VPADDD(less, t.ints[0][i], t.ints[0][i])
+		VPADDD(less, t.ints[1][i], t.ints[1][i])
+	}
 }
 
 // scaleInts adds the integer sums of half h, times both scales.
@@ -246,6 +300,7 @@ func (t *dots) scaleInts(h int) {
 		t.scaleOf(v, h, factor)
 		for i := range t.rows {
 			n := t.ints[v][i]
+			VCVTDQ2PS(n, n)
 			VMULPS_BCST(t.activation(i, blockScale), n, n)
 			VFMADD231PS(n, factor, t.sum[v][i])
 		}
@@ -257,78 +312,122 @@ func (t *dots) addMin(halves, h int) {
 	if t.f.min == noMin {
 		return
 	}
-	for v := range 2 {
-		low := t.minOf(v, h)
-		for i := range t.rows {
-			m := t.activation(i, blockSums+place(halves, h))
+	lows := [2]reg.VecVirtual{t.minOf(0, h), t.minOf(1, h)}
+	for i := range t.rows {
+		x := t.sumOf(halves, h, i)
+		for v, low := range lows {
 			if t.f.min == halfMin {
-				VFMADD231PS_BCST(m, low, t.sum[v][i])
+				VFMADD231PS(x, low, t.sum[v][i])
 			} else {
-				VFNMADD231PS_BCST(m, low, t.sum[v][i])
+				VFNMADD231PS(x, low, t.sum[v][i])
 			}
 		}
 	}
 }
 
-// element is an address disp bytes into the block's elements.
-func (t *dots) element(v, disp int) Mem { return t.weights(v, disp-t.f.bytes.bytes, 0) }
+// sumOf is the sum of row i's numbers in half h.
+func (t *dots) sumOf(halves, h, i int) reg.VecVirtual {
+	x := t.g.vec()
+	if halves == 1 {
+		VBROADCASTSS(t.activation(i, blockSum), x)
+		return x
+	}
+	t.lessOf(halves, h, i, x)
+	VPSUBD(x, zero(t.g.vec()), x)
+	VCVTDQ2PS(x, x)
+	VMULPS_BCST(t.activation(i, blockScale), x, x)
+	return x
+}
 
-// whole: a byte an element.
-func (t *dots) whole(g, v int) reg.VecVirtual {
+// lessOf is the negated sum of row i's integers in half h.
+func (t *dots) lessOf(halves, h, i int, less reg.VecVirtual) {
+	place := blockLess
+	if halves == 2 && h == 0 {
+		place = halfLess
+	}
+	VPBROADCASTD(t.activation(i, place), less)
+	if h == 1 {
+		VPSUBD_BCST(t.activation(i, halfLess), less, less)
+	}
+}
+
+// at is the address of a group's vector or mask, whose place is at that index of places.
+func (t *dots) at(g group, v, place int) Mem {
+	elements := -t.f.bytes.bytes // w stands behind the block
+	if g.index == nil {
+		return t.weights(v, elements+g.places[place], 0)
+	}
+	at := GP64()
+	MOVL(t.placed(g, place), at.As32())
+	if v == 1 {
+		ADDQ(t.wNext, at)
+	}
+	return Mem{Base: t.w, Index: at, Scale: 1, Disp: elements}
+}
+
+// placed is the entry of places for a group that index names.
+func (t *dots) placed(g group, place int) Mem {
+	return Mem{Base: t.places, Index: g.index, Scale: 1, Disp: 4 * place}
+}
+
+// vector loads a group's bytes.
+func (t *dots) vector(g group, v, place int) reg.VecVirtual {
 	out := t.g.vec()
-	VMOVDQU32(t.element(v, 64*g), out)
+	VMOVDQU32(t.at(g, v, place), out)
 	return out
 }
 
-// nibble: byte j has columns j and j+16.
-func (t *dots) nibble(g, v int) reg.VecVirtual {
-	out := t.whole(g%4, v)
-	if g >= 4 {
-		VPSRLD(U8(4), out, out)
+// whole: a byte an element.
+func (t *dots) whole(g group, v int) reg.VecVirtual { return t.vector(g, v, lowAt) }
+
+// nibble: four bits an element.
+func (t *dots) nibble(g group, v int) reg.VecVirtual { return t.field(g, v, 15) }
+
+// quad: two bits an element.
+func (t *dots) quad(g group, v int) reg.VecVirtual { return t.field(g, v, 3) }
+
+// field takes the bits of mask out of each byte.
+func (t *dots) field(g group, v int, mask byte) reg.VecVirtual {
+	out := t.vector(g, v, lowAt)
+	switch {
+	case g.index != nil:
+		VPSRLVD_BCST(t.placed(g, lowBy), out, out)
+	case g.places[lowBy] > 0:
+		VPSRLD(U8(g.places[lowBy]), out, out)
 	}
-	VPANDD(t.held[15], out, out)
+	VPANDD(t.held[mask], out, out)
 	return out
 }
 
 // lookUp: nibbles, and a number for each in a table.
-func (t *dots) lookUp(g, v int) reg.VecVirtual {
+func (t *dots) lookUp(g group, v int) reg.VecVirtual {
 	out := t.nibble(g, v)
 	VPSHUFB(out, t.table, out)
 	return out
 }
 
 // five: nibbles, and a plane of their upper bits.
-func (t *dots) five(g, v int) reg.VecVirtual { return t.addBit(t.nibble(g, v), 256, 16, g, v) }
+func (t *dots) five(g group, v int) reg.VecVirtual { return t.addBit(t.nibble(g, v), 16, g, v) }
 
 // three: quads, and a plane of their upper bits.
-func (t *dots) three(g, v int) reg.VecVirtual { return t.addBit(t.quad(g, v), 128, 4, g, v) }
+func (t *dots) three(g group, v int) reg.VecVirtual { return t.addBit(t.quad(g, v), 4, g, v) }
 
-// addBit adds worth to the bytes whose bits in the planes at that place are set.
-func (t *dots) addBit(out reg.VecVirtual, planes int, worth byte, g, v int) reg.VecVirtual {
+// addBit adds worth to the bytes whose bits in the plane are set.
+func (t *dots) addBit(out reg.VecVirtual, worth byte, g group, v int) reg.VecVirtual {
 	k := K()
-	KMOVQ(t.element(v, planes+8*g), k)
+	KMOVQ(t.at(g, v, highAt), k)
 	VPADDB(t.held[worth], out, k, out)
 	return out
 }
 
-// quad: byte j has two bits of each of the columns j, j+8, j+16 and j+24.
-func (t *dots) quad(g, v int) reg.VecVirtual {
-	out := t.whole(g%2, v)
-	if g >= 2 {
-		VPSRLD(U8(g/2*2), out, out)
-	}
-	VPANDD(t.held[3], out, out)
-	return out
-}
-
 // six: nibbles, and then quads of their upper bits.
-func (t *dots) six(g, v int) reg.VecVirtual {
-	low, high := t.nibble(g, v), t.whole(4+g%2, v)
-	switch field := g / 2; {
-	case field < 2:
-		VPSLLD(U8(4-2*field), high, high)
-	case field > 2:
-		VPSRLD(U8(2), high, high)
+func (t *dots) six(g group, v int) reg.VecVirtual {
+	low, high := t.nibble(g, v), t.vector(g, v, highAt)
+	switch {
+	case g.index != nil:
+		VPROLVD_BCST(t.placed(g, highBy), high, high)
+	case g.places[highBy] > 0:
+		VPROLD(U8(g.places[highBy]), high, high)
 	}
 	const lowOrMasked = 0xf8 // low | high & mask
 	VPTERNLOGD(U8(lowOrMasked), t.held[48], high, low)

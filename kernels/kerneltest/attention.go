@@ -231,7 +231,7 @@ func (c *checker) allocations(t *testing.T) {
 	for _, typ := range types {
 		p := c.newProduct(1, typ, 37, columns(typ, 96), 7)
 		m := c.set.Pack(typ, p.rows, p.cols, p.raw)
-		x := c.input(typ, p.x, p.cols)
+		x := c.input(typ, p.x)
 		if n := testing.AllocsPerRun(20, func() { c.set.MatMul(p.want, p.rows, m, x, p.n, 0, p.rows) }); n != 0 {
 			t.Errorf("MatMul %v allocates %v times", typ, n)
 		}

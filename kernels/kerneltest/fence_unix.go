@@ -55,7 +55,7 @@ func (c *checker) outside(t *testing.T) {
 				m.Data = fenced(t, m.Data, atEnd)
 				dst, x := fenced(t, make([]float32, n*rows), atEnd), kernels.Input{Numbers: fenced(t, p.x, atEnd)}
 				if c.rounds(typ) {
-					x.Blocks = fenced(t, c.set.Input(x.Numbers, cols, fineTops).Blocks, atEnd)
+					x.Blocks = fenced(t, c.set.Input(x.Numbers).Blocks, atEnd)
 				}
 				for r0 := 0; r0 < rows; r0 += kernels.RowTile {
 					c.set.MatMul(dst, rows, m, x, n, r0, min(r0+kernels.RowTile, rows))

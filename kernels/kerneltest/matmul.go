@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/forebay-io/forebay/kernels"
@@ -22,7 +23,7 @@ func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *pr
 	r := random(seed)
 	p := &product{rows: rows, cols: cols, n: n, raw: Weights(r, t, rows*cols), x: normal(r, n*cols)}
 	c.refer(t, p)
-	x := c.seen(t, p.x, p.cols)
+	x := c.seen(t, p.x)
 	w := make([]float32, rows*cols)
 	kernels.Dequantize(w, t, p.raw)
 	p.tolerance = make([]float64, n*rows)
@@ -47,50 +48,31 @@ func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *pr
 // refer has ref make the product of what the set sees.
 func (c *checker) refer(t kernels.Type, p *product) {
 	p.want = make([]float32, p.n*p.rows)
-	c.ref.MatMul(p.want, p.rows, c.ref.Pack(t, p.rows, p.cols, p.raw), kernels.Input{Numbers: c.seen(t, p.x, p.cols)}, p.n, 0, p.rows)
+	c.ref.MatMul(p.want, p.rows, c.ref.Pack(t, p.rows, p.cols, p.raw), kernels.Input{Numbers: c.seen(t, p.x)}, p.n, 0, p.rows)
 }
 
 // rounds says whether the set reads blocks for matrices of type t.
 func (c *checker) rounds(t kernels.Type) bool { return c.set.Round != nil && t.BlockLen() > 1 }
 
-// fineTops makes about a third of random blocks fine.
-const fineTops = 2.5
-
-// fineAbove is the limit that Round takes for x, as near as float32 has it.
-func fineAbove(x []float32) float32 {
-	sum := 0.0
-	for _, v := range x {
-		sum += float64(v) * float64(v)
-	}
-	limit := fineTops * math.Sqrt(sum/float64(len(x)))
-	if !(limit < math.MaxFloat32) {
-		return math.MaxFloat32
-	}
-	return float32(limit)
-}
-
 // seen is x as the set's MatMul reads it: its blocks' numbers, if it does.
-func (c *checker) seen(t kernels.Type, x []float32, cols int) []float32 {
+func (c *checker) seen(t kernels.Type, x []float32) []float32 {
 	if !c.rounds(t) {
 		return x
 	}
 	blocks, seen := make([]kernels.Block, len(x)/kernels.BlockLen), make([]float32, len(x))
-	for at := 0; at < len(x); at += cols {
-		ref.Round(blocks[at/kernels.BlockLen:][:cols/kernels.BlockLen], x[at:at+cols], fineAbove(x[at:at+cols]))
-	}
+	ref.Round(blocks, x)
 	for i := range seen {
-		b, j := &blocks[i/kernels.BlockLen], i%kernels.BlockLen
-		seen[i] = b.Scale * (float32(b.Q[j]) + float32(b.Low[j])/256)
+		seen[i] = blocks[i/kernels.BlockLen].Number(i % kernels.BlockLen)
 	}
 	return seen
 }
 
 // input is x for the set's MatMul, and nothing that it should not read.
-func (c *checker) input(t kernels.Type, x []float32, cols int) kernels.Input {
+func (c *checker) input(t kernels.Type, x []float32) kernels.Input {
 	if !c.rounds(t) {
 		return kernels.Input{Numbers: x}
 	}
-	return kernels.Input{Blocks: c.set.Input(x, cols, fineTops).Blocks}
+	return kernels.Input{Blocks: c.set.Input(x).Blocks}
 }
 
 // first is the product of the first rows of the weights and the first n of x.
@@ -129,7 +111,7 @@ func columns(t kernels.Type, n int) int {
 func (c *checker) compare(t *testing.T, typ kernels.Type, p *product) {
 	t.Helper()
 	got := make([]float32, p.n*p.rows)
-	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x, p.cols), p.n, 0, p.rows)
+	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x), p.n, 0, p.rows)
 	for i := range got {
 		if !near(got[i], p.want[i], p.tolerance[i]) {
 			t.Fatalf("%v %d×%d, n %d: output %d of row %d is %v, ref %v, tolerance %g",
@@ -174,7 +156,7 @@ func (c *checker) matMulInvariant(t *testing.T) {
 		p := c.newProduct(3, typ, rows, cols, n)
 		m := c.set.Pack(typ, rows, cols, p.raw)
 		whole := make([]float32, n*rows)
-		c.set.MatMul(whole, rows, m, c.input(typ, p.x, p.cols), n, 0, rows)
+		c.set.MatMul(whole, rows, m, c.input(typ, p.x), n, 0, rows)
 		r := random(5)
 		for range 50 {
 			got := make([]float32, n*rows)
@@ -182,7 +164,7 @@ func (c *checker) matMulInvariant(t *testing.T) {
 				count := min(n-i, 1+r.IntN(8))
 				for r0 := 0; r0 < rows; {
 					r1 := min(rows, r0+16*(1+r.IntN(4)))
-					c.set.MatMul(got[i*rows:], rows, m, c.input(typ, p.x[i*cols:], cols), count, r0, r1)
+					c.set.MatMul(got[i*rows:], rows, m, c.input(typ, p.x[i*cols:]), count, r0, r1)
 					r0 = r1
 				}
 				i += count
@@ -218,7 +200,7 @@ func (c *checker) matMulBounds(t *testing.T) {
 				got[i] = mark
 			}
 			r0 := (rows - 1) / 16 * 16
-			c.set.MatMul(got, stride, m, c.input(typ, p.x, p.cols), 7, r0, rows)
+			c.set.MatMul(got, stride, m, c.input(typ, p.x), 7, r0, rows)
 			for i, v := range got {
 				if in := i%stride >= r0 && i%stride < rows; in == (v == mark) {
 					t.Fatalf("%v rows [%d,%d): output %d is %v", typ, r0, rows, i%stride, v)
@@ -269,7 +251,7 @@ func (c *checker) matMulNonFinite(t *testing.T) {
 func (c *checker) compareBroken(t *testing.T, typ kernels.Type, p *product, bad int) {
 	t.Helper()
 	got := make([]float32, p.n*p.rows)
-	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x, p.cols), p.n, 0, p.rows)
+	c.set.MatMul(got, p.rows, c.set.Pack(typ, p.rows, p.cols, p.raw), c.input(typ, p.x), p.n, 0, p.rows)
 	for i, v := range got {
 		if finite := v-v == 0; finite == (i/p.rows == bad) || finite && !near(v, p.want[i], p.tolerance[i]) {
 			t.Fatalf("%v: output %d of row %d is %v, ref %v without what is not finite in row %d", typ, i%p.rows, i/p.rows, v, p.want[i], bad)
@@ -285,7 +267,7 @@ func (c *checker) infiniteScale(t *testing.T, typ kernels.Type, scale uint16) {
 	p := c.newProduct(11, typ, rows, cols, 1)
 	binary.LittleEndian.PutUint16(p.raw[typ.Bytes(cols)*bad+scalesOf(typ)[0]:], scale)
 	got := make([]float32, rows)
-	c.set.MatMul(got, rows, c.set.Pack(typ, rows, cols, p.raw), c.input(typ, p.x, p.cols), 1, 0, rows)
+	c.set.MatMul(got, rows, c.set.Pack(typ, rows, cols, p.raw), c.input(typ, p.x), 1, 0, rows)
 	for i, v := range got {
 		if finite := v-v == 0; finite == (i == bad) || finite && !near(v, p.want[i], p.tolerance[i]) {
 			t.Fatalf("%v with an infinite scale in row %d: output %d is %v, ref without it %v", typ, bad, i, v, p.want[i])
@@ -299,16 +281,16 @@ func (c *checker) compareNonFinite(t *testing.T, typ kernels.Type, p *product) {
 	c.compare(t, typ, p)
 }
 
-// roundEveryBlock compares the rounding with ref's, bit for bit: usual numbers,
-// the extremes of what has a scale, ties, and what is not finite.
+// roundEveryBlock compares the rounding with ref's, bit for bit: usual numbers, ones
+// that stand out, the extremes of what has a scale, ties, and what is not finite.
 func (c *checker) roundEveryBlock(t *testing.T) {
 	if c.set.Round == nil {
 		t.Skip("the set reads numbers")
 	}
 	r := random(13)
 	bad := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -math.MaxFloat32, 0}
-	fine := 0
-	for n := range 400 {
+	var groups [8]int
+	for n := range 800 {
 		x := normal(r, kernels.BlockLen*(1+n%5))
 		by := float32(math.Exp2(float64(n%250 - 125)))
 		for i := range x {
@@ -317,20 +299,23 @@ func (c *checker) roundEveryBlock(t *testing.T) {
 				x[i] = float32(r.IntN(255)-127) + float32(r.IntN(2))/2
 			}
 		}
+		if n%2 == 0 {
+			x[r.IntN(len(x))] *= float32(math.Exp2(12 * r.Float64()))
+		}
 		if n%4 == 0 {
 			x[r.IntN(len(x))] = bad[n/4%len(bad)]
 		}
 		got, want := make([]kernels.Block, len(x)/kernels.BlockLen), make([]kernels.Block, len(x)/kernels.BlockLen)
-		c.set.Round(got, x, fineTops)
-		ref.Round(want, x, fineAbove(x))
+		c.set.Round(got, x)
+		ref.Round(want, x)
 		for i := range got {
-			fine -= int(got[i].Fine)
+			groups[got[i].Group/16]++
 			if a, b := fmt.Sprintf("%+v", got[i]), fmt.Sprintf("%+v", want[i]); a != b {
 				t.Fatalf("%v:\n%s, ref\n%s", x[i*kernels.BlockLen:][:kernels.BlockLen], a, b)
 			}
 		}
 	}
-	if fine < 100 {
-		t.Errorf("only %d blocks were fine", fine)
+	if slices.Min(groups[:]) < 100 {
+		t.Errorf("the groups with two bytes are %d", groups)
 	}
 }

@@ -5,75 +5,95 @@ import "math"
 // BlockLen is how many activations share a scale in a Block.
 const BlockLen = 32
 
-// Block is 32 activations rounded to integers: number i is about
-// Scale·(Q[i] + Low[i]/256). It carries the sums that offsets and minima of
-// weights are multiplied with. What a product without Low reads fills one cache line.
+// GroupLen is how many of them lie side by side in what one integer dot product takes.
+const GroupLen = 4
+
+// Block is 32 activations rounded to integers: number i is Scale·Q[i], and in one
+// group of four Scale·(Q[i] + 256·Top[i%4]). It carries the sums that offsets and
+// minima of weights are multiplied with, and fills a cache line.
 type Block struct {
 	Q        [BlockLen]int8
-	Sum      float32    // of the numbers
-	HalfSums [2]float32 // of the first and the second 16
 	Scale    float32
-	Less     int32    // −ΣQ
-	HalfLess [2]int32 // the same of the first and the second 16
-	Fine     int32    // −1 where Low counts, else 0
-	Low      [BlockLen]int8
-	LowLess  [3]int32 // −ΣLow, and of the first and the second 16
-	_        [5]int32
+	Sum      float32 // of the numbers
+	Less     int32   // −Sum/Scale
+	HalfLess int32   // the same of the first 16
+	Group    int32   // which group Top belongs to, times 16
+	Top      [GroupLen]int8
+	HalfTop  [2][GroupLen]int8 // Top, in the half that the group lies in
 }
 
-// The sizes that have a scale: below, the scale's inverse might overflow.
 const (
-	roundTopMin  = 1e-30
-	roundTopBits = 0x7f800000 // of the least that is not finite
+	// roundTopMin is the least size that has a scale: below, its inverse might overflow.
+	roundTopMin = 1e-30
 
-	coarseTop = 127
-	fineTop   = 127*256 + 127
+	byteTop  = 127
+	highTops = 257 // what two bytes hold at most, over byteTop
 )
 
-// Round writes x, BlockLen numbers for each block of dst, rounded to multiples
-// of the block's largest over 127, ties to even; where the largest is over
-// fineAbove, to multiples of the largest over 32,639, in two bytes. Where the
-// largest is below 1e-30 the block is zero; where a number is not finite its
-// scale and sums are NaN, so that no product looks sound.
-func Round(dst []Block, x []float32, fineAbove float32) {
+// Round writes x, BlockLen numbers for each block of dst, rounded to integers, ties
+// to even. The group of four with the block's largest number has two bytes for each,
+// the others one: so one number that stands out does not make the steps of all large.
+// 127 steps are the largest number of the other groups, or a 257th of the block's
+// largest if that is more. Where the largest is below 1e-30 the block is zero; where a
+// number is not finite its scale and sum are NaN, so that no product looks sound.
+func Round(dst []Block, x []float32) {
 	for b := range dst {
-		dst[b] = roundBlock(x[b*BlockLen:][:BlockLen], fineAbove)
+		dst[b] = roundBlock(x[b*BlockLen:][:BlockLen])
 	}
 }
 
-func roundBlock(x []float32, fineAbove float32) (b Block) {
-	var bits uint32 // bits of sizes are ordered as sizes are, NaN above all
-	for _, v := range x {
-		bits = max(bits, math.Float32bits(v)&^(1<<31))
-	}
+func roundBlock(x []float32) (b Block) {
+	group, top, second := largestGroup(x)
 	switch {
-	case bits >= roundTopBits:
-		nan := float32(math.NaN())
-		b.Scale, b.Sum, b.HalfSums = nan, nan, [2]float32{nan, nan}
+	case !(top <= math.MaxFloat32):
+		b.Scale = float32(math.NaN())
+		b.Sum = b.Scale
 		return b
-	case bits < math.Float32bits(roundTopMin):
+	case top < roundTopMin:
 		return b
 	}
-	top := math.Float32frombits(bits)
-	b.Scale = top * (1.0 / coarseTop)
-	per := coarseTop / top
-	if top > fineAbove {
-		b.Fine, b.Scale, per = -1, top*(256.0/fineTop), fineTop/top
-	}
+	base := max(top*(1.0/highTops), second)
+	per := byteTop / base
+	b.Scale, b.Group = base*(1.0/byteTop), int32(16*group)
 	for i, v := range x {
 		q := int32(math.RoundToEven(float64(v * per)))
-		if b.Fine != 0 {
-			low := int8(q) // the nearest multiple of 256 is taken away
-			b.Low[i] = low
-			b.LowLess[1+i/16] -= int32(low)
-			q = (q - int32(low)) / 256
-		}
 		b.Q[i] = int8(q)
-		b.HalfLess[i/16] -= q
+		if i/GroupLen == group {
+			b.Top[i%GroupLen] = int8((q - int32(b.Q[i])) / 256)
+		}
+		b.Less -= q
+		if i == BlockLen/2-1 {
+			b.HalfLess = b.Less
+		}
 	}
-	b.Less, b.LowLess[0] = b.HalfLess[0]+b.HalfLess[1], b.LowLess[1]+b.LowLess[2]
-	sum := func(high, low int32) float32 { return float32(-256*high-low) * (b.Scale / 256) }
-	b.Sum = sum(b.Less, b.LowLess[0])
-	b.HalfSums = [2]float32{sum(b.HalfLess[0], b.LowLess[1]), sum(b.HalfLess[1], b.LowLess[2])}
+	b.Sum = float32(-b.Less) * b.Scale
+	b.HalfTop[group/4] = b.Top
 	return b
+}
+
+// Number is what number i stands for.
+func (b *Block) Number(i int) float32 {
+	q := int(b.Q[i])
+	if i/GroupLen == int(b.Group/16) {
+		q += 256 * int(b.Top[i%GroupLen])
+	}
+	return b.Scale * float32(q)
+}
+
+// largestGroup finds the first group with the largest size, NaN being above all, and
+// the largest size of the other groups.
+func largestGroup(x []float32) (group int, top, second float32) {
+	var most, others uint32 // bits of sizes are ordered as sizes are
+	for g := range BlockLen / GroupLen {
+		size := uint32(0)
+		for _, v := range x[g*GroupLen:][:GroupLen] {
+			size = max(size, math.Float32bits(v)&^(1<<31))
+		}
+		if g == 0 || size > most {
+			group, most, others = g, size, most
+		} else {
+			others = max(others, size)
+		}
+	}
+	return group, math.Float32frombits(most), math.Float32frombits(others)
 }

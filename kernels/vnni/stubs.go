@@ -69,7 +69,7 @@ func MatMulQ6_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols in
 //go:noescape
 func MatMulIQ4_XS(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// Round writes that many blocks of 32 numbers of x, rounded to integers, to dst. fineAbove is not negative and no NaN.
+// Round writes that many blocks of 32 numbers of x, rounded to integers, to dst.
 //
 //go:noescape
-func Round(dst *byte, x *float32, blocks int, fineAbove float32)
+func Round(dst *byte, x *float32, blocks int)

@@ -45,7 +45,7 @@ var arrows = map[string]string{
 	"engine/quant":             "engine/gguf kernels",
 	"engine/repack":            "internal/mapped kernels",
 	"engine/safetensors":       "internal/mapped",
-	"engine/sample":            "internal/wire",
+	"engine/sample":            "internal/wire kernels",
 	"engine/text":              "",
 	"engine/tokenizer":         "engine/gguf",
 	"internal/capture":         "internal/conf internal/spans internal/telemetry internal/wire",

@@ -89,7 +89,7 @@ func (s *sequence) leave(all bool) []wire.TokenLogprob {
 // logprob is a token's log-probability with its rivals, from the model's own
 // distribution.
 func (l *loop) logprob(logits []float32, id int32, top int) wire.TokenLogprob {
-	t := sample.TopLogprobs(logits[:l.info.VocabTokens], id, top) // rows of padding are no tokens
+	t := sample.TopLogprobs(l.set, logits[:l.info.VocabTokens], id, top) // rows of padding are no tokens
 	t.Bytes = l.tokenizer.Bytes(id)
 	for i := range t.Top {
 		t.Top[i].Bytes = l.tokenizer.Bytes(t.Top[i].ID)

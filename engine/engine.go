@@ -69,7 +69,7 @@ func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
 		looped: make(chan struct{}), done: make(chan struct{}),
 	}
 	l := &loop{
-		cfg: &e.cfg, info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer,
+		cfg: &e.cfg, info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer, set: p.set,
 		pool: pool, inbox: e.inbox, published: &e.state,
 		composer:   step.Composer{Limits: cfg.stepLimits()},
 		fit:        p.fit,
@@ -163,7 +163,7 @@ const answerTokensAhead = 4096
 func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequence {
 	s := &sequence{generation: g, choice: choice, text: text.NewStream(g.options.Stop)}
 	s.tokens = append(make([]int32, 0, len(prompt)+min(g.maxTokens, answerTokensAhead)), prompt...)
-	s.sampler = sample.New(&g.options, choice, e.info.VocabTokens)
+	s.sampler = sample.New(e.parts.set, &g.options, choice, e.info.VocabTokens)
 	s.sampler.Prompt(prompt)
 	return s
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // pagedModel stands in for a model: its keys and values are the tokens
@@ -192,6 +193,7 @@ func labParts(t testing.TB, set *labSetup) parts {
 		context = 2048
 	}
 	p := parts{
+		set:   kernels.Best(),
 		model: stoppable{newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages)}, vocab: tok.Size(), tokenizer: tok, tokens: tokenizer.NewCache(tok, set.cfg.TokensCacheBytes), pages: set.pages,
 		info: wire.Model{ID: "paged", ContextTokens: context, VocabTokens: tok.Size(), PageTokens: set.cfg.PageTokens, Fingerprint: "fp_paged"},
 	}

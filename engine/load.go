@@ -23,6 +23,7 @@ import (
 type parts struct {
 	info      wire.Model
 	model     forwarder
+	set       *kernels.Set
 	tokenizer *tokenizer.Tokenizer
 	tokens    *tokenizer.Cache // encodes prompts with the tokenizer
 	template  *chat.Template   // nil where info.ChatError says why
@@ -55,10 +56,10 @@ func load(cfg *Config) (parts, error) {
 }
 
 func (p *parts) load(cfg *Config) error {
-	set := kernels.Best()
+	p.set = kernels.Best()
 	if cfg.Kernels != "" {
 		var err error
-		if set, err = kernels.Lookup(cfg.Kernels); err != nil {
+		if p.set, err = kernels.Lookup(cfg.Kernels); err != nil {
 			return err
 		}
 	}
@@ -82,11 +83,11 @@ func (p *parts) load(cfg *Config) error {
 	}
 	team := kernels.NewTeam(cfg.Threads)
 	p.closers = append(p.closers, func() error { team.Close(); return nil })
-	m, err := p.loadModel(cfg, weights, set, team, p.openImage(cfg, f, weights, set, team))
+	m, err := p.loadModel(cfg, weights, team, p.openImage(cfg, f, weights, team))
 	if err != nil {
 		return err
 	}
-	p.describe(cfg, f.ID(), weights, m, set)
+	p.describe(cfg, f.ID(), weights, m)
 	p.loadTemplate(f.Chat())
 	return nil
 }
@@ -99,7 +100,7 @@ func open(path string) (*checkpoint.Checkpoint, error) {
 }
 
 // loadModel sizes the pool and loads the weights, from im if that is not nil.
-func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *kernels.Team, im *repack.Image) (*model.Model, error) {
+func (p *parts) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *repack.Image) (*model.Model, error) {
 	c, err := model.ReadConfig(f)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *ker
 	if im != nil {
 		o.Packed = im
 	}
-	m, err := model.Load(f, set, team, o)
+	m, err := model.Load(f, p.set, team, o)
 	if err != nil {
 		return nil, err
 	}
@@ -136,18 +137,18 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, set *kernels.Set, team *ker
 
 // mathVersion changes when the engine's arithmetic does; it is part of the
 // fingerprint, which promises equal bits.
-const mathVersion = 2
+const mathVersion = 3
 
-func (p *parts) describe(cfg *Config, id string, f *gguf.File, m *model.Model, set *kernels.Set) {
+func (p *parts) describe(cfg *Config, id string, f *gguf.File, m *model.Model) {
 	c := m.Config()
 	digest := f.Digest()
-	print := xxh3.HashString(fmt.Sprintf("%s %s %s %d", digest, set.Name, m.Options().KVType, mathVersion))
+	print := xxh3.HashString(fmt.Sprintf("%s %s %s %d", digest, p.set.Name, m.Options().KVType, mathVersion))
 	if cfg.ModelID != "" {
 		id = cfg.ModelID
 	}
 	p.info = wire.Model{
 		ID: id, Architecture: c.Architecture, Digest: digest, Fingerprint: fmt.Sprintf("fp_%016x", print),
-		Kernels: set.Name, Quantisation: f.TypeUses()[0].Type.String(),
+		Kernels: p.set.Name, Quantisation: f.TypeUses()[0].Type.String(),
 		ContextTokens: m.Options().ContextTokens, VocabTokens: min(p.tokenizer.Size(), c.Vocab),
 		Parameters: int64(m.Parameters()), WeightBytes: int64(m.WeightBytes()),
 		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), CreatedUnix: time.Now().Unix(),

@@ -9,6 +9,7 @@ import (
 	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 func scored(n int) wire.Options {
@@ -170,7 +171,7 @@ func TestPaddingIsNoRival(t *testing.T) {
 	for i := range logits {
 		logits[i] = float32(i)
 	}
-	l := loop{info: &b.info, tokenizer: b.parts.tokenizer}
+	l := loop{set: kernels.Best(), info: &b.info, tokenizer: b.parts.tokenizer}
 	if top := l.logprob(logits, 3, 2).Top; len(top) != 2 || top[0].ID != 1900 || top[1].ID != 1899 {
 		t.Errorf("the likeliest of 1,901 tokens are %v", top)
 	}

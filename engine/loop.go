@@ -10,6 +10,7 @@ import (
 	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // Invariants of the loop:
@@ -37,6 +38,7 @@ type loop struct {
 	model      forwarder
 	vocab      int // logits of a token
 	tokenizer  *tokenizer.Tokenizer
+	set        *kernels.Set // for the sampling
 	pool       *kv.Pool
 	inbox      *inbox
 	onLogits   func(s *sequence, logits []float32) // for tests; may change them

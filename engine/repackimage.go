@@ -43,13 +43,13 @@ type imageKeeper struct {
 
 // openImage finds the image of the weights. It gives nil where there is none, and
 // says in the log why one is not used.
-func (p *parts) openImage(cfg *Config, f *checkpoint.Checkpoint, weights *gguf.File, set *kernels.Set, team *kernels.Team) *repack.Image {
-	if cfg.RepackCache == "" || cfg.Model == "" || set.Name == "ref" { // ref reads the file as it is
+func (p *parts) openImage(cfg *Config, f *checkpoint.Checkpoint, weights *gguf.File, team *kernels.Team) *repack.Image {
+	if cfg.RepackCache == "" || cfg.Model == "" || p.set.Name == "ref" { // ref reads the file as it is
 		return nil
 	}
 	k := &p.images
 	k.log, k.bytesMin = cfg.Log, imageBytesMin
-	k.source = func() (string, error) { return imageKey(f.Files(), weights, set) }
+	k.source = func() (string, error) { return imageKey(f.Files(), weights, p.set) }
 	var err error
 	if k.key, err = k.source(); err != nil {
 		k.log.Warn("no repack image is used", "error", err)

@@ -41,6 +41,12 @@ func checkLens(op string, want int, lens ...int) {
 	}
 }
 
+func checkPeaks(dst, x []float32) {
+	if len(dst) != Peaks(len(x)) {
+		panicf("Peaks: %d numbers of %d", len(dst), len(x))
+	}
+}
+
 func checkSoftmax(x []float32) {
 	if len(x) == 0 {
 		panicf("Softmax: no numbers")

@@ -16,7 +16,7 @@ var neonSet = (&vector{
 	},
 	siLUMul: neon.SiLUMul, geluMul: neon.GELUMul, clamped: neon.ClampedSiLUMul, softCap: neon.SoftCap,
 	add: neon.Add, sumSquares: neon.SumSquares, scaleMul: neon.ScaleMul,
-	max: neon.Max, expSum: neon.ExpSum, scale: neon.Scale, cached: neonCached(),
+	max: neon.Max, expSum: neon.ExpSum, weigh: neon.Weigh, scale: neon.Scale, cached: neonCached(),
 }).set()
 
 // vectorSets: Advanced SIMD is part of every arm64 processor that Go runs on.

@@ -53,6 +53,14 @@ type Set struct {
 	// are all −∞ or that holds NaN or +∞ gives NaN.
 	Softmax func(x []float32)
 
+	// Peaks writes the largest of each PeakLen numbers of x to dst, which is Peaks(len(x))
+	// long: −∞ where all are, +∞ where one is NaN.
+	Peaks func(dst, x []float32)
+
+	// Weigh replaces x by exp((x−top)·scale), x no larger than top, and gives their
+	// sum: 1 for top, 0 for −∞.
+	Weigh func(x []float32, top, scale float32) float32
+
 	// Place writes the key and the value of one token, [KVHeads][HeadDim] each, to a
 	// slot of a page of a layer's pools. All sets write the same bytes.
 	Place func(l *KVLayout, keys, values []byte, page, slot int, k, v []float32)
@@ -67,6 +75,12 @@ type Block = ref.Block
 
 // BlockLen is how many activations share a scale.
 const BlockLen = ref.BlockLen
+
+// PeakLen is how many numbers have a peak together.
+const PeakLen = ref.PeakLen
+
+// Peaks is how many peaks n numbers have.
+func Peaks(n int) int { return (n + PeakLen - 1) / PeakLen }
 
 // Input is the activations of a matrix product, as many rows as it has columns
 // one after another: as they are, and as Round made them.

@@ -39,6 +39,11 @@ var refSet = &Set{
 		checkSoftmax(x)
 		ref.Softmax(x)
 	},
+	Peaks: func(dst, x []float32) {
+		checkPeaks(dst, x)
+		ref.Peaks(dst, x)
+	},
+	Weigh: ref.Weigh,
 	Place: func(l *KVLayout, keys, values []byte, page, slot int, k, v []float32) {
 		checkPlace(l, keys, values, page, slot, k, v)
 		l.Place(keys, values, page, slot, k, v)

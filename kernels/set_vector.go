@@ -19,6 +19,7 @@ type vector struct {
 	scaleMul   func(dst, x, w []float32, s float32)
 	max        func(x []float32) float32
 	expSum     func(x []float32, top float32) float32
+	weigh      func(x []float32, top, scale float32) float32
 	scale      func(x []float32, s float32)
 	cached     [3]cached // by KVType
 
@@ -58,6 +59,11 @@ func (v *vector) set() *Set {
 			checkSoftmax(x)
 			v.softmax(x)
 		},
+		Peaks: func(dst, x []float32) {
+			checkPeaks(dst, x)
+			v.peaks(dst, x)
+		},
+		Weigh: v.weigh,
 	}
 }
 
@@ -91,6 +97,16 @@ func (v *vector) rmsNorm(dst, x, weight []float32, eps float32) {
 
 func (v *vector) softmax(x []float32) {
 	v.scale(x, 1/v.expSum(x, v.max(x)))
+}
+
+func (v *vector) peaks(dst, x []float32) {
+	for i := range dst {
+		part := x[i*PeakLen : min((i+1)*PeakLen, len(x))]
+		dst[i] = v.max(part)
+		if s := v.sumSquares(part); s != s { // max may miss a NaN
+			dst[i] = float32(math.Inf(1))
+		}
+	}
 }
 
 // normScale is 1/√(sum/n+eps), computed in float64.

@@ -1,7 +1,7 @@
 // Longprompt measures what a long prompt does to streams that are being
 // answered, and what they do to it: the gaps between the tokens of four
-// interactive streams without it and beside it, and its own time to first
-// token beside them and alone.
+// interactive streams without it and beside it, its own time to first
+// token beside them and alone, and how long the garbage collector held all up.
 //
 //	go run ./bench/longprompt --tokens 7900 MODEL
 package main
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/metrics"
 	"slices"
 	"sync"
 	"time"
@@ -65,9 +66,29 @@ func measure(path string, streams, tokens int, stretch float64) error {
 	held := quantiles(gaps)
 	fmt.Printf("gaps beside it:   p50 %v, p99 %v, most %v: p99 is %.2f times undisturbed\n", held[0], held[1], held[2], float64(held[1])/float64(calm[1]))
 	fmt.Printf("the long prompt beside them: %v, %.2f times alone\n", took.Round(time.Millisecond), float64(took)/float64(alone.first))
+	pauses, high := collectorPauses()
+	fmt.Printf("garbage collector: %d pauses since the start, 99.9 %% of them below %v\n", pauses, high)
 	s := e.State()
 	fmt.Printf("steps over prediction: median %.2f, 90 %% below %.2f; cost %+v\n", s.RatioMedian, s.RatioHigh, s.Cost)
 	return nil
+}
+
+// collectorPauses counts the times that the garbage collector stopped all goroutines,
+// and gives the limit that 99.9 % of them kept to.
+func collectorPauses() (n uint64, high time.Duration) {
+	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
+	metrics.Read(sample)
+	h := sample[0].Value.Float64Histogram()
+	for _, count := range h.Counts {
+		n += count
+	}
+	below := uint64(0)
+	for i, count := range h.Counts {
+		if below += count; below*1000 >= n*999 {
+			return n, time.Duration(h.Buckets[i+1] * float64(time.Second))
+		}
+	}
+	return n, 0
 }
 
 // beside keeps streams going while during runs, and returns the gaps between

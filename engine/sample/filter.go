@@ -1,8 +1,11 @@
 package sample
 
 import (
+	"cmp"
 	"math"
 	"slices"
+
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // candidate is a token that may still be drawn.
@@ -16,57 +19,72 @@ func before(a, b candidate) bool {
 	return a.weight > b.weight || a.weight == b.weight && a.id < b.id
 }
 
-// scratch keeps lists of candidates between calls: one for each goroutine that
-// samples at the same time, four at most. A list is as large as the vocabulary,
-// so samplers share it; a sync.Pool would lose it at each garbage collection.
-var scratch = make(chan []candidate, 4)
-
-func takeScratch(n int) []candidate {
-	select {
-	case list := <-scratch:
-		return slices.Grow(list[:0], n)
-	default:
-		return make([]candidate, 0, n)
-	}
+// room is what sampling from one row of logits needs. What is in it does not matter.
+type room struct {
+	peaks []float32 // of the logits
+	sums  []float64 // of the weights, by the same parts
+	list  []candidate
+	part  [kernels.PeakLen]float32 // a copy
 }
 
-func giveScratch(list []candidate) {
+// rooms keeps them between calls: one for each goroutine that samples at the same
+// time, four at most. A list may grow as large as the vocabulary, so samplers share
+// it; a sync.Pool would lose it at each garbage collection.
+var rooms = make(chan *room, 4)
+
+// takeRoom gives room for n logits.
+func takeRoom(n int) (r *room) {
 	select {
-	case scratch <- list:
+	case r = <-rooms:
+	default:
+		r = &room{}
+	}
+	parts := kernels.Peaks(n)
+	r.peaks, r.sums = slices.Grow(r.peaks[:0], parts)[:parts], slices.Grow(r.sums[:0], parts)[:parts]
+	return r
+}
+
+func (r *room) give() {
+	select {
+	case rooms <- r:
 	default:
 	}
 }
 
 // drawFiltered applies top-k, top-p and min-p and draws from what is left. It
 // overwrites logits unless top-k spares it most of them.
-func (s *Sampler) drawFiltered(logits []float32, top float32, u float64) int32 {
+func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room) int32 {
 	o := s.options
-	scale := 1 / float64(o.Temperature)
 	byTopP := o.TopP > 0 && o.TopP < 1
-	list := takeScratch(len(logits))
-	defer giveScratch(list) // its room; what is in it does not matter
-	sum := 0.0              // of all weights that top-p sees
+	list, sum := r.list[:0], 0.0 // the sum of all weights that top-p sees
 	if o.TopK > 0 && o.TopK < len(logits) {
-		list = topK(list, logits, o.TopK)
+		list = topK(list, logits, r.peaks, o.TopK)
 		for i := range list {
-			list[i].weight = weigh(list[i].weight, top, scale)
+			list[i].weight = weigh(list[i].weight, top, s.scale())
 			sum += float64(list[i].weight)
 		}
 	} else {
 		least := min(o.MinP, 1)
-		sum = exponentiate(logits, top, scale)
+		sum = s.exponentiate(logits, top, r.sums)
 		if byTopP {
 			// All tokens below this weight together have less than the share
 			// that may go, so they do go: of a peaked distribution, nearly all.
 			// The margin keeps rounding from dropping tokens that are all equal.
 			least = float32(0.999 * (1 - float64(o.TopP)) * sum / float64(len(logits)))
 		}
-		for i, w := range logits {
-			if w > 0 && !(w < least) {
-				list = append(list, candidate{w, int32(i)})
+		for part, peak := range r.peaks {
+			if weigh(peak, top, s.scale()) < 0.999*least { // rounded otherwise than its weight is
+				continue
+			}
+			at := part * kernels.PeakLen
+			for i, w := range logits[at:min(at+kernels.PeakLen, len(logits))] {
+				if w > 0 && !(w < least) {
+					list = append(list, candidate{w, int32(at + i)})
+				}
 			}
 		}
 	}
+	r.list = list // its room may have grown
 	if byTopP {
 		list = topP(list, float64(o.TopP)*sum)
 	}
@@ -74,24 +92,33 @@ func (s *Sampler) drawFiltered(logits []float32, top float32, u float64) int32 {
 }
 
 // topK appends the n likeliest tokens to list, with their logits for weights, in
-// no order. Few tokens of a large vocabulary get past the worst of the best so far.
-func topK(list []candidate, logits []float32, n int) []candidate {
+// no order. Few tokens of a large vocabulary get past the worst of the best so far,
+// and few parts' peaks.
+func topK(list []candidate, logits, peaks []float32, n int) []candidate {
 	worst := float32(math.Inf(-1))
-	for i, l := range logits {
-		if !(l > worst) { // an equal one that comes later goes after it
+	for part, peak := range peaks {
+		if !(peak > worst) { // an equal one that comes later goes after it
 			continue
 		}
-		if list = append(list, candidate{l, int32(i)}); len(list) == 2*n+64 {
-			selectFirst(list, n)
-			list = list[:n]
-			worst = list[0].weight
-			for _, c := range list {
-				worst = min(worst, c.weight)
+		at := part * kernels.PeakLen
+		for i, l := range logits[at:min(at+kernels.PeakLen, len(logits))] {
+			if !(l > worst) {
+				continue
+			}
+			if list = append(list, candidate{l, int32(at + i)}); len(list) == 2*n+64 {
+				selectFirst(list, n)
+				list = list[:n]
+				worst = least(list)
 			}
 		}
 	}
 	selectFirst(list, n)
 	return list[:min(n, len(list))]
+}
+
+// least is the smallest weight of list.
+func least(list []candidate) float32 {
+	return slices.MinFunc(list, func(a, b candidate) int { return cmp.Compare(a.weight, b.weight) }).weight
 }
 
 // topP keeps the fewest of the likeliest whose weights reach want, in no order:

@@ -5,7 +5,15 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/forebay-io/forebay/kernels"
 )
+
+func peaksOf(row []float32) []float32 {
+	peaks := make([]float32, kernels.Peaks(len(row)))
+	kernels.Best().Peaks(peaks, row)
+	return peaks
+}
 
 // TestSelection compares partial selection with a full sort.
 func TestSelection(t *testing.T) {
@@ -16,7 +24,7 @@ func TestSelection(t *testing.T) {
 		})
 	}
 	for range 300 {
-		list, row := make([]candidate, 1+r.IntN(400)), []float32{}
+		list, row := make([]candidate, 1+r.IntN(1500)), []float32{}
 		for i := range list {
 			list[i] = candidate{1 + float32(r.IntN(1+r.IntN(300))), int32(i)}
 			row = append(row, list[i].weight)
@@ -38,7 +46,7 @@ func TestSelection(t *testing.T) {
 			t.Fatalf("top-p to %g of %g keeps %g, the last of them %g", want, sum, reached, last)
 		}
 		n := 1 + r.IntN(len(list))
-		if !slices.Equal(inOrder(topK(nil, row, n)), sorted[:n]) {
+		if !slices.Equal(inOrder(topK(nil, row, peaksOf(row), n)), sorted[:n]) {
 			t.Fatalf("top-k keeps other than the %d likeliest of %d", n, len(list))
 		}
 	}

@@ -3,13 +3,15 @@ package sample
 import (
 	"math"
 	"testing"
+
+	"github.com/forebay-io/forebay/kernels"
 )
 
 func TestTopLogprobs(t *testing.T) {
 	row := []float32{1, 3, -inf, 3, 2, -50}
 	norm := math.Log(math.Exp(1) + 2*math.Exp(3) + math.Exp(2) + math.Exp(-50))
 	near := func(got float32, logit float64) bool { return math.Abs(float64(got)-(logit-norm)) < 1e-6 }
-	got := TopLogprobs(row, 0, 4)
+	got := TopLogprobs(kernels.Best(), row, 0, 4)
 	if got.ID != 0 || !near(got.Logprob, 1) {
 		t.Errorf("token 0: %+v", got)
 	}
@@ -22,17 +24,17 @@ func TestTopLogprobs(t *testing.T) {
 			t.Errorf("rival %d: %+v, want token %d", i, top, wantIDs[i])
 		}
 	}
-	if got := TopLogprobs(row, 2, 20); len(got.Top) != 5 || !math.IsInf(float64(got.Logprob), -1) {
+	if got := TopLogprobs(kernels.Best(), row, 2, 20); len(got.Top) != 5 || !math.IsInf(float64(got.Logprob), -1) {
 		t.Errorf("a masked token: %+v, want −Inf and five rivals", got)
 	}
-	if row[0] != 1 || TopLogprobs(row, 1, 0).Top != nil {
+	if row[0] != 1 || TopLogprobs(kernels.Best(), row, 1, 0).Top != nil {
 		t.Error("the row is changed, or rivals are listed unasked")
 	}
-	if got := TopLogprobs([]float32{3e38, 3e38, -3e38}, 0, 0); math.Abs(float64(got.Logprob)+math.Ln2) > 1e-6 {
+	if got := TopLogprobs(kernels.Best(), []float32{3e38, 3e38, -3e38}, 0, 0); math.Abs(float64(got.Logprob)+math.Ln2) > 1e-6 {
 		t.Errorf("huge logits: %v, want −ln 2", got.Logprob)
 	}
 	for _, row := range [][]float32{{1, nan, 2}, {1, inf, 2}, {inf, inf, 1}, {-inf, -inf, -inf}, {}} {
-		if got := TopLogprobs(row, 0, 2); !math.IsInf(float64(got.Logprob), -1) || got.Top != nil || got.ID != 0 {
+		if got := TopLogprobs(kernels.Best(), row, 0, 2); !math.IsInf(float64(got.Logprob), -1) || got.Top != nil || got.ID != 0 {
 			t.Errorf("%v is no distribution: %+v, want −Inf and no rivals", row, got)
 		}
 	}

@@ -16,8 +16,10 @@ package sample
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // greedyBelow is the temperature under which sampling is argmax: there the
@@ -26,6 +28,7 @@ const greedyBelow = 1e-4
 
 // Sampler chooses the tokens of one choice.
 type Sampler struct {
+	set     *kernels.Set
 	options *wire.Options
 	vocab   int
 	random  *rand.PCG
@@ -35,8 +38,8 @@ type Sampler struct {
 // New makes the sampler of one choice over token ids [0, vocab): logits
 // beyond, such as padding rows, are never chosen. It keeps o, which must not
 // change. The random stream is a function of o.Seed and choice alone.
-func New(o *wire.Options, choice, vocab int) *Sampler {
-	s := &Sampler{options: o, vocab: vocab, random: rand.NewPCG(mix(o.Seed), mix(uint64(choice)))}
+func New(set *kernels.Set, o *wire.Options, choice, vocab int) *Sampler {
+	s := &Sampler{set: set, options: o, vocab: vocab, random: rand.NewPCG(mix(o.Seed), mix(uint64(choice)))}
 	if o.PresencePenalty != 0 || o.FrequencyPenalty != 0 || s.repeats() {
 		s.seen.slot = make(map[int32]int)
 	}
@@ -67,16 +70,19 @@ func (s *Sampler) Accept(id int32) { s.seen.add(id, 1) }
 func (s *Sampler) Sample(logits []float32) (id int32, ok bool) {
 	logits = logits[:min(s.vocab, len(logits))]
 	s.adjust(logits)
-	best, ok := argmax(logits)
+	room := takeRoom(len(logits))
+	defer room.give()
+	s.set.Peaks(room.peaks, logits)
+	best, ok := argmax(logits, room.peaks)
 	if !ok || !(s.options.Temperature >= greedyBelow) { // NaN too
 		return best, ok
 	}
 	top, u := logits[best], float64(s.random.Uint64()>>11)/(1<<53)
 	if s.filters(len(logits)) {
-		return s.drawFiltered(logits, top, u), true
+		return s.drawFiltered(logits, top, u, room), true
 	}
-	sum := exponentiate(logits, top, 1/float64(s.options.Temperature))
-	return draw(logits, sum*u), true
+	sum := s.exponentiate(logits, top, room.sums)
+	return draw(logits, room.sums, sum*u), true
 }
 
 // adjust applies penalties and bias.
@@ -111,19 +117,20 @@ func (s *Sampler) filters(n int) bool {
 	return o.TopK > 0 && o.TopK < n || o.TopP > 0 && o.TopP < 1 || o.MinP > 0
 }
 
-// argmax is the lowest id with the greatest logit. It reports false when that
-// is no number to trust.
-func argmax(logits []float32) (best int32, ok bool) {
-	top := float32(math.Inf(-1))
-	for i, l := range logits {
-		if !(l <= math.MaxFloat32) { // NaN and +Inf
-			return 0, false
-		}
-		if l > top {
-			best, top = int32(i), l
+// argmax is the lowest id with the greatest logit, found by the logits' peaks. It
+// reports false when that is no number to trust.
+func argmax(logits, peaks []float32) (best int32, ok bool) {
+	part, top := 0, float32(math.Inf(-1))
+	for i, p := range peaks {
+		if p > top {
+			part, top = i, p
 		}
 	}
-	return best, !math.IsInf(float64(top), -1)
+	if math.IsInf(float64(top), 0) {
+		return 0, false
+	}
+	at := part * kernels.PeakLen
+	return int32(at + slices.Index(logits[at:], top)), true
 }
 
 // weigh is a logit's weight: 1 for the top one, in proportion for the others, 0
@@ -132,29 +139,45 @@ func weigh(logit, top float32, scale float64) float32 {
 	return float32(exp((float64(logit) - float64(top)) * scale))
 }
 
-// exponentiate makes weights of logits and returns their sum.
-func exponentiate(logits []float32, top float32, scale float64) (sum float64) {
-	for i, l := range logits {
-		w := weigh(l, top, scale)
-		logits[i] = w
-		sum += float64(w)
+// scale is what logits are multiplied with: over 0, so that −Inf stays that.
+func (s *Sampler) scale() float64 { return max(1/float64(s.options.Temperature), 0x1p-126) }
+
+// exponentiate makes weights of logits and returns their sum, and those of the parts
+// that have a peak together.
+func (s *Sampler) exponentiate(logits []float32, top float32, sums []float64) (sum float64) {
+	for i := range sums {
+		part := logits[i*kernels.PeakLen:]
+		sums[i] = float64(s.set.Weigh(part[:min(kernels.PeakLen, len(part))], top, float32(s.scale())))
+		sum += sums[i]
 	}
 	return sum
 }
 
-// draw takes the token at which the weights' sum passes want.
-func draw(weights []float32, want float64) int32 {
-	last := int32(0)
-	for i, w := range weights {
+// draw takes the token at which the weights' sum passes want: first the part, of those
+// that weigh anything, and then the token in it.
+func draw(weights []float32, sums []float64, want float64) int32 {
+	part, rest := 0, want
+	for i, sum := range sums {
+		if sum == 0 {
+			continue
+		}
+		part, want = i, rest
+		if rest -= sum; rest < 0 {
+			break
+		}
+	}
+	at := part * kernels.PeakLen
+	last := at
+	for i, w := range weights[at:min(at+kernels.PeakLen, len(weights))] {
 		if w == 0 {
 			continue
 		}
-		last = int32(i)
+		last = at + i
 		if want -= float64(w); want < 0 {
 			break
 		}
 	}
-	return last
+	return int32(last)
 }
 
 // history counts tokens. It is used only where a penalty needs it.

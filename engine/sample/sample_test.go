@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 var (
@@ -18,7 +19,7 @@ var (
 
 // one samples once with fresh state.
 func one(o wire.Options, logits ...float32) (int32, bool) {
-	return New(&o, 0, len(logits)).Sample(slices.Clone(logits))
+	return New(kernels.Best(), &o, 0, len(logits)).Sample(slices.Clone(logits))
 }
 
 func TestF01(t *testing.T) {
@@ -32,8 +33,8 @@ func TestF01(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range []wire.Options{{Temperature: nan}, {Temperature: inf, TopP: nan}, {Temperature: 1, TopK: 2, MinP: nan}, {Temperature: 1, MinP: 2}} {
-		if id, ok := one(o, -inf, 1, 2, 3); !ok || id == 0 {
+	for _, o := range []wire.Options{{Temperature: nan}, {Temperature: inf}, {Temperature: inf, TopP: nan}, {Temperature: 1, TopK: 2, MinP: nan}, {Temperature: 1, MinP: 2}} {
+		if id, ok := one(o, -inf, 1, 2, 3, -inf); !ok || id == 0 || id == 4 {
 			t.Errorf("%+v: token %d, %v; want one that is not masked", o, id, ok)
 		}
 	}
@@ -59,7 +60,7 @@ func TestF02(t *testing.T) {
 			for _, o := range []wire.Options{{}, {Temperature: 1}, {Temperature: 1, TopK: 2, TopP: 0.5, RepetitionPenalty: 1.5}} {
 				row := []float32{1, 2, 3, 4, 5}
 				row[at] = bad
-				s := New(&o, 0, 5)
+				s := New(kernels.Best(), &o, 0, 5)
 				s.Prompt([]int32{0, 2, 4})
 				if id, ok := s.Sample(row); ok {
 					t.Errorf("%v at %d: token %d, want none", bad, at, id)
@@ -76,7 +77,7 @@ func TestF02(t *testing.T) {
 		t.Errorf("overflowing bias: token %d, want none", id)
 	}
 	o := wire.Options{}
-	if id, ok := New(&o, 0, 2).Sample([]float32{1, 2, nan}); !ok || id != 1 {
+	if id, ok := New(kernels.Best(), &o, 0, 2).Sample([]float32{1, 2, nan}); !ok || id != 1 {
 		t.Errorf("NaN beyond the vocabulary: token %d, %v; want 1", id, ok)
 	}
 }
@@ -92,7 +93,7 @@ func TestF03(t *testing.T) {
 		{Temperature: 1, RepetitionPenalty: 0.5, PresencePenalty: -2, FrequencyPenalty: -2},
 		{LogitBias: []wire.LogitBias{{Token: 0, Bias: 100}}},
 	} {
-		s := New(&o, 0, len(row))
+		s := New(kernels.Best(), &o, 0, len(row))
 		s.Prompt([]int32{0, 2, 4})
 		s.Accept(0)
 		for range 200 {
@@ -122,7 +123,7 @@ func TestF05(t *testing.T) {
 			[4]float32{1, 0.5 - 1.25 + 3, -2, 0.5 - 0.75},
 		},
 	} {
-		s := New(&tc.options, 0, 10)
+		s := New(kernels.Best(), &tc.options, 0, 10)
 		s.Prompt([]int32{7, 7, 8, 7, 7, 7}) // 7 five times, 8 once
 		for _, id := range []int32{7, 9, 7} {
 			s.Accept(id)
@@ -139,7 +140,7 @@ func TestF05(t *testing.T) {
 func TestF07(t *testing.T) {
 	options := wire.Options{Temperature: 0.8, Seed: 42, TopP: 0.95, FrequencyPenalty: 0.1}
 	run := func(choice int, neighbour func(step int, row []float32)) (ids []int32) {
-		s := New(&options, choice, 1000)
+		s := New(kernels.Best(), &options, choice, 1000)
 		rows := rand.New(rand.NewPCG(7, 7))
 		for step := range 100 {
 			row := make([]float32, 1000)
@@ -156,7 +157,7 @@ func TestF07(t *testing.T) {
 		}
 		return ids
 	}
-	other := New(&wire.Options{Temperature: 1, TopK: 500}, 0, 1000)
+	other := New(kernels.Best(), &wire.Options{Temperature: 1, TopK: 500}, 0, 1000)
 	alone := run(0, func(int, []float32) {})
 	beside := run(0, func(_ int, row []float32) { other.Sample(slices.Clone(row)) })
 	leaving := run(0, func(step int, row []float32) {
@@ -178,7 +179,7 @@ func TestStreamIsPinned(t *testing.T) {
 		t.Errorf("mix(0) is %#x", got)
 	}
 	o := wire.Options{Temperature: 1, Seed: 42}
-	s := New(&o, 1, 1000)
+	s := New(kernels.Best(), &o, 1, 1000)
 	var got []int32
 	for range 8 {
 		id, _ := s.Sample(make([]float32, 1000))
@@ -259,7 +260,7 @@ func TestDistribution(t *testing.T) {
 		{Temperature: 1, TopP: 0.99, MinP: 0.3}, // min-p cuts what top-p leaves
 	} {
 		const draws = 50_000
-		s := New(&o, 3, len(logits))
+		s := New(kernels.Best(), &o, 3, len(logits))
 		counts := make([]float64, len(logits))
 		row := make([]float32, len(logits))
 		for range draws {
@@ -312,7 +313,7 @@ func TestSampleAllocatesNothing(t *testing.T) {
 	}
 	row := make([]float32, len(logits))
 	for _, o := range []wire.Options{{}, {Temperature: 1}, {Temperature: 1, TopK: 40, TopP: 0.9, MinP: 0.01, FrequencyPenalty: 1}} {
-		s := New(&o, 0, len(logits))
+		s := New(kernels.Best(), &o, 0, len(logits))
 		next := func() {
 			copy(row, logits)
 			id, _ := s.Sample(row)
@@ -336,7 +337,7 @@ func FuzzSample(f *testing.F) {
 			row = append(row, math.Float32frombits(binary.LittleEndian.Uint32(data)))
 		}
 		masked := slices.Clone(row)
-		s := New(&o, 0, len(row))
+		s := New(kernels.Best(), &o, 0, len(row))
 		s.Prompt([]int32{0, 1, 5})
 		s.Accept(1)
 		id, ok := s.Sample(row)
@@ -358,7 +359,7 @@ func BenchmarkSample(b *testing.B) {
 		"top-p": {Temperature: 1, TopP: 0.95}, "min-p": {Temperature: 1, MinP: 0.05},
 	} {
 		b.Run(name, func(b *testing.B) {
-			s := New(&o, 0, len(row))
+			s := New(kernels.Best(), &o, 0, len(row))
 			for b.Loop() {
 				copy(row, logits)
 				s.Sample(row)

@@ -66,6 +66,7 @@ func main() {
 	g.sumSquares()
 	g.max()
 	g.expSum()
+	g.weigh()
 	for _, c := range cachedTypes {
 		g.dots(c)
 		g.accumulate(c)

@@ -130,12 +130,24 @@ func (g *isa) max() {
 
 func (g *isa) expSum() {
 	text("ExpSum", "func(x []float32, top float32) float32", "ExpSum replaces x[i] by exp(x[i]−top) and gives their sum.")
+	g.exponentials(func(reg.VecVirtual) {})
+}
+
+func (g *isa) weigh() {
+	text("Weigh", "func(x []float32, top float32, scale float32) float32", "Weigh replaces x[i] by exp((x[i]−top)·scale) and gives their sum.")
+	scale := g.splat("scale")
+	g.exponentials(func(a reg.VecVirtual) { VMULPS(scale, a, a) })
+}
+
+// exponentials replaces x by the exponentials of what change makes of x−top, and returns their sum.
+func (g *isa) exponentials(change func(a reg.VecVirtual)) {
 	x, top := ptr("x"), g.splat("top")
 	sum := zero(g.vec())
 	g.each("exp", n("x"), func(at reg.GPVirtual, p *part) {
 		a := g.vec()
 		g.load(item(x, at), p, a)
 		VSUBPS(top, a, a)
+		change(a)
 		e := g.exp(a)
 		g.store(e, p, item(x, at))
 		switch {

@@ -7770,6 +7770,102 @@ exp_end:
 	VZEROUPPER
 	RET
 
+// func Weigh(x []float32, top float32, scale float32) float32
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·Weigh(SB), NOSPLIT, $0-36
+	MOVSS        scale+28(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         x_base+0(FP), AX
+	MOVSS        top+24(FP), X1
+	VBROADCASTSS X1, Y1
+	VXORPS       Y2, Y2, Y2
+	MOVQ         x_len+8(FP), CX
+	XORQ         DX, DX
+	SUBQ         $+8, CX
+	JLT          exp_rest
+
+exp_vector:
+	VMOVUPS      (AX)(DX*4), Y3
+	VSUBPS       Y1, Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      kc2d00000<>+0(SB), Y4
+	VMAXPS       Y3, Y4, Y5
+	VMOVUPS      k42b20000<>+0(SB), Y4
+	VMINPS       Y5, Y4, Y5
+	VMULPS       k3fb8aa3b<>+0(SB), Y5, Y4
+	VCVTPS2DQ    Y4, Y4
+	VCVTDQ2PS    Y4, Y3
+	VFNMADD231PS k3f317000<>+0(SB), Y3, Y5
+	VFNMADD231PS k3805fdf4<>+0(SB), Y3, Y5
+	VMOVUPS      k39500d01<>+0(SB), Y3
+	VFMADD213PS  k3ab60b61<>+0(SB), Y5, Y3
+	VFMADD213PS  k3c088889<>+0(SB), Y5, Y3
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y5, Y3
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y5, Y3
+	VFMADD213PS  k3f000000<>+0(SB), Y5, Y3
+	VFMADD213PS  k3f800000<>+0(SB), Y5, Y3
+	VFMADD213PS  k3f800000<>+0(SB), Y5, Y3
+	VPSRAD       $0x01, Y4, Y5
+	VPSUBD       Y5, Y4, Y4
+	VPADDD       k0000007f<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y5, Y3, Y3
+	VPADDD       k0000007f<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)(DX*4)
+	VADDPS       Y3, Y2, Y2
+	ADDQ         $+8, DX
+	SUBQ         $+8, CX
+	JGE          exp_vector
+
+exp_rest:
+	ADDQ         $+8, CX
+	JLE          exp_end
+	LEAQ         mask<>+0(SB), BX
+	NEGQ         CX
+	VMOVDQU      32(BX)(CX*4), Y3
+	VMASKMOVPS   (AX)(DX*4), Y3, Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VMOVUPS      kc2d00000<>+0(SB), Y0
+	VMAXPS       Y4, Y0, Y4
+	VMOVUPS      k42b20000<>+0(SB), Y0
+	VMINPS       Y4, Y0, Y4
+	VMULPS       k3fb8aa3b<>+0(SB), Y4, Y0
+	VCVTPS2DQ    Y0, Y0
+	VCVTDQ2PS    Y0, Y1
+	VFNMADD231PS k3f317000<>+0(SB), Y1, Y4
+	VFNMADD231PS k3805fdf4<>+0(SB), Y1, Y4
+	VMOVUPS      k39500d01<>+0(SB), Y1
+	VFMADD213PS  k3ab60b61<>+0(SB), Y4, Y1
+	VFMADD213PS  k3c088889<>+0(SB), Y4, Y1
+	VFMADD213PS  k3d2aaaab<>+0(SB), Y4, Y1
+	VFMADD213PS  k3e2aaaab<>+0(SB), Y4, Y1
+	VFMADD213PS  k3f000000<>+0(SB), Y4, Y1
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y1
+	VFMADD213PS  k3f800000<>+0(SB), Y4, Y1
+	VPSRAD       $0x01, Y0, Y4
+	VPSUBD       Y4, Y0, Y0
+	VPADDD       k0000007f<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y1, Y1
+	VPADDD       k0000007f<>+0(SB), Y0, Y0
+	VPSLLD       $0x17, Y0, Y0
+	VMULPS       Y0, Y1, Y1
+	VMASKMOVPS   Y1, Y3, (AX)(DX*4)
+	VANDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y2, Y2
+
+exp_end:
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X0, X2, X2
+	VHADDPS      X2, X2, X2
+	VHADDPS      X2, X2, X2
+	MOVSS        X2, ret+32(FP)
+	VZEROUPPER
+	RET
+
 // func DotsF32(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
 // Requires: AVX, CMOV, FMA3, MMX+
 TEXT ·DotsF32(SB), NOSPLIT, $0-80

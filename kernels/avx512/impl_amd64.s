@@ -15173,6 +15173,89 @@ exp_end:
 	VZEROUPPER
 	RET
 
+// func Weigh(x []float32, top float32, scale float32) float32
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, SSE
+TEXT ·Weigh(SB), NOSPLIT, $0-36
+	MOVSS        scale+28(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         x_base+0(FP), AX
+	MOVSS        top+24(FP), X1
+	VBROADCASTSS X1, Z1
+	VXORPS       Z2, Z2, Z2
+	MOVQ         x_len+8(FP), CX
+	XORQ         DX, DX
+	SUBQ         $+16, CX
+	JLT          exp_rest
+
+exp_vector:
+	VMOVUPS      (AX)(DX*4), Z3
+	VSUBPS       Z1, Z3, Z3
+	VMULPS       Z0, Z3, Z3
+	VMOVUPS      kc2d00000<>+0(SB), Z4
+	VMAXPS       Z3, Z4, Z3
+	VMOVUPS      k42b20000<>+0(SB), Z4
+	VMINPS       Z3, Z4, Z3
+	VMULPS       k3fb8aa3b<>+0(SB), Z3, Z4
+	VCVTPS2DQ    Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VFNMADD231PS k3f317000<>+0(SB), Z4, Z3
+	VFNMADD231PS k3805fdf4<>+0(SB), Z4, Z3
+	VMOVUPS      k39500d01<>+0(SB), Z5
+	VFMADD213PS  k3ab60b61<>+0(SB), Z3, Z5
+	VFMADD213PS  k3c088889<>+0(SB), Z3, Z5
+	VFMADD213PS  k3d2aaaab<>+0(SB), Z3, Z5
+	VFMADD213PS  k3e2aaaab<>+0(SB), Z3, Z5
+	VFMADD213PS  k3f000000<>+0(SB), Z3, Z5
+	VFMADD213PS  k3f800000<>+0(SB), Z3, Z5
+	VFMADD213PS  k3f800000<>+0(SB), Z3, Z5
+	VSCALEFPS    Z4, Z5, Z5
+	VMOVUPS      Z5, (AX)(DX*4)
+	VADDPS       Z5, Z2, Z2
+	ADDQ         $+16, DX
+	SUBQ         $+16, CX
+	JGE          exp_vector
+
+exp_rest:
+	ADDQ         $+16, CX
+	JLE          exp_end
+	MOVQ         $-1, BX
+	BZHIQ        CX, BX, BX
+	KMOVW        BX, K1
+	VMOVUPS.Z    (AX)(DX*4), K1, Z3
+	VSUBPS       Z1, Z3, Z3
+	VMULPS       Z0, Z3, Z3
+	VMOVUPS      kc2d00000<>+0(SB), Z0
+	VMAXPS       Z3, Z0, Z1
+	VMOVUPS      k42b20000<>+0(SB), Z0
+	VMINPS       Z1, Z0, Z1
+	VMULPS       k3fb8aa3b<>+0(SB), Z1, Z0
+	VCVTPS2DQ    Z0, Z0
+	VCVTDQ2PS    Z0, Z0
+	VFNMADD231PS k3f317000<>+0(SB), Z0, Z1
+	VFNMADD231PS k3805fdf4<>+0(SB), Z0, Z1
+	VMOVUPS      k39500d01<>+0(SB), Z3
+	VFMADD213PS  k3ab60b61<>+0(SB), Z1, Z3
+	VFMADD213PS  k3c088889<>+0(SB), Z1, Z3
+	VFMADD213PS  k3d2aaaab<>+0(SB), Z1, Z3
+	VFMADD213PS  k3e2aaaab<>+0(SB), Z1, Z3
+	VFMADD213PS  k3f000000<>+0(SB), Z1, Z3
+	VFMADD213PS  k3f800000<>+0(SB), Z1, Z3
+	VFMADD213PS  k3f800000<>+0(SB), Z1, Z3
+	VSCALEFPS    Z0, Z3, Z3
+	VMOVUPS      Z3, K1, (AX)(DX*4)
+	VADDPS       Z3, Z2, K1, Z2
+
+exp_end:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y0, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X0
+	VADDPS        X0, X2, X2
+	VHADDPS       X2, X2, X2
+	VHADDPS       X2, X2, X2
+	MOVSS         X2, ret+32(FP)
+	VZEROUPPER
+	RET
+
 // func DotsF32(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV, MMX+
 TEXT ·DotsF32(SB), NOSPLIT, $0-80

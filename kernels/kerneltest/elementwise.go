@@ -117,3 +117,60 @@ func allNaN(t *testing.T, x []float32) {
 		}
 	}
 }
+
+// peaks: the largest of each part, and NaN in none of its places goes unseen.
+func (c *checker) peaks(t *testing.T) {
+	r := random(17)
+	for _, n := range append(lengths(), 511, 512, 513, 1024, 1700) {
+		x := normal(r, n)
+		got, want := make([]float32, kernels.Peaks(n)), make([]float32, kernels.Peaks(n))
+		check := func() {
+			t.Helper()
+			c.set.Peaks(got, x)
+			c.ref.Peaks(want, x)
+			if at := sameBits(got, want); at >= 0 {
+				t.Fatalf("peak %d of %d is %v, ref %v", at, n, got[at], want[at])
+			}
+		}
+		check()
+		for _, other := range []float64{math.NaN(), math.Inf(-1), math.Inf(1)} {
+			for at := 0; at < n; at += 1 + n/100 {
+				before := x[at]
+				x[at] = float32(other)
+				check()
+				x[at] = before
+			}
+		}
+	}
+}
+
+// weigh: a unit in the last place for each of the exponent's, 1 for the top, 0 for −∞.
+func (c *checker) weigh(t *testing.T) {
+	r := random(19)
+	for _, n := range lengths() {
+		if n == 0 {
+			continue
+		}
+		for _, scale := range []float32{0, 1e-3, 1, 1.37, 80, 1e4} {
+			x := normal(r, n)
+			top := slices.Max(x)
+			x = append(x, top, float32(math.Inf(-1)))
+			if scale == 0 {
+				x = x[:n+1] // −∞·0 is no number
+			}
+			got, want := slices.Clone(x), slices.Clone(x)
+			sum := c.set.Weigh(got, top, scale)
+			if ref := c.ref.Weigh(want, top, scale); !near(sum, ref, 64*u*float64(ref)) {
+				t.Fatalf("the sum of %d by %v is %v, ref %v", n, scale, sum, ref)
+			}
+			for i, w := range want {
+				if !near(got[i], w, (16+2*float64(top-x[i])*float64(scale))*u*float64(w)+0x1p-148) {
+					t.Fatalf("weight %d of %d by %v is %v, ref %v", i, n, scale, got[i], w)
+				}
+			}
+			if got[n] != 1 || scale > 0 && got[n+1] != 0 {
+				t.Fatalf("by %v the top weighs %v and −∞ %v", scale, got[n], got[len(got)-1])
+			}
+		}
+	}
+}

@@ -35,6 +35,8 @@ func Run(t *testing.T, name string) {
 		{"ActivationsWholeRange", c.activationsWholeRange},
 		{"SoftmaxEveryLength", c.softmax},
 		{"SoftmaxNonFinite", c.softmaxNonFinite},
+		{"PeaksEveryLength", c.peaks},
+		{"WeighEveryLength", c.weigh},
 		{"RMSNormLargeAndSmall", c.rmsNormRange},
 		{"AttendEveryShape", c.everyKVType(c.attendEveryShape)},
 		{"AttendSameBitsInAnyPages", c.everyKVType(c.attendInvariant)},

@@ -31419,6 +31419,122 @@ end:
 	FMOVS F30, ret+32(FP)
 	RET
 
+// func Weigh(x []float32, top float32, scale float32) float32
+TEXT ·Weigh(SB), NOSPLIT, $0-36
+	MOVD $constants<>(SB), R4
+	FMOVS scale+28(FP), F29
+	VDUP V29.S[0], V29.S4
+	MOVD x_base+0(FP), R0
+	MOVD x_len+8(FP), R3
+	FMOVS top+24(FP), F31
+	VDUP V31.S[0], V31.S4
+	VEOR V30.B16, V30.B16, V30.B16
+	SUBS $4, R3
+	BLT rest
+
+vector:
+	FMOVQ 0(R0), F0
+	WORD $0x4ebfd400 // fsub v0.4s, v0.4s, v31.4s
+	WORD $0x6e3ddc00 // fmul v0.4s, v0.4s, v29.4s
+	FMOVQ 192(R4), F19
+	WORD $0x4e33f412 // fmax v18.4s, v0.4s, v19.4s
+	FMOVQ 208(R4), F19
+	WORD $0x4eb3f652 // fmin v18.4s, v18.4s, v19.4s
+	FMOVQ 224(R4), F19
+	WORD $0x6e33de50 // fmul v16.4s, v18.4s, v19.4s
+	WORD $0x4e21aa10 // fcvtns v16.4s, v16.4s
+	WORD $0x4e21da11 // scvtf v17.4s, v16.4s
+	FMOVQ 240(R4), F19
+	WORD $0x4eb3ce32 // fmls v18.4s, v17.4s, v19.4s
+	FMOVQ 256(R4), F19
+	WORD $0x4eb3ce32 // fmls v18.4s, v17.4s, v19.4s
+	FMOVQ 272(R4), F20
+	FMOVQ 288(R4), F21
+	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
+	FMOVQ 304(R4), F20
+	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
+	FMOVQ 320(R4), F21
+	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
+	FMOVQ 336(R4), F20
+	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
+	FMOVQ 352(R4), F21
+	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
+	FMOVQ 368(R4), F20
+	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
+	FMOVQ 368(R4), F21
+	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
+	WORD $0x4f3f0611 // sshr v17.4s, v16.4s, #1
+	VSUB V17.S4, V16.S4, V16.S4
+	FMOVQ 384(R4), F19
+	VADD V19.S4, V17.S4, V17.S4
+	VSHL $23, V17.S4, V17.S4
+	WORD $0x6e31deb5 // fmul v21.4s, v21.4s, v17.4s
+	VADD V19.S4, V16.S4, V16.S4
+	VSHL $23, V16.S4, V16.S4
+	WORD $0x6e30deb5 // fmul v21.4s, v21.4s, v16.4s
+	FMOVQ F21, 0(R0)
+	WORD $0x4e35d7de // fadd v30.4s, v30.4s, v21.4s
+	ADD $16, R0
+	SUBS $4, R3
+	BGE vector
+
+rest:
+	ADDS $4, R3
+	BEQ end
+
+one:
+	FMOVS 0(R0), F0
+	WORD $0x4ebfd400 // fsub v0.4s, v0.4s, v31.4s
+	WORD $0x6e3ddc00 // fmul v0.4s, v0.4s, v29.4s
+	FMOVQ 192(R4), F19
+	WORD $0x4e33f412 // fmax v18.4s, v0.4s, v19.4s
+	FMOVQ 208(R4), F19
+	WORD $0x4eb3f652 // fmin v18.4s, v18.4s, v19.4s
+	FMOVQ 224(R4), F19
+	WORD $0x6e33de50 // fmul v16.4s, v18.4s, v19.4s
+	WORD $0x4e21aa10 // fcvtns v16.4s, v16.4s
+	WORD $0x4e21da11 // scvtf v17.4s, v16.4s
+	FMOVQ 240(R4), F19
+	WORD $0x4eb3ce32 // fmls v18.4s, v17.4s, v19.4s
+	FMOVQ 256(R4), F19
+	WORD $0x4eb3ce32 // fmls v18.4s, v17.4s, v19.4s
+	FMOVQ 272(R4), F20
+	FMOVQ 288(R4), F21
+	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
+	FMOVQ 304(R4), F20
+	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
+	FMOVQ 320(R4), F21
+	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
+	FMOVQ 336(R4), F20
+	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
+	FMOVQ 352(R4), F21
+	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
+	FMOVQ 368(R4), F20
+	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
+	FMOVQ 368(R4), F21
+	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
+	WORD $0x4f3f0611 // sshr v17.4s, v16.4s, #1
+	VSUB V17.S4, V16.S4, V16.S4
+	FMOVQ 384(R4), F19
+	VADD V19.S4, V17.S4, V17.S4
+	VSHL $23, V17.S4, V17.S4
+	WORD $0x6e31deb5 // fmul v21.4s, v21.4s, v17.4s
+	VADD V19.S4, V16.S4, V16.S4
+	VSHL $23, V16.S4, V16.S4
+	WORD $0x6e30deb5 // fmul v21.4s, v21.4s, v16.4s
+	FMOVS F21, 0(R0)
+	FMOVS F21, F21
+	WORD $0x4e35d7de // fadd v30.4s, v30.4s, v21.4s
+	ADD $4, R0
+	SUBS $1, R3
+	BNE one
+
+end:
+	WORD $0x6e3ed7de // faddp v30.4s, v30.4s, v30.4s
+	WORD $0x6e3ed7de // faddp v30.4s, v30.4s, v30.4s
+	FMOVS F30, ret+32(FP)
+	RET
+
 // func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32, ahead *float32) 
 TEXT ·Dots(SB), NOSPLIT, $0-80
 	MOVD $constants<>(SB), R20

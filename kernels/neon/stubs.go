@@ -134,6 +134,11 @@ func Max(x []float32) float32
 //go:noescape
 func ExpSum(x []float32, top float32) float32
 
+// Weigh replaces x[i] by exp((x[i]−top)·scale) and gives their sum.
+//
+//go:noescape
+func Weigh(x []float32, top float32, scale float32) float32
+
 // Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.
 //
 //go:noescape

@@ -97,12 +97,22 @@ func (a *asm) reductions() {
 	a.ret()
 
 	a.function("ExpSum", "x []float32, top float32", "float32", "ExpSum replaces x[i] by exp(x[i]−top) and gives their sum.", 0, opsPool)
-	p = a.slices("x")
+	a.exponentials(func(vreg) {})
+
+	a.function("Weigh", "x []float32, top float32, scale float32", "float32", "Weigh replaces x[i] by exp((x[i]−top)·scale) and gives their sum.", 0, opsPool)
+	a.splat("scale", 29)
+	a.exponentials(func(v vreg) { a.three("fmul", v, v, 29) })
+}
+
+// exponentials replaces x by the exponentials of what change makes of x−top, and returns their sum.
+func (a *asm) exponentials(change func(v vreg)) {
+	p := a.slices("x")
 	a.splat("top", 31)
 	a.zero(30)
 	a.each(count, p, func(whole bool) {
 		a.load(0, whole, p[0], 0)
 		a.three("fsub", 0, 0, 31)
+		change(0)
 		e := a.exp(0)
 		a.store(e, whole, p[0], 0)
 		if !whole {

@@ -281,7 +281,7 @@ func (g *isa) accumulate(c cached) {
 	SHLQ(U8(2), step)
 	prefetchAhead()
 	g.byRows(val("rows"), func(name string, rows int) {
-		w := &weighing{g: g, c: c, rows: rows, step: step, column: GP64(), v: val("v"), p: p}
+		w := &weighing{g: g, c: c, rows: rows, step: step, column: GP64(), v: val("v"), p: p, body: (*weighing).positions}
 		w.walk(name, out)
 		next := GP64()
 		IMUL3Q(I32(rows), step, next)
@@ -300,6 +300,7 @@ type weighing struct {
 	step   reg.GPVirtual // bytes of a row of out
 	column reg.GPVirtual // of out, in the first row
 	v, p   reg.GPVirtual
+	body   func(w *weighing, name string, vectors int, m *part) // adds all positions to some vectors of out
 }
 
 // walk goes over the vectors of a row.
@@ -315,7 +316,7 @@ func (w *weighing) walk(name string, out reg.GPVirtual) {
 		SUBQ(I32(vectors*g.lanes), left)
 		JLT(LabelRef(name + "_end"))
 		Label(name)
-		w.positions(name, vectors, nil)
+		w.body(w, name, vectors, nil)
 		ADDQ(I32(vectors*g.bytes()), w.column)
 		ADDQ(I32(w.c.bytes(g, vectors)), w.v)
 		SUBQ(I32(vectors*g.lanes), left)
@@ -325,7 +326,7 @@ func (w *weighing) walk(name string, out reg.GPVirtual) {
 	}
 	JZ(LabelRef(name + "_end"))
 	rest := g.part(left)
-	w.positions(name+"_rest", 1, &rest)
+	w.body(w, name+"_rest", 1, &rest)
 	Label(name + "_end")
 }
 

@@ -46,8 +46,8 @@ type attention struct {
 func (v *vector) attend(a *Attention) {
 	checkAttention(a)
 	t := attention{Attention: a, v: v, cached: v.cached[a.KVType], block: a.BlockBytes(), number: a.NumberBytes()}
-	if a.KVType == KVF16 {
-		t.pairs = v.pairs
+	if a.KVType == KVF16 && v.pairs != nil {
+		t.pairs, t.cached = v.pairs, v.pairs.cached
 	}
 	t.begin()
 	end := a.To + a.Queries - 1
@@ -145,7 +145,7 @@ func (t *attention) products(lo, hi int) {
 	for at := lo; at < hi; {
 		numbers, slot, next, ahead := t.run(at, hi)
 		k := &t.K[numbers+slot*t.number]
-		t.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[ahead])
+		t.cached.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[ahead])
 		at = next
 	}
 }
@@ -210,7 +210,7 @@ func (t *attention) looks(i, at, next int) (from, to int) {
 
 // take finds the positions from at on that weigh can add in one go.
 func (t *attention) take(at, hi int) int {
-	if t.pairs != nil {
+	if t.once() {
 		return t.pairValues(at, hi)
 	}
 	_, _, next, _ := t.run(at, hi)
@@ -221,14 +221,14 @@ func (t *attention) take(at, hi int) int {
 // begin, and at where what was taken does.
 func (t *attention) weigh(lo, at, from, to, row, rows int) {
 	out, p := &t.out[row*t.HeadDim], &t.scores[row*attendChunk+from-lo]
-	if t.pairs != nil {
+	if t.once() {
 		v, skip := t.pairAt(from - at)
 		t.pairs.accumulate(out, t.HeadDim, rows, v, p, attendChunk, skip, to-from)
 		return
 	}
 	numbers, slot, _, ahead := t.run(from, to)
 	v := &t.V[numbers+slot*t.HeadDim*t.number]
-	t.accumulate(out, t.HeadDim, rows, v, p, attendChunk, to-from, &t.V[ahead])
+	t.cached.accumulate(out, t.HeadDim, rows, v, p, attendChunk, to-from, &t.V[ahead])
 }
 
 // run finds the positions [at,next) before end that lie in one page: the numbers of

@@ -5,7 +5,10 @@ import "unsafe"
 // pairs are the loops of an assembly package that computes with pairs of bfloat16
 // numbers, for pages of halves. A pair is a word in memory of float32 numbers.
 type pairs struct {
-	lanes      int // positions that dots takes at once, and words that a row of pairs is a multiple of
+	cached  cached // of pairs with halves, of which it makes pairs for each rowsMax rows again
+	rowsMax int
+	lanes   int // positions that dots takes at once
+
 	halves     func(dst *float32, src *byte, stride, width, rows int, ahead *byte)
 	numbers    func(dst, x *float32, n int) float32
 	dots       func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, count int, scale float32)
@@ -38,14 +41,20 @@ func (t *attention) pairQueries() {
 	}
 }
 
-// pairProducts is products with the keys of some positions after the other, each made
-// pairs of once for all rows.
+// once says whether the page's numbers are made pairs of before all rows read them.
+func (t *attention) once() bool { return t.pairs != nil && t.rows > t.pairs.rowsMax }
+
+// pairProducts is products for some positions after the other.
 func (t *attention) pairProducts(lo, hi int) {
 	for at := lo; at < hi; {
 		numbers, slot, next, ahead := t.run(at, min(hi, at+t.pairs.lanes))
-		k := &t.K[numbers+slot*t.number]
-		t.pairs.halves(&t.paired[0], k, t.PageTokens, next-at, t.HeadDim, &t.K[ahead+slot*t.HeadDim*t.number])
-		t.pairs.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, &t.paired[0], next-at, t.Scale)
+		scores, k, then := &t.scores[at-lo], &t.K[numbers+slot*t.number], &t.K[ahead+slot*t.HeadDim*t.number]
+		if t.once() {
+			t.pairs.halves(&t.paired[0], k, t.PageTokens, next-at, t.HeadDim, then)
+			t.pairs.dots(scores, attendChunk, &t.q[0], t.HeadDim, t.rows, &t.paired[0], next-at, t.Scale)
+		} else {
+			t.cached.dots(scores, attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, then)
+		}
 		at = next
 	}
 }
@@ -64,8 +73,8 @@ func (t *attention) pairValues(at, hi int) int {
 	return at
 }
 
-// pairAt is where the pair of value i of those that lie in paired is, and whether its
-// other one comes before it.
+// pairAt is where the pair of value i of those that lie in paired is, and whether another
+// value comes before it there.
 func (t *attention) pairAt(i int) (pair *float32, skip int) {
 	return &t.paired[i/2*pairWidth(t.HeadDim)], i % 2
 }

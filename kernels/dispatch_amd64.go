@@ -62,7 +62,8 @@ var (
 	})
 
 	bf16Set = vnniSet.withPairs("avx512bf16", avx512Loops, &pairs{
-		lanes: bf16.Lanes, halves: bf16.PairHalves, numbers: bf16.PairNumbers, dots: bf16.Dots, accumulate: bf16.Accumulate,
+		cached: cached{bf16.DotsHalves, bf16.AccumulateHalves}, rowsMax: bf16.RowsMax, lanes: bf16.Lanes,
+		halves: bf16.PairHalves, numbers: bf16.PairNumbers, dots: bf16.Dots, accumulate: bf16.Accumulate,
 	})
 )
 

@@ -300,6 +300,7 @@ type weighing struct {
 	step   reg.GPVirtual // bytes of a row of out
 	column reg.GPVirtual // of out, in the first row
 	v, p   reg.GPVirtual
+	halves *halfRows                                            // where pairs are made of halves
 	body   func(w *weighing, name string, vectors int, m *part) // adds all positions to some vectors of out
 }
 
@@ -310,6 +311,9 @@ func (w *weighing) walk(name string, out reg.GPVirtual) {
 	counts := []int{4, 1}
 	if w.rows == 1 {
 		counts = []int{8, 4, 1}
+	}
+	if w.halves != nil && w.rows == w.g.attendRows() { // making pairs takes registers
+		counts = []int{2, 1}
 	}
 	for _, vectors := range counts {
 		name := fmt.Sprintf("%s_vectors%d", name, vectors)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -45,52 +47,81 @@ func bfloatLoops() {
 	g := &isa{wide: true, lanes: 16}
 	g.pairHalves()
 	g.pairNumbers()
-	g.dotsPairs()
-	g.accumulatePairs()
+	for _, fused := range []bool{false, true} {
+		g.dotsPairs(fused)
+		g.accumulatePairs(fused)
+	}
+}
+
+// halfRows are pairs that are made of two rows of halves, and not kept.
+type halfRows struct {
+	pairer
+	at, stride, ahead reg.GPVirtual
+	first, second     reg.VecVirtual
+}
+
+// newHalfRows has the rows at a place that it moves on, stride halves apart.
+func newHalfRows(at, stride, ahead reg.GPVirtual) *halfRows {
+	h := &halfRows{newPairer(), at, stride, ahead, ZMM(), ZMM()}
+	SHLQ(U8(1), stride)
+	return h
+}
+
+// load makes pairs of the j-th vectors of the two rows, and asks for as many bytes ahead.
+func (h *halfRows) load(j int, p *part, pairs reg.VecVirtual) {
+	h.widen(Mem{Base: h.at, Disp: 32 * j}, p, h.first)
+	h.widen(Mem{Base: h.at, Index: h.stride, Scale: 1, Disp: 32 * j}, p, h.second)
+	PREFETCHT0(Mem{Base: h.ahead, Disp: 64 * j})
+	h.pair(h.first, h.second, pairs)
+}
+
+// loadAlone is load for a row that has no other.
+func (h *halfRows) loadAlone(j int, p *part, pairs reg.VecVirtual) {
+	h.widen(Mem{Base: h.at, Disp: 32 * j}, p, h.first)
+	VXORPS(h.second, h.second, h.second)
+	h.pair(h.first, h.second, pairs)
+	VPORD((&isa{lanes: 16}).bits(minusZero), pairs, pairs)
+}
+
+func (h *halfRows) widen(m Mem, p *part, v reg.VecVirtual) {
+	cached{shift: 1}.load(&isa{wide: true}, m, p, v)
+}
+
+// next goes on to the next two rows.
+func (h *halfRows) next(vectors int) {
+	LEAQ(Mem{Base: h.at, Index: h.stride, Scale: 2}, h.at)
+	ADDQ(I32(64*vectors), h.ahead)
 }
 
 // pairHalves goes down the rows for one vector of columns after the other.
 func (g *isa) pairHalves() {
 	text("PairHalves", "func(dst *float32, src *byte, stride, width, rows int, ahead *byte)",
 		"PairHalves makes pairs of two rows of halves each, stride halves apart: word i of row j of dst, whose rows are whole vectors, is of the i-th halves of rows 2j and 2j+1 of src for i in [0,width), and behind that zero. A last row that has no other is alone. It prefetches as many bytes at ahead as it reads.")
-	dst, src, stride, width, ahead := val("dst"), val("src"), val("stride"), val("width"), val("ahead")
-	SHLQ(U8(1), stride)
-	step := GP64()
+	dst, src, width, step := val("dst"), val("src"), val("width"), GP64()
+	h := newHalfRows(GP64(), val("stride"), val("ahead"))
 	LEAQ(Mem{Base: width, Disp: g.lanes - 1}, step)
 	ANDQ(I8(-g.lanes), step)
 	SHLQ(U8(2), step)
-	pr, low := newPairer(), ZMM()
-	VMOVDQU32(g.bits(minusZero), low)
 	Label("columns")
-	to, at, left, lanes := GP64(), GP64(), val("rows"), GP64()
+	to, left, lanes, pairs := GP64(), val("rows"), GP64(), ZMM()
 	MOVQ(dst, to)
-	MOVQ(src, at)
-	MOVQ(I32(g.lanes), lanes)
-	CMPQ(width, lanes)
-	CMOVQLT(width, lanes)
-	p := g.part(lanes)
-	first, second := ZMM(), ZMM()
+	MOVQ(src, h.at)
+	MOVQ(width, lanes)
+	p := g.first16(lanes)
 	SUBQ(I8(2), left)
 	JLT(LabelRef("alone"))
 	Label("rows")
-	VCVTPH2PS_Z(Mem{Base: at}, p.k, first)
-	VCVTPH2PS_Z(Mem{Base: at, Index: stride, Scale: 1}, p.k, second)
-	PREFETCHT0(Mem{Base: ahead})
-	ADDQ(I8(64), ahead)
-	pr.pair(first, second, first)
-	VMOVDQU32(first, Mem{Base: to})
-	LEAQ(Mem{Base: at, Index: stride, Scale: 2}, at)
+	h.load(0, &p, pairs)
+	VMOVDQU32(pairs, Mem{Base: to})
+	h.next(1)
 	ADDQ(step, to)
 	SUBQ(I8(2), left)
 	JGE(LabelRef("rows"))
 	Label("alone")
 	ADDQ(I8(2), left)
 	JZ(LabelRef("next"))
-	VCVTPH2PS_Z(Mem{Base: at}, p.k, first)
-	VXORPS(second, second, second)
-	pr.pair(first, second, first)
-	VPORD(low, first, first)
-	VMOVDQU32(first, Mem{Base: to})
+	h.loadAlone(0, &p, pairs)
+	VMOVDQU32(pairs, Mem{Base: to})
 	Label("next")
 	ADDQ(I8(64), dst)
 	ADDQ(I8(2*g.lanes), src)
@@ -142,26 +173,43 @@ func (g *isa) first16(n reg.GPVirtual) part {
 const pairTurns = 4
 
 // dotsPairs: a lane is a position, as in dots.
-func (g *isa) dotsPairs() {
-	text("Dots", "func(dst *float32, dstStride int, q *float32, dim, rows int, k *float32, count int, scale float32)",
-		"Dots computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d][t] for i in [0,rows) and t in [0,count), count ≤ 16. PairNumbers made the rows of q, PairHalves those of k.")
-	dst, qStep, lanes := val("dst"), val("dim"), val("count")
-	q := val("q")
-	SHLQ(U8(2), qStep)
-	p := g.part(lanes)
-	g.byRows(val("rows"), func(name string, rows int) {
-		g.pairScores(name, rowsAt(q, qStep, rows), dst, rows, p)
-		step := GP64()
-		IMUL3Q(I32(rows), qStep, step)
-		ADDQ(step, q)
-		step = val("dstStride")
-		IMUL3Q(I32(4*rows), step, step)
-		ADDQ(step, dst)
-	})
+func (g *isa) dotsPairs(fused bool) {
+	name, k, made := "Dots", "k *float32, count int, scale float32", "PairHalves those of k"
+	if fused {
+		name, k, made = "DotsHalves", "k *byte, kStride, count int, scale float32, ahead *byte", "k has halves, which become pairs once for each six rows; it prefetches as many bytes at ahead"
+	}
+	text(name, "func(dst *float32, dstStride int, q *float32, dim, rows int, "+k+")",
+		name+" computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d][t] for i in [0,rows) and t in [0,count), count ≤ 16. PairNumbers made the rows of q, "+made+".")
+	s := &pairScores{g: g, dst: val("dst"), q: val("q"), qStep: val("dim")}
+	SHLQ(U8(2), s.qStep)
+	s.p = g.part(val("count"))
+	if fused {
+		s.halves = newHalfRows(GP64(), val("kStride"), val("ahead"))
+	}
+	g.byRows(val("rows"), s.rows)
 }
 
-// pairScores computes the scores of rows queries. q is where it was afterwards.
-func (g *isa) pairScores(name string, q three, dst reg.GPVirtual, rows int, p part) {
+// pairScores is the state of Dots and DotsHalves.
+type pairScores struct {
+	g             *isa
+	dst, q, qStep reg.GPVirtual
+	p             part      // of the positions
+	halves        *halfRows // nil where k has pairs
+}
+
+// rows computes the scores of rows queries and moves q and dst on.
+func (s *pairScores) rows(name string, rows int) {
+	s.scores(name, rowsAt(s.q, s.qStep, rows), rows)
+	step := GP64()
+	IMUL3Q(I32(rows), s.qStep, step)
+	ADDQ(step, s.q)
+	step = val("dstStride")
+	IMUL3Q(I32(4*rows), step, step)
+	ADDQ(step, s.dst)
+}
+
+// scores leaves q where it was.
+func (s *pairScores) scores(name string, q three, rows int) {
 	var acc [pairTurns][]reg.VecVirtual
 	for t := range acc {
 		for range rows {
@@ -169,45 +217,65 @@ func (g *isa) pairScores(name string, q three, dst reg.GPVirtual, rows int, p pa
 		}
 	}
 	k, left := val("k"), val("dim")
-	INCQ(left)
-	SHRQ(U8(1), left)
-	step := func(turn int) {
+	if s.halves != nil {
+		MOVQ(k, s.halves.at)
+	}
+	add := func(turn, disp int, load func(j int, p *part, pairs reg.VecVirtual)) {
 		keys := ZMM()
-		VMOVDQU32(Mem{Base: k, Disp: 64 * turn}, keys)
+		if s.halves == nil {
+			VMOVDQU32(Mem{Base: k, Disp: disp * 64}, keys)
+		} else {
+			load(0, &s.p, keys)
+			s.halves.next(1)
+		}
 		for i := range rows {
-			dotPairs(q.row(i, 8*turn), keys, acc[turn][i], "BCST")
+			dotPairs(q.row(i, 8*disp), keys, acc[turn][i], "BCST")
 		}
 	}
-	SUBQ(I8(pairTurns), left)
+	var both, alone func(int, *part, reg.VecVirtual)
+	if s.halves != nil {
+		both, alone = s.halves.load, s.halves.loadAlone
+	}
+	SUBQ(I8(2*pairTurns), left)
 	JLT(LabelRef(name + "_columns_end"))
 	Label(name + "_columns")
 	for turn := range pairTurns {
-		step(turn)
+		add(turn, turn, both)
 	}
-	ADDQ(I32(64*pairTurns), k)
+	if s.halves == nil {
+		ADDQ(I32(64*pairTurns), k)
+	}
 	q.advance(I8(8 * pairTurns))
-	SUBQ(I8(pairTurns), left)
+	SUBQ(I8(2*pairTurns), left)
 	JGE(LabelRef(name + "_columns"))
 	Label(name + "_columns_end")
-	ADDQ(I8(pairTurns), left)
-	for turn := range pairTurns - 1 {
-		CMPQ(left, I8(turn+1))
+	ADDQ(I8(2*pairTurns), left)
+	for turn := range pairTurns {
+		CMPQ(left, I8(2*turn+1))
 		JLT(LabelRef(name + "_sum"))
-		step(turn)
+		JEQ(LabelRef(fmt.Sprintf("%s_alone%d", name, turn)))
+		if turn < pairTurns-1 {
+			add(turn, turn, both)
+		}
+	}
+	for turn := range pairTurns {
+		Label(fmt.Sprintf("%s_alone%d", name, turn))
+		add(turn, turn, alone)
+		if turn < pairTurns-1 {
+			JMP(LabelRef(name + "_sum"))
+		}
 	}
 	Label(name + "_sum")
-	g.storeScores(acc, dst, rows, p)
+	s.store(acc, rows)
 	back := val("dim")
-	INCQ(back)
-	SHRQ(U8(1), back)
-	ANDQ(I8(-pairTurns), back)
-	SHLQ(U8(3), back)
+	ANDQ(I8(-2*pairTurns), back)
+	SHLQ(U8(2), back)
 	NEGQ(back)
 	q.advance(back)
 }
 
-// storeScores adds up the turns and stores the scores.
-func (g *isa) storeScores(acc [pairTurns][]reg.VecVirtual, dst reg.GPVirtual, rows int, p part) {
+// store adds up the turns and stores the scores.
+func (s *pairScores) store(acc [pairTurns][]reg.VecVirtual, rows int) {
 	to, step, scale := GP64(), val("dstStride"), ZMM()
 	factor, err := Param("scale").Resolve()
 	if err != nil {
@@ -215,13 +283,13 @@ func (g *isa) storeScores(acc [pairTurns][]reg.VecVirtual, dst reg.GPVirtual, ro
 	}
 	VBROADCASTSS(factor.Addr, scale)
 	SHLQ(U8(2), step)
-	MOVQ(dst, to)
+	MOVQ(s.dst, to)
 	for i := range rows {
 		VADDPS(acc[1][i], acc[0][i], acc[0][i])
 		VADDPS(acc[3][i], acc[2][i], acc[2][i])
 		VADDPS(acc[2][i], acc[0][i], acc[0][i])
 		VMULPS(scale, acc[0][i], acc[0][i])
-		g.store(acc[0][i], &p, Mem{Base: to})
+		s.g.store(acc[0][i], &s.p, Mem{Base: to})
 		if i < rows-1 {
 			ADDQ(step, to)
 		}
@@ -229,13 +297,23 @@ func (g *isa) storeScores(acc [pairTurns][]reg.VecVirtual, dst reg.GPVirtual, ro
 }
 
 // accumulatePairs: one output is one accumulator, in the order of t, as in accumulate.
-func (g *isa) accumulatePairs() {
-	text("Accumulate", "func(out *float32, dim, rows int, v, p *float32, pStride, skip, count int)",
-		"Accumulate computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[skip+t][d] over t in [0,count), in the order of t, for i in [0,rows). PairHalves made the rows of v, PairNumbers those of p. skip is 0 or 1; 1 ≤ count.")
-	out, p, step := val("out"), val("p"), val("dim")
+func (g *isa) accumulatePairs(fused bool) {
+	name, with, what := "Accumulate", "v, p *float32, pStride, skip, count int", "v[skip+t][d]"
+	made := "PairHalves made the rows of v, PairNumbers those of p. skip is 0 or 1; 1 ≤ count."
+	if fused {
+		name, with, what = "AccumulateHalves", "v *byte, p *float32, pStride, count int, ahead *byte", "v[t·dim+d]"
+		made = "PairNumbers made the rows of p; v has halves, which become pairs once for each six rows; it prefetches as many bytes at ahead. 1 ≤ count."
+	}
+	text(name, "func(out *float32, dim, rows int, "+with+")",
+		name+" computes out[i·dim+d] += Σ_t p[i·pStride+t]·"+what+" over t in [0,count), in the order of t, for i in [0,rows). "+made)
+	out, p, step, c := val("out"), val("p"), val("dim"), cached{shift: 2}
+	var h *halfRows
+	if fused {
+		c.shift, h = 1, newHalfRows(GP64(), val("dim"), val("ahead"))
+	}
 	SHLQ(U8(2), step)
 	g.byRows(val("rows"), func(name string, rows int) {
-		w := &weighing{g: g, rows: rows, c: cached{shift: 2}, step: step, column: GP64(), v: val("v"), p: p, body: (*weighing).pairs}
+		w := &weighing{g: g, rows: rows, c: c, step: step, column: GP64(), v: val("v"), p: p, halves: h, body: (*weighing).pairs}
 		w.walk(name, out)
 		next := GP64()
 		IMUL3Q(I32(rows), step, next)
@@ -249,55 +327,90 @@ func (g *isa) accumulatePairs() {
 // pairs adds all positions to some vectors of out, two at a time, and a first and a last
 // one alone where their others do not count.
 func (w *weighing) pairs(name string, vectors int, m *part) {
-	g, at, from, left, vStep := w.g, GP64(), GP64(), val("count"), val("dim")
-	MOVQ(w.v, at)
+	g, from, left := w.g, GP64(), val("count")
 	MOVQ(w.p, from)
 	pStep := val("pStride")
 	SHLQ(U8(2), pStep)
 	p := rowsAt(from, pStep, w.rows)
-	ADDQ(I8(g.lanes-1), vStep)
-	ANDQ(I8(-g.lanes), vStep)
-	SHLQ(U8(2), vStep)
 	acc := w.outputs(vectors, func(v reg.VecVirtual, to Mem) { g.load(to, m, v) }, nil)
-	add := func(weigh, value func(reg.VecVirtual)) {
+	add := func(load func(j int, values reg.VecVirtual), prepare ...func(weights reg.VecVirtual)) {
 		weights := make([]reg.VecVirtual, w.rows)
 		for i := range weights {
 			weights[i] = ZMM()
 			VPBROADCASTD(p.row(i, 0), weights[i])
-			weigh(weights[i])
+			for _, f := range prepare {
+				f(weights[i])
+			}
 		}
 		for j := range vectors {
 			values := ZMM()
-			VMOVDQU32(Mem{Base: at, Disp: 64 * j}, values)
-			value(values)
+			load(j, values)
 			for i := range weights {
 				dotPairs(values, weights[i], acc[i][j])
 			}
 		}
-		ADDQ(vStep, at)
 	}
 	alone := func(v reg.VecVirtual) {
 		VPANDD(g.bits(upperHalf), v, v)
 		VPORD(g.bits(minusZero), v, v)
 	}
-	skip := val("skip")
-	TESTQ(skip, skip)
-	JZ(LabelRef(name + "_begin"))
-	add(alone, func(v reg.VecVirtual) { VPSLLD(U8(16), v, v) })
-	p.advance(I8(4))
-	DECQ(left)
-	Label(name + "_begin")
+	rows := w.pairRows(m)
+	if w.halves == nil {
+		skip := val("skip")
+		TESTQ(skip, skip)
+		JZ(LabelRef(name + "_begin"))
+		add(func(j int, values reg.VecVirtual) { VPSLLD(U8(16), rows.at(j), values) }, alone)
+		rows.next(vectors)
+		p.advance(I8(4))
+		DECQ(left)
+		Label(name + "_begin")
+	}
 	SUBQ(I8(2), left)
 	JLT(LabelRef(name + "_last"))
 	Label(name + "_pair")
-	add(func(reg.VecVirtual) {}, func(reg.VecVirtual) {})
+	add(rows.both)
+	rows.next(vectors)
 	p.advance(I8(8))
 	SUBQ(I8(2), left)
 	JGE(LabelRef(name + "_pair"))
 	Label(name + "_last")
 	ADDQ(I8(2), left)
 	JZ(LabelRef(name + "_store"))
-	add(alone, func(v reg.VecVirtual) { VPANDD(g.bits(upperHalf), v, v) })
+	add(rows.first, alone)
 	Label(name + "_store")
 	w.outputs(vectors, func(v reg.VecVirtual, to Mem) { g.store(v, m, to) }, acc)
+}
+
+// pairRows are the values' pairs as they come to weighing.pairs.
+type pairRows struct {
+	at          func(j int) Mem
+	both, first func(j int, values reg.VecVirtual) // of a row of pairs both, or the upper ones
+	next        func(vectors int)
+}
+
+// pairRows begins at the first row of pairs, or of halves that become pairs; m is a part of a vector.
+func (w *weighing) pairRows(m *part) pairRows {
+	if h := w.halves; h != nil {
+		MOVQ(w.v, h.at)
+		return pairRows{
+			both:  func(j int, values reg.VecVirtual) { h.load(j, m, values) },
+			first: func(j int, values reg.VecVirtual) { h.loadAlone(j, m, values) },
+			next:  h.next,
+		}
+	}
+	base, step := GP64(), val("dim")
+	MOVQ(w.v, base)
+	ADDQ(I8(w.g.lanes-1), step)
+	ANDQ(I8(-w.g.lanes), step)
+	SHLQ(U8(2), step)
+	at := func(j int) Mem { return Mem{Base: base, Disp: 64 * j} }
+	return pairRows{
+		at:   at,
+		both: func(j int, values reg.VecVirtual) { VMOVDQU32(at(j), values) },
+		first: func(j int, values reg.VecVirtual) {
+			VMOVDQU32(w.g.bits(upperHalf), values)
+			VPANDD(at(j), values, values)
+		},
+		next: func(int) { ADDQ(step, base) },
+	}
 }

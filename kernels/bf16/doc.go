@@ -7,5 +7,9 @@
 // and under the build tag purego the package has no functions.
 package bf16
 
-// Lanes is how many pairs a vector holds, and how many positions one Dots call takes.
-const Lanes = 16
+const (
+	// Lanes is how many pairs a vector holds, and how many positions one Dots call takes.
+	Lanes = 16
+	// RowsMax is how many rows DotsHalves and AccumulateHalves compute at once.
+	RowsMax = 6
+)

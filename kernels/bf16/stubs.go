@@ -23,3 +23,13 @@ func Dots(dst *float32, dstStride int, q *float32, dim int, rows int, k *float32
 //
 //go:noescape
 func Accumulate(out *float32, dim int, rows int, v *float32, p *float32, pStride int, skip int, count int)
+
+// DotsHalves computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d][t] for i in [0,rows) and t in [0,count), count ≤ 16. PairNumbers made the rows of q, k has halves, which become pairs once for each six rows; it prefetches as many bytes at ahead.
+//
+//go:noescape
+func DotsHalves(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
+
+// AccumulateHalves computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). PairNumbers made the rows of p; v has halves, which become pairs once for each six rows; it prefetches as many bytes at ahead. 1 ≤ count.
+//
+//go:noescape
+func AccumulateHalves(out *float32, dim int, rows int, v *byte, p *float32, pStride int, count int, ahead *byte)

@@ -5,7 +5,7 @@ import "unsafe"
 // pairs are the loops of an assembly package that computes with pairs of bfloat16
 // numbers, for pages of halves. A pair is a word in memory of float32 numbers.
 type pairs struct {
-	cached  cached // of pairs with halves, of which it makes pairs for each rowsMax rows again
+	cached  cached // of pairs with halves, of which it makes pairs for each turn of rowsMax rows
 	rowsMax int
 	lanes   int // positions that dots takes at once
 
@@ -41,8 +41,9 @@ func (t *attention) pairQueries() {
 	}
 }
 
-// once says whether the page's numbers are made pairs of before all rows read them.
-func (t *attention) once() bool { return t.pairs != nil && t.rows > t.pairs.rowsMax }
+// once says whether keys and values are made pairs of before all rows read them: from the
+// third turn on, that costs less than to make them again.
+func (t *attention) once() bool { return t.pairs != nil && t.rows > 2*t.pairs.rowsMax }
 
 // pairProducts is products for some positions after the other.
 func (t *attention) pairProducts(lo, hi int) {

@@ -206,6 +206,9 @@ func (s *pairScores) rows(name string, rows int) {
 	step = val("dstStride")
 	IMUL3Q(I32(4*rows), step, step)
 	ADDQ(step, s.dst)
+	if s.halves != nil {
+		Load(Param("k"), s.halves.ahead) // it has been asked for
+	}
 }
 
 // scores leaves q where it was.
@@ -321,6 +324,9 @@ func (g *isa) accumulatePairs(fused bool) {
 		next = val("pStride")
 		IMUL3Q(I32(4*rows), next, next)
 		ADDQ(next, p)
+		if fused {
+			Load(Param("v"), h.ahead) // it has been asked for
+		}
 	})
 }
 

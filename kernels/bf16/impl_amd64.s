@@ -3495,40 +3495,40 @@ rows6_alone3:
 	BYTE $0x62; BYTE $0x42; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x51; BYTE $0x06; // VDPBF16PS.BCST 24(R9)(DX*2), Z1, Z26
 
 rows6_sum:
-	MOVQ         dstStride+8(FP), R10
+	MOVQ         dstStride+8(FP), DI
 	VBROADCASTSS scale+64(FP), Z1
-	SHLQ         $0x02, R10
+	SHLQ         $0x02, DI
 	MOVQ         AX, BX
 	VADDPS       Z9, Z3, Z3
 	VADDPS       Z21, Z15, Z15
 	VADDPS       Z15, Z3, Z3
 	VMULPS       Z1, Z3, Z3
 	VMOVUPS      Z3, K1, (BX)
-	ADDQ         R10, BX
+	ADDQ         DI, BX
 	VADDPS       Z10, Z4, Z4
 	VADDPS       Z22, Z16, Z16
 	VADDPS       Z16, Z4, Z4
 	VMULPS       Z1, Z4, Z4
 	VMOVUPS      Z4, K1, (BX)
-	ADDQ         R10, BX
+	ADDQ         DI, BX
 	VADDPS       Z11, Z5, Z5
 	VADDPS       Z23, Z17, Z17
 	VADDPS       Z17, Z5, Z5
 	VMULPS       Z1, Z5, Z5
 	VMOVUPS      Z5, K1, (BX)
-	ADDQ         R10, BX
+	ADDQ         DI, BX
 	VADDPS       Z12, Z6, Z6
 	VADDPS       Z24, Z18, Z18
 	VADDPS       Z18, Z6, Z6
 	VMULPS       Z1, Z6, Z6
 	VMOVUPS      Z6, K1, (BX)
-	ADDQ         R10, BX
+	ADDQ         DI, BX
 	VADDPS       Z13, Z7, Z7
 	VADDPS       Z25, Z19, Z19
 	VADDPS       Z19, Z7, Z7
 	VMULPS       Z1, Z7, Z7
 	VMOVUPS      Z7, K1, (BX)
-	ADDQ         R10, BX
+	ADDQ         DI, BX
 	VADDPS       Z14, Z8, Z8
 	VADDPS       Z26, Z20, Z20
 	VADDPS       Z20, Z8, Z8
@@ -3545,6 +3545,7 @@ rows6_sum:
 	MOVQ         dstStride+8(FP), BX
 	IMUL3Q       $+24, BX, BX
 	ADDQ         BX, AX
+	MOVQ         k+40(FP), DI
 	SUBQ         $+6, R8
 	CMPQ         R8, $+6
 	JGE          whole
@@ -3712,6 +3713,7 @@ rows1_sum:
 	MOVQ         dstStride+8(FP), CX
 	IMUL3Q       $+4, CX, CX
 	ADDQ         CX, AX
+	MOVQ         k+40(FP), DI
 	VZEROUPPER
 	RET
 
@@ -3885,6 +3887,7 @@ rows2_sum:
 	MOVQ         dstStride+8(FP), CX
 	IMUL3Q       $+8, CX, CX
 	ADDQ         CX, AX
+	MOVQ         k+40(FP), DI
 	VZEROUPPER
 	RET
 
@@ -4079,6 +4082,7 @@ rows3_sum:
 	MOVQ         dstStride+8(FP), CX
 	IMUL3Q       $+12, CX, CX
 	ADDQ         CX, AX
+	MOVQ         k+40(FP), DI
 	VZEROUPPER
 	RET
 
@@ -4298,6 +4302,7 @@ rows4_sum:
 	MOVQ         dstStride+8(FP), CX
 	IMUL3Q       $+16, CX, CX
 	ADDQ         CX, AX
+	MOVQ         k+40(FP), DI
 	VZEROUPPER
 	RET
 
@@ -4538,6 +4543,7 @@ rows5_sum:
 	MOVQ         dstStride+8(FP), CX
 	IMUL3Q       $+20, CX, CX
 	ADDQ         CX, AX
+	MOVQ         k+40(FP), DI
 	VZEROUPPER
 	RET
 
@@ -4882,6 +4888,7 @@ rows6_end:
 	MOVQ   pStride+40(FP), BX
 	IMUL3Q $+24, BX, BX
 	ADDQ   BX, CX
+	MOVQ   v+24(FP), DI
 	SUBQ   $+6, R8
 	CMPQ   R8, $+6
 	JGE    whole
@@ -5240,6 +5247,7 @@ rows1_end:
 	MOVQ   pStride+40(FP), AX
 	IMUL3Q $+4, AX, AX
 	ADDQ   AX, CX
+	MOVQ   v+24(FP), DI
 	VZEROUPPER
 	RET
 
@@ -5472,6 +5480,7 @@ rows2_end:
 	MOVQ   pStride+40(FP), AX
 	IMUL3Q $+8, AX, AX
 	ADDQ   AX, CX
+	MOVQ   v+24(FP), DI
 	VZEROUPPER
 	RET
 
@@ -5740,6 +5749,7 @@ rows3_end:
 	MOVQ   pStride+40(FP), AX
 	IMUL3Q $+12, AX, AX
 	ADDQ   AX, CX
+	MOVQ   v+24(FP), DI
 	VZEROUPPER
 	RET
 
@@ -6065,6 +6075,7 @@ rows4_end:
 	MOVQ   pStride+40(FP), AX
 	IMUL3Q $+16, AX, AX
 	ADDQ   AX, CX
+	MOVQ   v+24(FP), DI
 	VZEROUPPER
 	RET
 
@@ -6426,5 +6437,6 @@ rows5_end:
 	MOVQ   pStride+40(FP), AX
 	IMUL3Q $+20, AX, AX
 	ADDQ   AX, CX
+	MOVQ   v+24(FP), DI
 	VZEROUPPER
 	RET

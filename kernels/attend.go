@@ -46,7 +46,7 @@ type attention struct {
 func (v *vector) attend(a *Attention) {
 	checkAttention(a)
 	t := attention{Attention: a, v: v, cached: v.cached[a.KVType], block: a.BlockBytes(), number: a.NumberBytes()}
-	if a.KVType == KVF16 && v.pairs != nil {
+	if a.Round && a.KVType == KVF16 && v.pairs != nil {
 		t.pairs, t.cached = v.pairs, v.pairs.cached
 	}
 	t.begin()

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/forebay-io/forebay/kernels"
@@ -16,6 +17,12 @@ func fineTopsOf(c *Config) float32 {
 		return fineTopsAll
 	}
 	return kernels.FineTops
+}
+
+// roundsAttention says whether attention may round to bfloat16: where the products around
+// it round more, since its matrices are in blocks, and not in mixtures, for the reason above.
+func roundsAttention(c *Config, w *weights) bool {
+	return c.Experts == 0 && !slices.ContainsFunc(w.layers, func(l layer) bool { return l.out.Type.BlockLen() == 1 })
 }
 
 // activations are the rows that a matrix is multiplied with.

@@ -11,8 +11,8 @@ import (
 // A pair is a word of two bfloat16 numbers. A dot product of pairs adds the product of
 // the upper ones first, as a fused multiplication does, and then that of the lower ones,
 // so that the number that comes first lies in the upper half: sums go on in order, and
-// have the same bits wherever a row of numbers is cut. A number that is alone has −0
-// times 0 beside it, which changes no sum.
+// have the same bits wherever a row of numbers is cut. A value that is alone has 0 beside
+// it, and its weight −0: their product, −0, changes no sum.
 
 const (
 	upperHalf = 0xffff0000
@@ -80,7 +80,6 @@ func (h *halfRows) loadAlone(j int, p *part, pairs reg.VecVirtual) {
 	h.widen(Mem{Base: h.at, Disp: 32 * j}, p, h.first)
 	VXORPS(h.second, h.second, h.second)
 	h.pair(h.first, h.second, pairs)
-	VPORD((&isa{lanes: 16}).bits(minusZero), pairs, pairs)
 }
 
 func (h *halfRows) widen(m Mem, p *part, v reg.VecVirtual) {
@@ -96,7 +95,7 @@ func (h *halfRows) next(vectors int) {
 // pairHalves goes down the rows for one vector of columns after the other.
 func (g *isa) pairHalves() {
 	text("PairHalves", "func(dst *float32, src *byte, stride, width, rows int, ahead *byte)",
-		"PairHalves makes pairs of two rows of halves each, stride halves apart: word i of row j of dst, whose rows are whole vectors, is of the i-th halves of rows 2j and 2j+1 of src for i in [0,width), and behind that zero. A last row that has no other is alone. It prefetches as many bytes at ahead as it reads.")
+		"PairHalves makes pairs of two rows of halves each, stride halves apart: word i of row j of dst, whose rows are whole vectors, is of the i-th halves of rows 2j and 2j+1 of src for i in [0,width), and behind that zero. A last row that has no other has zero beside it. It prefetches as many bytes at ahead as it reads.")
 	dst, src, width, step := val("dst"), val("src"), val("width"), GP64()
 	h := newHalfRows(GP64(), val("stride"), val("ahead"))
 	LEAQ(Mem{Base: width, Disp: g.lanes - 1}, step)

@@ -4,7 +4,7 @@
 
 package bf16
 
-// PairHalves makes pairs of two rows of halves each, stride halves apart: word i of row j of dst, whose rows are whole vectors, is of the i-th halves of rows 2j and 2j+1 of src for i in [0,width), and behind that zero. A last row that has no other is alone. It prefetches as many bytes at ahead as it reads.
+// PairHalves makes pairs of two rows of halves each, stride halves apart: word i of row j of dst, whose rows are whole vectors, is of the i-th halves of rows 2j and 2j+1 of src for i in [0,width), and behind that zero. A last row that has no other has zero beside it. It prefetches as many bytes at ahead as it reads.
 //
 //go:noescape
 func PairHalves(dst *float32, src *byte, stride int, width int, rows int, ahead *byte)

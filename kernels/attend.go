@@ -172,6 +172,8 @@ func (t *attention) exponentials(r, from, to int) {
 	}
 	sum := t.v.expSum(scores, t.top[r])
 	if t.pairs != nil {
+		// The weights that values get sum to one: their rounding then moves an output by
+		// its share of v−out, not of v, which may be large in all positions.
 		sum = t.pairs.numbers(&scores[0], &scores[0], len(scores))
 	}
 	t.sum[r] += sum

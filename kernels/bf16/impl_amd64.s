@@ -12,7 +12,7 @@ TEXT ·PairHalves(SB), NOSPLIT, $0-48
 	MOVQ      width+24(FP), DX
 	MOVQ      stride+16(FP), DI
 	MOVQ      ahead+40(FP), R8
-	VMOVDQU32 turns<>+0(SB), Z0
+	VMOVDQU32 interleave<>+0(SB), Z0
 	SHLQ      $0x01, DI
 	LEAQ      15(DX), BX
 	ANDQ      $-16, BX
@@ -62,23 +62,23 @@ next:
 	VZEROUPPER
 	RET
 
-DATA turns<>+0(SB)/4, $0x00100000
-DATA turns<>+4(SB)/4, $0x00110001
-DATA turns<>+8(SB)/4, $0x00120002
-DATA turns<>+12(SB)/4, $0x00130003
-DATA turns<>+16(SB)/4, $0x00140004
-DATA turns<>+20(SB)/4, $0x00150005
-DATA turns<>+24(SB)/4, $0x00160006
-DATA turns<>+28(SB)/4, $0x00170007
-DATA turns<>+32(SB)/4, $0x00180008
-DATA turns<>+36(SB)/4, $0x00190009
-DATA turns<>+40(SB)/4, $0x001a000a
-DATA turns<>+44(SB)/4, $0x001b000b
-DATA turns<>+48(SB)/4, $0x001c000c
-DATA turns<>+52(SB)/4, $0x001d000d
-DATA turns<>+56(SB)/4, $0x001e000e
-DATA turns<>+60(SB)/4, $0x001f000f
-GLOBL turns<>(SB), RODATA|NOPTR, $64
+DATA interleave<>+0(SB)/4, $0x00100000
+DATA interleave<>+4(SB)/4, $0x00110001
+DATA interleave<>+8(SB)/4, $0x00120002
+DATA interleave<>+12(SB)/4, $0x00130003
+DATA interleave<>+16(SB)/4, $0x00140004
+DATA interleave<>+20(SB)/4, $0x00150005
+DATA interleave<>+24(SB)/4, $0x00160006
+DATA interleave<>+28(SB)/4, $0x00170007
+DATA interleave<>+32(SB)/4, $0x00180008
+DATA interleave<>+36(SB)/4, $0x00190009
+DATA interleave<>+40(SB)/4, $0x001a000a
+DATA interleave<>+44(SB)/4, $0x001b000b
+DATA interleave<>+48(SB)/4, $0x001c000c
+DATA interleave<>+52(SB)/4, $0x001d000d
+DATA interleave<>+56(SB)/4, $0x001e000e
+DATA interleave<>+60(SB)/4, $0x001f000f
+GLOBL interleave<>(SB), RODATA|NOPTR, $64
 
 // func PairNumbers(dst *float32, x *float32, n int) float32
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, BMI2, CMOV, SSE
@@ -86,7 +86,7 @@ TEXT ·PairNumbers(SB), NOSPLIT, $0-28
 	MOVQ      dst+0(FP), AX
 	MOVQ      x+8(FP), CX
 	MOVQ      n+16(FP), DX
-	VMOVDQU32 turns<>+0(SB), Z0
+	VMOVDQU32 interleave<>+0(SB), Z0
 	VXORPS    Z1, Z1, Z1
 	VMOVDQU32 kffff0000<>+0(SB), Z2
 
@@ -3280,7 +3280,7 @@ TEXT ·DotsHalves(SB), NOSPLIT, $0-80
 	KMOVW     SI, K1
 	MOVQ      kStride+48(FP), SI
 	MOVQ      ahead+72(FP), DI
-	VMOVDQU32 turns<>+0(SB), Z0
+	VMOVDQU32 interleave<>+0(SB), Z0
 	SHLQ      $0x01, SI
 	MOVQ      rows+32(FP), R8
 	CMPQ      R8, $+6
@@ -4530,7 +4530,7 @@ TEXT ·AccumulateHalves(SB), NOSPLIT, $0-64
 	MOVQ      dim+8(FP), DX
 	MOVQ      dim+8(FP), SI
 	MOVQ      ahead+56(FP), DI
-	VMOVDQU32 turns<>+0(SB), Z0
+	VMOVDQU32 interleave<>+0(SB), Z0
 	SHLQ      $0x01, SI
 	SHLQ      $0x02, DX
 	MOVQ      rows+16(FP), R8

@@ -13,7 +13,7 @@ const attendChunk = 256
 // AttentionScratch is the length of Attention.Scores that a tile of rows =
 // Queries·Group needs, whose last query looks at no more than context positions.
 func AttentionScratch(rows, headDim, context int) int {
-	return max(context, rows*(attendChunk+2*headDim+2)+2*attendChunk)
+	return max(context, rows*(attendChunk+2*headDim+2)+2*attendChunk+pairScratch(headDim))
 }
 
 // attention is an Attention on its way through a vector set. Row r is query
@@ -22,12 +22,14 @@ type attention struct {
 	*Attention
 	v *vector
 	cached
-	block   int // bytes of one
-	number  int // bytes of one
+	pairs   *pairs // nil where the numbers are computed with as they are
+	block   int    // bytes of one
+	number  int    // bytes of one
 	rows    int
 	last    int       // of the pages that are looked at
 	q, out  []float32 // [rows][HeadDim]; out is not yet divided by sum
 	scores  []float32 // [rows][attendChunk], from lo on
+	paired  []float32 // keys or values of some positions
 	top     []float32 // the largest score so far, no less than -MaxFloat32
 	sum     []float32 // Σ exp(score−top) so far
 	scratch []float32
@@ -44,6 +46,9 @@ type attention struct {
 func (v *vector) attend(a *Attention) {
 	checkAttention(a)
 	t := attention{Attention: a, v: v, cached: v.cached[a.KVType], block: a.BlockBytes(), number: a.NumberBytes()}
+	if a.Round && a.KVType == KVF16 && v.pairs != nil {
+		t.pairs, t.cached = v.pairs, v.pairs.cached
+	}
 	t.begin()
 	end := a.To + a.Queries - 1
 	for lo := a.from(0); lo < end; {
@@ -79,11 +84,16 @@ func (t *attention) begin() {
 	t.rows, t.scratch = t.Queries*t.Group, t.Scores
 	t.last = (t.To + t.Queries - 2) / t.PageTokens
 	t.q, t.out = t.Q, t.Out
-	if !t.contiguous() {
-		t.q, t.out = t.cut(t.Queries*width), t.cut(t.Queries*width)
+	if t.pairs != nil {
+		t.pairQueries()
+	} else if !t.contiguous() {
+		t.q = t.cut(t.Queries * width)
 		for i := range t.Queries {
 			copy(t.q[i*width:][:width], t.Q[i*t.Stride:])
 		}
+	}
+	if !t.contiguous() {
+		t.out = t.cut(t.Queries * width)
 	}
 	t.scores, t.top, t.sum = t.cut(t.rows*attendChunk), t.cut(t.rows), t.cut(t.rows)
 	if t.ScaleBytes() > 0 {
@@ -128,10 +138,14 @@ func (t *attention) readScales(lo, hi int) {
 // products computes the scores of the positions [lo,hi) for all rows, those that a
 // row does not look at too, without the keys' scales.
 func (t *attention) products(lo, hi int) {
+	if t.pairs != nil {
+		t.pairProducts(lo, hi)
+		return
+	}
 	for at := lo; at < hi; {
 		numbers, slot, next, ahead := t.run(at, hi)
 		k := &t.K[numbers+slot*t.number]
-		t.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[ahead])
+		t.cached.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[ahead])
 		at = next
 	}
 }
@@ -156,39 +170,67 @@ func (t *attention) exponentials(r, from, to int) {
 		t.top[r], t.sum[r] = top, t.sum[r]*by
 		t.v.scale(t.out[r*t.HeadDim:][:t.HeadDim], by)
 	}
-	t.sum[r] += t.v.expSum(scores, t.top[r])
+	sum := t.v.expSum(scores, t.top[r])
+	if t.pairs != nil {
+		// The weights that values get sum to one: their rounding then moves an output by
+		// its share of v−out, not of v, which may be large in all positions.
+		sum = t.pairs.numbers(&scores[0], &scores[0], len(scores))
+	}
+	t.sum[r] += sum
 	if t.valueScales != nil {
 		t.v.scaleMul(scores, scores, t.valueScales[from:to], 1)
 	}
 }
 
-// values adds the values of the positions [lo,hi), in their order: those that
-// the last query begins at up to those that the first ends at for all rows
-// together, and what lies before and behind for each query alone.
+// values adds the values of the positions [lo,hi), in their order: those of a page
+// together for all queries beside each other that look at the same ones of them.
 func (t *attention) values(lo, hi int) {
-	from, to := max(lo, t.from(t.Queries-1)), min(hi, t.To)
-	if to < from {
-		to = from // narrow windows: nothing is common
-	}
-	for i := range t.Queries {
-		t.weigh(lo, max(lo, t.from(i)), min(from, t.To+i, hi), i, 1)
-	}
-	t.weigh(lo, from, min(to, hi), 0, t.Queries)
-	for i := range t.Queries {
-		t.weigh(lo, max(to, t.from(i)), min(hi, t.To+i), i, 1)
+	for at := lo; at < hi; {
+		next := t.take(at, hi)
+		for i := 0; i < t.Queries; {
+			from, to := t.looks(i, at, next)
+			n := 1
+			for i+n < t.Queries {
+				if f, e := t.looks(i+n, at, next); f != from || e != to {
+					break
+				}
+				n++
+			}
+			if from < to {
+				t.weigh(lo, at, from, to, i*t.Group, n*t.Group)
+			}
+			i += n
+		}
+		at = next
 	}
 }
 
-// weigh adds the values of [at,end) for n queries from the i-th on; lo is
-// where the scores begin.
-func (t *attention) weigh(lo, at, end, i, n int) {
-	row := i * t.Group
-	for at < end {
-		numbers, slot, next, ahead := t.run(at, end)
-		v, p := &t.V[numbers+slot*t.HeadDim*t.number], &t.scores[row*attendChunk+at-lo]
-		t.accumulate(&t.out[row*t.HeadDim], t.HeadDim, n*t.Group, v, p, attendChunk, next-at, &t.V[ahead])
-		at = next
+// looks says which of the positions [at,next) query i looks at.
+func (t *attention) looks(i, at, next int) (from, to int) {
+	return max(at, t.from(i)), min(next, t.To+i)
+}
+
+// take finds the positions from at on that weigh can add in one go.
+func (t *attention) take(at, hi int) int {
+	if t.once() {
+		return t.pairValues(at, hi)
 	}
+	_, _, next, _ := t.run(at, hi)
+	return next
+}
+
+// weigh adds the values of [from,to) to rows of out from row on; lo is where the scores
+// begin, and at where what was taken does.
+func (t *attention) weigh(lo, at, from, to, row, rows int) {
+	out, p := &t.out[row*t.HeadDim], &t.scores[row*attendChunk+from-lo]
+	if t.once() {
+		v, skip := t.pairAt(from - at)
+		t.pairs.accumulate(out, t.HeadDim, rows, v, p, attendChunk, skip, to-from)
+		return
+	}
+	numbers, slot, _, ahead := t.run(from, to)
+	v := &t.V[numbers+slot*t.HeadDim*t.number]
+	t.cached.accumulate(out, t.HeadDim, rows, v, p, attendChunk, to-from, &t.V[ahead])
 }
 
 // run finds the positions [at,next) before end that lie in one page: the numbers of

@@ -98,7 +98,7 @@ func newAttention(l kernels.KVLayout, group, queries, context int) *kernels.Atte
 	a := &kernels.Attention{
 		KVLayout: l, K: make([]byte, l.PoolBytes(pages)), V: make([]byte, l.PoolBytes(pages)),
 		Out: make([]float32, queries*width), Q: activations(queries * width),
-		Group: group, To: context - queries + 1, Scale: 0.125,
+		Group: group, To: context - queries + 1, Scale: 0.125, Round: true,
 		Queries: queries, Stride: width, Scores: make([]float32, kernels.AttentionScratch(queries*group, l.HeadDim, context)),
 	}
 	for _, p := range rand.New(rand.NewPCG(1, 2)).Perm(pages) {

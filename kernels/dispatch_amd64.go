@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay-io/forebay/kernels/avx2"
 	"github.com/forebay-io/forebay/kernels/avx512"
+	"github.com/forebay-io/forebay/kernels/bf16"
 	"github.com/forebay-io/forebay/kernels/vnni"
 )
 
@@ -32,7 +33,7 @@ var (
 		placeHalves: avx2.PlaceHalves, placeBytes: avx2.PlaceBytes, absMax: avx2.AbsMax,
 	}).set()
 
-	avx512Set = (&vector{
+	avx512Loops = &vector{
 		name: "avx512", lanes: avx512.Lanes, rowsMax: avx512.RowsMax, scaledRowsMax: avx512.ScaledRowsMax,
 		matMul: map[Type]func(*float32, int, int, *byte, *float32, int, int){
 			F32: avx512.MatMulF32, F16: avx512.MatMulF16, BF16: avx512.MatMulBF16, Q8_0: avx512.MatMulQ8_0,
@@ -47,7 +48,8 @@ var (
 			KVF32: {avx512.DotsF32, avx512.AccumulateF32}, KVF16: {avx512.DotsF16, avx512.AccumulateF16}, KVInt8: {avx512.DotsInt8, avx512.AccumulateInt8},
 		},
 		placeHalves: avx512.PlaceHalves, placeBytes: avx512.PlaceBytes, absMax: avx512.AbsMax,
-	}).set()
+	}
+	avx512Set = avx512Loops.set()
 
 	vnniSet = avx512Set.withDots(&dots{
 		name: "avx512vnni", lanes: vnni.Lanes, rowsMax: vnni.RowsMax,
@@ -58,6 +60,11 @@ var (
 		},
 		round: vnni.Round,
 	})
+
+	bf16Set = vnniSet.withPairs("avx512bf16", avx512Loops, &pairs{
+		cached: cached{bf16.DotsHalves, bf16.AccumulateHalves}, rowsMax: bf16.RowsMax, lanes: bf16.Lanes,
+		halves: bf16.PairHalves, numbers: bf16.PairNumbers, dots: bf16.Dots, accumulate: bf16.Accumulate,
+	})
 )
 
 // vectorSets lists the assembly sets that this processor can run, best first.
@@ -65,6 +72,9 @@ func vectorSets() (sets []*Set) {
 	if x := &cpu.X86; x.HasAVX2 && x.HasFMA && x.HasF16C {
 		if x.HasAVX512F && x.HasAVX512DQ && x.HasBMI2 {
 			if x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512VNNI {
+				if x.HasAVX512BF16 {
+					sets = append(sets, bf16Set)
+				}
 				sets = append(sets, vnniSet)
 			}
 			sets = append(sets, avx512Set)

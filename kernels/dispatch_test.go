@@ -35,6 +35,9 @@ func TestExpectedSets(t *testing.T) {
 			want = slices.Insert(want, 0, "avx512")
 			if has("avx512bw", "avx512vl", "avx512_vnni") {
 				want = slices.Insert(want, 0, "avx512vnni")
+				if has("avx512_bf16") {
+					want = slices.Insert(want, 0, "avx512bf16")
+				}
 			}
 		}
 	}

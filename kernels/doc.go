@@ -47,7 +47,7 @@
 // # Keys and values
 //
 // Attend reads pages of float32, halves or bytes (KVLayout says how they lie) and makes
-// float32 of them in registers; sums are float32 in each. The scales of bytes are
+// float32 of them in registers, or bfloat16 of halves where it may round; sums are float32 in each. The scales of bytes are
 // multiplied once for each position: a key's with the score, a value's with its weight.
 //
 // # Sets
@@ -56,6 +56,7 @@
 //	avx2        AVX2, FMA and F16C
 //	avx512      AVX-512 F and DQ, BMI2, and all of avx2's
 //	avx512vnni  AVX-512 BW, VL and VNNI, and all of avx512's: it rounds activations
+//	avx512bf16  AVX-512 BF16, and all of avx512vnni's: it rounds in attention to halves
 //	neon        Advanced SIMD, which every arm64 processor has
 //
 // They are switched off by name in the environment, FOREBAY_KERNELS_DISABLE=avx512,avx2,

@@ -9,7 +9,7 @@ import "github.com/forebay-io/forebay/kernels/ref"
 // alone. It is the same bits whatever n, r0 and r1 are, however a prompt is
 // cut into calls, and wherever pages lie.
 type Set struct {
-	// Name is the set's stable name: "ref", "avx2", "avx512", "avx512vnni", "neon".
+	// Name is the set's stable name: "ref", "avx2", "avx512", "avx512vnni", "avx512bf16", "neon".
 	Name string
 
 	// Pack lays the raw blocks of a rows×cols matrix out in the order that
@@ -154,6 +154,9 @@ type Attention struct {
 	Scale   float32
 	SoftCap float32   // s = SoftCap·tanh(s/SoftCap); 0 means none
 	Sinks   []float32 // [Group]; nil means none
+	// Round allows the set to round queries, keys, values and p, which then are summed as
+	// rounded, to bfloat16. Sums stay float32.
+	Round bool
 	// Scores is scratch of at least AttentionScratch numbers.
 	Scores []float32
 }

@@ -148,7 +148,7 @@ func (m *Machine) bound(w *work, took float64) (name string, share float64) {
 // loopOf names the arithmetic that a set multiplies weights of a type with.
 func loopOf(set *kernels.Set, t kernels.Type) string {
 	switch wide := strings.HasPrefix(set.Name, "avx512"); {
-	case wide && strings.Contains(set.Name, "vnni") && t.BlockLen() > 1:
+	case wide && set.Round != nil && t.BlockLen() > 1:
 		return "dot_int8_avx512"
 	case wide:
 		return "fma_f32_avx512"
@@ -156,6 +156,14 @@ func loopOf(set *kernels.Set, t kernels.Type) string {
 		return "fma_f32_avx2"
 	}
 	return ""
+}
+
+// attentionLoopOf names the arithmetic that a set attends with to halves, where it may round.
+func attentionLoopOf(set *kernels.Set) string {
+	if set.Name == "avx512bf16" {
+		return "dot_bf16_avx512"
+	}
+	return loopOf(set, kernels.F32)
 }
 
 // weights are random blocks of a type. Whatever of their bytes is a scale, it is
@@ -230,7 +238,7 @@ func newAttention(queries, context int) *kernels.Attention {
 	a := &kernels.Attention{
 		Out: make([]float32, queries*headGroup*headDim), Q: numbers(queries * headGroup * headDim),
 		K: make([]byte, layout.PoolBytes(context/pageTokens)), V: make([]byte, layout.PoolBytes(context/pageTokens)),
-		KVLayout: layout, Group: headGroup, To: context - queries + 1, Scale: 0.09,
+		KVLayout: layout, Group: headGroup, To: context - queries + 1, Scale: 0.09, Round: true,
 		Queries: queries, Stride: headGroup * headDim, Scores: make([]float32, kernels.AttentionScratch(queries*headGroup, headDim, context)),
 	}
 	for i := range context / pageTokens {
@@ -269,7 +277,7 @@ func (p *parts) attention() error {
 		positions := c.queries * (a.To + c.context) / 2
 		w := &work{
 			bytes: 2 * kvHeads * c.context * a.KVType.TokenBytes(headDim), ops: 4 * kvHeads * headGroup * headDim * positions,
-			loop: loopOf(p.o.Set, kernels.F32), run: attendHeads(p.o.Set, a, p.o.Team),
+			loop: attentionLoopOf(p.o.Set), run: attendHeads(p.o.Set, a, p.o.Team),
 		}
 		if err := p.measure(Part{Op: c.op, Rows: c.queries, Context: c.context}, w); err != nil {
 			return err

@@ -1,10 +1,18 @@
 package model
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/forebay-io/forebay/kernels"
 )
+
+// roundsAttention says whether attention may round to bfloat16: where the products around
+// it round more, since its matrices are in blocks, and not in mixtures, where a small
+// error may choose another expert.
+func roundsAttention(c *Config, w *weights) bool {
+	return c.Experts == 0 && !slices.ContainsFunc(w.layers, func(l layer) bool { return l.out.Type.BlockLen() == 1 })
+}
 
 // activations are the rows that a matrix is multiplied with.
 type activations struct {

@@ -262,6 +262,26 @@ func checkGreedy(t *testing.T, m *Model, ref *reference) {
 	}
 }
 
+// TestAttentionRoundsBesideBlocks: what float32 logits are asked of, and what chooses experts, is not rounded.
+func TestAttentionRoundsBesideBlocks(t *testing.T) {
+	team := newTeam(t, 1)
+	rounding := 0
+	for _, base := range referenceModels(t) {
+		f := openFile(t, base+".gguf")
+		m := load(t, f, kernels.Best(), team, Options{ContextTokens: 16})
+		want := quantised(f) && m.Config().Experts == 0
+		if got := m.workers[0].Round; got != want {
+			t.Errorf("%s: attention may round: %v", filepath.Base(base), got)
+		}
+		if want {
+			rounding++
+		}
+	}
+	if rounding < 10 {
+		t.Errorf("only %d models round", rounding)
+	}
+}
+
 func TestDequantisedTensorsMatchBitForBit(t *testing.T) {
 	checked := 0
 	for _, base := range referenceModels(t) {

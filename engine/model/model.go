@@ -172,7 +172,7 @@ func (m *Model) reserve() error {
 		m.workers[w] = kernels.Attention{
 			KVLayout: m.layout, Group: m.group,
 			Stride: c.Heads * c.HeadDim, Scale: c.AttentionScale, SoftCap: c.AttentionSoftCap,
-			Scores: row(m.scratch.attention, w, scores),
+			Round: roundsAttention(c, m.weights), Scores: row(m.scratch.attention, w, scores),
 		}
 	}
 	return nil

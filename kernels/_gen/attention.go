@@ -281,7 +281,7 @@ func (g *isa) accumulate(c cached) {
 	SHLQ(U8(2), step)
 	prefetchAhead()
 	g.byRows(val("rows"), func(name string, rows int) {
-		w := &weighing{g: g, c: c, rows: rows, step: step, column: GP64(), v: val("v"), p: p}
+		w := &weighing{g: g, c: c, rows: rows, step: step, column: GP64(), v: val("v"), p: p, body: (*weighing).positions}
 		w.walk(name, out)
 		next := GP64()
 		IMUL3Q(I32(rows), step, next)
@@ -300,6 +300,8 @@ type weighing struct {
 	step   reg.GPVirtual // bytes of a row of out
 	column reg.GPVirtual // of out, in the first row
 	v, p   reg.GPVirtual
+	halves *halfRows                                            // where pairs are made of halves
+	body   func(w *weighing, name string, vectors int, m *part) // adds all positions to some vectors of out
 }
 
 // walk goes over the vectors of a row.
@@ -310,12 +312,15 @@ func (w *weighing) walk(name string, out reg.GPVirtual) {
 	if w.rows == 1 {
 		counts = []int{8, 4, 1}
 	}
+	if w.halves != nil && w.rows == w.g.attendRows() { // making pairs takes registers
+		counts = []int{2, 1}
+	}
 	for _, vectors := range counts {
 		name := fmt.Sprintf("%s_vectors%d", name, vectors)
 		SUBQ(I32(vectors*g.lanes), left)
 		JLT(LabelRef(name + "_end"))
 		Label(name)
-		w.positions(name, vectors, nil)
+		w.body(w, name, vectors, nil)
 		ADDQ(I32(vectors*g.bytes()), w.column)
 		ADDQ(I32(w.c.bytes(g, vectors)), w.v)
 		SUBQ(I32(vectors*g.lanes), left)
@@ -325,7 +330,7 @@ func (w *weighing) walk(name string, out reg.GPVirtual) {
 	}
 	JZ(LabelRef(name + "_end"))
 	rest := g.part(left)
-	w.positions(name+"_rest", 1, &rest)
+	w.body(w, name+"_rest", 1, &rest)
 	Label(name + "_end")
 }
 

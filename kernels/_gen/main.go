@@ -1,8 +1,8 @@
 // Command gen writes the assembly of kernels/avx2, kernels/avx512 and kernels/vnni.
 // The first two come from the same program: they differ in the width of a vector, in
 // the number of registers and in how a part of a vector is loaded and stored. The third
-// is matrix products with integers, for avx512's other operations. The loops of
-// kernels/probe are written here too.
+// is matrix products with integers, for avx512's other operations; kernels/bf16, attention
+// with bfloat16. The loops of kernels/probe are written here too.
 //
 //	go generate
 package main
@@ -10,6 +10,7 @@ package main
 //go:generate go run . -set avx2 -pkg avx2 -out ../avx2/impl_amd64.s -stubs ../avx2/stubs.go
 //go:generate go run . -set vnni -pkg vnni -out ../vnni/impl_amd64.s -stubs ../vnni/stubs.go
 //go:generate go run . -set avx512 -pkg avx512 -out ../avx512/impl_amd64.s -stubs ../avx512/stubs.go
+//go:generate go run . -set bf16 -pkg bf16 -out ../bf16/impl_amd64.s -stubs ../bf16/stubs.go
 //go:generate go run . -set probe -pkg probe -out ../probe/impl_amd64.s -stubs ../probe/stubs.go
 
 import (
@@ -32,7 +33,7 @@ type isa struct {
 }
 
 func main() {
-	set := flag.String("set", "", "avx2, avx512, vnni or probe")
+	set := flag.String("set", "", "avx2, avx512, vnni, bf16 or probe")
 	flag.Parse()
 	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
 	if *set != "avx2" {
@@ -47,6 +48,11 @@ func main() {
 		}
 		g.round()
 		Generate()
+		return
+	case "bf16":
+		bfloatLoops()
+		Generate()
+		byBytes()
 		return
 	case "probe":
 		probes()

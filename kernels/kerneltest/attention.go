@@ -20,6 +20,7 @@ func (c *checker) newCache(r *rand.Rand, dim, group, context int) *cache {
 	return &cache{k: normal(r, context*dim), v: normal(r, context*dim), a: kernels.Attention{
 		KVLayout: kernels.KVLayout{KVType: c.kv, HeadDim: dim},
 		Q:        normal(r, group*dim), Queries: 1, Group: group, To: context, Scale: float32(1 / math.Sqrt(float64(dim))),
+		Round: c.round,
 	}}
 }
 
@@ -69,26 +70,42 @@ func (c *checker) compareAttend(t *testing.T, r *rand.Rand, dim, group, context,
 	a := data.lay(r, 1+r.IntN(20), 1+r.IntN(3))
 	c.set.Attend(a)
 	got := append([]float32(nil), a.Out...)
+	a.Round = false
+	c.set.Attend(a)
+	rounds := c.round && sameBits(got, a.Out) >= 0
 	c.ref.Attend(a)
 	for g := range group {
-		top := 0.0 // the largest Σ|q·k|
-		for pos := from; pos < context; pos++ {
-			terms := 0.0
-			for j := range dim {
-				terms += math.Abs(float64(a.Q[g*dim+j]) * float64(data.k[pos*dim+j]))
-			}
-			top = math.Max(top, terms*float64(a.Scale))
-		}
+		top := data.largestScore(g, from, context)
 		for d := range dim {
 			mass := 0.0 // the largest |v|
 			for pos := from; pos < context; pos++ {
 				mass = math.Max(mass, math.Abs(float64(data.v[pos*dim+d])))
 			}
-			if i := g*dim + d; !near(got[i], a.Out[i], (64+8*top)*u*mass) {
+			i, tolerance := g*dim+d, (64+8*top)*u*mass
+			if rounds {
+				tolerance += roundedError(top) * mass
+			}
+			if !near(got[i], a.Out[i], tolerance) {
 				t.Fatalf("dim %d, group %d, [%d,%d): head %d [%d] is %v, ref %v", dim, group, from, context, g, d, got[i], a.Out[i])
 			}
 		}
 	}
+	if rounds {
+		data.compareRounded(t, got, from, context)
+	}
+}
+
+// largestScore is the largest Scale·Σ|q·k| of head g.
+func (c *cache) largestScore(g, from, context int) float64 {
+	top, dim := 0.0, c.a.HeadDim
+	for pos := from; pos < context; pos++ {
+		terms := 0.0
+		for j := range dim {
+			terms += math.Abs(float64(c.a.Q[g*dim+j]) * float64(c.k[pos*dim+j]))
+		}
+		top = math.Max(top, terms*float64(c.a.Scale))
+	}
+	return top
 }
 
 func (c *checker) attendEveryShape(t *testing.T) {

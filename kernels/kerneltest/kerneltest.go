@@ -9,6 +9,8 @@
 //	Add         0
 //	Softmax     (16u + 2u·(max x − x))·ref + 2⁻¹⁴⁸: the second part is the rounding of the difference
 //	Attend      (64u + 8u·max Scale·Σ|q·k|)·max|v|: the second part is what the rounding of a score does
+//	            with Round, if it changes anything: e·max|v| more, with b = 2⁻⁹, w = exp((2b+b²)·max Scale·Σ|q·k|)·(1+b) − 1,
+//	            e = b + 2w/(1−w); and of the same arithmetic with rounded numbers, what stands above
 //	SoftCap     8u·|ref| + limit·2⁻¹⁴⁸
 //	SiLUMul, GELUMul and ClampedSiLUMul, as gate/(1+exp(z))·up
 //	            (8u + k·u·max(0, z))·|ref| + 2⁻¹⁴⁸, with k of 0, 4 and 2 for the roundings of z;

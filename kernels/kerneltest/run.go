@@ -53,16 +53,20 @@ func Run(t *testing.T, name string) {
 type checker struct {
 	set, ref *kernels.Set
 	kv       kernels.KVType // of the caches that newCache makes
+	round    bool           // of their attention
 }
 
 var kvTypes = []kernels.KVType{kernels.KVF32, kernels.KVF16, kernels.KVInt8}
 
-// everyKVType runs a test on caches of each type.
+// everyKVType runs a test on caches of each type, and where sets may round in attention.
 func (c *checker) everyKVType(test func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) {
 		for _, c.kv = range kvTypes {
 			t.Run(c.kv.String(), test)
 		}
+		c.kv, c.round = kernels.KVF16, true
+		t.Run("rounded", test)
+		c.round = false
 	}
 }
 

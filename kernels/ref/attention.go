@@ -16,6 +16,7 @@ type Attention struct {
 	Scale   float32
 	SoftCap float32
 	Sinks   []float32
+	Round   bool // has no meaning here
 	Scores  []float32
 }
 

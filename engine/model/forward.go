@@ -226,8 +226,9 @@ func (m *Model) place(worker int) {
 		}
 		if which != NoRope {
 			angles := row(s.angles[which], i, c.Ropes[which].Dims)
-			m.ropes[which].rotate(q, angles, dim)
-			m.ropes[which].rotate(k, angles, dim)
+			neighbours := c.Ropes[which].Pairing == PairNeighbours
+			m.set.Rotate(q, angles, dim, neighbours)
+			m.set.Rotate(k, angles, dim, neighbours)
 		}
 		position := m.batch.positions[i]
 		m.set.Place(&m.layout, p.keys, p.values, int(m.batch.pages[i][position/pageTokens]), position%pageTokens, k, v)

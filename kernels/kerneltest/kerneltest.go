@@ -6,7 +6,7 @@
 //
 //	MatMul      16u·√cols·√Σ(w·x)² + 4u·Σ|w·x|; for types with minima, w is the largest of 16 weights
 //	RMSNorm     4u·|ref|
-//	Add         0
+//	Add, Rotate 0
 //	Softmax     (16u + 2u·(max x − x))·ref + 2⁻¹⁴⁸: the second part is the rounding of the difference
 //	Attend      (64u + 8u·max Scale·Σ|q·k|)·max|v|: the second part is what the rounding of a score does
 //	SoftCap     8u·|ref| + limit·2⁻¹⁴⁸

@@ -22,7 +22,7 @@
 //	norms of queries and keys             place, before Rotate
 //	kinds of rope and their scaling       readRope (config_rope.go)
 //	windows, sinks, caps of attention     attend
-//	norms after a block                   addNormed
+//	norms after a block                   addSum
 //	activations                           gated
 //	scales and caps of logits             outputLogits
 //

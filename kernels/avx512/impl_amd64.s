@@ -23414,25 +23414,34 @@ whole:
 	VMINPS    Y0, Y1, Y0
 	VMAXPS    Y0, Y2, Y0
 	VCVTPS2PH $0x00, Y0, X0
-	VPEXTRW   $0x00, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x01, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x02, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x03, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x04, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x05, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x06, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x07, X0, (AX)
-	ADDQ      BX, AX
-	ADDQ      $+32, CX
-	SUBQ      $+8, DX
-	JGE       whole
+	CMPQ      BX, $+2
+	JNE       apart
+	VMOVDQU   X0, (AX)
+	ADDQ      $+16, AX
+	JMP       next
+
+apart:
+	VPEXTRW $0x00, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x01, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x02, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x03, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x04, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x05, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x06, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x07, X0, (AX)
+	ADDQ    BX, AX
+
+next:
+	ADDQ $+32, CX
+	SUBQ $+8, DX
+	JGE  whole
 
 part:
 	ADDQ       $+8, DX
@@ -23586,25 +23595,34 @@ whole:
 	VEXTRACTI128 $0x01, Y0, X2
 	VPACKSSDW    X2, X0, X0
 	VPACKSSWB    X0, X0, X0
-	VPEXTRB      $0x00, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x01, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x02, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x03, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x04, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x05, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x06, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x07, X0, (AX)
-	ADDQ         BX, AX
-	ADDQ         $+32, CX
-	SUBQ         $+8, DX
-	JGE          whole
+	CMPQ         BX, $+1
+	JNE          apart
+	VMOVQ        X0, (AX)
+	ADDQ         $+8, AX
+	JMP          next
+
+apart:
+	VPEXTRB $0x00, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x01, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x02, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x03, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x04, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x05, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x06, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x07, X0, (AX)
+	ADDQ    BX, AX
+
+next:
+	ADDQ $+32, CX
+	SUBQ $+8, DX
+	JGE  whole
 
 part:
 	ADDQ         $+8, DX

@@ -184,6 +184,7 @@ func BenchmarkElementwise(b *testing.B) {
 			run  func()
 		}{
 			{"RMSNorm", func() { set.RMSNorm(dst, x, y, 1e-5) }},
+			{"Rotate", func() { set.Rotate(dst, x[:128], 128, false) }},
 			{"SiLUMul", func() { set.SiLUMul(dst, x, y) }},
 			{"GELUMul", func() { set.GELUMul(dst, x, y) }},
 			{"ClampedSiLUMul", func() { set.ClampedSiLUMul(dst, x, y, 7) }},

@@ -47,6 +47,12 @@ func checkPeaks(dst, x []float32) {
 	}
 }
 
+func checkRotate(x, angles []float32, headDim int) {
+	if headDim < 1 || len(x)%headDim != 0 || len(angles)%2 != 0 || len(angles) > headDim {
+		panicf("Rotate: heads of %d in %d numbers, %d angles", headDim, len(x), len(angles))
+	}
+}
+
 func checkSoftmax(x []float32) {
 	if len(x) == 0 {
 		panicf("Softmax: no numbers")

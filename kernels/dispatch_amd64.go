@@ -25,7 +25,8 @@ var (
 			Q4_K: avx2.MatMulQ4_K, Q5_K: avx2.MatMulQ5_K, Q6_K: avx2.MatMulQ6_K, IQ4_XS: avx2.MatMulIQ4_XS,
 		},
 		siLUMul: avx2.SiLUMul, geluMul: avx2.GELUMul, clamped: avx2.ClampedSiLUMul, softCap: avx2.SoftCap,
-		add: avx2.Add, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
+		rotate: [...]func(*float32, int, int, *float32, int){avx2.RotateHalves, avx2.RotateNeighbours},
+		add:    avx2.Add, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
 		max: avx2.Max, expSum: avx2.ExpSum, weigh: avx2.Weigh, scale: avx2.Scale,
 		cached: [...]cached{
 			KVF32: {avx2.DotsF32, avx2.AccumulateF32}, KVF16: {avx2.DotsF16, avx2.AccumulateF16}, KVInt8: {avx2.DotsInt8, avx2.AccumulateInt8},
@@ -42,7 +43,8 @@ var (
 			Q4_K: avx512.MatMulQ4_K, Q5_K: avx512.MatMulQ5_K, Q6_K: avx512.MatMulQ6_K, IQ4_XS: avx512.MatMulIQ4_XS,
 		},
 		siLUMul: avx512.SiLUMul, geluMul: avx512.GELUMul, clamped: avx512.ClampedSiLUMul, softCap: avx512.SoftCap,
-		add: avx512.Add, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
+		rotate: [...]func(*float32, int, int, *float32, int){avx512.RotateHalves, avx512.RotateNeighbours},
+		add:    avx512.Add, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
 		max: avx512.Max, expSum: avx512.ExpSum, weigh: avx512.Weigh, scale: avx512.Scale,
 		cached: [...]cached{
 			KVF32: {avx512.DotsF32, avx512.AccumulateF32}, KVF16: {avx512.DotsF16, avx512.AccumulateF16}, KVInt8: {avx512.DotsInt8, avx512.AccumulateInt8},

@@ -15,7 +15,8 @@ var neonSet = (&vector{
 		Q4_K: neon.MatMulQ4_K, Q5_K: neon.MatMulQ5_K, Q6_K: neon.MatMulQ6_K, IQ4_XS: neon.MatMulIQ4_XS,
 	},
 	siLUMul: neon.SiLUMul, geluMul: neon.GELUMul, clamped: neon.ClampedSiLUMul, softCap: neon.SoftCap,
-	add: neon.Add, sumSquares: neon.SumSquares, scaleMul: neon.ScaleMul,
+	rotate: [...]func(*float32, int, int, *float32, int){neon.RotateHalves, neon.RotateNeighbours},
+	add:    neon.Add, sumSquares: neon.SumSquares, scaleMul: neon.ScaleMul,
 	max: neon.Max, expSum: neon.ExpSum, weigh: neon.Weigh, scale: neon.Scale, cached: neonCached(),
 }).set()
 

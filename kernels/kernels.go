@@ -31,6 +31,13 @@ type Set struct {
 	// RMSNorm computes dst[i] = x[i]·weight[i]/√(mean(x²)+eps). dst may be x.
 	RMSNorm func(dst, x, weight []float32, eps float32)
 
+	// Rotate turns pairs of numbers of each head of x, headDim numbers each: a and b
+	// become a·cos−b·sin and a·sin+b·cos, two products and one sum in float32, to the
+	// same bits in all sets. Pair i of a head is its numbers i and i+len(angles)/2, or
+	// where neighbours is true 2i and 2i+1, and in angles its cos and sin lie likewise.
+	// What is behind len(angles) ≤ headDim stays. len(x) is a multiple of headDim.
+	Rotate func(x, angles []float32, headDim int, neighbours bool)
+
 	// SiLUMul computes dst[i] = gate[i]/(1+exp(−gate[i]))·up[i]. dst may be gate or up.
 	SiLUMul func(dst, gate, up []float32)
 

@@ -18,6 +18,10 @@ var refSet = &Set{
 		checkLens("RMSNorm", len(x), len(dst), len(weight))
 		ref.RMSNorm(dst, x, weight, eps)
 	},
+	Rotate: func(x, angles []float32, headDim int, neighbours bool) {
+		checkRotate(x, angles, headDim)
+		ref.Rotate(x, angles, headDim, neighbours)
+	},
 	SiLUMul: func(dst, gate, up []float32) {
 		checkLens("SiLUMul", len(gate), len(dst), len(up))
 		ref.SiLUMul(dst, gate, up)

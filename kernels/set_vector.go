@@ -12,6 +12,7 @@ type vector struct {
 	matMul     map[Type]func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)
 	add        func(dst, x []float32)
 	siLUMul    func(dst, gate, up []float32)
+	rotate     [2]func(x *float32, heads, headDim int, angles *float32, pairs int) // of halves, of neighbours
 	geluMul    func(dst, gate, up []float32)
 	clamped    func(dst, gate, up []float32, limit float32)
 	softCap    func(x []float32, limit float32)
@@ -47,7 +48,7 @@ func (s *Set) withPairs(name string, v *vector, p *pairs) *Set {
 func (v *vector) set() *Set {
 	return &Set{
 		Name: v.name, Pack: floatTiles.pack, MatMul: v.multiply,
-		RMSNorm: v.rmsNorm, SoftCap: v.softCap, Place: v.place, Attend: v.attend,
+		RMSNorm: v.rmsNorm, Rotate: v.rotateHeads, SoftCap: v.softCap, Place: v.place, Attend: v.attend,
 		SiLUMul: func(dst, gate, up []float32) {
 			checkLens("SiLUMul", len(gate), len(dst), len(up))
 			v.siLUMul(dst, gate, up)
@@ -102,6 +103,18 @@ func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, in Input, n, 
 func (v *vector) rmsNorm(dst, x, weight []float32, eps float32) {
 	checkLens("RMSNorm", len(x), len(dst), len(weight))
 	v.scaleMul(dst, x, weight, normScale(v.sumSquares(x), len(x), eps))
+}
+
+func (v *vector) rotateHeads(x, angles []float32, headDim int, neighbours bool) {
+	checkRotate(x, angles, headDim)
+	if len(x) == 0 || len(angles) == 0 {
+		return
+	}
+	rotate := v.rotate[0]
+	if neighbours {
+		rotate = v.rotate[1]
+	}
+	rotate(&x[0], len(x)/headDim, headDim, &angles[0], len(angles)/2)
 }
 
 func (v *vector) softmax(x []float32) {

@@ -103,8 +103,8 @@ func TestLongRopeIsChosenByTheContext(t *testing.T) {
 	for context, speed := range map[int]float64{64: short[1], 65: long[1]} {
 		turn := newRope(&r, context)
 		turn.angles(angles, 10)
-		if want := math.Cos(10*speed) * 1.22474487; math.Abs(float64(angles[2])-want) > 1e-5 {
-			t.Errorf("context of %d: cosine %v, want %v", context, angles[2], want)
+		if want := math.Cos(10*speed) * 1.22474487; math.Abs(float64(angles[1])-want) > 1e-5 {
+			t.Errorf("context of %d: cosine %v, want %v", context, angles[1], want)
 		}
 	}
 }

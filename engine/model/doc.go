@@ -19,10 +19,10 @@
 //
 //	tensors, their names, biases, norms   layer and loader.layer (weights.go)
 //	experts                               loader.experts and mixture (experts.go)
-//	norms of queries and keys             place, before rotate
+//	norms of queries and keys             place, before Rotate
 //	kinds of rope and their scaling       readRope (config_rope.go)
 //	windows, sinks, caps of attention     attend
-//	norms after a block                   addNormed
+//	norms after a block                   addSum
 //	activations                           gated
 //	scales and caps of logits             outputLogits
 //

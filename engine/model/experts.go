@@ -194,7 +194,7 @@ func (m *Model) expertsDown(worker int) {
 	}
 }
 
-// gatherExperts adds to each token what its experts gave, by their shares.
+// gatherExperts sums what each token's experts gave, by their shares.
 func (m *Model) gatherExperts(worker int) {
 	c, x := &m.config, &m.mixture
 	for i, hi := m.share(worker); i < hi; i++ {
@@ -206,6 +206,5 @@ func (m *Model) gatherExperts(worker int) {
 				sum[j] += share * v
 			}
 		}
-		m.addScaled(row(m.scratch.x, i, c.Embed), sum)
 	}
 }

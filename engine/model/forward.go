@@ -10,15 +10,15 @@ import (
 // phases are the pieces of a step that run on the whole team, bound once so
 // that a step allocates nothing.
 type phases struct {
-	embed, normAttention, project, place, attend, roundHeads, projectOut, addAttention func(worker int)
-	normFF, gateUp, roundGate, down, addFF, normOutput, logits                         func(worker int)
-	route, scatter, expertsGateUp, expertsDown, gatherExperts                          func(worker int)
+	embed, normAttention, project, place, attend, roundHeads, projectOut func(worker int)
+	normFF, gateUp, roundGate, down, normOutput, logits                  func(worker int)
+	route, scatter, expertsGateUp, expertsDown, gatherExperts            func(worker int)
 }
 
 func (m *Model) bindPhases() {
 	m.run = phases{
 		embed: m.embed, normAttention: m.normAttention, project: m.project, place: m.place, attend: m.attend, roundHeads: m.roundHeads,
-		projectOut: m.projectOut, addAttention: m.addAttention, normFF: m.normFF, gateUp: m.gateUp, roundGate: m.roundGate, down: m.down, addFF: m.addFF, normOutput: m.normOutput, logits: m.outputLogits,
+		projectOut: m.projectOut, normFF: m.normFF, gateUp: m.gateUp, roundGate: m.roundGate, down: m.down, normOutput: m.normOutput, logits: m.outputLogits,
 		route: m.route, scatter: m.scatter, expertsGateUp: m.expertsGateUp, expertsDown: m.expertsDown, gatherExperts: m.gatherExperts,
 	}
 }
@@ -64,9 +64,6 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32
 		m.timer.lapAttention(m.layer, m.batch.keys)
 		m.team.Run(m.run.projectOut)
 		m.timer.Lap(wire.KernelOutput, m.layer)
-		if m.config.PostNorms {
-			m.byToken(m.run.addAttention)
-		}
 		m.byToken(m.run.normFF)
 		m.timer.Lap(wire.KernelNormRope, m.layer)
 		m.feedForward()
@@ -78,8 +75,7 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32
 	return m.logits[:m.rows*m.config.Vocab], true
 }
 
-// feedForward is the layer's second half. The norm after it counts with the
-// norms of what follows.
+// feedForward is the layer's second half.
 func (m *Model) feedForward() {
 	if m.config.Experts > 0 {
 		m.forwardExperts()
@@ -90,9 +86,6 @@ func (m *Model) feedForward() {
 	m.roundRows(m.run.roundGate)
 	m.team.Run(m.run.down)
 	m.timer.Lap(wire.KernelMLP, m.layer)
-	if m.config.PostNorms {
-		m.byToken(m.run.addFF)
-	}
 }
 
 // forwardExperts is the feed-forward layer of a mixture.
@@ -154,18 +147,45 @@ func (m *Model) embed(worker int) {
 }
 
 func (m *Model) normAttention(worker int) {
-	m.norm(worker, m.weights.layers[m.layer].attentionNorm)
-}
-func (m *Model) normFF(worker int)     { m.norm(worker, m.weights.layers[m.layer].ffNorm) }
-func (m *Model) normOutput(worker int) { m.norm(worker, m.weights.outputNorm) }
-
-// norm writes the normed rows of x to normed, and rounds them.
-func (m *Model) norm(worker int, weight []float32) {
-	width := m.config.Embed
+	layers := m.weights.layers
 	for i, hi := m.share(worker); i < hi; i++ {
-		m.set.RMSNorm(m.scratch.normed.row(i), row(m.scratch.x, i, width), weight, m.config.NormEps)
-		m.scratch.normed.round(i)
+		if m.layer > 0 {
+			m.addSum(i, layers[m.layer-1].postFF)
+		}
+		m.norm(i, layers[m.layer].attentionNorm)
 	}
+}
+
+func (m *Model) normFF(worker int) {
+	l := &m.weights.layers[m.layer]
+	for i, hi := m.share(worker); i < hi; i++ {
+		m.addSum(i, l.postAttention)
+		m.norm(i, l.ffNorm)
+	}
+}
+
+func (m *Model) normOutput(worker int) {
+	for i, hi := m.share(worker); i < hi; i++ {
+		m.addSum(i, m.weights.layers[m.layer].postFF)
+		m.norm(i, m.weights.outputNorm)
+	}
+}
+
+// addSum adds what half a layer gave to row i of x, normed where the model has a norm
+// there. The norm that follows calls it, for then the row is at hand.
+func (m *Model) addSum(i int, post []float32) {
+	sum := row(m.scratch.sum, i, m.config.Embed)
+	if post != nil {
+		m.set.RMSNorm(sum, sum, post, m.config.NormEps)
+	}
+	scale(sum, m.config.ResidualScale)
+	m.set.Add(row(m.scratch.x, i, m.config.Embed), sum)
+}
+
+// norm writes row i of x to normed, normed, and rounds it.
+func (m *Model) norm(i int, weight []float32) {
+	m.set.RMSNorm(m.scratch.normed.row(i), row(m.scratch.x, i, m.config.Embed), weight, m.config.NormEps)
+	m.scratch.normed.round(i)
 }
 
 // scale multiplies x by a factor that is 1 in most models.
@@ -226,8 +246,9 @@ func (m *Model) place(worker int) {
 		}
 		if which != NoRope {
 			angles := row(s.angles[which], i, c.Ropes[which].Dims)
-			m.ropes[which].rotate(q, angles, dim)
-			m.ropes[which].rotate(k, angles, dim)
+			neighbours := c.Ropes[which].Pairing == PairNeighbours
+			m.set.Rotate(q, angles, dim, neighbours)
+			m.set.Rotate(k, angles, dim, neighbours)
 		}
 		position := m.batch.positions[i]
 		m.set.Place(&m.layout, p.keys, p.values, int(m.batch.pages[i][position/pageTokens]), position%pageTokens, k, v)
@@ -280,43 +301,13 @@ func (m *Model) roundGate(worker int) {
 }
 
 func (m *Model) projectOut(worker int) {
-	m.multiplyAdd(worker, &m.weights.layers[m.layer].out, &m.scratch.heads)
+	m.multiplySum(worker, &m.weights.layers[m.layer].out, &m.scratch.heads)
 }
 
-// multiplyAdd adds w·from to x. Where a norm comes between, it leaves the product in sum.
-func (m *Model) multiplyAdd(worker int, w *linear, from *activations) {
-	n, width := m.rows, m.config.Embed
-	lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers())
-	if lo == hi {
-		return
-	}
-	m.multiply(m.scratch.sum, w, from.from(0), n, lo, hi)
-	if m.config.PostNorms {
-		return
-	}
-	for i := range n {
-		m.addScaled(m.scratch.x[i*width+lo:i*width+hi], m.scratch.sum[i*width+lo:i*width+hi])
-	}
-}
-
-// addScaled adds part of what a layer gives to the same part of x.
-func (m *Model) addScaled(x, sum []float32) {
-	scale(sum, m.config.ResidualScale)
-	m.set.Add(x, sum)
-}
-
-func (m *Model) addAttention(worker int) {
-	m.addNormed(worker, m.weights.layers[m.layer].postAttention)
-}
-func (m *Model) addFF(worker int) { m.addNormed(worker, m.weights.layers[m.layer].postFF) }
-
-// addNormed adds the normed sum to x.
-func (m *Model) addNormed(worker int, weight []float32) {
-	width := m.config.Embed
-	for i, hi := m.share(worker); i < hi; i++ {
-		sum := row(m.scratch.sum, i, width)
-		m.set.RMSNorm(sum, sum, weight, m.config.NormEps)
-		m.addScaled(row(m.scratch.x, i, width), sum)
+// multiplySum computes sum = w·from, which the next norm adds to x.
+func (m *Model) multiplySum(worker int, w *linear, from *activations) {
+	if lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers()); lo < hi {
+		m.multiply(m.scratch.sum, w, from.from(0), m.rows, lo, hi)
 	}
 }
 
@@ -347,7 +338,7 @@ func (m *Model) gated(f *feedForward, x kernels.Input, first, n, lo, hi int) {
 }
 
 func (m *Model) down(worker int) {
-	m.multiplyAdd(worker, &m.weights.layers[m.layer].down, &m.scratch.gate)
+	m.multiplySum(worker, &m.weights.layers[m.layer].down, &m.scratch.gate)
 }
 
 func (m *Model) outputLogits(worker int) {

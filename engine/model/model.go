@@ -68,7 +68,7 @@ type scratch struct {
 	gate      activations // FF, a row for each expert of a token
 	up        []float32   // FF
 	sum       []float32   // Embed, to be added to x
-	angles    [][]float32 // for each rope, rows of Dims: cos, sin by turns
+	angles    [][]float32 // for each rope, rows of Dims, as rope.angles says
 	attention []float32   // for each worker
 }
 

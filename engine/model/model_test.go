@@ -322,8 +322,9 @@ func TestRopePairingsAgreeOnReorderedHeads(t *testing.T) {
 	neighbours := newRope(&c, 1)
 	c.Pairing = PairHalves
 	halves := newRope(&c, 1)
-	angles := make([]float32, 6)
+	angles, apart := make([]float32, 6), make([]float32, 6)
 	neighbours.angles(angles, 5)
+	halves.angles(apart, 5)
 	const dim = 8 // the last two dimensions of each head stay
 	a, b := make([]float32, 2*dim), make([]float32, 2*dim)
 	order := []int{0, 2, 4, 1, 3, 5, 6, 7} // halves' index i is neighbours' order[i]
@@ -333,8 +334,8 @@ func TestRopePairingsAgreeOnReorderedHeads(t *testing.T) {
 	for i := range b {
 		b[i] = a[i/dim*dim+order[i%dim]]
 	}
-	neighbours.rotate(a, angles, dim)
-	halves.rotate(b, angles, dim)
+	kernels.Best().Rotate(a, angles, dim, true)
+	kernels.Best().Rotate(b, apart, dim, false)
 	for i := range b {
 		if b[i] != a[i/dim*dim+order[i%dim]] {
 			t.Fatalf("halves give %v, neighbours %v", b, a)

@@ -125,7 +125,7 @@ type KernelClass uint8
 
 const (
 	KernelEmbed    KernelClass = iota // embeddings and positions
-	KernelNormRope                    // norms, rope, and writing keys and values to their pages
+	KernelNormRope                    // adding to the residual stream, norms, rope, and writing keys and values to their pages
 	KernelQKV                         // projections to queries, keys and values
 	KernelAttentionPrefill
 	KernelAttentionDecode

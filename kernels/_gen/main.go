@@ -63,6 +63,8 @@ func main() {
 		g.matMul(f)
 	}
 	g.add()
+	g.rotateHalves()
+	g.rotateNeighbours()
 	g.siluMul()
 	g.geluMul()
 	g.clampedSiLUMul()

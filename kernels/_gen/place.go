@@ -7,15 +7,16 @@ import (
 )
 
 // placed is how many numbers Place* convert together. Both sets take eight: the
-// stores, one for each number, are what bounds them.
+// stores of keys, one for each number, are what bounds them.
 const placed = 8
 
 // narrow is the set whose masks hold for eight lanes.
 var narrow = &isa{lanes: placed}
 
 // byEights walks over n numbers, eight and then the rest: convert leaves them in x,
-// store writes lane i to dst, which moves by step bytes after each.
-func byEights(from, n, dst, step reg.GPVirtual, x reg.VecVirtual, convert func(), store func(lane int)) {
+// size bytes each, store writes lane i to dst, which moves by step bytes after each.
+// Eight that lie side by side are written together.
+func byEights(size int, from, n, dst, step reg.GPVirtual, x reg.VecVirtual, convert func(), store func(lane int)) {
 	lane := func(i int) {
 		store(i)
 		ADDQ(step, dst)
@@ -25,9 +26,20 @@ func byEights(from, n, dst, step reg.GPVirtual, x reg.VecVirtual, convert func()
 	Label("whole")
 	VMOVUPS(Mem{Base: from}, x)
 	convert()
+	CMPQ(step, I8(size))
+	JNE(LabelRef("apart"))
+	if size == 2 {
+		VMOVDQU(x.AsX(), Mem{Base: dst})
+	} else {
+		VMOVQ(x.AsX(), Mem{Base: dst})
+	}
+	ADDQ(I8(placed*size), dst)
+	JMP(LabelRef("next"))
+	Label("apart")
 	for i := range placed {
 		lane(i)
 	}
+	Label("next")
 	ADDQ(I8(4*placed), from)
 	SUBQ(I8(placed), n)
 	JGE(LabelRef("whole"))
@@ -55,7 +67,7 @@ func placeHalves() {
 	VMOVUPS(table("halfMax", words(0x477fe000)...), top)
 	VMOVUPS(table("halfMin", words(0xc77fe000)...), bottom)
 	dst := val("dst")
-	byEights(val("x"), val("n"), dst, val("step"), v, func() {
+	byEights(2, val("x"), val("n"), dst, val("step"), v, func() {
 		VMINPS(v, top, v) // x is the operand that a NaN comes from
 		VMAXPS(v, bottom, v)
 		VCVTPS2PH(U8(0), v, v.AsX())
@@ -66,7 +78,7 @@ func placeBytes() {
 	text("PlaceBytes", "func(dst *byte, step int, x *float32, n int, by float32)",
 		"PlaceBytes writes x[i]·by, rounded to an integer from −128 to 127, to the byte at i·step of dst, for i in [0,n).")
 	v, by, dst := YMM(), narrow.splat("by"), val("dst")
-	byEights(val("x"), val("n"), dst, val("step"), v, func() {
+	byEights(1, val("x"), val("n"), dst, val("step"), v, func() {
 		half := XMM()
 		VMULPS(by, v, v)
 		VCVTPS2DQ(v, v)

@@ -6885,6 +6885,157 @@ add_end:
 	VZEROUPPER
 	RET
 
+// func RotateHalves(x *float32, heads int, headDim int, angles *float32, pairs int)
+// Requires: AVX
+TEXT ·RotateHalves(SB), NOSPLIT, $0-40
+	MOVQ x+0(FP), AX
+	MOVQ heads+8(FP), CX
+	MOVQ headDim+16(FP), DX
+	MOVQ angles+24(FP), BX
+	MOVQ pairs+32(FP), SI
+	MOVQ SI, DI
+	SHLQ $0x02, DI
+	SHLQ $0x02, DX
+	XORQ R8, R8
+	SUBQ $+8, SI
+	JLT  rotate_rest
+
+rotate_vector:
+	LEAQ    (BX)(DI*1), R9
+	VMOVUPS (BX)(R8*4), Y0
+	VMOVUPS (R9)(R8*4), Y1
+	LEAQ    (AX)(R8*4), R9
+	MOVQ    CX, R10
+
+head:
+	VMOVUPS (R9), Y2
+	VMOVUPS (R9)(DI*1), Y3
+	VMULPS  Y1, Y2, Y4
+	VMULPS  Y0, Y2, Y2
+	VMULPS  Y1, Y3, Y5
+	VSUBPS  Y5, Y2, Y2
+	VMULPS  Y0, Y3, Y3
+	VADDPS  Y3, Y4, Y3
+	VMOVUPS Y2, (R9)
+	VMOVUPS Y3, (R9)(DI*1)
+	ADDQ    DX, R9
+	DECQ    R10
+	JNZ     head
+	ADDQ    $+8, R8
+	SUBQ    $+8, SI
+	JGE     rotate_vector
+
+rotate_rest:
+	ADDQ       $+8, SI
+	JLE        rotate_end
+	LEAQ       mask<>+0(SB), R9
+	NEGQ       SI
+	VMOVDQU    32(R9)(SI*4), Y0
+	LEAQ       (BX)(DI*1), SI
+	VMASKMOVPS (BX)(R8*4), Y0, Y1
+	VMASKMOVPS (SI)(R8*4), Y0, Y2
+	LEAQ       (AX)(R8*4), AX
+
+head_rest:
+	VMASKMOVPS (AX), Y0, Y3
+	VMASKMOVPS (AX)(DI*1), Y0, Y4
+	VMULPS     Y2, Y3, Y5
+	VMULPS     Y1, Y3, Y3
+	VMULPS     Y2, Y4, Y6
+	VSUBPS     Y6, Y3, Y3
+	VMULPS     Y1, Y4, Y4
+	VADDPS     Y4, Y5, Y4
+	VMASKMOVPS Y3, Y0, (AX)
+	VMASKMOVPS Y4, Y0, (AX)(DI*1)
+	ADDQ       DX, AX
+	DECQ       CX
+	JNZ        head_rest
+
+rotate_end:
+	VZEROUPPER
+	RET
+
+// func RotateNeighbours(x *float32, heads int, headDim int, angles *float32, pairs int)
+// Requires: AVX
+TEXT ·RotateNeighbours(SB), NOSPLIT, $0-40
+	MOVQ x+0(FP), AX
+	MOVQ heads+8(FP), CX
+	MOVQ headDim+16(FP), DX
+	MOVQ angles+24(FP), BX
+	MOVQ pairs+32(FP), SI
+	ADDQ SI, SI
+	SHLQ $0x02, DX
+	XORQ DI, DI
+	SUBQ $+8, SI
+	JLT  rotate_rest
+
+rotate_vector:
+	VMOVUPS   (BX)(DI*4), Y1
+	VMOVSLDUP Y1, Y0
+	VMOVSHDUP Y1, Y1
+	VXORPS    firstSign<>+0(SB), Y1, Y1
+	LEAQ      (AX)(DI*4), R8
+	MOVQ      CX, R9
+
+head:
+	VMOVUPS   (R8), Y2
+	VPERMILPS $0xb1, Y2, Y3
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y3, Y3
+	VADDPS    Y3, Y2, Y2
+	VMOVUPS   Y2, (R8)
+	ADDQ      DX, R8
+	DECQ      R9
+	JNZ       head
+	ADDQ      $+8, DI
+	SUBQ      $+8, SI
+	JGE       rotate_vector
+
+rotate_rest:
+	ADDQ       $+8, SI
+	JLE        rotate_end
+	LEAQ       mask<>+0(SB), R8
+	NEGQ       SI
+	VMOVDQU    32(R8)(SI*4), Y0
+	VMASKMOVPS (BX)(DI*4), Y0, Y2
+	VMOVSLDUP  Y2, Y1
+	VMOVSHDUP  Y2, Y2
+	VXORPS     firstSign<>+0(SB), Y2, Y2
+	LEAQ       (AX)(DI*4), AX
+
+head_rest:
+	VMASKMOVPS (AX), Y0, Y3
+	VPERMILPS  $0xb1, Y3, Y4
+	VMULPS     Y1, Y3, Y3
+	VMULPS     Y2, Y4, Y4
+	VADDPS     Y4, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	ADDQ       DX, AX
+	DECQ       CX
+	JNZ        head_rest
+
+rotate_end:
+	VZEROUPPER
+	RET
+
+DATA firstSign<>+0(SB)/4, $0x80000000
+DATA firstSign<>+4(SB)/4, $0x00000000
+DATA firstSign<>+8(SB)/4, $0x80000000
+DATA firstSign<>+12(SB)/4, $0x00000000
+DATA firstSign<>+16(SB)/4, $0x80000000
+DATA firstSign<>+20(SB)/4, $0x00000000
+DATA firstSign<>+24(SB)/4, $0x80000000
+DATA firstSign<>+28(SB)/4, $0x00000000
+DATA firstSign<>+32(SB)/4, $0x80000000
+DATA firstSign<>+36(SB)/4, $0x00000000
+DATA firstSign<>+40(SB)/4, $0x80000000
+DATA firstSign<>+44(SB)/4, $0x00000000
+DATA firstSign<>+48(SB)/4, $0x80000000
+DATA firstSign<>+52(SB)/4, $0x00000000
+DATA firstSign<>+56(SB)/4, $0x80000000
+DATA firstSign<>+60(SB)/4, $0x00000000
+GLOBL firstSign<>(SB), RODATA|NOPTR, $64
+
 // func SiLUMul(dst []float32, gate []float32, up []float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·SiLUMul(SB), NOSPLIT, $0-72
@@ -11018,25 +11169,34 @@ whole:
 	VMINPS    Y0, Y1, Y0
 	VMAXPS    Y0, Y2, Y0
 	VCVTPS2PH $0x00, Y0, X0
-	VPEXTRW   $0x00, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x01, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x02, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x03, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x04, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x05, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x06, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x07, X0, (AX)
-	ADDQ      BX, AX
-	ADDQ      $+32, CX
-	SUBQ      $+8, DX
-	JGE       whole
+	CMPQ      BX, $+2
+	JNE       apart
+	VMOVDQU   X0, (AX)
+	ADDQ      $+16, AX
+	JMP       next
+
+apart:
+	VPEXTRW $0x00, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x01, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x02, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x03, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x04, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x05, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x06, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x07, X0, (AX)
+	ADDQ    BX, AX
+
+next:
+	ADDQ $+32, CX
+	SUBQ $+8, DX
+	JGE  whole
 
 part:
 	ADDQ       $+8, DX
@@ -11172,25 +11332,34 @@ whole:
 	VEXTRACTI128 $0x01, Y0, X2
 	VPACKSSDW    X2, X0, X0
 	VPACKSSWB    X0, X0, X0
-	VPEXTRB      $0x00, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x01, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x02, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x03, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x04, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x05, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x06, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x07, X0, (AX)
-	ADDQ         BX, AX
-	ADDQ         $+32, CX
-	SUBQ         $+8, DX
-	JGE          whole
+	CMPQ         BX, $+1
+	JNE          apart
+	VMOVQ        X0, (AX)
+	ADDQ         $+8, AX
+	JMP          next
+
+apart:
+	VPEXTRB $0x00, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x01, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x02, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x03, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x04, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x05, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x06, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x07, X0, (AX)
+	ADDQ    BX, AX
+
+next:
+	ADDQ $+32, CX
+	SUBQ $+8, DX
+	JGE  whole
 
 part:
 	ADDQ         $+8, DX

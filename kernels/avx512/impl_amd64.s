@@ -14179,6 +14179,157 @@ add_end:
 	VZEROUPPER
 	RET
 
+// func RotateHalves(x *float32, heads int, headDim int, angles *float32, pairs int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·RotateHalves(SB), NOSPLIT, $0-40
+	MOVQ x+0(FP), AX
+	MOVQ heads+8(FP), CX
+	MOVQ headDim+16(FP), DX
+	MOVQ angles+24(FP), BX
+	MOVQ pairs+32(FP), SI
+	MOVQ SI, DI
+	SHLQ $0x02, DI
+	SHLQ $0x02, DX
+	XORQ R8, R8
+	SUBQ $+16, SI
+	JLT  rotate_rest
+
+rotate_vector:
+	LEAQ    (BX)(DI*1), R9
+	VMOVUPS (BX)(R8*4), Z0
+	VMOVUPS (R9)(R8*4), Z1
+	LEAQ    (AX)(R8*4), R9
+	MOVQ    CX, R10
+
+head:
+	VMOVUPS (R9), Z2
+	VMOVUPS (R9)(DI*1), Z3
+	VMULPS  Z1, Z2, Z4
+	VMULPS  Z0, Z2, Z2
+	VMULPS  Z1, Z3, Z5
+	VSUBPS  Z5, Z2, Z2
+	VMULPS  Z0, Z3, Z3
+	VADDPS  Z3, Z4, Z3
+	VMOVUPS Z2, (R9)
+	VMOVUPS Z3, (R9)(DI*1)
+	ADDQ    DX, R9
+	DECQ    R10
+	JNZ     head
+	ADDQ    $+16, R8
+	SUBQ    $+16, SI
+	JGE     rotate_vector
+
+rotate_rest:
+	ADDQ      $+16, SI
+	JLE       rotate_end
+	MOVQ      $-1, R9
+	BZHIQ     SI, R9, R9
+	KMOVW     R9, K1
+	LEAQ      (BX)(DI*1), SI
+	VMOVUPS.Z (BX)(R8*4), K1, Z0
+	VMOVUPS.Z (SI)(R8*4), K1, Z1
+	LEAQ      (AX)(R8*4), AX
+
+head_rest:
+	VMOVUPS.Z (AX), K1, Z2
+	VMOVUPS.Z (AX)(DI*1), K1, Z3
+	VMULPS    Z1, Z2, Z4
+	VMULPS    Z0, Z2, Z2
+	VMULPS    Z1, Z3, Z5
+	VSUBPS    Z5, Z2, Z2
+	VMULPS    Z0, Z3, Z3
+	VADDPS    Z3, Z4, Z3
+	VMOVUPS   Z2, K1, (AX)
+	VMOVUPS   Z3, K1, (AX)(DI*1)
+	ADDQ      DX, AX
+	DECQ      CX
+	JNZ       head_rest
+
+rotate_end:
+	VZEROUPPER
+	RET
+
+// func RotateNeighbours(x *float32, heads int, headDim int, angles *float32, pairs int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·RotateNeighbours(SB), NOSPLIT, $0-40
+	MOVQ x+0(FP), AX
+	MOVQ heads+8(FP), CX
+	MOVQ headDim+16(FP), DX
+	MOVQ angles+24(FP), BX
+	MOVQ pairs+32(FP), SI
+	ADDQ SI, SI
+	SHLQ $0x02, DX
+	XORQ DI, DI
+	SUBQ $+16, SI
+	JLT  rotate_rest
+
+rotate_vector:
+	VMOVUPS   (BX)(DI*4), Z1
+	VMOVSLDUP Z1, Z0
+	VMOVSHDUP Z1, Z1
+	VXORPS    firstSign<>+0(SB), Z1, Z1
+	LEAQ      (AX)(DI*4), R8
+	MOVQ      CX, R9
+
+head:
+	VMOVUPS   (R8), Z2
+	VPERMILPS $0xb1, Z2, Z3
+	VMULPS    Z0, Z2, Z2
+	VMULPS    Z1, Z3, Z3
+	VADDPS    Z3, Z2, Z2
+	VMOVUPS   Z2, (R8)
+	ADDQ      DX, R8
+	DECQ      R9
+	JNZ       head
+	ADDQ      $+16, DI
+	SUBQ      $+16, SI
+	JGE       rotate_vector
+
+rotate_rest:
+	ADDQ      $+16, SI
+	JLE       rotate_end
+	MOVQ      $-1, R8
+	BZHIQ     SI, R8, R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (BX)(DI*4), K1, Z1
+	VMOVSLDUP Z1, Z0
+	VMOVSHDUP Z1, Z1
+	VXORPS    firstSign<>+0(SB), Z1, Z1
+	LEAQ      (AX)(DI*4), AX
+
+head_rest:
+	VMOVUPS.Z (AX), K1, Z2
+	VPERMILPS $0xb1, Z2, Z3
+	VMULPS    Z0, Z2, Z2
+	VMULPS    Z1, Z3, Z3
+	VADDPS    Z3, Z2, Z2
+	VMOVUPS   Z2, K1, (AX)
+	ADDQ      DX, AX
+	DECQ      CX
+	JNZ       head_rest
+
+rotate_end:
+	VZEROUPPER
+	RET
+
+DATA firstSign<>+0(SB)/4, $0x80000000
+DATA firstSign<>+4(SB)/4, $0x00000000
+DATA firstSign<>+8(SB)/4, $0x80000000
+DATA firstSign<>+12(SB)/4, $0x00000000
+DATA firstSign<>+16(SB)/4, $0x80000000
+DATA firstSign<>+20(SB)/4, $0x00000000
+DATA firstSign<>+24(SB)/4, $0x80000000
+DATA firstSign<>+28(SB)/4, $0x00000000
+DATA firstSign<>+32(SB)/4, $0x80000000
+DATA firstSign<>+36(SB)/4, $0x00000000
+DATA firstSign<>+40(SB)/4, $0x80000000
+DATA firstSign<>+44(SB)/4, $0x00000000
+DATA firstSign<>+48(SB)/4, $0x80000000
+DATA firstSign<>+52(SB)/4, $0x00000000
+DATA firstSign<>+56(SB)/4, $0x80000000
+DATA firstSign<>+60(SB)/4, $0x00000000
+GLOBL firstSign<>(SB), RODATA|NOPTR, $64
+
 // func SiLUMul(dst []float32, gate []float32, up []float32)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·SiLUMul(SB), NOSPLIT, $0-72
@@ -23346,25 +23497,34 @@ whole:
 	VMINPS    Y0, Y1, Y0
 	VMAXPS    Y0, Y2, Y0
 	VCVTPS2PH $0x00, Y0, X0
-	VPEXTRW   $0x00, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x01, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x02, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x03, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x04, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x05, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x06, X0, (AX)
-	ADDQ      BX, AX
-	VPEXTRW   $0x07, X0, (AX)
-	ADDQ      BX, AX
-	ADDQ      $+32, CX
-	SUBQ      $+8, DX
-	JGE       whole
+	CMPQ      BX, $+2
+	JNE       apart
+	VMOVDQU   X0, (AX)
+	ADDQ      $+16, AX
+	JMP       next
+
+apart:
+	VPEXTRW $0x00, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x01, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x02, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x03, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x04, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x05, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x06, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRW $0x07, X0, (AX)
+	ADDQ    BX, AX
+
+next:
+	ADDQ $+32, CX
+	SUBQ $+8, DX
+	JGE  whole
 
 part:
 	ADDQ       $+8, DX
@@ -23518,25 +23678,34 @@ whole:
 	VEXTRACTI128 $0x01, Y0, X2
 	VPACKSSDW    X2, X0, X0
 	VPACKSSWB    X0, X0, X0
-	VPEXTRB      $0x00, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x01, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x02, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x03, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x04, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x05, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x06, X0, (AX)
-	ADDQ         BX, AX
-	VPEXTRB      $0x07, X0, (AX)
-	ADDQ         BX, AX
-	ADDQ         $+32, CX
-	SUBQ         $+8, DX
-	JGE          whole
+	CMPQ         BX, $+1
+	JNE          apart
+	VMOVQ        X0, (AX)
+	ADDQ         $+8, AX
+	JMP          next
+
+apart:
+	VPEXTRB $0x00, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x01, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x02, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x03, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x04, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x05, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x06, X0, (AX)
+	ADDQ    BX, AX
+	VPEXTRB $0x07, X0, (AX)
+	ADDQ    BX, AX
+
+next:
+	ADDQ $+32, CX
+	SUBQ $+8, DX
+	JGE  whole
 
 part:
 	ADDQ         $+8, DX

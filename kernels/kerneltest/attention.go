@@ -233,6 +233,7 @@ func (c *checker) allocations(t *testing.T) {
 	for name, f := range map[string]func(){
 		"RMSNorm": func() { c.set.RMSNorm(x, x, y, 1e-5) },
 		"Add":     func() { c.set.Add(x, y) },
+		"Rotate":  func() { c.set.Rotate(x, y[:48], 64, true) },
 		"Softmax": func() { c.set.Softmax(x) },
 		"Attend":  func() { c.set.Attend(a); c.set.Attend(some) },
 		"activations": func() {

@@ -48,6 +48,30 @@ func (c *checker) elementwise(t *testing.T) {
 	}
 }
 
+// rotate compares bits on every number of pairs, in heads that go on behind them, and
+// holds that what is there and behind the last head stays.
+func (c *checker) rotate(t *testing.T) {
+	r := random(9)
+	for pairs := range 140 {
+		for round := range 8 {
+			heads, dim := 1+r.IntN(20), 2*pairs+r.IntN(1+20*(round/4))
+			angles, want := normal(r, 2*pairs), normal(r, heads*max(dim, 1)+16)
+			for i := range want {
+				want[i] *= float32(math.Exp2(float64(r.IntN(60) - 30)))
+			}
+			if pairs > 0 {
+				angles[r.IntN(len(angles))], want[r.IntN(len(want))] = 0, float32(math.Copysign(0, -1))
+			}
+			got := slices.Clone(want)
+			c.set.Rotate(got[:len(want)-16], angles, max(dim, 1), round%2 == 1)
+			c.ref.Rotate(want[:len(want)-16], angles, max(dim, 1), round%2 == 1)
+			if i := sameBits(got, want); i >= 0 {
+				t.Fatalf("Rotate of %d pairs in %d heads of %d, round %d: [%d] is %v, ref %v", pairs, heads, dim, round, i, got[i], want[i])
+			}
+		}
+	}
+}
+
 // rmsNormRange uses numbers whose squares leave float32's range.
 func (c *checker) rmsNormRange(t *testing.T) {
 	for _, size := range []float32{1e-30, 1e-20, 1, 1e20, 1e30, float32(math.Inf(1)), float32(math.NaN()), 0} {

@@ -68,6 +68,8 @@ func (c *checker) outside(t *testing.T) {
 			a, b, dst := fenced(t, normal(r, n), atEnd), fenced(t, normal(r, n), atEnd), fenced(t, make([]float32, n), atEnd)
 			c.set.Add(dst, a)
 			c.set.RMSNorm(dst, a, b, 1e-5)
+			c.set.Rotate(dst, a[:n/2*2], n, false)
+			c.set.Rotate(dst, a[:n/2*2], n, true)
 			for _, op := range activations {
 				op.run(c.set, dst, a, b)
 			}

@@ -6,7 +6,7 @@
 //
 //	MatMul      16u·√cols·√Σ(w·x)² + 4u·Σ|w·x|; for types with minima, w is the largest of 16 weights
 //	RMSNorm     4u·|ref|
-//	Add         0
+//	Add, Rotate 0
 //	Softmax     (16u + 2u·(max x − x))·ref + 2⁻¹⁴⁸: the second part is the rounding of the difference
 //	Attend      (64u + 8u·max Scale·Σ|q·k|)·max|v|: the second part is what the rounding of a score does
 //	            with Round, if it changes anything: e·max|v| more, with b = 2⁻⁹, w = exp((2b+b²)·max Scale·Σ|q·k|)·(1+b) − 1,

@@ -31,6 +31,7 @@ func Run(t *testing.T, name string) {
 		{"RoundEveryBlock", c.roundEveryBlock},
 		{"MatMulWritesItsRowsOnly", c.matMulBounds},
 		{"ElementwiseEveryLength", c.elementwise},
+		{"RotateSameBitsAsRef", c.rotate},
 		{"ActivationsEveryLength", c.activationsEveryLength},
 		{"ActivationsWholeRange", c.activationsWholeRange},
 		{"SoftmaxEveryLength", c.softmax},

@@ -30723,6 +30723,153 @@ one:
 end:
 	RET
 
+// func RotateHalves(x *float32, heads int, headDim int, angles *float32, pairs int) 
+TEXT ·RotateHalves(SB), NOSPLIT, $0-40
+	MOVD $constants<>(SB), R4
+	MOVD x+0(FP), R0
+	MOVD heads+8(FP), R1
+	MOVD headDim+16(FP), R2
+	MOVD pairs+32(FP), R3
+	MOVD angles+24(FP), R5
+	LSL $2, R2
+	LSL $2, R3, R6
+	SUBS $4, R3
+	BLT rest
+
+vector:
+	ADD R6, R5, R9
+	FMOVQ 0(R5), F2
+	FMOVQ 0(R9), F3
+	MOVD R0, R7
+	MOVD R1, R8
+
+heads:
+	ADD R6, R7, R9
+	FMOVQ 0(R7), F0
+	FMOVQ 0(R9), F1
+	WORD $0x6e23dc24 // fmul v4.4s, v1.4s, v3.4s
+	WORD $0x6e23dc05 // fmul v5.4s, v0.4s, v3.4s
+	WORD $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD $0x4e21d4a1 // fadd v1.4s, v5.4s, v1.4s
+	ADD R6, R7, R9
+	FMOVQ F0, 0(R7)
+	FMOVQ F1, 0(R9)
+	ADD R2, R7
+	SUBS $1, R8
+	BNE heads
+	ADD $16, R0
+	ADD $16, R5
+	SUBS $4, R3
+	BGE vector
+
+rest:
+	ADDS $4, R3
+	BEQ end
+
+one:
+	ADD R6, R5, R9
+	FMOVS 0(R5), F2
+	FMOVS 0(R9), F3
+	MOVD R0, R7
+	MOVD R1, R8
+
+heads_one:
+	ADD R6, R7, R9
+	FMOVS 0(R7), F0
+	FMOVS 0(R9), F1
+	WORD $0x6e23dc24 // fmul v4.4s, v1.4s, v3.4s
+	WORD $0x6e23dc05 // fmul v5.4s, v0.4s, v3.4s
+	WORD $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD $0x4e21d4a1 // fadd v1.4s, v5.4s, v1.4s
+	ADD R6, R7, R9
+	FMOVS F0, 0(R7)
+	FMOVS F1, 0(R9)
+	ADD R2, R7
+	SUBS $1, R8
+	BNE heads_one
+	ADD $4, R0
+	ADD $4, R5
+	SUBS $1, R3
+	BNE one
+
+end:
+	RET
+
+// func RotateNeighbours(x *float32, heads int, headDim int, angles *float32, pairs int) 
+TEXT ·RotateNeighbours(SB), NOSPLIT, $0-40
+	MOVD $constants<>(SB), R4
+	MOVD x+0(FP), R0
+	MOVD heads+8(FP), R1
+	MOVD headDim+16(FP), R2
+	MOVD pairs+32(FP), R3
+	MOVD angles+24(FP), R5
+	LSL $2, R2
+	LSL $2, R3, R6
+	SUBS $4, R3
+	BLT rest
+
+vector:
+	VLD2 (R5), [V2.S4, V3.S4]
+	MOVD R0, R7
+	MOVD R1, R8
+
+heads:
+	VLD2 (R7), [V0.S4, V1.S4]
+	WORD $0x6e23dc24 // fmul v4.4s, v1.4s, v3.4s
+	WORD $0x6e23dc05 // fmul v5.4s, v0.4s, v3.4s
+	WORD $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD $0x4e21d4a1 // fadd v1.4s, v5.4s, v1.4s
+	VST2 [V0.S4, V1.S4], (R7)
+	ADD R2, R7
+	SUBS $1, R8
+	BNE heads
+	ADD $16, R0
+	ADD $16, R5
+	ADD $16, R0
+	ADD $16, R5
+	SUBS $4, R3
+	BGE vector
+
+rest:
+	ADDS $4, R3
+	BEQ end
+
+one:
+	FMOVS 0(R5), F2
+	FMOVS 4(R5), F3
+	MOVD R0, R7
+	MOVD R1, R8
+
+heads_one:
+	FMOVS 0(R7), F0
+	FMOVS 4(R7), F1
+	WORD $0x6e23dc24 // fmul v4.4s, v1.4s, v3.4s
+	WORD $0x6e23dc05 // fmul v5.4s, v0.4s, v3.4s
+	WORD $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD $0x4e21d4a1 // fadd v1.4s, v5.4s, v1.4s
+	FMOVS F0, 0(R7)
+	FMOVS F1, 4(R7)
+	ADD R2, R7
+	SUBS $1, R8
+	BNE heads_one
+	ADD $4, R0
+	ADD $4, R5
+	ADD $4, R0
+	ADD $4, R5
+	SUBS $1, R3
+	BNE one
+
+end:
+	RET
+
 // func SiLUMul(dst []float32, gate []float32, up []float32) 
 TEXT ·SiLUMul(SB), NOSPLIT, $0-72
 	MOVD $constants<>(SB), R4

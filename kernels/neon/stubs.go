@@ -99,6 +99,16 @@ func Scale(x []float32, s float32)
 //go:noescape
 func ScaleMul(dst []float32, x []float32, w []float32, s float32)
 
+// RotateHalves turns numbers i and pairs+i of each head by the cos and sin at i and pairs+i of angles.
+//
+//go:noescape
+func RotateHalves(x *float32, heads int, headDim int, angles *float32, pairs int)
+
+// RotateNeighbours turns numbers 2i and 2i+1 of each head by the cos and sin at 2i and 2i+1 of angles.
+//
+//go:noescape
+func RotateNeighbours(x *float32, heads int, headDim int, angles *float32, pairs int)
+
 // SiLUMul computes dst[i] = gate[i]/(1+exp(−gate[i]))·up[i] over len(dst).
 //
 //go:noescape

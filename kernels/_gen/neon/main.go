@@ -44,6 +44,7 @@ func generate() (text, stubs string) {
 		a.matMul(f)
 	}
 	a.elementwise()
+	a.rotations()
 	a.activations()
 	a.reductions()
 	a.dots()

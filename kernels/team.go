@@ -9,10 +9,11 @@ import (
 )
 
 // How long a waiting worker stays awake: spinRounds times, it looks spinLoads
-// times for news and then lets other goroutines run. The time covers the serial
-// pieces between the parallel ones of a step; a longer idle time costs a wake-up.
+// times for news, with a pause in between, and then lets other goroutines run. The
+// time covers the serial pieces between the parallel ones of a step; a longer idle
+// time costs a wake-up.
 const (
-	spinLoads  = 64
+	spinLoads  = 16
 	spinRounds = 100
 )
 
@@ -141,6 +142,7 @@ func (g *gate) wait(rounds int, ready func() bool) {
 			if ready() {
 				return
 			}
+			pause()
 		}
 		runtime.Gosched()
 	}
@@ -170,4 +172,24 @@ func Split(total, tile, worker, workers int) (lo, hi int) {
 	lo = tiles * worker / workers * tile
 	hi = tiles * (worker + 1) / workers * tile
 	return min(lo, total), min(hi, total)
+}
+
+// pieceEnds are where the rounds of pieces end, in eighths of the whole.
+var pieceEnds = [...]int{0, 4, 6, 7, 8}
+
+// Piece gives piece i of total, in multiples of tile but for the end of the last one. It
+// reports false where there are no more; some may be empty. Workers that take one
+// piece after the other end at about the same time, though some be slower or
+// begin later: the first pieces, one for each worker, are half of the whole, and the
+// last ones small.
+func Piece(total, tile, i, workers int) (lo, hi int, ok bool) {
+	round, place := i/workers, i%workers
+	if round >= len(pieceEnds)-1 {
+		return total, total, false
+	}
+	tiles, eighths := (total+tile-1)/tile, pieceEnds[round+1]-pieceEnds[round]
+	at := func(place int) int {
+		return min(total, tiles*(pieceEnds[round]*workers+place*eighths)/(8*workers)*tile)
+	}
+	return at(place), at(place + 1), true
 }

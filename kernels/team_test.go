@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -139,5 +140,31 @@ func BenchmarkTeamRun(b *testing.B) {
 	fn := func(int) {}
 	for b.Loop() {
 		team.Run(fn)
+	}
+}
+
+// TestPiecesCoverAll: the pieces of every count follow each other in some order without gap or overlap.
+func TestPiecesCoverAll(t *testing.T) {
+	for workers := 1; workers <= 9; workers++ {
+		for _, tile := range []int{1, 16, 32} {
+			for total := range 700 {
+				seen := make([]int, total)
+				for i := 0; ; i++ {
+					lo, hi, ok := Piece(total, tile, i, workers)
+					if !ok {
+						break
+					}
+					if lo%tile != 0 && lo != total || hi%tile != 0 && hi != total || lo > hi {
+						t.Fatalf("piece %d of %d for %d workers, tiles of %d: [%d,%d)", i, total, workers, tile, lo, hi)
+					}
+					for at := lo; at < hi; at++ {
+						seen[at]++
+					}
+				}
+				if slices.ContainsFunc(seen, func(n int) bool { return n != 1 }) {
+					t.Fatalf("pieces of %d for %d workers, tiles of %d: each row is in %v", total, workers, tile, seen)
+				}
+			}
+		}
 	}
 }

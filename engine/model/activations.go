@@ -47,11 +47,11 @@ func (a *activations) from(i int) kernels.Input {
 	return in
 }
 
-// round makes the blocks of row i.
-func (a *activations) round(i int) {
+// round makes the blocks of the numbers [lo,hi) of row i, whole blocks.
+func (a *activations) round(i, lo, hi int) {
 	if a.blocks != nil {
-		n := a.width / kernels.BlockLen
-		a.set.Round(a.blocks[i*n:(i+1)*n], a.row(i))
+		at := i * a.width
+		a.set.Round(a.blocks[(at+lo)/kernels.BlockLen:(at+hi)/kernels.BlockLen], a.numbers[at+lo:at+hi])
 	}
 }
 

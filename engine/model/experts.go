@@ -172,7 +172,7 @@ func (m *Model) scatter(worker int) {
 // expertsGateUp computes the worker's part of every expert's activation.
 func (m *Model) expertsGateUp(worker int) {
 	x := &m.mixture
-	lo, hi := kernels.Split(m.config.FF, kernels.RowTile, worker, m.team.Workers())
+	lo, hi := kernels.Split(m.config.FF, pieceRows, worker, m.team.Workers())
 	for e := range m.config.Experts {
 		from, n := int(x.first[e]), int(x.first[e+1]-x.first[e])
 		if n > 0 && lo < hi {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"iter"
 	"sync/atomic"
 
 	"github.com/forebay-io/forebay/internal/wire"
@@ -11,14 +12,14 @@ import (
 // that a step allocates nothing.
 type phases struct {
 	embed, normAttention, project, place, attend, roundHeads, projectOut func(worker int)
-	normFF, gateUp, roundGate, down, normOutput, logits                  func(worker int)
+	normFF, gateUp, down, normOutput, logits                             func(worker int)
 	route, scatter, expertsGateUp, expertsDown, gatherExperts            func(worker int)
 }
 
 func (m *Model) bindPhases() {
 	m.run = phases{
 		embed: m.embed, normAttention: m.normAttention, project: m.project, place: m.place, attend: m.attend, roundHeads: m.roundHeads,
-		projectOut: m.projectOut, normFF: m.normFF, gateUp: m.gateUp, roundGate: m.roundGate, down: m.down, normOutput: m.normOutput, logits: m.outputLogits,
+		projectOut: m.projectOut, normFF: m.normFF, gateUp: m.gateUp, down: m.down, normOutput: m.normOutput, logits: m.outputLogits,
 		route: m.route, scatter: m.scatter, expertsGateUp: m.expertsGateUp, expertsDown: m.expertsDown, gatherExperts: m.gatherExperts,
 	}
 }
@@ -48,7 +49,7 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32
 		}
 		m.byToken(m.run.normAttention)
 		m.timer.Lap(wire.KernelNormRope, m.layer)
-		m.team.Run(m.run.project)
+		m.shared(m.run.project)
 		m.timer.Lap(wire.KernelQKV, m.layer)
 		m.byToken(m.run.place)
 		m.timer.Lap(wire.KernelNormRope, m.layer)
@@ -58,11 +59,12 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32
 		if m.rows == 0 {
 			return nil, true
 		}
-		m.item.Store(0)
-		m.team.Run(m.run.attend)
-		m.roundRows(m.run.roundHeads)
+		m.shared(m.run.attend)
+		if !m.headBlocks {
+			m.byToken(m.run.roundHeads)
+		}
 		m.timer.lapAttention(m.layer, m.batch.keys)
-		m.team.Run(m.run.projectOut)
+		m.shared(m.run.projectOut)
 		m.timer.Lap(wire.KernelOutput, m.layer)
 		m.byToken(m.run.normFF)
 		m.timer.Lap(wire.KernelNormRope, m.layer)
@@ -70,7 +72,7 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32
 	}
 	m.byToken(m.run.normOutput)
 	m.timer.Lap(wire.KernelNormRope, -1)
-	m.team.Run(m.run.logits)
+	m.shared(m.run.logits)
 	m.timer.Lap(wire.KernelLogits, -1)
 	return m.logits[:m.rows*m.config.Vocab], true
 }
@@ -82,9 +84,8 @@ func (m *Model) feedForward() {
 		m.timer.Lap(wire.KernelMLP, m.layer)
 		return
 	}
-	m.team.Run(m.run.gateUp)
-	m.roundRows(m.run.roundGate)
-	m.team.Run(m.run.down)
+	m.shared(m.run.gateUp)
+	m.shared(m.run.down)
 	m.timer.Lap(wire.KernelMLP, m.layer)
 }
 
@@ -94,7 +95,6 @@ func (m *Model) forwardExperts() {
 	m.mixture.place(m.rows * m.config.ExpertsUsed)
 	m.byToken(m.run.scatter)
 	m.team.Run(m.run.expertsGateUp)
-	m.roundRows(m.run.roundGate)
 	m.team.Run(m.run.expertsDown)
 	m.byToken(m.run.gatherExperts)
 }
@@ -112,10 +112,25 @@ func (m *Model) byToken(phase func(worker int)) {
 	m.team.Run(phase)
 }
 
-// roundRows runs a phase by token that rounds, if products read rounded rows.
-func (m *Model) roundRows(phase func(worker int)) {
-	if m.set.Round != nil {
-		m.byToken(phase)
+// shared runs a phase whose workers take one piece of the work after the other.
+func (m *Model) shared(phase func(worker int)) {
+	m.taken.Store(0)
+	m.team.Run(phase)
+}
+
+// pieceRows is what a piece of a product is a multiple of: a kernel's two tiles, and a block
+// of what the next product reads.
+const pieceRows = 2 * kernels.RowTile
+
+// pieces are a worker's parts [lo,hi) of the rows of weights that a shared phase has.
+func (m *Model) pieces(rows int) iter.Seq2[int, int] {
+	return func(yield func(lo, hi int) bool) {
+		for {
+			lo, hi, ok := kernels.Piece(rows, pieceRows, int(m.taken.Add(1))-1, m.team.Workers())
+			if !ok || lo < hi && !yield(lo, hi) {
+				return
+			}
+		}
 	}
 }
 
@@ -185,7 +200,7 @@ func (m *Model) addSum(i int, post []float32) {
 // norm writes row i of x to normed, normed, and rounds it.
 func (m *Model) norm(i int, weight []float32) {
 	m.set.RMSNorm(m.scratch.normed.row(i), row(m.scratch.x, i, m.config.Embed), weight, m.config.NormEps)
-	m.scratch.normed.round(i)
+	m.scratch.normed.round(i, 0, m.config.Embed)
 }
 
 // scale multiplies x by a factor that is 1 in most models.
@@ -200,14 +215,13 @@ func scale(x []float32, by float32) {
 
 // project computes queries, keys and values. The three matrices' rows are one
 // line of tiles, so that workers share them evenly.
-func (m *Model) project(worker int) {
-	l := &m.weights.layers[m.layer]
-	s := &m.scratch
-	rows := kernels.RowTile * (tiles(&l.q) + tiles(&l.k) + tiles(&l.v))
-	lo, hi := kernels.Split(rows, kernels.RowTile, worker, m.team.Workers())
-	lo, hi = m.multiplyPart(s.q, &l.q, lo, hi)
-	lo, hi = m.multiplyPart(s.k, &l.k, lo, hi)
-	m.multiplyPart(s.v, &l.v, lo, hi)
+func (m *Model) project(int) {
+	l, s := &m.weights.layers[m.layer], &m.scratch
+	for lo, hi := range m.pieces(kernels.RowTile * (tiles(&l.q) + tiles(&l.k) + tiles(&l.v))) {
+		lo, hi = m.multiplyPart(s.q, &l.q, lo, hi)
+		lo, hi = m.multiplyPart(s.k, &l.k, lo, hi)
+		m.multiplyPart(s.v, &l.v, lo, hi)
+	}
 }
 
 func tiles(w *linear) int { return (w.Rows + kernels.RowTile - 1) / kernels.RowTile }
@@ -270,7 +284,7 @@ func (m *Model) attend(worker int) {
 	sinks := m.weights.layers[m.layer].sinks
 	width := m.group * c.HeadDim
 	items := len(m.batch.tiles) * c.KVHeads
-	for item := int(m.item.Add(1)) - 1; item < items; item = int(m.item.Add(1)) - 1 {
+	for item := int(m.taken.Add(1)) - 1; item < items; item = int(m.taken.Add(1)) - 1 {
 		t := m.batch.tiles[item/c.KVHeads]
 		a.KVHead, a.Queries = item%c.KVHeads, t.rows
 		from, to := (t.row*c.KVHeads+a.KVHead)*width, ((t.row+t.rows-1)*c.KVHeads+a.KVHead+1)*width
@@ -280,46 +294,39 @@ func (m *Model) attend(worker int) {
 			a.Sinks = row(sinks, a.KVHead, m.group)
 		}
 		m.set.Attend(a)
+		for i := t.row; i < t.row+t.rows && m.headBlocks; i++ {
+			m.scratch.heads.round(i, a.KVHead*width, (a.KVHead+1)*width)
+		}
 	}
 }
 
-// roundHeads rounds what attention found. A row is rounded as a whole, so that its
-// bits do not depend on how workers share it.
+// roundHeads rounds what attention found, where KV heads share blocks.
 func (m *Model) roundHeads(worker int) {
 	for i, hi := m.share(worker); i < hi; i++ {
-		m.scratch.heads.round(i)
+		m.scratch.heads.round(i, 0, m.scratch.heads.width)
 	}
 }
 
-// roundGate rounds the feed-forward activation, in a mixture one of each of a token's experts.
-func (m *Model) roundGate(worker int) {
-	each := max(1, m.config.ExpertsUsed)
-	lo, hi := m.share(worker)
-	for i := lo * each; i < hi*each; i++ {
-		m.scratch.gate.round(i)
-	}
-}
-
-func (m *Model) projectOut(worker int) {
-	m.multiplySum(worker, &m.weights.layers[m.layer].out, &m.scratch.heads)
+func (m *Model) projectOut(int) {
+	m.multiplySum(&m.weights.layers[m.layer].out, &m.scratch.heads)
 }
 
 // multiplySum computes sum = w·from, which the next norm adds to x.
-func (m *Model) multiplySum(worker int, w *linear, from *activations) {
-	if lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers()); lo < hi {
+func (m *Model) multiplySum(w *linear, from *activations) {
+	for lo, hi := range m.pieces(w.Rows) {
 		m.multiply(m.scratch.sum, w, from.from(0), m.rows, lo, hi)
 	}
 }
 
 // gateUp computes the gated feed-forward activation into gate.
-func (m *Model) gateUp(worker int) {
-	if lo, hi := kernels.Split(m.config.FF, kernels.RowTile, worker, m.team.Workers()); lo < hi {
+func (m *Model) gateUp(int) {
+	for lo, hi := range m.pieces(m.config.FF) {
 		m.gated(&m.weights.layers[m.layer].feedForward, m.scratch.normed.from(0), 0, m.rows, lo, hi)
 	}
 }
 
 // gated computes the outputs [lo,hi) of gate = activation(gate·x, up·x) for n rows,
-// the first of which is row first of gate.
+// the first of which is row first of gate, and rounds them.
 func (m *Model) gated(f *feedForward, x kernels.Input, first, n, lo, hi int) {
 	width, gate, up := m.config.FF, &m.scratch.gate, m.scratch.up[first*m.config.FF:]
 	m.multiply(gate.from(first).Numbers, &f.gate, x, n, lo, hi)
@@ -334,25 +341,24 @@ func (m *Model) gated(f *feedForward, x kernels.Input, first, n, lo, hi int) {
 		default:
 			m.set.SiLUMul(g, g, u)
 		}
+		gate.round(first+i, lo, hi)
 	}
 }
 
-func (m *Model) down(worker int) {
-	m.multiplySum(worker, &m.weights.layers[m.layer].down, &m.scratch.gate)
+func (m *Model) down(int) {
+	m.multiplySum(&m.weights.layers[m.layer].down, &m.scratch.gate)
 }
 
-func (m *Model) outputLogits(worker int) {
+func (m *Model) outputLogits(int) {
 	w := m.weights.output
-	lo, hi := kernels.Split(w.Rows, kernels.RowTile, worker, m.team.Workers())
-	if lo == hi {
-		return
-	}
-	m.set.MatMul(m.logits, w.Rows, w, m.scratch.normed.from(0), m.rows, lo, hi)
-	for i := range m.rows {
-		logits := m.logits[i*w.Rows+lo : i*w.Rows+hi]
-		scale(logits, m.config.LogitScale)
-		if m.config.LogitSoftCap > 0 {
-			m.set.SoftCap(logits, m.config.LogitSoftCap)
+	for lo, hi := range m.pieces(w.Rows) {
+		m.set.MatMul(m.logits, w.Rows, w, m.scratch.normed.from(0), m.rows, lo, hi)
+		for i := range m.rows {
+			logits := m.logits[i*w.Rows+lo : i*w.Rows+hi]
+			scale(logits, m.config.LogitScale)
+			if m.config.LogitSoftCap > 0 {
+				m.set.SoftCap(logits, m.config.LogitSoftCap)
+			}
 		}
 	}
 }

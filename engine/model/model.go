@@ -34,8 +34,9 @@ type Model struct {
 	team       *kernels.Team
 	weights    *weights
 	parameters int
-	group      int // query heads of a KV head
-	tileRows   int // most rows of a tile
+	group      int  // query heads of a KV head
+	tileRows   int  // most rows of a tile
+	headBlocks bool // what the query heads of a KV head give is whole blocks
 	layout     kernels.KVLayout
 	pools      []pool
 	memory     memory
@@ -51,7 +52,7 @@ type Model struct {
 	rows    int  // of the batch that are still computed
 	serial  bool // the caller alone runs the phase
 	layer   int
-	item    atomic.Int64 // attention items taken
+	taken   atomic.Int64 // pieces of a shared phase
 	workers []kernels.Attention
 }
 
@@ -129,6 +130,7 @@ func (o *Options) fill(name string, c *Config) error {
 func (m *Model) reserve() error {
 	c, o := &m.config, &m.options
 	m.group = c.Heads / c.KVHeads
+	m.headBlocks = m.group*c.HeadDim%kernels.BlockLen == 0
 	m.tileRows = max(1, tileHeads/m.group)
 	m.layout = c.kvLayout(o.KVType, o.PageTokens)
 	scores := kernels.AttentionScratch(m.tileRows*m.group, c.HeadDim, min(o.ContextTokens, o.Pages*o.PageTokens))

@@ -13,7 +13,7 @@ const attendChunk = 256
 // AttentionScratch is the length of Attention.Scores that a tile of rows =
 // Queries·Group needs, whose last query looks at no more than context positions.
 func AttentionScratch(rows, headDim, context int) int {
-	return max(context, rows*(attendChunk+2*headDim+2)+2*attendChunk+pairScratch(headDim))
+	return max(context, rows*(attendChunk+2*headDim)+2*PartLen(rows, headDim)+2*attendChunk+pairScratch(headDim))
 }
 
 // attention is an Attention on its way through a vector set. Row r is query
@@ -27,22 +27,24 @@ type attention struct {
 	number  int    // bytes of one
 	rows    int
 	last    int       // of the pages that are looked at
-	q, out  []float32 // [rows][HeadDim]; out is not yet divided by sum
+	q       []float32 // [rows][HeadDim]
+	partial           // of the span's positions so far
+	all     partial   // of the spans before it
 	scores  []float32 // [rows][attendChunk], from lo on
 	paired  []float32 // keys or values of some positions
-	top     []float32 // the largest score so far, no less than -MaxFloat32
-	sum     []float32 // Σ exp(score−top) so far
 	scratch []float32
 
 	// of the chunk's keys and values, where the type has any
 	keyScales, valueScales []float32
 }
 
-// attend goes chunk by chunk with a running softmax: what is summed so far is
-// scaled whenever a larger score comes. In a chunk it goes page by page, all
-// rows before the next page, so that K and V come from memory once. The sums of
-// a row are the same, in the same order, whatever rows are beside it: a position
-// that not all rows look at is added for each query alone.
+// attend computes a softmax for each span of positions and brings them together in
+// their order: so the spans may be computed by several workers. In a span it goes chunk by
+// chunk with a running softmax: what is summed so far is scaled whenever a larger
+// score comes. In a chunk it goes page by page, all rows before the next page, so that
+// K and V come from memory once. The sums of a row are the same, in the same order,
+// whatever rows are beside it: a position that not all rows look at is added for each
+// query alone.
 func (v *vector) attend(a *Attention) {
 	checkAttention(a)
 	t := attention{Attention: a, v: v, cached: v.cached[a.KVType], block: a.BlockBytes(), number: a.NumberBytes()}
@@ -50,8 +52,30 @@ func (v *vector) attend(a *Attention) {
 		t.pairs, t.cached = v.pairs, v.pairs.cached
 	}
 	t.begin()
-	end := a.To + a.Queries - 1
-	for lo := a.from(0); lo < end; {
+	first, end := a.from(0), a.To+a.Queries-1
+	if a.Part != nil {
+		t.span(max(first, a.Span*AttendSpan), min(end, (a.Span+1)*AttendSpan))
+		return
+	}
+	for lo := first; lo < end; {
+		hi := min(end, (lo/AttendSpan+1)*AttendSpan)
+		if lo == first {
+			t.span(lo, hi)
+			t.all, t.partial = t.partial, newPartial(t.cut(PartLen(t.rows, t.HeadDim)), t.rows)
+		} else {
+			t.partial.clear()
+			t.span(lo, hi)
+			t.v.addPartial(&t.all, &t.partial)
+		}
+		lo = hi
+	}
+	v.endAttention(a, &t.all)
+}
+
+// span computes the sums of the positions [lo,end), which are of one span.
+func (t *attention) span(lo, end int) {
+	a := t.Attention
+	for lo < end {
 		hi := min(end, (lo/attendChunk+1)*attendChunk)
 		if t.keyScales != nil {
 			t.readScales(lo, hi)
@@ -67,7 +91,6 @@ func (v *vector) attend(a *Attention) {
 		t.values(lo, hi)
 		lo = hi
 	}
-	t.end()
 }
 
 // cut takes n numbers from the scratch.
@@ -83,7 +106,7 @@ func (t *attention) begin() {
 	width := t.Group * t.HeadDim
 	t.rows, t.scratch = t.Queries*t.Group, t.Scores
 	t.last = (t.To + t.Queries - 2) / t.PageTokens
-	t.q, t.out = t.Q, t.Out
+	t.q = t.Q
 	if t.pairs != nil {
 		t.pairQueries()
 	} else if !t.contiguous() {
@@ -92,36 +115,18 @@ func (t *attention) begin() {
 			copy(t.q[i*width:][:width], t.Q[i*t.Stride:])
 		}
 	}
-	if !t.contiguous() {
-		t.out = t.cut(t.Queries * width)
+	if t.Part != nil {
+		t.partial = newPartial(t.Part, t.rows)
+	} else {
+		t.partial = newPartial(t.cut(PartLen(t.rows, t.HeadDim)), t.rows)
 	}
-	t.scores, t.top, t.sum = t.cut(t.rows*attendChunk), t.cut(t.rows), t.cut(t.rows)
+	t.scores = t.cut(t.rows * attendChunk)
 	if t.ScaleBytes() > 0 {
 		t.keyScales, t.valueScales = t.cut(attendChunk), t.cut(attendChunk)
-	}
-	clear(t.out[:t.Queries*width])
-	for r := range t.rows {
-		t.top[r], t.sum[r] = -math.MaxFloat32, 0
-		if t.Sinks != nil {
-			sink := t.Sinks[r%t.Group]
-			t.top[r] = max(t.top[r], sink)
-			t.sum[r] = float32(math.Exp(float64(sink) - float64(t.top[r])))
-		}
 	}
 }
 
 func (t *attention) contiguous() bool { return t.Queries == 1 || t.Stride == t.Group*t.HeadDim }
-
-// end divides by the sums.
-func (t *attention) end() {
-	for r := range t.rows {
-		out := t.out[r*t.HeadDim:][:t.HeadDim]
-		t.v.scale(out, 1/t.sum[r])
-		if !t.contiguous() {
-			copy(t.Out[r/t.Group*t.Stride+r%t.Group*t.HeadDim:], out)
-		}
-	}
-}
 
 // readScales brings the scales of the positions [lo,hi) together, in one go: each
 // is a line of memory that nothing has asked for, and so they are waited for together.

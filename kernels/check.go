@@ -77,6 +77,9 @@ func checkAttention(a *Attention) {
 	if n := AttentionScratch(a.Queries*a.Group, a.HeadDim, end-first); len(a.Scores) < n {
 		panicf("Attend: scratch of %d, want %d for %d queries of %d heads and %d positions", len(a.Scores), n, a.Queries, a.Group, end-first)
 	}
+	if n := PartLen(a.Queries*a.Group, a.HeadDim); a.Part != nil && (len(a.Part) != n || a.Span < first/AttendSpan || a.Span > (end-1)/AttendSpan) {
+		panicf("Attend: a part of %d numbers for span %d, want %d, up to position %d", len(a.Part), a.Span, n, end)
+	}
 	if a.KVHead < 0 || a.KVHead >= a.KVHeads || len(a.Pages)*a.PageTokens < end {
 		panicf("Attend: KV head %d of %d, %d pages of %d for position %d", a.KVHead, a.KVHeads, len(a.Pages), a.PageTokens, end)
 	}
@@ -85,6 +88,13 @@ func checkAttention(a *Attention) {
 		if at := int(p) * pageLen; p < 0 || at+pageLen+KVSlack > len(a.K) || at+pageLen+KVSlack > len(a.V) {
 			panicf("Attend: page %d of pools with %d and %d bytes", p, len(a.K), len(a.V))
 		}
+	}
+}
+
+// checkMerge demands some whole parts of that size.
+func checkMerge(a *Attention, parts []float32, size int) {
+	if n := (a.Queries-1)*a.Stride + a.Group*a.HeadDim; len(parts) == 0 || len(parts)%size != 0 || len(a.Out) < n {
+		panicf("Merge: parts of %d numbers in %d, %d of outputs in %d", size, len(parts), n, len(a.Out))
 	}
 }
 

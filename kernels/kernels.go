@@ -75,6 +75,11 @@ type Set struct {
 	// Attend computes the attention of one query token or of some that follow
 	// each other, each to the bits it has alone; see Attention.
 	Attend func(a *Attention)
+
+	// Merge writes the outputs from the parts that Attend has made of all spans that
+	// a's queries look at, one after another in the order of the spans, and uses them up: the bits
+	// are those of one Attend without parts. It is nil where Attend makes no parts.
+	Merge func(a *Attention, parts []float32)
 }
 
 // Block is BlockLen activations rounded to 8 and 16 bits.
@@ -166,4 +171,8 @@ type Attention struct {
 	Round bool
 	// Scores is scratch of at least AttentionScratch numbers.
 	Scores []float32
+	// Part, where it is not nil, takes what the positions of span Span contribute
+	// instead of Out; PartLen numbers. Merge brings the parts together.
+	Part []float32
+	Span int // position t is in span t/AttendSpan
 }

@@ -48,7 +48,7 @@ func (s *Set) withPairs(name string, v *vector, p *pairs) *Set {
 func (v *vector) set() *Set {
 	return &Set{
 		Name: v.name, Pack: floatTiles.pack, MatMul: v.multiply,
-		RMSNorm: v.rmsNorm, Rotate: v.rotateHeads, SoftCap: v.softCap, Place: v.place, Attend: v.attend,
+		RMSNorm: v.rmsNorm, Rotate: v.rotateHeads, SoftCap: v.softCap, Place: v.place, Attend: v.attend, Merge: v.merge,
 		SiLUMul: func(dst, gate, up []float32) {
 			checkLens("SiLUMul", len(gate), len(dst), len(up))
 			v.siLUMul(dst, gate, up)

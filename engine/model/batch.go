@@ -26,6 +26,7 @@ type batch struct {
 	pages      [][]int32
 	logitsRows []int // rows of the batch whose logits are asked for
 	tiles      []tile
+	spans      spans
 	// keys are what attention looks at, logitsKeys those of logitsRows: for the
 	// timer, which takes windows for whole contexts.
 	keys, logitsKeys attentionKeys
@@ -50,8 +51,8 @@ func newBatch(n int) batch {
 	}
 }
 
-// layTiles cuts the rows into tiles, those with most work first. How they are
-// cut is a matter of speed alone.
+// layTiles cuts the rows into tiles, those with most work first, and where these are few
+// their contexts into spans. How they are cut is a matter of speed alone.
 func (m *Model) layTiles() {
 	b := &m.batch
 	b.tiles = b.tiles[:0]
@@ -70,6 +71,7 @@ func (m *Model) layTiles() {
 		row = end
 	}
 	slices.SortFunc(b.tiles, func(a, b tile) int { return b.keys - a.keys })
+	m.laySpans()
 }
 
 // follows says whether row i is the next token of the sequence of the row before it.

@@ -59,6 +59,7 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, spans []Span) (logits []float32
 		if m.rows == 0 {
 			return nil, true
 		}
+		m.batch.spans.begin(m.config.KVHeads)
 		m.shared(m.run.attend)
 		if !m.headBlocks {
 			m.byToken(m.run.roundHeads)
@@ -276,27 +277,49 @@ func (m *Model) normHeads(x, weight []float32) {
 	}
 }
 
-// attend takes items, one tile and one KV head each, until none is left.
+// attend takes items, one tile and one KV head each, or a span of them, until none is left.
 func (m *Model) attend(worker int) {
-	c, a := &m.config, &m.workers[worker]
+	c, a, b := &m.config, &m.workers[worker], &m.batch
 	a.K, a.V = m.pools[m.layer].keys, m.pools[m.layer].values
 	a.Window = c.Attention[m.layer].WindowTokens
-	sinks := m.weights.layers[m.layer].sinks
-	width := m.group * c.HeadDim
-	items := len(m.batch.tiles) * c.KVHeads
+	items, inSpans := len(b.tiles)*c.KVHeads, len(b.spans.items) > 0 && a.Window == 0
+	if inSpans {
+		items = len(b.spans.items)
+	}
 	for item := int(m.taken.Add(1)) - 1; item < items; item = int(m.taken.Add(1)) - 1 {
-		t := m.batch.tiles[item/c.KVHeads]
-		a.KVHead, a.Queries = item%c.KVHeads, t.rows
-		from, to := (t.row*c.KVHeads+a.KVHead)*width, ((t.row+t.rows-1)*c.KVHeads+a.KVHead+1)*width
-		a.Q, a.Out = m.scratch.q[from:to], m.scratch.heads.numbers[from:to]
-		a.Pages, a.To = m.batch.pages[t.row], m.batch.positions[t.row]+1
-		if sinks != nil {
-			a.Sinks = row(sinks, a.KVHead, m.group)
+		if inSpans {
+			i := b.spans.items[item]
+			t := m.aim(a, i.tile, i.head)
+			if m.attendSpan(a, i) {
+				m.roundHead(t, i.head)
+			}
+			continue
 		}
+		head := item % c.KVHeads
+		t := m.aim(a, item/c.KVHeads, head)
 		m.set.Attend(a)
-		for i := t.row; i < t.row+t.rows && m.headBlocks; i++ {
-			m.scratch.heads.round(i, a.KVHead*width, (a.KVHead+1)*width)
-		}
+		m.roundHead(t, head)
+	}
+}
+
+// aim points a at a tile and KV head of the layer.
+func (m *Model) aim(a *kernels.Attention, at, head int) tile {
+	t, heads, width := m.batch.tiles[at], m.config.KVHeads, m.group*m.config.HeadDim
+	from, to := (t.row*heads+head)*width, ((t.row+t.rows-1)*heads+head+1)*width
+	a.KVHead, a.Queries = head, t.rows
+	a.Q, a.Out = m.scratch.q[from:to], m.scratch.heads.numbers[from:to]
+	a.Pages, a.To = m.batch.pages[t.row], m.batch.positions[t.row]+1
+	if sinks := m.weights.layers[m.layer].sinks; sinks != nil {
+		a.Sinks = row(sinks, head, m.group)
+	}
+	return t
+}
+
+// roundHead rounds what attention found for a tile and KV head, where that is whole blocks.
+func (m *Model) roundHead(t tile, head int) {
+	width := m.group * m.config.HeadDim
+	for i := t.row; i < t.row+t.rows && m.headBlocks; i++ {
+		m.scratch.heads.round(i, head*width, (head+1)*width)
 	}
 }
 

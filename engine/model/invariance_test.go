@@ -109,6 +109,8 @@ func TestLogitsAreBitInvariantOverSchedules(t *testing.T) {
 	for _, tp := range []kernels.Type{kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0} {
 		shapes = append(shapes, gguftest.Tiny{Type: tp, Seed: uint64(tp), Embed: 64, FF: 96, Heads: 4, KVHeads: 1, HeadDim: 16, Vocab: 270})
 	}
+	// KV heads that share blocks
+	shapes = append(shapes, gguftest.Tiny{Type: kernels.Q4_0, Seed: 11, Embed: 64, FF: 96, Heads: 4, KVHeads: 4, HeadDim: 16, Vocab: 270})
 	for _, set := range kernels.Sets() {
 		rounds := 12
 		if set.Name == "ref" {

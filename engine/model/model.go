@@ -164,11 +164,12 @@ func (m *Model) reserve() error {
 		m.scratch.angles = append(m.scratch.angles, rows(n, c.Ropes[i].Dims))
 	}
 	m.mixture = newMixture(c, m.set, n, rows)
+	m.batch = newBatch(n)
+	m.batch.spans = m.newSpans(min(o.ContextTokens, o.Pages*o.PageTokens), rows)
 	if failure != nil {
 		_ = m.memory.free()
 		return failure
 	}
-	m.batch = newBatch(n)
 	m.workers = make([]kernels.Attention, m.team.Workers())
 	for w := range m.workers {
 		m.workers[w] = kernels.Attention{

@@ -90,7 +90,7 @@ func (c *checker) compareAttend(t *testing.T, r *rand.Rand, dim, group, context,
 			}
 		}
 	}
-	if rounds {
+	if rounds && context <= roundedContextMax {
 		data.compareRounded(t, got, from, context)
 	}
 }
@@ -120,6 +120,10 @@ func (c *checker) attendEveryShape(t *testing.T) {
 	}
 	for context := 1; context <= 200; context++ {
 		c.compareAttend(t, r, 16, 3, context, r.IntN(context))
+	}
+	for _, context := range []int{kernels.AttendSpan, kernels.AttendSpan + 1, 3*kernels.AttendSpan + 77} {
+		c.compareAttend(t, r, 24, 2, context, 0)
+		c.compareAttend(t, r, 24, 2, context, r.IntN(context))
 	}
 }
 
@@ -176,6 +180,43 @@ func (c *checker) attendTiles(t *testing.T) {
 				t.Fatalf("head of %d, group %d, query %d of %d, window %d up to %d, pages of %d: [%d] is %v and alone %v", dim, group, i, queries,
 					a.Window, a.To, whole.PageTokens, at, whole.Out[i*data.a.Stride+at], a.Out[at])
 			}
+		}
+	}
+}
+
+// attendParts: the spans of some queries, each computed alone, have together the bits of
+// one call.
+func (c *checker) attendParts(t *testing.T) {
+	if c.set.Merge == nil {
+		t.Skip("the set makes no parts")
+	}
+	r := random(23)
+	for range 12 {
+		dim, group, queries := 1+r.IntN(70), 1+r.IntN(4), 1+r.IntN(3)
+		to := 1 + r.IntN(4*kernels.AttendSpan)
+		data := c.newCache(r, dim, group, to+queries-1)
+		data.a.Queries, data.a.To, data.a.Stride = queries, to, group*dim+r.IntN(5)
+		data.a.Q = normal(r, (queries-1)*data.a.Stride+group*dim)
+		if r.IntN(2) == 0 {
+			data.a.Window = 1 + r.IntN(to+5)
+		}
+		if r.IntN(2) == 0 {
+			data.a.Sinks = normal(r, group)
+		}
+		a := data.lay(r, 1+r.IntN(40), 1+r.IntN(3))
+		c.set.Attend(a)
+		whole := slices.Clone(a.Out)
+		clear(a.Out)
+		first, last := firstOf(a, 0)/kernels.AttendSpan, (to+queries-2)/kernels.AttendSpan
+		size := kernels.PartLen(queries*group, dim)
+		parts := slices.Repeat([]float32{float32(math.NaN())}, (last-first+1)*size)
+		for _, i := range r.Perm(last - first + 1) {
+			a.Part, a.Span = parts[i*size:(i+1)*size], first+i
+			c.set.Attend(a)
+		}
+		c.set.Merge(a, parts)
+		if at := sameBits(a.Out, whole); at >= 0 {
+			t.Fatalf("%d queries of %d heads of %d up to %d, window %d: [%d] is %v in parts and %v whole", queries, group, dim, to, a.Window, at, a.Out[at], whole[at])
 		}
 	}
 }

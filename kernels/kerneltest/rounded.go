@@ -31,6 +31,10 @@ func bfloat(x float32) float64 {
 // cachedNumber is x as a page of halves has it, rounded to bfloat16.
 func cachedNumber(x float32) float64 { return bfloat(ref.Half(ref.ToHalf(x))) }
 
+// roundedContextMax is how many positions lie in one chunk of the softmax, whose largest
+// score the weights are rounded beside.
+const roundedContextMax = 256
+
 // compareRounded holds outputs to plain arithmetic with rounded numbers, as closely as to ref
 // without rounding. A weight so near the middle of two bfloat16 numbers that float32 sums may
 // fall to either side is allowed both.
@@ -55,13 +59,10 @@ func (c *cache) compareRounded(t *testing.T, got []float32, from, context int) {
 }
 
 // roundedWeights are p of head g and their sum with the sink's; those positions whose p may
-// round either way make either a difference of p. The context lies in one chunk of the softmax.
+// round either way make either a difference of p. The context lies in one chunk.
 func (c *cache) roundedWeights(g, from, context int, slack float64) (p []float64, either, sum float64) {
 	dim := c.a.HeadDim
 	most := math.Inf(-1)
-	if c.a.Sinks != nil {
-		most = float64(c.a.Sinks[g])
-	}
 	for pos := from; pos < context; pos++ {
 		s := 0.0
 		for j := range dim {

@@ -42,6 +42,7 @@ func Run(t *testing.T, name string) {
 		{"AttendEveryShape", c.everyKVType(c.attendEveryShape)},
 		{"AttendSameBitsInAnyPages", c.everyKVType(c.attendInvariant)},
 		{"AttendSameBitsInAnyTile", c.everyKVType(c.attendTiles)},
+		{"AttendInParts", c.everyKVType(c.attendParts)},
 		{"AttendSinks", c.everyKVType(c.attendSinks)},
 		{"PlaceWritesWhatRefDoes", c.everyKVType(c.place)},
 		{"KeepsInsideItsOperands", c.everyKVType(c.outside)},

@@ -16,8 +16,10 @@ type Attention struct {
 	Scale   float32
 	SoftCap float32
 	Sinks   []float32
-	Round   bool // has no meaning here
+	Round   bool // this and what follows has no meaning here
 	Scores  []float32
+	Part    []float32
+	Span    int
 }
 
 // Attend computes, for each query i and its query heads g: s[t] =

@@ -174,10 +174,8 @@ func (m *Model) expertsGateUp(worker int) {
 	x := &m.mixture
 	lo, hi := kernels.Split(m.config.FF, pieceRows, worker, m.team.Workers())
 	for e := range m.config.Experts {
-		from, n := int(x.first[e]), int(x.first[e+1]-x.first[e])
-		if n > 0 && lo < hi {
-			ff := &m.weights.layers[m.layer].experts[e]
-			m.gated(ff, x.inputs.from(from), from, n, lo, hi)
+		if lo < hi {
+			m.gated(worker, &m.weights.layers[m.layer].experts[e], &x.inputs, int(x.first[e]), int(x.first[e+1]), lo, hi)
 		}
 	}
 }

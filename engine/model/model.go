@@ -67,7 +67,7 @@ type scratch struct {
 	heads     activations // Heads·HeadDim: what the queries found
 	k, v      []float32   // KVHeads·HeadDim
 	gate      activations // FF, a row for each expert of a token
-	up        []float32   // FF
+	up        [][]float32 // FF, gatedRows rows of each worker
 	sum       []float32   // Embed, to be added to x
 	angles    [][]float32 // for each rope, rows of Dims, as rope.angles says
 	attention []float32   // for each worker
@@ -157,8 +157,11 @@ func (m *Model) reserve() error {
 		x: rows(n, c.Embed), normed: newActivations(m.set, n, c.Embed, rows), sum: rows(n, c.Embed),
 		q: rows(n, c.Heads*c.HeadDim), heads: newActivations(m.set, n, c.Heads*c.HeadDim, rows),
 		k: rows(n, c.KVHeads*c.HeadDim), v: rows(n, c.KVHeads*c.HeadDim),
-		gate: newActivations(m.set, n*max(1, c.ExpertsUsed), c.FF, rows), up: rows(n*max(1, c.ExpertsUsed), c.FF),
+		gate:      newActivations(m.set, n*max(1, c.ExpertsUsed), c.FF, rows),
 		attention: rows(m.team.Workers(), scores),
+	}
+	for range m.team.Workers() {
+		m.scratch.up = append(m.scratch.up, rows(min(n*max(1, c.ExpertsUsed), gatedRows), c.FF))
 	}
 	for i := range c.Ropes {
 		m.scratch.angles = append(m.scratch.angles, rows(n, c.Ropes[i].Dims))

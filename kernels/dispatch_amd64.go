@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/forebay-io/forebay/kernels/avx2"
+	"github.com/forebay-io/forebay/kernels/avx2int8"
 	"github.com/forebay-io/forebay/kernels/avx512"
 	"github.com/forebay-io/forebay/kernels/vnni"
 )
@@ -31,6 +32,16 @@ var (
 		},
 		placeHalves: avx2.PlaceHalves, placeBytes: avx2.PlaceBytes, absMax: avx2.AbsMax,
 	}).set()
+
+	avx2int8Set = avx2Set.withDots(&dots{
+		name: "avx2int8", lanes: avx2int8.Lanes, rowsMax: avx2int8.RowsMax,
+		matMul: map[Type]func(*float32, int, int, *byte, *byte, int, int, int){
+			Q8_0: avx2int8.MatMulQ8_0, Q4_0: avx2int8.MatMulQ4_0, Q4_1: avx2int8.MatMulQ4_1, Q5_0: avx2int8.MatMulQ5_0, Q5_1: avx2int8.MatMulQ5_1,
+			IQ4_NL: avx2int8.MatMulIQ4_NL, MXFP4: avx2int8.MatMulMXFP4, Q2_K: avx2int8.MatMulQ2_K, Q3_K: avx2int8.MatMulQ3_K,
+			Q4_K: avx2int8.MatMulQ4_K, Q5_K: avx2int8.MatMulQ5_K, Q6_K: avx2int8.MatMulQ6_K, IQ4_XS: avx2int8.MatMulIQ4_XS,
+		},
+		round: avx2int8.Round,
+	})
 
 	avx512Set = (&vector{
 		name: "avx512", lanes: avx512.Lanes, rowsMax: avx512.RowsMax, scaledRowsMax: avx512.ScaledRowsMax,
@@ -69,7 +80,7 @@ func vectorSets() (sets []*Set) {
 			}
 			sets = append(sets, avx512Set)
 		}
-		sets = append(sets, avx2Set)
+		sets = append(sets, avx2int8Set, avx2Set)
 	}
 	return sets
 }

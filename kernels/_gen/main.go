@@ -8,6 +8,7 @@
 package main
 
 //go:generate go run . -set avx2 -pkg avx2 -out ../avx2/impl_amd64.s -stubs ../avx2/stubs.go
+//go:generate go run . -set avx2int8 -pkg avx2int8 -out ../avx2int8/impl_amd64.s -stubs ../avx2int8/stubs.go
 //go:generate go run . -set vnni -pkg vnni -out ../vnni/impl_amd64.s -stubs ../vnni/stubs.go
 //go:generate go run . -set avx512 -pkg avx512 -out ../avx512/impl_amd64.s -stubs ../avx512/stubs.go
 //go:generate go run . -set probe -pkg probe -out ../probe/impl_amd64.s -stubs ../probe/stubs.go
@@ -35,7 +36,7 @@ func main() {
 	set := flag.String("set", "", "avx2, avx512, vnni or probe")
 	flag.Parse()
 	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
-	if *set != "avx2" {
+	if *set != "avx2" && *set != "avx2int8" {
 		g = &isa{wide: true, lanes: 16, rows: 6, scaledRows: 4}
 	}
 	ConstraintExpr("amd64,!purego")
@@ -44,6 +45,13 @@ func main() {
 		g.scaledRows = 6
 		for _, f := range byteFormats {
 			g.dotMatMul(f)
+		}
+		g.round()
+		Generate()
+		return
+	case "avx2int8":
+		for _, f := range byteFormats {
+			g.pairMatMul(f)
 		}
 		g.round()
 		Generate()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -129,7 +130,7 @@ type group struct {
 // output, block by block. A minimum times the block's sum joins it after that. So an
 // output has one order of operations in every shape.
 func (g *isa) dotMatMul(f format) {
-	dotText(f)
+	dotText(f, NOSPLIT)
 	count := val("n")
 	for rows := 1; rows < g.scaledRows; rows++ {
 		CMPQ(count, I8(rows))
@@ -146,8 +147,8 @@ func (g *isa) dotMatMul(f format) {
 }
 
 // dotText begins the function for rounded activations.
-func dotText(f format) {
-	text("MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)",
+func dotText(f format, attributes attr.Attribute) {
+	textWith(attributes, "MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)",
 		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.")
 }
 

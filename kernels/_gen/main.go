@@ -19,6 +19,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -51,7 +52,7 @@ func main() {
 		return
 	case "avx2int8":
 		for _, f := range byteFormats {
-			g.pairMatMul(f)
+			g.rowsMatMul(f)
 		}
 		g.round()
 		Generate()
@@ -85,8 +86,10 @@ func main() {
 }
 
 // text begins a function.
-func text(name, signature, doc string) {
-	TEXT(name, NOSPLIT, signature)
+func text(name, signature, doc string) { textWith(NOSPLIT, name, signature, doc) }
+
+func textWith(attributes attr.Attribute, name, signature, doc string) {
+	TEXT(name, attributes, signature)
 	Pragma("noescape")
 	Doc(doc)
 }

@@ -12,5 +12,5 @@ const (
 	// Lanes is how many rows of weights a vector holds.
 	Lanes = 8
 	// RowsMax is how many rows of activations one MatMul call takes.
-	RowsMax = 6
+	RowsMax = 12
 )

@@ -74,13 +74,15 @@ var (
 // vectorSets lists the assembly sets that this processor can run, best first.
 func vectorSets() (sets []*Set) {
 	if x := &cpu.X86; x.HasAVX2 && x.HasFMA && x.HasF16C {
-		if x.HasAVX512F && x.HasAVX512DQ && x.HasBMI2 {
-			if x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512VNNI {
-				sets = append(sets, vnniSet)
-			}
+		wide := x.HasAVX512F && x.HasAVX512DQ && x.HasBMI2
+		if wide && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512VNNI {
+			sets = append(sets, vnniSet)
+		}
+		sets = append(sets, avx2int8Set) // integers do more than numbers twice as wide
+		if wide {
 			sets = append(sets, avx512Set)
 		}
-		sets = append(sets, avx2int8Set, avx2Set)
+		sets = append(sets, avx2Set)
 	}
 	return sets
 }

@@ -75,7 +75,7 @@
 //     fields that stand there; a block in another order needs a row function;
 //   - a format in _gen/matmul.go: how its elements become numbers (coding.go), where
 //     its scales and minima are (block.go), one in _gen/dot.go: how they become bytes,
-//     which rowDots.bytes does anew in AVX2, and one in _gen/neon/format.go; then go generate in both, and its functions in the dispatch tables (dispatch_<arch>.go).
+//     which rowDots.groupBytes does anew in AVX2, and one in _gen/neon/format.go; then go generate in both, and its functions in the dispatch tables (dispatch_<arch>.go).
 //
 // Until the last step the tests of the vector sets fail for it, for they try all types.
 //

@@ -146,7 +146,8 @@ func (g *isa) dotMatMul(f format) {
 	}
 }
 
-// dotText begins the function for rounded activations.
+// dotText begins the function for rounded activations. One with a large frame grows the
+// stack first, so it has no attribute.
 func dotText(f format, attributes attr.Attribute) {
 	textWith(attributes, "MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)",
 		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.")

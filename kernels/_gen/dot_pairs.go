@@ -27,7 +27,7 @@ func (t *pairDots) blocks(name string, left reg.GPVirtual) {
 		for h := range 2 {
 			for v := range 2 {
 				for i := range t.elements[v] {
-					t.elements[v][i] = t.bytes(v, 4*h+i)
+					t.elements[v][i] = t.groupBytes(v, 4*h+i)
 					VMOVDQU(t.elements[v][i], t.group(v, 4*h+i))
 				}
 				if halves == 2 || h == 1 {

@@ -94,8 +94,8 @@ func (t *rowDots) eachRow(name string, do func()) {
 	JNZ(LabelRef(name))
 }
 
-// bytes makes the bytes of group g of vector v.
-func (t *rowDots) bytes(v, g int) reg.VecVirtual {
+// groupBytes makes the bytes of group g of vector v.
+func (t *rowDots) groupBytes(v, g int) reg.VecVirtual {
 	c, out := t.f.bytes, YMM()
 	p := c.places(g)
 	VMOVDQU(t.weights(v, p[lowAt]-c.bytes, 4), out)

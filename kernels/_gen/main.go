@@ -1,7 +1,7 @@
-// Command gen writes the assembly of kernels/avx2, kernels/avx512 and kernels/vnni.
-// The first two come from the same program: they differ in the width of a vector, in
-// the number of registers and in how a part of a vector is loaded and stored. The third
-// is matrix products with integers, for avx512's other operations. The loops of
+// Command gen writes the assembly of kernels/avx2, avx512, vnni and avx2int8. The first
+// two come from the same program: they differ in the width of a vector, in the number of
+// registers and in how a part of a vector is loaded and stored. The others are matrix
+// products with integers, for the other operations of avx512 and avx2. The loops of
 // kernels/probe are written here too.
 //
 //	go generate
@@ -34,7 +34,7 @@ type isa struct {
 }
 
 func main() {
-	set := flag.String("set", "", "avx2, avx512, vnni or probe")
+	set := flag.String("set", "", "avx2, avx512, vnni, avx2int8 or probe")
 	flag.Parse()
 	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
 	if *set != "avx2" && *set != "avx2int8" {

@@ -11,6 +11,7 @@ package avx2int8
 const (
 	// Lanes is how many rows of weights a vector holds.
 	Lanes = 8
-	// RowsMax is how many rows of activations one MatMul call takes.
+	// RowsMax is how many rows of activations one MatMul call takes. A frame has room for
+	// as many (passingRows in kernels/_gen).
 	RowsMax = 12
 )

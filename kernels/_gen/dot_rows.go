@@ -8,8 +8,8 @@ import (
 
 // rowDots is the state of a MatMul body on rounded activations in AVX2: registers hold
 // some of a block's elements while one row of x after the other passes by, and a frame
-// holds the sums. Elements are products of pairs: of bytes (pairDots) where the sum of
-// some fits 16 bits, else of words (wordDots).
+// holds the sums. What is multiplied are bytes (pairDots) where the products of a pair
+// fit 16 bits, else words (wordDots).
 type rowDots struct {
 	tile
 	first  reg.GPVirtual // row 0 of x; tile.x is the row that passes by

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/forebay-io/forebay/kernels/avx2"
+	"github.com/forebay-io/forebay/kernels/avx2int8"
 	"github.com/forebay-io/forebay/kernels/avx512"
 	"github.com/forebay-io/forebay/kernels/bf16"
 	"github.com/forebay-io/forebay/kernels/vnni"
@@ -33,6 +34,16 @@ var (
 		},
 		placeHalves: avx2.PlaceHalves, placeBytes: avx2.PlaceBytes, absMax: avx2.AbsMax,
 	}).set()
+
+	avx2int8Set = avx2Set.withDots(&dots{
+		name: "avx2int8", lanes: avx2int8.Lanes, rowsMax: avx2int8.RowsMax,
+		matMul: map[Type]func(*float32, int, int, *byte, *byte, int, int, int){
+			Q8_0: avx2int8.MatMulQ8_0, Q4_0: avx2int8.MatMulQ4_0, Q4_1: avx2int8.MatMulQ4_1, Q5_0: avx2int8.MatMulQ5_0, Q5_1: avx2int8.MatMulQ5_1,
+			IQ4_NL: avx2int8.MatMulIQ4_NL, MXFP4: avx2int8.MatMulMXFP4, Q2_K: avx2int8.MatMulQ2_K, Q3_K: avx2int8.MatMulQ3_K,
+			Q4_K: avx2int8.MatMulQ4_K, Q5_K: avx2int8.MatMulQ5_K, Q6_K: avx2int8.MatMulQ6_K, IQ4_XS: avx2int8.MatMulIQ4_XS,
+		},
+		round: avx2int8.Round,
+	})
 
 	avx512Loops = &vector{
 		name: "avx512", lanes: avx512.Lanes, rowsMax: avx512.RowsMax, scaledRowsMax: avx512.ScaledRowsMax,
@@ -72,13 +83,15 @@ var (
 // vectorSets lists the assembly sets that this processor can run, best first.
 func vectorSets() (sets []*Set) {
 	if x := &cpu.X86; x.HasAVX2 && x.HasFMA && x.HasF16C {
-		if x.HasAVX512F && x.HasAVX512DQ && x.HasBMI2 {
-			if x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512VNNI {
-				if x.HasAVX512BF16 {
-					sets = append(sets, bf16Set)
-				}
-				sets = append(sets, vnniSet)
+		wide := x.HasAVX512F && x.HasAVX512DQ && x.HasBMI2
+		if wide && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512VNNI {
+			if x.HasAVX512BF16 {
+				sets = append(sets, bf16Set)
 			}
+			sets = append(sets, vnniSet)
+		}
+		sets = append(sets, avx2int8Set) // integers do more than numbers twice as wide
+		if wide {
 			sets = append(sets, avx512Set)
 		}
 		sets = append(sets, avx2Set)

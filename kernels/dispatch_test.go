@@ -30,9 +30,9 @@ func TestExpectedSets(t *testing.T) {
 	}
 	want := []string{"ref"}
 	if has("avx2", "fma", "f16c") {
-		want = slices.Insert(want, 0, "avx2")
+		want = slices.Insert(want, 0, "avx2int8", "avx2")
 		if has("avx512f", "avx512dq", "bmi2") {
-			want = slices.Insert(want, 0, "avx512")
+			want = slices.Insert(want, 1, "avx512")
 			if has("avx512bw", "avx512vl", "avx512_vnni") {
 				want = slices.Insert(want, 0, "avx512vnni")
 				if has("avx512_bf16") {

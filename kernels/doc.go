@@ -35,7 +35,7 @@
 // order; how a row is rounded depends on that row alone. In Attend a lane is a position for the scores and a number of the head for the values: a score is one
 // dot product of fixed order, an output is summed in the order of the positions, and
 // the softmax runs over chunks that begin at fixed positions. Sets may differ from
-// each other in the last bits.
+// each other in the last bits; products of rounded activations do not.
 //
 // # Types
 //
@@ -54,12 +54,13 @@
 //
 //	ref         plain Go, the specification, everywhere
 //	avx2        AVX2, FMA and F16C
+//	avx2int8    the same: it rounds activations
 //	avx512      AVX-512 F and DQ, BMI2, and all of avx2's
 //	avx512vnni  AVX-512 BW, VL and VNNI, and all of avx512's: it rounds activations
 //	avx512bf16  AVX-512 BF16, and all of avx512vnni's: it rounds in attention to halves
 //	neon        Advanced SIMD, which every arm64 processor has
 //
-// They are switched off by name in the environment, FOREBAY_KERNELS_DISABLE=avx512,avx2,
+// They are switched off by name in the environment, FOREBAY_KERNELS_DISABLE=avx512,avx2int8,
 // or at build time with the tag purego, which leaves ref alone. Every set differs
 // from ref by no more than the table in package kerneltest allows, on every length.
 //
@@ -75,7 +76,7 @@
 //     fields that stand there; a block in another order needs a row function;
 //   - a format in _gen/matmul.go: how its elements become numbers (coding.go), where
 //     its scales and minima are (block.go), one in _gen/dot.go: how they become bytes,
-//     and one in _gen/neon/format.go; then go generate in both, and its functions in the dispatch tables (dispatch_<arch>.go).
+//     which rowDots.groupBytes does anew in AVX2, and one in _gen/neon/format.go; then go generate in both, and its functions in the dispatch tables (dispatch_<arch>.go).
 //
 // Until the last step the tests of the vector sets fail for it, for they try all types.
 //

@@ -9,7 +9,8 @@ import "github.com/forebay-io/forebay/kernels/ref"
 // alone. It is the same bits whatever n, r0 and r1 are, however a prompt is
 // cut into calls, and wherever pages lie.
 type Set struct {
-	// Name is the set's stable name: "ref", "avx2", "avx512", "avx512vnni", "avx512bf16", "neon".
+	// Name is the set's stable name: "ref", "avx2", "avx2int8", "avx512", "avx512vnni",
+	// "avx512bf16", "neon".
 	Name string
 
 	// Pack lays the raw blocks of a rows×cols matrix out in the order that

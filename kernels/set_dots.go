@@ -55,29 +55,29 @@ func (d *dots) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r
 	}
 }
 
-// multiplyChunk multiplies all rows of a chunk with two tiles, and then with the next
-// two. Calls that follow each other on the same tiles share the fetching of the next:
-// the first fetches one, the second the other.
+// multiplyChunk multiplies all rows of a chunk with the tiles of two vectors, and then
+// with the next ones. Calls that follow each other on the same tiles share the fetching
+// of the next: the first fetches one, the second the other.
 func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
 	kernel := d.matMul[m.Type]
 	rowBytes, rowBlocks := byteTiles.rowBytes(m.Type, m.Cols), m.Cols/BlockLen
-	tile := RowTile * rowBytes
-	for r := r0; r < r1; r += 2 * d.lanes {
-		rows := min(2*d.lanes, r1-r)
+	step, tile := 2*d.lanes, RowTile*rowBytes
+	for r := r0; r < r1; r += step {
+		rows := min(step, r1-r)
 		w := &m.Data[r*rowBytes]
 		ahead := 0
 		if n > d.rowsMax {
-			ahead = 2 * tile
+			ahead = step * rowBytes
 		}
 		for i := 0; i < n; {
 			calls := (n - i + d.rowsMax - 1) / d.rowsMax
 			count := (n - i + calls - 1) / calls
 			kernel(&dst[i*dstStride+r], dstStride, rows, w, blockBytes(&x[i*rowBlocks]), m.Cols, count, ahead)
 			i += count
-			switch ahead {
-			case 2 * tile:
-				ahead = 3 * tile
-			case 3 * tile:
+			if ahead > 0 {
+				ahead += tile
+			}
+			if ahead >= 2*step*rowBytes {
 				ahead = -1
 			}
 		}

@@ -152,7 +152,7 @@ func loopOf(set *kernels.Set, t kernels.Type) string {
 		return "dot_int8_avx512"
 	case wide:
 		return "fma_f32_avx512"
-	case set.Name == "avx2":
+	case set.Name == "avx2" || set.Name == "avx2int8" && t.BlockLen() == 1:
 		return "fma_f32_avx2"
 	}
 	return ""

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -29,6 +30,8 @@ type byteCoding struct {
 	places func(g int) places
 	unpack func(t *dots, g group, v int) reg.VecVirtual
 	alone  bool // there are no upper bits and no table
+	plane  bool // upper bits are in a plane
+	max    int  // the largest byte
 }
 
 // places is where a block's elements have the bits of a group.
@@ -48,16 +51,16 @@ const (
 const noOffset = -1
 
 var (
-	bytes128   = &byteCoding{bytes: 512, offset: 7, places: bytewise, unpack: (*dots).whole}
-	nibbles    = &byteCoding{bytes: 256, offset: noOffset, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
-	nibblesBy8 = &byteCoding{bytes: 256, offset: 3, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
-	fives      = &byteCoding{bytes: 320, offset: noOffset, held: []byte{15, 16}, places: nibblewise, unpack: (*dots).five}
-	fivesBy16  = &byteCoding{bytes: 320, offset: 4, held: []byte{15, 16}, places: nibblewise, unpack: (*dots).five}
-	nibblesIQ4 = &byteCoding{bytes: 256, offset: 7, held: []byte{15}, table: iq4Numbers, places: nibblewise, unpack: (*dots).lookUp}
-	nibblesFP4 = &byteCoding{bytes: 256, offset: 4, held: []byte{15}, table: e2m1Numbers, places: nibblewise, unpack: (*dots).lookUp}
-	quads      = &byteCoding{bytes: 128, offset: noOffset, held: []byte{3}, places: quadwise, unpack: (*dots).quad}
-	threesBy4  = &byteCoding{bytes: 192, offset: 2, held: []byte{3, 4}, places: quadwise, unpack: (*dots).three}
-	sixesBy32  = &byteCoding{bytes: 384, offset: 5, held: []byte{15, 48}, places: sixwise, unpack: (*dots).six}
+	bytes128   = &byteCoding{bytes: 512, max: 255, offset: 7, places: bytewise, unpack: (*dots).whole}
+	nibbles    = &byteCoding{bytes: 256, max: 15, offset: noOffset, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
+	nibblesBy8 = &byteCoding{bytes: 256, max: 15, offset: 3, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
+	fives      = &byteCoding{bytes: 320, max: 31, offset: noOffset, held: []byte{15, 16}, places: nibblewise, plane: true, unpack: (*dots).five}
+	fivesBy16  = &byteCoding{bytes: 320, max: 31, offset: 4, held: []byte{15, 16}, places: nibblewise, plane: true, unpack: (*dots).five}
+	nibblesIQ4 = &byteCoding{bytes: 256, max: 255, offset: 7, held: []byte{15}, table: iq4Numbers, places: nibblewise, unpack: (*dots).lookUp}
+	nibblesFP4 = &byteCoding{bytes: 256, max: 28, offset: 4, held: []byte{15}, table: e2m1Numbers, places: nibblewise, unpack: (*dots).lookUp}
+	quads      = &byteCoding{bytes: 128, max: 3, offset: noOffset, held: []byte{3}, places: quadwise, unpack: (*dots).quad}
+	threesBy4  = &byteCoding{bytes: 192, max: 7, offset: 2, held: []byte{3, 4}, places: quadwise, plane: true, unpack: (*dots).three}
+	sixesBy32  = &byteCoding{bytes: 384, max: 63, offset: 5, held: []byte{15, 48}, places: sixwise, unpack: (*dots).six}
 )
 
 func bytewise(g int) places { return places{lowAt: 64 * g} }
@@ -104,7 +107,6 @@ var byteFormats = []format{
 type dots struct {
 	tile
 	ints   [2][]reg.VecVirtual // [v][i]: of a block, or of half of one
-	ahead  reg.GPVirtual       // says what to prefetch
 	places reg.GPVirtual       // the eight groups'
 	held   map[byte]reg.VecVirtual
 	table  reg.VecVirtual
@@ -128,8 +130,7 @@ type group struct {
 // output, block by block. A minimum times the block's sum joins it after that. So an
 // output has one order of operations in every shape.
 func (g *isa) dotMatMul(f format) {
-	text("MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)",
-		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.")
+	dotText(f, NOSPLIT)
 	count := val("n")
 	for rows := 1; rows < g.scaledRows; rows++ {
 		CMPQ(count, I8(rows))
@@ -143,6 +144,13 @@ func (g *isa) dotMatMul(f format) {
 		t.end()
 		ret()
 	}
+}
+
+// dotText begins the function for rounded activations. One with a large frame grows the
+// stack first, so it has no attribute.
+func dotText(f format, attributes attr.Attribute) {
+	textWith(attributes, "MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)",
+		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.")
 }
 
 // begin finds the places and clears the sums. A row of blocks takes two bytes a column.
@@ -162,17 +170,24 @@ func (t *dots) begin() {
 	LEAQ(placesTable(t.f.name, c), t.places)
 	for _, b := range c.held {
 		t.held[b] = t.g.vec()
-		VMOVDQU32(t.g.bits(uint32(b)*0x01010101), t.held[b])
+		VMOVDQU32(t.g.bytesOf(b), t.held[b])
 	}
 	if c.table != nil {
-		var above []int
-		for _, n := range c.table {
-			above = append(above, n+1<<c.offset)
-		}
 		t.table = t.g.vec()
-		VBROADCASTI32X4(byteTable(above), t.table)
+		VBROADCASTI32X4(byteTable(c.above()), t.table)
 	}
 }
+
+// above is the table above the offset.
+func (c *byteCoding) above() (numbers []int) {
+	for _, n := range c.table {
+		numbers = append(numbers, n+1<<c.offset)
+	}
+	return numbers
+}
+
+// bytesOf is a vector of equal bytes in memory.
+func (g *isa) bytesOf(b byte) Mem { return g.bits(uint32(b) * 0x01010101) }
 
 // placesTable has the places of the eight groups, 16 bytes each.
 func placesTable(name string, c *byteCoding) Mem {
@@ -190,10 +205,7 @@ func (t *dots) blocks(name string, left reg.GPVirtual) {
 	Label(name)
 	t.prefetchAhead(name)
 	ADDQ(I32(t.f.blockBytes()), t.w)
-	halves := 1
-	if t.f.scale == byteScales || t.f.scale == nibbleScales {
-		halves = 2
-	}
+	halves := t.f.scaleHalves()
 	for h := range halves {
 		t.dotTops(halves, h)
 		t.takeOffsets(halves, h)
@@ -212,7 +224,7 @@ func (t *dots) blocks(name string, left reg.GPVirtual) {
 }
 
 // prefetchAhead asks for what is read next.
-func (t *dots) prefetchAhead(name string) {
+func (t *tile) prefetchAhead(name string) {
 	TESTQ(t.ahead, t.ahead)
 	JZ(LabelRef(name + "_own"))
 	JS(LabelRef(name + "_fetched"))

@@ -1,13 +1,14 @@
-// Command gen writes the assembly of kernels/avx2, kernels/avx512 and kernels/vnni.
-// The first two come from the same program: they differ in the width of a vector, in
-// the number of registers and in how a part of a vector is loaded and stored. The third
-// is matrix products with integers, for avx512's other operations; kernels/bf16, attention
+// Command gen writes the assembly of kernels/avx2, avx512, vnni, avx2int8 and bf16. The
+// first two come from the same program: they differ in the width of a vector, in the number
+// of registers and in how a part of a vector is loaded and stored. The next two are matrix
+// products with integers, for the other operations of avx512 and avx2, and bf16 is attention
 // with bfloat16. The loops of kernels/probe are written here too.
 //
 //	go generate
 package main
 
 //go:generate go run . -set avx2 -pkg avx2 -out ../avx2/impl_amd64.s -stubs ../avx2/stubs.go
+//go:generate go run . -set avx2int8 -pkg avx2int8 -out ../avx2int8/impl_amd64.s -stubs ../avx2int8/stubs.go
 //go:generate go run . -set vnni -pkg vnni -out ../vnni/impl_amd64.s -stubs ../vnni/stubs.go
 //go:generate go run . -set avx512 -pkg avx512 -out ../avx512/impl_amd64.s -stubs ../avx512/stubs.go
 //go:generate go run . -set bf16 -pkg bf16 -out ../bf16/impl_amd64.s -stubs ../bf16/stubs.go
@@ -19,6 +20,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -33,10 +35,10 @@ type isa struct {
 }
 
 func main() {
-	set := flag.String("set", "", "avx2, avx512, vnni, bf16 or probe")
+	set := flag.String("set", "", "avx2, avx512, vnni, avx2int8, bf16 or probe")
 	flag.Parse()
 	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
-	if *set != "avx2" {
+	if *set != "avx2" && *set != "avx2int8" {
 		g = &isa{wide: true, lanes: 16, rows: 6, scaledRows: 4}
 	}
 	ConstraintExpr("amd64,!purego")
@@ -53,6 +55,13 @@ func main() {
 		bfloatLoops()
 		Generate()
 		byBytes()
+		return
+	case "avx2int8":
+		for _, f := range byteFormats {
+			g.rowsMatMul(f)
+		}
+		g.round()
+		Generate()
 		return
 	case "probe":
 		probes()
@@ -86,8 +95,10 @@ func main() {
 }
 
 // text begins a function.
-func text(name, signature, doc string) {
-	TEXT(name, NOSPLIT, signature)
+func text(name, signature, doc string) { textWith(NOSPLIT, name, signature, doc) }
+
+func textWith(attributes attr.Attribute, name, signature, doc string) {
+	TEXT(name, attributes, signature)
 	Pragma("noescape")
 	Doc(doc)
 }

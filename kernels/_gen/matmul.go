@@ -58,6 +58,14 @@ func (f format) scaleBytes() int {
 	return n + [...]int{noMin: 0, halfMin: 32, byteMin: 16, nibbleMins: 0}[f.min]
 }
 
+// scaleHalves is two where the halves of a block have scales of their own.
+func (f format) scaleHalves() int {
+	if f.scale == byteScales || f.scale == nibbleScales {
+		return 2
+	}
+	return 1
+}
+
 // turns is how many turns of the loop a block takes.
 func (f format) turns() int { return 32 / len(f.coding.columns) }
 
@@ -112,6 +120,7 @@ type tile struct {
 	w, wNext   reg.GPVirtual // wNext: from the first vector's tile to the second's
 	stop       reg.GPVirtual // the end of the first vector's tile, in AVX-512
 	head       reg.GPVirtual // the super-block's header
+	ahead      reg.GPVirtual // says what to prefetch, for rounded activations
 	x, x3, row reg.GPVirtual // rows 0–2 at x, 3–5 at x3; row bytes between
 	tables     map[string]reg.VecVirtual
 	bytes      [2][3]reg.VecVirtual // of a turn, for its other columns
@@ -370,15 +379,7 @@ func (t *tile) tail() {
 func (t *tile) end() {
 	dst, stride, rows := val("dst"), val("dstStride"), val("rows")
 	SHLQ(U8(2), stride)
-	first, second := GP64(), GP64()
-	lanes := GP64()
-	MOVQ(I32(t.g.lanes), lanes)
-	MOVQ(rows, first)
-	CMPQ(first, lanes)
-	CMOVQGT(lanes, first)
-	MOVQ(rows, second)
-	SUBQ(first, second)
-	parts := [2]part{t.g.part(first), t.g.part(second)}
+	parts := t.parts(rows)
 	for i := range t.rows {
 		for v := range 2 {
 			var a reg.VecVirtual
@@ -392,4 +393,17 @@ func (t *tile) end() {
 		}
 		ADDQ(stride, dst)
 	}
+}
+
+// parts are the weight rows of each vector that exist.
+func (t *tile) parts(rows reg.GPVirtual) [2]part {
+	first, second := GP64(), GP64()
+	lanes := GP64()
+	MOVQ(I32(t.g.lanes), lanes)
+	MOVQ(rows, first)
+	CMPQ(first, lanes)
+	CMOVQGT(lanes, first)
+	MOVQ(rows, second)
+	SUBQ(first, second)
+	return [2]part{t.g.part(first), t.g.part(second)}
 }

@@ -21,7 +21,12 @@ type product struct {
 
 func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *product {
 	r := random(seed)
-	p := &product{rows: rows, cols: cols, n: n, raw: Weights(r, t, rows*cols), x: normal(r, n*cols)}
+	return c.productOf(t, &product{rows: rows, cols: cols, n: n, raw: Weights(r, t, rows*cols), x: normal(r, n*cols)})
+}
+
+// productOf has ref make the product of weights and activations.
+func (c *checker) productOf(t kernels.Type, p *product) *product {
+	rows, cols, n := p.rows, p.cols, p.n
 	c.refer(t, p)
 	x := c.seen(t, p.x)
 	w := make([]float32, rows*cols)
@@ -141,6 +146,33 @@ func (c *checker) matMulEveryShape(t *testing.T) {
 		for range 8 {
 			cols := columns(typ, 1+r.IntN(640))
 			c.compare(t, typ, c.newProduct(r.Uint64(), typ, 1+r.IntN(70), cols, 1+r.IntN(17)))
+		}
+	}
+}
+
+// matMulExtremes has weights with all bits set, none, or the highest of each byte, and
+// activations that are rounded to the largest bytes, beside words whose lower bytes are
+// the least: sums of integers must have room for all of these.
+func (c *checker) matMulExtremes(t *testing.T) {
+	const rows, n = 19, 8
+	for _, typ := range types {
+		if typ.BlockLen() == 1 {
+			continue
+		}
+		for _, fill := range []byte{0, 0xff, 0x80, 0x7f} {
+			r, cols := random(uint64(fill)), columns(typ, 64)
+			p := &product{rows: rows, cols: cols, n: n, raw: Weights(r, typ, rows*cols), x: make([]float32, n*cols)}
+			fillElements(p.raw, typ, fill)
+			for i := range p.x {
+				p.x[i] = 127
+				if group := i / ref.GroupLen % (kernels.BlockLen / ref.GroupLen); group == i/kernels.BlockLen%8 {
+					p.x[i] = float32(128 + 256*(r.IntN(253)-127))
+				}
+				if i/cols%2 == 1 || i/cols%4 > 1 && r.IntN(2) == 0 {
+					p.x[i] = -p.x[i]
+				}
+			}
+			c.compare(t, typ, c.productOf(typ, p))
 		}
 	}
 }

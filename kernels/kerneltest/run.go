@@ -25,6 +25,7 @@ func Run(t *testing.T, name string) {
 		run  func(*testing.T)
 	}{
 		{"MatMulEveryShape", c.matMulEveryShape},
+		{"MatMulExtremes", c.matMulExtremes},
 		{"MatMulSameBitsInAnyShape", c.matMulInvariant},
 		{"MatMulUnalignedRaw", c.matMulUnaligned},
 		{"MatMulNonFinite", c.matMulNonFinite},

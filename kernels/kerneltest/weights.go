@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/forebay-io/forebay/kernels"
 )
@@ -56,6 +57,23 @@ func block(r *rand.Rand, t kernels.Type) []byte {
 		}
 	}
 	return raw
+}
+
+// fillElements sets all bytes of the blocks at raw that are no scales.
+func fillElements(raw []byte, t kernels.Type, fill byte) {
+	for at := 0; at < len(raw); at += t.BlockBytes() {
+		block := raw[at:][:t.BlockBytes()]
+		whole := slices.Clone(block)
+		for i := range block {
+			block[i] = fill
+		}
+		for _, i := range scalesOf(t) {
+			copy(block[i:i+2], whole[i:])
+		}
+		if t == kernels.MXFP4 {
+			block[0] = whole[0]
+		}
+	}
 }
 
 // half is a random half between 2⁻⁷ and 2, or a subnormal one.

@@ -30046,29 +30046,29 @@ TEXT ·Round(SB), NOSPLIT, $0-24
 	VPBROADCASTD sizes<>+0(SB), Z1
 
 block:
-	VMOVUPS       (CX), Z2
-	VPANDD        Z1, Z2, Z3
-	VPSHUFD       $0x4e, Z3, Z4
-	VPMAXUD       Z4, Z3, Z3
-	VPSHUFD       $0xb1, Z3, Z4
-	VPMAXUD       Z4, Z3, Z3
-	VMOVUPS       64(CX), Z4
-	VPANDD        Z1, Z4, Z5
-	VPSHUFD       $0x4e, Z5, Z6
-	VPMAXUD       Z6, Z5, Z5
-	VPSHUFD       $0xb1, Z5, Z6
-	VPMAXUD       Z6, Z5, Z5
-	VPMAXUD       Z5, Z3, Z6
-	VSHUFI32X4    $0x4e, Z6, Z6, Z7
-	VPMAXUD       Z7, Z6, Z6
-	VSHUFI32X4    $0xb1, Z6, Z6, Z7
-	VPMAXUD       Z7, Z6, Z6
-	VMOVD         X6, BX
+	VMOVUPS       (CX), Z3
+	VANDPS        Z1, Z3, Z4
+	VPSHUFD       $0x4e, Z4, Z2
+	VPMAXUD       Z2, Z4, Z4
+	VPSHUFD       $0xb1, Z4, Z2
+	VPMAXUD       Z2, Z4, Z4
+	VMOVUPS       64(CX), Z5
+	VANDPS        Z1, Z5, Z6
+	VPSHUFD       $0x4e, Z6, Z2
+	VPMAXUD       Z2, Z6, Z6
+	VPSHUFD       $0xb1, Z6, Z2
+	VPMAXUD       Z2, Z6, Z6
+	VPMAXUD       Z6, Z4, Z2
+	VSHUFI32X4    $0x4e, Z2, Z2, Z7
+	VPMAXUD       Z7, Z2, Z2
+	VSHUFI32X4    $0xb1, Z2, Z2, Z7
+	VPMAXUD       Z7, Z2, Z2
+	VMOVD         X2, BX
 	SUBL          $0x0da24260, BX
 	CMPL          BX, $0x71ddbda0
 	JAE           odd
-	VPCMPEQD      Z6, Z3, K1
-	VPCMPEQD      Z6, Z5, K2
+	VPCMPEQD      Z2, Z4, K1
+	VPCMPEQD      Z2, Z6, K2
 	KMOVW         K1, BX
 	KMOVW         K2, SI
 	SHLL          $0x10, SI
@@ -30080,35 +30080,35 @@ block:
 	KMOVW         SI, K1
 	SHRL          $0x10, SI
 	KMOVW         SI, K2
-	VMOVDQA32.Z   Z3, K1, Z3
-	VMOVDQA32.Z   Z5, K2, Z5
-	VPMAXUD       Z3, Z5, Z5
-	VSHUFI32X4    $0x4e, Z5, Z5, Z3
-	VPMAXUD       Z3, Z5, Z5
-	VSHUFI32X4    $0xb1, Z5, Z5, Z3
-	VPMAXUD       Z3, Z5, Z5
-	VMULSS        part257<>+0(SB), X6, X3
-	VMAXSS        X5, X3, X3
-	VMOVSS        most127<>+0(SB), X5
-	VDIVSS        X3, X5, X5
-	VMULSS        part127<>+0(SB), X3, X3
-	VBROADCASTSS  X5, Z5
-	VMULPS        Z5, Z2, Z2
-	VCVTPS2DQ     Z2, Z2
-	VMULPS        Z5, Z4, Z4
-	VCVTPS2DQ     Z4, Z4
-	VPMOVDB       Z2, (AX)
-	VPSLLD        $0x18, Z2, Z5
-	VPSRAD        $0x18, Z5, Z5
-	VPSUBD        Z5, Z2, Z5
-	VPSRAD        $0x08, Z5, Z5
-	VPMOVDB       Z5, 32(AX)
-	VPMOVDB       Z4, 16(AX)
-	VPSLLD        $0x18, Z4, Z5
-	VPSRAD        $0x18, Z5, Z5
-	VPSUBD        Z5, Z4, Z5
-	VPSRAD        $0x08, Z5, Z5
-	VPMOVDB       Z5, 48(AX)
+	VMOVDQA32.Z   Z4, K1, Z4
+	VMOVDQA32.Z   Z6, K2, Z6
+	VPMAXUD       Z4, Z6, Z6
+	VSHUFI32X4    $0x4e, Z6, Z6, Z4
+	VPMAXUD       Z4, Z6, Z6
+	VSHUFI32X4    $0xb1, Z6, Z6, Z4
+	VPMAXUD       Z4, Z6, Z6
+	VMULSS        part257<>+0(SB), X2, X2
+	VMAXSS        X6, X2, X2
+	VMOVSS        most127<>+0(SB), X4
+	VDIVSS        X2, X4, X4
+	VMULSS        part127<>+0(SB), X2, X2
+	VBROADCASTSS  X4, Z4
+	VMULPS        Z4, Z3, Z3
+	VCVTPS2DQ     Z3, Z3
+	VMULPS        Z4, Z5, Z5
+	VCVTPS2DQ     Z5, Z5
+	VPMOVDB       Z3, (AX)
+	VPSLLD        $0x18, Z3, Z4
+	VPSRAD        $0x18, Z4, Z4
+	VPSUBD        Z4, Z3, Z4
+	VPSRAD        $0x08, Z4, Z4
+	VPMOVDB       Z4, 32(AX)
+	VPMOVDB       Z5, 16(AX)
+	VPSLLD        $0x18, Z5, Z4
+	VPSRAD        $0x18, Z4, Z4
+	VPSUBD        Z4, Z5, Z4
+	VPSRAD        $0x08, Z4, Z4
+	VPMOVDB       Z4, 48(AX)
 	MOVL          32(AX)(BX*1), SI
 	VMOVQ         X0, 56(AX)
 	MOVL          SI, 52(AX)
@@ -30116,27 +30116,25 @@ block:
 	MOVL          BX, 48(AX)
 	SHRL          $0x06, BX
 	MOVL          SI, 56(AX)(BX*4)
-	VMOVDQA32     Z2, Z2
-	VEXTRACTI64X4 $0x01, Z2, Y5
-	VPADDD        Y5, Y2, Y2
-	VEXTRACTI128  $0x01, Y2, X5
-	VPADDD        X5, X2, X2
-	VMOVDQA32     Z4, Z4
-	VEXTRACTI64X4 $0x01, Z4, Y5
-	VPADDD        Y5, Y4, Y4
-	VEXTRACTI128  $0x01, Y4, X5
-	VPADDD        X5, X4, X4
-	VPHADDD       X4, X2, X2
-	VPHADDD       X2, X2, X2
-	VPSUBD        X2, X0, X4
+	VEXTRACTI64X4 $0x01, Z3, Y4
+	VPADDD        Y4, Y3, Y3
+	VEXTRACTI128  $0x01, Y3, X4
+	VPADDD        X4, X3, X3
+	VEXTRACTI64X4 $0x01, Z5, Y4
+	VPADDD        Y4, Y5, Y5
+	VEXTRACTI128  $0x01, Y5, X4
+	VPADDD        X4, X5, X5
+	VPHADDD       X5, X3, X3
+	VPHADDD       X3, X3, X3
+	VPSUBD        X3, X0, X4
 	VMOVD         X4, 44(AX)
-	VPHADDD       X2, X2, X2
-	VPSUBD        X2, X0, X4
+	VPHADDD       X3, X3, X3
+	VPSUBD        X3, X0, X4
 	VMOVD         X4, 40(AX)
-	VCVTDQ2PS     X2, X2
-	VMULSS        X3, X2, X2
-	VMOVSS        X2, 36(AX)
-	VMOVSS        X3, 32(AX)
+	VCVTDQ2PS     X3, X3
+	VMULSS        X2, X3, X3
+	VMOVSS        X3, 36(AX)
+	VMOVSS        X2, 32(AX)
 
 next:
 	ADDQ $+128, CX
@@ -30147,7 +30145,7 @@ next:
 	RET
 
 odd:
-	VMOVDQU32    Z0, (AX)
+	VMOVUPS      Z0, (AX)
 	CMPL         BX, $+0
 	JL           next
 	VBROADCASTSS nan<>+0(SB), X2

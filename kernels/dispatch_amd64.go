@@ -65,7 +65,7 @@ var (
 	avx512Set = avx512Loops.set()
 
 	vnniSet = avx512Set.withDots(&dots{
-		name: "avx512vnni", lanes: vnni.Lanes, rowsMax: vnni.RowsMax,
+		name: "avx512vnni", lanes: vnni.Lanes, rowsMax: vnni.RowsMax, fewRows: vnni.FewRows,
 		matMul: map[Type]func(*float32, int, int, *byte, *byte, int, int, int){
 			Q8_0: vnni.MatMulQ8_0, Q4_0: vnni.MatMulQ4_0, Q4_1: vnni.MatMulQ4_1, Q5_0: vnni.MatMulQ5_0, Q5_1: vnni.MatMulQ5_1,
 			IQ4_NL: vnni.MatMulIQ4_NL, MXFP4: vnni.MatMulMXFP4, Q2_K: vnni.MatMulQ2_K, Q3_K: vnni.MatMulQ3_K,

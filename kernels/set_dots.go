@@ -8,6 +8,7 @@ type dots struct {
 	name    string
 	lanes   int // of a vector: MatMul takes two vectors of weight rows
 	rowsMax int // activation rows that MatMul takes at once
+	fewRows int // up to as many, one vector of weight rows is taken
 	matMul  map[Type]func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)
 	round   func(dst *byte, x *float32, blocks int)
 }
@@ -62,6 +63,9 @@ func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block,
 	kernel := d.matMul[m.Type]
 	rowBytes, rowBlocks := byteTiles.rowBytes(m.Type, m.Cols), m.Cols/BlockLen
 	step, tile := 2*d.lanes, RowTile*rowBytes
+	if n <= d.fewRows {
+		step = d.lanes
+	}
 	for r := r0; r < r1; r += step {
 		rows := min(step, r1-r)
 		w := &m.Data[r*rowBytes]

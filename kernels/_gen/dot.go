@@ -20,89 +20,6 @@ const (
 	blockBytes = 4 * blockWords
 )
 
-// byteCoding is how elements become unsigned bytes for the integer dot product.
-// Group g of a block is its columns 4g … 4g+3: a vector has four bytes of each of 16 rows.
-type byteCoding struct {
-	bytes  int    // of a block over 16 rows
-	offset int    // bytes are 1<<offset above their numbers; not at all if negative
-	held   []byte // registers of equal bytes
-	table  []int  // of 16 numbers, which nibbles index
-	places func(g int) places
-	unpack func(t *dots, g group, v int) reg.VecVirtual
-	alone  bool // there are no upper bits and no table
-	plane  bool // upper bits are in a plane
-	max    int  // the largest byte
-}
-
-// places is where a block's elements have the bits of a group.
-type places [4]int
-
-const (
-	lowAt  = iota // bytes to its vector
-	lowBy         // bits to shift that right
-	highAt        // bytes to the vector, or the mask, of upper bits
-	highBy        // bits to rotate that left
-
-	// Where there are no upper bits, an element may be left in its place.
-	placeMask = highAt // the bytes' bits of the group
-	placeRest = highBy // bits from its place to eight
-)
-
-const noOffset = -1
-
-var (
-	bytes128   = &byteCoding{bytes: 512, max: 255, offset: 7, places: bytewise, unpack: (*dots).whole}
-	nibbles    = &byteCoding{bytes: 256, max: 15, offset: noOffset, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
-	nibblesBy8 = &byteCoding{bytes: 256, max: 15, offset: 3, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
-	fives      = &byteCoding{bytes: 320, max: 31, offset: noOffset, held: []byte{15, 16}, places: nibblewise, plane: true, unpack: (*dots).five}
-	fivesBy16  = &byteCoding{bytes: 320, max: 31, offset: 4, held: []byte{15, 16}, places: nibblewise, plane: true, unpack: (*dots).five}
-	nibblesIQ4 = &byteCoding{bytes: 256, max: 255, offset: 7, held: []byte{15}, table: iq4Numbers, places: nibblewise, unpack: (*dots).lookUp}
-	nibblesFP4 = &byteCoding{bytes: 256, max: 28, offset: 4, held: []byte{15}, table: e2m1Numbers, places: nibblewise, unpack: (*dots).lookUp}
-	quads      = &byteCoding{bytes: 128, max: 3, offset: noOffset, held: []byte{3}, places: quadwise, unpack: (*dots).quad}
-	threesBy4  = &byteCoding{bytes: 192, max: 7, offset: 2, held: []byte{3, 4}, places: quadwise, plane: true, unpack: (*dots).three}
-	sixesBy32  = &byteCoding{bytes: 384, max: 63, offset: 5, held: []byte{15, 48}, places: sixwise, unpack: (*dots).six}
-)
-
-func bytewise(g int) places { return places{lowAt: 64 * g} }
-
-// nibblewise: byte j has columns j and j+16. A plane of bits may follow.
-func nibblewise(g int) places {
-	return places{lowAt: 64 * (g % 4), lowBy: g / 4 * 4, highAt: 256 + 8*g}
-}
-
-// nibblesAlone: no plane follows.
-func nibblesAlone(g int) places {
-	p := nibblewise(g)
-	p[placeMask], p[placeRest] = 0x0f0f0f0f<<p[lowBy], 8-p[lowBy]
-	return p
-}
-
-// quadwise: byte j has two bits of each of the columns j, j+8, j+16 and j+24. A plane of bits may follow.
-func quadwise(g int) places { return places{lowAt: 64 * (g % 2), lowBy: g / 2 * 2, highAt: 128 + 8*g} }
-
-// sixwise: nibbles, and then quads of their upper bits, which go to bits 4 and 5.
-func sixwise(g int) places {
-	p := nibblewise(g)
-	p[highAt], p[highBy] = 256+64*(g%2), (4-g/2*2)&31
-	return p
-}
-
-var byteFormats = []format{
-	{name: "Q8_0", bytes: bytes128, scale: halfScale},
-	{name: "Q4_0", bytes: nibblesBy8, scale: halfScale},
-	{name: "Q4_1", bytes: nibbles, scale: halfScale, min: halfMin},
-	{name: "Q5_0", bytes: fivesBy16, scale: halfScale},
-	{name: "Q5_1", bytes: fives, scale: halfScale, min: halfMin},
-	{name: "IQ4_NL", bytes: nibblesIQ4, scale: halfScale},
-	{name: "MXFP4", bytes: nibblesFP4, scale: bfloatScale},
-	{name: "Q2_K", bytes: quads, scale: nibbleScales, min: nibbleMins},
-	{name: "Q3_K", bytes: threesBy4, scale: byteScales},
-	{name: "Q4_K", bytes: nibbles, scale: byteScale, min: byteMin},
-	{name: "Q5_K", bytes: fives, scale: byteScale, min: byteMin},
-	{name: "Q6_K", bytes: sixesBy32, scale: byteScales},
-	{name: "IQ4_XS", bytes: nibblesIQ4, scale: byteScale},
-}
-
 // dots is the state of a MatMul body on rounded activations.
 type dots struct {
 	tile
@@ -119,6 +36,11 @@ type group struct {
 	index reg.GPVirtual
 }
 
+// Up to fewRows rows of blocks are multiplied with one vector of weight rows, since memory
+// is waited for then: one place after the other is read faster than two by turns.
+// pairedRows is from how many on there is a body for two vectors.
+const fewRows, pairedRows = 4, 3
+
 // dotMatMul writes the product of up to two vectors of weight rows with n rows of
 // blocks.
 //
@@ -132,18 +54,33 @@ type group struct {
 func (g *isa) dotMatMul(f format) {
 	dotText(f, NOSPLIT)
 	count := val("n")
-	for rows := 1; rows < g.scaledRows; rows++ {
+	CMPQ(val("rows"), I8(g.lanes))
+	JGT(LabelRef("two_vectors"))
+	for rows := 1; rows <= fewRows; rows++ {
+		CMPQ(count, I8(rows))
+		JE(LabelRef(label("few", rows)))
+	}
+	Label("two_vectors")
+	for rows := pairedRows; rows < g.scaledRows; rows++ {
 		CMPQ(count, I8(rows))
 		JE(LabelRef(label("rows", rows)))
 	}
-	for rows := g.scaledRows; rows >= 1; rows-- {
-		Label(label("rows", rows))
-		t := &dots{tile: tile{g: g, f: f, rows: rows}, held: map[byte]reg.VecVirtual{}}
-		t.begin()
-		t.walk(t.blocks)
-		t.end()
-		ret()
+	for rows := g.scaledRows; rows >= pairedRows; rows-- {
+		g.dotBody(f, label("rows", rows), rows, 2)
 	}
+	for rows := 1; rows <= fewRows; rows++ {
+		g.dotBody(f, label("few", rows), rows, 1)
+	}
+}
+
+// dotBody is the product of some vectors of weight rows with some rows of blocks.
+func (g *isa) dotBody(f format, name string, rows, vectors int) {
+	Label(name)
+	t := &dots{tile: tile{g: g, f: f, rows: rows, vectors: vectors}, held: map[byte]reg.VecVirtual{}}
+	t.begin()
+	t.walk(t.blocks)
+	t.end()
+	ret()
 }
 
 // dotText begins the function for rounded activations. One with a large frame grows the
@@ -159,7 +96,7 @@ func (t *dots) begin() {
 	t.secondTile()
 	SHLQ(U8(1), t.row)
 	t.fourthRow()
-	for v := range 2 {
+	for v := range t.vectors {
 		for range t.rows {
 			t.sum[v] = append(t.sum[v], zero(t.g.vec()))
 			t.ints[v] = append(t.ints[v], t.g.vec())
@@ -239,7 +176,7 @@ func (t *tile) prefetchAhead(name string) {
 
 // each calls do for every integer sum.
 func (t *dots) each(do func(n reg.VecVirtual)) {
-	for v := range 2 {
+	for v := range t.vectors {
 		for i := range t.rows {
 			do(t.ints[v][i])
 		}
@@ -262,7 +199,7 @@ func (t *dots) dotTops(halves, h int) {
 		if t.f.bytes.alone {
 			VPBROADCASTD(t.placed(g, placeMask), mask)
 		}
-		for v := range 2 {
+		for v := range t.vectors {
 			n := t.ints[v][i]
 			if t.f.bytes.alone { // as many times too large as its place is high
 				w := t.g.vec()
@@ -281,12 +218,16 @@ func (t *dots) dotTops(halves, h int) {
 func (t *dots) dotGroups(halves, h int) {
 	for g := 8 / halves * h; g < 8/halves*(h+1); g++ {
 		static := group{places: t.f.bytes.places(g)}
-		first, second := t.f.bytes.unpack(t, static, 0), t.f.bytes.unpack(t, static, 1)
+		var weights []reg.VecVirtual
+		for v := range t.vectors {
+			weights = append(weights, t.f.bytes.unpack(t, static, v))
+		}
 		x := t.g.vec()
 		for i := range t.rows {
 			VPBROADCASTD(t.activation(i, g), x)
-			VPDPBUSD(x, first, t.ints[0][i])
-			VPDPBUSD(x, second, t.ints[1][i])
+			for v, w := range weights {
+				VPDPBUSD(x, w, t.ints[v][i])
+			}
 		}
 	}
 }
@@ -300,14 +241,15 @@ func (t *dots) takeOffsets(halves, h int) {
 		less := t.g.vec()
 		t.lessOf(halves, h, i, less)
 		VPSLLD(U8(t.f.bytes.offset), less, less)
-		VPADDD(less, t.ints[0][i], t.ints[0][i])
-		VPADDD(less, t.ints[1][i], t.ints[1][i])
+		for v := range t.vectors {
+			VPADDD(less, t.ints[v][i], t.ints[v][i])
+		}
 	}
 }
 
 // scaleInts adds the integer sums of half h, times both scales.
 func (t *dots) scaleInts(h int) {
-	for v := range 2 {
+	for v := range t.vectors {
 		factor := t.g.vec()
 		t.scaleOf(v, h, factor)
 		for i := range t.rows {
@@ -324,7 +266,10 @@ func (t *dots) addMin(halves, h int) {
 	if t.f.min == noMin {
 		return
 	}
-	lows := [2]reg.VecVirtual{t.minOf(0, h), t.minOf(1, h)}
+	var lows []reg.VecVirtual
+	for v := range t.vectors {
+		lows = append(lows, t.minOf(v, h))
+	}
 	for i := range t.rows {
 		x := t.sumOf(halves, h, i)
 		for v, low := range lows {
@@ -361,87 +306,4 @@ func (t *dots) lessOf(halves, h, i int, less reg.VecVirtual) {
 	if h == 1 {
 		VPSUBD_BCST(t.activation(i, halfLess), less, less)
 	}
-}
-
-// at is the address of a group's vector or mask, whose place is at that index of places.
-func (t *dots) at(g group, v, place int) Mem {
-	elements := -t.f.bytes.bytes // w stands behind the block
-	if g.index == nil {
-		return t.weights(v, elements+g.places[place], 0)
-	}
-	at := GP64()
-	MOVL(t.placed(g, place), at.As32())
-	if v == 1 {
-		ADDQ(t.wNext, at)
-	}
-	return Mem{Base: t.w, Index: at, Scale: 1, Disp: elements}
-}
-
-// placed is the entry of places for a group that index names.
-func (t *dots) placed(g group, place int) Mem {
-	return Mem{Base: t.places, Index: g.index, Scale: 1, Disp: 4 * place}
-}
-
-// vector loads a group's bytes.
-func (t *dots) vector(g group, v, place int) reg.VecVirtual {
-	out := t.g.vec()
-	VMOVDQU32(t.at(g, v, place), out)
-	return out
-}
-
-// whole: a byte an element.
-func (t *dots) whole(g group, v int) reg.VecVirtual { return t.vector(g, v, lowAt) }
-
-// nibble: four bits an element.
-func (t *dots) nibble(g group, v int) reg.VecVirtual { return t.field(g, v, 15) }
-
-// quad: two bits an element.
-func (t *dots) quad(g group, v int) reg.VecVirtual { return t.field(g, v, 3) }
-
-// field takes the bits of mask out of each byte.
-func (t *dots) field(g group, v int, mask byte) reg.VecVirtual {
-	out := t.vector(g, v, lowAt)
-	switch {
-	case g.index != nil:
-		VPSRLVD_BCST(t.placed(g, lowBy), out, out)
-	case g.places[lowBy] > 0:
-		VPSRLD(U8(g.places[lowBy]), out, out)
-	}
-	VPANDD(t.held[mask], out, out)
-	return out
-}
-
-// lookUp: nibbles, and a number for each in a table.
-func (t *dots) lookUp(g group, v int) reg.VecVirtual {
-	out := t.nibble(g, v)
-	VPSHUFB(out, t.table, out)
-	return out
-}
-
-// five: nibbles, and a plane of their upper bits.
-func (t *dots) five(g group, v int) reg.VecVirtual { return t.addBit(t.nibble(g, v), 16, g, v) }
-
-// three: quads, and a plane of their upper bits.
-func (t *dots) three(g group, v int) reg.VecVirtual { return t.addBit(t.quad(g, v), 4, g, v) }
-
-// addBit adds worth to the bytes whose bits in the plane are set.
-func (t *dots) addBit(out reg.VecVirtual, worth byte, g group, v int) reg.VecVirtual {
-	k := K()
-	KMOVQ(t.at(g, v, highAt), k)
-	VPADDB(t.held[worth], out, k, out)
-	return out
-}
-
-// six: nibbles, and then quads of their upper bits.
-func (t *dots) six(g group, v int) reg.VecVirtual {
-	low, high := t.nibble(g, v), t.vector(g, v, highAt)
-	switch {
-	case g.index != nil:
-		VPROLVD_BCST(t.placed(g, highBy), high, high)
-	case g.places[highBy] > 0:
-		VPROLD(U8(g.places[highBy]), high, high)
-	}
-	const lowOrMasked = 0xf8 // low | high & mask
-	VPTERNLOGD(U8(lowOrMasked), t.held[48], high, low)
-	return low
 }

@@ -117,6 +117,7 @@ type tile struct {
 	g          *isa
 	f          format
 	rows       int
+	vectors    int           // of weight rows
 	w, wNext   reg.GPVirtual // wNext: from the first vector's tile to the second's
 	stop       reg.GPVirtual // the end of the first vector's tile, in AVX-512
 	head       reg.GPVirtual // the super-block's header
@@ -153,7 +154,7 @@ func (g *isa) matMul(f format) {
 	}
 	for rows := g.rowsMax(f); rows >= 1; rows-- {
 		Label(label("rows", rows))
-		t := &tile{g: g, f: f, rows: rows, tables: map[string]reg.VecVirtual{}}
+		t := &tile{g: g, f: f, rows: rows, vectors: 2, tables: map[string]reg.VecVirtual{}}
 		t.begin()
 		t.walk(t.blocks)
 		if !f.scaled() {
@@ -256,9 +257,12 @@ func (t *tile) advance(wBytes, columns int) {
 	}
 }
 
+// label is a name of this body's own.
+func (t *tile) label(name string) string { return label(label(name, t.rows)+"_", t.vectors) }
+
 // walk adds up all whole blocks, or all super-blocks of eight.
 func (t *tile) walk(blocks func(name string, left reg.GPVirtual)) {
-	name := label("block", t.rows)
+	name := t.label("block")
 	left := val("cols")
 	if t.f.super() {
 		t.head = GP64()
@@ -333,7 +337,9 @@ func (t *tile) prefetch() {
 	CMOVQGE(behind, from)
 	for at := 0; at < t.f.blockBytes(); at += 64 {
 		PREFETCHT0(Mem{Base: from, Disp: at})
-		PREFETCHT0(Mem{Base: from, Index: t.wNext, Scale: 1, Disp: at})
+		if t.vectors == 2 {
+			PREFETCHT0(Mem{Base: from, Index: t.wNext, Scale: 1, Disp: at})
+		}
 	}
 }
 
@@ -381,7 +387,7 @@ func (t *tile) end() {
 	SHLQ(U8(2), stride)
 	parts := t.parts(rows)
 	for i := range t.rows {
-		for v := range 2 {
+		for v := range t.vectors {
 			var a reg.VecVirtual
 			if t.f.scaled() {
 				a = t.sum[v][i]

@@ -30,9 +30,9 @@ TEXT ·MatMulF32(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block3_end
+	JZ     block3_2_end
 
-block3:
+block3_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -67,7 +67,7 @@ block3:
 	PREFETCHT0 6080(AX)
 	MOVQ       $+16, SI
 
-block3_column:
+block3_2_column:
 	VMOVUPS      (AX), Y12
 	VMOVUPS      32(AX), Y13
 	VBROADCASTSS (CX), Y14
@@ -93,13 +93,13 @@ block3_column:
 	ADDQ         $+64, AX
 	ADDQ         $+4, CX
 	DECQ         SI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	ADDQ         $+1024, AX
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ cols+40(FP), BX
 	ANDQ $+31, BX
 	JZ   tail3_end
@@ -170,9 +170,9 @@ rows2:
 	VXORPS Y7, Y7, Y7
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -207,7 +207,7 @@ block2:
 	PREFETCHT0 6080(AX)
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VMOVUPS      (AX), Y8
 	VMOVUPS      32(AX), Y9
 	VBROADCASTSS (CX), Y10
@@ -243,13 +243,13 @@ block2_column:
 	ADDQ         $+128, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	ADDQ         $+1024, AX
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ cols+40(FP), BX
 	ANDQ $+31, BX
 	JZ   tail2_end
@@ -308,9 +308,9 @@ rows1:
 	VXORPS Y3, Y3, Y3
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -345,7 +345,7 @@ block1:
 	PREFETCHT0 6080(AX)
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VMOVUPS      (AX), Y4
 	VMOVUPS      32(AX), Y5
 	VBROADCASTSS (CX), Y6
@@ -389,13 +389,13 @@ block1_column:
 	ADDQ         $+256, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	ADDQ         $+1024, AX
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ cols+40(FP), DX
 	ANDQ $+31, DX
 	JZ   tail1_end
@@ -479,9 +479,9 @@ TEXT ·MatMulF16(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block3_end
+	JZ     block3_2_end
 
-block3:
+block3_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -500,7 +500,7 @@ block3:
 	PREFETCHT0 5056(AX)
 	MOVQ       $+16, SI
 
-block3_column:
+block3_2_column:
 	VCVTPH2PS    (AX), Y12
 	VCVTPH2PS    16(AX), Y13
 	VBROADCASTSS (CX), Y14
@@ -526,13 +526,13 @@ block3_column:
 	ADDQ         $+32, AX
 	ADDQ         $+4, CX
 	DECQ         SI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ cols+40(FP), BX
 	ANDQ $+31, BX
 	JZ   tail3_end
@@ -603,9 +603,9 @@ rows2:
 	VXORPS Y7, Y7, Y7
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -624,7 +624,7 @@ block2:
 	PREFETCHT0 5056(AX)
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VCVTPH2PS    (AX), Y8
 	VCVTPH2PS    16(AX), Y9
 	VBROADCASTSS (CX), Y10
@@ -660,13 +660,13 @@ block2_column:
 	ADDQ         $+64, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ cols+40(FP), BX
 	ANDQ $+31, BX
 	JZ   tail2_end
@@ -725,9 +725,9 @@ rows1:
 	VXORPS Y3, Y3, Y3
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -746,7 +746,7 @@ block1:
 	PREFETCHT0 5056(AX)
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VCVTPH2PS    (AX), Y4
 	VCVTPH2PS    16(AX), Y5
 	VBROADCASTSS (CX), Y6
@@ -790,13 +790,13 @@ block1_column:
 	ADDQ         $+128, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ cols+40(FP), DX
 	ANDQ $+31, DX
 	JZ   tail1_end
@@ -862,9 +862,9 @@ TEXT ·MatMulBF16(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block3_end
+	JZ     block3_2_end
 
-block3:
+block3_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -883,7 +883,7 @@ block3:
 	PREFETCHT0 5056(AX)
 	MOVQ       $+16, SI
 
-block3_column:
+block3_2_column:
 	VPMOVZXWD    (AX), Y12
 	VPSLLD       $0x10, Y12, Y12
 	VPMOVZXWD    16(AX), Y13
@@ -913,13 +913,13 @@ block3_column:
 	ADDQ         $+32, AX
 	ADDQ         $+4, CX
 	DECQ         SI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ cols+40(FP), BX
 	ANDQ $+31, BX
 	JZ   tail3_end
@@ -992,9 +992,9 @@ rows2:
 	VXORPS Y7, Y7, Y7
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -1013,7 +1013,7 @@ block2:
 	PREFETCHT0 5056(AX)
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VPMOVZXWD    (AX), Y8
 	VPSLLD       $0x10, Y8, Y8
 	VPMOVZXWD    16(AX), Y9
@@ -1057,13 +1057,13 @@ block2_column:
 	ADDQ         $+64, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ cols+40(FP), BX
 	ANDQ $+31, BX
 	JZ   tail2_end
@@ -1124,9 +1124,9 @@ rows1:
 	VXORPS Y3, Y3, Y3
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -1145,7 +1145,7 @@ block1:
 	PREFETCHT0 5056(AX)
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VPMOVZXWD    (AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VPMOVZXWD    16(AX), Y5
@@ -1205,13 +1205,13 @@ block1_column:
 	ADDQ         $+128, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ cols+40(FP), DX
 	ANDQ $+31, DX
 	JZ   tail1_end
@@ -1277,9 +1277,9 @@ TEXT ·MatMulQ8_0(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -1292,7 +1292,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VPMOVSXBD    (AX), Y12
 	VCVTDQ2PS    Y12, Y12
 	VPMOVSXBD    8(AX), Y13
@@ -1336,7 +1336,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	ADDQ         $+256, AX
 	VCVTPH2PS    -544(AX), Y12
 	VADDPS       Y1, Y0, Y0
@@ -1358,9 +1358,9 @@ block2_column:
 	VXORPS       Y10, Y10, Y10
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -1398,9 +1398,9 @@ rows1:
 	VXORPS Y5, Y5, Y5
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -1413,7 +1413,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VPMOVSXBD    (AX), Y6
 	VCVTDQ2PS    Y6, Y6
 	VPMOVSXBD    8(AX), Y7
@@ -1473,7 +1473,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	ADDQ         $+256, AX
 	VCVTPH2PS    -544(AX), Y6
 	VADDPS       Y1, Y0, Y0
@@ -1487,9 +1487,9 @@ block1_column:
 	VXORPS       Y4, Y4, Y4
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -1535,9 +1535,9 @@ TEXT ·MatMulQ4_0(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -1546,7 +1546,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Y12
 	VPAND        k0000000f<>+0(SB), Y12, Y12
 	VPADDD       kfffffff8<>+0(SB), Y12, Y12
@@ -1606,7 +1606,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -288(AX), Y12
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y12, Y2
@@ -1627,9 +1627,9 @@ block2_column:
 	VXORPS       Y10, Y10, Y10
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -1667,9 +1667,9 @@ rows1:
 	VXORPS Y5, Y5, Y5
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -1678,7 +1678,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VPADDD       kfffffff8<>+0(SB), Y6, Y6
@@ -1770,7 +1770,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -288(AX), Y6
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y6, Y2
@@ -1783,9 +1783,9 @@ block1_column:
 	VXORPS       Y4, Y4, Y4
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -1851,9 +1851,9 @@ TEXT ·MatMulQ4_1(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -1862,7 +1862,7 @@ block2:
 	ADDQ       $+64, AX
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Y12
 	VPAND        k0000000f<>+0(SB), Y12, Y12
 	VCVTDQ2PS    Y12, Y12
@@ -1914,7 +1914,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -320(AX), Y12
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y12, Y2
@@ -1963,9 +1963,9 @@ block2_column:
 	VFMADD231PS  Y12, Y13, Y11
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -2003,9 +2003,9 @@ rows1:
 	VXORPS Y5, Y5, Y5
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -2014,7 +2014,7 @@ block1:
 	ADDQ       $+64, AX
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
@@ -2090,7 +2090,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -320(AX), Y6
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y6, Y2
@@ -2117,9 +2117,9 @@ block1_column:
 	VFMADD231PS  Y6, Y7, Y5
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -2165,9 +2165,9 @@ TEXT ·MatMulQ5_0(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -2177,7 +2177,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Y12
 	VPAND        k0000000f<>+0(SB), Y12, Y12
 	VPADDD       kfffffff0<>+0(SB), Y12, Y12
@@ -2277,7 +2277,7 @@ block2_column:
 	ADDQ         $+40, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -352(AX), Y12
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y12, Y2
@@ -2298,9 +2298,9 @@ block2_column:
 	VXORPS       Y10, Y10, Y10
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -2338,9 +2338,9 @@ rows1:
 	VXORPS Y5, Y5, Y5
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -2350,7 +2350,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VPADDD       kfffffff0<>+0(SB), Y6, Y6
@@ -2514,7 +2514,7 @@ block1_column:
 	ADDQ         $+80, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -352(AX), Y6
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y6, Y2
@@ -2527,9 +2527,9 @@ block1_column:
 	VXORPS       Y4, Y4, Y4
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -2635,9 +2635,9 @@ TEXT ·MatMulQ5_1(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -2647,7 +2647,7 @@ block2:
 	ADDQ       $+64, AX
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Y12
 	VPAND        k0000000f<>+0(SB), Y12, Y12
 	VCVTDQ2PS    Y12, Y12
@@ -2739,7 +2739,7 @@ block2_column:
 	ADDQ         $+40, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -384(AX), Y12
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y12, Y2
@@ -2788,9 +2788,9 @@ block2_column:
 	VFMADD231PS  Y12, Y13, Y11
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -2828,9 +2828,9 @@ rows1:
 	VXORPS Y5, Y5, Y5
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -2840,7 +2840,7 @@ block1:
 	ADDQ       $+64, AX
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
@@ -2988,7 +2988,7 @@ block1_column:
 	ADDQ         $+80, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -384(AX), Y6
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y6, Y2
@@ -3015,9 +3015,9 @@ block1_column:
 	VFMADD231PS  Y6, Y7, Y5
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -3063,9 +3063,9 @@ TEXT ·MatMulIQ4_NL(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -3074,7 +3074,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VMOVDQU      (AX), X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
 	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
@@ -3140,7 +3140,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -288(AX), Y12
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y12, Y2
@@ -3161,9 +3161,9 @@ block2_column:
 	VXORPS       Y10, Y10, Y10
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -3201,9 +3201,9 @@ rows1:
 	VXORPS Y5, Y5, Y5
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -3212,7 +3212,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VMOVDQU      (AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
 	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
@@ -3316,7 +3316,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -288(AX), Y6
 	VADDPS       Y1, Y0, Y0
 	VFMADD231PS  Y0, Y6, Y2
@@ -3329,9 +3329,9 @@ block1_column:
 	VXORPS       Y4, Y4, Y4
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -3393,9 +3393,9 @@ TEXT ·MatMulMXFP4(SB), NOSPLIT, $0-56
 	VXORPS Y11, Y11, Y11
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x05, BX
-	JZ     block2_end
+	JZ     block2_2_end
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -3404,7 +3404,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, SI
 
-block2_column:
+block2_2_column:
 	VMOVDQU      (AX), X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
 	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X12
@@ -3470,7 +3470,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         SI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVZXWD    -288(AX), Y12
 	VPSLLD       $0x10, Y12, Y12
 	VADDPS       Y1, Y0, Y0
@@ -3493,9 +3493,9 @@ block2_column:
 	VXORPS       Y10, Y10, Y10
 	ADDQ         $+64, CX
 	DECQ         BX
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -3533,9 +3533,9 @@ rows1:
 	VXORPS Y5, Y5, Y5
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x05, DX
-	JZ     block1_end
+	JZ     block1_2_end
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -3544,7 +3544,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, BX
 
-block1_column:
+block1_2_column:
 	VMOVDQU      (AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
 	VMOVDQU      btiaibicidieigiiimiahphohnhmhkhihe<>+0(SB), X6
@@ -3648,7 +3648,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         BX
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVZXWD    -288(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VADDPS       Y1, Y0, Y0
@@ -3663,9 +3663,9 @@ block1_column:
 	VXORPS       Y4, Y4, Y4
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ       dst+0(FP), AX
 	MOVQ       dstStride+8(FP), CX
 	MOVQ       rows+16(FP), DX
@@ -3718,19 +3718,19 @@ TEXT ·MatMulQ2_K(SB), NOSPLIT, $0-56
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x08, BX
 
-block2_super:
+block2_2_super:
 	MOVQ AX, SI
 	ADDQ $+64, AX
 	MOVQ $+8, DI
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 	ADDQ       $+32, AX
 	MOVQ       $+4, R8
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Y12
 	VPAND        k00000003<>+0(SB), Y12, Y12
 	VCVTDQ2PS    Y12, Y12
@@ -3842,7 +3842,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         R8
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVZXBD    -160(AX), Y13
 	VPAND        k0000000f<>+0(SB), Y13, Y13
 	VCVTDQ2PS    Y13, Y13
@@ -3961,9 +3961,9 @@ block2_column:
 	VFNMADD231PS Y12, Y13, Y11
 	ADDQ         $+96, CX
 	DECQ         DI
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         BX
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -4002,19 +4002,19 @@ rows1:
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, BX
 	ADDQ $+64, AX
 	MOVQ $+8, SI
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 	ADDQ       $+32, AX
 	MOVQ       $+2, DI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
@@ -4162,7 +4162,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         DI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVZXBD    -160(AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y7
 	VCVTDQ2PS    Y7, Y7
@@ -4233,9 +4233,9 @@ block1_column:
 	VFNMADD231PS Y6, Y7, Y5
 	ADDQ         $+96, CX
 	DECQ         SI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -4292,12 +4292,12 @@ TEXT ·MatMulQ3_K(SB), NOSPLIT, $0-56
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x08, BX
 
-block2_super:
+block2_2_super:
 	MOVQ AX, SI
 	ADDQ $+32, AX
 	MOVQ $+8, DI
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -4305,7 +4305,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+4, R8
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Y12
 	VPAND        k00000003<>+0(SB), Y12, Y12
 	VPADDD       kfffffffc<>+0(SB), Y12, Y12
@@ -4513,7 +4513,7 @@ block2_column:
 	ADDQ         $+48, AX
 	ADDQ         $+8, CX
 	DECQ         R8
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -224(AX), Y13
 	VCVTDQ2PS    Y13, Y13
 	VCVTPH2PS    (SI), Y12
@@ -4548,9 +4548,9 @@ block2_column:
 	VXORPS       Y10, Y10, Y10
 	ADDQ         $+96, CX
 	DECQ         DI
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         BX
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -4589,12 +4589,12 @@ rows1:
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, BX
 	ADDQ $+32, AX
 	MOVQ $+8, SI
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -4602,7 +4602,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+2, DI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPADDD       kfffffffc<>+0(SB), Y6, Y6
@@ -4926,7 +4926,7 @@ block1_column:
 	ADDQ         $+96, AX
 	ADDQ         $+16, CX
 	DECQ         DI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -224(AX), Y7
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    (BX), Y6
@@ -4953,9 +4953,9 @@ block1_column:
 	VXORPS       Y4, Y4, Y4
 	ADDQ         $+96, CX
 	DECQ         SI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -5022,12 +5022,12 @@ TEXT ·MatMulQ4_K(SB), NOSPLIT, $0-56
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x08, BX
 
-block2_super:
+block2_2_super:
 	MOVQ AX, SI
 	ADDQ $+64, AX
 	MOVQ $+8, DI
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -5036,7 +5036,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R8
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Y12
 	VPAND        k0000000f<>+0(SB), Y12, Y12
 	VCVTDQ2PS    Y12, Y12
@@ -5088,7 +5088,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         R8
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -288(AX), Y13
 	VCVTDQ2PS    Y13, Y13
 	VCVTPH2PS    (SI), Y12
@@ -5155,9 +5155,9 @@ block2_column:
 	VFNMADD231PS Y12, Y13, Y11
 	ADDQ         $+64, CX
 	DECQ         DI
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         BX
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -5196,12 +5196,12 @@ rows1:
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, BX
 	ADDQ $+64, AX
 	MOVQ $+8, SI
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -5210,7 +5210,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, DI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
@@ -5286,7 +5286,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         DI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -288(AX), Y7
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    (BX), Y6
@@ -5325,9 +5325,9 @@ block1_column:
 	VFNMADD231PS Y6, Y7, Y5
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -5374,12 +5374,12 @@ TEXT ·MatMulQ5_K(SB), NOSPLIT, $0-56
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x08, BX
 
-block2_super:
+block2_2_super:
 	MOVQ AX, SI
 	ADDQ $+64, AX
 	MOVQ $+8, DI
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -5389,7 +5389,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R8
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Y12
 	VPAND        k0000000f<>+0(SB), Y12, Y12
 	VCVTDQ2PS    Y12, Y12
@@ -5481,7 +5481,7 @@ block2_column:
 	ADDQ         $+40, AX
 	ADDQ         $+8, CX
 	DECQ         R8
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -352(AX), Y13
 	VCVTDQ2PS    Y13, Y13
 	VCVTPH2PS    (SI), Y12
@@ -5548,9 +5548,9 @@ block2_column:
 	VFNMADD231PS Y12, Y13, Y11
 	ADDQ         $+64, CX
 	DECQ         DI
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         BX
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -5589,12 +5589,12 @@ rows1:
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, BX
 	ADDQ $+64, AX
 	MOVQ $+8, SI
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -5604,7 +5604,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, DI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Y7
 	VPAND        k0000000f<>+0(SB), Y7, Y6
 	VCVTDQ2PS    Y6, Y6
@@ -5752,7 +5752,7 @@ block1_column:
 	ADDQ         $+80, AX
 	ADDQ         $+16, CX
 	DECQ         DI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -352(AX), Y7
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    (BX), Y6
@@ -5791,9 +5791,9 @@ block1_column:
 	VFNMADD231PS Y6, Y7, Y5
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -5840,12 +5840,12 @@ TEXT ·MatMulQ6_K(SB), NOSPLIT, $0-56
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x08, BX
 
-block2_super:
+block2_2_super:
 	MOVQ AX, SI
 	ADDQ $+32, AX
 	MOVQ $+8, DI
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -5856,7 +5856,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+4, R8
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    32(AX), Y12
 	VPAND        k00000003<>+0(SB), Y12, Y12
 	VPMOVZXBD    (AX), Y13
@@ -6056,7 +6056,7 @@ block2_column:
 	ADDQ         $+96, AX
 	ADDQ         $+8, CX
 	DECQ         R8
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -416(AX), Y13
 	VCVTDQ2PS    Y13, Y13
 	VCVTPH2PS    (SI), Y12
@@ -6091,9 +6091,9 @@ block2_column:
 	VXORPS       Y10, Y10, Y10
 	ADDQ         $+96, CX
 	DECQ         DI
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         BX
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -6132,12 +6132,12 @@ rows1:
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, BX
 	ADDQ $+32, AX
 	MOVQ $+8, SI
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -6148,7 +6148,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+2, DI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    32(AX), Y7
 	VPAND        k00000003<>+0(SB), Y7, Y6
 	VPMOVZXBD    (AX), Y8
@@ -6456,7 +6456,7 @@ block1_column:
 	ADDQ         $+192, AX
 	ADDQ         $+16, CX
 	DECQ         DI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -416(AX), Y7
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    (BX), Y6
@@ -6483,9 +6483,9 @@ block1_column:
 	VXORPS       Y4, Y4, Y4
 	ADDQ         $+96, CX
 	DECQ         SI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -6542,12 +6542,12 @@ TEXT ·MatMulIQ4_XS(SB), NOSPLIT, $0-56
 	MOVQ   cols+40(FP), BX
 	SHRQ   $0x08, BX
 
-block2_super:
+block2_2_super:
 	MOVQ AX, SI
 	ADDQ $+32, AX
 	MOVQ $+8, DI
 
-block2:
+block2_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -6556,7 +6556,7 @@ block2:
 	ADDQ       $+16, AX
 	MOVQ       $+8, R8
 
-block2_column:
+block2_2_column:
 	VMOVDQU      (AX), X13
 	VPAND        k0f0f0f0f<>+0(SB), X13, X13
 	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X12
@@ -6622,7 +6622,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         R8
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -272(AX), Y13
 	VCVTDQ2PS    Y13, Y13
 	VCVTPH2PS    (SI), Y12
@@ -6649,9 +6649,9 @@ block2_column:
 	VXORPS       Y10, Y10, Y10
 	ADDQ         $+64, CX
 	DECQ         DI
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         BX
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -6690,12 +6690,12 @@ rows1:
 	MOVQ   cols+40(FP), DX
 	SHRQ   $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, BX
 	ADDQ $+32, AX
 	MOVQ $+8, SI
 
-block1:
+block1_2:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -6704,7 +6704,7 @@ block1:
 	ADDQ       $+16, AX
 	MOVQ       $+4, DI
 
-block1_column:
+block1_2_column:
 	VMOVDQU      (AX), X7
 	VPAND        k0f0f0f0f<>+0(SB), X7, X7
 	VMOVDQU      btabbicndpepfngkhgibinjjkglfmfnjpb<>+0(SB), X6
@@ -6808,7 +6808,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         DI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -272(AX), Y7
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    (BX), Y6
@@ -6827,9 +6827,9 @@ block1_column:
 	VXORPS       Y4, Y4, Y4
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX

@@ -42,12 +42,12 @@ TEXT ·MatMulQ8_0(SB), $2336-64
 	VMOVUPS Y0, 736(R9)
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block1_end
+	JZ      block1_0_end
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
@@ -57,9 +57,9 @@ block1:
 	PREFETCHT0 384(AX)(SI*1)
 	PREFETCHT0 448(AX)(SI*1)
 	PREFETCHT0 512(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -70,7 +70,7 @@ block1_own:
 	PREFETCHT0 4544(AX)
 	PREFETCHT0 4608(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ       $+544, AX
 	VMOVDQU    -512(AX), Y0
 	VPXOR      k80808080<>+0(SB), Y0, Y0
@@ -100,7 +100,7 @@ block1_fetched:
 	MOVQ       CX, DI
 	LEAQ       (R9), R8
 
-block1_first:
+block1_0_first:
 	VPMOVSXBW    (DI), Y8
 	VMOVDQU      Y8, 1536(R8)
 	VPMOVSXBW    16(DI), Y8
@@ -135,7 +135,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -256(AX), Y0
 	VPXOR        k80808080<>+0(SB), Y0, Y0
 	VPUNPCKLBW   Y0, Y0, Y1
@@ -165,7 +165,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTQ 1568(R8), Y9
 	VPMADDWD     Y9, Y1, Y10
 	VPMADDWD     Y9, Y0, Y9
@@ -197,7 +197,7 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_second
+	JNZ          block1_0_second
 	VMOVDQU      -480(AX), Y0
 	VPXOR        k80808080<>+0(SB), Y0, Y0
 	VPUNPCKLBW   Y0, Y0, Y1
@@ -226,7 +226,7 @@ block1_second:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_third:
+block1_0_third:
 	VPBROADCASTQ 1536(R8), Y8
 	VPMADDWD     Y8, Y1, Y9
 	VPMADDWD     Y8, Y0, Y8
@@ -250,7 +250,7 @@ block1_third:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_third
+	JNZ          block1_0_third
 	VMOVDQU      -224(AX), Y0
 	VPXOR        k80808080<>+0(SB), Y0, Y0
 	VPUNPCKLBW   Y0, Y0, Y1
@@ -280,7 +280,7 @@ block1_third:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_fourth:
+block1_0_fourth:
 	VPBROADCASTQ 1568(R8), Y9
 	VPMADDWD     Y9, Y1, Y10
 	VPMADDWD     Y9, Y0, Y9
@@ -312,12 +312,12 @@ block1_fourth:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_fourth
+	JNZ          block1_0_fourth
 	ADDQ         $+64, CX
 	DECQ         R10
-	JNZ          block1
+	JNZ          block1_0
 
-block1_end:
+block1_0_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), SI
 	MOVQ    rows+16(FP), DI
@@ -415,27 +415,27 @@ TEXT ·MatMulQ4_0(SB), $2208-64
 	VMOVUPS Y0, 736(R9)
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block1_end
+	JZ      block1_0_end
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 	PREFETCHT0 4288(AX)
 	PREFETCHT0 4352(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ    $+288, AX
 	VMOVDQU -256(AX), Y0
 	VPAND   k0f0f0f0f<>+0(SB), Y0, Y0
@@ -465,7 +465,7 @@ block1_fetched:
 	MOVQ    CX, DI
 	LEAQ    (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD (DI), Y8
 	VPMADDUBSW   Y8, Y0, Y9
 	VPMADDUBSW   Y8, Y4, Y8
@@ -489,7 +489,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -256(AX), Y0
 	VPSRLD       $0x04, Y0, Y0
 	VPAND        k0f0f0f0f<>+0(SB), Y0, Y0
@@ -528,7 +528,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -577,12 +577,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R10
-	JNZ          block1
+	JNZ          block1_0
 
-block1_end:
+block1_0_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), SI
 	MOVQ    rows+16(FP), DI
@@ -682,27 +682,27 @@ TEXT ·MatMulQ4_1(SB), $2208-64
 	VMOVUPS Y0, 736(R9)
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block1_end
+	JZ      block1_0_end
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 	PREFETCHT0 4288(AX)
 	PREFETCHT0 4352(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ      $+320, AX
 	VCVTPH2PS -288(AX), Y0
 	VMOVUPS   Y0, 2048(R9)
@@ -736,7 +736,7 @@ block1_fetched:
 	MOVQ      CX, DI
 	LEAQ      (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD (DI), Y8
 	VPMADDUBSW   Y8, Y0, Y9
 	VPMADDUBSW   Y8, Y4, Y8
@@ -760,7 +760,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -256(AX), Y0
 	VPSRLD       $0x04, Y0, Y0
 	VPAND        k0f0f0f0f<>+0(SB), Y0, Y0
@@ -799,7 +799,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -847,12 +847,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R10
-	JNZ          block1
+	JNZ          block1_0
 
-block1_end:
+block1_0_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), SI
 	MOVQ    rows+16(FP), DI
@@ -922,21 +922,21 @@ TEXT ·MatMulQ5_0(SB), $2208-64
 	VMOVUPS Y0, 736(R9)
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block1_end
+	JZ      block1_0_end
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -944,7 +944,7 @@ block1_own:
 	PREFETCHT0 4352(AX)
 	PREFETCHT0 4416(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ         $+352, AX
 	VMOVDQU      -320(AX), Y0
 	VPAND        k0f0f0f0f<>+0(SB), Y0, Y0
@@ -1022,7 +1022,7 @@ block1_fetched:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD (DI), Y8
 	VPMADDUBSW   Y8, Y0, Y9
 	VPMADDUBSW   Y8, Y4, Y8
@@ -1048,7 +1048,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -320(AX), Y0
 	VPSRLD       $0x04, Y0, Y0
 	VPAND        k0f0f0f0f<>+0(SB), Y0, Y0
@@ -1135,7 +1135,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -1184,12 +1184,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R10
-	JNZ          block1
+	JNZ          block1_0
 
-block1_end:
+block1_0_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), SI
 	MOVQ    rows+16(FP), DI
@@ -1289,21 +1289,21 @@ TEXT ·MatMulQ5_1(SB), $2208-64
 	VMOVUPS Y0, 736(R9)
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block1_end
+	JZ      block1_0_end
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -1311,7 +1311,7 @@ block1_own:
 	PREFETCHT0 4352(AX)
 	PREFETCHT0 4416(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ         $+384, AX
 	VCVTPH2PS    -352(AX), Y0
 	VMOVUPS      Y0, 2048(R9)
@@ -1393,7 +1393,7 @@ block1_fetched:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD (DI), Y8
 	VPMADDUBSW   Y8, Y0, Y9
 	VPMADDUBSW   Y8, Y4, Y8
@@ -1419,7 +1419,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -320(AX), Y0
 	VPSRLD       $0x04, Y0, Y0
 	VPAND        k0f0f0f0f<>+0(SB), Y0, Y0
@@ -1506,7 +1506,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -1554,12 +1554,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R10
-	JNZ          block1
+	JNZ          block1_0
 
-block1_end:
+block1_0_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), SI
 	MOVQ    rows+16(FP), DI
@@ -1629,27 +1629,27 @@ TEXT ·MatMulIQ4_NL(SB), $2336-64
 	VMOVUPS Y0, 736(R9)
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block1_end
+	JZ      block1_0_end
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 	PREFETCHT0 4288(AX)
 	PREFETCHT0 4352(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ           $+288, AX
 	VMOVDQU        -256(AX), Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
@@ -1691,7 +1691,7 @@ block1_fetched:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_first:
+block1_0_first:
 	VPMOVSXBW      (DI), Y8
 	VMOVDQU        Y8, 1536(R8)
 	VPMOVSXBW      16(DI), Y8
@@ -1726,7 +1726,7 @@ block1_first:
 	ADDQ           DX, DI
 	ADDQ           $+64, R8
 	DECQ           R11
-	JNZ            block1_first
+	JNZ            block1_0_first
 	VMOVDQU        -256(AX), Y0
 	VPSRLD         $0x04, Y0, Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
@@ -1772,7 +1772,7 @@ block1_first:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTQ   1568(R8), Y9
 	VPMADDWD       Y9, Y1, Y10
 	VPMADDWD       Y9, Y0, Y9
@@ -1804,7 +1804,7 @@ block1_second:
 	ADDQ           DX, DI
 	ADDQ           $+64, R8
 	DECQ           R11
-	JNZ            block1_second
+	JNZ            block1_0_second
 	VMOVDQU        -224(AX), Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
 	VBROADCASTI128 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Y1
@@ -1845,7 +1845,7 @@ block1_second:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_third:
+block1_0_third:
 	VPBROADCASTQ   1536(R8), Y8
 	VPMADDWD       Y8, Y1, Y9
 	VPMADDWD       Y8, Y0, Y8
@@ -1869,7 +1869,7 @@ block1_third:
 	ADDQ           DX, DI
 	ADDQ           $+64, R8
 	DECQ           R11
-	JNZ            block1_third
+	JNZ            block1_0_third
 	VMOVDQU        -224(AX), Y0
 	VPSRLD         $0x04, Y0, Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
@@ -1915,7 +1915,7 @@ block1_third:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_fourth:
+block1_0_fourth:
 	VPBROADCASTQ 1568(R8), Y9
 	VPMADDWD     Y9, Y1, Y10
 	VPMADDWD     Y9, Y0, Y9
@@ -1947,12 +1947,12 @@ block1_fourth:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_fourth
+	JNZ          block1_0_fourth
 	ADDQ         $+64, CX
 	DECQ         R10
-	JNZ          block1
+	JNZ          block1_0
 
-block1_end:
+block1_0_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), SI
 	MOVQ    rows+16(FP), DI
@@ -2028,27 +2028,27 @@ TEXT ·MatMulMXFP4(SB), $2208-64
 	VMOVUPS Y0, 736(R9)
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block1_end
+	JZ      block1_0_end
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 	PREFETCHT0 4288(AX)
 	PREFETCHT0 4352(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ           $+288, AX
 	VMOVDQU        -256(AX), Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
@@ -2094,7 +2094,7 @@ block1_fetched:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD   (DI), Y8
 	VPMADDUBSW     Y8, Y0, Y9
 	VPMADDUBSW     Y8, Y4, Y8
@@ -2120,7 +2120,7 @@ block1_first:
 	ADDQ           DX, DI
 	ADDQ           $+64, R8
 	DECQ           R11
-	JNZ            block1_first
+	JNZ            block1_0_first
 	VMOVDQU        -256(AX), Y0
 	VPSRLD         $0x04, Y0, Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
@@ -2177,7 +2177,7 @@ block1_first:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -2226,12 +2226,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R11
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R10
-	JNZ          block1
+	JNZ          block1_0
 
-block1_end:
+block1_0_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), SI
 	MOVQ    rows+16(FP), DI
@@ -2308,26 +2308,26 @@ TEXT ·MatMulQ2_K(SB), $2208-64
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x08, R10
 
-block1_super:
+block1_0_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ      $+160, AX
 	VPMOVZXBD -160(AX), Y1
 	VPSRLD    $0x04, Y1, Y1
@@ -2395,7 +2395,7 @@ block1_fetched:
 	MOVQ      CX, DI
 	LEAQ      (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD (DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -2438,7 +2438,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -128(AX), Y0
 	VPSRLD       $0x04, Y0, Y0
 	VPAND        k03030303<>+0(SB), Y0, Y0
@@ -2485,7 +2485,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -2544,12 +2544,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R12
-	JNZ          block1
+	JNZ          block1_0
 	DECQ         R10
-	JNZ          block1_super
+	JNZ          block1_0_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), SI
 	MOVQ         rows+16(FP), DI
@@ -2640,28 +2640,28 @@ TEXT ·MatMulQ3_K(SB), $2208-64
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x08, R10
 
-block1_super:
+block1_0_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 	PREFETCHT0 4288(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ         $+224, AX
 	VMOVDQU      -192(AX), Y0
 	VPAND        k03030303<>+0(SB), Y0, Y0
@@ -2751,7 +2751,7 @@ block1_fetched:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD (DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -2798,7 +2798,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -192(AX), Y0
 	VPSRLD       $0x04, Y0, Y0
 	VPAND        k03030303<>+0(SB), Y0, Y0
@@ -2891,7 +2891,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -2940,12 +2940,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R12
-	JNZ          block1
+	JNZ          block1_0
 	DECQ         R10
-	JNZ          block1_super
+	JNZ          block1_0_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), SI
 	MOVQ         rows+16(FP), DI
@@ -3026,30 +3026,30 @@ TEXT ·MatMulQ4_K(SB), $2208-64
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x08, R10
 
-block1_super:
+block1_0_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 	PREFETCHT0 4288(AX)
 	PREFETCHT0 4352(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ      $+288, AX
 	VPMOVSXBD -272(AX), Y1
 	VCVTDQ2PS Y1, Y1
@@ -3089,7 +3089,7 @@ block1_fetched:
 	MOVQ      CX, DI
 	LEAQ      (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD (DI), Y8
 	VPMADDUBSW   Y8, Y0, Y9
 	VPMADDUBSW   Y8, Y4, Y8
@@ -3113,7 +3113,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -256(AX), Y0
 	VPSRLD       $0x04, Y0, Y0
 	VPAND        k0f0f0f0f<>+0(SB), Y0, Y0
@@ -3158,7 +3158,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -3206,12 +3206,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R12
-	JNZ          block1
+	JNZ          block1_0
 	DECQ         R10
-	JNZ          block1_super
+	JNZ          block1_0_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), SI
 	MOVQ         rows+16(FP), DI
@@ -3282,24 +3282,24 @@ TEXT ·MatMulQ5_K(SB), $2208-64
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x08, R10
 
-block1_super:
+block1_0_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -3307,7 +3307,7 @@ block1_own:
 	PREFETCHT0 4352(AX)
 	PREFETCHT0 4416(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ         $+352, AX
 	VPMOVSXBD    -336(AX), Y1
 	VCVTDQ2PS    Y1, Y1
@@ -3395,7 +3395,7 @@ block1_fetched:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD (DI), Y8
 	VPMADDUBSW   Y8, Y0, Y9
 	VPMADDUBSW   Y8, Y4, Y8
@@ -3421,7 +3421,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -320(AX), Y0
 	VPSRLD       $0x04, Y0, Y0
 	VPAND        k0f0f0f0f<>+0(SB), Y0, Y0
@@ -3514,7 +3514,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -3562,12 +3562,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R12
-	JNZ          block1
+	JNZ          block1_0
 	DECQ         R10
-	JNZ          block1_super
+	JNZ          block1_0_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), SI
 	MOVQ         rows+16(FP), DI
@@ -3638,15 +3638,15 @@ TEXT ·MatMulQ6_K(SB), $2208-64
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x08, R10
 
-block1_super:
+block1_0_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
@@ -3654,9 +3654,9 @@ block1:
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
 	PREFETCHT0 384(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
@@ -3665,7 +3665,7 @@ block1_own:
 	PREFETCHT0 4416(AX)
 	PREFETCHT0 4480(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ      $+416, AX
 	VMOVDQU   -384(AX), Y0
 	VPAND     k0f0f0f0f<>+0(SB), Y0, Y0
@@ -3735,7 +3735,7 @@ block1_fetched:
 	MOVQ      CX, DI
 	LEAQ      (R9), R8
 
-block1_first:
+block1_0_first:
 	VPBROADCASTD (DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -3784,7 +3784,7 @@ block1_first:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_first
+	JNZ          block1_0_first
 	VMOVDQU      -384(AX), Y0
 	VPSRLD       $0x04, Y0, Y0
 	VPAND        k0f0f0f0f<>+0(SB), Y0, Y0
@@ -3857,7 +3857,7 @@ block1_first:
 	MOVQ         CX, DI
 	LEAQ         (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTD 16(DI), Y10
 	VPMADDUBSW   Y10, Y0, Y11
 	VPMADDUBSW   Y10, Y5, Y10
@@ -3908,12 +3908,12 @@ block1_second:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_second
+	JNZ          block1_0_second
 	ADDQ         $+64, CX
 	DECQ         R12
-	JNZ          block1
+	JNZ          block1_0
 	DECQ         R10
-	JNZ          block1_super
+	JNZ          block1_0_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), SI
 	MOVQ         rows+16(FP), DI
@@ -3994,30 +3994,30 @@ TEXT ·MatMulIQ4_XS(SB), $2336-64
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x08, R10
 
-block1_super:
+block1_0_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block1:
+block1_0:
 	TESTQ      SI, SI
-	JZ         block1_own
-	JS         block1_fetched
+	JZ         block1_0_own
+	JS         block1_0_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block1_fetched
+	JMP        block1_0_fetched
 
-block1_own:
+block1_0_own:
 	PREFETCHT0 4096(AX)
 	PREFETCHT0 4160(AX)
 	PREFETCHT0 4224(AX)
 	PREFETCHT0 4288(AX)
 	PREFETCHT0 4352(AX)
 
-block1_fetched:
+block1_0_fetched:
 	ADDQ           $+272, AX
 	VMOVDQU        -256(AX), Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
@@ -4059,7 +4059,7 @@ block1_fetched:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_first:
+block1_0_first:
 	VPMOVSXBW      (DI), Y8
 	VMOVDQU        Y8, 1536(R8)
 	VPMOVSXBW      16(DI), Y8
@@ -4094,7 +4094,7 @@ block1_first:
 	ADDQ           DX, DI
 	ADDQ           $+64, R8
 	DECQ           R13
-	JNZ            block1_first
+	JNZ            block1_0_first
 	VMOVDQU        -256(AX), Y0
 	VPSRLD         $0x04, Y0, Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
@@ -4143,7 +4143,7 @@ block1_first:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_second:
+block1_0_second:
 	VPBROADCASTQ   1568(R8), Y9
 	VPMADDWD       Y9, Y1, Y10
 	VPMADDWD       Y9, Y0, Y9
@@ -4175,7 +4175,7 @@ block1_second:
 	ADDQ           DX, DI
 	ADDQ           $+64, R8
 	DECQ           R13
-	JNZ            block1_second
+	JNZ            block1_0_second
 	VMOVDQU        -224(AX), Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
 	VBROADCASTI128 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Y1
@@ -4216,7 +4216,7 @@ block1_second:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_third:
+block1_0_third:
 	VPBROADCASTQ   1536(R8), Y8
 	VPMADDWD       Y8, Y1, Y9
 	VPMADDWD       Y8, Y0, Y8
@@ -4240,7 +4240,7 @@ block1_third:
 	ADDQ           DX, DI
 	ADDQ           $+64, R8
 	DECQ           R13
-	JNZ            block1_third
+	JNZ            block1_0_third
 	VMOVDQU        -224(AX), Y0
 	VPSRLD         $0x04, Y0, Y0
 	VPAND          k0f0f0f0f<>+0(SB), Y0, Y0
@@ -4289,7 +4289,7 @@ block1_third:
 	MOVQ           CX, DI
 	LEAQ           (R9), R8
 
-block1_fourth:
+block1_0_fourth:
 	VPBROADCASTQ 1568(R8), Y9
 	VPMADDWD     Y9, Y1, Y10
 	VPMADDWD     Y9, Y0, Y9
@@ -4321,12 +4321,12 @@ block1_fourth:
 	ADDQ         DX, DI
 	ADDQ         $+64, R8
 	DECQ         R13
-	JNZ          block1_fourth
+	JNZ          block1_0_fourth
 	ADDQ         $+64, CX
 	DECQ         R12
-	JNZ          block1
+	JNZ          block1_0
 	DECQ         R10
-	JNZ          block1_super
+	JNZ          block1_0_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), SI
 	MOVQ         rows+16(FP), DI

@@ -58,9 +58,9 @@ TEXT ·MatMulF32(SB), NOSPLIT, $0-56
 	VXORPS  Z23, Z23, Z23
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block6_end
+	JZ      block6_2_end
 
-block6:
+block6_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -131,7 +131,7 @@ block6:
 	PREFETCHT0 1984(R9)(BX*1)
 	MOVQ       $+16, R9
 
-block6_column:
+block6_2_column:
 	VMOVUPS      (AX), Z24
 	VMOVUPS      (AX)(BX*1), Z25
 	VBROADCASTSS (CX), Z26
@@ -176,14 +176,14 @@ block6_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block6_column
+	JNZ          block6_2_column
 	ADDQ         $+1024, AX
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ cols+40(FP), DI
 	ANDQ $+31, DI
 	JZ   tail6_end
@@ -301,9 +301,9 @@ rows5:
 	VXORPS  Z19, Z19, Z19
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block5_end
+	JZ      block5_2_end
 
-block5:
+block5_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -374,7 +374,7 @@ block5:
 	PREFETCHT0 1984(R9)(BX*1)
 	MOVQ       $+16, R9
 
-block5_column:
+block5_2_column:
 	VMOVUPS      (AX), Z20
 	VMOVUPS      (AX)(BX*1), Z21
 	VBROADCASTSS (CX), Z22
@@ -413,14 +413,14 @@ block5_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block5_column
+	JNZ          block5_2_column
 	ADDQ         $+1024, AX
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ cols+40(FP), DI
 	ANDQ $+31, DI
 	JZ   tail5_end
@@ -526,9 +526,9 @@ rows4:
 	VXORPS  Z15, Z15, Z15
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -599,7 +599,7 @@ block4:
 	PREFETCHT0 1984(R9)(BX*1)
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VMOVUPS      (AX), Z16
 	VMOVUPS      (AX)(BX*1), Z17
 	VBROADCASTSS (CX), Z18
@@ -632,14 +632,14 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	ADDQ         $+1024, AX
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ cols+40(FP), DI
 	ANDQ $+31, DI
 	JZ   tail4_end
@@ -731,9 +731,9 @@ rows3:
 	VXORPS  Z11, Z11, Z11
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -804,7 +804,7 @@ block3:
 	PREFETCHT0 1984(DI)(BX*1)
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VMOVUPS      (AX), Z12
 	VMOVUPS      (AX)(BX*1), Z13
 	VBROADCASTSS (CX), Z14
@@ -830,13 +830,13 @@ block3_column:
 	ADDQ         $+64, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	ADDQ         $+1024, AX
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ cols+40(FP), SI
 	ANDQ $+31, SI
 	JZ   tail3_end
@@ -915,9 +915,9 @@ rows2:
 	VXORPS  Z7, Z7, Z7
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -988,7 +988,7 @@ block2:
 	PREFETCHT0 1984(DI)(BX*1)
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VMOVUPS      (AX), Z8
 	VMOVUPS      (AX)(BX*1), Z9
 	VBROADCASTSS (CX), Z10
@@ -1024,13 +1024,13 @@ block2_column:
 	ADDQ         $+128, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	ADDQ         $+1024, AX
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ cols+40(FP), SI
 	ANDQ $+31, SI
 	JZ   tail2_end
@@ -1097,9 +1097,9 @@ rows1:
 	VXORPS  Z3, Z3, Z3
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -1170,7 +1170,7 @@ block1:
 	PREFETCHT0 1984(SI)(BX*1)
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VMOVUPS      (AX), Z4
 	VMOVUPS      (AX)(BX*1), Z5
 	VBROADCASTSS (CX), Z6
@@ -1214,13 +1214,13 @@ block1_column:
 	ADDQ         $+256, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	ADDQ         $+1024, AX
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ cols+40(FP), DX
 	ANDQ $+31, DX
 	JZ   tail1_end
@@ -1314,9 +1314,9 @@ TEXT ·MatMulF16(SB), NOSPLIT, $0-56
 	VXORPS  Z23, Z23, Z23
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block6_end
+	JZ      block6_2_end
 
-block6:
+block6_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -1355,7 +1355,7 @@ block6:
 	PREFETCHT0 960(R9)(BX*1)
 	MOVQ       $+16, R9
 
-block6_column:
+block6_2_column:
 	VCVTPH2PS    (AX), Z24
 	VCVTPH2PS    (AX)(BX*1), Z25
 	VBROADCASTSS (CX), Z26
@@ -1400,14 +1400,14 @@ block6_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block6_column
+	JNZ          block6_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ cols+40(FP), DI
 	ANDQ $+31, DI
 	JZ   tail6_end
@@ -1525,9 +1525,9 @@ rows5:
 	VXORPS  Z19, Z19, Z19
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block5_end
+	JZ      block5_2_end
 
-block5:
+block5_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -1566,7 +1566,7 @@ block5:
 	PREFETCHT0 960(R9)(BX*1)
 	MOVQ       $+16, R9
 
-block5_column:
+block5_2_column:
 	VCVTPH2PS    (AX), Z20
 	VCVTPH2PS    (AX)(BX*1), Z21
 	VBROADCASTSS (CX), Z22
@@ -1605,14 +1605,14 @@ block5_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block5_column
+	JNZ          block5_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ cols+40(FP), DI
 	ANDQ $+31, DI
 	JZ   tail5_end
@@ -1718,9 +1718,9 @@ rows4:
 	VXORPS  Z15, Z15, Z15
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -1759,7 +1759,7 @@ block4:
 	PREFETCHT0 960(R9)(BX*1)
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VCVTPH2PS    (AX), Z16
 	VCVTPH2PS    (AX)(BX*1), Z17
 	VBROADCASTSS (CX), Z18
@@ -1792,14 +1792,14 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ cols+40(FP), DI
 	ANDQ $+31, DI
 	JZ   tail4_end
@@ -1891,9 +1891,9 @@ rows3:
 	VXORPS  Z11, Z11, Z11
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -1932,7 +1932,7 @@ block3:
 	PREFETCHT0 960(DI)(BX*1)
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VCVTPH2PS    (AX), Z12
 	VCVTPH2PS    (AX)(BX*1), Z13
 	VBROADCASTSS (CX), Z14
@@ -1958,13 +1958,13 @@ block3_column:
 	ADDQ         $+32, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ cols+40(FP), SI
 	ANDQ $+31, SI
 	JZ   tail3_end
@@ -2043,9 +2043,9 @@ rows2:
 	VXORPS  Z7, Z7, Z7
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -2084,7 +2084,7 @@ block2:
 	PREFETCHT0 960(DI)(BX*1)
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VCVTPH2PS    (AX), Z8
 	VCVTPH2PS    (AX)(BX*1), Z9
 	VBROADCASTSS (CX), Z10
@@ -2120,13 +2120,13 @@ block2_column:
 	ADDQ         $+64, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ cols+40(FP), SI
 	ANDQ $+31, SI
 	JZ   tail2_end
@@ -2193,9 +2193,9 @@ rows1:
 	VXORPS  Z3, Z3, Z3
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -2234,7 +2234,7 @@ block1:
 	PREFETCHT0 960(SI)(BX*1)
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VCVTPH2PS    (AX), Z4
 	VCVTPH2PS    (AX)(BX*1), Z5
 	VBROADCASTSS (CX), Z6
@@ -2278,13 +2278,13 @@ block1_column:
 	ADDQ         $+128, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ cols+40(FP), DX
 	ANDQ $+31, DX
 	JZ   tail1_end
@@ -2378,9 +2378,9 @@ TEXT ·MatMulBF16(SB), NOSPLIT, $0-56
 	VXORPS  Z23, Z23, Z23
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block6_end
+	JZ      block6_2_end
 
-block6:
+block6_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -2419,7 +2419,7 @@ block6:
 	PREFETCHT0 960(R9)(BX*1)
 	MOVQ       $+16, R9
 
-block6_column:
+block6_2_column:
 	VPMOVZXWD    (AX), Z24
 	VPSLLD       $0x10, Z24, Z24
 	VPMOVZXWD    (AX)(BX*1), Z25
@@ -2468,14 +2468,14 @@ block6_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block6_column
+	JNZ          block6_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ cols+40(FP), DI
 	ANDQ $+31, DI
 	JZ   tail6_end
@@ -2595,9 +2595,9 @@ rows5:
 	VXORPS  Z19, Z19, Z19
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block5_end
+	JZ      block5_2_end
 
-block5:
+block5_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -2636,7 +2636,7 @@ block5:
 	PREFETCHT0 960(R9)(BX*1)
 	MOVQ       $+16, R9
 
-block5_column:
+block5_2_column:
 	VPMOVZXWD    (AX), Z20
 	VPSLLD       $0x10, Z20, Z20
 	VPMOVZXWD    (AX)(BX*1), Z21
@@ -2679,14 +2679,14 @@ block5_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block5_column
+	JNZ          block5_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ cols+40(FP), DI
 	ANDQ $+31, DI
 	JZ   tail5_end
@@ -2794,9 +2794,9 @@ rows4:
 	VXORPS  Z15, Z15, Z15
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -2835,7 +2835,7 @@ block4:
 	PREFETCHT0 960(R9)(BX*1)
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VPMOVZXWD    (AX), Z16
 	VPSLLD       $0x10, Z16, Z16
 	VPMOVZXWD    (AX)(BX*1), Z17
@@ -2872,14 +2872,14 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ cols+40(FP), DI
 	ANDQ $+31, DI
 	JZ   tail4_end
@@ -2973,9 +2973,9 @@ rows3:
 	VXORPS  Z11, Z11, Z11
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -3014,7 +3014,7 @@ block3:
 	PREFETCHT0 960(DI)(BX*1)
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VPMOVZXWD    (AX), Z12
 	VPSLLD       $0x10, Z12, Z12
 	VPMOVZXWD    (AX)(BX*1), Z13
@@ -3044,13 +3044,13 @@ block3_column:
 	ADDQ         $+32, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ cols+40(FP), SI
 	ANDQ $+31, SI
 	JZ   tail3_end
@@ -3131,9 +3131,9 @@ rows2:
 	VXORPS  Z7, Z7, Z7
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -3172,7 +3172,7 @@ block2:
 	PREFETCHT0 960(DI)(BX*1)
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VPMOVZXWD    (AX), Z8
 	VPSLLD       $0x10, Z8, Z8
 	VPMOVZXWD    (AX)(BX*1), Z9
@@ -3216,13 +3216,13 @@ block2_column:
 	ADDQ         $+64, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ cols+40(FP), SI
 	ANDQ $+31, SI
 	JZ   tail2_end
@@ -3291,9 +3291,9 @@ rows1:
 	VXORPS  Z3, Z3, Z3
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -3332,7 +3332,7 @@ block1:
 	PREFETCHT0 960(SI)(BX*1)
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VPMOVZXWD    (AX), Z4
 	VPSLLD       $0x10, Z4, Z4
 	VPMOVZXWD    (AX)(BX*1), Z5
@@ -3392,13 +3392,13 @@ block1_column:
 	ADDQ         $+128, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	ADDQ         $+512, AX
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ cols+40(FP), DX
 	ANDQ $+31, DX
 	JZ   tail1_end
@@ -3491,9 +3491,9 @@ TEXT ·MatMulQ8_0(SB), NOSPLIT, $0-56
 	VXORPS  Z23, Z23, Z23
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -3519,7 +3519,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VPMOVSXBD    (AX), Z24
 	VCVTDQ2PS    Z24, Z24
 	VPMOVSXBD    (AX)(BX*1), Z25
@@ -3556,7 +3556,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	ADDQ         $+256, AX
 	VCVTPH2PS    -544(AX), Z24
 	VADDPS       Z1, Z0, Z0
@@ -3595,9 +3595,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -3662,9 +3662,9 @@ rows3:
 	VXORPS  Z17, Z17, Z17
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -3690,7 +3690,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VPMOVSXBD    (AX), Z18
 	VCVTDQ2PS    Z18, Z18
 	VPMOVSXBD    (AX)(BX*1), Z19
@@ -3720,7 +3720,7 @@ block3_column:
 	ADDQ         $+16, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	ADDQ         $+256, AX
 	VCVTPH2PS    -544(AX), Z18
 	VADDPS       Z1, Z0, Z0
@@ -3750,9 +3750,9 @@ block3_column:
 	VXORPS       Z16, Z16, Z16
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -3808,9 +3808,9 @@ rows2:
 	VXORPS  Z11, Z11, Z11
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -3836,7 +3836,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VPMOVSXBD    (AX), Z12
 	VCVTDQ2PS    Z12, Z12
 	VPMOVSXBD    (AX)(BX*1), Z13
@@ -3880,7 +3880,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	ADDQ         $+256, AX
 	VCVTPH2PS    -544(AX), Z12
 	VADDPS       Z1, Z0, Z0
@@ -3902,9 +3902,9 @@ block2_column:
 	VXORPS       Z10, Z10, Z10
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -3951,9 +3951,9 @@ rows1:
 	VXORPS  Z5, Z5, Z5
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -3979,7 +3979,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VPMOVSXBD    (AX), Z6
 	VCVTDQ2PS    Z6, Z6
 	VPMOVSXBD    (AX)(BX*1), Z7
@@ -4039,7 +4039,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	ADDQ         $+256, AX
 	VCVTPH2PS    -544(AX), Z6
 	VADDPS       Z1, Z0, Z0
@@ -4053,9 +4053,9 @@ block1_column:
 	VXORPS       Z4, Z4, Z4
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -4129,9 +4129,9 @@ TEXT ·MatMulQ4_0(SB), NOSPLIT, $0-56
 	VXORPS  Z24, Z24, Z24
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -4149,7 +4149,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z26
 	VPERMPS      Z0, Z26, Z25
 	VPMOVZXBD    (AX)(BX*1), Z28
@@ -4186,7 +4186,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VCVTPH2PS    -288(AX), Z25
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z25, Z3
@@ -4224,9 +4224,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -4292,9 +4292,9 @@ rows3:
 	VXORPS  Z18, Z18, Z18
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -4312,7 +4312,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z20
 	VPERMPS      Z0, Z20, Z19
 	VPMOVZXBD    (AX)(BX*1), Z22
@@ -4342,7 +4342,7 @@ block3_column:
 	ADDQ         $+16, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VCVTPH2PS    -288(AX), Z19
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z19, Z3
@@ -4371,9 +4371,9 @@ block3_column:
 	VXORPS       Z17, Z17, Z17
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -4430,9 +4430,9 @@ rows2:
 	VXORPS  Z12, Z12, Z12
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -4450,7 +4450,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z14
 	VPERMPS      Z0, Z14, Z13
 	VPMOVZXBD    (AX)(BX*1), Z16
@@ -4494,7 +4494,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -288(AX), Z13
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z13, Z3
@@ -4515,9 +4515,9 @@ block2_column:
 	VXORPS       Z11, Z11, Z11
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -4565,9 +4565,9 @@ rows1:
 	VXORPS  Z6, Z6, Z6
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -4585,7 +4585,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z8
 	VPERMPS      Z0, Z8, Z7
 	VPMOVZXBD    (AX)(BX*1), Z10
@@ -4645,7 +4645,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -288(AX), Z7
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z7, Z3
@@ -4658,9 +4658,9 @@ block1_column:
 	VXORPS       Z5, Z5, Z5
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -4752,9 +4752,9 @@ TEXT ·MatMulQ4_1(SB), NOSPLIT, $0-56
 	VXORPS  Z24, Z24, Z24
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -4772,7 +4772,7 @@ block4:
 	ADDQ       $+64, AX
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z26
 	VPERMPS      Z0, Z26, Z25
 	VPMOVZXBD    (AX)(BX*1), Z28
@@ -4809,7 +4809,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VCVTPH2PS    -320(AX), Z25
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z25, Z3
@@ -4903,9 +4903,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -4971,9 +4971,9 @@ rows3:
 	VXORPS  Z18, Z18, Z18
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -4991,7 +4991,7 @@ block3:
 	ADDQ       $+64, AX
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z20
 	VPERMPS      Z0, Z20, Z19
 	VPMOVZXBD    (AX)(BX*1), Z22
@@ -5021,7 +5021,7 @@ block3_column:
 	ADDQ         $+16, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VCVTPH2PS    -320(AX), Z19
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z19, Z3
@@ -5092,9 +5092,9 @@ block3_column:
 	VFMADD231PS  Z19, Z20, Z18
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -5151,9 +5151,9 @@ rows2:
 	VXORPS  Z12, Z12, Z12
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -5171,7 +5171,7 @@ block2:
 	ADDQ       $+64, AX
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z14
 	VPERMPS      Z0, Z14, Z13
 	VPMOVZXBD    (AX)(BX*1), Z16
@@ -5215,7 +5215,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -320(AX), Z13
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z13, Z3
@@ -5264,9 +5264,9 @@ block2_column:
 	VFMADD231PS  Z13, Z14, Z12
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -5314,9 +5314,9 @@ rows1:
 	VXORPS  Z6, Z6, Z6
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -5334,7 +5334,7 @@ block1:
 	ADDQ       $+64, AX
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z8
 	VPERMPS      Z0, Z8, Z7
 	VPMOVZXBD    (AX)(BX*1), Z10
@@ -5394,7 +5394,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -320(AX), Z7
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z7, Z3
@@ -5421,9 +5421,9 @@ block1_column:
 	VFMADD231PS  Z7, Z8, Z6
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -5515,9 +5515,9 @@ TEXT ·MatMulQ5_0(SB), NOSPLIT, $0-56
 	VXORPS  Z24, Z24, Z24
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -5537,7 +5537,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z26
 	VPERMPS      Z0, Z26, Z25
 	KMOVW        16(AX), K1
@@ -5582,7 +5582,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VCVTPH2PS    -352(AX), Z25
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z25, Z3
@@ -5620,9 +5620,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -5688,9 +5688,9 @@ rows3:
 	VXORPS  Z18, Z18, Z18
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -5710,7 +5710,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z20
 	VPERMPS      Z0, Z20, Z19
 	KMOVW        16(AX), K1
@@ -5748,7 +5748,7 @@ block3_column:
 	ADDQ         $+20, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VCVTPH2PS    -352(AX), Z19
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z19, Z3
@@ -5777,9 +5777,9 @@ block3_column:
 	VXORPS       Z17, Z17, Z17
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -5838,9 +5838,9 @@ rows2:
 	VXORPS  Z14, Z14, Z14
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -5860,7 +5860,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z16
 	VPERMPS      Z2, Z16, Z15
 	VPBROADCASTD 16(AX), Z17
@@ -5924,7 +5924,7 @@ block2_column:
 	ADDQ         $+40, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -352(AX), Z15
 	VADDPS       Z4, Z3, Z3
 	VFMADD231PS  Z3, Z15, Z5
@@ -5945,9 +5945,9 @@ block2_column:
 	VXORPS       Z13, Z13, Z13
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -5997,9 +5997,9 @@ rows1:
 	VXORPS  Z8, Z8, Z8
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -6019,7 +6019,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z10
 	VPERMPS      Z2, Z10, Z9
 	VPBROADCASTD 16(AX), Z11
@@ -6119,7 +6119,7 @@ block1_column:
 	ADDQ         $+80, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -352(AX), Z9
 	VADDPS       Z4, Z3, Z3
 	VFMADD231PS  Z3, Z9, Z5
@@ -6132,9 +6132,9 @@ block1_column:
 	VXORPS       Z7, Z7, Z7
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -6280,9 +6280,9 @@ TEXT ·MatMulQ5_1(SB), NOSPLIT, $0-56
 	VXORPS  Z24, Z24, Z24
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -6302,7 +6302,7 @@ block4:
 	ADDQ       $+64, AX
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z26
 	VPERMPS      Z0, Z26, Z25
 	KMOVW        16(AX), K1
@@ -6347,7 +6347,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VCVTPH2PS    -384(AX), Z25
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z25, Z3
@@ -6441,9 +6441,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -6509,9 +6509,9 @@ rows3:
 	VXORPS  Z18, Z18, Z18
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -6531,7 +6531,7 @@ block3:
 	ADDQ       $+64, AX
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z20
 	VPERMPS      Z0, Z20, Z19
 	KMOVW        16(AX), K1
@@ -6569,7 +6569,7 @@ block3_column:
 	ADDQ         $+20, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VCVTPH2PS    -384(AX), Z19
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z19, Z3
@@ -6640,9 +6640,9 @@ block3_column:
 	VFMADD231PS  Z19, Z20, Z18
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -6701,9 +6701,9 @@ rows2:
 	VXORPS  Z14, Z14, Z14
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -6723,7 +6723,7 @@ block2:
 	ADDQ       $+64, AX
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z16
 	VPERMPS      Z2, Z16, Z15
 	VPBROADCASTD 16(AX), Z17
@@ -6787,7 +6787,7 @@ block2_column:
 	ADDQ         $+40, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -384(AX), Z15
 	VADDPS       Z4, Z3, Z3
 	VFMADD231PS  Z3, Z15, Z5
@@ -6836,9 +6836,9 @@ block2_column:
 	VFMADD231PS  Z15, Z16, Z14
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -6888,9 +6888,9 @@ rows1:
 	VXORPS  Z8, Z8, Z8
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -6910,7 +6910,7 @@ block1:
 	ADDQ       $+64, AX
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z10
 	VPERMPS      Z2, Z10, Z9
 	VPBROADCASTD 16(AX), Z11
@@ -7010,7 +7010,7 @@ block1_column:
 	ADDQ         $+80, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -384(AX), Z9
 	VADDPS       Z4, Z3, Z3
 	VFMADD231PS  Z3, Z9, Z5
@@ -7037,9 +7037,9 @@ block1_column:
 	VFMADD231PS  Z9, Z10, Z8
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -7113,9 +7113,9 @@ TEXT ·MatMulIQ4_NL(SB), NOSPLIT, $0-56
 	VXORPS  Z24, Z24, Z24
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -7133,7 +7133,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z26
 	VPERMPS      Z0, Z26, Z25
 	VPMOVZXBD    (AX)(BX*1), Z28
@@ -7170,7 +7170,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VCVTPH2PS    -288(AX), Z25
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z25, Z3
@@ -7208,9 +7208,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -7276,9 +7276,9 @@ rows3:
 	VXORPS  Z18, Z18, Z18
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -7296,7 +7296,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z20
 	VPERMPS      Z0, Z20, Z19
 	VPMOVZXBD    (AX)(BX*1), Z22
@@ -7326,7 +7326,7 @@ block3_column:
 	ADDQ         $+16, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VCVTPH2PS    -288(AX), Z19
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z19, Z3
@@ -7355,9 +7355,9 @@ block3_column:
 	VXORPS       Z17, Z17, Z17
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -7414,9 +7414,9 @@ rows2:
 	VXORPS  Z12, Z12, Z12
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -7434,7 +7434,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z14
 	VPERMPS      Z0, Z14, Z13
 	VPMOVZXBD    (AX)(BX*1), Z16
@@ -7478,7 +7478,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VCVTPH2PS    -288(AX), Z13
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z13, Z3
@@ -7499,9 +7499,9 @@ block2_column:
 	VXORPS       Z11, Z11, Z11
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -7549,9 +7549,9 @@ rows1:
 	VXORPS  Z6, Z6, Z6
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -7569,7 +7569,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z8
 	VPERMPS      Z0, Z8, Z7
 	VPMOVZXBD    (AX)(BX*1), Z10
@@ -7629,7 +7629,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VCVTPH2PS    -288(AX), Z7
 	VADDPS       Z2, Z1, Z1
 	VFMADD231PS  Z1, Z7, Z3
@@ -7642,9 +7642,9 @@ block1_column:
 	VXORPS       Z5, Z5, Z5
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -7736,9 +7736,9 @@ TEXT ·MatMulMXFP4(SB), NOSPLIT, $0-56
 	VXORPS  Z24, Z24, Z24
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x05, DI
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -7756,7 +7756,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+16, R9
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z26
 	VPERMPS      Z0, Z26, Z25
 	VPMOVZXBD    (AX)(BX*1), Z28
@@ -7793,7 +7793,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R9
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VPMOVZXWD    -288(AX), Z25
 	VPSLLD       $0x10, Z25, Z25
 	VADDPS       Z2, Z1, Z1
@@ -7833,9 +7833,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         DI
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -7901,9 +7901,9 @@ rows3:
 	VXORPS  Z18, Z18, Z18
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -7921,7 +7921,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+16, DI
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z20
 	VPERMPS      Z0, Z20, Z19
 	VPMOVZXBD    (AX)(BX*1), Z22
@@ -7951,7 +7951,7 @@ block3_column:
 	ADDQ         $+16, AX
 	ADDQ         $+4, CX
 	DECQ         DI
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VPMOVZXWD    -288(AX), Z19
 	VPSLLD       $0x10, Z19, Z19
 	VADDPS       Z2, Z1, Z1
@@ -7982,9 +7982,9 @@ block3_column:
 	VXORPS       Z17, Z17, Z17
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -8041,9 +8041,9 @@ rows2:
 	VXORPS  Z12, Z12, Z12
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x05, SI
-	JZ      block2_end
+	JZ      block2_2_end
 
-block2:
+block2_2:
 	LEAQ       4096(AX), DI
 	LEAQ       (DI)(BX*1), R9
 	CMPQ       DI, R8
@@ -8061,7 +8061,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, DI
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z14
 	VPERMPS      Z0, Z14, Z13
 	VPMOVZXBD    (AX)(BX*1), Z16
@@ -8105,7 +8105,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         DI
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVZXWD    -288(AX), Z13
 	VPSLLD       $0x10, Z13, Z13
 	VADDPS       Z2, Z1, Z1
@@ -8128,9 +8128,9 @@ block2_column:
 	VXORPS       Z11, Z11, Z11
 	ADDQ         $+64, CX
 	DECQ         SI
-	JNZ          block2
+	JNZ          block2_2
 
-block2_end:
+block2_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -8178,9 +8178,9 @@ rows1:
 	VXORPS  Z6, Z6, Z6
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x05, DX
-	JZ      block1_end
+	JZ      block1_2_end
 
-block1:
+block1_2:
 	LEAQ       4096(AX), SI
 	LEAQ       (SI)(BX*1), DI
 	CMPQ       SI, R8
@@ -8198,7 +8198,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, SI
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z8
 	VPERMPS      Z0, Z8, Z7
 	VPMOVZXBD    (AX)(BX*1), Z10
@@ -8258,7 +8258,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         SI
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVZXWD    -288(AX), Z7
 	VPSLLD       $0x10, Z7, Z7
 	VADDPS       Z2, Z1, Z1
@@ -8273,9 +8273,9 @@ block1_column:
 	VXORPS       Z5, Z5, Z5
 	ADDQ         $+64, CX
 	DECQ         DX
-	JNZ          block1
+	JNZ          block1_2
 
-block1_end:
+block1_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -8368,12 +8368,12 @@ TEXT ·MatMulQ2_K(SB), NOSPLIT, $0-56
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x08, DI
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R9
 	ADDQ $+64, AX
 	MOVQ $+8, R10
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -8387,7 +8387,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R11
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z25
 	VPERMPS      Z0, Z25, Z25
 	VPMOVZXBD    (AX)(BX*1), Z26
@@ -8462,7 +8462,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R11
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VPMOVZXBD    -160(AX), Z26
 	VPANDD       k0000000f<>+0(SB), Z26, Z26
 	VCVTDQ2PS    Z26, Z26
@@ -8686,9 +8686,9 @@ block4_column:
 	ADDQ         $+96, CX
 	ADDQ         $+96, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         DI
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -8755,12 +8755,12 @@ rows3:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block3_super:
+block3_2_super:
 	MOVQ AX, DI
 	ADDQ $+64, AX
 	MOVQ $+8, R9
 
-block3:
+block3_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -8774,7 +8774,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R10
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z19
 	VPERMPS      Z0, Z19, Z19
 	VPMOVZXBD    (AX)(BX*1), Z20
@@ -8836,7 +8836,7 @@ block3_column:
 	ADDQ         $+16, AX
 	ADDQ         $+4, CX
 	DECQ         R10
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VPMOVZXBD    -160(AX), Z20
 	VPANDD       k0000000f<>+0(SB), Z20, Z20
 	VCVTDQ2PS    Z20, Z20
@@ -9009,9 +9009,9 @@ block3_column:
 	VFNMADD231PS Z19, Z20, Z18
 	ADDQ         $+96, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         SI
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -9069,12 +9069,12 @@ rows2:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block2_super:
+block2_2_super:
 	MOVQ AX, DI
 	ADDQ $+64, AX
 	MOVQ $+8, R9
 
-block2:
+block2_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -9088,7 +9088,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+4, R10
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z14
 	VPERMPS      Z0, Z14, Z13
 	VPMOVZXBD    (AX)(BX*1), Z16
@@ -9172,7 +9172,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         R10
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVZXBD    -160(AX), Z14
 	VPANDD       k0000000f<>+0(SB), Z14, Z14
 	VCVTDQ2PS    Z14, Z14
@@ -9295,9 +9295,9 @@ block2_column:
 	VFNMADD231PS Z13, Z14, Z12
 	ADDQ         $+96, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         SI
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -9346,12 +9346,12 @@ rows1:
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, SI
 	ADDQ $+64, AX
 	MOVQ $+8, DI
 
-block1:
+block1_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -9365,7 +9365,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+2, R9
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z8
 	VPERMPS      Z0, Z8, Z7
 	VPMOVZXBD    (AX)(BX*1), Z10
@@ -9481,7 +9481,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         R9
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVZXBD    -160(AX), Z8
 	VPANDD       k0000000f<>+0(SB), Z8, Z8
 	VCVTDQ2PS    Z8, Z8
@@ -9554,9 +9554,9 @@ block1_column:
 	VFNMADD231PS Z7, Z8, Z6
 	ADDQ         $+96, CX
 	DECQ         DI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -9667,12 +9667,12 @@ TEXT ·MatMulQ3_K(SB), NOSPLIT, $0-56
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x08, DI
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R9
 	ADDQ $+32, AX
 	MOVQ $+8, R10
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -9688,7 +9688,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R11
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z25
 	VPERMPS      Z0, Z25, Z25
 	KMOVW        16(AX), K1
@@ -9779,7 +9779,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R11
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VPMOVSXBD    -224(AX), Z26
 	VCVTDQ2PS    Z26, Z26
 	VCVTPH2PS    (R9), Z25
@@ -9831,9 +9831,9 @@ block4_column:
 	ADDQ         $+96, CX
 	ADDQ         $+96, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         DI
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -9900,12 +9900,12 @@ rows3:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block3_super:
+block3_2_super:
 	MOVQ AX, DI
 	ADDQ $+32, AX
 	MOVQ $+8, R9
 
-block3:
+block3_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -9921,7 +9921,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R10
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z19
 	VPERMPS      Z0, Z19, Z19
 	KMOVW        16(AX), K1
@@ -9999,7 +9999,7 @@ block3_column:
 	ADDQ         $+24, AX
 	ADDQ         $+4, CX
 	DECQ         R10
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VPMOVSXBD    -224(AX), Z20
 	VCVTDQ2PS    Z20, Z20
 	VCVTPH2PS    (DI), Z19
@@ -10042,9 +10042,9 @@ block3_column:
 	VXORPS       Z17, Z17, Z17
 	ADDQ         $+96, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         SI
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -10104,12 +10104,12 @@ rows2:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block2_super:
+block2_2_super:
 	MOVQ AX, DI
 	ADDQ $+32, AX
 	MOVQ $+8, R9
 
-block2:
+block2_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -10125,7 +10125,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+4, R10
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z16
 	VPERMPS      Z2, Z16, Z15
 	VPBROADCASTD 16(AX), Z17
@@ -10249,7 +10249,7 @@ block2_column:
 	ADDQ         $+48, AX
 	ADDQ         $+8, CX
 	DECQ         R10
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -224(AX), Z16
 	VCVTDQ2PS    Z16, Z16
 	VCVTPH2PS    (DI), Z15
@@ -10284,9 +10284,9 @@ block2_column:
 	VXORPS       Z13, Z13, Z13
 	ADDQ         $+96, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         SI
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -10337,12 +10337,12 @@ rows1:
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, SI
 	ADDQ $+32, AX
 	MOVQ $+8, DI
 
-block1:
+block1_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -10358,7 +10358,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+2, R9
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z10
 	VPERMPS      Z2, Z10, Z9
 	VPBROADCASTD 16(AX), Z11
@@ -10554,7 +10554,7 @@ block1_column:
 	ADDQ         $+96, AX
 	ADDQ         $+16, CX
 	DECQ         R9
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -224(AX), Z10
 	VCVTDQ2PS    Z10, Z10
 	VCVTPH2PS    (SI), Z9
@@ -10581,9 +10581,9 @@ block1_column:
 	VXORPS       Z7, Z7, Z7
 	ADDQ         $+96, CX
 	DECQ         DI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -10694,12 +10694,12 @@ TEXT ·MatMulQ4_K(SB), NOSPLIT, $0-56
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x08, DI
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R9
 	ADDQ $+64, AX
 	MOVQ $+8, R10
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -10717,7 +10717,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+16, R11
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z26
 	VPERMPS      Z0, Z26, Z25
 	VPMOVZXBD    (AX)(BX*1), Z28
@@ -10754,7 +10754,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R11
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VPMOVSXBD    -288(AX), Z26
 	VCVTDQ2PS    Z26, Z26
 	VCVTPH2PS    (R9), Z25
@@ -10878,9 +10878,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         DI
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -10947,12 +10947,12 @@ rows3:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block3_super:
+block3_2_super:
 	MOVQ AX, DI
 	ADDQ $+64, AX
 	MOVQ $+8, R9
 
-block3:
+block3_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -10970,7 +10970,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+16, R10
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z20
 	VPERMPS      Z0, Z20, Z19
 	VPMOVZXBD    (AX)(BX*1), Z22
@@ -11000,7 +11000,7 @@ block3_column:
 	ADDQ         $+16, AX
 	ADDQ         $+4, CX
 	DECQ         R10
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VPMOVSXBD    -288(AX), Z20
 	VCVTDQ2PS    Z20, Z20
 	VCVTPH2PS    (DI), Z19
@@ -11095,9 +11095,9 @@ block3_column:
 	VFNMADD231PS Z19, Z20, Z18
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         SI
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -11155,12 +11155,12 @@ rows2:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block2_super:
+block2_2_super:
 	MOVQ AX, DI
 	ADDQ $+64, AX
 	MOVQ $+8, R9
 
-block2:
+block2_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -11178,7 +11178,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R10
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z14
 	VPERMPS      Z0, Z14, Z13
 	VPMOVZXBD    (AX)(BX*1), Z16
@@ -11222,7 +11222,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         R10
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -288(AX), Z14
 	VCVTDQ2PS    Z14, Z14
 	VCVTPH2PS    (DI), Z13
@@ -11289,9 +11289,9 @@ block2_column:
 	VFNMADD231PS Z13, Z14, Z12
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         SI
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -11340,12 +11340,12 @@ rows1:
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, SI
 	ADDQ $+64, AX
 	MOVQ $+8, DI
 
-block1:
+block1_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -11363,7 +11363,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, R9
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z8
 	VPERMPS      Z0, Z8, Z7
 	VPMOVZXBD    (AX)(BX*1), Z10
@@ -11423,7 +11423,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         R9
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -288(AX), Z8
 	VCVTDQ2PS    Z8, Z8
 	VCVTPH2PS    (SI), Z7
@@ -11462,9 +11462,9 @@ block1_column:
 	VFNMADD231PS Z7, Z8, Z6
 	ADDQ         $+64, CX
 	DECQ         DI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -11539,12 +11539,12 @@ TEXT ·MatMulQ5_K(SB), NOSPLIT, $0-56
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x08, DI
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R9
 	ADDQ $+64, AX
 	MOVQ $+8, R10
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -11564,7 +11564,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+16, R11
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z26
 	VPERMPS      Z0, Z26, Z25
 	KMOVW        16(AX), K1
@@ -11609,7 +11609,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R11
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VPMOVSXBD    -352(AX), Z26
 	VCVTDQ2PS    Z26, Z26
 	VCVTPH2PS    (R9), Z25
@@ -11733,9 +11733,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         DI
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -11802,12 +11802,12 @@ rows3:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block3_super:
+block3_2_super:
 	MOVQ AX, DI
 	ADDQ $+64, AX
 	MOVQ $+8, R9
 
-block3:
+block3_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -11827,7 +11827,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+16, R10
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z20
 	VPERMPS      Z0, Z20, Z19
 	KMOVW        16(AX), K1
@@ -11865,7 +11865,7 @@ block3_column:
 	ADDQ         $+20, AX
 	ADDQ         $+4, CX
 	DECQ         R10
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VPMOVSXBD    -352(AX), Z20
 	VCVTDQ2PS    Z20, Z20
 	VCVTPH2PS    (DI), Z19
@@ -11960,9 +11960,9 @@ block3_column:
 	VFNMADD231PS Z19, Z20, Z18
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         SI
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -12022,12 +12022,12 @@ rows2:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block2_super:
+block2_2_super:
 	MOVQ AX, DI
 	ADDQ $+64, AX
 	MOVQ $+8, R9
 
-block2:
+block2_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -12047,7 +12047,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R10
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z16
 	VPERMPS      Z2, Z16, Z15
 	VPBROADCASTD 16(AX), Z17
@@ -12111,7 +12111,7 @@ block2_column:
 	ADDQ         $+40, AX
 	ADDQ         $+8, CX
 	DECQ         R10
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -352(AX), Z16
 	VCVTDQ2PS    Z16, Z16
 	VCVTPH2PS    (DI), Z15
@@ -12178,9 +12178,9 @@ block2_column:
 	VFNMADD231PS Z15, Z16, Z14
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         SI
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -12231,12 +12231,12 @@ rows1:
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, SI
 	ADDQ $+64, AX
 	MOVQ $+8, DI
 
-block1:
+block1_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -12256,7 +12256,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+4, R9
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z10
 	VPERMPS      Z2, Z10, Z9
 	VPBROADCASTD 16(AX), Z11
@@ -12356,7 +12356,7 @@ block1_column:
 	ADDQ         $+80, AX
 	ADDQ         $+16, CX
 	DECQ         R9
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -352(AX), Z10
 	VCVTDQ2PS    Z10, Z10
 	VCVTPH2PS    (SI), Z9
@@ -12395,9 +12395,9 @@ block1_column:
 	VFNMADD231PS Z9, Z10, Z8
 	ADDQ         $+64, CX
 	DECQ         DI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -12473,12 +12473,12 @@ TEXT ·MatMulQ6_K(SB), NOSPLIT, $0-56
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x08, DI
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R9
 	ADDQ $+32, AX
 	MOVQ $+8, R10
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -12500,7 +12500,7 @@ block4:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R11
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    32(AX), Z26
 	VPERMPS      Z0, Z26, Z26
 	VPMOVZXBD    (AX), Z27
@@ -12603,7 +12603,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R11
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VPMOVSXBD    -416(AX), Z27
 	VCVTDQ2PS    Z27, Z27
 	VCVTPH2PS    (R9), Z26
@@ -12655,9 +12655,9 @@ block4_column:
 	ADDQ         $+96, CX
 	ADDQ         $+96, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         DI
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -12725,12 +12725,12 @@ rows3:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block3_super:
+block3_2_super:
 	MOVQ AX, DI
 	ADDQ $+32, AX
 	MOVQ $+8, R9
 
-block3:
+block3_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -12752,7 +12752,7 @@ block3:
 	ADDQ       $+32, AX
 	MOVQ       $+8, R10
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    32(AX), Z20
 	VPERMPS      Z0, Z20, Z20
 	VPMOVZXBD    (AX), Z21
@@ -12842,7 +12842,7 @@ block3_column:
 	ADDQ         $+48, AX
 	ADDQ         $+4, CX
 	DECQ         R10
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VPMOVSXBD    -416(AX), Z21
 	VCVTDQ2PS    Z21, Z21
 	VCVTPH2PS    (DI), Z20
@@ -12885,9 +12885,9 @@ block3_column:
 	VXORPS       Z18, Z18, Z18
 	ADDQ         $+96, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         SI
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -12946,12 +12946,12 @@ rows2:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block2_super:
+block2_2_super:
 	MOVQ AX, DI
 	ADDQ $+32, AX
 	MOVQ $+8, R9
 
-block2:
+block2_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -12973,7 +12973,7 @@ block2:
 	ADDQ       $+32, AX
 	MOVQ       $+4, R10
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    32(AX), Z15
 	VPERMPS      Z0, Z15, Z14
 	VPMOVZXBD    (AX), Z16
@@ -13105,7 +13105,7 @@ block2_column:
 	ADDQ         $+96, AX
 	ADDQ         $+8, CX
 	DECQ         R10
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -416(AX), Z15
 	VCVTDQ2PS    Z15, Z15
 	VCVTPH2PS    (DI), Z14
@@ -13140,9 +13140,9 @@ block2_column:
 	VXORPS       Z12, Z12, Z12
 	ADDQ         $+96, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         SI
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -13192,12 +13192,12 @@ rows1:
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, SI
 	ADDQ $+32, AX
 	MOVQ $+8, DI
 
-block1:
+block1_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -13219,7 +13219,7 @@ block1:
 	ADDQ       $+32, AX
 	MOVQ       $+2, R9
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    32(AX), Z9
 	VPERMPS      Z0, Z9, Z8
 	VPMOVZXBD    (AX), Z10
@@ -13431,7 +13431,7 @@ block1_column:
 	ADDQ         $+192, AX
 	ADDQ         $+16, CX
 	DECQ         R9
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -416(AX), Z9
 	VCVTDQ2PS    Z9, Z9
 	VCVTPH2PS    (SI), Z8
@@ -13458,9 +13458,9 @@ block1_column:
 	VXORPS       Z6, Z6, Z6
 	ADDQ         $+96, CX
 	DECQ         DI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -13553,12 +13553,12 @@ TEXT ·MatMulIQ4_XS(SB), NOSPLIT, $0-56
 	MOVQ    cols+40(FP), DI
 	SHRQ    $0x08, DI
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R9
 	ADDQ $+32, AX
 	MOVQ $+8, R10
 
-block4:
+block4_2:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -13576,7 +13576,7 @@ block4:
 	ADDQ       $+16, AX
 	MOVQ       $+16, R11
 
-block4_column:
+block4_2_column:
 	VPMOVZXBD    (AX), Z26
 	VPERMPS      Z0, Z26, Z25
 	VPMOVZXBD    (AX)(BX*1), Z28
@@ -13613,7 +13613,7 @@ block4_column:
 	ADDQ         $+4, CX
 	ADDQ         $+4, SI
 	DECQ         R11
-	JNZ          block4_column
+	JNZ          block4_2_column
 	VPMOVSXBD    -272(AX), Z26
 	VCVTDQ2PS    Z26, Z26
 	VCVTPH2PS    (R9), Z25
@@ -13657,9 +13657,9 @@ block4_column:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         DI
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -13726,12 +13726,12 @@ rows3:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block3_super:
+block3_2_super:
 	MOVQ AX, DI
 	ADDQ $+32, AX
 	MOVQ $+8, R9
 
-block3:
+block3_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -13749,7 +13749,7 @@ block3:
 	ADDQ       $+16, AX
 	MOVQ       $+16, R10
 
-block3_column:
+block3_2_column:
 	VPMOVZXBD    (AX), Z20
 	VPERMPS      Z0, Z20, Z19
 	VPMOVZXBD    (AX)(BX*1), Z22
@@ -13779,7 +13779,7 @@ block3_column:
 	ADDQ         $+16, AX
 	ADDQ         $+4, CX
 	DECQ         R10
-	JNZ          block3_column
+	JNZ          block3_2_column
 	VPMOVSXBD    -272(AX), Z20
 	VCVTDQ2PS    Z20, Z20
 	VCVTPH2PS    (DI), Z19
@@ -13814,9 +13814,9 @@ block3_column:
 	VXORPS       Z17, Z17, Z17
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         SI
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -13874,12 +13874,12 @@ rows2:
 	MOVQ    cols+40(FP), SI
 	SHRQ    $0x08, SI
 
-block2_super:
+block2_2_super:
 	MOVQ AX, DI
 	ADDQ $+32, AX
 	MOVQ $+8, R9
 
-block2:
+block2_2:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -13897,7 +13897,7 @@ block2:
 	ADDQ       $+16, AX
 	MOVQ       $+8, R10
 
-block2_column:
+block2_2_column:
 	VPMOVZXBD    (AX), Z14
 	VPERMPS      Z0, Z14, Z13
 	VPMOVZXBD    (AX)(BX*1), Z16
@@ -13941,7 +13941,7 @@ block2_column:
 	ADDQ         $+32, AX
 	ADDQ         $+8, CX
 	DECQ         R10
-	JNZ          block2_column
+	JNZ          block2_2_column
 	VPMOVSXBD    -272(AX), Z14
 	VCVTDQ2PS    Z14, Z14
 	VCVTPH2PS    (DI), Z13
@@ -13968,9 +13968,9 @@ block2_column:
 	VXORPS       Z11, Z11, Z11
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block2_2
 	DECQ         SI
-	JNZ          block2_super
+	JNZ          block2_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -14019,12 +14019,12 @@ rows1:
 	MOVQ    cols+40(FP), DX
 	SHRQ    $0x08, DX
 
-block1_super:
+block1_2_super:
 	MOVQ AX, SI
 	ADDQ $+32, AX
 	MOVQ $+8, DI
 
-block1:
+block1_2:
 	LEAQ       4096(AX), R9
 	LEAQ       (R9)(BX*1), R10
 	CMPQ       R9, R8
@@ -14042,7 +14042,7 @@ block1:
 	ADDQ       $+16, AX
 	MOVQ       $+4, R9
 
-block1_column:
+block1_2_column:
 	VPMOVZXBD    (AX), Z8
 	VPERMPS      Z0, Z8, Z7
 	VPMOVZXBD    (AX)(BX*1), Z10
@@ -14102,7 +14102,7 @@ block1_column:
 	ADDQ         $+64, AX
 	ADDQ         $+16, CX
 	DECQ         R9
-	JNZ          block1_column
+	JNZ          block1_2_column
 	VPMOVSXBD    -272(AX), Z8
 	VCVTDQ2PS    Z8, Z8
 	VCVTPH2PS    (SI), Z7
@@ -14121,9 +14121,9 @@ block1_column:
 	VXORPS       Z5, Z5, Z5
 	ADDQ         $+64, CX
 	DECQ         DI
-	JNZ          block1
+	JNZ          block1_2
 	DECQ         DX
-	JNZ          block1_super
+	JNZ          block1_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX

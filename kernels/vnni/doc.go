@@ -13,4 +13,7 @@ const (
 	Lanes = 16
 	// RowsMax is how many rows of activations one MatMul call takes.
 	RowsMax = 6
+	// FewRows is up to how many of them one vector of weight rows a call is faster than
+	// two, which a call with less than three must not have.
+	FewRows = 4
 )

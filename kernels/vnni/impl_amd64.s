@@ -7,11 +7,20 @@
 // func MatMulQ8_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ8_0(SB), NOSPLIT, $0-64
-	MOVQ    n+48(FP), AX
-	CMPQ    AX, $+1
-	JE      rows1
-	CMPQ    AX, $+2
-	JE      rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ    AX, $+3
 	JE      rows3
 	CMPQ    AX, $+4
@@ -49,12 +58,12 @@ TEXT ·MatMulQ8_0(SB), NOSPLIT, $0-64
 	LEAQ    placesQ8_0<>+0(SB), R9
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block6_end
+	JZ      block6_2_end
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
@@ -64,9 +73,9 @@ block6:
 	PREFETCHT0 384(AX)(DI*1)
 	PREFETCHT0 448(AX)(DI*1)
 	PREFETCHT0 512(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -90,7 +99,7 @@ block6_own:
 	PREFETCHT0 512(R11)
 	PREFETCHT0 512(R11)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+544, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -395,9 +404,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -464,12 +473,12 @@ rows5:
 	LEAQ    placesQ8_0<>+0(SB), R9
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block5_end
+	JZ      block5_2_end
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
@@ -479,9 +488,9 @@ block5:
 	PREFETCHT0 384(AX)(DI*1)
 	PREFETCHT0 448(AX)(DI*1)
 	PREFETCHT0 512(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -505,7 +514,7 @@ block5_own:
 	PREFETCHT0 512(R11)
 	PREFETCHT0 512(R11)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+544, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -763,9 +772,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -827,12 +836,12 @@ rows4:
 	LEAQ    placesQ8_0<>+0(SB), R9
 	MOVQ    cols+40(FP), R10
 	SHRQ    $0x05, R10
-	JZ      block4_end
+	JZ      block4_2_end
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
@@ -842,9 +851,9 @@ block4:
 	PREFETCHT0 384(AX)(DI*1)
 	PREFETCHT0 448(AX)(DI*1)
 	PREFETCHT0 512(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -868,7 +877,7 @@ block4_own:
 	PREFETCHT0 512(R11)
 	PREFETCHT0 512(R11)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+544, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -1079,9 +1088,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -1136,12 +1145,12 @@ rows3:
 	LEAQ    placesQ8_0<>+0(SB), DI
 	MOVQ    cols+40(FP), R9
 	SHRQ    $0x05, R9
-	JZ      block3_end
+	JZ      block3_2_end
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
@@ -1151,9 +1160,9 @@ block3:
 	PREFETCHT0 384(AX)(SI*1)
 	PREFETCHT0 448(AX)(SI*1)
 	PREFETCHT0 512(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -1177,7 +1186,7 @@ block3_own:
 	PREFETCHT0 512(R10)
 	PREFETCHT0 512(R10)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+544, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -1340,9 +1349,9 @@ block3_fetched:
 	VFMADD231PS  Z11, Z12, Z10
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -1370,7 +1379,271 @@ block3_end:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ    w+24(FP), AX
+	MOVQ    x+32(FP), CX
+	MOVQ    cols+40(FP), DX
+	MOVQ    rows+16(FP), BX
+	MOVQ    DX, SI
+	SHRQ    $0x05, SI
+	IMUL3Q  $0x00000220, SI, SI
+	LEAQ    (AX)(SI*1), R8
+	XORQ    DI, DI
+	CMPQ    BX, $+16
+	MOVQ    SI, BX
+	CMOVQLE DI, BX
+	SHLQ    $0x01, DX
+	VXORPS  Z0, Z0, Z0
+	MOVQ    ahead+56(FP), DX
+	LEAQ    placesQ8_0<>+0(SB), SI
+	MOVQ    cols+40(FP), DI
+	SHRQ    $0x05, DI
+	JZ      block1_1_end
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	PREFETCHT0 320(AX)(DX*1)
+	PREFETCHT0 384(AX)(DX*1)
+	PREFETCHT0 448(AX)(DX*1)
+	PREFETCHT0 512(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R9
+	LEAQ       (R9)(BX*1), R10
+	CMPQ       R9, R8
+	CMOVQGE    R10, R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	PREFETCHT0 128(R9)
+	PREFETCHT0 192(R9)
+	PREFETCHT0 256(R9)
+	PREFETCHT0 320(R9)
+	PREFETCHT0 384(R9)
+	PREFETCHT0 448(R9)
+	PREFETCHT0 512(R9)
+
+block1_1_fetched:
+	ADDQ         $+544, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R9
+	VPBROADCASTD 52(CX), Z2
+	MOVL         (SI)(R9*1), R9
+	VMOVDQU32    -512(AX)(R9*1), Z3
+	VPDPBUSD     Z2, Z3, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VPBROADCASTD 40(CX), Z2
+	VPSLLD       $0x07, Z2, Z2
+	VPADDD       Z2, Z1, Z1
+	VMOVDQU32    -512(AX), Z2
+	VPBROADCASTD (CX), Z3
+	VPDPBUSD     Z3, Z2, Z1
+	VMOVDQU32    -448(AX), Z2
+	VPBROADCASTD 4(CX), Z3
+	VPDPBUSD     Z3, Z2, Z1
+	VMOVDQU32    -384(AX), Z2
+	VPBROADCASTD 8(CX), Z3
+	VPDPBUSD     Z3, Z2, Z1
+	VMOVDQU32    -320(AX), Z2
+	VPBROADCASTD 12(CX), Z3
+	VPDPBUSD     Z3, Z2, Z1
+	VMOVDQU32    -256(AX), Z2
+	VPBROADCASTD 16(CX), Z3
+	VPDPBUSD     Z3, Z2, Z1
+	VMOVDQU32    -192(AX), Z2
+	VPBROADCASTD 20(CX), Z3
+	VPDPBUSD     Z3, Z2, Z1
+	VMOVDQU32    -128(AX), Z2
+	VPBROADCASTD 24(CX), Z3
+	VPDPBUSD     Z3, Z2, Z1
+	VMOVDQU32    -64(AX), Z2
+	VPBROADCASTD 28(CX), Z3
+	VPDPBUSD     Z3, Z2, Z1
+	VCVTPH2PS    -544(AX), Z2
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z2, Z0
+	ADDQ         $+64, CX
+	DECQ         DI
+	JNZ          block1_1
+
+block1_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ    w+24(FP), AX
+	MOVQ    x+32(FP), CX
+	MOVQ    cols+40(FP), DX
+	MOVQ    rows+16(FP), BX
+	MOVQ    DX, SI
+	SHRQ    $0x05, SI
+	IMUL3Q  $0x00000220, SI, SI
+	LEAQ    (AX)(SI*1), R8
+	XORQ    DI, DI
+	CMPQ    BX, $+16
+	MOVQ    SI, BX
+	CMOVQLE DI, BX
+	SHLQ    $0x01, DX
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z2, Z2, Z2
+	MOVQ    ahead+56(FP), SI
+	LEAQ    placesQ8_0<>+0(SB), DI
+	MOVQ    cols+40(FP), R9
+	SHRQ    $0x05, R9
+	JZ      block2_1_end
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	PREFETCHT0 384(AX)(SI*1)
+	PREFETCHT0 448(AX)(SI*1)
+	PREFETCHT0 512(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R10
+	LEAQ       (R10)(BX*1), R11
+	CMPQ       R10, R8
+	CMOVQGE    R11, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	PREFETCHT0 128(R10)
+	PREFETCHT0 192(R10)
+	PREFETCHT0 256(R10)
+	PREFETCHT0 320(R10)
+	PREFETCHT0 384(R10)
+	PREFETCHT0 448(R10)
+	PREFETCHT0 512(R10)
+
+block2_1_fetched:
+	ADDQ         $+544, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R10
+	VPBROADCASTD 52(CX), Z4
+	MOVL         (DI)(R10*1), R10
+	VMOVDQU32    -512(AX)(R10*1), Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R10
+	VPBROADCASTD 52(CX)(DX*1), Z4
+	MOVL         (DI)(R10*1), R10
+	VMOVDQU32    -512(AX)(R10*1), Z5
+	VPDPBUSD     Z4, Z5, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 40(CX), Z4
+	VPSLLD       $0x07, Z4, Z4
+	VPADDD       Z4, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z4
+	VPSLLD       $0x07, Z4, Z4
+	VPADDD       Z4, Z3, Z3
+	VMOVDQU32    -512(AX), Z4
+	VPBROADCASTD (CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPBROADCASTD (CX)(DX*1), Z5
+	VPDPBUSD     Z5, Z4, Z3
+	VMOVDQU32    -448(AX), Z4
+	VPBROADCASTD 4(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z5
+	VPDPBUSD     Z5, Z4, Z3
+	VMOVDQU32    -384(AX), Z4
+	VPBROADCASTD 8(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z5
+	VPDPBUSD     Z5, Z4, Z3
+	VMOVDQU32    -320(AX), Z4
+	VPBROADCASTD 12(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z5
+	VPDPBUSD     Z5, Z4, Z3
+	VMOVDQU32    -256(AX), Z4
+	VPBROADCASTD 16(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z5
+	VPDPBUSD     Z5, Z4, Z3
+	VMOVDQU32    -192(AX), Z4
+	VPBROADCASTD 20(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z5
+	VPDPBUSD     Z5, Z4, Z3
+	VMOVDQU32    -128(AX), Z4
+	VPBROADCASTD 24(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z5
+	VPDPBUSD     Z5, Z4, Z3
+	VMOVDQU32    -64(AX), Z4
+	VPBROADCASTD 28(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z5
+	VPDPBUSD     Z5, Z4, Z3
+	VCVTPH2PS    -544(AX), Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z4, Z2
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          block2_1
+
+block2_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ    w+24(FP), AX
 	MOVQ    x+32(FP), CX
 	MOVQ    cols+40(FP), DX
@@ -1387,17 +1660,16 @@ rows2:
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z2, Z2, Z2
 	VXORPS  Z4, Z4, Z4
-	VXORPS  Z6, Z6, Z6
 	MOVQ    ahead+56(FP), SI
 	LEAQ    placesQ8_0<>+0(SB), DI
 	MOVQ    cols+40(FP), R9
 	SHRQ    $0x05, R9
-	JZ      block2_end
+	JZ      block3_1_end
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
@@ -1407,151 +1679,126 @@ block2:
 	PREFETCHT0 384(AX)(SI*1)
 	PREFETCHT0 448(AX)(SI*1)
 	PREFETCHT0 512(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
 	CMOVQGE    R11, R10
 	PREFETCHT0 (R10)
-	PREFETCHT0 (R10)(BX*1)
 	PREFETCHT0 64(R10)
-	PREFETCHT0 64(R10)(BX*1)
 	PREFETCHT0 128(R10)
-	PREFETCHT0 128(R10)(BX*1)
 	PREFETCHT0 192(R10)
-	PREFETCHT0 192(R10)(BX*1)
 	PREFETCHT0 256(R10)
-	PREFETCHT0 256(R10)(BX*1)
 	PREFETCHT0 320(R10)
-	PREFETCHT0 320(R10)(BX*1)
 	PREFETCHT0 384(R10)
-	PREFETCHT0 384(R10)(BX*1)
 	PREFETCHT0 448(R10)
-	PREFETCHT0 448(R10)(BX*1)
 	PREFETCHT0 512(R10)
-	PREFETCHT0 512(R10)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+544, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R10
-	VPBROADCASTD 52(CX), Z8
-	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -512(AX)(R11*1), Z9
-	VPDPBUSD     Z8, Z9, Z1
+	VPBROADCASTD 52(CX), Z6
+	MOVL         (DI)(R10*1), R10
+	VMOVDQU32    -512(AX)(R10*1), Z7
+	VPDPBUSD     Z6, Z7, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R10*1), R10
-	ADDQ         BX, R10
-	VMOVDQU32    -512(AX)(R10*1), Z9
-	VPDPBUSD     Z8, Z9, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R10
-	VPBROADCASTD 52(CX)(DX*1), Z8
-	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -512(AX)(R11*1), Z9
-	VPDPBUSD     Z8, Z9, Z3
-	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 52(CX)(DX*1), Z6
 	MOVL         (DI)(R10*1), R10
-	ADDQ         BX, R10
-	VMOVDQU32    -512(AX)(R10*1), Z9
-	VPDPBUSD     Z8, Z9, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VPBROADCASTD 40(CX), Z8
-	VPSLLD       $0x07, Z8, Z8
-	VPADDD       Z8, Z1, Z1
-	VPADDD       Z8, Z5, Z5
-	VPBROADCASTD 40(CX)(DX*1), Z8
-	VPSLLD       $0x07, Z8, Z8
-	VPADDD       Z8, Z3, Z3
-	VPADDD       Z8, Z7, Z7
-	VMOVDQU32    -512(AX), Z8
-	VMOVDQU32    -512(AX)(BX*1), Z9
-	VPBROADCASTD (CX), Z10
-	VPDPBUSD     Z10, Z8, Z1
-	VPDPBUSD     Z10, Z9, Z5
-	VPBROADCASTD (CX)(DX*1), Z10
-	VPDPBUSD     Z10, Z8, Z3
-	VPDPBUSD     Z10, Z9, Z7
-	VMOVDQU32    -448(AX), Z8
-	VMOVDQU32    -448(AX)(BX*1), Z9
-	VPBROADCASTD 4(CX), Z10
-	VPDPBUSD     Z10, Z8, Z1
-	VPDPBUSD     Z10, Z9, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z10
-	VPDPBUSD     Z10, Z8, Z3
-	VPDPBUSD     Z10, Z9, Z7
-	VMOVDQU32    -384(AX), Z8
-	VMOVDQU32    -384(AX)(BX*1), Z9
-	VPBROADCASTD 8(CX), Z10
-	VPDPBUSD     Z10, Z8, Z1
-	VPDPBUSD     Z10, Z9, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z10
-	VPDPBUSD     Z10, Z8, Z3
-	VPDPBUSD     Z10, Z9, Z7
-	VMOVDQU32    -320(AX), Z8
-	VMOVDQU32    -320(AX)(BX*1), Z9
-	VPBROADCASTD 12(CX), Z10
-	VPDPBUSD     Z10, Z8, Z1
-	VPDPBUSD     Z10, Z9, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z10
-	VPDPBUSD     Z10, Z8, Z3
-	VPDPBUSD     Z10, Z9, Z7
-	VMOVDQU32    -256(AX), Z8
-	VMOVDQU32    -256(AX)(BX*1), Z9
-	VPBROADCASTD 16(CX), Z10
-	VPDPBUSD     Z10, Z8, Z1
-	VPDPBUSD     Z10, Z9, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z10
-	VPDPBUSD     Z10, Z8, Z3
-	VPDPBUSD     Z10, Z9, Z7
-	VMOVDQU32    -192(AX), Z8
-	VMOVDQU32    -192(AX)(BX*1), Z9
-	VPBROADCASTD 20(CX), Z10
-	VPDPBUSD     Z10, Z8, Z1
-	VPDPBUSD     Z10, Z9, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z10
-	VPDPBUSD     Z10, Z8, Z3
-	VPDPBUSD     Z10, Z9, Z7
-	VMOVDQU32    -128(AX), Z8
-	VMOVDQU32    -128(AX)(BX*1), Z9
-	VPBROADCASTD 24(CX), Z10
-	VPDPBUSD     Z10, Z8, Z1
-	VPDPBUSD     Z10, Z9, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z10
-	VPDPBUSD     Z10, Z8, Z3
-	VPDPBUSD     Z10, Z9, Z7
-	VMOVDQU32    -64(AX), Z8
-	VMOVDQU32    -64(AX)(BX*1), Z9
-	VPBROADCASTD 28(CX), Z10
-	VPDPBUSD     Z10, Z8, Z1
-	VPDPBUSD     Z10, Z9, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z10
-	VPDPBUSD     Z10, Z8, Z3
-	VPDPBUSD     Z10, Z9, Z7
-	VCVTPH2PS    -544(AX), Z8
+	VMOVDQU32    -512(AX)(R10*1), Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R10
+	VPBROADCASTD 52(CX)(DX*2), Z6
+	MOVL         (DI)(R10*1), R10
+	VMOVDQU32    -512(AX)(R10*1), Z7
+	VPDPBUSD     Z6, Z7, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VPBROADCASTD 40(CX), Z6
+	VPSLLD       $0x07, Z6, Z6
+	VPADDD       Z6, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z6
+	VPSLLD       $0x07, Z6, Z6
+	VPADDD       Z6, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z6
+	VPSLLD       $0x07, Z6, Z6
+	VPADDD       Z6, Z5, Z5
+	VMOVDQU32    -512(AX), Z6
+	VPBROADCASTD (CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD (CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPBROADCASTD (CX)(DX*2), Z7
+	VPDPBUSD     Z7, Z6, Z5
+	VMOVDQU32    -448(AX), Z6
+	VPBROADCASTD 4(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z7
+	VPDPBUSD     Z7, Z6, Z5
+	VMOVDQU32    -384(AX), Z6
+	VPBROADCASTD 8(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z7
+	VPDPBUSD     Z7, Z6, Z5
+	VMOVDQU32    -320(AX), Z6
+	VPBROADCASTD 12(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z7
+	VPDPBUSD     Z7, Z6, Z5
+	VMOVDQU32    -256(AX), Z6
+	VPBROADCASTD 16(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z7
+	VPDPBUSD     Z7, Z6, Z5
+	VMOVDQU32    -192(AX), Z6
+	VPBROADCASTD 20(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z7
+	VPDPBUSD     Z7, Z6, Z5
+	VMOVDQU32    -128(AX), Z6
+	VPBROADCASTD 24(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z7
+	VPDPBUSD     Z7, Z6, Z5
+	VMOVDQU32    -64(AX), Z6
+	VPBROADCASTD 28(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z7
+	VPDPBUSD     Z7, Z6, Z5
+	VCVTPH2PS    -544(AX), Z6
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z8, Z0
+	VFMADD231PS  Z1, Z6, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z8, Z2
-	VCVTPH2PS    -544(AX)(BX*1), Z8
+	VFMADD231PS  Z3, Z6, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z8, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z8, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z6, Z4
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block3_1
 
-block2_end:
+block3_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -1568,15 +1815,15 @@ block2_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z4, K2, 64(AX)
 	ADDQ    CX, AX
 	VMOVUPS Z2, K1, (AX)
-	VMOVUPS Z6, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ    w+24(FP), AX
 	MOVQ    x+32(FP), CX
 	MOVQ    cols+40(FP), DX
@@ -1590,125 +1837,181 @@ rows1:
 	MOVQ    SI, BX
 	CMOVQLE DI, BX
 	SHLQ    $0x01, DX
+	LEAQ    (CX)(DX*2), SI
+	ADDQ    DX, SI
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z2, Z2, Z2
-	MOVQ    ahead+56(FP), DX
-	LEAQ    placesQ8_0<>+0(SB), SI
-	MOVQ    cols+40(FP), DI
-	SHRQ    $0x05, DI
-	JZ      block1_end
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z6, Z6, Z6
+	MOVQ    ahead+56(FP), DI
+	LEAQ    placesQ8_0<>+0(SB), R9
+	MOVQ    cols+40(FP), R10
+	SHRQ    $0x05, R10
+	JZ      block4_1_end
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	PREFETCHT0 320(AX)(DX*1)
-	PREFETCHT0 384(AX)(DX*1)
-	PREFETCHT0 448(AX)(DX*1)
-	PREFETCHT0 512(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	PREFETCHT0 384(AX)(DI*1)
+	PREFETCHT0 448(AX)(DI*1)
+	PREFETCHT0 512(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R9
-	LEAQ       (R9)(BX*1), R10
-	CMPQ       R9, R8
-	CMOVQGE    R10, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 (R9)(BX*1)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 64(R9)(BX*1)
-	PREFETCHT0 128(R9)
-	PREFETCHT0 128(R9)(BX*1)
-	PREFETCHT0 192(R9)
-	PREFETCHT0 192(R9)(BX*1)
-	PREFETCHT0 256(R9)
-	PREFETCHT0 256(R9)(BX*1)
-	PREFETCHT0 320(R9)
-	PREFETCHT0 320(R9)(BX*1)
-	PREFETCHT0 384(R9)
-	PREFETCHT0 384(R9)(BX*1)
-	PREFETCHT0 448(R9)
-	PREFETCHT0 448(R9)(BX*1)
-	PREFETCHT0 512(R9)
-	PREFETCHT0 512(R9)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
+	PREFETCHT0 320(R11)
+	PREFETCHT0 384(R11)
+	PREFETCHT0 448(R11)
+	PREFETCHT0 512(R11)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+544, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R9
-	VPBROADCASTD 52(CX), Z4
-	MOVL         (SI)(R9*1), R10
-	VMOVDQU32    -512(AX)(R10*1), Z5
-	VPDPBUSD     Z4, Z5, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z8
+	MOVL         (R9)(R11*1), R11
+	VMOVDQU32    -512(AX)(R11*1), Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R9*1), R9
-	ADDQ         BX, R9
-	VMOVDQU32    -512(AX)(R9*1), Z5
-	VPDPBUSD     Z4, Z5, Z3
+	MOVL         48(CX)(DX*1), R11
+	VPBROADCASTD 52(CX)(DX*1), Z8
+	MOVL         (R9)(R11*1), R11
+	VMOVDQU32    -512(AX)(R11*1), Z9
+	VPDPBUSD     Z8, Z9, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VPBROADCASTD 40(CX), Z4
-	VPSLLD       $0x07, Z4, Z4
-	VPADDD       Z4, Z1, Z1
-	VPADDD       Z4, Z3, Z3
-	VMOVDQU32    -512(AX), Z4
-	VMOVDQU32    -512(AX)(BX*1), Z5
-	VPBROADCASTD (CX), Z6
-	VPDPBUSD     Z6, Z4, Z1
-	VPDPBUSD     Z6, Z5, Z3
-	VMOVDQU32    -448(AX), Z4
-	VMOVDQU32    -448(AX)(BX*1), Z5
-	VPBROADCASTD 4(CX), Z6
-	VPDPBUSD     Z6, Z4, Z1
-	VPDPBUSD     Z6, Z5, Z3
-	VMOVDQU32    -384(AX), Z4
-	VMOVDQU32    -384(AX)(BX*1), Z5
-	VPBROADCASTD 8(CX), Z6
-	VPDPBUSD     Z6, Z4, Z1
-	VPDPBUSD     Z6, Z5, Z3
-	VMOVDQU32    -320(AX), Z4
-	VMOVDQU32    -320(AX)(BX*1), Z5
-	VPBROADCASTD 12(CX), Z6
-	VPDPBUSD     Z6, Z4, Z1
-	VPDPBUSD     Z6, Z5, Z3
-	VMOVDQU32    -256(AX), Z4
-	VMOVDQU32    -256(AX)(BX*1), Z5
-	VPBROADCASTD 16(CX), Z6
-	VPDPBUSD     Z6, Z4, Z1
-	VPDPBUSD     Z6, Z5, Z3
-	VMOVDQU32    -192(AX), Z4
-	VMOVDQU32    -192(AX)(BX*1), Z5
-	VPBROADCASTD 20(CX), Z6
-	VPDPBUSD     Z6, Z4, Z1
-	VPDPBUSD     Z6, Z5, Z3
-	VMOVDQU32    -128(AX), Z4
-	VMOVDQU32    -128(AX)(BX*1), Z5
-	VPBROADCASTD 24(CX), Z6
-	VPDPBUSD     Z6, Z4, Z1
-	VPDPBUSD     Z6, Z5, Z3
-	VMOVDQU32    -64(AX), Z4
-	VMOVDQU32    -64(AX)(BX*1), Z5
-	VPBROADCASTD 28(CX), Z6
-	VPDPBUSD     Z6, Z4, Z1
-	VPDPBUSD     Z6, Z5, Z3
-	VCVTPH2PS    -544(AX), Z4
+	MOVL         48(CX)(DX*2), R11
+	VPBROADCASTD 52(CX)(DX*2), Z8
+	MOVL         (R9)(R11*1), R11
+	VMOVDQU32    -512(AX)(R11*1), Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R11
+	VPBROADCASTD 52(SI), Z8
+	MOVL         (R9)(R11*1), R11
+	VMOVDQU32    -512(AX)(R11*1), Z9
+	VPDPBUSD     Z8, Z9, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VPBROADCASTD 40(CX), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z5, Z5
+	VPBROADCASTD 40(SI), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z7, Z7
+	VMOVDQU32    -512(AX), Z8
+	VPBROADCASTD (CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD (CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD (CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPBROADCASTD (SI), Z9
+	VPDPBUSD     Z9, Z8, Z7
+	VMOVDQU32    -448(AX), Z8
+	VPBROADCASTD 4(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPBROADCASTD 4(SI), Z9
+	VPDPBUSD     Z9, Z8, Z7
+	VMOVDQU32    -384(AX), Z8
+	VPBROADCASTD 8(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPBROADCASTD 8(SI), Z9
+	VPDPBUSD     Z9, Z8, Z7
+	VMOVDQU32    -320(AX), Z8
+	VPBROADCASTD 12(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPBROADCASTD 12(SI), Z9
+	VPDPBUSD     Z9, Z8, Z7
+	VMOVDQU32    -256(AX), Z8
+	VPBROADCASTD 16(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPBROADCASTD 16(SI), Z9
+	VPDPBUSD     Z9, Z8, Z7
+	VMOVDQU32    -192(AX), Z8
+	VPBROADCASTD 20(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPBROADCASTD 20(SI), Z9
+	VPDPBUSD     Z9, Z8, Z7
+	VMOVDQU32    -128(AX), Z8
+	VPBROADCASTD 24(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPBROADCASTD 24(SI), Z9
+	VPDPBUSD     Z9, Z8, Z7
+	VMOVDQU32    -64(AX), Z8
+	VPBROADCASTD 28(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPBROADCASTD 28(SI), Z9
+	VPDPBUSD     Z9, Z8, Z7
+	VCVTPH2PS    -544(AX), Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z4, Z0
-	VCVTPH2PS    -544(AX)(BX*1), Z4
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z4, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z8, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z8, Z6
 	ADDQ         $+64, CX
-	DECQ         DI
-	JNZ          block1
+	ADDQ         $+64, SI
+	DECQ         R10
+	JNZ          block4_1
 
-block1_end:
+block4_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -1725,7 +2028,12 @@ block1_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z2, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z6, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
@@ -1767,11 +2075,20 @@ GLOBL placesQ8_0<>(SB), RODATA|NOPTR, $128
 // func MatMulQ4_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ4_0(SB), NOSPLIT, $0-64
-	MOVQ      n+48(FP), AX
-	CMPQ      AX, $+1
-	JE        rows1
-	CMPQ      AX, $+2
-	JE        rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ      AX, $+3
 	JE        rows3
 	CMPQ      AX, $+4
@@ -1810,20 +2127,20 @@ TEXT ·MatMulQ4_0(SB), NOSPLIT, $0-64
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z24
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block6_end
+	JZ        block6_2_end
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -1839,7 +2156,7 @@ block6_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -2174,9 +2491,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -2244,20 +2561,20 @@ rows5:
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z20
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block5_end
+	JZ        block5_2_end
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -2273,7 +2590,7 @@ block5_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -2560,9 +2877,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -2625,20 +2942,20 @@ rows4:
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z16
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block4_end
+	JZ        block4_2_end
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -2654,7 +2971,7 @@ block4_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -2893,9 +3210,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -2951,20 +3268,20 @@ rows3:
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z12
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x05, R9
-	JZ        block3_end
+	JZ        block3_2_end
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -2980,7 +3297,7 @@ block3_own:
 	PREFETCHT0 256(R10)
 	PREFETCHT0 256(R10)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -3170,9 +3487,9 @@ block3_fetched:
 	VFMADD231PS  Z11, Z13, Z10
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -3200,7 +3517,284 @@ block3_end:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x05, SI
+	IMUL3Q    $0x00000120, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	MOVQ      ahead+56(FP), DX
+	LEAQ      placesQ4_0<>+0(SB), SI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z2
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x05, DI
+	JZ        block1_1_end
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R9
+	LEAQ       (R9)(BX*1), R10
+	CMPQ       R9, R8
+	CMOVQGE    R10, R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	PREFETCHT0 128(R9)
+	PREFETCHT0 192(R9)
+	PREFETCHT0 256(R9)
+
+block1_1_fetched:
+	ADDQ         $+288, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R9
+	VPBROADCASTD 52(CX), Z3
+	VPBROADCASTD 8(SI)(R9*1), Z4
+	MOVL         (SI)(R9*1), R10
+	VPANDD       -256(AX)(R10*1), Z4, Z4
+	VPDPBUSD     Z3, Z4, Z1
+	VPSLLVD.BCST 12(SI)(R9*1), Z1, Z1
+	VPBROADCASTD 40(CX), Z3
+	VPSLLD       $0x03, Z3, Z3
+	VPADDD       Z3, Z1, Z1
+	VMOVDQU32    -256(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD (CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -192(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 4(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 8(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 12(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -256(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 16(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -192(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 20(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 24(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 28(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VCVTPH2PS    -288(AX), Z3
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z3, Z0
+	ADDQ         $+64, CX
+	DECQ         DI
+	JNZ          block1_1
+
+block1_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x05, SI
+	IMUL3Q    $0x00000120, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
+	LEAQ      placesQ4_0<>+0(SB), DI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
+	JZ        block2_1_end
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R10
+	LEAQ       (R10)(BX*1), R11
+	CMPQ       R10, R8
+	CMOVQGE    R11, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	PREFETCHT0 128(R10)
+	PREFETCHT0 192(R10)
+	PREFETCHT0 256(R10)
+
+block2_1_fetched:
+	ADDQ         $+288, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R10
+	VPBROADCASTD 52(CX), Z5
+	VPBROADCASTD 8(DI)(R10*1), Z6
+	MOVL         (DI)(R10*1), R11
+	VPANDD       -256(AX)(R11*1), Z6, Z6
+	VPDPBUSD     Z5, Z6, Z1
+	VPSLLVD.BCST 12(DI)(R10*1), Z1, Z1
+	MOVL         48(CX)(DX*1), R10
+	VPBROADCASTD 52(CX)(DX*1), Z5
+	VPBROADCASTD 8(DI)(R10*1), Z6
+	MOVL         (DI)(R10*1), R11
+	VPANDD       -256(AX)(R11*1), Z6, Z6
+	VPDPBUSD     Z5, Z6, Z3
+	VPSLLVD.BCST 12(DI)(R10*1), Z3, Z3
+	VPBROADCASTD 40(CX), Z5
+	VPSLLD       $0x03, Z5, Z5
+	VPADDD       Z5, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z5
+	VPSLLD       $0x03, Z5, Z5
+	VPADDD       Z5, Z3, Z3
+	VMOVDQU32    -256(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD (CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD (CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -192(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 4(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 8(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 12(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -256(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 16(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -192(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 20(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 24(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 28(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VCVTPH2PS    -288(AX), Z5
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z5, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z5, Z2
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          block2_1
+
+block2_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -3217,186 +3811,153 @@ rows2:
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
-	VXORPS    Z6, Z6, Z6
 	MOVQ      ahead+56(FP), SI
 	LEAQ      placesQ4_0<>+0(SB), DI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z6
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x05, R9
-	JZ        block2_end
+	JZ        block3_1_end
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
 	CMOVQGE    R11, R10
 	PREFETCHT0 (R10)
-	PREFETCHT0 (R10)(BX*1)
 	PREFETCHT0 64(R10)
-	PREFETCHT0 64(R10)(BX*1)
 	PREFETCHT0 128(R10)
-	PREFETCHT0 128(R10)(BX*1)
 	PREFETCHT0 192(R10)
-	PREFETCHT0 192(R10)(BX*1)
 	PREFETCHT0 256(R10)
-	PREFETCHT0 256(R10)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R10
-	VPBROADCASTD 52(CX), Z9
-	VPBROADCASTD 8(DI)(R10*1), Z10
+	VPBROADCASTD 52(CX), Z7
+	VPBROADCASTD 8(DI)(R10*1), Z8
 	MOVL         (DI)(R10*1), R11
-	VPANDD       -256(AX)(R11*1), Z10, Z11
-	VPDPBUSD     Z9, Z11, Z1
+	VPANDD       -256(AX)(R11*1), Z8, Z8
+	VPDPBUSD     Z7, Z8, Z1
 	VPSLLVD.BCST 12(DI)(R10*1), Z1, Z1
-	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VPANDD       -256(AX)(R11*1), Z10, Z10
-	VPDPBUSD     Z9, Z10, Z5
-	VPSLLVD.BCST 12(DI)(R10*1), Z5, Z5
 	MOVL         48(CX)(DX*1), R10
-	VPBROADCASTD 52(CX)(DX*1), Z9
-	VPBROADCASTD 8(DI)(R10*1), Z10
+	VPBROADCASTD 52(CX)(DX*1), Z7
+	VPBROADCASTD 8(DI)(R10*1), Z8
 	MOVL         (DI)(R10*1), R11
-	VPANDD       -256(AX)(R11*1), Z10, Z11
-	VPDPBUSD     Z9, Z11, Z3
+	VPANDD       -256(AX)(R11*1), Z8, Z8
+	VPDPBUSD     Z7, Z8, Z3
 	VPSLLVD.BCST 12(DI)(R10*1), Z3, Z3
+	MOVL         48(CX)(DX*2), R10
+	VPBROADCASTD 52(CX)(DX*2), Z7
+	VPBROADCASTD 8(DI)(R10*1), Z8
 	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VPANDD       -256(AX)(R11*1), Z10, Z10
-	VPDPBUSD     Z9, Z10, Z7
-	VPSLLVD.BCST 12(DI)(R10*1), Z7, Z7
-	VPBROADCASTD 40(CX), Z9
-	VPSLLD       $0x03, Z9, Z9
-	VPADDD       Z9, Z1, Z1
-	VPADDD       Z9, Z5, Z5
-	VPBROADCASTD 40(CX)(DX*1), Z9
-	VPSLLD       $0x03, Z9, Z9
-	VPADDD       Z9, Z3, Z3
-	VPADDD       Z9, Z7, Z7
-	VMOVDQU32    -256(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -256(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD (CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD (CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -192(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -192(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 4(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 8(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 12(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -256(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -256(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 16(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -192(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -192(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 20(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 24(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 28(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VCVTPH2PS    -288(AX), Z9
+	VPANDD       -256(AX)(R11*1), Z8, Z8
+	VPDPBUSD     Z7, Z8, Z5
+	VPSLLVD.BCST 12(DI)(R10*1), Z5, Z5
+	VPBROADCASTD 40(CX), Z7
+	VPSLLD       $0x03, Z7, Z7
+	VPADDD       Z7, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z7
+	VPSLLD       $0x03, Z7, Z7
+	VPADDD       Z7, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z7
+	VPSLLD       $0x03, Z7, Z7
+	VPADDD       Z7, Z5, Z5
+	VMOVDQU32    -256(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD (CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD (CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD (CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -192(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 4(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 8(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 12(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -256(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 16(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -192(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 20(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 24(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 28(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VCVTPH2PS    -288(AX), Z7
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z9, Z0
+	VFMADD231PS  Z1, Z7, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z9, Z2
-	VCVTPH2PS    -288(AX)(BX*1), Z9
+	VFMADD231PS  Z3, Z7, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z9, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z9, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z7, Z4
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block3_1
 
-block2_end:
+block3_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -3413,15 +3974,15 @@ block2_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z4, K2, 64(AX)
 	ADDQ    CX, AX
 	VMOVUPS Z2, K1, (AX)
-	VMOVUPS Z6, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -3435,139 +3996,190 @@ rows1:
 	MOVQ      SI, BX
 	CMOVQLE   DI, BX
 	SHLQ      $0x01, DX
+	LEAQ      (CX)(DX*2), SI
+	ADDQ      DX, SI
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
-	MOVQ      ahead+56(FP), DX
-	LEAQ      placesQ4_0<>+0(SB), SI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
-	JZ        block1_end
+	VXORPS    Z4, Z4, Z4
+	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
+	LEAQ      placesQ4_0<>+0(SB), R9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
+	JZ        block4_1_end
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R9
-	LEAQ       (R9)(BX*1), R10
-	CMPQ       R9, R8
-	CMOVQGE    R10, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 (R9)(BX*1)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 64(R9)(BX*1)
-	PREFETCHT0 128(R9)
-	PREFETCHT0 128(R9)(BX*1)
-	PREFETCHT0 192(R9)
-	PREFETCHT0 192(R9)(BX*1)
-	PREFETCHT0 256(R9)
-	PREFETCHT0 256(R9)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R9
-	VPBROADCASTD 52(CX), Z5
-	VPBROADCASTD 8(SI)(R9*1), Z6
-	MOVL         (SI)(R9*1), R10
-	VPANDD       -256(AX)(R10*1), Z6, Z7
-	VPDPBUSD     Z5, Z7, Z1
-	VPSLLVD.BCST 12(SI)(R9*1), Z1, Z1
-	MOVL         (SI)(R9*1), R10
-	ADDQ         BX, R10
-	VPANDD       -256(AX)(R10*1), Z6, Z6
-	VPDPBUSD     Z5, Z6, Z3
-	VPSLLVD.BCST 12(SI)(R9*1), Z3, Z3
-	VPBROADCASTD 40(CX), Z5
-	VPSLLD       $0x03, Z5, Z5
-	VPADDD       Z5, Z1, Z1
-	VPADDD       Z5, Z3, Z3
-	VMOVDQU32    -256(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -256(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD (CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -192(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -192(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 4(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 8(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 12(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -256(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -256(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 16(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -192(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -192(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 20(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 24(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 28(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VCVTPH2PS    -288(AX), Z5
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z9
+	VPBROADCASTD 8(R9)(R11*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VPANDD       -256(AX)(R12*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z1
+	VPSLLVD.BCST 12(R9)(R11*1), Z1, Z1
+	MOVL         48(CX)(DX*1), R11
+	VPBROADCASTD 52(CX)(DX*1), Z9
+	VPBROADCASTD 8(R9)(R11*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VPANDD       -256(AX)(R12*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z3
+	VPSLLVD.BCST 12(R9)(R11*1), Z3, Z3
+	MOVL         48(CX)(DX*2), R11
+	VPBROADCASTD 52(CX)(DX*2), Z9
+	VPBROADCASTD 8(R9)(R11*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VPANDD       -256(AX)(R12*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z5
+	VPSLLVD.BCST 12(R9)(R11*1), Z5, Z5
+	MOVL         48(SI), R11
+	VPBROADCASTD 52(SI), Z9
+	VPBROADCASTD 8(R9)(R11*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VPANDD       -256(AX)(R12*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z7
+	VPSLLVD.BCST 12(R9)(R11*1), Z7, Z7
+	VPBROADCASTD 40(CX), Z9
+	VPSLLD       $0x03, Z9, Z9
+	VPADDD       Z9, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z9
+	VPSLLD       $0x03, Z9, Z9
+	VPADDD       Z9, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z9
+	VPSLLD       $0x03, Z9, Z9
+	VPADDD       Z9, Z5, Z5
+	VPBROADCASTD 40(SI), Z9
+	VPSLLD       $0x03, Z9, Z9
+	VPADDD       Z9, Z7, Z7
+	VMOVDQU32    -256(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD (CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD (CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD (CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD (SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -192(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 4(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 4(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 8(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 8(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 12(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 12(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -256(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 16(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 16(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -192(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 20(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 20(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 24(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 24(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 28(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 28(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VCVTPH2PS    -288(AX), Z9
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z5, Z0
-	VCVTPH2PS    -288(AX)(BX*1), Z5
+	VFMADD231PS  Z1, Z9, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z5, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z9, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z9, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z9, Z6
 	ADDQ         $+64, CX
-	DECQ         DI
-	JNZ          block1
+	ADDQ         $+64, SI
+	DECQ         R10
+	JNZ          block4_1
 
-block1_end:
+block4_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -3584,7 +4196,12 @@ block1_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z2, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z6, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
@@ -3644,11 +4261,20 @@ GLOBL k0f0f0f0f<>(SB), RODATA|NOPTR, $64
 // func MatMulQ4_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ4_1(SB), NOSPLIT, $0-64
-	MOVQ      n+48(FP), AX
-	CMPQ      AX, $+1
-	JE        rows1
-	CMPQ      AX, $+2
-	JE        rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ      AX, $+3
 	JE        rows3
 	CMPQ      AX, $+4
@@ -3687,20 +4313,20 @@ TEXT ·MatMulQ4_1(SB), NOSPLIT, $0-64
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z24
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block6_end
+	JZ        block6_2_end
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -3716,7 +4342,7 @@ block6_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+320, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -4047,9 +4673,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -4117,20 +4743,20 @@ rows5:
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z20
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block5_end
+	JZ        block5_2_end
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -4146,7 +4772,7 @@ block5_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+320, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -4430,9 +5056,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -4495,20 +5121,20 @@ rows4:
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z16
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block4_end
+	JZ        block4_2_end
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -4524,7 +5150,7 @@ block4_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+320, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -4761,9 +5387,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -4819,20 +5445,20 @@ rows3:
 	VMOVDQU32 k0f0f0f0f<>+0(SB), Z12
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x05, R9
-	JZ        block3_end
+	JZ        block3_2_end
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -4848,7 +5474,7 @@ block3_own:
 	PREFETCHT0 256(R10)
 	PREFETCHT0 256(R10)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+320, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -5037,9 +5663,9 @@ block3_fetched:
 	VFMADD231PS  Z15, Z14, Z10
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -5067,7 +5693,283 @@ block3_end:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x05, SI
+	IMUL3Q    $0x00000140, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	MOVQ      ahead+56(FP), DX
+	LEAQ      placesQ4_1<>+0(SB), SI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z2
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x05, DI
+	JZ        block1_1_end
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R9
+	LEAQ       (R9)(BX*1), R10
+	CMPQ       R9, R8
+	CMOVQGE    R10, R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	PREFETCHT0 128(R9)
+	PREFETCHT0 192(R9)
+	PREFETCHT0 256(R9)
+
+block1_1_fetched:
+	ADDQ         $+320, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R9
+	VPBROADCASTD 52(CX), Z3
+	VPBROADCASTD 8(SI)(R9*1), Z4
+	MOVL         (SI)(R9*1), R10
+	VPANDD       -256(AX)(R10*1), Z4, Z4
+	VPDPBUSD     Z3, Z4, Z1
+	VPSLLVD.BCST 12(SI)(R9*1), Z1, Z1
+	VMOVDQU32    -256(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD (CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -192(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 4(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 8(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 12(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -256(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 16(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -192(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 20(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 24(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 28(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VCVTPH2PS    -320(AX), Z3
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z3, Z0
+	VCVTPH2PS    -288(AX), Z3
+	VBROADCASTSS 36(CX), Z4
+	VFMADD231PS  Z4, Z3, Z0
+	ADDQ         $+64, CX
+	DECQ         DI
+	JNZ          block1_1
+
+block1_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x05, SI
+	IMUL3Q    $0x00000140, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
+	LEAQ      placesQ4_1<>+0(SB), DI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
+	JZ        block2_1_end
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R10
+	LEAQ       (R10)(BX*1), R11
+	CMPQ       R10, R8
+	CMOVQGE    R11, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	PREFETCHT0 128(R10)
+	PREFETCHT0 192(R10)
+	PREFETCHT0 256(R10)
+
+block2_1_fetched:
+	ADDQ         $+320, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R10
+	VPBROADCASTD 52(CX), Z5
+	VPBROADCASTD 8(DI)(R10*1), Z6
+	MOVL         (DI)(R10*1), R11
+	VPANDD       -256(AX)(R11*1), Z6, Z6
+	VPDPBUSD     Z5, Z6, Z1
+	VPSLLVD.BCST 12(DI)(R10*1), Z1, Z1
+	MOVL         48(CX)(DX*1), R10
+	VPBROADCASTD 52(CX)(DX*1), Z5
+	VPBROADCASTD 8(DI)(R10*1), Z6
+	MOVL         (DI)(R10*1), R11
+	VPANDD       -256(AX)(R11*1), Z6, Z6
+	VPDPBUSD     Z5, Z6, Z3
+	VPSLLVD.BCST 12(DI)(R10*1), Z3, Z3
+	VMOVDQU32    -256(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD (CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD (CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -192(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 4(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 8(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 12(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -256(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 16(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -192(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 20(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 24(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 28(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VCVTPH2PS    -320(AX), Z5
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z5, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z5, Z2
+	VCVTPH2PS    -288(AX), Z5
+	VBROADCASTSS 36(CX), Z6
+	VFMADD231PS  Z6, Z5, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z6
+	VFMADD231PS  Z6, Z5, Z2
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          block2_1
+
+block2_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -5084,186 +5986,151 @@ rows2:
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
-	VXORPS    Z6, Z6, Z6
 	MOVQ      ahead+56(FP), SI
 	LEAQ      placesQ4_1<>+0(SB), DI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z6
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x05, R9
-	JZ        block2_end
+	JZ        block3_1_end
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
 	CMOVQGE    R11, R10
 	PREFETCHT0 (R10)
-	PREFETCHT0 (R10)(BX*1)
 	PREFETCHT0 64(R10)
-	PREFETCHT0 64(R10)(BX*1)
 	PREFETCHT0 128(R10)
-	PREFETCHT0 128(R10)(BX*1)
 	PREFETCHT0 192(R10)
-	PREFETCHT0 192(R10)(BX*1)
 	PREFETCHT0 256(R10)
-	PREFETCHT0 256(R10)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+320, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R10
-	VPBROADCASTD 52(CX), Z9
-	VPBROADCASTD 8(DI)(R10*1), Z10
+	VPBROADCASTD 52(CX), Z7
+	VPBROADCASTD 8(DI)(R10*1), Z8
 	MOVL         (DI)(R10*1), R11
-	VPANDD       -256(AX)(R11*1), Z10, Z11
-	VPDPBUSD     Z9, Z11, Z1
+	VPANDD       -256(AX)(R11*1), Z8, Z8
+	VPDPBUSD     Z7, Z8, Z1
 	VPSLLVD.BCST 12(DI)(R10*1), Z1, Z1
-	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VPANDD       -256(AX)(R11*1), Z10, Z10
-	VPDPBUSD     Z9, Z10, Z5
-	VPSLLVD.BCST 12(DI)(R10*1), Z5, Z5
 	MOVL         48(CX)(DX*1), R10
-	VPBROADCASTD 52(CX)(DX*1), Z9
-	VPBROADCASTD 8(DI)(R10*1), Z10
+	VPBROADCASTD 52(CX)(DX*1), Z7
+	VPBROADCASTD 8(DI)(R10*1), Z8
 	MOVL         (DI)(R10*1), R11
-	VPANDD       -256(AX)(R11*1), Z10, Z11
-	VPDPBUSD     Z9, Z11, Z3
+	VPANDD       -256(AX)(R11*1), Z8, Z8
+	VPDPBUSD     Z7, Z8, Z3
 	VPSLLVD.BCST 12(DI)(R10*1), Z3, Z3
+	MOVL         48(CX)(DX*2), R10
+	VPBROADCASTD 52(CX)(DX*2), Z7
+	VPBROADCASTD 8(DI)(R10*1), Z8
 	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VPANDD       -256(AX)(R11*1), Z10, Z10
-	VPDPBUSD     Z9, Z10, Z7
-	VPSLLVD.BCST 12(DI)(R10*1), Z7, Z7
-	VMOVDQU32    -256(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -256(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD (CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD (CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -192(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -192(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 4(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 8(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 12(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -256(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -256(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 16(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -192(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -192(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 20(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 24(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 28(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VCVTPH2PS    -320(AX), Z9
+	VPANDD       -256(AX)(R11*1), Z8, Z8
+	VPDPBUSD     Z7, Z8, Z5
+	VPSLLVD.BCST 12(DI)(R10*1), Z5, Z5
+	VMOVDQU32    -256(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD (CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD (CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD (CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -192(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 4(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 8(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 12(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -256(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 16(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -192(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 20(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 24(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 28(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VCVTPH2PS    -320(AX), Z7
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z9, Z0
+	VFMADD231PS  Z1, Z7, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z9, Z2
-	VCVTPH2PS    -320(AX)(BX*1), Z9
+	VFMADD231PS  Z3, Z7, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z9, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z9, Z6
-	VCVTPH2PS    -288(AX), Z9
-	VCVTPH2PS    -288(AX)(BX*1), Z10
-	VBROADCASTSS 36(CX), Z11
-	VFMADD231PS  Z11, Z9, Z0
-	VFMADD231PS  Z11, Z10, Z4
-	VBROADCASTSS 36(CX)(DX*1), Z11
-	VFMADD231PS  Z11, Z9, Z2
-	VFMADD231PS  Z11, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z7, Z4
+	VCVTPH2PS    -288(AX), Z7
+	VBROADCASTSS 36(CX), Z8
+	VFMADD231PS  Z8, Z7, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z8
+	VFMADD231PS  Z8, Z7, Z2
+	VBROADCASTSS 36(CX)(DX*2), Z8
+	VFMADD231PS  Z8, Z7, Z4
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block3_1
 
-block2_end:
+block3_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -5280,15 +6147,15 @@ block2_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z4, K2, 64(AX)
 	ADDQ    CX, AX
 	VMOVUPS Z2, K1, (AX)
-	VMOVUPS Z6, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -5302,140 +6169,187 @@ rows1:
 	MOVQ      SI, BX
 	CMOVQLE   DI, BX
 	SHLQ      $0x01, DX
+	LEAQ      (CX)(DX*2), SI
+	ADDQ      DX, SI
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
-	MOVQ      ahead+56(FP), DX
-	LEAQ      placesQ4_1<>+0(SB), SI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
-	JZ        block1_end
+	VXORPS    Z4, Z4, Z4
+	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
+	LEAQ      placesQ4_1<>+0(SB), R9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
+	JZ        block4_1_end
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R9
-	LEAQ       (R9)(BX*1), R10
-	CMPQ       R9, R8
-	CMOVQGE    R10, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 (R9)(BX*1)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 64(R9)(BX*1)
-	PREFETCHT0 128(R9)
-	PREFETCHT0 128(R9)(BX*1)
-	PREFETCHT0 192(R9)
-	PREFETCHT0 192(R9)(BX*1)
-	PREFETCHT0 256(R9)
-	PREFETCHT0 256(R9)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+320, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R9
-	VPBROADCASTD 52(CX), Z5
-	VPBROADCASTD 8(SI)(R9*1), Z6
-	MOVL         (SI)(R9*1), R10
-	VPANDD       -256(AX)(R10*1), Z6, Z7
-	VPDPBUSD     Z5, Z7, Z1
-	VPSLLVD.BCST 12(SI)(R9*1), Z1, Z1
-	MOVL         (SI)(R9*1), R10
-	ADDQ         BX, R10
-	VPANDD       -256(AX)(R10*1), Z6, Z6
-	VPDPBUSD     Z5, Z6, Z3
-	VPSLLVD.BCST 12(SI)(R9*1), Z3, Z3
-	VMOVDQU32    -256(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -256(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD (CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -192(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -192(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 4(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 8(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 12(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -256(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -256(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 16(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -192(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -192(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 20(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 24(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 28(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VCVTPH2PS    -320(AX), Z5
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z9
+	VPBROADCASTD 8(R9)(R11*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VPANDD       -256(AX)(R12*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z1
+	VPSLLVD.BCST 12(R9)(R11*1), Z1, Z1
+	MOVL         48(CX)(DX*1), R11
+	VPBROADCASTD 52(CX)(DX*1), Z9
+	VPBROADCASTD 8(R9)(R11*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VPANDD       -256(AX)(R12*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z3
+	VPSLLVD.BCST 12(R9)(R11*1), Z3, Z3
+	MOVL         48(CX)(DX*2), R11
+	VPBROADCASTD 52(CX)(DX*2), Z9
+	VPBROADCASTD 8(R9)(R11*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VPANDD       -256(AX)(R12*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z5
+	VPSLLVD.BCST 12(R9)(R11*1), Z5, Z5
+	MOVL         48(SI), R11
+	VPBROADCASTD 52(SI), Z9
+	VPBROADCASTD 8(R9)(R11*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VPANDD       -256(AX)(R12*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z7
+	VPSLLVD.BCST 12(R9)(R11*1), Z7, Z7
+	VMOVDQU32    -256(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD (CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD (CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD (CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD (SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -192(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 4(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 4(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 8(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 8(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 12(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 12(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -256(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 16(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 16(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -192(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 20(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 20(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 24(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 24(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 28(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 28(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VCVTPH2PS    -320(AX), Z9
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z5, Z0
-	VCVTPH2PS    -320(AX)(BX*1), Z5
+	VFMADD231PS  Z1, Z9, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z5, Z2
-	VCVTPH2PS    -288(AX), Z5
-	VCVTPH2PS    -288(AX)(BX*1), Z6
-	VBROADCASTSS 36(CX), Z7
-	VFMADD231PS  Z7, Z5, Z0
-	VFMADD231PS  Z7, Z6, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z9, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z9, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z9, Z6
+	VCVTPH2PS    -288(AX), Z9
+	VBROADCASTSS 36(CX), Z10
+	VFMADD231PS  Z10, Z9, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z10
+	VFMADD231PS  Z10, Z9, Z2
+	VBROADCASTSS 36(CX)(DX*2), Z10
+	VFMADD231PS  Z10, Z9, Z4
+	VBROADCASTSS 36(SI), Z10
+	VFMADD231PS  Z10, Z9, Z6
 	ADDQ         $+64, CX
-	DECQ         DI
-	JNZ          block1
+	ADDQ         $+64, SI
+	DECQ         R10
+	JNZ          block4_1
 
-block1_end:
+block4_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -5452,7 +6366,12 @@ block1_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z2, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z6, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
@@ -5494,11 +6413,20 @@ GLOBL placesQ4_1<>(SB), RODATA|NOPTR, $128
 // func MatMulQ5_0(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ5_0(SB), NOSPLIT, $0-64
-	MOVQ      n+48(FP), AX
-	CMPQ      AX, $+1
-	JE        rows1
-	CMPQ      AX, $+2
-	JE        rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ      AX, $+3
 	JE        rows3
 	CMPQ      AX, $+4
@@ -5538,21 +6466,21 @@ TEXT ·MatMulQ5_0(SB), NOSPLIT, $0-64
 	VMOVDQU32 k10101010<>+0(SB), Z25
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block6_end
+	JZ        block6_2_end
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -5570,7 +6498,7 @@ block6_own:
 	PREFETCHT0 320(R11)
 	PREFETCHT0 320(R11)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -5997,9 +6925,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -6068,21 +6996,21 @@ rows5:
 	VMOVDQU32 k10101010<>+0(SB), Z21
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block5_end
+	JZ        block5_2_end
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -6100,7 +7028,7 @@ block5_own:
 	PREFETCHT0 320(R11)
 	PREFETCHT0 320(R11)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -6469,9 +7397,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -6535,21 +7463,21 @@ rows4:
 	VMOVDQU32 k10101010<>+0(SB), Z17
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block4_end
+	JZ        block4_2_end
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -6567,7 +7495,7 @@ block4_own:
 	PREFETCHT0 320(R11)
 	PREFETCHT0 320(R11)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -6878,9 +7806,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -6937,21 +7865,21 @@ rows3:
 	VMOVDQU32 k10101010<>+0(SB), Z13
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x05, R9
-	JZ        block3_end
+	JZ        block3_2_end
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -6969,7 +7897,7 @@ block3_own:
 	PREFETCHT0 320(R10)
 	PREFETCHT0 320(R10)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -7221,9 +8149,9 @@ block3_fetched:
 	VFMADD231PS  Z11, Z14, Z10
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -7251,7 +8179,334 @@ block3_end:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x05, SI
+	IMUL3Q    $0x00000160, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	MOVQ      ahead+56(FP), DX
+	LEAQ      placesQ5_0<>+0(SB), SI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z2
+	VMOVDQU32 k10101010<>+0(SB), Z3
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x05, DI
+	JZ        block1_1_end
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	PREFETCHT0 320(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R9
+	LEAQ       (R9)(BX*1), R10
+	CMPQ       R9, R8
+	CMOVQGE    R10, R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	PREFETCHT0 128(R9)
+	PREFETCHT0 192(R9)
+	PREFETCHT0 256(R9)
+	PREFETCHT0 320(R9)
+
+block1_1_fetched:
+	ADDQ         $+352, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R9
+	VPBROADCASTD 52(CX), Z4
+	MOVL         (SI)(R9*1), R10
+	VMOVDQU32    -320(AX)(R10*1), Z5
+	VPSRLVD.BCST 4(SI)(R9*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	MOVL         8(SI)(R9*1), R9
+	KMOVQ        -320(AX)(R9*1), K1
+	VPADDB       Z3, Z5, K1, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VPBROADCASTD 40(CX), Z4
+	VPSLLD       $0x04, Z4, Z4
+	VPADDD       Z4, Z1, Z1
+	VMOVDQU32    -320(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -64(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD (CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -56(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 4(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -48(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 8(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -40(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 12(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -320(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -32(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 16(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -24(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 20(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -16(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 24(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -8(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 28(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VCVTPH2PS    -352(AX), Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	ADDQ         $+64, CX
+	DECQ         DI
+	JNZ          block1_1
+
+block1_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x05, SI
+	IMUL3Q    $0x00000160, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
+	LEAQ      placesQ5_0<>+0(SB), DI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
+	VMOVDQU32 k10101010<>+0(SB), Z5
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
+	JZ        block2_1_end
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R10
+	LEAQ       (R10)(BX*1), R11
+	CMPQ       R10, R8
+	CMOVQGE    R11, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	PREFETCHT0 128(R10)
+	PREFETCHT0 192(R10)
+	PREFETCHT0 256(R10)
+	PREFETCHT0 320(R10)
+
+block2_1_fetched:
+	ADDQ         $+352, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R10
+	VPBROADCASTD 52(CX), Z6
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -320(AX)(R11*1), Z7
+	VPSRLVD.BCST 4(DI)(R10*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R10*1), R10
+	KMOVQ        -320(AX)(R10*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R10
+	VPBROADCASTD 52(CX)(DX*1), Z6
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -320(AX)(R11*1), Z7
+	VPSRLVD.BCST 4(DI)(R10*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R10*1), R10
+	KMOVQ        -320(AX)(R10*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 40(CX), Z6
+	VPSLLD       $0x04, Z6, Z6
+	VPADDD       Z6, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z6
+	VPSLLD       $0x04, Z6, Z6
+	VPADDD       Z6, Z3, Z3
+	VMOVDQU32    -320(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -64(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD (CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD (CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -56(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 4(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -48(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 8(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -40(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 12(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -320(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -32(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 16(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -24(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 20(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -16(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 24(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -8(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 28(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VCVTPH2PS    -352(AX), Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          block2_1
+
+block2_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -7268,242 +8523,184 @@ rows2:
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
-	VXORPS    Z6, Z6, Z6
 	MOVQ      ahead+56(FP), SI
 	LEAQ      placesQ5_0<>+0(SB), DI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
-	VMOVDQU32 k10101010<>+0(SB), Z9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z6
+	VMOVDQU32 k10101010<>+0(SB), Z7
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x05, R9
-	JZ        block2_end
+	JZ        block3_1_end
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
 	CMOVQGE    R11, R10
 	PREFETCHT0 (R10)
-	PREFETCHT0 (R10)(BX*1)
 	PREFETCHT0 64(R10)
-	PREFETCHT0 64(R10)(BX*1)
 	PREFETCHT0 128(R10)
-	PREFETCHT0 128(R10)(BX*1)
 	PREFETCHT0 192(R10)
-	PREFETCHT0 192(R10)(BX*1)
 	PREFETCHT0 256(R10)
-	PREFETCHT0 256(R10)(BX*1)
 	PREFETCHT0 320(R10)
-	PREFETCHT0 320(R10)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R10
-	VPBROADCASTD 52(CX), Z10
+	VPBROADCASTD 52(CX), Z8
 	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -320(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R10*1), R11
-	KMOVQ        -320(AX)(R11*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -320(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R10*1), R10
+	KMOVQ        -320(AX)(R10*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VMOVDQU32    -320(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R10*1), R10
-	ADDQ         BX, R10
-	KMOVQ        -320(AX)(R10*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R10
-	VPBROADCASTD 52(CX)(DX*1), Z10
+	VPBROADCASTD 52(CX)(DX*1), Z8
 	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -320(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R10*1), R11
-	KMOVQ        -320(AX)(R11*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z3
-	VPSLLD       $0x08, Z3, Z3
-	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VMOVDQU32    -320(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -320(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R10*1), R10
-	ADDQ         BX, R10
 	KMOVQ        -320(AX)(R10*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VPBROADCASTD 40(CX), Z10
-	VPSLLD       $0x04, Z10, Z10
-	VPADDD       Z10, Z1, Z1
-	VPADDD       Z10, Z5, Z5
-	VPBROADCASTD 40(CX)(DX*1), Z10
-	VPSLLD       $0x04, Z10, Z10
-	VPADDD       Z10, Z3, Z3
-	VPADDD       Z10, Z7, Z7
-	VMOVDQU32    -320(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z3
+	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R10
+	VPBROADCASTD 52(CX)(DX*2), Z8
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -320(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R10*1), R10
+	KMOVQ        -320(AX)(R10*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VPBROADCASTD 40(CX), Z8
+	VPSLLD       $0x04, Z8, Z8
+	VPADDD       Z8, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z8
+	VPSLLD       $0x04, Z8, Z8
+	VPADDD       Z8, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z8
+	VPSLLD       $0x04, Z8, Z8
+	VPADDD       Z8, Z5, Z5
+	VMOVDQU32    -320(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -64(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -320(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -64(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD (CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD (CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD (CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD (CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD (CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -56(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -56(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 4(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 4(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -48(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -48(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 8(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 8(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -40(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -40(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 12(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -320(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 12(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -320(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -32(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -320(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -32(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 16(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 16(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -24(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -24(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 20(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 20(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -16(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -16(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 24(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 24(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -8(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -8(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 28(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VCVTPH2PS    -352(AX), Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 28(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VCVTPH2PS    -352(AX), Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VCVTPH2PS    -352(AX)(BX*1), Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block3_1
 
-block2_end:
+block3_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -7520,15 +8717,15 @@ block2_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z4, K2, 64(AX)
 	ADDQ    CX, AX
 	VMOVUPS Z2, K1, (AX)
-	VMOVUPS Z6, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -7542,185 +8739,225 @@ rows1:
 	MOVQ      SI, BX
 	CMOVQLE   DI, BX
 	SHLQ      $0x01, DX
+	LEAQ      (CX)(DX*2), SI
+	ADDQ      DX, SI
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
-	MOVQ      ahead+56(FP), DX
-	LEAQ      placesQ5_0<>+0(SB), SI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	VMOVDQU32 k10101010<>+0(SB), Z5
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
-	JZ        block1_end
+	VXORPS    Z4, Z4, Z4
+	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
+	LEAQ      placesQ5_0<>+0(SB), R9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	VMOVDQU32 k10101010<>+0(SB), Z9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
+	JZ        block4_1_end
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	PREFETCHT0 320(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R9
-	LEAQ       (R9)(BX*1), R10
-	CMPQ       R9, R8
-	CMOVQGE    R10, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 (R9)(BX*1)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 64(R9)(BX*1)
-	PREFETCHT0 128(R9)
-	PREFETCHT0 128(R9)(BX*1)
-	PREFETCHT0 192(R9)
-	PREFETCHT0 192(R9)(BX*1)
-	PREFETCHT0 256(R9)
-	PREFETCHT0 256(R9)(BX*1)
-	PREFETCHT0 320(R9)
-	PREFETCHT0 320(R9)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
+	PREFETCHT0 320(R11)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R9
-	VPBROADCASTD 52(CX), Z6
-	MOVL         (SI)(R9*1), R10
-	VMOVDQU32    -320(AX)(R10*1), Z7
-	VPSRLVD.BCST 4(SI)(R9*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R9*1), R10
-	KMOVQ        -320(AX)(R10*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -320(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R11*1), R11
+	KMOVQ        -320(AX)(R11*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R9*1), R10
-	ADDQ         BX, R10
-	VMOVDQU32    -320(AX)(R10*1), Z7
-	VPSRLVD.BCST 4(SI)(R9*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R9*1), R9
-	ADDQ         BX, R9
-	KMOVQ        -320(AX)(R9*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R11
+	VPBROADCASTD 52(CX)(DX*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -320(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R11*1), R11
+	KMOVQ        -320(AX)(R11*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VPBROADCASTD 40(CX), Z6
-	VPSLLD       $0x04, Z6, Z6
-	VPADDD       Z6, Z1, Z1
-	VPADDD       Z6, Z3, Z3
-	VMOVDQU32    -320(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	MOVL         48(CX)(DX*2), R11
+	VPBROADCASTD 52(CX)(DX*2), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -320(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R11*1), R11
+	KMOVQ        -320(AX)(R11*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R11
+	VPBROADCASTD 52(SI), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -320(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R11*1), R11
+	KMOVQ        -320(AX)(R11*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VPBROADCASTD 40(CX), Z10
+	VPSLLD       $0x04, Z10, Z10
+	VPADDD       Z10, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z10
+	VPSLLD       $0x04, Z10, Z10
+	VPADDD       Z10, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z10
+	VPSLLD       $0x04, Z10, Z10
+	VPADDD       Z10, Z5, Z5
+	VPBROADCASTD 40(SI), Z10
+	VPSLLD       $0x04, Z10, Z10
+	VPADDD       Z10, Z7, Z7
+	VMOVDQU32    -320(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -64(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -320(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -64(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD (CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD (CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD (CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD (CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD (SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -56(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -56(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 4(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 4(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 4(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -48(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -48(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 8(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 8(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 8(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -40(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -40(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 12(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -320(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 12(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 12(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -320(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -32(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -320(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -32(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 16(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 16(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 16(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -24(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -24(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 20(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 20(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 20(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -16(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -16(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 24(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 24(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 24(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -8(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -8(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 28(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VCVTPH2PS    -352(AX), Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 28(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 28(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VCVTPH2PS    -352(AX), Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VCVTPH2PS    -352(AX)(BX*1), Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
 	ADDQ         $+64, CX
-	DECQ         DI
-	JNZ          block1
+	ADDQ         $+64, SI
+	DECQ         R10
+	JNZ          block4_1
 
-block1_end:
+block4_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -7737,7 +8974,12 @@ block1_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z2, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z6, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
@@ -7797,11 +9039,20 @@ GLOBL k10101010<>(SB), RODATA|NOPTR, $64
 // func MatMulQ5_1(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ5_1(SB), NOSPLIT, $0-64
-	MOVQ      n+48(FP), AX
-	CMPQ      AX, $+1
-	JE        rows1
-	CMPQ      AX, $+2
-	JE        rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ      AX, $+3
 	JE        rows3
 	CMPQ      AX, $+4
@@ -7841,21 +9092,21 @@ TEXT ·MatMulQ5_1(SB), NOSPLIT, $0-64
 	VMOVDQU32 k10101010<>+0(SB), Z25
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block6_end
+	JZ        block6_2_end
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -7873,7 +9124,7 @@ block6_own:
 	PREFETCHT0 320(R11)
 	PREFETCHT0 320(R11)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+384, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -8296,9 +9547,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -8367,21 +9618,21 @@ rows5:
 	VMOVDQU32 k10101010<>+0(SB), Z21
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block5_end
+	JZ        block5_2_end
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -8399,7 +9650,7 @@ block5_own:
 	PREFETCHT0 320(R11)
 	PREFETCHT0 320(R11)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+384, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -8765,9 +10016,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -8831,21 +10082,21 @@ rows4:
 	VMOVDQU32 k10101010<>+0(SB), Z17
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x05, R10
-	JZ        block4_end
+	JZ        block4_2_end
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -8863,7 +10114,7 @@ block4_own:
 	PREFETCHT0 320(R11)
 	PREFETCHT0 320(R11)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+384, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -9172,9 +10423,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -9231,21 +10482,21 @@ rows3:
 	VMOVDQU32 k10101010<>+0(SB), Z13
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x05, R9
-	JZ        block3_end
+	JZ        block3_2_end
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -9263,7 +10514,7 @@ block3_own:
 	PREFETCHT0 320(R10)
 	PREFETCHT0 320(R10)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+384, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -9514,9 +10765,9 @@ block3_fetched:
 	VFMADD231PS  Z16, Z15, Z10
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -9544,7 +10795,333 @@ block3_end:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x05, SI
+	IMUL3Q    $0x00000180, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	MOVQ      ahead+56(FP), DX
+	LEAQ      placesQ5_1<>+0(SB), SI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z2
+	VMOVDQU32 k10101010<>+0(SB), Z3
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x05, DI
+	JZ        block1_1_end
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	PREFETCHT0 320(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R9
+	LEAQ       (R9)(BX*1), R10
+	CMPQ       R9, R8
+	CMOVQGE    R10, R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	PREFETCHT0 128(R9)
+	PREFETCHT0 192(R9)
+	PREFETCHT0 256(R9)
+	PREFETCHT0 320(R9)
+
+block1_1_fetched:
+	ADDQ         $+384, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R9
+	VPBROADCASTD 52(CX), Z4
+	MOVL         (SI)(R9*1), R10
+	VMOVDQU32    -320(AX)(R10*1), Z5
+	VPSRLVD.BCST 4(SI)(R9*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	MOVL         8(SI)(R9*1), R9
+	KMOVQ        -320(AX)(R9*1), K1
+	VPADDB       Z3, Z5, K1, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VMOVDQU32    -320(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -64(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD (CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -56(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 4(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -48(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 8(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -40(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 12(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -320(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -32(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 16(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -24(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 20(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -16(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 24(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -8(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 28(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VCVTPH2PS    -384(AX), Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	VCVTPH2PS    -352(AX), Z4
+	VBROADCASTSS 36(CX), Z5
+	VFMADD231PS  Z5, Z4, Z0
+	ADDQ         $+64, CX
+	DECQ         DI
+	JNZ          block1_1
+
+block1_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x05, SI
+	IMUL3Q    $0x00000180, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
+	LEAQ      placesQ5_1<>+0(SB), DI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
+	VMOVDQU32 k10101010<>+0(SB), Z5
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x05, R9
+	JZ        block2_1_end
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R10
+	LEAQ       (R10)(BX*1), R11
+	CMPQ       R10, R8
+	CMOVQGE    R11, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	PREFETCHT0 128(R10)
+	PREFETCHT0 192(R10)
+	PREFETCHT0 256(R10)
+	PREFETCHT0 320(R10)
+
+block2_1_fetched:
+	ADDQ         $+384, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R10
+	VPBROADCASTD 52(CX), Z6
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -320(AX)(R11*1), Z7
+	VPSRLVD.BCST 4(DI)(R10*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R10*1), R10
+	KMOVQ        -320(AX)(R10*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R10
+	VPBROADCASTD 52(CX)(DX*1), Z6
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -320(AX)(R11*1), Z7
+	VPSRLVD.BCST 4(DI)(R10*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R10*1), R10
+	KMOVQ        -320(AX)(R10*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VMOVDQU32    -320(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -64(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD (CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD (CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -56(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 4(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -48(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 8(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -40(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 12(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -320(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -32(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 16(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -24(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 20(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -16(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 24(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -8(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 28(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VCVTPH2PS    -384(AX), Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	VCVTPH2PS    -352(AX), Z6
+	VBROADCASTSS 36(CX), Z7
+	VFMADD231PS  Z7, Z6, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z7
+	VFMADD231PS  Z7, Z6, Z2
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          block2_1
+
+block2_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -9561,242 +11138,182 @@ rows2:
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
-	VXORPS    Z6, Z6, Z6
 	MOVQ      ahead+56(FP), SI
 	LEAQ      placesQ5_1<>+0(SB), DI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
-	VMOVDQU32 k10101010<>+0(SB), Z9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z6
+	VMOVDQU32 k10101010<>+0(SB), Z7
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x05, R9
-	JZ        block2_end
+	JZ        block3_1_end
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
 	CMOVQGE    R11, R10
 	PREFETCHT0 (R10)
-	PREFETCHT0 (R10)(BX*1)
 	PREFETCHT0 64(R10)
-	PREFETCHT0 64(R10)(BX*1)
 	PREFETCHT0 128(R10)
-	PREFETCHT0 128(R10)(BX*1)
 	PREFETCHT0 192(R10)
-	PREFETCHT0 192(R10)(BX*1)
 	PREFETCHT0 256(R10)
-	PREFETCHT0 256(R10)(BX*1)
 	PREFETCHT0 320(R10)
-	PREFETCHT0 320(R10)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+384, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R10
-	VPBROADCASTD 52(CX), Z10
+	VPBROADCASTD 52(CX), Z8
 	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -320(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R10*1), R11
-	KMOVQ        -320(AX)(R11*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -320(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R10*1), R10
+	KMOVQ        -320(AX)(R10*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VMOVDQU32    -320(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R10*1), R10
-	ADDQ         BX, R10
-	KMOVQ        -320(AX)(R10*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R10
-	VPBROADCASTD 52(CX)(DX*1), Z10
+	VPBROADCASTD 52(CX)(DX*1), Z8
 	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -320(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R10*1), R11
-	KMOVQ        -320(AX)(R11*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z3
-	VPSLLD       $0x08, Z3, Z3
-	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VMOVDQU32    -320(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -320(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R10*1), R10
-	ADDQ         BX, R10
 	KMOVQ        -320(AX)(R10*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VMOVDQU32    -320(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z3
+	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R10
+	VPBROADCASTD 52(CX)(DX*2), Z8
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -320(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R10*1), R10
+	KMOVQ        -320(AX)(R10*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VMOVDQU32    -320(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -64(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -320(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -64(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD (CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD (CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD (CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD (CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD (CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -56(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -56(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 4(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 4(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -48(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -48(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 8(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 8(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -40(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -40(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 12(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -320(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 12(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -320(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -32(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -320(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -32(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 16(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 16(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -24(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -24(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 20(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 20(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -16(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -16(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 24(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 24(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -8(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -8(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 28(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VCVTPH2PS    -384(AX), Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 28(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VCVTPH2PS    -384(AX), Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VCVTPH2PS    -384(AX)(BX*1), Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
-	VCVTPH2PS    -352(AX), Z10
-	VCVTPH2PS    -352(AX)(BX*1), Z11
-	VBROADCASTSS 36(CX), Z12
-	VFMADD231PS  Z12, Z10, Z0
-	VFMADD231PS  Z12, Z11, Z4
-	VBROADCASTSS 36(CX)(DX*1), Z12
-	VFMADD231PS  Z12, Z10, Z2
-	VFMADD231PS  Z12, Z11, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
+	VCVTPH2PS    -352(AX), Z8
+	VBROADCASTSS 36(CX), Z9
+	VFMADD231PS  Z9, Z8, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z9
+	VFMADD231PS  Z9, Z8, Z2
+	VBROADCASTSS 36(CX)(DX*2), Z9
+	VFMADD231PS  Z9, Z8, Z4
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block3_1
 
-block2_end:
+block3_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -9813,15 +11330,15 @@ block2_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z4, K2, 64(AX)
 	ADDQ    CX, AX
 	VMOVUPS Z2, K1, (AX)
-	VMOVUPS Z6, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -9835,186 +11352,222 @@ rows1:
 	MOVQ      SI, BX
 	CMOVQLE   DI, BX
 	SHLQ      $0x01, DX
+	LEAQ      (CX)(DX*2), SI
+	ADDQ      DX, SI
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
-	MOVQ      ahead+56(FP), DX
-	LEAQ      placesQ5_1<>+0(SB), SI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	VMOVDQU32 k10101010<>+0(SB), Z5
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x05, DI
-	JZ        block1_end
+	VXORPS    Z4, Z4, Z4
+	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
+	LEAQ      placesQ5_1<>+0(SB), R9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	VMOVDQU32 k10101010<>+0(SB), Z9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x05, R10
+	JZ        block4_1_end
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	PREFETCHT0 320(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R9
-	LEAQ       (R9)(BX*1), R10
-	CMPQ       R9, R8
-	CMOVQGE    R10, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 (R9)(BX*1)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 64(R9)(BX*1)
-	PREFETCHT0 128(R9)
-	PREFETCHT0 128(R9)(BX*1)
-	PREFETCHT0 192(R9)
-	PREFETCHT0 192(R9)(BX*1)
-	PREFETCHT0 256(R9)
-	PREFETCHT0 256(R9)(BX*1)
-	PREFETCHT0 320(R9)
-	PREFETCHT0 320(R9)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
+	PREFETCHT0 320(R11)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+384, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R9
-	VPBROADCASTD 52(CX), Z6
-	MOVL         (SI)(R9*1), R10
-	VMOVDQU32    -320(AX)(R10*1), Z7
-	VPSRLVD.BCST 4(SI)(R9*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R9*1), R10
-	KMOVQ        -320(AX)(R10*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -320(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R11*1), R11
+	KMOVQ        -320(AX)(R11*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R9*1), R10
-	ADDQ         BX, R10
-	VMOVDQU32    -320(AX)(R10*1), Z7
-	VPSRLVD.BCST 4(SI)(R9*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R9*1), R9
-	ADDQ         BX, R9
-	KMOVQ        -320(AX)(R9*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R11
+	VPBROADCASTD 52(CX)(DX*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -320(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R11*1), R11
+	KMOVQ        -320(AX)(R11*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VMOVDQU32    -320(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	MOVL         48(CX)(DX*2), R11
+	VPBROADCASTD 52(CX)(DX*2), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -320(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R11*1), R11
+	KMOVQ        -320(AX)(R11*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R11
+	VPBROADCASTD 52(SI), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -320(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R11*1), R11
+	KMOVQ        -320(AX)(R11*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VMOVDQU32    -320(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -64(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -320(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -64(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD (CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD (CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD (CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD (CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD (SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -56(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -56(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 4(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 4(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 4(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -48(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -48(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 8(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 8(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 8(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -40(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -40(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 12(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -320(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 12(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 12(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -320(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -32(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -320(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -32(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 16(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 16(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 16(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -24(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -24(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 20(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 20(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 20(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -16(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -16(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 24(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 24(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 24(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -8(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -8(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 28(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VCVTPH2PS    -384(AX), Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 28(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 28(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VCVTPH2PS    -384(AX), Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VCVTPH2PS    -384(AX)(BX*1), Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
-	VCVTPH2PS    -352(AX), Z6
-	VCVTPH2PS    -352(AX)(BX*1), Z7
-	VBROADCASTSS 36(CX), Z8
-	VFMADD231PS  Z8, Z6, Z0
-	VFMADD231PS  Z8, Z7, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
+	VCVTPH2PS    -352(AX), Z10
+	VBROADCASTSS 36(CX), Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z11
+	VFMADD231PS  Z11, Z10, Z2
+	VBROADCASTSS 36(CX)(DX*2), Z11
+	VFMADD231PS  Z11, Z10, Z4
+	VBROADCASTSS 36(SI), Z11
+	VFMADD231PS  Z11, Z10, Z6
 	ADDQ         $+64, CX
-	DECQ         DI
-	JNZ          block1
+	ADDQ         $+64, SI
+	DECQ         R10
+	JNZ          block4_1
 
-block1_end:
+block4_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -10031,7 +11584,12 @@ block1_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z2, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z6, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
@@ -10073,11 +11631,20 @@ GLOBL placesQ5_1<>(SB), RODATA|NOPTR, $128
 // func MatMulIQ4_NL(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulIQ4_NL(SB), NOSPLIT, $0-64
-	MOVQ            n+48(FP), AX
-	CMPQ            AX, $+1
-	JE              rows1
-	CMPQ            AX, $+2
-	JE              rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ            AX, $+3
 	JE              rows3
 	CMPQ            AX, $+4
@@ -10117,20 +11684,20 @@ TEXT ·MatMulIQ4_NL(SB), NOSPLIT, $0-64
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z25
 	MOVQ            cols+40(FP), R10
 	SHRQ            $0x05, R10
-	JZ              block6_end
+	JZ              block6_2_end
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -10146,7 +11713,7 @@ block6_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -10527,9 +12094,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -10598,20 +12165,20 @@ rows5:
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z21
 	MOVQ            cols+40(FP), R10
 	SHRQ            $0x05, R10
-	JZ              block5_end
+	JZ              block5_2_end
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -10627,7 +12194,7 @@ block5_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -10955,9 +12522,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -11021,20 +12588,20 @@ rows4:
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z17
 	MOVQ            cols+40(FP), R10
 	SHRQ            $0x05, R10
-	JZ              block4_end
+	JZ              block4_2_end
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -11050,7 +12617,7 @@ block4_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -11325,9 +12892,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -11384,20 +12951,20 @@ rows3:
 	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z13
 	MOVQ            cols+40(FP), R9
 	SHRQ            $0x05, R9
-	JZ              block3_end
+	JZ              block3_2_end
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -11413,7 +12980,7 @@ block3_own:
 	PREFETCHT0 256(R10)
 	PREFETCHT0 256(R10)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -11634,9 +13201,9 @@ block3_fetched:
 	VFMADD231PS  Z11, Z14, Z10
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -11664,7 +13231,308 @@ block3_end:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ            w+24(FP), AX
+	MOVQ            x+32(FP), CX
+	MOVQ            cols+40(FP), DX
+	MOVQ            rows+16(FP), BX
+	MOVQ            DX, SI
+	SHRQ            $0x05, SI
+	IMUL3Q          $0x00000120, SI, SI
+	LEAQ            (AX)(SI*1), R8
+	XORQ            DI, DI
+	CMPQ            BX, $+16
+	MOVQ            SI, BX
+	CMOVQLE         DI, BX
+	SHLQ            $0x01, DX
+	VXORPS          Z0, Z0, Z0
+	MOVQ            ahead+56(FP), DX
+	LEAQ            placesIQ4_NL<>+0(SB), SI
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z2
+	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z3
+	MOVQ            cols+40(FP), DI
+	SHRQ            $0x05, DI
+	JZ              block1_1_end
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R9
+	LEAQ       (R9)(BX*1), R10
+	CMPQ       R9, R8
+	CMOVQGE    R10, R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	PREFETCHT0 128(R9)
+	PREFETCHT0 192(R9)
+	PREFETCHT0 256(R9)
+
+block1_1_fetched:
+	ADDQ         $+288, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R9
+	VPBROADCASTD 52(CX), Z4
+	MOVL         (SI)(R9*1), R10
+	VMOVDQU32    -256(AX)(R10*1), Z5
+	VPSRLVD.BCST 4(SI)(R9*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	VPSHUFB      Z5, Z3, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VPBROADCASTD 40(CX), Z4
+	VPSLLD       $0x07, Z4, Z4
+	VPADDD       Z4, Z1, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD (CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 4(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 8(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -64(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 12(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 16(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 20(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 24(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -64(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 28(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VCVTPH2PS    -288(AX), Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	ADDQ         $+64, CX
+	DECQ         DI
+	JNZ          block1_1
+
+block1_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ            w+24(FP), AX
+	MOVQ            x+32(FP), CX
+	MOVQ            cols+40(FP), DX
+	MOVQ            rows+16(FP), BX
+	MOVQ            DX, SI
+	SHRQ            $0x05, SI
+	IMUL3Q          $0x00000120, SI, SI
+	LEAQ            (AX)(SI*1), R8
+	XORQ            DI, DI
+	CMPQ            BX, $+16
+	MOVQ            SI, BX
+	CMOVQLE         DI, BX
+	SHLQ            $0x01, DX
+	VXORPS          Z0, Z0, Z0
+	VXORPS          Z2, Z2, Z2
+	MOVQ            ahead+56(FP), SI
+	LEAQ            placesIQ4_NL<>+0(SB), DI
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z4
+	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z5
+	MOVQ            cols+40(FP), R9
+	SHRQ            $0x05, R9
+	JZ              block2_1_end
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R10
+	LEAQ       (R10)(BX*1), R11
+	CMPQ       R10, R8
+	CMOVQGE    R11, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	PREFETCHT0 128(R10)
+	PREFETCHT0 192(R10)
+	PREFETCHT0 256(R10)
+
+block2_1_fetched:
+	ADDQ         $+288, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R10
+	VPBROADCASTD 52(CX), Z6
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -256(AX)(R11*1), Z7
+	VPSRLVD.BCST 4(DI)(R10*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	VPSHUFB      Z7, Z5, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R10
+	VPBROADCASTD 52(CX)(DX*1), Z6
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -256(AX)(R11*1), Z7
+	VPSRLVD.BCST 4(DI)(R10*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	VPSHUFB      Z7, Z5, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 40(CX), Z6
+	VPSLLD       $0x07, Z6, Z6
+	VPADDD       Z6, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z6
+	VPSLLD       $0x07, Z6, Z6
+	VPADDD       Z6, Z3, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD (CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD (CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 4(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 8(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -64(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 12(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 16(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 20(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 24(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -64(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 28(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VCVTPH2PS    -288(AX), Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          block2_1
+
+block2_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ            w+24(FP), AX
 	MOVQ            x+32(FP), CX
 	MOVQ            cols+40(FP), DX
@@ -11681,213 +13549,168 @@ rows2:
 	VXORPS          Z0, Z0, Z0
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z4, Z4, Z4
-	VXORPS          Z6, Z6, Z6
 	MOVQ            ahead+56(FP), SI
 	LEAQ            placesIQ4_NL<>+0(SB), DI
-	VMOVDQU32       k0f0f0f0f<>+0(SB), Z8
-	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z9
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z6
+	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z7
 	MOVQ            cols+40(FP), R9
 	SHRQ            $0x05, R9
-	JZ              block2_end
+	JZ              block3_1_end
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
 	CMOVQGE    R11, R10
 	PREFETCHT0 (R10)
-	PREFETCHT0 (R10)(BX*1)
 	PREFETCHT0 64(R10)
-	PREFETCHT0 64(R10)(BX*1)
 	PREFETCHT0 128(R10)
-	PREFETCHT0 128(R10)(BX*1)
 	PREFETCHT0 192(R10)
-	PREFETCHT0 192(R10)(BX*1)
 	PREFETCHT0 256(R10)
-	PREFETCHT0 256(R10)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R10
-	VPBROADCASTD 52(CX), Z10
+	VPBROADCASTD 52(CX), Z8
 	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -256(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -256(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	VPSHUFB      Z9, Z7, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VMOVDQU32    -256(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R10
-	VPBROADCASTD 52(CX)(DX*1), Z10
+	VPBROADCASTD 52(CX)(DX*1), Z8
 	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -256(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z3
+	VMOVDQU32    -256(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	VPSHUFB      Z9, Z7, Z9
+	VPDPBUSD     Z8, Z9, Z3
 	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R10
+	VPBROADCASTD 52(CX)(DX*2), Z8
 	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VMOVDQU32    -256(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VPBROADCASTD 40(CX), Z10
-	VPSLLD       $0x07, Z10, Z10
-	VPADDD       Z10, Z1, Z1
-	VPADDD       Z10, Z5, Z5
-	VPBROADCASTD 40(CX)(DX*1), Z10
-	VPSLLD       $0x07, Z10, Z10
-	VPADDD       Z10, Z3, Z3
-	VPADDD       Z10, Z7, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD (CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD (CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 4(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 8(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -64(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -64(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 12(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 16(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 20(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 24(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -64(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -64(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 28(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VCVTPH2PS    -288(AX), Z10
+	VMOVDQU32    -256(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	VPSHUFB      Z9, Z7, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VPBROADCASTD 40(CX), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z5, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD (CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD (CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD (CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 4(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 8(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -64(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 12(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 16(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 20(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 24(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -64(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 28(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VCVTPH2PS    -288(AX), Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VCVTPH2PS    -288(AX)(BX*1), Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block3_1
 
-block2_end:
+block3_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -11904,15 +13727,15 @@ block2_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z4, K2, 64(AX)
 	ADDQ    CX, AX
 	VMOVUPS Z2, K1, (AX)
-	VMOVUPS Z6, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ            w+24(FP), AX
 	MOVQ            x+32(FP), CX
 	MOVQ            cols+40(FP), DX
@@ -11926,161 +13749,207 @@ rows1:
 	MOVQ            SI, BX
 	CMOVQLE         DI, BX
 	SHLQ            $0x01, DX
+	LEAQ            (CX)(DX*2), SI
+	ADDQ            DX, SI
 	VXORPS          Z0, Z0, Z0
 	VXORPS          Z2, Z2, Z2
-	MOVQ            ahead+56(FP), DX
-	LEAQ            placesIQ4_NL<>+0(SB), SI
-	VMOVDQU32       k0f0f0f0f<>+0(SB), Z4
-	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z5
-	MOVQ            cols+40(FP), DI
-	SHRQ            $0x05, DI
-	JZ              block1_end
+	VXORPS          Z4, Z4, Z4
+	VXORPS          Z6, Z6, Z6
+	MOVQ            ahead+56(FP), DI
+	LEAQ            placesIQ4_NL<>+0(SB), R9
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z8
+	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x05, R10
+	JZ              block4_1_end
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R9
-	LEAQ       (R9)(BX*1), R10
-	CMPQ       R9, R8
-	CMOVQGE    R10, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 (R9)(BX*1)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 64(R9)(BX*1)
-	PREFETCHT0 128(R9)
-	PREFETCHT0 128(R9)(BX*1)
-	PREFETCHT0 192(R9)
-	PREFETCHT0 192(R9)(BX*1)
-	PREFETCHT0 256(R9)
-	PREFETCHT0 256(R9)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R9
-	VPBROADCASTD 52(CX), Z6
-	MOVL         (SI)(R9*1), R10
-	VMOVDQU32    -256(AX)(R10*1), Z7
-	VPSRLVD.BCST 4(SI)(R9*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -256(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R9*1), R10
-	ADDQ         BX, R10
-	VMOVDQU32    -256(AX)(R10*1), Z7
-	VPSRLVD.BCST 4(SI)(R9*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R11
+	VPBROADCASTD 52(CX)(DX*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -256(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VPBROADCASTD 40(CX), Z6
-	VPSLLD       $0x07, Z6, Z6
-	VPADDD       Z6, Z1, Z1
-	VPADDD       Z6, Z3, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD (CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 4(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 8(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -64(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -64(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 12(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 16(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 20(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 24(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -64(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -64(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 28(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VCVTPH2PS    -288(AX), Z6
+	MOVL         48(CX)(DX*2), R11
+	VPBROADCASTD 52(CX)(DX*2), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -256(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R11
+	VPBROADCASTD 52(SI), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -256(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VPBROADCASTD 40(CX), Z10
+	VPSLLD       $0x07, Z10, Z10
+	VPADDD       Z10, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z10
+	VPSLLD       $0x07, Z10, Z10
+	VPADDD       Z10, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z10
+	VPSLLD       $0x07, Z10, Z10
+	VPADDD       Z10, Z5, Z5
+	VPBROADCASTD 40(SI), Z10
+	VPSLLD       $0x07, Z10, Z10
+	VPADDD       Z10, Z7, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD (CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD (CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD (CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD (SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 4(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 4(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 8(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 8(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -64(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 12(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 12(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 16(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 16(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 20(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 20(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 24(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 24(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -64(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 28(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 28(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VCVTPH2PS    -288(AX), Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VCVTPH2PS    -288(AX)(BX*1), Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
 	ADDQ         $+64, CX
-	DECQ         DI
-	JNZ          block1
+	ADDQ         $+64, SI
+	DECQ         R10
+	JNZ          block4_1
 
-block1_end:
+block4_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -12097,7 +13966,12 @@ block1_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z2, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z6, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
@@ -12145,11 +14019,20 @@ GLOBL btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>(SB), RODATA|NOPTR, $16
 // func MatMulMXFP4(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulMXFP4(SB), NOSPLIT, $0-64
-	MOVQ            n+48(FP), AX
-	CMPQ            AX, $+1
-	JE              rows1
-	CMPQ            AX, $+2
-	JE              rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ            AX, $+3
 	JE              rows3
 	CMPQ            AX, $+4
@@ -12189,20 +14072,20 @@ TEXT ·MatMulMXFP4(SB), NOSPLIT, $0-64
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z25
 	MOVQ            cols+40(FP), R10
 	SHRQ            $0x05, R10
-	JZ              block6_end
+	JZ              block6_2_end
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -12218,7 +14101,7 @@ block6_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -12601,9 +14484,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block6
+	JNZ          block6_2
 
-block6_end:
+block6_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -12672,20 +14555,20 @@ rows5:
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z21
 	MOVQ            cols+40(FP), R10
 	SHRQ            $0x05, R10
-	JZ              block5_end
+	JZ              block5_2_end
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -12701,7 +14584,7 @@ block5_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -13031,9 +14914,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block5
+	JNZ          block5_2
 
-block5_end:
+block5_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -13097,20 +14980,20 @@ rows4:
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z17
 	MOVQ            cols+40(FP), R10
 	SHRQ            $0x05, R10
-	JZ              block4_end
+	JZ              block4_2_end
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R11
 	LEAQ       (R11)(BX*1), R12
 	CMPQ       R11, R8
@@ -13126,7 +15009,7 @@ block4_own:
 	PREFETCHT0 256(R11)
 	PREFETCHT0 256(R11)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -13403,9 +15286,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R10
-	JNZ          block4
+	JNZ          block4_2
 
-block4_end:
+block4_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -13462,20 +15345,20 @@ rows3:
 	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z13
 	MOVQ            cols+40(FP), R9
 	SHRQ            $0x05, R9
-	JZ              block3_end
+	JZ              block3_2_end
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
@@ -13491,7 +15374,7 @@ block3_own:
 	PREFETCHT0 256(R10)
 	PREFETCHT0 256(R10)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -13714,9 +15597,9 @@ block3_fetched:
 	VFMADD231PS  Z11, Z14, Z10
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block3
+	JNZ          block3_2
 
-block3_end:
+block3_2_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -13744,7 +15627,310 @@ block3_end:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ            w+24(FP), AX
+	MOVQ            x+32(FP), CX
+	MOVQ            cols+40(FP), DX
+	MOVQ            rows+16(FP), BX
+	MOVQ            DX, SI
+	SHRQ            $0x05, SI
+	IMUL3Q          $0x00000120, SI, SI
+	LEAQ            (AX)(SI*1), R8
+	XORQ            DI, DI
+	CMPQ            BX, $+16
+	MOVQ            SI, BX
+	CMOVQLE         DI, BX
+	SHLQ            $0x01, DX
+	VXORPS          Z0, Z0, Z0
+	MOVQ            ahead+56(FP), DX
+	LEAQ            placesMXFP4<>+0(SB), SI
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z2
+	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z3
+	MOVQ            cols+40(FP), DI
+	SHRQ            $0x05, DI
+	JZ              block1_1_end
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R9
+	LEAQ       (R9)(BX*1), R10
+	CMPQ       R9, R8
+	CMOVQGE    R10, R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	PREFETCHT0 128(R9)
+	PREFETCHT0 192(R9)
+	PREFETCHT0 256(R9)
+
+block1_1_fetched:
+	ADDQ         $+288, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R9
+	VPBROADCASTD 52(CX), Z4
+	MOVL         (SI)(R9*1), R10
+	VMOVDQU32    -256(AX)(R10*1), Z5
+	VPSRLVD.BCST 4(SI)(R9*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	VPSHUFB      Z5, Z3, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VPBROADCASTD 40(CX), Z4
+	VPSLLD       $0x04, Z4, Z4
+	VPADDD       Z4, Z1, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD (CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 4(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 8(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -64(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 12(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 16(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 20(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 24(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -64(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 28(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPMOVZXWD    -288(AX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	ADDQ         $+64, CX
+	DECQ         DI
+	JNZ          block1_1
+
+block1_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ            w+24(FP), AX
+	MOVQ            x+32(FP), CX
+	MOVQ            cols+40(FP), DX
+	MOVQ            rows+16(FP), BX
+	MOVQ            DX, SI
+	SHRQ            $0x05, SI
+	IMUL3Q          $0x00000120, SI, SI
+	LEAQ            (AX)(SI*1), R8
+	XORQ            DI, DI
+	CMPQ            BX, $+16
+	MOVQ            SI, BX
+	CMOVQLE         DI, BX
+	SHLQ            $0x01, DX
+	VXORPS          Z0, Z0, Z0
+	VXORPS          Z2, Z2, Z2
+	MOVQ            ahead+56(FP), SI
+	LEAQ            placesMXFP4<>+0(SB), DI
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z4
+	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z5
+	MOVQ            cols+40(FP), R9
+	SHRQ            $0x05, R9
+	JZ              block2_1_end
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R10
+	LEAQ       (R10)(BX*1), R11
+	CMPQ       R10, R8
+	CMOVQGE    R11, R10
+	PREFETCHT0 (R10)
+	PREFETCHT0 64(R10)
+	PREFETCHT0 128(R10)
+	PREFETCHT0 192(R10)
+	PREFETCHT0 256(R10)
+
+block2_1_fetched:
+	ADDQ         $+288, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R10
+	VPBROADCASTD 52(CX), Z6
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -256(AX)(R11*1), Z7
+	VPSRLVD.BCST 4(DI)(R10*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	VPSHUFB      Z7, Z5, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R10
+	VPBROADCASTD 52(CX)(DX*1), Z6
+	MOVL         (DI)(R10*1), R11
+	VMOVDQU32    -256(AX)(R11*1), Z7
+	VPSRLVD.BCST 4(DI)(R10*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	VPSHUFB      Z7, Z5, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 40(CX), Z6
+	VPSLLD       $0x04, Z6, Z6
+	VPADDD       Z6, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z6
+	VPSLLD       $0x04, Z6, Z6
+	VPADDD       Z6, Z3, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD (CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD (CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 4(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 8(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -64(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 12(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 16(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 20(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 24(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -64(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 28(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPMOVZXWD    -288(AX), Z6
+	VPSLLD       $0x10, Z6, Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          block2_1
+
+block2_1_end:
+	MOVQ    dst+0(FP), AX
+	MOVQ    dstStride+8(FP), CX
+	MOVQ    rows+16(FP), DX
+	SHLQ    $0x02, CX
+	MOVQ    $+16, SI
+	MOVQ    DX, BX
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	SUBQ    BX, DX
+	MOVQ    $-1, SI
+	BZHIQ   BX, SI, SI
+	KMOVW   SI, K1
+	MOVQ    $-1, BX
+	BZHIQ   DX, BX, BX
+	KMOVW   BX, K2
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ            w+24(FP), AX
 	MOVQ            x+32(FP), CX
 	MOVQ            cols+40(FP), DX
@@ -13761,215 +15947,169 @@ rows2:
 	VXORPS          Z0, Z0, Z0
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z4, Z4, Z4
-	VXORPS          Z6, Z6, Z6
 	MOVQ            ahead+56(FP), SI
 	LEAQ            placesMXFP4<>+0(SB), DI
-	VMOVDQU32       k0f0f0f0f<>+0(SB), Z8
-	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z9
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z6
+	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z7
 	MOVQ            cols+40(FP), R9
 	SHRQ            $0x05, R9
-	JZ              block2_end
+	JZ              block3_1_end
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R10
 	LEAQ       (R10)(BX*1), R11
 	CMPQ       R10, R8
 	CMOVQGE    R11, R10
 	PREFETCHT0 (R10)
-	PREFETCHT0 (R10)(BX*1)
 	PREFETCHT0 64(R10)
-	PREFETCHT0 64(R10)(BX*1)
 	PREFETCHT0 128(R10)
-	PREFETCHT0 128(R10)(BX*1)
 	PREFETCHT0 192(R10)
-	PREFETCHT0 192(R10)(BX*1)
 	PREFETCHT0 256(R10)
-	PREFETCHT0 256(R10)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R10
-	VPBROADCASTD 52(CX), Z10
+	VPBROADCASTD 52(CX), Z8
 	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -256(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -256(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	VPSHUFB      Z9, Z7, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VMOVDQU32    -256(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R10
-	VPBROADCASTD 52(CX)(DX*1), Z10
+	VPBROADCASTD 52(CX)(DX*1), Z8
 	MOVL         (DI)(R10*1), R11
-	VMOVDQU32    -256(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z3
+	VMOVDQU32    -256(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	VPSHUFB      Z9, Z7, Z9
+	VPDPBUSD     Z8, Z9, Z3
 	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R10
+	VPBROADCASTD 52(CX)(DX*2), Z8
 	MOVL         (DI)(R10*1), R11
-	ADDQ         BX, R11
-	VMOVDQU32    -256(AX)(R11*1), Z11
-	VPSRLVD.BCST 4(DI)(R10*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VPBROADCASTD 40(CX), Z10
-	VPSLLD       $0x04, Z10, Z10
-	VPADDD       Z10, Z1, Z1
-	VPADDD       Z10, Z5, Z5
-	VPBROADCASTD 40(CX)(DX*1), Z10
-	VPSLLD       $0x04, Z10, Z10
-	VPADDD       Z10, Z3, Z3
-	VPADDD       Z10, Z7, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD (CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD (CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 4(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 8(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -64(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -64(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 12(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 16(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 20(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 24(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -64(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -64(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 28(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VPMOVZXWD    -288(AX), Z10
-	VPSLLD       $0x10, Z10, Z10
+	VMOVDQU32    -256(AX)(R11*1), Z9
+	VPSRLVD.BCST 4(DI)(R10*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	VPSHUFB      Z9, Z7, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VPBROADCASTD 40(CX), Z8
+	VPSLLD       $0x04, Z8, Z8
+	VPADDD       Z8, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z8
+	VPSLLD       $0x04, Z8, Z8
+	VPADDD       Z8, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z8
+	VPSLLD       $0x04, Z8, Z8
+	VPADDD       Z8, Z5, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD (CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD (CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD (CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 4(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 8(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -64(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 12(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 16(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 20(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 24(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -64(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 28(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPMOVZXWD    -288(AX), Z8
+	VPSLLD       $0x10, Z8, Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VPMOVZXWD    -288(AX)(BX*1), Z10
-	VPSLLD       $0x10, Z10, Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
 	ADDQ         $+64, CX
 	DECQ         R9
-	JNZ          block2
+	JNZ          block3_1
 
-block2_end:
+block3_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -13986,15 +16126,15 @@ block2_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z4, K2, 64(AX)
 	ADDQ    CX, AX
 	VMOVUPS Z2, K1, (AX)
-	VMOVUPS Z6, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ            w+24(FP), AX
 	MOVQ            x+32(FP), CX
 	MOVQ            cols+40(FP), DX
@@ -14008,163 +16148,208 @@ rows1:
 	MOVQ            SI, BX
 	CMOVQLE         DI, BX
 	SHLQ            $0x01, DX
+	LEAQ            (CX)(DX*2), SI
+	ADDQ            DX, SI
 	VXORPS          Z0, Z0, Z0
 	VXORPS          Z2, Z2, Z2
-	MOVQ            ahead+56(FP), DX
-	LEAQ            placesMXFP4<>+0(SB), SI
-	VMOVDQU32       k0f0f0f0f<>+0(SB), Z4
-	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z5
-	MOVQ            cols+40(FP), DI
-	SHRQ            $0x05, DI
-	JZ              block1_end
+	VXORPS          Z4, Z4, Z4
+	VXORPS          Z6, Z6, Z6
+	MOVQ            ahead+56(FP), DI
+	LEAQ            placesMXFP4<>+0(SB), R9
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z8
+	VBROADCASTI32X4 btjajbjcjdjejgjijmjaipioinimikiiie<>+0(SB), Z9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x05, R10
+	JZ              block4_1_end
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R9
-	LEAQ       (R9)(BX*1), R10
-	CMPQ       R9, R8
-	CMOVQGE    R10, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 (R9)(BX*1)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 64(R9)(BX*1)
-	PREFETCHT0 128(R9)
-	PREFETCHT0 128(R9)(BX*1)
-	PREFETCHT0 192(R9)
-	PREFETCHT0 192(R9)(BX*1)
-	PREFETCHT0 256(R9)
-	PREFETCHT0 256(R9)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R9
-	VPBROADCASTD 52(CX), Z6
-	MOVL         (SI)(R9*1), R10
-	VMOVDQU32    -256(AX)(R10*1), Z7
-	VPSRLVD.BCST 4(SI)(R9*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -256(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R9*1), R10
-	ADDQ         BX, R10
-	VMOVDQU32    -256(AX)(R10*1), Z7
-	VPSRLVD.BCST 4(SI)(R9*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R11
+	VPBROADCASTD 52(CX)(DX*1), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -256(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VPBROADCASTD 40(CX), Z6
-	VPSLLD       $0x04, Z6, Z6
-	VPADDD       Z6, Z1, Z1
-	VPADDD       Z6, Z3, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD (CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 4(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 8(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -64(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -64(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 12(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 16(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 20(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 24(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -64(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -64(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 28(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VPMOVZXWD    -288(AX), Z6
-	VPSLLD       $0x10, Z6, Z6
+	MOVL         48(CX)(DX*2), R11
+	VPBROADCASTD 52(CX)(DX*2), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -256(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R11
+	VPBROADCASTD 52(SI), Z10
+	MOVL         (R9)(R11*1), R12
+	VMOVDQU32    -256(AX)(R12*1), Z11
+	VPSRLVD.BCST 4(R9)(R11*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VPBROADCASTD 40(CX), Z10
+	VPSLLD       $0x04, Z10, Z10
+	VPADDD       Z10, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z10
+	VPSLLD       $0x04, Z10, Z10
+	VPADDD       Z10, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z10
+	VPSLLD       $0x04, Z10, Z10
+	VPADDD       Z10, Z5, Z5
+	VPBROADCASTD 40(SI), Z10
+	VPSLLD       $0x04, Z10, Z10
+	VPADDD       Z10, Z7, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD (CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD (CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD (CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD (SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 4(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 4(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 8(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 8(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -64(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 12(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 12(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 16(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 16(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 20(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 20(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 24(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 24(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -64(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 28(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 28(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VPMOVZXWD    -288(AX), Z10
+	VPSLLD       $0x10, Z10, Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VPMOVZXWD    -288(AX)(BX*1), Z6
-	VPSLLD       $0x10, Z6, Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
 	ADDQ         $+64, CX
-	DECQ         DI
-	JNZ          block1
+	ADDQ         $+64, SI
+	DECQ         R10
+	JNZ          block4_1
 
-block1_end:
+block4_1_end:
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    rows+16(FP), DX
@@ -14181,7 +16366,12 @@ block1_end:
 	BZHIQ   DX, BX, BX
 	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (AX)
-	VMOVUPS Z2, K2, 64(AX)
+	ADDQ    CX, AX
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMOVUPS Z6, K1, (AX)
 	ADDQ    CX, AX
 	VZEROUPPER
 	RET
@@ -14229,11 +16419,20 @@ GLOBL btjajbjcjdjejgjijmjaipioinimikiiie<>(SB), RODATA|NOPTR, $16
 // func MatMulQ2_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ2_K(SB), NOSPLIT, $0-64
-	MOVQ      n+48(FP), AX
-	CMPQ      AX, $+1
-	JE        rows1
-	CMPQ      AX, $+2
-	JE        rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ      AX, $+3
 	JE        rows3
 	CMPQ      AX, $+4
@@ -14273,21 +16472,21 @@ TEXT ·MatMulQ2_K(SB), NOSPLIT, $0-64
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block6_super:
+block6_2_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -14299,7 +16498,7 @@ block6_own:
 	PREFETCHT0 128(R13)
 	PREFETCHT0 128(R13)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+160, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -14898,9 +17097,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block6
+	JNZ          block6_2
 	DECQ         R10
-	JNZ          block6_super
+	JNZ          block6_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -14969,21 +17168,21 @@ rows5:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block5_super:
+block5_2_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -14995,7 +17194,7 @@ block5_own:
 	PREFETCHT0 128(R13)
 	PREFETCHT0 128(R13)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+160, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -15509,9 +17708,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block5
+	JNZ          block5_2
 	DECQ         R10
-	JNZ          block5_super
+	JNZ          block5_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -15575,21 +17774,21 @@ rows4:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -15601,7 +17800,7 @@ block4_own:
 	PREFETCHT0 128(R13)
 	PREFETCHT0 128(R13)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+160, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -16030,9 +18229,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         R10
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -16089,21 +18288,21 @@ rows3:
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block3_super:
+block3_2_super:
 	MOVQ AX, R10
 	ADDQ $+64, AX
 	MOVQ $+8, R11
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
@@ -16115,7 +18314,7 @@ block3_own:
 	PREFETCHT0 128(R12)
 	PREFETCHT0 128(R12)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+160, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -16458,9 +18657,9 @@ block3_fetched:
 	VFNMADD231PS Z15, Z14, Z10
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         R9
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -16488,7 +18687,395 @@ block3_fetched:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000540, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	MOVQ      ahead+56(FP), DX
+	LEAQ      placesQ2_K<>+0(SB), SI
+	VMOVDQU32 k03030303<>+0(SB), Z2
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
+
+block1_1_super:
+	MOVQ AX, R9
+	ADDQ $+64, AX
+	MOVQ $+8, R10
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+
+block1_1_fetched:
+	ADDQ         $+160, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R11
+	VPBROADCASTD 56(CX), Z3
+	MOVL         (SI)(R11*1), R12
+	VMOVDQU32    -128(AX)(R12*1), Z4
+	VPSRLVD.BCST 4(SI)(R11*1), Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPDPBUSD     Z3, Z4, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD (CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 4(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 8(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 12(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VPMOVZXBD    -160(AX), Z4
+	VPANDD       k0000000f<>+0(SB), Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VCVTPH2PS    (R9), Z3
+	VMULPS       Z4, Z3, Z3
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z3, Z0
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R11
+	VPBROADCASTD 60(CX), Z3
+	MOVL         (SI)(R11*1), R12
+	VMOVDQU32    -128(AX)(R12*1), Z4
+	VPSRLVD.BCST 4(SI)(R11*1), Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPDPBUSD     Z3, Z4, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 16(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 20(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPSRLD       $0x06, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 24(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPSRLD       $0x06, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 28(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VPMOVZXBD    -144(AX), Z4
+	VPANDD       k0000000f<>+0(SB), Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VCVTPH2PS    (R9), Z3
+	VMULPS       Z4, Z3, Z3
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z3, Z0
+	VPMOVZXBD    -160(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VCVTPH2PS    32(R9), Z3
+	VMULPS       Z4, Z3, Z3
+	VPBROADCASTD 44(CX), Z4
+	VXORPS       Z5, Z5, Z5
+	VPSUBD       Z4, Z5, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS.BCST  32(CX), Z4, Z4
+	VFNMADD231PS Z4, Z3, Z0
+	VPMOVZXBD    -144(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VCVTPH2PS    32(R9), Z3
+	VMULPS       Z4, Z3, Z3
+	VPBROADCASTD 40(CX), Z4
+	VPSUBD.BCST  44(CX), Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VPSUBD       Z4, Z5, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS.BCST  32(CX), Z4, Z4
+	VFNMADD231PS Z4, Z3, Z0
+	ADDQ         $+64, CX
+	DECQ         R10
+	JNZ          block1_1
+	DECQ         DI
+	JNZ          block1_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000540, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
+	LEAQ      placesQ2_K<>+0(SB), DI
+	VMOVDQU32 k03030303<>+0(SB), Z4
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
+
+block2_1_super:
+	MOVQ AX, R10
+	ADDQ $+64, AX
+	MOVQ $+8, R11
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R12
+	LEAQ       (R12)(BX*1), R13
+	CMPQ       R12, R8
+	CMOVQGE    R13, R12
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	PREFETCHT0 128(R12)
+
+block2_1_fetched:
+	ADDQ         $+160, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R12
+	VPBROADCASTD 56(CX), Z5
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -128(AX)(R13*1), Z6
+	VPSRLVD.BCST 4(DI)(R12*1), Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPDPBUSD     Z5, Z6, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R12
+	VPBROADCASTD 56(CX)(DX*1), Z5
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -128(AX)(R13*1), Z6
+	VPSRLVD.BCST 4(DI)(R12*1), Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPDPBUSD     Z5, Z6, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD (CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD (CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 4(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPSRLD       $0x02, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 8(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPSRLD       $0x02, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 12(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VPMOVZXBD    -160(AX), Z6
+	VPANDD       k0000000f<>+0(SB), Z6, Z6
+	VCVTDQ2PS    Z6, Z6
+	VCVTPH2PS    (R10), Z5
+	VMULPS       Z6, Z5, Z5
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z5, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z5, Z2
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R12
+	VPBROADCASTD 60(CX), Z5
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -128(AX)(R13*1), Z6
+	VPSRLVD.BCST 4(DI)(R12*1), Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPDPBUSD     Z5, Z6, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R12
+	VPBROADCASTD 60(CX)(DX*1), Z5
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -128(AX)(R13*1), Z6
+	VPSRLVD.BCST 4(DI)(R12*1), Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPDPBUSD     Z5, Z6, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 16(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 20(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPSRLD       $0x06, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 24(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPSRLD       $0x06, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 28(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VPMOVZXBD    -144(AX), Z6
+	VPANDD       k0000000f<>+0(SB), Z6, Z6
+	VCVTDQ2PS    Z6, Z6
+	VCVTPH2PS    (R10), Z5
+	VMULPS       Z6, Z5, Z5
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z5, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z5, Z2
+	VPMOVZXBD    -160(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VCVTDQ2PS    Z6, Z6
+	VCVTPH2PS    32(R10), Z5
+	VMULPS       Z6, Z5, Z5
+	VPBROADCASTD 44(CX), Z6
+	VXORPS       Z7, Z7, Z7
+	VPSUBD       Z6, Z7, Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS.BCST  32(CX), Z6, Z6
+	VFNMADD231PS Z6, Z5, Z0
+	VPBROADCASTD 44(CX)(DX*1), Z6
+	VXORPS       Z7, Z7, Z7
+	VPSUBD       Z6, Z7, Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS.BCST  32(CX)(DX*1), Z6, Z6
+	VFNMADD231PS Z6, Z5, Z2
+	VPMOVZXBD    -144(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VCVTDQ2PS    Z6, Z6
+	VCVTPH2PS    32(R10), Z5
+	VMULPS       Z6, Z5, Z5
+	VPBROADCASTD 40(CX), Z6
+	VPSUBD.BCST  44(CX), Z6, Z6
+	VXORPS       Z7, Z7, Z7
+	VPSUBD       Z6, Z7, Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS.BCST  32(CX), Z6, Z6
+	VFNMADD231PS Z6, Z5, Z0
+	VPBROADCASTD 40(CX)(DX*1), Z6
+	VPSUBD.BCST  44(CX)(DX*1), Z6, Z6
+	VXORPS       Z7, Z7, Z7
+	VPSUBD       Z6, Z7, Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS.BCST  32(CX)(DX*1), Z6, Z6
+	VFNMADD231PS Z6, Z5, Z2
+	ADDQ         $+64, CX
+	DECQ         R11
+	JNZ          block2_1
+	DECQ         R9
+	JNZ          block2_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -16505,300 +19092,243 @@ rows2:
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
-	VXORPS    Z6, Z6, Z6
 	MOVQ      ahead+56(FP), SI
 	LEAQ      placesQ2_K<>+0(SB), DI
-	VMOVDQU32 k03030303<>+0(SB), Z8
+	VMOVDQU32 k03030303<>+0(SB), Z6
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block2_super:
+block3_1_super:
 	MOVQ AX, R10
 	ADDQ $+64, AX
 	MOVQ $+8, R11
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
 	CMOVQGE    R13, R12
 	PREFETCHT0 (R12)
-	PREFETCHT0 (R12)(BX*1)
 	PREFETCHT0 64(R12)
-	PREFETCHT0 64(R12)(BX*1)
 	PREFETCHT0 128(R12)
-	PREFETCHT0 128(R12)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+160, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R12
-	VPBROADCASTD 56(CX), Z9
+	VPBROADCASTD 56(CX), Z7
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -128(AX)(R13*1), Z10
-	VPSRLVD.BCST 4(DI)(R12*1), Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPDPBUSD     Z9, Z10, Z1
+	VMOVDQU32    -128(AX)(R13*1), Z8
+	VPSRLVD.BCST 4(DI)(R12*1), Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPDPBUSD     Z7, Z8, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -128(AX)(R13*1), Z10
-	VPSRLVD.BCST 4(DI)(R12*1), Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPDPBUSD     Z9, Z10, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R12
-	VPBROADCASTD 56(CX)(DX*1), Z9
+	VPBROADCASTD 56(CX)(DX*1), Z7
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -128(AX)(R13*1), Z10
-	VPSRLVD.BCST 4(DI)(R12*1), Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPDPBUSD     Z9, Z10, Z3
+	VMOVDQU32    -128(AX)(R13*1), Z8
+	VPSRLVD.BCST 4(DI)(R12*1), Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPDPBUSD     Z7, Z8, Z3
 	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R12
+	VPBROADCASTD 56(CX)(DX*2), Z7
 	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -128(AX)(R13*1), Z10
-	VPSRLVD.BCST 4(DI)(R12*1), Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPDPBUSD     Z9, Z10, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD (CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD (CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 4(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPSRLD       $0x02, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPSRLD       $0x02, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 8(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPSRLD       $0x02, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPSRLD       $0x02, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 12(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VPMOVZXBD    -160(AX), Z10
-	VPANDD       k0000000f<>+0(SB), Z10, Z10
-	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    (R10), Z9
-	VMULPS       Z10, Z9, Z9
+	VMOVDQU32    -128(AX)(R13*1), Z8
+	VPSRLVD.BCST 4(DI)(R12*1), Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPDPBUSD     Z7, Z8, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD (CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD (CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD (CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 4(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPSRLD       $0x02, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 8(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPSRLD       $0x02, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 12(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VPMOVZXBD    -160(AX), Z8
+	VPANDD       k0000000f<>+0(SB), Z8, Z8
+	VCVTDQ2PS    Z8, Z8
+	VCVTPH2PS    (R10), Z7
+	VMULPS       Z8, Z7, Z7
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z9, Z0
+	VFMADD231PS  Z1, Z7, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z9, Z2
-	VPMOVZXBD    -160(AX)(BX*1), Z10
-	VPANDD       k0000000f<>+0(SB), Z10, Z10
-	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    (R10)(BX*1), Z9
-	VMULPS       Z10, Z9, Z9
+	VFMADD231PS  Z3, Z7, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z9, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z9, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z7, Z4
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R12
-	VPBROADCASTD 60(CX), Z9
+	VPBROADCASTD 60(CX), Z7
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -128(AX)(R13*1), Z10
-	VPSRLVD.BCST 4(DI)(R12*1), Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPDPBUSD     Z9, Z10, Z1
+	VMOVDQU32    -128(AX)(R13*1), Z8
+	VPSRLVD.BCST 4(DI)(R12*1), Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPDPBUSD     Z7, Z8, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -128(AX)(R13*1), Z10
-	VPSRLVD.BCST 4(DI)(R12*1), Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPDPBUSD     Z9, Z10, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R12
-	VPBROADCASTD 60(CX)(DX*1), Z9
+	VPBROADCASTD 60(CX)(DX*1), Z7
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -128(AX)(R13*1), Z10
-	VPSRLVD.BCST 4(DI)(R12*1), Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPDPBUSD     Z9, Z10, Z3
+	VMOVDQU32    -128(AX)(R13*1), Z8
+	VPSRLVD.BCST 4(DI)(R12*1), Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPDPBUSD     Z7, Z8, Z3
 	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R12
+	VPBROADCASTD 60(CX)(DX*2), Z7
 	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -128(AX)(R13*1), Z10
-	VPSRLVD.BCST 4(DI)(R12*1), Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPDPBUSD     Z9, Z10, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 16(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 20(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPSRLD       $0x06, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPSRLD       $0x06, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 24(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPSRLD       $0x06, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPSRLD       $0x06, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 28(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VPMOVZXBD    -144(AX), Z10
-	VPANDD       k0000000f<>+0(SB), Z10, Z10
-	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    (R10), Z9
-	VMULPS       Z10, Z9, Z9
+	VMOVDQU32    -128(AX)(R13*1), Z8
+	VPSRLVD.BCST 4(DI)(R12*1), Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPDPBUSD     Z7, Z8, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 16(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 20(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPSRLD       $0x06, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 24(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPSRLD       $0x06, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 28(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VPMOVZXBD    -144(AX), Z8
+	VPANDD       k0000000f<>+0(SB), Z8, Z8
+	VCVTDQ2PS    Z8, Z8
+	VCVTPH2PS    (R10), Z7
+	VMULPS       Z8, Z7, Z7
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z9, Z0
+	VFMADD231PS  Z1, Z7, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z9, Z2
-	VPMOVZXBD    -144(AX)(BX*1), Z10
-	VPANDD       k0000000f<>+0(SB), Z10, Z10
-	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    (R10)(BX*1), Z9
-	VMULPS       Z10, Z9, Z9
+	VFMADD231PS  Z3, Z7, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z9, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z9, Z6
-	VPMOVZXBD    -160(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    32(R10), Z9
-	VMULPS       Z10, Z9, Z9
-	VPMOVZXBD    -160(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    32(R10)(BX*1), Z10
-	VMULPS       Z11, Z10, Z10
-	VPBROADCASTD 44(CX), Z11
-	VXORPS       Z12, Z12, Z12
-	VPSUBD       Z11, Z12, Z11
-	VCVTDQ2PS    Z11, Z11
-	VMULPS.BCST  32(CX), Z11, Z11
-	VFNMADD231PS Z11, Z9, Z0
-	VFNMADD231PS Z11, Z10, Z4
-	VPBROADCASTD 44(CX)(DX*1), Z11
-	VXORPS       Z12, Z12, Z12
-	VPSUBD       Z11, Z12, Z11
-	VCVTDQ2PS    Z11, Z11
-	VMULPS.BCST  32(CX)(DX*1), Z11, Z11
-	VFNMADD231PS Z11, Z9, Z2
-	VFNMADD231PS Z11, Z10, Z6
-	VPMOVZXBD    -144(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    32(R10), Z9
-	VMULPS       Z10, Z9, Z9
-	VPMOVZXBD    -144(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    32(R10)(BX*1), Z10
-	VMULPS       Z11, Z10, Z10
-	VPBROADCASTD 40(CX), Z11
-	VPSUBD.BCST  44(CX), Z11, Z11
-	VXORPS       Z12, Z12, Z12
-	VPSUBD       Z11, Z12, Z11
-	VCVTDQ2PS    Z11, Z11
-	VMULPS.BCST  32(CX), Z11, Z11
-	VFNMADD231PS Z11, Z9, Z0
-	VFNMADD231PS Z11, Z10, Z4
-	VPBROADCASTD 40(CX)(DX*1), Z11
-	VPSUBD.BCST  44(CX)(DX*1), Z11, Z11
-	VXORPS       Z12, Z12, Z12
-	VPSUBD       Z11, Z12, Z11
-	VCVTDQ2PS    Z11, Z11
-	VMULPS.BCST  32(CX)(DX*1), Z11, Z11
-	VFNMADD231PS Z11, Z9, Z2
-	VFNMADD231PS Z11, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z7, Z4
+	VPMOVZXBD    -160(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VCVTDQ2PS    Z8, Z8
+	VCVTPH2PS    32(R10), Z7
+	VMULPS       Z8, Z7, Z7
+	VPBROADCASTD 44(CX), Z8
+	VXORPS       Z9, Z9, Z9
+	VPSUBD       Z8, Z9, Z8
+	VCVTDQ2PS    Z8, Z8
+	VMULPS.BCST  32(CX), Z8, Z8
+	VFNMADD231PS Z8, Z7, Z0
+	VPBROADCASTD 44(CX)(DX*1), Z8
+	VXORPS       Z9, Z9, Z9
+	VPSUBD       Z8, Z9, Z8
+	VCVTDQ2PS    Z8, Z8
+	VMULPS.BCST  32(CX)(DX*1), Z8, Z8
+	VFNMADD231PS Z8, Z7, Z2
+	VPBROADCASTD 44(CX)(DX*2), Z8
+	VXORPS       Z9, Z9, Z9
+	VPSUBD       Z8, Z9, Z8
+	VCVTDQ2PS    Z8, Z8
+	VMULPS.BCST  32(CX)(DX*2), Z8, Z8
+	VFNMADD231PS Z8, Z7, Z4
+	VPMOVZXBD    -144(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VCVTDQ2PS    Z8, Z8
+	VCVTPH2PS    32(R10), Z7
+	VMULPS       Z8, Z7, Z7
+	VPBROADCASTD 40(CX), Z8
+	VPSUBD.BCST  44(CX), Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VPSUBD       Z8, Z9, Z8
+	VCVTDQ2PS    Z8, Z8
+	VMULPS.BCST  32(CX), Z8, Z8
+	VFNMADD231PS Z8, Z7, Z0
+	VPBROADCASTD 40(CX)(DX*1), Z8
+	VPSUBD.BCST  44(CX)(DX*1), Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VPSUBD       Z8, Z9, Z8
+	VCVTDQ2PS    Z8, Z8
+	VMULPS.BCST  32(CX)(DX*1), Z8, Z8
+	VFNMADD231PS Z8, Z7, Z2
+	VPBROADCASTD 40(CX)(DX*2), Z8
+	VPSUBD.BCST  44(CX)(DX*2), Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VPSUBD       Z8, Z9, Z8
+	VCVTDQ2PS    Z8, Z8
+	VMULPS.BCST  32(CX)(DX*2), Z8, Z8
+	VFNMADD231PS Z8, Z7, Z4
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block2
+	JNZ          block3_1
 	DECQ         R9
-	JNZ          block2_super
+	JNZ          block3_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -16815,15 +19345,15 @@ block2_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z4, K2, 64(AX)
 	ADDQ         CX, AX
 	VMOVUPS      Z2, K1, (AX)
-	VMOVUPS      Z6, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -16837,216 +19367,303 @@ rows1:
 	MOVQ      SI, BX
 	CMOVQLE   DI, BX
 	SHLQ      $0x01, DX
+	LEAQ      (CX)(DX*2), SI
+	ADDQ      DX, SI
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
-	MOVQ      ahead+56(FP), DX
-	LEAQ      placesQ2_K<>+0(SB), SI
-	VMOVDQU32 k03030303<>+0(SB), Z4
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	VXORPS    Z4, Z4, Z4
+	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
+	LEAQ      placesQ2_K<>+0(SB), R9
+	VMOVDQU32 k03030303<>+0(SB), Z8
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
-block1_super:
-	MOVQ AX, R9
+block4_1_super:
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R12
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R11
-	LEAQ       (R11)(BX*1), R12
-	CMPQ       R11, R8
-	CMOVQGE    R12, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 (R11)(BX*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(BX*1)
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R13
+	LEAQ       (R13)(BX*1), R14
+	CMPQ       R13, R8
+	CMOVQGE    R14, R13
+	PREFETCHT0 (R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+160, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R11
-	VPBROADCASTD 56(CX), Z5
-	MOVL         (SI)(R11*1), R12
-	VMOVDQU32    -128(AX)(R12*1), Z6
-	VPSRLVD.BCST 4(SI)(R11*1), Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPDPBUSD     Z5, Z6, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R13
+	VPBROADCASTD 56(CX), Z9
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -128(AX)(R14*1), Z10
+	VPSRLVD.BCST 4(R9)(R13*1), Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPDPBUSD     Z9, Z10, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -128(AX)(R12*1), Z6
-	VPSRLVD.BCST 4(SI)(R11*1), Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPDPBUSD     Z5, Z6, Z3
+	MOVL         48(CX)(DX*1), R13
+	VPBROADCASTD 56(CX)(DX*1), Z9
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -128(AX)(R14*1), Z10
+	VPSRLVD.BCST 4(R9)(R13*1), Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPDPBUSD     Z9, Z10, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD (CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 4(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPSRLD       $0x02, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPSRLD       $0x02, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 8(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPSRLD       $0x02, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPSRLD       $0x02, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 12(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VPMOVZXBD    -160(AX), Z6
-	VPANDD       k0000000f<>+0(SB), Z6, Z6
-	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (R9), Z5
-	VMULPS       Z6, Z5, Z5
+	MOVL         48(CX)(DX*2), R13
+	VPBROADCASTD 56(CX)(DX*2), Z9
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -128(AX)(R14*1), Z10
+	VPSRLVD.BCST 4(R9)(R13*1), Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPDPBUSD     Z9, Z10, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R13
+	VPBROADCASTD 56(SI), Z9
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -128(AX)(R14*1), Z10
+	VPSRLVD.BCST 4(R9)(R13*1), Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPDPBUSD     Z9, Z10, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD (CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD (CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD (CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD (SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 4(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 4(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPSRLD       $0x02, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 8(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 8(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPSRLD       $0x02, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 12(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 12(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VPMOVZXBD    -160(AX), Z10
+	VPANDD       k0000000f<>+0(SB), Z10, Z10
+	VCVTDQ2PS    Z10, Z10
+	VCVTPH2PS    (R11), Z9
+	VMULPS       Z10, Z9, Z9
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z5, Z0
-	VPMOVZXBD    -160(AX)(BX*1), Z6
-	VPANDD       k0000000f<>+0(SB), Z6, Z6
-	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (R9)(BX*1), Z5
-	VMULPS       Z6, Z5, Z5
+	VFMADD231PS  Z1, Z9, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z5, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z9, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z9, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z9, Z6
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R11
-	VPBROADCASTD 60(CX), Z5
-	MOVL         (SI)(R11*1), R12
-	VMOVDQU32    -128(AX)(R12*1), Z6
-	VPSRLVD.BCST 4(SI)(R11*1), Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPDPBUSD     Z5, Z6, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R13
+	VPBROADCASTD 60(CX), Z9
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -128(AX)(R14*1), Z10
+	VPSRLVD.BCST 4(R9)(R13*1), Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPDPBUSD     Z9, Z10, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -128(AX)(R12*1), Z6
-	VPSRLVD.BCST 4(SI)(R11*1), Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPDPBUSD     Z5, Z6, Z3
+	MOVL         48(CX)(DX*1), R13
+	VPBROADCASTD 60(CX)(DX*1), Z9
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -128(AX)(R14*1), Z10
+	VPSRLVD.BCST 4(R9)(R13*1), Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPDPBUSD     Z9, Z10, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 16(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 20(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPSRLD       $0x06, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPSRLD       $0x06, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 24(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPSRLD       $0x06, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPSRLD       $0x06, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 28(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VPMOVZXBD    -144(AX), Z6
-	VPANDD       k0000000f<>+0(SB), Z6, Z6
-	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (R9), Z5
-	VMULPS       Z6, Z5, Z5
+	MOVL         48(CX)(DX*2), R13
+	VPBROADCASTD 60(CX)(DX*2), Z9
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -128(AX)(R14*1), Z10
+	VPSRLVD.BCST 4(R9)(R13*1), Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPDPBUSD     Z9, Z10, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R13
+	VPBROADCASTD 60(SI), Z9
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -128(AX)(R14*1), Z10
+	VPSRLVD.BCST 4(R9)(R13*1), Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPDPBUSD     Z9, Z10, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 16(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 16(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 20(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 20(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPSRLD       $0x06, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 24(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 24(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPSRLD       $0x06, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 28(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 28(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VPMOVZXBD    -144(AX), Z10
+	VPANDD       k0000000f<>+0(SB), Z10, Z10
+	VCVTDQ2PS    Z10, Z10
+	VCVTPH2PS    (R11), Z9
+	VMULPS       Z10, Z9, Z9
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z5, Z0
-	VPMOVZXBD    -144(AX)(BX*1), Z6
-	VPANDD       k0000000f<>+0(SB), Z6, Z6
-	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (R9)(BX*1), Z5
-	VMULPS       Z6, Z5, Z5
+	VFMADD231PS  Z1, Z9, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z5, Z2
-	VPMOVZXBD    -160(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    32(R9), Z5
-	VMULPS       Z6, Z5, Z5
-	VPMOVZXBD    -160(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z9, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z9, Z4
 	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    32(R9)(BX*1), Z6
-	VMULPS       Z7, Z6, Z6
-	VPBROADCASTD 44(CX), Z7
-	VXORPS       Z8, Z8, Z8
-	VPSUBD       Z7, Z8, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX), Z7, Z7
-	VFNMADD231PS Z7, Z5, Z0
-	VFNMADD231PS Z7, Z6, Z2
-	VPMOVZXBD    -144(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    32(R9), Z5
-	VMULPS       Z6, Z5, Z5
-	VPMOVZXBD    -144(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    32(R9)(BX*1), Z6
-	VMULPS       Z7, Z6, Z6
-	VPBROADCASTD 40(CX), Z7
-	VPSUBD.BCST  44(CX), Z7, Z7
-	VXORPS       Z8, Z8, Z8
-	VPSUBD       Z7, Z8, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX), Z7, Z7
-	VFNMADD231PS Z7, Z5, Z0
-	VFNMADD231PS Z7, Z6, Z2
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z9, Z6
+	VPMOVZXBD    -160(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VCVTDQ2PS    Z10, Z10
+	VCVTPH2PS    32(R11), Z9
+	VMULPS       Z10, Z9, Z9
+	VPBROADCASTD 44(CX), Z10
+	VXORPS       Z11, Z11, Z11
+	VPSUBD       Z10, Z11, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS.BCST  32(CX), Z10, Z10
+	VFNMADD231PS Z10, Z9, Z0
+	VPBROADCASTD 44(CX)(DX*1), Z10
+	VXORPS       Z11, Z11, Z11
+	VPSUBD       Z10, Z11, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS.BCST  32(CX)(DX*1), Z10, Z10
+	VFNMADD231PS Z10, Z9, Z2
+	VPBROADCASTD 44(CX)(DX*2), Z10
+	VXORPS       Z11, Z11, Z11
+	VPSUBD       Z10, Z11, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS.BCST  32(CX)(DX*2), Z10, Z10
+	VFNMADD231PS Z10, Z9, Z4
+	VPBROADCASTD 44(SI), Z10
+	VXORPS       Z11, Z11, Z11
+	VPSUBD       Z10, Z11, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS.BCST  32(SI), Z10, Z10
+	VFNMADD231PS Z10, Z9, Z6
+	VPMOVZXBD    -144(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VCVTDQ2PS    Z10, Z10
+	VCVTPH2PS    32(R11), Z9
+	VMULPS       Z10, Z9, Z9
+	VPBROADCASTD 40(CX), Z10
+	VPSUBD.BCST  44(CX), Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VPSUBD       Z10, Z11, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS.BCST  32(CX), Z10, Z10
+	VFNMADD231PS Z10, Z9, Z0
+	VPBROADCASTD 40(CX)(DX*1), Z10
+	VPSUBD.BCST  44(CX)(DX*1), Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VPSUBD       Z10, Z11, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS.BCST  32(CX)(DX*1), Z10, Z10
+	VFNMADD231PS Z10, Z9, Z2
+	VPBROADCASTD 40(CX)(DX*2), Z10
+	VPSUBD.BCST  44(CX)(DX*2), Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VPSUBD       Z10, Z11, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS.BCST  32(CX)(DX*2), Z10, Z10
+	VFNMADD231PS Z10, Z9, Z4
+	VPBROADCASTD 40(SI), Z10
+	VPSUBD.BCST  44(SI), Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VPSUBD       Z10, Z11, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS.BCST  32(SI), Z10, Z10
+	VFNMADD231PS Z10, Z9, Z6
 	ADDQ         $+64, CX
+	ADDQ         $+64, SI
+	DECQ         R12
+	JNZ          block4_1
 	DECQ         R10
-	JNZ          block1
-	DECQ         DI
-	JNZ          block1_super
+	JNZ          block4_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -17063,7 +19680,12 @@ block1_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z2, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z6, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
@@ -17141,11 +19763,20 @@ GLOBL k0000000f<>(SB), RODATA|NOPTR, $64
 // func MatMulQ3_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ3_K(SB), NOSPLIT, $0-64
-	MOVQ      n+48(FP), AX
-	CMPQ      AX, $+1
-	JE        rows1
-	CMPQ      AX, $+2
-	JE        rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ      AX, $+3
 	JE        rows3
 	CMPQ      AX, $+4
@@ -17186,22 +19817,22 @@ TEXT ·MatMulQ3_K(SB), NOSPLIT, $0-64
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block6_super:
+block6_2_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -17215,7 +19846,7 @@ block6_own:
 	PREFETCHT0 192(R13)
 	PREFETCHT0 192(R13)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+224, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -17870,9 +20501,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block6
+	JNZ          block6_2
 	DECQ         R10
-	JNZ          block6_super
+	JNZ          block6_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -17942,22 +20573,22 @@ rows5:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block5_super:
+block5_2_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -17971,7 +20602,7 @@ block5_own:
 	PREFETCHT0 192(R13)
 	PREFETCHT0 192(R13)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+224, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -18533,9 +21164,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block5
+	JNZ          block5_2
 	DECQ         R10
-	JNZ          block5_super
+	JNZ          block5_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -18600,22 +21231,22 @@ rows4:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -18629,7 +21260,7 @@ block4_own:
 	PREFETCHT0 192(R13)
 	PREFETCHT0 192(R13)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+224, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -19098,9 +21729,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         R10
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -19158,22 +21789,22 @@ rows3:
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block3_super:
+block3_2_super:
 	MOVQ AX, R10
 	ADDQ $+32, AX
 	MOVQ $+8, R11
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
@@ -19187,7 +21818,7 @@ block3_own:
 	PREFETCHT0 192(R12)
 	PREFETCHT0 192(R12)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+224, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -19562,9 +22193,9 @@ block3_fetched:
 	VFMADD231PS  Z11, Z14, Z10
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         R9
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -19592,7 +22223,409 @@ block3_fetched:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000720, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	MOVQ      ahead+56(FP), DX
+	LEAQ      placesQ3_K<>+0(SB), SI
+	VMOVDQU32 k03030303<>+0(SB), Z2
+	VMOVDQU32 k04040404<>+0(SB), Z3
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
+
+block1_1_super:
+	MOVQ AX, R9
+	ADDQ $+32, AX
+	MOVQ $+8, R10
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+
+block1_1_fetched:
+	ADDQ         $+224, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R11
+	VPBROADCASTD 56(CX), Z4
+	MOVL         (SI)(R11*1), R12
+	VMOVDQU32    -192(AX)(R12*1), Z5
+	VPSRLVD.BCST 4(SI)(R11*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	MOVL         8(SI)(R11*1), R11
+	KMOVQ        -192(AX)(R11*1), K1
+	VPADDB       Z3, Z5, K1, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VPBROADCASTD 44(CX), Z4
+	VPSLLD       $0x02, Z4, Z4
+	VPADDD       Z4, Z1, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -64(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD (CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -56(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 4(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -48(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 8(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -40(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 12(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPMOVSXBD    -224(AX), Z5
+	VCVTDQ2PS    Z5, Z5
+	VCVTPH2PS    (R9), Z4
+	VMULPS       Z5, Z4, Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R11
+	VPBROADCASTD 60(CX), Z4
+	MOVL         (SI)(R11*1), R12
+	VMOVDQU32    -192(AX)(R12*1), Z5
+	VPSRLVD.BCST 4(SI)(R11*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	MOVL         8(SI)(R11*1), R11
+	KMOVQ        -192(AX)(R11*1), K1
+	VPADDB       Z3, Z5, K1, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VPBROADCASTD 40(CX), Z4
+	VPSUBD.BCST  44(CX), Z4, Z4
+	VPSLLD       $0x02, Z4, Z4
+	VPADDD       Z4, Z1, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -32(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 16(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -24(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 20(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -16(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 24(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -8(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 28(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPMOVSXBD    -208(AX), Z5
+	VCVTDQ2PS    Z5, Z5
+	VCVTPH2PS    (R9), Z4
+	VMULPS       Z5, Z4, Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	ADDQ         $+64, CX
+	DECQ         R10
+	JNZ          block1_1
+	DECQ         DI
+	JNZ          block1_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000720, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
+	LEAQ      placesQ3_K<>+0(SB), DI
+	VMOVDQU32 k03030303<>+0(SB), Z4
+	VMOVDQU32 k04040404<>+0(SB), Z5
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
+
+block2_1_super:
+	MOVQ AX, R10
+	ADDQ $+32, AX
+	MOVQ $+8, R11
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R12
+	LEAQ       (R12)(BX*1), R13
+	CMPQ       R12, R8
+	CMOVQGE    R13, R12
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	PREFETCHT0 128(R12)
+	PREFETCHT0 192(R12)
+
+block2_1_fetched:
+	ADDQ         $+224, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R12
+	VPBROADCASTD 56(CX), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -192(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -192(AX)(R12*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R12
+	VPBROADCASTD 56(CX)(DX*1), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -192(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -192(AX)(R12*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 44(CX), Z6
+	VPSLLD       $0x02, Z6, Z6
+	VPADDD       Z6, Z1, Z1
+	VPBROADCASTD 44(CX)(DX*1), Z6
+	VPSLLD       $0x02, Z6, Z6
+	VPADDD       Z6, Z3, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -64(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD (CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD (CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -56(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 4(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x02, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -48(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 8(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPSRLD       $0x02, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -40(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 12(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPMOVSXBD    -224(AX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VCVTPH2PS    (R10), Z6
+	VMULPS       Z7, Z6, Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R12
+	VPBROADCASTD 60(CX), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -192(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -192(AX)(R12*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R12
+	VPBROADCASTD 60(CX)(DX*1), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -192(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -192(AX)(R12*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 40(CX), Z6
+	VPSUBD.BCST  44(CX), Z6, Z6
+	VPSLLD       $0x02, Z6, Z6
+	VPADDD       Z6, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z6
+	VPSUBD.BCST  44(CX)(DX*1), Z6, Z6
+	VPSLLD       $0x02, Z6, Z6
+	VPADDD       Z6, Z3, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -32(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 16(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -24(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 20(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x06, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -16(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 24(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPSRLD       $0x06, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -8(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 28(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPMOVSXBD    -208(AX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VCVTPH2PS    (R10), Z6
+	VMULPS       Z7, Z6, Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	ADDQ         $+64, CX
+	DECQ         R11
+	JNZ          block2_1
+	DECQ         R9
+	JNZ          block2_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -19609,328 +22642,250 @@ rows2:
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
-	VXORPS    Z6, Z6, Z6
 	MOVQ      ahead+56(FP), SI
 	LEAQ      placesQ3_K<>+0(SB), DI
-	VMOVDQU32 k03030303<>+0(SB), Z8
-	VMOVDQU32 k04040404<>+0(SB), Z9
+	VMOVDQU32 k03030303<>+0(SB), Z6
+	VMOVDQU32 k04040404<>+0(SB), Z7
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block2_super:
+block3_1_super:
 	MOVQ AX, R10
 	ADDQ $+32, AX
 	MOVQ $+8, R11
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
 	CMOVQGE    R13, R12
 	PREFETCHT0 (R12)
-	PREFETCHT0 (R12)(BX*1)
 	PREFETCHT0 64(R12)
-	PREFETCHT0 64(R12)(BX*1)
 	PREFETCHT0 128(R12)
-	PREFETCHT0 128(R12)(BX*1)
 	PREFETCHT0 192(R12)
-	PREFETCHT0 192(R12)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+224, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R12
-	VPBROADCASTD 56(CX), Z10
+	VPBROADCASTD 56(CX), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -192(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R13
-	KMOVQ        -192(AX)(R13*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -192(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -192(AX)(R12*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -192(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R12
-	ADDQ         BX, R12
-	KMOVQ        -192(AX)(R12*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R12
-	VPBROADCASTD 56(CX)(DX*1), Z10
+	VPBROADCASTD 56(CX)(DX*1), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -192(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R13
-	KMOVQ        -192(AX)(R13*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z3
-	VPSLLD       $0x08, Z3, Z3
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -192(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -192(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R12*1), R12
-	ADDQ         BX, R12
 	KMOVQ        -192(AX)(R12*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VPBROADCASTD 44(CX), Z10
-	VPSLLD       $0x02, Z10, Z10
-	VPADDD       Z10, Z1, Z1
-	VPADDD       Z10, Z5, Z5
-	VPBROADCASTD 44(CX)(DX*1), Z10
-	VPSLLD       $0x02, Z10, Z10
-	VPADDD       Z10, Z3, Z3
-	VPADDD       Z10, Z7, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z3
+	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R12
+	VPBROADCASTD 56(CX)(DX*2), Z8
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -192(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -192(AX)(R12*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VPBROADCASTD 44(CX), Z8
+	VPSLLD       $0x02, Z8, Z8
+	VPADDD       Z8, Z1, Z1
+	VPBROADCASTD 44(CX)(DX*1), Z8
+	VPSLLD       $0x02, Z8, Z8
+	VPADDD       Z8, Z3, Z3
+	VPBROADCASTD 44(CX)(DX*2), Z8
+	VPSLLD       $0x02, Z8, Z8
+	VPADDD       Z8, Z5, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -64(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -64(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD (CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD (CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD (CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD (CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD (CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -56(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -56(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 4(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x02, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 4(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x02, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -48(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x02, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -48(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 8(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPSRLD       $0x02, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 8(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPSRLD       $0x02, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -40(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPSRLD       $0x02, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -40(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 12(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VPMOVSXBD    -224(AX), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10), Z10
-	VMULPS       Z11, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 12(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPMOVSXBD    -224(AX), Z9
+	VCVTDQ2PS    Z9, Z9
+	VCVTPH2PS    (R10), Z8
+	VMULPS       Z9, Z8, Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VPMOVSXBD    -224(AX)(BX*1), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10)(BX*1), Z10
-	VMULPS       Z11, Z10, Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R12
-	VPBROADCASTD 60(CX), Z10
+	VPBROADCASTD 60(CX), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -192(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R13
-	KMOVQ        -192(AX)(R13*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -192(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -192(AX)(R12*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -192(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R12
-	ADDQ         BX, R12
-	KMOVQ        -192(AX)(R12*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R12
-	VPBROADCASTD 60(CX)(DX*1), Z10
+	VPBROADCASTD 60(CX)(DX*1), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -192(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R13
-	KMOVQ        -192(AX)(R13*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z3
-	VPSLLD       $0x08, Z3, Z3
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -192(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -192(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R12*1), R12
-	ADDQ         BX, R12
 	KMOVQ        -192(AX)(R12*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VPBROADCASTD 40(CX), Z10
-	VPSUBD.BCST  44(CX), Z10, Z10
-	VPSLLD       $0x02, Z10, Z10
-	VPADDD       Z10, Z1, Z1
-	VPADDD       Z10, Z5, Z5
-	VPBROADCASTD 40(CX)(DX*1), Z10
-	VPSUBD.BCST  44(CX)(DX*1), Z10, Z10
-	VPSLLD       $0x02, Z10, Z10
-	VPADDD       Z10, Z3, Z3
-	VPADDD       Z10, Z7, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z3
+	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R12
+	VPBROADCASTD 60(CX)(DX*2), Z8
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -192(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -192(AX)(R12*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VPBROADCASTD 40(CX), Z8
+	VPSUBD.BCST  44(CX), Z8, Z8
+	VPSLLD       $0x02, Z8, Z8
+	VPADDD       Z8, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z8
+	VPSUBD.BCST  44(CX)(DX*1), Z8, Z8
+	VPSLLD       $0x02, Z8, Z8
+	VPADDD       Z8, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z8
+	VPSUBD.BCST  44(CX)(DX*2), Z8, Z8
+	VPSLLD       $0x02, Z8, Z8
+	VPADDD       Z8, Z5, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -32(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -32(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 16(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 16(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -24(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -24(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 20(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x06, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 20(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x06, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -16(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x06, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -16(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 24(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPSRLD       $0x06, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 24(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPSRLD       $0x06, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -8(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPSRLD       $0x06, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -8(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 28(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VPMOVSXBD    -208(AX), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10), Z10
-	VMULPS       Z11, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 28(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPMOVSXBD    -208(AX), Z9
+	VCVTDQ2PS    Z9, Z9
+	VCVTPH2PS    (R10), Z8
+	VMULPS       Z9, Z8, Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VPMOVSXBD    -208(AX)(BX*1), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10)(BX*1), Z10
-	VMULPS       Z11, Z10, Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block2
+	JNZ          block3_1
 	DECQ         R9
-	JNZ          block2_super
+	JNZ          block3_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -19947,15 +22902,15 @@ block2_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z4, K2, 64(AX)
 	ADDQ         CX, AX
 	VMOVUPS      Z2, K1, (AX)
-	VMOVUPS      Z6, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -19969,236 +22924,310 @@ rows1:
 	MOVQ      SI, BX
 	CMOVQLE   DI, BX
 	SHLQ      $0x01, DX
+	LEAQ      (CX)(DX*2), SI
+	ADDQ      DX, SI
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
-	MOVQ      ahead+56(FP), DX
-	LEAQ      placesQ3_K<>+0(SB), SI
-	VMOVDQU32 k03030303<>+0(SB), Z4
-	VMOVDQU32 k04040404<>+0(SB), Z5
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	VXORPS    Z4, Z4, Z4
+	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
+	LEAQ      placesQ3_K<>+0(SB), R9
+	VMOVDQU32 k03030303<>+0(SB), Z8
+	VMOVDQU32 k04040404<>+0(SB), Z9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
-block1_super:
-	MOVQ AX, R9
+block4_1_super:
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R12
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R11
-	LEAQ       (R11)(BX*1), R12
-	CMPQ       R11, R8
-	CMOVQGE    R12, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 (R11)(BX*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(BX*1)
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(BX*1)
-	PREFETCHT0 192(R11)
-	PREFETCHT0 192(R11)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R13
+	LEAQ       (R13)(BX*1), R14
+	CMPQ       R13, R8
+	CMOVQGE    R14, R13
+	PREFETCHT0 (R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+224, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R11
-	VPBROADCASTD 56(CX), Z6
-	MOVL         (SI)(R11*1), R12
-	VMOVDQU32    -192(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R12
-	KMOVQ        -192(AX)(R12*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R13
+	VPBROADCASTD 56(CX), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -192(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -192(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -192(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R11
-	ADDQ         BX, R11
-	KMOVQ        -192(AX)(R11*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R13
+	VPBROADCASTD 56(CX)(DX*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -192(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -192(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VPBROADCASTD 44(CX), Z6
-	VPSLLD       $0x02, Z6, Z6
-	VPADDD       Z6, Z1, Z1
-	VPADDD       Z6, Z3, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	MOVL         48(CX)(DX*2), R13
+	VPBROADCASTD 56(CX)(DX*2), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -192(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -192(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R13
+	VPBROADCASTD 56(SI), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -192(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -192(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VPBROADCASTD 44(CX), Z10
+	VPSLLD       $0x02, Z10, Z10
+	VPADDD       Z10, Z1, Z1
+	VPBROADCASTD 44(CX)(DX*1), Z10
+	VPSLLD       $0x02, Z10, Z10
+	VPADDD       Z10, Z3, Z3
+	VPBROADCASTD 44(CX)(DX*2), Z10
+	VPSLLD       $0x02, Z10, Z10
+	VPADDD       Z10, Z5, Z5
+	VPBROADCASTD 44(SI), Z10
+	VPSLLD       $0x02, Z10, Z10
+	VPADDD       Z10, Z7, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -64(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -64(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD (CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD (CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD (CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD (CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD (SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -56(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -56(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 4(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x02, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 4(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 4(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x02, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -48(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x02, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -48(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 8(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPSRLD       $0x02, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 8(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 8(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPSRLD       $0x02, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -40(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPSRLD       $0x02, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -40(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 12(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VPMOVSXBD    -224(AX), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9), Z6
-	VMULPS       Z7, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 12(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 12(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VPMOVSXBD    -224(AX), Z11
+	VCVTDQ2PS    Z11, Z11
+	VCVTPH2PS    (R11), Z10
+	VMULPS       Z11, Z10, Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VPMOVSXBD    -224(AX)(BX*1), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9)(BX*1), Z6
-	VMULPS       Z7, Z6, Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R11
-	VPBROADCASTD 60(CX), Z6
-	MOVL         (SI)(R11*1), R12
-	VMOVDQU32    -192(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R12
-	KMOVQ        -192(AX)(R12*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R13
+	VPBROADCASTD 60(CX), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -192(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -192(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -192(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R11
-	ADDQ         BX, R11
-	KMOVQ        -192(AX)(R11*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R13
+	VPBROADCASTD 60(CX)(DX*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -192(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -192(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VPBROADCASTD 40(CX), Z6
-	VPSUBD.BCST  44(CX), Z6, Z6
-	VPSLLD       $0x02, Z6, Z6
-	VPADDD       Z6, Z1, Z1
-	VPADDD       Z6, Z3, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	MOVL         48(CX)(DX*2), R13
+	VPBROADCASTD 60(CX)(DX*2), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -192(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -192(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R13
+	VPBROADCASTD 60(SI), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -192(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -192(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VPBROADCASTD 40(CX), Z10
+	VPSUBD.BCST  44(CX), Z10, Z10
+	VPSLLD       $0x02, Z10, Z10
+	VPADDD       Z10, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z10
+	VPSUBD.BCST  44(CX)(DX*1), Z10, Z10
+	VPSLLD       $0x02, Z10, Z10
+	VPADDD       Z10, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z10
+	VPSUBD.BCST  44(CX)(DX*2), Z10, Z10
+	VPSLLD       $0x02, Z10, Z10
+	VPADDD       Z10, Z5, Z5
+	VPBROADCASTD 40(SI), Z10
+	VPSUBD.BCST  44(SI), Z10, Z10
+	VPSLLD       $0x02, Z10, Z10
+	VPADDD       Z10, Z7, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -32(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -32(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 16(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 16(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 16(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -24(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -24(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 20(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x06, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 20(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 20(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x06, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -16(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x06, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -16(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 24(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPSRLD       $0x06, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 24(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 24(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPSRLD       $0x06, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -8(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPSRLD       $0x06, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -8(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 28(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VPMOVSXBD    -208(AX), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9), Z6
-	VMULPS       Z7, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 28(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 28(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VPMOVSXBD    -208(AX), Z11
+	VCVTDQ2PS    Z11, Z11
+	VCVTPH2PS    (R11), Z10
+	VMULPS       Z11, Z10, Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VPMOVSXBD    -208(AX)(BX*1), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9)(BX*1), Z6
-	VMULPS       Z7, Z6, Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
 	ADDQ         $+64, CX
+	ADDQ         $+64, SI
+	DECQ         R12
+	JNZ          block4_1
 	DECQ         R10
-	JNZ          block1
-	DECQ         DI
-	JNZ          block1_super
+	JNZ          block4_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -20215,7 +23244,12 @@ block1_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z2, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z6, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
@@ -20275,11 +23309,20 @@ GLOBL k04040404<>(SB), RODATA|NOPTR, $64
 // func MatMulQ4_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ4_K(SB), NOSPLIT, $0-64
-	MOVQ      n+48(FP), AX
-	CMPQ      AX, $+1
-	JE        rows1
-	CMPQ      AX, $+2
-	JE        rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ      AX, $+3
 	JE        rows3
 	CMPQ      AX, $+4
@@ -20319,23 +23362,23 @@ TEXT ·MatMulQ4_K(SB), NOSPLIT, $0-64
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block6_super:
+block6_2_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -20351,7 +23394,7 @@ block6_own:
 	PREFETCHT0 256(R13)
 	PREFETCHT0 256(R13)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -20694,9 +23737,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block6
+	JNZ          block6_2
 	DECQ         R10
-	JNZ          block6_super
+	JNZ          block6_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -20765,23 +23808,23 @@ rows5:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block5_super:
+block5_2_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -20797,7 +23840,7 @@ block5_own:
 	PREFETCHT0 256(R13)
 	PREFETCHT0 256(R13)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -21093,9 +24136,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block5
+	JNZ          block5_2
 	DECQ         R10
-	JNZ          block5_super
+	JNZ          block5_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -21159,23 +24202,23 @@ rows4:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -21191,7 +24234,7 @@ block4_own:
 	PREFETCHT0 256(R13)
 	PREFETCHT0 256(R13)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -21440,9 +24483,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         R10
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -21499,23 +24542,23 @@ rows3:
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block3_super:
+block3_2_super:
 	MOVQ AX, R10
 	ADDQ $+64, AX
 	MOVQ $+8, R11
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
@@ -21531,7 +24574,7 @@ block3_own:
 	PREFETCHT0 256(R12)
 	PREFETCHT0 256(R12)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -21732,9 +24775,9 @@ block3_fetched:
 	VFNMADD231PS Z15, Z14, Z10
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         R9
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -21762,7 +24805,303 @@ block3_fetched:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000940, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	MOVQ      ahead+56(FP), DX
+	LEAQ      placesQ4_K<>+0(SB), SI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z2
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
+
+block1_1_super:
+	MOVQ AX, R9
+	ADDQ $+64, AX
+	MOVQ $+8, R10
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
+
+block1_1_fetched:
+	ADDQ         $+288, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z3
+	VPBROADCASTD 8(SI)(R11*1), Z4
+	MOVL         (SI)(R11*1), R12
+	VPANDD       -256(AX)(R12*1), Z4, Z4
+	VPDPBUSD     Z3, Z4, Z1
+	VPSLLVD.BCST 12(SI)(R11*1), Z1, Z1
+	VMOVDQU32    -256(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD (CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -192(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 4(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 8(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 12(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -256(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 16(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -192(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 20(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -128(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 24(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VMOVDQU32    -64(AX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPANDD       Z2, Z3, Z3
+	VPBROADCASTD 28(CX), Z4
+	VPDPBUSD     Z4, Z3, Z1
+	VPMOVSXBD    -288(AX), Z4
+	VCVTDQ2PS    Z4, Z4
+	VCVTPH2PS    (R9), Z3
+	VMULPS       Z4, Z3, Z3
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z3, Z0
+	VPMOVSXBD    -272(AX), Z4
+	VCVTDQ2PS    Z4, Z4
+	VCVTPH2PS    32(R9), Z3
+	VMULPS       Z4, Z3, Z3
+	VBROADCASTSS 36(CX), Z4
+	VFNMADD231PS Z4, Z3, Z0
+	ADDQ         $+64, CX
+	DECQ         R10
+	JNZ          block1_1
+	DECQ         DI
+	JNZ          block1_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000940, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
+	LEAQ      placesQ4_K<>+0(SB), DI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
+
+block2_1_super:
+	MOVQ AX, R10
+	ADDQ $+64, AX
+	MOVQ $+8, R11
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R12
+	LEAQ       (R12)(BX*1), R13
+	CMPQ       R12, R8
+	CMOVQGE    R13, R12
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	PREFETCHT0 128(R12)
+	PREFETCHT0 192(R12)
+	PREFETCHT0 256(R12)
+
+block2_1_fetched:
+	ADDQ         $+288, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R12
+	VPBROADCASTD 52(CX), Z5
+	VPBROADCASTD 8(DI)(R12*1), Z6
+	MOVL         (DI)(R12*1), R13
+	VPANDD       -256(AX)(R13*1), Z6, Z6
+	VPDPBUSD     Z5, Z6, Z1
+	VPSLLVD.BCST 12(DI)(R12*1), Z1, Z1
+	MOVL         48(CX)(DX*1), R12
+	VPBROADCASTD 52(CX)(DX*1), Z5
+	VPBROADCASTD 8(DI)(R12*1), Z6
+	MOVL         (DI)(R12*1), R13
+	VPANDD       -256(AX)(R13*1), Z6, Z6
+	VPDPBUSD     Z5, Z6, Z3
+	VPSLLVD.BCST 12(DI)(R12*1), Z3, Z3
+	VMOVDQU32    -256(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD (CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD (CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -192(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 4(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 8(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 12(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -256(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 16(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -192(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 20(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -128(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 24(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VMOVDQU32    -64(AX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z4, Z5, Z5
+	VPBROADCASTD 28(CX), Z6
+	VPDPBUSD     Z6, Z5, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z6
+	VPDPBUSD     Z6, Z5, Z3
+	VPMOVSXBD    -288(AX), Z6
+	VCVTDQ2PS    Z6, Z6
+	VCVTPH2PS    (R10), Z5
+	VMULPS       Z6, Z5, Z5
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z5, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z5, Z2
+	VPMOVSXBD    -272(AX), Z6
+	VCVTDQ2PS    Z6, Z6
+	VCVTPH2PS    32(R10), Z5
+	VMULPS       Z6, Z5, Z5
+	VBROADCASTSS 36(CX), Z6
+	VFNMADD231PS Z6, Z5, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z6
+	VFNMADD231PS Z6, Z5, Z2
+	ADDQ         $+64, CX
+	DECQ         R11
+	JNZ          block2_1
+	DECQ         R9
+	JNZ          block2_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -21779,202 +25118,161 @@ rows2:
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
-	VXORPS    Z6, Z6, Z6
 	MOVQ      ahead+56(FP), SI
 	LEAQ      placesQ4_K<>+0(SB), DI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z6
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block2_super:
+block3_1_super:
 	MOVQ AX, R10
 	ADDQ $+64, AX
 	MOVQ $+8, R11
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
 	CMOVQGE    R13, R12
 	PREFETCHT0 (R12)
-	PREFETCHT0 (R12)(BX*1)
 	PREFETCHT0 64(R12)
-	PREFETCHT0 64(R12)(BX*1)
 	PREFETCHT0 128(R12)
-	PREFETCHT0 128(R12)(BX*1)
 	PREFETCHT0 192(R12)
-	PREFETCHT0 192(R12)(BX*1)
 	PREFETCHT0 256(R12)
-	PREFETCHT0 256(R12)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R12
-	VPBROADCASTD 52(CX), Z9
-	VPBROADCASTD 8(DI)(R12*1), Z10
+	VPBROADCASTD 52(CX), Z7
+	VPBROADCASTD 8(DI)(R12*1), Z8
 	MOVL         (DI)(R12*1), R13
-	VPANDD       -256(AX)(R13*1), Z10, Z11
-	VPDPBUSD     Z9, Z11, Z1
+	VPANDD       -256(AX)(R13*1), Z8, Z8
+	VPDPBUSD     Z7, Z8, Z1
 	VPSLLVD.BCST 12(DI)(R12*1), Z1, Z1
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VPANDD       -256(AX)(R13*1), Z10, Z10
-	VPDPBUSD     Z9, Z10, Z5
-	VPSLLVD.BCST 12(DI)(R12*1), Z5, Z5
 	MOVL         48(CX)(DX*1), R12
-	VPBROADCASTD 52(CX)(DX*1), Z9
-	VPBROADCASTD 8(DI)(R12*1), Z10
+	VPBROADCASTD 52(CX)(DX*1), Z7
+	VPBROADCASTD 8(DI)(R12*1), Z8
 	MOVL         (DI)(R12*1), R13
-	VPANDD       -256(AX)(R13*1), Z10, Z11
-	VPDPBUSD     Z9, Z11, Z3
+	VPANDD       -256(AX)(R13*1), Z8, Z8
+	VPDPBUSD     Z7, Z8, Z3
 	VPSLLVD.BCST 12(DI)(R12*1), Z3, Z3
+	MOVL         48(CX)(DX*2), R12
+	VPBROADCASTD 52(CX)(DX*2), Z7
+	VPBROADCASTD 8(DI)(R12*1), Z8
 	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VPANDD       -256(AX)(R13*1), Z10, Z10
-	VPDPBUSD     Z9, Z10, Z7
-	VPSLLVD.BCST 12(DI)(R12*1), Z7, Z7
-	VMOVDQU32    -256(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -256(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD (CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD (CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -192(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -192(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 4(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 8(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 12(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -256(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -256(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 16(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -192(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -192(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 20(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -128(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -128(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 24(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VMOVDQU32    -64(AX), Z9
-	VPSRLD       $0x04, Z9, Z9
-	VPANDD       Z8, Z9, Z9
-	VMOVDQU32    -64(AX)(BX*1), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPBROADCASTD 28(CX), Z11
-	VPDPBUSD     Z11, Z9, Z1
-	VPDPBUSD     Z11, Z10, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z11
-	VPDPBUSD     Z11, Z9, Z3
-	VPDPBUSD     Z11, Z10, Z7
-	VPMOVSXBD    -288(AX), Z10
-	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    (R10), Z9
-	VMULPS       Z10, Z9, Z9
+	VPANDD       -256(AX)(R13*1), Z8, Z8
+	VPDPBUSD     Z7, Z8, Z5
+	VPSLLVD.BCST 12(DI)(R12*1), Z5, Z5
+	VMOVDQU32    -256(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD (CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD (CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD (CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -192(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 4(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 8(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 12(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -256(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 16(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -192(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 20(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -128(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 24(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VMOVDQU32    -64(AX), Z7
+	VPSRLD       $0x04, Z7, Z7
+	VPANDD       Z6, Z7, Z7
+	VPBROADCASTD 28(CX), Z8
+	VPDPBUSD     Z8, Z7, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z8
+	VPDPBUSD     Z8, Z7, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z8
+	VPDPBUSD     Z8, Z7, Z5
+	VPMOVSXBD    -288(AX), Z8
+	VCVTDQ2PS    Z8, Z8
+	VCVTPH2PS    (R10), Z7
+	VMULPS       Z8, Z7, Z7
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z9, Z0
+	VFMADD231PS  Z1, Z7, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z9, Z2
-	VPMOVSXBD    -288(AX)(BX*1), Z10
-	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    (R10)(BX*1), Z9
-	VMULPS       Z10, Z9, Z9
+	VFMADD231PS  Z3, Z7, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z9, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z9, Z6
-	VPMOVSXBD    -272(AX), Z10
-	VCVTDQ2PS    Z10, Z10
-	VCVTPH2PS    32(R10), Z9
-	VMULPS       Z10, Z9, Z9
-	VPMOVSXBD    -272(AX)(BX*1), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    32(R10)(BX*1), Z10
-	VMULPS       Z11, Z10, Z10
-	VBROADCASTSS 36(CX), Z11
-	VFNMADD231PS Z11, Z9, Z0
-	VFNMADD231PS Z11, Z10, Z4
-	VBROADCASTSS 36(CX)(DX*1), Z11
-	VFNMADD231PS Z11, Z9, Z2
-	VFNMADD231PS Z11, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z7, Z4
+	VPMOVSXBD    -272(AX), Z8
+	VCVTDQ2PS    Z8, Z8
+	VCVTPH2PS    32(R10), Z7
+	VMULPS       Z8, Z7, Z7
+	VBROADCASTSS 36(CX), Z8
+	VFNMADD231PS Z8, Z7, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z8
+	VFNMADD231PS Z8, Z7, Z2
+	VBROADCASTSS 36(CX)(DX*2), Z8
+	VFNMADD231PS Z8, Z7, Z4
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block2
+	JNZ          block3_1
 	DECQ         R9
-	JNZ          block2_super
+	JNZ          block3_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -21991,15 +25289,15 @@ block2_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z4, K2, 64(AX)
 	ADDQ         CX, AX
 	VMOVUPS      Z2, K1, (AX)
-	VMOVUPS      Z6, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -22013,156 +25311,197 @@ rows1:
 	MOVQ      SI, BX
 	CMOVQLE   DI, BX
 	SHLQ      $0x01, DX
+	LEAQ      (CX)(DX*2), SI
+	ADDQ      DX, SI
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
-	MOVQ      ahead+56(FP), DX
-	LEAQ      placesQ4_K<>+0(SB), SI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	VXORPS    Z4, Z4, Z4
+	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
+	LEAQ      placesQ4_K<>+0(SB), R9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
-block1_super:
-	MOVQ AX, R9
+block4_1_super:
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R12
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R11
-	LEAQ       (R11)(BX*1), R12
-	CMPQ       R11, R8
-	CMOVQGE    R12, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 (R11)(BX*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(BX*1)
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(BX*1)
-	PREFETCHT0 192(R11)
-	PREFETCHT0 192(R11)(BX*1)
-	PREFETCHT0 256(R11)
-	PREFETCHT0 256(R11)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R13
+	LEAQ       (R13)(BX*1), R14
+	CMPQ       R13, R8
+	CMOVQGE    R14, R13
+	PREFETCHT0 (R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
+	PREFETCHT0 256(R13)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+288, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R11
-	VPBROADCASTD 52(CX), Z5
-	VPBROADCASTD 8(SI)(R11*1), Z6
-	MOVL         (SI)(R11*1), R12
-	VPANDD       -256(AX)(R12*1), Z6, Z7
-	VPDPBUSD     Z5, Z7, Z1
-	VPSLLVD.BCST 12(SI)(R11*1), Z1, Z1
-	MOVL         (SI)(R11*1), R12
-	ADDQ         BX, R12
-	VPANDD       -256(AX)(R12*1), Z6, Z6
-	VPDPBUSD     Z5, Z6, Z3
-	VPSLLVD.BCST 12(SI)(R11*1), Z3, Z3
-	VMOVDQU32    -256(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -256(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD (CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -192(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -192(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 4(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 8(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 12(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -256(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -256(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 16(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -192(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -192(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 20(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -128(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -128(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 24(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VMOVDQU32    -64(AX), Z5
-	VPSRLD       $0x04, Z5, Z5
-	VPANDD       Z4, Z5, Z5
-	VMOVDQU32    -64(AX)(BX*1), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPBROADCASTD 28(CX), Z7
-	VPDPBUSD     Z7, Z5, Z1
-	VPDPBUSD     Z7, Z6, Z3
-	VPMOVSXBD    -288(AX), Z6
-	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (R9), Z5
-	VMULPS       Z6, Z5, Z5
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R13
+	VPBROADCASTD 52(CX), Z9
+	VPBROADCASTD 8(R9)(R13*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VPANDD       -256(AX)(R14*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z1
+	VPSLLVD.BCST 12(R9)(R13*1), Z1, Z1
+	MOVL         48(CX)(DX*1), R13
+	VPBROADCASTD 52(CX)(DX*1), Z9
+	VPBROADCASTD 8(R9)(R13*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VPANDD       -256(AX)(R14*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z3
+	VPSLLVD.BCST 12(R9)(R13*1), Z3, Z3
+	MOVL         48(CX)(DX*2), R13
+	VPBROADCASTD 52(CX)(DX*2), Z9
+	VPBROADCASTD 8(R9)(R13*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VPANDD       -256(AX)(R14*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z5
+	VPSLLVD.BCST 12(R9)(R13*1), Z5, Z5
+	MOVL         48(SI), R13
+	VPBROADCASTD 52(SI), Z9
+	VPBROADCASTD 8(R9)(R13*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VPANDD       -256(AX)(R14*1), Z10, Z10
+	VPDPBUSD     Z9, Z10, Z7
+	VPSLLVD.BCST 12(R9)(R13*1), Z7, Z7
+	VMOVDQU32    -256(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD (CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD (CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD (CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD (SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -192(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 4(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 4(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 8(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 8(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 12(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 12(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -256(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 16(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 16(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -192(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 20(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 20(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -128(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 24(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 24(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VMOVDQU32    -64(AX), Z9
+	VPSRLD       $0x04, Z9, Z9
+	VPANDD       Z8, Z9, Z9
+	VPBROADCASTD 28(CX), Z10
+	VPDPBUSD     Z10, Z9, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z10
+	VPDPBUSD     Z10, Z9, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z10
+	VPDPBUSD     Z10, Z9, Z5
+	VPBROADCASTD 28(SI), Z10
+	VPDPBUSD     Z10, Z9, Z7
+	VPMOVSXBD    -288(AX), Z10
+	VCVTDQ2PS    Z10, Z10
+	VCVTPH2PS    (R11), Z9
+	VMULPS       Z10, Z9, Z9
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z5, Z0
-	VPMOVSXBD    -288(AX)(BX*1), Z6
-	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    (R9)(BX*1), Z5
-	VMULPS       Z6, Z5, Z5
+	VFMADD231PS  Z1, Z9, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z5, Z2
-	VPMOVSXBD    -272(AX), Z6
-	VCVTDQ2PS    Z6, Z6
-	VCVTPH2PS    32(R9), Z5
-	VMULPS       Z6, Z5, Z5
-	VPMOVSXBD    -272(AX)(BX*1), Z7
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z9, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z9, Z4
 	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    32(R9)(BX*1), Z6
-	VMULPS       Z7, Z6, Z6
-	VBROADCASTSS 36(CX), Z7
-	VFNMADD231PS Z7, Z5, Z0
-	VFNMADD231PS Z7, Z6, Z2
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z9, Z6
+	VPMOVSXBD    -272(AX), Z10
+	VCVTDQ2PS    Z10, Z10
+	VCVTPH2PS    32(R11), Z9
+	VMULPS       Z10, Z9, Z9
+	VBROADCASTSS 36(CX), Z10
+	VFNMADD231PS Z10, Z9, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z10
+	VFNMADD231PS Z10, Z9, Z2
+	VBROADCASTSS 36(CX)(DX*2), Z10
+	VFNMADD231PS Z10, Z9, Z4
+	VBROADCASTSS 36(SI), Z10
+	VFNMADD231PS Z10, Z9, Z6
 	ADDQ         $+64, CX
+	ADDQ         $+64, SI
+	DECQ         R12
+	JNZ          block4_1
 	DECQ         R10
-	JNZ          block1
-	DECQ         DI
-	JNZ          block1_super
+	JNZ          block4_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -22179,7 +25518,12 @@ block1_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z2, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z6, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
@@ -22221,11 +25565,20 @@ GLOBL placesQ4_K<>(SB), RODATA|NOPTR, $128
 // func MatMulQ5_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ5_K(SB), NOSPLIT, $0-64
-	MOVQ      n+48(FP), AX
-	CMPQ      AX, $+1
-	JE        rows1
-	CMPQ      AX, $+2
-	JE        rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ      AX, $+3
 	JE        rows3
 	CMPQ      AX, $+4
@@ -22266,24 +25619,24 @@ TEXT ·MatMulQ5_K(SB), NOSPLIT, $0-64
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block6_super:
+block6_2_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -22301,7 +25654,7 @@ block6_own:
 	PREFETCHT0 320(R13)
 	PREFETCHT0 320(R13)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -22736,9 +26089,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block6
+	JNZ          block6_2
 	DECQ         R10
-	JNZ          block6_super
+	JNZ          block6_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -22808,24 +26161,24 @@ rows5:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block5_super:
+block5_2_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -22843,7 +26196,7 @@ block5_own:
 	PREFETCHT0 320(R13)
 	PREFETCHT0 320(R13)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -23221,9 +26574,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block5
+	JNZ          block5_2
 	DECQ         R10
-	JNZ          block5_super
+	JNZ          block5_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -23288,24 +26641,24 @@ rows4:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R11
 	ADDQ $+64, AX
 	MOVQ $+8, R12
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -23323,7 +26676,7 @@ block4_own:
 	PREFETCHT0 320(R13)
 	PREFETCHT0 320(R13)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -23644,9 +26997,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         R10
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -23704,24 +27057,24 @@ rows3:
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block3_super:
+block3_2_super:
 	MOVQ AX, R10
 	ADDQ $+64, AX
 	MOVQ $+8, R11
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
@@ -23739,7 +27092,7 @@ block3_own:
 	PREFETCHT0 320(R12)
 	PREFETCHT0 320(R12)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -24002,9 +27355,9 @@ block3_fetched:
 	VFNMADD231PS Z16, Z15, Z10
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         R9
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -24032,7 +27385,353 @@ block3_fetched:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000b40, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	MOVQ      ahead+56(FP), DX
+	LEAQ      placesQ5_K<>+0(SB), SI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z2
+	VMOVDQU32 k10101010<>+0(SB), Z3
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
+
+block1_1_super:
+	MOVQ AX, R9
+	ADDQ $+64, AX
+	MOVQ $+8, R10
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	PREFETCHT0 320(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
+	PREFETCHT0 320(R11)
+
+block1_1_fetched:
+	ADDQ         $+352, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z4
+	MOVL         (SI)(R11*1), R12
+	VMOVDQU32    -320(AX)(R12*1), Z5
+	VPSRLVD.BCST 4(SI)(R11*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	MOVL         8(SI)(R11*1), R11
+	KMOVQ        -320(AX)(R11*1), K1
+	VPADDB       Z3, Z5, K1, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VMOVDQU32    -320(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -64(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD (CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -56(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 4(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -48(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 8(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -40(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 12(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -320(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -32(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 16(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -24(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 20(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -16(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 24(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	KMOVQ        -8(AX), K1
+	VPADDB       Z3, Z4, K1, Z4
+	VPBROADCASTD 28(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPMOVSXBD    -352(AX), Z5
+	VCVTDQ2PS    Z5, Z5
+	VCVTPH2PS    (R9), Z4
+	VMULPS       Z5, Z4, Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	VPMOVSXBD    -336(AX), Z5
+	VCVTDQ2PS    Z5, Z5
+	VCVTPH2PS    32(R9), Z4
+	VMULPS       Z5, Z4, Z4
+	VBROADCASTSS 36(CX), Z5
+	VFNMADD231PS Z5, Z4, Z0
+	ADDQ         $+64, CX
+	DECQ         R10
+	JNZ          block1_1
+	DECQ         DI
+	JNZ          block1_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000b40, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
+	LEAQ      placesQ5_K<>+0(SB), DI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
+	VMOVDQU32 k10101010<>+0(SB), Z5
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
+
+block2_1_super:
+	MOVQ AX, R10
+	ADDQ $+64, AX
+	MOVQ $+8, R11
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R12
+	LEAQ       (R12)(BX*1), R13
+	CMPQ       R12, R8
+	CMOVQGE    R13, R12
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	PREFETCHT0 128(R12)
+	PREFETCHT0 192(R12)
+	PREFETCHT0 256(R12)
+	PREFETCHT0 320(R12)
+
+block2_1_fetched:
+	ADDQ         $+352, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R12
+	VPBROADCASTD 52(CX), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -320(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -320(AX)(R12*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R12
+	VPBROADCASTD 52(CX)(DX*1), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -320(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -320(AX)(R12*1), K1
+	VPADDB       Z5, Z7, K1, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VMOVDQU32    -320(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -64(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD (CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD (CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -56(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 4(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -48(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 8(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -40(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 12(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -320(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -32(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 16(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -24(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 20(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -16(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 24(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	KMOVQ        -8(AX), K1
+	VPADDB       Z5, Z6, K1, Z6
+	VPBROADCASTD 28(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPMOVSXBD    -352(AX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VCVTPH2PS    (R10), Z6
+	VMULPS       Z7, Z6, Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	VPMOVSXBD    -336(AX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VCVTPH2PS    32(R10), Z6
+	VMULPS       Z7, Z6, Z6
+	VBROADCASTSS 36(CX), Z7
+	VFNMADD231PS Z7, Z6, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z7
+	VFNMADD231PS Z7, Z6, Z2
+	ADDQ         $+64, CX
+	DECQ         R11
+	JNZ          block2_1
+	DECQ         R9
+	JNZ          block2_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -24049,258 +27748,192 @@ rows2:
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
-	VXORPS    Z6, Z6, Z6
 	MOVQ      ahead+56(FP), SI
 	LEAQ      placesQ5_K<>+0(SB), DI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
-	VMOVDQU32 k10101010<>+0(SB), Z9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z6
+	VMOVDQU32 k10101010<>+0(SB), Z7
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block2_super:
+block3_1_super:
 	MOVQ AX, R10
 	ADDQ $+64, AX
 	MOVQ $+8, R11
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
 	CMOVQGE    R13, R12
 	PREFETCHT0 (R12)
-	PREFETCHT0 (R12)(BX*1)
 	PREFETCHT0 64(R12)
-	PREFETCHT0 64(R12)(BX*1)
 	PREFETCHT0 128(R12)
-	PREFETCHT0 128(R12)(BX*1)
 	PREFETCHT0 192(R12)
-	PREFETCHT0 192(R12)(BX*1)
 	PREFETCHT0 256(R12)
-	PREFETCHT0 256(R12)(BX*1)
 	PREFETCHT0 320(R12)
-	PREFETCHT0 320(R12)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R12
-	VPBROADCASTD 52(CX), Z10
+	VPBROADCASTD 52(CX), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -320(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R13
-	KMOVQ        -320(AX)(R13*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -320(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -320(AX)(R12*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -320(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R12
-	ADDQ         BX, R12
-	KMOVQ        -320(AX)(R12*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R12
-	VPBROADCASTD 52(CX)(DX*1), Z10
+	VPBROADCASTD 52(CX)(DX*1), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -320(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R13
-	KMOVQ        -320(AX)(R13*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z3
-	VPSLLD       $0x08, Z3, Z3
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -320(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -320(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R12*1), R12
-	ADDQ         BX, R12
 	KMOVQ        -320(AX)(R12*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VMOVDQU32    -320(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z3
+	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R12
+	VPBROADCASTD 52(CX)(DX*2), Z8
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -320(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	MOVL         8(DI)(R12*1), R12
+	KMOVQ        -320(AX)(R12*1), K1
+	VPADDB       Z7, Z9, K1, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VMOVDQU32    -320(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -64(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -320(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -64(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD (CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD (CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD (CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD (CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD (CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -56(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -56(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 4(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 4(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -48(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -48(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 8(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 8(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -40(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -40(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 12(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -320(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 12(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -320(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -32(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -320(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -32(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 16(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 16(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -24(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -24(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 20(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 20(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -16(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -16(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 24(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 24(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
 	KMOVQ        -8(AX), K1
-	VPADDB       Z9, Z10, K1, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	KMOVQ        -8(AX)(BX*1), K1
-	VPADDB       Z9, Z11, K1, Z11
-	VPBROADCASTD 28(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VPMOVSXBD    -352(AX), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10), Z10
-	VMULPS       Z11, Z10, Z10
+	VPADDB       Z7, Z8, K1, Z8
+	VPBROADCASTD 28(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPMOVSXBD    -352(AX), Z9
+	VCVTDQ2PS    Z9, Z9
+	VCVTPH2PS    (R10), Z8
+	VMULPS       Z9, Z8, Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VPMOVSXBD    -352(AX)(BX*1), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10)(BX*1), Z10
-	VMULPS       Z11, Z10, Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
-	VPMOVSXBD    -336(AX), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    32(R10), Z10
-	VMULPS       Z11, Z10, Z10
-	VPMOVSXBD    -336(AX)(BX*1), Z12
-	VCVTDQ2PS    Z12, Z12
-	VCVTPH2PS    32(R10)(BX*1), Z11
-	VMULPS       Z12, Z11, Z11
-	VBROADCASTSS 36(CX), Z12
-	VFNMADD231PS Z12, Z10, Z0
-	VFNMADD231PS Z12, Z11, Z4
-	VBROADCASTSS 36(CX)(DX*1), Z12
-	VFNMADD231PS Z12, Z10, Z2
-	VFNMADD231PS Z12, Z11, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
+	VPMOVSXBD    -336(AX), Z9
+	VCVTDQ2PS    Z9, Z9
+	VCVTPH2PS    32(R10), Z8
+	VMULPS       Z9, Z8, Z8
+	VBROADCASTSS 36(CX), Z9
+	VFNMADD231PS Z9, Z8, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z9
+	VFNMADD231PS Z9, Z8, Z2
+	VBROADCASTSS 36(CX)(DX*2), Z9
+	VFNMADD231PS Z9, Z8, Z4
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block2
+	JNZ          block3_1
 	DECQ         R9
-	JNZ          block2_super
+	JNZ          block3_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -24317,15 +27950,15 @@ block2_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z4, K2, 64(AX)
 	ADDQ         CX, AX
 	VMOVUPS      Z2, K1, (AX)
-	VMOVUPS      Z6, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -24339,202 +27972,232 @@ rows1:
 	MOVQ      SI, BX
 	CMOVQLE   DI, BX
 	SHLQ      $0x01, DX
+	LEAQ      (CX)(DX*2), SI
+	ADDQ      DX, SI
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
-	MOVQ      ahead+56(FP), DX
-	LEAQ      placesQ5_K<>+0(SB), SI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	VMOVDQU32 k10101010<>+0(SB), Z5
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	VXORPS    Z4, Z4, Z4
+	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
+	LEAQ      placesQ5_K<>+0(SB), R9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	VMOVDQU32 k10101010<>+0(SB), Z9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
-block1_super:
-	MOVQ AX, R9
+block4_1_super:
+	MOVQ AX, R11
 	ADDQ $+64, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R12
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	PREFETCHT0 320(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R11
-	LEAQ       (R11)(BX*1), R12
-	CMPQ       R11, R8
-	CMOVQGE    R12, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 (R11)(BX*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(BX*1)
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(BX*1)
-	PREFETCHT0 192(R11)
-	PREFETCHT0 192(R11)(BX*1)
-	PREFETCHT0 256(R11)
-	PREFETCHT0 256(R11)(BX*1)
-	PREFETCHT0 320(R11)
-	PREFETCHT0 320(R11)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R13
+	LEAQ       (R13)(BX*1), R14
+	CMPQ       R13, R8
+	CMOVQGE    R14, R13
+	PREFETCHT0 (R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
+	PREFETCHT0 256(R13)
+	PREFETCHT0 320(R13)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+352, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R11
-	VPBROADCASTD 52(CX), Z6
-	MOVL         (SI)(R11*1), R12
-	VMOVDQU32    -320(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R12
-	KMOVQ        -320(AX)(R12*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R13
+	VPBROADCASTD 52(CX), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -320(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -320(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -320(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R11
-	ADDQ         BX, R11
-	KMOVQ        -320(AX)(R11*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R13
+	VPBROADCASTD 52(CX)(DX*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -320(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -320(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VMOVDQU32    -320(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	MOVL         48(CX)(DX*2), R13
+	VPBROADCASTD 52(CX)(DX*2), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -320(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -320(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R13
+	VPBROADCASTD 52(SI), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -320(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R13
+	KMOVQ        -320(AX)(R13*1), K1
+	VPADDB       Z9, Z11, K1, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VMOVDQU32    -320(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -64(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -320(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -64(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD (CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD (CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD (CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD (CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD (SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -56(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -56(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 4(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 4(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 4(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -48(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -48(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 8(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 8(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 8(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -40(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -40(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 12(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -320(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 12(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 12(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -320(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -32(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -320(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -32(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 16(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 16(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 16(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -24(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -24(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 20(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 20(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 20(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -16(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -16(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 24(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 24(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 24(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
 	KMOVQ        -8(AX), K1
-	VPADDB       Z5, Z6, K1, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	KMOVQ        -8(AX)(BX*1), K1
-	VPADDB       Z5, Z7, K1, Z7
-	VPBROADCASTD 28(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VPMOVSXBD    -352(AX), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9), Z6
-	VMULPS       Z7, Z6, Z6
+	VPADDB       Z9, Z10, K1, Z10
+	VPBROADCASTD 28(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 28(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VPMOVSXBD    -352(AX), Z11
+	VCVTDQ2PS    Z11, Z11
+	VCVTPH2PS    (R11), Z10
+	VMULPS       Z11, Z10, Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VPMOVSXBD    -352(AX)(BX*1), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9)(BX*1), Z6
-	VMULPS       Z7, Z6, Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
-	VPMOVSXBD    -336(AX), Z7
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
 	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    32(R9), Z6
-	VMULPS       Z7, Z6, Z6
-	VPMOVSXBD    -336(AX)(BX*1), Z8
-	VCVTDQ2PS    Z8, Z8
-	VCVTPH2PS    32(R9)(BX*1), Z7
-	VMULPS       Z8, Z7, Z7
-	VBROADCASTSS 36(CX), Z8
-	VFNMADD231PS Z8, Z6, Z0
-	VFNMADD231PS Z8, Z7, Z2
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
+	VPMOVSXBD    -336(AX), Z11
+	VCVTDQ2PS    Z11, Z11
+	VCVTPH2PS    32(R11), Z10
+	VMULPS       Z11, Z10, Z10
+	VBROADCASTSS 36(CX), Z11
+	VFNMADD231PS Z11, Z10, Z0
+	VBROADCASTSS 36(CX)(DX*1), Z11
+	VFNMADD231PS Z11, Z10, Z2
+	VBROADCASTSS 36(CX)(DX*2), Z11
+	VFNMADD231PS Z11, Z10, Z4
+	VBROADCASTSS 36(SI), Z11
+	VFNMADD231PS Z11, Z10, Z6
 	ADDQ         $+64, CX
+	ADDQ         $+64, SI
+	DECQ         R12
+	JNZ          block4_1
 	DECQ         R10
-	JNZ          block1
-	DECQ         DI
-	JNZ          block1_super
+	JNZ          block4_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -24551,7 +28214,12 @@ block1_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z2, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z6, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
@@ -24593,11 +28261,20 @@ GLOBL placesQ5_K<>(SB), RODATA|NOPTR, $128
 // func MatMulQ6_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulQ6_K(SB), NOSPLIT, $0-64
-	MOVQ      n+48(FP), AX
-	CMPQ      AX, $+1
-	JE        rows1
-	CMPQ      AX, $+2
-	JE        rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ      AX, $+3
 	JE        rows3
 	CMPQ      AX, $+4
@@ -24638,15 +28315,15 @@ TEXT ·MatMulQ6_K(SB), NOSPLIT, $0-64
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block6_super:
+block6_2_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
@@ -24654,9 +28331,9 @@ block6:
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
 	PREFETCHT0 384(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -24676,7 +28353,7 @@ block6_own:
 	PREFETCHT0 384(R13)
 	PREFETCHT0 384(R13)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+416, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -25363,9 +29040,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block6
+	JNZ          block6_2
 	DECQ         R10
-	JNZ          block6_super
+	JNZ          block6_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -25435,15 +29112,15 @@ rows5:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block5_super:
+block5_2_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
@@ -25451,9 +29128,9 @@ block5:
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
 	PREFETCHT0 384(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -25473,7 +29150,7 @@ block5_own:
 	PREFETCHT0 384(R13)
 	PREFETCHT0 384(R13)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+416, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -26063,9 +29740,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block5
+	JNZ          block5_2
 	DECQ         R10
-	JNZ          block5_super
+	JNZ          block5_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -26130,15 +29807,15 @@ rows4:
 	MOVQ      cols+40(FP), R10
 	SHRQ      $0x08, R10
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
@@ -26146,9 +29823,9 @@ block4:
 	PREFETCHT0 256(AX)(DI*1)
 	PREFETCHT0 320(AX)(DI*1)
 	PREFETCHT0 384(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -26168,7 +29845,7 @@ block4_own:
 	PREFETCHT0 384(R13)
 	PREFETCHT0 384(R13)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+416, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -26661,9 +30338,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         R10
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -26721,15 +30398,15 @@ rows3:
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block3_super:
+block3_2_super:
 	MOVQ AX, R10
 	ADDQ $+32, AX
 	MOVQ $+8, R11
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
@@ -26737,9 +30414,9 @@ block3:
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
 	PREFETCHT0 384(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
@@ -26759,7 +30436,7 @@ block3_own:
 	PREFETCHT0 384(R12)
 	PREFETCHT0 384(R12)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+416, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -27154,9 +30831,9 @@ block3_fetched:
 	VFMADD231PS  Z11, Z14, Z10
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         R9
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -27184,7 +30861,435 @@ block3_fetched:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000d20, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	MOVQ      ahead+56(FP), DX
+	LEAQ      placesQ6_K<>+0(SB), SI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z2
+	VMOVDQU32 k30303030<>+0(SB), Z3
+	MOVQ      cols+40(FP), DI
+	SHRQ      $0x08, DI
+
+block1_1_super:
+	MOVQ AX, R9
+	ADDQ $+32, AX
+	MOVQ $+8, R10
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	PREFETCHT0 320(AX)(DX*1)
+	PREFETCHT0 384(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
+	PREFETCHT0 320(R11)
+	PREFETCHT0 384(R11)
+
+block1_1_fetched:
+	ADDQ         $+416, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R11
+	VPBROADCASTD 56(CX), Z4
+	MOVL         (SI)(R11*1), R12
+	VMOVDQU32    -384(AX)(R12*1), Z5
+	VPSRLVD.BCST 4(SI)(R11*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	MOVL         8(SI)(R11*1), R12
+	VMOVDQU32    -384(AX)(R12*1), Z6
+	VPROLVD.BCST 12(SI)(R11*1), Z6, Z6
+	VPTERNLOGD   $0xf8, Z3, Z6, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VPBROADCASTD 44(CX), Z4
+	VPSLLD       $0x05, Z4, Z4
+	VPADDD       Z4, Z1, Z1
+	VMOVDQU32    -384(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VMOVDQU32    -128(AX), Z5
+	VPROLD       $0x04, Z5, Z5
+	VPTERNLOGD   $0xf8, Z3, Z5, Z4
+	VPBROADCASTD (CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -320(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VMOVDQU32    -64(AX), Z5
+	VPROLD       $0x04, Z5, Z5
+	VPTERNLOGD   $0xf8, Z3, Z5, Z4
+	VPBROADCASTD 4(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VMOVDQU32    -128(AX), Z5
+	VPROLD       $0x02, Z5, Z5
+	VPTERNLOGD   $0xf8, Z3, Z5, Z4
+	VPBROADCASTD 8(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VMOVDQU32    -64(AX), Z5
+	VPROLD       $0x02, Z5, Z5
+	VPTERNLOGD   $0xf8, Z3, Z5, Z4
+	VPBROADCASTD 12(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPMOVSXBD    -416(AX), Z5
+	VCVTDQ2PS    Z5, Z5
+	VCVTPH2PS    (R9), Z4
+	VMULPS       Z5, Z4, Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R11
+	VPBROADCASTD 60(CX), Z4
+	MOVL         (SI)(R11*1), R12
+	VMOVDQU32    -384(AX)(R12*1), Z5
+	VPSRLVD.BCST 4(SI)(R11*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	MOVL         8(SI)(R11*1), R12
+	VMOVDQU32    -384(AX)(R12*1), Z6
+	VPROLVD.BCST 12(SI)(R11*1), Z6, Z6
+	VPTERNLOGD   $0xf8, Z3, Z6, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VPBROADCASTD 40(CX), Z4
+	VPSUBD.BCST  44(CX), Z4, Z4
+	VPSLLD       $0x05, Z4, Z4
+	VPADDD       Z4, Z1, Z1
+	VMOVDQU32    -384(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VMOVDQU32    -128(AX), Z5
+	VPTERNLOGD   $0xf8, Z3, Z5, Z4
+	VPBROADCASTD 16(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -320(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VMOVDQU32    -64(AX), Z5
+	VPTERNLOGD   $0xf8, Z3, Z5, Z4
+	VPBROADCASTD 20(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VMOVDQU32    -128(AX), Z5
+	VPROLD       $0x1e, Z5, Z5
+	VPTERNLOGD   $0xf8, Z3, Z5, Z4
+	VPBROADCASTD 24(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VMOVDQU32    -64(AX), Z5
+	VPROLD       $0x1e, Z5, Z5
+	VPTERNLOGD   $0xf8, Z3, Z5, Z4
+	VPBROADCASTD 28(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPMOVSXBD    -400(AX), Z5
+	VCVTDQ2PS    Z5, Z5
+	VCVTPH2PS    (R9), Z4
+	VMULPS       Z5, Z4, Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	ADDQ         $+64, CX
+	DECQ         R10
+	JNZ          block1_1
+	DECQ         DI
+	JNZ          block1_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ      w+24(FP), AX
+	MOVQ      x+32(FP), CX
+	MOVQ      cols+40(FP), DX
+	MOVQ      rows+16(FP), BX
+	MOVQ      DX, SI
+	SHRQ      $0x08, SI
+	IMUL3Q    $0x00000d20, SI, SI
+	LEAQ      (AX)(SI*1), R8
+	XORQ      DI, DI
+	CMPQ      BX, $+16
+	MOVQ      SI, BX
+	CMOVQLE   DI, BX
+	SHLQ      $0x01, DX
+	VXORPS    Z0, Z0, Z0
+	VXORPS    Z2, Z2, Z2
+	MOVQ      ahead+56(FP), SI
+	LEAQ      placesQ6_K<>+0(SB), DI
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
+	VMOVDQU32 k30303030<>+0(SB), Z5
+	MOVQ      cols+40(FP), R9
+	SHRQ      $0x08, R9
+
+block2_1_super:
+	MOVQ AX, R10
+	ADDQ $+32, AX
+	MOVQ $+8, R11
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	PREFETCHT0 320(AX)(SI*1)
+	PREFETCHT0 384(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R12
+	LEAQ       (R12)(BX*1), R13
+	CMPQ       R12, R8
+	CMOVQGE    R13, R12
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	PREFETCHT0 128(R12)
+	PREFETCHT0 192(R12)
+	PREFETCHT0 256(R12)
+	PREFETCHT0 320(R12)
+	PREFETCHT0 384(R12)
+
+block2_1_fetched:
+	ADDQ         $+416, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R12
+	VPBROADCASTD 56(CX), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -384(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R13
+	VMOVDQU32    -384(AX)(R13*1), Z8
+	VPROLVD.BCST 12(DI)(R12*1), Z8, Z8
+	VPTERNLOGD   $0xf8, Z5, Z8, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R12
+	VPBROADCASTD 56(CX)(DX*1), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -384(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R13
+	VMOVDQU32    -384(AX)(R13*1), Z8
+	VPROLVD.BCST 12(DI)(R12*1), Z8, Z8
+	VPTERNLOGD   $0xf8, Z5, Z8, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 44(CX), Z6
+	VPSLLD       $0x05, Z6, Z6
+	VPADDD       Z6, Z1, Z1
+	VPBROADCASTD 44(CX)(DX*1), Z6
+	VPSLLD       $0x05, Z6, Z6
+	VPADDD       Z6, Z3, Z3
+	VMOVDQU32    -384(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VMOVDQU32    -128(AX), Z7
+	VPROLD       $0x04, Z7, Z7
+	VPTERNLOGD   $0xf8, Z5, Z7, Z6
+	VPBROADCASTD (CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD (CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -320(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VMOVDQU32    -64(AX), Z7
+	VPROLD       $0x04, Z7, Z7
+	VPTERNLOGD   $0xf8, Z5, Z7, Z6
+	VPBROADCASTD 4(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VMOVDQU32    -128(AX), Z7
+	VPROLD       $0x02, Z7, Z7
+	VPTERNLOGD   $0xf8, Z5, Z7, Z6
+	VPBROADCASTD 8(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VMOVDQU32    -64(AX), Z7
+	VPROLD       $0x02, Z7, Z7
+	VPTERNLOGD   $0xf8, Z5, Z7, Z6
+	VPBROADCASTD 12(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPMOVSXBD    -416(AX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VCVTPH2PS    (R10), Z6
+	VMULPS       Z7, Z6, Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R12
+	VPBROADCASTD 60(CX), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -384(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R13
+	VMOVDQU32    -384(AX)(R13*1), Z8
+	VPROLVD.BCST 12(DI)(R12*1), Z8, Z8
+	VPTERNLOGD   $0xf8, Z5, Z8, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R12
+	VPBROADCASTD 60(CX)(DX*1), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -384(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	MOVL         8(DI)(R12*1), R13
+	VMOVDQU32    -384(AX)(R13*1), Z8
+	VPROLVD.BCST 12(DI)(R12*1), Z8, Z8
+	VPTERNLOGD   $0xf8, Z5, Z8, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 40(CX), Z6
+	VPSUBD.BCST  44(CX), Z6, Z6
+	VPSLLD       $0x05, Z6, Z6
+	VPADDD       Z6, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z6
+	VPSUBD.BCST  44(CX)(DX*1), Z6, Z6
+	VPSLLD       $0x05, Z6, Z6
+	VPADDD       Z6, Z3, Z3
+	VMOVDQU32    -384(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VMOVDQU32    -128(AX), Z7
+	VPTERNLOGD   $0xf8, Z5, Z7, Z6
+	VPBROADCASTD 16(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -320(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VMOVDQU32    -64(AX), Z7
+	VPTERNLOGD   $0xf8, Z5, Z7, Z6
+	VPBROADCASTD 20(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VMOVDQU32    -128(AX), Z7
+	VPROLD       $0x1e, Z7, Z7
+	VPTERNLOGD   $0xf8, Z5, Z7, Z6
+	VPBROADCASTD 24(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VMOVDQU32    -64(AX), Z7
+	VPROLD       $0x1e, Z7, Z7
+	VPTERNLOGD   $0xf8, Z5, Z7, Z6
+	VPBROADCASTD 28(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPMOVSXBD    -400(AX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VCVTPH2PS    (R10), Z6
+	VMULPS       Z7, Z6, Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	ADDQ         $+64, CX
+	DECQ         R11
+	JNZ          block2_1
+	DECQ         R9
+	JNZ          block2_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -27201,23 +31306,22 @@ rows2:
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
 	VXORPS    Z4, Z4, Z4
-	VXORPS    Z6, Z6, Z6
 	MOVQ      ahead+56(FP), SI
 	LEAQ      placesQ6_K<>+0(SB), DI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
-	VMOVDQU32 k30303030<>+0(SB), Z9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z6
+	VMOVDQU32 k30303030<>+0(SB), Z7
 	MOVQ      cols+40(FP), R9
 	SHRQ      $0x08, R9
 
-block2_super:
+block3_1_super:
 	MOVQ AX, R10
 	ADDQ $+32, AX
 	MOVQ $+8, R11
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
@@ -27225,329 +31329,243 @@ block2:
 	PREFETCHT0 256(AX)(SI*1)
 	PREFETCHT0 320(AX)(SI*1)
 	PREFETCHT0 384(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
 	CMOVQGE    R13, R12
 	PREFETCHT0 (R12)
-	PREFETCHT0 (R12)(BX*1)
 	PREFETCHT0 64(R12)
-	PREFETCHT0 64(R12)(BX*1)
 	PREFETCHT0 128(R12)
-	PREFETCHT0 128(R12)(BX*1)
 	PREFETCHT0 192(R12)
-	PREFETCHT0 192(R12)(BX*1)
 	PREFETCHT0 256(R12)
-	PREFETCHT0 256(R12)(BX*1)
 	PREFETCHT0 320(R12)
-	PREFETCHT0 320(R12)(BX*1)
 	PREFETCHT0 384(R12)
-	PREFETCHT0 384(R12)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+416, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R12
-	VPBROADCASTD 56(CX), Z10
+	VPBROADCASTD 56(CX), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -384(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -384(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R12*1), R13
-	VMOVDQU32    -384(AX)(R13*1), Z12
-	VPROLVD.BCST 12(DI)(R12*1), Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -384(AX)(R13*1), Z10
+	VPROLVD.BCST 12(DI)(R12*1), Z10, Z10
+	VPTERNLOGD   $0xf8, Z7, Z10, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -384(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -384(AX)(R13*1), Z12
-	VPROLVD.BCST 12(DI)(R12*1), Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R12
-	VPBROADCASTD 56(CX)(DX*1), Z10
+	VPBROADCASTD 56(CX)(DX*1), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -384(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -384(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R12*1), R13
-	VMOVDQU32    -384(AX)(R13*1), Z12
-	VPROLVD.BCST 12(DI)(R12*1), Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPDPBUSD     Z10, Z11, Z3
+	VMOVDQU32    -384(AX)(R13*1), Z10
+	VPROLVD.BCST 12(DI)(R12*1), Z10, Z10
+	VPTERNLOGD   $0xf8, Z7, Z10, Z9
+	VPDPBUSD     Z8, Z9, Z3
 	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R12
+	VPBROADCASTD 56(CX)(DX*2), Z8
 	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -384(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -384(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -384(AX)(R13*1), Z12
-	VPROLVD.BCST 12(DI)(R12*1), Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VPBROADCASTD 44(CX), Z10
-	VPSLLD       $0x05, Z10, Z10
-	VPADDD       Z10, Z1, Z1
-	VPADDD       Z10, Z5, Z5
-	VPBROADCASTD 44(CX)(DX*1), Z10
-	VPSLLD       $0x05, Z10, Z10
-	VPADDD       Z10, Z3, Z3
-	VPADDD       Z10, Z7, Z7
-	VMOVDQU32    -384(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VMOVDQU32    -128(AX), Z11
-	VPROLD       $0x04, Z11, Z11
-	VPTERNLOGD   $0xf8, Z9, Z11, Z10
-	VMOVDQU32    -384(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VMOVDQU32    -128(AX)(BX*1), Z12
-	VPROLD       $0x04, Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPBROADCASTD (CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD (CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -320(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VMOVDQU32    -64(AX), Z11
-	VPROLD       $0x04, Z11, Z11
-	VPTERNLOGD   $0xf8, Z9, Z11, Z10
-	VMOVDQU32    -320(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VMOVDQU32    -64(AX)(BX*1), Z12
-	VPROLD       $0x04, Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPBROADCASTD 4(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VMOVDQU32    -128(AX), Z11
-	VPROLD       $0x02, Z11, Z11
-	VPTERNLOGD   $0xf8, Z9, Z11, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VMOVDQU32    -128(AX)(BX*1), Z12
-	VPROLD       $0x02, Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPBROADCASTD 8(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VMOVDQU32    -64(AX), Z11
-	VPROLD       $0x02, Z11, Z11
-	VPTERNLOGD   $0xf8, Z9, Z11, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VMOVDQU32    -64(AX)(BX*1), Z12
-	VPROLD       $0x02, Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPBROADCASTD 12(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VPMOVSXBD    -416(AX), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10), Z10
-	VMULPS       Z11, Z10, Z10
+	VMOVDQU32    -384(AX)(R13*1), Z10
+	VPROLVD.BCST 12(DI)(R12*1), Z10, Z10
+	VPTERNLOGD   $0xf8, Z7, Z10, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VPBROADCASTD 44(CX), Z8
+	VPSLLD       $0x05, Z8, Z8
+	VPADDD       Z8, Z1, Z1
+	VPBROADCASTD 44(CX)(DX*1), Z8
+	VPSLLD       $0x05, Z8, Z8
+	VPADDD       Z8, Z3, Z3
+	VPBROADCASTD 44(CX)(DX*2), Z8
+	VPSLLD       $0x05, Z8, Z8
+	VPADDD       Z8, Z5, Z5
+	VMOVDQU32    -384(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VMOVDQU32    -128(AX), Z9
+	VPROLD       $0x04, Z9, Z9
+	VPTERNLOGD   $0xf8, Z7, Z9, Z8
+	VPBROADCASTD (CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD (CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD (CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -320(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VMOVDQU32    -64(AX), Z9
+	VPROLD       $0x04, Z9, Z9
+	VPTERNLOGD   $0xf8, Z7, Z9, Z8
+	VPBROADCASTD 4(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VMOVDQU32    -128(AX), Z9
+	VPROLD       $0x02, Z9, Z9
+	VPTERNLOGD   $0xf8, Z7, Z9, Z8
+	VPBROADCASTD 8(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VMOVDQU32    -64(AX), Z9
+	VPROLD       $0x02, Z9, Z9
+	VPTERNLOGD   $0xf8, Z7, Z9, Z8
+	VPBROADCASTD 12(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPMOVSXBD    -416(AX), Z9
+	VCVTDQ2PS    Z9, Z9
+	VCVTPH2PS    (R10), Z8
+	VMULPS       Z9, Z8, Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VPMOVSXBD    -416(AX)(BX*1), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10)(BX*1), Z10
-	VMULPS       Z11, Z10, Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R12
-	VPBROADCASTD 60(CX), Z10
+	VPBROADCASTD 60(CX), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -384(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -384(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R12*1), R13
-	VMOVDQU32    -384(AX)(R13*1), Z12
-	VPROLVD.BCST 12(DI)(R12*1), Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -384(AX)(R13*1), Z10
+	VPROLVD.BCST 12(DI)(R12*1), Z10, Z10
+	VPTERNLOGD   $0xf8, Z7, Z10, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -384(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	MOVL         8(DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -384(AX)(R13*1), Z12
-	VPROLVD.BCST 12(DI)(R12*1), Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R12
-	VPBROADCASTD 60(CX)(DX*1), Z10
+	VPBROADCASTD 60(CX)(DX*1), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -384(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -384(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R12*1), R13
-	VMOVDQU32    -384(AX)(R13*1), Z12
-	VPROLVD.BCST 12(DI)(R12*1), Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPDPBUSD     Z10, Z11, Z3
+	VMOVDQU32    -384(AX)(R13*1), Z10
+	VPROLVD.BCST 12(DI)(R12*1), Z10, Z10
+	VPTERNLOGD   $0xf8, Z7, Z10, Z9
+	VPDPBUSD     Z8, Z9, Z3
 	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R12
+	VPBROADCASTD 60(CX)(DX*2), Z8
 	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -384(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
+	VMOVDQU32    -384(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
 	MOVL         8(DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -384(AX)(R13*1), Z12
-	VPROLVD.BCST 12(DI)(R12*1), Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VPBROADCASTD 40(CX), Z10
-	VPSUBD.BCST  44(CX), Z10, Z10
-	VPSLLD       $0x05, Z10, Z10
-	VPADDD       Z10, Z1, Z1
-	VPADDD       Z10, Z5, Z5
-	VPBROADCASTD 40(CX)(DX*1), Z10
-	VPSUBD.BCST  44(CX)(DX*1), Z10, Z10
-	VPSLLD       $0x05, Z10, Z10
-	VPADDD       Z10, Z3, Z3
-	VPADDD       Z10, Z7, Z7
-	VMOVDQU32    -384(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VMOVDQU32    -128(AX), Z11
-	VPTERNLOGD   $0xf8, Z9, Z11, Z10
-	VMOVDQU32    -384(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VMOVDQU32    -128(AX)(BX*1), Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPBROADCASTD 16(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -320(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VMOVDQU32    -64(AX), Z11
-	VPTERNLOGD   $0xf8, Z9, Z11, Z10
-	VMOVDQU32    -320(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VMOVDQU32    -64(AX)(BX*1), Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPBROADCASTD 20(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VMOVDQU32    -128(AX), Z11
-	VPROLD       $0x1e, Z11, Z11
-	VPTERNLOGD   $0xf8, Z9, Z11, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VMOVDQU32    -128(AX)(BX*1), Z12
-	VPROLD       $0x1e, Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPBROADCASTD 24(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VMOVDQU32    -64(AX), Z11
-	VPROLD       $0x1e, Z11, Z11
-	VPTERNLOGD   $0xf8, Z9, Z11, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VMOVDQU32    -64(AX)(BX*1), Z12
-	VPROLD       $0x1e, Z12, Z12
-	VPTERNLOGD   $0xf8, Z9, Z12, Z11
-	VPBROADCASTD 28(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VPMOVSXBD    -400(AX), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10), Z10
-	VMULPS       Z11, Z10, Z10
+	VMOVDQU32    -384(AX)(R13*1), Z10
+	VPROLVD.BCST 12(DI)(R12*1), Z10, Z10
+	VPTERNLOGD   $0xf8, Z7, Z10, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VPBROADCASTD 40(CX), Z8
+	VPSUBD.BCST  44(CX), Z8, Z8
+	VPSLLD       $0x05, Z8, Z8
+	VPADDD       Z8, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z8
+	VPSUBD.BCST  44(CX)(DX*1), Z8, Z8
+	VPSLLD       $0x05, Z8, Z8
+	VPADDD       Z8, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z8
+	VPSUBD.BCST  44(CX)(DX*2), Z8, Z8
+	VPSLLD       $0x05, Z8, Z8
+	VPADDD       Z8, Z5, Z5
+	VMOVDQU32    -384(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VMOVDQU32    -128(AX), Z9
+	VPTERNLOGD   $0xf8, Z7, Z9, Z8
+	VPBROADCASTD 16(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -320(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VMOVDQU32    -64(AX), Z9
+	VPTERNLOGD   $0xf8, Z7, Z9, Z8
+	VPBROADCASTD 20(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VMOVDQU32    -128(AX), Z9
+	VPROLD       $0x1e, Z9, Z9
+	VPTERNLOGD   $0xf8, Z7, Z9, Z8
+	VPBROADCASTD 24(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VMOVDQU32    -64(AX), Z9
+	VPROLD       $0x1e, Z9, Z9
+	VPTERNLOGD   $0xf8, Z7, Z9, Z8
+	VPBROADCASTD 28(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPMOVSXBD    -400(AX), Z9
+	VCVTDQ2PS    Z9, Z9
+	VCVTPH2PS    (R10), Z8
+	VMULPS       Z9, Z8, Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VPMOVSXBD    -400(AX)(BX*1), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10)(BX*1), Z10
-	VMULPS       Z11, Z10, Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block2
+	JNZ          block3_1
 	DECQ         R9
-	JNZ          block2_super
+	JNZ          block3_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -27564,15 +31582,15 @@ block2_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z4, K2, 64(AX)
 	ADDQ         CX, AX
 	VMOVUPS      Z2, K1, (AX)
-	VMOVUPS      Z6, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ      w+24(FP), AX
 	MOVQ      x+32(FP), CX
 	MOVQ      cols+40(FP), DX
@@ -27586,257 +31604,328 @@ rows1:
 	MOVQ      SI, BX
 	CMOVQLE   DI, BX
 	SHLQ      $0x01, DX
+	LEAQ      (CX)(DX*2), SI
+	ADDQ      DX, SI
 	VXORPS    Z0, Z0, Z0
 	VXORPS    Z2, Z2, Z2
-	MOVQ      ahead+56(FP), DX
-	LEAQ      placesQ6_K<>+0(SB), SI
-	VMOVDQU32 k0f0f0f0f<>+0(SB), Z4
-	VMOVDQU32 k30303030<>+0(SB), Z5
-	MOVQ      cols+40(FP), DI
-	SHRQ      $0x08, DI
+	VXORPS    Z4, Z4, Z4
+	VXORPS    Z6, Z6, Z6
+	MOVQ      ahead+56(FP), DI
+	LEAQ      placesQ6_K<>+0(SB), R9
+	VMOVDQU32 k0f0f0f0f<>+0(SB), Z8
+	VMOVDQU32 k30303030<>+0(SB), Z9
+	MOVQ      cols+40(FP), R10
+	SHRQ      $0x08, R10
 
-block1_super:
-	MOVQ AX, R9
+block4_1_super:
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R12
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	PREFETCHT0 320(AX)(DX*1)
-	PREFETCHT0 384(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	PREFETCHT0 320(AX)(DI*1)
+	PREFETCHT0 384(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R11
-	LEAQ       (R11)(BX*1), R12
-	CMPQ       R11, R8
-	CMOVQGE    R12, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 (R11)(BX*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(BX*1)
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(BX*1)
-	PREFETCHT0 192(R11)
-	PREFETCHT0 192(R11)(BX*1)
-	PREFETCHT0 256(R11)
-	PREFETCHT0 256(R11)(BX*1)
-	PREFETCHT0 320(R11)
-	PREFETCHT0 320(R11)(BX*1)
-	PREFETCHT0 384(R11)
-	PREFETCHT0 384(R11)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R13
+	LEAQ       (R13)(BX*1), R14
+	CMPQ       R13, R8
+	CMOVQGE    R14, R13
+	PREFETCHT0 (R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
+	PREFETCHT0 256(R13)
+	PREFETCHT0 320(R13)
+	PREFETCHT0 384(R13)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+416, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R11
-	VPBROADCASTD 56(CX), Z6
-	MOVL         (SI)(R11*1), R12
-	VMOVDQU32    -384(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R12
-	VMOVDQU32    -384(AX)(R12*1), Z8
-	VPROLVD.BCST 12(SI)(R11*1), Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R13
+	VPBROADCASTD 56(CX), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z12
+	VPROLVD.BCST 12(R9)(R13*1), Z12, Z12
+	VPTERNLOGD   $0xf8, Z9, Z12, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -384(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -384(AX)(R12*1), Z8
-	VPROLVD.BCST 12(SI)(R11*1), Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R13
+	VPBROADCASTD 56(CX)(DX*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z12
+	VPROLVD.BCST 12(R9)(R13*1), Z12, Z12
+	VPTERNLOGD   $0xf8, Z9, Z12, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VPBROADCASTD 44(CX), Z6
-	VPSLLD       $0x05, Z6, Z6
-	VPADDD       Z6, Z1, Z1
-	VPADDD       Z6, Z3, Z3
-	VMOVDQU32    -384(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VMOVDQU32    -128(AX), Z7
-	VPROLD       $0x04, Z7, Z7
-	VPTERNLOGD   $0xf8, Z5, Z7, Z6
-	VMOVDQU32    -384(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VMOVDQU32    -128(AX)(BX*1), Z8
-	VPROLD       $0x04, Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPBROADCASTD (CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -320(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VMOVDQU32    -64(AX), Z7
-	VPROLD       $0x04, Z7, Z7
-	VPTERNLOGD   $0xf8, Z5, Z7, Z6
-	VMOVDQU32    -320(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VMOVDQU32    -64(AX)(BX*1), Z8
-	VPROLD       $0x04, Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPBROADCASTD 4(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VMOVDQU32    -128(AX), Z7
-	VPROLD       $0x02, Z7, Z7
-	VPTERNLOGD   $0xf8, Z5, Z7, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VMOVDQU32    -128(AX)(BX*1), Z8
-	VPROLD       $0x02, Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPBROADCASTD 8(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VMOVDQU32    -64(AX), Z7
-	VPROLD       $0x02, Z7, Z7
-	VPTERNLOGD   $0xf8, Z5, Z7, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VMOVDQU32    -64(AX)(BX*1), Z8
-	VPROLD       $0x02, Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPBROADCASTD 12(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VPMOVSXBD    -416(AX), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9), Z6
-	VMULPS       Z7, Z6, Z6
+	MOVL         48(CX)(DX*2), R13
+	VPBROADCASTD 56(CX)(DX*2), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z12
+	VPROLVD.BCST 12(R9)(R13*1), Z12, Z12
+	VPTERNLOGD   $0xf8, Z9, Z12, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R13
+	VPBROADCASTD 56(SI), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z12
+	VPROLVD.BCST 12(R9)(R13*1), Z12, Z12
+	VPTERNLOGD   $0xf8, Z9, Z12, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VPBROADCASTD 44(CX), Z10
+	VPSLLD       $0x05, Z10, Z10
+	VPADDD       Z10, Z1, Z1
+	VPBROADCASTD 44(CX)(DX*1), Z10
+	VPSLLD       $0x05, Z10, Z10
+	VPADDD       Z10, Z3, Z3
+	VPBROADCASTD 44(CX)(DX*2), Z10
+	VPSLLD       $0x05, Z10, Z10
+	VPADDD       Z10, Z5, Z5
+	VPBROADCASTD 44(SI), Z10
+	VPSLLD       $0x05, Z10, Z10
+	VPADDD       Z10, Z7, Z7
+	VMOVDQU32    -384(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VMOVDQU32    -128(AX), Z11
+	VPROLD       $0x04, Z11, Z11
+	VPTERNLOGD   $0xf8, Z9, Z11, Z10
+	VPBROADCASTD (CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD (CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD (CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD (SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -320(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VMOVDQU32    -64(AX), Z11
+	VPROLD       $0x04, Z11, Z11
+	VPTERNLOGD   $0xf8, Z9, Z11, Z10
+	VPBROADCASTD 4(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 4(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VMOVDQU32    -128(AX), Z11
+	VPROLD       $0x02, Z11, Z11
+	VPTERNLOGD   $0xf8, Z9, Z11, Z10
+	VPBROADCASTD 8(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 8(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VMOVDQU32    -64(AX), Z11
+	VPROLD       $0x02, Z11, Z11
+	VPTERNLOGD   $0xf8, Z9, Z11, Z10
+	VPBROADCASTD 12(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 12(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VPMOVSXBD    -416(AX), Z11
+	VCVTDQ2PS    Z11, Z11
+	VCVTPH2PS    (R11), Z10
+	VMULPS       Z11, Z10, Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VPMOVSXBD    -416(AX)(BX*1), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9)(BX*1), Z6
-	VMULPS       Z7, Z6, Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R11
-	VPBROADCASTD 60(CX), Z6
-	MOVL         (SI)(R11*1), R12
-	VMOVDQU32    -384(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R12
-	VMOVDQU32    -384(AX)(R12*1), Z8
-	VPROLVD.BCST 12(SI)(R11*1), Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R13
+	VPBROADCASTD 60(CX), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z12
+	VPROLVD.BCST 12(R9)(R13*1), Z12, Z12
+	VPTERNLOGD   $0xf8, Z9, Z12, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -384(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	MOVL         8(SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -384(AX)(R12*1), Z8
-	VPROLVD.BCST 12(SI)(R11*1), Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R13
+	VPBROADCASTD 60(CX)(DX*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z12
+	VPROLVD.BCST 12(R9)(R13*1), Z12, Z12
+	VPTERNLOGD   $0xf8, Z9, Z12, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VPBROADCASTD 40(CX), Z6
-	VPSUBD.BCST  44(CX), Z6, Z6
-	VPSLLD       $0x05, Z6, Z6
-	VPADDD       Z6, Z1, Z1
-	VPADDD       Z6, Z3, Z3
-	VMOVDQU32    -384(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VMOVDQU32    -128(AX), Z7
-	VPTERNLOGD   $0xf8, Z5, Z7, Z6
-	VMOVDQU32    -384(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VMOVDQU32    -128(AX)(BX*1), Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPBROADCASTD 16(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -320(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VMOVDQU32    -64(AX), Z7
-	VPTERNLOGD   $0xf8, Z5, Z7, Z6
-	VMOVDQU32    -320(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VMOVDQU32    -64(AX)(BX*1), Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPBROADCASTD 20(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VMOVDQU32    -128(AX), Z7
-	VPROLD       $0x1e, Z7, Z7
-	VPTERNLOGD   $0xf8, Z5, Z7, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VMOVDQU32    -128(AX)(BX*1), Z8
-	VPROLD       $0x1e, Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPBROADCASTD 24(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VMOVDQU32    -64(AX), Z7
-	VPROLD       $0x1e, Z7, Z7
-	VPTERNLOGD   $0xf8, Z5, Z7, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VMOVDQU32    -64(AX)(BX*1), Z8
-	VPROLD       $0x1e, Z8, Z8
-	VPTERNLOGD   $0xf8, Z5, Z8, Z7
-	VPBROADCASTD 28(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VPMOVSXBD    -400(AX), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9), Z6
-	VMULPS       Z7, Z6, Z6
+	MOVL         48(CX)(DX*2), R13
+	VPBROADCASTD 60(CX)(DX*2), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z12
+	VPROLVD.BCST 12(R9)(R13*1), Z12, Z12
+	VPTERNLOGD   $0xf8, Z9, Z12, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R13
+	VPBROADCASTD 60(SI), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	MOVL         8(R9)(R13*1), R14
+	VMOVDQU32    -384(AX)(R14*1), Z12
+	VPROLVD.BCST 12(R9)(R13*1), Z12, Z12
+	VPTERNLOGD   $0xf8, Z9, Z12, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VPBROADCASTD 40(CX), Z10
+	VPSUBD.BCST  44(CX), Z10, Z10
+	VPSLLD       $0x05, Z10, Z10
+	VPADDD       Z10, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z10
+	VPSUBD.BCST  44(CX)(DX*1), Z10, Z10
+	VPSLLD       $0x05, Z10, Z10
+	VPADDD       Z10, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z10
+	VPSUBD.BCST  44(CX)(DX*2), Z10, Z10
+	VPSLLD       $0x05, Z10, Z10
+	VPADDD       Z10, Z5, Z5
+	VPBROADCASTD 40(SI), Z10
+	VPSUBD.BCST  44(SI), Z10, Z10
+	VPSLLD       $0x05, Z10, Z10
+	VPADDD       Z10, Z7, Z7
+	VMOVDQU32    -384(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VMOVDQU32    -128(AX), Z11
+	VPTERNLOGD   $0xf8, Z9, Z11, Z10
+	VPBROADCASTD 16(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 16(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -320(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VMOVDQU32    -64(AX), Z11
+	VPTERNLOGD   $0xf8, Z9, Z11, Z10
+	VPBROADCASTD 20(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 20(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VMOVDQU32    -128(AX), Z11
+	VPROLD       $0x1e, Z11, Z11
+	VPTERNLOGD   $0xf8, Z9, Z11, Z10
+	VPBROADCASTD 24(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 24(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VMOVDQU32    -64(AX), Z11
+	VPROLD       $0x1e, Z11, Z11
+	VPTERNLOGD   $0xf8, Z9, Z11, Z10
+	VPBROADCASTD 28(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 28(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VPMOVSXBD    -400(AX), Z11
+	VCVTDQ2PS    Z11, Z11
+	VCVTPH2PS    (R11), Z10
+	VMULPS       Z11, Z10, Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VPMOVSXBD    -400(AX)(BX*1), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9)(BX*1), Z6
-	VMULPS       Z7, Z6, Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
 	ADDQ         $+64, CX
+	ADDQ         $+64, SI
+	DECQ         R12
+	JNZ          block4_1
 	DECQ         R10
-	JNZ          block1
-	DECQ         DI
-	JNZ          block1_super
+	JNZ          block4_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -27853,7 +31942,12 @@ block1_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z2, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z6, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
@@ -27913,11 +32007,20 @@ GLOBL k30303030<>(SB), RODATA|NOPTR, $64
 // func MatMulIQ4_XS(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·MatMulIQ4_XS(SB), NOSPLIT, $0-64
-	MOVQ            n+48(FP), AX
-	CMPQ            AX, $+1
-	JE              rows1
-	CMPQ            AX, $+2
-	JE              rows2
+	MOVQ n+48(FP), AX
+	MOVQ rows+16(FP), CX
+	CMPQ CX, $+16
+	JGT  two_vectors
+	CMPQ AX, $+1
+	JE   few1
+	CMPQ AX, $+2
+	JE   few2
+	CMPQ AX, $+3
+	JE   few3
+	CMPQ AX, $+4
+	JE   few4
+
+two_vectors:
 	CMPQ            AX, $+3
 	JE              rows3
 	CMPQ            AX, $+4
@@ -27958,23 +32061,23 @@ TEXT ·MatMulIQ4_XS(SB), NOSPLIT, $0-64
 	MOVQ            cols+40(FP), R10
 	SHRQ            $0x08, R10
 
-block6_super:
+block6_2_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block6:
+block6_2:
 	TESTQ      DI, DI
-	JZ         block6_own
-	JS         block6_fetched
+	JZ         block6_2_own
+	JS         block6_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block6_fetched
+	JMP        block6_2_fetched
 
-block6_own:
+block6_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -27990,7 +32093,7 @@ block6_own:
 	PREFETCHT0 256(R13)
 	PREFETCHT0 256(R13)(BX*1)
 
-block6_fetched:
+block6_2_fetched:
 	ADDQ         $+272, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -28377,9 +32480,9 @@ block6_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block6
+	JNZ          block6_2
 	DECQ         R10
-	JNZ          block6_super
+	JNZ          block6_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -28449,23 +32552,23 @@ rows5:
 	MOVQ            cols+40(FP), R10
 	SHRQ            $0x08, R10
 
-block5_super:
+block5_2_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block5:
+block5_2:
 	TESTQ      DI, DI
-	JZ         block5_own
-	JS         block5_fetched
+	JZ         block5_2_own
+	JS         block5_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block5_fetched
+	JMP        block5_2_fetched
 
-block5_own:
+block5_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -28481,7 +32584,7 @@ block5_own:
 	PREFETCHT0 256(R13)
 	PREFETCHT0 256(R13)(BX*1)
 
-block5_fetched:
+block5_2_fetched:
 	ADDQ         $+272, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -28815,9 +32918,9 @@ block5_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block5
+	JNZ          block5_2
 	DECQ         R10
-	JNZ          block5_super
+	JNZ          block5_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -28882,23 +32985,23 @@ rows4:
 	MOVQ            cols+40(FP), R10
 	SHRQ            $0x08, R10
 
-block4_super:
+block4_2_super:
 	MOVQ AX, R11
 	ADDQ $+32, AX
 	MOVQ $+8, R12
 
-block4:
+block4_2:
 	TESTQ      DI, DI
-	JZ         block4_own
-	JS         block4_fetched
+	JZ         block4_2_own
+	JS         block4_2_fetched
 	PREFETCHT0 (AX)(DI*1)
 	PREFETCHT0 64(AX)(DI*1)
 	PREFETCHT0 128(AX)(DI*1)
 	PREFETCHT0 192(AX)(DI*1)
 	PREFETCHT0 256(AX)(DI*1)
-	JMP        block4_fetched
+	JMP        block4_2_fetched
 
-block4_own:
+block4_2_own:
 	LEAQ       4096(AX), R13
 	LEAQ       (R13)(BX*1), R14
 	CMPQ       R13, R8
@@ -28914,7 +33017,7 @@ block4_own:
 	PREFETCHT0 256(R13)
 	PREFETCHT0 256(R13)(BX*1)
 
-block4_fetched:
+block4_2_fetched:
 	ADDQ         $+272, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -29195,9 +33298,9 @@ block4_fetched:
 	ADDQ         $+64, CX
 	ADDQ         $+64, SI
 	DECQ         R12
-	JNZ          block4
+	JNZ          block4_2
 	DECQ         R10
-	JNZ          block4_super
+	JNZ          block4_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -29255,23 +33358,23 @@ rows3:
 	MOVQ            cols+40(FP), R9
 	SHRQ            $0x08, R9
 
-block3_super:
+block3_2_super:
 	MOVQ AX, R10
 	ADDQ $+32, AX
 	MOVQ $+8, R11
 
-block3:
+block3_2:
 	TESTQ      SI, SI
-	JZ         block3_own
-	JS         block3_fetched
+	JZ         block3_2_own
+	JS         block3_2_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block3_fetched
+	JMP        block3_2_fetched
 
-block3_own:
+block3_2_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
@@ -29287,7 +33390,7 @@ block3_own:
 	PREFETCHT0 256(R12)
 	PREFETCHT0 256(R12)(BX*1)
 
-block3_fetched:
+block3_2_fetched:
 	ADDQ         $+272, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
@@ -29514,9 +33617,9 @@ block3_fetched:
 	VFMADD231PS  Z11, Z14, Z10
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block3
+	JNZ          block3_2
 	DECQ         R9
-	JNZ          block3_super
+	JNZ          block3_2_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -29544,7 +33647,322 @@ block3_fetched:
 	VZEROUPPER
 	RET
 
-rows2:
+few1:
+	MOVQ            w+24(FP), AX
+	MOVQ            x+32(FP), CX
+	MOVQ            cols+40(FP), DX
+	MOVQ            rows+16(FP), BX
+	MOVQ            DX, SI
+	SHRQ            $0x08, SI
+	IMUL3Q          $0x000008a0, SI, SI
+	LEAQ            (AX)(SI*1), R8
+	XORQ            DI, DI
+	CMPQ            BX, $+16
+	MOVQ            SI, BX
+	CMOVQLE         DI, BX
+	SHLQ            $0x01, DX
+	VXORPS          Z0, Z0, Z0
+	MOVQ            ahead+56(FP), DX
+	LEAQ            placesIQ4_XS<>+0(SB), SI
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z2
+	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z3
+	MOVQ            cols+40(FP), DI
+	SHRQ            $0x08, DI
+
+block1_1_super:
+	MOVQ AX, R9
+	ADDQ $+32, AX
+	MOVQ $+8, R10
+
+block1_1:
+	TESTQ      DX, DX
+	JZ         block1_1_own
+	JS         block1_1_fetched
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 128(AX)(DX*1)
+	PREFETCHT0 192(AX)(DX*1)
+	PREFETCHT0 256(AX)(DX*1)
+	JMP        block1_1_fetched
+
+block1_1_own:
+	LEAQ       4096(AX), R11
+	LEAQ       (R11)(BX*1), R12
+	CMPQ       R11, R8
+	CMOVQGE    R12, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	PREFETCHT0 256(R11)
+
+block1_1_fetched:
+	ADDQ         $+272, AX
+	VPXORD       Z1, Z1, Z1
+	MOVL         48(CX), R11
+	VPBROADCASTD 52(CX), Z4
+	MOVL         (SI)(R11*1), R12
+	VMOVDQU32    -256(AX)(R12*1), Z5
+	VPSRLVD.BCST 4(SI)(R11*1), Z5, Z5
+	VPANDD       Z2, Z5, Z5
+	VPSHUFB      Z5, Z3, Z5
+	VPDPBUSD     Z4, Z5, Z1
+	VPSLLD       $0x08, Z1, Z1
+	VPBROADCASTD 40(CX), Z4
+	VPSLLD       $0x07, Z4, Z4
+	VPADDD       Z4, Z1, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD (CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 4(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 8(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -64(AX), Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 12(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -256(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 16(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -192(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 20(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -128(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 24(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VMOVDQU32    -64(AX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z2, Z4, Z4
+	VPSHUFB      Z4, Z3, Z4
+	VPBROADCASTD 28(CX), Z5
+	VPDPBUSD     Z5, Z4, Z1
+	VPMOVSXBD    -272(AX), Z5
+	VCVTDQ2PS    Z5, Z5
+	VCVTPH2PS    (R9), Z4
+	VMULPS       Z5, Z4, Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	ADDQ         $+64, CX
+	DECQ         R10
+	JNZ          block1_1
+	DECQ         DI
+	JNZ          block1_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few2:
+	MOVQ            w+24(FP), AX
+	MOVQ            x+32(FP), CX
+	MOVQ            cols+40(FP), DX
+	MOVQ            rows+16(FP), BX
+	MOVQ            DX, SI
+	SHRQ            $0x08, SI
+	IMUL3Q          $0x000008a0, SI, SI
+	LEAQ            (AX)(SI*1), R8
+	XORQ            DI, DI
+	CMPQ            BX, $+16
+	MOVQ            SI, BX
+	CMOVQLE         DI, BX
+	SHLQ            $0x01, DX
+	VXORPS          Z0, Z0, Z0
+	VXORPS          Z2, Z2, Z2
+	MOVQ            ahead+56(FP), SI
+	LEAQ            placesIQ4_XS<>+0(SB), DI
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z4
+	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z5
+	MOVQ            cols+40(FP), R9
+	SHRQ            $0x08, R9
+
+block2_1_super:
+	MOVQ AX, R10
+	ADDQ $+32, AX
+	MOVQ $+8, R11
+
+block2_1:
+	TESTQ      SI, SI
+	JZ         block2_1_own
+	JS         block2_1_fetched
+	PREFETCHT0 (AX)(SI*1)
+	PREFETCHT0 64(AX)(SI*1)
+	PREFETCHT0 128(AX)(SI*1)
+	PREFETCHT0 192(AX)(SI*1)
+	PREFETCHT0 256(AX)(SI*1)
+	JMP        block2_1_fetched
+
+block2_1_own:
+	LEAQ       4096(AX), R12
+	LEAQ       (R12)(BX*1), R13
+	CMPQ       R12, R8
+	CMOVQGE    R13, R12
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	PREFETCHT0 128(R12)
+	PREFETCHT0 192(R12)
+	PREFETCHT0 256(R12)
+
+block2_1_fetched:
+	ADDQ         $+272, AX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	MOVL         48(CX), R12
+	VPBROADCASTD 52(CX), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -256(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	VPSHUFB      Z7, Z5, Z7
+	VPDPBUSD     Z6, Z7, Z1
+	VPSLLD       $0x08, Z1, Z1
+	MOVL         48(CX)(DX*1), R12
+	VPBROADCASTD 52(CX)(DX*1), Z6
+	MOVL         (DI)(R12*1), R13
+	VMOVDQU32    -256(AX)(R13*1), Z7
+	VPSRLVD.BCST 4(DI)(R12*1), Z7, Z7
+	VPANDD       Z4, Z7, Z7
+	VPSHUFB      Z7, Z5, Z7
+	VPDPBUSD     Z6, Z7, Z3
+	VPSLLD       $0x08, Z3, Z3
+	VPBROADCASTD 40(CX), Z6
+	VPSLLD       $0x07, Z6, Z6
+	VPADDD       Z6, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z6
+	VPSLLD       $0x07, Z6, Z6
+	VPADDD       Z6, Z3, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD (CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD (CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 4(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 8(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -64(AX), Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 12(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -256(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 16(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -192(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 20(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -128(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 24(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VMOVDQU32    -64(AX), Z6
+	VPSRLD       $0x04, Z6, Z6
+	VPANDD       Z4, Z6, Z6
+	VPSHUFB      Z6, Z5, Z6
+	VPBROADCASTD 28(CX), Z7
+	VPDPBUSD     Z7, Z6, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z7
+	VPDPBUSD     Z7, Z6, Z3
+	VPMOVSXBD    -272(AX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VCVTPH2PS    (R10), Z6
+	VMULPS       Z7, Z6, Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS.BCST  32(CX), Z1, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	VCVTDQ2PS    Z3, Z3
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z6, Z2
+	ADDQ         $+64, CX
+	DECQ         R11
+	JNZ          block2_1
+	DECQ         R9
+	JNZ          block2_1_super
+	MOVQ         dst+0(FP), AX
+	MOVQ         dstStride+8(FP), CX
+	MOVQ         rows+16(FP), DX
+	SHLQ         $0x02, CX
+	MOVQ         $+16, SI
+	MOVQ         DX, BX
+	CMPQ         BX, SI
+	CMOVQGT      SI, BX
+	SUBQ         BX, DX
+	MOVQ         $-1, SI
+	BZHIQ        BX, SI, SI
+	KMOVW        SI, K1
+	MOVQ         $-1, BX
+	BZHIQ        DX, BX, BX
+	KMOVW        BX, K2
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VZEROUPPER
+	RET
+
+few3:
 	MOVQ            w+24(FP), AX
 	MOVQ            x+32(FP), CX
 	MOVQ            cols+40(FP), DX
@@ -29561,223 +33979,175 @@ rows2:
 	VXORPS          Z0, Z0, Z0
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z4, Z4, Z4
-	VXORPS          Z6, Z6, Z6
 	MOVQ            ahead+56(FP), SI
 	LEAQ            placesIQ4_XS<>+0(SB), DI
-	VMOVDQU32       k0f0f0f0f<>+0(SB), Z8
-	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z9
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z6
+	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z7
 	MOVQ            cols+40(FP), R9
 	SHRQ            $0x08, R9
 
-block2_super:
+block3_1_super:
 	MOVQ AX, R10
 	ADDQ $+32, AX
 	MOVQ $+8, R11
 
-block2:
+block3_1:
 	TESTQ      SI, SI
-	JZ         block2_own
-	JS         block2_fetched
+	JZ         block3_1_own
+	JS         block3_1_fetched
 	PREFETCHT0 (AX)(SI*1)
 	PREFETCHT0 64(AX)(SI*1)
 	PREFETCHT0 128(AX)(SI*1)
 	PREFETCHT0 192(AX)(SI*1)
 	PREFETCHT0 256(AX)(SI*1)
-	JMP        block2_fetched
+	JMP        block3_1_fetched
 
-block2_own:
+block3_1_own:
 	LEAQ       4096(AX), R12
 	LEAQ       (R12)(BX*1), R13
 	CMPQ       R12, R8
 	CMOVQGE    R13, R12
 	PREFETCHT0 (R12)
-	PREFETCHT0 (R12)(BX*1)
 	PREFETCHT0 64(R12)
-	PREFETCHT0 64(R12)(BX*1)
 	PREFETCHT0 128(R12)
-	PREFETCHT0 128(R12)(BX*1)
 	PREFETCHT0 192(R12)
-	PREFETCHT0 192(R12)(BX*1)
 	PREFETCHT0 256(R12)
-	PREFETCHT0 256(R12)(BX*1)
 
-block2_fetched:
+block3_1_fetched:
 	ADDQ         $+272, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
-	VPXORD       Z7, Z7, Z7
 	MOVL         48(CX), R12
-	VPBROADCASTD 52(CX), Z10
+	VPBROADCASTD 52(CX), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -256(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z1
+	VMOVDQU32    -256(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	VPSHUFB      Z9, Z7, Z9
+	VPDPBUSD     Z8, Z9, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -256(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z5
-	VPSLLD       $0x08, Z5, Z5
 	MOVL         48(CX)(DX*1), R12
-	VPBROADCASTD 52(CX)(DX*1), Z10
+	VPBROADCASTD 52(CX)(DX*1), Z8
 	MOVL         (DI)(R12*1), R13
-	VMOVDQU32    -256(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z3
+	VMOVDQU32    -256(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	VPSHUFB      Z9, Z7, Z9
+	VPDPBUSD     Z8, Z9, Z3
 	VPSLLD       $0x08, Z3, Z3
+	MOVL         48(CX)(DX*2), R12
+	VPBROADCASTD 52(CX)(DX*2), Z8
 	MOVL         (DI)(R12*1), R13
-	ADDQ         BX, R13
-	VMOVDQU32    -256(AX)(R13*1), Z11
-	VPSRLVD.BCST 4(DI)(R12*1), Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPDPBUSD     Z10, Z11, Z7
-	VPSLLD       $0x08, Z7, Z7
-	VPBROADCASTD 40(CX), Z10
-	VPSLLD       $0x07, Z10, Z10
-	VPADDD       Z10, Z1, Z1
-	VPADDD       Z10, Z5, Z5
-	VPBROADCASTD 40(CX)(DX*1), Z10
-	VPSLLD       $0x07, Z10, Z10
-	VPADDD       Z10, Z3, Z3
-	VPADDD       Z10, Z7, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD (CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD (CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 4(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 4(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 8(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 8(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -64(AX), Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -64(AX)(BX*1), Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 12(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 12(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -256(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -256(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 16(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 16(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -192(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -192(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 20(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 20(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -128(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -128(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 24(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 24(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VMOVDQU32    -64(AX), Z10
-	VPSRLD       $0x04, Z10, Z10
-	VPANDD       Z8, Z10, Z10
-	VPSHUFB      Z10, Z9, Z10
-	VMOVDQU32    -64(AX)(BX*1), Z11
-	VPSRLD       $0x04, Z11, Z11
-	VPANDD       Z8, Z11, Z11
-	VPSHUFB      Z11, Z9, Z11
-	VPBROADCASTD 28(CX), Z12
-	VPDPBUSD     Z12, Z10, Z1
-	VPDPBUSD     Z12, Z11, Z5
-	VPBROADCASTD 28(CX)(DX*1), Z12
-	VPDPBUSD     Z12, Z10, Z3
-	VPDPBUSD     Z12, Z11, Z7
-	VPMOVSXBD    -272(AX), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10), Z10
-	VMULPS       Z11, Z10, Z10
+	VMOVDQU32    -256(AX)(R13*1), Z9
+	VPSRLVD.BCST 4(DI)(R12*1), Z9, Z9
+	VPANDD       Z6, Z9, Z9
+	VPSHUFB      Z9, Z7, Z9
+	VPDPBUSD     Z8, Z9, Z5
+	VPSLLD       $0x08, Z5, Z5
+	VPBROADCASTD 40(CX), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z8
+	VPSLLD       $0x07, Z8, Z8
+	VPADDD       Z8, Z5, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD (CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD (CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD (CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 4(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 8(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -64(AX), Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 12(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -256(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 16(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -192(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 20(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -128(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 24(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VMOVDQU32    -64(AX), Z8
+	VPSRLD       $0x04, Z8, Z8
+	VPANDD       Z6, Z8, Z8
+	VPSHUFB      Z8, Z7, Z8
+	VPBROADCASTD 28(CX), Z9
+	VPDPBUSD     Z9, Z8, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z9
+	VPDPBUSD     Z9, Z8, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z9
+	VPDPBUSD     Z9, Z8, Z5
+	VPMOVSXBD    -272(AX), Z9
+	VCVTDQ2PS    Z9, Z9
+	VCVTPH2PS    (R10), Z8
+	VMULPS       Z9, Z8, Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z10, Z0
+	VFMADD231PS  Z1, Z8, Z0
 	VCVTDQ2PS    Z3, Z3
 	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
-	VFMADD231PS  Z3, Z10, Z2
-	VPMOVSXBD    -272(AX)(BX*1), Z11
-	VCVTDQ2PS    Z11, Z11
-	VCVTPH2PS    (R10)(BX*1), Z10
-	VMULPS       Z11, Z10, Z10
+	VFMADD231PS  Z3, Z8, Z2
 	VCVTDQ2PS    Z5, Z5
-	VMULPS.BCST  32(CX), Z5, Z5
-	VFMADD231PS  Z5, Z10, Z4
-	VCVTDQ2PS    Z7, Z7
-	VMULPS.BCST  32(CX)(DX*1), Z7, Z7
-	VFMADD231PS  Z7, Z10, Z6
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z8, Z4
 	ADDQ         $+64, CX
 	DECQ         R11
-	JNZ          block2
+	JNZ          block3_1
 	DECQ         R9
-	JNZ          block2_super
+	JNZ          block3_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -29794,15 +34164,15 @@ block2_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z4, K2, 64(AX)
 	ADDQ         CX, AX
 	VMOVUPS      Z2, K1, (AX)
-	VMOVUPS      Z6, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET
 
-rows1:
+few4:
 	MOVQ            w+24(FP), AX
 	MOVQ            x+32(FP), CX
 	MOVQ            cols+40(FP), DX
@@ -29816,171 +34186,214 @@ rows1:
 	MOVQ            SI, BX
 	CMOVQLE         DI, BX
 	SHLQ            $0x01, DX
+	LEAQ            (CX)(DX*2), SI
+	ADDQ            DX, SI
 	VXORPS          Z0, Z0, Z0
 	VXORPS          Z2, Z2, Z2
-	MOVQ            ahead+56(FP), DX
-	LEAQ            placesIQ4_XS<>+0(SB), SI
-	VMOVDQU32       k0f0f0f0f<>+0(SB), Z4
-	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z5
-	MOVQ            cols+40(FP), DI
-	SHRQ            $0x08, DI
+	VXORPS          Z4, Z4, Z4
+	VXORPS          Z6, Z6, Z6
+	MOVQ            ahead+56(FP), DI
+	LEAQ            placesIQ4_XS<>+0(SB), R9
+	VMOVDQU32       k0f0f0f0f<>+0(SB), Z8
+	VBROADCASTI32X4 btibjiknlpmpnnokpgqbqnrjsgtfufvjxb<>+0(SB), Z9
+	MOVQ            cols+40(FP), R10
+	SHRQ            $0x08, R10
 
-block1_super:
-	MOVQ AX, R9
+block4_1_super:
+	MOVQ AX, R11
 	ADDQ $+32, AX
-	MOVQ $+8, R10
+	MOVQ $+8, R12
 
-block1:
-	TESTQ      DX, DX
-	JZ         block1_own
-	JS         block1_fetched
-	PREFETCHT0 (AX)(DX*1)
-	PREFETCHT0 64(AX)(DX*1)
-	PREFETCHT0 128(AX)(DX*1)
-	PREFETCHT0 192(AX)(DX*1)
-	PREFETCHT0 256(AX)(DX*1)
-	JMP        block1_fetched
+block4_1:
+	TESTQ      DI, DI
+	JZ         block4_1_own
+	JS         block4_1_fetched
+	PREFETCHT0 (AX)(DI*1)
+	PREFETCHT0 64(AX)(DI*1)
+	PREFETCHT0 128(AX)(DI*1)
+	PREFETCHT0 192(AX)(DI*1)
+	PREFETCHT0 256(AX)(DI*1)
+	JMP        block4_1_fetched
 
-block1_own:
-	LEAQ       4096(AX), R11
-	LEAQ       (R11)(BX*1), R12
-	CMPQ       R11, R8
-	CMOVQGE    R12, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 (R11)(BX*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(BX*1)
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(BX*1)
-	PREFETCHT0 192(R11)
-	PREFETCHT0 192(R11)(BX*1)
-	PREFETCHT0 256(R11)
-	PREFETCHT0 256(R11)(BX*1)
+block4_1_own:
+	LEAQ       4096(AX), R13
+	LEAQ       (R13)(BX*1), R14
+	CMPQ       R13, R8
+	CMOVQGE    R14, R13
+	PREFETCHT0 (R13)
+	PREFETCHT0 64(R13)
+	PREFETCHT0 128(R13)
+	PREFETCHT0 192(R13)
+	PREFETCHT0 256(R13)
 
-block1_fetched:
+block4_1_fetched:
 	ADDQ         $+272, AX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
-	MOVL         48(CX), R11
-	VPBROADCASTD 52(CX), Z6
-	MOVL         (SI)(R11*1), R12
-	VMOVDQU32    -256(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPDPBUSD     Z6, Z7, Z1
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z7, Z7, Z7
+	MOVL         48(CX), R13
+	VPBROADCASTD 52(CX), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -256(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z1
 	VPSLLD       $0x08, Z1, Z1
-	MOVL         (SI)(R11*1), R12
-	ADDQ         BX, R12
-	VMOVDQU32    -256(AX)(R12*1), Z7
-	VPSRLVD.BCST 4(SI)(R11*1), Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPDPBUSD     Z6, Z7, Z3
+	MOVL         48(CX)(DX*1), R13
+	VPBROADCASTD 52(CX)(DX*1), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -256(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z3
 	VPSLLD       $0x08, Z3, Z3
-	VPBROADCASTD 40(CX), Z6
-	VPSLLD       $0x07, Z6, Z6
-	VPADDD       Z6, Z1, Z1
-	VPADDD       Z6, Z3, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD (CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 4(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 8(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -64(AX), Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -64(AX)(BX*1), Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 12(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -256(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -256(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 16(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -192(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -192(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 20(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -128(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -128(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 24(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VMOVDQU32    -64(AX), Z6
-	VPSRLD       $0x04, Z6, Z6
-	VPANDD       Z4, Z6, Z6
-	VPSHUFB      Z6, Z5, Z6
-	VMOVDQU32    -64(AX)(BX*1), Z7
-	VPSRLD       $0x04, Z7, Z7
-	VPANDD       Z4, Z7, Z7
-	VPSHUFB      Z7, Z5, Z7
-	VPBROADCASTD 28(CX), Z8
-	VPDPBUSD     Z8, Z6, Z1
-	VPDPBUSD     Z8, Z7, Z3
-	VPMOVSXBD    -272(AX), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9), Z6
-	VMULPS       Z7, Z6, Z6
+	MOVL         48(CX)(DX*2), R13
+	VPBROADCASTD 52(CX)(DX*2), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -256(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z5
+	VPSLLD       $0x08, Z5, Z5
+	MOVL         48(SI), R13
+	VPBROADCASTD 52(SI), Z10
+	MOVL         (R9)(R13*1), R14
+	VMOVDQU32    -256(AX)(R14*1), Z11
+	VPSRLVD.BCST 4(R9)(R13*1), Z11, Z11
+	VPANDD       Z8, Z11, Z11
+	VPSHUFB      Z11, Z9, Z11
+	VPDPBUSD     Z10, Z11, Z7
+	VPSLLD       $0x08, Z7, Z7
+	VPBROADCASTD 40(CX), Z10
+	VPSLLD       $0x07, Z10, Z10
+	VPADDD       Z10, Z1, Z1
+	VPBROADCASTD 40(CX)(DX*1), Z10
+	VPSLLD       $0x07, Z10, Z10
+	VPADDD       Z10, Z3, Z3
+	VPBROADCASTD 40(CX)(DX*2), Z10
+	VPSLLD       $0x07, Z10, Z10
+	VPADDD       Z10, Z5, Z5
+	VPBROADCASTD 40(SI), Z10
+	VPSLLD       $0x07, Z10, Z10
+	VPADDD       Z10, Z7, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD (CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD (CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD (CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD (SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 4(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 4(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 4(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 4(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 8(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 8(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 8(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 8(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -64(AX), Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 12(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 12(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 12(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 12(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -256(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 16(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 16(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 16(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 16(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -192(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 20(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 20(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 20(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 20(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -128(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 24(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 24(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 24(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 24(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VMOVDQU32    -64(AX), Z10
+	VPSRLD       $0x04, Z10, Z10
+	VPANDD       Z8, Z10, Z10
+	VPSHUFB      Z10, Z9, Z10
+	VPBROADCASTD 28(CX), Z11
+	VPDPBUSD     Z11, Z10, Z1
+	VPBROADCASTD 28(CX)(DX*1), Z11
+	VPDPBUSD     Z11, Z10, Z3
+	VPBROADCASTD 28(CX)(DX*2), Z11
+	VPDPBUSD     Z11, Z10, Z5
+	VPBROADCASTD 28(SI), Z11
+	VPDPBUSD     Z11, Z10, Z7
+	VPMOVSXBD    -272(AX), Z11
+	VCVTDQ2PS    Z11, Z11
+	VCVTPH2PS    (R11), Z10
+	VMULPS       Z11, Z10, Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS.BCST  32(CX), Z1, Z1
-	VFMADD231PS  Z1, Z6, Z0
-	VPMOVSXBD    -272(AX)(BX*1), Z7
-	VCVTDQ2PS    Z7, Z7
-	VCVTPH2PS    (R9)(BX*1), Z6
-	VMULPS       Z7, Z6, Z6
+	VFMADD231PS  Z1, Z10, Z0
 	VCVTDQ2PS    Z3, Z3
-	VMULPS.BCST  32(CX), Z3, Z3
-	VFMADD231PS  Z3, Z6, Z2
+	VMULPS.BCST  32(CX)(DX*1), Z3, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  32(CX)(DX*2), Z5, Z5
+	VFMADD231PS  Z5, Z10, Z4
+	VCVTDQ2PS    Z7, Z7
+	VMULPS.BCST  32(SI), Z7, Z7
+	VFMADD231PS  Z7, Z10, Z6
 	ADDQ         $+64, CX
+	ADDQ         $+64, SI
+	DECQ         R12
+	JNZ          block4_1
 	DECQ         R10
-	JNZ          block1
-	DECQ         DI
-	JNZ          block1_super
+	JNZ          block4_1_super
 	MOVQ         dst+0(FP), AX
 	MOVQ         dstStride+8(FP), CX
 	MOVQ         rows+16(FP), DX
@@ -29997,7 +34410,12 @@ block1_fetched:
 	BZHIQ        DX, BX, BX
 	KMOVW        BX, K2
 	VMOVUPS      Z0, K1, (AX)
-	VMOVUPS      Z2, K2, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z2, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Z6, K1, (AX)
 	ADDQ         CX, AX
 	VZEROUPPER
 	RET

@@ -14,6 +14,8 @@
 //		set.MatMul(dst, m.Rows, m, x, n, lo, hi)
 //	})
 //
+// Piece gives shares that workers take by turns, for those who may be slowed.
+//
 // # Shapes
 //
 // A matrix is rows×cols with a row for each output, as a GGUF file stores it: cols
@@ -32,10 +34,11 @@
 // first and the second half of every 32 columns (and a third for the sums of
 // scaled blocks, in neon of all), whatever the shape of the call is. Of rounded
 // activations a block's products are summed as integers, exactly, and blocks in their
-// order; how a row is rounded depends on that row alone. In Attend a lane is a position for the scores and a number of the head for the values: a score is one
-// dot product of fixed order, an output is summed in the order of the positions, and
-// the softmax runs over chunks that begin at fixed positions. Sets may differ from
-// each other in the last bits; products of rounded activations do not.
+// order; how a block is rounded depends on its numbers alone. In Attend a lane is a
+// position for the scores and a number of the head for the values: a score is one dot
+// product of fixed order, an output is summed in the order of the positions, and the
+// softmax runs over spans and chunks that begin at fixed positions. Sets may differ
+// from each other in the last bits; products of rounded activations do not.
 //
 // # Types
 //

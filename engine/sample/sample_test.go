@@ -242,6 +242,16 @@ func probabilities(o wire.Options, logits []float32) []float64 {
 // chi-square. The seed is fixed, so the outcome is too.
 func TestDistribution(t *testing.T) {
 	logits := []float32{1, 2.5, -1, 0, 2.5, 3, -4, 0.5, 1.5, 2, -20, 1}
+	checkDistribution(t, logits)
+	apart := slices.Repeat([]float32{-inf}, 12*170) // in four parts that have a peak each
+	for i, l := range logits {
+		apart[170*i+i] = l
+	}
+	checkDistribution(t, apart)
+}
+
+func checkDistribution(t *testing.T, logits []float32) {
+	t.Helper()
 	for _, o := range []wire.Options{
 		{Temperature: 1},
 		{Temperature: 0.5},

@@ -107,6 +107,11 @@ func TestWrongShapesPanic(t *testing.T) {
 		"ClampedSiLUMul: dst short":   func(s *Set) { s.ClampedSiLUMul(dst[:63], x, x, 7) },
 		"Attend: sinks too few":       attention(func(a *Attention) { a.Sinks = []float32{} }),
 		"Add: x too short":            func(s *Set) { s.Add(dst, x[:63]) },
+		"Peaks: too few":              func(s *Set) { s.Peaks(dst[:1], make([]float32, PeakLen+1)) },
+		"Merge: a part of a part":     func(s *Set) { attention(func(a *Attention) { s.Merge(a, dst[:PartLen(1, 8)+1]) })(Best()) },
+		"Merge: no parts":             func(s *Set) { attention(func(a *Attention) { s.Merge(a, nil) })(Best()) },
+		"Attend: part too short":      attention(func(a *Attention) { a.Part = dst[:PartLen(1, 8)-1] }),
+		"Attend: span outside":        attention(func(a *Attention) { a.Part, a.Span = dst[:PartLen(1, 8)], 1 }),
 		"Softmax: empty":              func(s *Set) { s.Softmax(nil) },
 		"Attend: no positions":        attention(func(a *Attention) { a.To = 0 }),
 		"Attend: out too short":       attention(func(a *Attention) { a.Out = a.Out[:7] }),
@@ -129,7 +134,7 @@ func TestWrongShapesPanic(t *testing.T) {
 	} {
 		op, _, _ := strings.Cut(name, ":")
 		for _, s := range Sets() {
-			if op == "Round" && s.Round == nil {
+			if op == "Round" && s.Round == nil || op == "Merge" && s.Merge == nil {
 				continue
 			}
 			got, _ := panicOf(func() { call(s) }).(string)

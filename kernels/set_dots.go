@@ -6,7 +6,7 @@ import "unsafe"
 // activations.
 type dots struct {
 	name    string
-	lanes   int // of a vector: MatMul takes two vectors of weight rows
+	lanes   int // of a vector: MatMul takes one vector of weight rows or two
 	rowsMax int // activation rows that MatMul takes at once
 	fewRows int // up to as many, one vector of weight rows is taken
 	matMul  map[Type]func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)
@@ -45,7 +45,7 @@ func blockBytes(b *Block) *byte { return (*byte)(unsafe.Pointer(b)) }
 // the next: about half of a core's second-level cache.
 const chunkBytes = 512 << 10
 
-// multiply walks over two vectors of weight rows at a time, which stay in the
+// multiply walks over one or two vectors of weight rows at a time, which stay in the
 // first-level cache for all activations of a chunk, which stays in the second.
 func (d *dots) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
 	checkMatMul(dst, dstStride, m, len(x)*BlockLen, n, r0, r1)

@@ -10,6 +10,10 @@ import (
 // Its scores, keys and values for a tile stay in the caches.
 const attendChunk = 256
 
+// aheadBytes is how far ahead keys and values are asked for, a page at least: the time that
+// they are read in is longer than memory takes to answer.
+const aheadBytes = 8 << 10
+
 // AttentionScratch is the length of Attention.Scores that a tile of rows =
 // Queries·Group needs, whose last query looks at no more than context positions.
 func AttentionScratch(rows, headDim, context int) int {
@@ -27,6 +31,8 @@ type attention struct {
 	number  int    // bytes of one
 	rows    int
 	last    int       // of the pages that are looked at
+	ahead   int       // how many pages on is asked for
+	chunk   [2]int    // the first and the last page of the chunk
 	q       []float32 // [rows][HeadDim]
 	partial           // of the span's positions so far
 	all     partial   // of the spans before it
@@ -77,6 +83,7 @@ func (t *attention) span(lo, end int) {
 	a := t.Attention
 	for lo < end {
 		hi := min(end, (lo/attendChunk+1)*attendChunk)
+		t.chunk = [2]int{lo / t.PageTokens, (hi - 1) / t.PageTokens}
 		if t.keyScales != nil {
 			t.readScales(lo, hi)
 		}
@@ -106,6 +113,7 @@ func (t *attention) begin() {
 	width := t.Group * t.HeadDim
 	t.rows, t.scratch = t.Queries*t.Group, t.Scores
 	t.last = (t.To + t.Queries - 2) / t.PageTokens
+	t.ahead = max(1, aheadBytes/t.block)
 	t.q = t.Q
 	if t.pairs != nil {
 		t.pairQueries()
@@ -132,7 +140,7 @@ func (t *attention) contiguous() bool { return t.Queries == 1 || t.Stride == t.G
 // is a line of memory that nothing has asked for, and so they are waited for together.
 func (t *attention) readScales(lo, hi int) {
 	for at := lo; at < hi; {
-		numbers, slot, next, _ := t.run(at, hi)
+		numbers, slot, next := t.run(at, hi)
 		first := numbers - t.ScaleBytes() + 4*slot
 		copy(bytesOf(t.keyScales[at-lo:next-lo]), t.K[first:])
 		copy(bytesOf(t.valueScales[at-lo:next-lo]), t.V[first:])
@@ -148,9 +156,9 @@ func (t *attention) products(lo, hi int) {
 		return
 	}
 	for at := lo; at < hi; {
-		numbers, slot, next, ahead := t.run(at, hi)
+		numbers, slot, next := t.run(at, hi)
 		k := &t.K[numbers+slot*t.number]
-		t.cached.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, &t.K[ahead])
+		t.cached.dots(&t.scores[at-lo], attendChunk, &t.q[0], t.HeadDim, t.rows, k, t.PageTokens, next-at, t.Scale, t.afterKeys(at, 0))
 		at = next
 	}
 }
@@ -220,7 +228,7 @@ func (t *attention) take(at, hi int) int {
 	if t.once() {
 		return t.pairValues(at, hi)
 	}
-	_, _, next, _ := t.run(at, hi)
+	_, _, next := t.run(at, hi)
 	return next
 }
 
@@ -233,17 +241,37 @@ func (t *attention) weigh(lo, at, from, to, row, rows int) {
 		t.pairs.accumulate(out, t.HeadDim, rows, v, p, attendChunk, skip, to-from)
 		return
 	}
-	numbers, slot, _, ahead := t.run(from, to)
+	numbers, slot, _ := t.run(from, to)
 	v := &t.V[numbers+slot*t.HeadDim*t.number]
-	t.cached.accumulate(out, t.HeadDim, rows, v, p, attendChunk, to-from, &t.V[ahead])
+	t.cached.accumulate(out, t.HeadDim, rows, v, p, attendChunk, to-from, t.afterValues(from, 0))
 }
 
 // run finds the positions [at,next) before end that lie in one page: the numbers of
-// its KV head begin there in a pool, and they lie from slot on. Those of the page after
-// it, or of the last one again, begin at ahead.
-func (t *attention) run(at, end int) (numbers, slot, next, ahead int) {
+// its KV head begin there in a pool, and they lie from slot on.
+func (t *attention) run(at, end int) (numbers, slot, next int) {
 	i := at / t.PageTokens
-	return t.page(i) + t.ScaleBytes(), at - i*t.PageTokens, min(end, (i+1)*t.PageTokens), t.page(min(i+1, t.last)) + t.ScaleBytes()
+	return t.page(i) + t.ScaleBytes(), at - i*t.PageTokens, min(end, (i+1)*t.PageTokens)
+}
+
+// afterKeys is what is read some pages after the keys of position at, offset bytes into
+// the numbers: keys, or behind the chunk's its values.
+func (t *attention) afterKeys(at, offset int) *byte {
+	i := at/t.PageTokens + t.ahead
+	if i <= t.chunk[1] {
+		return &t.K[t.page(i)+t.ScaleBytes()+offset]
+	}
+	i = min(t.chunk[0]+i-t.chunk[1]-1, t.chunk[1])
+	return &t.V[t.page(i)+t.ScaleBytes()+offset]
+}
+
+// afterValues is what is read some pages after the values of position at: values, or
+// behind the chunk's the keys of the next one.
+func (t *attention) afterValues(at, offset int) *byte {
+	pool, i := t.V, min(at/t.PageTokens+t.ahead, t.last)
+	if i > t.chunk[1] {
+		pool = t.K
+	}
+	return &pool[t.page(i)+t.ScaleBytes()+offset]
 }
 
 // page is where the KV head's block of page i of the sequence begins.

@@ -48,8 +48,8 @@ func (t *attention) once() bool { return t.pairs != nil && t.rows > 2*t.pairs.ro
 // pairProducts is products for some positions after the other.
 func (t *attention) pairProducts(lo, hi int) {
 	for at := lo; at < hi; {
-		numbers, slot, next, ahead := t.run(at, min(hi, at+t.pairs.lanes))
-		scores, k, then := &t.scores[at-lo], &t.K[numbers+slot*t.number], &t.K[ahead+slot*t.HeadDim*t.number]
+		numbers, slot, next := t.run(at, min(hi, at+t.pairs.lanes))
+		scores, k, then := &t.scores[at-lo], &t.K[numbers+slot*t.number], t.afterKeys(at, slot*t.HeadDim*t.number)
 		if t.once() {
 			t.pairs.halves(&t.paired[0], k, t.PageTokens, next-at, t.HeadDim, then)
 			t.pairs.dots(scores, attendChunk, &t.q[0], t.HeadDim, t.rows, &t.paired[0], next-at, t.Scale)
@@ -65,10 +65,10 @@ func (t *attention) pairProducts(lo, hi int) {
 func (t *attention) pairValues(at, hi int) int {
 	begin := at
 	for hi = min(hi, at+pairedMax); at < hi && (at-begin)%2 == 0; {
-		numbers, slot, next, ahead := t.run(at, hi)
+		numbers, slot, next := t.run(at, hi)
 		from := slot * t.HeadDim * t.number
 		to, _ := t.pairAt(at - begin)
-		t.pairs.halves(to, &t.V[numbers+from], t.HeadDim, t.HeadDim, next-at, &t.V[ahead+from])
+		t.pairs.halves(to, &t.V[numbers+from], t.HeadDim, t.HeadDim, next-at, t.afterValues(at, from))
 		at = next
 	}
 	return at

@@ -395,7 +395,7 @@ func (w *weighing) outputs(vectors int, each func(v reg.VecVirtual, to Mem), acc
 func prefetchAhead() {
 	at := val("ahead")
 	for line := range 8 {
-		PREFETCHT0(Mem{Base: at, Disp: 64 * line})
+		ask(Mem{Base: at, Disp: 64 * line})
 	}
 }
 
@@ -414,6 +414,6 @@ func (g *isa) prefetchBeside(at, toNext reg.GPVirtual, rows, bytes int) {
 		return
 	}
 	for line := 0; line < bytes; line += 64 {
-		PREFETCHT0(Mem{Base: at, Index: toNext, Scale: 1, Disp: line})
+		ask(Mem{Base: at, Index: toNext, Scale: 1, Disp: line})
 	}
 }

@@ -166,7 +166,7 @@ func (t *tile) prefetchAhead(name string) {
 	JZ(LabelRef(name + "_own"))
 	JS(LabelRef(name + "_fetched"))
 	for at := 0; at < t.f.blockBytes(); at += 64 {
-		PREFETCHT0(Mem{Base: t.w, Index: t.ahead, Scale: 1, Disp: at})
+		ask(Mem{Base: t.w, Index: t.ahead, Scale: 1, Disp: at})
 	}
 	JMP(LabelRef(name + "_fetched"))
 	Label(name + "_own")

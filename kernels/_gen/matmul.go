@@ -269,6 +269,7 @@ func (t *tile) walk(blocks func(name string, left reg.GPVirtual)) {
 		SHRQ(U8(8), left)
 		Label(name + "_super")
 		MOVQ(t.w, t.head)
+		t.askHeader()
 		ADDQ(I32(t.f.headerBytes()), t.w)
 		eight := GP64()
 		MOVQ(I32(8), eight)
@@ -318,27 +319,48 @@ func (t *tile) blocks(name string, left reg.GPVirtual) {
 	JNZ(LabelRef(name))
 }
 
+// ask fetches a line into the second-level cache. The first can wait for few lines at a
+// time, too few for the way to memory; from the second the rest is short.
+func ask(m Mem) { PREFETCHT1(m) }
+
+// aheadBytes is how far ahead what a call reads is asked for.
+const aheadBytes = 8192
+
+// askHeader asks for the line that lies as far ahead as the blocks that are asked for.
+func (t *tile) askHeader() {
+	far := GP64()
+	MOVQ(I32(aheadBytes), far)
+	if t.ahead != nil {
+		TESTQ(t.ahead, t.ahead)
+		CMOVQNE(t.ahead, far)
+	}
+	ask(Mem{Base: t.w, Index: far, Scale: 1})
+	if t.g.wide && t.vectors == 2 {
+		ADDQ(t.wNext, far)
+		ask(Mem{Base: t.w, Index: far, Scale: 1})
+	}
+}
+
 // prefetch asks for the block that lies ahead by the way memory needs for its
 // answer. Behind a tile's end that is in the next tiles: the next one, or, where
 // two are read side by side, each in the one after the other. Past the last it
 // asks for what nobody reads, which does no harm.
 func (t *tile) prefetch() {
-	const ahead = 4096
 	if !t.g.wide {
 		for at := 0; at < t.f.blockBytes(); at += 64 {
-			PREFETCHT0(t.weights(0, ahead+at, 0))
+			ask(t.weights(0, aheadBytes+at, 0))
 		}
 		return
 	}
 	from, behind := GP64(), GP64()
-	LEAQ(Mem{Base: t.w, Disp: ahead}, from)
+	LEAQ(Mem{Base: t.w, Disp: aheadBytes}, from)
 	LEAQ(Mem{Base: from, Index: t.wNext, Scale: 1}, behind)
 	CMPQ(from, t.stop)
 	CMOVQGE(behind, from)
 	for at := 0; at < t.f.blockBytes(); at += 64 {
-		PREFETCHT0(Mem{Base: from, Disp: at})
+		ask(Mem{Base: from, Disp: at})
 		if t.vectors == 2 {
-			PREFETCHT0(Mem{Base: from, Index: t.wNext, Scale: 1, Disp: at})
+			ask(Mem{Base: from, Index: t.wNext, Scale: 1, Disp: at})
 		}
 	}
 }

@@ -69,7 +69,7 @@ func newHalfRows(at, stride, ahead reg.GPVirtual) *halfRows {
 func (h *halfRows) load(j int, p *part, pairs reg.VecVirtual) {
 	h.widen(Mem{Base: h.at, Disp: 32 * j}, p, h.first)
 	h.widen(Mem{Base: h.at, Index: h.stride, Scale: 1, Disp: 32 * j}, p, h.second)
-	PREFETCHT0(Mem{Base: h.ahead, Disp: 64 * j})
+	ask(Mem{Base: h.ahead, Disp: 64 * j})
 	h.pair(h.first, h.second, pairs)
 }
 

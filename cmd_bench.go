@@ -58,7 +58,7 @@ func runBenchEngine(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	o, err := b.options()
+	o, err := b.options(c)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func runBenchEngine(c *console, args []string) error {
 }
 
 // options checks the flags.
-func (b *engineBench) options() (o *speed.EngineOptions, err error) {
+func (b *engineBench) options(c *console) (o *speed.EngineOptions, err error) {
 	for _, f := range []struct {
 		name             string
 		got, least, most int
@@ -95,7 +95,7 @@ func (b *engineBench) options() (o *speed.EngineOptions, err error) {
 	if o.Streams, err = parseCounts("streams", b.streams, 1, benchStreamsMax); err != nil {
 		return nil, err
 	}
-	o.Set, err = kernelSet(b.kernels)
+	o.Set, err = c.kernelSet(b.kernels)
 	return o, err
 }
 
@@ -105,7 +105,10 @@ func benchTeam(threads int) *kernels.Team {
 }
 
 // kernelSet is the set of that name, or the best one.
-func kernelSet(name string) (*kernels.Set, error) {
+func (c *console) kernelSet(name string) (*kernels.Set, error) {
+	for _, unknown := range unknownKernels(c.getenv(kernels.DisableEnv)) {
+		fmt.Fprintf(c.err, "forebay: no kernel set is named %q in %s; there are %s\n", unknown, kernels.DisableEnv, strings.Join(kernelNames, ", "))
+	}
 	if name == "" {
 		return kernels.Best(), nil
 	}
@@ -176,7 +179,7 @@ func runBenchKernels(c *console, args []string) error {
 	if o.Types, err = parseTypes(*types); err != nil {
 		return err
 	}
-	if o.Set, err = kernelSet(*name); err != nil {
+	if o.Set, err = c.kernelSet(*name); err != nil {
 		return err
 	}
 	o.Team = benchTeam(*threads)

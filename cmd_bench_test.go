@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forebay-io/forebay/bench/speed"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 var demoFile = filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf")
@@ -99,5 +100,10 @@ func TestBenchKernels(t *testing.T) {
 	out, status = run(t, "", "bench", "kernels", "--types", "none", "--time", "0s", "--threads", "1", "--json")
 	if status != 0 || strings.Count(out, `{"machine":{"threads":1,`) != 1 || strings.Count(out, `{"op":"`) != 5 {
 		t.Errorf("status %d, %s", status, out)
+	}
+	t.Setenv(kernels.DisableEnv, "avx1024")
+	out, status = run(t, "", "bench", "kernels", "--types", "none", "--time", "0s", "--threads", "1")
+	if want := `no kernel set is named "avx1024" in FOREBAY_KERNELS_DISABLE; there are avx2, `; status != 0 || !strings.Contains(out, want) {
+		t.Errorf("status %d, no %q in\n%s", status, want, out)
 	}
 }

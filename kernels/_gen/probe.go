@@ -89,7 +89,7 @@ func (g *isa) read(name string) {
 	p := val("p")
 	rounds(func() {
 		for line := range readLines {
-			PREFETCHT0(Mem{Base: p, Disp: 64*line + 2048})
+			ask(Mem{Base: p, Disp: 64*line + 4096})
 			for at := 0; at < 64; at += g.bytes() {
 				VMOVUPS(Mem{Base: p, Disp: 64*line + at}, g.vec())
 			}

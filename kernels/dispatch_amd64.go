@@ -93,20 +93,28 @@ var (
 )
 
 // tilesAllowed says whether the operating system lets this process use tiles and they give
-// what vectors give. Nobody has run them on a processor yet, so each process compares one
-// small product of each kind of kernel before it trusts them.
+// what vectors give. They have run in an emulator alone, on no processor yet, so each
+// process compares a small product of each type before it trusts them.
 var tilesAllowed = sync.OnceValue(func() bool {
-	return amx.Allow() && sameProducts(amxSet, bf16Set, Q8_0) && sameProducts(amxSet, bf16Set, Q4_K) && sameProducts(amxSet, bf16Set, Q2_K)
+	if !amx.Allow() {
+		return false
+	}
+	for t := range vnniDots.matMul {
+		if !sameProducts(amxSet, bf16Set, t) {
+			return false
+		}
+	}
+	return true
 })
 
-// sameProducts says whether two sets give the same bits of one tile of some weights.
+// sameProducts says whether two sets give the same bits of one tile of weights of a type.
 func sameProducts(a, b *Set, t Type) bool {
-	const cols = 256
+	const cols = 512
 	state := uint32(1)
 	next := func() uint32 { state = state*1664525 + 1013904223; return state >> 16 }
 	raw, x := make([]byte, RowTile*t.Bytes(cols)), make([]float32, RowTile*cols)
 	for i := range raw {
-		raw[i] = byte(next()) &^ 0x40 // no half is infinite
+		raw[i] = byte(next()) &^ 0x40 // no scale is infinite
 	}
 	for i := range x {
 		x[i] = float32(int(next())-1<<15) * float32(1+next()>>13)

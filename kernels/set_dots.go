@@ -76,7 +76,7 @@ func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block,
 	kernel, tiled := d.matMul[m.Type], d.tiles[m.Type]
 	rowBytes, rowBlocks := byteTiles.rowBytes(m.Type, m.Cols), m.Cols/BlockLen
 	step, tile := 2*d.lanes, RowTile*rowBytes
-	rest := n // of the activations, that tiles do not take
+	rest := n // activations that tiles leave
 	if tiled != nil {
 		rest %= RowTile
 	}

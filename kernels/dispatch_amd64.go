@@ -85,7 +85,7 @@ var (
 	}
 	bf16Set = vnniSet.withPairs("avx512bf16", avx512Loops, bf16Pairs)
 
-	amxSet = avx512Set.withDots(vnniDots.withTiles("avx512amx", map[Type]func(*float32, int, *byte, *byte, int, int){
+	amxSet = avx512Set.withDots(vnniDots.withTiles(map[Type]func(*float32, int, *byte, *byte, int, int){
 		Q8_0: amx.TilesQ8_0, Q4_0: amx.TilesQ4_0, Q4_1: amx.TilesQ4_1, Q5_0: amx.TilesQ5_0, Q5_1: amx.TilesQ5_1,
 		IQ4_NL: amx.TilesIQ4_NL, MXFP4: amx.TilesMXFP4, Q2_K: amx.TilesQ2_K, Q3_K: amx.TilesQ3_K,
 		Q4_K: amx.TilesQ4_K, Q5_K: amx.TilesQ5_K, Q6_K: amx.TilesQ6_K, IQ4_XS: amx.TilesIQ4_XS,

@@ -15,9 +15,9 @@ type dots struct {
 }
 
 // withTiles is d with products of RowTile rows of activations with as many of weights at once.
-func (d *dots) withTiles(name string, tiles map[Type]func(dst *float32, dstStride int, w, x *byte, cols, ahead int)) *dots {
+func (d *dots) withTiles(tiles map[Type]func(dst *float32, dstStride int, w, x *byte, cols, ahead int)) *dots {
 	with := *d
-	with.name, with.tiles = name, tiles
+	with.tiles = tiles
 	return &with
 }
 

@@ -180,12 +180,12 @@ func (t *tileDots) stage(name string) {
 	}
 }
 
-// prefetchNext asks for what a later call reads.
+// prefetchNext asks for what a later call reads of this block, and of a header behind it.
 func (t *tileDots) prefetchNext(name string) {
 	ahead := val("ahead")
 	TESTQ(ahead, ahead)
 	JS(LabelRef(name + "_fetched"))
-	for at := 0; at < t.f.blockBytes(); at += 64 {
+	for at := 0; at < t.f.blockBytes()+t.f.headerBytes(); at += 64 {
 		PREFETCHT1(Mem{Base: t.w, Index: ahead, Scale: 1, Disp: at})
 	}
 	Label(name + "_fetched")

@@ -216,7 +216,7 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 }
 
 // kernelNames are the sets that can be switched off.
-var kernelNames = []string{"avx2", "avx2int8", "avx512", "avx512vnni", "avx512bf16", "neon"}
+var kernelNames = []string{"avx2", "avx2int8", "avx512", "avx512vnni", "avx512bf16", "avx512amx", "neon"}
 
 // unknownKernels are the names in the list, with commas between, of which there
 // is no set to switch off.

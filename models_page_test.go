@@ -58,7 +58,7 @@ func modelsPage(t *testing.T) string {
 	fmt.Fprintf(&b, "Tensor types: %s.\n\n", model.SupportedTypes())
 	b.WriteString("Each file below is compared with another implementation's float32 logits of its dequantised weights: NMSE is Σ(a−b)²/Σb² over all\n")
 	b.WriteString("positions, first choices are the share of positions whose largest logit is the same, greedy are the tokens of a continuation that agree.\n")
-	b.WriteString("The kernels here do not round activations; with `avx2int8`, `avx512vnni` and `avx512bf16`, which do, the NMSE of quantised models is below 0.001 ([why](adr/0014-rounded-activations.md)).\n\n")
+	b.WriteString("The kernels here do not round activations; with `avx2int8`, `avx512vnni`, `avx512bf16` and `avx512amx`, which do, the NMSE of quantised models is below 0.001 ([why](adr/0014-rounded-activations.md)).\n\n")
 	b.WriteString("| model | architecture | weights | NMSE | first choices | greedy |\n|---|---|---|---|---|---|\n")
 	team := kernels.NewTeam(runtime.GOMAXPROCS(0))
 	defer team.Close()

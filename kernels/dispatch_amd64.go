@@ -3,8 +3,12 @@
 package kernels
 
 import (
+	"math"
+	"sync"
+
 	"golang.org/x/sys/cpu"
 
+	"github.com/forebay-io/forebay/kernels/amx"
 	"github.com/forebay-io/forebay/kernels/avx2"
 	"github.com/forebay-io/forebay/kernels/avx2int8"
 	"github.com/forebay-io/forebay/kernels/avx512"
@@ -64,7 +68,7 @@ var (
 	}
 	avx512Set = avx512Loops.set()
 
-	vnniSet = avx512Set.withDots(&dots{
+	vnniDots = &dots{
 		name: "avx512vnni", lanes: vnni.Lanes, rowsMax: vnni.RowsMax, fewRows: vnni.FewRows,
 		matMul: map[Type]func(*float32, int, int, *byte, *byte, int, int, int){
 			Q8_0: vnni.MatMulQ8_0, Q4_0: vnni.MatMulQ4_0, Q4_1: vnni.MatMulQ4_1, Q5_0: vnni.MatMulQ5_0, Q5_1: vnni.MatMulQ5_1,
@@ -72,13 +76,59 @@ var (
 			Q4_K: vnni.MatMulQ4_K, Q5_K: vnni.MatMulQ5_K, Q6_K: vnni.MatMulQ6_K, IQ4_XS: vnni.MatMulIQ4_XS,
 		},
 		round: vnni.Round,
-	})
+	}
+	vnniSet = avx512Set.withDots(vnniDots)
 
-	bf16Set = vnniSet.withPairs("avx512bf16", avx512Loops, &pairs{
+	bf16Pairs = &pairs{
 		cached: cached{bf16.DotsHalves, bf16.AccumulateHalves}, rowsMax: bf16.RowsMax, lanes: bf16.Lanes,
 		halves: bf16.PairHalves, numbers: bf16.PairNumbers, dots: bf16.Dots, accumulate: bf16.Accumulate,
-	})
+	}
+	bf16Set = vnniSet.withPairs("avx512bf16", avx512Loops, bf16Pairs)
+
+	amxSet = avx512Set.withDots(vnniDots.withTiles(map[Type]func(*float32, int, *byte, *byte, int, int){
+		Q8_0: amx.TilesQ8_0, Q4_0: amx.TilesQ4_0, Q4_1: amx.TilesQ4_1, Q5_0: amx.TilesQ5_0, Q5_1: amx.TilesQ5_1,
+		IQ4_NL: amx.TilesIQ4_NL, MXFP4: amx.TilesMXFP4, Q2_K: amx.TilesQ2_K, Q3_K: amx.TilesQ3_K,
+		Q4_K: amx.TilesQ4_K, Q5_K: amx.TilesQ5_K, Q6_K: amx.TilesQ6_K, IQ4_XS: amx.TilesIQ4_XS,
+	})).withPairs("avx512amx", avx512Loops, bf16Pairs)
 )
+
+// tilesAllowed says whether the operating system lets this process use tiles and they give
+// what vectors give. They have run in an emulator alone, on no processor yet, so each
+// process compares a small product of each type before it trusts them.
+var tilesAllowed = sync.OnceValue(func() bool {
+	if !amx.Allow() {
+		return false
+	}
+	for t := range vnniDots.matMul {
+		if !sameProducts(amxSet, bf16Set, t) {
+			return false
+		}
+	}
+	return true
+})
+
+// sameProducts says whether two sets give the same bits of one tile of weights of a type.
+func sameProducts(a, b *Set, t Type) bool {
+	const cols = 512
+	state := uint32(1)
+	next := func() uint32 { state = state*1664525 + 1013904223; return state >> 16 }
+	raw, x := make([]byte, RowTile*t.Bytes(cols)), make([]float32, RowTile*cols)
+	for i := range raw {
+		raw[i] = byte(next()) &^ 0x40 // no scale is infinite
+	}
+	for i := range x {
+		x[i] = float32(int(next())-1<<15) * float32(1+next()>>13)
+	}
+	got, want := make([]float32, RowTile*RowTile), make([]float32, RowTile*RowTile)
+	a.MatMul(got, RowTile, a.Pack(t, RowTile, cols, raw), a.Input(x), RowTile, 0, RowTile)
+	b.MatMul(want, RowTile, b.Pack(t, RowTile, cols, raw), b.Input(x), RowTile, 0, RowTile)
+	for i := range got {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			return false
+		}
+	}
+	return true
+}
 
 // vectorSets lists the assembly sets that this processor can run, best first.
 func vectorSets() (sets []*Set) {
@@ -86,6 +136,9 @@ func vectorSets() (sets []*Set) {
 		wide := x.HasAVX512F && x.HasAVX512DQ && x.HasBMI2
 		if wide && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512VNNI {
 			if x.HasAVX512BF16 {
+				if tilesAllowed() {
+					sets = append(sets, amxSet)
+				}
 				sets = append(sets, bf16Set)
 			}
 			sets = append(sets, vnniSet)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/forebay-io/forebay/kernels/amx"
 )
 
 func names(sets []*Set) []string {
@@ -37,6 +39,9 @@ func TestExpectedSets(t *testing.T) {
 				want = slices.Insert(want, 0, "avx512vnni")
 				if has("avx512_bf16") {
 					want = slices.Insert(want, 0, "avx512bf16")
+					if has("amx_tile", "amx_int8") && amx.Allow() {
+						want = slices.Insert(want, 0, "avx512amx")
+					}
 				}
 			}
 		}

@@ -61,6 +61,7 @@
 //	avx512      AVX-512 F and DQ, BMI2, and all of avx2's
 //	avx512vnni  AVX-512 BW, VL and VNNI, and all of avx512's: it rounds activations
 //	avx512bf16  AVX-512 BF16, and all of avx512vnni's: it rounds in attention to halves
+//	avx512amx   AMX for bytes, and all of avx512bf16's: the same bits, many rows by tiles
 //	neon        Advanced SIMD, which every arm64 processor has
 //
 // They are switched off by name in the environment, FOREBAY_KERNELS_DISABLE=avx512,avx2int8,

@@ -28,7 +28,7 @@ func TestRoundingSetsAgree(t *testing.T) {
 			continue
 		}
 		for range 40 {
-			rows, cols, n := 1+r.IntN(70), (1+r.IntN(3))*256, 1+r.IntN(15)
+			rows, cols, n := 1+r.IntN(70), (1+r.IntN(3))*256, 1+r.IntN(40)
 			raw, x := kerneltest.Weights(r, typ, rows*cols), make([]float32, n*cols)
 			for i := range x {
 				x[i] = float32(r.NormFloat64() * math.Exp2(8*r.Float64())) // all of 16 bits

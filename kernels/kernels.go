@@ -10,7 +10,7 @@ import "github.com/forebay-io/forebay/kernels/ref"
 // cut into calls, and wherever pages lie.
 type Set struct {
 	// Name is the set's stable name: "ref", "avx2", "avx2int8", "avx512", "avx512vnni",
-	// "avx512bf16", "neon".
+	// "avx512bf16", "avx512amx", "neon".
 	Name string
 
 	// Pack lays the raw blocks of a rows×cols matrix out in the order that

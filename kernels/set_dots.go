@@ -11,6 +11,14 @@ type dots struct {
 	fewRows int // up to as many, one vector of weight rows is taken
 	matMul  map[Type]func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)
 	round   func(dst *byte, x *float32, blocks int)
+	tiles   map[Type]func(dst *float32, dstStride int, w, x *byte, cols, ahead int) // of RowTile rows of both; may be nil
+}
+
+// withTiles is d with products of RowTile rows of activations with as many of weights at once.
+func (d *dots) withTiles(tiles map[Type]func(dst *float32, dstStride int, w, x *byte, cols, ahead int)) *dots {
+	with := *d
+	with.tiles = tiles
+	return &with
 }
 
 // withDots is s with the matrix products that d has.
@@ -50,7 +58,11 @@ const chunkBytes = 512 << 10
 func (d *dots) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
 	checkMatMul(dst, dstStride, m, len(x)*BlockLen, n, r0, r1)
 	rowBlocks := m.Cols / BlockLen
-	chunk := max(1, chunkBytes/(rowBlocks*int(unsafe.Sizeof(Block{})))/d.rowsMax) * d.rowsMax
+	unit := d.rowsMax
+	if d.tiles != nil {
+		unit = RowTile
+	}
+	chunk := max(1, chunkBytes/(rowBlocks*int(unsafe.Sizeof(Block{})))/unit) * unit
 	for i := 0; i < n; i += chunk {
 		d.multiplyChunk(dst[i*dstStride:], dstStride, m, x[i*rowBlocks:], min(chunk, n-i), r0, r1)
 	}
@@ -58,12 +70,17 @@ func (d *dots) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r
 
 // multiplyChunk multiplies all rows of a chunk with the tiles of two vectors, and then
 // with the next ones. Calls that follow each other on the same tiles share the fetching
-// of the next: the first fetches one, the second the other.
+// of the next: the first fetches one, the second the other. Whole tiles of activations
+// are multiplied with whole tiles of weights where the set has that.
 func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
-	kernel := d.matMul[m.Type]
+	kernel, tiled := d.matMul[m.Type], d.tiles[m.Type]
 	rowBytes, rowBlocks := byteTiles.rowBytes(m.Type, m.Cols), m.Cols/BlockLen
 	step, tile := 2*d.lanes, RowTile*rowBytes
-	if n <= d.fewRows {
+	rest := n // activations that tiles leave
+	if tiled != nil {
+		rest %= RowTile
+	}
+	if rest <= d.fewRows {
 		step = d.lanes
 	}
 	for r := r0; r < r1; r += step {
@@ -73,7 +90,16 @@ func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block,
 		if n > d.rowsMax {
 			ahead = step * rowBytes
 		}
-		for i := 0; i < n; {
+		i := 0
+		if tiled != nil && rows%RowTile == 0 {
+			for ; i+RowTile <= n; i += RowTile {
+				for v := 0; v < rows; v += RowTile {
+					tiled(&dst[i*dstStride+r+v], dstStride, &m.Data[(r+v)*rowBytes], blockBytes(&x[i*rowBlocks]), m.Cols, ahead)
+				}
+				ahead = -1
+			}
+		}
+		for i < n {
 			calls := (n - i + d.rowsMax - 1) / d.rowsMax
 			count := (n - i + calls - 1) / calls
 			kernel(&dst[i*dstStride+r], dstStride, rows, w, blockBytes(&x[i*rowBlocks]), m.Cols, count, ahead)

@@ -145,9 +145,12 @@ func (m *Machine) bound(w *work, took float64) (name string, share float64) {
 	return name, round(least/took, 1000)
 }
 
-// loopOf names the arithmetic that a set multiplies weights of a type with.
-func loopOf(set *kernels.Set, t kernels.Type) string {
+// loopOf names the arithmetic that a set multiplies weights of a type with n rows with. There
+// is no loop for tiles.
+func loopOf(set *kernels.Set, t kernels.Type, n int) string {
 	switch wide := strings.HasPrefix(set.Name, "avx512"); {
+	case set.Name == "avx512amx" && t.BlockLen() > 1 && n >= kernels.RowTile:
+		return ""
 	case wide && set.Round != nil && t.BlockLen() > 1:
 		return "dot_int8_avx512"
 	case wide:
@@ -160,10 +163,10 @@ func loopOf(set *kernels.Set, t kernels.Type) string {
 
 // attentionLoopOf names the arithmetic that a set attends with to halves, where it may round.
 func attentionLoopOf(set *kernels.Set) string {
-	if set.Name == "avx512bf16" {
+	if set.Name == "avx512bf16" || set.Name == "avx512amx" {
 		return "dot_bf16_avx512"
 	}
-	return loopOf(set, kernels.F32)
+	return loopOf(set, kernels.F32, 1)
 }
 
 // weights are random blocks of a type. Whatever of their bytes is a scale, it is
@@ -217,7 +220,7 @@ func (p *parts) matMul(t kernels.Type) error {
 			outputs = panelRows
 		}
 		at := make([]int, p.o.Team.Workers())
-		w := &work{bytes: t.Bytes(outputs * matrixCols), ops: 2 * n * outputs * matrixCols, loop: loopOf(p.o.Set, t)}
+		w := &work{bytes: t.Bytes(outputs * matrixCols), ops: 2 * n * outputs * matrixCols, loop: loopOf(p.o.Set, t, n)}
 		w.run = func(worker, workers int) {
 			lo := at[worker]
 			m.multiply(n, lo, lo+outputs, worker, workers)

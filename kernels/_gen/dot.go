@@ -76,7 +76,7 @@ func (g *isa) dotMatMul(f format) {
 // dotBody is the product of some vectors of weight rows with some rows of blocks.
 func (g *isa) dotBody(f format, name string, rows, vectors int) {
 	Label(name)
-	t := &dots{tile: tile{g: g, f: f, rows: rows, vectors: vectors}, held: map[byte]reg.VecVirtual{}}
+	t := &dots{tile: tile{g: g, f: f, rows: rows, vectors: vectors}}
 	t.begin()
 	t.walk(t.blocks)
 	t.end()
@@ -102,9 +102,15 @@ func (t *dots) begin() {
 			t.ints[v] = append(t.ints[v], t.g.vec())
 		}
 	}
-	c := t.f.bytes
 	t.ahead, t.places = val("ahead"), GP64()
-	LEAQ(placesTable(t.f.name, c), t.places)
+	LEAQ(placesTable(t.f.name, t.f.bytes), t.places)
+	t.hold()
+}
+
+// hold loads what unpacking needs in registers.
+func (t *dots) hold() {
+	c := t.f.bytes
+	t.held = map[byte]reg.VecVirtual{}
 	for _, b := range c.held {
 		t.held[b] = t.g.vec()
 		VMOVDQU32(t.g.bytesOf(b), t.held[b])
@@ -186,10 +192,7 @@ func (t *dots) each(do func(n reg.VecVirtual)) {
 // dotTops makes the sums 256 times the products of each row's own group with its upper
 // bytes; in the half that the group does not lie in these are zero.
 func (t *dots) dotTops(halves, h int) {
-	top := blockTop
-	if halves == 2 {
-		top = halfTop + h
-	}
+	top := topAt(halves, h)
 	t.each(func(n reg.VecVirtual) { VPXORD(n, n, n) })
 	for i := range t.rows {
 		g := group{index: GP64()}
@@ -212,6 +215,14 @@ func (t *dots) dotTops(halves, h int) {
 			VPSLLD(U8(8), n, n)
 		}
 	}
+}
+
+// topAt is where the upper bytes of half h lie, or of the whole.
+func topAt(halves, h int) int {
+	if halves == 2 {
+		return halfTop + h
+	}
+	return blockTop
 }
 
 // dotGroups adds the products of a half's groups with the lower bytes.
@@ -273,12 +284,17 @@ func (t *dots) addMin(halves, h int) {
 	for i := range t.rows {
 		x := t.sumOf(halves, h, i)
 		for v, low := range lows {
-			if t.f.min == halfMin {
-				VFMADD231PS(x, low, t.sum[v][i])
-			} else {
-				VFNMADD231PS(x, low, t.sum[v][i])
-			}
+			t.addLow(x, low, t.sum[v][i])
 		}
+	}
+}
+
+// addLow adds a minimum times the activations' sum.
+func (t *dots) addLow(x, low, sum reg.VecVirtual) {
+	if t.f.min == halfMin {
+		VFMADD231PS(x, low, sum)
+	} else {
+		VFNMADD231PS(x, low, sum)
 	}
 }
 

@@ -33,7 +33,7 @@ func evex(name string, keep bool, src2 Op, src1, dst reg.VecVirtual, suffixes ..
 	Instruction(&ir.Instruction{Opcode: name, Suffixes: suffixes, Operands: []Op{src2, src1, dst}, Inputs: in, Outputs: []Op{dst}})
 }
 
-// byBytes rewrites the instructions of evexCodes in the file that Generate wrote.
+// byBytes rewrites the instructions of evexCodes and tileCodes in the file that Generate wrote.
 func byBytes() {
 	name := flag.Lookup("out").Value.String()
 	text, err := os.ReadFile(name)
@@ -44,14 +44,20 @@ func byBytes() {
 	for i, line := range lines {
 		mnemonic, operands, _ := strings.Cut(strings.TrimSpace(line), " ")
 		mnemonic, suffix, _ := strings.Cut(mnemonic, ".")
+		operands = strings.TrimSpace(operands)
+		var bytes []byte
 		if code, ok := evexCodes[mnemonic]; ok {
-			operands = strings.TrimSpace(operands)
-			var b strings.Builder
-			for _, c := range encode(code.prefix, code.opcode, strings.Split(operands, ", "), suffix == "BCST") {
-				fmt.Fprintf(&b, "BYTE $0x%02x; ", c)
-			}
-			lines[i] = fmt.Sprintf("\t%s// %s %s", b.String(), strings.TrimSuffix(mnemonic+"."+suffix, "."), operands)
+			bytes = encode(code.prefix, code.opcode, strings.Split(operands, ", "), suffix == "BCST")
+		} else if code, ok := tileCodes[mnemonic]; ok {
+			bytes = code.encode(strings.Split(operands, ", "))
+		} else {
+			continue
 		}
+		var b strings.Builder
+		for _, c := range bytes {
+			fmt.Fprintf(&b, "BYTE $0x%02x; ", c)
+		}
+		lines[i] = strings.TrimSuffix(fmt.Sprintf("\t%s// %s %s", b.String(), strings.TrimSuffix(mnemonic+"."+suffix, "."), operands), " ")
 	}
 	if err := os.WriteFile(name, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
 		panic(err)
@@ -87,13 +93,8 @@ func encode(prefix, opcode byte, operands []string, broadcast bool) []byte {
 	var x, b byte // bits 3 of index and base, or 4 and 3 of a vector
 	var tail []byte
 	if m := memory.FindStringSubmatch(operands[0]); m != nil {
-		base, index, scale := general(m[2]), byte(4), byte(0) // index 4 is none
-		if m[3] != "" {
-			index = general(m[3])
-			scale = byte(slices.Index([]string{"1", "2", "4", "8"}, m[4]))
-		}
+		base, index, scale, disp := place(m)
 		x, b = index>>3, base>>3
-		disp, _ := strconv.Atoi(m[1])
 		unit := 64
 		if broadcast {
 			unit = 4
@@ -115,6 +116,17 @@ func encode(prefix, opcode byte, operands []string, broadcast bool) []byte {
 		mode | (src1>>4^1)<<3,
 		opcode,
 	}, tail...)
+}
+
+// place is what a match of memory says; index 4 is none.
+func place(m []string) (base, index, scale byte, disp int) {
+	base, index = general(m[2]), 4
+	if m[3] != "" {
+		index = general(m[3])
+		scale = byte(slices.Index([]string{"1", "2", "4", "8"}, m[4]))
+	}
+	disp, _ = strconv.Atoi(m[1])
+	return base, index, scale, disp
 }
 
 // address is ModRM, SIB and displacement of an operand in memory, with the short

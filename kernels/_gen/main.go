@@ -1,8 +1,8 @@
-// Command gen writes the assembly of kernels/avx2, avx512, vnni, avx2int8 and bf16. The
+// Command gen writes the assembly of kernels/avx2, avx512, vnni, avx2int8, bf16 and amx. The
 // first two come from the same program: they differ in the width of a vector, in the number
 // of registers and in how a part of a vector is loaded and stored. The next two are matrix
-// products with integers, for the other operations of avx512 and avx2, and bf16 is attention
-// with bfloat16. The loops of kernels/probe are written here too.
+// products with integers, for the other operations of avx512 and avx2, bf16 is attention
+// with bfloat16, and amx has vnni's products for many rows. The loops of kernels/probe are written here too.
 //
 //	go generate
 package main
@@ -12,6 +12,7 @@ package main
 //go:generate go run . -set vnni -pkg vnni -out ../vnni/impl_amd64.s -stubs ../vnni/stubs.go
 //go:generate go run . -set avx512 -pkg avx512 -out ../avx512/impl_amd64.s -stubs ../avx512/stubs.go
 //go:generate go run . -set bf16 -pkg bf16 -out ../bf16/impl_amd64.s -stubs ../bf16/stubs.go
+//go:generate go run . -set amx -pkg amx -out ../amx/impl_amd64.s -stubs ../amx/stubs.go
 //go:generate go run . -set probe -pkg probe -out ../probe/impl_amd64.s -stubs ../probe/stubs.go
 
 import (
@@ -35,7 +36,7 @@ type isa struct {
 }
 
 func main() {
-	set := flag.String("set", "", "avx2, avx512, vnni, avx2int8, bf16 or probe")
+	set := flag.String("set", "", "avx2, avx512, vnni, avx2int8, bf16, amx or probe")
 	flag.Parse()
 	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
 	if *set != "avx2" && *set != "avx2int8" {
@@ -53,6 +54,13 @@ func main() {
 		return
 	case "bf16":
 		bfloatLoops()
+		Generate()
+		byBytes()
+		return
+	case "amx":
+		for _, f := range byteFormats {
+			g.tiles(f)
+		}
 		Generate()
 		byBytes()
 		return

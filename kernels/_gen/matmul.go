@@ -123,6 +123,7 @@ type tile struct {
 	head       reg.GPVirtual // the super-block's header
 	ahead      reg.GPVirtual // says what to prefetch, for rounded activations
 	x, x3, row reg.GPVirtual // rows 0–2 at x, 3–5 at x3; row bytes between
+	sixteen    *sixteen      // where rows are more than that
 	tables     map[string]reg.VecVirtual
 	bytes      [2][3]reg.VecVirtual // of a turn, for its other columns
 	planes     [2]reg.VecVirtual    // of two columns
@@ -234,6 +235,9 @@ func (t *tile) weights(v, disp, elem int) Mem {
 }
 
 func (t *tile) activation(i, column int) Mem {
+	if t.sixteen != nil {
+		return t.sixteen.row(t, i, 4*column)
+	}
 	m := Mem{Base: t.x, Index: t.row, Scale: uint8(i % 3), Disp: 4 * column}
 	if i >= 3 {
 		m.Base = t.x3

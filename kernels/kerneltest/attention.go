@@ -288,7 +288,7 @@ func (c *checker) allocations(t *testing.T) {
 		}
 	}
 	for _, typ := range types {
-		p := c.newProduct(1, typ, 37, columns(typ, 96), 7)
+		p := c.newProduct(1, typ, 37, columns(typ, 96), 23)
 		m := c.set.Pack(typ, p.rows, p.cols, p.raw)
 		x := c.input(typ, p.x)
 		if n := testing.AllocsPerRun(20, func() { c.set.MatMul(p.want, p.rows, m, x, p.n, 0, p.rows) }); n != 0 {

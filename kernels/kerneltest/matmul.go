@@ -154,7 +154,7 @@ func (c *checker) matMulEveryShape(t *testing.T) {
 // activations that are rounded to the largest bytes, beside words whose lower bytes are
 // the least: sums of integers must have room for all of these.
 func (c *checker) matMulExtremes(t *testing.T) {
-	const rows, n = 19, 8
+	const rows, n = 35, 24
 	for _, typ := range types {
 		if typ.BlockLen() == 1 {
 			continue
@@ -221,18 +221,18 @@ func (c *checker) matMulUnaligned(t *testing.T) {
 
 // matMulBounds checks that a call with a wide stride leaves everything else alone.
 func (c *checker) matMulBounds(t *testing.T) {
-	const stride, mark = 80, 12345
+	const stride, mark, n = 80, 12345, 19
 	for _, typ := range types {
-		all := c.newProduct(1, typ, 48, columns(typ, 32), 7)
+		all := c.newProduct(1, typ, 48, columns(typ, 32), n)
 		for rows := 1; rows <= 48; rows++ {
-			p := all.first(rows, 7)
+			p := all.first(rows, n)
 			m := c.set.Pack(typ, rows, p.cols, p.raw)
-			got := make([]float32, 7*stride)
+			got := make([]float32, n*stride)
 			for i := range got {
 				got[i] = mark
 			}
 			r0 := (rows - 1) / 16 * 16
-			c.set.MatMul(got, stride, m, c.input(typ, p.x), 7, r0, rows)
+			c.set.MatMul(got, stride, m, c.input(typ, p.x), n, r0, rows)
 			for i, v := range got {
 				if in := i%stride >= r0 && i%stride < rows; in == (v == mark) {
 					t.Fatalf("%v rows [%d,%d): output %d is %v", typ, r0, rows, i%stride, v)
@@ -245,7 +245,7 @@ func (c *checker) matMulBounds(t *testing.T) {
 // matMulNonFinite puts one NaN or ∞ into the weights or the activations: ref says
 // which outputs it reaches, and no other may be touched.
 func (c *checker) matMulNonFinite(t *testing.T) {
-	const rows, n = 37, 7
+	const rows, n = 37, 19
 	for _, typ := range types {
 		cols := columns(typ, 96)
 		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
@@ -294,15 +294,15 @@ func (c *checker) compareBroken(t *testing.T, typ kernels.Type, p *product, bad 
 // infiniteScale: the row must not look sound. ref sums ∞·q over a block to NaN,
 // the sets may multiply ∞ with the block's sum. The other rows stay as they were.
 func (c *checker) infiniteScale(t *testing.T, typ kernels.Type, scale uint16) {
-	const rows, bad = 37, 5
+	const rows, n, bad = 37, 19, 5
 	cols := columns(typ, 96)
-	p := c.newProduct(11, typ, rows, cols, 1)
+	p := c.newProduct(11, typ, rows, cols, n)
 	binary.LittleEndian.PutUint16(p.raw[typ.Bytes(cols)*bad+scalesOf(typ)[0]:], scale)
-	got := make([]float32, rows)
-	c.set.MatMul(got, rows, c.set.Pack(typ, rows, cols, p.raw), c.input(typ, p.x), 1, 0, rows)
+	got := make([]float32, n*rows)
+	c.set.MatMul(got, rows, c.set.Pack(typ, rows, cols, p.raw), c.input(typ, p.x), n, 0, rows)
 	for i, v := range got {
-		if finite := v-v == 0; finite == (i == bad) || finite && !near(v, p.want[i], p.tolerance[i]) {
-			t.Fatalf("%v with an infinite scale in row %d: output %d is %v, ref without it %v", typ, bad, i, v, p.want[i])
+		if finite := v-v == 0; finite == (i%rows == bad) || finite && !near(v, p.want[i], p.tolerance[i]) {
+			t.Fatalf("%v with an infinite scale in row %d: output %d is %v, ref without it %v", typ, bad, i%rows, v, p.want[i])
 		}
 	}
 }

@@ -1,0 +1,9 @@
+package amx_test
+
+import (
+	"testing"
+
+	"github.com/forebay-io/forebay/kernels/kerneltest"
+)
+
+func TestSet(t *testing.T) { kerneltest.Run(t, "avx512amx") }

@@ -186,7 +186,7 @@ func (t *tileDots) prefetchNext(name string) {
 	TESTQ(ahead, ahead)
 	JS(LabelRef(name + "_fetched"))
 	for at := 0; at < t.f.blockBytes()+t.f.headerBytes(); at += 64 {
-		PREFETCHT1(Mem{Base: t.w, Index: ahead, Scale: 1, Disp: at})
+		ask(Mem{Base: t.w, Index: ahead, Scale: 1, Disp: at})
 	}
 	Label(name + "_fetched")
 }

@@ -25,7 +25,7 @@ func activations(n int) []float32 {
 	return x
 }
 
-// BenchmarkMatMulDecode reads a matrix larger than the caches for one row of x,
+// BenchmarkMatMulDecode reads a matrix larger than the caches for n rows of x,
 // on one core; the rate is that of the weights' bytes.
 func BenchmarkMatMulDecode(b *testing.B) {
 	const cols, bytesMin = 2048, 96 << 20
@@ -37,16 +37,18 @@ func BenchmarkMatMulDecode(b *testing.B) {
 		for range rows / 32 {
 			raw = append(raw, tile...)
 		}
-		x, dst := activations(cols), make([]float32, rows)
+		x, dst := activations(8*cols), make([]float32, 8*rows)
 		for _, set := range benchSets() {
 			m := set.Pack(typ, rows, cols, raw)
-			b.Run(fmt.Sprintf("%v/%s", typ, set.Name), func(b *testing.B) {
-				b.SetBytes(int64(len(raw)))
-				x := set.Input(x)
-				for b.Loop() {
-					set.MatMul(dst, rows, m, x, 1, 0, rows)
-				}
-			})
+			for _, n := range []int{1, 4, 8} {
+				b.Run(fmt.Sprintf("%v/n=%d/%s", typ, n, set.Name), func(b *testing.B) {
+					b.SetBytes(int64(len(raw)))
+					x := set.Input(x[:n*cols])
+					for b.Loop() {
+						set.MatMul(dst, rows, m, x, n, 0, rows)
+					}
+				})
+			}
 		}
 	}
 }

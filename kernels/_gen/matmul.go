@@ -330,7 +330,8 @@ func ask(m Mem) { PREFETCHT1(m) }
 // aheadBytes is how far ahead what a call reads is asked for.
 const aheadBytes = 8192
 
-// askHeader asks for the line that lies as far ahead as the blocks that are asked for.
+// askHeader asks for the line that lies as far ahead as the blocks that are asked for, which
+// leave one out for each header. Where nothing is asked for it is a line that was just read.
 func (t *tile) askHeader() {
 	far := GP64()
 	MOVQ(I32(aheadBytes), far)

@@ -3,7 +3,7 @@ package admission
 import (
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // Controller admits requests. Its methods may be called from any goroutine.
@@ -73,7 +73,7 @@ type Report struct {
 	// At is when the engine wrote the report, on the clock of Scheduler.
 	At time.Duration
 	// Cost is the engine's own model of its steps.
-	Cost step.Cost
+	Cost cost.Cost
 	// StepTokensMax is the most tokens of one step.
 	StepTokensMax int
 	// KVTokens is how many tokens the page pool holds, KVUsed how many of them
@@ -204,7 +204,7 @@ type View struct {
 	Tenants []TenantView
 	Waiting []WaitingView // in the order in which they will start
 	Running []RunningView
-	Cost    step.Cost
+	Cost    cost.Cost
 	// Margin is how far predictions are stretched, since q90 of actual/predicted
 	// was so.
 	Margin float64

@@ -9,7 +9,7 @@
 // keeps it.
 //
 // Non-goals: HTTP (gateway), budgets (admission/budget), and what the engine
-// puts into a step (internal/step, which it shares).
+// puts into a step (engine/step, which it shares).
 //
 // Ownership: a Scheduler is pure and belongs to one goroutine; time is an
 // argument, so that the simulator runs the very same code. Queue adds the lock,

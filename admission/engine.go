@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // ledger is what is known of the engine: its last report, and what was given
@@ -13,7 +13,7 @@ type ledger struct {
 	heard         bool // a report has come; before, only places are counted
 	up            bool
 	at            time.Duration // the report's instant, on our clock
-	cost          step.Cost
+	cost          cost.Cost
 	priced        float64 // its PrefillToken when all that waits was priced last
 	chunk         int     // tokens of a full step
 	kvTokens      int     // 0 is unknown

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // When a request arrives, every waiting one that has a goal must still be able
@@ -66,7 +66,7 @@ func (s *Scheduler) paceOf(level int) pace {
 // decoding beside it leaves, less what other levels take.
 func (s *Scheduler) rate(level int) float64 {
 	v := &s.engine
-	load := step.Load{PrefillTokens: s.chunkTokens()}
+	load := cost.Load{PrefillTokens: s.chunkTokens()}
 	rate := 1.0
 	if alone := v.cost.Step(load); alone > 0 {
 		load.DecodeRows, load.DecodeContext = v.rows, v.rowsContext

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // pipe is an engine that prefills one request at a time, at 1 ms a token, and
@@ -21,7 +21,7 @@ type pipe struct {
 	order []string
 }
 
-var pipeCost = step.Cost{PrefillToken: 1e6}
+var pipeCost = cost.Cost{PrefillToken: 1e6}
 
 func newPipe(t *testing.T, cfg Config) *pipe {
 	p := &pipe{play: newPlay(t, 1, cfg)}

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // testCost is an engine of 1 ms a prompt token, 10 ms a step.
-var testCost = step.Cost{Base: 10e6, PrefillToken: 1e6, DecodeRow: 1e6, DecodeContext: 100}
+var testCost = cost.Cost{Base: 10e6, PrefillToken: 1e6, DecodeRow: 1e6, DecodeContext: 100}
 
 // check holds the invariants of Scheduler against what all entries say.
 func (s *Scheduler) check(t *testing.T, entries []*Entry) {

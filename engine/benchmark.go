@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/engine/model"
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // This file warms the step cost before the first request: a few forwards on
@@ -50,7 +50,7 @@ func (p *parts) selfBenchmark(cfg *Config) {
 // trialSpans are a trial's spans, on the pool's first pages: all see the same
 // tokens, and each writes to a page of its own. It reports false where the
 // engine has no room for them.
-func (p *parts) trialSpans(t trial, cfg *Config) (spans []model.Span, load step.Load, ok bool) {
+func (p *parts) trialSpans(t trial, cfg *Config) (spans []model.Span, load cost.Load, ok bool) {
 	most := max(t.rowContext, t.context) + max(t.chunk, 1)
 	shared := (most + cfg.PageTokens - 1) / cfg.PageTokens
 	own := shared // the first page after the shared ones

@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/internal/conf"
-	"github.com/forebay-io/forebay/internal/step"
 )
 
 // Config is everything an engine can be told. Zero fields take their defaults.

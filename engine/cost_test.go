@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
-var someCost = step.Cost{Base: 1e6, PrefillToken: 1e5, PrefillContext: 10, DecodeRow: 1e5, DecodeContext: 100}
+var someCost = cost.Cost{Base: 1e6, PrefillToken: 1e5, PrefillContext: 10, DecodeRow: 1e5, DecodeContext: 100}
 
 func TestCostFileRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "cost.json")
@@ -60,9 +60,9 @@ func FuzzParseCost(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var fit step.Fit
+		var fit cost.Fit
 		fit.Restore(c)
-		fit.Observe(step.Load{DecodeRows: 1}, time.Millisecond)
+		fit.Observe(cost.Load{DecodeRows: 1}, time.Millisecond)
 		if !c.Valid() || !c.Known() || !fit.Cost().Valid() {
 			t.Fatalf("%q gave %+v and then %+v", text, c, *fit.Cost())
 		}
@@ -118,7 +118,7 @@ func TestSelfBenchmarkFitsSmallEngines(t *testing.T) {
 
 func TestCostIsKeptForTheNextStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cost.json")
-	begin := func() step.Cost {
+	begin := func() cost.Cost {
 		e, err := New(Config{CostFile: path, SelfBenchmarkLimit: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -130,7 +130,7 @@ func TestCostIsKeptForTheNextStart(t *testing.T) {
 		return first
 	}
 	measured, again := begin(), begin()
-	if slices.ContainsFunc([]step.Cost{measured, again}, func(c step.Cost) bool { return !c.Known() }) {
+	if slices.ContainsFunc([]cost.Cost{measured, again}, func(c cost.Cost) bool { return !c.Known() }) {
 		t.Fatalf("measured %+v, then %+v", measured, again)
 	}
 	near := func(a, b float64) bool { return a-b < 1e-6*b+1e-9 && b-a < 1e-6*a+1e-9 }

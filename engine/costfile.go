@@ -15,7 +15,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // This file keeps what steps cost from one start to the next. The file helps
@@ -27,7 +27,7 @@ type costFile struct {
 	// Key says what the cost is of: another model, kernel set, type of keys and
 	// values, number of threads or processor costs something else.
 	Key  string    `json:"key"`
-	Cost step.Cost `json:"cost"`
+	Cost cost.Cost `json:"cost"`
 }
 
 const (
@@ -73,38 +73,38 @@ func costPath(configured, key string) (string, error) {
 }
 
 // parseCost reads a file's contents. Its error says why they are no cost of key.
-func parseCost(text []byte, key string) (step.Cost, error) {
+func parseCost(text []byte, key string) (cost.Cost, error) {
 	var f costFile
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	switch err := d.Decode(&f); {
 	case err != nil:
-		return step.Cost{}, err
+		return cost.Cost{}, err
 	case d.More():
-		return step.Cost{}, errors.New("something follows the cost")
+		return cost.Cost{}, errors.New("something follows the cost")
 	case f.Key != key:
-		return step.Cost{}, fmt.Errorf("it is the cost of %q", f.Key)
+		return cost.Cost{}, fmt.Errorf("it is the cost of %q", f.Key)
 	case !f.Cost.Valid() || !f.Cost.Known():
-		return step.Cost{}, fmt.Errorf("the cost %+v is negative or nothing", f.Cost)
+		return cost.Cost{}, fmt.Errorf("the cost %+v is negative or nothing", f.Cost)
 	}
 	return f.Cost, nil
 }
 
-func readCost(path, key string) (step.Cost, error) {
+func readCost(path, key string) (cost.Cost, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return step.Cost{}, err
+		return cost.Cost{}, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, costFileBytesMax))
 	if err != nil {
-		return step.Cost{}, err
+		return cost.Cost{}, err
 	}
 	return parseCost(text, key)
 }
 
 // writeCost replaces the file whole, so that a reader never sees half of one.
-func writeCost(path, key string, c step.Cost) error {
+func writeCost(path, key string, c cost.Cost) error {
 	text, err := json.Marshal(costFile{key, c})
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func writeCost(path, key string, c step.Cost) error {
 type keeper struct {
 	path, key string
 	log       *slog.Logger
-	kept      step.Cost
+	kept      cost.Cost
 	failed    bool // and said so
 }
 
@@ -159,7 +159,7 @@ func (p *parts) warm(cfg *Config) {
 }
 
 // keep writes the cost where it has changed.
-func (k *keeper) keep(c step.Cost) {
+func (k *keeper) keep(c cost.Cost) {
 	if k.path == "" || c == k.kept || !c.Known() {
 		return
 	}

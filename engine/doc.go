@@ -24,7 +24,7 @@
 // in; both are bounded. Pages belong to sequences, through package kv; the
 // model's memory belongs to package model.
 //
-// Files: loop.go is the path of a step, in which internal/step decides what is
+// Files: loop.go is the path of a step, in which engine/step decides what is
 // computed; supply.go who gets pages, emit.go what leaves, inbox.go what comes
 // in, prepare.go and options.go the checks before; benchmark.go and costfile.go
 // what is known of a step's cost before the first; spent.go what a generation's

@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forebay-io/forebay/engine/kv"
+	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/sample"
+	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/engine/text"
-	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -23,7 +23,7 @@ type Engine struct {
 	info       wire.Model
 	poolTokens int // what all pages hold together
 	parts      parts
-	pool       *kv.Pool // Match and BlockHashes only; the loop owns the rest
+	pool       *cache.Pool // Match and BlockHashes only; the loop owns the rest
 	inbox      *inbox
 	looped     chan struct{} // the loop has ended
 	done       chan struct{} // and so has all that goes with it
@@ -58,7 +58,7 @@ func New(cfg Config) (*Engine, error) {
 // start runs the loop over a loaded model; tests see and change the loop by
 // adjust before it turns.
 func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
-	pool, err := kv.New(kv.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint})
+	pool, err := cache.New(cache.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint})
 	if err != nil {
 		p.close()
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
 )
@@ -28,7 +28,7 @@ func (c *chaos) turn(b *lab) {
 	limits.TokensMax, limits.TokensMin, limits.RowsMax = 1+r.IntN(c.batch), 1+r.IntN(20), 1+r.IntN(20)
 	limits.Stretch, limits.Floor, limits.LongShare = r.Float64(), 0.3*r.Float64(), 0.1+0.9*r.Float64()
 	row := float64(limits.Budget) / float64(1+r.IntN(64))
-	l.fit.Restore(step.Cost{Base: row * r.Float64(), DecodeRow: row * r.Float64(), PrefillToken: row, PrefillContext: row * r.Float64() / 1000})
+	l.fit.Restore(cost.Cost{Base: row * r.Float64(), DecodeRow: row * r.Float64(), PrefillToken: row, PrefillContext: row * r.Float64() / 1000})
 	if len(l.running) > 0 && r.IntN(6) == 0 {
 		g := l.running[r.IntN(len(l.running))].generation
 		g.Pause()

@@ -5,7 +5,7 @@ import (
 	"runtime/pprof"
 	"strconv"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/engine/step"
 )
 
 // This file marks the goroutines that compute for the profiler, by what the

@@ -9,19 +9,20 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/engine/model"
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/engine/step"
+	"github.com/forebay-io/forebay/internal/cost"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
 // smallCost is what a small model takes on a CPU. Tests set it before every
 // turn, so that steps are composed by it whatever the test's machine does.
-var smallCost = step.Cost{Base: 2e6, PrefillToken: 5e5, PrefillContext: 100, DecodeRow: 5e5, DecodeContext: 500}
+var smallCost = cost.Cost{Base: 2e6, PrefillToken: 5e5, PrefillContext: 100, DecodeRow: 5e5, DecodeContext: 500}
 
 // ledger is what each step computed, by level, as the sequences show it.
 type ledger struct {
 	computed map[string]int
 	step     uint64
-	loads    [step.Levels]step.Load // of the last step
+	loads    [step.Levels]cost.Load // of the last step
 	time     float64                // predicted, of all steps
 }
 
@@ -30,7 +31,7 @@ type ledger struct {
 func (k *ledger) turn(l *loop) (whole bool) {
 	l.fit.Restore(smallCost)
 	stepped := l.total.Step != k.step
-	k.step, k.loads = l.total.Step, [step.Levels]step.Load{}
+	k.step, k.loads = l.total.Step, [step.Levels]cost.Load{}
 	if stepped {
 		k.time += float64(smallCost.Step(l.load))
 	}
@@ -68,7 +69,7 @@ func TestC17(t *testing.T) {
 			<-ready
 			k.turn(b.loop)
 			load := b.loop.load
-			rows := step.Load{DecodeRows: load.DecodeRows, DecodeContext: load.DecodeContext}
+			rows := cost.Load{DecodeRows: load.DecodeRows, DecodeContext: load.DecodeContext}
 			for _, s := range b.loop.running {
 				switch {
 				case s.id == "long" && began == 0:
@@ -160,7 +161,7 @@ func TestInteractiveKeepsItsPaceBesideOffline(t *testing.T) {
 		if k.loads[2].DecodeRows+k.loads[2].PrefillTokens > 0 {
 			beside++
 		}
-		if unit := smallCost.Step(step.Load{DecodeRows: 1, DecodeContext: 200}) - time.Duration(smallCost.Base); added > limits.Stretch*float64(led)+1 {
+		if unit := smallCost.Step(cost.Load{DecodeRows: 1, DecodeContext: 200}) - time.Duration(smallCost.Base); added > limits.Stretch*float64(led)+1 {
 			credited++
 			if owed := limits.Floor * float64(longest); added > limits.Stretch*float64(led)+owed+float64(unit) {
 				t.Errorf("offline work adds %.2f ms to %v", added/1e6, led)

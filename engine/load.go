@@ -14,7 +14,7 @@ import (
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/repack"
 	"github.com/forebay-io/forebay/engine/tokenizer"
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
 )
@@ -30,7 +30,7 @@ type parts struct {
 	vocab     int              // logits of a token; the tokenizer may know fewer
 	pages     int
 	closers   []func() error // in the order of opening
-	fit       step.Fit       // what is known of steps before the first
+	fit       cost.Fit       // what is known of steps before the first
 	keeper    keeper
 	images    imageKeeper
 }

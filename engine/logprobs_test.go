@@ -7,7 +7,7 @@ import (
 
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/tokenizer"
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
 )
@@ -89,7 +89,7 @@ func TestScoredPromptsShareAStepsRows(t *testing.T) {
 	counted := &logitsModel{pagedModel: newPagedModel(1901, 16, 256)}
 	b := newLab(t, labSetup{model: counted, onTurn: func(b *lab) {
 		<-gate
-		b.loop.fit.Restore(step.Cost{PrefillToken: 1})
+		b.loop.fit.Restore(cost.Cost{PrefillToken: 1})
 	}})
 	const prompts = 6
 	var qs []question

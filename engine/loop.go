@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forebay-io/forebay/engine/kv"
+	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/engine/tokenizer"
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
 )
@@ -39,7 +40,7 @@ type loop struct {
 	vocab      int // logits of a token
 	tokenizer  *tokenizer.Tokenizer
 	set        *kernels.Set // for the sampling
-	pool       *kv.Pool
+	pool       *cache.Pool
 	inbox      *inbox
 	onLogits   func(s *sequence, logits []float32) // for tests; may change them
 	onTurn     func()                              // for tests; before a turn
@@ -53,8 +54,8 @@ type loop struct {
 	victim    *sequence   // the one preempted last
 	turns     uint64
 	composer  step.Composer
-	fit       step.Fit
-	ratio     step.Ratio
+	fit       cost.Fit
+	ratio     cost.Ratio
 	total     wire.State // counters, and the last step's numbers
 	idleTimer *time.Timer
 	timer     model.Timer
@@ -70,16 +71,16 @@ type loop struct {
 	whole             float64        // predicted cost of the step's rows
 	wholePrefill      float64        // and of those that are prefill
 	largest           [2]*generation // those that cost most of it
-	load              step.Load
+	load              cost.Load
 	hopeful           []*sequence
 	works             []step.Work
 	shares            []step.Share
 	rows              []row
 	spans             []model.Span
-	copies            []kv.Copy
+	copies            []cache.Copy
 	siblings          []*sequence
 	woken             []*generation
-	changes           []kv.Change
+	changes           []cache.Change
 	logits            []float32 // one row, for the sampler to change
 }
 
@@ -178,7 +179,7 @@ func (l *loop) schedule() []row {
 // and reports false, when something of that kind arrives: what it has computed
 // is lost, less than a step.
 func (l *loop) forward(rows []row) (logits []float32, whole bool) {
-	l.load = step.Load{}
+	l.load = cost.Load{}
 	l.began = wire.Monotonic()
 	if l.recorder.log != nil || l.capture != nil {
 		l.timer.Start(l.total.Step+1, l.began)

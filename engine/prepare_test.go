@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/gguf/gguftest"
-	"github.com/forebay-io/forebay/engine/kv"
 	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -290,7 +290,7 @@ func TestPagesStayWithinThePool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.New(kv.Config{Pages: pages + 1, PageTokens: 1}); err == nil || pages < 1<<22 {
+	if _, err := cache.New(cache.Config{Pages: pages + 1, PageTokens: 1}); err == nil || pages < 1<<22 {
 		t.Errorf("%d pages of room for any memory; the pool takes more", pages)
 	}
 }

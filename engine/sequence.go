@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forebay-io/forebay/engine/kv"
+	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/sample"
+	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/engine/text"
-	"github.com/forebay-io/forebay/internal/step"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -109,7 +109,7 @@ type sequence struct {
 	choice  int
 	rank    uint64 // unique in the engine; smaller is older
 	tokens  []int32
-	kv      *kv.Seq // nil while it waits: it holds no pages
+	kv      *cache.Seq // nil while it waits: it holds no pages
 	sampler *sample.Sampler
 	text    *text.Stream
 

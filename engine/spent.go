@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -20,14 +20,14 @@ import (
 // what each generation's rows do. It runs before the tokens are committed.
 func (l *loop) weigh(rows []row) {
 	l.whole, l.wholePrefill = 0, 0
-	base := l.fit.Cost().Step(step.Load{})
+	base := l.fit.Cost().Step(cost.Load{})
 	for i := range rows {
 		r := &rows[i]
 		g := r.generation
 		if g.weighed != l.total.Step {
 			g.weighed, g.cost, g.prefillCost, g.prefillNow, g.decodesNow = l.total.Step, 0, 0, 0, 0
 		}
-		var load step.Load
+		var load cost.Load
 		if r.decode {
 			load.AddRow(r.computed())
 		} else {

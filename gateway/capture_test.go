@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
-	"github.com/forebay-io/forebay/internal/capture"
-	"github.com/forebay-io/forebay/internal/spans"
-	"github.com/forebay-io/forebay/internal/spans/spanstest"
-	"github.com/forebay-io/forebay/internal/telemetry"
+	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/spans"
+	"github.com/forebay-io/forebay/gateway/spans/spanstest"
+	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )

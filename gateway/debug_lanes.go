@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/forebay-io/forebay/internal/capture"
+	"github.com/forebay-io/forebay/gateway/capture"
 )
 
 // waterfall is a request's page: its view, and three lanes over one time scale.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/forebay-io/forebay/internal/capture"
+	"github.com/forebay-io/forebay/gateway/capture"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/forebay-io/forebay/internal/capture"
+	"github.com/forebay-io/forebay/gateway/capture"
 )
 
 // Kept are the requests that were kept for whoever asks about them. What it

@@ -10,8 +10,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/forebay-io/forebay/internal/capture"
-	"github.com/forebay-io/forebay/internal/spans"
+	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/spans"
 )
 
 // request answers GET /debug/requests/ID.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/forebay-io/forebay/internal/capture"
-	"github.com/forebay-io/forebay/internal/telemetry"
+	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
-	"github.com/forebay-io/forebay/internal/telemetry"
+	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 

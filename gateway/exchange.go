@@ -17,7 +17,7 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
-	"github.com/forebay-io/forebay/internal/telemetry"
+	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 

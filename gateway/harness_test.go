@@ -17,10 +17,10 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
-	"github.com/forebay-io/forebay/internal/capture"
+	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/spans"
+	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/conf"
-	"github.com/forebay-io/forebay/internal/spans"
-	"github.com/forebay-io/forebay/internal/telemetry"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
 

@@ -3,8 +3,8 @@ package gateway
 import (
 	"time"
 
-	"github.com/forebay-io/forebay/internal/capture"
-	"github.com/forebay-io/forebay/internal/telemetry"
+	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // kvShare is how much of the memory the baselines give away.
@@ -99,7 +99,7 @@ func (b *baseline) ahead() time.Duration {
 
 // fullStep is the time of a step full of prefill, the one that runs perhaps.
 func (b *baseline) fullStep() time.Duration {
-	return b.m.model.Step(step.Load{PrefillTokens: b.m.StepTokensMax})
+	return b.m.model.Step(cost.Load{PrefillTokens: b.m.StepTokensMax})
 }
 
 func (b *baseline) next(now time.Duration) *job {

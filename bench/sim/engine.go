@@ -8,7 +8,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/engine/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // Engine is the machine that is simulated, as the file of --engine holds it.
@@ -94,9 +95,9 @@ func (e *Engine) check() error {
 }
 
 // cost is the model of the engine's steps.
-func (e *Engine) cost() step.Cost {
+func (e *Engine) cost() cost.Cost {
 	const ms = 1e6
-	return step.Cost{
+	return cost.Cost{
 		Base: e.BaseMS * ms, PrefillToken: e.PrefillTokenMS * ms, PrefillContext: e.PrefillContextMS * ms,
 		DecodeRow: e.DecodeRowMS * ms, DecodeContext: e.DecodeContextMS * ms,
 	}

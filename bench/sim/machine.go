@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/engine/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // machine is the engine at work: it holds sequences, composes steps as the
@@ -21,8 +22,8 @@ import (
 //     finished, and what was lost.
 type machine struct {
 	*Engine
-	model     step.Cost // as it is
-	fit       step.Fit  // as it learns and reports it
+	model     cost.Cost // as it is
+	fit       cost.Fit  // as it learns and reports it
 	composer  step.Composer
 	rnd       *rand.Rand
 	slow      []slowTime
@@ -39,7 +40,7 @@ type machine struct {
 	steps       uint64
 	began, ends time.Duration
 	predicted   time.Duration
-	load        step.Load
+	load        cost.Load
 	shares      []share
 
 	// Over all.
@@ -137,7 +138,7 @@ func (m *machine) start(now time.Duration) {
 		return
 	}
 	m.steps++
-	m.load, m.shares = step.Load{}, m.shares[:0]
+	m.load, m.shares = cost.Load{}, m.shares[:0]
 	own := 0.
 	for _, s := range m.stepShares {
 		j := m.ready[s.Index]

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay-io/forebay/internal/mapped"
+	"github.com/forebay-io/forebay/engine/mapped"
 )
 
 // kind is what a path turned out to be.

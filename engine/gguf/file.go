@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/forebay-io/forebay/internal/mapped"
+	"github.com/forebay-io/forebay/engine/mapped"
 	"github.com/forebay-io/forebay/kernels"
 )
 

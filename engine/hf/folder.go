@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/mapped"
 	"github.com/forebay-io/forebay/engine/safetensors"
-	"github.com/forebay-io/forebay/internal/mapped"
 )
 
 // Folder is a model's folder.

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/mapped"
 	"github.com/forebay-io/forebay/engine/safetensors"
-	"github.com/forebay-io/forebay/internal/mapped"
 	"github.com/forebay-io/forebay/kernels"
 )
 

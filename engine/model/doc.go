@@ -7,7 +7,7 @@
 // under the architecture's prefix and every tensor must be understood: one that
 // is left over is an error, since it would change the numbers.
 //
-// Non-goals: which tokens run when (engine), which page holds what (engine/kv),
+// Non-goals: which tokens run when (engine), which page holds what (cache),
 // arithmetic (kernels).
 //
 // Use: Load, then Forward with the spans of one step; logits come back in span

@@ -7,7 +7,7 @@
 // that a token cannot stay below.
 //
 // Not here: sizes (package model knows them), the machine's rate and memory
-// (internal/machine measures them), the time of prefill, which arithmetic
+// (engine/machine measures them), the time of prefill, which arithmetic
 // bounds and not memory.
 package perf
 

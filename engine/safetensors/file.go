@@ -9,7 +9,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/forebay-io/forebay/internal/mapped"
+	"github.com/forebay-io/forebay/engine/mapped"
 )
 
 // File is the tensors of one file, or of all that an index names.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/forebay-io/forebay/internal/mapped"
+	"github.com/forebay-io/forebay/engine/mapped"
 )
 
 // indexBytesMax bounds an index: it has one short line for each tensor.

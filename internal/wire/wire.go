@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/step"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // Engine runs a model. The scripted fake, the engine itself and the socket
@@ -300,7 +300,7 @@ type State struct {
 	// Cost is the engine's model of its steps, as it is now. RatioMedian and
 	// RatioHigh are the median and the 90 % quantile of actual over predicted
 	// duration, of the last thousand steps or so; 1 before the first.
-	Cost        step.Cost
+	Cost        cost.Cost
 	RatioMedian float64
 	RatioHigh   float64
 

@@ -1,0 +1,264 @@
+package cache
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Invariants, each verified by Check under its number:
+//
+//  1. Every page is exactly one of used (some open sequence's table holds it),
+//     cached (a block that nobody holds) or free: used + cached + free = total.
+//  2. A page's reference count is the number of open sequences that hold it;
+//     no sequence holds a page twice.
+//  3. A sequence's table covers its length, and its whole pages, and only
+//     they, are blocks, each the parent of the next, under the sequence's salt.
+//  4. A block's parent is a block, and its hash is the chained hash of its
+//     parent's and its tokens; it is in the index exactly once, and nothing
+//     else is; no two blocks have the same parent (or salt) and tokens.
+//  5. In eviction order every cached block precedes its parent, and its parent
+//     is cached or used: a chain is evicted from its tail.
+//  6. Sequences share an incomplete page only as long as none has written to
+//     it: they have the same length. Pages beyond a sequence's length are its own.
+//  7. A claim belongs to one open sequence, names the block that this sequence
+//     is at, and no other claim names that block. So the owner of a claim
+//     never waits for another's, and some sequence can always compute.
+//  8. The change log is no longer than its limit.
+
+// Config says how large the pool is and what its contents depend on.
+type Config struct {
+	// Pages is how many pages the model has room for.
+	Pages int
+	// PageTokens is how many tokens a page holds, 1 to 256.
+	PageTokens int
+	// Space names everything that changes keys and values besides the tokens:
+	// the model's digest, the type of the cache, the rope settings, the
+	// adapter. Block hashes of different spaces differ.
+	Space string
+	// ChangesMax bounds the log of block changes between two calls of
+	// Changes; 0 means 2·Pages. Further ones are counted and dropped.
+	ChangesMax int
+	// HashBits cuts block hashes to this many bits; 0 means 64. Fewer are for
+	// tests that make hashes collide.
+	HashBits int
+}
+
+const pageTokensMax = 256
+
+// Counts says what the pages are doing; Used + Cached + Free = Total.
+type Counts struct {
+	Total  int
+	Used   int // held by an open sequence
+	Cached int // a block that no sequence holds, kept for reuse
+	Free   int
+}
+
+// Change says that a block became reusable, or stopped being so.
+type Change struct {
+	Hash    uint64
+	Evicted bool
+}
+
+// Copy asks for a page's contents to be copied.
+type Copy struct{ Dst, Src int32 }
+
+// none is the page id that ends a list and the parent of a first block.
+const none = -1
+
+// page is what the pool knows of one page. The fields of block are written
+// under Pool.mu and read by Match; the others belong to the loop.
+type page struct {
+	block
+	refs int32
+	// prev and next order the cached pages, the next to be evicted first.
+	prev, next int32
+}
+
+// block is the identity of a whole computed page. Its tokens are the page's.
+type block struct {
+	whole   bool
+	hash    uint64
+	parent  int32  // page of the parent block; none for a first block
+	salt    string // of a first block; the others have their parent's
+	chained int32  // next block in the same bucket of the index
+}
+
+// Pool is the page pool of one loaded model.
+type Pool struct {
+	// Fixed at construction.
+	pageTokens int
+	seed       uint64
+	hashMask   uint64
+	changesMax int
+
+	// mu guards the index and the blocks in it against Match. The loop is the
+	// only writer and holds it for one block at a time; it reads without.
+	mu      sync.RWMutex
+	pages   []page
+	tokens  []int32 // pageTokens for each page
+	buckets []int32 // first page of each bucket, a power of two of them
+
+	// Owned by the loop.
+	free        []int32
+	oldest      int32 // ends of the list of cached pages
+	newest      int32
+	cached      int
+	open        []*Seq
+	closed      []*Seq // for reuse
+	claims      []*Seq
+	changes     []Change
+	changesLost uint64
+}
+
+// New makes an empty pool.
+func New(c Config) (*Pool, error) {
+	switch {
+	case c.Pages < 1 || c.Pages > math.MaxInt32/pageTokensMax:
+		return nil, fmt.Errorf("kv: %d pages; give 1 to %d", c.Pages, math.MaxInt32/pageTokensMax)
+	case c.PageTokens < 1 || c.PageTokens > pageTokensMax:
+		return nil, fmt.Errorf("kv: %d tokens a page; give 1 to %d", c.PageTokens, pageTokensMax)
+	case c.ChangesMax < 0:
+		return nil, fmt.Errorf("kv: a change log of %d; give 0 or more", c.ChangesMax)
+	case c.HashBits < 0 || c.HashBits > 64:
+		return nil, fmt.Errorf("kv: hashes of %d bits; give 1 to 64, or 0 for all", c.HashBits)
+	}
+	p := &Pool{
+		pageTokens: c.PageTokens,
+		seed:       xxh3.HashString(c.Space),
+		hashMask:   math.MaxUint64,
+		changesMax: c.ChangesMax,
+		pages:      make([]page, c.Pages),
+		tokens:     make([]int32, c.Pages*c.PageTokens),
+		buckets:    make([]int32, bucketCount(c.Pages)),
+		free:       make([]int32, c.Pages),
+		oldest:     none,
+		newest:     none,
+	}
+	if c.HashBits > 0 {
+		p.hashMask >>= 64 - c.HashBits
+	}
+	if p.changesMax == 0 {
+		p.changesMax = 2 * c.Pages
+	}
+	for i := range p.buckets {
+		p.buckets[i] = none
+	}
+	for i := range p.free {
+		p.free[i] = int32(c.Pages - 1 - i) // page 0 is given out first
+	}
+	return p, nil
+}
+
+// PageTokens is how many tokens a page holds: the unit of reuse.
+func (p *Pool) PageTokens() int { return p.pageTokens }
+
+// Fits reports whether a sequence of this many tokens has room when it is
+// alone. What does not fit never will. Any goroutine may ask.
+func (p *Pool) Fits(tokens int) bool { return p.pagesFor(tokens) <= len(p.pages) }
+
+// Counts says what the pages are doing.
+func (p *Pool) Counts() Counts {
+	total, free := len(p.pages), len(p.free)
+	return Counts{Total: total, Used: total - free - p.cached, Cached: p.cached, Free: free}
+}
+
+// Changes appends the changes since the last call, in their order, and
+// forgets them.
+func (p *Pool) Changes(dst []Change) []Change {
+	dst = append(dst, p.changes...)
+	p.changes = p.changes[:0]
+	return dst
+}
+
+// ChangesLost counts the changes dropped because the log was full.
+func (p *Pool) ChangesLost() uint64 { return p.changesLost }
+
+func (p *Pool) logChange(c Change) {
+	if len(p.changes) == p.changesMax {
+		p.changesLost++
+		return
+	}
+	p.changes = append(p.changes, c)
+}
+
+// pagesFor is how many pages hold this many tokens.
+func (p *Pool) pagesFor(tokens int) int { return (tokens + p.pageTokens - 1) / p.pageTokens }
+
+// pageArea is the room for the tokens of one page.
+func (p *Pool) pageArea(id int32) []int32 {
+	start := int(id) * p.pageTokens
+	return p.tokens[start : start+p.pageTokens]
+}
+
+// take gives out a page with one reference: a free one, else the cached block
+// that is next to be evicted. The caller has made sure that there is one.
+func (p *Pool) take() int32 {
+	if len(p.free) == 0 {
+		p.evict(p.oldest)
+	}
+	id := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	p.pages[id].refs = 1
+	return id
+}
+
+// hold adds a reference.
+func (p *Pool) hold(id int32) {
+	g := &p.pages[id]
+	if g.refs == 0 {
+		p.unlink(id)
+	}
+	g.refs++
+}
+
+// drop takes a reference away; the last one makes a block cached and any
+// other page free.
+func (p *Pool) drop(id int32) {
+	g := &p.pages[id]
+	g.refs--
+	switch {
+	case g.refs > 0:
+	case g.whole:
+		p.linkNewest(id)
+	default:
+		p.free = append(p.free, id)
+	}
+}
+
+// evict frees a cached block.
+func (p *Pool) evict(id int32) {
+	p.unlink(id)
+	p.logChange(Change{Hash: p.pages[id].hash, Evicted: true})
+	p.unindex(id)
+	p.free = append(p.free, id)
+}
+
+func (p *Pool) linkNewest(id int32) {
+	g := &p.pages[id]
+	g.prev, g.next = p.newest, none
+	if p.newest == none {
+		p.oldest = id
+	} else {
+		p.pages[p.newest].next = id
+	}
+	p.newest = id
+	p.cached++
+}
+
+func (p *Pool) unlink(id int32) {
+	g := &p.pages[id]
+	if g.prev == none {
+		p.oldest = g.next
+	} else {
+		p.pages[g.prev].next = g.next
+	}
+	if g.next == none {
+		p.newest = g.prev
+	} else {
+		p.pages[g.next].prev = g.prev
+	}
+	p.cached--
+}

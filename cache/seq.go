@@ -1,0 +1,212 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Seq is one open sequence: a page table and the tokens computed into it.
+//
+//	pages   [ block | block | partial | reserved ]
+//	tokens  [0 ······· len ············)
+//
+// It is valid until Close, which may give the object to a later Open.
+type Seq struct {
+	salt     string
+	pages    []int32
+	len      int
+	attached int
+	hash     uint64 // of the last whole block, or the salt's root
+	slot     int    // in Pool.open; none when closed
+
+	claimed    bool
+	claimHash  uint64
+	claimBlock []int32
+}
+
+// Len is how many leading tokens have keys and values.
+func (s *Seq) Len() int { return s.len }
+
+// Pages is the page table: token i is in page Pages()[i/PageTokens]. It is
+// valid until the next call that takes s.
+func (s *Seq) Pages() []int32 { return s.pages }
+
+// Attached is how many of the tokens were found in the cache instead of
+// computed by this sequence, up to now.
+func (s *Seq) Attached() int { return s.attached }
+
+// Own is how many pages s alone holds: those that closing it would free.
+func (p *Pool) Own(s *Seq) (pages int) {
+	for _, id := range s.pages {
+		if p.pages[id].refs == 1 {
+			pages++
+		}
+	}
+	return pages
+}
+
+// Open starts a sequence with the longest cached chain of full blocks of
+// tokens, at most all tokens but one. Give no tokens to reuse nothing. The
+// pool keeps salt, and does not keep tokens.
+func (p *Pool) Open(salt string, tokens []int32) *Seq {
+	s := p.newSeq(salt)
+	s.hash = p.root(salt)
+	p.attach(s, tokens)
+	return s
+}
+
+func (p *Pool) newSeq(salt string) *Seq {
+	var s *Seq
+	if n := len(p.closed); n > 0 {
+		s, p.closed = p.closed[n-1], p.closed[:n-1]
+	} else {
+		s = &Seq{claimBlock: make([]int32, p.pageTokens)}
+	}
+	s.salt, s.slot = salt, len(p.open)
+	p.open = append(p.open, s)
+	return s
+}
+
+// attach moves s forward over cached blocks. Pages that were reserved and are
+// not needed now go back.
+func (p *Pool) attach(s *Seq, tokens []int32) {
+	if s.len%p.pageTokens != 0 {
+		return
+	}
+	for i := s.len / p.pageTokens; i < p.reusable(len(tokens)); i++ {
+		want := tokens[i*p.pageTokens : (i+1)*p.pageTokens]
+		h := p.chain(s.hash, want)
+		id := p.lookup(p.tip(s), h, want)
+		if id == none {
+			return
+		}
+		p.dropFrom(s, i)
+		p.hold(id)
+		s.pages = append(s.pages, id)
+		s.len += p.pageTokens
+		s.attached += p.pageTokens
+		s.hash = h
+	}
+}
+
+// tip is the place after the last whole block of s.
+func (p *Pool) tip(s *Seq) cursor {
+	if n := s.len / p.pageTokens; n > 0 {
+		return cursor{page: s.pages[n-1], salt: s.salt}
+	}
+	return cursor{page: none, salt: s.salt}
+}
+
+// dropFrom gives up the pages of s from entry i on, the last first, so that
+// the tail of a chain is evicted before its head.
+func (p *Pool) dropFrom(s *Seq, i int) {
+	for j := len(s.pages) - 1; j >= i; j-- {
+		p.drop(s.pages[j])
+	}
+	s.pages = s.pages[:i]
+}
+
+// Reserve makes room for n more tokens after s.Len(), evicting cached blocks
+// where free pages run out, the least recently used first. It does all of it
+// or nothing: ok is false when the pool has not enough pages that nobody uses.
+//
+// The next token of a forked sequence may fall into a page that it shares;
+// then it gets its own, and a copy is appended to copies. The copies of all
+// Reserve calls of a step must be done in their order, before anything is
+// written to the pages.
+func (p *Pool) Reserve(s *Seq, n int, copies []Copy) (_ []Copy, ok bool) {
+	p.mustBeOpen(s, "Reserve")
+	if n <= 0 {
+		return copies, true
+	}
+	last := s.len / p.pageTokens // the page that the next token goes to
+	split := s.len%p.pageTokens != 0 && p.pages[s.pages[last]].refs > 1
+	need := max(0, p.pagesFor(s.len+n)-len(s.pages))
+	if split {
+		need++
+	}
+	if need > len(p.free)+p.cached {
+		return copies, false
+	}
+	if split {
+		src, dst := s.pages[last], p.take()
+		copy(p.pageArea(dst), p.pageArea(src)[:s.len%p.pageTokens])
+		p.drop(src)
+		s.pages[last] = dst
+		copies = append(copies, Copy{Dst: dst, Src: src})
+	}
+	for p.pagesFor(s.len+n) > len(s.pages) {
+		s.pages = append(s.pages, p.take())
+	}
+	return copies, true
+}
+
+// Commit says that the keys and values of the next tokens are computed. The
+// blocks that they complete become reusable.
+func (p *Pool) Commit(s *Seq, tokens []int32) {
+	p.mustBeOpen(s, "Commit")
+	if room := len(s.pages)*p.pageTokens - s.len; len(tokens) > room {
+		panic(fmt.Sprintf("kv: commit of %d tokens into room for %d: reserve first", len(tokens), room))
+	}
+	for len(tokens) > 0 {
+		i, offset := s.len/p.pageTokens, s.len%p.pageTokens
+		id := s.pages[i]
+		if p.pages[id].refs != 1 {
+			panic("kv: commit into a shared page: reserve after a fork")
+		}
+		n := copy(p.pageArea(id)[offset:], tokens)
+		tokens = tokens[n:]
+		if offset+n == p.pageTokens {
+			p.complete(s, i)
+		}
+		s.len += n
+	}
+}
+
+// complete makes entry i of s a block, or moves s to the block that is the
+// same. It is called before s.len passes the block.
+func (p *Pool) complete(s *Seq, i int) {
+	p.Unclaim(s)
+	id, at := s.pages[i], p.tip(s)
+	tokens := p.pageArea(id)
+	s.hash = p.chain(s.hash, tokens)
+	if same := p.lookup(at, s.hash, tokens); same != none {
+		p.hold(same)
+		s.pages[i] = same
+		p.drop(id)
+		return
+	}
+	p.index(id, at, s.hash)
+}
+
+// Fork opens a second sequence with the same tokens. It shares every page
+// that holds a token, the incomplete last one too.
+func (p *Pool) Fork(s *Seq) *Seq {
+	p.mustBeOpen(s, "Fork")
+	f := p.newSeq(s.salt)
+	f.len, f.hash, f.attached = s.len, s.hash, s.len
+	f.pages = append(f.pages, s.pages[:p.pagesFor(s.len)]...)
+	for _, id := range f.pages {
+		p.hold(id)
+	}
+	return f
+}
+
+// Close ends a sequence. Its whole blocks stay cached, its other pages are
+// free, and its claim is given up.
+func (p *Pool) Close(s *Seq) {
+	p.mustBeOpen(s, "Close")
+	p.Unclaim(s)
+	p.dropFrom(s, 0)
+	last := p.open[len(p.open)-1]
+	p.open[s.slot], last.slot = last, s.slot
+	p.open = slices.Delete(p.open, len(p.open)-1, len(p.open))
+	*s = Seq{slot: none, pages: s.pages, claimBlock: s.claimBlock}
+	p.closed = append(p.closed, s)
+}
+
+func (p *Pool) mustBeOpen(s *Seq, verb string) {
+	if s.slot >= len(p.open) || s.slot < 0 || p.open[s.slot] != s {
+		panic("kv: " + verb + " of a sequence that is not open")
+	}
+}

@@ -1,0 +1,150 @@
+package step
+
+// lead composes the leading level: its decode rows, then its prefill.
+func (c *Composer) lead(decodes, prefills []Work, budget float64) {
+	first, oldest := oldestOf(decodes), oldestOf(prefills)
+	kept, row := 0, 0 // the place of the oldest prefill
+	if oldest != nil {
+		kept, row = min(oldest.Pending, c.least(), c.room), 1
+		if first != nil && first.Arrival < oldest.Arrival {
+			kept, row = min(kept, c.room-1), min(row, c.rows-1)
+		}
+		if kept == 0 || row == 0 {
+			kept, row, prefills = 0, 0, nil
+		}
+	}
+	c.room, c.rows = c.room-kept, c.rows-row
+	if first != nil {
+		c.decode(decodes, first, budget)
+	}
+	c.room, c.rows = c.room+kept, c.rows+row
+	if len(prefills) > 0 {
+		c.prefill(prefills, oldest, budget, len(decodes) > 0 && decodes[0].Level == 0)
+	}
+}
+
+// least is the chunk that is worth a step.
+func (c *Composer) least() int { return max(1, c.Limits.TokensMin) }
+
+// decode adds the leading level's decode rows: all in level 0, elsewhere
+// those that fit the budget, or the time of two rows alone where that is more.
+func (c *Composer) decode(decodes []Work, first *Work, budget float64) {
+	if c.room < 1 || c.rows < 1 {
+		return
+	}
+	c.give(first, 1)
+	budget = max(budget, aloneStretch*c.cost.StepNS(c.load))
+	for i := range decodes {
+		w := &decodes[i]
+		if w == first {
+			continue
+		}
+		if c.room < 1 || c.rows < 1 || w.Level > 0 && c.cost.StepNS(c.load)+c.unit(w) > budget {
+			return
+		}
+		c.give(w, 1)
+	}
+}
+
+// prefill adds the leading level's prefill, the short lane first. Urgent says
+// that decode rows of level 0 wait for the step's end.
+func (c *Composer) prefill(prefills []Work, oldest *Work, budget float64, urgent bool) {
+	shorts, longs := lanes(prefills)
+	var long *Work
+	if len(longs) > 0 {
+		long = &longs[0]
+	}
+	alone, before := c.cost.StepNS(c.load), c.load.PrefillTokens
+	if oldest.Long && oldest != long {
+		c.give(oldest, 1) // it waits for the one that is first by key, and is not left out
+	}
+	left := max(budget-alone, c.cost.ChunkNS(c.least(), 0))
+	most := left // of the long lane
+	if urgent {
+		most = min(most, c.Limits.LongStretch*alone)
+	}
+	kept := 0 // for the long lane, while short ones wait
+	if long != nil && len(shorts) > 0 {
+		share := min(c.cost.TokensIn(min(most, c.Limits.LongShare*left), long.Context), int(c.Limits.LongShare*float64(c.room)))
+		kept = max(int(c.longCredit), share)
+		if long == oldest {
+			kept = max(kept, 1)
+		}
+		kept = min(kept, long.Pending, max(c.room-1, 1))
+	}
+	waits := c.short(shorts, oldest, left, long, kept)
+	if long == nil {
+		return
+	}
+	n := kept
+	if !waits {
+		n = max(n, c.cost.TokensIn(min(most, left-(c.cost.StepNS(c.load)-alone)), long.Context), 1)
+		if !urgent && len(shorts) == 0 {
+			n = max(n, c.least())
+		}
+	}
+	if n = min(n, long.Pending, c.room); n > 0 && c.rows > 0 {
+		c.give(long, n)
+	} else {
+		n = 0
+	}
+	if !waits {
+		c.longCredit = 0
+		return
+	}
+	earned := longLeast * float64(c.load.PrefillTokens-before)
+	c.longCredit = min(max(0, c.longCredit+earned-float64(n)), max(earned, float64(c.least())))
+}
+
+// short adds the short lane in left nanoseconds less what is kept for the long
+// lane, and says whether some of it still waits. The oldest of all prefills,
+// if it is a short one, keeps its least chunk.
+func (c *Composer) short(shorts []Work, oldest *Work, left float64, long *Work, longKept int) (waits bool) {
+	alone := c.cost.StepNS(c.load)
+	room, rows := 0, 0 // kept for others
+	if longKept > 0 {
+		left -= c.cost.ChunkNS(longKept, long.Context)
+		room, rows = longKept, 1
+	}
+	kept := 0
+	if !oldest.Long {
+		kept = min(oldest.Pending, c.least(), c.room)
+		room, rows = min(room, c.room-kept), rows+1
+	}
+	keptTime := c.cost.ChunkNS(kept, oldest.Context)
+	for i := range shorts {
+		w := &shorts[i]
+		least := 0
+		if w == oldest {
+			least, kept, keptTime, rows = kept, 0, 0, rows-1
+		}
+		n := c.cost.TokensIn(left-keptTime-(c.cost.StepNS(c.load)-alone), w.Context)
+		n = min(max(n, least), w.Pending, c.room-room-kept)
+		if n < 1 || c.rows-rows < 1 && w != oldest {
+			waits = true
+			continue
+		}
+		c.give(w, n)
+		waits = waits || n < w.Pending
+	}
+	return waits
+}
+
+// lanes cuts a level's prefills into the short and the long lane.
+func lanes(prefills []Work) (shorts, longs []Work) {
+	n := 0
+	for n < len(prefills) && !prefills[n].Long {
+		n++
+	}
+	return prefills[:n], prefills[n:]
+}
+
+// oldestOf is the work that arrived first, or nil.
+func oldestOf(works []Work) (oldest *Work) {
+	for i := range works {
+		if oldest == nil || works[i].Arrival < oldest.Arrival {
+			oldest = &works[i]
+		}
+	}
+	return oldest
+}

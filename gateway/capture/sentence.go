@@ -1,0 +1,332 @@
+package capture
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay-io/forebay/gateway/telemetry"
+)
+
+// account is what a sentence is made from.
+type account struct {
+	r       *telemetry.Record
+	v       *View
+	life    *life
+	within  scope
+	causes  causes // within that
+	running bool
+}
+
+// sentence says for a person where the time of a request went, whose doing it
+// was, and what to change.
+func (a *account) sentence(usual bool) string {
+	cause := a.causes.largest()
+	end := CauseNothing
+	if !a.running {
+		end = ended(a.r.Outcome)
+	}
+	switch {
+	case a.running:
+		return fmt.Sprintf("It still runs, since %s, and is now in %s; %s. %s", short(a.life.wall()), phrase(a.life.last), a.share(cause), a.advice(cause))
+	case end == CauseRefused:
+		return a.refused()
+	case end == CauseReader:
+		return fmt.Sprintf("It was cut after %s, since its client did not read for longer than gateway.timeouts.write_stall_limit allows; %s got through. Look at that client or its network.", short(a.life.wall()), tokens(a.r.CompletionTokens))
+	case end == CauseInvalid:
+		return fmt.Sprintf("The request itself was wrong (%s), and was refused after %s. Its sender must change it.", a.r.ErrorKind, short(a.life.wall()))
+	case end != CauseNothing:
+		return fmt.Sprintf(endings[end], short(a.life.wall()), a.soFar(), a.share(cause), a.advice(cause))
+	case usual:
+		return fmt.Sprintf("Nothing unusual: %s.", a.share(cause))
+	}
+	return capital(a.share(cause)) + ". " + a.advice(cause)
+}
+
+// endings say how a request ended that was not refused. They take the time, how
+// far it was, what most of the time went to, and advice on that.
+var endings = [causeCount]string{
+	CauseEngineLost:   "The engine was lost or not there when it had run for %s, %s; until then %s.%.0[4]s The log of the engine says why; forebay_engine_restarts and /readyz say whether it is back.",
+	CauseEngineFailed: "The engine failed it after %s, %s; until then %s.%.0[4]s Its id finds the error in the log; if it comes again with the same prompt, keep the model's file and that prompt for a report.",
+	CauseClientLeft:   "Its client left after %s, %s; until then %s. %s",
+	CauseDeadline:     "Its client's own deadline was over after %s, %s; until then %s. %s",
+	CauseDraining:     "This server was stopped after %s, %s; until then %s.%.0[4]s A longer drain_limit lets streams end.",
+	CauseInternal:     "The gateway failed it after %s, %s; until then %s.%.0[4]s Its id finds the error in the log.",
+}
+
+// soFar is how far the request had come.
+func (a *account) soFar() string {
+	switch {
+	case a.r.Dispatched == 0:
+		return "before it was given to the engine"
+	case a.r.CompletionTokens == 0:
+		return "before its first token"
+	}
+	return "with " + tokens(a.r.CompletionTokens) + " of its answer"
+}
+
+// share is the part of the time that went to cause, with whose doing it was.
+func (a *account) share(cause Cause) string {
+	return fmt.Sprintf("%s of %s%s went to %s", short(a.causes[cause]), short(a.life.within(a.within)), scopeNames[a.within], a.what(cause))
+}
+
+var scopeNames = [...]string{scopeBefore: " until its first token", scopeAfter: " from its first token on"}
+
+// what is the cause with what is known of it.
+func (a *account) what(cause Cause) string {
+	switch cause {
+	case CauseQueue:
+		return "waiting for admission" + whyWaited[a.r.WaitReason]
+	case CauseOwnPrefill:
+		return fmt.Sprintf("computing its own prompt (%s, %s of them from the cache)", tokens(a.r.PromptTokens), thousands(a.r.CachedTokens))
+	case CauseOwnDecode:
+		return fmt.Sprintf("computing its own answer (%s)", tokens(a.r.CompletionTokens))
+	case CauseOthersPrefill:
+		return a.others("prompt", func(n *NeighbourView) int { return n.PrefillTokens })
+	case CauseOthersDecode:
+		return a.others("answer", func(n *NeighbourView) int { return n.DecodeTokens })
+	case CauseHeldBack:
+		return "waiting while the engine's steps went to others" + a.mostTo()
+	case CausePages:
+		return "waiting for pages of keys and values, which others held" + a.mostTo()
+	case CausePlaces:
+		return "waiting for a place among the sequences that run" + a.mostTo()
+	case CausePrefix:
+		return "waiting for another request to compute the beginning that both share" + a.mostTo()
+	case CausePreempted:
+		return fmt.Sprintf("being preempted, %s: its pages were taken for others%s", times(a.r.Engine.Preempted), a.mostTo())
+	}
+	return plain[cause]
+}
+
+var plain = [causeCount]string{
+	CauseBody:        "receiving its body",
+	CausePrepare:     "rendering and tokenizing its prompt",
+	CauseReserve:     "asking the store of budgets",
+	CauseGap:         "the gaps between the engine's steps",
+	CauseGivenUp:     "steps that were given up for somebody more urgent",
+	CauseReader:      "waiting for its own client to read",
+	CauseHandover:    "passing it between the gateway and the engine",
+	CauseUnexplained: "the engine, which told nothing of it",
+}
+
+var whyWaited = map[string]string{
+	"window":    ", held a moment for company",
+	"prefill":   ": the engine had a step's worth of prompts to compute",
+	"order":     ": others came first",
+	"share":     ": its tenant had used more than its share",
+	"class_cap": ": its class held as much as it may",
+	"sequences": ": every running place was taken",
+	"memory":    ": there was not enough free memory for its keys and values",
+	"paused":    ": its class was paused",
+	"engine":    ": there was no engine to run it",
+}
+
+// others names whoever added most to the steps by one kind of work.
+func (a *account) others(kind string, work func(*NeighbourView) int) string {
+	var most *NeighbourView
+	all, count := 0, 0
+	for i := range a.v.Neighbours {
+		n := &a.v.Neighbours[i]
+		if work(n) == 0 {
+			continue
+		}
+		all, count = all+work(n), count+1
+		if most == nil || work(n) > work(most) {
+			most = n
+		}
+	}
+	switch {
+	case most == nil:
+		return "other requests' " + kind + "s" + a.slowest()
+	case count == 1 || work(most)*5 >= all*4:
+		return fmt.Sprintf("another request's %s: %s (%s, %s)%s", kind, name(most), tokens(work(most)), steps(most.Steps), a.classOf(most))
+	}
+	return fmt.Sprintf("the %ss of %d other requests, most of it to %s (%s, %s)%s", kind, count+a.v.NeighboursMore, name(most), tokens(work(most)), steps(most.Steps), a.classOf(most))
+}
+
+// slowest names the other of the step that was waited longest for, where no more
+// is known.
+func (a *account) slowest() string {
+	if a.v.slowest.ID == "" {
+		return ""
+	}
+	return ", in the slowest step " + name(&NeighbourView{ID: a.v.slowest.ID, ClientID: a.v.slowest.ClientID, Tenant: a.v.slowest.Tenant})
+}
+
+// mostTo names who took most of the engine meanwhile.
+func (a *account) mostTo() string {
+	if len(a.v.Neighbours) == 0 {
+		return ""
+	}
+	n := &a.v.Neighbours[0]
+	return fmt.Sprintf(", most to %s (%s, %s)%s", name(n), tokens(n.PrefillTokens+n.DecodeTokens), steps(n.Steps), a.classOf(n))
+}
+
+func (a *account) classOf(n *NeighbourView) string {
+	switch n.Class {
+	case "":
+		return ""
+	case a.r.Class:
+		return " of its own class, " + n.Class
+	}
+	return " of the class " + n.Class
+}
+
+// name is a request as people look for it.
+func name(n *NeighbourView) string {
+	s := n.ID
+	if n.Tenant != "" {
+		s = n.Tenant + "'s " + s
+	}
+	if n.ClientID != "" {
+		s += " (" + strconv.Quote(n.ClientID) + ")"
+	}
+	return s
+}
+
+// advice says what to change about a cause.
+func (a *account) advice(cause Cause) string {
+	class := a.r.Class
+	switch cause {
+	case CauseOthersPrefill, CauseHeldBack:
+		if n := a.costliest(); n != nil && n.Class != class && n.Class != "" {
+			return fmt.Sprintf("Give %s a shorter token_goal, or the class %s a smaller engine.background_stretch or engine.batch_stretch; a prompt_tokens_max there refuses such prompts.", class, n.Class)
+		}
+		return fmt.Sprintf("Move such prompts to another class: prompt_tokens_max with oversized demote for %s, or the header x-forebay-class of whoever sends them; a smaller engine.step_budget makes each step shorter.", class)
+	case CauseQueue:
+		return queueAdvice(a.r.WaitReason, class)
+	}
+	return advices[cause]
+}
+
+// costliest is the neighbour with a prompt that cost most.
+func (a *account) costliest() *NeighbourView {
+	for i := range a.v.Neighbours {
+		if n := &a.v.Neighbours[i]; n.PrefillTokens > 0 {
+			return n
+		}
+	}
+	return nil
+}
+
+func queueAdvice(why, class string) string {
+	switch why {
+	case "share":
+		return "Its tenant sends more than its weight allows: raise that tenant's weight, or have it send less at once."
+	case "class_cap":
+		return "Raise the cap of the class " + class + ", or send less in it."
+	case "sequences":
+		return "Raise admission.running_sequences_max and engine.sequences_max if memory allows, or add a replica."
+	case "memory":
+		return "Raise engine.kv_bytes, lower the classes' output_tokens_max, or add a replica."
+	case "paused":
+		return "Open the class again: forebay queue, or the page /debug/queue."
+	case "engine":
+		return "See why the engine was away: its log, and /readyz."
+	}
+	return "There is more work than the engine can do in time: add a replica, or refuse earlier with a shorter wait_limit for " + class + "."
+}
+
+var advices = [causeCount]string{
+	CauseBody:         "Its sender or the network is slow; gateway.timeouts.body_limit bounds it.",
+	CausePrepare:      "Long prompts are tokenized anew each time unless engine.tokens_cache_bytes holds them; a slow chat template shows in the part render.",
+	CauseReserve:      "Look at the store of budgets; budget.decision_limit bounds the wait, budget.lease makes it rarer.",
+	CauseOwnPrefill:   "A shorter prompt, or one that begins as others do, so that the cache has it, is what helps.",
+	CauseOwnDecode:    "The answer is long or the model slow here: max_tokens, a smaller or quantized model, or more cores.",
+	CauseOthersDecode: "Many answers share each step: lower admission.running_sequences_max for faster ones, or add a replica.",
+	CauseGap:          "The engine's host is busy: give it cores of its own, and look at /debug/pprof/.",
+	CauseGivenUp:      "More urgent work came again and again: engine.background_floor is what is promised to it.",
+	CausePages:        "Raise engine.kv_bytes, or lower admission.running_sequences_max.",
+	CausePlaces:       "Raise engine.sequences_max to admission.running_sequences_max at least.",
+	CausePrefix:       "This is cheaper than computing it twice; only a shorter shared beginning would be quicker.",
+	CausePreempted:    "Memory for keys and values was short: raise engine.kv_bytes, or lower admission.running_sequences_max or the classes' output_tokens_max.",
+	CauseReader:       "Look at that client, its proxy or its network; the engine was not the reason.",
+	CauseHandover:     "The gateway's host is busy: look at /debug/pprof/ and at the CPU limits.",
+	CauseUnexplained:  "Steps from then are no longer kept, or engine.step_records_off is set; capture.steps_kept keeps more.",
+}
+
+// refused says why a request was not let in.
+func (a *account) refused() string {
+	r := a.r
+	s := fmt.Sprintf("It was refused after %s", short(a.life.wall()))
+	if waited := a.causes[CauseQueue]; waited > time.Millisecond && r.Prepared != 0 {
+		s += fmt.Sprintf(", %s of them waiting", short(waited))
+	}
+	return s + ": " + refusals[refusalOf(r)]
+}
+
+func refusalOf(r *telemetry.Record) string {
+	if _, ok := refusals[r.Refused]; ok {
+		return r.Refused
+	}
+	return r.Outcome.String()
+}
+
+// refusals are by admission's reason or, where there is none, by the outcome.
+var refusals = map[string]string{
+	"budget_requests":      "its tenant's budget of requests a minute is used up. Raise limits.requests_per_minute of the tenant, or have it send less; the answer said when to come back.",
+	"budget_input_tokens":  "its tenant's budget of prompt tokens a minute is used up. Raise limits.input_tokens_per_minute of the tenant, or have it send less; the answer said when to come back.",
+	"budget_output_tokens": "its tenant's budget of answer tokens a minute is used up. Raise limits.output_tokens_per_minute of the tenant, or have it ask for shorter answers; the answer said when to come back.",
+	"budget_concurrency":   "its tenant has as many requests running as it may. Raise limits.concurrency of the tenant, or have it send fewer at once.",
+	"budget_day":           "its tenant's tokens of the day are used up. Raise limits.tokens_per_day of the tenant; else it must wait for the next day.",
+	"budget_store":         "the shared store of budgets does not answer, and budget.on_failure says refuse. Look at the store; forebay_budget_degraded is 1 meanwhile.",
+	"queue_full":           "no place to wait was free. Raise admission.waiting_requests_max or the class's own, or add a replica: what waits so long is late anyway.",
+	"timed_out":            "it had waited as long as its class allows. There is more work than the engine can do: add a replica, or raise the class's wait_limit if its clients are patient.",
+	"late":                 "it, or another one that counts more, would have missed its goal. There is more work than can be done in time: add a replica, lengthen the class's first_token_goal, or set late to demote.",
+	"past_deadline":        "its client's own deadline could not be met. Give it more time in x-forebay-deadline-ms, or add a replica.",
+	"overloaded":           "there was far too much work, and it was shed. Add a replica, or lower what the least urgent class may send.",
+	"retry_budget":         "its tenant retries more than it tries. Have that client wait as Retry-After says.",
+	"class_closed":         "an operator has drained its class. Open it again on /debug/queue or with forebay queue.",
+	"rate_limited":         "a budget of its tenant is used up. The tenant's limits say how much it has.",
+	"limiter_unavailable":  "the shared store of budgets does not answer. Look at the store.",
+	"queue_timeout":        "it had waited as long as allowed. There is more work than the engine can do: add a replica.",
+}
+
+func phrase(p phase) string {
+	return [phaseCount]string{"reading its body", "being identified", "preparing", "rendering", "tokenizing", "the budget", "the queue", "dispatch", "the engine's queue", "prefill", "decode", "its last writes"}[p]
+}
+
+// short is a duration with two or three digits.
+func short(d time.Duration) string {
+	switch {
+	case d >= 100*time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', 0, 64) + " s"
+	case d >= time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	case d >= 10*time.Millisecond:
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < 100*time.Microsecond:
+		return strconv.FormatInt(d.Microseconds(), 10) + " µs"
+	}
+	return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) + " ms"
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return thousands(n) + " " + noun + "s"
+}
+
+func tokens(n int) string { return counted(n, "token") }
+func steps(n int) string  { return counted(n, "step") }
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return thousands(n) + " times"
+}
+
+// thousands writes 7912 as 7,912.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for at := len(s) - 3; at > 0; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

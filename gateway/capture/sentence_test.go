@@ -1,0 +1,190 @@
+package capture
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/gateway/spans"
+	"github.com/forebay-io/forebay/gateway/telemetry"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// told4s is a request of four seconds of which three went to one part of the
+// engine's time before its first token.
+func told4s(part wire.Part) *telemetry.Record {
+	r, _ := slowRecord()
+	r.Broken, r.TokenGoal = telemetry.FirstTokenGoal, 0
+	r.Engine.BeforeFirst[part] += r.Engine.BeforeFirst[wire.PartOthersPrefill]
+	r.Engine.BeforeFirst[wire.PartOthersPrefill] = 0
+	if part == wire.PartOthersPrefill {
+		r.Engine.BeforeFirst[part] = 2900 * time.Millisecond
+	}
+	return r
+}
+
+// queued4s waited for three seconds for why.
+func queued4s(why string) *telemetry.Record {
+	r := told4s(wire.PartOwn)
+	r.WaitReason, r.Admitted, r.Dispatched = why, r.Arrived+3*second-3e6, r.Arrived+3*second-2e6
+	r.Engine.Received, r.Engine.Scheduled, r.Engine.FirstToken = r.Dispatched, r.Dispatched, r.Arrived+3*second-1e6
+	r.Engine.BeforeFirst = wire.Parts{wire.PartOwn: 1e6}
+	return r
+}
+
+func refused(o telemetry.Outcome, reason string) *telemetry.Record {
+	r := told4s(wire.PartOwn)
+	r.Outcome, r.Refused, r.WaitReason = o, reason, reason
+	r.Admitted, r.Dispatched, r.FirstToken, r.FirstWrite, r.Finished, r.Engine = 0, 0, 0, 0, r.Reserved+second, wire.Timings{}
+	return r
+}
+
+func with(r *telemetry.Record, change func(*telemetry.Record)) *telemetry.Record {
+	change(r)
+	return r
+}
+
+// TestSentences has one for each cause: who is to blame, and what to change.
+func TestSentences(t *testing.T) {
+	ended := func(o telemetry.Outcome) *telemetry.Record {
+		return with(told4s(wire.PartHeldBack), func(r *telemetry.Record) { r.Outcome = o })
+	}
+	for _, c := range []struct {
+		r     *telemetry.Record
+		cause string
+		want  []string
+	}{
+		{told4s(wire.PartOthersPrefill), "others_prefill", []string{"2.9 s of 3.0 s until its first token went to another request's prompt: acme's neighbour (\"big\") (512 tokens, 1 step) of the class offline", "engine.background_stretch"}},
+		{told4s(wire.PartOwn), "own_prefill", []string{"computing its own prompt (20 tokens, 0 of them from the cache)", "shorter prompt"}},
+		{told4s(wire.PartOthersDecode), "others_decode", []string{"other requests' answers", "admission.running_sequences_max"}},
+		{told4s(wire.PartGap), "gap", []string{"gaps between the engine's steps", "cores of its own"}},
+		{told4s(wire.PartGivenUp), "given_up", []string{"given up for somebody more urgent", "engine.background_floor"}},
+		{told4s(wire.PartPages), "pages", []string{"pages of keys and values", "most to acme's neighbour", "engine.kv_bytes"}},
+		{told4s(wire.PartPlaces), "places", []string{"a place among the sequences", "engine.sequences_max"}},
+		{told4s(wire.PartPrefix), "prefix", []string{"the beginning that both share"}},
+		{told4s(wire.PartHeldBack), "held_back", []string{"steps went to others, most to acme's neighbour (\"big\") (512 tokens, 1 step)"}},
+		{with(told4s(wire.PartPreempted), func(r *telemetry.Record) { r.Engine.Preempted = 2 }), "preempted", []string{"being preempted, 2 times", "engine.kv_bytes"}},
+		{told4s(wire.PartPaused), "slow_reader", []string{"its own client to read"}},
+		{told4s(wire.PartParked), "slow_reader", []string{"its own client to read", "its proxy or its network"}},
+		{queued4s("sequences"), "queue", []string{"3.0 s of 3.0 s until its first token went to waiting for admission: every running place was taken", "running_sequences_max"}},
+		{queued4s("memory"), "queue", []string{"not enough free memory", "engine.kv_bytes"}},
+		{queued4s("share"), "queue", []string{"more than its share", "weight"}},
+		{queued4s("class_cap"), "queue", []string{"its class held as much as it may", "cap of the class interactive"}},
+		{queued4s("order"), "queue", []string{"others came first", "replica"}},
+		{queued4s("paused"), "queue", []string{"its class was paused", "/debug/queue"}},
+		{queued4s("engine"), "queue", []string{"no engine", "/readyz"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) {
+			*r = telemetry.Record{Class: "interactive", Outcome: telemetry.OK, Arrived: 1, Decoded: second, Identified: second, Prepared: 5 * second, Broken: telemetry.FirstTokenGoal, Finished: 5*second + 1}
+		}), "prepare", []string{"rendering and tokenizing", "engine.tokens_cache_bytes"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Decoded = r.Arrived + 2900*1e6 }), "body", []string{"receiving its body", "body_limit"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) {
+			r.Broken, r.Engine.AfterFirst[wire.PartOthersPrefill], r.Engine.AfterFirst[wire.PartOwn] = telemetry.TokenGoal, 900*time.Millisecond, 100*time.Millisecond
+		}), "others_prefill", []string{"900 ms of 1.0 s from its first token on went to another request's prompt"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Broken = telemetry.TokenGoal }), "own_decode", []string{"computing its own answer (2 tokens)"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Finished += 30 * second; r.Blocked = 30 * time.Second; r.Broken = 0 }), "slow_reader", []string{"30.0 s of 34.0 s went to waiting for its own client"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Engine = wire.Timings{}; r.Serial = 0 }), "unexplained", []string{"told nothing of it", "step_records_off"}},
+		{refused(telemetry.RateLimited, "budget_input_tokens"), "refused", []string{"It was refused after 1.0 s, 1.0 s of them waiting: its tenant's budget of prompt tokens", "limits.input_tokens_per_minute"}},
+		{refused(telemetry.QueueTimeout, "timed_out"), "refused", []string{"waited as long as its class allows", "replica"}},
+		{refused(telemetry.Late, "late"), "refused", []string{"missed its goal", "first_token_goal"}},
+		{refused(telemetry.QueueFull, "queue_full"), "refused", []string{"no place to wait"}},
+		{refused(telemetry.LimiterUnavailable, ""), "refused", []string{"store of budgets does not answer"}},
+		{ended(telemetry.EngineUnavailable), "engine_lost", []string{"The engine was lost", "with 2 tokens of its answer; until then 2.9 s of 3.0 s until its first token went to", "/readyz"}},
+		{ended(telemetry.NonFinite), "engine_failed", []string{"The engine failed it after 4.0 s", "log"}},
+		{ended(telemetry.ClientGone), "client_left", []string{"Its client left after 4.0 s", "most to acme's neighbour"}},
+		{ended(telemetry.DeadlineExceeded), "deadline", []string{"own deadline was over"}},
+		{ended(telemetry.Draining), "draining", []string{"stopped", "drain_limit"}},
+		{ended(telemetry.WriteStall), "slow_reader", []string{"did not read for longer than gateway.timeouts.write_stall_limit"}},
+		{ended(telemetry.Internal), "internal", []string{"The gateway failed it"}},
+		{with(ended(telemetry.Invalid), func(r *telemetry.Record) { r.ErrorKind = "invalid_value" }), "invalid", []string{"(invalid_value)"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Broken = 0 }), "own_prefill", []string{"Nothing unusual: 3.0 s of 4.0 s"}},
+	} {
+		s := newStore(t, Config{StepsKept: 1024})
+		_, steps := slowRecord()
+		for i := range steps {
+			shift := c.r.Arrived - (steps[0].Began - 10e6)
+			if i > 0 {
+				shift = c.r.Arrived - (steps[1].Began - 3*second + 1e6)
+			}
+			steps[i].Began, steps[i].Ended = steps[i].Began+shift, steps[i].Ended+shift
+		}
+		told(s, c.r, steps)
+		var why Reasons
+		if c.r.Broken != 0 {
+			why = SlowFirstToken
+		}
+		if strings.HasPrefix(c.want[0], "30.0 s") {
+			why = Unusual
+		}
+		v := s.build(c.r, why, false, wire.Monotonic())
+		checkSums(t, v)
+		for _, part := range c.want {
+			if !strings.Contains(v.Sentence, part) {
+				t.Errorf("%s: %q lacks %q", c.cause, v.Sentence, part)
+			}
+		}
+		if v.Cause != c.cause || strings.Contains(v.Sentence, "%!") || !strings.HasSuffix(v.Sentence, ".") {
+			t.Errorf("the cause is %s, not %s: %q", v.Cause, c.cause, v.Sentence)
+		}
+		s.Close()
+	}
+}
+
+func TestNumbersInSentences(t *testing.T) {
+	for d, want := range map[time.Duration]string{48 * time.Microsecond: "48 µs", 1234 * time.Microsecond: "1.2 ms", 310 * time.Millisecond: "310 ms", 3149 * time.Millisecond: "3.1 s", 200 * time.Second: "200 s"} {
+		if got := short(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[int]string{0: "0 tokens", 1: "1 token", 999: "999 tokens", 7912: "7,912 tokens", 1234567: "1,234,567 tokens"} {
+		if got := tokens(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestSpansOfAView: the tree has the phases, with lengths that are the parts'.
+func TestSpansOfAView(t *testing.T) {
+	s := newStore(t, Config{})
+	r, steps := slowRecord()
+	told(s, r, steps)
+	r.Broken, r.ParentSpan = r.Missed(r.Finished), [8]byte{9}
+	s.Offer(r)
+	v := s.Find("victim")
+	q := v.spans(r.Arrived)
+	tree := spans.RequestTree(q, spans.Names141)
+	length := map[string]time.Duration{}
+	for _, span := range tree.Spans {
+		length[span.Name] += time.Duration(span.End - span.Begin)
+	}
+	for name, part := range map[string]string{"queue": "queue", "engine queue": "engine_queue", "prefill": "prefill", "decode": "decode", "reserve": "reserve", "render": "render", "tokenize": "tokenize"} {
+		for _, p := range v.Parts {
+			if d := length[name] - time.Duration(nanoseconds(p.MS)); p.Name == part && d.Abs() > time.Microsecond {
+				t.Errorf("the span %s is %v, the part %v ms", name, length[name], p.MS)
+			}
+		}
+		if length[name] == 0 {
+			t.Errorf("there is no span %s", name)
+		}
+	}
+	if tree.TraceID != r.Trace.TraceID || tree.Spans[0].ID != r.Trace.SpanID || tree.Spans[0].Parent != r.ParentSpan {
+		t.Errorf("the root is %+v", tree.Spans[0])
+	}
+	if d := time.Duration(tree.Spans[0].End-tree.Spans[0].Begin) - time.Duration(r.Finished-r.Arrived); d.Abs() > time.Microsecond {
+		t.Errorf("the root is %v off", d)
+	}
+	for phase, stall := range map[string][]spans.Part{"prefill": q.Engine.Prefill.Stall, "decode": q.Engine.Decode.Stall} {
+		sum := time.Duration(0)
+		for _, p := range stall {
+			sum += time.Duration(p.Duration)
+		}
+		if d := sum - length[phase]; d.Abs() > 10*time.Microsecond {
+			t.Errorf("the parts of %s sum to %v of %v: %+v", phase, sum, length[phase], stall)
+		}
+	}
+	if length["step"] == 0 || len(q.Engine.Steps) != 2 || len(q.Engine.Steps[0].Kernels) != 1 {
+		t.Errorf("the steps are %+v", q.Engine.Steps)
+	}
+	if again := v.Spans(); (again.Arrived-r.Arrived)/1e6 != 0 {
+		t.Errorf("by the wall clock it arrived %d ns later", again.Arrived-r.Arrived)
+	}
+}

@@ -1,0 +1,193 @@
+// Package cli is the command line: what forebay does with its arguments.
+//
+// Goal: it reads flags, environment and file into one Config, builds what a
+// command needs in start order, and stops it in reverse order. The files
+// cmd_*.go hold one command or group of commands each; beside them stand the
+// configuration, and the parts of a running process: front, socket directory,
+// signals, log output.
+//
+// serve runs the gateway here and the engine as a child process of the same
+// binary; gateway and engine each run one half, for two containers that share
+// a socket.
+//
+// Non-goals: any decision about requests or models. Those belong to the
+// packages that the commands call.
+//
+// Ownership: a console belongs to one run of a command. Nothing here reads the
+// environment or the arguments by itself; main passes them in.
+package cli
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/forebay-io/forebay/internal/conf"
+	"github.com/forebay-io/forebay/internal/supervise"
+)
+
+// console is what a command may touch of the world outside.
+type console struct {
+	in, out *os.File
+	err     io.Writer
+	records io.Writer // the lines of requests
+	environ []string
+}
+
+type command struct {
+	name, args, summary string
+	run                 func(c *console, args []string) error
+}
+
+func commands() []command {
+	return []command{
+		{"serve", "[flags]", "run gateway and engine (also without a command)", runServe},
+		{"gateway", "--socket PATH [flags]", "run the gateway alone", runGateway},
+		{"engine", "--socket PATH [flags]", "run the engine alone", runEngine},
+		{"chat", "[TEXT]", "talk to a running Forebay", runChat},
+		{"model info", "MODEL", "describe a model, and predict its speed here", runModelInfo},
+		{"model logits", "MODEL --ids 1,2,3 -o OUT.f32 [--quantize TYPE] [--kv-type TYPE] [--kernels NAME]", "write the logits of tokens", runModelLogits},
+		{"model pull", "REF", "download a model of the Hugging Face Hub", runModelPull},
+		{"model list", "[--json]", "list the downloaded models", runModelList},
+		{"model rm", "REF", "remove a downloaded model", runModelRemove},
+		{"model quantize", "IN OUT --type TYPE", "write a model with smaller weights", runModelQuantize},
+		{"model tokenize", "MODEL", "turn texts, as lines of JSON, into token ids", runModelTokenize},
+		{"model render", "MODEL", "turn conversations, as lines of JSON, into prompts", runModelRender},
+		{"bench engine", "MODEL", "measure prefill and decode of a model, without gateway and sockets", runBenchEngine},
+		{"bench kernels", "", "measure operations beside what the machine can do", runBenchKernels},
+		{"simulate", "--trace FILE", "play a trace of requests through the scheduler, beside others", runSimulate},
+		{"queue open", "CLASS [--admin ADDR]", "let a class take and start requests", runQueueOpen},
+		{"queue pause", "CLASS [--admin ADDR]", "let a class take requests and start none", runQueuePause},
+		{"queue drain", "CLASS [--admin ADDR]", "let a class refuse requests and start what waits", runQueueDrain},
+		{"queue", "[--admin ADDR] [--json]", "show who waits at a running Forebay, and why", runQueue},
+		{"trace ls", "[--slow] [--failed] [flags]", "list the requests that run and the last that ended", runTraceList},
+		{"trace show", "ID", "show where a request's time went", runTraceShow},
+		{"trace diff", "ID ID", "compare where the time of two requests went", runTraceDiff},
+		{"trace neighbors", "ID", "list who was in the same steps", runTraceNeighbors},
+		{"trace export", "ID [--format perfetto|otlp|json] [-o FILE]", "write a request for other programs", runTraceExport},
+		{"trace launches", "[flags]", "take down every kernel launch of the next steps, for Perfetto", runTraceLaunches},
+		{"trace watch", "[flags]", "print requests as they end", runTraceWatch},
+		{"top", "[--once]", "show live what a running Forebay does", runTop},
+		{"config check", "[FILE] [flags]", "say what is wrong with a configuration", runConfigCheck},
+		{"config print", "[FILE] [flags]", "print the configuration in force", runConfigPrint},
+		{"health", "[--url URL]", "exit 0 if a running Forebay is ready", runHealth},
+		{"version", "", "print the version", runVersion},
+	}
+}
+
+// Run runs one command and returns the exit status of the process. args are
+// without the program's name; environ has the form of os.Environ.
+func Run(args, environ []string, in, out, err *os.File) int {
+	c := &console{in: in, out: out, err: err, records: out, environ: environ}
+	return c.exitStatus(c.dispatch(args))
+}
+
+// dispatch runs the command that the arguments start with; flags alone mean serve.
+func (c *console) dispatch(args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "help", "--help", "-h":
+			return c.help(c.out)
+		case "--version", "-v":
+			return runVersion(c, nil)
+		}
+	}
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return runServe(c, args)
+	}
+	for _, cmd := range commands() {
+		words := strings.Fields(cmd.name)
+		if len(args) >= len(words) && strings.Join(args[:len(words)], " ") == cmd.name {
+			return cmd.run(c, args[len(words):])
+		}
+	}
+	return unknownCommand(args)
+}
+
+// unknownCommand names the command that was perhaps meant.
+func unknownCommand(args []string) error {
+	var group []string
+	for _, cmd := range commands() {
+		if first, second, two := strings.Cut(cmd.name, " "); two && first == args[0] {
+			group = append(group, second)
+		}
+	}
+	if group != nil && (len(args) == 1 || strings.HasPrefix(args[1], "-")) {
+		return usageError(fmt.Sprintf("%s is followed by one of %s", args[0], strings.Join(group, ", ")))
+	}
+	given := strings.Join(args[:min(2, len(args))], " ")
+	var names []string
+	for _, cmd := range commands() {
+		names = append(names, cmd.name)
+	}
+	near := conf.Nearest(args[0], names, 2)
+	if near == "" {
+		near = conf.Nearest(given, names, 3)
+	}
+	if near != "" {
+		return usageError(fmt.Sprintf("there is no command %q; did you mean %q? forebay help lists them", given, near))
+	}
+	return usageError(fmt.Sprintf("there is no command %q; forebay help lists them", given))
+}
+
+// usageError is a mistake on the command line.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// hopelessError is a failure that another start would meet again.
+type hopelessError struct{ error }
+
+// exitStatus prints err, one line for each of its lines, and chooses the status.
+func (c *console) exitStatus(err error) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	var b strings.Builder
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(&b, "forebay:", strings.TrimSuffix(line, "\n"))
+	}
+	c.lastWord(b.String())
+	switch {
+	case errors.As(err, new(usageError)):
+		return 2
+	case errors.As(err, new(hopelessError)):
+		return supervise.ExitHopeless
+	}
+	return 1
+}
+
+// decouple keeps whoever logs from waiting for whoever reads, until restore. Up
+// to linesMax lines of each output wait.
+func (c *console) decouple(linesMax int) (restore func()) {
+	plain := *c
+	records, err := newOutlet(c.records, linesMax), newOutlet(c.err, linesMax)
+	c.records, c.err = records, err
+	return func() {
+		*c = plain
+		if n := records.close() + err.close(); n > 0 {
+			c.lastWord(fmt.Sprintf("forebay: %d lines of log were dropped, since nobody took them\n", n))
+		}
+	}
+}
+
+// lastWord writes text to standard error, if anybody takes it soon.
+func (c *console) lastWord(text string) {
+	err := newOutlet(c.err, 1)
+	io.WriteString(err, text)
+	err.close()
+}
+
+func (c *console) help(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("Usage: forebay [COMMAND] [flags]\n\n")
+	for _, cmd := range commands() {
+		fmt.Fprintf(&b, "  %-15s %s\n", cmd.name, cmd.summary)
+	}
+	b.WriteString("\nforebay COMMAND -h lists the flags of a command.\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}

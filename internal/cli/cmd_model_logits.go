@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/forebay-io/forebay/engine/checkpoint"
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+func runModelLogits(c *console, args []string) error {
+	set := newFlagSet("model logits MODEL --ids 1,2,3 -o OUT.f32 [--quantize TYPE] [--kv-type TYPE] [--kernels NAME]")
+	idList := set.String("ids", "", "token ids, separated by commas")
+	output := set.String("o", "", "file for the logits, - for standard output: raw little-endian float32, one row a token")
+	quantize := set.String("quantize", "", "type that the weights get first: q8_0, q4_0, q4_k or q6_k; empty leaves them as they are")
+	kvName := set.String("kv-type", kernels.KVF32.String(), "type in which keys and values are kept: f32, f16 (as served by default) or int8")
+	name := set.String("kernels", "", "kernel set; empty takes the best one")
+	path, err := c.oneModel(set, args)
+	if err != nil {
+		return err
+	}
+	if *idList == "" || *output == "" {
+		return usageError("model logits needs --ids and -o")
+	}
+	ids, err := parseIDs(*idList)
+	if err != nil {
+		return err
+	}
+	kvType, err := kernels.ParseKVType(*kvName)
+	if err != nil {
+		return usageError("--kv-type: " + err.Error())
+	}
+	kernelSet := kernels.Best()
+	if *name != "" {
+		if kernelSet, err = kernels.Lookup(*name); err != nil {
+			return err
+		}
+	}
+	f, err := checkpoint.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	weights, err := f.Quantized(strings.ToLower(*quantize))
+	if err != nil {
+		return err
+	}
+	m, err := loadFor(ids, weights, kernelSet, kvType)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	return c.putLogits(*output, m.Model, ids, kernelSet.Name)
+}
+
+// putLogits writes the logits to a file, or to standard output for -, and says so
+// where they do not go.
+func (c *console) putLogits(output string, m *model.Model, ids []int32, kernelSet string) (err error) {
+	out, report := io.WriteCloser(c.out), io.Writer(c.err)
+	if output != "-" {
+		report = c.out
+		if out, err = os.Create(output); err != nil {
+			return err
+		}
+	}
+	if err := writeLogits(out, m, ids); err != nil {
+		if there, gone := os.Lstat(output); output != "-" && gone == nil && there.Mode().IsRegular() {
+			err = errors.Join(err, os.Remove(output)) // part of the rows would pass for all
+		}
+		return err
+	}
+	_, err = fmt.Fprintf(report, "%s: %d rows of %d, by %s\n", output, len(ids), m.Config().Vocab, kernelSet)
+	return err
+}
+
+func parseIDs(list string) ([]int32, error) {
+	var ids []int32
+	for text := range strings.SplitSeq(list, ",") {
+		id, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
+		if err != nil {
+			return nil, usageError(fmt.Sprintf("--ids: %q is not a token id", text))
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, nil
+}
+
+// logitsBatchTokens bounds the logits held at a time.
+const logitsBatchTokens = 64
+
+// loadedModel is a model with the threads that it computes on.
+type loadedModel struct {
+	*model.Model
+	team *kernels.Team
+}
+
+func (m *loadedModel) close() {
+	m.Close()
+	m.team.Close()
+}
+
+// loadFor loads the model of f with room for ids, which it checks.
+func loadFor(ids []int32, f *gguf.File, set *kernels.Set, kv kernels.KVType) (*loadedModel, error) {
+	shape, err := model.ReadConfig(f)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) > shape.ContextTokens {
+		return nil, fmt.Errorf("%d ids are more than the model's context of %d", len(ids), shape.ContextTokens)
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= shape.Vocab {
+			return nil, fmt.Errorf("--ids: %d at position %d is not in the vocabulary; its tokens are 0 to %d", id, i, shape.Vocab-1)
+		}
+	}
+	team := kernels.NewTeam(runtime.GOMAXPROCS(0))
+	m, err := model.Load(f, set, team, model.Options{ContextTokens: len(ids), BatchTokensMax: logitsBatchTokens, KVType: kv})
+	if err != nil {
+		team.Close()
+		return nil, err
+	}
+	return &loadedModel{m, team}, nil
+}
+
+// writeLogits closes out, and returns the first error alone.
+func writeLogits(out io.WriteCloser, m *model.Model, ids []int32) error {
+	w := bufio.NewWriter(out)
+	err := forwardAll(w, m, ids)
+	if err == nil {
+		err = w.Flush()
+	}
+	if closed := out.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// forwardAll writes the logits of every id.
+func forwardAll(w io.Writer, m *model.Model, ids []int32) error {
+	pages := make([]int32, (len(ids)+m.Options().PageTokens-1)/m.Options().PageTokens)
+	for i := range pages {
+		pages[i] = int32(i)
+	}
+	for start := 0; start < len(ids); start += logitsBatchTokens {
+		batch := ids[start:min(start+logitsBatchTokens, len(ids))]
+		logits := m.Forward([]model.Span{{Tokens: batch, Start: start, Pages: pages, Logits: len(batch)}})
+		if err := binary.Write(w, binary.LittleEndian, logits); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/forebay-io/forebay/engine"
+	"github.com/forebay-io/forebay/internal/supervise"
+	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// runServe runs the gateway, and the engine as its child. Start order: socket
+// directory, gateway's addresses, engine, gateway; the stop is the reverse.
+func runServe(c *console, args []string) error {
+	s, err := c.configure(newFlagSet("serve [flags]"), args)
+	if err != nil {
+		return err
+	}
+	defer c.decouple(s.Log.LinesMax)()
+	log := c.logger(s.Log, "gateway")
+	cleanUp := func() {}
+	if s.Socket.Path == "" {
+		dir, err := makeRunDir(c.runDirParent())
+		if err != nil {
+			return err
+		}
+		defer dir.remove()
+		s.Socket.Path, cleanUp = dir.socket(), dir.remove
+	} else if err := tryListen(s.Socket.Path); err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program to start the engine: %w", err)
+	}
+	ctx, stop := untilSignal(cleanUp)
+	defer stop()
+	engineArgs := s.engineArgs()
+	child := supervise.New(s.Supervise, supervise.Child{
+		Path: func() string { return thisProgram(exe) }, Name: "forebay", Args: engineArgs, Env: c.engineEnviron(s.schema),
+		Output: c.err, Prefix: "engine: ", Log: log,
+	})
+	front, err := openFront(c, &s.Config, child)
+	if err != nil {
+		return s.schema.Place(err)
+	}
+	defer front.close()
+
+	// The engine outlives ctx, since the gateway's last streams need it; ctx
+	// ends with the engine, if that ends for good.
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	engineCtx, stopEngine := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		defer fail(errEngineEnded)
+		if err := c.fetchModel(ctx, &s.Engine, log, front.view.fetches); err != nil {
+			ended <- unlessEnded(ctx, err)
+			return
+		}
+		front.view.fetched()
+		copy(engineArgs[len(engineArgs)-modelArgs:], s.modelArgs())
+		ended <- child.Run(engineCtx)
+	}()
+	err = front.run(ctx)
+	stopEngine()
+	return errors.Join(err, <-ended)
+}
+
+// errEngineEnded is why the gateway stops when there is no engine to wait for;
+// the engine's own error is told in the end.
+var errEngineEnded = errors.New("the engine ended")
+
+// tryListen tells whether the engine will be able to listen on path: where
+// another engine does, the gateway would be served by that one.
+func tryListen(path string) error {
+	ln, err := wire.Listen(path)
+	if err != nil {
+		return err
+	}
+	return ln.Close()
+}
+
+// thisProgram is exe, or where that file was removed or replaced meanwhile,
+// the kernel's name for the program that runs (Linux).
+func thisProgram(exe string) string {
+	const running = "/proc/self/exe"
+	own, err := os.Stat(running)
+	if err != nil {
+		return exe
+	}
+	if named, err := os.Stat(exe); err != nil || !os.SameFile(own, named) {
+		return running
+	}
+	return exe
+}
+
+// engineArgs are the arguments of the engine child.
+func (s *settings) engineArgs() []string {
+	args := []string{"engine", "--lifeline", "--socket", s.Socket.Path, "--drain_limit", s.DrainLimit.String()}
+	for _, section := range []string{"engine.", "engine_socket.", "log."} {
+		args = append(args, s.schema.Args(section)...)
+	}
+	return append(args, s.modelArgs()...)
+}
+
+// modelArgs is how many arguments, the last ones, say which model it is. They
+// win over the same flags before them, and change once before the first start,
+// where the model is downloaded first.
+const modelArgs = 2
+
+func (s *settings) modelArgs() []string {
+	return []string{"--engine.model=" + s.Engine.Model, "--engine.model_id=" + s.Engine.ModelID}
+}
+
+// unlessEnded is err, unless it is only that ctx has ended.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func runGateway(c *console, args []string) error {
+	s, err := c.configure(newFlagSet("gateway --socket PATH [flags]"), args)
+	if err != nil {
+		return err
+	}
+	if s.Socket.Path == "" {
+		return usageError("the gateway alone needs --socket PATH, the path where forebay engine listens")
+	}
+	ctx, stop := untilSignal(func() {})
+	defer stop()
+	defer c.decouple(s.Log.LinesMax)()
+	front, err := openFront(c, &s.Config, nil)
+	if err != nil {
+		return s.schema.Place(err)
+	}
+	defer front.close()
+	return front.run(ctx)
+}
+
+// runEngine serves the engine on a socket until a signal, then lets what runs
+// end within the drain limit.
+func runEngine(c *console, args []string) error {
+	set := newFlagSet("engine --socket PATH [flags]")
+	lifeline := set.Bool("lifeline", false, "end at once when standard input closes, as under forebay serve")
+	s, err := c.configure(set, args)
+	if err != nil {
+		return hopelessError{err}
+	}
+	if s.Socket.Path == "" {
+		return usageError("the engine alone needs --socket PATH, the path to listen on")
+	}
+	defer c.decouple(s.Log.LinesMax)()
+	if *lifeline {
+		supervise.EndWithParent(c.in, func() { os.Exit(1) })
+	}
+	ctx, stop := untilSignal(func() {})
+	defer stop()
+	return s.serveEngine(ctx, c)
+}
+
+func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
+	ln, err := wire.Listen(s.Socket.Path) // first, since loading may take long
+	if err != nil {
+		return hopelessError{err}
+	}
+	defer ln.Close()
+	log := c.logger(s.Log, "engine")
+	for _, name := range unknownKernels(c.getenv(kernels.DisableEnv)) {
+		log.Warn("no kernel set has a name in "+kernels.DisableEnv, "name", name, "names", kernelNames)
+	}
+	if err := c.fetchModel(ctx, &s.Engine, log, func(string) {}); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	// Loading cannot be called off, and nothing runs yet that should end well.
+	loaded := context.AfterFunc(ctx, func() {
+		ln.Close()
+		os.Exit(0)
+	})
+	s.Engine.Log = log
+	e, err := engine.New(s.Engine)
+	loaded()
+	if err != nil {
+		return hopelessError{err}
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	model := e.State().Model
+	log.Info("engine ready", "model", model.ID, "kernels", model.Kernels, "socket", s.Socket.Path)
+
+	serveCtx, stopServing := context.WithCancel(context.Background())
+	defer stopServing()
+	served := make(chan error, 1)
+	s.EngineSocket.Version = version
+	go func() { served <- wire.Serve(serveCtx, ln, e, s.EngineSocket) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	limit, cancel := context.WithTimeout(context.Background(), s.DrainLimit)
+	defer cancel()
+	log.Info("stopping: running generations may finish", "reason", context.Cause(ctx), "drain_limit", s.DrainLimit)
+	if e.Drain(limit) != nil { // Close ends what still runs
+		left := e.State()
+		log.Warn("the drain limit is over: what still runs is cut", "sequences", left.Running+left.Waiting+left.Paused)
+	}
+	stopServing() // writes what the connections still have to say
+	return <-served
+}
+
+// kernelNames are the sets that can be switched off.
+var kernelNames = []string{"avx2", "avx2int8", "avx512", "avx512vnni", "avx512bf16", "avx512amx", "neon"}
+
+// unknownKernels are the names in the list, with commas between, of which there
+// is no set to switch off.
+func unknownKernels(list string) (unknown []string) {
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(kernelNames, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}

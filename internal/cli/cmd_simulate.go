@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay-io/forebay/bench/sim"
+)
+
+// simulation is what the flags of simulate ask for.
+type simulation struct {
+	trace, loads, policies string
+	seeds, requests        int
+	goal                   time.Duration
+	slack                  float64
+	engine, calibrate      string
+	csv, svg               string
+	json                   bool
+}
+
+const simulateUsage = "simulate --trace FILE|NAME [--load 0.95] [--seeds 5] [--policies a,b] [--engine FILE] [--csv FILE] [--svg FILE] [--json]"
+
+// runSimulate plays a trace through the scheduler and a model of an engine.
+func runSimulate(c *console, args []string) error {
+	set := newFlagSet(simulateUsage)
+	var s simulation
+	set.StringVar(&s.trace, "trace", "", "a file as Azure (CSV) or Mooncake (JSON) publish theirs, perhaps packed by gzip, or a made one: "+strings.Join(sim.Generators(), ", "))
+	set.StringVar(&s.loads, "load", "0.95", "work that arrives, in units of what the engine can do of it when always busy; several, separated by commas, give a curve; native leaves the times as they are")
+	set.IntVar(&s.seeds, "seeds", 5, "runs, each with other noise and, of a made trace, other requests")
+	set.StringVar(&s.policies, "policies", strings.Join(sim.Policies(), ","), "policies to compare, the product's own first")
+	set.IntVar(&s.requests, "requests", 0, "requests of a made trace, 5000 if 0, or the first ones of a file, all if 0")
+	set.DurationVar(&s.goal, "goal", 2*time.Second, "time to first token that interactive requests want")
+	set.Float64Var(&s.slack, "slack", 2, "times a request's own prefill that are added to its goal")
+	set.StringVar(&s.engine, "engine", "", "JSON file of the engine, as --calibrate writes it; empty takes one shaped like an 8B model on an A100")
+	set.StringVar(&s.calibrate, "calibrate", "", "run this model here for a while and write its engine file to --engine, or print it; nothing is simulated")
+	set.StringVar(&s.csv, "csv", "", "file for all numbers, by class and tenant too")
+	set.StringVar(&s.svg, "svg", "", "file for a plot")
+	set.BoolVar(&s.json, "json", false, "print JSON, an object a line for each load")
+	rest, err := c.parse(set, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) > 0:
+		return usageError(fmt.Sprintf("simulate takes flags alone; %q is not one; write forebay %s", rest[0], simulateUsage))
+	case s.calibrate != "":
+		return c.calibrate(s.calibrate, s.engine, calibrateTime)
+	case s.trace == "":
+		return usageError("simulate needs --trace, a file or one of " + strings.Join(sim.Generators(), ", "))
+	}
+	return s.run(c)
+}
+
+func (s *simulation) run(c *console) error {
+	loads, err := parseLoads(s.loads)
+	if err != nil {
+		return err
+	}
+	source, err := s.source()
+	if err != nil {
+		return err
+	}
+	o := sim.Options{Engine: sim.DefaultEngine(), Policies: strings.Split(s.policies, ","), Seeds: s.seeds, Goal: s.goal, Slack: s.slack, Source: source}
+	if s.engine != "" {
+		if o.Engine, err = readFile(s.engine, sim.ReadEngine); err != nil {
+			return fmt.Errorf("--engine: %w", err)
+		}
+	}
+	var results []*sim.Result
+	for _, load := range loads {
+		o.Load = load
+		result, err := sim.Compare(o)
+		if err != nil {
+			return err
+		}
+		results = append(results, result)
+		if err := s.print(c, result, len(results) > 1); err != nil {
+			return err
+		}
+	}
+	return s.write(results)
+}
+
+// print prints one comparison, as soon as it is there.
+func (s *simulation) print(c *console, r *sim.Result, more bool) error {
+	if s.json {
+		return json.NewEncoder(c.out).Encode(r)
+	}
+	if more {
+		fmt.Fprintln(c.out)
+	}
+	return r.WriteTable(c.out)
+}
+
+func (s *simulation) write(results []*sim.Result) error {
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer, []*sim.Result) error
+	}{{s.csv, sim.WriteCSV}, {s.svg, sim.WriteSVG}} {
+		if f.name == "" {
+			continue
+		}
+		out, err := os.Create(f.name)
+		if err != nil {
+			return err
+		}
+		err = f.write(out, results)
+		if closed := out.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// source is the trace for each seed.
+func (s *simulation) source() (func(seed uint64) (*sim.Trace, error), error) {
+	const made = 5000
+	switch {
+	case s.requests < 0 || s.requests > sim.RequestsMax:
+		return nil, usageError(fmt.Sprintf("--requests: %d; allowed are 0 to %d", s.requests, sim.RequestsMax))
+	case slices.Contains(sim.Generators(), s.trace):
+		n := s.requests
+		if n == 0 {
+			n = made
+		}
+		return func(seed uint64) (*sim.Trace, error) { return sim.Generate(s.trace, n, seed) }, nil
+	}
+	t, err := readFile(s.trace, func(r io.Reader) (*sim.Trace, error) { return sim.Read(r, filepath.Base(s.trace)) })
+	if err != nil {
+		if os.IsNotExist(err) {
+			err = fmt.Errorf("%w; made ones are %s", err, strings.Join(sim.Generators(), ", "))
+		}
+		return nil, err
+	}
+	t = t.Head(s.requests)
+	return func(uint64) (*sim.Trace, error) { return t, nil }, nil
+}
+
+// readFile opens a file and reads what it holds.
+func readFile[T any](name string, read func(io.Reader) (T, error)) (value T, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return value, err
+	}
+	defer f.Close()
+	return read(f)
+}
+
+// parseLoads reads loads, 0 for native.
+func parseLoads(list string) ([]float64, error) {
+	var loads []float64
+	for text := range strings.SplitSeq(list, ",") {
+		if text = strings.TrimSpace(text); text == "native" {
+			loads = append(loads, 0)
+			continue
+		}
+		load, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(load > 0 && load <= sim.LoadMax) {
+			return nil, usageError(fmt.Sprintf("--load: %q is not native, nor a number above 0 and up to %d", text, sim.LoadMax))
+		}
+		loads = append(loads, load)
+	}
+	return loads, nil
+}

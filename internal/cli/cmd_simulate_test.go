@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forebay-io/forebay/bench/sim"
+)
+
+// TestCalibrate measures the demo model, and simulates the engine that it gives.
+func TestCalibrate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "engine.json")
+	var said strings.Builder
+	if err := (&console{err: &said}).calibrate("", file, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(said.String(), "what was predicted in the median") {
+		t.Errorf("it said %q", said.String())
+	}
+	e, err := readFile(file, sim.ReadEngine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.PrefillTokenMS <= 0 || e.KVTokens < 1000 || e.StallsMinute != 0 {
+		t.Errorf("%+v", e)
+	}
+	out, status := run(t, "", "simulate", "--trace", "poisson", "--requests", "40", "--seeds", "2", "--load", "0.5", "--policies", "forebay,fcfs", "--engine", file, "--json")
+	var r struct {
+		Trace    string
+		Load     float64
+		Seeds    int
+		Policies map[string]map[string]any
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil || status != 0 || r.Trace != "poisson" || r.Load != 0.5 || r.Seeds != 2 || len(r.Policies) != 2 {
+		t.Fatalf("status %d, %v: %s", status, err, out)
+	}
+	for _, key := range []string{"goodput", "ttft_p50_s", "ttft_p99_s", "jain"} {
+		if _, ok := r.Policies["forebay"][key].(float64); !ok {
+			t.Errorf("no %s in %s", key, out)
+		}
+	}
+}
+
+func TestSimulateWritesFiles(t *testing.T) {
+	dir := t.TempDir()
+	out, status := runIn(t, dir, "", "simulate", "--trace", "mixed", "--requests", "60", "--seeds", "1", "--load", "0.5,1.5", "--policies", "forebay,vtc", "--csv", "a.csv", "--svg", "a.svg")
+	if status != 0 || strings.Count(out, "trace mixed, load") != 2 {
+		t.Fatalf("status %d: %s", status, out)
+	}
+	for name, want := range map[string]string{"a.csv": "mixed,1.5,1,vtc,tenant,abuser,goodput,", "a.svg": "</svg>"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, without %q", name, err, want)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/engine"
+	"github.com/forebay-io/forebay/engine/hub"
+	"github.com/forebay-io/forebay/gateway"
+	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/spans"
+	"github.com/forebay-io/forebay/gateway/telemetry"
+	"github.com/forebay-io/forebay/internal/conf"
+	"github.com/forebay-io/forebay/internal/supervise"
+	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// Config is the whole configuration: one section for each package that has one.
+type Config struct {
+	Listen     string        `yaml:"listen" default:"127.0.0.1:8080" help:"Address of the API, as host:port."`
+	Admin      string        `yaml:"admin" default:"127.0.0.1:8081" help:"Address of metrics and debug pages, as host:port; off for none."`
+	DrainLimit time.Duration `yaml:"drain_limit" default:"30s" help:"Time that running streams have to finish after SIGTERM."`
+
+	Log          LogConfig         `yaml:"log"`
+	Telemetry    telemetry.Config  `yaml:"telemetry"`
+	Capture      capture.Config    `yaml:"capture"`
+	Spans        spans.Config      `yaml:"spans"`
+	Gateway      gateway.Config    `yaml:"gateway"`
+	Admission    admission.Config  `yaml:"admission"`
+	Budget       budget.Config     `yaml:"budget"`
+	Engine       engine.Config     `yaml:"engine"`
+	Socket       wire.Config       `yaml:"socket"`
+	EngineSocket wire.ServerConfig `yaml:"engine_socket"`
+	Supervise    supervise.Config  `yaml:"supervise"`
+}
+
+// Validate checks what no section can check by itself.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, f := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", c.Admin}} {
+		if f.key == "admin" && f.address == adminOff {
+			continue
+		}
+		if !isAddress(f.address) {
+			errs = append(errs, fmt.Errorf("%s: %q is not an address such as 127.0.0.1:8080 or :8080", f.key, f.address))
+		}
+	}
+	if _, port, _ := net.SplitHostPort(c.Admin); c.Admin == c.Listen && port != "0" {
+		errs = append(errs, fmt.Errorf("admin: %q is the address of the API too; give another, or off", c.Admin))
+	}
+	if hub.IsRef(c.Engine.Model) {
+		if _, err := hub.ParseRef(c.Engine.Model); err != nil {
+			errs = append(errs, fmt.Errorf("engine.model: %w", err))
+		}
+	}
+	if c.Engine.Kernels != "" {
+		if _, err := kernels.Lookup(c.Engine.Kernels); err != nil {
+			errs = append(errs, fmt.Errorf("engine.kernels: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// adminOff is the Admin that opens nothing.
+const adminOff = "off"
+
+// LogConfig says what is logged, and how.
+type LogConfig struct {
+	Level    string `yaml:"level" default:"info" oneof:"debug info warn error" help:"Least level of the log lines on standard error."`
+	Format   string `yaml:"format" default:"text" oneof:"text json" help:"Form of the log lines on standard error; the access log has its own, telemetry.log_format."`
+	LinesMax int    `yaml:"lines_max" default:"4096" range:"1..1048576" help:"Lines of each output that wait for whoever reads it; more are dropped and counted."`
+}
+
+// shortFlags are the flags that need no section.
+var shortFlags = map[string]string{"model": "engine.model", "socket": "socket.path", "log-level": "log.level"}
+
+// configVar names the configuration file where no flag does.
+const configVar = "FOREBAY_CONFIG"
+
+// settings are a Config with what is needed to load it.
+type settings struct {
+	Config
+	schema *conf.Schema
+	path   *string           // of the YAML file, "" for none
+	given  map[string]string // by flags
+}
+
+// settings defines the configuration's flags in set, beside its own.
+func (c *console) settings(set *flag.FlagSet) *settings {
+	s := new(settings)
+	s.schema = conf.Of(&s.Config)
+	s.path = set.String("config", c.getenv(configVar), "YAML file with the configuration")
+	s.given = s.schema.Flags(set, shortFlags)
+	return s
+}
+
+// configure reads flags, environment and file for a command that takes nothing
+// but flags, some of them its own.
+func (c *console) configure(set *flag.FlagSet, args []string) (*settings, error) {
+	s := c.settings(set)
+	rest, err := c.parse(set, args)
+	if err != nil {
+		return nil, err
+	}
+	if len(rest) > 0 {
+		return nil, usageError(fmt.Sprintf("%q is not expected here", rest[0]))
+	}
+	return s, c.load(s)
+}
+
+func (c *console) load(s *settings) error {
+	from := conf.Source{FileName: *s.path, Flags: s.given}
+	for _, pair := range c.environ {
+		if !strings.HasPrefix(pair, configVar+"=") {
+			from.Environ = append(from.Environ, pair)
+		}
+	}
+	var err error
+	if *s.path != "" {
+		if from.File, err = os.ReadFile(*s.path); err != nil {
+			err = fmt.Errorf("configuration: %w", err)
+		}
+	}
+	return errors.Join(err, s.schema.Load(from))
+}
+
+func (c *console) getenv(name string) string {
+	for _, pair := range c.environ {
+		if text, ok := strings.CutPrefix(pair, name+"="); ok {
+			return text
+		}
+	}
+	return ""
+}
+
+// engineEnviron is the environment without our variables: what they say, the
+// engine child is told by flags.
+func (c *console) engineEnviron(schema *conf.Schema) []string {
+	ours := map[string]bool{configVar: true}
+	for _, name := range schema.Vars() {
+		ours[name] = true
+	}
+	var environ []string
+	for _, pair := range c.environ {
+		if name, _, _ := strings.Cut(pair, "="); !ours[name] {
+			environ = append(environ, pair)
+		}
+	}
+	return environ
+}
+
+// logger writes to standard error, in the configured form.
+func (c *console) logger(cfg LogConfig, process string) *slog.Logger {
+	var level slog.Level
+	level.UnmarshalText([]byte(cfg.Level)) // conf has checked it
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(c.err, options)).With("process", process)
+	}
+	return slog.New(slog.NewTextHandler(c.err, options))
+}
+
+// reachable turns a listening address into one to connect to.
+func reachable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
+	redisbudget "github.com/forebay-io/forebay/admission/budget/shared"
+	"github.com/forebay-io/forebay/gateway"
+	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/spans"
+	"github.com/forebay-io/forebay/gateway/telemetry"
+	"github.com/forebay-io/forebay/internal/supervise"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// front is the gateway with what it stands on: its addresses and its client of
+// the engine. openFront builds, run serves and drains, close takes down.
+type front struct {
+	cfg     *Config
+	console *console
+	api     net.Listener
+	admin   net.Listener // nil where it is off
+	client  *wire.Client
+	view    engineView
+	gateway *gateway.Gateway
+	closers []func() // in the order of building
+}
+
+// openFront takes the addresses first, so that a second instance fails before
+// it has started anything. child is the supervised engine, nil if it is not ours.
+func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, err error) {
+	f = &front{cfg: cfg, console: c}
+	defer func(built *front) {
+		if err != nil {
+			built.close()
+		}
+	}(f)
+	if f.api, err = f.listen("listen", cfg.Listen); err != nil {
+		return nil, err
+	}
+	if cfg.Admin != adminOff {
+		if f.admin, err = f.listen("admin", cfg.Admin); err != nil {
+			return nil, err
+		}
+	}
+	queue, err := admission.NewQueue(cfg.Admission, gateway.Clock)
+	if err != nil {
+		return nil, err
+	}
+	f.closers = append(f.closers, queue.Close)
+	policy, err := admission.NewPolicy(cfg.Admission)
+	if err != nil {
+		return nil, err
+	}
+	budgets, err := openBudgets(cfg.Budget, c.logger(cfg.Log, "gateway"))
+	if err != nil {
+		return nil, err
+	}
+	f.closers = append(f.closers, budgets.Close)
+	kept, err := f.openCapture()
+	if err != nil {
+		return nil, err
+	}
+	recorder, err := telemetry.New(cfg.Telemetry, c.records, func() telemetry.Levels { return gateway.Levels(queue, f.engine(), budgets)() })
+	if err != nil {
+		return nil, err
+	}
+	recorder.Version(version)
+	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
+	var reporter gateway.Reporter
+	cfg.Socket.Version, cfg.Socket.OnState = version, func(s *wire.State) {
+		f.view.heard(s)
+		queue.Report(reporter.Report(s))
+		recorder.Heard(s)
+		kept.Heard(s)
+	}
+	if f.client, err = wire.NewClient(cfg.Socket); err != nil {
+		return nil, err
+	}
+	f.closers = append(f.closers, func() { f.client.Close() })
+	f.gateway, err = gateway.New(cfg.Gateway, gateway.Parts{
+		Engine: f.engine(), Admission: queue, Policy: policy, Budget: budgets, Recorder: recorder, Capture: kept, Version: version, Log: c.logger(cfg.Log, "gateway"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.closers = append(f.closers, func() { f.gateway.Close() })
+	return f, nil
+}
+
+// engine is the client with its reasons put into words.
+func (f *front) engine() explained { return explained{f.client, &f.view} }
+
+// openCapture opens what keeps requests, and what sends their spans.
+func (f *front) openCapture() (*capture.Store, error) {
+	log := f.console.logger(f.cfg.Log, "gateway")
+	f.cfg.Spans.Environ, f.cfg.Spans.Version, f.cfg.Spans.Log = f.console.environ, version, log
+	exporter, err := spans.New(f.cfg.Spans)
+	if err != nil {
+		return nil, err
+	}
+	f.closers = append(f.closers, exporter.Close)
+	kept, err := capture.New(f.cfg.Capture, exporter, log)
+	if err != nil {
+		return nil, err
+	}
+	f.closers = append(f.closers, kept.Close)
+	return kept, nil
+}
+
+// openBudgets opens the store of budgets that cfg names.
+func openBudgets(cfg budget.Config, log *slog.Logger) (budget.Store, error) {
+	if cfg.Store == "" {
+		return budget.NewLocal(cfg, nil), nil
+	}
+	return redisbudget.Open(cfg, log, nil)
+}
+
+func (f *front) listen(key, address string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("the address %s is in use, by another forebay perhaps: stop that, or choose another with --%s", address, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", key, err)
+	}
+	f.closers = append(f.closers, func() { ln.Close() })
+	return ln, nil
+}
+
+// close takes down what openFront built, the last first.
+func (f *front) close() {
+	for _, closer := range slices.Backward(f.closers) {
+		closer()
+	}
+}
+
+// run serves until ctx ends, then lets running streams end within the drain limit.
+func (f *front) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served, greeted := make(chan error, 2), make(chan struct{})
+	go func() { served <- f.gateway.Serve(f.api) }()
+	servers := 1
+	if f.admin != nil {
+		servers++
+		go func() { served <- f.gateway.ServeAdmin(f.admin) }()
+	}
+	go func() {
+		defer close(greeted)
+		if f.client.WaitReady(ctx) == nil {
+			f.greet(f.console.err)
+		}
+	}()
+	var err, why error
+	select {
+	case <-ctx.Done():
+		why = context.Cause(ctx)
+	case err = <-served:
+		why = err
+		servers--
+	}
+	cancel()
+	<-greeted
+	f.drain(why)
+	for range servers {
+		err = errors.Join(err, <-served)
+	}
+	return err
+}
+
+// drain lets running requests end within the drain limit; the gateway cuts the others.
+func (f *front) drain(why error) {
+	log := f.console.logger(f.cfg.Log, "gateway")
+	if why == errEngineEnded {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log.Info("stopping: running requests may finish", "reason", why, "requests", f.gateway.InFlight(), "drain_limit", f.cfg.DrainLimit)
+	limit, cut := context.WithCancel(context.Background())
+	defer cut()
+	timer := time.AfterFunc(f.cfg.DrainLimit, func() {
+		log.Warn("the drain limit is over: what still runs is cut", "requests", f.gateway.InFlight())
+		cut()
+	})
+	f.gateway.Shutdown(limit)
+	f.view.stopping.Store(true)
+	if timer.Stop() {
+		log.Info("drained: every request has finished")
+	}
+}
+
+// greet says what runs and how to try it.
+func (f *front) greet(w io.Writer) {
+	model := f.client.State().Model
+	url := "http://" + reachable(f.api.Addr().String())
+	fmt.Fprintf(w, "Forebay %s serves %s at %s, by %s kernels\n", version, model.ID, url, model.Kernels)
+	if f.admin != nil {
+		fmt.Fprintf(w, "Metrics and debug pages: http://%s/metrics\n", reachable(f.admin.Addr().String()))
+	}
+	fmt.Fprintf(w, "Try: curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n", url)
+	fmt.Fprintf(w, "  -d '{\"model\": %q, \"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n", model.ID)
+}

@@ -20,7 +20,7 @@ const module = "github.com/forebay-io/forebay"
 // under the module ("" is main): no other, and each. A new package or a new
 // arrow is a new line or word here.
 var arrows = map[string]string{
-	"":                        "internal/cli",
+	"":                        "cli",
 	"admission":               "admission/budget internal/conf internal/cost",
 	"admission/budget":        "",
 	"admission/budget/shared": "admission/budget",
@@ -56,7 +56,7 @@ var arrows = map[string]string{
 	"gateway/spans":           "internal/conf internal/wire",
 	"gateway/spans/spanstest": "",
 	"gateway/telemetry":       "internal/conf internal/wire",
-	"internal/cli":            "admission admission/budget admission/budget/shared bench/sim bench/speed engine engine/chat engine/checkpoint engine/gguf engine/hub engine/machine engine/model engine/perf engine/tokenizer gateway gateway/capture gateway/spans gateway/telemetry internal/conf internal/supervise internal/wire kernels",
+	"cli":                     "admission admission/budget admission/budget/shared bench/sim bench/speed engine engine/chat engine/checkpoint engine/gguf engine/hub engine/machine engine/model engine/perf engine/tokenizer gateway gateway/capture gateway/spans gateway/telemetry internal/conf internal/supervise internal/wire kernels",
 	"internal/conf":           "",
 	"internal/cost":           "",
 	"internal/supervise":      "internal/conf",

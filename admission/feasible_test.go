@@ -183,10 +183,10 @@ func TestRetriesAreRefusedFirst(t *testing.T) {
 	}
 }
 
-// TestC25TheRefusedComeBackOneByOne: those who would be late are told different
+// TestTheRefusedComeBackOneByOne: those who would be late are told different
 // times, over as long as their work takes, and most of them are served when they
 // come back just then.
-func TestC25TheRefusedComeBackOneByOne(t *testing.T) {
+func TestTheRefusedComeBackOneByOne(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "interactive", FirstTokenGoal: time.Second, PrefillSlack: 0.01}}})
 	var back []time.Duration
 	ask := func() {

@@ -120,9 +120,9 @@ func TestNobodyStarves(t *testing.T) {
 	}
 }
 
-// TestC15 has more urgent work than the engine can do: floors bound how long the
+// TestLowClassesHaveTheirFloor has more urgent work than the engine can do: floors bound how long the
 // less urgent waits.
-func TestC15LowClassesHaveTheirFloor(t *testing.T) {
+func TestLowClassesHaveTheirFloor(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour})
 	var low []*Entry
 	for range 10 {
@@ -217,8 +217,8 @@ func TestBackloggedTenantsAreEven(t *testing.T) {
 	}
 }
 
-// TestC13ExpiredNeverStart: the least of all limits ends the wait.
-func TestC13ExpiredNeverStart(t *testing.T) {
+// TestExpiredNeverStart: the least of all limits ends the wait.
+func TestExpiredNeverStart(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		cfg    Config
@@ -258,9 +258,9 @@ func TestC13ExpiredNeverStart(t *testing.T) {
 	}
 }
 
-// TestC19 has a prompt that no memory holds, and one that takes nearly all of
+// TestWhatCannotFitIsRefusedAtOnce has a prompt that no memory holds, and one that takes nearly all of
 // it, beside small ones.
-func TestC19WhatCannotFitIsRefusedAtOnce(t *testing.T) {
+func TestWhatCannotFitIsRefusedAtOnce(t *testing.T) {
 	p := newPlay(t, 1, Config{})
 	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256, KVTokens: 1024}, 0)
 	_, refusal := p.Arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 1280, UncachedTokens: 1280, DecodeTokens: 10}, 0)

@@ -61,7 +61,7 @@ func TestClassOfARequest(t *testing.T) {
 		{"", "night", "priority", "completions", "night"},
 		{"l", "", "", "chat_completions", "batch"}, // its first, before the default
 		{"l", "night", "", "chat_completions", "night"},
-		{"l", "interactive", "", "chat_completions", "batch"}, // C15: forged
+		{"l", "interactive", "", "chat_completions", "batch"}, // forged
 		{"l", "gold", "priority", "completions", "batch"},
 		{"l", "", "priority", "chat_completions", "batch"},
 	} {

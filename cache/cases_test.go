@@ -46,7 +46,7 @@ func count(n int) []int32 {
 	return tokens
 }
 
-func TestD01(t *testing.T) {
+func TestSpacesShareNoHashes(t *testing.T) {
 	hashes := make(map[uint64]string)
 	for _, space := range []string{"", "model a", "model b", "model a, q8 cache"} {
 		p := newPool(t, Config{Pages: 4, PageTokens: 4, Space: space})
@@ -60,7 +60,7 @@ func TestD01(t *testing.T) {
 	}
 }
 
-func TestD04(t *testing.T) {
+func TestSaltsShareNoPages(t *testing.T) {
 	p := newPool(t, Config{Pages: 8, PageTokens: 4})
 	for _, run := range []struct {
 		salt string
@@ -73,9 +73,9 @@ func TestD04(t *testing.T) {
 	}
 }
 
-// TestD05 makes all hashes collide: a hit must still be the same tokens after
+// TestCollidingHashesAttachOnlyEqualTokens makes all hashes collide: a hit must still be the same tokens after
 // the same tokens, and whatever is the same must still be a hit.
-func TestD05(t *testing.T) {
+func TestCollidingHashesAttachOnlyEqualTokens(t *testing.T) {
 	x, err := newScript(Config{Pages: 64, PageTokens: 4, HashBits: 8})
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestD05(t *testing.T) {
 	}
 }
 
-func TestD06(t *testing.T) {
+func TestWholePagesAreComputedOnceAgainForTheirLastToken(t *testing.T) {
 	for k := range 6 {
 		p := newPool(t, Config{Pages: 16, PageTokens: 4})
 		tokens := count(max(1, 4*k))
@@ -121,7 +121,7 @@ func TestD06(t *testing.T) {
 	}
 }
 
-func TestD07(t *testing.T) {
+func TestEveryLengthAroundPageBorders(t *testing.T) {
 	const pageTokens = 4
 	for length := 1; length <= 3*pageTokens; length++ {
 		p := newPool(t, Config{Pages: 16, PageTokens: pageTokens})
@@ -148,9 +148,9 @@ func TestD07(t *testing.T) {
 	}
 }
 
-// TestD12 closes a sequence after each of its steps: only whole blocks of
+// TestOnlyComputedBlocksAreFoundAfterClose closes a sequence after each of its steps: only whole blocks of
 // computed tokens are found afterwards.
-func TestD12(t *testing.T) {
+func TestOnlyComputedBlocksAreFoundAfterClose(t *testing.T) {
 	tokens := count(20)
 	for computed := range 20 {
 		p := newPool(t, Config{Pages: 8, PageTokens: 4})
@@ -179,7 +179,7 @@ func TestD12(t *testing.T) {
 	}
 }
 
-func TestD14(t *testing.T) {
+func TestReuseEndsAtTheFirstBlockThatDiffers(t *testing.T) {
 	base := count(32)
 	changed, inserted := slices.Clone(base), slices.Insert(slices.Clone(base), 10, 99)
 	changed[18] = 99
@@ -206,7 +206,7 @@ func TestD14(t *testing.T) {
 	}
 }
 
-func TestD16(t *testing.T) {
+func TestPagesAreSharedInWholeBlocks(t *testing.T) {
 	for _, tc := range []struct{ shared, want int }{{3, 0}, {4, 4}, {6, 4}, {8, 8}} {
 		p := newPool(t, Config{Pages: 16, PageTokens: 4})
 		prompt := func(end int32) []int32 { return append(count(tc.shared), end, end, end, end, end) }

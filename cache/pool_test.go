@@ -45,9 +45,9 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// TestD15 runs random operations on small pools beside the twin. What fails is
+// TestPoolBehavesAsItsTwin runs random operations on small pools beside the twin. What fails is
 // printed as a script for testdata.
-func TestD15(t *testing.T) {
+func TestPoolBehavesAsItsTwin(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 15))
 		c := Config{Pages: 1 + r.IntN(20), PageTokens: 1 + r.IntN(5), HashBits: r.IntN(2) * 2}

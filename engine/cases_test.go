@@ -12,7 +12,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-func TestD06(t *testing.T) { // a prompt of whole pages that is wholly cached
+func TestWhollyCachedPromptOfWholePages(t *testing.T) { // a prompt of whole pages that is wholly cached
 	b := newLab(t, labSetup{})
 	for _, n := range []int{16, 32, 48, 64, 80, 1} {
 		q := question{id: fmt.Sprint("cold", n), tokens: prompt(uint64(n), n), options: greedy(5)}
@@ -30,7 +30,7 @@ func TestD06(t *testing.T) { // a prompt of whole pages that is wholly cached
 	}
 }
 
-func TestD07(t *testing.T) { // every length around the page borders
+func TestEveryLengthAroundPageBorders(t *testing.T) { // every length around the page borders
 	b := newLab(t, labSetup{})
 	seed := uint64(0)
 	for n := 1; n <= 48; n++ {
@@ -51,7 +51,7 @@ func TestD07(t *testing.T) { // every length around the page borders
 	b.mustIdle()
 }
 
-func TestD10(t *testing.T) { // five times what the pool holds, and two giants
+func TestMoreWorkThanThePoolHolds(t *testing.T) { // five times what the pool holds, and two giants
 	const pages = 64
 	b := newLab(t, labSetup{pages: pages, cfg: Config{WaitingMax: 64}})
 	var qs []question
@@ -77,7 +77,7 @@ func TestD10(t *testing.T) { // five times what the pool holds, and two giants
 	b.mustIdle()
 }
 
-func TestD12(t *testing.T) { // cancelled at every step, then asked again
+func TestCancelAtEveryStepThenAskAgain(t *testing.T) { // cancelled at every step, then asked again
 	q := question{id: "cold", tokens: prompt(3, 70), options: greedy(40)}
 	ref := newLab(t, labSetup{})
 	cold := ref.ask(q)
@@ -106,7 +106,7 @@ func TestD12(t *testing.T) { // cancelled at every step, then asked again
 	}
 }
 
-func TestD14(t *testing.T) { // reuse ends at the first block that differs
+func TestReuseEndsAtTheFirstBlockThatDiffers(t *testing.T) { // reuse ends at the first block that differs
 	b := newLab(t, labSetup{})
 	base := prompt(5, 120)
 	b.ask(question{id: "base", tokens: base, options: greedy(4)})
@@ -131,7 +131,7 @@ func TestD14(t *testing.T) { // reuse ends at the first block that differs
 	}
 }
 
-func TestD04SaltSeparatesReuse(t *testing.T) {
+func TestSaltSeparatesReuse(t *testing.T) {
 	b := newLab(t, labSetup{})
 	q := question{id: "a", tokens: prompt(8, 64), options: greedy(2), salt: "a"}
 	b.ask(q)
@@ -144,7 +144,7 @@ func TestD04SaltSeparatesReuse(t *testing.T) {
 	}
 }
 
-func TestF02(t *testing.T) { // numbers that are not finite end their own row
+func TestNumbersThatAreNotFiniteEndTheirOwnRow(t *testing.T) { // numbers that are not finite end their own row
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for name, spoil := range map[string]func(x []float32){
 		"nan first": func(x []float32) { x[0] = nan },
@@ -184,7 +184,7 @@ func TestF02(t *testing.T) { // numbers that are not finite end their own row
 	}
 }
 
-func TestF03(t *testing.T) { // masks and temperatures stay in their rows
+func TestMasksAndTemperaturesStayInTheirRows(t *testing.T) { // masks and temperatures stay in their rows
 	mask := func(s *sequence, x []float32) {
 		if s.id == "masked" {
 			for i := range x {
@@ -206,7 +206,7 @@ func TestF03(t *testing.T) { // masks and temperatures stay in their rows
 	}
 }
 
-func TestF07(t *testing.T) { // a seed counts whatever the neighbours do
+func TestSeedCountsWhateverTheNeighboursDo(t *testing.T) { // a seed counts whatever the neighbours do
 	seeded := greedy(60)
 	seeded.Temperature, seeded.Seed = 0.8, 42
 	q := question{id: "seeded", tokens: prompt(1, 20), options: seeded}
@@ -224,7 +224,7 @@ func TestF07(t *testing.T) { // a seed counts whatever the neighbours do
 	}
 }
 
-func TestF15(t *testing.T) { // any chunking
+func TestAnyChunkingGivesTheSameAnswer(t *testing.T) { // any chunking
 	q := question{id: "q", tokens: prompt(1, 100), options: greedy(20)}
 	whole := newLab(t, labSetup{})
 	want := whole.ask(q)
@@ -241,7 +241,7 @@ func TestF15(t *testing.T) { // any chunking
 	}
 }
 
-func TestD01D03OtherWeightsShareNothing(t *testing.T) {
+func TestOtherWeightsShareNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	run := func(seed uint64) (first, second answer, hashes []uint64, fingerprint string) {
 		if err := os.WriteFile(path, gguftest.TinyModel(gguftest.Tiny{Seed: seed}), 0o600); err != nil {

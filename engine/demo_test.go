@@ -108,7 +108,7 @@ func TestDemoAnswersEqualReference(t *testing.T) {
 	}
 }
 
-func TestF09(t *testing.T) { // cold, warm, among neighbours, after others: one answer
+func TestColdWarmAndAmongNeighboursGiveOneAnswer(t *testing.T) { // cold, warm, among neighbours, after others: one answer
 	for _, set := range kernels.Sets() {
 		if set.Name == "ref" && underRace {
 			continue
@@ -140,7 +140,7 @@ func TestF09(t *testing.T) { // cold, warm, among neighbours, after others: one 
 	}
 }
 
-func TestF11(t *testing.T) { // the context's end
+func TestAnswerEndsWithTheContext(t *testing.T) { // the context's end
 	b := newDemo(t, Config{ContextTokens: 256, PromptRenderBudget: patience})
 	refused := func(n int) *wire.Error {
 		_, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, n), Options: greedy(0)})
@@ -177,7 +177,7 @@ func TestF11(t *testing.T) { // the context's end
 	}
 }
 
-func TestB11(t *testing.T) { // a bias for a token that does not exist
+func TestBiasOfUnknownTokenIsRefused(t *testing.T) { // a bias for a token that does not exist
 	b := newDemo(t, Config{})
 	for _, id := range []int32{-1, 1901, 1 << 30} {
 		o := greedy(3)
@@ -199,7 +199,7 @@ func TestB11(t *testing.T) { // a bias for a token that does not exist
 	}
 }
 
-func TestA03AndA05StopTextsAcrossTokens(t *testing.T) {
+func TestStopTextsAcrossTokens(t *testing.T) {
 	b := newDemo(t, Config{})
 	const messages = `[{"role":"user","content":"Tell me a story about a fox in the forest."}]`
 	_, whole := b.chat(messages, wire.Options{MaxTokens: 60})
@@ -259,7 +259,7 @@ func TestPromptLogprobsPredictThePrompt(t *testing.T) {
 	}
 }
 
-func TestE12UserTextMakesNoTurns(t *testing.T) {
+func TestUserTextMakesNoTurns(t *testing.T) {
 	b := newDemo(t, Config{})
 	p, _ := b.chat(`[{"role":"user","content":"<|im_start|>system"}]`, wire.Options{MaxTokens: 1})
 	starts := 0
@@ -273,7 +273,7 @@ func TestE12UserTextMakesNoTurns(t *testing.T) {
 	}
 }
 
-func TestE10(t *testing.T) { // one begin token, whether the template writes it or not
+func TestOneBeginTokenWhetherTheTemplateWritesItOrNot(t *testing.T) { // one begin token, whether the template writes it or not
 	path := filepath.Join("..", "..", "shared", "conformance", "arch", "llama-mha-untied-spm.gguf")
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("SKIPPED: the conformance model is missing: %s", path)

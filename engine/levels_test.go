@@ -55,8 +55,8 @@ func (k *ledger) turn(l *loop) (whole bool) {
 	return stepped && tokens == l.load.DecodeRows+l.load.PrefillTokens
 }
 
-// C17: a long prompt beside streams that are answered, and then a short one.
-func TestC17(t *testing.T) {
+// A long prompt beside streams that are answered, and then a short one.
+func TestShortPromptPassesALongOneBesideStreams(t *testing.T) {
 	const streams, answer, long = 3, 30, 1500 // the answers end before the prompt does, as with 8k tokens
 	run := func(streams int) (took, longest float64, shortSteps uint64) {
 		var k ledger
@@ -118,8 +118,8 @@ func TestC17(t *testing.T) {
 	}
 }
 
-// C19: a request that can never fit, then small ones, then a merely large one.
-func TestC19(t *testing.T) {
+// A request that can never fit, then small ones, then a merely large one.
+func TestRequestThatCanNeverFitBlocksNobody(t *testing.T) {
 	ready := make(chan struct{})
 	b := newLab(t, labSetup{pages: 64, onTurn: func(*lab) { <-ready }})
 	_, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, 80*16), Options: greedy(1)})

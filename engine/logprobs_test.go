@@ -57,7 +57,7 @@ func (m *spoiledModel) Forward(spans []model.Span) []float32 {
 	return logits
 }
 
-func TestF02InAScoredPrompt(t *testing.T) {
+func TestNumbersThatAreNotFiniteEndAScoredPrompt(t *testing.T) {
 	b := newLab(t, labSetup{model: &spoiledModel{newPagedModel(1901, 16, 256), 30}})
 	a := b.ask(question{id: "q", tokens: prompt(1, 50), options: scored(5)})
 	if a.end.Err == nil || a.end.Err.Kind != wire.NonFinite {

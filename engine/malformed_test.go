@@ -83,7 +83,7 @@ func replaceKey(file []byte, key string, n uint32) []byte {
 	return file
 }
 
-// Cases E01 to E05 up to the engine: an error of one line that names the file, and
+// Malformed files, up to the engine: an error of one line that names the file, and
 // all that is allocated on the way, not only at a time, is little.
 func TestMalformedModelsTakeLittleMemory(t *testing.T) {
 	dir := t.TempDir()

@@ -68,9 +68,9 @@ func TestTenantsNeedTheirKey(t *testing.T) {
 	}
 }
 
-// TestC15ForgedClassIsClamped: what a client writes raises no class above what
+// TestForgedClassIsClamped: what a client writes raises no class above what
 // its key allows.
-func TestC15ForgedClassIsClamped(t *testing.T) {
+func TestForgedClassIsClamped(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{})})
 	for _, c := range []struct{ key, header, tier, class, told string }{
 		{"sk-full", "", "", "interactive", ""}, {"sk-full", "offline", "priority", "offline", "flex"}, {"sk-full", "", "priority", "interactive", "priority"},
@@ -119,8 +119,8 @@ func TestDeadlineHeader(t *testing.T) {
 	r.settled()
 }
 
-// TestC20RefusalsAndLeavingHurtNobody: there is no breaker for them to open.
-func TestC20RefusalsAndLeavingHurtNobody(t *testing.T) {
+// TestRefusalsAndLeavingHurtNobody: there is no breaker for them to open.
+func TestRefusalsAndLeavingHurtNobody(t *testing.T) {
 	r := newRig(t, rigConfig{fake: wiretest.FakeConfig{Model: wire.Model{ID: "fake", Chat: true, ContextTokens: 64}, Script: func(g *wire.Generation) wiretest.Script {
 		if strings.Contains(g.Prompt.Text, "leave") {
 			return wiretest.Script{Hang: true}
@@ -149,9 +149,9 @@ func TestC20RefusalsAndLeavingHurtNobody(t *testing.T) {
 	}
 }
 
-// TestC21WhoseSocketFailed: a client that leaves is no error, an engine that
+// TestWhoseSocketFailed: a client that leaves is no error, an engine that
 // goes is no cancel.
-func TestC21WhoseSocketFailed(t *testing.T) {
+func TestWhoseSocketFailed(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(endless), admission: admission.Config{RunningSequencesMax: 1}})
 	whole := rawPost("/v1/chat/completions", chatBody(`"stream":true,"max_tokens":4000`))
 	running := r.dial() // (c), in the middle of its stream
@@ -195,9 +195,9 @@ func (e *generateCounter) Generate(g *wire.Generation) *wire.Stream {
 	return e.Engine.Generate(g)
 }
 
-// TestC22NothingIsGeneratedTwice: an engine that goes between dispatch and the
+// TestNothingIsGeneratedTwice: an engine that goes between dispatch and the
 // first event costs the client an error, and never a second generation.
-func TestC22NothingIsGeneratedTwice(t *testing.T) {
+func TestNothingIsGeneratedTwice(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(wiretest.Script{FirstDelay: time.Millisecond, Err: wire.Errorf(wire.Unavailable, "the engine ended")}), admission: tenants(budget.Limits{RequestsPerMinute: 100000})})
 	counter := &generateCounter{Engine: r.fake, times: map[string]int{}}
 	r.gw.engine = counter

@@ -230,9 +230,9 @@ func (p panicking) Admit(w admission.Work) (admission.Ticket, error) {
 	return panics{t}, err
 }
 
-// TestH07EveryStageEnds cancels at each stage, and lets the stream's writer
+// TestEveryStageEnds cancels at each stage, and lets the stream's writer
 // panic: each has one record, and one tree whose spans have all ended.
-func TestH07EveryStageEnds(t *testing.T) {
+func TestEveryStageEnds(t *testing.T) {
 	for _, stage := range []string{"body", "preparing", "queued", "prefill", "streaming", "panic"} {
 		t.Run(stage, func(t *testing.T) {
 			collector := spanstest.New(t)

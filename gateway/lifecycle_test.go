@@ -30,7 +30,7 @@ func (r *rig) lastOutcome() string {
 	return last[0].Outcome.String()
 }
 
-func TestA06UsageComesOnceAndLast(t *testing.T) {
+func TestUsageComesOnceAndLast(t *testing.T) {
 	r := simpleRig(t, wiretest.Script{Pieces: []string{"a", "b"}, CachedTokens: 1})
 	for path, body := range map[string]func(string) string{"/v1/chat/completions": chatBody, "/v1/completions": textBody} {
 		plain := object(t, r.do("POST", path, body("")).body)["usage"]
@@ -55,7 +55,7 @@ func TestA06UsageComesOnceAndLast(t *testing.T) {
 	}
 }
 
-func TestA08BrokenStreamsEndWithAnError(t *testing.T) {
+func TestBrokenStreamsEndWithAnError(t *testing.T) {
 	r := simpleRig(t, wiretest.Script{Pieces: []string{"a", "b", "c"}, Delay: time.Millisecond, Err: wire.Errorf(wire.Internal, "secret words")})
 	got := r.raw(rawPost("/v1/chat/completions", chatBody(`"stream":true`)))
 	all := events(got)
@@ -74,7 +74,7 @@ func TestA08BrokenStreamsEndWithAnError(t *testing.T) {
 	}
 }
 
-func TestA11RefusedStreamsArePlainErrors(t *testing.T) {
+func TestRefusedStreamsArePlainErrors(t *testing.T) {
 	r := simpleRig(t, hello)
 	base := goroutines()
 	one := rawPost("/v1/chat/completions", chatBody(`"stream":true,"n":0`))
@@ -87,7 +87,7 @@ func TestA11RefusedStreamsArePlainErrors(t *testing.T) {
 	}
 }
 
-func TestA12LeavingFreesThePlace(t *testing.T) {
+func TestLeavingFreesThePlace(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(endless), admission: admission.Config{RunningSequencesMax: 1}})
 	c := r.dial()
 	io.WriteString(c, rawPost("/v1/chat/completions", chatBody(`"stream":true,"max_tokens":2000`)))
@@ -187,7 +187,7 @@ func (l leaving) run(t *testing.T, leave func(*net.TCPConn)) {
 	}
 }
 
-func TestA14A15SlowReadersAreCutAndSteadyOnesAreNot(t *testing.T) {
+func TestSlowReadersAreCutAndSteadyOnesAreNot(t *testing.T) {
 	cfg := wiretest.FakeConfig{Model: wire.Model{ID: "fake", Chat: true, ContextTokens: 1 << 20}, Script: func(g *wire.Generation) wiretest.Script {
 		if strings.Contains(g.Prompt.Text, "flood") {
 			return wiretest.Script{Endless: true, Pieces: []string{strings.Repeat("x", 64<<10)}}
@@ -225,7 +225,7 @@ func TestA14A15SlowReadersAreCutAndSteadyOnesAreNot(t *testing.T) {
 	}
 }
 
-func TestA16SilenceIsBrokenInQueueAndPrefill(t *testing.T) {
+func TestSilenceIsBrokenInQueueAndPrefill(t *testing.T) {
 	script := func(g *wire.Generation) wiretest.Script {
 		if strings.Contains(g.Prompt.Text, "hold") {
 			return endless
@@ -308,7 +308,7 @@ func TestQueueFullIsRefusedAtOnce(t *testing.T) {
 	r.settled()
 }
 
-func TestA29AnswersAreNotMixed(t *testing.T) {
+func TestAnswersAreNotMixed(t *testing.T) {
 	cfg := wiretest.FakeConfig{Script: func(g *wire.Generation) wiretest.Script {
 		_, rest, _ := strings.Cut(g.Prompt.Text, "mark-")
 		mark := "mark-" + rest[:32]
@@ -364,9 +364,9 @@ func deltaText(e map[string]any) string {
 	return ""
 }
 
-// TestG12RandomDisconnects is the proof of cancellation: clients leave at
+// TestRandomDisconnects is the proof of cancellation: clients leave at
 // random moments in random states, and nothing of them stays.
-func TestG12RandomDisconnects(t *testing.T) {
+func TestRandomDisconnects(t *testing.T) {
 	cfg := wiretest.FakeConfig{Script: func(g *wire.Generation) wiretest.Script {
 		switch rand.IntN(4) {
 		case 0:
@@ -453,7 +453,7 @@ func leaveAtRandom(addr, request string) {
 	}
 }
 
-func TestG05EngineGone(t *testing.T) {
+func TestEngineGone(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(endless), admission: admission.Config{RunningSequencesMax: 8}})
 	var wg sync.WaitGroup
 	results := make(chan string, 16)
@@ -529,7 +529,7 @@ func TestReadinessFollowsProgress(t *testing.T) {
 	}
 }
 
-func TestG08Drain(t *testing.T) {
+func TestDrain(t *testing.T) {
 	short := wiretest.Script{Pieces: []string{"a", "b", "c", "d", "e"}, Delay: 30 * time.Millisecond}
 	for name, c := range map[string]struct {
 		script wiretest.Script

@@ -41,7 +41,7 @@ func (r *rig) metric(name string) (sum float64) {
 	return sum
 }
 
-func TestH08TheEngineGetsTheTrace(t *testing.T) {
+func TestTheEngineGetsTheTrace(t *testing.T) {
 	r := simpleRig(t, hello)
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	r.do("POST", "/v1/chat/completions", chatBody(""), "Traceparent", parent, "Tracestate", "a=1")

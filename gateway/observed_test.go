@@ -23,7 +23,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
 
-func TestH01LabelsAreClosedSets(t *testing.T) {
+func TestLabelsAreClosedSets(t *testing.T) {
 	r := simpleRig(t, hello)
 	r.chat("")
 	r.do("POST", "/v1/chat/completions", strings.Replace(chatBody(""), "fake", "x", 1))
@@ -49,9 +49,9 @@ func TestH01LabelsAreClosedSets(t *testing.T) {
 
 const firstTokenMetric = "gen_ai_server_time_to_first_token_seconds"
 
-// TestH09FirstTokenIsObservedOnce has a line for each way in which a first
+// TestFirstTokenIsObservedOnce has a line for each way in which a first
 // token comes, or does not.
-func TestH09FirstTokenIsObservedOnce(t *testing.T) {
+func TestFirstTokenIsObservedOnce(t *testing.T) {
 	const slow = 30 * time.Millisecond
 	scripts := map[string]wiretest.Script{
 		"one token":      {Pieces: []string{"x"}},
@@ -123,9 +123,9 @@ func TestH09FirstTokenIsObservedOnce(t *testing.T) {
 	}
 }
 
-// TestH09TheWallClockMayStep: instants of records are of a clock that is never
+// TestTheWallClockMayStep: instants of records are of a clock that is never
 // set, and one record whose instants disagree is not observed.
-func TestH09TheWallClockMayStep(t *testing.T) {
+func TestTheWallClockMayStep(t *testing.T) {
 	var before, after unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &before); err != nil {
 		t.Skipf("no CLOCK_MONOTONIC to compare with: %v", err)
@@ -156,9 +156,9 @@ func (r *rig) levels() (up []string, all int) {
 	return up, all
 }
 
-// TestH11LevelsAreZeroWhenIdle ends requests in every way there is, many at a
+// TestLevelsAreZeroWhenIdle ends requests in every way there is, many at a
 // time, with the engine going away and coming back among them.
-func TestH11LevelsAreZeroWhenIdle(t *testing.T) {
+func TestLevelsAreZeroWhenIdle(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the panics
 	prepare := func(ctx context.Context, q *wire.Request) *wire.Error {

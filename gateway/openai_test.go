@@ -32,7 +32,7 @@ func decodeText(t *testing.T, body string, chat bool) *call {
 	return c
 }
 
-func TestB01NullIsAbsent(t *testing.T) {
+func TestNullIsAbsent(t *testing.T) {
 	for _, chat := range []bool{true, false} {
 		body := textBody
 		if chat {
@@ -48,7 +48,7 @@ func TestB01NullIsAbsent(t *testing.T) {
 	}
 }
 
-func TestB02ContentForms(t *testing.T) {
+func TestContentForms(t *testing.T) {
 	r := simpleRig(t, hello)
 	for _, role := range []string{"system", "developer", "user", "assistant", "tool"} {
 		tokens := func(content string) any {
@@ -66,7 +66,7 @@ func TestB02ContentForms(t *testing.T) {
 	}
 }
 
-func TestB04B05MessagesPassUnchanged(t *testing.T) {
+func TestMessagesPassUnchanged(t *testing.T) {
 	messages := `[{"role":"user","content":"w"}, {"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":\"b\\\"c\"}"}}]},{"role":"assistant","tool_calls":[]},{"role":"assistant"},{"role":"tool","tool_call_id":"1","content":"ok"},{"role":"developer","content":"d"}]`
 	c := decodeText(t, `{"model":"m","messages":`+messages+`}`, true)
 	if string(c.prompts[0].Messages) != messages {
@@ -77,15 +77,11 @@ func TestB04B05MessagesPassUnchanged(t *testing.T) {
 func TestRefusedValues(t *testing.T) {
 	const both = "chat and text"
 	for _, c := range []struct{ route, field, param string }{
-		// B08
 		{both, `"max_tokens":-1`, "max_tokens"}, {both, `"max_tokens":1.5`, "max_tokens"}, {both, `"max_tokens":"10"`, "max_tokens"},
 		{both, `"max_tokens":2147483648`, "max_tokens"}, {both, `"max_tokens":9223372036854775808`, "max_tokens"}, {both, `"max_tokens":1e400`, "max_tokens"},
 		{both, `"max_tokens":0`, "max_tokens"}, {"chat", `"max_completion_tokens":0`, "max_completion_tokens"},
-		// B11
 		{both, `"logit_bias":{"-1":1}`, "logit_bias"}, {both, `"logit_bias":{"x":1}`, "logit_bias"}, {both, `"logit_bias":{"1":1e9}`, "logit_bias"}, {both, `"logit_bias":[1]`, "logit_bias"},
-		// B13
 		{"chat", `"top_logprobs":2`, "top_logprobs"}, {"chat", `"logprobs":2`, "logprobs"},
-		// B23
 		{both, `"n":0`, "n"}, {both, `"n":-1`, "n"}, {both, `"n":129`, "n"}, {both, `"n":1000000`, "n"}, {"text", `"n":2,"best_of":1`, "best_of"}, {"text", `"best_of":3`, "best_of"},
 		{"chat", `"logprobs":true,"top_logprobs":21`, "top_logprobs"}, {"text", `"logprobs":6`, "logprobs"}, {"text", `"logprobs":true`, "logprobs"},
 		{both, `"temperature":-1`, "temperature"}, {both, `"temperature":2.1`, "temperature"}, {both, `"temperature":"hot"`, "temperature"},
@@ -122,7 +118,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-func TestB08HugeLimitsCostNothing(t *testing.T) {
+func TestHugeLimitsCostNothing(t *testing.T) {
 	r := simpleRig(t, hello)
 	var before, after runtime.MemStats
 	r.chat(`"max_tokens":100000000`)
@@ -136,7 +132,7 @@ func TestB08HugeLimitsCostNothing(t *testing.T) {
 	}
 }
 
-func TestB23CountsAreBounded(t *testing.T) {
+func TestCountsAreBounded(t *testing.T) {
 	for field, body := range map[string]string{
 		"messages": `{"model":"m","messages":[` + strings.Repeat(`{"role":"user","content":"x"},`, 20000) + `{"role":"user"}]}`,
 		"tools":    chatBody(`"tools":[` + strings.Repeat(`{},`, 5000) + `{}]`),
@@ -147,7 +143,7 @@ func TestB23CountsAreBounded(t *testing.T) {
 	}
 }
 
-func TestB24UnknownFieldsAreIgnored(t *testing.T) {
+func TestUnknownFieldsAreIgnored(t *testing.T) {
 	r := simpleRig(t, hello)
 	resp := r.chat(`"store":true,"metadata":{"a":1},"service_tier":"flex","x_foo":[1,{}],"user":"u"`)
 	if resp.status != 200 || object(t, resp.body)["service_tier"] != "flex" {
@@ -159,7 +155,7 @@ func TestB24UnknownFieldsAreIgnored(t *testing.T) {
 	}
 }
 
-func TestB06NewerLimitWins(t *testing.T) {
+func TestNewerLimitWins(t *testing.T) {
 	r := simpleRig(t, wiretest.Script{Endless: true})
 	for _, c := range []struct {
 		fields string
@@ -176,7 +172,7 @@ func TestB06NewerLimitWins(t *testing.T) {
 	}
 }
 
-func TestB09PromptForms(t *testing.T) {
+func TestPromptForms(t *testing.T) {
 	r := simpleRig(t, hello)
 	for prompt, c := range map[string]struct {
 		choices int
@@ -211,7 +207,7 @@ func TestB09PromptForms(t *testing.T) {
 	}
 }
 
-func TestB13EchoAndLogprobs(t *testing.T) {
+func TestEchoAndLogprobs(t *testing.T) {
 	r := simpleRig(t, hello)
 	for _, stream := range []bool{false, true} {
 		body := textBody(fmt.Sprintf(`"echo":true,"max_tokens":0,"logprobs":1,"stream":%v`, stream))
@@ -231,7 +227,7 @@ func TestB13EchoAndLogprobs(t *testing.T) {
 	}
 }
 
-func TestB13TokensAreToldApart(t *testing.T) {
+func TestTokensAreToldApart(t *testing.T) {
 	top := func(all ...string) (tops []wire.TopLogprob) {
 		for i, text := range all {
 			tops = append(tops, wire.TopLogprob{ID: int32(i), Bytes: []byte(text), Logprob: -1})
@@ -254,7 +250,7 @@ func TestB13TokensAreToldApart(t *testing.T) {
 	}
 }
 
-func TestB19HostileJSON(t *testing.T) {
+func TestHostileJSON(t *testing.T) {
 	start := time.Now()
 	for name, body := range map[string]string{
 		"open nesting":     `{"zz":` + strings.Repeat("[", 1_000_000),
@@ -313,7 +309,7 @@ func TestBodiesCostLittleMoreThanTheirSize(t *testing.T) {
 	}
 }
 
-func TestB11BiasesKeepTheirOrderAndTheLastCounts(t *testing.T) {
+func TestBiasesKeepTheirOrderAndTheLastCounts(t *testing.T) {
 	c := decodeText(t, chatBody(`"logit_bias":{"7":1,"3":2,"7":-5}`), true)
 	if fmt.Sprint(c.options.LogitBias) != "[{7 -5} {3 2}]" {
 		t.Errorf("%v", c.options.LogitBias)

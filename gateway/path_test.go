@@ -33,7 +33,7 @@ func holdPrepare() (hook func(context.Context, *wire.Request) *wire.Error, relea
 	}, sync.OnceFunc(func() { close(held) })
 }
 
-func TestA16SilenceIsBrokenWhilePreparing(t *testing.T) {
+func TestSilenceIsBrokenWhilePreparing(t *testing.T) {
 	hook, release := holdPrepare()
 	defer release()
 	cfg := scripted(hello)
@@ -135,7 +135,7 @@ func TestAnExchangeWaitsForItsPrepare(t *testing.T) {
 	}
 }
 
-func TestD04TheSaltIsOurs(t *testing.T) {
+func TestTheSaltIsOurs(t *testing.T) {
 	var mu sync.Mutex
 	salts := map[string]bool{}
 	cfg := scripted(hello)

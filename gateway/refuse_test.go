@@ -27,7 +27,7 @@ func (c refuser) Admit(admission.Work) (admission.Ticket, error) { return nil, c
 
 var wholeSeconds = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
 
-// checkRetry checks what C12 asks of a refusal, about a true wait of at least
+// checkRetry checks the Retry-After of a refusal, for a true wait of at least
 // least and at most most.
 func checkRetry(t *testing.T, name string, resp response, least, most time.Duration) {
 	t.Helper()
@@ -44,8 +44,8 @@ func checkRetry(t *testing.T, name string, resp response, least, most time.Durat
 	}
 }
 
-// TestC12EveryRefusalSaysWhen goes through all reasons of admission.
-func TestC12EveryRefusalSaysWhen(t *testing.T) {
+// TestEveryRefusalSaysWhen goes through all reasons of admission.
+func TestEveryRefusalSaysWhen(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello)})
 	queue := r.gw.admission
 	for reason, want := range map[admission.Reason]struct {
@@ -88,8 +88,8 @@ func TestC12EveryRefusalSaysWhen(t *testing.T) {
 	}
 }
 
-// TestC12BudgetRefusals: each limit says when, and keeps its word.
-func TestC12BudgetRefusals(t *testing.T) {
+// TestBudgetRefusals: each limit says when, and keeps its word.
+func TestBudgetRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits budget.Limits
 		reason string
@@ -145,7 +145,7 @@ func TestC12BudgetRefusals(t *testing.T) {
 	}
 }
 
-func TestC12MoreThanALimitIsNoRetry(t *testing.T) {
+func TestMoreThanALimitIsNoRetry(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{InputTokensPerMinute: 20, TokensPerDay: 30})})
 	resp := r.as("sk-poor", strings.Replace(chatBody(""), "hi", strings.Repeat("many words ", 50), 1))
 	if code, _ := errorOf(t, resp.body); resp.status != 400 || code != "request_exceeds_limit" || resp.header.Get("Retry-After") != "" {
@@ -181,9 +181,9 @@ func TestRateLimitHeadersDrop(t *testing.T) {
 	}
 }
 
-// TestC13TheShortestWaitCounts: by class, for all, by the client's header;
+// TestTheShortestWaitCounts: by class, for all, by the client's header;
 // what expires is never dispatched.
-func TestC13TheShortestWaitCounts(t *testing.T) {
+func TestTheShortestWaitCounts(t *testing.T) {
 	const short = 60 * time.Millisecond
 	for name, c := range map[string]struct {
 		class, all time.Duration
@@ -237,8 +237,8 @@ func TestC13TheShortestWaitCounts(t *testing.T) {
 	}
 }
 
-// TestC25TheRefusedDoNotReturnAtOnce: their waits are spread over the refill.
-func TestC25TheRefusedDoNotReturnAtOnce(t *testing.T) {
+// TestTheRefusedDoNotReturnAtOnce: their waits are spread over the refill.
+func TestTheRefusedDoNotReturnAtOnce(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{RequestsPerMinute: 6000}), budget: budget.Config{Burst: time.Second}})
 	var mu sync.Mutex
 	var waits []float64

@@ -21,7 +21,7 @@ func (r *rig) last(before int) telemetry.Record {
 	return r.recorder.Last(1)[0]
 }
 
-func TestA19IdentityHidesNoRequest(t *testing.T) {
+func TestIdentityHidesNoRequest(t *testing.T) {
 	r := simpleRig(t, hello)
 	second := "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
 	for _, head := range []string{
@@ -42,7 +42,7 @@ func TestA19IdentityHidesNoRequest(t *testing.T) {
 	}
 }
 
-func TestA20RefusalsNeedNoBody(t *testing.T) {
+func TestRefusalsNeedNoBody(t *testing.T) {
 	r := simpleRig(t, hello)
 	for request, want := range map[string]string{
 		"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n":                               "404",

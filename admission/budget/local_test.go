@@ -44,7 +44,7 @@ func must(t *testing.T, s Store, limits Limits, input, output int) *Reservation 
 }
 
 // A tenant below its limit is never refused, however often its bucket is touched.
-func TestC02SteadyUseBelowLimit(t *testing.T) {
+func TestSteadyUseBelowLimit(t *testing.T) {
 	l, h := newTestLocal()
 	for i := range 240 {
 		r, refusal := reserve(l, Limits{InputTokensPerMinute: 6000}, 50, 0)
@@ -57,7 +57,7 @@ func TestC02SteadyUseBelowLimit(t *testing.T) {
 }
 
 // What is charged is what was used, whatever the end.
-func TestC04ChargedIsUsed(t *testing.T) {
+func TestChargedIsUsed(t *testing.T) {
 	l, h := newTestLocal()
 	random := rand.New(rand.NewPCG(4, 1))
 	limits := Limits{InputTokensPerMinute: 6_000_000, OutputTokensPerMinute: 6_000_000, Concurrency: 1000, TokensPerDay: 100_000_000}
@@ -96,7 +96,7 @@ func TestC04ChargedIsUsed(t *testing.T) {
 }
 
 // A stream that is cut in any moment leaves its place to the next.
-func TestC05PlaceIsFreed(t *testing.T) {
+func TestPlaceIsFreed(t *testing.T) {
 	l, h := newTestLocal()
 	random := rand.New(rand.NewPCG(5, 1))
 	for i := range 200 {
@@ -118,7 +118,7 @@ func TestC05PlaceIsFreed(t *testing.T) {
 }
 
 // A clock that jumps adds nothing to what one that runs evenly gives.
-func TestC11ClockJumps(t *testing.T) {
+func TestClockJumps(t *testing.T) {
 	run := func(skew func(i int) time.Duration) (admitted int) {
 		l, h := newTestLocal()
 		start := h.now()
@@ -147,7 +147,7 @@ func TestC11ClockJumps(t *testing.T) {
 
 // Each refusal says which budget, how long, and whether waiting helps; waiting
 // as told is enough.
-func TestC12Refusals(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits        Limits
 		input, output int

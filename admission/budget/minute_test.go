@@ -18,7 +18,7 @@ func maxWithin(at []time.Time, n []int) (most int) {
 	return most
 }
 
-func TestC24AnyMinute(t *testing.T) {
+func TestAnyMinute(t *testing.T) {
 	l, h := newTestLocal()
 	start := h.now()
 	var at []time.Time
@@ -79,7 +79,7 @@ func TestAnyMinuteOverRandomLoads(t *testing.T) {
 
 // Clients that are refused together and obey do not return together, and each
 // needs few rounds.
-func TestC25NoHerd(t *testing.T) {
+func TestNoHerd(t *testing.T) {
 	l, h := newTestLocal()
 	limits := Limits{RequestsPerMinute: 200}
 	start := h.now()

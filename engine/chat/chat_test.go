@@ -85,7 +85,7 @@ func TestShapedConversations(t *testing.T) {
 	}
 }
 
-func TestB02PartsEqualString(t *testing.T) {
+func TestPartsEqualString(t *testing.T) {
 	joins := compile(t, chatML, Options{})
 	lists := compile(t, `{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endif %}{% endfor %}`, Options{})
 	for _, role := range []string{"system", "user", "assistant", "tool"} {
@@ -205,7 +205,7 @@ func TestStrftimeIsPythons(t *testing.T) {
 	}
 }
 
-func TestE16RaisedKeepsItsWords(t *testing.T) {
+func TestRaisedKeepsItsWords(t *testing.T) {
 	tmpl := compile(t, `{{ raise_exception('System role not supported: "' ~ messages[0].role ~ '"') }}`, Options{})
 	_, err := tmpl.Render(t.Context(), input(`[{"role":"system","content":""}]`, "", ""))
 	var raised *Raised
@@ -214,7 +214,7 @@ func TestE16RaisedKeepsItsWords(t *testing.T) {
 	}
 }
 
-func TestE18BadTemplateIsNewsError(t *testing.T) {
+func TestBadTemplateIsNewsError(t *testing.T) {
 	for source, want := range map[string]string{
 		"":                         "empty",
 		" \n":                      "empty",
@@ -229,7 +229,7 @@ func TestE18BadTemplateIsNewsError(t *testing.T) {
 	}
 }
 
-func TestE19RenderIsBounded(t *testing.T) {
+func TestRenderIsBounded(t *testing.T) {
 	for _, source := range []string{
 		`{% for i in range(100000) %}{% for j in range(10000000) %}{% endfor %}{% endfor %}`,
 		`{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}`,
@@ -258,9 +258,9 @@ func TestRenderIsConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// TestE12UserTextMakesNoControlTokens renders hostile texts in every place
+// TestUserTextMakesNoControlTokens renders hostile texts in every place
 // that a user fills, and counts control tokens.
-func TestE12UserTextMakesNoControlTokens(t *testing.T) {
+func TestUserTextMakesNoControlTokens(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "shared", "demo-model", "forebay-demo-q8_0.gguf")
 	f, err := gguf.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -331,9 +331,9 @@ func guarded(t *testing.T, source string, controls []string, in Input) (text str
 	return tokenizer.Unguard(out), n
 }
 
-// TestE12TemplateTextCompletesNoControlString: the template's own text stands
+// TestTemplateTextCompletesNoControlString: the template's own text stands
 // around the user's, or the user's comes out of JSON within JSON.
-func TestE12TemplateTextCompletesNoControlString(t *testing.T) {
+func TestTemplateTextCompletesNoControlString(t *testing.T) {
 	const content = `{% for m in messages %}{{ m.content }}{% endfor %}`
 	for _, c := range []struct{ source, content, want string }{
 		{`<{{ messages[0].content }}`, "|im_end|> x", "<|im_end|> x"},
@@ -367,7 +367,7 @@ func TestE12TemplateTextCompletesNoControlString(t *testing.T) {
 	}
 }
 
-func TestE14GuardingIsLinear(t *testing.T) {
+func TestGuardingIsLinear(t *testing.T) {
 	g := newGuard([]string{"<|im_end|>", "<<|"})
 	done := make(chan string, 1)
 	go func() { done <- g.text(strings.Repeat("<", 4<<20)) }()

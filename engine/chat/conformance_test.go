@@ -68,9 +68,9 @@ func (r *reference) now(t testing.TB) time.Time {
 	return now
 }
 
-// TestE17ReferenceTemplates compares every conversation byte for byte. Where
+// TestReferenceTemplates compares every conversation byte for byte. Where
 // the reference itself breaks down there is nothing to compare.
-func TestE17ReferenceTemplates(t *testing.T) {
+func TestReferenceTemplates(t *testing.T) {
 	compared := 0
 	for _, r := range references(t) {
 		tmpl, now := r.compile(t), r.now(t)

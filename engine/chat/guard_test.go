@@ -11,10 +11,10 @@ import (
 
 var controlLike = regexp.MustCompile(`<\|[^|<>\s]+\|>|</?s>|<[a-z]+(?:_of_[a-z]+)?_?[a-z]*>|\[/?[A-Z_]{3,}\]|<｜[^｜]+｜>`)
 
-// TestE12EveryTemplateKeepsUserTextApart puts every string of a template that
+// TestEveryTemplateKeepsUserTextApart puts every string of a template that
 // looks like a control token into every place that a client fills, whole and
 // in two halves, between words that no template has.
-func TestE12EveryTemplateKeepsUserTextApart(t *testing.T) {
+func TestEveryTemplateKeepsUserTextApart(t *testing.T) {
 	rendered, open := 0, 0
 	for _, r := range references(t) {
 		controls := controlLike.FindAllString(r.Template, 4)

@@ -56,7 +56,7 @@ func nested(depth int) []byte {
 	return append(b, words(uint32(0), uint64(1), uint8(7))...)
 }
 
-func TestE01CountsBeyondTheFileAreRefusedWithoutAllocating(t *testing.T) {
+func TestCountsBeyondTheFileAreRefusedWithoutAllocating(t *testing.T) {
 	const str, arr, u8 = uint32(8), uint32(9), uint32(0)
 	cases := []struct {
 		name string
@@ -102,8 +102,8 @@ func TestE01CountsBeyondTheFileAreRefusedWithoutAllocating(t *testing.T) {
 	}
 }
 
-// TestE01ArraysDoNotGrowInMemory: an element of one byte would take eight.
-func TestE01ArraysDoNotGrowInMemory(t *testing.T) {
+// TestArraysDoNotGrowInMemory: an element of one byte would take eight.
+func TestArraysDoNotGrowInMemory(t *testing.T) {
 	const n = elementsMax + 1
 	for elem, read := range map[uint32]func(f *File) error{
 		0: func(f *File) error { _, _, err := f.Ints("k"); return err },
@@ -121,7 +121,7 @@ func TestE01ArraysDoNotGrowInMemory(t *testing.T) {
 	}
 }
 
-func TestE01EveryCutOfAFileIsRefused(t *testing.T) {
+func TestEveryCutOfAFileIsRefused(t *testing.T) {
 	whole := gguftest.TinyModel(gguftest.Tiny{Layers: 1, Embed: 32, Heads: 1, KVHeads: 1})
 	f, err := Parse("whole", whole)
 	if err != nil {
@@ -136,7 +136,7 @@ func TestE01EveryCutOfAFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestE02AlignmentsAreReadRightOrRefused(t *testing.T) {
+func TestAlignmentsAreReadRightOrRefused(t *testing.T) {
 	data := gguftest.Encode(kernels.F32, []float32{1, 2})
 	for _, n := range []int{8, 16, 24, 32, 40, 64, 4096} {
 		b := &gguftest.Builder{Alignment: n}
@@ -161,7 +161,7 @@ func TestE02AlignmentsAreReadRightOrRefused(t *testing.T) {
 	wantRefused(t, "twice", twice.Bytes(), "key general.alignment: appears twice")
 }
 
-func TestE03ShapesAreMultipliedWithCare(t *testing.T) {
+func TestShapesAreMultipliedWithCare(t *testing.T) {
 	entry := func(dims ...uint64) []byte {
 		b := append(header(1, 0), words(uint64(1), "a", uint32(len(dims)), dims)...)
 		return append(b, words(uint32(0), uint64(0), make([]byte, 256))...)
@@ -186,7 +186,7 @@ func TestE03ShapesAreMultipliedWithCare(t *testing.T) {
 		"tensor name: is 65 bytes long; allowed are 1 to 64")
 }
 
-func TestE05TensorsOutsideOverlappingOrUnknownAreRefused(t *testing.T) {
+func TestTensorsOutsideOverlappingOrUnknownAreRefused(t *testing.T) {
 	data := make([]byte, 64)
 	base := func() *gguftest.Builder {
 		return (&gguftest.Builder{}).Tensor("a", kernels.F32, []int{16}, data)

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf/gguftest"
 )
 
-func TestE08PathsThatAreNoFilesAreRefusedAtOnce(t *testing.T) {
+func TestPathsThatAreNoFilesAreRefusedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	mustDo := func(err error) {

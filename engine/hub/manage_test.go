@@ -24,8 +24,8 @@ func (c *client) lines(t *testing.T) (lines []string) {
 	return lines
 }
 
-// E08: what is broken is listed as that, blocks nothing and hides nothing.
-func TestE08BrokenFilesAreListed(t *testing.T) {
+// What is broken is listed as that, blocks nothing and hides nothing.
+func TestBrokenFilesAreListed(t *testing.T) {
 	s, dir := newServer(t, map[string]string{"m-Q4_0.gguf": "four", "m-Q8_0.gguf": "eight"}), t.TempDir()
 	c := s.client(dir, nil)
 	c.mustPull(t, "hf:acme/tiny:Q4_0")

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestE19BudgetsCannotBeRefilled: no argument, however odd, gives budget back
+// TestBudgetsCannotBeRefilled: no argument, however odd, gives budget back
 // or makes something larger than was charged for it.
-func TestE19BudgetsCannotBeRefilled(t *testing.T) {
+func TestBudgetsCannotBeRefilled(t *testing.T) {
 	long := strings.Repeat("x", 1<<16)
 	for name, source := range map[string]string{
 		"negative indent":    "{% for i in range(90000) %}{% set x = 'x'|indent(-9000000000000000000) %}{% for j in range(90000) %}{% set y = 1 %}{% endfor %}{% endfor %}",
@@ -51,9 +51,9 @@ func TestE19BudgetsCannotBeRefilled(t *testing.T) {
 	}
 }
 
-// TestE19DeepTreesKeepToTheStack: a stack that grows past the runtime's limit
+// TestDeepTreesKeepToTheStack: a stack that grows past the runtime's limit
 // ends the process, so depth in macros and in expressions is bounded together.
-func TestE19DeepTreesKeepToTheStack(t *testing.T) {
+func TestDeepTreesKeepToTheStack(t *testing.T) {
 	expression := "f()"
 	for range 60 {
 		expression = "(" + expression + strings.Repeat("+1", 990) + strings.Repeat(" and 1", 990) + ")"
@@ -70,9 +70,9 @@ func TestE19DeepTreesKeepToTheStack(t *testing.T) {
 	}
 }
 
-// TestE19ContextIsLookedAtWhateverTheStepsAre: steps come in strides, which
+// TestContextIsLookedAtWhateverTheStepsAre: steps come in strides, which
 // must not jump over the looks.
-func TestE19ContextIsLookedAtWhateverTheStepsAre(t *testing.T) {
+func TestContextIsLookedAtWhateverTheStepsAre(t *testing.T) {
 	s := &state{ctx: &recorder{}, limits: roomy}
 	s.step()
 	for range 10_000 {
@@ -87,8 +87,8 @@ func TestE19ContextIsLookedAtWhateverTheStepsAre(t *testing.T) {
 	}
 }
 
-// TestE19ParsingIsLinear: each takes seconds where a template's length counts twice.
-func TestE19ParsingIsLinear(t *testing.T) {
+// TestParsingIsLinear: each takes seconds where a template's length counts twice.
+func TestParsingIsLinear(t *testing.T) {
 	const half = sourceBytesMax / 2
 	for name, source := range map[string]string{
 		"strings in a row": "{{ " + strings.Repeat("'' 'a' ", half/8) + "}}",

@@ -22,7 +22,7 @@ func one(o wire.Options, logits ...float32) (int32, bool) {
 	return New(kernels.Best(), &o, 0, len(logits)).Sample(slices.Clone(logits))
 }
 
-func TestF01(t *testing.T) {
+func TestTinyAndBrokenTemperaturesChooseUnmaskedTokens(t *testing.T) {
 	row := []float32{-80, 80, -inf, 79.5, 80}
 	for _, temperature := range []float32{0, 1e-30, 1e-8, 1e-5, 1e-4, 1e-3} {
 		for seed := range uint64(50) {
@@ -54,7 +54,7 @@ func TestF01(t *testing.T) {
 	}
 }
 
-func TestF02(t *testing.T) {
+func TestRowWithANumberThatIsNotFiniteGivesNoToken(t *testing.T) {
 	for _, bad := range []float32{nan, inf} {
 		for _, at := range []int{0, 2, 4} {
 			for _, o := range []wire.Options{{}, {Temperature: 1}, {Temperature: 1, TopK: 2, TopP: 0.5, RepetitionPenalty: 1.5}} {
@@ -82,7 +82,7 @@ func TestF02(t *testing.T) {
 	}
 }
 
-func TestF03(t *testing.T) {
+func TestMaskedTokensAreNeverChosen(t *testing.T) {
 	row := []float32{-inf, 5, -inf, 4, -inf}
 	for _, o := range []wire.Options{
 		{},
@@ -104,7 +104,7 @@ func TestF03(t *testing.T) {
 	}
 }
 
-func TestF05(t *testing.T) {
+func TestPenaltiesAndBiases(t *testing.T) {
 	bias := func(id int32, b float32) wire.LogitBias { return wire.LogitBias{Token: id, Bias: b} }
 	for _, tc := range []struct {
 		name    string
@@ -136,8 +136,8 @@ func TestF05(t *testing.T) {
 	}
 }
 
-// TestF07 gives a seeded choice neighbours that come and go.
-func TestF07(t *testing.T) {
+// TestSeededChoiceIgnoresNeighbours gives a seeded choice neighbours that come and go.
+func TestSeededChoiceIgnoresNeighbours(t *testing.T) {
 	options := wire.Options{Temperature: 0.8, Seed: 42, TopP: 0.95, FrequencyPenalty: 0.1}
 	run := func(choice int, neighbour func(step int, row []float32)) (ids []int32) {
 		s := New(kernels.Best(), &options, choice, 1000)

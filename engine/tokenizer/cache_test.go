@@ -118,8 +118,8 @@ func TestCacheKeepsItsLimit(t *testing.T) {
 	}
 }
 
-// TestE14EncodingStopsWhenAsked: in many words, in one word, and between specials.
-func TestE14EncodingStopsWhenAsked(t *testing.T) {
+// TestEncodingStopsWhenAsked: in many words, in one word, and between specials.
+func TestEncodingStopsWhenAsked(t *testing.T) {
 	for name, tok := range map[string]*Tokenizer{"bpe": smallBPE().must(t), "spm": smallSPM().must(t)} {
 		for _, unit := range []string{"hello b ", "ab", "<|end|>"} {
 			text := strings.Repeat(unit, 400_000)

@@ -144,7 +144,7 @@ func unzip(t testing.TB, path string) []byte {
 	return data
 }
 
-func TestE09ConformanceVocabularies(t *testing.T) {
+func TestConformanceVocabularies(t *testing.T) {
 	folders, _ := filepath.Glob(filepath.Join(sharedFile(t, "conformance", "tokenizers"), "gguf-*"))
 	if len(folders) == 0 {
 		t.Skipf("test data is missing: %s/conformance/tokenizers/gguf-*", shared)

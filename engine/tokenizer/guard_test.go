@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestE12GuardedTextStaysText(t *testing.T) {
+func TestGuardedTextStaysText(t *testing.T) {
 	for _, m := range []file{smallBPE(), smallSPM()} {
 		tok := m.must(t)
 		for _, control := range tok.ControlStrings() {

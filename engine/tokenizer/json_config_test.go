@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestE12TokensWithARoleAreControl: tokenizer.json calls them plain, what lies beside says more.
-func TestE12TokensWithARoleAreControl(t *testing.T) {
+// TestTokensWithARoleAreControl: tokenizer.json calls them plain, what lies beside says more.
+func TestTokensWithARoleAreControl(t *testing.T) {
 	add := []any{
 		map[string]any{"id": 258, "content": "<|im_end|>", "special": false}, map[string]any{"id": 259, "content": "<turn>", "special": false},
 		map[string]any{"id": 260, "content": "<both>", "special": false}, map[string]any{"id": 261, "content": "<tool>", "special": false},
@@ -52,8 +52,8 @@ func TestSplitTrailingIsLinear(t *testing.T) {
 	}
 }
 
-// TestE14CharacterBPEStops: a piece of character BPE is a whole text.
-func TestE14CharacterBPEStops(t *testing.T) {
+// TestCharacterBPEStops: a piece of character BPE is a whole text.
+func TestCharacterBPEStops(t *testing.T) {
 	file := smallJSON(map[string]any{"pre_tokenizer": map[string]any{"type": "Metaspace", "replacement": space, "split": false, "prepend_scheme": "never"}, "decoder": nil})
 	tok, err := FromJSON("f", JSONSource{Tokenizer: file})
 	if err != nil {

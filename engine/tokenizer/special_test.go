@@ -72,9 +72,9 @@ func TestSpecialsEqualNaive(t *testing.T) {
 	}
 }
 
-// TestE14NearSpecials: the longest special there may be, and a text that is nearly
+// TestNearSpecials: the longest special there may be, and a text that is nearly
 // nothing but it. The trie is no deeper than that, which bounds the work per byte.
-func TestE14NearSpecials(t *testing.T) {
+func TestNearSpecials(t *testing.T) {
 	long := strings.Repeat("<", specialBytesMax)
 	v := &vocabulary{texts: []string{long, "<<a"}, kinds: []kind{kindControl, kindControl}}
 	s, err := newSpecials(v)

@@ -147,7 +147,7 @@ func TestDuplicateTokensGiveTheLowestID(t *testing.T) {
 	}
 }
 
-func TestE10OneBOS(t *testing.T) {
+func TestOneBOS(t *testing.T) {
 	tok := load(t, sharedFile(t, "conformance", "tokenizers", "gguf-llama-bpe", "vocab.gguf"))
 	bos := tok.Text(tok.BOS())
 	for _, c := range []struct {
@@ -172,8 +172,8 @@ func TestE10OneBOS(t *testing.T) {
 	}
 }
 
-// TestE14LongWordsStayLinear counts the pairs looked at, which bound the heap's size.
-func TestE14LongWordsStayLinear(t *testing.T) {
+// TestLongWordsStayLinear counts the pairs looked at, which bound the heap's size.
+func TestLongWordsStayLinear(t *testing.T) {
 	vocabs := map[string]*Tokenizer{"smallBPE": smallBPE().must(t), "smallSPM": smallSPM().must(t)}
 	letters := func(n int) string {
 		rng := rand.New(rand.NewPCG(3, 4))

@@ -140,8 +140,8 @@ func arrived(t *testing.T, r *Request, spans []spanstest.Span) {
 // anchoredAge is how long ago an instant of CLOCK_MONOTONIC was.
 func anchoredAge(instant int64) int64 { return time.Now().UnixNano() - anchor() - instant }
 
-// TestH03CoreAttributesStay: what matters comes first and stays.
-func TestH03CoreAttributesStay(t *testing.T) {
+// TestCoreAttributesStay: what matters comes first and stays.
+func TestCoreAttributesStay(t *testing.T) {
 	collector := spanstest.New(t)
 	for name, extra := range map[string][]Attribute{"200 messages": messages(200), "none": nil} {
 		e := newExporter(t, Config{Endpoint: collector.GRPC})
@@ -180,9 +180,9 @@ func TestH03CoreAttributesStay(t *testing.T) {
 	}
 }
 
-// TestH08IDsAreThoseThatWerePropagated: the parent that telemetry took from the
+// TestIDsAreThoseThatWerePropagated: the parent that telemetry took from the
 // caller's header, or none, with the state and flags that came along.
-func TestH08IDsAreThoseThatWerePropagated(t *testing.T) {
+func TestIDsAreThoseThatWerePropagated(t *testing.T) {
 	collector := spanstest.New(t)
 	e := newExporter(t, Config{Endpoint: collector.GRPC})
 	cases := map[string]struct {

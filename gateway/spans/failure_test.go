@@ -156,9 +156,9 @@ func balance(t *testing.T, handedIn uint64, s Stats) {
 	}
 }
 
-// TestH05CollectorThatNeverAnswers: the gate stays shut until after Close, so a
+// TestCollectorThatNeverAnswers: the gate stays shut until after Close, so a
 // call of Export or Close that returned did not wait for the collector.
-func TestH05CollectorThatNeverAnswers(t *testing.T) {
+func TestCollectorThatNeverAnswers(t *testing.T) {
 	g := newGate(t)
 	for name, endpoint := range map[string]string{
 		"grpc": g.serveGRPC(t), "http": g.serveHTTP(t), "grpc, silent": "grpc://" + silent(t), "http, silent": "http://" + silent(t),
@@ -189,8 +189,8 @@ func TestH05CollectorThatNeverAnswers(t *testing.T) {
 	}
 }
 
-// TestH05CollectorThatIsSlowAndRecovers: exports go on after time-outs and errors.
-func TestH05CollectorThatIsSlowAndRecovers(t *testing.T) {
+// TestCollectorThatIsSlowAndRecovers: exports go on after time-outs and errors.
+func TestCollectorThatIsSlowAndRecovers(t *testing.T) {
 	for _, protocol := range []string{"grpc", "http"} {
 		g := newGate(t)
 		endpoint := map[string]func(*testing.T) string{"grpc": g.serveGRPC, "http": g.serveHTTP}[protocol]
@@ -221,9 +221,9 @@ func TestH05CollectorThatIsSlowAndRecovers(t *testing.T) {
 	}
 }
 
-// TestH05CollectorThatRefusesAndComesBack: first nobody listens, then a real
+// TestCollectorThatRefusesAndComesBack: first nobody listens, then a real
 // collector does, at the same address.
-func TestH05CollectorThatRefusesAndComesBack(t *testing.T) {
+func TestCollectorThatRefusesAndComesBack(t *testing.T) {
 	addresses := map[string]string{"grpc": refusing(t), "http": refusing(t)}
 	exporters := map[string]*Exporter{}
 	for protocol, address := range addresses {

@@ -173,7 +173,7 @@ func upTo(r *Request, n int) {
 	}
 }
 
-func TestH07EverySpanEndsWhereverTheRequestDid(t *testing.T) {
+func TestEverySpanEndsWhereverTheRequestDid(t *testing.T) {
 	for name, c := range ends {
 		r := streamed()
 		c.cut(r)

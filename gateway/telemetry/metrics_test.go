@@ -191,7 +191,7 @@ func TestHistogramCountsAsPrometheusDoes(t *testing.T) {
 	}
 }
 
-func TestH01SeriesAreBounded(t *testing.T) {
+func TestSeriesAreBounded(t *testing.T) {
 	r := quiet(t, &Levels{})
 	rec := fullRecord()
 	r.Finish(rec)

@@ -11,7 +11,7 @@ import (
 
 const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-func TestH08Traceparent(t *testing.T) {
+func TestTraceparent(t *testing.T) {
 	trace := strings.Split(good, "-")[1]
 	for name, c := range map[string]struct {
 		parent string
@@ -98,7 +98,7 @@ func TestLogLine(t *testing.T) {
 	}
 }
 
-func TestH11GaugesAreReadNotCounted(t *testing.T) {
+func TestGaugesAreReadNotCounted(t *testing.T) {
 	levels := Levels{RequestsRunning: 3, Engine: &wire.State{Running: 2, Paused: 1, PagesUsed: 7, PagesFree: 9}}
 	r, err := New(Config{AccessLogOff: true}, nil, func() Levels { return levels })
 	if err != nil {

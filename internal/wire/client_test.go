@@ -214,7 +214,7 @@ func TestClientStreamsEndWhenTheConnectionDoes(t *testing.T) {
 	}
 }
 
-func TestG11(t *testing.T) {
+func TestClientsThatComeAndGoLeaveNothing(t *testing.T) {
 	noNewGoroutines(t)
 	fake := wiretest.NewFake(wiretest.Script{Endless: true, Delay: time.Millisecond})
 	t.Cleanup(func() { fake.Close() })

@@ -38,7 +38,7 @@ func deadSocket(t *testing.T, path string) {
 	}
 }
 
-func TestG01(t *testing.T) {
+func TestPathsThatAreTaken(t *testing.T) {
 	t.Run("a dead engine's socket is replaced", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "e.sock")
 		deadSocket(t, path)
@@ -96,7 +96,7 @@ func TestG01(t *testing.T) {
 	}
 }
 
-func TestG01OneOfManyServes(t *testing.T) {
+func TestOneOfManyServes(t *testing.T) {
 	path := filepath.Join(shortDir(t), "e.sock")
 	deadSocket(t, path)
 	var all sync.WaitGroup
@@ -143,7 +143,7 @@ func TestListenDoesNotWaitForStrangers(t *testing.T) {
 	})
 }
 
-func TestG03(t *testing.T) {
+func TestLongSocketPaths(t *testing.T) {
 	dir := shortDir(t)
 	t.Chdir(dir)
 	for _, size := range []int{107, 108, 120, 300} {

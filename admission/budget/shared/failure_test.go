@@ -42,7 +42,7 @@ func (h *hung) close() {}
 
 // A Redis that hangs costs some requests the decision limit, and then none
 // anything.
-func TestC08RedisHangs(t *testing.T) {
+func TestRedisHangs(t *testing.T) {
 	h := &hung{}
 	cfg := config(t, "redis://unused")
 	cfg.DecisionLimit, cfg.BreakerWait = 5*time.Millisecond, time.Minute
@@ -65,7 +65,7 @@ func TestC08RedisHangs(t *testing.T) {
 
 // However many ask at once, a server that accepts and says nothing gets no more
 // connections than the pool has, and as many that it is still making.
-func TestC08ConnectionsAreBounded(t *testing.T) {
+func TestConnectionsAreBounded(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestC08ConnectionsAreBounded(t *testing.T) {
 
 // While Redis does not answer, a gateway has its part; what it used of it is
 // charged afterwards, and the bucket is not full anew.
-func TestC07LocalPart(t *testing.T) {
+func TestLocalPart(t *testing.T) {
 	m, url := mini(t)
 	var moved atomic.Int64
 	start := time.Now()
@@ -152,7 +152,7 @@ func TestC07LocalPart(t *testing.T) {
 	})
 }
 
-func TestC07FailModes(t *testing.T) {
+func TestFailModes(t *testing.T) {
 	for mode, want := range map[string]func(*budget.Reservation, *budget.Refusal) bool{
 		"open": func(r *budget.Reservation, _ *budget.Refusal) bool { return r != nil && r.Degraded() },
 		"closed": func(_ *budget.Reservation, refusal *budget.Refusal) bool {
@@ -263,7 +263,7 @@ func TestKeysAreDistinct(t *testing.T) {
 
 // Over any minute, three gateways that are all asked for more than the limit
 // admit limit + burst + a hundredth.
-func TestC24AnyMinuteOverGateways(t *testing.T) {
+func TestAnyMinuteOverGateways(t *testing.T) {
 	m, url := mini(t)
 	var moved atomic.Int64
 	start := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
@@ -423,7 +423,7 @@ func (l *broken) sync(ctx context.Context, calls []*call) ([]reply, error) {
 }
 
 // A gateway's part is one part, however many calls fail before Redis is left alone.
-func TestC07OnePartHoweverManyCallsFail(t *testing.T) {
+func TestOnePartHoweverManyCallsFail(t *testing.T) {
 	_, url := mini(t)
 	cfg := config(t, url)
 	cfg.SyncInterval, cfg.BreakerErrors = time.Hour, 1000

@@ -92,7 +92,7 @@ func three(t *testing.T, cfg budget.Config) []*Store {
 }
 
 // 500 requests at once over three gateways, whose clocks differ by a minute.
-func TestC01ThreeGatewaysOneRedis(t *testing.T) {
+func TestThreeGatewaysOneRedis(t *testing.T) {
 	server := startServer(t)
 	cfg := config(t, server.url())
 	cfg.Burst = time.Minute
@@ -141,7 +141,7 @@ func TestConcurrencyOverThreeGateways(t *testing.T) {
 }
 
 // Redis is killed under load of many times the limit and comes back empty.
-func TestC07RedisKilledAndRestarted(t *testing.T) {
+func TestRedisKilledAndRestarted(t *testing.T) {
 	server := startServer(t)
 	cfg := config(t, server.url())
 	cfg.DecisionLimit, cfg.BreakerWait, cfg.SyncInterval = 100*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond

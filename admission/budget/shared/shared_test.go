@@ -97,7 +97,7 @@ func storm(stores []*Store, n int, limits budget.Limits, input, output int, done
 }
 
 // Two gateways admit no more than one would.
-func TestC01TwoGatewaysOneLimit(t *testing.T) {
+func TestTwoGatewaysOneLimit(t *testing.T) {
 	for range 20 {
 		_, url := mini(t)
 		cfg := config(t, url)
@@ -111,7 +111,7 @@ func TestC01TwoGatewaysOneLimit(t *testing.T) {
 }
 
 // The life of a key is that of what it says, not of the last look at it.
-func TestC02KeyLivesNoLongerThanTheWindow(t *testing.T) {
+func TestKeyLivesNoLongerThanTheWindow(t *testing.T) {
 	m, url := mini(t)
 	s := openTest(t, config(t, url), nil)
 	now := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
@@ -129,7 +129,7 @@ func TestC02KeyLivesNoLongerThanTheWindow(t *testing.T) {
 }
 
 // What is charged in Redis is what was used, to the token, over all ends.
-func TestC04ChargedIsUsed(t *testing.T) {
+func TestChargedIsUsed(t *testing.T) {
 	m, url := mini(t)
 	cfg := config(t, url)
 	cfg.SyncInterval = 10 * time.Millisecond
@@ -171,7 +171,7 @@ func TestC04ChargedIsUsed(t *testing.T) {
 }
 
 // A place that is freed on one gateway is there for another at once.
-func TestC05PlaceIsFreed(t *testing.T) {
+func TestPlaceIsFreed(t *testing.T) {
 	_, url := mini(t)
 	cfg := config(t, url)
 	cfg.SyncInterval = 10 * time.Millisecond
@@ -194,7 +194,7 @@ func TestC05PlaceIsFreed(t *testing.T) {
 }
 
 // Clocks of gateways say nothing.
-func TestC11ClocksOfGateways(t *testing.T) {
+func TestClocksOfGateways(t *testing.T) {
 	run := func(skews ...time.Duration) int {
 		m, url := mini(t)
 		cfg := config(t, url)
@@ -350,7 +350,7 @@ func TestRandomCancelsLeaveZero(t *testing.T) {
 
 // Waiting as a refusal says is enough, and those refused together are told
 // different times.
-func TestC12C25RetryAfter(t *testing.T) {
+func TestRetryAfter(t *testing.T) {
 	m, url := mini(t)
 	s := openTest(t, config(t, url), nil)
 	limits := budget.Limits{RequestsPerMinute: 60}

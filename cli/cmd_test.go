@@ -28,7 +28,7 @@ func TestVersionFlags(t *testing.T) {
 // the program prints, and its exit status.
 func TestCommands(t *testing.T) {
 	dir := t.TempDir()
-	datadriven.RunTest(t, "internal/cli/testdata/commands.txt", func(t *testing.T, d *datadriven.TestData) string {
+	datadriven.RunTest(t, "cli/testdata/commands.txt", func(t *testing.T, d *datadriven.TestData) string {
 		args, file, _ := strings.Cut(d.Input, "\n")
 		if err := os.WriteFile(filepath.Join(dir, "f.yaml"), []byte(file), 0o600); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestConfigCheckKnowsKernels(t *testing.T) {
 }
 
 func TestConfigurationPage(t *testing.T) {
-	const begin, end = "<!-- made by: go test ./internal/cli -run TestConfigurationPage -rewrite -->\n", "<!-- end -->"
+	const begin, end = "<!-- made by: go test ./cli -run TestConfigurationPage -rewrite -->\n", "<!-- end -->"
 	name := filepath.Join("docs", "configuration.md")
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -65,6 +65,6 @@ func TestConfigurationPage(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want, table); diff != "" {
-		t.Errorf("docs/configuration.md differs from the structs; run go test ./internal/cli -run TestConfigurationPage -rewrite:\n%s", diff)
+		t.Errorf("docs/configuration.md differs from the structs; run go test ./cli -run TestConfigurationPage -rewrite:\n%s", diff)
 	}
 }

@@ -184,9 +184,9 @@ func (p *process) compare(model string, r *reference, tokens *tokenizer.Tokenize
 	}
 }
 
-// G05: a killed engine ends its streams with an error; G01: its successor
+// A killed engine ends its streams with an error; its successor
 // takes the same socket path.
-func TestG05KilledEngine(t *testing.T) {
+func TestKilledEngine(t *testing.T) {
 	t.Parallel()
 	p := serve(t, slow...)
 	var streams []<-chan answer
@@ -241,7 +241,7 @@ func (p *process) metrics() map[string]string {
 }
 
 // While the engine cannot come back, requests and readiness say why; they do not hang.
-func TestG05CrashLoopIsVisible(t *testing.T) {
+func TestCrashLoopIsVisible(t *testing.T) {
 	t.Parallel()
 	p := serve(t, "--supervise.restart_wait_min", "1m", "--supervise.restart_wait_max", "1m")
 	first := p.enginePid()
@@ -275,8 +275,8 @@ func TestG05CrashLoopIsVisible(t *testing.T) {
 	}
 }
 
-// G07: ready only when the engine is, alive all the time.
-func TestG07Readiness(t *testing.T) {
+// Ready only when the engine is, alive all the time.
+func TestReadiness(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	p := start(t, "gateway", "--socket", socket)
@@ -304,7 +304,7 @@ func TestG07Readiness(t *testing.T) {
 	eventually(t, "the return is logged", func() bool { return strings.Contains(p.output(), `msg="the engine is back"`) })
 }
 
-func TestG10NoEngineWithoutGateway(t *testing.T) {
+func TestNoEngineWithoutGateway(t *testing.T) {
 	t.Parallel()
 	p := serve(t, slow...)
 	engine := p.enginePid()
@@ -314,7 +314,7 @@ func TestG10NoEngineWithoutGateway(t *testing.T) {
 }
 
 // Where there is no death signal, the closed standard input is what ends it.
-func TestG10EngineEndsWithItsLifeline(t *testing.T) {
+func TestEngineEndsWithItsLifeline(t *testing.T) {
 	t.Parallel()
 	out, status := run(t, "", "engine", "--lifeline", "--socket", filepath.Join(t.TempDir(), "s"))
 	if status != 1 {
@@ -322,8 +322,8 @@ func TestG10EngineEndsWithItsLifeline(t *testing.T) {
 	}
 }
 
-// G11: an engine that stays keeps nothing of a gateway that went.
-func TestG11RestartedGateways(t *testing.T) {
+// An engine that stays keeps nothing of a gateway that went.
+func TestRestartedGateways(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	start(t, append([]string{"engine", "--socket", socket}, slow...)...)
@@ -368,7 +368,7 @@ func TestSecondInstance(t *testing.T) {
 	}
 }
 
-func TestG01PathsThatAreTaken(t *testing.T) {
+func TestPathsThatAreTaken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -392,7 +392,7 @@ func TestG01PathsThatAreTaken(t *testing.T) {
 	eventually(t, "the next engine serves", func() bool { return strings.Contains(next.output(), "engine ready") })
 }
 
-func TestG03LongSocketPaths(t *testing.T) {
+func TestLongSocketPaths(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{108, 120, 300} {
 		path := "/tmp/" + strings.Repeat("a", size-5)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestG08Drain(t *testing.T) {
+func TestDrain(t *testing.T) {
 	t.Parallel()
 	t.Run("idle", func(t *testing.T) {
 		t.Parallel()

@@ -38,7 +38,7 @@ func TestBenchEngineForm(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, out)
 	}
-	name, got := filepath.Join("internal/cli/testdata", "bench_engine.txt"), masked(out)
+	name, got := filepath.Join("cli/testdata", "bench_engine.txt"), masked(out)
 	if flag.Lookup("rewrite").Value.String() == "true" { // datadriven defines it
 		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestBenchEngineForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the form changed; if that is meant, run go test ./internal/cli -run BenchEngineForm -rewrite:\n%s", diff)
+		t.Errorf("the form changed; if that is meant, run go test ./cli -run BenchEngineForm -rewrite:\n%s", diff)
 	}
 	r, err := speed.Parse(strings.NewReader(out))
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 // go there, so that machines agree.
 func TestModelsPage(t *testing.T) {
 	t.Parallel()
-	const begin, end = "<!-- made by: go test ./internal/cli -run TestModelsPage -rewrite -->\n", "<!-- end -->"
+	const begin, end = "<!-- made by: go test ./cli -run TestModelsPage -rewrite -->\n", "<!-- end -->"
 	name := filepath.Join("docs", "models.md")
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestModelsPage(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want, table); diff != "" {
-		t.Errorf("docs/models.md is not what was measured; run go test ./internal/cli -run TestModelsPage -rewrite:\n%s", diff)
+		t.Errorf("docs/models.md is not what was measured; run go test ./cli -run TestModelsPage -rewrite:\n%s", diff)
 	}
 }
 

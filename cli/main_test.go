@@ -25,7 +25,7 @@ var program string
 // TestMain works in the root of the repository: the tests read its docs and
 // examples, and run the program where its user would.
 func TestMain(m *testing.M) {
-	if err := os.Chdir("../.."); err != nil {
+	if err := os.Chdir(".."); err != nil {
 		panic(err)
 	}
 	dir, err := os.MkdirTemp("", "forebay-test-")

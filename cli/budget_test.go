@@ -106,10 +106,10 @@ func storm(gateways []*process, n int, c *tally) {
 	all.Wait()
 }
 
-// TestC01ThreeGatewaysOneBudget has three whole Forebays on one redis-server and
+// TestThreeGatewaysOneBudget has three whole Forebays on one redis-server and
 // 500 requests at once of a tenant at its limit: what is admitted is the limit's,
 // and all of it.
-func TestC01ThreeGatewaysOneBudget(t *testing.T) {
+func TestThreeGatewaysOneBudget(t *testing.T) {
 	const perMinute, burst = 600, 100 // ten seconds' worth
 	r := startRedis(t)
 	file := sharing(t, r, fmt.Sprintf("{requests_per_minute: %d}", perMinute))
@@ -136,10 +136,10 @@ func TestC01ThreeGatewaysOneBudget(t *testing.T) {
 	}
 }
 
-// TestC07RedisKilledUnderLoad: while Redis is gone, each gateway keeps to its
+// TestRedisKilledUnderLoad: while Redis is gone, each gateway keeps to its
 // part of the limit and says that it is on its own; when Redis is back, they
 // share again, and nothing was admitted twice.
-func TestC07RedisKilledUnderLoad(t *testing.T) {
+func TestRedisKilledUnderLoad(t *testing.T) {
 	const perMinute, burst = 600, 100
 	r := startRedis(t)
 	file := sharing(t, r, fmt.Sprintf("{requests_per_minute: %d, concurrency: 200}", perMinute))

@@ -69,7 +69,7 @@ func TestTraceCommands(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		file := filepath.Join("internal/cli/testdata", "trace", name+".txt")
+		file := filepath.Join("cli/testdata", "trace", name+".txt")
 		if flag.Lookup("rewrite").Value.String() == "true" { // datadriven defines it
 			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 				t.Fatal(err)

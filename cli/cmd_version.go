@@ -7,7 +7,7 @@ import (
 )
 
 // version is what /version and the hello between the processes say; releases
-// set it by -ldflags "-X github.com/forebay-io/forebay/internal/cli.version=…".
+// set it by -ldflags "-X github.com/forebay-io/forebay/cli.version=…".
 var version = "0.1.0-dev"
 
 func runVersion(c *console, args []string) error {

@@ -87,7 +87,7 @@ func sourceFiles(t *testing.T, visit func(name string)) {
 		if d.IsDir() && base != "." && base != ".ci" && (strings.HasPrefix(base, ".") || base == "node_modules" || base == "testdata") {
 			return filepath.SkipDir
 		}
-		if !d.IsDir() && !strings.HasSuffix(base, "_test.go") {
+		if !d.IsDir() && base != ".git" && !strings.HasSuffix(base, "_test.go") { // .git is a file in a worktree
 			visit(filepath.ToSlash(name))
 		}
 		return nil

@@ -8,12 +8,12 @@ import (
 
 	"golang.org/x/sys/cpu"
 
-	"github.com/forebay-io/forebay/kernels/amx"
 	"github.com/forebay-io/forebay/kernels/avx2"
 	"github.com/forebay-io/forebay/kernels/avx2int8"
 	"github.com/forebay-io/forebay/kernels/avx512"
-	"github.com/forebay-io/forebay/kernels/bf16"
-	"github.com/forebay-io/forebay/kernels/vnni"
+	"github.com/forebay-io/forebay/kernels/avx512amx"
+	"github.com/forebay-io/forebay/kernels/avx512bf16"
+	"github.com/forebay-io/forebay/kernels/avx512vnni"
 )
 
 const purego = false
@@ -69,26 +69,26 @@ var (
 	avx512Set = avx512Loops.set()
 
 	vnniDots = &dots{
-		name: "avx512vnni", lanes: vnni.Lanes, rowsMax: vnni.RowsMax, fewRows: vnni.FewRows,
+		name: "avx512vnni", lanes: avx512vnni.Lanes, rowsMax: avx512vnni.RowsMax, fewRows: avx512vnni.FewRows,
 		matMul: map[Type]func(*float32, int, int, *byte, *byte, int, int, int){
-			Q8_0: vnni.MatMulQ8_0, Q4_0: vnni.MatMulQ4_0, Q4_1: vnni.MatMulQ4_1, Q5_0: vnni.MatMulQ5_0, Q5_1: vnni.MatMulQ5_1,
-			IQ4_NL: vnni.MatMulIQ4_NL, MXFP4: vnni.MatMulMXFP4, Q2_K: vnni.MatMulQ2_K, Q3_K: vnni.MatMulQ3_K,
-			Q4_K: vnni.MatMulQ4_K, Q5_K: vnni.MatMulQ5_K, Q6_K: vnni.MatMulQ6_K, IQ4_XS: vnni.MatMulIQ4_XS,
+			Q8_0: avx512vnni.MatMulQ8_0, Q4_0: avx512vnni.MatMulQ4_0, Q4_1: avx512vnni.MatMulQ4_1, Q5_0: avx512vnni.MatMulQ5_0, Q5_1: avx512vnni.MatMulQ5_1,
+			IQ4_NL: avx512vnni.MatMulIQ4_NL, MXFP4: avx512vnni.MatMulMXFP4, Q2_K: avx512vnni.MatMulQ2_K, Q3_K: avx512vnni.MatMulQ3_K,
+			Q4_K: avx512vnni.MatMulQ4_K, Q5_K: avx512vnni.MatMulQ5_K, Q6_K: avx512vnni.MatMulQ6_K, IQ4_XS: avx512vnni.MatMulIQ4_XS,
 		},
-		round: vnni.Round,
+		round: avx512vnni.Round,
 	}
 	vnniSet = avx512Set.withDots(vnniDots)
 
 	bf16Pairs = &pairs{
-		cached: cached{bf16.DotsHalves, bf16.AccumulateHalves}, rowsMax: bf16.RowsMax, lanes: bf16.Lanes,
-		halves: bf16.PairHalves, numbers: bf16.PairNumbers, dots: bf16.Dots, accumulate: bf16.Accumulate,
+		cached: cached{avx512bf16.DotsHalves, avx512bf16.AccumulateHalves}, rowsMax: avx512bf16.RowsMax, lanes: avx512bf16.Lanes,
+		halves: avx512bf16.PairHalves, numbers: avx512bf16.PairNumbers, dots: avx512bf16.Dots, accumulate: avx512bf16.Accumulate,
 	}
 	bf16Set = vnniSet.withPairs("avx512bf16", avx512Loops, bf16Pairs)
 
 	amxSet = avx512Set.withDots(vnniDots.withTiles(map[Type]func(*float32, int, *byte, *byte, int, int){
-		Q8_0: amx.TilesQ8_0, Q4_0: amx.TilesQ4_0, Q4_1: amx.TilesQ4_1, Q5_0: amx.TilesQ5_0, Q5_1: amx.TilesQ5_1,
-		IQ4_NL: amx.TilesIQ4_NL, MXFP4: amx.TilesMXFP4, Q2_K: amx.TilesQ2_K, Q3_K: amx.TilesQ3_K,
-		Q4_K: amx.TilesQ4_K, Q5_K: amx.TilesQ5_K, Q6_K: amx.TilesQ6_K, IQ4_XS: amx.TilesIQ4_XS,
+		Q8_0: avx512amx.TilesQ8_0, Q4_0: avx512amx.TilesQ4_0, Q4_1: avx512amx.TilesQ4_1, Q5_0: avx512amx.TilesQ5_0, Q5_1: avx512amx.TilesQ5_1,
+		IQ4_NL: avx512amx.TilesIQ4_NL, MXFP4: avx512amx.TilesMXFP4, Q2_K: avx512amx.TilesQ2_K, Q3_K: avx512amx.TilesQ3_K,
+		Q4_K: avx512amx.TilesQ4_K, Q5_K: avx512amx.TilesQ5_K, Q6_K: avx512amx.TilesQ6_K, IQ4_XS: avx512amx.TilesIQ4_XS,
 	})).withPairs("avx512amx", avx512Loops, bf16Pairs)
 )
 
@@ -96,7 +96,7 @@ var (
 // what vectors give. They have run in an emulator alone, on no processor yet, so each
 // process compares a small product of each type before it trusts them.
 var tilesAllowed = sync.OnceValue(func() bool {
-	if !amx.Allow() {
+	if !avx512amx.Allow() {
 		return false
 	}
 	for t := range vnniDots.matMul {

@@ -1,18 +1,19 @@
-// Command gen writes the assembly of kernels/avx2, avx512, vnni, avx2int8, bf16 and amx. The
-// first two come from the same program: they differ in the width of a vector, in the number
-// of registers and in how a part of a vector is loaded and stored. The next two are matrix
-// products with integers, for the other operations of avx512 and avx2, bf16 is attention
-// with bfloat16, and amx has vnni's products for many rows. The loops of kernels/probe are written here too.
+// Command gen writes the assembly of kernels/avx2, avx2int8, avx512, avx512vnni, avx512bf16
+// and avx512amx, and the loops of kernels/probe. The sets avx2 and avx512 come from the same
+// program: they differ in the width of a vector, in the number of registers and in how a part
+// of a vector is loaded and stored. avx2int8 and avx512vnni are matrix products with integers
+// beside the other operations of avx2 and avx512, avx512bf16 is attention with bfloat16, and
+// avx512amx has the products of avx512vnni for many rows.
 //
 //	go generate
 package main
 
 //go:generate go run . -set avx2 -pkg avx2 -out ../avx2/impl_amd64.s -stubs ../avx2/stubs.go
 //go:generate go run . -set avx2int8 -pkg avx2int8 -out ../avx2int8/impl_amd64.s -stubs ../avx2int8/stubs.go
-//go:generate go run . -set vnni -pkg vnni -out ../vnni/impl_amd64.s -stubs ../vnni/stubs.go
+//go:generate go run . -set avx512vnni -pkg avx512vnni -out ../avx512vnni/impl_amd64.s -stubs ../avx512vnni/stubs.go
 //go:generate go run . -set avx512 -pkg avx512 -out ../avx512/impl_amd64.s -stubs ../avx512/stubs.go
-//go:generate go run . -set bf16 -pkg bf16 -out ../bf16/impl_amd64.s -stubs ../bf16/stubs.go
-//go:generate go run . -set amx -pkg amx -out ../amx/impl_amd64.s -stubs ../amx/stubs.go
+//go:generate go run . -set avx512bf16 -pkg avx512bf16 -out ../avx512bf16/impl_amd64.s -stubs ../avx512bf16/stubs.go
+//go:generate go run . -set avx512amx -pkg avx512amx -out ../avx512amx/impl_amd64.s -stubs ../avx512amx/stubs.go
 //go:generate go run . -set probe -pkg probe -out ../probe/impl_amd64.s -stubs ../probe/stubs.go
 
 import (
@@ -36,7 +37,7 @@ type isa struct {
 }
 
 func main() {
-	set := flag.String("set", "", "avx2, avx512, vnni, avx2int8, bf16, amx or probe")
+	set := flag.String("set", "", "avx2, avx2int8, avx512, avx512vnni, avx512bf16, avx512amx or probe")
 	flag.Parse()
 	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
 	if *set != "avx2" && *set != "avx2int8" {
@@ -44,7 +45,7 @@ func main() {
 	}
 	ConstraintExpr("amd64,!purego")
 	switch *set {
-	case "vnni":
+	case "avx512vnni":
 		g.scaledRows = 6
 		for _, f := range byteFormats {
 			g.dotMatMul(f)
@@ -52,12 +53,12 @@ func main() {
 		g.round()
 		Generate()
 		return
-	case "bf16":
+	case "avx512bf16":
 		bfloatLoops()
 		Generate()
 		byBytes()
 		return
-	case "amx":
+	case "avx512amx":
 		for _, f := range byteFormats {
 			g.tiles(f)
 		}

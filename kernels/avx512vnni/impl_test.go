@@ -1,4 +1,4 @@
-package vnni_test
+package avx512vnni_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package amx_test
+package avx512amx_test
 
 import (
 	"testing"

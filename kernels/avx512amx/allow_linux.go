@@ -1,6 +1,6 @@
 //go:build amd64 && !purego
 
-package amx
+package avx512amx
 
 import (
 	"golang.org/x/sys/cpu"

@@ -1,4 +1,4 @@
-package bf16_test
+package avx512bf16_test
 
 import (
 	"slices"

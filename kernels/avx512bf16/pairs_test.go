@@ -1,6 +1,6 @@
 //go:build amd64 && !purego
 
-package bf16_test
+package avx512bf16_test
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/cpu"
 
-	"github.com/forebay-io/forebay/kernels/bf16"
+	"github.com/forebay-io/forebay/kernels/avx512bf16"
 	"github.com/forebay-io/forebay/kernels/ref"
 )
 
@@ -98,16 +98,16 @@ func TestSumsGoOnInOrder(t *testing.T) {
 		stride := w.count + 1
 		p := make([]float32, len(w.p))
 		for i := range w.rows {
-			bf16.PairNumbers(&p[i*stride], &w.p[i*stride], stride)
+			avx512bf16.PairNumbers(&p[i*stride], &w.p[i*stride], stride)
 		}
-		width := (w.dim + bf16.Lanes - 1) / bf16.Lanes * bf16.Lanes
+		width := (w.dim + avx512bf16.Lanes - 1) / avx512bf16.Lanes * avx512bf16.Lanes
 		v := make([]float32, (w.count+1)/2*width)
-		bf16.PairHalves(&v[0], &w.halves[0], w.dim, w.dim, w.count, &w.halves[0])
+		avx512bf16.PairHalves(&v[0], &w.halves[0], w.dim, w.dim, w.count, &w.halves[0])
 		kept, fused := append([]float32(nil), w.out...), append([]float32(nil), w.out...)
 		for at := 0; at < w.count; {
 			n := 1 + r.IntN(w.count-at)
-			bf16.Accumulate(&kept[0], w.dim, w.rows, &v[at/2*width], &p[at], stride, at%2, n)
-			bf16.AccumulateHalves(&fused[0], w.dim, w.rows, &w.halves[2*at*w.dim], &p[at], stride, n, &w.halves[0])
+			avx512bf16.Accumulate(&kept[0], w.dim, w.rows, &v[at/2*width], &p[at], stride, at%2, n)
+			avx512bf16.AccumulateHalves(&fused[0], w.dim, w.rows, &w.halves[2*at*w.dim], &p[at], stride, n, &w.halves[0])
 			at += n
 		}
 		for i := range want {
@@ -135,7 +135,7 @@ func TestPairNumbers(t *testing.T) {
 			}
 		}
 		words := append([]float32(nil), x...)
-		got := bf16.PairNumbers(&words[0], &words[0], n)
+		got := avx512bf16.PairNumbers(&words[0], &words[0], n)
 		if math.Abs(float64(got)-sum) > 1e-6*size {
 			t.Errorf("the sum of %d is %v, want %v", n, got, sum)
 		}

@@ -152,7 +152,7 @@ func forwardAll(w io.Writer, m *model.Model, ids []int32) error {
 	}
 	for start := 0; start < len(ids); start += logitsBatchTokens {
 		batch := ids[start:min(start+logitsBatchTokens, len(ids))]
-		logits := m.Forward([]model.Span{{Tokens: batch, Start: start, Pages: pages, Logits: len(batch)}})
+		logits := m.Forward([]model.Chunk{{Tokens: batch, Start: start, Pages: pages, Logits: len(batch)}})
 		if err := binary.Write(w, binary.LittleEndian, logits); err != nil {
 			return err
 		}

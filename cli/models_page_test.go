@@ -138,7 +138,7 @@ func compareModel(t *testing.T, root, path string, team *kernels.Team) string {
 	for i := range pages {
 		pages[i] = int32(i)
 	}
-	nmse, same := distance(t, m.Forward([]model.Span{{Tokens: r.IDs, Pages: pages, Logits: len(r.IDs)}}), base+".logits.f32", r.Shape[1])
+	nmse, same := distance(t, m.Forward([]model.Chunk{{Tokens: r.IDs, Pages: pages, Logits: len(r.IDs)}}), base+".logits.f32", r.Shape[1])
 	weights, allowed := weightTypes(f.TypeUses())
 	if !(nmse <= allowed) || same < 0.99 {
 		t.Errorf("%s: NMSE %g, allowed %g; first choices %.1f %%", path, nmse, allowed, 100*same)
@@ -212,7 +212,7 @@ func first(x []float32) int32 {
 func continued(m *model.Model, r *modelReference, pages []int32) int {
 	next, start := r.IDs[:r.GreedyPrompt], 0
 	for i, want := range r.Greedy {
-		logits := m.Forward([]model.Span{{Tokens: next, Start: start, Pages: pages, Logits: 1}})
+		logits := m.Forward([]model.Chunk{{Tokens: next, Start: start, Pages: pages, Logits: 1}})
 		if first(logits) != want {
 			return i
 		}

@@ -35,22 +35,22 @@ func (p *parts) selfBenchmark(cfg *Config) {
 		return
 	}
 	for i, t := range trials {
-		spans, load, ok := p.trialSpans(t, cfg)
+		chunks, load, ok := p.trialChunks(t, cfg)
 		if !ok || time.Since(began)+2*p.fit.Cost().Step(load) > limit {
 			continue
 		}
 		start := time.Now()
-		p.model.ForwardUnless(nil, spans)
+		p.model.ForwardUnless(nil, chunks)
 		if took := time.Since(start); i > 0 {
 			p.fit.Observe(load, took)
 		}
 	}
 }
 
-// trialSpans are a trial's spans, on the pool's first pages: all see the same
-// tokens, and each writes to a page of its own. It reports false where the
+// trialChunks are a trial's chunks, on the pool's first pages: all look at the
+// same tokens, and each writes to a page of its own. It reports false where the
 // engine has no room for them.
-func (p *parts) trialSpans(t trial, cfg *Config) (spans []model.Span, load cost.Load, ok bool) {
+func (p *parts) trialChunks(t trial, cfg *Config) (chunks []model.Chunk, load cost.Load, ok bool) {
 	most := max(t.rowContext, t.context) + max(t.chunk, 1)
 	shared := (most + cfg.PageTokens - 1) / cfg.PageTokens
 	own := shared // the first page after the shared ones
@@ -58,7 +58,7 @@ func (p *parts) trialSpans(t trial, cfg *Config) (spans []model.Span, load cost.
 	for i := range tokens {
 		tokens[i] = int32(i % p.info.VocabTokens)
 	}
-	span := func(n, context, logits int) {
+	chunk := func(n, context, logits int) {
 		pages := make([]int32, (context+n+cfg.PageTokens-1)/cfg.PageTokens)
 		for i := range pages {
 			pages[i] = int32(i)
@@ -67,15 +67,15 @@ func (p *parts) trialSpans(t trial, cfg *Config) (spans []model.Span, load cost.
 				own++
 			}
 		}
-		spans = append(spans, model.Span{Tokens: tokens[:n], Start: context, Pages: pages, Logits: logits})
+		chunks = append(chunks, model.Chunk{Tokens: tokens[:n], Start: context, Pages: pages, Logits: logits})
 	}
 	for range t.rows {
-		span(1, t.rowContext, 1)
+		chunk(1, t.rowContext, 1)
 		load.AddRow(t.rowContext)
 	}
 	if t.chunk > 0 {
-		span(t.chunk, t.context, 0)
+		chunk(t.chunk, t.context, 0)
 		load.AddChunk(t.chunk, t.context)
 	}
-	return spans, load, own <= p.pages && t.rows+t.chunk <= cfg.BatchTokensMax && most <= p.info.ContextTokens
+	return chunks, load, own <= p.pages && t.rows+t.chunk <= cfg.BatchTokensMax && most <= p.info.ContextTokens
 }

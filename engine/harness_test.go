@@ -48,15 +48,15 @@ func (m *pagedModel) cell(pages []int32, at int) *int32 {
 	return &m.cells[int(pages[at/m.pageTokens])*m.pageTokens+at%m.pageTokens]
 }
 
-func (m *pagedModel) Forward(spans []model.Span) []float32 {
+func (m *pagedModel) Forward(chunks []model.Chunk) []float32 {
 	m.logits = m.logits[:0]
-	for _, s := range spans {
+	for _, s := range chunks {
 		for i, token := range s.Tokens {
 			*m.cell(s.Pages, s.Start+i) = token
 			m.rows++
 		}
 	}
-	for _, s := range spans {
+	for _, s := range chunks {
 		h := uint64(14695981039346656037)
 		for i := range s.Start + len(s.Tokens) {
 			h = (h ^ uint64(*m.cell(s.Pages, i)+1)) * 1099511628211
@@ -77,7 +77,7 @@ func (m *pagedModel) fill(h uint64) {
 
 // computer is a model that cannot be stopped.
 type computer interface {
-	Forward(spans []model.Span) []float32
+	Forward(chunks []model.Chunk) []float32
 	CopyPage(dst, src int32)
 }
 
@@ -85,8 +85,8 @@ type computer interface {
 // that a step which was given up may leave behind.
 type stoppable struct{ computer }
 
-func (m stoppable) ForwardUnless(stop *atomic.Bool, spans []model.Span) ([]float32, bool) {
-	logits := m.Forward(spans)
+func (m stoppable) ForwardUnless(stop *atomic.Bool, chunks []model.Chunk) ([]float32, bool) {
+	logits := m.Forward(chunks)
 	return logits, stop == nil || !stop.Load()
 }
 

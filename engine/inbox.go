@@ -20,8 +20,8 @@ type inbox struct {
 
 	// urgent says that an arrival that people wait for has not been taken yet.
 	urgent atomic.Bool
-	// capture is the one that is wished for or runs, or nil; the loop takes it away.
-	capture atomic.Pointer[capture]
+	// launchTrace is the one that is asked for or runs, or nil; the loop removes it.
+	launchTrace atomic.Pointer[launchTrace]
 
 	mu       sync.Mutex
 	arrivals []*generation

@@ -357,8 +357,8 @@ type arrivingModel struct {
 	during func(calls int)
 }
 
-func (m *arrivingModel) Forward(spans []model.Span) []float32 {
+func (m *arrivingModel) Forward(chunks []model.Chunk) []float32 {
 	m.calls++
 	m.during(m.calls)
-	return m.pagedModel.Forward(spans)
+	return m.pagedModel.Forward(chunks)
 }

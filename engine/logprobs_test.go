@@ -45,9 +45,9 @@ type spoiledModel struct {
 	at int
 }
 
-func (m *spoiledModel) Forward(spans []model.Span) []float32 {
-	logits, row := m.pagedModel.Forward(spans), 0
-	for _, s := range spans {
+func (m *spoiledModel) Forward(chunks []model.Chunk) []float32 {
+	logits, row := m.pagedModel.Forward(chunks), 0
+	for _, s := range chunks {
 		first := s.Start + len(s.Tokens) - s.Logits
 		if i := m.at - first; i >= 0 && i < s.Logits {
 			logits[(row+i)*m.vocab+7] = float32(math.NaN())
@@ -75,13 +75,13 @@ type logitsModel struct {
 	most int
 }
 
-func (m *logitsModel) Forward(spans []model.Span) []float32 {
+func (m *logitsModel) Forward(chunks []model.Chunk) []float32 {
 	rows := 0
-	for _, s := range spans {
+	for _, s := range chunks {
 		rows += s.Logits
 	}
 	m.most = max(m.most, rows)
-	return m.pagedModel.Forward(spans)
+	return m.pagedModel.Forward(chunks)
 }
 
 func TestScoredPromptsShareAStepsRows(t *testing.T) {

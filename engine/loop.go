@@ -27,7 +27,7 @@ import (
 
 // forwarder is the loop's side of a model; package model has the promises.
 type forwarder interface {
-	ForwardUnless(stop *atomic.Bool, spans []model.Span) (logits []float32, whole bool)
+	ForwardUnless(stop *atomic.Bool, chunks []model.Chunk) (logits []float32, whole bool)
 	CopyPage(dst, src int32)
 }
 
@@ -60,8 +60,8 @@ type loop struct {
 	idleTimer *time.Timer
 	timer     model.Timer
 	recorder  recorder
-	capture   *capture // the one that runs, or nil
-	labelled  stepKind // what the profiler was told last
+	trace     *launchTrace // the one that runs, or nil
+	labelled  stepKind     // what the profiler was told last
 
 	// Scratch of one turn.
 	arrivals, touched []*generation
@@ -76,7 +76,7 @@ type loop struct {
 	works             []step.Work
 	shares            []step.Share
 	rows              []row
-	spans             []model.Span
+	chunks            []model.Chunk
 	copies            []cache.Copy
 	siblings          []*sequence
 	woken             []*generation
@@ -119,7 +119,7 @@ func (l *loop) takeArrivals() bool {
 	if l.onTurn != nil {
 		l.onTurn()
 	}
-	l.followCapture()
+	l.followTrace()
 	var closing bool
 	l.arrivals, l.touched, closing = l.inbox.take(l.arrivals[:0], l.touched[:0])
 	for _, g := range l.arrivals {
@@ -181,25 +181,25 @@ func (l *loop) schedule() []row {
 func (l *loop) forward(rows []row) (logits []float32, whole bool) {
 	l.load = cost.Load{}
 	l.began = wire.Monotonic()
-	if l.recorder.log != nil || l.capture != nil {
+	if l.recorder.log != nil || l.trace != nil {
 		l.timer.Start(l.total.Step+1, l.began)
 	}
 	l.label(rows)
 	for _, c := range l.copies {
 		l.model.CopyPage(c.Dst, c.Src)
-		l.timer.Lap(wire.KernelKVCopy, -1)
+		l.timer.Lap(model.KernelKVCopy, -1)
 	}
-	l.spans = l.spans[:0]
+	l.chunks = l.chunks[:0]
 	for _, r := range rows {
 		at := r.computed()
-		l.spans = append(l.spans, model.Span{Tokens: r.tokens[at : at+r.count], Start: at, Pages: r.kv.Pages(), Logits: r.logits, Decode: r.decode})
+		l.chunks = append(l.chunks, model.Chunk{Tokens: r.tokens[at : at+r.count], Start: at, Pages: r.kv.Pages(), Logits: r.logits, Decode: r.decode})
 	}
 	var stop *atomic.Bool
 	if !slices.ContainsFunc(rows, func(r row) bool { return r.level == 0 }) {
 		stop = &l.inbox.urgent
 	}
-	if logits, whole = l.model.ForwardUnless(stop, l.spans); !whole {
-		clear(l.spans)
+	if logits, whole = l.model.ForwardUnless(stop, l.chunks); !whole {
+		clear(l.chunks)
 		return nil, false
 	}
 
@@ -209,7 +209,7 @@ func (l *loop) forward(rows []row) (logits []float32, whole bool) {
 	l.weigh(rows)
 	for i, r := range rows {
 		l.note(r)
-		l.pool.Commit(r.kv, l.spans[i].Tokens)
+		l.pool.Commit(r.kv, l.chunks[i].Tokens)
 	}
 	return logits, true
 }
@@ -268,7 +268,7 @@ func (l *loop) sample(rows []row, logits []float32) {
 			}
 		}
 	}
-	l.timer.Lap(wire.KernelSampling, -1)
+	l.timer.Lap(model.KernelSampling, -1)
 }
 
 // choicesOf is the sequence alone, or, where the prompt of several choices
@@ -296,7 +296,7 @@ func (l *loop) report(rows []row) {
 	l.total.StepDuration = time.Duration(ended - l.began)
 	l.settle(rows, ended)
 	l.recordStep(rows, ended)
-	l.countCapture()
+	l.countTrace()
 	l.learn(rows)
 	l.changes = l.pool.Changes(l.changes[:0])
 	for _, c := range l.changes {
@@ -305,7 +305,7 @@ func (l *loop) report(rows []row) {
 	l.publish(len(rows))
 	l.wake()
 	clear(rows) // keep nothing of an ended sequence alive
-	clear(l.spans)
+	clear(l.chunks)
 	clear(l.siblings)
 }
 
@@ -398,8 +398,8 @@ func (l *loop) end() {
 			}
 		}
 	}
-	if l.followCapture(); l.capture != nil {
-		l.endCapture()
+	if l.followTrace(); l.trace != nil {
+		l.endTrace()
 	}
 	l.publish(0)
 	l.wake()

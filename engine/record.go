@@ -35,7 +35,7 @@ func (l *loop) recordStep(rows []row, ended int64) {
 		rec.GivenUp, rec.Idle = time.Duration(l.givenUp), time.Duration(l.idle)
 		rec.Gap = max(0, time.Duration(l.began-l.recorder.lastEnded)-rec.GivenUp-rec.Idle)
 		rec.DecodeRows, rec.PrefillTokens, rec.PagesUsed = l.total.StepDecodeTokens, l.total.StepPrefillTokens, l.pool.Counts().Used
-		rec.Kernels = l.timer.Kernels
+		rec.Kernels = wireKernels(&l.timer.Kernels)
 		l.recordMembers(rec, rows)
 		l.recordLeftOut(rec)
 		l.recorder.log.Add(rec)

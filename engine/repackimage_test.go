@@ -47,7 +47,7 @@ func cached(t *testing.T, cfg Config) (logits []float32, reused bool, log string
 
 func logitsOf(m *model.Model) []float32 {
 	tokens := []int32{1, 2, 3, 4, 5}
-	return append([]float32(nil), m.Forward([]model.Span{{Tokens: tokens, Pages: []int32{0}, Logits: len(tokens)}})...)
+	return append([]float32(nil), m.Forward([]model.Chunk{{Tokens: tokens, Pages: []int32{0}, Logits: len(tokens)}})...)
 }
 
 func sameBits(a, b []float32) bool {

@@ -102,9 +102,9 @@ type countedModel struct {
 	most int
 }
 
-func (m *countedModel) Forward(spans []model.Span) []float32 {
-	m.most = max(m.most, len(spans))
-	return m.pagedModel.Forward(spans)
+func (m *countedModel) Forward(chunks []model.Chunk) []float32 {
+	m.most = max(m.most, len(chunks))
+	return m.pagedModel.Forward(chunks)
 }
 
 func TestHeldOnesGiveTheirPlaces(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/model"
-	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
 )
 
@@ -39,7 +38,7 @@ type Bench struct {
 	timer   *model.Timer
 	tokens  []int32 // of a prompt
 	context int     // most positions of a stream
-	spans   []model.Span
+	chunks  []model.Chunk
 }
 
 // Load checks that f's model has room for what o asks, and loads it.
@@ -152,24 +151,23 @@ func (b *Bench) fill(tokens, logits int, sums *classes) (took time.Duration) {
 	pages := b.pages(0)
 	for start := 0; start < tokens; start += b.o.Chunk {
 		end := min(start+b.o.Chunk, tokens)
-		span := model.Span{Tokens: b.tokens[start:end], Start: start, Pages: pages}
+		chunk := model.Chunk{Tokens: b.tokens[start:end], Start: start, Pages: pages}
 		if end == tokens {
-			span.Logits = logits
+			chunk.Logits = logits
 		}
-		b.spans = append(b.spans[:0], span)
+		b.chunks = append(b.chunks[:0], chunk)
 		took += b.step(sums)
 	}
 	return took
 }
 
-// step runs the spans under the timer.
+// step runs the chunks under the timer.
 func (b *Bench) step(sums *classes) time.Duration {
-	began := wire.Monotonic()
-	b.timer.Start(0, began)
-	b.model.Forward(b.spans)
-	ended := wire.Monotonic()
-	b.timer.Stop(ended)
-	took := time.Duration(ended - began)
+	began := time.Now()
+	b.timer.Start(0, 0)
+	b.model.Forward(b.chunks)
+	took := time.Since(began)
+	b.timer.Stop(int64(took))
 	sums.add(&b.timer.Kernels, took)
 	return took
 }
@@ -201,9 +199,9 @@ func (b *Bench) decode(depth, streams int) *Decode {
 }
 
 func (b *Bench) decodeStep(depth, i int, pages [][]int32, sums *classes) time.Duration {
-	b.spans = b.spans[:0]
+	b.chunks = b.chunks[:0]
 	for _, p := range pages {
-		b.spans = append(b.spans, model.Span{Tokens: b.tokens[i : i+1], Start: depth + i, Pages: p, Logits: 1, Decode: true})
+		b.chunks = append(b.chunks, model.Chunk{Tokens: b.tokens[i : i+1], Start: depth + i, Pages: p, Logits: 1, Decode: true})
 	}
 	return b.step(sums)
 }
@@ -230,10 +228,10 @@ func (b *Bench) deepen(depth, streams int) {
 // classes sums the time of steps by kernel class.
 type classes struct {
 	total time.Duration
-	class [wire.KernelClassCount]time.Duration
+	class [model.KernelClassCount]time.Duration
 }
 
-func (c *classes) add(kernels *[wire.KernelClassCount]wire.KernelTime, took time.Duration) {
+func (c *classes) add(kernels *[model.KernelClassCount]model.KernelTime, took time.Duration) {
 	c.total += took
 	for i := range kernels {
 		c.class[i] += kernels[i].Total
@@ -245,7 +243,7 @@ func (c *classes) shares() map[string]float64 {
 	shares := map[string]float64{}
 	for i, took := range c.class {
 		if share := round(float64(took)/float64(max(1, c.total)), 1000); share > 0 {
-			shares[wire.KernelClass(i).String()] = share
+			shares[model.KernelClass(i).String()] = share
 		}
 	}
 	return shares

@@ -85,7 +85,7 @@ func checkAnswer(t *testing.T, m *model.Model, line int, a answer) {
 	}
 	feed, start := a.PromptIDs, 0
 	for step, want := range a.IDs {
-		logits := m.Forward([]model.Span{{Tokens: feed, Start: start, Pages: pages, Logits: 1}})
+		logits := m.Forward([]model.Chunk{{Tokens: feed, Start: start, Pages: pages, Logits: 1}})
 		start += len(feed)
 		got := 0
 		for id, logit := range logits {

@@ -104,7 +104,7 @@ func sameLogits(t *testing.T, f *gguf.File, reference, logits string, most float
 	for i := range pages {
 		pages[i] = int32(i)
 	}
-	got := m.Forward([]model.Span{{Tokens: ref.IDs, Pages: pages, Logits: len(ref.IDs)}})
+	got := m.Forward([]model.Chunk{{Tokens: ref.IDs, Pages: pages, Logits: len(ref.IDs)}})
 	if len(got)*4 != len(raw) {
 		t.Fatalf("%s: %d logits for %d bytes of reference", f.Name(), len(got), len(raw))
 	}

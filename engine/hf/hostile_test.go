@@ -84,6 +84,6 @@ func runsOnce(t *testing.T, name string, config []byte, weights *safetensors.Fil
 		return false
 	}
 	defer m.Close()
-	m.Forward([]model.Span{{Tokens: []int32{1}, Pages: []int32{0}, Logits: 1}})
+	m.Forward([]model.Chunk{{Tokens: []int32{1}, Pages: []int32{0}, Logits: 1}})
 	return true
 }

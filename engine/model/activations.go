@@ -7,14 +7,14 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// roundsAttention says whether attention may round to bfloat16: where the products around
-// it round more, since its matrices are in blocks, and not in mixtures, where a small
-// error may choose another expert.
+// roundsAttention reports whether attention may round to bfloat16. It may where
+// the products around it round more, since their matrices are in blocks; not in
+// mixtures, where a small error may choose another expert.
 func roundsAttention(c *Config, w *weights) bool {
 	return c.Experts == 0 && !slices.ContainsFunc(w.layers, func(l layer) bool { return l.out.Type.BlockLen() == 1 })
 }
 
-// activations are the rows that a matrix is multiplied with.
+// activations are the rows with which a matrix is multiplied.
 type activations struct {
 	width   int
 	numbers []float32
@@ -22,7 +22,7 @@ type activations struct {
 	set     *kernels.Set
 }
 
-// newActivations reserves n rows; rows gives zeroed memory for n rows of float32.
+// newActivations reserves n rows; rows returns zeroed memory for n rows of float32.
 func newActivations(set *kernels.Set, n, width int, rows func(n, width int) []float32) activations {
 	a := activations{width: width, numbers: rows(n, width), set: set}
 	if set.Round == nil || width%kernels.BlockLen != 0 { // matrices in blocks have whole blocks of columns

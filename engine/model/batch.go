@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Span is a run of new tokens of one sequence.
-type Span struct {
+// Chunk is a run of new tokens of one sequence.
+type Chunk struct {
 	Tokens []int32
 	Start  int // position of Tokens[0]; keys and values before it are in Pages
 	// Pages is the sequence's page table: page i holds the positions from
@@ -14,8 +14,8 @@ type Span struct {
 	Pages []int32
 	// Logits is how many of the last tokens need logits: 0, 1, … len(Tokens).
 	Logits int
-	// Decode says that the token is a next one and no prompt's: nothing but the
-	// Timer asks.
+	// Decode says that the token was sampled, and is not of a prompt. Only the
+	// Timer uses it.
 	Decode bool
 }
 
@@ -26,21 +26,22 @@ type batch struct {
 	pages      [][]int32
 	logitsRows []int // rows of the batch whose logits are asked for
 	tiles      []tile
-	spans      spans
-	// keys are what attention looks at, logitsKeys those of logitsRows: for the
-	// timer, which takes windows for whole contexts.
+	contexts   contexts
+	// keys counts what attention looks at, logitsKeys the same for logitsRows.
+	// Only the timer uses them; it counts a window as a whole context.
 	keys, logitsKeys attentionKeys
 }
 
-// tile is rows of one sequence, one after another, that attention computes together.
+// tile is a run of rows of one sequence that attention computes together; keys
+// is the sum of the keys that they look at.
 type tile struct{ row, rows, keys int }
 
 const (
 	// tileHeads is how many query heads, over all rows of a tile, read the keys
-	// and values of a KV head together: more save little.
+	// and values of a KV head together. More would save little.
 	tileHeads = 48
-	// tileItems is how many items of attention a worker should find: with less,
-	// some wait for the last.
+	// tileItems is how many items of attention each worker should find. With
+	// fewer, workers wait for the one with the last item.
 	tileItems = 4
 )
 
@@ -51,15 +52,15 @@ func newBatch(n int) batch {
 	}
 }
 
-// layTiles cuts the rows into tiles, those with most work first, and where these are few
-// their contexts into spans. How they are cut is a matter of speed alone.
-func (m *Model) layTiles() {
-	b := &m.batch
+// layTiles cuts the rows into tiles, those with most work first, and the
+// contexts of few tiles into pieces. The cuts change the speed alone.
+func (p *pass) layTiles() {
+	b := &p.batch
 	b.tiles = b.tiles[:0]
-	most := min(m.tileRows, max(1, m.rows*m.config.KVHeads/(tileItems*m.team.Workers())))
-	for row := 0; row < m.rows; {
+	most := min(p.m.tileRows, max(1, p.rows*p.m.config.KVHeads/(tileItems*p.m.team.Workers())))
+	for row := 0; row < p.rows; {
 		end := row + 1
-		for end < m.rows && b.follows(end) {
+		for end < p.rows && b.follows(end) {
 			end++
 		}
 		cuts := (end - row + most - 1) / most
@@ -71,22 +72,22 @@ func (m *Model) layTiles() {
 		row = end
 	}
 	slices.SortFunc(b.tiles, func(a, b tile) int { return b.keys - a.keys })
-	m.laySpans()
+	p.layContexts()
 }
 
-// follows says whether row i is the next token of the sequence of the row before it.
+// follows reports whether row i is the next token of the same sequence as row i-1.
 func (b *batch) follows(i int) bool {
 	return b.positions[i] == b.positions[i-1]+1 && &b.pages[i][0] == &b.pages[i-1][0] && len(b.pages[i]) == len(b.pages[i-1])
 }
 
 // dropRows keeps only the rows whose logits are asked for. Once the last
 // layer's keys and values are stored, nothing else depends on the others.
-func (m *Model) dropRows() {
-	b, s := &m.batch, &m.scratch
+func (p *pass) dropRows() {
+	b, s := &p.batch, &p.scratch
 	b.keys = b.logitsKeys
-	width, queries := m.config.Embed, m.config.Heads*m.config.HeadDim
-	m.rows = len(b.logitsRows)
-	if m.rows == len(b.tokens) {
+	width, queries := p.m.config.Embed, p.m.config.Heads*p.m.config.HeadDim
+	p.rows = len(b.logitsRows)
+	if p.rows == len(b.tokens) {
 		return
 	}
 	for i, from := range b.logitsRows { // from only grows, and is at least i
@@ -94,51 +95,51 @@ func (m *Model) dropRows() {
 		copy(row(s.q, i, queries), row(s.q, from, queries))
 		b.positions[i], b.pages[i] = b.positions[from], b.pages[from]
 	}
-	m.layTiles()
+	p.layTiles()
 }
 
-// gather lays the spans' tokens out as rows.
-func (m *Model) gather(spans []Span) {
-	b := &m.batch
+// gather lays the chunks' tokens out as rows.
+func (p *pass) gather(chunks []Chunk) {
+	b := &p.batch
 	b.tokens, b.positions, b.pages, b.logitsRows = b.tokens[:0], b.positions[:0], b.pages[:0], b.logitsRows[:0]
 	b.keys, b.logitsKeys = attentionKeys{}, attentionKeys{}
-	for i := range spans {
-		s := &spans[i]
-		m.check(s)
-		for j, token := range s.Tokens {
-			if j >= len(s.Tokens)-s.Logits {
+	for i := range chunks {
+		c := &chunks[i]
+		p.check(c)
+		for j, token := range c.Tokens {
+			if j >= len(c.Tokens)-c.Logits {
 				b.logitsRows = append(b.logitsRows, len(b.tokens))
-				b.logitsKeys.add(s.Decode, s.Start+j+1)
+				b.logitsKeys.add(c.Decode, c.Start+j+1)
 			}
-			b.keys.add(s.Decode, s.Start+j+1)
+			b.keys.add(c.Decode, c.Start+j+1)
 			b.tokens = append(b.tokens, token)
-			b.positions = append(b.positions, s.Start+j)
-			b.pages = append(b.pages, s.Pages)
+			b.positions = append(b.positions, c.Start+j)
+			b.pages = append(b.pages, c.Pages)
 		}
 	}
-	m.rows = len(b.tokens)
-	m.layTiles()
+	p.rows = len(b.tokens)
+	p.layTiles()
 }
 
-// check panics if s cannot be computed: workers would fail where it is harder
-// to see why.
-func (m *Model) check(s *Span) {
-	end := s.Start + len(s.Tokens)
-	if s.Start < 0 || end > m.options.ContextTokens || end > len(s.Pages)*m.options.PageTokens || s.Logits < 0 || s.Logits > len(s.Tokens) {
-		panic(fmt.Sprintf("model: span [%d,%d) with %d logits and %d pages of %d does not fit a context of %d",
-			s.Start, end, s.Logits, len(s.Pages), m.options.PageTokens, m.options.ContextTokens))
+// check panics if c cannot be computed: a failure in a worker would be harder
+// to understand.
+func (p *pass) check(c *Chunk) {
+	o, end := &p.m.options, c.Start+len(c.Tokens)
+	if c.Start < 0 || end > o.ContextTokens || end > len(c.Pages)*o.PageTokens || c.Logits < 0 || c.Logits > len(c.Tokens) {
+		panic(fmt.Sprintf("model: chunk [%d,%d) with %d logits and %d pages of %d does not fit a context of %d",
+			c.Start, end, c.Logits, len(c.Pages), o.PageTokens, o.ContextTokens))
 	}
-	if len(m.batch.tokens)+len(s.Tokens) > m.options.BatchTokensMax {
-		panic(fmt.Sprintf("model: a batch of more than %d tokens", m.options.BatchTokensMax))
+	if len(p.batch.tokens)+len(c.Tokens) > o.BatchTokensMax {
+		panic(fmt.Sprintf("model: a batch of more than %d tokens", o.BatchTokensMax))
 	}
-	for _, token := range s.Tokens {
-		if token < 0 || int(token) >= m.config.Vocab {
-			panic(fmt.Sprintf("model: token %d is outside the vocabulary of %d", token, m.config.Vocab))
+	for _, token := range c.Tokens {
+		if token < 0 || int(token) >= p.m.config.Vocab {
+			panic(fmt.Sprintf("model: token %d is outside the vocabulary of %d", token, p.m.config.Vocab))
 		}
 	}
-	for _, page := range s.Pages {
-		if page < 0 || int(page) >= m.options.Pages {
-			panic(fmt.Sprintf("model: page %d is outside the pool of %d", page, m.options.Pages))
+	for _, page := range c.Pages {
+		if page < 0 || int(page) >= o.Pages {
+			panic(fmt.Sprintf("model: page %d is outside the pool of %d", page, o.Pages))
 		}
 	}
 }

@@ -14,28 +14,28 @@ func TestTilesCoverTheRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	largest := 0
 	for range 200 {
-		var spans []Span
+		var chunks []Chunk
 		owner := []int{}
-		for n := 1 + r.IntN(5); len(spans) < n; {
+		for n := 1 + r.IntN(5); len(chunks) < n; {
 			pages := firstPages(m.Options().Pages)
-			s := Span{Tokens: make([]int32, 1+r.IntN(40)), Start: r.IntN(10), Pages: pages}
+			s := Chunk{Tokens: make([]int32, 1+r.IntN(40)), Start: r.IntN(10), Pages: pages}
 			for range s.Tokens {
-				owner = append(owner, len(spans))
+				owner = append(owner, len(chunks))
 			}
-			spans = append(spans, s)
+			chunks = append(chunks, s)
 		}
-		m.gather(spans)
-		seen := make([]int, m.rows)
-		for i, tile := range m.batch.tiles {
+		m.pass.gather(chunks)
+		seen := make([]int, m.pass.rows)
+		for i, tile := range m.pass.batch.tiles {
 			largest = max(largest, tile.rows)
 			for row := tile.row; row < tile.row+tile.rows; row++ {
 				seen[row]++
 				if owner[row] != owner[tile.row] {
-					t.Fatalf("tile %+v is of spans %d and %d", tile, owner[tile.row], owner[row])
+					t.Fatalf("tile %+v is of chunks %d and %d", tile, owner[tile.row], owner[row])
 				}
 			}
-			if i > 0 && tile.keys > m.batch.tiles[i-1].keys {
-				t.Fatalf("tile %+v comes after %+v", tile, m.batch.tiles[i-1])
+			if i > 0 && tile.keys > m.pass.batch.tiles[i-1].keys {
+				t.Fatalf("tile %+v comes after %+v", tile, m.pass.batch.tiles[i-1])
 			}
 		}
 		for row, n := range seen {

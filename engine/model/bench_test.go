@@ -28,15 +28,15 @@ func BenchmarkForward(b *testing.B) {
 		for _, n := range []int{1, 8, 64} {
 			tokens := randomTokens(rand.New(rand.NewPCG(1, 1)), n, shape.Vocab)
 			pages := firstPages(64)
-			steps := make([]Span, n)
+			steps := make([]Chunk, n)
 			for i := range steps {
-				steps[i] = Span{Tokens: tokens[i : i+1], Pages: pages[i : i+1], Logits: 1}
+				steps[i] = Chunk{Tokens: tokens[i : i+1], Pages: pages[i : i+1], Logits: 1}
 			}
-			for name, spans := range map[string][]Span{"prompt": {{Tokens: tokens, Pages: pages, Logits: 1}}, "steps": steps} {
+			for name, chunks := range map[string][]Chunk{"prompt": {{Tokens: tokens, Pages: pages, Logits: 1}}, "steps": steps} {
 				b.Run(fmt.Sprintf("%s/%s/%d", set.Name, name, n), func(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
-						m.Forward(spans)
+						m.Forward(chunks)
 					}
 				})
 			}

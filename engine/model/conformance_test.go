@@ -168,7 +168,7 @@ func TestLogitsMatchReference(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/%v", name, set.Name, kv), func(t *testing.T) {
 					m := load(t, f, set, team, Options{ContextTokens: len(ref.IDs), KVType: kv})
-					got := m.Forward([]Span{{Tokens: ref.IDs, Pages: firstPages(m.Options().Pages), Logits: len(ref.IDs)}})
+					got := m.Forward([]Chunk{{Tokens: ref.IDs, Pages: firstPages(m.Options().Pages), Logits: len(ref.IDs)}})
 					if len(got) != len(want) {
 						t.Fatalf("%d logits, want %d", len(got), len(want))
 					}
@@ -253,7 +253,7 @@ func checkGreedy(t *testing.T, m *Model, ref *reference) {
 	tokens := append([]int32(nil), ref.IDs[:ref.GreedyPrompt]...)
 	start := 0
 	for i, want := range ref.Greedy {
-		logits := m.Forward([]Span{{Tokens: tokens[start:], Start: start, Pages: pages, Logits: 1}})
+		logits := m.Forward([]Chunk{{Tokens: tokens[start:], Start: start, Pages: pages, Logits: 1}})
 		start = len(tokens)
 		if got := argmax(logits); got != want {
 			t.Fatalf("greedy token %d is %d, want %d", i, got, want)
@@ -270,7 +270,7 @@ func TestAttentionRoundsBesideBlocks(t *testing.T) {
 		f := openFile(t, base+".gguf")
 		m := load(t, f, kernels.Best(), team, Options{ContextTokens: 16})
 		want := quantised(f) && m.Config().Experts == 0
-		if got := m.workers[0].Round; got != want {
+		if got := m.pass.workers[0].Round; got != want {
 			t.Errorf("%s: attention may round: %v", filepath.Base(base), got)
 		}
 		if want {

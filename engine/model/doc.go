@@ -10,8 +10,13 @@
 // Non-goals: which tokens run when (engine), which page holds what (cache),
 // arithmetic (kernels).
 //
-// Use: Load, then Forward with the spans of one step; logits come back in span
-// order. A Timer, where one is set, hears how long each phase took.
+// Use: Load, then Forward with the chunks of one step; logits come back in the
+// order of the chunks. A Timer, where one is set, hears how long each phase took.
+//
+// A Model holds what a step reads, weights and shapes, and the pages. Its pass
+// holds what a step changes: the rows, the layer it is in, the buffers. Files:
+// forward.go is the pass in the order of the paper, pass.go what runs it on the
+// team, batch.go and contexts.go how a batch is cut into work.
 //
 // To add an architecture: a row in architectures (config.go) and a function in
 // config_families.go, which sets the fields of Config. Where the pass itself
@@ -23,20 +28,19 @@
 //	kinds of rope and their scaling       readRope (config_rope.go)
 //	windows, sinks, caps of attention     attend
 //	norms after a block                   addSum
-//	activations                           gated
+//	activations                           activate
 //	scales and caps of logits             outputLogits
 //
 // A bias is understood wherever a matrix may have one.
 //
 // Ownership: the caller owns the file, the team and the page tables; the file
 // must outlive the Model, whose weights may point into it. A Model belongs to
-// one goroutine: Forward and CopyPage are not for concurrent use.
+// one goroutine: Forward and CopyPage must not run concurrently.
 //
 // Invariants, held by tests:
-//  1. Bit invariance. Each output number is computed whole by one worker from
-//     its own inputs, so that logits do not depend on how a prompt is cut into
-//     calls, on what else is in the batch, on the pages or on the team's size.
-//  2. Forward allocates nothing.
-//     With a Timer neither.
+//  1. Bit invariance. One worker computes each output number whole from its own
+//     inputs, so that logits do not depend on how a prompt is cut into calls,
+//     on what else is in the batch, on the pages or on the team's size.
+//  2. Forward allocates nothing, with a Timer or without.
 //  3. Memory of pages that were never written is not resident.
 package model

@@ -76,8 +76,9 @@ func (l *loader) fusedExperts(to *layer, prefix string) bool {
 
 // mixture is the state of a mixture's layer in one Forward. Each token has
 // ExpertsUsed slots; the slots of one expert lie side by side, so that its
-// matrices meet all their tokens at once. What a token gets depends on its own
-// row alone: its slots are added in the order of its own choice.
+// matrices are multiplied with all their tokens at once. A token's result
+// depends on its own row alone: its slots are added in the order of its own
+// choice.
 type mixture struct {
 	scores  []float32   // [token][Experts]
 	chosen  []int32     // [token][ExpertsUsed] experts, the best first
@@ -101,26 +102,26 @@ func newMixture(c *Config, set *kernels.Set, n int, rows func(n, width int) []fl
 }
 
 // route scores the experts for each token and chooses. The shares are the softmax
-// of the chosen scores, which is what a renormalised softmax of all gives too.
-func (m *Model) route(worker int) {
-	lo, hi := m.share(worker)
+// of the chosen scores, which equals the renormalised softmax of all scores.
+func (p *pass) route(worker int) {
+	lo, hi := p.share(worker)
 	if lo == hi {
 		return
 	}
-	c, x := &m.config, &m.mixture
-	r := &m.weights.layers[m.layer].router
-	m.set.MatMul(x.scores[lo*c.Experts:], c.Experts, r.Matrix, m.scratch.normed.from(lo), hi-lo, 0, c.Experts)
+	c, x := &p.m.config, &p.mixture
+	r := &p.m.weights.layers[p.layer].router
+	p.m.set.MatMul(x.scores[lo*c.Experts:], c.Experts, r.Matrix, p.scratch.normed.from(lo), hi-lo, 0, c.Experts)
 	for i := lo; i < hi; i++ {
 		scores, shares := row(x.scores, i, c.Experts), row(x.shares, i, c.ExpertsUsed)
 		if r.bias != nil {
-			m.set.Add(scores, r.bias)
+			p.m.set.Add(scores, r.bias)
 		}
 		choose(x.chosen[i*c.ExpertsUsed:(i+1)*c.ExpertsUsed], shares, scores)
-		m.set.Softmax(shares)
+		p.m.set.Softmax(shares)
 	}
 }
 
-// choose picks the highest scores, of equals the first.
+// choose picks the highest scores; of equal ones the first.
 func choose(chosen []int32, best, scores []float32) {
 	for r := range chosen {
 		at := int32(-1)
@@ -142,7 +143,7 @@ func taken(chosen []int32, e int32) bool {
 	return false
 }
 
-// place gives each choice a slot, expert by expert.
+// place gives each choice of a token a slot, expert by expert.
 func (x *mixture) place(choices int) {
 	clear(x.first)
 	for _, e := range x.chosen[:choices] {
@@ -155,48 +156,48 @@ func (x *mixture) place(choices int) {
 		x.slots[i] = x.first[e]
 		x.first[e]++
 	}
-	copy(x.first[1:], x.first) // each has moved to where the next begins
+	copy(x.first[1:], x.first) // each has moved to the beginning of the next
 	x.first[0] = 0
 }
 
 // scatter copies each token's row to its slots.
-func (m *Model) scatter(worker int) {
-	c, x := &m.config, &m.mixture
-	for i, hi := m.share(worker); i < hi; i++ {
+func (p *pass) scatter(worker int) {
+	c, x := &p.m.config, &p.mixture
+	for i, hi := p.share(worker); i < hi; i++ {
 		for _, slot := range x.slots[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed] {
-			x.inputs.copyRow(int(slot), &m.scratch.normed, i)
+			x.inputs.copyRow(int(slot), &p.scratch.normed, i)
 		}
 	}
 }
 
 // expertsGateUp computes the worker's part of every expert's activation.
-func (m *Model) expertsGateUp(worker int) {
-	x := &m.mixture
-	lo, hi := kernels.Split(m.config.FF, pieceRows, worker, m.team.Workers())
-	for e := range m.config.Experts {
+func (p *pass) expertsGateUp(worker int) {
+	x := &p.mixture
+	lo, hi := kernels.Split(p.m.config.FF, pieceRows, worker, p.m.team.Workers())
+	for e := range p.m.config.Experts {
 		if lo < hi {
-			m.gated(worker, &m.weights.layers[m.layer].experts[e], &x.inputs, int(x.first[e]), int(x.first[e+1]), lo, hi)
+			p.gated(worker, &p.m.weights.layers[p.layer].experts[e], &x.inputs, int(x.first[e]), int(x.first[e+1]), lo, hi)
 		}
 	}
 }
 
-func (m *Model) expertsDown(worker int) {
-	x, width := &m.mixture, m.config.Embed
-	lo, hi := kernels.Split(width, kernels.RowTile, worker, m.team.Workers())
-	for e := range m.config.Experts {
+func (p *pass) expertsDown(worker int) {
+	x, width := &p.mixture, p.m.config.Embed
+	lo, hi := kernels.Split(width, kernels.RowTile, worker, p.m.team.Workers())
+	for e := range p.m.config.Experts {
 		from, n := int(x.first[e]), int(x.first[e+1]-x.first[e])
 		if n > 0 && lo < hi {
-			down := &m.weights.layers[m.layer].experts[e].down
-			m.multiply(x.outputs[from*width:], down, m.scratch.gate.from(from), n, lo, hi)
+			down := &p.m.weights.layers[p.layer].experts[e].down
+			p.multiply(x.outputs[from*width:], down, p.scratch.gate.from(from), n, lo, hi)
 		}
 	}
 }
 
-// gatherExperts sums what each token's experts gave, by their shares.
-func (m *Model) gatherExperts(worker int) {
-	c, x := &m.config, &m.mixture
-	for i, hi := m.share(worker); i < hi; i++ {
-		sum := row(m.scratch.sum, i, c.Embed)
+// gatherExperts sums the outputs of each token's experts, by their shares.
+func (p *pass) gatherExperts(worker int) {
+	c, x := &p.m.config, &p.mixture
+	for i, hi := p.share(worker); i < hi; i++ {
+		sum := row(p.scratch.sum, i, c.Embed)
 		clear(sum)
 		for r, slot := range x.slots[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed] {
 			share := x.shares[i*c.ExpertsUsed+r]

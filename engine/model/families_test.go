@@ -360,8 +360,8 @@ func headerBytes(f *gguf.File) int {
 
 func TestAllocationsOfAMixture(t *testing.T) {
 	m := load(t, familyFile(t, "gpt-oss", kernels.Q8_0), kernels.Best(), newTeam(t, 2), Options{})
-	spans := []Span{{Tokens: []int32{1, 2, 3}, Pages: firstPages(8), Logits: 1}}
-	if n := testing.AllocsPerRun(20, func() { m.Forward(spans) }); n != 0 {
+	chunks := []Chunk{{Tokens: []int32{1, 2, 3}, Pages: firstPages(8), Logits: 1}}
+	if n := testing.AllocsPerRun(20, func() { m.Forward(chunks) }); n != 0 {
 		t.Errorf("Forward allocates %v times", n)
 	}
 }

@@ -67,6 +67,6 @@ func runsOnce(t *testing.T, f *gguf.File, team *kernels.Team) bool {
 		return false
 	}
 	defer m.Close()
-	m.Forward([]Span{{Tokens: []int32{1, 2}[:min(2, m.Config().ContextTokens)], Pages: []int32{0}, Logits: 1}})
+	m.Forward([]Chunk{{Tokens: []int32{1, 2}[:min(2, m.Config().ContextTokens)], Pages: []int32{0}, Logits: 1}})
 	return true
 }

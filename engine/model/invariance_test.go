@@ -41,8 +41,8 @@ type runner struct {
 	rows   [][]float32 // logits of each token, where they were asked for
 }
 
-// keep stores the logits of a span's last tokens and returns the rest.
-func (r *runner) keep(s Span, logits []float32, vocab int) []float32 {
+// keep stores the logits of a chunk's last tokens and returns the rest.
+func (r *runner) keep(s Chunk, logits []float32, vocab int) []float32 {
 	for i := range s.Logits {
 		r.rows[s.Start+len(s.Tokens)-s.Logits+i] = append([]float32(nil), logits[i*vocab:(i+1)*vocab]...)
 	}
@@ -53,8 +53,8 @@ func (r *runner) keep(s Span, logits []float32, vocab int) []float32 {
 // runAlone gives the logits of every token, from one call for the whole.
 func runAlone(m *Model, tokens []int32) *runner {
 	r := &runner{tokens: tokens, rows: make([][]float32, len(tokens)), pages: firstPages(m.Options().Pages)}
-	s := Span{Tokens: tokens, Pages: r.pages, Logits: len(tokens)}
-	r.keep(s, m.Forward([]Span{s}), m.Config().Vocab)
+	s := Chunk{Tokens: tokens, Pages: r.pages, Logits: len(tokens)}
+	r.keep(s, m.Forward([]Chunk{s}), m.Config().Vocab)
 	return r
 }
 
@@ -73,13 +73,13 @@ func runTogether(m *Model, rng *rand.Rand, sequences [][]int32) []*runner {
 	}
 	singles := rng.IntN(4) == 0
 	for {
-		var spans []Span
+		var chunks []Chunk
 		var of []*runner
 		room := m.Options().BatchTokensMax
 		for _, i := range rng.Perm(len(runners)) {
 			r := runners[i]
 			n := min(len(r.tokens)-r.done, room)
-			if n == 0 || len(spans) > 0 && rng.IntN(3) == 0 {
+			if n == 0 || len(chunks) > 0 && rng.IntN(3) == 0 {
 				continue
 			}
 			if n = 1 + rng.IntN(n); singles {
@@ -91,14 +91,14 @@ func runTogether(m *Model, rng *rand.Rand, sequences [][]int32) []*runner {
 				r.pages[at], free[0] = free[0], r.pages[at]
 			}
 			logits := []int{0, 1, n}[rng.IntN(3)]
-			spans = append(spans, Span{Tokens: r.tokens[r.done : r.done+n], Start: r.done, Pages: r.pages, Logits: logits})
+			chunks = append(chunks, Chunk{Tokens: r.tokens[r.done : r.done+n], Start: r.done, Pages: r.pages, Logits: logits})
 			of, room = append(of, r), room-n
 		}
-		if len(spans) == 0 {
+		if len(chunks) == 0 {
 			return runners
 		}
-		logits := m.Forward(spans)
-		for i, s := range spans {
+		logits := m.Forward(chunks)
+		for i, s := range chunks {
 			logits = of[i].keep(s, logits, m.Config().Vocab)
 		}
 	}
@@ -158,7 +158,7 @@ func TestScheduleTestSeesAWrongPage(t *testing.T) {
 	want := append([]float32(nil), runAlone(m, tokens).rows[39]...)
 	pages := firstPages(m.Options().Pages)
 	again := func() float64 {
-		return nmse(m.Forward([]Span{{Tokens: tokens[39:], Start: 39, Pages: pages, Logits: 1}}), want)
+		return nmse(m.Forward([]Chunk{{Tokens: tokens[39:], Start: 39, Pages: pages, Logits: 1}}), want)
 	}
 	if d := again(); d != 0 {
 		t.Fatalf("NMSE %g with the right pages", d)

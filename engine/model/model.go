@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"runtime/pprof"
-	"sync/atomic"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/kernels"
@@ -16,18 +15,18 @@ type Options struct {
 	ContextTokens  int // longest sequence; 0 means the trained context, the most allowed
 	PageTokens     int // positions in a page; 0 means 16
 	Pages          int // pages in the pool; 0 means one sequence of ContextTokens
-	BatchTokensMax int // tokens in one Forward over all spans; 0 means 256
+	BatchTokensMax int // tokens in one Forward over all chunks; 0 means 256
 
-	KVType kernels.KVType // of the numbers in pages; float32 where it is not set
+	KVType kernels.KVType // of the numbers in pages; the zero value is float32
 
-	// Packed has the matrices that need not be packed; nil has none. It must outlive
-	// the Model, and counts only where it has them all.
+	// Packed has matrices that were packed before; nil has none. It is used only
+	// if it has them all, and then must outlive the Model.
 	Packed Packed
 }
 
-// Model is a loaded model with its page pool and scratch.
+// Model is a loaded model: its weights, its page pool, and the pass that runs.
 type Model struct {
-	// fixed at construction
+	// Fixed at construction.
 	config     Config
 	options    Options
 	set        *kernels.Set
@@ -36,42 +35,17 @@ type Model struct {
 	parameters int
 	group      int  // query heads of a KV head
 	tileRows   int  // most rows of a tile
-	headBlocks bool // what the query heads of a KV head give is whole blocks
+	headBlocks bool // a KV head's output is a multiple of BlockLen
 	layout     kernels.KVLayout
-	pools      []pool
-	memory     memory
-	logits     []float32
 	ropes      []rope
-	run        phases
-	timer      *Timer
+	memory     memory
 
-	// of the Forward that is running; workers write disjoint parts
-	batch   batch
-	scratch scratch
-	mixture mixture
-	rows    int  // of the batch that are still computed
-	serial  bool // the caller alone runs the phase
-	layer   int
-	taken   atomic.Int64 // pieces of a shared phase
-	workers []kernels.Attention
+	pools []pool // what the steps before have written
+	pass  pass   // what a step changes
 }
 
 // pool is one layer's keys and values, laid out as kernels.Attention says.
 type pool struct{ keys, values []byte }
-
-// scratch holds the activations of a batch, one row for each token.
-type scratch struct {
-	x         []float32   // Embed
-	normed    activations // Embed
-	q         []float32   // Heads·HeadDim
-	heads     activations // Heads·HeadDim: what the queries found
-	k, v      []float32   // KVHeads·HeadDim
-	gate      activations // FF, a row for each expert of a token
-	up        [][]float32 // FF, gatedRows rows of each worker
-	sum       []float32   // Embed, to be added to x
-	angles    [][]float32 // for each rope, rows of Dims, as rope.angles says
-	attention []float32   // for each worker
-}
 
 // Load checks the model in f and prepares it to run with set on team. Both must
 // outlive the Model, and f too.
@@ -83,7 +57,8 @@ func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model
 	if err := o.fill(f.Name(), &c); err != nil {
 		return nil, err
 	}
-	m := &Model{config: c, options: o, set: set, team: team, parameters: f.Parameters(), timer: new(Timer)}
+	m := &Model{config: c, options: o, set: set, team: team, parameters: f.Parameters()}
+	m.pass.m, m.pass.timer = m, new(Timer)
 	if m.weights, err = loadWeights(f, &c, set, team, o.Packed); err != nil {
 		return nil, err
 	}
@@ -93,7 +68,7 @@ func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model
 	for i := range c.Ropes {
 		m.ropes = append(m.ropes, newRope(&c.Ropes[i], o.ContextTokens))
 	}
-	m.bindPhases()
+	m.pass.bindPhases()
 	return m, nil
 }
 
@@ -126,62 +101,21 @@ func (o *Options) fill(name string, c *Config) error {
 	return err
 }
 
-// reserve sets up pools, scratch and the workers' attention.
+// reserve fixes the shapes and sets up the pools and the pass.
 func (m *Model) reserve() error {
-	c, o := &m.config, &m.options
+	c := &m.config
 	m.group = c.Heads / c.KVHeads
 	m.headBlocks = m.group*c.HeadDim%kernels.BlockLen == 0
 	m.tileRows = max(1, tileHeads/m.group)
-	m.layout = c.kvLayout(o.KVType, o.PageTokens)
-	scores := kernels.AttentionScratch(m.tileRows*m.group, c.HeadDim, min(o.ContextTokens, o.Pages*o.PageTokens))
-	var failure error
-	rows := func(n, width int) []float32 {
-		if failure != nil {
-			return nil
-		}
-		if n > math.MaxInt/8/max(1, width) {
-			failure = fmt.Errorf("%d rows of %d numbers are more than memory can hold", n, width)
-			return nil
-		}
-		x, err := m.memory.float32s(n * width)
-		failure = err
-		return x
+	m.layout = c.kvLayout(m.options.KVType, m.options.PageTokens)
+	err := m.reservePools()
+	if err == nil {
+		err = m.pass.reserve()
 	}
-	if failure = m.reservePools(); failure != nil {
+	if err != nil {
 		_ = m.memory.free()
-		return failure
 	}
-	n := o.BatchTokensMax
-	m.logits = rows(n, c.Vocab)
-	m.scratch = scratch{
-		x: rows(n, c.Embed), normed: newActivations(m.set, n, c.Embed, rows), sum: rows(n, c.Embed),
-		q: rows(n, c.Heads*c.HeadDim), heads: newActivations(m.set, n, c.Heads*c.HeadDim, rows),
-		k: rows(n, c.KVHeads*c.HeadDim), v: rows(n, c.KVHeads*c.HeadDim),
-		gate:      newActivations(m.set, n*max(1, c.ExpertsUsed), c.FF, rows),
-		attention: rows(m.team.Workers(), scores),
-	}
-	for range m.team.Workers() {
-		m.scratch.up = append(m.scratch.up, rows(min(n*max(1, c.ExpertsUsed), gatedRows), c.FF))
-	}
-	for i := range c.Ropes {
-		m.scratch.angles = append(m.scratch.angles, rows(n, c.Ropes[i].Dims))
-	}
-	m.mixture = newMixture(c, m.set, n, rows)
-	m.batch = newBatch(n)
-	m.batch.spans = m.newSpans(min(o.ContextTokens, o.Pages*o.PageTokens), rows)
-	if failure != nil {
-		_ = m.memory.free()
-		return failure
-	}
-	m.workers = make([]kernels.Attention, m.team.Workers())
-	for w := range m.workers {
-		m.workers[w] = kernels.Attention{
-			KVLayout: m.layout, Group: m.group,
-			Stride: c.Heads * c.HeadDim, Scale: c.AttentionScale, SoftCap: c.AttentionSoftCap,
-			Round: roundsAttention(c, m.weights), Scores: row(m.scratch.attention, w, scores),
-		}
-	}
-	return nil
+	return err
 }
 
 // reservePools sets up the pages of every layer.
@@ -201,10 +135,10 @@ func (m *Model) reservePools() error {
 	return nil
 }
 
-// SetTimer has t told of every launch from the next Forward on.
-func (m *Model) SetTimer(t *Timer) { m.timer = t }
+// SetTimer makes t count every launch from the next Forward on.
+func (m *Model) SetTimer(t *Timer) { m.pass.timer = t }
 
-// Label gives all goroutines that compute the profiler's labels of ctx.
+// Label gives the profiler labels of ctx to all goroutines that compute.
 func (m *Model) Label(ctx context.Context) {
 	m.team.Run(func(int) { pprof.SetGoroutineLabels(ctx) })
 }

@@ -194,11 +194,11 @@ func TestWindowHidesWhatIsBeforeIt(t *testing.T) {
 func TestForwardAllocatesNothing(t *testing.T) {
 	m := load(t, parseTiny(t, odd), kernels.Best(), newTeam(t, 2), Options{})
 	pages := firstPages(m.Options().Pages)
-	spans := []Span{
+	chunks := []Chunk{
 		{Tokens: randomTokens(rand.New(rand.NewPCG(1, 2)), 30, odd.Vocab), Pages: pages[:4]},
 		{Tokens: []int32{1}, Pages: pages[4:5], Logits: 1},
 	}
-	if n := testing.AllocsPerRun(20, func() { m.Forward(spans) }); n != 0 {
+	if n := testing.AllocsPerRun(20, func() { m.Forward(chunks) }); n != 0 {
 		t.Errorf("%v allocations a call", n)
 	}
 }
@@ -206,16 +206,16 @@ func TestForwardAllocatesNothing(t *testing.T) {
 func TestForwardWithoutLogitsReturnsNone(t *testing.T) {
 	m := load(t, parseTiny(t, odd), kernels.Best(), newTeam(t, 1), Options{})
 	if got := m.Forward(nil); len(got) != 0 {
-		t.Errorf("%d logits of no spans", len(got))
+		t.Errorf("%d logits of no chunks", len(got))
 	}
-	if got := m.Forward([]Span{{Tokens: []int32{1, 2}, Pages: []int32{0}}, {Pages: nil}}); len(got) != 0 {
+	if got := m.Forward([]Chunk{{Tokens: []int32{1, 2}, Pages: []int32{0}}, {Pages: nil}}); len(got) != 0 {
 		t.Errorf("%d logits, none asked for", len(got))
 	}
 }
 
 func TestMistakenSpansPanicBeforeWork(t *testing.T) {
 	m := load(t, parseTiny(t, odd), kernels.Best(), newTeam(t, 1), Options{ContextTokens: 64, BatchTokensMax: 8})
-	for name, s := range map[string]Span{
+	for name, s := range map[string]Chunk{
 		"token outside":      {Tokens: []int32{int32(odd.Vocab)}, Pages: []int32{0}},
 		"negative token":     {Tokens: []int32{-1}, Pages: []int32{0}},
 		"page outside":       {Tokens: []int32{1}, Pages: []int32{4}},
@@ -231,7 +231,7 @@ func TestMistakenSpansPanicBeforeWork(t *testing.T) {
 					t.Errorf("%s: panic %q", name, text)
 				}
 			}()
-			m.Forward([]Span{s})
+			m.Forward([]Chunk{s})
 		}()
 	}
 }
@@ -256,7 +256,7 @@ func residentBytes(t *testing.T, ofFiles bool) int {
 func TestPoolIsResidentOnlyWhereItIsWritten(t *testing.T) {
 	before := residentBytes(t, false)
 	m := load(t, parseTiny(t, odd), kernels.Best(), newTeam(t, 1), Options{Pages: 1 << 20})
-	m.Forward([]Span{{Tokens: []int32{1, 2, 3}, Pages: []int32{1 << 19}, Logits: 1}})
+	m.Forward([]Chunk{{Tokens: []int32{1, 2, 3}, Pages: []int32{1 << 19}, Logits: 1}})
 	reserved := m.PageBytes() * m.Options().Pages
 	if want := 2 * 2 * 4 * 2 * 16 * 10; m.PageBytes() != want {
 		t.Errorf("a page of %d bytes, want %d", m.PageBytes(), want)
@@ -382,7 +382,7 @@ func TestMutatedFilesAreComputedOrRefused(t *testing.T) {
 			continue
 		}
 		loaded++
-		m.Forward([]Span{{Tokens: []int32{0, 0}, Pages: []int32{0}, Logits: 1}})
+		m.Forward([]Chunk{{Tokens: []int32{0, 0}, Pages: []int32{0}, Logits: 1}})
 		m.Close()
 	}
 	if loaded == 0 || loaded == 2000 {

@@ -148,7 +148,7 @@ func TestFileIsAModelInOtherTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		return append([]float32(nil), m.Forward([]model.Span{{Tokens: []int32{5, 6, 7}, Pages: []int32{0}, Logits: 1}})...)
+		return append([]float32(nil), m.Forward([]model.Chunk{{Tokens: []int32{5, 6, 7}, Pages: []int32{0}, Logits: 1}})...)
 	}
 	digests := map[string]bool{}
 	for typ, want := range map[kernels.Type]map[string]kernels.Type{

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -22,7 +23,7 @@ func TestCaptureTakesLaunchesDown(t *testing.T) {
 		c, err := b.Capture(t.Context(), 6, patience)
 		done <- result{c, err}
 	}()
-	waitFor(t, func() bool { return b.inbox.capture.Load() != nil })
+	waitFor(t, func() bool { return b.inbox.launchTrace.Load() != nil })
 	if _, err := b.Capture(t.Context(), 1, patience); err == nil || wire.AsError(err).Kind != wire.Overloaded {
 		t.Errorf("a second capture: %v", err)
 	}
@@ -70,7 +71,7 @@ func TestCaptureEnds(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { _, err := b.Capture(t.Context(), 5, patience); done <- err }()
-	waitFor(t, func() bool { return b.inbox.capture.Load() != nil })
+	waitFor(t, func() bool { return b.inbox.launchTrace.Load() != nil })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -129,15 +130,33 @@ func TestNoRecordsWhereTheyAreOff(t *testing.T) {
 	if wrong := checkTimings(&timings); wrong != "" {
 		t.Error(wrong)
 	}
-	if b.State().Steps.Added() != 0 || b.loop.timer.Kernels != [wire.KernelClassCount]wire.KernelTime{} {
+	if b.State().Steps.Added() != 0 || b.loop.timer.Kernels != [model.KernelClassCount]model.KernelTime{} {
 		t.Errorf("%d records", b.State().Steps.Added())
 	}
 	done := make(chan *wire.Capture)
 	go func() { c, _ := b.Capture(t.Context(), 2, patience); done <- c }()
-	waitFor(t, func() bool { return b.inbox.capture.Load() != nil })
+	waitFor(t, func() bool { return b.inbox.launchTrace.Load() != nil })
 	q.id = "again"
 	mustEnd(t, q, b.ask(q))
 	if c := <-done; c == nil || c.Steps != 2 || len(c.Launches) == 0 {
 		t.Errorf("a capture without records: %+v", c)
+	}
+}
+
+// TestKernelClassesKeepTheirNames: every class of the model has one of its own
+// in the contract, of the same name.
+func TestKernelClassesKeepTheirNames(t *testing.T) {
+	seen := map[wire.KernelClass]bool{}
+	for class := range model.KernelClassCount {
+		to := wireClasses[class]
+		if seen[to] || class.String() != to.String() {
+			t.Errorf("class %v is translated to %v", class, to)
+		}
+		seen[to] = true
+	}
+	var times [model.KernelClassCount]model.KernelTime
+	times[model.KernelMLP] = model.KernelTime{Count: 2, Total: 3, Max: 2}
+	if got := wireKernels(&times); got[wire.KernelMLP] != (wire.KernelTime{Count: 2, Total: 3, Max: 2}) || got[wire.KernelToDevice] != (wire.KernelTime{}) {
+		t.Errorf("times are translated to %+v", got)
 	}
 }

@@ -1,0 +1,84 @@
+package model
+
+import (
+	"sync/atomic"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// contexts cuts attention into smaller items where few streams decode: an item
+// is one piece of the context of one tile and KV head. So all workers find work
+// even if there are fewer heads than workers, and the last items are short. The
+// worker that computes the last piece of a tile and head merges its pieces.
+type contexts struct {
+	piecesMax int // of one context
+	items     []contextPiece
+	left      []atomic.Int32 // [tile and head] pieces that are not computed yet
+	parts     []float32      // [tile and head][piecesMax][PartLen]
+}
+
+// contextPiece is piece number piece of the count that the context of a tile
+// and head has.
+type contextPiece struct{ tile, head, piece, count int }
+
+// headItemsMax is the most tiles and heads for which pieces are worth while.
+func (m *Model) headItemsMax() int { return tileItems * m.team.Workers() }
+
+// newContexts reserves room for contexts of contextTokens.
+func (m *Model) newContexts(contextTokens int, rows func(n, width int) []float32) contexts {
+	pieces := (contextTokens + kernels.AttendSpan - 1) / kernels.AttendSpan
+	if pieces < 2 || m.set.Merge == nil {
+		return contexts{}
+	}
+	most := m.headItemsMax()
+	return contexts{
+		piecesMax: pieces, items: make([]contextPiece, 0, most*pieces), left: make([]atomic.Int32, most),
+		parts: rows(most, pieces*kernels.PartLen(m.group, m.config.HeadDim)),
+	}
+}
+
+// layContexts makes the items, or none where whole contexts serve as well.
+func (p *pass) layContexts() {
+	b, heads := &p.batch, p.m.config.KVHeads
+	x := &b.contexts
+	x.items = x.items[:0]
+	if x.piecesMax == 0 || len(b.tiles)*heads > p.m.headItemsMax() || len(b.tiles) != p.rows {
+		return // a tile of several rows would need as many parts
+	}
+	for i, t := range b.tiles {
+		count := b.positions[t.row]/kernels.AttendSpan + 1
+		for piece := range count {
+			for head := range heads {
+				x.items = append(x.items, contextPiece{tile: i, head: head, piece: piece, count: count})
+			}
+		}
+	}
+	if len(x.items) == len(b.tiles)*heads { // one piece each
+		x.items = x.items[:0]
+	}
+}
+
+// begin marks all items of a layer as not computed.
+func (x *contexts) begin(heads int) {
+	for _, i := range x.items {
+		if i.piece == 0 {
+			x.left[i.tile*heads+i.head].Store(int32(i.count))
+		}
+	}
+}
+
+// attendPiece computes an item with a, which is aimed at its tile and head. It
+// reports whether a.Out is written, which the last piece of a tile and head does.
+func (p *pass) attendPiece(a *kernels.Attention, i contextPiece) bool {
+	x, at := &p.batch.contexts, i.tile*p.m.config.KVHeads+i.head
+	size := kernels.PartLen(p.m.group, p.m.config.HeadDim)
+	parts := row(x.parts, at, x.piecesMax*size)[:i.count*size]
+	a.Part, a.Span = row(parts, i.piece, size), i.piece
+	p.m.set.Attend(a)
+	a.Part = nil
+	if x.left[at].Add(-1) > 0 {
+		return false
+	}
+	p.m.set.Merge(a, parts)
+	return true
+}

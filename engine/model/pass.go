@@ -1,0 +1,190 @@
+package model
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"sync/atomic"
+
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// pass is a Model's running step: all that changes from one Forward to the
+// next. The caller's goroutine sets the fields between two phases; within a
+// phase the workers write disjoint parts of the buffers.
+type pass struct {
+	m      *Model // fixed, with all that is reached through it but the pages
+	phases phases
+
+	batch   batch
+	rows    int // of the batch that are still computed
+	layer   int // -1 outside the layers
+	scratch scratch
+	mixture mixture
+	workers []kernels.Attention
+	logits  []float32
+	timer   *Timer
+
+	serial bool         // the caller alone runs the phase by token
+	taken  atomic.Int64 // pieces of the phase by piece
+}
+
+// scratch holds the activations of a batch, one row for each token.
+type scratch struct {
+	x         []float32   // Embed
+	normed    activations // Embed
+	q         []float32   // Heads·HeadDim
+	heads     activations // Heads·HeadDim: attention's output
+	k, v      []float32   // KVHeads·HeadDim
+	gate      activations // FF, a row for each expert of a token
+	up        [][]float32 // FF, gatedRows rows of each worker
+	sum       []float32   // Embed, to be added to x
+	angles    [][]float32 // for each rope, rows of Dims, as rope.angles says
+	attention []float32   // for each worker
+}
+
+// reserve sets up the buffers.
+func (p *pass) reserve() (failure error) {
+	m, c, o := p.m, &p.m.config, &p.m.options
+	rows := func(n, width int) []float32 {
+		if failure != nil {
+			return nil
+		}
+		if n > math.MaxInt/8/max(1, width) {
+			failure = fmt.Errorf("%d rows of %d numbers are more than memory can hold", n, width)
+			return nil
+		}
+		x, err := m.memory.float32s(n * width)
+		failure = err
+		return x
+	}
+	n, contextTokens := o.BatchTokensMax, min(o.ContextTokens, o.Pages*o.PageTokens)
+	scores := kernels.AttentionScratch(m.tileRows*m.group, c.HeadDim, contextTokens)
+	p.logits = rows(n, c.Vocab)
+	p.scratch = scratch{
+		x: rows(n, c.Embed), normed: newActivations(m.set, n, c.Embed, rows), sum: rows(n, c.Embed),
+		q: rows(n, c.Heads*c.HeadDim), heads: newActivations(m.set, n, c.Heads*c.HeadDim, rows),
+		k: rows(n, c.KVHeads*c.HeadDim), v: rows(n, c.KVHeads*c.HeadDim),
+		gate:      newActivations(m.set, n*max(1, c.ExpertsUsed), c.FF, rows),
+		attention: rows(m.team.Workers(), scores),
+	}
+	for range m.team.Workers() {
+		p.scratch.up = append(p.scratch.up, rows(min(n*max(1, c.ExpertsUsed), gatedRows), c.FF))
+	}
+	for i := range c.Ropes {
+		p.scratch.angles = append(p.scratch.angles, rows(n, c.Ropes[i].Dims))
+	}
+	p.mixture = newMixture(c, m.set, n, rows)
+	p.batch = newBatch(n)
+	p.batch.contexts = m.newContexts(contextTokens, rows)
+	if failure != nil {
+		return failure
+	}
+	p.workers = make([]kernels.Attention, m.team.Workers())
+	for w := range p.workers {
+		p.workers[w] = kernels.Attention{
+			KVLayout: m.layout, Group: m.group,
+			Stride: c.Heads * c.HeadDim, Scale: c.AttentionScale, SoftCap: c.AttentionSoftCap,
+			Round: roundsAttention(c, m.weights), Scores: row(p.scratch.attention, w, scores),
+		}
+	}
+	return nil
+}
+
+// phase is a part of the step that runs on the whole team.
+type phase struct {
+	split split
+	work  func(worker int)
+}
+
+// split says how the workers divide a phase.
+type split int
+
+const (
+	byToken  split = iota // each has some of the rows; the caller has all of few
+	byPiece               // each takes one piece of the work after the other
+	byWorker              // each has one share of the outputs
+)
+
+// phases are bound once, so that a step allocates nothing.
+type phases struct {
+	embed, normAttention, project, place, attend, roundHeads, projectOut phase
+	normFF, gateUp, down, normOutput, logits                             phase
+	route, scatter, expertsGateUp, expertsDown, gatherExperts            phase
+}
+
+func (p *pass) bindPhases() {
+	p.phases = phases{
+		embed:         phase{byToken, p.embed},
+		normAttention: phase{byToken, p.normAttention},
+		project:       phase{byPiece, p.project},
+		place:         phase{byToken, p.place},
+		attend:        phase{byPiece, p.attend},
+		roundHeads:    phase{byToken, p.roundHeads},
+		projectOut:    phase{byPiece, p.projectOut},
+		normFF:        phase{byToken, p.normFF},
+		gateUp:        phase{byPiece, p.gateUp},
+		down:          phase{byPiece, p.down},
+		route:         phase{byToken, p.route},
+		scatter:       phase{byToken, p.scatter},
+		expertsGateUp: phase{byWorker, p.expertsGateUp},
+		expertsDown:   phase{byWorker, p.expertsDown},
+		gatherExperts: phase{byToken, p.gatherExperts},
+		normOutput:    phase{byToken, p.normOutput},
+		logits:        phase{byPiece, p.outputLogits},
+	}
+}
+
+// do runs phases one after the other and counts them as one launch of a class.
+func (p *pass) do(class KernelClass, all ...phase) {
+	for _, ph := range all {
+		p.run(ph)
+	}
+	p.timer.Lap(class, p.layer)
+}
+
+// serialNumbersMax is the work by token, in numbers of the residual stream,
+// that costs less than a barrier.
+const serialNumbersMax = 4096
+
+// run runs a phase on the team.
+func (p *pass) run(ph phase) {
+	switch ph.split {
+	case byToken:
+		if p.serial = p.rows*p.m.config.Embed <= serialNumbersMax; p.serial {
+			ph.work(0)
+			return
+		}
+	case byPiece:
+		p.taken.Store(0)
+	}
+	p.m.team.Run(ph.work)
+}
+
+// share is the worker's rows in a phase by token.
+func (p *pass) share(worker int) (lo, hi int) {
+	if p.serial {
+		return 0, p.rows
+	}
+	return kernels.Split(p.rows, 1, worker, p.m.team.Workers())
+}
+
+// pieceRows divides the length of a product's pieces: a kernel's two tiles, and
+// a block of the next product's input.
+const pieceRows = 2 * kernels.RowTile
+
+// pieces are the ranges [lo,hi) of a matrix's rows that a worker takes in a
+// phase by piece.
+func (p *pass) pieces(rows int) iter.Seq2[int, int] {
+	return func(yield func(lo, hi int) bool) {
+		for {
+			lo, hi, ok := kernels.Piece(rows, pieceRows, int(p.taken.Add(1))-1, p.m.team.Workers())
+			if !ok || lo < hi && !yield(lo, hi) {
+				return
+			}
+		}
+	}
+}
+
+// row is row i of a buffer of rows of width numbers.
+func row(x []float32, i, width int) []float32 { return x[i*width : (i+1)*width] }

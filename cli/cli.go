@@ -29,11 +29,11 @@ import (
 	"github.com/forebay-io/forebay/internal/supervise"
 )
 
-// console is what a command may touch of the world outside.
+// console holds everything outside the process that a command may use.
 type console struct {
 	in, out *os.File
 	err     io.Writer
-	records io.Writer // the lines of requests
+	records io.Writer // takes the access log
 	environ []string
 }
 
@@ -57,22 +57,22 @@ func commands() []command {
 		{"model tokenize", "MODEL", "turn texts, as lines of JSON, into token ids", runModelTokenize},
 		{"model render", "MODEL", "turn conversations, as lines of JSON, into prompts", runModelRender},
 		{"bench engine", "MODEL", "measure prefill and decode of a model, without gateway and sockets", runBenchEngine},
-		{"bench kernels", "", "measure operations beside what the machine can do", runBenchKernels},
-		{"simulate", "--trace FILE", "play a trace of requests through the scheduler, beside others", runSimulate},
-		{"queue open", "CLASS [--admin ADDR]", "let a class take and start requests", runQueueOpen},
-		{"queue pause", "CLASS [--admin ADDR]", "let a class take requests and start none", runQueuePause},
-		{"queue drain", "CLASS [--admin ADDR]", "let a class refuse requests and start what waits", runQueueDrain},
-		{"queue", "[--admin ADDR] [--json]", "show who waits at a running Forebay, and why", runQueue},
-		{"trace ls", "[--slow] [--failed] [flags]", "list the requests that run and the last that ended", runTraceList},
+		{"bench kernels", "", "measure kernels beside the limits of the machine", runBenchKernels},
+		{"simulate", "--trace FILE", "play a trace of requests through the scheduler and through rivals", runSimulate},
+		{"queue open", "CLASS [--admin ADDR]", "let a class accept and start requests", runQueueOpen},
+		{"queue pause", "CLASS [--admin ADDR]", "let a class accept requests and start none", runQueuePause},
+		{"queue drain", "CLASS [--admin ADDR]", "let a class refuse new requests and start the waiting ones", runQueueDrain},
+		{"queue", "[--admin ADDR] [--json]", "show the requests that wait at a running Forebay, and why", runQueue},
+		{"trace ls", "[--slow] [--failed] [flags]", "list running requests and the last ended ones", runTraceList},
 		{"trace show", "ID", "show where a request's time went", runTraceShow},
 		{"trace diff", "ID ID", "compare where the time of two requests went", runTraceDiff},
-		{"trace neighbors", "ID", "list who was in the same steps", runTraceNeighbors},
-		{"trace export", "ID [--format perfetto|otlp|json] [-o FILE]", "write a request for other programs", runTraceExport},
-		{"trace launches", "[flags]", "take down every kernel launch of the next steps, for Perfetto", runTraceLaunches},
+		{"trace neighbors", "ID", "list the requests that were in the same steps", runTraceNeighbors},
+		{"trace export", "ID [--format perfetto|otlp|json] [-o FILE]", "export a request for other programs", runTraceExport},
+		{"trace launches", "[flags]", "record every kernel launch of the next steps, for Perfetto", runTraceLaunches},
 		{"trace watch", "[flags]", "print requests as they end", runTraceWatch},
-		{"top", "[--once]", "show live what a running Forebay does", runTop},
-		{"config check", "[FILE] [flags]", "say what is wrong with a configuration", runConfigCheck},
-		{"config print", "[FILE] [flags]", "print the configuration in force", runConfigPrint},
+		{"top", "[--once]", "show the live state of a running Forebay", runTop},
+		{"config check", "[FILE] [flags]", "check a configuration and report every mistake", runConfigCheck},
+		{"config print", "[FILE] [flags]", "print the effective configuration", runConfigPrint},
 		{"health", "[--url URL]", "exit 0 if a running Forebay is ready", runHealth},
 		{"version", "", "print the version", runVersion},
 	}
@@ -107,7 +107,7 @@ func (c *console) dispatch(args []string) error {
 	return unknownCommand(args)
 }
 
-// unknownCommand names the command that was perhaps meant.
+// unknownCommand returns the error for unknown arguments, with the nearest command.
 func unknownCommand(args []string) error {
 	var group []string
 	for _, cmd := range commands() {
@@ -138,10 +138,11 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// hopelessError is a failure that another start would meet again.
+// hopelessError is a failure that a restart cannot mend.
 type hopelessError struct{ error }
 
-// exitStatus prints err, one line for each of its lines, and chooses the status.
+// exitStatus prints err line by line, each with the program's name, and returns
+// the exit status for it.
 func (c *console) exitStatus(err error) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -160,8 +161,8 @@ func (c *console) exitStatus(err error) int {
 	return 1
 }
 
-// decouple keeps whoever logs from waiting for whoever reads, until restore. Up
-// to linesMax lines of each output wait.
+// decouple puts a buffer of linesMax lines before each output, so that logging
+// never waits for a slow reader. restore writes what is left and removes the buffers.
 func (c *console) decouple(linesMax int) (restore func()) {
 	plain := *c
 	records, err := newOutlet(c.records, linesMax), newOutlet(c.err, linesMax)
@@ -169,12 +170,12 @@ func (c *console) decouple(linesMax int) (restore func()) {
 	return func() {
 		*c = plain
 		if n := records.close() + err.close(); n > 0 {
-			c.lastWord(fmt.Sprintf("forebay: %d lines of log were dropped, since nobody took them\n", n))
+			c.lastWord(fmt.Sprintf("forebay: %d log lines were dropped, because nothing read the output\n", n))
 		}
 	}
 }
 
-// lastWord writes text to standard error, if anybody takes it soon.
+// lastWord writes text to standard error, and gives up if nothing reads it soon.
 func (c *console) lastWord(text string) {
 	err := newOutlet(c.err, 1)
 	io.WriteString(err, text)

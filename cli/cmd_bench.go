@@ -21,7 +21,7 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// Limits of what the benchmarks take.
+// Limits of the benchmarks' flags.
 const (
 	benchRunsMax    = 1000
 	benchTokensMax  = 1 << 20
@@ -31,7 +31,7 @@ const (
 
 const benchEngineUsage = "bench engine MODEL [--prefill 512] [--depth 128] [--streams 1,2,8] [--runs 3] [--steps 24] [--batch 512] [--threads N] [--kernels SET] [--kv TYPE] [--json]"
 
-// engineBench is what the flags of bench engine ask for.
+// engineBench holds the flags of bench engine.
 type engineBench struct {
 	prefill, runs, steps, batch, threads int
 	depths, streams                      string
@@ -99,12 +99,12 @@ func (b *engineBench) options(c *console) (o *speed.EngineOptions, err error) {
 	return o, err
 }
 
-// benchTeam is a team of so many workers, 0 for all.
+// benchTeam returns a team of threads workers, or of one for each CPU if threads is 0.
 func benchTeam(threads int) *kernels.Team {
 	return kernels.NewTeam(cmp.Or(threads, min(runtime.GOMAXPROCS(0), benchThreadsMax)))
 }
 
-// kernelSet is the set of that name, or the best one.
+// kernelSet returns the kernel set with that name, or the best one for "".
 func (c *console) kernelSet(name string) (*kernels.Set, error) {
 	for _, unknown := range unknownKernels(c.getenv(kernels.DisableEnv)) {
 		fmt.Fprintf(c.err, "forebay: no kernel set is named %q in %s; there are %s\n", unknown, kernels.DisableEnv, strings.Join(kernelNames, ", "))

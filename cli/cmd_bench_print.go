@@ -70,12 +70,12 @@ func printPart(out io.Writer, p *speed.Part) error {
 	return err
 }
 
-// leastMost is the least and the most of some runs.
+// leastMost prints the smallest and the largest result of several runs.
 func leastMost(all []float64) string {
 	return fmt.Sprintf("%.1f to %.1f", slices.Min(all), slices.Max(all))
 }
 
-// shares names the kernel classes, the largest first.
+// shares prints the share of each kernel class, the largest first.
 func shares(of map[string]float64) string {
 	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
 		return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b))

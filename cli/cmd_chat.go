@@ -32,11 +32,11 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// apiKeyVar holds the API key of a Forebay whose tenants have some: not a flag,
-// since everybody can read those.
+// apiKeyVar is the environment variable with the API key. There is no flag for
+// it, because other users can read the flags of a process.
 const apiKeyVar = "FOREBAY_API_KEY"
 
-// do sends request with the key.
+// do sends request with the API key.
 func (t *chat) do(request *http.Request) (*http.Response, error) {
 	if t.key != "" {
 		request.Header.Set("Authorization", "Bearer "+t.key)
@@ -44,8 +44,8 @@ func (t *chat) do(request *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(request)
 }
 
-// runChat answers the text of the arguments, or all of a piped input, or line
-// after line of a terminal.
+// runChat sends the text of the arguments, or the whole piped input, or each
+// line typed at a terminal.
 func runChat(c *console, args []string) error {
 	set := newFlagSet("chat [--url URL] [--system TEXT] [--temperature X] [TEXT]")
 	url := set.String("url", "", "where Forebay listens; empty takes the configured address")
@@ -85,7 +85,7 @@ func runChat(c *console, args []string) error {
 	return talk.answer(said, interrupts)
 }
 
-// serverURL is the given URL, or that of the configuration without flags.
+// serverURL returns the given URL, or that of the configured address.
 func (c *console) serverURL(given string) (string, error) {
 	if given != "" {
 		return strings.TrimSuffix(strings.TrimSuffix(given, "/"), "/v1"), nil
@@ -159,7 +159,7 @@ func (t *chat) answer(text string, interrupts <-chan os.Signal) error {
 	return nil
 }
 
-// stream returns the whole answer; the text before an error is printed too.
+// stream returns the whole answer. Text that came before an error is printed too.
 func (t *chat) stream(ctx context.Context, messages []message) (said string, err error) {
 	body, err := json.Marshal(map[string]any{"model": t.model, "stream": true, "temperature": t.temperature, "messages": messages})
 	if err != nil {
@@ -181,7 +181,7 @@ func (t *chat) stream(ctx context.Context, messages []message) (said string, err
 	return t.print(response.Body)
 }
 
-// servedModel asks which model there is to talk to.
+// servedModel asks the server for the name of its model.
 func (t *chat) servedModel() (string, error) {
 	request, err := http.NewRequest(http.MethodGet, t.url+"/v1/models", nil)
 	if err != nil {
@@ -202,16 +202,7 @@ func (t *chat) servedModel() (string, error) {
 	return models.Data[0].ID, nil
 }
 
-// refusal is the error of a response that is none of success.
-func refusal(response *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if response.StatusCode == http.StatusUnauthorized {
-		return fmt.Errorf("%s: %s; the variable %s may hold the key", response.Status, errorMessage(text), apiKeyVar)
-	}
-	return fmt.Errorf("%s: %s", response.Status, errorMessage(text))
-}
-
-// print shows the events of an answer until its end.
+// print shows the events of an answer until it ends.
 func (t *chat) print(events io.Reader) (string, error) {
 	var said strings.Builder
 	lines := bufio.NewScanner(events)
@@ -242,13 +233,4 @@ func (t *chat) print(events io.Reader) (string, error) {
 		}
 	}
 	return said.String(), errors.Join(errors.New("the answer broke off"), lines.Err())
-}
-
-// errorMessage finds the words in an error body of the API.
-func errorMessage(body []byte) string {
-	var e struct{ Error struct{ Message string } }
-	if json.Unmarshal(body, &e) == nil && e.Error.Message != "" {
-		return e.Error.Message
-	}
-	return strings.TrimSpace(string(body))
 }

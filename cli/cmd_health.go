@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// runHealth asks a running Forebay whether it is ready, for images that hold
-// no curl.
+// runHealth asks a running Forebay whether it is ready. It is for container
+// images without curl.
 func runHealth(c *console, args []string) error {
 	set := newFlagSet("health [--url URL]")
 	given := set.String("url", "", "where Forebay listens; empty takes the configured address")

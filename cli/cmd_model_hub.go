@@ -16,7 +16,8 @@ import (
 	"github.com/forebay-io/forebay/engine/model"
 )
 
-// untilInterrupted is for commands that end by themselves.
+// untilInterrupted returns a context that Ctrl-C ends, for commands that end by
+// themselves.
 func untilInterrupted() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }
@@ -45,7 +46,7 @@ func runModelPull(c *console, args []string) error {
 	return err
 }
 
-// listedModel is a line of model list.
+// listedModel is one line of model list.
 type listedModel struct {
 	Ref          string `json:"ref"`
 	SizeBytes    int64  `json:"size_bytes"`
@@ -93,7 +94,8 @@ func runModelList(c *console, args []string) error {
 	return printModels(c.out, models)
 }
 
-// describeCached looks into the model; one that cannot be read is told so.
+// describeCached reads the model's header. A model that cannot be read is listed
+// with the reason.
 func describeCached(one hub.Cached) listedModel {
 	m := listedModel{Ref: one.Ref.String(), SizeBytes: one.Bytes, Commit: one.Commit, Path: one.Path, Problem: one.Problem}
 	if m.Problem != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay-io/forebay/internal/conf"
 )
 
-// modelReport is what model info tells, as JSON or in words.
+// modelReport is the output of model info, as JSON or as text.
 type modelReport struct {
 	File      string `json:"file"`
 	Format    string `json:"format"`
@@ -59,7 +59,7 @@ type keyAndText struct {
 	Text string `json:"value"`
 }
 
-// errUnservable is the end of model info for a model that cannot be served.
+// errUnservable ends model info for a model that cannot be served.
 var errUnservable = errors.New("cannot be served")
 
 func runModelInfo(c *console, args []string) error {
@@ -88,7 +88,7 @@ func runModelInfo(c *console, args []string) error {
 	return err
 }
 
-// report looks at a model, tries whether it can be served, and predicts.
+// report describes a model, tries to load it, and predicts its speed.
 func report(path, quantize string) (r *modelReport, unservable bool, err error) {
 	f, err := checkpoint.Open(path)
 	if err != nil {
@@ -130,8 +130,9 @@ func (r *modelReport) describe(m *model.Config, f *gguf.File) {
 	r.Prediction = predict(modelSizes(m, f, &cfg), &cfg)
 }
 
-// try does what serve would, with next to no room for keys and values and with
-// the kernels that take weights as they lie in the file: nothing large is read.
+// try loads the model as serve would, but with almost no memory for keys and
+// values, and with kernels that use weights as the file holds them. So it reads
+// little of a large file.
 func (r *modelReport) try(path string) (serves bool) {
 	e, err := engine.New(engine.Config{Model: path, ContextTokens: 1, Kernels: "ref", Threads: 1})
 	if err != nil {
@@ -184,16 +185,4 @@ func (r *modelReport) print(out io.Writer) error {
 	}
 	_, err := fmt.Fprintln(out, "\n"+verdict)
 	return err
-}
-
-// size prints a number of bytes for people.
-func size(n int) string {
-	x, unit := float64(n), 0
-	for x >= 1024 && unit < 4 {
-		x, unit = x/1024, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return fmt.Sprintf("%.1f %s", x, [...]string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
 }

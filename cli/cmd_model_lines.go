@@ -14,9 +14,10 @@ import (
 // lineBytesMax bounds one line of standard input.
 const lineBytesMax = 64 << 20
 
-// answerLines answers every line of standard input, a JSON object, with one on
-// standard output, at once, so that another program can ask and wait. Where answer
-// fails the line is {"error": …}, and the next line is read. Blank lines are passed over.
+// answerLines answers each line of standard input, a JSON object, with a line on
+// standard output. It writes each answer at once, so that another program can ask
+// and wait. If answer fails, the line is {"error": …} and the next line is read.
+// Blank lines are skipped.
 func (c *console) answerLines(answer func(line []byte) (any, error)) error {
 	in := bufio.NewReaderSize(c.in, 1<<16)
 	if mark, _ := in.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
@@ -59,8 +60,8 @@ const byteOrderMark = "\ufeff"
 
 var errLongLine = fmt.Errorf("the line has more than %d bytes", lineBytesMax)
 
-// readLine reads up to a line's end or the input's. Of a line that is too long
-// nothing is kept, and all is read.
+// readLine reads up to the end of the line or of the input. A line that is too
+// long is read to its end and dropped.
 func readLine(in *bufio.Reader) (line []byte, err error) {
 	long := false
 	for {
@@ -84,10 +85,10 @@ func readLine(in *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// jsonWords is what JSON calls the kinds of fields that requests have.
+// jsonWords maps the kinds of request fields to JSON's words for them.
 var jsonWords = map[reflect.Kind]string{reflect.String: "a string", reflect.Bool: "true or false", reflect.Map: "an object", reflect.Slice: "an array"}
 
-// decodeLine reads a line into a request; what it does not know is ignored.
+// decodeLine reads a line into a request and ignores unknown fields.
 func decodeLine(line []byte, request any, example string) error {
 	err := json.Unmarshal(line, request)
 	var wrong *json.UnmarshalTypeError

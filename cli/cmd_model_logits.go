@@ -62,8 +62,8 @@ func runModelLogits(c *console, args []string) error {
 	return c.putLogits(*output, m.Model, ids, kernelSet.Name)
 }
 
-// putLogits writes the logits to a file, or to standard output for -, and says so
-// where they do not go.
+// putLogits writes the logits to a file, or to standard output for "-", and
+// prints a summary to the other.
 func (c *console) putLogits(output string, m *model.Model, ids []int32, kernelSet string) (err error) {
 	out, report := io.WriteCloser(c.out), io.Writer(c.err)
 	if output != "-" {
@@ -94,10 +94,10 @@ func parseIDs(list string) ([]int32, error) {
 	return ids, nil
 }
 
-// logitsBatchTokens bounds the logits held at a time.
+// logitsBatchTokens bounds how many rows of logits are in memory at a time.
 const logitsBatchTokens = 64
 
-// loadedModel is a model with the threads that it computes on.
+// loadedModel is a model with its worker threads.
 type loadedModel struct {
 	*model.Model
 	team *kernels.Team
@@ -108,7 +108,7 @@ func (m *loadedModel) close() {
 	m.team.Close()
 }
 
-// loadFor loads the model of f with room for ids, which it checks.
+// loadFor checks ids and loads the model of f with a context that holds them.
 func loadFor(ids []int32, f *gguf.File, set *kernels.Set, kv kernels.KVType) (*loadedModel, error) {
 	shape, err := model.ReadConfig(f)
 	if err != nil {
@@ -131,7 +131,8 @@ func loadFor(ids []int32, f *gguf.File, set *kernels.Set, kv kernels.KVType) (*l
 	return &loadedModel{m, team}, nil
 }
 
-// writeLogits closes out, and returns the first error alone.
+// writeLogits writes the logits of ids to out and closes it. It returns the
+// first error only.
 func writeLogits(out io.WriteCloser, m *model.Model, ids []int32) error {
 	w := bufio.NewWriter(out)
 	err := forwardAll(w, m, ids)
@@ -144,7 +145,7 @@ func writeLogits(out io.WriteCloser, m *model.Model, ids []int32) error {
 	return err
 }
 
-// forwardAll writes the logits of every id.
+// forwardAll writes the logits after each id.
 func forwardAll(w io.Writer, m *model.Model, ids []int32) error {
 	pages := make([]int32, (len(ids)+m.Options().PageTokens-1)/m.Options().PageTokens)
 	for i := range pages {

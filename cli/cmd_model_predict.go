@@ -13,7 +13,7 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// prediction is the performance model of model info, for this machine.
+// prediction is the predicted speed of a model on this machine.
 type prediction struct {
 	WeightBytes      int    `json:"weight_bytes"`
 	WeightTokenBytes int    `json:"weight_bytes_read_a_token"`
@@ -27,23 +27,23 @@ type prediction struct {
 	Default  contextRoom `json:"in_default_kv_bytes"`
 }
 
-// atContext is a token that sees so many.
+// atContext is the predicted speed of one token at a context length.
 type atContext struct {
 	Tokens     int     `json:"tokens"`
 	MovedBytes int     `json:"moved_bytes"`
 	Seconds    float64 `json:"seconds_a_token"`
 }
 
-// contextRoom is the longest context in so much memory; 0 bytes: not known.
+// contextRoom is the longest context that fits in memory; 0 bytes means unknown.
 type contextRoom struct {
 	Bytes  int `json:"bytes"`
 	Tokens int `json:"context_tokens"`
 }
 
-// shortContext is a context at which weights are most of what is read.
+// shortContext is a context length, in tokens, at which a token reads mostly weights.
 const shortContext = 128
 
-// rateTime is how long the machine's memory is measured.
+// rateTime is how long the measurement of the memory's bandwidth takes.
 const rateTime = 150 * time.Millisecond
 
 func modelSizes(m *model.Config, f *gguf.File, cfg *engine.Config) *perf.Model {

@@ -18,7 +18,7 @@ import (
 )
 
 // runModelQuantize writes a model with weights of another type as one GGUF file.
-// OUT is there whole or not at all.
+// It never leaves an incomplete OUT.
 func runModelQuantize(c *console, args []string) error {
 	set := newFlagSet("model quantize IN OUT --type TYPE [--force]")
 	kind := set.String("type", "", "type of the weights: q8_0, q4_0, q4_k or q6_k")
@@ -63,7 +63,7 @@ func runModelQuantize(c *console, args []string) error {
 	return err
 }
 
-// mayReplace refuses to write over the model itself, and over anything unasked.
+// mayReplace refuses to overwrite the input model, and any file without --force.
 func mayReplace(path string, in *checkpoint.Checkpoint, force bool) error {
 	there, err := os.Stat(path)
 	switch {
@@ -85,8 +85,8 @@ func mayReplace(path string, in *checkpoint.Checkpoint, force bool) error {
 	return nil
 }
 
-// writeModel writes beside path and renames, and leaves nothing behind if it
-// fails or is interrupted.
+// writeModel writes a temporary file beside path and renames it. It removes the
+// temporary file if it fails or is interrupted.
 func (c *console) writeModel(ctx context.Context, path string, f *gguf.File, replace bool) (written int, err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	defer func() {
@@ -110,7 +110,7 @@ func (c *console) writeModel(ctx context.Context, path string, f *gguf.File, rep
 	if err != nil {
 		return 0, err
 	}
-	// A temporary file is for its owner alone; a model is for whoever may read.
+	// Only the owner may read a temporary file; a model gets the usual permissions.
 	if err := errors.Join(temp.Chmod(0o644), temp.Sync()); err != nil {
 		return 0, err
 	}
@@ -120,8 +120,8 @@ func (c *console) writeModel(ctx context.Context, path string, f *gguf.File, rep
 	return counted.n, place(temp.Name(), path, replace)
 }
 
-// place gives temp its name. Without replace it does not take it from a file that
-// has appeared meanwhile, where the file system has links.
+// place renames temp to path. Without replace it does not overwrite a file that
+// has appeared meanwhile, if the file system has hard links.
 func place(temp, path string, replace bool) error {
 	if !replace {
 		switch err := os.Link(temp, path); {
@@ -138,7 +138,7 @@ func errThere(path string) error {
 	return fmt.Errorf("%s: is there already; --force replaces it", path)
 }
 
-// countingWriter counts bytes, and fails once ctx has ended.
+// countingWriter counts bytes, and fails after ctx has ended.
 type countingWriter struct {
 	to  io.Writer
 	ctx context.Context
@@ -154,7 +154,7 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// progress is a line on a terminal that says how much is done; elsewhere nothing.
+// progress shows how much is done, on a terminal only.
 type progress struct {
 	to          io.Writer
 	done, total int

@@ -12,8 +12,8 @@ import (
 	"github.com/forebay-io/forebay/engine/tokenizer"
 )
 
-// runModelTokenize encodes texts as they are: nothing is escaped or guarded, so
-// with parse_special a control string in a text is the control token.
+// runModelTokenize encodes texts without escaping. With parse_special, a control
+// string in a text becomes the control token.
 func runModelTokenize(c *console, args []string) error {
 	path, err := c.oneModel(newFlagSet("model tokenize MODEL < LINES"), args)
 	if err != nil {
@@ -111,8 +111,8 @@ func renderLine(t *templates.Template, line []byte, served bool) (any, error) {
 	}
 	text, err := t.Render(context.Background(), in)
 	if err != nil && in.Verbatim && !errors.As(err, new(*templates.Raised)) {
-		// Templates that take only strings break down on content in parts, where
-		// serving joins them.
+		// A template that takes only strings fails on content in parts. Serving
+		// joins the parts first.
 		in.Verbatim = false
 		if shaped, again := t.Render(context.Background(), in); again == nil {
 			text, err = shaped, nil
@@ -124,7 +124,7 @@ func renderLine(t *templates.Template, line []byte, served bool) (any, error) {
 	return map[string]string{"text": tokenizer.Unguard(text)}, nil
 }
 
-// checkShapes refuses what no template is made for.
+// checkShapes refuses messages and tools of a wrong JSON type.
 func checkShapes(messages, tools json.RawMessage) error {
 	var objects []map[string]json.RawMessage
 	if err := json.Unmarshal(messages, &objects); err != nil {
@@ -137,7 +137,7 @@ func checkShapes(messages, tools json.RawMessage) error {
 	return nil
 }
 
-// parseNow reads a time as strftime_now shall see it; "" is the present.
+// parseNow reads the time for strftime_now; "" means now.
 func parseNow(text string) (time.Time, error) {
 	if text == "" {
 		return time.Now(), nil

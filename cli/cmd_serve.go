@@ -14,8 +14,9 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// runServe runs the gateway, and the engine as its child. Start order: socket
-// directory, gateway's addresses, engine, gateway; the stop is the reverse.
+// runServe runs the gateway, and the engine as its child. It starts the socket
+// directory, the gateway's addresses, the engine and the gateway in this order,
+// and stops them in reverse.
 func runServe(c *console, args []string) error {
 	s, err := c.configure(newFlagSet("serve [flags]"), args)
 	if err != nil {
@@ -51,8 +52,8 @@ func runServe(c *console, args []string) error {
 	}
 	defer front.close()
 
-	// The engine outlives ctx, since the gateway's last streams need it; ctx
-	// ends with the engine, if that ends for good.
+	// The engine outlives ctx, because the gateway's last streams need it. If the
+	// engine ends for good, ctx ends too.
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	engineCtx, stopEngine := context.WithCancel(context.Background())
@@ -72,12 +73,12 @@ func runServe(c *console, args []string) error {
 	return errors.Join(err, <-ended)
 }
 
-// errEngineEnded is why the gateway stops when there is no engine to wait for;
-// the engine's own error is told in the end.
+// errEngineEnded makes the gateway stop when the engine will not come back. The
+// engine's own error is reported at the end.
 var errEngineEnded = errors.New("the engine ended")
 
-// tryListen tells whether the engine will be able to listen on path: where
-// another engine does, the gateway would be served by that one.
+// tryListen checks that the engine can listen on path. If another engine
+// listened there, the gateway would connect to that one.
 func tryListen(path string) error {
 	ln, err := wire.Listen(path)
 	if err != nil {
@@ -86,8 +87,8 @@ func tryListen(path string) error {
 	return ln.Close()
 }
 
-// thisProgram is exe, or where that file was removed or replaced meanwhile,
-// the kernel's name for the program that runs (Linux).
+// thisProgram returns exe, or, if that file was removed or replaced meanwhile,
+// Linux's path of the running program.
 func thisProgram(exe string) string {
 	const running = "/proc/self/exe"
 	own, err := os.Stat(running)
@@ -100,7 +101,7 @@ func thisProgram(exe string) string {
 	return exe
 }
 
-// engineArgs are the arguments of the engine child.
+// engineArgs returns the arguments of the engine child.
 func (s *settings) engineArgs() []string {
 	args := []string{"engine", "--lifeline", "--socket", s.Socket.Path, "--drain_limit", s.DrainLimit.String()}
 	for _, section := range []string{"engine.", "engine_socket.", "log."} {
@@ -109,16 +110,16 @@ func (s *settings) engineArgs() []string {
 	return append(args, s.modelArgs()...)
 }
 
-// modelArgs is how many arguments, the last ones, say which model it is. They
-// win over the same flags before them, and change once before the first start,
-// where the model is downloaded first.
+// modelArgs is the number of arguments at the end that name the model. They
+// override the same flags before them. After a download they are replaced once,
+// before the first start.
 const modelArgs = 2
 
 func (s *settings) modelArgs() []string {
 	return []string{"--engine.model=" + s.Engine.Model, "--engine.model_id=" + s.Engine.ModelID}
 }
 
-// unlessEnded is err, unless it is only that ctx has ended.
+// unlessEnded returns err, or nil if ctx has ended.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -145,8 +146,8 @@ func runGateway(c *console, args []string) error {
 	return front.run(ctx)
 }
 
-// runEngine serves the engine on a socket until a signal, then lets what runs
-// end within the drain limit.
+// runEngine serves the engine on a socket until a signal, then lets running
+// generations finish within the drain limit.
 func runEngine(c *console, args []string) error {
 	set := newFlagSet("engine --socket PATH [flags]")
 	lifeline := set.Bool("lifeline", false, "end at once when standard input closes, as under forebay serve")
@@ -179,7 +180,7 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	if err := c.fetchModel(ctx, &s.Engine, log, func(string) {}); err != nil {
 		return unlessEnded(ctx, err)
 	}
-	// Loading cannot be called off, and nothing runs yet that should end well.
+	// Loading cannot be cancelled, and no request runs yet.
 	loaded := context.AfterFunc(ctx, func() {
 		ln.Close()
 		os.Exit(0)
@@ -207,19 +208,18 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	limit, cancel := context.WithTimeout(context.Background(), s.DrainLimit)
 	defer cancel()
 	log.Info("stopping: running generations may finish", "reason", context.Cause(ctx), "drain_limit", s.DrainLimit)
-	if e.Drain(limit) != nil { // Close ends what still runs
+	if e.Drain(limit) != nil { // Close ends the rest
 		left := e.State()
-		log.Warn("the drain limit is over: what still runs is cut", "sequences", left.Running+left.Waiting+left.Paused)
+		log.Warn("the drain limit is over: the remaining generations are cut", "sequences", left.Running+left.Waiting+left.Paused)
 	}
-	stopServing() // writes what the connections still have to say
+	stopServing() // writes the frames that wait
 	return <-served
 }
 
-// kernelNames are the sets that can be switched off.
+// kernelNames lists the kernel sets that can be switched off.
 var kernelNames = []string{"avx2", "avx2int8", "avx512", "avx512vnni", "avx512bf16", "avx512amx", "neon"}
 
-// unknownKernels are the names in the list, with commas between, of which there
-// is no set to switch off.
+// unknownKernels returns the names in a comma-separated list that no kernel set has.
 func unknownKernels(list string) (unknown []string) {
 	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); name != "" && !slices.Contains(kernelNames, name) {

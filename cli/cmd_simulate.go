@@ -14,7 +14,7 @@ import (
 	"github.com/forebay-io/forebay/bench/sim"
 )
 
-// simulation is what the flags of simulate ask for.
+// simulation holds the flags of simulate.
 type simulation struct {
 	trace, loads, policies string
 	seeds, requests        int
@@ -87,7 +87,7 @@ func (s *simulation) run(c *console) error {
 	return s.write(results)
 }
 
-// print prints one comparison, as soon as it is there.
+// print prints one comparison as soon as it is ready.
 func (s *simulation) print(c *console, r *sim.Result, more bool) error {
 	if s.json {
 		return json.NewEncoder(c.out).Encode(r)
@@ -121,7 +121,7 @@ func (s *simulation) write(results []*sim.Result) error {
 	return nil
 }
 
-// source is the trace for each seed.
+// source returns a function that gives the trace for a seed.
 func (s *simulation) source() (func(seed uint64) (*sim.Trace, error), error) {
 	const made = 5000
 	switch {
@@ -145,7 +145,7 @@ func (s *simulation) source() (func(seed uint64) (*sim.Trace, error), error) {
 	return func(uint64) (*sim.Trace, error) { return t, nil }, nil
 }
 
-// readFile opens a file and reads what it holds.
+// readFile opens a file and decodes it with read.
 func readFile[T any](name string, read func(io.Reader) (T, error)) (value T, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -155,7 +155,7 @@ func readFile[T any](name string, read func(io.Reader) (T, error)) (value T, err
 	return read(f)
 }
 
-// parseLoads reads loads, 0 for native.
+// parseLoads reads loads separated by commas; native gives 0.
 func parseLoads(list string) ([]float64, error) {
 	var loads []float64
 	for text := range strings.SplitSeq(list, ",") {

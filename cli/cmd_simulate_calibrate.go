@@ -15,9 +15,9 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// The load of a calibration: rounds of so many generations at once, with
-// prompts up to calibratePromptMax and answers up to calibrateOutputMax tokens,
-// for calibrateTime, and whole rounds.
+// calibrateRounds is the load of a calibration: how many generations run at once
+// in each round. Prompts have up to calibratePromptMax tokens and answers up to
+// calibrateOutputMax. Whole rounds repeat for calibrateTime.
 var calibrateRounds = []int{1, 2, 4, 8, 16, 32}
 
 const (
@@ -29,9 +29,9 @@ const (
 // q90 is the 90 % quantile of the normal distribution.
 const q90 = 1.2816
 
-// calibrate runs a model under changing load and writes what the engine has
-// learned of its steps to output, or prints it where that is empty; standard
-// error says how far it is off.
+// calibrate runs a model under changing load and writes the learned cost of
+// steps to output, or prints it if output is empty. It reports the error of the
+// prediction on standard error.
 func (c *console) calibrate(model, output string, limit time.Duration) error {
 	var cfg engine.Config
 	conf.Fill(&cfg)
@@ -61,7 +61,7 @@ func (c *console) calibrate(model, output string, limit time.Duration) error {
 	return err
 }
 
-// engineFile is the engine as the simulator has it.
+// engineFile converts the state of a real engine to the simulator's engine.
 func engineFile(s *wire.State, cfg *engine.Config) *sim.Engine {
 	const ms = 1e6
 	out := sim.DefaultEngine()
@@ -76,7 +76,7 @@ func engineFile(s *wire.State, cfg *engine.Config) *sim.Engine {
 	return out
 }
 
-// generateTogether runs n generations of random tokens at once, to their ends.
+// generateTogether runs n generations of random tokens at once until all end.
 func generateTogether(e *engine.Engine, rnd *rand.Rand, n int) error {
 	m := &e.State().Model
 	notify := make(chan struct{}, 1)

@@ -10,17 +10,16 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
 	"github.com/forebay-io/forebay/gateway"
 )
 
-// topRequests is how many of the running requests are shown.
+// topRequests is how many running requests are shown.
 const topRequests = 10
 
-// runTop shows what a running Forebay does, once a second, until q.
+// runTop shows the state of a running Forebay once a second, until q is pressed.
 func runTop(c *console, args []string) error {
 	set := newFlagSet("top [--once] [--admin ADDR]")
 	once := set.Bool("once", false, "print it once, as where the output is no terminal")
@@ -39,7 +38,7 @@ func runTop(c *console, args []string) error {
 	return c.topScreen(base, text)
 }
 
-// What the terminal is told: a screen of its own, without a cursor, and back.
+// Control sequences: an alternate screen without a cursor, and back.
 const (
 	screenOpen  = "\x1b[?1049h\x1b[?25l"
 	screenClose = "\x1b[?25h\x1b[?1049l"
@@ -48,10 +47,10 @@ const (
 	screenRest  = "\x1b[J" // clear to the end of the screen
 )
 
-// quitKeys end it; in raw mode, Ctrl-C and Ctrl-D are keys as well.
+// quitKeys end top. In raw mode, Ctrl-C and Ctrl-D are keys too.
 const quitKeys = "qQ\x03\x04"
 
-// topScreen shows text, and a new one each second, until q or an interrupt.
+// topScreen shows text and renews it each second, until q or an interrupt.
 func (c *console) topScreen(base, text string) error {
 	keyboard := int(c.in.Fd())
 	before, err := term.MakeRaw(keyboard)
@@ -92,7 +91,7 @@ func (c *console) topScreen(base, text string) error {
 	}
 }
 
-// drawTop writes text over the screen, cut to its size.
+// drawTop draws text over the whole screen, cut to its size.
 func (c *console) drawTop(text string) {
 	width, height, err := term.GetSize(int(c.out.Fd()))
 	if err != nil {
@@ -108,15 +107,7 @@ func (c *console) drawTop(text string) {
 	io.WriteString(c.out, b.String())
 }
 
-// cutLine is the beginning of line that fits the width.
-func cutLine(line string, width int) string {
-	if utf8.RuneCountInString(line) <= width {
-		return line
-	}
-	return string([]rune(line)[:max(0, width)])
-}
-
-// topText asks for what there is, and lays it out.
+// topText asks for the current state and formats it.
 func topText(base string) (string, error) {
 	var queue gateway.QueuePage
 	var requests gateway.RequestsPage
@@ -143,7 +134,7 @@ func printTop(w io.Writer, queue *gateway.QueuePage, requests *gateway.RequestsP
 	}
 	r := &requests.Recent
 	fmt.Fprintf(w, "tokens/s     %.0f made, %.0f of prompts; steps are %.0f%% of the time\n", decoded, prefilled, 100*busy)
-	fmt.Fprintf(w, "first token  %s median, %s at 99%%; %d requests, %d failed in %s\n", span(r.FirstTokenP50), span(r.FirstTokenP99), r.Finished, r.Failed, r.Over())
+	fmt.Fprintf(w, "first token  %s median, %s at 99%%; %d requests, %d failed in %s\n", millis(r.FirstTokenP50), millis(r.FirstTokenP99), r.Finished, r.Failed, r.Over())
 	fmt.Fprintf(w, "pages        %s %d used, %d cached, %d free of %d; %d sequences\n", meter(steps.Pages), steps.Pages.Used, steps.Pages.Cached, steps.Pages.Free, steps.Pages.Total, steps.Sequences)
 	if steps.Error != "" {
 		fmt.Fprintf(w, "engine       %s\n", steps.Error)
@@ -151,12 +142,12 @@ func printTop(w io.Writer, queue *gateway.QueuePage, requests *gateway.RequestsP
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nCLASS\tMODE\tRUNNING\tWAITING\tSHARE\tBACKLOG\tREFUSED")
 	for _, c := range queue.Classes {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f%%\t%s\t%d\n", c.Name, c.Mode, c.Running, c.Waiting, 100*c.Share, span(c.BacklogMS), c.Refused)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f%%\t%s\t%d\n", c.Name, c.Mode, c.Running, c.Waiting, 100*c.Share, millis(c.BacklogMS), c.Refused)
 	}
 	if all := requests.InFlight; len(all) > 0 { // the oldest first
 		fmt.Fprintln(t, "\nREQUEST\tTENANT\tCLASS\tSTAGE\tIN IT FOR\tAGE\tTOKENS")
 		for _, q := range all[:min(len(all), topRequests)] {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", traceName(q.ID, q.ClientID), q.Tenant, q.Class, q.Stage, span(q.StageMS), span(q.AgeMS), q.Tokens)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", traceName(q.ID, q.ClientID), q.Tenant, q.Class, q.Stage, millis(q.StageMS), millis(q.AgeMS), q.Tokens)
 		}
 		if more := len(all) - topRequests; more > 0 {
 			fmt.Fprintf(t, "and %d more\n", more)
@@ -165,7 +156,7 @@ func printTop(w io.Writer, queue *gateway.QueuePage, requests *gateway.RequestsP
 	t.Flush()
 }
 
-// meter draws how full the pages are.
+// meter draws the use of the pages as a bar.
 func meter(p gateway.Pages) string {
 	const width = 20
 	if p.Total <= 0 {

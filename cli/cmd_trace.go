@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -19,7 +18,7 @@ import (
 	"github.com/forebay-io/forebay/gateway/capture"
 )
 
-// traceFilter are the flags that say which requests are listed.
+// traceFilter holds the flags that choose which requests are listed.
 type traceFilter struct {
 	class, tenant, outcome, reason *string
 	leastMS                        *float64
@@ -52,7 +51,7 @@ func (f *traceFilter) page(base string) (*gateway.RequestsPage, []byte, error) {
 	return page, text, err
 }
 
-// ended are those of the page that the flags ask for.
+// ended returns the ended requests that the flags ask for.
 func (f *traceFilter) ended(page *gateway.RequestsPage) []gateway.RequestEnded {
 	switch {
 	case *f.slow:
@@ -61,18 +60,6 @@ func (f *traceFilter) ended(page *gateway.RequestsPage) []gateway.RequestEnded {
 		return page.Failed
 	}
 	return page.Finished
-}
-
-// askPage decodes a page of the admin address into page, and returns its text.
-func askPage(base, path string, page any) ([]byte, error) {
-	text, err := askAdmin(http.MethodGet, base+path)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, page); err != nil {
-		return nil, fmt.Errorf("%s does not answer as a Forebay of this version does: %w", base, err)
-	}
-	return text, nil
 }
 
 // runTraceList lists the requests that run and the last that ended.
@@ -95,7 +82,7 @@ func runTraceList(c *console, args []string) error {
 	if len(page.InFlight) > 0 && !*filter.slow && !*filter.failed {
 		fmt.Fprintln(t, "RUNNING\tTENANT\tCLASS\tSTAGE\tIN IT FOR\tAGE\tTOKENS")
 		for _, r := range page.InFlight {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", traceName(r.ID, r.ClientID), r.Tenant, r.Class, r.Stage, span(r.StageMS), span(r.AgeMS), r.Tokens)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", traceName(r.ID, r.ClientID), r.Tenant, r.Class, r.Stage, millis(r.StageMS), millis(r.AgeMS), r.Tokens)
 		}
 		fmt.Fprintln(t)
 	}
@@ -121,12 +108,12 @@ func printEnded(w io.Writer, r *gateway.RequestEnded) {
 	}
 	first := "-"
 	if r.FirstTokenMS > 0 {
-		first = fine(r.FirstTokenMS)
+		first = fineMillis(r.FirstTokenMS)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d + %d\t%s\n", traceName(r.ID, r.ClientID), r.Tenant, r.Class, outcome, span(r.AgoMS), fine(r.TotalMS), first, r.PromptTokens, r.CompletionTokens, kept)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d + %d\t%s\n", traceName(r.ID, r.ClientID), r.Tenant, r.Class, outcome, millis(r.AgoMS), fineMillis(r.TotalMS), first, r.PromptTokens, r.CompletionTokens, kept)
 }
 
-// traceName is what to paste into the next command, with the client's own name.
+// traceName prints an id to paste into the next command, with the client's own id.
 func traceName(id, clientID string) string {
 	if clientID == "" {
 		return id
@@ -134,8 +121,8 @@ func traceName(id, clientID string) string {
 	return id + " (" + clientID + ")"
 }
 
-// askTraces asks for the requests that are named on the command line, exactly
-// so many.
+// askTraces asks for the requests named on the command line, of which there
+// must be exactly count.
 func (c *console) askTraces(set *flag.FlagSet, args []string, count int) (base string, views []*capture.View, texts [][]byte, err error) {
 	base, ids, err := c.adminURL(set, args, count)
 	if err != nil {
@@ -178,7 +165,7 @@ func runTraceDiff(c *console, args []string) error {
 	return printTraceDiff(c.out, views[0], views[1])
 }
 
-// runTraceNeighbors lists who was in the same steps.
+// runTraceNeighbors lists the requests that were in the same steps.
 func runTraceNeighbors(c *console, args []string) error {
 	_, views, _, err := c.askTraces(newFlagSet("trace neighbors ID [--admin ADDR]"), args, 1)
 	if err != nil {
@@ -206,8 +193,8 @@ func runTraceExport(c *console, args []string) error {
 	return c.writeFile(*name, text)
 }
 
-// writeFile writes text and a newline to the file of that name, to standard
-// output where it is empty.
+// writeFile writes text and a newline to the named file, or to standard output
+// if name is empty.
 func (c *console) writeFile(name string, text []byte) error {
 	text = append(text, '\n')
 	if name == "" {
@@ -217,7 +204,7 @@ func (c *console) writeFile(name string, text []byte) error {
 	return os.WriteFile(name, text, 0o644)
 }
 
-// runTraceLaunches takes down every kernel launch of the engine's next steps.
+// runTraceLaunches records every kernel launch of the engine's next steps.
 func runTraceLaunches(c *console, args []string) error {
 	set := newFlagSet("trace launches [--steps N | --after ID] [-o FILE] [--admin ADDR]")
 	after := set.String("after", "", "instead, what was taken down after the request of this id missed a goal (capture.arm_steps); last for the last one")
@@ -273,8 +260,8 @@ type traceWatch struct {
 	began  bool
 }
 
-// look prints what ended since the look before, the oldest first; the first
-// one prints nothing.
+// look prints the requests that ended since the last look, the oldest first. The
+// first look prints nothing.
 func (w *traceWatch) look(base string) error {
 	page, _, err := w.filter.page(base)
 	if err != nil {
@@ -291,7 +278,7 @@ func (w *traceWatch) look(base string) error {
 		if why == "" && r.Kept {
 			why = strings.Join(r.Reasons, ", ")
 		}
-		if _, err := fmt.Fprintf(w.out, "%s  %s  %s  %s  %s  %s\n", r.ID, r.Class, r.Tenant, r.Outcome, fine(r.TotalMS), why); err != nil {
+		if _, err := fmt.Fprintf(w.out, "%s  %s  %s  %s  %s  %s\n", r.ID, r.Class, r.Tenant, r.Outcome, fineMillis(r.TotalMS), why); err != nil {
 			return err
 		}
 	}

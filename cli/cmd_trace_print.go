@@ -11,10 +11,10 @@ import (
 	"github.com/forebay-io/forebay/gateway/capture"
 )
 
-// traceWidth is how many characters a whole request is wide.
+// traceWidth is the width of a whole request, in characters.
 const traceWidth = 48
 
-// printTrace writes v as the page of the request shows it, with bars of characters.
+// printTrace writes a request like its page, with bars of characters.
 func printTrace(w io.Writer, v *capture.View) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	state := v.Outcome
@@ -24,7 +24,7 @@ func printTrace(w io.Writer, v *capture.View) error {
 	fmt.Fprintf(t, "%s\n\n", v.Sentence)
 	fmt.Fprintf(t, "request\t%s\n", traceName(v.ID, v.ClientID))
 	fmt.Fprintf(t, "trace\t%s\n", v.TraceID)
-	fmt.Fprintf(t, "ended\t%s, status %d, after %s; first token after %s\n", state, v.Status, span(v.WallMS), span(v.FirstTokenMS))
+	fmt.Fprintf(t, "ended\t%s, status %d, after %s; first token after %s\n", state, v.Status, millis(v.WallMS), millis(v.FirstTokenMS))
 	fmt.Fprintf(t, "of\ttenant %s, class %s; %d prompt tokens, %d cached, %d made\n", v.Tenant, v.Class, v.PromptTokens, v.CachedTokens, v.CompletionTokens)
 	if len(v.Reasons)+len(v.Broken) > 0 {
 		fmt.Fprintf(t, "kept for\t%s\n", strings.Join(slices.Concat(v.Reasons, v.Broken), ", "))
@@ -38,13 +38,13 @@ func printTrace(w io.Writer, v *capture.View) error {
 	if len(v.Stall) > 0 {
 		fmt.Fprintln(t, "\nIN THE ENGINE\tBEFORE THE FIRST TOKEN\tAFTER IT\tOF ALL")
 		for _, s := range v.Stall {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, fine(s.BeforeFirstMS), fine(s.AfterFirstMS), bars(0, s.BeforeFirstMS+s.AfterFirstMS, v.WallMS))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, fineMillis(s.BeforeFirstMS), fineMillis(s.AfterFirstMS), bars(0, s.BeforeFirstMS+s.AfterFirstMS, v.WallMS))
 		}
 	}
 	if len(v.Kernels) > 0 {
 		fmt.Fprintln(t, "\nKERNELS\tLAUNCHES\tWHOLE\tITS OWN PART")
 		for _, k := range v.Kernels {
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", k.Class, k.Count, fine(k.WallMS), fine(k.ShareMS))
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", k.Class, k.Count, fineMillis(k.WallMS), fineMillis(k.ShareMS))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -60,11 +60,11 @@ func printTrace(w io.Writer, v *capture.View) error {
 func printParts(w io.Writer, v *capture.View) {
 	fmt.Fprintln(w)
 	for _, p := range v.Parts {
-		fmt.Fprintf(w, "%-14s|%-*s| %10s  %3.0f%%\n", p.Name, traceWidth, bars(p.BeginMS, p.MS, v.WallMS), fine(p.MS), 100*p.MS/max(v.WallMS, 1e-9))
+		fmt.Fprintf(w, "%-14s|%-*s| %10s  %3.0f%%\n", p.Name, traceWidth, bars(p.BeginMS, p.MS, v.WallMS), fineMillis(p.MS), 100*p.MS/max(v.WallMS, 1e-9))
 	}
 }
 
-// bars is a stretch of time within wall, at least one character.
+// bars draws a time range within wall, with at least one character.
 func bars(begin, ms, wall float64) string {
 	if wall <= 0 {
 		return ""
@@ -74,7 +74,7 @@ func bars(begin, ms, wall float64) string {
 	return strings.Repeat(" ", from) + strings.Repeat("█", max(1, column(begin+ms)-from))
 }
 
-// stepLine marks each stretch of time by the steps that took most of it.
+// stepLine marks each character's time range by the kind of step that took most of it.
 func stepLine(v *capture.View) string {
 	var took [traceWidth]map[byte]float64
 	for i := range v.Steps {
@@ -108,7 +108,7 @@ func stepLine(v *capture.View) string {
 	return string(line)
 }
 
-// printNeighbours lists who was in v's steps.
+// printNeighbours lists the requests that shared steps with v.
 func printNeighbours(w io.Writer, v *capture.View) error {
 	if len(v.Neighbours) == 0 {
 		_, err := fmt.Fprintln(w, "It was alone in its steps, as far as they are known.")
@@ -117,16 +117,16 @@ func printNeighbours(w io.Writer, v *capture.View) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NEIGHBOUR\tTENANT\tCLASS\tSHARED STEPS\tPROMPT TOKENS\tNEXT TOKENS\tITS TIME")
 	for _, n := range v.Neighbours {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", n.ID, n.Tenant, n.Class, n.Steps, n.PrefillTokens, n.DecodeTokens, fine(n.MS))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", n.ID, n.Tenant, n.Class, n.Steps, n.PrefillTokens, n.DecodeTokens, fineMillis(n.MS))
 	}
 	return t.Flush()
 }
 
-// printTraceDiff writes two requests' parts beside each other.
+// printTraceDiff writes the parts of two requests side by side.
 func printTraceDiff(w io.Writer, a, b *capture.View) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, x, y float64) {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", name, fine(x), fine(y), difference(x, y))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", name, fineMillis(x), fineMillis(y), difference(x, y))
 	}
 	fmt.Fprintf(t, "PART\t%s\t%s\tDIFFERENCE\n", a.ID, b.ID)
 	for _, name := range namesOf(a.Parts, b.Parts, func(p capture.PartView) string { return p.Name }) {
@@ -163,7 +163,7 @@ func printTraceDiff(w io.Writer, a, b *capture.View) error {
 	return t.Flush()
 }
 
-// namesOf are the names in a, and then those in b alone.
+// namesOf returns the names in a, followed by those that only b has.
 func namesOf[T any](a, b []T, name func(T) string) (names []string) {
 	for _, x := range slices.Concat(a, b) {
 		if n := name(x); !slices.Contains(names, n) {
@@ -171,19 +171,4 @@ func namesOf[T any](a, b []T, name func(T) string) (names []string) {
 		}
 	}
 	return names
-}
-
-func difference(x, y float64) string {
-	if y < x {
-		return "-" + fine(x-y)
-	}
-	return "+" + fine(y-x)
-}
-
-// fine is span with digits behind the point where the time is short.
-func fine(ms float64) string {
-	if ms > 0 && ms < 10 {
-		return fmt.Sprintf("%.2fms", ms)
-	}
-	return span(ms)
 }

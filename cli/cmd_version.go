@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// version is what /version and the hello between the processes say; releases
-// set it by -ldflags "-X github.com/forebay-io/forebay/cli.version=…".
+// version is reported by /version and in the hello between the processes.
+// Releases set it with -ldflags "-X github.com/forebay-io/forebay/cli.version=…".
 var version = "0.1.0-dev"
 
 func runVersion(c *console, args []string) error {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ type Config struct {
 	Supervise    supervise.Config  `yaml:"supervise"`
 }
 
-// Validate checks what no section can check by itself.
+// Validate checks what one section alone cannot check.
 func (c *Config) Validate() error {
 	var errs []error
 	for _, f := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", c.Admin}} {
@@ -71,32 +70,23 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func isAddress(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return err == nil
-}
-
-// adminOff is the Admin that opens nothing.
+// adminOff is the value of admin that opens no address.
 const adminOff = "off"
 
-// LogConfig says what is logged, and how.
+// LogConfig configures the log.
 type LogConfig struct {
 	Level    string `yaml:"level" default:"info" oneof:"debug info warn error" help:"Least level of the log lines on standard error."`
 	Format   string `yaml:"format" default:"text" oneof:"text json" help:"Form of the log lines on standard error; the access log has its own, telemetry.log_format."`
 	LinesMax int    `yaml:"lines_max" default:"4096" range:"1..1048576" help:"Lines of each output that wait for whoever reads it; more are dropped and counted."`
 }
 
-// shortFlags are the flags that need no section.
+// shortFlags maps short flags to their settings.
 var shortFlags = map[string]string{"model": "engine.model", "socket": "socket.path", "log-level": "log.level"}
 
-// configVar names the configuration file where no flag does.
+// configVar is the environment variable with the path of the configuration file.
 const configVar = "FOREBAY_CONFIG"
 
-// settings are a Config with what is needed to load it.
+// settings is a Config with what is needed to load it.
 type settings struct {
 	Config
 	schema *conf.Schema
@@ -104,7 +94,7 @@ type settings struct {
 	given  map[string]string // by flags
 }
 
-// settings defines the configuration's flags in set, beside its own.
+// settings adds the configuration's flags to set.
 func (c *console) settings(set *flag.FlagSet) *settings {
 	s := new(settings)
 	s.schema = conf.Of(&s.Config)
@@ -113,8 +103,8 @@ func (c *console) settings(set *flag.FlagSet) *settings {
 	return s
 }
 
-// configure reads flags, environment and file for a command that takes nothing
-// but flags, some of them its own.
+// configure reads flags, environment and file for a command that takes only
+// flags. set may hold flags of its own.
 func (c *console) configure(set *flag.FlagSet, args []string) (*settings, error) {
 	s := c.settings(set)
 	rest, err := c.parse(set, args)
@@ -152,8 +142,8 @@ func (c *console) getenv(name string) string {
 	return ""
 }
 
-// engineEnviron is the environment without our variables: what they say, the
-// engine child is told by flags.
+// engineEnviron returns the environment without our variables. The engine child
+// gets their values as flags.
 func (c *console) engineEnviron(schema *conf.Schema) []string {
 	ours := map[string]bool{configVar: true}
 	for _, name := range schema.Vars() {
@@ -177,16 +167,4 @@ func (c *console) logger(cfg LogConfig, process string) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(c.err, options)).With("process", process)
 	}
 	return slog.New(slog.NewTextHandler(c.err, options))
-}
-
-// reachable turns a listening address into one to connect to.
-func reachable(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return listen
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
 }

@@ -64,7 +64,7 @@ func TestDrain(t *testing.T) {
 		if status := p.exit(); status != 0 {
 			t.Errorf("exit status %d", status)
 		}
-		for _, want := range []string{"reason=terminated requests=1", `msg="the drain limit is over: what still runs is cut" requests=1`} {
+		for _, want := range []string{"reason=terminated requests=1", `msg="the drain limit is over: the remaining requests are cut" requests=1`} {
 			if !strings.Contains(p.output(), want) {
 				t.Errorf("the log has no %q", want)
 			}

@@ -11,24 +11,24 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// engineView follows the engine's state as its client hears it: it logs when
-// the engine goes and comes, tells the supervisor that it lives, and puts the
-// reasons into words that clients may read.
+// engineView follows the states that the engine's client receives. It logs when
+// the engine is lost and when it is back, tells the supervisor that the engine
+// lives, and rewrites reasons for clients.
 type engineView struct {
 	child *supervise.Supervisor // nil if the engine is not ours to start
 	path  string                // of the socket
 	log   *slog.Logger
 
-	stopping atomic.Bool            // we stop it: its end is no news
-	fetching atomic.Pointer[string] // its model is being downloaded, and how far that is
+	stopping atomic.Bool            // we stop the engine, so its end is not logged
+	fetching atomic.Pointer[string] // progress of the model's download, nil if none runs
 
-	// Owned by heard.
+	// Only heard uses these.
 	wasReady, isReady bool
 	since             time.Time // the loss
-	told              string    // why it is away, as last logged
+	told              string    // the last logged reason of the loss
 }
 
-// heard takes every state in order, as a wire.Config's OnState.
+// heard is the OnState of a wire.Config: it gets every state in order.
 func (v *engineView) heard(s *wire.State) {
 	if v.child != nil && s.PagesTotal > 0 { // the engine's own word, though it may be draining
 		v.child.Alive(time.Now().Add(time.Duration(s.At - wire.Monotonic())))
@@ -53,15 +53,15 @@ func (v *engineView) heard(s *wire.State) {
 	}
 }
 
-// fetches tells how far the download of the engine's model is, fetched that it
-// is over.
+// fetches sets the progress of the model's download; fetched ends it.
 func (v *engineView) fetches(done string) { v.fetching.Store(&done) }
 func (v *engineView) fetched()            { v.fetching.Store(nil) }
 
-// fetchRetryAfter is when a client may ask again while the model is downloaded.
+// fetchRetryAfter is the Retry-After while the model is downloaded.
 const fetchRetryAfter = 10 * time.Second
 
-// public is err in words for clients: what the supervisor knows, and no path.
+// public rewrites err for clients: with the reason that the supervisor knows, and
+// without paths.
 func (v *engineView) public(err *wire.Error) *wire.Error {
 	told := *err
 	if done := v.fetching.Load(); done != nil && err.Kind == wire.Unavailable {
@@ -81,7 +81,7 @@ func (v *engineView) public(err *wire.Error) *wire.Error {
 	return &told
 }
 
-// explained is the engine's client, with reasons as view gives them.
+// explained is the engine's client with errors rewritten by view.
 type explained struct {
 	*wire.Client
 	view *engineView

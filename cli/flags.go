@@ -10,7 +10,7 @@ import (
 	"github.com/forebay-io/forebay/internal/conf"
 )
 
-// newFlagSet makes the flag set of a command; usage is its name and arguments.
+// newFlagSet returns the flag set of a command; usage is its name and arguments.
 func newFlagSet(usage string) *flag.FlagSet {
 	set := flag.NewFlagSet(usage, flag.ContinueOnError)
 	set.SetOutput(io.Discard) // exitStatus prints mistakes, parse the help
@@ -18,8 +18,8 @@ func newFlagSet(usage string) *flag.FlagSet {
 	return set
 }
 
-// parse parses flags that may stand before and after the other arguments,
-// which it returns.
+// parse parses flags before, between and after the other arguments, and returns
+// the other arguments.
 func (c *console) parse(set *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -37,7 +37,7 @@ func (c *console) parse(set *flag.FlagSet, args []string) (rest []string, err er
 	}
 }
 
-// flagError names the flag that an unknown one was meant to be.
+// flagError adds the nearest known flag to the error about an unknown one.
 func flagError(set *flag.FlagSet, err error) error {
 	given, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {

@@ -22,8 +22,8 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// front is the gateway with what it stands on: its addresses and its client of
-// the engine. openFront builds, run serves and drains, close takes down.
+// front is the gateway with its addresses and its client of the engine. openFront
+// builds it, run serves and drains, close releases it.
 type front struct {
 	cfg     *Config
 	console *console
@@ -35,8 +35,9 @@ type front struct {
 	closers []func() // in the order of building
 }
 
-// openFront takes the addresses first, so that a second instance fails before
-// it has started anything. child is the supervised engine, nil if it is not ours.
+// openFront opens the addresses first, so that a second instance fails before it
+// has started anything. child is the supervised engine, nil if another process
+// owns the engine.
 func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, err error) {
 	f = &front{cfg: cfg, console: c}
 	defer func(built *front) {
@@ -97,10 +98,10 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 	return f, nil
 }
 
-// engine is the client with its reasons put into words.
+// engine returns the client with errors rewritten for clients.
 func (f *front) engine() explained { return explained{f.client, &f.view} }
 
-// openCapture opens what keeps requests, and what sends their spans.
+// openCapture opens the store of kept requests and the exporter of their spans.
 func (f *front) openCapture() (*capture.Store, error) {
 	log := f.console.logger(f.cfg.Log, "gateway")
 	f.cfg.Spans.Environ, f.cfg.Spans.Version, f.cfg.Spans.Log = f.console.environ, version, log
@@ -117,7 +118,7 @@ func (f *front) openCapture() (*capture.Store, error) {
 	return kept, nil
 }
 
-// openBudgets opens the store of budgets that cfg names.
+// openBudgets opens the configured store of budgets.
 func openBudgets(cfg budget.Config, log *slog.Logger) (budget.Store, error) {
 	if cfg.Store == "" {
 		return budget.NewLocal(cfg, nil), nil
@@ -137,14 +138,14 @@ func (f *front) listen(key, address string) (net.Listener, error) {
 	return ln, nil
 }
 
-// close takes down what openFront built, the last first.
+// close releases what openFront built, in reverse order.
 func (f *front) close() {
 	for _, closer := range slices.Backward(f.closers) {
 		closer()
 	}
 }
 
-// run serves until ctx ends, then lets running streams end within the drain limit.
+// run serves until ctx ends, then lets running streams finish within the drain limit.
 func (f *front) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -178,7 +179,7 @@ func (f *front) run(ctx context.Context) error {
 	return err
 }
 
-// drain lets running requests end within the drain limit; the gateway cuts the others.
+// drain lets running requests finish within the drain limit; the gateway cuts the rest.
 func (f *front) drain(why error) {
 	log := f.console.logger(f.cfg.Log, "gateway")
 	if why == errEngineEnded {
@@ -188,7 +189,7 @@ func (f *front) drain(why error) {
 	limit, cut := context.WithCancel(context.Background())
 	defer cut()
 	timer := time.AfterFunc(f.cfg.DrainLimit, func() {
-		log.Warn("the drain limit is over: what still runs is cut", "requests", f.gateway.InFlight())
+		log.Warn("the drain limit is over: the remaining requests are cut", "requests", f.gateway.InFlight())
 		cut()
 	})
 	f.gateway.Shutdown(limit)
@@ -198,7 +199,7 @@ func (f *front) drain(why error) {
 	}
 }
 
-// greet says what runs and how to try it.
+// greet prints what is served, where, and how to try it.
 func (f *front) greet(w io.Writer) {
 	model := f.client.State().Model
 	url := "http://" + reachable(f.api.Addr().String())

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// outlet passes lines on to w without waiting for it: nobody who serves may
-// hang because whoever reads our output does. Lines that find no room, or
-// cannot be written, are dropped and counted.
+// outlet passes lines on to w without waiting for it, so that a reader of our
+// output that hangs cannot stop the service. Lines that do not fit or cannot be
+// written are dropped and counted.
 type outlet struct {
 	w       io.Writer
 	lines   chan []byte
@@ -20,14 +20,14 @@ type outlet struct {
 
 const outletCloseLimit = time.Second
 
-// newOutlet makes an outlet in which up to linesMax lines may wait.
+// newOutlet returns an outlet with a buffer of linesMax lines.
 func newOutlet(w io.Writer, linesMax int) *outlet {
 	o := &outlet{w: w, lines: make(chan []byte, linesMax), quit: make(chan struct{}), done: make(chan struct{})}
 	go o.run()
 	return o
 }
 
-// Write takes whole lines.
+// Write takes whole lines and never fails.
 func (o *outlet) Write(p []byte) (int, error) {
 	select {
 	case o.lines <- bytes.Clone(p):
@@ -58,8 +58,8 @@ func (o *outlet) pass(line []byte) {
 	}
 }
 
-// close writes what waits, as far as its reader takes it soon, and returns how
-// many lines were dropped.
+// close writes the buffered lines for up to outletCloseLimit, and returns the
+// number of dropped lines.
 func (o *outlet) close() int64 {
 	close(o.quit)
 	select {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runDir is the directory of this process's socket, that only this user may
-// enter. Its lock file is locked for as long as the process lives, however it
-// ends: so the next one can tell which directories were left behind. (A socket
-// that refuses connections does not tell: its engine may be about to restart.)
+// runDir is the directory of this process's socket. Only this user may enter it.
+// The kernel holds its lock file locked until the process ends, however it ends,
+// so that the next process can find directories that were left behind. (A socket
+// that refuses connections proves nothing: its engine may be about to restart.)
 type runDir struct {
 	path string
 	lock *os.File
@@ -27,8 +27,8 @@ const (
 	socketName   = "engine.sock"
 )
 
-// makeRunDir makes the directory under parent, and removes those that dead
-// processes left there.
+// makeRunDir makes the directory under parent, and removes the directories that
+// dead processes left there.
 func makeRunDir(parent string) (*runDir, error) {
 	sweep(parent)
 	path, err := os.MkdirTemp(parent, runDirPrefix)
@@ -36,7 +36,7 @@ func makeRunDir(parent string) (*runDir, error) {
 		return nil, fmt.Errorf("directory for the engine's socket: %w; set XDG_RUNTIME_DIR to one that can be written", err)
 	}
 	d := &runDir{path: path}
-	// Under another name until it is locked, lest another process sweep it.
+	// It has another name until it is locked, so that no other process removes it.
 	fresh := filepath.Join(path, lockName+".new")
 	if d.lock, err = os.OpenFile(fresh, os.O_CREATE|os.O_RDWR, 0o600); err == nil {
 		err = errors.Join(unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB), os.Rename(fresh, filepath.Join(path, lockName)))
@@ -57,8 +57,8 @@ func (d *runDir) remove() {
 	}
 }
 
-// runDirParent is where the directory goes. A socket's path is short by nature,
-// so a long runtime directory is passed over.
+// runDirParent returns the parent of the directory. The path of a socket must be
+// short, so a long XDG_RUNTIME_DIR is not used.
 func (c *console) runDirParent() string {
 	const bytesMax = 70
 	parent := c.getenv("XDG_RUNTIME_DIR")
@@ -71,8 +71,8 @@ func (c *console) runDirParent() string {
 	return parent
 }
 
-// sweep removes the directories under parent that are ours and whose process is
-// dead. What goes wrong with one does not matter.
+// sweep removes this user's directories under parent whose process is dead. It
+// ignores errors.
 func sweep(parent string) {
 	entries, _ := os.ReadDir(parent)
 	for _, e := range entries {
@@ -86,8 +86,7 @@ func sweep(parent string) {
 	}
 }
 
-// removeDead removes the files that a runDir has, then the directory: never
-// anything else.
+// removeDead removes the files of a runDir and then the directory, and nothing else.
 func removeDead(path string) {
 	lock, err := os.Open(filepath.Join(path, lockName))
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 )
 
 // untilSignal returns a context that SIGINT, SIGTERM or SIGHUP ends; its cause
-// names the signal. A second one ends the process at once, after cleanUp. A
-// SIGHUP that was ignored from the start, as by nohup, stays so.
+// names the signal. A second signal runs cleanUp and ends the process at once.
+// SIGHUP stays ignored if it was ignored at the start, as under nohup.
 //
-// From here on a reader of our outputs that goes away is no reason to die.
+// It also ignores SIGPIPE: the process lives on when a reader of its output goes away.
 func untilSignal(cleanUp func()) (context.Context, context.CancelFunc) {
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)

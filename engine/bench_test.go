@@ -19,7 +19,6 @@ func manualLoop(t testing.TB, model string, sequences int) *loop {
 	l := b.loop
 	e.inbox.shut(errClosed(), true)
 	<-e.done
-	l.onLogits, l.onTurn = nil, nil
 	e.inbox = newInbox(&e.cfg)
 	l.inbox = e.inbox
 	for i := range sequences {
@@ -37,13 +36,9 @@ func manualLoop(t testing.TB, model string, sequences int) *loop {
 	return l
 }
 
-// turn is one turn of run, its readers taking everything at once.
-func (l *loop) turnForTest(taken []wire.Event) []wire.Event {
-	l.takeArrivals()
-	rows := l.schedule()
-	logits, _ := l.forward(rows)
-	l.sample(rows, logits)
-	l.report(rows)
+// turnTaking is a turn after which the readers take everything.
+func (l *loop) turnTaking(taken []wire.Event) []wire.Event {
+	l.turn()
 	for _, s := range l.running {
 		taken = s.stream.Take(taken[:0])
 	}
@@ -55,17 +50,17 @@ func TestDecodeStepAllocatesOnlyTextAndState(t *testing.T) {
 	l := manualLoop(t, "", sequences)
 	var taken []wire.Event
 	for range 50 {
-		taken = l.turnForTest(taken)
+		taken = l.turnTaking(taken)
 	}
 	// For each sequence the event's text; one State and, every sixteenth step
 	// of a sequence, the list of its new block.
 	const limit = sequences + 2
-	if got := testing.AllocsPerRun(200, func() { taken = l.turnForTest(taken) }); got > limit {
+	if got := testing.AllocsPerRun(200, func() { taken = l.turnTaking(taken) }); got > limit {
 		t.Errorf("a decode step of %d sequences allocates %v times; want at most %d", sequences, got, limit)
 	}
-	with := testing.AllocsPerRun(200, func() { taken = l.turnForTest(taken) })
+	with := testing.AllocsPerRun(200, func() { taken = l.turnTaking(taken) })
 	l.recorder.log = nil
-	if without := testing.AllocsPerRun(200, func() { taken = l.turnForTest(taken) }); with > without+1 { // a block's list here and there
+	if without := testing.AllocsPerRun(200, func() { taken = l.turnTaking(taken) }); with > without+1 { // a block's list here and there
 		t.Errorf("a step allocates %v times with its record, %v without", with, without)
 	}
 	if len(l.running) != sequences {
@@ -81,7 +76,7 @@ func BenchmarkDecodeStep(b *testing.B) {
 			renew := func() {
 				l = manualLoop(b, "", sequences)
 				for l.total.StepDecodeTokens < sequences {
-					taken = l.turnForTest(taken)
+					taken = l.turnTaking(taken)
 				}
 			}
 			renew()
@@ -93,7 +88,7 @@ func BenchmarkDecodeStep(b *testing.B) {
 					renew()
 					b.StartTimer()
 				}
-				taken = l.turnForTest(taken)
+				taken = l.turnTaking(taken)
 			}
 			b.ReportMetric(float64(sequences*b.N)/b.Elapsed().Seconds(), "tokens/s")
 		})
@@ -111,7 +106,7 @@ func BenchmarkOwnWork(b *testing.B) {
 		if l.total.StepDecodeTokens < sequences || steps%256 == 255 { // before they end
 			l = manualLoop(b, "", sequences)
 			for l.total.StepDecodeTokens < sequences {
-				l.turnForTest(nil)
+				l.turnTaking(nil)
 			}
 		}
 		began := time.Now()
@@ -164,7 +159,7 @@ func benchRecords(b *testing.B, l *loop, sequences int) {
 	log := l.recorder.log
 	var taken []wire.Event
 	for l.total.StepDecodeTokens < sequences {
-		taken = l.turnForTest(taken)
+		taken = l.turnTaking(taken)
 	}
 	var took [2][]float64
 	b.ResetTimer()
@@ -176,7 +171,7 @@ func benchRecords(b *testing.B, l *loop, sequences int) {
 			l.recorder.log = log
 		}
 		began := wire.Monotonic()
-		taken = l.turnForTest(taken)
+		taken = l.turnTaking(taken)
 		took[i] = append(took[i], float64(wire.Monotonic()-began))
 	}
 	median := func(all []float64) float64 { slices.Sort(all); return all[len(all)/2] }

@@ -16,9 +16,6 @@ func (l *loop) next(s *sequence, logits []float32) {
 		mine = l.logits // the sampler may change it
 		copy(mine, logits)
 	}
-	if l.onLogits != nil {
-		l.onLogits(s, mine)
-	}
 	id, ok := s.sampler.Sample(mine)
 	if !ok {
 		l.failNonFinite(s, len(s.tokens))

@@ -52,16 +52,20 @@ func New(cfg Config) (*Engine, error) {
 	}
 	p.warm(&cfg)
 	p.keepImage()
-	return start(cfg, p, nil)
+	e, l, err := assemble(cfg, p)
+	if err != nil {
+		return nil, err
+	}
+	e.start(l.run)
+	return e, nil
 }
 
-// start runs the loop over a loaded model; tests see and change the loop by
-// adjust before it turns.
-func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
+// assemble makes an engine of a loaded model, and the loop that start is to run.
+func assemble(cfg Config, p parts) (*Engine, *loop, error) {
 	pool, err := cache.New(cache.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint})
 	if err != nil {
 		p.close()
-		return nil, err
+		return nil, nil, err
 	}
 	e := &Engine{
 		cfg: cfg, info: p.info, poolTokens: p.pages * cfg.PageTokens,
@@ -85,16 +89,17 @@ func start(cfg Config, p parts, adjust func(*loop)) (*Engine, error) {
 	if m, ok := p.model.(*model.Model); ok {
 		m.SetTimer(&l.timer)
 	}
-	if adjust != nil {
-		adjust(l)
-	}
 	l.publish(0)
+	return e, l, nil
+}
+
+// start runs the loop on a goroutine of its own, until the inbox closes.
+func (e *Engine) start(run func()) {
 	go func() {
 		defer close(e.looped)
-		l.run()
+		run()
 	}()
 	go e.keepCost()
-	return e, nil
 }
 
 // promptRowsMax bounds the log-probabilities that one step computes for
@@ -163,8 +168,9 @@ const answerTokensAhead = 4096
 func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequence {
 	s := &sequence{generation: g, choice: choice, text: text.NewStream(g.options.Stop)}
 	s.tokens = append(make([]int32, 0, len(prompt)+min(g.maxTokens, answerTokensAhead)), prompt...)
-	s.sampler = sample.New(e.parts.set, &g.options, choice, e.info.VocabTokens)
-	s.sampler.Prompt(prompt)
+	own := sample.New(e.parts.set, &g.options, choice, e.info.VocabTokens)
+	own.Prompt(prompt)
+	s.sampler = own
 	return s
 }
 

@@ -96,8 +96,47 @@ type lab struct {
 	t    testing.TB
 	loop *loop
 
+	onLogits func(s *sequence, logits []float32)
+
 	mu   sync.Mutex
-	bits map[string][]uint64 // by id and choice: a hash of each token's logits
+	bits map[string][]uint64 // by id and choice: a hash of each token's logits; nil keeps none
+}
+
+// Generate is the engine's, with samplers that let the lab see the logits.
+func (b *lab) Generate(g *wire.Generation) *wire.Stream {
+	own, err := b.newGeneration(g)
+	if err == nil {
+		for _, s := range own.choices {
+			s.sampler = &seenSampler{sampler: s.sampler, lab: b, of: s}
+		}
+		err = b.inbox.post(own)
+	}
+	if err != nil {
+		return wire.FailedStream(g.Notify, err)
+	}
+	return own.stream
+}
+
+// seenSampler shows a sequence's logits to its lab, which may change them.
+type seenSampler struct {
+	sampler
+	lab *lab
+	of  *sequence
+}
+
+func (s *seenSampler) Sample(logits []float32) (int32, bool) {
+	b := s.lab
+	if b.onLogits != nil {
+		b.onLogits(s.of, logits)
+	}
+	if b.bits != nil {
+		h := hashLogits(logits)
+		b.mu.Lock()
+		key := fmt.Sprintf("%s/%d", s.of.id, s.of.choice)
+		b.bits[key] = append(b.bits[key], h)
+		b.mu.Unlock()
+	}
+	return s.sampler.Sample(logits)
 }
 
 // labSetup says how to build a lab. The hooks run on the loop's goroutine.
@@ -130,20 +169,13 @@ func newLab(t testing.TB, set labSetup) *lab {
 	if err := set.cfg.fill(); err != nil {
 		t.Fatal(err)
 	}
-	b := &lab{t: t, bits: map[string][]uint64{}}
-	e, err := start(set.cfg, labParts(t, &set), func(l *loop) {
-		b.loop = l
-		l.onLogits = func(s *sequence, logits []float32) {
-			if set.onLogits != nil {
-				set.onLogits(s, logits)
-			}
-			h := hashLogits(logits)
-			b.mu.Lock()
-			key := fmt.Sprintf("%s/%d", s.id, s.choice)
-			b.bits[key] = append(b.bits[key], h)
-			b.mu.Unlock()
-		}
-		l.onTurn = func() {
+	e, l, err := assemble(set.cfg, labParts(t, &set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &lab{Engine: e, t: t, loop: l, onLogits: set.onLogits, bits: map[string][]uint64{}}
+	e.start(func() { // as the loop's run, with a look at it before every turn
+		for more := true; more; more = l.turn() {
 			if err := l.pool.Check(); err != nil {
 				t.Error(err)
 			}
@@ -152,11 +184,8 @@ func newLab(t testing.TB, set labSetup) *lab {
 				set.onTurn(b)
 			}
 		}
+		l.end()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Engine = e
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)

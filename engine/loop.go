@@ -42,8 +42,6 @@ type loop struct {
 	set        *kernels.Set // for the sampling
 	pool       *cache.Pool
 	inbox      *inbox
-	onLogits   func(s *sequence, logits []float32) // for tests; may change them
-	onTurn     func()                              // for tests; before a turn
 	published  *atomic.Pointer[wire.State]
 	promptRows int // most prompt tokens in one step that keep their logits, besides one for each prompt
 
@@ -94,31 +92,37 @@ type row struct {
 	cost   float64 // predicted, in nanoseconds
 }
 
-// run is the engine. It turns until the inbox closes.
+// run is the engine: it turns until the inbox closes.
 func (l *loop) run() {
-	for l.takeArrivals() {
-		rows := l.schedule()
-		if len(rows) == 0 {
-			l.rest()
-			continue
-		}
-		logits, whole := l.forward(rows)
-		if !whole {
-			l.giveUp(rows) // somebody came whom people wait for
-			continue
-		}
-		l.sample(rows, logits)
-		l.report(rows)
+	for l.turn() {
 	}
 	l.end()
+}
+
+// turn is one step, or a rest where there is nothing to compute. It reports
+// false when the engine closes.
+func (l *loop) turn() bool {
+	if !l.takeArrivals() {
+		return false
+	}
+	rows := l.schedule()
+	if len(rows) == 0 {
+		l.rest()
+		return true
+	}
+	logits, done := l.forward(rows)
+	if !done {
+		l.giveUp(rows) // an arrival that people wait for goes first
+		return true
+	}
+	l.sample(rows, logits)
+	l.report(rows)
+	return true
 }
 
 // takeArrivals lets new generations in and follows the readers' wishes. It
 // reports false when the engine closes.
 func (l *loop) takeArrivals() bool {
-	if l.onTurn != nil {
-		l.onTurn()
-	}
 	l.followTrace()
 	var closing bool
 	l.arrivals, l.touched, closing = l.inbox.take(l.arrivals[:0], l.touched[:0])

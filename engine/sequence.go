@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/cache"
-	"github.com/forebay-io/forebay/engine/sample"
 	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/engine/text"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -97,6 +96,12 @@ func (g *generation) look() {
 // cached is how many leading prompt tokens were not computed.
 func (g *generation) cached() int { return g.promptTokens - g.computed }
 
+// sampler chooses a sequence's tokens; package sample has the promises.
+type sampler interface {
+	Sample(logits []float32) (id int32, ok bool)
+	Accept(id int32)
+}
+
 // sequence is one choice: its tokens, and how far their keys and values exist.
 //
 //	tokens  [ prompt ······ | output ··· )
@@ -110,7 +115,7 @@ type sequence struct {
 	rank    uint64 // unique in the engine; smaller is older
 	tokens  []int32
 	kv      *cache.Seq // nil while it waits: it holds no pages
-	sampler *sample.Sampler
+	sampler sampler
 	text    *text.Stream
 
 	generated  int

@@ -88,7 +88,7 @@ func generateTogether(e *engine.Engine, rnd *rand.Rand, n int) error {
 			tokens[k] = int32(rnd.IntN(m.VocabTokens))
 		}
 		options := wire.Options{N: 1, MaxTokens: max(1, min(calibrateOutputMax, room-len(tokens))), IgnoreEOS: true}
-		prompt, err := e.Prepare(context.Background(), &wire.Request{Tokens: tokens, Options: options})
+		prompt, err := e.Prepare(context.Background(), &wire.Request{Tokens: tokens})
 		if err != nil {
 			return err
 		}

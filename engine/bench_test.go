@@ -24,7 +24,7 @@ func manualLoop(t testing.TB, model string, sequences int) *loop {
 	for i := range sequences {
 		o := greedy(2000)
 		g, err := e.newGeneration(&wire.Generation{
-			ID: fmt.Sprint(i), Prompt: &wire.Prompt{Tokens: prompt(uint64(i), 32), MaxTokens: 2000}, Options: o, Notify: make(chan struct{}, 1),
+			ID: fmt.Sprint(i), Prompt: &wire.Prompt{Tokens: prompt(uint64(i), 32)}, Options: o, Notify: make(chan struct{}, 1),
 		})
 		if err == nil {
 			err = e.inbox.post(g)

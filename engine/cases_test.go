@@ -253,7 +253,7 @@ func TestOtherWeightsShareNothing(t *testing.T) {
 		for i := range q.tokens {
 			q.tokens[i] %= gguftest.TinyTokens
 		}
-		p, err := b.Prepare(t.Context(), &wire.Request{Tokens: q.tokens, Options: q.options})
+		p, err := b.Prepare(t.Context(), &wire.Request{Tokens: q.tokens})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func newDemo(t testing.TB, cfg Config) *lab { return newLab(t, labSetup{real: tr
 func (b *lab) chat(messages string, o wire.Options) (*wire.Prompt, answer) {
 	b.t.Helper()
 	o.N = max(1, o.N)
-	p, err := b.Prepare(b.t.Context(), &wire.Request{ID: "chat", Messages: json.RawMessage(messages), Options: o})
+	p, err := b.Prepare(b.t.Context(), &wire.Request{ID: "chat", Messages: json.RawMessage(messages)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func (b *lab) chat(messages string, o wire.Options) (*wire.Prompt, answer) {
 func (b *lab) complete(text string, o wire.Options) answer {
 	b.t.Helper()
 	o.N = max(1, o.N)
-	p, err := b.Prepare(b.t.Context(), &wire.Request{ID: "text", Text: &text, Options: o})
+	p, err := b.Prepare(b.t.Context(), &wire.Request{ID: "text", Text: &text})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestColdWarmAndAmongNeighboursGiveOneAnswer(t *testing.T) { // cold, warm, 
 func TestAnswerEndsWithTheContext(t *testing.T) { // the context's end
 	b := newDemo(t, Config{ContextTokens: 256, PromptRenderBudget: patience})
 	refused := func(n int) *wire.Error {
-		_, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, n), Options: greedy(0)})
+		_, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, n)})
 		if err == nil {
 			t.Fatalf("a prompt of %d tokens was taken", n)
 		}
@@ -163,7 +163,6 @@ func TestAnswerEndsWithTheContext(t *testing.T) { // the context's end
 		"prompt":   {Text: &huge},
 		"messages": {Messages: json.RawMessage(`[{"role":"user","content":"` + huge + `"}]`)},
 	} {
-		r.Options = greedy(0)
 		_, err := b.Prepare(t.Context(), r)
 		if e := wire.AsError(err); err == nil || e.Kind != wire.ContextLength || e.Param != param || !strings.Contains(e.Message, "256") || !strings.Contains(e.Message, "7000") {
 			t.Errorf("7 MB of %s: %v", param, err)
@@ -182,20 +181,16 @@ func TestBiasOfUnknownTokenIsRefused(t *testing.T) { // a bias for a token that 
 	for _, id := range []int32{-1, 1901, 1 << 30} {
 		o := greedy(3)
 		o.LogitBias = []wire.LogitBias{{Token: 5, Bias: 1}, {Token: id, Bias: 1}}
-		_, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, 4), Options: o})
-		if e := wire.AsError(err); err == nil || e.Kind != wire.Invalid || e.Param != "logit_bias" {
-			t.Errorf("bias of token %d: %v", id, err)
-		}
-		s := b.Generate(&wire.Generation{Prompt: &wire.Prompt{Tokens: prompt(1, 4), MaxTokens: 3}, Options: o, Notify: make(chan struct{}, 1)})
-		if e := s.Take(nil); len(e) != 1 || e[0].End == nil || e[0].End.Err.Param != "logit_bias" {
+		s := b.Generate(&wire.Generation{Prompt: &wire.Prompt{Tokens: prompt(1, 4)}, Options: o, Notify: make(chan struct{}, 1)})
+		if e := s.Take(nil); len(e) != 1 || e[0].End == nil || e[0].End.Err.Kind != wire.Invalid || e[0].End.Err.Param != "logit_bias" {
 			t.Errorf("bias of token %d was taken by Generate", id)
 		}
 	}
 	o := greedy(3)
-	o.LogitBias = []wire.LogitBias{{Token: 700, Bias: 1e9}}
+	o.LogitBias = []wire.LogitBias{{Token: 700, Bias: 100}}
 	o.Logprobs = true
 	if a := b.ask(question{id: "q", tokens: prompt(1, 4), options: o}); a.logprobs[0][0].ID != 700 {
-		t.Errorf("a bias of 1e9 did not decide: token %d", a.logprobs[0][0].ID)
+		t.Errorf("a bias of 100 did not decide: token %d", a.logprobs[0][0].ID)
 	}
 }
 
@@ -226,10 +221,20 @@ func TestStopTextsAcrossTokens(t *testing.T) {
 
 func TestTextIsAlwaysUTF8(t *testing.T) {
 	b := newDemo(t, Config{})
-	o := wire.Options{MaxTokens: 300, Temperature: 50, Seed: 3, IgnoreEOS: true}
+	// Every token once, so that those of single bytes come too.
+	o := wire.Options{MaxTokens: 300, Temperature: 2, RepetitionPenalty: 100, PresencePenalty: 2, Seed: 3, IgnoreEOS: true, Logprobs: true}
 	a := b.complete("bytes", o)
 	if !utf8.ValidString(a.texts[0]) || a.counts[0] != 300 {
 		t.Errorf("%d tokens, valid %v", a.counts[0], utf8.ValidString(a.texts[0]))
+	}
+	torn := 0
+	for _, l := range a.logprobs[0] {
+		if !utf8.Valid(l.Bytes) {
+			torn++
+		}
+	}
+	if torn == 0 {
+		t.Error("no token was a part of a character: the test shows nothing")
 	}
 }
 
@@ -292,7 +297,6 @@ func TestOneBeginTokenWhetherTheTemplateWritesItOrNot(t *testing.T) { // one beg
 				t.Fatal("the model's file asks for no begin token: take another")
 			}
 			count := func(r wire.Request) (n int) {
-				r.Options = greedy(1)
 				p, err := b.Prepare(t.Context(), &r)
 				if err != nil {
 					t.Fatal(err)

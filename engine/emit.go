@@ -46,7 +46,7 @@ func (l *loop) emit(s *sequence, id int32, logits []float32) {
 	switch {
 	case ends || stopped:
 		e.Finish = wire.FinishStop
-	case s.generated >= s.maxTokens:
+	case s.generated >= s.options.MaxTokens:
 		e.Finish = wire.FinishLength
 	}
 	if e.Finish != wire.FinishNone && !stopped {

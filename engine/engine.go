@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -67,6 +68,7 @@ func assemble(cfg Config, p parts) (*Engine, *loop, error) {
 		p.close()
 		return nil, nil, err
 	}
+	p.info.ChoicesMax = min(cfg.ChoicesMax, cfg.SequencesMax)
 	e := &Engine{
 		cfg: cfg, info: p.info, poolTokens: p.pages * cfg.PageTokens,
 		parts: p, pool: pool, inbox: newInbox(&cfg),
@@ -124,30 +126,25 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	if err := e.inbox.refusal(); err != nil {
 		return nil, err
 	}
-	if err := g.Check(); err != nil {
-		return nil, err
-	}
-	if err := e.checkOptions(&g.Options); err != nil {
+	if err := g.Check(&e.info); err != nil {
 		return nil, err
 	}
 	tokens := g.Prompt.Tokens
 	if err := e.checkTokens(tokens); err != nil {
 		return nil, err
 	}
-	if g.Prompt.MaxTokens < 1 {
-		return nil, wire.InvalidParam("max_tokens", "the prompt allows %d tokens of answer; prepare it first", g.Prompt.MaxTokens)
-	}
-	maxTokens, err := e.fit(len(tokens), g.Prompt.MaxTokens, "prompt")
+	room, err := e.room(len(tokens), "prompt")
 	if err != nil {
 		return nil, err
 	}
-	if maxTokens < g.Prompt.MaxTokens {
-		return nil, wire.InvalidParam("max_tokens", "the prompt was not prepared for this model: it allows %d tokens of answer where there is room for %d", g.Prompt.MaxTokens, maxTokens)
+	if g.Options.MaxTokens > room {
+		return nil, wire.InvalidParam("max_tokens", "max_tokens is %d where the prompt's %d tokens leave room for %d", g.Options.MaxTokens, len(tokens), room)
 	}
 	own := &generation{
 		id: g.ID, serial: g.Serial, salt: g.Salt, level: min(g.Level, step.Levels-1), key: g.Key, long: g.Long, tokenGoal: g.TokenGoal, options: g.Options,
-		promptTokens: len(tokens), maxTokens: maxTokens, inbox: e.inbox,
+		promptTokens: len(tokens), inbox: e.inbox,
 	}
+	own.options.MaxTokens = cmp.Or(own.options.MaxTokens, room)
 	own.timings.Arrived = wire.Monotonic()
 	own.options.LogitBias, own.options.Stop = slices.Clone(g.Options.LogitBias), slices.Clone(g.Options.Stop)
 	own.stream = wire.NewStream(max(e.cfg.StreamEventsMax, own.options.N), g.Notify, own)
@@ -167,7 +164,7 @@ const answerTokensAhead = 4096
 
 func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequence {
 	s := &sequence{generation: g, choice: choice, text: text.NewStream(g.options.Stop)}
-	s.tokens = append(make([]int32, 0, len(prompt)+min(g.maxTokens, answerTokensAhead)), prompt...)
+	s.tokens = append(make([]int32, 0, len(prompt)+min(g.options.MaxTokens, answerTokensAhead)), prompt...)
 	own := sample.New(e.parts.set, &g.options, choice, e.info.VocabTokens)
 	own.Prompt(prompt)
 	s.sampler = own

@@ -19,7 +19,7 @@ func Example() {
 
 	options := wire.Options{N: 1, MaxTokens: 32}
 	prompt, err := e.Prepare(context.Background(), &wire.Request{
-		Messages: json.RawMessage(`[{"role":"user","content":"Hello!"}]`), Options: options,
+		Messages: json.RawMessage(`[{"role":"user","content":"Hello!"}]`),
 	})
 	if err != nil {
 		fmt.Println(err)

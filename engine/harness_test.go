@@ -286,11 +286,12 @@ type answer struct {
 func (b *lab) begin(q question) (*wire.Stream, chan struct{}) {
 	b.t.Helper()
 	q.options.N = max(1, q.options.N)
-	p, err := b.Prepare(context.Background(), &wire.Request{ID: q.id, Tokens: q.tokens, Salt: q.salt, Options: q.options})
+	p, err := b.Prepare(context.Background(), &wire.Request{ID: q.id, Tokens: q.tokens, Salt: q.salt})
 	notify := make(chan struct{}, 1)
 	if err != nil {
 		return wire.FailedStream(notify, wire.AsError(err)), notify
 	}
+	q.options.MaxTokens = min(q.options.MaxTokens, p.Room)
 	return b.Generate(&wire.Generation{ID: q.id, Prompt: p, Options: q.options, Salt: q.salt, Level: q.level, Key: q.key, Long: q.long, Serial: q.serial, Notify: notify}), notify
 }
 

@@ -122,7 +122,7 @@ func TestShortPromptPassesALongOneBesideStreams(t *testing.T) {
 func TestRequestThatCanNeverFitBlocksNobody(t *testing.T) {
 	ready := make(chan struct{})
 	b := newLab(t, labSetup{pages: 64, onTurn: func(*lab) { <-ready }})
-	_, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, 80*16), Options: greedy(1)})
+	_, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, 80*16)})
 	if e := wire.AsError(err); err == nil || e.Kind != wire.TooLarge || !strings.Contains(e.Message, "1280") || !strings.Contains(e.Message, "1024") {
 		t.Errorf("80 pages of 64 were refused with %v", err)
 	}

@@ -413,7 +413,7 @@ func TestStateReportsBlocks(t *testing.T) {
 			got = append(got, c.Hash)
 		}
 	}
-	p, err := b.Prepare(t.Context(), &wire.Request{Tokens: q.tokens, Options: q.options})
+	p, err := b.Prepare(t.Context(), &wire.Request{Tokens: q.tokens})
 	if err != nil {
 		t.Fatal(err)
 	}

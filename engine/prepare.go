@@ -28,9 +28,6 @@ func (e *Engine) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, er
 
 // prepare is the path of a request to a prompt: read, check, measure.
 func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *wire.Error) {
-	if err := e.checkOptions(&r.Options); err != nil {
-		return nil, err
-	}
 	p, param, err := e.read(ctx, r)
 	if err != nil {
 		return nil, err
@@ -42,13 +39,11 @@ func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *w
 		err.Param = param
 		return nil, err
 	}
-	if p.MaxTokens, err = e.fit(len(p.Tokens), r.Options.MaxTokens, param); err != nil {
+	if p.Room, err = e.room(len(p.Tokens), param); err != nil {
 		return nil, err
 	}
 	p.BlockHashes = e.pool.BlockHashes(r.Salt, p.Tokens)
-	if !r.Options.PromptLogprobs {
-		p.CachedTokens = e.pool.Match(r.Salt, p.Tokens)
-	}
+	p.CachedTokens = e.pool.Match(r.Salt, p.Tokens)
 	return p, nil
 }
 

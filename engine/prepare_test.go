@@ -21,7 +21,6 @@ import (
 func TestPrepareRefuses(t *testing.T) {
 	b := newDemo(t, Config{KVBytes: 32768 * 8}) // room for 128 tokens
 	text, empty := "Hello", ""
-	nan := float32(math.NaN())
 	for name, c := range map[string]struct {
 		r     wire.Request
 		kind  wire.Kind
@@ -35,19 +34,12 @@ func TestPrepareRefuses(t *testing.T) {
 		"negative token":    {wire.Request{Tokens: []int32{4, -1}}, wire.Invalid, "prompt", "position 1"},
 		"unknown token":     {wire.Request{Tokens: []int32{2048}}, wire.Invalid, "prompt", "0 to 1900"},
 		"too long to fit":   {wire.Request{Tokens: prompt(1, 130)}, wire.TooLarge, "prompt", "never fit"},
-		"answer too long":   {wire.Request{Tokens: prompt(1, 100), Options: wire.Options{MaxTokens: 30}}, wire.TooLarge, "max_tokens", "more than 29"},
-		"n of 17":           {wire.Request{Text: &text, Options: wire.Options{N: 17}}, wire.Invalid, "n", "1 to 16"},
-		"negative length":   {wire.Request{Text: &text, Options: wire.Options{MaxTokens: -1}}, wire.Invalid, "max_tokens", "at least 1"},
-		"NaN temperature":   {wire.Request{Text: &text, Options: wire.Options{Temperature: nan}}, wire.Invalid, "temperature", "number"},
-		"top_p of 2":        {wire.Request{Text: &text, Options: wire.Options{TopP: 2}}, wire.Invalid, "top_p", "0 to 1"},
-		"NaN bias":          {wire.Request{Text: &text, Options: wire.Options{LogitBias: []wire.LogitBias{{Token: 1, Bias: nan}}}}, wire.Invalid, "logit_bias", "finite"},
 		"messages no array": {wire.Request{Messages: json.RawMessage(`5`)}, wire.Invalid, "messages", "array"},
 		"reserved option":   {wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"x"}]`), TemplateOptions: json.RawMessage(`{"messages":1}`)}, wire.Invalid, "chat_template_kwargs", "cannot be set"},
 		"options no object": {wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"x"}]`), TemplateOptions: json.RawMessage(`5`)}, wire.Invalid, "chat_template_kwargs", "must be an object"},
 		"no messages":       {wire.Request{Messages: json.RawMessage(`[]`)}, wire.Invalid, "messages", "at least one"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.r.Options.N = max(1, c.r.Options.N)
 			_, err := b.Prepare(t.Context(), &c.r)
 			e := wire.AsError(err)
 			if err == nil || e.Kind != c.kind || e.Param != c.param || !strings.Contains(e.Message, c.words) {
@@ -55,42 +47,51 @@ func TestPrepareRefuses(t *testing.T) {
 			}
 		})
 	}
-	_, err := b.Prepare(t.Context(), &wire.Request{Text: &text})
-	if e := wire.AsError(err); err == nil || e.Param != "n" {
-		t.Errorf("n of 0: %v", err)
-	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = b.Prepare(gone, &wire.Request{Text: &text, Options: greedy(1)})
+	_, err := b.Prepare(gone, &wire.Request{Text: &text})
 	if e := wire.AsError(err); err == nil || e.Kind != wire.Canceled {
 		t.Errorf("an abandoned request gave %v", err)
 	}
 }
 
-func TestPrepareClampsToThePool(t *testing.T) {
+func TestPoolBoundsTheRoom(t *testing.T) {
 	b := newDemo(t, Config{KVBytes: 32768 * 8})
+	p, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, 100)})
+	if err != nil || p.Room != 29 {
+		t.Fatalf("%+v, %v; want room for the 28 that fit and one", p, err)
+	}
 	q := question{id: "q", tokens: prompt(1, 100), options: greedy(0)}
 	a := b.ask(q)
 	mustEnd(t, q, a)
 	if a.counts[0] != 29 || a.finishes[0] != wire.FinishLength { // the last token needs no room
-		t.Errorf("%d tokens, finish %v; want the 28 that fit and one", a.counts[0], a.finishes[0])
+		t.Errorf("%d tokens, finish %v; want 29", a.counts[0], a.finishes[0])
 	}
 }
 
-func TestGenerateChecksAgain(t *testing.T) {
+func TestGenerateTrustsNoPeer(t *testing.T) {
 	b := newDemo(t, Config{})
-	for name, g := range map[string]wire.Generation{
-		"no prompt":     {Options: greedy(1)},
-		"unprepared":    {Options: greedy(1), Prompt: &wire.Prompt{Tokens: prompt(1, 3)}},
-		"unknown token": {Options: greedy(1), Prompt: &wire.Prompt{Tokens: []int32{1 << 20}, MaxTokens: 1}},
-		"no room":       {Options: greedy(1), Prompt: &wire.Prompt{Tokens: prompt(1, 2047), MaxTokens: 2}},
-		"n of 0":        {Prompt: &wire.Prompt{Tokens: prompt(1, 3), MaxTokens: 1}},
+	some := &wire.Prompt{Tokens: prompt(1, 3)}
+	for name, c := range map[string]struct {
+		g     wire.Generation
+		param string
+		words string
+	}{
+		"no prompt":       {wire.Generation{Options: greedy(1)}, "prompt", "no prompt"},
+		"unknown token":   {wire.Generation{Options: greedy(1), Prompt: &wire.Prompt{Tokens: []int32{1 << 20}}}, "prompt", "vocabulary"},
+		"no room":         {wire.Generation{Options: greedy(2), Prompt: &wire.Prompt{Tokens: prompt(1, 2047), Room: 2}}, "max_tokens", "room for 1"},
+		"n of 0":          {wire.Generation{Prompt: some}, "n", "1 to 16"},
+		"n of 17":         {wire.Generation{Prompt: some, Options: wire.Options{N: 17}}, "n", "1 to 16"},
+		"NaN temperature": {wire.Generation{Prompt: some, Options: wire.Options{N: 1, Temperature: float32(math.NaN())}}, "temperature", "number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g.Notify = make(chan struct{}, 1)
-			events := b.Generate(&g).Take(nil)
-			if len(events) != 1 || events[0].End == nil || events[0].End.Err.Kind != wire.Invalid {
-				t.Errorf("events %+v; want one end with %v", events, wire.Invalid)
+			c.g.Notify = make(chan struct{}, 1)
+			events := b.Generate(&c.g).Take(nil)
+			if len(events) != 1 || events[0].End == nil {
+				t.Fatalf("events %+v; want one end", events)
+			}
+			if e := events[0].End.Err; e.Kind != wire.Invalid || e.Param != c.param || !strings.Contains(e.Message, c.words) {
+				t.Errorf("got %v (param %q); want param %q, words %q", e, e.Param, c.param, c.words)
 			}
 		})
 	}
@@ -170,7 +171,7 @@ func TestTokensWithoutRowsAreRefused(t *testing.T) {
 	if m.VocabTokens != 500 || b.parts.tokenizer.Size() <= 500 || m.ID != "gemma3" {
 		t.Fatalf("%d tokens of %d, called %s", m.VocabTokens, b.parts.tokenizer.Size(), m.ID)
 	}
-	_, err := b.Prepare(t.Context(), &wire.Request{Tokens: []int32{1, 500}, Options: greedy(1)})
+	_, err := b.Prepare(t.Context(), &wire.Request{Tokens: []int32{1, 500}})
 	if e := wire.AsError(err); err == nil || e.Kind != wire.Invalid || e.Param != "prompt" || !strings.Contains(e.Message, "tokens are 0 to 499") {
 		t.Errorf("got %v", err)
 	}
@@ -182,7 +183,7 @@ func TestTokensWithoutRowsAreRefused(t *testing.T) {
 func TestSlowTemplateNamesItsBudget(t *testing.T) {
 	const slow = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 	b := newLab(t, labSetup{template: slow, cfg: Config{PromptRenderBudget: 1}})
-	_, err := b.Prepare(t.Context(), &wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"Hi"}]`), Options: greedy(1)})
+	_, err := b.Prepare(t.Context(), &wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"Hi"}]`)})
 	if e := wire.AsError(err); err == nil || e.Kind != wire.Invalid || !strings.Contains(e.Message, "within 1ns") || !strings.Contains(e.Message, "engine.prompt_render_budget") {
 		t.Errorf("got %v", err)
 	}
@@ -197,7 +198,7 @@ func TestTemplatesThatRefuseOrLack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newLab(t, labSetup{template: c.template})
-			_, err := b.Prepare(t.Context(), &wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"Hi"}]`), Options: greedy(1)})
+			_, err := b.Prepare(t.Context(), &wire.Request{Messages: json.RawMessage(`[{"role":"user","content":"Hi"}]`)})
 			e := wire.AsError(err)
 			if err == nil || e.Kind != wire.Invalid || e.Param != "messages" || !strings.Contains(e.Message, c.words) {
 				t.Errorf("got %v (param %q); want %q", err, e.Param, c.words)
@@ -218,7 +219,7 @@ func TestLaterTurnsHaveTheIDsOfTheirOwn(t *testing.T) {
 			messages[3]["content"] = "edited"
 		}
 		text, _ := json.Marshal(messages)
-		r := &wire.Request{Messages: text, Options: greedy(1)}
+		r := &wire.Request{Messages: text}
 		warm, err := b.Prepare(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
@@ -256,7 +257,7 @@ func TestTokenizingStopsWhenTheRequestIsGone(t *testing.T) {
 	for _, looks := range []int64{1, 3, 20} {
 		ctx := &countdown{Context: t.Context()}
 		ctx.left.Store(looks)
-		_, err := b.Prepare(ctx, &wire.Request{Text: &text, Options: greedy(1)})
+		_, err := b.Prepare(ctx, &wire.Request{Text: &text})
 		if e := wire.AsError(err); err == nil || e.Kind != wire.Canceled {
 			t.Errorf("after %d looks: %v", looks, err)
 		}

@@ -23,9 +23,8 @@ type generation struct {
 	key          int64
 	long         bool
 	tokenGoal    time.Duration
-	options      wire.Options
+	options      wire.Options // MaxTokens is set
 	promptTokens int
-	maxTokens    int
 	stream       *wire.Stream
 	inbox        *inbox
 

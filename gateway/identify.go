@@ -53,9 +53,6 @@ func (x *exchange) identify() error {
 	}
 	x.class, x.record.Class = class, class.Name
 	x.record.Prompts, x.record.Choices = len(x.call.prompts), len(x.call.prompts)*x.call.options.N
-	if most := class.OutputTokensMax; most > 0 && (x.call.options.MaxTokens == 0 || x.call.options.MaxTokens > most) {
-		x.call.options.MaxTokens = most
-	}
 	return x.setDeadline(string(h.Peek(deadlineHeader)))
 }
 
@@ -100,8 +97,7 @@ func (x *exchange) isRetry() bool {
 	return err == nil && n > 0
 }
 
-// fit moves a prompt that is too long for its class to where it may go, and
-// cuts the answers to what that class allows.
+// fit moves a prompt that is too long for its class to where it may go.
 func (x *exchange) fit(prompts []*wire.Prompt) error {
 	longest := 0
 	for _, p := range prompts {
@@ -112,10 +108,5 @@ func (x *exchange) fit(prompts []*wire.Prompt) error {
 		return err
 	}
 	x.record.DemotedFrom, x.record.Class, x.class = x.class.Name, class.Name, class
-	for _, p := range prompts {
-		if class.OutputTokensMax > 0 {
-			p.MaxTokens = min(p.MaxTokens, class.OutputTokensMax)
-		}
-	}
 	return nil
 }

@@ -297,32 +297,46 @@ func (f *fields) flag(name string) bool {
 	return ok && string(raw) == "true"
 }
 
-// whole reads a whole number in [low, high].
-func (f *fields) whole(name string, absent, low, high int) int {
+// whole reads a whole number. Its range is wire.Options' to check.
+func (f *fields) whole(name string, absent int) int {
 	raw, ok := f.given(name)
 	if !ok {
 		return absent
 	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < int64(low) || n > int64(high) {
-		f.fail(name, "%s must be a whole number from %d to %d, not %s", name, low, high, brief(raw))
-		return absent
+	n, err := strconv.ParseInt(string(raw), 10, 32)
+	if err != nil {
+		f.fail(name, "%s must be a whole number of at most %d, not %s", name, math.MaxInt32, brief(raw))
 	}
 	return int(n)
 }
 
-// number reads a number in [low, high].
-func (f *fields) number(name string, absent, low, high float64) float32 {
+// wholeIn is whole for what is no option of the engine and has its range here.
+func (f *fields) wholeIn(name string, absent, least, most int) int {
+	n := f.whole(name, absent)
+	if _, given := f.given(name); given && (n < least || n > most) {
+		f.fail(name, "%s must be a whole number from %d to %d, not %d", name, least, most, n)
+	}
+	return n
+}
+
+// number reads a number. Its range is wire.Options' to check.
+func (f *fields) number(name string, absent float32) float32 {
 	raw, ok := f.given(name)
 	if !ok {
-		return float32(absent)
+		return absent
 	}
 	x, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || math.IsNaN(x) || x < low || x > high {
-		f.fail(name, "%s must be a number from %v to %v, not %s", name, low, high, brief(raw))
-		return float32(absent)
+	if err != nil {
+		f.fail(name, "%s must be a number, not %s", name, brief(raw))
 	}
 	return float32(x)
+}
+
+// notZero refuses a 0 that a client gave where wire.Options reads it as absent.
+func (f *fields) notZero(name string, value float32, advice string) {
+	if _, given := f.given(name); given && value == 0 {
+		f.fail(name, "%s must be above 0; %s", name, advice)
+	}
 }
 
 // The walks below hand out one value at a time: an array or object of a few

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"math/rand/v2"
 	"strconv"
 
@@ -41,15 +40,6 @@ func (c *call) billed(u wire.Usage) wire.Usage {
 	return u
 }
 
-// maxTokensMax is the most that may be asked for. What the context cannot
-// hold is cut to what it can.
-const maxTokensMax = math.MaxInt32
-
-const (
-	stopsMax     = 4
-	stopBytesMax = 4096
-)
-
 var (
 	knownShared = []string{
 		"model", "stream", "stream_options", "max_tokens", "n", "temperature", "top_p", "top_k", "min_p", "seed",
@@ -69,10 +59,10 @@ func keySet(shared []string, own ...string) map[string]bool {
 	return set
 }
 
-// decodeCall reads a chat or a legacy completion request. What it returns
-// aliases body. Unknown fields are ignored, null is absent, and of equal keys
-// the last counts; what is known and not supported is refused, never ignored.
-func decodeCall(body []byte, chat bool, l *LimitsConfig) (*call, *wire.Error) {
+// decodeCall reads a chat or a legacy completion request for model m. What it
+// returns aliases body. Unknown fields are ignored, null is absent, and of equal
+// keys the last counts; what is known and not supported is refused, never ignored.
+func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, *wire.Error) {
 	known := knownText
 	if chat {
 		known = knownChat
@@ -94,23 +84,26 @@ func decodeCall(body []byte, chat bool, l *LimitsConfig) (*call, *wire.Error) {
 	if f.err != nil {
 		return nil, f.err
 	}
+	if err := c.options.Check(m); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
 func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 	o := &c.options
-	o.N = f.whole("n", 1, 1, l.ChoicesMax)
-	o.Temperature = f.number("temperature", 1, 0, 2)
-	o.TopP = f.number("top_p", 1, 0, 1)
-	if _, given := f.given("top_p"); given && o.TopP == 0 {
-		f.fail("top_p", "top_p must be above 0 and at most 1; use temperature 0 for the likeliest token")
+	o.N = f.wholeIn("n", 1, 1, l.ChoicesMax)
+	o.Temperature = f.number("temperature", 1)
+	o.TopP = f.number("top_p", 1)
+	f.notZero("top_p", o.TopP, "use temperature 0 for the likeliest token")
+	if o.TopK = f.whole("top_k", 0); o.TopK == -1 { // as other servers spell "all"
+		o.TopK = 0
 	}
-	// -1 is how other servers spell "all".
-	o.TopK = max(0, f.whole("top_k", 0, -1, math.MaxInt32))
-	o.MinP = f.number("min_p", 0, 0, 1)
-	o.RepetitionPenalty = f.number("repetition_penalty", 1, 0.01, 100)
-	o.PresencePenalty = f.number("presence_penalty", 0, -2, 2)
-	o.FrequencyPenalty = f.number("frequency_penalty", 0, -2, 2)
+	o.MinP = f.number("min_p", 0)
+	o.RepetitionPenalty = f.number("repetition_penalty", 1)
+	f.notZero("repetition_penalty", o.RepetitionPenalty, "1 does nothing")
+	o.PresencePenalty = f.number("presence_penalty", 0)
+	o.FrequencyPenalty = f.number("frequency_penalty", 0)
 	o.IgnoreEOS = f.flag("ignore_eos")
 	o.Seed = f.seed()
 	o.Stop = f.stops()
@@ -171,43 +164,51 @@ func (c *call) chatFields(f *fields, l *LimitsConfig) {
 		}
 		request.TemplateOptions = raw
 	}
-	c.options.MaxTokens = f.whole("max_tokens", 0, 1, maxTokensMax)
-	if n := f.whole("max_completion_tokens", 0, 1, maxTokensMax); n > 0 {
-		c.options.MaxTokens = n
-	}
+	c.options.MaxTokens = f.answerTokens("max_tokens", 0)
+	c.options.MaxTokens = f.answerTokens("max_completion_tokens", c.options.MaxTokens)
 	c.options.Logprobs = f.flag("logprobs")
-	c.options.TopLogprobs = f.whole("top_logprobs", 0, 0, 20)
+	c.options.TopLogprobs = f.whole("top_logprobs", 0)
 	if _, given := f.given("top_logprobs"); given && !c.options.Logprobs {
 		f.fail("top_logprobs", "top_logprobs is only allowed when logprobs is true")
 	}
 	c.prompts = []wire.Request{request}
 }
 
-// defaultTextTokens is the legacy route's documented max_tokens when none is given.
-const defaultTextTokens = 16
+// What the legacy route is documented to do: its max_tokens where none is
+// given, and the most tokens that its logprobs may name at each position.
+const (
+	defaultTextTokens = 16
+	textLogprobsMax   = 5
+)
 
 func (c *call) textFields(f *fields, l *LimitsConfig) {
 	c.prompts = f.prompts(l.PromptsMax)
 	c.echo = f.flag("echo")
-	least := 1
-	if c.echo {
-		least = 0
+	if c.promptOnly = c.echo && f.whole("max_tokens", defaultTextTokens) == 0; c.promptOnly {
+		c.options.MaxTokens = 1
+	} else {
+		c.options.MaxTokens = f.answerTokens("max_tokens", defaultTextTokens)
 	}
-	c.options.MaxTokens = f.whole("max_tokens", defaultTextTokens, least, maxTokensMax)
-	if c.options.MaxTokens == 0 {
-		c.promptOnly, c.options.MaxTokens = true, 1
-	}
-	if top := f.whole("logprobs", -1, 0, 5); top >= 0 {
-		c.options.Logprobs, c.options.TopLogprobs = true, top
+	if _, c.options.Logprobs = f.given("logprobs"); c.options.Logprobs {
+		c.options.TopLogprobs = f.wholeIn("logprobs", 0, 0, textLogprobsMax)
 		c.options.PromptLogprobs = c.echo
 	}
-	n := f.whole("n", 1, 1, l.ChoicesMax)
-	if best := f.whole("best_of", n, 1, l.ChoicesMax); best != n {
+	n := f.whole("n", 1)
+	if best := f.whole("best_of", n); best != n {
 		f.fail("best_of", "best_of other than n is not supported; leave it out")
 	}
 	if f.text("suffix") != "" {
 		f.fail("suffix", "suffix is not supported")
 	}
+}
+
+// answerTokens reads a client's limit on the answer, where 0 would stand for none.
+func (f *fields) answerTokens(name string, absent int) int {
+	n := f.whole(name, absent)
+	if _, given := f.given(name); given && n < 1 {
+		f.fail(name, "%s must be at least 1, or absent", name)
+	}
+	return n
 }
 
 func (f *fields) seed() uint64 {
@@ -231,9 +232,8 @@ func (f *fields) stops() (all []string) {
 		return f.stop(nil, raw)
 	}
 	for i, one := range elements(raw) {
-		if i == stopsMax {
-			f.fail("stop", "stop may hold at most %d strings", stopsMax)
-			return nil
+		if i > wire.StopsMax { // enough for Options.Check to refuse them
+			break
 		}
 		all = f.stop(all, one)
 	}
@@ -241,8 +241,8 @@ func (f *fields) stops() (all []string) {
 }
 
 func (f *fields) stop(all []string, raw json.RawMessage) []string {
-	if !isString(raw) || len(raw) == 2 || len(raw) > stopBytesMax {
-		f.fail("stop", "stop must be a string, or an array of strings, of 1 to %d bytes", stopBytesMax)
+	if !isString(raw) {
+		f.fail("stop", "stop must be a string or an array of strings")
 		return nil
 	}
 	return append(all, unquote(raw))
@@ -262,8 +262,8 @@ func (f *fields) logitBias(countMax int) (all []wire.LogitBias) {
 		switch {
 		case err != nil || strconv.FormatInt(id, 10) != string(key) || id < 0:
 			f.fail("logit_bias", "logit_bias key %.32q is not a token id", key)
-		case biasErr != nil || !(bias >= -100 && bias <= 100):
-			f.fail("logit_bias", "logit_bias of token %d must be a number from -100 to 100, not %s", id, brief(value))
+		case biasErr != nil:
+			f.fail("logit_bias", "logit_bias of token %d must be a number, not %s", id, brief(value))
 		case again:
 			all[i].Bias = float32(bias)
 		case len(all) == countMax:

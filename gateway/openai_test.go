@@ -24,7 +24,7 @@ func limits() *LimitsConfig {
 
 func decodeText(t *testing.T, body string, chat bool) *call {
 	t.Helper()
-	c, err := decodeCall([]byte(body), chat, limits())
+	c, err := decodeCall([]byte(body), chat, limits(), &wire.Model{})
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -110,7 +110,7 @@ func TestRefusedValues(t *testing.T) {
 			if chat {
 				body = chatBody(c.field)
 			}
-			_, err := decodeCall([]byte(body), chat, limits())
+			_, err := decodeCall([]byte(body), chat, limits(), &wire.Model{})
 			if err == nil || err.Kind != wire.Invalid || err.Param != c.param {
 				t.Errorf("%s: %v, want param %s", body, err, c.param)
 			}
@@ -137,7 +137,7 @@ func TestCountsAreBounded(t *testing.T) {
 		"messages": `{"model":"m","messages":[` + strings.Repeat(`{"role":"user","content":"x"},`, 20000) + `{"role":"user"}]}`,
 		"tools":    chatBody(`"tools":[` + strings.Repeat(`{},`, 5000) + `{}]`),
 	} {
-		if _, err := decodeCall([]byte(body), true, limits()); err == nil || err.Param != field {
+		if _, err := decodeCall([]byte(body), true, limits(), &wire.Model{}); err == nil || err.Param != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -264,14 +264,14 @@ func TestHostileJSON(t *testing.T) {
 		"control byte":     chatBody("\"user\":\"a\nb\""),
 		"NUL at the end":   chatBody("") + "\x00",
 	} {
-		if _, err := decodeCall([]byte(body), true, limits()); err == nil || err.Kind != wire.Invalid || len(err.Message) > 300 {
+		if _, err := decodeCall([]byte(body), true, limits(), &wire.Model{}); err == nil || err.Kind != wire.Invalid || len(err.Message) > 300 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	keys := chatBody(`"a":1` + strings.Repeat(`,"b":2`, 1_000_000))
 	digits := chatBody(`"zz":` + strings.Repeat("1", 5<<20))
 	for _, body := range []string{keys, digits} {
-		if _, err := decodeCall([]byte(body), true, limits()); err != nil {
+		if _, err := decodeCall([]byte(body), true, limits(), &wire.Model{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -301,7 +301,7 @@ func TestBodiesCostLittleMoreThanTheirSize(t *testing.T) {
 		body := []byte(c.body)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := decodeCall(body, c.chat, limits())
+		_, err := decodeCall(body, c.chat, limits(), &wire.Model{})
 		runtime.ReadMemStats(&after)
 		if cost := after.TotalAlloc - before.TotalAlloc; err != nil || cost > uint64(4*len(body)) {
 			t.Errorf("%s: %d bytes for a body of %d, %v", name, cost, len(body), err)
@@ -315,7 +315,7 @@ func TestBiasesKeepTheirOrderAndTheLastCounts(t *testing.T) {
 		t.Errorf("%v", c.options.LogitBias)
 	}
 	for _, key := range []string{"+7", "07", "-0"} {
-		if _, err := decodeCall([]byte(chatBody(`"logit_bias":{"`+key+`":1}`)), true, limits()); err == nil || err.Param != "logit_bias" {
+		if _, err := decodeCall([]byte(chatBody(`"logit_bias":{"`+key+`":1}`)), true, limits(), &wire.Model{}); err == nil || err.Param != "logit_bias" {
 			t.Errorf("key %s: %v", key, err)
 		}
 	}
@@ -326,7 +326,7 @@ func BenchmarkDecodeLargeChat(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decodeCall(body, true, limits()); err != nil {
+		if _, err := decodeCall(body, true, limits(), &wire.Model{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -339,7 +339,7 @@ func FuzzChatRequest(f *testing.F) {
 	f.Add([]byte("\x00\"model\":\"m\",\"prompt\":\"\"}"), false) // no bracket, but the byte that stands for the end
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"tools":[{}]}`), true)
 	f.Fuzz(func(t *testing.T, body []byte, chat bool) {
-		c, err := decodeCall(body, chat, limits())
+		c, err := decodeCall(body, chat, limits(), &wire.Model{})
 		if err != nil {
 			if err.Kind != wire.Invalid || err.Message == "" {
 				t.Errorf("%v", err)

@@ -28,7 +28,10 @@ func (g *Gateway) serve(x *exchange) error {
 		return err
 	}
 	x.noteClass() // it may be another
-	work := x.price(prompts)
+	work, err := x.price(prompts)
+	if err != nil {
+		return err
+	}
 	defer x.settle()
 	if err := x.reserve(&work); err != nil {
 		return err
@@ -61,7 +64,8 @@ func (x *exchange) decode() error {
 	if err != nil {
 		return err
 	}
-	c, wireErr := decodeCall(body, x.chat, &x.g.cfg.Limits)
+	state := x.g.engine.State()
+	c, wireErr := decodeCall(body, x.chat, &x.g.cfg.Limits, &state.Model)
 	if wireErr != nil {
 		return wireErr
 	}
@@ -70,7 +74,6 @@ func (x *exchange) decode() error {
 	if c.stream {
 		x.timer = time.NewTimer(x.g.cfg.Timeouts.CommitLimit)
 	}
-	state := x.g.engine.State()
 	switch {
 	case state.Err != nil:
 		return state.Err
@@ -121,7 +124,7 @@ func (x *exchange) prepareAll(ctx context.Context) ([]*wire.Prompt, error) {
 	prompts := make([]*wire.Prompt, len(x.call.prompts))
 	for i := range prompts {
 		r := &x.call.prompts[i]
-		r.ID, r.Salt, r.Options = x.promptID(i), x.salt(), x.call.options
+		r.ID, r.Salt = x.promptID(i), x.salt()
 		p, err := x.g.engine.Prepare(ctx, r)
 		if err != nil {
 			return nil, err
@@ -133,22 +136,29 @@ func (x *exchange) prepareAll(ctx context.Context) ([]*wire.Prompt, error) {
 
 // price says what the request will cost: the prefill that is not cached, and
 // the most it may decode.
-func (x *exchange) price(prompts []*wire.Prompt) admission.Work {
-	n := x.call.options.N
+func (x *exchange) price(prompts []*wire.Prompt) (admission.Work, error) {
+	o, model := &x.call.options, &x.g.engine.State().Model
+	n := o.N
 	w := admission.Work{
 		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Sequences: len(prompts) * n,
 		Within: x.left(), Retry: x.isRetry(), User: x.call.user,
 	}
 	if len(prompts) == 1 { // of several, admission could not tell whose blocks they are
-		w.Blocks, w.BlockTokens = prompts[0].BlockHashes, x.g.engine.State().Model.PageTokens
+		w.Blocks, w.BlockTokens = prompts[0].BlockHashes, model.PageTokens
 	}
 	for _, p := range prompts {
+		if err := checkRoom(o.MaxTokens, x.class.OutputTokensMax, p, model); err != nil {
+			return w, err
+		}
 		w.PromptTokens += len(p.Tokens)
-		w.UncachedTokens += len(p.Tokens) - p.CachedTokens
-		w.DecodeTokens += p.MaxTokens * n
+		w.UncachedTokens += len(p.Tokens)
+		if !o.PromptLogprobs { // which need the whole prompt computed
+			w.UncachedTokens -= p.CachedTokens
+		}
+		w.DecodeTokens += grantTokens(o.MaxTokens, p.Room, x.class.OutputTokensMax, 0) * n
 		w.Bytes += 4*len(p.Tokens) + len(p.Text)
 	}
-	return w
+	return w, nil
 }
 
 // wait returns when the ticket's turn has come.
@@ -179,10 +189,8 @@ func (x *exchange) dispatch(prompts []*wire.Prompt, granted admission.Grant) {
 	x.enter(stageGenerating)
 	x.streams = make([]*wire.Stream, 0, len(prompts))
 	for i, p := range prompts {
-		if granted.OutputTokens > 0 {
-			p.MaxTokens = min(p.MaxTokens, granted.OutputTokens)
-		}
 		options := x.call.options
+		options.MaxTokens = grantTokens(options.MaxTokens, p.Room, x.class.OutputTokensMax, granted.OutputTokens)
 		// Prompts are independent draws, and a seed names each of them.
 		options.Seed += uint64(i)
 		x.streams = append(x.streams, x.g.engine.Generate(&wire.Generation{

@@ -139,7 +139,7 @@ func answer(e *engine.Engine, r request) (a reply, err error) {
 		prompt[i] = int32(1000 + random.IntN(20_000))
 	}
 	o := wire.Options{N: 1, MaxTokens: r.output, IgnoreEOS: true}
-	p, err := e.Prepare(context.Background(), &wire.Request{Tokens: prompt, Options: o})
+	p, err := e.Prepare(context.Background(), &wire.Request{Tokens: prompt})
 	if err != nil {
 		return a, err
 	}

@@ -17,7 +17,7 @@ func generated(e *engine.Engine, s *Store, serial uint64, prompt string, most, c
 	r := telemetry.Record{ID: "r" + string(rune('a'+serial%26)), Tenant: "t", Class: "interactive", Serial: serial, Prompts: 1, Choices: choices, Arrived: wire.Monotonic(), FirstTokenGoal: 1}
 	r.Decoded, r.Identified = wire.Monotonic(), wire.Monotonic()
 	options := wire.Options{N: choices, MaxTokens: most, IgnoreEOS: true, Temperature: 1, Seed: serial}
-	p, err := e.Prepare(context.Background(), &wire.Request{Text: &prompt, Options: options})
+	p, err := e.Prepare(context.Background(), &wire.Request{Text: &prompt})
 	if err != nil {
 		panic(err)
 	}

@@ -58,7 +58,7 @@ func connect(t *testing.T, cfg wire.Config) *wire.Client {
 func generate(t *testing.T, e wire.Engine, id string, o wire.Options) (*wire.Stream, chan struct{}) {
 	t.Helper()
 	text := "prompt " + id
-	p, err := e.Prepare(context.Background(), &wire.Request{ID: id, Text: &text, Options: o})
+	p, err := e.Prepare(context.Background(), &wire.Request{ID: id, Text: &text})
 	if err != nil {
 		t.Fatalf("Prepare: %v", err)
 	}
@@ -142,8 +142,8 @@ func TestClientCarriesTheGeneration(t *testing.T) {
 	c := connect(t, wire.Config{Path: path})
 	trace := wire.TraceContext{TraceID: [16]byte{1, 15: 2}, SpanID: [8]byte{3, 7: 4}, Flags: 1, State: "a=b"}
 	notify := make(chan struct{}, 1)
-	s := c.Generate(&wire.Generation{ID: "id", Prompt: &wire.Prompt{Tokens: []int32{65}, Text: "A", MaxTokens: 5},
-		Options: wire.Options{N: 1}, Salt: "salt", Class: "batch", Key: -7, Trace: trace, Notify: notify})
+	s := c.Generate(&wire.Generation{ID: "id", Prompt: &wire.Prompt{Tokens: []int32{65}, Text: "A"},
+		Options: wire.Options{N: 1, MaxTokens: 5}, Salt: "salt", Class: "batch", Key: -7, Trace: trace, Notify: notify})
 	defer s.Close()
 	if _, end := readEnd(t, s, notify); end.Err != nil {
 		t.Fatal(end.Err)
@@ -312,7 +312,7 @@ func TestServerLetsPreparesWait(t *testing.T) {
 	var all sync.WaitGroup
 	for range 200 {
 		all.Go(func() {
-			if _, err := c.Prepare(context.Background(), &wire.Request{ID: "x", Text: &text, Options: wire.Options{N: 1}}); err != nil {
+			if _, err := c.Prepare(context.Background(), &wire.Request{ID: "x", Text: &text}); err != nil {
 				t.Errorf("in a burst: %v", err)
 			}
 		})
@@ -321,7 +321,7 @@ func TestServerLetsPreparesWait(t *testing.T) {
 	eventually(t, "all turns are taken", func() bool { return working.Load() == limit })
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := c.Prepare(ctx, &wire.Request{ID: "late", Text: &text, Options: wire.Options{N: 1}}); wire.AsError(err).Kind != wire.Canceled {
+	if _, err := c.Prepare(ctx, &wire.Request{ID: "late", Text: &text}); wire.AsError(err).Kind != wire.Canceled {
 		t.Errorf("abandoned while it waits: %v", err)
 	}
 	close(open)

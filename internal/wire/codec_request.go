@@ -5,25 +5,7 @@ import (
 	"time"
 )
 
-// What a list may hold so that a small frame cannot ask for much memory.
-// Both sides check, so that no caller's request can end the connection.
-const (
-	stopsMax   = 1024
-	choicesMax = 1024
-)
-
 func duration(ns int64) time.Duration { return time.Duration(ns) }
-
-// checkOptions refuses what a peer would call a broken frame.
-func checkOptions(o *Options) *Error {
-	switch {
-	case o.N > choicesMax:
-		return InvalidParam("n", "n must be at most %d, not %d", choicesMax, o.N)
-	case len(o.Stop) > stopsMax:
-		return InvalidParam("stop", "stop must hold at most %d texts, not %d", stopsMax, len(o.Stop))
-	}
-	return nil
-}
 
 func appendOptions(b []byte, o *Options) []byte {
 	b = appendInt(appendInt(appendInt(b, o.MaxTokens), o.N), o.TopK)
@@ -56,8 +38,8 @@ func (d *decoder) options() (o Options) {
 		}
 	}
 	n := d.count(1)
-	if n > stopsMax {
-		d.fail("%d stop texts, over the limit of %d", n, stopsMax)
+	if n > StopsMax { // n empty texts would take many times the memory of their frame
+		d.fail("%d stop texts, over the limit of %d", n, StopsMax)
 	} else if n > 0 {
 		o.Stop = make([]string, n)
 		for i := range o.Stop {
@@ -79,8 +61,7 @@ func appendRequest(b []byte, r *Request) []byte {
 	if r.Text != nil {
 		b = appendText(b, *r.Text)
 	}
-	b = appendText(appendList32(b, r.Tokens), r.Salt)
-	return appendOptions(b, &r.Options)
+	return appendText(appendList32(b, r.Tokens), r.Salt)
 }
 
 func (d *decoder) request() *Request {
@@ -90,13 +71,12 @@ func (d *decoder) request() *Request {
 		r.Text = &text
 	}
 	r.Tokens, r.Salt = d.list32(), d.text()
-	r.Options = d.options()
 	return r
 }
 
 func appendPrompt(b []byte, p *Prompt) []byte {
 	b = appendText(appendList32(b, p.Tokens), p.Text)
-	b = appendInt(appendInt(b, p.MaxTokens), p.CachedTokens)
+	b = appendInt(appendInt(b, p.Room), p.CachedTokens)
 	b = binary.AppendUvarint(b, uint64(len(p.BlockHashes)))
 	for _, h := range p.BlockHashes {
 		b = binary.LittleEndian.AppendUint64(b, h)
@@ -105,7 +85,7 @@ func appendPrompt(b []byte, p *Prompt) []byte {
 }
 
 func (d *decoder) prompt() *Prompt {
-	p := &Prompt{Tokens: d.list32(), Text: d.text(), MaxTokens: d.int(), CachedTokens: d.int()}
+	p := &Prompt{Tokens: d.list32(), Text: d.text(), Room: d.int(), CachedTokens: d.int()}
 	if n := d.count(8); n > 0 {
 		p.BlockHashes = make([]uint64, n)
 		for i := range p.BlockHashes {

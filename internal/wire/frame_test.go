@@ -27,7 +27,7 @@ func sampleOptions() Options {
 }
 
 func samplePrompt() *Prompt {
-	return &Prompt{Tokens: []int32{0, 1, math.MaxInt32}, Text: "text", MaxTokens: 7, CachedTokens: 1, BlockHashes: []uint64{1, math.MaxUint64}, Render: 3, Tokenize: 4}
+	return &Prompt{Tokens: []int32{0, 1, math.MaxInt32}, Text: "text", Room: 7, CachedTokens: 1, BlockHashes: []uint64{1, math.MaxUint64}, Render: 3, Tokenize: 4}
 }
 
 func sampleEvents() []Event {
@@ -104,7 +104,7 @@ func dispatchPayload(m *dispatch) []byte {
 func samples() map[byte][]byte {
 	text := "text"
 	request := &Request{ID: "id", Messages: []byte(`[ {"role": "user"} ]`), Tools: []byte(`[]`), TemplateOptions: []byte(`{}`),
-		Text: &text, Tokens: []int32{-1, 5}, Salt: "salt", Options: sampleOptions()}
+		Text: &text, Tokens: []int32{-1, 5}, Salt: "salt"}
 	return map[byte][]byte{
 		frameStep: appendSampleStep(nil),
 		frameDispatch: dispatchPayload(&dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Serial: math.MaxUint64, Prompt: samplePrompt(),

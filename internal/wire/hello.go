@@ -6,7 +6,7 @@ import (
 )
 
 // protocolVersion changes with every change of a frame.
-const protocolVersion = 4
+const protocolVersion = 5
 
 // clockSlack is how far the peer's clock may stand outside the round trip.
 const clockSlack = time.Millisecond

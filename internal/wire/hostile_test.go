@@ -205,7 +205,7 @@ func TestClientRefusesWhenTheEngineDoesNotRead(t *testing.T) {
 	defer func() { close(stop); here.Close(); <-done }()
 	notify := make(chan struct{}, 1)
 	for range 1000 {
-		stream := s.generate(&Generation{Prompt: &Prompt{Text: strings.Repeat("x", 100)}, Notify: notify})
+		stream := s.generate(&Generation{Prompt: &Prompt{Text: strings.Repeat("x", 100)}, Options: Options{N: 1}, Notify: notify})
 		if events := stream.Take(nil); len(events) == 1 {
 			if err := events[0].End.Err; err.Kind != Overloaded || err.RetryAfter == 0 {
 				t.Errorf("refused with %v", err)

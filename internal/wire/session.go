@@ -248,11 +248,8 @@ func (s *session) kick() {
 }
 
 func (s *session) generate(g *Generation) *Stream {
-	err := g.Check()
-	if err == nil {
-		err = checkOptions(&g.Options)
-	}
-	if err != nil {
+	// A frame that the engine must refuse to read would end the connection for all.
+	if err := g.Check(&Model{}); err != nil {
 		return FailedStream(g.Notify, err)
 	}
 	window := s.client.cfg.WindowEvents

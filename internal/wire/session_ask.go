@@ -8,9 +8,6 @@ import (
 // Requests of a session that have one reply: prepares and captures.
 
 func (s *session) prepare(ctx context.Context, r *Request) (*Prompt, error) {
-	if err := checkOptions(&r.Options); err != nil {
-		return nil, err
-	}
 	if ctx.Err() != nil {
 		return nil, abandoned()
 	}

@@ -12,14 +12,14 @@ import (
 // Engine runs a model. The scripted fake, the engine itself and the socket
 // client implement it; wiretest holds what the three must have in common.
 type Engine interface {
-	// Prepare renders the chat template, tokenizes, and checks the request
-	// against the model. It does no model work, may be called from any
-	// goroutine, and is the only source of Invalid and ContextLength errors
-	// for a request that has not been tampered with. Cancelling ctx abandons it.
+	// Prepare renders the chat template, tokenizes, and measures the prompt
+	// against the model. It does no model work and may be called from any
+	// goroutine. Cancelling ctx abandons it.
 	Prepare(ctx context.Context, r *Request) (*Prompt, error)
 
 	// Generate starts one generation of g.Options.N choices and returns at
-	// once; failures arrive as the stream's last event. The stream must be
+	// once; failures arrive as the stream's last event. It fails with Invalid
+	// only where g does not pass Check, or asks for more than its prompt's Room. The stream must be
 	// closed by its reader on every path; Close before the end cancels, and
 	// every page is free before two further steps have ended.
 	Generate(g *Generation) *Stream
@@ -29,83 +29,81 @@ type Engine interface {
 	State() *State
 }
 
-// Request is what a client asked, validated for shape but not against a model.
+// Request is a client's prompt, validated for shape but not against a model.
 // Exactly one of Messages, Text and Tokens is set.
 type Request struct {
 	// ID is the gateway's own unique id, never the client's.
-	ID string `json:"id"`
+	ID string
 
 	// Messages is a JSON array of chat messages, in the client's own key
 	// order. Each is an object with a known role; content is a string, null,
 	// absent, or an array of {"type":"text","text":…} parts.
-	Messages json.RawMessage `json:"messages,omitempty"`
+	Messages json.RawMessage
 	// Tools is a JSON array of tool definitions, handed to the template.
-	Tools json.RawMessage `json:"tools,omitempty"`
+	Tools json.RawMessage
 	// TemplateOptions is a JSON object of further template variables.
-	TemplateOptions json.RawMessage `json:"template_options,omitempty"`
+	TemplateOptions json.RawMessage
 
 	// Text is a raw prompt, tokenized with the special tokens that the model
 	// file asks for; control strings in it stay text.
-	Text *string `json:"text,omitempty"`
+	Text *string
 	// Tokens is a prompt of token ids, used as they are.
-	Tokens []int32 `json:"tokens,omitempty"`
+	Tokens []int32
 
 	// Salt separates prefix reuse between tenants. The gateway derives it from
 	// the authenticated tenant; a client never chooses it.
-	Salt string `json:"salt,omitempty"`
-
-	Options Options `json:"options"`
+	Salt string
 }
 
-// Options say how to generate. The gateway has checked their ranges, Prepare
-// checks them against the model, and Generate checks both again.
+// Options say how to generate. They cross the socket once, with Generate;
+// Check says what is allowed.
 type Options struct {
-	// MaxTokens bounds each choice; 0 means up to the context's end.
-	MaxTokens int `json:"max_tokens,omitempty"`
+	// MaxTokens bounds each choice; 0 means the prompt's Room.
+	MaxTokens int
 	// N is the number of choices, at least 1. They share the prompt's pages.
-	N int `json:"n,omitempty"`
+	N int
 
 	// Temperature 0 is greedy.
-	Temperature float32 `json:"temperature,omitempty"`
+	Temperature float32
 	// TopK keeps the k likeliest tokens; 0 keeps all.
-	TopK int `json:"top_k,omitempty"`
+	TopK int
 	// TopP keeps the smallest set whose probability reaches it; 0 and 1 keep all.
-	TopP float32 `json:"top_p,omitempty"`
+	TopP float32
 	// MinP drops tokens below this share of the likeliest; 0 keeps all.
-	MinP float32 `json:"min_p,omitempty"`
+	MinP float32
 	// Seed fixes the random stream of choice i to (Seed, i). The gateway
 	// draws one where the client gave none.
-	Seed uint64 `json:"seed,omitempty"`
+	Seed uint64
 
 	// RepetitionPenalty divides positive and multiplies negative logits, once
 	// for each distinct token of prompt and output; 0 and 1 do nothing.
-	RepetitionPenalty float32 `json:"repetition_penalty,omitempty"`
+	RepetitionPenalty float32
 	// PresencePenalty is subtracted once, FrequencyPenalty once per
 	// occurrence, for tokens generated so far; the prompt does not count.
-	PresencePenalty  float32 `json:"presence_penalty,omitempty"`
-	FrequencyPenalty float32 `json:"frequency_penalty,omitempty"`
+	PresencePenalty  float32
+	FrequencyPenalty float32
 	// LogitBias is added to the logits before sampling.
-	LogitBias []LogitBias `json:"logit_bias,omitempty"`
+	LogitBias []LogitBias
 
 	// Stop ends a choice before the first byte of any of these texts.
-	Stop []string `json:"stop,omitempty"`
+	Stop []string
 	// IgnoreEOS keeps generating past the model's end tokens.
-	IgnoreEOS bool `json:"ignore_eos,omitempty"`
+	IgnoreEOS bool
 
 	// Logprobs asks for the log-probability of each generated token and of
 	// the TopLogprobs likeliest ones, from the model's own distribution
 	// (before temperature, penalties and bias).
-	Logprobs    bool `json:"logprobs,omitempty"`
-	TopLogprobs int  `json:"top_logprobs,omitempty"`
+	Logprobs    bool
+	TopLogprobs int
 	// PromptLogprobs asks for the prompt's log-probabilities too (they come
 	// as the first event of choice 0). It forgoes prefix reuse.
-	PromptLogprobs bool `json:"prompt_logprobs,omitempty"`
+	PromptLogprobs bool
 }
 
 // LogitBias is one entry of Options.LogitBias.
 type LogitBias struct {
-	Token int32   `json:"token"`
-	Bias  float32 `json:"bias"`
+	Token int32
+	Bias  float32
 }
 
 // Prompt is a prepared request: what Generate needs, and what the gateway
@@ -115,8 +113,9 @@ type Prompt struct {
 	// Text is the prompt as the model reads it: the rendered template, the
 	// raw text, or the decoded token ids.
 	Text string
-	// MaxTokens is what each choice may generate: the wish, clamped to the context.
-	MaxTokens int
+	// Room is how many tokens each choice may generate after this prompt: what
+	// the model's context or the page pool leaves, at least 1.
+	Room int
 	// CachedTokens is how many leading tokens need no computing at this moment.
 	CachedTokens int
 	// BlockHashes are the chained salted hashes of the prompt's full blocks.
@@ -150,8 +149,9 @@ type Generation struct {
 	Notify chan<- struct{}
 }
 
-// Check refuses what no engine can follow, whatever its model.
-func (g *Generation) Check() *Error {
+// Check refuses what an engine with model m cannot follow, but for the length
+// of the prompt and its answer, which only the engine knows.
+func (g *Generation) Check(m *Model) *Error {
 	switch {
 	case g.Prompt == nil:
 		return InvalidParam("prompt", "the generation has no prompt")
@@ -160,7 +160,7 @@ func (g *Generation) Check() *Error {
 	case g.TokenGoal < 0:
 		return InvalidParam("token_goal", "the time between tokens is %v; it must be 0 or more", g.TokenGoal)
 	}
-	return nil
+	return g.Options.Check(m)
 }
 
 // TraceContext is the W3C trace context of a request. The zero value means none.
@@ -391,6 +391,7 @@ type Model struct {
 	WeightBytes   int64  `json:"weight_bytes"`
 	PageTokens    int    `json:"page_tokens"`
 	PageBytes     int    `json:"page_bytes"`
+	ChoicesMax    int    `json:"choices_max"` // most choices of one generation
 	CreatedUnix   int64  `json:"created_unix"`
 	// Chat is false when the model has no usable template; ChatError says why.
 	Chat      bool   `json:"chat"`

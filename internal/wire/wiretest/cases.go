@@ -89,8 +89,8 @@ func (r *run) slowReader() {
 		r.Errorf("the fast reader: %v", fast.end.Err)
 	}
 	slow.finish()
-	if slow.tokens[0] != slow.prompt.MaxTokens {
-		r.Errorf("the slow reader got %d tokens of %d", slow.tokens[0], slow.prompt.MaxTokens)
+	if slow.tokens[0] != slow.options.MaxTokens {
+		r.Errorf("the slow reader got %d tokens of %d", slow.tokens[0], slow.options.MaxTokens)
 	}
 }
 
@@ -119,24 +119,20 @@ func (r *run) pause() {
 
 func (r *run) prepareErrors() {
 	text := r.Text
-	one := wire.Options{N: 1}
 	long := make([]int32, r.ContextTokens+1)
 	for name, c := range map[string]struct {
 		request wire.Request
 		want    wire.Kind
 	}{
-		"nothing given":     {wire.Request{Options: one}, wire.Invalid},
-		"two given":         {wire.Request{Text: &text, Tokens: []int32{1}, Options: one}, wire.Invalid},
-		"empty prompt":      {wire.Request{Tokens: []int32{}, Options: one}, wire.Invalid},
-		"empty messages":    {wire.Request{Messages: json.RawMessage(`[]`), Options: one}, wire.Invalid},
-		"broken messages":   {wire.Request{Messages: json.RawMessage(`{"role":`), Options: one}, wire.Invalid},
-		"unknown token":     {wire.Request{Tokens: []int32{1 << 30}, Options: one}, wire.Invalid},
-		"negative token":    {wire.Request{Tokens: []int32{-1}, Options: one}, wire.Invalid},
-		"no choice":         {wire.Request{Text: &text}, wire.Invalid},
-		"negative length":   {wire.Request{Text: &text, Options: wire.Options{N: 1, MaxTokens: -1}}, wire.Invalid},
-		"biased strangers":  {wire.Request{Text: &text, Options: wire.Options{N: 1, LogitBias: []wire.LogitBias{{Token: 1 << 30}}}}, wire.Invalid},
-		"over the context":  {wire.Request{Tokens: long, Options: one}, wire.ContextLength},
-		"fills the context": {wire.Request{Tokens: long[:r.ContextTokens], Options: one}, wire.ContextLength},
+		"nothing given":     {wire.Request{}, wire.Invalid},
+		"two given":         {wire.Request{Text: &text, Tokens: []int32{1}}, wire.Invalid},
+		"empty prompt":      {wire.Request{Tokens: []int32{}}, wire.Invalid},
+		"empty messages":    {wire.Request{Messages: json.RawMessage(`[]`)}, wire.Invalid},
+		"broken messages":   {wire.Request{Messages: json.RawMessage(`{"role":`)}, wire.Invalid},
+		"unknown token":     {wire.Request{Tokens: []int32{1 << 30}}, wire.Invalid},
+		"negative token":    {wire.Request{Tokens: []int32{-1}}, wire.Invalid},
+		"over the context":  {wire.Request{Tokens: long}, wire.ContextLength},
+		"fills the context": {wire.Request{Tokens: long[:r.ContextTokens]}, wire.ContextLength},
 	} {
 		c.request.ID = "errors-" + name
 		_, err := r.engine.Prepare(r.Context(), &c.request)
@@ -146,35 +142,37 @@ func (r *run) prepareErrors() {
 			r.Errorf("%s: %v, want kind %v", name, e, c.want)
 		}
 	}
-	p := r.prepare(wire.Options{N: 1, MaxTokens: 1 << 30})
-	if want := r.ContextTokens - len(p.Tokens); p.MaxTokens != want {
-		r.Errorf("a wish of 2^30 tokens was clamped to %d, not %d", p.MaxTokens, want)
-	}
-	if p = r.prepare(wire.Options{N: 1, MaxTokens: 3}); p.MaxTokens != 3 {
-		r.Errorf("a wish of 3 tokens became %d", p.MaxTokens)
+	p := r.prepare()
+	if want := r.ContextTokens - len(p.Tokens); p.Room != want {
+		r.Errorf("there is room for %d tokens, not %d", p.Room, want)
 	}
 }
 
 func (r *run) prepareAbandoned() {
 	ctx, cancel := context.WithCancel(r.Context())
 	cancel()
-	_, err := r.engine.Prepare(ctx, &wire.Request{ID: "abandoned", Text: &r.Text, Options: wire.Options{N: 1}})
+	_, err := r.engine.Prepare(ctx, &wire.Request{ID: "abandoned", Text: &r.Text})
 	if err == nil || wire.AsError(err).Kind != wire.Canceled {
 		r.Errorf("with a cancelled context: %v, want kind %v", err, wire.Canceled)
 	}
 }
 
-// generateErrors are requests that were changed after Prepare.
+// generateErrors are generations that no gateway of ours asks for.
 func (r *run) generateErrors() {
-	p := r.prepare(wire.Options{N: 1, MaxTokens: 2})
+	p := r.prepare()
+	one := wire.Options{N: 1}
 	for name, g := range map[string]*wire.Generation{
-		"no prompt":     {Options: wire.Options{N: 1}},
-		"empty prompt":  {Prompt: &wire.Prompt{MaxTokens: 1}, Options: wire.Options{N: 1}},
-		"unknown token": {Prompt: &wire.Prompt{Tokens: []int32{1 << 30}, MaxTokens: 1}, Options: wire.Options{N: 1}},
-		"no choice":     {Prompt: p},
-		"no such level": {Prompt: p, Options: wire.Options{N: 1}, Level: -1},
-		"negative goal": {Prompt: p, Options: wire.Options{N: 1}, TokenGoal: -1},
-		"too long":      {Prompt: &wire.Prompt{Tokens: p.Tokens, MaxTokens: r.ContextTokens + 1}, Options: wire.Options{N: 1}},
+		"no prompt":        {Options: one},
+		"empty prompt":     {Prompt: &wire.Prompt{}, Options: one},
+		"unknown token":    {Prompt: &wire.Prompt{Tokens: []int32{1 << 30}}, Options: one},
+		"no choice":        {Prompt: p},
+		"many choices":     {Prompt: p, Options: wire.Options{N: 1 << 30}},
+		"no such level":    {Prompt: p, Options: one, Level: -1},
+		"negative goal":    {Prompt: p, Options: one, TokenGoal: -1},
+		"negative length":  {Prompt: p, Options: wire.Options{N: 1, MaxTokens: -1}},
+		"too long":         {Prompt: p, Options: wire.Options{N: 1, MaxTokens: p.Room + 1}},
+		"biased strangers": {Prompt: p, Options: wire.Options{N: 1, LogitBias: []wire.LogitBias{{Token: 1 << 30}}}},
+		"many stops":       {Prompt: p, Options: wire.Options{N: 1, Stop: make([]string, wire.StopsMax+1)}},
 	} {
 		notify := make(chan struct{}, 1)
 		g.ID, g.Notify = "changed-"+name, notify
@@ -286,7 +284,7 @@ func (r *run) afterClose() {
 		d.wait()
 	}
 	r.gone("a live stream", d.end.Err)
-	_, err := r.engine.Prepare(context.Background(), &wire.Request{ID: "late", Text: &r.Text, Options: wire.Options{N: 1}})
+	_, err := r.engine.Prepare(context.Background(), &wire.Request{ID: "late", Text: &r.Text})
 	if err == nil {
 		r.Fatal("Prepare after Close succeeded")
 	}

@@ -117,10 +117,11 @@ func (f *Fake) Generate(g *wire.Generation) *wire.Stream {
 	if err := f.refusal(); err != nil {
 		return wire.FailedStream(g.Notify, err)
 	}
-	if err := checkGeneration(g, &f.cfg.Model); err != nil {
+	maxTokens, err := check(g, &f.cfg.Model)
+	if err != nil {
 		return wire.FailedStream(g.Notify, err)
 	}
-	w := &work{fake: f, g: g, script: f.cfg.Script(g), choices: make([]choice, g.Options.N)}
+	w := &work{fake: f, g: g, maxTokens: maxTokens, script: f.cfg.Script(g), choices: make([]choice, g.Options.N)}
 	w.script.CachedTokens = min(w.script.CachedTokens, len(g.Prompt.Tokens)-1)
 	w.stream = wire.NewStream(f.cfg.WindowEvents, g.Notify, w)
 	w.timings.Received = wire.Monotonic()

@@ -14,7 +14,7 @@ import (
 func start(t *testing.T, e wire.Engine, id string, o wire.Options) (*wire.Stream, chan struct{}) {
 	t.Helper()
 	text := "prompt of " + id
-	p, err := e.Prepare(context.Background(), &wire.Request{ID: id, Text: &text, Options: o})
+	p, err := e.Prepare(context.Background(), &wire.Request{ID: id, Text: &text})
 	if err != nil {
 		t.Fatalf("Prepare: %v", err)
 	}

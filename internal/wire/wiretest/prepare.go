@@ -2,6 +2,7 @@ package wiretest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -19,7 +20,7 @@ func withFakeModel(m wire.Model) wire.Model {
 	}
 	own := wire.Model{
 		Architecture: "fake", Digest: "fake", Fingerprint: "fp_fake", Kernels: "none", Quantisation: "none",
-		ContextTokens: 4096, VocabTokens: 256, PageTokens: 16, PageBytes: 1024, CreatedUnix: 1700000000,
+		ContextTokens: 4096, VocabTokens: 256, PageTokens: 16, PageBytes: 1024, ChoicesMax: 128, CreatedUnix: 1700000000,
 	}
 	set := func(field *string, text string) {
 		if *field == "" {
@@ -34,7 +35,7 @@ func withFakeModel(m wire.Model) wire.Model {
 	for _, f := range []struct {
 		field *int
 		n     int
-	}{{&m.ContextTokens, own.ContextTokens}, {&m.VocabTokens, own.VocabTokens}, {&m.PageTokens, own.PageTokens}, {&m.PageBytes, own.PageBytes}} {
+	}{{&m.ContextTokens, own.ContextTokens}, {&m.VocabTokens, own.VocabTokens}, {&m.PageTokens, own.PageTokens}, {&m.PageBytes, own.PageBytes}, {&m.ChoicesMax, own.ChoicesMax}} {
 		if *f.field == 0 {
 			*f.field = f.n
 		}
@@ -67,11 +68,11 @@ func (f *Fake) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &wire.Prompt{Text: text, MaxTokens: r.Options.MaxTokens}
+	p := &wire.Prompt{Text: text}
 	for _, b := range []byte(text) {
 		p.Tokens = append(p.Tokens, int32(b))
 	}
-	if err := checkPrompt(p, &r.Options, param, &f.cfg.Model); err != nil {
+	if p.Room, err = room(len(p.Tokens), param, &f.cfg.Model); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -140,49 +141,35 @@ func contentText(raw json.RawMessage) string {
 	return text
 }
 
-// checkPrompt refuses what the model cannot take, and clamps MaxTokens.
-func checkPrompt(p *wire.Prompt, o *wire.Options, param string, m *wire.Model) *wire.Error {
-	room := m.ContextTokens - len(p.Tokens)
-	switch {
-	case len(p.Tokens) == 0:
-		return wire.InvalidParam(param, "the prompt must hold at least one token")
-	case room < 1:
-		e := wire.Errorf(wire.ContextLength, "the prompt has %d tokens, and the model's context holds %d with at least one to generate", len(p.Tokens), m.ContextTokens)
+// room is what the context leaves after a prompt, or why that is nothing.
+func room(promptTokens int, param string, m *wire.Model) (int, *wire.Error) {
+	if promptTokens == 0 {
+		return 0, wire.InvalidParam(param, "the prompt must hold at least one token")
+	}
+	if promptTokens >= m.ContextTokens {
+		e := wire.Errorf(wire.ContextLength, "the prompt has %d tokens, and the model's context holds %d with at least one to generate", promptTokens, m.ContextTokens)
 		e.Param = param
-		return e
-	case o.N < 1:
-		return wire.InvalidParam("n", "n must be at least 1, not %d", o.N)
-	case o.MaxTokens < 0:
-		return wire.InvalidParam("max_tokens", "max_tokens must be at least 1, not %d", o.MaxTokens)
-	case p.MaxTokens == 0 || p.MaxTokens > room:
-		p.MaxTokens = room
+		return 0, e
 	}
-	for _, b := range o.LogitBias {
-		if b.Token < 0 || int(b.Token) >= m.VocabTokens {
-			return wire.InvalidParam("logit_bias", "token %d is outside the vocabulary [0,%d)", b.Token, m.VocabTokens)
-		}
-	}
-	return nil
+	return m.ContextTokens - promptTokens, nil
 }
 
-// checkGeneration checks again what Prepare checked, since it came over a wire.
-func checkGeneration(g *wire.Generation, m *wire.Model) *wire.Error {
-	if err := g.Check(); err != nil {
-		return err
+// check refuses what a peer must not send, and says how many tokens each
+// choice of g may generate.
+func check(g *wire.Generation, m *wire.Model) (maxTokens int, err *wire.Error) {
+	if err := g.Check(m); err != nil {
+		return 0, err
 	}
 	for i, id := range g.Prompt.Tokens {
 		if id < 0 || int(id) >= m.VocabTokens {
-			return wire.InvalidParam("prompt", "token %d at index %d is outside the vocabulary [0,%d)", id, i, m.VocabTokens)
+			return 0, wire.InvalidParam("prompt", "token %d at index %d is outside the vocabulary [0,%d)", id, i, m.VocabTokens)
 		}
 	}
-	p := *g.Prompt
-	if err := checkPrompt(&p, &g.Options, "prompt", m); err != nil {
-		return err
+	most, err := room(len(g.Prompt.Tokens), "prompt", m)
+	if err == nil && g.Options.MaxTokens > most {
+		err = wire.InvalidParam("max_tokens", "max_tokens is %d where the prompt leaves room for %d", g.Options.MaxTokens, most)
 	}
-	if p.MaxTokens != g.Prompt.MaxTokens {
-		return wire.InvalidParam("max_tokens", "the prompt was not prepared for this model: it may generate %d tokens, not %d", p.MaxTokens, g.Prompt.MaxTokens)
-	}
-	return nil
+	return cmp.Or(g.Options.MaxTokens, most), err
 }
 
 // promptLogprobs are the fake's log-probabilities of a prompt's tokens.

@@ -85,10 +85,10 @@ type reader struct {
 	end      *wire.End
 }
 
-func (r *run) prepare(o wire.Options) *wire.Prompt {
+func (r *run) prepare() *wire.Prompt {
 	r.Helper()
 	r.count++
-	p, err := r.engine.Prepare(r.Context(), &wire.Request{ID: fmt.Sprintf("%s-%d", r.Name(), r.count), Text: &r.Text, Options: o})
+	p, err := r.engine.Prepare(r.Context(), &wire.Request{ID: fmt.Sprintf("%s-%d", r.Name(), r.count), Text: &r.Text})
 	if err != nil {
 		r.Fatalf("Prepare: %v", err)
 	}
@@ -99,8 +99,8 @@ func (r *run) prepare(o wire.Options) *wire.Prompt {
 // before its MaxTokens. Levels and lanes take turns: none changes what is promised.
 func (r *run) start(o wire.Options) *reader {
 	r.Helper()
-	o.N, o.IgnoreEOS = max(1, o.N), true
-	p := r.prepare(o)
+	p := r.prepare()
+	o.N, o.IgnoreEOS, o.MaxTokens = max(1, o.N), true, min(o.MaxTokens, p.Room)
 	n := make(chan struct{}, 1)
 	s := r.engine.Generate(&wire.Generation{ID: fmt.Sprintf("%s-%d", r.Name(), r.count), Serial: uint64(r.count), Prompt: p, Options: o, Notify: n,
 		Level: r.count % 3, Key: int64(-r.count), Long: r.count%4 == 0, TokenGoal: time.Duration(r.count%2) * time.Millisecond})
@@ -175,11 +175,11 @@ func (d *reader) finish() {
 	sum := 0
 	for i, n := range d.tokens {
 		sum += n
-		if d.finishes[i] == wire.FinishLength && n != d.prompt.MaxTokens {
-			t.Errorf("choice %d finished by length with %d tokens of %d", i, n, d.prompt.MaxTokens)
+		if d.finishes[i] == wire.FinishLength && n != d.options.MaxTokens {
+			t.Errorf("choice %d finished by length with %d tokens of %d", i, n, d.options.MaxTokens)
 		}
-		if n > d.prompt.MaxTokens {
-			t.Errorf("choice %d has %d tokens of at most %d", i, n, d.prompt.MaxTokens)
+		if n > d.options.MaxTokens {
+			t.Errorf("choice %d has %d tokens of at most %d", i, n, d.options.MaxTokens)
 		}
 	}
 	u, at := d.end.Usage, d.end.Timings

@@ -10,11 +10,12 @@ import (
 // work is one live generation of a Fake. Fake.mu guards all that changes.
 type work struct {
 	// Fixed at Generate.
-	fake   *Fake
-	g      *wire.Generation
-	script Script
-	stream *wire.Stream
-	record *Record
+	fake      *Fake
+	g         *wire.Generation
+	maxTokens int // of each choice
+	script    Script
+	stream    *wire.Stream
+	record    *Record
 
 	choices []choice
 	due     time.Time
@@ -152,7 +153,7 @@ func (w *work) next(i int) (e wire.Event, ok bool) {
 	e.TokenCount = c.tokens
 	_, another := s.piece(i, c.tokens)
 	switch {
-	case more && c.tokens >= w.g.Prompt.MaxTokens:
+	case more && c.tokens >= w.maxTokens:
 		e.Finish = wire.FinishLength
 	case another:
 	case s.Hang || s.Err != nil:

@@ -1,0 +1,82 @@
+package wire
+
+import (
+	"cmp"
+	"math"
+)
+
+// What a client may ask for. Check holds every range of an option, so that the
+// gateway, which tells the client, and the engine, which trusts no peer, refuse
+// the same values.
+const (
+	// StopsMax bounds Options.Stop, and StopBytesMax each of its texts.
+	StopsMax     = 4
+	StopBytesMax = 4096
+
+	biasMax        = 100
+	topLogprobsMax = 20
+	// choicesMax bounds Options.N whatever a model says, since a choice costs
+	// memory at both ends of the socket.
+	choicesMax = 1024
+)
+
+// Check refuses options that are out of range, or that m cannot follow; of a
+// Model with no limits, only what no model can. The error names the parameter
+// as clients know it, and what is allowed.
+func (o *Options) Check(m *Model) *Error {
+	choices, vocab := cmp.Or(m.ChoicesMax, choicesMax), cmp.Or(m.VocabTokens, math.MaxInt32)
+	for _, p := range [...]struct {
+		name        string
+		value       int
+		least, most int
+	}{
+		{"max_tokens", o.MaxTokens, 0, math.MaxInt32},
+		{"n", o.N, 1, min(choices, choicesMax)},
+		{"top_k", o.TopK, 0, math.MaxInt32},
+		{"top_logprobs", o.TopLogprobs, 0, min(vocab, topLogprobsMax)},
+	} {
+		if p.value < p.least || p.value > p.most {
+			return InvalidParam(p.name, "%s must be a whole number from %d to %d, not %d", p.name, p.least, p.most, p.value)
+		}
+	}
+	for _, p := range [...]struct {
+		name        string
+		value       float32
+		least, most float32
+	}{
+		{"temperature", o.Temperature, 0, 2},
+		{"top_p", o.TopP, 0, 1},
+		{"min_p", o.MinP, 0, 1},
+		{"repetition_penalty", cmp.Or(o.RepetitionPenalty, 1), 0.01, 100},
+		{"presence_penalty", o.PresencePenalty, -2, 2},
+		{"frequency_penalty", o.FrequencyPenalty, -2, 2},
+	} {
+		if !within(p.value, p.least, p.most) {
+			return InvalidParam(p.name, "%s must be a number from %v to %v, not %v", p.name, p.least, p.most, p.value)
+		}
+	}
+	return o.checkLists(vocab)
+}
+
+func (o *Options) checkLists(vocab int) *Error {
+	if len(o.Stop) > StopsMax {
+		return InvalidParam("stop", "stop may hold at most %d strings", StopsMax)
+	}
+	for _, s := range o.Stop {
+		if len(s) < 1 || len(s) > StopBytesMax {
+			return InvalidParam("stop", "stop must be a string, or an array of strings, of 1 to %d bytes", StopBytesMax)
+		}
+	}
+	for _, b := range o.LogitBias {
+		switch {
+		case b.Token < 0 || int(b.Token) >= vocab:
+			return InvalidParam("logit_bias", "logit_bias names token %d; this model's tokens are 0 to %d", b.Token, vocab-1)
+		case !within(b.Bias, -biasMax, biasMax):
+			return InvalidParam("logit_bias", "logit_bias of token %d must be a number from %d to %d, not %v", b.Token, -biasMax, biasMax, b.Bias)
+		}
+	}
+	return nil
+}
+
+// within is false for NaN.
+func within(x, least, most float32) bool { return x >= least && x <= most }

@@ -40,7 +40,7 @@ func manualLoop(t testing.TB, model string, sequences int) *loop {
 func (l *loop) turnTaking(taken []wire.Event) []wire.Event {
 	l.turn()
 	for _, s := range l.running {
-		taken = s.stream.Take(taken[:0])
+		taken = s.gen.stream.Take(taken[:0])
 	}
 	return taken
 }
@@ -120,7 +120,7 @@ func BenchmarkOwnWork(b *testing.B) {
 		l.report(rows)
 		own, sampling = own+composed.Sub(began)+time.Since(sampled), sampling+sampled.Sub(computed)
 		for _, s := range l.running {
-			s.stream.Take(nil)
+			s.gen.stream.Take(nil)
 		}
 		steps++
 	}

@@ -158,7 +158,7 @@ func TestNumbersThatAreNotFiniteEndTheirOwnRow(t *testing.T) { // numbers that a
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newLab(t, labSetup{onLogits: func(s *sequence, x []float32) {
-				if s.id == "bad" && s.generated == 3 {
+				if s.gen.id == "bad" && s.generated == 3 {
 					spoil(x)
 				}
 			}})
@@ -186,7 +186,7 @@ func TestNumbersThatAreNotFiniteEndTheirOwnRow(t *testing.T) { // numbers that a
 
 func TestMasksAndTemperaturesStayInTheirRows(t *testing.T) { // masks and temperatures stay in their rows
 	mask := func(s *sequence, x []float32) {
-		if s.id == "masked" {
+		if s.gen.id == "masked" {
 			for i := range x {
 				if i%3 > 0 {
 					x[i] = float32(math.Inf(-1))

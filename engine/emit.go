@@ -12,7 +12,7 @@ import (
 // puts what the reader may see of it.
 func (l *loop) next(s *sequence, logits []float32) {
 	mine := logits
-	if len(l.siblings) > 1 || s.options.Logprobs {
+	if len(l.siblings) > 1 || s.gen.options.Logprobs {
 		mine = l.logits // the sampler may change it
 		copy(mine, logits)
 	}
@@ -24,7 +24,7 @@ func (l *loop) next(s *sequence, logits []float32) {
 	s.sampler.Accept(id)
 	s.tokens = append(s.tokens, id)
 	s.generated++
-	s.completion++
+	s.gen.completion++
 	l.total.DecodeTokens++
 	l.emit(s, id, logits)
 }
@@ -33,12 +33,12 @@ func (l *loop) next(s *sequence, logits []float32) {
 // token ends it.
 func (l *loop) emit(s *sequence, id int32, logits []float32) {
 	e := wire.Event{Choice: s.choice, TokenCount: s.generated}
-	ends := l.tokenizer.IsEnd(id) && !s.options.IgnoreEOS
+	ends := l.tokenizer.IsEnd(id) && !s.gen.options.IgnoreEOS
 	stopped := false
 	if !ends {
 		piece := l.tokenizer.Bytes(id)
-		if s.options.Logprobs {
-			s.logprobs = append(s.logprobs, heldLogprob{l.logprob(logits, id, s.options.TopLogprobs), s.pushed})
+		if s.gen.options.Logprobs {
+			s.logprobs = append(s.logprobs, heldLogprob{l.logprob(logits, id, s.gen.options.TopLogprobs), s.pushed})
 		}
 		s.pushed += len(piece)
 		e.Text, stopped = s.text.Push(piece)
@@ -46,7 +46,7 @@ func (l *loop) emit(s *sequence, id int32, logits []float32) {
 	switch {
 	case ends || stopped:
 		e.Finish = wire.FinishStop
-	case s.generated >= s.options.MaxTokens:
+	case s.generated >= s.gen.options.MaxTokens:
 		e.Finish = wire.FinishLength
 	}
 	if e.Finish != wire.FinishNone && !stopped {
@@ -57,9 +57,9 @@ func (l *loop) emit(s *sequence, id int32, logits []float32) {
 	}
 	e.Logprobs = s.leave(e.Finish != wire.FinishNone && !stopped)
 	if s.choice == 0 && s.generated == 1 {
-		e.PromptLogprobs, s.promptLogprobs = s.promptLogprobs, nil
+		e.PromptLogprobs, s.gen.promptLogprobs = s.gen.promptLogprobs, nil
 	}
-	l.put(s.generation, e)
+	l.put(s.gen, e)
 	if e.Finish != wire.FinishNone {
 		l.finish(s)
 	}
@@ -97,18 +97,18 @@ func (l *loop) logprob(logits []float32, id int32, top int) wire.TokenLogprob {
 // scorePrompt keeps the log-probabilities of the prompt tokens that follow
 // the row's, which have just been computed.
 func (l *loop) scorePrompt(r *row, logits []float32) {
-	first := r.computed() - r.count
+	first := r.seq.computed() - r.count
 	for i := range r.count {
 		next := first + i + 1
-		if next != len(r.promptLogprobs) || next >= r.promptTokens {
+		if next != len(r.seq.gen.promptLogprobs) || next >= r.seq.gen.promptTokens {
 			continue
 		}
 		mine := logits[i*l.vocab : (i+1)*l.vocab]
 		if slices.ContainsFunc(mine, func(x float32) bool { return !(x <= math.MaxFloat32) }) { // NaN too
-			l.failNonFinite(r.sequence, next)
+			l.failNonFinite(r.seq, next)
 			return
 		}
-		r.promptLogprobs = append(r.promptLogprobs, l.logprob(mine, r.tokens[next], r.options.TopLogprobs))
+		r.seq.gen.promptLogprobs = append(r.seq.gen.promptLogprobs, l.logprob(mine, r.seq.tokens[next], r.seq.gen.options.TopLogprobs))
 	}
 }
 
@@ -123,7 +123,7 @@ func (l *loop) put(g *generation, e wire.Event) {
 
 // finish ends a choice, and with the last one its generation.
 func (l *loop) finish(s *sequence) {
-	g := s.generation
+	g := s.gen
 	l.forget(s)
 	g.choices = slices.DeleteFunc(g.choices, func(c *sequence) bool { return c == s })
 	if len(g.choices) == 0 {
@@ -138,7 +138,7 @@ func (l *loop) fail(g *generation, err *wire.Error) { l.close(g, &wire.End{Err: 
 // model gave no numbers to choose by.
 func (l *loop) failNonFinite(s *sequence, tokens int) {
 	l.total.NonFinite++
-	l.fail(s.generation, wire.Errorf(wire.NonFinite, "the model gave numbers that are not finite after %d tokens of prompt and choice %d", tokens, s.choice))
+	l.fail(s.gen, wire.Errorf(wire.NonFinite, "the model gave numbers that are not finite after %d tokens of prompt and choice %d", tokens, s.choice))
 }
 
 // drop ends a generation whose reader has left.
@@ -157,8 +157,8 @@ func (l *loop) close(g *generation, end *wire.End) {
 	}
 	g.choices = nil
 	if end != nil {
-		g.timings.Finished = now
-		end.Timings = g.timings
+		g.account.timings.Finished = now
+		end.Timings = g.account.timings
 		l.put(g, wire.Event{End: end})
 	}
 	l.inbox.ended(!g.started)

@@ -145,7 +145,7 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 		promptTokens: len(tokens), inbox: e.inbox,
 	}
 	own.options.MaxTokens = cmp.Or(own.options.MaxTokens, room)
-	own.timings.Arrived = wire.Monotonic()
+	own.account.timings.Arrived = wire.Monotonic()
 	own.options.LogitBias, own.options.Stop = slices.Clone(g.Options.LogitBias), slices.Clone(g.Options.Stop)
 	own.stream = wire.NewStream(max(e.cfg.StreamEventsMax, own.options.N), g.Notify, own)
 	if own.options.PromptLogprobs {
@@ -163,7 +163,7 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 const answerTokensAhead = 4096
 
 func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequence {
-	s := &sequence{generation: g, choice: choice, text: text.NewStream(g.options.Stop)}
+	s := &sequence{gen: g, choice: choice, text: text.NewStream(g.options.Stop)}
 	s.tokens = append(make([]int32, 0, len(prompt)+min(g.options.MaxTokens, answerTokensAhead)), prompt...)
 	own := sample.New(e.parts.set, &g.options, choice, e.info.VocabTokens)
 	own.Prompt(prompt)

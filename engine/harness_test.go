@@ -132,7 +132,7 @@ func (s *seenSampler) Sample(logits []float32) (int32, bool) {
 	if b.bits != nil {
 		h := hashLogits(logits)
 		b.mu.Lock()
-		key := fmt.Sprintf("%s/%d", s.of.id, s.of.choice)
+		key := fmt.Sprintf("%s/%d", s.of.gen.id, s.of.choice)
 		b.bits[key] = append(b.bits[key], h)
 		b.mu.Unlock()
 	}
@@ -242,13 +242,13 @@ func (p *parts) chatConfig(template string) (chat.Config, error) {
 // checkLists holds the loop's second invariant, on its goroutine.
 func (b *lab) checkLists() {
 	for i, s := range b.loop.running {
-		if s.kv == nil || s.ended || i > 0 && inOrder(b.loop.running[i-1], s) >= 0 {
-			b.t.Errorf("running sequence %s/%d: pages %v, ended %v, or out of order", s.id, s.choice, s.kv != nil, s.ended)
+		if s.kv == nil || s.gen.ended || i > 0 && inOrder(b.loop.running[i-1], s) >= 0 {
+			b.t.Errorf("running sequence %s/%d: pages %v, ended %v, or out of order", s.gen.id, s.choice, s.kv != nil, s.gen.ended)
 		}
 	}
 	for _, s := range b.loop.waiting {
-		if s.kv != nil || s.ended {
-			b.t.Errorf("waiting sequence %s/%d holds pages or has ended", s.id, s.choice)
+		if s.kv != nil || s.gen.ended {
+			b.t.Errorf("waiting sequence %s/%d holds pages or has ended", s.gen.id, s.choice)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (c *chaos) turn(b *lab) {
 	row := float64(limits.Budget) / float64(1+r.IntN(64))
 	l.fit.Restore(cost.Cost{Base: row * r.Float64(), DecodeRow: row * r.Float64(), PrefillToken: row, PrefillContext: row * r.Float64() / 1000})
 	if len(l.running) > 0 && r.IntN(6) == 0 {
-		g := l.running[r.IntN(len(l.running))].generation
+		g := l.running[r.IntN(len(l.running))].gen
 		g.Pause()
 		c.paused = append(c.paused, g)
 		c.pauses++
@@ -98,7 +98,7 @@ func invariance(t *testing.T, setup labSetup, qs []question, schedules int) {
 		chaotic.onTurn = func(b *lab) {
 			c.turn(b)
 			for _, s := range b.loop.running {
-				if s.parked.Load() {
+				if s.gen.parked.Load() {
 					parked.Add(1)
 				}
 			}

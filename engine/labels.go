@@ -32,7 +32,7 @@ var stepLabels = func() (all [step.Levels * stepLevel]context.Context) {
 
 // label marks the goroutines that compute the rows.
 func (l *loop) label(rows []row) {
-	kind := stepKind(rows[0].level * stepLevel)
+	kind := stepKind(rows[0].seq.gen.level * stepLevel)
 	for i := range rows {
 		if rows[i].decode {
 			kind |= stepDecode

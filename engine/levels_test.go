@@ -37,17 +37,17 @@ func (k *ledger) turn(l *loop) (whole bool) {
 	}
 	tokens, now := 0, map[string]int{}
 	for _, s := range l.running {
-		id := fmt.Sprint(s.id, "/", s.choice)
+		id := fmt.Sprint(s.gen.id, "/", s.choice)
 		now[id] = s.computed()
 		before, seen := k.computed[id]
 		n := s.computed() - before
 		switch {
 		case !seen || n < 1:
 		case n == 1 && s.generated > 1:
-			k.loads[s.level].AddRow(before)
+			k.loads[s.gen.level].AddRow(before)
 			tokens++
 		default:
-			k.loads[s.level].AddChunk(n, before)
+			k.loads[s.gen.level].AddChunk(n, before)
 			tokens += n
 		}
 	}
@@ -72,14 +72,14 @@ func TestShortPromptPassesALongOneBesideStreams(t *testing.T) {
 			rows := cost.Load{DecodeRows: load.DecodeRows, DecodeContext: load.DecodeContext}
 			for _, s := range b.loop.running {
 				switch {
-				case s.id == "long" && began == 0:
+				case s.gen.id == "long" && began == 0:
 					began = k.time
-				case s.id == "long" && s.computed() > 40 && !asked:
+				case s.gen.id == "long" && s.computed() > 40 && !asked:
 					asked = true
 					close(late)
-				case s.id == "short" && posted == 0:
+				case s.gen.id == "short" && posted == 0:
 					posted = k.step
-				case s.id == "short" && answered == 0 && s.generated > 0:
+				case s.gen.id == "short" && answered == 0 && s.generated > 0:
 					answered = k.step
 				}
 			}
@@ -250,7 +250,7 @@ func TestVictimLosesLeast(t *testing.T) {
 	l := b.loop
 	running := func(id string, level, tokens int) *sequence {
 		g := &generation{id: id, level: level, inbox: b.inbox}
-		s := &sequence{generation: g, tokens: prompt(uint64(len(l.running)), tokens), rank: uint64(len(l.running) + 1)}
+		s := &sequence{gen: g, tokens: prompt(uint64(len(l.running)), tokens), rank: uint64(len(l.running) + 1)}
 		g.choices = []*sequence{s}
 		s.kv = l.pool.Open("", s.tokens)
 		if _, ok := l.pool.Reserve(s.kv, tokens, nil); !ok {
@@ -268,22 +268,22 @@ func TestVictimLosesLeast(t *testing.T) {
 	}
 	first := l.running[0]
 	for _, want := range []string{"small", "middle", "large", "batch"} {
-		if !l.preemptFor(first, true) || l.victim.id != want {
-			t.Fatalf("the victim is %v; want %s", l.victim.id, want)
+		if !l.preemptFor(first, true) || l.victim.gen.id != want {
+			t.Fatalf("the victim is %v; want %s", l.victim.gen.id, want)
 		}
 	}
 	if l.preemptFor(first, true) {
 		t.Error("the first was preempted for itself")
 	}
 	// One that was taken last is spared while there is another of its level.
-	again := l.waiting[slices.IndexFunc(l.waiting, func(s *sequence) bool { return s.id == "small" })]
+	again := l.waiting[slices.IndexFunc(l.waiting, func(s *sequence) bool { return s.gen.id == "small" })]
 	l.victim = again
 	again.kv = l.pool.Open("", nil)
 	l.waiting = slices.DeleteFunc(l.waiting, func(s *sequence) bool { return s == again })
 	l.admit(again)
 	running("other", 2, 300)
-	if !l.preemptFor(first, true) || l.victim.id != "other" {
-		t.Errorf("the victim is %s twice in a row", l.victim.id)
+	if !l.preemptFor(first, true) || l.victim.gen.id != "other" {
+		t.Errorf("the victim is %s twice in a row", l.victim.gen.id)
 	}
 }
 

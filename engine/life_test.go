@@ -122,7 +122,7 @@ func TestPagesAreFreeTwoStepsAfterClose(t *testing.T) {
 	b := newLab(t, labSetup{onTurn: func(b *lab) {
 		<-ready
 		step := b.loop.total.Step
-		holds := slices.ContainsFunc(b.loop.running, func(s *sequence) bool { return s.id == "victim" })
+		holds := slices.ContainsFunc(b.loop.running, func(s *sequence) bool { return s.gen.id == "victim" })
 		switch {
 		case closedAt == 0 && holds && step >= 10:
 			victim.Close()
@@ -151,9 +151,9 @@ func newPausing(t *testing.T, cfg Config) *lab {
 	paused := false
 	return newLab(t, labSetup{cfg: cfg, onTurn: func(b *lab) {
 		for _, s := range b.loop.running {
-			if s.id == "q" && s.timings.Steps == 2 && !paused {
+			if s.gen.id == "q" && s.gen.account.timings.Steps == 2 && !paused {
 				paused = true
-				s.Pause()
+				s.gen.Pause()
 			}
 		}
 	}})

@@ -85,7 +85,7 @@ type loop struct {
 // row is a sequence's part in the step: its next tokens, of which the last
 // logits need logits.
 type row struct {
-	*sequence
+	seq    *sequence
 	count  int
 	logits int
 	decode bool
@@ -127,8 +127,8 @@ func (l *loop) takeArrivals() bool {
 	var closing bool
 	l.arrivals, l.touched, closing = l.inbox.take(l.arrivals[:0], l.touched[:0])
 	for _, g := range l.arrivals {
-		g.timings.Received = wire.Monotonic()
-		g.mark = g.timings.Received
+		g.account.timings.Received = wire.Monotonic()
+		g.account.mark = g.account.timings.Received
 		l.wait(g.choices[0])
 	}
 	for _, g := range l.touched {
@@ -151,11 +151,11 @@ func (l *loop) schedule() []row {
 	l.turns++
 	l.works = l.works[:0]
 	for i, s := range l.running {
-		if s.held() {
+		if s.gen.held() {
 			continue
 		}
 		s.leftOut = wire.PartPrefix
-		if len(l.works) > 0 && s.level > l.works[0].Level {
+		if len(l.works) > 0 && s.gen.level > l.works[0].Level {
 			l.pool.Unclaim(s.kv) // a more urgent one may have claimed its block just now
 		}
 		if s.decoding() || s.wantsPrompt() || l.pool.Claim(s.kv, s.tokens) {
@@ -173,7 +173,7 @@ func (l *loop) schedule() []row {
 			n = min(n, max(1, l.promptRows-scored))
 			scored += n
 		}
-		l.rows = append(l.rows, row{sequence: s, count: n, logits: s.logitRows(n), decode: s.decoding()})
+		l.rows = append(l.rows, row{seq: s, count: n, logits: s.logitRows(n), decode: s.decoding()})
 	}
 	return l.supply(l.rows)
 }
@@ -195,11 +195,11 @@ func (l *loop) forward(rows []row) (logits []float32, whole bool) {
 	}
 	l.chunks = l.chunks[:0]
 	for _, r := range rows {
-		at := r.computed()
-		l.chunks = append(l.chunks, model.Chunk{Tokens: r.tokens[at : at+r.count], Start: at, Pages: r.kv.Pages(), Logits: r.logits, Decode: r.decode})
+		at := r.seq.computed()
+		l.chunks = append(l.chunks, model.Chunk{Tokens: r.seq.tokens[at : at+r.count], Start: at, Pages: r.seq.kv.Pages(), Logits: r.logits, Decode: r.decode})
 	}
 	var stop *atomic.Bool
-	if !slices.ContainsFunc(rows, func(r row) bool { return r.level == 0 }) {
+	if !slices.ContainsFunc(rows, func(r row) bool { return r.seq.gen.level == 0 }) {
 		stop = &l.inbox.urgent
 	}
 	if logits, whole = l.model.ForwardUnless(stop, l.chunks); !whole {
@@ -213,7 +213,7 @@ func (l *loop) forward(rows []row) (logits []float32, whole bool) {
 	l.weigh(rows)
 	for i, r := range rows {
 		l.note(r)
-		l.pool.Commit(r.kv, l.chunks[i].Tokens)
+		l.pool.Commit(r.seq.kv, l.chunks[i].Tokens)
 	}
 	return logits, true
 }
@@ -221,24 +221,24 @@ func (l *loop) forward(rows []row) (logits []float32, whole bool) {
 // note counts a row, before its tokens are committed.
 func (l *loop) note(r row) {
 	if r.decode {
-		l.load.AddRow(r.computed())
+		l.load.AddRow(r.seq.computed())
 		l.total.StepDecodeTokens++
 	} else {
-		l.load.AddChunk(r.count, r.computed())
+		l.load.AddChunk(r.count, r.seq.computed())
 		l.total.StepPrefillTokens += r.count
 		l.total.PrefillTokens += uint64(r.count)
 	}
-	g, end := r.generation, r.computed()+r.count
-	if g.timings.FirstToken == 0 {
-		g.computed += max(0, end-max(r.computed(), g.reached))
-		g.reached = max(g.reached, end)
+	g, end := r.seq.gen, r.seq.computed()+r.count
+	if g.account.timings.FirstToken == 0 {
+		g.account.computed += max(0, end-max(r.seq.computed(), g.account.reached))
+		g.account.reached = max(g.account.reached, end)
 	}
-	if g.timings.Scheduled == 0 {
-		g.timings.Scheduled = l.began
+	if g.account.timings.Scheduled == 0 {
+		g.account.timings.Scheduled = l.began
 	}
-	if g.stepSeen != l.total.Step {
-		g.stepSeen = l.total.Step
-		g.timings.Steps++
+	if g.account.stepSeen != l.total.Step {
+		g.account.stepSeen = l.total.Step
+		g.account.timings.Steps++
 	}
 }
 
@@ -250,24 +250,24 @@ func (l *loop) sample(rows []row, logits []float32) {
 		r := &rows[i]
 		mine := logits[:r.logits*l.vocab]
 		logits = logits[r.logits*l.vocab:]
-		if len(mine) == 0 || r.ended {
+		if len(mine) == 0 || r.seq.gen.ended {
 			continue
 		}
-		if r.wantsPrompt() {
+		if r.seq.wantsPrompt() {
 			l.scorePrompt(r, mine)
 		}
-		if r.ended || r.pending() > 0 {
+		if r.seq.gen.ended || r.seq.pending() > 0 {
 			continue
 		}
-		if r.timings.FirstToken == 0 {
-			l.spendStep(r.generation, now)
-			r.timings.FirstToken = now
-			l.total.CachedTokens += uint64(r.cached())
+		if r.seq.gen.account.timings.FirstToken == 0 {
+			l.spendStep(r.seq.gen, now)
+			r.seq.gen.account.timings.FirstToken = now
+			l.total.CachedTokens += uint64(r.seq.gen.cached())
 			l.startable = true // its prefix can be shared now
 		}
 		last := mine[len(mine)-l.vocab:]
-		for _, s := range l.choicesOf(r.sequence) {
-			if !s.ended {
+		for _, s := range l.choicesOf(r.seq) {
+			if !s.gen.ended {
 				l.next(s, last)
 			}
 		}
@@ -279,12 +279,12 @@ func (l *loop) sample(rows []row, logits []float32) {
 // has just been computed, all of them, forked from it.
 func (l *loop) choicesOf(s *sequence) []*sequence {
 	clear(l.siblings)
-	if s.forked || len(s.choices) == 1 {
+	if s.gen.forked || len(s.gen.choices) == 1 {
 		l.siblings = append(l.siblings[:0], s)
 		return l.siblings
 	}
-	s.forked = true
-	l.siblings = append(l.siblings[:0], s.choices...)
+	s.gen.forked = true
+	l.siblings = append(l.siblings[:0], s.gen.choices...)
 	for _, c := range l.siblings[1:] {
 		c.kv, c.inStep = l.pool.Fork(s.kv), s.inStep
 		l.admit(c)
@@ -340,9 +340,9 @@ func (l *loop) publish(rows int) {
 		for _, c := range q {
 			s.Sequences += c.places()
 			switch {
-			case c.held():
+			case c.gen.held():
 				s.Paused++
-			case c.long:
+			case c.gen.long:
 				s.LongPrefill += c.prefill()
 			default:
 				s.ShortPrefill += c.prefill()
@@ -350,7 +350,7 @@ func (l *loop) publish(rows int) {
 		}
 	}
 	for _, c := range l.waiting {
-		if !c.held() {
+		if !c.gen.held() {
 			s.Waiting++
 		}
 	}
@@ -388,7 +388,7 @@ func (l *loop) rest() {
 
 // busy reports whether some sequence could work in the next turn.
 func (l *loop) busy() bool {
-	able := func(s *sequence) bool { return !s.held() }
+	able := func(s *sequence) bool { return !s.gen.held() }
 	return slices.ContainsFunc(l.running, able) || slices.ContainsFunc(l.waiting, able)
 }
 
@@ -397,8 +397,8 @@ func (l *loop) end() {
 	err := l.inbox.refusal()
 	for _, q := range [...][]*sequence{l.running, l.waiting} {
 		for _, s := range slices.Clone(q) {
-			if !s.ended {
-				l.fail(s.generation, err)
+			if !s.gen.ended {
+				l.fail(s.gen, err)
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func (l *loop) recordMembers(rec *wire.StepRecord, rows []row) {
 			upTo = time.Duration(took)
 		}
 		rec.Members = append(rec.Members, wire.StepMember{
-			Serial: r.serial, Tokens: r.count, Own: upTo - before, Level: uint8(r.level), Decode: r.decode,
+			Serial: r.seq.gen.serial, Tokens: r.count, Own: upTo - before, Level: uint8(r.seq.gen.level), Decode: r.decode,
 		})
 		before = upTo
 	}
@@ -71,7 +71,7 @@ func (l *loop) recordLeftOut(rec *wire.StepRecord) {
 			switch {
 			case s.inStep == l.total.Step:
 			case len(rec.LeftOut) < wire.StepListMax:
-				rec.LeftOut = append(rec.LeftOut, wire.StepLeftOut{Serial: s.serial, Why: s.left()})
+				rec.LeftOut = append(rec.LeftOut, wire.StepLeftOut{Serial: s.gen.serial, Why: s.left()})
 			default:
 				rec.LeftOutMore++
 			}

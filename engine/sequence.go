@@ -42,22 +42,11 @@ type generation struct {
 	forked         bool        // the prompt is computed and every choice has its own pages
 	ended          bool
 	paused         bool
-	computed       int // distinct prompt tokens computed before the first token
-	reached        int // the end of those
-	completion     int // tokens of all choices
-	stepSeen       uint64
+	completion     int  // tokens of all choices
 	eventsAdded    bool // put and not yet woken
-	timings        wire.Timings
 	promptLogprobs []wire.TokenLogprob
 
-	// What spent.go keeps.
-	mark      int64 // the instant up to which timings says where the time went
-	slowWaits [wire.SlowStepsKept]time.Duration
-	// Of its rows in step weighed: what all cost and those that are prefill,
-	// the tokens of these, and how many are others.
-	weighed                uint64
-	cost, prefillCost      float64
-	prefillNow, decodesNow int
+	account account // owned by the loop's ledger
 }
 
 // Pause implements wire.Control.
@@ -93,7 +82,7 @@ func (g *generation) look() {
 }
 
 // cached is how many leading prompt tokens were not computed.
-func (g *generation) cached() int { return g.promptTokens - g.computed }
+func (g *generation) cached() int { return g.promptTokens - g.account.computed }
 
 // sampler chooses a sequence's tokens; package sample has the promises.
 type sampler interface {
@@ -109,7 +98,7 @@ type sampler interface {
 // Prefill, decode and recomputing after a preemption are the same thing: some
 // pending tokens are computed, and when none is left the next is sampled.
 type sequence struct {
-	*generation
+	gen     *generation
 	choice  int
 	rank    uint64 // unique in the engine; smaller is older
 	tokens  []int32
@@ -158,15 +147,15 @@ func (s *sequence) prefill() int {
 // work is what the composer needs to know.
 func (s *sequence) work(index int) step.Work {
 	return step.Work{
-		Pending: s.pending(), Context: s.computed(), Decode: s.decoding(), Level: s.level, Long: s.long, Key: s.key,
-		Arrival: s.rank, Since: s.since, Goal: s.tokenGoal, Index: index,
+		Pending: s.pending(), Context: s.computed(), Decode: s.decoding(), Level: s.gen.level, Long: s.gen.long, Key: s.gen.key,
+		Arrival: s.rank, Since: s.since, Goal: s.gen.tokenGoal, Index: index,
 	}
 }
 
 // inOrder compares by level and then by age: who comes first may take the
 // pages of who comes later, never the other way round.
 func inOrder(a, b *sequence) int {
-	return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.rank, b.rank))
+	return cmp.Or(cmp.Compare(a.gen.level, b.gen.level), cmp.Compare(a.rank, b.rank))
 }
 
 // decoding reports whether all that is pending is the token sampled last.
@@ -174,7 +163,7 @@ func (s *sequence) decoding() bool { return s.generated > 0 && s.pending() == 1 
 
 // wantsPrompt reports whether the prompt's own log-probabilities are missing.
 func (s *sequence) wantsPrompt() bool {
-	return s.options.PromptLogprobs && s.choice == 0 && s.generated == 0 && len(s.promptLogprobs) < s.promptTokens
+	return s.gen.options.PromptLogprobs && s.choice == 0 && s.generated == 0 && len(s.gen.promptLogprobs) < s.gen.promptTokens
 }
 
 // reusable are the tokens that may be attached from the cache.

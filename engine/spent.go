@@ -16,6 +16,23 @@ import (
 // to cost; between steps only a change moves the mark: a pause, a start, a
 // preemption.
 
+// account is what one generation took.
+type account struct {
+	timings   wire.Timings
+	mark      int64 // the instant up to which timings says where the time went
+	slowWaits [wire.SlowStepsKept]time.Duration
+
+	computed int    // distinct prompt tokens computed before the first token
+	reached  int    // the end of those
+	stepSeen uint64 // the last step that counted it
+
+	// Of its rows in step weighed: the predicted cost of all and of those that
+	// are prefill, the tokens of these, and the number of others.
+	weighed                uint64
+	cost, prefillCost      float64
+	prefillNow, decodesNow int
+}
+
 // weigh says what each row costs of the step that has just been computed, and
 // what each generation's rows do. It runs before the tokens are committed.
 func (l *loop) weigh(rows []row) {
@@ -23,36 +40,36 @@ func (l *loop) weigh(rows []row) {
 	base := l.fit.Cost().Step(cost.Load{})
 	for i := range rows {
 		r := &rows[i]
-		g := r.generation
-		if g.weighed != l.total.Step {
-			g.weighed, g.cost, g.prefillCost, g.prefillNow, g.decodesNow = l.total.Step, 0, 0, 0, 0
+		g := r.seq.gen
+		if g.account.weighed != l.total.Step {
+			g.account.weighed, g.account.cost, g.account.prefillCost, g.account.prefillNow, g.account.decodesNow = l.total.Step, 0, 0, 0, 0
 		}
 		var load cost.Load
 		if r.decode {
-			load.AddRow(r.computed())
+			load.AddRow(r.seq.computed())
 		} else {
-			load.AddChunk(r.count, r.computed())
+			load.AddChunk(r.count, r.seq.computed())
 		}
 		// A nanosecond a token, so that what is thought to be free, as all is
 		// before the first step, still has a share.
 		r.cost = float64(l.fit.Cost().Step(load)-base) + float64(r.count)
 		l.whole += r.cost
-		g.cost += r.cost
+		g.account.cost += r.cost
 		if r.decode {
-			if g.decodesNow == 0 {
-				g.timings.DecodeSteps++
+			if g.account.decodesNow == 0 {
+				g.account.timings.DecodeSteps++
 			}
-			g.decodesNow++
+			g.account.decodesNow++
 			continue
 		}
-		if g.prefillNow == 0 {
-			g.timings.PrefillSteps++
+		if g.account.prefillNow == 0 {
+			g.account.timings.PrefillSteps++
 		}
 		l.wholePrefill += r.cost
-		g.prefillCost += r.cost
-		g.prefillNow += r.count
-		g.timings.PrefillChunks++
-		g.timings.PrefillTokens += r.count
+		g.account.prefillCost += r.cost
+		g.account.prefillNow += r.count
+		g.account.timings.PrefillChunks++
+		g.account.timings.PrefillTokens += r.count
 	}
 	l.rankMembers(rows)
 }
@@ -61,11 +78,11 @@ func (l *loop) weigh(rows []row) {
 func (l *loop) rankMembers(rows []row) {
 	l.largest = [2]*generation{}
 	for i := range rows {
-		switch g := rows[i].generation; {
+		switch g := rows[i].seq.gen; {
 		case g == l.largest[0] || g == l.largest[1]:
-		case l.largest[0] == nil || g.cost > l.largest[0].cost:
+		case l.largest[0] == nil || g.account.cost > l.largest[0].account.cost:
 			l.largest = [2]*generation{g, l.largest[0]}
-		case l.largest[1] == nil || g.cost > l.largest[1].cost:
+		case l.largest[1] == nil || g.account.cost > l.largest[1].account.cost:
 			l.largest[1] = g
 		}
 	}
@@ -73,34 +90,34 @@ func (l *loop) rankMembers(rows []row) {
 
 // inOpenStep reports whether g is a member of a step that is computed and not
 // reported yet.
-func (l *loop) inOpenStep(g *generation) bool { return l.stepOpen && g.weighed == l.total.Step }
+func (l *loop) inOpenStep(g *generation) bool { return l.stepOpen && g.account.weighed == l.total.Step }
 
 // parts are where g's time goes now.
 func (g *generation) parts() *wire.Parts {
-	if g.timings.FirstToken == 0 {
-		return &g.timings.BeforeFirst
+	if g.account.timings.FirstToken == 0 {
+		return &g.account.timings.BeforeFirst
 	}
-	return &g.timings.AfterFirst
+	return &g.account.timings.AfterFirst
 }
 
 // spend attributes g's time up to now to one part.
 func (g *generation) spend(part wire.Part, now int64) {
-	g.parts()[part] += time.Duration(now - g.mark)
-	g.mark = now
+	g.parts()[part] += time.Duration(now - g.account.mark)
+	g.account.mark = now
 }
 
 // spendStep attributes the time of a member of the open step.
 func (l *loop) spendStep(g *generation, now int64) {
-	if g.mark < l.began {
+	if g.account.mark < l.began {
 		g.spend(wire.PartGap, l.began)
 	}
-	d, p := float64(now-g.mark), g.parts()
-	own := time.Duration(math.Round(d * g.cost / l.whole))
-	prefill := min(time.Duration(d)-own, time.Duration(math.Round(d*max(0, l.wholePrefill-g.prefillCost)/l.whole)))
+	d, p := float64(now-g.account.mark), g.parts()
+	own := time.Duration(math.Round(d * g.account.cost / l.whole))
+	prefill := min(time.Duration(d)-own, time.Duration(math.Round(d*max(0, l.wholePrefill-g.account.prefillCost)/l.whole)))
 	p[wire.PartOwn] += own
 	p[wire.PartOthersPrefill] += prefill
 	p[wire.PartOthersDecode] += time.Duration(d) - own - prefill
-	g.mark = now
+	g.account.mark = now
 }
 
 // change attributes g's time between two steps, before something of g changes.
@@ -126,9 +143,9 @@ func (g *generation) between(parked bool) wire.Part {
 // left is why a sequence was not in the step that has just ended.
 func (s *sequence) left() wire.Part {
 	switch {
-	case s.paused:
+	case s.gen.paused:
 		return wire.PartPaused
-	case s.parked.Load():
+	case s.gen.parked.Load():
 		return wire.PartParked
 	case s.kv != nil:
 		return s.leftOut
@@ -141,7 +158,7 @@ func (s *sequence) left() wire.Part {
 // settle attributes the time of all that are there up to the step's end.
 func (l *loop) settle(rows []row, now int64) {
 	for i := range rows {
-		if g := rows[i].generation; !g.ended && g.mark < now {
+		if g := rows[i].seq.gen; !g.ended && g.account.mark < now {
 			l.spendStep(g, now)
 			l.keepSlow(g, now)
 		}
@@ -149,8 +166,8 @@ func (l *loop) settle(rows []row, now int64) {
 	l.stepOpen, l.largest = false, [2]*generation{} // which may have ended
 	for _, q := range [...][]*sequence{l.running, l.waiting} {
 		for _, s := range q {
-			if s.mark < now {
-				s.spend(s.left(), now)
+			if s.gen.account.mark < now {
+				s.gen.spend(s.left(), now)
 			}
 		}
 	}
@@ -171,8 +188,8 @@ func (l *loop) giveUp(rows []row) {
 	now := wire.Monotonic()
 	l.timer.Stop(now)
 	for i := range rows {
-		g := rows[i].generation
-		if g.mark < l.began {
+		g := rows[i].seq.gen
+		if g.account.mark < l.began {
 			g.spend(wire.PartGap, l.began)
 		}
 		g.spend(wire.PartGivenUp, now)
@@ -183,22 +200,22 @@ func (l *loop) giveUp(rows []row) {
 // keepSlow keeps the step among those that g waited longest for.
 func (l *loop) keepSlow(g *generation, now int64) {
 	took := time.Duration(now - l.began)
-	waited := took - time.Duration(float64(took)*g.prefillCost/l.whole)
+	waited := took - time.Duration(float64(took)*g.account.prefillCost/l.whole)
 	at := wire.SlowStepsKept
-	for at > 0 && waited > g.slowWaits[at-1] {
+	for at > 0 && waited > g.account.slowWaits[at-1] {
 		at--
 	}
 	if at == wire.SlowStepsKept {
 		return
 	}
-	kept := wire.SlowStep{Step: l.total.Step, Duration: took, OthersPrefill: l.total.StepPrefillTokens - g.prefillNow}
+	kept := wire.SlowStep{Step: l.total.Step, Duration: took, OthersPrefill: l.total.StepPrefillTokens - g.account.prefillNow}
 	for _, o := range l.largest {
 		if o != nil && o != g {
 			kept.Largest = o.serial
 			break
 		}
 	}
-	copy(g.slowWaits[at+1:], g.slowWaits[at:])
-	copy(g.timings.Slow[at+1:], g.timings.Slow[at:])
-	g.slowWaits[at], g.timings.Slow[at] = waited, kept
+	copy(g.account.slowWaits[at+1:], g.account.slowWaits[at:])
+	copy(g.account.timings.Slow[at+1:], g.account.timings.Slow[at:])
+	g.account.slowWaits[at], g.account.timings.Slow[at] = waited, kept
 }

@@ -59,12 +59,12 @@ func restless(t *testing.T, seed uint64, h *heard, cfg Config) *lab {
 		h.hear(b.loop.published.Load())
 		for _, s := range b.loop.running {
 			if r.IntN(40) == 0 {
-				s.Pause()
+				s.gen.Pause()
 				paused = append(paused, s)
 			}
 		}
 		if len(paused) > 0 && (r.IntN(6) == 0 || !b.loop.busy()) {
-			paused[0].Resume()
+			paused[0].gen.Resume()
 			paused = paused[1:]
 		}
 	}})

@@ -24,10 +24,10 @@ import (
 // wait puts a sequence without pages into the waiting list.
 func (l *loop) wait(s *sequence) {
 	i, _ := slices.BinarySearchFunc(l.waiting, s, func(a, b *sequence) int {
-		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
+		return cmp.Or(cmp.Compare(a.gen.level, b.gen.level), cmp.Compare(a.gen.key, b.gen.key), cmp.Compare(a.rank, b.rank))
 	})
 	s.waits = wire.PartGap
-	s.cachedThen = l.pool.Match(s.salt, s.reusable())
+	s.cachedThen = l.pool.Match(s.gen.salt, s.reusable())
 	l.waiting = slices.Insert(l.waiting, i, s)
 	l.startable = true
 }
@@ -43,10 +43,10 @@ func (l *loop) admit(s *sequence) {
 // have room again.
 func (l *loop) park() {
 	for _, s := range l.running {
-		l.startable = l.lookAt(s.generation) || l.startable
+		l.startable = l.lookAt(s.gen) || l.startable
 	}
 	for _, s := range l.waiting {
-		l.lookAt(s.generation)
+		l.lookAt(s.gen)
 	}
 }
 
@@ -63,10 +63,10 @@ func (l *loop) lookAt(g *generation) (changed bool) {
 // places is how many running places a sequence takes: its siblings that are
 // to be forked from it count.
 func (s *sequence) places() int {
-	if s.forked {
+	if s.gen.forked {
 		return 1
 	}
-	return len(s.choices)
+	return len(s.gen.choices)
 }
 
 // start lets in the first, and then whoever fits.
@@ -80,7 +80,7 @@ func (l *loop) start() {
 	}
 	l.hopeful = append(l.hopeful[:0], l.waiting...)
 	for _, s := range l.hopeful {
-		if s.kv == nil && !s.held() && l.fits(s) {
+		if s.kv == nil && !s.gen.held() && l.fits(s) {
 			l.letIn(s)
 		}
 	}
@@ -91,7 +91,7 @@ func (l *loop) start() {
 // otherwise notes what it waits for; one that was preempted waits for that.
 func (l *loop) fits(s *sequence) bool {
 	lacks := wire.PartPlaces
-	if s.places() <= l.placesFor(s.level) {
+	if s.places() <= l.placesFor(s.gen.level) {
 		if l.open(s, false) {
 			return true
 		}
@@ -107,7 +107,7 @@ func (l *loop) fits(s *sequence) bool {
 func (l *loop) placesFor(level int) int {
 	places := l.cfg.SequencesMax
 	for _, s := range l.running {
-		if s.level <= level && !s.held() {
+		if s.gen.level <= level && !s.gen.held() {
 			places -= s.places()
 		}
 	}
@@ -117,20 +117,20 @@ func (l *loop) placesFor(level int) int {
 // letIn moves an opened sequence from the waiting to the running ones.
 func (l *loop) letIn(s *sequence) {
 	waited := wire.PartGap
-	if !slices.ContainsFunc(s.choices, func(c *sequence) bool { return c != s && c.kv != nil }) {
+	if !slices.ContainsFunc(s.gen.choices, func(c *sequence) bool { return c != s && c.kv != nil }) {
 		waited = s.waits
 	}
-	s.spend(waited, wire.Monotonic())
+	s.gen.spend(waited, wire.Monotonic())
 	l.waiting = slices.DeleteFunc(l.waiting, func(w *sequence) bool { return w == s })
 	l.admit(s)
-	if !s.started {
-		s.started = true
+	if !s.gen.started {
+		s.gen.started = true
 		l.inbox.started()
 	}
 }
 
 func (l *loop) busyRunning() bool {
-	return slices.ContainsFunc(l.running, func(s *sequence) bool { return !s.held() })
+	return slices.ContainsFunc(l.running, func(s *sequence) bool { return !s.gen.held() })
 }
 
 // first is the sequence that always makes progress, or nil.
@@ -138,7 +138,7 @@ func (l *loop) first() *sequence {
 	var first *sequence
 	for _, q := range [...][]*sequence{l.running, l.waiting} {
 		for _, s := range q {
-			if !s.held() && (first == nil || inOrder(s, first) < 0) {
+			if !s.gen.held() && (first == nil || inOrder(s, first) < 0) {
 				first = s
 			}
 		}
@@ -150,12 +150,12 @@ func (l *loop) first() *sequence {
 // The first preempts for it whom it may, another those of less urgent levels,
 // if all of these would be enough.
 func (l *loop) open(s *sequence, first bool) bool {
-	if !first && l.unpromised() < 1 && l.takeable(s.level) < 1 { // its last token needs a page, whatever is cached
+	if !first && l.unpromised() < 1 && l.takeable(s.gen.level) < 1 { // its last token needs a page, whatever is cached
 		return false
 	}
-	s.kv = l.pool.Open(s.salt, s.reusable())
+	s.kv = l.pool.Open(s.gen.salt, s.reusable())
 	for l.lacking(s) > l.unpromised() {
-		enough := first || l.lacking(s) <= l.unpromised()+l.takeable(s.level)
+		enough := first || l.lacking(s) <= l.unpromised()+l.takeable(s.gen.level)
 		if !enough || !l.preemptFor(s, first) {
 			l.pool.Close(s.kv)
 			s.kv = nil
@@ -168,9 +168,9 @@ func (l *loop) open(s *sequence, first bool) bool {
 // takeable is how many pages less urgent levels hold or were promised.
 func (l *loop) takeable(level int) (pages int) {
 	for _, s := range l.running {
-		if s.level > level {
+		if s.gen.level > level {
 			pages += l.pool.Own(s.kv)
-			if !s.held() {
+			if !s.gen.held() {
 				pages += l.lacking(s)
 			}
 		}
@@ -189,7 +189,7 @@ func (l *loop) unpromised() int {
 	counts := l.pool.Counts()
 	n := counts.Free + counts.Cached
 	for _, s := range l.running {
-		if !s.held() {
+		if !s.gen.held() {
 			n -= l.lacking(s)
 		}
 	}
@@ -202,13 +202,13 @@ func (l *loop) supply(rows []row) []row {
 	l.copies = l.copies[:0]
 	for i := range rows {
 		r := &rows[i]
-		if r.kv != nil && !l.reserve(r.sequence, r.count) {
-			r.count, r.leftOut = 0, wire.PartPages
+		if r.seq.kv != nil && !l.reserve(r.seq, r.count) {
+			r.count, r.seq.leftOut = 0, wire.PartPages
 		}
 	}
-	rows = slices.DeleteFunc(rows, func(r row) bool { return r.kv == nil || r.count == 0 })
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.seq.kv == nil || r.count == 0 })
 	for i := range rows {
-		rows[i].inStep = l.total.Step + 1
+		rows[i].seq.inStep = l.total.Step + 1
 	}
 	for _, s := range l.running {
 		if s.inStep != l.total.Step+1 {
@@ -235,10 +235,10 @@ func (l *loop) reserve(s *sequence, count int) bool {
 // is false, of a less urgent one. For the first able to work it takes those of
 // a held one when no other is left. It reports whether it found one.
 func (l *loop) preemptFor(s *sequence, sameLevel bool) bool {
-	after := func(v *sequence) bool { return inOrder(v, s) > 0 && (sameLevel || v.level > s.level) }
+	after := func(v *sequence) bool { return inOrder(v, s) > 0 && (sameLevel || v.gen.level > s.gen.level) }
 	v := l.chooseVictim(after)
 	if v == nil && s == l.first() {
-		v = l.chooseVictim(func(v *sequence) bool { return v != s && v.held() })
+		v = l.chooseVictim(func(v *sequence) bool { return v != s && v.gen.held() })
 	}
 	if v == nil {
 		return false
@@ -263,7 +263,7 @@ func (l *loop) chooseVictim(may func(*sequence) bool) (victim *sequence) {
 			work = math.MaxInt
 		}
 		better := victim == nil || cmp.Or(
-			cmp.Compare(v.level, victim.level),
+			cmp.Compare(v.gen.level, victim.gen.level),
 			compareBool(victim == l.victim, v == l.victim),
 			cmp.Compare(lost, work),
 			cmp.Compare(v.rank, victim.rank)) > 0
@@ -289,11 +289,11 @@ func compareBool(a, b bool) int {
 // is evicted meanwhile is computed again, to the same bits.
 func (l *loop) preempt(s *sequence) {
 	l.victim = s
-	l.change(s.generation)
+	l.change(s.gen)
 	l.release(s)
-	s.timings.Preempted++
+	s.gen.account.timings.Preempted++
 	l.total.Preempted++
-	l.recorder.preempted(s.generation)
+	l.recorder.preempted(s.gen)
 	l.wait(s)
 	s.waits = wire.PartPreempted
 }

@@ -171,9 +171,9 @@ func TestResumedSequencesWaitForPlaces(t *testing.T) {
 			switch { // each pauses at its 5th step, and goes on when all have
 			case all:
 				resumed = true
-				s.Resume()
-			case s.timings.Steps == 5 && !resumed:
-				s.Pause()
+				s.gen.Resume()
+			case s.gen.account.timings.Steps == 5 && !resumed:
+				s.gen.Pause()
 			}
 		}
 	}})

@@ -3,6 +3,7 @@ package admission
 import (
 	"time"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
@@ -89,9 +90,7 @@ type Report struct {
 	// StepPredicted is what Cost predicted for it before it ran.
 	StepPredicted time.Duration
 	// Blocks are the changes of the set of reusable blocks since the last report.
-	// Forgotten says that all that was known before is void.
-	Cached, Evicted []uint64
-	Forgotten       bool
+	Blocks hitmap.News
 }
 
 // Grant says how an admitted request is to run.

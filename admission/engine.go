@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
@@ -196,7 +197,7 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 	before := v.at
 	v.heard, v.up, v.at = true, r.Up, min(r.At, s.now)
 	if !r.Up {
-		s.forgetCache()
+		s.followCache(hitmap.News{Missed: true}) // the next engine begins with an empty cache
 		return
 	}
 	if r.Cost.Known() {
@@ -208,7 +209,7 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 	for i := range v.flights {
 		v.flights[i].see(r.At)
 	}
-	s.followCache(&r)
+	s.followCache(r.Blocks)
 	if far(v.priced, v.cost.PrefillToken) {
 		v.priced = v.cost.PrefillToken
 		s.repriceAll()
@@ -233,16 +234,16 @@ func (f *flight) see(at time.Duration) {
 // far tells coefficients apart whose difference makes a price stale.
 func far(a, b float64) bool { return a > 1.2*b || b > 1.2*a }
 
-func (s *Scheduler) followCache(r *Report) {
-	if r.Forgotten {
-		s.forgetCache()
-	}
+// followCache takes the news of the cache, in their order, and prices again
+// the waiting requests that they touch: all of them after a fresh start.
+func (s *Scheduler) followCache(news hitmap.News) {
 	s.touched = s.touched[:0]
-	for _, hash := range r.Evicted {
-		s.touched = s.cache.change(s.touched, hash, true)
+	if news.Missed {
+		s.cache.cached.Clear()
+		s.touched = append(s.touched, s.expiry.entries...)
 	}
-	for _, hash := range r.Cached {
-		s.touched = s.cache.change(s.touched, hash, false)
+	for _, c := range news.Changes {
+		s.touched = s.cache.change(s.touched, c)
 	}
 	for _, e := range s.touched {
 		if cached := s.cache.match(e); e.state == waiting && cached != e.cached {
@@ -263,8 +264,6 @@ func (s *Scheduler) recache(e *Entry, cached int) {
 	}
 	s.enter(e, t)
 }
-
-func (s *Scheduler) forgetCache() { clear(s.cache.cached) }
 
 // repriceAll follows an engine whose speed has changed.
 func (s *Scheduler) repriceAll() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
@@ -337,22 +338,58 @@ func TestCacheChangesThePrice(t *testing.T) {
 		}
 		p.check(t, p.entries)
 	}
-	report := func(r Report) {
-		r.Up, r.Cost, r.StepTokensMax, r.KVTokens = true, pipeCost, 256, 1<<20
-		p.Report(r, p.now)
+	report := func(changes ...hitmap.Change) {
+		p.Report(Report{Up: true, Cost: pipeCost, StepTokensMax: 256, KVTokens: 1 << 20, Blocks: hitmap.News{Changes: changes}}, p.now)
 	}
 	prefill(1000)
-	report(Report{Cached: []uint64{2}})
+	report(hitmap.Change{Hash: 2})
 	prefill(1000)
-	report(Report{Cached: []uint64{1}})
+	report(hitmap.Change{Hash: 1})
 	prefill(400)
 	if e.key >= key {
 		t.Error("its place in the order did not rise")
 	}
-	report(Report{Evicted: []uint64{2}})
+	report(hitmap.Change{Hash: 2, Evicted: true})
 	prefill(700)
-	report(Report{Evicted: []uint64{1}})
+	report(hitmap.Change{Hash: 1, Evicted: true})
 	prefill(1000)
+	report(hitmap.Change{Hash: 1}, hitmap.Change{Hash: 1, Evicted: true}) // came and went between two reports
+	prefill(1000)
+	report(hitmap.Change{Hash: 1, Evicted: true}, hitmap.Change{Hash: 1})
+	prefill(700)
+}
+
+// TestWaitingRequestsArePricedAfreshWhenChangesWereMissed: what a request was
+// believed to find in the cache is void once changes were missed or the engine
+// is gone, and the price follows at once.
+func TestWaitingRequestsArePricedAfreshWhenChangesWereMissed(t *testing.T) {
+	for name, c := range map[string]struct {
+		report Report
+		want   int
+	}{
+		"all was missed":        {Report{Up: true, Blocks: hitmap.News{Missed: true}}, 1000},
+		"the second was missed": {Report{Up: true, Blocks: hitmap.News{Missed: true, Changes: []hitmap.Change{{Hash: 1}}}}, 700},
+		"the engine is gone":    {Report{Blocks: hitmap.News{Missed: true}}, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t, 1, Config{RunningSequencesMax: 1})
+			report := Report{Up: true, Cost: pipeCost, StepTokensMax: 256, KVTokens: 1 << 20}
+			report.Blocks.Changes = []hitmap.Change{{Hash: 1}, {Hash: 2}}
+			p.Report(report, 0)
+			p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 16, UncachedTokens: 16, DecodeTokens: 1})
+			p.Next(time.Second)
+			e := p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 1000, UncachedTokens: 400, DecodeTokens: 1, Blocks: []uint64{1, 2, 3}, BlockTokens: 300})
+			if e.uncached() != 400 {
+				t.Fatalf("%d tokens are to be computed at first", e.uncached())
+			}
+			c.report.Cost, c.report.StepTokensMax, c.report.KVTokens = pipeCost, 256, 1<<20
+			p.Report(c.report, p.now)
+			if e.uncached() != c.want || e.prefill != time.Duration(c.want)*time.Millisecond {
+				t.Errorf("prefill is %v for %d tokens, want %d", e.prefill, e.uncached(), c.want)
+			}
+			p.check(t, p.entries)
+		})
+	}
 }
 
 // TestWindowWaitsForCompany: an idle engine waits for company, but not longer

@@ -1,5 +1,7 @@
 package admission
 
+import "github.com/forebay-io/forebay/cache/hitmap"
+
 // What is cached changes while requests wait. Each waiting request watches two
 // blocks of its prompt: the first that is not cached, which makes it cheaper
 // when it comes, and the last that is, which makes it dearer when it goes.
@@ -17,14 +19,15 @@ type link struct {
 	on             bool
 }
 
-// prefixes knows which blocks the engine can reuse, and who waits for which.
+// prefixes knows which blocks the engine can reuse, and which requests watch
+// them.
 type prefixes struct {
-	cached   map[uint64]struct{}
+	cached   hitmap.Set
 	watchers [watchCount]map[uint64]*Entry // heads of lists
 }
 
 func newPrefixes() prefixes {
-	return prefixes{cached: map[uint64]struct{}{}, watchers: [watchCount]map[uint64]*Entry{{}, {}}}
+	return prefixes{watchers: [watchCount]map[uint64]*Entry{{}, {}}}
 }
 
 // watch links e to the blocks on both sides of where its cached part ends.
@@ -71,34 +74,27 @@ func (p *prefixes) unwatch(e *Entry) {
 	}
 }
 
-// change follows one change of the cache, and appends to dst whom it touches.
-func (p *prefixes) change(dst []*Entry, hash uint64, evicted bool) []*Entry {
+// change follows one change of the cache, and appends to dst the entries that
+// it touches.
+func (p *prefixes) change(dst []*Entry, c hitmap.Change) []*Entry {
+	p.cached.Apply(c)
 	kind := watchNext
-	if evicted {
+	if c.Evicted {
 		kind = watchLast
-		delete(p.cached, hash)
-	} else {
-		p.cached[hash] = struct{}{}
 	}
-	for e := p.watchers[kind][hash]; e != nil; e = e.links[kind].next {
+	for e := p.watchers[kind][c.Hash]; e != nil; e = e.links[kind].next {
 		dst = append(dst, e)
 	}
 	return dst
 }
 
-// match is how many leading tokens of e's prompt are cached, or what the engine
-// said at first where e has no blocks to tell by. The last token is always
+// match is how many leading tokens of e's prompt are cached. Where e has no
+// blocks, it is what the engine said at first. The last token is always
 // computed.
 func (p *prefixes) match(e *Entry) int {
 	if e.work.BlockTokens == 0 {
 		return e.cached
 	}
-	n := 0
-	for n < len(e.work.Blocks) {
-		if _, ok := p.cached[e.work.Blocks[n]]; !ok {
-			break
-		}
-		n++
-	}
+	n := p.cached.Match(e.work.Blocks)
 	return min(n*e.work.BlockTokens, max(0, e.work.PromptTokens-1))
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
@@ -220,14 +221,24 @@ func (p *play) randomReport() Report {
 	}
 	for range r.IntN(4) {
 		h := uint64(r.IntN(3))<<32 + uint64(r.IntN(10))
-		if r.IntN(2) == 0 {
-			rep.Cached = append(rep.Cached, h)
-		} else {
-			rep.Evicted = append(rep.Evicted, h)
+		rep.Blocks.Changes = append(rep.Blocks.Changes, hitmap.Change{Hash: h, Evicted: r.IntN(2) == 0})
+	}
+	rep.Blocks.Missed = r.IntN(100) == 0
+	return rep
+}
+
+// report gives r to the scheduler. After changes that were missed nothing is
+// believed but what r says.
+func (p *play) report(r Report) {
+	p.Report(r, p.now)
+	if r.Up && !r.Blocks.Missed {
+		return
+	}
+	for _, e := range p.expiry.entries {
+		if want := p.cache.match(e); e.cached != want {
+			p.t.Fatalf("%s is believed to find %d tokens in the cache, and %d are there", e.work.ID, e.cached, want)
 		}
 	}
-	rep.Forgotten = r.IntN(100) == 0
-	return rep
 }
 
 func (p *play) randomTurn() {
@@ -237,7 +248,7 @@ func (p *play) randomTurn() {
 	case 0, 1:
 		p.arrive(p.randomWork())
 	case 2:
-		p.Report(p.randomReport(), p.now)
+		p.report(p.randomReport())
 	case 3:
 		if len(p.running) > 0 {
 			e := p.running[r.IntN(len(p.running))]

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
 func newPool(t testing.TB, c Config) *Pool {
@@ -50,7 +52,7 @@ func TestSpacesShareNoHashes(t *testing.T) {
 	hashes := make(map[uint64]string)
 	for _, space := range []string{"", "model a", "model b", "model a, q8 cache"} {
 		p := newPool(t, Config{Pages: 4, PageTokens: 4, Space: space})
-		for i, h := range p.BlockHashes("", count(12)) {
+		for i, h := range p.hasher.Blocks("", count(12)) {
 			at := fmt.Sprintf("block %d of space %q", i, space)
 			if other, seen := hashes[h]; seen {
 				t.Errorf("%s has the hash of %s", at, other)
@@ -115,8 +117,8 @@ func TestWholePagesAreComputedOnceAgainForTheirLastToken(t *testing.T) {
 		if want := max(0, 4*k-4); attached != want {
 			t.Errorf("%d tokens again: %d attached, want %d", len(tokens), attached, want)
 		}
-		if s.Len() != len(tokens) || s.Attached() != attached {
-			t.Errorf("%d tokens again: length %d, attached %d", len(tokens), s.Len(), s.Attached())
+		if s.Len() != len(tokens) {
+			t.Errorf("%d tokens again: length %d", len(tokens), s.Len())
 		}
 	}
 }
@@ -234,7 +236,7 @@ func TestMatchBesideTheLoop(t *testing.T) {
 				if n := p.Match("", tokens); n%2 != 0 || n > 400 {
 					t.Errorf("%d tokens match", n)
 				}
-				p.BlockHashes("", tokens[:10])
+				p.hasher.Blocks("", tokens[:10])
 			}
 		})
 	}
@@ -251,10 +253,11 @@ func TestMatchBesideTheLoop(t *testing.T) {
 }
 
 func TestDecodeAllocatesNothing(t *testing.T) {
-	p := newPool(t, Config{Pages: 64, PageTokens: 16, ChangesMax: 64})
+	p := newPool(t, Config{Pages: 64, PageTokens: 16})
 	prompt := count(40)
 	copies := make([]Copy, 0, 8)
-	changes := make([]Change, 0, 64)
+	var reader hitmap.Reader
+	var changes int
 	token := make([]int32, 1)
 	generate := func() {
 		s := p.Open("t", prompt)
@@ -271,7 +274,8 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				}
 				p.Commit(q, token)
 			}
-			changes = p.Changes(changes[:0])
+			journal := p.Journal()
+			changes += len(reader.Read(&journal).Changes)
 		}
 		p.Close(s)
 		p.Close(f)
@@ -282,19 +286,86 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(20, generate); n != 0 {
 		t.Errorf("%v allocations a generation of 100 steps", n)
 	}
+	if changes < 200 {
+		t.Errorf("only %d changes were heard", changes)
+	}
 	check(t, p)
 }
 
-func TestChangesAreBounded(t *testing.T) {
-	p := newPool(t, Config{Pages: 8, PageTokens: 1, ChangesMax: 3})
-	compute(t, p, "", count(5))
-	hashes := p.BlockHashes("", count(5))
-	got := p.Changes(nil)
-	if want := []Change{{Hash: hashes[0]}, {Hash: hashes[1]}, {Hash: hashes[2]}}; !slices.Equal(got, want) {
-		t.Errorf("changes %v, want %v", got, want)
+// TestMirrorOfAForgetfulPoolStartsAfresh: where the pool has forgotten changes
+// that a reader has not heard, the reader is told so, and its set holds no
+// block that the pool has evicted. A reader that follows the changes and does
+// not heed what it missed is the control: its set must go wrong.
+func TestMirrorOfAForgetfulPoolStartsAfresh(t *testing.T) {
+	p := newPool(t, Config{Pages: 8, PageTokens: 1, ChangesMax: 6})
+	var reader hitmap.Reader
+	var mirror, heedless hitmap.Set
+	follow := func() (missed bool) {
+		journal := p.Journal()
+		news := reader.Read(&journal)
+		mirror.Follow(news)
+		heedless.Follow(hitmap.News{Changes: news.Changes})
+		return news.Missed
 	}
-	if p.ChangesLost() != 2 || len(p.Changes(nil)) != 0 {
-		t.Errorf("%d changes lost, want 2", p.ChangesLost())
+	run := func(first int32) []uint64 {
+		tokens := count(5)
+		tokens[0] = first
+		s, _ := compute(t, p, "", tokens)
+		p.Close(s)
+		return p.hasher.Blocks("", tokens)
+	}
+	old := run(100)
+	if follow() || mirror.Match(old) != 5 {
+		t.Fatalf("%d of 5 blocks are known at first", mirror.Match(old))
+	}
+	for i := range int32(4) {
+		run(i) // evicts old, and what came before
+	}
+	if !follow() {
+		t.Error("the reader is not told that it missed changes")
+	}
+	if held := blocks(p); mirror.Len() == 0 || !within(&mirror, held) {
+		t.Errorf("the mirror holds %d blocks that the pool has not, or none", mirror.Len())
+	} else if within(&heedless, held) {
+		t.Error("the control: a set that does not heed what it missed is right all the same")
+	}
+}
+
+// blocks are the hashes of all blocks in the pool.
+func blocks(p *Pool) map[uint64]bool {
+	held := map[uint64]bool{}
+	for i := range p.pages {
+		if b := &p.pages[i].block; b.whole {
+			held[b.hash] = true
+		}
+	}
+	return held
+}
+
+// within reports whether set holds nothing but held.
+func within(set *hitmap.Set, held map[uint64]bool) bool {
+	n := 0
+	for hash := range held {
+		if set.Holds(hash) {
+			n++
+		}
+	}
+	return n == set.Len()
+}
+
+// TestHashesStayTheSame: machines of different versions compare hashes, so
+// they must not change with the code.
+func TestHashesStayTheSame(t *testing.T) {
+	h, err := NewHasher("space", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []uint64{0x3a2e0e6ef07b68cb, 0xa30b23066d58d722}
+	if got := h.Blocks("salt", count(11)); !slices.Equal(got, want) {
+		t.Errorf("hashes %#x, want %#x", got, want)
+	}
+	if p := newPool(t, Config{Pages: 4, PageTokens: 4, Space: "space"}); p.Hasher() != h {
+		t.Error("the pool computes other hashes than a hasher of its space")
 	}
 }
 
@@ -337,7 +408,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		"6 shared length":   func(p *Pool, s *Seq) { p.Fork(s); s.len++ },
 		"7 claim":           func(p *Pool, s *Seq) { s.claimBlock[0]++ },
 		"7 claim lost":      func(p *Pool, s *Seq) { p.claims = p.claims[:0] },
-		"8 log":             func(p *Pool, s *Seq) { p.changesMax = 1 },
+		"8 journal":         func(p *Pool, s *Seq) { p.journal.Max = 1 },
 	} {
 		p := newPool(t, Config{Pages: 8, PageTokens: 4})
 		s, _ := compute(t, p, "", count(10))
@@ -349,7 +420,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		err := p.Check()
 		if err == nil {
 			t.Errorf("%s: not seen", name)
-		} else if want := "kv: invariant " + name[:1]; err.Error()[:len(want)] != want {
+		} else if want := "cache: invariant " + name[:1]; err.Error()[:len(want)] != want {
 			t.Errorf("%s: seen as %v", name, err)
 		}
 	}

@@ -1,14 +1,18 @@
-// Package kv keeps the books of the engine's KV cache: which fixed-size pages
-// hold which tokens, who uses them, and which may be reused or evicted.
+// Package cache keeps the books of the engine's KV cache: which fixed-size
+// pages hold which tokens, which sequences use them, and which pages may be
+// reused or evicted.
 //
-// Goal: every prefix that is already computed is attached instead of computed
-// again, whoever computed it and whether or not they are still running; no
-// page is lost, shared by mistake or reused under a wrong key; a step in
-// steady state allocates nothing.
+// Goal: a prefix that some sequence has computed is attached and not computed
+// again, whether that sequence still runs or has ended; no page is lost, shared
+// by mistake or reused under a wrong key; a step in steady state allocates
+// nothing, except the memory of the journal once in some thousand changes.
 //
-// Not a goal: the numbers. The pool knows page ids and token ids; the model
-// owns the memory and does the copies that Reserve asks for. Nor scheduling:
-// the pool says what fits and what is worth waiting for, the loop decides.
+// Not a goal: the keys and values themselves. The pool knows page ids and token
+// ids; the model owns the memory and does the copies that Reserve asks for. Nor
+// is scheduling: the pool says what fits and which block is worth waiting for,
+// and the engine's loop decides. What others may know of the pool is in package
+// hitmap: the pool writes a journal of its blocks, and a copy of it goes out
+// with each step.
 //
 // A step of the loop, for a sequence s whose prompt and output are tokens:
 //
@@ -20,16 +24,17 @@
 //	pool.Commit(s, tokens[s.Len():s.Len()+n]) // their keys and values exist now
 //	pool.Close(s)                             // whole blocks stay cached
 //
-// A block is a full page whose every token is computed. Its identity is its
-// parent block and its tokens; a first block's is its salt and its tokens. The
-// 64-bit chained hash only finds it: a hit compares identity, so a collision
-// costs time and never gives wrong contents.
+// A block is a full page whose tokens are all computed. Its identity is its
+// parent block and its tokens; the identity of a first block is its salt and
+// its tokens. The 64-bit chained hash (Hasher) only finds a block: a hit
+// compares identity, so a collision costs time and never gives wrong contents.
 //
 // Duplicates: when a sequence completes a block that exists already, the older
-// page is kept, the sequence is moved to it, and the newer page is freed. The
-// engine is bit-invariant, so both hold the same bits.
+// page is kept, the sequence moves to it, and the newer page becomes free. The
+// engine computes the same bits in any batch, so both pages hold the same bits.
 //
-// Ownership: one goroutine, the engine's loop, owns a Pool and its Seqs. Only
-// Match, BlockHashes and Fits may be called by others. Misuse that would
-// corrupt the books (a commit without room, a second Close) panics.
+// Ownership: one goroutine, the engine's loop, owns a Pool and its Seqs. Other
+// goroutines may call Match, Hasher and Fits, and read copies of the journal.
+// Misuse that would corrupt the books (a commit without room, a second Close)
+// panics.
 package cache

@@ -1,56 +1,30 @@
 package cache
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"slices"
 
-	"github.com/zeebo/xxh3"
+	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
-// matchBlocksMax is how many blocks Match looks up under one read lock: the
-// loop waits for no more.
+// matchBlocksMax is how many blocks Match looks up under one read lock. It
+// bounds how long the loop waits for the lock.
 const matchBlocksMax = 64
 
 func bucketCount(pages int) int { return 1 << bits.Len(uint(2*pages-1)) }
 
-// root is what the first block's hash is chained to.
-func (p *Pool) root(salt string) uint64 { return xxh3.HashStringSeed(salt, p.seed) }
-
-// chain is the hash of the block with these tokens after the block with hash
-// parent. It is the same on every machine.
-func (p *Pool) chain(parent uint64, tokens []int32) uint64 {
-	var buf [4 * pageTokensMax]byte
-	for i, t := range tokens {
-		binary.LittleEndian.PutUint32(buf[4*i:], uint32(t))
-	}
-	return xxh3.HashSeed(buf[:4*len(tokens)], parent) & p.hashMask
-}
-
-// BlockHashes are the chained hashes of the full blocks of tokens. Any
-// goroutine may ask.
-func (p *Pool) BlockHashes(salt string, tokens []int32) []uint64 {
-	hashes := make([]uint64, len(tokens)/p.pageTokens)
-	h := p.root(salt)
-	for i := range hashes {
-		h = p.chain(h, tokens[i*p.pageTokens:(i+1)*p.pageTokens])
-		hashes[i] = h
-	}
-	return hashes
-}
-
 // Match is how many leading tokens Open would attach at this moment. Any
-// goroutine may ask; the answer may be out of date when it arrives. A block
-// that is evicted between two locks takes its children along, and those of the
-// page's next block have other hashes, so the search ends there.
+// goroutine may ask; the answer may be out of date when it arrives. A block is
+// evicted after its children, and the children of the page's next block have
+// other hashes; so where a block is evicted between two locks, the search ends.
 func (p *Pool) Match(salt string, tokens []int32) int {
 	n := p.reusable(len(tokens))
-	at, hash := cursor{page: none, salt: salt}, p.root(salt)
+	at, hash := cursor{page: none, salt: salt}, p.hasher.Root(salt)
 	for i := 0; i < n; {
 		p.mu.RLock()
 		for end := min(n, i+matchBlocksMax); i < end; i++ {
 			want := tokens[i*p.pageTokens : (i+1)*p.pageTokens]
-			h := p.chain(hash, want)
+			h := p.hasher.Next(hash, want)
 			id := p.lookup(at, h, want)
 			if id == none {
 				p.mu.RUnlock()
@@ -63,8 +37,8 @@ func (p *Pool) Match(salt string, tokens []int32) int {
 	return n * p.pageTokens
 }
 
-// reusable is how many full blocks of a prompt may come from the cache: at
-// least its last token is always computed, because its logits are needed.
+// reusable is how many full blocks of a prompt may come from the cache. The
+// last token of a prompt is always computed, because its logits are needed.
 func (p *Pool) reusable(tokens int) int { return max(0, tokens-1) / p.pageTokens }
 
 // cursor is a place in the tree of blocks: after the block in page, or before
@@ -103,7 +77,7 @@ func (p *Pool) index(id int32, at cursor, hash uint64) {
 	p.pages[id].block = b
 	*first = id
 	p.mu.Unlock()
-	p.logChange(Change{Hash: hash})
+	p.journal.Add(hitmap.Change{Hash: hash})
 }
 
 // unindex makes a block an ordinary page.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"sync"
 
-	"github.com/zeebo/xxh3"
+	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
 // Invariants, each verified by Check under its number:
@@ -26,7 +26,7 @@ import (
 //  7. A claim belongs to one open sequence, names the block that this sequence
 //     is at, and no other claim names that block. So the owner of a claim
 //     never waits for another's, and some sequence can always compute.
-//  8. The change log is no longer than its limit.
+//  8. The journal keeps no more changes than its limit.
 
 // Config says how large the pool is and what its contents depend on.
 type Config struct {
@@ -35,18 +35,15 @@ type Config struct {
 	// PageTokens is how many tokens a page holds, 1 to 256.
 	PageTokens int
 	// Space names everything that changes keys and values besides the tokens:
-	// the model's digest, the type of the cache, the rope settings, the
-	// adapter. Block hashes of different spaces differ.
+	// see NewHasher.
 	Space string
-	// ChangesMax bounds the log of block changes between two calls of
-	// Changes; 0 means 2·Pages. Further ones are counted and dropped.
+	// ChangesMax bounds the block changes that the journal keeps; 0 means
+	// hitmap.JournalMax. A reader that comes too late for some starts afresh.
 	ChangesMax int
 	// HashBits cuts block hashes to this many bits; 0 means 64. Fewer are for
 	// tests that make hashes collide.
 	HashBits int
 }
-
-const pageTokensMax = 256
 
 // Counts says what the pages are doing; Used + Cached + Free = Total.
 type Counts struct {
@@ -54,12 +51,6 @@ type Counts struct {
 	Used   int // held by an open sequence
 	Cached int // a block that no sequence holds, kept for reuse
 	Free   int
-}
-
-// Change says that a block became reusable, or stopped being so.
-type Change struct {
-	Hash    uint64
-	Evicted bool
 }
 
 // Copy asks for a page's contents to be copied.
@@ -90,9 +81,7 @@ type block struct {
 type Pool struct {
 	// Fixed at construction.
 	pageTokens int
-	seed       uint64
-	hashMask   uint64
-	changesMax int
+	hasher     Hasher
 
 	// mu guards the index and the blocks in it against Match. The loop is the
 	// only writer and holds it for one block at a time; it reads without.
@@ -102,46 +91,42 @@ type Pool struct {
 	buckets []int32 // first page of each bucket, a power of two of them
 
 	// Owned by the loop.
-	free        []int32
-	oldest      int32 // ends of the list of cached pages
-	newest      int32
-	cached      int
-	open        []*Seq
-	closed      []*Seq // for reuse
-	claims      []*Seq
-	changes     []Change
-	changesLost uint64
+	free    []int32
+	oldest  int32 // ends of the list of cached pages
+	newest  int32
+	cached  int
+	open    []*Seq
+	closed  []*Seq // for reuse
+	claims  []*Seq
+	journal hitmap.Journal // of all whole blocks
 }
 
 // New makes an empty pool.
 func New(c Config) (*Pool, error) {
+	hasher, err := NewHasher(c.Space, c.PageTokens)
 	switch {
+	case err != nil:
+		return nil, err
 	case c.Pages < 1 || c.Pages > math.MaxInt32/pageTokensMax:
-		return nil, fmt.Errorf("kv: %d pages; give 1 to %d", c.Pages, math.MaxInt32/pageTokensMax)
-	case c.PageTokens < 1 || c.PageTokens > pageTokensMax:
-		return nil, fmt.Errorf("kv: %d tokens a page; give 1 to %d", c.PageTokens, pageTokensMax)
+		return nil, fmt.Errorf("cache: %d pages; give 1 to %d", c.Pages, math.MaxInt32/pageTokensMax)
 	case c.ChangesMax < 0:
-		return nil, fmt.Errorf("kv: a change log of %d; give 0 or more", c.ChangesMax)
+		return nil, fmt.Errorf("cache: a journal of %d changes; give 0 or more", c.ChangesMax)
 	case c.HashBits < 0 || c.HashBits > 64:
-		return nil, fmt.Errorf("kv: hashes of %d bits; give 1 to 64, or 0 for all", c.HashBits)
+		return nil, fmt.Errorf("cache: hashes of %d bits; give 1 to 64, or 0 for all", c.HashBits)
+	}
+	if c.HashBits > 0 {
+		hasher.mask >>= 64 - c.HashBits
 	}
 	p := &Pool{
 		pageTokens: c.PageTokens,
-		seed:       xxh3.HashString(c.Space),
-		hashMask:   math.MaxUint64,
-		changesMax: c.ChangesMax,
+		hasher:     hasher,
 		pages:      make([]page, c.Pages),
 		tokens:     make([]int32, c.Pages*c.PageTokens),
 		buckets:    make([]int32, bucketCount(c.Pages)),
 		free:       make([]int32, c.Pages),
 		oldest:     none,
 		newest:     none,
-	}
-	if c.HashBits > 0 {
-		p.hashMask >>= 64 - c.HashBits
-	}
-	if p.changesMax == 0 {
-		p.changesMax = 2 * c.Pages
+		journal:    hitmap.Journal{Max: c.ChangesMax},
 	}
 	for i := range p.buckets {
 		p.buckets[i] = none
@@ -152,8 +137,8 @@ func New(c Config) (*Pool, error) {
 	return p, nil
 }
 
-// PageTokens is how many tokens a page holds: the unit of reuse.
-func (p *Pool) PageTokens() int { return p.pageTokens }
+// Hasher computes the hashes of this pool's blocks. Any goroutine may ask.
+func (p *Pool) Hasher() Hasher { return p.hasher }
 
 // Fits reports whether a sequence of this many tokens has room when it is
 // alone. What does not fit never will. Any goroutine may ask.
@@ -165,24 +150,8 @@ func (p *Pool) Counts() Counts {
 	return Counts{Total: total, Used: total - free - p.cached, Cached: p.cached, Free: free}
 }
 
-// Changes appends the changes since the last call, in their order, and
-// forgets them.
-func (p *Pool) Changes(dst []Change) []Change {
-	dst = append(dst, p.changes...)
-	p.changes = p.changes[:0]
-	return dst
-}
-
-// ChangesLost counts the changes dropped because the log was full.
-func (p *Pool) ChangesLost() uint64 { return p.changesLost }
-
-func (p *Pool) logChange(c Change) {
-	if len(p.changes) == p.changesMax {
-		p.changesLost++
-		return
-	}
-	p.changes = append(p.changes, c)
-}
+// Journal is the newest changes to the set of reusable blocks.
+func (p *Pool) Journal() hitmap.Journal { return p.journal }
 
 // pagesFor is how many pages hold this many tokens.
 func (p *Pool) pagesFor(tokens int) int { return (tokens + p.pageTokens - 1) / p.pageTokens }
@@ -231,7 +200,7 @@ func (p *Pool) drop(id int32) {
 // evict frees a cached block.
 func (p *Pool) evict(id int32) {
 	p.unlink(id)
-	p.logChange(Change{Hash: p.pages[id].hash, Evicted: true})
+	p.journal.Add(hitmap.Change{Hash: p.pages[id].hash, Evicted: true})
 	p.unindex(id)
 	p.free = append(p.free, id)
 }

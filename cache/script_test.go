@@ -2,11 +2,14 @@ package cache
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
 // script runs commands on a pool and on its twin and compares them after each.
@@ -19,6 +22,13 @@ type script struct {
 	seqs   map[string]*scriptSeq
 	memory [][]uint64
 	log    []string
+
+	// A reader of the journal that looks at every third command, and what it believes.
+	reader hitmap.Reader
+	mirror hitmap.Set
+	missed bool
+
+	changes hitmap.Reader // of the command of this name
 }
 
 type scriptSeq struct {
@@ -64,7 +74,8 @@ func (x *script) run(line string) (out string, err error) {
 		c := x.pool.Counts()
 		out = fmt.Sprintf("used %d cached %d free %d", c.Used, c.Cached, c.Free)
 	case "changes":
-		for _, c := range x.pool.Changes(nil) {
+		journal := x.pool.Journal()
+		for _, c := range x.changes.Read(&journal).Changes {
 			out += map[bool]string{false: "+", true: "-"}[c.Evicted] + x.nameOf(c.Hash) + " "
 		}
 		out = strings.TrimSpace(out)
@@ -160,6 +171,9 @@ func (x *script) check() error {
 	if got, want := x.pool.Counts(), x.twin.counts(); got != want {
 		return fmt.Errorf("counts %+v, twin says %+v", got, want)
 	}
+	if err := x.follow(); err != nil {
+		return err
+	}
 	for name, s := range x.seqs {
 		if s.Len() != len(s.twin.tokens) {
 			return fmt.Errorf("%s has %d tokens, twin says %d", name, s.Len(), len(s.twin.tokens))
@@ -169,6 +183,26 @@ func (x *script) check() error {
 				return fmt.Errorf("%s reads wrong contents at token %d", name, i)
 			}
 		}
+	}
+	return nil
+}
+
+// follow holds the mirror against the pool: it has no block that the pool has
+// not, and all where no change was missed and no two blocks share a hash.
+func (x *script) follow() error {
+	if len(x.log)%3 != 0 {
+		return nil
+	}
+	journal := x.pool.Journal()
+	news := x.reader.Read(&journal)
+	x.mirror.Follow(news)
+	x.missed = x.missed || news.Missed
+	held := blocks(x.pool)
+	if !within(&x.mirror, held) {
+		return fmt.Errorf("the mirror holds blocks that the pool has not")
+	}
+	if !x.missed && x.pool.hasher.mask == math.MaxUint64 && x.mirror.Len() != len(held) {
+		return fmt.Errorf("the mirror holds %d blocks of %d", x.mirror.Len(), len(held))
 	}
 	return nil
 }

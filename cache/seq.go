@@ -12,12 +12,11 @@ import (
 //
 // It is valid until Close, which may give the object to a later Open.
 type Seq struct {
-	salt     string
-	pages    []int32
-	len      int
-	attached int
-	hash     uint64 // of the last whole block, or the salt's root
-	slot     int    // in Pool.open; none when closed
+	salt  string
+	pages []int32
+	len   int
+	hash  uint64 // of the last whole block, or the salt's root
+	slot  int    // in Pool.open; none when closed
 
 	claimed    bool
 	claimHash  uint64
@@ -30,10 +29,6 @@ func (s *Seq) Len() int { return s.len }
 // Pages is the page table: token i is in page Pages()[i/PageTokens]. It is
 // valid until the next call that takes s.
 func (s *Seq) Pages() []int32 { return s.pages }
-
-// Attached is how many of the tokens were found in the cache instead of
-// computed by this sequence, up to now.
-func (s *Seq) Attached() int { return s.attached }
 
 // Own is how many pages s alone holds: those that closing it would free.
 func (p *Pool) Own(s *Seq) (pages int) {
@@ -50,7 +45,7 @@ func (p *Pool) Own(s *Seq) (pages int) {
 // pool keeps salt, and does not keep tokens.
 func (p *Pool) Open(salt string, tokens []int32) *Seq {
 	s := p.newSeq(salt)
-	s.hash = p.root(salt)
+	s.hash = p.hasher.Root(salt)
 	p.attach(s, tokens)
 	return s
 }
@@ -75,7 +70,7 @@ func (p *Pool) attach(s *Seq, tokens []int32) {
 	}
 	for i := s.len / p.pageTokens; i < p.reusable(len(tokens)); i++ {
 		want := tokens[i*p.pageTokens : (i+1)*p.pageTokens]
-		h := p.chain(s.hash, want)
+		h := p.hasher.Next(s.hash, want)
 		id := p.lookup(p.tip(s), h, want)
 		if id == none {
 			return
@@ -84,7 +79,6 @@ func (p *Pool) attach(s *Seq, tokens []int32) {
 		p.hold(id)
 		s.pages = append(s.pages, id)
 		s.len += p.pageTokens
-		s.attached += p.pageTokens
 		s.hash = h
 	}
 }
@@ -146,13 +140,13 @@ func (p *Pool) Reserve(s *Seq, n int, copies []Copy) (_ []Copy, ok bool) {
 func (p *Pool) Commit(s *Seq, tokens []int32) {
 	p.mustBeOpen(s, "Commit")
 	if room := len(s.pages)*p.pageTokens - s.len; len(tokens) > room {
-		panic(fmt.Sprintf("kv: commit of %d tokens into room for %d: reserve first", len(tokens), room))
+		panic(fmt.Sprintf("cache: commit of %d tokens into room for %d: reserve first", len(tokens), room))
 	}
 	for len(tokens) > 0 {
 		i, offset := s.len/p.pageTokens, s.len%p.pageTokens
 		id := s.pages[i]
 		if p.pages[id].refs != 1 {
-			panic("kv: commit into a shared page: reserve after a fork")
+			panic("cache: commit into a shared page: reserve after a fork")
 		}
 		n := copy(p.pageArea(id)[offset:], tokens)
 		tokens = tokens[n:]
@@ -169,7 +163,7 @@ func (p *Pool) complete(s *Seq, i int) {
 	p.Unclaim(s)
 	id, at := s.pages[i], p.tip(s)
 	tokens := p.pageArea(id)
-	s.hash = p.chain(s.hash, tokens)
+	s.hash = p.hasher.Next(s.hash, tokens)
 	if same := p.lookup(at, s.hash, tokens); same != none {
 		p.hold(same)
 		s.pages[i] = same
@@ -184,7 +178,7 @@ func (p *Pool) complete(s *Seq, i int) {
 func (p *Pool) Fork(s *Seq) *Seq {
 	p.mustBeOpen(s, "Fork")
 	f := p.newSeq(s.salt)
-	f.len, f.hash, f.attached = s.len, s.hash, s.len
+	f.len, f.hash = s.len, s.hash
 	f.pages = append(f.pages, s.pages[:p.pagesFor(s.len)]...)
 	for _, id := range f.pages {
 		p.hold(id)
@@ -207,6 +201,6 @@ func (p *Pool) Close(s *Seq) {
 
 func (p *Pool) mustBeOpen(s *Seq, verb string) {
 	if s.slot >= len(p.open) || s.slot < 0 || p.open[s.slot] != s {
-		panic("kv: " + verb + " of a sequence that is not open")
+		panic("cache: " + verb + " of a sequence that is not open")
 	}
 }

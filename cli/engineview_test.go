@@ -14,7 +14,7 @@ import (
 
 func TestEngineViewLogsChangesAlone(t *testing.T) {
 	away := func(why string) *wire.State { return &wire.State{Err: wire.Errorf(wire.Unavailable, "%s", why)} }
-	ready := &wire.State{PagesTotal: 1}
+	ready := &wire.State{Pages: wire.Pages{PagesTotal: 1}}
 	states := []*wire.State{away("starting"), away("no engine"), away("no engine"), away("loading"), ready, ready, away("gone"), away("gone"), away("no engine"), ready}
 	for name, c := range map[string]struct {
 		child *supervise.Supervisor

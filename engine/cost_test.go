@@ -83,7 +83,7 @@ func TestSelfBenchmarkLeavesNoTrace(t *testing.T) {
 	if !s.Cost.Known() || !s.Cost.Valid() || s.Cost.PrefillToken == 0 || s.RatioMedian != 1 {
 		t.Errorf("after the benchmark the cost is %+v, the ratio %v", s.Cost, s.RatioMedian)
 	}
-	if s.Step != 0 || s.StepDuration != 0 || s.PrefillTokens != 0 || s.DecodeTokens != 0 || len(s.Blocks) != 0 || s.PagesFree != s.PagesTotal {
+	if s.Step != 0 || s.StepDuration != 0 || s.PrefillTokens != 0 || s.DecodeTokens != 0 || s.Blocks.End() != 0 || s.PagesFree != s.PagesTotal {
 		t.Errorf("the benchmark shows in the state: %+v", *s)
 	}
 	b := &lab{Engine: e, t: t}

@@ -24,7 +24,7 @@ type Engine struct {
 	info       wire.Model
 	poolTokens int // what all pages hold together
 	parts      parts
-	pool       *cache.Pool // Match and BlockHashes only; the loop owns the rest
+	pool       *cache.Pool // Match, Hasher and Fits only; the loop owns the rest
 	inbox      *inbox
 	looped     chan struct{} // the loop has ended
 	done       chan struct{} // and so has all that goes with it

@@ -408,7 +408,7 @@ func TestStateReportsBlocks(t *testing.T) {
 	q := question{id: "q", tokens: prompt(1, 64), options: greedy(1)}
 	b.ask(q)
 	var got []uint64
-	for _, c := range b.State().Blocks {
+	for _, c := range b.State().Blocks.Changes {
 		if !c.Evicted {
 			got = append(got, c.Hash)
 		}

@@ -78,7 +78,6 @@ type loop struct {
 	copies            []cache.Copy
 	siblings          []*sequence
 	woken             []*generation
-	changes           []cache.Change
 	logits            []float32 // one row, for the sampler to change
 }
 
@@ -302,10 +301,7 @@ func (l *loop) report(rows []row) {
 	l.recordStep(rows, ended)
 	l.countTrace()
 	l.learn(rows)
-	l.changes = l.pool.Changes(l.changes[:0])
-	for _, c := range l.changes {
-		l.total.AddBlock(wire.BlockChange{Hash: c.Hash, Evicted: c.Evicted})
-	}
+	l.total.Blocks = l.pool.Journal()
 	l.publish(len(rows))
 	l.wake()
 	clear(rows) // keep nothing of an ended sequence alive

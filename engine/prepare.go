@@ -42,7 +42,7 @@ func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *w
 	if p.Room, err = e.room(len(p.Tokens), param); err != nil {
 		return nil, err
 	}
-	p.BlockHashes = e.pool.BlockHashes(r.Salt, p.Tokens)
+	p.BlockHashes = e.pool.Hasher().Blocks(r.Salt, p.Tokens)
 	p.CachedTokens = e.pool.Match(r.Salt, p.Tokens)
 	return p, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
@@ -315,25 +316,35 @@ func TestOversizedPromptsAreDemoted(t *testing.T) {
 
 func TestReportsFollowTheEngine(t *testing.T) {
 	var r Reporter
-	s := &wire.State{At: 5, PagesTotal: 10, PagesUsed: 4, Model: wire.Model{PageTokens: 16}, StepTokensMax: 512, StepDuration: 3, Running: 1, StepPredicted: 2, ShortPrefill: 7, LongPrefill: 8, Sequences: 9}
-	s.AddBlock(wire.BlockChange{Hash: 1})
-	s.AddBlock(wire.BlockChange{Hash: 2})
-	got := r.Report(s)
-	if !got.Up || got.At != 5 || got.KVTokens != 160 || got.KVUsed != 64 || got.StepTokensMax != 512 || got.ShortPrefill != 7 || got.LongPrefill != 8 || got.Sequences != 9 || got.StepDuration != 3 || got.StepPredicted != 2 || len(got.Cached) != 2 || got.Forgotten {
+	var cached hitmap.Set
+	s := &wire.State{
+		At: 5, Model: wire.Model{PageTokens: 16}, Pages: wire.Pages{PagesTotal: 10, PagesUsed: 4},
+		Load: wire.Load{Running: 1, ShortPrefill: 7, LongPrefill: 8, Sequences: 9},
+		Pace: wire.Pace{StepTokensMax: 512, StepDuration: 3, StepPredicted: 2},
+	}
+	report := func(s *wire.State) admission.Report {
+		got := r.Report(s)
+		cached.Follow(got.Blocks)
+		return got
+	}
+	s.Blocks.Add(hitmap.Change{Hash: 1})
+	s.Blocks.Add(hitmap.Change{Hash: 2})
+	got := report(s)
+	if !got.Up || got.At != 5 || got.KVTokens != 160 || got.KVUsed != 64 || got.StepTokensMax != 512 || got.ShortPrefill != 7 || got.LongPrefill != 8 || got.Sequences != 9 || got.StepDuration != 3 || got.StepPredicted != 2 || cached.Len() != 2 || got.Blocks.Missed {
 		t.Errorf("%+v", got)
 	}
 	next := *s
-	next.AddBlock(wire.BlockChange{Hash: 1, Evicted: true})
-	if got = r.Report(&next); len(got.Cached) != 0 || len(got.Evicted) != 1 || got.Evicted[0] != 1 {
+	next.Blocks.Add(hitmap.Change{Hash: 1, Evicted: true})
+	if got = report(&next); len(got.Blocks.Changes) != 1 || cached.Len() != 1 || !cached.Holds(2) {
 		t.Errorf("news: %+v", got)
 	}
-	if got = r.Report(&wire.State{Err: wire.Errorf(wire.Unavailable, "gone")}); got.Up || !got.Forgotten {
+	if got = report(&wire.State{Err: wire.Errorf(wire.Unavailable, "gone")}); got.Up || cached.Len() != 0 {
 		t.Errorf("gone: %+v", got)
 	}
-	if got = r.Report(s); !got.Up || len(got.Cached) != 2 {
+	if got = report(s); !got.Up || got.Blocks.Missed || cached.Len() != 2 {
 		t.Errorf("a new engine: %+v", got)
 	}
-	if got = r.Report(&wire.State{BlocksBefore: 100, Blocks: []wire.BlockChange{{Hash: 9}}}); !got.Forgotten || len(got.Cached) != 1 {
+	if got = report(&wire.State{Blocks: hitmap.Journal{Before: 100, Changes: []hitmap.Change{{Hash: 9}}}}); !got.Blocks.Missed || cached.Len() != 1 {
 		t.Errorf("missed some: %+v", got)
 	}
 }

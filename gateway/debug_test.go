@@ -307,7 +307,7 @@ func TestStepsPage(t *testing.T) {
 		}
 		log.Add(&r)
 	}
-	p := stepsPage(&wire.State{Steps: log, PagesTotal: 9, Sequences: 2, Err: &wire.Error{Message: "gone"}}, 100e6)
+	p := stepsPage(&wire.State{Err: &wire.Error{Message: "gone"}, Pages: wire.Pages{PagesTotal: 9}, Load: wire.Load{Sequences: 2}, Steps: log}, 100e6)
 	if len(p.Steps) != 8 || p.Steps[0].Step != 10 || p.Steps[0].AgoMS != 5 || p.Steps[0].MS != 5 || p.Steps[0].LeftOut != 1 || p.DecodeTokens != 16 || p.PrefillTokens != 300 || p.OverMS != 75 || p.Pages.Total != 9 || p.Error != "gone" {
 		t.Errorf("%+v", p)
 	}

@@ -4,33 +4,22 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
 // Reporter turns the engine's states into what admission learns from them. Its
 // zero value has heard nothing. One goroutine calls it, with every state in order.
-type Reporter struct {
-	heard           uint64 // changes of blocks
-	cached, evicted []uint64
-}
+type Reporter struct{ blocks hitmap.Reader }
 
 // Clock is the clock of a Reporter's reports, for admission.NewQueue.
 func Clock() time.Duration { return time.Duration(wire.Monotonic()) }
 
-// Report is what s says. Its lists are valid until the next call.
+// Report is what s says. Its news of blocks are shared with s.
 func (r *Reporter) Report(s *wire.State) admission.Report {
 	if s.Err != nil {
-		r.heard = 0
-		return admission.Report{At: time.Duration(s.At), Forgotten: true}
-	}
-	news, heard, missed := s.BlocksAfter(r.heard)
-	r.heard, r.cached, r.evicted = heard, r.cached[:0], r.evicted[:0]
-	for _, c := range news {
-		if c.Evicted {
-			r.evicted = append(r.evicted, c.Hash)
-		} else {
-			r.cached = append(r.cached, c.Hash)
-		}
+		r.blocks = hitmap.Reader{}
+		return admission.Report{At: time.Duration(s.At), Blocks: hitmap.News{Missed: true}}
 	}
 	took := s.StepDuration
 	if s.Running == 0 { // an idle turn still tells of the last step
@@ -41,6 +30,6 @@ func (r *Reporter) Report(s *wire.State) admission.Report {
 		KVTokens: s.PagesTotal * s.Model.PageTokens, KVUsed: s.PagesUsed * s.Model.PageTokens,
 		ShortPrefill: s.ShortPrefill, LongPrefill: s.LongPrefill, Sequences: s.Sequences,
 		StepDuration: took, StepPredicted: s.StepPredicted,
-		Cached: r.cached, Evicted: r.evicted, Forgotten: missed,
+		Blocks: r.blocks.Read(&s.Blocks),
 	}
 }

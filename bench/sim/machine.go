@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/internal/cost"
 )
@@ -269,8 +270,8 @@ func (m *machine) report(now time.Duration) admission.Report {
 		Up: true, At: now, Cost: *m.fit.Cost(), StepTokensMax: m.StepTokensMax, KVTokens: m.KVTokens, KVUsed: m.kvUsed,
 		ShortPrefill: short, LongPrefill: long, Sequences: len(m.sequences),
 		StepDuration: m.ends - m.began, StepPredicted: m.predicted,
-		Cached: m.prefixes.added, Evicted: m.prefixes.evicted,
+		Blocks: hitmap.News{Changes: m.prefixes.changes},
 	}
-	m.prefixes.added, m.prefixes.evicted = nil, nil
+	m.prefixes.changes = nil
 	return r
 }

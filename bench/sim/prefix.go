@@ -1,14 +1,18 @@
 package sim
 
-import "container/list"
+import (
+	"container/list"
+
+	"github.com/forebay-io/forebay/cache/hitmap"
+)
 
 // prefixes remembers the blocks of finished prompts, the least recently used
 // going first.
 type prefixes struct {
-	blocksMax      int
-	order          list.List // of uint64, most recent first
-	places         map[uint64]*list.Element
-	added, evicted []uint64 // since the last report
+	blocksMax int
+	order     list.List // of uint64, most recent first
+	places    map[uint64]*list.Element
+	changes   []hitmap.Change // since the last report
 }
 
 func newPrefixes(tokens int) *prefixes {
@@ -36,12 +40,12 @@ func (p *prefixes) use(blocks []uint64) {
 			continue
 		}
 		p.places[blocks[i]] = p.order.PushFront(blocks[i])
-		p.added = append(p.added, blocks[i])
+		p.changes = append(p.changes, hitmap.Change{Hash: blocks[i]})
 	}
 	for p.order.Len() > p.blocksMax {
 		oldest := p.order.Back()
 		p.order.Remove(oldest)
 		delete(p.places, oldest.Value.(uint64))
-		p.evicted = append(p.evicted, oldest.Value.(uint64))
+		p.changes = append(p.changes, hitmap.Change{Hash: oldest.Value.(uint64), Evicted: true})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -64,7 +65,7 @@ type engineMetrics struct {
 	model  wire.Model         // the last one that was there
 	last   [totalCount]uint64 // of the newest state
 	sums   [totalCount]uint64
-	blocks uint64 // changes heard
+	blocks hitmap.Reader
 	steps  uint64 // records read
 	step   uint64 // the last record's number
 
@@ -101,13 +102,11 @@ func (m *engineMetrics) heard(s *wire.State) {
 		if m.up {
 			m.losses++
 		}
-		m.up, m.blocks = false, 0
+		m.up, m.blocks = false, hitmap.Reader{}
 		return
 	}
 	m.up, m.model = true, s.Model
-	news, heard, _ := s.BlocksAfter(m.blocks)
-	m.blocks = heard
-	for _, change := range news {
+	for _, change := range m.blocks.Read(&s.Blocks).Changes {
 		if change.Evicted {
 			m.evicted++
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -42,7 +43,7 @@ func TestEngineCountersNeverFall(t *testing.T) {
 
 func TestStepsAndKernelsAreAddedUp(t *testing.T) {
 	log := wire.NewStepLog(4)
-	state := &wire.State{At: 1, Steps: log, PrefillTokens: 30, CachedTokens: 10, Blocks: []wire.BlockChange{{Hash: 1}, {Hash: 1, Evicted: true}}}
+	state := &wire.State{At: 1, Totals: wire.Totals{PrefillTokens: 30, CachedTokens: 10}, Steps: log, Blocks: hitmap.Journal{Changes: []hitmap.Change{{Hash: 1}, {Hash: 1, Evicted: true}}}}
 	levels := &Levels{Engine: state}
 	r := quiet(t, levels)
 	add := func(s wire.StepRecord) {
@@ -80,7 +81,7 @@ func TestStepsAndKernelsAreAddedUp(t *testing.T) {
 }
 
 func TestPagesInBytes(t *testing.T) {
-	state := &wire.State{PagesTotal: 8, PagesUsed: 2, PagesCached: 5, PagesFree: 1, Model: wire.Model{ID: "m", PageBytes: 1 << 20, Kernels: "avx2"}}
+	state := &wire.State{Model: wire.Model{ID: "m", PageBytes: 1 << 20, Kernels: "avx2"}, Pages: wire.Pages{PagesTotal: 8, PagesUsed: 2, PagesCached: 5, PagesFree: 1}}
 	expectNumbers(t, scrape(t, quiet(t, &Levels{Engine: state}), "", ""), map[string]float64{
 		`forebay_kv_bytes{state="used"}`: 2 << 20, `forebay_kv_bytes{state="cached"}`: 5 << 20, `forebay_kv_bytes{state="free"}`: 1 << 20,
 		`forebay_kv_usage_ratio`: .25, `forebay_kv_pages`: 8,
@@ -95,7 +96,7 @@ func TestVLLMNames(t *testing.T) {
 	if page := scrape(t, r, "?compat=vllm", ""); page != "" {
 		t.Errorf("a page for no model: %s", page)
 	}
-	levels.Engine = &wire.State{At: 2, PagesTotal: 8, PagesUsed: 2, Preempted: 4, PrefillTokens: 30, CachedTokens: 10, DecodeTokens: 5, Model: wire.Model{ID: "m", PageTokens: 16}}
+	levels.Engine = &wire.State{At: 2, Model: wire.Model{ID: "m", PageTokens: 16}, Pages: wire.Pages{PagesTotal: 8, PagesUsed: 2}, Totals: wire.Totals{Preempted: 4, PrefillTokens: 30, CachedTokens: 10, DecodeTokens: 5}}
 	for _, class := range []string{"batch", "interactive"} {
 		rec := fullRecord()
 		rec.Class, rec.Outcome = class, OK

@@ -99,7 +99,7 @@ func TestLogLine(t *testing.T) {
 }
 
 func TestGaugesAreReadNotCounted(t *testing.T) {
-	levels := Levels{RequestsRunning: 3, Engine: &wire.State{Running: 2, Paused: 1, PagesUsed: 7, PagesFree: 9}}
+	levels := Levels{RequestsRunning: 3, Engine: &wire.State{Pages: wire.Pages{PagesUsed: 7, PagesFree: 9}, Load: wire.Load{Running: 2, Paused: 1}}}
 	r, err := New(Config{AccessLogOff: true}, nil, func() Levels { return levels })
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,10 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/forebay-io/forebay/cache/hitmap"
+)
 
 // A step frame is a state or none with the records of the steps since the one
 // before, then the events of the step, each with the distance of its
@@ -113,7 +117,7 @@ func stateRates(s *State) [7]*float64 {
 
 // stateCounts are the totals of a State, in the order of the wire.
 func stateCounts(s *State) [7]*uint64 {
-	return [...]*uint64{&s.Step, &s.BlocksBefore, &s.Preempted, &s.NonFinite, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens}
+	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens}
 }
 
 const blockChangeBytes = 9
@@ -132,15 +136,16 @@ func appendState(b []byte, s *State) []byte {
 	for _, x := range stateRates(s) {
 		b = appendFloat64(b, *x)
 	}
-	b = binary.AppendUvarint(b, uint64(len(s.Blocks)))
-	for _, c := range s.Blocks {
+	b = binary.AppendUvarint(b, uint64(len(s.Blocks.Changes)))
+	for _, c := range s.Blocks.Changes {
 		b = appendBool(binary.LittleEndian.AppendUint64(b, c.Hash), c.Evicted)
 	}
 	return b
 }
 
 func (d *decoder) state() *State {
-	s := &State{Err: d.error(), At: d.int64(), StepDuration: duration(d.int64()), StepPredicted: duration(d.int64())}
+	s := &State{Err: d.error(), At: d.int64()}
+	s.StepDuration, s.StepPredicted = duration(d.int64()), duration(d.int64())
 	for _, n := range stateInts(s) {
 		*n = d.int()
 	}
@@ -151,9 +156,9 @@ func (d *decoder) state() *State {
 		*x = d.positive()
 	}
 	if n := d.count(blockChangeBytes); n > 0 {
-		s.Blocks = make([]BlockChange, n)
-		for i := range s.Blocks {
-			s.Blocks[i] = BlockChange{Hash: d.uint64(), Evicted: d.bool()}
+		s.Blocks.Changes = make([]hitmap.Change, n)
+		for i := range s.Blocks.Changes {
+			s.Blocks.Changes[i] = hitmap.Change{Hash: d.uint64(), Evicted: d.bool()}
 		}
 	}
 	return s

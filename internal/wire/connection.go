@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
 // connection is the engine's end of one gateway's connection. A reader does
@@ -25,9 +27,9 @@ type connection struct {
 	events []Event
 	sent   *State
 	model  Model
-	news   State  // sent, with the block changes since the one before
-	heard  uint64 // block changes sent
-	steps  uint64 // of the engine's log, those sent or left out
+	news   State         // sent, with the block changes since the one before
+	blocks hitmap.Reader // of the engine's journal
+	steps  uint64        // of the engine's log, those sent or left out
 
 	mu        sync.Mutex
 	sequences []*served                     // ids ascend
@@ -91,10 +93,9 @@ func (c *connection) greet(reader *frameReader) error {
 	if _, err := readHello(reader); err != nil {
 		return err
 	}
-	state := *c.engine.State()
-	state.Blocks, state.BlocksBefore = nil, 0
+	state := c.engine.State()
 	c.model, c.steps = state.Model, state.Steps.Added()
-	h := hello{Protocol: protocolVersion, Version: c.cfg.Version, ClockNs: Monotonic(), State: &state}
+	h := hello{Protocol: protocolVersion, Version: c.cfg.Version, ClockNs: Monotonic(), State: state}
 	if _, err := c.conn.Write(appendJSONFrame(nil, frameHello, &h)); err != nil {
 		return err
 	}

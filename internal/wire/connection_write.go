@@ -1,6 +1,10 @@
 package wire
 
-import "time"
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/cache/hitmap"
+)
 
 // write sends a frame whenever there is something to say, and at least one
 // every HeartbeatInterval. It returns true when the connection's context has
@@ -62,11 +66,7 @@ func (c *connection) compose(b []byte, due bool) (_ []byte, more bool) {
 	b = appendBool(b, fresh)
 	if fresh {
 		c.sent, c.news = state, *state
-		c.news.Blocks, c.heard, _ = state.BlocksAfter(c.heard)
-		if over := len(c.news.Blocks) - c.cfg.FrameBytesMax/8/blockChangeBytes; over > 0 {
-			c.news.Blocks = c.news.Blocks[over:] // the reader sees that it missed some
-		}
-		c.news.BlocksBefore = c.heard - uint64(len(c.news.Blocks))
+		c.news.Blocks = c.newBlocks(&state.Blocks)
 		b, behind = c.appendRecords(appendState(b, &c.news))
 	}
 	bare := len(b)
@@ -75,6 +75,16 @@ func (c *connection) compose(b []byte, due bool) (_ []byte, more bool) {
 		return b[:start], false
 	}
 	return endFrame(b, start), more || behind
+}
+
+// newBlocks is the part of the journal that was not sent yet, or the newest of
+// it that a frame has room for. The client sees by Before what is missing.
+func (c *connection) newBlocks(journal *hitmap.Journal) hitmap.Journal {
+	changes := c.blocks.Read(journal).Changes
+	if over := len(changes) - c.cfg.FrameBytesMax/8/blockChangeBytes; over > 0 {
+		changes = changes[over:]
+	}
+	return hitmap.Journal{Before: journal.End() - uint64(len(changes)), Changes: changes}
 }
 
 // appendRecords appends the records of the steps since the last frame, up to

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
@@ -77,11 +78,15 @@ func sampleCapture() *captureReply {
 }
 
 func sampleState() *State {
-	return &State{Err: Errorf(Draining, "stopping"), Step: 1, At: 2, PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6,
-		Running: 7, Waiting: 8, Paused: 9, Preempted: 10, NonFinite: 11, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14,
-		Sequences: 19, ShortPrefill: 20, LongPrefill: 21, StepTokensMax: 22, StepPredicted: 23,
-		Cost: cost.Cost{Base: 24, PrefillToken: 2.5, PrefillContext: 1e-9, DecodeRow: 26, DecodeContext: 27}, RatioMedian: .9, RatioHigh: 1.5,
-		PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, BlocksBefore: 18, Blocks: []BlockChange{{Hash: math.MaxUint64, Evicted: true}, {Hash: 1}}}
+	return &State{
+		Err: Errorf(Draining, "stopping"), Step: 1, At: 2,
+		Pages: Pages{PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6},
+		Load:  Load{Running: 7, Waiting: 8, Paused: 9, Sequences: 19, ShortPrefill: 20, LongPrefill: 21},
+		Pace: Pace{StepTokensMax: 22, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14, StepPredicted: 23, RatioMedian: .9, RatioHigh: 1.5,
+			Cost: cost.Cost{Base: 24, PrefillToken: 2.5, PrefillContext: 1e-9, DecodeRow: 26, DecodeContext: 27}},
+		Totals: Totals{PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Preempted: 10, NonFinite: 11},
+		Blocks: hitmap.Journal{Before: 18, Changes: []hitmap.Change{{Hash: math.MaxUint64, Evicted: true}, {Hash: 1}}},
+	}
 }
 
 func appendSampleStep(b []byte) []byte {

@@ -56,7 +56,7 @@ func frame(kind byte, payload []byte) []byte {
 
 // negativeRate is a step whose state says that a step takes less than no time.
 func negativeRate() []byte {
-	return appendState(appendBool(nil, true), &State{Cost: cost.Cost{Base: -1}})
+	return appendState(appendBool(nil, true), &State{Pace: Pace{Cost: cost.Cost{Base: -1}}})
 }
 
 func steps(events ...Event) []byte {
@@ -130,7 +130,7 @@ func TestClientRefusesStrangeHellos(t *testing.T) {
 		"other version": {greeting(hello{Protocol: 99, Version: "v9"}), `"v9" speaks protocol 99`},
 		"other clock":   {greeting(hello{Protocol: protocolVersion, ClockNs: 1, State: &State{}}), "clock is off by"},
 		"negative cost": {func() []byte {
-			return appendJSONFrame(nil, frameHello, &hello{Protocol: protocolVersion, ClockNs: Monotonic(), State: &State{Cost: cost.Cost{Base: -1}}})
+			return appendJSONFrame(nil, frameHello, &hello{Protocol: protocolVersion, ClockNs: Monotonic(), State: &State{Pace: Pace{Cost: cost.Cost{Base: -1}}}})
 		}, "negative or not finite"},
 		"no hello": {func() []byte { return frame(frameStep, []byte{0}) }, "is no hello"},
 		"no JSON":  {func() []byte { return frame(frameHello, []byte("{")) }, "not readable"},

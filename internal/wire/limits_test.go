@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/conf"
 )
 
@@ -110,7 +111,7 @@ func TestNothingTooLargeEndsTheConnection(t *testing.T) {
 			t.Errorf("a large dispatch: %+v", got)
 		}
 
-		e.state.Store(&State{Step: 5, Blocks: make([]BlockChange, frameBytesLeast)})
+		e.state.Store(&State{Step: 5, Blocks: hitmap.Journal{Changes: make([]hitmap.Change, frameBytesLeast)}})
 		time.Sleep(time.Second)
 		if s := c.State(); s.Err != nil || s.Step != 5 {
 			t.Errorf("a state of many blocks: %+v", *s)

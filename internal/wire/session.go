@@ -186,7 +186,7 @@ func (s *session) handleStep(payload []byte) *Error {
 	s.touched = s.touched[:0]
 	if state := s.step.State; state != nil && err == nil {
 		state.Model = s.model
-		s.client.State().addBlocksTo(state)
+		state.Blocks = s.client.State().Blocks.Extend(state.Blocks)
 		s.client.publish(state)
 	}
 	return err

@@ -3,9 +3,9 @@ package wire
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
@@ -259,39 +259,62 @@ type Timings struct {
 	Slow [SlowStepsKept]SlowStep
 }
 
-// State is the engine as of its last step.
+// State is the engine as of its last step: is it alive, what do its pages hold,
+// how much work does it have, what do its steps cost, what has it done since it
+// started, and which blocks can it reuse. The groups are embedded: s.PagesUsed
+// is a field of a State s.
 type State struct {
-	// Err says why the engine is not able to serve; nil when it is.
+	// Err says why the engine cannot serve; nil when it can.
 	Err   *Error
 	Model Model
-
-	// Step counts steps; At is when the loop last turned (idle turns count,
-	// at least one a second), in nanoseconds of CLOCK_MONOTONIC.
+	// Step counts steps. At is when the loop last turned, in nanoseconds of
+	// CLOCK_MONOTONIC; idle turns count, and there is at least one a second.
 	Step uint64
 	At   int64
 
+	Pages
+	Load
+	Pace
+	Totals
+
+	// Steps has the records of the last steps, this State's own among them;
+	// nil where none are kept.
+	Steps *StepLog `json:"-"`
+	// Blocks is the journal of the reusable blocks. A reader that takes every
+	// State in order hears each change once; after a State with Err set it
+	// begins again with a new hitmap.Reader and an empty set.
+	Blocks hitmap.Journal `json:"-"`
+}
+
+// Pages counts the pages of the KV cache by what they are used for.
+type Pages struct {
 	PagesTotal  int
 	PagesUsed   int // referenced by a sequence
 	PagesCached int // unreferenced, kept for reuse
 	PagesFree   int
+}
 
+// Load is the work that the engine has.
+type Load struct {
 	Running   int // sequences with work in the step
 	Waiting   int // dispatched, not yet started or waiting for pages
 	Paused    int // paused by the gateway, or parked by a slow reader
 	Sequences int // all that are alive: these three, and those left out of the step
-	Preempted uint64
-	NonFinite uint64 // rows ended because the model gave NaN or infinity
 
-	// ShortPrefill and LongPrefill are the prompt tokens that wait to be
-	// computed, by lane: of sequences that run, that have not started, and of
-	// those whose pages were taken; not of paused ones.
+	// ShortPrefill and LongPrefill are the prompt tokens that are still to be
+	// computed, by lane. They count sequences that run, that have not started,
+	// and whose pages were taken; they do not count paused ones.
 	ShortPrefill int
 	LongPrefill  int
+}
 
+// Pace is what steps cost.
+type Pace struct {
 	// StepTokensMax is the most tokens of one step.
 	StepTokensMax int
-	// Last step: its rows, its duration, and what Cost said before it ran. They
-	// stay as they are in idle turns, where Running is 0.
+	// The last step: its tokens by kind, its duration, and the duration that
+	// Cost predicted before it ran. They stay as they are in idle turns, where
+	// Running is 0.
 	StepPrefillTokens int
 	StepDecodeTokens  int
 	StepDuration      time.Duration
@@ -299,65 +322,19 @@ type State struct {
 
 	// Cost is the engine's model of its steps, as it is now. RatioMedian and
 	// RatioHigh are the median and the 90 % quantile of actual over predicted
-	// duration, of the last thousand steps or so; 1 before the first.
+	// duration, over about the last thousand steps; 1 before the first.
 	Cost        cost.Cost
 	RatioMedian float64
 	RatioHigh   float64
+}
 
-	// Totals since the engine started.
-	PrefillTokens uint64
-	CachedTokens  uint64
+// Totals count since the engine started.
+type Totals struct {
+	PrefillTokens uint64 // computed
+	CachedTokens  uint64 // found in the cache
 	DecodeTokens  uint64
-
-	// Steps has the records of the last steps, this State's own among them;
-	// nil where none are kept.
-	Steps *StepLog `json:"-"`
-
-	// Blocks are the newest changes to the set of reusable blocks, oldest
-	// first; BlocksBefore counts those before them since the engine started.
-	Blocks       []BlockChange
-	BlocksBefore uint64
-}
-
-// blocksKept is how many changes wait for a reader that looks late.
-const blocksKept = 4096
-
-// AddBlock appends a change, for the engine's loop alone. Copies of s that
-// were made before stay as they are.
-func (s *State) AddBlock(c BlockChange) {
-	if old := len(s.Blocks) - blocksKept; old >= blocksKept {
-		s.BlocksBefore += uint64(old)
-		s.Blocks = slices.Clone(s.Blocks[old:])
-	}
-	s.Blocks = append(s.Blocks, c)
-}
-
-// addBlocksTo puts the changes that s kept before those of next, which began
-// where s ends, unless some are missing.
-func (s *State) addBlocksTo(next *State) {
-	if next.BlocksBefore != s.BlocksBefore+uint64(len(s.Blocks)) {
-		return
-	}
-	all := State{Blocks: s.Blocks, BlocksBefore: s.BlocksBefore}
-	for _, c := range next.Blocks {
-		all.AddBlock(c)
-	}
-	next.Blocks, next.BlocksBefore = all.Blocks, all.BlocksBefore
-}
-
-// BlocksAfter is what a reader that has heard n changes hears from s, and how
-// many it has heard then. Where missed is true it did not hear all in between,
-// and must forget what it knew; so also after a State with Err set, where n
-// begins at 0 again.
-func (s *State) BlocksAfter(n uint64) (news []BlockChange, heard uint64, missed bool) {
-	heard = s.BlocksBefore + uint64(len(s.Blocks))
-	switch {
-	case n < s.BlocksBefore:
-		return s.Blocks, heard, true
-	case n > heard:
-		return nil, n, false
-	}
-	return s.Blocks[n-s.BlocksBefore:], heard, false
+	Preempted     uint64 // sequences whose pages were taken
+	NonFinite     uint64 // rows ended because the model gave NaN or infinity
 }
 
 // Capturer is an Engine that can tell of single kernel launches.
@@ -367,12 +344,6 @@ type Capturer interface {
 	// ctx ends: then with those that were. One capture runs at a time; a
 	// second is Overloaded.
 	Capture(ctx context.Context, steps int, limit time.Duration) (*Capture, error)
-}
-
-// BlockChange says that a block became reusable or stopped being so.
-type BlockChange struct {
-	Hash    uint64
-	Evicted bool
 }
 
 // Model describes the loaded model.

@@ -11,6 +11,9 @@ import (
 type Controller interface {
 	// Admit returns a ticket, admitted or waiting, or a *Refusal. It never waits.
 	Admit(w Work) (Ticket, error)
+	// Expected is how many tokens an answer to w is likely not to pass, over all
+	// its sequences: the 90 % quantile of those like it.
+	Expected(w *Work) int
 	// Report tells what the engine's last step showed. Reports come in order.
 	Report(r Report)
 	// Load is the state of this instant.

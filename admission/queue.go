@@ -88,8 +88,7 @@ func (q *Queue) SetMode(class string, m Mode) error {
 	return err
 }
 
-// Expected is how many tokens an answer to w is likely not to pass: the 90 %
-// quantile of those like it.
+// Expected implements Controller.
 func (q *Queue) Expected(w *Work) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -58,13 +58,13 @@ func relayed(t testing.TB, tokens int) *quietConn {
 	x := &exchange{g: g, http: &fasthttp.RequestCtx{}, conn: &conn{Conn: quiet}, ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	defer x.timer.Stop()
 	x.out = output{conn: x.conn, stallLimit: time.Second}
-	x.call, x.tokens, x.tokenAt = &call{chat: true, stream: true, options: wire.Options{N: 1}}, make([]int, 1), make([]int64, 1)
-	x.reply = newReply(x, []*wire.Prompt{{}})
+	c := &call{chat: true, stream: true, options: wire.Options{N: 1}}
+	r := &run{x: x, call: c, reply: newReply(x, c, []*wire.Prompt{{}}), tokens: make([]int, 1), tokenAt: make([]int64, 1)}
 	p := &pump{left: tokens}
 	p.stream = wire.NewStream(8, x.notify, p)
-	x.streams = []*wire.Stream{p.stream}
+	r.streams = []*wire.Stream{p.stream}
 	p.Taken()
-	if _, err := x.relay(freeTicket{}); err != nil {
+	if _, err := r.relay(freeTicket{}, &meter{}); err != nil {
 		t.Fatal(err)
 	}
 	return quiet

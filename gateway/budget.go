@@ -8,36 +8,29 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// answerGuess is how many tokens an answer is taken to have where nothing is
-// known of answers. A longer one takes more as it goes.
-const answerGuess = 512
-
-// expecter is a Controller that knows how long answers get.
-type expecter interface {
-	// Expected is how many tokens w will generate at most, nine times of ten.
-	Expected(w *admission.Work) int
+// meter holds what a request reserved of its tenant's budgets. Its reservation
+// is nil for a tenant without limits.
+type meter struct {
+	reservation *budget.Reservation
+	input       int // uncached prompt tokens, as reserved
 }
 
-// reserve takes what w needs from the tenant's budgets; end gives back what is
-// not used.
-func (x *exchange) reserve(w *admission.Work) error {
-	limits := x.tenant.Limits
-	if x.g.budget == nil || limits == (budget.Limits{}) {
-		return nil
+// reserve takes what w needs from the tenant's budgets; settle gives back what
+// is not used.
+func (x *exchange) reserve(tenant *admission.Tenant, w *admission.Work) (*meter, error) {
+	m := &meter{input: w.UncachedTokens}
+	if x.g.budget != nil && tenant.Limits != (budget.Limits{}) {
+		r, err := x.g.budget.Reserve(x.ctx, budget.Ask{
+			ID: x.record.ID, Tenant: x.record.Tenant, Model: x.record.Model, Limits: tenant.Limits,
+			Input: m.input, Output: min(w.DecodeTokens, x.g.admission.Expected(w)),
+		})
+		if err != nil {
+			return nil, x.overBudget(err)
+		}
+		m.reservation, x.budgets = r, r.States
 	}
-	ask := budget.Ask{ID: x.record.ID, Tenant: x.record.Tenant, Model: x.record.Model, Limits: limits, Input: w.UncachedTokens}
-	if e, ok := x.g.admission.(expecter); ok {
-		ask.Output = min(w.DecodeTokens, e.Expected(w))
-	} else if ask.Output = min(w.DecodeTokens, answerGuess*w.Sequences); limits.OutputTokensPerMinute > 0 {
-		ask.Output = min(ask.Output, limits.OutputTokensPerMinute)
-	}
-	x.asked = ask.Input
-	reservation, err := x.g.budget.Reserve(x.ctx, ask)
-	if err != nil {
-		return x.overBudget(err)
-	}
-	x.reservation = reservation
-	return nil
+	x.record.Reserved = wire.Monotonic()
+	return m, nil
 }
 
 // overBudget puts a budget's refusal into the table of faults.
@@ -61,48 +54,29 @@ func (x *exchange) overBudget(err error) error {
 	if int(refusal.Rule) < len(rateNames) && !refusal.TooLarge {
 		var states budget.States
 		states[refusal.Rule] = budget.State{Limit: refusal.Limit, Reset: refusal.RetryAfter}
-		x.refusedBudget = appendBudgets(nil, states)
+		x.budgets = func() budget.States { return states }
 	}
 	return f
 }
 
+// used tells the budgets how many tokens the request has been given so far.
+func (m *meter) used(tokens int) {
+	if m.reservation != nil {
+		m.reservation.Used(tokens)
+	}
+}
+
 // settle ends the reservation, whatever has become of the request: what never
 // ran, or failed by the engine's fault before its first token, costs nothing.
-func (x *exchange) settle() {
-	r := &x.record
+func (m *meter) settle(r *run) {
+	record := &r.x.record
 	switch {
-	case x.reservation == nil:
-	case r.Dispatched == 0, x.engineFailed && r.CompletionTokens == 0:
-		x.reservation.Refund()
-	case x.ended == len(x.streams):
-		x.reservation.Settle(r.PromptTokens-r.CachedTokens, r.CompletionTokens)
-	default: // cut: how far its prompt was computed, nobody has said
-		x.reservation.Settle(x.asked, r.CompletionTokens)
-	}
-}
-
-// progress tells admission and the budgets what the request has been given.
-func (x *exchange) progress(t admission.Ticket) {
-	t.Progress(x.record.CompletionTokens)
-	if x.reservation != nil {
-		x.reservation.Used(x.record.CompletionTokens)
-	}
-}
-
-// spent is what admission settles: nothing for a request that never ran.
-func (x *exchange) spent() admission.Spent {
-	if x.record.Dispatched == 0 {
-		return admission.Spent{}
-	}
-	return admission.Spent{PromptTokens: x.record.PromptTokens, CompletionTokens: x.record.CompletionTokens, Whole: x.stops == x.record.Choices}
-}
-
-// noteEnd keeps what the end of a prompt's generation says.
-func (x *exchange) noteEnd(e *wire.End) {
-	x.ended++
-	x.engineFailed = x.engineFailed || e.Err != nil
-	x.record.CachedTokens += e.Usage.Cached
-	if e.Timings.Finished >= x.record.Engine.Finished {
-		x.record.Engine = e.Timings
+	case m.reservation == nil:
+	case record.Dispatched == 0, r.engineFailed && record.CompletionTokens == 0:
+		m.reservation.Refund()
+	case r.ended == len(r.streams):
+		m.reservation.Settle(record.PromptTokens-record.CachedTokens, record.CompletionTokens)
+	default: // cut: nobody has said how far its prompt was computed
+		m.reservation.Settle(m.input, record.CompletionTokens)
 	}
 }

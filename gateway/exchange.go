@@ -21,43 +21,30 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// exchange is one generation request and its answer. It belongs to the
-// handler's goroutine; the debug page reads what newExchange sets, and the
-// atomic fields.
+// exchange is the connection, the record and the timers of one generation
+// request; what its stages find out they take and return (serve.go). It belongs
+// to the handler's goroutine; others read what newExchange sets, the atomic
+// fields and view.
 type exchange struct {
 	g      *Gateway
 	http   *fasthttp.RequestCtx
 	conn   *conn
+	out    output
 	chat   bool
 	record telemetry.Record
+	// budgets are what the answer's head says of the tenant's limits; nil where
+	// it says nothing.
+	budgets func() budget.States
 
 	stage   atomic.Int32
 	entered atomic.Int64 // when the stage began, in nanoseconds of CLOCK_MONOTONIC
 
-	ctx    context.Context // ends when the client leaves
-	cancel context.CancelFunc
-	notify chan struct{}
-	timer  *time.Timer // streamed requests only: the next comment is due
-
-	tenant        *admission.Tenant
-	class         *admission.Class // nil until identify
-	deadline      *time.Timer      // the client's, nil for none
-	due           int64            // when it is over
-	reservation   *budget.Reservation
-	refusedBudget []headerField // of the budget that had no room
-	asked         int           // uncached prompt tokens, as reserved
-
-	call         *call
-	streams      []*wire.Stream // one for each prompt
-	events       []wire.Event
-	tokens       []int   // generated so far, of each choice
-	tokenAt      []int64 // when the last ones of each came
-	intervals    telemetry.Intervals
-	stops        int // choices that ended by themselves
-	ended        int // streams that did
-	engineFailed bool
-	reply        reply
-	out          output
+	ctx      context.Context // ends when the client leaves
+	cancel   context.CancelFunc
+	notify   chan struct{} // the engine has events
+	timer    *time.Timer   // streamed requests only: the next comment is due
+	deadline *time.Timer   // the client's, nil for none
+	due      int64         // when it is over
 
 	shown int64 // when view was last brought up to date
 	mu    sync.Mutex
@@ -82,7 +69,7 @@ func (x *exchange) enter(stage int32) {
 }
 
 // newExchange starts the record and begins to watch the client.
-func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
+func (g *Gateway) newExchange(c *fasthttp.RequestCtx, tenant *admission.Tenant, chat bool) *exchange {
 	x := &exchange{g: g, http: c, conn: c.Conn().(*conn), chat: chat, notify: make(chan struct{}, 1)}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	x.out = output{conn: x.conn, stallLimit: g.cfg.Timeouts.WriteStallLimit}
@@ -90,8 +77,7 @@ func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
 	if chat {
 		route = "chat_completions"
 	}
-	x.tenant = g.policy.Tenant(apiKey(&c.Request.Header)) // not nil: screen has asked
-	x.record = g.newRecord(c, route)
+	x.record = newRecord(&c.Request.Header, tenant, route)
 	x.record.Forced = string(c.Request.Header.Peek(captureHeader)) == "1"
 	x.enter(stageDecoding)
 	c.Response.Header.Set(requestIDHeader, publicID(&x.record))
@@ -100,12 +86,11 @@ func (g *Gateway) newExchange(c *fasthttp.RequestCtx, chat bool) *exchange {
 	return x
 }
 
-// newRecord is the record of a request that has just arrived.
-func (g *Gateway) newRecord(c *fasthttp.RequestCtx, route string) telemetry.Record {
-	h := &c.Request.Header
+// newRecord is the record of a request that has just arrived; tenant may be nil.
+func newRecord(h *fasthttp.RequestHeader, tenant *admission.Tenant, route string) telemetry.Record {
 	r := telemetry.Record{ID: newID(), Arrived: wire.Monotonic(), Route: route, Class: classNone}
-	if t := g.policy.Tenant(apiKey(h)); t != nil {
-		r.Tenant = t.Name
+	if tenant != nil {
+		r.Tenant = tenant.Name
 	}
 	r.ClientID = saneID(h.Peek(requestIDHeader))
 	r.Trace, r.ParentSpan = traceOf(h)

@@ -26,7 +26,7 @@ const whyQueued = "queued"
 // what is left of the tenant's budgets.
 func (x *exchange) explained() []headerField {
 	r := &x.record
-	if x.class == nil {
+	if r.Class == classNone {
 		return nil
 	}
 	all := append(make([]headerField, 0, 16), headerField{classHeader, r.Class})
@@ -43,10 +43,10 @@ func (x *exchange) explained() []headerField {
 		}
 		all = append(all, headerField{waitHeader, strconv.FormatInt((until-r.Prepared)/1e6, 10)}, headerField{waitReasonHeader, why})
 	}
-	if x.reservation != nil {
-		return appendBudgets(all, x.reservation.States())
+	if x.budgets != nil {
+		return appendBudgets(all, x.budgets())
 	}
-	return append(all, x.refusedBudget...)
+	return all
 }
 
 // rateNames are the budgets as OpenAI's headers name them, or have room for.

@@ -259,10 +259,10 @@ func connState(nc net.Conn, state fasthttp.ConnState) {
 
 // generate is the handler of both generation routes. It tells failures, and
 // keeps the record, itself.
-func (g *Gateway) generate(c *fasthttp.RequestCtx, chat bool) {
-	x := g.newExchange(c, chat)
+func (g *Gateway) generate(c *fasthttp.RequestCtx, tenant *admission.Tenant, chat bool) {
+	x := g.newExchange(c, tenant, chat)
 	var err error
 	defer func() { x.end(err) }()
 	defer x.recovered(&err)
-	err = g.serve(x)
+	err = g.serve(x, tenant)
 }

@@ -32,28 +32,36 @@ func apiKey(h *fasthttp.RequestHeader) string {
 	return string(bytes.TrimSpace(key))
 }
 
-// authenticate refuses whom no key of a tenant lets in.
-func (g *Gateway) authenticate(h *fasthttp.RequestHeader) *failure {
-	key := apiKey(h)
+// tenantOf is whose API key the request has, nil for nobody's.
+func (g *Gateway) tenantOf(h *fasthttp.RequestHeader) *admission.Tenant {
+	return g.policy.Tenant(apiKey(h))
+}
+
+// authenticate refuses a request of no tenant.
+func authenticate(h *fasthttp.RequestHeader, tenant *admission.Tenant) *failure {
 	switch {
-	case g.policy.Tenant(key) != nil:
+	case tenant != nil:
 		return nil
-	case key == "":
+	case apiKey(h) == "":
 		return failed(faultUnauthorized, "there is no API key; send it as Authorization: Bearer KEY")
 	}
 	return failed(faultUnauthorized, "the API key is of no tenant here")
 }
 
-// identify settles who asks, in which class, for how much, and by when.
-func (x *exchange) identify() error {
+// identify settles in which class the tenant asks, for how much, and by when.
+func (x *exchange) identify(tenant *admission.Tenant, c *call) (*admission.Class, error) {
 	h := &x.http.Request.Header
-	class, err := x.g.policy.Class(x.tenant, admission.Wish{Name: string(h.Peek(classHeader)), Tier: x.call.tier, Route: x.record.Route})
+	class, err := x.g.policy.Class(tenant, admission.Wish{Name: string(h.Peek(classHeader)), Tier: c.tier, Route: x.record.Route})
 	if err != nil {
-		return &failure{fault: faultInvalid, param: classHeader, message: err.Error()}
+		return nil, &failure{fault: faultInvalid, param: classHeader, message: err.Error()}
 	}
-	x.class, x.record.Class = class, class.Name
-	x.record.Prompts, x.record.Choices = len(x.call.prompts), len(x.call.prompts)*x.call.options.N
-	return x.setDeadline(string(h.Peek(deadlineHeader)))
+	x.noteClass(class)
+	x.record.Prompts, x.record.Choices = len(c.prompts), len(c.prompts)*c.options.N
+	if err := x.setDeadline(string(h.Peek(deadlineHeader))); err != nil {
+		return nil, err
+	}
+	x.record.Identified = wire.Monotonic()
+	return class, nil
 }
 
 // deadlineMax bounds what a client may ask for; longer is no deadline.
@@ -98,15 +106,18 @@ func (x *exchange) isRetry() bool {
 }
 
 // fit moves a prompt that is too long for its class to where it may go.
-func (x *exchange) fit(prompts []*wire.Prompt) error {
+func (x *exchange) fit(tenant *admission.Tenant, class *admission.Class, prompts []*wire.Prompt) (*admission.Class, error) {
 	longest := 0
 	for _, p := range prompts {
 		longest = max(longest, len(p.Tokens))
 	}
-	class, err := x.g.policy.Fit(x.tenant, x.class, longest)
-	if err != nil || class == x.class {
-		return err
+	fitting, err := x.g.policy.Fit(tenant, class, longest)
+	if err != nil {
+		return nil, err
 	}
-	x.record.DemotedFrom, x.record.Class, x.class = x.class.Name, class.Name, class
-	return nil
+	if fitting != class {
+		x.record.DemotedFrom = class.Name
+		x.noteClass(fitting)
+	}
+	return fitting, nil
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"time"
 
+	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway/capture"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -61,11 +62,8 @@ func (g *Gateway) running() []telemetry.Record {
 	return all
 }
 
-// noteClass keeps since when the class is known, and what it promises.
-func (x *exchange) noteClass() {
+// noteClass keeps the class and what it promises.
+func (x *exchange) noteClass(class *admission.Class) {
 	r := &x.record
-	if r.Identified == 0 {
-		r.Identified = wire.Monotonic()
-	}
-	r.FirstTokenGoal, r.TokenGoal = x.class.FirstTokenGoal, x.class.TokenGoal
+	r.Class, r.FirstTokenGoal, r.TokenGoal = class.Name, class.FirstTokenGoal, class.TokenGoal
 }

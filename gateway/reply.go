@@ -23,6 +23,7 @@ type reply interface {
 // draft is what both kinds of reply are made of.
 type draft struct {
 	x       *exchange
+	call    *call
 	answer  answer
 	choices []choiceState
 	echo    []echoState // of each prompt
@@ -37,11 +38,12 @@ type choiceState struct {
 }
 
 // newReply makes the reply, now that the prompts are known.
-func newReply(x *exchange, prompts []*wire.Prompt) reply {
-	c, m := x.call, &x.g.engine.State().Model
+func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
+	m := &x.g.engine.State().Model
 	d := draft{
 		x:       x,
-		answer:  answer{chat: c.chat, id: "cmpl-" + x.record.ID, created: time.Now().Unix(), model: m.ID, mark: m.Fingerprint, tier: x.tier(), usage: c.includeUsage},
+		call:    c,
+		answer:  answer{chat: c.chat, id: "cmpl-" + x.record.ID, created: time.Now().Unix(), model: m.ID, mark: m.Fingerprint, tier: x.tier(c.tier), usage: c.includeUsage},
 		choices: make([]choiceState, len(prompts)*c.options.N),
 		echo:    make([]echoState, len(prompts)),
 	}
@@ -64,15 +66,15 @@ func newReply(x *exchange, prompts []*wire.Prompt) reply {
 	return &plainReply{d}
 }
 
-// tier is the service_tier to tell a client that named one: what its class is
-// like, which may be another.
-func (x *exchange) tier() string {
+// tier is the service_tier to tell a client that asked for one: what its class
+// is like, which may be another.
+func (x *exchange) tier(asked string) string {
 	switch level := x.g.policy.Level(x.record.Class); {
-	case x.call.tier == "":
+	case asked == "":
 		return ""
 	case level > 0:
 		return "flex"
-	case x.call.tier == "priority":
+	case asked == "priority":
 		return "priority"
 	}
 	return "default"
@@ -105,7 +107,7 @@ func (r *streamReply) event(index, prompt int, e *wire.Event) {
 		c.started = true
 		b = r.start(b, c, index, prompt)
 	}
-	if !x.call.promptOnly && (e.Text != "" || len(e.Logprobs) > 0) {
+	if !r.call.promptOnly && (e.Text != "" || len(e.Logprobs) > 0) {
 		if c.logprobs != nil {
 			c.logprobs.reset()
 			c.logprobs.add(e.Logprobs)
@@ -113,17 +115,17 @@ func (r *streamReply) event(index, prompt int, e *wire.Event) {
 		b = r.answer.textChunk(b, index, e.Text, c.logprobs)
 	}
 	if e.Finish != wire.FinishNone {
-		b = r.answer.finishChunk(b, index, x.call.finishOf(e))
+		b = r.answer.finishChunk(b, index, r.call.finishOf(e))
 	}
 	x.out.buf = b
 }
 
 // start appends what comes before a choice's own text.
 func (r *streamReply) start(b []byte, c *choiceState, index, prompt int) []byte {
-	if r.x.call.chat {
+	if r.call.chat {
 		return r.answer.roleChunk(b, index)
 	}
-	if !r.x.call.echo {
+	if !r.call.echo {
 		return b
 	}
 	if c.logprobs != nil {
@@ -149,8 +151,8 @@ func (r *streamReply) finish(u wire.Usage) error {
 	if !x.out.opened {
 		x.openStream()
 	}
-	if x.call.includeUsage {
-		x.out.buf = r.answer.usageChunk(x.out.buf, x.call.billed(u))
+	if r.call.includeUsage {
+		x.out.buf = r.answer.usageChunk(x.out.buf, r.call.billed(u))
 	}
 	x.out.buf = append(x.out.buf, "data: [DONE]\n\n"...)
 	return x.out.close()
@@ -168,14 +170,14 @@ func (r *plainReply) event(index, prompt int, e *wire.Event) {
 			c.logprobs.add(r.echo[prompt].logprobs)
 		}
 	}
-	if !r.x.call.promptOnly {
+	if !r.call.promptOnly {
 		c.text = append(c.text, e.Text...)
 		if c.logprobs != nil {
 			c.logprobs.add(e.Logprobs)
 		}
 	}
 	if e.Finish != wire.FinishNone {
-		c.finish = r.x.call.finishOf(e)
+		c.finish = r.call.finishOf(e)
 	}
 }
 
@@ -193,7 +195,7 @@ func (r *plainReply) flush() error {
 
 func (r *plainReply) finish(u wire.Usage) error {
 	x := r.x
-	body := r.answer.whole(nil, r.choices, x.call.billed(u))
+	body := r.answer.whole(nil, r.choices, r.call.billed(u))
 	x.openPlain(len(body))
 	x.out.buf = append(x.out.buf, body...)
 	if err := x.out.close(); err != nil {

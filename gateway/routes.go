@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 	"github.com/valyala/fasthttp/pprofhandler"
 
+	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -22,6 +23,7 @@ type route struct {
 	open    bool // needs no key
 	// serve answers, or says why not.
 	serve func(*fasthttp.RequestCtx) *failure
+	chat  bool // of generateRoute, which has no serve
 }
 
 type routeKind uint8
@@ -29,23 +31,18 @@ type routeKind uint8
 const (
 	plainRoute    routeKind = iota // one record for each request
 	probeRoute                     // no record for an answer, only for a refusal
-	generateRoute                  // takes JSON; serve keeps the record
+	generateRoute                  // takes JSON; generate keeps the record
 )
 
 func (g *Gateway) clientRoutes() []route {
-	generate := func(chat bool) func(*fasthttp.RequestCtx) *failure {
-		return func(c *fasthttp.RequestCtx) *failure {
-			g.generate(c, chat)
-			return nil
-		}
-	}
+	const get = "GET, HEAD"
 	return []route{
-		{"/v1/chat/completions", "POST", "chat_completions", generateRoute, false, generate(true)},
-		{"/v1/completions", "POST", "completions", generateRoute, false, generate(false)},
-		{"/v1/models", "GET, HEAD", "models", plainRoute, false, g.listModels},
-		{"/healthz", "GET, HEAD", "probe", probeRoute, true, g.healthz},
-		{"/readyz", "GET, HEAD", "probe", probeRoute, true, g.readyz},
-		{"/version", "GET, HEAD", "version", plainRoute, true, g.serveVersion},
+		{path: "/v1/chat/completions", methods: "POST", name: "chat_completions", kind: generateRoute, chat: true},
+		{path: "/v1/completions", methods: "POST", name: "completions", kind: generateRoute},
+		{path: "/v1/models", methods: get, name: "models", serve: g.listModels},
+		{path: "/healthz", methods: get, name: "probe", kind: probeRoute, open: true, serve: g.healthz},
+		{path: "/readyz", methods: get, name: "probe", kind: probeRoute, open: true, serve: g.readyz},
+		{path: "/version", methods: get, name: "version", open: true, serve: g.serveVersion},
 	}
 }
 
@@ -59,7 +56,7 @@ const (
 func (g *Gateway) find(c *fasthttp.RequestCtx) *route {
 	path := string(c.URI().PathOriginal())
 	if strings.HasPrefix(path, modelsPath) && len(path) > len(modelsPath) {
-		return &route{path, "GET, HEAD", "model", plainRoute, false, g.oneModel}
+		return &route{path: path, methods: "GET, HEAD", name: "model", serve: g.oneModel}
 	}
 	for i := range g.routes {
 		if g.routes[i].path == path {
@@ -72,15 +69,17 @@ func (g *Gateway) find(c *fasthttp.RequestCtx) *route {
 // handle is where every whole request comes in.
 func (g *Gateway) handle(c *fasthttp.RequestCtx) {
 	g.cors.setHeaders(&c.Response.Header, c.Request.Header.Peek("Origin"))
-	r := g.find(c)
-	f := g.screen(c, r)
+	r, tenant := g.find(c), g.tenantOf(&c.Request.Header)
+	f := g.screen(c, r, tenant)
 	switch {
 	case f != nil && f.fault == faultTransferCoding:
 		g.refuseUnread(c, f)
-	case f == nil && r.kind != plainRoute && string(c.Method()) != fasthttp.MethodOptions:
-		_ = r.serve(c) // neither kind fails
+	case f != nil, r.kind == plainRoute, string(c.Method()) == fasthttp.MethodOptions:
+		g.answer(c, r, tenant, f)
+	case r.kind == generateRoute:
+		g.generate(c, tenant, r.chat)
 	default:
-		g.answer(c, r, f)
+		_ = r.serve(c) // a probe does not fail
 	}
 }
 
@@ -93,8 +92,8 @@ func nameOf(r *route) string {
 }
 
 // answer serves what makes no text, or tells f, under one record.
-func (g *Gateway) answer(c *fasthttp.RequestCtx, r *route, f *failure) {
-	record := g.newRecord(c, nameOf(r))
+func (g *Gateway) answer(c *fasthttp.RequestCtx, r *route, tenant *admission.Tenant, f *failure) {
+	record := newRecord(&c.Request.Header, tenant, nameOf(r))
 	c.Response.Header.Set(requestIDHeader, publicID(&record))
 	switch {
 	case f != nil:
@@ -131,7 +130,7 @@ func hasMethod(methods, method string) bool {
 }
 
 // screen refuses what the headers alone decide; it is nil for what may go on.
-func (g *Gateway) screen(c *fasthttp.RequestCtx, r *route) *failure {
+func (g *Gateway) screen(c *fasthttp.RequestCtx, r *route, tenant *admission.Tenant) *failure {
 	h, method := &c.Request.Header, string(c.Method())
 	switch {
 	case hidesCoding(h):
@@ -149,13 +148,13 @@ func (g *Gateway) screen(c *fasthttp.RequestCtx, r *route) *failure {
 		if r.open {
 			return nil
 		}
-		return g.authenticate(h)
+		return authenticate(h, tenant)
 	case !g.cors.mayCall(h, c.LocalAddr()):
 		return failed(faultOrigin, "browser pages of this Origin may not call here; gateway.cors_origins lists those that may")
 	case !saysJSON(h):
 		return failed(faultMediaType, "the Content-Type must be application/json")
 	}
-	return g.authenticate(h)
+	return authenticate(h, tenant)
 }
 
 func errMethod(allow string) *failure {
@@ -262,7 +261,7 @@ func expectNothing(c *fasthttp.RequestCtx) int {
 // which will be refused is never sent.
 func (g *Gateway) expect(c *fasthttp.RequestCtx) int {
 	r := g.find(c)
-	f := g.screen(c, r)
+	f := g.screen(c, r, g.tenantOf(&c.Request.Header))
 	switch {
 	case f != nil:
 	case c.Request.Header.ContentLength() > g.cfg.Limits.BodyBytesMax:

@@ -51,7 +51,7 @@ func (g *Gateway) refuseUnread(c *fasthttp.RequestCtx, f *failure) {
 	gone := f.fault == faultClientGone
 	nc.mute.Store(gone)
 	nc.linger.Store(!gone)
-	r := g.newRecord(c, unread)
+	r := newRecord(&c.Request.Header, g.tenantOf(&c.Request.Header), unread)
 	c.Response.Header.Set(requestIDHeader, publicID(&r))
 	noteFailure(&r, f)
 	g.recorder.Finish(&r)

@@ -70,18 +70,29 @@ func (v *ledger) outstanding(level int) (tokens, requests int) {
 	return tokens + min(seen, v.shortReported), requests
 }
 
-// rest is the engine time that a prefill of the long lane still needs.
-func (v *ledger) rest(e *Entry) time.Duration {
-	return v.cost.Prefill(e.left, e.work.PromptTokens-e.left, v.chunk)
+// mayBegin tells whether a short prefill may start: together with those that the
+// engine has not begun it must fit into a step.
+func (v *ledger) mayBegin(e *Entry) bool {
+	tokens, requests := v.outstanding(e.class.level)
+	return requests == 0 || tokens+min(e.uncached(), v.chunk) <= v.chunk
 }
 
-// longs appends the long prefills under way of the levels up to level, in order.
-func (v *ledger) longs(dst []*Entry, level int) []*Entry {
-	for i := range level + 1 {
-		dst = append(dst, v.flights[i].longs...)
+// longsMost is how many long prefills a level may have begun: one is computed,
+// and others have given way to it.
+const longsMost = 4
+
+// mayDisplace tells whether a long prefill may start. It passes those under way,
+// so it must come before them.
+func (v *ledger) mayDisplace(e *Entry) bool {
+	n := 0
+	for i := range e.level + 1 {
+		for _, u := range v.flights[i].longs {
+			if n++; n == longsMost || before(u, e) {
+				return false
+			}
+		}
 	}
-	slices.SortFunc(dst, compareEntries)
-	return dst
+	return true
 }
 
 // ran notes that the engine has computed so many tokens of the long lane since
@@ -237,20 +248,20 @@ func far(a, b float64) bool { return a > 1.2*b || b > 1.2*a }
 // followCache takes the news of the cache, in their order, and prices again
 // the waiting requests that they touch: all of them after a fresh start.
 func (s *Scheduler) followCache(news hitmap.News) {
-	s.touched = s.touched[:0]
+	s.scratch.touched = s.scratch.touched[:0]
 	if news.Missed {
 		s.cache.cached.Clear()
-		s.touched = append(s.touched, s.expiry.entries...)
+		s.scratch.touched = append(s.scratch.touched, s.expiry.entries...)
 	}
 	for _, c := range news.Changes {
-		s.touched = s.cache.change(s.touched, c)
+		s.scratch.touched = s.cache.change(s.scratch.touched, c)
 	}
-	for _, e := range s.touched {
+	for _, e := range s.scratch.touched {
 		if cached := s.cache.match(e); e.state == waiting && cached != e.cached {
 			s.recache(e, cached)
 		}
 	}
-	clear(s.touched)
+	clear(s.scratch.touched)
 }
 
 // recache prices a waiting e by what is cached of it now.
@@ -267,9 +278,9 @@ func (s *Scheduler) recache(e *Entry, cached int) {
 
 // repriceAll follows an engine whose speed has changed.
 func (s *Scheduler) repriceAll() {
-	s.touched = append(s.touched[:0], s.expiry.entries...)
-	for _, e := range s.touched {
+	s.scratch.touched = append(s.scratch.touched[:0], s.expiry.entries...)
+	for _, e := range s.scratch.touched {
 		s.recache(e, e.cached)
 	}
-	clear(s.touched)
+	clear(s.scratch.touched)
 }

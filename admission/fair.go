@@ -122,12 +122,14 @@ func (l *line) remove(e *Entry) {
 	l.class.tenants, l.listed = all[:last], out
 }
 
-// head is the request of k's lane that goes first: the least key among the
-// tenants with deficit. Where none has any, all that wait get as many quanta
-// as bring the first of them above nothing.
-func (s *Scheduler) head(k *class, lane int) *Entry {
-	var best *Entry
-	rounds := math.Inf(1)
+// head is the request of k's lane that goes first: the smallest key among the
+// tenants with a deficit left. It is nil for an empty lane, and where no tenant
+// has a deficit left; then rounds is how many quanta each must get until one has.
+func (s *Scheduler) head(k *class, lane int) (best *Entry, rounds float64) {
+	if k.inLane[lane] == 0 {
+		return nil, 0
+	}
+	rounds = math.Inf(1)
 	for _, l := range k.tenants {
 		e := l.lanes[lane].head()
 		switch {
@@ -140,16 +142,26 @@ func (s *Scheduler) head(k *class, lane int) *Entry {
 			rounds = min(rounds, math.Floor(float64(-l.deficit)/float64(s.quantum(l.tenant)))+1)
 		}
 	}
-	if best != nil || math.IsInf(rounds, 1) {
-		return best
+	if best != nil {
+		return best, 0
 	}
-	for _, l := range k.tenants {
-		if l.lanes[lane].head() != nil {
+	return nil, rounds
+}
+
+// refill is the quanta that all tenants with something in a lane get at a time.
+type refill struct {
+	class  *class
+	lane   int
+	rounds float64
+}
+
+func (s *Scheduler) refill(r refill) {
+	for _, l := range r.class.tenants {
+		if l.lanes[r.lane].head() != nil {
 			q := s.quantum(l.tenant)
-			l.deficit = min(l.deficit+time.Duration(rounds*float64(q)), 2*q)
+			l.deficit = min(l.deficit+time.Duration(r.rounds*float64(q)), 2*q)
 		}
 	}
-	return s.head(k, lane)
 }
 
 // charge books engine time to e's tenant and class, and credits the floors of

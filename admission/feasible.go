@@ -3,8 +3,6 @@ package admission
 import (
 	"fmt"
 	"time"
-
-	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // When a request arrives, every waiting one that has a goal must still be able
@@ -13,123 +11,23 @@ import (
 // and Hodgson do (1968) to have the fewest late jobs, and first of tenants
 // that are over their share.
 
-// pace says how fast the waiting prefill of a level is worked off.
-type pace struct {
-	from  time.Duration // when the engine turns to it
-	rate  float64       // engine time a unit of time
-	share float64       // of a step that the long lane gets beside short work
-	mixed bool          // there is long work, which takes its share from short work
-	short time.Duration // all short work, which goes before the long lane's
-	// passing is the share of the time that short requests take which are still
-	// to come and pass the long ones.
-	passing float64
-	// longRate is rate for the long lane, which decoding may hold back more.
-	longRate float64
-
-	sequencesFree, kvFree         int
-	sequencesTime, kvTime, margin float64 // nanoseconds for each beyond the free ones
-}
-
-// paceOf looks at the engine as it is now, and at what level has under way.
-func (s *Scheduler) paceOf(level int) pace {
-	v := &s.engine
-	chunk := s.chunkTokens()
-	tokens, _ := v.outstanding(level)
-	s.longs = v.longs(s.longs[:0], level)
-	waits := s.levels[level].track.total()
-	p := pace{
-		rate: s.rate(level), share: s.cfg.LongShare, margin: v.margin.value(),
-		mixed:         len(s.longs) > 0 || waits.long > 0,
-		passing:       min(1-s.cfg.LongShare, s.levels[level].short.share(s.now)),
-		short:         waits.short + v.cost.Prefill(tokens, 0, chunk),
-		sequencesFree: s.cfg.RunningSequencesMax - v.sequences,
-		kvFree:        v.kvMax() - v.flights[level].kv,
-	}
-	p.longRate = p.rate
-	if v.rows > 0 && v.longPace > 0 {
-		p.longRate = min(p.rate, max(v.longPace, 0.05))
-	}
-	p.from = s.now + v.stepDuration/2 + time.Duration(float64(v.cost.Prefill(tokens, 0, chunk))/p.rate)
-	if n := v.sequences; n > 0 {
-		p.sequencesTime = v.life / float64(n)
-	}
-	if n := v.flights[level].kv; n > 0 {
-		p.kvTime = v.life / float64(n)
-	}
-	if v.kvTokens == 0 {
-		p.kvFree = 1 << 40
-	}
-	return p
-}
-
-// rate is the part of the engine's time that a level's prefill gets: what
-// decoding beside it leaves, less what other levels take.
-func (s *Scheduler) rate(level int) float64 {
-	v := &s.engine
-	load := cost.Load{PrefillTokens: s.chunkTokens()}
-	rate := 1.0
-	if alone := v.cost.Step(load); alone > 0 {
-		load.DecodeRows, load.DecodeContext = v.rows, v.rowsContext
-		rate = float64(alone) / float64(v.cost.Step(load))
-	}
-	left, floor := 1.0, 0.0
-	for _, k := range s.classes {
-		switch {
-		case k.level == level:
-			floor += k.Floor
-		case k.level > level && k.waiting > 0:
-			left -= k.Floor
-		}
-	}
-	for l := range level {
-		left -= s.levels[l].served.share(s.now)
-	}
-	return rate * max(left, floor, 0.01)
-}
-
-// finish is when a request with prefill has its first token, after all that is
-// summed up in ahead, itself among it.
-func (p *pace) finish(ahead *sums, prefill time.Duration, long bool) time.Duration {
-	work, rate := float64(ahead.short), p.rate
-	switch {
-	case long:
-		l := float64(ahead.long)
-		work, rate = min(l/p.share, float64(p.short)+l/(1-p.passing)), p.longRate
-	case p.mixed:
-		work /= 1 - p.share
-	}
-	at := work / rate * p.margin
-	if n := ahead.sequences - p.sequencesFree; n > 0 {
-		at = max(at, float64(n)*p.sequencesTime+float64(prefill)/p.rate)
-	}
-	if n := ahead.kv - p.kvFree; n > 0 {
-		at = max(at, float64(n)*p.kvTime+float64(prefill)/p.rate)
-	}
-	return p.from + time.Duration(at)
-}
-
-// fits tells that nobody of b is late, whoever is the last: it may say no of a
-// block in which nobody is.
-func (p *pace) fits(ahead sums, b *block) bool {
-	ahead.addAll(&b.sums)
-	return (b.short == 0 || p.finish(&ahead, b.prefillMax, false) <= b.earliest) &&
-		(b.long == 0 || p.finish(&ahead, b.prefillMax, true) <= b.earliest)
-}
-
-// relieve turns requests of e's level away until everybody can keep its goal,
-// and foretells e's own wait.
+// relieve gives up requests of e's level until everybody can keep its goal, and
+// predicts e's own wait.
 func (s *Scheduler) relieve(e *Entry) {
 	if !s.engine.cost.Known() {
 		return
 	}
 	if e.due == 0 {
-		e.predicted = s.backlogAhead(e)
+		e.predicted = s.backlogWait(e)
 		s.checkWithin(e)
 		return
 	}
 	for weighed := false; e.state == waiting && e.due > 0; {
-		p := s.paceOf(e.class.level)
-		late := s.firstLate(&p, e)
+		f := s.forecast(e.level)
+		late, wait := f.test(&s.levels[e.level].track, e)
+		if wait > 0 {
+			e.predicted = wait
+		}
 		if late == nil {
 			return
 		}
@@ -137,86 +35,9 @@ func (s *Scheduler) relieve(e *Entry) {
 			s.weigh()
 			weighed = true
 		}
-		victim := s.victim(e.class.level, late, e)
+		victim := s.victim(e.level, late, e)
 		s.giveUp(victim, s.lateRefusal(victim, e.predicted))
 	}
-}
-
-// firstLate is the first request, in the order of service, from e on, that
-// would miss its goal; long prefills under way are among them. It notes e's own
-// wait.
-func (s *Scheduler) firstLate(p *pace, e *Entry) *Entry {
-	t := &s.levels[e.level].track
-	at, _ := t.find(e)
-	w := walk{pace: p, ledger: &s.engine, newcomer: e, longs: s.longs}
-	for _, b := range t.blocks[:at] {
-		w.ahead.addAll(&b.sums)
-	}
-	for i, b := range t.blocks[at:] {
-		if i > 0 && w.skips(b) {
-			continue
-		}
-		for _, o := range b.entries {
-			if late := w.pass(o); late != nil {
-				return late
-			}
-		}
-	}
-	return w.underWayBefore(nil)
-}
-
-// walk goes over the requests in the order of service, from newcomer on, and
-// the long prefills under way with them.
-type walk struct {
-	*pace
-	ledger   *ledger
-	newcomer *Entry
-	longs    []*Entry // under way, not yet passed
-	ahead    sums
-}
-
-// skips passes a block in which nobody can be late, and no long prefill under
-// way comes before its end.
-func (w *walk) skips(b *block) bool {
-	if len(w.longs) > 0 && before(w.longs[0], b.entries[len(b.entries)-1]) || !w.fits(w.ahead, b) {
-		return false
-	}
-	w.ahead.addAll(&b.sums)
-	return true
-}
-
-// pass goes to the next request, and returns whoever is late up to it.
-func (w *walk) pass(o *Entry) *Entry {
-	if late := w.underWayBefore(o); late != nil {
-		return late
-	}
-	w.ahead.add(o, 1)
-	if before(o, w.newcomer) {
-		return nil
-	}
-	finish := w.finish(&w.ahead, o.prefill, o.long)
-	if o == w.newcomer {
-		o.predicted = finish - o.arrived
-	}
-	if finish > o.due {
-		return o
-	}
-	return nil
-}
-
-// underWayBefore passes the long prefills under way before o, all of them for
-// nil. Those after the newcomer may not be made late by it.
-func (w *walk) underWayBefore(o *Entry) *Entry {
-	for len(w.longs) > 0 && (o == nil || before(w.longs[0], o)) {
-		u := w.longs[0]
-		w.longs = w.longs[1:]
-		rest := w.ledger.rest(u)
-		w.ahead.long += rest
-		if u.due > 0 && w.newcomer.long && before(w.newcomer, u) && w.finish(&w.ahead, rest, true) > u.due {
-			return u
-		}
-	}
-	return nil
 }
 
 // overMost is how far a tenant may be over its share before its requests go first.
@@ -297,9 +118,9 @@ func (s *Scheduler) comeBack(e *Entry) time.Duration {
 	return min(max(wait, retryMin), retryMax)
 }
 
-// backlogAhead is the wait of a request without a goal: all that is more urgent,
-// and its own class's backlog.
-func (s *Scheduler) backlogAhead(e *Entry) time.Duration {
+// backlogWait is how long the engine needs for e's prefill and for all that waits
+// in classes that are as urgent or more, at the rate that e's level gets.
+func (s *Scheduler) backlogWait(e *Entry) time.Duration {
 	work := e.prefill
 	for _, k := range s.classes {
 		if k.level <= e.class.level {
@@ -326,16 +147,10 @@ const (
 	retryMax = 10 * time.Minute
 )
 
-// retryAfter is when a request like e could be kept: the work before it, less
-// the time that it may wait, at the pace of the engine.
+// retryAfter is when a request like e could keep its goal: the wait for the
+// backlog or for places, less the time that it may wait.
 func (s *Scheduler) retryAfter(e *Entry) time.Duration {
-	work := e.prefill
-	for _, k := range s.classes {
-		if k.level <= e.class.level {
-			work += k.backlog
-		}
-	}
-	wait := time.Duration(float64(work) / s.rate(e.class.level))
+	wait := s.backlogWait(e)
 	if n := s.waiting.sequences + e.work.Sequences - (s.cfg.RunningSequencesMax - s.engine.sequences); n > 0 && s.engine.sequences > 0 {
 		wait = max(wait, time.Duration(float64(n)*s.engine.life/float64(s.engine.sequences)))
 	}

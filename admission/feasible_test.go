@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// lateNaively is firstLate without blocks: it looks at everybody.
+// lateNaively is forecast.test without blocks: it looks at everybody.
 func lateNaively(s *Scheduler, e *Entry) *Entry {
 	var all []*Entry
 	for _, b := range s.levels[e.level].track.blocks {
 		all = append(all, b.entries...)
 	}
 	slices.SortFunc(all, compareEntries)
-	p := s.paceOf(e.level)
+	f := s.forecast(e.level)
 	var ahead sums
 	seen := false
 	for _, o := range all {
 		ahead.add(o, 1)
-		if seen = seen || o == e; seen && p.finish(&ahead, o.prefill, o.long) > o.due {
+		if seen = seen || o == e; seen && f.firstToken(&ahead, o.prefill, o.long) > o.due {
 			return o
 		}
 	}
@@ -53,9 +53,9 @@ func TestFeasibilityIsThatOfEachRequest(t *testing.T) {
 			e.expires = now + time.Hour
 			s.enter(e, s.tenant("a", now))
 			if i%7 == 0 {
-				p := s.paceOf(0)
+				f := s.forecast(0)
 				want := lateNaively(s, e)
-				if got := s.firstLate(&p, e); got != want {
+				if got, _ := f.test(&s.levels[0].track, e); got != want {
 					t.Fatalf("seed %d, request %d: by blocks %v is late, one by one %v", seed, i, got, want)
 				}
 				if want != nil {

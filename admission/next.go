@@ -6,98 +6,173 @@ import (
 )
 
 // Next starts the request whose turn it is, or returns nil where none may start
-// now. The engine pulls: it is given no more than a step's worth of prefill it
-// has not begun, so what waits can still be put in another order.
+// now. The engine pulls: it is given at most one step's worth of prefill that it
+// has not begun, so the order of what waits can still change.
 //
-// More urgent levels go first, save for what floors are owed. A request that
-// waits for a place or for memory keeps less urgent ones from taking them.
+// A decision has four parts. Expire refuses requests whose wait is over or which
+// can no longer keep their goal; refill gives tenants new engine time; choose
+// reads the state and says what comes next; start applies it. How far a decision
+// looks depends on what it finds: a class that nobody reaches is neither expired
+// nor refilled. So choose asks for what must happen first, and is asked again.
 func (s *Scheduler) Next(now time.Duration) *Entry {
 	s.advance(now)
-	s.wakeAt = 0
+	for {
+		d := s.choose(s.scratch.kept[:0])
+		s.scratch.kept, s.wakeAt = d.kept, d.wakeAt
+		for _, k := range d.kept {
+			k.entry.why = k.why
+		}
+		switch {
+		case d.late != nil:
+			s.giveUp(d.late, s.hopeless(d.late))
+		case d.refill.rounds > 0:
+			s.refill(d.refill)
+		case d.start != nil:
+			s.start(d.start)
+			return d.start
+		default:
+			return nil
+		}
+	}
+}
+
+// decision is what comes next: at most one of late, refill and start. None of
+// them says that nobody may start.
+type decision struct {
+	late   *Entry // head of its lane that can no longer keep its goal
+	refill refill // for a lane in which no tenant has a deficit left
+	start  *Entry
+
+	kept   []kept        // heads that were looked at and do not start
+	wakeAt time.Duration // when the first window of those ends; 0 is never
+}
+
+// kept is a head and what keeps it from starting.
+type kept struct {
+	entry *Entry
+	why   Why
+}
+
+// interrupted tells that something must happen before the choice can go on.
+func (d *decision) interrupted() bool { return d.late != nil || d.refill.rounds > 0 }
+
+// keep notes what keeps a head.
+func (d *decision) keep(e *Entry, why Why) {
+	d.kept = append(d.kept, kept{e, why})
+	if why != WhyWindow {
+		return
+	}
+	if until := e.windowEnd(); d.wakeAt == 0 || until < d.wakeAt {
+		d.wakeAt = until
+	}
+}
+
+// choose says what comes next; it only reads. Its notes are appended to notes.
+//
+// Classes whose floor is owed go first, then all; both from the most urgent
+// level on. A request that waits for a place or for memory keeps less urgent
+// levels from taking them.
+func (s *Scheduler) choose(notes []kept) decision {
+	d := decision{kept: notes}
 	if s.count == 0 || s.engine.heard && !s.engine.up {
-		return nil
+		return d
 	}
 	for _, owed := range [...]bool{true, false} {
 		for level := range levelCount {
-			e, blocked := s.nextOf(level, owed)
-			if e != nil {
-				s.start(e)
-				return e
-			}
-			if blocked && !owed {
-				return nil
+			blocked := s.chooseAt(level, owed, &d)
+			if d.interrupted() || d.start != nil || blocked && !owed {
+				return d
 			}
 		}
 	}
-	return nil
+	return d
 }
 
-// nextOf is the next of a level's classes, either those that are owed their
-// floor or all of them. blocked says that one of them waits for what less
-// urgent ones must not take.
-func (s *Scheduler) nextOf(level int, owed bool) (best *Entry, blocked bool) {
-	for _, k := range s.classes {
-		if k.level != level || k.waiting == 0 || k.mode == Paused || owed && !k.owed(s) || !owed && !s.load.serves(level) {
+// chooseAt chooses among a level's classes: those whose floor is owed, or all
+// that may start work. blocked says that one of them waits for a place or for
+// memory, and none starts.
+func (s *Scheduler) chooseAt(level int, owed bool, d *decision) (blocked bool) {
+	var best *Entry
+	for _, k := range s.levels[level].classes {
+		if k.waiting == 0 || k.mode == Paused || owed && !k.owed(s) || !owed && !s.load.serves(level) {
 			continue
 		}
-		e, why := s.candidate(k)
-		switch {
-		case e != nil && (best == nil || before(e, best)):
-			best = e
-		case why == WhySequences || why == WhyMemory:
-			blocked = true
+		e, why := s.candidate(k, d)
+		if d.interrupted() {
+			return false
 		}
+		if e != nil && (best == nil || before(e, best)) {
+			best = e
+		}
+		blocked = blocked || why.room()
 	}
-	return best, blocked && best == nil
+	d.start = best
+	return blocked && best == nil
 }
 
-// candidate is the request of k that may start now; where none may, why is
-// what keeps the first of them.
-func (s *Scheduler) candidate(k *class) (e *Entry, why Why) {
-	var heads [laneCount]*Entry
-	for lane := range heads {
-		heads[lane] = s.timely(k, lane)
+// candidate is the request of k that may start now; where none may, why is what
+// keeps them. It is the head with the smaller key, or else the other lane's head,
+// by what the gate of the first one says:
+//
+//	first    open         room for it is short    anything else
+//	short    it starts    the long one may        the long one may
+//	long     it starts    nobody may              the short one may
+//
+// An older long request that waits for room is not passed by short ones, which
+// would take the room again and again.
+func (s *Scheduler) candidate(k *class, d *decision) (e *Entry, why Why) {
+	short, long := s.laneHead(k, laneShort, d), s.laneHead(k, laneLong, d)
+	if d.interrupted() {
+		return nil, WhyNot
 	}
-	short, long := heads[laneShort], heads[laneLong]
+	longFirst, longGate := false, WhyNot
 	if long != nil {
-		gate := s.gate(long)
-		if gate == WhyNot && (short == nil || before(long, short)) {
+		longFirst, longGate = short == nil || before(long, short), s.gate(long)
+		if longFirst && longGate == WhyNot {
 			return long, WhyNot
 		}
-		long.why = gate
-		// An older long request that waits for room is not passed by all the
-		// short ones that would take it.
-		if (gate == WhySequences || gate == WhyMemory) && (short == nil || before(long, short)) {
-			return nil, gate
-		}
-		why = gate
+		d.keep(long, longGate)
 	}
-	if short != nil {
-		if gate := s.gate(short); gate != WhyNot {
-			short.why, why = gate, gate
-		} else {
-			return short, WhyNot
-		}
+	if longFirst && (short == nil || longGate.room()) {
+		return nil, longGate
 	}
-	if long != nil && long.why == WhyNot {
+	shortGate := s.gate(short)
+	if shortGate == WhyNot {
+		return short, WhyNot
+	}
+	d.keep(short, shortGate)
+	if long != nil && longGate == WhyNot {
 		return long, WhyNot
 	}
-	return nil, why
+	return nil, shortGate
 }
 
-// timely is the head of a lane that can still keep its goal, or has none.
-// Those that cannot are turned away, or give their goal up.
-func (s *Scheduler) timely(k *class, lane int) *Entry {
-	for {
-		e := s.head(k, lane)
-		if e == nil || e.due == 0 || s.now+e.prefill <= e.due {
-			return e
-		}
-		s.giveUp(e, &Refusal{
-			Reason: Late, Predicted: s.now + e.prefill - e.arrived, RetryAfter: s.retryAfter(e),
-			Message: fmt.Sprintf("its first token would come %v after it arrived, and class %s promises it within %v; try again later, or use a class that may wait",
-				(s.now + e.prefill - e.arrived).Round(time.Millisecond), k.Name, (e.due - e.arrived).Round(time.Millisecond)),
-		})
+// laneHead is the head of a lane of k, nil for an empty one. Where the lane needs
+// a refill, or the head can no longer keep its goal, it interrupts d.
+func (s *Scheduler) laneHead(k *class, lane int, d *decision) *Entry {
+	if d.interrupted() {
+		return nil
+	}
+	e, rounds := s.head(k, lane)
+	switch {
+	case rounds > 0:
+		d.refill = refill{k, lane, rounds}
+	case e != nil && e.due > 0 && s.now+e.prefill > e.due:
+		d.late = e
+	}
+	return e
+}
+
+// room tells that e waits for what less urgent requests could take from it.
+func (w Why) room() bool { return w == WhySequences || w == WhyMemory }
+
+// hopeless is the refusal of a request that would miss its goal if it started now.
+func (s *Scheduler) hopeless(e *Entry) *Refusal {
+	wait := s.now + e.prefill - e.arrived
+	return &Refusal{
+		Reason: Late, Predicted: wait, RetryAfter: s.retryAfter(e),
+		Message: fmt.Sprintf("its first token would come %v after it arrived, and class %s promises it within %v; try again later, or use a class that may wait",
+			wait.Round(time.Millisecond), e.class.Name, (e.due - e.arrived).Round(time.Millisecond)),
 	}
 }
 
@@ -114,36 +189,19 @@ func (s *Scheduler) gate(e *Entry) Why {
 		return WhyMemory
 	case v.kvTokens > 0 && k.sequences > 0 && k.kv+e.kv > share(v.kvMax()):
 		return WhyClassCap
-	}
-	if v.heard {
-		if e.long {
-			if !s.mayDisplace(e) {
-				return WhyPrefill
-			}
-		} else if tokens, requests := v.outstanding(k.level); requests > 0 && tokens+min(e.uncached(), v.chunk) > v.chunk {
-			return WhyPrefill
-		}
-	}
-	if s.held(e) {
+	case v.heard && e.long && !v.mayDisplace(e):
+		return WhyPrefill
+	case v.heard && !e.long && !v.mayBegin(e):
+		return WhyPrefill
+	case s.inWindow(e):
 		return WhyWindow
 	}
 	return WhyNot
 }
 
-// longsMost is how many long prefills a level may have begun: one is computed,
-// and others have given way to it.
-const longsMost = 4
-
-// mayDisplace tells whether a long prefill may start: where others are under way
-// it passes them, so it must come before them.
-func (s *Scheduler) mayDisplace(e *Entry) bool {
-	s.longs = s.engine.longs(s.longs[:0], e.level)
-	return len(s.longs) == 0 || len(s.longs) < longsMost && before(e, s.longs[0])
-}
-
-// kvAhead is the memory that k's requests may not take: of more urgent and
-// equal levels all of it, and of less urgent ones none for level 0, since the
-// engine takes their pages where it must.
+// kvAhead is the memory that k's requests may not take, in tokens: that of
+// everybody, but for level 0 only that of level 0, since the engine takes pages
+// from less urgent requests where it must.
 func (s *Scheduler) kvAhead(k *class) (tokens int) {
 	if k.level > levelInteractive {
 		return s.engine.kv
@@ -151,17 +209,10 @@ func (s *Scheduler) kvAhead(k *class) (tokens int) {
 	return s.engine.flights[levelInteractive].kv
 }
 
-// held tells whether e waits for company: the engine is idle, e's class has a
-// window, and not enough waits to fill a step.
-func (s *Scheduler) held(e *Entry) bool {
-	until := e.arrived + e.class.Window
-	if e.class.Window == 0 || s.now >= until || s.engine.sequences > 0 || s.tokens >= s.chunkTokens() {
-		return false
-	}
-	if s.wakeAt == 0 || until < s.wakeAt {
-		s.wakeAt = until
-	}
-	return true
+// inWindow tells whether e waits for others to share its first step: the engine
+// is idle, e's class has a window, and not enough waits to fill a step.
+func (s *Scheduler) inWindow(e *Entry) bool {
+	return e.class.Window > 0 && s.now < e.windowEnd() && s.engine.sequences == 0 && s.tokens < s.chunkTokens()
 }
 
 func (s *Scheduler) chunkTokens() int {
@@ -176,7 +227,7 @@ func (s *Scheduler) start(e *Entry) {
 	s.leave(e)
 	e.state, e.started = running, s.now
 	if e.asked.level < e.level && s.levels[e.asked.level].track.empty() {
-		e.level = e.asked.level // nobody whom it could harm
+		e.level = e.asked.level // demoted, and it delays nobody at its first level
 	}
 	e.inRunning = len(s.running)
 	s.running = append(s.running, e)

@@ -27,6 +27,9 @@ func (s *Scheduler) price(e *Entry) {
 	e.key = e.arrived + min(time.Duration(s.cfg.Aging*float64(e.cost)), most)
 }
 
+// windowEnd is when e need not wait for others any more to share its first step.
+func (e *Entry) windowEnd() time.Duration { return e.arrived + e.class.Window }
+
 // kvQuantile is the share of answers for which the reserved memory suffices.
 const kvQuantile = 0.75
 

@@ -35,8 +35,7 @@ type Scheduler struct {
 	expiry  heap
 	running []*Entry
 	turned  []*Entry // refused while they waited, since Turned
-	touched []*Entry // scratch of Report
-	longs   []*Entry // scratch
+	scratch scratch
 	waiting sums
 	bytes   int
 	tokens  int // uncached, waiting
@@ -48,6 +47,13 @@ type Scheduler struct {
 	returningAt time.Duration
 }
 
+// scratch is memory that is used again. Nothing reads what an earlier call left.
+type scratch struct {
+	touched  []*Entry   // of Report
+	kept     []kept     // of Next
+	underWay []underWay // of forecast
+}
+
 // class is a Class with what it holds.
 type class struct {
 	Class
@@ -57,6 +63,7 @@ type class struct {
 	held    map[*tenant]*line
 
 	waiting, running int
+	inLane           [laneCount]int // waiting, by lane
 	bytes            int
 	sequences, kv    int           // of the running ones
 	backlog          time.Duration // cost of what waits
@@ -68,9 +75,10 @@ type class struct {
 
 // level is what the classes of a level have in common.
 type level struct {
-	track  track
-	served meter
-	short  meter // prefill of the short lane
+	classes []*class
+	track   track
+	served  meter
+	short   meter // prefill of the short lane
 }
 
 // NewScheduler makes a Scheduler; the error says what is wrong with cfg.
@@ -93,6 +101,8 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 	for _, c := range table {
 		k := &class{Class: c, level: levelOf(&c), held: map[*tenant]*line{}}
 		s.classes, s.byName[c.Name] = append(s.classes, k), k
+		l := &s.levels[k.level]
+		l.classes = append(l.classes, k)
 	}
 	if s.byName[cfg.DefaultClass] == nil {
 		return nil, fmt.Errorf("admission.default_class: there is no class %q", cfg.DefaultClass)
@@ -168,6 +178,7 @@ func (s *Scheduler) leave(e *Entry) {
 func (s *Scheduler) countWaiting(e *Entry, sign int) {
 	k := e.class
 	k.waiting += sign
+	k.inLane[e.lane()] += sign
 	k.bytes += sign * e.work.Bytes
 	k.backlog += time.Duration(sign) * e.cost
 	e.line.tenant.backlog += time.Duration(sign) * e.cost

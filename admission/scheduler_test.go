@@ -17,7 +17,7 @@ var testCost = cost.Cost{Base: 10e6, PrefillToken: 1e6, DecodeRow: 1e6, DecodeCo
 // check holds the invariants of Scheduler against what all entries say.
 func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 	t.Helper()
-	type sum struct{ waiting, running, bytes, sequences, kv int }
+	type sum struct{ waiting, long, running, bytes, sequences, kv int }
 	classes := map[*class]*sum{}
 	for _, k := range s.classes {
 		classes[k] = &sum{}
@@ -30,6 +30,7 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 		switch e.state {
 		case waiting:
 			c.waiting++
+			c.long += e.lane()
 			c.bytes += e.work.Bytes
 			count++
 			tokens += e.uncached()
@@ -67,8 +68,11 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 		}
 	}
 	for k, c := range classes {
-		if got := (sum{k.waiting, k.running, k.bytes, k.sequences, k.kv}); got != *c {
+		if got := (sum{k.waiting, k.inLane[laneLong], k.running, k.bytes, k.sequences, k.kv}); got != *c {
 			t.Fatalf("class %s says %+v, its entries %+v", k.Name, got, *c)
+		}
+		if k.inLane[laneShort]+k.inLane[laneLong] != k.waiting {
+			t.Fatalf("class %s has %v in its lanes and %d waiting", k.Name, k.inLane, k.waiting)
 		}
 		for i, l := range k.tenants {
 			if l.listed != i || l.waiting() == 0 {
@@ -136,6 +140,7 @@ type play struct {
 	started int
 	refused map[Reason]int
 	ids     int
+	look    func() // called before every decision, where set
 }
 
 func newPlay(t *testing.T, seed uint64, cfg Config) *play {
@@ -162,16 +167,24 @@ func (p *play) arrive(w Work) *Entry {
 }
 
 func (p *play) pump() {
+	p.lookAround()
 	for e := p.Next(p.now); e != nil; e = p.Next(p.now) {
 		if e.state != running {
 			p.t.Fatal("Next gave one that does not run")
 		}
 		p.started++
+		p.lookAround()
 	}
 	p.checkBusy()
 	for _, e := range p.Turned() {
 		p.refused[e.refusal.Reason]++
 		p.Done(e, Spent{}, p.now)
+	}
+}
+
+func (p *play) lookAround() {
+	if p.look != nil {
+		p.look()
 	}
 }
 
@@ -183,7 +196,8 @@ func (p *play) checkBusy() {
 	}
 	for _, e := range p.expiry.entries {
 		k := e.class
-		if k.mode != Paused && p.load.serves(k.level) && (k.Window == 0 || p.now >= e.arrived+k.Window) && e == p.head(k, e.lane()) {
+		head, _ := p.head(k, e.lane())
+		if k.mode != Paused && p.load.serves(k.level) && (k.Window == 0 || p.now >= e.arrived+k.Window) && e == head {
 			p.t.Fatalf("%s of class %s waits at an empty engine: %v", e.work.ID, k.Name, p.gate(e))
 		}
 	}

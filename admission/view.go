@@ -49,21 +49,21 @@ func (s *Scheduler) viewWaiting() []WaitingView {
 	})
 	var views []WaitingView
 	var ahead sums
-	var p pace
+	var f forecast
 	level := out
 	for _, e := range entries[:min(viewMax, len(entries))] {
 		if e.level != level {
 			level, ahead = e.level, sums{}
-			p = s.paceOf(level)
-			for _, u := range s.longs {
-				ahead.long += s.engine.rest(u)
+			f = s.forecast(level)
+			f.margin = 1 // the view shows what is expected, not what is promised
+			for _, u := range f.underWay {
+				ahead.long += u.rest
 			}
-			p.margin = 1
 		}
 		ahead.add(e, 1)
 		starts := time.Duration(0)
 		if s.engine.cost.Known() {
-			starts = max(0, p.finish(&ahead, e.prefill, e.long)-s.now-time.Duration(float64(e.prefill)/p.rate))
+			starts = max(0, f.firstToken(&ahead, e.prefill, e.long)-s.now-time.Duration(float64(e.prefill)/f.rate))
 		}
 		views = append(views, WaitingView{
 			ID: e.work.ID, Tenant: e.work.Tenant, Class: e.class.Name, Demoted: e.asked != e.class, Long: e.long,
@@ -82,13 +82,23 @@ func (s *Scheduler) whyNow(e *Entry) Why {
 		return WhyPaused
 	case e.line.deficit <= 0 && len(e.class.tenants) > 1:
 		return WhyShare
-	case e != s.head(e.class, e.lane()):
+	case !s.leads(e):
 		return WhyOrder
 	}
 	if why := s.gate(e); why != WhyNot {
 		return why
 	}
 	return WhyOrder
+}
+
+// leads tells whether e goes first in its lane, or will once its tenant, which
+// has no rival in the class, gets new quanta.
+func (s *Scheduler) leads(e *Entry) bool {
+	first, rounds := s.head(e.class, e.lane())
+	if rounds > 0 {
+		first = e.line.lanes[e.lane()].head()
+	}
+	return e == first
 }
 
 func (p *pairs) view() LengthView {

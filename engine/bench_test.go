@@ -39,7 +39,7 @@ func manualLoop(t testing.TB, model string, sequences int) *loop {
 // turnTaking is a turn after which the readers take everything.
 func (l *loop) turnTaking(taken []wire.Event) []wire.Event {
 	l.turn()
-	for _, s := range l.running {
+	for _, s := range l.supply.running {
 		taken = s.gen.stream.Take(taken[:0])
 	}
 	return taken
@@ -59,12 +59,12 @@ func TestDecodeStepAllocatesOnlyTextAndState(t *testing.T) {
 		t.Errorf("a decode step of %d sequences allocates %v times; want at most %d", sequences, got, limit)
 	}
 	with := testing.AllocsPerRun(200, func() { taken = l.turnTaking(taken) })
-	l.recorder.log = nil
+	l.ledger.recorder.log = nil
 	if without := testing.AllocsPerRun(200, func() { taken = l.turnTaking(taken) }); with > without+1 { // a block's list here and there
 		t.Errorf("a step allocates %v times with its record, %v without", with, without)
 	}
-	if len(l.running) != sequences {
-		t.Errorf("%d sequences run; want %d", len(l.running), sequences)
+	if len(l.supply.running) != sequences {
+		t.Errorf("%d sequences run; want %d", len(l.supply.running), sequences)
 	}
 }
 
@@ -75,7 +75,7 @@ func BenchmarkDecodeStep(b *testing.B) {
 			var taken []wire.Event
 			renew := func() {
 				l = manualLoop(b, "", sequences)
-				for l.total.StepDecodeTokens < sequences {
+				for l.ledger.total.StepDecodeTokens < sequences {
 					taken = l.turnTaking(taken)
 				}
 			}
@@ -103,15 +103,15 @@ func BenchmarkOwnWork(b *testing.B) {
 	var own, sampling time.Duration
 	steps := 0
 	for b.Loop() {
-		if l.total.StepDecodeTokens < sequences || steps%256 == 255 { // before they end
+		if l.ledger.total.StepDecodeTokens < sequences || steps%256 == 255 { // before they end
 			l = manualLoop(b, "", sequences)
-			for l.total.StepDecodeTokens < sequences {
+			for l.ledger.total.StepDecodeTokens < sequences {
 				l.turnTaking(nil)
 			}
 		}
 		began := time.Now()
 		l.takeArrivals()
-		rows := l.schedule()
+		rows := l.compose()
 		composed := time.Now()
 		logits, _ := l.forward(rows)
 		computed := time.Now()
@@ -119,7 +119,7 @@ func BenchmarkOwnWork(b *testing.B) {
 		sampled := time.Now()
 		l.report(rows)
 		own, sampling = own+composed.Sub(began)+time.Since(sampled), sampling+sampled.Sub(computed)
-		for _, s := range l.running {
+		for _, s := range l.supply.running {
 			s.gen.stream.Take(nil)
 		}
 		steps++
@@ -156,19 +156,19 @@ func BenchmarkRecords(b *testing.B) {
 }
 
 func benchRecords(b *testing.B, l *loop, sequences int) {
-	log := l.recorder.log
+	log := l.ledger.recorder.log
 	var taken []wire.Event
-	for l.total.StepDecodeTokens < sequences {
+	for l.ledger.total.StepDecodeTokens < sequences {
 		taken = l.turnTaking(taken)
 	}
 	var took [2][]float64
 	b.ResetTimer()
 	r := rand.New(rand.NewPCG(1, 1))
 	for range min(2*b.N, 1900) { // the answers are 2000 tokens long
-		l.recorder.log = nil
+		l.ledger.recorder.log = nil
 		i := r.IntN(2) // not by turns: odd contexts do not cost what even ones do
 		if i == 1 {
-			l.recorder.log = log
+			l.ledger.recorder.log = log
 		}
 		began := wire.Monotonic()
 		taken = l.turnTaking(taken)

@@ -87,7 +87,7 @@ func TestCancelAtEveryStepThenAskAgain(t *testing.T) { // cancelled at every ste
 		var victim *wire.Stream
 		ready := make(chan struct{})
 		b := newLab(t, labSetup{cfg: Config{BatchTokensMax: 7}, onTurn: func(b *lab) {
-			if b.loop.total.Step == uint64(step) && len(b.loop.running) > 0 || b.loop.total.Step > uint64(step) {
+			if b.loop.ledger.total.Step == uint64(step) && len(b.loop.supply.running) > 0 || b.loop.ledger.total.Step > uint64(step) {
 				<-ready
 				victim.Close()
 			}

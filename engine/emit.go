@@ -8,12 +8,35 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
+// outbox is the only way out of the loop: events, and at the end of a turn one
+// wake-up for each reader that got some.
+type outbox struct{ woken []*generation }
+
+// put hands an event to g's reader, whom wake tells.
+func (o *outbox) put(g *generation, e wire.Event) {
+	g.stream.Put(e)
+	if !g.eventsAdded {
+		g.eventsAdded = true
+		o.woken = append(o.woken, g)
+	}
+}
+
+// wake tells every reader whose stream was put to.
+func (o *outbox) wake() {
+	for i, g := range o.woken {
+		g.eventsAdded = false
+		g.stream.Wake()
+		o.woken[i] = nil
+	}
+	o.woken = o.woken[:0]
+}
+
 // next samples a sequence's next token from the logits of its last one, and
-// puts what the reader may see of it.
-func (l *loop) next(s *sequence, logits []float32) {
+// puts the event of it. Where others sample from the same logits, shared is true.
+func (l *loop) next(s *sequence, logits []float32, shared bool) {
 	mine := logits
-	if len(l.siblings) > 1 || s.gen.options.Logprobs {
-		mine = l.logits // the sampler may change it
+	if shared || s.gen.options.Logprobs {
+		mine = l.scratch.logits // the sampler may change it
 		copy(mine, logits)
 	}
 	id, ok := s.sampler.Sample(mine)
@@ -25,7 +48,7 @@ func (l *loop) next(s *sequence, logits []float32) {
 	s.tokens = append(s.tokens, id)
 	s.generated++
 	s.gen.completion++
-	l.total.DecodeTokens++
+	l.ledger.total.DecodeTokens++
 	l.emit(s, id, logits)
 }
 
@@ -59,14 +82,14 @@ func (l *loop) emit(s *sequence, id int32, logits []float32) {
 	if s.choice == 0 && s.generated == 1 {
 		e.PromptLogprobs, s.gen.promptLogprobs = s.gen.promptLogprobs, nil
 	}
-	l.put(s.gen, e)
+	l.outbox.put(s.gen, e)
 	if e.Finish != wire.FinishNone {
 		l.finish(s)
 	}
 }
 
 // leave takes the log-probabilities of the tokens whose text has begun to
-// leave; all of them where the text ended without a stop.
+// leave, or of all where the text ended without a stop.
 func (s *sequence) leave(all bool) []wire.TokenLogprob {
 	n := 0
 	for n < len(s.logprobs) && (all || s.logprobs[n].start < s.text.Released()) {
@@ -83,8 +106,8 @@ func (s *sequence) leave(all bool) []wire.TokenLogprob {
 	return left
 }
 
-// logprob is a token's log-probability with its rivals, from the model's own
-// distribution.
+// logprob is a token's log-probability with those of the likeliest tokens, from
+// the model's own distribution.
 func (l *loop) logprob(logits []float32, id int32, top int) wire.TokenLogprob {
 	t := sample.TopLogprobs(l.set, logits[:l.info.VocabTokens], id, top) // rows of padding are no tokens
 	t.Bytes = l.tokenizer.Bytes(id)
@@ -94,8 +117,8 @@ func (l *loop) logprob(logits []float32, id int32, top int) wire.TokenLogprob {
 	return t
 }
 
-// scorePrompt keeps the log-probabilities of the prompt tokens that follow
-// the row's, which have just been computed.
+// scorePrompt keeps the log-probabilities of the prompt tokens that follow the
+// row's tokens.
 func (l *loop) scorePrompt(r *row, logits []float32) {
 	first := r.seq.computed() - r.count
 	for i := range r.count {
@@ -112,19 +135,10 @@ func (l *loop) scorePrompt(r *row, logits []float32) {
 	}
 }
 
-// put hands an event to the reader; wake tells it at the step's end.
-func (l *loop) put(g *generation, e wire.Event) {
-	g.stream.Put(e)
-	if !g.eventsAdded {
-		g.eventsAdded = true
-		l.woken = append(l.woken, g)
-	}
-}
-
 // finish ends a choice, and with the last one its generation.
 func (l *loop) finish(s *sequence) {
 	g := s.gen
-	l.forget(s)
+	l.supply.forget(s)
 	g.choices = slices.DeleteFunc(g.choices, func(c *sequence) bool { return c == s })
 	if len(g.choices) == 0 {
 		l.close(g, &wire.End{Usage: wire.Usage{Prompt: g.promptTokens, Cached: g.cached(), Completion: g.completion}})
@@ -134,10 +148,10 @@ func (l *loop) finish(s *sequence) {
 // fail ends a generation with an error.
 func (l *loop) fail(g *generation, err *wire.Error) { l.close(g, &wire.End{Err: err}) }
 
-// failNonFinite ends a generation for whose next token after so many the
-// model gave no numbers to choose by.
+// failNonFinite ends a generation whose next token has logits that are not
+// finite; tokens is the number of tokens before it.
 func (l *loop) failNonFinite(s *sequence, tokens int) {
-	l.total.NonFinite++
+	l.ledger.total.NonFinite++
 	l.fail(s.gen, wire.Errorf(wire.NonFinite, "the model gave numbers that are not finite after %d tokens of prompt and choice %d", tokens, s.choice))
 }
 
@@ -149,17 +163,15 @@ func (l *loop) close(g *generation, end *wire.End) {
 	if g.ended {
 		return
 	}
-	now := wire.Monotonic()
-	l.settleEnd(g, now)
+	l.ledger.closed(g)
 	g.ended = true
 	for _, s := range g.choices {
-		l.forget(s)
+		l.supply.forget(s)
 	}
 	g.choices = nil
 	if end != nil {
-		g.account.timings.Finished = now
 		end.Timings = g.account.timings
-		l.put(g, wire.Event{End: end})
+		l.outbox.put(g, wire.Event{End: end})
 	}
 	l.inbox.ended(!g.started)
 }

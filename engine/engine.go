@@ -75,21 +75,22 @@ func assemble(cfg Config, p parts) (*Engine, *loop, error) {
 		looped: make(chan struct{}), done: make(chan struct{}),
 	}
 	l := &loop{
-		cfg: &e.cfg, info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer, set: p.set,
-		pool: pool, inbox: e.inbox, published: &e.state,
-		composer:   step.Composer{Limits: cfg.stepLimits()},
-		fit:        p.fit,
-		promptRows: promptRowsMax,
-		idleTimer:  time.NewTimer(heartbeat),
-		recorder:   recorder{lastEnded: wire.Monotonic()},
-		logits:     make([]float32, p.vocab),
+		info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer, set: p.set,
+		inbox: e.inbox, published: &e.state,
+		supply:    supply{pool: pool, pageTokens: cfg.PageTokens, placesMax: cfg.SequencesMax},
+		composer:  step.Composer{Limits: cfg.stepLimits()},
+		ledger:    ledger{fit: p.fit, tracer: tracer{asked: &e.inbox.launchTrace}, recorder: recorder{lastEnded: wire.Monotonic()}},
+		idleTimer: time.NewTimer(heartbeat),
+		scratch:   turnScratch{logits: make([]float32, p.vocab)},
 	}
+	l.supply.ledger = &l.ledger
 	if !cfg.StepRecordsOff {
-		l.recorder.log = wire.NewStepLog(wire.StepLogSteps)
-		l.total.Steps = l.recorder.log
+		l.ledger.recorder.log = wire.NewStepLog(wire.StepLogSteps)
+		l.ledger.total.Steps = l.ledger.recorder.log
 	}
 	if m, ok := p.model.(*model.Model); ok {
-		m.SetTimer(&l.timer)
+		m.SetTimer(&l.ledger.timer)
+		l.ledger.labels.model = m
 	}
 	l.publish(0)
 	return e, l, nil
@@ -103,10 +104,6 @@ func (e *Engine) start(run func()) {
 	}()
 	go e.keepCost()
 }
-
-// promptRowsMax bounds the log-probabilities that one step computes for
-// PromptLogprobs: each costs as much as sampling a token.
-const promptRowsMax = 64
 
 // Generate implements wire.Engine.
 func (e *Engine) Generate(g *wire.Generation) *wire.Stream {

@@ -176,7 +176,7 @@ func newLab(t testing.TB, set labSetup) *lab {
 	b := &lab{Engine: e, t: t, loop: l, onLogits: set.onLogits, bits: map[string][]uint64{}}
 	e.start(func() { // as the loop's run, with a look at it before every turn
 		for more := true; more; more = l.turn() {
-			if err := l.pool.Check(); err != nil {
+			if err := l.supply.pool.Check(); err != nil {
 				t.Error(err)
 			}
 			b.checkLists()
@@ -241,12 +241,12 @@ func (p *parts) chatConfig(template string) (chat.Config, error) {
 
 // checkLists holds the loop's second invariant, on its goroutine.
 func (b *lab) checkLists() {
-	for i, s := range b.loop.running {
-		if s.kv == nil || s.gen.ended || i > 0 && inOrder(b.loop.running[i-1], s) >= 0 {
+	for i, s := range b.loop.supply.running {
+		if s.kv == nil || s.gen.ended || i > 0 && inOrder(b.loop.supply.running[i-1], s) >= 0 {
 			b.t.Errorf("running sequence %s/%d: pages %v, ended %v, or out of order", s.gen.id, s.choice, s.kv != nil, s.gen.ended)
 		}
 	}
-	for _, s := range b.loop.waiting {
+	for _, s := range b.loop.supply.waiting {
 		if s.kv != nil || s.gen.ended {
 			b.t.Errorf("waiting sequence %s/%d holds pages or has ended", s.gen.id, s.choice)
 		}

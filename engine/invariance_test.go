@@ -28,14 +28,14 @@ func (c *chaos) turn(b *lab) {
 	limits.TokensMax, limits.TokensMin, limits.RowsMax = 1+r.IntN(c.batch), 1+r.IntN(20), 1+r.IntN(20)
 	limits.Stretch, limits.Floor, limits.LongShare = r.Float64(), 0.3*r.Float64(), 0.1+0.9*r.Float64()
 	row := float64(limits.Budget) / float64(1+r.IntN(64))
-	l.fit.Restore(cost.Cost{Base: row * r.Float64(), DecodeRow: row * r.Float64(), PrefillToken: row, PrefillContext: row * r.Float64() / 1000})
-	if len(l.running) > 0 && r.IntN(6) == 0 {
-		g := l.running[r.IntN(len(l.running))].gen
+	l.ledger.fit.Restore(cost.Cost{Base: row * r.Float64(), DecodeRow: row * r.Float64(), PrefillToken: row, PrefillContext: row * r.Float64() / 1000})
+	if len(l.supply.running) > 0 && r.IntN(6) == 0 {
+		g := l.supply.running[r.IntN(len(l.supply.running))].gen
 		g.Pause()
 		c.paused = append(c.paused, g)
 		c.pauses++
 	}
-	if len(c.paused) > 0 && (r.IntN(4) == 0 || !l.busy()) {
+	if len(c.paused) > 0 && (r.IntN(4) == 0 || !l.supply.busy()) {
 		i := r.IntN(len(c.paused))
 		c.paused[i].Resume()
 		c.paused = slices.Delete(c.paused, i, i+1)
@@ -97,7 +97,7 @@ func invariance(t *testing.T, setup labSetup, qs []question, schedules int) {
 		chaotic.pages = 11 + r.IntN(20) // the longest question takes 11
 		chaotic.onTurn = func(b *lab) {
 			c.turn(b)
-			for _, s := range b.loop.running {
+			for _, s := range b.loop.supply.running {
 				if s.gen.parked.Load() {
 					parked.Add(1)
 				}

@@ -8,9 +8,9 @@ import (
 	"github.com/forebay-io/forebay/engine/step"
 )
 
-// This file marks the goroutines that compute for the profiler, by what the
-// step does (prefill, decode, both) and by its most urgent level. Labels change
-// only where that changes, so a run of like steps pays nothing.
+// This file labels the goroutines that compute for the profiler: with the phase
+// of the step (prefill, decode, mixed) and its most urgent level. Labels change
+// only where these change, so a run of equal steps pays nothing.
 
 // stepKind says what a step does: an index of stepLabels.
 type stepKind int
@@ -30,8 +30,14 @@ var stepLabels = func() (all [step.Levels * stepLevel]context.Context) {
 	return all
 }()
 
-// label marks the goroutines that compute the rows.
-func (l *loop) label(rows []row) {
+// labels sets the labels of the goroutines that compute.
+type labels struct {
+	model interface{ Label(ctx context.Context) } // nil where the model has no team
+	last  stepKind
+}
+
+// set labels a step by its rows.
+func (l *labels) set(rows []row) {
 	kind := stepKind(rows[0].seq.gen.level * stepLevel)
 	for i := range rows {
 		if rows[i].decode {
@@ -40,9 +46,8 @@ func (l *loop) label(rows []row) {
 			kind |= stepPrefill
 		}
 	}
-	m, ok := l.model.(interface{ Label(ctx context.Context) })
-	if ok && kind != l.labelled {
-		l.labelled = kind
-		m.Label(stepLabels[kind])
+	if l.model != nil && kind != l.last {
+		l.last = kind
+		l.model.Label(stepLabels[kind])
 	}
 }

@@ -77,36 +77,46 @@ func (e *Engine) Capture(ctx context.Context, steps int, limit time.Duration) (*
 	}
 }
 
-// followTrace begins the launch trace that is asked for, and ends one whose
-// caller no longer waits.
-func (l *loop) followTrace() {
-	t := l.inbox.launchTrace.Load()
-	if t != l.trace {
-		l.trace, l.timer.Launches, l.timer.Missing = t, t.launches, 0
+// tracer fills launch traces, one at a time.
+type tracer struct {
+	asked   *atomic.Pointer[launchTrace] // in the inbox
+	running *launchTrace                 // or nil
+}
+
+// follow begins the trace that is asked for, and ends one whose caller no
+// longer waits.
+func (c *tracer) follow(timer *model.Timer) {
+	t := c.asked.Load()
+	if t != c.running {
+		c.running, timer.Launches, timer.Missing = t, t.launches, 0
 	}
 	if t != nil && t.stop.Load() {
-		l.endTrace()
+		c.end(timer)
 	}
 }
 
-// countTrace counts a step of the launch trace that runs.
-func (l *loop) countTrace() {
-	if l.trace == nil {
+// count counts a step of the trace that runs.
+func (c *tracer) count(timer *model.Timer) {
+	if c.running == nil {
 		return
 	}
-	if l.trace.traced++; l.trace.traced == l.trace.steps {
-		l.endTrace()
+	if c.running.traced++; c.running.traced == c.running.steps {
+		c.end(timer)
 	}
 }
 
-// endTrace hands the launches over, those of steps given up among them.
-func (l *loop) endTrace() {
-	t := l.trace
-	result := wire.Capture{Launches: make([]wire.Launch, len(l.timer.Launches)), Steps: t.traced, Missing: l.timer.Missing}
-	for i, one := range l.timer.Launches {
+// end hands over the launches of the trace that runs, those of steps given up
+// among them.
+func (c *tracer) end(timer *model.Timer) {
+	t := c.running
+	if t == nil {
+		return
+	}
+	result := wire.Capture{Launches: make([]wire.Launch, len(timer.Launches)), Steps: t.traced, Missing: timer.Missing}
+	for i, one := range timer.Launches {
 		result.Launches[i] = wire.Launch{Step: one.Step, Layer: one.Layer, Class: wireClasses[one.Class], Begin: one.Begin, End: one.End}
 	}
-	l.trace, l.timer.Launches = nil, nil
-	l.inbox.launchTrace.Store(nil)
+	c.running, timer.Launches = nil, nil
+	c.asked.Store(nil)
 	t.done <- result
 }

@@ -130,7 +130,7 @@ func TestNoRecordsWhereTheyAreOff(t *testing.T) {
 	if wrong := checkTimings(&timings); wrong != "" {
 		t.Error(wrong)
 	}
-	if b.State().Steps.Added() != 0 || b.loop.timer.Kernels != [model.KernelClassCount]model.KernelTime{} {
+	if b.State().Steps.Added() != 0 || b.loop.ledger.timer.Kernels != [model.KernelClassCount]model.KernelTime{} {
 		t.Errorf("%d records", b.State().Steps.Added())
 	}
 	done := make(chan *wire.Capture)

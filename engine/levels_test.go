@@ -18,8 +18,8 @@ import (
 // turn, so that steps are composed by it whatever the test's machine does.
 var smallCost = cost.Cost{Base: 2e6, PrefillToken: 5e5, PrefillContext: 100, DecodeRow: 5e5, DecodeContext: 500}
 
-// ledger is what each step computed, by level, as the sequences show it.
-type ledger struct {
+// tally is what each step computed, by level, as the sequences show it.
+type tally struct {
 	computed map[string]int
 	step     uint64
 	loads    [step.Levels]cost.Load // of the last step
@@ -28,15 +28,15 @@ type ledger struct {
 
 // turn looks at the last step. It reports false where there was none, or one
 // whose rows cannot all be seen any more.
-func (k *ledger) turn(l *loop) (whole bool) {
-	l.fit.Restore(smallCost)
-	stepped := l.total.Step != k.step
-	k.step, k.loads = l.total.Step, [step.Levels]cost.Load{}
+func (k *tally) turn(l *loop) (whole bool) {
+	l.ledger.fit.Restore(smallCost)
+	stepped := l.ledger.total.Step != k.step
+	k.step, k.loads = l.ledger.total.Step, [step.Levels]cost.Load{}
 	if stepped {
-		k.time += float64(smallCost.Step(l.load))
+		k.time += float64(smallCost.Step(l.ledger.step.load))
 	}
 	tokens, now := 0, map[string]int{}
-	for _, s := range l.running {
+	for _, s := range l.supply.running {
 		id := fmt.Sprint(s.gen.id, "/", s.choice)
 		now[id] = s.computed()
 		before, seen := k.computed[id]
@@ -52,14 +52,14 @@ func (k *ledger) turn(l *loop) (whole bool) {
 		}
 	}
 	k.computed = now
-	return stepped && tokens == l.load.DecodeRows+l.load.PrefillTokens
+	return stepped && tokens == l.ledger.step.load.DecodeRows+l.ledger.step.load.PrefillTokens
 }
 
 // A long prompt beside streams that are answered, and then a short one.
 func TestShortPromptPassesALongOneBesideStreams(t *testing.T) {
 	const streams, answer, long = 3, 30, 1500 // the answers end before the prompt does, as with 8k tokens
 	run := func(streams int) (took, longest float64, shortSteps uint64) {
-		var k ledger
+		var k tally
 		var began float64
 		var posted, answered uint64
 		var asked bool
@@ -68,9 +68,9 @@ func TestShortPromptPassesALongOneBesideStreams(t *testing.T) {
 		b = newLab(t, labSetup{onTurn: func(b *lab) {
 			<-ready
 			k.turn(b.loop)
-			load := b.loop.load
+			load := b.loop.ledger.step.load
 			rows := cost.Load{DecodeRows: load.DecodeRows, DecodeContext: load.DecodeContext}
-			for _, s := range b.loop.running {
+			for _, s := range b.loop.supply.running {
 				switch {
 				case s.gen.id == "long" && began == 0:
 					began = k.time
@@ -143,19 +143,19 @@ func TestRequestThatCanNeverFitBlocksNobody(t *testing.T) {
 }
 
 func TestInteractiveKeepsItsPaceBesideOffline(t *testing.T) {
-	var k ledger
+	var k tally
 	ready := make(chan struct{})
 	checked, credited, beside := 0, 0, 0
 	longest := time.Duration(0) // of all steps: on a slow machine the floor is owed more
 	b := newLab(t, labSetup{pages: 512, onTurn: func(b *lab) {
 		<-ready
 		credit := b.loop.composer
-		longest = max(longest, b.loop.total.StepDuration)
+		longest = max(longest, b.loop.ledger.total.StepDuration)
 		if !k.turn(b.loop) || k.loads[0].DecodeRows < 2 || k.loads[0].PrefillTokens > 0 {
 			return
 		}
 		checked++
-		led, all := smallCost.Step(k.loads[0]), smallCost.Step(b.loop.load)
+		led, all := smallCost.Step(k.loads[0]), smallCost.Step(b.loop.ledger.step.load)
 		limits := credit.Limits
 		added := float64(all - led)
 		if k.loads[2].DecodeRows+k.loads[2].PrefillTokens > 0 {
@@ -204,7 +204,7 @@ func TestInteractiveTakesOfflinePagesAndPlaces(t *testing.T) {
 			ready, arrive := make(chan struct{}), make(chan struct{})
 			set.onTurn = func(b *lab) {
 				<-ready // the offline ones arrive in one turn: none is far ahead
-				if !came && len(b.loop.running) >= 3 && b.loop.total.Step > 10 {
+				if !came && len(b.loop.supply.running) >= 3 && b.loop.ledger.total.Step > 10 {
 					came = true
 					close(arrive)
 					for !b.inbox.urgent.Load() { // on a busy machine the others might end before it is there
@@ -250,14 +250,14 @@ func TestVictimLosesLeast(t *testing.T) {
 	l := b.loop
 	running := func(id string, level, tokens int) *sequence {
 		g := &generation{id: id, level: level, inbox: b.inbox}
-		s := &sequence{gen: g, tokens: prompt(uint64(len(l.running)), tokens), rank: uint64(len(l.running) + 1)}
+		s := &sequence{gen: g, tokens: prompt(uint64(len(l.supply.running)), tokens), rank: uint64(len(l.supply.running) + 1)}
 		g.choices = []*sequence{s}
-		s.kv = l.pool.Open("", s.tokens)
-		if _, ok := l.pool.Reserve(s.kv, tokens, nil); !ok {
+		s.kv = l.supply.pool.Open("", s.tokens)
+		if _, ok := l.supply.pool.Reserve(s.kv, tokens, nil); !ok {
 			t.Fatal("no pages")
 		}
-		l.pool.Commit(s.kv, s.tokens)
-		l.admit(s)
+		l.supply.pool.Commit(s.kv, s.tokens)
+		l.supply.admit(s)
 		return s
 	}
 	for _, s := range []struct {
@@ -266,31 +266,31 @@ func TestVictimLosesLeast(t *testing.T) {
 	}{{"people", 0, 20}, {"batch", 1, 20}, {"large", 2, 200}, {"small", 2, 50}, {"middle", 2, 100}} {
 		running(s.id, s.level, s.tokens)
 	}
-	first := l.running[0]
+	first := l.supply.running[0]
 	for _, want := range []string{"small", "middle", "large", "batch"} {
-		if !l.preemptFor(first, true) || l.victim.gen.id != want {
-			t.Fatalf("the victim is %v; want %s", l.victim.gen.id, want)
+		if !l.supply.preemptFor(first, true) || l.supply.victim.gen.id != want {
+			t.Fatalf("the victim is %v; want %s", l.supply.victim.gen.id, want)
 		}
 	}
-	if l.preemptFor(first, true) {
+	if l.supply.preemptFor(first, true) {
 		t.Error("the first was preempted for itself")
 	}
 	// One that was taken last is spared while there is another of its level.
-	again := l.waiting[slices.IndexFunc(l.waiting, func(s *sequence) bool { return s.gen.id == "small" })]
-	l.victim = again
-	again.kv = l.pool.Open("", nil)
-	l.waiting = slices.DeleteFunc(l.waiting, func(s *sequence) bool { return s == again })
-	l.admit(again)
+	again := l.supply.waiting[slices.IndexFunc(l.supply.waiting, func(s *sequence) bool { return s.gen.id == "small" })]
+	l.supply.victim = again
+	again.kv = l.supply.pool.Open("", nil)
+	l.supply.waiting = slices.DeleteFunc(l.supply.waiting, func(s *sequence) bool { return s == again })
+	l.supply.admit(again)
 	running("other", 2, 300)
-	if !l.preemptFor(first, true) || l.victim.gen.id != "other" {
-		t.Errorf("the victim is %s twice in a row", l.victim.gen.id)
+	if !l.supply.preemptFor(first, true) || l.supply.victim.gen.id != "other" {
+		t.Errorf("the victim is %s twice in a row", l.supply.victim.gen.id)
 	}
 }
 
 func TestStateSaysWhatWaitsByLane(t *testing.T) {
 	gates := map[uint64]chan struct{}{1: make(chan struct{}), 2: make(chan struct{})}
 	b := newLab(t, labSetup{cfg: Config{BatchTokensMax: 8}, onTurn: func(b *lab) {
-		if gate := gates[b.loop.total.Step]; gate != nil {
+		if gate := gates[b.loop.ledger.total.Step]; gate != nil {
 			<-gate
 		}
 	}})

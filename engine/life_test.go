@@ -121,8 +121,8 @@ func TestPagesAreFreeTwoStepsAfterClose(t *testing.T) {
 	ready := make(chan struct{})
 	b := newLab(t, labSetup{onTurn: func(b *lab) {
 		<-ready
-		step := b.loop.total.Step
-		holds := slices.ContainsFunc(b.loop.running, func(s *sequence) bool { return s.gen.id == "victim" })
+		step := b.loop.ledger.total.Step
+		holds := slices.ContainsFunc(b.loop.supply.running, func(s *sequence) bool { return s.gen.id == "victim" })
 		switch {
 		case closedAt == 0 && holds && step >= 10:
 			victim.Close()
@@ -150,7 +150,7 @@ func TestPagesAreFreeTwoStepsAfterClose(t *testing.T) {
 func newPausing(t *testing.T, cfg Config) *lab {
 	paused := false
 	return newLab(t, labSetup{cfg: cfg, onTurn: func(b *lab) {
-		for _, s := range b.loop.running {
+		for _, s := range b.loop.supply.running {
 			if s.gen.id == "q" && s.gen.account.timings.Steps == 2 && !paused {
 				paused = true
 				s.gen.Pause()
@@ -199,7 +199,7 @@ func TestPausedPrefillHoldsNobodyOff(t *testing.T) {
 func TestRoomForAnAnswerGrowsWithIt(t *testing.T) {
 	const context = 1 << 20
 	b := newLab(t, labSetup{pages: context / 16, cfg: Config{ContextTokens: context}, onTurn: func(b *lab) {
-		for _, s := range b.loop.running {
+		for _, s := range b.loop.supply.running {
 			if cap(s.tokens) > 16<<10 {
 				b.t.Errorf("room for %d tokens", cap(s.tokens))
 			}

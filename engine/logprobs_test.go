@@ -21,10 +21,10 @@ func scored(n int) wire.Options {
 func TestScoredPromptIsReusedAfterPreemption(t *testing.T) {
 	preempted := false
 	b := newLab(t, labSetup{onTurn: func(b *lab) {
-		for _, s := range slices.Clone(b.loop.running) {
+		for _, s := range slices.Clone(b.loop.supply.running) {
 			if s.generated == 5 && !preempted {
 				preempted = true
-				b.loop.preempt(s)
+				b.loop.supply.preempt(s)
 			}
 		}
 	}})
@@ -89,7 +89,7 @@ func TestScoredPromptsShareAStepsRows(t *testing.T) {
 	counted := &logitsModel{pagedModel: newPagedModel(1901, 16, 256)}
 	b := newLab(t, labSetup{model: counted, onTurn: func(b *lab) {
 		<-gate
-		b.loop.fit.Restore(cost.Cost{PrefillToken: 1})
+		b.loop.ledger.fit.Restore(cost.Cost{PrefillToken: 1})
 	}})
 	const prompts = 6
 	var qs []question

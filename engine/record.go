@@ -6,75 +6,73 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// recorder makes the records of steps. It belongs to the loop's goroutine,
-// and reuses its memory from step to step.
+// recorder makes the records of steps. It reuses its memory from step to step.
 type recorder struct {
-	log       *wire.StepLog // nil where no records are kept
-	record    wire.StepRecord
-	lastEnded int64
+	log           *wire.StepLog   // nil where no records are kept
+	next          wire.StepRecord // of the step that comes or runs
+	lastEnded     int64
+	givenUp, idle int64 // nanoseconds since then
 }
 
 // preempted notes whose pages were taken.
-func (r *recorder) preempted(g *generation) {
-	if r.log == nil {
-		return
-	}
-	if len(r.record.Preempted) < wire.StepListMax {
-		r.record.Preempted = append(r.record.Preempted, g.serial)
-	} else {
-		r.record.PreemptedMore++
+func (r *recorder) preempted(serial uint64) {
+	switch {
+	case r.log == nil:
+	case len(r.next.Preempted) < wire.StepListMax:
+		r.next.Preempted = append(r.next.Preempted, serial)
+	default:
+		r.next.PreemptedMore++
 	}
 }
 
-// recordStep adds the record of the step that has ended, and makes room for the
-// next one's.
-func (l *loop) recordStep(rows []row, ended int64) {
-	rec := &l.recorder.record
-	if l.recorder.log != nil {
-		rec.Step, rec.Began, rec.Ended = l.total.Step, l.began, ended
-		rec.GivenUp, rec.Idle = time.Duration(l.givenUp), time.Duration(l.idle)
-		rec.Gap = max(0, time.Duration(l.began-l.recorder.lastEnded)-rec.GivenUp-rec.Idle)
-		rec.DecodeRows, rec.PrefillTokens, rec.PagesUsed = l.total.StepDecodeTokens, l.total.StepPrefillTokens, l.pool.Counts().Used
-		rec.Kernels = wireKernels(&l.timer.Kernels)
-		l.recordMembers(rec, rows)
-		l.recordLeftOut(rec)
-		l.recorder.log.Add(rec)
-		rec.Preempted, rec.PreemptedMore = rec.Preempted[:0], 0
+// record adds the record of the step that has ended to the log, and begins the
+// next one.
+func (d *ledger) record(rows []row, all *supply, ended int64) {
+	r, s := &d.recorder, &d.step
+	if r.log != nil {
+		n := &r.next
+		n.Step, n.Began, n.Ended = s.number, s.began, ended
+		n.GivenUp, n.Idle = time.Duration(r.givenUp), time.Duration(r.idle)
+		n.Gap = max(0, time.Duration(s.began-r.lastEnded)-n.GivenUp-n.Idle)
+		n.DecodeRows, n.PrefillTokens, n.PagesUsed = s.load.DecodeRows, s.load.PrefillTokens, all.pool.Counts().Used
+		n.Kernels = wireKernels(&d.timer.Kernels)
+		recordMembers(n, rows, s.cost)
+		recordLeftOut(n, all)
+		r.log.Add(n)
+		n.Preempted, n.PreemptedMore = n.Preempted[:0], 0
 	}
-	l.recorder.lastEnded, l.givenUp, l.idle = ended, 0, 0
+	r.lastEnded, r.givenUp, r.idle = ended, 0, 0
 }
 
-// recordMembers divides the step's time among its rows, so that their parts
-// sum to it.
-func (l *loop) recordMembers(rec *wire.StepRecord, rows []row) {
-	rec.Members = rec.Members[:0]
-	took, before, sum := float64(rec.Ended-rec.Began), time.Duration(0), 0.0
+// recordMembers divides the step's time among its rows by their share of cost,
+// so that their parts sum to it.
+func recordMembers(n *wire.StepRecord, rows []row, cost float64) {
+	n.Members = n.Members[:0]
+	took, before, sum := float64(n.Ended-n.Began), time.Duration(0), 0.0
 	for i := range rows[:min(len(rows), wire.StepListMax)] {
 		r := &rows[i]
 		sum += r.cost
-		upTo := time.Duration(took * min(1, sum/l.whole))
+		upTo := time.Duration(took * min(1, sum/cost))
 		if i == len(rows)-1 {
 			upTo = time.Duration(took)
 		}
-		rec.Members = append(rec.Members, wire.StepMember{
+		n.Members = append(n.Members, wire.StepMember{
 			Serial: r.seq.gen.serial, Tokens: r.count, Own: upTo - before, Level: uint8(r.seq.gen.level), Decode: r.decode,
 		})
 		before = upTo
 	}
-	rec.MembersMore = len(rows) - len(rec.Members)
+	n.MembersMore = len(rows) - len(n.Members)
 }
 
-func (l *loop) recordLeftOut(rec *wire.StepRecord) {
-	rec.LeftOut, rec.LeftOutMore = rec.LeftOut[:0], 0
-	for _, q := range [...][]*sequence{l.running, l.waiting} {
-		for _, s := range q {
-			switch {
-			case s.inStep == l.total.Step:
-			case len(rec.LeftOut) < wire.StepListMax:
-				rec.LeftOut = append(rec.LeftOut, wire.StepLeftOut{Serial: s.gen.serial, Why: s.left()})
-			default:
-				rec.LeftOutMore++
-			}
+func recordLeftOut(n *wire.StepRecord, all *supply) {
+	n.LeftOut, n.LeftOutMore = n.LeftOut[:0], 0
+	for s := range all.each {
+		switch {
+		case s.inStep == n.Step:
+		case len(n.LeftOut) < wire.StepListMax:
+			n.LeftOut = append(n.LeftOut, wire.StepLeftOut{Serial: s.gen.serial, Why: s.left()})
+		default:
+			n.LeftOutMore++
 		}
 	}
 }

@@ -152,6 +152,15 @@ func (s *sequence) work(index int) step.Work {
 	}
 }
 
+// places is how many running places a sequence takes: its siblings that are
+// to be forked from it count.
+func (s *sequence) places() int {
+	if s.gen.forked {
+		return 1
+	}
+	return len(s.gen.choices)
+}
+
 // inOrder compares by level and then by age: who comes first may take the
 // pages of who comes later, never the other way round.
 func inOrder(a, b *sequence) int {

@@ -2,97 +2,176 @@ package engine
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
+	"github.com/forebay-io/forebay/cache"
+	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// This file decides who holds pages. Pages grow on demand. A waiting sequence
-// starts when the pages of all its tokens are there besides those promised to
-// the prefills that run; one that does not fit is passed by those that do,
-// until it is the first, by level and then by age: then it starts even where
-// all places are taken, and others are preempted for it. A more urgent one
-// takes pages and places of less urgent ones. So nobody is blocked for ever.
-// Where more run than there are places, since some were resumed or let in so,
-// package step chooses, and the others keep their pages.
+// supply decides who holds pages and who waits for them. Pages grow on demand.
+// A waiting sequence starts when the pages of all its tokens are there, besides
+// the pages promised to the prefills that run. One that does not fit is passed
+// by those that do, until it is the first, by level and then by age: then it
+// starts even where all places are taken, and others are preempted for it. A
+// more urgent one takes pages and places of less urgent ones. So nobody is
+// blocked for ever. More sequences may run than there are places, when some
+// were resumed or started as the first; then package step chooses among them,
+// and the others keep their pages.
 //
-// A sequence only ever takes pages from those that come after it, and the
-// first of all from held ones too. So two never take them from each other,
-// and the first always gets on: there is no deadlock and no livelock.
+// A sequence only takes pages from those that come after it; the first of all
+// takes them from held ones too. So two never take them from each other, and
+// the first always progresses: there is no deadlock and no livelock.
+//
+// A supply belongs to the loop's goroutine. Files: supply.go has the lists and
+// who starts, pages.go the pages of those that run and who is preempted.
+type supply struct {
+	// Fixed at construction.
+	pool       *cache.Pool
+	pageTokens int
+	placesMax  int
+	ledger     *ledger // hears of every change
+
+	running   []*sequence // hold pages; by level, then oldest first
+	waiting   []*sequence // hold none; by level, then by key, then oldest
+	startable bool        // something changed for those who wait
+	victim    *sequence   // the one preempted last
+	turns     uint64
+
+	copies  []cache.Copy // to be done before the step
+	hopeful []*sequence  // scratch of start
+}
+
+// each visits the running sequences, then the waiting ones.
+func (p *supply) each(visit func(s *sequence) bool) {
+	for _, s := range p.running {
+		if !visit(s) {
+			return
+		}
+	}
+	for _, s := range p.waiting {
+		if !visit(s) {
+			return
+		}
+	}
+}
+
+// busy reports whether some sequence could work in the next turn.
+func (p *supply) busy() bool {
+	for s := range p.each {
+		if !s.gen.held() {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *supply) busyRunning() bool {
+	return slices.ContainsFunc(p.running, func(s *sequence) bool { return !s.gen.held() })
+}
 
 // wait puts a sequence without pages into the waiting list.
-func (l *loop) wait(s *sequence) {
-	i, _ := slices.BinarySearchFunc(l.waiting, s, func(a, b *sequence) int {
+func (p *supply) wait(s *sequence) {
+	i, _ := slices.BinarySearchFunc(p.waiting, s, func(a, b *sequence) int {
 		return cmp.Or(cmp.Compare(a.gen.level, b.gen.level), cmp.Compare(a.gen.key, b.gen.key), cmp.Compare(a.rank, b.rank))
 	})
 	s.waits = wire.PartGap
-	s.cachedThen = l.pool.Match(s.gen.salt, s.reusable())
-	l.waiting = slices.Insert(l.waiting, i, s)
-	l.startable = true
+	s.cachedThen = p.pool.Match(s.gen.salt, s.reusable())
+	p.waiting = slices.Insert(p.waiting, i, s)
+	p.startable = true
 }
 
 // admit puts a sequence with pages into the running list.
-func (l *loop) admit(s *sequence) {
-	i, _ := slices.BinarySearchFunc(l.running, s, inOrder)
-	l.running = slices.Insert(l.running, i, s)
-	s.since = l.turns
+func (p *supply) admit(s *sequence) {
+	i, _ := slices.BinarySearchFunc(p.running, s, inOrder)
+	p.running = slices.Insert(p.running, i, s)
+	s.since = p.turns
+}
+
+// release gives a running sequence's pages back and takes it off the list.
+func (p *supply) release(s *sequence) {
+	p.pool.Close(s.kv)
+	s.kv = nil
+	i, _ := slices.BinarySearchFunc(p.running, s, inOrder)
+	p.running = slices.Delete(p.running, i, i+1)
+	p.startable = true
+}
+
+// forget takes a sequence out of the list that holds it.
+func (p *supply) forget(s *sequence) {
+	if p.victim == s {
+		p.victim = nil
+	}
+	if s.kv != nil {
+		p.release(s)
+		return
+	}
+	p.waiting = slices.DeleteFunc(p.waiting, func(w *sequence) bool { return w == s })
+}
+
+// fork gives c the pages of s, with which it shares all tokens, and lets it run.
+func (p *supply) fork(c, s *sequence) {
+	c.kv, c.inStep = p.pool.Fork(s.kv), s.inStep
+	p.admit(c)
 }
 
 // park holds generations whose readers are slow, and lets those go on that
 // have room again.
-func (l *loop) park() {
-	for _, s := range l.running {
-		l.startable = l.lookAt(s.gen) || l.startable
+func (p *supply) park() {
+	for _, s := range p.running {
+		p.startable = p.lookAt(s.gen) || p.startable
 	}
-	for _, s := range l.waiting {
-		l.lookAt(s.gen)
+	for _, s := range p.waiting {
+		p.lookAt(s.gen)
 	}
 }
 
 // lookAt parks g, or lets it go on, and reports whether that changed.
-func (l *loop) lookAt(g *generation) (changed bool) {
+func (p *supply) lookAt(g *generation) (changed bool) {
 	was := g.parked.Load()
 	g.look()
 	if changed = was != g.parked.Load(); changed {
-		g.spend(g.between(was), wire.Monotonic())
+		p.ledger.spend(g, g.between(was))
 	}
 	return changed
 }
 
-// places is how many running places a sequence takes: its siblings that are
-// to be forked from it count.
-func (s *sequence) places() int {
-	if s.gen.forked {
-		return 1
+// start lets in the first sequence, and then all that fit. It returns the
+// number of generations that no longer wait.
+func (p *supply) start() (started int) {
+	if len(p.waiting) == 0 || !p.startable && p.busyRunning() {
+		return 0
 	}
-	return len(s.gen.choices)
-}
-
-// start lets in the first, and then whoever fits.
-func (l *loop) start() {
-	if len(l.waiting) == 0 || !l.startable && l.busyRunning() {
-		return
+	p.startable = false
+	if s := p.first(); s != nil && s.kv == nil && p.open(s, true) {
+		started += p.letIn(s)
 	}
-	l.startable = false
-	if s := l.first(); s != nil && s.kv == nil && l.open(s, true) {
-		l.letIn(s)
-	}
-	l.hopeful = append(l.hopeful[:0], l.waiting...)
-	for _, s := range l.hopeful {
-		if s.kv == nil && !s.gen.held() && l.fits(s) {
-			l.letIn(s)
+	p.hopeful = append(p.hopeful[:0], p.waiting...)
+	for _, s := range p.hopeful {
+		if s.kv == nil && !s.gen.held() && p.fits(s) {
+			started += p.letIn(s)
 		}
 	}
-	clear(l.hopeful)
+	clear(p.hopeful)
+	return started
+}
+
+// first is the sequence that always makes progress, or nil.
+func (p *supply) first() (first *sequence) {
+	for s := range p.each {
+		if !s.gen.held() && (first == nil || inOrder(s, first) < 0) {
+			first = s
+		}
+	}
+	return first
 }
 
 // fits opens a waiting sequence where there is a place and pages for it, and
-// otherwise notes what it waits for; one that was preempted waits for that.
-func (l *loop) fits(s *sequence) bool {
+// otherwise notes what it waits for; a preempted one keeps that as the reason.
+func (p *supply) fits(s *sequence) bool {
 	lacks := wire.PartPlaces
-	if s.places() <= l.placesFor(s.gen.level) {
-		if l.open(s, false) {
+	if s.places() <= p.placesFor(s.gen.level) {
+		if p.open(s, false) {
 			return true
 		}
 		lacks = wire.PartPages
@@ -103,10 +182,11 @@ func (l *loop) fits(s *sequence) bool {
 	return false
 }
 
-// placesFor is how many places a level finds: those of less urgent ones too.
-func (l *loop) placesFor(level int) int {
-	places := l.cfg.SequencesMax
-	for _, s := range l.running {
+// placesFor is how many places a level finds, those of less urgent levels
+// included.
+func (p *supply) placesFor(level int) int {
+	places := p.placesMax
+	for _, s := range p.running {
 		if s.gen.level <= level && !s.gen.held() {
 			places -= s.places()
 		}
@@ -114,207 +194,59 @@ func (l *loop) placesFor(level int) int {
 	return places
 }
 
-// letIn moves an opened sequence from the waiting to the running ones.
-func (l *loop) letIn(s *sequence) {
+// letIn moves an opened sequence from the waiting to the running ones. It
+// returns 1 if its generation starts with it.
+func (p *supply) letIn(s *sequence) (started int) {
 	waited := wire.PartGap
 	if !slices.ContainsFunc(s.gen.choices, func(c *sequence) bool { return c != s && c.kv != nil }) {
 		waited = s.waits
 	}
-	s.gen.spend(waited, wire.Monotonic())
-	l.waiting = slices.DeleteFunc(l.waiting, func(w *sequence) bool { return w == s })
-	l.admit(s)
-	if !s.gen.started {
-		s.gen.started = true
-		l.inbox.started()
-	}
-}
-
-func (l *loop) busyRunning() bool {
-	return slices.ContainsFunc(l.running, func(s *sequence) bool { return !s.gen.held() })
-}
-
-// first is the sequence that always makes progress, or nil.
-func (l *loop) first() *sequence {
-	var first *sequence
-	for _, q := range [...][]*sequence{l.running, l.waiting} {
-		for _, s := range q {
-			if !s.gen.held() && (first == nil || inOrder(s, first) < 0) {
-				first = s
-			}
-		}
-	}
-	return first
-}
-
-// open attaches a waiting sequence to what is cached of it, if the rest fits.
-// The first preempts for it whom it may, another those of less urgent levels,
-// if all of these would be enough.
-func (l *loop) open(s *sequence, first bool) bool {
-	if !first && l.unpromised() < 1 && l.takeable(s.gen.level) < 1 { // its last token needs a page, whatever is cached
-		return false
-	}
-	s.kv = l.pool.Open(s.gen.salt, s.reusable())
-	for l.lacking(s) > l.unpromised() {
-		enough := first || l.lacking(s) <= l.unpromised()+l.takeable(s.gen.level)
-		if !enough || !l.preemptFor(s, first) {
-			l.pool.Close(s.kv)
-			s.kv = nil
-			return false
-		}
-	}
-	return true
-}
-
-// takeable is how many pages less urgent levels hold or were promised.
-func (l *loop) takeable(level int) (pages int) {
-	for _, s := range l.running {
-		if s.gen.level > level {
-			pages += l.pool.Own(s.kv)
-			if !s.gen.held() {
-				pages += l.lacking(s)
-			}
-		}
-	}
-	return pages
-}
-
-// lacking is how many pages a sequence needs for the tokens it has.
-func (l *loop) lacking(s *sequence) int {
-	pages := (len(s.tokens) + l.cfg.PageTokens - 1) / l.cfg.PageTokens
-	return max(0, pages-len(s.kv.Pages()))
-}
-
-// unpromised is how many pages nobody uses and no running prefill will need.
-func (l *loop) unpromised() int {
-	counts := l.pool.Counts()
-	n := counts.Free + counts.Cached
-	for _, s := range l.running {
-		if !s.gen.held() {
-			n -= l.lacking(s)
-		}
-	}
-	return n
-}
-
-// supply reserves the rows' pages, preempting others where they run out, and returns the rows that have all of them. Sequences left out
-// give up their claims, so that others need not wait for them.
-func (l *loop) supply(rows []row) []row {
-	l.copies = l.copies[:0]
-	for i := range rows {
-		r := &rows[i]
-		if r.seq.kv != nil && !l.reserve(r.seq, r.count) {
-			r.count, r.seq.leftOut = 0, wire.PartPages
-		}
-	}
-	rows = slices.DeleteFunc(rows, func(r row) bool { return r.seq.kv == nil || r.count == 0 })
-	for i := range rows {
-		rows[i].seq.inStep = l.total.Step + 1
-	}
-	for _, s := range l.running {
-		if s.inStep != l.total.Step+1 {
-			l.pool.Unclaim(s.kv)
-		}
-	}
-	return rows
-}
-
-// reserve makes room for a sequence's next tokens.
-func (l *loop) reserve(s *sequence, count int) bool {
-	for {
-		var ok bool
-		if l.copies, ok = l.pool.Reserve(s.kv, count, l.copies); ok {
-			return true
-		}
-		if !l.preemptFor(s, true) {
-			return false
-		}
-	}
-}
-
-// preemptFor takes the pages of a sequence that comes after s; where sameLevel
-// is false, of a less urgent one. For the first able to work it takes those of
-// a held one when no other is left. It reports whether it found one.
-func (l *loop) preemptFor(s *sequence, sameLevel bool) bool {
-	after := func(v *sequence) bool { return inOrder(v, s) > 0 && (sameLevel || v.gen.level > s.gen.level) }
-	v := l.chooseVictim(after)
-	if v == nil && s == l.first() {
-		v = l.chooseVictim(func(v *sequence) bool { return v != s && v.gen.held() })
-	}
-	if v == nil {
-		return false
-	}
-	l.preempt(v)
-	return true
-}
-
-// chooseVictim is whose pages are taken of those that may: of the least urgent
-// level; not the one taken last, if there is another; the one that loses the
-// least work, which is what it alone has computed; and then the youngest.
-// Those who hold no page alone would free nothing, and come last.
-func (l *loop) chooseVictim(may func(*sequence) bool) (victim *sequence) {
-	var lost int
-	for _, v := range l.running {
-		if !may(v) {
-			continue
-		}
-		own := l.pool.Own(v.kv)
-		work := min(own*l.cfg.PageTokens, v.computed())
-		if own == 0 {
-			work = math.MaxInt
-		}
-		better := victim == nil || cmp.Or(
-			cmp.Compare(v.gen.level, victim.gen.level),
-			compareBool(victim == l.victim, v == l.victim),
-			cmp.Compare(lost, work),
-			cmp.Compare(v.rank, victim.rank)) > 0
-		if better {
-			victim, lost = v, work
-		}
-	}
-	return victim
-}
-
-// compareBool puts false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
+	p.ledger.spend(s.gen, waited)
+	p.waiting = slices.DeleteFunc(p.waiting, func(w *sequence) bool { return w == s })
+	p.admit(s)
+	if s.gen.started {
 		return 0
-	case b:
-		return -1
 	}
+	s.gen.started = true
 	return 1
 }
 
-// preempt takes a sequence's pages away. Its whole blocks stay cached; what
-// is evicted meanwhile is computed again, to the same bits.
-func (l *loop) preempt(s *sequence) {
-	l.victim = s
-	l.change(s.gen)
-	l.release(s)
-	s.gen.account.timings.Preempted++
-	l.total.Preempted++
-	l.recorder.preempted(s.gen)
-	l.wait(s)
-	s.waits = wire.PartPreempted
+// able appends the running sequences that can compute in this turn. One whose
+// next block another computes just now cannot.
+func (p *supply) able(works []step.Work) []step.Work {
+	p.turns++
+	for i, s := range p.running {
+		if s.gen.held() {
+			continue
+		}
+		s.leftOut = wire.PartPrefix
+		if len(works) > 0 && s.gen.level > works[0].Level {
+			p.pool.Unclaim(s.kv) // a more urgent one may have claimed its block just now
+		}
+		if s.decoding() || s.wantsPrompt() || p.pool.Claim(s.kv, s.tokens) {
+			works = append(works, s.work(i))
+			s.leftOut = wire.PartHeldBack
+		}
+	}
+	return works
 }
 
-// release gives a running sequence's pages back and takes it off the list.
-func (l *loop) release(s *sequence) {
-	l.pool.Close(s.kv)
-	s.kv = nil
-	i, _ := slices.BinarySearchFunc(l.running, s, inOrder)
-	l.running = slices.Delete(l.running, i, i+1)
-	l.startable = true
-}
-
-// forget takes a sequence out of whichever list holds it.
-func (l *loop) forget(s *sequence) {
-	if l.victim == s {
-		l.victim = nil
+// count writes what is held and what waits into a State.
+func (p *supply) count(to *wire.State) {
+	pages := p.pool.Counts()
+	to.PagesTotal, to.PagesUsed, to.PagesCached, to.PagesFree = pages.Total, pages.Used, pages.Cached, pages.Free
+	for s := range p.each {
+		to.Sequences += s.places()
+		switch {
+		case s.gen.held():
+			to.Paused++
+		case s.gen.long:
+			to.LongPrefill += s.prefill()
+		default:
+			to.ShortPrefill += s.prefill()
+		}
+		if s.kv == nil && !s.gen.held() {
+			to.Waiting++
+		}
 	}
-	if s.kv != nil {
-		l.release(s)
-		return
-	}
-	l.waiting = slices.DeleteFunc(l.waiting, func(w *sequence) bool { return w == s })
 }

@@ -117,13 +117,13 @@ func TestHeldOnesGiveTheirPlaces(t *testing.T) {
 			var busy *wire.Stream
 			b := newLab(t, labSetup{cfg: cfg, onTurn: func(b *lab) {
 				<-posted
-				if b.loop.total.Step >= 20 {
+				if b.loop.ledger.total.Step >= 20 {
 					<-stopped
 				}
 				for busy.Waiting() > 0 { // it never parks
 					time.Sleep(10 * time.Microsecond)
 				}
-				together = together || len(b.loop.running) == 3
+				together = together || len(b.loop.supply.running) == 3
 			}})
 			held, _ := b.begin(question{id: "held", tokens: prompt(1, 10), options: greedy(300)})
 			s, busyNotify := b.begin(question{id: "busy", tokens: prompt(2, 10), options: greedy(300)})
@@ -166,8 +166,8 @@ func TestResumedSequencesWaitForPlaces(t *testing.T) {
 	counted := &countedModel{pagedModel: newPagedModel(1901, 16, 256)}
 	resumed := false
 	b := newLab(t, labSetup{model: counted, cfg: Config{SequencesMax: 3, StreamEventsMax: 1 << 16}, onTurn: func(b *lab) {
-		all := len(b.loop.running) == 6 && !b.loop.busy()
-		for _, s := range b.loop.running {
+		all := len(b.loop.supply.running) == 6 && !b.loop.supply.busy()
+		for _, s := range b.loop.supply.running {
 			switch { // each pauses at its 5th step, and goes on when all have
 			case all:
 				resumed = true
@@ -187,8 +187,8 @@ func TestResumedSequencesWaitForPlaces(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if counted.most != 3 || b.loop.total.Preempted > 0 || !resumed {
-		t.Errorf("%d sequences in one step, %d preempted, resumed %v; want 3, 0 and true", counted.most, b.loop.total.Preempted, resumed)
+	if counted.most != 3 || b.loop.ledger.total.Preempted > 0 || !resumed {
+		t.Errorf("%d sequences in one step, %d preempted, resumed %v; want 3, 0 and true", counted.most, b.loop.ledger.total.Preempted, resumed)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestComputedPrefixLetsOthersIn(t *testing.T) {
 	gate, together := make(chan struct{}), false
 	b := newLab(t, labSetup{pages: 12, onTurn: func(b *lab) {
 		<-gate
-		together = together || len(b.loop.running) == 2
+		together = together || len(b.loop.supply.running) == 2
 	}})
 	first := question{id: "first", tokens: prompt(1, 97), options: greedy(30)}
 	second := question{id: "second", tokens: append(prompt(1, 97), 300), options: greedy(10)} // both prompts do not fit
@@ -252,9 +252,9 @@ func TestComputedPrefixLetsOthersIn(t *testing.T) {
 func TestPromptPreemptedHalfwayIsCountedOnce(t *testing.T) {
 	preempted := false
 	b := newLab(t, labSetup{cfg: Config{BatchTokensMax: 7}, onTurn: func(b *lab) {
-		if b.loop.total.Step == 3 && !preempted { // 21 tokens, of which a block of 16 stays
+		if b.loop.ledger.total.Step == 3 && !preempted { // 21 tokens, of which a block of 16 stays
 			preempted = true
-			b.loop.preempt(b.loop.running[0])
+			b.loop.supply.preempt(b.loop.supply.running[0])
 		}
 	}})
 	q := question{id: "q", tokens: prompt(1, 100), options: greedy(3)}

@@ -57,13 +57,13 @@ func restless(t *testing.T, seed uint64, h *heard, cfg Config) *lab {
 	var paused []*sequence
 	return newLab(t, labSetup{pages: 40, cfg: cfg, onTurn: func(b *lab) {
 		h.hear(b.loop.published.Load())
-		for _, s := range b.loop.running {
+		for _, s := range b.loop.supply.running {
 			if r.IntN(40) == 0 {
 				s.gen.Pause()
 				paused = append(paused, s)
 			}
 		}
-		if len(paused) > 0 && (r.IntN(6) == 0 || !b.loop.busy()) {
+		if len(paused) > 0 && (r.IntN(6) == 0 || !b.loop.supply.busy()) {
 			paused[0].gen.Resume()
 			paused = paused[1:]
 		}

@@ -62,7 +62,7 @@ var arrows = map[string]string{
 	"internal/cost":           "",
 	"internal/supervise":      "internal/conf",
 	"internal/wire":           "cache/hitmap internal/conf internal/cost",
-	"internal/wire/wiretest":  "internal/conf internal/wire",
+	"internal/wire/wiretest":  "cache/hitmap internal/conf internal/wire",
 	"kernels":                 "kernels/avx2 kernels/avx2int8 kernels/avx512 kernels/avx512amx kernels/avx512bf16 kernels/avx512vnni kernels/neon kernels/ref",
 	"kernels/avx2":            "",
 	"kernels/avx2int8":        "",

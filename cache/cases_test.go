@@ -78,7 +78,7 @@ func TestSaltsShareNoPages(t *testing.T) {
 // TestCollidingHashesAttachOnlyEqualTokens makes all hashes collide: a hit must still be the same tokens after
 // the same tokens, and whatever is the same must still be a hit.
 func TestCollidingHashesAttachOnlyEqualTokens(t *testing.T) {
-	x, err := newScript(Config{Pages: 64, PageTokens: 4, HashBits: 8})
+	x, err := newScript(Config{Pages: 64, PageTokens: 4, hashBits: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestPagesAreSharedInWholeBlocks(t *testing.T) {
 
 // TestMatchBesideTheLoop is for the race detector.
 func TestMatchBesideTheLoop(t *testing.T) {
-	p := newPool(t, Config{Pages: 300, PageTokens: 2, HashBits: 6})
+	p := newPool(t, Config{Pages: 300, PageTokens: 2, hashBits: 6})
 	tokens := count(401)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -382,7 +382,7 @@ func TestConfigIsRefused(t *testing.T) {
 		{PageTokens: 4},
 		{Pages: 4},
 		{Pages: 4, PageTokens: 257},
-		{Pages: 4, PageTokens: 4, HashBits: 65},
+		{Pages: 4, PageTokens: 4, hashBits: 65},
 		{Pages: 4, PageTokens: 4, ChangesMax: -1},
 	} {
 		if p, err := New(c); err == nil || p != nil {

@@ -92,7 +92,7 @@ func (p *Pool) checkSeqs() error {
 		if s.len > len(s.pages)*p.pageTokens {
 			return broken(3, "sequence %d has %d tokens in %d pages", i, s.len, len(s.pages))
 		}
-		at, hash := cursor{page: none, salt: s.salt}, p.hasher.Root(s.salt)
+		at, hash := cursor{page: none, salt: s.salt}, p.hasher.root(s.salt)
 		for j, id := range s.pages {
 			b := &p.pages[id].block
 			if whole := j < s.len/p.pageTokens; b.whole != whole {
@@ -131,7 +131,7 @@ func (p *Pool) checkBlocks(order []int) error {
 			continue
 		}
 		indexed--
-		at, parentHash := cursor{page: b.parent, salt: b.salt}, p.hasher.Root(b.salt)
+		at, parentHash := cursor{page: b.parent, salt: b.salt}, p.hasher.root(b.salt)
 		if b.parent != none {
 			parent := &p.pages[b.parent]
 			if parentHash = parent.hash; !parent.whole {
@@ -141,7 +141,7 @@ func (p *Pool) checkBlocks(order []int) error {
 				return broken(5, "block %d is evicted after its parent %d", id, b.parent)
 			}
 		}
-		if h := p.hasher.Next(parentHash, p.pageArea(id)); h != b.hash {
+		if h := p.hasher.next(parentHash, p.pageArea(id)); h != b.hash {
 			return broken(4, "block %d has hash %x, should have %x", id, b.hash, h)
 		}
 		// A twin of this block would hide it, or be hidden and find it.
@@ -184,7 +184,7 @@ func (p *Pool) checkClaims() error {
 		if got := p.claimant(p.tip(s), s.claimHash, s.claimBlock); got != s {
 			return broken(7, "the block that sequence %d claims is claimed by another", i)
 		}
-		if h := p.hasher.Next(s.hash, s.claimBlock); h != s.claimHash {
+		if h := p.hasher.next(s.hash, s.claimBlock); h != s.claimHash {
 			return broken(7, "sequence %d claims a block that it is not at", i)
 		}
 	}

@@ -27,7 +27,7 @@ func (p *Pool) Claim(s *Seq, tokens []int32) bool {
 		return true
 	}
 	next := tokens[i*p.pageTokens : (i+1)*p.pageTokens]
-	hash := p.hasher.Next(s.hash, next)
+	hash := p.hasher.next(s.hash, next)
 	if p.claimant(p.tip(s), hash, next) != nil {
 		// A block that s has begun it finishes, and one that s could not
 		// attach for holding its last token it has to compute.

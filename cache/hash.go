@@ -35,13 +35,13 @@ func NewHasher(space string, pageTokens int) (Hasher, error) {
 	return Hasher{pageTokens: pageTokens, seed: xxh3.HashString(space), mask: math.MaxUint64}, nil
 }
 
-// Root is what the hash of a first block is chained to. Prompts with different
+// root is what the hash of a first block is chained to. Prompts with different
 // salts share no blocks.
-func (h Hasher) Root(salt string) uint64 { return xxh3.HashStringSeed(salt, h.seed) }
+func (h Hasher) root(salt string) uint64 { return xxh3.HashStringSeed(salt, h.seed) }
 
-// Next is the hash of the block with these tokens, one page of them, after
+// next is the hash of the block with these tokens, one page of them, after
 // the block with hash parent, or after a root.
-func (h Hasher) Next(parent uint64, tokens []int32) uint64 {
+func (h Hasher) next(parent uint64, tokens []int32) uint64 {
 	var buf [4 * pageTokensMax]byte
 	for i, t := range tokens {
 		binary.LittleEndian.PutUint32(buf[4*i:], uint32(t))
@@ -52,9 +52,9 @@ func (h Hasher) Next(parent uint64, tokens []int32) uint64 {
 // Blocks are the hashes of the full blocks of tokens.
 func (h Hasher) Blocks(salt string, tokens []int32) []uint64 {
 	hashes := make([]uint64, len(tokens)/h.pageTokens)
-	last := h.Root(salt)
+	last := h.root(salt)
 	for i := range hashes {
-		last = h.Next(last, tokens[i*h.pageTokens:(i+1)*h.pageTokens])
+		last = h.next(last, tokens[i*h.pageTokens:(i+1)*h.pageTokens])
 		hashes[i] = last
 	}
 	return hashes

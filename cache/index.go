@@ -19,12 +19,12 @@ func bucketCount(pages int) int { return 1 << bits.Len(uint(2*pages-1)) }
 // other hashes; so where a block is evicted between two locks, the search ends.
 func (p *Pool) Match(salt string, tokens []int32) int {
 	n := p.reusable(len(tokens))
-	at, hash := cursor{page: none, salt: salt}, p.hasher.Root(salt)
+	at, hash := cursor{page: none, salt: salt}, p.hasher.root(salt)
 	for i := 0; i < n; {
 		p.mu.RLock()
 		for end := min(n, i+matchBlocksMax); i < end; i++ {
 			want := tokens[i*p.pageTokens : (i+1)*p.pageTokens]
-			h := p.hasher.Next(hash, want)
+			h := p.hasher.next(hash, want)
 			id := p.lookup(at, h, want)
 			if id == none {
 				p.mu.RUnlock()

@@ -40,9 +40,9 @@ type Config struct {
 	// ChangesMax bounds the block changes that the journal keeps; 0 means
 	// hitmap.JournalMax. A reader that comes too late for some starts afresh.
 	ChangesMax int
-	// HashBits cuts block hashes to this many bits; 0 means 64. Fewer are for
+	// hashBits cuts block hashes to this many bits; 0 means 64. Fewer are for
 	// tests that make hashes collide.
-	HashBits int
+	hashBits int
 }
 
 // Counts says what the pages are doing; Used + Cached + Free = Total.
@@ -111,11 +111,11 @@ func New(c Config) (*Pool, error) {
 		return nil, fmt.Errorf("cache: %d pages; give 1 to %d", c.Pages, math.MaxInt32/pageTokensMax)
 	case c.ChangesMax < 0:
 		return nil, fmt.Errorf("cache: a journal of %d changes; give 0 or more", c.ChangesMax)
-	case c.HashBits < 0 || c.HashBits > 64:
-		return nil, fmt.Errorf("cache: hashes of %d bits; give 1 to 64, or 0 for all", c.HashBits)
+	case c.hashBits < 0 || c.hashBits > 64:
+		return nil, fmt.Errorf("cache: hashes of %d bits; give 1 to 64, or 0 for all", c.hashBits)
 	}
-	if c.HashBits > 0 {
-		hasher.mask >>= 64 - c.HashBits
+	if c.hashBits > 0 {
+		hasher.mask >>= 64 - c.hashBits
 	}
 	p := &Pool{
 		pageTokens: c.PageTokens,

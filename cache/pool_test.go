@@ -18,7 +18,7 @@ func TestScripts(t *testing.T) {
 				c := Config{PageTokens: 4}
 				d.ScanArgs(t, "pages", &c.Pages)
 				if d.HasArg("hash-bits") {
-					d.ScanArgs(t, "hash-bits", &c.HashBits)
+					d.ScanArgs(t, "hash-bits", &c.hashBits)
 				}
 				var err error
 				if x, err = newScript(c); err != nil {
@@ -50,7 +50,7 @@ func TestScripts(t *testing.T) {
 func TestPoolBehavesAsItsTwin(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 15))
-		c := Config{Pages: 1 + r.IntN(20), PageTokens: 1 + r.IntN(5), HashBits: r.IntN(2) * 2, ChangesMax: r.IntN(3) * 4}
+		c := Config{Pages: 1 + r.IntN(20), PageTokens: 1 + r.IntN(5), hashBits: r.IntN(2) * 2, ChangesMax: r.IntN(3) * 4}
 		x, err := newScript(c)
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func FuzzPool(f *testing.F) {
 			ops = ops[1:]
 			return int(b) % n
 		}
-		c := Config{Pages: 1 + next(20), PageTokens: 1 + next(5), HashBits: next(2) * 2, ChangesMax: len(ops) % 3 * 4}
+		c := Config{Pages: 1 + next(20), PageTokens: 1 + next(5), hashBits: next(2) * 2, ChangesMax: len(ops) % 3 * 4}
 		x, err := newScript(c)
 		if err != nil {
 			t.Fatal(err)

@@ -45,7 +45,7 @@ func (p *Pool) Own(s *Seq) (pages int) {
 // pool keeps salt, and does not keep tokens.
 func (p *Pool) Open(salt string, tokens []int32) *Seq {
 	s := p.newSeq(salt)
-	s.hash = p.hasher.Root(salt)
+	s.hash = p.hasher.root(salt)
 	p.attach(s, tokens)
 	return s
 }
@@ -70,7 +70,7 @@ func (p *Pool) attach(s *Seq, tokens []int32) {
 	}
 	for i := s.len / p.pageTokens; i < p.reusable(len(tokens)); i++ {
 		want := tokens[i*p.pageTokens : (i+1)*p.pageTokens]
-		h := p.hasher.Next(s.hash, want)
+		h := p.hasher.next(s.hash, want)
 		id := p.lookup(p.tip(s), h, want)
 		if id == none {
 			return
@@ -163,7 +163,7 @@ func (p *Pool) complete(s *Seq, i int) {
 	p.Unclaim(s)
 	id, at := s.pages[i], p.tip(s)
 	tokens := p.pageArea(id)
-	s.hash = p.hasher.Next(s.hash, tokens)
+	s.hash = p.hasher.next(s.hash, tokens)
 	if same := p.lookup(at, s.hash, tokens); same != none {
 		p.hold(same)
 		s.pages[i] = same

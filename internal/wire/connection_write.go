@@ -143,7 +143,7 @@ func (q *served) take(dst []Event) []Event {
 	if q.canceled {
 		return append(dst, Event{End: &End{Err: Errorf(Canceled, "the reader left")}})
 	}
-	dst = q.stream.TakeN(dst, min(1, q.credit))
+	dst = q.stream.takeN(dst, min(1, q.credit))
 	q.credit -= len(dst)
 	return dst
 }

@@ -207,7 +207,7 @@ func NewStepLog(steps int) *StepLog {
 func (l *StepLog) Add(r *StepRecord) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.CopyTo(&l.ring[l.added%uint64(len(l.ring))])
+	r.copyTo(&l.ring[l.added%uint64(len(l.ring))])
 	l.added++
 }
 
@@ -247,9 +247,9 @@ func (l *StepLog) Added() uint64 {
 	return l.added
 }
 
-// CopyTo makes to a copy of r that shares nothing with it, in to's own memory
+// copyTo makes to a copy of r that shares nothing with it, in to's own memory
 // where that is enough.
-func (r *StepRecord) CopyTo(to *StepRecord) {
+func (r *StepRecord) copyTo(to *StepRecord) {
 	members, leftOut, preempted := to.Members, to.LeftOut, to.Preempted
 	*to = *r
 	to.Members = append(members[:0], r.Members...)

@@ -51,11 +51,11 @@ func FailedStream(notify chan<- struct{}, err *Error) *Stream {
 // Take appends the waiting events to dst and returns it; it does not wait.
 // The reader waits on the Notify channel of its Generation.
 func (s *Stream) Take(dst []Event) []Event {
-	return s.TakeN(dst, math.MaxInt)
+	return s.takeN(dst, math.MaxInt)
 }
 
-// TakeN is Take for at most limit events.
-func (s *Stream) TakeN(dst []Event, limit int) []Event {
+// takeN is Take for at most limit events.
+func (s *Stream) takeN(dst []Event, limit int) []Event {
 	s.mu.Lock()
 	n := min(limit, len(s.events))
 	dst = append(dst, s.events[:n]...)

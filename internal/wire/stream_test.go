@@ -26,7 +26,7 @@ func TestStreamIsBounded(t *testing.T) {
 	if s.Put(Event{End: &End{}}) {
 		t.Error("a second end is taken")
 	}
-	if got := s.TakeN(nil, 1); len(got) != 1 || got[0].TokenCount != 0 || s.Waiting() != 3 {
+	if got := s.takeN(nil, 1); len(got) != 1 || got[0].TokenCount != 0 || s.Waiting() != 3 {
 		t.Errorf("took %+v, %d wait", got, s.Waiting())
 	}
 	if got := s.Take(nil); len(got) != 3 || got[0].TokenCount != 1 || got[2].End == nil {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -95,6 +96,16 @@ func (f *Fake) SetErr(err *wire.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
+	f.publish()
+}
+
+// ChangeBlocks changes the set of reusable blocks that State tells of.
+func (f *Fake) ChangeBlocks(changes ...hitmap.Change) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range changes {
+		f.last.Blocks.Add(c)
+	}
 	f.publish()
 }
 

@@ -23,8 +23,6 @@ type Record struct {
 	Salt       string
 
 	Tokens   int // made so far, over all choices
-	Pauses   int
-	Resumes  int
 	Canceled bool
 	Ended    bool
 	Err      *wire.Error // of the end
@@ -74,11 +72,6 @@ func (f *Fake) Live() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.works)
-}
-
-// WaitIdle waits until no generation is live, and reports false after limit.
-func (f *Fake) WaitIdle(limit time.Duration) bool {
-	return wait(limit, func() bool { return f.Live() == 0 })
 }
 
 // WaitRecord waits until some record satisfies ok, and returns it; it reports

@@ -44,11 +44,6 @@ func (w *work) pause(paused bool) {
 		return
 	}
 	w.paused = paused
-	if paused {
-		w.record.Pauses++
-	} else {
-		w.record.Resumes++
-	}
 	f.publish()
 	f.kick()
 }

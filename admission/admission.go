@@ -10,10 +10,10 @@ import (
 // Controller admits requests. Its methods may be called from any goroutine.
 type Controller interface {
 	// Admit returns a ticket, admitted or waiting, or a *Refusal. It never waits.
-	Admit(w Work) (Ticket, error)
+	Admit(w Demand) (Ticket, error)
 	// Expected is how many tokens an answer to w is likely not to pass, over all
 	// its sequences: the 90 % quantile of those like it.
-	Expected(w *Work) int
+	Expected(w *Demand) int
 	// Report tells what the engine's last step showed. Reports come in order.
 	Report(r Report)
 	// Load is the state of this instant.
@@ -41,8 +41,8 @@ type Ticket interface {
 	Done(s Spent)
 }
 
-// Work is what a request asks for, before it runs.
-type Work struct {
+// Demand is what a request asks for, before it runs.
+type Demand struct {
 	ID     string
 	Tenant string
 	Class  string

@@ -22,7 +22,7 @@ func fullScheduler(tb testing.TB, waiting int) (*Scheduler, *rand.Rand, time.Dur
 	s.Report(Report{Up: true, At: now, Cost: testCost, StepTokensMax: 512, KVTokens: 1 << 20}, now)
 	for range waiting {
 		now += time.Millisecond
-		if _, refusal := s.Arrive(benchWork(rnd), now); refusal != nil {
+		if _, refusal := s.Arrive(benchDemand(rnd), now); refusal != nil {
 			tb.Fatal(refusal)
 		}
 	}
@@ -36,9 +36,9 @@ var benchTenants = func() (names [50]string) {
 	return names
 }()
 
-func benchWork(rnd *rand.Rand) Work {
+func benchDemand(rnd *rand.Rand) Demand {
 	n := 50 + rnd.IntN(400)
-	return Work{
+	return Demand{
 		Tenant: benchTenants[rnd.IntN(50)], Class: "interactive", Route: "chat_completions", Sequences: 1,
 		PromptTokens: n, UncachedTokens: n, DecodeTokens: 256, Bytes: 4 * n,
 	}
@@ -61,7 +61,7 @@ func BenchmarkDecision(b *testing.B) {
 
 func decide(tb testing.TB, s *Scheduler, rnd *rand.Rand, now time.Duration) {
 	s.Report(Report{Up: true, At: now, Cost: testCost, StepTokensMax: 512, KVTokens: 1 << 20}, now)
-	if _, refusal := s.Arrive(benchWork(rnd), now); refusal != nil {
+	if _, refusal := s.Arrive(benchDemand(rnd), now); refusal != nil {
 		tb.Fatal(refusal)
 	}
 	e := s.Next(now)

@@ -1,7 +1,7 @@
 // Package admission decides who may start now, who waits, and who is told at
 // once that it cannot be served in time.
 //
-// Goal: the gateway hands in the Work of a request and gets a Ticket, or a
+// Goal: the gateway hands in the Demand of a request and gets a Ticket, or a
 // Refusal with its reason and a predicted wait. A ticket waits its turn, may be
 // given up at any moment, and is settled exactly once with Done. Whoever people
 // wait for comes first, the less urgent get what is left and never less than

@@ -54,7 +54,7 @@ func (v *ledger) kvMax() int { return int(kvShare * float64(v.kvTokens)) }
 // tokenCost is the engine time of one token of one of e's sequences, where as
 // many share each step as may be.
 func (v *ledger) tokenCost(e *Entry) time.Duration {
-	return v.cost.Decode(e.work.PromptTokens/max(1, e.work.Sequences), max(8, v.rows))
+	return v.cost.Decode(e.demand.PromptTokens/max(1, e.demand.Sequences), max(8, v.rows))
 }
 
 // outstanding is how many short prefill tokens the engine holds for the levels
@@ -104,7 +104,7 @@ func (v *ledger) ran(tokens int, since time.Duration) {
 		slices.SortFunc(longs, compareEntries)
 		for _, e := range longs {
 			n := min(tokens, e.left-1)
-			done += v.cost.Prefill(n, e.work.PromptTokens-e.left, v.chunk)
+			done += v.cost.Prefill(n, e.demand.PromptTokens-e.left, v.chunk)
 			e.left -= n
 			tokens -= n
 		}
@@ -123,9 +123,9 @@ const paceMemory = 5 * time.Second
 
 // given books e, which starts now.
 func (v *ledger) given(e *Entry) {
-	v.sequences += e.work.Sequences
+	v.sequences += e.demand.Sequences
 	f := &v.flights[e.level]
-	f.sequences += e.work.Sequences
+	f.sequences += e.demand.Sequences
 	v.reserve(e, e.kv)
 	if e.long {
 		f.longs = append(f.longs, e)
@@ -175,8 +175,8 @@ func without(list []*Entry, e *Entry) []*Entry {
 // answered books e's first token.
 func (v *ledger) answered(e *Entry, now time.Duration) {
 	v.landed(e)
-	v.rows += e.work.Sequences
-	v.rowsContext += e.work.PromptTokens
+	v.rows += e.demand.Sequences
+	v.rowsContext += e.demand.PromptTokens
 	if e.due > 0 && e.predicted > 0 {
 		v.margin.observe(now-e.arrived, e.predicted)
 	}
@@ -184,15 +184,15 @@ func (v *ledger) answered(e *Entry, now time.Duration) {
 
 // left books the end of e.
 func (v *ledger) left(e *Entry, now time.Duration) {
-	v.sequences -= e.work.Sequences
-	v.flights[e.level].sequences -= e.work.Sequences
+	v.sequences -= e.demand.Sequences
+	v.flights[e.level].sequences -= e.demand.Sequences
 	v.reserve(e, -e.kv)
 	if e.firstToken == 0 {
 		v.landed(e)
 		return
 	}
-	v.rows -= e.work.Sequences
-	v.rowsContext -= e.work.PromptTokens + e.tokens
+	v.rows -= e.demand.Sequences
+	v.rowsContext -= e.demand.PromptTokens + e.tokens
 	stay := float64(now - e.started)
 	if v.life == 0 {
 		v.life = stay

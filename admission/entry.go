@@ -22,7 +22,7 @@ const (
 
 // Entry is one request in a Scheduler, which owns it until Done.
 type Entry struct {
-	work    Work
+	demand  Demand
 	class   *class // where it waits and by whose rules it runs
 	asked   *class // where it wanted to; another one after it was demoted
 	level   int    // the class's, or for a demoted one that harms nobody, that of its first class
@@ -66,7 +66,7 @@ type Entry struct {
 func (e *Entry) Refusal() *Refusal { return e.refusal }
 
 // ID is the request's.
-func (e *Entry) ID() string { return e.work.ID }
+func (e *Entry) ID() string { return e.demand.ID }
 
 // Grant says how a started entry runs.
 func (e *Entry) Grant() Grant {

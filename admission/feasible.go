@@ -132,12 +132,12 @@ func (s *Scheduler) backlogWait(e *Entry) time.Duration {
 
 // checkWithin refuses e where its own deadline cannot be met.
 func (s *Scheduler) checkWithin(e *Entry) {
-	if e.work.Within == 0 || e.predicted <= e.work.Within {
+	if e.demand.Within == 0 || e.predicted <= e.demand.Within {
 		return
 	}
 	s.turn(e, &Refusal{
-		Reason: PastDeadline, Predicted: e.predicted, RetryAfter: e.predicted - e.work.Within,
-		Message: fmt.Sprintf("the deadline of %v, which the request came with, cannot be met: about %v of work waits before it", e.work.Within, e.predicted.Round(time.Millisecond)),
+		Reason: PastDeadline, Predicted: e.predicted, RetryAfter: e.predicted - e.demand.Within,
+		Message: fmt.Sprintf("the deadline of %v, which the request came with, cannot be met: about %v of work waits before it", e.demand.Within, e.predicted.Round(time.Millisecond)),
 	})
 }
 
@@ -151,7 +151,7 @@ const (
 // backlog or for places, less the time that it may wait.
 func (s *Scheduler) retryAfter(e *Entry) time.Duration {
 	wait := s.backlogWait(e)
-	if n := s.waiting.sequences + e.work.Sequences - (s.cfg.RunningSequencesMax - s.engine.sequences); n > 0 && s.engine.sequences > 0 {
+	if n := s.waiting.sequences + e.demand.Sequences - (s.cfg.RunningSequencesMax - s.engine.sequences); n > 0 && s.engine.sequences > 0 {
 		wait = max(wait, time.Duration(float64(n)*s.engine.life/float64(s.engine.sequences)))
 	}
 	if e.due > 0 {

@@ -46,7 +46,7 @@ func TestFeasibilityIsThatOfEachRequest(t *testing.T) {
 				tokens = 3000
 			}
 			s.now = now
-			e := &Entry{work: Work{ID: fmt.Sprint(i), Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 9}, order: uint64(i), arrived: now, inLane: out, inExpiry: out, inRunning: out}
+			e := &Entry{demand: Demand{ID: fmt.Sprint(i), Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 9}, order: uint64(i), arrived: now, inLane: out, inExpiry: out, inRunning: out}
 			e.class = s.byName["interactive"]
 			e.asked = e.class
 			s.price(e)
@@ -162,7 +162,7 @@ func TestRetriesAreRefusedFirst(t *testing.T) {
 	p := newPlay(t, 1, Config{RunningSequencesMax: 1})
 	ask := func(tenant string, retry bool) *Refusal {
 		p.now += 10 * time.Millisecond
-		_, r := p.Arrive(Work{Tenant: tenant, Class: "batch", Sequences: 1, PromptTokens: 1, Retry: retry}, p.now)
+		_, r := p.Arrive(Demand{Tenant: tenant, Class: "batch", Sequences: 1, PromptTokens: 1, Retry: retry}, p.now)
 		return r
 	}
 	for range 20 {
@@ -190,7 +190,7 @@ func TestTheRefusedComeBackOneByOne(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "interactive", FirstTokenGoal: time.Second, PrefillSlack: 0.01}}})
 	var back []time.Duration
 	ask := func() {
-		_, r := p.Arrive(Work{Tenant: "a", Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 1}, p.now)
+		_, r := p.Arrive(Demand{Tenant: "a", Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 1}, p.now)
 		if r != nil {
 			back = append(back, p.now+r.RetryAfter)
 		}
@@ -237,7 +237,7 @@ func TestTheLadder(t *testing.T) {
 	if p.load.rung != rungShed || p.load.cursor >= 1 {
 		t.Fatalf("on rung %d, cursor %v", p.load.rung, p.load.cursor)
 	}
-	p.arrive(Work{Class: "offline", Sequences: 1, PromptTokens: 1})
+	p.arrive(Demand{Class: "offline", Sequences: 1, PromptTokens: 1})
 	if p.now += time.Second; p.Next(p.now) != nil {
 		t.Error("offline work starts")
 	}
@@ -246,11 +246,11 @@ func TestTheLadder(t *testing.T) {
 	}
 	shed, in := 0, 0
 	for i := range 200 {
-		e, r := p.Arrive(Work{Tenant: "t", User: fmt.Sprint(i), Class: "interactive", Sequences: 1, PromptTokens: 1, DecodeTokens: 100}, p.now)
+		e, r := p.Arrive(Demand{Tenant: "t", User: fmt.Sprint(i), Class: "interactive", Sequences: 1, PromptTokens: 1, DecodeTokens: 100}, p.now)
 		switch {
 		case r == nil:
 			in++
-			if e.Grant().OutputTokens != 8 || e.work.DecodeTokens != 8 {
+			if e.Grant().OutputTokens != 8 || e.demand.DecodeTokens != 8 {
 				t.Fatal("the answer is not cut")
 			}
 		case r.Reason == Overloaded && r.RetryAfter >= time.Second:

@@ -23,13 +23,13 @@ import (
 // begins + missing places × placeNS + its own prefill / rate, and the same with
 // missing tokens of memory and tokenNS.
 type forecast struct {
-	// begins is when the engine turns to the waiting work: after half a step, and
+	// begins is when the engine turns to the waiting demand: after half a step, and
 	// after the short prefill that it has been given.
 	begins time.Duration
 	// rate is the engine time that the level's prefill gets in a unit of time,
 	// longRate that of its long lane, which decoding may hold back more.
 	rate, longRate float64
-	// margin stretches the predicted work: the 90 % quantile of actual/predicted.
+	// margin stretches the predicted demand: the 90 % quantile of actual/predicted.
 	margin float64
 
 	// longShare is the part of a step's prefill that the long lane gets beside
@@ -232,7 +232,7 @@ func (w *walk) passUnderWay(o *Entry) (late *Entry) {
 func (v *ledger) underWay(dst []underWay, level int) []underWay {
 	for i := range level + 1 {
 		for _, e := range v.flights[i].longs {
-			dst = append(dst, underWay{e, v.cost.Prefill(e.left, e.work.PromptTokens-e.left, v.chunk)})
+			dst = append(dst, underWay{e, v.cost.Prefill(e.left, e.demand.PromptTokens-e.left, v.chunk)})
 		}
 	}
 	slices.SortFunc(dst, func(a, b underWay) int { return compareEntries(a.Entry, b.Entry) })

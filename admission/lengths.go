@@ -64,7 +64,7 @@ var binMiddles = func() (m [lengthBins]float64) {
 }()
 
 // keys are the names of a request's nodes, the widest first.
-func (w *Work) lengthKeys() (keys [lengthLevels]uint64) {
+func (w *Demand) lengthKeys() (keys [lengthLevels]uint64) {
 	const widest = 0x9e3779b97f4a7c15
 	keys[0] = widest
 	keys[1] = mixText(keys[0], w.Route)
@@ -114,7 +114,7 @@ func (l *lengths) at(key uint64) *node {
 
 // observe learns that an answer of each of so many sequences had tokens tokens
 // when it ended; one that was cut might have been longer.
-func (l *lengths) observe(w *Work, tokens int, whole bool) {
+func (l *lengths) observe(w *Demand, tokens int, whole bool) {
 	if tokens < 1 {
 		return
 	}
@@ -136,7 +136,7 @@ func (l *lengths) observe(w *Work, tokens int, whole bool) {
 
 // distribution is what is expected of a request, before anything is known of
 // its answer. It adds up to 1.
-func (l *lengths) distribution(w *Work) (p histogram) {
+func (l *lengths) distribution(w *Demand) (p histogram) {
 	// Who knows nothing takes every octave up to 1,024 tokens to be as likely.
 	const knownNothing = 10 * binsPerOctave
 	for i := range knownNothing {

@@ -24,7 +24,7 @@ func TestLengthsOfTenants(t *testing.T) {
 		l := newLengths(10000)
 		for i := range 20000 {
 			tenant := rnd.IntN(20)
-			w := Work{Tenant: "same", PromptTokens: 20, DecodeTokens: 4096}
+			w := Demand{Tenant: "same", PromptTokens: 20, DecodeTokens: 4096}
 			if known {
 				w.Tenant, w.PromptTokens = benchTenants[tenant], 20<<rnd.IntN(4)
 			}
@@ -52,7 +52,7 @@ func TestLengthsOfTenants(t *testing.T) {
 // ones, not that there are shorter ones.
 func TestCutAnswersWereLonger(t *testing.T) {
 	l := newLengths(100)
-	w := &Work{Tenant: "a"}
+	w := &Demand{Tenant: "a"}
 	for range 300 {
 		l.observe(w, 400, true)
 	}
@@ -76,7 +76,7 @@ func TestDistributionsAreWhole(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	l := newLengths(64)
 	for range 3000 {
-		w := &Work{Tenant: benchTenants[rnd.IntN(50)], PromptTokens: rnd.IntN(5000), Blocks: []uint64{rnd.Uint64N(9)}}
+		w := &Demand{Tenant: benchTenants[rnd.IntN(50)], PromptTokens: rnd.IntN(5000), Blocks: []uint64{rnd.Uint64N(9)}}
 		l.observe(w, 1+rnd.IntN(1<<18), rnd.IntN(2) == 0)
 		p := l.distribution(w)
 		seen := rnd.IntN(1 << 19)

@@ -181,9 +181,9 @@ func (s *Scheduler) gate(e *Entry) Why {
 	k, v := e.class, &s.engine
 	share := func(of int) int { return max(1, int(k.Cap*float64(of))) }
 	switch {
-	case v.sequences+e.work.Sequences > s.cfg.RunningSequencesMax:
+	case v.sequences+e.demand.Sequences > s.cfg.RunningSequencesMax:
 		return WhySequences
-	case k.sequences > 0 && k.sequences+e.work.Sequences > share(s.cfg.RunningSequencesMax):
+	case k.sequences > 0 && k.sequences+e.demand.Sequences > share(s.cfg.RunningSequencesMax):
 		return WhyClassCap
 	case v.kvTokens > 0 && s.kvAhead(k)+e.kv > v.kvMax():
 		return WhyMemory
@@ -236,7 +236,7 @@ func (s *Scheduler) start(e *Entry) {
 	}
 	k := e.class
 	k.running++
-	k.sequences += e.work.Sequences
+	k.sequences += e.demand.Sequences
 	k.kv += e.kv
 	e.line.tenant.running++
 	e.line.running++

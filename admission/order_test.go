@@ -40,7 +40,7 @@ func (p *pipe) report() {
 
 // work is a request of class for tenant with so many prompt tokens.
 func (p *pipe) ask(tenant, class string, tokens int) *Entry {
-	return p.arrive(Work{Tenant: tenant, Class: class, Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 1})
+	return p.arrive(Demand{Tenant: tenant, Class: class, Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 1})
 }
 
 // runUntil lets the engine work until then.
@@ -49,7 +49,7 @@ func (p *pipe) runUntil(then time.Duration) {
 		if p.busy == nil {
 			if p.busy = p.Next(p.now); p.busy != nil {
 				p.until = p.now + p.busy.prefill
-				p.order = append(p.order, p.busy.work.ID)
+				p.order = append(p.order, p.busy.demand.ID)
 			}
 			p.report()
 		}
@@ -60,7 +60,7 @@ func (p *pipe) runUntil(then time.Duration) {
 		}
 		p.now = p.until
 		p.Progress(p.busy, 1, p.now)
-		p.Done(p.busy, Spent{PromptTokens: p.busy.work.PromptTokens, CompletionTokens: 1, Whole: true}, p.now)
+		p.Done(p.busy, Spent{PromptTokens: p.busy.demand.PromptTokens, CompletionTokens: 1, Whole: true}, p.now)
 		p.ended = append(p.ended, p.busy)
 		p.busy = nil
 		p.report()
@@ -176,7 +176,7 @@ func TestTenantsShareByEngineTime(t *testing.T) {
 	p.runUntil(end + time.Minute)
 	for _, e := range p.ended {
 		if e.firstToken <= e.arrived+2*time.Second {
-			met[e.work.Tenant]++
+			met[e.demand.Tenant]++
 		}
 	}
 	for _, name := range polite {
@@ -206,7 +206,7 @@ func TestBackloggedTenantsAreEven(t *testing.T) {
 	}
 	served := map[string]float64{}
 	for _, e := range p.ended {
-		served[e.work.Tenant] += e.prefill.Seconds() / weights[e.work.Tenant]
+		served[e.demand.Tenant] += e.prefill.Seconds() / weights[e.demand.Tenant]
 	}
 	least, most := math.Inf(1), 0.0
 	for _, x := range served {
@@ -235,9 +235,9 @@ func TestExpiredNeverStart(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.cfg.RunningSequencesMax = 1
 			p := newPlay(t, 1, c.cfg)
-			holder := p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 1})
+			holder := p.arrive(Demand{Class: "interactive", Sequences: 1, PromptTokens: 1})
 			p.Next(p.now)
-			late := p.arrive(Work{Class: "offline", Sequences: 1, PromptTokens: 1, Within: c.within})
+			late := p.arrive(Demand{Class: "offline", Sequences: 1, PromptTokens: 1, Within: c.within})
 			at, ok := p.WakeAt()
 			if !ok || at != p.now+c.want {
 				t.Fatalf("it wakes at %v, %v", at-p.now, ok)
@@ -264,18 +264,18 @@ func TestExpiredNeverStart(t *testing.T) {
 func TestWhatCannotFitIsRefusedAtOnce(t *testing.T) {
 	p := newPlay(t, 1, Config{})
 	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256, KVTokens: 1024}, 0)
-	_, refusal := p.Arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 1280, UncachedTokens: 1280, DecodeTokens: 10}, 0)
+	_, refusal := p.Arrive(Demand{Class: "interactive", Sequences: 1, PromptTokens: 1280, UncachedTokens: 1280, DecodeTokens: 10}, 0)
 	if refusal == nil || refusal.Reason != TooLarge || refusal.RetryAfter != 0 || !strings.Contains(refusal.Message, "1281") || !strings.Contains(refusal.Message, "1024") {
 		t.Fatalf("%v", refusal)
 	}
-	small := p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 10})
+	small := p.arrive(Demand{Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 10})
 	if p.Next(0) != small {
 		t.Fatal("a small one did not start")
 	}
-	large := p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 960, UncachedTokens: 960, DecodeTokens: 10})
+	large := p.arrive(Demand{Class: "interactive", Sequences: 1, PromptTokens: 960, UncachedTokens: 960, DecodeTokens: 10})
 	for range 3 {
 		p.now += time.Millisecond
-		p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 10})
+		p.arrive(Demand{Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 10})
 	}
 	for range 3 {
 		if e := p.Next(p.now); e == large {
@@ -303,7 +303,7 @@ func TestLongPrefillsLeaveShortOnesTheirWay(t *testing.T) {
 	p := newPlay(t, 1, Config{})
 	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256, KVTokens: 1 << 20}, 0)
 	ask := func(tokens int) *Entry {
-		return p.arrive(Work{Class: "interactive", Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 10})
+		return p.arrive(Demand{Class: "interactive", Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 10})
 	}
 	first, second, short := ask(2000), ask(2000), ask(50)
 	var started []*Entry
@@ -327,9 +327,9 @@ func TestLongPrefillsLeaveShortOnesTheirWay(t *testing.T) {
 func TestCacheChangesThePrice(t *testing.T) {
 	p := newPlay(t, 1, Config{RunningSequencesMax: 1})
 	p.Report(Report{Up: true, Cost: pipeCost, StepTokensMax: 256, KVTokens: 1 << 20}, 0)
-	p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 16, UncachedTokens: 16, DecodeTokens: 1})
+	p.arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 16, UncachedTokens: 16, DecodeTokens: 1})
 	p.Next(time.Second)
-	e := p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 1000, UncachedTokens: 1000, DecodeTokens: 1, Blocks: []uint64{1, 2, 3}, BlockTokens: 300})
+	e := p.arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 1000, UncachedTokens: 1000, DecodeTokens: 1, Blocks: []uint64{1, 2, 3}, BlockTokens: 300})
 	key := e.key
 	prefill := func(want int) {
 		t.Helper()
@@ -376,9 +376,9 @@ func TestWaitingRequestsArePricedAfreshWhenChangesWereMissed(t *testing.T) {
 			report := Report{Up: true, Cost: pipeCost, StepTokensMax: 256, KVTokens: 1 << 20}
 			report.Blocks.Changes = []hitmap.Change{{Hash: 1}, {Hash: 2}}
 			p.Report(report, 0)
-			p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 16, UncachedTokens: 16, DecodeTokens: 1})
+			p.arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 16, UncachedTokens: 16, DecodeTokens: 1})
 			p.Next(time.Second)
-			e := p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 1000, UncachedTokens: 400, DecodeTokens: 1, Blocks: []uint64{1, 2, 3}, BlockTokens: 300})
+			e := p.arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 1000, UncachedTokens: 400, DecodeTokens: 1, Blocks: []uint64{1, 2, 3}, BlockTokens: 300})
 			if e.uncached() != 400 {
 				t.Fatalf("%d tokens are to be computed at first", e.uncached())
 			}
@@ -398,7 +398,7 @@ func TestWindowWaitsForCompany(t *testing.T) {
 	p := newPlay(t, 1, Config{Classes: []Class{{Name: "offline", Window: 50 * time.Millisecond}}})
 	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256}, 0)
 	ask := func(class string, tokens int) *Entry {
-		return p.arrive(Work{Class: class, Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 10})
+		return p.arrive(Demand{Class: class, Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 10})
 	}
 	ask("offline", 10)
 	if p.Next(0) != nil {
@@ -421,8 +421,8 @@ func TestModes(t *testing.T) {
 	if err := errors.Join(p.SetMode("batch", Paused), p.SetMode("offline", Drained)); err != nil {
 		t.Fatal(err)
 	}
-	batch := p.arrive(Work{Class: "batch", Sequences: 1, PromptTokens: 1})
-	if _, refusal := p.Arrive(Work{Class: "offline", Sequences: 1, PromptTokens: 1}, 0); refusal == nil || refusal.Reason != ClassClosed {
+	batch := p.arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 1})
+	if _, refusal := p.Arrive(Demand{Class: "offline", Sequences: 1, PromptTokens: 1}, 0); refusal == nil || refusal.Reason != ClassClosed {
 		t.Errorf("%v", refusal)
 	}
 	if p.Next(time.Minute) != nil {

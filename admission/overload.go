@@ -117,7 +117,7 @@ func (o *overload) sheds(e *Entry, now time.Duration) bool {
 		return false
 	}
 	hour := uint64(now / time.Hour)
-	hash := mix(mixText(hour, e.work.Tenant), mixText(hour, e.work.User))
+	hash := mix(mixText(hour, e.demand.Tenant), mixText(hour, e.demand.User))
 	return float64(hash>>11)/(1<<53) >= o.cursor
 }
 

@@ -32,15 +32,15 @@ func newPrefixes() prefixes {
 
 // watch links e to the blocks on both sides of where its cached part ends.
 func (p *prefixes) watch(e *Entry) {
-	if e.work.BlockTokens == 0 {
+	if e.demand.BlockTokens == 0 {
 		return
 	}
-	n := e.cached / e.work.BlockTokens
-	if n < len(e.work.Blocks) {
-		p.link(e, watchNext, e.work.Blocks[n])
+	n := e.cached / e.demand.BlockTokens
+	if n < len(e.demand.Blocks) {
+		p.link(e, watchNext, e.demand.Blocks[n])
 	}
-	if n > 0 && n <= len(e.work.Blocks) {
-		p.link(e, watchLast, e.work.Blocks[n-1])
+	if n > 0 && n <= len(e.demand.Blocks) {
+		p.link(e, watchLast, e.demand.Blocks[n-1])
 	}
 }
 
@@ -92,9 +92,9 @@ func (p *prefixes) change(dst []*Entry, c hitmap.Change) []*Entry {
 // blocks, it is what the engine said at first. The last token is always
 // computed.
 func (p *prefixes) match(e *Entry) int {
-	if e.work.BlockTokens == 0 {
+	if e.demand.BlockTokens == 0 {
 		return e.cached
 	}
-	n := p.cached.Match(e.work.Blocks)
-	return min(n*e.work.BlockTokens, max(0, e.work.PromptTokens-1))
+	n := p.cached.Match(e.demand.Blocks)
+	return min(n*e.demand.BlockTokens, max(0, e.demand.PromptTokens-1))
 }

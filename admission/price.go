@@ -3,7 +3,7 @@ package admission
 import "time"
 
 // uncached is how many tokens of e's prompts must be computed.
-func (e *Entry) uncached() int { return max(1, e.work.PromptTokens-e.cached) }
+func (e *Entry) uncached() int { return max(1, e.demand.PromptTokens-e.cached) }
 
 // price says what e costs, by what is cached and expected now, and where it
 // goes in the order. A key that was once given only rises where the cost does
@@ -11,10 +11,10 @@ func (e *Entry) uncached() int { return max(1, e.work.PromptTokens-e.cached) }
 func (s *Scheduler) price(e *Entry) {
 	v := &s.engine
 	e.prefill = v.cost.Prefill(e.uncached(), e.cached, v.chunk)
-	p := s.lengths.distribution(&e.work)
-	each := max(1, e.work.DecodeTokens/max(1, e.work.Sequences))
-	e.expect = int(p.mean(each)) * e.work.Sequences
-	e.kv = e.work.PromptTokens + p.quantile(kvQuantile, each)*e.work.Sequences
+	p := s.lengths.distribution(&e.demand)
+	each := max(1, e.demand.DecodeTokens/max(1, e.demand.Sequences))
+	e.expect = int(p.mean(each)) * e.demand.Sequences
+	e.kv = e.demand.PromptTokens + p.quantile(kvQuantile, each)*e.demand.Sequences
 	if v.kvTokens > 0 {
 		e.kv = min(e.kv, v.kvMax()) // what does not fit ends at the context's end or is preempted
 	}
@@ -39,8 +39,8 @@ func (e *Entry) dueIn(k *class) time.Duration {
 		return 0
 	}
 	goal := k.FirstTokenGoal + time.Duration(k.PrefillSlack*float64(e.prefill))
-	if e.work.Within > 0 {
-		goal = min(goal, e.work.Within)
+	if e.demand.Within > 0 {
+		goal = min(goal, e.demand.Within)
 	}
 	return e.arrived + goal
 }
@@ -57,11 +57,11 @@ func (s *Scheduler) scarcity() float64 {
 
 // revise looks again at how long the answer of a running e will be.
 func (s *Scheduler) revise(e *Entry) {
-	each := e.tokens / max(1, e.work.Sequences)
-	most := max(1, e.work.DecodeTokens/max(1, e.work.Sequences))
-	p := s.lengths.distribution(&e.work)
+	each := e.tokens / max(1, e.demand.Sequences)
+	most := max(1, e.demand.DecodeTokens/max(1, e.demand.Sequences))
+	p := s.lengths.distribution(&e.demand)
 	p.condition(each)
-	kv := e.work.PromptTokens + max(each+1, p.quantile(kvQuantile, most))*e.work.Sequences
+	kv := e.demand.PromptTokens + max(each+1, p.quantile(kvQuantile, most))*e.demand.Sequences
 	if s.engine.kvTokens > 0 {
 		kv = min(kv, s.engine.kvMax())
 	}
@@ -72,7 +72,7 @@ func (s *Scheduler) revise(e *Entry) {
 
 // Expected is how many tokens an answer to w is likely not to pass, over all
 // its sequences: the 90 % quantile of those like it.
-func (s *Scheduler) Expected(w *Work) int {
+func (s *Scheduler) Expected(w *Demand) int {
 	p := s.lengths.distribution(w)
 	return p.quantile(0.9, max(1, w.DecodeTokens/max(1, w.Sequences))) * max(1, w.Sequences)
 }

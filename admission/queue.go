@@ -41,7 +41,7 @@ func (q *Queue) Close() {
 }
 
 // Admit implements Controller.
-func (q *Queue) Admit(w Work) (Ticket, error) {
+func (q *Queue) Admit(w Demand) (Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e, refusal := q.scheduler.Arrive(w, q.clock())
@@ -89,7 +89,7 @@ func (q *Queue) SetMode(class string, m Mode) error {
 }
 
 // Expected implements Controller.
-func (q *Queue) Expected(w *Work) int {
+func (q *Queue) Expected(w *Demand) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.scheduler.Expected(w)

@@ -116,14 +116,14 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 
 // Arrive takes a request in, or refuses it. To make room for it, others that
 // wait may be refused: Turned has them.
-func (s *Scheduler) Arrive(w Work, now time.Duration) (*Entry, *Refusal) {
+func (s *Scheduler) Arrive(w Demand, now time.Duration) (*Entry, *Refusal) {
 	s.advance(now)
 	k := s.byName[w.Class]
 	if k == nil {
 		k = s.byName[s.cfg.DefaultClass]
 	}
 	s.orders++
-	e := &Entry{work: w, class: k, asked: k, order: s.orders, arrived: now, inLane: out, inExpiry: out, inRunning: out}
+	e := &Entry{demand: w, class: k, asked: k, order: s.orders, arrived: now, inLane: out, inExpiry: out, inRunning: out}
 	t := s.tenant(w.Tenant, now)
 	e.expires = s.expiresAt(e)
 	e.cached = min(w.PromptTokens, max(0, w.PromptTokens-w.UncachedTokens))
@@ -147,8 +147,8 @@ func (s *Scheduler) expiresAt(e *Entry) time.Duration {
 	if s.cfg.WaitLimit > 0 {
 		limit = min(limit, s.cfg.WaitLimit)
 	}
-	if e.work.Within > 0 {
-		limit = min(limit, e.work.Within)
+	if e.demand.Within > 0 {
+		limit = min(limit, e.demand.Within)
 	}
 	return e.arrived + limit
 }
@@ -179,12 +179,12 @@ func (s *Scheduler) countWaiting(e *Entry, sign int) {
 	k := e.class
 	k.waiting += sign
 	k.inLane[e.lane()] += sign
-	k.bytes += sign * e.work.Bytes
+	k.bytes += sign * e.demand.Bytes
 	k.backlog += time.Duration(sign) * e.cost
 	e.line.tenant.backlog += time.Duration(sign) * e.cost
 	s.waiting.add(e, sign)
 	s.count += sign
-	s.bytes += sign * e.work.Bytes
+	s.bytes += sign * e.demand.Bytes
 	s.tokens += sign * e.uncached()
 }
 
@@ -248,7 +248,7 @@ func (s *Scheduler) finish(e *Entry, spent Spent) {
 	s.running[last] = nil
 	s.running, e.inRunning = s.running[:last], out
 	k.running--
-	k.sequences -= e.work.Sequences
+	k.sequences -= e.demand.Sequences
 	k.kv -= e.kv
 	e.line.tenant.running--
 	e.line.running--
@@ -256,13 +256,13 @@ func (s *Scheduler) finish(e *Entry, spent Spent) {
 	tokens := max(spent.CompletionTokens, e.tokens)
 	s.settle(e, tokens)
 	if tokens > 0 {
-		per := max(1, tokens/max(1, e.work.Sequences))
-		p := s.lengths.distribution(&e.work)
-		most := max(1, e.work.DecodeTokens/max(1, e.work.Sequences))
+		per := max(1, tokens/max(1, e.demand.Sequences))
+		p := s.lengths.distribution(&e.demand)
+		most := max(1, e.demand.DecodeTokens/max(1, e.demand.Sequences))
 		if spent.Whole {
 			s.lengths.pairs.observe(p.mean(most), p.quantile(0.9, most), per)
 		}
-		s.lengths.observe(&e.work, per, spent.Whole)
+		s.lengths.observe(&e.demand, per, spent.Whole)
 	}
 }
 
@@ -292,9 +292,9 @@ func (s *Scheduler) advance(now time.Duration) {
 // expired is the refusal of one that has waited too long.
 func (s *Scheduler) expired(e *Entry) *Refusal {
 	r := &Refusal{Reason: TimedOut, RetryAfter: s.retryAfter(e), Predicted: e.predicted}
-	if waited := s.now - e.arrived; e.work.Within > 0 && waited >= e.work.Within {
+	if waited := s.now - e.arrived; e.demand.Within > 0 && waited >= e.demand.Within {
 		r.Reason = PastDeadline
-		r.Message = fmt.Sprintf("the deadline of %v, which the request came with, is over before it could start", e.work.Within)
+		r.Message = fmt.Sprintf("the deadline of %v, which the request came with, is over before it could start", e.demand.Within)
 	} else {
 		r.Message = fmt.Sprintf("no place became free within %v, the longest wait of class %s", waited.Round(time.Millisecond), e.class.Name)
 	}

@@ -31,31 +31,31 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 		case waiting:
 			c.waiting++
 			c.long += e.lane()
-			c.bytes += e.work.Bytes
+			c.bytes += e.demand.Bytes
 			count++
 			tokens += e.uncached()
 			if !slices.Contains(e.line.lanes[e.lane()].entries, e) || s.expiry.entries[e.inExpiry] != e {
-				t.Fatalf("%s waits and is not where it belongs", e.work.ID)
+				t.Fatalf("%s waits and is not where it belongs", e.demand.ID)
 			}
 			if e.onTrack != (e.due > 0) {
-				t.Fatalf("%s has due %v and onTrack %v", e.work.ID, e.due, e.onTrack)
+				t.Fatalf("%s has due %v and onTrack %v", e.demand.ID, e.due, e.onTrack)
 			}
 			if e.onTrack {
 				tracked++
 			}
 		case running:
 			c.running++
-			c.sequences += e.work.Sequences
+			c.sequences += e.demand.Sequences
 			c.kv += e.kv
-			seqs += e.work.Sequences
+			seqs += e.demand.Sequences
 			kv += e.kv
 			if s.running[e.inRunning] != e {
-				t.Fatalf("%s runs and is not in running", e.work.ID)
+				t.Fatalf("%s runs and is not in running", e.demand.ID)
 			}
 			switch {
 			case e.firstToken > 0:
-				rows += e.work.Sequences
-				context += e.work.PromptTokens + e.tokens
+				rows += e.demand.Sequences
+				context += e.demand.PromptTokens + e.tokens
 			case e.long:
 				longs[e.level]++
 			default:
@@ -63,7 +63,7 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 			}
 		default:
 			if e.inLane != out || e.inExpiry != out || e.inRunning != out || e.onTrack {
-				t.Fatalf("%s is settled and still somewhere", e.work.ID)
+				t.Fatalf("%s is settled and still somewhere", e.demand.ID)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func newPlay(t *testing.T, seed uint64, cfg Config) *play {
 	return &play{Scheduler: s, t: t, rnd: rand.New(rand.NewPCG(seed, 7)), refused: map[Reason]int{}}
 }
 
-func (p *play) arrive(w Work) *Entry {
+func (p *play) arrive(w Demand) *Entry {
 	p.ids++
 	w.ID = fmt.Sprint(p.ids)
 	e, refusal := p.Arrive(w, p.now)
@@ -198,18 +198,18 @@ func (p *play) checkBusy() {
 		k := e.class
 		head, _ := p.head(k, e.lane())
 		if k.mode != Paused && p.load.serves(k.level) && (k.Window == 0 || p.now >= e.arrived+k.Window) && e == head {
-			p.t.Fatalf("%s of class %s waits at an empty engine: %v", e.work.ID, k.Name, p.gate(e))
+			p.t.Fatalf("%s of class %s waits at an empty engine: %v", e.demand.ID, k.Name, p.gate(e))
 		}
 	}
 }
 
-func (p *play) randomWork() Work {
+func (p *play) randomDemand() Demand {
 	r := p.rnd
 	tokens := 1 + r.IntN(200)
 	if r.IntN(20) == 0 {
 		tokens = 1000 + r.IntN(3000)
 	}
-	w := Work{
+	w := Demand{
 		Tenant: string(rune('a' + r.IntN(4))), Class: []string{"interactive", "interactive", "batch", "offline", "unknown"}[r.IntN(5)],
 		Sequences: 1 + r.IntN(3)/2, PromptTokens: tokens, UncachedTokens: 1 + r.IntN(tokens), DecodeTokens: 1 + r.IntN(300), Bytes: r.IntN(1000),
 		Retry: r.IntN(10) == 0, BlockTokens: 16,
@@ -250,7 +250,7 @@ func (p *play) report(r Report) {
 	}
 	for _, e := range p.expiry.entries {
 		if want := p.cache.match(e); e.cached != want {
-			p.t.Fatalf("%s is believed to find %d tokens in the cache, and %d are there", e.work.ID, e.cached, want)
+			p.t.Fatalf("%s is believed to find %d tokens in the cache, and %d are there", e.demand.ID, e.cached, want)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func (p *play) randomTurn() {
 	p.now += time.Duration(r.IntN(200)) * time.Millisecond
 	switch r.IntN(6) {
 	case 0, 1:
-		p.arrive(p.randomWork())
+		p.arrive(p.randomDemand())
 	case 2:
 		p.report(p.randomReport())
 	case 3:
@@ -271,7 +271,7 @@ func (p *play) randomTurn() {
 	case 4:
 		if len(p.running) > 0 {
 			e := p.running[r.IntN(len(p.running))]
-			p.Done(e, Spent{PromptTokens: e.work.PromptTokens, CompletionTokens: e.tokens, Whole: r.IntN(2) == 0}, p.now)
+			p.Done(e, Spent{PromptTokens: e.demand.PromptTokens, CompletionTokens: e.tokens, Whole: r.IntN(2) == 0}, p.now)
 		}
 	case 5:
 		if len(p.entries) > 0 && r.IntN(3) == 0 {

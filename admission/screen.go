@@ -8,7 +8,7 @@ import (
 // screen refuses a newcomer for what is known without looking at the others'
 // goals, and settles in which class it waits.
 func (s *Scheduler) screen(e *Entry, t *tenant) *Refusal {
-	w := &e.work
+	w := &e.demand
 	t.arrivals.addOver(1, s.now, retryMemory)
 	if w.Retry {
 		t.retries.addOver(1, s.now, retryMemory)
@@ -36,7 +36,7 @@ func (s *Scheduler) screen(e *Entry, t *tenant) *Refusal {
 	}
 	if s.load.rung >= rungAnswers && k.BusyOutputTokens > 0 {
 		e.output = k.BusyOutputTokens
-		e.work.DecodeTokens = min(e.work.DecodeTokens, e.output*w.Sequences)
+		e.demand.DecodeTokens = min(e.demand.DecodeTokens, e.output*w.Sequences)
 		s.price(e)
 	}
 	return nil
@@ -62,7 +62,7 @@ func (s *Scheduler) screenSize(e *Entry) *Refusal {
 }
 
 func (k *class) full(e *Entry) bool {
-	return k.waiting >= k.WaitingRequestsMax || k.waiting > 0 && int64(k.bytes+e.work.Bytes) > k.WaitingBytesMax
+	return k.waiting >= k.WaitingRequestsMax || k.waiting > 0 && int64(k.bytes+e.demand.Bytes) > k.WaitingBytesMax
 }
 
 // The retry budget: so much of a tenant's requests of the last seconds may be

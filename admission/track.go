@@ -36,7 +36,7 @@ func (s *sums) add(e *Entry, sign int) {
 	} else {
 		s.short += time.Duration(sign) * e.prefill
 	}
-	s.sequences += sign * e.work.Sequences
+	s.sequences += sign * e.demand.Sequences
 	s.kv += sign * e.kv
 }
 

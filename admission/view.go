@@ -31,7 +31,7 @@ func (s *Scheduler) View(now time.Duration) View {
 			break
 		}
 		v.Running = append(v.Running, RunningView{
-			ID: e.work.ID, Tenant: e.work.Tenant, Class: e.class.Name, Long: e.long, Ran: s.now - e.started, Tokens: e.tokens, FirstToken: e.firstToken > 0,
+			ID: e.demand.ID, Tenant: e.demand.Tenant, Class: e.class.Name, Long: e.long, Ran: s.now - e.started, Tokens: e.tokens, FirstToken: e.firstToken > 0,
 		})
 	}
 	return v
@@ -66,7 +66,7 @@ func (s *Scheduler) viewWaiting() []WaitingView {
 			starts = max(0, f.firstToken(&ahead, e.prefill, e.long)-s.now-time.Duration(float64(e.prefill)/f.rate))
 		}
 		views = append(views, WaitingView{
-			ID: e.work.ID, Tenant: e.work.Tenant, Class: e.class.Name, Demoted: e.asked != e.class, Long: e.long,
+			ID: e.demand.ID, Tenant: e.demand.Tenant, Class: e.class.Name, Demoted: e.asked != e.class, Long: e.long,
 			Waited: s.now - e.arrived, Starts: starts, Prefill: e.prefill, Cost: e.cost, Uncached: e.uncached(), Why: s.whyNow(e),
 		})
 	}

@@ -357,7 +357,7 @@ func TestRetriesAreCounted(t *testing.T) {
 		r.do("POST", "/v1/chat/completions", chatBody(`"user":"u1"`), retryCountHeader, n, deadlineHeader, "5000")
 	}
 	for i, want := range []bool{false, true, false, false} {
-		if w := l.works[i]; w.Retry != want || w.User != "u1" || w.Within <= 0 || w.Within > 5*time.Second {
+		if w := l.demands[i]; w.Retry != want || w.User != "u1" || w.Within <= 0 || w.Within > 5*time.Second {
 			t.Errorf("%d: %+v", i, w)
 		}
 	}

@@ -17,7 +17,7 @@ type meter struct {
 
 // reserve takes what w needs from the tenant's budgets; settle gives back what
 // is not used.
-func (x *exchange) reserve(tenant *admission.Tenant, w *admission.Work) (*meter, error) {
+func (x *exchange) reserve(tenant *admission.Tenant, w *admission.Demand) (*meter, error) {
 	m := &meter{input: w.UncachedTokens}
 	if x.g.budget != nil && tenant.Limits != (budget.Limits{}) {
 		r, err := x.g.budget.Reserve(x.ctx, budget.Ask{

@@ -225,7 +225,7 @@ func (panics) Progress(int) { panic("boom") }
 
 type panicking struct{ admission.Controller }
 
-func (p panicking) Admit(w admission.Work) (admission.Ticket, error) {
+func (p panicking) Admit(w admission.Demand) (admission.Ticket, error) {
 	t, err := p.Controller.Admit(w)
 	return panics{t}, err
 }

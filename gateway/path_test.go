@@ -161,9 +161,9 @@ func TestTheSaltIsOurs(t *testing.T) {
 // ledger is an admission.Controller that remembers what it was told.
 type ledger struct {
 	admission.Controller
-	mu    sync.Mutex
-	works []admission.Work
-	spent []admission.Spent
+	mu      sync.Mutex
+	demands []admission.Demand
+	spent   []admission.Spent
 }
 
 type ledgerTicket struct {
@@ -171,10 +171,10 @@ type ledgerTicket struct {
 	l *ledger
 }
 
-func (l *ledger) Admit(w admission.Work) (admission.Ticket, error) {
+func (l *ledger) Admit(w admission.Demand) (admission.Ticket, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.works = append(l.works, w)
+	l.demands = append(l.demands, w)
 	t, err := l.Controller.Admit(w)
 	return ledgerTicket{t, l}, err
 }
@@ -192,15 +192,15 @@ func TestAdmissionIsToldCostAndUse(t *testing.T) {
 	r.gw.admission = l
 	body := `{"model":"fake","prompt":["hi","you"],"n":2,"max_tokens":7}`
 	r.do("POST", "/v1/completions", body)
-	holder, err := r.fifo.Admit(admission.Work{Sequences: 4})
+	holder, err := r.fifo.Admit(admission.Demand{Sequences: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.do("POST", "/v1/completions", body)
 	holder.Done(admission.Spent{})
 	r.settled()
-	want := admission.Work{Tenant: "default", Class: "interactive", Route: "completions", Sequences: 4, PromptTokens: 5, UncachedTokens: 5, DecodeTokens: 28, Bytes: 25}
-	for _, w := range l.works {
+	want := admission.Demand{Tenant: "default", Class: "interactive", Route: "completions", Sequences: 4, PromptTokens: 5, UncachedTokens: 5, DecodeTokens: 28, Bytes: 25}
+	for _, w := range l.demands {
 		if w.ID == "" || w.BlockTokens != 0 {
 			t.Errorf("work %+v", w)
 		}
@@ -209,8 +209,8 @@ func TestAdmissionIsToldCostAndUse(t *testing.T) {
 			t.Errorf("work %+v", w)
 		}
 	}
-	if len(l.works) != 2 {
-		t.Errorf("%d works", len(l.works))
+	if len(l.demands) != 2 {
+		t.Errorf("%d demands", len(l.demands))
 	}
 	if len(l.spent) != 2 || l.spent[0] != (admission.Spent{PromptTokens: 5, CompletionTokens: 8, Whole: true}) || l.spent[1] != (admission.Spent{}) {
 		t.Errorf("spent %+v", l.spent)

@@ -23,7 +23,7 @@ type refuser struct {
 	refusal *admission.Refusal
 }
 
-func (c refuser) Admit(admission.Work) (admission.Ticket, error) { return nil, c.refusal }
+func (c refuser) Admit(admission.Demand) (admission.Ticket, error) { return nil, c.refusal }
 
 var wholeSeconds = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
 

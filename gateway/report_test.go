@@ -57,7 +57,7 @@ func TestAdmissionBelievesTheCacheAfterMissedChanges(t *testing.T) {
 	}
 	defer queue.Close()
 	fake := socketFake(t, queue)
-	for _, w := range []admission.Work{
+	for _, w := range []admission.Demand{
 		{Class: "batch", Sequences: 1, PromptTokens: 10, UncachedTokens: 10, DecodeTokens: 1},
 		{Class: "batch", Sequences: 1, PromptTokens: 1000, UncachedTokens: 1000, DecodeTokens: 1, Blocks: []uint64{1, 2, 3}, BlockTokens: 300},
 	} {

@@ -139,9 +139,9 @@ func (x *exchange) prepareAll(ctx context.Context, requests []wire.Request) ([]*
 
 // price says what the request will cost: the prefill that is not cached, and
 // the most it may decode.
-func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt) (admission.Work, error) {
+func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt) (admission.Demand, error) {
 	o, model := &c.options, &x.g.engine.State().Model
-	w := admission.Work{
+	w := admission.Demand{
 		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Sequences: len(prompts) * o.N,
 		Within: x.left(), Retry: x.isRetry(), User: c.user,
 	}

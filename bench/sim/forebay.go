@@ -54,7 +54,7 @@ const waitingMax = math.MaxInt32
 const bytesToken = 5
 
 func (f *forebay) arrive(j *job, now time.Duration) {
-	entry, refusal := f.s.Arrive(admission.Work{
+	entry, refusal := f.s.Arrive(admission.Demand{
 		ID: strconv.Itoa(j.index), Tenant: j.Tenant, Class: j.Class, Route: "chat_completions", Sequences: 1,
 		PromptTokens: j.Prompt, UncachedTokens: j.Prompt - f.m.prefixes.match(j), DecodeTokens: j.Asked,
 		Bytes: bytesToken * j.Prompt, Blocks: j.Blocks, BlockTokens: BlockTokens,

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestOneTraceFromRouterToKernel(t *testing.T) {
 			p := serve(t, "--spans.endpoint", endpoint)
 			const traceID, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/v1/chat/completions",
-				strings.NewReader(`{"model":"forebay-demo","stream":true,"max_tokens":30,"ignore_eos":true,"messages":[{"role":"user","content":"CANARY-7f3a tell me a story"}]}`))
+				strings.NewReader(`{"model":"forebay-demo","stream":true,"max_tokens":30,"temperature":0.7,"ignore_eos":true,"messages":[{"role":"user","content":"CANARY-7f3a tell me a story"}]}`))
 			request.Header.Set("Content-Type", "application/json")
 			request.Header.Set("Traceparent", "00-"+traceID+"-"+caller+"-01")
 			request.Header.Set("X-Forebay-Capture", "1")
@@ -76,8 +77,26 @@ func TestOneTraceFromRouterToKernel(t *testing.T) {
 			if whole := byName["engine forebay-demo"].Duration(); sum < whole*98/100-1e6 || sum > whole*101/100+1e6 {
 				t.Errorf("the engine's parts sum to %d of %d ns", sum, whole)
 			}
+			checkCall(t, byName["chat forebay-demo"])
 			checkSteps(t, collector.Spans(), traceID)
 		})
+	}
+}
+
+// checkCall looks for what the client asked for and got, under the names of the
+// conventions.
+func checkCall(t *testing.T, call *spanstest.Span) {
+	t.Helper()
+	for key, want := range map[string]any{
+		"gen_ai.operation.name": "chat", "gen_ai.request.model": "forebay-demo", "gen_ai.request.max_tokens": int64(30), "gen_ai.request.temperature": 0.7,
+		"gen_ai.response.finish_reasons": []any{"length"}, "gen_ai.usage.output_tokens": int64(30),
+	} {
+		if !reflect.DeepEqual(call.Attributes[key], want) {
+			t.Errorf("%s is %v, want %v", key, call.Attributes[key], want)
+		}
+	}
+	if n, _ := call.Attributes["gen_ai.usage.input_tokens"].(int64); n < 5 || call.Attributes["gen_ai.request.top_p"] != nil {
+		t.Errorf("the call is %v", call.Attributes)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/spans"
 )
 
 // Kept are the requests that were kept for whoever asks about them. What it
@@ -21,7 +22,9 @@ type Kept interface {
 	// Find is the newest request, kept or running, of that id, client's id or
 	// trace id; nil for none.
 	Find(name string) *capture.View
-	// List are those that pass the filter, the newest first.
+	// Trees are the spans of the request that Find returns; nil for none.
+	Trees(name string, names spans.Names) []spans.Tree
+	// List are those that pass the filter, the newest first, without their steps.
 	List(capture.Filter) []*capture.View
 }
 

@@ -37,8 +37,12 @@ func (d *debugPages) request(c *fasthttp.RequestCtx) *failure {
 		writeFile(c, view.ID+".perfetto.json", view.Trace())
 		return nil
 	case format == "otlp":
+		trees := d.kept.Trees(view.ID, spans.Names141)
+		if len(trees) == 0 {
+			return failed(faultPathNotFound, "there are no spans of this request: another version of Forebay kept it, or requests are not kept here")
+		}
 		var b bytes.Buffer
-		if err := spans.WriteOTLP(&b, d.g.version, "", spans.Names141, spans.Trees(view.Spans(), spans.Names141)...); err != nil {
+		if err := spans.WriteOTLP(&b, d.g.version, "", spans.Names141, trees...); err != nil {
 			return asFailure(err)
 		}
 		writeFile(c, view.ID+".otlp.json", b.Bytes())
@@ -72,7 +76,9 @@ func (d *debugPages) find(id string) (view *capture.View, why string) {
 	}
 	for _, v := range d.kept.List(capture.Filter{}) {
 		if sameRequest(id, v.ID, v.ClientID, v.TraceID) {
-			return v, ""
+			if whole := d.kept.Find(v.ID); whole != nil { // a list has no steps
+				return whole, ""
+			}
 		}
 	}
 	const force = "To keep the next one, send it with the header x-forebay-capture: 1."

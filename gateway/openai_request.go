@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 
+	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -15,6 +16,7 @@ type call struct {
 	model        string
 	prompts      []wire.Request // all but ID, Salt and Options set
 	options      wire.Options
+	asked        telemetry.Options // the same as the client wrote it
 	stream       bool
 	includeUsage bool
 	tier         string // service_tier, or ""
@@ -81,6 +83,7 @@ func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, 
 		c.textFields(f, l)
 	}
 	c.sharedFields(f, l)
+	c.asked = c.askedOptions(f)
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -130,6 +133,18 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 			c.includeUsage = usage == "true"
 		}
 	}
+}
+
+// askedOptions is what the record keeps of the options.
+func (c *call) askedOptions(f *fields) telemetry.Options {
+	o := &c.options
+	asked := telemetry.Options{
+		MaxTokens: o.MaxTokens, TopK: o.TopK, Temperature: o.Temperature, TopP: o.TopP,
+		FrequencyPenalty: o.FrequencyPenalty, PresencePenalty: o.PresencePenalty, StopTexts: len(o.Stop),
+	}
+	_, asked.HasTemperature = f.given("temperature")
+	_, asked.HasTopP = f.given("top_p")
+	return asked
 }
 
 func (c *call) chatFields(f *fields, l *LimitsConfig) {

@@ -129,6 +129,9 @@ func (r *run) note(index int, e *wire.Event, now int64) {
 	if e.Finish == wire.FinishStop {
 		r.stops++
 	}
+	if e.Finish != wire.FinishNone && index < len(record.Finishes) {
+		record.Finishes[index] = r.call.finishOf(e)
+	}
 	if e.Text == "" {
 		return
 	}

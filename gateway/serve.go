@@ -73,7 +73,7 @@ func (x *exchange) decode() (*call, error) {
 		return nil, wireErr
 	}
 	x.record.Decoded = wire.Monotonic()
-	x.record.Stream = c.stream
+	x.record.Stream, x.record.Options = c.stream, c.asked
 	if c.stream {
 		x.timer = time.NewTimer(x.g.cfg.Timeouts.CommitLimit)
 	}

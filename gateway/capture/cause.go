@@ -7,37 +7,37 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// Cause is what most of a request's time went to, or what ended it.
-type Cause uint8
+// cause is what most of a request's time went to, or what ended it.
+type cause uint8
 
 const (
-	CauseNothing       Cause = iota // nothing unusual
-	CauseBody                       // its body came slowly
-	CausePrepare                    // rendering and tokenizing its prompt
-	CauseReserve                    // the store of budgets
-	CauseQueue                      // it waited for admission
-	CauseOwnPrefill                 // its own prompt
-	CauseOthersPrefill              // others' prompts
-	CauseOwnDecode                  // its own answer
-	CauseOthersDecode               // others' answers, in the same steps
-	CauseGap                        // between steps
-	CauseGivenUp                    // steps given up for somebody more urgent
-	CausePages                      // memory for its keys and values
-	CausePlaces                     // places among the running
-	CausePrefix                     // another computed the prefix that they share
-	CauseHeldBack                   // steps went to others
-	CausePreempted                  // its pages were taken
-	CauseReader                     // its client read slowly
-	CauseHandover                   // from the gateway to the engine
-	CauseUnexplained
-	CauseRefused
-	CauseEngineLost
-	CauseEngineFailed
-	CauseClientLeft
-	CauseDeadline
-	CauseDraining
-	CauseInternal
-	CauseInvalid
+	causeNothing       cause = iota // nothing unusual
+	causeBody                       // its body came slowly
+	causePrepare                    // its prompt was rendered and tokenized
+	causeReserve                    // the store of budgets was asked
+	causeQueue                      // it waited for admission
+	causeOwnPrefill                 // its own prompt
+	causeOthersPrefill              // other requests' prompts
+	causeOwnDecode                  // its own answer
+	causeOthersDecode               // other requests' answers, in the same steps
+	causeGap                        // the time between steps
+	causeGivenUp                    // steps given up for a more urgent request
+	causePages                      // no free memory for its keys and values
+	causePlaces                     // no free place among the running sequences
+	causePrefix                     // another request computed their common prefix
+	causeHeldBack                   // the steps went to others
+	causePreempted                  // its pages were taken
+	causeReader                     // its client read slowly
+	causeHandover                   // the way from the gateway to the engine
+	causeUnexplained
+	causeRefused
+	causeEngineLost
+	causeEngineFailed
+	causeClientLeft
+	causeDeadline
+	causeDraining
+	causeInternal
+	causeInvalid
 	causeCount
 )
 
@@ -46,22 +46,22 @@ var causeNames = [causeCount]string{"nothing", "body", "prepare", "reserve", "qu
 	"refused", "engine_lost", "engine_failed", "client_left", "deadline", "draining", "internal", "invalid"}
 
 // String returns the cause's stable name.
-func (c Cause) String() string { return causeNames[c] }
+func (c cause) String() string { return causeNames[c] }
 
-// causes are what the life of a request went to, or a part of it.
+// causes is the time that each cause took.
 type causes [causeCount]time.Duration
 
-// scope is the part of a life that matters: where a goal was missed, the time
-// that the goal is about.
+// scope is the part of a life that matters. Of a request that missed a goal, this
+// is the time that the goal is about.
 type scope uint8
 
 const (
 	scopeAll    scope = iota
 	scopeBefore       // up to the first token
-	scopeAfter        // from there on
+	scopeAfter        // after the first token
 )
 
-// scopeOf is what matters of a request that missed goals.
+// scopeOf is the scope of a request that missed these goals.
 func scopeOf(broken telemetry.Goals) scope {
 	switch early := broken & (telemetry.FirstTokenGoal | telemetry.QueueGoal); {
 	case broken == 0:
@@ -74,7 +74,7 @@ func scopeOf(broken telemetry.Goals) scope {
 	return scopeAll
 }
 
-// causes adds up the two tables by cause, as far as they are within the scope.
+// causes sums up phases and parts by cause, within the scope.
 func (l *life) causes(blocked time.Duration, within scope) (c causes) {
 	if within != scopeAfter {
 		for p := range phaseEngineQueue {
@@ -83,27 +83,27 @@ func (l *life) causes(blocked time.Duration, within scope) (c causes) {
 		for p := range wire.PartCount {
 			c[causeOfPart[p]] += l.before[p]
 		}
-		c[CauseOwnPrefill] += l.before[wire.PartOwn]
-		c[CauseHandover] += l.handover
-		c[CauseUnexplained] += l.beforeUnknown
+		c[causeOwnPrefill] += l.before[wire.PartOwn]
+		c[causeHandover] += l.handover
+		c[causeUnexplained] += l.beforeUnknown
 	}
 	if within != scopeBefore {
 		for p := range wire.PartCount {
 			c[causeOfPart[p]] += l.after[p]
 		}
-		c[CauseOwnDecode] += l.after[wire.PartOwn]
-		c[CauseUnexplained] += l.afterUnknown
-		// Writes that waited while the engine went on are no part of its time; after
-		// its end they are the reader's.
+		c[causeOwnDecode] += l.after[wire.PartOwn]
+		c[causeUnexplained] += l.afterUnknown
+		// Blocked writes count only after the engine's end: before it, they did not
+		// hold up the engine.
 		emit := l.phase(phaseEmit)
-		c[CauseReader] += min(emit, blocked)
-		c[CauseHandover] += max(0, emit-blocked)
+		c[causeReader] += min(emit, blocked)
+		c[causeHandover] += max(0, emit-blocked)
 	}
-	c[CauseNothing] = 0 // its own parts, which are added by phase
+	c[causeNothing] = 0 // holds the own parts, which are counted by phase
 	return c
 }
 
-// within is how long the scope is.
+// within is the duration of the scope.
 func (l *life) within(s scope) time.Duration {
 	before := time.Duration(l.ends[phasePrefill] - l.begin)
 	switch s {
@@ -115,60 +115,34 @@ func (l *life) within(s scope) time.Duration {
 	return l.wall()
 }
 
-var causeOfPhase = [phaseCount]Cause{
-	phaseRead: CauseBody, phaseIdentify: CausePrepare, phasePrepare: CausePrepare, phaseRender: CausePrepare, phaseTokenize: CausePrepare,
-	phaseReserve: CauseReserve, phaseQueue: CauseQueue, phaseDispatch: CauseHandover,
+var causeOfPhase = [phaseCount]cause{
+	phaseRead: causeBody, phaseIdentify: causePrepare, phasePrepare: causePrepare, phaseRender: causePrepare, phaseTokenize: causePrepare,
+	phaseReserve: causeReserve, phaseQueue: causeQueue, phaseDispatch: causeHandover,
 }
 
-var causeOfPart = [wire.PartCount]Cause{
-	wire.PartOthersPrefill: CauseOthersPrefill, wire.PartOthersDecode: CauseOthersDecode, wire.PartGap: CauseGap, wire.PartGivenUp: CauseGivenUp,
-	wire.PartPages: CausePages, wire.PartPlaces: CausePlaces, wire.PartPrefix: CausePrefix, wire.PartHeldBack: CauseHeldBack,
-	wire.PartPreempted: CausePreempted, wire.PartPaused: CauseReader, wire.PartParked: CauseReader,
+var causeOfPart = [wire.PartCount]cause{
+	wire.PartOthersPrefill: causeOthersPrefill, wire.PartOthersDecode: causeOthersDecode, wire.PartGap: causeGap, wire.PartGivenUp: causeGivenUp,
+	wire.PartPages: causePages, wire.PartPlaces: causePlaces, wire.PartPrefix: causePrefix, wire.PartHeldBack: causeHeldBack,
+	wire.PartPreempted: causePreempted, wire.PartPaused: causeReader, wire.PartParked: causeReader,
 }
 
-// largest is the cause with the most time.
-func (c *causes) largest() Cause {
-	most := CauseBody
+// largest is the cause that took the most time.
+func (c *causes) largest() cause {
+	most := causeBody
 	for i := range c {
 		if c[i] > c[most] {
-			most = Cause(i)
+			most = cause(i)
 		}
 	}
 	return most
 }
 
-// ended is the cause of an end that was no answer, CauseNothing for an answer.
-func ended(o telemetry.Outcome) Cause {
-	switch o {
-	case telemetry.OK:
-		return CauseNothing
-	case telemetry.QueueFull, telemetry.QueueTimeout, telemetry.RateLimited, telemetry.Late, telemetry.Overloaded, telemetry.ClassClosed, telemetry.LimiterUnavailable:
-		return CauseRefused
-	case telemetry.EngineUnavailable:
-		return CauseEngineLost
-	case telemetry.EngineError, telemetry.NonFinite:
-		return CauseEngineFailed
-	case telemetry.ClientGone:
-		return CauseClientLeft
-	case telemetry.WriteStall:
-		return CauseReader
-	case telemetry.DeadlineExceeded:
-		return CauseDeadline
-	case telemetry.Draining:
-		return CauseDraining
-	case telemetry.Internal:
-		return CauseInternal
-	}
-	return CauseInvalid
-}
-
 // causeOf is the cause of r by its record alone, without its steps.
-func causeOf(r *telemetry.Record) Cause {
-	if c := ended(r.Outcome); c != CauseNothing {
+func causeOf(r *telemetry.Record) cause {
+	if c := endings[r.Outcome].cause; c != causeNothing {
 		return c
 	}
-	t := timesOf(r)
-	l := divide(r, &t, r.Finished)
+	l := divide(r, r.Finished)
 	c := l.causes(r.Blocked, scopeOf(r.Broken))
 	return c.largest()
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
@@ -15,11 +16,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/forebay-io/forebay/gateway/telemetry"
+	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// disk appends kept requests to files of bounded size, a JSON object a line,
-// and removes the oldest files. A line that was cut by a crash is skipped when
-// it is read, and the next process begins a new file. It has one writer.
+// disk appends kept requests to files of bounded size, one JSON object on each
+// line, and removes the oldest files. A reader skips a line that a crash cut, and
+// each process begins a new file. It has one writer.
 type disk struct {
 	folder               string
 	bytesMax, segmentMax int64
@@ -28,7 +32,7 @@ type disk struct {
 	file                 *os.File  // nil before the first write
 	next                 uint64
 	bytes                atomic.Int64
-	malformed            uint64 // set by openDisk and read
+	malformed            uint64 // lines, set by read
 }
 
 type segment struct {
@@ -40,17 +44,62 @@ type segment struct {
 const (
 	segmentPrefix = "requests-"
 	segmentSuffix = ".jsonl"
-	// lineBytesMax bounds what is read as one request: far more than any has.
+	// lineBytesMax bounds a line that is read. No request comes near it.
 	lineBytesMax = 4 << 20
 )
 
-// openDisk finds the segments that are there.
+// line is a kept request on disk: its view without steps, and the exact facts.
+// Numbering is that of the closed lists whose numbers stand in Record.
+type line struct {
+	*View
+	Numbering string            `json:"numbering,omitempty"`
+	Record    *telemetry.Record `json:"record,omitempty"`
+	Exact     []step            `json:"exact_steps,omitempty"`
+}
+
+// numbering changes if a number of one of the lists gets another meaning.
+var numbering = func() string {
+	h := fnv.New32a()
+	for o := range telemetry.OutcomeCount {
+		fmt.Fprintln(h, o)
+	}
+	for p := range wire.PartCount {
+		fmt.Fprintln(h, p)
+	}
+	return strconv.FormatUint(uint64(h.Sum32()), 16)
+}()
+
+// lineOf is k on disk.
+func lineOf(k *kept) line {
+	l := line{k.view, numbering, k.record, k.steps}
+	if l.Record != nil && l.Record.ErrorText != "" { // it is for the log alone
+		record := *l.Record
+		record.ErrorText = ""
+		l.Record = &record
+	}
+	return l
+}
+
+// kept is the request of the line, or nil if it has none.
+func (l *line) kept() *kept {
+	switch {
+	case l.View == nil || l.ID == "" || l.Arrived.IsZero():
+		return nil
+	case l.Record == nil:
+		return &kept{view: l.View}
+	case l.Numbering != numbering: // its steps are right, and nothing but its arrival is needed for them
+		l.Record = &telemetry.Record{Arrived: l.Record.Arrived}
+	}
+	return &kept{view: l.View, record: l.Record, end: l.Record.Finished, steps: l.Exact}
+}
+
+// openDisk finds the segments in the folder.
 func openDisk(cfg *Config) (*disk, error) {
 	d := &disk{folder: cfg.DiskFolder, bytesMax: cfg.DiskBytesMax, segmentMax: min(cfg.DiskSegmentBytesMax, cfg.DiskBytesMax/2), ageMax: cfg.DiskAgeMax}
 	if err := os.MkdirAll(d.folder, 0o700); err != nil {
 		return nil, fmt.Errorf("capture.disk_folder: %w", err)
 	}
-	entries, err := os.ReadDir(d.folder) // sorted by name, and so by age
+	entries, err := os.ReadDir(d.folder) // sorted by name and therefore by age
 	if err != nil {
 		return nil, fmt.Errorf("capture.disk_folder: %w", err)
 	}
@@ -58,7 +107,7 @@ func openDisk(cfg *Config) (*disk, error) {
 		number, ok := segmentNumber(e.Name())
 		info, err := e.Info()
 		if !ok || err != nil || !info.Mode().IsRegular() {
-			continue // not ours
+			continue // not a segment
 		}
 		d.next = max(d.next, number+1)
 		d.segments = append(d.segments, segment{e.Name(), info.Size(), info.ModTime()})
@@ -77,22 +126,22 @@ func segmentNumber(name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// write appends v.
-func (d *disk) write(v *View) error {
-	line, err := json.Marshal(v)
+// write appends k.
+func (d *disk) write(k *kept) error {
+	text, err := json.Marshal(lineOf(k))
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
-	if d.file == nil || d.segments[len(d.segments)-1].bytes+int64(len(line)) > d.segmentMax {
+	text = append(text, '\n')
+	if d.file == nil || d.segments[len(d.segments)-1].bytes+int64(len(text)) > d.segmentMax {
 		if err := d.begin(); err != nil {
 			return err
 		}
 	}
-	if err := d.prune(int64(len(line))); err != nil {
+	if err := d.prune(int64(len(text))); err != nil {
 		return err
 	}
-	n, err := d.file.Write(line)
+	n, err := d.file.Write(text)
 	last := &d.segments[len(d.segments)-1]
 	last.bytes, last.at = last.bytes+int64(n), time.Now()
 	d.bytes.Add(int64(n))
@@ -105,7 +154,7 @@ func (d *disk) begin() error {
 	name := fmt.Sprintf("%s%020d%s", segmentPrefix, d.next, segmentSuffix)
 	file, err := os.OpenFile(filepath.Join(d.folder, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		d.next++ // of another process that writes here
+		d.next++ // another process writes here
 	}
 	if err != nil {
 		return err
@@ -115,8 +164,8 @@ func (d *disk) begin() error {
 	return nil
 }
 
-// prune removes the oldest segments, but the open one, until room more bytes
-// fit, and those that are too old.
+// prune removes the oldest segments until room more bytes fit, and all that are
+// too old. The open one stays.
 func (d *disk) prune(room int64) error {
 	for len(d.segments) > 0 {
 		oldest := d.segments[0]
@@ -134,13 +183,13 @@ func (d *disk) prune(room int64) error {
 
 func (d *disk) close() {
 	if d.file != nil {
-		_ = d.file.Close() // written already, or reported then
+		_ = d.file.Close() // write has returned its error
 		d.file = nil
 	}
 }
 
-// read gives the requests of all segments, oldest first.
-func (d *disk) read(each func(*View)) error {
+// read calls each with the requests of all segments, oldest first.
+func (d *disk) read(each func(*kept)) error {
 	for _, s := range d.segments {
 		file, err := os.Open(filepath.Join(d.folder, s.name))
 		if err != nil {
@@ -156,18 +205,18 @@ func (d *disk) read(each func(*View)) error {
 	return nil
 }
 
-// readSegment gives each request of a segment. Lines that are none, or too
-// long, are skipped and counted.
-func readSegment(from io.Reader, each func(*View)) (malformed uint64, err error) {
+// readSegment calls each with the requests of a segment. Lines without a request
+// and lines that are too long are skipped and counted.
+func readSegment(from io.Reader, each func(*kept)) (malformed uint64, err error) {
 	lines := bufio.NewReaderSize(from, 64<<10)
 	for {
-		line, err := readLine(lines)
-		if len(line) > 0 {
-			v := new(View)
-			if json.Unmarshal(line, v) != nil || v.ID == "" || v.Arrived.IsZero() {
+		text, err := readLine(lines)
+		if len(text) > 0 {
+			var l line
+			if broken := json.Unmarshal(text, &l); broken != nil || l.kept() == nil {
 				malformed++
 			} else {
-				each(v)
+				each(l.kept())
 			}
 		}
 		switch {
@@ -183,7 +232,7 @@ func readSegment(from io.Reader, each func(*View)) (malformed uint64, err error)
 
 var errLongLine = errors.New("the line is too long")
 
-// readLine reads a line without its end, and of one that is too long nothing.
+// readLine returns a line without its end, and nothing of a line that is too long.
 func readLine(from *bufio.Reader) (line []byte, err error) {
 	long := false
 	for {
@@ -207,9 +256,9 @@ func readLine(from *bufio.Reader) (line []byte, err error) {
 func (s *Store) restore() {
 	err := s.disk.read(s.put)
 	if err != nil {
-		s.log.Warn("kept requests of before could not all be read", "folder", s.cfg.DiskFolder, "error", err)
+		s.log.Warn("some kept requests of earlier runs could not be read", "folder", s.cfg.DiskFolder, "error", err)
 	}
 	if n := s.disk.malformed; n > 0 {
-		s.log.Warn("some kept requests of before were cut or are none, and were skipped", "folder", s.cfg.DiskFolder, "lines", n)
+		s.log.Warn("some lines of kept requests are malformed and were skipped", "folder", s.cfg.DiskFolder, "lines", n)
 	}
 }

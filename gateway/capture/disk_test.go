@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -34,6 +37,7 @@ func TestWhatIsOnDiskIsFoundAfterARestart(t *testing.T) {
 	s.Offer(r)
 	s.Offer(failed(1))
 	before, _ := json.Marshal(s.Find("victim"))
+	exported := fromArrival(s.Trees("victim", spans.Names141))
 	s.Close()
 
 	// A process that was killed leaves half a line; somebody else left others.
@@ -66,8 +70,44 @@ func TestWhatIsOnDiskIsFoundAfterARestart(t *testing.T) {
 	if names, _ = filepath.Glob(filepath.Join(folder, segmentPrefix+"*")); len(names) != 2 {
 		t.Errorf("a cut segment was written on: %v", names)
 	}
-	if len(s.Find("victim").spans(1).Engine.Steps) != 2 {
-		t.Error("its spans have lost their steps")
+	if trees := s.Trees("victim", spans.Names141); len(trees) != 3 || !cmp.Equal(fromArrival(trees), exported, cmp.AllowUnexported(spans.Attribute{})) {
+		t.Errorf("its spans were\n%+v\nand are\n%+v", exported, trees)
+	}
+}
+
+// fromArrival moves the trees so that the request arrives at 0.
+func fromArrival(trees []spans.Tree) []spans.Tree {
+	shift(trees, -trees[0].Spans[0].Begin)
+	return trees
+}
+
+// TestALineOfAnotherVersion: a request that another version kept has its view and
+// its steps, and no spans, because numbers in its record may mean something else.
+func TestALineOfAnotherVersion(t *testing.T) {
+	s := newStore(t, Config{})
+	r, steps := slowRecord()
+	told(s, r, steps)
+	k := s.build(r, reasonForced, false, r.Finished)
+	want, _ := json.Marshal(k.shown())
+	now, _ := json.Marshal(lineOf(k))
+	for name, c := range map[string]struct {
+		text  []byte
+		trees int
+	}{
+		"this version":        {now, 3},
+		"other numbers":       {bytes.Replace(now, []byte(`"numbering":"`), []byte(`"numbering":"x`), 1), 0},
+		"a view and no facts": {want, 0},
+	} {
+		if _, err := readSegment(bytes.NewReader(c.text), func(k *kept) {
+			if got, _ := json.Marshal(k.shown()); !bytes.Equal(got, want) {
+				t.Errorf("%s: the view is\n%s\nwant\n%s", name, got, want)
+			}
+			if n := len(k.trees(spans.Names141)); n != c.trees {
+				t.Errorf("%s: %d trees", name, n)
+			}
+		}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -77,11 +117,11 @@ func TestDiskStaysWithinItsBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := viewOf(failed(1), Failed)
-	v.Sentence = strings.Repeat("a", 9000)
+	k := &kept{view: viewOf(failed(1), reasonFailed)}
+	k.view.Sentence = strings.Repeat("a", 9000)
 	for i := range 300 {
-		v.ID = fmt.Sprint(i)
-		if err := d.write(v); err != nil {
+		k.view.ID = fmt.Sprint(i)
+		if err := d.write(k); err != nil {
 			t.Fatal(err)
 		}
 		if d.bytes.Load() > cfg.DiskBytesMax {
@@ -102,7 +142,7 @@ func TestDiskStaysWithinItsBytes(t *testing.T) {
 		t.Errorf("%d bytes on disk, %d counted", total, d.bytes.Load())
 	}
 	last := ""
-	if err := d.read(func(v *View) { last = v.ID }); err != nil || last != "299" {
+	if err := d.read(func(k *kept) { last = k.view.ID }); err != nil || last != "299" {
 		t.Errorf("the last is %q: %v", last, err)
 	}
 	// A file that is too old goes at the next start.
@@ -124,21 +164,30 @@ func TestAFolderThatCannotBeSaysSo(t *testing.T) {
 }
 
 func FuzzReadSegment(f *testing.F) {
-	line, err := json.Marshal(viewOf(failed(1), Failed))
+	line, err := json.Marshal(viewOf(failed(1), reasonFailed))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(append(line, '\n'))
+	s := newStore(f, Config{})
+	r, steps := slowRecord()
+	told(s, r, steps)
+	exact, err := json.Marshal(lineOf(s.build(r, reasonForced, false, r.Finished)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(exact)
+	f.Add(bytes.Replace(exact, []byte(`"Dispatched":`), []byte(`"Dispatched":-1`), 1))
 	f.Add(line[:len(line)/2])
 	f.Add([]byte("{}\n\n\r\nnull\n[1]\n\"\n"))
 	f.Add([]byte(`{"id":"a","arrived":"2026-01-01T00:00:00Z","parts":[{"name":"queue","ms":1e308}],"steps":[{"ms":-1}],"trace_id":"zz"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lines := bytes.Count(data, []byte("\n")) + 1
 		views := 0
-		malformed, err := readSegment(bytes.NewReader(data), func(v *View) {
+		malformed, err := readSegment(bytes.NewReader(data), func(k *kept) {
 			views++
-			v.Spans()
-			v.Trace()
+			k.trees(spans.Names141)
+			k.shown().Trace()
 		})
 		if err != nil || views+int(malformed) > lines {
 			t.Errorf("%v: %d views and %d malformed of %d lines", err, views, malformed, lines)

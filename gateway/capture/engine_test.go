@@ -86,7 +86,7 @@ func TestEngineTimesSum(t *testing.T) {
 	withOthers := 0
 	for i := range all {
 		r := &all[i]
-		v := s.build(r, SlowFirstToken, false, wire.Monotonic())
+		v := s.build(r, reasonSlowFirstToken, false, wire.Monotonic()).view
 		checkSums(t, v)
 		if len(v.Neighbours) > 0 {
 			withOthers++
@@ -101,7 +101,7 @@ func TestEngineTimesSum(t *testing.T) {
 			t.Errorf("in %d steps, the engine says %d", members, r.Engine.Steps)
 		}
 		told := r.Engine.BeforeFirst[wire.PartOwn] + r.Engine.AfterFirst[wire.PartOwn]
-		seen := w.times.before[wire.PartOwn] + w.times.after[wire.PartOwn]
+		seen := w.times.BeforeFirst[wire.PartOwn] + w.times.AfterFirst[wire.PartOwn]
 		if d := (told - seen).Abs(); d > time.Millisecond && d > told/50 {
 			t.Errorf("its own computing took %v by its steps, %v by the engine", seen, told)
 		}
@@ -113,7 +113,7 @@ func TestEngineTimesSum(t *testing.T) {
 
 func countMembers(w *witness) (n int) {
 	for i := range w.steps {
-		if w.steps[i].view.Member {
+		if w.steps[i].Member {
 			n++
 		}
 	}

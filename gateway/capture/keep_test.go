@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -23,34 +24,34 @@ func fine() *telemetry.Record {
 }
 
 func TestDecide(t *testing.T) {
-	usual := Usual{Wall: time.Second, FirstToken: 500 * time.Millisecond}
+	usual := tails{time.Second, 500 * time.Millisecond}
 	for name, c := range map[string]struct {
 		change func(*telemetry.Record)
 		number uint64
-		want   Reasons
+		want   reasons
 	}{
 		"a fine one":            {func(*telemetry.Record) {}, 7, 0},
-		"one in so many":        {func(*telemetry.Record) {}, 1000, Baseline},
-		"late first token":      {func(r *telemetry.Record) { r.FirstTokenGoal = time.Millisecond }, 7, SlowFirstToken},
-		"slow tokens":           {func(r *telemetry.Record) { r.TokenGoal = time.Millisecond }, 7, SlowToken},
-		"long wait":             {func(r *telemetry.Record) { r.Admitted += 3 * second }, 7, SlowQueue},
-		"an error":              {func(r *telemetry.Record) { r.Outcome = telemetry.EngineError }, 7, Failed},
-		"refused":               {func(r *telemetry.Record) { r.Outcome = telemetry.RateLimited; r.Dispatched = 0 }, 1000, Refused},
+		"one in so many":        {func(*telemetry.Record) {}, 1000, reasonBaseline},
+		"late first token":      {func(r *telemetry.Record) { r.FirstTokenGoal = time.Millisecond }, 7, reasonSlowFirstToken},
+		"slow tokens":           {func(r *telemetry.Record) { r.TokenGoal = time.Millisecond }, 7, reasonSlowToken},
+		"long wait":             {func(r *telemetry.Record) { r.Admitted += 3 * second }, 7, reasonSlowQueue},
+		"an error":              {func(r *telemetry.Record) { r.Outcome = telemetry.EngineError }, 7, reasonFailed},
+		"refused":               {func(r *telemetry.Record) { r.Outcome = telemetry.RateLimited; r.Dispatched = 0 }, 1000, reasonRefused},
 		"wrong":                 {func(r *telemetry.Record) { r.Outcome = telemetry.Invalid; r.Dispatched = 0 }, 7, 0},
-		"its client left":       {func(r *telemetry.Record) { r.Outcome = telemetry.ClientGone }, 7, ClientLeft},
+		"its client left":       {func(r *telemetry.Record) { r.Outcome = telemetry.ClientGone }, 7, reasonClientLeft},
 		"left before its body":  {func(r *telemetry.Record) { *r = telemetry.Record{Outcome: telemetry.ClientGone} }, 7, 0},
-		"preempted":             {func(r *telemetry.Record) { r.Engine.Preempted = 1 }, 7, Preempted},
-		"a sampled caller":      {func(r *telemetry.Record) { r.Trace.Flags, r.ParentSpan = 1, [8]byte{1} }, 7, Sampled},
+		"preempted":             {func(r *telemetry.Record) { r.Engine.Preempted = 1 }, 7, reasonPreempted},
+		"a sampled caller":      {func(r *telemetry.Record) { r.Trace.Flags, r.ParentSpan = 1, [8]byte{1} }, 7, reasonSampled},
 		"a caller not sampled":  {func(r *telemetry.Record) { r.ParentSpan = [8]byte{1} }, 7, 0},
-		"forced":                {func(r *telemetry.Record) { r.Forced = true }, 7, Forced},
-		"slower than usual":     {func(r *telemetry.Record) { r.Arrived -= second }, 7, Unusual},
-		"late in its own class": {func(r *telemetry.Record) { r.Arrived -= 3 * second }, 7, SlowFirstToken | Unusual},
+		"forced":                {func(r *telemetry.Record) { r.Forced = true }, 7, reasonForced},
+		"slower than usual":     {func(r *telemetry.Record) { r.Arrived -= second }, 7, reasonUnusual},
+		"late in its own class": {func(r *telemetry.Record) { r.Arrived -= 3 * second }, 7, reasonSlowFirstToken | reasonUnusual},
 	} {
 		r := fine()
 		c.change(r)
 		r.Broken = r.Missed(r.Finished)
-		if got := Decide(r, usual, c.number, 1000); got != c.want {
-			t.Errorf("%s is kept for %v, want %v", name, got.Names(), c.want.Names())
+		if got := decide(r, usual, c.number, 1000); got != c.want {
+			t.Errorf("%s is kept for %v, want %v", name, got.names(), c.want.names())
 		}
 	}
 }
@@ -93,21 +94,21 @@ func TestATenantDoesNotHideTheOthers(t *testing.T) {
 		t.Error("the other tenant's was dropped")
 	}
 	stats := s.Stats()
-	if kept := stats.Kept[Failed.first()]; kept != 11 {
+	if kept := stats.Kept[reasonFailed.first()]; kept != 11 {
 		t.Errorf("%d were kept, want 10 of the one and 1 of the other", kept)
 	}
-	if stats.Dropped[DropRepeat] != 990 {
+	if stats.Dropped[dropRepeat] != 990 {
 		t.Errorf("dropped %v, want 990 repeats", stats.Dropped)
 	}
 	for i := 10; i < 60; i++ {
 		s.Offer(failed(i))
 	}
-	if stats = s.Stats(); stats.Kept[Failed.first()] != 20 || stats.Dropped[DropClass]+stats.Dropped[DropRepeat] != 990+41 {
+	if stats = s.Stats(); stats.Kept[reasonFailed.first()] != 20 || stats.Dropped[dropClass]+stats.Dropped[dropRepeat] != 990+41 {
 		t.Errorf("kept %v and dropped %v of a class with a burst of 20", stats.Kept, stats.Dropped)
 	}
 }
 
-// TestEverySlowRequestIsKept: whatever the ration says, one that missed its
+// TestEverySlowRequestIsKept: whatever the quota says, one that missed its
 // goal has a view that sums, with its steps or without.
 func TestEverySlowRequestIsKept(t *testing.T) {
 	s := newStore(t, Config{KeptMax: 512})
@@ -132,7 +133,7 @@ func TestEverySlowRequestIsKept(t *testing.T) {
 			t.Errorf("%q: %s", v.Cause, v.Sentence)
 		}
 	}
-	if stats := s.Stats(); stats.Brief < slow-20 || stats.Brief > slow-10 { // the ration refills meanwhile
+	if stats := s.Stats(); stats.Brief < slow-20 || stats.Brief > slow-10 { // the quota refills meanwhile
 		t.Errorf("%d are brief", stats.Brief)
 	}
 }
@@ -177,7 +178,7 @@ func TestHungRequestsAreKeptWhileTheyRun(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Clone(running)
 	})
-	for until := time.Now().Add(5 * time.Second); s.Stats().Kept[Hung.first()] == 0 && time.Now().Before(until); {
+	for until := time.Now().Add(5 * time.Second); s.Stats().Kept[reasonHung.first()] == 0 && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
 	list := s.List(Filter{})
@@ -212,7 +213,7 @@ func TestOffKeepsNothing(t *testing.T) {
 	s.Heard(&wire.State{})
 	s.Started(fine())
 	s.Watch(nil)
-	if s.Offer(failed(1)) || s.Find("request-1") != nil || s.List(Filter{}) != nil || s.Neighbours("x") != nil || s.Has("request-1") || s.Stats() != (Stats{}) {
+	if s.Offer(failed(1)) || s.Find("request-1") != nil || s.List(Filter{}) != nil || s.Trees("x", spans.Names141) != nil || s.Has("request-1") || s.Stats() != (Stats{}) {
 		t.Error("it kept something")
 	}
 	s.Close()

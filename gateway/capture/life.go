@@ -2,27 +2,26 @@ package capture
 
 import (
 	"cmp"
-	"math"
 	"time"
 
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// phase is a stretch of a request's time. All phases follow each other without
-// a hole, from its arrival to its end.
+// phase is a stretch of a request's time. The phases follow each other without
+// gaps, from its arrival to its end.
 type phase uint8
 
 const (
 	phaseRead     phase = iota // reading and decoding the body
-	phaseIdentify              // whose it is, and of which class
+	phaseIdentify              // finding its tenant and class
 	phasePrepare               // to the engine and back, for the prompt
-	phaseRender                // chat template, in the engine
+	phaseRender                // the chat template, in the engine
 	phaseTokenize
 	phaseReserve // the tenant's budgets
 	phaseQueue
 	phaseDispatch
-	phaseEngineQueue // until its first token entered a step
+	phaseEngineQueue // until its first step
 	phasePrefill
 	phaseDecode
 	phaseEmit // from the engine's last token to the end of the answer
@@ -34,40 +33,28 @@ var phaseNames = [phaseCount]string{"read", "identify", "prepare", "render", "to
 // String returns the phase's stable name.
 func (p phase) String() string { return phaseNames[p] }
 
-// life is a request's time, divided twice: by phases, and in the engine by what
-// it went to. Instants are nanoseconds of CLOCK_MONOTONIC.
+// life is a request's time, divided twice: by phase, and the time in the engine
+// by cause. Instants are nanoseconds of CLOCK_MONOTONIC.
 type life struct {
 	begin int64
-	ends  [phaseCount]int64 // of each phase; the last one's is that of the life
-	last  phase             // the one that it is in, or ended in
+	ends  [phaseCount]int64 // of each phase; the last is the end of the life
+	last  phase             // the one that the request is in or ended in
 
-	// before and after divide the engine's part, up to the first token and from
-	// there on, with handover, from the dispatch until the engine took it, and
-	// what is unexplained. So they sum to engine queue, prefill and decode.
+	// before and after divide the time in the engine up to the first token and
+	// after it. With handover, the time from the dispatch until the engine had the
+	// request, and the unknown rest they sum to engine queue, prefill and decode.
 	before, after               wire.Parts
 	handover                    time.Duration
 	beforeUnknown, afterUnknown time.Duration
 }
 
-// engineTimes are the engine's own instants and parts of a generation, 0 for
-// what is not known.
-type engineTimes struct {
-	received, scheduled, first, finished int64
-	before, after                        wire.Parts
-}
-
-// timesOf are what the engine told at the end of r, if it did.
-func timesOf(r *telemetry.Record) engineTimes {
+// divide returns the life of r up to the instant end.
+func divide(r *telemetry.Record, end int64) (l life) {
 	t := &r.Engine
-	return engineTimes{t.Received, cmp.Or(t.Scheduled, t.Finished), cmp.Or(t.FirstToken, t.Finished), t.Finished, t.BeforeFirst, t.AfterFirst}
-}
-
-// divide gives the life of r up to the instant end.
-func divide(r *telemetry.Record, t *engineTimes, end int64) (l life) {
 	l.begin, end = r.Arrived, max(r.Arrived, end)
 	at := [phaseCount]int64{
 		phaseRead: r.Decoded, phaseIdentify: r.Identified, phaseTokenize: r.Prepared, phaseReserve: r.Reserved, phaseQueue: r.Admitted,
-		phaseDispatch: r.Dispatched, phaseEngineQueue: t.scheduled, phasePrefill: cmp.Or(t.first, r.FirstToken), phaseDecode: t.finished,
+		phaseDispatch: r.Dispatched, phaseEngineQueue: cmp.Or(t.Scheduled, t.Finished), phasePrefill: cmp.Or(t.FirstToken, t.Finished, r.FirstToken), phaseDecode: t.Finished,
 	}
 	if r.Prepared != 0 {
 		at[phasePrepare] = r.Prepared - int64(r.Render+r.Tokenize)
@@ -85,26 +72,26 @@ func divide(r *telemetry.Record, t *engineTimes, end int64) (l life) {
 		if p >= l.last {
 			at[p] = end
 		}
-		cursor = min(max(cursor, at[p]), end) // what is 0 was passed over
+		cursor = min(max(cursor, at[p]), end) // a phase that was left out has 0
 		l.ends[p] = cursor
 	}
 	l.divideEngine(t)
 	return l
 }
 
-// divideEngine fits the parts into the phases.
-func (l *life) divideEngine(t *engineTimes) {
-	l.before, l.after = t.before, t.after
+// divideEngine fits the engine's own division into the phases.
+func (l *life) divideEngine(t *wire.Timings) {
+	l.before, l.after = t.BeforeFirst, t.AfterFirst
 	left := time.Duration(l.ends[phasePrefill] - l.ends[phaseDispatch])
-	if t.received != 0 {
-		l.handover = min(left, max(0, time.Duration(t.received-l.ends[phaseDispatch])))
+	if t.Received != 0 {
+		l.handover = min(left, max(0, time.Duration(t.Received-l.ends[phaseDispatch])))
 	}
 	l.beforeUnknown = fit(&l.before, left-l.handover)
 	l.afterUnknown = fit(&l.after, time.Duration(l.ends[phaseDecode]-l.ends[phasePrefill]))
 }
 
-// fit cuts the parts, the largest first, to sum to no more than whole, and
-// returns what they leave.
+// fit cuts the parts, the largest first, until they sum to whole or less, and
+// returns the rest of whole.
 func fit(p *wire.Parts, whole time.Duration) (left time.Duration) {
 	for left = whole - p.Sum(); left < 0; left = whole - p.Sum() {
 		largest := &p[0]
@@ -118,7 +105,15 @@ func fit(p *wire.Parts, whole time.Duration) (left time.Duration) {
 	return left
 }
 
-// phase is how long p was.
+// over is the end of p, or 0 if the request did not come further than p.
+func (l *life) over(p phase) int64 {
+	if p < l.last {
+		return l.ends[p]
+	}
+	return 0
+}
+
+// phase is the duration of p.
 func (l *life) phase(p phase) time.Duration {
 	if p == 0 {
 		return time.Duration(l.ends[0] - l.begin)
@@ -126,20 +121,20 @@ func (l *life) phase(p phase) time.Duration {
 	return time.Duration(l.ends[p] - l.ends[p-1])
 }
 
-// wall is the whole.
+// wall is the whole duration.
 func (l *life) wall() time.Duration { return time.Duration(l.ends[phaseCount-1] - l.begin) }
 
-// at is an instant as milliseconds from the arrival, cut to the microsecond:
-// differences of such numbers sum to what they should.
+// at is an instant in milliseconds from the arrival, cut to the microsecond, so
+// that differences of such numbers sum exactly.
 func (l *life) at(instant int64) float64 { return ms(instant - l.begin) }
 
-// parts are the phases that were reached.
+// parts are the phases that the request reached.
 func (l *life) parts() []PartView {
 	list := make([]PartView, 0, phaseCount)
 	began := 0.0
 	for p := range l.last + 1 {
 		end := l.at(l.ends[p])
-		if passed := p == phaseRender || p == phaseTokenize; !passed || end > began {
+		if optional := p == phaseRender || p == phaseTokenize; !optional || end > began {
 			list = append(list, PartView{p.String(), began, round(end - began)})
 		}
 		began = end
@@ -147,14 +142,14 @@ func (l *life) parts() []PartView {
 	return list
 }
 
-// unexplained is the row of the stall table for what nothing is known of, and
-// handover that for the way to the engine.
+// Rows of the stall table beside the engine's own parts: the way to the engine,
+// and time of which nothing is known.
 const (
 	handoverName    = "handover"
 	unexplainedName = "unexplained"
 )
 
-// stall is the table of the engine's time, without what is nowhere.
+// stall is the table of the time in the engine, without empty rows.
 func (l *life) stall() []StallView {
 	list := []StallView{}
 	before, after := l.ends[phaseDispatch], l.ends[phasePrefill]
@@ -172,7 +167,3 @@ func (l *life) stall() []StallView {
 	row(unexplainedName, l.beforeUnknown, l.afterUnknown)
 	return list
 }
-
-// round takes away what subtracting floating-point numbers left below a
-// microsecond.
-func round(ms float64) float64 { return math.Round(ms*1000) / 1000 }

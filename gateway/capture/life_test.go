@@ -68,8 +68,7 @@ func TestPartsSum(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 1))
 	for range 20_000 {
 		r := randomRecord(random)
-		times := timesOf(r)
-		l := divide(r, &times, r.Finished)
+		l := divide(r, r.Finished)
 		v := &View{ID: r.ID, WallMS: ms(r.Finished - r.Arrived), Parts: l.parts(), Stall: l.stall()}
 		checkSums(t, v)
 		c := l.causes(r.Blocked, scopeAll)
@@ -83,7 +82,7 @@ func TestPartsSum(t *testing.T) {
 		before, after := l.causes(r.Blocked, scopeBefore), l.causes(r.Blocked, scopeAfter)
 		for i := range c {
 			if before[i]+after[i] != c[i] {
-				t.Errorf("cause %v is %v and %v of %v", Cause(i), before[i], after[i], c[i])
+				t.Errorf("cause %v is %v and %v of %v", cause(i), before[i], after[i], c[i])
 			}
 		}
 		if t.Failed() {
@@ -95,14 +94,14 @@ func TestPartsSum(t *testing.T) {
 // TestPartsThatDoNotSumAreSeen is the control of checkSums.
 func TestPartsThatDoNotSumAreSeen(t *testing.T) {
 	r, _ := slowRecord()
-	times := timesOf(r)
-	times.before[wire.PartOthersPrefill] -= time.Second
-	l := divide(r, &times, r.Finished)
+	before := &r.Engine.BeforeFirst
+	before[wire.PartOthersPrefill] -= time.Second
+	l := divide(r, r.Finished)
 	if l.beforeUnknown != time.Second {
 		t.Errorf("%v is unexplained of a second that is missing", l.beforeUnknown)
 	}
-	times.before[wire.PartOthersPrefill] += 5 * time.Second
-	if l = divide(r, &times, r.Finished); l.before.Sum() > time.Duration(l.ends[phasePrefill]-l.ends[phaseDispatch]) {
+	before[wire.PartOthersPrefill] += 5 * time.Second
+	if l = divide(r, r.Finished); l.before.Sum() > time.Duration(l.ends[phasePrefill]-l.ends[phaseDispatch]) {
 		t.Errorf("the parts are %v, more than there was", l.before.Sum())
 	}
 }
@@ -114,19 +113,19 @@ func TestThinKeepsTheWorstAndTheEven(t *testing.T) {
 		all := make([]seenStep, n)
 		worst := 0
 		for i := range all {
-			all[i] = seenStep{view: StepView{Step: uint64(i + 1)}, waited: random.Int64N(1000)}
+			all[i] = seenStep{step: step{Number: uint64(i + 1)}, waited: random.Int64N(1000)}
 			if all[i].waited > all[worst].waited {
 				worst = i
 			}
 		}
-		kept, more := thin(all, 64)
+		kept, more := thin(all, 64, func(s *seenStep) int64 { return s.waited })
 		if len(kept) != min(n, 64) || more != n-len(kept) {
 			t.Fatalf("%d of %d and %d more", len(kept), n, more)
 		}
 		found := false
 		for i := range kept {
-			found = found || kept[i].view.Step == uint64(worst+1)
-			if i > 0 && kept[i].view.Step <= kept[i-1].view.Step {
+			found = found || kept[i].Number == uint64(worst+1)
+			if i > 0 && kept[i].Number <= kept[i-1].Number {
 				t.Fatal("out of order")
 			}
 		}

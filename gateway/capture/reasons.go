@@ -7,32 +7,32 @@ import (
 	"github.com/forebay-io/forebay/gateway/telemetry"
 )
 
-// Reasons are why a request is kept: a set, of a closed list.
-type Reasons uint16
+// reasons is the set of reasons why a request is kept.
+type reasons uint16
 
 const (
-	SlowFirstToken Reasons = 1 << iota // over its class's goal for the first token
-	SlowToken                          // over its class's goal for the time between tokens
-	SlowQueue                          // waited alone longer than the goal for the first token
-	Hung                               // still running, far over a goal
-	Failed                             // by our fault
-	Refused                            // for want of room, budget or time
-	ClientLeft                         // before its answer was whole
-	Preempted                          // its pages were taken
-	Sampled                            // its caller's trace is sampled
-	Forced                             // its client asked for it
-	Unusual                            // slower than all but one in a thousand of its class
-	Baseline                           // one in so many, to compare with
+	reasonSlowFirstToken reasons = 1 << iota // over its class's goal for the first token
+	reasonSlowToken                          // over its class's goal for the time between tokens
+	reasonSlowQueue                          // the wait alone was longer than the goal for the first token
+	reasonHung                               // still running, far over a goal
+	reasonFailed                             // by our fault
+	reasonRefused                            // for lack of room, budget or time
+	reasonClientLeft                         // before its answer was complete
+	reasonPreempted                          // its pages were taken
+	reasonSampled                            // its caller's trace is sampled
+	reasonForced                             // its client asked for it
+	reasonUnusual                            // slower than 999 of 1000 in its class
+	reasonBaseline                           // one in many, to compare with
 )
 
 var reasonNames = [...]string{"slow_first_token", "slow_token", "slow_queue", "hung", "failed", "refused", "client_gone",
 	"preempted", "sampled", "forced", "unusual", "baseline"}
 
-// ReasonCount is how many reasons there are.
-const ReasonCount = len(reasonNames)
+// reasonCount is the number of reasons.
+const reasonCount = len(reasonNames)
 
-// Names are the stable names of the reasons in the set.
-func (r Reasons) Names() []string {
+// names are the stable names of the reasons in the set.
+func (r reasons) names() []string {
 	names := make([]string, 0, bits.OnesCount16(uint16(r)))
 	for i, name := range reasonNames {
 		if r&(1<<i) != 0 {
@@ -42,66 +42,85 @@ func (r Reasons) Names() []string {
 	return names
 }
 
-// first is the index of the weightiest reason of a set that has one.
-func (r Reasons) first() int { return bits.TrailingZeros16(uint16(r)) }
+// first is the index of the most important reason in a set that is not empty.
+func (r reasons) first() int { return bits.TrailingZeros16(uint16(r)) }
 
-// slow are the reasons of a request that missed a goal. Those that ran are kept
-// whatever the budgets say: beyond these without their steps.
-const slow = SlowFirstToken | SlowToken | SlowQueue | Hung
+// slow are the reasons of requests that missed a goal. A dispatched request with
+// one of them is always kept: beyond the quota without its steps.
+const slow = reasonSlowFirstToken | reasonSlowToken | reasonSlowQueue | reasonHung
 
-// quiet are the reasons that say nothing of the request itself.
-const quiet = Sampled | Forced | Baseline
+// quiet are the reasons that say nothing about the request itself.
+const quiet = reasonSampled | reasonForced | reasonBaseline
 
-// Usual is what only one in a thousand requests of a class was slower than,
-// lately; 0 while too few are known.
-type Usual struct{ Wall, FirstToken time.Duration }
+// tails are durations that one in a thousand recent requests of a class exceeded;
+// 0 while too few requests are known.
+type tails struct{ wall, firstToken time.Duration }
 
-// Decide says why r, which has ended, is to be kept, if it is. number counts
-// the requests that ran, and every is the baseline.
-func Decide(r *telemetry.Record, usual Usual, number uint64, every int) (why Reasons) {
+// decide returns the reasons to keep r, which has ended. number counts dispatched
+// requests; one in every so many of them is kept as a baseline.
+func decide(r *telemetry.Record, usual tails, number uint64, every int) (why reasons) {
 	for goal, reason := range goalReasons {
 		if r.Broken&goal != 0 {
 			why |= reason
 		}
 	}
-	if r.Decoded != 0 || r.Outcome != telemetry.ClientGone { // else it never came whole
-		why |= ofOutcome(r.Outcome)
+	if r.Decoded != 0 || r.Outcome != telemetry.ClientGone { // a client that leaves while it sends is no news
+		why |= endings[r.Outcome].reason
 	}
 	if r.Sampled() {
-		why |= Sampled
+		why |= reasonSampled
 	}
 	if r.Forced {
-		why |= Forced
+		why |= reasonForced
 	}
 	if r.Dispatched == 0 {
 		return why
 	}
 	if r.Engine.Preempted > 0 {
-		why |= Preempted
+		why |= reasonPreempted
 	}
-	if over(r.Finished-r.Arrived, usual.Wall) || over(r.FirstTokenDelay(), usual.FirstToken) {
-		why |= Unusual
+	if over(r.Finished-r.Arrived, usual.wall) || over(r.FirstTokenDelay(), usual.firstToken) {
+		why |= reasonUnusual
 	}
 	if number%uint64(every) == 0 {
-		why |= Baseline
+		why |= reasonBaseline
 	}
 	return why
 }
 
 func over(ns int64, limit time.Duration) bool { return limit > 0 && ns > int64(limit) }
 
-var goalReasons = map[telemetry.Goals]Reasons{telemetry.FirstTokenGoal: SlowFirstToken, telemetry.TokenGoal: SlowToken, telemetry.QueueGoal: SlowQueue}
+var goalReasons = map[telemetry.Goals]reasons{telemetry.FirstTokenGoal: reasonSlowFirstToken, telemetry.TokenGoal: reasonSlowToken, telemetry.QueueGoal: reasonSlowQueue}
 
-// ofOutcome leaves out what is wrong with a request itself: its client is told,
-// and nobody is woken.
-func ofOutcome(o telemetry.Outcome) Reasons {
-	switch o {
-	case telemetry.Internal, telemetry.EngineUnavailable, telemetry.EngineError, telemetry.NonFinite, telemetry.Draining, telemetry.DeadlineExceeded, telemetry.WriteStall:
-		return Failed
-	case telemetry.QueueFull, telemetry.QueueTimeout, telemetry.RateLimited, telemetry.Late, telemetry.Overloaded, telemetry.ClassClosed, telemetry.LimiterUnavailable:
-		return Refused
-	case telemetry.ClientGone:
-		return ClientLeft
-	}
-	return 0
+// ending is what follows from an outcome: a reason to keep the request, 0 for
+// none, and the cause that its sentence is about, causeNothing for an answer.
+type ending struct {
+	reason reasons
+	cause  cause
+}
+
+// endings has every outcome. There is no reason to keep a request that was itself
+// wrong: its client is told, and no operator needs to act.
+var endings = [telemetry.OutcomeCount]ending{
+	telemetry.OK:                 {0, causeNothing},
+	telemetry.Invalid:            {0, causeInvalid},
+	telemetry.NotFound:           {0, causeInvalid},
+	telemetry.ContextLength:      {0, causeInvalid},
+	telemetry.TooLarge:           {0, causeInvalid},
+	telemetry.Unauthorized:       {0, causeInvalid},
+	telemetry.QueueFull:          {reasonRefused, causeRefused},
+	telemetry.QueueTimeout:       {reasonRefused, causeRefused},
+	telemetry.RateLimited:        {reasonRefused, causeRefused},
+	telemetry.Late:               {reasonRefused, causeRefused},
+	telemetry.Overloaded:         {reasonRefused, causeRefused},
+	telemetry.ClassClosed:        {reasonRefused, causeRefused},
+	telemetry.LimiterUnavailable: {reasonRefused, causeRefused},
+	telemetry.Internal:           {reasonFailed, causeInternal},
+	telemetry.EngineUnavailable:  {reasonFailed, causeEngineLost},
+	telemetry.EngineError:        {reasonFailed, causeEngineFailed},
+	telemetry.NonFinite:          {reasonFailed, causeEngineFailed},
+	telemetry.Draining:           {reasonFailed, causeDraining},
+	telemetry.DeadlineExceeded:   {reasonFailed, causeDeadline},
+	telemetry.WriteStall:         {reasonFailed, causeReader},
+	telemetry.ClientGone:         {reasonClientLeft, causeClientLeft},
 }

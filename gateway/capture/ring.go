@@ -2,30 +2,29 @@ package capture
 
 import (
 	"sync"
-	"time"
 
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// stepRing holds the last steps of the engine without pointers, so that a
-// large one costs the garbage collector nothing and memory only where it was
-// written. It has one writer.
+// stepRing holds the last steps of the engine. It has no pointers, so a large
+// ring costs the garbage collector nothing, and only the written part takes
+// memory. It has one writer.
 type stepRing struct {
 	mu      sync.Mutex
 	steps   []stepEntry
 	added   uint64 // steps ever
 	entries []stepPart
-	parts   uint64 // entries ever, with those skipped at the end of the ring
+	parts   uint64 // entries ever, including those skipped at the end of the ring
 
-	heard uint64 // of the log
-	run   uint64 // of the engine: one more for each process
-	last  uint64 // number of the newest step in it
-	lost  uint64 // steps whose records never came
-	ended int64  // of the newest step
+	heard uint64 // position in the log
+	run   uint64 // number of the engine process
+	last  uint64 // number of the newest step of that process
+	lost  uint64 // steps whose records did not come
+	ended int64  // end of the newest step
 }
 
-// stepEntry is a step; its parts lie in the ring of entries from first on:
-// members, then those left out, then the preempted.
+// stepEntry is a step. Its parts lie in the ring of entries from first on:
+// members, then the sequences left out, then the preempted ones.
 type stepEntry struct {
 	run, number               uint64
 	began, ended              int64
@@ -41,7 +40,7 @@ type stepPart struct {
 	serial uint64
 	own    int64
 	tokens int32
-	why    wire.Part // of who was left out
+	why    wire.Part // why it was left out
 	decode bool
 }
 
@@ -52,7 +51,7 @@ func newStepRing(steps int) *stepRing {
 	return &stepRing{steps: make([]stepEntry, steps), entries: make([]stepPart, max(steps*partsAStep, 4*3*wire.StepListMax)), run: 1}
 }
 
-// hear takes what is new in the log.
+// hear takes the new steps of the log.
 func (g *stepRing) hear(log *wire.StepLog) {
 	g.heard = log.After(g.heard, func(r *wire.StepRecord) bool {
 		g.add(r)
@@ -73,7 +72,7 @@ func (g *stepRing) add(r *wire.StepRecord) {
 	size := uint64(len(g.entries))
 	n := uint64(len(r.Members) + len(r.LeftOut) + len(r.Preempted))
 	if at := g.parts % size; at+n > size {
-		g.parts += size - at // keep them in one piece
+		g.parts += size - at // so that they lie in one piece
 	}
 	g.steps[g.added%uint64(len(g.steps))] = stepEntry{
 		run: g.run, number: r.Step, began: r.Began, ended: r.Ended, gap: int64(r.Gap), givenUp: int64(r.GivenUp), idle: int64(r.Idle), first: g.parts,
@@ -95,12 +94,12 @@ func (g *stepRing) add(r *wire.StepRecord) {
 	g.parts += n
 }
 
-// stepsAtOnce is how many steps are visited before a writer may go on.
+// stepsAtOnce is how many steps are visited before the writer gets the lock.
 const stepsAtOnce = 64
 
-// between visits the steps that overlap the time from begin to end, oldest
-// first. What it is given is valid until visit returns, which must not block;
-// parts is nil where they are no longer there.
+// between calls visit for the steps that overlap the time from begin to end,
+// oldest first. The arguments are valid during the call, which must not block;
+// parts is nil if they were overwritten.
 func (g *stepRing) between(begin, end int64, visit func(s *stepEntry, parts []stepPart)) {
 	g.mu.Lock()
 	at := g.after(begin)
@@ -127,7 +126,7 @@ func (g *stepRing) between(begin, end int64, visit func(s *stepEntry, parts []st
 
 func (g *stepRing) oldest() uint64 { return g.added - min(g.added, uint64(len(g.steps))) }
 
-// after is the first step that ended after the instant.
+// after is the position of the first step that ended after begin.
 func (g *stepRing) after(begin int64) uint64 {
 	low, high := g.oldest(), g.added
 	for low < high {
@@ -148,24 +147,27 @@ func (g *stepRing) partsOf(s *stepEntry) []stepPart {
 	return g.entries[s.first%size:][:n]
 }
 
-// newest is when the newest step ended, and how many steps were never heard of.
+// newest returns the end of the newest step, and how many steps were lost.
 func (g *stepRing) newest() (ended int64, lost uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.ended, g.lost
 }
 
+// unknownID stands for requests whose names were overwritten.
+const unknownID = "unknown"
+
 // requestRing names the requests of the last generations.
 type requestRing struct {
 	mu   sync.Mutex
-	ring [requestsNamed]Requester
+	ring [requestsNamed]Requester // by serial
 }
 
-// requestsNamed is more than are in the steps that are kept, by far, unless
-// requests are tiny.
+// requestsNamed is far more than the steps in the ring have, unless requests are
+// tiny.
 const requestsNamed = 1 << 14
 
-// Requester is whose a generation is.
+// Requester says which request a generation belongs to.
 type Requester struct {
 	Serial                      uint64
 	ID, ClientID, Tenant, Class string
@@ -177,11 +179,18 @@ func (g *requestRing) put(q Requester) {
 	g.ring[q.Serial%requestsNamed] = q
 }
 
+// named is find, with an ID for requests whose names were overwritten.
+func (g *requestRing) named(serial uint64) Requester {
+	q, ok := g.find(serial)
+	if !ok {
+		q.ID = unknownID
+	}
+	return q
+}
+
 func (g *requestRing) find(serial uint64) (Requester, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.ring[serial%requestsNamed]
 	return q, serial != 0 && q.Serial == serial
 }
-
-func ms(ns int64) float64 { return float64(ns/int64(time.Microsecond)) / 1000 }

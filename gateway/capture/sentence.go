@@ -15,47 +15,48 @@ type account struct {
 	v       *View
 	life    *life
 	within  scope
-	causes  causes // within that
+	causes  causes    // of the time within the scope
+	culprit Requester // of a brief view: the largest other request in the slowest step
 	running bool
 }
 
-// sentence says for a person where the time of a request went, whose doing it
-// was, and what to change.
+// sentence tells a person where the time of a request went, who caused it, and
+// what to change. usual says that the request was kept without a reason of its own.
 func (a *account) sentence(usual bool) string {
-	cause := a.causes.largest()
-	end := CauseNothing
+	c := a.causes.largest()
+	end := causeNothing
 	if !a.running {
-		end = ended(a.r.Outcome)
+		end = endings[a.r.Outcome].cause
 	}
 	switch {
 	case a.running:
-		return fmt.Sprintf("It still runs, since %s, and is now in %s; %s. %s", short(a.life.wall()), phrase(a.life.last), a.share(cause), a.advice(cause))
-	case end == CauseRefused:
+		return fmt.Sprintf("It still runs, since %s, and is now in %s; %s. %s", short(a.life.wall()), phrase(a.life.last), a.share(c), a.advice(c))
+	case end == causeRefused:
 		return a.refused()
-	case end == CauseReader:
+	case end == causeReader:
 		return fmt.Sprintf("It was cut after %s, since its client did not read for longer than gateway.timeouts.write_stall_limit allows; %s got through. Look at that client or its network.", short(a.life.wall()), tokens(a.r.CompletionTokens))
-	case end == CauseInvalid:
+	case end == causeInvalid:
 		return fmt.Sprintf("The request itself was wrong (%s), and was refused after %s. Its sender must change it.", a.r.ErrorKind, short(a.life.wall()))
-	case end != CauseNothing:
-		return fmt.Sprintf(endings[end], short(a.life.wall()), a.soFar(), a.share(cause), a.advice(cause))
+	case end != causeNothing:
+		return fmt.Sprintf(endingTexts[end], short(a.life.wall()), a.soFar(), a.share(c), a.advice(c))
 	case usual:
-		return fmt.Sprintf("Nothing unusual: %s.", a.share(cause))
+		return fmt.Sprintf("Nothing unusual: %s.", a.share(c))
 	}
-	return capital(a.share(cause)) + ". " + a.advice(cause)
+	return capital(a.share(c)) + ". " + a.advice(c)
 }
 
-// endings say how a request ended that was not refused. They take the time, how
-// far it was, what most of the time went to, and advice on that.
-var endings = [causeCount]string{
-	CauseEngineLost:   "The engine was lost or not there when it had run for %s, %s; until then %s.%.0[4]s The log of the engine says why; forebay_engine_restarts and /readyz say whether it is back.",
-	CauseEngineFailed: "The engine failed it after %s, %s; until then %s.%.0[4]s Its id finds the error in the log; if it comes again with the same prompt, keep the model's file and that prompt for a report.",
-	CauseClientLeft:   "Its client left after %s, %s; until then %s. %s",
-	CauseDeadline:     "Its client's own deadline was over after %s, %s; until then %s. %s",
-	CauseDraining:     "This server was stopped after %s, %s; until then %s.%.0[4]s A longer drain_limit lets streams end.",
-	CauseInternal:     "The gateway failed it after %s, %s; until then %s.%.0[4]s Its id finds the error in the log.",
+// endingTexts say how a request ended that was not refused. They take the time,
+// how far it came, where most of the time went, and advice on that.
+var endingTexts = [causeCount]string{
+	causeEngineLost:   "The engine was lost or not there when it had run for %s, %s; until then %s.%.0[4]s The log of the engine says why; forebay_engine_restarts and /readyz say whether it is back.",
+	causeEngineFailed: "The engine failed it after %s, %s; until then %s.%.0[4]s Its id finds the error in the log; if it comes again with the same prompt, keep the model's file and that prompt for a report.",
+	causeClientLeft:   "Its client left after %s, %s; until then %s. %s",
+	causeDeadline:     "Its client's own deadline was over after %s, %s; until then %s. %s",
+	causeDraining:     "This server was stopped after %s, %s; until then %s.%.0[4]s A longer drain_limit lets streams end.",
+	causeInternal:     "The gateway failed it after %s, %s; until then %s.%.0[4]s Its id finds the error in the log.",
 }
 
-// soFar is how far the request had come.
+// soFar says how far the request came.
 func (a *account) soFar() string {
 	switch {
 	case a.r.Dispatched == 0:
@@ -66,53 +67,53 @@ func (a *account) soFar() string {
 	return "with " + tokens(a.r.CompletionTokens) + " of its answer"
 }
 
-// share is the part of the time that went to cause, with whose doing it was.
-func (a *account) share(cause Cause) string {
-	return fmt.Sprintf("%s of %s%s went to %s", short(a.causes[cause]), short(a.life.within(a.within)), scopeNames[a.within], a.what(cause))
+// share says how much of the time went to the cause, and who caused it.
+func (a *account) share(c cause) string {
+	return fmt.Sprintf("%s of %s%s went to %s", short(a.causes[c]), short(a.life.within(a.within)), scopeNames[a.within], a.what(c))
 }
 
 var scopeNames = [...]string{scopeBefore: " until its first token", scopeAfter: " from its first token on"}
 
-// what is the cause with what is known of it.
-func (a *account) what(cause Cause) string {
-	switch cause {
-	case CauseQueue:
+// what describes the cause with what is known about it.
+func (a *account) what(c cause) string {
+	switch c {
+	case causeQueue:
 		return "waiting for admission" + whyWaited[a.r.WaitReason]
-	case CauseOwnPrefill:
+	case causeOwnPrefill:
 		return fmt.Sprintf("computing its own prompt (%s, %s of them from the cache)", tokens(a.r.PromptTokens), thousands(a.r.CachedTokens))
-	case CauseOwnDecode:
+	case causeOwnDecode:
 		return fmt.Sprintf("computing its own answer (%s)", tokens(a.r.CompletionTokens))
-	case CauseOthersPrefill:
+	case causeOthersPrefill:
 		return a.others("prompt", func(n *NeighbourView) int { return n.PrefillTokens })
-	case CauseOthersDecode:
+	case causeOthersDecode:
 		return a.others("answer", func(n *NeighbourView) int { return n.DecodeTokens })
-	case CauseHeldBack:
+	case causeHeldBack:
 		return "waiting while the engine's steps went to others" + a.mostTo()
-	case CausePages:
+	case causePages:
 		return "waiting for pages of keys and values, which others held" + a.mostTo()
-	case CausePlaces:
+	case causePlaces:
 		return "waiting for a place among the sequences that run" + a.mostTo()
-	case CausePrefix:
+	case causePrefix:
 		return "waiting for another request to compute the beginning that both share" + a.mostTo()
-	case CausePreempted:
+	case causePreempted:
 		return fmt.Sprintf("being preempted, %s: its pages were taken for others%s", times(a.r.Engine.Preempted), a.mostTo())
 	}
-	return plain[cause]
+	return plain[c]
 }
 
 var plain = [causeCount]string{
-	CauseBody:        "receiving its body",
-	CausePrepare:     "rendering and tokenizing its prompt",
-	CauseReserve:     "asking the store of budgets",
-	CauseGap:         "the gaps between the engine's steps",
-	CauseGivenUp:     "steps that were given up for somebody more urgent",
-	CauseReader:      "waiting for its own client to read",
-	CauseHandover:    "passing it between the gateway and the engine",
-	CauseUnexplained: "the engine, which told nothing of it",
+	causeBody:        "receiving its body",
+	causePrepare:     "rendering and tokenizing its prompt",
+	causeReserve:     "asking the store of budgets",
+	causeGap:         "the gaps between the engine's steps",
+	causeGivenUp:     "steps that were given up for more urgent requests",
+	causeReader:      "waiting for its own client to read",
+	causeHandover:    "passing it between the gateway and the engine",
+	causeUnexplained: "the engine, which gave no details",
 }
 
 var whyWaited = map[string]string{
-	"window":    ", held a moment for company",
+	"window":    ", held for a moment so that others could join its batch",
 	"prefill":   ": the engine had a step's worth of prompts to compute",
 	"order":     ": others came first",
 	"share":     ": its tenant had used more than its share",
@@ -123,7 +124,7 @@ var whyWaited = map[string]string{
 	"engine":    ": there was no engine to run it",
 }
 
-// others names whoever added most to the steps by one kind of work.
+// others names the request that added most to the steps by one kind of work.
 func (a *account) others(kind string, work func(*NeighbourView) int) string {
 	var most *NeighbourView
 	all, count := 0, 0
@@ -146,16 +147,15 @@ func (a *account) others(kind string, work func(*NeighbourView) int) string {
 	return fmt.Sprintf("the %ss of %d other requests, most of it to %s (%s, %s)%s", kind, count+a.v.NeighboursMore, name(most), tokens(work(most)), steps(most.Steps), a.classOf(most))
 }
 
-// slowest names the other of the step that was waited longest for, where no more
-// is known.
+// slowest names the culprit, if it is known.
 func (a *account) slowest() string {
-	if a.v.slowest.ID == "" {
+	if a.culprit.ID == "" {
 		return ""
 	}
-	return ", in the slowest step " + name(&NeighbourView{ID: a.v.slowest.ID, ClientID: a.v.slowest.ClientID, Tenant: a.v.slowest.Tenant})
+	return ", in the slowest step " + name(&NeighbourView{ID: a.culprit.ID, ClientID: a.culprit.ClientID, Tenant: a.culprit.Tenant})
 }
 
-// mostTo names who took most of the engine meanwhile.
+// mostTo names the request that took most of the engine meanwhile.
 func (a *account) mostTo() string {
 	if len(a.v.Neighbours) == 0 {
 		return ""
@@ -174,7 +174,7 @@ func (a *account) classOf(n *NeighbourView) string {
 	return " of the class " + n.Class
 }
 
-// name is a request as people look for it.
+// name is a request by the names that people search for.
 func name(n *NeighbourView) string {
 	s := n.ID
 	if n.Tenant != "" {
@@ -186,22 +186,22 @@ func name(n *NeighbourView) string {
 	return s
 }
 
-// advice says what to change about a cause.
-func (a *account) advice(cause Cause) string {
+// advice says what to change against the cause.
+func (a *account) advice(c cause) string {
 	class := a.r.Class
-	switch cause {
-	case CauseOthersPrefill, CauseHeldBack:
+	switch c {
+	case causeOthersPrefill, causeHeldBack:
 		if n := a.costliest(); n != nil && n.Class != class && n.Class != "" {
 			return fmt.Sprintf("Give %s a shorter token_goal, or the class %s a smaller engine.background_stretch or engine.batch_stretch; a prompt_tokens_max there refuses such prompts.", class, n.Class)
 		}
-		return fmt.Sprintf("Move such prompts to another class: prompt_tokens_max with oversized demote for %s, or the header x-forebay-class of whoever sends them; a smaller engine.step_budget makes each step shorter.", class)
-	case CauseQueue:
+		return fmt.Sprintf("Move such prompts to another class: prompt_tokens_max with oversized demote for %s, or the header x-forebay-class set by their sender; a smaller engine.step_budget makes each step shorter.", class)
+	case causeQueue:
 		return queueAdvice(a.r.WaitReason, class)
 	}
-	return advices[cause]
+	return advices[c]
 }
 
-// costliest is the neighbour with a prompt that cost most.
+// costliest is the costliest neighbour that computed a prompt, nil for none.
 func (a *account) costliest() *NeighbourView {
 	for i := range a.v.Neighbours {
 		if n := &a.v.Neighbours[i]; n.PrefillTokens > 0 {
@@ -230,28 +230,28 @@ func queueAdvice(why, class string) string {
 }
 
 var advices = [causeCount]string{
-	CauseBody:         "Its sender or the network is slow; gateway.timeouts.body_limit bounds it.",
-	CausePrepare:      "Long prompts are tokenized anew each time unless engine.tokens_cache_bytes holds them; a slow chat template shows in the part render.",
-	CauseReserve:      "Look at the store of budgets; budget.decision_limit bounds the wait, budget.lease makes it rarer.",
-	CauseOwnPrefill:   "A shorter prompt, or one that begins as others do, so that the cache has it, is what helps.",
-	CauseOwnDecode:    "The answer is long or the model slow here: max_tokens, a smaller or quantized model, or more cores.",
-	CauseOthersDecode: "Many answers share each step: lower admission.running_sequences_max for faster ones, or add a replica.",
-	CauseGap:          "The engine's host is busy: give it cores of its own, and look at /debug/pprof/.",
-	CauseGivenUp:      "More urgent work came again and again: engine.background_floor is what is promised to it.",
-	CausePages:        "Raise engine.kv_bytes, or lower admission.running_sequences_max.",
-	CausePlaces:       "Raise engine.sequences_max to admission.running_sequences_max at least.",
-	CausePrefix:       "This is cheaper than computing it twice; only a shorter shared beginning would be quicker.",
-	CausePreempted:    "Memory for keys and values was short: raise engine.kv_bytes, or lower admission.running_sequences_max or the classes' output_tokens_max.",
-	CauseReader:       "Look at that client, its proxy or its network; the engine was not the reason.",
-	CauseHandover:     "The gateway's host is busy: look at /debug/pprof/ and at the CPU limits.",
-	CauseUnexplained:  "Steps from then are no longer kept, or engine.step_records_off is set; capture.steps_kept keeps more.",
+	causeBody:         "Its sender or the network is slow; gateway.timeouts.body_limit bounds it.",
+	causePrepare:      "Long prompts are tokenized anew each time unless engine.tokens_cache_bytes holds them; a slow chat template shows in the part render.",
+	causeReserve:      "Look at the store of budgets; budget.decision_limit bounds the wait, budget.lease makes it rarer.",
+	causeOwnPrefill:   "A shorter prompt, or one that begins as others do, so that the cache has it, is what helps.",
+	causeOwnDecode:    "The answer is long or the model slow here: max_tokens, a smaller or quantized model, or more cores.",
+	causeOthersDecode: "Many answers share each step: lower admission.running_sequences_max for faster ones, or add a replica.",
+	causeGap:          "The engine's host is busy: give it cores of its own, and look at /debug/pprof/.",
+	causeGivenUp:      "More urgent work came again and again: engine.background_floor is what is promised to it.",
+	causePages:        "Raise engine.kv_bytes, or lower admission.running_sequences_max.",
+	causePlaces:       "Raise engine.sequences_max to admission.running_sequences_max at least.",
+	causePrefix:       "This is cheaper than computing it twice; only a shorter shared beginning would be quicker.",
+	causePreempted:    "Memory for keys and values was short: raise engine.kv_bytes, or lower admission.running_sequences_max or the classes' output_tokens_max.",
+	causeReader:       "Look at that client, its proxy or its network; the engine was not the reason.",
+	causeHandover:     "The gateway's host is busy: look at /debug/pprof/ and at the CPU limits.",
+	causeUnexplained:  "Steps from then are no longer kept, or engine.step_records_off is set; capture.steps_kept keeps more.",
 }
 
-// refused says why a request was not let in.
+// refused says why a request was refused.
 func (a *account) refused() string {
 	r := a.r
 	s := fmt.Sprintf("It was refused after %s", short(a.life.wall()))
-	if waited := a.causes[CauseQueue]; waited > time.Millisecond && r.Prepared != 0 {
+	if waited := a.causes[causeQueue]; waited > time.Millisecond && r.Prepared != 0 {
 		s += fmt.Sprintf(", %s of them waiting", short(waited))
 	}
 	return s + ": " + refusals[refusalOf(r)]
@@ -264,7 +264,7 @@ func refusalOf(r *telemetry.Record) string {
 	return r.Outcome.String()
 }
 
-// refusals are by admission's reason or, where there is none, by the outcome.
+// refusals are keyed by admission's reason or, if there is none, by the outcome.
 var refusals = map[string]string{
 	"budget_requests":      "its tenant's budget of requests a minute is used up. Raise limits.requests_per_minute of the tenant, or have it send less; the answer said when to come back.",
 	"budget_input_tokens":  "its tenant's budget of prompt tokens a minute is used up. Raise limits.input_tokens_per_minute of the tenant, or have it send less; the answer said when to come back.",

@@ -15,28 +15,65 @@ const (
 	neighboursMax = 32
 )
 
+// step is a step of the engine during a request's life, as it is kept in memory
+// and on disk. Instants and durations are nanoseconds.
+type step struct {
+	Run           uint64       `json:"run"` // of the engine, since this gateway began
+	Number        uint64       `json:"number"`
+	Began         int64        `json:"began"` // of CLOCK_MONOTONIC, as Ended
+	Ended         int64        `json:"ended"`
+	Gap           int64        `json:"gap"`    // since the step before
+	Idle          int64        `json:"idle"`   // the part of Gap with nothing to do
+	Member        bool         `json:"member"` // the request was computed in it
+	Decode        bool         `json:"decode"` // a next token of the request was computed
+	LeftOut       string       `json:"left_out,omitempty"`
+	Own           int64        `json:"own"` // the request's part of the step
+	OwnTokens     int          `json:"own_tokens"`
+	DecodeRows    int          `json:"decode_rows"`
+	PrefillTokens int          `json:"prefill_tokens"`
+	OthersPrefill int          `json:"others_prefill"` // tokens
+	Members       int          `json:"members"`
+	PagesUsed     int          `json:"pages_used"`
+	Largest       string       `json:"largest,omitempty"` // the other request that took most of the step
+	Kernels       []stepKernel `json:"kernels,omitempty"` // the classes that took a fiftieth of the step or more
+}
+
+// stepKernel is what one kernel class took of a step.
+type stepKernel struct {
+	Class string `json:"class"`
+	Total int64  `json:"total"`
+	Max   int64  `json:"max"` // of one launch
+	Count int    `json:"count"`
+}
+
+// phase is the part of the request's answer that the step worked on.
+func (s *step) phase() string {
+	if s.Decode {
+		return phaseDecode.String()
+	}
+	return phasePrefill.String()
+}
+
 // witness goes through the steps of a request's life and keeps what concerns
-// it. Each step is a stretch of that life: the gap before it, and itself.
+// the request. Each step is a stretch of that life: the gap before it, and itself.
 type witness struct {
-	begin, end    int64 // of the part of the life in the engine, as far as known
-	arrived       int64
+	begin, end    int64  // of the life in the engine, as far as it is known
 	serial, count uint64 // of its generations
 	firstToken    int64  // as the gateway saw it
 
 	run        uint64 // of the engine; 0 before the first step
-	mark       int64  // up to where the time is given to a part
-	times      engineTimes
+	mark       int64  // the time up to here is divided
+	times      wire.Timings
 	steps      []seenStep
 	kernels    [wire.KernelClassCount]kernelSum
 	neighbours map[uint64]*neighbour
 }
 
-// seenStep is a step with what thinning needs to know.
+// seenStep is a step, and what is needed to thin the list and to name others.
 type seenStep struct {
-	view    StepView
-	took    int64
+	step
 	largest uint64 // serial
-	waited  int64  // what the request waited, apart from its own prefill
+	waited  int64  // the request's wait, without its own prefill
 	kernels [wire.KernelClassCount]wire.KernelTime
 }
 
@@ -45,17 +82,17 @@ type kernelSum struct {
 	wall, share, max int64
 }
 
-// neighbour is the part of others in the steps of a request.
+// neighbour is the part of another generation in the steps of a request.
 type neighbour struct {
 	steps, prefill, decode int
 	own                    int64
-	step                   uint64 // the last one it was counted in
+	step                   uint64 // the last one that counts in steps
 }
 
 // witnessed looks at the steps of r up to the instant end.
 func (g *stepRing) witnessed(r *telemetry.Record, end int64) *witness {
 	w := &witness{
-		begin: r.Dispatched, end: end, arrived: r.Arrived, serial: r.Serial, count: uint64(max(1, r.Prompts)), firstToken: r.FirstToken,
+		begin: r.Dispatched, end: end, serial: r.Serial, count: uint64(max(1, r.Prompts)), firstToken: r.FirstToken,
 		mark: r.Dispatched, neighbours: map[uint64]*neighbour{},
 	}
 	if r.Engine.Finished != 0 {
@@ -71,26 +108,26 @@ func (g *stepRing) witnessed(r *telemetry.Record, end int64) *witness {
 // see takes the next step.
 func (w *witness) see(s *stepEntry, parts []stepPart) {
 	if w.run != 0 && s.run != w.run {
-		return // of another engine process, which knows nothing of it
+		return // of another engine process, which does not have the request
 	}
 	w.run = s.run
-	v := seenStep{took: s.ended - s.began, kernels: s.kernels, view: StepView{
-		Step: s.number, Run: s.run, BeginMS: ms(s.began - w.arrived), MS: ms(s.ended - s.began), GapMS: ms(s.gap + s.givenUp + s.idle), IdleMS: ms(s.idle),
+	v := seenStep{kernels: s.kernels, step: step{
+		Run: s.run, Number: s.number, Began: s.began, Ended: s.ended, Gap: s.gap + s.givenUp + s.idle, Idle: s.idle,
 		DecodeRows: int(s.decodeRows), PrefillTokens: int(s.prefillTokens), OthersPrefill: int(s.prefillTokens), Members: int(s.members), PagesUsed: int(s.pages),
 	}}
-	var own, ownPrefill, othersPrefill, largest int64
+	var ownPrefill, othersPrefill, largest int64
 	members := parts[:min(len(parts), int(s.members))]
 	for i := range members {
 		m := &members[i]
 		switch mine := w.mine(m.serial); {
 		case mine && !m.decode:
 			ownPrefill += m.own
-			v.view.OthersPrefill -= int(m.tokens)
+			v.OthersPrefill -= int(m.tokens)
 			fallthrough
 		case mine:
-			own += m.own
-			v.view.Member, v.view.Decode = true, v.view.Decode || m.decode
-			v.view.OwnTokens += int(m.tokens)
+			v.Own += m.own
+			v.Member, v.Decode = true, v.Decode || m.decode
+			v.OwnTokens += int(m.tokens)
 		default:
 			if !m.decode {
 				othersPrefill += m.own
@@ -100,26 +137,25 @@ func (w *witness) see(s *stepEntry, parts []stepPart) {
 			}
 		}
 	}
-	v.view.OwnMS = ms(own)
 	v.waited = s.ended - s.began - ownPrefill
 	left := wire.PartCount
 	for _, o := range parts[len(members):] {
-		if w.mine(o.serial) && !v.view.Member {
+		if w.mine(o.serial) && !v.Member {
 			left = o.why
-			v.view.LeftOut = o.why.String()
+			v.LeftOut = o.why.String()
 		}
 	}
-	if v.view.Member || left != wire.PartCount {
+	if v.Member || left != wire.PartCount {
 		w.meet(s.number, members)
 	}
-	w.spend(s, &v, own, othersPrefill, left)
-	w.sumKernels(s, v.view.Member, own)
+	w.spend(&v.step, othersPrefill, left)
+	w.sumKernels(&v)
 	w.steps = append(w.steps, v)
 }
 
 func (w *witness) mine(serial uint64) bool { return serial-w.serial < w.count }
 
-// meet counts the others of a step.
+// meet counts the others in a step.
 func (w *witness) meet(step uint64, members []stepPart) {
 	for i := range members {
 		m := &members[i]
@@ -144,32 +180,32 @@ func (w *witness) meet(step uint64, members []stepPart) {
 	}
 }
 
-// spend gives the time up to the step's end to parts, as the engine does for
-// those whose end it tells.
-func (w *witness) spend(s *stepEntry, v *seenStep, own, othersPrefill int64, left wire.Part) {
+// spend divides the time up to the step's end among the parts, as the engine
+// does for generations that have ended.
+func (w *witness) spend(s *step, othersPrefill int64, left wire.Part) {
 	t := &w.times
-	if v.view.Member && t.scheduled == 0 {
-		t.received, t.scheduled = w.begin, max(w.begin, s.began)
+	if s.Member && t.Scheduled == 0 {
+		t.Received, t.Scheduled = w.begin, max(w.begin, s.Began)
 	}
-	if v.view.Decode && t.first == 0 {
-		t.first = cmp.Or(min(w.firstToken, s.began), s.began)
+	if s.Decode && t.FirstToken == 0 {
+		t.FirstToken = cmp.Or(min(w.firstToken, s.Began), s.Began)
 	}
-	p := &t.before
-	if t.first != 0 {
-		p = &t.after
+	p := &t.BeforeFirst
+	if t.FirstToken != 0 {
+		p = &t.AfterFirst
 	}
-	end := min(s.ended, w.end)
+	end := min(s.Ended, w.end)
 	switch {
 	case end <= w.mark:
 		return
-	case v.view.Member:
-		if began := max(w.mark, min(s.began, end)); began > w.mark {
+	case s.Member:
+		if began := max(w.mark, min(s.Began, end)); began > w.mark {
 			p[wire.PartGap] += time.Duration(began - w.mark)
 			w.mark = began
 		}
-		part := end - w.mark // of a step that it was cut in, or came late to, all shares shrink alike
-		whole := max(1, s.ended-s.began)
-		mine := part * own / whole
+		part := end - w.mark // the request may see a part of the step alone: then all shares shrink alike
+		whole := max(1, s.Ended-s.Began)
+		mine := part * s.Own / whole
 		others := min(part-mine, part*othersPrefill/whole)
 		p[wire.PartOwn] += time.Duration(mine)
 		p[wire.PartOthersPrefill] += time.Duration(others)
@@ -177,16 +213,16 @@ func (w *witness) spend(s *stepEntry, v *seenStep, own, othersPrefill int64, lef
 	case left != wire.PartCount:
 		p[left] += time.Duration(end - w.mark)
 	default:
-		return // nothing is known of it; it stays unexplained
+		return // the reason is not known, so this time stays unexplained
 	}
 	w.mark = end
 }
 
-func (w *witness) sumKernels(s *stepEntry, member bool, own int64) {
-	if !member {
+func (w *witness) sumKernels(s *seenStep) {
+	if !s.Member {
 		return
 	}
-	part := float64(own) / float64(max(1, s.ended-s.began))
+	part := float64(s.Own) / float64(max(1, s.Ended-s.Began))
 	for class := range s.kernels {
 		k, sum := &s.kernels[class], &w.kernels[class]
 		sum.count += uint64(k.Count)
@@ -196,9 +232,9 @@ func (w *witness) sumKernels(s *stepEntry, member bool, own int64) {
 	}
 }
 
-// thin keeps most of the steps: half of them those that were waited longest
-// for, the rest at even distances, and all in order.
-func thin(steps []seenStep, most int) (kept []seenStep, more int) {
+// thin returns at most so many of the steps, in order: half of them have the
+// longest waits, the others lie at even distances. more counts the others.
+func thin[S any](steps []S, most int, waited func(*S) int64) (kept []S, more int) {
 	if len(steps) <= most {
 		return steps, 0
 	}
@@ -206,7 +242,7 @@ func thin(steps []seenStep, most int) (kept []seenStep, more int) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(steps[b].waited, steps[a].waited) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(waited(&steps[b]), waited(&steps[a])) })
 	chosen := make([]bool, len(steps))
 	for _, i := range order[:most/2] {
 		chosen[i] = true
@@ -224,7 +260,7 @@ func thin(steps []seenStep, most int) (kept []seenStep, more int) {
 	return kept, len(steps) - len(kept)
 }
 
-// kernelViews are the classes with time, in their own order.
+// kernelViews are the classes with time, in the order of their list.
 func (w *witness) kernelViews() []KernelView {
 	list := []KernelView{}
 	for class, k := range w.kernels {
@@ -235,16 +271,13 @@ func (w *witness) kernelViews() []KernelView {
 	return list
 }
 
-// neighbourViews are the others, whoever cost most first.
+// neighbourViews are the others, the costliest first.
 func (w *witness) neighbourViews(names *requestRing) (list []NeighbourView, more int) {
 	byID := map[string]*NeighbourView{}
 	list = []NeighbourView{}
 	own := map[string]int64{}
 	for serial, n := range w.neighbours {
-		q, ok := names.find(serial)
-		if !ok {
-			q.ID = unknownID
-		}
+		q := names.named(serial)
 		v := byID[q.ID]
 		if v == nil {
 			v = &NeighbourView{ID: q.ID, ClientID: q.ClientID, Tenant: q.Tenant, Class: q.Class}
@@ -264,28 +297,21 @@ func (w *witness) neighbourViews(names *requestRing) (list []NeighbourView, more
 	return list[:len(list)-more], more
 }
 
-// unknownID stands for requests whose generations are named no more.
-const unknownID = "unknown"
-
-// stepViews are the steps that are shown.
-func (w *witness) stepViews(names *requestRing) (list []StepView, more int) {
-	kept, more := thin(w.steps, stepsMax)
-	list = make([]StepView, len(kept))
+// shown are the steps to keep, with the names of others in them.
+func (w *witness) shown(names *requestRing) (list []step, more int) {
+	kept, more := thin(w.steps, stepsMax, func(s *seenStep) int64 { return s.waited })
+	list = make([]step, len(kept))
 	for i := range kept {
 		s := &kept[i]
-		list[i] = s.view
 		if s.largest != 0 {
-			q, ok := names.find(s.largest)
-			if !ok {
-				q.ID = unknownID
-			}
-			list[i].Largest = q.ID
+			s.Largest = names.named(s.largest).ID
 		}
 		for class, k := range s.kernels {
-			if k.Count > 0 && int64(k.Total)*50 >= s.took {
-				list[i].Kernels = append(list[i].Kernels, StepKernel{wire.KernelClass(class).String(), ms(int64(k.Total)), int(k.Count), ms(int64(k.Max))})
+			if k.Count > 0 && int64(k.Total)*50 >= s.Ended-s.Began {
+				s.Kernels = append(s.Kernels, stepKernel{wire.KernelClass(class).String(), int64(k.Total), int64(k.Max), int(k.Count)})
 			}
 		}
+		list[i] = s.step
 	}
 	return list, more
 }

@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"cmp"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,8 +13,8 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// Store decides which requests are kept, and keeps them. A nil one keeps none.
-// Its methods may be called from any goroutine, Heard from one alone.
+// Store decides which requests are kept, and keeps them. A nil Store keeps none.
+// Its methods may be called from any goroutine, Heard from one goroutine alone.
 type Store struct {
 	cfg      Config
 	exporter *spans.Exporter // nil sends none
@@ -23,50 +22,51 @@ type Store struct {
 	steps    *stepRing
 	requests requestRing
 	arm      *arm
-	disk     *disk // nil for none; of the goroutine run, but for its reading
+	disk     *disk // nil for none; written by the goroutine run alone
 
 	jobs     chan job
 	stop     chan struct{}
 	stopOnce sync.Once
 	done     chan struct{}
 	running  atomic.Pointer[func() []telemetry.Record]
-	waiting  atomic.Int64 // jobs that have no view yet
+	waiting  atomic.Int64 // jobs that are not on a shelf yet
 
-	mu     sync.Mutex
-	ration ration
-	full   shelf // with their steps
-	brief  shelf
-	hung   map[string]bool // running requests that the watchdog has kept
-	stats  Stats
+	mu    sync.Mutex
+	quota quota
+	full  shelf // with their steps
+	brief shelf
+	hung  map[string]bool // running requests that the watchdog has kept
+	stats Stats
 }
 
 // job is a request to keep.
 type job struct {
 	record telemetry.Record
-	why    Reasons
+	why    reasons
 	brief  bool
-	until  time.Time // for which its last steps are waited for
+	until  time.Time // the longest wait for its last steps
 }
 
 // Stats counts since the start.
 type Stats struct {
-	Kept      [ReasonCount]uint64 // by the weightiest reason
-	Brief     uint64              // of those, without their steps
-	Dropped   [DropCount]uint64
-	StepsLost uint64 // steps of whose records nothing was heard
+	Kept      [reasonCount]uint64 // by the most important reason
+	Brief     uint64              // the part of Kept without steps
+	Dropped   [dropCount]uint64
+	StepsLost uint64 // steps whose records did not come
 	Malformed uint64 // lines on disk that could not be read
 	DiskBytes int64
 	// DiskErrors are writes that failed.
 	DiskErrors uint64
 }
 
-// Each calls f with the name and the count of each reason and of each drop.
+// Each calls kept with the name and count of each reason to keep, and dropped
+// with those of each reason to drop.
 func (s *Stats) Each(kept, dropped func(name string, n uint64)) {
 	for i, n := range s.Kept {
 		kept(reasonNames[i], n)
 	}
 	for i, n := range s.Dropped {
-		dropped(Drop(i).String(), n)
+		dropped(drop(i).String(), n)
 	}
 }
 
@@ -78,7 +78,7 @@ const (
 	flushLimit    = 2 * time.Second
 )
 
-// New makes a Store, nil where it is off. Exporter may be nil; Close the Store
+// New makes a Store, nil if cfg says Off. The exporter may be nil; close the Store
 // before it.
 func New(cfg Config, exporter *spans.Exporter, log *slog.Logger) (*Store, error) {
 	if err := conf.Complete("capture", &cfg); err != nil || cfg.Off {
@@ -90,9 +90,9 @@ func New(cfg Config, exporter *spans.Exporter, log *slog.Logger) (*Store, error)
 	s := &Store{
 		cfg: cfg, exporter: exporter, log: log, steps: newStepRing(cfg.StepsKept),
 		jobs: make(chan job, jobsMax), stop: make(chan struct{}), done: make(chan struct{}),
-		ration: ration{rate: cfg.Rate, burst: float64(cfg.Burst), every: cfg.BaselineEvery, classes: map[string]*classRation{}},
-		arm:    newArm(&cfg),
-		full:   newShelf(cfg.KeptMax), brief: newShelf(briefPerFull * cfg.KeptMax), hung: map[string]bool{},
+		quota: quota{rate: cfg.Rate, burst: float64(cfg.Burst), every: cfg.BaselineEvery, classes: map[string]*classQuota{}},
+		arm:   newArm(&cfg),
+		full:  newShelf(cfg.KeptMax), brief: newShelf(briefPerFull * cfg.KeptMax), hung: map[string]bool{},
 	}
 	if cfg.DiskFolder != "" {
 		var err error
@@ -105,22 +105,22 @@ func New(cfg Config, exporter *spans.Exporter, log *slog.Logger) (*Store, error)
 	return s, nil
 }
 
-// Watch makes the Store look at the running requests, of which running gives
-// copies. It comes once, before the first of them.
+// Watch tells the Store how to get copies of the records of running requests.
+// Call it once, before the first request.
 func (s *Store) Watch(running func() []telemetry.Record) {
 	if s != nil {
 		s.running.Store(&running)
 	}
 }
 
-// Heard takes what is new in the engine's state. States come in order.
+// Heard takes the new steps of the engine's state. States must come in order.
 func (s *Store) Heard(state *wire.State) {
 	if s != nil {
 		s.steps.hear(state.Steps)
 	}
 }
 
-// Started names the generations of r, which is about to be dispatched.
+// Started notes the names of r's generations just before they are dispatched.
 func (s *Store) Started(r *telemetry.Record) {
 	if s == nil {
 		return
@@ -130,7 +130,7 @@ func (s *Store) Started(r *telemetry.Record) {
 	}
 }
 
-// Requester is whose generation has the serial, of the last ones.
+// Requester returns the request that a recent generation belongs to.
 func (s *Store) Requester(serial uint64) (Requester, bool) {
 	if s == nil {
 		return Requester{}, false
@@ -138,21 +138,21 @@ func (s *Store) Requester(serial uint64) (Requester, bool) {
 	return s.requests.find(serial)
 }
 
-// Offer decides whether r, which has ended, is kept, and reports that. It never
-// waits, and copies r.
+// Offer decides whether r, which has ended, is kept, and reports it. It never
+// waits, and it copies r.
 func (s *Store) Offer(r *telemetry.Record) bool {
 	if s == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.ration.class(r.Class)
+	c := s.quota.class(r.Class)
 	if r.Dispatched != 0 {
-		s.ration.number++
+		s.quota.number++
 	}
-	why := Decide(r, s.ration.usual(c, r), s.ration.number, s.ration.every)
-	if s.hung[r.ID] { // its end replaces what the watchdog kept
-		why |= Hung
+	why := decide(r, s.quota.usual(c, r), s.quota.number, s.quota.every)
+	if s.hung[r.ID] { // what is kept now replaces what the watchdog kept
+		why |= reasonHung
 	}
 	if why&slow != 0 && r.Dispatched != 0 {
 		s.arm.after(r.ID, time.Now())
@@ -160,21 +160,21 @@ func (s *Store) Offer(r *telemetry.Record) bool {
 	return why != 0 && s.keep(c, r, why)
 }
 
-// keep hands r to the goroutine that keeps, if there is room for it. The caller
-// holds mu.
-func (s *Store) keep(c *classRation, r *telemetry.Record, why Reasons) bool {
-	drop, ok := s.ration.take(c, r.Tenant, why, causeOf(r), wire.Monotonic())
-	brief := !ok && why&Hung == 0 // of those the end is kept where the running one was
-	// Who ran and missed a goal, or whose caller keeps the trace, has one whatever
-	// others took.
-	if brief && (why&(slow|Sampled) == 0 || r.Dispatched == 0) {
+// keep hands r to the goroutine run if the quota and the channel have room. The
+// caller holds mu.
+func (s *Store) keep(c *classQuota, r *telemetry.Record, why reasons) bool {
+	drop, ok := s.quota.take(c, r.Tenant, why, causeOf(r), wire.Monotonic())
+	brief := !ok && why&reasonHung == 0 // the end of a hung request must replace it on the same shelf
+	// A dispatched request that missed a goal, or whose caller's trace is sampled,
+	// is kept beyond the quota too.
+	if brief && (why&(slow|reasonSampled) == 0 || r.Dispatched == 0) {
 		s.stats.Dropped[drop]++
 		return false
 	}
 	select {
 	case s.jobs <- job{record: *r, why: why, brief: brief}:
 	default:
-		s.stats.Dropped[DropBusy]++
+		s.stats.Dropped[dropBusy]++
 		return false
 	}
 	s.waiting.Add(1)
@@ -185,12 +185,12 @@ func (s *Store) keep(c *classRation, r *telemetry.Record, why Reasons) bool {
 	return true
 }
 
-// run makes views of what is kept, and looks at what runs, until Close.
+// run puts kept requests on the shelves, and checks running ones, until Close.
 func (s *Store) run() {
 	defer close(s.done)
 	tick := time.NewTicker(s.cfg.CheckInterval)
 	defer tick.Stop()
-	var early []job // of whose last steps no record has come yet
+	var early []job // they wait for the records of their last steps
 	for {
 		var look <-chan time.Time
 		if len(early) > 0 {
@@ -220,14 +220,14 @@ func (s *Store) run() {
 	}
 }
 
-// ready tells that nothing more will be known of a job: the end of a stream may
-// come before the record of its last step.
+// ready tells that all steps of a job have come or will not come. The end of a
+// stream may come before the record of its last step.
 func (s *Store) ready(j *job) bool {
 	ended, _ := s.steps.newest()
 	return j.brief || ended >= j.record.Engine.Finished || time.Now().After(j.until)
 }
 
-// shelveAll ends the jobs as they are, those that wait too.
+// shelveAll shelves the early jobs and all that are in the channel.
 func (s *Store) shelveAll(early []job) {
 	for i := range early {
 		s.shelve(&early[i])
@@ -242,15 +242,18 @@ func (s *Store) shelveAll(early []job) {
 	}
 }
 
-// shelve makes the view of a job and puts it where it is kept.
+// shelve puts a job on its shelf, exports its spans, and writes it to disk.
 func (s *Store) shelve(j *job) {
 	defer s.waiting.Add(-1)
-	v := s.build(&j.record, j.why, j.brief, wire.Monotonic())
-	s.put(v)
+	k := s.build(&j.record, j.why, j.brief, wire.Monotonic())
+	s.put(k)
+	v := k.view
 	if v.Running {
-		return // its end comes here too
+		return // its end will come here too
 	}
-	s.exporter.ExportRequest(v.spans(j.record.Arrived))
+	if s.exporter != nil {
+		s.exporter.Export(k.trees(s.exporter.Names())...)
+	}
 	if !v.Brief && j.why&^quiet != 0 {
 		s.log.Info("a request was kept", "id", v.ID, "trace_id", v.TraceID, "tenant", v.Tenant, "class", v.Class, "reasons", v.Reasons,
 			"outcome", v.Outcome, "wall_ms", v.WallMS, "cause", v.Cause, "sentence", v.Sentence)
@@ -258,7 +261,7 @@ func (s *Store) shelve(j *job) {
 	if s.disk == nil {
 		return
 	}
-	if err := s.disk.write(v); err != nil {
+	if err := s.disk.write(k); err != nil {
 		s.mu.Lock()
 		s.stats.DiskErrors++
 		first := s.stats.DiskErrors == 1
@@ -269,17 +272,17 @@ func (s *Store) shelve(j *job) {
 	}
 }
 
-func (s *Store) put(v *View) {
+func (s *Store) put(k *kept) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.Brief {
-		s.brief.put(v)
+	if k.view.Brief {
+		s.brief.put(k)
 	} else {
-		s.full.put(v)
+		s.full.put(k)
 	}
 }
 
-// Close keeps what waits, and waits for that. It is idempotent.
+// Close keeps the waiting requests before it returns. It is idempotent.
 func (s *Store) Close() {
 	if s == nil {
 		return
@@ -292,7 +295,7 @@ func (s *Store) Close() {
 	}
 }
 
-// flush waits until what was kept before has its view.
+// flush waits until all requests kept so far are on a shelf.
 func (s *Store) flush() {
 	for until := time.Now().Add(flushLimit); s.waiting.Load() > 0 && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
@@ -312,94 +315,4 @@ func (s *Store) Stats() Stats {
 		stats.Malformed, stats.DiskBytes = s.disk.malformed, s.disk.bytes.Load()
 	}
 	return stats
-}
-
-// Find is the newest request, kept or running, of the id, client's id or trace
-// id; nil where there is none. It must not be changed.
-func (s *Store) Find(name string) *View {
-	if s == nil || name == "" {
-		return nil
-	}
-	if r := s.runningRecord(name); r != nil {
-		return s.build(r, 0, false, wire.Monotonic())
-	}
-	s.flush()
-	s.mu.Lock()
-	full, brief := s.full.find(name), s.brief.find(name)
-	s.mu.Unlock()
-	if full == nil || brief != nil && brief.Arrived.After(full.Arrived) {
-		return brief
-	}
-	return full
-}
-
-// Has tells whether a request of that id is kept, or about to be.
-func (s *Store) Has(id string) bool {
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.full.find(id) != nil || s.brief.find(id) != nil
-}
-
-// Filter chooses among requests; its zero value takes all.
-type Filter struct {
-	Running bool // those that run, in place of those that are kept
-	Slow    bool // over a goal of their class, or unusual
-	Failed  bool // no whole answer: failed, refused, or left by their client
-	Class   string
-	Tenant  string
-	Model   string
-	Since   time.Time
-	Limit   int // 0 is all
-}
-
-// admits tells whether v is among those of the filter.
-func (f *Filter) admits(v *View) bool {
-	switch {
-	case f.Class != "" && v.Class != f.Class, f.Tenant != "" && v.Tenant != f.Tenant, f.Model != "" && v.Model != f.Model, v.Arrived.Before(f.Since):
-		return false
-	case f.Slow && len(v.Broken) == 0 && !slices.ContainsFunc(v.Reasons, func(name string) bool {
-		return name == reasonNames[Unusual.first()] || name == reasonNames[Hung.first()]
-	}):
-		return false
-	case f.Failed && (v.Outcome == telemetry.OK.String() || v.Running):
-		return false
-	}
-	return true
-}
-
-// List is the kept requests of the filter, or those that run, the newest first.
-// They must not be changed.
-func (s *Store) List(f Filter) []*View {
-	if s == nil {
-		return nil
-	}
-	var all []*View
-	if f.Running {
-		now := wire.Monotonic()
-		for _, r := range s.runningRecords() {
-			all = append(all, s.build(&r, 0, true, now))
-		}
-	} else {
-		s.flush()
-		s.mu.Lock()
-		all = slices.Concat(s.full.ring, s.brief.ring)
-		s.mu.Unlock()
-	}
-	all = slices.DeleteFunc(all, func(v *View) bool { return v == nil || !f.admits(v) })
-	slices.SortStableFunc(all, func(a, b *View) int { return cmp.Or(b.Arrived.Compare(a.Arrived), cmp.Compare(a.ID, b.ID)) })
-	if f.Limit > 0 && len(all) > f.Limit {
-		all = all[:f.Limit]
-	}
-	return all
-}
-
-// Neighbours are the others in the steps of a request, as Find's.
-func (s *Store) Neighbours(name string) []NeighbourView {
-	if v := s.Find(name); v != nil {
-		return v.Neighbours
-	}
-	return nil
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// digest counts durations by their size, to an eighth of each power of two,
-// in two halves: that under way and the one before, so that it forgets.
+// digest is a histogram of durations with eight buckets for each power of two.
+// It has two halves, the current one and the one before, so that it forgets.
 type digest struct {
 	now, before [digestBuckets]uint32
 	count, kept uint32 // in now and before
-	tail        int64  // the 99.9 % quantile as of the last look, 0 for unknown
+	tail        int64  // the 99.9 % quantile at the last look, 0 for unknown
 }
 
 const (
@@ -18,7 +18,7 @@ const (
 	digestBuckets = 40 * digestParts // from microseconds to days
 	digestHalf    = 8192             // durations in a half
 	digestLook    = 256              // between two looks for the quantile
-	digestLeast   = 2000             // before it means something
+	digestLeast   = 2000             // durations before the quantile means something
 )
 
 func bucketOf(ns int64) int {
@@ -39,7 +39,7 @@ func bucketEnd(b int) int64 {
 	return int64(b%digestParts+digestParts+1) << shift * 1000
 }
 
-// add counts ns, and returns what was the tail before it.
+// add counts ns and returns the tail before it.
 func (d *digest) add(ns int64) (tail time.Duration) {
 	tail = time.Duration(d.tail)
 	d.now[bucketOf(ns)]++

@@ -1,9 +1,16 @@
 package capture
 
-import "time"
+import (
+	"encoding/hex"
+	"math"
+	"time"
 
-// View is a kept request, or one that runs, in the form that programs and pages read. All times
-// are milliseconds; Begin counts from the request's arrival.
+	"github.com/forebay-io/forebay/gateway/telemetry"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// View is a kept or running request in the form that programs and pages read.
+// All times are milliseconds, rounded; BeginMS counts from the request's arrival.
 type View struct {
 	ID          string    `json:"id"`
 	ClientID    string    `json:"client_id,omitempty"`
@@ -31,8 +38,8 @@ type View struct {
 	FirstTokenMS float64 `json:"first_token_ms"`
 	TokenMS      float64 `json:"token_ms"` // mean between tokens of a choice
 	QueueMS      float64 `json:"queue_ms"`
-	BlockedMS    float64 `json:"blocked_ms"`   // in writes to the client, whatever else went on
-	PredictedMS  float64 `json:"predicted_ms"` // wait until the first token, as foretold
+	BlockedMS    float64 `json:"blocked_ms"`   // in writes to the client, while the engine may go on
+	PredictedMS  float64 `json:"predicted_ms"` // the predicted wait until the first token
 	WaitReason   string  `json:"wait_reason,omitempty"`
 
 	FirstTokenGoalMS float64 `json:"first_token_goal_ms,omitempty"`
@@ -45,33 +52,33 @@ type View struct {
 	CompletionTokens int   `json:"completion_tokens"`
 	BytesIn          int64 `json:"bytes_in"`
 	BytesOut         int64 `json:"bytes_out"`
-	// What the engine told: steps that worked for it, of those the ones that
-	// computed its prompt, the rows of these, and how often it was preempted.
+	// From the engine: the steps that worked for the request; how many of these
+	// computed its prompt, in how many rows, of how many tokens; and how often it
+	// was preempted.
 	EngineSteps   int `json:"engine_steps"`
 	PrefillSteps  int `json:"prefill_steps"`
 	PrefillChunks int `json:"prefill_chunks"`
 	PrefillTokens int `json:"prefill_tokens"`
 	Preempted     int `json:"preempted"`
 
-	// Parts follow each other and sum to WallMS. Stall says where the time in the
-	// engine went; its parts sum to the parts engine_queue, prefill and decode.
+	// Parts follow each other and sum to WallMS. Stall divides the time in the
+	// engine by cause; it sums to the parts engine_queue, prefill and decode.
 	Parts []PartView  `json:"parts"`
 	Stall []StallView `json:"stall"`
-	// Steps are those of its life in the engine, thinned to a bounded number;
-	// StepsMore counts those left out.
+	// Steps are at most 96 steps of its life in the engine; StepsMore counts the
+	// others. A View in a list has no Steps.
 	Steps     []StepView   `json:"steps"`
 	StepsMore int          `json:"steps_more"`
 	Kernels   []KernelView `json:"kernels"`
-	// Neighbours have the costliest first; NeighboursMore counts those left out.
+	// Neighbours have the costliest first; NeighboursMore counts the others.
 	Neighbours     []NeighbourView `json:"neighbours"`
 	NeighboursMore int             `json:"neighbours_more"`
-	// Brief says that the steps, kernels and neighbours were not kept, since more
-	// was kept of its class or tenant than its part.
+	// Brief says that the quota of its class or tenant was used up, so that its
+	// steps, kernels and neighbours were not kept.
 	Brief bool `json:"brief,omitempty"`
 	// Cause is what the sentence is about, of a closed list.
 	Cause string `json:"cause"`
 
-	slowest Requester // in the step that was waited longest for, of a brief view
 	// Sentence says why it took as long as it did, for a person.
 	Sentence string `json:"sentence"`
 }
@@ -83,7 +90,8 @@ type PartView struct {
 	MS      float64 `json:"ms"`
 }
 
-// StallView is a part of the time in the engine, before and after the first token.
+// StallView is the time that one cause took in the engine, before the first
+// token and after it.
 type StallView struct {
 	Name          string  `json:"name"`
 	BeforeFirstMS float64 `json:"before_first_ms"`
@@ -96,7 +104,7 @@ type StepView struct {
 	BeginMS       float64 `json:"begin_ms"`
 	MS            float64 `json:"ms"`
 	GapMS         float64 `json:"gap_ms"`  // since the step before
-	IdleMS        float64 `json:"idle_ms"` // of the gap, with nothing to do
+	IdleMS        float64 `json:"idle_ms"` // the part of the gap with nothing to do
 	Member        bool    `json:"member"`  // the request was computed in it
 	LeftOut       string  `json:"left_out,omitempty"`
 	OwnMS         float64 `json:"own_ms"` // its part of the step
@@ -122,8 +130,9 @@ type StepKernel struct {
 	MaxMS float64 `json:"max_ms"` // of one launch
 }
 
-// KernelView is what one kernel class took of the request's steps: Wall is what
-// it waited for, Share its own part, by its part of each step.
+// KernelView is what one kernel class took in the request's steps. WallMS is the
+// whole time, which the request waited for; ShareMS is the request's own part, by
+// its part of each step.
 type KernelView struct {
 	Class   string  `json:"class"`
 	Count   uint64  `json:"count"`
@@ -132,8 +141,8 @@ type KernelView struct {
 	MaxMS   float64 `json:"max_ms"`
 }
 
-// NeighbourView is another request that was in steps for which this one waited,
-// be it in them or left out.
+// NeighbourView is another request in the steps that this one waited for: it was
+// in them too, or it was left out.
 type NeighbourView struct {
 	ID            string  `json:"id"`
 	ClientID      string  `json:"client_id,omitempty"`
@@ -144,3 +153,49 @@ type NeighbourView struct {
 	DecodeTokens  int     `json:"decode_tokens"`
 	MS            float64 `json:"ms"` // its part of the steps that both were in
 }
+
+// viewOf is what the record alone says.
+func viewOf(r *telemetry.Record, why reasons) *View {
+	v := &View{
+		ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), SpanID: hex.EncodeToString(r.Trace.SpanID[:]),
+		TraceFlags: r.Trace.Flags, TraceState: r.Trace.State,
+		Arrived: time.Now().Add(time.Duration(r.Arrived - wire.Monotonic())).Round(time.Microsecond),
+		Tenant:  r.Tenant, Class: r.Class, DemotedFrom: r.DemotedFrom, Route: r.Route, Model: r.Model, Stream: r.Stream,
+		Outcome: r.Outcome.String(), Status: r.Status, Error: r.ErrorKind,
+		Reasons: why.names(), Broken: r.Broken.Names(),
+		FirstTokenMS: ms(r.FirstTokenDelay()), TokenMS: round(r.TokenTime() / 1e6), BlockedMS: ms(int64(r.Blocked)),
+		PredictedMS: ms(r.WaitPredicted), WaitReason: r.WaitReason,
+		FirstTokenGoalMS: ms(int64(r.FirstTokenGoal)), TokenGoalMS: ms(int64(r.TokenGoal)),
+		Prompts: r.Prompts, Choices: r.Choices,
+		PromptTokens: r.PromptTokens, CachedTokens: r.CachedTokens, CompletionTokens: r.CompletionTokens, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
+		EngineSteps: r.Engine.Steps, PrefillSteps: r.Engine.PrefillSteps, PrefillChunks: r.Engine.PrefillChunks, PrefillTokens: r.Engine.PrefillTokens, Preempted: r.Engine.Preempted,
+		Steps: []StepView{}, Kernels: []KernelView{}, Neighbours: []NeighbourView{},
+	}
+	if r.ParentSpan != [8]byte{} {
+		v.ParentID = hex.EncodeToString(r.ParentSpan[:])
+	}
+	if r.Admitted != 0 {
+		v.QueueMS = ms(r.Admitted - r.Prepared)
+	}
+	return v
+}
+
+// view is the step of a request that arrived at the instant.
+func (s *step) view(arrived int64) StepView {
+	v := StepView{
+		Step: s.Number, Run: s.Run, BeginMS: ms(s.Began - arrived), MS: ms(s.Ended - s.Began), GapMS: ms(s.Gap), IdleMS: ms(s.Idle),
+		Member: s.Member, Decode: s.Decode, LeftOut: s.LeftOut, OwnMS: ms(s.Own), OwnTokens: s.OwnTokens,
+		DecodeRows: s.DecodeRows, PrefillTokens: s.PrefillTokens, OthersPrefill: s.OthersPrefill, Members: s.Members, PagesUsed: s.PagesUsed, Largest: s.Largest,
+	}
+	for _, k := range s.Kernels {
+		v.Kernels = append(v.Kernels, StepKernel{k.Class, ms(k.Total), k.Count, ms(k.Max)})
+	}
+	return v
+}
+
+// ms is ns in milliseconds, cut to the microsecond.
+func ms(ns int64) float64 { return float64(ns/int64(time.Microsecond)) / 1000 }
+
+// round removes what the subtraction of floating-point numbers leaves below a
+// microsecond.
+func round(ms float64) float64 { return math.Round(ms*1000) / 1000 }

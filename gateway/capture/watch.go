@@ -16,7 +16,7 @@ func (s *Store) runningRecords() []telemetry.Record {
 	return nil
 }
 
-// runningRecord is that of a running request by any of its names.
+// runningRecord finds the record of a running request by any of its names.
 func (s *Store) runningRecord(name string) *telemetry.Record {
 	for _, r := range s.runningRecords() {
 		if r.ID == name || r.ClientID == name || hex.EncodeToString(r.Trace.TraceID[:]) == name {
@@ -26,8 +26,8 @@ func (s *Store) runningRecord(name string) *telemetry.Record {
 	return nil
 }
 
-// check keeps requests that run far over a goal, since some never end. Their
-// later end is judged anew.
+// check keeps requests that are far over a goal while they still run, because
+// some never end. The end of one is judged again.
 func (s *Store) check() {
 	now, all := wire.Monotonic(), s.runningRecords()
 	s.mu.Lock()
@@ -42,14 +42,14 @@ func (s *Store) check() {
 		s.mu.Lock()
 		if !s.hung[r.ID] {
 			r.Broken = r.Missed(now)
-			s.hung[r.ID] = s.keep(s.ration.class(r.Class), &r, Hung)
+			s.hung[r.ID] = s.keep(s.quota.class(r.Class), &r, reasonHung)
 		}
 		s.mu.Unlock()
 	}
 }
 
-// hung tells that a running request is factor times over a goal: its first
-// token has not come for so long, or no token since the last.
+// hung tells that a running request is factor times over a goal: it waits too
+// long for its first token, or for the next one.
 func hung(r *telemetry.Record, now int64, factor float64) bool {
 	if goal := float64(r.FirstTokenGoal); goal > 0 && r.FirstToken == 0 && r.Prepared != 0 {
 		return float64(now-r.Arrived) > factor*goal
@@ -60,5 +60,6 @@ func hung(r *telemetry.Record, now int64, factor float64) bool {
 	return false
 }
 
-// hungTokens is for how many tokens' time none may come: one may be late.
+// hungTokens is how many times the goal between tokens one token may take: a single
+// late token is no sign that the request hangs.
 const hungTokens = 10

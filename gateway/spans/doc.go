@@ -1,21 +1,18 @@
-// Package spans turns flat facts of finished requests into trees of spans and
-// sends them to an OpenTelemetry collector over OTLP, by gRPC or HTTP.
+// Package spans sends trees of spans to an OpenTelemetry collector over OTLP, by
+// gRPC or HTTP, or writes them as OTLP JSON.
 //
-// Goal: one trace from the caller's span to the kernels of the steps that a
-// request waited for, made after the request has ended, so that serving it
-// costs nothing. Export appends to a bounded queue and returns; what does not
-// fit, or cannot be sent, is dropped whole and counted with its reason. Trees
-// go through the SDK with the instants and ids that they were given, since
-// the ids were propagated long before.
+// Goal: spans are made after a request has ended, so serving it costs nothing. Its
+// ids were propagated long before; trees therefore go through the SDK with given
+// ids and instants. Export appends to a bounded queue and returns. What does not
+// fit or cannot be sent is dropped and counted with its reason. A trace that
+// several requests share, such as a step of the engine, is sent once.
 //
-// The queue is ours and not the SDK's batch processor: that one takes spans
-// one by one, so that a full queue would send half a tree, and tells nobody
-// how many it dropped.
+// The queue replaces the SDK's batch processor. That one takes single spans, so a
+// full queue would send half a tree, and it does not say how many it dropped.
 //
-// Non-goals: deciding which requests are kept (every tree that is handed in
-// is sent, with the sampled flag as it came); metrics; prompt and answer text,
-// for which the input has no field.
+// Non-goals: deciding which requests are kept, and what their spans say
+// (gateway/capture); metrics.
 //
-// Ownership: a Tree or Request belongs to the Exporter once it was handed in,
-// and must not be changed. The Exporter has one goroutine until Close returns.
+// Ownership: a Tree belongs to the Exporter after Export, and must not be changed.
+// The Exporter has one goroutine until Close returns.
 package spans

@@ -23,8 +23,8 @@ type Exporter struct {
 	client  sdktrace.SpanExporter
 	release func()
 	anchor  func() int64
-	maker   *maker    // of the goroutine run, as the next two are
-	steps   stepsSent // whose traces a request need not send again
+	maker   *maker // used by the goroutine run alone, as the next two
+	sent    sentTraces
 	failing bool
 
 	mu      sync.Mutex
@@ -41,28 +41,25 @@ type Exporter struct {
 	counters struct{ exported, queueFull, failed, shutDown, attributes atomic.Uint64 }
 }
 
-// waiting is what one call handed in: trees, or a request of which they are to
-// be made.
+// waiting is what one call handed in.
 type waiting struct {
-	trees   []Tree
-	request *Request
-	spans   int   // of a request the most that it can have
-	offset  int64 // from CLOCK_MONOTONIC to wall time, one for all its trees
+	trees  []Tree
+	spans  int   // of all trees
+	offset int64 // from CLOCK_MONOTONIC to wall time, one for all trees
 }
 
-// Stats counts spans since the start. Of a request that was dropped before its
-// trees were made, it counts the most spans that it could have had.
+// Stats counts spans since the start.
 type Stats struct {
 	Exported          uint64
 	QueueFull         uint64 // dropped: they did not fit into the queue
-	Failed            uint64 // dropped: the collector refused them, or was not there
+	Failed            uint64 // dropped: the collector refused them or was away
 	ShutDown          uint64 // dropped: handed in or still waiting at the stop
 	AttributesDropped uint64
 	Queued            int // waiting now
 }
 
-// New makes an Exporter and does not wait for the collector. It is nil, without
-// an error, where neither cfg nor its environment names an endpoint.
+// New makes an Exporter and does not wait for the collector. It returns nil
+// without an error if neither cfg nor its environment names an endpoint.
 func New(cfg Config) (*Exporter, error) {
 	if err := conf.Complete("spans", &cfg); err != nil {
 		return nil, err
@@ -88,31 +85,24 @@ func New(cfg Config) (*Exporter, error) {
 	return e, nil
 }
 
-// ExportRequest hands in r, of which its own tree is made and those of the steps
-// that it shows, each step once however many requests were in it. It reports
-// whether r was taken, and never waits for the collector.
-func (e *Exporter) ExportRequest(r *Request) bool {
+// Names says how the gen_ai attributes of the spans should be named.
+func (e *Exporter) Names() Names {
+	if e == nil {
+		return Names141
+	}
+	return e.names
+}
+
+// Export hands in trees, all or none, and reports whether they were taken. It
+// never waits for the collector.
+func (e *Exporter) Export(trees ...Tree) bool {
 	if e == nil {
 		return false
 	}
-	return e.push(waiting{request: r, spans: r.spansMax()})
-}
-
-// Export hands in trees, all or none. It reports whether they were taken, and
-// never waits for the collector.
-func (e *Exporter) Export(trees ...Tree) bool {
-	w := waiting{trees: trees}
+	w := waiting{trees: trees, offset: e.anchor()}
 	for i := range trees {
 		w.spans += len(trees[i].Spans)
 	}
-	return e.push(w)
-}
-
-func (e *Exporter) push(w waiting) bool {
-	if e == nil {
-		return false
-	}
-	w.offset = e.anchor()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -206,10 +196,8 @@ func (e *Exporter) send(batch []waiting) {
 			e.counters.shutDown.Add(uint64(w.spans))
 			continue
 		}
-		if w.request != nil {
-			w.trees = append(e.steps.trees(w.request), RequestTree(w.request, e.names))
-		}
 		for i := range w.trees {
+			e.sent.choose(&w.trees[i])
 			e.maker.tree(&w.trees[i], w.offset)
 		}
 	}
@@ -245,7 +233,7 @@ func (e *Exporter) upload(part []sdktrace.ReadOnlySpan) {
 		e.counters.failed.Add(refused)
 	}
 	e.counters.exported.Add(uint64(len(part)) - refused)
-	e.steps.forget()
+	e.sent.forget()
 	if !e.failing {
 		e.cfg.Log.Warn("spans cannot be exported; they are dropped and counted until they can", "error", err)
 	}

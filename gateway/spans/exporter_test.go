@@ -60,8 +60,7 @@ func TestTreeArrivesAtACollector(t *testing.T) {
 	} {
 		cfg.Headers, cfg.ResourceAttributes, cfg.Instance, cfg.ServiceName = "authorization=Bearer%20x", "deployment.environment.name=test,host.name=h1", "i-1", "edge"
 		e := newExporter(t, cfg)
-		r := streamed()
-		if !e.ExportRequest(r) {
+		if !e.Export(streamed(1)...) {
 			t.Fatal("not taken")
 		}
 		e.Close()
@@ -71,12 +70,12 @@ func TestTreeArrivesAtACollector(t *testing.T) {
 		if s := e.Stats(); s.Exported != uint64(len(spans)) || s.QueueFull+s.Failed+s.ShutDown != 0 {
 			t.Errorf("%d spans arrived of %+v", len(spans), s)
 		}
-		arrived(t, r, spans)
+		arrived(t, streamed(1)[0], spans)
 	}
 }
 
-// arrived compares the spans at a collector with the request that was streamed.
-func arrived(t *testing.T, r *Request, spans []spanstest.Span) {
+// arrived compares the spans at a collector with the request's own tree.
+func arrived(t *testing.T, own Tree, spans []spanstest.Span) {
 	t.Helper()
 	by, sums := map[string]*spanstest.Span{}, map[string]int64{}
 	first := map[string]*spanstest.Span{}
@@ -97,11 +96,12 @@ func arrived(t *testing.T, r *Request, spans []spanstest.Span) {
 			}
 		}
 	}
+	want := own.Spans[0]
 	root := first["POST /v1/chat/completions"]
-	if root == nil || root.TraceID != hex.EncodeToString(r.TraceID[:]) || root.ID != hex.EncodeToString(r.SpanID[:]) || root.Parent != hex.EncodeToString(r.Parent[:]) || root.TraceState != "vendor=1" {
+	if root == nil || root.TraceID != hex.EncodeToString(own.TraceID[:]) || root.ID != hex.EncodeToString(want.ID[:]) || root.Parent != hex.EncodeToString(want.Parent[:]) || root.TraceState != "vendor=1" {
 		t.Fatalf("the request's span is %+v", root)
 	}
-	if root.Duration() != r.Finished-r.Arrived || root.Kind != "Server" || root.Flags&0xff != 1 {
+	if root.Duration() != want.End-want.Begin || root.Kind != "Server" || root.Flags&0xff != 1 {
 		t.Errorf("the request's span is %+v", root)
 	}
 	for i := range spans {
@@ -123,16 +123,16 @@ func arrived(t *testing.T, r *Request, spans []spanstest.Span) {
 			t.Errorf("%s has %d links", s.Name, len(s.Links))
 		}
 	}
-	if sum := sums["engine queue"] + sums["prefill"] + sums["decode"]; sum != sums["engine demo"] || sum != r.Engine.Finished-r.Engine.Received {
+	if sum := sums["engine queue"] + sums["prefill"] + sums["decode"]; sum != sums["engine demo"] || sum != int64(84*time.Millisecond) {
 		t.Errorf("queue, prefill and decode are %d of %d ns", sum, sums["engine demo"])
 	}
 	if len(kernels) != 8 || first["mlp"].Attributes["forebay.kernel.count"] != int64(4) {
 		t.Errorf("the kernels are %v", kernels)
 	}
-	if e := first["decode"].Events; len(e) != slowStepsMax || e[0].At-root.Begin != span(61) || e[0].Attributes["forebay.step.culprit"] != "req-0" {
+	if e := first["decode"].Events; len(e) != 8 || e[0].At-root.Begin != int64(61*time.Millisecond) || e[0].Attributes["forebay.step.culprit"] != "req-0" {
 		t.Errorf("the slow steps are %+v", e)
 	}
-	if off := time.Since(time.Unix(0, root.Begin)) - time.Duration(anchoredAge(r.Arrived)); off < -time.Minute || off > time.Minute {
+	if off := time.Since(time.Unix(0, root.Begin)) - time.Duration(anchoredAge(want.Begin)); off < -time.Minute || off > time.Minute {
 		t.Errorf("the request's span begins %v off", off)
 	}
 }
@@ -145,16 +145,16 @@ func TestCoreAttributesStay(t *testing.T) {
 	collector := spanstest.New(t)
 	for name, extra := range map[string][]Attribute{"200 messages": messages(200), "none": nil} {
 		e := newExporter(t, Config{Endpoint: collector.GRPC})
-		r := streamed()
-		r.Engine.Steps, r.Extra = nil, extra
+		own := streamed(1)[0]
+		own.Spans[0].Attributes = append(own.Spans[0].Attributes, extra...)
 		before := len(collector.Spans())
-		e.ExportRequest(r)
+		e.Export(own)
 		e.Close()
 		var root, call *spanstest.Span
 		for _, s := range collector.Wait(t, before+1)[before:] {
 			switch s.Kind {
 			case "Server":
-				if s.Parent == hex.EncodeToString(r.Parent[:]) {
+				if s.Parent == hex.EncodeToString(own.Spans[0].Parent[:]) {
 					root = &s
 				}
 			case "Client":
@@ -171,7 +171,7 @@ func TestCoreAttributesStay(t *testing.T) {
 			}
 		}
 		lost := root.Attributes[droppedAttributes]
-		if n := len(root.Attributes); n > attributesMax || extra != nil && (n != attributesMax || lost != int64(root.DroppedAttributes) || uint64(root.DroppedAttributes) != e.Stats().AttributesDropped || root.DroppedAttributes < 270) {
+		if n := len(root.Attributes); n > attributesMax || extra != nil && (n != attributesMax || lost != int64(root.DroppedAttributes) || uint64(root.DroppedAttributes) != e.Stats().AttributesDropped || root.DroppedAttributes != 7+400-127) {
 			t.Errorf("%s: %d attributes, %v are said to be lost, %d to the collector, %d to the counter", name, n, lost, root.DroppedAttributes, e.Stats().AttributesDropped)
 		}
 		if extra == nil && (lost != nil || root.DroppedAttributes+int(e.Stats().AttributesDropped) != 0) {
@@ -202,11 +202,9 @@ func TestIDsAreThoseThatWerePropagated(t *testing.T) {
 	seen, n := 0, byte(0)
 	for name, c := range cases {
 		n++
-		r := streamed()
-		r.TraceID[1], r.SpanID[1], r.Parent, r.Flags, r.State, r.ClientID = n, n, c.parent, c.flags, c.state, "order#7"
-		r.Engine.Steps = nil
-		want := RequestTree(r, Names141)
-		e.ExportRequest(r)
+		want := streamed(1)[0]
+		want.TraceID[1], want.Spans[0].Parent, want.Flags, want.State = n, c.parent, c.flags, c.state
+		e.Export(want)
 		spans := collector.Wait(t, seen+len(want.Spans))[seen:]
 		seen += len(spans)
 		for i, s := range spans {
@@ -214,7 +212,7 @@ func TestIDsAreThoseThatWerePropagated(t *testing.T) {
 			if want.Spans[i].Parent == [8]byte{} {
 				parent = ""
 			}
-			if s.TraceID != hex.EncodeToString(r.TraceID[:]) || s.ID != hex.EncodeToString(want.Spans[i].ID[:]) || s.Parent != parent || s.TraceState != c.wantState || byte(s.Flags) != c.flags {
+			if s.TraceID != hex.EncodeToString(want.TraceID[:]) || s.ID != hex.EncodeToString(want.Spans[i].ID[:]) || s.Parent != parent || s.TraceState != c.wantState || byte(s.Flags) != c.flags {
 				t.Errorf("%s: %s is %s/%s under %s with state %q, flags %x", name, s.Name, s.TraceID, s.ID, s.Parent, s.TraceState, s.Flags)
 			}
 		}
@@ -233,15 +231,11 @@ func TestWallClockSteps(t *testing.T) {
 	e.anchor = func() int64 { offset -= int64(time.Hour); return offset + int64(48*time.Hour) }
 	seen := 0
 	for n := range 3 {
-		r := streamed()
-		r.Engine.Run = uint64(n)
-		r.TraceID[1] = byte(n)
-		e.ExportRequest(r)
-		want := RequestTree(r, Names141).Spans
-		for _, tree := range (&stepsSent{}).trees(r) {
-			seen += len(tree.Spans)
-		}
-		seen += len(want)
+		trees := streamed(byte(n))
+		trees[0].TraceID[1] = byte(n)
+		want := trees[0].Spans
+		seen += countSpans(trees)
+		e.Export(append(trees[1:], trees[0])...)
 		for _, s := range collector.Wait(t, seen)[seen-len(want):] {
 			i := 0
 			for hex.EncodeToString(want[i].ID[:]) != s.ID {
@@ -285,7 +279,7 @@ func TestNilExporterSendsNothing(t *testing.T) {
 		if e != nil || err != nil {
 			t.Errorf("%v, %v", e, err)
 		}
-		if e.ExportRequest(streamed()) || e.Export(Tree{}) || e.Stats() != (Stats{}) {
+		if e.Export(Tree{}) || e.Names() != Names141 || e.Stats() != (Stats{}) {
 			t.Error("a nil exporter took something")
 		}
 		e.Close()

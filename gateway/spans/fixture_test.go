@@ -8,55 +8,66 @@ import (
 const start = int64(5 * time.Hour) // of CLOCK_MONOTONIC, when the request of the tests came
 
 // at is an instant ms after the request came.
-func at(ms float64) int64 { return start + int64(ms*millisecondNS) }
+func at(ms float64) int64 { return start + int64(ms*float64(time.Millisecond)) }
 
-func span(ms float64) int64 { return int64(ms * millisecondNS) }
-
-// streamed is a request that went through everything: it waited, was cached in
-// part, computed in two chunks, slowed by another's prefill, and written.
-func streamed() *Request {
-	r := &Request{
-		TraceID: [16]byte{0x0a, 0xf7, 15: 0x9c}, SpanID: [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, Parent: [8]byte{0xb7, 7: 0x31}, Flags: 1, State: "vendor=1",
-		ID: "req-1", ResponseID: "chatcmpl-1", ClientID: "order#7", Tenant: "acme", Class: "interactive", PolicyVersion: "3", Model: "demo", RequestModel: "demo", Stream: true,
-		HTTP:    HTTP{Method: "POST", Route: "/v1/chat/completions", Path: "/v1/chat/completions", Scheme: "http", Address: "127.0.0.1", Port: 8080, Status: 200, BytesIn: 321, BytesOut: 4567},
-		Outcome: "ok", CaptureReasons: []string{"slo"}, GoalsBroken: []string{"ttft"}, FirstTokenTarget: span(20), TokenTarget: span(10),
-		Arrived: at(0), Decoded: at(1), Prepared: at(4), Reserved: at(5), Admitted: at(15), Dispatched: at(15.5), FirstChunk: at(61), CallEnd: at(101), Finished: at(103),
-		Render: Interval{at(1.5), at(2)}, Tokenize: Interval{at(2), at(3.5)},
-		Budget:  Budget{Limiter: "local", Decision: "admit", Estimated: 200, Reserved: 150, Refunded: 30},
-		Queue:   Queue{Reason: "slots", AheadCount: 3, AheadTokens: 900, Predicted: span(12)},
-		Options: Options{Operation: "chat", MaxTokens: 64, Choices: 1, TopK: 40, Temperature: 0.7, TopP: 0.9},
-		Usage:   Usage{Prompt: 120, Cached: 32, Completion: 9, CacheWritten: 80}, FinishReasons: []string{"stop"},
-		Emit: Emit{Interval: Interval{at(61.5), at(102.5)}, Bytes: 4567, Flushes: 9, Blocked: span(0.5)},
-		Engine: Engine{
-			Run: 77, Address: "/run/forebay/engine.sock", Kernels: "avx2",
-			Received: at(16), Scheduled: at(20), FirstToken: at(60), Finished: at(100), QueueReason: "kv_blocks",
-			Prefill: Prefill{Chunks: 2, Steps: 2, Computed: 88, Cached: 32, Stall: stall(30, 8, 0, 0, 2, 0, 0)},
-			Decode: Decode{Steps: 8, Tokens: 9, IntervalMedian: span(4), IntervalP99: span(12), IntervalMax: span(12),
-				Stall: stall(20, 12, 3, 1, 2, 1, 1)},
-			Preempted: []Preemption{{Interval{at(70), at(73)}, 100}},
-		},
+// streamed is a request that waited, was computed in two steps, slowed by another
+// request's prompt, and written: its own trace, then those of ten steps with eight
+// kernel classes each. run tells the runs of the engine apart.
+func streamed(run byte) []Tree {
+	own := Tree{TraceID: [16]byte{0x0a, 0xf7, 15: 0x9c}, State: "vendor=1", Flags: 1}
+	id := func(n int) [8]byte { return [8]byte{1, 2, 3, 4, 5, 6, byte(n)} }
+	add := func(name string, kind Kind, parent int, begin, end float64, attributes ...Attribute) {
+		s := Span{Name: name, Kind: kind, ID: id(len(own.Spans)), Begin: at(begin), End: at(end), Attributes: attributes}
+		if parent >= 0 {
+			s.Parent = id(parent)
+		}
+		own.Spans = append(own.Spans, s)
 	}
-	for i := range 12 {
-		r.Engine.Decode.Slow = append(r.Engine.Decode.Slow, SlowStep{At: at(61 + float64(i)), Duration: span(12), Step: uint64(100 + i), Rows: 4, OthersPrefill: 480, Culprit: "req-0"})
+	add("POST /v1/chat/completions", Server, -1, 0, 103, String("forebay.outcome", "ok"), String("forebay.request.id", "req-1"), String("forebay.request.client_id", "order#7"),
+		String("forebay.tenant", "acme"), String("forebay.model", "demo"), Int("http.response.status_code", 200), Strings("forebay.slo.breached", []string{"token"}))
+	own.Spans[0].Parent = [8]byte{0xb7, 7: 0x31}
+	add("prepare", Internal, 0, 1, 4)
+	add("queue", Internal, 0, 5, 15)
+	add("chat demo", Client, 0, 15.5, 101, String("gen_ai.request.model", "demo"), Int("gen_ai.usage.input_tokens", 120), Int("gen_ai.usage.output_tokens", 9))
+	add("engine demo", Server, 3, 16, 100)
+	add("engine queue", Internal, 4, 16, 20)
+	add("prefill", Internal, 4, 20, 60)
+	add("decode", Internal, 4, 60, 100)
+	for i := range 8 {
+		own.Spans[7].Events = append(own.Spans[7].Events, Event{Name: "slow_step", At: at(61 + float64(i)), Attributes: []Attribute{String("forebay.step.culprit", "req-0")}})
 	}
+	add("emit", Internal, 0, 61.5, 102.5)
+	trees := make([]Tree, 11)
 	for i := range 10 {
-		s := Step{Number: uint64(100 + i), Begin: at(20 + 8*float64(i)), End: at(28 + 8*float64(i)), Phase: "decode", Rows: 4, PrefillTokens: 480, DecodeTokens: 3, OthersPrefill: 480, OwnTokens: 1, Share: 0.25, KVUsed: 1 << 20, HostTime: span(0.5)}
-		if i < 5 {
-			s.Phase, s.OwnTokens = "prefill", 44
+		begin := 20 + 8*float64(i)
+		parent := 6
+		if i >= 5 {
+			parent = 7
 		}
-		for k, class := range []string{"attn.prefill", "attn.decode", "gemm.qkv", "gemm.o", "mlp", "norm_rope", "sample", "kv_copy"} {
-			s.Kernels = append(s.Kernels, Kernel{Class: class, Device: "cpu", Count: 4, Total: span(0.9), Max: span(0.3), Bytes: int64(1000 * (k + 1)), FLOPs: 1e6})
+		add("step", Internal, parent, begin, begin+8)
+		step := &own.Spans[len(own.Spans)-1]
+		shared := Tree{TraceID: [16]byte{0xe7, run, byte(i)}, Flags: 1}
+		step.Links = []Link{{TraceID: shared.TraceID, SpanID: [8]byte{byte(i), 1}}}
+		back := []Link{{TraceID: own.TraceID, SpanID: step.ID, Attributes: []Attribute{Float("forebay.step.share", 0.25)}}}
+		shared.Spans = []Span{{Name: "engine.step", ID: [8]byte{byte(i), 1}, Begin: step.Begin, End: step.End, Links: back}}
+		for k, class := range []string{"embed", "attention", "qkv", "out", "mlp", "norm", "head", "sample"} {
+			from := begin + float64(k)
+			shared.Spans = append(shared.Spans, Span{Name: class, ID: [8]byte{byte(i), 2, byte(k)}, Parent: [8]byte{byte(i), 1}, Begin: at(from), End: at(from + 0.9),
+				Attributes: []Attribute{String("forebay.kernel.class", class), Int("forebay.kernel.count", 4)}})
 		}
-		r.Engine.Steps = append(r.Engine.Steps, s)
+		shared.Member = &Span{Name: "member", ID: [8]byte{byte(i), 3, run}, Parent: [8]byte{byte(i), 1}, Begin: step.Begin, End: step.End, Links: back}
+		trees[i+1] = shared
 	}
-	return r
+	trees[0] = own
+	return trees
 }
 
-func stall(ms ...float64) (table []Part) {
-	for i, name := range []string{"own_compute", "others_prefill", "preempted", "kv_wait", "host_gap", "emit_blocked", "unexplained"} {
-		table = append(table, Part{name, span(ms[i])})
+// countSpans are all spans of the trees.
+func countSpans(trees []Tree) (n int) {
+	for i := range trees {
+		n += len(trees[i].Spans)
 	}
-	return table
+	return n
 }
 
 // messages are what a client could make of a request's attributes.

@@ -2,20 +2,20 @@ package spans
 
 import "fmt"
 
-// Names are the gen_ai attribute names that are used.
+// Names says which conventions the gen_ai attributes follow.
 type Names uint8
 
 const (
-	// Names141 are those of the OpenTelemetry conventions up to v1.41, which
-	// gateways and engines in the field emit.
+	// Names141 are the OpenTelemetry conventions up to v1.41, which gateways and
+	// engines in the field emit.
 	Names141 Names = iota
-	// NamesGenAI are those of the separate GenAI conventions, v0.1.0.
+	// NamesGenAI are the separate GenAI conventions, v0.1.0.
 	NamesGenAI
 )
 
 func (n Names) String() string { return [...]string{"1.41", "genai"}[n] }
 
-// parseNames reads what String gives.
+// parseNames reads what String returns.
 func parseNames(text string) (Names, error) {
 	for _, n := range []Names{Names141, NamesGenAI} {
 		if n.String() == text {
@@ -25,15 +25,8 @@ func parseNames(text string) (Names, error) {
 	return 0, fmt.Errorf("%q is not one of 1.41, genai", text)
 }
 
-func (n Names) cacheWrite() string {
-	if n == NamesGenAI {
-		return "gen_ai.usage.cache_write.input_tokens"
-	}
-	return "gen_ai.usage.cache_creation.input_tokens"
-}
-
-// topK is a double in the old names.
-func (n Names) topK(k int) Attribute {
+// TopK returns the attribute of a request's top_k, a float in the older names.
+func (n Names) TopK(k int) Attribute {
 	if n == NamesGenAI {
 		return Int("gen_ai.request.top_k", k)
 	}

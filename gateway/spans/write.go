@@ -8,12 +8,6 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 )
 
-// Trees are all trees of r: its own, then those of the steps that it shows.
-func Trees(r *Request, names Names) []Tree {
-	var none stepsSent
-	return append([]Tree{RequestTree(r, names)}, none.trees(r)...)
-}
-
 // WriteOTLP writes trees to w as OTLP JSON, an ExportTraceServiceRequest that
 // every collector and trace viewer with OTLP takes, with a resource of version
 // and instance. It sends nothing.

@@ -11,8 +11,7 @@ import (
 
 func TestWriteOTLPIsReadByACollector(t *testing.T) {
 	var text bytes.Buffer
-	r := streamed()
-	trees := Trees(r, NamesGenAI)
+	trees := streamed(1)
 	if err := WriteOTLP(&text, "v1", "i", NamesGenAI, trees...); err != nil {
 		t.Fatal(err)
 	}
@@ -20,12 +19,9 @@ func TestWriteOTLPIsReadByACollector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := 0
-	for _, tree := range trees {
-		want += len(tree.Spans)
-	}
+	want, own := countSpans(trees), trees[0]
 	root := got.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
-	if got.SpanCount() != want || root.TraceID().String() != hex.EncodeToString(r.TraceID[:]) || root.ParentSpanID().String() != hex.EncodeToString(r.Parent[:]) {
+	if got.SpanCount() != want || root.TraceID().String() != hex.EncodeToString(own.TraceID[:]) || root.ParentSpanID().String() != hex.EncodeToString(own.Spans[0].Parent[:]) {
 		t.Errorf("%d of %d spans, the first %s", got.SpanCount(), want, root.TraceID())
 	}
 	full := errors.New("the disk is full")
@@ -38,20 +34,19 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-func BenchmarkExportRequest(b *testing.B) {
+func BenchmarkExport(b *testing.B) {
 	e := &Exporter{cfg: Config{QueueMax: 1 << 30}, anchor: anchor, wake: make(chan struct{}, 1)}
-	r := streamed()
+	trees := streamed(1)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Engine.Run++
-		e.ExportRequest(r)
+		e.Export(trees...)
 		e.queue, e.spans = e.queue[:0], 0
 	}
 }
 
 func BenchmarkMakeSpans(b *testing.B) {
 	m := newMaker((&target{}).resource("", "i"), "", "")
-	trees, n := Trees(streamed(), Names141), 0
+	trees, n := streamed(1), 0
 	b.ReportAllocs()
 	for b.Loop() {
 		m.made, n = m.made[:0], 0

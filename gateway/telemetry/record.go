@@ -34,10 +34,10 @@ const (
 	Overloaded                        // refused: shed while there was too much
 	ClassClosed                       // refused: its class is drained
 	LimiterUnavailable                // refused: the store of budgets does not answer
-	outcomeCount
+	OutcomeCount
 )
 
-var outcomeNames = [outcomeCount]string{
+var outcomeNames = [OutcomeCount]string{
 	"internal", "ok", "invalid", "not_found", "context_length", "too_large", "queue_full", "queue_timeout",
 	"engine_unavailable", "engine_error", "non_finite", "draining", "client_gone", "write_stall",
 	"unauthorized", "rate_limited", "late", "deadline_exceeded", "overloaded", "class_closed", "limiter_unavailable",
@@ -45,7 +45,7 @@ var outcomeNames = [outcomeCount]string{
 
 // String returns the outcome's stable name.
 func (o Outcome) String() string {
-	if o < outcomeCount {
+	if o < OutcomeCount {
 		return outcomeNames[o]
 	}
 	return fmt.Sprintf("outcome%d", uint8(o))
@@ -104,6 +104,10 @@ type Record struct {
 	// Finish on, that it was.
 	Forced, Kept bool
 
+	Options Options
+	// Finishes are why the first choices ended.
+	Finishes [FinishesKept]wire.Finish
+
 	Prompts          int
 	Choices          int
 	PromptTokens     int
@@ -119,6 +123,22 @@ type Record struct {
 	// ErrorText is what is known beyond ErrorKind, for the log alone: at most
 	// a few hundred bytes of UTF-8.
 	ErrorText string
+}
+
+// FinishesKept is how many choices of a request have their finish in its record.
+const FinishesKept = 16
+
+// Options are what the client asked for in the body, before its class or budget
+// cut anything.
+type Options struct {
+	MaxTokens         int // of each choice; 0 is no limit of its own
+	TopK              int // 0 is all
+	Temperature, TopP float32
+	// HasTemperature and HasTopP say that the body has the field. Without it the
+	// default holds, which is no wish of the client.
+	HasTemperature, HasTopP           bool
+	FrequencyPenalty, PresencePenalty float32 // 0 is none
+	StopTexts                         int
 }
 
 // FirstTokenDelay is the time to first token in nanoseconds: from arrival to

@@ -39,6 +39,9 @@ func BenchmarkMatMulDecode(b *testing.B) {
 		}
 		x, dst := activations(8*cols), make([]float32, 8*rows)
 		for _, set := range benchSets() {
+			if !set.InAssembly(typ) {
+				continue
+			}
 			m := set.Pack(typ, rows, cols, raw)
 			for _, n := range []int{1, 4, 8} {
 				b.Run(fmt.Sprintf("%v/n=%d/%s", typ, n, set.Name), func(b *testing.B) {
@@ -77,6 +80,9 @@ func BenchmarkMatMulBatch(b *testing.B) {
 		for _, typ := range benchTypes {
 			raw := kerneltest.Weights(r, typ, rows*cols)
 			for _, set := range benchSets() {
+				if !set.InAssembly(typ) {
+					continue
+				}
 				m := set.Pack(typ, rows, cols, raw)
 				b.Run(fmt.Sprintf("n=%d/%v/%s", n, typ, set.Name), func(b *testing.B) {
 					b.SetBytes(int64(len(raw)))

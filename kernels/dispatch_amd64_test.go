@@ -7,7 +7,7 @@ import "testing"
 // TestWrongProductsAreSeen: what decides whether tiles are used sees one wrong bit.
 func TestWrongProductsAreSeen(t *testing.T) {
 	set := Best()
-	for typ := range vnniDots.matMul {
+	for typ := range avx512amxProducts {
 		if !sameProducts(set, set, typ) {
 			t.Errorf("%v: %s differs from itself", typ, set.Name)
 		}

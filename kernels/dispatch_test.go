@@ -67,6 +67,37 @@ func TestSetsCanBeDisabled(t *testing.T) {
 	}
 }
 
+// TestTypesWithoutAProduct: a set computes a product that it does not have to ref's bits, of
+// any rows. The sets that are chosen by themselves have all products, but for ref.
+func TestTypesWithoutAProduct(t *testing.T) {
+	for i, set := range Sets() {
+		for typ := range typeTable {
+			switch quantised := typ.BlockLen() > 1; {
+			case set == refSet:
+				if set.InAssembly(typ) {
+					t.Errorf("ref has assembly for %v", typ)
+				}
+				continue
+			case set.InAssembly(typ):
+				continue
+			case i == 0 || !quantised || set.Round != nil:
+				t.Errorf("%s has no product of %v", set.Name, typ)
+			}
+			const rows, n = 37, 3
+			p := newTrial(typ, rows, 512, n)
+			if got, want := p.run(set), p.run(refSet); !slices.Equal(got, want) {
+				t.Errorf("%s %v: not ref's bits", set.Name, typ)
+			}
+			m, got := set.Pack(typ, rows, 512, p.raw), make([]float32, n*rows)
+			set.MatMul(got, rows, m, set.Input(p.x), n, 0, RowTile)
+			set.MatMul(got, rows, m, set.Input(p.x), n, RowTile, rows)
+			if !slices.Equal(got, p.run(refSet)) {
+				t.Errorf("%s %v: other bits in two calls", set.Name, typ)
+			}
+		}
+	}
+}
+
 func TestWrongShapesPanic(t *testing.T) {
 	m := func(s *Set) *Matrix { return s.Pack(F32, 32, 8, make([]byte, 32*8*4)) }
 	x, dst := make([]float32, 64), make([]float32, 64)

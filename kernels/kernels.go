@@ -13,6 +13,17 @@ type Set struct {
 	// "avx512bf16", "avx512amx", "neon".
 	Name string
 
+	// InAssembly reports whether MatMul multiplies weights of type t in assembly. Otherwise it
+	// computes in plain Go as ref does, many times slower: avx2 and avx512 have no products of
+	// quantised weights.
+	InAssembly func(t Type) bool
+
+	// ManyRows names what multiplies RowTile rows of activations and more where a set has two
+	// ways to do so, and Alternative is the same set with the other way: the same name, layout
+	// and bits. Faster times both. Other sets have neither.
+	ManyRows    string
+	Alternative *Set
+
 	// Pack lays the raw blocks of a rows×cols matrix out in the order that
 	// this set's MatMul reads. raw is len rows·cols/BlockLen·BlockBytes, row by
 	// row; cols is a multiple of t.BlockLen(). The result may alias raw.

@@ -4,7 +4,8 @@ import "github.com/forebay-io/forebay/kernels/ref"
 
 // refSet is the specification as a Set. Its Matrix is the raw image.
 var refSet = &Set{
-	Name: "ref",
+	Name:       "ref",
+	InAssembly: func(Type) bool { return false },
 	Pack: func(t Type, rows, cols int, raw []byte) *Matrix {
 		checkPack(t, rows, cols, raw)
 		return &Matrix{Type: t, Rows: rows, Cols: cols, Data: raw}

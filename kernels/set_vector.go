@@ -2,14 +2,16 @@ package kernels
 
 import "math"
 
+// floatProduct multiplies up to two vectors of weight rows with some rows of float32 activations.
+type floatProduct func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)
+
 // vector is what an assembly package offers, by the names it has there.
 type vector struct {
-	name          string
-	lanes         int // of a vector: MatMul takes two vectors of weight rows
-	rowsMax       int // activation rows that MatMul takes at once
-	scaledRowsMax int // the same for types in blocks with a scale
+	name     string
+	lanes    int                   // of a vector: a product takes two vectors of weight rows
+	rowsMax  int                   // activation rows that a product takes at once
+	products map[Type]floatProduct // types that are not here are computed as ref does
 
-	matMul     map[Type]func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)
 	add        func(dst, x []float32)
 	siLUMul    func(dst, gate, up []float32)
 	rotate     [2]func(x *float32, heads, headDim int, angles *float32, pairs int) // of halves, of neighbours
@@ -47,7 +49,7 @@ func (s *Set) withPairs(name string, v *vector, p *pairs) *Set {
 // set composes the operations of a Set from the loops of v.
 func (v *vector) set() *Set {
 	return &Set{
-		Name: v.name, Pack: floatTiles.pack, MatMul: v.multiply,
+		Name: v.name, Pack: v.pack, MatMul: v.multiply, InAssembly: v.multiplies,
 		RMSNorm: v.rmsNorm, Rotate: v.rotateHeads, SoftCap: v.softCap, Place: v.place, Attend: v.attend, Merge: v.merge,
 		SiLUMul: func(dst, gate, up []float32) {
 			checkLens("SiLUMul", len(gate), len(dst), len(up))
@@ -77,24 +79,35 @@ func (v *vector) set() *Set {
 	}
 }
 
+// multiplies reports whether there is a product for weights of type t.
+func (v *vector) multiplies(t Type) bool { return v.products[t] != nil }
+
+// pack is Set.Pack: weights without a product stay as they are, for ref.
+func (v *vector) pack(t Type, rows, cols int, raw []byte) *Matrix {
+	if !v.multiplies(t) {
+		return refSet.Pack(t, rows, cols, raw)
+	}
+	return floatTiles.pack(t, rows, cols, raw)
+}
+
 // multiply walks over two vectors of weight rows at a time, which stay in the
 // cache for all activations.
 func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, in Input, n, r0, r1 int) {
+	product := v.products[m.Type]
+	if product == nil {
+		refSet.MatMul(dst, dstStride, m, in, n, r0, r1)
+		return
+	}
 	x := in.Numbers
 	checkMatMul(dst, dstStride, m, len(x), n, r0, r1)
-	kernel := v.matMul[m.Type]
-	rowsMax := v.rowsMax
-	if m.Type.BlockLen() > 1 {
-		rowsMax = v.scaledRowsMax
-	}
 	rowBytes := floatTiles.rowBytes(m.Type, m.Cols)
 	for r := r0; r < r1; r += 2 * v.lanes {
 		rows := min(2*v.lanes, r1-r)
 		w := &m.Data[r*rowBytes] // r is whole tiles, and a tile is RowTile rows
 		for i := 0; i < n; {
-			calls := (n - i + rowsMax - 1) / rowsMax
-			count := (n - i + calls - 1) / calls // even shares: seven of at most six are 4+3, not 6+1
-			kernel(&dst[i*dstStride+r], dstStride, rows, w, &x[i*m.Cols], m.Cols, count)
+			calls := (n - i + v.rowsMax - 1) / v.rowsMax
+			count := (n - i + calls - 1) / calls // even shares: seven rows, at most six at once, are 4+3 and not 6+1
+			product(&dst[i*dstStride+r], dstStride, rows, w, &x[i*m.Cols], m.Cols, count)
 			i += count
 		}
 	}

@@ -145,10 +145,12 @@ func (m *Machine) bound(w *work, took float64) (name string, share float64) {
 	return name, round(least/took, 1000)
 }
 
-// loopOf names the arithmetic that a set multiplies weights of a type with n rows with. There
-// is no loop for tiles.
+// loopOf names the arithmetic with which a set multiplies weights of a type with n rows. There
+// is no loop for tiles, and none for plain Go.
 func loopOf(set *kernels.Set, t kernels.Type, n int) string {
 	switch wide := strings.HasPrefix(set.Name, "avx512"); {
+	case !set.InAssembly(t):
+		return ""
 	case set.Name == "avx512amx" && t.BlockLen() > 1 && n >= kernels.RowTile:
 		return ""
 	case wide && set.Round != nil && t.BlockLen() > 1:

@@ -8,14 +8,6 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// attendRows is how many rows of queries share what Dots and Accumulate load.
-func (g *isa) attendRows() int {
-	if g.wide {
-		return 6
-	}
-	return 3
-}
-
 // three addresses rows base, base+step and base+2·step; rows 3 to 5 are the same from next.
 type three struct{ base, next, step reg.GPVirtual }
 
@@ -50,7 +42,7 @@ func (t three) advance(bytes Op) {
 
 // byRows runs body for as many rows at a time as the registers hold and for what is left.
 func (g *isa) byRows(rows reg.GPVirtual, body func(name string, rows int)) {
-	most := g.attendRows()
+	most := g.rowsMax()
 	CMPQ(rows, I8(most))
 	JLT(LabelRef("remainder"))
 	Label("whole")
@@ -312,7 +304,7 @@ func (w *weighing) walk(name string, out reg.GPVirtual) {
 	if w.rows == 1 {
 		counts = []int{8, 4, 1}
 	}
-	if w.halves != nil && w.rows == w.g.attendRows() { // making pairs takes registers
+	if w.halves != nil && w.rows == w.g.rowsMax() { // making pairs takes registers
 		counts = []int{2, 1}
 	}
 	for _, vectors := range counts {
@@ -410,7 +402,7 @@ func toNext(from string) reg.GPVirtual {
 // one: a page is too short for hardware to find its stride. Bodies of the most rows
 // do without, since tiles run them many times on the same page.
 func (g *isa) prefetchBeside(at, toNext reg.GPVirtual, rows, bytes int) {
-	if rows == g.attendRows() {
+	if rows == g.rowsMax() {
 		return
 	}
 	for line := 0; line < bytes; line += 64 {

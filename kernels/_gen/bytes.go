@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/forebay-io/forebay/kernels/_gen/format"
 )
 
 // byteCoding is how elements become unsigned bytes for the integer dot product.
@@ -42,8 +44,8 @@ var (
 	nibblesBy8 = &byteCoding{bytes: 256, max: 15, offset: 3, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
 	fives      = &byteCoding{bytes: 320, max: 31, offset: noOffset, held: []byte{15, 16}, places: nibblewise, plane: true, unpack: (*dots).five}
 	fivesBy16  = &byteCoding{bytes: 320, max: 31, offset: 4, held: []byte{15, 16}, places: nibblewise, plane: true, unpack: (*dots).five}
-	nibblesIQ4 = &byteCoding{bytes: 256, max: 255, offset: 7, held: []byte{15}, table: iq4Numbers, places: nibblewise, unpack: (*dots).lookUp}
-	nibblesFP4 = &byteCoding{bytes: 256, max: 28, offset: 4, held: []byte{15}, table: e2m1Numbers, places: nibblewise, unpack: (*dots).lookUp}
+	nibblesIQ4 = &byteCoding{bytes: 256, max: 255, offset: 7, held: []byte{15}, table: format.IQ4Numbers, places: nibblewise, unpack: (*dots).lookUp}
+	nibblesFP4 = &byteCoding{bytes: 256, max: 28, offset: 4, held: []byte{15}, table: format.DoubledE2M1, places: nibblewise, unpack: (*dots).lookUp}
 	quads      = &byteCoding{bytes: 128, max: 3, offset: noOffset, held: []byte{3}, places: quadwise, unpack: (*dots).quad}
 	threesBy4  = &byteCoding{bytes: 192, max: 7, offset: 2, held: []byte{3, 4}, places: quadwise, plane: true, unpack: (*dots).three}
 	sixesBy32  = &byteCoding{bytes: 384, max: 63, offset: 5, held: []byte{15, 48}, places: sixwise, unpack: (*dots).six}
@@ -73,27 +75,32 @@ func sixwise(g int) places {
 	return p
 }
 
-var byteFormats = []format{
-	{name: "Q8_0", bytes: bytes128, scale: halfScale},
-	{name: "Q4_0", bytes: nibblesBy8, scale: halfScale},
-	{name: "Q4_1", bytes: nibbles, scale: halfScale, min: halfMin},
-	{name: "Q5_0", bytes: fivesBy16, scale: halfScale},
-	{name: "Q5_1", bytes: fives, scale: halfScale, min: halfMin},
-	{name: "IQ4_NL", bytes: nibblesIQ4, scale: halfScale},
-	{name: "MXFP4", bytes: nibblesFP4, scale: bfloatScale},
-	{name: "Q2_K", bytes: quads, scale: nibbleScales, min: nibbleMins},
-	{name: "Q3_K", bytes: threesBy4, scale: byteScales},
-	{name: "Q4_K", bytes: nibbles, scale: byteScale, min: byteMin},
-	{name: "Q5_K", bytes: fives, scale: byteScale, min: byteMin},
-	{name: "Q6_K", bytes: sixesBy32, scale: byteScales},
-	{name: "IQ4_XS", bytes: nibblesIQ4, scale: byteScale},
+// quantised is a type in blocks, with how its elements become bytes.
+type quantised struct {
+	format.Format
+	elements *byteCoding
 }
+
+// stored is the format with the size of its elements.
+func (f quantised) stored() stored { return stored{f.Format, f.elements.bytes} }
+
+var quantisedFormats = func() (all []quantised) {
+	of := map[string]*byteCoding{
+		"Q8_0": bytes128, "Q4_0": nibblesBy8, "Q4_1": nibbles, "Q5_0": fivesBy16, "Q5_1": fives,
+		"IQ4_NL": nibblesIQ4, "MXFP4": nibblesFP4, "IQ4_XS": nibblesIQ4,
+		"Q2_K": quads, "Q3_K": threesBy4, "Q4_K": nibbles, "Q5_K": fives, "Q6_K": sixesBy32,
+	}
+	for _, f := range format.Quantised {
+		all = append(all, quantised{f, of[f.Name]})
+	}
+	return all
+}()
 
 // at is the address of a group's vector or mask, whose place is at that index of places.
 func (t *dots) at(g group, v, place int) Mem {
-	elements := -t.f.bytes.bytes // w stands behind the block
+	elements := -t.elements.bytes // w stands behind the block
 	if g.index == nil {
-		return t.weights(v, elements+g.places[place], 0)
+		return t.weightsAt(v, elements+g.places[place], 0)
 	}
 	at := GP64()
 	MOVL(t.placed(g, place), at.As32())
@@ -170,4 +177,21 @@ func (t *dots) six(g group, v int) reg.VecVirtual {
 	const lowOrMasked = 0xf8 // low | high & mask
 	VPTERNLOGD(U8(lowOrMasked), t.held[48], high, low)
 	return low
+}
+
+// byteTable has 16 numbers in memory, a byte each.
+func byteTable(numbers []int) Mem {
+	words := make([]uint32, 4)
+	for i, n := range numbers {
+		words[i/4] |= uint32(uint8(n)) << (i % 4 * 8)
+	}
+	return table("b"+tableName(numbers), words...)
+}
+
+func tableName(numbers []int) string {
+	name := "t"
+	for _, n := range numbers {
+		name += string(rune('a'+(n+128)/16)) + string(rune('a'+(n+128)%16))
+	}
+	return name
 }

@@ -5,6 +5,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/forebay-io/forebay/kernels/_gen/format"
 )
 
 // Where the parts of a ref.Block lie, in words.
@@ -22,11 +24,14 @@ const (
 
 // dots is the state of a MatMul body on rounded activations.
 type dots struct {
-	tile
-	ints   [2][]reg.VecVirtual // [v][i]: of a block, or of half of one
-	places reg.GPVirtual       // the eight groups'
-	held   map[byte]reg.VecVirtual
-	table  reg.VecVirtual
+	weights
+	activations
+	elements *byteCoding
+	sum      [2][]reg.VecVirtual // [v][i]: of all blocks
+	ints     [2][]reg.VecVirtual // [v][i]: of a block, or of half of one
+	places   reg.GPVirtual       // the eight groups'
+	held     map[byte]reg.VecVirtual
+	table    reg.VecVirtual
 }
 
 // group is a group of columns of the block before w: with places known here, or where
@@ -41,6 +46,9 @@ type group struct {
 // pairedRows is from how many on there is a body for two vectors.
 const fewRows, pairedRows = 4, 3
 
+// dotRows is how many rows of blocks there is a body for.
+const dotRows = 6
+
 // dotMatMul writes the product of up to two vectors of weight rows with n rows of
 // blocks.
 //
@@ -51,7 +59,7 @@ const fewRows, pairedRows = 4, 3
 // activations' scale, and with the weights' scale joins the one accumulator of its
 // output, block by block. A minimum times the block's sum joins it after that. So an
 // output has one order of operations in every shape.
-func (g *isa) dotMatMul(f format) {
+func (g *isa) dotMatMul(f quantised) {
 	dotText(f, NOSPLIT)
 	count := val("n")
 	CMPQ(val("rows"), I8(g.lanes))
@@ -61,11 +69,11 @@ func (g *isa) dotMatMul(f format) {
 		JE(LabelRef(label("few", rows)))
 	}
 	Label("two_vectors")
-	for rows := pairedRows; rows < g.scaledRows; rows++ {
+	for rows := pairedRows; rows < dotRows; rows++ {
 		CMPQ(count, I8(rows))
 		JE(LabelRef(label("rows", rows)))
 	}
-	for rows := g.scaledRows; rows >= pairedRows; rows-- {
+	for rows := dotRows; rows >= pairedRows; rows-- {
 		g.dotBody(f, label("rows", rows), rows, 2)
 	}
 	for rows := 1; rows <= fewRows; rows++ {
@@ -74,27 +82,44 @@ func (g *isa) dotMatMul(f format) {
 }
 
 // dotBody is the product of some vectors of weight rows with some rows of blocks.
-func (g *isa) dotBody(f format, name string, rows, vectors int) {
+func (g *isa) dotBody(f quantised, name string, rows, vectors int) {
 	Label(name)
-	t := &dots{tile: tile{g: g, f: f, rows: rows, vectors: vectors}}
+	t := newDots(g, f, rows, vectors)
 	t.begin()
-	t.walk(t.blocks)
+	t.walk(label(label("block", rows)+"_", vectors), t.blocks)
 	t.end()
 	ret()
 }
 
+// end stores the rows that exist.
+func (t *dots) end() {
+	dst, stride, rows := val("dst"), val("dstStride"), val("rows")
+	SHLQ(U8(2), stride)
+	exist := t.g.existing(rows)
+	for i := range t.rows {
+		for v := range t.vectors {
+			t.g.store(t.sum[v][i], &exist[v], Mem{Base: dst, Disp: v * t.g.bytes()})
+		}
+		ADDQ(stride, dst)
+	}
+}
+
+func newDots(g *isa, f quantised, rows, vectors int) *dots {
+	return &dots{weights: weights{g: g, f: f.stored(), vectors: vectors}, activations: activations{rows: rows}, elements: f.elements}
+}
+
 // dotText begins the function for rounded activations. One with a large frame grows the
 // stack first, so it has no attribute.
-func dotText(f format, attributes attr.Attribute) {
-	textWith(attributes, "MatMul"+f.name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)",
-		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.")
+func dotText(f quantised, attributes attr.Attribute) {
+	textWith(attributes, "MatMul"+f.Name, "func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)",
+		"MatMul"+f.Name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.")
 }
 
 // begin finds the places and clears the sums. A row of blocks takes two bytes a column.
 func (t *dots) begin() {
-	t.w, t.x, t.row = val("w"), val("x"), val("cols")
-	t.secondTile()
-	SHLQ(U8(1), t.row)
+	t.w, t.x, t.step = val("w"), val("x"), val("cols")
+	t.secondTile(t.step)
+	SHLQ(U8(1), t.step)
 	t.fourthRow()
 	for v := range t.vectors {
 		for range t.rows {
@@ -103,13 +128,13 @@ func (t *dots) begin() {
 		}
 	}
 	t.ahead, t.places = val("ahead"), GP64()
-	LEAQ(placesTable(t.f.name, t.f.bytes), t.places)
+	LEAQ(placesTable(t.f.Name, t.elements), t.places)
 	t.hold()
 }
 
 // hold loads what unpacking needs in registers.
 func (t *dots) hold() {
-	c := t.f.bytes
+	c := t.elements
 	t.held = map[byte]reg.VecVirtual{}
 	for _, b := range c.held {
 		t.held[b] = t.g.vec()
@@ -148,7 +173,7 @@ func (t *dots) blocks(name string, left reg.GPVirtual) {
 	Label(name)
 	t.prefetchAhead(name)
 	ADDQ(I32(t.f.blockBytes()), t.w)
-	halves := t.f.scaleHalves()
+	halves := t.f.ScaleHalves()
 	for h := range halves {
 		t.dotTops(halves, h)
 		t.takeOffsets(halves, h)
@@ -158,26 +183,9 @@ func (t *dots) blocks(name string, left reg.GPVirtual) {
 	for h := range halves {
 		t.addMin(halves, h)
 	}
-	ADDQ(I32(blockBytes), t.x)
-	if t.rows > 3 {
-		ADDQ(I32(blockBytes), t.x3)
-	}
+	t.advance(blockWords)
 	DECQ(left)
 	JNZ(LabelRef(name))
-}
-
-// prefetchAhead asks for what is read next.
-func (t *tile) prefetchAhead(name string) {
-	TESTQ(t.ahead, t.ahead)
-	JZ(LabelRef(name + "_own"))
-	JS(LabelRef(name + "_fetched"))
-	for at := 0; at < t.f.blockBytes(); at += 64 {
-		ask(Mem{Base: t.w, Index: t.ahead, Scale: 1, Disp: at})
-	}
-	JMP(LabelRef(name + "_fetched"))
-	Label(name + "_own")
-	t.prefetch()
-	Label(name + "_fetched")
 }
 
 // each calls do for every integer sum.
@@ -199,19 +207,19 @@ func (t *dots) dotTops(halves, h int) {
 		MOVL(t.activation(i, blockGroup), g.index.As32())
 		x, mask := t.g.vec(), t.g.vec()
 		VPBROADCASTD(t.activation(i, top), x)
-		if t.f.bytes.alone {
+		if t.elements.alone {
 			VPBROADCASTD(t.placed(g, placeMask), mask)
 		}
 		for v := range t.vectors {
 			n := t.ints[v][i]
-			if t.f.bytes.alone { // as many times too large as its place is high
+			if t.elements.alone { // as many times too large as its place is high
 				w := t.g.vec()
 				VPANDD(t.at(g, v, lowAt), mask, w)
 				VPDPBUSD(x, w, n)
 				VPSLLVD_BCST(t.placed(g, placeRest), n, n)
 				continue
 			}
-			VPDPBUSD(x, t.f.bytes.unpack(t, g, v), n)
+			VPDPBUSD(x, t.elements.unpack(t, g, v), n)
 			VPSLLD(U8(8), n, n)
 		}
 	}
@@ -228,10 +236,10 @@ func topAt(halves, h int) int {
 // dotGroups adds the products of a half's groups with the lower bytes.
 func (t *dots) dotGroups(halves, h int) {
 	for g := 8 / halves * h; g < 8/halves*(h+1); g++ {
-		static := group{places: t.f.bytes.places(g)}
+		static := group{places: t.elements.places(g)}
 		var weights []reg.VecVirtual
 		for v := range t.vectors {
-			weights = append(weights, t.f.bytes.unpack(t, static, v))
+			weights = append(weights, t.elements.unpack(t, static, v))
 		}
 		x := t.g.vec()
 		for i := range t.rows {
@@ -245,13 +253,13 @@ func (t *dots) dotGroups(halves, h int) {
 
 // takeOffsets takes away what the weights' bytes are above their numbers.
 func (t *dots) takeOffsets(halves, h int) {
-	if t.f.bytes.offset == noOffset {
+	if t.elements.offset == noOffset {
 		return
 	}
 	for i := range t.rows {
 		less := t.g.vec()
 		t.lessOf(halves, h, i, less)
-		VPSLLD(U8(t.f.bytes.offset), less, less)
+		VPSLLD(U8(t.elements.offset), less, less)
 		for v := range t.vectors {
 			VPADDD(less, t.ints[v][i], t.ints[v][i])
 		}
@@ -274,7 +282,7 @@ func (t *dots) scaleInts(h int) {
 
 // addMin adds the minimum of half h times the activations' sum.
 func (t *dots) addMin(halves, h int) {
-	if t.f.min == noMin {
+	if t.f.Minimum == format.NoMinimum {
 		return
 	}
 	var lows []reg.VecVirtual
@@ -291,7 +299,7 @@ func (t *dots) addMin(halves, h int) {
 
 // addLow adds a minimum times the activations' sum.
 func (t *dots) addLow(x, low, sum reg.VecVirtual) {
-	if t.f.min == halfMin {
+	if t.f.Minimum == format.HalfMinimum {
 		VFMADD231PS(x, low, sum)
 	} else {
 		VFNMADD231PS(x, low, sum)

@@ -8,15 +8,17 @@ import (
 
 // rowDots is the state of a MatMul body on rounded activations in AVX2: registers hold
 // some of a block's elements while one row of x after the other passes by, and a frame
-// holds the sums. What is multiplied are bytes (pairDots) where the products of a pair
+// holds the sums. What is multiplied are bytes (byteDots) where the products of a pair
 // fit 16 bits, else words (wordDots).
 type rowDots struct {
-	tile
-	first  reg.GPVirtual // row 0 of x; tile.x is the row that passes by
-	n      reg.GPVirtual
-	frame  reg.GPVirtual
-	sums   reg.GPVirtual     // in the frame, of the row that passes by
-	factor [2]reg.VecVirtual // the weights' scales, of each vector
+	weights
+	activations // x is the row that passes by
+	coding      *byteCoding
+	first       reg.GPVirtual // row 0 of x
+	n           reg.GPVirtual
+	frame       reg.GPVirtual
+	sums        reg.GPVirtual     // in the frame, of the row that passes by
+	factor      [2]reg.VecVirtual // the weights' scales, of each vector
 }
 
 // The frame has vectors: two sums of each row, two of each that one pass over the rows
@@ -31,17 +33,17 @@ const (
 
 // rowsMatMul writes the same product as dotMatMul, to the same bits: integer sums are
 // exact in any order, and the floating point operations and their order are the same.
-func (g *isa) rowsMatMul(f format) {
+func (g *isa) rowsMatMul(f quantised) {
 	dotText(f, 0)
-	t := &rowDots{tile: tile{g: g, f: f, rows: 1}}
-	if f.bytes.chain() > 0 {
-		p := &pairDots{rowDots: t}
-		t.begin(pairsFrame)
-		t.walk(p.blocks)
+	t := &rowDots{weights: weights{g: g, f: f.stored()}, activations: activations{rows: 1}, coding: f.elements}
+	if f.elements.chain() > 0 {
+		p := &byteDots{rowDots: t}
+		t.begin(bytesFrame)
+		t.walk("block1_0", p.blocks)
 	} else {
 		w := &wordDots{rowDots: t}
 		t.begin(wordsFrame)
-		t.walk(w.blocks)
+		t.walk("block1_0", w.blocks)
 	}
 	t.end()
 	ret()
@@ -52,9 +54,9 @@ func (c *byteCoding) chain() int { return 32767 / (2 * 128 * c.max) }
 
 // begin aligns the frame and clears the sums.
 func (t *rowDots) begin(frameBytes int) {
-	t.w, t.first, t.row, t.n, t.ahead = val("w"), val("x"), val("cols"), val("n"), val("ahead")
+	t.w, t.first, t.step, t.n, t.ahead = val("w"), val("x"), val("cols"), val("n"), val("ahead")
 	t.x, t.sums, t.frame = GP64(), GP64(), GP64()
-	SHLQ(U8(1), t.row)
+	SHLQ(U8(1), t.step)
 	LEAQ(AllocLocal(frameBytes+vectorBytes).Offset(vectorBytes-1), t.frame)
 	ANDQ(I8(-vectorBytes), t.frame)
 	none := zero(YMM())
@@ -88,7 +90,7 @@ func (t *rowDots) eachRow(name string, do func()) {
 	LEAQ(t.inFrame(0), t.sums)
 	Label(name)
 	do()
-	ADDQ(t.row, t.x)
+	ADDQ(t.step, t.x)
 	ADDQ(I32(rowSums), t.sums)
 	DECQ(left)
 	JNZ(LabelRef(name))
@@ -96,9 +98,9 @@ func (t *rowDots) eachRow(name string, do func()) {
 
 // groupBytes makes the bytes of group g of vector v.
 func (t *rowDots) groupBytes(v, g int) reg.VecVirtual {
-	c, out := t.f.bytes, YMM()
+	c, out := t.coding, YMM()
 	p := c.places(g)
-	VMOVDQU(t.weights(v, p[lowAt]-c.bytes, 4), out)
+	VMOVDQU(t.weightsAt(v, p[lowAt]-c.bytes, 4), out)
 	if p[lowBy] > 0 {
 		VPSRLD(U8(p[lowBy]), out, out)
 	}
@@ -113,7 +115,7 @@ func (t *rowDots) groupBytes(v, g int) reg.VecVirtual {
 	case c.plane:
 		t.addBit(v, p[highAt]-c.bytes, c.held[1], out)
 	case len(c.held) > 1:
-		t.addUpper(t.weights(v, p[highAt]-c.bytes, 4), p[highBy], c.held[1], out)
+		t.addUpper(t.weightsAt(v, p[highAt]-c.bytes, 4), p[highBy], c.held[1], out)
 	}
 	return out
 }
@@ -167,12 +169,12 @@ func (t *rowDots) scaleInts(v int, scale, n reg.VecVirtual) {
 func (t *rowDots) end() {
 	dst, stride, rows := val("dst"), val("dstStride"), val("rows")
 	SHLQ(U8(2), stride)
-	parts := t.parts(rows)
+	exist := t.g.existing(rows)
 	t.eachRow("store", func() {
 		for v := range 2 {
 			a := YMM()
 			VMOVUPS(t.sumAt(v), a)
-			t.g.store(a, &parts[v], Mem{Base: dst, Disp: vectorBytes * v})
+			t.g.store(a, &exist[v], Mem{Base: dst, Disp: vectorBytes * v})
 		}
 		ADDQ(stride, dst)
 	})

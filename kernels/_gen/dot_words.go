@@ -45,7 +45,7 @@ func (t *wordDots) blocks(name string, left reg.GPVirtual) {
 // unpack makes words of a group's bytes, without their offset.
 func (t *wordDots) unpack(v, g int, out *[2]reg.VecVirtual) {
 	bytes := t.groupBytes(v, g)
-	VPXOR(t.g.bytesOf(1<<t.f.bytes.offset), bytes, bytes)
+	VPXOR(t.g.bytesOf(1<<t.coding.offset), bytes, bytes)
 	out[0], out[1] = YMM(), YMM()
 	VPUNPCKLBW(bytes, bytes, out[0])
 	VPUNPCKHBW(bytes, bytes, out[1])

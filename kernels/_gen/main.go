@@ -1,9 +1,10 @@
 // Command gen writes the assembly of kernels/avx2, avx2int8, avx512, avx512vnni, avx512bf16
-// and avx512amx, and the loops of kernels/probe. The sets avx2 and avx512 come from the same
-// program: they differ in the width of a vector, in the number of registers and in how a part
-// of a vector is loaded and stored. avx2int8 and avx512vnni are matrix products with integers
-// beside the other operations of avx2 and avx512, avx512bf16 is attention with bfloat16, and
-// avx512amx has the products of avx512vnni for many rows.
+// and avx512amx, the loops of kernels/probe, and the table of products of package kernels.
+// The sets avx2 and avx512 come from the same program: they differ in the width of a vector,
+// in the number of registers and in how a part of a vector is loaded and stored. avx2int8 and
+// avx512vnni are matrix products with integers beside the other operations of avx2 and avx512,
+// avx512bf16 is attention with bfloat16, and avx512amx has the products of avx512vnni for many
+// rows.
 //
 //	go generate
 package main
@@ -15,69 +16,68 @@ package main
 //go:generate go run . -set avx512bf16 -pkg avx512bf16 -out ../avx512bf16/impl_amd64.s -stubs ../avx512bf16/stubs.go
 //go:generate go run . -set avx512amx -pkg avx512amx -out ../avx512amx/impl_amd64.s -stubs ../avx512amx/stubs.go
 //go:generate go run . -set probe -pkg probe -out ../probe/impl_amd64.s -stubs ../probe/stubs.go
+//go:generate go run . -products ../products_amd64.go
 
 import (
 	"flag"
 	"fmt"
-	"math"
-	"slices"
+	"os"
 
-	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
-	. "github.com/mmcloughlin/avo/operand"
-	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/forebay-io/forebay/kernels/_gen/format"
 )
 
-// isa is what the two sets differ in.
-type isa struct {
-	wide       bool // AVX-512: 32 registers, opmasks
-	lanes      int  // float32 numbers in a vector
-	rows       int  // activation rows that MatMul keeps accumulators for
-	scaledRows int  // the same for types with scales
+// programs are what each package of assembly has.
+var programs = map[string]func(){
+	"avx2":       avx2.floatSet,
+	"avx512":     avx512.floatSet,
+	"avx2int8":   avx2.integerSet(avx2.rowsMatMul),
+	"avx512vnni": avx512.integerSet(avx512.dotMatMul),
+	"avx512bf16": avx512.bfloatLoops,
+	"avx512amx":  amxSet,
+	"probe":      probes,
+}
+
+// products are the matrix products of the packages, which package kernels finds by type.
+var products = []format.Products{
+	{Package: "avx2", Kind: "floatProduct", Prefix: "MatMul", Var: "avx2Products", Formats: format.Floats},
+	{Package: "avx2int8", Kind: "integerProduct", Prefix: "MatMul", Var: "avx2int8Products", Formats: format.Quantised},
+	{Package: "avx512", Kind: "floatProduct", Prefix: "MatMul", Var: "avx512Products", Formats: format.Floats},
+	{Package: "avx512amx", Kind: "amxProduct", Prefix: "Tiles", Var: "avx512amxProducts", Formats: format.Quantised},
+	{Package: "avx512vnni", Kind: "integerProduct", Prefix: "MatMul", Var: "avx512vnniProducts", Formats: format.Quantised},
 }
 
 func main() {
-	set := flag.String("set", "", "avx2, avx2int8, avx512, avx512vnni, avx512bf16, avx512amx or probe")
+	set := flag.String("set", "", "the package to write, whose files -out and -stubs name")
+	table := flag.String("products", "", "the file to write the table of products to, instead of a package")
 	flag.Parse()
-	g := &isa{lanes: 8, rows: 3, scaledRows: 2}
-	if *set != "avx2" && *set != "avx2int8" {
-		g = &isa{wide: true, lanes: 16, rows: 6, scaledRows: 4}
+	if *table != "" {
+		if err := format.WriteProducts(*table, "go run . -products "+*table+" (in kernels/_gen)", "amd64", products); err != nil {
+			fail(err)
+		}
+		return
+	}
+	program, ok := programs[*set]
+	if !ok {
+		fail(fmt.Errorf("no set %q", *set))
 	}
 	ConstraintExpr("amd64,!purego")
-	switch *set {
-	case "avx512vnni":
-		g.scaledRows = 6
-		for _, f := range byteFormats {
-			g.dotMatMul(f)
-		}
-		g.round()
-		Generate()
-		return
-	case "avx512bf16":
-		bfloatLoops()
-		Generate()
-		byBytes()
-		return
-	case "avx512amx":
-		for _, f := range byteFormats {
-			g.tiles(f)
-		}
-		Generate()
-		byBytes()
-		return
-	case "avx2int8":
-		for _, f := range byteFormats {
-			g.rowsMatMul(f)
-		}
-		g.round()
-		Generate()
-		return
-	case "probe":
-		probes()
-		Generate()
-		return
+	program()
+	Generate()
+	if err := encodeUnknown(flag.Lookup("out").Value.String()); err != nil {
+		fail(err)
 	}
-	for _, f := range formats {
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "gen:", err)
+	os.Exit(1)
+}
+
+// floatSet is the program of a set of its own: float32 products and everything else.
+func (g *isa) floatSet() {
+	for _, f := range floatFormats {
 		g.matMul(f)
 	}
 	g.add()
@@ -100,144 +100,21 @@ func main() {
 	placeHalves()
 	absMax()
 	placeBytes()
-	Generate()
 }
 
-// text begins a function.
-func text(name, signature, doc string) { textWith(NOSPLIT, name, signature, doc) }
-
-func textWith(attributes attr.Attribute, name, signature, doc string) {
-	TEXT(name, attributes, signature)
-	Pragma("noescape")
-	Doc(doc)
-}
-
-// ret ends a function, with the upper halves clean for code that uses SSE.
-func ret() {
-	VZEROUPPER()
-	RET()
-}
-
-// vec is a new register of this set's width.
-func (g *isa) vec() reg.VecVirtual {
-	if g.wide {
-		return ZMM()
-	}
-	return YMM()
-}
-
-// bytes is the size of a vector.
-func (g *isa) bytes() int { return 4 * g.lanes }
-
-func zero(v reg.VecVirtual) reg.VecVirtual {
-	VXORPS(v, v, v)
-	return v
-}
-
-var constants = map[string]Mem{}
-
-// table is a constant in memory, written once.
-func table(name string, words ...uint32) Mem {
-	m, ok := constants[name]
-	if !ok {
-		m = GLOBL(name, RODATA|NOPTR)
-		for i, w := range words {
-			DATA(4*i, U32(w))
+// integerSet is the program of products of rounded activations, and of their rounding.
+func (g *isa) integerSet(product func(quantised)) func() {
+	return func() {
+		for _, f := range quantisedFormats {
+			product(f)
 		}
-		constants[name] = m
-	}
-	return m
-}
-
-// bits is a vector of lanes equal 32-bit words in memory.
-func (g *isa) bits(word uint32) Mem {
-	return table(fmt.Sprintf("k%08x", word), slices.Repeat([]uint32{word}, g.lanes)...)
-}
-
-// num is a vector of lanes equal numbers in memory.
-func (g *isa) num(f float64) Mem { return g.bits(math.Float32bits(float32(f))) }
-
-// part is the first n lanes of a vector, 0 ≤ n ≤ lanes.
-type part struct {
-	k reg.OpmaskVirtual // AVX-512
-	v reg.VecVirtual    // AVX2: all ones in the lanes that count
-}
-
-// part makes the mask of the first n lanes; n is overwritten.
-func (g *isa) part(n reg.GPVirtual) part {
-	if g.wide {
-		ones, k := GP64(), K()
-		MOVQ(I32(-1), ones)
-		BZHIQ(n, ones, ones)
-		KMOVW(ones.As32(), k)
-		return part{k: k}
-	}
-	words := append(slices.Repeat([]uint32{0xffffffff}, 8), make([]uint32, 8)...)
-	base, v := GP64(), YMM()
-	LEAQ(table("mask", words...), base)
-	NEGQ(n)
-	VMOVDQU(Mem{Base: base, Index: n, Scale: 4, Disp: 32}, v)
-	return part{v: v}
-}
-
-// load reads a part of a vector; the other lanes are 0.
-func (g *isa) load(m Mem, p *part, v reg.VecVirtual) {
-	switch {
-	case p == nil:
-		VMOVUPS(m, v)
-	case g.wide:
-		VMOVUPS_Z(m, p.k, v)
-	default:
-		VMASKMOVPS(m, p.v, v)
+		g.round()
 	}
 }
 
-func (g *isa) store(v reg.VecVirtual, p *part, m Mem) {
-	switch {
-	case p == nil:
-		VMOVUPS(v, m)
-	case g.wide:
-		VMOVUPS(v, p.k, m)
-	default:
-		VMASKMOVPS(v, p.v, m)
+// amxSet is the program of products by AMX.
+func amxSet() {
+	for _, f := range quantisedFormats {
+		avx512.amxProduct(f)
 	}
 }
-
-// fold adds the upper halves of a vector to the lower ones until four lanes are left.
-func (g *isa) fold(v reg.VecVirtual) reg.VecVirtual {
-	half := YMM()
-	if g.wide {
-		VEXTRACTF64X4(U8(1), v, half)
-		VADDPS(half, v.AsY(), v.AsY())
-	}
-	VEXTRACTF128(U8(1), v.AsY(), half.AsX())
-	VADDPS(half.AsX(), v.AsX(), v.AsX())
-	return v
-}
-
-// each walks over n numbers: body runs once for each whole vector and once, with
-// a mask, for the rest. body finds its place at index at, counted in numbers.
-func (g *isa) each(name string, n reg.GPVirtual, body func(at reg.GPVirtual, p *part)) {
-	at := GP64()
-	XORQ(at, at)
-	SUBQ(I32(g.lanes), n)
-	JLT(LabelRef(name + "_rest"))
-	Label(name + "_vector")
-	body(at, nil)
-	ADDQ(I32(g.lanes), at)
-	SUBQ(I32(g.lanes), n)
-	JGE(LabelRef(name + "_vector"))
-	Label(name + "_rest")
-	ADDQ(I32(g.lanes), n)
-	JLE(LabelRef(name + "_end"))
-	p := g.part(n)
-	body(at, &p)
-	Label(name + "_end")
-}
-
-// ptr loads the base of a slice parameter, n its length.
-func ptr(name string) reg.GPVirtual { r := GP64(); Load(Param(name).Base(), r); return r }
-func n(name string) reg.GPVirtual   { r := GP64(); Load(Param(name).Len(), r); return r }
-func val(name string) reg.GPVirtual { r := GP64(); Load(Param(name), r); return r }
-
-func item(base, at reg.GPVirtual) Mem { return Mem{Base: base, Index: at, Scale: 4} }

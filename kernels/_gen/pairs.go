@@ -41,8 +41,8 @@ func (p pairer) pair(first, second, pairs reg.VecVirtual) {
 	VPERMW(pairs, p.order, pairs)
 }
 
-func bfloatLoops() {
-	g := &isa{wide: true, lanes: 16}
+// bfloatLoops is the program of attention with bfloat16.
+func (g *isa) bfloatLoops() {
 	g.pairHalves()
 	g.pairNumbers()
 	for _, fused := range []bool{false, true} {
@@ -81,7 +81,7 @@ func (h *halfRows) loadAlone(j int, p *part, pairs reg.VecVirtual) {
 }
 
 func (h *halfRows) widen(m Mem, p *part, v reg.VecVirtual) {
-	cached{shift: 1}.load(&isa{wide: true}, m, p, v)
+	cached{shift: 1}.load(avx512, m, p, v)
 }
 
 // next goes on to the next two rows.

@@ -10,9 +10,6 @@ import (
 // stores of keys, one for each number, are what bounds them.
 const placed = 8
 
-// narrow is the set whose masks hold for eight lanes.
-var narrow = &isa{lanes: placed}
-
 // byEights walks over n numbers, eight and then the rest: convert leaves them in x,
 // size bytes each, store writes lane i to dst, which moves by step bytes after each.
 // Eight that lie side by side are written together.
@@ -48,7 +45,7 @@ func byEights(size int, from, n, dst, step reg.GPVirtual, x reg.VecVirtual, conv
 	JLE(LabelRef("end"))
 	count := GP64()
 	MOVQ(n, count)
-	p := narrow.part(count)
+	p := avx2.part(count)
 	VMASKMOVPS(Mem{Base: from}, p.v, x)
 	convert()
 	for i := range placed - 1 {
@@ -77,7 +74,7 @@ func placeHalves() {
 func placeBytes() {
 	text("PlaceBytes", "func(dst *byte, step int, x *float32, n int, by float32)",
 		"PlaceBytes writes x[i]·by, rounded to an integer from −128 to 127, to the byte at i·step of dst, for i in [0,n).")
-	v, by, dst := YMM(), narrow.splat("by"), val("dst")
+	v, by, dst := YMM(), avx2.splat("by"), val("dst")
 	byEights(1, val("x"), val("n"), dst, val("step"), v, func() {
 		half := XMM()
 		VMULPS(by, v, v)
@@ -95,8 +92,8 @@ func absMax() {
 	x, n, at := val("x"), val("n"), GP64()
 	v, top, sign := YMM(), zero(YMM()), YMM()
 	VMOVUPS(table("noSign", words(0x7fffffff)...), sign)
-	narrow.each("max", n, func(at reg.GPVirtual, p *part) {
-		narrow.load(item(x, at), p, v)
+	avx2.each("max", n, func(at reg.GPVirtual, p *part) {
+		avx2.load(item(x, at), p, v)
 		VPAND(sign, v, v)
 		VPMAXUD(v, top, top)
 	})

@@ -18,13 +18,12 @@ const readLines = 8
 
 // probes writes kernels/probe.
 func probes() {
-	wide, narrow := &isa{wide: true, lanes: 16}, &isa{lanes: 8}
-	narrow.probe("FMA256", "float32 FMA, 8 lanes", func(sum, a, b reg.VecVirtual) { VFMADD231PS(a, b, sum) })
-	wide.probe("FMA512", "float32 FMA, 16 lanes", func(sum, a, b reg.VecVirtual) { VFMADD231PS(a, b, sum) })
-	wide.probe("DotInt8", "VPDPBUSD, 16 lanes of four products", func(sum, a, b reg.VecVirtual) { VPDPBUSD(a, b, sum) })
+	avx2.probe("FMA256", "float32 FMA, 8 lanes", func(sum, a, b reg.VecVirtual) { VFMADD231PS(a, b, sum) })
+	avx512.probe("FMA512", "float32 FMA, 16 lanes", func(sum, a, b reg.VecVirtual) { VFMADD231PS(a, b, sum) })
+	avx512.probe("DotInt8", "VPDPBUSD, 16 lanes of four products", func(sum, a, b reg.VecVirtual) { VPDPBUSD(a, b, sum) })
 	probeDotBF16()
-	narrow.read("Read256")
-	wide.read("Read512")
+	avx2.read("Read256")
+	avx512.read("Read512")
 }
 
 // rounds is the loop around a probe's body.

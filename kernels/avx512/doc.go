@@ -12,6 +12,4 @@ const (
 	Lanes = 16
 	// RowsMax is how many rows of activations one MatMul call takes.
 	RowsMax = 6
-	// ScaledRowsMax is the same for the types in blocks, which have a scale each.
-	ScaledRowsMax = 4
 )

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/forebay-io/forebay/kernels/_gen/format"
+
 // coding is how elements become numbers. A byte has the numbers of one or more
 // columns of a row, all at a distance of turns; a half of a block is in parts whose
 // columns have the same place in their bytes.
@@ -36,8 +38,8 @@ var (
 		t.widen(weight)
 	}}
 
-	iq4  = pairs([]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113})
-	e2m1 = pairs([]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}) // doubled
+	iq4  = nibbles(format.IQ4Numbers)
+	e2m1 = nibbles(format.DoubledE2M1)
 )
 
 // from is the table of the numbers first, first+1, … first+15.
@@ -65,9 +67,9 @@ func (t *tile) nibble(v vreg, disp int, high bool) {
 	}
 }
 
-// pairs is a byte for two columns, j and j+16: its nibbles index the table, or
+// nibbles is a byte for two columns, j and j+16: its nibbles index the table, or
 // without one they are the numbers.
-func pairs(table []int) *coding {
+func nibbles(table []int) *coding {
 	c := &coding{bytes: 16, turns: 16, parts: 1, constants: [][16]byte{splat(15)}}
 	if table != nil {
 		var numbers [16]byte
@@ -104,7 +106,7 @@ func (t *tile) plane(v vreg, disp, second int) {
 	t.op("VCMTST %v.B16, %v.B16, %v.B16", kept+3, v, v)
 }
 
-// fives is pairs with a fifth bit in a plane for each column, behind the pair. It
+// fives is nibbles with a fifth bit in a plane for each column, behind the byte. It
 // is worth 16, and its numbers begin at first: at 0, or at -16 where it joins by
 // taking 16 away from those that lack it.
 func fives(first int) *coding {

@@ -24,7 +24,7 @@ const (
 // tile is the state of a MatMul body: 16 rows of weights, rows rows of x.
 type tile struct {
 	*asm
-	f    format
+	f    weightType
 	rows int
 	both bool // whether the halves of a block are summed side by side
 }
@@ -38,9 +38,9 @@ type tile struct {
 // whole 32 have an accumulator like the first. The order is the same in every
 // shape, which is what makes the product bit-invariant: where registers are short
 // the halves come one after the other, but that changes no sum.
-func (a *asm) matMul(f format) {
-	a.function("MatMul"+f.name, "dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int", "",
-		"MatMul"+f.name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tile at w. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.",
+func (a *asm) matMul(f weightType) {
+	a.function("MatMul"+f.Name, "dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int", "",
+		"MatMul"+f.Name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tile at w. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.",
 		sumsAt+64*rowsMax, pool)
 	f.coding.loadConstants(a)
 	a.param("n", s0)
@@ -53,7 +53,7 @@ func (a *asm) matMul(f format) {
 		t := &tile{asm: a, f: f, rows: rows, both: rows <= 2}
 		t.begin()
 		t.walk()
-		if !f.scaled() {
+		if !f.Scaled() {
 			t.tail()
 		}
 		t.end()
@@ -92,11 +92,11 @@ func (t *tile) begin() {
 
 // walk adds up all whole blocks, or all super-blocks of eight.
 func (t *tile) walk() {
-	if t.f.super() {
+	if t.f.Super() {
 		t.op("LSR $8, %v, %v", blocksLeft, supersLeft)
 		t.label(t.name("super"))
 		t.op("MOVD %v, %v", wBlock, head)
-		t.op("ADD $%d, %v", t.f.headerBytes(), wBlock)
+		t.op("ADD $%d, %v", t.f.HeaderBytes(), wBlock)
 		t.op("MOVD $8, %v", blocksLeft)
 		t.block()
 		t.op("SUBS $1, %v", supersLeft)
@@ -112,7 +112,7 @@ func (t *tile) walk() {
 // block is the loop over blocks of 32 columns.
 func (t *tile) block() {
 	t.label(t.name("block"))
-	t.op("ADD $%d, %v, %v", t.f.scaleBytes(), wBlock, wElements)
+	t.op("ADD $%d, %v, %v", t.f.ScaleBytes(), wBlock, wElements)
 	c := t.f.coding
 	step := 16 / c.parts // columns of a part of a half, which lie alike
 	for h := range 2 {
@@ -192,13 +192,13 @@ func (t *tile) join(v, i int, by func(sum vreg)) {
 
 // addHalf adds half h of the block, times its scale, to the sums.
 func (t *tile) addHalf(h int) {
-	if t.f.scaled() {
+	if t.f.Scaled() {
 		t.scaleOf(h)
 	}
 	for i := range t.rows {
 		for v := range 4 {
 			t.join(v, i, func(sum vreg) {
-				if t.f.scaled() {
+				if t.f.Scaled() {
 					t.three("fmla", sum, t.acc(h, v, i), weight+vreg(v))
 				} else {
 					t.three("fadd", sum, sum, t.acc(h, v, i))

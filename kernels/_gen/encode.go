@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -17,7 +16,7 @@ import (
 
 // evexCodes are the instructions on vectors of 512 bits that neither avo nor the Go
 // assembler knows, all of opcode map 0F38: their mandatory prefix, as EVEX codes it, and
-// their opcode. They are used by name, and after Generate byBytes writes them.
+// their opcode. They are used by name, and after Generate encodeUnknown writes them.
 var evexCodes = map[string]struct{ prefix, opcode byte }{
 	"VDPBF16PS":      {2, 0x52},
 	"VCVTNE2PS2BF16": {3, 0x72},
@@ -33,12 +32,13 @@ func evex(name string, keep bool, src2 Op, src1, dst reg.VecVirtual, suffixes ..
 	Instruction(&ir.Instruction{Opcode: name, Suffixes: suffixes, Operands: []Op{src2, src1, dst}, Inputs: in, Outputs: []Op{dst}})
 }
 
-// byBytes rewrites the instructions of evexCodes and tileCodes in the file that Generate wrote.
-func byBytes() {
-	name := flag.Lookup("out").Value.String()
+// encodeUnknown replaces the instructions of evexCodes and amxCodes by their bytes in the
+// assembly that Generate wrote: which registers they have is known only then, and avo
+// gives no other place to see them.
+func encodeUnknown(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		panic(err)
+		return err
 	}
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
@@ -48,7 +48,7 @@ func byBytes() {
 		var bytes []byte
 		if code, ok := evexCodes[mnemonic]; ok {
 			bytes = encode(code.prefix, code.opcode, strings.Split(operands, ", "), suffix == "BCST")
-		} else if code, ok := tileCodes[mnemonic]; ok {
+		} else if code, ok := amxCodes[mnemonic]; ok {
 			bytes = code.encode(strings.Split(operands, ", "))
 		} else {
 			continue
@@ -59,9 +59,7 @@ func byBytes() {
 		}
 		lines[i] = strings.TrimSuffix(fmt.Sprintf("\t%s// %s %s", b.String(), strings.TrimSuffix(mnemonic+"."+suffix, "."), operands), " ")
 	}
-	if err := os.WriteFile(name, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
-		panic(err)
-	}
+	return os.WriteFile(name, []byte(strings.Join(lines, "\n")), 0o644)
 }
 
 // generalRegisters are numbered as instructions number them.

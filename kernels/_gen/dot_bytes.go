@@ -4,12 +4,14 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/forebay-io/forebay/kernels/_gen/format"
 )
 
-// pairDots multiplies bytes and adds the products of some groups in 16 bits. A pass is
+// byteDots multiplies bytes and adds the products of some groups in 16 bits. A pass is
 // half a block of both vectors of weight rows. The frame has the bytes of all groups,
 // for the one that each row looks up, and minima.
-type pairDots struct {
+type byteDots struct {
 	*rowDots
 	elements [2][4]reg.VecVirtual // [v], of each group of the pass
 }
@@ -17,11 +19,11 @@ type pairDots struct {
 const (
 	frameGroups = frameRest
 	frameLows   = frameGroups + 2*8*vectorBytes
-	pairsFrame  = frameLows + 2*2*vectorBytes
+	bytesFrame  = frameLows + 2*2*vectorBytes
 )
 
-func (t *pairDots) blocks(name string, left reg.GPVirtual) {
-	halves := t.f.scaleHalves()
+func (t *byteDots) blocks(name string, left reg.GPVirtual) {
+	halves := t.f.ScaleHalves()
 	t.eachBlock(name, left, func() {
 		t.keepLows(halves)
 		for h := range 2 {
@@ -48,8 +50,8 @@ func (t *pairDots) blocks(name string, left reg.GPVirtual) {
 }
 
 // keepLows puts the minima into the frame.
-func (t *pairDots) keepLows(halves int) {
-	if t.f.min == noMin {
+func (t *byteDots) keepLows(halves int) {
+	if t.f.Minimum == format.NoMinimum {
 		return
 	}
 	for h := range halves {
@@ -59,15 +61,15 @@ func (t *pairDots) keepLows(halves int) {
 	}
 }
 
-func (t *pairDots) low(v, h int) Mem   { return t.inFrame(frameLows + vectorBytes*(2*h+v)) }
-func (t *pairDots) group(v, g int) Mem { return t.inFrame(frameGroups + vectorBytes*(8*v+g)) }
+func (t *byteDots) low(v, h int) Mem   { return t.inFrame(frameLows + vectorBytes*(2*h+v)) }
+func (t *byteDots) group(v, g int) Mem { return t.inFrame(frameGroups + vectorBytes*(8*v+g)) }
 
 // inPairs: both halves' products are added in 16 bits.
-func (t *pairDots) inPairs() bool { return t.f.bytes.chain() >= 8 && t.f.scaleHalves() == 1 }
+func (t *byteDots) inPairs() bool { return t.coding.chain() >= 8 && t.f.ScaleHalves() == 1 }
 
 // products makes the sums of half h of the row at x with the lower bytes.
-func (t *pairDots) products(h int) (sums [2]reg.VecVirtual) {
-	chain := min(t.f.bytes.chain(), 4)
+func (t *byteDots) products(h int) (sums [2]reg.VecVirtual) {
+	chain := min(t.coding.chain(), 4)
 	for first := 0; first < 4; first += chain {
 		var pairs [2]reg.VecVirtual
 		for i := first; i < first+chain; i++ {
@@ -99,14 +101,14 @@ func plus(add func(ops ...Op), n, sum reg.VecVirtual) reg.VecVirtual {
 }
 
 // leave keeps the first half's sums for the second.
-func (t *pairDots) leave(sums [2]reg.VecVirtual) {
+func (t *byteDots) leave(sums [2]reg.VecVirtual) {
 	for v, n := range sums {
 		VMOVDQU(n, t.leftAt(v))
 	}
 }
 
 // finish adds what is missing in the sums of half h, or of the block, and these to the row's.
-func (t *pairDots) finish(halves, h int, sums [2]reg.VecVirtual) {
+func (t *byteDots) finish(halves, h int, sums [2]reg.VecVirtual) {
 	for v, n := range sums {
 		switch {
 		case t.inPairs():
@@ -132,7 +134,7 @@ func (t *pairDots) finish(halves, h int, sums [2]reg.VecVirtual) {
 
 // addTops adds 256 times the products of the group with its upper bytes, which in the
 // half that it does not lie in are zero.
-func (t *pairDots) addTops(halves, h int, sums [2]reg.VecVirtual) {
+func (t *byteDots) addTops(halves, h int, sums [2]reg.VecVirtual) {
 	top, index, x := blockTop, GP64(), YMM()
 	if halves == 2 {
 		top = halfTop + h
@@ -150,26 +152,26 @@ func (t *pairDots) addTops(halves, h int, sums [2]reg.VecVirtual) {
 }
 
 // takeOffsets takes away what the weights' bytes are above their numbers.
-func (t *pairDots) takeOffsets(halves, h int, sums [2]reg.VecVirtual) {
-	if t.f.bytes.offset == noOffset {
+func (t *byteDots) takeOffsets(halves, h int, sums [2]reg.VecVirtual) {
+	if t.coding.offset == noOffset {
 		return
 	}
 	less := t.lessOf(halves, h)
-	VPSLLD(U8(t.f.bytes.offset), less, less)
+	VPSLLD(U8(t.coding.offset), less, less)
 	for _, n := range sums {
 		VPADDD(less, n, n)
 	}
 }
 
 // addMins adds the minima times the row's numbers.
-func (t *pairDots) addMins(halves int, scale reg.VecVirtual, sums [2]reg.VecVirtual) {
-	if t.f.min == noMin {
+func (t *byteDots) addMins(halves int, scale reg.VecVirtual, sums [2]reg.VecVirtual) {
+	if t.f.Minimum == format.NoMinimum {
 		return
 	}
 	for h := range halves {
 		x := t.sumOf(halves, h, scale)
 		for v, sum := range sums {
-			if t.f.min == halfMin {
+			if t.f.Minimum == format.HalfMinimum {
 				VFMADD231PS(t.low(v, h), x, sum)
 			} else {
 				VFNMADD231PS(t.low(v, h), x, sum)
@@ -179,7 +181,7 @@ func (t *pairDots) addMins(halves int, scale reg.VecVirtual, sums [2]reg.VecVirt
 }
 
 // lessOf is the negated sum of the row's integers in half h, or in all of the block.
-func (t *pairDots) lessOf(halves, h int) reg.VecVirtual {
+func (t *byteDots) lessOf(halves, h int) reg.VecVirtual {
 	less, place := YMM(), blockLess
 	if halves == 2 && h == 0 {
 		place = halfLess
@@ -194,7 +196,7 @@ func (t *pairDots) lessOf(halves, h int) reg.VecVirtual {
 }
 
 // sumOf is the sum of the row's numbers in half h, or in all of the block.
-func (t *pairDots) sumOf(halves, h int, scale reg.VecVirtual) reg.VecVirtual {
+func (t *byteDots) sumOf(halves, h int, scale reg.VecVirtual) reg.VecVirtual {
 	x := YMM()
 	if halves == 1 {
 		VBROADCASTSS(t.activation(0, blockSum), x)

@@ -4,53 +4,56 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/forebay-io/forebay/kernels/_gen/format"
 )
 
-// tileRows is how many rows of blocks and of weights a tile has.
-const tileRows = 16
+// amxRows is how many rows of blocks and of weights an AMX tile has.
+const amxRows = 16
 
 // Sizes in bytes of what a block becomes: its elements, and the sums of a tile product.
 const (
-	tileElements = 512
-	tileSums     = tileRows * 64
+	amxElements = 512
+	amxSums     = amxRows * 64
 )
 
-// tileDots is the state of a body whose lower bytes are multiplied by AMX. The elements of
+// amxDots is the state of a body whose lower bytes are multiplied by AMX. The elements of
 // a block of 32 columns, unpacked, are a tile as they lie: a row for each group, with four
 // bytes of each of 16 weight rows. Those of a half are four rows of it.
-type tileDots struct {
+type amxDots struct {
 	dots
 	left        reg.GPVirtual     // blocks that are not added up
 	now, next   reg.GPVirtual     // in the frame: what the block that is added up became, and the one after it
-	elements    reg.GPVirtual     // the first one's, if they are not in the frame
+	tile        reg.GPVirtual     // the elements of the first one, if they are not in the frame
 	factor, low [2]reg.VecVirtual // its scales and minima
 }
 
-// sixteen is where 16 rows are: at multiples of their distance from the first and the ninth.
-type sixteen struct {
+// sixteenRows addresses 16 rows: multiples of their distance from the first and the ninth.
+type sixteenRows struct {
 	ninth reg.GPVirtual
 	by    [8]Mem // indices with scales
 }
 
-func (s *sixteen) row(t *tile, i, disp int) Mem {
+// row is the address of row i, disp bytes on, where the first row is at x.
+func (s *sixteenRows) row(x reg.GPVirtual, i, disp int) Mem {
 	m := s.by[i%8]
-	m.Base, m.Disp = t.x, disp
+	m.Base, m.Disp = x, disp
 	if i >= 8 {
 		m.Base = s.ninth
 	}
 	return m
 }
 
-// tiles writes the product of 16 rows of blocks with 16 weight rows.
+// amxProduct writes the product of 16 rows of blocks with 16 weight rows.
 //
 // It does what dotMatMul does, to the same bits: the sum of a block, or of a half, is made
 // of the same integers, which is exact in any order, and what follows are the same floating
 // point operations in the same order. While vectors add up one block, the tiles multiply
 // the next one.
-func (g *isa) tiles(f format) {
-	textWith(0, "Tiles"+f.name, "func(dst *float32, dstStride int, w, x *byte, cols, ahead int)",
-		"Tiles"+f.name+" computes dst[i·dstStride+r] for i and r in [0,Rows) from the tile at w and the blocks at x. cols is over 0. It prefetches the same size ahead bytes from w, or nothing if ahead is negative.")
-	t := &tileDots{dots: dots{tile: tile{g: g, f: f, rows: tileRows, vectors: 1}}}
+func (g *isa) amxProduct(f quantised) {
+	textWith(0, "Tiles"+f.Name, "func(dst *float32, dstStride int, w, x *byte, cols, ahead int)",
+		"Tiles"+f.Name+" computes dst[i·dstStride+r] for i and r in [0,Rows) from the tile at w and the blocks at x. cols is over 0. It prefetches the same size ahead bytes from w, or nothing if ahead is negative.")
+	t := &amxDots{dots: *newDots(g, f, amxRows, 1)}
 	t.begin()
 	t.stage("first")
 	Label("block")
@@ -68,18 +71,18 @@ func (g *isa) tiles(f format) {
 }
 
 // inFrame says whether the elements have to be unpacked: whole bytes are a tile already.
-func (t *tileDots) inFrame() bool { return t.f.bytes != bytes128 }
+func (t *amxDots) inFrame() bool { return t.dots.elements != bytes128 }
 
 // sumBytes is the size of a block's sums.
-func (t *tileDots) sumBytes() int { return t.f.scaleHalves() * tileSums }
+func (t *amxDots) sumBytes() int { return t.f.ScaleHalves() * amxSums }
 
 // begin finds the places, clears the sums and makes the tiles' shapes.
-func (t *tileDots) begin() {
-	t.w, t.x, t.row, t.left = val("w"), val("x"), val("cols"), GP64()
-	MOVQ(t.row, t.left)
+func (t *amxDots) begin() {
+	t.w, t.x, t.step, t.left = val("w"), val("x"), val("cols"), GP64()
+	MOVQ(t.step, t.left)
 	SHRQ(U8(5), t.left)
 	t.findRows()
-	size := t.sumBytes() + tileElements
+	size := t.sumBytes() + amxElements
 	t.now, t.next = GP64(), GP64()
 	LEAQ(AllocLocal(2*size+64).Offset(63), t.now)
 	ANDQ(I8(-64), t.now)
@@ -89,28 +92,28 @@ func (t *tileDots) begin() {
 	}
 	t.hold()
 	shapes := GP64()
-	LEAQ(tileShapes(t.f.scaleHalves()), shapes)
+	LEAQ(amxShapes(t.f.ScaleHalves()), shapes)
 	onTiles("LDTILECFG", Mem{Base: shapes})
-	if t.f.super() {
+	if t.f.Super() {
 		t.head = GP64()
 	}
-	t.elements = t.now
+	t.tile = t.now
 	if !t.inFrame() {
-		t.elements = GP64()
+		t.tile = GP64()
 	}
 }
 
 // findRows makes the multiples of the rows' distance, with x a block before the first.
-func (t *tileDots) findRows() {
-	ADDQ(t.row, t.row)
+func (t *amxDots) findRows() {
+	ADDQ(t.step, t.step)
 	SUBQ(I8(blockBytes), t.x)
-	s := &sixteen{ninth: GP64()}
-	LEAQ(Mem{Base: t.x, Index: t.row, Scale: 8}, s.ninth)
+	s := &sixteenRows{ninth: GP64()}
+	LEAQ(Mem{Base: t.x, Index: t.step, Scale: 8}, s.ninth)
 	var odd [4]reg.GPVirtual // 1, 3, 5 and 7 of them
-	odd[0] = t.row
+	odd[0] = t.step
 	for k := 1; k < 4; k++ {
 		odd[k] = GP64()
-		LEAQ(Mem{Base: odd[k-1], Index: t.row, Scale: 2}, odd[k])
+		LEAQ(Mem{Base: odd[k-1], Index: t.step, Scale: 2}, odd[k])
 	}
 	for i := range s.by {
 		switch {
@@ -119,7 +122,7 @@ func (t *tileDots) findRows() {
 		case i%4 == 2:
 			s.by[i] = Mem{Index: odd[i/4], Scale: 2}
 		case i == 4:
-			s.by[i] = Mem{Index: t.row, Scale: 4}
+			s.by[i] = Mem{Index: t.step, Scale: 4}
 		}
 	}
 	t.sixteen = s
@@ -130,15 +133,15 @@ func sumsTile(h int) tmm     { return tmm(3 * h) }
 func bytesTile(h int) tmm    { return tmm(3*h + 1) }
 func elementsTile(h int) tmm { return tmm(3*h + 2) }
 
-// tileShapes is the operand of LDTILECFG: bytes of a row from byte 16 on, two bytes a tile,
+// amxShapes is the operand of LDTILECFG: bytes of a row from byte 16 on, two bytes a tile,
 // and rows from byte 48 on.
-func tileShapes(halves int) Mem {
+func amxShapes(halves int) Mem {
 	var b [64]byte
 	b[0] = 1 // the palette
 	shape := func(t tmm, rows, rowBytes int) { b[16+2*t], b[48+t] = byte(rowBytes), byte(rows) }
 	for h := range halves {
-		shape(sumsTile(h), tileRows, 64)
-		shape(bytesTile(h), tileRows, 32/halves)
+		shape(sumsTile(h), amxRows, 64)
+		shape(bytesTile(h), amxRows, 32/halves)
 		shape(elementsTile(h), 8/halves, 64)
 	}
 	var words []uint32
@@ -150,58 +153,58 @@ func tileShapes(halves int) Mem {
 
 // stage has the tiles multiply the block at w, and leaves w behind it and what it became
 // at next. Blocks that are left over whole super-blocks begin behind a header.
-func (t *tileDots) stage(name string) {
-	if t.f.super() {
+func (t *amxDots) stage(name string) {
+	if t.f.Super() {
 		TESTQ(U32(7), t.left)
 		JNZ(LabelRef(name + "_inside"))
 		MOVQ(t.w, t.head)
-		ADDQ(I32(t.f.headerBytes()), t.w)
+		ADDQ(I32(t.f.HeaderBytes()), t.w)
 		Label(name + "_inside")
 	}
 	t.prefetchNext(name)
 	ADDQ(I32(t.f.blockBytes()), t.w)
-	from := Mem{Base: t.w, Disp: -tileElements}
+	from := Mem{Base: t.w, Disp: -amxElements}
 	if t.inFrame() {
 		from = Mem{Base: t.next, Disp: t.sumBytes()}
 		for g := range 8 {
-			VMOVDQU32(t.f.bytes.unpack(&t.dots, group{places: t.f.bytes.places(g)}, 0), from.Offset(64*g))
+			VMOVDQU32(t.dots.elements.unpack(&t.dots, group{places: t.dots.elements.places(g)}, 0), from.Offset(64*g))
 		}
 	}
 	from.Index, from.Scale = GP64(), 1
 	MOVQ(U32(64), from.Index)
 	to := Mem{Base: t.next, Index: from.Index, Scale: 1}
-	halves := t.f.scaleHalves()
+	halves := t.f.ScaleHalves()
 	for h := range halves {
 		onTiles("TILEZERO", sumsTile(h))
-		onTiles("TILELOADD", from.Offset(h*tileElements/2), elementsTile(h))
-		onTiles("TILELOADD", Mem{Base: t.x, Index: t.row, Scale: 1, Disp: blockBytes + 16*h}, bytesTile(h))
+		onTiles("TILELOADD", from.Offset(h*amxElements/2), elementsTile(h))
+		onTiles("TILELOADD", Mem{Base: t.x, Index: t.step, Scale: 1, Disp: blockBytes + 16*h}, bytesTile(h))
 		onTiles("TDPBSUD", elementsTile(h), bytesTile(h), sumsTile(h))
-		onTiles("TILESTORED", sumsTile(h), to.Offset(h*tileSums))
+		onTiles("TILESTORED", sumsTile(h), to.Offset(h*amxSums))
 	}
 }
 
 // prefetchNext asks for what a later call reads of this block, and of a header behind it.
-func (t *tileDots) prefetchNext(name string) {
+func (t *amxDots) prefetchNext(name string) {
 	ahead := val("ahead")
 	TESTQ(ahead, ahead)
 	JS(LabelRef(name + "_fetched"))
-	for at := 0; at < t.f.blockBytes()+t.f.headerBytes(); at += 64 {
+	for at := 0; at < t.f.blockBytes()+t.f.HeaderBytes(); at += 64 {
 		ask(Mem{Base: t.w, Index: ahead, Scale: 1, Disp: at})
 	}
 	Label(name + "_fetched")
 }
 
 // take makes the block that was multiplied last the one that is added up.
-func (t *tileDots) take() {
-	for h := range t.f.scaleHalves() {
+func (t *amxDots) take() {
+	for h := range t.f.ScaleHalves() {
 		t.factor[h] = t.g.vec()
 		t.scaleOf(0, h, t.factor[h])
-		if t.f.min != noMin {
+		if t.f.Minimum != format.NoMinimum {
 			t.low[h] = t.minOf(0, h)
 		}
 	}
 	if !t.inFrame() {
-		LEAQ(Mem{Base: t.w, Disp: -tileElements}, t.elements)
+		LEAQ(Mem{Base: t.w, Disp: -amxElements}, t.tile)
 	}
 	XCHGQ(t.now, t.next)
 	ADDQ(I32(blockBytes), t.x)
@@ -209,11 +212,11 @@ func (t *tileDots) take() {
 }
 
 // addRow adds the block to the sums of row i.
-func (t *tileDots) addRow(i int) {
-	halves := t.f.scaleHalves()
+func (t *amxDots) addRow(i int) {
+	halves := t.f.ScaleHalves()
 	index, w := GP64(), t.g.vec()
 	MOVL(t.activation(i, blockGroup), index.As32())
-	own := Mem{Base: t.elements, Index: index, Scale: 4}
+	own := Mem{Base: t.tile, Index: index, Scale: 4}
 	if t.inFrame() {
 		own.Disp = t.sumBytes()
 	}
@@ -222,18 +225,18 @@ func (t *tileDots) addRow(i int) {
 		n := zero(t.g.vec())
 		VPDPBUSD_BCST(t.activation(i, topAt(halves, h)), w, n)
 		VPSLLD(U8(8), n, n)
-		VPADDD(Mem{Base: t.now, Disp: h*tileSums + 64*i}, n, n)
-		if t.f.bytes.offset != noOffset {
+		VPADDD(Mem{Base: t.now, Disp: h*amxSums + 64*i}, n, n)
+		if t.dots.elements.offset != noOffset {
 			less := t.g.vec()
 			t.lessOf(halves, h, i, less)
-			VPSLLD(U8(t.f.bytes.offset), less, less)
+			VPSLLD(U8(t.dots.elements.offset), less, less)
 			VPADDD(less, n, n)
 		}
 		VCVTDQ2PS(n, n)
 		VMULPS_BCST(t.activation(i, blockScale), n, n)
 		VFMADD231PS(n, t.factor[h], t.sum[0][i])
 	}
-	if t.f.min == noMin {
+	if t.f.Minimum == format.NoMinimum {
 		return
 	}
 	for h := range halves {
@@ -242,7 +245,7 @@ func (t *tileDots) addRow(i int) {
 }
 
 // end stores the sums, and gives the tiles back so that nobody saves them.
-func (t *tileDots) end() {
+func (t *amxDots) end() {
 	dst, stride := val("dst"), val("dstStride")
 	SHLQ(U8(2), stride)
 	for i := range t.rows {

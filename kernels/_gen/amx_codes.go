@@ -8,13 +8,13 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// tileCode is how VEX codes an instruction on tiles, all of opcode map 0F38: its mandatory
+// amxCode is how VEX codes an instruction on tiles, all of opcode map 0F38: its mandatory
 // prefix and its opcode.
-type tileCode struct{ prefix, opcode byte }
+type amxCode struct{ prefix, opcode byte }
 
-// tileCodes are the instructions of AMX that are used here, none of which avo or the Go
-// assembler knows; byBytes writes them.
-var tileCodes = map[string]tileCode{
+// amxCodes are the instructions of AMX that are used here, none of which avo or the Go
+// assembler knows; encodeUnknown writes them.
+var amxCodes = map[string]amxCode{
 	"LDTILECFG":   {0, 0x49},
 	"TILERELEASE": {0, 0x49},
 	"TILEZERO":    {3, 0x49},
@@ -26,7 +26,7 @@ var tileCodes = map[string]tileCode{
 // tmm is a tile by its number, for avo a constant.
 type tmm = U8
 
-// onTiles adds an instruction of tileCodes to the program; Go's order of operands.
+// onTiles adds an instruction of amxCodes to the program; Go's order of operands.
 func onTiles(name string, operands ...Op) {
 	in := &ir.Instruction{Opcode: name, Operands: operands}
 	for _, o := range operands {
@@ -39,7 +39,7 @@ func onTiles(name string, operands ...Op) {
 
 // encode gives the bytes of an instruction with these operands: none, one tile, three, or
 // memory with the tile that it is loaded to or stored from.
-func (c tileCode) encode(operands []string) []byte {
+func (c amxCode) encode(operands []string) []byte {
 	var reg, src, x, b byte // src: the number in the prefix
 	tail := []byte{0xc0}
 	var tiles []byte

@@ -2,37 +2,45 @@ package kernels
 
 import "unsafe"
 
-// dots is what an assembly package offers for matrices in blocks, on rounded
-// activations.
-type dots struct {
-	name    string
-	lanes   int // of a vector: MatMul takes one vector of weight rows or two
-	rowsMax int // activation rows that MatMul takes at once
-	fewRows int // up to as many, one vector of weight rows is taken
-	matMul  map[Type]func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)
-	round   func(dst *byte, x *float32, blocks int)
-	tiles   map[Type]func(dst *float32, dstStride int, w, x *byte, cols, ahead int) // of RowTile rows of both; may be nil
+// integerProduct multiplies up to two vectors of weight rows with some rows of rounded
+// activations; amxProduct multiplies RowTile rows of both.
+type (
+	integerProduct func(dst *float32, dstStride, rows int, w, x *byte, cols, n, ahead int)
+	amxProduct     func(dst *float32, dstStride int, w, x *byte, cols, ahead int)
+)
+
+// integers are the products of an assembly package with quantised weights, of activations
+// that it rounds to integers.
+type integers struct {
+	name     string
+	lanes    int // of a vector: a product takes one vector of weight rows or two
+	rowsMax  int // activation rows that a product takes at once
+	fewRows  int // up to as many, one vector of weight rows is taken
+	products map[Type]integerProduct
+	amx      map[Type]amxProduct // may be nil
+	round    func(dst *byte, x *float32, blocks int)
 }
 
-// withTiles is d with products of RowTile rows of activations with as many of weights at once.
-func (d *dots) withTiles(tiles map[Type]func(dst *float32, dstStride int, w, x *byte, cols, ahead int)) *dots {
+// withAMX is d with products of RowTile rows of activations with as many of weights at once.
+func (d *integers) withAMX(products map[Type]amxProduct) *integers {
 	with := *d
-	with.tiles = tiles
+	with.amx = products
 	return &with
 }
 
-// withDots is s with the matrix products that d has.
-func (s *Set) withDots(d *dots) *Set {
+// withIntegers is s with the products that d has.
+func (s *Set) withIntegers(d *integers) *Set {
 	with := *s
 	with.Name = d.name
+	with.InAssembly = func(t Type) bool { return d.products[t] != nil || s.InAssembly(t) }
 	with.Pack = func(t Type, rows, cols int, raw []byte) *Matrix {
-		if d.matMul[t] == nil {
+		if d.products[t] == nil {
 			return s.Pack(t, rows, cols, raw)
 		}
 		return byteTiles.pack(t, rows, cols, raw)
 	}
 	with.MatMul = func(dst []float32, dstStride int, m *Matrix, x Input, n, r0, r1 int) {
-		if d.matMul[m.Type] == nil {
+		if d.products[m.Type] == nil {
 			s.MatMul(dst, dstStride, m, x, n, r0, r1)
 			return
 		}
@@ -55,11 +63,11 @@ const chunkBytes = 512 << 10
 
 // multiply walks over one or two vectors of weight rows at a time, which stay in the
 // first-level cache for all activations of a chunk, which stays in the second.
-func (d *dots) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
+func (d *integers) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
 	checkMatMul(dst, dstStride, m, len(x)*BlockLen, n, r0, r1)
 	rowBlocks := m.Cols / BlockLen
 	unit := d.rowsMax
-	if d.tiles != nil {
+	if d.amx != nil {
 		unit = RowTile
 	}
 	chunk := max(1, chunkBytes/(rowBlocks*int(unsafe.Sizeof(Block{})))/unit) * unit
@@ -70,14 +78,14 @@ func (d *dots) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r
 
 // multiplyChunk multiplies all rows of a chunk with the tiles of two vectors, and then
 // with the next ones. Calls that follow each other on the same tiles share the fetching
-// of the next: the first fetches one, the second the other. Whole tiles of activations
-// are multiplied with whole tiles of weights where the set has that.
-func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
-	kernel, tiled := d.matMul[m.Type], d.tiles[m.Type]
+// of the next: the first fetches one, the second the other. With AMX, RowTile rows of
+// activations are multiplied with whole tiles of weights at once.
+func (d *integers) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
+	product, amx := d.products[m.Type], d.amx[m.Type]
 	rowBytes, rowBlocks := byteTiles.rowBytes(m.Type, m.Cols), m.Cols/BlockLen
 	step, tile := 2*d.lanes, RowTile*rowBytes
-	rest := n // activations that tiles leave
-	if tiled != nil {
+	rest := n // rows of activations that AMX leaves
+	if amx != nil {
 		rest %= RowTile
 	}
 	if rest <= d.fewRows {
@@ -91,10 +99,10 @@ func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block,
 			ahead = step * rowBytes
 		}
 		i := 0
-		if tiled != nil && rows%RowTile == 0 {
+		if amx != nil && rows%RowTile == 0 {
 			for ; i+RowTile <= n; i += RowTile {
 				for v := 0; v < rows; v += RowTile {
-					tiled(&dst[i*dstStride+r+v], dstStride, &m.Data[(r+v)*rowBytes], blockBytes(&x[i*rowBlocks]), m.Cols, ahead)
+					amx(&dst[i*dstStride+r+v], dstStride, &m.Data[(r+v)*rowBytes], blockBytes(&x[i*rowBlocks]), m.Cols, ahead)
 				}
 				ahead = -1
 			}
@@ -102,7 +110,7 @@ func (d *dots) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block,
 		for i < n {
 			calls := (n - i + d.rowsMax - 1) / d.rowsMax
 			count := (n - i + calls - 1) / calls
-			kernel(&dst[i*dstStride+r], dstStride, rows, w, blockBytes(&x[i*rowBlocks]), m.Cols, count, ahead)
+			product(&dst[i*dstStride+r], dstStride, rows, w, blockBytes(&x[i*rowBlocks]), m.Cols, count, ahead)
 			i += count
 			if ahead > 0 {
 				ahead += tile

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,16 +10,18 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/internal/cost"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 var someCost = cost.Cost{Base: 1e6, PrefillToken: 1e5, PrefillContext: 10, DecodeRow: 1e5, DecodeContext: 100}
 
 func TestCostFileRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "cost.json")
-	if err := writeCost(path, "key", someCost); err != nil {
+	kept := costFile{Key: "key", Cost: someCost, ManyRows: "tiles"}
+	if err := writeCost(path, kept); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := readCost(path, "key"); err != nil || got != someCost {
+	if got, err := readCost(path, "key"); err != nil || got != kept {
 		t.Errorf("read %+v, %v", got, err)
 	}
 	if _, err := readCost(path, "another"); err == nil || !strings.Contains(err.Error(), `"key"`) {
@@ -52,14 +55,77 @@ func TestCostFilesThatAreNone(t *testing.T) {
 	}
 }
 
+// twoWays is a set with two ways to multiply many rows, and its alternative.
+func twoWays() (tiles, vectors *kernels.Set) {
+	tiles, vectors = &kernels.Set{Name: "two", ManyRows: "tiles"}, &kernels.Set{Name: "two", ManyRows: "vectors"}
+	tiles.Alternative, vectors.Alternative = vectors, tiles
+	return tiles, vectors
+}
+
+func TestManyRowsAsRemembered(t *testing.T) {
+	tiles, vectors := twoWays()
+	one := &kernels.Set{Name: "one"}
+	for _, c := range []struct {
+		set        *kernels.Set
+		remembered string
+		found      *kernels.Set // nil: nothing may be measured
+		want       *kernels.Set
+	}{
+		{tiles, "tiles", nil, tiles}, {tiles, "vectors", nil, vectors}, {vectors, "tiles", nil, tiles},
+		{tiles, "", vectors, vectors}, {tiles, "", tiles, tiles}, {tiles, "another way", vectors, vectors},
+		{one, "", nil, one}, {one, "tiles", nil, one},
+	} {
+		got := rememberedSet(c.set, c.remembered, func() *kernels.Set {
+			if c.found == nil {
+				t.Errorf("%s %q: measured", c.set.Name, c.remembered)
+				return c.set
+			}
+			return c.found
+		})
+		if got != c.want {
+			t.Errorf("%s %s, remembered %q: got %s", c.set.Name, c.set.ManyRows, c.remembered, got.ManyRows)
+		}
+	}
+}
+
+// TestManyRowsAreKept: the choice goes to the file with the cost, the next start takes it from
+// there, and another key does not.
+func TestManyRowsAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cost.json")
+	begin := func(key string, measure bool) *parts {
+		p := &parts{}
+		p.set, _ = twoWays()
+		p.keeper.open(path, key, slog.New(slog.DiscardHandler))
+		p.chooseManyRows(kernels.Q4_0, measure)
+		return p
+	}
+	first := begin("key", false)
+	if first.set.ManyRows != "vectors" {
+		t.Errorf("with nothing measured many rows are multiplied by %s", first.set.ManyRows)
+	}
+	first.keeper.keep(someCost)
+	if next := begin("key", true); next.set.ManyRows != "vectors" || next.keeper.kept.Cost != someCost {
+		t.Errorf("the next start has %s, %+v", next.set.ManyRows, next.keeper.kept)
+	}
+	// A set that rounds nothing is not timed: it stays as it is, the tiles.
+	if other := begin("another machine", true); other.set.ManyRows != "tiles" || other.keeper.kept != (costFile{}) {
+		t.Errorf("another machine has %s, %+v", other.set.ManyRows, other.keeper.kept)
+	}
+	a, b := costKey("digest", "avx512amx", &Config{Threads: 2}), costKey("digest", "avx512bf16", &Config{Threads: 2})
+	if a == b || !strings.Contains(a, processor()) {
+		t.Errorf("keys %q and %q", a, b)
+	}
+}
+
 func FuzzParseCost(f *testing.F) {
 	f.Add([]byte(`{"key":"key","cost":{"Base":1,"PrefillToken":2.5}}`))
 	f.Add([]byte(`{"key":"key","cost":{"Base":-0,"DecodeRow":1e308}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := parseCost(text, "key")
+		file, err := parseCost(text, "key")
 		if err != nil {
 			return
 		}
+		c := file.Cost
 		var fit cost.Fit
 		fit.Restore(c)
 		fit.Observe(cost.Load{DecodeRows: 1}, time.Millisecond)

@@ -81,6 +81,8 @@ func (p *parts) load(cfg *Config) error {
 	if err != nil {
 		return err
 	}
+	p.keeper.open(cfg.CostFile, costKey(weights.Digest(), p.set.Name, cfg), cfg.Log)
+	p.chooseKernels(cfg, weights)
 	team := kernels.NewTeam(cfg.Threads)
 	p.closers = append(p.closers, func() error { team.Close(); return nil })
 	m, err := p.loadModel(cfg, weights, team, p.openImage(cfg, f, weights, team))
@@ -90,6 +92,21 @@ func (p *parts) load(cfg *Config) error {
 	p.describe(cfg, f.ID(), weights, m)
 	p.loadTemplate(f.Chat())
 	return nil
+}
+
+// chooseKernels decides what the set leaves open for these weights, and warns where it has
+// no product of them.
+func (p *parts) chooseKernels(cfg *Config, weights *gguf.File) {
+	var quantised kernels.Type // the one with most bytes, if there is any
+	for _, use := range weights.TypeUses() {
+		if quantised.BlockLen() == 1 {
+			quantised = use.Type
+		}
+		if !p.set.InAssembly(use.Type) && p.set.Name != "ref" {
+			cfg.Log.Warn("the kernel set multiplies these weights in plain Go, many times slower than others do", "kernels", p.set.Name, "type", use.Type)
+		}
+	}
+	p.chooseManyRows(quantised, !cfg.SelfBenchmarkOff)
 }
 
 func open(path string) (*checkpoint.Checkpoint, error) {
@@ -137,7 +154,7 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *rep
 
 // mathVersion changes when the engine's arithmetic does; it is part of the
 // fingerprint, which promises equal bits.
-const mathVersion = 3
+const mathVersion = 4
 
 func (p *parts) describe(cfg *Config, id string, f *gguf.File, m *model.Model) {
 	c := m.Config()

@@ -7,28 +7,29 @@ import (
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
-// This file warms the step cost before the first request: a few forwards on
-// pages that nobody owns yet. Nothing of them can be seen afterwards: pages
-// are written before they are read, no block is indexed, nothing is counted.
+// This file measures the cost of steps before the first request: a few forwards
+// on pages that no sequence owns yet. They leave no trace: pages are written
+// before they are read, no block is indexed, nothing is counted.
 
 // trial is the shape of one forward.
 type trial struct {
-	rows, rowContext int // decode rows, and how many tokens each looks back on
-	chunk, context   int // a prompt's next tokens, and those before them
+	rows, rowContext int // decode rows, and the tokens before each
+	chunk, context   int // a prompt's next tokens, and the tokens before them
 }
 
-// trials go from cheap to dear, and tell the five coefficients apart. The
-// first is not learned from: it reads what is not in any cache yet.
+// trials go from cheap to expensive, and tell the five coefficients apart. The
+// first teaches nothing: it reads weights that are in no cache yet.
 var trials = [...]trial{
 	{1, 16, 0, 0}, {1, 16, 0, 0}, {4, 16, 0, 0}, {0, 0, 16, 0}, {4, 512, 0, 0}, {2, 16, 16, 256},
 	{0, 0, 64, 0}, {0, 0, 32, 1024}, {8, 256, 0, 0}, {0, 0, 128, 0}, {2, 64, 64, 512},
 }
 
-// benchmarkBytes is the weights that a forward surely reads in a second, even
-// when they come from a disk: what cannot be stopped is not begun.
+// benchmarkBytes is the bytes of weights that a forward reads in a second even
+// from a disk. A forward cannot be stopped, so one that may take too long is not
+// begun.
 const benchmarkBytes = 1 << 30
 
-// selfBenchmark teaches what steps cost, within the limit for it.
+// selfBenchmark measures the cost of steps, within the configured limit.
 func (p *parts) selfBenchmark(cfg *Config) {
 	began, limit := time.Now(), cfg.SelfBenchmarkLimit
 	if time.Duration(float64(p.info.WeightBytes)/benchmarkBytes*float64(time.Second)) > limit {
@@ -53,7 +54,7 @@ func (p *parts) selfBenchmark(cfg *Config) {
 func (p *parts) trialChunks(t trial, cfg *Config) (chunks []model.Chunk, load cost.Load, ok bool) {
 	most := max(t.rowContext, t.context) + max(t.chunk, 1)
 	shared := (most + cfg.PageTokens - 1) / cfg.PageTokens
-	own := shared // the first page after the shared ones
+	own := shared // the next page that is not shared
 	tokens := make([]int32, max(1, t.chunk))
 	for i := range tokens {
 		tokens[i] = int32(i % p.info.VocabTokens)

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay-io/forebay/internal/conf"
 )
 
-// Config is everything an engine can be told. Zero fields take their defaults.
+// Config configures an engine. Zero fields take their defaults.
 type Config struct {
 	Model    string `yaml:"model" help:"The model: path of a GGUF file, of a part of one that is split, or of a folder, or hf:OWNER/REPO[:FILE] on the Hugging Face Hub; empty serves the embedded demo model."`
 	ModelID  string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the file's name without its extension, or the folder's."`
@@ -22,7 +22,7 @@ type Config struct {
 	KVBytes          int64  `yaml:"kv_bytes" help:"Memory for keys and values, in bytes; 0 takes room for eight full contexts, at most 1 GiB."`
 	KVType           string `yaml:"kv_type" default:"f16" oneof:"f32 f16 int8" help:"Type in which keys and values are kept: f16 takes half of f32's memory and reading time, int8 a quarter, with answers a little further from the model's."`
 	PageTokens       int    `yaml:"page_tokens" default:"16" range:"1..256" help:"Tokens in a page of keys and values, the unit of prefix reuse."`
-	TokensCacheBytes int    `yaml:"tokens_cache_bytes" default:"16MiB" range:"64KiB..4GiB" help:"Memory for prompts that were tokenized, in bytes: of a chat's next turn only what is new is tokenized."`
+	TokensCacheBytes int    `yaml:"tokens_cache_bytes" default:"16MiB" range:"64KiB..4GiB" help:"Memory for prompts that were tokenized, in bytes: the next turn of a chat then tokenizes only its new text."`
 
 	BatchTokensMax int           `yaml:"batch_tokens_max" default:"512" range:"1..65536" help:"Most tokens that one step computes."`
 	SequencesMax   int           `yaml:"sequences_max" default:"64" range:"1..65536" help:"Most sequences that run at the same time; paused ones do not count."`
@@ -42,7 +42,7 @@ type Config struct {
 	RepackCache         string `yaml:"repack_cache" help:"Directory that keeps weights as the kernels read them, made if it is not there: later starts map them instead of packing anew. A model takes about its file's size there; empty keeps none."`
 	RepackCacheBytesMax int64  `yaml:"repack_cache_bytes_max" default:"64GiB" range:"1MiB..1024TiB" help:"Bytes in that directory; what was not used for longest goes first."`
 
-	StepRecordsOff bool `yaml:"step_records_off" help:"Keep no records of steps and do not time kernels: a request's page then says how long it took, and not with whom."`
+	StepRecordsOff bool `yaml:"step_records_off" help:"Keep no records of steps and do not time kernels: a request's page then says how long it took, but not which requests ran beside it."`
 
 	WaitingMax         int           `yaml:"waiting_max" default:"64" range:"1..1048576" help:"Most generations that wait for a place or for pages; more are refused as overloaded."`
 	GenerationsMax     int           `yaml:"generations_max" default:"1024" range:"1..1048576" help:"Most generations alive at the same time, paused ones too."`
@@ -50,10 +50,10 @@ type Config struct {
 	ChoicesMax         int           `yaml:"choices_max" default:"16" range:"1..1024" help:"Most choices (n) of one generation."`
 	PromptRenderBudget time.Duration `yaml:"prompt_render_budget" default:"2s" help:"Longest time that a chat template may take for one request."`
 
-	Log *slog.Logger `yaml:"-"` // for notes that are no errors; nil drops them
+	Log *slog.Logger `yaml:"-"` // for notes that are not errors; nil drops them
 }
 
-// fill sets the defaults and says what is wrong with the rest.
+// fill sets the defaults and checks the rest.
 func (c *Config) fill() error {
 	if err := conf.Complete("engine", c); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// stepLimits are what bounds the loop's steps.
+// stepLimits are the bounds of the loop's steps.
 func (c *Config) stepLimits() step.Limits {
 	return step.Limits{
 		TokensMax: c.BatchTokensMax, RowsMax: c.SequencesMax, TokensMin: c.PageTokens,
@@ -82,11 +82,11 @@ const (
 	kvBytesMax = 1 << 30
 )
 
-// pagesMax is how many pages package kv can name.
+// pagesMax is the most pages that package cache can number.
 const pagesMax = 1<<23 - 1
 
-// CacheBytes is the memory for keys and values that an engine so configured takes
-// for contexts of so many tokens, where each page takes pageBytes.
+// CacheBytes is the memory that an engine with this configuration takes for keys
+// and values, where a context has contextTokens and a page takes pageBytes.
 func (c *Config) CacheBytes(contextTokens, pageBytes int) int64 {
 	if c.KVBytes != 0 {
 		return c.KVBytes
@@ -95,7 +95,7 @@ func (c *Config) CacheBytes(contextTokens, pageBytes int) int64 {
 	return min(kvBytesMax, int64(kvContexts*perContext)*int64(pageBytes))
 }
 
-// pageCount is how many pages of pageBytes the pool gets.
+// pageCount is the pool's number of pages of pageBytes.
 func (c *Config) pageCount(contextTokens, pageBytes int) (int, error) {
 	pages := c.CacheBytes(contextTokens, pageBytes) / int64(pageBytes)
 	if pages < 1 {

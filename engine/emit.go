@@ -12,7 +12,7 @@ import (
 // wake-up for each reader that got some.
 type outbox struct{ woken []*generation }
 
-// put hands an event to g's reader, whom wake tells.
+// put adds an event to g's stream; wake tells the reader.
 func (o *outbox) put(g *generation, e wire.Event) {
 	g.stream.Put(e)
 	if !g.eventsAdded {

@@ -22,17 +22,17 @@ type Engine struct {
 	// Fixed at construction; safe for any goroutine.
 	cfg        Config
 	info       wire.Model
-	poolTokens int // what all pages hold together
+	poolTokens int // of all pages together
 	parts      parts
 	pool       *cache.Pool // Match, Hasher and Fits only; the loop owns the rest
 	inbox      *inbox
 	looped     chan struct{} // the loop has ended
-	done       chan struct{} // and so has all that goes with it
+	done       chan struct{} // and the cost is kept
 
 	state atomic.Pointer[wire.State]
 
-	// preparing is held for reading by Prepare, and for writing by Close: what
-	// Prepare uses is not freed under it.
+	// preparing is held for reading by Prepare, and for writing by Close, so that
+	// Close does not free what Prepare uses.
 	preparing sync.RWMutex
 	closed    bool
 }
@@ -117,8 +117,8 @@ func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
 	return own.stream
 }
 
-// newGeneration checks what came over the wire and copies it: nothing of the
-// caller's is kept, and the loop allocates little.
+// newGeneration checks and copies what came over the wire: it keeps nothing of
+// the caller's, and reserves memory so that the loop allocates little.
 func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	if err := e.inbox.refusal(); err != nil {
 		return nil, err
@@ -155,8 +155,8 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	return own, nil
 }
 
-// answerTokensAhead is how much of an answer has its room from the start:
-// where nobody said max_tokens, few answers fill the context.
+// answerTokensAhead is how many tokens of an answer have memory from the start:
+// without max_tokens few answers fill the context.
 const answerTokensAhead = 4096
 
 func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequence {
@@ -168,7 +168,7 @@ func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequenc
 	return s
 }
 
-// checkTokens refuses ids that the model does not have.
+// checkTokens refuses ids outside the vocabulary.
 func (e *Engine) checkTokens(tokens []int32) *wire.Error {
 	for i, id := range tokens {
 		if id < 0 || int(id) >= e.info.VocabTokens {
@@ -181,8 +181,8 @@ func (e *Engine) checkTokens(tokens []int32) *wire.Error {
 // State implements wire.Engine.
 func (e *Engine) State() *wire.State { return e.state.Load() }
 
-// Drain takes nothing new and waits until everything that runs has ended, or
-// until ctx ends; then it returns ctx's error, and Close ends the rest.
+// Drain refuses everything new and waits until all generations have ended. If
+// ctx ends first, it returns ctx's error, and Close ends the rest.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.inbox.shut(errDraining(), false)
 	select {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// fileStatus is not known well enough here to keep weights by.
+// fileStatus is not reliable enough on this system to keep weights by it.
 func fileStatus(path string) (string, error) {
 	return "", fmt.Errorf("status of %s: %w on this system", path, errors.ErrUnsupported)
 }

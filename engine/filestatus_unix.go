@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileStatus is what a file system changes when a file is written or replaced. The
-// time of the last change of status is what no program can set back. The device is
-// left out: it has another number after each mount.
+// fileStatus is a file's status that changes when the file is written or
+// replaced. No program can set back the time of the last status change. The device
+// is left out: its number changes with each mount.
 func fileStatus(path string) (string, error) {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {

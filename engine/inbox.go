@@ -8,17 +8,17 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// inbox is the only way into the loop: new generations, and the news that a
-// reader paused, resumed, cancelled or made room. Both lists are bounded: the
-// first by the limits below, the second by the generations alive, since each
-// is in it at most once.
+// inbox is the only way into the loop: new generations, and those whose reader
+// paused, resumed, cancelled or made room. Both lists are bounded: the first by
+// the limits below, the second by the generations alive, since each is in it at
+// most once.
 type inbox struct {
 	wake chan struct{} // capacity 1: there is something to take
 
 	waitingMax     int
 	generationsMax int
 
-	// urgent says that an arrival that people wait for has not been taken yet.
+	// urgent says that an arrival of level 0 has not been taken yet.
 	urgent atomic.Bool
 	// launchTrace is the one that is asked for or runs, or nil; the loop removes it.
 	launchTrace atomic.Pointer[launchTrace]
@@ -26,12 +26,12 @@ type inbox struct {
 	mu       sync.Mutex
 	arrivals []*generation
 	touched  []*generation
-	ranks    uint64      // given out to sequences, oldest first
+	ranks    uint64      // given to sequences so far, oldest first
 	live     int         // generations that have neither ended nor been cancelled
-	waiting  int         // of those, the ones that have not started
+	waiting  int         // live ones that have not started
 	refuse   *wire.Error // set once nothing new is taken
 	closing  bool
-	empty    chan struct{} // closed when refusing and none is live
+	empty    chan struct{} // closed when the inbox refuses and none is live
 }
 
 func newInbox(c *Config) *inbox {
@@ -57,7 +57,7 @@ func errOverloaded(format string, limit int) *wire.Error {
 	return err
 }
 
-// post hands a new generation to the loop, or says why it is not taken.
+// post hands a new generation to the loop, or says why it is refused.
 func (in *inbox) post(g *generation) *wire.Error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -65,9 +65,9 @@ func (in *inbox) post(g *generation) *wire.Error {
 	case in.refuse != nil:
 		return in.refuse
 	case in.waiting >= in.waitingMax:
-		return errOverloaded("as many generations wait in the engine as may, %d; try again, or raise engine.waiting_max", in.waitingMax)
+		return errOverloaded("the engine already has the most waiting generations allowed, %d; try again, or raise engine.waiting_max", in.waitingMax)
 	case in.live >= in.generationsMax:
-		return errOverloaded("the engine holds as many generations as it may, %d; try again, or raise engine.generations_max", in.generationsMax)
+		return errOverloaded("the engine already has the most generations allowed, %d; try again, or raise engine.generations_max", in.generationsMax)
 	}
 	for _, s := range g.choices {
 		in.ranks++
@@ -101,7 +101,7 @@ func (in *inbox) kick() {
 	}
 }
 
-// take moves everything to the caller's slices, which it reuses.
+// take appends everything to the caller's slices, and empties the inbox.
 func (in *inbox) take(arrivals, touched []*generation) (_, _ []*generation, closing bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// parts are what a model file gives.
+// parts are what an engine is built of: the model and what belongs to it.
 type parts struct {
 	info      wire.Model
 	model     forwarder
@@ -30,7 +30,7 @@ type parts struct {
 	vocab     int              // logits of a token; the tokenizer may know fewer
 	pages     int
 	closers   []func() error // in the order of opening
-	fit       cost.Fit       // what is known of steps before the first
+	fit       cost.Fit       // the cost of steps, as known before the first
 	keeper    keeper
 	images    imageKeeper
 }
@@ -116,7 +116,7 @@ func open(path string) (*checkpoint.Checkpoint, error) {
 	return checkpoint.Open(path)
 }
 
-// loadModel sizes the pool and loads the weights, from im if that is not nil.
+// loadModel sizes the pool and loads the weights, from im if it is not nil.
 func (p *parts) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *repack.Image) (*model.Model, error) {
 	c, err := model.ReadConfig(f)
 	if err != nil {
@@ -152,7 +152,7 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *rep
 	return m, nil
 }
 
-// mathVersion changes when the engine's arithmetic does; it is part of the
+// mathVersion changes with the engine's arithmetic. It is part of the
 // fingerprint, which promises equal bits.
 const mathVersion = 4
 

@@ -53,7 +53,7 @@ type loop struct {
 // turnScratch is the memory of one turn, which the next one reuses.
 type turnScratch struct {
 	arrivals, touched []*generation
-	works             []step.Work
+	candidates        []step.Candidate
 	shares            []step.Share
 	rows              []row
 	chunks            []model.Chunk
@@ -130,8 +130,8 @@ func (l *loop) compose() []row {
 		l.inbox.started()
 	}
 	m := &l.scratch
-	m.works = l.supply.able(m.works[:0])
-	m.shares = l.composer.Compose(m.shares[:0], m.works, l.ledger.fit.Cost(), time.Duration(wire.Monotonic()))
+	m.candidates = l.supply.able(m.candidates[:0])
+	m.shares = l.composer.Compose(m.shares[:0], m.candidates, l.ledger.fit.Cost(), time.Duration(wire.Monotonic()))
 	m.rows = m.rows[:0]
 	scored := 0 // prompt tokens whose logits are kept
 	for _, share := range m.shares {

@@ -8,11 +8,11 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// open attaches a waiting sequence to the pages that are cached of it, if the
-// rest fits. The first sequence preempts all whom it may for that; another only
-// those of less urgent levels, and only if all of these together are enough.
+// open gives a waiting sequence its cached pages, if the rest of its tokens fits
+// too. The first sequence preempts every sequence that it may for that; another
+// one preempts only less urgent levels, and only if these hold enough.
 func (p *supply) open(s *sequence, first bool) bool {
-	if !first && p.unpromised() < 1 && p.takeable(s.gen.level) < 1 { // its last token needs a page, whatever is cached
+	if !first && p.unpromised() < 1 && p.takeable(s.gen.level) < 1 { // its last token needs a page even if all is cached
 		return false
 	}
 	s.kv = p.pool.Open(s.gen.salt, s.reusable())

@@ -20,29 +20,31 @@ import (
 )
 
 // This file keeps packed weights from one start to the next, where the
-// configuration names a directory for them. An image helps and is never needed:
-// what cannot be used is packed anew, and what cannot be kept is a line in the log.
+// configuration names a directory for them. An image only saves time: one that
+// cannot be used is packed anew, and one that cannot be written is a line in the
+// log.
 
 const (
-	// imageBytesMin is the least weights worth an image: fewer are packed in the
-	// time that a process takes to start.
+	// imageBytesMin is the least bytes of weights for an image: fewer are packed
+	// in the time that a process takes to start.
 	imageBytesMin = 64 << 20
 	// imageRest leaves nine tenths of a processor to the requests.
 	imageRest = 9
 )
 
-// imageKeeper has the image of one engine's weights. Without a cache it does nothing.
+// imageKeeper keeps the image of one engine's weights. Without a cache it does
+// nothing.
 type imageKeeper struct {
 	cache    *repack.Cache
 	key      string
 	bytesMin int
-	source   func() (string, error) // the key, if it were made now
+	source   func() (string, error) // computes the key of the files as they are now
 	log      *slog.Logger
 	written  chan struct{} // closed when the writing has ended; nil where there is none
 }
 
-// openImage finds the image of the weights. It gives nil where there is none, and
-// says in the log why one is not used.
+// openImage finds the image of the weights, or nil. Where there is one and it is
+// not used, the log says why.
 func (p *parts) openImage(cfg *Config, f *checkpoint.Checkpoint, weights *gguf.File, team *kernels.Team) *repack.Image {
 	if cfg.RepackCache == "" || cfg.Model == "" || p.set.Name == "ref" { // ref reads the file as it is
 		return nil
@@ -70,9 +72,9 @@ func (p *parts) openImage(cfg *Config, f *checkpoint.Checkpoint, weights *gguf.F
 	return nil
 }
 
-// imageKey says what packed weights are of. The digest covers all but the inside
-// of the tensors; what a file's status says tells whether that has changed. Where
-// this program makes the weights, it is part of their source.
+// imageKey identifies the source of packed weights. The digest covers all but the
+// contents of the tensors; the status of a file tells whether these have changed.
+// Where this program makes the weights, its own file is part of their source.
 func imageKey(files []string, weights *gguf.File, set *kernels.Set) (string, error) {
 	if slices.ContainsFunc(weights.Tensors, func(t gguf.Tensor) bool { return t.Make != nil }) {
 		exe, err := os.Executable()
@@ -119,7 +121,8 @@ func (p *parts) keepImage() {
 	}(*k)
 }
 
-// write tells how it went, unless the engine closed or another one is at it.
+// write writes the image and logs the result, unless the engine closed or
+// another process is writing it.
 func (k *imageKeeper) write(ctx context.Context, images []repack.Part, bytes int) {
 	began := time.Now()
 	key, err := k.source()

@@ -12,8 +12,8 @@ import (
 )
 
 // generation is one dispatched request: a stream, and a sequence for each
-// choice. It is the reader's Control: the reader's wishes are flags that the
-// loop looks at between two steps.
+// choice. It is the reader's Control: pause, resume and cancel set flags that
+// the loop reads between two steps.
 type generation struct {
 	// Fixed at Generate.
 	id           string
@@ -65,16 +65,16 @@ func (g *generation) Taken() {
 	}
 }
 
-// held reports whether g must not work now: its reader asked for a pause, or
-// has not taken enough events to leave room for another of each choice.
+// held reports whether g must not compute now: its reader asked for a pause, or
+// its stream has no room for another event of each choice.
 func (g *generation) held() bool { return g.paused || g.parked.Load() }
 
 // look parks g, or lets it go on, by the room in its stream.
 func (g *generation) look() {
 	room := g.stream.Room() >= len(g.choices)
 	if !room {
-		// Set first, then look again: a reader that took in between has
-		// either seen the flag, or made the room that is seen here.
+		// Set first, then look again: a reader that takes events in between
+		// either sees the flag, or makes room that is seen here.
 		g.parked.Store(true)
 		room = g.stream.Room() >= len(g.choices)
 	}
@@ -95,8 +95,8 @@ type sampler interface {
 //	tokens  [ prompt ······ | output ··· )
 //	pages   [0 ······ computed)            the rest is pending
 //
-// Prefill, decode and recomputing after a preemption are the same thing: some
-// pending tokens are computed, and when none is left the next is sampled.
+// Prefill, decode and recomputing after a preemption are the same: some pending
+// tokens are computed, and when none is left the next token is sampled.
 type sequence struct {
 	gen     *generation
 	choice  int
@@ -107,12 +107,12 @@ type sequence struct {
 	text    *text.Stream
 
 	generated  int
-	cachedThen int       // tokens found in the cache when it began to wait
+	cachedThen int       // tokens that were cached when it began to wait
 	since      uint64    // the last turn that gave it a share, or the one it was let in
 	inStep     uint64    // the last step it computed in
 	waits      wire.Part // why it has no pages
 	leftOut    wire.Part // why it was not in the last step though it has pages
-	// Tokens whose text has not begun to leave, with where it begins.
+	// Log-probabilities of tokens whose text has not begun to leave.
 	logprobs []heldLogprob
 	pushed   int // bytes given to text
 }
@@ -132,8 +132,8 @@ func (s *sequence) computed() int {
 
 func (s *sequence) pending() int { return len(s.tokens) - s.computed() }
 
-// prefill is how many tokens it has to compute before it can go on, as far as
-// is known: while it waits, those that were not cached when it began to.
+// prefill is how many tokens it has to compute before its next one is sampled.
+// While it waits, this counts the tokens that were not cached when the wait began.
 func (s *sequence) prefill() int {
 	switch {
 	case s.decoding():
@@ -144,9 +144,9 @@ func (s *sequence) prefill() int {
 	return s.pending()
 }
 
-// work is what the composer needs to know.
-func (s *sequence) work(index int) step.Work {
-	return step.Work{
+// candidate is what the composer needs to know of s.
+func (s *sequence) candidate(index int) step.Candidate {
+	return step.Candidate{
 		Pending: s.pending(), Context: s.computed(), Decode: s.decoding(), Level: s.gen.level, Long: s.gen.long, Key: s.gen.key,
 		Arrival: s.rank, Since: s.since, Goal: s.gen.tokenGoal, Index: index,
 	}
@@ -161,8 +161,8 @@ func (s *sequence) places() int {
 	return len(s.gen.choices)
 }
 
-// inOrder compares by level and then by age: who comes first may take the
-// pages of who comes later, never the other way round.
+// inOrder compares by level and then by age: an earlier sequence may take the
+// pages of a later one, never the other way round.
 func inOrder(a, b *sequence) int {
 	return cmp.Or(cmp.Compare(a.gen.level, b.gen.level), cmp.Compare(a.rank, b.rank))
 }
@@ -170,7 +170,7 @@ func inOrder(a, b *sequence) int {
 // decoding reports whether all that is pending is the token sampled last.
 func (s *sequence) decoding() bool { return s.generated > 0 && s.pending() == 1 }
 
-// wantsPrompt reports whether the prompt's own log-probabilities are missing.
+// wantsPrompt reports whether log-probabilities of the prompt are still missing.
 func (s *sequence) wantsPrompt() bool {
 	return s.gen.options.PromptLogprobs && s.choice == 0 && s.generated == 0 && len(s.gen.promptLogprobs) < s.gen.promptTokens
 }
@@ -183,8 +183,8 @@ func (s *sequence) reusable() []int32 {
 	return s.tokens
 }
 
-// logitRows is how many of the next n tokens need logits: all of a prompt
-// whose log-probabilities are asked for, else the last one pending.
+// logitRows is how many of the next n tokens need logits: all of a prompt whose
+// log-probabilities are asked for, otherwise only the last pending token.
 func (s *sequence) logitRows(n int) int {
 	switch {
 	case s.wantsPrompt():

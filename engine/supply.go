@@ -213,22 +213,22 @@ func (p *supply) letIn(s *sequence) (started int) {
 
 // able appends the running sequences that can compute in this turn. One whose
 // next block another computes just now cannot.
-func (p *supply) able(works []step.Work) []step.Work {
+func (p *supply) able(candidates []step.Candidate) []step.Candidate {
 	p.turns++
 	for i, s := range p.running {
 		if s.gen.held() {
 			continue
 		}
 		s.leftOut = wire.PartPrefix
-		if len(works) > 0 && s.gen.level > works[0].Level {
+		if len(candidates) > 0 && s.gen.level > candidates[0].Level {
 			p.pool.Unclaim(s.kv) // a more urgent one may have claimed its block just now
 		}
 		if s.decoding() || s.wantsPrompt() || p.pool.Claim(s.kv, s.tokens) {
-			works = append(works, s.work(i))
+			candidates = append(candidates, s.candidate(i))
 			s.leftOut = wire.PartHeldBack
 		}
 	}
-	return works
+	return candidates
 }
 
 // count writes what is held and what waits into a State.

@@ -51,7 +51,7 @@ type machine struct {
 
 	// Scratch.
 	ready, waiting []*job
-	works          []step.Work
+	works          []step.Candidate
 	stepShares     []step.Share
 }
 
@@ -128,7 +128,7 @@ func (m *machine) start(now time.Duration) {
 	m.candidates()
 	m.works = m.works[:0]
 	for i, j := range m.ready {
-		m.works = append(m.works, step.Work{
+		m.works = append(m.works, step.Candidate{
 			Pending: j.pending(), Context: j.computed, Decode: j.decoding(), Level: j.level, Long: j.long,
 			Key: j.key, Arrival: uint64(j.order), Since: j.since, Goal: j.tokenGoal, Index: i,
 		})

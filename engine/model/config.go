@@ -16,7 +16,7 @@ type Config struct {
 	Architecture string // as the file names it
 	Name         string // general.name, or the architecture
 
-	ContextTokens int // that the model was trained for
+	ContextTokens int // of the training
 	Vocab         int // rows of the embedding, and logits of a token
 	Layers        int
 	Embed         int // width of the residual stream
@@ -28,9 +28,9 @@ type Config struct {
 	Tied          bool // the output matrix is the embedding
 
 	FusedGateUp bool   // gate's and up's rows are one tensor, in this order
-	QKNorm      bool   // queries and keys are normed head by head, before they are turned
-	PostNorms   bool   // what attention and feed-forward give is normed before it is added
-	Sinks       bool   // every head has a score in its softmax that has no value
+	QKNorm      bool   // queries and keys are normed head by head, before the rope
+	PostNorms   bool   // the outputs of attention and feed-forward are normed before they are added
+	Sinks       bool   // every head has one more score in its softmax, without a value
 	FFNormName  string // of the norm before the feed-forward layer
 
 	Attention        []LayerAttention // of each layer
@@ -43,20 +43,20 @@ type Config struct {
 	ExpertsUsed int // of each token
 
 	EmbeddingScale float32 // of the embedding's rows
-	ResidualScale  float32 // of what a layer adds
+	ResidualScale  float32 // of each sum that half a layer adds
 	LogitScale     float32
 	LogitSoftCap   float32 // 0 means none
 
-	read []string // tensors that the description has used up
+	read []string // tensors that are read already, as part of the description
 }
 
-// LayerAttention is how one layer's attention differs from another's.
+// LayerAttention is what differs in attention from layer to layer.
 type LayerAttention struct {
 	WindowTokens int // a token sees itself and WindowTokens−1 before it; 0 means all
 	Rope         int // index in Ropes, or NoRope
 }
 
-// NoRope is the rope of a layer that does not turn queries and keys.
+// NoRope is the rope of a layer that does not rotate queries and keys.
 const NoRope = -1
 
 // Activation is the function between the feed-forward layer's matrices.
@@ -65,26 +65,26 @@ type Activation int
 const (
 	SiLU        Activation = iota // silu(gate)·up
 	GELU                          // gelu(gate)·up, in the tanh form
-	ClampedSiLU                   // gpt-oss's, with its limit of 7
+	ClampedSiLU                   // of gpt-oss, with its limit of 7
 )
 
-// activationLimit is swiglu_limit of gpt-oss, which its files do not name.
+// activationLimit is swiglu_limit of gpt-oss, which its files do not give.
 const activationLimit = 7
 
-// kvLayout is how a layer's pools hold keys and values.
+// kvLayout is the layout of a layer's pools.
 func (c *Config) kvLayout(t kernels.KVType, pageTokens int) kernels.KVLayout {
 	return kernels.KVLayout{KVType: t, PageTokens: pageTokens, KVHeads: c.KVHeads, HeadDim: c.HeadDim}
 }
 
 // PageBytes is the memory of pageTokens positions over all layers, keys and
-// values: at least 1, and no overflow for up to 2^16 positions.
+// values. It is at least 1, and does not overflow for up to 2^16 positions.
 func (c *Config) PageBytes(t kernels.KVType, pageTokens int) int {
 	l := c.kvLayout(t, pageTokens)
 	return c.Layers * 2 * l.PageBytes()
 }
 
-// KVReadBytes is what attention reads of the cache for one token that sees
-// contextTokens positions, itself among them.
+// KVReadBytes is the bytes of keys and values that attention reads for one token
+// that sees contextTokens positions, itself included.
 func (c *Config) KVReadBytes(t kernels.KVType, contextTokens int) int {
 	positions := 0
 	for _, a := range c.Attention {
@@ -97,8 +97,8 @@ func (c *Config) KVReadBytes(t kernels.KVType, contextTokens int) int {
 	return positions * 2 * c.KVHeads * t.TokenBytes(c.HeadDim)
 }
 
-// WeightReadBytes is what one token reads of f's weights, in the types that the
-// file has: one row of the embedding, and of experts those that it uses.
+// WeightReadBytes is the bytes of f's weights that one token reads, in the file's
+// types: of the embedding one row, of the experts those that it uses.
 func (c *Config) WeightReadBytes(f *gguf.File) int {
 	total, experts := 0, 0
 	for i := range f.Tensors {
@@ -119,8 +119,8 @@ func (c *Config) WeightReadBytes(f *gguf.File) int {
 	return total + experts*c.ExpertsUsed/max(1, c.Experts)
 }
 
-// architectures has one row for each architecture that can be computed. The
-// function reads all keys under its name; what it does not read is refused.
+// architectures has one row for each supported architecture. The function reads
+// all keys under its name; a key that it does not read is refused.
 var architectures = map[string]func(k *keys, c *Config){
 	"llama": readLlama, "granite": readGranite, "smollm3": readSmolLM3,
 	"qwen2": readQwen2, "qwen3": readQwen3, "qwen3moe": readQwen3MoE,
@@ -162,7 +162,7 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	return c, err
 }
 
-// readTransformer reads what all decoder-only transformers have.
+// readTransformer reads the keys of all decoder-only transformers.
 func (k *keys) readTransformer(c *Config) {
 	c.ContextTokens = k.size("context_length")
 	c.Layers = k.size("block_count")
@@ -189,7 +189,7 @@ func (k *keys) readTransformer(c *Config) {
 	c.Tied = !untied
 }
 
-// readHeads reads the size of a head, and what depends on it.
+// readHeads reads the size of a head, and checks what depends on it.
 func (k *keys) readHeads(c *Config) {
 	if c.Heads%c.KVHeads != 0 {
 		k.fail("attention.head_count_kv", "is %d, which does not divide the %d heads", c.KVHeads, c.Heads)
@@ -230,7 +230,8 @@ func (k *keys) readFeedForward(c *Config) {
 		c.FF = k.size("feed_forward_length")
 		return
 	}
-	// A mixture may give the width of layers that it does not have beside that of its experts.
+	// A mixture may give, beside the width of its experts, that of dense layers
+	// that it does not have.
 	c.FF = k.sizeOr("expert_feed_forward_length", 0)
 	if shared := k.sizeOr("feed_forward_length", c.FF); c.FF == 0 {
 		c.FF = shared

@@ -2,11 +2,12 @@ package model
 
 import "math"
 
-// One function for each architecture says what is special about it; readTransformer
-// has read the rest. The names of keys and tensors are the GGUF converter's; what
-// they mean is in each model's own code at Hugging Face.
+// This file has one function for each architecture, which sets what is special
+// about it; readTransformer has read the rest. The names of keys and tensors are
+// those of the GGUF converter; their meaning is in each model's own code at
+// Hugging Face.
 
-// readLlama reads llama 1 to 3.2, mistral, mixtral, smollm and what else shares the
+// readLlama reads llama 1 to 3.2, mistral, mixtral, smollm and others of the same
 // name. Converters permute the rows of queries and keys, so neighbours are paired.
 func readLlama(k *keys, c *Config) {
 	c.AttentionScale = k.scale("attention.scale", c.AttentionScale)
@@ -22,10 +23,10 @@ func readGranite(k *keys, c *Config) {
 	c.LogitScale = 1 / k.scale("logit_scale", 1) // granite divides
 	c.AttentionScale = k.scale("attention.scale", c.AttentionScale)
 	k.readRope(c, ropeKind{pairing: PairNeighbours})
-	// Here this key says whether there is rope at all; elsewhere it says nothing.
-	if turned, present, err := k.file.Bool(k.name("rope.scaling.finetuned")); err != nil {
+	// In granite this key says whether there is rope at all; elsewhere nothing.
+	if rotated, present, err := k.file.Bool(k.name("rope.scaling.finetuned")); err != nil {
 		k.keep(err)
-	} else if present && !turned {
+	} else if present && !rotated {
 		for i := range c.Attention {
 			c.Attention[i].Rope = NoRope
 		}
@@ -33,8 +34,8 @@ func readGranite(k *keys, c *Config) {
 	k.readGraniteHybrid(c)
 }
 
-// readGraniteHybrid takes the keys that granite 4's dense models share with its
-// hybrids, whose tensors would not be understood.
+// readGraniteHybrid reads the keys that granite 4's dense models share with its
+// hybrid models. The hybrids themselves are refused for their tensors.
 func (k *keys) readGraniteHybrid(c *Config) {
 	for _, name := range []string{"conv_kernel", "state_size", "group_count", "inner_size", "time_step_rank"} {
 		k.name("ssm." + name)
@@ -45,7 +46,7 @@ func (k *keys) readGraniteHybrid(c *Config) {
 	}
 }
 
-// readSmolLM3: every fourth layer has no rope, which no key says.
+// readSmolLM3 takes the rope from every fourth layer; no key says so.
 func readSmolLM3(k *keys, c *Config) {
 	k.readRope(c, ropeKind{pairing: PairNeighbours})
 	for i := range c.Attention {
@@ -62,8 +63,8 @@ func readQwen3(k *keys, c *Config) {
 	k.readRope(c, ropeKind{pairing: PairHalves})
 }
 
-// readQwen3MoE: the gate's softmax goes over all experts and is renormalised over
-// the chosen ones, which is the softmax of the chosen.
+// readQwen3MoE needs nothing for the router: its softmax over all experts,
+// renormalised over the chosen ones, equals the softmax of the chosen.
 func readQwen3MoE(k *keys, c *Config) {
 	readQwen3(k, c)
 	k.needExperts(c)
@@ -77,11 +78,12 @@ func (k *keys) readGemma(c *Config) {
 	c.EmbeddingScale = float32(math.Sqrt(float64(c.Embed)))
 }
 
-// readGemma2: the queries' scale is 1/√query_pre_attn_scalar, which no key gives.
-// It is the head's length but for the 27B model, which alone has 46 layers.
+// readGemma2 sets the scale of queries, 1/√query_pre_attn_scalar, which no key
+// gives. The scalar is the head's length, except in the 27B model, the only one
+// with 46 layers.
 func readGemma2(k *keys, c *Config) {
 	k.readGemma(c)
-	c.AttentionSoftCap = k.softCap("attn_logit_softcapping", 50) // files made before the keys were
+	c.AttentionSoftCap = k.softCap("attn_logit_softcapping", 50) // for files older than the keys
 	c.LogitSoftCap = k.softCap("final_logit_softcapping", 30)
 	if c.Layers == 46 {
 		c.AttentionScale = headScale(c.Embed / c.Heads)
@@ -90,13 +92,13 @@ func readGemma2(k *keys, c *Config) {
 	if _, present := k.whole("attention.sliding_window"); present {
 		k.windows(c, 2)
 	} else {
-		k.setWindows(c, 4096, 2) // files made before the key was
+		k.setWindows(c, 4096, 2) // for files older than the key
 	}
 	k.readRope(c, ropeKind{pairing: PairHalves})
 }
 
-// readGemma3: layers with a window have a rope of their own, never scaled. The
-// 27B model, which alone has 62 layers, differs in scale as gemma 2's does.
+// readGemma3 gives layers with a window a rope of their own, never scaled. The 27B
+// model, the only one with 62 layers, has another scale of queries, as gemma 2's.
 func readGemma3(k *keys, c *Config) {
 	k.readGemma(c)
 	c.AttentionSoftCap = k.softCap("attn_logit_softcapping", 0)
@@ -133,8 +135,8 @@ func readPhi3(k *keys, c *Config) {
 	k.readRope(c, ropeKind{pairing: PairHalves, long: true})
 }
 
-// readGPTOSS: the borders of the YaRN ramp are not rounded (truncate: false in
-// the model's config), and the norm before the experts has another one's name.
+// readGPTOSS leaves the borders of the YaRN ramp unrounded (truncate: false in the
+// model's config). The norm before the experts has the name of another norm.
 func readGPTOSS(k *keys, c *Config) {
 	k.needExperts(c)
 	c.Sinks = true

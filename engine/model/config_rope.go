@@ -7,20 +7,20 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// Rope turns pairs of a head's first Dims dimensions by angles that grow with
+// Rope rotates pairs of a head's first Dims dimensions by angles that grow with
 // the position (Su et al., RoFormer, 2021).
 type Rope struct {
 	Dims    int // even, at most HeadDim
 	Pairing Pairing
 	Speeds  []float64 // radians a position, for each of the Dims/2 pairs
-	// LongSpeeds stand in for Speeds in contexts of more than OriginalTokens; nil
-	// for none. One context keeps one of them, since stored keys are turned by it.
+	// LongSpeeds replace Speeds in contexts of more than OriginalTokens; nil
+	// never does. A context keeps to one of them, since stored keys are rotated by it.
 	LongSpeeds     []float64
 	OriginalTokens int
-	Magnitude      float32 // multiplies what is turned, in queries and in keys
+	Magnitude      float32 // multiplies the rotated numbers, in queries and in keys
 }
 
-// Pairing says which two dimensions RoPE turns together.
+// Pairing says which two dimensions are rotated together.
 type Pairing int
 
 const (
@@ -28,7 +28,7 @@ const (
 	PairHalves                    // i and i+Dims/2
 )
 
-// speedsFor is the speeds in force for a context.
+// speedsFor is the speeds for a context of contextTokens.
 func (r *Rope) speedsFor(contextTokens int) []float64 {
 	if r.LongSpeeds != nil && contextTokens > r.OriginalTokens {
 		return r.LongSpeeds
@@ -45,12 +45,12 @@ func speeds(theta float64, dims int) []float64 {
 	return s
 }
 
-// ropeKind is what an architecture knows of its rope beside the keys.
+// ropeKind is what no key says of an architecture's rope.
 type ropeKind struct {
 	pairing   Pairing
-	theta     float64 // without the key; 0 means 10000
+	theta     float64 // where the key is absent; 0 means 10000
 	exactRamp bool    // YaRN's ramp begins and ends between two dimensions
-	long      bool    // two sets of factors, by the context's length
+	long      bool    // there are two sets of factors, for short and long contexts
 }
 
 // readRope reads rope.* into c.Ropes[0].
@@ -70,7 +70,7 @@ func (k *keys) readRope(c *Config, kind ropeKind) {
 	r.Speeds = speeds(theta, r.Dims)
 	r.OriginalTokens = k.sizeOr("rope.scaling.original_context_length", c.ContextTokens)
 	factor := k.numberOr("rope.scaling.factor", k.numberOr("rope.scale_linear", 1))
-	if factor == 0 { // as some write that there is none
+	if factor == 0 { // so some makers write that there is none
 		factor = 1
 	}
 	if !(factor > 0 && factor <= 1e6) {
@@ -108,9 +108,9 @@ func divide(speeds []float64, by float64) {
 	}
 }
 
-// yarn mixes slowed and plain speeds (Peng et al., YaRN, 2023, section 3.2): pairs
-// that turn more than betaFast times within the original context keep their
-// speed, those under betaSlow are slowed by factor, between lies a ramp. Its
+// yarn mixes slowed and plain speeds (Peng et al., YaRN, 2023, section 3.2). Pairs
+// that rotate more than betaFast times within the original context keep their
+// speed; pairs below betaSlow are slowed by factor; a ramp lies between. Its
 // borders are rounded outwards to whole pairs, unless exact.
 func (k *keys) yarn(r *Rope, theta, factor float64, exact bool) {
 	betaFast := k.numberOr("rope.scaling.yarn_beta_fast", 32)
@@ -135,7 +135,7 @@ func (k *keys) yarn(r *Rope, theta, factor float64, exact bool) {
 		slowed := min(max((float64(i)-low)/(high-low), 0), 1)
 		r.Speeds[i] = s*(1-slowed) + s/factor*slowed
 	}
-	// Some models take a part of the magnitude away again (mscale_all_dim).
+	// Some models remove a part of the magnitude again (mscale_all_dim).
 	part := k.numberOr("rope.scaling.yarn_log_multiplier", 0)
 	if !(part >= 0 && part <= 1e3) {
 		k.fail("rope.scaling.yarn_log_multiplier", "is %g; allowed are numbers from 0 to 1000", part)

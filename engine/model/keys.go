@@ -10,13 +10,13 @@ import (
 )
 
 // sizeMax bounds every size in a Config and the numbers of all heads together, so
-// that products of a few never overflow.
+// that a product of a few sizes never overflows.
 const sizeMax = 1 << 24
 
 func headScale(dim int) float32 { return float32(1 / math.Sqrt(float64(dim))) }
 
-// keys reads the metadata under one architecture's prefix and remembers what
-// was read. The first failure sticks in err.
+// keys reads the metadata under one architecture's prefix, and keeps what was
+// read. The first failure stays in err.
 type keys struct {
 	file   *gguf.File
 	prefix string
@@ -36,7 +36,7 @@ func (k *keys) keep(err error) {
 	}
 }
 
-// name marks a key as understood and gives its full name.
+// name marks a key as understood and returns its full name.
 func (k *keys) name(name string) string {
 	k.read[k.prefix+name] = true
 	return k.prefix + name
@@ -56,7 +56,7 @@ func (k *keys) size(name string) int {
 	return 1
 }
 
-// sizeOr is size with a value for an absent key.
+// sizeOr is size, with a value for an absent key.
 func (k *keys) sizeOr(name string, absent int) int {
 	if _, present := k.whole(name); !present {
 		return absent
@@ -64,8 +64,8 @@ func (k *keys) sizeOr(name string, absent int) int {
 	return k.size(name)
 }
 
-// whole reads a whole number; some makers write one per layer, which must all
-// be equal.
+// whole reads a whole number. Some makers write one for each layer; these must
+// all be equal.
 func (k *keys) whole(name string) (uint64, bool) {
 	full := k.name(name)
 	if k.file.Count(full) == 0 {
@@ -119,14 +119,15 @@ func (k *keys) textOr(name, absent string) string {
 	return s
 }
 
-// zero refuses a feature that a number other than zero switches on, unless it is used.
+// zero refuses any number but zero, which would switch a feature on, unless the
+// feature is used.
 func (k *keys) zero(name string, used bool, reason string) {
 	if n, _ := k.whole(name); n != 0 && !used {
 		k.fail(name, "is %d: %s", n, reason)
 	}
 }
 
-// only refuses a number other than want; the key may be absent.
+// only refuses any number but want; the key may be absent.
 func (k *keys) only(name string, want float64) {
 	if x := k.numberOr(name, want); x != want {
 		k.fail(name, "is %g; only %g is supported", x, want)
@@ -164,8 +165,8 @@ func (k *keys) theta(name string, absent float64) float64 {
 	return x
 }
 
-// windows reads the window and which layers have it: every one but each
-// period-th, or as the key says by a period or by layer.
+// windows reads the window and which layers have it: all but every period-th, or
+// as the key says, by another period or layer by layer.
 func (k *keys) windows(c *Config, period int) {
 	window := k.size("attention.sliding_window")
 	const pattern = "attention.sliding_window_pattern"
@@ -186,7 +187,8 @@ func (k *keys) windows(c *Config, period int) {
 	}
 }
 
-// setWindows gives every layer but each period-th a window; a period of 1 gives it to all.
+// setWindows gives a window to all layers but every period-th; a period of 1
+// gives it to all.
 func (k *keys) setWindows(c *Config, window, period int) {
 	for i := range c.Attention {
 		if period == 1 || (i+1)%period != 0 {
@@ -205,7 +207,7 @@ func (k *keys) needExperts(c *Config) {
 	}
 }
 
-// readHarmless takes the keys that change nothing at the value they have.
+// readHarmless reads keys that change nothing, and refuses values that would.
 func (k *keys) readHarmless(c *Config) {
 	k.name("tensor_data_layout") // of the file that was converted
 	k.name("rope.scaling.finetuned")
@@ -243,14 +245,14 @@ func (k *keys) readHarmless(c *Config) {
 	}
 }
 
-// checkWhole refuses one part of a model that is split over files.
+// checkWhole refuses a single part of a model that is split over files.
 func (k *keys) checkWhole() {
 	if n, _, _ := k.file.Uint("split.count"); n > 1 {
 		k.keep(fmt.Errorf("%s: key split.count: is %d: models split over files are not supported; merge them first", k.file.Name(), n))
 	}
 }
 
-// checkAllRead refuses keys under the prefix that nobody asked for.
+// checkAllRead refuses keys under the prefix that were not read.
 func (k *keys) checkAllRead() {
 	for _, key := range k.file.Keys() {
 		if strings.HasPrefix(key, k.prefix) && !k.read[key] {
@@ -260,7 +262,7 @@ func (k *keys) checkAllRead() {
 }
 
 // vocab is the number of embedding rows; the tokenizer may have fewer tokens.
-// vocab_size says nothing more and is often wrong by the padding.
+// The key vocab_size adds nothing, and is often wrong by the padding.
 func (k *keys) vocab() int {
 	k.name("vocab_size")
 	t, ok := k.file.Tensor("token_embd.weight")

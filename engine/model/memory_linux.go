@@ -2,5 +2,5 @@ package model
 
 import "golang.org/x/sys/unix"
 
-// keepSmallPages is advice; a kernel without huge pages refuses it.
+// keepSmallPages is advice, which a kernel without huge pages refuses.
 func keepSmallPages(b []byte) { _ = unix.Madvise(b, unix.MADV_NOHUGEPAGE) }

@@ -72,7 +72,7 @@ func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model
 	return m, nil
 }
 
-// optionMax bounds a page and a batch, as PageBytes promises.
+// optionMax bounds a page and a batch; PageBytes relies on it.
 const optionMax = 1 << 16
 
 // fill sets defaults and checks o against the model.
@@ -93,7 +93,7 @@ func (o *Options) fill(name string, c *Config) error {
 	size("PageTokens", &o.PageTokens, 16, optionMax)
 	size("BatchTokensMax", &o.BatchTokensMax, 256, optionMax)
 	if !o.KVType.Known() && err == nil {
-		err = fmt.Errorf("%s: option KVType is %d, which is none of the types", name, o.KVType)
+		err = fmt.Errorf("%s: option KVType is %d, which is not a type", name, o.KVType)
 	}
 	if err == nil {
 		size("Pages", &o.Pages, (o.ContextTokens-1)/o.PageTokens+1, math.MaxInt32)
@@ -146,7 +146,7 @@ func (m *Model) Label(ctx context.Context) {
 // Config describes the model.
 func (m *Model) Config() Config { return m.config }
 
-// Options are the sizes in force, defaults filled in.
+// Options are the sizes with the defaults filled in.
 func (m *Model) Options() Options { return m.options }
 
 // PageBytes is the memory of one page over all layers, keys and values.

@@ -17,21 +17,21 @@ type packJob struct {
 	parts  []part
 }
 
-// part is where a matrix goes, and how many of the tensor's rows are its.
+// part is a matrix: where it goes, and how many of the tensor's rows it has.
 type part struct {
 	dst  **kernels.Matrix
 	rows int
 }
 
-// PackedMatrix is a matrix as the kernel set reads it, with a name that is one
-// matrix's alone: its tensor's, and the first of the tensor's rows that are its.
+// PackedMatrix is a matrix as the kernel set reads it. Its name is unique: that
+// of its tensor, and its first row in the tensor.
 type PackedMatrix struct {
 	Name string
 	*kernels.Matrix
 }
 
-// Packed finds matrices that were packed before, for the same model and set; nil
-// stands for one that it does not have as described.
+// Packed finds matrices that were packed before, for the same model and set; it
+// returns nil for one that it does not have as described.
 type Packed interface {
 	Matrix(name string, t kernels.Type, rows, cols, bytes int) *kernels.Matrix
 }
@@ -47,8 +47,8 @@ func (l *loader) eachPart(visit func(name string, t *gguf.Tensor, p part)) {
 	}
 }
 
-// reuse takes all matrices from before. It reports false, and has taken none, if
-// one is not there.
+// reuse takes all matrices from before. If one is missing, it takes none and
+// reports false.
 func (l *loader) reuse(before Packed, set *kernels.Set) bool {
 	var found []*kernels.Matrix
 	l.eachPart(func(name string, t *gguf.Tensor, p part) {
@@ -67,9 +67,9 @@ func (l *loader) reuse(before Packed, set *kernels.Set) bool {
 	return true
 }
 
-// pack runs the jobs on the whole team, the largest first. The file's memory is
-// given back part by part, so that weights are never resident twice; kept is
-// still read from it.
+// pack runs the jobs on the whole team, the largest first. It gives the file's
+// memory back part by part, so that weights are never resident twice; only that of
+// kept is still needed.
 func (l *loader) pack(set *kernels.Set, team *kernels.Team, kept *gguf.Tensor) error {
 	slices.SortStableFunc(l.jobs, func(a, b packJob) int { return cmp.Compare(b.tensor.Elements(), a.tensor.Elements()) })
 	var next atomic.Int64
@@ -87,7 +87,7 @@ func (l *loader) pack(set *kernels.Set, team *kernels.Team, kept *gguf.Tensor) e
 	return nil
 }
 
-// notMade is the error about a tensor whose Make gave nothing.
+// notMade is the error for a tensor whose Make returned nothing.
 func (l *loader) notMade(t *gguf.Tensor) error {
 	return fmt.Errorf("%s: tensor %s: could not be made: it holds a number that is not finite", l.file.Name(), t.Name)
 }

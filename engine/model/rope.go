@@ -2,8 +2,9 @@ package model
 
 import "math"
 
-// rope gives the angles by which kernels.Set.Rotate turns heads. They are float64 until
-// cos and sin are taken: float32 angles lose digits beyond a few thousand tokens.
+// rope computes the angles by which kernels.Set.Rotate rotates heads. They are
+// float64 until cos and sin are taken: float32 angles lose digits beyond a few
+// thousand tokens.
 type rope struct {
 	speeds    []float64
 	magnitude float64
@@ -14,8 +15,8 @@ func newRope(r *Rope, contextTokens int) rope {
 	return rope{speeds: r.speedsFor(contextTokens), magnitude: float64(r.Magnitude), pairing: r.Pairing}
 }
 
-// angles fills dst with cos and sin for one position, which lie as the numbers of a
-// head's pairs do.
+// angles fills dst with cos and sin for one position, in the order in which a
+// head's pairs lie.
 func (r *rope) angles(dst []float32, position int) {
 	stride, apart := 2, 1
 	if r.pairing == PairHalves {

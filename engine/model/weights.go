@@ -18,7 +18,7 @@ type weights struct {
 	layers     []layer
 	vectors    int // numbers in all vectors
 	matrices   []PackedMatrix
-	reused     bool // the matrices were packed before
+	reused     bool // the matrices are from Options.Packed
 }
 
 // embedding is read by rows, as tokens ask for them: it stays as the file has it.
@@ -27,7 +27,7 @@ type embedding struct {
 	Data []byte
 }
 
-// linear is a matrix and what is added to its product, if anything.
+// linear is a matrix, and the bias of its product or nil.
 type linear struct {
 	*kernels.Matrix
 	bias []float32
@@ -53,13 +53,13 @@ const (
 	expertsMark   = "_exps."
 )
 
-// isExpert reports whether a tensor belongs to experts: all of them, or one in
-// the files of early mixtures.
+// isExpert reports whether a tensor belongs to experts: to all of a layer, or to
+// one in the files of early mixtures.
 func isExpert(name string) bool {
 	return strings.Contains(name, expertsMark) || earlyExpert.MatchString(name)
 }
 
-// loader takes tensors out of a file. The first failure sticks in err; packing
+// loader takes tensors out of a file. The first failure stays in err; packing
 // waits in jobs until every tensor has been checked.
 type loader struct {
 	file    *gguf.File
@@ -77,7 +77,7 @@ func (l *loader) fail(name, format string, args ...any) {
 }
 
 // loadWeights checks every tensor of the model that c describes, and packs the
-// matrices, or takes them from before, which may be nil.
+// matrices or takes them from before, which may be nil.
 func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, before Packed) (*weights, error) {
 	l := &loader{file: f, config: c, taken: map[string]bool{}}
 	for _, name := range c.read {
@@ -217,8 +217,8 @@ func (l *loader) matrix(name string, cols int, parts ...part) {
 	}
 }
 
-// checkAllTaken refuses tensors that the model as described does not use, such
-// as norms of another kind: without them the numbers would be wrong.
+// checkAllTaken refuses tensors that the described model does not use, such as
+// another kind of norm: without them the numbers would be wrong.
 func (l *loader) checkAllTaken() {
 	for i := range l.file.Tensors {
 		if name := l.file.Tensors[i].Name; !l.taken[name] {
@@ -227,7 +227,7 @@ func (l *loader) checkAllTaken() {
 	}
 }
 
-// bytes is the memory that the packed weights take; part of it may be the file's.
+// bytes is the memory of the packed weights; part of it may be the file's.
 func (w *weights) bytes() int {
 	n := 4*w.vectors + len(w.output.Data)
 	for i := range w.layers {

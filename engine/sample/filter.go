@@ -19,7 +19,7 @@ func before(a, b candidate) bool {
 	return a.weight > b.weight || a.weight == b.weight && a.id < b.id
 }
 
-// room is what sampling from one row of logits needs. What is in it does not matter.
+// room is the scratch memory for sampling from one row of logits.
 type room struct {
 	peaks []float32 // of the logits
 	sums  []float64 // of the weights, by the same parts
@@ -27,12 +27,12 @@ type room struct {
 	part  [kernels.PeakLen]float32 // a copy
 }
 
-// rooms keeps them between calls: one for each goroutine that samples at the same
+// rooms keeps rooms between calls: one for each goroutine that samples at the same
 // time, four at most. A list may grow as large as the vocabulary, so samplers share
-// it; a sync.Pool would lose it at each garbage collection.
+// them; a sync.Pool would lose them at each garbage collection.
 var rooms = make(chan *room, 4)
 
-// takeRoom gives room for n logits.
+// takeRoom returns room for n logits.
 func takeRoom(n int) (r *room) {
 	select {
 	case r = <-rooms:
@@ -51,8 +51,8 @@ func (r *room) give() {
 	}
 }
 
-// drawFiltered applies top-k, top-p and min-p and draws from what is left. It
-// overwrites logits unless top-k spares it most of them.
+// drawFiltered applies top-k, top-p and min-p and draws from the rest. It
+// overwrites logits, unless top-k leaves few of them.
 func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room) int32 {
 	o := s.options
 	byTopP := o.TopP > 0 && o.TopP < 1
@@ -67,13 +67,13 @@ func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room
 		least := min(o.MinP, 1)
 		sum = s.exponentiate(logits, top, r.sums)
 		if byTopP {
-			// All tokens below this weight together have less than the share
-			// that may go, so they do go: of a peaked distribution, nearly all.
+			// All tokens below this weight together have less than the share that
+			// top-p drops, so it drops them all: of a peaked distribution, nearly all.
 			// The margin keeps rounding from dropping tokens that are all equal.
 			least = float32(0.999 * (1 - float64(o.TopP)) * sum / float64(len(logits)))
 		}
 		for part, peak := range r.peaks {
-			if weigh(peak, top, s.scale()) < 0.999*least { // rounded otherwise than its weight is
+			if weigh(peak, top, s.scale()) < 0.999*least { // its weight is rounded in another way
 				continue
 			}
 			at := part * kernels.PeakLen
@@ -92,8 +92,8 @@ func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room
 }
 
 // topK appends the n likeliest tokens to list, with their logits for weights, in
-// no order. Few tokens of a large vocabulary get past the worst of the best so far,
-// and few parts' peaks.
+// no order. Few tokens of a large vocabulary, and few peaks of its parts, exceed
+// the least of the n best so far.
 func topK(list []candidate, logits, peaks []float32, n int) []candidate {
 	worst := float32(math.Inf(-1))
 	for part, peak := range peaks {
@@ -144,7 +144,8 @@ func topP(list []candidate, want float64) []candidate {
 	return list[:kept+len(rest)]
 }
 
-// minP drops what weighs nothing, or less than least; the likeliest weighs 1 and stays.
+// minP drops tokens that weigh nothing, or less than least; the likeliest weighs 1
+// and stays.
 func minP(list []candidate, least float32) []candidate {
 	least = min(least, 1)
 	return slices.DeleteFunc(list, func(c candidate) bool { return c.weight == 0 || c.weight < least })

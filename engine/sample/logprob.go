@@ -7,11 +7,11 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// TopLogprobs is the log-probability of token id and the top likeliest
-// tokens, the likeliest first and equals by id, in the softmax of logits as
-// they are. Masked tokens are left out of the list, and have the log-probability
-// −Inf; so has every token of a row that is no distribution: one that holds NaN
-// or +Inf, or has every token masked. The caller fills in Bytes.
+// TopLogprobs is the log-probability of token id and of the top likeliest tokens,
+// the likeliest first and equal ones by id, in the softmax of the logits as they
+// are. A masked token has the log-probability −Inf and is not in the list. So it is
+// for every token of a row that is not a distribution: it holds NaN or +Inf, or all
+// its tokens are masked. The caller fills in Bytes.
 func TopLogprobs(set *kernels.Set, logits []float32, id int32, top int) wire.TokenLogprob {
 	t := wire.TokenLogprob{ID: id, Logprob: float32(math.Inf(-1))}
 	room := takeRoom(len(logits))
@@ -41,8 +41,8 @@ func TopLogprobs(set *kernels.Set, logits []float32, id int32, top int) wire.Tok
 	return t
 }
 
-// likeliest lists the n greatest logits in order. n is small, so each that
-// belongs is inserted at its place.
+// likeliest lists the n greatest logits in order. n is small, so each one is
+// inserted at its place.
 func likeliest(logits, peaks []float32, n int) []wire.TopLogprob {
 	list := make([]wire.TopLogprob, 0, min(n, len(logits))+1)
 	goes := func(l float32) bool {

@@ -6,9 +6,9 @@
 // top-p's probabilities are those of the top-k tokens alone. Equal tokens are
 // ordered by id, the lowest first.
 //
-// Goal: the choice depends on its own options, tokens and logits and on
-// nothing else, so that neighbours in a batch never change it. Not a goal:
-// grammar masks; a masked token's logit is −Inf, and stays that.
+// Goal: a choice's tokens depend on its own options, tokens and logits alone, so
+// that neighbours in a batch never change them. Not a goal: making grammar masks;
+// the logit of a masked token is −Inf, and stays −Inf.
 //
 // Ownership: a Sampler belongs to one choice and is used by one goroutine.
 package sample
@@ -22,8 +22,8 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// greedyBelow is the temperature under which sampling is argmax: there the
-// likeliest token wins by all that a float32 logit can tell apart.
+// greedyBelow is the temperature under which sampling is argmax: there any
+// difference that a float32 logit can hold decides for the likeliest token.
 const greedyBelow = 1e-4
 
 // Sampler chooses the tokens of one choice.
@@ -35,9 +35,9 @@ type Sampler struct {
 	seen    history
 }
 
-// New makes the sampler of one choice over token ids [0, vocab): logits
-// beyond, such as padding rows, are never chosen. It keeps o, which must not
-// change. The random stream is a function of o.Seed and choice alone.
+// New makes the sampler of one choice over token ids [0, vocab): ids beyond, such
+// as padding rows, are never chosen. It keeps o, which must not change. The random
+// stream depends on o.Seed and choice alone.
 func New(set *kernels.Set, o *wire.Options, choice, vocab int) *Sampler {
 	s := &Sampler{set: set, options: o, vocab: vocab, random: rand.NewPCG(mix(o.Seed), mix(uint64(choice)))}
 	if o.PresencePenalty != 0 || o.FrequencyPenalty != 0 || s.repeats() {
@@ -51,7 +51,7 @@ func (s *Sampler) repeats() bool {
 	return r != 0 && r != 1
 }
 
-// Prompt tells the sampler the whole prompt, the reused part too.
+// Prompt tells the sampler the whole prompt, with the part that was cached.
 func (s *Sampler) Prompt(tokens []int32) {
 	if !s.repeats() {
 		return
@@ -118,7 +118,7 @@ func (s *Sampler) filters(n int) bool {
 }
 
 // argmax is the lowest id with the greatest logit, found by the logits' peaks. It
-// reports false when that is no number to trust.
+// reports false when that logit is not finite.
 func argmax(logits, peaks []float32) (best int32, ok bool) {
 	part, top := 0, float32(math.Inf(-1))
 	for i, p := range peaks {
@@ -133,17 +133,17 @@ func argmax(logits, peaks []float32) (best int32, ok bool) {
 	return int32(at + slices.Index(logits[at:], top)), true
 }
 
-// weigh is a logit's weight: 1 for the top one, in proportion for the others, 0
-// where float32 ends.
+// weigh is a logit's weight: 1 for the top one, in proportion for the others, and
+// 0 below float32's range.
 func weigh(logit, top float32, scale float64) float32 {
 	return float32(exp((float64(logit) - float64(top)) * scale))
 }
 
-// scale is what logits are multiplied with: over 0, so that −Inf stays that.
+// scale multiplies logits. It is over 0, so that −Inf stays −Inf.
 func (s *Sampler) scale() float64 { return max(1/float64(s.options.Temperature), 0x1p-126) }
 
-// exponentiate makes weights of logits and returns their sum, and those of the parts
-// that have a peak together.
+// exponentiate replaces logits by weights. It returns their sum, and in sums the
+// sum of each part, which is PeakLen weights.
 func (s *Sampler) exponentiate(logits []float32, top float32, sums []float64) (sum float64) {
 	for i := range sums {
 		part := logits[i*kernels.PeakLen:]
@@ -153,8 +153,8 @@ func (s *Sampler) exponentiate(logits []float32, top float32, sums []float64) (s
 	return sum
 }
 
-// draw takes the token at which the weights' sum passes want: first the part, of those
-// that weigh anything, and then the token in it.
+// draw finds the token at which the running sum of weights passes want: first the
+// part, then the token in it. Parts and tokens of weight 0 are passed over.
 func draw(weights []float32, sums []float64, want float64) int32 {
 	part, rest := 0, want
 	for i, sum := range sums {
@@ -204,7 +204,7 @@ func (h *history) add(id int32, generated int) {
 	h.tokens[i].generated += generated
 }
 
-// mix is the output function of splitmix64: near seeds give far streams.
+// mix is the output function of splitmix64: it sends near seeds to far streams.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -212,15 +212,15 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// exp is e^x for x up to 0, to about eight digits, 0 below float32's range.
-// A vocabulary wants 150,000 of them a token, and math.Exp takes several times
-// as long for digits that a float32 weight does not keep.
+// exp is e^x for x up to 0, to about eight digits, and 0 below float32's range. A
+// large vocabulary needs it 150,000 times for each token, and math.Exp takes
+// several times as long, for digits that a float32 weight does not keep.
 func exp(x float64) float64 {
 	if !(x >= -103) {
 		return 0
 	}
 	n := math.Floor(x*math.Log2E + 0.5)
-	f := x - n*math.Ln2 // in [−0.35, 0.35], where seven terms of the series do
+	f := x - n*math.Ln2 // in [−0.35, 0.35], where seven terms of the series are enough
 	p := 1 + f*(1+f*(1./2+f*(1./6+f*(1./24+f*(1./120+f*(1./720+f*(1./5040)))))))
 	return p * math.Float64frombits(uint64(int64(n)+1023)<<52)
 }

@@ -12,18 +12,18 @@ import (
 
 // composed is one step with what it was made from.
 type composed struct {
-	works  []Work
-	shares []Share
-	limits Limits
-	cost   cost.Cost
-	credit [Levels]float64 // before it
-	tenth  float64         // tokens that the long lane had coming
+	candidates []Candidate
+	shares     []Share
+	limits     Limits
+	cost       cost.Cost
+	credit     [Levels]float64 // before it
+	tenth      float64         // tokens that the long lane had coming
 }
 
-// part is what the works that ok chooses do in the step.
-func (s *composed) part(ok func(w *Work) bool) (l cost.Load) {
+// part is what the candidates that ok chooses do in the step.
+func (s *composed) part(ok func(w *Candidate) bool) (l cost.Load) {
 	for _, sh := range s.shares {
-		w := &s.works[sh.Index]
+		w := &s.candidates[sh.Index]
 		switch {
 		case !ok(w):
 		case w.Decode:
@@ -44,21 +44,21 @@ func (s *composed) given(index int) int {
 	return 0
 }
 
-func every(*Work) bool { return true }
+func every(*Candidate) bool { return true }
 
 // violation says which promise of the package a step breaks; "" is none. It
 // looks at the result alone.
 func (s *composed) violation() string {
 	tokens, seen := 0, map[int]bool{}
 	top, first := Levels, -1
-	for i := range s.works {
-		w := &s.works[i]
-		if w.Level < top || w.Level == top && w.Arrival < s.works[first].Arrival {
+	for i := range s.candidates {
+		w := &s.candidates[i]
+		if w.Level < top || w.Level == top && w.Arrival < s.candidates[first].Arrival {
 			top, first = w.Level, i
 		}
 	}
 	for _, sh := range s.shares {
-		if seen[sh.Index] || sh.Tokens < 1 || sh.Tokens > s.works[sh.Index].Pending {
+		if seen[sh.Index] || sh.Tokens < 1 || sh.Tokens > s.candidates[sh.Index].Pending {
 			return fmt.Sprintf("work %d has a share of %d, twice %v", sh.Index, sh.Tokens, seen[sh.Index])
 		}
 		seen[sh.Index] = true
@@ -70,9 +70,9 @@ func (s *composed) violation() string {
 	case !seen[first]:
 		return "the first has no share"
 	}
-	if n := len(s.works); top == 0 && s.limits.RowsMax >= 2*n && s.limits.TokensMax >= 2*(n+s.limits.TokensMin) {
-		for i := range s.works {
-			if s.works[i].Level == 0 && s.works[i].Decode && !seen[i] {
+	if n := len(s.candidates); top == 0 && s.limits.RowsMax >= 2*n && s.limits.TokensMax >= 2*(n+s.limits.TokensMin) {
+		for i := range s.candidates {
+			if s.candidates[i].Level == 0 && s.candidates[i].Decode && !seen[i] {
 				return fmt.Sprintf("decode row %d is left out", i)
 			}
 		}
@@ -83,13 +83,13 @@ func (s *composed) violation() string {
 // overBudget checks what the step takes; slack is for rounding.
 func (s *composed) overBudget(top int) string {
 	const slack = 1.000001
-	lead := func(w *Work) bool { return w.Level == top }
-	rows := func(w *Work) bool { return lead(w) && w.Decode }
+	lead := func(w *Candidate) bool { return w.Level == top }
+	rows := func(w *Candidate) bool { return lead(w) && w.Decode }
 	// What a chunk of TokensMin takes wherever it may be, what the long lane may
 	// take, and the one token of the oldest long prompt.
 	least, longLeast, longOldest := 0.0, 0.0, 0.0
-	for i := range s.works {
-		w := &s.works[i]
+	for i := range s.candidates {
+		w := &s.candidates[i]
 		if lead(w) && !w.Decode {
 			least = max(least, s.cost.ChunkNS(s.limits.TokensMin, w.Context))
 			longLeast = max(longLeast, s.cost.ChunkNS(max(1, int(s.tenth)), w.Context))
@@ -110,7 +110,7 @@ func (s *composed) overBudget(top int) string {
 		return fmt.Sprintf("the leading level takes %.0f of %.0f, its rows %.0f", led, budget, alone)
 	}
 	if urgent {
-		long := s.cost.StepNS(s.part(func(w *Work) bool { return rows(w) || lead(w) && w.Long }))
+		long := s.cost.StepNS(s.part(func(w *Candidate) bool { return rows(w) || lead(w) && w.Long }))
 		if long-alone > slack*(max(s.limits.LongStretch*alone, longLeast)+longOldest) {
 			return fmt.Sprintf("long prefill adds %.0f to rows of %.0f", long-alone, alone)
 		}
@@ -124,8 +124,8 @@ func (s *composed) overBudget(top int) string {
 			continue
 		}
 		unit := 0.0 // one more than the credit has room for
-		for i := range s.works {
-			if w := &s.works[i]; w.Level == level {
+		for i := range s.candidates {
+			if w := &s.candidates[i]; w.Level == level {
 				unit = max(unit, s.cost.RowNS(w.Context), s.cost.ChunkNS(1, w.Context))
 			}
 		}
@@ -137,16 +137,16 @@ func (s *composed) overBudget(top int) string {
 	return ""
 }
 
-func randomWorks(r *rand.Rand) (works []Work) {
+func randomCandidates(r *rand.Rand) (candidates []Candidate) {
 	for i := range 1 + r.IntN(14) {
-		w := Work{Pending: 1 + r.IntN(400), Context: r.IntN(3) * r.IntN(1000) / 2, Level: max(0, r.IntN(5)-2), Long: r.IntN(3) == 0, Key: int64(r.IntN(4)),
+		w := Candidate{Pending: 1 + r.IntN(400), Context: r.IntN(3) * r.IntN(1000) / 2, Level: max(0, r.IntN(5)-2), Long: r.IntN(3) == 0, Key: int64(r.IntN(4)),
 			Arrival: uint64(r.IntN(1000)*16 + i), Since: uint64(r.IntN(10)), Index: i}
 		if r.IntN(2) == 0 {
 			w.Pending, w.Decode = 1, true
 		}
-		works = append(works, w)
+		candidates = append(candidates, w)
 	}
-	return works
+	return candidates
 }
 
 func randomLimits(r *rand.Rand) Limits {
@@ -159,12 +159,12 @@ func randomCost(r *rand.Rand) cost.Cost {
 }
 
 // greedy fills a step in order of arrival, as many engines do.
-func greedy(works []Work, l Limits) (shares []Share) {
-	works = slices.Clone(works)
-	slices.SortFunc(works, func(a, b Work) int { return int(a.Arrival) - int(b.Arrival) })
-	for i := range works {
-		if n := min(works[i].Pending, l.TokensMax); n > 0 && len(shares) < l.RowsMax {
-			shares = append(shares, Share{works[i].Index, n})
+func greedy(candidates []Candidate, l Limits) (shares []Share) {
+	candidates = slices.Clone(candidates)
+	slices.SortFunc(candidates, func(a, b Candidate) int { return int(a.Arrival) - int(b.Arrival) })
+	for i := range candidates {
+		if n := min(candidates[i].Pending, l.TokensMax); n > 0 && len(shares) < l.RowsMax {
+			shares = append(shares, Share{candidates[i].Index, n})
 			l.TokensMax -= n
 		}
 	}
@@ -179,10 +179,10 @@ func TestStepsKeepTheirPromises(t *testing.T) {
 		cost := randomCost(r)
 		now := time.Duration(0)
 		for range 5 { // with the credits that the steps before leave
-			s := composed{works: randomWorks(r), limits: c.Limits, cost: cost, credit: c.credit, tenth: c.longCredit}
-			s.shares = c.Compose(nil, slices.Clone(s.works), &cost, now)
+			s := composed{candidates: randomCandidates(r), limits: c.Limits, cost: cost, credit: c.credit, tenth: c.longCredit}
+			s.shares = c.Compose(nil, slices.Clone(s.candidates), &cost, now)
 			if v := s.violation(); v != "" {
-				t.Fatalf("seed %d: %s\nworks %+v\nshares %v\nlimits %+v\ncost %+v", seed, v, s.works, s.shares, s.limits, cost)
+				t.Fatalf("seed %d: %s\ncandidates %+v\nshares %v\nlimits %+v\ncost %+v", seed, v, s.candidates, s.shares, s.limits, cost)
 			}
 			if c.Load() != s.part(every) {
 				t.Fatalf("seed %d: the load is %+v; want %+v", seed, c.Load(), s.part(every))
@@ -190,7 +190,7 @@ func TestStepsKeepTheirPromises(t *testing.T) {
 			took := time.Duration(cost.StepNS(c.Load()))
 			now += took
 			c.Ran(took)
-			s.shares = greedy(s.works, s.limits)
+			s.shares = greedy(s.candidates, s.limits)
 			if v := s.violation(); v != "" {
 				caught[v[:8]]++
 			}

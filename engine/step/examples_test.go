@@ -10,79 +10,81 @@ import (
 
 // example is a step at 10 ns a prompt token and 100 ns a row.
 type example struct {
-	works []Work
-	l     Limits
-	want  []Share
+	candidates []Candidate
+	l          Limits
+	want       []Share
 }
 
 func examples() map[string]example {
 	limits := Limits{TokensMax: 512, RowsMax: 64, TokensMin: 16, Budget: 1000, BackgroundBudget: 500, Stretch: 0.2, LongShare: 0.25, LongStretch: 1}
-	prefill := func(index, pending int, key int64) Work {
-		return Work{Pending: pending, Key: key, Arrival: uint64(index), Index: index}
+	prefill := func(index, pending int, key int64) Candidate {
+		return Candidate{Pending: pending, Key: key, Arrival: uint64(index), Index: index}
 	}
-	long := func(w Work) Work { w.Long = true; return w }
-	at := func(level int, w Work) Work { w.Level = level; return w }
-	decode := func(index int) Work { return Work{Pending: 1, Decode: true, Arrival: uint64(index), Index: index} }
-	goal := func(w Work, d time.Duration) Work { w.Goal = d; return w }
+	long := func(w Candidate) Candidate { w.Long = true; return w }
+	at := func(level int, w Candidate) Candidate { w.Level = level; return w }
+	decode := func(index int) Candidate {
+		return Candidate{Pending: 1, Decode: true, Arrival: uint64(index), Index: index}
+	}
+	goal := func(w Candidate, d time.Duration) Candidate { w.Goal = d; return w }
 	tight := limits
 	tight.Budget = 150
 	narrow := tight
 	narrow.TokensMax = 2
 	return map[string]example{
 		"decodes first, then prefill by key": {
-			[]Work{prefill(0, 100, 9), prefill(1, 30, 1), decode(2)}, limits,
+			[]Candidate{prefill(0, 100, 9), prefill(1, 30, 1), decode(2)}, limits,
 			[]Share{{2, 1}, {1, 30}, {0, 60}},
 		},
 		"the oldest keeps a least chunk": {
-			[]Work{prefill(0, 100, 9), prefill(1, 300, 1), decode(2)}, limits,
+			[]Candidate{prefill(0, 100, 9), prefill(1, 300, 1), decode(2)}, limits,
 			[]Share{{2, 1}, {1, 74}, {0, 16}},
 		},
 		"a spent budget leaves the least chunk": {
-			[]Work{decode(0), decode(1), prefill(2, 100, 0), prefill(3, 100, 0)}, tight,
+			[]Candidate{decode(0), decode(1), prefill(2, 100, 0), prefill(3, 100, 0)}, tight,
 			[]Share{{0, 1}, {1, 1}, {2, 16}},
 		},
 		"a full batch leaves the oldest decode": {
-			[]Work{decode(0), decode(1), prefill(2, 100, 0)}, narrow,
+			[]Candidate{decode(0), decode(1), prefill(2, 100, 0)}, narrow,
 			[]Share{{0, 1}, {2, 1}},
 		},
 		"four budgets where nobody waits for a token": {
-			[]Work{prefill(0, 1000, 0)}, limits,
+			[]Candidate{prefill(0, 1000, 0)}, limits,
 			[]Share{{0, 400}},
 		},
 		"a row's goal is the budget": {
-			[]Work{goal(decode(0), 400), prefill(1, 1000, 0)}, limits,
+			[]Candidate{goal(decode(0), 400), prefill(1, 1000, 0)}, limits,
 			[]Share{{0, 1}, {1, 30}},
 		},
 		"a long prompt takes a quarter beside short ones that wait": {
-			[]Work{prefill(0, 1000, 0), long(prefill(1, 1000, 0))}, limits,
+			[]Candidate{prefill(0, 1000, 0), long(prefill(1, 1000, 0))}, limits,
 			[]Share{{0, 300}, {1, 100}},
 		},
 		"a long prompt takes what short ones leave": {
-			[]Work{prefill(0, 50, 0), long(prefill(1, 1000, 0))}, limits,
+			[]Candidate{prefill(0, 50, 0), long(prefill(1, 1000, 0))}, limits,
 			[]Share{{0, 50}, {1, 350}},
 		},
 		"a long prompt doubles what rows take": {
-			[]Work{decode(0), decode(1), long(prefill(2, 1000, 0))}, limits,
+			[]Candidate{decode(0), decode(1), long(prefill(2, 1000, 0))}, limits,
 			[]Share{{0, 1}, {1, 1}, {2, 20}},
 		},
 		"the long prompt with the least key is the one, and the oldest goes on": {
-			[]Work{long(prefill(0, 1000, 5)), long(prefill(1, 1000, 0)), prefill(2, 20, 0)}, limits,
+			[]Candidate{long(prefill(0, 1000, 5)), long(prefill(1, 1000, 0)), prefill(2, 20, 0)}, limits,
 			[]Share{{0, 1}, {2, 20}, {1, 379}},
 		},
 		"a long prompt gives way although it is half done": {
-			[]Work{prefill(0, 20, 0), long(prefill(1, 1000, 0)), long(Work{Pending: 400, Context: 400, Key: 3, Arrival: 2, Index: 2})}, limits,
+			[]Candidate{prefill(0, 20, 0), long(prefill(1, 1000, 0)), long(Candidate{Pending: 400, Context: 400, Key: 3, Arrival: 2, Index: 2})}, limits,
 			[]Share{{0, 20}, {1, 380}},
 		},
 		"background rows fill a fifth": {
-			[]Work{decode(0), decode(1), decode(2), decode(3), decode(4), at(1, decode(5)), at(1, decode(6)), at(2, decode(7))}, limits,
+			[]Candidate{decode(0), decode(1), decode(2), decode(3), decode(4), at(1, decode(5)), at(1, decode(6)), at(2, decode(7))}, limits,
 			[]Share{{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}},
 		},
 		"a background prompt takes what fits": {
-			[]Work{decode(0), at(2, prefill(1, 100, 0))}, limits,
+			[]Candidate{decode(0), at(2, prefill(1, 100, 0))}, limits,
 			[]Share{{0, 1}, {1, 2}},
 		},
 		"background alone has four budgets, each level what is left": {
-			[]Work{at(1, decode(0)), at(2, prefill(1, 1000, 0))}, limits,
+			[]Candidate{at(1, decode(0)), at(2, prefill(1, 1000, 0))}, limits,
 			[]Share{{0, 1}, {1, 390}},
 		},
 	}
@@ -93,7 +95,7 @@ func TestComposeExamples(t *testing.T) {
 	for name, c := range examples() {
 		t.Run(name, func(t *testing.T) {
 			composer := Composer{Limits: c.l}
-			if got := composer.Compose(nil, c.works, &cost, 0); !slices.Equal(got, c.want) {
+			if got := composer.Compose(nil, c.candidates, &cost, 0); !slices.Equal(got, c.want) {
 				t.Fatalf("got %v; want %v", got, c.want)
 			}
 		})

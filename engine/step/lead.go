@@ -1,9 +1,9 @@
 package step
 
 // lead composes the leading level: its decode rows, then its prefill.
-func (c *Composer) lead(decodes, prefills []Work, budget float64) {
+func (c *Composer) lead(decodes, prefills []Candidate, budget float64) {
 	first, oldest := oldestOf(decodes), oldestOf(prefills)
-	kept, row := 0, 0 // the place of the oldest prefill
+	kept, row := 0, 0 // tokens and rows for the oldest prefill
 	if oldest != nil {
 		kept, row = min(oldest.Pending, c.least(), c.room), 1
 		if first != nil && first.Arrival < oldest.Arrival {
@@ -23,40 +23,40 @@ func (c *Composer) lead(decodes, prefills []Work, budget float64) {
 	}
 }
 
-// least is the chunk that is worth a step.
+// least is the smallest chunk that is worth a step.
 func (c *Composer) least() int { return max(1, c.Limits.TokensMin) }
 
-// decode adds the leading level's decode rows: all in level 0, elsewhere
-// those that fit the budget, or the time of two rows alone where that is more.
-func (c *Composer) decode(decodes []Work, first *Work, budget float64) {
+// decode adds the leading level's decode rows: in level 0 all, elsewhere those
+// that fit the budget, or aloneStretch times one row if that is more.
+func (c *Composer) decode(decodes []Candidate, first *Candidate, budget float64) {
 	if c.room < 1 || c.rows < 1 {
 		return
 	}
 	c.give(first, 1)
 	budget = max(budget, aloneStretch*c.cost.StepNS(c.load))
 	for i := range decodes {
-		w := &decodes[i]
-		if w == first {
+		s := &decodes[i]
+		if s == first {
 			continue
 		}
-		if c.room < 1 || c.rows < 1 || w.Level > 0 && c.cost.StepNS(c.load)+c.unit(w) > budget {
+		if c.room < 1 || c.rows < 1 || s.Level > 0 && c.cost.StepNS(c.load)+c.unit(s) > budget {
 			return
 		}
-		c.give(w, 1)
+		c.give(s, 1)
 	}
 }
 
-// prefill adds the leading level's prefill, the short lane first. Urgent says
-// that decode rows of level 0 wait for the step's end.
-func (c *Composer) prefill(prefills []Work, oldest *Work, budget float64, urgent bool) {
+// prefill adds the leading level's prefill, the short lane first. If urgent, decode
+// rows of level 0 wait for the step's end.
+func (c *Composer) prefill(prefills []Candidate, oldest *Candidate, budget float64, urgent bool) {
 	shorts, longs := lanes(prefills)
-	var long *Work
+	var long *Candidate
 	if len(longs) > 0 {
 		long = &longs[0]
 	}
 	alone, before := c.cost.StepNS(c.load), c.load.PrefillTokens
 	if oldest.Long && oldest != long {
-		c.give(oldest, 1) // it waits for the one that is first by key, and is not left out
+		c.give(oldest, 1) // it waits for the first by key, but is not left out
 	}
 	left := max(budget-alone, c.cost.ChunkNS(c.least(), 0))
 	most := left // of the long lane
@@ -96,10 +96,10 @@ func (c *Composer) prefill(prefills []Work, oldest *Work, budget float64, urgent
 	c.longCredit = min(max(0, c.longCredit+earned-float64(n)), max(earned, float64(c.least())))
 }
 
-// short adds the short lane in left nanoseconds less what is kept for the long
-// lane, and says whether some of it still waits. The oldest of all prefills,
-// if it is a short one, keeps its least chunk.
-func (c *Composer) short(shorts []Work, oldest *Work, left float64, long *Work, longKept int) (waits bool) {
+// short adds the short lane in left nanoseconds, less the time kept for the long
+// lane, and reports whether some of the lane still waits. The oldest of all
+// prefills keeps its minimal chunk, if it is a short one.
+func (c *Composer) short(shorts []Candidate, oldest *Candidate, left float64, long *Candidate, longKept int) (waits bool) {
 	alone := c.cost.StepNS(c.load)
 	room, rows := 0, 0 // kept for others
 	if longKept > 0 {
@@ -113,25 +113,25 @@ func (c *Composer) short(shorts []Work, oldest *Work, left float64, long *Work, 
 	}
 	keptTime := c.cost.ChunkNS(kept, oldest.Context)
 	for i := range shorts {
-		w := &shorts[i]
+		s := &shorts[i]
 		least := 0
-		if w == oldest {
+		if s == oldest {
 			least, kept, keptTime, rows = kept, 0, 0, rows-1
 		}
-		n := c.cost.TokensIn(left-keptTime-(c.cost.StepNS(c.load)-alone), w.Context)
-		n = min(max(n, least), w.Pending, c.room-room-kept)
-		if n < 1 || c.rows-rows < 1 && w != oldest {
+		n := c.cost.TokensIn(left-keptTime-(c.cost.StepNS(c.load)-alone), s.Context)
+		n = min(max(n, least), s.Pending, c.room-room-kept)
+		if n < 1 || c.rows-rows < 1 && s != oldest {
 			waits = true
 			continue
 		}
-		c.give(w, n)
-		waits = waits || n < w.Pending
+		c.give(s, n)
+		waits = waits || n < s.Pending
 	}
 	return waits
 }
 
 // lanes cuts a level's prefills into the short and the long lane.
-func lanes(prefills []Work) (shorts, longs []Work) {
+func lanes(prefills []Candidate) (shorts, longs []Candidate) {
 	n := 0
 	for n < len(prefills) && !prefills[n].Long {
 		n++
@@ -139,11 +139,11 @@ func lanes(prefills []Work) (shorts, longs []Work) {
 	return prefills[:n], prefills[n:]
 }
 
-// oldestOf is the work that arrived first, or nil.
-func oldestOf(works []Work) (oldest *Work) {
-	for i := range works {
-		if oldest == nil || works[i].Arrival < oldest.Arrival {
-			oldest = &works[i]
+// oldestOf is the candidate that arrived first, or nil.
+func oldestOf(candidates []Candidate) (oldest *Candidate) {
+	for i := range candidates {
+		if oldest == nil || candidates[i].Arrival < oldest.Arrival {
+			oldest = &candidates[i]
 		}
 	}
 	return oldest

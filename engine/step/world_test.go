@@ -9,40 +9,40 @@ import (
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
-// world is works that go on: a prefill becomes a decode of so many tokens.
+// world is candidates that go on: a prefill becomes a decode of so many tokens.
 type world struct {
 	Composer
-	cost  cost.Cost
-	now   time.Duration
-	step  uint64
-	works []Work
-	left  []int // tokens to decode, by index
-	time  [Levels]float64
-	last  composed
+	cost       cost.Cost
+	now        time.Duration
+	step       uint64
+	candidates []Candidate
+	left       []int // tokens to decode, by index
+	time       [Levels]float64
+	last       composed
 }
 
-func (w *world) add(x Work, decode int) int {
+func (w *world) add(x Candidate, decode int) int {
 	x.Index, x.Arrival, x.Since = len(w.left), uint64(len(w.left)+1), w.step
-	w.works, w.left = append(w.works, x), append(w.left, decode)
+	w.candidates, w.left = append(w.candidates, x), append(w.left, decode)
 	return x.Index
 }
 
 func (w *world) turn() {
 	w.step++
-	all := make([]Work, len(w.left)) // by index
-	for _, x := range w.works {
+	all := make([]Candidate, len(w.left)) // by index
+	for _, x := range w.candidates {
 		all[x.Index] = x
 	}
-	shares := w.Compose(nil, slices.Clone(w.works), &w.cost, w.now)
-	w.last = composed{works: all, shares: shares, limits: w.Limits, cost: w.cost}
+	shares := w.Compose(nil, slices.Clone(w.candidates), &w.cost, w.now)
+	w.last = composed{candidates: all, shares: shares, limits: w.Limits, cost: w.cost}
 	took := w.cost.StepNS(w.Load())
 	w.now += time.Duration(took)
 	w.Ran(time.Duration(took))
 	for level := range w.time {
-		w.time[level] += w.cost.StepNS(w.last.part(func(x *Work) bool { return x.Level == level })) - w.cost.Base
+		w.time[level] += w.cost.StepNS(w.last.part(func(x *Candidate) bool { return x.Level == level })) - w.cost.Base
 	}
-	for i := range w.works {
-		x := &w.works[i]
+	for i := range w.candidates {
+		x := &w.candidates[i]
 		n := w.last.given(x.Index)
 		if n == 0 {
 			continue
@@ -53,7 +53,7 @@ func (w *world) turn() {
 			x.Pending, x.Decode = 1, true
 		}
 	}
-	w.works = slices.DeleteFunc(w.works, func(x Work) bool { return x.Pending == 0 })
+	w.candidates = slices.DeleteFunc(w.candidates, func(x Candidate) bool { return x.Pending == 0 })
 }
 
 func TestTimeThatIsThereIsUsed(t *testing.T) {
@@ -62,23 +62,23 @@ func TestTimeThatIsThereIsUsed(t *testing.T) {
 		c, cost := Composer{Limits: randomLimits(r)}, randomCost(r)
 		c.Limits.Budget, c.Limits.BackgroundBudget, c.Limits.Stretch, c.Limits.LongStretch = 1e15, 1e15, 1e9, 1e9
 		c.Limits.RowsMax = 100
-		works := randomWorks(r)
+		candidates := randomCandidates(r)
 		longs, pending, tokens := 0, 0, 0
 		level0, rows := false, false
-		for i := range works {
-			level0 = level0 || works[i].Level == 0
-			rows = rows || works[i].Level == 0 && works[i].Decode
-			if !works[i].Decode && works[i].Long {
+		for i := range candidates {
+			level0 = level0 || candidates[i].Level == 0
+			rows = rows || candidates[i].Level == 0 && candidates[i].Decode
+			if !candidates[i].Decode && candidates[i].Long {
 				if longs++; longs > 1 { // one of them is computed at a time
-					works[i].Long = false
+					candidates[i].Long = false
 				}
 			}
-			pending += works[i].Pending
+			pending += candidates[i].Pending
 		}
 		if level0 && !rows {
 			continue // nothing is added to prefill that people wait for
 		}
-		for _, sh := range c.Compose(nil, works, &cost, 0) {
+		for _, sh := range c.Compose(nil, candidates, &cost, 0) {
 			tokens += sh.Tokens
 		}
 		if tokens != min(pending, c.Limits.TokensMax) {
@@ -93,7 +93,7 @@ func TestEveryoneEnds(t *testing.T) {
 		w := world{Composer: Composer{Limits: randomLimits(r)}, cost: randomCost(r)}
 		total := 0
 		for range 25 {
-			for _, x := range randomWorks(r) {
+			for _, x := range randomCandidates(r) {
 				if x.Decode {
 					x.Pending, x.Decode = 5, false
 				}
@@ -104,9 +104,9 @@ func TestEveryoneEnds(t *testing.T) {
 			}
 			w.turn()
 		}
-		for turns := 25; len(w.works) > 0; turns++ {
+		for turns := 25; len(w.candidates) > 0; turns++ {
 			if turns > total+25 { // a token in every step, at least
-				t.Fatalf("seed %d: %d works are left after %d turns: %+v", seed, len(w.works), turns, w.works)
+				t.Fatalf("seed %d: %d candidates are left after %d turns: %+v", seed, len(w.candidates), turns, w.candidates)
 			}
 			w.turn()
 		}
@@ -123,8 +123,8 @@ func served(stretch, floor float64) *world {
 }
 
 // forever is a decode row that does not end.
-func forever(level, context int) Work {
-	return Work{Pending: 1, Decode: true, Level: level, Context: context}
+func forever(level, context int) Candidate {
+	return Candidate{Pending: 1, Decode: true, Level: level, Context: context}
 }
 
 func TestLevelsHaveTheirFloor(t *testing.T) {
@@ -164,12 +164,12 @@ func TestBackgroundStretchesByItsShare(t *testing.T) {
 			w.add(forever(0, 200), 1<<30)
 		}
 		for i := range 16 {
-			w.add(Work{Pending: 300, Level: 2, Key: int64(i)}, 1<<30)
+			w.add(Candidate{Pending: 300, Level: 2, Key: int64(i)}, 1<<30)
 		}
 		over, steps := 0, 0
 		for range 3000 {
 			w.turn()
-			led := w.cost.StepNS(w.last.part(func(x *Work) bool { return x.Level == 0 }))
+			led := w.cost.StepNS(w.last.part(func(x *Candidate) bool { return x.Level == 0 }))
 			unit := w.cost.RowNS(3000)
 			steps++
 			if w.cost.StepNS(w.Load()) > 1.2*led+unit {
@@ -190,10 +190,10 @@ func TestLongPromptBesideStreams(t *testing.T) {
 	for range 4 {
 		w.add(forever(0, 200), 1<<30)
 	}
-	long := w.add(Work{Pending: 7900, Long: true}, 0)
-	for steps := 0; len(w.works) > 4; steps++ {
+	long := w.add(Candidate{Pending: 7900, Long: true}, 0)
+	for steps := 0; len(w.candidates) > 4; steps++ {
 		w.turn()
-		undisturbed := w.cost.StepNS(w.last.part(func(x *Work) bool { return x.Decode }))
+		undisturbed := w.cost.StepNS(w.last.part(func(x *Candidate) bool { return x.Decode }))
 		if gap := w.cost.StepNS(w.Load()); gap > 2.0001*undisturbed {
 			t.Fatalf("step %d takes %.1f of undisturbed %.1f ms", steps, gap/1e6, undisturbed/1e6)
 		}
@@ -208,14 +208,14 @@ func TestLanesShareAStep(t *testing.T) {
 		w := served(0.2, 0.05)
 		w.Limits.Budget = budget
 		w.add(forever(0, 200), 1<<30)
-		long := w.add(Work{Pending: 1 << 20, Long: true, Key: -1}, 0)
-		other := w.add(Work{Pending: 1 << 20, Long: true, Key: 5}, 0)
-		w.add(Work{Pending: 1 << 20}, 0)
+		long := w.add(Candidate{Pending: 1 << 20, Long: true, Key: -1}, 0)
+		other := w.add(Candidate{Pending: 1 << 20, Long: true, Key: 5}, 0)
+		w.add(Candidate{Pending: 1 << 20}, 0)
 		short, slow := 0, 0
 		for range 500 {
 			w.turn()
 			for _, sh := range w.last.shares {
-				switch x := &w.last.works[sh.Index]; {
+				switch x := &w.last.candidates[sh.Index]; {
 				case x.Decode:
 				case x.Long:
 					slow += sh.Tokens
@@ -226,8 +226,8 @@ func TestLanesShareAStep(t *testing.T) {
 			if w.last.given(long) > 0 && w.last.given(other) > 0 {
 				t.Fatalf("%s: two long prompts in one step", name)
 			}
-			for i := range w.works { // all tokens cost the same
-				w.works[i].Context = 0
+			for i := range w.candidates { // all tokens cost the same
+				w.candidates[i].Context = 0
 			}
 		}
 		if share := float64(slow) / float64(slow+short); share < 0.099 || share > 0.26 {
@@ -238,23 +238,23 @@ func TestLanesShareAStep(t *testing.T) {
 
 func TestBackgroundStepsAreShortWhileOthersMayCome(t *testing.T) {
 	w := served(0.2, 0.05)
-	w.add(Work{Pending: 1 << 20, Level: 2}, 0)
+	w.add(Candidate{Pending: 1 << 20, Level: 2}, 0)
 	w.turn()
 	patient := w.cost.StepNS(w.Load())
-	urgent := w.add(Work{Pending: 10}, 0)
+	urgent := w.add(Candidate{Pending: 10}, 0)
 	w.turn()
 	if w.last.given(urgent) != 10 {
 		t.Fatal("the interactive prompt did not run")
 	}
 	for w.now < 9*time.Second {
-		w.works[0].Context = 0
+		w.candidates[0].Context = 0
 		w.turn()
 		if took := w.cost.StepNS(w.Load()); took > 25e6 {
 			t.Fatalf("a background step takes %.1f ms at %v", took/1e6, w.now)
 		}
 	}
 	w.now += 2 * time.Second
-	w.works[0].Context = 0
+	w.candidates[0].Context = 0
 	w.turn()
 	if took := w.cost.StepNS(w.Load()); took < 0.9*patient || patient < 190e6 {
 		t.Errorf("steps of %.1f ms at first and %.1f ms later; want four budgets", patient/1e6, took/1e6)
@@ -264,10 +264,10 @@ func TestBackgroundStepsAreShortWhileOthersMayCome(t *testing.T) {
 func TestComposeAllocatesNothing(t *testing.T) {
 	w := served(0.2, 0.05)
 	r := rand.New(rand.NewPCG(5, 5))
-	works := randomWorks(r)
-	scratch, dst := slices.Clone(works), make([]Share, 0, len(works))
+	candidates := randomCandidates(r)
+	scratch, dst := slices.Clone(candidates), make([]Share, 0, len(candidates))
 	if n := testing.AllocsPerRun(100, func() {
-		copy(scratch, works)
+		copy(scratch, candidates)
 		dst = w.Compose(dst[:0], scratch, &w.cost, w.now)
 		w.Ran(time.Millisecond)
 	}); n > 0 {
@@ -279,15 +279,15 @@ func BenchmarkCompose(b *testing.B) {
 	w := served(0.2, 0.05)
 	for i := range 64 {
 		if i%4 == 0 {
-			w.add(Work{Pending: 100 + i, Level: i % 3, Long: i%8 == 0}, 0)
+			w.add(Candidate{Pending: 100 + i, Level: i % 3, Long: i%8 == 0}, 0)
 		} else {
 			w.add(forever(i%3, 10*i), 0)
 		}
 	}
-	scratch, dst := make([]Work, 64), make([]Share, 0, 64)
+	scratch, dst := make([]Candidate, 64), make([]Share, 0, 64)
 	b.ReportAllocs()
 	for b.Loop() {
-		copy(scratch, w.works)
+		copy(scratch, w.candidates)
 		dst = w.Compose(dst[:0], scratch, &w.cost, w.now)
 		w.Ran(time.Millisecond)
 	}

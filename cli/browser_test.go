@@ -122,6 +122,9 @@ func (b *browser) number(expression string) float64 {
 	return result(b, expression, chromedp.Evaluate[float64](expression))
 }
 
+// shown is on a page once its script has built it.
+const shown = "main:not([aria-busy])"
+
 // open shows the page as on a screen of that width, light or dark.
 func (b *browser) open(url string, width int64, scheme string) {
 	b.t.Helper()
@@ -129,7 +132,7 @@ func (b *browser) open(url string, width int64, scheme string) {
 	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
 		b.t.Fatal(err)
 	}
-	b.do(url, chromedp.EmulateViewport(width, 900), chromedp.Navigate(url), chromedp.WaitReady("h1"))
+	b.do(url, chromedp.EmulateViewport(width, 900), chromedp.Navigate(url), chromedp.WaitReady(shown))
 }
 
 // screenshot writes what the screen shows to docs/img, with -rewrite alone.
@@ -179,17 +182,29 @@ func TestPagesInABrowser(t *testing.T) {
 	for range 5 {
 		p.ask(chatBody("Hello!", nil))
 	}
-	b.everywhere(p.admin + "/debug/requests")
-	b.everywhere(p.admin + "/debug/steps")
+	for _, page := range []string{"/debug/requests", "/debug/queue", "/debug/steps"} {
+		b.everywhere(p.admin + page)
+	}
 	if n := b.number(`document.querySelectorAll("svg rect.s-decode").length`); n < 5 {
 		t.Errorf("%v steps are drawn", n)
 	}
 	b.open(p.admin+"/debug/requests", 1100, "light")
+	if n := b.number(`document.querySelectorAll("main tbody tr").length`); n < 5 {
+		t.Errorf("%v requests are listed", n)
+	}
 	b.do("search", chromedp.SetValue(`input[name=id]`, "nobody-at-all"), chromedp.Submit(`input[name=id]`), chromedp.WaitReady(".sentence"))
 	if text := result(b, "sentence", chromedp.TextContent(".sentence")); !strings.Contains(text, "x-forebay-capture: 1") {
 		t.Errorf("a request that is not there: %q", text)
 	}
 	b.took() // Chromium notes the status 404
+	b.open(p.admin+"/debug/queue", 1100, "light")
+	for _, mode := range []string{"paused", "open"} {
+		b.do(mode, chromedp.Submit(`form[action="/debug/queue/offline?mode=`+mode+`"]`), chromedp.WaitReady(`tr:has(form[action*="/offline?"]):not(:has(form[action*="mode=`+mode+`"]))`))
+		if text := result(b, mode, chromedp.TextContent(`tr:has(form[action*="/offline?"])`)); !strings.HasPrefix(text, "offline"+mode) {
+			t.Errorf("after the button: %q", text)
+		}
+	}
+	b.readable("the queue after its buttons", "light")
 	b.do("control", chromedp.Evaluate[chromedp.Void](`console.error("control")`), chromedp.Navigate("about:blank"))
 	if len(b.took()) == 0 {
 		t.Error("control: an error on the console is not seen")

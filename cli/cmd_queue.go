@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/forebay-io/forebay/gateway"
+	"github.com/forebay-io/forebay/gateway/debug"
 )
 
 // runQueue shows who waits at a running Forebay, and why.
@@ -28,7 +28,7 @@ func runQueue(c *console, args []string) error {
 		_, err = c.out.Write(append(text, '\n'))
 		return err
 	}
-	var page gateway.QueuePage
+	var page debug.QueuePage
 	if err := json.Unmarshal(text, &page); err != nil {
 		return fmt.Errorf("%s does not answer as a queue of Forebay does: %w", base, err)
 	}
@@ -56,7 +56,7 @@ func (c *console) setClass(verb, mode string, args []string) error {
 }
 
 // printQueue writes the tables of p that are not empty.
-func printQueue(w io.Writer, p *gateway.QueuePage) error {
+func printQueue(w io.Writer, p *debug.QueuePage) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CLASS\tMODE\tWAITING\tRUNNING\tSHARE\tBACKLOG\tREFUSED\tDEMOTED")
 	for _, c := range p.Classes {

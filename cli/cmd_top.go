@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/forebay-io/forebay/gateway"
+	"github.com/forebay-io/forebay/gateway/debug"
 )
 
 // topRequests is how many running requests are shown.
@@ -109,9 +109,9 @@ func (c *console) drawTop(text string) {
 
 // topText asks for the current state and formats it.
 func topText(base string) (string, error) {
-	var queue gateway.QueuePage
-	var requests gateway.RequestsPage
-	var steps gateway.StepsPage
+	var queue debug.QueuePage
+	var requests debug.RequestsPage
+	var steps debug.StepsPage
 	for _, ask := range []struct {
 		path string
 		page any
@@ -125,7 +125,7 @@ func topText(base string) (string, error) {
 	return b.String(), nil
 }
 
-func printTop(w io.Writer, queue *gateway.QueuePage, requests *gateway.RequestsPage, steps *gateway.StepsPage) {
+func printTop(w io.Writer, queue *debug.QueuePage, requests *debug.RequestsPage, steps *debug.StepsPage) {
 	decoded, prefilled, busy := 0.0, 0.0, 0.0
 	if len(steps.Steps) > 0 {
 		over := max(1, steps.OverMS+steps.Steps[0].AgoMS) // it may be idle since
@@ -134,7 +134,7 @@ func printTop(w io.Writer, queue *gateway.QueuePage, requests *gateway.RequestsP
 	}
 	r := &requests.Recent
 	fmt.Fprintf(w, "tokens/s     %.0f made, %.0f of prompts; steps are %.0f%% of the time\n", decoded, prefilled, 100*busy)
-	fmt.Fprintf(w, "first token  %s median, %s at 99%%; %d requests, %d failed in %s\n", millis(r.FirstTokenP50), millis(r.FirstTokenP99), r.Finished, r.Failed, r.Over())
+	fmt.Fprintf(w, "first token  %s median, %s at 99%%; %d requests, %d failed in the last %.0f s\n", millis(r.FirstTokenP50), millis(r.FirstTokenP99), r.Finished, r.Failed, r.OverMS/1000)
 	fmt.Fprintf(w, "pages        %s %d used, %d cached, %d free of %d; %d sequences\n", meter(steps.Pages), steps.Pages.Used, steps.Pages.Cached, steps.Pages.Free, steps.Pages.Total, steps.Sequences)
 	if steps.Error != "" {
 		fmt.Fprintf(w, "engine       %s\n", steps.Error)
@@ -157,7 +157,7 @@ func printTop(w io.Writer, queue *gateway.QueuePage, requests *gateway.RequestsP
 }
 
 // meter draws the use of the pages as a bar.
-func meter(p gateway.Pages) string {
+func meter(p debug.KVPages) string {
 	const width = 20
 	if p.Total <= 0 {
 		return "[" + strings.Repeat(" ", width) + "]"

@@ -14,8 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/debug"
 )
 
 // traceFilter holds the flags that choose which requests are listed.
@@ -36,7 +36,7 @@ func addTraceFilter(set *flag.FlagSet) traceFilter {
 }
 
 // page asks for the requests that pass the filter.
-func (f *traceFilter) page(base string) (*gateway.RequestsPage, []byte, error) {
+func (f *traceFilter) page(base string) (*debug.RequestsPage, []byte, error) {
 	q := url.Values{"format": {"json"}}
 	for key, value := range map[string]string{"class": *f.class, "tenant": *f.tenant, "outcome": *f.outcome, "reason": *f.reason} {
 		if value != "" {
@@ -46,13 +46,13 @@ func (f *traceFilter) page(base string) (*gateway.RequestsPage, []byte, error) {
 	if *f.leastMS > 0 {
 		q.Set("min_ms", strconv.FormatFloat(*f.leastMS, 'g', -1, 64))
 	}
-	page := new(gateway.RequestsPage)
+	page := new(debug.RequestsPage)
 	text, err := askPage(base, "/debug/requests?"+q.Encode(), page)
 	return page, text, err
 }
 
 // ended returns the ended requests that the flags ask for.
-func (f *traceFilter) ended(page *gateway.RequestsPage) []gateway.RequestEnded {
+func (f *traceFilter) ended(page *debug.RequestsPage) []debug.RequestEnded {
 	switch {
 	case *f.slow:
 		return page.Slow
@@ -98,7 +98,7 @@ func runTraceList(c *console, args []string) error {
 	return t.Flush()
 }
 
-func printEnded(w io.Writer, r *gateway.RequestEnded) {
+func printEnded(w io.Writer, r *debug.RequestEnded) {
 	outcome, kept := r.Outcome, strings.Join(r.Reasons, ", ")
 	if r.Error != "" && r.Error != r.Outcome {
 		outcome += " (" + r.Error + ")"

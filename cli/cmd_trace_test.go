@@ -23,7 +23,7 @@ const listed = `{"in_flight":[{"id":"aaaa","client_id":"mine","tenant":"acme","c
 // admin answers as the admin address does, with one request under two ids.
 func admin(t *testing.T) http.HandlerFunc {
 	t.Helper()
-	view, err := os.ReadFile("gateway/testdata/view.json")
+	view, err := os.ReadFile("gateway/debug/testdata/view.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/gateway/debug"
 )
 
 // metrics is the admin page's text.
@@ -75,8 +76,8 @@ func TestDebugPage(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	var page struct {
-		Live  []RequestLive  `json:"in_flight"`
-		Ended []RequestEnded `json:"finished"`
+		Live  []debug.RequestLive  `json:"in_flight"`
+		Ended []debug.RequestEnded `json:"finished"`
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil || len(page.Live) != 2 || len(page.Ended) != 2 {
 		t.Fatalf("%v: %+v", err, page)

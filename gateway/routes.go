@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp/pprofhandler"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/gateway/debug"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -198,28 +199,24 @@ func (g *Gateway) adminHandler() fasthttp.RequestHandler {
 		}
 	}
 	const get = "GET, HEAD"
-	debug := &debugPages{g, g.capture}
+	pages := g.debugPages()
 	routes := []route{
 		{path: "/metrics", methods: get, serve: page(metrics)},
 		{path: "/healthz", methods: get, serve: g.healthz},
 		{path: "/readyz", methods: get, serve: g.readyz},
 		{path: "/version", methods: get, serve: g.serveVersion},
-		{path: requestsPath, methods: get, serve: debug.requests},
-		{path: stepsPath, methods: get, serve: debug.steps},
-		{path: launchesPath, methods: get, serve: debug.launches},
-		{path: queuePath, methods: get, serve: g.debugQueue},
 	}
 	profiles := route{path: profilesPath, methods: get + ", POST", serve: page(pprofhandler.PprofHandler)}
-	classes := route{path: queuePath + "/", methods: "POST", serve: g.setQueueMode}
-	one := route{path: requestsPath + "/", methods: get, serve: debug.request}
+	classes := route{path: debug.QueuePath + "/", methods: "POST", serve: g.setQueueMode}
+	debugging := route{path: "/debug/", methods: get, serve: func(c *fasthttp.RequestCtx) *failure { return serveDebug(c, pages) }}
 	find := func(path string) *route {
 		switch {
 		case strings.HasPrefix(path, profilesPath):
 			return &profiles
 		case strings.HasPrefix(path, classes.path):
 			return &classes
-		case strings.HasPrefix(path, one.path):
-			return &one
+		case strings.HasPrefix(path, debugging.path):
+			return &debugging
 		}
 		for i := range routes {
 			if routes[i].path == path {
@@ -236,7 +233,7 @@ func (g *Gateway) adminHandler() fasthttp.RequestHandler {
 			g.refuseUnread(c, errTransferCoding)
 			return
 		case r == nil:
-			f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, "+requestsPath+", "+stepsPath+", "+launchesPath+", "+queuePath+" and "+profilesPath)
+			f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, "+strings.Join(debug.Paths, ", ")+" and "+profilesPath)
 		case !hasMethod(r.methods, string(c.Method())):
 			f = errMethod(r.methods)
 		default:

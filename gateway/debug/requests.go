@@ -1,15 +1,13 @@
-package gateway
+package debug
 
 import (
 	"cmp"
 	"encoding/hex"
-	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/valyala/fasthttp"
 
 	"github.com/forebay-io/forebay/gateway/capture"
 	"github.com/forebay-io/forebay/gateway/telemetry"
@@ -23,7 +21,7 @@ type RequestsPage struct {
 	InFlight []RequestLive  `json:"in_flight"` // the oldest first
 	Slow     []RequestEnded `json:"slow"`      // they missed a goal, or were slow for their class
 	Failed   []RequestEnded `json:"failed"`    // every outcome but ok
-	Finished []RequestEnded `json:"finished"`  // those two and the others; all newest first
+	Finished []RequestEnded `json:"finished"`  // all, these two included; newest first
 	Recent   Recent         `json:"recent"`
 }
 
@@ -59,7 +57,7 @@ type RequestEnded struct {
 	PromptTokens     int      `json:"prompt_tokens"`
 	CachedTokens     int      `json:"cached_tokens"`
 	CompletionTokens int      `json:"completion_tokens"`
-	Kept             bool     `json:"kept"`              // GET /debug/requests/ID tells more
+	Kept             bool     `json:"kept"`              // GET /debug/requests/ID has more
 	Reasons          []string `json:"reasons,omitempty"` // why it was kept
 	Broken           []string `json:"broken,omitempty"`  // the goals that it missed
 	Sentence         string   `json:"sentence,omitempty"`
@@ -77,68 +75,44 @@ type Recent struct {
 }
 
 const (
-	debugRecordsMax = 4096 // records that the page looks at
-	debugRowsMax    = 100  // rows of a list
+	recordsMax = 4096 // records that a page reads
+	rowsMax    = 100  // rows of a list
 )
 
 // requests answers GET /debug/requests.
-func (d *debugPages) requests(c *fasthttp.RequestCtx) *failure {
-	args := c.QueryArgs()
-	if id := args.Peek("id"); len(id) > 0 { // of the search field
-		c.Response.Header.Set("Location", requestPath(string(id)))
-		c.SetStatusCode(fasthttp.StatusSeeOther)
-		return nil
+func (p *Pages) requests(query url.Values) (*Answer, error) {
+	if id := query.Get("id"); id != "" { // from the search field
+		return &Answer{Status: http.StatusSeeOther, Header: map[string]string{"Location": RequestsPath + "/" + url.PathEscape(id)}}, nil
 	}
-	format, f := formatOf(c, "json")
-	if f != nil {
-		return f
+	format, err := formatOf(query, "json")
+	if err != nil {
+		return nil, err
 	}
-	filter, f := requestFilterOf(args)
-	if f != nil {
-		return f
+	filter, err := requestFilterOf(query)
+	switch {
+	case format == "html":
+		return shell(err)
+	case err != nil:
+		return nil, err
 	}
-	page := d.requestsPage(filter)
-	if format == "json" {
-		writeValue(c, page)
-		return nil
-	}
-	return writePage(c, fasthttp.StatusOK, "requests.html", struct {
-		*RequestsPage
-		Filter requestFilter
-		JSON   string
-	}{page, filter, "?" + filter.query().Encode()})
+	return asJSON(p.requestsPage(filter))
 }
 
-// requestFilter says which requests are listed; what is zero asks for nothing.
+// requestFilter says which requests are listed; a zero field passes all.
 type requestFilter struct {
 	Class, Tenant, Outcome, Reason string
 	MinMS                          float64
 }
 
-func requestFilterOf(args *fasthttp.Args) (requestFilter, *failure) {
-	text := func(key string) string { return string(args.Peek(key)) }
-	w := requestFilter{Class: text("class"), Tenant: text("tenant"), Outcome: text("outcome"), Reason: text("reason")}
-	if ms := text("min_ms"); ms != "" {
+func requestFilterOf(query url.Values) (requestFilter, error) {
+	w := requestFilter{Class: query.Get("class"), Tenant: query.Get("tenant"), Outcome: query.Get("outcome"), Reason: query.Get("reason")}
+	if ms := query.Get("min_ms"); ms != "" {
 		var err error
 		if w.MinMS, err = strconv.ParseFloat(ms, 64); err != nil || !(w.MinMS >= 0) {
-			return w, &failure{fault: faultInvalid, param: "min_ms", message: "min_ms must be a number of milliseconds, such as 500"}
+			return w, &Refusal{Invalid, "min_ms", "min_ms must be a number of milliseconds, such as 500"}
 		}
 	}
 	return w, nil
-}
-
-// query is the filter as it came, for the link to the same page as JSON.
-func (w requestFilter) query() url.Values {
-	q := url.Values{"format": {"json"}}
-	for key, value := range map[string]string{"class": w.Class, "tenant": w.Tenant, "outcome": w.Outcome, "reason": w.Reason} {
-		if value != "" {
-			q.Set(key, value)
-		}
-	}
-	if w.MinMS > 0 {
-		q.Set("min_ms", strconv.FormatFloat(w.MinMS, 'g', -1, 64))
-	}
-	return q
 }
 
 func (w requestFilter) fits(class, tenant string, ms float64) bool {
@@ -150,26 +124,27 @@ func (w requestFilter) ended(r *RequestEnded) bool {
 		(w.Reason == "" || slices.Contains(r.Reasons, w.Reason) || slices.Contains(r.Broken, w.Reason))
 }
 
-// live tells whether one that runs is listed: it has neither outcome nor reason.
+// live tells whether a running request is listed: it has neither outcome nor
+// reason yet.
 func (w requestFilter) live(r *RequestLive) bool {
 	return w.fits(r.Class, r.Tenant, r.AgeMS) && w.Outcome == "" && w.Reason == ""
 }
 
-func (d *debugPages) requestsPage(filter requestFilter) *RequestsPage {
+func (p *Pages) requestsPage(filter requestFilter) *RequestsPage {
 	page := &RequestsPage{InFlight: []RequestLive{}, Slow: []RequestEnded{}, Failed: []RequestEnded{}, Finished: []RequestEnded{}}
-	for _, r := range d.g.liveRequests() {
+	for _, r := range p.live() {
 		if filter.live(&r) {
 			page.InFlight = append(page.InFlight, r)
 		}
 	}
-	records := d.g.recorder.Last(debugRecordsMax)
+	records := p.Records(recordsMax)
 	page.Recent = recentOf(records, wire.Monotonic())
 	add := func(list *[]RequestEnded, r RequestEnded) {
-		if len(*list) < debugRowsMax {
+		if len(*list) < rowsMax {
 			*list = append(*list, r)
 		}
 	}
-	for _, r := range endedRequests(records, d.kept.List(capture.Filter{})) {
+	for _, r := range endedRequests(records, p.Kept.List(capture.Filter{})) {
 		if !filter.ended(&r) {
 			continue
 		}
@@ -184,41 +159,38 @@ func (d *debugPages) requestsPage(filter requestFilter) *RequestsPage {
 	return page
 }
 
+// slowReasons are the reasons to keep a request that say it was slow.
+var slowReasons = []string{"slow_first_token", "slow_token", "slow_queue", "hung", "unusual"}
+
 func (r *RequestEnded) slow() bool {
 	return len(r.Broken) > 0 || slices.ContainsFunc(r.Reasons, func(why string) bool { return slices.Contains(slowReasons, why) })
 }
 
-// liveRequests are the requests in flight, the oldest first.
-func (g *Gateway) liveRequests() []RequestLive {
+// live returns the requests in flight, oldest first.
+func (p *Pages) live() []RequestLive {
 	type place struct {
 		class  string
 		tokens int
 	}
 	admitted := map[string]place{}
-	v := g.admission.View()
+	v := p.Admission.View()
 	for _, w := range v.Waiting {
 		admitted[w.ID] = place{class: w.Class}
 	}
 	for _, r := range v.Running {
 		admitted[r.ID] = place{r.Class, r.Tokens}
 	}
-	now := wire.Monotonic()
-	var all []RequestLive
-	g.mu.Lock()
-	for x := range g.live {
-		r, at := &x.record, admitted[x.record.ID]
-		all = append(all, RequestLive{
-			ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), Tenant: r.Tenant, Class: at.class, Route: r.Route,
-			Stage: stageNames[x.stage.Load()], StageMS: milliseconds(now - x.entered.Load()), AgeMS: milliseconds(now - r.Arrived), Tokens: at.tokens,
-		})
+	all := p.Live()
+	for i := range all {
+		at := admitted[all[i].ID]
+		all[i].Class, all[i].Tokens = at.class, at.tokens
 	}
-	g.mu.Unlock()
 	slices.SortFunc(all, func(a, b RequestLive) int { return cmp.Or(cmp.Compare(b.AgeMS, a.AgeMS), cmp.Compare(a.ID, b.ID)) })
 	return all
 }
 
-// endedRequests joins the last records, newest first, with what was kept: of
-// that some is older, and all knows more.
+// endedRequests joins the last records, newest first, with the kept requests:
+// some of these are older than all records, and all of them tell more.
 func endedRequests(records []telemetry.Record, kept []*capture.View) []RequestEnded {
 	views := make(map[string]*capture.View, len(kept))
 	for _, v := range kept {
@@ -256,7 +228,7 @@ func endedRow(r *telemetry.Record, now int64) RequestEnded {
 	return row
 }
 
-// keptRow is the row of a request of which the records say nothing any more.
+// keptRow is the row of a kept request whose record was overwritten.
 func keptRow(v *capture.View, now time.Time) RequestEnded {
 	ended := v.Arrived.Add(time.Duration(v.WallMS * float64(time.Millisecond)))
 	return RequestEnded{
@@ -300,6 +272,3 @@ func recentOf(records []telemetry.Record, now int64) Recent {
 
 // rank is the index of a quantile among n sorted values.
 func rank(n int, q float64) int { return min(n-1, int(q*float64(n))) }
-
-// Over says for how long s speaks.
-func (s Recent) Over() string { return fmt.Sprintf("the last %.0f s", s.OverMS/1000) }

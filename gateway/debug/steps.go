@@ -1,33 +1,31 @@
-package gateway
+package debug
 
 import (
 	"slices"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// debugSteps is how many steps the page shows at most.
-const debugSteps = 256
+// stepsMax is how many steps the page shows.
+const stepsMax = 256
 
 // StepsPage are the engine's last steps, as GET /debug/steps?format=json gives
 // them, newest first. Times are milliseconds.
 type StepsPage struct {
 	Steps []StepRow `json:"steps"`
-	// Over is from the oldest of these steps' begin to the newest's end; Busy is
-	// the part of it in which a step ran.
+	// OverMS is from the begin of the oldest step to the end of the newest; Busy
+	// is the part of it in which a step ran.
 	OverMS        float64 `json:"over_ms"`
 	Busy          float64 `json:"busy"`
 	DecodeTokens  int     `json:"decode_tokens"`
 	PrefillTokens int     `json:"prefill_tokens"`
-	Pages         Pages   `json:"pages"`
+	Pages         KVPages `json:"pages"`
 	Sequences     int     `json:"sequences"`
-	Error         string  `json:"error,omitempty"` // why the engine can not serve
+	Error         string  `json:"error,omitempty"` // why the engine cannot serve
 }
 
-// Pages counts the pages of keys and values.
-type Pages struct {
+// KVPages counts the pages of keys and values.
+type KVPages struct {
 	Total  int `json:"total"`
 	Used   int `json:"used"`
 	Cached int `json:"cached"`
@@ -59,45 +57,18 @@ type StepRun struct {
 	MaxMS float64 `json:"max_ms"`
 }
 
-// Main are the classes of kernels that took a twentieth of the step or more.
-func (r *StepRow) Main() (most []StepRun) {
-	for _, k := range r.Kernels {
-		if k.MS >= r.MS/20 {
-			most = append(most, k)
-		}
-	}
-	return most
-}
-
-// steps answers GET /debug/steps.
-func (d *debugPages) steps(c *fasthttp.RequestCtx) *failure {
-	format, f := formatOf(c, "json")
-	if f != nil {
-		return f
-	}
-	page := stepsPage(d.g.engine.State(), wire.Monotonic())
-	if format == "json" {
-		writeValue(c, page)
-		return nil
-	}
-	return writePage(c, fasthttp.StatusOK, "steps.html", struct {
-		*StepsPage
-		Strip []bar
-	}{page, stepStrip(page)})
-}
-
-// stepsPage is what state's log tells at now, in nanoseconds of CLOCK_MONOTONIC.
+// stepsPage is the page from state's log; now is nanoseconds of CLOCK_MONOTONIC.
 func stepsPage(state *wire.State, now int64) *StepsPage {
 	page := &StepsPage{
 		Steps: []StepRow{}, Sequences: state.Sequences,
-		Pages: Pages{state.PagesTotal, state.PagesUsed, state.PagesCached, state.PagesFree},
+		Pages: KVPages{state.PagesTotal, state.PagesUsed, state.PagesCached, state.PagesFree},
 	}
 	if state.Err != nil {
 		page.Error = state.Err.Message
 	}
 	from, ran := state.Steps.Added(), int64(0)
 	first, last := int64(0), int64(0)
-	state.Steps.After(from-min(from, debugSteps), func(r *wire.StepRecord) bool {
+	state.Steps.After(from-min(from, stepsMax), func(r *wire.StepRecord) bool {
 		if first == 0 || r.Began < first {
 			first = r.Began
 		}

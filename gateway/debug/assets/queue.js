@@ -1,0 +1,65 @@
+// The page of what waits and runs.
+import {dim, html, json, percent, request, table, time} from "./dom.js";
+
+export function queue(page) {
+  const notes = [page.brownout && ` Overload: step ${page.brownout} of the ladder.`, page.limiter_degraded && " The shared store of budgets does not answer."];
+  return [
+    html("h1", {}, "Queue"),
+    dim(`${page.waiting.length} waiting, ${page.running.length} running. Predictions are multiplied by ${page.margin.toFixed(2)}.`, notes.filter(Boolean), " ", json()),
+    html("h2", {}, "Classes"), table(classes, page.classes),
+    page.tenants.length > 0 && [html("h2", {}, "Tenants"), table(tenants, page.tenants)],
+    html("h2", {}, "Waiting"), page.waiting.length ? table(waiting, page.waiting) : html("p", {}, "Nothing waits."),
+    html("h2", {}, "Running"), page.running.length ? table(running, page.running) : html("p", {}, "Nothing runs."),
+  ];
+}
+
+// buttons set a class to the modes that it is not in.
+const buttons = (c) => [["open", "open"], ["paused", "pause"], ["drained", "drain"]].filter(([mode]) => mode !== c.mode).map(([mode, verb]) =>
+  html("form", {method: "post", action: `/debug/queue/${encodeURIComponent(c.name)}?mode=${mode}`}, html("button", {}, verb)));
+
+const classes = [
+  ["class", (c) => c.name],
+  ["mode", (c) => c.mode],
+  ["waiting", (c) => c.waiting, "n"],
+  ["running", (c) => c.running, "n"],
+  ["held", (c) => Math.ceil(c.waiting_bytes / 1024) + " KiB", "n"],
+  ["share, last minute", (c) => percent(c.share), "n"],
+  ["backlog", (c) => time(c.backlog_ms), "n"],
+  ["refused", (c) => c.refused, "n"],
+  ["demoted", (c) => c.demoted, "n"],
+  ["", buttons, "modes"],
+];
+
+const tenants = [
+  ["tenant", (t) => t.name],
+  ["class", (t) => t.class],
+  ["waiting", (t) => t.waiting, "n"],
+  ["running", (t) => t.running, "n"],
+  ["deficit", (t) => time(t.deficit_ms), "n"],
+  ["served, last minute", (t) => time(t.served_ms), "n"],
+];
+
+const lane = (r) => (r.long ? "long" : "short");
+
+const waiting = [
+  ["request", (r) => request(r)],
+  ["tenant", (r) => r.tenant],
+  ["class", (r) => r.class + (r.demoted ? " (demoted)" : "")],
+  ["why", (r) => r.why],
+  ["waited", (r) => time(r.waited_ms), "n"],
+  ["starts in", (r) => time(r.starts_ms), "n"],
+  ["prefill", (r) => time(r.prefill_ms), "n"],
+  ["cost", (r) => time(r.cost_ms), "n"],
+  ["tokens", (r) => r.uncached_tokens, "n"],
+  ["lane", lane],
+];
+
+const running = [
+  ["request", (r) => request(r)],
+  ["tenant", (r) => r.tenant],
+  ["class", (r) => r.class],
+  ["since", (r) => time(r.ran_ms), "n"],
+  ["tokens", (r) => r.tokens, "n"],
+  ["lane", lane],
+  ["stage", (r) => (r.first_token ? "decode" : "prefill")],
+];

@@ -1,0 +1,84 @@
+package debug
+
+import "time"
+
+// QueuePage is what waits and runs, as GET /debug/queue?format=json gives it.
+// Times are milliseconds; at most a thousand requests of each list are shown.
+type QueuePage struct {
+	Classes  []QueueClass   `json:"classes"`
+	Tenants  []QueueTenant  `json:"tenants"`
+	Waiting  []QueueWaiting `json:"waiting"` // in the order in which they will start
+	Running  []QueueRunning `json:"running"`
+	Margin   float64        `json:"margin"`
+	Brownout int            `json:"brownout"`
+	Degraded bool           `json:"limiter_degraded"`
+}
+
+// QueueClass is one class.
+type QueueClass struct {
+	Name      string  `json:"name"`
+	Mode      string  `json:"mode"`
+	Waiting   int     `json:"waiting"`
+	Running   int     `json:"running"`
+	Bytes     int     `json:"waiting_bytes"`
+	Share     float64 `json:"share"`
+	BacklogMS float64 `json:"backlog_ms"`
+	Refused   uint64  `json:"refused"`
+	Demoted   uint64  `json:"demoted"`
+}
+
+// QueueTenant is one tenant's work in one class.
+type QueueTenant struct {
+	Name      string  `json:"name"`
+	Class     string  `json:"class"`
+	Waiting   int     `json:"waiting"`
+	Running   int     `json:"running"`
+	DeficitMS float64 `json:"deficit_ms"`
+	ServedMS  float64 `json:"served_ms"`
+}
+
+// QueueWaiting is one request that waits.
+type QueueWaiting struct {
+	ID        string  `json:"id"`
+	Tenant    string  `json:"tenant"`
+	Class     string  `json:"class"`
+	Demoted   bool    `json:"demoted"`
+	Long      bool    `json:"long"`
+	WaitedMS  float64 `json:"waited_ms"`
+	StartsMS  float64 `json:"starts_ms"`
+	PrefillMS float64 `json:"prefill_ms"`
+	CostMS    float64 `json:"cost_ms"`
+	Uncached  int     `json:"uncached_tokens"`
+	Why       string  `json:"why"`
+}
+
+// QueueRunning is one request that runs.
+type QueueRunning struct {
+	ID         string  `json:"id"`
+	Tenant     string  `json:"tenant"`
+	Class      string  `json:"class"`
+	Long       bool    `json:"long"`
+	RanMS      float64 `json:"ran_ms"`
+	Tokens     int     `json:"tokens"`
+	FirstToken bool    `json:"first_token"`
+}
+
+// queuePage is the queue at this moment.
+func (p *Pages) queuePage() *QueuePage {
+	ms := func(d time.Duration) float64 { return milliseconds(int64(d)) }
+	v := p.Admission.View()
+	q := &QueuePage{Classes: []QueueClass{}, Tenants: []QueueTenant{}, Waiting: []QueueWaiting{}, Running: []QueueRunning{}, Margin: v.Margin, Brownout: v.Brownout, Degraded: p.LimiterDegraded()}
+	for _, c := range v.Classes {
+		q.Classes = append(q.Classes, QueueClass{c.Name, c.Mode.String(), c.Waiting, c.Running, c.WaitingBytes, c.Share, ms(c.Backlog), c.Refused, c.Demoted})
+	}
+	for _, t := range v.Tenants {
+		q.Tenants = append(q.Tenants, QueueTenant{t.Name, t.Class, t.Waiting, t.Running, ms(t.Deficit), ms(t.Served)})
+	}
+	for _, w := range v.Waiting {
+		q.Waiting = append(q.Waiting, QueueWaiting{w.ID, w.Tenant, w.Class, w.Demoted, w.Long, ms(w.Waited), ms(w.Starts), ms(w.Prefill), ms(w.Cost), w.Uncached, w.Why.String()})
+	}
+	for _, r := range v.Running {
+		q.Running = append(q.Running, QueueRunning{r.ID, r.Tenant, r.Class, r.Long, ms(r.Ran), r.Tokens, r.FirstToken})
+	}
+	return q
+}

@@ -14,7 +14,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=0.1.0-dev
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/forebay-io/forebay/cli.version=${VERSION}" -o /forebay .
+RUN CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags "-s -w -X github.com/forebay-io/forebay/cli.version=${VERSION}" -o /forebay .
 RUN mkdir -m 1777 /scratch && mkdir /cache
 
 FROM scratch

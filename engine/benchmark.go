@@ -30,7 +30,7 @@ var trials = [...]trial{
 const benchmarkBytes = 1 << 30
 
 // selfBenchmark measures the cost of steps, within the configured limit.
-func (p *parts) selfBenchmark(cfg *Config) {
+func (p *loaded) selfBenchmark(cfg *Config) {
 	began, limit := time.Now(), cfg.SelfBenchmarkLimit
 	if time.Duration(float64(p.info.WeightBytes)/benchmarkBytes*float64(time.Second)) > limit {
 		return
@@ -51,7 +51,7 @@ func (p *parts) selfBenchmark(cfg *Config) {
 // trialChunks are a trial's chunks, on the pool's first pages: all look at the
 // same tokens, and each writes to a page of its own. It reports false where the
 // engine has no room for them.
-func (p *parts) trialChunks(t trial, cfg *Config) (chunks []model.Chunk, load cost.Load, ok bool) {
+func (p *loaded) trialChunks(t trial, cfg *Config) (chunks []model.Chunk, load cost.Load, ok bool) {
 	most := max(t.rowContext, t.context) + max(t.chunk, 1)
 	shared := (most + cfg.PageTokens - 1) / cfg.PageTokens
 	own := shared // the next page that is not shared

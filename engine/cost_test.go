@@ -92,8 +92,8 @@ func TestManyRowsAsRemembered(t *testing.T) {
 // there, and another key does not.
 func TestManyRowsAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cost.json")
-	begin := func(key string, measure bool) *parts {
-		p := &parts{}
+	begin := func(key string, measure bool) *loaded {
+		p := &loaded{}
 		p.set, _ = twoWays()
 		p.keeper.open(path, key, slog.New(slog.DiscardHandler))
 		p.chooseManyRows(kernels.Q4_0, measure)

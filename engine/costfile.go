@@ -157,7 +157,7 @@ func (k *keeper) open(configured, key string, log *slog.Logger) {
 // chooseManyRows decides how the kernel set multiplies many rows with weights of type t where
 // it has two ways: as an earlier start has found, else as it measures now. Where nothing may
 // be measured it is the way that other processors have too.
-func (p *parts) chooseManyRows(t kernels.Type, measure bool) {
+func (p *loaded) chooseManyRows(t kernels.Type, measure bool) {
 	find := func() *kernels.Set { return p.set.Alternative }
 	if measure {
 		find = func() *kernels.Set { return p.set.Faster(t) }
@@ -181,7 +181,7 @@ func rememberedSet(s *kernels.Set, remembered string, find func() *kernels.Set) 
 }
 
 // warm learns what steps cost from an earlier run, or from a benchmark.
-func (p *parts) warm(cfg *Config) {
+func (p *loaded) warm(cfg *Config) {
 	switch c := p.keeper.kept.Cost; {
 	case c.Known():
 		p.fit.Restore(c)
@@ -213,9 +213,9 @@ func (e *Engine) keepCost() {
 	for {
 		select {
 		case <-tick.C:
-			e.parts.keeper.keep(e.State().Cost)
+			e.loaded.keeper.keep(e.State().Cost)
 		case <-e.looped:
-			e.parts.keeper.keep(e.State().Cost)
+			e.loaded.keeper.keep(e.State().Cost)
 			close(e.done)
 			return
 		}

@@ -291,7 +291,7 @@ func TestOneBeginTokenWhetherTheTemplateWritesItOrNot(t *testing.T) { // one beg
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newLab(t, labSetup{real: true, cfg: Config{Model: path}, template: template})
-			tok := b.parts.tokenizer
+			tok := b.loaded.tokenizer
 			bos := tok.Text(tok.BOS())
 			if !tok.AddsBOS() || bos == "" {
 				t.Fatal("the model's file asks for no begin token: take another")

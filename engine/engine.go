@@ -23,7 +23,7 @@ type Engine struct {
 	cfg        Config
 	info       wire.Model
 	poolTokens int // of all pages together
-	parts      parts
+	loaded     loaded
 	pool       *cache.Pool // Match, Hasher and Fits only; the loop owns the rest
 	inbox      *inbox
 	looped     chan struct{} // the loop has ended
@@ -62,7 +62,7 @@ func New(cfg Config) (*Engine, error) {
 }
 
 // assemble makes an engine of a loaded model, and the loop that start is to run.
-func assemble(cfg Config, p parts) (*Engine, *loop, error) {
+func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
 	pool, err := cache.New(cache.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint})
 	if err != nil {
 		p.close()
@@ -71,7 +71,7 @@ func assemble(cfg Config, p parts) (*Engine, *loop, error) {
 	p.info.ChoicesMax = min(cfg.ChoicesMax, cfg.SequencesMax)
 	e := &Engine{
 		cfg: cfg, info: p.info, poolTokens: p.pages * cfg.PageTokens,
-		parts: p, pool: pool, inbox: newInbox(&cfg),
+		loaded: p, pool: pool, inbox: newInbox(&cfg),
 		looped: make(chan struct{}), done: make(chan struct{}),
 	}
 	l := &loop{
@@ -146,7 +146,7 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	own.options.LogitBias, own.options.Stop = slices.Clone(g.Options.LogitBias), slices.Clone(g.Options.Stop)
 	own.stream = wire.NewStream(max(e.cfg.StreamEventsMax, own.options.N), g.Notify, own)
 	if own.options.PromptLogprobs {
-		first := wire.TokenLogprob{ID: tokens[0], Bytes: e.parts.tokenizer.Bytes(tokens[0]), Logprob: float32(math.NaN())}
+		first := wire.TokenLogprob{ID: tokens[0], Bytes: e.loaded.tokenizer.Bytes(tokens[0]), Logprob: float32(math.NaN())}
 		own.promptLogprobs = append(make([]wire.TokenLogprob, 0, len(tokens)), first)
 	}
 	for i := range own.options.N {
@@ -162,7 +162,7 @@ const answerTokensAhead = 4096
 func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequence {
 	s := &sequence{gen: g, choice: choice, text: text.NewStream(g.options.Stop)}
 	s.tokens = append(make([]int32, 0, len(prompt)+min(g.options.MaxTokens, answerTokensAhead)), prompt...)
-	own := sample.New(e.parts.set, &g.options, choice, e.info.VocabTokens)
+	own := sample.New(e.loaded.set, &g.options, choice, e.info.VocabTokens)
 	own.Prompt(prompt)
 	s.sampler = own
 	return s
@@ -206,5 +206,5 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	return e.parts.close()
+	return e.loaded.close()
 }

@@ -169,7 +169,7 @@ func newLab(t testing.TB, set labSetup) *lab {
 	if err := set.cfg.fill(); err != nil {
 		t.Fatal(err)
 	}
-	e, l, err := assemble(set.cfg, labParts(t, &set))
+	e, l, err := assemble(set.cfg, labModel(t, &set))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func newLab(t testing.TB, set labSetup) *lab {
 	return b
 }
 
-func labParts(t testing.TB, set *labSetup) parts {
+func labModel(t testing.TB, set *labSetup) loaded {
 	t.Helper()
 	if set.real {
 		p, err := load(&set.cfg)
@@ -221,7 +221,7 @@ func labParts(t testing.TB, set *labSetup) parts {
 	if context == 0 {
 		context = 2048
 	}
-	p := parts{
+	p := loaded{
 		set:   kernels.Best(),
 		model: stoppable{newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages)}, vocab: tok.Size(), tokenizer: tok, tokens: tokenizer.NewCache(tok, set.cfg.TokensCacheBytes), pages: set.pages,
 		info: wire.Model{ID: "paged", ContextTokens: context, VocabTokens: tok.Size(), PageTokens: set.cfg.PageTokens, Fingerprint: "fp_paged"},
@@ -234,7 +234,7 @@ func labParts(t testing.TB, set *labSetup) parts {
 }
 
 // chatConfig is that of another template with the tokenizer's own tokens.
-func (p *parts) chatConfig(template string) (chat.Config, error) {
+func (p *loaded) chatConfig(template string) (chat.Config, error) {
 	t := p.tokenizer
 	return chat.Config{Template: template, BOS: t.Text(t.BOS()), EOS: t.Text(t.EOS())}, nil
 }

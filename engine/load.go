@@ -19,8 +19,8 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// parts are what an engine is built of: the model and what belongs to it.
-type parts struct {
+// loaded is a loaded model with its tokenizer, template and costs.
+type loaded struct {
 	info      wire.Model
 	model     forwarder
 	set       *kernels.Set
@@ -36,7 +36,7 @@ type parts struct {
 }
 
 // close frees everything, the last opened first.
-func (p *parts) close() error {
+func (p *loaded) close() error {
 	var err error
 	for len(p.closers) > 0 {
 		last := len(p.closers) - 1
@@ -47,15 +47,15 @@ func (p *parts) close() error {
 }
 
 // load opens the model that the configuration names.
-func load(cfg *Config) (parts, error) {
-	var p parts
+func load(cfg *Config) (loaded, error) {
+	var p loaded
 	if err := p.load(cfg); err != nil {
-		return parts{}, errors.Join(fmt.Errorf("engine: load model: %w", err), p.close())
+		return loaded{}, errors.Join(fmt.Errorf("engine: load model: %w", err), p.close())
 	}
 	return p, nil
 }
 
-func (p *parts) load(cfg *Config) error {
+func (p *loaded) load(cfg *Config) error {
 	p.set = kernels.Best()
 	if cfg.Kernels != "" {
 		var err error
@@ -96,7 +96,7 @@ func (p *parts) load(cfg *Config) error {
 
 // chooseKernels decides what the set leaves open for these weights, and warns where it has
 // no product of them.
-func (p *parts) chooseKernels(cfg *Config, weights *gguf.File) {
+func (p *loaded) chooseKernels(cfg *Config, weights *gguf.File) {
 	var quantised kernels.Type // the one with most bytes, if there is any
 	for _, use := range weights.TypeUses() {
 		if quantised.BlockLen() == 1 {
@@ -117,7 +117,7 @@ func open(path string) (*checkpoint.Checkpoint, error) {
 }
 
 // loadModel sizes the pool and loads the weights, from im if it is not nil.
-func (p *parts) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *repack.Image) (*model.Model, error) {
+func (p *loaded) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *repack.Image) (*model.Model, error) {
 	c, err := model.ReadConfig(f)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (p *parts) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *rep
 // fingerprint, which promises equal bits.
 const mathVersion = 4
 
-func (p *parts) describe(cfg *Config, id string, f *gguf.File, m *model.Model) {
+func (p *loaded) describe(cfg *Config, id string, f *gguf.File, m *model.Model) {
 	c := m.Config()
 	digest := f.Digest()
 	print := xxh3.HashString(fmt.Sprintf("%s %s %s %d", digest, p.set.Name, m.Options().KVType, mathVersion))
@@ -174,7 +174,7 @@ func (p *parts) describe(cfg *Config, id string, f *gguf.File, m *model.Model) {
 
 // loadTemplate compiles the chat template; a model without a usable one still
 // completes text.
-func (p *parts) loadTemplate(c chat.Config, err error) {
+func (p *loaded) loadTemplate(c chat.Config, err error) {
 	if err == nil && c.Template == "" {
 		err = errors.New("the model has no chat template")
 	}

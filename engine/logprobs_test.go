@@ -121,7 +121,7 @@ func newSpelling(t *testing.T, text string) *lab {
 		}
 	}})
 	for _, c := range text {
-		ids = append(ids, b.parts.tokenizer.Encode(nil, string(c), tokenizer.EncodeOptions{})...)
+		ids = append(ids, b.loaded.tokenizer.Encode(nil, string(c), tokenizer.EncodeOptions{})...)
 	}
 	if len(ids) != len(text) {
 		t.Fatalf("%q has %d tokens; want one for each character", text, len(ids))
@@ -171,7 +171,7 @@ func TestPaddingIsNoRival(t *testing.T) {
 	for i := range logits {
 		logits[i] = float32(i)
 	}
-	l := loop{set: kernels.Best(), info: &b.info, tokenizer: b.parts.tokenizer}
+	l := loop{set: kernels.Best(), info: &b.info, tokenizer: b.loaded.tokenizer}
 	if top := l.logprob(logits, 3, 2).Top; len(top) != 2 || top[0].ID != 1900 || top[1].ID != 1899 {
 		t.Errorf("the likeliest of 1,901 tokens are %v", top)
 	}

@@ -71,21 +71,21 @@ func (e *Engine) read(ctx context.Context, r *wire.Request) (p *wire.Prompt, par
 			return nil, "", err
 		}
 		began := time.Now()
-		tokens, failed := e.parts.tokens.Encode(ctx, *r.Text, tokenizer.EncodeOptions{AddSpecial: true})
+		tokens, failed := e.loaded.tokens.Encode(ctx, *r.Text, tokenizer.EncodeOptions{AddSpecial: true})
 		if failed != nil {
 			return nil, "", errAbandoned()
 		}
 		return &wire.Prompt{Tokens: tokens, Text: *r.Text, Tokenize: time.Since(began)}, "prompt", nil
 	}
 	tokens := append([]int32(nil), r.Tokens...)
-	return &wire.Prompt{Tokens: tokens, Text: e.parts.tokenizer.Decode(tokens)}, "prompt", nil
+	return &wire.Prompt{Tokens: tokens, Text: e.loaded.tokenizer.Decode(tokens)}, "prompt", nil
 }
 
 // readMessages renders the chat template and tokenizes what it gives. The
 // prompt begins with one begin token where the file asks for it, whether the
 // template writes it or not.
 func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Prompt, *wire.Error) {
-	if e.parts.template == nil {
+	if e.loaded.template == nil {
 		return nil, wire.InvalidParam("messages", "this model cannot chat: %s; send a text prompt instead", e.info.ChatError)
 	}
 	var messages []json.RawMessage
@@ -98,7 +98,7 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	limited, cancel := context.WithTimeout(ctx, e.cfg.PromptRenderBudget)
 	defer cancel()
 	began := time.Now()
-	text, err := e.parts.template.Render(limited, chat.Input{
+	text, err := e.loaded.template.Render(limited, chat.Input{
 		Messages: r.Messages, Tools: r.Tools, Options: r.TemplateOptions, Now: began,
 	})
 	rendered := time.Now()
@@ -108,11 +108,11 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	if err := e.fitText(tokenizer.Unguard(text), "messages"); err != nil {
 		return nil, err
 	}
-	tokens, err := e.parts.tokens.Encode(ctx, text, tokenizer.EncodeOptions{ParseSpecial: true})
+	tokens, err := e.loaded.tokens.Encode(ctx, text, tokenizer.EncodeOptions{ParseSpecial: true})
 	if err != nil {
 		return nil, errAbandoned()
 	}
-	if t := e.parts.tokenizer; t.AddsBOS() && (len(tokens) == 0 || tokens[0] != t.BOS()) {
+	if t := e.loaded.tokenizer; t.AddsBOS() && (len(tokens) == 0 || tokens[0] != t.BOS()) {
 		tokens = slices.Insert(tokens, 0, t.BOS())
 	}
 	return &wire.Prompt{Tokens: tokens, Text: tokenizer.Unguard(text), Render: rendered.Sub(began), Tokenize: time.Since(rendered)}, nil

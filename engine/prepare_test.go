@@ -168,8 +168,8 @@ func TestTokensWithoutRowsAreRefused(t *testing.T) {
 	}
 	b := newDemo(t, Config{Model: path})
 	m := b.State().Model
-	if m.VocabTokens != 500 || b.parts.tokenizer.Size() <= 500 || m.ID != "gemma3" {
-		t.Fatalf("%d tokens of %d, called %s", m.VocabTokens, b.parts.tokenizer.Size(), m.ID)
+	if m.VocabTokens != 500 || b.loaded.tokenizer.Size() <= 500 || m.ID != "gemma3" {
+		t.Fatalf("%d tokens of %d, called %s", m.VocabTokens, b.loaded.tokenizer.Size(), m.ID)
 	}
 	_, err := b.Prepare(t.Context(), &wire.Request{Tokens: []int32{1, 500}})
 	if e := wire.AsError(err); err == nil || e.Kind != wire.Invalid || e.Param != "prompt" || !strings.Contains(e.Message, "tokens are 0 to 499") {
@@ -227,11 +227,11 @@ func TestLaterTurnsHaveTheIDsOfTheirOwn(t *testing.T) {
 		if warm.Render <= 0 || warm.Tokenize <= 0 {
 			t.Errorf("rendered in %v, tokenized in %v", warm.Render, warm.Tokenize)
 		}
-		cold := tokenizer.NewCache(b.parts.tokenizer, 0)
-		kept := b.parts.tokens
-		b.parts.tokens = cold
+		cold := tokenizer.NewCache(b.loaded.tokenizer, 0)
+		kept := b.loaded.tokens
+		b.loaded.tokens = cold
 		want, err := b.Prepare(t.Context(), r)
-		if b.parts.tokens = kept; err != nil || !slices.Equal(warm.Tokens, want.Tokens) {
+		if b.loaded.tokens = kept; err != nil || !slices.Equal(warm.Tokens, want.Tokens) {
 			t.Fatalf("turn %d: %v; the ids differ from those of the text alone", turn, err)
 		}
 	}

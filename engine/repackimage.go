@@ -45,7 +45,7 @@ type imageKeeper struct {
 
 // openImage finds the image of the weights, or nil. Where there is one and it is
 // not used, the log says why.
-func (p *parts) openImage(cfg *Config, f *checkpoint.Checkpoint, weights *gguf.File, team *kernels.Team) *repack.Image {
+func (p *loaded) openImage(cfg *Config, f *checkpoint.Checkpoint, weights *gguf.File, team *kernels.Team) *repack.Image {
 	if cfg.RepackCache == "" || cfg.Model == "" || p.set.Name == "ref" { // ref reads the file as it is
 		return nil
 	}
@@ -94,8 +94,8 @@ func imageKey(files []string, weights *gguf.File, set *kernels.Set) (string, err
 	return fmt.Sprintf("%s %016x %s %d", weights.Digest(), h.Sum64(), set.Name, kernels.LayoutVersion), nil
 }
 
-// keepImage writes the image in the background, until the parts are closed.
-func (p *parts) keepImage() {
+// keepImage writes the image in the background, until the model is closed.
+func (p *loaded) keepImage() {
 	m, ok := p.model.(*model.Model)
 	if !ok || p.images.cache == nil {
 		return
@@ -115,7 +115,7 @@ func (p *parts) keepImage() {
 	done := make(chan struct{})
 	k.written = done
 	p.closers = append(p.closers, func() error { cancel(); <-done; return nil })
-	go func(k imageKeeper) { // a copy: the parts move
+	go func(k imageKeeper) { // a copy: the model moves
 		defer close(done)
 		k.write(ctx, images, bytes)
 	}(*k)

@@ -121,7 +121,7 @@ func TestRepackImage(t *testing.T) {
 	blocked := cfg
 	blocked.RepackCache = filepath.Join(path, "cache")
 	check("no directory", blocked, false, "level=WARN")
-	p := parts{}
+	p := loaded{}
 	if p.keepImage(); len(p.closers) != 0 {
 		t.Error("an engine without a cache keeps an image")
 	}

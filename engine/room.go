@@ -5,7 +5,7 @@ import "github.com/forebay-io/forebay/internal/wire"
 // fitText refuses a text whose bytes alone say that it is too long: encoding
 // it first would cost memory and time that others are waiting for.
 func (e *Engine) fitText(text, param string) *wire.Error {
-	least := e.parts.tokenizer.TokensMin(len(text))
+	least := e.loaded.tokenizer.TokensMin(len(text))
 	if least < e.info.ContextTokens {
 		return nil
 	}

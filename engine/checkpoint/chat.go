@@ -9,7 +9,7 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 )
 
-// Chat reads the model's templates, and the texts of the tokens that they use.
+// Chat reads the model's chat templates and the texts of the tokens they use.
 func (c *Checkpoint) Chat() (chat.Config, error) {
 	if f := c.folder; f != nil {
 		return readChat(c.Name(), f.TokenizerConfig, f.ChatTemplate)
@@ -17,9 +17,9 @@ func (c *Checkpoint) Chat() (chat.Config, error) {
 	return ggufChat(c.File)
 }
 
-// OpenChat reads the templates alone: of a model as Open takes it, of a
-// tokenizer_config.json, or of a file that is a template, whose tokens a
-// tokenizer_config.json beside it says.
+// OpenChat reads only the templates. path is a model as for Open, a
+// tokenizer_config.json, or a template file; for the last, a
+// tokenizer_config.json in the same folder names the tokens.
 func OpenChat(path string) (chat.Config, error) {
 	kind, at, err := look(path)
 	switch {
@@ -76,7 +76,7 @@ func readChat(name string, config, template []byte) (chat.Config, error) {
 	return c, nil
 }
 
-// ggufChat reads what a GGUF file has of templates: one, and perhaps one for tools.
+// ggufChat reads the templates of a GGUF file: one, and sometimes one for tools.
 func ggufChat(f *gguf.File) (c chat.Config, err error) {
 	const key, tokens = "tokenizer.chat_template", "tokenizer.ggml.tokens"
 	if c.Template, _, err = f.String(key); err != nil {
@@ -94,7 +94,7 @@ func ggufChat(f *gguf.File) (c chat.Config, err error) {
 		if err != nil {
 			return chat.Config{}, err
 		}
-		if present && id < uint64(len(texts)) { // 2^32-1 is how files say none
+		if present && id < uint64(len(texts)) { // files write 2^32-1 for none
 			*to = texts[id]
 		}
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/forebay-io/forebay/engine/tokenizer"
 )
 
-// Checkpoint is an open model: its keys and tensors, whatever format they have.
+// Checkpoint is an open model: its keys and tensors, independent of the format.
 type Checkpoint struct {
 	*gguf.File
 	folder *hf.Folder // where File is made of one in the layout of Hugging Face
 }
 
-// Open opens the model at path: a GGUF file, any part of one that is split, or a
-// folder with one model.
+// Open opens the model at path: a GGUF file, any part of a split one, or a folder
+// with one model.
 func Open(path string) (*Checkpoint, error) {
 	kind, at, err := look(path)
 	switch {
@@ -50,8 +50,8 @@ func Parse(name string, data []byte) (*Checkpoint, error) {
 	return &Checkpoint{File: f}, nil
 }
 
-// ID is what clients may call the model: the name of its file or folder, without
-// what says the format or the part.
+// ID is the default name of the model for clients: the name of its file or
+// folder, without the extension and the part number.
 func (c *Checkpoint) ID() string {
 	path, err := filepath.Abs(c.Name()) // the folder may be called "."
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Checkpoint) Files() []string {
 	return []string{path}
 }
 
-// Portable tells why the model cannot be written as a GGUF file.
+// Portable returns why the model cannot be written as a GGUF file, or nil.
 func (c *Checkpoint) Portable() error {
 	if c.folder != nil {
 		return fmt.Errorf("%s: a folder's tokenizer cannot be written into a GGUF file; the weights can be quantised whenever the model is loaded, by engine.quantize", c.Name())
@@ -93,9 +93,9 @@ func (c *Checkpoint) Portable() error {
 	return nil
 }
 
-// Quantized is the model with weights of another type, which are made when they
-// are asked for: q8_0, q4_0, q4_k or q6_k, or "" for those of the file. It lives
-// no longer than c.
+// Quantized returns the model with weights of another type: q8_0, q4_0, q4_k or
+// q6_k, or "" for the types of the file. Each tensor is converted when it is
+// read. The result must not be used after c is closed.
 func (c *Checkpoint) Quantized(name string) (*gguf.File, error) {
 	if name == "" {
 		return c.File, nil
@@ -120,9 +120,9 @@ func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	return tokenizer.FromGGUF(c.File)
 }
 
-// OpenTokenizer reads the tokenizer alone: of a model as Open takes it, of a GGUF
-// file that has nothing else, or of a tokenizer.json, with the files beside it. A
-// name may end in .gz.
+// OpenTokenizer reads only the tokenizer. path is a model as for Open, a GGUF
+// file with nothing but a vocabulary, or a tokenizer.json with its neighbour
+// files. The file may be compressed with gzip (.gz).
 func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	kind, at, err := look(path)
 	switch {

@@ -1,9 +1,9 @@
-// Package checkpoint opens models by path, whatever their format: a GGUF file, one
-// of several parts, a folder with one of these, a folder as Hugging Face lays it out.
+// Package checkpoint opens models by path, in any supported format: a GGUF file,
+// a split GGUF file, a folder with one of these, or a Hugging Face folder.
 //
-// Goal: one place that knows which files make a model, where its tokenizer is and
-// where its chat template, so that serving and looking at a model read the same.
-// A path that could mean two models is refused with their names.
+// Goal: one place knows which files make a model and where its tokenizer and chat
+// template are, so that serving a model and inspecting it read the same files. A
+// path that could mean two models is refused with their names.
 //
 // Non-goals: the formats themselves (gguf, hf), fetching a model, loading weights.
 //

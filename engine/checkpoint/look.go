@@ -16,16 +16,16 @@ import (
 	"github.com/forebay-io/forebay/engine/mapped"
 )
 
-// kind is what a path turned out to be.
+// kind is the kind of model that a path leads to.
 type kind int
 
 const (
-	kindOther  kind = iota // a regular file that is no GGUF
-	kindGGUF               // a GGUF file, in a folder perhaps
-	kindFolder             // a folder in the layout of Hugging Face
+	kindOther  kind = iota // a regular file that is not GGUF
+	kindGGUF               // a GGUF file, or a folder with one
+	kindFolder             // a Hugging Face folder
 )
 
-// The files of a folder that are looked for by name.
+// Names of the files that a folder is searched for.
 const (
 	tokenizerName  = "tokenizer.json"
 	configName     = "tokenizer_config.json"
@@ -33,8 +33,8 @@ const (
 	templateName   = "chat_template.jinja"
 )
 
-// look finds out what path is; at is where it is: the GGUF file of a folder with
-// one, else path.
+// look finds the kind of path. at is the GGUF file if path is a folder with one,
+// and path otherwise.
 func look(path string) (k kind, at string, err error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -77,7 +77,7 @@ func look(path string) (k kind, at string, err error) {
 
 const ggufExt = ".gguf"
 
-// partName ends the name, without its extension, of one file of several.
+// partName matches the end of a part's name, without its extension.
 var partName = regexp.MustCompile(`-[0-9]{5}-of-[0-9]{5}$`)
 
 func hasSuffixFold(name, suffix string) bool {
@@ -86,7 +86,7 @@ func hasSuffixFold(name, suffix string) bool {
 
 func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
 
-// someOf lists the first names.
+// someOf lists the first few names.
 func someOf(names []string) string {
 	const most = 8
 	if len(names) > most {
@@ -95,7 +95,7 @@ func someOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// lookFile tells a GGUF file by its first bytes, or else by its name.
+// lookFile recognises a GGUF file by its first bytes, or by its name.
 func lookFile(path string) (kind, error) {
 	m, err := mapped.Open(path)
 	if err != nil {
@@ -108,11 +108,11 @@ func lookFile(path string) (kind, error) {
 	return kindOther, nil
 }
 
-// textBytesMax bounds tokenizers, templates and their configuration; the largest
-// tokenizers have some 30 MB.
+// textBytesMax bounds the files of tokenizers and templates. The largest
+// tokenizers have about 30 MB.
 const textBytesMax = 256 << 20
 
-// readText copies a file, and unpacks it if it ends in .gz.
+// readText reads a file, and decompresses it if its name ends in .gz.
 func readText(path string) ([]byte, error) {
 	m, err := mapped.Open(path)
 	if err != nil {
@@ -135,7 +135,7 @@ func readText(path string) ([]byte, error) {
 	return text, nil
 }
 
-// readBeside reads the file of that name in a folder; nil if there is none.
+// readBeside reads the named file in a folder; nil if there is none.
 func readBeside(dir, name string) ([]byte, error) {
 	path := filepath.Join(dir, name)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

@@ -1,7 +1,7 @@
-// Package demo holds the model that Forebay serves when none is named: 3.7
-// million parameters, trained for this project on text made for it. It shows
-// that everything works, tells short stories, and is no use beyond that;
-// examples/demo-model says how to remake it.
+// Package demo holds the model that Forebay serves by default. It has 3.7 million
+// parameters and was trained for this project on generated text. It proves that
+// everything works and tells short stories; it has no other use.
+// examples/demo-model says how to train it again.
 package demo
 
 import _ "embed"
@@ -12,5 +12,5 @@ const Name = "forebay-demo"
 //go:embed forebay-demo-q8_0.gguf
 var file []byte
 
-// GGUF is the model file. Read only.
+// GGUF returns the model file, which must not be changed.
 func GGUF() []byte { return file }

@@ -38,7 +38,8 @@ func (f folder) file(commit, name string) string {
 
 const incomplete = ".incomplete"
 
-// commitOf is the commit that revision is or was last known at, "" if none.
+// commitOf returns the commit that revision is, or was at when last seen; "" if
+// unknown.
 func (f folder) commitOf(revision string) string {
 	if commitPattern.MatchString(revision) {
 		return revision
@@ -50,7 +51,7 @@ func (f folder) commitOf(revision string) string {
 	return ""
 }
 
-// setRef remembers where a revision is.
+// setRef stores the commit of a revision.
 func (f folder) setRef(revision, commit string) error {
 	if revision == commit || f.commitOf(revision) == commit {
 		return nil
@@ -58,14 +59,14 @@ func (f folder) setRef(revision, commit string) error {
 	return replaceFile(f.ref(revision), []byte(commit))
 }
 
-// holds tells whether the snapshot has e, whole.
+// holds tells whether the snapshot has e, complete.
 func (f folder) holds(commit string, e entry) bool {
 	info, err := os.Stat(f.file(commit, e.Name))
 	return err == nil && info.Mode().IsRegular() && (e.Size < 0 || info.Size() == e.Size)
 }
 
-// link puts the blob into the snapshot: as a link, or where the file system has
-// none, as a second name or a copy.
+// link puts the blob into the snapshot: as a symbolic link, or, if the file
+// system has none, as a hard link or a copy.
 func (f folder) link(commit string, e entry) error {
 	target, at := f.blob(e.ETag), f.file(commit, e.Name)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -128,11 +129,11 @@ func readSmall(name string, bytesMax int64) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// errLocked is a lock that another process holds.
+// errLocked means that another process holds the lock.
 var errLocked = errors.New("another process is downloading it")
 
-// tryLock locks the blob, against the Hub's tools too. Where the file system
-// knows no locks, release releases nothing.
+// tryLock locks the blob, also against the Hub's own tools. On a file system
+// without locks it succeeds, and release does nothing.
 func (f folder) tryLock(etag string) (release func(), err error) {
 	if err := os.MkdirAll(f.locks, 0o755); err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func (f folder) tryLock(etag string) (release func(), err error) {
 
 const lockPoll = 200 * time.Millisecond
 
-// lock waits for the lock, and says so.
+// lock waits for the lock, with a warning that it waits.
 func (h *Hub) lock(ctx context.Context, f folder, e entry) (release func(), err error) {
 	for told := false; ; told = true {
 		release, err := f.tryLock(e.ETag)
@@ -166,7 +167,8 @@ func (h *Hub) lock(ctx context.Context, f folder, e entry) (release func(), err 
 	}
 }
 
-// freeBytes is what an unprivileged user may still write at dir, -1 if unknown.
+// freeBytes returns how many bytes an unprivileged user can still write in dir,
+// -1 if unknown.
 func freeBytes(dir string) int64 {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// preferred are the quantisations to take where nobody asked for one, the best
-// compromise of size, speed and quality first.
+// preferred lists the quantisations to choose if the reference names none, the
+// best compromise of size, speed and quality first.
 var preferred = []string{
 	"Q4_K_M", "Q4_0", "Q8_0", "Q4_K_S", "Q4_K_L", "Q4_K_XL", "Q5_K_M", "Q5_K_S", "Q6_K", "Q4_K", "Q5_K", "IQ4_NL", "IQ4_XS", "MXFP4",
 	"Q4_1", "Q5_0", "Q5_1", "Q3_K_M", "Q3_K_L", "Q3_K_S", "Q2_K", "BF16", "F16", "FP16", "F32",
 }
 
-// choice is what a reference means in a listing.
+// choice is the set of files that a reference selects in a listing.
 type choice struct {
 	files  []entry
 	folder bool // the model is the folder, not the first file
 }
 
-// choose finds what file, a path or a quantisation or "", means.
+// choose selects the files for file: a path, a quantisation, or "".
 func (l *listing) choose(file string) (choice, error) {
 	if file == "" {
 		return l.chooseBest()
@@ -43,8 +43,8 @@ func (l *listing) choose(file string) (choice, error) {
 	return choice{}, fmt.Errorf("%s has several files for %q; name one of %s", l.name(), file, quoteSome(found))
 }
 
-// chooseBest takes the only model file, that of the preferred quantisation, or
-// the folder of a model in safetensors.
+// chooseBest selects the only model file, the file of the preferred
+// quantisation, or the folder of a safetensors model.
 func (l *listing) chooseBest() (choice, error) {
 	models := l.models()
 	if len(models) == 0 {
@@ -65,7 +65,7 @@ func (l *listing) chooseBest() (choice, error) {
 	return choice{}, fmt.Errorf("%s has several models; name one of %s", l.name(), quoteSome(models))
 }
 
-// folderFile are the files that a model in safetensors is read from, weights excepted.
+// folderFile matches the files of a safetensors model other than its weights.
 var folderFile = regexp.MustCompile(`^(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|chat_template|model\.safetensors\.index|vocab)\.json$|^tokenizer\.model$|^chat_template\.jinja$|^merges\.txt$`)
 
 func (l *listing) chooseFolder() (choice, error) {
@@ -87,7 +87,7 @@ func (l *listing) chooseFolder() (choice, error) {
 			}
 		}
 	}
-	if len(main) > 0 { // beside them some makers put the same weights in their own layout
+	if len(main) > 0 { // some publishers add the same weights in a layout of their own
 		weights = main
 	}
 	if len(weights) == 0 {
@@ -102,7 +102,7 @@ func (l *listing) chooseFolder() (choice, error) {
 	return c, nil
 }
 
-// whole is the file with all parts that belong to it, the first first.
+// whole returns the file with all its parts, in order.
 func (l *listing) whole(file string) (choice, error) {
 	names := partNames(file)
 	if missing := l.missing(names); len(missing) > 0 {
@@ -116,8 +116,8 @@ func (l *listing) whole(file string) (choice, error) {
 	return c, nil
 }
 
-// models are the GGUF files that hold a language model, of split ones the first
-// part: projectors for images and statistics for quantisation are none.
+// models lists the GGUF files that hold a language model, and the first part of
+// each split one. Image projectors and importance matrices are not models.
 func (l *listing) models() (names []string) {
 	seen := map[string]bool{}
 	for _, e := range l.files {
@@ -134,8 +134,8 @@ func (l *listing) models() (names []string) {
 	return names
 }
 
-// withTag are the names that have tag as a word: in the file's own name, or
-// where none has, in the names of its folders.
+// withTag returns the names that contain tag as a word: in the file's own name,
+// or, if no file has it, in the names of its folders.
 func withTag(names []string, tag string) []string {
 	word := regexp.MustCompile(`(?i)(^|[-._])` + regexp.QuoteMeta(tag) + `([-.]|$)`)
 	inStem := func(name string) bool { return word.MatchString(stem(name)) }
@@ -168,7 +168,7 @@ func (l *listing) missing(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := l.find(name); return ok })
 }
 
-// name says what the listing is of, in an error.
+// name names the listing's source in an error.
 func (l *listing) name() string {
 	if l.local {
 		return "the cached " + l.repo
@@ -176,7 +176,7 @@ func (l *listing) name() string {
 	return l.repo
 }
 
-// has lists the models, or else the files, for an error.
+// has lists the models for an error, or the files if there is no model.
 func (l *listing) has(models []string) string {
 	if len(models) == 0 {
 		return l.hasAny()
@@ -195,7 +195,7 @@ func (l *listing) hasAny() string {
 	return "it has " + quoteSome(names)
 }
 
-// quoteSome is a list for an error, cut where it gets long.
+// quoteSome formats a list for an error, and cuts a long one.
 func quoteSome(names []string) string {
 	const namesMax = 30
 	var b strings.Builder

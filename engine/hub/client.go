@@ -33,11 +33,11 @@ func newTransport(cfg *Config) *http.Transport {
 	}
 }
 
-// statusError is an answer that is not what was asked for.
+// statusError is an answer with an unexpected status.
 type statusError struct {
 	status     int
-	byStore    bool   // by another host than the endpoint
-	code       string // the hub's own word
+	byStore    bool   // sent by the store that the endpoint redirects to
+	code       string // the Hub's own error code
 	message    string
 	retryAfter time.Duration
 }
@@ -50,18 +50,19 @@ func (e *statusError) Error() string {
 	return text
 }
 
-// transientError is a failure that may be gone at the next attempt.
+// transientError is a failure that the next attempt may not meet.
 type transientError struct{ error }
 
 func (e transientError) Unwrap() error { return e.error }
 
 var errStalled = errors.New("the connection stalled: nothing came for too long")
 
-// reply is an answer, and what the endpoint said of the file on the way to it.
+// reply is an answer, with what the endpoint said about the file before it
+// redirected.
 type reply struct {
 	*http.Response
 	etag string
-	size int64 // of the whole file, -1 if nobody told
+	size int64 // of the whole file, -1 if unknown
 	idle *time.Timer
 	stop context.CancelCauseFunc
 	ctx  context.Context
@@ -83,7 +84,7 @@ func (r *reply) read(p []byte, limit time.Duration) (int, error) {
 	return n, err
 }
 
-// causeOf is why ctx ended, if it did, and err if not.
+// causeOf returns why ctx ended, or err if it has not ended.
 func causeOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -91,8 +92,8 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// send makes one attempt at a request, and follows redirects: with the token at
-// the endpoint's own host, without it elsewhere.
+// send makes one attempt at a request and follows redirects. It sends the token
+// to the endpoint's own host only.
 func (h *Hub) send(ctx context.Context, method, address string, rangeFrom int64) (_ *reply, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	r := &reply{size: -1, ctx: ctx, stop: stop}
@@ -149,7 +150,7 @@ func (h *Hub) isEndpoint(target *url.URL) bool {
 	return target.Scheme == h.endpoint.Scheme && strings.EqualFold(target.Host, h.endpoint.Host)
 }
 
-// follow is the target of a redirect, that may not give up encryption.
+// follow returns the target of a redirect. It refuses one from https to http.
 func follow(from *url.URL, location string) (*url.URL, error) {
 	to, err := from.Parse(location)
 	switch {
@@ -161,8 +162,8 @@ func follow(from *url.URL, location string) (*url.URL, error) {
 	return to, nil
 }
 
-// note keeps what the endpoint says of the file; a store that it redirects to
-// has names of its own.
+// note keeps what the endpoint says about the file. Headers of the store that it
+// redirects to are ignored, because they use other names.
 func (h *Hub) note(r *reply, target *url.URL, response *http.Response) {
 	if !h.isEndpoint(target) || response.StatusCode >= 400 {
 		return
@@ -181,7 +182,8 @@ func (h *Hub) note(r *reply, target *url.URL, response *http.Response) {
 	}
 }
 
-// failed marks what another attempt may mend; a bad certificate stays bad.
+// failed marks err as transient if another attempt may succeed. A bad
+// certificate is not transient.
 func (h *Hub) failed(err error) error {
 	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, context.Canceled) {
 		return err
@@ -203,7 +205,7 @@ func newStatusError(response *http.Response) *statusError {
 	return e
 }
 
-// isTransient tells whether another attempt may succeed where this one failed.
+// isTransient tells whether another attempt may succeed.
 func isTransient(err error) bool {
 	var s *statusError
 	if errors.As(err, &s) {
@@ -215,8 +217,8 @@ func isTransient(err error) bool {
 	return errors.As(err, new(transientError))
 }
 
-// retry repeats try until it succeeds, or fails for good, or fails attempts
-// times in a row without progress.
+// retry repeats try until it succeeds, fails for good, or fails attempts times in
+// a row without progress.
 func (h *Hub) retry(ctx context.Context, attempts int, try func() (progress bool, err error)) error {
 	for failures := 0; ; {
 		progress, err := try()
@@ -240,8 +242,8 @@ func (h *Hub) retry(ctx context.Context, attempts int, try func() (progress bool
 	}
 }
 
-// backoff doubles with every failure, half of it at random, and is what the
-// server asks for if that is more.
+// backoff returns the wait before the next attempt. It doubles with each failure
+// and half of it is random; a longer Retry-After of the server wins.
 func (h *Hub) backoff(failures int, err error) time.Duration {
 	wait := min(retryWaitMin<<min(failures-1, 10), retryWaitMax)
 	wait = wait/2 + time.Duration(h.cfg.Random()*float64(wait/2))
@@ -273,7 +275,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// explain says what to do about a refusal.
+// explain adds to a refusal what the user can do about it.
 func (h *Hub) explain(ref Ref, err error) error {
 	var s *statusError
 	if !errors.As(err, &s) || s.byStore {

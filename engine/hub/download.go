@@ -25,11 +25,10 @@ const (
 	sha256Digits = 64
 )
 
-// blobName is an ETag that can name a file.
+// blobName matches an ETag that is safe as a file name.
 var blobName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
 
-// download brings files into the snapshot of commit, and the ref that leads
-// there after them.
+// download puts files into the snapshot of commit, and then writes its ref.
 func (h *Hub) download(ctx context.Context, f folder, ref Ref, commit string, files []entry) error {
 	var wanted []entry
 	var p Progress
@@ -66,7 +65,7 @@ func (h *Hub) download(ctx context.Context, f folder, ref Ref, commit string, fi
 	return nil
 }
 
-// transfer brings the blob of e and its link, both under the blob's lock.
+// transfer downloads the blob of e and links it, both under the blob's lock.
 func (h *Hub) transfer(ctx context.Context, f folder, ref Ref, commit string, e entry, p *Progress) error {
 	release, err := h.lock(ctx, f, e)
 	if err != nil {
@@ -92,7 +91,7 @@ func (h *Hub) address(ref Ref, commit, name string) string {
 	return h.cfg.Endpoint + "/" + ref.Repo + "/resolve/" + commit + "/" + strings.Join(parts, "/")
 }
 
-// ask fills in what a listing does not tell.
+// ask fills in what the listing does not say about e.
 func (h *Hub) ask(ctx context.Context, ref Ref, commit string, e *entry) error {
 	return h.retry(ctx, h.cfg.AttemptsMax, func() (bool, error) {
 		r, err := h.send(ctx, http.MethodHead, h.address(ref, commit, e.Name), 0)
@@ -105,7 +104,7 @@ func (h *Hub) ask(ctx context.Context, ref Ref, commit string, e *entry) error {
 	})
 }
 
-// makeRoom makes the folder of blobs, and checks that they will fit.
+// makeRoom makes the folder of blobs and checks that the disk has room for them.
 func (h *Hub) makeRoom(f folder, wanted []entry) error {
 	dir := filepath.Join(f.root, "blobs")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -138,12 +137,12 @@ type transfer struct {
 	before   int64 // bytes of the files before this one
 
 	out  *os.File
-	sum  hash.Hash // of the first at bytes of out; nil where the ETag is no checksum
+	sum  hash.Hash // of the first at bytes of out; nil if the ETag is not a checksum
 	at   int64
-	sent bool // all bytes come from this run
+	sent bool // all bytes were received in this run
 }
 
-// run brings the blob, unless it is there.
+// run downloads the blob unless it exists.
 func (t *transfer) run(ctx context.Context) (err error) {
 	final := t.folder.blob(t.entry.ETag)
 	if info, err := os.Stat(final); err == nil && info.Mode().IsRegular() && info.Size() == t.entry.Size {
@@ -163,8 +162,8 @@ func (t *transfer) run(ctx context.Context) (err error) {
 	return os.Rename(partial, final)
 }
 
-// fill goes on where an earlier run stopped. Where the whole is wrong, that
-// part is blamed first.
+// fill continues where an earlier run stopped. If the checksum is wrong, it
+// blames the earlier part first and downloads everything again.
 func (t *transfer) fill(ctx context.Context) error {
 	if err := t.resume(ctx); err != nil {
 		return err
@@ -192,7 +191,7 @@ func (t *transfer) fill(ctx context.Context) error {
 	}
 }
 
-// resume takes in what an earlier run left.
+// resume reads what an earlier run left.
 func (t *transfer) resume(ctx context.Context) error {
 	info, err := t.out.Stat()
 	if err != nil {
@@ -224,7 +223,7 @@ func (t *transfer) resume(ctx context.Context) error {
 	return nil
 }
 
-// begin makes the checksum of nothing.
+// begin starts an empty checksum.
 func (t *transfer) begin() {
 	t.at, t.sent, t.sum = 0, true, nil
 	switch len(t.entry.ETag) {
@@ -236,13 +235,13 @@ func (t *transfer) begin() {
 	}
 }
 
-// restart throws away what is there.
+// restart drops all bytes received so far.
 func (t *transfer) restart() error {
 	t.begin()
 	return t.out.Truncate(0)
 }
 
-// checksum is that of all bytes, "" where there is none to compare with.
+// checksum returns the checksum of all bytes, "" if there is none to compare with.
 func (t *transfer) checksum() string {
 	if t.sum == nil {
 		return ""
@@ -252,7 +251,7 @@ func (t *transfer) checksum() string {
 
 const copyBytes = 1 << 20
 
-// attempt makes one request for what is missing.
+// attempt makes one request for the missing bytes.
 func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
 	if t.at == t.entry.Size {
 		return false, nil
@@ -273,8 +272,8 @@ func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
 	return t.at > began, err
 }
 
-// align makes the answer and what is there meet: a server that does not know
-// ranges sends all of it.
+// align moves to the position where the answer begins: a server without ranges
+// sends the whole file.
 func (t *transfer) align(r *reply) error {
 	switch r.StatusCode {
 	case http.StatusRequestedRangeNotSatisfiable:
@@ -297,8 +296,8 @@ func (t *transfer) align(r *reply) error {
 	return nil
 }
 
-// copy writes the answer at its place, not at the file's end: so a second
-// writer, where locks do not work, writes the same.
+// copy writes the answer at its own offset, not at the end of the file. So a
+// second writer writes the same bytes if locks do not work.
 func (t *transfer) copy(r *reply) error {
 	buffer := make([]byte, copyBytes)
 	for {
@@ -328,7 +327,7 @@ func (t *transfer) copy(r *reply) error {
 	}
 }
 
-// partly says what remains of a download that failed.
+// partly adds to err how much of a failed download is kept.
 func (t *transfer) partly(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -339,7 +338,7 @@ func (t *transfer) partly(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", t.entry.Name, err)
 }
 
-// Bytes is n in words.
+// Bytes formats a number of bytes.
 func Bytes(n int64) string {
 	const units = "kMGTPE"
 	if n < 1000 {

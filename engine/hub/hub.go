@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Config says where models come from and go to.
+// Config configures a Hub.
 type Config struct {
 	CacheDir  string // the folder that holds models--OWNER--REPO
 	Endpoint  string // base address of the server; "" means the Hub itself
@@ -31,25 +31,25 @@ type Config struct {
 	Random func() float64
 }
 
-// DefaultEndpoint is the Hub.
+// DefaultEndpoint is the address of the Hub.
 const DefaultEndpoint = "https://huggingface.co"
 
-// Progress is how far a pull is.
+// Progress is the state of a download.
 type Progress struct {
 	File        string // being downloaded
 	Index, Of   int    // its place among the files to download, from 1
 	Done, Total int64  // bytes of all of them
-	Finished    bool   // nothing more comes
+	Finished    bool   // this is the last report
 }
 
-// Hub gets models. Make one with New.
+// Hub downloads models. Make one with New.
 type Hub struct {
 	cfg       Config
 	endpoint  *url.URL
 	transport *http.Transport
 }
 
-// New checks the configuration; it touches neither network nor disk.
+// New checks the configuration. It uses neither network nor disk.
 func New(cfg Config) (*Hub, error) {
 	if cfg.CacheDir == "" {
 		return nil, errors.New("there is no folder for models: set HF_HUB_CACHE, HF_HOME or HOME")
@@ -80,7 +80,7 @@ func New(cfg Config) (*Hub, error) {
 	return &Hub{cfg: cfg, endpoint: endpoint, transport: newTransport(&cfg)}, nil
 }
 
-// Close gives back idle connections.
+// Close closes idle connections.
 func (h *Hub) Close() { h.transport.CloseIdleConnections() }
 
 func (h *Hub) warn(format string, args ...any) {
@@ -113,9 +113,9 @@ type Model struct {
 	Commit string
 }
 
-// Pull finds what ref means and downloads what is not cached. A commit that is
-// cached costs no request, a branch costs one; where the hub is out of reach,
-// what is cached of the branch is used, with a warning.
+// Pull resolves ref and downloads what is not cached. A cached commit needs no
+// request, a branch needs one. If the Hub cannot be reached, the cached state of
+// the branch is used, with a warning.
 func (h *Hub) Pull(ctx context.Context, ref Ref) (Model, error) {
 	f := h.folder(ref.Repo)
 	cached, cachedErr := h.cached(f, ref)
@@ -151,13 +151,14 @@ func (h *Hub) Pull(ctx context.Context, ref Ref) (Model, error) {
 	}
 	f.writeTree(l)
 	if err := f.setRef(ref.revision(), l.commit); err != nil {
-		h.warn("%v", err) // a cache that may only be read
+		h.warn("%v", err) // the cache is read-only
 	}
 	return f.model(l.commit, c), nil
 }
 
-// mayUseCached tells whether err leaves it open that what is cached is right: a
-// server that is away or refuses us does, one that has no such thing does not.
+// mayUseCached tells whether the cached files may be used after err. They may if
+// the server is away or refuses us, and not if it says that the model does not
+// exist.
 func mayUseCached(err error) bool {
 	var s *statusError
 	if errors.As(err, &s) {
@@ -166,7 +167,7 @@ func mayUseCached(err error) bool {
 	return errors.As(err, new(transientError))
 }
 
-// cached finds ref without the network, or says what is missing.
+// cached resolves ref without the network, or reports what is missing.
 func (h *Hub) cached(f folder, ref Ref) (Model, error) {
 	commit := f.commitOf(ref.revision())
 	if commit == "" {

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// Limits of what a server may send or a cache hold.
+// Limits of a server's answer and of cached files.
 const (
 	listingBytesMax = 64 << 20
 	filesMax        = 100_000
 )
 
-// listing is what a repository has at one commit.
+// listing is the list of a repository's files at one commit.
 type listing struct {
 	repo   string
 	commit string
 	files  []entry
-	local  bool           // of what is cached, since nobody told what there is
-	places map[string]int // of the files by name, made by find
+	local  bool           // made from the cache, because the Hub was not asked
+	places map[string]int // index of files by name, made by find
 }
 
 // entry is a file of a repository.
@@ -35,8 +35,8 @@ type entry struct {
 	ETag string // name of the blob, "" where it is not known
 }
 
-// fetchListing asks the hub for the files of a revision: one request, that
-// tells sizes and checksums too.
+// fetchListing asks the Hub for the files of a revision, with their sizes and
+// checksums, in one request.
 func (h *Hub) fetchListing(ctx context.Context, ref Ref, attempts int) (*listing, error) {
 	address := h.cfg.Endpoint + "/api/models/" + ref.Repo + "/revision/" + url.PathEscape(ref.revision()) + "?blobs=true"
 	text, err := h.getAll(ctx, address, attempts)
@@ -75,7 +75,7 @@ func (h *Hub) fetchListing(ctx context.Context, ref Ref, attempts int) (*listing
 	return l, nil
 }
 
-// treeFormat is the version of the trees that we and the Hub's tools write.
+// treeFormat is the version of the tree files, which the Hub's tools write too.
 const treeFormat = 1
 
 type tree struct {
@@ -90,7 +90,7 @@ type treeEntry struct {
 	LFSSize   int64  `json:"lfs_size,omitempty"`
 }
 
-// readTree is the listing as it was once written down, nil where there is none.
+// readTree returns the stored listing, nil if there is none.
 func (f folder) readTree(commit string) *listing {
 	text, err := readSmall(f.tree(commit), listingBytesMax)
 	var t tree
@@ -109,7 +109,7 @@ func (f folder) readTree(commit string) *listing {
 	return l
 }
 
-// writeTree writes l down, if it says enough. What fails costs a request later.
+// writeTree stores l if it is complete. A failure only costs a request later.
 func (f folder) writeTree(l *listing) {
 	t := tree{FormatVersion: treeFormat, Files: map[string]treeEntry{}}
 	for _, e := range l.files {
@@ -130,8 +130,8 @@ func (f folder) writeTree(l *listing) {
 	}
 }
 
-// scan lists what the snapshot of a commit has, with what its files lead to.
-// What cannot be read has the size -1.
+// scan lists the files in the snapshot of a commit, with the sizes of their
+// blobs; -1 for a file that cannot be read.
 func (f folder) scan(commit string) (*listing, error) {
 	l := &listing{repo: f.repo, commit: commit, local: true}
 	root := f.snapshot(commit)

@@ -10,18 +10,17 @@ import (
 	"strings"
 )
 
-// Cached is a model in the cache, or what is left of one.
+// Cached is a model in the cache, or the rest of an incomplete one.
 type Cached struct {
-	Ref     Ref    // that Pull and Remove find it by
+	Ref     Ref    // the reference for Pull and Remove
 	Path    string // as in Model
 	Commit  string
 	Bytes   int64
 	Problem string // why it cannot be used; "" if nothing is known
 }
 
-// List is what the cache holds: every model of every commit, by name. What
-// cannot be read is listed with its problem, and keeps nothing else from being
-// listed. It opens no model file.
+// List returns every model of every commit in the cache, sorted by name. A model
+// that cannot be read is listed with its problem. List opens no model file.
 func (h *Hub) List() ([]Cached, error) {
 	roots, err := os.ReadDir(h.cfg.CacheDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +98,7 @@ func (f folder) listCommit(ref Ref, commit string) (all []Cached) {
 	return all
 }
 
-// revisions are the branches and tags by commit, main first.
+// revisions returns the branches and tags of each commit, main first.
 func (f folder) revisions() map[string][]string {
 	named := map[string][]string{}
 	root := filepath.Join(f.root, "refs")
@@ -132,9 +131,9 @@ type Removed struct {
 	Bytes int64
 }
 
-// Remove deletes what ref means from the cache: of a reference without revision
-// and file the whole repository, otherwise the files in the snapshots, and those
-// blobs to which no other link leads. A file that is open stays readable.
+// Remove deletes ref from the cache. A reference without revision and file
+// deletes the whole repository; another deletes its files in the snapshots, and
+// the blobs that no other link uses. An open file stays readable.
 func (h *Hub) Remove(ref Ref) (Removed, error) {
 	f := h.folder(ref.Repo)
 	if _, err := os.Stat(f.root); err != nil {
@@ -166,7 +165,7 @@ func (h *Hub) Remove(ref Ref) (Removed, error) {
 	return removed, err
 }
 
-// linksOf are the paths in the snapshots that ref means.
+// linksOf returns the paths in the snapshots that ref selects.
 func (f folder) linksOf(ref Ref) (links []string, err error) {
 	commits, err := os.ReadDir(filepath.Join(f.root, "snapshots"))
 	if err != nil {
@@ -186,7 +185,7 @@ func (f folder) linksOf(ref Ref) (links []string, err error) {
 		if ref.File != "" {
 			if chosen, err = l.choose(ref.File); err != nil {
 				why = err
-				if e, ok := l.find(ref.File); ok { // one part of what is not whole
+				if e, ok := l.find(ref.File); ok { // one part of an incomplete model
 					chosen.files = []entry{e}
 				}
 			}
@@ -201,7 +200,7 @@ func (f folder) linksOf(ref Ref) (links []string, err error) {
 	return links, nil
 }
 
-// removeLinks removes links and the blobs that then nothing leads to.
+// removeLinks removes links, and the blobs that no link uses afterwards.
 func (f folder) removeLinks(links []string) (removed Removed, err error) {
 	var blobs []string
 	for _, link := range links {
@@ -233,7 +232,7 @@ func (f folder) removeLinks(links []string) (removed Removed, err error) {
 	return removed, nil
 }
 
-// target is where a link leads in one step, "" if it is none.
+// target returns where a link leads in one step, "" if it is not a link.
 func (f folder) target(link string) string {
 	to, err := os.Readlink(link)
 	if err != nil {
@@ -245,7 +244,7 @@ func (f folder) target(link string) string {
 	return filepath.Clean(to)
 }
 
-// used are the targets of all links in the snapshots.
+// used returns the targets of all links in the snapshots.
 func (f folder) used() map[string]bool {
 	used := map[string]bool{}
 	_ = filepath.WalkDir(filepath.Join(f.root, "snapshots"), func(name string, d fs.DirEntry, err error) error {
@@ -257,8 +256,8 @@ func (f folder) used() map[string]bool {
 	return used
 }
 
-// sweep removes snapshots without a file, with the refs and trees of their
-// commits, and returns how many snapshots are left.
+// sweep removes empty snapshots, with the refs and trees of their commits, and
+// returns how many snapshots are left.
 func (f folder) sweep() (left int, err error) {
 	commits, err := os.ReadDir(filepath.Join(f.root, "snapshots"))
 	if err != nil {
@@ -285,7 +284,7 @@ func (f folder) sweep() (left int, err error) {
 	return left, nil
 }
 
-// removeAll removes the repository, unless somebody is downloading from it.
+// removeAll removes the repository, unless a download is running in it.
 func (f folder) removeAll() (removed Removed, err error) {
 	partial, _ := filepath.Glob(filepath.Join(f.root, "blobs", "*"+incomplete))
 	for _, name := range partial {

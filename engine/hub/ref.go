@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Scheme is what a reference begins with.
+// Scheme begins every reference.
 const Scheme = "hf:"
 
-// defaultRevision is the branch that a reference without a revision means.
+// defaultRevision is the branch of a reference without a revision.
 const defaultRevision = "main"
 
 // Ref names something in a repository of models.
@@ -51,7 +51,8 @@ func ParseRef(text string) (Ref, error) {
 	return Ref{Repo: repo, Revision: revision, File: file}, nil
 }
 
-// nearRef is what an address of a repository would be as a reference, "" for what is none.
+// nearRef turns the web address of a repository into a reference; "" for any
+// other text.
 func nearRef(text string) string {
 	for _, begin := range []string{Scheme + "//", "https://huggingface.co/", "http://huggingface.co/"} {
 		if rest, ok := strings.CutPrefix(text, begin); ok {
@@ -86,8 +87,8 @@ func (r Ref) revision() string {
 // commitPattern is a full commit, by SHA-1 or SHA-256.
 var commitPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// isSafeName tells whether a path from outside stays below the folder that it
-// is joined to, on any file system that we or our neighbours use.
+// isSafeName tells whether a path from outside stays below the folder it is
+// joined to, on the file systems of all platforms.
 func isSafeName(name string) bool {
 	const pathBytesMax, partBytesMax = 1024, 240
 	if name == "" || len(name) > pathBytesMax {
@@ -103,17 +104,17 @@ func isSafeName(name string) bool {
 	return true
 }
 
-// reservedName are the devices that Windows finds in every folder.
+// reservedName matches the device names that Windows has in every folder.
 var reservedName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 
 // splitPart is the name of one part of a split model file.
 var splitPart = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)$`)
 
-// partsMax is the most parts of one model that we believe in.
+// partsMax bounds the parts of one model.
 const partsMax = 1000
 
-// partNames are the names of all parts of the split file that name is a part
-// of, the first first; name alone where it is none.
+// partNames returns the names of all parts of the split file that name belongs
+// to, in order, or only name if it is not a part.
 func partNames(name string) []string {
 	m := splitPart.FindStringSubmatch(name)
 	var count int

@@ -10,10 +10,10 @@ const (
 	bufferBytesMax = 512 << 20
 )
 
-// ReadRate measures how many bytes a second so many threads together read from
-// memory, one after another as a model's weights are read. lastCache is the size
-// of the last cache: what is read is four times that, within bounds. It takes
-// about limit, and the time to make the buffer before.
+// ReadRate measures the rate, in bytes a second, at which threads together read
+// memory sequentially, as a model's weights are read. It reads a buffer of four
+// times lastCache, the bytes of the last-level cache, within bounds. It takes
+// about limit, after the time to make the buffer.
 func ReadRate(threads, lastCache int, limit time.Duration) float64 {
 	words := min(max(4*lastCache, bufferBytesMin), bufferBytesMax) / 8 / threads
 	parts := make([][]uint64, threads)
@@ -27,14 +27,14 @@ func ReadRate(threads, lastCache int, limit time.Duration) float64 {
 	each(func(i int) {
 		parts[i] = make([]uint64, words)
 		for at := range parts[i] {
-			parts[i][at] = uint64(at) // untouched memory is one page of zeros
+			parts[i][at] = uint64(at) // memory that was never written is one shared page of zeros
 		}
 	})
 	read := make([]int, threads)
-	sums := make([]uint64, threads) // so that the sum is of use
+	sums := make([]uint64, threads) // keeps the compiler from dropping the sums
 	begun := time.Now()
 	each(func(i int) {
-		const step = 1 << 17 // words between two looks at the clock: a megabyte
+		const step = 1 << 17 // words between two reads of the clock: a megabyte
 		for time.Since(begun) < limit {
 			for rest := parts[i]; len(rest) > 0; {
 				n := min(step, len(rest))
@@ -54,7 +54,7 @@ func ReadRate(threads, lastCache int, limit time.Duration) float64 {
 	return float64(total) / took.Seconds()
 }
 
-// sum reads every word; four chains of additions keep up with memory.
+// sum adds every word. Four independent sums are fast enough for memory.
 func sum(words []uint64) uint64 {
 	var a, b, c, d uint64
 	for len(words) >= 8 {

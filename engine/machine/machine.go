@@ -1,10 +1,10 @@
-// Package machine says what the machine has: memory that can be used, the size of
-// its caches, and the rate at which it reads memory.
+// Package machine measures the machine: its usable memory, the size of its
+// last-level cache, and the rate at which it reads memory.
 //
-// Goal: numbers to predict with, true inside a container. Not a goal: what to do
-// about them. Where the system does not say, the answer is 0: not known.
+// Goal: numbers for predictions that are right inside a container too. 0 means
+// unknown. Non-goal: decisions based on these numbers.
 //
-// Nothing is kept; every call looks again. The paths are those of Linux, under a
+// Nothing is cached; every call measures again. The paths are Linux's, under a
 // root that tests replace.
 package machine
 
@@ -18,9 +18,9 @@ import (
 	"strings"
 )
 
-// Available is the memory, in bytes, that a process may still take without
-// pushing others out: what the kernel says is available, or less where a control
-// group has a limit. root is the root of the file system.
+// Available returns the bytes of memory that a process can still use without
+// swapping: what the kernel reports as available, or less if a control group has
+// a limit. root is the root of the file system.
 func Available(root fs.FS) int {
 	least := meminfo(root)
 	for line := range lines(root, "proc/self/cgroup") {
@@ -36,7 +36,7 @@ func Available(root fs.FS) int {
 			}
 			at, limit, usage = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
 		}
-		// Every group on the way up limits its own.
+		// Every group on the way up has a limit of its own.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
 			if left, ok := groupLeft(root, path.Join(at, group), limit, usage); ok && (least == 0 || left < least) {
 				least = left
@@ -49,8 +49,8 @@ func Available(root fs.FS) int {
 	return least
 }
 
-// groupLeft is what one control group has left; files that can be read again
-// count as free.
+// groupLeft returns the bytes that one control group has left. Cached files
+// count as free, because they can be read again.
 func groupLeft(root fs.FS, dir, limitName, usageName string) (int, bool) {
 	limit, ok := number(root, path.Join(dir, limitName))
 	usage, ok2 := number(root, path.Join(dir, usageName))
@@ -66,7 +66,7 @@ func groupLeft(root fs.FS, dir, limitName, usageName string) (int, bool) {
 	return max(1, limit-max(0, usage)), true
 }
 
-// meminfo is MemAvailable.
+// meminfo returns MemAvailable, in bytes.
 func meminfo(root fs.FS) int {
 	for line := range lines(root, "proc/meminfo") {
 		if text, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
@@ -77,7 +77,8 @@ func meminfo(root fs.FS) int {
 	return 0
 }
 
-// Resident is the memory, in bytes, that this process holds now, mapped files included.
+// Resident returns the bytes of memory that this process uses now, with mapped
+// files.
 func Resident(root fs.FS) int {
 	for line := range lines(root, "proc/self/status") {
 		if text, ok := strings.CutPrefix(line, "VmRSS:"); ok {
@@ -88,7 +89,7 @@ func Resident(root fs.FS) int {
 	return 0
 }
 
-// LastCache is the size of the processor's last cache, in bytes.
+// LastCache returns the size of the processor's last-level cache, in bytes.
 func LastCache(root fs.FS) int {
 	largest := 0
 	names, _ := fs.Glob(root, "sys/devices/system/cpu/cpu0/cache/index*/size")
@@ -117,7 +118,7 @@ func number(root fs.FS, name string) (int, bool) {
 	return n, err == nil
 }
 
-// lines gives the lines of a file, none if it cannot be read.
+// lines iterates over the lines of a file; none if it cannot be read.
 func lines(root fs.FS, name string) func(func(string) bool) {
 	text, _ := fs.ReadFile(root, name)
 	return func(yield func(string) bool) {

@@ -1,10 +1,10 @@
-// Package mapped gives the bytes of regular files without reading them first.
+// Package mapped maps regular files into memory.
 //
-// Goal: opening never blocks on what is no file (a FIFO, a device), and its error
-// says what stands there. Non-goals: what the bytes mean, and writing.
+// Goal: Open never blocks on a FIFO or a device, and its error says what the path
+// is. Non-goals: the meaning of the bytes, and writing.
 //
-// Ownership: whoever opens a File closes it, and touches no byte of it afterwards.
-// A file that shrinks while it is mapped ends the process when it is read.
+// Ownership: the opener closes a File and reads no byte of it afterwards. If a
+// file shrinks while it is mapped, reading it ends the process.
 package mapped
 
 import (
@@ -28,7 +28,7 @@ func Open(path string) (*File, error) {
 	return &File{data, unmap}, nil
 }
 
-// Close gives the mapping back. It may be called twice.
+// Close unmaps the file. It may be called twice.
 func (f *File) Close() error {
 	if f.unmap == nil {
 		return nil
@@ -38,12 +38,12 @@ func (f *File) Close() error {
 	return unmap()
 }
 
-// Release gives back the memory of data, a part of a File that has been copied
-// elsewhere. It stays readable: a touch reads it from the file again. Where the
-// system has no mapping there is nothing to give back.
+// Release frees the memory of data, a part of a File that was copied elsewhere.
+// data stays readable: the next read loads it from the file again. Without
+// memory mapping it does nothing.
 func Release(data []byte) { dropResident(data) }
 
-// checkRegular refuses what cannot be read as a file before it is opened.
+// checkRegular refuses a path that is not a regular file, before it is opened.
 func checkRegular(path string, info fs.FileInfo) error {
 	switch {
 	case info.IsDir():
@@ -56,6 +56,6 @@ func checkRegular(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// HugePages asks for a mapping in huge pages, where the file system has any. It is
-// advice; one that is refused costs time and nothing else.
+// HugePages advises the system to use huge pages for data. The system may ignore
+// it; then reads are slower and nothing else changes.
 func HugePages(data []byte) { adviseHuge(data) }

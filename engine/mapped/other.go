@@ -4,7 +4,7 @@ package mapped
 
 import "os"
 
-// mapFile reads a regular file into memory where mapping is not at hand.
+// mapFile reads a regular file into memory, because this system has no mapping.
 func mapFile(path string) (data []byte, unmap func() error, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapFile maps a regular file read-only. O_NONBLOCK keeps a FIFO from
-// blocking the open; the type check on the open descriptor has no race.
+// mapFile maps a regular file read-only. O_NONBLOCK keeps a FIFO from blocking
+// the open. The type is checked on the open descriptor, so there is no race.
 func mapFile(path string) (data []byte, unmap func() error, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -33,8 +33,8 @@ func mapFile(path string) (data []byte, unmap func() error, err error) {
 	return data, func() error { return unix.Munmap(data) }, nil
 }
 
-// dropResident makes the whole pages in b, a part of a mapping, not resident.
-// It is advice; one that is refused costs memory and nothing else.
+// dropResident frees the complete pages in b, a part of a mapping. The system may
+// ignore it; then more memory stays in use.
 func dropResident(b []byte) {
 	pageBytes := os.Getpagesize()
 	head := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (pageBytes - 1)
@@ -43,7 +43,7 @@ func dropResident(b []byte) {
 	}
 }
 
-// describeOpen tells a dangling link from a missing file.
+// describeOpen distinguishes a dangling link from a missing file.
 func describeOpen(path string, err error) error {
 	if info, lerr := os.Lstat(path); lerr == nil && info.Mode()&fs.ModeSymlink != 0 && os.IsNotExist(err) {
 		return fmt.Errorf("%s: is a link to a file that does not exist: %w", path, err)

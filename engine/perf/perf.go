@@ -1,24 +1,24 @@
 // Package perf predicts from sizes how fast a model makes tokens and how much
 // memory it takes.
 //
-// Goal: the arithmetic behind forebay model info, by hand and testable. Making a
-// token on a CPU reads every weight that the token uses and the keys and values of
-// what it sees, and the machine reads memory at a rate; the quotient is a time
-// that a token cannot stay below.
+// Goal: the arithmetic behind forebay model info, testable. A token on a CPU reads
+// the weights it uses, and the keys and values of its context. Divided by the
+// rate at which the machine reads memory, that is a lower bound of its time.
 //
-// Not here: sizes (package model knows them), the machine's rate and memory
-// (engine/machine measures them), the time of prefill, which arithmetic
-// bounds and not memory.
+// Non-goals: the sizes (engine/model knows them), the machine's rate and memory
+// (engine/machine measures them), and the time of prefill, which is bound by
+// arithmetic and not by memory.
 package perf
 
 import "time"
 
-// Model is what a prediction needs to know. All sizes are in bytes, over all layers.
+// Model holds the inputs of a prediction. All sizes are in bytes, over all layers.
 type Model struct {
-	Weights   int // resident, once the model is loaded
-	ReadToken int // of the weights, for one token: one row of the embedding, and of the experts those in use
-	// CacheRead is what attention reads of keys and values for a token that sees
-	// this many, itself among them. Windows bound it.
+	Weights   int // in memory after loading
+	ReadToken int // weights read for one token: one row of the embedding, and only the experts in use
+	// CacheRead returns the bytes of keys and values that attention reads for a
+	// token with a context of contextTokens, itself included. Sliding windows
+	// bound it.
 	CacheRead func(contextTokens int) int
 
 	Page          int // of keys and values; it holds PageTokens
@@ -26,21 +26,21 @@ type Model struct {
 	ContextTokens int // the longest that the model was trained for
 }
 
-// Moved is what the processor reads from memory for one token at a context.
+// Moved returns the bytes read from memory for one token at a context length.
 func (m *Model) Moved(contextTokens int) int { return m.ReadToken + m.CacheRead(contextTokens) }
 
-// TokenTime is how long one token takes at a rate of so many bytes a second, over
-// 0, if nothing but memory holds it up.
+// TokenTime returns the least time of one token if memory is read at rate bytes a
+// second; rate is over 0.
 func (m *Model) TokenTime(contextTokens int, rate float64) time.Duration {
 	return time.Duration(float64(m.Moved(contextTokens)) / rate * float64(time.Second))
 }
 
-// ContextIn is the longest context, in whole pages, whose keys and values fit
-// into so much memory beside the weights; 0 where the weights alone do not.
+// ContextIn returns the longest context, in whole pages, whose keys and values
+// fit into memory bytes beside the weights; 0 if the weights alone do not fit.
 func (m *Model) ContextIn(memory int) int { return m.ContextInCache(memory - m.Weights) }
 
-// ContextInCache is the longest context that fits into so much memory for keys
-// and values.
+// ContextInCache returns the longest context whose keys and values fit into
+// memory bytes.
 func (m *Model) ContextInCache(memory int) int {
 	return min(m.ContextTokens, max(0, memory)/m.Page*m.PageTokens)
 }

@@ -1,12 +1,13 @@
-// Package quant stores numbers in fewer bits: whole models, as a view that is made
-// tensor by tensor when it is asked for.
+// Package quant quantises the weights of a model. A quantised model is a view:
+// each tensor is converted when it is read.
 //
-// Goal: files that every program of the format reads, with an error (root mean
-// square) no larger than that of llama.cpp's own quantiser without an importance
-// matrix. The same numbers always give the same bytes.
+// Goal: files that every GGUF program reads, with a root mean square error no
+// larger than that of llama.cpp's quantiser without an importance matrix. The
+// same numbers always give the same bytes.
 //
 // Non-goals: importance matrices, mixtures that give layers different types, and
 // types that are not in Types.
 //
-// Ownership: a File of File reads the file that it was made of, and lives no longer.
+// Ownership: the result of File reads the original file, and must not be used
+// after that is closed.
 package quant

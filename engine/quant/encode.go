@@ -10,8 +10,9 @@ import (
 // Types are the types that Encode writes.
 var Types = []kernels.Type{kernels.Q8_0, kernels.Q4_0, kernels.Q4_K, kernels.Q6_K}
 
-// Encode appends x, whose length is a multiple of t's block, as t. The numbers must
-// be finite. F32, F16 and BF16 are written too, rounded to the nearest, ties to even.
+// Encode appends x as type t. The length of x must be a multiple of t's block,
+// and the numbers finite. F32, F16 and BF16 are supported too, rounded to nearest,
+// ties to even.
 func Encode(dst []byte, t kernels.Type, x []float32) []byte {
 	var block func(dst []byte, x []float32) []byte
 	switch t {
@@ -43,8 +44,8 @@ func Encode(dst []byte, t kernels.Type, x []float32) []byte {
 	return dst
 }
 
-// half is x as an IEEE 754 half, rounded to the nearest, ties to even; infinite
-// from 65520 on.
+// half converts x to an IEEE 754 half, rounded to nearest, ties to even. It is
+// infinite from 65520 on.
 func half(x float32) uint16 {
 	b := math.Float32bits(x)
 	sign := uint16(b >> 16 & 0x8000)
@@ -54,7 +55,7 @@ func half(x float32) uint16 {
 		return sign | 0x7e00
 	case size >= 0x477ff000:
 		return sign | 0x7c00
-	case size >= 0x38800000: // normal: 13 bits go, and the exponent's bias shrinks by 112
+	case size >= 0x38800000: // normal: drop 13 bits, and lower the exponent's bias by 112
 		return sign | uint16((size+0xfff+size>>13&1)>>13-112<<10)
 	}
 	return sign | uint16(math.RoundToEven(float64(math.Float32frombits(size))*0x1p24))
@@ -64,14 +65,14 @@ func appendHalf(dst []byte, x float32) []byte {
 	return binary.LittleEndian.AppendUint16(dst, half(x))
 }
 
-// rounded is x as a half gives it back.
+// rounded converts x to a half and back.
 func rounded(x float32) float32 {
 	var out [1]float32
 	kernels.Dequantize(out[:], kernels.F16, binary.LittleEndian.AppendUint16(nil, half(x)))
 	return out[0]
 }
 
-// extreme is the number of x that is farthest from 0.
+// extreme returns the number in x with the largest magnitude, with its sign.
 func extreme(x []float32) float32 {
 	most := float32(0)
 	for _, v := range x {
@@ -84,7 +85,7 @@ func extreme(x []float32) float32 {
 
 func abs(x float32) float32 { return max(x, -x) }
 
-// inverse is 1/x, or 0 for what has none that is finite.
+// inverse returns 1/x, or 0 if that is not finite.
 func inverse(x float32) float32 {
 	if r := 1 / x; x != 0 && r-r == 0 {
 		return r
@@ -92,7 +93,7 @@ func inverse(x float32) float32 {
 	return 0
 }
 
-// nearest is x rounded, halves away from 0, and kept within [lo,hi].
+// nearest rounds x, halves away from 0, and clamps it to [lo,hi].
 func nearest(x float32, lo, hi int) int {
 	x = min(max(x, float32(lo)), float32(hi))
 	if x < 0 {
@@ -101,7 +102,7 @@ func nearest(x float32, lo, hi int) int {
 	return int(x + 0.5)
 }
 
-// encodeQ8_0: see kernels/ref for this layout and the others.
+// encodeQ8_0 and the other encoders write the layouts that kernels/ref documents.
 func encodeQ8_0(dst []byte, x []float32) []byte {
 	d := abs(extreme(x)) / 127
 	dst = appendHalf(dst, d)
@@ -112,8 +113,8 @@ func encodeQ8_0(dst []byte, x []float32) []byte {
 	return dst
 }
 
-// encodeQ4_0 tries scales around the one that gives the extreme number −8, and keeps
-// that of the least error.
+// encodeQ4_0 tries scales around the one that maps the extreme number to −8, and
+// keeps the one with the least error.
 func encodeQ4_0(dst []byte, x []float32) []byte {
 	var q [32]int8
 	d := rounded(fit(x, -8, 7))

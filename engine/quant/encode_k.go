@@ -1,7 +1,7 @@
 package quant
 
-// encodeQ4_K fits each sub-block of 32 on its own, rounds scales and minima to 6
-// bits of the largest, and the numbers to what these give.
+// encodeQ4_K fits each sub-block of 32, rounds the scales and minima to 6 bits
+// relative to the largest, and rounds the numbers with these scales.
 func encodeQ4_K(dst []byte, x []float32) []byte {
 	var scales, mins [8]float32
 	var q [256]uint8
@@ -28,8 +28,8 @@ func encodeQ4_K(dst []byte, x []float32) []byte {
 	return dst
 }
 
-// appendScales packs eight scales and eight minima of 6 bits into 12 bytes, as
-// kernels/ref takes them apart.
+// appendScales packs eight scales and eight minima of 6 bits into 12 bytes, the
+// layout that kernels/ref unpacks.
 func appendScales(dst []byte, s, m [8]byte) []byte {
 	for j := range 4 {
 		dst = append(dst, s[j]|s[j+4]>>4<<6)
@@ -43,8 +43,8 @@ func appendScales(dst []byte, s, m [8]byte) []byte {
 	return dst
 }
 
-// encodeQ6_K fits each sub-block of 16 on its own, rounds the scales to 8 bits of the
-// largest, and the numbers to what these give.
+// encodeQ6_K fits each sub-block of 16, rounds the scales to 8 bits relative to
+// the largest, and rounds the numbers with these scales.
 func encodeQ6_K(dst []byte, x []float32) []byte {
 	var scales [16]float32
 	for j := range scales {

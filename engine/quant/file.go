@@ -23,15 +23,16 @@ func ParseType(name string) (kernels.Type, error) {
 	return 0, fmt.Errorf("type %q cannot be written; give one of %s", name, strings.Join(names, ", "))
 }
 
-// fileTypes has general.file_type for a model of one type.
+// fileTypes maps a type to the general.file_type of a model with that type.
 var fileTypes = map[kernels.Type]uint32{kernels.Q8_0: 7, kernels.Q4_0: 2, kernels.Q4_K: 14, kernels.Q6_K: 18}
 
-// File is f with its matrices stored as t; each is made when it is asked for.
+// File returns f with its matrices as type t. Each is converted when it is read.
 //
-// Vectors, biases (of experts, one row for each), routers of experts and tensors
-// that are smaller already stay as they are. Rows that t's blocks do not divide become Q8_0, or stay where Q8_0's do not
-// divide them either. The embedding and the output matrix, which cost the most
-// when they are coarse, become Q8_0 for Q8_0 and Q6_K for the others.
+// These tensors stay as they are: vectors, biases (also those of experts, one row
+// each), routers of experts, and tensors that are already smaller. A matrix whose
+// rows are no multiple of t's block becomes Q8_0, or stays if Q8_0's block does
+// not divide them either. The embedding and the output matrix lose the most from
+// coarse types: they become Q8_0 if t is Q8_0, and Q6_K otherwise.
 func File(f *gguf.File, t kernels.Type) (*gguf.File, error) {
 	d := gguf.NewDraft(f.Name())
 	d.Copy(f)
@@ -51,7 +52,7 @@ func File(f *gguf.File, t kernels.Type) (*gguf.File, error) {
 	return d.File(f.Digest()+" "+t.String(), true)
 }
 
-// typeFor is the type that a tensor gets.
+// typeFor returns the type of a tensor in the quantised model.
 func typeFor(t *gguf.Tensor, want kernels.Type) kernels.Type {
 	isMatrix := len(t.Dims) > 1 && strings.HasSuffix(t.Name, ".weight")
 	if !t.Type.Known() || !isMatrix || strings.Contains(t.Name, "ffn_gate_inp") {
@@ -73,13 +74,14 @@ func typeFor(t *gguf.Tensor, want kernels.Type) kernels.Type {
 	return t.Type
 }
 
-// bitsOf is the size of an element in 1/256 bit.
+// bitsOf returns the size of an element in units of 1/256 bit.
 func bitsOf(t kernels.Type) int { return 8 * 256 * t.BlockBytes() / t.BlockLen() }
 
-// rowsAtOnce is how many rows are numbers at a time.
+// rowsAtOnce is how many rows are unpacked at a time.
 const rowsAtOnce = 64
 
-// eachRows gives the tensor's numbers, rows at a time, to visit, on all processors.
+// eachRows calls visit with the tensor's numbers, some rows at a time, on all
+// processors.
 func eachRows(t *gguf.Tensor, raw []byte, visit func(first int, x []float32)) {
 	cols, rows := t.Dims[0], t.Elements()/t.Dims[0]
 	rowBytes := t.Type.Bytes(cols)
@@ -102,8 +104,8 @@ func eachRows(t *gguf.Tensor, raw []byte, visit func(first int, x []float32)) {
 	workers.Wait()
 }
 
-// convert makes the bytes of a tensor as another type; nil if it holds a number
-// that is not finite, which no scale can give.
+// convert returns the bytes of a tensor as another type. It returns nil if a
+// number is not finite, because no scale represents it.
 func convert(f *gguf.File, from *gguf.Tensor, to kernels.Type) []byte {
 	out := make([]byte, to.Bytes(from.Elements()))
 	rowBytes := to.Bytes(from.Dims[0])

@@ -1,8 +1,8 @@
 package quant
 
-// fit finds the scale d for which whole numbers q within [lo,hi] give x ≈ d·q with
-// the least squared error. It tries scales around the one that gives the extreme
-// number lo; each one's q then have a best scale of their own, (x·q)/(q·q).
+// fit finds the scale d and integers q in [lo,hi] with the least squared error of
+// x ≈ d·q. It tries scales around the one that maps the extreme number to lo. For
+// the q of each try, the best scale is (x·q)/(q·q).
 func fit(x []float32, lo, hi int) (d float32) {
 	most := extreme(x)
 	if most == 0 {
@@ -12,7 +12,7 @@ func fit(x []float32, lo, hi int) (d float32) {
 	for step := -9; step <= 9; step++ {
 		by := (float32(lo) - 0.1*float32(step)) / most
 		if by-by != 0 {
-			return 0 // numbers too small for a scale
+			return 0 // the numbers are too small for a scale
 		}
 		var xq float32
 		qq := 0
@@ -29,8 +29,8 @@ func fit(x []float32, lo, hi int) (d float32) {
 	return d
 }
 
-// fitMin finds the scale d and the minimum m, both from 0 up, for which whole
-// numbers q within [0,most] give x ≈ d·q − m with the least squared error.
+// fitMin finds the scale d ≥ 0, the minimum m ≥ 0 and integers q in [0,most] with
+// the least squared error of x ≈ d·q − m.
 func fitMin(x []float32, most int) (d, m float32) {
 	low, high := min(x[0], 0), x[0]
 	var sx, sxx float64
@@ -65,13 +65,13 @@ func fitMin(x []float32, most int) (d, m float32) {
 	return d, m
 }
 
-// line is the least-squares line x ≈ a·q + b through n points of these sums, with b
-// at most 0.
+// line returns the least-squares line x ≈ a·q + b, with b at most 0, for n points
+// with these sums.
 func line(n, sx, sq, sxq, sqq float64) (a, b float64) {
 	if det := n*sqq - sq*sq; det > 0 {
 		a, b = (n*sxq-sx*sq)/det, (sqq*sx-sq*sxq)/det
 	}
-	if a <= 0 { // level: numbers below 0 are best as the minimum alone
+	if a <= 0 { // a flat line: the minimum alone fits numbers below 0 best
 		a, b = 0, min(sx/n, 0)
 	}
 	if b >= 0 {

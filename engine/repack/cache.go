@@ -18,13 +18,13 @@ import (
 // Cache is a directory of images. Several processes may use one at once.
 type Cache struct {
 	Dir      string
-	BytesMax int64 // of all images; those that were not used for longest go first
-	// Rest is how many times the time of a write is rested before the next; the
-	// disk and the memory belong to the requests.
+	BytesMax int64 // of all images; the least recently used are removed first
+	// Rest is the pause after a write, in multiples of the write's time, so that
+	// requests have the disk and the memory.
 	Rest int
 }
 
-// ErrBusy says that another process writes the same image.
+// ErrBusy means that another process writes the same image.
 var ErrBusy = errors.New("another engine is writing it")
 
 const (
@@ -34,14 +34,14 @@ const (
 	hashDigits = 128 / 4 // in an image's name
 )
 
-// path is where the image of key lies.
+// path returns the path of the image of key.
 func (c *Cache) path(key string) string {
 	sum := xxh3.HashString128(key).Bytes()
 	return filepath.Join(c.Dir, fmt.Sprintf("%x%s", sum[:], imageExt))
 }
 
-// Open maps the image of key, and marks it as used now. The error is fs.ErrNotExist
-// where there is none, and else says why it is refused.
+// Open maps the image of key and marks it as used now. The error is
+// fs.ErrNotExist if there is none, and otherwise says why the image is refused.
 func (c *Cache) Open(key string) (*Image, error) {
 	path := c.path(key)
 	im, err := open(path, key)
@@ -49,12 +49,12 @@ func (c *Cache) Open(key string) (*Image, error) {
 		return nil, fmt.Errorf("repack image %s: %w", path, err)
 	}
 	now := time.Now()
-	_ = os.Chtimes(path, now, now) // a directory that cannot be written still serves
+	_ = os.Chtimes(path, now, now) // a read-only directory works too
 	return im, nil
 }
 
-// Write makes the image of key, unless another process is at it (ErrBusy), and
-// removes others that are beyond the limit. It ends early with ctx.
+// Write makes the image of key, unless another process is writing it (ErrBusy),
+// and removes images beyond the limit. It stops when ctx ends.
 func (c *Cache) Write(ctx context.Context, key string, parts []Part) error {
 	path := c.path(key)
 	if err := c.write(ctx, path, key, parts); err != nil {
@@ -78,7 +78,7 @@ func (c *Cache) write(ctx context.Context, path, key string, parts []Part) error
 	if err != nil {
 		return err
 	}
-	defer f.Close() // and with it the lock
+	defer f.Close() // releases the lock too
 	if err := c.makeRoom(path, int64(size)); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
@@ -95,7 +95,8 @@ func (c *Cache) write(ctx context.Context, path, key string, parts []Part) error
 	return syncDir(c.Dir)
 }
 
-// fill writes the data, and then the header: until then the file is no image.
+// fill writes the data and then the header. Without the header the file is not
+// an image.
 func (c *Cache) fill(ctx context.Context, f *os.File, key string, parts []Part, entries []entry, size uint64) error {
 	w := pacedWriter{ctx: ctx, f: f, rest: c.Rest, piece: make([]byte, 0, pieceBytes), began: time.Now()}
 	at := uint64(0)
@@ -113,15 +114,15 @@ func (c *Cache) fill(ctx context.Context, f *os.File, key string, parts []Part, 
 	return w.err
 }
 
-// pacedWriter writes whole pieces, hashes what it writes, and rests between the
-// pieces. The first failure sticks.
+// pacedWriter writes complete pieces, hashes them, and pauses between them. After
+// the first failure it fails every write.
 type pacedWriter struct {
 	ctx   context.Context
 	f     *os.File
 	rest  int
 	piece []byte
 	hash  xxh3.Hasher
-	began time.Time // the work on this piece
+	began time.Time // when the work on this piece began
 	err   error
 }
 
@@ -152,7 +153,7 @@ func (w *pacedWriter) flush() {
 	w.began = time.Now()
 }
 
-// syncDir makes a rename last.
+// syncDir makes a rename durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -161,8 +162,9 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// makeRoom removes what dead writers left, and images that were not used for
-// longest, until one of size fits. That at path is going to be replaced.
+// makeRoom removes unfinished images of dead writers, and the least recently
+// used images, until an image of size bytes fits. The image at path will be
+// replaced and does not count.
 func (c *Cache) makeRoom(path string, size int64) error {
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil {
@@ -199,7 +201,7 @@ func (c *Cache) makeRoom(path string, size int64) error {
 	return nil
 }
 
-// removeDead removes an unfinished image that nobody writes.
+// removeDead removes an unfinished image that no process writes.
 func removeDead(name string) bool {
 	f, err := lockPart(name)
 	if err != nil {

@@ -1,14 +1,15 @@
-// Package repack keeps packed weights in files, one image for each model, kernel
-// set and layout, so that the next start maps them instead of packing anew.
+// Package repack keeps packed weights in files. There is one image for each
+// model, kernel set and layout, and the next start maps it instead of packing
+// again.
 //
-// Goal: an image gives exactly the bytes that packing would give, or is refused
-// with the reason, and then the model is packed as if there was no image. A start
-// never waits for an image to be written.
+// Goal: an image gives exactly the bytes that packing would give. Otherwise it is
+// refused with the reason, and the model is packed as without an image. A start
+// never waits until an image is written.
 //
-// Non-goals: what the bytes mean (kernels), which matrices a model has
-// (engine/model), what belongs into a key (engine). An image is no exchange format:
-// it is made and read on one machine, and its directory is trusted as much as the
-// program's own files are.
+// Non-goals: the meaning of the bytes (kernels), which matrices a model has
+// (engine/model), and the contents of a key (engine). An image is not an exchange
+// format: one machine writes and reads it, and trusts its directory as it trusts
+// the program's own files.
 //
 // # The file
 //
@@ -20,20 +21,19 @@
 //	hash of all before: uint64
 //	data of the entries, each at a multiple of 64 bytes
 //
-// Hashes are 64 bits of XXH3: they find what a disk or a crash broke, not what
-// somebody forged. The header's is checked when an image is opened, the data's by
-// Check, which reads the whole file once: on all workers that runs at the speed of
-// memory, and every page is then resident.
+// Hashes are 64 bits of XXH3. They detect damage by a disk or a crash, not
+// forgery. Open checks the header's hash. Check checks the data's hashes: it
+// reads the whole file once, on all workers at the speed of memory, and leaves
+// every page in memory.
 //
 // # Writing
 //
-// An image is written under another name, flushed to the disk and renamed. The
-// writer holds a lock on the unfinished file as long as it lives: another engine
-// that would write the same image leaves it to the first, and what a killed writer
-// left is overwritten or removed by the next. Writing rests between pieces, and
-// pieces are as large as huge pages: a file system that keeps them whole lets the
-// image be mapped with huge pages.
+// A writer writes an image under another name, flushes it to the disk and renames
+// it. It holds a lock on the unfinished file while it lives, so a second engine
+// does not write the same image, and the next writer overwrites or removes what a
+// killed writer left. Writing pauses between pieces. Pieces are as large as huge
+// pages, so that a file system can map the image with huge pages.
 //
 // Ownership: the caller closes an Image after the last use of its matrices.
-// Removing an image that others have mapped takes nothing from them.
+// Removing an image does not affect processes that have mapped it.
 package repack

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// Part is a packed matrix with the name that it is found by.
+// Part is a packed matrix with its name.
 type Part struct {
 	Name string
 	*kernels.Matrix
@@ -25,7 +25,7 @@ const (
 	entryBytes    = 48
 	sumBytes      = 8
 
-	// Limits on what a header may claim beside what fits into the file.
+	// Limits of a header, beside the size of the file.
 	keyBytesMax = 4 << 10
 	entriesMax  = 1 << 20
 )
@@ -40,14 +40,14 @@ type entry struct {
 
 var le = binary.LittleEndian
 
-// hashOf is what stands for a name.
+// hashOf returns the hash that stands for a name.
 func hashOf(name string) uint64 { return xxh3.HashString(name) }
 
-// align rounds up to where data may begin.
+// align rounds n up to a multiple of alignment.
 func align(n uint64) uint64 { return (n + alignment - 1) &^ (alignment - 1) }
 
-// place gives every part its place in an image of key, in their order, and says how
-// large the whole is. The hashes of the data are still to come.
+// place lays out the parts in an image of key, in their order, and returns the
+// size of the file. The hashes of the data are set later.
 func place(key string, parts []Part) (entries []entry, fileBytes uint64, err error) {
 	if len(key) > keyBytesMax || len(parts) > entriesMax {
 		return nil, 0, fmt.Errorf("a key of %d bytes and %d matrices are more than an image may have", len(key), len(parts))
@@ -89,8 +89,8 @@ func encode(key string, entries []entry, fileBytes uint64) []byte {
 	return le.AppendUint64(header, xxh3.Hash(header))
 }
 
-// parse reads the header of an image and checks it against the bytes that are
-// there. Its error says why this is no image of key.
+// parse reads the header of an image and checks it against the size of the data.
+// Its error says why this is not an image of key.
 func parse(data []byte, key string) ([]entry, error) {
 	if len(data) < headBytes || string(data[:8]) != magic {
 		return nil, errors.New("it is no repack image")
@@ -132,7 +132,7 @@ func readEntry(b []byte) entry {
 	}
 }
 
-// valid reports whether e lies in [from,to), aligned, and may be a matrix.
+// valid reports whether e is aligned, lies in [from,to) and can be a matrix.
 func (e *entry) valid(from, to uint64) bool {
 	return e.kind.Known() && e.rows > 0 && e.cols > 0 && int(e.cols)%e.kind.BlockLen() == 0 &&
 		e.offset >= from && e.offset%alignment == 0 && e.offset <= to && e.bytes <= to-e.offset

@@ -17,7 +17,7 @@ type Image struct {
 	byName  map[uint64]int
 }
 
-// open maps the image at path if it is one of key.
+// open maps the image at path if it is an image of key.
 func open(path, key string) (*Image, error) {
 	file, err := mapped.Open(path)
 	if err != nil {
@@ -39,8 +39,8 @@ func (im *Image) data(e *entry) []byte {
 	return im.file.Data[e.offset : e.offset+e.bytes : e.offset+e.bytes]
 }
 
-// Check compares every matrix with its hash, on the whole team. The error names
-// nothing but the count: what is wrong with one is wrong with the file.
+// Check compares every matrix with its hash, on the whole team. The error gives
+// only the number of wrong ones, because one wrong matrix makes the file useless.
 func (im *Image) Check(team *kernels.Team) error {
 	var next, wrong atomic.Int64
 	team.Run(func(int) {
@@ -56,8 +56,8 @@ func (im *Image) Check(team *kernels.Team) error {
 	return nil
 }
 
-// Matrix finds a matrix; nil if there is none of that name, or it has another
-// type, shape or size.
+// Matrix returns the named matrix; nil if there is none, or if its type, shape or
+// size differs.
 func (im *Image) Matrix(name string, t kernels.Type, rows, cols, bytes int) *kernels.Matrix {
 	i, ok := im.byName[hashOf(name)]
 	if !ok {
@@ -70,5 +70,5 @@ func (im *Image) Matrix(name string, t kernels.Type, rows, cols, bytes int) *ker
 	return &kernels.Matrix{Type: t, Rows: rows, Cols: cols, Data: im.data(e)}
 }
 
-// Close gives the mapping back; the matrices must not be touched afterwards.
+// Close unmaps the image; its matrices must not be used afterwards.
 func (im *Image) Close() error { return im.file.Close() }

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// lockPart needs locks that end with their process.
+// lockPart is not supported: it needs locks that end with their process.
 func lockPart(string) (*os.File, error) { return nil, errors.ErrUnsupported }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockPart opens the unfinished image at path, empty and locked, or is ErrBusy.
-// A symbolic link is not followed.
+// lockPart opens the unfinished image at path, empties and locks it. It returns
+// ErrBusy if another process holds the lock. It follows no symbolic link.
 func lockPart(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -22,7 +22,7 @@ func lockPart(path string) (*os.File, error) {
 		}
 		return nil, errors.Join(err, f.Close())
 	}
-	// Between open and lock its writer may have ended and renamed or removed it.
+	// Between open and lock, its writer may have renamed or removed the file.
 	own, err := f.Stat()
 	if err == nil {
 		var named os.FileInfo

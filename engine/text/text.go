@@ -1,9 +1,9 @@
-// Package text turns the bytes of generated tokens into text that a client may
-// see: whole UTF-8 characters only, and nothing of a stop text.
+// Package text turns the bytes of generated tokens into text for a client:
+// complete UTF-8 characters only, and no part of a stop text.
 //
 // A Stream belongs to one choice of one request and to one goroutine. It knows
-// neither tokens nor the model; the engine's loop pushes each token's bytes and
-// sends on what comes back.
+// neither tokens nor the model: the engine's loop pushes the bytes of each token
+// and sends the returned text.
 package text
 
 import (
@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// Stream holds back what may not be shown yet: a character whose last bytes
-// have not come, and text that may turn out to be the beginning of a stop.
+// Stream holds back text that is not certain yet: an incomplete character, and
+// text that may be the beginning of a stop.
 //
-// The result depends on the bytes alone, never on how they were cut:
+// The result depends on the bytes alone, not on how they are cut into tokens:
 //  1. The text ends before the earliest position at which any stop matches
 //     the whole output; among stops that match there the shortest counts.
-//  2. Bytes that can no longer become a character turn into U+FFFD, one for
-//     each longest run that a valid character could have begun with.
+//  2. Bytes that cannot become a character turn into U+FFFD, one for each maximal
+//     prefix of a valid character.
 type Stream struct {
 	stops    [][]byte  // by length, shortest first
 	starts   [256]bool // first bytes of stops
@@ -48,8 +48,8 @@ func (s *Stream) Reset(stops []string) {
 	slices.SortStableFunc(s.stops, func(a, b []byte) int { return len(a) - len(b) })
 }
 
-// Push takes one token's bytes and returns the text that became certain.
-// stopped is true from the push that completed a stop on; later pushes are ignored.
+// Push takes one token's bytes and returns the text that became certain. stopped
+// is true once a push has completed a stop; later pushes are ignored.
 func (s *Stream) Push(token []byte) (text string, stopped bool) {
 	s.out, stopped = s.PushTo(s.out[:0], token)
 	return string(s.out), stopped
@@ -64,8 +64,8 @@ func (s *Stream) PushTo(dst, token []byte) ([]byte, bool) {
 	return s.release(dst, false), s.stopped
 }
 
-// Flush ends the stream and returns what was still held. A stop that waited
-// for an earlier one to complete counts now; Stopped tells.
+// Flush ends the stream and returns the text still held. A stop that waited for
+// an earlier one to complete counts now; see Stopped.
 func (s *Stream) Flush() string {
 	s.out = s.release(s.out[:0], true)
 	return string(s.out)
@@ -74,12 +74,12 @@ func (s *Stream) Flush() string {
 // Stopped reports whether a stop ended the text.
 func (s *Stream) Stopped() bool { return s.stopped }
 
-// Released is how many of the pushed bytes have been released as text. It
-// counts the tokens' bytes, before any U+FFFD took their place, so a token is
-// out when the sum of the lengths pushed up to it is at most this.
+// Released returns how many of the pushed bytes were released as text. It counts
+// the tokens' bytes, before U+FFFD replaced any. So a token was released if the
+// sum of the lengths pushed up to it is at most Released.
 func (s *Stream) Released() int { return s.released }
 
-// release appends what is certain to dst; final says that nothing follows.
+// release appends the certain text to dst; final means that nothing follows.
 func (s *Stream) release(dst []byte, final bool) []byte {
 	end := s.certain(final)
 	if !s.stopped && !final {
@@ -94,9 +94,9 @@ func (s *Stream) release(dst []byte, final bool) []byte {
 	return dst
 }
 
-// certain is the first position at which a stop matches or might still match;
-// it sets stopped in the former case. A stop that matches later has to wait
-// for one that began earlier.
+// certain returns the first position at which a stop matches or can still match.
+// If it matches, certain sets stopped. A stop that matches later waits for one
+// that began earlier.
 func (s *Stream) certain(final bool) int {
 	if len(s.stops) == 0 || s.stopped {
 		return len(s.held)
@@ -119,7 +119,7 @@ func (s *Stream) certain(final bool) int {
 	return len(s.held)
 }
 
-// partial is the length of an unfinished character at the end of p, 0 to 3.
+// partial returns the length of an incomplete character at the end of p, 0 to 3.
 func partial(p []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
 		tail := p[len(p)-n:]

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay-io/forebay/engine/jinja"
 )
 
-// Options are what a template needs of its model.
+// Options describes the model to its template.
 type Options struct {
 	BOS, EOS string
 	// Controls are the texts of control tokens that users must not produce.
@@ -34,23 +34,23 @@ type Template struct {
 	sourceBytes    int
 }
 
-// Raised is the refusal of a template, in its own words.
+// Raised is an error that the template raised, with its own message.
 type Raised struct{ Message string }
 
 func (e *Raised) Error() string { return e.Message }
 
-// OptionsError says what is wrong with Input.Options.
+// OptionsError reports a mistake in Input.Options.
 type OptionsError struct{ Reason string }
 
 func (e *OptionsError) Error() string { return "template options: " + e.Reason }
 
-// Input is one conversation. All JSON is optional but Messages.
+// Input is one conversation. Only Messages is required.
 type Input struct {
 	Messages json.RawMessage // array of objects
 	Tools    json.RawMessage // array
 	Options  json.RawMessage // object: further variables of the template
 	Now      time.Time       // what strftime_now sees
-	// Verbatim hands messages to the template in the shape they have.
+	// Verbatim passes messages to the template unchanged.
 	Verbatim bool
 }
 
@@ -88,9 +88,9 @@ var reserved = []string{
 	"raise_exception", "strftime_now", "range", "namespace", "dict", "joiner",
 }
 
-// Render gives the prompt for a conversation, up to where the model answers.
-// The text may contain Guards. It fails with *Raised where the template
-// refuses, and with an error that names the line where it does not cope.
+// Render returns the prompt for a conversation, up to the place where the model
+// answers. The text may contain Guards. The error is a *Raised if the template
+// refused the input, and otherwise names the line that failed.
 func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	if t.toolUse != nil && in.Tools != nil && string(in.Tools) != "null" {
 		return t.toolUse.Render(ctx, in)
@@ -99,7 +99,7 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// What a request brings is gone over often, most of a template once.
+	// A template reads its input often, and most of its own text once.
 	input := len(in.Messages) + len(in.Tools) + len(in.Options) + t.sourceBytes/8
 	return t.template.Render(ctx, vars, jinja.Limits{
 		Steps: stepsBase + 64*input,
@@ -108,7 +108,7 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	})
 }
 
-// What a template may use beyond what grows with its input.
+// Limits of a template's work, beside those that grow with its input.
 const (
 	stepsBase = 250_000
 	bytesBase = 8 << 20
@@ -144,7 +144,7 @@ func (t *Template) variables(in Input) (map[string]any, error) {
 			return nil, err
 		}
 	}
-	// Last, for shaping joins strings and takes JSON's escapes out of them.
+	// This comes last, because shaping joins strings and removes JSON's escapes.
 	vars["messages"] = t.guard.value(messages)
 	if in.Tools != nil {
 		if value, err = jinja.ParseJSON(in.Tools); err != nil {

@@ -8,22 +8,21 @@ import (
 	"strings"
 )
 
-// Config is what a Hugging Face folder says of its chat template.
+// Config is the chat template of a Hugging Face folder, with its tokens.
 type Config struct {
 	Template string // "" where there is none
 	ToolUse  string // Options.ToolUse: the template for requests with tools, "" where Template serves them
 	BOS, EOS string // "" where there is none
 }
 
-// configBytesMax bounds tokenizer_config.json, whose token tables are long,
-// and chat_template.jinja.
+// configBytesMax bounds tokenizer_config.json, which has long token tables, and
+// chat_template.jinja.
 const configBytesMax = 64 << 20
 
-// ReadConfig reads a tokenizer_config.json and, where the folder has one, a
-// chat_template.jinja, whose template goes first. Either may be nil. In
-// tokenizer_config.json the template is a text or a list of named ones, and a
-// token is a text or an object with its content, as in transformers'
-// PreTrainedTokenizerBase.
+// ReadConfig reads a tokenizer_config.json and a chat_template.jinja. Either may
+// be nil; the template of chat_template.jinja wins. In tokenizer_config.json the
+// template is a string or a list of named strings, and a token is a string or an
+// object with its content, as in transformers' PreTrainedTokenizerBase.
 func ReadConfig(tokenizerConfig, jinjaFile []byte) (Config, error) {
 	if len(tokenizerConfig) > configBytesMax || len(jinjaFile) > configBytesMax {
 		return Config{}, fmt.Errorf("tokenizer_config.json or chat_template.jinja has more than %d bytes", configBytesMax)
@@ -51,7 +50,8 @@ func ReadConfig(tokenizerConfig, jinjaFile []byte) (Config, error) {
 	return c, nil
 }
 
-// readTemplates reads one template, or those named default and tool_use of a list.
+// readTemplates reads one template, or the templates named default and tool_use
+// of a list.
 func (c *Config) readTemplates(data json.RawMessage) error {
 	if len(data) == 0 || string(data) == "null" {
 		return nil

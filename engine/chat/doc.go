@@ -1,39 +1,38 @@
 // Package chat renders a conversation with the model's own chat template.
 //
-// Goal: the exact text that the model was trained on, with nothing in it that
-// a user could pass off as the template's.
+// Goal: the exact text that the model was trained on. No text of a user can pass
+// as text of the template.
 //
-// Not here: the template language (engine/jinja), tokens (engine/tokenizer),
-// what a client may send (the gateway has checked the shape).
+// Non-goals: the template language (engine/jinja), tokens (engine/tokenizer), and
+// the checks of a client's request (gateway).
 //
-// Use: New once, when the model is loaded; its error says why a model cannot
-// chat. Then Render from any goroutine. A Template never changes.
+// Use: call New once, when the model is loaded; its error says why the model
+// cannot chat. Then call Render from any goroutine. A Template never changes.
 //
-// Messages, tools and options arrive as the client's JSON and reach the
-// template with their keys in the client's order. Before that, messages are
-// brought into the shape that the template takes:
+// Messages, tools and options are the client's JSON. The template sees their keys
+// in the client's order. Messages are first changed to the shape that the
+// template supports:
 //
-//   - Content given as one text part becomes a plain string. Several parts
-//     stay parts where the template handles parts for that role, and are
-//     joined with nothing between them where it does not. Where it handles
-//     parts alone, a string becomes one part.
-//   - The arguments of a tool call, a JSON text in the clients' protocol,
-//     become an object, unless the template only takes a text.
-//   - Content that is null or absent becomes the empty string, or null beside
-//     tool calls where the template takes that.
-//   - Reasoning goes under both names that templates read, reasoning_content
-//     and thinking.
-//   - The role "developer" becomes "system" in a template that does not know it.
+//   - Content with one text part becomes a string. Several parts stay parts if
+//     the template supports parts for the role, and are joined without a separator
+//     otherwise. If it supports only parts, a string becomes one part.
+//   - The arguments of a tool call are JSON text in the protocol. They become an
+//     object, unless the template supports only text.
+//   - Content that is null or absent becomes the empty string. Beside tool calls it
+//     becomes null if the template supports that.
+//   - Reasoning is set under both names that templates read, reasoning_content and
+//     thinking.
+//   - The role "developer" becomes "system" if the template does not know it.
 //
-// What a template handles is found out in New by rendering small examples.
+// New finds out what a template supports by rendering small examples.
 //
-// In every string of messages, tools and options, and of what the template reads
-// from JSON, strings that would be control tokens get a tokenizer.Guard before
-// them. So does what template text around the string could complete: a beginning
-// of a control string at its end, an end of one at its beginning, or a middle
-// that is the whole string and more than a word, for roles are such words. The
-// tokenizer drops the Guards. A template that takes strings apart in its own
-// ways can still get round this.
+// In every string of messages, tools and options, and of JSON that the template
+// parses, a tokenizer.Guard is put before text that would be a control token. The
+// same holds for text that the template's own text could complete to one: the
+// beginning of a control string at the end of the string, the end of one at its
+// beginning, and the middle of one if it is the whole string and not a plain word
+// (roles are such words). The tokenizer drops the Guards. A template that cuts
+// strings into pieces can still defeat this.
 //
-// A template's work is bounded by the limits of Render, its time by ctx.
+// The limits of Render bound a template's work, and ctx bounds its time.
 package chat

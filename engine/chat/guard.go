@@ -9,15 +9,15 @@ import (
 	"github.com/forebay-io/forebay/engine/tokenizer"
 )
 
-// guard puts tokenizer.Guards before control strings, and before what template
-// text around it could make one of.
+// guard puts tokenizer.Guards before control strings, and before text that the
+// template's text could complete to one.
 type guard struct {
-	// by first byte, then by length: a text at a place is looked up once for
-	// each length, however many control strings there are.
+	// By first byte, then by length: each place in a text costs one lookup for
+	// each length, independent of the number of control strings.
 	controls map[string]bool
 	lengths  [256][]int
 	prefixes map[string]bool // proper ones
-	suffixes map[string]bool // proper ones, but for plain words
+	suffixes map[string]bool // proper ones, without plain words
 	all      string          // the control strings, one after another
 	longest  int
 }
@@ -44,14 +44,14 @@ func newGuard(controls []string) *guard {
 	return g
 }
 
-// isWord reports whether text is letters, digits and underscores alone. Such a
-// text inside a control string is left to the template: roles are put between
-// <| and |> there.
+// isWord reports whether text has only letters, digits and underscores. The
+// middle of a control string may be such a word, because templates put roles
+// between <| and |>.
 func isWord(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) < 0
 }
 
-// value guards all strings in v, the keys of objects too.
+// value guards all strings in v, including the keys of objects.
 func (g *guard) value(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -71,15 +71,15 @@ func (g *guard) value(v any) any {
 	return v
 }
 
-// json reads JSON within a guarded text; its strings have escapes of their own.
+// json parses JSON in a guarded text, and guards its strings after unescaping.
 func (g *guard) json(text string) (any, error) {
 	v, err := jinja.ParseJSON([]byte(tokenizer.Unguard(text)))
 	return g.value(v), err
 }
 
 // text escapes text and puts a Guard before every control string in it, and
-// before what could be the end, the middle or the beginning of one whose rest
-// is template text. White space at the ends is looked through: templates trim.
+// before the end, the middle or the beginning of one whose rest could be template
+// text. It ignores white space at both ends, because templates trim it.
 func (g *guard) text(text string) string {
 	text = tokenizer.Escape(text)
 	head := len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace))

@@ -7,8 +7,8 @@ import (
 	"github.com/forebay-io/forebay/engine/jinja"
 )
 
-// shape brings messages into the form that the template takes; see the
-// package comment for the rules.
+// shape changes messages to the shape that the template supports. The package
+// comment has the rules.
 func (t *Template) shape(messages *jinja.List) error {
 	for i, item := range messages.Items {
 		m, ok := item.(*jinja.Dict)
@@ -59,7 +59,7 @@ func (t *Template) shapeContent(m *jinja.Dict) error {
 	return nil
 }
 
-// text is a text as the template takes it: a string, or one part.
+// text returns text in the shape that the template supports: a string or one part.
 func (c contentShape) text(text string) any {
 	if !c.only {
 		return text
@@ -70,7 +70,7 @@ func (c contentShape) text(text string) any {
 	return &jinja.List{Items: []any{part}}
 }
 
-// joinParts is the text of all parts, which must be texts.
+// joinParts returns the text of all parts, which must be text parts.
 func joinParts(parts *jinja.List) (string, error) {
 	var text strings.Builder
 	for i, item := range parts.Items {
@@ -111,7 +111,8 @@ func shapeReasoning(m *jinja.Dict) {
 	}
 }
 
-// shapeCalls makes objects of tool call arguments; what is no JSON object stays.
+// shapeCalls parses the arguments of tool calls. Text that is not a JSON object
+// stays text.
 func shapeCalls(m *jinja.Dict) {
 	v, _ := m.Get("tool_calls")
 	calls, ok := v.(*jinja.List)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// contentShape says in which shapes a template takes the content of a role.
+// contentShape says which shapes of content a template supports for a role.
 type contentShape struct {
-	parts bool // a list of parts, all of them
-	only  bool // no text, but one part
+	parts bool // a list of parts, of which it uses all
+	only  bool // only parts, no string
 }
 
-// What examples are made of: texts to look for, and how they are sent.
+// The contents of the examples: texts to look for, in their JSON forms.
 const (
 	first, second = "needleone", "needletwo"
 	oneText       = `"` + first + second + `"`
@@ -29,8 +29,8 @@ type prober struct {
 	tools json.RawMessage
 }
 
-// probe finds out what shapes of messages the template handles, beside tools
-// for one that is for them alone.
+// probe finds out which shapes of messages the template supports. It passes tools
+// to a template that is only for requests with tools.
 func (t *Template) probe(tools json.RawMessage) {
 	t.contents = map[string]contentShape{}
 	p := prober{t, tools}
@@ -42,8 +42,8 @@ func (t *Template) probe(tools json.RawMessage) {
 	p.probeCalls(user)
 }
 
-// probeCalls sees how an assistant's message with tool calls, and their
-// results, are taken after the message user.
+// probeCalls finds out how the template renders an assistant's message with tool
+// calls and their results, after the message user.
 func (p prober) probeCalls(user string) {
 	call := func(content, arguments string) string {
 		return user + `,{"role":"assistant","content":` + content +
@@ -68,7 +68,7 @@ func (p prober) probeCalls(user string) {
 
 func say(role, content string) string { return `{"role":"` + role + `","content":` + content + `}` }
 
-// filler is a short content in a shape that role takes.
+// filler returns a short content in a shape that the template supports for role.
 func (p prober) filler(role, text string) string {
 	if p.contents[role].only {
 		return `[{"type":"text","text":"` + text + `"}]`
@@ -76,16 +76,17 @@ func (p prober) filler(role, text string) string {
 	return `"` + text + `"`
 }
 
-// try renders messages as they are; what fails gives nothing.
+// try renders messages unchanged, and returns "" if that fails.
 func (p prober) try(messages string) string {
 	text, _ := p.Render(context.Background(), Input{Messages: json.RawMessage("[" + messages + "]"), Tools: p.tools, Verbatim: true})
 	return text
 }
 
-// probeContent sees what becomes of a role's content as text and as parts.
+// probeContent finds out how the template renders a role's content as a string
+// and as parts.
 func (p prober) probeContent(role string, messages func(content string) string) {
 	text, parts := p.try(messages(oneText)), p.try(messages(twoParts))
-	// raw holds where parts are printed as data.
+	// raw is true if the template prints the parts as data.
 	raw := func(parts string) bool {
 		return strings.Count(parts, "'text'") > strings.Count(text, "'text'") || strings.Count(parts, `"text"`) > strings.Count(text, `"text"`)
 	}

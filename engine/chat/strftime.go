@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// strftime prints t as Python's datetime.now().strftime does with glibc in the
-// C locale: flags, widths and the modifiers E and O are taken, %z and %Z are
-// empty, for that time has no zone, and an unknown field stays as it is.
+// strftime formats t like Python's datetime.now().strftime with glibc in the C
+// locale. It supports flags, widths and the modifiers E and O. %z and %Z are
+// empty, because that time has no zone. An unknown field stays unchanged.
 func strftime(t time.Time, format string) (string, error) {
 	const outMax = 1 << 10
 	var b strings.Builder
@@ -30,7 +30,8 @@ func strftime(t time.Time, format string) (string, error) {
 	return b.String(), nil
 }
 
-// field prints the field that spec, behind a %, begins with, and says how long it is there.
+// field formats the field at the start of spec, which follows a %. length is the
+// number of bytes that it takes in spec.
 func field(t time.Time, spec string) (text string, length int) {
 	pad, upper, swap, i := byte(0), false, false, 0
 flags:
@@ -80,15 +81,16 @@ flags:
 
 const unknown = -1
 
-// layouts are Go's for the fields that it knows and that are no numbers.
+// layouts has Go's layouts for the fields that are words.
 var layouts = map[byte]string{
 	'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'p': "PM", 'P': "pm",
 	'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06", 'r': "03:04:05 PM",
 	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05", 'z': "", 'Z': "",
 }
 
-// verb is the text of one field without padding, its least digits, 0 for one
-// that is no number and unknown for none, and what fills them up.
+// verb returns the text of one field without padding, the least number of its
+// digits, and the padding. digits is 0 for a word and unknown for an unknown
+// field.
 func verb(t time.Time, c byte) (text string, digits int, zero string) {
 	if layout, ok := layouts[c]; ok {
 		return t.Format(layout), 0, " "

@@ -6,27 +6,27 @@ import (
 	"math"
 )
 
-// Draft collects the metadata and tensors of a File that no GGUF file holds: of
-// a model in another format, or of one in other types.
+// Draft collects the metadata and tensors of a File that is not read from a GGUF
+// file: a model in another format, or with other tensor types.
 type Draft struct {
 	file File
 	err  error
 }
 
-// NewDraft begins a File that is called name in errors.
+// NewDraft returns an empty Draft. Errors call the File name.
 func NewDraft(name string) *Draft {
 	return &Draft{file: File{name: name, values: map[string]value{}, tensors: map[string]int{}}}
 }
 
-// Copy takes over all metadata of f.
+// Copy copies all metadata of f.
 func (d *Draft) Copy(f *File) {
 	for _, key := range f.keys {
 		d.set(key, f.values[key])
 	}
 }
 
-// Set gives a key a value, or another one: a string, bool, float32, uint32, int32
-// or uint64, or a slice of strings, float32, int32, uint32 or bool.
+// Set sets the value of a key: a string, bool, float32, uint32, int32 or uint64,
+// or a slice of string, float32, int32, uint32 or bool.
 func (d *Draft) Set(key string, v any) {
 	var out value
 	switch v := v.(type) {
@@ -79,7 +79,7 @@ func (d *Draft) set(key string, v value) {
 	d.file.values[key] = v
 }
 
-// Add adds a tensor, which must have Data or Make. The first mistake is File's error.
+// Add adds a tensor, which must have Data or Make. File returns the first error.
 func (d *Draft) Add(t Tensor) {
 	l, known := layoutOf(t.Type)
 	elements := 1
@@ -108,9 +108,9 @@ func (d *Draft) Add(t Tensor) {
 	d.file.sizeBytes += t.bytes()
 }
 
-// File ends the draft. Its digest covers identity, the metadata and what tensors
-// have as Data; closing it calls closers. mapped says that Data lies in mappings,
-// so that Release has something to give back.
+// File returns the finished File. Its digest covers identity, the metadata and the
+// Data of tensors. Its Close calls closers. mapped means that Data lies in
+// mappings, so that Release can free memory.
 func (d *Draft) File(identity string, mapped bool, closers ...func() error) (*File, error) {
 	if d.err != nil {
 		return nil, d.err

@@ -12,14 +12,14 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// File is a model's metadata and tensors: an open GGUF file, several that belong
-// together, or what a Draft was made into.
+// File is a model's metadata and tensors: an open GGUF file, a split one, or the
+// result of a Draft.
 type File struct {
 	name      string
 	version   uint32
 	sizeBytes int
 	header    []byte // of a parsed file: everything before the tensors' data
-	identity  string // of a made one: what its digest covers
+	identity  string // of a Draft's File: the part of the digest that names its source
 	closers   []func() error
 	mapped    bool
 
@@ -37,19 +37,19 @@ type Tensor struct {
 	Type kernels.Type
 	// Dims has one to four sizes; Dims[0] is the row length, the fastest axis.
 	Dims []int
-	// Data is the tensor's bytes, inside the file's mapping. Read only. It is nil
-	// where no file holds them as they are; then Make makes them, anew each time.
+	// Data is the tensor's bytes in the file's mapping. Read only. It is nil if no
+	// file holds these bytes; then each call of Make makes them.
 	Data []byte
 	Make func() []byte
 }
 
-// bytes is the size of what Bytes gives, for any type that a file may hold.
+// bytes returns the length of Bytes, for any type that a file may hold.
 func (t *Tensor) bytes() int {
 	l, _ := layoutOf(t.Type)
 	return t.Elements() / l.elements * l.bytes
 }
 
-// Bytes is Data, or what Make makes. Read only.
+// Bytes returns Data, or the result of Make. Read only.
 func (t *Tensor) Bytes() []byte {
 	if t.Make != nil {
 		return t.Make()
@@ -57,7 +57,7 @@ func (t *Tensor) Bytes() []byte {
 	return t.Data
 }
 
-// Elements is the number of elements in t.
+// Elements returns the number of elements of t.
 func (t *Tensor) Elements() int {
 	n := 1
 	for _, d := range t.Dims {
@@ -66,9 +66,8 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
-// Open maps the file at path and reads its directory. Of a model that is split
-// over files it takes all, whichever is named. It does not block on anything that
-// is not a regular file.
+// Open maps the file at path and reads its directory. path may be any part of a
+// split model; Open then opens all parts. It never blocks on a FIFO or a device.
 func Open(path string) (*File, error) {
 	f, err := openOne(path)
 	if err != nil {
@@ -105,8 +104,8 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// Close releases the mapping. Tensor data must not be touched afterwards; the
-// File holds no keys and no tensors any more.
+// Close releases the mapping. Tensor data must not be used afterwards, and the
+// File has no keys and no tensors any more.
 func (f *File) Close() error {
 	var errs []error
 	for _, c := range f.closers {
@@ -118,22 +117,22 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// Release gives back the memory of data, a tensor's bytes that have been copied
-// elsewhere. They stay readable: a touch reads them from the file again. Without
-// a mapping there is nothing to give back.
+// Release frees the memory of data, a tensor's bytes that were copied elsewhere.
+// They stay readable: the next read loads them from the file again. Without a
+// mapping it does nothing.
 func (f *File) Release(data []byte) {
 	if f.mapped {
 		mapped.Release(data)
 	}
 }
 
-// Name is the path or name that the file was opened with.
+// Name returns the path or name that the file was opened with.
 func (f *File) Name() string { return f.name }
 
-// Version is the version of the file's format, 2 or 3; 0 if no file was parsed.
+// Version returns the version of the file's format, 2 or 3; 0 if no file was parsed.
 func (f *File) Version() int { return int(f.version) }
 
-// SizeBytes is the size of the whole file, or of all.
+// SizeBytes returns the size of the file, or of all its parts.
 func (f *File) SizeBytes() int { return f.sizeBytes }
 
 // Tensor finds a tensor by name.
@@ -145,7 +144,7 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 	return &f.Tensors[i], true
 }
 
-// Parameters is the number of elements in all tensors.
+// Parameters returns the number of elements in all tensors.
 func (f *File) Parameters() int {
 	n := 0
 	for i := range f.Tensors {
@@ -154,7 +153,7 @@ func (f *File) Parameters() int {
 	return n
 }
 
-// TypeUse says how much of a file is stored in one type.
+// TypeUse says how much of a file has one tensor type.
 type TypeUse struct {
 	Type    kernels.Type
 	Tensors int
@@ -181,9 +180,9 @@ func (f *File) TypeUses() []TypeUse {
 // digestSpanBytes is how much of each end of each tensor a digest covers.
 const digestSpanBytes = 16 << 10
 
-// Digest is 32 hexadecimal digits that tell models apart: it covers the size,
-// all metadata, the directory and both ends of every tensor. It is an identity
-// for cache keys, and no defence against a file made to collide.
+// Digest returns 32 hexadecimal digits that identify the model. They cover the
+// size, all metadata, the directory and both ends of every tensor. It is for cache
+// keys and gives no protection against a forged file.
 func (f *File) Digest() string {
 	h := xxh3.New()
 	_ = binary.Write(h, binary.LittleEndian, uint64(f.sizeBytes))

@@ -11,8 +11,8 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// Limits on what a file may claim beside what fits into it. They are far above
-// what model makers write and keep small entries from multiplying in memory.
+// Limits of a file, beside its size. They are far above the values in real models,
+// and keep small entries from using much memory.
 const (
 	keysMax             = 1 << 16
 	tensorsMax          = 1 << 16
@@ -27,8 +27,8 @@ const (
 	tensorEntryBytesMin = 8 + 1 + 4 + 8 + 4 + 8 // length, one byte, dims, one dim, type, offset
 )
 
-// reader walks the header. The first failure sticks in err; reads after it
-// give zeros, so callers check err once per loop turn.
+// reader reads the header. err keeps the first failure; later reads return zeros,
+// so callers check err once in each iteration.
 type reader struct {
 	name string
 	data []byte
@@ -36,7 +36,7 @@ type reader struct {
 	err  error
 }
 
-// fail records that the field at byte offset at is wrong.
+// fail records an error about the field at byte offset at.
 func (r *reader) fail(at int, field, format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%s: byte %d: %s: %s", r.name, at, field, fmt.Sprintf(format, args...))
@@ -89,7 +89,7 @@ func (r *reader) identifier(field string, max int) string {
 	return string(b)
 }
 
-// count reads a number of entries that take at least entryBytes each.
+// count reads a number of entries. Each takes at least entryBytes.
 func (r *reader) count(field string, max, entryBytes int) int {
 	at := r.pos
 	n := r.u64(field)
@@ -169,7 +169,7 @@ func (r *reader) keyValue(f *File) {
 	}
 }
 
-// value reads a type and a value of it; arrays stay as their bytes.
+// value reads a type and a value; an array stays as its bytes.
 func (r *reader) value(key string) value {
 	at := r.pos
 	v := value{at: at, kind: kind(r.u32(key + " type"))}
@@ -190,7 +190,7 @@ func (r *reader) value(key string) value {
 	return v
 }
 
-// array reads an array's element type and count and walks over its elements.
+// array reads an array's element type and count, and skips its elements.
 func (r *reader) array(key string, depth int) (elem kind, count int, raw []byte) {
 	at := r.pos
 	elem = kind(r.u32(key + " element type"))
@@ -229,8 +229,8 @@ func (r *reader) array(key string, depth int) (elem kind, count int, raw []byte)
 	return elem, count, r.data[start:r.pos]
 }
 
-// alignment reads general.alignment, which the format gives as u32 and as a
-// multiple of 8; it need not be a power of two.
+// alignment reads general.alignment. The format defines it as a u32 and a multiple
+// of 8; it need not be a power of two.
 func (r *reader) alignment(f *File) int {
 	const key = "general.alignment"
 	v, ok := f.values[key]
@@ -287,7 +287,7 @@ func (r *reader) entry() entry {
 	return e
 }
 
-// extent is the number of bytes that e's elements take.
+// extent returns the number of bytes of e's elements.
 func (r *reader) extent(e *entry, typeAt int, elements uint64) int {
 	field := "tensor " + e.Name
 	l, ok := layoutOf(e.Type)
@@ -304,7 +304,7 @@ func (r *reader) extent(e *entry, typeAt int, elements uint64) int {
 	return 0
 }
 
-// place checks where tensors lie and gives each its bytes.
+// place checks the offsets of the tensors and sets their bytes.
 func (r *reader) place(entries []entry, dataAt, alignment int) []Tensor {
 	room := uint64(max(0, len(r.data)-dataAt))
 	tensors := make([]Tensor, len(entries))

@@ -7,21 +7,22 @@ import (
 	"strconv"
 )
 
-// The keys of a file that is one of several.
+// The keys of one part of a split model.
 const (
 	keySplitNo      = "split.no" // from 0
 	keySplitCount   = "split.count"
 	keySplitTensors = "split.tensors.count" // in all parts
 )
 
-// splitName ends the path of one part: its number from 1, and how many there are.
+// splitName matches the end of a part's path: its number, from 1, and the number
+// of parts.
 var splitName = regexp.MustCompile(`-([0-9]{5})-of-([0-9]{5})\.gguf$`)
 
 // partsMax is the most parts of a model, the format's own limit on names.
 const partsMax = 99999
 
-// join makes one File of f, opened from path, and the other parts of its model,
-// which lie beside it. It takes f over.
+// join returns one File of f, opened from path, and the other parts of its model
+// in the same folder. It takes ownership of f.
 func (f *File) join(path string) (joined *File, err error) {
 	parts := []*File{f}
 	defer func() {
@@ -82,7 +83,7 @@ func (f *File) join(path string) (joined *File, err error) {
 	return &first, nil
 }
 
-// splitNumber reads a whole number that a part must have.
+// splitNumber reads an integer key that every part must have.
 func (f *File) splitNumber(key string, most uint64) (int, error) {
 	n, ok, err := f.Uint(key)
 	switch {
@@ -96,7 +97,7 @@ func (f *File) splitNumber(key string, most uint64) (int, error) {
 	return int(n), nil
 }
 
-// checkPart wants f to be part no of count.
+// checkPart checks that f is part no of count.
 func (f *File) checkPart(no, count int) error {
 	for key, want := range map[string]int{keySplitNo: no, keySplitCount: count} {
 		n, err := f.splitNumber(key, partsMax)
@@ -125,7 +126,7 @@ func (f *File) append(part *File) error {
 	return nil
 }
 
-// drop forgets keys.
+// drop removes keys.
 func (f *File) drop(keys ...string) {
 	gone := map[string]bool{}
 	for _, key := range keys {

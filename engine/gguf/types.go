@@ -5,9 +5,9 @@ import "github.com/forebay-io/forebay/kernels"
 // layout is the shape of a type's blocks: elements and bytes in each.
 type layout struct{ elements, bytes int }
 
-// foreignLayouts has the types that files may hold though we do not compute
-// with them: their extent must be known to check the file and to list it. The
-// numbers are ggml's; ids that are in neither table were removed or never given.
+// foreignLayouts has the types that files may hold but kernels does not support.
+// Their sizes are needed to check and list a file. The numbers are ggml's; an id
+// in neither table was removed from ggml or never used.
 var foreignLayouts = map[kernels.Type]layout{
 	9: {32, 36}, 15: {256, 292}, // Q8_1 Q8_K
 	16: {256, 66}, 17: {256, 74}, 18: {256, 98}, 19: {256, 50}, // IQ2_XXS IQ2_XS IQ3_XXS IQ1_S

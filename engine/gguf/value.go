@@ -36,7 +36,7 @@ func (k kind) String() string {
 	return fmt.Sprintf("value type %d", uint32(k))
 }
 
-// size is the bytes of one value, 0 for strings, arrays and unknown kinds.
+// size returns the bytes of one value, 0 for strings, arrays and unknown kinds.
 func (k kind) size() int {
 	if int(k) < len(kindSizes) {
 		return kindSizes[k]
@@ -47,8 +47,8 @@ func (k kind) size() int {
 // integral reports whether k is one of the eight integer types.
 func (k kind) integral() bool { return k <= kindI32 || k == kindU64 || k == kindI64 }
 
-// value is one metadata value as its bytes in the file: a scalar's, a string's
-// text, or an array's elements one after another.
+// value is one metadata value as bytes of the file: a scalar, the text of a
+// string, or the elements of an array one after another.
 type value struct {
 	kind  kind
 	elem  kind // of an array
@@ -64,8 +64,8 @@ func (v value) typeName() string {
 	return v.kind.String()
 }
 
-// integer reads a scalar of kind k at the start of raw. Unsigned numbers over
-// the range of int64 are refused.
+// integer reads a scalar of kind k at the start of raw. It refuses unsigned
+// numbers beyond the range of int64.
 func integer(k kind, raw []byte) (int64, bool) {
 	le := binary.LittleEndian
 	switch k {
@@ -104,7 +104,7 @@ func float(k kind, raw []byte) (float64, bool) {
 // Keys lists the metadata keys in file order.
 func (f *File) Keys() []string { return f.keys }
 
-// wrongType is the error of a getter that found something else.
+// wrongType returns the error of a getter that found another type.
 func (f *File) wrongType(key, want string) error {
 	return fmt.Errorf("%s: key %s: has type %s, not %s", f.name, key, f.values[key].typeName(), want)
 }
@@ -118,7 +118,7 @@ func (f *File) String(key string) (string, bool, error) {
 	return string(v.raw), ok, nil
 }
 
-// Uint reads a whole number of any integer type that is not negative.
+// Uint reads a non-negative integer of any integer type.
 func (f *File) Uint(key string) (uint64, bool, error) {
 	v, ok := f.values[key]
 	if !ok {
@@ -156,14 +156,15 @@ func (f *File) Bool(key string) (bool, bool, error) {
 	return v.raw[0] == 1, true, nil
 }
 
-// Count is the number of elements of an array, 0 if key is absent or no array.
+// Count returns the number of elements of an array, 0 if key is absent or not an
+// array.
 func (f *File) Count(key string) int { return f.values[key].count }
 
-// elementsMax bounds the arrays that getters copy, far above any vocabulary: an
-// element of one byte in the file takes eight in an []int64.
+// elementsMax bounds the arrays that getters copy. It is far above any vocabulary.
+// An element of one byte in the file takes eight bytes in an []int64.
 const elementsMax = 1 << 22
 
-// array finds an array whose elements allowed accepts; want names them.
+// array finds an array whose element type allowed accepts; want names that type.
 func (f *File) array(key, want string, allowed func(elem kind) bool) (v value, present bool, err error) {
 	v, ok := f.values[key]
 	switch {
@@ -240,7 +241,7 @@ func (f *File) Bools(key string) ([]bool, bool, error) {
 // textBytesMax bounds what Text shows of a string.
 const textBytesMax = 60
 
-// Text describes the value of key in a few words for a person, "" if absent.
+// Text formats the value of key for people, in short form; "" if absent.
 func (f *File) Text(key string) string {
 	v, ok := f.values[key]
 	if !ok {
@@ -269,5 +270,5 @@ func (f *File) Text(key string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// quote shows text on one line; what a terminal could act on is escaped.
+// quote formats text on one line and escapes control characters.
 func quote(b []byte) string { return strconv.Quote(string(b)) }

@@ -36,8 +36,8 @@ func (w *writer) pad(alignment int) {
 	}
 }
 
-// Write writes f as one GGUF file of version 3. It holds one tensor's bytes at a
-// time. done, if not nil, is told after each tensor.
+// Write writes f as one GGUF file of version 3. It holds one tensor's bytes in
+// memory at a time. done, if not nil, is called after each tensor.
 func Write(to io.Writer, f *File, done func(t *Tensor)) error {
 	w := &writer{to: bufio.NewWriterSize(to, 1<<20)}
 	alignment := alignmentDefault

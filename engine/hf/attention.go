@@ -8,22 +8,22 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 )
 
-// layersMax bounds what is kept for each layer.
+// layersMax bounds the lists with one element for each layer.
 const layersMax = 1 << 16
 
-// gemmaPeriod is how often gemma 3 has a layer without a window, if nothing else is said.
+// gemmaPeriod is the default period of gemma 3's layers without a window.
 const gemmaPeriod = 6
 
-// readWindows reads which layers see only the last tokens, into slides and window.
-// A window that the context does not exceed is none.
+// readWindows sets window and slides: the layers that see only the last tokens. A
+// window that is not shorter than the context is ignored.
 func (d *description) readWindows(c *config) {
-	d.layers = min(d.layers, layersMax) // more layers lack their tensors
+	d.layers = min(d.layers, layersMax) // the tensors of more layers will be missing
 	slides := make([]bool, d.layers)
 	isQwen := strings.HasPrefix(d.arch, "qwen")
 	switch {
 	case d.gemma:
 		period := c.size("sliding_window_pattern", gemmaPeriod)
-		c.ignore("_sliding_window_pattern") // layer_types were made of it
+		c.ignore("_sliding_window_pattern") // layer_types was made from it
 		for i := range slides {
 			slides[i] = (i+1)%period != 0
 		}
@@ -112,9 +112,9 @@ func (d *description) setKeys(to *gguf.Draft) {
 	}
 }
 
-// setGemmaKeys writes what gemma 3 has of its own. The pattern of windows and the
-// scale of queries are no keys of the converter's: its readers take those of the
-// models that Google made, so only others need them.
+// setGemmaKeys writes the keys of gemma 3. The converter has no keys for the
+// pattern of windows and the scale of queries, because readers assume the values
+// of Google's models. They are written only for models with other values.
 func (d *description) setGemmaKeys(to *gguf.Draft, number func(key string, x float64)) {
 	number("rope.freq_base_swa", d.localRope.theta)
 	if d.logitSoftCap != 0 {

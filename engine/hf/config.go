@@ -12,8 +12,8 @@ import (
 // sizeMax bounds every size in a config.json, so that products of two fit in an int.
 const sizeMax = 1 << 24
 
-// config reads an object of config.json and remembers which keys were asked for.
-// The first failure sticks in err, which objects within it share.
+// config reads an object of config.json and records which keys were read. err
+// keeps the first failure; nested objects share it.
 type config struct {
 	where  string // of its keys, for errors
 	values map[string]json.RawMessage
@@ -36,18 +36,19 @@ func (c *config) fail(key, format string, args ...any) {
 	}
 }
 
-// isNull reports whether the key is there and null, which often differs from absent.
+// isNull reports whether the key is present and null, which often differs from
+// absent.
 func (c *config) isNull(key string) bool {
 	return bytes.Equal(c.values[key], []byte("null"))
 }
 
-// has reports whether the key has a value, and marks it as understood.
+// has reports whether the key has a value, and marks it as read.
 func (c *config) has(key string) bool {
 	c.read[key] = true
 	return c.values[key] != nil && !c.isNull(key)
 }
 
-// value reads key as a T, or gives absent.
+// value reads key as a T, and returns absent if it is not there.
 func value[T any](c *config, key, want string, absent T) T {
 	if !c.has(key) {
 		return absent
@@ -60,7 +61,7 @@ func value[T any](c *config, key, want string, absent T) T {
 	return v
 }
 
-// short shows a value in an error.
+// short formats a value for an error.
 func short(raw json.RawMessage) string {
 	if len(raw) > 60 {
 		return string(bytes.ToValidUTF8(raw[:60], nil)) + "…"
@@ -79,7 +80,7 @@ func (c *config) number(key string, absent float64) float64 {
 	return value(c, key, "a number", absent)
 }
 
-// size reads a whole number from 1 to sizeMax, which may be written as 8.0.
+// size reads an integer from 1 to sizeMax, which may be written as 8.0.
 func (c *config) size(key string, absent int) int {
 	x := c.number(key, float64(absent))
 	if x != math.Trunc(x) || x < 1 || x > sizeMax {
@@ -98,14 +99,14 @@ func (c *config) object(key string) *config {
 	return &config{where: c.where + key + ".", values: values, read: map[string]bool{}, err: c.err}
 }
 
-// only refuses any value but want, which an absent key has.
+// only refuses any value except want. An absent key counts as want.
 func (c *config) only(key string, want bool) {
 	if c.flag(key, want) != want {
 		c.fail(key, "is %v; only %v is supported", !want, want)
 	}
 }
 
-// oneOf refuses texts that are not in allowed, whose first an absent key has.
+// oneOf refuses texts that are not in allowed. An absent key counts as the first.
 func (c *config) oneOf(key string, allowed ...string) {
 	if v := c.text(key, allowed[0]); !slices.Contains(allowed, v) {
 		c.fail(key, "is %.60q; supported: %q", v, allowed)
@@ -119,7 +120,7 @@ func (c *config) ignore(keys ...string) {
 	}
 }
 
-// checkAllRead refuses keys that nobody asked for. A null says nothing.
+// checkAllRead refuses keys that were not read, unless they are null.
 func (c *config) checkAllRead() {
 	for _, key := range slices.Sorted(maps.Keys(c.values)) {
 		if !c.read[key] && !c.isNull(key) {
@@ -128,8 +129,8 @@ func (c *config) checkAllRead() {
 	}
 }
 
-// harmless has the keys of config.json that change nothing in what a model computes
-// for given tokens: they are about training, generation, classes or other programs.
+// harmless lists the keys of config.json that do not change what a model computes
+// for given tokens. They concern training, generation, classes or other programs.
 var harmless = []string{
 	"model_type", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "auto_map", "tokenizer_class",
 	"_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "cache_implementation", "use_cache",

@@ -12,13 +12,13 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// types has the tensor types that can be opened.
+// types lists the supported tensor types.
 var types = map[string]kernels.Type{"F32": kernels.F32, "F16": kernels.F16, "BF16": kernels.BF16}
 
-// fileTypes has general.file_type for models mostly of one type.
+// fileTypes maps the type of most weights to general.file_type.
 var fileTypes = map[kernels.Type]uint32{kernels.F32: 0, kernels.F16: 1, kernels.BF16: 32}
 
-// convert makes the File of a folder, which owns weights.
+// convert makes the File of a folder. The File owns weights.
 func convert(dir string, config []byte, weights *safetensors.File) (*gguf.File, error) {
 	c, err := parseConfig(filepath.Join(dir, configName), config)
 	if err != nil {
@@ -48,14 +48,13 @@ func convert(dir string, config []byte, weights *safetensors.File) (*gguf.File, 
 	return b.draft.File(weights.Digest(), true, weights.Close)
 }
 
-// builder moves tensors from a folder's weights to a draft. The first failure
-// sticks in err.
+// builder adds the tensors of a folder to a draft. err keeps the first failure.
 type builder struct {
 	*description
 	weights *safetensors.File
 	draft   *gguf.Draft
 	used    map[string]bool
-	root    string // what the names of the layers' tensors begin with
+	root    string // prefix of the names of the layers' tensors
 	vocab   int
 	bytes   map[kernels.Type]int // of matrices
 	err     error
@@ -67,8 +66,8 @@ func (b *builder) fail(name, format string, args ...any) {
 	}
 }
 
-// roots has what stands before the names of the language model's tensors: alone, and
-// of models that see images, in the layouts before and since transformers 4.52.
+// roots lists the prefixes of the language model's tensors: of a text model, and
+// of a vision model in the layouts before and since transformers 4.52.
 var roots = []string{"model.", "language_model.model.", "model.language_model."}
 
 // model adds all tensors.
@@ -99,9 +98,9 @@ func (b *builder) model() {
 	}
 }
 
-// output adds the output matrix unless it is the embedding. A model that says it
-// is, and has one of its own with other numbers, means that one, as transformers
-// takes it.
+// output adds the output matrix unless it is the embedding. If a model says that
+// both are tied but has an output matrix with other numbers, that matrix is used,
+// as transformers does.
 func (b *builder) output(embedding string) {
 	name := "lm_head.weight"
 	if _, ok := b.weights.Tensor(name); !ok && b.root == roots[1] {
@@ -122,7 +121,7 @@ func (b *builder) output(embedding string) {
 	}
 }
 
-// layer adds a layer's tensors; to and from begin their names.
+// layer adds a layer's tensors; to and from are the prefixes of their names.
 func (b *builder) layer(to, from string) {
 	heads, kvHeads := b.heads*b.headDim, b.kvHeads*b.headDim
 	b.vector(to+"attn_norm.weight", from+"input_layernorm.weight", b.embed, b.norm())
@@ -151,8 +150,8 @@ func (b *builder) layer(to, from string) {
 	b.linear(to+"ffn_down", from+"mlp.down_proj", b.embed, b.ff, b.mlpBias, asIs)
 }
 
-// harmlessTensors hold nothing that a model's numbers depend on, or belong to the
-// part that sees images.
+// harmlessTensors matches tensors that do not change a model's numbers, or that
+// belong to its vision part.
 var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$`)
 
 func (b *builder) checkAllUsed() {
@@ -167,7 +166,7 @@ func (b *builder) checkAllUsed() {
 	}
 }
 
-// mostUsed is the type of most bytes of matrices.
+// mostUsed returns the type with the most bytes of matrices.
 func (b *builder) mostUsed() kernels.Type {
 	most := kernels.F32
 	for _, t := range []kernels.Type{kernels.F16, kernels.BF16} {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// family is what a model type has that others do not, and what its config.json
-// means where it is silent: transformers' defaults for it.
+// family describes a model type: its special features, and transformers' defaults
+// for keys that its config.json lacks.
 type family struct {
 	arch    string // in GGUF files
 	classes []string
 	gelu    bool // the activation is GELU, not SiLU
-	gemma   bool // norms around each block, their weights less by 1, and the rest of gemma 3
+	gemma   bool // norms around each block, with weights stored minus 1, and other features of gemma 3
 	permute bool // the converter reorders the rows of queries and keys
 	qkNorm  bool
 	mixture *expertNames // nil: every layer is dense
@@ -22,17 +22,18 @@ type family struct {
 	tied    bool
 }
 
-// bias says which matrices have one.
+// bias says which matrices have a bias.
 type bias int
 
 const (
-	noBias       bias = iota
-	qkvBias           // always, and never at the output of attention
-	asAttnBias        // all four of attention, if attention_bias says so
-	asBothBiases      // as asAttnBias, and those of the feed-forward layer if mlp_bias does
+	noBias  bias = iota
+	qkvBias      // queries, keys and values always have one, the output of attention never
+
+	asAttnBias   // all four matrices of attention, if attention_bias is true
+	asBothBiases // as asAttnBias, and those of the feed-forward layer if mlp_bias does
 )
 
-// sizes are the numbers of a model.
+// sizes holds the dimensions of a model.
 type sizes struct {
 	embed, ff, layers, heads, kvHeads int // kvHeads 0: as heads
 	headDim                           int // 0: embed/heads
@@ -65,13 +66,13 @@ func ModelTypes() []string {
 	return slices.Sorted(maps.Keys(families))
 }
 
-// description is a family with the numbers of one model.
+// description is a family with the dimensions of one model.
 type description struct {
 	*family
 	sizes
 	attnBias, mlpBias bool
 	tied              bool
-	slides            []bool // which layers have the window; nil if none has
+	slides            []bool // true for layers with the window; nil if none has it
 	queryScale        float64
 	logitSoftCap      float64
 	rope, localRope   rope
@@ -120,7 +121,7 @@ func (d *description) checkQuantised(c *config) {
 	}
 }
 
-// readSizes reads what every model has.
+// readSizes reads the keys that every model has.
 func (d *description) readSizes(c *config) {
 	s := d.family.sizes
 	s.embed = c.size("hidden_size", s.embed)
@@ -160,7 +161,7 @@ func (d *description) readSizes(c *config) {
 	d.sizes = s
 }
 
-// readVariants reads the keys by which models of a family differ.
+// readVariants reads the keys that differ within a family.
 func (d *description) readVariants(c *config) {
 	if d.gelu {
 		c.oneOf("hidden_activation", "gelu_pytorch_tanh")
@@ -171,7 +172,7 @@ func (d *description) readVariants(c *config) {
 	if d.bias == asAttnBias || d.bias == asBothBiases {
 		d.attnBias = c.flag("attention_bias", false)
 	}
-	c.ignore("attention_bias") // where transformers does not read it, tensors alone tell
+	c.ignore("attention_bias") // transformers does not read it for this family; the tensors decide
 	if d.bias == asBothBiases {
 		d.mlpBias = c.flag("mlp_bias", false)
 	} else {

@@ -14,11 +14,11 @@ import (
 
 // Folder is a model's folder.
 type Folder struct {
-	// File has the model's metadata and tensors as a GGUF file of it would, but for
-	// the tokenizer's.
+	// File has the model's metadata and tensors, like a GGUF file without a
+	// tokenizer.
 	File *gguf.File
 
-	// The bytes of the files beside the weights; nil for one that is not there.
+	// The bytes of the other files; nil for a missing one.
 	Tokenizer        []byte // tokenizer.json
 	TokenizerConfig  []byte // tokenizer_config.json
 	GenerationConfig []byte // generation_config.json
@@ -36,7 +36,7 @@ const (
 	smallFileBytesMax = 16 << 20
 )
 
-// Open opens the folder dir. It does not block on anything that is not a regular file.
+// Open opens the folder dir. It never blocks on a FIFO or a device.
 func Open(dir string) (*Folder, error) {
 	config, err := read(dir, configName, configBytesMax)
 	if err != nil {
@@ -71,13 +71,13 @@ func Open(dir string) (*Folder, error) {
 	return folder, nil
 }
 
-// exists reports whether the folder has an entry of this name, be it a link to nothing.
+// exists reports whether the folder has an entry of this name, even a dangling link.
 func exists(dir, name string) bool {
 	_, err := os.Lstat(filepath.Join(dir, name))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// read copies a file of the folder; nil means that there is none.
+// read reads a file of the folder; nil means that it does not exist.
 func read(dir, name string, most int) ([]byte, error) {
 	if !exists(dir, name) {
 		return nil, nil
@@ -94,7 +94,7 @@ func read(dir, name string, most int) ([]byte, error) {
 	return append([]byte{}, m.Data...), nil
 }
 
-// openWeights opens one file of all weights or, without it, those of the index.
+// openWeights opens the file with all weights, or else the files of the index.
 func openWeights(dir string) (*safetensors.File, error) {
 	for _, name := range []string{weightsName, indexName} {
 		if exists(dir, name) {

@@ -6,7 +6,7 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 )
 
-// rope is the turning of one kind of layer, as rope_parameters describe it.
+// rope holds the rope_parameters of one kind of layer.
 type rope struct {
 	kind     string // default, linear, llama3 or yarn
 	theta    float64
@@ -18,8 +18,8 @@ type rope struct {
 	betaFast, betaSlow, magnitude float64
 }
 
-// ropeParameters are the keys of all kinds; one that a kind does not use is
-// ignored, as transformers does.
+// ropeParameters lists the keys of all kinds. A key that a kind does not use is
+// ignored, as in transformers.
 var ropeParameters = []string{
 	"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "original_max_position_embeddings",
 	"low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate",
@@ -30,10 +30,10 @@ const (
 	slidingAttention = "sliding_attention"
 )
 
-// readRopes reads the rope of all layers or, of gemma 3, of layers with a window
-// and of those without. Configurations made before transformers 5 have rope_scaling
-// and the rest beside it; newer ones have all in rope_parameters, in an object for
-// each type of layer where these differ.
+// readRopes reads the rope of all layers. In gemma 3, layers with a window have a
+// rope of their own. Configurations from before transformers 5 have rope_scaling
+// and keys beside it; newer ones have everything in rope_parameters, with an
+// object for each type of layer if these differ.
 func (d *description) readRopes(c *config) {
 	parameters, scaling := c.object("rope_parameters"), c.object("rope_scaling")
 	if d.gemma {
@@ -63,7 +63,7 @@ func (d *description) readRopes(c *config) {
 	d.rope = d.readRope(c, parameters, c.number("rope_theta", d.theta))
 }
 
-// readRope reads one rope from p, which may be nil; theta is that of the model.
+// readRope reads one rope from p, which may be nil; theta is the model's default.
 func (d *description) readRope(c, p *config, theta float64) rope {
 	r := rope{kind: "default", theta: theta, original: d.context}
 	if n := c.number("partial_rotary_factor", 1); n != 1 {
@@ -111,8 +111,8 @@ func (d *description) readRope(c, p *config, theta float64) rope {
 	return r
 }
 
-// yarnMagnitude is what queries and keys are multiplied by, 0 if it follows from the
-// factor alone.
+// yarnMagnitude returns the factor of queries and keys, 0 if it follows from the
+// scaling factor alone.
 func (c *config) yarnMagnitude(factor float64) float64 {
 	given := c.number("attention_factor", 0)
 	a, b := c.number("mscale", 0), c.number("mscale_all_dim", 0)
@@ -145,10 +145,10 @@ func (r *rope) set(d *gguf.Draft, arch string) {
 	}
 }
 
-// llama3Factors are what the speed of each pair of a head's dimensions is divided
-// by, in the precision and the order of transformers' computation: pairs whose
-// wave is short against the original context keep their speed, long ones are
-// slowed by the factor, between lies a ramp.
+// llama3Factors returns the divisor of the frequency of each pair of a head's
+// dimensions, in the precision and order of transformers' computation. Pairs with
+// a wavelength much shorter than the original context keep their frequency, long
+// ones are divided by the factor, and a ramp lies between.
 func (r *rope) llama3Factors(dims int) []float32 {
 	out := make([]float32, dims/2)
 	low, high := float32(r.low), float32(r.high)

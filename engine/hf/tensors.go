@@ -12,19 +12,20 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// change is what the converter does to a tensor's numbers.
+// change is a change that the converter makes to a tensor's numbers.
 type change struct {
-	heads   int // over 0: each head's halves of rows are put together like a zip
+	heads   int // if over 0, the two halves of each head's rows are interleaved
 	plusOne bool
 }
 
 var asIs = change{}
 
-// norm is what happens to the weights of norms: gemma's lack 1.
+// norm returns the change for the weights of norms: gemma stores them minus 1.
 func (b *builder) norm() change { return change{plusOne: b.gemma} }
 
-// turned is what happens to the rows that make queries or keys. Hugging Face's
-// layout pairs a head's rows i and i+half for RoPE; llama's GGUF pairs 2i and 2i+1.
+// turned returns the change for the rows of queries or keys. For RoPE, the Hugging
+// Face layout pairs the rows i and i+half of a head; llama's GGUF pairs 2i and
+// 2i+1.
 func (b *builder) turned(heads int) change {
 	if !b.permute {
 		return asIs
@@ -32,7 +33,7 @@ func (b *builder) turned(heads int) change {
 	return change{heads: heads}
 }
 
-// take finds a tensor of the shape; a size of 0 may be any.
+// take finds a tensor of the shape; a size of 0 matches any.
 func (b *builder) take(name string, shape ...int) *safetensors.Tensor {
 	t, ok := b.weights.Tensor(name)
 	if !ok {
@@ -109,8 +110,8 @@ func (b *builder) add(to string, t *safetensors.Tensor, how change) {
 	b.draft.Add(made)
 }
 
-// interleave orders the rows of each head: the first of both halves, the second of
-// both halves, and so on.
+// interleave reorders the rows of each head: the first row of both halves, the
+// second row of both halves, and so on.
 func interleave(data []byte, heads, headRows, rowBytes int) []byte {
 	out := make([]byte, 0, len(data))
 	for h := range heads {
@@ -140,7 +141,7 @@ var (
 	qwenExperts    = expertNames{"mlp.gate", "mlp.experts.%d.", "gate_proj", "down_proj", "up_proj"}
 )
 
-// expertTensors adds the router and, as one tensor of each kind, all experts.
+// expertTensors adds the router, and all experts as one tensor of each kind.
 func (b *builder) expertTensors(to, from string) {
 	width := b.ff
 	if b.expertFF > 0 {

@@ -1,14 +1,15 @@
-// Package safetensors reads tensors from *.safetensors files: one, or a set that
-// an index names.
+// Package safetensors reads tensors from *.safetensors files: one file, or the
+// files that an index names.
 //
-// Goal: a file that comes from anywhere is either read exactly or refused with an
-// error that names the file, the byte and the field, as the format's own reader
-// does: the header's length is bounded, tensors lie one after another without holes
-// and overlaps, and fill the file. Opening costs memory for the directory alone.
+// Goal: any file is either read exactly or refused with an error that names the
+// file, the byte and the field. The rules are those of the format's own reader: the
+// length of the header is bounded, and the tensors fill the file without gaps or
+// overlaps. Opening uses memory for the directory only.
 //
-// Non-goals: what a tensor means (engine/hf decides), writing, and types of numbers
-// beyond their size.
+// Non-goals: the meaning of a tensor (engine/hf), writing, and number types beyond
+// their size.
 //
-// Ownership: a File owns its mappings. Tensor.Data points into them and dies with
-// Close. A File does not change after Open and may be read by many goroutines.
+// Ownership: a File owns its mappings. Tensor.Data points into them and must not
+// be used after Close. A File does not change after Open and is safe for
+// concurrent reads.
 package safetensors

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay-io/forebay/engine/mapped"
 )
 
-// File is the tensors of one file, or of all that an index names.
+// File holds the tensors of one file, or of all files of an index.
 type File struct {
 	name    string
 	tensors map[string]int
@@ -25,18 +25,18 @@ type File struct {
 // Tensor is one entry of a header.
 type Tensor struct {
 	Name string
-	// Type is as the file names it: BF16, F16, F32 or another of Types.
+	// Type is the file's name for it: BF16, F16, F32 or another of Types.
 	Type string
-	// Shape has the sizes from the outermost axis to that of neighbouring numbers, as
-	// Python shows it; it is empty for a single number.
+	// Shape has the sizes from the outermost axis to the fastest one, as in Python.
+	// It is empty for a single number.
 	Shape []int
-	// Data is the tensor's bytes in row-major order, little-endian, in the mapping; they
-	// may begin at any address. Read only.
+	// Data is the tensor's bytes in the mapping: row-major, little-endian, at any
+	// alignment. Read only.
 	Data []byte
 }
 
 // Open maps a *.safetensors file, or every file that a *.safetensors.index.json
-// names, which lie beside it. It does not block on anything that is not a regular file.
+// names in its folder. It never blocks on a FIFO or a device.
 func Open(path string) (*File, error) {
 	if strings.HasSuffix(path, ".json") {
 		return openSet(path)
@@ -53,7 +53,7 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Name is the path that was opened.
+// Name returns the path that was opened.
 func (f *File) Name() string { return f.name }
 
 // Tensor finds a tensor by name.
@@ -65,7 +65,7 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 	return &f.Tensors[i], true
 }
 
-// Elements is the number of elements in t, 1 for a single number.
+// Elements returns the number of elements of t, 1 for a single number.
 func (t *Tensor) Elements() int {
 	n := 1
 	for _, size := range t.Shape {
@@ -74,7 +74,7 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
-// Close releases the mappings. Tensor data must not be touched afterwards.
+// Close releases the mappings. Tensor data must not be used afterwards.
 func (f *File) Close() error {
 	var errs []error
 	for _, c := range f.closers {
@@ -84,8 +84,9 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// openSet opens the files of an index. The index says which file has a tensor: one
-// of the same name elsewhere is passed over, one that it does not know is an error.
+// openSet opens the files of an index. The index says which file has a tensor: a
+// tensor of the same name in another file is ignored, and a tensor that is not in
+// the index is an error.
 func openSet(path string) (_ *File, err error) {
 	index, err := readIndex(path)
 	if err != nil {
@@ -124,7 +125,7 @@ func openSet(path string) (_ *File, err error) {
 	return set, nil
 }
 
-// take adds the tensors that index finds in a part.
+// take adds the tensors of a part that index lists.
 func (f *File) take(part *File, file string, index map[string]string) error {
 	for _, t := range part.Tensors {
 		home, known := index[t.Name]
@@ -142,9 +143,9 @@ func (f *File) take(part *File, file string, index map[string]string) error {
 // digestSpanBytes is how much of each end of each tensor a digest covers.
 const digestSpanBytes = 16 << 10
 
-// Digest is 32 hexadecimal digits that tell weights apart: it covers the names,
-// types, shapes and both ends of every tensor. It is an identity for cache keys,
-// and no defence against files made to collide.
+// Digest returns 32 hexadecimal digits that identify the weights. They cover the
+// names, types, shapes and both ends of every tensor. It is for cache keys and
+// gives no protection against a forged file.
 func (f *File) Digest() string {
 	h := xxh3.New()
 	for i := range f.Tensors {

@@ -13,17 +13,17 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on what a header may claim. They are far above what model makers write and
-// keep small entries from multiplying in memory.
+// Limits of a header. They are far above the values in real models, and keep small
+// entries from using much memory.
 const (
-	headerBytesMax = 100_000_000 // of the format's own reader
+	headerBytesMax = 100_000_000 // the limit of the format's own reader
 	tensorsMax     = 1 << 16
 	nameBytesMax   = 1 << 10
 	dimsMax        = 8
 	metadataKey    = "__metadata__"
 )
 
-// typeBits is the size of a number of each type that the format knows.
+// typeBits has the bits of a number of each type in the format.
 var typeBits = map[string]int{
 	"BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64,
 	"F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
@@ -66,8 +66,8 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// reader walks the header's JSON, of which it takes only the shape that the format
-// has. The first failure sticks in err; reads after it give zeros.
+// reader reads the header's JSON and accepts only the format's shape. err keeps
+// the first failure; later reads return zeros.
 type reader struct {
 	name string
 	data []byte
@@ -77,7 +77,7 @@ type reader struct {
 	spans []span // of the tensors, in file order
 }
 
-// span is where a tensor's bytes lie behind the header.
+// span is the range of a tensor's bytes after the header.
 type span struct{ begin, end int }
 
 func (r *reader) fail(format string, args ...any) {
@@ -86,7 +86,8 @@ func (r *reader) fail(format string, args ...any) {
 	}
 }
 
-// next is the next byte that is no space, which it leaves there; 0 at the end.
+// next returns the next byte that is not a space, without consuming it; 0 at the
+// end.
 func (r *reader) next() byte {
 	for r.err == nil && r.pos < len(r.data) {
 		if c := r.data[r.pos]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
@@ -97,7 +98,7 @@ func (r *reader) next() byte {
 	return 0
 }
 
-// punct reads one mark that must come now.
+// punct reads the punctuation mark c, which must be next.
 func (r *reader) punct(c byte) {
 	if got := r.next(); got != c {
 		r.fail("header: expected %q, found %q", c, got)
@@ -106,7 +107,7 @@ func (r *reader) punct(c byte) {
 	r.pos++
 }
 
-// list calls item for each part of what stands between open and close.
+// list calls item for each element between open and close.
 func (r *reader) list(open, close byte, item func()) {
 	r.punct(open)
 	if r.next() == close {
@@ -134,8 +135,8 @@ func (r *reader) object(member func(key string)) {
 	})
 }
 
-// text reads a string of at most most bytes as written; longer ones are refused,
-// but for most < 0, which passes any over and gives "".
+// text reads a string of at most most bytes, without unescaping, and refuses a
+// longer one. If most is negative it skips any string and returns "".
 func (r *reader) text(most int) string {
 	r.punct('"')
 	start := r.pos
@@ -169,7 +170,7 @@ func (r *reader) text(most int) string {
 	return s
 }
 
-// whole reads a number from 0 to the largest int.
+// whole reads an integer from 0 to the largest int.
 func (r *reader) whole() int {
 	r.next()
 	start := r.pos
@@ -184,7 +185,7 @@ func (r *reader) whole() int {
 	return int(n)
 }
 
-// wholes reads a list of at most most numbers.
+// wholes reads a list of at most most integers.
 func (r *reader) wholes(field string, most int) []int {
 	out := []int{}
 	r.list('[', ']', func() {
@@ -257,7 +258,8 @@ func (r *reader) tensor(name string) Tensor {
 	return t
 }
 
-// extent is the bytes of a tensor, if they are whole and can be counted.
+// extent returns the bytes of a tensor; false if that is not an integer or
+// overflows.
 func extent(shape []int, elementBits int) (int, bool) {
 	total := uint64(elementBits)
 	for _, n := range shape {
@@ -270,8 +272,8 @@ func extent(shape []int, elementBits int) (int, bool) {
 	return int(total / 8), total%8 == 0
 }
 
-// place orders the tensors by their bytes, checks that these fill data and gives
-// each its own.
+// place sorts the tensors by position, checks that they fill data, and sets their
+// bytes.
 func (r *reader) place(f *File, data []byte) {
 	if r.err != nil {
 		return

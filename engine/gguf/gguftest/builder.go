@@ -1,6 +1,6 @@
 // Package gguftest writes small GGUF files for tests: any metadata and tensors
-// with Builder, and whole random-weight llama models with TinyModel. It does
-// not check what it writes, so that tests can write what is wrong.
+// with Builder, and complete llama models with random weights with TinyModel. It
+// checks nothing, so that tests can write malformed files.
 package gguftest
 
 import (
@@ -99,7 +99,7 @@ func (b *Builder) Set(key string, v any) *Builder {
 	return b
 }
 
-// Raw adds a key whose value type and value are bytes as they are.
+// Raw adds a key with the given value type and bytes.
 func (b *Builder) Raw(key string, valueType uint32, value []byte) *Builder {
 	b.keyCount++
 	writeString(&b.keys, key)
@@ -116,7 +116,7 @@ func (b *Builder) Tensor(name string, t kernels.Type, dims []int, data []byte) *
 	return b
 }
 
-// Entry adds a directory entry alone, with the offset as given.
+// Entry adds only a directory entry, with the given offset.
 func (b *Builder) Entry(name string, t kernels.Type, dims []int, offset uint64) *Builder {
 	b.tensorCount++
 	writeString(&b.directory, name)
@@ -144,7 +144,7 @@ func padTo(w *bytes.Buffer, alignment int) {
 	}
 }
 
-// Bytes is the file so far.
+// Bytes returns the file.
 func (b *Builder) Bytes() []byte {
 	if b.Alignment != 0 && !bytes.Contains(b.keys.Bytes(), []byte("general.alignment")) {
 		b.Set("general.alignment", uint32(b.Alignment))

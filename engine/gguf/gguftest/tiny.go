@@ -23,8 +23,8 @@ type Tiny struct {
 	Type    kernels.Type // of the matrices: F32
 	Untied  bool         // with an output matrix of its own
 	Seed    uint64       // of the weights
-	// LogitScale multiplies the output rows' size, 1: near-flat logits. Tests
-	// that compare sampled text across sums of other order want more.
+	// LogitScale multiplies the output rows. 1 gives nearly flat logits; tests that
+	// compare sampled text across different orders of summation need more.
 	LogitScale float32
 }
 
@@ -68,7 +68,7 @@ func (t *Tiny) fill() {
 // template. The same Tiny gives the same bytes.
 func TinyModel(t Tiny) []byte { return TinyBuilder(t).Bytes() }
 
-// TinyBuilder is TinyModel before its end, for tests that add to it.
+// TinyBuilder returns the Builder of TinyModel, for tests that add to it.
 func TinyBuilder(t Tiny) *Builder {
 	t.fill()
 	b := &Builder{}
@@ -98,8 +98,8 @@ func (t *Tiny) tokenizer(b *Builder) {
 	b.Set("tokenizer.ggml.add_bos_token", false).Set("tokenizer.chat_template", TinyTemplate)
 }
 
-// byteAlphabet is GPT-2's printable stand-in for each byte, in vocabulary
-// order: the printable bytes as themselves, then the others from U+0100 on.
+// byteAlphabet returns GPT-2's printable character for each byte, in vocabulary
+// order: printable bytes stand for themselves, the others follow from U+0100 on.
 func byteAlphabet() []rune {
 	var out []rune
 	for c := range rune(256) {

@@ -26,11 +26,10 @@ type family struct {
 type bias int
 
 const (
-	noBias  bias = iota
-	qkvBias      // queries, keys and values always have one, the output of attention never
-
-	asAttnBias   // all four matrices of attention, if attention_bias is true
-	asBothBiases // as asAttnBias, and those of the feed-forward layer if mlp_bias does
+	noBias       bias = iota
+	qkvBias           // queries, keys and values always have one, the output of attention never
+	asAttnBias        // all four matrices of attention, if attention_bias is true
+	asBothBiases      // as asAttnBias, and those of the feed-forward layer if mlp_bias does
 )
 
 // sizes holds the dimensions of a model.

@@ -73,7 +73,7 @@ func makeDict(s *state, a args) any {
 	return d
 }
 
-// update adds what a dict, or a list of pairs, has.
+// update adds the items of a dict or of a list of pairs.
 func (s *state) update(d *Dict, from any) {
 	if other, ok := from.(*Dict); ok {
 		from = s.pairs(other)
@@ -99,7 +99,7 @@ func makeJoiner(s *state, a args) any {
 	})
 }
 
-// cycler gives its items in turn.
+// cycler is Jinja2's cycler: next() returns its items in turn.
 type cycler struct {
 	items []any
 	at    int
@@ -133,7 +133,7 @@ func (c *cycler) attr(name string) any {
 
 type testFunc func(s *state, v any, a args) bool
 
-// compared is a test that compares with its argument.
+// compared returns a test that compares a value with its argument by op.
 func compared(op string) testFunc {
 	return func(s *state, v any, a args) bool { return s.holds(op, v, a.get(0, "other", nil)) }
 }
@@ -209,14 +209,15 @@ func isIterable(_ *state, v any, _ args) bool {
 	return false
 }
 
-// isSequence holds for what has a length and items, in Jinja2's eyes also
-// for dicts, strings and undefined values.
+// isSequence holds for values with a length and items. For Jinja2 these include
+// dicts, strings and undefined values.
 func isSequence(s *state, v any, a args) bool {
 	l, ok := v.(*List)
 	return isIterable(s, v, a) && (!ok || l.indexed())
 }
 
-// isSame holds for one object: small values of one type are one.
+// isSame holds for the same object. Equal small values of one type are the same
+// object.
 func isSame(s *state, v any, a args) bool {
 	other := plain(a.get(0, "other", nil))
 	return typeName(v) == typeName(other) && s.holds("==", v, other) && (v == other || !isMutable(v))
@@ -230,7 +231,7 @@ func isMutable(v any) bool {
 	return false
 }
 
-// hasCase holds for text with letters that is what its case makes of it.
+// hasCase holds for text that has letters and that to does not change.
 func hasCase(to, from func(string) string) testFunc {
 	return func(s *state, v any, _ args) bool {
 		text := s.printed(v)

@@ -1,11 +1,11 @@
 package jinja
 
-// arguments are those of a call in the template, args the same evaluated.
+// arguments holds the argument expressions of a call; args holds their values.
 type arguments struct {
 	positional []expr
 	names      []string
 	named      []expr
-	// unpacked is x of *x, unpackedNamed that of **x, or nil.
+	// unpacked is x in *x, and unpackedNamed is x in **x; nil if absent.
 	unpacked, unpackedNamed expr
 }
 
@@ -59,7 +59,7 @@ func (a args) name(name string) (any, bool) {
 	return nil, false
 }
 
-// get is argument i, or the one called name, or missing.
+// get returns argument i, or the argument called name, or missing.
 func (a args) get(i int, name string, missing any) any {
 	if i < len(a.pos) {
 		return a.pos[i]
@@ -70,7 +70,7 @@ func (a args) get(i int, name string, missing any) any {
 	return missing
 }
 
-// text, integer and flag are get for one type.
+// text, integer and flag are get for values of one type.
 func (a args) text(s *state, i int, name, missing string) string {
 	v := plain(a.get(i, name, missing))
 	text, ok := v.(string)

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// longUpper are the letters that are several in upper case, each followed by
-// those: Unicode's SpecialCasing.txt.
+// longUpper lists the letters whose upper case has several characters, each
+// followed by its upper case. Source: Unicode's SpecialCasing.txt.
 const longUpper = "ßSS ŉʼN ǰJ̌ ΐΪ́ ΰΫ́ ևԵՒ ẖH̱ ẗT̈ ẘW̊ ẙY̊ ẚAʾ ὐΥ̓ ὒΥ̓̀ ὔΥ̓́ ὖΥ̓͂ ᾀἈΙ ᾁἉΙ ᾂἊΙ ᾃἋΙ " +
 	"ᾄἌΙ ᾅἍΙ ᾆἎΙ ᾇἏΙ ᾈἈΙ ᾉἉΙ ᾊἊΙ ᾋἋΙ ᾌἌΙ ᾍἍΙ ᾎἎΙ ᾏἏΙ ᾐἨΙ ᾑἩΙ ᾒἪΙ ᾓἫΙ " +
 	"ᾔἬΙ ᾕἭΙ ᾖἮΙ ᾗἯΙ ᾘἨΙ ᾙἩΙ ᾚἪΙ ᾛἫΙ ᾜἬΙ ᾝἭΙ ᾞἮΙ ᾟἯΙ ᾠὨΙ ᾡὩΙ ᾢὪΙ ᾣὫΙ " +
@@ -25,9 +25,9 @@ var upperOf, foldOf = func() (upper, fold *strings.Replacer) {
 	return strings.NewReplacer(ups...), strings.NewReplacer(append(folds, "ς", "σ")...)
 }()
 
-// upper, lower, titled and folded are Python's str.upper, str.lower, the upper
-// case of a word's first character and str.casefold. The result can be three
-// times as long.
+// upper is Python's str.upper, lower is str.lower, titled is the title case of a
+// word's first character, and folded is str.casefold. The result can be three
+// times as long as text.
 func upper(text string) string {
 	if isASCII(text) {
 		return strings.ToUpper(text)
@@ -53,7 +53,8 @@ func lower(text string) string {
 	return b.String()
 }
 
-// endsWord reports whether a letter stands before and none behind.
+// endsWord reports whether before ends with a letter and after does not begin
+// with one.
 func endsWord(before, after string) bool {
 	last, _ := utf8.DecodeLastRuneInString(before)
 	next, _ := utf8.DecodeRuneInString(after)

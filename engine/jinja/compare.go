@@ -77,7 +77,7 @@ func numberOrder(a, b any) (int, bool) {
 	return 0, false
 }
 
-// order is Python's <, for strings, numbers and lists of them.
+// order compares two strings, numbers or lists of them as Python's < does.
 func (s *state) order(a, b any) int {
 	s.enter()
 	defer s.leave()
@@ -111,7 +111,7 @@ func isNumber(v any) bool {
 	return ok
 }
 
-// isNaN holds for the float that is in no order with any number.
+// isNaN reports whether v is NaN, which has no order.
 func isNaN(v any) bool {
 	f, ok := v.(float64)
 	return ok && math.IsNaN(f)

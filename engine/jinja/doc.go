@@ -1,29 +1,34 @@
-// Package jinja renders the Jinja templates that come inside model files, byte
-// for byte as Hugging Face transformers does: Jinja2's language with
-// trim_blocks, lstrip_blocks, loop controls and {% generation %}, Python's
-// rules for printing and comparing values, and its own tojson.
+// Package jinja renders the chat templates of model files. Its output equals that
+// of Hugging Face transformers byte for byte: Jinja2's language with trim_blocks,
+// lstrip_blocks, loop controls and {% generation %}, Python's rules for printing
+// and comparing values, and transformers' own tojson.
 //
-// Goal: a template from an untrusted file can neither hang nor fill the
-// process. Every statement and call is counted, every string and list that is
-// built is charged before it is built, recursion is bounded in the parser, in
-// macros and in nested values, and a context is looked at along the way.
+// Goal: a template from an untrusted file can neither hang the process nor use up
+// its memory. Every statement and call is counted. Every string and list is
+// charged before it is built. Recursion is bounded in the parser, in macros and in
+// nested values. The evaluator checks its context regularly.
 //
-// Not here: template inheritance, imports, autoescaping and the filters that
-// write HTML or wrap text (urlize, xmlattr, striptags, wordwrap, truncate,
-// pprint …), chance (random, lipsum), and everything else that reaches outside
-// the template. They are errors that name the tag or the filter.
+// Non-goals: template inheritance, imports, autoescaping, filters that write HTML
+// or wrap text (urlize, xmlattr, striptags, wordwrap, truncate, pprint …),
+// randomness (random, lipsum), and anything outside the template. They are errors
+// that name the tag or the filter.
 //
-// More than the reference allows, since there are templates that need it: the
-// methods that change lists and dicts, the filter from_json, and tojson of what
-// Python would first have to make a list of.
+// Some templates need more than the reference allows, so these work too: methods
+// that change lists and dicts, the filter from_json, and tojson of values that
+// Python must first turn into a list.
 //
-// Use: Parse once, Render as often and from as many goroutines as wanted. The
-// variables of a Render belong to it alone, since a template may change lists.
+// Use: Parse once, then Render any number of times from any goroutine. The
+// variables of a Render must not be shared, because a template may change lists.
 //
 // Values are Go values: nil (None), Undefined, bool, int64, *big.Int, float64,
-// string, *List, *Dict, Func and a few that only templates make. ParseJSON
-// makes them from JSON and keeps the order of keys.
+// string, *List, *Dict, Func, and a few that only templates make. ParseJSON makes
+// them from JSON and keeps the order of keys.
 //
-// Inside, errors travel as panics of type thrown, from the parser's and the
-// evaluator's depth up to Parse and Render, which return them.
+// Stages: lex.go cuts the source into tokens. parse.go and expr.go build a tree of
+// stmt and expr. stmt.go and eval.go run the tree on a state (state.go), which
+// counts the work. filter*.go, method*.go and builtin.go hold the functions that
+// templates call; print.go, format*.go and json.go turn values into text.
+//
+// Internally, errors are panics of type thrown, which Parse and Render recover and
+// return.
 package jinja

@@ -21,7 +21,7 @@ func (n nameExpr) eval(s *state) any {
 	return Undefined{"'" + string(n) + "' is undefined"}
 }
 
-// captured is the text of a block as a value.
+// captured is an expression: the rendered text of a block.
 type captured struct{ body []stmt }
 
 func (c *captured) eval(s *state) any {
@@ -61,7 +61,7 @@ func (d *dictExpr) eval(s *state) any {
 	return dict
 }
 
-// needHashable fails for what Python cannot look up in a dict.
+// needHashable fails for values that Python cannot use as a key of a dict.
 func (s *state) needHashable(v any) {
 	switch v := v.(type) {
 	case *Dict:
@@ -115,7 +115,7 @@ func (n *negateExpr) eval(s *state) any {
 	return small(new(big.Int).Neg(i))
 }
 
-// compareExpr is a < b < c: true if each pair is.
+// compareExpr is a chain such as a < b < c. It is true if every comparison is.
 type compareExpr struct {
 	first expr
 	ops   []string
@@ -271,7 +271,7 @@ func (s *state) item(v, key any) any {
 	return Undefined{"'" + typeName(v) + " object' has no element " + s.str(key)}
 }
 
-// index is a whole number, or a bool in its place.
+// index converts an integer or a bool to an index.
 func index(v any) (int64, bool) {
 	if b, ok := v.(bool); ok {
 		return int64(boolInt(b)), true
@@ -321,7 +321,7 @@ func (s *state) slice(v, from, to, by any) any {
 		runes = []rune(text)
 		n = int64(len(runes))
 	}
-	step = min(max(step, -n-1), n+1) // so that no index runs over
+	step = min(max(step, -n-1), n+1) // keeps the index from overflowing
 	first, last := int64(0), n
 	if step < 0 {
 		first, last = n-1, -1

@@ -10,7 +10,7 @@ import (
 // inline if, or, and, not, comparisons, + and -, ~, * / // %, **, sign, then
 // postfixes ([…] .name (…)), filters and tests.
 
-// tuple parses one item, or several with commas into a tuple.
+// tuple parses one item, or several items separated by commas as a tuple.
 func (p *parser) tuple(item func() expr) expr {
 	first := item()
 	if !p.isOp(",") {
@@ -41,7 +41,7 @@ func (p *parser) expr() expr {
 	return value
 }
 
-// link bounds a chain of n operators, since each deepens the tree.
+// link bounds a chain of n operators, because each makes the tree deeper.
 func (p *parser) link(n int) {
 	if n >= chainMax {
 		p.fail("more than %d operators in a row", chainMax)
@@ -200,7 +200,7 @@ func (p *parser) paren() expr {
 	return &listExpr{items: append([]expr{first}, p.items(")")...), tuple: true}
 }
 
-// items parses values with commas up to the closing bracket.
+// items parses values separated by commas up to the closing bracket.
 func (p *parser) items(end string) []expr {
 	var list []expr
 	for !p.acceptOp(end) {
@@ -225,8 +225,8 @@ func (p *parser) dict() expr {
 	return d
 }
 
-// postfix and filters build chains of any length, but every link deepens the
-// tree that is evaluated, so they count as nesting.
+// postfix parses [index], .name and (call) after value. Each makes the tree
+// deeper, so each counts as nesting.
 func (p *parser) postfix(value expr) expr {
 	depth := p.depth
 	defer func() { p.depth = depth }()
@@ -304,7 +304,7 @@ func (p *parser) arguments() arguments {
 	return a
 }
 
-// filters parses what follows a value: |filter, is test, and calls of those.
+// filters parses |filter and "is test" after value, with their arguments.
 func (p *parser) filters(value expr) expr {
 	depth := p.depth
 	defer func() { p.depth = depth }()
@@ -331,7 +331,7 @@ func (p *parser) filterCall(value expr) expr {
 	return f
 }
 
-// notArguments are words after a test that go on with the expression around it.
+// notArguments lists the words after a test that are not its argument.
 var notArguments = []string{"else", "or", "and", "if", "is", "in", "not", "recursive"}
 
 func (p *parser) test(value expr) expr {

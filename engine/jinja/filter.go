@@ -39,12 +39,12 @@ func init() {
 	}
 }
 
-// textFilter is a filter that is a method of strings on the printed value.
+// textFilter returns a filter that applies a method of strings to the printed value.
 func textFilter(name string) filterFunc {
 	return func(s *state, v any, a args) any { return textMethods[name](s, s.printed(v), a) }
 }
 
-// filterAttr asks for attributes alone, which the keys of a dict are not.
+// filterAttr looks up attributes only. The keys of a dict are not attributes.
 func filterAttr(s *state, v any, a args) any {
 	name := a.text(s, 0, "name", "")
 	if d, ok := v.(*Dict); ok {
@@ -84,7 +84,7 @@ func filterDefault(_ *state, v any, a args) any {
 
 func filterEscape(s *state, v any, _ args) any { return s.escaped(v) }
 
-// filterString is Python's str, but for markup, which it keeps.
+// filterString is Python's str. It keeps markup.
 func filterString(s *state, v any, _ args) any {
 	if m, ok := v.(markup); ok {
 		return m
@@ -155,7 +155,7 @@ func filterTitle(s *state, v any, _ args) any {
 	return title(s, s.printed(v), isWord, func(r rune) string { return upper(string(r)) })
 }
 
-// filterReplace takes values of any type for texts.
+// filterReplace is str.replace. It prints values of other types first.
 func filterReplace(s *state, v any, a args) any {
 	texts := []any{s.printed(a.get(0, "old", "")), s.printed(a.get(1, "new", "")), a.get(2, "count", int64(-1))}
 	if texts[2] == nil {
@@ -209,7 +209,7 @@ func filterItems(s *state, v any, _ args) any {
 	return pairs
 }
 
-// pairs lists a dict's keys with their values.
+// pairs lists the (key, value) pairs of a dict.
 func (s *state) pairs(d *Dict) *List {
 	s.charge(64 * d.Len())
 	out := &List{Items: make([]any, 0, d.Len()), kind: itemsView}

@@ -71,7 +71,7 @@ func filterMap(s *state, v any, a args) any {
 	return out
 }
 
-// some is iterate, and nothing for what is not true: none, 0.
+// some is iterate, but returns nothing for false values such as none and 0.
 func (s *state) some(v any) []any {
 	if !truth(v) {
 		return nil
@@ -81,7 +81,7 @@ func (s *state) some(v any) []any {
 
 const unlimited = int(^uint(0) >> 1)
 
-// selecting makes select, reject, selectattr and rejectattr.
+// selecting returns select, reject, selectattr or rejectattr.
 func selecting(byAttribute, keep bool) filterFunc {
 	return func(s *state, v any, a args) any {
 		rest := a
@@ -112,8 +112,9 @@ func selecting(byAttribute, keep bool) filterFunc {
 	}
 }
 
-// sortKey is what sorting and uniqueness look at: v, or the attribute of it
-// that is argument attributeAt; strings without case unless asked.
+// sortKey returns the key of v for sort and unique: v, or its attribute named by
+// argument attributeAt. Strings are compared without case unless argument caseAt
+// is true.
 func (s *state) sortKey(v any, a args, caseAt, attributeAt int) any {
 	if attribute := a.get(attributeAt, "attribute", nil); attribute != nil {
 		v = s.path(v, attribute)
@@ -138,8 +139,8 @@ func (s *state) sorted(items []any, reverse bool, key func(any) any) []any {
 	return items
 }
 
-// filterSort sorts by attributes with commas between them, or by the items
-// themselves. Keys are lists as in Jinja2: what is equal need not have an order.
+// filterSort sorts by attributes separated by commas, or by the items. Keys are
+// lists, as in Jinja2, so that equal values need no order.
 func filterSort(s *state, v any, a args) any {
 	flags := args{named: []namedArg{{"case_sensitive", a.flag(1, "case_sensitive", false)}}}
 	attribute := a.get(2, "attribute", nil)
@@ -161,8 +162,8 @@ func filterSort(s *state, v any, a args) any {
 	return &List{Items: s.sorted(s.iterate(v), a.flag(0, "reverse", false), key)}
 }
 
-// filterGroupby sorts by an attribute and makes a pair of each of its values
-// and the items that have it.
+// filterGroupby sorts by an attribute and returns pairs of a value and the items
+// with that value.
 func filterGroupby(s *state, v any, a args) any {
 	attribute := a.get(0, "attribute", nil)
 	value := func(item any) any {
@@ -188,7 +189,7 @@ func filterGroupby(s *state, v any, a args) any {
 	return out
 }
 
-// filterSlice cuts a list into columns of about one length.
+// filterSlice cuts a list into columns of about equal length.
 func filterSlice(s *state, v any, a args) any {
 	items, n := s.iterate(v), a.integer(s, 0, "slices", 1)
 	fill := a.get(1, "fill_with", nil)

@@ -18,7 +18,7 @@ func filterAbs(s *state, v any, _ args) any {
 	return nil
 }
 
-// needDefined fails for undefined values, which Python cannot convert either.
+// needDefined fails for undefined values, as Python's conversions do.
 func (s *state) needDefined(v any) {
 	if u, ok := v.(Undefined); ok {
 		s.fail("%s", u.what())
@@ -38,8 +38,8 @@ func filterFloat(s *state, v any, a args) any {
 	return a.get(0, "default", 0.0)
 }
 
-// digitsOf makes ASCII digits of all decimal ones and drops single
-// underscores between digits, which Python allows in numbers.
+// digitsOf converts all decimal digits to ASCII and drops single underscores
+// between digits, which Python allows in numbers.
 func (s *state) digitsOf(text string) string {
 	s.charge(len(text))
 	text = strings.TrimFunc(text, isSpace)
@@ -137,12 +137,12 @@ func filterRound(s *state, v any, a args) any {
 	case digits < 0 || digits > 20:
 		return math.RoundToEven(f*scale) / scale
 	}
-	// Decides on the exact value, which f*scale no longer has.
+	// Round the exact value; f*scale is already rounded.
 	f, _ = strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64)
 	return f
 }
 
-// roundInt rounds i to a multiple of 10**zeros, halves to the even one.
+// roundInt rounds i to a multiple of 10**zeros, ties to even.
 func roundInt(i *big.Int, zeros int) *big.Int {
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(zeros)), nil)
 	quotient, rest := new(big.Int), new(big.Int)

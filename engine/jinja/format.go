@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// spec says how one value is printed: [[fill]align][sign][#][0][width][,][.precision][verb].
+// spec is the format of one value: [[fill]align][sign][#][0][width][,][.precision][verb].
 type spec struct {
 	fill      rune
 	align     byte // < > ^ = or 0
@@ -16,12 +16,12 @@ type spec struct {
 	alternate bool // #
 	width     int
 	group     byte // , or _ or 0
-	precision int  // -1 where there is none
-	verb      byte // 0 where there is none
+	precision int  // -1 if absent
+	verb      byte // 0 if absent
 }
 
-// parseSpec reads a format specification of Python, or with printf the flags
-// after a %. What it leaves of text begins behind it.
+// parseSpec reads a format specification of Python, or, with printf, the flags
+// after a %. rest is the text after it.
 func (s *state) parseSpec(text string, printf bool) (f spec, rest string) {
 	f = spec{fill: ' ', precision: -1}
 	if printf {
@@ -61,7 +61,7 @@ func (s *state) parseSpec(text string, printf bool) (f spec, rest string) {
 	return f, text
 }
 
-// digits reads a number; none is 0.
+// digits reads a number; 0 if there is none.
 func (s *state) digits(text string) (n int, rest string) {
 	end := 0
 	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
@@ -77,7 +77,7 @@ func (s *state) digits(text string) (n int, rest string) {
 	return n, text[end:]
 }
 
-// pad fills text, of which head is a sign or prefix, up to the width.
+// pad fills head+text up to the width; head is a sign or a prefix.
 func (f spec) pad(head, text string, align byte) string {
 	missing := f.width - utf8.RuneCountInString(head) - utf8.RuneCountInString(text)
 	if missing <= 0 {
@@ -109,13 +109,14 @@ func (f spec) text(text string) string {
 			f.precision--
 		}
 	}
-	if f.align == '=' { // zeros are for numbers
+	if f.align == '=' { // only for numbers
 		f.align, f.fill = '>', ' '
 	}
 	return f.pad("", text, '<')
 }
 
-// number prints i, or x where i is nil, by the verb; ok is false where there is no such verb for it.
+// number prints i, or x if i is nil, by the verb. ok is false for a verb that
+// does not fit.
 func (f spec) number(i *big.Int, x float64) (text string, ok bool) {
 	var head, digits string
 	group := 3
@@ -188,8 +189,8 @@ func (f spec) float(x float64) string {
 	return text
 }
 
-// general is C's %g: precision digits, without zeros at the end, with an
-// exponent where it is below -4 or not below the precision.
+// general is C's %g: precision digits without trailing zeros, and an exponent if
+// that is below -4 or not below the precision.
 func general(x float64, precision int, zeros bool) string {
 	text := strconv.FormatFloat(x, 'e', precision-1, 64)
 	mantissa, exponent, _ := strings.Cut(text, "e")
@@ -204,7 +205,7 @@ func general(x float64, precision int, zeros bool) string {
 	return mantissa + exponent
 }
 
-// grouped puts a mark between every n digits before the point.
+// grouped puts mark between groups of n digits before the point.
 func grouped(digits string, n int, mark byte) string {
 	end := strings.IndexAny(digits, ".e%in")
 	if end < 0 {
@@ -274,7 +275,7 @@ func (s *state) percent(text string, values any) string {
 	return b.String()
 }
 
-// printf prints v for one verb of percent.
+// printf formats v by one verb of percent.
 func (s *state) printf(f spec, v any) string {
 	s.charge(400) // the largest float64 with all its digits
 	i, x, isFloat, isNumber := number(v)
@@ -305,7 +306,7 @@ func (s *state) printf(f spec, v any) string {
 	return text
 }
 
-// truncated is the whole part of x.
+// truncated returns the integer part of x.
 func (s *state) truncated(x float64) *big.Int {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		s.fail("cannot convert float %s to integer", floatRepr(x))
@@ -314,7 +315,7 @@ func (s *state) truncated(x float64) *big.Int {
 	return i
 }
 
-// char is the character that v is or has the number of.
+// char returns the character v, or the character with number v.
 func (s *state) char(v any) string {
 	switch v := v.(type) {
 	case int64:
@@ -330,7 +331,7 @@ func (s *state) char(v any) string {
 	return ""
 }
 
-// shown is Python's repr, or ascii.
+// shown is Python's repr, or its ascii.
 func (s *state) shown(v any, ascii bool) string {
 	var b strings.Builder
 	s.repr(&b, v)
@@ -367,7 +368,7 @@ func (s *state) formatValue(v any, text string) string {
 	case f.verb == 'c' && isNumber && !isFloat:
 		out = f.pad("", s.char(v), '>')
 	case f.verb == 0 && isFloat && f.precision < 0:
-		f.verb = 'f' // for the sign and the filling alone
+		f.verb = 'f' // only for the sign and the padding
 		out = f.ownDigits(x)
 	case f.verb == 0 && isFloat:
 		f.verb = 'g'
@@ -388,7 +389,7 @@ func (s *state) formatValue(v any, text string) string {
 	return out
 }
 
-// ownDigits prints x with as many digits as it needs.
+// ownDigits prints x with the shortest exact digits.
 func (f spec) ownDigits(x float64) string {
 	head, digits := "", floatRepr(math.Abs(x))
 	if math.Signbit(x) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// formatMethod is str.format: fields {}, {0} and {name}, with attributes and
-// items of them, conversions and specifications.
+// formatMethod is str.format: fields {}, {0} and {name}, with attributes, items,
+// conversions and specifications.
 func formatMethod(s *state, text string, a args) any {
 	f := formatter{s: s, args: a}
 	out := f.run(text, 2)
@@ -20,7 +20,7 @@ type formatter struct {
 	next int // number of the next {}, or -1 after a numbered one
 }
 
-// run fills the fields of text; those in a specification are one level deeper.
+// run fills the fields of text. Fields in a specification are one level deeper.
 func (f *formatter) run(text string, levels int) string {
 	if levels == 0 && text != "" {
 		f.s.fail("Max string recursion exceeded")
@@ -50,7 +50,7 @@ func (f *formatter) run(text string, levels int) string {
 	return b.String()
 }
 
-// closing is the place of the } that closes the { at the beginning, or -1.
+// closing returns the index of the } that closes the { at the start, or -1.
 func closing(text string) int {
 	depth := 0
 	for i := range len(text) {
@@ -95,7 +95,8 @@ func (f *formatter) field(text string, levels int) string {
 	return f.s.formatValue(v, f.run(strings.TrimPrefix(rest, ":"), levels-1))
 }
 
-// value is what a field's name stands for: an argument, and what is asked of it.
+// value returns the value of a field's name: an argument with its attributes and
+// items.
 func (f *formatter) value(name string) any {
 	end := strings.IndexAny(name, ".[")
 	if end < 0 {

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// jsonDepthMax bounds the nesting of JSON values, so that every walk over
-// them stays below the evaluator's own limit.
+// jsonDepthMax bounds the nesting of JSON values. It is below the evaluator's
+// limit, so that the evaluator can walk any value.
 const jsonDepthMax = 100
 
-// ParseJSON reads one JSON value: objects keep their keys' order, whole
-// numbers stay whole and exact, others become floats.
+// ParseJSON reads one JSON value. Objects keep the order of their keys, integers
+// stay exact, and other numbers become floats.
 func ParseJSON(data []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -96,7 +96,7 @@ func decodeObject(d *json.Decoder, depth int) (any, error) {
 	return dict, err
 }
 
-// jsonWriter prints values as Python's json.dumps does.
+// jsonWriter prints values like Python's json.dumps.
 type jsonWriter struct {
 	s            *state
 	out          strings.Builder
@@ -145,7 +145,7 @@ func (w *jsonWriter) value(v any, depth int) {
 	case markup:
 		w.text(string(v))
 	case *List:
-		// Python refuses what is no list; there are templates that ask for it.
+		// Python refuses a value that is not a list, but some templates need it.
 		w.list(w.s.iterate(v), depth)
 	case *Dict:
 		w.dict(v, depth)

@@ -38,14 +38,14 @@ var operators = []string{
 type lexer struct {
 	src       string
 	pos       int
-	lineAt    int // where line was counted last
+	lineAt    int // where line was last counted
 	line      int
-	lineStart bool // only a newline, or nothing, stands before pos
+	lineStart bool // pos is at the start of a line
 	tokens    []token
 }
 
-// lex cuts a template into text and the tokens inside tags, with the white
-// space around tags already handled.
+// lex cuts a template into text and the tokens inside tags. It has already removed
+// the white space around tags.
 func lex(source string) []token {
 	source = strings.ReplaceAll(source, "\r\n", "\n")
 	source = strings.ReplaceAll(source, "\r", "\n")
@@ -64,7 +64,7 @@ func lex(source string) []token {
 	return l.tokens
 }
 
-// nextTag is the position of the next {{, {% or {#.
+// nextTag returns the position of the next {{, {% or {#.
 func (l *lexer) nextTag() int {
 	for i := l.pos; i+1 < len(l.src); i++ {
 		if l.src[i] == '{' && (l.src[i+1] == '{' || l.src[i+1] == '%' || l.src[i+1] == '#') {
@@ -152,7 +152,7 @@ func (l *lexer) raw() bool {
 		return false
 	}
 	l.pos = after
-	l.trimAfter(sign, false) // trim_blocks passes over the beginning of raw
+	l.trimAfter(sign, false) // trim_blocks does not apply to the start of raw
 	for at := l.pos; ; {
 		open := strings.Index(l.src[at:], "{%")
 		if open < 0 {
@@ -174,7 +174,7 @@ func (l *lexer) raw() bool {
 	}
 }
 
-// bareTag reads " word [-+]%}" at pos; without one the word is "".
+// bareTag reads " word [-+]%}" at pos. If there is none, word is "".
 func (l *lexer) bareTag(pos int) (word string, sign byte, after int) {
 	rest := strings.TrimLeftFunc(l.src[pos:], isSpace)
 	end := strings.IndexFunc(rest, func(r rune) bool { return r < 'a' || r > 'z' })
@@ -222,8 +222,8 @@ func (l *lexer) inside(closer string) {
 	}
 }
 
-// one emits the token that rest begins with and returns by how much it changes
-// the nesting of brackets.
+// one emits the token at the start of rest and returns its change of the bracket
+// nesting.
 func (l *lexer) one(rest string) int {
 	c, _ := utf8.DecodeRuneInString(rest)
 	switch {
@@ -313,8 +313,8 @@ var escapes = map[byte]byte{
 	'a': '\a', 'b': '\b', 'f': '\f', 'v': '\v',
 }
 
-// unescape writes the escape that s begins with and returns its length. An
-// unknown one stays as it is, as in Python.
+// unescape decodes the escape at the start of s and returns its length. An
+// unknown escape stays unchanged, as in Python.
 func unescape(b *strings.Builder, s string) int {
 	if c, ok := escapes[s[1]]; ok {
 		b.WriteByte(c)

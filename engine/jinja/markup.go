@@ -2,13 +2,13 @@ package jinja
 
 import "strings"
 
-// markup is a string that is safe to be part of HTML: what the filters safe
-// and escape give. Joined with other strings, it escapes them.
+// markup is a string that is safe in HTML: a result of the filters safe and
+// escape. Joining it with another string escapes that string.
 type markup string
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;")
 
-// escaped is v as markup.
+// escaped returns v as markup.
 func (s *state) escaped(v any) markup {
 	if m, ok := v.(markup); ok {
 		return m
@@ -18,7 +18,7 @@ func (s *state) escaped(v any) markup {
 	return markup(escaper.Replace(text))
 }
 
-// plain makes a string of markup, for all that treats the two alike.
+// plain converts markup to a string, for code that treats both alike.
 func plain(v any) any {
 	if m, ok := v.(markup); ok {
 		return string(m)
@@ -26,7 +26,7 @@ func plain(v any) any {
 	return v
 }
 
-// joined is a + b of two strings, escaped where one of them is markup.
+// joined returns a + b of two strings. If one is markup, the other is escaped.
 func (s *state) joined(a, b any) any {
 	_, left := a.(markup)
 	_, right := b.(markup)
@@ -36,5 +36,5 @@ func (s *state) joined(a, b any) any {
 	return s.join(a.(string), b.(string))
 }
 
-// keepsMarkup are the filters whose value stays markup; to the others it is a string.
+// keepsMarkup lists the filters that get markup as markup; the others get a string.
 var keepsMarkup = map[string]bool{"safe": true, "e": true, "escape": true, "string": true, "default": true, "d": true}

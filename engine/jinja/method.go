@@ -25,8 +25,8 @@ var textPredicates = map[string]func(text string) bool{
 	},
 }
 
-// isDigit is Unicode's Numeric_Type decimal, and digit for superscripts and
-// subscripts.
+// isDigit holds for Unicode's Numeric_Type Decimal, and for Digit in superscripts
+// and subscripts.
 func isDigit(r rune) bool {
 	return unicode.IsDigit(r) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", r)
 }
@@ -37,7 +37,7 @@ func isWord(text string) bool {
 
 type textMethod func(s *state, text string, a args) any
 
-// method is the bound method called name of a string, list or dict, or nil.
+// method returns the bound method name of a string, list or dict, or nil.
 func method(v any, name string) any {
 	switch v := v.(type) {
 	case markup:
@@ -67,7 +67,7 @@ func method(v any, name string) any {
 	return nil
 }
 
-// The methods are filled in init because some of them look methods up.
+// The methods are filled in init, because some of them look up methods.
 var (
 	textMethods map[string]textMethod
 	dictMethods map[string]func(s *state, d *Dict, a args) any
@@ -118,7 +118,8 @@ func init() {
 	}
 }
 
-// changed is a method that changes letters; three bytes can come of one.
+// changed returns a method that changes letters. Its result can be three times as
+// long.
 func changed(to func(string) string) textMethod {
 	return func(s *state, text string, _ args) any {
 		s.charge(3 * len(text))
@@ -178,7 +179,7 @@ func affix(s *state, text string, a args, has func(text, part string) bool) any 
 	})
 }
 
-// texts makes a list of strings.
+// texts returns a List of strings.
 func (s *state) texts(list []string) *List {
 	s.charge(32 * len(list))
 	out := &List{Items: make([]any, len(list))}
@@ -250,7 +251,8 @@ func textReplace(s *state, text string, a args) any {
 	return strings.Replace(text, before, after, n)
 }
 
-// padded fills text up to a width; left is how many of the missing characters go before it.
+// padded pads text to a width. left returns how many of the missing characters go
+// before it.
 func padded(s *state, text string, a args, left func(missing, width int) int) any {
 	width, fill := a.integer(s, 0, "width", 80), a.text(s, 1, "fillchar", " ")
 	if utf8.RuneCountInString(fill) != 1 {
@@ -265,7 +267,7 @@ func padded(s *state, text string, a args, left func(missing, width int) int) an
 	return strings.Repeat(fill, n) + text + strings.Repeat(fill, missing-n)
 }
 
-// zfill puts zeros between a sign and the rest.
+// zfill pads with zeros after the sign.
 func zfill(s *state, text string, a args) any {
 	sign := ""
 	if text != "" && (text[0] == '+' || text[0] == '-') {
@@ -276,8 +278,8 @@ func zfill(s *state, text string, a args) any {
 	return f.pad(sign, text[len(sign):], '=')
 }
 
-// window is text[start:end] by arguments 1 and 2, and how many characters
-// stand before it; ok is false where it begins behind the end.
+// window returns text[start:end] for arguments 1 and 2, and the number of
+// characters before it. ok is false if start is beyond the end.
 func window(s *state, text string, a args) (part string, before int64, ok bool) {
 	start, end := a.get(1, "start", nil), a.get(2, "end", nil)
 	if start == nil && end == nil {
@@ -291,7 +293,7 @@ func window(s *state, text string, a args) (part string, before int64, ok bool) 
 	return s.slice(text, start, end, int64(1)).(string), before, true
 }
 
-// found makes find, rfind, index and rindex.
+// found returns find, rfind, index or rindex.
 func found(at func(text, part string) int, needed bool) textMethod {
 	return func(s *state, text string, a args) any {
 		sub := a.text(s, 0, "sub", "")
@@ -306,7 +308,7 @@ func found(at func(text, part string) int, needed bool) textMethod {
 	}
 }
 
-// parted makes partition and rpartition.
+// parted returns partition or rpartition.
 func parted(last bool) textMethod {
 	return func(s *state, text string, a args) any {
 		sep := a.text(s, 0, "sep", "")
@@ -324,7 +326,7 @@ func parted(last bool) textMethod {
 	}
 }
 
-// lines is str.splitlines: a line ends with any of Python's line boundaries.
+// lines is str.splitlines, with all of Python's line boundaries.
 func lines(s *state, text string, a args) *List {
 	s.charge(len(text))
 	keep := a.flag(0, "keepends", false)
@@ -352,7 +354,7 @@ func lines(s *state, text string, a args) *List {
 	return s.texts(list)
 }
 
-// expandTabs fills up to the next column that is a multiple of the size.
+// expandTabs replaces each tab by spaces up to the next multiple of the tab size.
 func expandTabs(s *state, text string, a args) any {
 	size, column := a.integer(s, 0, "tabsize", 8), 0
 	s.chargeTimes(max(size, 0), int64(strings.Count(text, "\t")))

@@ -50,11 +50,11 @@ func init() {
 	}
 }
 
-// readsList are the methods that a tuple has as well.
+// readsList lists the methods of lists that tuples have too.
 var readsList = map[string]bool{"index": true, "count": true}
 
-// Jinja2's sandbox refuses the methods that change a list; templates written
-// for other renderers use them, and a render owns its values.
+// Jinja2's sandbox refuses the methods that change a list. Templates written for
+// other renderers use them, and it is safe because a render owns its values.
 func init() {
 	listMethods = map[string]func(s *state, l *List, a args) any{
 		"append": func(s *state, l *List, a args) any {

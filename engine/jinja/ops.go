@@ -58,7 +58,7 @@ func (s *state) join(a, b string) string {
 	return a + b
 }
 
-// repeat is a string or list times a whole number.
+// repeat returns a string or list repeated an integer number of times.
 func (s *state) repeat(v, times any) (any, bool) {
 	n, ok := index(times)
 	if !ok {
@@ -96,7 +96,7 @@ func (s *state) chargeTimes(bytes int, n int64) {
 	}
 }
 
-const bigBitsMax = 1024 // of a whole number that arithmetic makes
+const bigBitsMax = 1024 // of an integer result
 
 func (s *state) arithmetic(op string, left, right any) any {
 	x, xf, xIsFloat, xok := number(left)
@@ -133,7 +133,7 @@ func (s *state) arithmetic(op string, left, right any) any {
 			s.exceed("bits of a number", bigBitsMax)
 		}
 		if x.BitLen() <= 1 {
-			y = new(big.Int).And(y, big.NewInt(1)) // 0, 1 and -1 only ask whether it is odd
+			y = new(big.Int).And(y, big.NewInt(1)) // for the bases 0, 1 and -1 only its parity counts
 			if x.Sign() == 0 && yf != 0 {
 				return int64(0)
 			}
@@ -178,7 +178,7 @@ func floatArithmetic(op string, x, y float64) any {
 	return math.Pow(x, y)
 }
 
-// floatMod has the sign of y, as in Python.
+// floatMod returns x mod y with the sign of y, as in Python.
 func floatMod(x, y float64) float64 {
 	rest := math.Mod(x, y)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Bounds of the parser; they keep a hostile file from using up memory or stack.
+// Limits of the parser. They keep a hostile file from using up memory or stack.
 const (
 	sourceBytesMax = 1 << 20
 	nestingMax     = 200
@@ -15,7 +15,7 @@ const (
 	argumentsMax   = 1000
 )
 
-// SyntaxError says where a template cannot be parsed.
+// SyntaxError is an error of Parse, with its line.
 type SyntaxError struct {
 	Line    int
 	Message string
@@ -31,8 +31,8 @@ type thrown struct{ err error }
 // Template is a parsed template. Renders do not change it.
 type Template struct {
 	body []stmt
-	// FromJSON, if set before the first Render, reads texts for the filter
-	// from_json, which is ParseJSON otherwise.
+	// FromJSON, if set before the first Render, parses text for the filter
+	// from_json. The default is ParseJSON.
 	FromJSON func(text string) (any, error)
 }
 
@@ -60,7 +60,7 @@ type parser struct {
 	at     int
 	depth  int
 	loops  int // enclosing for loops, for break and continue
-	// special is that of the macro around, or nil.
+	// special belongs to the enclosing macro; nil outside of macros.
 	special *special
 }
 
@@ -88,7 +88,7 @@ func (p *parser) isWord(word string) bool {
 	return t.kind == tokenName && t.text == word
 }
 
-// acceptOp and acceptWord take the token if it is next.
+// acceptOp and acceptWord consume the token if it is next.
 func (p *parser) acceptOp(op string) bool {
 	if p.isOp(op) {
 		p.at++
@@ -149,8 +149,8 @@ func (p *parser) enter() {
 
 func (p *parser) leave() { p.depth-- }
 
-// body parses up to one of the closing words and returns which; the caller
-// stands behind that word. With no words it parses to the template's end.
+// body parses up to and including one of the closing words and returns that word.
+// Without words it parses to the end of the template.
 func (p *parser) body(open string, words ...string) ([]stmt, string) {
 	p.enter()
 	defer p.leave()
@@ -201,7 +201,7 @@ func (p *parser) block(word string, line int) stmt {
 		body, _ := p.body(word, "endgeneration")
 		p.needClose()
 		return &scopeStmt{body: body}
-	case "block": // there is nothing that could fill it in another way
+	case "block": // without inheritance a block is its own content
 		p.needName()
 		p.needClose()
 		body, _ := p.body(word, "endblock")
@@ -262,13 +262,13 @@ func (p *parser) forBlock(line int) stmt {
 	return s
 }
 
-// target is what an assignment fills: a name, or several from a list.
+// target is the left side of an assignment: one name or several.
 type target struct {
 	name string
 	list []target // nil for a name
 }
 
-// targets is one target or several with commas.
+// targets parses one target, or several separated by commas.
 func (p *parser) targets() target {
 	p.enter()
 	defer p.leave()
@@ -370,8 +370,8 @@ func (p *parser) callBlock(line int) stmt {
 	return &outputStmt{line, c}
 }
 
-// macroBody parses the body of m, which break and continue cannot leave, and
-// sees which of a macro's own names it uses.
+// macroBody parses the body of m and notes which special names it uses. break and
+// continue in it cannot leave the macro.
 func (p *parser) macroBody(m *macroStmt, open, end string) {
 	loops, outer := p.loops, p.special
 	p.loops, p.special = 0, &m.special
@@ -402,7 +402,7 @@ func (p *parser) parameters(m *macroStmt) {
 	}
 }
 
-// integer is the value of a literal.
+// integer returns the value of an integer literal.
 func (p *parser) integer(text string) any {
 	if v, err := strconv.ParseInt(text, 0, 64); err == nil {
 		return v

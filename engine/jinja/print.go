@@ -24,7 +24,7 @@ func (s *state) str(v any) string {
 	return b.String()
 }
 
-// printed is str for a text that is about to be looked through or copied.
+// printed is str, with the cost of reading or copying the text charged.
 func (s *state) printed(v any) string {
 	text := s.str(v)
 	s.charge(len(text))
@@ -108,8 +108,8 @@ func (s *state) reprList(b *strings.Builder, v *List) {
 	b.WriteByte(brackets[1])
 }
 
-// reprRange is range(start, stop) or range(start, stop, step). What is no
-// longer known of an empty or short range is made up.
+// reprRange prints range(start, stop) or range(start, stop, step). For an empty or
+// short range the original arguments are unknown, so it prints equivalent ones.
 func reprRange(v *List) string {
 	n := len(v.Items)
 	if n == 0 {
@@ -126,8 +126,8 @@ func reprRange(v *List) string {
 	return fmt.Sprintf("range(%d, %d, %d)", first, first+int64(n)*step, step)
 }
 
-// floatRepr is Python's repr of a float: the shortest digits that give it
-// back, with an exponent below 1e-4 and from 1e16 on.
+// floatRepr is Python's repr of a float: the shortest digits that read back as f,
+// with an exponent below 1e-4 and from 1e16 on.
 func floatRepr(f float64) string {
 	switch {
 	case math.IsNaN(f):
@@ -186,6 +186,6 @@ func escapeRune(b *strings.Builder, r rune) {
 	}
 }
 
-// isNoncharacter reports whether Unicode keeps r for a program's own use. Such
-// marks pass through printing and JSON unescaped.
+// isNoncharacter reports whether r is a Unicode noncharacter, for a program's own
+// use. Printing and JSON do not escape these.
 func isNoncharacter(r rune) bool { return r >= 0xfdd0 && r <= 0xfdef }

@@ -9,17 +9,17 @@ import (
 
 // Limits bound one Render. Every field must be set.
 type Limits struct {
-	Steps int // statements, calls, comparisons, and one for each 256 bytes looked at
-	Bytes int // bytes of all strings and lists that are built on the way
+	Steps int // statements, calls, comparisons, and one for each 256 bytes read
+	Bytes int // bytes of all strings and lists that are built
 	Out   int // bytes of the result
 }
 
 const (
 	depthMax = 200    // macro calls and levels of nested values
-	treeMax  = 20_000 // expressions being evaluated inside each other, in all macro calls
+	treeMax  = 20_000 // nested expressions under evaluation, over all macro calls
 )
 
-// Error says why a template failed on its input, in Python's words.
+// Error is a template's failure on its input, with Python's message.
 type Error struct {
 	Line    int
 	Message string
@@ -29,7 +29,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("template line %d: %s", e.Line, e.Message)
 }
 
-// LimitError says which of the Limits, or the depth limit, a template ran into.
+// LimitError names the limit that a template exceeded: one of Limits, or the depth.
 type LimitError struct {
 	Line  int
 	What  string // "steps", "bytes", "output bytes", "levels of depth" or "bits of a number"
@@ -46,7 +46,7 @@ type state struct {
 	limits   Limits
 	steps    int
 	bytes    int
-	look     int // at this step ctx is looked at next
+	look     int // the step at which ctx is checked next
 	depth    int
 	tree     int
 	line     int
@@ -72,8 +72,8 @@ func (t *Template) Render(ctx context.Context, vars map[string]any, limits Limit
 		case thrown:
 			text, err = "", r.err
 		default:
-			// A template comes from outside: what it trips over in here
-			// must fail one request, not the process.
+			// A template is untrusted. A fault of ours that it triggers must fail
+			// one request, not the process.
 			text, err = "", &Error{Line: s.line, Message: fmt.Sprint(r)}
 		}
 	}()
@@ -92,7 +92,7 @@ func (s *state) exceed(what string, limit int) {
 	panic(thrown{&LimitError{Line: s.line, What: what, Limit: limit}})
 }
 
-// step counts one unit of work and looks at the context now and then.
+// step counts one unit of work and regularly checks the context.
 func (s *state) step() {
 	s.steps++
 	if s.steps > s.limits.Steps {
@@ -106,13 +106,13 @@ func (s *state) step() {
 	}
 }
 
-// work counts the looking at n bytes.
+// work counts the reading of n bytes.
 func (s *state) work(n int) {
 	s.steps += n >> 8
 	s.step()
 }
 
-// charge counts n bytes that are about to be built; nothing gives bytes back.
+// charge counts n bytes before they are built. Bytes are never returned.
 func (s *state) charge(n int) {
 	n = max(n, 0)
 	if n > s.limits.Bytes-s.bytes {
@@ -130,9 +130,9 @@ func (s *state) enter() {
 
 func (s *state) leave() { s.depth-- }
 
-// inner evaluates what stands deeper in the tree of e's parent. Chains of
-// operators make trees deep, and macros stack them: the goroutine's stack has
-// an end that no recover survives.
+// inner evaluates a nested expression and bounds the depth. Chains of operators
+// make trees deep, and macros stack them. Go cannot recover from the overflow of a
+// goroutine's stack.
 func (s *state) inner(e expr) any {
 	s.step()
 	if s.tree++; s.tree > treeMax {
@@ -161,8 +161,8 @@ func (s *state) capture(run func()) string {
 	return text
 }
 
-// scope holds the names of one block. They are few, so a scan is fastest; a
-// block with many has an index.
+// scope holds the names of one block. A scan is fastest for few names; a block
+// with many names has an index.
 type scope struct {
 	names  []string
 	values []any
@@ -172,7 +172,7 @@ type scope struct {
 
 const scannedMax = 24
 
-// find is the place of name in this block, or -1.
+// find returns the position of name in this block, or -1.
 func (c *scope) find(name string) int {
 	if c.index != nil {
 		if i, ok := c.index[name]; ok {

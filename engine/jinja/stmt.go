@@ -2,7 +2,7 @@ package jinja
 
 import "slices"
 
-// jump says how a statement ended.
+// jump says how a statement ended: normally, or by break or continue.
 type jump uint8
 
 const (
@@ -93,7 +93,7 @@ func (t *setStmt) run(s *state) jump {
 	return jumpNone
 }
 
-// bind sets one name, or unpacks value into several.
+// bind sets one name, or unpacks value into several names.
 func (s *state) bind(t target, value any) {
 	if t.list == nil {
 		s.scope.set(t.name, value)
@@ -135,7 +135,7 @@ type forStmt struct {
 	body, otherwise []stmt
 }
 
-// loop is the variable of that name inside a for.
+// loop is the variable "loop" inside a for.
 type loop struct {
 	of      *forStmt
 	outside *scope
@@ -150,7 +150,7 @@ func (f *forStmt) run(s *state) jump {
 	return f.each(s, f.over.eval(s), 0)
 }
 
-// each runs the loop over what is in v; depth counts recursive loops.
+// each runs the loop over the items of v; depth counts recursive loops.
 func (f *forStmt) each(s *state, v any, depth int) jump {
 	items := s.iterate(v)
 	if f.cond != nil {
@@ -188,7 +188,7 @@ func (f *forStmt) filter(s *state, items []any) []any {
 	return kept
 }
 
-// again is a call of loop in a recursive loop: the loop's text over other items.
+// again calls a recursive loop: it returns the loop's text for other items.
 func (l *loop) again(s *state, a args) any {
 	if !l.of.recursive || len(a.pos) != 1 {
 		s.fail("The loop must have the 'recursive' marker to be called, with one value.")
@@ -256,13 +256,12 @@ type macroStmt struct {
 	line     int
 	name     string
 	params   []string
-	defaults []expr // nil where there is none
+	defaults []expr // nil for a parameter without default
 	body     []stmt
 	special  special
 }
 
-// special are the names that a macro has beside its parameters, if its body
-// uses them.
+// special says which names beside its parameters a macro's body uses.
 type special struct{ varargs, kwargs, caller bool }
 
 func (sp *special) see(name string) {
@@ -301,7 +300,7 @@ func (m *macro) call(s *state, a args) string {
 	})
 }
 
-// setSpecial sets caller, varargs and kwargs where the body uses them.
+// setSpecial sets caller, varargs and kwargs if the body uses them.
 func (m *macro) setSpecial(s *state, a args) {
 	kwargs := NewDict()
 	for _, named := range a.named {
@@ -332,7 +331,7 @@ func (m *macro) setSpecial(s *state, a args) {
 	}
 }
 
-// attr is what a template may ask of a macro.
+// attr returns an attribute of a macro.
 func (m *macro) attr(name string) (any, bool) {
 	switch name {
 	case "name":

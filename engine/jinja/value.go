@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Undefined is the value of a name, field or item that does not exist. It
-// prints as nothing and fails when it is called or looked into.
+// Undefined is the value of a name, attribute or item that does not exist. It
+// prints as "" and fails when it is called or an attribute of it is read.
 type Undefined struct{ What string }
 
 // List is a Python list or tuple.
@@ -17,20 +17,20 @@ type List struct {
 	kind  listKind
 }
 
-// listKind is what a template made in place of a list.
+// listKind is the Python type of a List.
 type listKind string
 
 const (
 	plainList listKind = ""
 	rangeList listKind = "range"
-	iterator  listKind = "generator" // gives its items once, and is true without any
-	// The views of a dict: they have a length and no items to ask for.
+	iterator  listKind = "generator" // returns its items once, and is true even if empty
+	// The views of a dict have a length but no index.
 	keysView   listKind = "dict_keys"
 	valuesView listKind = "dict_values"
 	itemsView  listKind = "dict_items"
 )
 
-// indexed reports whether l[i] gives items.
+// indexed reports whether l supports l[i].
 func (l *List) indexed() bool { return l.kind == plainList || l.kind == rangeList }
 
 // Dict is a Python dict: keys in order of insertion.
@@ -51,7 +51,7 @@ func (d *Dict) Get(key any) (any, bool) {
 	return v, ok
 }
 
-// sameKey makes one key of those that Python finds equal: 1, 1.0 and true.
+// sameKey maps keys that are equal in Python, such as 1, 1.0 and true, to one key.
 func sameKey(key any) any {
 	switch k := key.(type) {
 	case bool:
@@ -73,13 +73,13 @@ func (d *Dict) Set(key, value any) {
 	d.items[same] = value
 }
 
-// at is the value of a key that d has.
+// at returns the value of a key, which d must have.
 func (d *Dict) at(key any) any { return d.items[sameKey(key)] }
 
-// Keys returns the keys in order. The slice is the dict's own.
+// Keys returns the keys in order. The caller must not change the slice.
 func (d *Dict) Keys() []any { return d.keys }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (d *Dict) Len() int { return len(d.keys) }
 
 func (d *Dict) remove(key any) {
@@ -108,7 +108,7 @@ type builtin func(s *state, a args) any
 
 type namespace struct{ vars Dict }
 
-// reference is self, which has the blocks of a template: none.
+// reference is the variable self. It has no blocks, because there is no inheritance.
 type reference struct{}
 
 // typeName is Python's name of v's type, for messages.
@@ -172,7 +172,8 @@ func truth(v any) bool {
 	return true
 }
 
-// number converts a bool or number for arithmetic; floats make the result a float.
+// number converts a bool or number for arithmetic. isFloat says that the result is
+// a float.
 func number(v any) (i *big.Int, f float64, isFloat, ok bool) {
 	switch v := v.(type) {
 	case bool:
@@ -191,7 +192,7 @@ func number(v any) (i *big.Int, f float64, isFloat, ok bool) {
 	return nil, 0, false, false
 }
 
-// small makes an int64 of v if it fits.
+// small converts v to an int64 if it fits.
 func small(v *big.Int) any {
 	if v.IsInt64() {
 		return v.Int64()
@@ -220,7 +221,7 @@ func (s *state) length(v any) int {
 	return 0
 }
 
-// iterate lists what a loop over v sees.
+// iterate returns the items of a loop over v.
 func (s *state) iterate(v any) []any {
 	switch v := v.(type) {
 	case *List:

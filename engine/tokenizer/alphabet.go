@@ -1,7 +1,7 @@
 package tokenizer
 
-// byteAlphabet is GPT-2's: printable bytes stand for themselves, the others
-// for the characters from U+0100 on.
+// byteAlphabet is GPT-2's alphabet of bytes: printable bytes stand for themselves,
+// the others become the characters from U+0100 on.
 var byteAlphabet = func() (table [256]rune) {
 	next := rune(256)
 	for c := range table {
@@ -15,7 +15,7 @@ var byteAlphabet = func() (table [256]rune) {
 	return table
 }()
 
-// alphabetByte is byteAlphabet backwards; none stands for no byte.
+// alphabetByte is the inverse of byteAlphabet; none means no byte.
 var alphabetByte = func() (table [256 + 68]int16) {
 	for r := range table {
 		table[r] = int16(none)
@@ -26,8 +26,8 @@ var alphabetByte = func() (table [256 + 68]int16) {
 	return table
 }()
 
-// alphabetBytes is the bytes that a token's text stands for; a text outside of
-// the alphabet stands for itself.
+// alphabetBytes decodes a token's text to bytes. Text outside of the alphabet
+// stands for itself.
 func alphabetBytes(text string) string {
 	var few [64]byte
 	b := few[:0]

@@ -7,9 +7,8 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 )
 
-// bpe is byte-level BPE: text is cut by the pre-tokenizer, each piece begins
-// as its bytes, and the neighbours whose merge comes first in the file are
-// joined first.
+// bpe is byte-level BPE: the pre-tokenizer cuts the text, each piece begins as its
+// bytes, and neighbours are merged in the order of the merges in the file.
 type bpe struct {
 	pretokenizer
 	byteIDs [256]int32
@@ -18,7 +17,7 @@ type bpe struct {
 	merges  mergeTable
 }
 
-// readBPE sets up the encoder and returns what each token stands for.
+// readBPE sets up the encoder and returns the bytes of each token.
 func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 	const key = "tokenizer.ggml.pre"
 	name, ok, err := f.String(key)
@@ -46,7 +45,7 @@ func (t *Tokenizer) readBPE(f *gguf.File) (bytes []string, err error) {
 	return bytes, nil
 }
 
-// setBPE makes b the encoder and gives what each token stands for.
+// setBPE makes b the encoder and returns the text of each token.
 func (t *Tokenizer) setBPE(b *bpe, list []mergeParts) (texts []string, err error) {
 	merges := make(chan error, 1)
 	go func() { merges <- b.merges.read(list, &t.vocabulary, nil) }()
@@ -90,7 +89,7 @@ func (b *bpe) encode(dst []int32, text string, s *scratch) []int32 {
 
 func (b *bpe) piece(dst []int32, text string, s *scratch) []int32 { return s.cached(dst, text, b) }
 
-// cut hands the pieces that splitters cut, one after another, to each.
+// cut cuts text by splitters and calls each for every piece, in order.
 func cut(dst []int32, text string, splitters []splitter, s *scratch, each func([]int32, string, *scratch) []int32) []int32 {
 	if len(splitters) == 0 {
 		return each(dst, text, s)
@@ -134,7 +133,7 @@ func (b *bpe) merged(dst []int32, word string, s *scratch) []int32 {
 
 const shortBytesMax = 48
 
-// mergedShort is merged for short words: the plain quadratic way, in place.
+// mergedShort is merged for short words, by a quadratic search in place.
 func (b *bpe) mergedShort(dst []int32, word string) []int32 {
 	from := len(dst)
 	for i := range len(word) {

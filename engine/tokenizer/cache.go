@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// journal notes the places of a text after which encoding begins anew: behind
-// special tokens.
+// journal records the places of a text where encoding restarts: after special
+// tokens.
 type journal struct{ cuts []place }
 
 // place is an offset in a text, and the number of ids up to it.
@@ -20,11 +20,11 @@ func (j *journal) note(text, ids int) {
 	}
 }
 
-// Cache encodes texts and reuses what it knows of texts that began the same, as
-// the turns of a chat do. It gives exactly what Encode gives: a text is taken up
-// behind a special token only, and only where the two texts agree for as long
-// after it as a special token can be, so that the same tokens are found. Ids
-// depend on text alone, so whoever shares a Cache learns nothing of the others.
+// Cache encodes texts and reuses the ids of earlier texts with the same beginning,
+// such as the turns of a chat. Its results equal Encode's: a text is continued
+// only after a special token, and only if both texts agree after it for the length
+// of the longest special token, so that the same tokens are found. Ids depend only
+// on the text, so users who share a Cache learn nothing about each other.
 //
 // It is safe for concurrent use.
 type Cache struct {
@@ -33,7 +33,7 @@ type Cache struct {
 
 	mu      sync.Mutex
 	bytes   int
-	entries list.List // of *entry, the last used first
+	entries list.List // of *entry, most recently used first
 }
 
 // entry is a text that was encoded with ParseSpecial.
@@ -43,14 +43,13 @@ type entry struct {
 	cuts []place
 }
 
-// bytes is the memory that an entry takes, about.
+// bytes returns the approximate memory of an entry.
 func (e *entry) bytes() int { return len(e.text) + 4*len(e.ids) + 16*len(e.cuts) + 128 }
 
 // NewCache makes a Cache that keeps up to about bytesMax bytes; 0 keeps nothing.
 func NewCache(t *Tokenizer, bytesMax int) *Cache { return &Cache{tokenizer: t, bytesMax: bytesMax} }
 
-// Encode is the tokenizer's EncodeContext for a text of its own. The ids are the
-// caller's.
+// Encode is Tokenizer.EncodeContext with reuse. The caller owns the ids.
 func (c *Cache) Encode(ctx context.Context, text string, o EncodeOptions) ([]int32, error) {
 	t := c.tokenizer
 	if !o.ParseSpecial || c.bytesMax == 0 {
@@ -85,8 +84,8 @@ func (c *Cache) Encode(ctx context.Context, text string, o EncodeOptions) ([]int
 	return slices.Concat(t.before, e.ids, t.after), nil
 }
 
-// longest finds the entry that shares most with text, and the last place where
-// it can be taken up.
+// longest finds the entry that shares the longest prefix with text, and the last
+// place where encoding can continue.
 func (c *Cache) longest(text string) (best *entry, at place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +106,8 @@ func (c *Cache) longest(text string) (best *entry, at place) {
 	return best, at
 }
 
-// lastCut is the last place with at least reach bytes of shared text behind it.
+// lastCut returns the last place that is followed by at least reach bytes of shared
+// text.
 func (e *entry) lastCut(shared, reach int) (place, bool) {
 	for i := len(e.cuts) - 1; i >= 0; i-- {
 		if e.cuts[i].text+reach <= shared {
@@ -130,7 +130,7 @@ func sharedPrefix(a, b string) int {
 	return at
 }
 
-// keep adds an entry and drops the oldest that have no room beside it.
+// keep adds an entry and evicts the least recently used ones to make room.
 func (c *Cache) keep(e *entry) {
 	if e.bytes() > c.bytesMax {
 		return

@@ -9,27 +9,27 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 )
 
-// charBPE is BPE over characters: spaces become U+2581, text begins as
-// characters, and the neighbours whose merge comes first in the file are joined
-// first. A character that is no token becomes tokens of its bytes. Tokenizers of
-// the SentencePiece kind are this once they are in tokenizer.json.
+// charBPE is BPE over characters: spaces become U+2581, text begins as characters,
+// and neighbours are merged in the order of the merges in the file. A character
+// without a token becomes the tokens of its bytes. SentencePiece tokenizers have
+// this form in tokenizer.json.
 type charBPE struct {
 	pretokenizer
 	chars   map[string]int32
 	merges  mergeTable
 	words   map[string]int32 // by text; only with ignoreMerges
 	byteIDs [256]int32
-	unknown int32 // for characters with no tokens for their bytes; none leaves them out
-	fuse    bool  // one unknown stands for several in a row
+	unknown int32 // for characters without tokens for their bytes; none drops them
+	fuse    bool  // several unknowns in a row become one
 	spaces  bool  // a space is U+2581
-	// whole says that a piece is more than its parts: it may be one token though
-	// nothing merges into it, or fuse what is unknown in it.
+	// whole means that a piece cannot be cut further: it may be one token without
+	// merges, or fuse its unknown characters.
 	whole bool
 	joints
 }
 
-// readGemma4 sets up gemma 4's encoder, whose words are lines, and returns what
-// each token stands for.
+// readGemma4 sets up gemma 4's encoder, whose words are lines, and returns the text
+// of each token.
 func (t *Tokenizer) readGemma4(f *gguf.File) (texts []string, err error) {
 	c := &charBPE{pretokenizer: pretokenizer{splitters: []splitter{splitNewlines}}, spaces: true}
 	if c.unknown, err = t.readID(f, "unknown"); err != nil {
@@ -46,7 +46,7 @@ func (t *Tokenizer) readGemma4(f *gguf.File) (texts []string, err error) {
 	return texts, nil
 }
 
-// setCharBPE makes c the encoder and gives what each token stands for.
+// setCharBPE makes c the encoder and returns the text of each token.
 func (t *Tokenizer) setCharBPE(c *charBPE, list []mergeParts) (texts []string, err error) {
 	merges := make(chan error, 1)
 	go func() { merges <- c.merges.read(list, &t.vocabulary, &c.joints) }()
@@ -105,7 +105,7 @@ func (c *charBPE) encode(dst []int32, text string, s *scratch) []int32 {
 	return cut(dst, text, c.splitters, s, c.piece)
 }
 
-// piece encodes what the splitters leave whole.
+// piece encodes one piece that the splitters cut.
 func (c *charBPE) piece(dst []int32, text string, s *scratch) []int32 {
 	for text != "" && !s.stopped(len(text)/16) {
 		n := len(text)

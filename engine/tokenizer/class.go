@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// class is a set of the kinds of characters that patterns tell apart.
+// class is a set of character kinds, as the patterns distinguish them.
 type class uint16
 
 const (
@@ -26,8 +26,8 @@ const (
 	anyRune = letter | visible | number | white | han // .
 )
 
-// classPages holds the classes of 256 characters each, made when first asked for:
-// Unicode's tables are slow, and few pages of them occur in a text.
+// classPages holds the classes of 256 characters each. A page is made at its first
+// use, because Unicode's tables are slow and a text uses few pages.
 var classPages [(unicode.MaxRune + 1) / 256]atomic.Pointer[[256]class]
 
 func classPage(page rune) *[256]class {
@@ -73,8 +73,8 @@ func runeClass(r rune) class {
 	return other
 }
 
-// first is the class and length of the first character; at the end both are 0.
-// A byte that is not UTF-8 is a character that is visible and nothing more.
+// first returns the class and the length of the first character; 0 and 0 at the
+// end. An invalid byte is a character of a class that is only in visible.
 func first(text string) (class, int) {
 	if text == "" {
 		return 0, 0
@@ -86,8 +86,8 @@ func first(text string) (class, int) {
 	return classPage(r >> 8)[r&255], size
 }
 
-// run is the length of the characters of the classes in c, at most max, that text
-// begins with.
+// run returns the length, in bytes, of the characters in c at the start of text, at
+// most max characters.
 func run(text string, c class, max int) int {
 	ascii, n := classPage(0), 0
 	for ; max > 0 && n < len(text); max-- {

@@ -1,32 +1,32 @@
-// Package tokenizer turns text into a model's token ids and back, exactly as
-// the model's makers did: byte-level BPE, SentencePiece's BPE and BPE over
-// characters, read from GGUF metadata or from tokenizer.json.
+// Package tokenizer converts text to a model's token ids and back, exactly as in
+// the model's training: byte-level BPE, SentencePiece BPE and BPE over characters,
+// read from GGUF metadata or from tokenizer.json.
 //
-// Goal: the right ids or an error that names what is not known; a wrong
-// pre-tokenizer gives fluent nonsense, so nothing is guessed. Linear or
-// n log n on every input, however hostile, and it stops when nobody waits.
+// Goal: the right ids, or an error that names the unknown feature. A wrong
+// pre-tokenizer gives fluent nonsense, so nothing is guessed. Work is linear or
+// n log n on every input, even a hostile one, and stops when its context ends.
 //
-// Not here: chat templates (engine/chat), cutting text for clients
-// (engine/text), other tokenizer models (unigram, WordPiece).
+// Non-goals: chat templates (engine/chat), cutting text for clients (engine/text),
+// and other tokenizer models (unigram, WordPiece).
 //
-// Use: FromGGUF or FromJSON once; then Encode, Bytes and the rest from any
-// goroutine. A Cache encodes only what is new of a text that grows.
+// Use: call FromGGUF or FromJSON once, then Encode, Bytes and the rest from any
+// goroutine. A Cache encodes only the new part of a growing text.
 //
-// The way of a text: pieces between special tokens (special.go), cut by the
-// pre-tokenizer's splitters (split.go, pretokenizer.go), merged by one of three
-// encoders (bpe.go, spm.go, charbpe.go) in working memory of its own (scratch.go).
+// Stages of encoding: special.go cuts the text at special tokens; the
+// pre-tokenizer's splitters cut each part into pieces (split.go, pretokenizer.go);
+// one of three encoders merges each piece (bpe.go, spm.go, charbpe.go) in reused
+// working memory (scratch.go).
 //
-// To add a pre-tokenizer: a line in pretokenizers for its name in GGUF, one in
+// To add a pre-tokenizer: a line in pretokenizers for its name in GGUF, a line in
 // patterns for its regular expression in tokenizer.json, a splitter if it is new,
-// and its pieces of random texts, cut by the tokenizers library, in testdata.
+// and in testdata the pieces that the tokenizers library cuts random texts into.
 //
 // # Control tokens and what users type
 //
-// Control tokens (end of turn and the like) are recognised in text only with
-// ParseSpecial, which is meant for rendered chat templates. A template mixes
-// its own text with the user's, so whoever fills it Escapes what the user typed
-// and puts a Guard before every control string in it: the string no longer
-// matches, and Encode drops the Guards afterwards, so the model reads the
-// characters as typed.
-// User-defined tokens are plain vocabulary and are recognised always.
+// Control tokens such as the end of a turn are recognised in text only with
+// ParseSpecial, which is for rendered chat templates. A template mixes its own text
+// with the user's. So the caller Escapes the user's text and puts a Guard before
+// every control string in it. The string then does not match, and Encode drops the
+// Guards, so the model reads the characters as typed. User-defined tokens are
+// normal vocabulary and always recognised.
 package tokenizer

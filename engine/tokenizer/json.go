@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// JSONSource are the files beside a Hugging Face model that make its tokenizer.
+// JSONSource holds the tokenizer files of a Hugging Face model.
 type JSONSource struct {
 	Tokenizer  []byte // tokenizer.json
 	Config     []byte // tokenizer_config.json, or nil
@@ -45,7 +45,7 @@ type jsonModel struct {
 	IgnoreMerges bool         `json:"ignore_merges"`
 }
 
-// component is a part of the pipeline: the fields of all types.
+// component is a part of the pipeline, with the fields of all types.
 type component struct {
 	Type string
 
@@ -75,7 +75,7 @@ type component struct {
 	SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
 }
 
-// flat lists a component and what it is a sequence of.
+// flat lists the components of a sequence, or the component itself.
 func (c *component) flat() []component {
 	if c == nil {
 		return nil
@@ -94,19 +94,19 @@ func (c *component) flat() []component {
 
 func isTrue(b *bool) bool { return b == nil || *b }
 
-// pipeline is what the components say together.
+// pipeline is the combined meaning of the components.
 type pipeline struct {
 	pre       pretokenizer
 	byteLevel bool
 	spaces    bool // a space becomes U+2581
 	prefix    prefix
-	strip     bool // a leading space goes when decoding
+	strip     bool // decoding drops a leading space
 	before    []int32
 	after     []int32
 }
 
-// FromJSON reads a tokenizer.json. It fails, naming it, on every component,
-// pattern and option that is not known.
+// FromJSON reads a tokenizer.json. It refuses every unknown component, pattern and
+// option by name.
 func FromJSON(name string, src JSONSource) (*Tokenizer, error) {
 	t, err := fromJSON(src)
 	if err != nil {
@@ -172,7 +172,7 @@ func (m *jsonModel) check() error {
 // tokensMax bounds ids, and with them the tables.
 const tokensMax = 1 << 22
 
-// vocabulary makes the token table of the vocabulary and the added tokens.
+// vocabulary makes the token table from the vocabulary and the added tokens.
 func (f *jsonFile) vocabulary(byteLevel bool) (*vocabulary, error) {
 	size := 0
 	note := func(text string, id int32) error {
@@ -223,7 +223,7 @@ func (f *jsonFile) vocabulary(byteLevel bool) (*vocabulary, error) {
 	return v, nil
 }
 
-// jsonEncoder makes the encoder and gives what each token stands for in text.
+// jsonEncoder sets up the encoder and returns the text of each token.
 func (t *Tokenizer) jsonEncoder(m *jsonModel, p *pipeline) ([]string, error) {
 	unknown := none
 	if id, ok := t.ids[m.UnkToken]; ok && m.UnkToken != "" {
@@ -238,7 +238,7 @@ func (t *Tokenizer) jsonEncoder(m *jsonModel, p *pipeline) ([]string, error) {
 	return t.setCharBPE(c, m.Merges)
 }
 
-// finishJSON takes what the files beside tokenizer.json say.
+// finishJSON applies the other files of the tokenizer.
 func (t *Tokenizer) finishJSON(config *tokenizerConfig, generation []byte, texts []string) error {
 	find := func(text tokenText) int32 {
 		if id, ok := t.ids[string(text)]; ok && text != "" {
@@ -250,7 +250,7 @@ func (t *Tokenizer) finishJSON(config *tokenizerConfig, generation []byte, texts
 	if t.bos == none && len(t.before) > 0 {
 		t.bos = t.before[0]
 	}
-	// Only these classes rebuild the post-processor by their flags.
+	// Only these classes rebuild the post-processor from their flags.
 	if strings.HasPrefix(config.Class, "Llama") || strings.HasPrefix(config.Class, "Gemma") {
 		t.before = byFlag(t.before, config.AddBOS, t.bos)
 		t.after = byFlag(t.after, config.AddEOS, t.eos)

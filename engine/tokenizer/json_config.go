@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// tokenizerConfig is what counts of tokenizer_config.json.
+// tokenizerConfig holds the relevant keys of tokenizer_config.json.
 type tokenizerConfig struct {
 	Class  string    `json:"tokenizer_class"`
 	BOS    tokenText `json:"bos_token"`
@@ -21,8 +21,8 @@ type tokenizerConfig struct {
 	Added   map[string]addedToken `json:"added_tokens_decoder"` // by id
 }
 
-// addTokens takes the added tokens of tokenizer_config.json, too. A token is special
-// if either file says so.
+// addTokens adds the tokens of tokenizer_config.json. A token is special if either
+// file says so.
 func (f *jsonFile) addTokens(added map[string]addedToken) error {
 	known := make(map[string]int, len(f.AddedTokens))
 	taken := make(map[int32]bool, len(f.AddedTokens))
@@ -63,8 +63,8 @@ func (f *jsonFile) addTokens(added map[string]addedToken) error {
 	return nil
 }
 
-// controlNamed makes control tokens of added tokens that tokenizer_config.json gives
-// a role, whatever tokenizer.json calls them. A plain token with a role, such as "!"
+// controlNamed makes an added token a control token if tokenizer_config.json gives
+// it a role, independent of tokenizer.json. A normal token with a role, such as "!"
 // for padding, stays text.
 func (v *vocabulary) controlNamed(config *tokenizerConfig) {
 	for _, text := range append([]tokenText{config.BOS, config.EOS, config.Pad}, config.Special...) {
@@ -74,7 +74,7 @@ func (v *vocabulary) controlNamed(config *tokenizerConfig) {
 	}
 }
 
-// tokenText is a token's text, alone or as the content of an object.
+// tokenText is a token's text: a string, or the content of an object.
 type tokenText string
 
 func (t *tokenText) UnmarshalJSON(b []byte) error {
@@ -87,7 +87,7 @@ func (t *tokenText) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(t))
 }
 
-// byFlag is the tokens to add if a flag says whether.
+// byFlag returns ids with or without id, if flag is set.
 func byFlag(ids []int32, flag *bool, id int32) []int32 {
 	switch {
 	case flag == nil:

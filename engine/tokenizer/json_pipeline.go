@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// pipeline reads the components around the model. What it does not know it
-// refuses by name: a wrong cut gives fluent nonsense.
+// pipeline reads the components around the model. It refuses unknown ones by name,
+// because a wrong cut gives fluent nonsense.
 func (f *jsonFile) pipeline() (*pipeline, error) {
 	p := &pipeline{}
 	for _, stage := range []struct {
@@ -80,8 +80,8 @@ func (p *pipeline) preTokenizer(c *component) error {
 	return nil
 }
 
-// afterBytes reads what comes after ByteLevel, and so sees a character of GPT-2's
-// alphabet for every byte. Falcon has such.
+// afterBytes reads a component after ByteLevel, which sees a character of GPT-2's
+// alphabet for every byte. Falcon has one.
 func (p *pipeline) afterBytes(c *component) error {
 	switch {
 	case c.Type == "Digits" && !c.IndividualDigits:
@@ -94,8 +94,8 @@ func (p *pipeline) afterBytes(c *component) error {
 	return nil
 }
 
-// splitByteDigits cuts into runs of bytes whose characters in the alphabet are
-// numbers, ² ³ ¹ ¼ ½ ¾ among them, and what lies between.
+// splitByteDigits cuts text into runs of bytes whose characters in the alphabet are
+// numbers (including ² ³ ¹ ¼ ½ ¾) and the runs between them.
 func splitByteDigits(text string) int {
 	is := func(b byte) bool { return unicode.IsNumber(byteAlphabet[b]) }
 	n := 1
@@ -131,7 +131,7 @@ func (p *pipeline) metaspace(c *component) error {
 	}
 	p.spaces = true
 	scheme := c.PrependScheme
-	if scheme == "" { // files from before the key
+	if scheme == "" { // older files lack the key
 		scheme = "always"
 		if !isTrue(c.AddPrefixSpace) {
 			scheme = "never"
@@ -154,7 +154,7 @@ func (p *pipeline) metaspace(c *component) error {
 
 func (p *pipeline) split(c *component) error {
 	if c.Pattern.String != nil {
-		// After spaces became U+2581, no piece has one.
+		// No piece has a space, because spaces are U+2581 already.
 		if *c.Pattern.String == " " && p.spaces {
 			return nil
 		}
@@ -167,7 +167,7 @@ func (p *pipeline) split(c *component) error {
 	if !ok {
 		return fmt.Errorf("component Split by the pattern %.600q is not supported", *c.Pattern.Regex)
 	}
-	// To keep matches and drop the rest is the same for a pattern that leaves no rest.
+	// Removing the gaps equals isolating the matches if the pattern leaves no gaps.
 	if c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert && coversAll[*c.Pattern.Regex] {
 		p.pre.splitters = append(p.pre.splitters, s)
 		return nil
@@ -175,8 +175,8 @@ func (p *pipeline) split(c *component) error {
 	return fmt.Errorf("component Split with the behavior %.60q (invert %v) is not supported", c.Behavior, c.Invert)
 }
 
-// coversAll are the patterns that match everything: they end in \s+ and have an
-// alternative for all that is not white space.
+// coversAll lists the patterns that leave no gaps: they end in \s+ and have an
+// alternative for everything else.
 var coversAll = func() map[string]bool {
 	all := map[string]bool{}
 	for text := range patterns {
@@ -189,7 +189,7 @@ var coversAll = func() map[string]bool {
 
 func (p *pipeline) postProcessor(c *component) error {
 	switch c.Type {
-	case "ByteLevel": // moves offsets, which we do not have
+	case "ByteLevel": // changes only offsets, which we do not report
 		return nil
 	case "TemplateProcessing":
 	default:

@@ -15,9 +15,9 @@ type vocabEntry struct {
 	id   int32
 }
 
-// readTables takes the vocab and the merges, nearly all of a tokenizer.json, out of
-// text and returns the rest for encoding/json, which is many times slower. Like
-// there, a second vocab adds to the first and of several merges the last count.
+// readTables reads the vocab and the merges, the largest part of a tokenizer.json.
+// It returns the rest for encoding/json, which is many times slower. As in
+// encoding/json, a second vocab adds to the first, and the last merges win.
 func (m *jsonModel) readTables(text string) (rest []byte, err error) {
 	s, done := &jsonScanner{text: text}, 0
 	take := func(read func() error) error {
@@ -44,7 +44,7 @@ func (m *jsonModel) readTables(text string) (rest []byte, err error) {
 	return append(rest, text[done:]...), err
 }
 
-// readVocab keeps copies of the texts, one after another, and not the file.
+// readVocab copies the texts, so that they do not keep the file in memory.
 func (m *jsonModel) readVocab(s *jsonScanner) error {
 	var list []vocabEntry
 	var all strings.Builder
@@ -99,7 +99,7 @@ func (m *jsonModel) readMerges(s *jsonScanner) error {
 	})
 }
 
-// jsonScanner walks over JSON. What it skips it does not check.
+// jsonScanner scans JSON. It does not check the values that it skips.
 type jsonScanner struct {
 	text string
 	at   int
@@ -107,7 +107,7 @@ type jsonScanner struct {
 
 var errJSONEnd = errors.New("the file ends too early")
 
-// next skips white space and gives the byte there, 0 at the end.
+// next skips white space and returns the next byte, 0 at the end.
 func (s *jsonScanner) next() byte {
 	for ; s.at < len(s.text); s.at++ {
 		if c := s.text[s.at]; c != ' ' && c != '\n' && c != '\t' && c != '\r' {
@@ -127,7 +127,7 @@ func (s *jsonScanner) expect(c byte) error {
 	return nil
 }
 
-// list reads what stands between two brackets, and commas.
+// list reads elements separated by commas between two brackets.
 func (s *jsonScanner) list(from, to byte, each func() error) error {
 	if err := s.expect(from); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (s *jsonScanner) object(each func(key string) error) error {
 	})
 }
 
-// string is a part of the text where nothing is escaped.
+// string reads a string. Without escapes the result is a part of the text.
 func (s *jsonScanner) string() (string, error) {
 	if err := s.expect('"'); err != nil {
 		return "", err
@@ -177,7 +177,7 @@ func (s *jsonScanner) string() (string, error) {
 		}
 	}
 	if s.at >= len(s.text) {
-		s.at = len(s.text) // a backslash at the end leads beyond it
+		s.at = len(s.text) // a backslash at the end would go beyond it
 		return "", errJSONEnd
 	}
 	text := s.text[from:s.at]
@@ -193,7 +193,7 @@ func unescape(quoted string) (text string, err error) {
 	return text, err
 }
 
-// skip leaves out a value.
+// skip skips a value.
 func (s *jsonScanner) skip() error {
 	for depth := 0; ; {
 		switch s.next() {

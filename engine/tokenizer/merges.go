@@ -15,7 +15,7 @@ const keyMerges = "tokenizer.ggml.merges"
 // mergeParts are the texts of the two tokens of a merge.
 type mergeParts [2]string
 
-// cutMerge cuts at the space between the parts. A part may itself be a space, never empty.
+// cutMerge cuts at the space between the parts. A part may be a space but not empty.
 func cutMerge(text string) (m mergeParts, err error) {
 	if text != "" {
 		if cut := strings.IndexByte(text[1:], ' ') + 1; cut > 0 {
@@ -40,23 +40,24 @@ func (t *Tokenizer) readMerges(f *gguf.File) ([]mergeParts, error) {
 	return merges, nil
 }
 
-// read finds the tokens of merges; of a pair that comes twice the first
-// counts. at, if not nil, is told where they join. A merge of two characters into
-// what is no token would be undone in the end, unless more is made of it.
+// read finds the tokens of merges. If a pair occurs twice, the first merge wins.
+// at, if not nil, records the bytes at which they join. A merge of two characters
+// into a text that is not a token is ignored unless a later merge uses it, because
+// encoding would undo it.
 func (t *mergeTable) read(list []mergeParts, v *vocabulary, at *joints) error {
 	*t = newMergeTable(len(list))
-	var parts map[string]bool // of all merges; needed for files that contradict themselves
+	var parts map[string]bool // parts of all merges; needed for files with contradictions
 	var text []byte
 	for rank, m := range list {
 		l, okL := v.ids[m[0]]
 		r, okR := v.ids[m[1]]
 		if !okL || !okR {
-			continue // of what no text becomes
+			continue // no text produces its parts
 		}
 		text = append(append(text[:0], m[0]...), m[1]...)
 		whole, okW := v.ids[string(text)]
 		if okW && v.isControl(whole) {
-			continue // plain text never becomes that
+			continue // normal text never produces it
 		}
 		if !okW && parts == nil {
 			parts = map[string]bool{}
@@ -78,19 +79,19 @@ func (t *mergeTable) read(list []mergeParts, v *vocabulary, at *joints) error {
 	return nil
 }
 
-// mergeTable finds merges by their pair of tokens. It is a hash table with open
-// addressing, between a third and two thirds full, that never grows.
+// mergeTable maps a pair of tokens to its merge. It is a hash table with open
+// addressing and a fixed size, one to two thirds full.
 type mergeTable struct {
 	slots []mergeSlot
 	shift uint
 }
 
 type mergeSlot struct {
-	pair uint64 // one more than the ids make; 0 in an empty slot
+	pair uint64 // both ids, plus 1; 0 in an empty slot
 	merge
 }
 
-// merge is what a pair of tokens becomes, and its place in the file.
+// merge is the token that a pair becomes, and the merge's position in the file.
 type merge struct {
 	id   int32
 	rank uint32
@@ -104,7 +105,7 @@ func newMergeTable(n int) mergeTable {
 // mergeHash is random, so that no file can choose its pairs to collide.
 var mergeHash = rand.Uint64() | 1
 
-// slot is the pair's, or the empty one where it would be.
+// slot returns the slot of a pair, or the empty slot for it.
 func (t *mergeTable) slot(left, right int32) (s *mergeSlot, pair uint64) {
 	pair = (uint64(uint32(left))<<32 | uint64(uint32(right))) + 1
 	for i := pair * mergeHash >> t.shift; ; i = (i + 1) % uint64(len(t.slots)) {

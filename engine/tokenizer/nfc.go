@@ -8,11 +8,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// joiner is what the norm package puts into runs of more than 30 combining
-// marks (its stream-safe format), which is no part of NFC.
+// joiner is inserted by the norm package into runs of more than 30 combining marks
+// (its stream-safe format). It is not part of NFC.
 const joiner = "\u034f"
 
-// nfc is text in Unicode's normalisation form C.
+// nfc returns text in Unicode's normalization form C.
 func nfc(text string) string {
 	if norm.NFC.IsNormalString(text) {
 		return text
@@ -22,7 +22,7 @@ func nfc(text string) string {
 		return out
 	}
 	var b strings.Builder
-	for text != "" { // bytes that are not UTF-8 stay as they are
+	for text != "" { // invalid bytes stay unchanged
 		n := validLength(text)
 		b.WriteString(nfcLong(text[:n]))
 		if n < len(text) {
@@ -34,7 +34,7 @@ func nfc(text string) string {
 	return b.String()
 }
 
-// validLength is the length of the UTF-8 that text begins with.
+// validLength returns the length of the valid UTF-8 at the start of text.
 func validLength(text string) int {
 	for i, r := range text {
 		if r == utf8.RuneError {

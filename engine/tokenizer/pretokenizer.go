@@ -1,8 +1,8 @@
 package tokenizer
 
-// pretokenizer is how text is cut before anything merges.
+// pretokenizer says how text is cut before merging.
 type pretokenizer struct {
-	splitters    []splitter // each cuts the pieces of the one before
+	splitters    []splitter // each cuts the pieces of the previous one
 	ignoreMerges bool       // a piece that is a token needs no merging
 	addBOS       bool       // unless the file says otherwise
 	nfc          bool       // text is normalised to NFC first
@@ -21,9 +21,9 @@ var (
 	likeBloom   = pretokenizer{splitters: []splitter{splitBloom}}
 )
 
-// pretokenizers are the names in tokenizer.ggml.pre. Adding one is adding a line
-// here, and a splitter where it has a pattern of its own. Where the converter's
-// pattern is an approximation of the model's, the model's counts.
+// pretokenizers maps the names of tokenizer.ggml.pre. A new one needs a line here,
+// and a splitter if its pattern is new. If the converter's pattern only
+// approximates the model's, the model's is used.
 var pretokenizers = map[string]pretokenizer{
 	"gpt-2": likeGPT2, "phi-2": likeGPT2, "mpt": likeGPT2, "olmo": likeGPT2, "jais": likeGPT2, "exaone4": likeGPT2,
 	"gigachat": likeGPT2, "a.x-4.0": likeGPT2, "mellum": likeGPT2, "modern-bert": likeGPT2, "trillion": likeGPT2,
@@ -61,8 +61,8 @@ var pretokenizers = map[string]pretokenizer{
 	"default": {splitters: []splitter{splitPunctuation, splitGPT2, splitNumber, splitThreeDigits}},
 }
 
-// patterns are the regular expressions in tokenizer.json, which are taken for
-// what they are by their text alone.
+// patterns maps the regular expressions of tokenizer.json, compared as text, to
+// splitters.
 var patterns = map[string]splitter{
 	gpt2Pattern: splitGPT2,
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`:                                                                                                        splitLlama3,

@@ -8,16 +8,16 @@ type scratch struct {
 	heap    []candidate
 	text    []byte
 	words   wordCache
-	merges  int // candidates looked at; tests bound it
+	merges  int // candidates examined; tests bound it
 
-	ctx  context.Context // nil where nobody can call the work off
-	work int             // since ctx was last asked
+	ctx  context.Context // nil if the work cannot be cancelled
+	work int             // since the last check of ctx
 }
 
-// stopEvery is the work, in bytes of text or merges, between two looks at ctx.
+// stopEvery is the work, in bytes of text or merges, between two checks of ctx.
 const stopEvery = 1 << 14
 
-// stopped reports whether the work was called off. What is encoded then is of no use.
+// stopped reports whether the work was cancelled. The encoded ids are then invalid.
 func (s *scratch) stopped(work int) bool {
 	if s.ctx == nil {
 		return false
@@ -34,7 +34,7 @@ type merger interface {
 	merged(dst []int32, piece string, s *scratch) []int32
 }
 
-// cached encodes a piece, which may have come before.
+// cached encodes a piece, or returns its cached ids.
 func (s *scratch) cached(dst []int32, piece string, m merger) []int32 {
 	if len(piece) > wordBytesMax {
 		return m.merged(dst, piece, s)
@@ -49,20 +49,21 @@ func (s *scratch) cached(dst []int32, piece string, m merger) []int32 {
 	return dst
 }
 
-// scratchSymbolsMax is the longest word whose working memory is kept, some 4 MB.
+// scratchSymbolsMax is the longest word whose working memory, about 4 MB, is kept.
 const scratchSymbolsMax = 1 << 16
 
-// symbol is a piece of the text being merged; symbols form a list.
+// symbol is a part of the text being merged; symbols form a linked list.
 type symbol struct {
 	id         int32
 	start, end int32
 	prev, next int32 // indexes of symbols, -1 at the ends
 }
 
-// candidate is a possible merge of symbol left and its next. Symbols only grow,
-// so it is stale exactly when left is gone or its next ends elsewhere.
+// candidate is a possible merge of symbol left and its successor. Symbols only
+// grow, so it is stale exactly if left was merged away or its successor ends
+// elsewhere.
 type candidate struct {
-	key  uint64 // smallest first: the merge's priority, then its place
+	key  uint64 // smallest first: the merge's priority, then its position
 	id   int32
 	end  int32 // of the second symbol
 	left int32
@@ -104,13 +105,13 @@ func (s *scratch) pop() candidate {
 	return top
 }
 
-// pairs finds the merge of two neighbouring symbols, and its priority
-// (smallest first); ok is false where they do not merge.
+// pairs finds the merge of two neighbouring symbols and its priority (smallest
+// first); ok is false if they do not merge.
 type pairs interface {
 	pair(s *scratch, left, right *symbol) (id int32, priority uint32, ok bool)
 }
 
-// shortMax is the most symbols that are merged in place, the plain quadratic way.
+// shortMax is the largest number of symbols that are merged by quadratic search.
 const shortMax = 48
 
 // mergeShort is merge for few symbols.
@@ -153,9 +154,9 @@ func (s *scratch) mergeShort(p pairs) {
 
 const noMerge = 1 << 63
 
-// merge joins symbols, the best pair first and of equals the leftmost, until
-// none can be joined. n symbols cost n log n. It appends nothing; the result
-// is the list that begins with symbol 0.
+// merge merges symbols until no pair is left: the pair with the best priority
+// first, and the leftmost of equal ones. n symbols cost n log n. The result is the
+// linked list that begins with symbol 0.
 func (s *scratch) merge(p pairs) {
 	if len(s.symbols) <= shortMax {
 		s.mergeShort(p)
@@ -193,8 +194,8 @@ func (s *scratch) merge(p pairs) {
 	}
 }
 
-// wordCache remembers the ids of short words: most of a text is words that
-// have come before. It is direct-mapped; a collision replaces.
+// wordCache caches the ids of short words, because most words of a text repeat. It
+// is direct-mapped; a collision replaces the entry.
 type wordCache struct{ entries []wordEntry }
 
 const (
@@ -210,7 +211,8 @@ type wordEntry struct {
 	ids  [wordIDsMax]int32
 }
 
-// slot is the entry of a word of at most wordBytesMax bytes, and whether it holds that word.
+// slot returns the entry for a word of at most wordBytesMax bytes, and whether it
+// holds that word.
 func (c *wordCache) slot(word string) (*wordEntry, bool) {
 	if c.entries == nil {
 		c.entries = make([]wordEntry, wordSlots)

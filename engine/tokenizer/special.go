@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// specialBytesMax bounds the work at one place of a text; a file with longer
+// specialBytesMax bounds the work at one position of a text. A file with longer
 // special tokens is refused.
 const specialBytesMax = 512
 
-// specials finds special tokens in text: the leftmost, and there the longest. They
-// are a trie over bytes.
+// specials finds special tokens in text: the leftmost, and the longest at that
+// position. It is a trie over bytes.
 type specials struct {
-	nodes   []special      // by node: the token that ends there, its id none if none does
+	nodes   []special      // by node: the token that ends there; its id is none if there is none
 	edges   map[edge]int32 // to the next node
 	begins  [256]int32     // the root's edges; 0 for none
 	longest int
@@ -41,7 +41,7 @@ func newSpecials(v *vocabulary) (specials, error) {
 		if len(text) > specialBytesMax {
 			return s, fmt.Errorf("key %s: token %d is special and has %d bytes; at most %d are allowed", keyTokens, id, len(text), specialBytesMax)
 		}
-		if at := s.add(text); s.nodes[at].id == none { // of duplicates the first
+		if at := s.add(text); s.nodes[at].id == none { // the first duplicate wins
 			s.nodes[at] = special{id, v.isControl(id), v.flags[id]}
 		}
 		s.longest = max(s.longest, len(text))
@@ -49,7 +49,7 @@ func newSpecials(v *vocabulary) (specials, error) {
 	return s, nil
 }
 
-// add makes the nodes of a text and gives the last.
+// add makes the nodes of a text and returns the last one.
 func (s *specials) add(text string) int32 {
 	node := int32(0)
 	for i := range len(text) {
@@ -67,9 +67,9 @@ func (s *specials) add(text string) int32 {
 	return node
 }
 
-// find returns the first special token in text, of control tokens only those
-// without a Guard before them, and none where control is false; length is 0 and at the
-// text's end where there is none.
+// find returns the first special token in text. It ignores control tokens after a
+// Guard, and all control tokens if control is false. If there is no token, length
+// is 0 and at is the end of text.
 func (s *specials) find(text string, control bool) (at, length int, token special) {
 	for i := range len(text) {
 		node, ok := s.begins[text[i]], true

@@ -6,19 +6,18 @@ import (
 	"unicode/utf8"
 )
 
-// A splitter returns the length of the first piece of text, which is not
-// empty: a match of the pattern, or what lies before the next match.
-// Pre-tokenizers are written as regular expressions by their makers; each
-// splitter here is one of them by hand, because of the look-ahead in
-// \s+(?!\S), and to be linear.
+// A splitter returns the length of the first piece of text, which is not empty: a
+// match of the pattern, or the gap before the next match. Models define their
+// pre-tokenizers as regular expressions. Each splitter implements one of them by
+// hand, because Go's regexp lacks the look-ahead of \s+(?!\S), and to be linear.
 type splitter func(text string) int
 
-// modern is the family that began with GPT-4's pattern. In order of preference:
+// modern is the family of GPT-4's pattern. Its alternatives, in order:
 // contractions, words, digits, other characters, newlines, white space.
 type modern struct {
 	contractions bool // (?i:'s|'t|'re|'ve|'m|'ll|'d), before words
 	words        func(text string) int
-	digits       int   // \p{N}{1,digits}; 0 leaves digits to what follows
+	digits       int   // \p{N}{1,digits}; 0 leaves digits to the later alternatives
 	rest         class // of [^\s\p{L}\p{N}]+, which a space may precede
 	restEnd      string
 	newlines     func(text string) int
@@ -53,7 +52,7 @@ func (m modern) split(text string) int {
 	return splitSpaces(text)
 }
 
-// lineEnd is \s*[\r\n]+ : white space up to its last newline.
+// lineEnd is \s*[\r\n]+ : white space up to and including its last newline.
 func lineEnd(text string) int {
 	for n := run(text, white, unlimited); n > 0; n-- {
 		if isNewline(text[n-1]) {
@@ -78,19 +77,20 @@ func word(c class) func(text string) int {
 	}
 }
 
-// casedWord is the word of GPT-4o's pattern: letters change from upper to lower
-// case once at most. In order of preference, with U of [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
-// and L of [\p{Ll}\p{Lm}\p{Lo}\p{M}], both without the classes in without:
+// casedWord is the word of GPT-4o's pattern: the case changes from upper to lower
+// at most once. With U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and
+// L = [\p{Ll}\p{Lm}\p{Lo}\p{M}], both minus the classes in without, the
+// alternatives in order are:
 //
 //	[^\r\n\p{L}\p{N}]?U*L+ and [^\r\n\p{L}\p{N}]?U+L*
 //
 // A contraction may follow.
 func casedWord(without class, contractions bool) func(text string) int {
 	const u, l = upper | caseless | mark, lower | caseless | mark
-	// match is the better of the two from the start of text, and 0 without one;
-	// full says that it is U*L+.
+	// match returns the length of the first alternative that matches, or 0. full
+	// says that it is U*L+.
 	match := func(text string) (n int, full bool) {
-		end := 0 // of the last character in the run of U that is in L too
+		end := 0 // end of the last character in the run of U that is also in L
 		for {
 			c, size := first(text[n:])
 			if size == 0 || c&u == 0 || c&without != 0 {
@@ -115,7 +115,7 @@ func casedWord(without class, contractions bool) func(text string) int {
 			start = size
 			n, full = match(text[start:])
 		}
-		if !full { // the leading character may be a mark, and of the word
+		if !full { // the leading character may be a mark, which belongs to the word
 			if bare, all := match(text); all || n == 0 {
 				start, n = 0, bare
 			}
@@ -138,7 +138,7 @@ var (
 	splitGPT4o  = modern{false, casedWord(0, true), 3, visible, "\r\n/", lineEnd}.split
 	splitTekken = modern{false, casedWord(0, false), 1, visible, "\r\n/", lineEnd}.split
 	splitKimi   = modern{false, kimiWord, 3, visible, "\r\n", lineEnd}.split
-	// splitSeed is like splitQwen2, but newlines are no part of other pieces.
+	// splitSeed is like splitQwen2, but newlines are separate pieces.
 	splitSeed = modern{true, word(letter), 1, visible, "", lineEnd}.split
 	// splitLlama3Words comes after a splitter of digits.
 	splitLlama3Words = modern{true, word(letter), unlimited, visible, "\r\n", lineEnd}.split
@@ -154,8 +154,8 @@ func kimiWord(text string) int {
 
 var kimiCased = casedWord(han, true)
 
-// contraction is the length of 's 't 're 've 'm 'll or 'd, or 0. In any case, s
-// may be the long s, which folds to it.
+// contraction returns the length of 's 't 're 've 'm 'll or 'd, or 0. With anyCase,
+// s may also be the long s (ſ), which folds to it.
 func contraction(text string, anyCase bool) int {
 	if len(text) < 2 || text[0] != '\'' {
 		return 0
@@ -199,8 +199,8 @@ func splitGPT2(text string) int {
 	return splitSpaces(text)
 }
 
-// splitSpaces is \s+(?!\S)|\s+ : a run of white space leaves its last
-// character to what follows. A piece of another kind is one character.
+// splitSpaces is \s+(?!\S)|\s+ : a run of white space leaves its last character to
+// the next piece. Any other piece is one character.
 func splitSpaces(text string) int {
 	n := run(text, white, unlimited)
 	if n == 0 {
@@ -217,8 +217,8 @@ func splitSpaces(text string) int {
 	return n
 }
 
-// isolate makes a splitter of a pattern that leaves gaps. match is the length of a
-// match at the start of text, or 0.
+// isolate makes a splitter from a pattern that leaves gaps. match returns the
+// length of a match at the start of text, or 0.
 func isolate(match func(text string) int) splitter {
 	return func(text string) int {
 		if n := match(text); n > 0 {
@@ -233,7 +233,7 @@ func isolate(match func(text string) int) splitter {
 	}
 }
 
-// runs is a splitter of runs of at most max characters of a class.
+// runs makes a splitter for runs of at most max characters of a class.
 func runs(c class, max int) splitter {
 	return func(text string) int {
 		if n := run(text, c, max); n > 0 {
@@ -256,7 +256,7 @@ func splitRun(text string, match func(rune) bool) int {
 	return len(text)
 }
 
-// splitRunes makes a splitter of runs of the characters that match.
+// splitRunes makes a splitter for runs of matching characters.
 func splitRunes(match func(rune) bool) splitter {
 	return func(text string) int { return splitRun(text, match) }
 }
@@ -281,7 +281,7 @@ var splitThreeDigits = isolate(func(s string) int {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// splitBloom is  ?[^(\s|.,!?…。，、।۔،)]+ : its brackets and bar stand inside the class.
+// splitBloom is  ?[^(\s|.,!?…。，、।۔،)]+ : the brackets and the bar are in the class.
 var splitBloom = isolate(func(text string) int {
 	space := 0
 	if text[0] == ' ' {
@@ -294,7 +294,7 @@ var splitBloom = isolate(func(text string) int {
 		}
 		n += utf8.RuneLen(r)
 		if r == utf8.RuneError && !strings.HasPrefix(text[n-utf8.RuneLen(r):], string(utf8.RuneError)) {
-			n -= utf8.RuneLen(r) - 1 // a byte that is not UTF-8
+			n -= utf8.RuneLen(r) - 1 // an invalid byte
 		}
 	}
 	if n == space {

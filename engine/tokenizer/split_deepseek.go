@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// deepseekLetters are the letters of DeepSeek's first pattern, as its makers list
-// them: single ones and ranges.
+// deepseekLetters lists the letters of DeepSeek's first pattern: single letters and
+// ranges.
 const deepseekLetters = "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
 
-// listed makes a test of a list of characters and ranges as in [a-z_].
+// listed makes a test from a list of characters and ranges such as [a-z_].
 func listed(list string) func(rune) bool {
 	var table unicode.RangeTable
 	runes := []rune(list)
@@ -46,7 +46,7 @@ func afterSpace(match func(rune) bool) splitter {
 		}
 		n := leading(text[space:], match)
 		if n == 0 {
-			n = leading(text, match) // the space itself may match
+			n = leading(text, match) // the space may match too
 			space = 0
 		}
 		if n == 0 {
@@ -56,7 +56,7 @@ func afterSpace(match func(rune) bool) splitter {
 	})
 }
 
-// leading is the length of the characters that match, from the start of text on.
+// leading returns the length of the matching characters at the start of text.
 func leading(text string, match func(rune) bool) int {
 	for i, r := range text {
 		if !match(r) || r == utf8.RuneError {
@@ -73,7 +73,7 @@ var (
 	splitSpaceLetters = afterSpace(unicode.IsLetter)
 	splitSpaceMarks   = afterSpace(unicode.IsPunct)
 	splitCJK          = splitRunes(isCJK)
-	// In GGUF files, by their converter's reading, what is white space is in no list.
+	// In GGUF files, by the reading of their converter, white space is in no list.
 	splitDSMarksVisible = afterSpace(listed("!-/:-~！-／：-～‘-‟、-。"))
 	splitCJKVisible     = splitRunes(func(r rune) bool { return !unicode.IsSpace(r) && isCJK(r) })
 	splitCJK3           = splitRunes(listed("一-龥\u3040-ゟ゠-ヿ"))
@@ -81,9 +81,9 @@ var (
 
 var isCJK = listed("一-龥ࠀ-一가-\ud7ff")
 
-// splitTrailing is \s+$ , whose end is that of a line or of the text. A run of white
-// space without such an end has none at a later start either, so it is passed at
-// once: to try every start would be quadratic.
+// splitTrailing is \s+$ , where $ is the end of a line or of the text. If a run of
+// white space does not end there, no part of it does, so it is skipped at once;
+// trying every start would be quadratic.
 func splitTrailing(text string) int {
 	for at := 0; at < len(text); {
 		n := run(text[at:], white, unlimited)
@@ -104,7 +104,7 @@ func splitTrailing(text string) int {
 }
 
 // splitDeepSeek3 is [!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|
-// ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ with gaps between.
+// ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ and leaves gaps.
 var splitDeepSeek3 = isolate(func(text string) int {
 	c, size := first(text)
 	if text[0] < utf8.RuneSelf && c&(punctuation|sign) != 0 {

@@ -11,26 +11,26 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 )
 
-// spm is SentencePiece's BPE: spaces become U+2581, text begins as characters,
-// and the neighbours that join into the token with the highest score are
-// joined first. A character that is no token becomes tokens of its bytes.
+// spm is SentencePiece BPE: spaces become U+2581, text begins as characters, and
+// the neighbours that form the token with the highest score are merged first. A
+// character without a token becomes the tokens of its bytes.
 type spm struct {
-	ids        map[string]int32 // tokens that text may become
+	ids        map[string]int32 // tokens that text can become
 	priorities []uint32         // by id: the highest score is 0
 	byteIDs    [256]int32
 	joints
 }
 
-// joints are the pairs of bytes at which two characters meet inside of a token,
-// one bit each. Nothing merges over any other border, so that a text can be cut
-// at all of those and its parts can go one by one.
+// joints has a bit for each pair of bytes at which two characters meet inside a
+// token. No merge crosses any other border, so a text can be cut at all other
+// borders and its parts encoded one by one.
 type joints [256][4]uint64
 
-// note marks a border inside of a token.
+// note marks a border inside a token.
 func (j *joints) note(last, first byte) { j[last][first>>6] |= 1 << (first & 63) }
 
-// word is the length up to the first border of text, whose spaces are U+2581 to
-// tokens, that no token crosses.
+// word returns the length of text up to the first border that no token crosses.
+// Spaces in text count as U+2581.
 func (j *joints) word(text string) int {
 	for i := 1; i < len(text); i++ {
 		last, first := text[i-1], text[i]
@@ -49,7 +49,7 @@ func (j *joints) word(text string) int {
 
 const space = "\u2581"
 
-// readSPM sets up the encoder and returns what each token stands for.
+// readSPM sets up the encoder and returns the bytes of each token.
 func (t *Tokenizer) readSPM(f *gguf.File) (bytes []string, err error) {
 	spaced, ok, err := f.Bool("tokenizer.ggml.add_space_prefix")
 	if err != nil {
@@ -114,9 +114,9 @@ func notByte(id int, text string) error {
 	return fmt.Errorf("token %d is a byte token but called %.60q, not <0x00> to <0xFF>", id, text)
 }
 
-// descending orders scores: the higher the score the smaller the number.
+// descending maps scores to numbers: a higher score gives a smaller number.
 func descending(score float32) uint32 {
-	bits := math.Float32bits(score + 0) // makes -0 of 0 equal
+	bits := math.Float32bits(score + 0) // -0 becomes 0
 	if bits>>31 == 0 {
 		return ^bits &^ (1 << 31)
 	}

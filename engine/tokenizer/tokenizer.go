@@ -13,13 +13,14 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 )
 
-// Guard before a place in a text keeps a control string from beginning there,
-// and inside one breaks it; see the package comment. It is a noncharacter.
+// Guard, put before a position in a text, keeps a control string from beginning
+// there; inside a control string it breaks it. See the package comment. It is a
+// noncharacter.
 const Guard = '\uFDD0'
 
 const guardText = string(Guard)
 
-// Escaped text stands for Guards of its own with a second noncharacter.
+// escapeText begins the escapes of Guards in a user's text. It is a noncharacter.
 const escapeText = "\uFDD1"
 
 var (
@@ -27,37 +28,38 @@ var (
 	unescapes = strings.NewReplacer(guardText, "", escapeText+"\uFDD2", guardText, escapeText+"\uFDD3", escapeText)
 )
 
-// Escape makes the Guards that a user typed characters like any other.
+// Escape escapes the Guards in a user's text, so that they are normal characters.
 func Escape(text string) string { return escapes.Replace(text) }
 
-// Unguard is the text that the model reads: without Guards, and not escaped.
+// Unguard returns the text that the model reads: without Guards and unescaped.
 func Unguard(text string) string { return unescapes.Replace(text) }
 
-// Tokenizer is one model's; it never changes and is safe for concurrent use.
+// Tokenizer is the tokenizer of one model. It never changes and is safe for
+// concurrent use.
 type Tokenizer struct {
 	vocabulary
-	bytes    []byte   // what the tokens stand for in text, one after another
-	ends     []uint32 // where each token's bytes end
+	bytes    []byte   // the bytes of all tokens, one after another
+	ends     []uint32 // the end of each token in bytes
 	specials specials
 	stops    map[int32]bool
 	bos, eos int32
 	addBOS   bool // while a GGUF file is read
 	before   []int32
-	after    []int32 // what AddSpecial puts around the text
+	after    []int32 // the ids that AddSpecial puts around the text
 
-	bytesMax int // of text that one token can stand for; 0 where it may swallow any
+	bytesMax int // the most bytes of text in one token; 0 if unbounded
 
 	prefix  prefix
-	strip   bool // a space at the very beginning goes when decoding
+	strip   bool // decoding drops a space at the beginning
 	encoder encoder
 	scratch sync.Pool
 }
 
-// prefix says where a space goes before a piece of text between special tokens.
+// prefix says when a space is put before a piece of text between special tokens.
 type prefix struct {
 	everywhere  bool // before every piece
 	first       bool // before the first one, if the text begins with it
-	unlessSpace bool // but not where there is one already
+	unlessSpace bool // but not before a space
 }
 
 func (p prefix) of(piece string, atStart bool) bool {
@@ -72,16 +74,16 @@ type encoder interface {
 	encode(dst []int32, text string, s *scratch) []int32
 }
 
-// EncodeOptions say what besides the text's own characters becomes tokens.
+// EncodeOptions controls special tokens.
 type EncodeOptions struct {
-	// AddSpecial adds the tokens that the file asks for at the beginning and end.
+	// AddSpecial adds the tokens that the file defines for the beginning and end.
 	AddSpecial bool
-	// ParseSpecial recognises control tokens in the text, and reads it Unguarded.
+	// ParseSpecial recognises control tokens in the text, and removes Guards.
 	ParseSpecial bool
 }
 
-// FromGGUF reads a file's tokenizer. It fails, naming it, on a tokenizer
-// model or pre-tokenizer that is not known, and on tables that contradict each other.
+// FromGGUF reads the tokenizer of a file. It refuses an unknown tokenizer model or
+// pre-tokenizer by name, and tables that contradict each other.
 func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	const key = "tokenizer.ggml.model"
 	model, ok, err := f.String(key)
@@ -123,7 +125,7 @@ func newTokenizer(v *vocabulary) *Tokenizer {
 	return t
 }
 
-// finish sets up what depends on every token; texts are what they stand for.
+// finish sets up the tables of all tokens; texts has the text of each token.
 func (t *Tokenizer) finish(texts []string) (err error) {
 	for _, b := range texts {
 		t.bytes = append(t.bytes, b...)
@@ -136,13 +138,13 @@ func (t *Tokenizer) finish(texts []string) (err error) {
 	return nil
 }
 
-// nfcShrink is how many times shorter a text can become in form C, rounded up: the
-// 7 bytes of U+1FBE U+0308 U+0301 are the 2 of U+0390.
+// nfcShrink is the largest factor by which form C shortens a text, rounded up: the
+// 7 bytes of U+1FBE U+0308 U+0301 become the 2 bytes of U+0390.
 const nfcShrink = 4
 
-// longest is bytesMax, 0 too where some bytes give no token.
+// longest returns bytesMax. It is 0 if some bytes give no token.
 func (t *Tokenizer) longest() int {
-	n := utf8.UTFMax // a character may be one unknown token
+	n := utf8.UTFMax // one character may become one unknown token
 	for id := range t.texts {
 		n = max(n, len(t.texts[id]), len(t.Bytes(int32(id))))
 	}
@@ -151,7 +153,7 @@ func (t *Tokenizer) longest() int {
 			return 0
 		}
 	}
-	unknown := none // what stands for bytes that have no token
+	unknown := none // the token for bytes without a token
 	var byteIDs *[256]int32
 	switch e := t.encoder.(type) {
 	case *bpe:
@@ -174,8 +176,9 @@ func (t *Tokenizer) longest() int {
 	return n
 }
 
-// TokensMin is a number of tokens that no text of so many bytes can stay below,
-// the bytes of Guards not counted, so that a hopelessly long one need not be encoded to be refused.
+// TokensMin returns a lower bound of the tokens in a text with this many bytes,
+// without the bytes of Guards. With it, a text that is far too long is refused
+// without encoding it.
 func (t *Tokenizer) TokensMin(bytes int) int {
 	if t.bytesMax == 0 {
 		return 0
@@ -214,14 +217,14 @@ func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
 	return nil
 }
 
-// Encode appends the ids of text to dst. Bytes that are not UTF-8 are encoded
-// as they are where the model has tokens for bytes.
+// Encode appends the ids of text to dst. Invalid UTF-8 is encoded byte by byte if
+// the model has tokens for bytes.
 func (t *Tokenizer) Encode(dst []int32, text string, o EncodeOptions) []int32 {
 	dst, _ = t.encode(context.Background(), dst, text, o, nil)
 	return dst
 }
 
-// EncodeContext is Encode that stops soon after ctx ends, with its error.
+// EncodeContext is Encode, but stops soon after ctx ends and returns its error.
 func (t *Tokenizer) EncodeContext(ctx context.Context, dst []int32, text string, o EncodeOptions) ([]int32, error) {
 	return t.encode(ctx, dst, text, o, nil)
 }
@@ -278,13 +281,13 @@ func (t *Tokenizer) pieces(dst []int32, text string, atStart bool, o EncodeOptio
 	return dst
 }
 
-// Size is the number of tokens in the file's table.
+// Size returns the number of tokens in the table.
 func (t *Tokenizer) Size() int { return len(t.texts) }
 
-// BOS and EOS are the file's tokens for beginning and end, -1 where it names none.
+// BOS returns the token for the beginning of text, -1 if the file names none.
 func (t *Tokenizer) BOS() int32 { return t.bos }
 
-// EOS is described at BOS.
+// EOS returns the token for the end of text, -1 if the file names none.
 func (t *Tokenizer) EOS() int32 { return t.eos }
 
 // AddsBOS reports whether AddSpecial puts BOS before the text.
@@ -292,7 +295,8 @@ func (t *Tokenizer) AddsBOS() bool { return len(t.before) > 0 && t.before[0] == 
 
 func (t *Tokenizer) valid(id int32) bool { return id >= 0 && int(id) < len(t.texts) }
 
-// Text is a token as the file writes it, control tokens too; "" outside of the table.
+// Text returns a token's text in the file, also for control tokens; "" for an
+// unknown id.
 func (t *Tokenizer) Text(id int32) string {
 	if !t.valid(id) {
 		return ""
@@ -300,9 +304,8 @@ func (t *Tokenizer) Text(id int32) string {
 	return t.texts[id]
 }
 
-// Bytes is what a token stands for in text, possibly a part of a character.
-// It is empty for control tokens and ids outside of the table. The slice is the
-// tokenizer's own and must not be changed.
+// Bytes returns the bytes of a token in text, which may be a part of a character.
+// It is empty for control tokens and unknown ids. The caller must not change it.
 func (t *Tokenizer) Bytes(id int32) []byte {
 	if !t.valid(id) {
 		return nil
@@ -317,15 +320,14 @@ func (t *Tokenizer) Bytes(id int32) []byte {
 // IsEnd reports whether a token ends the generation.
 func (t *Tokenizer) IsEnd(id int32) bool { return t.stops[id] }
 
-// IsControl reports whether a token is none of the text's.
+// IsControl reports whether a token is a control token, which is not text.
 func (t *Tokenizer) IsControl(id int32) bool { return t.valid(id) && t.isControl(id) }
 
 func (v *vocabulary) isControl(id int32) bool {
 	return v.kinds[id] == kindControl || v.kinds[id] == kindUnknown
 }
 
-// Decode joins the tokens' text. Where Encode puts a space before the text, Decode
-// takes it away again.
+// Decode joins the tokens' text. It drops a space that Encode puts before the text.
 func (t *Tokenizer) Decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {

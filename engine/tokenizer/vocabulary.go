@@ -20,20 +20,20 @@ const (
 	kindByte
 )
 
-// vocabulary is the token table of a file, checked.
+// vocabulary is the checked token table of a file.
 type vocabulary struct {
 	texts  []string
 	kinds  []kind
 	scores []float32 // SPM only
-	// ids finds a token by its text; of duplicates the lowest id.
+	// ids finds a token by its text; for duplicates, the lowest id.
 	ids   map[string]int32
 	flags map[int32]tokenFlags // of the few tokens that have some
 }
 
-// tokenFlags say what a special token does to the text around it.
+// tokenFlags says how a special token treats the text around it.
 type tokenFlags struct {
-	lstrip, rstrip bool // takes the white space before or after with it
-	singleWord     bool // is none within a word
+	lstrip, rstrip bool // consumes the white space before or after it
+	singleWord     bool // does not match inside a word
 }
 
 const keyTokens = "tokenizer.ggml.tokens"
@@ -71,11 +71,11 @@ func readVocabulary(f *gguf.File, scored bool) (*vocabulary, error) {
 	return v, nil
 }
 
-// controlEnds makes control tokens of ends that the file calls user-defined.
+// controlEnds makes end tokens control tokens if the file calls them user-defined.
 func (v *vocabulary) controlEnds() {
 	_, gemma := v.ids["<end_of_turn>"]
 	for _, text := range endTexts {
-		// To gemma </s> is the end of a struck-out text.
+		// For gemma, </s> is the end tag of struck-out text.
 		if id, ok := v.ids[text]; ok && v.kinds[id] == kindUser && !(gemma && text == "</s>") {
 			v.kinds[id] = kindControl
 		}
@@ -85,7 +85,7 @@ func (v *vocabulary) controlEnds() {
 // index sets ids.
 func (v *vocabulary) index() {
 	for id, text := range v.texts {
-		if text == "" && v.kinds[id] == kindUnused { // a hole between ids
+		if text == "" && v.kinds[id] == kindUnused { // a gap between ids
 			continue
 		}
 		if _, dup := v.ids[text]; !dup {
@@ -94,8 +94,8 @@ func (v *vocabulary) index() {
 	}
 }
 
-// phi3Flags: phi-3's role tokens take the white space after them, which GGUF has
-// no key for. (rstrip in the model's own tokenizer.json.)
+// phi3Flags sets rstrip for phi-3's role tokens, as in the model's tokenizer.json.
+// GGUF has no key for it.
 func (v *vocabulary) phi3Flags(f *gguf.File) {
 	if arch, _, _ := f.String("general.architecture"); arch != "phi3" || v.scores == nil {
 		return
@@ -130,17 +130,17 @@ func readKinds(f *gguf.File, n int) ([]kind, error) {
 	return kinds, nil
 }
 
-// none stands for a token that the vocabulary does not have.
+// none is the id of a missing token.
 const none = int32(-1)
 
-// readID reads the id of a special token, none if the key is absent.
+// readID reads the id of a special token; none if the key is absent.
 func (v *vocabulary) readID(f *gguf.File, name string) (int32, error) {
 	key := "tokenizer.ggml." + name + "_token_id"
 	id, ok, err := f.Uint(key)
 	if err != nil || !ok {
 		return none, err
 	}
-	// Files say 2^32-1 where they mean none.
+	// Files write 2^32-1 for none.
 	if id == math.MaxUint32 {
 		return none, nil
 	}
@@ -150,8 +150,8 @@ func (v *vocabulary) readID(f *gguf.File, name string) (int32, error) {
 	return int32(id), nil
 }
 
-// endTexts are the tokens that end a generation though no key may say so. They
-// are control tokens even in GGUF files that call them user-defined.
+// endTexts lists tokens that end a generation even if no key says so. They are
+// control tokens even in GGUF files that call them user-defined.
 var endTexts = []string{
 	"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|return|>", "<|call|>",
 	"<|eom_id|>", "<|eot|>", "<EOT>", "<|end_of_text|>", "<end_of_text>", "<｜end▁of▁sentence｜>",
@@ -181,7 +181,7 @@ func (v *vocabulary) readEnds(f *gguf.File) (map[int32]bool, error) {
 	return ends, nil
 }
 
-// endsByText finds the ends that are known by their text.
+// endsByText finds the end tokens of endTexts.
 func (v *vocabulary) endsByText() map[int32]bool {
 	ends := map[int32]bool{}
 	for _, text := range endTexts {
@@ -192,8 +192,9 @@ func (v *vocabulary) endsByText() map[int32]bool {
 	return ends
 }
 
-// keepsGoing reports whether a token that ends elsewhere does not here: in gpt-oss
-// <|end|> only ends a message; the turn ends with <|return|> or <|call|>.
+// keepsGoing reports whether a token of endTexts does not end a generation of this
+// model. In gpt-oss, <|end|> ends only a message; the turn ends with <|return|> or
+// <|call|>.
 func (v *vocabulary) keepsGoing(id int32) bool {
 	has := func(text string) bool {
 		id, ok := v.ids[text]

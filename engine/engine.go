@@ -38,8 +38,8 @@ type Engine struct {
 }
 
 var (
-	_ wire.Engine   = (*Engine)(nil)
-	_ wire.Capturer = (*Engine)(nil)
+	_ wire.Engine       = (*Engine)(nil)
+	_ wire.LaunchTracer = (*Engine)(nil)
 )
 
 // New loads a model and starts its loop. The engine must be closed.

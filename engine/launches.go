@@ -34,8 +34,8 @@ func wireKernels(all *[model.KernelClassCount]model.KernelTime) (kernels [wire.K
 // launchTrace is a caller's wish for the kernel launches of the next steps.
 type launchTrace struct {
 	steps int
-	stop  atomic.Bool       // the caller has waited long enough
-	done  chan wire.Capture // capacity 1
+	stop  atomic.Bool           // the caller has waited long enough
+	done  chan wire.LaunchTrace // capacity 1
 
 	// Owned by the loop from the turn that takes it.
 	launches []model.Launch
@@ -45,9 +45,9 @@ type launchTrace struct {
 // launchesOfStep is more than a step has in most models.
 const launchesOfStep = 1024
 
-// Capture implements wire.Capturer.
-func (e *Engine) Capture(ctx context.Context, steps int, limit time.Duration) (*wire.Capture, error) {
-	if err := wire.CheckCapture(steps, limit); err != nil {
+// TraceLaunches implements wire.LaunchTracer.
+func (e *Engine) TraceLaunches(ctx context.Context, steps int, limit time.Duration) (*wire.LaunchTrace, error) {
+	if err := wire.CheckLaunchTrace(steps, limit); err != nil {
 		return nil, err
 	}
 	if err := e.inbox.refusal(); err != nil {
@@ -56,8 +56,8 @@ func (e *Engine) Capture(ctx context.Context, steps int, limit time.Duration) (*
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t := &launchTrace{
-		steps: steps, done: make(chan wire.Capture, 1),
-		launches: make([]model.Launch, 0, min(wire.CaptureLaunchesMax, steps*launchesOfStep)),
+		steps: steps, done: make(chan wire.LaunchTrace, 1),
+		launches: make([]model.Launch, 0, min(wire.LaunchTraceMax, steps*launchesOfStep)),
 	}
 	if !e.inbox.launchTrace.CompareAndSwap(nil, t) {
 		return nil, errOverloaded("a capture of kernel launches is running, and %d runs at a time; try again", 1)
@@ -112,7 +112,7 @@ func (c *tracer) end(timer *model.Timer) {
 	if t == nil {
 		return
 	}
-	result := wire.Capture{Launches: make([]wire.Launch, len(timer.Launches)), Steps: t.traced, Missing: timer.Missing}
+	result := wire.LaunchTrace{Launches: make([]wire.Launch, len(timer.Launches)), Steps: t.traced, Missing: timer.Missing}
 	for i, one := range timer.Launches {
 		result.Launches[i] = wire.Launch{Step: one.Step, Layer: one.Layer, Class: wireClasses[one.Class], Begin: one.Begin, End: one.End}
 	}

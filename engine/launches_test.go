@@ -15,23 +15,23 @@ func TestCaptureTakesLaunchesDown(t *testing.T) {
 	b := newDemo(t, Config{StreamEventsMax: 1 << 16})
 	from := b.State().Steps.Added()
 	type result struct {
-		*wire.Capture
+		*wire.LaunchTrace
 		error
 	}
 	done := make(chan result)
 	go func() {
-		c, err := b.Capture(t.Context(), 6, patience)
+		c, err := b.TraceLaunches(t.Context(), 6, patience)
 		done <- result{c, err}
 	}()
 	waitFor(t, func() bool { return b.inbox.launchTrace.Load() != nil })
-	if _, err := b.Capture(t.Context(), 1, patience); err == nil || wire.AsError(err).Kind != wire.Overloaded {
+	if _, err := b.TraceLaunches(t.Context(), 1, patience); err == nil || wire.AsError(err).Kind != wire.Overloaded {
 		t.Errorf("a second capture: %v", err)
 	}
 	q := question{id: "q", tokens: prompt(1, 40), options: greedy(20)}
 	mustEnd(t, q, b.ask(q))
 	got := <-done
 	if got.error != nil || got.Steps != 6 || got.Missing != 0 {
-		t.Fatalf("%+v, %v", got.Capture, got.error)
+		t.Fatalf("%+v, %v", got.LaunchTrace, got.error)
 	}
 	records := map[uint64]*wire.StepRecord{}
 	b.State().Steps.After(from, func(r *wire.StepRecord) bool { records[r.Step] = r.Clone(); return true })
@@ -52,25 +52,25 @@ func TestCaptureTakesLaunchesDown(t *testing.T) {
 			t.Errorf("launches of %v sum to %v; the records say %v", class, sums[class], want)
 		}
 	}
-	if again, err := b.Capture(t.Context(), 3, time.Millisecond); err != nil || again.Steps != 0 || len(again.Launches) != 0 {
+	if again, err := b.TraceLaunches(t.Context(), 3, time.Millisecond); err != nil || again.Steps != 0 || len(again.Launches) != 0 {
 		t.Errorf("a capture of an idle engine: %+v, %v", again, err)
 	}
 }
 
 func TestCaptureEnds(t *testing.T) {
 	b := newDemo(t, Config{})
-	for _, steps := range []int{0, -1, wire.CaptureStepsMax + 1} {
-		if _, err := b.Capture(t.Context(), steps, time.Second); err == nil || wire.AsError(err).Param != "steps" {
+	for _, steps := range []int{0, -1, wire.LaunchTraceStepsMax + 1} {
+		if _, err := b.TraceLaunches(t.Context(), steps, time.Second); err == nil || wire.AsError(err).Param != "steps" {
 			t.Errorf("%d steps: %v", steps, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if c, err := b.Capture(ctx, 5, patience); err != nil || c.Steps != 0 {
+	if c, err := b.TraceLaunches(ctx, 5, patience); err != nil || c.Steps != 0 {
 		t.Errorf("with an ended context: %+v, %v", c, err)
 	}
 	done := make(chan error)
-	go func() { _, err := b.Capture(t.Context(), 5, patience); done <- err }()
+	go func() { _, err := b.TraceLaunches(t.Context(), 5, patience); done <- err }()
 	waitFor(t, func() bool { return b.inbox.launchTrace.Load() != nil })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestCaptureEnds(t *testing.T) {
 	if err := <-done; err != nil && wire.AsError(err).Kind != wire.Unavailable {
 		t.Errorf("a capture that Close ends: %v", err)
 	}
-	if _, err := b.Capture(t.Context(), 5, patience); err == nil || wire.AsError(err).Kind != wire.Unavailable {
+	if _, err := b.TraceLaunches(t.Context(), 5, patience); err == nil || wire.AsError(err).Kind != wire.Unavailable {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -133,8 +133,8 @@ func TestNoRecordsWhereTheyAreOff(t *testing.T) {
 	if b.State().Steps.Added() != 0 || b.loop.ledger.timer.Kernels != [model.KernelClassCount]model.KernelTime{} {
 		t.Errorf("%d records", b.State().Steps.Added())
 	}
-	done := make(chan *wire.Capture)
-	go func() { c, _ := b.Capture(t.Context(), 2, patience); done <- c }()
+	done := make(chan *wire.LaunchTrace)
+	go func() { c, _ := b.TraceLaunches(t.Context(), 2, patience); done <- c }()
 	waitFor(t, func() bool { return b.inbox.launchTrace.Load() != nil })
 	q.id = "again"
 	mustEnd(t, q, b.ask(q))

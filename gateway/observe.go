@@ -18,7 +18,7 @@ func (g *Gateway) observe() {
 		return
 	}
 	g.capture.Watch(g.running)
-	if engine, ok := g.engine.(wire.Capturer); ok {
+	if engine, ok := g.engine.(wire.LaunchTracer); ok {
 		g.capture.Arm(engine)
 	}
 	g.recorder.OfferTo(g.capture.Offer)

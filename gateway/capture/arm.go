@@ -17,7 +17,7 @@ type arm struct {
 	every time.Duration
 
 	mu      sync.Mutex
-	engine  wire.Capturer
+	engine  wire.LaunchTracer
 	last    time.Time
 	armed   bool
 	taken   []armed // the oldest first
@@ -56,8 +56,8 @@ func (a *arm) after(id string, now time.Time) {
 	a.running.Go(func() { a.take(id, a.engine) })
 }
 
-func (a *arm) take(id string, engine wire.Capturer) {
-	c, err := engine.Capture(a.ctx, a.steps, armedLimit)
+func (a *arm) take(id string, engine wire.LaunchTracer) {
+	c, err := engine.TraceLaunches(a.ctx, a.steps, armedLimit)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.armed = false
@@ -80,7 +80,7 @@ func (a *arm) close() {
 
 // Arm makes the Store take down launches of engine's steps after a request that
 // missed a goal, as the configuration says. It comes once, before the first.
-func (s *Store) Arm(engine wire.Capturer) {
+func (s *Store) Arm(engine wire.LaunchTracer) {
 	if s == nil {
 		return
 	}

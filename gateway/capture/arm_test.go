@@ -16,13 +16,13 @@ type capturer struct {
 	may   chan struct{}
 }
 
-func (c *capturer) Capture(ctx context.Context, steps int, _ time.Duration) (*wire.Capture, error) {
+func (c *capturer) TraceLaunches(ctx context.Context, steps int, _ time.Duration) (*wire.LaunchTrace, error) {
 	c.calls++
 	select {
 	case <-c.may:
 	case <-ctx.Done():
 	}
-	return &wire.Capture{Steps: steps, Launches: []wire.Launch{{Step: 7, Class: wire.KernelMLP, Begin: 1, End: 2}}}, nil
+	return &wire.LaunchTrace{Steps: steps, Launches: []wire.Launch{{Step: 7, Class: wire.KernelMLP, Begin: 1, End: 2}}}, nil
 }
 
 // TestArmedAfterAMissedGoal: launches are taken down after a request that missed

@@ -8,7 +8,7 @@ import (
 
 // LaunchTrace is a capture of kernel launches as JSON of Chrome's trace event
 // format: the steps, and under each its launches with layer and class.
-func LaunchTrace(c *wire.Capture) []byte {
+func LaunchTrace(c *wire.LaunchTrace) []byte {
 	t := chromeTrace{Unit: "ms", Other: map[string]string{}}
 	t.name("process_name", 0, "engine")
 	t.name("thread_name", threadSteps, "steps")

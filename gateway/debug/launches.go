@@ -30,18 +30,18 @@ func (p *Pages) launches(query url.Values) (*Answer, error) {
 	steps := launchStepsDefault
 	if text := query.Get("steps"); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > wire.CaptureStepsMax {
-			return nil, &Refusal{Invalid, "steps", "steps must be a number from 1 to " + strconv.Itoa(wire.CaptureStepsMax)}
+		if err != nil || n < 1 || n > wire.LaunchTraceStepsMax {
+			return nil, &Refusal{Invalid, "steps", "steps must be a number from 1 to " + strconv.Itoa(wire.LaunchTraceStepsMax)}
 		}
 		steps = n
 	}
-	engine, ok := p.Engine.(wire.Capturer)
+	engine, ok := p.Engine.(wire.LaunchTracer)
 	if !ok {
 		return nil, &Refusal{Kind: Unavailable, Message: "this engine does not record single launches"}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), launchLimit+time.Second)
 	defer cancel()
-	taken, err := engine.Capture(ctx, steps, launchLimit)
+	taken, err := engine.TraceLaunches(ctx, steps, launchLimit)
 	if err != nil {
 		return nil, err
 	}

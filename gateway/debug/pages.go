@@ -31,7 +31,7 @@ var Paths = []string{RequestsPath, StepsPath, LaunchesPath, QueuePath}
 
 // Sources are what the pages read. All may be called from any goroutine.
 type Sources struct {
-	Engine    wire.Engine // a wire.Capturer too, if it can record launches
+	Engine    wire.Engine // a wire.LaunchTracer too, if it can record launches
 	Admission admission.Controller
 	Kept      Kept
 	// Records returns up to n of the newest finished records, newest first.

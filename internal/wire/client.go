@@ -30,11 +30,12 @@ type Config struct {
 	OnState func(*State) `yaml:"-"`
 }
 
-// frameBytesLeast leaves room for any step's state and for a hello; range tags say so too.
+// frameBytesLeast has room for the state of any step and for a hello. The range
+// tags of FrameBytesMax say the same.
 const frameBytesLeast = 64 << 10
 
-// Client is an Engine at the other end of a Unix socket. It connects by
-// itself, again and again, until Close.
+// Client is an Engine at the other end of a Unix socket. It connects by itself, and
+// connects again after each end of a connection, until Close.
 type Client struct {
 	cfg   Config
 	dial  func(context.Context) (net.Conn, error)
@@ -69,8 +70,8 @@ func newClient(cfg Config, dial func(context.Context) (net.Conn, error)) *Client
 	return c
 }
 
-// Close ends the connection and every live stream, and waits for the
-// client's goroutines.
+// Close ends the connection and every live stream, and waits for the client's
+// goroutines.
 func (c *Client) Close() error {
 	c.stop()
 	<-c.done
@@ -80,8 +81,8 @@ func (c *Client) Close() error {
 // State implements Engine.
 func (c *Client) State() *State { return c.state.Load() }
 
-// WaitReady waits until the engine can serve. Its error says why it could
-// not before ctx ended.
+// WaitReady waits until the engine can serve. Where ctx or the client ends first,
+// the error says why the engine cannot serve.
 func (c *Client) WaitReady(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -112,13 +113,13 @@ func (c *Client) Prepare(ctx context.Context, r *Request) (*Prompt, error) {
 	return s.prepare(ctx, r)
 }
 
-// Capture implements Capturer.
-func (c *Client) Capture(ctx context.Context, steps int, limit time.Duration) (*Capture, error) {
+// TraceLaunches implements LaunchTracer.
+func (c *Client) TraceLaunches(ctx context.Context, steps int, limit time.Duration) (*LaunchTrace, error) {
 	s, err := c.current()
 	if err != nil {
 		return nil, err
 	}
-	return s.capture(ctx, steps, limit)
+	return s.traceLaunches(ctx, steps, limit)
 }
 
 // Generate implements Engine.
@@ -139,7 +140,7 @@ func (c *Client) current() (*session, *Error) {
 	return c.session, nil
 }
 
-// run connects, serves the connection, and begins again.
+// run connects, serves the connection, and repeats this until ctx ends.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
 	backoff := c.cfg.ReconnectMin
@@ -151,7 +152,7 @@ func (c *Client) run(ctx context.Context) {
 		} else {
 			c.down(unavailable("the engine is not reachable", err))
 		}
-		if err == nil && time.Since(began) >= c.cfg.ReconnectMax { // one that soon fails again is no success
+		if err == nil && time.Since(began) >= c.cfg.ReconnectMax { // a shorter connection does not count as a success
 			backoff = c.cfg.ReconnectMin
 		}
 		select {
@@ -174,8 +175,8 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	undo := context.AfterFunc(ctx, func() { conn.Close() })
 	reader := newFrameReader(patient{conn, c.cfg.SilenceMax}, c.cfg.FrameBytesMax)
 	sent := Monotonic()
-	// An engine that refuses at once may have closed already: what it said is
-	// there to be read, so the read tells more than a failed write.
+	// An engine that refuses at once may have closed already. Its reason can
+	// still be read and says more than the error of this write.
 	conn.Write(appendJSONFrame(nil, frameHello, &hello{Protocol: protocolVersion, Version: c.cfg.Version, ClockNs: sent}))
 	h, err := readHello(reader)
 	if err == nil {
@@ -202,7 +203,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// asError keeps a nil *Error a nil error.
+// asError makes a nil error of a nil *Error.
 func asError(e *Error) error {
 	if e == nil {
 		return nil
@@ -210,7 +211,7 @@ func asError(e *Error) error {
 	return e
 }
 
-// unavailable is what callers hear about a connection that failed with err.
+// unavailable is the error for callers after a connection that failed with err.
 func unavailable(what string, err error) *Error {
 	e := *lost(err)
 	if e.Kind == Protocol {
@@ -220,8 +221,8 @@ func unavailable(what string, err error) *Error {
 	return &e
 }
 
-// down makes why, with a time to try again, the answer to everything until
-// the next connection.
+// down makes why, with a time to try again, the answer to all calls until the next
+// connection.
 func (c *Client) down(why *Error) {
 	if why.RetryAfter == 0 {
 		why.RetryAfter = time.Second
@@ -236,7 +237,7 @@ func (c *Client) down(why *Error) {
 	c.publish(s)
 }
 
-// publish makes s the State. Only NewClient and the run goroutine call it.
+// publish makes s the State. Only NewClient and the goroutine of run call it.
 func (c *Client) publish(s *State) {
 	s.Steps = c.steps
 	c.state.Store(s)

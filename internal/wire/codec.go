@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// The codec appends to a slice and consumes from a decoder. Whole numbers are
-// zigzag varints, ids unsigned varints, texts and lists have their length in
-// front, an empty list and none are the same.
+// The codec appends to a slice, and reads from a decoder. Whole numbers are zigzag
+// varints and ids unsigned varints. Texts and lists begin with their length. An
+// empty list and a nil one are written alike.
 
 func appendInt(b []byte, n int) []byte { return binary.AppendVarint(b, int64(n)) }
 func appendFloat(b []byte, x float32) []byte {
@@ -26,8 +26,8 @@ func appendText[T ~string | ~[]byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// decoder consumes a payload. After the first fault every read gives zero,
-// and err says what was wrong, so callers check once, at the end.
+// decoder reads a payload. After the first fault every read gives zero, and err
+// says what was wrong, so callers check once, at the end.
 type decoder struct {
 	rest []byte
 	err  *Error
@@ -40,7 +40,7 @@ func (d *decoder) fail(format string, args ...any) {
 	d.rest = nil
 }
 
-// finish is the fault of a payload that should have been consumed whole.
+// finish returns the first fault. Bytes that are left are a fault too.
 func (d *decoder) finish() *Error {
 	if d.err == nil && len(d.rest) > 0 {
 		d.fail("%d bytes follow the end of the frame's content", len(d.rest))
@@ -50,7 +50,7 @@ func (d *decoder) finish() *Error {
 
 func (d *decoder) take(n int) []byte {
 	if n > len(d.rest) {
-		d.fail("a field of %d bytes in the %d that are left", n, len(d.rest))
+		d.fail("a field of %d bytes, with only %d left", n, len(d.rest))
 		return nil
 	}
 	taken := d.rest[:n:n]
@@ -99,7 +99,7 @@ func (d *decoder) byte() byte {
 func (d *decoder) bool() bool {
 	b := d.byte()
 	if b > 1 {
-		d.fail("a flag is %d, neither 0 nor 1", b)
+		d.fail("a flag is %d, not 0 or 1", b)
 	}
 	return b == 1
 }
@@ -122,7 +122,7 @@ func appendFloat64(b []byte, x float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
 }
 
-// positive is a number from 0, and finite.
+// positive reads a number that is finite and not negative.
 func (d *decoder) positive() float64 {
 	x := math.Float64frombits(d.uint64())
 	if !(x >= 0 && x <= math.MaxFloat64) {
@@ -132,22 +132,22 @@ func (d *decoder) positive() float64 {
 	return x
 }
 
-// count is the length of a list whose entries take at least size bytes each.
+// count reads the length of a list whose entries take at least size bytes each.
 func (d *decoder) count(size int) int {
 	n := d.uint()
 	if n > uint64(len(d.rest)/size) {
-		d.fail("a list of %d entries in the %d bytes that are left", n, len(d.rest))
+		d.fail("a list of %d entries, with only %d bytes left", n, len(d.rest))
 		return 0
 	}
 	return int(n)
 }
 
-// view is a length and that many bytes of the payload itself.
+// view reads a length, and returns that many bytes of the payload itself.
 func (d *decoder) view() []byte { return d.take(d.count(1)) }
 
 func (d *decoder) text() string { return string(d.view()) }
 
-// bytes is a copy of a view; nil where it is empty.
+// bytes is a copy of a view; nil where the view is empty.
 func (d *decoder) bytes() []byte { return append([]byte(nil), d.view()...) }
 
 func (d *decoder) list32() []int32 {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Step records, captures, and the durations of Timings. Serials are written as
-// the distance from the one before, times as what went by.
+// This file writes and reads step records and Timings. A serial is written as
+// its distance from the serial before, an instant of a step as a duration.
 
 // stepRecordsMax is the most records of one step frame.
 const stepRecordsMax = 256
@@ -19,7 +19,7 @@ func appendDuration(b []byte, d time.Duration) []byte {
 	return binary.AppendUvarint(b, uint64(max(0, d)))
 }
 
-// duration is a length of time, which is not negative.
+// duration reads a length of time that is not negative.
 func (d *decoder) duration() time.Duration {
 	ns := d.uint()
 	if ns > math.MaxInt64 {
@@ -29,7 +29,7 @@ func (d *decoder) duration() time.Duration {
 	return time.Duration(ns)
 }
 
-// size is a whole number that is not negative.
+// size reads a whole number that is not negative.
 func (d *decoder) size() int {
 	n := d.uint()
 	if n > math.MaxInt32 {
@@ -41,7 +41,7 @@ func (d *decoder) size() int {
 
 func appendSize(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(max(0, n))) }
 
-// entries is the length of a list of a StepRecord, whose entries take at
+// entries reads the length of a list of a StepRecord whose entries take at
 // least size bytes each.
 func (d *decoder) entries(size int) int {
 	n := d.count(size)
@@ -80,7 +80,7 @@ func appendRecord(b []byte, r *StepRecord) []byte {
 	return appendKernels(b, &r.Kernels)
 }
 
-// record fills r, in its own memory where that is enough.
+// record reads into r, and uses the memory of r's lists again.
 func (d *decoder) record(r *StepRecord) {
 	members, leftOut, preempted := r.Members[:0], r.LeftOut[:0], r.Preempted[:0]
 	*r = StepRecord{Step: d.uint(), Began: d.int64()}
@@ -115,7 +115,7 @@ func (d *decoder) record(r *StepRecord) {
 	d.kernels(&r.Kernels)
 }
 
-// appendKernels writes which classes there are, as bits, and those.
+// appendKernels writes which classes were launched, as bits, and then their times.
 func appendKernels(b []byte, all *[KernelClassCount]KernelTime) []byte {
 	used := uint64(0)
 	for i := range all {

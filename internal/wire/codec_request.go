@@ -96,15 +96,15 @@ func (d *decoder) prompt() *Prompt {
 	return p
 }
 
-// dispatch is a generation as it crosses the wire: the id of its sequence on
-// this connection, then the events that its reader has room for, and the rest.
+// dispatch is a generation as it crosses the wire: the id of its sequence on this
+// connection, how many events its reader has room for, and the generation.
 type dispatch struct {
 	Sequence   uint64
 	Window     int
 	Generation Generation
 }
 
-// appendDispatch leaves out the id, which is known only when the frame goes.
+// appendDispatch leaves out the id: enqueue chooses it.
 func appendDispatch(b []byte, window int, g *Generation) []byte {
 	b = appendInt(b, window)
 	b = binary.AppendUvarint(appendText(appendText(appendText(b, g.ID), g.Salt), g.Class), g.Serial)

@@ -6,10 +6,10 @@ import (
 	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
-// A step frame is a state or none with the records of the steps since the one
-// before, then the events of the step, each with the distance of its
-// sequence's id from the event before: 0 within one sequence, more for the
-// next. So ids ascend, and none can come twice.
+// A step frame begins with a state and the records of the steps since the last
+// state, or with neither. Then come the events of the step. Each begins with the
+// distance of its sequence's id from that of the event before: 0 within one
+// sequence, more for the next. So ids ascend, and no sequence can come twice.
 
 const (
 	eventText = 1 << iota
@@ -122,7 +122,7 @@ func stateCounts(s *State) [7]*uint64 {
 
 const blockChangeBytes = 9
 
-// appendState leaves out the model, which has its own frame.
+// appendState writes s without its model, which has a frame of its own.
 func appendState(b []byte, s *State) []byte {
 	b = appendError(b, s.Err)
 	b = binary.AppendVarint(b, s.At)
@@ -164,8 +164,8 @@ func (d *decoder) state() *State {
 	return s
 }
 
-// stepFrame is a decoded step frame, whose memory serves the next one. The texts
-// of one frame share one string.
+// stepFrame is a decoded step frame; its memory is used again for the next one. The
+// texts of one frame share one string.
 type stepFrame struct {
 	State   *State
 	Records []StepRecord // of steps; none without a state
@@ -185,7 +185,7 @@ func (s *stepFrame) decode(payload []byte, eventsMax int) *Error {
 	sequence, ended := uint64(0), true
 	for len(d.rest) > 0 && d.err == nil {
 		if len(s.Events) == eventsMax {
-			d.fail("a step of more than the %d events that there is room for", eventsMax)
+			d.fail("a step of more events than there is room for, which is %d", eventsMax)
 			break
 		}
 		distance := d.uint()
@@ -212,7 +212,7 @@ func (s *stepFrame) decode(payload []byte, eventsMax int) *Error {
 	return nil
 }
 
-// records reads the records of a frame, each into the memory of an earlier one.
+// records reads the records of a frame, into the memory of earlier ones.
 func (s *stepFrame) records(d *decoder) {
 	n := d.count(recordBytesLeast)
 	if n > stepRecordsMax {

@@ -12,8 +12,8 @@ import (
 	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
-// connection is the engine's end of one gateway's connection. A reader does
-// what the gateway asks; a writer sends what the engine made, one frame a step.
+// connection is the engine's end of one gateway's connection. A reader does what
+// the gateway asks; a writer sends what the engine has produced, one frame a step.
 type connection struct {
 	// Fixed at construction.
 	conn   net.Conn
@@ -21,7 +21,7 @@ type connection struct {
 	cfg    *ServerConfig
 	ctx    context.Context // ends with the connection
 	notify chan struct{}   // capacity 1: some stream has events, or out has bytes
-	turns  chan struct{}   // one in it for each prepare at work
+	turns  chan struct{}   // holds one value for each prepare at work
 
 	// Owned by the writer.
 	events []Event
@@ -29,13 +29,13 @@ type connection struct {
 	model  Model
 	news   State         // sent, with the block changes since the one before
 	blocks hitmap.Reader // of the engine's journal
-	steps  uint64        // of the engine's log, those sent or left out
+	steps  uint64        // records of the engine's log that were sent or left out
 
 	mu        sync.Mutex
 	sequences []*served                     // ids ascend
 	last      uint64                        // newest sequence id
-	prepares  map[uint64]context.CancelFunc // captures too
-	running   sync.WaitGroup                // those
+	prepares  map[uint64]context.CancelFunc // of prepares and launch traces
+	running   sync.WaitGroup                // prepares and traces at work
 	out       []byte                        // whole frames other than steps
 }
 
@@ -48,8 +48,8 @@ type served struct {
 	canceled bool
 }
 
-// serveConnection serves conn until it ends, and returns when all its work
-// is cancelled.
+// serveConnection serves conn until it ends, and returns when all its work has
+// ended.
 func serveConnection(ctx context.Context, conn net.Conn, engine Engine, cfg *ServerConfig) {
 	served, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -65,7 +65,7 @@ func serveConnection(ctx context.Context, conn net.Conn, engine Engine, cfg *Ser
 		refuse(conn, lost(err))
 		return
 	}
-	// The reader ends first, so that the writer can still send what is there.
+	// The reader ends first, so that the writer can still send what waits.
 	undo = context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer undo()
 	written := make(chan struct{})
@@ -85,7 +85,7 @@ func serveConnection(ctx context.Context, conn net.Conn, engine Engine, cfg *Ser
 	refuse(conn, why)
 }
 
-// greet exchanges hellos, the gateway's first.
+// greet exchanges hellos; the gateway says it first.
 func (c *connection) greet(reader *frameReader) error {
 	if err := c.conn.SetDeadline(time.Now().Add(c.cfg.HelloTimeout)); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (c *connection) greet(reader *frameReader) error {
 	return c.conn.SetDeadline(time.Time{})
 }
 
-// release cancels all that the connection asked for, and waits.
+// release cancels all work of the connection, and waits until it has ended.
 func (c *connection) release() {
 	c.mu.Lock()
 	sequences := c.sequences
@@ -111,7 +111,7 @@ func (c *connection) release() {
 	for _, q := range sequences {
 		q.stream.Close()
 	}
-	c.running.Wait() // their context has ended
+	c.running.Wait() // prepares and traces end with the context
 }
 
 func (c *connection) read(reader *frameReader) *Error {
@@ -141,12 +141,12 @@ func (c *connection) handle(kind byte, payload []byte) *Error {
 			return err
 		}
 		return c.prepare(id, r)
-	case frameCapture:
+	case frameTrace:
 		id, steps, limit := d.uint(), d.size(), d.duration()
 		if err := d.finish(); err != nil {
 			return err
 		}
-		return c.capture(id, steps, limit)
+		return c.traceLaunches(id, steps, limit)
 	case frameAck, frameCancel, framePause, frameResume, frameAbandon:
 		id, taken := d.uint(), uint64(0)
 		if kind == frameAck {
@@ -170,14 +170,14 @@ func (c *connection) dispatch(m *dispatch) *Error {
 		return Errorf(Protocol, "sequence %d after sequence %d: ids must ascend", m.Sequence, last)
 	case m.Window < 1:
 		return Errorf(Protocol, "sequence %d with a window of %d events", m.Sequence, m.Window)
-	case live >= 2*c.cfg.SequencesMax: // it does not listen to refusals
+	case live >= 2*c.cfg.SequencesMax: // the gateway ignores refusals
 		return Errorf(Protocol, "%d sequences on one connection, over twice the limit of %d: dispatch fewer or raise sequences_max", live, c.cfg.SequencesMax)
 	}
 	q := &served{id: m.Sequence, window: m.Window, credit: m.Window}
 	g := &m.Generation
 	g.Notify = c.notify
 	if live >= c.cfg.SequencesMax {
-		err := Errorf(Overloaded, "the engine has the %d generations that one gateway may give it", c.cfg.SequencesMax)
+		err := Errorf(Overloaded, "the engine already has the %d generations that one gateway may give it", c.cfg.SequencesMax)
 		err.RetryAfter = time.Second
 		q.stream = FailedStream(g.Notify, err)
 	} else {
@@ -190,8 +190,8 @@ func (c *connection) dispatch(m *dispatch) *Error {
 	return nil
 }
 
-// control does what a frame of one id asks. An id that is not live is one
-// whose end is on its way to the gateway.
+// control does what a frame about one id asks. Where the id is not live, its end
+// is on the way to the gateway, and there is nothing to do.
 func (c *connection) control(kind byte, id, taken uint64) *Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,19 +234,19 @@ func (c *connection) prepare(id uint64, r *Request) *Error {
 	return c.start(id, refused, func(ctx context.Context) []byte { return c.answer(ctx, id, r) })
 }
 
-// start makes a reply to a request beside what else is at work, or refuses
-// it; either goes out with the next write.
+// start makes the reply to a request in a goroutine of its own, or refuses the
+// request; the writer sends either.
 func (c *connection) start(id uint64, refused func(*Error) []byte, answer func(context.Context) []byte) *Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.prepares[id]; ok {
-		return Errorf(Protocol, "prepare %d twice", id)
+		return Errorf(Protocol, "request %d was sent twice", id)
 	}
 	if len(c.out) > c.cfg.OutgoingBytesMax {
-		return Errorf(Protocol, "over %d bytes of replies that the gateway does not read", c.cfg.OutgoingBytesMax)
+		return Errorf(Protocol, "more than %d bytes of replies that the gateway does not read", c.cfg.OutgoingBytesMax)
 	}
 	if len(c.prepares) >= c.cfg.PreparesMax {
-		err := Errorf(Overloaded, "the engine has %d prompts to prepare already", c.cfg.PreparesMax)
+		err := Errorf(Overloaded, "the engine already has %d prompts to prepare", c.cfg.PreparesMax)
 		err.RetryAfter = time.Second
 		c.out = append(c.out, refused(err)...)
 		c.kick()
@@ -256,7 +256,7 @@ func (c *connection) start(id uint64, refused func(*Error) []byte, answer func(c
 	c.prepares[id] = cancel
 	c.running.Go(func() {
 		defer cancel()
-		reply := answer(ctx) // a long one takes a while, so without mu
+		reply := answer(ctx) // may take long, so without mu
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.prepares, id)
@@ -266,8 +266,8 @@ func (c *connection) start(id uint64, refused func(*Error) []byte, answer func(c
 	return nil
 }
 
-// answer waits for a turn, prepares r, and returns the frame that says what
-// became of it.
+// answer waits for its turn, prepares r, and returns the frame with the prompt or
+// the error.
 func (c *connection) answer(ctx context.Context, id uint64, r *Request) []byte {
 	select {
 	case c.turns <- struct{}{}:

@@ -6,9 +6,9 @@ import (
 	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
-// write sends a frame whenever there is something to say, and at least one
-// every HeartbeatInterval. It returns true when the connection's context has
-// ended and all that was there to say by then is sent, false when it failed.
+// write sends a frame whenever there is something to send, and at least one every
+// HeartbeatInterval. It returns true when the connection's context has ended and
+// all that waited by then is sent, and false when a write failed.
 func (c *connection) write() bool {
 	heartbeat := time.NewTicker(c.cfg.HeartbeatInterval)
 	defer heartbeat.Stop()
@@ -45,9 +45,9 @@ func (c *connection) send(b []byte) bool {
 	return err == nil
 }
 
-// compose appends what waits: other frames, then the step with the newest
-// state and the events that the gateway has room for. It stops at a share of
-// the largest frame and says that there is more.
+// compose appends what waits: whole frames, then a step frame with the newest
+// state and the events that the gateway has room for. It stops at a part of the
+// largest frame, and more says that something is left.
 func (c *connection) compose(b []byte, due bool) (_ []byte, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,8 +77,9 @@ func (c *connection) compose(b []byte, due bool) (_ []byte, more bool) {
 	return endFrame(b, start), more || behind
 }
 
-// newBlocks is the part of the journal that was not sent yet, or the newest of
-// it that a frame has room for. The client sees by Before what is missing.
+// newBlocks is the part of the journal that was not sent yet. Where a frame has
+// no room for all of it, the oldest changes are left out, and the client notices
+// by Before.
 func (c *connection) newBlocks(journal *hitmap.Journal) hitmap.Journal {
 	changes := c.blocks.Read(journal).Changes
 	if over := len(changes) - c.cfg.FrameBytesMax/8/blockChangeBytes; over > 0 {
@@ -87,8 +88,8 @@ func (c *connection) newBlocks(journal *hitmap.Journal) hitmap.Journal {
 	return hitmap.Journal{Before: journal.End() - uint64(len(changes)), Changes: changes}
 }
 
-// appendRecords appends the records of the steps since the last frame, up to
-// what one may take.
+// appendRecords appends the records of the steps since the last frame, as many as
+// one frame may hold. behind says that some are left.
 func (c *connection) appendRecords(b []byte) (_ []byte, behind bool) {
 	limit := len(b) + min(frameKeep, c.cfg.FrameBytesMax/8)
 	count, at := 0, len(b)
@@ -137,8 +138,8 @@ func (c *connection) appendSteps(b []byte, start int) (_ []byte, more bool) {
 	return b, more
 }
 
-// take appends the one event that q may send now, if there is one. A
-// cancelled sequence sends its end alone.
+// take appends the one event that q may send now, if there is one. A cancelled
+// sequence sends nothing but its end.
 func (q *served) take(dst []Event) []Event {
 	if q.canceled {
 		return append(dst, Event{End: &End{Err: Errorf(Canceled, "the reader left")}})

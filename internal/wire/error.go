@@ -14,10 +14,10 @@ const (
 	Internal      Kind = iota // our own fault
 	Invalid                   // the request is wrong: Param names the field, Message what is allowed
 	ContextLength             // prompt, or prompt and output, exceed the model's context
-	TooLarge                  // can never fit into the page pool
+	TooLarge                  // the request can never fit into the page pool, or a message into a frame
 	Overloaded                // no room now; try again after RetryAfter
 	Unavailable               // the engine is starting, gone, or gave up; try again after RetryAfter
-	Canceled                  // the reader left
+	Canceled                  // the reader has closed the stream or given up its request
 	Protocol                  // the peer broke the framing; the connection is closed
 	NonFinite                 // the model gave NaN or infinity
 	Draining                  // the engine is stopping and takes nothing new
@@ -33,7 +33,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind%d", uint8(k))
 }
 
-// Error is every failure that crosses the contract.
+// Error is a failure that crosses the contract.
 type Error struct {
 	Kind Kind `json:"kind"`
 	// Param is the request field at fault, in the client API's names, or "".

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// A frame is a length (four bytes, little-endian, of what follows), a type
+// A frame is the length of what follows (four bytes, little-endian), a type
 // (one byte) and a payload.
 const (
-	frameHello        = 1 + iota // both ways, first: JSON hello
-	frameRefuse                  // from the engine, last: why the connection ends
-	frameModel                   // from the engine: JSON Model, when it changes
-	frameStep                    // from the engine: state and events of a step
-	framePromptReply             // from the engine: prompt or error
-	frameCaptureReply            // from the engine: launches or error
-	frameDispatch                // from the gateway, as all below
-	frameAck                     // sequence, events taken
-	frameCancel                  // sequence
-	framePause                   // sequence
-	frameResume                  // sequence
-	framePrepare                 // prepare id, request
-	frameAbandon                 // prepare or capture id
-	frameCapture                 // capture id, steps, limit
+	frameHello       = 1 + iota // both ways, first: JSON hello
+	frameRefuse                 // from the engine, last: why the connection ends
+	frameModel                  // from the engine: JSON Model, when it changes
+	frameStep                   // from the engine: state and events of a step
+	framePromptReply            // from the engine: prompt or error
+	frameTraceReply             // from the engine: launches or error
+	frameDispatch               // from the gateway, as are all below
+	frameAck                    // sequence, events taken
+	frameCancel                 // sequence
+	framePause                  // sequence
+	frameResume                 // sequence
+	framePrepare                // prepare id, request
+	frameAbandon                // prepare or trace id
+	frameTrace                  // trace id, steps, limit
 )
 
 const frameHead = 5
@@ -66,19 +66,18 @@ type frameReader struct {
 	max  int // bytes of one frame
 }
 
-// Above frameKeep a frame's buffer is given back after the frame.
 const (
-	frameKeep = 1 << 20
-	frameGrow = 64 << 10
+	frameKeep = 1 << 20  // bytes: a larger buffer is not kept for the next frame
+	frameGrow = 64 << 10 // bytes: a buffer grows at least by these
 )
 
 func newFrameReader(src io.Reader, max int) *frameReader {
 	return &frameReader{src: bufio.NewReaderSize(src, frameGrow), max: max}
 }
 
-// next is the next frame; its payload is valid until the call after. The
-// error is io.EOF between frames, of kind Protocol for a broken frame, and
-// the connection's own otherwise.
+// next reads a frame, whose payload is valid until the next call. The error is
+// io.EOF where the connection ended between two frames, of kind Protocol for a
+// broken frame, and the connection's own otherwise.
 func (f *frameReader) next() (kind byte, payload []byte, err error) {
 	if _, err := io.ReadFull(f.src, f.head[:]); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -88,7 +87,7 @@ func (f *frameReader) next() (kind byte, payload []byte, err error) {
 	}
 	size := int64(binary.LittleEndian.Uint32(f.head[:])) - 1
 	if size < 0 || size > int64(f.max) {
-		return 0, nil, Errorf(Protocol, "a frame of %d bytes, outside the limit of [1,%d]: frame_bytes_max must be the same on both sides, and the peer an engine or gateway of this version", size+1, f.max+1)
+		return 0, nil, Errorf(Protocol, "a frame of %d bytes, outside the limits of 1 to %d: frame_bytes_max must be the same on both sides, and the peer must be an engine or gateway of this version", size+1, f.max+1)
 	}
 	if cap(f.buf) > frameKeep {
 		f.buf = nil
@@ -111,9 +110,9 @@ func (f *frameReader) next() (kind byte, payload []byte, err error) {
 	return f.head[4], f.buf, nil
 }
 
-// patient reads from a connection until nothing has come for limit. It looks
-// a second time: a process that was itself stopped for longer than limit
-// finds its deadline passed, and then what came meanwhile.
+// patient reads from a connection, and fails when nothing has come for limit.
+// After the limit it reads once more: where this process itself was stopped for
+// longer than limit, the deadline has passed although bytes have come.
 type patient struct {
 	conn  net.Conn
 	limit time.Duration
@@ -131,8 +130,8 @@ func (p patient) Read(b []byte) (int, error) {
 	return 0, Errorf(Unavailable, "no sign of life for %v", p.limit)
 }
 
-// lost is why a connection ended, as an Error: a Protocol fault as it is,
-// what the other side said as it is, everything else as Unavailable.
+// lost makes an Error of the reason why a connection ended. A protocol fault and
+// what the other side said stay as they are; everything else is Unavailable.
 func lost(err error) *Error {
 	var e *Error
 	switch {

@@ -71,8 +71,8 @@ func appendSampleRecords(b []byte, all []StepRecord) []byte {
 	return b
 }
 
-func sampleCapture() *captureReply {
-	return &captureReply{Capture: 3, Result: Capture{Steps: 2, Missing: 1, Launches: []Launch{
+func sampleTrace() *traceReply {
+	return &traceReply{Trace: 3, Result: LaunchTrace{Steps: 2, Missing: 1, Launches: []Launch{
 		{Step: 7, Layer: -1, Class: KernelEmbed, Begin: 100, End: 200}, {Step: 7, Layer: 0, Class: KernelQKV, Begin: 200, End: 200},
 		{Step: 8, Layer: 29, Class: KernelFromDevice, Begin: 150, End: math.MaxInt64}}}}
 }
@@ -114,12 +114,12 @@ func samples() map[byte][]byte {
 		frameStep: appendSampleStep(nil),
 		frameDispatch: dispatchPayload(&dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Serial: math.MaxUint64, Prompt: samplePrompt(),
 			Options: sampleOptions(), Salt: "s", Class: "c", Level: 2, Key: math.MinInt64, Long: true, TokenGoal: 28, Trace: TraceContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1, State: "a=b"}}}),
-		framePrepare:      append([]byte{4}, appendRequest(nil, request)...),
-		framePromptReply:  appendPromptReply(nil, &promptReply{Prepare: 4, Prompt: samplePrompt()})[frameHead:],
-		frameCapture:      {5, 6, 7},
-		frameCaptureReply: appendCaptureReply(nil, sampleCapture())[frameHead:],
-		frameRefuse:       appendError(nil, &Error{Kind: Overloaded, Param: "p", Message: "m", RetryAfter: 3}),
-		frameAck:          binary.AppendUvarint(binary.AppendUvarint(nil, 5), 6),
+		framePrepare:     append([]byte{4}, appendRequest(nil, request)...),
+		framePromptReply: appendPromptReply(nil, &promptReply{Prepare: 4, Prompt: samplePrompt()})[frameHead:],
+		frameTrace:       {5, 6, 7},
+		frameTraceReply:  appendTraceReply(nil, sampleTrace())[frameHead:],
+		frameRefuse:      appendError(nil, &Error{Kind: Overloaded, Param: "p", Message: "m", RetryAfter: 3}),
+		frameAck:         binary.AppendUvarint(binary.AppendUvarint(nil, 5), 6),
 	}
 }
 
@@ -157,13 +157,13 @@ func recode(kind byte, payload []byte) (decoded any, encoded []byte, err *Error)
 			encoded = appendPromptReply(nil, &r)[frameHead:]
 		}
 		decoded = r
-	case frameCapture:
+	case frameTrace:
 		id, steps, limit := d.uint(), d.size(), d.duration()
 		decoded, encoded = []any{id, steps, limit}, appendDuration(appendSize(binary.AppendUvarint(nil, id), steps), limit)
-	case frameCaptureReply:
-		r := d.captureReply()
+	case frameTraceReply:
+		r := d.traceReply()
 		if d.finish() == nil {
-			encoded = appendCaptureReply(nil, &r)[frameHead:]
+			encoded = appendTraceReply(nil, &r)[frameHead:]
 		}
 		decoded = r
 	case frameRefuse:

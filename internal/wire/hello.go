@@ -8,7 +8,8 @@ import (
 // protocolVersion changes with every change of a frame.
 const protocolVersion = 5
 
-// clockSlack is how far the peer's clock may stand outside the round trip.
+// clockSlack is how far the peer's clock may lie outside the time of the round
+// trip.
 const clockSlack = time.Millisecond
 
 // hello is the first frame each way.
@@ -41,7 +42,7 @@ func readHello(f *frameReader) (*hello, error) {
 	case frameRefuse:
 		return nil, refusal(payload)
 	default:
-		return nil, Errorf(Protocol, "the first frame has type %d and is no hello", kind)
+		return nil, Errorf(Protocol, "the first frame has type %d and is not a hello", kind)
 	}
 	var h hello
 	if err := json.Unmarshal(payload, &h); err != nil {
@@ -66,8 +67,9 @@ func refusal(payload []byte) *Error {
 	return e
 }
 
-// checkClock refuses a peer whose clock read peer between the local instants
-// sent and received and yet stands outside them.
+// checkClock refuses a peer with another monotonic clock: the peer read its
+// clock after the local instant sent and before received, so the value must
+// lie between them.
 func checkClock(sent, peer, received int64) *Error {
 	skew := int64(0)
 	switch {

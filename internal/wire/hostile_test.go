@@ -132,7 +132,7 @@ func TestClientRefusesStrangeHellos(t *testing.T) {
 		"negative cost": {func() []byte {
 			return appendJSONFrame(nil, frameHello, &hello{Protocol: protocolVersion, ClockNs: Monotonic(), State: &State{Pace: Pace{Cost: cost.Cost{Base: -1}}}})
 		}, "negative or not finite"},
-		"no hello": {func() []byte { return frame(frameStep, []byte{0}) }, "is no hello"},
+		"no hello": {func() []byte { return frame(frameStep, []byte{0}) }, "is not a hello"},
 		"no JSON":  {func() []byte { return frame(frameHello, []byte("{")) }, "not readable"},
 		"refusal":  {func() []byte { return appendRefuseFrame(nil, Errorf(Overloaded, "full house")) }, "full house"},
 		"HTTP":     {func() []byte { return []byte("HTTP/1.1 400 Bad Request\r\n\r\n") }, "outside the limit"},
@@ -234,7 +234,7 @@ func TestServerEndsOnHostileGateways(t *testing.T) {
 	}{
 		"HTTP":                 {[]byte("GET / HTTP/1.1\r\n\r\n"), "outside the limit"},
 		"other version":        {appendJSONFrame(nil, frameHello, &hello{Protocol: 77}), "speaks protocol 77"},
-		"no hello":             {one, "is no hello"},
+		"no hello":             {one, "is not a hello"},
 		"huge length":          {join(hi, []byte{0xff, 0xff, 0xff, 0xff, 6}), "outside the limit"},
 		"unknown type":         {join(hi, frame(0, nil)), "unknown frame type 0"},
 		"truncated dispatch":   {join(hi, frame(frameDispatch, []byte{1, 2})), "protocol: "},

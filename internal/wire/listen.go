@@ -18,7 +18,7 @@ import (
 // bytes with the final zero (unix(7)).
 const pathBytesMax = 107
 
-// checkPath refuses a path that the kernel would, in words.
+// checkPath refuses a path that the kernel would refuse, and says why.
 func checkPath(path string) error {
 	switch {
 	case path == "":
@@ -31,11 +31,11 @@ func checkPath(path string) error {
 	return nil
 }
 
-// Listen binds a Unix socket at path that only this user may connect to. A
-// socket left by a dead process is replaced; one that answers, and anything
-// that is not a socket, is left as it is. A directory that is missing is made
-// for this user alone, so that a volume that all may write can hold one.
-// Closing the listener removes the socket.
+// Listen binds a Unix socket at path that only this user may connect to. It
+// replaces a socket that a dead process has left. It fails where a process
+// answers at the socket, or where path is something else than a socket. A
+// missing directory is made for this user alone, so that it may lie on a volume
+// that everybody may write to. Closing the listener removes the socket.
 func Listen(path string) (net.Listener, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
@@ -58,11 +58,11 @@ func Listen(path string) (net.Listener, error) {
 	return bind(path)
 }
 
-// lockLimit is longer than another engine's Listen holds the lock.
+// lockLimit is longer than any Listen holds the lock.
 const lockLimit = 3 * time.Second
 
-// lockDirectory keeps two engines that start together from each removing the
-// other's new socket as stale.
+// lockDirectory locks dir, so that of two engines that start together neither
+// removes the other's new socket as stale.
 func lockDirectory(dir string) (unlock func(), _ error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -83,7 +83,7 @@ func lockDirectory(dir string) (unlock func(), _ error) {
 	}
 }
 
-// bind makes the socket with mode 0600 from the start: bind(2) gives the file
+// bind makes the socket, with mode 0600 from the start: bind(2) gives the file
 // the mode of the descriptor, less the umask.
 func bind(path string) (net.Listener, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
@@ -95,7 +95,7 @@ func bind(path string) (net.Listener, error) {
 	}}
 	ln, err := lc.Listen(context.Background(), "unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("another engine is serving %s, or took it just now; stop it or choose another path", path)
+		return nil, fmt.Errorf("another engine is serving %s, or has just taken it; stop it or choose another path", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bind socket %s: %w", path, err)
@@ -107,8 +107,8 @@ func bind(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-// checkDirectory refuses a directory in which another user could put a
-// socket of their own in place of ours.
+// checkDirectory refuses a directory in which another user could replace the
+// socket.
 func checkDirectory(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -167,7 +167,7 @@ func checkSocket(path string, info fs.FileInfo) error {
 	case fs.ModeSymlink:
 		kind = "a symbolic link"
 	}
-	return fmt.Errorf("socket path %s is %s and no socket, and is left as it is: remove it or choose another path", path, kind)
+	return fmt.Errorf("socket path %s is %s, not a socket, and is left as it is: remove it or choose another path", path, kind)
 }
 
 // dialPath connects to an engine's socket, with the checks of Listen.

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// What a client may ask for. Check holds every range of an option, so that the
-// gateway, which tells the client, and the engine, which trusts no peer, refuse
+// What a client may ask for. Check has the range of every option, so that the
+// gateway, which answers the client, and the engine, which trusts no peer, refuse
 // the same values.
 const (
 	// StopsMax bounds Options.Stop, and StopBytesMax each of its texts.
@@ -20,9 +20,9 @@ const (
 	choicesMax = 1024
 )
 
-// Check refuses options that are out of range, or that m cannot follow; of a
-// Model with no limits, only what no model can. The error names the parameter
-// as clients know it, and what is allowed.
+// Check refuses options that are out of range or that m cannot follow. For a Model
+// without limits it refuses only what no model can follow. The error names the
+// parameter as clients know it, and what is allowed.
 func (o *Options) Check(m *Model) *Error {
 	choices, vocab := cmp.Or(m.ChoicesMax, choicesMax), cmp.Or(m.VocabTokens, math.MaxInt32)
 	for _, p := range [...]struct {

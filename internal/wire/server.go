@@ -25,9 +25,9 @@ type ServerConfig struct {
 	HeartbeatInterval time.Duration `yaml:"heartbeat_interval" default:"100ms" range:"1ms..1s" help:"Longest time between two state reports."`
 }
 
-// Serve offers engine to every connection that ln accepts, until ctx ends
-// or accepting fails for good. It closes ln and every connection, cancels
-// their work, and waits for it.
+// Serve offers engine to every connection that ln accepts, until ctx ends or
+// accepting fails for good. Then it closes ln and every connection, cancels
+// their work, and waits until that has ended.
 func Serve(ctx context.Context, ln net.Listener, engine Engine, cfg ServerConfig) error {
 	defer ln.Close()
 	if err := conf.Complete("engine_socket", &cfg); err != nil {
@@ -51,7 +51,7 @@ func Serve(ctx context.Context, ln net.Listener, engine Engine, cfg ServerConfig
 		if errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("engine server: %w", err)
 		}
-		if err != nil { // out of descriptors or memory, which passes
+		if err != nil { // no descriptors or memory at the moment
 			select {
 			case <-ctx.Done():
 			case <-time.After(50 * time.Millisecond):
@@ -65,13 +65,13 @@ func Serve(ctx context.Context, ln net.Listener, engine Engine, cfg ServerConfig
 				<-places
 			})
 		default:
-			refuse(conn, Errorf(Overloaded, "the engine has its %d connections already: raise connections_max", cfg.ConnectionsMax))
+			refuse(conn, Errorf(Overloaded, "the engine already has its %d connections: raise connections_max", cfg.ConnectionsMax))
 		}
 	}
 }
 
-// refuse says why and closes. A fresh socket's buffer takes so small a
-// frame at once; the deadline is for those that are not fresh.
+// refuse says why and closes. A new socket's buffer has room for so small a
+// frame; the deadline is for sockets that have been written to.
 func refuse(conn net.Conn, err *Error) {
 	conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	conn.Write(appendRefuseFrame(nil, err))

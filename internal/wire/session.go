@@ -14,28 +14,28 @@ import (
 // session is one connection of a Client.
 //
 // The reader puts events into streams and never waits for one. Callers append
-// whole frames to out, or mark their sequence dirty where only its newest
-// wish counts, and the writer takes both away: so nothing waits on the
-// socket, and nothing that frees is ever lost for want of room.
+// whole frames to out, or mark their sequence dirty where only its newest state
+// matters; the writer sends both. So no caller waits for the socket, and a cancel
+// is never lost because a buffer is full.
 type session struct {
 	// Fixed at construction.
 	client *Client
 	conn   net.Conn
 	reader *frameReader
 	wake   chan struct{} // capacity 1: the writer has something to write
-	// What was asked and not answered, by id; mu guards what is in them. A
-	// channel holds one reply, since whoever asked may have left.
+	// Requests without an answer yet, by id; mu guards the maps' contents. A
+	// channel has room for the reply, since the caller may have given up.
 	prepares map[uint64]chan promptReply
-	captures map[uint64]chan captureReply
+	traces   map[uint64]chan traceReply
 
 	// Owned by the reader.
 	model   Model
 	step    stepFrame
-	touched []*Stream // by the step at hand
+	touched []*Stream // that have events of the current step
 
 	mu        sync.Mutex // before any stream's lock
 	sequences map[uint64]*sequence
-	last      uint64 // newest id of all three
+	last      uint64 // newest id of sequences, prepares and traces
 	out       []byte
 	dirty     []*sequence
 	err       *Error // set once the connection has ended
@@ -50,7 +50,7 @@ type sequence struct {
 
 	put, acked         int // events
 	paused, toldPaused bool
-	canceled, told     bool // told: the cancel is on its way
+	canceled, told     bool // told: the cancel was sent
 	isDirty, ended     bool
 }
 
@@ -62,12 +62,12 @@ type choiceProgress struct {
 func newSession(c *Client, conn net.Conn, reader *frameReader, m Model) *session {
 	return &session{
 		client: c, conn: conn, reader: reader, model: m, wake: make(chan struct{}, 1),
-		sequences: map[uint64]*sequence{}, prepares: map[uint64]chan promptReply{}, captures: map[uint64]chan captureReply{},
+		sequences: map[uint64]*sequence{}, prepares: map[uint64]chan promptReply{}, traces: map[uint64]chan traceReply{},
 	}
 }
 
-// serve reads until the connection ends. By then the client is down, every
-// stream has ended, and the writer is gone.
+// serve reads until the connection ends. When it returns, the client is down,
+// every stream has ended, and the writer has returned.
 func (s *session) serve(ctx context.Context) {
 	undo := context.AfterFunc(ctx, func() { s.conn.Close() })
 	defer undo()
@@ -100,11 +100,11 @@ func (s *session) end(why *Error) {
 	for _, reply := range s.prepares {
 		reply <- promptReply{Err: why}
 	}
-	for _, reply := range s.captures {
-		reply <- captureReply{Err: why}
+	for _, reply := range s.traces {
+		reply <- traceReply{Err: why}
 	}
 	clear(s.prepares)
-	clear(s.captures)
+	clear(s.traces)
 	s.sequences, s.dirty, s.out = nil, nil, nil
 }
 
@@ -131,13 +131,13 @@ func (s *session) handle(kind byte, payload []byte) *Error {
 			return err
 		}
 		return answer(s, s.prepares, r.Prepare, r)
-	case frameCaptureReply:
+	case frameTraceReply:
 		d := &decoder{rest: payload}
-		r := d.captureReply()
+		r := d.traceReply()
 		if err := d.finish(); err != nil {
 			return err
 		}
-		return answer(s, s.captures, r.Capture, r)
+		return answer(s, s.traces, r.Trace, r)
 	case frameModel:
 		var m Model
 		if err := json.Unmarshal(payload, &m); err != nil {
@@ -151,8 +151,8 @@ func (s *session) handle(kind byte, payload []byte) *Error {
 	return Errorf(Protocol, "unknown frame type %d from the engine", kind)
 }
 
-// handleStep puts the events of a step, wakes every reader once, and
-// publishes the state.
+// handleStep puts the events of a step, wakes each reader once, and publishes the
+// state.
 func (s *session) handleStep(payload []byte) *Error {
 	s.mu.Lock()
 	live := len(s.sequences)
@@ -160,7 +160,7 @@ func (s *session) handleStep(payload []byte) *Error {
 	if err := s.step.decode(payload, live*(s.client.cfg.WindowEvents+1)); err != nil {
 		return err
 	}
-	// Before the events, so that who reads an end finds the steps before it.
+	// Before the events, so that a reader of an end finds the records of its steps.
 	for i := range s.step.Records {
 		s.client.steps.Add(&s.step.Records[i])
 	}
@@ -179,7 +179,7 @@ func (s *session) handleStep(payload []byte) *Error {
 		err = q.accept(&e.Event)
 	}
 	s.mu.Unlock()
-	for i, stream := range s.touched { // without mu, which the readers want at once
+	for i, stream := range s.touched { // without mu, which the woken readers need
 		stream.Wake()
 		s.touched[i] = nil
 	}
@@ -192,7 +192,7 @@ func (s *session) handleStep(payload []byte) *Error {
 	return err
 }
 
-// accept checks an event against what the sequence has seen and puts it.
+// accept checks an event against the earlier ones of the sequence, and puts it.
 func (q *sequence) accept(e *Event) *Error {
 	if e.End != nil {
 		q.ended = true
@@ -214,12 +214,12 @@ func (q *sequence) accept(e *Event) *Error {
 	}
 	c.tokens, c.finished = e.TokenCount, e.Finish != FinishNone
 	q.put++
-	q.stream.Put(*e) // false only when the reader has just left
+	q.stream.Put(*e) // false only when the reader has just closed the stream
 	return nil
 }
 
-// enqueue appends a frame of a new id and body, which was made without mu
-// since a long one takes a while; or it says why it cannot.
+// enqueue appends a frame with a new id and body, or returns why it cannot. The
+// caller holds mu; it has made body before, since a long one takes a while.
 func (s *session) enqueue(kind byte, body []byte) (id uint64, _ *Error) {
 	cfg := &s.client.cfg
 	switch {
@@ -275,15 +275,16 @@ func (q *sequence) Resume() { q.change(func() { q.paused = false }) }
 // Cancel implements Control.
 func (q *sequence) Cancel() { q.change(func() { q.canceled = true }) }
 
-// Taken implements Control. Acknowledgements go in batches of a quarter window.
+// Taken implements Control. The engine is told after every quarter of a window.
 func (q *sequence) Taken() { q.change(func() {}) }
 
-// change applies a wish and marks the sequence where the engine must hear.
-func (q *sequence) change(wish func()) {
+// change applies a change of the reader's, and marks the sequence as dirty where
+// the engine must be told.
+func (q *sequence) change(apply func()) {
 	s := q.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wish()
+	apply()
 	if q.ended || q.isDirty || !q.news() {
 		return
 	}
@@ -299,7 +300,7 @@ func (q *sequence) news() bool {
 	return q.paused != q.toldPaused || q.canceled && !q.told || q.taken()-q.acked >= batch
 }
 
-// appendNews appends the frames that tell the engine what changed.
+// appendNews appends the frames that tell the engine what has changed.
 func (q *sequence) appendNews(b []byte) []byte {
 	q.isDirty = false
 	switch {
@@ -324,8 +325,8 @@ func (q *sequence) appendNews(b []byte) []byte {
 	return b
 }
 
-// write sends what callers left until stop or a failed write, which closes
-// the connection so that the reader ends too.
+// write sends what the callers have left, until stop or a failed write. A failed
+// write closes the connection, so that the reader ends too.
 func (s *session) write(stop <-chan struct{}) error {
 	var b []byte
 	for {
@@ -351,7 +352,7 @@ func (s *session) write(stop <-chan struct{}) error {
 		}
 		if err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				select { // the engine is gone: what it said last is still to be read
+				select { // the engine is gone, but its last frames may still be unread
 				case <-stop:
 				case <-time.After(s.client.cfg.WriteTimeout):
 				}

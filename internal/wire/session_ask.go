@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Requests of a session that have one reply: prepares and captures.
+// The requests of a session that have one reply: prepares and launch traces.
 
 func (s *session) prepare(ctx context.Context, r *Request) (*Prompt, error) {
 	if ctx.Err() != nil {
@@ -21,22 +21,22 @@ func (s *session) prepare(ctx context.Context, r *Request) (*Prompt, error) {
 	return got.Prompt, asError(got.Err)
 }
 
-// capture asks the engine for the launches of its next steps.
-func (s *session) capture(ctx context.Context, steps int, limit time.Duration) (*Capture, error) {
-	got, err := ask(ctx, s, s.captures, frameCapture, appendDuration(appendSize(nil, steps), limit))
+// traceLaunches asks the engine for the launches of its next steps.
+func (s *session) traceLaunches(ctx context.Context, steps int, limit time.Duration) (*LaunchTrace, error) {
+	got, err := ask(ctx, s, s.traces, frameTrace, appendDuration(appendSize(nil, steps), limit))
 	switch {
 	case err != nil:
 		return nil, err
 	case got == nil:
-		return nil, Errorf(Canceled, "the capture was abandoned")
+		return nil, Errorf(Canceled, "the launch trace was abandoned")
 	case got.Err != nil:
 		return nil, got.Err
 	}
 	return &got.Result, nil
 }
 
-// ask sends a request and waits for its reply among those asked; the reply is
-// nil where ctx ended first.
+// ask sends a request, notes it in asked and waits for its reply, which is nil
+// where ctx ended first.
 func ask[R any](ctx context.Context, s *session, asked map[uint64]chan R, kind byte, body []byte) (*R, error) {
 	reply := make(chan R, 1)
 	s.mu.Lock()
@@ -66,13 +66,13 @@ func abandoned() *Error {
 	return Errorf(Canceled, "the request was abandoned while its prompt was prepared")
 }
 
-// answer hands r to whoever of asked waits for it.
+// answer hands r to the caller that asked for it.
 func answer[R any](s *session, asked map[uint64]chan R, id uint64, r R) *Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reply, ok := asked[id]
 	if !ok {
-		return Errorf(Protocol, "a reply to request %d, which was not asked", id)
+		return Errorf(Protocol, "a reply to request %d, which was not asked for", id)
 	}
 	delete(asked, id)
 	reply <- r

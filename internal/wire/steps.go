@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// This file is what an engine tells of its steps, beside State: who was in
-// each, who was not and why, and which kernels took the time.
+// This file has what an engine reports of its steps beside State: which sequences
+// each step computed, which it left out and why, and how long its kernels took.
 
 // StepRecord is one step. All instants are nanoseconds of CLOCK_MONOTONIC.
 type StepRecord struct {
-	// Step counts the engine's steps, by one for each. A gap is steps whose
-	// records were lost; one that is not more than the record before it is of
-	// another engine process.
+	// Step numbers the engine's steps, without gaps. Where numbers are missing,
+	// records were lost. A number that is not larger than the one before comes
+	// from another engine process.
 	Step uint64
-	// Began is when the forward began, composing done; Ended is when the last
-	// token was sampled. So the part of a step that its members wait for.
+	// Began is when the forward pass began, after the batch was composed. Ended
+	// is when the last token was sampled. The members wait for this part of a step.
 	Began, Ended int64
-	// Gap, GivenUp and Idle are the time between the end of the step before and
-	// Began: Idle where the loop slept for want of work, GivenUp in steps that
-	// were given up for somebody more urgent, which leave no record, and Gap
-	// the rest, in which it took arrivals, reported, and composed.
+	// Gap, GivenUp and Idle divide the time between the end of the step before
+	// and Began. Idle: the loop slept because it had no work. GivenUp: steps that
+	// were given up for more urgent work; they leave no record. Gap: the rest, in
+	// which the loop took arrivals, reported, and composed.
 	Gap, GivenUp, Idle time.Duration
 
 	DecodeRows    int
 	PrefillTokens int
 	PagesUsed     int // after the step
 
-	// Members are the sequences that were computed, in the order of the engine:
-	// by level, then by age. MembersMore counts those beyond StepListMax.
+	// Members are the sequences that were computed, in the engine's order: by
+	// level, then by age. MembersMore counts the members beyond StepListMax.
 	Members     []StepMember
 	MembersMore int
-	// LeftOut are the sequences that were there and not computed.
+	// LeftOut are the live sequences that were not computed.
 	LeftOut     []StepLeftOut
 	LeftOutMore int
 	// Preempted are the generations whose pages were taken for this step.
@@ -45,13 +45,13 @@ type StepRecord struct {
 // StepListMax is the most entries of each list of a StepRecord.
 const StepListMax = 256
 
-// StepMember is a sequence's part in a step. Choices of one generation are
-// members each, with one Serial.
+// StepMember is a sequence's part in a step. Each choice of a generation is a
+// member of its own; they share one Serial.
 type StepMember struct {
-	Serial uint64 // its Generation's
-	Tokens int    // computed: 1 of a decode row, else prompt tokens or recomputed ones
-	// Own is the part of Ended - Began that is this member's, by what its work
-	// was predicted to cost beside the others'. All members' are the whole.
+	Serial uint64 // of its Generation
+	Tokens int    // computed: 1 in a decode row, else prompt tokens or recomputed ones
+	// Own is this member's part of Ended - Began, in proportion to what its work
+	// was predicted to cost. The parts of all members sum to the whole.
 	Own    time.Duration
 	Level  uint8
 	Decode bool
@@ -70,14 +70,14 @@ const (
 	PartOwn           Part = iota // its own computing
 	PartOthersPrefill             // computing others' prompts in the same steps
 	PartOthersDecode              // computing others' next tokens in the same steps
-	PartGap                       // between two steps, with nothing against it: composing, reporting
-	PartGivenUp                   // a step of its own that was given up for somebody more urgent
+	PartGap                       // between two steps, while it could run: composing, reporting
+	PartGivenUp                   // a step with it that was given up for more urgent work
 
-	// It was not in the steps that ran, since:
+	// The reasons why it was not in the steps that ran:
 	PartPages     // it waits for pages
-	PartPlaces    // it waits for a place among those that run
-	PartPrefix    // another computes the block that it needs next
-	PartHeldBack  // the step's time went to other levels, to the other lane or to those due before it
+	PartPlaces    // it waits for a place among the running sequences
+	PartPrefix    // another sequence computes the block that it needs next
+	PartHeldBack  // the step's time went to other levels, to the other lane or to sequences due before it
 	PartPreempted // its pages were taken
 	PartPaused    // its reader asked for a pause
 	PartParked    // its reader has not taken what is there
@@ -96,10 +96,10 @@ func (p Part) String() string {
 	return "unknown"
 }
 
-// Parts are a stretch of time, divided by what it went to.
+// Parts divide a stretch of time by what it went to.
 type Parts [PartCount]time.Duration
 
-// Sum is the whole stretch.
+// Sum is the length of the whole stretch.
 func (p *Parts) Sum() (sum time.Duration) {
 	for _, d := range p {
 		sum += d
@@ -111,13 +111,13 @@ func (p *Parts) Sum() (sum time.Duration) {
 type SlowStep struct {
 	Step     uint64 // 0 for none
 	Duration time.Duration
-	// OthersPrefill counts the prompt tokens of others in it.
+	// OthersPrefill counts the prompt tokens of other generations in it.
 	OthersPrefill int
 	// Largest is the serial of the other member that cost most, 0 for none.
 	Largest uint64
 }
 
-// SlowStepsKept is how many are kept of a generation.
+// SlowStepsKept is how many slow steps are kept for a generation.
 const SlowStepsKept = 8
 
 // KernelClass is a kind of work in a step.
@@ -125,7 +125,7 @@ type KernelClass uint8
 
 const (
 	KernelEmbed    KernelClass = iota // embeddings and positions
-	KernelNormRope                    // adding to the residual stream, norms, rope, and writing keys and values to their pages
+	KernelNormRope                    // residual sums, norms, rope, and writing keys and values to their pages
 	KernelQKV                         // projections to queries, keys and values
 	KernelAttentionPrefill
 	KernelAttentionDecode
@@ -151,7 +151,7 @@ func (k KernelClass) String() string {
 	return "unknown"
 }
 
-// KernelTime is what the launches of one class took in a step, wall time.
+// KernelTime is the wall time of one class's launches in a step.
 type KernelTime struct {
 	Count uint32
 	Total time.Duration
@@ -166,34 +166,35 @@ type Launch struct {
 	Begin, End int64 // nanoseconds of CLOCK_MONOTONIC
 }
 
-// Capture is what a capture of launches gave.
-type Capture struct {
+// LaunchTrace is the kernel launches of some steps.
+type LaunchTrace struct {
 	Launches []Launch
-	Steps    int // that were captured
+	Steps    int // that were traced
 	Missing  int // launches for which there was no room
 }
 
-// What one capture may ask for.
+// The most that one launch trace may ask for.
 const (
-	CaptureStepsMax    = 4096
-	CaptureLaunchesMax = 1 << 16
+	LaunchTraceStepsMax = 4096
+	LaunchTraceMax      = 1 << 16
 )
 
 // StepLogSteps is how many steps the logs of an engine and of a Client hold.
 const StepLogSteps = 1024
 
-// StepLog holds an engine's last steps for readers that look late. Its
-// methods may be called from any goroutine, After on a nil log too.
+// StepLog holds the records of an engine's last steps, for readers that look only
+// now and then. Its methods may be called from any goroutine; After and Added
+// may be called on a nil log.
 type StepLog struct {
 	mu    sync.Mutex
 	ring  []StepRecord
 	added uint64
 }
 
-// membersAhead is how many members of each step have their room from the start.
+// membersAhead is for how many members of each step there is memory from the start.
 const membersAhead = 8
 
-// NewStepLog makes a log of so many steps, at least 1.
+// NewStepLog makes a log of this many steps, at least 1.
 func NewStepLog(steps int) *StepLog {
 	l := &StepLog{ring: make([]StepRecord, max(1, steps))}
 	room := make([]StepMember, len(l.ring)*membersAhead)
@@ -203,7 +204,7 @@ func NewStepLog(steps int) *StepLog {
 	return l
 }
 
-// Add copies r into the log, over the oldest where it is full.
+// Add copies r into the log, in place of the oldest record where it is full.
 func (l *StepLog) Add(r *StepRecord) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,10 +212,10 @@ func (l *StepLog) Add(r *StepRecord) {
 	l.added++
 }
 
-// After calls each with every record after the first n that the log was
-// given, oldest first, until it returns false, and returns the n to begin
-// with the next time. Records that are no longer there are left out. A record
-// is valid until each returns, which must not block or use the log.
+// After calls each for every record after the first n that were added, the oldest
+// first, until each returns false. It returns the n for the next call. Records
+// that are no longer in the log are left out. A record is valid until each
+// returns; each must not block or use the log.
 func (l *StepLog) After(n uint64, each func(*StepRecord) bool) uint64 {
 	if l == nil {
 		return n
@@ -222,7 +223,7 @@ func (l *StepLog) After(n uint64, each func(*StepRecord) bool) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	size := uint64(len(l.ring))
-	if n > l.added { // of another log
+	if n > l.added { // n counts another log's records
 		n = 0
 	}
 	if l.added > size {
@@ -237,7 +238,7 @@ func (l *StepLog) After(n uint64, each func(*StepRecord) bool) uint64 {
 	return n
 }
 
-// Added is how many records the log was given.
+// Added is how many records were added.
 func (l *StepLog) Added() uint64 {
 	if l == nil {
 		return 0
@@ -247,8 +248,8 @@ func (l *StepLog) Added() uint64 {
 	return l.added
 }
 
-// copyTo makes to a copy of r that shares nothing with it, in to's own memory
-// where that is enough.
+// copyTo makes to a copy of r that shares nothing with it. The lists of to keep
+// their memory where that is large enough.
 func (r *StepRecord) copyTo(to *StepRecord) {
 	members, leftOut, preempted := to.Members, to.LeftOut, to.Preempted
 	*to = *r

@@ -108,10 +108,10 @@ func TestHostileRecords(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	many := appendSize([]byte{1, 0, 0, 0}, CaptureLaunchesMax+1)
-	d := &decoder{rest: append(many, make([]byte, 5*(CaptureLaunchesMax+1))...)}
-	if d.captureReply(); d.err == nil || !strings.Contains(d.err.Message, "over the limit") {
-		t.Errorf("a capture of too many launches: %v", d.err)
+	many := appendSize([]byte{1, 0, 0, 0}, LaunchTraceMax+1)
+	d := &decoder{rest: append(many, make([]byte, 5*(LaunchTraceMax+1))...)}
+	if d.traceReply(); d.err == nil || !strings.Contains(d.err.Message, "over the limit") {
+		t.Errorf("a trace of too many launches: %v", d.err)
 	}
 }
 
@@ -121,32 +121,32 @@ type captureEngine struct {
 	limits chan time.Duration
 }
 
-func (e captureEngine) Capture(ctx context.Context, steps int, limit time.Duration) (*Capture, error) {
+func (e captureEngine) TraceLaunches(ctx context.Context, steps int, limit time.Duration) (*LaunchTrace, error) {
 	e.limits <- limit
 	if steps == 1 {
 		<-ctx.Done()
 		e.limits <- 0
 	}
-	return &Capture{Steps: steps, Launches: []Launch{{Step: 3, Layer: -1, Begin: 5, End: 7}}}, nil
+	return &LaunchTrace{Steps: steps, Launches: []Launch{{Step: 3, Layer: -1, Begin: 5, End: 7}}}, nil
 }
 
 func TestCaptureCrosses(t *testing.T) {
 	engine := captureEngine{stillEngine{state: new(State)}, make(chan time.Duration, 2)}
 	client, _ := socketPair(t, engine)
-	got, err := client.Capture(t.Context(), 7, time.Second)
-	if want := (&Capture{Steps: 7, Launches: []Launch{{Step: 3, Layer: -1, Begin: 5, End: 7}}}); err != nil || !cmp.Equal(got, want) || <-engine.limits != time.Second {
+	got, err := client.TraceLaunches(t.Context(), 7, time.Second)
+	if want := (&LaunchTrace{Steps: 7, Launches: []Launch{{Step: 3, Layer: -1, Begin: 5, End: 7}}}); err != nil || !cmp.Equal(got, want) || <-engine.limits != time.Second {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-engine.limits; cancel() }()
-	if _, err := client.Capture(ctx, 1, time.Minute); err == nil || AsError(err).Kind != Canceled {
+	if _, err := client.TraceLaunches(ctx, 1, time.Minute); err == nil || AsError(err).Kind != Canceled {
 		t.Errorf("an abandoned capture: %v", err)
 	}
 	if <-engine.limits != 0 {
 		t.Error("the engine did not hear of it")
 	}
 	other, _ := socketPair(t, stillEngine{state: new(State)})
-	if _, err := other.Capture(t.Context(), 7, time.Second); err == nil || AsError(err).Kind != Invalid {
+	if _, err := other.TraceLaunches(t.Context(), 7, time.Second); err == nil || AsError(err).Kind != Invalid {
 		t.Errorf("an engine that cannot: %v", err)
 	}
 }

@@ -10,20 +10,20 @@ import (
 type Control interface {
 	Pause()
 	Resume()
-	// Cancel frees everything the generation holds. It is called at most
-	// once, by a reader that had not seen the last event put: that may have
-	// happened just before.
+	// Cancel frees everything that the generation holds. It is called at most
+	// once, where the End event was not put before Close. The producer may put
+	// it at the same moment.
 	Cancel()
-	// Taken says that the reader took events, so that there is room again.
+	// Taken says that the reader has taken events, so that there is room again.
 	Taken()
 }
 
 // Stream carries the events of one generation from its producer to its one
 // reader, through a bounded buffer.
 //
-// The producer asks Room before it does work whose event it must put, and
-// parks the generation while there is none; Put never blocks. An event with
-// Finish or End set is always accepted, so a buffer holds at most
+// The producer asks for Room before it does work that gives an event, and parks
+// the generation while there is none; Put never blocks. An event with Finish or
+// End set is always accepted, so a buffer of N choices holds at most
 // window + N + 1 events.
 type Stream struct {
 	notify  chan<- struct{}
@@ -70,8 +70,8 @@ func (s *Stream) takeN(dst []Event, limit int) []Event {
 	return dst
 }
 
-// Pause asks the producer to stop working for this generation at the next
-// step's end, with its pages kept. Resume undoes it. Both are idempotent.
+// Pause asks the producer to stop working for this generation at the end of the
+// next step; its pages are kept. Resume undoes it. Both are idempotent.
 func (s *Stream) Pause() {
 	if s.live() {
 		s.control.Pause()
@@ -85,8 +85,8 @@ func (s *Stream) Resume() {
 	}
 }
 
-// Close ends the reader's interest: it cancels a generation that has not
-// ended, and drops what waits. It is idempotent.
+// Close is the reader's last call: it cancels a generation that has not ended,
+// and drops the events that wait. It is idempotent.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	cancel := !s.ended && !s.closed
@@ -119,8 +119,8 @@ func (s *Stream) Waiting() int {
 }
 
 // Put hands an event to the reader without waking it, so that a producer can
-// put all events of a step first. It reports false when the reader has left,
-// the stream has ended, or there is no room.
+// put all events of a step first. It returns false when the reader has closed
+// the stream, the stream has ended, or there is no room.
 func (s *Stream) Put(e Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
-// Engine runs a model. The scripted fake, the engine itself and the socket
-// client implement it; wiretest holds what the three must have in common.
+// Engine runs a model. The engine itself, the socket client and the scripted fake
+// of wiretest implement it; wiretest tests what the three must have in common.
 type Engine interface {
 	// Prepare renders the chat template, tokenizes, and measures the prompt
 	// against the model. It does no model work and may be called from any
@@ -19,13 +19,13 @@ type Engine interface {
 
 	// Generate starts one generation of g.Options.N choices and returns at
 	// once; failures arrive as the stream's last event. It fails with Invalid
-	// only where g does not pass Check, or asks for more than its prompt's Room. The stream must be
-	// closed by its reader on every path; Close before the end cancels, and
-	// every page is free before two further steps have ended.
+	// only where g does not pass Check, or asks for more than its prompt's
+	// Room. The reader must close the stream on every path. Close before the
+	// end cancels, and every page is free before two further steps have ended.
 	Generate(g *Generation) *Stream
 
-	// State is the last step report. It never blocks and never returns nil;
-	// the returned value is shared and must not be changed.
+	// State returns the last step report. It never blocks and never returns
+	// nil; the returned value is shared and must not be changed.
 	State() *State
 }
 
@@ -135,10 +135,11 @@ type Generation struct {
 	Salt    string
 	// Class is the scheduling class, for reports alone.
 	Class string
-	// Level is 0 for what people wait for, and more for what may wait longer;
-	// it is not negative. Key orders within a level, smaller first. Long is the
-	// lane of long prefills. TokenGoal is the time between two tokens to keep
-	// in level 0, 0 for none.
+	// Level is 0 for work that people wait for, and larger for work that may
+	// wait longer; it is not negative. Key orders the generations of a level,
+	// the smallest first. Long says that the prefill belongs to the lane of
+	// long ones. TokenGoal is the longest time between two tokens of a
+	// generation in level 0; 0 for no goal.
 	Level     int
 	Key       int64
 	Long      bool
@@ -149,8 +150,8 @@ type Generation struct {
 	Notify chan<- struct{}
 }
 
-// Check refuses what an engine with model m cannot follow, but for the length
-// of the prompt and its answer, which only the engine knows.
+// Check refuses what an engine with model m cannot do. It does not check the
+// length of prompt and answer, for which only the engine knows the limits.
 func (g *Generation) Check(m *Model) *Error {
 	switch {
 	case g.Prompt == nil:
@@ -179,12 +180,12 @@ type Event struct {
 	// Text is new valid UTF-8, cut before any stop text. It may be empty while
 	// a character or a possible stop text is incomplete.
 	Text string
-	// TokenCount is how many tokens this choice has generated up to here,
-	// with those whose text is held back or cut by a stop.
+	// TokenCount is how many tokens this choice has generated up to here. It
+	// includes tokens whose text is held back, or cut by a stop text.
 	TokenCount int
 	// Logprobs are those of the tokens whose text starts in Text.
 	Logprobs []TokenLogprob
-	// PromptLogprobs are set on one event, the first, when asked for.
+	// PromptLogprobs are set on the first event, where they were asked for.
 	PromptLogprobs []TokenLogprob
 	// Finish is set on a choice's last event.
 	Finish Finish
@@ -192,12 +193,13 @@ type Event struct {
 	End *End
 }
 
-// TokenLogprob is one token with its log-probability and its rivals.
+// TokenLogprob is one token with its log-probability and the likeliest tokens at
+// its position.
 type TokenLogprob struct {
 	ID int32
 	// Bytes are the token's own bytes, which may be part of a character.
 	Bytes []byte
-	// Logprob is NaN for the first prompt token, which nothing predicts.
+	// Logprob is NaN for the first prompt token: no token before it predicts it.
 	Logprob float32
 	Top     []TopLogprob
 }
@@ -243,19 +245,19 @@ type Timings struct {
 	Finished   int64
 
 	Steps         int // steps that worked for this generation
-	PrefillSteps  int // of those, the ones that computed its prompt, or computed again what was taken
-	DecodeSteps   int // of those, the ones that computed next tokens; with choices a step may be both
+	PrefillSteps  int // steps that computed its prompt, or recomputed pages that were taken
+	DecodeSteps   int // steps that computed next tokens; with several choices a step may count as both
 	PrefillChunks int // rows of its prefill steps
-	PrefillTokens int // tokens of those rows
+	PrefillTokens int // tokens of these rows
 	Preempted     int // times its pages were taken away and recomputed
 
-	// BeforeFirst is what the time from Received to FirstToken went to, and
-	// AfterFirst that from there to Finished: they sum to it exactly. Where
-	// there was no first token all is in BeforeFirst. A generation of several
-	// choices is in a step where one of them is.
+	// BeforeFirst divides the time from Received to FirstToken, and AfterFirst
+	// the time from FirstToken to Finished; the parts sum to it exactly. Where
+	// there was no first token, all time is in BeforeFirst. A generation of
+	// several choices is in a step where one of its choices is.
 	BeforeFirst, AfterFirst Parts
-	// Slow are the steps that it waited longest for, apart from its own
-	// prefill in them, longest first.
+	// Slow are the steps that it waited longest for, the longest first. Its own
+	// prefill in a step does not count as waiting.
 	Slow [SlowStepsKept]SlowStep
 }
 
@@ -277,8 +279,8 @@ type State struct {
 	Pace
 	Totals
 
-	// Steps has the records of the last steps, this State's own among them;
-	// nil where none are kept.
+	// Steps has the records of the last steps, up to this State's own; nil where
+	// none are kept.
 	Steps *StepLog `json:"-"`
 	// Blocks is the journal of the reusable blocks. A reader that takes every
 	// State in order hears each change once; after a State with Err set it
@@ -299,7 +301,7 @@ type Load struct {
 	Running   int // sequences with work in the step
 	Waiting   int // dispatched, not yet started or waiting for pages
 	Paused    int // paused by the gateway, or parked by a slow reader
-	Sequences int // all that are alive: these three, and those left out of the step
+	Sequences int // all live ones: running, waiting, paused, and left out of the step
 
 	// ShortPrefill and LongPrefill are the prompt tokens that are still to be
 	// computed, by lane. They count sequences that run, that have not started,
@@ -337,21 +339,21 @@ type Totals struct {
 	NonFinite     uint64 // rows ended because the model gave NaN or infinity
 }
 
-// Capturer is an Engine that can tell of single kernel launches.
-type Capturer interface {
-	// Capture takes down the launches of the next steps, at most
-	// CaptureStepsMax, and returns when these are over, after limit, or when
-	// ctx ends: then with those that were. One capture runs at a time; a
-	// second is Overloaded.
-	Capture(ctx context.Context, steps int, limit time.Duration) (*Capture, error)
+// LaunchTracer is an Engine that can report single kernel launches.
+type LaunchTracer interface {
+	// TraceLaunches records the kernel launches of the next steps, at most
+	// LaunchTraceStepsMax. It returns when these steps are over, after limit, or
+	// when ctx ends, with the launches up to then. One trace runs at a time; a
+	// second fails with Overloaded.
+	TraceLaunches(ctx context.Context, steps int, limit time.Duration) (*LaunchTrace, error)
 }
 
 // Model describes the loaded model.
 type Model struct {
 	ID           string `json:"id"`
 	Architecture string `json:"architecture"`
-	// Digest identifies the file's contents; Fingerprint changes with
-	// whatever can change output bits: contents, kernel set, version.
+	// Digest identifies the file's contents. Fingerprint changes with everything
+	// that can change the bits of the output: contents, kernel set, version.
 	Digest        string `json:"digest"`
 	Fingerprint   string `json:"fingerprint"`
 	Kernels       string `json:"kernels"`

@@ -157,7 +157,7 @@ func (r *run) prepareAbandoned() {
 	}
 }
 
-// generateErrors are generations that no gateway of ours asks for.
+// generateErrors tries generations that our gateway never asks for.
 func (r *run) generateErrors() {
 	p := r.prepare()
 	one := wire.Options{N: 1}
@@ -212,8 +212,8 @@ func (r *run) stateTurns() {
 	r.until("the totals to move", func(s *wire.State) bool { return s.Step > first.Step && s.DecodeTokens > first.DecodeTokens })
 }
 
-// stepsTold reads the log of steps beside some generations: it has each step
-// once and in order, and of each generation as many steps as its timings say.
+// stepsTold reads the log of steps while some generations run. The log has each step
+// once and in order, and each generation is in as many steps as its timings say.
 func (r *run) stepsTold() {
 	from := r.engine.State().Steps.Added()
 	var all []*reader
@@ -252,7 +252,7 @@ func (r *run) stepsTold() {
 	}
 }
 
-// checkRecord holds a record to what all promise.
+// checkRecord checks what every record promises.
 func (r *run) checkRecord(s *wire.StepRecord) {
 	r.Helper()
 	decodes, prefill, own := 0, 0, time.Duration(0)

@@ -14,8 +14,8 @@ import (
 
 // FakeConfig configures a Fake. Zero fields take their defaults.
 type FakeConfig struct {
-	// Script chooses what happens to a generation; nil gives the zero Script.
-	// The generation must not be changed.
+	// Script chooses what happens to a generation; nil chooses the zero Script
+	// for all. It must not change the generation.
 	Script func(*wire.Generation) Script
 	// Prepare, where set, runs before the fake's own Prepare and may wait on
 	// ctx; its error, if any, is the answer.
@@ -47,7 +47,7 @@ type Fake struct {
 	closed  bool
 	last    wire.State // counters so far
 	began   int64
-	// stepping is the record of the step at hand, and then of the last one.
+	// stepping is the record of the current step, and after it of the last one.
 	stepping wire.StepRecord
 	woken    []*wire.Stream
 }
@@ -99,7 +99,7 @@ func (f *Fake) SetErr(err *wire.Error) {
 	f.publish()
 }
 
-// ChangeBlocks changes the set of reusable blocks that State tells of.
+// ChangeBlocks adds changes to the journal of reusable blocks in State.
 func (f *Fake) ChangeBlocks(changes ...hitmap.Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,8 +109,8 @@ func (f *Fake) ChangeBlocks(changes ...hitmap.Change) {
 	f.publish()
 }
 
-// Freeze stops the loop at the next step's end, State.At with it, as an
-// engine would that hangs; Freeze(false) lets it go on. Cancels still work.
+// Freeze stops the loop and State.At at the end of the next step, as if the engine
+// hung; Freeze(false) lets it go on. Cancels still work.
 func (f *Fake) Freeze(frozen bool) {
 	f.mu.Lock()
 	f.frozen = frozen
@@ -145,7 +145,7 @@ func (f *Fake) Generate(g *wire.Generation) *wire.Stream {
 	return w.stream
 }
 
-// refusal is why nothing new is taken, or nil. The caller holds mu.
+// refusal is why new requests fail, or nil. The caller holds mu.
 func (f *Fake) refusal() *wire.Error {
 	if f.closed {
 		return errClosed()
@@ -181,7 +181,7 @@ func (f *Fake) run() {
 	}
 }
 
-// turn makes one step and returns how long nothing will be due.
+// turn makes one step, and returns how long it is until the next is due.
 func (f *Fake) turn(now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,7 +211,8 @@ func (f *Fake) turn(now time.Time) time.Duration {
 	return pause
 }
 
-// wakeReaders tells those whose streams were put to, once the state shows why.
+// wakeReaders wakes the readers of the streams that got events, after the state was
+// published.
 func (f *Fake) wakeReaders() {
 	for _, s := range f.woken {
 		s.Wake()

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// withFakeModel fills what m leaves open.
+// withFakeModel fills the zero fields of m.
 func withFakeModel(m wire.Model) wire.Model {
 	if m.ID == "" {
 		m.ID = "fake"
@@ -78,7 +78,8 @@ func (f *Fake) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, erro
 	return p, nil
 }
 
-// render is the text of a request and the client's name for where it stood.
+// render returns the text of a request, and the client's name of the parameter that
+// it came from.
 func render(r *wire.Request, m *wire.Model) (text, param string, err *wire.Error) {
 	sources := 0
 	for _, set := range []bool{r.Messages != nil, r.Text != nil, r.Tokens != nil} {
@@ -141,7 +142,7 @@ func contentText(raw json.RawMessage) string {
 	return text
 }
 
-// room is what the context leaves after a prompt, or why that is nothing.
+// room is how many tokens the context has after a prompt, or why there are none.
 func room(promptTokens int, param string, m *wire.Model) (int, *wire.Error) {
 	if promptTokens == 0 {
 		return 0, wire.InvalidParam(param, "the prompt must hold at least one token")
@@ -154,8 +155,8 @@ func room(promptTokens int, param string, m *wire.Model) (int, *wire.Error) {
 	return m.ContextTokens - promptTokens, nil
 }
 
-// check refuses what a peer must not send, and says how many tokens each
-// choice of g may generate.
+// check refuses what a peer must not send, and returns how many tokens each choice
+// of g may generate.
 func check(g *wire.Generation, m *wire.Model) (maxTokens int, err *wire.Error) {
 	if err := g.Check(m); err != nil {
 		return 0, err

@@ -6,11 +6,11 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// Record is what a Fake saw of one request id.
+// Record is what a Fake has seen of one request id.
 type Record struct {
 	ID         string
 	Prepared   bool // Prepare was called
-	Dispatched bool // Generate was called; what stands below down to Salt is its own
+	Dispatched bool // Generate was called; the fields down to Salt are of its Generation
 	Prompt     string
 	Options    wire.Options
 	Trace      wire.TraceContext
@@ -22,7 +22,7 @@ type Record struct {
 	TokenGoal  time.Duration
 	Salt       string
 
-	Tokens   int // made so far, over all choices
+	Tokens   int // generated so far, over all choices
 	Canceled bool
 	Ended    bool
 	Err      *wire.Error // of the end
@@ -35,7 +35,8 @@ func (r *Record) dispatched(g *wire.Generation) {
 	r.Level, r.Key, r.Long, r.TokenGoal = g.Level, g.Key, g.Long, g.TokenGoal
 }
 
-// record is the record of an id, made where it is new. The caller holds mu.
+// record returns the record of an id, and makes it where there is none. The caller
+// holds mu.
 func (f *Fake) record(id string) *Record {
 	r := f.byID[id]
 	if r == nil {
@@ -74,8 +75,8 @@ func (f *Fake) Live() int {
 	return len(f.works)
 }
 
-// WaitRecord waits until some record satisfies ok, and returns it; it reports
-// false after limit.
+// WaitRecord waits until some record satisfies ok, and returns it. It returns false
+// after limit.
 func (f *Fake) WaitRecord(limit time.Duration, ok func(Record) bool) (found Record, _ bool) {
 	return found, wait(limit, func() bool {
 		for _, r := range f.Records() {

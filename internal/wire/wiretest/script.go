@@ -11,8 +11,8 @@ import (
 type Script struct {
 	// Pieces are the texts of every choice, one event and one token each.
 	Pieces []string
-	// Choices, where set, are the pieces of each choice instead; a choice
-	// past its end has none.
+	// Choices, where set, are the pieces by choice, instead of Pieces. A choice
+	// beyond the list has no pieces.
 	Choices [][]string
 	// Endless repeats the pieces (or "tok " where there are none) until
 	// MaxTokens or a cancel.
@@ -21,11 +21,11 @@ type Script struct {
 	Hang bool
 	// Err ends the generation with this error after the pieces.
 	Err *wire.Error
-	// Finish of a choice that ran out of pieces; zero is FinishStop. A choice
-	// that reaches MaxTokens first finishes with FinishLength.
+	// Finish is that of a choice after its last piece; zero is FinishStop. A
+	// choice that reaches MaxTokens first finishes with FinishLength.
 	Finish wire.Finish
-	// FirstDelay passes before the first piece, as prefill would; Delay
-	// before each further one.
+	// FirstDelay passes before the first piece, like a prefill; Delay passes
+	// before each further piece.
 	FirstDelay, Delay time.Duration
 	// CachedTokens is reported as the reused part of the prompt.
 	CachedTokens int

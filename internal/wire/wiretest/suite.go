@@ -10,23 +10,23 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// Suite says what Run may ask of an engine. It never depends on exact texts.
+// Suite says what Run may ask of an engine. No check depends on exact texts.
 type Suite struct {
 	// Text is a prompt of a few tokens.
 	Text string
 	// Tokens bounds the short generations: at least 8, well within the context.
 	Tokens int
 	// LongTokens bounds the generations that are cancelled, paused and read
-	// slowly: more than BufferMax, within the context beside the prompt, and
-	// enough that one is still running a few milliseconds after its start.
+	// slowly. It is more than BufferMax, fits into the context beside the
+	// prompt, and keeps the engine busy for some milliseconds.
 	LongTokens int
 	// BufferMax is how many events one stream may hold unread, engine and
 	// transport together.
 	BufferMax int
 	// ContextTokens is the model's context.
 	ContextTokens int
-	// Close, where set, closes an engine that open gave; what comes after
-	// must fail with Unavailable or Draining.
+	// Close, where set, closes an engine that open gave; all later calls must
+	// fail with Unavailable or Draining.
 	Close func(wire.Engine)
 	// Limit is how long anything may take; zero is a minute.
 	Limit time.Duration
@@ -70,8 +70,8 @@ func Run(t *testing.T, open func(t *testing.T) wire.Engine, suite Suite) {
 	}
 }
 
-// reader is the one reader of a stream, which checks every promise on the
-// order of events as it reads.
+// reader is the one reader of a stream. It checks every promise on the order of
+// events as it reads.
 type reader struct {
 	run      *run
 	stream   *wire.Stream
@@ -95,8 +95,8 @@ func (r *run) prepare() *wire.Prompt {
 	return p
 }
 
-// start prepares and dispatches a generation that does not end by itself
-// before its MaxTokens. Levels and lanes take turns: none changes what is promised.
+// start prepares and dispatches a generation that does not end by itself before its
+// MaxTokens. Levels and lanes vary, since no promise depends on them.
 func (r *run) start(o wire.Options) *reader {
 	r.Helper()
 	p := r.prepare()
@@ -119,7 +119,7 @@ func (d *reader) wait() {
 	}
 }
 
-// take checks and counts what waits, and returns how many events it was.
+// take checks and counts the events that wait, and returns how many there were.
 func (d *reader) take() int {
 	d.run.Helper()
 	events := d.stream.Take(nil)
@@ -157,7 +157,7 @@ func (d *reader) check(e *wire.Event) {
 	d.logprobs += len(e.Logprobs)
 	for _, l := range e.Logprobs {
 		if len(l.Top) > d.options.TopLogprobs || l.Logprob > 0 {
-			t.Fatalf("log-probability %+v, with %d rivals asked for", l, d.options.TopLogprobs)
+			t.Fatalf("log-probability %+v, with %d likeliest tokens asked for", l, d.options.TopLogprobs)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (d *reader) finish() {
 	t.idle()
 }
 
-// idle waits until the state says that nothing is left.
+// idle waits until the state shows no work and no used page.
 func (r *run) idle() {
 	r.Helper()
 	r.until("all sequences and pages to be free", func(s *wire.State) bool {

@@ -61,7 +61,7 @@ func (w *work) Cancel() {
 // Taken implements wire.Control.
 func (w *work) Taken() { w.fake.kick() }
 
-// live is how many choices have not finished.
+// live counts the choices that have not finished.
 func (w *work) live() int {
 	n := 0
 	for i := range w.choices {
@@ -72,7 +72,7 @@ func (w *work) live() int {
 	return n
 }
 
-// tokens is how many the generation holds: the prompt once, and each choice's.
+// tokens counts the tokens of the generation: the prompt's once, and each choice's.
 func (w *work) tokens() int { return len(w.g.Prompt.Tokens) + w.completion() }
 
 func (w *work) completion() int {
@@ -83,8 +83,8 @@ func (w *work) completion() int {
 	return n
 }
 
-// step gives every choice of w its next event where there is room, and
-// reports whether anything was put. The caller holds mu.
+// step gives every choice of w its next event, where there is room, and returns
+// whether it put any. The caller holds mu.
 func (f *Fake) step(w *work, now time.Time) bool {
 	if w.timings.Scheduled == 0 {
 		w.timings.Scheduled = wire.Monotonic()
@@ -125,8 +125,8 @@ func (f *Fake) step(w *work, now time.Time) bool {
 	return put
 }
 
-// next is the next event of choice i: a piece, with the finish in it where
-// it is the last; ok is false where the script has nothing to say.
+// next is the next event of choice i: a piece, and the finish with the last one.
+// ok is false where the script has no further piece and does not finish.
 func (w *work) next(i int) (e wire.Event, ok bool) {
 	c, s := &w.choices[i], &w.script
 	e = wire.Event{Choice: i}
@@ -163,7 +163,7 @@ func (w *work) next(i int) (e wire.Event, ok bool) {
 	return e, true
 }
 
-// exhausted reports whether every choice has said all it has to say.
+// exhausted reports whether every choice has finished or is out of pieces.
 func (w *work) exhausted() bool {
 	return !slices.ContainsFunc(w.choices, func(c choice) bool { return !c.finished && !c.hung })
 }
@@ -182,7 +182,8 @@ func (f *Fake) end(w *work, err *wire.Error) {
 	f.woken = append(f.woken, w.stream)
 }
 
-// divide calls all time before the first step a wait, and the rest its own.
+// divide attributes the time before the first step to waiting, and the rest to its
+// own computing.
 func (w *work) divide() {
 	t := &w.timings
 	first, scheduled := t.FirstToken, t.Scheduled
@@ -204,8 +205,8 @@ func (f *Fake) remove(w *work) {
 	}
 }
 
-// logprob is the fake's log-probability of a piece: one token with the
-// piece's bytes, and rivals that are ever less likely.
+// logprob is the fake's log-probability of a piece: one token with the piece's
+// bytes, and top further tokens, each less likely than the one before.
 func logprob(text string, top int) wire.TokenLogprob {
 	l := wire.TokenLogprob{ID: tokenOf(text), Bytes: []byte(text), Logprob: -0.25}
 	for i := range top {

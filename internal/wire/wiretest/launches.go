@@ -7,14 +7,14 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// Capture implements wire.Capturer: one launch for each member of each step.
-func (f *Fake) Capture(ctx context.Context, steps int, limit time.Duration) (*wire.Capture, error) {
-	if err := wire.CheckCapture(steps, limit); err != nil {
+// TraceLaunches implements wire.LaunchTracer: one launch for each member of each step.
+func (f *Fake) TraceLaunches(ctx context.Context, steps int, limit time.Duration) (*wire.LaunchTrace, error) {
+	if err := wire.CheckLaunchTrace(steps, limit); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c := &wire.Capture{}
+	c := &wire.LaunchTrace{}
 	for from := f.steps.Added(); c.Steps < steps && ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		from = f.steps.After(from, func(s *wire.StepRecord) bool {
 			at := s.Began

@@ -116,18 +116,22 @@ var assets embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
+// answer is a whole answer with body, which no cache keeps.
+func answer(mediaType string, body []byte) *Answer {
+	return &Answer{http.StatusOK, map[string]string{"Content-Type": mediaType, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}, body}
+}
+
 // asset answers with a file of assets/. With the stricter Referrer-Policy
 // no-referrer a browser sends the queue's buttons with Origin: null, which the
 // gateway refuses.
 func asset(name string) (*Answer, error) {
 	body, err := assets.ReadFile("assets/" + name)
 	if err != nil {
-		return nil, &Refusal{Kind: NotFound, Message: "there is no such file of the debug pages"}
+		return nil, &Refusal{Kind: NotFound, Message: "the debug pages have no such file"}
 	}
-	return &Answer{http.StatusOK, map[string]string{
-		"Content-Type": types[path.Ext(name)], "Cache-Control": "no-store", "Content-Security-Policy": policy,
-		"Referrer-Policy": "same-origin", "X-Content-Type-Options": "nosniff",
-	}, body}, nil
+	a := answer(types[path.Ext(name)], body)
+	a.Header["Content-Security-Policy"], a.Header["Referrer-Policy"] = policy, "same-origin"
+	return a, nil
 }
 
 // types are the media types of the assets. Package mime would ask the machine's
@@ -175,12 +179,14 @@ func formatOf(query url.Values, others ...string) (string, error) {
 
 func asJSON(value any) (*Answer, error) {
 	body, err := json.Marshal(value)
-	return &Answer{http.StatusOK, map[string]string{"Content-Type": "application/json"}, body}, err
+	return answer("application/json", body), err
 }
 
 // asFile answers with JSON that a browser saves under the name.
 func asFile(name string, body []byte) *Answer {
-	return &Answer{http.StatusOK, map[string]string{"Content-Type": "application/json", "Content-Disposition": `attachment; filename="` + name + `"`}, body}
+	a := answer("application/json", body)
+	a.Header["Content-Disposition"] = `attachment; filename="` + name + `"`
+	return a
 }
 
 // milliseconds is ns to the microsecond.

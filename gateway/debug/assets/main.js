@@ -38,7 +38,7 @@ async function show() {
   let content;
   try {
     const data = await read();
-    content = [build(data), html("p", {class: "dim", id: "read-at"}, `As of ${utc(new Date())}.`)];
+    content = [build(data), html("p", {class: "dim", id: "read-at"}, `As of ${utc(new Date())}. Load the page again for newer data.`)];
   } catch (error) {
     content = name && error.status === 404 ? missing(name, error.message) : [html("h1", {}, title), html("p", {class: "sentence"}, error.message)];
     if (!name && error.status === 400) content.push(html("p", {}, html("a", {href: location.pathname}, "The page without the filter")));

@@ -38,5 +38,5 @@ const columns = [
   ["left out", (r) => r.left_out, "n"],
   ["preempted", (r) => r.preempted, "n"],
   ["pages", (r) => r.pages_used, "n"],
-  ["kernels", (r) => r.kernels.filter((k) => k.ms >= r.ms / 20).map((k) => [html("span", {class: "nowrap"}, `${k.class} ${time(k.ms)}`), " "]), "w"],
+  ["kernels", (r) => r.kernels.filter((k) => k.ms >= r.ms / 20).map((k) => [html("span", {class: "nowrap"}, `${k.class} ${time(k.ms)}`), " "]), "w kernels"],
 ];

@@ -78,7 +78,7 @@ function stepKind(step) {
 const pixels = (ms, step) => Math.round(stripHeight * Math.min(1, ms / Math.max(step.ms, 1e-9)));
 
 function whole({step, x, width}, y) {
-  const role = step.member ? `${time(step.own_ms)} of it for the request's own tokens, ${step.own_tokens}` : "this request was left out: " + (step.left_out ?? "");
+  const role = step.member ? `${time(step.own_ms)} of it for this request's ${step.own_tokens} tokens` : "this request was left out: " + (step.left_out ?? "");
   const most = step.largest ? "; most of it for " + shortID(step.largest) : "";
   const title = `step ${step.step}: ${time(step.ms)}; ${role}; ${step.decode_rows} decode rows, ${step.others_prefill} prompt tokens of others${most}`;
   return bar({x, width, y, height: stripHeight, kind: stepKind(step), title, href: pathOf(step.largest)});

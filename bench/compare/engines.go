@@ -15,10 +15,10 @@ import (
 	"github.com/forebay-io/forebay/bench/speed"
 )
 
-// engine is something that runs models and can be measured.
+// engine is an inference engine that can be measured.
 type engine struct {
 	name string
-	// try is a command that succeeds where the engine can be run.
+	// try is a command that succeeds if the engine can run.
 	try []string
 	// command is the arguments that do a job.
 	command func(model string, j job) []string
@@ -69,7 +69,7 @@ func (o *options) engines() ([]engine, error) {
 	return append(all, script("OpenVINO GenAI", "openvino_genai", "openvino_bench.py", o.openvinoArg)), nil
 }
 
-// missing says why the engine cannot be run; empty if it can.
+// missing returns why the engine cannot run; empty if it can.
 func (e *engine) missing(ctx context.Context) string {
 	cmd := exec.CommandContext(ctx, e.try[0], e.try[1:]...)
 	said, err := cmd.CombinedOutput()
@@ -82,7 +82,7 @@ func (e *engine) missing(ctx context.Context) string {
 	return err.Error()
 }
 
-// run does a job and reads what the engine prints.
+// run does a job and parses the engine's output.
 func (e *engine) run(ctx context.Context, o *options, model string, j job) (*speed.Results, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
@@ -100,14 +100,15 @@ func (e *engine) run(ctx context.Context, o *options, model string, j job) (*spe
 	return speed.Parse(bytes.NewReader(out))
 }
 
-// lastLine is the last line that is not empty: where a program says why it failed.
+// lastLine returns the last line that is not empty, which usually says why a
+// program failed.
 func lastLine(text []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// measure runs all jobs, round by round. What an engine fails at is kept as its
-// result; an error is the interrupt alone.
+// measure runs all jobs, round by round. It records an engine's failures as
+// results, and returns an error only if it is interrupted.
 func (r *record) measure(ctx context.Context, o *options, engines []engine, jobs []job) error {
 	for round := range o.rounds {
 		for _, model := range o.models {
@@ -129,7 +130,7 @@ func (r *record) measure(ctx context.Context, o *options, engines []engine, jobs
 	return nil
 }
 
-// processor is the name and flags of the first processor, as lscpu tells them.
+// processor returns the name and flags of the first processor, like lscpu.
 func processor(root fs.FS) (name string, flags []string) {
 	text, _ := fs.ReadFile(root, "proc/cpuinfo")
 	for in := bufio.NewScanner(bytes.NewReader(text)); in.Scan(); {

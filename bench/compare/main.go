@@ -1,16 +1,16 @@
-// Compare runs this engine and others by turns on the same files and prints the
+// Compare runs this engine and others in turns on the same files and prints the
 // ratios, as a Markdown table and as JSON.
 //
 //	go build -o /tmp/forebay . && go run ./bench/compare --forebay /tmp/forebay model.gguf
 //
-// The others are llama.cpp and OpenVINO GenAI, by the scripts llamacpp_bench.py and
-// openvino_bench.py in the folder --peers, run by --python. What is not installed
-// is named as missing.
+// The others are llama.cpp and OpenVINO GenAI. The scripts llamacpp_bench.py and
+// openvino_bench.py in the folder --peers run them, with --python. An engine that
+// is not installed is listed as missing.
 //
-// Machines differ and other guests of one disturb it, so a rate counts beside the
-// others' of the same run alone: each round runs every engine once, in an order
-// that turns from round to round, and what is compared are the medians over the
-// rounds. The machine's own rates are measured in each run of this engine.
+// Machines differ, and other guests disturb them, so only rates of the same run are
+// comparable. Each round runs every engine once, in an order that rotates from
+// round to round, and the medians over the rounds are compared. Each run of this
+// engine also measures the machine's own rates.
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 	"time"
 )
 
-// options are what the flags ask for.
+// options holds the flags.
 type options struct {
 	forebay, peers, python string
 	kernels                string
@@ -107,7 +107,7 @@ func run(o *options, jsonFile string) error {
 	return runErr
 }
 
-// command is how this program was called, without the places of files.
+// command returns the command line of this program, without the folders of files.
 func command() string {
 	words := []string{"go run ./bench/compare"}
 	flag.Visit(func(f *flag.Flag) {
@@ -127,13 +127,13 @@ func command() string {
 	return strings.Join(words, " ")
 }
 
-// job is one run of an engine: a prompt, perhaps, and decoding at one depth.
+// job is one run of an engine: an optional prompt, and decoding at one depth.
 type job struct {
 	prefill, depth int
 	streams        []string // empty: no decode
 }
 
-// parseJobs reads depths with their streams; the first takes the prompt along.
+// parseJobs reads depths with their streams. The first job includes the prompt.
 func parseJobs(prefill int, decode string) (jobs []job, err error) {
 	if prefill < 0 {
 		return nil, fmt.Errorf("--prefill is %d; it must be 0 or more", prefill)

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// vectorFlags begin the processor's flags that matter to the speed of kernels.
+// vectorFlags lists the prefixes of the processor flags that matter to kernels.
 var vectorFlags = []string{"avx", "fma", "f16c", "amx", "asimd", "sve", "i8mm", "bf16"}
 
-// markdown is the record as a table, with what it is of above it.
+// markdown formats the record as a table, with the machine and versions above it.
 func (r *record) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "    %s\n\n", r.Command)
@@ -42,7 +42,7 @@ func (r *record) markdown() string {
 	return b.String()
 }
 
-// vectors are the flags of vector instructions.
+// vectors returns the flags of vector instructions.
 func (r *record) vectors() []string {
 	return slices.DeleteFunc(slices.Clone(r.Flags), func(flag string) bool {
 		return !slices.ContainsFunc(vectorFlags, func(prefix string) bool { return strings.HasPrefix(flag, prefix) })
@@ -77,7 +77,7 @@ func (c *cell) text(missing bool) string {
 	return fmt.Sprintf("%s (%s–%s)", rate(c.Median), rate(slices.Min(rates)), rate(slices.Max(rates)))
 }
 
-// rate is a number of three or more places.
+// rate formats x with at least three significant digits.
 func rate(x float64) string {
 	if x < 100 {
 		return fmt.Sprintf("%.1f", x)
@@ -90,7 +90,7 @@ func (w *row) ratio() string {
 		return "–"
 	}
 	text := fmt.Sprintf("**%.2f×** %s", w.Ratio, w.Best)
-	if len(w.Ratios) == 0 { // never both in one round
+	if len(w.Ratios) == 0 { // no round has both
 		return text
 	}
 	return fmt.Sprintf("%s (%.2f–%.2f)", text, slices.Min(w.Ratios), slices.Max(w.Ratios))
@@ -103,7 +103,7 @@ func (w *row) share() string {
 	return fmt.Sprintf("%.0f %%", 100*w.ReadShare)
 }
 
-// failures says below the table what failed.
+// failures lists the failures below the table.
 func (r *record) failures(b *strings.Builder) {
 	for _, row := range r.Rows {
 		for i := range row.Cells {

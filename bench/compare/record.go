@@ -8,7 +8,7 @@ import (
 	"github.com/forebay-io/forebay/bench/speed"
 )
 
-// record is all that a comparison found.
+// record is the result of a comparison.
 type record struct {
 	Date    string         `json:"date"`
 	Command string         `json:"command"`
@@ -18,7 +18,7 @@ type record struct {
 	Rounds  int            `json:"rounds"`
 	Threads int            `json:"threads"`
 	Engines []engineRecord `json:"engines"` // ours is the first
-	// Machine is the medians of Machines, which this engine's runs measured.
+	// Machine has the medians of Machines, which this engine's runs measured.
 	Machine  *speed.Machine   `json:"machine,omitempty"`
 	Machines []*speed.Machine `json:"machines"`
 	Rows     []*row           `json:"rows"`
@@ -36,12 +36,13 @@ type row struct {
 	Model string `json:"model"`
 	What  string `json:"what"`
 	Cells []cell `json:"cells"`
-	// Best names the fastest of the others, by its median; Ratio is our median to
-	// its, and Ratios are those of single rounds. Empty where nobody else ran.
+	// Best names the other engine with the highest median. Ratio is our median
+	// divided by its median, and Ratios are the ratios of single rounds. All are
+	// empty if no other engine ran.
 	Best   string    `json:"best,omitempty"`
 	Ratio  float64   `json:"ratio,omitempty"`
 	Ratios []float64 `json:"ratios,omitempty"`
-	// ReadShare is our median share of the read bandwidth, of decoding.
+	// ReadShare is our median share of the read bandwidth while decoding.
 	ReadShare  float64   `json:"read_share,omitempty"`
 	ReadShares []float64 `json:"read_shares,omitempty"`
 }
@@ -53,7 +54,7 @@ type cell struct {
 	Failure string    `json:"failure,omitempty"` // the last
 }
 
-// row finds the row of a measurement or adds it.
+// row returns the row of a measurement, and adds it if it is new.
 func (r *record) row(model, what string) *row {
 	for _, row := range r.Rows {
 		if row.Model == model && row.What == what {
@@ -77,7 +78,7 @@ func decodeName(depth int, streams string) string {
 	return fmt.Sprintf("decode at %d, %s streams", depth, streams)
 }
 
-// take writes down what an engine did of a job in a round, and says it in words.
+// take records the result of an engine's job in a round, and returns it as text.
 func (r *record) take(engine, round int, model string, j job, results *speed.Results, err error) string {
 	rows := map[string]*row{}
 	if j.prefill > 0 {
@@ -118,7 +119,7 @@ func (r *record) take(engine, round int, model string, j job, results *speed.Res
 	return e.Name
 }
 
-// judge makes medians and ratios of the rounds.
+// judge computes the medians and ratios of the rounds.
 func (r *record) judge() {
 	for _, row := range r.Rows {
 		row.judge(r.Engines)
@@ -148,12 +149,12 @@ func (w *row) judge(engines []engineRecord) {
 	}
 }
 
-// present are the rates of rounds that did not fail.
+// present returns the rates of rounds that did not fail.
 func present(rates []float64) []float64 {
 	return slices.DeleteFunc(slices.Clone(rates), func(x float64) bool { return x == 0 })
 }
 
-// medianMachine is the median of each rate.
+// medianMachine returns the median of each rate.
 func medianMachine(all []*speed.Machine) *speed.Machine {
 	if len(all) == 0 {
 		return nil

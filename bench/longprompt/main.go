@@ -1,7 +1,7 @@
-// Longprompt measures what a long prompt does to streams that are being
-// answered, and what they do to it: the gaps between the tokens of four
-// interactive streams without it and beside it, its own time to first
-// token beside them and alone, and how long the garbage collector held all up.
+// Longprompt measures how a long prompt and running streams affect each other: the
+// gaps between the tokens of four interactive streams without and with the prompt,
+// the prompt's time to first token alone and beside them, and the pauses of the
+// garbage collector.
 //
 //	go run ./bench/longprompt --tokens 7900 MODEL
 package main
@@ -73,8 +73,8 @@ func measure(path string, streams, tokens int, stretch float64) error {
 	return nil
 }
 
-// collectorPauses counts the times that the garbage collector stopped all goroutines,
-// and gives the limit that 99.9 % of them kept to.
+// collectorPauses returns how often the garbage collector stopped all goroutines,
+// and the 99.9 % quantile of these pauses.
 func collectorPauses() (n uint64, high time.Duration) {
 	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
 	metrics.Read(sample)
@@ -91,8 +91,8 @@ func collectorPauses() (n uint64, high time.Duration) {
 	return n, 0
 }
 
-// beside keeps streams going while during runs, and returns the gaps between
-// their tokens in that time.
+// beside runs streams while during runs, and returns the gaps between their tokens
+// in that time.
 func beside(e *engine.Engine, streams int, during func() (time.Duration, error)) ([]time.Duration, time.Duration, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -107,7 +107,7 @@ func beside(e *engine.Engine, streams int, during func() (time.Duration, error))
 			}
 		})
 	}
-	time.Sleep(500 * time.Millisecond) // until all decode
+	time.Sleep(500 * time.Millisecond) // until all streams decode
 	took, err := during()
 	stop()
 	running.Wait()
@@ -131,7 +131,7 @@ type reply struct {
 	gaps  []time.Duration // between tokens
 }
 
-// answer asks for one answer and reads it to its end.
+// answer requests one answer and reads it to its end.
 func answer(e *engine.Engine, r request) (a reply, err error) {
 	random := rand.New(rand.NewPCG(r.seed, 1))
 	prompt := make([]int32, r.tokens)
@@ -174,7 +174,7 @@ func answer(e *engine.Engine, r request) (a reply, err error) {
 	}
 }
 
-// quantiles are the median, the 99th percentile and the largest.
+// quantiles returns the median, the 99th percentile and the maximum.
 func quantiles(all []time.Duration) [3]time.Duration {
 	slices.Sort(all)
 	n := len(all) - 1

@@ -1,6 +1,6 @@
-// Observing measures what it costs to keep records of requests and steps: the
-// throughput of Forebays that differ in that alone, in bursts that take turns.
-// Two of them are the same, which shows the noise.
+// Observing measures the cost of keeping records of requests and steps. It compares
+// the throughput of Forebays that differ only in that setting, in bursts by turns.
+// Two of them are equal, which shows the noise.
 //
 //	go build -o /tmp/forebay . && go run ./bench/observing /tmp/forebay [FLAGS OF SERVE]
 package main
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// variant is one Forebay; the first is what the others are compared with.
+// variant is one Forebay. The others are compared with the first.
 type variant struct {
 	name  string
 	flags []string
@@ -92,7 +92,8 @@ func (v *variant) start(binary string, more []string) (stop func(), err error) {
 	return nil, fmt.Errorf("%s was not ready in time", v.name)
 }
 
-// burst sends the requests, some at once, and returns how many a second were answered.
+// burst sends requests over streams connections at once, and returns the answers a
+// second.
 func (v *variant) burst(body []byte, requests, streams int) float64 {
 	began := time.Now()
 	var all sync.WaitGroup

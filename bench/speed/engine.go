@@ -10,25 +10,25 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// EngineOptions say what to measure of a model.
+// EngineOptions says what to measure.
 type EngineOptions struct {
 	Version    string // of the program, for the head
 	Model      string // the file's name, for the head
 	Prefill    int    // tokens of a prompt; 0 measures none
-	Depths     []int  // tokens before those that are decoded; none measures no decode
+	Depths     []int  // context lengths of decoding; empty measures no decode
 	Streams    []int
-	Runs       int // times that each is measured
+	Runs       int // runs of each measurement
 	Steps      int // decode steps in a run
 	Chunk      int // prompt tokens that a step computes
 	PageTokens int // of a page, as the engine's
 	KVType     kernels.KVType
-	Resident   func() int    // bytes of this process, 0 where it is not known
-	Memory     func() int    // bytes that may still be taken, 0 where it is not known
-	Set        *kernels.Set  // what computes
-	Team       *kernels.Team // on which threads
+	Resident   func() int    // bytes of this process, 0 if unknown
+	Memory     func() int    // bytes that can still be allocated, 0 if unknown
+	Set        *kernels.Set  // the kernels to measure
+	Team       *kernels.Team // the threads
 }
 
-// Bench is a loaded model that is measured.
+// Bench is a loaded model under measurement.
 type Bench struct {
 	o       *EngineOptions
 	config  model.Config
@@ -41,7 +41,8 @@ type Bench struct {
 	chunks  []model.Chunk
 }
 
-// Load checks that f's model has room for what o asks, and loads it.
+// Load checks that the machine and f's model have room for the options, and loads
+// the model.
 func Load(f *gguf.File, o *EngineOptions) (*Bench, error) {
 	b := &Bench{o: o, timer: new(model.Timer)}
 	began := time.Now()
@@ -86,7 +87,7 @@ func Load(f *gguf.File, o *EngineOptions) (*Bench, error) {
 // Close frees the model.
 func (b *Bench) Close() error { return b.model.Close() }
 
-// prompt is n tokens, as the scripts for other engines choose them.
+// prompt returns n tokens, the same as the scripts for other engines use.
 func prompt(n, vocab int) []int32 {
 	tokens := make([]int32, n)
 	for i := range tokens {
@@ -97,7 +98,7 @@ func prompt(n, vocab int) []int32 {
 
 func (b *Bench) pagesOf(tokens int) int { return (tokens + b.o.PageTokens - 1) / b.o.PageTokens }
 
-// pages is the page table of a stream: each has pages of its own.
+// pages returns the page table of a stream. Streams share no pages.
 func (b *Bench) pages(stream int) []int32 {
 	pages := make([]int32, b.pagesOf(b.context))
 	for i := range pages {
@@ -106,8 +107,8 @@ func (b *Bench) pages(stream int) []int32 {
 	return pages
 }
 
-// Run measures everything and hands each line on as soon as it is there: a
-// *Head, a *Machine, *Prefill and *Decode.
+// Run measures everything and calls line with each result as soon as it is ready:
+// a *Head, a *Machine, *Prefill and *Decode.
 func (b *Bench) Run(line func(any) error) error {
 	if err := line(&b.head); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (b *Bench) Run(line func(any) error) error {
 	return nil
 }
 
-// prefill measures a prompt from nothing; the last token's logits are computed.
+// prefill measures a whole prompt. Only the last token's logits are computed.
 func (b *Bench) prefill(tokens int) *Prefill {
 	p := &Prefill{Tokens: tokens}
 	sums := new(classes)
@@ -146,7 +147,7 @@ func (b *Bench) prefill(tokens int) *Prefill {
 	return p
 }
 
-// fill computes a prompt on the first stream's pages, chunk by chunk.
+// fill computes a prompt on the first stream's pages, in chunks.
 func (b *Bench) fill(tokens, logits int, sums *classes) (took time.Duration) {
 	pages := b.pages(0)
 	for start := 0; start < tokens; start += b.o.Chunk {
@@ -206,9 +207,9 @@ func (b *Bench) decodeStep(depth, i int, pages [][]int32, sums *classes) time.Du
 	return b.step(sums)
 }
 
-// deepen fills the pages of all streams up to depth. The first chunk of a
-// prompt is computed and its pages are copied again and again: what attention
-// reads has to be there and to be numbers of that kind, no more.
+// deepen fills the pages of all streams up to depth. It computes the first chunk of
+// a prompt and copies its pages repeatedly: attention needs realistic numbers, not
+// the right ones.
 func (b *Bench) deepen(depth, streams int) {
 	if depth == 0 {
 		return
@@ -225,7 +226,7 @@ func (b *Bench) deepen(depth, streams int) {
 	}
 }
 
-// classes sums the time of steps by kernel class.
+// classes sums the times of steps by kernel class.
 type classes struct {
 	total time.Duration
 	class [model.KernelClassCount]time.Duration
@@ -238,7 +239,7 @@ func (c *classes) add(kernels *[model.KernelClassCount]model.KernelTime, took ti
 	}
 }
 
-// shares are those over 0, by name; what is in no class is not in them.
+// shares returns the shares over 0 by name. Time outside of all classes is left out.
 func (c *classes) shares() map[string]float64 {
 	shares := map[string]float64{}
 	for i, took := range c.class {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Head is the first line of an engine.
+// Head is the first line of an engine's output.
 type Head struct {
 	Peer     string  `json:"peer"`
 	Version  string  `json:"version,omitempty"`
@@ -24,10 +24,10 @@ type Head struct {
 	WeightBytes   int `json:"weight_bytes,omitempty"`
 	ReadBytes     int `json:"weight_bytes_read_a_step,omitempty"` // of the file's types
 	KVTokenBytes  int `json:"kv_bytes_a_token,omitempty"`
-	ResidentBytes int `json:"resident_bytes,omitempty"` // after the load; 0: not known
+	ResidentBytes int `json:"resident_bytes,omitempty"` // after loading; 0 means unknown
 }
 
-// Prefill is the rate of a prompt of so many tokens.
+// Prefill is the rate of one prompt length.
 type Prefill struct {
 	Tokens     int                `json:"prefill"`
 	TokensPerS float64            `json:"tokens_per_s"` // median of All
@@ -35,7 +35,8 @@ type Prefill struct {
 	Shares     map[string]float64 `json:"shares,omitempty"` // of the time, by kernel class
 }
 
-// Decode is a step of so many streams, each with depth tokens before it.
+// Decode is the rate of steps with one token for each stream, at a context of depth
+// tokens.
 type Decode struct {
 	Depth      int       `json:"depth"`
 	Streams    int       `json:"streams"`
@@ -50,23 +51,23 @@ type Decode struct {
 	Shares    map[string]float64 `json:"shares,omitempty"`
 }
 
-// Machine is the rates of the processor, all in 1e9 a second.
+// Machine has the rates of the processor, all in 1e9 a second.
 type Machine struct {
 	Threads int     `json:"threads"`
 	ReadGBs float64 `json:"read_gb_s"`
-	// CacheGBs is read from a buffer that fits into the second cache.
+	// CacheGBs is the rate of reading a buffer that fits into the second-level cache.
 	CacheGBs float64 `json:"cache_read_gb_s"`
-	// GOPS has the arithmetic loops of kernels/probe, a multiplication and an
-	// addition being two operations.
+	// GOPS has the rates of the arithmetic loops of kernels/probe. A multiplication
+	// with an addition counts as two operations.
 	GOPS map[string]float64 `json:"gops,omitempty"`
 }
 
-// machineLine is a Machine among the other lines.
+// machineLine is the form of a Machine as a line.
 type machineLine struct {
 	Machine *Machine `json:"machine"`
 }
 
-// Results are the lines of one run.
+// Results holds the lines of one run.
 type Results struct {
 	Head     *Head     `json:"head,omitempty"`
 	Machine  *Machine  `json:"machine,omitempty"`
@@ -77,9 +78,9 @@ type Results struct {
 // lineBytesMax bounds a line of Parse.
 const lineBytesMax = 1 << 20
 
-// Parse reads the lines that an engine's benchmark prints. Lines that are no
-// JSON object, such as warnings of a library, are skipped; an object of a known
-// kind that makes no sense is an error, and so is a run without a head.
+// Parse reads the output of an engine's benchmark. It skips lines that are not JSON
+// objects, such as warnings of a library. An object of a known kind with impossible
+// values is an error, and so is a run without a head.
 func Parse(r io.Reader) (*Results, error) {
 	var all Results
 	in := bufio.NewScanner(r)
@@ -131,14 +132,14 @@ func (r *Results) add(kind map[string]json.RawMessage, line []byte) error {
 	return nil
 }
 
-// optional gives *p a value.
+// optional sets *p to a new value if it is nil, and returns it.
 func optional[T any](p **T) *T {
 	*p = new(T)
 	return *p
 }
 
-// Median is the middle of v, the mean of the two middle ones of an even number,
-// and 0 of nothing.
+// Median returns the median of v: the mean of the two middle values if their
+// number is even, and 0 for none.
 func Median(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
@@ -147,7 +148,7 @@ func Median(v []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// AsLine is the value to encode as the line of what Run hands on.
+// AsLine returns the value to encode for a result of Run.
 func AsLine(of any) any {
 	if m, ok := of.(*Machine); ok {
 		return machineLine{m}

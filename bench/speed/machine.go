@@ -8,42 +8,42 @@ import (
 )
 
 const (
-	// windows is how many times a rate is taken; the median counts, since other
-	// guests of the machine disturb some.
+	// windows is how often a rate is measured. The median counts, because other
+	// guests of the machine disturb some measurements.
 	windows = 5
-	// window is how long each lasts.
+	// window is the length of a measurement.
 	window = 10 * time.Millisecond
 
-	// memoryBytes is what the read loop walks over, all workers together: far
-	// over the last cache of most machines.
+	// memoryBytes is the buffer that all workers together read. It is much larger
+	// than the last-level cache of most machines.
 	memoryBytes = 512 << 20
-	// cacheBytes is what a worker walks over to see its second cache.
+	// cacheBytes is the buffer that a worker reads in its second-level cache.
 	cacheBytes = 192 << 10
-	// readStep is what is read between two looks at the clock.
+	// readStep is how many bytes are read between two reads of the clock.
 	readStep = 1 << 20
 )
 
-// Roof measures the machine with a team's workers.
+// Roof measures the limits of the machine with a team's workers.
 type Roof struct {
 	team   *kernels.Team
 	memory []byte
 	worked []int // for each worker
 }
 
-// NewRoof reserves and touches memoryBytes.
+// NewRoof allocates and writes memoryBytes.
 func NewRoof(team *kernels.Team) *Roof {
 	r := &Roof{team: team, memory: make([]byte, memoryBytes), worked: make([]int, 16*team.Workers())}
 	team.Run(func(worker int) {
 		lo, hi := kernels.Split(len(r.memory), readStep, worker, team.Workers())
 		for part := r.memory[lo:hi]; len(part) > 0; part = part[min(len(part), 64):] {
-			part[0] = byte(len(part)) // untouched memory is one page of zeros
+			part[0] = byte(len(part)) // memory that was never written is one shared page of zeros
 		}
 	})
 	return r
 }
 
-// rate gives the median over windows of how much a second the first workers do
-// together; work does a little and says how much.
+// rate returns the median over windows of the work a second that workers workers do
+// together. work does a small amount and returns it.
 func (r *Roof) rate(workers int, work func(worker int) int) float64 {
 	var rates []float64
 	for range windows + 1 {
@@ -51,7 +51,7 @@ func (r *Roof) rate(workers int, work func(worker int) int) float64 {
 		began := time.Now()
 		r.team.Run(func(worker int) {
 			for worker < workers && time.Since(began) < window {
-				r.worked[16*worker] += work(worker) // a cache line apart
+				r.worked[16*worker] += work(worker) // in separate cache lines
 			}
 		})
 		took, total := time.Since(began), 0
@@ -60,11 +60,11 @@ func (r *Roof) rate(workers int, work func(worker int) int) float64 {
 		}
 		rates = append(rates, float64(total)/took.Seconds())
 	}
-	return Median(rates[1:]) // the first wakes the processor
+	return Median(rates[1:]) // the first one only wakes the processor
 }
 
-// Read is the bytes a second that so many workers read from memory, each from a
-// part of its own.
+// Read returns the bytes a second that workers workers read from memory, each from
+// its own part.
 func (r *Roof) Read(workers int) float64 {
 	at := make([]int, r.team.Workers())
 	return r.rate(workers, func(worker int) int {
@@ -78,7 +78,7 @@ func (r *Roof) Read(workers int) float64 {
 	})
 }
 
-// Cache is Read of a part that stays in the worker's second cache.
+// Cache is Read from a part that stays in the worker's second-level cache.
 func (r *Roof) Cache(workers int) float64 {
 	return r.rate(workers, func(worker int) int {
 		part := r.memory[worker*readStep:][:cacheBytes]
@@ -89,7 +89,7 @@ func (r *Roof) Cache(workers int) float64 {
 	})
 }
 
-// Machine measures everything with so many workers, at most the team's.
+// Machine measures all rates with workers workers, at most those of the team.
 func (r *Roof) Machine(workers int) *Machine {
 	m := &Machine{Threads: workers, ReadGBs: giga(r.Read(workers)), CacheGBs: giga(r.Cache(workers)), GOPS: map[string]float64{}}
 	const rounds = 1 << 14
@@ -102,5 +102,5 @@ func (r *Roof) Machine(workers int) *Machine {
 	return m
 }
 
-// giga is x in 1e9, to three places: more is noise.
+// giga returns x in 1e9, rounded to three decimals; more would be noise.
 func giga(x float64) float64 { return round(x/1e9, 1000) }

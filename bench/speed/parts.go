@@ -8,8 +8,9 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// Part is one operation on so many workers. It is held against the roof: the time
-// that its bytes take to read, or its operations to do, whichever is longer.
+// Part is the measurement of one operation with a number of workers. It is compared
+// with the roof: the time to read its bytes or the time to do its operations,
+// whichever is longer.
 type Part struct {
 	Op      string `json:"op"`
 	Type    string `json:"type,omitempty"`
@@ -17,15 +18,15 @@ type Part struct {
 	Context int    `json:"context,omitempty"`
 	Workers int    `json:"workers"`
 
-	GBs  float64 `json:"gb_s"` // what it must read, weights as the file has them
+	GBs  float64 `json:"gb_s"` // bytes it must read, with weights in the file's types
 	GOPS float64 `json:"gops,omitempty"`
-	// Bound is the roof: "memory", "cache" or the name of a loop. Share is how much
-	// of it is reached; both are absent where the loop is not known here.
+	// Bound names the roof: "memory", "cache" or a loop. Share is the reached share
+	// of it. Both are absent if there is no loop for the arithmetic.
 	Bound string  `json:"bound,omitempty"`
 	Share float64 `json:"share,omitempty"`
 }
 
-// PartsOptions say which operations to measure.
+// PartsOptions says which operations to measure.
 type PartsOptions struct {
 	Set   *kernels.Set
 	Team  *kernels.Team
@@ -33,32 +34,32 @@ type PartsOptions struct {
 	Time  time.Duration // of each measurement
 }
 
-// Types are all types that MatMul knows, in the order of the tables.
+// Types lists all types of MatMul, in the order of the tables.
 var Types = []kernels.Type{
 	kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q6_K, kernels.Q5_K, kernels.Q5_1, kernels.Q5_0,
 	kernels.Q4_K, kernels.Q4_1, kernels.Q4_0, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4, kernels.Q3_K, kernels.Q2_K,
 }
 
-// Sizes of what is worked on.
+// Sizes of the operands.
 const (
 	matrixBytes = 96 << 20 // at least, so that a pass comes from memory
 	matrixCols  = 2048
-	panelRows   = 1024 // outputs of a call where there are many rows
+	panelRows   = 1024 // outputs of a call with many rows
 
 	headDim, headGroup, kvHeads, pageTokens = 128, 2, 8, 16
 
 	elementNumbers = 12 << 10 // of an operation on numbers: three such arrays stay in the second cache
 )
 
-// parts measures operations against roofs, those of one worker and of all.
+// parts measures operations beside the roofs of one worker and of all workers.
 type parts struct {
 	o     *PartsOptions
 	roofs map[int]*Machine
 	line  func(any) error
 }
 
-// Parts measures every operation and hands each line on as soon as it is there:
-// two *Machine, then *Part.
+// Parts measures every operation and calls line with each result as soon as it is
+// ready: two *Machine, then *Part.
 func Parts(o *PartsOptions, line func(any) error) error {
 	p := &parts{o: o, roofs: map[int]*Machine{}, line: line}
 	roof := NewRoof(o.Team)
@@ -81,7 +82,7 @@ func Parts(o *PartsOptions, line func(any) error) error {
 	return nil
 }
 
-// workers are the sizes to measure: one, and all.
+// workers returns the numbers of workers to measure: one, and all.
 func (p *parts) workers() []int {
 	if all := p.o.Team.Workers(); all > 1 {
 		return []int{1, all}
@@ -89,16 +90,16 @@ func (p *parts) workers() []int {
 	return []int{1}
 }
 
-// work is a piece of an operation: what it reads and does, and where the bytes
-// come from.
+// work is a part of an operation: the bytes it reads, where they are, and the
+// operations it does.
 type work struct {
 	bytes, ops int
 	cached     bool
-	loop       string // of the arithmetic; empty where there is none to hold it against
+	loop       string // the loop of kernels/probe for its arithmetic; empty if there is none
 	run        func(worker, workers int)
 }
 
-// measure runs w on one worker and on all, and hands the lines on.
+// measure runs w on one worker and on all, and passes the lines on.
 func (p *parts) measure(of Part, w *work) error {
 	for _, workers := range p.workers() {
 		if err := p.measureOn(workers, of, w); err != nil {
@@ -108,7 +109,7 @@ func (p *parts) measure(of Part, w *work) error {
 	return nil
 }
 
-// measureOn takes the median of runs over the time; the first warms up.
+// measureOn takes the median of the runs. The first run is a warm-up.
 func (p *parts) measureOn(workers int, of Part, w *work) error {
 	var times []float64
 	for began := time.Now(); len(times) < 4 || time.Since(began) < p.o.Time; {
@@ -126,7 +127,8 @@ func (p *parts) measureOn(workers int, of Part, w *work) error {
 	return p.line(&of)
 }
 
-// bound gives the roof that w runs into and the share of it, at so many seconds.
+// bound returns the roof of w and the share that it reaches if it takes took
+// seconds.
 func (m *Machine) bound(w *work, took float64) (name string, share float64) {
 	name, reads := "memory", m.ReadGBs
 	if w.cached {
@@ -145,8 +147,8 @@ func (m *Machine) bound(w *work, took float64) (name string, share float64) {
 	return name, round(least/took, 1000)
 }
 
-// loopOf names the arithmetic with which a set multiplies weights of a type with n rows. There
-// is no loop for tiles, and none for plain Go.
+// loopOf names the loop for the arithmetic with which a set multiplies weights of a
+// type with n rows. There is no loop for tiles, and none for plain Go.
 func loopOf(set *kernels.Set, t kernels.Type, n int) string {
 	switch wide := strings.HasPrefix(set.Name, "avx512"); {
 	case !set.InAssembly(t):
@@ -163,7 +165,8 @@ func loopOf(set *kernels.Set, t kernels.Type, n int) string {
 	return ""
 }
 
-// attentionLoopOf names the arithmetic that a set attends with to halves, where it may round.
+// attentionLoopOf names the loop for the arithmetic of a set's attention to halves,
+// if it may round.
 func attentionLoopOf(set *kernels.Set) string {
 	if set.Name == "avx512bf16" || set.Name == "avx512amx" {
 		return "dot_bf16_avx512"
@@ -171,8 +174,8 @@ func attentionLoopOf(set *kernels.Set) string {
 	return loopOf(set, kernels.F32, 1)
 }
 
-// weights are random blocks of a type. Whatever of their bytes is a scale, it is
-// an ordinary number: infinite and subnormal ones could cost time of their own.
+// weights returns random blocks of a type. All scales in them are normal numbers,
+// because infinite and subnormal ones can be slower.
 func weights(t kernels.Type, n int) []byte {
 	b := make([]byte, t.Bytes(n))
 	r := rand.New(rand.NewPCG(1, 2))
@@ -193,7 +196,7 @@ func numbers(n int) []float32 {
 	return x
 }
 
-// product is a matrix with inputs for it: the one place that calls MatMul.
+// product is a matrix with its inputs. Only it calls MatMul.
 type product struct {
 	set *kernels.Set
 	m   *kernels.Matrix
@@ -205,14 +208,14 @@ func newProduct(set *kernels.Set, t kernels.Type, rows, cols, n int) *product {
 	return &product{set: set, m: set.Pack(t, rows, cols, weights(t, rows*cols)), x: set.Input(numbers(n * cols)), dst: make([]float32, n*rows)}
 }
 
-// multiply computes a worker's part of the outputs [lo,hi) for n rows of input.
+// multiply computes a worker's share of the outputs [lo,hi) for n rows of input.
 func (p *product) multiply(n, lo, hi, worker, workers int) {
 	from, to := kernels.Split(hi-lo, kernels.RowTile, worker, workers)
 	p.set.MatMul(p.dst, p.m.Rows, p.m, p.x, n, lo+from, lo+to)
 }
 
-// matMul measures a type: one row against the whole matrix, which comes from
-// memory, and more of them against one panel of it after another.
+// matMul measures a type: one row times the whole matrix, which comes from memory,
+// and more rows times one panel of it after another.
 func (p *parts) matMul(t kernels.Type) error {
 	rows := (matrixBytes/t.Bytes(matrixCols)/panelRows + 1) * panelRows
 	m := newProduct(p.o.Set, t, rows, matrixCols, 256)
@@ -236,8 +239,8 @@ func (p *parts) matMul(t kernels.Type) error {
 	return nil
 }
 
-// newAttention is queries of a group of heads, the last of which looks at all of
-// the context: the one place that says how keys and values lie.
+// newAttention returns the queries of a group of heads. The last query sees the
+// whole context. Only this function knows the layout of keys and values.
 func newAttention(queries, context int) *kernels.Attention {
 	layout := kernels.KVLayout{KVType: kernels.KVF16, PageTokens: pageTokens, KVHeads: kvHeads, HeadDim: headDim}
 	a := &kernels.Attention{
@@ -255,7 +258,7 @@ func newAttention(queries, context int) *kernels.Attention {
 	return a
 }
 
-// attendHeads gives each worker its KV heads by turns.
+// attendHeads distributes the KV heads over the workers.
 func attendHeads(set *kernels.Set, a *kernels.Attention, team *kernels.Team) func(worker, workers int) {
 	each := make([]kernels.Attention, team.Workers())
 	for i := range each {
@@ -271,8 +274,8 @@ func attendHeads(set *kernels.Set, a *kernels.Attention, team *kernels.Team) fun
 	}
 }
 
-// attention measures one query token at a depth, whose keys and values come from
-// memory, and some that follow each other.
+// attention measures one query token at a depth, with keys and values from memory,
+// and several consecutive query tokens.
 func (p *parts) attention() error {
 	for _, c := range []struct {
 		op               string
@@ -291,7 +294,7 @@ func (p *parts) attention() error {
 	return nil
 }
 
-// elements measures the operations on numbers that lie in the second cache.
+// elements measures the operations on numbers in the second-level cache.
 func (p *parts) elements() error {
 	set, workers := p.o.Set, p.o.Team.Workers()
 	type arrays struct{ dst, x, y []float32 }

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// imageWait is how long the image may take to be written.
+// imageWait is the time limit for writing the image.
 const imageWait = 5 * time.Minute
 
-// compareImage starts the model without and with an image by turns, and prints the
-// medians. One start before makes the image, learns what steps cost and brings
-// the model into the page cache.
+// compareImage starts the model without and with an image in turns, and prints the
+// medians. A first start makes the image, learns the cost of steps and brings the
+// model into the page cache.
 func compareImage(binary, model string, runs int) (err error) {
 	dir, err := os.MkdirTemp("", "forebay-startup-")
 	if err != nil {
@@ -59,7 +59,7 @@ func waitForImage(dir string) error {
 	return fmt.Errorf("no repack image within %v", imageWait)
 }
 
-// startAndAsk measures until ready and until one token was answered.
+// startAndAsk measures the time until ready, and until the first token.
 func startAndAsk(binary string, args []string) (ready, token time.Duration, err error) {
 	p, err := start(binary, args...)
 	if err != nil {

@@ -1,14 +1,14 @@
-// Startup measures what a fresh machine sees: how long from starting the
-// binary until it is ready and until the first token of a streamed answer,
-// and the resident memory of gateway and engine, idle and with many streams.
+// Startup measures a start on a fresh machine: the time from starting the binary
+// until it is ready and until the first token of a streamed answer, and the
+// resident memory of gateway and engine, idle and with many streams.
 //
 //	go build -o /tmp/forebay . && go run ./bench/startup /tmp/forebay
 //	go run ./bench/startup --model MODEL.gguf /tmp/forebay
 //
-// The second measures starts with that model instead, with and without a repack
-// image by turns.
+// The second command measures starts with that model, with and without a repack
+// image in turns.
 //
-// It is Linux only, since it reads /proc.
+// It runs on Linux only, because it reads /proc.
 package main
 
 import (
@@ -59,7 +59,7 @@ func main() {
 	report(all, *streams)
 }
 
-// sample is one start. Memory is in bytes.
+// sample is the measurement of one start. Memory is in bytes.
 type sample struct {
 	ready, firstToken         time.Duration
 	gatewayIdle, engineIdle   int
@@ -124,7 +124,7 @@ func (p *process) stop() error {
 	return nil
 }
 
-// load runs the streams and reads the memory when all have begun to answer.
+// load runs the streams and reads the memory after all have begun to answer.
 func (s *sample) load(listen string, pid, streams int) error {
 	var wg, begun sync.WaitGroup
 	errs := make([]error, streams)
@@ -132,7 +132,7 @@ func (s *sample) load(listen string, pid, streams int) error {
 	for i := range streams {
 		wg.Go(func() {
 			first := sync.OnceFunc(begun.Done)
-			defer first() // also of a stream that fails before it begins
+			defer first() // also if the stream fails before its first token
 			errs[i] = ask(listen, 400, first)
 		})
 	}
@@ -169,7 +169,8 @@ func ask(listen string, tokens int, first func()) error {
 	return errors.Join(lines.Err(), errors.New("the stream ended without [DONE]"))
 }
 
-// memory is the resident memory of the process and of its one child, in bytes.
+// memory returns the resident memory of the process and of its only child, in
+// bytes.
 func memory(pid int) (parent, child int) {
 	parent = resident(pid)
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -9,13 +9,13 @@ import (
 
 // Metrics of what tokens cost.
 var (
-	specEnergy   = counter("forebay_energy_joules_total", "Energy that the machine's processors and memory took since the gateway's start, by RAPL zone, whoever used it. Absent where /sys/class/powercap may not be read.", "zone")
-	specPerJoule = gauge("forebay_tokens_per_joule", "Tokens over the energy of packages and memory, which is tokens a second for each watt, in the last five minutes: all (of prompts, cached too, and of answers) and completion. Absent without RAPL.", "kind")
-	specSpent    = counter("forebay_cost_total", "What the machine cost since the gateway's start, in the currency of telemetry.price_per_hour. Absent where that is 0.")
-	specPrice    = gauge("forebay_cost_per_million_tokens", "What a million tokens cost in the last five minutes, by that price: of all, or if those of answers bore the whole price (completion). Absent without a price or tokens.", "kind")
+	specEnergy   = counter("forebay_energy_joules_total", "Energy that the machine's processors and memory used since the gateway's start, by RAPL zone, other processes included. Absent if /sys/class/powercap cannot be read.", "zone")
+	specPerJoule = gauge("forebay_tokens_per_joule", "Tokens over the energy of packages and memory, which is tokens a second for each watt, in the last five minutes: all (of prompts, cached ones included, and of answers) and completion. Absent without RAPL.", "kind")
+	specSpent    = counter("forebay_cost_total", "What the machine cost since the gateway's start, in the currency of telemetry.price_per_hour. Absent if that is 0.")
+	specPrice    = gauge("forebay_cost_per_million_tokens", "What a million tokens cost in the last five minutes at that price, for all tokens, or as if answers (completion) carried the whole price. Absent without a price or tokens.", "kind")
 )
 
-// economy says what tokens cost in money and energy, over a window that slides.
+// economy computes what tokens cost in money and energy, over a sliding window.
 type economy struct {
 	engine *engineMetrics
 	power  *rapl
@@ -28,14 +28,14 @@ type economy struct {
 	taken        int
 }
 
-// sample is what had been used at an instant.
+// sample is what was used up to an instant.
 type sample struct {
 	at              int64
 	all, completion uint64
 	joules          float64
 }
 
-// The window: samples this far apart, so many of them.
+// The window is samplesMax samples, sampleInterval apart.
 const (
 	sampleInterval = 10 * time.Second
 	samplesMax     = 31
@@ -60,7 +60,7 @@ func (e *economy) sample() sample {
 	return sample{at: e.now(), all: all, completion: completion, joules: e.power.joules(nil)}
 }
 
-// take puts s over the oldest sample. The caller holds mu, or is alone.
+// take replaces the oldest sample by s. The caller holds mu or is newEconomy.
 func (e *economy) take(s sample) {
 	e.samples[e.taken%samplesMax] = s
 	e.taken++
@@ -75,18 +75,12 @@ func (e *economy) oldest() *sample {
 	return &e.samples[e.taken%samplesMax]
 }
 
-// note takes a sample where at, an instant of now, is late enough for one.
+// note takes a sample if the last one is old enough at the instant at.
 func (e *economy) note(at int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if at-e.newest().at >= int64(sampleInterval) {
 		e.take(e.sample())
-	}
-}
-
-func describeEconomy(ch chan<- *prometheus.Desc) {
-	for _, s := range []*spec{specEnergy, specPerJoule, specSpent, specPrice} {
-		ch <- s.desc
 	}
 }
 

@@ -10,22 +10,22 @@ import (
 	"sync"
 )
 
-// rapl reads the energy that the machine's processors and memory took, as
-// Linux shows it under /sys/class/powercap (Documentation/power/powercap). It
-// is of the whole machine, whoever used it. Where nothing may be read, which
-// is so for all but root since Linux 5.10, it has no zones.
+// rapl reads the energy that the machine's processors and memory used, as Linux shows
+// it under /sys/class/powercap (Documentation/power/powercap). It counts all processes
+// of the machine. It has no zones if the files cannot be read; since Linux 5.10 only
+// root can.
 type rapl struct {
 	mu    sync.Mutex
 	zones []*zone
 }
 
-// zone is one counter, which runs from 0 to span microjoules and begins again:
-// every few minutes to hours, so somebody must look more often.
+// zone is one counter. It runs from 0 to span microjoules and begins again after
+// minutes to hours, so it must be read more often.
 type zone struct {
 	name  string // package-0, dram, and so on
 	file  string
 	span  uint64
-	whole bool // not a part of another zone
+	whole bool // no part of another zone
 	last  uint64
 	taken uint64 // since openRAPL, in microjoules
 }
@@ -33,8 +33,8 @@ type zone struct {
 // zonesMax bounds the zones that are read.
 const zonesMax = 32
 
-// zoneName is a zone or a zone in one. The same packages may be shown once more
-// under intel-rapl-mmio, and psys is the whole machine: both would count twice.
+// zoneName matches a zone or a zone within one. intel-rapl-mmio may show the same
+// packages again, and psys is the whole machine: they would be counted twice.
 var zoneName = regexp.MustCompile(`^intel-rapl:\d+(:\d+)?$`)
 
 func openRAPL(root string) *rapl {
@@ -65,7 +65,7 @@ func openRAPL(root string) *rapl {
 	return r
 }
 
-// nameOf is the name of the zone in dir, as the beginning of those in it.
+// nameOf is the name of the zone in dir, as a prefix for the zones within it.
 func nameOf(zones []*zone, dir string) string {
 	for _, z := range zones {
 		if filepath.Dir(z.file) == dir {
@@ -91,9 +91,9 @@ func readNumber(file string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 }
 
-// joules are what was taken since openRAPL: by zone, and by packages and
-// memory together, which are the zones that no other contains. A zone that
-// cannot be read any more stays where it is.
+// joules returns the energy since openRAPL of packages and memory together, which are
+// the zones outside all others, and calls each with every zone. A zone that cannot be
+// read any more keeps its value.
 func (r *rapl) joules(each func(zone string, joules float64)) (total float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,12 +12,12 @@ import (
 // Metrics of requests, counted when they end.
 var (
 	specRequests   = counter("forebay_requests_total", "Finished requests by outcome.", "route", "class", "outcome")
-	specTokens     = counter("forebay_tokens_total", "Tokens of requests that ran and have finished: prompt, cached (a part of prompt), completion.", "kind")
-	specClientGone = counter("forebay_client_gone_total", "Requests whose client left before the answer was whole.")
+	specTokens     = counter("forebay_tokens_total", "Tokens of finished requests that ran: prompt, cached (a part of prompt), completion.", "kind")
+	specClientGone = counter("forebay_client_gone_total", "Requests whose client left before the answer was complete.")
 	specRefused    = counter("forebay_admission_refused_total", "Requests refused by admission or a budget, by reason.", "class", "reason")
 	specDemoted    = counter("forebay_admission_demoted_total", "Requests that ran in a lower class, by the class they came from.", "class")
-	specSLO        = counter("forebay_slo_requests_total", "Finished requests that met or broke a goal of their class: first_token, token (the time between tokens), queue; and served, where broken is a failure or a refusal that is not the client's. Requests that a goal says nothing about are not counted.", "class", "slo", "result")
-	specTime       = counter("forebay_request_time_seconds_total", "Time of finished requests in the engine by what it went to: own computing, others' prefill or decode in the same steps, gap between steps, waits for pages and places, and so on.", "class", "part")
+	specSLO        = counter("forebay_slo_requests_total", "Finished requests that met or broke a goal of their class: first_token, token (the time between tokens), queue; and served, which a failure or a refusal breaks unless the client caused it. A request is counted for a goal only if the goal applies to it.", "class", "slo", "result")
+	specTime       = counter("forebay_request_time_seconds_total", "Time of finished requests in the engine by cause: own computing, others' prefill or decode in the same steps, gap between steps, waits for pages and places, and so on.", "class", "part")
 	specBlocked    = counter("forebay_request_blocked_seconds_total", "Time in writes to clients that read slowly.", "class")
 
 	specFirstToken = distribution(firstTokenBuckets, "gen_ai_server_time_to_first_token_seconds", "From arrival to the first content written, once for each request that got content.", "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "forebay_class")
@@ -26,12 +26,12 @@ var (
 
 	specInterval   = distribution(tokenBuckets, "forebay_token_interval_seconds", "Time between two tokens of a choice, as they come from the engine, for every token but the first.", "class")
 	specQueue      = distribution(secondsBuckets, "forebay_admission_wait_seconds", "From the end of preparing to admission, by class.", "class")
-	specEngineWait = distribution(secondsBuckets, "forebay_request_engine_wait_seconds", "From the engine's taking a request to the first step that works for it.", "class")
+	specEngineWait = distribution(secondsBuckets, "forebay_request_engine_wait_seconds", "From when the engine takes a request to the first step that works for it.", "class")
 	specPrefill    = distribution(secondsBuckets, "forebay_request_prefill_seconds", "From the first step that works for a request to its first token.", "class")
 	specDecode     = distribution(secondsBuckets, "forebay_request_decode_seconds", "From a request's first token to its last.", "class")
 	specPrompt     = distribution(lengthBuckets, "forebay_request_prompt_tokens", "Prompt tokens of requests that ran.", "class")
 	specCompletion = distribution(lengthBuckets, "forebay_request_completion_tokens", "Tokens generated for requests that got content, all choices together.", "class")
-	specWaitError  = distribution(secondsBuckets, "forebay_admission_prediction_error_seconds", "How far the foretold wait for the first token was from the real one.")
+	specWaitError  = distribution(secondsBuckets, "forebay_admission_prediction_error_seconds", "Difference between the predicted wait for the first token and the real one.")
 )
 
 // provider is the value of gen_ai.provider.name.
@@ -48,24 +48,27 @@ type metrics struct {
 	engine  *engineMetrics
 	power   *rapl
 	economy *economy
-	there   atomic.Pointer[func(id string) bool]
+	kept    atomic.Pointer[func(id string) bool] // nil before ResolveExemplars
 	capture atomic.Pointer[func() CaptureCounts]
-	build   [3]string // of specBuild
+	build   [3]string      // of specBuild
+	own     map[*spec]bool // specs with a collector of their own, beside levelCollector
 }
 
-// powercapRoot is where Linux shows the energy that processors took.
+// powercapRoot is where Linux shows the energy that processors used.
 const powercapRoot = "/sys/class/powercap"
 
 func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
-	m := &metrics{levels: levels, engine: newEngineMetrics(), power: openRAPL(powercapRoot), build: buildLabels()}
+	m := &metrics{levels: levels, engine: newEngineMetrics(), power: openRAPL(powercapRoot), build: buildLabels(), own: map[*spec]bool{}}
 	m.economy = newEconomy(m.engine, m.power, wire.Monotonic)
 	vector := func(s *spec) *prometheus.CounterVec {
 		v := s.vector()
+		m.own[s] = true
 		reg.MustRegister(v)
 		return v
 	}
 	family := func(s *spec) *histograms {
-		f := &histograms{spec: s, there: &m.there, series: map[labels]*histogram{}}
+		f := &histograms{spec: s, kept: &m.kept, series: map[labels]*histogram{}}
+		m.own[s] = true
 		reg.MustRegister(f)
 		return f
 	}
@@ -102,7 +105,7 @@ func (m *metrics) observe(r *Record) {
 	m.observeEngine(r)
 }
 
-// observeTimes takes what clients see.
+// observeTimes counts the times that clients see.
 func (m *metrics) observeTimes(r *Record) {
 	operation := ""
 	switch r.Route {
@@ -141,7 +144,7 @@ func (m *metrics) observeTimes(r *Record) {
 	}
 }
 
-// observeEngine takes what the engine told of the request.
+// observeEngine counts the engine's times of the request.
 func (m *metrics) observeEngine(r *Record) {
 	t, class := &r.Engine, labels{r.Class}
 	if t.Scheduled != 0 {
@@ -165,11 +168,12 @@ const goalServed = "served"
 
 // observeGoals counts which goals r met and which it broke.
 func (m *metrics) observeGoals(r *Record) {
-	if r.Prepared == 0 && !ourFault(r.Outcome) || r.Class == "" || r.Class == "none" {
+	fault := outcomes[r.Outcome].ourFault
+	if r.Prepared == 0 && !fault || r.Class == "" || r.Class == "none" {
 		return
 	}
 	count := func(goal string, broken, met bool) {
-		m.showGoal(r.Class, goal) // a rise from nothing is none to Prometheus
+		m.showGoal(r.Class, goal) // Prometheus sees no rise in a series that begins with 1
 		switch {
 		case broken:
 			m.goals.WithLabelValues(r.Class, goal, "broken").Inc()
@@ -177,7 +181,6 @@ func (m *metrics) observeGoals(r *Record) {
 			m.goals.WithLabelValues(r.Class, goal, "met").Inc()
 		}
 	}
-	fault := ourFault(r.Outcome)
 	if r.FirstTokenGoal > 0 {
 		count("first_token", fault && r.FirstToken == 0 || r.Broken&FirstTokenGoal != 0, r.FirstTokenDelay() > 0)
 		count("queue", r.Broken&QueueGoal != 0, r.Admitted != 0)
@@ -192,14 +195,4 @@ func (m *metrics) observeGoals(r *Record) {
 func (m *metrics) showGoal(class, goal string) {
 	m.goals.WithLabelValues(class, goal, "met")
 	m.goals.WithLabelValues(class, goal, "broken")
-}
-
-// ourFault tells the outcomes that are neither the client's doing nor what its
-// tenant's budget or the operator wanted.
-func ourFault(o Outcome) bool {
-	switch o {
-	case Internal, QueueFull, QueueTimeout, EngineUnavailable, EngineError, NonFinite, Draining, Late, Overloaded, LimiterUnavailable:
-		return true
-	}
-	return false
 }

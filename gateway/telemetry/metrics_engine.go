@@ -10,21 +10,21 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// Metrics of the engine's work, added up here over all engine processes, so
-// that none falls when one ends.
+// Metrics of the engine's work. They are summed over all engine processes, so that
+// no counter falls when a process ends.
 var (
 	specSteps       = counter("forebay_engine_steps_total", "Steps of the engine.")
 	specNonFinite   = counter("forebay_engine_nonfinite_total", "Rows ended because the model gave NaN or infinity.")
 	specPreempted   = counter("forebay_engine_preempted_total", "Times a sequence lost its pages and was computed again.")
-	specComputed    = counter("forebay_engine_tokens_total", "Tokens of the engine: prefill (computed of prompts, again after a preemption too), cached (of prompts, not computed), decode (generated).", "kind")
-	specQueries     = counter("forebay_prefix_queries_total", "Prompt tokens that were looked for among the kept pages.")
-	specHits        = counter("forebay_prefix_hits_total", "Prompt tokens that were found there.")
-	specEvicted     = counter("forebay_kv_evicted_blocks_total", "Blocks of keys and values that were kept for reuse and made room for others.")
+	specComputed    = counter("forebay_engine_tokens_total", "Tokens of the engine: prefill (prompt tokens computed, also those computed again after a preemption), cached (prompt tokens not computed), decode (generated).", "kind")
+	specQueries     = counter("forebay_prefix_queries_total", "Prompt tokens that were looked up among the cached pages.")
+	specHits        = counter("forebay_prefix_hits_total", "Prompt tokens that were found among the cached pages.")
+	specEvicted     = counter("forebay_kv_evicted_blocks_total", "Cached blocks of keys and values that were evicted.")
 	specLosses      = counter("forebay_engine_losses_total", "Times the engine went away: it ended, hung, or its socket broke.")
-	specLost        = counter("forebay_engine_step_records_lost_total", "Steps of which nothing is in the metrics by step, since their records came too late.")
-	specEngineTime  = counter("forebay_engine_time_seconds_total", "Time of the engine's loop: step, gap (between steps, with work waiting), given_up (steps given up for somebody more urgent), idle.", "state")
+	specLost        = counter("forebay_engine_step_records_lost_total", "Steps that are missing in the metrics by step because their records came too late.")
+	specEngineTime  = counter("forebay_engine_time_seconds_total", "Time of the engine's loop: step, gap (between steps, with work waiting), given_up (steps given up for more urgent requests), idle.", "state")
 	specStep        = distribution(stepBuckets, "forebay_engine_step_duration_seconds", "Duration of a step; its phase says whether it computed prompts (prefill), next tokens (decode) or both (mixed).", "phase")
-	specGap         = distribution(gapBuckets, "forebay_engine_step_host_gap_seconds", "Time between two steps in which the engine took arrivals, composed and reported.")
+	specGap         = distribution(gapBuckets, "forebay_engine_step_host_gap_seconds", "Time between two steps in which the engine took arrivals, composed the batch and reported.")
 	specBatch       = distribution(rowBuckets, "forebay_engine_step_batch_size", "Sequences in a step.", "phase")
 	specStepTokens  = distribution(tokensBuckets, "forebay_engine_step_tokens", "Tokens in a step, of prompts and of answers.", "phase")
 	specStepPrefill = distribution(tokensBuckets, "forebay_engine_step_prefill_tokens", "Prompt tokens in a step.")
@@ -32,7 +32,7 @@ var (
 	specKernelCount = counter("forebay_kernel_launches_total", "Kernel launches in the engine's steps, by class.", "kernel_class")
 )
 
-// Totals of an engine process, as its states have them.
+// Totals of an engine process, from its states.
 const (
 	totalSteps = iota
 	totalNonFinite
@@ -53,8 +53,8 @@ const (
 
 var phaseNames = [phaseCount]string{"prefill", "decode", "mixed"}
 
-// engineMetrics adds up what the engine's states and the records of its steps
-// say. Its methods may be called from any goroutine.
+// engineMetrics sums up the engine's states and step records. Its methods may be
+// called from any goroutine.
 type engineMetrics struct {
 	stepTime, batch, tokens [phaseCount]*histogram
 	gap, prefill            *histogram
@@ -62,7 +62,7 @@ type engineMetrics struct {
 	mu     sync.Mutex
 	at     int64 // of the newest state
 	up     bool
-	model  wire.Model         // the last one that was there
+	model  wire.Model         // of the last engine that was up
 	last   [totalCount]uint64 // of the newest state
 	sums   [totalCount]uint64
 	blocks hitmap.Reader
@@ -83,8 +83,8 @@ func newEngineMetrics() *engineMetrics {
 	return m
 }
 
-// Heard takes every state of the engine in order, as a wire.Config's OnState.
-// Scrapes look at the state too, but may come too late for every step.
+// Heard takes the engine's states in order, as the OnState of a wire.Config. Scrapes
+// read the state too, but they may come too late for some steps.
 func (r *Recorder) Heard(s *wire.State) {
 	r.metrics.engine.heard(s)
 	r.metrics.economy.note(s.At)
@@ -93,7 +93,7 @@ func (r *Recorder) Heard(s *wire.State) {
 func (m *engineMetrics) heard(s *wire.State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s.At < m.at { // a reader that comes late with an older one
+	if s.At < m.at { // a late reader brings an older state
 		return
 	}
 	m.at = s.At
@@ -148,20 +148,11 @@ func (m *engineMetrics) takeStep(s *wire.StepRecord) bool {
 	return true
 }
 
-// served are the tokens of prompts and answers so far, and the latter alone.
+// served returns the tokens of prompts and answers so far, and of answers alone.
 func (m *engineMetrics) served() (all, completion uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sums[totalPrefill] + m.sums[totalCached] + m.sums[totalDecode], m.sums[totalDecode]
-}
-
-func describeEngine(ch chan<- *prometheus.Desc) {
-	for _, s := range []*spec{
-		specSteps, specNonFinite, specPreempted, specComputed, specQueries, specHits, specEvicted, specLosses, specLost, specEngineTime,
-		specStep, specGap, specBatch, specStepTokens, specStepPrefill, specKernelTime, specKernelCount,
-	} {
-		ch <- s.desc
-	}
 }
 
 func (m *engineMetrics) collect(ch chan<- prometheus.Metric) {

@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// histogram counts in buckets. observe may be called for every token: it takes
-// no lock and allocates nothing.
+// histogram counts values in buckets. observe is called for every token: it takes no
+// lock and allocates nothing.
 type histogram struct {
 	bounds    []float64
-	counts    []atomic.Uint64 // one for each bound, and one above them all
+	counts    []atomic.Uint64 // one for each bound, and one above all bounds
 	sum       atomic.Uint64   // bits of a float64
 	exemplars []atomic.Pointer[exemplar]
 }
@@ -50,14 +50,14 @@ func (h *histogram) observe(v float64, n uint64) {
 	}
 }
 
-// point makes r's request the example of v's bucket, if it was kept.
+// point makes r the exemplar of v's bucket, if r was kept.
 func (h *histogram) point(v float64, r *Record) {
 	if r.Kept {
 		h.exemplars[h.bucket(v)].Store(&exemplar{value: v, at: time.Now(), id: r.ID, trace: r.Trace.TraceID})
 	}
 }
 
-// addTo adds h's counts to those of sums, which has the same buckets.
+// addTo adds h to sums, which has the same buckets.
 func (h *histogram) addTo(sums *histogram) {
 	for i := range h.counts {
 		sums.counts[i].Add(h.counts[i].Load())
@@ -65,9 +65,9 @@ func (h *histogram) addTo(sums *histogram) {
 	sums.sum.Store(math.Float64bits(math.Float64frombits(sums.sum.Load()) + math.Float64frombits(h.sum.Load())))
 }
 
-// metric is what h says now; there tells which requests can still be looked at,
-// nil for none.
-func (h *histogram) metric(desc *prometheus.Desc, there func(id string) bool, labels ...string) prometheus.Metric {
+// metric is h as a metric, with exemplars of requests that are still kept; a nil
+// kept leaves them out.
+func (h *histogram) metric(desc *prometheus.Desc, kept func(id string) bool, labels ...string) prometheus.Metric {
 	buckets, count := make(map[float64]uint64, len(h.bounds)), uint64(0)
 	for i := range h.counts {
 		if count += h.counts[i].Load(); i < len(h.bounds) {
@@ -77,7 +77,7 @@ func (h *histogram) metric(desc *prometheus.Desc, there func(id string) bool, la
 	m := prometheus.MustNewConstHistogram(desc, count, math.Float64frombits(h.sum.Load()), buckets, labels...)
 	var examples []prometheus.Exemplar
 	for i := range h.exemplars {
-		if e := h.exemplars[i].Load(); e != nil && there != nil && there(e.id) {
+		if e := h.exemplars[i].Load(); e != nil && kept != nil && kept(e.id) {
 			examples = append(examples, prometheus.Exemplar{Value: e.value, Timestamp: e.at, Labels: prometheus.Labels{"trace_id": hex.EncodeToString(e.trace[:]), "request_id": e.id}})
 		}
 	}
@@ -87,20 +87,20 @@ func (h *histogram) metric(desc *prometheus.Desc, there func(id string) bool, la
 	return prometheus.MustNewMetricWithExemplars(m, examples...)
 }
 
-// labels are the values of a spec's labels, in order; the rest is "".
+// labels are the values of a spec's labels, in order; the others are "".
 type labels [5]string
 
-// histograms are those of one spec, one for each set of labels' values. It is
-// a prometheus.Collector.
+// histograms are the series of one spec, one for each set of label values. It is a
+// prometheus.Collector.
 type histograms struct {
 	*spec
-	there  *atomic.Pointer[func(id string) bool] // which exemplars resolve
+	kept   *atomic.Pointer[func(id string) bool] // which requests exemplars may name
 	mu     sync.RWMutex
 	series map[labels]*histogram
 }
 
-// seriesMax bounds a metric's series, whatever its labels' values: those that
-// come after share one whose labels all say other.
+// seriesMax bounds the series of a metric. Later ones share a series whose labels
+// all are "other".
 const seriesMax = 256
 
 const otherLabel = "other"
@@ -131,7 +131,7 @@ func (f *histograms) of(values labels) *histogram {
 	return h
 }
 
-// total is all series in one.
+// total is the sum of all series.
 func (f *histograms) total() *histogram {
 	sums := newHistogram(f.buckets)
 	f.mu.RLock()
@@ -147,22 +147,22 @@ func (f *histograms) Describe(ch chan<- *prometheus.Desc) { ch <- f.desc }
 
 // Collect implements prometheus.Collector.
 func (f *histograms) Collect(ch chan<- prometheus.Metric) {
-	var there func(string) bool
-	if p := f.there.Load(); p != nil {
-		there = *p
+	var kept func(string) bool
+	if p := f.kept.Load(); p != nil {
+		kept = *p
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for values, h := range f.series {
-		ch <- h.metric(f.desc, there, values[:len(f.labels)]...)
+		ch <- h.metric(f.desc, kept, values[:len(f.labels)]...)
 	}
 }
 
-// Intervals takes the times between the tokens of a class's choices.
+// Intervals counts the times between the tokens of a class's choices.
 type Intervals struct{ h *histogram }
 
-// Observe counts the tokens that came elapsed nanoseconds after the one before
-// them, in equal shares.
+// Observe counts tokens that came together, elapsed nanoseconds after the token
+// before them. Each gets an equal share of that time.
 func (i Intervals) Observe(elapsed int64, tokens int) {
 	if i.h == nil || tokens < 1 || elapsed < 0 {
 		return
@@ -170,7 +170,7 @@ func (i Intervals) Observe(elapsed int64, tokens int) {
 	i.h.observe(float64(elapsed)/1e9/float64(tokens), uint64(tokens))
 }
 
-// Intervals are those of a class of the configuration.
+// Intervals returns the Intervals of a configured class.
 func (r *Recorder) Intervals(class string) Intervals {
 	return Intervals{r.metrics.interval.of(labels{class})}
 }

@@ -6,35 +6,35 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// Levels are the gauges of this instant, read from the state that owns them.
+// Levels are the gauges at this instant, read from the state that owns them.
 type Levels struct {
 	RequestsRunning int
 	RequestsWaiting int
-	Engine          *wire.State // nil where there is none yet
+	Engine          *wire.State // nil before the first one
 	Classes         []ClassLevel
-	// StepMargin is how far predictions of the engine's steps are stretched.
+	// StepMargin is the factor on predictions of the engine's steps.
 	StepMargin float64
 	Lengths    LengthLevel
-	// Brownout is the step of the overload ladder.
+	// Brownout is the step of the overload ladder, 0 for none.
 	Brownout        int
 	LimiterDegraded bool
 }
 
-// LengthLevel is how good the model of answers' lengths was, lately: see
+// LengthLevel says how well the lengths of answers were predicted lately: see
 // admission.LengthView.
 type LengthLevel struct{ PairAccuracy, Covered, ReserveRatio float64 }
 
-// ClassLevel is one class of requests, of those that are configured.
+// ClassLevel is one configured class of requests.
 type ClassLevel struct {
 	Name             string
 	Running, Waiting int
 }
 
-// CaptureCounts are what became of the requests that might have been kept,
-// since the start. Reasons are from closed lists.
+// CaptureCounts count the requests that there was a reason to keep, since the
+// start. Reasons are from closed lists.
 type CaptureCounts struct {
 	Kept, Dropped []ReasonCount
-	Brief         uint64 // of those kept, without their steps
+	Brief         uint64 // the part of Kept without steps
 	DiskBytes     int64
 	DiskErrors    uint64 // writes that failed
 }
@@ -45,24 +45,24 @@ type ReasonCount struct {
 	Count  uint64
 }
 
-// CountCaptures makes the metrics show what read says at each scrape.
+// CountCaptures makes the metrics show the counts that read returns at each scrape.
 func (r *Recorder) CountCaptures(read func() CaptureCounts) { r.metrics.capture.Store(&read) }
 
-// ResolveExemplars makes histograms point at kept requests: there tells, at
-// each scrape, whether a request of that id can still be looked at. Without it
-// there are no exemplars.
-func (r *Recorder) ResolveExemplars(there func(id string) bool) { r.metrics.there.Store(&there) }
+// ResolveExemplars makes histograms point at kept requests: kept tells, at each
+// scrape, whether the request with that id is still kept. Without it there are no
+// exemplars.
+func (r *Recorder) ResolveExemplars(kept func(id string) bool) { r.metrics.kept.Store(&kept) }
 
-// Metrics that are read when they are scraped.
+// Metrics that are computed at each scrape.
 var (
 	specRunning     = gauge("forebay_requests_running", "Requests admitted and not yet finished.")
 	specWaiting     = gauge("forebay_requests_waiting", "Requests waiting for admission.")
 	specClassRuns   = gauge("forebay_admission_running", "Requests admitted and not yet finished, by class.", "class")
 	specClassWaits  = gauge("forebay_admission_waiting", "Requests waiting for admission, by class.", "class")
 	specBrownout    = gauge("forebay_admission_brownout", "Step of the overload ladder; 0 is none.")
-	specMargin      = gauge("forebay_admission_step_margin", "How far predictions of engine steps are stretched: the 90th percentile of actual over predicted.")
+	specMargin      = gauge("forebay_admission_step_margin", "Factor on predictions of engine steps: the 90th percentile of actual over predicted.")
 	specDegraded    = gauge("forebay_budget_degraded", "1 while the shared store of budgets does not answer.")
-	specPairs       = gauge("forebay_length_pair_accuracy", "Of two answers, how often the one expected to be longer was.")
+	specPairs       = gauge("forebay_length_pair_accuracy", "Share of pairs of answers in which the one predicted to be longer was longer.")
 	specCovered     = gauge("forebay_length_covered", "Share of answers within their predicted 90th percentile.")
 	specReserved    = gauge("forebay_length_reserve_ratio", "Predicted 90th percentile over actual length, summed over answers.")
 	specUp          = gauge("forebay_engine_up", "1 when the engine reports no error.")
@@ -75,38 +75,34 @@ var (
 	specPagesUsed   = gauge("forebay_kv_pages_used", "Pages referenced by a sequence.")
 	specPagesFree   = gauge("forebay_kv_pages_free", "Pages that hold nothing.")
 	specPagesKept   = gauge("forebay_kv_pages_cached", "Unreferenced pages kept for reuse.")
-	specKVBytes     = gauge("forebay_kv_bytes", "Memory of the pages, by what they are: used, cached, free.", "state")
+	specKVBytes     = gauge("forebay_kv_bytes", "Memory of the pages by state: used, cached, free.", "state")
 	specKVUsage     = gauge("forebay_kv_usage_ratio", "Pages used over all pages, from 0 to 1.")
 	specEngineInfo  = gauge("forebay_engine_info", "1, with what the engine runs.", "model", "architecture", "quantization", "kernels")
 	specBuild       = gauge("forebay_build_info", "1, with the version of the gateway and of Go.", "version", "revision", "go_version")
-	specKept        = counter("forebay_capture_kept_total", "Requests whose trace was kept, by the weightiest reason.", "reason")
-	specDropped     = counter("forebay_capture_dropped_total", "Requests whose trace would have been kept, by what stood against it.", "reason")
-	specBrief       = counter("forebay_capture_brief_total", "Of those, requests that were kept without their steps.")
-	specDisk        = gauge("forebay_capture_disk_bytes", "Kept requests on disk.")
+	specKept        = counter("forebay_capture_kept_total", "Requests that were kept, by the most important reason.", "reason")
+	specDropped     = counter("forebay_capture_dropped_total", "Requests that there was a reason to keep but that were dropped, by why.", "reason")
+	specBrief       = counter("forebay_capture_brief_total", "Kept requests without their steps.")
+	specDisk        = gauge("forebay_capture_disk_bytes", "Bytes of kept requests on disk.")
 	specDiskErrors  = counter("forebay_capture_disk_errors_total", "Writes of kept requests that failed.")
 )
 
-// levelCollector shows what is read at each scrape.
+// levelCollector computes the metrics that have no collector of their own.
 type levelCollector struct{ m *metrics }
 
-// Describe implements prometheus.Collector: all that is read or computed then.
-func (levelCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, s := range []*spec{
-		specRunning, specWaiting, specClassRuns, specClassWaits, specBrownout, specMargin, specDegraded, specPairs, specCovered, specReserved,
-		specUp, specSequences, specPrefillWait, specRatioMid, specRatioHigh, specCost, specPages, specPagesUsed, specPagesFree, specPagesKept,
-		specKVBytes, specKVUsage, specEngineInfo, specBuild, specKept, specDropped, specBrief, specDisk, specDiskErrors,
-	} {
-		ch <- s.desc
+// Describe implements prometheus.Collector.
+func (c levelCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, s := range catalogue {
+		if !c.m.own[s] {
+			ch <- s.desc
+		}
 	}
-	describeEngine(ch)
-	describeEconomy(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 	l := c.m.levels()
 	if l.Engine != nil {
-		c.m.engine.heard(l.Engine) // steps of an engine whose states nobody hands on
+		c.m.engine.heard(l.Engine) // in case nobody calls Heard
 	}
 	ch <- specRunning.value(float64(l.RequestsRunning))
 	ch <- specWaiting.value(float64(l.RequestsWaiting))
@@ -137,7 +133,7 @@ func oneIf(b bool) float64 {
 	return 0
 }
 
-// collectState shows the engine as it is now, which is all zeros without one.
+// collectState shows the engine's state, all zeros without an engine.
 func collectState(ch chan<- prometheus.Metric, s *wire.State) {
 	up := s != nil && s.Err == nil
 	if s == nil {

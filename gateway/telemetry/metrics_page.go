@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// MetricsPage serves the metrics as Prometheus text, or as OpenMetrics, which
-// has exemplars, where the scraper asks for that. With ?compat=vllm it serves
-// those that have a counterpart in vLLM under its names, and nothing else.
+// MetricsPage serves the metrics as Prometheus text, or as OpenMetrics with
+// exemplars if the scraper asks for that. With ?compat=vllm it serves only the
+// metrics that vLLM has too, under vLLM's names.
 func (r *Recorder) MetricsPage() http.Handler {
 	options := promhttp.HandlerOpts{EnableOpenMetrics: true}
 	own := promhttp.HandlerFor(r.registry, options)
@@ -33,7 +33,7 @@ func (r *Recorder) MetricsPage() http.Handler {
 // Version sets the version that forebay_build_info shows, before the first scrape.
 func (r *Recorder) Version(version string) { r.metrics.build[0] = version }
 
-// buildLabels are version, revision and Go's version, as far as the binary knows.
+// buildLabels are version, revision and Go's version, as far as the binary has them.
 func buildLabels() (labels [3]string) {
 	labels[2] = runtime.Version()
 	info, ok := debug.ReadBuildInfo()

@@ -23,8 +23,8 @@ const (
 	histogramKind = "histogram"
 )
 
-// catalogue has every metric of ours, from which docs/metrics.md is made. It is
-// complete before main begins and never changes.
+// catalogue has all our metrics; docs/metrics.md is made from it. It is complete
+// before main begins and never changes.
 var catalogue []*spec
 
 func define(kind, name, help string, labels []string, buckets []float64) *spec {
@@ -45,12 +45,12 @@ func distribution(buckets []float64, name, help string, labels ...string) *spec 
 	return define(histogramKind, name, help, labels, buckets)
 }
 
-// vector is a counter that is kept where it is counted.
+// vector is a counter that is incremented where the events happen.
 func (s *spec) vector() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: s.name, Help: s.help}, s.labels)
 }
 
-// value is the metric that says v now.
+// value is the metric with the value v.
 func (s *spec) value(v float64, labels ...string) prometheus.Metric {
 	kind := prometheus.GaugeValue
 	if s.kind == counterKind {
@@ -59,9 +59,9 @@ func (s *spec) value(v float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(s.desc, kind, v, labels...)
 }
 
-// Bucket bounds. Those of the gen_ai metrics are those of the OpenTelemetry
-// conventions, with more below, since a small model beside its client answers
-// in less, and above, since batch requests may wait a minute by design.
+// Bucket bounds. The gen_ai metrics have those of the OpenTelemetry conventions and
+// more: smaller ones because a small model beside its client answers quickly, larger
+// ones because batch requests may wait a minute by design.
 var (
 	firstTokenBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 30, 60, 120}
 	tokenBuckets      = []float64{.0005, .001, .002, .005, .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5}
@@ -74,7 +74,7 @@ var (
 	lengthBuckets     = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 131072}
 )
 
-// Reference is every metric of ours as the rows of a Markdown table, by name.
+// reference is a Markdown table of the metrics, by name.
 func reference(specs []*spec) string {
 	sorted := slices.Clone(specs)
 	slices.SortFunc(sorted, func(a, b *spec) int { return strings.Compare(a.name, b.name) })

@@ -161,7 +161,7 @@ func TestMetricsReference(t *testing.T) {
 
 // TestHistogramCountsAsPrometheusDoes draws values and asks both.
 func TestHistogramCountsAsPrometheusDoes(t *testing.T) {
-	ours := &histograms{spec: &spec{buckets: tokenBuckets, desc: prometheus.NewDesc("x", "", nil, nil)}, there: &atomic.Pointer[func(string) bool]{}, series: map[labels]*histogram{}}
+	ours := &histograms{spec: &spec{buckets: tokenBuckets, desc: prometheus.NewDesc("x", "", nil, nil)}, kept: &atomic.Pointer[func(string) bool]{}, series: map[labels]*histogram{}}
 	theirs := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x", Buckets: tokenBuckets})
 	for range 2000 {
 		v := rand.ExpFloat64() / 10

@@ -12,9 +12,10 @@ import (
 // list is closed.
 type Outcome uint8
 
+// The outcomes.
 const (
 	Internal           Outcome = iota // our own fault
-	OK                                // answered whole
+	OK                                // answered completely
 	Invalid                           // refused: the request is wrong
 	NotFound                          // refused: no such model or path
 	ContextLength                     // refused: longer than the model's context
@@ -25,57 +26,80 @@ const (
 	EngineError                       // the engine failed this request
 	NonFinite                         // the model gave NaN or infinity
 	Draining                          // refused or cut because the gateway stops
-	ClientGone                        // the client left before its answer was whole
+	ClientGone                        // the client left before its answer was complete
 	WriteStall                        // the client read too slowly
-	Unauthorized                      // refused: no API key, or one of nobody
+	Unauthorized                      // refused: no API key, or an unknown one
 	RateLimited                       // refused: a budget of the tenant is used up
-	Late                              // refused: it, or another, would miss its goal
+	Late                              // refused: it, or another request, would miss its goal
 	DeadlineExceeded                  // the client's own deadline was over
-	Overloaded                        // refused: shed while there was too much
+	Overloaded                        // refused: shed in an overload
 	ClassClosed                       // refused: its class is drained
 	LimiterUnavailable                // refused: the store of budgets does not answer
 	OutcomeCount
 )
 
-var outcomeNames = [OutcomeCount]string{
-	"internal", "ok", "invalid", "not_found", "context_length", "too_large", "queue_full", "queue_timeout",
-	"engine_unavailable", "engine_error", "non_finite", "draining", "client_gone", "write_stall",
-	"unauthorized", "rate_limited", "late", "deadline_exceeded", "overloaded", "class_closed", "limiter_unavailable",
+// outcomes has the stable name of each outcome, and whether it counts as broken
+// service: neither the client, its tenant's budget nor the operator wanted it.
+var outcomes = [OutcomeCount]struct {
+	name     string
+	ourFault bool
+}{
+	Internal:           {"internal", true},
+	OK:                 {"ok", false},
+	Invalid:            {"invalid", false},
+	NotFound:           {"not_found", false},
+	ContextLength:      {"context_length", false},
+	TooLarge:           {"too_large", false},
+	QueueFull:          {"queue_full", true},
+	QueueTimeout:       {"queue_timeout", true},
+	EngineUnavailable:  {"engine_unavailable", true},
+	EngineError:        {"engine_error", true},
+	NonFinite:          {"non_finite", true},
+	Draining:           {"draining", true},
+	ClientGone:         {"client_gone", false},
+	WriteStall:         {"write_stall", false},
+	Unauthorized:       {"unauthorized", false},
+	RateLimited:        {"rate_limited", false},
+	Late:               {"late", true},
+	DeadlineExceeded:   {"deadline_exceeded", false},
+	Overloaded:         {"overloaded", true},
+	ClassClosed:        {"class_closed", false},
+	LimiterUnavailable: {"limiter_unavailable", true},
 }
 
 // String returns the outcome's stable name.
 func (o Outcome) String() string {
 	if o < OutcomeCount {
-		return outcomeNames[o]
+		return outcomes[o].name
 	}
 	return fmt.Sprintf("outcome%d", uint8(o))
 }
 
-// Record is everything kept of one request. Instants are nanoseconds of
-// CLOCK_MONOTONIC; zero means that the stage was not reached.
+// Record has everything that is known of one request. Instants are nanoseconds of
+// CLOCK_MONOTONIC; 0 means that the request did not reach the stage.
 type Record struct {
 	ID       string // our own, unique
 	ClientID string // the client's x-request-id, or ""
 	Trace    wire.TraceContext
-	// ParentSpan is the caller's span; Trace.SpanID is our own.
+	// ParentSpan is the caller's span, zero for none; Trace.SpanID is our own.
 	ParentSpan [8]byte
 
-	Tenant string // "" where no key named one
-	Class  string // the one it ran in, or would have
-	// DemotedFrom is the class that it was in before, or "".
+	Tenant string // "" without a key
+	Class  string // in which it ran or would have run
+	// DemotedFrom is the class before a demotion, or "".
 	DemotedFrom string
-	// WaitReason is why it did not start at once, "none" where it did; of a
-	// refused request it is Refused. Both are from closed lists.
+	// WaitReason says why it did not start at once, "none" if it did. Refused says
+	// why it was refused; WaitReason then says the same. Both are from closed lists.
 	WaitReason string
 	Refused    string
-	// WaitPredicted is the time from Prepared to the first token, in
-	// nanoseconds, as it was foretold; 0 for none.
+	// WaitPredicted is the predicted time from Prepared to the first token, in
+	// nanoseconds; 0 for none.
 	WaitPredicted int64
 	Route         string
 	Model         string // the engine's model id, never the client's text
 	Stream        bool
-	// Serial is the name of its first prompt's generation in step records;
-	// those of the other prompts follow it. 0 is none.
+	// Serial names the generation of its first prompt in step records; those of
+	// the other prompts count up from it. 0 is none.
 	Serial uint64
 
 	Arrived    int64
@@ -84,20 +108,20 @@ type Record struct {
 	Prepared   int64
 	Reserved   int64 // the tenant's budgets had room
 	Admitted   int64
-	Dispatched int64 // its first generation is about to be handed to the engine
+	Dispatched int64 // just before the engine gets its first generation
 	FirstToken int64 // first content taken from the engine
 	LastToken  int64 // last content taken from the engine
 	FirstWrite int64 // first content handed to the connection
 	Taken      int64 // last event taken from the engine
 	Finished   int64
-	// Engine is of the prompt that ended last.
+	// Engine has the times of the prompt that ended last.
 	Engine wire.Timings
-	// Render and Tokenize are what the chat template and the tokenizer took, of
-	// all prompts; Blocked is the time in writes to the client.
+	// Render and Tokenize are the times of the chat template and the tokenizer,
+	// for all prompts together; Blocked is the time in writes to the client.
 	Render, Tokenize, Blocked time.Duration
 
-	// FirstTokenGoal and TokenGoal are what its class promised, 0 for nothing;
-	// Broken says which goals were missed, from Finish on.
+	// FirstTokenGoal and TokenGoal are the goals of its class, 0 for none; Broken
+	// says which goals were missed, from Finish on.
 	FirstTokenGoal, TokenGoal time.Duration
 	Broken                    Goals
 	// Forced says that the client asked for the request to be kept; Kept, from
@@ -105,7 +129,7 @@ type Record struct {
 	Forced, Kept bool
 
 	Options Options
-	// Finishes are why the first choices ended.
+	// Finishes says why the first choices ended.
 	Finishes [FinishesKept]wire.Finish
 
 	Prompts          int
@@ -120,8 +144,8 @@ type Record struct {
 	Outcome   Outcome
 	ErrorKind string // the error's code, from a closed list, or ""
 	Param     string // the request field at fault, or ""
-	// ErrorText is what is known beyond ErrorKind, for the log alone: at most
-	// a few hundred bytes of UTF-8.
+	// ErrorText says more than ErrorKind, for the log alone: at most a few hundred
+	// bytes of UTF-8.
 	ErrorText string
 }
 
@@ -131,19 +155,19 @@ const FinishesKept = 16
 // Options are what the client asked for in the body, before its class or budget
 // cut anything.
 type Options struct {
-	MaxTokens         int // of each choice; 0 is no limit of its own
+	MaxTokens         int // of each choice; 0 is no limit
 	TopK              int // 0 is all
 	Temperature, TopP float32
-	// HasTemperature and HasTopP say that the body has the field. Without it the
-	// default holds, which is no wish of the client.
+	// HasTemperature and HasTopP say that the body has the field; otherwise the
+	// value is a default.
 	HasTemperature, HasTopP           bool
 	FrequencyPenalty, PresencePenalty float32 // 0 is none
 	StopTexts                         int
 }
 
-// FirstTokenDelay is the time to first token in nanoseconds: from arrival to
-// the first content that was written, for a plain answer to the first content
-// that the engine gave. It is 0 where no content reached the client.
+// FirstTokenDelay is the time to first token in nanoseconds. For a stream it ends
+// when the first content is written; for a plain answer, when the engine gives the
+// first content. It is 0 if no content reached the client.
 func (r *Record) FirstTokenDelay() int64 {
 	switch {
 	case r.FirstWrite == 0:
@@ -154,10 +178,10 @@ func (r *Record) FirstTokenDelay() int64 {
 	return r.FirstToken - r.Arrived
 }
 
-// TokenTime is the mean time between the tokens of one choice, in nanoseconds,
-// counted where the engine's tokens arrive: a slow reader does not stretch it.
-// Choices run side by side, so each is taken to have an equal share of the
-// tokens. It is 0 where no choice got a second token.
+// TokenTime is the mean time between the tokens of one choice, in nanoseconds. It
+// is measured where tokens come from the engine, so a slow reader does not stretch
+// it. Choices run side by side; each is assumed to have an equal share of the
+// tokens. It is 0 if no choice got a second token.
 func (r *Record) TokenTime() float64 {
 	later := r.CompletionTokens - max(1, r.Choices)
 	if later < 1 || r.LastToken <= r.FirstToken {
@@ -166,13 +190,14 @@ func (r *Record) TokenTime() float64 {
 	return float64(r.LastToken-r.FirstToken) * float64(max(1, r.Choices)) / float64(later)
 }
 
-// Goals is a set of goals that a class has.
+// Goals is a set of goals of a class.
 type Goals uint8
 
+// The goals.
 const (
 	FirstTokenGoal Goals = 1 << iota // time to first token
 	TokenGoal                        // time between tokens
-	QueueGoal                        // the wait alone was longer than the goal for the first token allows
+	QueueGoal                        // the goal for the first token, missed by the wait alone
 )
 
 var goalNames = [...]string{"first_token", "token", "queue"}
@@ -187,8 +212,8 @@ func (g Goals) Names() (names []string) {
 	return names
 }
 
-// Missed are the goals that r has missed by the instant now. Refused as wrong
-// before it was prepared, it has missed none.
+// Missed returns the goals that r has missed by the instant now. A request that
+// was not prepared has missed none.
 func (r *Record) Missed(now int64) (missed Goals) {
 	if goal := int64(r.FirstTokenGoal); goal > 0 && r.Prepared != 0 {
 		delay := r.FirstTokenDelay()
@@ -212,7 +237,7 @@ func (r *Record) Missed(now int64) (missed Goals) {
 	return missed
 }
 
-// Sampled tells that the caller's trace is sampled.
+// Sampled tells whether the caller's trace is sampled.
 func (r *Record) Sampled() bool { return r.Trace.Flags&1 != 0 && r.ParentSpan != [8]byte{} }
 
 // Ring keeps copies of the last records. It never grows.

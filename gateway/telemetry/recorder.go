@@ -24,14 +24,14 @@ type Config struct {
 	PricePerHour float64 `yaml:"price_per_hour" range:"0..1000000" help:"What an hour of this machine costs, in any currency; from it follows what a million tokens cost. 0 is unknown."`
 }
 
-// Recorder turns finished records into log lines and metrics, and keeps the
-// last ones. Its methods may be called from any goroutine.
+// Recorder turns finished records into log lines and metrics, and keeps the last
+// records. Its methods may be called from any goroutine.
 type Recorder struct {
 	ring     *Ring
 	log      *slog.Logger
 	metrics  *metrics
 	registry *prometheus.Registry
-	offer    func(*Record) bool // nil where nothing is kept
+	offer    func(*Record) bool // nil if nothing is kept
 }
 
 // New makes a Recorder that logs to w and reads level gauges from levels.
@@ -53,19 +53,19 @@ func New(cfg Config, w io.Writer, levels func() Levels) (*Recorder, error) {
 	return r, nil
 }
 
-// Registry is where the metrics are, for the page that shows them.
+// Registry has all metrics.
 func (r *Recorder) Registry() *prometheus.Registry { return r.registry }
 
 // Last returns up to n of the newest finished records, newest first.
 func (r *Recorder) Last(n int) []Record { return r.ring.Last(n) }
 
-// OfferTo makes Finish ask whether a record's request is kept, before it is
-// counted, so that a metric can point at it. It comes before the first Finish;
-// offer must not keep the pointer.
+// OfferTo makes Finish ask offer whether a request is kept. It asks before it counts,
+// so that an exemplar can point at the request. Call it before the first Finish; offer
+// must not keep the pointer.
 func (r *Recorder) OfferTo(offer func(*Record) bool) { r.offer = offer }
 
-// Finish takes a finished record: it is judged, copied, counted and logged. It
-// must be called once for each request.
+// Finish finds which goals rec missed, and copies, counts and logs it. It must be
+// called once for each request.
 func (r *Recorder) Finish(rec *Record) {
 	if rec.Finished == 0 {
 		rec.Finished = wire.Monotonic()
@@ -79,7 +79,7 @@ func (r *Recorder) Finish(rec *Record) {
 	}
 }
 
-// attrs are the access log line's fields.
+// attrs are the fields of the access log line.
 func (r *Record) attrs() []slog.Attr {
 	a := []slog.Attr{
 		slog.String("id", r.ID),

@@ -7,13 +7,13 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// traceStateBytesMax bounds the tracestate that is carried on; W3C asks for
-// at least 512.
+// traceStateBytesMax bounds the tracestate that is passed on; W3C asks for at least
+// 512.
 const traceStateBytesMax = 512
 
-// Trace joins the caller's trace, or starts a new one where traceparent is
-// absent or bad (W3C Trace Context level 1). It returns our own context, with
-// a new span id, and the caller's span id, zero for a new root.
+// Trace joins the caller's trace, or starts a new one if traceparent is absent or
+// malformed (W3C Trace Context level 1). It returns our own context with a new span
+// id, and the caller's span id, which is zero for a new root.
 func Trace(traceparent, tracestate string) (t wire.TraceContext, parent [8]byte) {
 	if !parseTraceparent(traceparent, &t, &parent) {
 		t, parent = wire.TraceContext{}, [8]byte{}
@@ -25,8 +25,8 @@ func Trace(traceparent, tracestate string) (t wire.TraceContext, parent [8]byte)
 	return t, parent
 }
 
-// parseTraceparent reads version-traceid-parentid-flags. A version above 00
-// may have more behind a dash; ff is forbidden; hex is lower case.
+// parseTraceparent reads version-traceid-parentid-flags in lower-case hex. A version
+// above 00 may have more fields after a dash; version ff is forbidden.
 func parseTraceparent(s string, t *wire.TraceContext, parent *[8]byte) bool {
 	if len(s) < 55 || s[2] != '-' || s[35] != '-' || s[52] != '-' {
 		return false
@@ -72,7 +72,7 @@ func printable(s string) bool {
 	return true
 }
 
-// fillRandom fills b, a multiple of 8 bytes, and never with zeros alone.
+// fillRandom fills b, whose length is a multiple of 8, and never with zeros alone.
 func fillRandom(b []byte) {
 	for i := 0; i < len(b); i += 8 {
 		binary.BigEndian.PutUint64(b[i:], rand.Uint64()|1)

@@ -6,16 +6,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// This file gives what we count under the names of vLLM, for dashboards,
-// autoscalers and endpoint pickers that know those. The numbers are the same
-// as on our own page; buckets are ours.
+// This file shows our metrics under vLLM's names, for dashboards, autoscalers and
+// endpoint pickers that know those. Numbers and buckets are those of our own page.
 
 // vllmLabels are on every metric. There is one engine, and its number is 0.
 var vllmLabels = []string{"model_name", "engine"}
 
 const vllmEngine = "0"
 
-// vllmSpec is a metric of the page; of says which of ours it is.
+// vllmSpec is a metric of the page, and the name of ours that it shows.
 type vllmSpec struct {
 	*spec
 	of string
@@ -23,7 +22,7 @@ type vllmSpec struct {
 
 var vllmCatalogue []vllmSpec
 
-// vllm defines a metric that is no part of our own page.
+// vllm defines a metric of vLLM's page alone.
 func vllm(kind, name, of string, more ...string) *spec {
 	labels := append(append([]string{}, vllmLabels...), more...)
 	s := &spec{name: "vllm:" + name, kind: kind, help: "As " + of + ".", labels: labels, desc: prometheus.NewDesc("vllm:"+name, "As "+of+".", labels, nil)}
@@ -58,8 +57,8 @@ var (
 	vllmStepTokens = vllm(histogramKind, "iteration_tokens_total", "forebay_engine_step_tokens")
 )
 
-// vllmCollector shows the page. Before an engine was ever there it is empty,
-// since there is no model to name.
+// vllmCollector shows the page. It is empty before the first engine, because there
+// is no model to name.
 type vllmCollector struct{ m *metrics }
 
 // Describe implements prometheus.Collector.
@@ -120,8 +119,8 @@ func (c vllmCollector) Collect(ch chan<- prometheus.Metric) {
 // errorTypeLabel is the place of error_type among the labels of specDuration.
 const errorTypeLabel = 3
 
-// durations are how many requests ended, by vLLM's reason, and how long those
-// took that were answered.
+// durations returns how many requests ended, by vLLM's reason, and the durations of
+// the answered ones.
 func (m *metrics) durations() (ended map[string]uint64, answered *histogram) {
 	ended, answered = map[string]uint64{}, newHistogram(requestBuckets)
 	m.duration.mu.RLock()

@@ -9,9 +9,9 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// arm takes down the single kernel launches of the steps that follow a request
-// which missed a goal, so that the second of its kind can be looked at closely.
-// One capture runs at a time, and not more often than every so often.
+// arm records the single kernel launches of the steps that follow a request which
+// missed a goal, because the next request is often slow for the same reason. One
+// recording runs at a time, and two begin at least ArmInterval apart.
 type arm struct {
 	steps int
 	every time.Duration
@@ -23,19 +23,19 @@ type arm struct {
 	taken   []armed // the oldest first
 	stop    context.CancelFunc
 	ctx     context.Context
-	running sync.WaitGroup // grows under mu, while ctx has not ended
+	running sync.WaitGroup // grows under mu and before ctx ends
 }
 
-// armed is what one capture gave, after the request of that id.
+// armed are the launches recorded after the request with that id.
 type armed struct {
 	id    string
 	trace []byte
 }
 
 const (
-	// armedKept is how many captures are kept, each of at most 10 MB.
+	// armedKept is how many recordings are kept, each of at most 10 MB.
 	armedKept = 4
-	// armedLimit is how long steps are waited for.
+	// armedLimit is the longest time of a recording.
 	armedLimit = 10 * time.Second
 )
 
@@ -45,7 +45,7 @@ func newArm(cfg *Config) *arm {
 	return a
 }
 
-// after begins a capture after the request of that id, unless one came lately.
+// after begins a recording after the request with that id, unless one ran lately.
 func (a *arm) after(id string, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +61,7 @@ func (a *arm) take(id string, engine wire.LaunchTracer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.armed = false
-	if err != nil || len(c.Launches) == 0 { // an operator's capture runs, or nothing else does
+	if err != nil || len(c.Launches) == 0 { // an operator is recording, or no steps ran
 		return
 	}
 	if len(a.taken) == armedKept {
@@ -70,7 +70,7 @@ func (a *arm) take(id string, engine wire.LaunchTracer) {
 	a.taken = append(a.taken, armed{id, LaunchTrace(c)})
 }
 
-// close ends a capture that runs.
+// close ends a running recording.
 func (a *arm) close() {
 	a.mu.Lock()
 	a.stop()
@@ -78,8 +78,8 @@ func (a *arm) close() {
 	a.running.Wait()
 }
 
-// Arm makes the Store take down launches of engine's steps after a request that
-// missed a goal, as the configuration says. It comes once, before the first.
+// Arm makes the Store record launches of the engine's steps after a request that
+// missed a goal, as the configuration says. Call it once, before the first request.
 func (s *Store) Arm(engine wire.LaunchTracer) {
 	if s == nil {
 		return
@@ -89,9 +89,8 @@ func (s *Store) Arm(engine wire.LaunchTracer) {
 	s.arm.engine = engine
 }
 
-// Launches are those that were taken down after the request of that id, as
-// LaunchTrace has them, or the last ones of all for "". They are nil where there
-// are none.
+// Launches returns the launches recorded after the request with that id, or the last
+// recording for "", in the form of LaunchTrace; nil for none.
 func (s *Store) Launches(id string) []byte {
 	if s == nil {
 		return nil

@@ -14,8 +14,8 @@
 // and programs (rounded milliseconds, names) and the spans are both made from
 // these, and never from each other.
 //
-// Words: a capture is a kept request. Recorded kernel launches, which package
-// wire also calls a capture, are called launches here.
+// Words: a capture is a kept request. A launch trace is the kernel launches of some
+// steps, recorded after a request that missed a goal.
 //
 // Non-goals: HTML (package gateway), OTLP (gateway/spans), and the texts of prompts
 // and answers, which are in no record.

@@ -6,8 +6,8 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// LaunchTrace is a capture of kernel launches as JSON of Chrome's trace event
-// format: the steps, and under each its launches with layer and class.
+// LaunchTrace returns a launch trace as JSON of Chrome's trace event format:
+// the steps, and below each its launches with layer and class.
 func LaunchTrace(c *wire.LaunchTrace) []byte {
 	t := chromeTrace{Unit: "ms", Other: map[string]string{}}
 	t.name("process_name", 0, "engine")

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 )
 
-// Trace is the view as JSON of Chrome's trace event format, which Perfetto's
-// viewer opens: the request's parts, the engine's steps and their kernel classes
-// are threads of one process, and arrows lead from the part of the request to
-// its first step of it, and from each step to its kernels.
+// Trace returns the view as JSON of Chrome's trace event format, which Perfetto's
+// viewer opens. The request's parts, the engine's steps and their kernel classes are
+// threads of one process. Arrows lead from the request to each of its steps, and from
+// each step to its kernels.
 func (v *View) Trace() []byte {
 	t := chromeTrace{Unit: "ms", Other: map[string]string{"request": v.ID, "trace_id": v.TraceID, "sentence": v.Sentence}}
 	t.name("process_name", 0, "request "+v.ID)
@@ -93,10 +93,10 @@ func (t *chromeTrace) span(thread int, name string, begin, ms float64, args map[
 	t.Events = append(t.Events, chromeEvent{Name: name, Phase: "X", Process: 1, Thread: thread, At: microseconds(begin), Duration: microseconds(ms), Args: args})
 }
 
-// microseconds cuts what a file on disk may claim to what JSON can hold.
+// microseconds clamps to what JSON can hold: a file on disk may have any number.
 func microseconds(ms float64) float64 { return min(max(ms*1000, -1e15), 1e15) }
 
-// flow is an arrow between what two threads have at the same instant.
+// flow is an arrow from one thread to another at an instant.
 func (t *chromeTrace) flow(name string, id, from, to int, at float64) {
 	e := chromeEvent{Name: name, Category: "flow", Phase: "s", Process: 1, Thread: from, At: microseconds(at), ID: id}
 	t.Events = append(t.Events, e)

@@ -6,18 +6,17 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// anchorGap is the longest time between the two monotonic readings around a
-// wall reading for that to count as one instant; anchorTries is how often it is
-// tried before the reading is taken as it is.
+// The wall clock is read between two readings of the monotonic clock. If these are at
+// most anchorGap apart, the three count as one instant; after anchorTries the last
+// reading is taken as it is.
 const (
 	anchorGap   = int64(20 * time.Microsecond)
 	anchorTries = 4
 )
 
-// anchor is what must be added to an instant of CLOCK_MONOTONIC to make it
-// wall time, in nanoseconds. It is read anew for each request that is sent, so
-// that a corrected wall clock is followed, and once for all spans of it, so
-// that a step of the clock never comes between two of them.
+// anchor returns the difference from CLOCK_MONOTONIC to wall time, in nanoseconds. It
+// is read for each request, to follow a corrected wall clock, and once for all spans
+// of the request, so that no step of the clock comes between two of them.
 func anchor() (offset int64) {
 	for range anchorTries {
 		before := wire.Monotonic()

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Bounds of one span, those of the SDK's defaults but for the length of texts.
+// Bounds of one span: the SDK's defaults, except for the length of texts.
 const (
 	attributesMax     = 128
 	eventsMax         = 128
@@ -23,7 +23,7 @@ const (
 	scopeName         = "github.com/forebay-io/forebay"
 )
 
-// maker makes the SDK's spans out of ours. It is for one goroutine.
+// maker makes the SDK's spans out of ours. It is not safe for concurrent use.
 type maker struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -31,7 +31,7 @@ type maker struct {
 	dropped  int // attributes, of all spans so far
 }
 
-// newMaker sets every option that the SDK would else take from the environment.
+// newMaker sets every option that the SDK would otherwise take from the environment.
 func newMaker(res *resource.Resource, version, schemaURL string) *maker {
 	m := new(maker)
 	m.provider = sdktrace.NewTracerProvider(
@@ -48,7 +48,7 @@ func newMaker(res *resource.Resource, version, schemaURL string) *maker {
 func (m *maker) tree(t *Tree, offset int64) {
 	state, err := trace.ParseTraceState(t.State)
 	if err != nil {
-		state = trace.TraceState{} // W3C: a bad one is dropped, the trace goes on
+		state = trace.TraceState{} // W3C: a malformed state is dropped, the trace goes on
 	}
 	for i := range t.Spans {
 		m.span(t, &t.Spans[i], given{t.TraceID, t.Spans[i].ID, trace.TraceFlags(t.Flags), state}, i == 0, offset)
@@ -85,8 +85,8 @@ var kinds = [...]trace.SpanKind{Internal: trace.SpanKindInternal, Server: trace.
 
 func wall(monotonic, offset int64) time.Time { return time.Unix(0, monotonic+offset) }
 
-// bounded says in one of the attributes that are kept how many are not; the SDK
-// drops those and counts them in the span too.
+// bounded adds an attribute that says how many are too many; the SDK drops these and
+// counts them in the span too.
 func (m *maker) bounded(list []Attribute) []attribute.KeyValue {
 	if len(list) <= attributesMax {
 		return convert(list)
@@ -135,8 +135,8 @@ func (m *maker) Shutdown(context.Context) error { return nil }
 // ForceFlush implements sdktrace.SpanProcessor.
 func (m *maker) ForceFlush(context.Context) error { return nil }
 
-// given travels in the context to where the SDK asks for ids and for a sampling
-// decision: both were made when the request came.
+// given carries ids and sampling flags in the context to where the SDK asks for them.
+// They were made when the request came.
 type given struct {
 	trace trace.TraceID
 	span  trace.SpanID
@@ -158,8 +158,8 @@ func (givenIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	return ctx.Value(givenKey{}).(given).span
 }
 
-// asFlagged implements sdktrace.Sampler: every span is recorded, and is marked
-// as sampled only where the caller's flag says so.
+// asFlagged implements sdktrace.Sampler: every span is recorded, and marked as sampled
+// if the tree's flag says so.
 type asFlagged struct{}
 
 func (asFlagged) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {

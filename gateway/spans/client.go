@@ -19,15 +19,15 @@ import (
 	"google.golang.org/grpc/encoding/gzip"
 )
 
-// The waits between two tries of one export, and between two connections: short,
-// so that exports go on soon after the collector is back.
+// The waits between two tries of one export, and between two connections. They are
+// short, so that exports go on soon after the collector is back.
 const (
 	retryFirst = 200 * time.Millisecond
 	retryMax   = 2 * time.Second
 )
 
-// connect makes the client of a collector without waiting for it. release frees
-// its connections, after the client's Shutdown.
+// connect makes the client of a collector without waiting for it. Call release after
+// the client's Shutdown to close the connections.
 func (t *target) connect(timeout time.Duration) (client sdktrace.SpanExporter, release func(), err error) {
 	trust, err := t.trust()
 	if err != nil {
@@ -39,7 +39,7 @@ func (t *target) connect(timeout time.Duration) (client sdktrace.SpanExporter, r
 	return t.connectHTTP(trust, timeout)
 }
 
-// trust is the configuration of TLS, nil for none.
+// trust is the configuration of TLS, nil without TLS.
 func (t *target) trust() (*tls.Config, error) {
 	if !t.tls {
 		return nil, nil
@@ -58,8 +58,7 @@ func (t *target) trust() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// connectGRPC dials itself, so that the SDK's own reading of the environment
-// decides nothing.
+// connectGRPC dials, because the SDK would read the environment for its own dialing.
 func (t *target) connectGRPC(trust *tls.Config, timeout time.Duration) (sdktrace.SpanExporter, func(), error) {
 	transport := insecure.NewCredentials()
 	if trust != nil {

@@ -1,6 +1,7 @@
 package spans
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -16,34 +17,34 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 )
 
-// Config says where spans are sent. Where a key is empty, the standard OTEL_
-// variables of Environ say it.
+// Config says where spans are sent. For an empty key the standard OTEL_ variables of
+// Environ hold.
 type Config struct {
-	Endpoint string `yaml:"endpoint" help:"Collector that spans are sent to over OTLP: grpc://HOST:4317, grpcs:// with TLS, http://HOST:4318 or https://; empty takes OTEL_EXPORTER_OTLP_ENDPOINT and else sends none, off sends none."`
-	Protocol string `yaml:"protocol" oneof:"grpc http/protobuf" help:"Protocol of an endpoint that begins with http:// or https://: grpc or http/protobuf; empty takes OTEL_EXPORTER_OTLP_PROTOCOL, and else grpc on port 4317."`
+	Endpoint string `yaml:"endpoint" help:"Collector that spans are sent to over OTLP: grpc://HOST:4317, grpcs:// with TLS, http://HOST:4318 or https://; empty takes OTEL_EXPORTER_OTLP_ENDPOINT and without it sends none; off sends none."`
+	Protocol string `yaml:"protocol" oneof:"grpc http/protobuf" help:"Protocol of an endpoint that begins with http:// or https://: grpc or http/protobuf; empty takes OTEL_EXPORTER_OTLP_PROTOCOL, and without it grpc on port 4317."`
 	Headers  string `yaml:"headers" secret:"true" help:"Headers of every export, as name=value,name=value with percent-encoded values; empty takes OTEL_EXPORTER_OTLP_HEADERS."`
-	CAFile   string `yaml:"ca_file" help:"PEM file with the authorities that the collector's certificate is checked against; empty takes OTEL_EXPORTER_OTLP_CERTIFICATE, and else the system's."`
+	CAFile   string `yaml:"ca_file" help:"PEM file with the authorities that the collector's certificate is checked against; empty takes OTEL_EXPORTER_OTLP_CERTIFICATE, and without it the system's."`
 	GzipOff  bool   `yaml:"gzip_off" help:"Send without compression."`
 
-	ServiceName        string `yaml:"service_name" help:"Name of this service in the spans; empty takes OTEL_SERVICE_NAME, and else forebay."`
-	ResourceAttributes string `yaml:"resource_attributes" help:"Further attributes of this process, as name=value,name=value with percent-encoded values; empty takes OTEL_RESOURCE_ATTRIBUTES."`
-	GenAINames         string `yaml:"gen_ai_names" oneof:"1.41 genai" help:"Names of the gen_ai attributes: 1.41, as deployed, or genai, of the separate conventions v0.1.0; empty takes 1.41 unless OTEL_SEMCONV_STABILITY_OPT_IN has gen_ai_latest_experimental."`
+	ServiceName        string `yaml:"service_name" help:"Name of this service in the spans; empty takes OTEL_SERVICE_NAME, and without it forebay."`
+	ResourceAttributes string `yaml:"resource_attributes" help:"More attributes of this process, as name=value,name=value with percent-encoded values; empty takes OTEL_RESOURCE_ATTRIBUTES."`
+	GenAINames         string `yaml:"gen_ai_names" oneof:"1.41 genai" help:"Names of the gen_ai attributes: 1.41, as most tools expect, or genai, the separate conventions v0.1.0; empty takes 1.41 unless OTEL_SEMCONV_STABILITY_OPT_IN has gen_ai_latest_experimental."`
 
 	QueueMax      int           `yaml:"queue_max" default:"8192" range:"2048..1048576" help:"Most spans that wait to be sent; requests whose spans do not fit are dropped and counted."`
 	BatchMax      int           `yaml:"batch_max" default:"512" range:"1..65536" help:"Most spans in one export."`
-	ExportTimeout time.Duration `yaml:"export_timeout" default:"10s" range:"10ms..10m" help:"Longest time for one export, retries included, before its spans are dropped."`
-	FlushLimit    time.Duration `yaml:"flush_limit" default:"2s" range:"1ms..1m" help:"Longest time at a stop to send what waits."`
+	ExportTimeout time.Duration `yaml:"export_timeout" default:"10s" range:"10ms..10m" help:"Longest time for one export, including retries, before its spans are dropped."`
+	FlushLimit    time.Duration `yaml:"flush_limit" default:"2s" range:"1ms..1m" help:"Longest time to send the waiting spans at a stop."`
 
-	Environ  []string     `yaml:"-"` // NAME=value pairs, of which those of OpenTelemetry count
+	Environ  []string     `yaml:"-"` // NAME=value pairs; only those of OpenTelemetry are read
 	Version  string       `yaml:"-"` // of this binary
-	Instance string       `yaml:"-"` // service.instance.id; empty draws one
-	Log      *slog.Logger `yaml:"-"` // hears when exports begin to fail and when they work again; nil drops it
+	Instance string       `yaml:"-"` // service.instance.id; empty draws a random one
+	Log      *slog.Logger `yaml:"-"` // for when exports begin to fail and when they work again; nil for none
 }
 
-// endpointOff is the Endpoint that the environment does not overrule.
+// endpointOff is an Endpoint that switches sending off, whatever the environment says.
 const endpointOff = "off"
 
-// Validate checks what no tag can say. It does not look at Environ.
+// Validate checks what tags cannot express. It does not look at Environ.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Endpoint != "" && c.Endpoint != endpointOff {
@@ -60,7 +61,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// target is where to send, and what with.
+// target says where and how to send.
 type target struct {
 	grpc, tls   bool
 	host        string // with port
@@ -73,8 +74,7 @@ type target struct {
 	names       Names
 }
 
-// resolve completes c from its environment. It returns nil where nothing is to
-// be sent.
+// resolve completes c from its environment. It returns nil if nothing is to be sent.
 func (c *Config) resolve() (*target, error) {
 	endpoint, name := c.Endpoint, "spans.endpoint"
 	exact := false
@@ -102,16 +102,10 @@ func (c *Config) resolve() (*target, error) {
 	if t.headers, err = parseHeaders(c.or(c.Headers, "HEADERS")); err != nil {
 		return nil, fmt.Errorf("spans.headers or OTEL_EXPORTER_OTLP_HEADERS: %w", err)
 	}
-	attributes := c.ResourceAttributes
-	if attributes == "" {
-		attributes = c.env("OTEL_RESOURCE_ATTRIBUTES")
-	}
-	if t.attributes, err = parsePairs(attributes); err != nil {
+	if t.attributes, err = parsePairs(cmp.Or(c.ResourceAttributes, c.env("OTEL_RESOURCE_ATTRIBUTES"))); err != nil {
 		return nil, fmt.Errorf("spans.resource_attributes or OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	if t.serviceName = c.ServiceName; t.serviceName == "" {
-		t.serviceName = c.env("OTEL_SERVICE_NAME")
-	}
+	t.serviceName = cmp.Or(c.ServiceName, c.env("OTEL_SERVICE_NAME"))
 	t.names, err = c.names()
 	return t, err
 }
@@ -128,14 +122,10 @@ func (c *Config) names() (Names, error) {
 	return Names141, nil
 }
 
-// or is own, or else the variable of the exporter, the one for traces first.
+// or returns own if it is set, or else the exporter's variable for traces, or else the
+// one for all signals.
 func (c *Config) or(own, suffix string) string {
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_" + suffix, "OTEL_EXPORTER_OTLP_" + suffix} {
-		if own == "" {
-			own = c.env(name)
-		}
-	}
-	return own
+	return cmp.Or(own, c.env("OTEL_EXPORTER_OTLP_TRACES_"+suffix), c.env("OTEL_EXPORTER_OTLP_"+suffix))
 }
 
 func (c *Config) env(name string) (value string) {
@@ -149,15 +139,15 @@ func (c *Config) env(name string) (value string) {
 
 const tracesPath = "/v1/traces"
 
-// parseEndpoint reads the address of a collector; protocol decides what the
-// scheme leaves open.
+// parseEndpoint reads the address of a collector; protocol says what the scheme leaves
+// open.
 func parseEndpoint(text, protocol string) (*target, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return nil, fmt.Errorf("%q is no address such as grpc://localhost:4317 or http://localhost:4318", redacted(text))
+		return nil, fmt.Errorf("%q is not an address such as grpc://localhost:4317 or http://localhost:4318", redacted(text))
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%q must be scheme, host, port and path alone; credentials belong into headers", u.Scheme+"://"+u.Host)
+		return nil, fmt.Errorf("%q may have only scheme, host, port and path; credentials belong in spans.headers", u.Scheme+"://"+u.Host)
 	}
 	t := &target{path: u.Path}
 	port := "4318"
@@ -188,7 +178,7 @@ func parseEndpoint(text, protocol string) (*target, error) {
 	return t, nil
 }
 
-// redacted drops what may be a password.
+// redacted removes what may be a password.
 func redacted(text string) string {
 	if at := strings.LastIndexByte(text, '@'); at >= 0 {
 		return "…" + text[at:]
@@ -196,7 +186,7 @@ func redacted(text string) string {
 	return text
 }
 
-// resource describes this process; what was configured wins over what was found.
+// resource describes this process. Configured attributes replace found ones.
 func (t *target) resource(version, instance string) *resource.Resource {
 	if instance == "" {
 		var random [16]byte

@@ -55,11 +55,11 @@ func TestBadConfigurationSaysWhatToChange(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Endpoint: "localhost:4317"}, "is no address such as grpc://localhost:4317"},
+		{Config{Endpoint: "localhost:4317"}, "is not an address such as grpc://localhost:4317"},
 		{Config{Endpoint: "ftp://c"}, `the scheme "ftp" is not one of grpc, grpcs, http, https`},
-		{Config{Endpoint: "http://user:secret@c"}, "credentials belong into headers"},
-		{Config{Endpoint: "://user:secret@c"}, "is no address"},
-		{Config{Endpoint: "http://c?x=1"}, "scheme, host, port and path alone"},
+		{Config{Endpoint: "http://user:secret@c"}, "credentials belong in spans.headers"},
+		{Config{Endpoint: "://user:secret@c"}, "is not an address"},
+		{Config{Endpoint: "http://c?x=1"}, "may have only scheme, host, port and path"},
 		{Config{Endpoint: "http://c", Protocol: "thrift"}, "is not one of grpc, http/protobuf"},
 		{Config{Endpoint: "http://c", Headers: "a=b,secret"}, "headers: item 2 is not of the form name=value"},
 		{Config{Endpoint: "http://c", Headers: "a=secret%zz"}, "%25"},

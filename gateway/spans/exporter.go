@@ -15,7 +15,7 @@ import (
 	"github.com/forebay-io/forebay/internal/conf"
 )
 
-// Exporter sends trees to a collector. A nil one sends nothing. Its methods may
+// Exporter sends trees to a collector. A nil Exporter sends nothing. Its methods may
 // be called from any goroutine.
 type Exporter struct {
 	cfg     Config
@@ -33,10 +33,10 @@ type Exporter struct {
 	closed  bool
 	closing sync.Once
 
-	wake    chan struct{} // of capacity 1: look at queue and closed
+	wake    chan struct{} // of capacity 1: queue or closed has changed
 	done    chan struct{} // run has returned
 	sending context.Context
-	abort   context.CancelFunc // ends sending: what waits is dropped
+	abort   context.CancelFunc // ends sending; what waits is dropped
 
 	counters struct{ exported, queueFull, failed, shutDown, attributes atomic.Uint64 }
 }
@@ -125,7 +125,7 @@ func (e *Exporter) signal() {
 	}
 }
 
-// Stats returns the counts of this moment.
+// Stats returns the current counts.
 func (e *Exporter) Stats() Stats {
 	if e == nil {
 		return Stats{}
@@ -137,8 +137,8 @@ func (e *Exporter) Stats() Stats {
 	return Stats{c.exported.Load(), c.queueFull.Load(), c.failed.Load(), c.shutDown.Load(), c.attributes.Load(), queued}
 }
 
-// Close sends what waits, for at most FlushLimit, drops the rest, and waits for
-// the Exporter's goroutine. It is idempotent.
+// Close sends what waits for at most FlushLimit, drops the rest, and waits until the
+// Exporter's goroutine has ended. It is idempotent.
 func (e *Exporter) Close() {
 	if e == nil {
 		return
@@ -151,15 +151,15 @@ func (e *Exporter) Close() {
 		limit := time.AfterFunc(e.cfg.FlushLimit, e.abort)
 		<-e.done
 		limit.Stop()
-		e.client.Shutdown(e.sending) // its error is that of a late abort
+		e.client.Shutdown(e.sending) // fails only if abort has come
 		e.abort()
 		e.release()
 	})
 	<-e.done
 }
 
-// run sends what waits until Close. A batch is what gathered while the last one
-// was sent: under load large, and without load at once.
+// run sends what waits, until Close. A batch is what came while the last one was sent,
+// so batches are large under load, and without load nothing waits.
 func (e *Exporter) run() {
 	defer close(e.done)
 	for range e.wake {
@@ -175,7 +175,8 @@ func (e *Exporter) run() {
 	}
 }
 
-// take removes calls from the queue until they make a batch.
+// take removes a batch from the queue: at least one call, and at most BatchMax spans if
+// there are several.
 func (e *Exporter) take() []waiting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -235,16 +236,17 @@ func (e *Exporter) upload(part []sdktrace.ReadOnlySpan) {
 	e.counters.exported.Add(uint64(len(part)) - refused)
 	e.sent.forget()
 	if !e.failing {
-		e.cfg.Log.Warn("spans cannot be exported; they are dropped and counted until they can", "error", err)
+		e.cfg.Log.Warn("spans cannot be exported; until they can, they are dropped and counted", "error", err)
 	}
 	e.failing = true
 }
 
-// rejectedSpans is how the SDK's error tells that a collector took a batch in
-// part; the error's type is not exported.
+// rejectedSpans matches the SDK's error for a batch that a collector took in part. The
+// type of that error is not exported.
 var rejectedSpans = regexp.MustCompile(`partial success: .*\((\d+) spans rejected\)`)
 
-// rejected is how many spans of a batch the collector refused, if it took the rest.
+// rejected returns how many spans of a batch the collector refused, if it took the
+// others.
 func rejected(err error) (n uint64, ok bool) {
 	if err == nil {
 		return 0, false

@@ -15,9 +15,9 @@ const (
 
 type pair struct{ name, value string }
 
-// parsePairs reads name=value,name=value with percent-encoded values, as the
-// OTEL_ variables have it (a W3C Baggage string without properties). Its error
-// shows no value, since that may be a key.
+// parsePairs reads name=value,name=value with percent-encoded values, the form of the
+// OTEL_ variables (a W3C Baggage string without properties). Its error shows no value,
+// because a value may be secret.
 func parsePairs(text string) (pairs []pair, err error) {
 	if len(text) > pairsBytesMax {
 		return nil, fmt.Errorf("%d bytes are more than %d", len(text), pairsBytesMax)
@@ -25,7 +25,7 @@ func parsePairs(text string) (pairs []pair, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		item = strings.TrimSpace(item)
 		if item == "" {
-			continue // a comma too many
+			continue // a superfluous comma
 		}
 		name, value, found := strings.Cut(item, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
@@ -54,14 +54,14 @@ func parseHeaders(text string) (map[string]string, error) {
 		name := strings.ToLower(p.name)
 		for _, c := range []byte(name) {
 			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-				return nil, fmt.Errorf("the name of item %d may hold letters, digits, and - _ . alone", i+1)
+				return nil, fmt.Errorf("the name of item %d may have only letters, digits, and - _ .", i+1)
 			}
 		}
 		switch {
 		case strings.HasPrefix(name, "grpc-") || name == "host" || strings.HasPrefix(name, "content-"):
 			return nil, fmt.Errorf("%s is set by the protocol: leave it out", name)
 		case strings.ContainsFunc(p.value, func(r rune) bool { return r < ' ' || r > '~' }):
-			return nil, fmt.Errorf("the value of %s may hold printable ASCII alone", name)
+			return nil, fmt.Errorf("the value of %s may have only printable ASCII", name)
 		}
 		headers[name] = p.value
 	}

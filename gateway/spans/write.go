@@ -8,9 +8,9 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 )
 
-// WriteOTLP writes trees to w as OTLP JSON, an ExportTraceServiceRequest that
-// every collector and trace viewer with OTLP takes, with a resource of version
-// and instance. It sends nothing.
+// WriteOTLP writes trees to w as OTLP JSON: an ExportTraceServiceRequest, which every
+// collector and trace viewer with OTLP reads, with version and instance in the
+// resource.
 func WriteOTLP(w io.Writer, version, instance string, names Names, trees ...Tree) error {
 	m := newMaker((&target{}).resource(version, instance), version, names.schemaURL())
 	offset := anchor()
@@ -25,8 +25,8 @@ func WriteOTLP(w io.Writer, version, instance string, names Names, trees ...Tree
 	return client.ExportSpans(context.Background(), m.made)
 }
 
-// intoWriter is a transport that keeps what is sent: the SDK knows how spans are
-// written, and has no other door to it.
+// intoWriter is a transport that writes requests to w. Sending is the only way to let
+// the SDK encode spans.
 type intoWriter struct{ w io.Writer }
 
 // RoundTrip implements http.RoundTripper.

@@ -1,8 +1,10 @@
-// Package spanstest is a real OpenTelemetry collector's OTLP receiver, gRPC and
-// HTTP, for tests that look at the spans which arrive there.
+// Package spanstest runs the OTLP receiver of a real OpenTelemetry collector, gRPC and
+// HTTP, for tests that look at the spans that arrive there.
 //
-// Goal: tests see what a collector makes of our bytes, in plain types. Non-goal:
-// anything outside tests; the collector's modules must not reach the product.
+// Goal: tests see in plain types what a collector reads from our bytes. Non-goal:
+// anything outside tests; the product must not contain the collector's modules.
+//
+// Ownership: a receiver stops when its test ends.
 package spanstest
 
 import (
@@ -20,18 +22,17 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 )
 
-// Collector is a running receiver. GRPC and HTTP are what an exporter is told
-// as its endpoint.
+// Collector is a running receiver. GRPC and HTTP are endpoints for an exporter.
 type Collector struct {
 	GRPC, HTTP string
 	sink       consumertest.TracesSink
 }
 
-// Span is one that arrived.
+// Span is a span that arrived.
 type Span struct {
 	TraceID, ID, Parent string // hex; Parent is "" for a root
 	TraceState          string
-	Flags               uint32 // of OTLP: the low byte are the W3C flags
+	Flags               uint32 // of OTLP: the low byte has the W3C flags
 	Name, Kind          string
 	Begin, End          int64 // wall time, in nanoseconds
 	Attributes          map[string]any
@@ -60,13 +61,13 @@ type Link struct {
 	Attributes      map[string]any
 }
 
-// New starts a receiver on free ports of the loopback and stops it with the test.
+// New starts a receiver on free loopback ports and stops it with the test.
 func New(t testing.TB) *Collector {
 	t.Helper()
 	return Listen(t, freeAddress(t), freeAddress(t))
 }
 
-// Listen starts a receiver on two given addresses, as host:port.
+// Listen starts a receiver on two addresses, each host:port.
 func Listen(t testing.TB, grpc, http string) *Collector {
 	t.Helper()
 	c := &Collector{GRPC: "grpc://" + grpc, HTTP: "http://" + http}
@@ -99,7 +100,7 @@ func freeAddress(t testing.TB) string {
 	return ln.Addr().String()
 }
 
-// Wait returns the spans that have arrived, once there are n or more.
+// Wait returns the spans that have arrived as soon as there are n or more.
 func (c *Collector) Wait(t testing.TB, n int) []Span {
 	t.Helper()
 	for range 2000 {
@@ -112,7 +113,7 @@ func (c *Collector) Wait(t testing.TB, n int) []Span {
 	return nil
 }
 
-// Spans returns the spans that have arrived, in the order in which they were sent.
+// Spans returns the spans that have arrived, in the order of sending.
 func (c *Collector) Spans() (spans []Span) {
 	for _, batch := range c.sink.AllTraces() {
 		for _, rs := range batch.ResourceSpans().All() {

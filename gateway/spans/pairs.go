@@ -54,7 +54,7 @@ func parseHeaders(text string) (map[string]string, error) {
 		name := strings.ToLower(p.name)
 		for _, c := range []byte(name) {
 			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-				return nil, fmt.Errorf("the name of item %d may have only letters, digits, and - _ .", i+1)
+				return nil, fmt.Errorf("the name of item %d may have only letters, digits, and the characters -, _ and full stop", i+1)
 			}
 		}
 		switch {

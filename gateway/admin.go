@@ -3,15 +3,91 @@ package gateway
 import (
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway/debug"
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/internal/wire"
 )
+
+// adminPages are the operator's pages, which leave no records.
+type adminPages struct {
+	g      *Gateway
+	routes []route // of one path
+	below  []route // of all paths that begin with theirs, the first that fits
+}
+
+func (g *Gateway) newAdminPages() *adminPages {
+	const get = "GET, HEAD"
+	page := func(handler func(httpd.Request)) func(httpd.Request) *failure {
+		return func(c httpd.Request) *failure {
+			handler(c)
+			return nil
+		}
+	}
+	pages := g.debugPages()
+	return &adminPages{
+		g: g,
+		routes: []route{
+			{path: "/metrics", methods: get, serve: page(httpd.Adapt(g.recorder.MetricsPage()))},
+			{path: "/healthz", methods: get, serve: g.healthz},
+			{path: "/readyz", methods: get, serve: g.readyz},
+			{path: "/version", methods: get, serve: g.serveVersion},
+		},
+		below: []route{
+			{path: profilesPath, methods: get + ", POST", serve: page(httpd.Profiles)},
+			{path: debug.QueuePath + "/", methods: "POST", serve: g.setQueueMode},
+			{path: "/debug/", methods: get, serve: func(c httpd.Request) *failure { return serveDebug(c, pages) }},
+		},
+	}
+}
+
+const profilesPath = "/debug/pprof/"
+
+func (p *adminPages) find(path string) *route {
+	for i := range p.routes {
+		if p.routes[i].path == path {
+			return &p.routes[i]
+		}
+	}
+	for i := range p.below {
+		if strings.HasPrefix(path, p.below[i].path) {
+			return &p.below[i]
+		}
+	}
+	return nil
+}
+
+// Serve implements httpd.Handler.
+func (p *adminPages) Serve(c httpd.Request) {
+	var f *failure
+	switch r := p.find(c.Path()); {
+	case r == nil:
+		f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, "+strings.Join(debug.Paths, ", ")+" and "+profilesPath)
+	case !hasMethod(r.methods, c.Method()):
+		f = errMethod(r.methods)
+	default:
+		f = r.serve(c)
+	}
+	if f != nil {
+		writeFailure(c, f)
+	}
+}
+
+// Expect implements httpd.Handler: no page takes a body.
+func (p *adminPages) Expect(c httpd.Request) (proceed bool) {
+	writeFailure(c, failed(faultExpectation, "the pages here take no body"))
+	return false
+}
+
+// Unread implements httpd.Handler. What is no request leaves a record here too.
+func (p *adminPages) Unread(c httpd.Request, why httpd.Why) { p.g.unread(c, why) }
+
+// Full implements httpd.Handler.
+func (p *adminPages) Full() ([]httpd.Field, []byte) { return fullAnswer() }
 
 // debugPages are the operator's pages over what this gateway knows.
 func (g *Gateway) debugPages() *debug.Pages {
@@ -22,18 +98,14 @@ func (g *Gateway) debugPages() *debug.Pages {
 }
 
 // serveDebug answers with one of pages.
-func serveDebug(c *fasthttp.RequestCtx, pages *debug.Pages) *failure {
-	query := url.Values{}
-	for key, value := range c.QueryArgs().All() {
-		query.Add(string(key), string(value))
-	}
-	a, err := pages.Get(string(c.URI().PathOriginal()), query)
+func serveDebug(c httpd.Request, pages *debug.Pages) *failure {
+	a, err := pages.Get(c.Path(), c.Query())
 	if err != nil {
 		return debugFailure(err)
 	}
 	writeJSON(c, a.Status, a.Body)
 	for name, value := range a.Header {
-		c.Response.Header.Set(name, value)
+		c.SetHeader(name, value)
 	}
 	return nil
 }
@@ -69,16 +141,15 @@ var modes = map[string]admission.Mode{admission.Open.String(): admission.Open, a
 
 // setQueueMode opens, pauses or drains the class that the path names. A page of
 // another site must not do this: the browser says which site sends a request.
-func (g *Gateway) setQueueMode(c *fasthttp.RequestCtx) *failure {
-	h := &c.Request.Header
-	if site := string(h.Peek("Sec-Fetch-Site")); site != "" && site != "same-origin" && site != "none" || !new(cors).mayCall(h, c.LocalAddr()) {
+func (g *Gateway) setQueueMode(c httpd.Request) *failure {
+	if site := string(c.Header("Sec-Fetch-Site")); site != "" && site != "same-origin" && site != "none" || !new(cors).mayCall(c) {
 		return failed(faultOrigin, "a page of another site may not change the queue")
 	}
-	mode, ok := modes[string(c.QueryArgs().Peek("mode"))]
+	mode, ok := modes[c.Query().Get("mode")]
 	if !ok {
 		return &failure{fault: faultInvalid, param: "mode", message: "mode must be one of open, paused, drained"}
 	}
-	class := strings.TrimPrefix(string(c.URI().PathOriginal()), debug.QueuePath+"/")
+	class := strings.TrimPrefix(c.Path(), debug.QueuePath+"/")
 	if plain, err := url.PathUnescape(class); err == nil {
 		class = plain
 	}
@@ -86,9 +157,9 @@ func (g *Gateway) setQueueMode(c *fasthttp.RequestCtx) *failure {
 		return &failure{fault: faultClassNotFound, message: err.Error()}
 	}
 	g.log.Info("a class was set by the operator", "class", class, "mode", mode.String())
-	if strings.Contains(string(h.Peek("Accept")), "text/html") {
-		c.Response.Header.Set("Location", debug.QueuePath)
-		c.SetStatusCode(fasthttp.StatusSeeOther)
+	if strings.Contains(string(c.Header("Accept")), "text/html") {
+		c.SetHeader("Location", debug.QueuePath)
+		c.AnswerEmpty(http.StatusSeeOther)
 		return nil
 	}
 	writeValue(c, map[string]string{"class": class, "mode": mode.String()})

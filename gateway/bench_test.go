@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
@@ -55,9 +54,9 @@ func relayed(t testing.TB, tokens int) *quietConn {
 		t.Fatal(err)
 	}
 	quiet := &quietConn{}
-	x := &exchange{g: g, http: &fasthttp.RequestCtx{}, conn: &conn{Conn: quiet}, ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	request := httpd.NewRequest(quiet)
+	x := &exchange{g: g, http: request, out: request.Output(time.Second), ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	defer x.timer.Stop()
-	x.out = output{conn: x.conn, stallLimit: time.Second}
 	c := &call{chat: true, stream: true, options: wire.Options{N: 1}}
 	r := &run{x: x, call: c, reply: newReply(x, c, []*wire.Prompt{{}}), tokens: make([]int, 1), tokenAt: make([]int64, 1)}
 	p := &pump{left: tokens}

@@ -6,13 +6,13 @@ import (
 	"io"
 	"strings"
 
-	"github.com/valyala/fasthttp"
+	"github.com/forebay-io/forebay/gateway/httpd"
 )
 
 // readBody returns the request's body in memory that outlives the handler,
 // unpacked if it came compressed. bytesMax counts unpacked bytes.
-func readBody(c *fasthttp.RequestCtx, bytesMax int) ([]byte, error) {
-	codings := c.Request.Header.PeekAll("Content-Encoding")
+func readBody(c httpd.Request, bytesMax int) ([]byte, error) {
+	codings := c.Headers("Content-Encoding")
 	if len(codings) > 1 {
 		return nil, failed(faultMediaType, "the body may have one Content-Encoding: gzip or none")
 	}
@@ -22,22 +22,12 @@ func readBody(c *fasthttp.RequestCtx, bytesMax int) ([]byte, error) {
 	}
 	switch coding {
 	case "", "identity":
-		return ownBody(c), nil
+		return c.TakeBody(), nil
 	case "gzip", "x-gzip":
-		defer c.Request.ResetBody()
-		return gunzip(c.Request.Body(), bytesMax)
+		defer c.DropBody()
+		return gunzip(c.Body(), bytesMax)
 	}
 	return nil, failed(faultMediaType, "the Content-Encoding must be gzip or none")
-}
-
-// ownBody takes the body over, so that it lies in memory once. A small body in
-// a large buffer is copied, and the buffer given back.
-func ownBody(c *fasthttp.RequestCtx) []byte {
-	if body := c.Request.Body(); cap(body) > 2*len(body) {
-		defer c.Request.ResetBody()
-		return bytes.Clone(body)
-	}
-	return c.Request.SwapBody(nil)
 }
 
 func gunzip(packed []byte, bytesMax int) ([]byte, error) {
@@ -55,16 +45,16 @@ func gunzip(packed []byte, bytesMax int) ([]byte, error) {
 	return body, nil
 }
 
-// saysJSON accepts application/json and its +json kin. Of what does not come
-// from a browser, which may send such things to any address without asking
-// first, it also accepts silence and what curl -d says unasked.
-func saysJSON(h *fasthttp.RequestHeader) bool {
-	kind, _, _ := strings.Cut(string(h.ContentType()), ";")
+// saysJSON accepts application/json and types that end with +json. It also
+// accepts no type and what curl -d sends by itself, but not from a browser, which
+// may send such a request to any address without asking first.
+func saysJSON(c httpd.Request) bool {
+	kind, _, _ := strings.Cut(string(c.Header("Content-Type")), ";")
 	switch kind = strings.ToLower(strings.TrimSpace(kind)); kind {
 	case "application/json":
 		return true
 	case "", "application/x-www-form-urlencoded":
-		return len(h.Peek("Origin")) == 0
+		return len(c.Header("Origin")) == 0
 	}
 	return strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
 }

@@ -2,9 +2,10 @@ package gateway
 
 import (
 	"net"
+	"net/http"
 	"strings"
 
-	"github.com/valyala/fasthttp"
+	"github.com/forebay-io/forebay/gateway/httpd"
 )
 
 // cors says which browser origins may call. The zero value is off.
@@ -46,8 +47,8 @@ func (c *cors) allowed(origin []byte) string {
 // tokens made: it must be listed, or come from our own address. On loopback a
 // name in our address must be localhost: any other may have been pointed here
 // by the page's owner (DNS rebinding).
-func (c *cors) mayCall(h *fasthttp.RequestHeader, local net.Addr) bool {
-	origins := h.PeekAll("Origin")
+func (c *cors) mayCall(r httpd.Request) bool {
+	origins := r.Headers("Origin")
 	switch {
 	case len(origins) == 0:
 		return true
@@ -57,10 +58,10 @@ func (c *cors) mayCall(h *fasthttp.RequestHeader, local net.Addr) bool {
 		return true
 	}
 	_, origin, _ := strings.Cut(string(origins[0]), "://")
-	if origin == "" || !strings.EqualFold(origin, string(h.Host())) {
+	if origin == "" || !strings.EqualFold(origin, string(r.Host())) {
 		return false
 	}
-	address, ok := local.(*net.TCPAddr)
+	address, ok := r.LocalAddr().(*net.TCPAddr)
 	if !ok || !address.IP.IsLoopback() {
 		return true
 	}
@@ -75,41 +76,35 @@ const exposedHeaders = "X-Request-Id, Openai-Processing-Ms, Retry-After, Retry-A
 	classHeader + ", " + demotedHeader + ", " + waitHeader + ", " + waitReasonHeader + ", " + predictedHeader + ", " +
 	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 
-// setHeaders marks any response, errors included.
-func (c *cors) setHeaders(h *fasthttp.ResponseHeader, origin []byte) {
-	if !c.on() {
-		return
-	}
-	h.Set("Vary", "Origin")
-	if allowed := c.allowed(origin); allowed != "" {
-		h.Set("Access-Control-Allow-Origin", allowed)
-		h.Set("Access-Control-Expose-Headers", exposedHeaders)
+// setHeaders marks any answer, errors included.
+func (c *cors) setHeaders(r httpd.Request) {
+	for _, f := range c.append(nil, r) {
+		r.SetHeader(f.Name, f.Value)
 	}
 }
 
-// appendHeaders is setHeaders for a head written by hand.
-func (c *cors) appendHeaders(b, origin []byte) []byte {
+// append appends the fields that mark any answer.
+func (c *cors) append(fields []httpd.Field, r httpd.Request) []httpd.Field {
 	if !c.on() {
-		return b
+		return fields
 	}
-	b = append(b, "Vary: Origin\r\n"...)
-	if allowed := c.allowed(origin); allowed != "" {
-		b = append(b, "Access-Control-Allow-Origin: "+allowed+"\r\nAccess-Control-Expose-Headers: "+exposedHeaders+"\r\n"...)
+	fields = append(fields, httpd.Field{Name: "Vary", Value: "Origin"})
+	if allowed := c.allowed(r.Header("Origin")); allowed != "" {
+		fields = append(fields, httpd.Field{Name: "Access-Control-Allow-Origin", Value: allowed}, httpd.Field{Name: "Access-Control-Expose-Headers", Value: exposedHeaders})
 	}
-	return b
+	return fields
 }
 
 // preflight answers OPTIONS. It costs nothing and needs no key.
-func (c *cors) preflight(ctx *fasthttp.RequestCtx, methods string) {
-	h := &ctx.Response.Header
-	if c.allowed(ctx.Request.Header.Peek("Origin")) != "" {
-		h.Set("Access-Control-Allow-Methods", methods)
-		h.Set("Access-Control-Allow-Headers", "*, Authorization")
-		if asked := ctx.Request.Header.Peek("Access-Control-Request-Headers"); len(asked) > 0 {
-			h.SetBytesV("Access-Control-Allow-Headers", asked)
+func (c *cors) preflight(r httpd.Request, methods string) {
+	if c.allowed(r.Header("Origin")) != "" {
+		r.SetHeader("Access-Control-Allow-Methods", methods)
+		r.SetHeader("Access-Control-Allow-Headers", "*, Authorization")
+		if asked := r.Header("Access-Control-Request-Headers"); len(asked) > 0 {
+			r.SetHeader("Access-Control-Allow-Headers", string(asked))
 		}
-		h.Set("Access-Control-Max-Age", "600")
+		r.SetHeader("Access-Control-Max-Age", "600")
 	}
-	h.Set("Allow", methods)
-	ctx.SetStatusCode(fasthttp.StatusNoContent)
+	r.SetHeader("Allow", methods)
+	r.AnswerEmpty(http.StatusNoContent)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -147,6 +148,10 @@ func asFailure(err error) *failure {
 	switch {
 	case errors.As(err, &f):
 		return f
+	case errors.Is(err, httpd.ErrGone):
+		return errClientGone
+	case errors.Is(err, httpd.ErrStalled):
+		return errWriteStall
 	case errors.As(err, &refusal):
 		return &failure{fault: faultOfReason[refusal.Reason], message: refusal.Message, retryAfter: refusal.RetryAfter, reason: refusal.Reason.String(), predicted: refusal.Predicted}
 	case errors.As(err, &e):

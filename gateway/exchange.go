@@ -13,10 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -27,9 +26,8 @@ import (
 // fields and view.
 type exchange struct {
 	g      *Gateway
-	http   *fasthttp.RequestCtx
-	conn   *conn
-	out    output
+	http   httpd.Request
+	out    httpd.Output
 	chat   bool
 	record telemetry.Record
 	// budgets are what the answer's head says of the tenant's limits; nil where
@@ -69,43 +67,42 @@ func (x *exchange) enter(stage int32) {
 }
 
 // newExchange starts the record and begins to watch the client.
-func (g *Gateway) newExchange(c *fasthttp.RequestCtx, tenant *admission.Tenant, chat bool) *exchange {
-	x := &exchange{g: g, http: c, conn: c.Conn().(*conn), chat: chat, notify: make(chan struct{}, 1)}
+func (g *Gateway) newExchange(c httpd.Request, tenant *admission.Tenant, chat bool) *exchange {
+	x := &exchange{g: g, http: c, out: c.Output(g.cfg.Timeouts.WriteStallLimit), chat: chat, notify: make(chan struct{}, 1)}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
-	x.out = output{conn: x.conn, stallLimit: g.cfg.Timeouts.WriteStallLimit}
 	route := "completions"
 	if chat {
 		route = "chat_completions"
 	}
-	x.record = newRecord(&c.Request.Header, tenant, route)
-	x.record.Forced = string(c.Request.Header.Peek(captureHeader)) == "1"
+	x.record = newRecord(c, tenant, route)
+	x.record.Forced = string(c.Header(captureHeader)) == "1"
 	x.enter(stageDecoding)
-	c.Response.Header.Set(requestIDHeader, publicID(&x.record))
+	c.SetHeader(requestIDHeader, publicID(&x.record))
 	g.register(x)
-	x.conn.watch(x.cancel)
+	c.Watch(x.cancel)
 	return x
 }
 
 // newRecord is the record of a request that has just arrived; tenant may be nil.
-func newRecord(h *fasthttp.RequestHeader, tenant *admission.Tenant, route string) telemetry.Record {
+func newRecord(c httpd.Request, tenant *admission.Tenant, route string) telemetry.Record {
 	r := telemetry.Record{ID: newID(), Arrived: wire.Monotonic(), Route: route, Class: classNone}
 	if tenant != nil {
 		r.Tenant = tenant.Name
 	}
-	r.ClientID = saneID(h.Peek(requestIDHeader))
-	r.Trace, r.ParentSpan = traceOf(h)
+	r.ClientID = saneID(c.Header(requestIDHeader))
+	r.Trace, r.ParentSpan = traceOf(c)
 	return r
 }
 
 // traceOf joins the caller's trace. A traceparent that is sent twice is bad;
 // several tracestates are one list (W3C Trace Context section 3.3.1.1).
-func traceOf(h *fasthttp.RequestHeader) (wire.TraceContext, [8]byte) {
-	parents := h.PeekAll("Traceparent")
+func traceOf(c httpd.Request) (wire.TraceContext, [8]byte) {
+	parents := c.Headers("Traceparent")
 	if len(parents) != 1 {
 		return telemetry.Trace("", "")
 	}
-	parent := string(parents[0]) // the next PeekAll reuses parents
-	return telemetry.Trace(parent, string(bytes.Join(h.PeekAll("Tracestate"), []byte(","))))
+	parent := string(parents[0]) // the next Headers reuses parents
+	return telemetry.Trace(parent, string(bytes.Join(c.Headers("Tracestate"), []byte(","))))
 }
 
 const requestIDHeader = "X-Request-Id"
@@ -193,19 +190,18 @@ func (x *exchange) await(ready <-chan struct{}) error {
 // sends a comment where nothing was sent for the keep-alive interval.
 func (x *exchange) breakSilence(now time.Time) error {
 	interval := x.g.cfg.Timeouts.KeepAlive
-	if !x.out.opened {
+	if !x.out.Opened {
 		x.openStream()
-	} else if quiet := now.Sub(x.out.lastWrite); quiet < interval {
+	} else if quiet := now.Sub(x.out.LastWrite); quiet < interval {
 		x.timer.Reset(interval - quiet)
 		return nil
 	}
 	x.timer.Reset(interval)
-	return x.out.comment()
+	return x.out.Comment()
 }
 
 // end closes the exchange: what the client gets, and the one record.
 func (x *exchange) end(err error) {
-	x.conn.unwatch()
 	r := &x.record
 	r.Outcome = telemetry.OK
 	if err != nil {
@@ -228,13 +224,12 @@ func (x *exchange) end(err error) {
 	if x.deadline != nil {
 		x.deadline.Stop()
 	}
-	if x.out.opened {
-		x.conn.mute.Store(true)
-		r.BytesOut = x.out.written
+	if x.out.Opened {
+		r.BytesOut = x.out.Written
 	} else {
-		r.BytesOut = int64(len(x.http.Response.Body()))
+		r.BytesOut = int64(x.http.AnswerBytes())
 	}
-	r.Blocked = x.out.blocked
+	r.Blocked = x.out.Blocked
 	r.Finished = wire.Monotonic()
 	x.g.recorder.Finish(r)
 	x.g.unregister(x)
@@ -243,26 +238,24 @@ func (x *exchange) end(err error) {
 // fail tells the client, in the way that is still open.
 func (x *exchange) fail(f *failure) {
 	gone := f.fault == faultClientGone || f.fault == faultWriteStall
-	if gone || !x.out.opened {
+	if gone || !x.out.Opened {
 		x.record.Status = faults[f.fault].status
 	}
 	switch {
 	case gone:
-		x.conn.mute.Store(true)
-		x.http.SetConnectionClose()
-	case x.out.opened:
-		x.out.buf = append(x.out.buf, "data: "...)
-		x.out.buf = append(f.appendErrorObject(x.out.buf), "\n\n"...)
+		x.http.Abandon()
+	case x.out.Opened:
+		x.out.Buf = append(x.out.Buf, "data: "...)
+		x.out.Buf = append(f.appendErrorObject(x.out.Buf), "\n\n"...)
 		// The client may have gone; the outcome is told already.
-		if x.out.close() == nil {
+		if x.out.Close() == nil {
 			x.noteWrite()
 		}
-		x.http.SetConnectionClose()
+		x.http.CloseAfter()
 	default:
-		h := &x.http.Response.Header
-		h.Set(processingHeader, strconv.FormatInt(x.processingMS(), 10))
-		for _, field := range x.explained() {
-			h.Set(field.name, field.value)
+		x.http.SetHeader(processingHeader, strconv.FormatInt(x.processingMS(), 10))
+		for _, field := range x.explained(nil) {
+			x.http.SetHeader(field.Name, field.Value)
 		}
 		writeFailure(x.http, f)
 	}
@@ -279,7 +272,11 @@ const processingHeader = "Openai-Processing-Ms"
 
 func (x *exchange) processingMS() int64 { return (wire.Monotonic() - x.record.Arrived) / 1e6 }
 
-var errDraining = failed(faultDraining, "the server is stopping; try again")
+var (
+	errClientGone = failed(faultClientGone, "the client left before its answer was whole")
+	errWriteStall = failed(faultWriteStall, httpd.ErrStalled.Error())
+	errDraining   = failed(faultDraining, "the server is stopping; try again")
+)
 
 // errPanic is what a panic in the path becomes, after it was logged.
 var errPanic = errors.New("panic")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -16,22 +17,19 @@ const (
 	predictedHeader  = "X-Forebay-Predicted-Wait-Ms"
 )
 
-// headerField is one line of an answer's head.
-type headerField struct{ name, value string }
-
 // whyQueued is the reason of a stream that began while it still waited.
 const whyQueued = "queued"
 
-// explained are the headers of this moment: the class, the wait and why, and
-// what is left of the tenant's budgets.
-func (x *exchange) explained() []headerField {
+// explained appends the headers of this moment: the class, the wait and why,
+// and what is left of the tenant's budgets.
+func (x *exchange) explained(all []httpd.Field) []httpd.Field {
 	r := &x.record
 	if r.Class == classNone {
-		return nil
+		return all
 	}
-	all := append(make([]headerField, 0, 16), headerField{classHeader, r.Class})
+	all = append(all, httpd.Field{Name: classHeader, Value: r.Class})
 	if r.DemotedFrom != "" {
-		all = append(all, headerField{demotedHeader, r.DemotedFrom})
+		all = append(all, httpd.Field{Name: demotedHeader, Value: r.DemotedFrom})
 	}
 	if r.Prepared != 0 {
 		until, why := r.Admitted, r.WaitReason
@@ -41,7 +39,7 @@ func (x *exchange) explained() []headerField {
 		if why == "" {
 			why = whyQueued
 		}
-		all = append(all, headerField{waitHeader, strconv.FormatInt((until-r.Prepared)/1e6, 10)}, headerField{waitReasonHeader, why})
+		all = append(all, httpd.Field{Name: waitHeader, Value: strconv.FormatInt((until-r.Prepared)/1e6, 10)}, httpd.Field{Name: waitReasonHeader, Value: why})
 	}
 	if x.budgets != nil {
 		return appendBudgets(all, x.budgets())
@@ -54,7 +52,7 @@ var rateNames = [...]string{budget.Requests: "Requests", budget.InputTokens: "In
 
 // appendBudgets appends the x-ratelimit headers of the budgets that are set.
 // tokens is whichever of input and output has the smaller part left.
-func appendBudgets(all []headerField, states budget.States) []headerField {
+func appendBudgets(all []httpd.Field, states budget.States) []httpd.Field {
 	tokens := states[budget.InputTokens]
 	if out := states[budget.OutputTokens]; out.Limit > 0 && (tokens.Limit == 0 || out.Remaining*tokens.Limit < tokens.Remaining*out.Limit) {
 		tokens = out
@@ -65,12 +63,12 @@ func appendBudgets(all []headerField, states budget.States) []headerField {
 	return appendBudget(all, "Tokens", tokens)
 }
 
-func appendBudget(all []headerField, name string, s budget.State) []headerField {
+func appendBudget(all []httpd.Field, name string, s budget.State) []httpd.Field {
 	if s.Limit == 0 {
 		return all
 	}
 	return append(all,
-		headerField{"X-Ratelimit-Limit-" + name, strconv.Itoa(s.Limit)},
-		headerField{"X-Ratelimit-Remaining-" + name, strconv.Itoa(max(0, s.Remaining))},
-		headerField{"X-Ratelimit-Reset-" + name, s.Reset.Round(time.Millisecond).String()})
+		httpd.Field{Name: "X-Ratelimit-Limit-" + name, Value: strconv.Itoa(s.Limit)},
+		httpd.Field{Name: "X-Ratelimit-Remaining-" + name, Value: strconv.Itoa(max(0, s.Remaining))},
+		httpd.Field{Name: "X-Ratelimit-Reset-" + name, Value: s.Reset.Round(time.Millisecond).String()})
 }

@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -24,8 +23,8 @@ const (
 const classNone = "none"
 
 // apiKey is what follows the scheme Bearer in the Authorization header, or "".
-func apiKey(h *fasthttp.RequestHeader) string {
-	scheme, key, _ := bytes.Cut(h.Peek("Authorization"), []byte(" "))
+func apiKey(c httpd.Request) string {
+	scheme, key, _ := bytes.Cut(c.Header("Authorization"), []byte(" "))
 	if !bytes.EqualFold(scheme, []byte("Bearer")) {
 		return ""
 	}
@@ -33,16 +32,16 @@ func apiKey(h *fasthttp.RequestHeader) string {
 }
 
 // tenantOf is whose API key the request has, nil for nobody's.
-func (g *Gateway) tenantOf(h *fasthttp.RequestHeader) *admission.Tenant {
-	return g.policy.Tenant(apiKey(h))
+func (g *Gateway) tenantOf(c httpd.Request) *admission.Tenant {
+	return g.policy.Tenant(apiKey(c))
 }
 
 // authenticate refuses a request of no tenant.
-func authenticate(h *fasthttp.RequestHeader, tenant *admission.Tenant) *failure {
+func authenticate(c httpd.Request, tenant *admission.Tenant) *failure {
 	switch {
 	case tenant != nil:
 		return nil
-	case apiKey(h) == "":
+	case apiKey(c) == "":
 		return failed(faultUnauthorized, "there is no API key; send it as Authorization: Bearer KEY")
 	}
 	return failed(faultUnauthorized, "the API key is of no tenant here")
@@ -50,14 +49,13 @@ func authenticate(h *fasthttp.RequestHeader, tenant *admission.Tenant) *failure 
 
 // identify settles in which class the tenant asks, for how much, and by when.
 func (x *exchange) identify(tenant *admission.Tenant, c *call) (*admission.Class, error) {
-	h := &x.http.Request.Header
-	class, err := x.g.policy.Class(tenant, admission.Wish{Name: string(h.Peek(classHeader)), Tier: c.tier, Route: x.record.Route})
+	class, err := x.g.policy.Class(tenant, admission.Wish{Name: string(x.http.Header(classHeader)), Tier: c.tier, Route: x.record.Route})
 	if err != nil {
 		return nil, &failure{fault: faultInvalid, param: classHeader, message: err.Error()}
 	}
 	x.noteClass(class)
 	x.record.Prompts, x.record.Choices = len(c.prompts), len(c.prompts)*c.options.N
-	if err := x.setDeadline(string(h.Peek(deadlineHeader))); err != nil {
+	if err := x.setDeadline(string(x.http.Header(deadlineHeader))); err != nil {
 		return nil, err
 	}
 	x.record.Identified = wire.Monotonic()
@@ -101,7 +99,7 @@ var errDeadline = &failure{fault: faultDeadline, message: "the deadline that " +
 
 // isRetry tells that the client has tried before, by its own count.
 func (x *exchange) isRetry() bool {
-	n, err := strconv.Atoi(string(x.http.Request.Header.Peek(retryCountHeader)))
+	n, err := strconv.Atoi(string(x.http.Header(retryCountHeader)))
 	return err == nil && n > 0
 }
 

@@ -3,19 +3,18 @@ package gateway
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 	"weak"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
@@ -97,20 +96,20 @@ func TestCommentsComeInSilenceAlone(t *testing.T) {
 	g := &Gateway{}
 	g.cfg.Timeouts.KeepAlive = time.Hour
 	quiet := &quietConn{}
-	x := &exchange{g: g, timer: time.NewTimer(time.Hour), out: output{conn: &conn{Conn: quiet}, stallLimit: time.Second}}
+	x := &exchange{g: g, timer: time.NewTimer(time.Hour), out: httpd.NewRequest(quiet).Output(time.Second)}
 	defer x.timer.Stop()
-	x.out.open(true)
-	x.out.buf = append(x.out.buf, "data: x\n\n"...)
-	if err := x.out.flush(); err != nil {
+	x.out.OpenStream(nil)
+	x.out.Buf = append(x.out.Buf, "data: x\n\n"...)
+	if err := x.out.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	for after, writes := range map[time.Duration]int{time.Minute: 1, 59 * time.Minute: 1, time.Hour + time.Second: 2} {
 		quiet.writes = 1
-		if err := x.breakSilence(x.out.lastWrite.Add(after)); err != nil || quiet.writes != writes {
+		if err := x.breakSilence(x.out.LastWrite.Add(after)); err != nil || quiet.writes != writes {
 			t.Errorf("after %v: %d writes, %v", after, quiet.writes, err)
 		}
 	}
-	if time.Since(x.out.lastWrite) > time.Minute {
+	if time.Since(x.out.LastWrite) > time.Minute {
 		t.Error("a write leaves no instant")
 	}
 }
@@ -344,22 +343,6 @@ type quietConn struct {
 func (c *quietConn) SetWriteDeadline(time.Time) error { return nil }
 func (c *quietConn) Write(p []byte) (int, error)      { c.writes++; return len(p), nil }
 
-// TestNoWriteBeginsOnceThePeerIsGone: its deadline would undo that of hangUp.
-func TestNoWriteBeginsOnceThePeerIsGone(t *testing.T) {
-	quiet := &quietConn{}
-	c := &conn{Conn: quiet}
-	left := 0
-	c.watch(func() { left++ })
-	if _, err := c.writeWithin([]byte("x"), time.Second); err != nil || quiet.writes != 1 {
-		t.Fatal(err, quiet.writes)
-	}
-	c.hangUp()
-	c.hangUp()
-	if _, err := c.writeWithin([]byte("x"), time.Second); err == nil || quiet.writes != 1 || left != 1 {
-		t.Errorf("%v, %d writes, left %d times", err, quiet.writes, left)
-	}
-}
-
 // TestLeavingEndsAStalledWrite has a client that reads nothing shut its side
 // while a write waits for it: that ends at once, long before the stall limit.
 func TestLeavingEndsAStalledWrite(t *testing.T) {
@@ -403,25 +386,6 @@ func TestAwaitPrefersThatTheClientLeft(t *testing.T) {
 	}
 }
 
-// TestConnectionsKeepNothingOfAnExchange that has ended.
-func TestConnectionsKeepNothingOfAnExchange(t *testing.T) {
-	r := simpleRig(t, hello)
-	for _, fields := range []string{"", `"stream":true`, `"n":0`} {
-		r.chat(fields)
-		r.settled()
-		l := r.gw.listeners[0]
-		l.mu.Lock()
-		for c := range l.conns {
-			c.mu.Lock()
-			if c.left != nil {
-				t.Errorf("%s: a connection still watches for it", fields)
-			}
-			c.mu.Unlock()
-		}
-		l.mu.Unlock()
-	}
-}
-
 // TestDeadlinesEndWithTheirRequest: what is refused before it is read is
 // written without a deadline of its own, and must not meet the last one.
 func TestDeadlinesEndWithTheirRequest(t *testing.T) {
@@ -439,61 +403,6 @@ func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 		if line, err := readLine(br, "HTTP/1.1"); err != nil || !strings.Contains(line, "400") {
 			t.Errorf("%q: %q %v", fields, line, err)
 		}
-	}
-}
-
-// sentConn is a TCP connection whose peer still sends, and notes what is done.
-type sentConn struct {
-	quietConn
-	done []string
-}
-
-func (c *sentConn) note(what string)                { c.done = append(c.done, what) }
-func (c *sentConn) CloseWrite() error               { c.note("close write"); return nil }
-func (c *sentConn) SetReadDeadline(time.Time) error { return nil }
-func (c *sentConn) Read(p []byte) (int, error)      { c.note("read"); return len(p), io.EOF }
-func (c *sentConn) Close() error                    { c.note("close"); return nil }
-
-type noWatcher struct{}
-
-func (noWatcher) add(*conn) error { return nil }
-func (noWatcher) forget(*conn)    {}
-func (noWatcher) Close() error    { return nil }
-
-// TestCloseLingersForARefusal: bytes that lie unread would make the close a
-// reset, which can overtake the answer.
-func TestCloseLingersForARefusal(t *testing.T) {
-	for linger, want := range map[bool]string{true: "close write read close", false: "close"} {
-		raw := &sentConn{}
-		c := &conn{Conn: raw, listener: &listener{watcher: noWatcher{}}}
-		c.linger.Store(linger)
-		c.Close()
-		if again := c.Close(); again == nil || strings.Join(raw.done, " ") != want {
-			t.Errorf("linger %v: %q, closed again: %v", linger, raw.done, again)
-		}
-	}
-}
-
-// shortListener has no descriptor for its first accepts.
-type shortListener struct {
-	net.Listener
-	errs []error
-}
-
-func (l *shortListener) Accept() (net.Conn, error) {
-	if len(l.errs) == 0 {
-		return nil, net.ErrClosed
-	}
-	err := l.errs[0]
-	l.errs = l.errs[1:]
-	return nil, err
-}
-
-func TestAcceptWaitsForDescriptors(t *testing.T) {
-	short := &shortListener{errs: []error{&net.OpError{Op: "accept", Err: syscall.EMFILE}, syscall.ENFILE, syscall.ENOBUFS}}
-	l := &listener{Listener: short}
-	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) || len(short.errs) != 0 {
-		t.Errorf("%v with %d errors to come", err, len(short.errs))
 	}
 }
 

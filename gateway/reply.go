@@ -1,11 +1,11 @@
 package gateway
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -97,12 +97,12 @@ type streamReply struct{ draft }
 
 func (r *streamReply) event(index, prompt int, e *wire.Event) {
 	x := r.x
-	if !x.out.opened {
+	if !x.out.Opened {
 		x.openStream()
 	}
 	r.echo[prompt].take(e)
 	c := &r.choices[index]
-	b := x.out.buf
+	b := x.out.Buf
 	if !c.started {
 		c.started = true
 		b = r.start(b, c, index, prompt)
@@ -117,7 +117,7 @@ func (r *streamReply) event(index, prompt int, e *wire.Event) {
 	if e.Finish != wire.FinishNone {
 		b = r.answer.finishChunk(b, index, r.call.finishOf(e))
 	}
-	x.out.buf = b
+	x.out.Buf = b
 }
 
 // start appends what comes before a choice's own text.
@@ -136,10 +136,10 @@ func (r *streamReply) start(b []byte, c *choiceState, index, prompt int) []byte 
 }
 
 func (r *streamReply) flush() error {
-	if !r.x.out.opened {
+	if !r.x.out.Opened {
 		return nil
 	}
-	if err := r.x.out.flush(); err != nil {
+	if err := r.x.out.Flush(); err != nil {
 		return err
 	}
 	r.x.noteWrite()
@@ -148,14 +148,14 @@ func (r *streamReply) flush() error {
 
 func (r *streamReply) finish(u wire.Usage) error {
 	x := r.x
-	if !x.out.opened {
+	if !x.out.Opened {
 		x.openStream()
 	}
 	if r.call.includeUsage {
-		x.out.buf = r.answer.usageChunk(x.out.buf, r.call.billed(u))
+		x.out.Buf = r.answer.usageChunk(x.out.Buf, r.call.billed(u))
 	}
-	x.out.buf = append(x.out.buf, "data: [DONE]\n\n"...)
-	return x.out.close()
+	x.out.Buf = append(x.out.Buf, "data: [DONE]\n\n"...)
+	return x.out.Close()
 }
 
 type plainReply struct{ draft }
@@ -197,63 +197,29 @@ func (r *plainReply) finish(u wire.Usage) error {
 	x := r.x
 	body := r.answer.whole(nil, r.choices, r.call.billed(u))
 	x.openPlain(len(body))
-	x.out.buf = append(x.out.buf, body...)
-	if err := x.out.close(); err != nil {
+	x.out.Buf = append(x.out.Buf, body...)
+	if err := x.out.Close(); err != nil {
 		return err
 	}
 	x.noteWrite()
 	return nil
 }
 
-// openStream commits to a 200 stream. Its headers keep proxies from buffering
-// and compressing.
+// openStream commits to a 200 stream.
 func (x *exchange) openStream() {
-	chunked := x.http.Request.Header.IsHTTP11()
-	if !chunked {
-		x.http.SetConnectionClose()
-	}
-	x.appendHead("text/event-stream; charset=utf-8\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no")
-	if chunked {
-		x.out.buf = append(x.out.buf, "Transfer-Encoding: chunked\r\n"...)
-	}
-	x.out.buf = append(x.out.buf, "\r\n"...)
-	x.out.open(chunked)
+	x.out.OpenStream(x.head())
 	x.timer.Reset(x.g.cfg.Timeouts.KeepAlive)
 }
 
 // openPlain commits to a 200 answer of known size.
-func (x *exchange) openPlain(bodyBytes int) {
-	x.appendHead("application/json\r\nContent-Length: " + strconv.Itoa(bodyBytes))
-	x.out.buf = append(x.out.buf, "\r\n"...)
-	x.out.open(false)
-}
+func (x *exchange) openPlain(bodyBytes int) { x.out.OpenPlain(bodyBytes, x.head()) }
 
-// appendHead appends the status line and the headers, the first of which is
-// the content type.
-func (x *exchange) appendHead(contentType string) {
-	request := &x.http.Request.Header
-	if request.ConnectionClose() || x.g.draining.Load() {
-		x.http.SetConnectionClose()
+// head is what the head of a 200 answer says.
+func (x *exchange) head() []httpd.Field {
+	if x.g.draining.Load() {
+		x.http.CloseAfter()
 	}
-	x.record.Status = fasthttp.StatusOK
-	b := append(make([]byte, 0, 1024), "HTTP/1.1 200 OK\r\nContent-Type: "...)
-	b = append(b, contentType...)
-	b = append(b, "\r\n"+requestIDHeader+": "...)
-	b = append(b, publicID(&x.record)...)
-	b = append(b, "\r\n"+processingHeader+": "...)
-	b = strconv.AppendInt(b, x.processingMS(), 10)
-	b = append(b, "\r\nDate: "...)
-	b = fasthttp.AppendHTTPDate(b, time.Now())
-	b = append(b, "\r\n"...)
-	for _, field := range x.explained() {
-		b = append(append(append(append(b, field.name...), ": "...), field.value...), "\r\n"...)
-	}
-	b = x.g.cors.appendHeaders(b, request.Peek("Origin"))
-	switch {
-	case x.http.Response.ConnectionClose():
-		b = append(b, "Connection: close\r\n"...)
-	case !request.IsHTTP11():
-		b = append(b, "Connection: keep-alive\r\n"...)
-	}
-	x.out.buf = b
+	x.record.Status = http.StatusOK
+	fields := append(make([]httpd.Field, 0, 24), httpd.Field{Name: requestIDHeader, Value: publicID(&x.record)}, httpd.Field{Name: processingHeader, Value: strconv.FormatInt(x.processingMS(), 10)})
+	return x.g.cors.append(x.explained(fields), x.http)
 }

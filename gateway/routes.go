@@ -2,15 +2,12 @@ package gateway
 
 import (
 	"bytes"
+	"net/http"
 	"strconv"
 	"strings"
 
-	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/fasthttpadaptor"
-	"github.com/valyala/fasthttp/pprofhandler"
-
 	"github.com/forebay-io/forebay/admission"
-	"github.com/forebay-io/forebay/gateway/debug"
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -23,7 +20,7 @@ type route struct {
 	kind    routeKind
 	open    bool // needs no key
 	// serve answers, or says why not.
-	serve func(*fasthttp.RequestCtx) *failure
+	serve func(httpd.Request) *failure
 	chat  bool // of generateRoute, which has no serve
 }
 
@@ -54,8 +51,8 @@ const (
 
 // find gives the route of the path exactly as it was sent: no other spelling
 // of a path is served, so none can slip past a rule. It is nil for no route.
-func (g *Gateway) find(c *fasthttp.RequestCtx) *route {
-	path := string(c.URI().PathOriginal())
+func (g *Gateway) find(c httpd.Request) *route {
+	path := c.Path()
 	if strings.HasPrefix(path, modelsPath) && len(path) > len(modelsPath) {
 		return &route{path: path, methods: "GET, HEAD", name: "model", serve: g.oneModel}
 	}
@@ -67,15 +64,17 @@ func (g *Gateway) find(c *fasthttp.RequestCtx) *route {
 	return nil
 }
 
-// handle is where every whole request comes in.
-func (g *Gateway) handle(c *fasthttp.RequestCtx) {
-	g.cors.setHeaders(&c.Response.Header, c.Request.Header.Peek("Origin"))
-	r, tenant := g.find(c), g.tenantOf(&c.Request.Header)
+// clientHandler is where the requests of clients come in.
+type clientHandler struct{ g *Gateway }
+
+// Serve implements httpd.Handler.
+func (h clientHandler) Serve(c httpd.Request) {
+	g := h.g
+	g.cors.setHeaders(c)
+	r, tenant := g.find(c), g.tenantOf(c)
 	f := g.screen(c, r, tenant)
 	switch {
-	case f != nil && f.fault == faultTransferCoding:
-		g.refuseUnread(c, f)
-	case f != nil, r.kind == plainRoute, string(c.Method()) == fasthttp.MethodOptions:
+	case f != nil, r.kind == plainRoute, c.Method() == http.MethodOptions:
 		g.answer(c, r, tenant, f)
 	case r.kind == generateRoute:
 		g.generate(c, tenant, r.chat)
@@ -93,22 +92,22 @@ func nameOf(r *route) string {
 }
 
 // answer serves what makes no text, or tells f, under one record.
-func (g *Gateway) answer(c *fasthttp.RequestCtx, r *route, tenant *admission.Tenant, f *failure) {
-	record := newRecord(&c.Request.Header, tenant, nameOf(r))
-	c.Response.Header.Set(requestIDHeader, publicID(&record))
+func (g *Gateway) answer(c httpd.Request, r *route, tenant *admission.Tenant, f *failure) {
+	record := newRecord(c, tenant, nameOf(r))
+	c.SetHeader(requestIDHeader, publicID(&record))
 	switch {
 	case f != nil:
-	case string(c.Method()) == fasthttp.MethodOptions:
+	case c.Method() == http.MethodOptions:
 		g.cors.preflight(c, g.allow(r))
 	default:
 		f = r.serve(c)
 	}
-	record.Outcome, record.Status = telemetry.OK, c.Response.StatusCode()
+	record.Outcome, record.Status = telemetry.OK, c.Status()
 	if f != nil {
 		writeFailure(c, f)
 		noteFailure(&record, f)
 	}
-	record.BytesIn, record.BytesOut = int64(len(c.Request.Body())), int64(len(c.Response.Body()))
+	record.BytesIn, record.BytesOut = int64(len(c.Body())), int64(c.AnswerBytes())
 	record.Finished = wire.Monotonic()
 	g.recorder.Finish(&record)
 }
@@ -131,31 +130,29 @@ func hasMethod(methods, method string) bool {
 }
 
 // screen refuses what the headers alone decide; it is nil for what may go on.
-func (g *Gateway) screen(c *fasthttp.RequestCtx, r *route, tenant *admission.Tenant) *failure {
-	h, method := &c.Request.Header, string(c.Method())
+func (g *Gateway) screen(c httpd.Request, r *route, tenant *admission.Tenant) *failure {
+	method := c.Method()
 	switch {
-	case hidesCoding(h):
-		return errTransferCoding
-	case expectsMore(h):
+	case expectsMore(c):
 		return failed(faultExpectation, "the Expect header may only be 100-continue")
 	case r == nil:
-		path := clip(string(c.URI().PathOriginal()), maxPathLog)
+		path := clip(c.Path(), maxPathLog)
 		return &failure{fault: faultPathNotFound, message: "there is nothing at " + strings.ToValidUTF8(path, "?"), detail: strconv.QuoteToASCII(path)}
 	case !hasMethod(g.allow(r), method):
 		return errMethod(g.allow(r))
-	case method == fasthttp.MethodOptions:
+	case method == http.MethodOptions:
 		return nil
 	case r.kind != generateRoute:
 		if r.open {
 			return nil
 		}
-		return authenticate(h, tenant)
-	case !g.cors.mayCall(h, c.LocalAddr()):
+		return authenticate(c, tenant)
+	case !g.cors.mayCall(c):
 		return failed(faultOrigin, "browser pages of this Origin may not call here; gateway.cors_origins lists those that may")
-	case !saysJSON(h):
+	case !saysJSON(c):
 		return failed(faultMediaType, "the Content-Type must be application/json")
 	}
-	return authenticate(h, tenant)
+	return authenticate(c, tenant)
 }
 
 func errMethod(allow string) *failure {
@@ -167,21 +164,9 @@ func errMethod(allow string) *failure {
 	return f
 }
 
-// hidesCoding finds a Transfer-Encoding that fasthttp drops without a word,
-// identity, after which the body would be read as the next request.
-func hidesCoding(h *fasthttp.RequestHeader) bool {
-	for line := range bytes.SplitSeq(h.RawHeaders(), []byte("\n")) {
-		key, value, _ := bytes.Cut(line, []byte(":"))
-		if bytes.EqualFold(key, []byte("Transfer-Encoding")) && !bytes.EqualFold(bytes.TrimSpace(value), []byte("chunked")) {
-			return true
-		}
-	}
-	return false
-}
-
-// expectsMore tells an expectation that nobody here can meet.
-func expectsMore(h *fasthttp.RequestHeader) bool {
-	for _, expectation := range h.PeekAll("Expect") {
+// expectsMore tells an expectation that this server cannot meet.
+func expectsMore(c httpd.Request) bool {
+	for _, expectation := range c.Headers("Expect") {
 		if !bytes.EqualFold(expectation, []byte("100-continue")) {
 			return true
 		}
@@ -189,85 +174,25 @@ func expectsMore(h *fasthttp.RequestHeader) bool {
 	return false
 }
 
-// adminHandler serves the operator's pages, which leave no records.
-func (g *Gateway) adminHandler() fasthttp.RequestHandler {
-	metrics := fasthttpadaptor.NewFastHTTPHandler(g.recorder.MetricsPage())
-	page := func(handler fasthttp.RequestHandler) func(*fasthttp.RequestCtx) *failure {
-		return func(c *fasthttp.RequestCtx) *failure {
-			handler(c)
-			return nil
-		}
-	}
-	const get = "GET, HEAD"
-	pages := g.debugPages()
-	routes := []route{
-		{path: "/metrics", methods: get, serve: page(metrics)},
-		{path: "/healthz", methods: get, serve: g.healthz},
-		{path: "/readyz", methods: get, serve: g.readyz},
-		{path: "/version", methods: get, serve: g.serveVersion},
-	}
-	profiles := route{path: profilesPath, methods: get + ", POST", serve: page(pprofhandler.PprofHandler)}
-	classes := route{path: debug.QueuePath + "/", methods: "POST", serve: g.setQueueMode}
-	debugging := route{path: "/debug/", methods: get, serve: func(c *fasthttp.RequestCtx) *failure { return serveDebug(c, pages) }}
-	find := func(path string) *route {
-		switch {
-		case strings.HasPrefix(path, profilesPath):
-			return &profiles
-		case strings.HasPrefix(path, classes.path):
-			return &classes
-		case strings.HasPrefix(path, debugging.path):
-			return &debugging
-		}
-		for i := range routes {
-			if routes[i].path == path {
-				return &routes[i]
-			}
-		}
-		return nil
-	}
-	return func(c *fasthttp.RequestCtx) {
-		r := find(string(c.URI().PathOriginal()))
-		var f *failure
-		switch {
-		case hidesCoding(&c.Request.Header):
-			g.refuseUnread(c, errTransferCoding)
-			return
-		case r == nil:
-			f = failed(faultPathNotFound, "the pages here are /metrics, /healthz, /readyz, /version, "+strings.Join(debug.Paths, ", ")+" and "+profilesPath)
-		case !hasMethod(r.methods, string(c.Method())):
-			f = errMethod(r.methods)
-		default:
-			f = r.serve(c)
-		}
-		if f != nil {
-			writeFailure(c, f)
-		}
-	}
-}
-
-const profilesPath = "/debug/pprof/"
-
-// expectNothing refuses Expect: 100-continue where no page takes a body.
-func expectNothing(c *fasthttp.RequestCtx) int {
-	f := failed(faultExpectation, "the pages here take no body")
-	writeFailure(c, f)
-	return faults[f.fault].status
-}
-
-// expect decides on Expect: 100-continue by the headers alone, so that a body
-// which will be refused is never sent.
-func (g *Gateway) expect(c *fasthttp.RequestCtx) int {
-	r := g.find(c)
-	f := g.screen(c, r, g.tenantOf(&c.Request.Header))
+// Expect implements httpd.Handler: a body that will be refused is never sent.
+func (h clientHandler) Expect(c httpd.Request) (proceed bool) {
+	g := h.g
+	f := g.screen(c, g.find(c), g.tenantOf(c))
 	switch {
 	case f != nil:
-	case c.Request.Header.ContentLength() > g.cfg.Limits.BodyBytesMax:
+	case c.ContentLength() > g.cfg.Limits.BodyBytesMax:
 		f = errBodyTooLarge(g.cfg.Limits.BodyBytesMax)
 	case g.draining.Load():
 		f = errDraining
 	default:
-		return fasthttp.StatusContinue
+		return true
 	}
 	g.refuseUnread(c, f)
-	return faults[f.fault].status
+	return false
 }
+
+// Unread implements httpd.Handler.
+func (h clientHandler) Unread(c httpd.Request, why httpd.Why) { h.g.unread(c, why) }
+
+// Full implements httpd.Handler.
+func (h clientHandler) Full() ([]httpd.Field, []byte) { return fullAnswer() }

@@ -1,14 +1,15 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
+	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -27,29 +28,29 @@ func (g *Gateway) unready() string {
 	return ""
 }
 
-func (g *Gateway) healthz(c *fasthttp.RequestCtx) *failure {
-	writeJSON(c, fasthttp.StatusOK, []byte(`{"status":"ok"}`))
+func (g *Gateway) healthz(c httpd.Request) *failure {
+	writeJSON(c, http.StatusOK, []byte(`{"status":"ok"}`))
 	return nil
 }
 
 // readyz tells by its status code whether a first token can be made.
-func (g *Gateway) readyz(c *fasthttp.RequestCtx) *failure {
+func (g *Gateway) readyz(c httpd.Request) *failure {
 	why := g.unready()
 	if why == "" {
-		writeJSON(c, fasthttp.StatusOK, []byte(`{"status":"ready"}`))
+		writeJSON(c, http.StatusOK, []byte(`{"status":"ready"}`))
 		return nil
 	}
 	wait := retryAfterDefault
 	if err := g.engine.State().Err; err != nil && err.RetryAfter > wait {
 		wait = err.RetryAfter
 	}
-	c.Response.Header.Set("Retry-After", secondsUp(wait))
-	writeJSON(c, fasthttp.StatusServiceUnavailable, append(appendString([]byte(`{"status":"unavailable","reason":`), why), '}'))
+	c.SetHeader("Retry-After", secondsUp(wait))
+	writeJSON(c, http.StatusServiceUnavailable, append(appendString([]byte(`{"status":"unavailable","reason":`), why), '}'))
 	return nil
 }
 
-func (g *Gateway) serveVersion(c *fasthttp.RequestCtx) *failure {
-	writeJSON(c, fasthttp.StatusOK, append(appendString([]byte(`{"version":`), g.version), '}'))
+func (g *Gateway) serveVersion(c httpd.Request) *failure {
+	writeJSON(c, http.StatusOK, append(appendString([]byte(`{"version":`), g.version), '}'))
 	return nil
 }
 
@@ -75,7 +76,7 @@ func (g *Gateway) model() (modelObject, *failure) {
 	return modelObject{m.ID, "model", m.CreatedUnix, "forebay", m.ContextTokens, m.Architecture, m.Quantisation, m.Parameters}, nil
 }
 
-func (g *Gateway) listModels(c *fasthttp.RequestCtx) *failure {
+func (g *Gateway) listModels(c httpd.Request) *failure {
 	m, f := g.model()
 	if f == nil {
 		writeValue(c, map[string]any{"object": "list", "data": []modelObject{m}})
@@ -83,8 +84,8 @@ func (g *Gateway) listModels(c *fasthttp.RequestCtx) *failure {
 	return f
 }
 
-func (g *Gateway) oneModel(c *fasthttp.RequestCtx) *failure {
-	name := strings.TrimPrefix(string(c.URI().PathOriginal()), modelsPath)
+func (g *Gateway) oneModel(c httpd.Request) *failure {
+	name := strings.TrimPrefix(c.Path(), modelsPath)
 	if plain, err := url.PathUnescape(name); err == nil {
 		name = plain
 	}
@@ -109,54 +110,47 @@ func errModelNotFound(name string) *failure {
 // milliseconds is ns to the microsecond.
 func milliseconds(ns int64) float64 { return float64(ns/1000) / 1000 }
 
-func writeValue(c *fasthttp.RequestCtx, v any) {
+func writeValue(c httpd.Request, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		writeFailure(c, asFailure(err))
 		return
 	}
-	writeJSON(c, fasthttp.StatusOK, b)
+	writeJSON(c, http.StatusOK, b)
 }
 
 // writeJSON answers with body, under a request id where none was given yet.
-func writeJSON(c *fasthttp.RequestCtx, status int, body []byte) {
-	if h := &c.Response.Header; len(h.Peek(requestIDHeader)) == 0 {
-		id := saneID(c.Request.Header.Peek(requestIDHeader))
-		if id == "" {
-			id = newID()
-		}
-		h.Set(requestIDHeader, id)
+func writeJSON(c httpd.Request, status int, body []byte) {
+	if !c.HasHeader(requestIDHeader) {
+		c.SetHeader(requestIDHeader, cmp.Or(saneID(c.Header(requestIDHeader)), newID()))
 	}
-	c.SetStatusCode(status)
-	c.SetContentType("application/json")
-	c.SetBody(body)
+	c.Answer(status, "application/json", body)
 }
 
 // writeFailure makes the response of a request that failed before it had one.
-func writeFailure(c *fasthttp.RequestCtx, f *failure) {
-	h := &c.Response.Header
+func writeFailure(c httpd.Request, f *failure) {
 	wait, should := f.retry()
 	if wait > 0 {
 		ms := int64((wait + time.Millisecond - 1) / time.Millisecond) // up, so that who waits it out finds room
-		h.Set("Retry-After", secondsUp(time.Duration(ms)*time.Millisecond))
-		h.Set("Retry-After-Ms", strconv.FormatInt(ms, 10))
+		c.SetHeader("Retry-After", secondsUp(time.Duration(ms)*time.Millisecond))
+		c.SetHeader("Retry-After-Ms", strconv.FormatInt(ms, 10))
 	}
 	if should != "" {
-		h.Set("X-Should-Retry", should)
+		c.SetHeader("X-Should-Retry", should)
 	}
 	if f.predicted > 0 {
-		h.Set(predictedHeader, strconv.FormatInt(f.predicted.Milliseconds(), 10))
+		c.SetHeader(predictedHeader, strconv.FormatInt(f.predicted.Milliseconds(), 10))
 	}
 	if f.allow != "" {
-		h.Set("Allow", f.allow)
+		c.SetHeader("Allow", f.allow)
 	}
 	switch f.fault {
 	case faultDraining, faultBodyTooLarge, faultHeaderTooLarge, faultRequestTimeout:
-		c.SetConnectionClose()
+		c.CloseAfter()
 	case faultMediaType:
-		h.Set("Accept-Encoding", "gzip")
+		c.SetHeader("Accept-Encoding", "gzip")
 	case faultUnauthorized:
-		h.Set("Www-Authenticate", "Bearer")
+		c.SetHeader("Www-Authenticate", "Bearer")
 	}
 	writeJSON(c, faults[f.fault].status, f.appendErrorObject(nil))
 }

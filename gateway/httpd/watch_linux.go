@@ -1,4 +1,4 @@
-package gateway
+package httpd
 
 import (
 	"encoding/binary"
@@ -94,7 +94,7 @@ func (w *epollWatcher) run() {
 	for {
 		n, err := unix.EpollWait(w.epoll, events, -1)
 		if err != nil && err != unix.EINTR {
-			panic("gateway: epoll_wait: " + err.Error())
+			panic("httpd: epoll_wait: " + err.Error())
 		}
 		for i := range max(0, n) {
 			t := token(&events[i])

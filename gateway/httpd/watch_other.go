@@ -1,6 +1,6 @@
 //go:build !linux
 
-package gateway
+package httpd
 
 // newWatcher watches nothing: where there is no epoll, a request learns that
 // its client left from the first write that fails, so a request that writes

@@ -1,4 +1,4 @@
-package gateway
+package httpd
 
 import (
 	"errors"
@@ -25,6 +25,7 @@ type listener struct {
 	net.Listener
 	watcher watcher
 	max     int
+	full    func() ([]Field, []byte) // what a connection over max is told
 
 	// refusals holds a token for each refused connection that lingers.
 	refusals    chan struct{}
@@ -34,19 +35,19 @@ type listener struct {
 	conns map[*conn]struct{}
 }
 
-// refusalsMax bounds the connections over the limit that linger to have their
-// answer read. Those beyond it are answered too, and may lose that to a reset.
+// refusalsMax bounds the connections over the limit that linger until their
+// answer is read. Those beyond it are answered too, and may lose the answer to a reset.
 const refusalsMax = 64
 
-// conn is one client connection: fasthttp reads and writes it, and the path
-// of a request learns from it that the client left.
+// conn is one client connection: fasthttp reads and writes it, an Output writes
+// to it, and a handler learns from it that the client has left.
 type conn struct {
 	net.Conn
 	listener *listener
 	token    uint64 // the watcher's name for it
 
-	// mute drops what is written, because the handler has answered on the
-	// connection itself and fasthttp is about to send a second response.
+	// mute drops what fasthttp writes: it is about to send a second response
+	// after that of an Output, or one to a client that has gone.
 	mute atomic.Bool
 	// linger makes Close wait briefly for the peer to read the last response,
 	// which a reset would destroy when request bytes are still unread.
@@ -61,7 +62,7 @@ type conn struct {
 // acceptPause is how long to wait for a descriptor when there is none.
 const acceptPause = 20 * time.Millisecond
 
-// Accept implements net.Listener. It waits where there is no descriptor or
+// Accept implements net.Listener. It waits while there is no descriptor or
 // memory for another connection, since an error would end the server.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
@@ -99,11 +100,14 @@ func isShortage(err error) bool {
 }
 
 // refuse answers a connection over the limit. The response fits into an empty
-// socket buffer, so that the write does not wait; closeAll waits for who lingers.
+// socket buffer, so the write does not wait; closeAll waits for those that linger.
 func (l *listener) refuse(c *conn) {
-	body := failed(faultConnections, "too many connections are open; try again").appendErrorObject(nil)
+	fields, body := l.full()
+	b := append(make([]byte, 0, 1024), "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"...)
+	b = appendFields(b, fields)
+	b = append(fmt.Appendf(b, "Content-Length: %d\r\n\r\n", len(body)), body...)
 	_ = c.Conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	fmt.Fprintf(c.Conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\nX-Should-Retry: true\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s", requestIDHeader, newID(), len(body), body)
+	_, _ = c.Conn.Write(b)
 	select {
 	case l.refusals <- struct{}{}:
 		c.linger.Store(true)

@@ -1,0 +1,26 @@
+// Package httpd is the server side of HTTP/1: fasthttp, and all that works
+// around it. Nothing outside this package sees a type of fasthttp's.
+//
+// A Server calls its Handler for every request. Small answers are made with
+// Request.Answer and leave by fasthttp when the handler returns; generated text
+// leaves by an Output, which writes to the connection itself, so that the
+// caller knows when each byte has left and what a slow reader holds up.
+//
+// What fasthttp does not do, and where it is done here:
+//
+//   - tell a handler that its client has left: an epoll goroutine watches the
+//     connections (watch_linux.go, Request.Watch);
+//   - write an answer piece by piece from the handler: Output writes it, and the
+//     connection drops the second one that fasthttp sends afterwards (conn.go, mute);
+//   - close without a reset that destroys the answer to a request whose body
+//     still arrives (conn.go, linger);
+//   - refuse a Transfer-Encoding it does not know, rather than take the body for
+//     the next request, and say what was wrong with a request (unread.go);
+//   - wait for its connections to end (server.go, Stop).
+//
+// Non-goals: TLS, HTTP/2, routes, and what an answer says.
+//
+// Who owns what: New starts the watcher, Serve runs until Stop, and Close ends
+// the watcher. A Request and all that it returns are valid until its handler
+// returns, TakeBody's bytes excepted.
+package httpd

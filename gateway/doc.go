@@ -6,36 +6,36 @@
 //
 // Rules that hold on every path:
 //
-//  1. A request ends in exactly one telemetry.Outcome, and its ticket and its
-//     streams are given back, whatever happens (serve.go, exchange.end). So do
-//     requests that make no text, probes excepted (routes.go, answer), and
-//     what was not even a request (unread.go).
+//  1. A request ends in exactly one telemetry.Outcome, and gives its ticket and
+//     its streams back, whatever happens (serve.go, exchange.end). Requests that
+//     make no text have an outcome too, probes excepted (routes.go, answer), and
+//     so has what was not even a request (unread.go).
 //
-//  2. Nothing of a fasthttp request is used after its handler returned: the
-//     body is taken over, what lives on aliases it, and it is let go of once
+//  2. Nothing of an httpd.Request is used after its handler has returned. The
+//     body is taken over, the decoded call aliases it, and it is released once
 //     the prompt is prepared.
 //
 //  3. When the client leaves, in any state, the request's context ends. A
-//     client that shuts only its write side counts as gone (conn.go, watch).
+//     client that shuts only its write side counts as gone (httpd.Request.Watch).
 //
 //  4. Once a stream is open its failures are error events, followed by the end
 //     of the body and of the connection, and never by [DONE].
 //
-//  5. A slow reader costs one bounded buffer, and is cut when it takes none of
-//     a write's pieces within the write-stall limit.
+//  5. A slow reader costs one bounded buffer. It is cut when one write waits for
+//     it longer than the write-stall limit.
 //
-//  6. Answers are written by the exchange itself, plain ones as streams are
-//     (output.go), so that a record ends when its last byte has left. Only
-//     refusals, which are small, leave by fasthttp.
+//  6. Answers are written by the exchange itself, plain ones and streams alike
+//     (httpd.Output), so that a record ends when its last byte has left. Only
+//     refusals, which are small, leave when the handler has returned.
 //
 //  7. What a request reserved of its tenant's budgets is settled or refunded
-//     once, after its ticket is given back (serve.go, settle).
+//     once, after its ticket is given back (budget.go, meter).
 //
-//  8. Who asks is what its API key says; no header or field of a client makes
-//     it another tenant, or raises its class above its tenant's (identify.go).
+//  8. The API key alone says which tenant asks. No header or field of a client
+//     makes it another tenant, or raises its class above its tenant's (identify.go).
 //
 // Non-goals: deciding order and limits (admission), knowing models (engine), TLS.
 //
-// Who owns what: New starts the watcher and the admission queue, Serve and
-// ServeAdmin run until Shutdown, and Close stops what New started.
+// Who owns what: New makes the two servers, Serve and ServeAdmin run until
+// Shutdown, and Close releases the servers. The Parts belong to the caller.
 package gateway

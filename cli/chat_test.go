@@ -94,7 +94,7 @@ func TestChatSendsItsKey(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer sk-1" {
 			w.WriteHeader(http.StatusUnauthorized)
-			io.WriteString(w, `{"error":{"message":"the API key is of no tenant here"}}`)
+			io.WriteString(w, `{"error":{"message":"no tenant has this API key"}}`)
 			return
 		}
 		io.WriteString(w, `{"data":[{"id":"m"}]}`)

@@ -33,7 +33,7 @@ func (x *exchange) reserve(tenant *admission.Tenant, w *admission.Demand) (*mete
 	return m, nil
 }
 
-// overBudget puts a budget's refusal into the table of faults.
+// overBudget turns a budget's refusal into a failure.
 func (x *exchange) overBudget(err error) error {
 	var refusal *budget.Refusal
 	switch {
@@ -66,8 +66,8 @@ func (m *meter) used(tokens int) {
 	}
 }
 
-// settle ends the reservation, whatever has become of the request: what never
-// ran, or failed by the engine's fault before its first token, costs nothing.
+// settle ends the reservation on every path. A request that never ran, or that
+// failed by the engine's fault before its first token, costs nothing.
 func (m *meter) settle(r *run) {
 	record := &r.x.record
 	switch {
@@ -76,7 +76,7 @@ func (m *meter) settle(r *run) {
 		m.reservation.Refund()
 	case r.ended == len(r.streams):
 		m.reservation.Settle(record.PromptTokens-record.CachedTokens, record.CompletionTokens)
-	default: // cut: nobody has said how far its prompt was computed
+	default: // cut short: how far its prompt was computed is not known
 		m.reservation.Settle(m.input, record.CompletionTokens)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Config is everything that can be set about the HTTP side.
+// Config is the configuration of the HTTP side.
 type Config struct {
 	CORSOrigins string        `yaml:"cors_origins" help:"Origins that browsers may call from, separated by commas, or * for all; empty turns CORS off."`
 	Limits      LimitsConfig  `yaml:"limits"`
@@ -42,7 +42,7 @@ type TimeoutConfig struct {
 	HeartbeatLimit  time.Duration `yaml:"heartbeat_limit" default:"5s" help:"Age of the engine's last sign of life at which it no longer counts as ready."`
 }
 
-// Validate refuses what could never match a browser's Origin header.
+// Validate refuses an origin that can never equal a browser's Origin header.
 func (c *Config) Validate() error {
 	var errs []error
 	for origin := range strings.SplitSeq(c.CORSOrigins, ",") {

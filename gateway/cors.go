@@ -43,10 +43,10 @@ func (c *cors) allowed(origin []byte) string {
 	return ""
 }
 
-// mayCall says whether the page that sent a request, if one did, may have
-// tokens made: it must be listed, or come from our own address. On loopback a
-// name in our address must be localhost: any other may have been pointed here
-// by the page's owner (DNS rebinding).
+// mayCall says whether a request may generate tokens. One that a browser's page
+// sent may, if the page's origin is listed or is our own address. On loopback a
+// name in our address must be localhost: the owner of a page can point any other
+// name here (DNS rebinding).
 func (c *cors) mayCall(r httpd.Request) bool {
 	origins := r.Headers("Origin")
 	switch {
@@ -95,7 +95,7 @@ func (c *cors) append(fields []httpd.Field, r httpd.Request) []httpd.Field {
 	return fields
 }
 
-// preflight answers OPTIONS. It costs nothing and needs no key.
+// preflight answers OPTIONS, which needs no key.
 func (c *cors) preflight(r httpd.Request, methods string) {
 	if c.allowed(r.Header("Origin")) != "" {
 		r.SetHeader("Access-Control-Allow-Methods", methods)

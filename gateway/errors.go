@@ -13,8 +13,8 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// fault is every way in which a request can fail. The list is closed; the
-// table below says all that depends on it.
+// fault is a way in which a request can fail. The list is closed; the table
+// below says what follows from each.
 type fault uint8
 
 const (
@@ -55,7 +55,7 @@ const (
 )
 
 // faults maps a fault to its HTTP status, the type and code of the error
-// object, and the outcome. Status 499 is only ever seen in records.
+// object, and the outcome. Status 499 occurs in records only.
 var faults = [...]struct {
 	status  int
 	typ     string
@@ -128,9 +128,9 @@ type failure struct {
 	param      string
 	message    string
 	retryAfter time.Duration
-	exact      bool          // retryAfter is meant as it is, and not spread
-	reason     string        // of who admits, from a closed list, or ""
-	predicted  time.Duration // the wait that was foretold, 0 for none
+	exact      bool          // retryAfter is not spread
+	reason     string        // of admission or the budgets, from a closed list, or ""
+	predicted  time.Duration // the predicted wait, 0 for none
 	allow      string        // methods, for faultMethod
 	detail     string        // for the log alone
 }
@@ -139,8 +139,8 @@ func (f *failure) Error() string { return faults[f.fault].code + ": " + f.messag
 
 func failed(f fault, message string) *failure { return &failure{fault: f, message: message} }
 
-// asFailure sorts any error into the table. The words of an unexpected one
-// stay inside: clients see only that something went wrong.
+// asFailure turns any error into a failure. The text of an unexpected error goes
+// to the log alone; clients see only that something went wrong.
 func asFailure(err error) *failure {
 	var f *failure
 	var refusal *admission.Refusal
@@ -166,8 +166,8 @@ func asFailure(err error) *failure {
 
 const detailBytesMax = 256
 
-// noteFailure keeps f in the record. Of what the client is told, only our own
-// troubles are repeated there: the words about a bad request may quote it.
+// noteFailure keeps f in the record. The client's message is kept for failures
+// of our own only: one about a bad request may quote the request.
 func noteFailure(r *telemetry.Record, f *failure) {
 	row := &faults[f.fault]
 	r.Outcome, r.ErrorKind, r.Status, r.Param = row.outcome, row.code, row.status, f.param
@@ -178,7 +178,7 @@ func noteFailure(r *telemetry.Record, f *failure) {
 	r.ErrorText = strings.ToValidUTF8(clip(r.ErrorText, detailBytesMax), "")
 }
 
-// failureOf is asFailure, with the engine's own word on how long to wait.
+// failureOf is asFailure, with the wait that the engine asks for.
 func (g *Gateway) failureOf(err error) *failure {
 	f := asFailure(err)
 	if why := g.engine.State().Err; f.fault == faultUnavailable && why != nil && why.RetryAfter > f.retryAfter {
@@ -189,12 +189,12 @@ func (g *Gateway) failureOf(err error) *failure {
 	return f
 }
 
-// retryAfterDefault stands where nobody predicted a wait.
+// retryAfterDefault is the wait where none was predicted.
 const retryAfterDefault = time.Second
 
 // retry says how long the client should wait before it tries again, 0 where
-// that would not help, and what to say of trying: "true", "false", or "" where
-// the client's own rules may decide.
+// trying again would not help, and what the answer says about it: "true",
+// "false", or "" where the client's own rules decide.
 func (f *failure) retry() (wait time.Duration, should string) {
 	switch status := faults[f.fault].status; {
 	case status == 429 || status == 503:
@@ -248,8 +248,8 @@ func secondsUp(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-// spread adds up to a quarter to a wait, so that the refused do not all come
-// back at the same moment.
+// spread adds up to a quarter to a wait, so that refused clients do not all
+// come back at the same moment.
 func spread(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(d)/4+1))
 }

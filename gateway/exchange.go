@@ -21,9 +21,9 @@ import (
 )
 
 // exchange is the connection, the record and the timers of one generation
-// request; what its stages find out they take and return (serve.go). It belongs
-// to the handler's goroutine; others read what newExchange sets, the atomic
-// fields and view.
+// request. Its stages take and return everything else (serve.go). It belongs to
+// the handler's goroutine; others read what newExchange sets, the atomic fields
+// and view.
 type exchange struct {
 	g      *Gateway
 	http   httpd.Request
@@ -39,10 +39,10 @@ type exchange struct {
 
 	ctx      context.Context // ends when the client leaves
 	cancel   context.CancelFunc
-	notify   chan struct{} // the engine has events
-	timer    *time.Timer   // streamed requests only: the next comment is due
+	notify   chan struct{} // receives when the engine has events
+	timer    *time.Timer   // for the next comment; streamed requests only
 	deadline *time.Timer   // the client's, nil for none
-	due      int64         // when it is over
+	due      int64         // when the deadline is over, 0 for none
 
 	shown int64 // when view was last brought up to date
 	mu    sync.Mutex
@@ -94,8 +94,8 @@ func newRecord(c httpd.Request, tenant *admission.Tenant, route string) telemetr
 	return r
 }
 
-// traceOf joins the caller's trace. A traceparent that is sent twice is bad;
-// several tracestates are one list (W3C Trace Context section 3.3.1.1).
+// traceOf continues the caller's trace. A traceparent that is sent twice is
+// invalid; several tracestates are one list (W3C Trace Context section 3.3.1.1).
 func traceOf(c httpd.Request) (wire.TraceContext, [8]byte) {
 	parents := c.Headers("Traceparent")
 	if len(parents) != 1 {
@@ -107,8 +107,8 @@ func traceOf(c httpd.Request) (wire.TraceContext, [8]byte) {
 
 const requestIDHeader = "X-Request-Id"
 
-// publicID is the client's id where it sent a sane one, and ours otherwise.
-// It is echoed and logged, and never names anything inside.
+// publicID is the client's id if it sent an acceptable one, and ours otherwise.
+// It is echoed and logged, and identifies nothing inside.
 func publicID(r *telemetry.Record) string {
 	if r.ClientID != "" {
 		return r.ClientID
@@ -133,7 +133,7 @@ func newID() string {
 
 const clientIDBytesMax = 128
 
-// saneID returns a client's id if it is short and of harmless characters.
+// saneID returns a client's id if it is short and has harmless characters only, else "".
 func saneID(b []byte) string {
 	if len(b) == 0 || len(b) > clientIDBytesMax {
 		return ""
@@ -154,8 +154,8 @@ func clip(s string, bytesMax int) string {
 	return s
 }
 
-// await waits for ready, in every stage, while it watches the client, the
-// drain limit, and the silence of a stream.
+// await waits for ready. Meanwhile it watches the client, both deadlines (the
+// client's and the drain's) and the silence of a stream.
 func (x *exchange) await(ready <-chan struct{}) error {
 	var tick <-chan time.Time
 	if x.timer != nil {
@@ -186,8 +186,8 @@ func (x *exchange) await(ready <-chan struct{}) error {
 	}
 }
 
-// breakSilence opens a stream that has waited for the commit limit, and
-// sends a comment where nothing was sent for the keep-alive interval.
+// breakSilence opens a stream that has waited for the commit limit, and sends a
+// comment if nothing was sent for the keep-alive interval.
 func (x *exchange) breakSilence(now time.Time) error {
 	interval := x.g.cfg.Timeouts.KeepAlive
 	if !x.out.Opened {
@@ -200,7 +200,7 @@ func (x *exchange) breakSilence(now time.Time) error {
 	return x.out.Comment()
 }
 
-// end closes the exchange: what the client gets, and the one record.
+// end closes the exchange: it tells the client of err and finishes the one record.
 func (x *exchange) end(err error) {
 	r := &x.record
 	r.Outcome = telemetry.OK
@@ -235,7 +235,8 @@ func (x *exchange) end(err error) {
 	x.g.unregister(x)
 }
 
-// fail tells the client, in the way that is still open.
+// fail tells the client of f: by an event of an open stream, by an answer, or,
+// where the client cannot be told, not at all.
 func (x *exchange) fail(f *failure) {
 	gone := f.fault == faultClientGone || f.fault == faultWriteStall
 	if gone || !x.out.Opened {
@@ -247,7 +248,7 @@ func (x *exchange) fail(f *failure) {
 	case x.out.Opened:
 		x.out.Buf = append(x.out.Buf, "data: "...)
 		x.out.Buf = append(f.appendErrorObject(x.out.Buf), "\n\n"...)
-		// The client may have gone; the outcome is told already.
+		// The client may have gone; the record has its outcome already.
 		if x.out.Close() == nil {
 			x.noteWrite()
 		}
@@ -261,7 +262,7 @@ func (x *exchange) fail(f *failure) {
 	}
 }
 
-// noteWrite keeps the instant at which content first left.
+// noteWrite keeps the instant of the first write with content.
 func (x *exchange) noteWrite() {
 	if x.record.FirstToken != 0 && x.record.FirstWrite == 0 {
 		x.record.FirstWrite = wire.Monotonic()
@@ -281,7 +282,7 @@ var (
 // errPanic is what a panic in the path becomes, after it was logged.
 var errPanic = errors.New("panic")
 
-// recovered turns a panic into an error. It must be deferred itself.
+// recovered turns a panic into an error. Defer the call itself.
 func (x *exchange) recovered(err *error) {
 	if p := recover(); p != nil {
 		x.g.log.Error("panic while serving a request", "id", x.record.ID, "trace_id", hex.EncodeToString(x.record.Trace.TraceID[:]), "panic", p, "stack", string(debug.Stack()))

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// What every answer of a generation route says about how it was treated.
+// Headers by which an answer of a generation route says how it was scheduled.
 const (
 	demotedHeader    = "X-Forebay-Demoted-From"
 	waitHeader       = "X-Forebay-Wait-Ms"
@@ -17,7 +17,7 @@ const (
 	predictedHeader  = "X-Forebay-Predicted-Wait-Ms"
 )
 
-// whyQueued is the reason of a stream that began while it still waited.
+// whyQueued is the reason told by a stream that began while its request waited.
 const whyQueued = "queued"
 
 // explained appends the headers of this moment: the class, the wait and why,
@@ -47,11 +47,11 @@ func (x *exchange) explained(all []httpd.Field) []httpd.Field {
 	return all
 }
 
-// rateNames are the budgets as OpenAI's headers name them, or have room for.
+// rateNames are the budgets' names in OpenAI's headers.
 var rateNames = [...]string{budget.Requests: "Requests", budget.InputTokens: "Input-Tokens", budget.OutputTokens: "Output-Tokens"}
 
-// appendBudgets appends the x-ratelimit headers of the budgets that are set.
-// tokens is whichever of input and output has the smaller part left.
+// appendBudgets appends the x-ratelimit headers of the budgets that are set. The
+// header for tokens shows input or output, the one with the smaller part left.
 func appendBudgets(all []httpd.Field, states budget.States) []httpd.Field {
 	tokens := states[budget.InputTokens]
 	if out := states[budget.OutputTokens]; out.Limit > 0 && (tokens.Limit == 0 || out.Remaining*tokens.Limit < tokens.Remaining*out.Limit) {

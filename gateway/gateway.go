@@ -18,20 +18,20 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// Parts are what a Gateway stands on. They belong to the caller, who closes
-// them after the Gateway.
+// Parts are what a Gateway needs. They belong to the caller, who closes them
+// after the Gateway.
 type Parts struct {
 	Engine    wire.Engine
 	Admission admission.Controller
-	// Policy says who may ask in which class; nil serves everybody alike.
+	// Policy has the tenants and classes; nil serves everybody alike.
 	Policy *admission.Policy
-	// Budget holds tenants to their limits; nil holds nobody.
+	// Budget enforces the tenants' limits; nil enforces none.
 	Budget   budget.Store
 	Recorder *telemetry.Recorder
-	// Capture keeps the requests that somebody will ask about; nil keeps none.
+	// Capture keeps requests for later questions; nil keeps none.
 	Capture *capture.Store
 	Version string
-	// Log takes what goes wrong on our own side.
+	// Log gets errors of our own; nil is slog.Default.
 	Log *slog.Logger
 }
 
@@ -54,15 +54,15 @@ type Gateway struct {
 
 	serials  atomic.Uint64 // of generations so far
 	draining atomic.Bool
-	cut      chan struct{} // closed when the drain limit is over
+	cut      chan struct{} // closed when the time to drain is over
 	cutOnce  sync.Once
 
 	mu   sync.Mutex
 	live map[*exchange]struct{}
-	idle chan struct{} // closed when none is live, and then made anew
+	idle chan struct{} // closed when the last exchange ends, and then replaced
 }
 
-// Levels reads the gauges that telemetry shows from who owns them. store may be nil.
+// Levels returns the reader of the gauges that telemetry shows. store may be nil.
 func Levels(a admission.Controller, e wire.Engine, store budget.Store) func() telemetry.Levels {
 	return func() telemetry.Levels {
 		load, view := a.Load(), a.View()
@@ -181,8 +181,8 @@ func (g *Gateway) unregister(x *exchange) {
 	}
 }
 
-// generate is the handler of both generation routes. It tells failures, and
-// keeps the record, itself.
+// generate handles both generation routes. It answers failures and finishes the
+// record itself.
 func (g *Gateway) generate(c httpd.Request, tenant *admission.Tenant, chat bool) {
 	x := g.newExchange(c, tenant, chat)
 	var err error

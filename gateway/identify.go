@@ -11,18 +11,18 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// What a client may say beside the body.
+// Request headers that a client may send.
 const (
 	classHeader    = "X-Forebay-Class"
 	deadlineHeader = "X-Forebay-Deadline-Ms"
-	// retryCountHeader is how OpenAI's clients count their tries, from 0.
+	// retryCountHeader counts the retries of OpenAI's clients, from 0.
 	retryCountHeader = "X-Stainless-Retry-Count"
 )
 
-// classNone stands in records of requests that are of no class.
+// classNone is the class in records of requests without a class.
 const classNone = "none"
 
-// apiKey is what follows the scheme Bearer in the Authorization header, or "".
+// apiKey is the Bearer token of the Authorization header, or "".
 func apiKey(c httpd.Request) string {
 	scheme, key, _ := bytes.Cut(c.Header("Authorization"), []byte(" "))
 	if !bytes.EqualFold(scheme, []byte("Bearer")) {
@@ -31,12 +31,12 @@ func apiKey(c httpd.Request) string {
 	return string(bytes.TrimSpace(key))
 }
 
-// tenantOf is whose API key the request has, nil for nobody's.
+// tenantOf is the tenant of the request's API key, nil for none.
 func (g *Gateway) tenantOf(c httpd.Request) *admission.Tenant {
 	return g.policy.Tenant(apiKey(c))
 }
 
-// authenticate refuses a request of no tenant.
+// authenticate refuses a request that is no tenant's.
 func authenticate(c httpd.Request, tenant *admission.Tenant) *failure {
 	switch {
 	case tenant != nil:
@@ -44,10 +44,10 @@ func authenticate(c httpd.Request, tenant *admission.Tenant) *failure {
 	case apiKey(c) == "":
 		return failed(faultUnauthorized, "there is no API key; send it as Authorization: Bearer KEY")
 	}
-	return failed(faultUnauthorized, "the API key is of no tenant here")
+	return failed(faultUnauthorized, "no tenant has this API key")
 }
 
-// identify settles in which class the tenant asks, for how much, and by when.
+// identify decides the class, counts what is asked for, and starts the deadline.
 func (x *exchange) identify(tenant *admission.Tenant, c *call) (*admission.Class, error) {
 	class, err := x.g.policy.Class(tenant, admission.Wish{Name: string(x.http.Header(classHeader)), Tier: c.tier, Route: x.record.Route})
 	if err != nil {
@@ -62,11 +62,11 @@ func (x *exchange) identify(tenant *admission.Tenant, c *call) (*admission.Class
 	return class, nil
 }
 
-// deadlineMax bounds what a client may ask for; longer is no deadline.
+// deadlineMax is the longest deadline that a client may set.
 const deadlineMax = 7 * 24 * time.Hour
 
-// setDeadline starts the time that the client gives the whole request, in
-// milliseconds from its arrival; "" sets none.
+// setDeadline starts the client's deadline for the whole request, in milliseconds
+// from its arrival; "" sets none.
 func (x *exchange) setDeadline(text string) error {
 	if text == "" {
 		return nil
@@ -92,18 +92,19 @@ func (x *exchange) left() time.Duration {
 	return max(1, time.Duration(x.due-wire.Monotonic()))
 }
 
-// expired tells that the client's deadline is over.
+// expired reports whether the client's deadline is over.
 func (x *exchange) expired() bool { return x.due != 0 && wire.Monotonic() >= x.due }
 
-var errDeadline = &failure{fault: faultDeadline, message: "the deadline that " + deadlineHeader + " gave is over", reason: admission.PastDeadline.String()}
+var errDeadline = &failure{fault: faultDeadline, message: "the deadline in " + deadlineHeader + " is over", reason: admission.PastDeadline.String()}
 
-// isRetry tells that the client has tried before, by its own count.
+// isRetry reports whether the client says that it has tried before.
 func (x *exchange) isRetry() bool {
 	n, err := strconv.Atoi(string(x.http.Header(retryCountHeader)))
 	return err == nil && n > 0
 }
 
-// fit moves a prompt that is too long for its class to where it may go.
+// fit returns the class that takes the longest prompt: the same, or one that the
+// policy moves long prompts to.
 func (x *exchange) fit(tenant *admission.Tenant, class *admission.Class, prompts []*wire.Prompt) (*admission.Class, error) {
 	longest := 0
 	for _, p := range prompts {

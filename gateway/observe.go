@@ -9,10 +9,10 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// captureHeader with the value 1 asks for the request to be kept.
+// captureHeader with the value 1 asks to keep the request.
 const captureHeader = "X-Forebay-Capture"
 
-// observe joins what is told of requests with who keeps it.
+// observe connects the recorder, the engine and the store of kept requests.
 func (g *Gateway) observe() {
 	if g.capture == nil {
 		return
@@ -36,11 +36,11 @@ func captureCounts(s *capture.Store) telemetry.CaptureCounts {
 	return c
 }
 
-// showInterval is how old what others see of a running request may be, while
-// its tokens come.
+// showInterval is the most that the view of a request lags behind while its
+// tokens come.
 const showInterval = int64(100 * time.Millisecond)
 
-// show lets others read the record as it is now.
+// show copies the record to the view that others read.
 func (x *exchange) show(now int64) {
 	x.shown = now
 	x.mu.Lock()
@@ -48,8 +48,8 @@ func (x *exchange) show(now int64) {
 	x.view = x.record
 }
 
-// running are copies of the records of requests that have not ended, with what
-// was known of each when it was last shown.
+// running returns the records of requests that have not ended, as they were last
+// shown.
 func (g *Gateway) running() []telemetry.Record {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // scanner checks JSON (RFC 8259) in one pass and hands out raw values. It
-// keeps the first error and then refuses to move.
+// keeps the first error and then does not move.
 type scanner struct {
 	data  []byte
 	pos   int
@@ -210,7 +210,7 @@ type fields struct {
 }
 
 // parseFields checks the whole body and keeps the members that are in known.
-// Of a key given twice the last counts, at every level; other keys are
+// If a key is given twice, the last counts, at every level; unknown keys are
 // checked and dropped.
 func parseFields(body []byte, depthMax int, known map[string]bool) (*fields, *wire.Error) {
 	if !utf8.Valid(body) {
@@ -256,8 +256,8 @@ func unquote(raw []byte) string {
 	return text
 }
 
-// keyOf is unquote for a key, which aliases raw where it holds no escape: a
-// body may have more keys than anybody should allocate.
+// keyOf is unquote for a key. The result aliases raw if the key has no escape:
+// a body may have millions of keys.
 func keyOf(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1]
@@ -297,7 +297,7 @@ func (f *fields) flag(name string) bool {
 	return ok && string(raw) == "true"
 }
 
-// whole reads a whole number. Its range is wire.Options' to check.
+// whole reads a whole number; wire.Options.Check knows its range.
 func (f *fields) whole(name string, absent int) int {
 	raw, ok := f.given(name)
 	if !ok {
@@ -310,7 +310,7 @@ func (f *fields) whole(name string, absent int) int {
 	return int(n)
 }
 
-// wholeIn is whole for what is no option of the engine and has its range here.
+// wholeIn reads a whole number from least to most, for limits of the gateway's own.
 func (f *fields) wholeIn(name string, absent, least, most int) int {
 	n := f.whole(name, absent)
 	if _, given := f.given(name); given && (n < least || n > most) {
@@ -319,7 +319,7 @@ func (f *fields) wholeIn(name string, absent, least, most int) int {
 	return n
 }
 
-// number reads a number. Its range is wire.Options' to check.
+// number reads a number; wire.Options.Check knows its range.
 func (f *fields) number(name string, absent float32) float32 {
 	raw, ok := f.given(name)
 	if !ok {
@@ -332,18 +332,18 @@ func (f *fields) number(name string, absent float32) float32 {
 	return float32(x)
 }
 
-// notZero refuses a 0 that a client gave where wire.Options reads it as absent.
+// notZero refuses a 0 that was given, where 0 means absent in wire.Options.
 func (f *fields) notZero(name string, value float32, advice string) {
 	if _, given := f.given(name); given && value == 0 {
 		f.fail(name, "%s must be above 0; %s", name, advice)
 	}
 }
 
-// The walks below hand out one value at a time: an array or object of a few
-// megabytes holds millions of them, and a slice of those would be many times
-// the body.
+// The iterators below yield one value at a time: an array or object of a few
+// megabytes holds millions of values, and a slice of them would be many times
+// the size of the body.
 
-// elements are those of a checked array, and none of anything else.
+// elements yields the elements of a checked array; other values have none.
 func elements(raw json.RawMessage) iter.Seq2[int, json.RawMessage] {
 	return func(yield func(int, json.RawMessage) bool) {
 		if !isArray(raw) {
@@ -357,8 +357,8 @@ func elements(raw json.RawMessage) iter.Seq2[int, json.RawMessage] {
 	}
 }
 
-// members are those of a checked object, and none of anything else. Equal keys
-// come in order, and the last is the one to keep.
+// members yields the members of a checked object; other values have none. Equal
+// keys come in order, and the last one counts.
 func members(raw json.RawMessage) iter.Seq2[[]byte, json.RawMessage] {
 	return func(yield func([]byte, json.RawMessage) bool) {
 		if !isObject(raw) {

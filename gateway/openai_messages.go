@@ -43,8 +43,8 @@ func (f *fields) message(at string, raw json.RawMessage) {
 	f.content(at+".content", content, unquote(role) == "assistant")
 }
 
-// content checks a message's content, which may be absent beside tool calls,
-// and so is optional in what an assistant said.
+// content checks a message's content. It is optional in a message of the
+// assistant, which may have tool calls instead.
 func (f *fields) content(at string, raw json.RawMessage, optional bool) {
 	switch {
 	case isString(raw), optional && (len(raw) == 0 || string(raw) == "null"):

@@ -14,19 +14,19 @@ import (
 type call struct {
 	chat         bool
 	model        string
-	prompts      []wire.Request // all but ID, Salt and Options set
+	prompts      []wire.Request // without ID and Salt
 	options      wire.Options
 	asked        telemetry.Options // the same as the client wrote it
 	stream       bool
 	includeUsage bool
 	tier         string // service_tier, or ""
-	user         string // whom the client serves with it, or ""
+	user         string // the client's own user, or ""
 	echo         bool
-	// promptOnly answers an echo of zero tokens: the prompt, and nothing new.
+	// promptOnly is set for an echo of zero tokens: the answer is the prompt alone.
 	promptOnly bool
 }
 
-// finishOf is why a choice ended, as the client is told.
+// finishOf is the finish reason for the client.
 func (c *call) finishOf(e *wire.Event) wire.Finish {
 	if c.promptOnly {
 		return wire.FinishLength
@@ -34,7 +34,7 @@ func (c *call) finishOf(e *wire.Event) wire.Finish {
 	return e.Finish
 }
 
-// billed is the usage that the client is told.
+// billed is the usage for the client.
 func (c *call) billed(u wire.Usage) wire.Usage {
 	if c.promptOnly {
 		u.Completion = 0
@@ -62,8 +62,8 @@ func keySet(shared []string, own ...string) map[string]bool {
 }
 
 // decodeCall reads a chat or a legacy completion request for model m. What it
-// returns aliases body. Unknown fields are ignored, null is absent, and of equal
-// keys the last counts; what is known and not supported is refused, never ignored.
+// returns aliases body. Unknown fields are ignored, null is absent, and the last
+// of equal keys counts. A known field that is not supported is refused.
 func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, *wire.Error) {
 	known := knownText
 	if chat {
@@ -217,7 +217,8 @@ func (c *call) textFields(f *fields, l *LimitsConfig) {
 	}
 }
 
-// answerTokens reads a client's limit on the answer, where 0 would stand for none.
+// answerTokens reads a client's limit on the answer. It refuses 0, which means
+// absent in wire.Options.
 func (f *fields) answerTokens(name string, absent int) int {
 	n := f.whole(name, absent)
 	if _, given := f.given(name); given && n < 1 {
@@ -263,7 +264,7 @@ func (f *fields) stop(all []string, raw json.RawMessage) []string {
 	return append(all, unquote(raw))
 }
 
-// logitBias keeps the order of the keys, so that the sum of biases has one.
+// logitBias keeps the order of the keys, so that biases are added in one order.
 func (f *fields) logitBias(countMax int) (all []wire.LogitBias) {
 	raw, ok := f.given("logit_bias")
 	if ok && !isObject(raw) {

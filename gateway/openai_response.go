@@ -8,7 +8,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// answer is what every chunk or object of one reply has in common.
+// answer is what all chunks of one reply have in common.
 type answer struct {
 	chat    bool
 	id      string
@@ -282,7 +282,7 @@ func appendTokenLogprob(b []byte, token []byte, logprob float32) []byte {
 	return append(b, ']')
 }
 
-// logprobFloor stands for minus infinity, which JSON cannot say.
+// logprobFloor stands for minus infinity, which JSON does not have.
 const logprobFloor = -9999
 
 func appendLogprob(b []byte, x float32) []byte {
@@ -298,7 +298,7 @@ func appendLogprob(b []byte, x float32) []byte {
 const hexDigits = "0123456789abcdef"
 
 // appendString appends s as a JSON string. Bytes that are not UTF-8 become
-// U+FFFD, so that what leaves is always valid.
+// U+FFFD, so that the output is always valid.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0

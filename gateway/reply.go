@@ -9,18 +9,18 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// reply turns events into the client's answer. A streamReply writes as they
-// come, a plainReply keeps them for one object at the end.
+// reply turns events into the client's answer. A streamReply writes them as they
+// come; a plainReply keeps them for one object at the end.
 type reply interface {
-	// event takes one event of the choice at index; prompt says whose it is.
+	// event takes one event of the choice at index, which answers the given prompt.
 	event(index, prompt int, e *wire.Event)
-	// flush sends what the events so far have made.
+	// flush sends what the events have produced so far.
 	flush() error
 	// finish ends a successful answer.
 	finish(u wire.Usage) error
 }
 
-// draft is what both kinds of reply are made of.
+// draft is what both kinds of reply share.
 type draft struct {
 	x       *exchange
 	call    *call
@@ -37,7 +37,7 @@ type choiceState struct {
 	logprobs *logprobList
 }
 
-// newReply makes the reply, now that the prompts are known.
+// newReply makes the reply to c.
 func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
 	m := &x.g.engine.State().Model
 	d := draft{
@@ -66,8 +66,8 @@ func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
 	return &plainReply{d}
 }
 
-// tier is the service_tier to tell a client that asked for one: what its class
-// is like, which may be another.
+// tier is the service_tier in the answer to a client that asked for one. It
+// says how the class is served, which may differ from what was asked.
 func (x *exchange) tier(asked string) string {
 	switch level := x.g.policy.Level(x.record.Class); {
 	case asked == "":
@@ -181,7 +181,7 @@ func (r *plainReply) event(index, prompt int, e *wire.Event) {
 	}
 }
 
-// flush sends nothing yet, and bounds what is kept.
+// flush sends nothing yet; it bounds what is kept.
 func (r *plainReply) flush() error {
 	held, most := 0, r.x.g.cfg.Limits.AnswerBytesMax
 	for i := range r.choices {
@@ -214,7 +214,7 @@ func (x *exchange) openStream() {
 // openPlain commits to a 200 answer of known size.
 func (x *exchange) openPlain(bodyBytes int) { x.out.OpenPlain(bodyBytes, x.head()) }
 
-// head is what the head of a 200 answer says.
+// head returns the fields of the head of a 200 answer.
 func (x *exchange) head() []httpd.Field {
 	if x.g.draining.Load() {
 		x.http.CloseAfter()

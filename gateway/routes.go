@@ -12,7 +12,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// route is one path and what may be done with it.
+// route is one path and how it is served.
 type route struct {
 	path    string
 	methods string // as in Allow, without OPTIONS
@@ -28,7 +28,7 @@ type routeKind uint8
 
 const (
 	plainRoute    routeKind = iota // one record for each request
-	probeRoute                     // no record for an answer, only for a refusal
+	probeRoute                     // one record for each refusal
 	generateRoute                  // takes JSON; generate keeps the record
 )
 
@@ -49,8 +49,8 @@ const (
 	maxPathLog = 64
 )
 
-// find gives the route of the path exactly as it was sent: no other spelling
-// of a path is served, so none can slip past a rule. It is nil for no route.
+// find returns the route of the path exactly as it was sent, nil for none. No
+// other spelling of a path is served, so none can evade a rule.
 func (g *Gateway) find(c httpd.Request) *route {
 	path := c.Path()
 	if strings.HasPrefix(path, modelsPath) && len(path) > len(modelsPath) {
@@ -91,7 +91,8 @@ func nameOf(r *route) string {
 	return r.name
 }
 
-// answer serves what makes no text, or tells f, under one record.
+// answer serves a request that generates no text, or refuses it with f. It
+// finishes one record.
 func (g *Gateway) answer(c httpd.Request, r *route, tenant *admission.Tenant, f *failure) {
 	record := newRecord(c, tenant, nameOf(r))
 	c.SetHeader(requestIDHeader, publicID(&record))
@@ -112,7 +113,7 @@ func (g *Gateway) answer(c httpd.Request, r *route, tenant *admission.Tenant, f 
 	g.recorder.Finish(&record)
 }
 
-// allow is what a route's methods are.
+// allow lists a route's methods for the Allow header.
 func (g *Gateway) allow(r *route) string {
 	if g.cors.on() {
 		return r.methods + ", OPTIONS"
@@ -129,7 +130,7 @@ func hasMethod(methods, method string) bool {
 	return false
 }
 
-// screen refuses what the headers alone decide; it is nil for what may go on.
+// screen refuses what the headers alone rule out; it returns nil for the rest.
 func (g *Gateway) screen(c httpd.Request, r *route, tenant *admission.Tenant) *failure {
 	method := c.Method()
 	switch {
@@ -164,7 +165,7 @@ func errMethod(allow string) *failure {
 	return f
 }
 
-// expectsMore tells an expectation that this server cannot meet.
+// expectsMore reports an expectation that this server cannot meet.
 func expectsMore(c httpd.Request) bool {
 	for _, expectation := range c.Headers("Expect") {
 		if !bytes.EqualFold(expectation, []byte("100-continue")) {

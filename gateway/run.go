@@ -8,8 +8,8 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// run is what becomes of a request in the engine: one generation for each
-// prompt, from dispatch to the end of the last. Before dispatch it has no streams.
+// run is a request in the engine: one generation for each prompt, from dispatch
+// to the end of the last. Before dispatch it has no streams.
 type run struct {
 	x    *exchange
 	call *call
@@ -41,7 +41,7 @@ func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted a
 	for i, p := range prompts {
 		options := r.call.options
 		options.MaxTokens = grantTokens(options.MaxTokens, p.Room, class.OutputTokensMax, granted.OutputTokens)
-		// Prompts are independent draws, and a seed names each of them.
+		// Each prompt is an independent draw with a seed of its own.
 		options.Seed += uint64(i)
 		r.streams = append(r.streams, x.g.engine.Generate(&wire.Generation{
 			ID: x.promptID(i), Serial: x.record.Serial + uint64(i), Prompt: p, Options: options, Salt: x.salt(),
@@ -51,14 +51,14 @@ func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted a
 	}
 }
 
-// close cancels what has not ended.
+// close cancels the generations that have not ended.
 func (r *run) close() {
 	for _, s := range r.streams {
 		s.Close()
 	}
 }
 
-// noteGrant keeps how the request runs.
+// noteGrant records what was granted.
 func (x *exchange) noteGrant(granted admission.Grant) {
 	r := &x.record
 	if granted.Class != r.Class {
@@ -69,7 +69,7 @@ func (x *exchange) noteGrant(granted admission.Grant) {
 	}
 	r.FirstTokenGoal, r.TokenGoal = granted.FirstTokenGoal, granted.TokenGoal
 	r.WaitReason, r.WaitPredicted = granted.Why.String(), int64(granted.Predicted)
-	if granted.Waited < time.Millisecond { // as the headers count, it did not wait
+	if granted.Waited < time.Millisecond { // no wait, as the headers count it
 		r.WaitReason = admission.WhyNot.String()
 	}
 }
@@ -116,7 +116,7 @@ func (r *run) relay(ticket admission.Ticket, m *meter) (usage wire.Usage, err er
 	return usage, nil
 }
 
-// note keeps the counts and instants of one event of the choice at index.
+// note records the counts and instants of one event of the choice at index.
 func (r *run) note(index int, e *wire.Event, now int64) {
 	record := &r.x.record
 	if more := e.TokenCount - r.tokens[index]; more > 0 {
@@ -141,7 +141,7 @@ func (r *run) note(index int, e *wire.Event, now int64) {
 	record.LastToken = now
 }
 
-// noteEnd keeps what the end of a prompt's generation says.
+// noteEnd records the end of one generation.
 func (r *run) noteEnd(e *wire.End) {
 	record := &r.x.record
 	r.ended++
@@ -152,7 +152,7 @@ func (r *run) noteEnd(e *wire.End) {
 	}
 }
 
-// spent is what admission settles: nothing for a request that never ran.
+// spent is what admission charges: nothing for a request that never ran.
 func (r *run) spent() admission.Spent {
 	record := &r.x.record
 	if record.Dispatched == 0 {

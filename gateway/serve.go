@@ -57,7 +57,7 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	return run.reply.finish(usage)
 }
 
-// decode reads the body, once, into memory of our own.
+// decode reads the body into memory of our own and decodes it.
 func (x *exchange) decode() (*call, error) {
 	if x.g.draining.Load() {
 		return nil, errDraining
@@ -87,12 +87,11 @@ func (x *exchange) decode() (*call, error) {
 	return c, nil
 }
 
-// salt keeps tenants from reusing each other's prefixes. Nothing that a client
-// sends takes part in it.
+// salt keeps tenants from reusing each other's prefixes. A client has no
+// influence on it.
 func (x *exchange) salt() string { return x.record.Tenant }
 
-// prepare has the engine render, tokenize and check every prompt, and lets go
-// of the body.
+// prepare has the engine render and tokenize every prompt, and releases the body.
 func (x *exchange) prepare(c *call) (prompts []*wire.Prompt, err error) {
 	x.enter(stagePreparing)
 	ctx, cancel := context.WithTimeout(x.ctx, x.g.cfg.Timeouts.PrepareLimit)
@@ -137,15 +136,15 @@ func (x *exchange) prepareAll(ctx context.Context, requests []wire.Request) ([]*
 	return prompts, nil
 }
 
-// price says what the request will cost: the prefill that is not cached, and
-// the most it may decode.
+// price says what the request may cost at most: the prefill that is not cached,
+// and the tokens of its answers.
 func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt) (admission.Demand, error) {
 	o, model := &c.options, &x.g.engine.State().Model
 	w := admission.Demand{
 		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Sequences: len(prompts) * o.N,
 		Within: x.left(), Retry: x.isRetry(), User: c.user,
 	}
-	if len(prompts) == 1 { // of several, admission could not tell whose blocks they are
+	if len(prompts) == 1 { // of several prompts, admission could not tell which one the blocks belong to
 		w.Blocks, w.BlockTokens = prompts[0].BlockHashes, model.PageTokens
 	}
 	for _, p := range prompts {

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// unready is why no token can be made now, or "".
+// unready says why no token can be generated now, or "".
 func (g *Gateway) unready() string {
 	state := g.engine.State()
 	age := time.Duration(wire.Monotonic() - state.At)
@@ -33,7 +33,7 @@ func (g *Gateway) healthz(c httpd.Request) *failure {
 	return nil
 }
 
-// readyz tells by its status code whether a first token can be made.
+// readyz tells by its status whether tokens can be generated.
 func (g *Gateway) readyz(c httpd.Request) *failure {
 	why := g.unready()
 	if why == "" {
@@ -54,7 +54,7 @@ func (g *Gateway) serveVersion(c httpd.Request) *failure {
 	return nil
 }
 
-// modelObject is OpenAI's model object with what clients ask others for.
+// modelObject is OpenAI's model object with the fields that other servers add.
 type modelObject struct {
 	ID           string `json:"id"`
 	Object       string `json:"object"`
@@ -66,7 +66,7 @@ type modelObject struct {
 	Parameters   int64  `json:"parameters,omitempty"`
 }
 
-// model is the one that is served, which takes an engine.
+// model is the model that is served; without an engine there is none.
 func (g *Gateway) model() (modelObject, *failure) {
 	state := g.engine.State()
 	if state.Err != nil {
@@ -119,7 +119,7 @@ func writeValue(c httpd.Request, v any) {
 	writeJSON(c, http.StatusOK, b)
 }
 
-// writeJSON answers with body, under a request id where none was given yet.
+// writeJSON answers with body. It adds a request id if there is none yet.
 func writeJSON(c httpd.Request, status int, body []byte) {
 	if !c.HasHeader(requestIDHeader) {
 		c.SetHeader(requestIDHeader, cmp.Or(saneID(c.Header(requestIDHeader)), newID()))
@@ -127,11 +127,11 @@ func writeJSON(c httpd.Request, status int, body []byte) {
 	c.Answer(status, "application/json", body)
 }
 
-// writeFailure makes the response of a request that failed before it had one.
+// writeFailure answers with f.
 func writeFailure(c httpd.Request, f *failure) {
 	wait, should := f.retry()
 	if wait > 0 {
-		ms := int64((wait + time.Millisecond - 1) / time.Millisecond) // up, so that who waits it out finds room
+		ms := int64((wait + time.Millisecond - 1) / time.Millisecond) // up, so that a client that waits this long finds room
 		c.SetHeader("Retry-After", secondsUp(time.Duration(ms)*time.Millisecond))
 		c.SetHeader("Retry-After-Ms", strconv.FormatInt(ms, 10))
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// The legacy route names tokens by strings alone, and uses them as keys. A
-// token that is a part of a character is spelled bytes:\xe2\x9c, as OpenAI
-// does, and one without text, a control token, by its id.
+// The legacy route names tokens by strings alone, and uses these as keys. A
+// token that is part of a character is written bytes:\xe2\x9c, as OpenAI does. A
+// token without text, a control token, is written by its id.
 
 func appendTokenText(b []byte, id int32, text []byte) []byte {
 	switch {
@@ -31,8 +31,8 @@ func appendTokenID(b []byte, id int32) []byte {
 	return append(b, `|>"`...)
 }
 
-// appendTokenKey appends the key of all[i], which is no other's: of tokens
-// with equal text all but the likeliest go by their ids.
+// appendTokenKey appends the key of all[i]. Keys are unique: if tokens have equal
+// text, all but the likeliest are written by their ids.
 func appendTokenKey(b []byte, all []wire.TopLogprob, i int) []byte {
 	for j := range all[:i] {
 		if bytes.Equal(all[j].Bytes, all[i].Bytes) {

@@ -6,10 +6,10 @@ import (
 	"github.com/forebay-io/forebay/gateway/httpd"
 )
 
-// unreadRoute is the route, in records, of what was not read whole.
+// unreadRoute is the route in records of requests that were not read whole.
 const unreadRoute = "unread"
 
-// unread answers what could not be read.
+// unread answers a request that could not be read.
 func (g *Gateway) unread(c httpd.Request, why httpd.Why) { g.refuseUnread(c, g.unreadFailure(why)) }
 
 func (g *Gateway) unreadFailure(why httpd.Why) *failure {
@@ -28,7 +28,7 @@ func (g *Gateway) unreadFailure(why httpd.Why) *failure {
 	return failed(faultInvalid, "the request is not valid HTTP")
 }
 
-// refuseUnread answers a request whose body has not been read, under a record.
+// refuseUnread refuses a request whose body has not been read, and finishes its record.
 func (g *Gateway) refuseUnread(c httpd.Request, f *failure) {
 	r := newRecord(c, g.tenantOf(c), unreadRoute)
 	c.SetHeader(requestIDHeader, publicID(&r))
@@ -38,7 +38,7 @@ func (g *Gateway) refuseUnread(c httpd.Request, f *failure) {
 	writeFailure(c, f)
 }
 
-// fullAnswer is what a connection over the limit is told.
+// fullAnswer is the answer to a connection over the limit.
 func fullAnswer() ([]httpd.Field, []byte) {
 	f := failed(faultConnections, "too many connections are open; try again")
 	return []httpd.Field{{Name: "Retry-After", Value: "1"}, {Name: "X-Should-Retry", Value: "true"}, {Name: requestIDHeader, Value: newID()}}, f.appendErrorObject(nil)

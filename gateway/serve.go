@@ -29,17 +29,17 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	if err != nil {
 		return err
 	}
-	work, err := x.price(call, class, prompts)
+	demand, err := x.price(call, class, prompts)
 	if err != nil {
 		return err
 	}
 	run := &run{x: x, call: call}
-	meter, err := x.reserve(tenant, &work)
+	meter, err := x.reserve(tenant, &demand)
 	if err != nil {
 		return err
 	}
 	defer func() { meter.settle(run) }()
-	ticket, err := g.admission.Admit(work)
+	ticket, err := g.admission.Admit(demand)
 	if err != nil {
 		return err
 	}

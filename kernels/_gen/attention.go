@@ -1,19 +1,17 @@
 package main
 
 import (
-	"fmt"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// three addresses rows base, base+step and base+2·step; rows 3 to 5 are the same from next.
-type three struct{ base, next, step reg.GPVirtual }
+// rowAddresses addresses rows base, base+step and base+2·step; rows 3 to 5 are the same from next.
+type rowAddresses struct{ base, next, step reg.GPVirtual }
 
 // rowsAt makes addresses of rows rows at base, step bytes between; both are registers of the caller's.
-func rowsAt(base, step reg.GPVirtual, rows int) three {
-	t := three{base: base, step: step}
+func rowsAt(base, step reg.GPVirtual, rows int) rowAddresses {
+	t := rowAddresses{base: base, step: step}
 	if rows > 3 {
 		t.next = GP64()
 		LEAQ(Mem{Base: base, Index: step, Scale: 2}, t.next)
@@ -22,7 +20,7 @@ func rowsAt(base, step reg.GPVirtual, rows int) three {
 	return t
 }
 
-func (t three) row(i, disp int) Mem {
+func (t rowAddresses) row(i, disp int) Mem {
 	m := Mem{Base: t.base, Index: t.step, Scale: uint8(i % 3), Disp: disp}
 	if i >= 3 {
 		m.Base = t.next
@@ -33,7 +31,7 @@ func (t three) row(i, disp int) Mem {
 	return m
 }
 
-func (t three) advance(bytes Op) {
+func (t rowAddresses) advance(bytes Op) {
 	ADDQ(bytes, t.base)
 	if t.next != nil {
 		ADDQ(bytes, t.next)
@@ -169,55 +167,40 @@ func (d *dotting) rows(name string, rows int) {
 	ADDQ(step, d.q)
 }
 
+// scoring is the scores of some vectors of positions for some queries.
+type scoring struct {
+	*dotting
+	q             rowAddresses
+	rows, vectors int
+	p             *part
+	acc           [][][]reg.VecVirtual // [turn][vector][row]
+	column        reg.GPVirtual        // the address of the next columns
+}
+
 // scores computes the scores of some vectors of positions at k. q is where it was afterwards.
-func (d *dotting) scores(name string, q three, k, dst reg.GPVirtual, rows, vectors int, p *part) {
-	g := d.g
-	acc := make([][][]reg.VecVirtual, d.turns) // [turn][vector][row]
-	for t := range acc {
-		acc[t] = make([][]reg.VecVirtual, vectors)
-		for v := range acc[t] {
+func (d *dotting) scores(name string, q rowAddresses, k, dst reg.GPVirtual, rows, vectors int, p *part) {
+	s := &scoring{dotting: d, q: q, rows: rows, vectors: vectors, p: p}
+	s.acc = make([][][]reg.VecVirtual, d.turns)
+	for t := range s.acc {
+		s.acc[t] = make([][]reg.VecVirtual, vectors)
+		for v := range s.acc[t] {
 			for range rows {
-				acc[t][v] = append(acc[t][v], zero(g.vec()))
+				s.acc[t][v] = append(s.acc[t][v], zero(d.g.vec()))
 			}
 		}
 	}
-	column, left := GP64(), val("dim")
-	MOVQ(k, column)
+	s.column = GP64()
+	left := val("dim")
+	MOVQ(k, s.column)
 	delta := toNext("k")
-	step := func(turn int) { // column turn from the one that column is at
-		m := Mem{Base: column}
-		switch turn {
-		case 1, 2:
-			m.Index, m.Scale = d.kStep, uint8(turn)
-		case 3:
-			m.Index, m.Scale = d.kStep3, 1
-		}
-		keys := make([]reg.VecVirtual, vectors)
-		for v := range keys {
-			keys[v] = g.vec()
-			m.Disp = d.c.bytes(g, v)
-			d.c.load(g, m, p, keys[v])
-		}
-		for i := range rows {
-			if g.wide {
-				VFMADD231PS_BCST(q.row(i, 4*turn), keys[0], acc[turn][0][i])
-				continue
-			}
-			x := g.vec()
-			VBROADCASTSS(q.row(i, 4*turn), x)
-			for v := range keys {
-				VFMADD231PS(x, keys[v], acc[turn][v][i])
-			}
-		}
-	}
 	SUBQ(I8(d.turns), left)
 	JLT(LabelRef(name + "_columns_end"))
 	Label(name + "_columns")
 	for turn := range d.turns {
-		step(turn)
+		s.add(turn)
 	}
-	g.prefetchBeside(column, delta, rows, d.turns*d.c.bytes(g, vectors))
-	LEAQ(Mem{Base: column, Index: d.kStep, Scale: uint8(d.turns)}, column)
+	d.g.prefetchBeside(s.column, delta, rows, d.turns*d.c.bytes(d.g, vectors))
+	LEAQ(Mem{Base: s.column, Index: d.kStep, Scale: uint8(d.turns)}, s.column)
 	q.advance(I8(4 * d.turns))
 	SUBQ(I8(d.turns), left)
 	JGE(LabelRef(name + "_columns"))
@@ -226,15 +209,43 @@ func (d *dotting) scores(name string, q three, k, dst reg.GPVirtual, rows, vecto
 	for turn := range d.turns - 1 {
 		CMPQ(left, I8(turn+1))
 		JLT(LabelRef(name + "_sum"))
-		step(turn)
+		s.add(turn)
 	}
 	Label(name + "_sum")
-	d.store(acc, dst, rows, vectors, p)
+	d.store(s.acc, dst, rows, vectors, p)
 	back := val("dim")
 	ANDQ(I8(-d.turns), back)
 	SHLQ(U8(2), back)
 	NEGQ(back)
 	q.advance(back)
+}
+
+// add adds the products of the column that is turn after the next one.
+func (s *scoring) add(turn int) {
+	m := Mem{Base: s.column}
+	switch turn {
+	case 1, 2:
+		m.Index, m.Scale = s.kStep, uint8(turn)
+	case 3:
+		m.Index, m.Scale = s.kStep3, 1
+	}
+	keys := make([]reg.VecVirtual, s.vectors)
+	for v := range keys {
+		keys[v] = s.g.vec()
+		m.Disp = s.c.bytes(s.g, v)
+		s.c.load(s.g, m, s.p, keys[v])
+	}
+	for i := range s.rows {
+		if s.g.wide {
+			VFMADD231PS_BCST(s.q.row(i, 4*turn), keys[0], s.acc[turn][0][i])
+			continue
+		}
+		x := s.g.vec()
+		VBROADCASTSS(s.q.row(i, 4*turn), x)
+		for v := range keys {
+			VFMADD231PS(x, keys[v], s.acc[turn][v][i])
+		}
+	}
 }
 
 // store adds up the turns and stores the scores.
@@ -262,125 +273,6 @@ func (d *dotting) store(acc [][][]reg.VecVirtual, dst reg.GPVirtual, rows, vecto
 			ADDQ(step, to)
 		}
 	}
-}
-
-// accumulate: one output is one accumulator, in the order of t. It lies in out
-// between calls, so the cut of the positions into pages leaves no trace.
-func (g *isa) accumulate(c cached) {
-	text("Accumulate"+c.suffix, "func(out *float32, dim, rows int, v *byte, p *float32, pStride, count int, ahead *byte)",
-		"Accumulate"+c.suffix+" computes out[i·dim+d] += Σ_t p[i·pStride+t]·v[t·dim+d] over t in [0,count), in the order of t, for i in [0,rows). 1 ≤ count. It prefetches at ahead.")
-	out, p, step := val("out"), val("p"), val("dim")
-	SHLQ(U8(2), step)
-	prefetchAhead()
-	g.byRows(val("rows"), func(name string, rows int) {
-		w := &weighing{g: g, c: c, rows: rows, step: step, column: GP64(), v: val("v"), p: p, body: (*weighing).positions}
-		w.walk(name, out)
-		next := GP64()
-		IMUL3Q(I32(rows), step, next)
-		ADDQ(next, out)
-		next = val("pStride")
-		IMUL3Q(I32(4*rows), next, next)
-		ADDQ(next, p)
-	})
-}
-
-// weighing is the state of Accumulate for some rows.
-type weighing struct {
-	g      *isa
-	c      cached
-	rows   int
-	step   reg.GPVirtual // bytes of a row of out
-	column reg.GPVirtual // of out, in the first row
-	v, p   reg.GPVirtual
-	halves *halfRows                                            // where pairs are made of halves
-	body   func(w *weighing, name string, vectors int, m *part) // adds all positions to some vectors of out
-}
-
-// walk goes over the vectors of a row.
-func (w *weighing) walk(name string, out reg.GPVirtual) {
-	g, left := w.g, val("dim")
-	MOVQ(out, w.column)
-	counts := []int{4, 1}
-	if w.rows == 1 {
-		counts = []int{8, 4, 1}
-	}
-	if w.halves != nil && w.rows == w.g.rowsMax() { // making pairs takes registers
-		counts = []int{2, 1}
-	}
-	for _, vectors := range counts {
-		name := fmt.Sprintf("%s_vectors%d", name, vectors)
-		SUBQ(I32(vectors*g.lanes), left)
-		JLT(LabelRef(name + "_end"))
-		Label(name)
-		w.body(w, name, vectors, nil)
-		ADDQ(I32(vectors*g.bytes()), w.column)
-		ADDQ(I32(w.c.bytes(g, vectors)), w.v)
-		SUBQ(I32(vectors*g.lanes), left)
-		JGE(LabelRef(name))
-		Label(name + "_end")
-		ADDQ(I32(vectors*g.lanes), left)
-	}
-	JZ(LabelRef(name + "_end"))
-	rest := g.part(left)
-	w.body(w, name+"_rest", 1, &rest)
-	Label(name + "_end")
-}
-
-// positions adds all positions to some vectors of out.
-func (w *weighing) positions(name string, vectors int, m *part) {
-	g, at, from, count := w.g, GP64(), GP64(), val("count")
-	MOVQ(w.v, at)
-	MOVQ(w.p, from)
-	pStep := val("pStride")
-	SHLQ(U8(2), pStep)
-	p := rowsAt(from, pStep, w.rows)
-	delta := toNext("v")
-	step := w.step
-	if w.c.shift != 2 {
-		step = val("dim")
-		w.c.scale(step)
-	}
-	acc := w.outputs(vectors, func(v reg.VecVirtual, to Mem) { g.load(to, m, v) }, nil)
-	Label(name + "_position")
-	weights := make([]reg.VecVirtual, w.rows)
-	for i := range weights {
-		weights[i] = g.vec()
-		VBROADCASTSS(p.row(i, 0), weights[i])
-	}
-	for j := range vectors {
-		value := g.vec()
-		w.c.load(g, Mem{Base: at, Disp: w.c.bytes(g, j)}, m, value)
-		for i := range weights {
-			VFMADD231PS(value, weights[i], acc[i][j])
-		}
-	}
-	if m == nil {
-		g.prefetchBeside(at, delta, w.rows, w.c.bytes(g, vectors))
-	}
-	ADDQ(step, at)
-	p.advance(I8(4))
-	DECQ(count)
-	JNZ(LabelRef(name + "_position"))
-	w.outputs(vectors, func(v reg.VecVirtual, to Mem) { g.store(v, m, to) }, acc)
-}
-
-// outputs does something with the vectors of each row of out; nil acc are new registers.
-func (w *weighing) outputs(vectors int, each func(v reg.VecVirtual, to Mem), acc [][]reg.VecVirtual) [][]reg.VecVirtual {
-	if acc == nil {
-		acc = make([][]reg.VecVirtual, w.rows)
-		for i := range acc {
-			for range vectors {
-				acc[i] = append(acc[i], w.g.vec())
-			}
-		}
-	}
-	rows := rowsAt(w.column, w.step, w.rows)
-	for i := range acc {
-		for j, v := range acc[i] {
-			each(v, rows.row(i, j*w.g.bytes()))
-		}
-	}
-	return acc
 }
 
 // prefetchAhead asks for the first lines of the page that the next call reads.

@@ -50,70 +50,88 @@ func (s *pairScores) rows(name string, rows int) {
 	}
 }
 
+// pairScoring is the scores of one vector of positions for some queries.
+type pairScoring struct {
+	*pairScores
+	q    rowAddresses
+	rows int
+	k    reg.GPVirtual // where it has pairs, the next ones
+	acc  [pairTurns][]reg.VecVirtual
+}
+
 // scores leaves q where it was.
-func (s *pairScores) scores(name string, q three, rows int) {
-	var acc [pairTurns][]reg.VecVirtual
-	for t := range acc {
+func (s *pairScores) scores(name string, q rowAddresses, rows int) {
+	t := &pairScoring{pairScores: s, q: q, rows: rows}
+	for turn := range t.acc {
 		for range rows {
-			acc[t] = append(acc[t], zero(ZMM()))
+			t.acc[turn] = append(t.acc[turn], zero(ZMM()))
 		}
 	}
-	k, left := val("k"), val("dim")
+	t.k = val("k")
+	left := val("dim")
 	if s.halves != nil {
-		MOVQ(k, s.halves.at)
-	}
-	add := func(turn int, load func(j int, p *part, pairs reg.VecVirtual)) {
-		keys := ZMM()
-		if s.halves == nil {
-			VMOVDQU32(Mem{Base: k, Disp: 64 * turn}, keys)
-		} else {
-			load(0, &s.p, keys)
-			s.halves.next(1)
-		}
-		for i := range rows {
-			dotPairs(q.row(i, 8*turn), keys, acc[turn][i], "BCST")
-		}
-	}
-	var both, alone func(int, *part, reg.VecVirtual)
-	if s.halves != nil {
-		both, alone = s.halves.load, s.halves.loadAlone
+		MOVQ(t.k, s.halves.at)
 	}
 	SUBQ(I8(2*pairTurns), left)
 	JLT(LabelRef(name + "_columns_end"))
 	Label(name + "_columns")
 	for turn := range pairTurns {
-		add(turn, both)
+		t.add(turn, false)
 	}
 	if s.halves == nil {
-		ADDQ(I32(64*pairTurns), k)
+		ADDQ(I32(64*pairTurns), t.k)
 	}
 	q.advance(I8(8 * pairTurns))
 	SUBQ(I8(2*pairTurns), left)
 	JGE(LabelRef(name + "_columns"))
 	Label(name + "_columns_end")
 	ADDQ(I8(2*pairTurns), left)
-	for turn := range pairTurns {
-		CMPQ(left, I8(2*turn+1))
-		JLT(LabelRef(name + "_sum"))
-		JEQ(LabelRef(fmt.Sprintf("%s_alone%d", name, turn)))
-		if turn < pairTurns-1 {
-			add(turn, both)
-		}
-	}
-	for turn := range pairTurns {
-		Label(fmt.Sprintf("%s_alone%d", name, turn))
-		add(turn, alone)
-		if turn < pairTurns-1 {
-			JMP(LabelRef(name + "_sum"))
-		}
-	}
-	Label(name + "_sum")
-	s.store(acc, rows)
+	t.rest(name, left)
+	s.store(t.acc, rows)
 	back := val("dim")
 	ANDQ(I8(-2*pairTurns), back)
 	SHLQ(U8(2), back)
 	NEGQ(back)
 	q.advance(back)
+}
+
+// rest adds the numbers that are left, fewer than a turn of all accumulators takes. A last
+// number that has no other is alone in its pair.
+func (t *pairScoring) rest(name string, left reg.GPVirtual) {
+	for turn := range pairTurns {
+		CMPQ(left, I8(2*turn+1))
+		JLT(LabelRef(name + "_sum"))
+		JEQ(LabelRef(fmt.Sprintf("%s_alone%d", name, turn)))
+		if turn < pairTurns-1 {
+			t.add(turn, false)
+		}
+	}
+	for turn := range pairTurns {
+		Label(fmt.Sprintf("%s_alone%d", name, turn))
+		t.add(turn, true)
+		if turn < pairTurns-1 {
+			JMP(LabelRef(name + "_sum"))
+		}
+	}
+	Label(name + "_sum")
+}
+
+// add adds the products of a pair of numbers, or of one that is alone.
+func (t *pairScoring) add(turn int, alone bool) {
+	keys := ZMM()
+	switch h := t.halves; {
+	case h == nil:
+		VMOVDQU32(Mem{Base: t.k, Disp: 64 * turn}, keys)
+	case alone:
+		h.loadAlone(0, &t.p, keys)
+		h.next(1)
+	default:
+		h.load(0, &t.p, keys)
+		h.next(1)
+	}
+	for i := range t.rows {
+		dotPairs(t.q.row(i, 8*turn), keys, t.acc[turn][i], "BCST")
+	}
 }
 
 // store adds up the turns and stores the scores.

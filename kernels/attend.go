@@ -5,52 +5,51 @@ import (
 	"unsafe"
 )
 
-// attendChunk is how many positions go through the softmax together. A chunk
-// starts at a multiple of it, so where the cuts lie depends on positions alone.
-// Its scores, keys and values for a tile stay in the caches.
+// attendChunk is how many positions go through the softmax together. A chunk starts at a
+// multiple of it, so the cuts depend only on positions. Its scores, keys and values stay
+// in the caches for all rows.
 const attendChunk = 256
 
-// aheadBytes is how far ahead keys and values are asked for, a page at least: the time that
-// they are read in is longer than memory takes to answer.
+// aheadBytes is how far ahead keys and values are prefetched, at least a page: reading that
+// much takes longer than memory takes to answer.
 const aheadBytes = 8 << 10
 
-// AttentionScratch is the length of Attention.Scores that a tile of rows =
-// Queries·Group needs, whose last query looks at no more than context positions.
+// AttentionScratch is the length of Attention.Scores for rows = Queries·Group, where the
+// last query looks at no more than context positions.
 func AttentionScratch(rows, headDim, context int) int {
-	return max(context, rows*(attendChunk+2*headDim)+2*PartLen(rows, headDim)+2*attendChunk+pairScratch(headDim))
+	return max(context, rows*(attendChunk+2*headDim)+2*PartialLen(rows, headDim)+2*attendChunk+pairScratch(headDim))
 }
 
-// attention is an Attention on its way through a vector set. Row r is query
-// r/Group, head r%Group.
+// attention is the state of one Attend in a vector set. Row r is query r/Group, head
+// r%Group.
 type attention struct {
 	*Attention
 	v *vector
 	cached
-	pairs   *pairs // nil where the numbers are computed with as they are
-	block   int    // bytes of one
-	number  int    // bytes of one
+	pairs   *bfloatPairs // nil where nothing is rounded to bfloat16
+	block   int          // bytes of a KV head's part of a page
+	number  int          // bytes of a number
 	rows    int
-	last    int       // of the pages that are looked at
-	ahead   int       // how many pages on is asked for
+	last    int       // the last page that is looked at
+	ahead   int       // how many pages ahead is prefetched
 	chunk   [2]int    // the first and the last page of the chunk
 	q       []float32 // [rows][HeadDim]
-	partial           // of the span's positions so far
-	all     partial   // of the spans before it
+	partial           // of the piece's positions so far
+	all     partial   // of the pieces before it
 	scores  []float32 // [rows][attendChunk], from lo on
-	paired  []float32 // keys or values of some positions
+	paired  []float32 // keys or values of some positions, as pairs
 	scratch []float32
 
-	// of the chunk's keys and values, where the type has any
+	// The scales of the chunk's keys and values, where the type has any.
 	keyScales, valueScales []float32
 }
 
-// attend computes a softmax for each span of positions and brings them together in
-// their order: so the spans may be computed by several workers. In a span it goes chunk by
-// chunk with a running softmax: what is summed so far is scaled whenever a larger
-// score comes. In a chunk it goes page by page, all rows before the next page, so that
-// K and V come from memory once. The sums of a row are the same, in the same order,
-// whatever rows are beside it: a position that not all rows look at is added for each
-// query alone.
+// attend computes a softmax for each piece of the context and adds them up in their order,
+// so that several workers may compute the pieces. It goes through a piece chunk by chunk
+// with a running softmax: the sums so far are scaled whenever a larger score comes. It
+// goes through a chunk page by page, all rows before the next page, so that K and V come
+// from memory once. The sums of a row are the same, in the same order, whatever rows are
+// beside it: a position that only some rows look at is added for each query alone.
 func (v *vector) attend(a *Attention) {
 	checkAttention(a)
 	t := attention{Attention: a, v: v, cached: v.cached[a.KVType], block: a.BlockBytes(), number: a.NumberBytes()}
@@ -59,18 +58,18 @@ func (v *vector) attend(a *Attention) {
 	}
 	t.begin()
 	first, end := a.from(0), a.To+a.Queries-1
-	if a.Part != nil {
-		t.span(max(first, a.Span*AttendSpan), min(end, (a.Span+1)*AttendSpan))
+	if a.Partial != nil {
+		t.piece(max(first, a.Piece*PieceLen), min(end, (a.Piece+1)*PieceLen))
 		return
 	}
 	for lo := first; lo < end; {
-		hi := min(end, (lo/AttendSpan+1)*AttendSpan)
+		hi := min(end, (lo/PieceLen+1)*PieceLen)
 		if lo == first {
-			t.span(lo, hi)
-			t.all, t.partial = t.partial, newPartial(t.cut(PartLen(t.rows, t.HeadDim)), t.rows)
+			t.piece(lo, hi)
+			t.all, t.partial = t.partial, newPartial(t.cut(PartialLen(t.rows, t.HeadDim)), t.rows)
 		} else {
 			t.partial.clear()
-			t.span(lo, hi)
+			t.piece(lo, hi)
 			t.v.addPartial(&t.all, &t.partial)
 		}
 		lo = hi
@@ -78,8 +77,8 @@ func (v *vector) attend(a *Attention) {
 	v.endAttention(a, &t.all)
 }
 
-// span computes the sums of the positions [lo,end), which are of one span.
-func (t *attention) span(lo, end int) {
+// piece computes the sums of the positions [lo,end), which are of one piece.
+func (t *attention) piece(lo, end int) {
 	a := t.Attention
 	for lo < end {
 		hi := min(end, (lo/attendChunk+1)*attendChunk)
@@ -107,8 +106,8 @@ func (t *attention) cut(n int) []float32 {
 	return x
 }
 
-// begin lays the scratch out. Queries that do not lie side by side are brought
-// together, and so are their outputs until the end.
+// begin lays out the scratch. Queries that do not lie side by side are copied together, and
+// their outputs lie together until the end.
 func (t *attention) begin() {
 	width := t.Group * t.HeadDim
 	t.rows, t.scratch = t.Queries*t.Group, t.Scores
@@ -123,10 +122,10 @@ func (t *attention) begin() {
 			copy(t.q[i*width:][:width], t.Q[i*t.Stride:])
 		}
 	}
-	if t.Part != nil {
-		t.partial = newPartial(t.Part, t.rows)
+	if t.Partial != nil {
+		t.partial = newPartial(t.Partial, t.rows)
 	} else {
-		t.partial = newPartial(t.cut(PartLen(t.rows, t.HeadDim)), t.rows)
+		t.partial = newPartial(t.cut(PartialLen(t.rows, t.HeadDim)), t.rows)
 	}
 	t.scores = t.cut(t.rows * attendChunk)
 	if t.ScaleBytes() > 0 {
@@ -136,8 +135,8 @@ func (t *attention) begin() {
 
 func (t *attention) contiguous() bool { return t.Queries == 1 || t.Stride == t.Group*t.HeadDim }
 
-// readScales brings the scales of the positions [lo,hi) together, in one go: each
-// is a line of memory that nothing has asked for, and so they are waited for together.
+// readScales copies the scales of the positions [lo,hi) together in one loop: each is in a
+// cache line that nothing has prefetched, so the waiting times overlap.
 func (t *attention) readScales(lo, hi int) {
 	for at := lo; at < hi; {
 		numbers, slot, next := t.run(at, hi)
@@ -148,8 +147,8 @@ func (t *attention) readScales(lo, hi int) {
 	}
 }
 
-// products computes the scores of the positions [lo,hi) for all rows, those that a
-// row does not look at too, without the keys' scales.
+// products computes the scores of the positions [lo,hi) for all rows, without the keys'
+// scales. It includes positions that a row does not look at.
 func (t *attention) products(lo, hi int) {
 	if t.pairs != nil {
 		t.pairProducts(lo, hi)
@@ -169,7 +168,8 @@ func bytesOf(x []float32) []byte {
 }
 
 // exponentials replaces row r's scores of the chunk's positions [from,to) by
-// exp(score−top), and once they are summed by their products with the values' scales.
+// exp(score−top), adds them to the row's sum, and then multiplies them with the values'
+// scales.
 func (t *attention) exponentials(r, from, to int) {
 	scores := t.scores[r*attendChunk:][from:to]
 	if t.keyScales != nil {
@@ -185,8 +185,9 @@ func (t *attention) exponentials(r, from, to int) {
 	}
 	sum := t.v.expSum(scores, t.top[r])
 	if t.pairs != nil {
-		// The weights that values get sum to one: their rounding then moves an output by
-		// its share of v−out, not of v, which may be large in all positions.
+		// The sum is that of the rounded weights, so the weights of the values sum to one.
+		// Rounding then moves an output by a share of v−out, not of v, which may be large
+		// in all positions.
 		sum = t.pairs.numbers(&scores[0], &scores[0], len(scores))
 	}
 	t.sum[r] += sum
@@ -195,8 +196,8 @@ func (t *attention) exponentials(r, from, to int) {
 	}
 }
 
-// values adds the values of the positions [lo,hi), in their order: those of a page
-// together for all queries beside each other that look at the same ones of them.
+// values adds the values of the positions [lo,hi), in their order. The values of a page are
+// added together for consecutive queries that look at the same positions of it.
 func (t *attention) values(lo, hi int) {
 	for at := lo; at < hi; {
 		next := t.take(at, hi)
@@ -218,7 +219,7 @@ func (t *attention) values(lo, hi int) {
 	}
 }
 
-// looks says which of the positions [at,next) query i looks at.
+// looks gives the positions of [at,next) that query i looks at.
 func (t *attention) looks(i, at, next int) (from, to int) {
 	return max(at, t.from(i)), min(next, t.To+i)
 }
@@ -232,8 +233,8 @@ func (t *attention) take(at, hi int) int {
 	return next
 }
 
-// weigh adds the values of [from,to) to rows of out from row on; lo is where the scores
-// begin, and at where what was taken does.
+// weigh adds the values of [from,to) to rows of out from row on. The scores begin at
+// position lo, and the values that were taken at position at.
 func (t *attention) weigh(lo, at, from, to, row, rows int) {
 	out, p := &t.out[row*t.HeadDim], &t.scores[row*attendChunk+from-lo]
 	if t.once() {
@@ -246,15 +247,15 @@ func (t *attention) weigh(lo, at, from, to, row, rows int) {
 	t.cached.accumulate(out, t.HeadDim, rows, v, p, attendChunk, to-from, t.afterValues(from, 0))
 }
 
-// run finds the positions [at,next) before end that lie in one page: the numbers of
-// its KV head begin there in a pool, and they lie from slot on.
+// run finds the positions [at,next) before end that lie in one page. The KV head's numbers
+// of that page begin at numbers in a pool, and position at is in slot.
 func (t *attention) run(at, end int) (numbers, slot, next int) {
 	i := at / t.PageTokens
 	return t.page(i) + t.ScaleBytes(), at - i*t.PageTokens, min(end, (i+1)*t.PageTokens)
 }
 
-// afterKeys is what is read some pages after the keys of position at, offset bytes into
-// the numbers: keys, or behind the chunk's its values.
+// afterKeys is the address, offset bytes into the numbers, of the page that is read some
+// pages after the keys of position at: keys, or after the chunk's keys its values.
 func (t *attention) afterKeys(at, offset int) *byte {
 	i := at/t.PageTokens + t.ahead
 	if i <= t.chunk[1] {
@@ -264,8 +265,8 @@ func (t *attention) afterKeys(at, offset int) *byte {
 	return &t.V[t.page(i)+t.ScaleBytes()+offset]
 }
 
-// afterValues is what is read some pages after the values of position at: values, or
-// behind the chunk's the keys of the next one.
+// afterValues is the same after the values of position at: values, or after the chunk's
+// values the keys of the next chunk.
 func (t *attention) afterValues(at, offset int) *byte {
 	pool, i := t.V, min(at/t.PageTokens+t.ahead, t.last)
 	if i > t.chunk[1] {

@@ -2,10 +2,10 @@ package kernels
 
 import "unsafe"
 
-// pairs are the loops of an assembly package that computes with pairs of bfloat16
-// numbers, for pages of halves. A pair is a word in memory of float32 numbers.
-type pairs struct {
-	cached  cached // of pairs with halves, of which it makes pairs for each turn of rowsMax rows
+// bfloatPairs are the loops of an assembly package that computes with pairs of bfloat16
+// numbers, for pages of halves. A pair takes the place of a float32 number.
+type bfloatPairs struct {
+	cached  cached // multiply pairs with halves, which become pairs again for each rowsMax rows
 	rowsMax int
 	lanes   int // positions that dots takes at once
 
@@ -16,22 +16,23 @@ type pairs struct {
 }
 
 const (
-	// pairedMax is how many positions' values are made pairs of together, so that the
-	// sums are read and written that seldom. They stay in the first-level cache.
+	// pairedMax is how many positions' values become pairs together. They stay in the
+	// first-level cache; the more they are, the less often the sums are read and written.
 	pairedMax = 64
-	// pairLanes is at least as many lanes as any set has.
+	// pairLanes is no less than the lanes of any set.
 	pairLanes = 16
-	lineWords = 16 // of a cache line
+	lineWords = 16 // in a cache line
 )
 
-// pairWidth is the words of a row of pairs of n numbers.
+// pairWidth is the number of words in a row of pairs of n numbers.
 func pairWidth(n int) int { return (n + pairLanes - 1) / pairLanes * pairLanes }
 
-// pairScratch is what pairedMax values, or lanes keys, take, from the beginning of a line on.
+// pairScratch is the words that pairedMax values, or lanes keys, take, aligned to a cache
+// line.
 func pairScratch(headDim int) int { return pairedMax/2*pairWidth(headDim) + lineWords }
 
-// pairQueries lays out the scratch that the other types do not have, and makes pairs of the
-// queries: of each number and the next one, of which dots reads every other.
+// pairQueries lays out the scratch that only pairs need, and makes pairs of the queries: of
+// each number and the next one. dots reads every other pair.
 func (t *attention) pairQueries() {
 	begin := -int(uintptr(unsafe.Pointer(unsafe.SliceData(t.scratch)))/4) & (lineWords - 1)
 	t.scratch = t.scratch[begin:]
@@ -41,11 +42,11 @@ func (t *attention) pairQueries() {
 	}
 }
 
-// once says whether keys and values are made pairs of before all rows read them: from the
-// third turn on, that costs less than to make them again.
+// once reports whether keys and values become pairs once, before all rows read them. From
+// the third turn of rowsMax rows on that costs less than making them again.
 func (t *attention) once() bool { return t.pairs != nil && t.rows > 2*t.pairs.rowsMax }
 
-// pairProducts is products for some positions after the other.
+// pairProducts is products with pairs, for at most lanes positions at a time.
 func (t *attention) pairProducts(lo, hi int) {
 	for at := lo; at < hi; {
 		numbers, slot, next := t.run(at, min(hi, at+t.pairs.lanes))
@@ -60,8 +61,8 @@ func (t *attention) pairProducts(lo, hi int) {
 	}
 }
 
-// pairValues makes pairs of the values from at on, up to pairedMax and to the end of a page
-// that leaves one alone, and gives where they end.
+// pairValues makes pairs of the values from position at on, at most pairedMax, and gives
+// their end. It stops at the end of a page that leaves a value alone in its pair.
 func (t *attention) pairValues(at, hi int) int {
 	begin := at
 	for hi = min(hi, at+pairedMax); at < hi && (at-begin)%2 == 0; {
@@ -74,8 +75,7 @@ func (t *attention) pairValues(at, hi int) int {
 	return at
 }
 
-// pairAt is where the pair of value i of those that lie in paired is, and whether another
-// value comes before it there.
+// pairAt is the pair of value i in paired; skip is 1 where value i is the second of it.
 func (t *attention) pairAt(i int) (pair *float32, skip int) {
 	return &t.paired[i/2*pairWidth(t.HeadDim)], i % 2
 }

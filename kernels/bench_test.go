@@ -162,8 +162,8 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-// BenchmarkAttendTile is some query tokens on one KV head.
-func BenchmarkAttendTile(b *testing.B) {
+// BenchmarkAttendQueries is some query tokens on one KV head.
+func BenchmarkAttendQueries(b *testing.B) {
 	const context = 4096
 	for _, typ := range kvTypes {
 		for _, queries := range []int{1, 4, 12} {

@@ -3,7 +3,7 @@ package kernels
 import "fmt"
 
 // The checks of shapes run once per call, outside the loops. A wrong shape is a
-// mistake of ours, so it panics; without the check, assembly would write anywhere.
+// mistake of the caller, so it panics; without the check, assembly would write anywhere.
 
 func panicf(format string, args ...any) { panic("kernels: " + fmt.Sprintf(format, args...)) }
 
@@ -13,7 +13,7 @@ func checkPack(t Type, rows, cols int, raw []byte) {
 	}
 }
 
-// checkMatMul demands that numbers or blocks are enough activations.
+// checkMatMul demands enough activations, as numbers or in blocks.
 func checkMatMul(dst []float32, dstStride int, m *Matrix, activations, n, r0, r1 int) {
 	if r0 < 0 || r0%RowTile != 0 || r1 < r0 || r1 > m.Rows || (r1%RowTile != 0 && r1 != m.Rows) {
 		panicf("MatMul: rows [%d,%d) of %d are not whole tiles of %d", r0, r1, m.Rows, RowTile)
@@ -77,8 +77,8 @@ func checkAttention(a *Attention) {
 	if n := AttentionScratch(a.Queries*a.Group, a.HeadDim, end-first); len(a.Scores) < n {
 		panicf("Attend: scratch of %d, want %d for %d queries of %d heads and %d positions", len(a.Scores), n, a.Queries, a.Group, end-first)
 	}
-	if n := PartLen(a.Queries*a.Group, a.HeadDim); a.Part != nil && (len(a.Part) != n || a.Span < first/AttendSpan || a.Span > (end-1)/AttendSpan) {
-		panicf("Attend: a part of %d numbers for span %d, want %d, up to position %d", len(a.Part), a.Span, n, end)
+	if n := PartialLen(a.Queries*a.Group, a.HeadDim); a.Partial != nil && (len(a.Partial) != n || a.Piece < first/PieceLen || a.Piece > (end-1)/PieceLen) {
+		panicf("Attend: a partial result of %d numbers for piece %d, want %d, up to position %d", len(a.Partial), a.Piece, n, end)
 	}
 	if a.KVHead < 0 || a.KVHead >= a.KVHeads || len(a.Pages)*a.PageTokens < end {
 		panicf("Attend: KV head %d of %d, %d pages of %d for position %d", a.KVHead, a.KVHeads, len(a.Pages), a.PageTokens, end)
@@ -91,10 +91,10 @@ func checkAttention(a *Attention) {
 	}
 }
 
-// checkMerge demands some whole parts of that size.
-func checkMerge(a *Attention, parts []float32, size int) {
-	if n := (a.Queries-1)*a.Stride + a.Group*a.HeadDim; len(parts) == 0 || len(parts)%size != 0 || len(a.Out) < n {
-		panicf("Merge: parts of %d numbers in %d, %d of outputs in %d", size, len(parts), n, len(a.Out))
+// checkMerge demands one or more whole partial results of that size.
+func checkMerge(a *Attention, partials []float32, size int) {
+	if n := (a.Queries-1)*a.Stride + a.Group*a.HeadDim; len(partials) == 0 || len(partials)%size != 0 || len(a.Out) < n {
+		panicf("Merge: %d numbers of partial results of %d each, %d outputs in %d", len(partials), size, n, len(a.Out))
 	}
 }
 

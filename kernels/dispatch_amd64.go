@@ -56,13 +56,13 @@ var (
 	}
 	vnniSet = avx512Set.withIntegers(avx512Integers)
 
-	bfloatPairs = &pairs{
+	bf16Pairs = &bfloatPairs{
 		cached: cached{avx512bf16.DotsHalves, avx512bf16.AccumulateHalves}, rowsMax: avx512bf16.RowsMax, lanes: avx512bf16.Lanes,
 		halves: avx512bf16.PairHalves, numbers: avx512bf16.PairNumbers, dots: avx512bf16.Dots, accumulate: avx512bf16.Accumulate,
 	}
-	bf16Set = vnniSet.withPairs("avx512bf16", avx512Loops, bfloatPairs)
+	bf16Set = vnniSet.withPairs("avx512bf16", avx512Loops, bf16Pairs)
 
-	amxSet = avx512Set.withIntegers(avx512Integers.withAMX(avx512amxProducts)).withPairs("avx512amx", avx512Loops, bfloatPairs).
+	amxSet = avx512Set.withIntegers(avx512Integers.withAMX(avx512amxProducts)).withPairs("avx512amx", avx512Loops, bf16Pairs).
 		withManyRows("tiles", bf16Set, "vectors")
 )
 

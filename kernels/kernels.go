@@ -5,12 +5,12 @@ import "github.com/forebay-io/forebay/kernels/ref"
 // Set is one implementation of every operation: a row of the dispatch table.
 // All functions may be called from several goroutines on disjoint outputs.
 //
-// Bit invariance: for one Set, each output number depends on its own inputs
-// alone. It is the same bits whatever n, r0 and r1 are, however a prompt is
-// cut into calls, and wherever pages lie.
+// Bit invariance: for one Set, each output number depends only on its own inputs. It has
+// the same bits whatever n, r0 and r1 are, however a prompt is cut into calls, and wherever
+// pages lie.
 type Set struct {
 	// Name is the set's stable name: "ref", "avx2", "avx2int8", "avx512", "avx512vnni",
-	// "avx512bf16", "avx512amx", "neon".
+	// "avx512bf16", "avx512amx", "neon". Its package has the same name.
 	Name string
 
 	// InAssembly reports whether MatMul multiplies weights of type t in assembly. Otherwise it
@@ -30,14 +30,14 @@ type Set struct {
 	Pack func(t Type, rows, cols int, raw []byte) *Matrix
 
 	// MatMul computes dst[i·dstStride+r] = Σ_c m[r,c]·x[i,c] for r in [r0,r1) and
-	// i in [0,n), from x's Blocks where the set has Round and m's type is in blocks,
-	// else from its Numbers. r0 is a multiple of RowTile; r1 is one too, or m.Rows.
+	// i in [0,n), from x's Blocks where the set has Round and m is quantised, else from
+	// its Numbers. r0 is a multiple of RowTile; so is r1, or it is m.Rows.
 	MatMul func(dst []float32, dstStride int, m *Matrix, x Input, n, r0, r1 int)
 
-	// Round makes the blocks that MatMul reads of a multiple of BlockLen numbers. Of a
-	// block's numbers, the four side by side with the largest among them have 16
-	// bits, and the others 8, so that one that stands out does not make the steps of
-	// all of them large. Round is nil where MatMul reads numbers alone.
+	// Round makes the blocks that MatMul reads. len(x) is a multiple of BlockLen. The
+	// aligned group of four that holds a block's largest value keeps 16 bits; the others
+	// get 8, so an outlier does not make the steps of all of them large. Round is nil
+	// where MatMul reads only numbers.
 	Round func(dst []Block, x []float32)
 
 	// RMSNorm computes dst[i] = x[i]·weight[i]/√(mean(x²)+eps). dst may be x.
@@ -45,9 +45,9 @@ type Set struct {
 
 	// Rotate turns pairs of numbers of each head of x, headDim numbers each: a and b
 	// become a·cos−b·sin and a·sin+b·cos, two products and one sum in float32, to the
-	// same bits in all sets. Pair i of a head is its numbers i and i+len(angles)/2, or
-	// where neighbours is true 2i and 2i+1, and in angles its cos and sin lie likewise.
-	// What is behind len(angles) ≤ headDim stays. len(x) is a multiple of headDim.
+	// same bits in all sets. Pair i of a head is its numbers i and i+len(angles)/2, or 2i
+	// and 2i+1 where neighbours is true; its cos and sin are at the same places in angles.
+	// Numbers from len(angles) ≤ headDim on stay. len(x) is a multiple of headDim.
 	Rotate func(x, angles []float32, headDim int, neighbours bool)
 
 	// SiLUMul computes dst[i] = gate[i]/(1+exp(−gate[i]))·up[i]. dst may be gate or up.
@@ -72,8 +72,8 @@ type Set struct {
 	// are all −∞ or that holds NaN or +∞ gives NaN.
 	Softmax func(x []float32)
 
-	// Peaks writes the largest of each PeakLen numbers of x to dst, which is Peaks(len(x))
-	// long: −∞ where all are, +∞ where one is NaN.
+	// Peaks writes the largest of each PeakLen numbers of x to dst, whose length is
+	// Peaks(len(x)): −∞ where all numbers are, +∞ where one is NaN.
 	Peaks func(dst, x []float32)
 
 	// Weigh replaces x by exp((x−top)·scale), x no larger than top, and gives their
@@ -84,14 +84,15 @@ type Set struct {
 	// slot of a page of a layer's pools. All sets write the same bytes.
 	Place func(l *KVLayout, keys, values []byte, page, slot int, k, v []float32)
 
-	// Attend computes the attention of one query token or of some that follow
-	// each other, each to the bits it has alone; see Attention.
+	// Attend computes the attention of one query token or of several consecutive ones,
+	// each to the bits that it has alone; see Attention.
 	Attend func(a *Attention)
 
-	// Merge writes the outputs from the parts that Attend has made of all spans that
-	// a's queries look at, one after another in the order of the spans, and uses them up: the bits
-	// are those of one Attend without parts. It is nil where Attend makes no parts.
-	Merge func(a *Attention, parts []float32)
+	// Merge writes the outputs from the partial results that Attend has made of all pieces
+	// of the context that a's queries look at, in the order of the pieces, and overwrites
+	// them. The bits are those of one Attend over all. It is nil where Attend makes no
+	// partial results.
+	Merge func(a *Attention, partials []float32)
 }
 
 // Block is BlockLen activations rounded to 8 and 16 bits.
@@ -100,21 +101,21 @@ type Block = ref.Block
 // BlockLen is how many activations share a scale.
 const BlockLen = ref.BlockLen
 
-// PeakLen is how many numbers have a peak together.
+// PeakLen is how many numbers share a peak.
 const PeakLen = ref.PeakLen
 
 // Peaks is how many peaks n numbers have.
 func Peaks(n int) int { return (n + PeakLen - 1) / PeakLen }
 
-// Input is the activations of a matrix product, as many rows as it has columns
-// one after another: as they are, and as Round made them.
+// Input is the activations of a matrix product, row by row: as numbers, and as the blocks
+// that Round made of them.
 type Input struct {
 	Numbers []float32
-	Blocks  []Block // may be missing where Numbers are read
+	Blocks  []Block // may be nil where Numbers are read
 }
 
-// Input makes the input of rows whose length is a multiple of BlockLen where the set
-// rounds. It allocates the blocks.
+// Input makes the input from rows of numbers, and rounds them where the set does: then a
+// row's length is a multiple of BlockLen. It allocates the blocks.
 func (s *Set) Input(x []float32) Input {
 	in := Input{Numbers: x}
 	if s.Round != nil {
@@ -124,7 +125,7 @@ func (s *Set) Input(x []float32) Input {
 	return in
 }
 
-// KVType is how pages hold the numbers of keys and values.
+// KVType is the type in which pages hold keys and values.
 type KVType = ref.KVType
 
 const (
@@ -136,10 +137,10 @@ const (
 // ParseKVType finds a type by its name: f32, f16 or int8.
 func ParseKVType(name string) (KVType, error) { return ref.ParseKVType(name) }
 
-// KVLayout is how a layer's two pools hold keys and values.
+// KVLayout is the layout of keys and values in a layer's two pools.
 type KVLayout = ref.KVLayout
 
-// KVSlack is how many bytes a pool has behind its last page.
+// KVSlack is the number of bytes of a pool behind its last page.
 const KVSlack = ref.KVSlack
 
 // RowTile is the granularity of MatMul's row ranges in every set.
@@ -156,11 +157,11 @@ type Matrix struct {
 // Attention is the work of Queries consecutive query tokens of one sequence on
 // one KV head: the Group query heads that share it attend to positions of a
 // paged cache. Query i attends to those before To+i, and with a Window to the
-// last Window of them alone.
+// last Window of them.
 //
 // For each query head g: s[t] = Scale·Σ_d Q[g,d]·K[t,d], which SoftCap bounds,
 // p = softmax(s), Out[g,d] = Σ_t p[t]·V[t,d]. A sink is one more score in the
-// softmax that has no value: it takes part in the maximum and in the sum alone.
+// softmax that has no value: it counts in the maximum and in the sum only.
 type Attention struct {
 	// Out and Q hold query i at i·Stride: [Group][HeadDim], contiguous. Out may not be Q.
 	Out, Q  []float32
@@ -178,13 +179,13 @@ type Attention struct {
 	Scale   float32
 	SoftCap float32   // s = SoftCap·tanh(s/SoftCap); 0 means none
 	Sinks   []float32 // [Group]; nil means none
-	// Round allows the set to round queries, keys, values and p, which then are summed as
-	// rounded, to bfloat16. Sums stay float32.
+	// Round allows the set to round queries, keys, values and p to bfloat16. The sum of p
+	// is then that of the rounded ones. Sums stay float32.
 	Round bool
 	// Scores is scratch of at least AttentionScratch numbers.
 	Scores []float32
-	// Part, where it is not nil, takes what the positions of span Span contribute
-	// instead of Out; PartLen numbers. Merge brings the parts together.
-	Part []float32
-	Span int // position t is in span t/AttendSpan
+	// Partial, where it is not nil, gets the result of the positions of piece Piece instead
+	// of Out: PartialLen numbers. Merge adds up the pieces.
+	Partial []float32
+	Piece   int // position t is in piece t/PieceLen
 }

@@ -1,9 +1,9 @@
 package kernels
 
-// image is how a type lies in the tiles of the vector sets: bytes for each row of
-// every columns. row makes a row's part of a tile from a stored block, in the order
-// of the fields; where it is nil the block is in that order as it is. The fields
-// then lay sixteen such parts side by side.
+// image is how a type lies in the tiles of the vector sets: bytes for each row of columns
+// columns. row makes one row's bytes from a stored block, in the order of the fields; where
+// it is nil, the block is in that order already. The fields then interleave the bytes of
+// sixteen rows.
 type image struct {
 	columns, bytes int
 	row            func(dst, block []byte)
@@ -11,10 +11,10 @@ type image struct {
 	block          []field // for every 32 columns
 }
 
-// field is some bytes of a row, and how those of 16 rows lie in a tile.
+// field is some bytes of a row, with the function that lays those of 16 rows into a tile.
 type field struct {
 	bytes int
-	lay   func(dst []byte, rows *sixteen, at, n int)
+	lay   func(dst []byte, rows *tileRows, at, n int)
 }
 
 var (
@@ -22,11 +22,11 @@ var (
 	twoHalves = field{4, layHalves}
 )
 
-// layout is the images of the types that are stored in blocks. An image takes no
-// more than 6 % over what is stored; other types lie number by number.
+// layout has the images of the quantised types. An image takes at most 6 % over what is
+// stored; other types lie number by number.
 type layout map[Type]image
 
-// floatTiles is for MatMul on numbers: elements lie column by column.
+// floatTiles is for products of float32 activations: elements lie column by column.
 var floatTiles = layout{
 	Q8_0:   {32, 34, nil, nil, []field{oneHalf, {32, layBytes}}},
 	Q4_0:   {32, 18, nil, nil, []field{oneHalf, {16, layBytes}}},
@@ -43,9 +43,9 @@ var floatTiles = layout{
 	IQ4_XS: {256, 138, rowIQ4_XS, []field{oneHalf}, []field{{17, layBytes}}},
 }
 
-// byteTiles is for MatMul on blocks: four columns of a row lie side by side, so that
-// a vector has four bytes of each of 16 rows. Where elements share bytes, so do the
-// columns of two vectors, or of four; a plane has a bit for each byte of a vector.
+// byteTiles is for products of blocks: four columns of a row lie side by side, so that a
+// vector has four bytes of each of 16 rows. Where elements share bytes, the columns of two
+// or four vectors share them; a plane has a bit for each byte of a vector.
 var byteTiles = layout{
 	Q8_0:   {32, 34, nil, nil, []field{oneHalf, {32, layAbove128}}},
 	Q4_0:   {32, 18, nil, nil, []field{oneHalf, {16, layWords}}},
@@ -62,7 +62,7 @@ var byteTiles = layout{
 	IQ4_XS: {256, 138, rowIQ4_XS, []field{oneHalf}, []field{{1, layBytes}, {16, layWords}}},
 }
 
-// imageMax is no less than the bytes of any image.
+// imageMax is no less than the size of any image.
 const imageMax = 256
 
 // rowBytes is the size of a row of n elements in the tiles.
@@ -73,9 +73,9 @@ func (l layout) rowBytes(t Type, n int) int {
 	return t.Bytes(n)
 }
 
-// pack lays a matrix out in tiles of RowTile rows for the vector sets. A
-// lane of a vector is a row, so the rows' values for one column lie side by side
-// and one output never crosses lanes:
+// pack lays out a matrix in tiles of RowTile rows for the vector sets. A lane of a vector
+// is a row, so the rows' values for one column lie side by side and an output never crosses
+// lanes:
 //
 //	F32, F16, BF16:   column 0 of rows 0–15 │ column 1 of rows 0–15 │ …
 //
@@ -84,22 +84,22 @@ func (l layout) rowBytes(t Type, n int) int {
 //
 //	super-blocks:     d of rows 0–15 │ dmin of rows 0–15 │ eight such blocks, whose scales and minima are bytes
 //
-// Elements of less than a byte share bytes, always within one row: a byte has the
-// nibbles of the columns j and j+16 of its block (pairs), or two bits of each of j,
-// j+8, j+16 and j+24 (quads). What is left of an element is a bit in a plane: 16
-// bits, one of each row, behind the bytes of its columns.
+// Elements of less than a byte share bytes, always within one row: a byte has the nibbles
+// of the columns j and j+16 of its block, or two bits of each of the columns j, j+8, j+16
+// and j+24 (a quad). A remaining bit of an element is in a plane: 16 bits, one of each row,
+// behind the bytes of its columns.
 func (l layout) pack(t Type, rows, cols int, raw []byte) *Matrix {
 	checkPack(t, rows, cols, raw)
 	rowBytes, tileBytes := t.Bytes(cols), RowTile*l.rowBytes(t, cols)
 	tiles := (rows + RowTile - 1) / RowTile
 	m := &Matrix{Type: t, Rows: rows, Cols: cols, Data: make([]byte, tiles*tileBytes)}
 	im, inBlocks := l[t]
-	var none []byte // stands for the rows of the last tile that do not exist
+	var none []byte // in place of rows that the last tile lacks
 	if rows%RowTile != 0 {
 		none = make([]byte, rowBytes)
 	}
 	for tile := range tiles {
-		var from sixteen
+		var from tileRows
 		for i := range from {
 			from[i] = none
 			if r := tile*RowTile + i; r < rows {
@@ -119,8 +119,8 @@ func (l layout) pack(t Type, rows, cols int, raw []byte) *Matrix {
 	return m
 }
 
-// pack writes a tile from rows in blocks of that many bytes.
-func (im *image) pack(dst []byte, from *sixteen, blockBytes int) {
+// pack writes a tile from rows of blocks, blockBytes each.
+func (im *image) pack(dst []byte, from *tileRows, blockBytes int) {
 	var made [RowTile][imageMax]byte
 	rows := *from
 	if im.row != nil {

@@ -7,23 +7,23 @@ import (
 	"github.com/forebay-io/forebay/kernels/ref"
 )
 
-// A row function makes one row's part of a tile from a stored block; package ref
-// says how the block is laid out. They work on eight bytes at a time.
+// A row function makes one row's bytes of a tile from a stored block, whose layout package
+// ref documents. These functions work on eight bytes at a time.
 
 func putWord(dst []byte, at int, w uint64) { binary.LittleEndian.PutUint64(dst[at:], w) }
 
-// pairsOf has the nibbles of the columns j and j+16 of 32 in byte j, for j under 16:
-// they are the low or, for a shift of 4, the high nibbles of 32 bytes.
-func pairsOf(bytes []byte, shift int) (low, high uint64) {
+// nibblesOf packs the low nibbles of 32 bytes, or for a shift of 4 the high ones, into 16:
+// byte j gets those of the columns j and j+16. It gives the first and the second eight bytes.
+func nibblesOf(bytes []byte, shift int) (first, second uint64) {
 	const nibbles = 0x0f0f0f0f0f0f0f0f
-	pair := func(j int) uint64 {
+	eight := func(j int) uint64 {
 		return word(bytes, j)>>shift&nibbles | word(bytes, j+16)>>shift&nibbles<<4
 	}
-	return pair(0), pair(8)
+	return eight(0), eight(8)
 }
 
-// quadsOf has two bits of each of the columns j, j+8, j+16 and j+24 of 32 in byte
-// j: they are those at shift of 32 bytes.
+// quadsOf packs two bits of each of 32 bytes, those at shift, into eight bytes: byte j gets
+// those of the columns j, j+8, j+16 and j+24.
 func quadsOf(bytes []byte, shift int) (quads uint64) {
 	for i := range 4 {
 		quads |= word(bytes, 8*i) >> shift & 0x0303030303030303 << (2 * i)
@@ -31,7 +31,7 @@ func quadsOf(bytes []byte, shift int) (quads uint64) {
 	return quads
 }
 
-// highBits has, for each bit b of 32 bytes, the word whose bit j is that of byte j.
+// highBits gives, for each bit b of 32 bytes, the word whose bit j is bit b of byte j.
 func highBits(bytes []byte) (words [8]uint32) {
 	for i := range 4 {
 		square := transposeBits(word(bytes, 8*i))
@@ -42,15 +42,14 @@ func highBits(bytes []byte) (words [8]uint32) {
 	return words
 }
 
-// rowMXFP4 writes half the scale as bfloat16, which has it exactly, for a table of
-// doubled numbers.
+// rowMXFP4 writes half the scale as bfloat16, which holds it exactly, since the table of
+// numbers is doubled.
 func rowMXFP4(dst, block []byte) {
 	binary.LittleEndian.PutUint16(dst, uint16(math.Float32bits(ref.HalfPower(block[0]))>>16))
 	copy(dst[2:], block[1:])
 }
 
-// rowQ2_K: the bytes of scale and minimum stay as they are, one for each half of a
-// block of 32.
+// rowQ2_K keeps the bytes of scale and minimum, one for each half of a block of 32.
 func rowQ2_K(dst, block []byte) {
 	copy(dst, block[80:84])
 	for b := range 8 {
@@ -77,7 +76,7 @@ func rowQ4_K(dst, block []byte) {
 	for b := range 8 {
 		at := 4 + 18*b
 		dst[at], dst[at+1] = ref.ScaleMin(block[4:16], b)
-		low, high := pairsOf(block[16+b/2*32:], b%2*4)
+		low, high := nibblesOf(block[16+b/2*32:], b%2*4)
 		putWord(dst, at+2, low)
 		putWord(dst, at+10, high)
 	}
@@ -89,7 +88,7 @@ func rowQ5_K(dst, block []byte) {
 	for b, bits := range high {
 		at := 4 + 22*b
 		dst[at], dst[at+1] = ref.ScaleMin(block[4:16], b)
-		first, second := pairsOf(block[48+b/2*32:], b%2*4)
+		first, second := nibblesOf(block[48+b/2*32:], b%2*4)
 		binary.LittleEndian.PutUint32(dst[at+2:], bits)
 		putWord(dst, at+6, first)
 		putWord(dst, at+14, second)
@@ -101,7 +100,7 @@ func rowQ6_K(dst, block []byte) {
 	for b := range 8 {
 		at := 2 + 26*b
 		dst[at], dst[at+1] = block[192+2*b], block[193+2*b]
-		first, second := pairsOf(block[b/4*64+b%2*32:], b/2%2*4)
+		first, second := nibblesOf(block[b/4*64+b%2*32:], b/2%2*4)
 		putWord(dst, at+2, first)
 		putWord(dst, at+10, second)
 		putWord(dst, at+18, quadsOf(block[128+b/4*32:], b%4*2))

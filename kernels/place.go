@@ -6,7 +6,8 @@ import (
 	"github.com/forebay-io/forebay/kernels/ref"
 )
 
-// place is ref's, with the loops over a narrow type's numbers in assembly where there are any.
+// place is ref's Place, with the loops over the numbers of a narrow type in assembly where
+// the set has them.
 func (v *vector) place(l *KVLayout, keys, values []byte, page, slot int, key, value []float32) {
 	checkPlace(l, keys, values, page, slot, key, value)
 	if l.KVType == KVF32 || v.placeHalves == nil {

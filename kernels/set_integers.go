@@ -57,12 +57,12 @@ func (s *Set) withIntegers(d *integers) *Set {
 
 func blockBytes(b *Block) *byte { return (*byte)(unsafe.Pointer(b)) }
 
-// chunkBytes is how much of the activations is multiplied with all weights before
-// the next: about half of a core's second-level cache.
+// chunkBytes is the size of a chunk of activations, which is multiplied with all weights
+// before the next chunk: about half of a core's second-level cache.
 const chunkBytes = 512 << 10
 
-// multiply walks over one or two vectors of weight rows at a time, which stay in the
-// first-level cache for all activations of a chunk, which stays in the second.
+// multiply goes through the weights by one or two vectors of rows at a time. They stay in the
+// first-level cache for all activations of a chunk, which stays in the second-level cache.
 func (d *integers) multiply(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
 	checkMatMul(dst, dstStride, m, len(x)*BlockLen, n, r0, r1)
 	rowBlocks := m.Cols / BlockLen
@@ -76,9 +76,9 @@ func (d *integers) multiply(dst []float32, dstStride int, m *Matrix, x []Block, 
 	}
 }
 
-// multiplyChunk multiplies all rows of a chunk with the tiles of two vectors, and then
-// with the next ones. Calls that follow each other on the same tiles share the fetching
-// of the next: the first fetches one, the second the other. With AMX, RowTile rows of
+// multiplyChunk multiplies all rows of a chunk with the tiles of two vectors, and then with
+// the next ones. Consecutive calls on the same tiles share the prefetching of the next: the
+// first call fetches one tile, the second the other. With AMX, RowTile rows of
 // activations are multiplied with whole tiles of weights at once.
 func (d *integers) multiplyChunk(dst []float32, dstStride int, m *Matrix, x []Block, n, r0, r1 int) {
 	product, amx := d.products[m.Type], d.amx[m.Type]

@@ -24,22 +24,22 @@ type vector struct {
 	expSum     func(x []float32, top float32) float32
 	weigh      func(x []float32, top, scale float32) float32
 	scale      func(x []float32, s float32)
-	cached     [3]cached // by KVType
-	pairs      *pairs    // for KVF16; may be nil
+	cached     [3]cached    // by KVType
+	pairs      *bfloatPairs // for KVF16; may be nil
 
 	placeHalves func(dst *byte, step int, x *float32, n int)
 	placeBytes  func(dst *byte, step int, x *float32, n int, by float32)
 	absMax      func(x *float32, n int) uint32
 }
 
-// cached are the loops that read keys and values of one type, without scales.
+// cached are the loops over keys and values of one type, without scales.
 type cached struct {
 	dots       func(dst *float32, dstStride int, q *float32, dim, rows int, k *byte, kStride, count int, scale float32, ahead *byte)
 	accumulate func(out *float32, dim, rows int, v *byte, p *float32, pStride, count int, ahead *byte)
 }
 
-// withPairs is s, of which v are the loops, with the attention that p has.
-func (s *Set) withPairs(name string, v *vector, p *pairs) *Set {
+// withPairs is s, whose loops are v, with the attention of p.
+func (s *Set) withPairs(name string, v *vector, p *bfloatPairs) *Set {
 	with, own := *s, *v
 	own.pairs = p
 	with.Name, with.Attend = name, own.attend

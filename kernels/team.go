@@ -8,10 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// How long a waiting worker stays awake: spinRounds times, it looks spinLoads
-// times for news, with a pause in between, and then lets other goroutines run. The
-// time covers the serial pieces between the parallel ones of a step; a longer idle
-// time costs a wake-up.
+// How long a waiting worker stays awake: spinRounds times it checks spinLoads times for
+// work, with a pause in between, and then lets other goroutines run. That covers the
+// serial sections between the parallel ones of a step; a longer idle time costs a wake-up.
 const (
 	spinLoads  = 16
 	spinRounds = 100
@@ -35,7 +34,7 @@ type Team struct {
 	failure atomic.Pointer[error]
 }
 
-// member is one worker but the caller, on its own cache line.
+// member is a worker other than the caller, on its own cache line.
 type member struct {
 	gate gate
 	_    [64]byte
@@ -48,7 +47,7 @@ func NewTeam(workers int) *Team {
 	}
 	t := &Team{rounds: spinRounds, members: make([]member, workers-1)}
 	if runtime.GOMAXPROCS(0) < workers {
-		t.rounds = 1 // a spinning worker would hold up the one it waits for
+		t.rounds = 1 // a spinning worker would take the processor from the one it waits for
 	}
 	t.caller.init()
 	for i := range t.members {
@@ -174,22 +173,21 @@ func Split(total, tile, worker, workers int) (lo, hi int) {
 	return min(lo, total), min(hi, total)
 }
 
-// pieceEnds are where the rounds of pieces end, in eighths of the whole.
-var pieceEnds = [...]int{0, 4, 6, 7, 8}
+// portionEnds are where the rounds of portions end, in eighths of the whole.
+var portionEnds = [...]int{0, 4, 6, 7, 8}
 
-// Piece gives piece i of total, in multiples of tile but for the end of the last one. It
-// reports false where there are no more; some may be empty. Workers that take one
-// piece after the other end at about the same time, though some be slower or
-// begin later: the first pieces, one for each worker, are half of the whole, and the
-// last ones small.
-func Piece(total, tile, i, workers int) (lo, hi int, ok bool) {
+// Portion gives portion i of total, in multiples of tile but for the end of the last one. It
+// reports false where there are no more; some may be empty. Workers that take one portion
+// after the other end at about the same time, even if some are slower or begin later: the
+// first portions, one for each worker, are half of the whole, and the last ones are small.
+func Portion(total, tile, i, workers int) (lo, hi int, ok bool) {
 	round, place := i/workers, i%workers
-	if round >= len(pieceEnds)-1 {
+	if round >= len(portionEnds)-1 {
 		return total, total, false
 	}
-	tiles, eighths := (total+tile-1)/tile, pieceEnds[round+1]-pieceEnds[round]
+	tiles, eighths := (total+tile-1)/tile, portionEnds[round+1]-portionEnds[round]
 	at := func(place int) int {
-		return min(total, tiles*(pieceEnds[round]*workers+place*eighths)/(8*workers)*tile)
+		return min(total, tiles*(portionEnds[round]*workers+place*eighths)/(8*workers)*tile)
 	}
 	return at(place), at(place + 1), true
 }

@@ -29,7 +29,7 @@ func TestTeamRunsEveryWorkerOnce(t *testing.T) {
 	}
 }
 
-// TestTeamOnOneProcessor: waiting must leave the processor to who is waited for.
+// TestTeamOnOneProcessor: a waiting worker leaves the processor to the one it waits for.
 func TestTeamOnOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	team := NewTeam(5)
@@ -147,26 +147,26 @@ func BenchmarkTeamRun(b *testing.B) {
 	}
 }
 
-// TestPiecesCoverAll: the pieces of every count follow each other in some order without gap or overlap.
-func TestPiecesCoverAll(t *testing.T) {
+// TestPortionsCoverAll: the portions of every total cover it, in any order, without gap or overlap.
+func TestPortionsCoverAll(t *testing.T) {
 	for workers := 1; workers <= 9; workers++ {
 		for _, tile := range []int{1, 16, 32} {
 			for total := range 700 {
 				seen := make([]int, total)
 				for i := 0; ; i++ {
-					lo, hi, ok := Piece(total, tile, i, workers)
+					lo, hi, ok := Portion(total, tile, i, workers)
 					if !ok {
 						break
 					}
 					if lo%tile != 0 && lo != total || hi%tile != 0 && hi != total || lo > hi {
-						t.Fatalf("piece %d of %d for %d workers, tiles of %d: [%d,%d)", i, total, workers, tile, lo, hi)
+						t.Fatalf("portion %d of %d for %d workers, tiles of %d: [%d,%d)", i, total, workers, tile, lo, hi)
 					}
 					for at := lo; at < hi; at++ {
 						seen[at]++
 					}
 				}
 				if slices.ContainsFunc(seen, func(n int) bool { return n != 1 }) {
-					t.Fatalf("pieces of %d for %d workers, tiles of %d: each row is in %v", total, workers, tile, seen)
+					t.Fatalf("portions of %d for %d workers, tiles of %d: each row is in %v", total, workers, tile, seen)
 				}
 			}
 		}

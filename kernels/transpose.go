@@ -2,11 +2,11 @@ package kernels
 
 import "encoding/binary"
 
-// The transposition of 16 rows, eight bytes of a row at a time: a block of 8×8
-// bytes in eight words is swapped in quarters, sixteenths and single bytes.
+// The transposition of 16 rows, eight bytes of a row at a time: a block of 8×8 bytes in
+// eight words is transposed by exchanging bytes, then 16 bits, then 32 bits.
 
-// sixteen are the rows of a tile.
-type sixteen [RowTile][]byte
+// tileRows are the rows of a tile.
+type tileRows [RowTile][]byte
 
 func word(b []byte, at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 
@@ -17,23 +17,23 @@ func exchange(a, b uint64, shift int, mask uint64) (uint64, uint64) {
 }
 
 // layEight writes 8 columns of bytes, stride bytes apart: byte at+i of all rows at i·stride.
-func layEight(dst []byte, stride int, rows *sixteen, at int) {
-	const bytes, pairs, fours = 0x00ff00ff00ff00ff, 0x0000ffff0000ffff, 0x00000000ffffffff
+func layEight(dst []byte, stride int, rows *tileRows, at int) {
+	const one, two, four = 0x00ff00ff00ff00ff, 0x0000ffff0000ffff, 0x00000000ffffffff
 	for half := 0; half < RowTile; half += 8 {
 		a, b, c, d := word(rows[half], at), word(rows[half+1], at), word(rows[half+2], at), word(rows[half+3], at)
 		e, f, g, h := word(rows[half+4], at), word(rows[half+5], at), word(rows[half+6], at), word(rows[half+7], at)
-		a, b = exchange(a, b, 8, bytes)
-		c, d = exchange(c, d, 8, bytes)
-		e, f = exchange(e, f, 8, bytes)
-		g, h = exchange(g, h, 8, bytes)
-		a, c = exchange(a, c, 16, pairs)
-		b, d = exchange(b, d, 16, pairs)
-		e, g = exchange(e, g, 16, pairs)
-		f, h = exchange(f, h, 16, pairs)
-		a, e = exchange(a, e, 32, fours)
-		b, f = exchange(b, f, 32, fours)
-		c, g = exchange(c, g, 32, fours)
-		d, h = exchange(d, h, 32, fours)
+		a, b = exchange(a, b, 8, one)
+		c, d = exchange(c, d, 8, one)
+		e, f = exchange(e, f, 8, one)
+		g, h = exchange(g, h, 8, one)
+		a, c = exchange(a, c, 16, two)
+		b, d = exchange(b, d, 16, two)
+		e, g = exchange(e, g, 16, two)
+		f, h = exchange(f, h, 16, two)
+		a, e = exchange(a, e, 32, four)
+		b, f = exchange(b, f, 32, four)
+		c, g = exchange(c, g, 32, four)
+		d, h = exchange(d, h, 32, four)
 		out := dst[half : 7*stride+half+8]
 		binary.LittleEndian.PutUint64(out, a)
 		binary.LittleEndian.PutUint64(out[stride:], b)
@@ -46,8 +46,8 @@ func layEight(dst []byte, stride int, rows *sixteen, at int) {
 	}
 }
 
-// layBytes writes n columns of bytes.
-func layBytes(dst []byte, rows *sixteen, at, n int) {
+// layBytes writes n bytes of each row, one at a time.
+func layBytes(dst []byte, rows *tileRows, at, n int) {
 	if n < 8 {
 		for r, row := range rows {
 			for i, b := range row[at : at+n] {
@@ -57,17 +57,17 @@ func layBytes(dst []byte, rows *sixteen, at, n int) {
 		return
 	}
 	for i := 0; i < n; i += 8 {
-		i = min(i, n-8) // the last eight may begin among those before
+		i = min(i, n-8) // the last eight may overlap those before
 		layEight(dst[RowTile*i:], RowTile, rows, at+i)
 	}
 }
 
-// cacheLine is how far a row is read before the next one: where rows are a power of
-// two apart, sixteen lines at once do not fit into the cache.
+// cacheLine is how many bytes of a row are read before the next row: where rows are a power
+// of two apart, sixteen lines at once do not fit into the cache.
 const cacheLine = 64
 
 // layHalves writes n bytes of each row, two at a time.
-func layHalves(dst []byte, rows *sixteen, at, n int) {
+func layHalves(dst []byte, rows *tileRows, at, n int) {
 	const one, two = 0x0000ffff0000ffff, 0x00000000ffffffff
 	words := n &^ 7
 	for line := 0; line < words; line += cacheLine {
@@ -94,7 +94,7 @@ func layHalves(dst []byte, rows *sixteen, at, n int) {
 }
 
 // layWords writes n bytes of each row, four at a time.
-func layWords(dst []byte, rows *sixteen, at, n int) {
+func layWords(dst []byte, rows *tileRows, at, n int) {
 	words := n &^ 7
 	for line := 0; line < words; line += cacheLine {
 		for r := 0; r < RowTile; r += 2 {
@@ -113,17 +113,17 @@ func layWords(dst []byte, rows *sixteen, at, n int) {
 	}
 }
 
-// layAbove128 is layWords of signed bytes, which it lifts by 128.
-func layAbove128(dst []byte, rows *sixteen, at, n int) {
+// layAbove128 is layWords of signed bytes, to which it adds 128.
+func layAbove128(dst []byte, rows *tileRows, at, n int) {
 	layWords(dst, rows, at, n)
 	for i := 0; i < RowTile*n; i += 8 {
 		binary.LittleEndian.PutUint64(dst[i:], word(dst, i)^0x8080808080808080)
 	}
 }
 
-// layWordsPlanes: a word, whose bit j is column j's, and bytes that are laid as
-// words. Behind them are the planes of eight groups of four columns, with four bits for each row.
-func layWordsPlanes(dst []byte, rows *sixteen, at, n int) {
+// layWordsPlanes lays out a word, whose bit j belongs to column j, and bytes, as layWords
+// does. Behind them are the planes of eight groups of four columns, with four bits a row.
+func layWordsPlanes(dst []byte, rows *tileRows, at, n int) {
 	layWords(dst, rows, at+4, n-4)
 	var planes [8]uint64
 	for r, row := range rows {
@@ -137,29 +137,31 @@ func layWordsPlanes(dst []byte, rows *sixteen, at, n int) {
 	}
 }
 
-// layFives: a word, whose bit j is column j's, and 16 pairs. A pair's two planes are behind it.
-func layFives(dst []byte, rows *sixteen, at, _ int) {
+// layFives lays out such a word and 16 bytes of nibbles. The two planes of a byte's columns
+// are behind it.
+func layFives(dst []byte, rows *tileRows, at, _ int) {
 	layEight(dst, 20, rows, at+4)
 	layEight(dst[8*20:], 20, rows, at+12)
 	layPlanes(dst[16:], 20, [4]int{0, 8 * 20, 2, 8*20 + 2}, rows, at)
 }
 
-// layThrees: such a word and 8 quads. A quad's four planes are behind it.
-func layThrees(dst []byte, rows *sixteen, at, _ int) {
+// layThrees lays out such a word and 8 quads. A quad's four planes are behind it.
+func layThrees(dst []byte, rows *tileRows, at, _ int) {
 	layEight(dst, 24, rows, at+4)
 	layPlanes(dst[16:], 24, [4]int{0, 2, 4, 6}, rows, at)
 }
 
-// laySixes: 8 pairs of the columns j and j+16, 8 of j+8 and j+24, 8 quads; j by j.
-func laySixes(dst []byte, rows *sixteen, at, _ int) {
+// laySixes lays out, for each j, the nibbles of the columns j and j+16, those of j+8 and
+// j+24, and the quad of all four.
+func laySixes(dst []byte, rows *tileRows, at, _ int) {
 	for i := range 3 {
 		layEight(dst[RowTile*i:], 3*RowTile, rows, at+8*i)
 	}
 }
 
-// layPlanes writes, for each bit of the rows' words, a bit for each row: those of
-// bit 8b+i at first[b]+i·stride.
-func layPlanes(dst []byte, stride int, first [4]int, rows *sixteen, at int) {
+// layPlanes writes a plane for each bit of the rows' words: that of bit 8b+i to
+// first[b]+i·stride.
+func layPlanes(dst []byte, stride int, first [4]int, rows *tileRows, at int) {
 	for half := range 2 {
 		two := func(r int) uint64 { // the words of two rows
 			low, high := rows[8*half+r][at:], rows[8*half+r+4][at:]

@@ -35,8 +35,8 @@ type typeInfo struct {
 	blockLen, blockBytes int
 }
 
-// typeTable has the types we compute with. Block layouts are ggml's; package ref
-// says them at its dequantisers.
+// typeTable has the types we compute with. Block layouts are ggml's; package ref documents
+// them at its dequantisers.
 var typeTable = map[Type]typeInfo{
 	F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2},
 	Q8_0: {"Q8_0", 32, 34}, Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20}, Q5_0: {"Q5_0", 32, 22}, Q5_1: {"Q5_1", 32, 24},
@@ -44,7 +44,7 @@ var typeTable = map[Type]typeInfo{
 	IQ4_NL: {"IQ4_NL", 32, 18}, IQ4_XS: {"IQ4_XS", 256, 136}, MXFP4: {"MXFP4", 32, 17},
 }
 
-// foreignTypes names the types that other programs write and we do not compute with.
+// foreignTypes names types that other programs write and that we do not compute with.
 var foreignTypes = map[Type]string{
 	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
 	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",

@@ -10,8 +10,8 @@ import (
 	"github.com/forebay-io/forebay/kernels/ref"
 )
 
-// neonCached are neon's loops over keys and values. Those of narrow types are made
-// numbers of, some positions at a time, before the loops read them.
+// neonCached are neon's loops over keys and values. Narrow types are widened to float32, some
+// positions at a time, before the loops read them.
 func neonCached() (all [3]cached) {
 	all[KVF32] = cached{
 		dots: func(dst *float32, dstStride int, q *float32, dim, rows int, k *byte, kStride, count int, scale float32, ahead *byte) {
@@ -36,16 +36,16 @@ func neonCached() (all [3]cached) {
 
 func float32At(b *byte) *float32 { return (*float32)(unsafe.Pointer(b)) }
 
-// widenedMax is how many numbers are made at once: they lie on the stack.
+// widenedMax is how many numbers are widened at once, on the stack.
 const widenedMax = 2048
 
-// widened reads numbers of size bytes, which widen makes float32 of. No output
-// depends on how many positions are taken at once.
+// widened is the loops over numbers of size bytes, which widen makes float32. No output
+// depends on how many positions are widened at once.
 func widened(size int, widen func(dst []float32, src []byte)) cached {
 	return cached{
 		dots: func(dst *float32, dstStride int, q *float32, dim, rows int, k *byte, kStride, count int, scale float32, _ *byte) {
 			var some [widenedMax]float32
-			numbers, most := pieces(some[:], dim)
+			numbers, most := room(some[:], dim)
 			for at := 0; at < count; at += most {
 				n := min(most, count-at)
 				for d := range dim {
@@ -56,7 +56,7 @@ func widened(size int, widen func(dst []float32, src []byte)) cached {
 		},
 		accumulate: func(out *float32, dim, rows int, v *byte, p *float32, pStride, count int, _ *byte) {
 			var some [widenedMax]float32
-			numbers, most := pieces(some[:], dim)
+			numbers, most := room(some[:], dim)
 			for at := 0; at < count; at += most {
 				n := min(most, count-at)
 				widen(numbers[:n*dim], unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(v), at*dim*size)), n*dim*size))
@@ -66,8 +66,8 @@ func widened(size int, widen func(dst []float32, src []byte)) cached {
 	}
 }
 
-// pieces is room for the numbers of most positions of dim numbers each.
-func pieces(some []float32, dim int) (numbers []float32, most int) {
+// room is space for the numbers of most positions, dim numbers each.
+func room(some []float32, dim int) (numbers []float32, most int) {
 	if dim > len(some) {
 		return make([]float32, dim), 1
 	}

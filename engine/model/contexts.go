@@ -14,7 +14,7 @@ type contexts struct {
 	piecesMax int // of one context
 	items     []contextPiece
 	left      []atomic.Int32 // [tile and head] pieces that are not computed yet
-	parts     []float32      // [tile and head][piecesMax][PartLen]
+	parts     []float32      // [tile and head][piecesMax][PartialLen]
 }
 
 // contextPiece is piece number piece of the count that the context of a tile
@@ -26,14 +26,14 @@ func (m *Model) headItemsMax() int { return tileItems * m.team.Workers() }
 
 // newContexts reserves room for contexts of contextTokens.
 func (m *Model) newContexts(contextTokens int, rows func(n, width int) []float32) contexts {
-	pieces := (contextTokens + kernels.AttendSpan - 1) / kernels.AttendSpan
+	pieces := (contextTokens + kernels.PieceLen - 1) / kernels.PieceLen
 	if pieces < 2 || m.set.Merge == nil {
 		return contexts{}
 	}
 	most := m.headItemsMax()
 	return contexts{
 		piecesMax: pieces, items: make([]contextPiece, 0, most*pieces), left: make([]atomic.Int32, most),
-		parts: rows(most, pieces*kernels.PartLen(m.group, m.config.HeadDim)),
+		parts: rows(most, pieces*kernels.PartialLen(m.group, m.config.HeadDim)),
 	}
 }
 
@@ -46,7 +46,7 @@ func (p *pass) layContexts() {
 		return // a tile of several rows would need as many parts
 	}
 	for i, t := range b.tiles {
-		count := b.positions[t.row]/kernels.AttendSpan + 1
+		count := b.positions[t.row]/kernels.PieceLen + 1
 		for piece := range count {
 			for head := range heads {
 				x.items = append(x.items, contextPiece{tile: i, head: head, piece: piece, count: count})
@@ -71,11 +71,11 @@ func (x *contexts) begin(heads int) {
 // reports whether a.Out is written, which the last piece of a tile and head does.
 func (p *pass) attendPiece(a *kernels.Attention, i contextPiece) bool {
 	x, at := &p.batch.contexts, i.tile*p.m.config.KVHeads+i.head
-	size := kernels.PartLen(p.m.group, p.m.config.HeadDim)
+	size := kernels.PartialLen(p.m.group, p.m.config.HeadDim)
 	parts := row(x.parts, at, x.piecesMax*size)[:i.count*size]
-	a.Part, a.Span = row(parts, i.piece, size), i.piece
+	a.Partial, a.Piece = row(parts, i.piece, size), i.piece
 	p.m.set.Attend(a)
-	a.Part = nil
+	a.Partial = nil
 	if x.left[at].Add(-1) > 0 {
 		return false
 	}

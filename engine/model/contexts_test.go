@@ -13,7 +13,7 @@ import (
 // of a KV head: each token has the same bits as in a tile of the prompt.
 func TestLongContextsInPieces(t *testing.T) {
 	shape := gguftest.Tiny{Type: kernels.Q8_0, Seed: 5, Layers: 2, Embed: 64, FF: 96, Heads: 4, KVHeads: 2, HeadDim: 16, Vocab: 270, Context: 3000}
-	const length, decoded = 2*kernels.AttendSpan + 70, 60
+	const length, decoded = 2*kernels.PieceLen + 70, 60
 	f, tokens := parseTiny(t, shape), randomTokens(rand.New(rand.NewPCG(1, 9)), length, shape.Vocab)
 	for _, set := range kernels.Sets() {
 		if set.Merge == nil {

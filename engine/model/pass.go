@@ -178,7 +178,7 @@ const pieceRows = 2 * kernels.RowTile
 func (p *pass) pieces(rows int) iter.Seq2[int, int] {
 	return func(yield func(lo, hi int) bool) {
 		for {
-			lo, hi, ok := kernels.Piece(rows, pieceRows, int(p.taken.Add(1))-1, p.m.team.Workers())
+			lo, hi, ok := kernels.Portion(rows, pieceRows, int(p.taken.Add(1))-1, p.m.team.Workers())
 			if !ok || lo < hi && !yield(lo, hi) {
 				return
 			}

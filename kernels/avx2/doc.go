@@ -1,7 +1,7 @@
 // Package avx2 holds the hot loops in AVX2 assembly. kernels composes them into the
 // set "avx2"; this package knows nothing of matrices, pages or processors. The
 // caller checks that the processor has AVX2, FMA and F16C, and every shape: nothing
-// here looks at a bound.
+// here checks a bound.
 //
 // impl_amd64.s and stubs.go are written by kernels/_gen. On other architectures
 // and under the build tag purego the package has no functions.

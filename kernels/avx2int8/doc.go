@@ -1,7 +1,7 @@
 // Package avx2int8 holds matrix products with AVX2's products of bytes, and the rounding
 // of activations that they need. kernels composes them, with package avx2, into the set
 // "avx2int8"; this package knows nothing of matrices or processors. The caller checks
-// that the processor has AVX2, FMA and F16C, and every shape: nothing here looks at a
+// that the processor has AVX2, FMA and F16C, and every shape: nothing here checks a
 // bound.
 //
 // impl_amd64.s and stubs.go are written by kernels/_gen. On other architectures
@@ -11,7 +11,7 @@ package avx2int8
 const (
 	// Lanes is how many rows of weights a vector holds.
 	Lanes = 8
-	// RowsMax is how many rows of activations one MatMul call takes. A frame has room for
-	// as many (passingRows in kernels/_gen).
+	// RowsMax is how many rows of activations one MatMul call takes. Its frame has room for
+	// no more (passingRows in kernels/_gen).
 	RowsMax = 12
 )

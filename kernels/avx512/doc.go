@@ -1,7 +1,7 @@
 // Package avx512 holds the hot loops in AVX-512 assembly. kernels composes them into the
 // set "avx512"; this package knows nothing of matrices, pages or processors. The
 // caller checks that the processor has AVX-512 F, DQ and BMI2, and every shape: nothing
-// here looks at a bound.
+// here checks a bound.
 //
 // impl_amd64.s and stubs.go are written by kernels/_gen. On other architectures
 // and under the build tag purego the package has no functions.

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Allow asks the operating system to save the tiles' registers for this process, which is
-// for as long as it runs, and says whether the functions here may be called.
+// Allow asks the operating system to save the tile registers for this process, as long as it
+// runs, and reports whether the functions here may be called.
 func Allow() bool {
 	const (
 		requestPermission = 0x1023 // ARCH_REQ_XCOMP_PERM
-		tileData          = 18     // its number among the parts of a processor's state
+		tileData          = 18     // the component of the processor's state, XFEATURE_XTILEDATA
 	)
 	if x := &cpu.X86; !x.HasAMXTile || !x.HasAMXInt8 {
 		return false

@@ -2,5 +2,5 @@
 
 package avx512amx
 
-// Allow says that the functions here may not be called: how to ask other systems is not known here.
+// Allow reports that the functions here may not be called: only Linux is asked.
 func Allow() bool { return false }

@@ -2,7 +2,7 @@
 // rounding of activations that they need. kernels composes them, with package avx512,
 // into the set "avx512vnni"; this package knows nothing of matrices or processors. The
 // caller checks that the processor has AVX-512 F, BW, DQ and VNNI, and every shape:
-// nothing here looks at a bound.
+// nothing here checks a bound.
 //
 // impl_amd64.s and stubs.go are written by kernels/_gen. On other architectures
 // and under the build tag purego the package has no functions.
@@ -13,7 +13,7 @@ const (
 	Lanes = 16
 	// RowsMax is how many rows of activations one MatMul call takes.
 	RowsMax = 6
-	// FewRows is up to how many of them one vector of weight rows a call is faster than
-	// two, which a call with less than three must not have.
+	// FewRows is the number of rows up to which a call with one vector of weight rows is
+	// faster than a call with two. Two need at least three rows.
 	FewRows = 4
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// activation is an operation on each number, or each pair of gate and up, alone.
+// activation is an operation on each number, or on each gate with its up.
 type activation struct {
 	name      string
 	run       func(s *kernels.Set, dst, gate, up []float32)
@@ -29,8 +29,8 @@ var activations = []activation{
 		func(_, _, want float64) float64 { return 8*u*math.Abs(want) + capLimit*0x1p-148 }},
 }
 
-// gatedTolerance is for a/(1+exp(z))·b: roundings of z count where exp(z) does, and
-// from exp(87) on a quotient loses its last places, for it is subnormal.
+// gatedTolerance is for a/(1+exp(z))·b: roundings of z count where exp(z) does, and from
+// exp(87) on a quotient loses its last places, since it is subnormal.
 func gatedTolerance(roundings float64, z func(gate float64) float64) func(gate, up, want float64) float64 {
 	return func(gate, up, want float64) float64 {
 		z := z(gate)

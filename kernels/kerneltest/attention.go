@@ -10,7 +10,7 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// cache is a random paged KV cache and one query on it.
+// cache is a random paged KV cache with one query.
 type cache struct {
 	k, v []float32 // [position][HeadDim], of the one KV head that is looked at
 	a    kernels.Attention
@@ -24,7 +24,7 @@ func (c *checker) newCache(r *rand.Rand, dim, group, context int) *cache {
 	}}
 }
 
-// lay spreads the positions over pages in random order and leaves NaN in all places that are not the query's.
+// lay spreads the positions over pages in random order and leaves NaN everywhere else.
 func (c *cache) lay(r *rand.Rand, pageTokens, heads int) *kernels.Attention {
 	a := c.a
 	context := len(c.k) / a.HeadDim
@@ -121,13 +121,13 @@ func (c *checker) attendEveryShape(t *testing.T) {
 	for context := 1; context <= 200; context++ {
 		c.compareAttend(t, r, 16, 3, context, r.IntN(context))
 	}
-	for _, context := range []int{kernels.AttendSpan, kernels.AttendSpan + 1, 3*kernels.AttendSpan + 77} {
+	for _, context := range []int{kernels.PieceLen, kernels.PieceLen + 1, 3*kernels.PieceLen + 77} {
 		c.compareAttend(t, r, 24, 2, context, 0)
 		c.compareAttend(t, r, 24, 2, context, r.IntN(context))
 	}
 }
 
-// attendInvariant lays the same positions out in many ways; the bits must stay.
+// attendInvariant lays out the same positions in many ways; the bits must stay.
 func (c *checker) attendInvariant(t *testing.T) {
 	r := random(2)
 	for range 10 {
@@ -146,9 +146,9 @@ func (c *checker) attendInvariant(t *testing.T) {
 	}
 }
 
-// attendTiles: every query of a tile has the bits it has alone, whatever the
-// tile, the pages and the window, and whatever lies behind it.
-func (c *checker) attendTiles(t *testing.T) {
+// attendQueries: each of several queries has the bits that it has alone, whatever the
+// number of queries, the pages, the window and the numbers behind them.
+func (c *checker) attendQueries(t *testing.T) {
 	r := random(5)
 	for range 50 {
 		dim, group, queries := 1+r.IntN(140), 1+r.IntN(8), 1+r.IntN(20)
@@ -184,16 +184,16 @@ func (c *checker) attendTiles(t *testing.T) {
 	}
 }
 
-// attendParts: the spans of some queries, each computed alone, have together the bits of
+// attendPieces: the pieces of the context, each computed alone and then merged, give the bits of
 // one call.
-func (c *checker) attendParts(t *testing.T) {
+func (c *checker) attendPieces(t *testing.T) {
 	if c.set.Merge == nil {
-		t.Skip("the set makes no parts")
+		t.Skip("the set makes no partial results")
 	}
 	r := random(23)
 	for range 12 {
 		dim, group, queries := 1+r.IntN(70), 1+r.IntN(4), 1+r.IntN(3)
-		to := 1 + r.IntN(4*kernels.AttendSpan)
+		to := 1 + r.IntN(4*kernels.PieceLen)
 		data := c.newCache(r, dim, group, to+queries-1)
 		data.a.Queries, data.a.To, data.a.Stride = queries, to, group*dim+r.IntN(5)
 		data.a.Q = normal(r, (queries-1)*data.a.Stride+group*dim)
@@ -207,16 +207,16 @@ func (c *checker) attendParts(t *testing.T) {
 		c.set.Attend(a)
 		whole := slices.Clone(a.Out)
 		clear(a.Out)
-		first, last := firstOf(a, 0)/kernels.AttendSpan, (to+queries-2)/kernels.AttendSpan
-		size := kernels.PartLen(queries*group, dim)
-		parts := slices.Repeat([]float32{float32(math.NaN())}, (last-first+1)*size)
+		first, last := firstOf(a, 0)/kernels.PieceLen, (to+queries-2)/kernels.PieceLen
+		size := kernels.PartialLen(queries*group, dim)
+		partials := slices.Repeat([]float32{float32(math.NaN())}, (last-first+1)*size)
 		for _, i := range r.Perm(last - first + 1) {
-			a.Part, a.Span = parts[i*size:(i+1)*size], first+i
+			a.Partial, a.Piece = partials[i*size:(i+1)*size], first+i
 			c.set.Attend(a)
 		}
-		c.set.Merge(a, parts)
+		c.set.Merge(a, partials)
 		if at := sameBits(a.Out, whole); at >= 0 {
-			t.Fatalf("%d queries of %d heads of %d up to %d, window %d: [%d] is %v in parts and %v whole", queries, group, dim, to, a.Window, at, a.Out[at], whole[at])
+			t.Fatalf("%d queries of %d heads of %d up to %d, window %d: [%d] is %v in pieces and %v whole", queries, group, dim, to, a.Window, at, a.Out[at], whole[at])
 		}
 	}
 }
@@ -235,8 +235,8 @@ func (c *checker) groupInvariant(t *testing.T, r *rand.Rand, data *cache, whole 
 	}
 }
 
-// attendSinks: a sink far above the scores leaves nothing to them, one far below
-// all, with the bits of none; one that is not finite does as ref says.
+// attendSinks: a sink far above the scores leaves them no weight. One far below leaves them
+// all weight, with the bits of no sink. One that is not finite gives what ref gives.
 func (c *checker) attendSinks(t *testing.T) {
 	r := random(3)
 	data := c.newCache(r, 24, 5, 19)

@@ -48,8 +48,8 @@ func (c *checker) elementwise(t *testing.T) {
 	}
 }
 
-// rotate compares bits on every number of pairs, in heads that go on behind them, and
-// holds that what is there and behind the last head stays.
+// rotate compares bits for every number of pairs, in heads that are longer than them, and
+// checks that the numbers behind the pairs and behind the last head stay.
 func (c *checker) rotate(t *testing.T) {
 	r := random(9)
 	for pairs := range 140 {
@@ -142,7 +142,7 @@ func allNaN(t *testing.T, x []float32) {
 	}
 }
 
-// peaks: the largest of each part, and NaN in none of its places goes unseen.
+// peaks compares the largest number of each group; a NaN is seen at every place.
 func (c *checker) peaks(t *testing.T) {
 	r := random(17)
 	for _, n := range append(lengths(), 511, 512, 513, 1024, 1700) {
@@ -168,7 +168,8 @@ func (c *checker) peaks(t *testing.T) {
 	}
 }
 
-// weigh: a unit in the last place for each of the exponent's, 1 for the top, 0 for −∞.
+// weigh allows a unit in the last place for each unit of the exponent, and demands 1 for the
+// top and 0 for −∞.
 func (c *checker) weigh(t *testing.T) {
 	r := random(19)
 	for _, n := range lengths() {

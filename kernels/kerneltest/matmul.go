@@ -11,7 +11,7 @@ import (
 	"github.com/forebay-io/forebay/kernels/ref"
 )
 
-// product is one random matrix product and what ref makes of it.
+// product is one random matrix product with ref's result.
 type product struct {
 	rows, cols, n int
 	raw           []byte
@@ -24,7 +24,7 @@ func (c *checker) newProduct(seed uint64, t kernels.Type, rows, cols, n int) *pr
 	return c.productOf(t, &product{rows: rows, cols: cols, n: n, raw: Weights(r, t, rows*cols), x: normal(r, n*cols)})
 }
 
-// productOf has ref make the product of weights and activations.
+// productOf computes the product of weights and activations with ref.
 func (c *checker) productOf(t kernels.Type, p *product) *product {
 	rows, cols, n := p.rows, p.cols, p.n
 	c.refer(t, p)
@@ -50,16 +50,16 @@ func (c *checker) productOf(t kernels.Type, p *product) *product {
 	return p
 }
 
-// refer has ref make the product of what the set sees.
+// refer computes with ref the product of the activations that the set sees.
 func (c *checker) refer(t kernels.Type, p *product) {
 	p.want = make([]float32, p.n*p.rows)
 	c.ref.MatMul(p.want, p.rows, c.ref.Pack(t, p.rows, p.cols, p.raw), kernels.Input{Numbers: c.seen(t, p.x)}, p.n, 0, p.rows)
 }
 
-// rounds says whether the set reads blocks for matrices of type t.
+// rounds reports whether the set reads blocks for matrices of type t.
 func (c *checker) rounds(t kernels.Type) bool { return c.set.Round != nil && t.BlockLen() > 1 }
 
-// seen is x as the set's MatMul reads it: its blocks' numbers, if it does.
+// seen is x as the set's MatMul reads it: where it rounds, the numbers of its blocks.
 func (c *checker) seen(t kernels.Type, x []float32) []float32 {
 	if !c.rounds(t) {
 		return x
@@ -72,7 +72,7 @@ func (c *checker) seen(t kernels.Type, x []float32) []float32 {
 	return seen
 }
 
-// input is x for the set's MatMul, and nothing that it should not read.
+// input is x for the set's MatMul, without what it should not read.
 func (c *checker) input(t kernels.Type, x []float32) kernels.Input {
 	if !c.rounds(t) {
 		return kernels.Input{Numbers: x}
@@ -90,13 +90,13 @@ func (p *product) first(rows, n int) *product {
 	return q
 }
 
-// withMinimum are the types whose numbers are a minimum and what is above it: the
-// sets may multiply both with the activations apart, so that their rounding counts.
+// withMinimum are the types whose numbers are a minimum and a difference. Sets may multiply
+// the two with the activations separately, so their rounding counts.
 var withMinimum = map[kernels.Type]bool{
 	kernels.Q4_1: true, kernels.Q5_1: true, kernels.Q2_K: true, kernels.Q4_K: true, kernels.Q5_K: true,
 }
 
-// largestOfBlocks replaces each number by the largest size among its 16.
+// largestOfBlocks replaces each number by the largest magnitude among its 16.
 func largestOfBlocks(w []float32) []float32 {
 	most := make([]float32, len(w))
 	for i := range w {
@@ -107,7 +107,7 @@ func largestOfBlocks(w []float32) []float32 {
 	return most
 }
 
-// columns is about n columns that a type's blocks divide.
+// columns is n rounded up to whole blocks of a type.
 func columns(t kernels.Type, n int) int {
 	block := t.BlockLen()
 	return (n + block - 1) / block * block
@@ -125,7 +125,7 @@ func (c *checker) compare(t *testing.T, typ kernels.Type, p *product) {
 	}
 }
 
-// matMulEveryShape varies one measure at a time, and all of them at random.
+// matMulEveryShape varies one dimension at a time, and all of them at random.
 func (c *checker) matMulEveryShape(t *testing.T) {
 	for _, typ := range types {
 		block := typ.BlockLen()
@@ -151,8 +151,8 @@ func (c *checker) matMulEveryShape(t *testing.T) {
 }
 
 // matMulExtremes has weights with all bits set, none, or the highest of each byte, and
-// activations that are rounded to the largest bytes, beside words whose lower bytes are
-// the least: sums of integers must have room for all of these.
+// activations that round to the largest bytes, beside outliers whose lower bytes are the
+// lowest: sums of integers must have room for all of them.
 func (c *checker) matMulExtremes(t *testing.T) {
 	const rows, n = 35, 24
 	for _, typ := range types {
@@ -242,8 +242,8 @@ func (c *checker) matMulBounds(t *testing.T) {
 	}
 }
 
-// matMulNonFinite puts one NaN or ∞ into the weights or the activations: ref says
-// which outputs it reaches, and no other may be touched.
+// matMulNonFinite puts one NaN or ∞ into the weights or the activations: it must reach the
+// outputs that it reaches in ref, and no others.
 func (c *checker) matMulNonFinite(t *testing.T) {
 	const rows, n = 37, 19
 	for _, typ := range types {
@@ -278,8 +278,8 @@ func (c *checker) matMulNonFinite(t *testing.T) {
 	}
 }
 
-// compareBroken: row bad of x holds one number that is not finite. Its outputs must
-// not be finite either, for ∞ may meet its negative; all others stay as they were.
+// compareBroken: row bad of x holds one number that is not finite. Its outputs must not be
+// finite either, but may differ from ref's, since ∞ may meet its negative. All others stay.
 func (c *checker) compareBroken(t *testing.T, typ kernels.Type, p *product, bad int) {
 	t.Helper()
 	got := make([]float32, p.n*p.rows)
@@ -291,8 +291,8 @@ func (c *checker) compareBroken(t *testing.T, typ kernels.Type, p *product, bad 
 	}
 }
 
-// infiniteScale: the row must not look sound. ref sums ∞·q over a block to NaN,
-// the sets may multiply ∞ with the block's sum. The other rows stay as they were.
+// infiniteScale: the row's outputs must not be finite. ref sums ∞·q over a block to NaN; the
+// sets may multiply ∞ with the block's sum. The other rows stay.
 func (c *checker) infiniteScale(t *testing.T, typ kernels.Type, scale uint16) {
 	const rows, n, bad = 37, 19, 5
 	cols := columns(typ, 96)
@@ -313,8 +313,8 @@ func (c *checker) compareNonFinite(t *testing.T, typ kernels.Type, p *product) {
 	c.compare(t, typ, p)
 }
 
-// roundEveryBlock compares the rounding with ref's, bit for bit: usual numbers, ones
-// that stand out, the extremes of what has a scale, ties, and what is not finite.
+// roundEveryBlock compares the rounding with ref's, bit for bit: usual numbers, outliers, the
+// extremes that still have a scale, ties, and numbers that are not finite.
 func (c *checker) roundEveryBlock(t *testing.T) {
 	if c.set.Round == nil {
 		t.Skip("the set reads numbers")

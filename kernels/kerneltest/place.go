@@ -8,8 +8,8 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// place compares pools byte by byte, for rows of every length with numbers of every
-// kind, and holds that nothing else is written.
+// place compares pools byte by byte, for rows of every length with numbers of every kind, and
+// checks that nothing else is written.
 func (c *checker) place(t *testing.T) {
 	r := random(8)
 	odd := []float32{0, float32(math.Copysign(0, -1)), 65504, 65519, 65520, -7e4, 1e30, math.MaxFloat32, 0x1p-14, 0x1p-25, -0x1.8p-24, 1e-40, 1e-31}

@@ -10,10 +10,11 @@ import (
 // bu is half a unit in the last place of 1 in bfloat16.
 const bu = 0x1p-9
 
-// roundedError bounds, for values of at most 1, what rounding to bfloat16 does to an output
-// whose scores' terms sum to top. q and k change a score by top·(2·bu+bu²), so a weight
-// by a factor of 1±wrong, its own rounding included. Σp·v/Σp, with weights that are wrong
-// by that and values by bu, is off by no more than this, for |v−out| ≤ 2.
+// roundedError bounds the error that rounding to bfloat16 makes in an output, for values of at
+// most 1 and scores whose terms sum to top. Rounding q and k changes a score by
+// top·(2·bu+bu²), and so a weight by a factor of 1±wrong, its own rounding included. With
+// such weights, and values that are off by bu, Σp·v/Σp is off by no more than this, since
+// |v−out| ≤ 2.
 func roundedError(top float64) float64 {
 	wrong := math.Exp(top*(2*bu+bu*bu))*(1+bu) - 1
 	if wrong >= 0.5 {
@@ -28,16 +29,16 @@ func bfloat(x float32) float64 {
 	return float64(math.Float32frombits((b + 0x7fff + b>>16&1) &^ 0xffff))
 }
 
-// cachedNumber is x as a page of halves has it, rounded to bfloat16.
+// cachedNumber is x as a page of halves holds it, rounded to bfloat16.
 func cachedNumber(x float32) float64 { return bfloat(ref.Half(ref.ToHalf(x))) }
 
-// roundedContextMax is how many positions lie in one chunk of the softmax, whose largest
-// score the weights are rounded beside.
+// roundedContextMax is how many positions a chunk of the softmax has. Weights are rounded
+// relative to its largest score.
 const roundedContextMax = 256
 
-// compareRounded holds outputs to plain arithmetic with rounded numbers, as closely as to ref
-// without rounding. A weight so near the middle of two bfloat16 numbers that float32 sums may
-// fall to either side is allowed both.
+// compareRounded compares outputs with plain arithmetic on rounded numbers, with the tolerance
+// that ref has without rounding. Where a weight is so close to the middle of two bfloat16
+// numbers that float32 sums may fall to either side, both are allowed.
 func (c *cache) compareRounded(t *testing.T, got []float32, from, context int) {
 	t.Helper()
 	dim := c.a.HeadDim
@@ -58,8 +59,8 @@ func (c *cache) compareRounded(t *testing.T, got []float32, from, context int) {
 	}
 }
 
-// roundedWeights are p of head g and their sum with the sink's; those positions whose p may
-// round either way make either a difference of p. The context lies in one chunk.
+// roundedWeights are p of head g and their sum with the sink's; either is the difference of p
+// at the positions whose p may round either way. The context lies in one chunk.
 func (c *cache) roundedWeights(g, from, context int, slack float64) (p []float64, either, sum float64) {
 	dim := c.a.HeadDim
 	most := math.Inf(-1)

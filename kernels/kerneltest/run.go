@@ -11,8 +11,8 @@ import (
 // u is half a unit in the last place of 1.
 const u = 0x1p-24
 
-// Run holds the set of that name to everything this package knows. It skips
-// where the processor or the build does not have the set.
+// Run checks the set of that name with everything that this package has. It skips where the
+// processor or the build does not have the set.
 func Run(t *testing.T, name string) {
 	set, err := kernels.Lookup(name)
 	if err != nil {
@@ -42,8 +42,8 @@ func Run(t *testing.T, name string) {
 		{"RMSNormLargeAndSmall", c.rmsNormRange},
 		{"AttendEveryShape", c.everyKVType(c.attendEveryShape)},
 		{"AttendSameBitsInAnyPages", c.everyKVType(c.attendInvariant)},
-		{"AttendSameBitsInAnyTile", c.everyKVType(c.attendTiles)},
-		{"AttendInParts", c.everyKVType(c.attendParts)},
+		{"AttendSameBitsBesideOthers", c.everyKVType(c.attendQueries)},
+		{"AttendInPieces", c.everyKVType(c.attendPieces)},
 		{"AttendSinks", c.everyKVType(c.attendSinks)},
 		{"PlaceWritesWhatRefDoes", c.everyKVType(c.place)},
 		{"KeepsInsideItsOperands", c.everyKVType(c.outside)},
@@ -56,12 +56,12 @@ func Run(t *testing.T, name string) {
 type checker struct {
 	set, ref *kernels.Set
 	kv       kernels.KVType // of the caches that newCache makes
-	round    bool           // of their attention
+	round    bool           // whether their attention may round
 }
 
 var kvTypes = []kernels.KVType{kernels.KVF32, kernels.KVF16, kernels.KVInt8}
 
-// everyKVType runs a test on caches of each type, and where sets may round in attention.
+// everyKVType runs a test on caches of each type, and once where sets may round in attention.
 func (c *checker) everyKVType(test func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) {
 		for _, c.kv = range kvTypes {
@@ -93,7 +93,7 @@ func normal(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// near says whether got may stand for want.
+// near reports whether got is within the tolerance of want.
 func near(got, want float32, tolerance float64) bool {
 	if got == want || (got != got && want != want) {
 		return true

@@ -28,7 +28,7 @@ func Weights(r *rand.Rand, t kernels.Type, n int) []byte {
 	return raw
 }
 
-// scalesAt is where a block has halves; its other bytes may be any.
+// scalesAt is where a block has halves. Its other bytes may have any value.
 var scalesAt = map[kernels.Type][]int{
 	kernels.Q4_1: {0, 2}, kernels.Q5_1: {0, 2}, kernels.Q2_K: {80, 82}, kernels.Q3_K: {108},
 	kernels.Q4_K: {0, 2}, kernels.Q5_K: {0, 2}, kernels.Q6_K: {208}, kernels.MXFP4: {},
@@ -41,7 +41,7 @@ func scalesOf(t kernels.Type) []int {
 	return []int{0}
 }
 
-// block is a block of random bytes with scales of a size that occurs.
+// block is a block of random bytes with scales of a usual size.
 func block(r *rand.Rand, t kernels.Type) []byte {
 	raw := make([]byte, t.BlockBytes())
 	for i := range raw {
@@ -59,7 +59,7 @@ func block(r *rand.Rand, t kernels.Type) []byte {
 	return raw
 }
 
-// fillElements sets all bytes of the blocks at raw that are no scales.
+// fillElements sets all bytes of the blocks at raw that are not scales.
 func fillElements(raw []byte, t kernels.Type, fill byte) {
 	for at := 0; at < len(raw); at += t.BlockBytes() {
 		block := raw[at:][:t.BlockBytes()]
@@ -84,7 +84,7 @@ func half(r *rand.Rand) uint16 {
 	return uint16(r.IntN(8<<10)) + 8<<10 | uint16(r.IntN(2))<<15
 }
 
-// scale is a half of the size that scales have, or a subnormal one.
+// scale is a half of the usual size of a scale, or a subnormal one.
 func scale(r *rand.Rand) uint16 {
 	if r.IntN(7) == 0 {
 		return uint16(r.IntN(1 << 10))

@@ -1,9 +1,9 @@
 // Package probe asks a processor for the most that it can do: loops of vector
 // arithmetic on registers, and loops that read memory and do nothing else.
 //
-// Goal: the roof that a kernel's speed is held against. Not here: clocks, threads
-// and buffers, which belong to whoever measures (bench/speed). What a processor
-// lacks is absent from Loops, and other architectures have none but the read loop.
+// Goal: the roof that a kernel's speed is compared with. Not here: clocks, threads
+// and buffers, which belong to the benchmark (bench/speed). Loops lacks instructions that
+// the processor does not have; other architectures have only the read loop.
 //
 // impl_amd64.s and stubs.go are written by kernels/_gen.
 package probe
@@ -23,7 +23,7 @@ type Loop struct {
 	// RoundOps is how many operations a round has; a multiplication and an
 	// addition are two.
 	RoundOps int
-	// Run does so many rounds, at least 1. It cannot be interrupted: keep it short.
+	// Run does that many rounds, at least 1. It cannot be interrupted: keep it short.
 	Run func(rounds int)
 }
 

@@ -1,7 +1,7 @@
 package ref
 
-// Attention is the work of some query tokens on one KV head. The fields are
-// those of kernels.Attention, which says what they mean.
+// Attention is the work of some query tokens on one KV head. The fields are those of
+// kernels.Attention, which documents them.
 type Attention struct {
 	Out, Q  []float32
 	Queries int
@@ -16,10 +16,10 @@ type Attention struct {
 	Scale   float32
 	SoftCap float32
 	Sinks   []float32
-	Round   bool // this and what follows has no meaning here
+	Round   bool // ignored here, like all that follows
 	Scores  []float32
-	Part    []float32
-	Span    int
+	Partial []float32
+	Piece   int
 }
 
 // Attend computes, for each query i and its query heads g: s[t] =
@@ -34,7 +34,7 @@ func Attend(a *Attention) {
 	}
 }
 
-// attend is one query of head g, which looks at what lies before to.
+// attend is one query of head g, which looks at the positions before to.
 func (a *Attention) attend(g int, q, out []float32, to int) {
 	from := 0
 	if a.Window > 0 {
@@ -67,7 +67,7 @@ func (a *Attention) attend(g int, q, out []float32, to int) {
 	}
 }
 
-// block is the block of a pool that position t lies in, and its slot there.
+// block gives the block of a pool in which position t lies, and its slot there.
 func (a *Attention) block(pool []byte, t int) (block []byte, slot int) {
 	return pool[a.Block(int(a.Pages[t/a.PageTokens]), a.KVHead):], t % a.PageTokens
 }

@@ -3,9 +3,9 @@
 // set that runs where no other does.
 //
 // Sums are carried in float64, in index order, and rounded to float32 once, so
-// a result depends on its own inputs alone: the package keeps the promise of
-// bit invariance that kernels.Set states.
+// a result depends only on its own inputs: the package keeps the promise of bit
+// invariance that kernels.Set states.
 //
-// It is not fast, and it imports nothing of ours. Shapes are checked by package
+// It is not fast, and it imports no other package of this module. Shapes are checked by package
 // kernels; here a wrong one is an index out of range.
 package ref

@@ -17,8 +17,8 @@ func Half(h uint16) float32 {
 	return math.Float32frombits(sign | (exponent+127-15)<<23 | fraction<<13)
 }
 
-// ToHalf gives the half nearest to x, ties to the even one. What is beyond the largest
-// half, ±65504, becomes that; a NaN keeps its upper bits.
+// ToHalf gives the half nearest to x, ties to the even one. Numbers beyond the largest half,
+// ±65504, become ±65504; a NaN keeps its upper bits.
 func ToHalf(x float32) uint16 {
 	bits := math.Float32bits(x)
 	sign, size := uint16(bits>>16)&0x8000, bits&^(1<<31)

@@ -26,8 +26,8 @@ func MatMul(dst []float32, dstStride int, m Matrix, x []float32, n, r0, r1 int) 
 // rowsAtOnce is how many rows of x share one dequantisation.
 const rowsAtOnce = 8
 
-// dotRows gives the products of one stored row with rows rows of x. The row is
-// dequantised in pieces, which leaves each sum's order of additions as it is.
+// dotRows gives the products of one stored row with rows rows of x. The row is dequantised
+// part by part, which does not change the order of additions.
 func dotRows(m Matrix, row []byte, x []float32, rows int) (sums [rowsAtOnce]float64) {
 	var piece [BlockLenMax]float32
 	for c := 0; c < m.Cols; c += len(piece) {

@@ -6,13 +6,13 @@ import (
 	"math"
 )
 
-// KVType is how pages hold the numbers of keys and values.
+// KVType is the type in which pages hold keys and values.
 type KVType uint8
 
 const (
 	KVF32 KVType = iota
-	// KVF16 are halves. What is beyond ±65504 becomes that, so a number never
-	// becomes infinite; NaN stays NaN.
+	// KVF16 are halves. Numbers beyond ±65504 become ±65504, so a number never becomes
+	// infinite; NaN stays NaN.
 	KVF16
 	// KVInt8 are integers from −127 to 127 with a float32 scale for the key and one
 	// for the value of each token and KV head. A key or a value with a number that is
@@ -35,7 +35,7 @@ func ParseKVType(name string) (KVType, error) {
 	return 0, fmt.Errorf("no type of keys and values is named %q; give f32, f16 or int8", name)
 }
 
-// Known says whether t is one of the constants.
+// Known reports whether t is one of the constants.
 func (t KVType) Known() bool { return int(t) < len(kvTypes) }
 
 func (t KVType) String() string { return kvTypes[t].name }
@@ -43,7 +43,7 @@ func (t KVType) String() string { return kvTypes[t].name }
 // TokenBytes is the size of one token's key, or value, of one KV head.
 func (t KVType) TokenBytes(headDim int) int { return headDim*kvTypes[t].bytes + kvTypes[t].scale }
 
-// KVLayout is how a layer's two pools hold keys and values. A page of a pool has a
+// KVLayout is the layout of keys and values in a layer's two pools. A page of a pool has a
 // block for each KV head. A block begins with the scales of its tokens, where the
 // type has any; the numbers follow. Number d of the token in slot s is number
 // s·HeadDim+d of the values' block and d·PageTokens+s of the keys': the keys of a
@@ -55,11 +55,11 @@ type KVLayout struct {
 	HeadDim    int
 }
 
-// kvAlign is what a block's size is a multiple of: a cache line.
+// kvAlign divides a block's size: a cache line.
 const kvAlign = 64
 
-// KVSlack is how many bytes a pool has behind its last page: loops read narrow
-// types in whole vectors.
+// KVSlack is the number of bytes of a pool behind its last page: loops read narrow types in
+// whole vectors.
 const KVSlack = 64
 
 // BlockBytes is the size of one page of one KV head in one pool.
@@ -70,7 +70,7 @@ func (l *KVLayout) BlockBytes() int {
 // PageBytes is the size of a page in one pool; keys and values take twice as much.
 func (l *KVLayout) PageBytes() int { return l.KVHeads * l.BlockBytes() }
 
-// PoolBytes is the size of a pool of so many pages.
+// PoolBytes is the size of a pool of that many pages.
 func (l *KVLayout) PoolBytes(pages int) int { return pages*l.PageBytes() + KVSlack }
 
 // NumberBytes is the size of a number.
@@ -94,7 +94,7 @@ func (l *KVLayout) number(block []byte, i int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(block[at:]))
 }
 
-// scale is what the numbers in a slot of a block are multiplied with.
+// scale is the scale of the numbers in a slot of a block.
 func (l *KVLayout) scale(block []byte, slot int) float32 {
 	if l.ScaleBytes() == 0 {
 		return 1
@@ -135,12 +135,12 @@ func (l *KVLayout) place(block []byte, slot, first, step int, x []float32) {
 	}
 }
 
-// scaledMin is the least largest number that is worth a scale: 127 divided by it
-// must be finite.
+// scaledMin is the smallest maximum of a row that gets a scale: 127 divided by it must be
+// finite.
 const scaledMin = 0x1p-100
 
-// PutScale stores the scale for numbers up to ±top and gives what they are
-// multiplied with to become integers.
+// PutScale stores the scale for numbers up to ±top and gives its inverse, which makes them
+// integers.
 func PutScale(dst []byte, top float32) (by float32) {
 	scale := top / 127
 	switch {
@@ -164,7 +164,7 @@ func absMax(x []float32) float32 {
 	return math.Float32frombits(top)
 }
 
-// toInt8 rounds to the nearest integer, ties to even; NaN becomes the least one.
+// toInt8 rounds to the nearest integer, ties to even; NaN becomes the lowest one.
 func toInt8(x float32) int8 {
 	if !(x >= -128) {
 		return -128

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestToHalfIsTheNearest compares with all halves: none may be nearer, and of two
-// that are equally near the even one is taken.
+// TestToHalfIsTheNearest compares with all halves: none may be nearer, and a tie goes to the
+// even one.
 func TestToHalfIsTheNearest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for h := range 0x7c00 {
@@ -47,7 +47,7 @@ func TestToHalfIsTheNearest(t *testing.T) {
 	}
 }
 
-// TestPlacedNumbersComeBack: what Place writes is found again, within the type's
+// TestPlacedNumbersComeBack: numbers that Place writes are read back, within the type's
 // rounding, in every slot.
 func TestPlacedNumbersComeBack(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
@@ -84,8 +84,8 @@ func TestPlacedNumbersComeBack(t *testing.T) {
 	}
 }
 
-// TestInt8OfBrokenNumbers: a NaN or an infinity makes the row NaN and no other; what
-// is too small for a scale is 0.
+// TestInt8OfBrokenNumbers: a NaN or an infinity makes its row NaN and no other; numbers too
+// small for a scale are 0.
 func TestInt8OfBrokenNumbers(t *testing.T) {
 	l := KVLayout{KVType: KVInt8, PageTokens: 2, KVHeads: 1, HeadDim: 3}
 	keys, values := make([]byte, l.PoolBytes(1)), make([]byte, l.PoolBytes(1))

@@ -1,8 +1,8 @@
 package ref
 
-// Rotate turns the pairs of each head of x by angles: numbers i and i+len(angles)/2
-// of a head, or 2i and 2i+1 where neighbours is true, by the cos and sin that lie
-// likewise in angles. The conversions forbid a compiler to fuse a product with a sum.
+// Rotate turns the pairs of each head of x by angles: numbers i and i+len(angles)/2 of a head,
+// or 2i and 2i+1 where neighbours is true, by the cos and sin at the same places in angles.
+// The conversions keep a compiler from fusing a product with a sum.
 func Rotate(x, angles []float32, headDim int, neighbours bool) {
 	pairs := len(angles) / 2
 	stride, apart := 1, pairs

@@ -5,7 +5,7 @@ import "math"
 // BlockLen is how many activations share a scale in a Block.
 const BlockLen = 32
 
-// GroupLen is how many of them lie side by side in what one integer dot product takes.
+// GroupLen is how many neighbouring activations a lane of an integer dot product takes.
 const GroupLen = 4
 
 // Block is 32 activations rounded to integers: number i is Scale·Q[i], and in one
@@ -23,19 +23,20 @@ type Block struct {
 }
 
 const (
-	// roundTopMin is the least size that has a scale: below, its inverse might overflow.
+	// roundTopMin is the smallest magnitude that gets a scale: below it the inverse might
+	// overflow.
 	roundTopMin = 1e-30
 
 	byteTop  = 127
 	highTops = 257 // what two bytes hold at most, over byteTop
 )
 
-// Round writes x, BlockLen numbers for each block of dst, rounded to integers, ties
-// to even. The group of four with the block's largest number has two bytes for each,
-// the others one: so one number that stands out does not make the steps of all large.
-// 127 steps are the largest number of the other groups, or a 257th of the block's
-// largest if that is more. Where the largest is below 1e-30 the block is zero; where a
-// number is not finite its scale and sum are NaN, so that no product looks sound.
+// Round writes x, BlockLen numbers for each block of dst, rounded to integers, ties to even.
+// The aligned group of four that holds the block's largest value keeps two bytes each, the
+// others get one, so an outlier does not make the steps of all of them large. 127 steps are
+// the largest number of the other groups, or a 257th of the block's largest if that is more.
+// Where the largest is below 1e-30 the block is zero. Where a number is not finite, the
+// block's scale and sum are NaN, so every product is NaN too.
 func Round(dst []Block, x []float32) {
 	for b := range dst {
 		dst[b] = roundBlock(x[b*BlockLen:][:BlockLen])
@@ -71,7 +72,7 @@ func roundBlock(x []float32) (b Block) {
 	return b
 }
 
-// Number is what number i stands for.
+// Number is the value of number i.
 func (b *Block) Number(i int) float32 {
 	q := int(b.Q[i])
 	if i/GroupLen == int(b.Group/16) {

@@ -6,7 +6,7 @@ import "math"
 // holds NaN or +∞ gives NaN.
 func Softmax(x []float32) { SoftmaxSink(x, float32(math.Inf(-1))) }
 
-// SoftmaxSink is Softmax of x and of one score more, whose share is dropped.
+// SoftmaxSink is Softmax of x and of one more score, whose share is dropped.
 func SoftmaxSink(x []float32, sink float32) {
 	top := float64(sink)
 	for _, v := range x {

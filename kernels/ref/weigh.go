@@ -2,7 +2,7 @@ package ref
 
 import "math"
 
-// PeakLen is how many numbers have a peak together.
+// PeakLen is how many numbers share a peak.
 const PeakLen = 512
 
 // Peaks writes the largest of each PeakLen numbers of x to dst: −∞ where all are, +∞

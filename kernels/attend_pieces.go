@@ -2,12 +2,13 @@ package kernels
 
 import "math"
 
-// AttendSpan is how many positions have a softmax of their own; a span starts at a
-// multiple of it. The reading of one takes many times what it takes to share it out.
-const AttendSpan = 1024
+// PieceLen is the number of positions in a piece of the context, which has a softmax of its
+// own and starts at a multiple of it. Reading a piece takes many times as long as handing
+// it to a worker.
+const PieceLen = 1024
 
-// PartLen is the length of Attention.Part for rows = Queries·Group.
-func PartLen(rows, headDim int) int { return rows * (headDim + 2) }
+// PartialLen is the length of Attention.Partial for rows = Queries·Group.
+func PartialLen(rows, headDim int) int { return rows * (headDim + 2) }
 
 // partial is the attention of some rows to some positions.
 type partial struct {
@@ -16,14 +17,14 @@ type partial struct {
 	sum []float32 // Σ exp(score−top)
 }
 
-// newPartial is no positions' attention, in memory.
+// newPartial is the attention to no positions, kept in memory.
 func newPartial(memory []float32, rows int) partial {
 	p := partialIn(memory, rows)
 	p.clear()
 	return p
 }
 
-// partialIn is what an earlier partial of so many rows has left in memory.
+// partialIn is the partial of that many rows that lies in memory.
 func partialIn(memory []float32, rows int) partial {
 	n := len(memory) - 2*rows
 	return partial{memory[:n], memory[n:][:rows], memory[n+rows:][:rows]}
@@ -37,7 +38,7 @@ func (p *partial) clear() {
 	}
 }
 
-// scaled brings row r to another top, which is no less.
+// scaled scales row r to another top, which is no less.
 func (v *vector) scaled(p *partial, r int, top float32) {
 	if by := float32(math.Exp(float64(p.top[r]) - float64(top))); by != 1 {
 		dim := len(p.out) / len(p.top)
@@ -47,7 +48,7 @@ func (v *vector) scaled(p *partial, r int, top float32) {
 	p.top[r] = top
 }
 
-// addPartial adds the attention to other positions, which is used up.
+// addPartial adds the attention to other positions, and overwrites other.
 func (v *vector) addPartial(p, other *partial) {
 	for r := range p.top {
 		top := max(p.top[r], other.top[r])
@@ -58,7 +59,7 @@ func (v *vector) addPartial(p, other *partial) {
 	v.add(p.out, other.out)
 }
 
-// endAttention writes the outputs: sinks take part, and all is divided by the sums.
+// endAttention adds the sinks, divides by the sums and writes the outputs.
 func (v *vector) endAttention(a *Attention, p *partial) {
 	for r := range p.top {
 		if a.Sinks != nil {
@@ -73,13 +74,13 @@ func (v *vector) endAttention(a *Attention, p *partial) {
 }
 
 // merge is Set.Merge.
-func (v *vector) merge(a *Attention, parts []float32) {
+func (v *vector) merge(a *Attention, partials []float32) {
 	rows := a.Queries * a.Group
-	size := PartLen(rows, a.HeadDim)
-	checkMerge(a, parts, size)
-	all := partialIn(parts[:size], rows)
-	for parts = parts[size:]; len(parts) > 0; parts = parts[size:] {
-		next := partialIn(parts[:size], rows)
+	size := PartialLen(rows, a.HeadDim)
+	checkMerge(a, partials, size)
+	all := partialIn(partials[:size], rows)
+	for partials = partials[size:]; len(partials) > 0; partials = partials[size:] {
+		next := partialIn(partials[:size], rows)
 		v.addPartial(&all, &next)
 	}
 	v.endAttention(a, &all)

@@ -24,7 +24,7 @@
 // string, *List, *Dict, Func, and a few that only templates make. ParseJSON makes
 // them from JSON and keeps the order of keys.
 //
-// Stages: lex.go cuts the source into tokens. parse.go and expr.go build a tree of
+// Stages: lex.go cuts the source into tokens. parse*.go and expr.go build a tree of
 // stmt and expr. stmt.go and eval.go run the tree on a state (state.go), which
 // counts the work. filter*.go, method*.go and builtin.go hold the functions that
 // templates call; print.go, format*.go and json.go turn values into text.

@@ -144,6 +144,23 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 }
 
+// Templates find methods by name at run time. The linker then keeps every
+// exported method of every type, which makes the binary half as large again.
+func TestNoPackageImportsTemplates(t *testing.T) {
+	goFiles(t, func(_, name string) {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, imported := range f.Imports {
+			if strings.HasSuffix(imported.Path.Value, `/template"`) {
+				t.Errorf("%s imports %s", name, imported.Path.Value)
+			}
+		}
+	})
+}
+
 func TestEveryPackageHasOneComment(t *testing.T) {
 	comments := map[string][]string{}
 	goFiles(t, func(pkg, name string) {

@@ -36,8 +36,8 @@ func slowedView(t *testing.T) *capture.View {
 	return v
 }
 
-// pagesOver serves the debug pages over the JSON of each path. A string is what a
-// proxy says in place of Forebay, an error is a refusal.
+// pagesOver serves the debug pages with that JSON for each path. A string is an
+// answer of a broken proxy, an error is a refusal.
 func pagesOver(t *testing.T, data map[string]any) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,13 +143,14 @@ func TestLanesAreAligned(t *testing.T) {
 			t.Errorf("%s: %v ticks", name, n)
 		}
 	}
+	b.open(url+"/debug/requests/full", 1100, "light")
 	b.do("control", chromedp.Evaluate[chromedp.Void](`document.querySelector("svg[role=img] rect").setAttribute("width", "101%")`))
 	if b.number(misdrawn) == 0 {
 		t.Error("control: a bar beyond the edge is not seen")
 	}
 }
 
-// hostile is what a client may call itself, its tenant, its class or its request.
+// hostile stands for any name that a client chooses.
 const hostile = `<img src=x onerror="document.title='taken'">"'&amp;</script><script>document.title='taken'</script><svg/onload=alert(1)>javascript:alert(1)`
 
 // poisoned is value as JSON gives it, with every string replaced but times.
@@ -183,8 +184,8 @@ func poisoned(value any) any {
 	return poison(tree)
 }
 
-// TestHostileDataStaysText: names, ids and errors are shown letter by letter, and
-// none becomes an element, a script or a link elsewhere.
+// TestHostileDataStaysText: names, ids and errors are shown as they are; none
+// becomes an element, a script or a link to another host.
 func TestHostileDataStaysText(t *testing.T) {
 	t.Parallel()
 	b := startBrowser(t)

@@ -27,7 +27,7 @@ import (
 	"github.com/forebay-io/forebay/gateway/capture"
 )
 
-// browser is a tab of a real Chromium that takes down what goes wrong in it.
+// browser is a tab of a real Chromium. It notes what goes wrong in it.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
@@ -36,7 +36,7 @@ type browser struct {
 	troubles []string // what the console said
 }
 
-// startBrowser skips the test where no Chromium is installed, unless
+// startBrowser skips the test if no Chromium is installed, unless
 // FOREBAY_TEST_REQUIRE names chromium.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
@@ -86,7 +86,7 @@ func (b *browser) hear(event any) {
 	}
 }
 
-// took are the troubles since the last call.
+// took returns the troubles since the last call.
 func (b *browser) took() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,7 +104,7 @@ func (b *browser) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// result is what an action gives.
+// result runs an action and returns its value.
 func result[T any](b *browser, what string, action chromedp.Action[T]) T {
 	b.t.Helper()
 	ctx, stop := context.WithTimeout(b.ctx, patience)
@@ -116,7 +116,7 @@ func result[T any](b *browser, what string, action chromedp.Action[T]) T {
 	return value
 }
 
-// number is what an expression gives on the page.
+// number evaluates an expression on the page.
 func (b *browser) number(expression string) float64 {
 	b.t.Helper()
 	return result(b, expression, chromedp.Evaluate[float64](expression))
@@ -125,7 +125,7 @@ func (b *browser) number(expression string) float64 {
 // shown is on a page once its script has built it.
 const shown = "main:not([aria-busy])"
 
-// open shows the page as on a screen of that width, light or dark.
+// open shows the page on a screen of that width, light or dark.
 func (b *browser) open(url string, width int64, scheme string) {
 	b.t.Helper()
 	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
@@ -135,7 +135,7 @@ func (b *browser) open(url string, width int64, scheme string) {
 	b.do(url, chromedp.EmulateViewport(width, 900), chromedp.Navigate(url), chromedp.WaitReady(shown))
 }
 
-// screenshot writes what the screen shows to docs/img, with -rewrite alone.
+// screenshot writes the screen to docs/img, only with -rewrite.
 func (b *browser) screenshot(name string) {
 	b.t.Helper()
 	if flag.Lookup("rewrite").Value.String() != "true" { // datadriven defines it
@@ -147,7 +147,7 @@ func (b *browser) screenshot(name string) {
 }
 
 // readable checks the open page: nothing went wrong, it is no wider than the
-// screen, and it is as light or as dark as was asked for.
+// screen, and it is light or dark as asked.
 func (b *browser) readable(what, scheme string) {
 	b.t.Helper()
 	if all := b.took(); len(all) > 0 {
@@ -163,7 +163,7 @@ func (b *browser) readable(what, scheme string) {
 	}
 }
 
-// everywhere looks at a page on a phone and on a desk, by day and by night.
+// everywhere checks a page on a phone and on a desktop, light and dark.
 func (b *browser) everywhere(url string) {
 	b.t.Helper()
 	for _, width := range []int64{375, 1100} {
@@ -211,13 +211,13 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
-// slowedConfig has a goal that any neighbour breaks.
+// slowedConfig has a goal that no request meets beside a neighbour.
 const slowedConfig = `
 admission: {classes: [{name: interactive, first_token_goal: 1h, token_goal: 5ms}]}
 engine: {kernels: ref, threads: 1, kv_type: f32, long_stretch: 8}
 `
 
-// named sends a chat under a client's id that the request is kept under.
+// named sends a chat with that X-Request-Id and asks to keep it.
 func (p *process) named(id string, body map[string]any) *http.Response {
 	p.t.Helper()
 	text, err := json.Marshal(body)
@@ -242,8 +242,8 @@ func (p *process) named(id string, body map[string]any) *http.Response {
 	return response
 }
 
-// slowByNeighbour has a streamed answer slowed by another's long prompt, and
-// returns what was kept of it and the neighbour's id.
+// slowByNeighbour slows a streamed answer by another request's long prompt. It
+// returns what was kept of the answer, and the neighbour's id.
 func slowByNeighbour(t *testing.T, p *process) (*capture.View, string) {
 	t.Helper()
 	streamed := p.named("streamed", chatBody("Tell me a "+pageCanary, map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 120}))
@@ -261,11 +261,11 @@ func slowByNeighbour(t *testing.T, p *process) (*capture.View, string) {
 	return view, neighbour.ID
 }
 
-// pageCanary is in prompts, and so must be nowhere else.
+// pageCanary is a word of the prompts; it must appear nowhere else.
 const pageCanary = "canary4219"
 
-// stepBars are how many bars of each kind a view's steps must give, at least and
-// at most: a part that is too small to see has none.
+// stepBars counts the bars of each kind that a view's steps must have, at least
+// and at most: a part that is too small to see has no bar.
 func stepBars(v *capture.View) map[string][2]float64 {
 	bars := map[string][2]float64{}
 	count := func(kind string, seen bool) {
@@ -295,7 +295,7 @@ func stepBars(v *capture.View) map[string][2]float64 {
 	return bars
 }
 
-// kept is what is told of an ended request.
+// kept returns the page of an ended request.
 func (p *process) kept(id string) *capture.View {
 	p.t.Helper()
 	v := new(capture.View)
@@ -311,8 +311,8 @@ func (p *process) kept(id string) *capture.View {
 	return v
 }
 
-// TestNeighbourIsNamed: of a streamed request that another's prompt slowed, the
-// page says so in its first sentence, and draws it in three lanes.
+// TestNeighbourIsNamed: another request's prompt slows a stream; the page says so
+// in its first sentence and draws it in three lanes.
 func TestNeighbourIsNamed(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "forebay.yaml")

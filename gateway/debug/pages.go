@@ -26,7 +26,7 @@ const (
 	assetsPath   = "/debug/assets/"
 )
 
-// Paths are those to tell people about.
+// Paths are what a message about an unknown path lists.
 var Paths = []string{RequestsPath, StepsPath, LaunchesPath, QueuePath}
 
 // Sources are what the pages read. All may be called from any goroutine.
@@ -143,13 +143,10 @@ var types = map[string]string{".html": "text/html; charset=utf-8", ".css": "text
 func shell(err error) (*Answer, error) {
 	a, missing := asset("page.html")
 	var refusal *Refusal
-	switch {
-	case missing != nil:
-		return nil, missing
-	case errors.As(err, &refusal):
-		a.Status = map[RefusalKind]int{Invalid: http.StatusBadRequest, NotFound: http.StatusNotFound}[refusal.Kind]
+	if missing == nil && errors.As(err, &refusal) {
+		a.Status = [...]int{Invalid: http.StatusBadRequest, NotFound: http.StatusNotFound, Unavailable: http.StatusServiceUnavailable}[refusal.Kind]
 	}
-	return a, nil
+	return a, missing
 }
 
 // page answers with value, as JSON or on a page.

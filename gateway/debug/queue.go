@@ -2,8 +2,8 @@ package debug
 
 import "time"
 
-// QueuePage is what waits and runs, as GET /debug/queue?format=json gives it.
-// Times are milliseconds; at most a thousand requests of each list are shown.
+// QueuePage has the requests that wait and run, as GET /debug/queue?format=json
+// gives them. Times are milliseconds; a list has at most a thousand requests.
 type QueuePage struct {
 	Classes  []QueueClass   `json:"classes"`
 	Tenants  []QueueTenant  `json:"tenants"`
@@ -37,7 +37,7 @@ type QueueTenant struct {
 	ServedMS  float64 `json:"served_ms"`
 }
 
-// QueueWaiting is one request that waits.
+// QueueWaiting is a waiting request.
 type QueueWaiting struct {
 	ID        string  `json:"id"`
 	Tenant    string  `json:"tenant"`
@@ -52,7 +52,7 @@ type QueueWaiting struct {
 	Why       string  `json:"why"`
 }
 
-// QueueRunning is one request that runs.
+// QueueRunning is a running request.
 type QueueRunning struct {
 	ID         string  `json:"id"`
 	Tenant     string  `json:"tenant"`

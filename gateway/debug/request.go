@@ -79,7 +79,7 @@ func (p *Pages) find(id string) (*capture.View, error) {
 	if len(id) < idBytesMin {
 		return nil, missing("No request is named %q. At least the first %d characters of an id are needed: the request's own id, the client's x-request-id, or the trace id.", id, idBytesMin)
 	}
-	return nil, missing("No request is named %q. It went to another Forebay, or it was dropped because it is old, or it was not kept and its record is overwritten; the log has a line for each request. %s",
+	return nil, missing("No request is named %q. It went to another Forebay, or it is too old, or it was not kept and its record is overwritten. The log has a line for each request. %s",
 		id[:min(len(id), nameBytesMax)], force)
 }
 
@@ -97,7 +97,7 @@ func sameRequest(id string, names ...string) bool {
 	return false
 }
 
-// liveView is what is known of a request before it ends.
+// liveView is what is known of a running request that Kept does not know.
 func liveView(r *RequestLive) *capture.View {
 	v := &capture.View{
 		ID: r.ID, ClientID: r.ClientID, TraceID: r.TraceID, Arrived: time.Now().Add(-time.Duration(r.AgeMS * float64(time.Millisecond))), Running: true,

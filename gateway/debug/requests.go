@@ -15,10 +15,10 @@ import (
 )
 
 // RequestsPage lists requests, as GET /debug/requests?format=json gives them.
-// A client knows its request by client_id where it sent one, and by id
-// otherwise. Times are milliseconds.
+// A client knows its request by client_id if it sent one, else by id. Times are
+// milliseconds.
 type RequestsPage struct {
-	InFlight []RequestLive  `json:"in_flight"` // the oldest first
+	InFlight []RequestLive  `json:"in_flight"` // oldest first
 	Slow     []RequestEnded `json:"slow"`      // they missed a goal, or were slow for their class
 	Failed   []RequestEnded `json:"failed"`    // every outcome but ok
 	Finished []RequestEnded `json:"finished"`  // all, these two included; newest first
@@ -63,14 +63,14 @@ type RequestEnded struct {
 	Sentence         string   `json:"sentence,omitempty"`
 }
 
-// Recent sums up the generation requests that ended in the last minute, or in
-// less where the records do not reach back so far.
+// Recent sums up the generation requests that ended in the last minute, or in a
+// shorter time if the records do not reach back a minute.
 type Recent struct {
 	OverMS        float64 `json:"over_ms"`
 	Finished      int     `json:"finished"`
 	Failed        int     `json:"failed"`
 	Tokens        int     `json:"completion_tokens"`
-	FirstTokenP50 float64 `json:"first_token_p50_ms"` // 0 where none had one
+	FirstTokenP50 float64 `json:"first_token_p50_ms"` // 0 if none had one
 	FirstTokenP99 float64 `json:"first_token_p99_ms"`
 }
 
@@ -190,7 +190,7 @@ func (p *Pages) live() []RequestLive {
 }
 
 // endedRequests joins the last records, newest first, with the kept requests:
-// some of these are older than all records, and all of them tell more.
+// some of these are older than all records, and all of them have more fields.
 func endedRequests(records []telemetry.Record, kept []*capture.View) []RequestEnded {
 	views := make(map[string]*capture.View, len(kept))
 	for _, v := range kept {

@@ -9,12 +9,12 @@ import (
 // stepsMax is how many steps the page shows.
 const stepsMax = 256
 
-// StepsPage are the engine's last steps, as GET /debug/steps?format=json gives
+// StepsPage has the engine's last steps, as GET /debug/steps?format=json gives
 // them, newest first. Times are milliseconds.
 type StepsPage struct {
 	Steps []StepRow `json:"steps"`
-	// OverMS is from the begin of the oldest step to the end of the newest; Busy
-	// is the part of it in which a step ran.
+	// OverMS is the time from the begin of the oldest step to the end of the
+	// newest; a step ran during the fraction Busy of it.
 	OverMS        float64 `json:"over_ms"`
 	Busy          float64 `json:"busy"`
 	DecodeTokens  int     `json:"decode_tokens"`
@@ -49,7 +49,7 @@ type StepRow struct {
 	Kernels       []StepRun `json:"kernels"`
 }
 
-// StepRun is what one class of kernels took in a step.
+// StepRun is the time of one kernel class in a step.
 type StepRun struct {
 	Class string  `json:"class"`
 	Count uint32  `json:"count"`

@@ -8,8 +8,8 @@ import (
 	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
-// Check verifies every invariant and names the first that is broken. It
-// looks at everything: for tests and debug pages.
+// Check verifies every invariant and names the first that is broken. It looks at
+// all pages and sequences, so it is for tests.
 func (p *Pool) Check() error {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -37,8 +37,8 @@ func broken(invariant int, format string, args ...any) error {
 	return fmt.Errorf("cache: invariant %d: %s", invariant, fmt.Sprintf(format, args...))
 }
 
-// checkPages holds invariants 1 and 2. It returns each cached page's place in
-// the eviction order, from 1.
+// checkPages checks invariants 1 and 2. It returns each cached page's place in the
+// eviction order, from 1.
 func (p *Pool) checkPages() (order []int, err error) {
 	held := make([]int32, len(p.pages))
 	for _, s := range p.open {
@@ -83,11 +83,11 @@ func (p *Pool) checkPages() (order []int, err error) {
 	return order, nil
 }
 
-// checkSeqs holds invariant 3.
+// checkSeqs checks invariant 3.
 func (p *Pool) checkSeqs() error {
 	for i, s := range p.open {
 		if s.slot != i {
-			return broken(3, "open sequence %d believes to be %d", i, s.slot)
+			return broken(3, "open sequence %d has slot %d", i, s.slot)
 		}
 		if s.len > len(s.pages)*p.pageTokens {
 			return broken(3, "sequence %d has %d tokens in %d pages", i, s.len, len(s.pages))
@@ -112,7 +112,7 @@ func (p *Pool) checkSeqs() error {
 	return nil
 }
 
-// checkBlocks holds invariants 4 and 5.
+// checkBlocks checks invariants 4 and 5.
 func (p *Pool) checkBlocks(order []int) error {
 	indexed := 0
 	for i, id := range p.buckets {
@@ -135,7 +135,7 @@ func (p *Pool) checkBlocks(order []int) error {
 		if b.parent != none {
 			parent := &p.pages[b.parent]
 			if parentHash = parent.hash; !parent.whole {
-				return broken(4, "block %d has page %d for a parent, which is none", id, b.parent)
+				return broken(4, "block %d has page %d for a parent, which is not a block", id, b.parent)
 			}
 			if parent.refs == 0 && (order[id] == 0 || order[id] > order[b.parent]) {
 				return broken(5, "block %d is evicted after its parent %d", id, b.parent)
@@ -155,7 +155,7 @@ func (p *Pool) checkBlocks(order []int) error {
 	return nil
 }
 
-// checkShared holds invariant 6.
+// checkShared checks invariant 6.
 func (p *Pool) checkShared() error {
 	length := make(map[int32]int)
 	for i, s := range p.open {
@@ -173,7 +173,7 @@ func (p *Pool) checkShared() error {
 	return nil
 }
 
-// checkClaims holds invariant 7.
+// checkClaims checks invariant 7.
 func (p *Pool) checkClaims() error {
 	claimed := 0
 	for i, s := range p.open {
@@ -182,7 +182,7 @@ func (p *Pool) checkClaims() error {
 		}
 		claimed++
 		if got := p.claimant(p.tip(s), s.claimHash, s.claimBlock); got != s {
-			return broken(7, "the block that sequence %d claims is claimed by another", i)
+			return broken(7, "the block that sequence %d claims is claimed by another sequence too", i)
 		}
 		if h := p.hasher.next(s.hash, s.claimBlock); h != s.claimHash {
 			return broken(7, "sequence %d claims a block that it is not at", i)

@@ -2,20 +2,21 @@ package cache
 
 import "slices"
 
-// Claim is how sequences with the same prefix compute it once. Tokens are all
-// that s is going to compute, from its first one. Claim first attaches what
-// has become cached since. Then it says whether s should compute in this step:
+// Claim makes sequences with the same prefix compute it only once. Tokens are all
+// tokens that s is going to compute, from its first one. Claim first attaches the
+// blocks that have become cached since. Then it says whether s should compute in
+// this step:
 //
-//   - true: nobody else is computing the next block of s. If tokens hold that
-//     block whole, s has now claimed it, until it is committed, s is closed,
-//     or Unclaim.
-//   - false: another open sequence has claimed it. Leave s out of this step
-//     and call Claim again in the next: s will be attached to the block, or,
-//     if the other gave up, compute it.
+//   - true: no other sequence is computing the next block of s. If tokens hold all
+//     of that block, s has now claimed it, until the block is committed, s is
+//     closed, or Unclaim.
+//   - false: another open sequence has claimed the block. Leave s out of this step
+//     and call Claim again in the next one: then s is attached to the block, or
+//     computes it where the other sequence has given up.
 //
-// Who holds a claim must be computing: when it is paused, or left out of a
-// step for want of pages or of time, call Unclaim. A sequence that must reuse
-// nothing does not claim.
+// The owner of a claim must be computing: when it is paused, or left out of a step
+// because pages or time are short, call Unclaim. A sequence that must reuse nothing
+// does not claim.
 func (p *Pool) Claim(s *Seq, tokens []int32) bool {
 	p.mustBeOpen(s, "Claim")
 	if s.claimed {
@@ -29,8 +30,8 @@ func (p *Pool) Claim(s *Seq, tokens []int32) bool {
 	next := tokens[i*p.pageTokens : (i+1)*p.pageTokens]
 	hash := p.hasher.next(s.hash, next)
 	if p.claimant(p.tip(s), hash, next) != nil {
-		// A block that s has begun it finishes, and one that s could not
-		// attach for holding its last token it has to compute.
+		// s finishes a block that it has begun. It also computes the block of
+		// its last token, which is never attached.
 		return s.len%p.pageTokens != 0 || i >= p.reusable(len(tokens))
 	}
 	s.claimed, s.claimHash = true, hash
@@ -51,8 +52,8 @@ func (p *Pool) Unclaim(s *Seq) {
 	p.claims = slices.Delete(p.claims, last, last+1)
 }
 
-// claimant is the sequence that has claimed the block with these tokens at a
-// place. There are as many claims as sequences in prefill, so a walk will do.
+// claimant is the sequence that has claimed the block with these tokens at this
+// place. There are only as many claims as sequences in prefill, so it looks at all.
 func (p *Pool) claimant(at cursor, hash uint64, tokens []int32) *Seq {
 	for _, s := range p.claims {
 		if s.claimHash == hash && p.tip(s) == at && slices.Equal(s.claimBlock, tokens) {

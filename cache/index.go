@@ -65,7 +65,7 @@ func (p *Pool) lookup(at cursor, hash uint64, tokens []int32) int32 {
 
 func (p *Pool) bucket(hash uint64) int { return int(hash & uint64(len(p.buckets)-1)) }
 
-// index makes a whole page findable.
+// index makes a full page a block, which lookups find.
 func (p *Pool) index(id int32, at cursor, hash uint64) {
 	b := block{whole: true, hash: hash, parent: at.page}
 	if at.page == none {
@@ -80,7 +80,7 @@ func (p *Pool) index(id int32, at cursor, hash uint64) {
 	p.journal.Add(hitmap.Change{Hash: hash})
 }
 
-// unindex makes a block an ordinary page.
+// unindex makes a block an ordinary page again.
 func (p *Pool) unindex(id int32) {
 	p.mu.Lock()
 	link := &p.buckets[p.bucket(p.pages[id].hash)]

@@ -10,22 +10,22 @@ import (
 
 // Invariants, each verified by Check under its number:
 //
-//  1. Every page is exactly one of used (some open sequence's table holds it),
-//     cached (a block that nobody holds) or free: used + cached + free = total.
+//  1. Every page is exactly one of used (in the table of an open sequence),
+//     cached (a block that no sequence holds) or free: used + cached + free = total.
 //  2. A page's reference count is the number of open sequences that hold it;
 //     no sequence holds a page twice.
-//  3. A sequence's table covers its length, and its whole pages, and only
-//     they, are blocks, each the parent of the next, under the sequence's salt.
-//  4. A block's parent is a block, and its hash is the chained hash of its
-//     parent's and its tokens; it is in the index exactly once, and nothing
-//     else is; no two blocks have the same parent (or salt) and tokens.
-//  5. In eviction order every cached block precedes its parent, and its parent
-//     is cached or used: a chain is evicted from its tail.
-//  6. Sequences share an incomplete page only as long as none has written to
-//     it: they have the same length. Pages beyond a sequence's length are its own.
-//  7. A claim belongs to one open sequence, names the block that this sequence
-//     is at, and no other claim names that block. So the owner of a claim
-//     never waits for another's, and some sequence can always compute.
+//  3. A sequence's table covers its length. Its full pages, and no others, are
+//     blocks, each the parent of the next, under the sequence's salt.
+//  4. A block's parent is a block, and its hash is chained from its parent's hash
+//     and its own tokens. The index holds each block exactly once, and nothing
+//     else. No two blocks have the same parent (or salt) and tokens.
+//  5. The parent of a cached block is cached or used. In eviction order a block
+//     precedes its parent: a chain is evicted from its tail.
+//  6. Sequences share an incomplete page only until one writes to it, so they have
+//     the same length. Pages beyond a sequence's length belong to it alone.
+//  7. A claim belongs to one open sequence and names the block that this sequence
+//     computes next; no other claim names that block. So the owner of a claim
+//     never waits for another claim, and some sequence can always compute.
 //  8. The journal keeps no more changes than its limit.
 
 // Config says how large the pool is and what its contents depend on.
@@ -40,12 +40,12 @@ type Config struct {
 	// ChangesMax bounds the block changes that the journal keeps; 0 means
 	// hitmap.JournalMax. A reader that comes too late for some starts afresh.
 	ChangesMax int
-	// hashBits cuts block hashes to this many bits; 0 means 64. Fewer are for
-	// tests that make hashes collide.
+	// hashBits cuts block hashes to this many bits; 0 means 64. With fewer bits,
+	// hashes collide in tests.
 	hashBits int
 }
 
-// Counts says what the pages are doing; Used + Cached + Free = Total.
+// Counts counts the pages by their state; Used + Cached + Free = Total.
 type Counts struct {
 	Total  int
 	Used   int // held by an open sequence
@@ -59,12 +59,12 @@ type Copy struct{ Dst, Src int32 }
 // none is the page id that ends a list and the parent of a first block.
 const none = -1
 
-// page is what the pool knows of one page. The fields of block are written
-// under Pool.mu and read by Match; the others belong to the loop.
+// page is what the pool knows of one page. The fields of block are written under
+// Pool.mu and read by Match; the other fields belong to the loop.
 type page struct {
 	block
 	refs int32
-	// prev and next order the cached pages, the next to be evicted first.
+	// prev and next link the cached pages; the first is evicted next.
 	prev, next int32
 }
 
@@ -83,8 +83,8 @@ type Pool struct {
 	pageTokens int
 	hasher     Hasher
 
-	// mu guards the index and the blocks in it against Match. The loop is the
-	// only writer and holds it for one block at a time; it reads without.
+	// mu guards the index and its blocks, which Match reads. The loop is the only
+	// writer and holds mu for one block at a time; it reads without mu.
 	mu      sync.RWMutex
 	pages   []page
 	tokens  []int32 // pageTokens for each page
@@ -140,11 +140,11 @@ func New(c Config) (*Pool, error) {
 // Hasher computes the hashes of this pool's blocks. Any goroutine may ask.
 func (p *Pool) Hasher() Hasher { return p.hasher }
 
-// Fits reports whether a sequence of this many tokens has room when it is
-// alone. What does not fit never will. Any goroutine may ask.
+// Fits reports whether a sequence of this many tokens has room when no other is
+// open. The answer never changes. Any goroutine may ask.
 func (p *Pool) Fits(tokens int) bool { return p.pagesFor(tokens) <= len(p.pages) }
 
-// Counts says what the pages are doing.
+// Counts counts the pages by their state.
 func (p *Pool) Counts() Counts {
 	total, free := len(p.pages), len(p.free)
 	return Counts{Total: total, Used: total - free - p.cached, Cached: p.cached, Free: free}
@@ -162,8 +162,8 @@ func (p *Pool) pageArea(id int32) []int32 {
 	return p.tokens[start : start+p.pageTokens]
 }
 
-// take gives out a page with one reference: a free one, else the cached block
-// that is next to be evicted. The caller has made sure that there is one.
+// take gives out a page with one reference: a free page, or else the page of the
+// cached block that is evicted next. The caller has checked that there is one.
 func (p *Pool) take() int32 {
 	if len(p.free) == 0 {
 		p.evict(p.oldest)
@@ -183,8 +183,8 @@ func (p *Pool) hold(id int32) {
 	g.refs++
 }
 
-// drop takes a reference away; the last one makes a block cached and any
-// other page free.
+// drop removes a reference. After the last one, a block is cached and any other
+// page is free.
 func (p *Pool) drop(id int32) {
 	g := &p.pages[id]
 	g.refs--

@@ -30,7 +30,7 @@ func (s *Seq) Len() int { return s.len }
 // valid until the next call that takes s.
 func (s *Seq) Pages() []int32 { return s.pages }
 
-// Own is how many pages s alone holds: those that closing it would free.
+// Own is how many pages only s holds.
 func (p *Pool) Own(s *Seq) (pages int) {
 	for _, id := range s.pages {
 		if p.pages[id].refs == 1 {
@@ -40,9 +40,9 @@ func (p *Pool) Own(s *Seq) (pages int) {
 	return pages
 }
 
-// Open starts a sequence with the longest cached chain of full blocks of
-// tokens, at most all tokens but one. Give no tokens to reuse nothing. The
-// pool keeps salt, and does not keep tokens.
+// Open starts a sequence with the longest cached chain of full blocks of tokens,
+// but without the last token. Without tokens it reuses nothing. The pool keeps
+// salt, and does not keep tokens.
 func (p *Pool) Open(salt string, tokens []int32) *Seq {
 	s := p.newSeq(salt)
 	s.hash = p.hasher.root(salt)
@@ -62,8 +62,8 @@ func (p *Pool) newSeq(salt string) *Seq {
 	return s
 }
 
-// attach moves s forward over cached blocks. Pages that were reserved and are
-// not needed now go back.
+// attach moves s forward over cached blocks. It gives back reserved pages that these
+// replace.
 func (p *Pool) attach(s *Seq, tokens []int32) {
 	if s.len%p.pageTokens != 0 {
 		return
@@ -91,8 +91,8 @@ func (p *Pool) tip(s *Seq) cursor {
 	return cursor{page: none, salt: s.salt}
 }
 
-// dropFrom gives up the pages of s from entry i on, the last first, so that
-// the tail of a chain is evicted before its head.
+// dropFrom drops the pages of s from entry i on, the last one first, so that the
+// tail of a chain is evicted before its head.
 func (p *Pool) dropFrom(s *Seq, i int) {
 	for j := len(s.pages) - 1; j >= i; j-- {
 		p.drop(s.pages[j])
@@ -100,13 +100,13 @@ func (p *Pool) dropFrom(s *Seq, i int) {
 	s.pages = s.pages[:i]
 }
 
-// Reserve makes room for n more tokens after s.Len(), evicting cached blocks
-// where free pages run out, the least recently used first. It does all of it
-// or nothing: ok is false when the pool has not enough pages that nobody uses.
+// Reserve makes room for n more tokens after s.Len(). Where free pages run out, it
+// evicts cached blocks, the least recently used first. It reserves all pages or
+// none: ok is false when too few pages are free or cached.
 //
-// The next token of a forked sequence may fall into a page that it shares;
-// then it gets its own, and a copy is appended to copies. The copies of all
-// Reserve calls of a step must be done in their order, before anything is
+// The next token of a forked sequence may fall into a page that it shares. Then the
+// sequence gets a page of its own, and a copy is appended to copies. The copies of
+// all Reserve calls of a step must be done in their order, before anything is
 // written to the pages.
 func (p *Pool) Reserve(s *Seq, n int, copies []Copy) (_ []Copy, ok bool) {
 	p.mustBeOpen(s, "Reserve")
@@ -135,8 +135,8 @@ func (p *Pool) Reserve(s *Seq, n int, copies []Copy) (_ []Copy, ok bool) {
 	return copies, true
 }
 
-// Commit says that the keys and values of the next tokens are computed. The
-// blocks that they complete become reusable.
+// Commit says that the keys and values of the next tokens are computed. Blocks that
+// become full are reusable from then on.
 func (p *Pool) Commit(s *Seq, tokens []int32) {
 	p.mustBeOpen(s, "Commit")
 	if room := len(s.pages)*p.pageTokens - s.len; len(tokens) > room {
@@ -157,8 +157,8 @@ func (p *Pool) Commit(s *Seq, tokens []int32) {
 	}
 }
 
-// complete makes entry i of s a block, or moves s to the block that is the
-// same. It is called before s.len passes the block.
+// complete makes entry i of s a block, or moves s to an equal block that exists
+// already. It is called before s.len passes the block.
 func (p *Pool) complete(s *Seq, i int) {
 	p.Unclaim(s)
 	id, at := s.pages[i], p.tip(s)
@@ -173,8 +173,8 @@ func (p *Pool) complete(s *Seq, i int) {
 	p.index(id, at, s.hash)
 }
 
-// Fork opens a second sequence with the same tokens. It shares every page
-// that holds a token, the incomplete last one too.
+// Fork opens a second sequence with the same tokens. It shares every page that holds
+// a token, also the last, incomplete one.
 func (p *Pool) Fork(s *Seq) *Seq {
 	p.mustBeOpen(s, "Fork")
 	f := p.newSeq(s.salt)
@@ -186,8 +186,8 @@ func (p *Pool) Fork(s *Seq) *Seq {
 	return f
 }
 
-// Close ends a sequence. Its whole blocks stay cached, its other pages are
-// free, and its claim is given up.
+// Close ends a sequence. Its blocks stay cached, its other pages become free, and
+// its claim is given up.
 func (p *Pool) Close(s *Seq) {
 	p.mustBeOpen(s, "Close")
 	p.Unclaim(s)

@@ -11,7 +11,7 @@ import (
 
 // Fill sets every zero field of the struct that p points to, and of the
 // structs inside it, from its default tag. It panics if a tag does not parse,
-// since that is our own mistake.
+// since that is a mistake in our code.
 func Fill(p any) { fill(reflect.ValueOf(p).Elem()) }
 
 func fill(v reflect.Value) {
@@ -35,7 +35,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// setText parses text into a field. The key tells whether the number is of bytes.
+// setText parses text into a field. The key tells whether a number counts bytes.
 func setText(field reflect.Value, key, text string) error {
 	if field.Type() == reflect.TypeFor[time.Duration]() {
 		d, err := time.ParseDuration(text)
@@ -81,7 +81,7 @@ func notNegative(negative bool) error {
 	return nil
 }
 
-// byteUnits are tried in this order, since B is a suffix of the others.
+// byteUnits are tried in this order, since B is a suffix of the other units.
 var byteUnits = []struct {
 	suffix string
 	size   int64
@@ -113,7 +113,7 @@ func parseInt(key, text string) (int64, error) {
 	return n * size, nil
 }
 
-// formatText is the inverse of setText, in the shortest readable form.
+// formatText is the inverse of setText: the shortest readable text of a field.
 func formatText(field reflect.Value, key string) string {
 	if field.Kind() == reflect.Slice {
 		return flow(field)

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// limits are the least and the greatest number that a field may hold; an end
-// that is no value is open.
+// limits are the least and the greatest number that a field may hold. An invalid
+// reflect.Value means that there is no limit on that side.
 type limits struct {
 	least, greatest         reflect.Value
 	leastText, greatestText string
 }
 
-// readLimits parses a range tag, "1..128", "1.." or "..1s", as the field reads numbers.
+// readLimits parses a range tag, "1..128", "1.." or "..1s", in the form of the
+// field's own values.
 func (f *field) readLimits(tag string) (l limits, err error) {
 	if tag == "" {
 		return l, nil
@@ -40,8 +41,8 @@ func (f *field) readLimits(tag string) (l limits, err error) {
 	return l, err
 }
 
-// check refuses a number outside. Zero is inside: it stands for a default, or
-// has a meaning of its own.
+// check refuses a number outside the limits. Zero is allowed: it stands for the
+// default, or has a meaning of its own.
 func (l limits) check(v reflect.Value, text string) error {
 	if v.IsZero() || (!l.least.IsValid() || !less(v, l.least)) && (!l.greatest.IsValid() || !less(l.greatest, v)) {
 		return nil
@@ -56,7 +57,7 @@ func less(a, b reflect.Value) bool {
 	return a.Int() < b.Int()
 }
 
-// String is the range in words, "" where all is allowed.
+// String is the range in words, "" where there are no limits.
 func (l limits) String() string {
 	switch {
 	case l.leastText != "" && l.greatestText != "":
@@ -69,15 +70,15 @@ func (l limits) String() string {
 	return ""
 }
 
-// Complete fills the struct that p points to, the section of that name, with
-// defaults and checks it whole: for structs that no Load has read. The error
-// holds every mistake, one a line, each beginning with its key.
+// Complete fills the struct that p points to with defaults and checks all of it. It
+// is for structs that no Load has read; section is the name of the struct in keys.
+// The error holds all mistakes, one a line, each beginning with its key.
 func Complete(section string, p any) error {
 	Fill(p)
 	return errors.Join(Of(p).complete(section + ".")...)
 }
 
-// complete checks every field, of lists too; within comes before each key.
+// complete checks all fields, and those of lists; within is put before each key.
 func (s *Schema) complete(within string) (errs []error) {
 	for _, f := range s.fields {
 		err := f.limits.check(f.value, f.text())

@@ -10,13 +10,13 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// isList tells a list of structs, each of which is a small configuration.
+// isList reports whether t is a list of structs, each a small configuration.
 func isList(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
-// checkList refuses what a list cannot have. The first key of its structs names
-// them, so it is a text.
+// checkList refuses tags and types that a list cannot have. The first key of its
+// structs names them, so it must be a text.
 func (f *field) checkList() error {
 	t := f.value.Type()
 	switch {
@@ -39,8 +39,8 @@ func (f *field) checkList() error {
 	return nil
 }
 
-// giveList reads the text of a flag or variable, a whole list as YAML writes it
-// on one line.
+// giveList reads the text of a flag or variable: a whole list, as YAML writes it on
+// one line.
 func (f *field) giveList(place, origin, text string) []error {
 	w := &walker{file: place, origin: origin, schema: &Schema{}}
 	file, err := parser.ParseBytes([]byte(text), 0)
@@ -58,8 +58,8 @@ func (f *field) giveList(place, origin, text string) []error {
 	return w.errs
 }
 
-// list replaces f by what node holds. shown is f's key in messages, "" where
-// the place says it already.
+// list replaces the list f by that of node. shown is f's key in messages, "" where
+// the place names it already.
 func (w *walker) list(f *field, shown string, node ast.Node) {
 	before := len(w.errs)
 	defer func() { f.misread = f.misread || len(w.errs) > before }()
@@ -94,7 +94,7 @@ func (w *walker) list(f *field, shown string, node ast.Node) {
 	})
 }
 
-// failPlain is fail for a node that may have no token, with a subject that may be empty.
+// failPlain is fail for a node that may have no token, and a key that may be empty.
 func (w *walker) failPlain(node ast.Node, shown, problem string) {
 	if shown != "" {
 		problem = shown + " " + problem
@@ -113,9 +113,9 @@ func listForm(t reflect.Type) string {
 	return "[a, b]"
 }
 
-// checkNames tells of each element without a name, and of each whose name
-// another one before it has. Whose name was misread is told of already.
-func (f *field) checkNames(tell func(i int, problem string)) {
+// checkNames calls report for each element that has no name, or the name of an
+// element before it.
+func (f *field) checkNames(report func(i int, problem string)) {
 	seen := map[string]int{}
 	for i := range f.value.Len() {
 		key := f.value.Type().Elem().Field(0).Tag.Get("yaml")
@@ -123,9 +123,9 @@ func (f *field) checkNames(tell func(i int, problem string)) {
 		first, twice := seen[name]
 		switch {
 		case name == "":
-			tell(i, "has no "+key)
+			report(i, "has no "+key)
 		case twice:
-			tell(i, fmt.Sprintf("has the %s %q, as [%d] has", key, name, first))
+			report(i, fmt.Sprintf("has the %s %q, as [%d] has", key, name, first))
 		default:
 			seen[name] = i
 		}
@@ -145,8 +145,8 @@ func (f *field) completeItems(key string) (errs []error) {
 	return errs
 }
 
-// flow is a list on one line, as giveList reads it back. Of an element it
-// shows what is not at its default.
+// flow writes a list on one line, as giveList reads it. Of each element it writes
+// the fields that are not at their defaults.
 func flow(list reflect.Value) string {
 	var b strings.Builder
 	b.WriteByte('[')
@@ -211,7 +211,7 @@ func (f *field) yamlItems(b *strings.Builder, indent, name string) {
 	}
 }
 
-// empty tells that nothing was given, or an empty list.
+// empty reports whether the value is zero or an empty list.
 func (f *field) empty() bool {
 	return f.value.IsZero() || f.value.Kind() == reflect.Slice && f.value.Len() == 0
 }
@@ -219,7 +219,7 @@ func (f *field) empty() bool {
 // secretMark stands for a secret wherever a value is shown.
 const secretMark = `"…"`
 
-// hidden is what a secret is shown as.
+// hidden is the text that is shown for a secret.
 func (f *field) hidden() string {
 	if f.value.Kind() != reflect.Slice {
 		return secretMark
@@ -227,7 +227,7 @@ func (f *field) hidden() string {
 	return "[" + strings.TrimSuffix(strings.Repeat(secretMark+", ", f.value.Len()), ", ") + "]"
 }
 
-// hasSecret tells that the field is one, or that its elements hold one.
+// hasSecret reports whether the field is a secret, or its elements hold one.
 func (f *field) hasSecret() bool {
 	if f.secret || !isList(f.value.Type()) {
 		return f.secret

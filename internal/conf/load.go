@@ -13,19 +13,19 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Source is where values come from, weakest first.
+// Source is where values come from, the weakest first.
 type Source struct {
 	// FileName is for messages; File is its YAML text, nil for none.
 	FileName string
 	File     []byte
-	// Environ holds NAME=value pairs; those of other programs are ignored.
+	// Environ holds NAME=value pairs; pairs of other programs are ignored.
 	Environ []string
-	// Flags are the texts given by key, from Schema.Flags.
+	// Flags are the texts of the flags by key, from Schema.Flags.
 	Flags map[string]string
 }
 
 // Load sets the struct from its sources and fills the rest with defaults. The
-// error holds every mistake found, one a line, each with its place.
+// error holds all mistakes, one a line, each with its place.
 func (s *Schema) Load(from Source) error {
 	errs := append(s.loadFile(from.FileName, from.File), s.loadEnviron(from.Environ)...)
 	for _, f := range s.fields {
@@ -36,7 +36,8 @@ func (s *Schema) Load(from Source) error {
 	return errors.Join(append(errs, s.finish()...)...)
 }
 
-// give sets f from text, which is a whole list for a list; place begins each mistake.
+// give sets f from text, which holds a whole list where f is one. Each mistake
+// begins with place.
 func (f *field) give(place, origin, text string) []error {
 	if f.value.Kind() == reflect.Slice {
 		return f.giveList(place, origin, text)
@@ -47,7 +48,8 @@ func (f *field) give(place, origin, text string) []error {
 	return nil
 }
 
-// finish sets what was not given to its default, and asks the validators.
+// finish sets the fields that were not given to their defaults, and calls the
+// validators.
 func (s *Schema) finish() (errs []error) {
 	for _, f := range s.fields {
 		if f.initial != "" && f.value.IsZero() {
@@ -58,23 +60,23 @@ func (s *Schema) finish() (errs []error) {
 		}
 	}
 	for _, v := range s.validators {
-		if !s.misread(v.section) { // else it would speak of a default in place of what was meant
+		if !s.misread(v.section) { // else it would check a default instead of the value that was meant
 			errs = append(errs, s.place(v.section, v.validate()))
 		}
 	}
 	return errs
 }
 
-// misread tells whether a field of the section itself was given wrongly.
+// misread reports whether the value of some field of this section was refused.
 func (s *Schema) misread(section string) bool {
 	return slices.ContainsFunc(s.fields, func(f *field) bool { return f.misread && f.section() == section })
 }
 
-// Place puts before each line of err that begins with a key where the value of
-// that key came from.
+// Place adds, to each line of err that begins with a key, the place where the value
+// of that key came from.
 func (s *Schema) Place(err error) error { return s.place("", err) }
 
-// place also takes keys without their section, which it adds.
+// place is Place for keys that may lack their section, which it adds.
 func (s *Schema) place(section string, err error) error {
 	if err == nil {
 		return nil
@@ -98,9 +100,9 @@ func (s *Schema) place(section string, err error) error {
 	return errors.Join(placed...)
 }
 
-// originOf is where the value of key came from, "" for a default or no key. Of
-// an element of a list, as in tenants[1].keys, it is where that key is, or else
-// where the element begins.
+// originOf is where the value of key came from; "" for a default, and for a text
+// that is not a key. For a key in an element of a list, such as tenants[1].keys, it
+// is the place of that key, or else the place where the element begins.
 func (s *Schema) originOf(key string) string {
 	list, rest, element := strings.Cut(key, "[")
 	f := s.byKey[list]
@@ -118,8 +120,8 @@ func (s *Schema) originOf(key string) string {
 	return cmp.Or(f.items[i].fields[0].origin, f.origin)
 }
 
-// loadEnviron ignores a FOREBAY_ variable that resembles none of ours, since
-// cluster managers inject some after the name of a service.
+// loadEnviron ignores a FOREBAY_ variable that is like no known one, since cluster
+// managers inject variables that begin with the name of a service.
 func (s *Schema) loadEnviron(environ []string) (errs []error) {
 	vars := map[string]*field{}
 	for _, f := range s.fields {
@@ -166,7 +168,7 @@ func (s *Schema) loadFile(name string, text []byte) []error {
 	return w.errs
 }
 
-// syntaxError puts the parser's message into our one-line form.
+// syntaxError makes one line of the parser's message.
 func syntaxError(name string, err error) error {
 	var line, column int
 	message, _, _ := strings.Cut(err.Error(), "\n")
@@ -181,8 +183,8 @@ func syntaxError(name string, err error) error {
 type walker struct {
 	schema *Schema
 	file   string
-	// origin is set where the text is no file but the value of a flag or a
-	// variable, which file then names.
+	// origin is set where the text is not a file, but the value of a flag or a
+	// variable; then file is the name of that.
 	origin string
 	errs   []error
 }
@@ -201,7 +203,7 @@ func (w *walker) place(at ast.Node) string {
 func (w *walker) section(prefix string, node ast.Node) {
 	var pairs []*ast.MappingValueNode
 	switch n := node.(type) {
-	case *ast.NullNode, *ast.CommentGroupNode: // all of it commented out
+	case *ast.NullNode, *ast.CommentGroupNode: // everything is commented out
 	case *ast.MappingNode:
 		pairs = n.Values
 	case *ast.MappingValueNode:
@@ -253,7 +255,7 @@ func (w *walker) leaf(f *field, pair *ast.MappingValueNode) {
 	}
 }
 
-// plainValue is the text of a node that is one value.
+// plainValue is the text of a node that holds one value.
 func plainValue(node ast.Node) (string, bool) {
 	switch n := node.(type) {
 	case *ast.StringNode:
@@ -266,8 +268,8 @@ func plainValue(node ast.Node) (string, bool) {
 	return "", false
 }
 
-// suggest finds what an unknown key was meant to be: a near key of the same
-// section, or a key of the same name in another one.
+// suggest proposes a known key for an unknown one: a similar key, or one of the same
+// name in another section.
 func (s *Schema) suggest(key string) string {
 	keys := append(keysOf(s.byKey), keysOf(s.sections)...)
 	near := Nearest(key, keys, min(3, len(key)/3))
@@ -294,8 +296,8 @@ func keysOf[V any](m map[string]V) []string {
 	return keys
 }
 
-// Nearest returns the candidate that is nearest to word within the given edit
-// distance, or "": what a mistyped word was meant to be.
+// Nearest returns the candidate that is nearest to a mistyped word, or "" where none
+// is within limit, an edit distance.
 func Nearest(word string, candidates []string, limit int) string {
 	best := ""
 	for _, c := range candidates {

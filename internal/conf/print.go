@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Args returns the flags that give another process every field under the key
-// prefix that is not at its default. What holds a secret is left out, since
-// everybody can read a process's arguments.
+// Args returns the flags that pass on to another process all fields whose key
+// begins with prefix and that are not at their defaults. Secrets are left out,
+// since everybody can read a process's arguments.
 func (s *Schema) Args(prefix string) []string {
 	var args []string
 	for _, f := range s.fields {
@@ -32,8 +32,8 @@ func (f *field) initialText() string {
 	return formatText(scratch, f.key)
 }
 
-// YAML returns the values in force as a file that Load reads back, each that is
-// not the default with a comment that says where it came from.
+// YAML returns the current values as a file that Load can read. A comment beside
+// each value that is not the default says where it came from.
 func (s *Schema) YAML() string {
 	var b strings.Builder
 	var open []string
@@ -51,7 +51,7 @@ func (s *Schema) YAML() string {
 			continue
 		}
 		line := strings.Repeat("  ", len(path)-1) + path[len(path)-1] + ": " + f.yamlText()
-		if f.empty() { // its zero has a meaning, or it is unset: both are what Load makes of its absence
+		if f.empty() { // Load gives the same value where the key is missing
 			line = strings.Repeat("  ", len(path)-1) + "# " + strings.TrimLeft(line, " ")
 		}
 		if f.origin != "" {
@@ -81,8 +81,8 @@ func yamlString(text string) string {
 	return text
 }
 
-// Table returns the reference in Markdown: one table for the top, one for each
-// section, and after a section's one for each of its lists of structs.
+// Table returns the reference in Markdown: one table for the top and one for each
+// section, each followed by a table for each list of structs in it.
 func (s *Schema) Table() string {
 	var b strings.Builder
 	const head = "\n| key | default | meaning |\n|---|---|---|\n"
@@ -115,7 +115,7 @@ func (s *Schema) Table() string {
 	return strings.TrimLeft(b.String(), "\n")
 }
 
-// row appends the field's line of the reference.
+// row appends the field's row of the reference.
 func (f *field) row(b *strings.Builder) {
 	initial := ""
 	if f.initial != "" {

@@ -13,7 +13,7 @@ const envPrefix = "FOREBAY_"
 
 // Schema is the set of fields of one configuration struct.
 type Schema struct {
-	within     string   // where an element of a list stands, such as "tenants[1]."
+	within     string   // of an element of a list: its place, such as "tenants[1]."
 	fields     []*field // in the order of the struct
 	byKey      map[string]*field
 	sections   map[string]bool // every key that holds further keys; "" is the top
@@ -22,15 +22,15 @@ type Schema struct {
 
 type field struct {
 	key     string // dotted path
-	byFlag  string // the flag that was given for it, an alias perhaps
+	byFlag  string // the flag that set it: its own or an alias
 	initial string // default as text
 	help    string
 	oneof   string // allowed texts, with spaces between
 	limits  limits
 	value   reflect.Value
 	origin  string    // where its value came from; "" is the default
-	misread bool      // what was given could not be taken
-	secret  bool      // shown as … only
+	misread bool      // the given value was refused
+	secret  bool      // never shown
 	items   []*Schema // of a list of structs, each element's
 }
 
@@ -41,7 +41,7 @@ type validator struct {
 }
 
 // Of reads the tags of the struct that p points to. It panics on a tag that is
-// missing or wrong, since that is our own mistake.
+// missing or wrong, since that is a mistake in our code.
 func Of(p any) *Schema {
 	s := &Schema{byKey: map[string]*field{}, sections: map[string]bool{}}
 	s.add("", reflect.ValueOf(p).Elem())
@@ -115,7 +115,8 @@ func (f *field) choices() string { return strings.Join(strings.Fields(f.oneof), 
 
 func (f *field) allows(text string) bool { return slices.Contains(strings.Fields(f.oneof), text) }
 
-// set parses text from origin, and refuses a zero that would mean the default.
+// set parses text from origin, and refuses a zero that would silently become the
+// default.
 func (f *field) set(origin, text string) (err error) {
 	defer func() { f.misread = f.misread || err != nil }()
 	if err := setText(f.value, f.key, text); err != nil {
@@ -131,8 +132,8 @@ func (f *field) set(origin, text string) (err error) {
 	return f.limits.check(f.value, text)
 }
 
-// Flags defines one flag for each field and each alias (short name to key), and
-// returns the map that parsing fills for Source.Flags.
+// Flags defines a flag for each field and for each alias (a short name by key), and
+// returns the map for Source.Flags, which parsing fills.
 func (s *Schema) Flags(set *flag.FlagSet, aliases map[string]string) map[string]string {
 	given := map[string]string{}
 	define := func(name string, f *field) {

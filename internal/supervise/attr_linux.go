@@ -2,8 +2,8 @@ package supervise
 
 import "syscall"
 
-// childAttr gives the child its own process group, and its death with the
-// thread that started it.
+// childAttr gives the child a process group of its own, and makes the kernel kill it
+// when the thread that started it ends.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -2,8 +2,8 @@ package supervise
 
 import "time"
 
-// backoff decides how long to wait before the next start. It is pure: the
-// caller brings the instants and the random number.
+// backoff decides how long to wait before the next start. It is pure: instants and
+// the random number are arguments.
 type backoff struct {
 	waitMin, waitMax, stableAfter time.Duration
 	crashLoopExits                int
@@ -11,10 +11,10 @@ type backoff struct {
 	exits int // exits in a row, each before stableAfter
 }
 
-// next takes note of a child that ran from started to ended, and returns the
-// wait before its successor: none after a stable run, then doubling from
-// waitMin, and waitMax once it is a crash loop. random in [0, 1) takes away up
-// to a quarter, so that many sidecars do not start in step.
+// next notes that a child ran from started to ended, and returns the wait before
+// the next start: none after a stable run; then waitMin, doubled each time; waitMax
+// in a crash loop. random in [0, 1) takes away up to a quarter, so that many
+// sidecars do not all start at the same moment.
 func (b *backoff) next(started, ended time.Time, random float64) time.Duration {
 	if ended.Sub(started) >= b.stableAfter {
 		b.exits = 0
@@ -30,5 +30,5 @@ func (b *backoff) next(started, ended time.Time, random float64) time.Duration {
 	return wait - time.Duration(random*float64(wait)/4)
 }
 
-// crashLoop tells whether starting again soon has stopped making sense.
+// crashLoop reports whether it makes no sense any more to start again soon.
 func (b *backoff) crashLoop() bool { return b.exits >= b.crashLoopExits }

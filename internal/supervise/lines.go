@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// lines passes a child's output on, a line at a time, so that lines of two
-// processes do not mix. A line over the limit is cut. JSON lines go unchanged,
-// others get the prefix. Lines that say why the child ended are kept as the
-// verdict; those in the form of our own errors are not passed on as well, since
-// the supervisor reports them.
+// lines passes on a child's output line by line, so that the lines of two processes
+// do not mix. A line over the limit is cut. A JSON line stays as it is; other lines
+// get the prefix. Lines that say why the child ended are kept as the verdict. Of
+// these, an error of our own program is not passed on, since the supervisor reports
+// it.
 type lines struct {
 	out    io.Writer
 	prefix string
@@ -23,7 +23,7 @@ type lines struct {
 
 const cutMark = " … (cut)"
 
-// ownErrors starts each line of an error that main prints.
+// ownErrors begins each line of an error that our program prints.
 const ownErrors = "forebay: "
 
 func (l *lines) Write(p []byte) (int, error) {
@@ -69,7 +69,7 @@ func (l *lines) flush() {
 	l.out.Write(append(line, '\n'))
 }
 
-// end passes on an unfinished line and returns the verdict, which it forgets.
+// end passes on an unfinished line, and returns and forgets the verdict.
 func (l *lines) end() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 	"github.com/forebay-io/forebay/internal/conf"
 )
 
-// Config says how patient the supervisor is. Zero fields take their defaults.
+// Config has the supervisor's limits. Zero fields take their defaults.
 type Config struct {
-	RestartWaitMin time.Duration `yaml:"restart_wait_min" default:"200ms" range:"1ms.." help:"Wait before the second restart in a row, which each further one doubles; the first restart does not wait."`
+	RestartWaitMin time.Duration `yaml:"restart_wait_min" default:"200ms" range:"1ms.." help:"Wait before the second restart in a row; it doubles with each further restart, and the first restart does not wait."`
 	RestartWaitMax time.Duration `yaml:"restart_wait_max" default:"30s" help:"Longest wait before a restart."`
-	StableAfter    time.Duration `yaml:"stable_after" default:"30s" help:"An engine that ran this long before it ended counts as its first end again."`
+	StableAfter    time.Duration `yaml:"stable_after" default:"30s" help:"An engine that ran this long before it ended starts the count of ends in a row again."`
 	CrashLoopExits int           `yaml:"crash_loop_exits" default:"6" range:"1.." help:"Ends in a row after which every restart waits restart_wait_max."`
 	LoadLimit      time.Duration `yaml:"load_limit" default:"30m" range:"1s.." help:"Time that the engine has from its start until it is ready; then it is killed and started again."`
 	HangLimit      time.Duration `yaml:"hang_limit" default:"2m" range:"1s.." help:"Time without progress, above that of the longest step, after which an engine that was ready is killed and started again."`
@@ -29,7 +29,7 @@ type Config struct {
 	LineBytesMax   int           `yaml:"line_bytes_max" default:"8KiB" range:"80B..1MiB" help:"Longest line of the engine's output that is passed on whole, in bytes."`
 }
 
-// Validate says what is wrong between the fields of a filled Config.
+// Validate checks fields of a filled Config against each other.
 func (c *Config) Validate() error {
 	if c.RestartWaitMin > c.RestartWaitMax {
 		return fmt.Errorf("supervise.restart_wait_min is %v, above supervise.restart_wait_max, %v", c.RestartWaitMin, c.RestartWaitMax)
@@ -43,8 +43,8 @@ const ExitHopeless = 78
 
 // Child is the process to run.
 type Child struct {
-	// Path is asked before each start for the program; Name is what it is
-	// called in a list of processes.
+	// Path is called before each start and returns the program; Name is its name
+	// in a list of processes.
 	Path func() string
 	Name string
 	Args []string
@@ -52,13 +52,13 @@ type Child struct {
 	// Output receives both outputs of the child, each line after Prefix.
 	Output io.Writer
 	Prefix string
-	// Log receives a line of our own for each start but the first, and each end.
+	// Log receives a line for each start but the first, and for each end.
 	Log *slog.Logger
 	// Started, if set, is called after each start, on the goroutine of Run.
 	Started func(pid int)
 }
 
-// Supervisor runs one Child again and again.
+// Supervisor keeps one Child running.
 type Supervisor struct {
 	cfg    Config
 	child  Child
@@ -68,8 +68,8 @@ type Supervisor struct {
 	reason  string
 	running bool
 	next    time.Time // when the next child starts, while none runs
-	started time.Time // of the newest child
-	alive   time.Time // when that one was last seen to work; zero until it was
+	started time.Time // when the newest child was started
+	alive   time.Time // when it was last seen to work; zero before
 }
 
 // New makes a supervisor; Run starts the child.
@@ -81,9 +81,9 @@ func New(cfg Config, c Child) *Supervisor {
 	}
 }
 
-// Reason says why the child does not serve and what happens now; "" once it
-// was seen to work. It is for clients too, so it holds nothing that the child
-// printed.
+// Reason says why the child does not serve and what happens next; "" once it was
+// seen to work. Clients of the gateway read it too, so it holds nothing that the
+// child has printed.
 func (s *Supervisor) Reason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *Supervisor) RestartsAt() time.Time {
 	return s.next
 }
 
-// Alive tells when the child was last seen to work. Whoever uses the child
-// calls it for as long as that goes on; without, the child counts as hung.
+// Alive says that the child was seen to work at this instant. The user of the child
+// calls it again and again; otherwise the child counts as hung.
 func (s *Supervisor) Alive(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Supervisor) Alive(at time.Time) {
 	}
 }
 
-// begin and ended keep the state of the newest child.
+// begin and ended note the start and the end of the newest child.
 func (s *Supervisor) begin(started time.Time, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 
 	b := backoff{waitMin: s.cfg.RestartWaitMin, waitMax: s.cfg.RestartWaitMax, stableAfter: s.cfg.StableAfter, crashLoopExits: s.cfg.CrashLoopExits}
-	before := "the engine " // and what became of the last one
+	before := "the engine " // and how the last one ended
 	for first := true; ; first = false {
 		started := time.Now()
 		s.begin(started, before+"is loading its model")
@@ -167,7 +167,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// endOf is how a child ended, without what it said.
+// endOf says how a child ended, without the words that it has printed.
 func endOf(state *os.ProcessState) string {
 	switch {
 	case state == nil:
@@ -178,8 +178,9 @@ func endOf(state *os.ProcessState) string {
 	return state.String()
 }
 
-// runOnce starts the child and waits for its end, which ctx may ask for. The
-// error says how the child ended, nil only if it was asked to and did.
+// runOnce starts the child and waits for its end; when ctx is done, it asks the child
+// to end. The error says how the child ended; it is nil only where the child was
+// asked to end and did.
 func (s *Supervisor) runOnce(ctx context.Context) (*os.ProcessState, error) {
 	cmd := exec.Command(s.child.Path(), s.child.Args...)
 	cmd.Args[0] = s.child.Name
@@ -216,7 +217,7 @@ func (s *Supervisor) runOnce(ctx context.Context) (*os.ProcessState, error) {
 	}
 }
 
-// hung asks dog whether the child hangs, and lets Reason tell of a silence.
+// hung asks dog whether the child hangs, and makes a long silence the Reason.
 func (s *Supervisor) hung(dog *watchdog) (why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +240,7 @@ func (s *Supervisor) stop(cmd *exec.Cmd, ended <-chan error) (*os.ProcessState, 
 	case err := <-ended:
 		err = s.explain(err)
 		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
-		if cmd.ProcessState.Success() || status.Signaled() && status.Signal() == syscall.SIGTERM { // too young to take it
+		if cmd.ProcessState.Success() || status.Signaled() && status.Signal() == syscall.SIGTERM { // it had no handler yet
 			err = nil
 		}
 		return cmd.ProcessState, err
@@ -251,7 +252,7 @@ func (s *Supervisor) stop(cmd *exec.Cmd, ended <-chan error) (*os.ProcessState, 
 	}
 }
 
-// explain joins how the child ended with what it said itself.
+// explain joins how the child ended with the reason that it has printed.
 func (s *Supervisor) explain(err error) error {
 	verdict := s.output.end()
 	var exit *exec.ExitError
@@ -266,8 +267,8 @@ func (s *Supervisor) explain(err error) error {
 	return fmt.Errorf("%v: %s", err, verdict)
 }
 
-// EndWithParent is for the child: it calls end once stdin, which the parent
-// holds open and never writes to, closes. Its goroutine lives until then.
+// EndWithParent is for the child: it calls end when stdin closes, which the parent
+// holds open and never writes to. Its goroutine lives until then.
 func EndWithParent(stdin io.Reader, end func()) {
 	go func() {
 		io.Copy(io.Discard, stdin)

@@ -2,21 +2,21 @@ package supervise
 
 import "time"
 
-// watchdog finds a child that makes no progress. It counts its own ticks, not
-// the clock: a machine that was suspended, or a supervisor that was stopped,
-// does not kill a child that had no chance.
+// watchdog notices a child that makes no progress. It counts its own ticks and reads
+// no clock, so that after the machine was suspended, or the supervisor stopped, it
+// does not kill a child that could not run.
 type watchdog struct {
 	loadLimit, hangLimit time.Duration
 
 	alive  time.Time     // newest sign of life; zero until the child is ready
-	silent time.Duration // since then, or since the start
+	silent time.Duration // since alive, or since the start
 }
 
 // interval is the time between two ticks.
 func (d *watchdog) interval() time.Duration { return max(1, min(d.loadLimit, d.hangLimit)/20) }
 
-// tick takes the newest sign of life. It returns for how long there was none,
-// and for how long there may be none.
+// tick takes the newest sign of life. It returns how long ago that was, and the
+// limit for it.
 func (d *watchdog) tick(alive time.Time) (silent, limit time.Duration) {
 	if alive.Equal(d.alive) {
 		d.silent += d.interval()

@@ -10,34 +10,35 @@ import (
 // Controller admits requests. Its methods may be called from any goroutine.
 type Controller interface {
 	// Admit returns a ticket, admitted or waiting, or a *Refusal. It never waits.
-	Admit(w Demand) (Ticket, error)
-	// Expected is how many tokens an answer to w is likely not to pass, over all
+	Admit(d Demand) (Ticket, error)
+	// Expected is how many tokens an answer to d is likely not to pass, over all
 	// its sequences: the 90 % quantile of those like it.
-	Expected(w *Demand) int
+	Expected(d *Demand) int
 	// Report tells what the engine's last step showed. Reports come in order.
 	Report(r Report)
 	// Load is the state of this instant.
 	Load() Load
-	// View is all that waits and runs, for people.
+	// View is all that waits and runs, for people to look at.
 	View() View
-	// SetMode opens, pauses or drains a class; the error says that there is no such class.
+	// SetMode opens, pauses or drains a class. The error says that there is no such
+	// class.
 	SetMode(class string, m Mode) error
 }
 
 // Ticket is a place, running or waiting. Its methods may be called from any
-// goroutine; after Done all but Done are void.
+// goroutine; after Done only Done may be called.
 type Ticket interface {
-	// Ready is closed when the waiting is over; Err then says how.
+	// Ready is closed when the request starts or is refused; Err says which.
 	Ready() <-chan struct{}
 	// Err is nil when admitted and a *Refusal otherwise. Call it only after Ready.
 	Err() error
 	// Grant is how the request runs. Call it only after Ready with a nil Err.
 	Grant() Grant
-	// Progress says how many tokens the request has been given so far, over
-	// all its choices; the first call with more than 0 marks the first token.
+	// Progress says how many tokens the request has so far, over all its choices.
+	// The first call with more than 0 marks the first token.
 	Progress(tokens int)
-	// Done settles the ticket in any state and frees its place at once. The
-	// first call counts, further ones do nothing.
+	// Done settles the ticket in any state and frees its place at once. Only the
+	// first call counts.
 	Done(s Spent)
 }
 
@@ -47,26 +48,27 @@ type Demand struct {
 	Tenant string
 	Class  string
 	Route  string
-	// Sequences is prompts times choices.
+	// Sequences is the number of prompts times that of choices.
 	Sequences int
-	// PromptTokens are all tokens of all prompts, UncachedTokens those that must
-	// be computed, DecodeTokens the most that may be generated, over all sequences.
+	// PromptTokens are the tokens of all prompts, UncachedTokens those of them that
+	// must be computed. DecodeTokens is the most that may be generated, over all
+	// sequences.
 	PromptTokens   int
 	UncachedTokens int
 	DecodeTokens   int
-	// Bytes is what the waiting request holds in memory.
+	// Bytes is the memory that the request holds while it waits.
 	Bytes int
-	// Blocks are the hashes of the first prompt's full blocks, each of
-	// BlockTokens; the first one names the system prompt for the length model.
+	// Blocks are the hashes of the first prompt's full blocks of BlockTokens each.
+	// The first one names the system prompt for the length model.
 	Blocks      []uint64
 	BlockTokens int
-	// Within bounds the time from arrival to the answer's end, as the client
-	// said; 0 says nothing.
+	// Within is the client's bound on the time from arrival to the answer's end;
+	// 0 is none.
 	Within time.Duration
-	// User is whom the tenant serves with it, where it said so; only shedding
-	// looks at it.
+	// User is the tenant's own user, if the request names one. Only shedding looks
+	// at it.
 	User string
-	// Retry says that the client has tried before.
+	// Retry says that the client sends the request again after a refusal.
 	Retry bool
 }
 
@@ -74,19 +76,19 @@ type Demand struct {
 type Report struct {
 	// Up is false while there is no engine to give work to.
 	Up bool
-	// At is when the engine wrote the report, on the clock of Scheduler.
+	// At is when the engine wrote the report, on the Scheduler's clock.
 	At time.Duration
 	// Cost is the engine's own model of its steps.
 	Cost cost.Cost
 	// StepTokensMax is the most tokens of one step.
 	StepTokensMax int
 	// KVTokens is how many tokens the page pool holds, KVUsed how many of them
-	// are taken by sequences.
+	// sequences use.
 	KVTokens, KVUsed int
-	// ShortPrefill and LongPrefill are the prompt tokens that wait in the engine
-	// to be computed, by lane.
+	// ShortPrefill and LongPrefill are the prompt tokens in the engine that are not
+	// computed yet, by lane.
 	ShortPrefill, LongPrefill int
-	// Sequences holds what the engine works on, waits with or has paused.
+	// Sequences are those that the engine computes, lets wait or has paused.
 	Sequences int
 	// StepDuration is how long the step took; 0 for an idle turn.
 	StepDuration time.Duration
@@ -98,23 +100,24 @@ type Report struct {
 
 // Grant says how an admitted request is to run.
 type Grant struct {
-	// Class is the class it runs in: another than it asked for if it was demoted.
+	// Class is the class it runs in: not the one it asked for if it was demoted.
 	Class string
-	// Level is 0 for what people wait for, and more for what may wait longer.
+	// Level is 0 for requests that people wait for; a higher level may wait longer.
 	Level int
 	// Key orders within a level, smaller first.
 	Key int64
-	// Long is the lane of long prefills.
+	// Long says that it goes by the lane of long prefills.
 	Long bool
-	// FirstTokenGoal is the goal for its first token, with the slack of its own
-	// prefill, and TokenGoal that for the time between tokens; 0 is none.
+	// FirstTokenGoal is the goal for its first token, the slack for its own prefill
+	// included. TokenGoal is the goal for the time between tokens. 0 is none.
 	FirstTokenGoal, TokenGoal time.Duration
-	// OutputTokens is the longest answer of a sequence while there is overload; 0
-	// is no other limit than the request's.
+	// OutputTokens is the longest answer of a sequence during overload; 0 leaves it
+	// to the request.
 	OutputTokens int
-	// Waited is the time from arrival, Predicted what was foretold then.
+	// Waited is the time from arrival to start. Predicted is the wait for the first
+	// token as predicted on arrival.
 	Waited, Predicted time.Duration
-	// Why is why it did not start at once.
+	// Why is the last reason for which it waited.
 	Why Why
 }
 
@@ -122,8 +125,8 @@ type Grant struct {
 type Spent struct {
 	PromptTokens     int
 	CompletionTokens int
-	// Whole says that the answer ended by itself, at its own end: cut, cancelled
-	// and max_tokens answers might have gone on.
+	// Whole says that the model ended the answer. One that was cancelled, or cut at
+	// max_tokens, might have gone on.
 	Whole bool
 }
 
@@ -136,16 +139,16 @@ type Load struct {
 // Why is the reason for which a request waits.
 type Why uint8
 
-// The reasons, from what is nearest to start to what is furthest.
+// The reasons, from the one nearest to a start to the furthest.
 const (
 	WhyNot       Why = iota // it does not wait
-	WhyWindow               // held a moment so that others can share its step
-	WhyPrefill              // the engine has a step's worth of unstarted prefill
+	WhyWindow               // it waits a moment for others to share its step
+	WhyPrefill              // the engine has a step's worth of prefill that it has not begun
 	WhyOrder                // others come first
 	WhyShare                // its tenant has used more than its share
-	WhyClassCap             // its class holds as much as it may
+	WhyClassCap             // its class holds as many places or as much memory as it may
 	WhySequences            // every running place is taken
-	WhyMemory               // not enough free memory for its keys and values
+	WhyMemory               // too little memory is free for its keys and values
 	WhyPaused               // its class is paused
 	WhyEngine               // there is no engine to run it
 )
@@ -162,11 +165,11 @@ const (
 	TooLarge     Reason = iota // can never fit: sequences, memory, or the class's token limits
 	QueueFull                  // no place to wait
 	TimedOut                   // waited as long as allowed
-	Late                       // it, or another that counts more, would miss its goal
-	PastDeadline               // the client's own deadline is over, or cannot be met
-	Overloaded                 // shed by the backstop
+	Late                       // it would miss its goal, or make another miss its own
+	PastDeadline               // the client's own deadline has passed, or cannot be met
+	Overloaded                 // shed on the last rung of the overload ladder
 	RetryBudget                // too many retries of this tenant
-	ClassClosed                // its class takes nothing: drained by the operator
+	ClassClosed                // its class takes no requests: its operator drains it
 )
 
 var reasonNames = [...]string{"too_large", "queue_full", "timed_out", "late", "past_deadline", "overloaded", "retry_budget", "class_closed"}
@@ -178,9 +181,9 @@ func (r Reason) String() string { return reasonNames[r] }
 type Refusal struct {
 	Reason  Reason
 	Message string
-	// RetryAfter predicts when there is room; 0 when there never will be.
+	// RetryAfter predicts when the request could be served; 0 is never.
 	RetryAfter time.Duration
-	// Predicted is the wait that was foretold, 0 where none was.
+	// Predicted is the predicted wait for the first token; 0 where there was none.
 	Predicted time.Duration
 }
 
@@ -207,22 +210,23 @@ type View struct {
 	Waiting []WaitingView // in the order in which they will start
 	Running []RunningView
 	Cost    cost.Cost
-	// Margin is how far predictions are stretched, since q90 of actual/predicted
-	// was so.
+	// Margin is the factor on predicted work: the 90 % quantile of actual/predicted
+	// waits, and at least 1.
 	Margin float64
-	// Brownout is the step of the overload ladder, 0 for none.
+	// Brownout is the rung of the overload ladder; 0 is no overload.
 	Brownout int
-	// Lengths says how well answers' lengths are foretold.
+	// Lengths says how good the predictions of answer lengths are.
 	Lengths LengthView
 }
 
-// LengthView is how good the length model was, lately.
+// LengthView is how good the length model was of late.
 type LengthView struct {
-	// PairAccuracy is how often of two answers the one expected to be longer was.
+	// PairAccuracy is how often, of two answers, the one expected to be longer was
+	// longer.
 	PairAccuracy float64
 	// Covered is the share of answers within their predicted 90 % quantile.
 	Covered float64
-	// ReserveRatio is that quantile over the actual length, summed over answers.
+	// ReserveRatio is the sum of those quantiles over the sum of actual lengths.
 	ReserveRatio float64
 }
 
@@ -232,11 +236,11 @@ type ClassView struct {
 	Mode             Mode
 	Waiting, Running int
 	WaitingBytes     int
-	// Share is its part of the engine time of the last minute.
+	// Share is its part of the engine's time, of about the last half minute.
 	Share float64
-	// Backlog is the engine time that waits.
+	// Backlog is the engine time that its waiting requests need.
 	Backlog time.Duration
-	// Refused and Demoted count since the start.
+	// Refused and Demoted count requests since the process started.
 	Refused, Demoted uint64
 }
 
@@ -246,7 +250,7 @@ type TenantView struct {
 	Class            string
 	Waiting, Running int
 	Deficit          time.Duration // engine time it may still take before others go first
-	Served           time.Duration // engine time of the last minute
+	Served           time.Duration // engine time of about the last half minute
 }
 
 // WaitingView is one waiting request.
@@ -257,7 +261,7 @@ type WaitingView struct {
 	Waited            time.Duration
 	Starts            time.Duration // predicted, from now
 	Prefill           time.Duration // engine time before its first token
-	Cost              time.Duration // engine time in all, as it is ordered by
+	Cost              time.Duration // engine time by which it is ordered
 	Uncached          int
 	Why               Why
 }

@@ -7,37 +7,37 @@ import (
 )
 
 // Class is a kind of traffic, with its goals and its limits. A field that is
-// zero takes what its level's class has by default.
+// zero takes the value of its level's built-in class.
 type Class struct {
 	Name  string `yaml:"name" help:"Name, as in the header x-forebay-class."`
-	Level string `yaml:"level" oneof:"interactive batch offline" help:"Whose place and defaults it takes; empty takes that of its own name, or interactive."`
+	Level string `yaml:"level" oneof:"interactive batch offline" help:"Level: interactive, batch or offline, which gives the urgency and the defaults. Empty is the class's own name, or interactive."`
 
-	FirstTokenGoal time.Duration `yaml:"first_token_goal" help:"Time to first token that admission keeps, from arrival. The level's: interactive 2s, batch 60s, offline none."`
-	PrefillSlack   float64       `yaml:"prefill_slack" range:"0.01..100" help:"How often its own prefill a request may take on top of that goal; 0 is 2."`
-	TokenGoal      time.Duration `yaml:"token_goal" help:"Time between tokens that the engine keeps. The level's: interactive 100ms, others none."`
-	AgeCap         time.Duration `yaml:"age_cap" help:"Time after whose arrival nobody newer goes first. The level's: interactive 10s, batch 2m, offline 30m."`
-	WaitLimit      time.Duration `yaml:"wait_limit" help:"Longest wait. The level's: interactive 30s, batch 10m, offline 24h."`
-	Window         time.Duration `yaml:"window" help:"Time that an idle engine waits for company. The level's: interactive none, batch 10ms, offline 50ms."`
+	FirstTokenGoal time.Duration `yaml:"first_token_goal" help:"Goal for the time from arrival to the first token, which admission keeps. By level: interactive 2s, batch 60s, offline none."`
+	PrefillSlack   float64       `yaml:"prefill_slack" range:"0.01..100" help:"Times its own prefill that are added to a request's goal; 0 is 2."`
+	TokenGoal      time.Duration `yaml:"token_goal" help:"Goal for the time between tokens, which the engine keeps. By level: interactive 100ms, others none."`
+	AgeCap         time.Duration `yaml:"age_cap" help:"A request that arrives this much later never passes an older one. By level: interactive 10s, batch 2m, offline 30m."`
+	WaitLimit      time.Duration `yaml:"wait_limit" help:"Longest wait for a start. By level: interactive 30s, batch 10m, offline 24h."`
+	Window         time.Duration `yaml:"window" help:"Time that an idle engine waits for more requests to share a step. By level: interactive none, batch 10ms, offline 50ms."`
 
-	Floor float64 `yaml:"floor" range:"0..0.9" help:"Share of engine time that it gets while it has work. The level's: batch 0.15, offline 0.05."`
-	Cap   float64 `yaml:"cap" range:"0.01..1" help:"Share of running places and of key and value memory that it may hold. The level's: interactive 1, batch 0.75, offline 0.5."`
+	Floor float64 `yaml:"floor" range:"0..0.9" help:"Share of engine time that the class gets while it has requests. By level: batch 0.15, offline 0.05."`
+	Cap   float64 `yaml:"cap" range:"0.01..1" help:"Share of the running places and of the key and value memory that the class may hold. By level: interactive 1, batch 0.75, offline 0.5."`
 
-	WaitingRequestsMax int   `yaml:"waiting_requests_max" range:"1.." help:"Requests that may wait."`
-	WaitingBytesMax    int64 `yaml:"waiting_bytes_max" range:"1.." help:"Memory that they may hold."`
-	PromptTokensMax    int   `yaml:"prompt_tokens_max" range:"1.." help:"Longest prompt; what becomes of a longer one, oversized says. 0 leaves it to the model."`
-	OutputTokensMax    int   `yaml:"output_tokens_max" range:"1.." help:"Longest answer; more is cut to it. 0 leaves it to the model."`
+	WaitingRequestsMax int   `yaml:"waiting_requests_max" range:"1.." help:"Requests of the class that may wait."`
+	WaitingBytesMax    int64 `yaml:"waiting_bytes_max" range:"1.." help:"Memory that its waiting requests may hold, in bytes."`
+	PromptTokensMax    int   `yaml:"prompt_tokens_max" range:"1.." help:"Longest prompt; oversized says what happens to a longer one. 0 leaves it to the model."`
+	OutputTokensMax    int   `yaml:"output_tokens_max" range:"1.." help:"Longest answer; a larger max_tokens is cut to it. 0 leaves it to the model."`
 
-	Late      string `yaml:"late" oneof:"refuse demote" help:"What becomes of a request that would miss its goal: refused at once, or demoted to the offline class. The level's: batch demote, others refuse."`
-	Oversized string `yaml:"oversized" oneof:"allow refuse demote" help:"What becomes of a prompt over prompt_tokens_max, or whose prefill is over admission.oversized_prefill: allowed, refused, or demoted to the offline class. Empty refuses what is over prompt_tokens_max and allows the rest."`
+	Late      string `yaml:"late" oneof:"refuse demote" help:"What happens to a request that would miss its goal: refuse it at once, or demote it to the offline class. By level: batch demote, others refuse."`
+	Oversized string `yaml:"oversized" oneof:"allow refuse demote" help:"What happens to a prompt over prompt_tokens_max, or with a prefill over admission.oversized_prefill: allow it, refuse it, or demote it to the offline class. Empty refuses the first and allows the second."`
 
-	BusyOutputTokens int `yaml:"busy_output_tokens" range:"1.." help:"Longest answer while the gateway is overloaded; 0 cuts none."`
+	BusyOutputTokens int `yaml:"busy_output_tokens" range:"1.." help:"Longest answer during overload; 0 cuts none."`
 }
 
-// Tenant is who pays, with its rights and its share.
+// Tenant is a customer of the gateway: its keys, rights, share and budgets.
 type Tenant struct {
 	Name    string        `yaml:"name" help:"Name in logs and metrics."`
-	Keys    []string      `yaml:"keys" secret:"true" help:"API keys that name it, or sha256:HEX of them; * is every key that names nobody, and none."`
-	Classes []string      `yaml:"classes" help:"Classes it may use; none listed allows all. A request for another is clamped to the first."`
-	Weight  float64       `yaml:"weight" range:"0.01..100" default:"1" help:"Its share of engine time beside others."`
+	Keys    []string      `yaml:"keys" secret:"true" help:"API keys that name it, or sha256:HEX of them. * stands for requests without a known key."`
+	Classes []string      `yaml:"classes" help:"Classes that it may use; none listed allows all. A request for another class gets the first."`
+	Weight  float64       `yaml:"weight" range:"0.01..100" default:"1" help:"Weight of its share of engine time."`
 	Limits  budget.Limits `yaml:"limits" help:"Budgets."`
 }

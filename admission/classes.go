@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Levels are what classes rank by: 0 is what people wait for.
+// The levels of classes, the most urgent first: people wait for level 0.
 const (
 	levelInteractive = iota
 	levelBatch
@@ -18,8 +18,8 @@ const (
 
 var levelNames = [levelCount]string{"interactive", "batch", "offline"}
 
-// builtin are the classes that always exist, by level; a configured class takes
-// from its level's what it leaves out.
+// builtin are the classes that always exist, one for each level. A configured
+// class takes what it leaves out from its level's.
 var builtin = [levelCount]Class{
 	{Name: "interactive", Level: "interactive", FirstTokenGoal: 2 * time.Second, PrefillSlack: 2, TokenGoal: 100 * time.Millisecond, AgeCap: 10 * time.Second, WaitLimit: 30 * time.Second, Cap: 1, WaitingRequestsMax: 1024, WaitingBytesMax: 64 << 20, Late: "refuse"},
 	{Name: "batch", Level: "batch", FirstTokenGoal: time.Minute, PrefillSlack: 2, AgeCap: 2 * time.Minute, WaitLimit: 10 * time.Minute, Window: 10 * time.Millisecond, Floor: 0.15, Cap: 0.75, WaitingRequestsMax: 4096, WaitingBytesMax: 128 << 20, Late: "demote"},
@@ -27,7 +27,7 @@ var builtin = [levelCount]Class{
 }
 
 // ClassTable is every class, complete, by level and then in the order of the
-// configuration. The error says all that is wrong with the configured ones.
+// configuration. The error lists every mistake in the configured ones.
 func (c *Config) ClassTable() ([]Class, error) {
 	var errs []error
 	table := slices.Clone(builtin[:])
@@ -65,7 +65,7 @@ func (c *Config) ClassTable() ([]Class, error) {
 	return table, errors.Join(errs...)
 }
 
-// complete fills what own leaves out from its level's class.
+// complete fills what own leaves out from its level's built-in class.
 func complete(own Class) Class {
 	level := max(0, slices.Index(levelNames[:], cmp.Or(own.Level, own.Name)))
 	of := &builtin[level]

@@ -1,23 +1,82 @@
-// Package admission decides who may start now, who waits, and who is told at
-// once that it cannot be served in time.
+// Package admission decides which request may start now, which waits, and which
+// is told at once that it cannot be served in time.
 //
 // Goal: the gateway hands in the Demand of a request and gets a Ticket, or a
-// Refusal with its reason and a predicted wait. A ticket waits its turn, may be
-// given up at any moment, and is settled exactly once with Done. Whoever people
-// wait for comes first, the less urgent get what is left and never less than
-// their floor, tenants share by engine time, and who is admitted with a goal
-// keeps it.
+// Refusal with a reason and a predicted wait. A ticket waits for its turn, may be
+// given up at any moment, and is settled exactly once with Done. Requests that
+// people wait for go first. Less urgent ones get what is left, and never less
+// than their floor. Tenants share by engine time. A request that is admitted with
+// a goal keeps it.
 //
-// Non-goals: HTTP (gateway), budgets (admission/budget), and what the engine
-// puts into a step (engine/step, which it shares).
+// Non-goals: HTTP (gateway), budgets (admission/budget), and what the engine puts
+// into a step (engine/step).
 //
 // Ownership: a Scheduler is pure and belongs to one goroutine; time is an
-// argument, so that the simulator runs the very same code. Queue adds the lock,
-// the clock and the timer. An Entry belongs to its Scheduler until Done.
+// argument, so the simulator runs the same code. Queue adds the lock, the clock
+// and the timer. An Entry belongs to its Scheduler until Done.
 //
-// A request's way through the files: policy.go says who asks and in which class,
-// screen.go what can be refused at a glance, overload.go what happens when predictions fail, price.go what it
-// costs, feasible.go whether all goals can still be kept and who gives way,
-// next.go who starts, fair.go what tenants and classes owe each other, engine.go
-// what the engine was given and has told, lengths.go how long answers will be.
+// # Order
+//
+// Within a level requests go by a key, the smallest first:
+//
+//	key = arrival + min(aging × cost, cap)
+//
+// cost is engine time: the prefill of what is not cached and, as far as running
+// places or memory are scarce, the decoding. The smallest cost first would give
+// the least mean wait (Smith 1956), but a large request would starve while small
+// ones keep coming. First come, first served starves nobody, but a short request
+// waits behind every long one. The key lies between them: aging 0 is the second
+// rule, a very large aging the first.
+//
+// The bound: a request that arrives after another's key has a larger key. So a
+// request of cost c is passed only by requests that arrive within aging × c after
+// it, or within cap if that is less; with aging 5, a request that takes 0.2 s is
+// passed for one second. cap is the class's age_cap, or its goal if that is
+// longer. A key is fixed on arrival and changes only with the price, so heaps and
+// sorted blocks hold the order.
+//
+// # Fair queueing
+//
+// Tenants share a class by engine time, not by number of requests. Each has a
+// deficit: the engine time that it may still take. What starts is charged with
+// what it is expected to use, and corrected when it ends. Of the tenants with a
+// deficit above 0, the request with the smallest key goes first. Where no waiting
+// tenant has a deficit above 0, all of them get the same number of quanta, times
+// their weight: as many as bring the first one above 0.
+//
+// The bound: let U be the largest charge of a request and Q a tenant's quantum,
+// and leave corrections aside. A tenant is
+// charged only while its deficit is above 0, so the deficit of a waiting tenant
+// stays above -U; it gets quanta only at 0 or below, so it stays within Q. Over
+// any time in which two tenants of the same weight wait, both get the same number
+// of quanta, and
+//
+//	service = quanta × Q + deficit before - deficit after
+//
+// so their service differs by 2(U+Q) at most. This is deficit round robin
+// (Shreedhar and Varghese, SIGCOMM 1995) with a choice among all who may go
+// instead of turns, as in DLPM (arXiv 2501.14312), which chooses by the longest
+// cached prefix and has the same bound. A refund may raise a deficit to 2Q. A
+// tenant that comes back begins with Q at most: it earns nothing while it wants
+// nothing.
+//
+// Classes owe each other in the same way: of each charge, a class with waiting
+// requests earns its floor's part as credit, and with half a quantum of credit it
+// passes more urgent ones.
+//
+// # Goals
+//
+// On arrival a forecast checks whether every waiting request of the level can
+// still keep its goal. If not, one gives way, the largest at or before the first
+// that would be late: the rule of Moore and Hodgson (1968) for the fewest late
+// jobs on one machine. forecast.go has the formulas.
+//
+// # Files
+//
+// A request's way: policy.go says which tenant asks and in which class, screen.go
+// what can be refused without a forecast, price.go what the request costs,
+// lengths.go how long its answer will be, forecast.go when it will have its first
+// token, feasible.go who gives way, next.go which request starts, fair.go what
+// tenants and classes owe each other, engine.go what the engine was given and has
+// told, overload.go what happens when predictions fail.
 package admission

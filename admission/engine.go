@@ -8,57 +8,58 @@ import (
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
-// ledger is what is known of the engine: its last report, and what was given
-// to it since.
+// ledger is what is known of the engine: its last report, and what it was given
+// since.
 type ledger struct {
-	heard         bool // a report has come; before, only places are counted
+	heard         bool // a report has come; until then only places are counted
 	up            bool
-	at            time.Duration // the report's instant, on our clock
+	at            time.Duration // of the report, on the Scheduler's clock
 	cost          cost.Cost
-	priced        float64 // its PrefillToken when all that waits was priced last
+	priced        float64 // cost.PrefillToken when everything that waits was last priced
 	chunk         int     // tokens of a full step
 	kvTokens      int     // 0 is unknown
 	stepDuration  time.Duration
-	shortReported int
-	longReported  int
-	longGiven     int // tokens, since that report
-	// longPace is how much of its own engine time the long lane gets done in a
-	// unit of time while nothing short waits, moving; 0 is unknown.
+	shortReported int // tokens of short prefill that the engine had not computed
+	longReported  int // the same of long prefill
+	longGiven     int // tokens of long prefill given since that report
+	// longPace is the engine time of long prefill that is done in a unit of time
+	// while nothing short waits and rows decode, a moving mean; 0 is unknown.
 	longPace float64
 
-	sequences, kv     int // of all that run
-	rows, rowsContext int // sequences past their first token, and their contexts
+	sequences, kv     int // of all running requests; kv in tokens
+	rows, rowsContext int // sequences past their first token, and the sum of their contexts
 	flights           [levelCount]flight
-	life              float64 // mean engine stay of a sequence in nanoseconds, moving
+	life              float64 // time from start to end of a request, in nanoseconds, a moving mean
 	margin            margin
 }
 
-// flight is what was given to the engine at one level and has no first token yet.
+// flight is what runs at one level, and which of it has no first token yet.
 type flight struct {
-	sequences, kv int      // of all that run at the level
-	longs         []*Entry // of the long lane
-	short         int
-	seen, fresh   int // short tokens, given before and after the last report
-	freshEntries  []*Entry
+	sequences, kv int      // of all running requests
+	longs         []*Entry // long prefills under way
+	short         int      // number of short prefills under way
+	seen, fresh   int      // their tokens, given before and after the last report
+	freshEntries  []*Entry // those given after it
 }
 
-// chunkUnknown stands for the tokens of a step until the engine told.
+// chunkUnknown stands for the tokens of a full step until the engine reports them.
 const chunkUnknown = 512
 
-// kvShare is how much of the memory is promised: the rest is for answers that
-// grow longer than expected.
+// kvShare is how much of the memory is promised. The rest is for answers that
+// become longer than expected.
 const kvShare = 0.95
 
+// kvMax is the memory that may be promised, in tokens.
 func (v *ledger) kvMax() int { return int(kvShare * float64(v.kvTokens)) }
 
-// tokenCost is the engine time of one token of one of e's sequences, where as
-// many share each step as may be.
+// tokenCost is the engine time of one token of one of e's sequences, where the
+// rows that decode now, and at least 8, share each step.
 func (v *ledger) tokenCost(e *Entry) time.Duration {
 	return v.cost.Decode(e.demand.PromptTokens/max(1, e.demand.Sequences), max(8, v.rows))
 }
 
-// outstanding is how many short prefill tokens the engine holds for the levels
-// up to level.
+// outstanding is the short prefill that the engine has not computed, of the levels
+// up to level. Of what was given before the last report, the report knows better.
 func (v *ledger) outstanding(level int) (tokens, requests int) {
 	seen := 0
 	for i := range level + 1 {
@@ -78,7 +79,7 @@ func (v *ledger) mayBegin(e *Entry) bool {
 }
 
 // longsMost is how many long prefills a level may have begun: one is computed,
-// and others have given way to it.
+// the others have given way to it.
 const longsMost = 4
 
 // mayDisplace tells whether a long prefill may start. It passes those under way,
@@ -95,8 +96,9 @@ func (v *ledger) mayDisplace(e *Entry) bool {
 	return true
 }
 
-// ran notes that the engine has computed so many tokens of the long lane since
-// the report before: they are of the most urgent level's first by key.
+// ran notes that the engine has computed some tokens of the long lane, in the
+// time since the report before. It computes the most urgent level first, and in
+// it the smallest key.
 func (v *ledger) ran(tokens int, since time.Duration) {
 	done := time.Duration(0)
 	for i := range v.flights {
@@ -118,7 +120,7 @@ func (v *ledger) ran(tokens int, since time.Duration) {
 	}
 }
 
-// paceMemory is how far back longPace looks.
+// paceMemory is the time constant of longPace.
 const paceMemory = 5 * time.Second
 
 // given books e, which starts now.
@@ -144,7 +146,7 @@ func (v *ledger) reserve(e *Entry, tokens int) {
 	v.flights[e.level].kv += tokens
 }
 
-// landed takes e off the prefills under way.
+// landed takes e off the prefills under way: it has its first token, or ended.
 func (v *ledger) landed(e *Entry) {
 	f := &v.flights[e.level]
 	if e.long {
@@ -161,7 +163,7 @@ func (v *ledger) landed(e *Entry) {
 	f.seen -= e.uncached()
 }
 
-// without is list less e, in whatever order.
+// without is list less e; it may change the order.
 func without(list []*Entry, e *Entry) []*Entry {
 	i := slices.Index(list, e)
 	if i < 0 {
@@ -200,8 +202,8 @@ func (v *ledger) left(e *Entry, now time.Duration) {
 	v.life += (stay - v.life) / 16
 }
 
-// Report takes what the engine's last step showed. Waiting requests whose
-// cached part changed get a new price.
+// Report takes what the engine said at the end of a step. Waiting requests get a
+// new price where their cached part, or the engine's speed, has changed.
 func (s *Scheduler) Report(r Report, now time.Duration) {
 	s.advance(now)
 	v := &s.engine
@@ -227,7 +229,7 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 	}
 }
 
-// see moves what was given before the report from fresh to seen.
+// see moves what was given before the report of that instant from fresh to seen.
 func (f *flight) see(at time.Duration) {
 	kept := f.freshEntries[:0]
 	for _, e := range f.freshEntries {
@@ -242,7 +244,7 @@ func (f *flight) see(at time.Duration) {
 	f.freshEntries = kept
 }
 
-// far tells coefficients apart whose difference makes a price stale.
+// far tells that two coefficients differ so much that prices are stale.
 func far(a, b float64) bool { return a > 1.2*b || b > 1.2*a }
 
 // followCache takes the news of the cache, in their order, and prices again
@@ -264,7 +266,8 @@ func (s *Scheduler) followCache(news hitmap.News) {
 	clear(s.scratch.touched)
 }
 
-// recache prices a waiting e by what is cached of it now.
+// recache prices a waiting e for the number of tokens that are cached now. A goal
+// that was given up stays given up.
 func (s *Scheduler) recache(e *Entry, cached int) {
 	t, due := e.line.tenant, e.due
 	s.leave(e)
@@ -276,7 +279,7 @@ func (s *Scheduler) recache(e *Entry, cached int) {
 	s.enter(e, t)
 }
 
-// repriceAll follows an engine whose speed has changed.
+// repriceAll prices everything that waits, after the engine's speed has changed.
 func (s *Scheduler) repriceAll() {
 	s.scratch.touched = append(s.scratch.touched[:0], s.expiry.entries...)
 	for _, e := range s.scratch.touched {

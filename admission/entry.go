@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// state is where a request is. It moves to the right only, and reaches settled
-// once:
+// state is where a request is. It only moves to the right:
 //
 //	waiting → running → settled
 //	waiting → refused → settled
@@ -16,7 +15,7 @@ type state uint8
 const (
 	waiting state = iota
 	running
-	refused // turned away while it waited; still to be settled
+	refused // while it waited; still to be settled
 	settled
 )
 
@@ -24,53 +23,53 @@ const (
 type Entry struct {
 	demand  Demand
 	class   *class // where it waits and by whose rules it runs
-	asked   *class // where it wanted to; another one after it was demoted
-	level   int    // the class's, or for a demoted one that harms nobody, that of its first class
-	line    *line  // its tenant's waiting requests in class
+	asked   *class // the one that it asked for; another than class once it is demoted
+	level   int    // its class's; that of asked, if it was demoted and delays nobody there
+	line    *line  // its tenant's in class
 	state   state
 	refusal *Refusal
 	ticket  *ticket // of the Queue, nil for a Scheduler alone
 	order   uint64  // of arrival, unique
 
 	arrived time.Duration
-	expires time.Duration // end of the longest wait
-	due     time.Duration // of the first token; 0 is no goal, or one given up
+	expires time.Duration // when its wait ends with a refusal
+	due     time.Duration // goal for the first token; 0 is no goal, or one given up
 
 	// What it costs, in engine time.
 	cached  int           // leading prompt tokens that need no computing
-	prefill time.Duration // before its first token
-	decode  time.Duration // after it, as expected
+	prefill time.Duration // of what is not cached
+	decode  time.Duration // of the expected answer
 	cost    time.Duration // by which it is ordered
 	long    bool
-	key     time.Duration // fixed by arrival and cost, smaller goes first
-	output  int           // longest answer of a sequence while there is overload, 0 for no other limit
-	expect  int           // tokens of answer, over all sequences, as expected
-	kv      int           // tokens of memory reserved for it
+	key     time.Duration // see Order in the package's documentation
+	output  int           // longest answer of a sequence during overload; 0 leaves it to the demand
+	expect  int           // expected tokens of answer, over all sequences
+	kv      int           // memory that is reserved for it, in tokens
 
-	predicted time.Duration // wait until its first token, foretold on arrival
-	why       Why
+	predicted time.Duration // wait for its first token, as predicted on arrival
+	why       Why           // what kept it from starting when it was last looked at
 
 	// From its start on.
 	started    time.Duration
 	firstToken time.Duration // 0 until then
-	left       int           // prompt tokens of a long prefill that are still to be computed
-	tokens     int
+	left       int           // of a long prefill: prompt tokens that are not computed yet
+	tokens     int           // of its answer, over all sequences
 	charged    time.Duration // to its tenant
 
-	inLane, inExpiry, inRunning int  // places in lists; out is none
-	onTrack                     bool // it has a goal that waits to be kept
+	inLane, inExpiry, inRunning int  // places in heaps and lists; out is none
+	onTrack                     bool // it is in its level's track
 	links                       [watchCount]link
 }
 
-// Refusal is why it was turned away, nil if it was not.
+// Refusal is why e was refused, nil if it was not.
 func (e *Entry) Refusal() *Refusal { return e.refusal }
 
-// ID is the request's.
+// ID is the request's identity, as in its Demand.
 func (e *Entry) ID() string { return e.demand.ID }
 
 // Grant says how a started entry runs.
 func (e *Entry) Grant() Grant {
-	due := e.dueIn(e.class) // e.due may have been given up
+	due := e.dueIn(e.class) // even if e.due was given up
 	return Grant{
 		FirstTokenGoal: max(0, due-e.arrived),
 		Class:          e.class.Name, Level: e.level, Key: int64(e.key), Long: e.long, TokenGoal: e.class.TokenGoal,

@@ -5,34 +5,27 @@ import (
 	"time"
 )
 
-// Tenants share a class by engine time, not by requests. Each has a deficit,
-// the engine time it may take before others go first: what starts is charged,
-// what is waited for by someone with no deficit left is granted to all in
-// proportion to their weights. So order by cost and fairness go together: the
-// least key goes first among those whose tenant may. The gap between two
-// backlogged tenants stays within 2(U+Q) (DLPM, arXiv 2501.14312).
-
 // tenant is one tenant over all classes.
 type tenant struct {
 	name             string
 	weight           float64
-	configured       bool // from the configuration; others may be forgotten
+	configured       bool // named in the configuration; others may be forgotten
 	waiting, running int
 	backlog          time.Duration // cost of what waits
 	served           meter         // engine time
-	arrivals         meter         // requests of the last retryMemory, and
-	retries          meter         // how many of them had been refused before
-	over             float64
+	arrivals         meter         // requests, over retryMemory
+	retries          meter         // those of them that are retries
+	over             float64       // its part of the engine over its fair share, see weigh
 }
 
-// line is what waits of one tenant in one class.
+// line holds the waiting requests of one tenant in one class.
 type line struct {
 	tenant  *tenant
 	class   *class
 	deficit time.Duration
 	lanes   [laneCount]heap
 	running int
-	listed  int // place in class.tenants, out while nothing waits
+	listed  int // place in class.lines; out while nothing waits
 }
 
 const (
@@ -48,11 +41,11 @@ func (e *Entry) lane() int {
 	return laneShort
 }
 
-// tenantsMax bounds those that the configuration does not name.
+// tenantsMax is the most tenants that the configuration does not name.
 const tenantsMax = 4096
 
-// tenant finds a tenant by its name, and makes those that nobody configured.
-func (s *Scheduler) tenant(name string, now time.Duration) *tenant {
+// tenant finds a tenant by its name, and makes one that is not configured.
+func (s *Scheduler) tenant(name string) *tenant {
 	t := s.tenants[name]
 	if t != nil {
 		return t
@@ -65,7 +58,7 @@ func (s *Scheduler) tenant(name string, now time.Duration) *tenant {
 	return t
 }
 
-// forgetTenants drops those without work that nobody configured.
+// forgetTenants drops the tenants without requests that are not configured.
 func (s *Scheduler) forgetTenants() {
 	for name, t := range s.tenants {
 		if !t.configured && t.waiting+t.running == 0 {
@@ -87,12 +80,13 @@ func (s *Scheduler) lineOf(k *class, t *tenant) *line {
 		k.held[t] = l
 	}
 	if l.listed == out {
-		// Who comes back has no credit from times when it wanted nothing.
+		// A tenant that comes back earned nothing while it wanted nothing.
 		l.deficit = min(l.deficit, s.quantum(t))
 	}
 	return l
 }
 
+// quantum is the engine time that a tenant gets at a time.
 func (s *Scheduler) quantum(t *tenant) time.Duration {
 	return time.Duration(t.weight * float64(s.cfg.Quantum))
 }
@@ -101,8 +95,8 @@ func (l *line) waiting() int { return l.lanes[laneShort].len() + l.lanes[laneLon
 
 func (l *line) add(e *Entry) {
 	if l.listed == out {
-		l.listed = len(l.class.tenants)
-		l.class.tenants = append(l.class.tenants, l)
+		l.listed = len(l.class.lines)
+		l.class.lines = append(l.class.lines, l)
 	}
 	l.lanes[e.lane()].push(e)
 	l.tenant.waiting++
@@ -114,12 +108,12 @@ func (l *line) remove(e *Entry) {
 	if l.waiting() > 0 {
 		return
 	}
-	all := l.class.tenants
+	all := l.class.lines
 	last := len(all) - 1
 	all[l.listed] = all[last]
 	all[l.listed].listed = l.listed
 	all[last] = nil
-	l.class.tenants, l.listed = all[:last], out
+	l.class.lines, l.listed = all[:last], out
 }
 
 // head is the request of k's lane that goes first: the smallest key among the
@@ -130,7 +124,7 @@ func (s *Scheduler) head(k *class, lane int) (best *Entry, rounds float64) {
 		return nil, 0
 	}
 	rounds = math.Inf(1)
-	for _, l := range k.tenants {
+	for _, l := range k.lines {
 		e := l.lanes[lane].head()
 		switch {
 		case e == nil:
@@ -156,7 +150,7 @@ type refill struct {
 }
 
 func (s *Scheduler) refill(r refill) {
-	for _, l := range r.class.tenants {
+	for _, l := range r.class.lines {
 		if l.lanes[r.lane].head() != nil {
 			q := s.quantum(l.tenant)
 			l.deficit = min(l.deficit+time.Duration(r.rounds*float64(q)), 2*q)
@@ -165,7 +159,7 @@ func (s *Scheduler) refill(r refill) {
 }
 
 // charge books engine time to e's tenant and class, and credits the floors of
-// the classes that gave way. It may be negative, to give back.
+// the other classes. A negative cost gives time back.
 func (s *Scheduler) charge(e *Entry, cost time.Duration) {
 	e.charged += cost
 	e.line.deficit -= cost
@@ -183,24 +177,24 @@ func (s *Scheduler) charge(e *Entry, cost time.Duration) {
 		if k == e.class {
 			earned -= cost
 		} else if k.waiting == 0 && cost > 0 {
-			continue // a floor is for those who want it
+			continue // a floor is for a class with waiting requests
 		}
 		k.credit = max(min(k.credit+earned, s.cfg.Quantum), -s.cfg.Quantum)
 	}
 }
 
-// settle corrects the charge of e, which ended after so many tokens of answer.
+// settle corrects the charge of e, which ended with some tokens of answer.
 func (s *Scheduler) settle(e *Entry, tokens int) {
 	actual := e.prefill
-	if e.firstToken == 0 && tokens == 0 { // nobody knows how far it came
+	if e.firstToken == 0 && tokens == 0 { // how far its prefill came is not known
 		actual = min(actual, max(0, s.now-e.started))
 	}
 	actual += time.Duration(float64(tokens) * float64(s.engine.tokenCost(e)))
 	s.charge(e, actual-e.charged)
 }
 
-// weigh finds how far each tenant with work is over its fair share: 1 is just
-// that. What waits counts as served, since it will be.
+// weigh finds how far each tenant with requests is over its fair share: over is 1
+// at the share itself. What waits counts like what was served.
 func (s *Scheduler) weigh() {
 	sum, n := 0.0, 0
 	for _, t := range s.tenants {
@@ -221,7 +215,8 @@ func (s *Scheduler) weigh() {
 	}
 }
 
-// owed tells whether a class may pass more urgent ones for its floor's sake.
+// owed tells whether a class may pass more urgent ones, because it has had less
+// than its floor.
 func (k *class) owed(s *Scheduler) bool {
 	return k.Floor > 0 && k.level > 0 && k.credit >= s.cfg.Quantum/2 && s.load.floors(k.level)
 }

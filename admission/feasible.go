@@ -6,10 +6,9 @@ import (
 )
 
 // When a request arrives, every waiting one that has a goal must still be able
-// to keep it. Where one cannot, the request whose leaving helps most is taken
-// out, not simply the newcomer: the largest among those before it, as Moore
-// and Hodgson do (1968) to have the fewest late jobs, and first of tenants
-// that are over their share.
+// to keep it. Where one cannot, a request gives way, and not simply the newcomer:
+// the largest at or before the late one, as Moore and Hodgson do (1968) for the
+// fewest late jobs, and first one of a tenant that is over its share.
 
 // relieve gives up requests of e's level until everybody can keep its goal, and
 // predicts e's own wait.
@@ -40,12 +39,13 @@ func (s *Scheduler) relieve(e *Entry) {
 	}
 }
 
-// overMost is how far a tenant may be over its share before its requests go first.
+// overMost is how far a tenant may be over its fair share before its requests are
+// the first to give way.
 const overMost = 1.25
 
-// victim is whose leaving helps late most: of its lane, not after it, the
-// largest for its tenant's weight, and first of the tenant furthest over its
-// share. The newcomer goes before others that are as large.
+// victim is the request that gives way for late: one of its lane, at or before
+// it, of the tenant furthest over its share, and the largest for that tenant's
+// weight. Among equals it is the newcomer.
 func (s *Scheduler) victim(level int, late, newcomer *Entry) *Entry {
 	best, bestOver, bestSize := newcomer, -1.0, -1.0
 	for _, b := range s.levels[level].track.blocks {
@@ -70,16 +70,16 @@ func (s *Scheduler) victim(level int, late, newcomer *Entry) *Entry {
 	return best
 }
 
-// giveUp does with a waiting e what its class says of those that would be
-// late: refuse it, or let it go on without a goal in the offline class.
+// giveUp does with a waiting e what its class says of requests that would be
+// late: refuse it, or let it wait on without a goal in the last class.
 func (s *Scheduler) giveUp(e *Entry, r *Refusal) {
 	if e.class.Late != "demote" || !s.demote(e) {
-		s.turn(e, r)
+		s.refuse(e, r)
 	}
 }
 
-// demote moves a waiting e to the last of the classes, and reports whether it
-// has room.
+// demote moves a waiting e to the last of the classes, and tells whether it could:
+// that class must be another one, take requests, and have room.
 func (s *Scheduler) demote(e *Entry) bool {
 	to := s.classes[len(s.classes)-1]
 	if to == e.class || to.mode == Drained || to.full(e) {
@@ -96,20 +96,22 @@ func (s *Scheduler) demote(e *Entry) bool {
 	return true
 }
 
+// lateRefusal is the refusal of a request that gives way. predicted is the wait to
+// tell if e has no prediction of its own.
 func (s *Scheduler) lateRefusal(e *Entry, predicted time.Duration) *Refusal {
 	if e.predicted == 0 {
 		e.predicted = predicted
 	}
 	return &Refusal{
 		Reason: Late, Predicted: e.predicted, RetryAfter: s.comeBack(e),
-		Message: fmt.Sprintf("class %s promises a first token within %v, which cannot be kept for all that wait now; try again later, or use a class that may wait",
+		Message: fmt.Sprintf("class %s promises a first token within %v, which cannot be kept for every request that waits now; try again later, or use a class that may wait",
 			e.class.Name, (e.due - e.arrived).Round(time.Millisecond)),
 	}
 }
 
-// comeBack is when e, which would be late now, could be in time: once the work by
-// which it is late is done, and that of those who were told the same before it,
-// so that they do not all return at once.
+// comeBack is after how long e, which would be late now, could be in time: once
+// the work by which it is late is done, and that of the requests which were told
+// to come back before it, so that they do not all return at once.
 func (s *Scheduler) comeBack(e *Entry) time.Duration {
 	s.returning = max(0, s.returning-(s.now-s.returningAt))
 	s.returningAt = s.now
@@ -119,7 +121,8 @@ func (s *Scheduler) comeBack(e *Entry) time.Duration {
 }
 
 // backlogWait is how long the engine needs for e's prefill and for all that waits
-// in classes that are as urgent or more, at the rate that e's level gets.
+// in classes as urgent as e's or more, at the rate that e's level gets. An e that
+// waits already is part of that backlog, and so counts twice.
 func (s *Scheduler) backlogWait(e *Entry) time.Duration {
 	work := e.prefill
 	for _, k := range s.classes {
@@ -130,18 +133,18 @@ func (s *Scheduler) backlogWait(e *Entry) time.Duration {
 	return time.Duration(float64(work) / s.rate(e.class.level))
 }
 
-// checkWithin refuses e where its own deadline cannot be met.
+// checkWithin refuses e where its client's deadline cannot be met.
 func (s *Scheduler) checkWithin(e *Entry) {
 	if e.demand.Within == 0 || e.predicted <= e.demand.Within {
 		return
 	}
-	s.turn(e, &Refusal{
+	s.refuse(e, &Refusal{
 		Reason: PastDeadline, Predicted: e.predicted, RetryAfter: e.predicted - e.demand.Within,
-		Message: fmt.Sprintf("the deadline of %v, which the request came with, cannot be met: about %v of work waits before it", e.demand.Within, e.predicted.Round(time.Millisecond)),
+		Message: fmt.Sprintf("the request's deadline of %v cannot be met: its first token is predicted after %v", e.demand.Within, e.predicted.Round(time.Millisecond)),
 	})
 }
 
-// The bounds of a predicted wait that is told.
+// The bounds of a Retry-After.
 const (
 	retryMin = time.Second
 	retryMax = 10 * time.Minute

@@ -51,7 +51,7 @@ func TestFeasibilityIsThatOfEachRequest(t *testing.T) {
 			e.asked = e.class
 			s.price(e)
 			e.expires = now + time.Hour
-			s.enter(e, s.tenant("a", now))
+			s.enter(e, s.tenant("a"))
 			if i%7 == 0 {
 				f := s.forecast(0)
 				want := lateNaively(s, e)
@@ -60,7 +60,7 @@ func TestFeasibilityIsThatOfEachRequest(t *testing.T) {
 				}
 				if want != nil {
 					late++
-					s.turn(want, &Refusal{})
+					s.refuse(want, &Refusal{})
 				}
 			}
 		}

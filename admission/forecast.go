@@ -23,13 +23,13 @@ import (
 // begins + missing places × placeNS + its own prefill / rate, and the same with
 // missing tokens of memory and tokenNS.
 type forecast struct {
-	// begins is when the engine turns to the waiting demand: after half a step, and
+	// begins is when the engine turns to the waiting work: after half a step, and
 	// after the short prefill that it has been given.
 	begins time.Duration
 	// rate is the engine time that the level's prefill gets in a unit of time,
 	// longRate that of its long lane, which decoding may hold back more.
 	rate, longRate float64
-	// margin stretches the predicted demand: the 90 % quantile of actual/predicted.
+	// margin stretches the predicted work: the 90 % quantile of actual/predicted.
 	margin float64
 
 	// longShare is the part of a step's prefill that the long lane gets beside

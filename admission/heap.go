@@ -1,8 +1,8 @@
 package admission
 
-// heap is a binary heap of entries that know their place in it, so that any
-// can be taken out. less and place say by what and where: an entry is in
-// several heaps at a time.
+// heap is a binary heap of entries. An entry knows its place in it, so that any
+// entry can be taken out. It may be in several heaps: less says by what this one
+// is ordered, and place which of the entry's fields holds its place.
 type heap struct {
 	entries []*Entry
 	less    func(a, b *Entry) bool

@@ -7,19 +7,19 @@ import (
 
 // lengths predicts how many tokens an answer will have, from the answers seen:
 // a tree of histograms, from all requests down to those of one tenant with one
-// system prompt and one size of prompt. Each level leans on the one above it
-// as far as its own experience is short:
+// system prompt and one size of prompt. A level that has seen n answers counts its
+// own histogram n times, and the level above it lean times:
 //
 //	p(level) = (n·own + lean·p(above)) / (n + lean)
 //
-// A tenant's own levels take part in its own predictions alone, so nobody can
-// spoil another's. Memory is bounded: the node unused for longest gives way.
+// A tenant's levels take part in its own predictions only, so no tenant can spoil
+// another's. Memory is bounded: an unused node gives way (the clock algorithm).
 type lengths struct {
 	nodes []node
 	index map[uint64]int32
-	hand  int // of the clock that finds who gives way
+	hand  int // of the clock that finds the node to replace
 	max   int
-	pairs pairs
+	score score
 }
 
 const (
@@ -27,25 +27,25 @@ const (
 	lengthBins    = 72 // up to 2^18 tokens
 	lengthLevels  = 5
 	lean          = 15
-	// fade is how much an observation leaves of the earlier ones.
+	// fade is the factor on earlier observations for each new one.
 	fade = 0.998
 )
 
 type node struct {
 	key    uint64
-	count  float32 // observations, faded
+	count  float32 // of observations, faded
 	bins   [lengthBins]float32
-	recent bool
+	recent bool // used since the clock's hand last passed
 }
 
-// Histogram is a distribution of answer lengths in quarter octaves.
+// histogram is a distribution of answer lengths in quarter octaves.
 type histogram [lengthBins]float32
 
 func newLengths(nodesMax int) *lengths {
 	return &lengths{index: make(map[uint64]int32), max: nodesMax}
 }
 
-// lengthBin is the bin of so many tokens: bin 0 holds 1 and less.
+// lengthBin is the bin of an answer of some tokens; bin 0 holds 1 and less.
 func lengthBin(tokens int) int {
 	if tokens <= 1 {
 		return 0
@@ -53,7 +53,7 @@ func lengthBin(tokens int) int {
 	return min(lengthBins-1, int(binsPerOctave*math.Log2(float64(tokens))))
 }
 
-// binTokens is the middle of a bin.
+// binTokens is the number of tokens in the middle of a bin.
 func binTokens(bin int) float64 { return binMiddles[bin] }
 
 var binMiddles = func() (m [lengthBins]float64) {
@@ -63,17 +63,17 @@ var binMiddles = func() (m [lengthBins]float64) {
 	return m
 }()
 
-// keys are the names of a request's nodes, the widest first.
-func (w *Demand) lengthKeys() (keys [lengthLevels]uint64) {
+// lengthKeys are the keys of a request's nodes, the widest first.
+func (d *Demand) lengthKeys() (keys [lengthLevels]uint64) {
 	const widest = 0x9e3779b97f4a7c15
 	keys[0] = widest
-	keys[1] = mixText(keys[0], w.Route)
-	keys[2] = mixText(keys[1], w.Tenant)
+	keys[1] = mixText(keys[0], d.Route)
+	keys[2] = mixText(keys[1], d.Tenant)
 	keys[3] = keys[2]
-	if len(w.Blocks) > 0 {
-		keys[3] = mix(keys[2], w.Blocks[0])
+	if len(d.Blocks) > 0 {
+		keys[3] = mix(keys[2], d.Blocks[0])
 	}
-	keys[4] = mix(keys[3], uint64(bits.Len(uint(w.PromptTokens)))+1)
+	keys[4] = mix(keys[3], uint64(bits.Len(uint(d.PromptTokens)))+1)
 	return keys
 }
 
@@ -89,7 +89,7 @@ func mixText(a uint64, s string) uint64 {
 	return mix(a, uint64(len(s)))
 }
 
-// at is the node of key, made where there is none.
+// at is the node of key; it makes one where there is none.
 func (l *lengths) at(key uint64) *node {
 	if i, ok := l.index[key]; ok {
 		l.nodes[i].recent = true
@@ -112,9 +112,9 @@ func (l *lengths) at(key uint64) *node {
 	return n
 }
 
-// observe learns that an answer of each of so many sequences had tokens tokens
-// when it ended; one that was cut might have been longer.
-func (l *lengths) observe(w *Demand, tokens int, whole bool) {
+// observe learns that an answer to d had some tokens when it ended. One that is
+// not whole might have been longer, and is spread over what it might have been.
+func (l *lengths) observe(d *Demand, tokens int, whole bool) {
 	if tokens < 1 {
 		return
 	}
@@ -122,10 +122,10 @@ func (l *lengths) observe(w *Demand, tokens int, whole bool) {
 	if whole {
 		seen[lengthBin(tokens)] = 1
 	} else {
-		seen = l.distribution(w)
+		seen = l.distribution(d)
 		seen.condition(tokens)
 	}
-	for _, key := range w.lengthKeys() {
+	for _, key := range d.lengthKeys() {
 		n := l.at(key)
 		n.count = n.count*fade + 1
 		for i := range n.bins {
@@ -134,16 +134,16 @@ func (l *lengths) observe(w *Demand, tokens int, whole bool) {
 	}
 }
 
-// distribution is what is expected of a request, before anything is known of
-// its answer. It adds up to 1.
-func (l *lengths) distribution(w *Demand) (p histogram) {
-	// Who knows nothing takes every octave up to 1,024 tokens to be as likely.
+// distribution is the expected distribution of the length of an answer to d,
+// before anything of the answer is known. It adds up to 1.
+func (l *lengths) distribution(d *Demand) (p histogram) {
+	// Without observations, every octave up to 1,024 tokens is equally likely.
 	const knownNothing = 10 * binsPerOctave
 	for i := range knownNothing {
 		p[i] = 1.0 / knownNothing
 	}
 	previous := uint64(0)
-	for _, key := range w.lengthKeys() {
+	for _, key := range d.lengthKeys() {
 		i, ok := l.index[key]
 		if !ok || key == previous {
 			continue
@@ -159,7 +159,7 @@ func (l *lengths) distribution(w *Demand) (p histogram) {
 	return p
 }
 
-// condition makes p what is left once the answer has had tokens tokens.
+// condition makes p the distribution of an answer that has some tokens already.
 func (p *histogram) condition(tokens int) {
 	from, sum := lengthBin(tokens), float32(0)
 	for i := range p {
@@ -168,7 +168,7 @@ func (p *histogram) condition(tokens int) {
 		}
 		sum += p[i]
 	}
-	if sum < 1e-6 { // longer than anything seen: a little longer still
+	if sum < 1e-6 { // longer than any answer seen: expect it to end in the next bin
 		*p = histogram{}
 		p[min(lengthBins-1, from+1)] = 1
 		return
@@ -178,7 +178,7 @@ func (p *histogram) condition(tokens int) {
 	}
 }
 
-// mean is the expected length where none is over most.
+// mean is the expected length of an answer that has most tokens at most.
 func (p *histogram) mean(most int) float64 {
 	sum := 0.0
 	for i, x := range p {
@@ -187,7 +187,7 @@ func (p *histogram) mean(most int) float64 {
 	return min(sum, float64(most))
 }
 
-// quantile is the length that a share q of the answers does not pass, at most most.
+// quantile is the length that a share q of such answers does not exceed.
 func (p *histogram) quantile(q float64, most int) int {
 	sum := 0.0
 	for i, x := range p {
@@ -198,21 +198,22 @@ func (p *histogram) quantile(q float64, most int) int {
 	return most
 }
 
-// pairs counts how often of two answers the one that was expected to be longer
-// was, each answer beside the one before it.
-type pairs struct {
-	expected, actual float64
-	right, all       faded
-	seen, covered    faded // answers, and those within their 90 % quantile
-	reserved, used   faded // tokens
+// score counts how good predictions are: of two answers in a row, how often the
+// one that was expected to be longer was longer; how many answers stayed within
+// their 90 % quantile; and how far those quantiles were above the lengths.
+type score struct {
+	expected, actual float64 // of the last answer
+	right, all       faded   // pairs
+	seen, covered    faded   // answers, and those within their 90 % quantile
+	reserved, used   faded   // tokens: quantiles, and lengths
 }
 
 // faded is a sum that fades with every observation.
 type faded float64
 
-func (c *faded) add(x float64) { *c = *c*0.999 + faded(x) }
+func (f *faded) add(x float64) { *f = *f*0.999 + faded(x) }
 
-func (p *pairs) observe(expected float64, q90, actual int) {
+func (c *score) observe(expected float64, q90, actual int) {
 	bit := func(b bool) float64 {
 		if b {
 			return 1
@@ -220,13 +221,13 @@ func (p *pairs) observe(expected float64, q90, actual int) {
 		return 0
 	}
 	a := float64(actual)
-	if p.actual > 0 && a != p.actual && expected != p.expected {
-		p.right.add(bit((a > p.actual) == (expected > p.expected)))
-		p.all.add(1)
+	if c.actual > 0 && a != c.actual && expected != c.expected {
+		c.right.add(bit((a > c.actual) == (expected > c.expected)))
+		c.all.add(1)
 	}
-	p.expected, p.actual = expected, a
-	p.seen.add(1)
-	p.covered.add(bit(actual <= q90))
-	p.reserved.add(float64(q90))
-	p.used.add(a)
+	c.expected, c.actual = expected, a
+	c.seen.add(1)
+	c.covered.add(bit(actual <= q90))
+	c.reserved.add(float64(q90))
+	c.used.add(a)
 }

@@ -32,11 +32,11 @@ func TestLengthsOfTenants(t *testing.T) {
 			tokens := max(1, int(15*math.Pow(60, float64(tenant)/19)*math.Exp(rnd.NormFloat64()*0.5)))
 			if i > 2000 {
 				p := l.distribution(&w)
-				l.pairs.observe(p.mean(4096)+rnd.Float64()*1e-6, p.quantile(0.9, 4096), tokens)
+				l.score.observe(p.mean(4096)+rnd.Float64()*1e-6, p.quantile(0.9, 4096), tokens)
 			}
 			l.observe(&w, tokens, true)
 		}
-		return l.pairs.view()
+		return l.score.view()
 	}
 	known, control := accuracy(true), accuracy(false)
 	t.Logf("by tenant %+v, control %+v", known, control)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// meter is a sum that forgets: what was added t ago counts exp(-t/memory).
-// So sum/memory is a rate. The zero value is empty.
+// meter is a sum that fades: what was added t ago counts exp(-t/memory). So
+// sum/memory is a rate. The zero value is empty.
 type meter struct {
 	sum float64
 	at  time.Duration
 }
 
-// memory is how far back meters of service look.
+// memory is the time constant of meters that do not say another.
 const memory = 30 * time.Second
 
 func (m *meter) add(x float64, now time.Duration) { m.addOver(x, now, memory) }
@@ -30,5 +30,5 @@ func (m *meter) valueOver(now, memory time.Duration) float64 {
 	return m.sum * math.Exp(-float64(now-m.at)/float64(memory))
 }
 
-// share is the part of the last memory that so much time is.
+// share reads a meter of engine time as a share of all time.
 func (m *meter) share(now time.Duration) float64 { return min(1, m.value(now)/float64(memory)) }

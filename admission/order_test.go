@@ -32,7 +32,7 @@ func newPipe(t *testing.T, cfg Config) *pipe {
 
 func (p *pipe) report() {
 	p.Report(Report{Up: true, At: p.now, Cost: pipeCost, StepTokensMax: 1}, p.now)
-	for _, e := range p.Turned() {
+	for _, e := range p.TakeRefused() {
 		p.refused[e.refusal.Reason]++
 		p.Done(e, Spent{}, p.now)
 	}
@@ -243,7 +243,7 @@ func TestExpiredNeverStart(t *testing.T) {
 				t.Fatalf("it wakes at %v, %v", at-p.now, ok)
 			}
 			p.now = at - 1
-			if p.Next(p.now); len(p.Turned()) > 0 {
+			if p.Next(p.now); len(p.TakeRefused()) > 0 {
 				t.Fatal("turned away too early")
 			}
 			p.now = at
@@ -251,8 +251,8 @@ func TestExpiredNeverStart(t *testing.T) {
 			if e := p.Next(p.now); e != nil {
 				t.Fatal("an expired request started")
 			}
-			turned := p.Turned()
-			if len(turned) != 1 || turned[0] != late || late.Refusal().Reason != c.reason || late.Refusal().RetryAfter < time.Second {
+			refused := p.TakeRefused()
+			if len(refused) != 1 || refused[0] != late || late.Refusal().Reason != c.reason || late.Refusal().RetryAfter < time.Second {
 				t.Fatalf("%v", late.Refusal())
 			}
 		})

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// The backstop works where the feasibility test is wrong: predictions fail and
-// requests wait all the same. It climbs a ladder while that lasts, one rung a
-// second, and comes down more slowly:
+// overload is the backstop for when the feasibility test is wrong: predictions
+// fail, and requests wait long although they were admitted. It climbs a ladder
+// while that lasts, one rung a second, and comes down more slowly:
 //
 //	1  offline work stops
 //	2  batch work keeps to its floor
-//	3  answers of classes that consent are cut to busy_output_tokens
-//	4  newcomers are shed, a part of the tenants and users at a time
+//	3  answers of classes with busy_output_tokens are cut to it
+//	4  some newcomers are shed, by a hash of tenant and user
 //
-// The sign of trouble is the least wait of a window, as in CoDel (RFC 8289):
-// a queue that was empty once in it is no trouble. Whom to shed follows DAGOR
-// (SoCC 2018): a cursor over a hash that changes every hour, lowered by 5 % and
-// raised by 1 % a second.
+// The sign of trouble is the smallest wait in a window, as in CoDel (RFC 8289): a
+// queue that was empty once in the window is no trouble. Which newcomers are shed
+// follows DAGOR (SoCC 2018): those whose hash is over a cursor, which is lowered
+// by 5 % and raised by 1 % a second. The hash changes every hour.
 type overload struct {
 	rung   int
-	cursor float64 // share of newcomers that is let in on the last rung
+	cursor float64 // share of newcomers that are let in on the last rung
 	at     time.Duration
-	calm   int // seconds without trouble
+	calm   int // steps without trouble since the last rung
 }
 
 const (
@@ -33,17 +33,17 @@ const (
 )
 
 const (
-	overloadTurn = time.Second
-	calmTurns    = 5
+	overloadStep = time.Second
+	calmSteps    = 5
 	shedDown     = 0.95
 	shedUp       = 1.01
-	// mistaken is the median of actual/predicted waits that calls for the ladder.
+	// mistaken is the median of actual/predicted waits from which on there is trouble.
 	mistaken = 1.5
 )
 
-// sojourn finds the least wait of each window.
+// sojourn finds the smallest wait of each window.
 type sojourn struct {
-	least, last time.Duration // of this window and of the last whole one
+	least, last time.Duration // of this window, and of the last whole one
 	until       time.Duration
 }
 
@@ -57,7 +57,8 @@ func (w *sojourn) observe(waited, now time.Duration) {
 	w.least = min(w.least, waited)
 }
 
-// standing is the queue that did not go away, forgotten after a second without starts.
+// standing is the wait that every recent start had at least; 0 after a second
+// without starts.
 func (w *sojourn) standing(now time.Duration) time.Duration {
 	if now > w.until+time.Second {
 		return 0
@@ -65,9 +66,9 @@ func (w *sojourn) standing(now time.Duration) time.Duration {
 	return min(w.last, w.least)
 }
 
-// turn moves the ladder, at most once a second.
-func (o *overload) turn(s *Scheduler) {
-	if s.now < o.at+overloadTurn {
+// step moves the ladder, at most once a second.
+func (o *overload) step(s *Scheduler) {
+	if s.now < o.at+overloadStep {
 		return
 	}
 	o.at = s.now
@@ -76,7 +77,7 @@ func (o *overload) turn(s *Scheduler) {
 	}
 	if !s.troubled() {
 		o.cursor = min(1, o.cursor*shedUp)
-		if o.calm++; o.calm >= calmTurns && o.rung > 0 && (o.rung < rungShed || o.cursor == 1) {
+		if o.calm++; o.calm >= calmSteps && o.rung > 0 && (o.rung < rungShed || o.cursor == 1) {
 			o.rung, o.calm = o.rung-1, 0
 		}
 		return
@@ -89,8 +90,8 @@ func (o *overload) turn(s *Scheduler) {
 	o.rung++
 }
 
-// troubled tells that waits are longer than foretold, and longer than half of
-// what a class promises.
+// troubled tells that waits are longer than predicted, and longer than half the
+// goal of an interactive class.
 func (s *Scheduler) troubled() bool {
 	if s.engine.margin.median < mistaken {
 		return false
@@ -103,15 +104,15 @@ func (s *Scheduler) troubled() bool {
 	return false
 }
 
-// serves tells whether a level may start work beyond its floor; floors whether
-// it gets that.
+// serves tells whether a level may start work beyond its floors.
 func (o *overload) serves(level int) bool {
 	return level == levelInteractive || level == levelBatch && o.rung < rungBatch || level == levelOffline && o.rung < rungOffline
 }
 
+// floors tells whether a level gets its floors.
 func (o *overload) floors(level int) bool { return level < levelOffline || o.rung < rungOffline }
 
-// sheds tells whether a newcomer falls to the last rung.
+// sheds tells whether a newcomer is shed.
 func (o *overload) sheds(e *Entry, now time.Duration) bool {
 	if o.rung < rungShed {
 		return false
@@ -121,17 +122,17 @@ func (o *overload) sheds(e *Entry, now time.Duration) bool {
 	return float64(hash>>11)/(1<<53) >= o.cursor
 }
 
-// margin follows actual/predicted waits: its median, and the 90 % quantile by
-// which predictions are stretched. Both move by a step of their own size for
-// every observation, so they rise fast and fall slowly.
+// margin follows the ratio of actual to predicted waits: its median, and its 90 %
+// quantile, by which predictions are stretched. For each observation a quantile
+// moves by a fixed factor, up or down so that it comes to rest where it should: a
+// high one rises fast and falls slowly.
 type margin struct{ median, high float64 }
 
 const (
 	marginStart = 1.15
 	marginMost  = 3
 	marginStep  = 0.1
-	// marginGrain is added to both sides, since of a wait of 2 ms foretold as 1
-	// nobody need know.
+	// marginGrain is added to both waits, since an error of a few ms is no error.
 	marginGrain = float64(50 * time.Millisecond)
 )
 

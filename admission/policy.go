@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Policy says who asks, and in which class: what a Config grants, looked up. It
-// never changes.
+// Policy says which tenant an API key names, and in which class its request goes.
+// It never changes.
 type Policy struct {
 	classes  map[string]*Class
 	names    []string // of the classes, from the first level to the last
 	tenants  map[[sha256.Size]byte]*Tenant
-	anyone   *Tenant // who sends no key, or one that names nobody; nil refuses
+	anyone   *Tenant // of requests without a key, or with an unknown one; nil refuses them
 	routes   map[string]string
 	fallback string
 }
@@ -24,24 +24,24 @@ type Policy struct {
 // TenantDefault is the one tenant where none is configured.
 const TenantDefault = "default"
 
-// anyKey in a tenant's keys stands for all that name nobody.
+// anyKey in a tenant's keys stands for every key that names no tenant, and for none.
 const anyKey = "*"
 
-// hashedKey begins a key that is given as its SHA-256, in hexadecimal.
+// hashedKey begins a key that is given as its SHA-256 in hexadecimal.
 const hashedKey = "sha256:"
 
-// Validate tells all that is wrong with classes, routes and tenants.
+// Validate lists every mistake in classes, routes and tenants.
 func (c *Config) Validate() error {
 	_, err := NewPolicy(*c)
 	return err
 }
 
-// nameForm is what a class or a tenant may be called, since logs, metrics,
-// headers and paths carry the name.
+// nameForm is the form of names of classes and tenants, since logs, metrics,
+// headers and paths carry them.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// NewPolicy makes the policy of a completed Config. The error says all that is
-// wrong with it, one a line, each beginning with its key; no line shows an API key.
+// NewPolicy makes the policy of a completed Config. The error lists every mistake,
+// one a line, each beginning with its key; no line shows an API key.
 func NewPolicy(c Config) (*Policy, error) {
 	table, err := c.ClassTable()
 	errs := []error{err}
@@ -89,10 +89,10 @@ func badName(key, name string) error {
 	return fmt.Errorf("%s: %q is not a name of 1 to 64 letters, digits, dots, dashes and underscores", key, name)
 }
 
-// addKeys makes the keys of t name it.
+// addKeys makes t's keys name it.
 func (p *Policy) addKeys(key string, t *Tenant) (errs []error) {
 	if len(t.Keys) == 0 {
-		return []error{fmt.Errorf("%s: %s has no key, so nobody can use it; give it one, or * for whoever has none", key, t.Name)}
+		return []error{fmt.Errorf("%s: %s has no key, so nobody can use it; give it one, or * for requests without a known key", key, t.Name)}
 	}
 	for i, text := range t.Keys {
 		digest := sha256.Sum256([]byte(text))
@@ -122,11 +122,11 @@ func (p *Policy) addKeys(key string, t *Tenant) (errs []error) {
 	return errs
 }
 
-// clipHex keeps what a digest can hold.
+// clipHex cuts text to what a digest can hold.
 func clipHex(text string) string { return text[:min(len(text), 2*sha256.Size)] }
 
-// Tenant is whom an API key names, "" for no key; nil where it names nobody.
-// The look-up is by the key's digest, so its time tells nothing of other keys.
+// Tenant is the tenant that an API key names, "" for no key; nil where it names
+// none. The look-up is by the key's digest, so its time tells nothing about keys.
 func (p *Policy) Tenant(key string) *Tenant {
 	if key != "" && len(p.tenants) > 0 {
 		if t := p.tenants[sha256.Sum256([]byte(key))]; t != nil {
@@ -138,7 +138,7 @@ func (p *Policy) Tenant(key string) *Tenant {
 
 // Wish is what a request says about its class, "" where it says nothing.
 type Wish struct {
-	// Name is of a class, as the client wrote it.
+	// Name is a class's name, as the client wrote it.
 	Name string
 	// Tier is OpenAI's service_tier: priority is the class interactive, flex
 	// is batch, and others say nothing.
@@ -149,10 +149,10 @@ type Wish struct {
 
 var classOfTier = map[string]string{"priority": levelNames[levelInteractive], "flex": levelNames[levelBatch]}
 
-// Class is the class of a request of t: what it names, or else its tier, its
-// route, its tenant's first class, or the default says. A class to which the
-// tenant has no right becomes its first. The error says that there is no class
-// of that name.
+// Class is the class of a request of t: the one that it names, or that of its
+// tier, of its route, the first of its tenant, or the default, in this order. A
+// class that the tenant may not use becomes the tenant's first. The error says
+// that there is no class of that name.
 func (p *Policy) Class(t *Tenant, w Wish) (*Class, error) {
 	name := w.Name
 	if name != "" && p.classes[name] == nil {
@@ -176,14 +176,14 @@ func (p *Policy) Class(t *Tenant, w Wish) (*Class, error) {
 	return p.classes[name], nil
 }
 
-// may tells whether the tenant has a right to a class.
+// may tells whether the tenant may use a class.
 func (t *Tenant) may(class string) bool {
 	return len(t.Classes) == 0 || slices.Contains(t.Classes, class)
 }
 
-// Fit is the class in which a prompt of so many tokens goes on: its own, or the
-// tenant's first offline class where the prompt is over its own class's limit,
-// which then demotes it. The error is a *Refusal.
+// Fit is the class in which a prompt of some length waits: c, or the tenant's first
+// offline class that takes it, where it is over c's limit and c demotes such
+// prompts. The error is a *Refusal.
 func (p *Policy) Fit(t *Tenant, c *Class, promptTokens int) (*Class, error) {
 	if c.PromptTokensMax == 0 || promptTokens <= c.PromptTokensMax || c.Oversized == "allow" {
 		return c, nil
@@ -199,8 +199,8 @@ func (p *Policy) Fit(t *Tenant, c *Class, promptTokens int) (*Class, error) {
 	return nil, &Refusal{Reason: TooLarge, Message: fmt.Sprintf("the prompt has %d tokens and the class %s takes at most %d", promptTokens, c.Name, c.PromptTokensMax)}
 }
 
-// Level is that of a class: 0 for what people wait for, more for what may wait
-// longer, 0 too for no class.
+// Level is a class's level: 0 for requests that people wait for, higher ones may
+// wait longer. It is 0 for an unknown class too.
 func (p *Policy) Level(class string) int {
 	if c := p.classes[class]; c != nil {
 		return levelOf(c)

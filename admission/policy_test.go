@@ -109,7 +109,7 @@ func TestPolicyMistakes(t *testing.T) {
 		`tenants[0].classes: there is no class "x"; there are interactive, batch, offline`:                              {Tenants: []Tenant{{Name: "a", Keys: []string{"k"}, Classes: []string{"x"}}}},
 		`tenants[0].name: "a b" is not a name of 1 to 64 letters, digits, dots, dashes and underscores`:                 {Tenants: []Tenant{{Name: "a b", Keys: []string{"k"}}}},
 		`classes[0].name: "ä" is not a name of 1 to 64 letters, digits, dots, dashes and underscores`:                   {Classes: []Class{{Name: "ä"}}},
-		"tenants[0].keys: a has no key, so nobody can use it; give it one, or * for whoever has none":                   {Tenants: []Tenant{{Name: "a"}}},
+		"tenants[0].keys: a has no key, so nobody can use it; give it one, or * for requests without a known key":       {Tenants: []Tenant{{Name: "a"}}},
 		"tenants[1].keys: key 1 is a key of a already":                                                                  {Tenants: []Tenant{{Name: "a", Keys: []string{"hush"}}, {Name: "b", Keys: []string{"x", "hush"}}}},
 		"tenants[1].keys: * is the key of a already":                                                                    {Tenants: []Tenant{{Name: "a", Keys: []string{"*"}}, {Name: "b", Keys: []string{"*"}}}},
 		"tenants[0].keys: key 0 is not sha256: and 64 hexadecimal digits":                                               {Tenants: []Tenant{{Name: "a", Keys: []string{"sha256:hush"}}}},

@@ -2,9 +2,9 @@ package admission
 
 import "github.com/forebay-io/forebay/cache/hitmap"
 
-// What is cached changes while requests wait. Each waiting request watches two
-// blocks of its prompt: the first that is not cached, which makes it cheaper
-// when it comes, and the last that is, which makes it dearer when it goes.
+// The cache changes while requests wait. Each waiting request watches two blocks
+// of its prompt: the first that is not cached, since the request gets cheaper when
+// it comes, and the last that is cached, since it gets dearer when that goes.
 
 const (
 	watchNext = iota // the first block that is not cached

@@ -5,9 +5,8 @@ import "time"
 // uncached is how many tokens of e's prompts must be computed.
 func (e *Entry) uncached() int { return max(1, e.demand.PromptTokens-e.cached) }
 
-// price says what e costs, by what is cached and expected now, and where it
-// goes in the order. A key that was once given only rises where the cost does
-// not fall.
+// price says what e costs, by what is cached and expected now, when its first
+// token is due, and its key in the order.
 func (s *Scheduler) price(e *Entry) {
 	v := &s.engine
 	e.prefill = v.cost.Prefill(e.uncached(), e.cached, v.chunk)
@@ -16,21 +15,21 @@ func (s *Scheduler) price(e *Entry) {
 	e.expect = int(p.mean(each)) * e.demand.Sequences
 	e.kv = e.demand.PromptTokens + p.quantile(kvQuantile, each)*e.demand.Sequences
 	if v.kvTokens > 0 {
-		e.kv = min(e.kv, v.kvMax()) // what does not fit ends at the context's end or is preempted
+		e.kv = min(e.kv, v.kvMax()) // a longer answer ends with the context, or is preempted
 	}
 	e.decode = time.Duration(float64(e.expect) * float64(v.tokenCost(e)))
 	e.cost = e.prefill + time.Duration(s.scarcity()*float64(e.decode))
 	e.long = e.prefill >= s.cfg.LongPrefill
 	e.due = e.dueIn(e.class)
-	// Those whose goal lets them wait longer than the cap may be passed until then.
+	// A request whose goal is later than the cap may be passed until then.
 	most := max(e.class.AgeCap, e.due-e.arrived)
 	e.key = e.arrived + min(time.Duration(s.cfg.Aging*float64(e.cost)), most)
 }
 
-// windowEnd is when e need not wait for others any more to share its first step.
+// windowEnd is until when e may wait for others to share its first step.
 func (e *Entry) windowEnd() time.Duration { return e.arrived + e.class.Window }
 
-// kvQuantile is the share of answers for which the reserved memory suffices.
+// kvQuantile is the share of answers for which the reserved memory is enough.
 const kvQuantile = 0.75
 
 // dueIn is when e's first token is due in class k, 0 for no goal.
@@ -45,8 +44,9 @@ func (e *Entry) dueIn(k *class) time.Duration {
 	return e.arrived + goal
 }
 
-// scarcity is how much the length of an answer counts in its cost: as places
-// and memory get short, since before that only the prefill makes others wait.
+// scarcity is how much of the decoding counts in a cost, from 0 to 1: it rises
+// while the occupied part of places or memory goes from 0.6 to 0.9. Before that
+// only prefill makes others wait.
 func (s *Scheduler) scarcity() float64 {
 	occupied := float64(s.engine.sequences) / float64(s.cfg.RunningSequencesMax)
 	if s.engine.kvTokens > 0 {
@@ -55,7 +55,8 @@ func (s *Scheduler) scarcity() float64 {
 	return min(1, max(0, (occupied-0.6)/0.3))
 }
 
-// revise looks again at how long the answer of a running e will be.
+// revise reserves memory for what the answer of a running e is expected to need
+// now.
 func (s *Scheduler) revise(e *Entry) {
 	each := e.tokens / max(1, e.demand.Sequences)
 	most := max(1, e.demand.DecodeTokens/max(1, e.demand.Sequences))
@@ -70,9 +71,9 @@ func (s *Scheduler) revise(e *Entry) {
 	e.kv = kv
 }
 
-// Expected is how many tokens an answer to w is likely not to pass, over all
-// its sequences: the 90 % quantile of those like it.
-func (s *Scheduler) Expected(w *Demand) int {
-	p := s.lengths.distribution(w)
-	return p.quantile(0.9, max(1, w.DecodeTokens/max(1, w.Sequences))) * max(1, w.Sequences)
+// Expected is the 90 % quantile of the number of tokens of an answer to d, over all
+// its sequences.
+func (s *Scheduler) Expected(d *Demand) int {
+	p := s.lengths.distribution(d)
+	return p.quantile(0.9, max(1, d.DecodeTokens/max(1, d.Sequences))) * max(1, d.Sequences)
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Queue is the Controller over a Scheduler: it adds the lock, the clock, and
-// the one timer that ends waits and windows.
+// Queue is the Controller over a Scheduler. It adds the lock, the clock, and the
+// timer that ends waits and windows.
 type Queue struct {
 	clock func() time.Duration
 
@@ -16,8 +16,8 @@ type Queue struct {
 	closed    bool
 }
 
-// NewQueue makes a Queue whose clock is clock, which never goes back and whose
-// origin Reports share. Close it to stop its timer.
+// NewQueue makes a Queue that reads the time from clock, which never goes back and
+// is also the clock of Reports. Close stops its timer.
 func NewQueue(cfg Config, clock func() time.Duration) (*Queue, error) {
 	s, err := NewScheduler(cfg)
 	if err != nil {
@@ -32,7 +32,7 @@ func NewQueue(cfg Config, clock func() time.Duration) (*Queue, error) {
 	return q, nil
 }
 
-// Close stops the timer; tickets that wait then wait until they are settled.
+// Close stops the timer. Tickets that still wait are not woken any more.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -41,12 +41,12 @@ func (q *Queue) Close() {
 }
 
 // Admit implements Controller.
-func (q *Queue) Admit(w Demand) (Ticket, error) {
+func (q *Queue) Admit(d Demand) (Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e, refusal := q.scheduler.Arrive(w, q.clock())
+	e, refusal := q.scheduler.Arrive(d, q.clock())
 	if refusal != nil {
-		q.pump() // room was made for it perhaps
+		q.pump() // others may have been refused to make room for it
 		return nil, refusal
 	}
 	t := &ticket{queue: q, entry: e, ready: make(chan struct{})}
@@ -89,21 +89,21 @@ func (q *Queue) SetMode(class string, m Mode) error {
 }
 
 // Expected implements Controller.
-func (q *Queue) Expected(w *Demand) int {
+func (q *Queue) Expected(d *Demand) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.scheduler.Expected(w)
+	return q.scheduler.Expected(d)
 }
 
-// pump ends the waits that are over and starts what may start. The caller
-// holds mu.
+// pump starts what may start, and closes the tickets of what started or was
+// refused. The caller holds mu.
 func (q *Queue) pump() {
 	now := q.clock()
 	for e := q.scheduler.Next(now); e != nil; e = q.scheduler.Next(now) {
 		e.ticket.grant = e.Grant()
 		close(e.ticket.ready)
 	}
-	for _, e := range q.scheduler.Turned() {
+	for _, e := range q.scheduler.TakeRefused() {
 		if e.ticket != nil {
 			close(e.ticket.ready)
 		}
@@ -116,7 +116,7 @@ func (q *Queue) pump() {
 // ticket implements Ticket.
 type ticket struct {
 	queue *Queue
-	entry *Entry // guarded by queue.mu, but for its refusal after ready
+	entry *Entry // guarded by queue.mu, except its refusal once ready is closed
 	ready chan struct{}
 	grant Grant // written before ready is closed
 }

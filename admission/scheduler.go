@@ -8,18 +8,19 @@ import (
 	"github.com/forebay-io/forebay/internal/conf"
 )
 
-// Scheduler is the pure core: it decides who is admitted, who starts next and
-// who is turned away. Every method takes the instant at which it is called,
-// on one clock that never goes back; one goroutine calls at a time.
+// Scheduler is the pure core: it decides which requests are admitted, which one
+// starts next and which are refused. Every method takes the instant at which it is
+// called, on one clock that never goes back. One goroutine calls at a time.
 //
-// Invariants. The tests hold all but the fourth after every call of random plays:
-//  1. An entry is in one state; waiting ones are in the lane of their tenant in
-//     their class and in the heap of expiries, running ones in running, others nowhere.
+// Invariants. The tests check all but the fourth after every call of random plays:
+//  1. An entry is in one state. A waiting one is in its lane and in the heap of
+//     expiries, a running one in running, others nowhere.
 //  2. The sums of classes, levels and the engine's ledger are those of the entries.
-//  3. A tenant's deficit is at most 2 quanta × weight.
-//  4. Nobody who arrives after e.arrived + AgeCap starts before e within a tenant and lane.
-//  5. An engine that is up and has nothing is given something, if a class that is
-//     neither paused nor stopped by the ladder has something that waits for no company.
+//  3. A tenant's deficit is at most two quanta.
+//  4. No request that arrives after e.arrived + AgeCap starts before e, within a
+//     tenant and lane.
+//  5. An engine that is up and empty is given a request, if one waits outside its
+//     window, in a class that is neither paused nor stopped by the ladder.
 type Scheduler struct {
 	cfg     Config
 	classes []*class // by level, then as configured
@@ -34,51 +35,51 @@ type Scheduler struct {
 	orders  uint64
 	expiry  heap
 	running []*Entry
-	turned  []*Entry // refused while they waited, since Turned
+	refused []*Entry // refused while they waited, since TakeRefused
 	scratch scratch
 	waiting sums
-	bytes   int
-	tokens  int // uncached, waiting
-	count   int // waiting
+	bytes   int // of memory that waiting requests hold
+	tokens  int // uncached prompt tokens of waiting requests
+	count   int // waiting requests
 	now     time.Duration
-	wakeAt  time.Duration // 0 is never
+	wakeAt  time.Duration // when the next window ends; 0 is never
 
-	returning   time.Duration // engine time of those who were told to come back, as of returningAt
+	returning   time.Duration // engine time of the requests that were told to come back, as of returningAt
 	returningAt time.Duration
 }
 
-// scratch is memory that is used again. Nothing reads what an earlier call left.
+// scratch is memory that calls use again. No call reads what an earlier one left.
 type scratch struct {
 	touched  []*Entry   // of Report
 	kept     []kept     // of Next
 	underWay []underWay // of forecast
 }
 
-// class is a Class with what it holds.
+// class is a Class, and what it holds.
 type class struct {
 	Class
-	level   int
-	mode    Mode
-	tenants []*line // those with something waiting
-	held    map[*tenant]*line
+	level int
+	mode  Mode
+	lines []*line           // those with something waiting
+	held  map[*tenant]*line // all of them
 
 	waiting, running int
 	inLane           [laneCount]int // waiting, by lane
 	bytes            int
 	sequences, kv    int           // of the running ones
 	backlog          time.Duration // cost of what waits
-	credit           time.Duration // engine time its floor owes it
+	credit           time.Duration // engine time that its floor owes it
 	served           meter
 	sojourn          sojourn
 	refused, demoted uint64
 }
 
-// level is what the classes of a level have in common.
+// level is what the classes of a level share.
 type level struct {
 	classes []*class
 	track   track
 	served  meter
-	short   meter // prefill of the short lane
+	short   meter // engine time of short prefill
 }
 
 // NewScheduler makes a Scheduler; the error says what is wrong with cfg.
@@ -114,19 +115,19 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// Arrive takes a request in, or refuses it. To make room for it, others that
-// wait may be refused: Turned has them.
-func (s *Scheduler) Arrive(w Demand, now time.Duration) (*Entry, *Refusal) {
+// Arrive takes a request in, or refuses it. Others that wait may be refused to make
+// room for it: TakeRefused has them.
+func (s *Scheduler) Arrive(d Demand, now time.Duration) (*Entry, *Refusal) {
 	s.advance(now)
-	k := s.byName[w.Class]
+	k := s.byName[d.Class]
 	if k == nil {
 		k = s.byName[s.cfg.DefaultClass]
 	}
 	s.orders++
-	e := &Entry{demand: w, class: k, asked: k, order: s.orders, arrived: now, inLane: out, inExpiry: out, inRunning: out}
-	t := s.tenant(w.Tenant, now)
+	e := &Entry{demand: d, class: k, asked: k, order: s.orders, arrived: now, inLane: out, inExpiry: out, inRunning: out}
+	t := s.tenant(d.Tenant)
 	e.expires = s.expiresAt(e)
-	e.cached = min(w.PromptTokens, max(0, w.PromptTokens-w.UncachedTokens))
+	e.cached = min(d.PromptTokens, max(0, d.PromptTokens-d.UncachedTokens))
 	s.price(e)
 	if refusal := s.screen(e, t); refusal != nil {
 		e.class.refused++
@@ -134,14 +135,14 @@ func (s *Scheduler) Arrive(w Demand, now time.Duration) (*Entry, *Refusal) {
 	}
 	s.enter(e, t)
 	if s.relieve(e); e.state == refused {
-		s.turned = slices.DeleteFunc(s.turned, func(o *Entry) bool { return o == e })
+		s.refused = slices.DeleteFunc(s.refused, func(o *Entry) bool { return o == e })
 		e.state = settled
 		return nil, e.refusal
 	}
 	return e, nil
 }
 
-// expiresAt is the end of e's longest wait: the least of all that bound it.
+// expiresAt is when e's wait ends with a refusal: the first of all its limits.
 func (s *Scheduler) expiresAt(e *Entry) time.Duration {
 	limit := e.class.WaitLimit
 	if s.cfg.WaitLimit > 0 {
@@ -153,7 +154,7 @@ func (s *Scheduler) expiresAt(e *Entry) time.Duration {
 	return e.arrived + limit
 }
 
-// enter puts e among the waiting ones of its class.
+// enter puts e among the waiting requests of its class.
 func (s *Scheduler) enter(e *Entry, t *tenant) {
 	e.state, e.level = waiting, e.class.level
 	e.line = s.lineOf(e.class, t)
@@ -166,7 +167,7 @@ func (s *Scheduler) enter(e *Entry, t *tenant) {
 	}
 }
 
-// leave takes a waiting e out of everything that holds it.
+// leave takes a waiting e out of every list that holds it.
 func (s *Scheduler) leave(e *Entry) {
 	s.levels[e.class.level].track.remove(e)
 	s.countWaiting(e, -1)
@@ -188,23 +189,23 @@ func (s *Scheduler) countWaiting(e *Entry, sign int) {
 	s.tokens += sign * e.uncached()
 }
 
-// turn refuses a waiting e.
-func (s *Scheduler) turn(e *Entry, r *Refusal) {
+// refuse ends the wait of e with a refusal.
+func (s *Scheduler) refuse(e *Entry, r *Refusal) {
 	s.leave(e)
 	e.state, e.refusal = refused, r
 	e.class.refused++
-	s.turned = append(s.turned, e)
+	s.refused = append(s.refused, e)
 }
 
-// Turned hands out those that waited and were refused since the last call. The
-// slice is valid until the next.
-func (s *Scheduler) Turned() []*Entry {
-	turned := s.turned
-	s.turned = s.turned[:0]
-	return turned
+// TakeRefused hands out the requests that waited and were refused since the last
+// call. The slice is valid until something is refused again.
+func (s *Scheduler) TakeRefused() []*Entry {
+	list := s.refused
+	s.refused = s.refused[:0]
+	return list
 }
 
-// Progress says how many tokens e has been given so far.
+// Progress says how many tokens e has so far.
 func (s *Scheduler) Progress(e *Entry, tokens int, now time.Duration) {
 	s.advance(now)
 	if e.state != running || tokens <= e.tokens {
@@ -222,12 +223,10 @@ func (s *Scheduler) Progress(e *Entry, tokens int, now time.Duration) {
 	}
 }
 
-// reviseEvery is after how many tokens an answer's expected length is looked
-// at again.
+// reviseEvery is after how many tokens an answer's expected length is revised.
 const reviseEvery = 32
 
-// Done settles e in whatever state it is, and frees what it holds. Further
-// calls do nothing.
+// Done settles e in any state and frees what it holds. Further calls do nothing.
 func (s *Scheduler) Done(e *Entry, spent Spent, now time.Duration) {
 	s.advance(now)
 	switch e.state {
@@ -239,8 +238,8 @@ func (s *Scheduler) Done(e *Entry, spent Spent, now time.Duration) {
 	e.state = settled
 }
 
-// finish ends a running e: its tenant pays what it used, and the next answers
-// are expected to be like it.
+// finish ends a running e: its tenant is charged what it used, and the length model
+// learns from its answer.
 func (s *Scheduler) finish(e *Entry, spent Spent) {
 	k, last := e.class, len(s.running)-1
 	s.running[e.inRunning] = s.running[last]
@@ -260,7 +259,7 @@ func (s *Scheduler) finish(e *Entry, spent Spent) {
 		p := s.lengths.distribution(&e.demand)
 		most := max(1, e.demand.DecodeTokens/max(1, e.demand.Sequences))
 		if spent.Whole {
-			s.lengths.pairs.observe(p.mean(most), p.quantile(0.9, most), per)
+			s.lengths.score.observe(p.mean(most), p.quantile(0.9, most), per)
 		}
 		s.lengths.observe(&e.demand, per, spent.Whole)
 	}
@@ -280,29 +279,29 @@ func (s *Scheduler) SetMode(name string, m Mode) error {
 	return nil
 }
 
-// advance moves the clock and turns away whose wait is over.
+// advance moves the clock, refuses the requests whose wait is over, and moves the
+// overload ladder.
 func (s *Scheduler) advance(now time.Duration) {
 	s.now = max(s.now, now)
 	for e := s.expiry.head(); e != nil && e.expires <= s.now; e = s.expiry.head() {
-		s.turn(e, s.expired(e))
+		s.refuse(e, s.expired(e))
 	}
-	s.load.turn(s)
+	s.load.step(s)
 }
 
-// expired is the refusal of one that has waited too long.
+// expired is the refusal of a request that has waited too long.
 func (s *Scheduler) expired(e *Entry) *Refusal {
 	r := &Refusal{Reason: TimedOut, RetryAfter: s.retryAfter(e), Predicted: e.predicted}
 	if waited := s.now - e.arrived; e.demand.Within > 0 && waited >= e.demand.Within {
 		r.Reason = PastDeadline
-		r.Message = fmt.Sprintf("the deadline of %v, which the request came with, is over before it could start", e.demand.Within)
+		r.Message = fmt.Sprintf("the request's deadline of %v passed before it could start", e.demand.Within)
 	} else {
 		r.Message = fmt.Sprintf("no place became free within %v, the longest wait of class %s", waited.Round(time.Millisecond), e.class.Name)
 	}
 	return r
 }
 
-// WakeAt is when to call Next again although nothing else happens; false is
-// never.
+// WakeAt is when to call Next again even if nothing else happens; false is never.
 func (s *Scheduler) WakeAt() (time.Duration, bool) {
 	at, some := s.wakeAt, s.wakeAt > 0
 	if e := s.expiry.head(); e != nil && (!some || e.expires < at) {

@@ -74,7 +74,7 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 		if k.inLane[laneShort]+k.inLane[laneLong] != k.waiting {
 			t.Fatalf("class %s has %v in its lanes and %d waiting", k.Name, k.inLane, k.waiting)
 		}
-		for i, l := range k.tenants {
+		for i, l := range k.lines {
 			if l.listed != i || l.waiting() == 0 {
 				t.Fatalf("class %s lists tenant %s wrongly", k.Name, l.tenant.name)
 			}
@@ -176,7 +176,7 @@ func (p *play) pump() {
 		p.lookAround()
 	}
 	p.checkBusy()
-	for _, e := range p.Turned() {
+	for _, e := range p.TakeRefused() {
 		p.refused[e.refusal.Reason]++
 		p.Done(e, Spent{}, p.now)
 	}

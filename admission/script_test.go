@@ -138,7 +138,7 @@ func (x *script) decide() {
 		}
 		x.say("%s starts%s%s%s%s", e.ID(), as(e), map[bool]string{true: ", long"}[g.Long], cut, waited(g.Waited, g.Why))
 	}
-	for _, e := range x.Turned() {
+	for _, e := range x.TakeRefused() {
 		x.refused(e.ID(), e.refusal)
 		x.Done(e, Spent{}, x.now)
 	}

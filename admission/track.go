@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// track holds the waiting requests of a level that have a goal to keep, in the
-// order of service. It is a list of blocks with sums, so that most of it can
-// be looked over without looking at each.
+// track holds the waiting requests of a level that have a goal, in the order of
+// service. It is a list of blocks with sums, so that a forecast can skip a block
+// without looking at each of its requests.
 //
-// Invariants: entries ascend over all blocks; no block is empty or over
-// blockMax; the sums are those of its entries.
+// Invariants: entries ascend over all blocks; a block has at least one entry and
+// less than blockMax; its sums are those of its entries.
 type track struct {
 	blocks []*block
 	spare  []*block
@@ -19,17 +19,18 @@ type track struct {
 type block struct {
 	entries []*Entry
 	sums
-	earliest   time.Duration // least due
-	prefillMax time.Duration
+	earliest   time.Duration // smallest due
+	prefillMax time.Duration // largest prefill
 }
 
-// sums are what requests ask for together.
+// sums are what several requests need together.
 type sums struct {
 	short, long time.Duration // prefill by lane
 	sequences   int
-	kv          int
+	kv          int // memory, in tokens
 }
 
+// add counts e in; a sign of -1 counts it out.
 func (s *sums) add(e *Entry, sign int) {
 	if e.long {
 		s.long += time.Duration(sign) * e.prefill
@@ -84,7 +85,7 @@ func (t *track) insert(e *Entry) {
 	}
 }
 
-// remove takes e off; it does nothing for one that is not on.
+// remove takes e off the track; it does nothing for an e that is not on it.
 func (t *track) remove(e *Entry) {
 	if !e.onTrack {
 		return
@@ -121,7 +122,7 @@ func (b *block) recount() {
 	}
 }
 
-// note keeps the extremes; first says that there is nobody else.
+// note keeps the extremes; first says that e is the only entry.
 func (b *block) note(e *Entry, first bool) {
 	b.prefillMax = max(b.prefillMax, e.prefill)
 	if first || e.due < b.earliest {
@@ -129,7 +130,7 @@ func (b *block) note(e *Entry, first bool) {
 	}
 }
 
-// total is what all of the track asks for.
+// total is what all requests on the track need.
 func (t *track) total() (s sums) {
 	for _, b := range t.blocks {
 		s.addAll(&b.sums)

@@ -12,7 +12,7 @@ const viewMax = 1000
 // View is a picture of the scheduler at now.
 func (s *Scheduler) View(now time.Duration) View {
 	s.advance(now)
-	v := View{Cost: s.engine.cost, Margin: s.engine.margin.value(), Brownout: s.load.rung, Lengths: s.lengths.pairs.view()}
+	v := View{Cost: s.engine.cost, Margin: s.engine.margin.value(), Brownout: s.load.rung, Lengths: s.lengths.score.view()}
 	for _, k := range s.classes {
 		v.Classes = append(v.Classes, ClassView{
 			Name: k.Name, Mode: k.mode, Waiting: k.waiting, Running: k.running, WaitingBytes: k.bytes,
@@ -37,8 +37,8 @@ func (s *Scheduler) View(now time.Duration) View {
 	return v
 }
 
-// viewWaiting is what waits in the order of service as far as it can be told
-// now, with when each would start if nothing else came.
+// viewWaiting lists what waits, in the order of service as far as it is known now,
+// and when each would start if no other request came.
 func (s *Scheduler) viewWaiting() []WaitingView {
 	entries := slices.Clone(s.expiry.entries)
 	slices.SortFunc(entries, func(a, b *Entry) int {
@@ -80,7 +80,7 @@ func (s *Scheduler) whyNow(e *Entry) Why {
 		return WhyEngine
 	case e.class.mode == Paused:
 		return WhyPaused
-	case e.line.deficit <= 0 && len(e.class.tenants) > 1:
+	case e.line.deficit <= 0 && len(e.class.lines) > 1:
 		return WhyShare
 	case !s.leads(e):
 		return WhyOrder
@@ -101,12 +101,12 @@ func (s *Scheduler) leads(e *Entry) bool {
 	return e == first
 }
 
-func (p *pairs) view() LengthView {
+func (c *score) view() LengthView {
 	ratio := func(a, b faded) float64 {
 		if b == 0 {
 			return 0
 		}
 		return float64(a / b)
 	}
-	return LengthView{PairAccuracy: ratio(p.right, p.all), Covered: ratio(p.covered, p.seen), ReserveRatio: ratio(p.reserved, p.used)}
+	return LengthView{PairAccuracy: ratio(c.right, c.all), Covered: ratio(c.covered, c.seen), ReserveRatio: ratio(c.reserved, c.used)}
 }

@@ -141,7 +141,7 @@ func (b *baseline) remove(j *job) {
 	}
 }
 
-func (b *baseline) turned() []*job {
+func (b *baseline) takeRefused() []*job {
 	gone := b.gone
 	b.gone = nil
 	return gone

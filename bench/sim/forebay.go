@@ -80,9 +80,9 @@ func (f *forebay) next(now time.Duration) *job {
 	return j
 }
 
-func (f *forebay) turned() []*job {
+func (f *forebay) takeRefused() []*job {
 	f.gone = f.gone[:0]
-	for _, entry := range f.s.Turned() {
+	for _, entry := range f.s.TakeRefused() {
 		j := f.jobs[entry]
 		j.ending, j.why = refused, entry.Refusal().Reason.String()
 		f.gone = append(f.gone, j)

@@ -15,8 +15,8 @@ type policy interface {
 	arrive(j *job, now time.Duration)
 	// next gives the next request to release now, nil for none.
 	next(now time.Duration) *job
-	// turned are the requests that waited and were refused since the last call.
-	turned() []*job
+	// takeRefused are the requests that waited and were refused since the last call.
+	takeRefused() []*job
 	// wakeAt is when next may give something though nothing else happens.
 	wakeAt() (time.Duration, bool)
 	// progress says that a released request has got a token.

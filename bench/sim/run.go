@@ -148,7 +148,7 @@ func (r *run) release() {
 		r.tally.waits(j, -1)
 		r.m.take(j)
 	}
-	for _, j := range r.p.turned() {
+	for _, j := range r.p.takeRefused() {
 		r.tally.waits(j, -1)
 		r.end(j, refused)
 	}

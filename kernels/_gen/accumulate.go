@@ -8,7 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// accumulate: one output is one accumulator, in the order of t. It lies in out
+// accumulate writes Accumulate. An output is one accumulator, in the order of t. It lies in out
 // between calls, so the cut of the positions into pages leaves no trace.
 func (g *isa) accumulate(c cached) {
 	text("Accumulate"+c.suffix, "func(out *float32, dim, rows int, v *byte, p *float32, pStride, count int, ahead *byte)",
@@ -37,7 +37,7 @@ type weighing struct {
 	column reg.GPVirtual // of out, in the first row
 	v, p   reg.GPVirtual
 	halves *halfRows                                            // where pairs are made of halves
-	body   func(w *weighing, name string, vectors int, m *part) // adds all positions to some vectors of out
+	body   func(w *weighing, name string, vectors int, m *mask) // adds all positions to some vectors of out
 }
 
 // walk goes over the vectors of a row.
@@ -65,13 +65,13 @@ func (w *weighing) walk(name string, out reg.GPVirtual) {
 		ADDQ(I32(vectors*g.lanes), left)
 	}
 	JZ(LabelRef(name + "_end"))
-	rest := g.part(left)
+	rest := g.firstLanes(left)
 	w.body(w, name+"_rest", 1, &rest)
 	Label(name + "_end")
 }
 
 // positions adds all positions to some vectors of out.
-func (w *weighing) positions(name string, vectors int, m *part) {
+func (w *weighing) positions(name string, vectors int, m *mask) {
 	g, at, from, count := w.g, GP64(), GP64(), val("count")
 	MOVQ(w.v, at)
 	MOVQ(w.p, from)
@@ -108,7 +108,7 @@ func (w *weighing) positions(name string, vectors int, m *part) {
 	w.outputs(vectors, func(v reg.VecVirtual, to Mem) { g.store(v, m, to) }, acc)
 }
 
-// outputs does something with the vectors of each row of out; nil acc are new registers.
+// outputs calls each for the vectors of each row of out, in acc or in new registers.
 func (w *weighing) outputs(vectors int, each func(v reg.VecVirtual, to Mem), acc [][]reg.VecVirtual) [][]reg.VecVirtual {
 	if acc == nil {
 		acc = make([][]reg.VecVirtual, w.rows)

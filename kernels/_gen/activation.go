@@ -17,7 +17,8 @@ func (g *isa) siluMul() {
 	})
 }
 
-// geluMul: ½·(1+tanh z) is 1/(1+exp(−2z)), which keeps its precision where tanh is near −1.
+// geluMul writes ½·(1+tanh z) as 1/(1+exp(−2z)), which keeps its precision where tanh is near
+// −1.
 func (g *isa) geluMul() {
 	text("GELUMul", "func(dst, gate, up []float32)", "GELUMul computes dst[i] = gelu(gate[i])·up[i] over len(dst), gelu in its tanh form.")
 	outer := -2 * math.Sqrt(2/math.Pi)
@@ -51,7 +52,7 @@ func (g *isa) clampedSiLUMul() {
 // exponent may change, and its z.
 func (g *isa) gated(exponent func(a, b reg.VecVirtual) reg.VecVirtual) {
 	dst, gate, up := ptr("dst"), ptr("gate"), ptr("up")
-	g.each("gated", n("dst"), func(at reg.GPVirtual, p *part) {
+	g.each("gated", n("dst"), func(at reg.GPVirtual, p *mask) {
 		a, b := g.vec(), g.vec()
 		g.load(item(gate, at), p, a)
 		g.load(item(up, at), p, b)
@@ -64,14 +65,14 @@ func (g *isa) gated(exponent func(a, b reg.VecVirtual) reg.VecVirtual) {
 	ret()
 }
 
-// softCap: tanh|z| is −m/(m+2) with m = exp(−2|z|)−1, which keeps its precision
-// where z is near 0. The sign is x's.
+// softCap writes tanh|z| as −m/(m+2) with m = exp(−2|z|)−1, which keeps its precision where z
+// is near 0. The sign is x's.
 func (g *isa) softCap() {
 	text("SoftCap", "func(x []float32, limit float32)", "SoftCap replaces x[i] by limit·tanh(x[i]/limit).")
 	x, limit, factor := ptr("x"), g.splat("limit"), g.vec()
 	VMOVUPS(g.num(-2), factor)
 	VDIVPS(limit, factor, factor)
-	g.each("cap", n("x"), func(at reg.GPVirtual, p *part) {
+	g.each("cap", n("x"), func(at reg.GPVirtual, p *mask) {
 		a, z, sign := g.vec(), g.vec(), g.vec()
 		g.load(item(x, at), p, a)
 		VMOVUPS(g.bits(1<<31), sign)
@@ -131,8 +132,8 @@ func (g *isa) reduce(x reg.VecVirtual, low, high float64) (n, whole, r reg.VecVi
 	return n, whole, r
 }
 
-// series is (e^r−1)/r by its Taylor series, whose rest after r⁶ is far below a
-// float32's last place.
+// series is (e^r−1)/r by its Taylor series, whose remainder after r⁶ is far below the last
+// place of a float32.
 func (g *isa) series(r reg.VecVirtual) reg.VecVirtual {
 	y, factorial := g.vec(), 5040.0
 	VMOVUPS(g.num(1/factorial), y)

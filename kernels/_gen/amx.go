@@ -11,7 +11,7 @@ import (
 // amxRows is how many rows of blocks and of weights an AMX tile has.
 const amxRows = 16
 
-// Sizes in bytes of what a block becomes: its elements, and the sums of a tile product.
+// Sizes in bytes: of a block's unpacked elements, and of the sums of a tile product.
 const (
 	amxElements = 512
 	amxSums     = amxRows * 64
@@ -23,7 +23,7 @@ const (
 type amxDots struct {
 	dots
 	left        reg.GPVirtual     // blocks that are not added up
-	now, next   reg.GPVirtual     // in the frame: what the block that is added up became, and the one after it
+	now, next   reg.GPVirtual     // in the frame: sums and elements of the block that is added up, and of the one after it
 	tile        reg.GPVirtual     // the elements of the first one, if they are not in the frame
 	factor, low [2]reg.VecVirtual // its scales and minima
 }
@@ -70,7 +70,7 @@ func (g *isa) amxProduct(f quantised) {
 	t.end()
 }
 
-// inFrame says whether the elements have to be unpacked: whole bytes are a tile already.
+// inFrame reports whether the elements must be unpacked: whole bytes are a tile already.
 func (t *amxDots) inFrame() bool { return t.dots.elements != bytes128 }
 
 // sumBytes is the size of a block's sums.
@@ -103,7 +103,7 @@ func (t *amxDots) begin() {
 	}
 }
 
-// findRows makes the multiples of the rows' distance, with x a block before the first.
+// findRows makes the multiples of the rows' distance; x begins a block before the first.
 func (t *amxDots) findRows() {
 	ADDQ(t.step, t.step)
 	SUBQ(I8(blockBytes), t.x)
@@ -151,8 +151,8 @@ func amxShapes(halves int) Mem {
 	return table([]string{"shapes", "halfShapes"}[halves-1], words...)
 }
 
-// stage has the tiles multiply the block at w, and leaves w behind it and what it became
-// at next. Blocks that are left over whole super-blocks begin behind a header.
+// stage lets the tiles multiply the block at w. It leaves w behind the block, and its sums and
+// elements at next. A block begins behind a header where whole super-blocks are left.
 func (t *amxDots) stage(name string) {
 	if t.f.Super() {
 		TESTQ(U32(7), t.left)
@@ -183,7 +183,8 @@ func (t *amxDots) stage(name string) {
 	}
 }
 
-// prefetchNext asks for what a later call reads of this block, and of a header behind it.
+// prefetchNext asks for the lines that a later call reads at this block's place, and for a
+// header behind it.
 func (t *amxDots) prefetchNext(name string) {
 	ahead := val("ahead")
 	TESTQ(ahead, ahead)
@@ -194,7 +195,7 @@ func (t *amxDots) prefetchNext(name string) {
 	Label(name + "_fetched")
 }
 
-// take makes the block that was multiplied last the one that is added up.
+// take swaps now and next: the block that was multiplied last is added up next.
 func (t *amxDots) take() {
 	for h := range t.f.ScaleHalves() {
 		t.factor[h] = t.g.vec()
@@ -244,7 +245,7 @@ func (t *amxDots) addRow(i int) {
 	}
 }
 
-// end stores the sums, and gives the tiles back so that nobody saves them.
+// end stores the sums and releases the tiles, so that no thread switch saves them.
 func (t *amxDots) end() {
 	dst, stride := val("dst"), val("dstStride")
 	SHLQ(U8(2), stride)

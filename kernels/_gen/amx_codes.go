@@ -8,12 +8,12 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// amxCode is how VEX codes an instruction on tiles, all of opcode map 0F38: its mandatory
+// amxCode is the VEX coding of an instruction on tiles, all of opcode map 0F38: its mandatory
 // prefix and its opcode.
 type amxCode struct{ prefix, opcode byte }
 
-// amxCodes are the instructions of AMX that are used here, none of which avo or the Go
-// assembler knows; encodeUnknown writes them.
+// amxCodes are the instructions of AMX that are used here. Neither avo nor the Go assembler
+// knows any of them; encodeUnknown writes their bytes.
 var amxCodes = map[string]amxCode{
 	"LDTILECFG":   {0, 0x49},
 	"TILERELEASE": {0, 0x49},
@@ -23,10 +23,10 @@ var amxCodes = map[string]amxCode{
 	"TDPBSUD":     {2, 0x5e},
 }
 
-// tmm is a tile by its number, for avo a constant.
+// tmm is a tile register by its number; avo sees a constant.
 type tmm = U8
 
-// onTiles adds an instruction of amxCodes to the program; Go's order of operands.
+// onTiles adds an instruction of amxCodes to the program, with Go's order of operands.
 func onTiles(name string, operands ...Op) {
 	in := &ir.Instruction{Opcode: name, Operands: operands}
 	for _, o := range operands {
@@ -56,7 +56,7 @@ func (c amxCode) encode(operands []string) []byte {
 		if len(tiles) == 1 {
 			reg = tiles[0]
 		}
-		base, index, scale, disp := place(at)
+		base, index, scale, disp := memoryOperand(at)
 		x, b = index>>3, base>>3
 		tail = address(reg, base, index, scale, disp, 1)
 	case len(tiles) == 3: // B, A and the sums

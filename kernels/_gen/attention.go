@@ -6,10 +6,11 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// rowAddresses addresses rows base, base+step and base+2·step; rows 3 to 5 are the same from next.
+// rowAddresses addresses rows 0 to 2 at base, base+step and base+2·step, and rows 3 to 5 at
+// next and so on.
 type rowAddresses struct{ base, next, step reg.GPVirtual }
 
-// rowsAt makes addresses of rows rows at base, step bytes between; both are registers of the caller's.
+// rowsAt addresses rows rows from base on, step bytes apart. Both registers stay the caller's.
 func rowsAt(base, step reg.GPVirtual, rows int) rowAddresses {
 	t := rowAddresses{base: base, step: step}
 	if rows > 3 {
@@ -38,7 +39,7 @@ func (t rowAddresses) advance(bytes Op) {
 	}
 }
 
-// byRows runs body for as many rows at a time as the registers hold and for what is left.
+// byRows runs body for rowsMax rows at a time, and then for the rows that are left.
 func (g *isa) byRows(rows reg.GPVirtual, body func(name string, rows int)) {
 	most := g.rowsMax()
 	CMPQ(rows, I8(most))
@@ -61,7 +62,7 @@ func (g *isa) byRows(rows reg.GPVirtual, body func(name string, rows int)) {
 	}
 }
 
-// cached is a type that pages hold keys and values in.
+// cached is a type of keys and values in pages.
 type cached struct {
 	suffix string // of the loops' names
 	shift  uint8  // log₂ of a number's bytes
@@ -69,10 +70,9 @@ type cached struct {
 
 var cachedTypes = []cached{{"F32", 2}, {"F16", 1}, {"Int8", 0}}
 
-// load makes float32 numbers of a vector at m. The wide set reads no more than the
-// part; the other one reads whole vectors of the narrow types: the lanes behind the
-// part hold anything.
-func (c cached) load(g *isa, m Mem, p *part, v reg.VecVirtual) {
+// load makes float32 numbers of a vector at m. AVX-512 reads only the lanes of p. AVX2
+// reads whole vectors of the narrow types: the lanes behind those of p have any value.
+func (c cached) load(g *isa, m Mem, p *mask, v reg.VecVirtual) {
 	masked := p != nil && g.wide
 	switch {
 	case c.shift == 2:
@@ -91,7 +91,7 @@ func (c cached) load(g *isa, m Mem, p *part, v reg.VecVirtual) {
 	}
 }
 
-// scale makes bytes of a count of numbers.
+// scale turns a count of numbers into bytes.
 func (c cached) scale(n reg.GPVirtual) {
 	if c.shift > 0 {
 		SHLQ(U8(c.shift), n)
@@ -101,15 +101,15 @@ func (c cached) scale(n reg.GPVirtual) {
 // bytes is the size of n vectors of this type.
 func (c cached) bytes(g *isa, n int) int { return n * g.lanes << c.shift }
 
-// dots: a lane is a position. One score is the sum of the accumulators of its
-// lane, which take the columns by turns and are added in a fixed order.
+// dots writes Dots. A lane is a position. A score is the sum of the accumulators of its lane,
+// which take the columns by turns and are added in a fixed order.
 func (g *isa) dots(c cached) {
 	text("Dots"+c.suffix, "func(dst *float32, dstStride int, q *float32, dim, rows int, k *byte, kStride, count int, scale float32, ahead *byte)",
 		"Dots"+c.suffix+" computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.")
 	d := &dotting{g: g, c: c, dst: val("dst"), q: val("q"), kStep: val("kStride"), qStep: val("dim"), turns: 2}
 	c.scale(d.kStep)
 	SHLQ(U8(2), d.qStep)
-	if g.wide { // one vector a page, so more sums for the same number of chains
+	if g.wide { // a page is one vector, so more accumulators make as many independent sums
 		d.turns, d.kStep3 = 4, GP64()
 		LEAQ(Mem{Base: d.kStep, Index: d.kStep, Scale: 2}, d.kStep3)
 	}
@@ -153,7 +153,7 @@ func (d *dotting) rows(name string, rows int) {
 	MOVQ(I32(g.lanes), lanes)
 	CMPQ(left, lanes)
 	CMOVQLT(left, lanes)
-	p := g.part(lanes)
+	p := g.firstLanes(lanes)
 	d.scores(name+"_parts", q, k, dst, rows, 1, &p)
 	ADDQ(I32(d.c.bytes(g, 1)), k)
 	ADDQ(I32(g.bytes()), dst)
@@ -172,13 +172,13 @@ type scoring struct {
 	*dotting
 	q             rowAddresses
 	rows, vectors int
-	p             *part
+	p             *mask
 	acc           [][][]reg.VecVirtual // [turn][vector][row]
 	column        reg.GPVirtual        // the address of the next columns
 }
 
 // scores computes the scores of some vectors of positions at k. q is where it was afterwards.
-func (d *dotting) scores(name string, q rowAddresses, k, dst reg.GPVirtual, rows, vectors int, p *part) {
+func (d *dotting) scores(name string, q rowAddresses, k, dst reg.GPVirtual, rows, vectors int, p *mask) {
 	s := &scoring{dotting: d, q: q, rows: rows, vectors: vectors, p: p}
 	s.acc = make([][][]reg.VecVirtual, d.turns)
 	for t := range s.acc {
@@ -249,7 +249,7 @@ func (s *scoring) add(turn int) {
 }
 
 // store adds up the turns and stores the scores.
-func (d *dotting) store(acc [][][]reg.VecVirtual, dst reg.GPVirtual, rows, vectors int, p *part) {
+func (d *dotting) store(acc [][][]reg.VecVirtual, dst reg.GPVirtual, rows, vectors int, p *mask) {
 	g, scale, to, step := d.g, d.g.vec(), GP64(), val("dstStride")
 	factor, err := Param("scale").Resolve()
 	if err != nil {
@@ -283,16 +283,16 @@ func prefetchAhead() {
 	}
 }
 
-// toNext is the distance from what a call reads to what the next one will.
+// toNext is the distance from what a call reads to what the next call reads.
 func toNext(from string) reg.GPVirtual {
 	next, now := val("ahead"), val(from)
 	SUBQ(now, next)
 	return next
 }
 
-// prefetchBeside asks for the bytes of the next page that lie where at is in this
-// one: a page is too short for hardware to find its stride. Bodies of the most rows
-// do without, since tiles run them many times on the same page.
+// prefetchBeside asks for the bytes of the next page at the place that at has in this one: a
+// page is too short for the hardware to find its stride. Bodies of rowsMax rows do not,
+// since many rows run them several times on the same page.
 func (g *isa) prefetchBeside(at, toNext reg.GPVirtual, rows, bytes int) {
 	if rows == g.rowsMax() {
 		return

@@ -8,32 +8,32 @@ import (
 	"github.com/forebay-io/forebay/kernels/_gen/format"
 )
 
-// byteCoding is how elements become unsigned bytes for the integer dot product.
-// Group g of a block is its columns 4g … 4g+3: a vector has four bytes of each of 16 rows.
+// byteCoding is how elements become unsigned bytes for the integer dot product. Group g of a
+// block is its columns 4g … 4g+3: a vector has four bytes of each of 16 rows.
 type byteCoding struct {
 	bytes  int    // of a block over 16 rows
-	offset int    // bytes are 1<<offset above their numbers; not at all if negative
-	held   []byte // registers of equal bytes
+	offset int    // a byte is its number plus 1<<offset, or the number itself if negative
+	held   []byte // bytes that fill a register each
 	table  []int  // of 16 numbers, which nibbles index
 	places func(g int) places
 	unpack func(t *dots, g group, v int) reg.VecVirtual
-	alone  bool // there are no upper bits and no table
-	plane  bool // upper bits are in a plane
+	alone  bool // no upper bits and no table
+	plane  bool // the upper bits are in a plane
 	max    int  // the largest byte
 }
 
-// places is where a block's elements have the bits of a group.
+// places is where the bits of a group lie in a block's elements.
 type places [4]int
 
 const (
-	lowAt  = iota // bytes to its vector
-	lowBy         // bits to shift that right
-	highAt        // bytes to the vector, or the mask, of upper bits
-	highBy        // bits to rotate that left
+	lowAt  = iota // offset of its vector, in bytes
+	lowBy         // how far the vector is shifted right, in bits
+	highAt        // offset of the vector, or of the plane, of upper bits
+	highBy        // how far that is rotated left, in bits
 
-	// Where there are no upper bits, an element may be left in its place.
-	placeMask = highAt // the bytes' bits of the group
-	placeRest = highBy // bits from its place to eight
+	// Where there are no upper bits, an element may stay in its place.
+	placeMask = highAt // the group's bits in each byte
+	placeRest = highBy // how far from its place to bit 8
 )
 
 const noOffset = -1
@@ -53,7 +53,7 @@ var (
 
 func bytewise(g int) places { return places{lowAt: 64 * g} }
 
-// nibblewise: byte j has columns j and j+16. A plane of bits may follow.
+// nibblewise: byte j has the columns j and j+16. A plane of bits may follow.
 func nibblewise(g int) places {
 	return places{lowAt: 64 * (g % 4), lowBy: g / 4 * 4, highAt: 256 + 8*g}
 }
@@ -96,7 +96,7 @@ var quantisedFormats = func() (all []quantised) {
 	return all
 }()
 
-// at is the address of a group's vector or mask, whose place is at that index of places.
+// at is the address of a group's vector or plane; place is its index in places.
 func (t *dots) at(g group, v, place int) Mem {
 	elements := -t.elements.bytes // w stands behind the block
 	if g.index == nil {
@@ -110,7 +110,7 @@ func (t *dots) at(g group, v, place int) Mem {
 	return Mem{Base: t.w, Index: at, Scale: 1, Disp: elements}
 }
 
-// placed is the entry of places for a group that index names.
+// placed is the entry of places of a group that is in a register.
 func (t *dots) placed(g group, place int) Mem {
 	return Mem{Base: t.places, Index: g.index, Scale: 1, Disp: 4 * place}
 }
@@ -122,16 +122,16 @@ func (t *dots) vector(g group, v, place int) reg.VecVirtual {
 	return out
 }
 
-// whole: a byte an element.
+// whole unpacks a byte an element.
 func (t *dots) whole(g group, v int) reg.VecVirtual { return t.vector(g, v, lowAt) }
 
-// nibble: four bits an element.
+// nibble unpacks four bits an element.
 func (t *dots) nibble(g group, v int) reg.VecVirtual { return t.field(g, v, 15) }
 
-// quad: two bits an element.
+// quad unpacks two bits an element.
 func (t *dots) quad(g group, v int) reg.VecVirtual { return t.field(g, v, 3) }
 
-// field takes the bits of mask out of each byte.
+// field unpacks the bits of mask in each byte.
 func (t *dots) field(g group, v int, mask byte) reg.VecVirtual {
 	out := t.vector(g, v, lowAt)
 	switch {
@@ -144,17 +144,17 @@ func (t *dots) field(g group, v int, mask byte) reg.VecVirtual {
 	return out
 }
 
-// lookUp: nibbles, and a number for each in a table.
+// lookUp unpacks nibbles that index a table.
 func (t *dots) lookUp(g group, v int) reg.VecVirtual {
 	out := t.nibble(g, v)
 	VPSHUFB(out, t.table, out)
 	return out
 }
 
-// five: nibbles, and a plane of their upper bits.
+// five unpacks nibbles and a plane of their upper bits.
 func (t *dots) five(g group, v int) reg.VecVirtual { return t.addBit(t.nibble(g, v), 16, g, v) }
 
-// three: quads, and a plane of their upper bits.
+// three unpacks quads and a plane of their upper bits.
 func (t *dots) three(g group, v int) reg.VecVirtual { return t.addBit(t.quad(g, v), 4, g, v) }
 
 // addBit adds worth to the bytes whose bits in the plane are set.
@@ -165,7 +165,7 @@ func (t *dots) addBit(out reg.VecVirtual, worth byte, g group, v int) reg.VecVir
 	return out
 }
 
-// six: nibbles, and then quads of their upper bits.
+// six unpacks nibbles, and then quads of their upper bits.
 func (t *dots) six(g group, v int) reg.VecVirtual {
 	low, high := t.nibble(g, v), t.vector(g, v, highAt)
 	switch {

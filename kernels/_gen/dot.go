@@ -9,7 +9,7 @@ import (
 	"github.com/forebay-io/forebay/kernels/_gen/format"
 )
 
-// Where the parts of a ref.Block lie, in words.
+// The fields of a ref.Block, in words.
 const (
 	blockScale = 8 + iota
 	blockSum
@@ -34,16 +34,16 @@ type dots struct {
 	table    reg.VecVirtual
 }
 
-// group is a group of columns of the block before w: with places known here, or where
-// index says, the group's number times 16.
+// group is a group of columns of the block before w. Its places are known here, or index is a
+// register with the group's number times 16.
 type group struct {
 	places
 	index reg.GPVirtual
 }
 
-// Up to fewRows rows of blocks are multiplied with one vector of weight rows, since memory
-// is waited for then: one place after the other is read faster than two by turns.
-// pairedRows is from how many on there is a body for two vectors.
+// Up to fewRows rows of blocks are multiplied with one vector of weight rows: memory is the
+// limit then, and one sequential read is faster than two by turns. There are bodies with two
+// vectors from pairedRows rows on.
 const fewRows, pairedRows = 4, 3
 
 // dotRows is how many rows of blocks there is a body for.
@@ -52,13 +52,13 @@ const dotRows = 6
 // dotMatMul writes the product of up to two vectors of weight rows with n rows of
 // blocks.
 //
-// The integers of a block, or of each half where halves have scales, are summed
-// exactly: first the products with the upper bytes, which each row has in a group of its
-// own, 256 times; then what the offsets of the weights' bytes are too much, and the
-// products with the lower bytes. The sum is multiplied with the
-// activations' scale, and with the weights' scale joins the one accumulator of its
-// output, block by block. A minimum times the block's sum joins it after that. So an
-// output has one order of operations in every shape.
+// The integers of a block, or of each half where halves have scales, are summed exactly:
+// first 256 times the products with the upper bytes, which each row has in a group of its
+// own; then the correction for the offsets of the weights' bytes, and the products with the
+// lower bytes. The sum is multiplied with the activations' scale, and times the weights'
+// scale it is added to the one accumulator of its output, block by block. A minimum times
+// the block's sum is added after that. So an output has one order of operations in every
+// shape.
 func (g *isa) dotMatMul(f quantised) {
 	dotText(f, NOSPLIT)
 	count := val("n")
@@ -115,7 +115,7 @@ func dotText(f quantised, attributes attr.Attribute) {
 		"MatMul"+f.Name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.")
 }
 
-// begin finds the places and clears the sums. A row of blocks takes two bytes a column.
+// begin loads the addresses and clears the sums. A row of blocks takes two bytes a column.
 func (t *dots) begin() {
 	t.w, t.x, t.step = val("w"), val("x"), val("cols")
 	t.secondTile(t.step)
@@ -197,8 +197,8 @@ func (t *dots) each(do func(n reg.VecVirtual)) {
 	}
 }
 
-// dotTops makes the sums 256 times the products of each row's own group with its upper
-// bytes; in the half that the group does not lie in these are zero.
+// dotTops starts the sums with 256 times the products of each row's own group with its upper
+// bytes, which are zero in the half that the group does not lie in.
 func (t *dots) dotTops(halves, h int) {
 	top := topAt(halves, h)
 	t.each(func(n reg.VecVirtual) { VPXORD(n, n, n) })
@@ -212,7 +212,7 @@ func (t *dots) dotTops(halves, h int) {
 		}
 		for v := range t.vectors {
 			n := t.ints[v][i]
-			if t.elements.alone { // as many times too large as its place is high
+			if t.elements.alone { // shifted left by its place, so the rest up to 8 is missing
 				w := t.g.vec()
 				VPANDD(t.at(g, v, lowAt), mask, w)
 				VPDPBUSD(x, w, n)
@@ -225,7 +225,7 @@ func (t *dots) dotTops(halves, h int) {
 	}
 }
 
-// topAt is where the upper bytes of half h lie, or of the whole.
+// topAt is the field with the upper bytes of half h, or of the whole block.
 func topAt(halves, h int) int {
 	if halves == 2 {
 		return halfTop + h
@@ -251,7 +251,7 @@ func (t *dots) dotGroups(halves, h int) {
 	}
 }
 
-// takeOffsets takes away what the weights' bytes are above their numbers.
+// takeOffsets corrects for the offset between the weights' bytes and their numbers.
 func (t *dots) takeOffsets(halves, h int) {
 	if t.elements.offset == noOffset {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/forebay-io/forebay/kernels/_gen/format"
 )
 
-// byteDots multiplies bytes and adds the products of some groups in 16 bits. A pass is
-// half a block of both vectors of weight rows. The frame has the bytes of all groups,
-// for the one that each row looks up, and minima.
+// byteDots multiplies bytes and adds the products of some groups in 16 bits. A pass is half a
+// block of both vectors of weight rows. The frame has the bytes of all groups, since each
+// row looks up its own, and the minima.
 type byteDots struct {
 	*rowDots
 	elements [2][4]reg.VecVirtual // [v], of each group of the pass
@@ -64,8 +64,8 @@ func (t *byteDots) keepLows(halves int) {
 func (t *byteDots) low(v, h int) Mem   { return t.inFrame(frameLows + vectorBytes*(2*h+v)) }
 func (t *byteDots) group(v, g int) Mem { return t.inFrame(frameGroups + vectorBytes*(8*v+g)) }
 
-// inPairs: both halves' products are added in 16 bits.
-func (t *byteDots) inPairs() bool { return t.coding.chain() >= 8 && t.f.ScaleHalves() == 1 }
+// inWords reports whether the products of both halves are added in 16 bits.
+func (t *byteDots) inWords() bool { return t.coding.chain() >= 8 && t.f.ScaleHalves() == 1 }
 
 // products makes the sums of half h of the row at x with the lower bytes.
 func (t *byteDots) products(h int) (sums [2]reg.VecVirtual) {
@@ -82,7 +82,7 @@ func (t *byteDots) products(h int) (sums [2]reg.VecVirtual) {
 			}
 		}
 		for v := range sums {
-			if !t.inPairs() {
+			if !t.inWords() {
 				t.widen(pairs[v])
 			}
 			sums[v] = plus(VPADDD, pairs[v], sums[v])
@@ -107,11 +107,11 @@ func (t *byteDots) leave(sums [2]reg.VecVirtual) {
 	}
 }
 
-// finish adds what is missing in the sums of half h, or of the block, and these to the row's.
+// finish completes the sums of half h, or of the block, and adds them to the row's.
 func (t *byteDots) finish(halves, h int, sums [2]reg.VecVirtual) {
 	for v, n := range sums {
 		switch {
-		case t.inPairs():
+		case t.inWords():
 			VPADDW(t.leftAt(v), n, n)
 			t.widen(n)
 		case halves == 1:
@@ -132,8 +132,8 @@ func (t *byteDots) finish(halves, h int, sums [2]reg.VecVirtual) {
 	}
 }
 
-// addTops adds 256 times the products of the group with its upper bytes, which in the
-// half that it does not lie in are zero.
+// addTops adds 256 times the products of the group with its upper bytes, which are zero in the
+// half that it does not lie in.
 func (t *byteDots) addTops(halves, h int, sums [2]reg.VecVirtual) {
 	top, index, x := blockTop, GP64(), YMM()
 	if halves == 2 {
@@ -151,7 +151,7 @@ func (t *byteDots) addTops(halves, h int, sums [2]reg.VecVirtual) {
 	}
 }
 
-// takeOffsets takes away what the weights' bytes are above their numbers.
+// takeOffsets corrects for the offset between the weights' bytes and their numbers.
 func (t *byteDots) takeOffsets(halves, h int, sums [2]reg.VecVirtual) {
 	if t.coding.offset == noOffset {
 		return

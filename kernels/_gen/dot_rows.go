@@ -7,9 +7,9 @@ import (
 )
 
 // rowDots is the state of a MatMul body on rounded activations in AVX2: registers hold
-// some of a block's elements while one row of x after the other passes by, and a frame
-// holds the sums. What is multiplied are bytes (byteDots) where the products of a pair
-// fit 16 bits, else words (wordDots).
+// some of a block's elements while the rows of x pass by one after the other, and a frame
+// holds the sums. It multiplies bytes (byteDots) where the sum of two products fits 16 bits,
+// else words (wordDots).
 type rowDots struct {
 	weights
 	activations // x is the row that passes by
@@ -21,8 +21,8 @@ type rowDots struct {
 	factor      [2]reg.VecVirtual // the weights' scales, of each vector
 }
 
-// The frame has vectors: two sums of each row, two of each that one pass over the rows
-// leaves for the next, and what the kind of product keeps.
+// The frame has vectors: two sums of each row, two intermediate sums of each row, which one
+// pass over the rows leaves for the next, and what the kind of product keeps.
 const (
 	passingRows = 12 // at most
 	vectorBytes = 32
@@ -49,7 +49,7 @@ func (g *isa) rowsMatMul(f quantised) {
 	ret()
 }
 
-// chain is how many groups' pairs of products can be added in 16 bits.
+// chain is how many groups' sums of two products can be added in 16 bits.
 func (c *byteCoding) chain() int { return 32767 / (2 * 128 * c.max) }
 
 // begin aligns the frame and clears the sums.
@@ -148,8 +148,8 @@ func (t *rowDots) addUpper(m Mem, rotated int, mask byte, out reg.VecVirtual) {
 	VPOR(high, out, out)
 }
 
-// widen adds pairs of 16-bit numbers.
-func (t *rowDots) widen(pairs reg.VecVirtual) { VPMADDWD(t.g.bits(0x00010001), pairs, pairs) }
+// widen adds neighbouring 16-bit numbers.
+func (t *rowDots) widen(words reg.VecVirtual) { VPMADDWD(t.g.bits(0x00010001), words, words) }
 
 // scaleOfRow is the activations' scale.
 func (t *rowDots) scaleOfRow() reg.VecVirtual {
@@ -158,7 +158,8 @@ func (t *rowDots) scaleOfRow() reg.VecVirtual {
 	return scale
 }
 
-// scaleInts makes of integer sums the row's sums, with both scales. They are not stored.
+// scaleInts turns integer sums into the row's new sums, with both scales. It does not store
+// them.
 func (t *rowDots) scaleInts(v int, scale, n reg.VecVirtual) {
 	VCVTDQ2PS(n, n)
 	VMULPS(scale, n, n)

@@ -6,9 +6,9 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// wordDots multiplies words, whose products are added in 32 bits: for elements of 8 bits,
-// of which not even a pair of products fits 16. A row's upper bytes join its words. A
-// pass is half a block of one vector of weight rows. The frame has the words of each row.
+// wordDots multiplies words and adds the products in 32 bits: for elements of 8 bits, where not
+// even the sum of two products fits 16. A word of a row has its upper byte too. A pass is
+// half a block of one vector of weight rows. The frame has the words of each row.
 type wordDots struct {
 	*rowDots
 	elements [4][2]reg.VecVirtual // of each group of the pass: rows 0, 1, 4, 5 and the others

@@ -14,16 +14,16 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// evexCodes are the instructions on vectors of 512 bits that neither avo nor the Go
-// assembler knows, all of opcode map 0F38: their mandatory prefix, as EVEX codes it, and
-// their opcode. They are used by name, and after Generate encodeUnknown writes them.
+// evexCodes are the instructions on vectors of 512 bits that neither avo nor the Go assembler
+// knows, all of opcode map 0F38: their mandatory prefix in EVEX's coding, and their opcode.
+// The programs use them by name, and after Generate encodeUnknown writes their bytes.
 var evexCodes = map[string]struct{ prefix, opcode byte }{
 	"VDPBF16PS":      {2, 0x52},
 	"VCVTNE2PS2BF16": {3, 0x72},
 }
 
-// evex adds an instruction of evexCodes to the program; Go's order of operands. It
-// overwrites dst unless keep says that it reads it too.
+// evex adds an instruction of evexCodes to the program, with Go's order of operands. It
+// overwrites dst; with keep it reads dst too.
 func evex(name string, keep bool, src2 Op, src1, dst reg.VecVirtual, suffixes ...string) {
 	in := []Op{src2, src1}
 	if keep {
@@ -84,14 +84,14 @@ func zmm(name string) byte {
 // memory is an operand as avo prints it.
 var memory = regexp.MustCompile(`^(-?[0-9]+)?\(([A-Z0-9]+)\)(?:\(([A-Z0-9]+)\*([1248])\))?$`)
 
-// encode gives the bytes of an instruction with operands src2, src1 and dst; of src2 in
-// memory a whole vector is read, or a word for all lanes.
+// encode gives the bytes of an instruction with operands src2, src1 and dst. From memory, src2
+// is a whole vector, or with broadcast a word for all lanes.
 func encode(prefix, opcode byte, operands []string, broadcast bool) []byte {
 	src1, dst := zmm(operands[1]), zmm(operands[2])
 	var x, b byte // bits 3 of index and base, or 4 and 3 of a vector
 	var tail []byte
 	if m := memory.FindStringSubmatch(operands[0]); m != nil {
-		base, index, scale, disp := place(m)
+		base, index, scale, disp := memoryOperand(m)
 		x, b = index>>3, base>>3
 		unit := 64
 		if broadcast {
@@ -116,8 +116,8 @@ func encode(prefix, opcode byte, operands []string, broadcast bool) []byte {
 	}, tail...)
 }
 
-// place is what a match of memory says; index 4 is none.
-func place(m []string) (base, index, scale byte, disp int) {
+// memoryOperand reads a match of memory; index 4 is none.
+func memoryOperand(m []string) (base, index, scale byte, disp int) {
 	base, index = general(m[2]), 4
 	if m[3] != "" {
 		index = general(m[3])

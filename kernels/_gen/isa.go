@@ -46,7 +46,7 @@ func ret() {
 	RET()
 }
 
-// vec is a new register of this set's width.
+// vec is a new register of this width.
 func (g *isa) vec() reg.VecVirtual {
 	if g.wide {
 		return ZMM()
@@ -77,39 +77,39 @@ func table(name string, words ...uint32) Mem {
 	return m
 }
 
-// bits is a vector of lanes equal 32-bit words in memory.
+// bits is a vector of equal 32-bit words in memory.
 func (g *isa) bits(word uint32) Mem {
 	return table(fmt.Sprintf("k%08x", word), slices.Repeat([]uint32{word}, g.lanes)...)
 }
 
-// num is a vector of lanes equal numbers in memory.
+// num is a vector of equal numbers in memory.
 func (g *isa) num(f float64) Mem { return g.bits(math.Float32bits(float32(f))) }
 
-// part is the first n lanes of a vector, 0 ≤ n ≤ lanes.
-type part struct {
+// mask selects the first lanes of a vector.
+type mask struct {
 	k reg.OpmaskVirtual // AVX-512
 	v reg.VecVirtual    // AVX2: all ones in the lanes that count
 }
 
-// part makes the mask of the first n lanes; n is overwritten.
-func (g *isa) part(n reg.GPVirtual) part {
+// firstLanes selects the first n lanes, 0 ≤ n ≤ lanes; n is overwritten.
+func (g *isa) firstLanes(n reg.GPVirtual) mask {
 	if g.wide {
 		ones, k := GP64(), K()
 		MOVQ(I32(-1), ones)
 		BZHIQ(n, ones, ones)
 		KMOVW(ones.As32(), k)
-		return part{k: k}
+		return mask{k: k}
 	}
 	words := append(slices.Repeat([]uint32{0xffffffff}, 8), make([]uint32, 8)...)
 	base, v := GP64(), YMM()
 	LEAQ(table("mask", words...), base)
 	NEGQ(n)
 	VMOVDQU(Mem{Base: base, Index: n, Scale: 4, Disp: 32}, v)
-	return part{v: v}
+	return mask{v: v}
 }
 
-// load reads a part of a vector; the other lanes are 0.
-func (g *isa) load(m Mem, p *part, v reg.VecVirtual) {
+// load reads a vector, or the lanes of p, which are the only ones then that are not 0.
+func (g *isa) load(m Mem, p *mask, v reg.VecVirtual) {
 	switch {
 	case p == nil:
 		VMOVUPS(m, v)
@@ -120,7 +120,7 @@ func (g *isa) load(m Mem, p *part, v reg.VecVirtual) {
 	}
 }
 
-func (g *isa) store(v reg.VecVirtual, p *part, m Mem) {
+func (g *isa) store(v reg.VecVirtual, p *mask, m Mem) {
 	switch {
 	case p == nil:
 		VMOVUPS(v, m)
@@ -131,7 +131,7 @@ func (g *isa) store(v reg.VecVirtual, p *part, m Mem) {
 	}
 }
 
-// fold adds the upper halves of a vector to the lower ones until four lanes are left.
+// fold adds the upper half of a vector to the lower one until four lanes are left.
 func (g *isa) fold(v reg.VecVirtual) reg.VecVirtual {
 	half := YMM()
 	if g.wide {
@@ -143,9 +143,9 @@ func (g *isa) fold(v reg.VecVirtual) reg.VecVirtual {
 	return v
 }
 
-// each walks over n numbers: body runs once for each whole vector and once, with
-// a mask, for the rest. body finds its place at index at, counted in numbers.
-func (g *isa) each(name string, n reg.GPVirtual, body func(at reg.GPVirtual, p *part)) {
+// each goes over n numbers: body runs once for each whole vector and once, with a mask, for
+// the rest. at is the index of the next number.
+func (g *isa) each(name string, n reg.GPVirtual, body func(at reg.GPVirtual, p *mask)) {
 	at := GP64()
 	XORQ(at, at)
 	SUBQ(I32(g.lanes), n)
@@ -158,7 +158,7 @@ func (g *isa) each(name string, n reg.GPVirtual, body func(at reg.GPVirtual, p *
 	Label(name + "_rest")
 	ADDQ(I32(g.lanes), n)
 	JLE(LabelRef(name + "_end"))
-	p := g.part(n)
+	p := g.firstLanes(n)
 	body(at, &p)
 	Label(name + "_end")
 }

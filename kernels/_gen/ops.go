@@ -11,7 +11,7 @@ import (
 func (g *isa) add() {
 	text("Add", "func(dst, x []float32)", "Add computes dst[i] += x[i] over len(dst).")
 	dst, x := ptr("dst"), ptr("x")
-	g.each("add", n("dst"), func(at reg.GPVirtual, p *part) {
+	g.each("add", n("dst"), func(at reg.GPVirtual, p *mask) {
 		a, b := g.vec(), g.vec()
 		g.load(item(dst, at), p, a)
 		g.load(item(x, at), p, b)
@@ -24,7 +24,7 @@ func (g *isa) add() {
 func (g *isa) scale() {
 	text("Scale", "func(x []float32, s float32)", "Scale computes x[i] *= s.")
 	x, s := ptr("x"), g.splat("s")
-	g.each("scale", n("x"), func(at reg.GPVirtual, p *part) {
+	g.each("scale", n("x"), func(at reg.GPVirtual, p *mask) {
 		a := g.vec()
 		g.load(item(x, at), p, a)
 		VMULPS(s, a, a)
@@ -36,7 +36,7 @@ func (g *isa) scale() {
 func (g *isa) scaleMul() {
 	text("ScaleMul", "func(dst, x, w []float32, s float32)", "ScaleMul computes dst[i] = x[i]·s·w[i] over len(dst).")
 	dst, x, w, s := ptr("dst"), ptr("x"), ptr("w"), g.splat("s")
-	g.each("scale", n("dst"), func(at reg.GPVirtual, p *part) {
+	g.each("scale", n("dst"), func(at reg.GPVirtual, p *mask) {
 		a, b := g.vec(), g.vec()
 		g.load(item(x, at), p, a)
 		g.load(item(w, at), p, b)
@@ -61,7 +61,7 @@ func (g *isa) sumSquares() {
 	text("SumSquares", "func(x []float32) float64", "SumSquares gives Σ x[i]², summed in float64.")
 	x := ptr("x")
 	sums := [2]reg.VecVirtual{zero(g.vec()), zero(g.vec())}
-	g.each("squares", n("x"), func(at reg.GPVirtual, p *part) {
+	g.each("squares", n("x"), func(at reg.GPVirtual, p *mask) {
 		a, half, wide := g.vec(), YMM(), g.vec()
 		g.load(item(x, at), p, a)
 		low := reg.Register(a.AsY())
@@ -90,7 +90,7 @@ func (g *isa) sumSquares() {
 	ret()
 }
 
-// max may miss a NaN; the exponential does not.
+// max may miss a NaN; the exponential after it does not.
 func (g *isa) max() {
 	text("Max", "func(x []float32) float32", "Max gives the largest x[i], or −∞; what it gives for a NaN is not defined.")
 	x, count, at := ptr("x"), n("x"), GP64()
@@ -139,11 +139,11 @@ func (g *isa) weigh() {
 	g.exponentials(func(a reg.VecVirtual) { VMULPS(scale, a, a) })
 }
 
-// exponentials replaces x by the exponentials of what change makes of x−top, and returns their sum.
+// exponentials replaces x by exp(x−top), whose exponent change may change, and returns the sum.
 func (g *isa) exponentials(change func(a reg.VecVirtual)) {
 	x, top := ptr("x"), g.splat("top")
 	sum := zero(g.vec())
-	g.each("exp", n("x"), func(at reg.GPVirtual, p *part) {
+	g.each("exp", n("x"), func(at reg.GPVirtual, p *mask) {
 		a := g.vec()
 		g.load(item(x, at), p, a)
 		VSUBPS(top, a, a)

@@ -6,11 +6,11 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// A pair is a word of two bfloat16 numbers. A dot product of pairs adds the product of
-// the upper ones first, as a fused multiplication does, and then that of the lower ones,
-// so that the number that comes first lies in the upper half: sums go on in order, and
-// have the same bits wherever a row of numbers is cut. A value that is alone has 0 beside
-// it, and its weight −0: their product, −0, changes no sum.
+// A pair is a word of two bfloat16 numbers. A dot product of pairs first adds the product of
+// the upper numbers, as a fused multiplication does, and then that of the lower ones. So the
+// earlier number lies in the upper half: sums stay in order and have the same bits wherever
+// a row of numbers is cut. A value that is alone has 0 beside it, and its weight has −0:
+// their product, −0, changes no sum.
 
 const (
 	upperHalf = 0xffff0000
@@ -51,14 +51,14 @@ func (g *isa) bfloatLoops() {
 	}
 }
 
-// halfRows are pairs that are made of two rows of halves, and not kept.
+// halfRows makes pairs of two rows of halves, which are not kept.
 type halfRows struct {
 	pairer
 	at, stride, ahead reg.GPVirtual
 	first, second     reg.VecVirtual
 }
 
-// newHalfRows has the rows at a place that it moves on, stride halves apart.
+// newHalfRows reads rows from at on, which it moves, stride halves apart.
 func newHalfRows(at, stride, ahead reg.GPVirtual) *halfRows {
 	h := &halfRows{newPairer(), at, stride, ahead, ZMM(), ZMM()}
 	SHLQ(U8(1), stride)
@@ -66,7 +66,7 @@ func newHalfRows(at, stride, ahead reg.GPVirtual) *halfRows {
 }
 
 // load makes pairs of the j-th vectors of the two rows, and asks for as many bytes ahead.
-func (h *halfRows) load(j int, p *part, pairs reg.VecVirtual) {
+func (h *halfRows) load(j int, p *mask, pairs reg.VecVirtual) {
 	h.widen(Mem{Base: h.at, Disp: 32 * j}, p, h.first)
 	h.widen(Mem{Base: h.at, Index: h.stride, Scale: 1, Disp: 32 * j}, p, h.second)
 	ask(Mem{Base: h.ahead, Disp: 64 * j})
@@ -74,13 +74,13 @@ func (h *halfRows) load(j int, p *part, pairs reg.VecVirtual) {
 }
 
 // loadAlone is load for a row that has no other.
-func (h *halfRows) loadAlone(j int, p *part, pairs reg.VecVirtual) {
+func (h *halfRows) loadAlone(j int, p *mask, pairs reg.VecVirtual) {
 	h.widen(Mem{Base: h.at, Disp: 32 * j}, p, h.first)
 	VXORPS(h.second, h.second, h.second)
 	h.pair(h.first, h.second, pairs)
 }
 
-func (h *halfRows) widen(m Mem, p *part, v reg.VecVirtual) {
+func (h *halfRows) widen(m Mem, p *mask, v reg.VecVirtual) {
 	cached{shift: 1}.load(avx512, m, p, v)
 }
 
@@ -127,7 +127,7 @@ func (g *isa) pairHalves() {
 	ret()
 }
 
-// pairNumbers adds up what it rounded to.
+// pairNumbers also sums the rounded numbers.
 func (g *isa) pairNumbers() {
 	text("PairNumbers", "func(dst, x *float32, n int) float32",
 		"PairNumbers makes a pair of each number and the one after it: word i of dst is of x[i] and x[i+1] for i in [0,n), of the last and zero. It gives the sum of the rounded numbers. dst may be x. 1 ≤ n.")
@@ -158,10 +158,10 @@ func (g *isa) pairNumbers() {
 }
 
 // first16 is the part of the first n lanes, of all where n is more; n is overwritten.
-func (g *isa) first16(n reg.GPVirtual) part {
+func (g *isa) first16(n reg.GPVirtual) mask {
 	lanes := GP64()
 	MOVQ(I32(g.lanes), lanes)
 	CMPQ(n, lanes)
 	CMOVQLT(n, lanes)
-	return g.part(lanes)
+	return g.firstLanes(lanes)
 }

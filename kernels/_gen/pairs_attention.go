@@ -11,7 +11,7 @@ import (
 // pairTurns are the accumulators of a score, which take the pairs by turns.
 const pairTurns = 4
 
-// dotsPairs: a lane is a position, as in dots.
+// dotsPairs writes the products of pairs. A lane is a position, as in dots.
 func (g *isa) dotsPairs(fused bool) {
 	name, k, made := "Dots", "k *float32, count int, scale float32", "PairHalves those of k"
 	if fused {
@@ -21,7 +21,7 @@ func (g *isa) dotsPairs(fused bool) {
 		name+" computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d][t] for i in [0,rows) and t in [0,count), count ≤ 16. PairNumbers made the rows of q, "+made+".")
 	s := &pairScores{g: g, dst: val("dst"), q: val("q"), qStep: val("dim")}
 	SHLQ(U8(2), s.qStep)
-	s.p = g.part(val("count"))
+	s.p = g.firstLanes(val("count"))
 	if fused {
 		s.halves = newHalfRows(GP64(), val("kStride"), val("ahead"))
 	}
@@ -32,7 +32,7 @@ func (g *isa) dotsPairs(fused bool) {
 type pairScores struct {
 	g             *isa
 	dst, q, qStep reg.GPVirtual
-	p             part      // of the positions
+	p             mask      // of the positions
 	halves        *halfRows // nil where k has pairs
 }
 
@@ -156,7 +156,8 @@ func (s *pairScores) store(acc [pairTurns][]reg.VecVirtual, rows int) {
 	}
 }
 
-// accumulatePairs: one output is one accumulator, in the order of t, as in accumulate.
+// accumulatePairs writes the sums of pairs. An output is one accumulator, in the order of t, as
+// in accumulate.
 func (g *isa) accumulatePairs(fused bool) {
 	name, with, what := "Accumulate", "v, p *float32, pStride, skip, count int", "v[skip+t][d]"
 	made := "PairHalves made the rows of v, PairNumbers those of p. skip is 0 or 1; 1 ≤ count."
@@ -187,9 +188,9 @@ func (g *isa) accumulatePairs(fused bool) {
 	})
 }
 
-// pairs adds all positions to some vectors of out, two at a time, and a first and a last
-// one alone where their others do not count.
-func (w *weighing) pairs(name string, vectors int, m *part) {
+// pairs adds all positions to some vectors of out, two at a time. A first or last one is alone
+// where the other of its pair does not count.
+func (w *weighing) pairs(name string, vectors int, m *mask) {
 	g, from, left := w.g, GP64(), val("count")
 	MOVQ(w.p, from)
 	pStep := val("pStride")
@@ -244,7 +245,7 @@ func (w *weighing) pairs(name string, vectors int, m *part) {
 	w.outputs(vectors, func(v reg.VecVirtual, to Mem) { g.store(v, m, to) }, acc)
 }
 
-// pairRows are the values' pairs as they come to weighing.pairs.
+// pairRows are the rows of values that weighing.pairs reads as pairs.
 type pairRows struct {
 	at          func(j int) Mem
 	both, first func(j int, values reg.VecVirtual) // of a row of pairs both, or the upper ones
@@ -252,7 +253,7 @@ type pairRows struct {
 }
 
 // pairRows begins at the first row of pairs, or of halves that become pairs; m is a part of a vector.
-func (w *weighing) pairRows(m *part) pairRows {
+func (w *weighing) pairRows(m *mask) pairRows {
 	if h := w.halves; h != nil {
 		MOVQ(w.v, h.at)
 		return pairRows{

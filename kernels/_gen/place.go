@@ -6,19 +6,19 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// placed is how many numbers Place* convert together. Both sets take eight: the
-// stores of keys, one for each number, are what bounds them.
-const placed = 8
+// placeLanes is how many numbers Place* convert together. Both sets take eight: the stores of
+// keys, one for each number, are the limit.
+const placeLanes = 8
 
-// byEights walks over n numbers, eight and then the rest: convert leaves them in x,
-// size bytes each, store writes lane i to dst, which moves by step bytes after each.
-// Eight that lie side by side are written together.
+// byEights goes over n numbers, by eights and then the rest: convert leaves them in x, size
+// bytes each, and store writes lane i to dst, which moves by step bytes after each. Eight
+// that lie side by side are written together.
 func byEights(size int, from, n, dst, step reg.GPVirtual, x reg.VecVirtual, convert func(), store func(lane int)) {
 	lane := func(i int) {
 		store(i)
 		ADDQ(step, dst)
 	}
-	SUBQ(I8(placed), n)
+	SUBQ(I8(placeLanes), n)
 	JLT(LabelRef("part"))
 	Label("whole")
 	VMOVUPS(Mem{Base: from}, x)
@@ -30,25 +30,25 @@ func byEights(size int, from, n, dst, step reg.GPVirtual, x reg.VecVirtual, conv
 	} else {
 		VMOVQ(x.AsX(), Mem{Base: dst})
 	}
-	ADDQ(I8(placed*size), dst)
+	ADDQ(I8(placeLanes*size), dst)
 	JMP(LabelRef("next"))
 	Label("apart")
-	for i := range placed {
+	for i := range placeLanes {
 		lane(i)
 	}
 	Label("next")
-	ADDQ(I8(4*placed), from)
-	SUBQ(I8(placed), n)
+	ADDQ(I8(4*placeLanes), from)
+	SUBQ(I8(placeLanes), n)
 	JGE(LabelRef("whole"))
 	Label("part")
-	ADDQ(I8(placed), n)
+	ADDQ(I8(placeLanes), n)
 	JLE(LabelRef("end"))
 	count := GP64()
 	MOVQ(n, count)
-	p := avx2.part(count)
+	p := avx2.firstLanes(count)
 	VMASKMOVPS(Mem{Base: from}, p.v, x)
 	convert()
-	for i := range placed - 1 {
+	for i := range placeLanes - 1 {
 		lane(i)
 		DECQ(n)
 		JZ(LabelRef("end"))
@@ -92,7 +92,7 @@ func absMax() {
 	x, n, at := val("x"), val("n"), GP64()
 	v, top, sign := YMM(), zero(YMM()), YMM()
 	VMOVUPS(table("noSign", words(0x7fffffff)...), sign)
-	avx2.each("max", n, func(at reg.GPVirtual, p *part) {
+	avx2.each("max", n, func(at reg.GPVirtual, p *mask) {
 		avx2.load(item(x, at), p, v)
 		VPAND(sign, v, v)
 		VPMAXUD(v, top, top)

@@ -8,8 +8,8 @@ import (
 
 const rotateSignature = "func(x *float32, heads, headDim int, angles *float32, pairs int)"
 
-// rotateHalves: a vector of angles is loaded once for all heads. Products are rounded
-// before they are added, as ref's are.
+// rotateHalves loads a vector of angles once for all heads. Products are rounded before they
+// are added, as in ref.
 func (g *isa) rotateHalves() {
 	text("RotateHalves", rotateSignature, "RotateHalves turns numbers i and pairs+i of each head by the cos and sin at i and pairs+i of angles.")
 	r := rotation{x: val("x"), heads: val("heads"), step: val("headDim"), angles: val("angles")}
@@ -17,7 +17,7 @@ func (g *isa) rotateHalves() {
 	MOVQ(pairs, apart)
 	SHLQ(U8(2), apart)
 	SHLQ(U8(2), r.step)
-	g.each("rotate", pairs, func(at reg.GPVirtual, p *part) {
+	g.each("rotate", pairs, func(at reg.GPVirtual, p *mask) {
 		cos, sin, second := g.vec(), g.vec(), GP64()
 		LEAQ(Mem{Base: r.angles, Index: apart, Scale: 1}, second)
 		g.load(item(r.angles, at), p, cos)
@@ -49,7 +49,7 @@ func (g *isa) rotateNeighbours() {
 	ADDQ(n, n)
 	SHLQ(U8(2), r.step)
 	signs := table("firstSign", 1<<31, 0, 1<<31, 0, 1<<31, 0, 1<<31, 0, 1<<31, 0, 1<<31, 0, 1<<31, 0, 1<<31, 0)
-	g.each("rotate", n, func(at reg.GPVirtual, p *part) {
+	g.each("rotate", n, func(at reg.GPVirtual, p *mask) {
 		cos, sin := g.vec(), g.vec()
 		g.load(item(r.angles, at), p, sin)
 		VMOVSLDUP(sin, cos)
@@ -68,11 +68,11 @@ func (g *isa) rotateNeighbours() {
 	ret()
 }
 
-// rotation is what both pairings walk over; step is the bytes of a head.
+// rotation has the operands of both pairings; step is the size of a head in bytes.
 type rotation struct{ x, heads, step, angles reg.GPVirtual }
 
 // eachHead runs body with the address of number at of each head.
-func (r *rotation) eachHead(at reg.GPVirtual, p *part, body func(head reg.GPVirtual)) {
+func (r *rotation) eachHead(at reg.GPVirtual, p *mask, body func(head reg.GPVirtual)) {
 	name := "head"
 	if p != nil {
 		name = "head_rest"

@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// round writes rounded activations: ref.Round says what they are.
+// round writes Round, which rounds activations as ref.Round does.
 func (g *isa) round() {
 	text("Round", "func(dst *byte, x *float32, blocks int)",
 		"Round writes that many blocks of 32 numbers of x, rounded to integers, to dst.")
@@ -65,7 +65,7 @@ type rounding struct {
 	scale       reg.VecVirtual   // in the first lane
 }
 
-// load reads a block and finds its largest sizes.
+// load reads a block and finds its largest magnitudes.
 func (r *rounding) load() {
 	r.n, r.most, r.top = nil, nil, r.g.vec()
 	for at := 0; at < 4*32; at += r.g.bytes() {
@@ -156,7 +156,7 @@ func (r *rounding) multiples() {
 	}
 }
 
-// storeSums stores what a block says of itself.
+// storeSums stores a block's scale and sums.
 func (r *rounding) storeSums() {
 	var sums [2]reg.VecVirtual
 	for h := range sums {
@@ -176,7 +176,7 @@ func (r *rounding) storeSums() {
 	VMOVSS(r.scale, Mem{Base: r.dst, Disp: 4 * blockScale})
 }
 
-// sumHalf adds the integers of half h up to four.
+// sumHalf adds up the integers of half h until four sums are left.
 func (r *rounding) sumHalf(h int) reg.VecVirtual {
 	sum, half := r.g.vec(), YMM()
 	if r.g.wide {
@@ -190,8 +190,8 @@ func (r *rounding) sumHalf(h int) reg.VecVirtual {
 	return sum
 }
 
-// storeBytes stores the integers. The lower byte is signed, and taken away before the
-// upper one is left. All upper bytes lie for a moment where the sums will.
+// storeBytes stores the integers. The lower byte is signed, and the upper one is what remains
+// without it. All upper bytes lie for a moment where the sums will be.
 func (r *rounding) storeBytes() {
 	for h, n := range r.n {
 		low := ZMM()
@@ -204,8 +204,8 @@ func (r *rounding) storeBytes() {
 	}
 }
 
-// storeBytesAVX2 is storeBytes with packs, which leave four bytes of each vector side by
-// side in either half.
+// storeBytesAVX2 is storeBytes with packing instructions, which leave four bytes of each vector
+// side by side in either half.
 func (r *rounding) storeBytesAVX2() {
 	var lows, highs [4]reg.VecVirtual
 	for i, n := range r.n {

@@ -151,8 +151,8 @@ func (t *weights) prefetchAhead(name string) {
 	Label(name + "_fetched")
 }
 
-// existing are the masks of each vector's weight rows that exist, of rows in all.
-func (g *isa) existing(rows reg.GPVirtual) [2]part {
+// existing selects the weight rows that exist in each of two vectors, rows in all.
+func (g *isa) existing(rows reg.GPVirtual) [2]mask {
 	first, second := GP64(), GP64()
 	lanes := GP64()
 	MOVQ(I32(g.lanes), lanes)
@@ -161,5 +161,5 @@ func (g *isa) existing(rows reg.GPVirtual) [2]part {
 	CMOVQGT(lanes, first)
 	MOVQ(rows, second)
 	SUBQ(first, second)
-	return [2]part{g.part(first), g.part(second)}
+	return [2]mask{g.firstLanes(first), g.firstLanes(second)}
 }

@@ -126,8 +126,8 @@ func (a *asm) reduce(x vreg, low, high float64) {
 	a.three("fmls", expR, expWhole, expT)
 }
 
-// series is (e^r−1)/r by its Taylor series, whose rest after r⁶ is far below a
-// float32's last place, and a register that is free.
+// series is (e^r−1)/r by its Taylor series, whose remainder after r⁶ is far below the last
+// place of a float32; it gives a free register too.
 func (a *asm) series() (y, other vreg) {
 	y, other = expY, expZ
 	factorial := 5040.0
@@ -141,7 +141,7 @@ func (a *asm) series() (y, other vreg) {
 	return y, other
 }
 
-// timesPower multiplies y by 2^n in two steps, for n may be below the smallest exponent.
+// timesPower multiplies y by 2^n in two steps, since n may be below the smallest exponent.
 func (a *asm) timesPower(y vreg) {
 	a.sshr(expWhole, expN, 1)
 	a.op("VSUB %v.S4, %v.S4, %v.S4", expWhole, expN, expN)

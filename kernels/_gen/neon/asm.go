@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// gpr and vreg are a general register and a vector register by number. Functions
-// choose their registers themselves. R16 to R18 and R27 to R30 belong to others.
+// gpr and vreg are a general register and a vector register by number. Functions choose their
+// registers themselves. R16 to R18 and R27 to R30 are reserved by Go and the platform.
 type (
 	gpr  int
 	vreg int
@@ -31,13 +31,13 @@ func (a *asm) op(format string, args ...any) { fmt.Fprintf(&a.text, "\t"+format+
 
 func (a *asm) label(name string) { fmt.Fprintf(&a.text, "\n%s:\n", name) }
 
-// word writes an instruction that it lacks, with its standard name.
+// word writes an instruction that Go's assembler lacks, with its standard name.
 func (a *asm) word(code uint32, format string, args ...any) {
 	fmt.Fprintf(&a.text, "\tWORD $0x%08x // %s\n", code, fmt.Sprintf(format, args...))
 }
 
-// forms has the instructions of the shapes "op d, n, m" and "op d, n", by mnemonic
-// and arrangements, with zeros for registers.
+// forms has the instructions of the forms "op d, n, m" and "op d, n", by mnemonic and
+// arrangements, with zeros for registers.
 var forms = map[string]struct {
 	code      uint32
 	d, others string // arrangements
@@ -101,8 +101,8 @@ func (a *asm) sshr(d, n vreg, by int) {
 
 func (a *asm) zero(v vreg) { a.op("VEOR %v.B16, %v.B16, %v.B16", v, v, v) }
 
-// load and store move a vector, or where whole is false one float32: then the
-// other lanes are 0.
+// load and store move a vector, or one float32 where whole is false: then the other lanes are
+// 0.
 func (a *asm) load(d vreg, whole bool, at gpr, disp int) {
 	a.op("%s %d(%v), F%d", moveOf(whole), disp, at, d)
 }
@@ -138,8 +138,8 @@ func (a *asm) constant(d vreg, c [16]byte) {
 	a.op("FMOVQ %d(%v), F%d", at, a.base, d)
 }
 
-// function begins a function with frame bytes for itself. Its parameters are
-// "name type"; base is a register that it leaves alone, for constants.
+// function begins a function with a frame of that many bytes. Its parameters are "name type";
+// base is the register that points to the constants, which the function leaves alone.
 func (a *asm) function(name, params, result, doc string, frame int, base gpr) {
 	a.offsets, a.base = map[string]int{}, base
 	at := 0

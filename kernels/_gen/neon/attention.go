@@ -14,7 +14,7 @@ const (
 	aPool                    gpr = 20
 )
 
-// byRows runs body for as many rows at a time as the registers hold and for what is left.
+// byRows runs body for attendRows rows at a time, and then for the rows that are left.
 func (a *asm) byRows(body func(name string, rows int)) {
 	a.op("CMP $%d, %v", attendRows, aRows)
 	a.op("BLT remainder")
@@ -44,7 +44,7 @@ func (a *asm) prefetchAhead() {
 	}
 }
 
-// spread sets the rows' pointers, step bytes apart.
+// spread sets the addresses of the rows, step bytes apart.
 func (a *asm) spread(base, step gpr, rows int) {
 	a.op("MOVD %v, %v", base, aRow)
 	for i := 1; i < rows; i++ {
@@ -87,7 +87,7 @@ func (a *asm) walkVectors(name string, left gpr, counts []int, pointers []gpr, b
 	pass(name+"_one", 1, 1)
 }
 
-// dots: a lane is a position. One score is the sum of two accumulators of its lane,
+// dots writes Dots. A lane is a position. A score is the sum of two accumulators of its lane,
 // which take the columns by turns.
 func (a *asm) dots() {
 	a.function("Dots", "dst *float32, dstStride int, q *float32, dim int, rows int, k *float32, kStride int, count int, scale float32, ahead *float32", "",
@@ -177,7 +177,7 @@ func (a *asm) scores(name string, rows, vectors int, whole bool) {
 	}
 }
 
-// accumulate: one output is one accumulator, in the order of t. It lies in out
+// accumulate writes Accumulate. An output is one accumulator, in the order of t. It lies in out
 // between calls, so the cut of the positions into pages leaves no trace.
 func (a *asm) accumulate() {
 	a.function("Accumulate", "out *float32, dim int, rows int, v *float32, p *float32, pStride int, count int, ahead *float32", "",

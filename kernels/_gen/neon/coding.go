@@ -2,18 +2,18 @@ package main
 
 import "github.com/forebay-io/forebay/kernels/_gen/format"
 
-// coding is how elements become numbers. A byte has the numbers of one or more
-// columns of a row, all at a distance of turns; a half of a block is in parts whose
-// columns have the same place in their bytes.
+// coding is how elements become numbers. A byte has the numbers of one or more columns of a
+// row, turns columns apart; a half of a block has one run or two, whose columns lie at the
+// same bits of their bytes.
 type coding struct {
 	bytes int // of a column over 16 rows, or of the columns that share bytes
 	turns int // how many of those a block has
-	parts int // of a half: 2 where four columns share bytes
-	// constants go to the registers from kept on.
+	runs  int // of a half: 2 where four columns share bytes
+	// constants are in the registers from kept on.
 	constants [][16]byte
-	// unpack puts the numbers of a column into the weights' registers: of the one
-	// disp bytes from the turn's place on, in a part that begins at column start.
-	unpack func(t *tile, disp, start int)
+	// unpack puts the numbers of a column into the weights' registers: of the column disp
+	// bytes from the turn's place on, in a run that begins at column start.
+	unpack func(t *product, disp, start int)
 }
 
 // place is where in a block's elements column start is.
@@ -26,14 +26,14 @@ func (c *coding) loadConstants(a *asm) {
 }
 
 var (
-	float32s = &coding{bytes: 64, turns: 32, parts: 1, unpack: func(t *tile, disp, _ int) {
+	float32s = &coding{bytes: 64, turns: 32, runs: 1, unpack: func(t *product, disp, _ int) {
 		for v := range 4 {
 			t.load(weight+vreg(v), true, wAt, disp+16*v)
 		}
 	}}
-	halves  = &coding{bytes: 32, turns: 32, parts: 1, unpack: func(t *tile, disp, _ int) { t.halves(weight, wAt, disp) }}
-	bfloats = &coding{bytes: 32, turns: 32, parts: 1, unpack: func(t *tile, disp, _ int) { t.bfloats(weight, wAt, disp) }}
-	int8s   = &coding{bytes: 16, turns: 32, parts: 1, unpack: func(t *tile, disp, _ int) {
+	halves  = &coding{bytes: 32, turns: 32, runs: 1, unpack: func(t *product, disp, _ int) { t.halves(weight, wAt, disp) }}
+	bfloats = &coding{bytes: 32, turns: 32, runs: 1, unpack: func(t *product, disp, _ int) { t.bfloats(weight, wAt, disp) }}
+	int8s   = &coding{bytes: 16, turns: 32, runs: 1, unpack: func(t *product, disp, _ int) {
 		t.load(weight, true, wAt, disp)
 		t.widen(weight)
 	}}
@@ -57,8 +57,8 @@ func splat(b byte) (c [16]byte) {
 	return c
 }
 
-// nibble reads the low nibble of 16 bytes, or the high one; kept is 15.
-func (t *tile) nibble(v vreg, disp int, high bool) {
+// nibble reads the low nibbles of 16 bytes, or the high ones; register kept holds 15.
+func (t *product) nibble(v vreg, disp int, high bool) {
 	t.load(v, true, wAt, disp)
 	if high {
 		t.op("VUSHR $4, %v.B16, %v.B16", v, v)
@@ -70,7 +70,7 @@ func (t *tile) nibble(v vreg, disp int, high bool) {
 // nibbles is a byte for two columns, j and j+16: its nibbles index the table, or
 // without one they are the numbers.
 func nibbles(table []int) *coding {
-	c := &coding{bytes: 16, turns: 16, parts: 1, constants: [][16]byte{splat(15)}}
+	c := &coding{bytes: 16, turns: 16, runs: 1, constants: [][16]byte{splat(15)}}
 	if table != nil {
 		var numbers [16]byte
 		for i, n := range table {
@@ -78,7 +78,7 @@ func nibbles(table []int) *coding {
 		}
 		c.constants = append(c.constants, numbers)
 	}
-	c.unpack = func(t *tile, disp, start int) {
+	c.unpack = func(t *product, disp, start int) {
 		t.nibble(weight, disp, start >= 16)
 		if table != nil {
 			t.op("VTBL %v.B16, [%v.B16], %v.B16", weight, kept+1, weight)
@@ -88,8 +88,8 @@ func nibbles(table []int) *coding {
 	return c
 }
 
-// planeConstants are, for each row, the byte that has its bit in the first or the
-// second of two planes, and the bit.
+// planeConstants are, for each row, the byte with its bit in the first and in the second of
+// two planes, and the bit.
 func planeConstants() (first, second, bits [16]byte) {
 	for row := range 16 {
 		first[row], second[row], bits[row] = byte(row/8), byte(2+row/8), 1<<(row%8)
@@ -97,22 +97,22 @@ func planeConstants() (first, second, bits [16]byte) {
 	return first, second, bits
 }
 
-// plane puts the bits of a column, one for each row, into the next register: all
-// ones where a bit is set. It is the second of the two planes at disp or the first.
-// The constants of planes are kept+1 to kept+3.
-func (t *tile) plane(v vreg, disp, second int) {
+// plane puts the bits of a column, one for each row, into v: all ones where a bit is set. It
+// reads the first or the second of the two planes at disp. The constants of planes are in
+// kept+1 to kept+3.
+func (t *product) plane(v vreg, disp, second int) {
 	t.load(v, false, wAt, disp)
 	t.op("VTBL %v.B16, [%v.B16], %v.B16", kept+1+vreg(second), v, v)
 	t.op("VCMTST %v.B16, %v.B16, %v.B16", kept+3, v, v)
 }
 
-// fives is nibbles with a fifth bit in a plane for each column, behind the byte. It
-// is worth 16, and its numbers begin at first: at 0, or at -16 where it joins by
-// taking 16 away from those that lack it.
+// fives is nibbles with a fifth bit in a plane for each column, behind the byte. The bit is
+// worth 16. The numbers begin at first, which is 0, or −16: then 16 is subtracted from those
+// whose bit is clear.
 func fives(first int) *coding {
 	one, two, bits := planeConstants()
-	c := &coding{bytes: 20, turns: 16, parts: 1, constants: [][16]byte{splat(15), one, two, bits, splat(16)}}
-	c.unpack = func(t *tile, disp, start int) {
+	c := &coding{bytes: 20, turns: 16, runs: 1, constants: [][16]byte{splat(15), one, two, bits, splat(16)}}
+	c.unpack = func(t *product, disp, start int) {
 		t.nibble(weight, disp, start >= 16)
 		t.plane(moment, disp+16, start/16)
 		if first == 0 {
@@ -127,9 +127,9 @@ func fives(first int) *coding {
 	return c
 }
 
-// bitPair reads two bits of 16 bytes, those of field i, and moves them up by up bits;
-// mask has ones where they are then.
-func (t *tile) bitPair(v vreg, disp, i, up int, mask vreg) {
+// bitPair reads two bits of 16 bytes, those of field i, and moves them up by up bits. mask has
+// ones where they are then.
+func (t *product) bitPair(v vreg, disp, i, up int, mask vreg) {
 	t.load(v, true, wAt, disp)
 	switch right := 2*i - up; {
 	case right > 0:
@@ -145,14 +145,14 @@ func (t *tile) bitPair(v vreg, disp, i, up int, mask vreg) {
 // begin at -4; sixes have bytes of nibbles before it, one for the columns j and
 // j+16, one for j+8 and j+24, and begin at -32.
 var (
-	twos = &coding{bytes: 16, turns: 8, parts: 2, constants: [][16]byte{splat(3)}, unpack: func(t *tile, disp, start int) {
+	twos = &coding{bytes: 16, turns: 8, runs: 2, constants: [][16]byte{splat(3)}, unpack: func(t *product, disp, start int) {
 		t.bitPair(weight, disp, start/8, 0, kept)
 		t.widen(weight)
 	}}
 	threes = func() *coding {
 		one, two, bits := planeConstants()
-		c := &coding{bytes: 24, turns: 8, parts: 2, constants: [][16]byte{splat(3), one, two, bits, splat(4)}}
-		c.unpack = func(t *tile, disp, start int) {
+		c := &coding{bytes: 24, turns: 8, runs: 2, constants: [][16]byte{splat(3), one, two, bits, splat(4)}}
+		c.unpack = func(t *product, disp, start int) {
 			i := start / 8
 			t.bitPair(weight, disp, i, 0, kept)
 			t.plane(moment, disp+16+i/2*4, i%2)
@@ -162,7 +162,7 @@ var (
 		}
 		return c
 	}()
-	sixes = &coding{bytes: 48, turns: 8, parts: 2, constants: [][16]byte{splat(15), splat(0x30), splat(32)}, unpack: func(t *tile, disp, start int) {
+	sixes = &coding{bytes: 48, turns: 8, runs: 2, constants: [][16]byte{splat(15), splat(0x30), splat(32)}, unpack: func(t *product, disp, start int) {
 		i := start / 8
 		t.nibble(weight, disp+16*(i%2), i >= 2)
 		t.bitPair(moment, disp+32, i, 4, kept+1)

@@ -1,7 +1,7 @@
-// Command neon writes the assembly of kernels/neon, and the table of its products for
-// package kernels. Go's assembler lacks most of
-// the vector instructions on floating-point numbers; they become words, with their
-// standard names beside them, which the test gives to a second assembler.
+// Command neon writes the assembly of kernels/neon, and the table of its products for package
+// kernels. Go's assembler lacks most of the vector instructions on floating-point numbers.
+// They become words, with their standard names beside them, which the test gives to a second
+// assembler.
 //
 //	go generate
 package main

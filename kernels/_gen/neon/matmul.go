@@ -3,7 +3,7 @@ package main
 import "fmt"
 
 // Registers of MatMul. In vectors: 0–15 accumulators, 16–19 numbers of x, 20–23 a
-// column of weights, 24 and 25 for a moment, 26–31 the coding's constants.
+// column of weights, 24 and 25 temporary, 26–31 the coding's constants.
 const (
 	wBlock, wElements, wAt            gpr = 0, 1, 2 // a block, its elements, those of a turn
 	turnsLeft, blocksLeft, supersLeft gpr = 3, 4, 9
@@ -21,23 +21,23 @@ const (
 	sumsAt  = 16 // where a row's 16 sums lie in the frame, one row behind the other
 )
 
-// tile is the state of a MatMul body: 16 rows of weights, rows rows of x.
-type tile struct {
+// product is the state of a MatMul body: 16 rows of weights, rows rows of x.
+type product struct {
 	*asm
 	f    weightType
 	rows int
-	both bool // whether the halves of a block are summed side by side
+	both bool // whether both halves of a block have accumulators at the same time
 }
 
 // matMul writes the product of a tile of weight rows with n rows of x.
 //
-// An output is a sum in the frame. For each block of 32 columns two accumulators
-// begin at 0, one takes the columns 0–15 in their order, the other the columns
-// 16–31. Times the scale they join the sum, the first before the second, and then
-// the product of the minimum and the block's part of x. Columns after the last
-// whole 32 have an accumulator like the first. The order is the same in every
-// shape, which is what makes the product bit-invariant: where registers are short
-// the halves come one after the other, but that changes no sum.
+// An output is a sum in the frame. For each block of 32 columns two accumulators begin at 0:
+// one takes the columns 0–15 in their order, the other the columns 16–31. Times the scale
+// they are added to the sum, the first before the second, and then the product of the
+// minimum and the sum of the block's x. Columns after the last whole 32 have an accumulator
+// like the first. The order is the same in every shape, which makes the product
+// bit-invariant: where registers are short the halves come one after the other, but that
+// changes no sum.
 func (a *asm) matMul(f weightType) {
 	a.function("MatMul"+f.Name, "dst *float32, dstStride int, rows int, w *byte, x *float32, cols int, n int", "",
 		"MatMul"+f.Name+" computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tile at w. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes.",
@@ -50,7 +50,7 @@ func (a *asm) matMul(f weightType) {
 	}
 	for rows := rowsMax; rows >= 1; rows-- {
 		a.label(fmt.Sprintf("rows%d", rows))
-		t := &tile{asm: a, f: f, rows: rows, both: rows <= 2}
+		t := &product{asm: a, f: f, rows: rows, both: rows <= 2}
 		t.begin()
 		t.walk()
 		if !f.Scaled() {
@@ -60,24 +60,24 @@ func (a *asm) matMul(f weightType) {
 	}
 }
 
-func (t *tile) name(s string) string { return fmt.Sprintf("%s%d", s, t.rows) }
+func (t *product) name(s string) string { return fmt.Sprintf("%s%d", s, t.rows) }
 
 // acc is the accumulator of row i of x and vector v of the weights, in half h.
-func (t *tile) acc(h, v, i int) vreg {
+func (t *product) acc(h, v, i int) vreg {
 	if !t.both {
 		h = 0
 	}
 	return vreg(4*(h*t.rows+i) + v)
 }
 
-func (t *tile) x(h, i int) vreg {
+func (t *product) x(h, i int) vreg {
 	if !t.both {
 		h = 0
 	}
 	return xAt + vreg(h*t.rows+i)
 }
 
-func (t *tile) begin() {
+func (t *product) begin() {
 	t.param("w", wBlock)
 	t.param("x", xFirst)
 	t.param("cols", blocksLeft)
@@ -91,7 +91,7 @@ func (t *tile) begin() {
 }
 
 // walk adds up all whole blocks, or all super-blocks of eight.
-func (t *tile) walk() {
+func (t *product) walk() {
 	if t.f.Super() {
 		t.op("LSR $8, %v, %v", blocksLeft, supersLeft)
 		t.label(t.name("super"))
@@ -110,20 +110,20 @@ func (t *tile) walk() {
 }
 
 // block is the loop over blocks of 32 columns.
-func (t *tile) block() {
+func (t *product) block() {
 	t.label(t.name("block"))
 	t.op("ADD $%d, %v, %v", t.f.ScaleBytes(), wBlock, wElements)
 	c := t.f.coding
-	step := 16 / c.parts // columns of a part of a half, which lie alike
+	step := 16 / c.runs // columns of a run
 	for h := range 2 {
 		if h == 0 || !t.both {
 			t.clear()
 		}
-		for part := range c.parts {
+		for run := range c.runs {
 			if t.both && h == 0 {
-				t.columns(step, part*step, 16+part*step)
+				t.columns(step, run*step, 16+run*step)
 			} else if !t.both {
-				t.columns(step, 16*h+part*step)
+				t.columns(step, 16*h+run*step)
 			}
 		}
 		if t.both && h == 0 {
@@ -138,7 +138,7 @@ func (t *tile) block() {
 }
 
 // clear zeroes the accumulators.
-func (t *tile) clear() {
+func (t *product) clear() {
 	n := 4 * t.rows
 	if t.both {
 		n *= 2
@@ -149,7 +149,7 @@ func (t *tile) clear() {
 }
 
 // columns adds n columns from each of the starts on, four a turn.
-func (t *tile) columns(n int, starts ...int) {
+func (t *product) columns(n int, starts ...int) {
 	c, name := t.f.coding, t.name(fmt.Sprintf("column%d_", starts[0]))
 	t.op("ADD $%d, %v, %v", c.place(starts[0]), wElements, wAt)
 	t.op("MOVD $%d, %v", n/4, turnsLeft)
@@ -176,14 +176,14 @@ func (t *tile) columns(n int, starts ...int) {
 	t.op("BNE %s", name)
 }
 
-func (t *tile) advanceX(bytes int) {
+func (t *product) advanceX(bytes int) {
 	for i := range t.rows {
 		t.op("ADD $%d, %v", bytes, xFirst+gpr(i))
 	}
 }
 
 // join changes the sum of row i and vector v by an instruction on it.
-func (t *tile) join(v, i int, by func(sum vreg)) {
+func (t *product) join(v, i int, by func(sum vreg)) {
 	at, sum := sumsAt+64*i+16*v, moment+vreg(v%2)
 	t.op("FMOVQ %d(RSP), F%d", at, sum)
 	by(sum)
@@ -191,7 +191,7 @@ func (t *tile) join(v, i int, by func(sum vreg)) {
 }
 
 // addHalf adds half h of the block, times its scale, to the sums.
-func (t *tile) addHalf(h int) {
+func (t *product) addHalf(h int) {
 	if t.f.Scaled() {
 		t.scaleOf(h)
 	}
@@ -209,7 +209,7 @@ func (t *tile) addHalf(h int) {
 }
 
 // tail adds the columns after the last whole 32.
-func (t *tile) tail() {
+func (t *product) tail() {
 	name := t.name("tail")
 	t.param("cols", blocksLeft)
 	t.op("AND $31, %v", blocksLeft)
@@ -233,7 +233,7 @@ func (t *tile) tail() {
 }
 
 // end stores the sums of the rows of weights that exist.
-func (t *tile) end() {
+func (t *product) end() {
 	t.param("dst", to)
 	t.param("dstStride", stride)
 	t.param("rows", rowsLeft)

@@ -2,8 +2,8 @@ package main
 
 import "math"
 
-// each walks over n numbers: body runs for vectors, and then for one number at a
-// time, which is the first lane; what is in the others does not count.
+// each goes over n numbers: body runs for vectors, and then for one number at a time, in the
+// first lane; the others do not count.
 func (a *asm) each(n gpr, pointers []gpr, body func(whole bool)) {
 	advance := func(bytes int) {
 		for _, p := range pointers {
@@ -28,8 +28,8 @@ func (a *asm) each(n gpr, pointers []gpr, body func(whole bool)) {
 	a.label("end")
 }
 
-// walked are the registers of the functions on slices.
-var walked = []gpr{0, 1, 2}
+// sliceRegisters hold the addresses in functions on slices.
+var sliceRegisters = []gpr{0, 1, 2}
 
 const (
 	count, opsPool gpr = 3, 4
@@ -38,10 +38,10 @@ const (
 // slices loads the bases of slices and the length of the first.
 func (a *asm) slices(names ...string) []gpr {
 	for i, name := range names {
-		a.param(name+"_base", walked[i])
+		a.param(name+"_base", sliceRegisters[i])
 	}
 	a.param(names[0]+"_len", count)
-	return walked[:len(names)]
+	return sliceRegisters[:len(names)]
 }
 
 func (a *asm) elementwise() {
@@ -104,7 +104,7 @@ func (a *asm) reductions() {
 	a.exponentials(func(v vreg) { a.three("fmul", v, v, 29) })
 }
 
-// exponentials replaces x by the exponentials of what change makes of x−top, and returns their sum.
+// exponentials replaces x by exp(x−top), whose exponent change may change, and returns the sum.
 func (a *asm) exponentials(change func(v vreg)) {
 	p := a.slices("x")
 	a.splat("top", 31)

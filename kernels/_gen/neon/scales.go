@@ -29,7 +29,7 @@ var weightTypes = func() (all []weightType) {
 func (f weightType) blockBytes() int { return f.ScaleBytes() + f.coding.bytes*f.coding.turns }
 
 // scaleOf puts the scales of half h of the block into the weights' registers.
-func (t *tile) scaleOf(h int) {
+func (t *product) scaleOf(h int) {
 	switch t.f.Scale {
 	case format.HalfScale:
 		t.halves(weight, wBlock, 0)
@@ -49,7 +49,7 @@ func (t *tile) scaleOf(h int) {
 }
 
 // halves makes the numbers of 16 halves in v to v+3.
-func (t *tile) halves(v vreg, at gpr, disp int) {
+func (t *product) halves(v vreg, at gpr, disp int) {
 	t.load(v, true, at, disp)
 	t.load(v+2, true, at, disp+16)
 	for _, v := range []vreg{v, v + 2} {
@@ -59,7 +59,7 @@ func (t *tile) halves(v vreg, at gpr, disp int) {
 }
 
 // bfloats makes the numbers of 16 bfloat16 in v to v+3.
-func (t *tile) bfloats(v vreg, at gpr, disp int) {
+func (t *product) bfloats(v vreg, at gpr, disp int) {
 	t.load(v, true, at, disp)
 	t.load(v+2, true, at, disp+16)
 	for _, v := range []vreg{v, v + 2} {
@@ -69,7 +69,7 @@ func (t *tile) bfloats(v vreg, at gpr, disp int) {
 }
 
 // widen makes the numbers of the 16 signed bytes of v in v to v+3.
-func (t *tile) widen(v vreg) {
+func (t *product) widen(v vreg) {
 	t.two("sxtl2.8h", v+2, v)
 	t.two("sxtl.8h", v, v)
 	for _, v := range []vreg{v, v + 2} {
@@ -81,9 +81,9 @@ func (t *tile) widen(v vreg) {
 	}
 }
 
-// headTimes makes the products of halves in the header and of 16 signed bytes. The
-// scales and minima of K-quants that have no sign are under 64.
-func (t *tile) headTimes(disp int, read func(v vreg)) {
+// headTimes makes the products of halves in the header and of 16 signed bytes. Unsigned scales
+// and minima of K-quants are under 64.
+func (t *product) headTimes(disp int, read func(v vreg)) {
 	read(xAt)
 	t.widen(xAt)
 	t.halves(weight, head, disp)
@@ -92,9 +92,9 @@ func (t *tile) headTimes(disp int, read func(v vreg)) {
 	}
 }
 
-// addMinimum adds the minima times the sums of the block's part of x, which the
-// K-quants take away. The accumulators are free by now.
-func (t *tile) addMinimum() {
+// addMinimum adds the minima times the sums of the block's x, or subtracts them in K-quants. The
+// accumulators are free by now.
+func (t *product) addMinimum() {
 	switch t.f.Minimum {
 	case format.HalfMinimum:
 		t.sumX(0, 32)
@@ -116,7 +116,7 @@ func (t *tile) addMinimum() {
 	}
 }
 
-func (t *tile) joinMinimum(name string) {
+func (t *product) joinMinimum(name string) {
 	for i := range t.rows {
 		for v := range 4 {
 			t.join(v, i, func(sum vreg) { t.three(name, sum, vreg(i), weight+vreg(v)) })
@@ -126,7 +126,7 @@ func (t *tile) joinMinimum(name string) {
 
 // sumX fills vector i with the sum of n numbers of row i of x, from the block's
 // column first on; x is behind the block.
-func (t *tile) sumX(first, n int) {
+func (t *product) sumX(first, n int) {
 	const sums vreg = 8
 	for i := range t.rows {
 		for j := range n / 4 {

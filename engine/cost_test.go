@@ -117,6 +117,28 @@ func TestManyRowsAreKept(t *testing.T) {
 	}
 }
 
+// TestWarningOfPlainGo: the start warns where a set has no product of the model's weights.
+func TestWarningOfPlainGo(t *testing.T) {
+	for _, set := range kernels.Sets() {
+		var text strings.Builder
+		cfg := Config{Kernels: set.Name, CostFile: costFileNone, SelfBenchmarkOff: true, Log: slog.New(slog.NewTextHandler(&text, nil))}
+		if err := cfg.fill(); err != nil {
+			t.Fatal(err)
+		}
+		p, err := load(&cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+		want := set.Name == "avx2" || set.Name == "avx512" // the demo model is quantised
+		if warned := strings.Contains(text.String(), "in plain Go"); warned != want {
+			t.Errorf("%s: warned %v:\n%s", set.Name, warned, text.String())
+		}
+	}
+}
+
 func FuzzParseCost(f *testing.F) {
 	f.Add([]byte(`{"key":"key","cost":{"Base":1,"PrefillToken":2.5}}`))
 	f.Add([]byte(`{"key":"key","cost":{"Base":-0,"DecodeRow":1e308}}`))

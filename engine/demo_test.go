@@ -110,7 +110,7 @@ func TestDemoAnswersEqualReference(t *testing.T) {
 
 func TestColdWarmAndAmongNeighboursGiveOneAnswer(t *testing.T) { // cold, warm, among neighbours, after others: one answer
 	for _, set := range kernels.Sets() {
-		if set.Name == "ref" && underRace {
+		if underRace && !set.InAssembly(kernels.Q8_0) { // products in Go are slow
 			continue
 		}
 		b := newDemo(t, Config{Kernels: set.Name})

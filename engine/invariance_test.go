@@ -169,7 +169,7 @@ func TestInvarianceOfSchedules(t *testing.T) {
 
 func TestInvarianceOfBits(t *testing.T) {
 	for _, set := range kernels.Sets() {
-		if set.Name == "ref" && underRace {
+		if underRace && !set.InAssembly(kernels.Q8_0) { // the demo model's type: products in Go are slow
 			continue
 		}
 		t.Run(set.Name, func(t *testing.T) {

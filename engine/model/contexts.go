@@ -14,7 +14,7 @@ type contexts struct {
 	piecesMax int // of one context
 	items     []contextPiece
 	left      []atomic.Int32 // [tile and head] pieces that are not computed yet
-	parts     []float32      // [tile and head][piecesMax][PartialLen]
+	partials  []float32      // [tile and head][piecesMax][PartialLen]
 }
 
 // contextPiece is piece number piece of the count that the context of a tile
@@ -33,7 +33,7 @@ func (m *Model) newContexts(contextTokens int, rows func(n, width int) []float32
 	most := m.headItemsMax()
 	return contexts{
 		piecesMax: pieces, items: make([]contextPiece, 0, most*pieces), left: make([]atomic.Int32, most),
-		parts: rows(most, pieces*kernels.PartialLen(m.group, m.config.HeadDim)),
+		partials: rows(most, pieces*kernels.PartialLen(m.group, m.config.HeadDim)),
 	}
 }
 
@@ -43,7 +43,7 @@ func (p *pass) layContexts() {
 	x := &b.contexts
 	x.items = x.items[:0]
 	if x.piecesMax == 0 || len(b.tiles)*heads > p.m.headItemsMax() || len(b.tiles) != p.rows {
-		return // a tile of several rows would need as many parts
+		return // a tile of several rows would need as many partials
 	}
 	for i, t := range b.tiles {
 		count := b.positions[t.row]/kernels.PieceLen + 1
@@ -72,13 +72,13 @@ func (x *contexts) begin(heads int) {
 func (p *pass) attendPiece(a *kernels.Attention, i contextPiece) bool {
 	x, at := &p.batch.contexts, i.tile*p.m.config.KVHeads+i.head
 	size := kernels.PartialLen(p.m.group, p.m.config.HeadDim)
-	parts := row(x.parts, at, x.piecesMax*size)[:i.count*size]
-	a.Partial, a.Piece = row(parts, i.piece, size), i.piece
+	partials := row(x.partials, at, x.piecesMax*size)[:i.count*size]
+	a.Partial, a.Piece = row(partials, i.piece, size), i.piece
 	p.m.set.Attend(a)
 	a.Partial = nil
 	if x.left[at].Add(-1) > 0 {
 		return false
 	}
-	p.m.set.Merge(a, parts)
+	p.m.set.Merge(a, partials)
 	return true
 }

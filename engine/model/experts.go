@@ -173,7 +173,7 @@ func (p *pass) scatter(worker int) {
 // expertsGateUp computes the worker's part of every expert's activation.
 func (p *pass) expertsGateUp(worker int) {
 	x := &p.mixture
-	lo, hi := kernels.Split(p.m.config.FF, pieceRows, worker, p.m.team.Workers())
+	lo, hi := kernels.Split(p.m.config.FF, portionRows, worker, p.m.team.Workers())
 	for e := range p.m.config.Experts {
 		if lo < hi {
 			p.gated(worker, &p.m.weights.layers[p.layer].experts[e], &x.inputs, int(x.first[e]), int(x.first[e+1]), lo, hi)

@@ -146,7 +146,7 @@ func scale(x []float32, by float32) {
 // one line of tiles, so that workers share them evenly.
 func (p *pass) project(int) {
 	l, s := &p.m.weights.layers[p.layer], &p.scratch
-	for lo, hi := range p.pieces(kernels.RowTile * (tiles(&l.q) + tiles(&l.k) + tiles(&l.v))) {
+	for lo, hi := range p.portions(kernels.RowTile * (tiles(&l.q) + tiles(&l.k) + tiles(&l.v))) {
 		lo, hi = p.multiplyPart(s.q, &l.q, lo, hi)
 		lo, hi = p.multiplyPart(s.k, &l.k, lo, hi)
 		p.multiplyPart(s.v, &l.v, lo, hi)
@@ -267,20 +267,20 @@ func (p *pass) projectOut(int) {
 
 // multiplySum computes sum = w·from, which the phase of the next norm adds to x.
 func (p *pass) multiplySum(w *linear, from *activations) {
-	for lo, hi := range p.pieces(w.Rows) {
+	for lo, hi := range p.portions(w.Rows) {
 		p.multiply(p.scratch.sum, w, from.from(0), p.rows, lo, hi)
 	}
 }
 
 // gateUp computes the gated feed-forward activation into gate.
 func (p *pass) gateUp(worker int) {
-	for lo, hi := range p.pieces(p.m.config.FF) {
+	for lo, hi := range p.portions(p.m.config.FF) {
 		p.gated(worker, &p.m.weights.layers[p.layer].feedForward, &p.scratch.normed, 0, p.rows, lo, hi)
 	}
 }
 
 // gatedRows is how many rows are multiplied with both matrices before their
-// activations are computed, so that a piece of both products stays in the
+// activations are computed, so that a portion of both products stays in the
 // second-level cache.
 const gatedRows = 66
 
@@ -317,7 +317,7 @@ func (p *pass) down(int) {
 
 func (p *pass) outputLogits(int) {
 	w := p.m.weights.output
-	for lo, hi := range p.pieces(w.Rows) {
+	for lo, hi := range p.portions(w.Rows) {
 		p.m.set.MatMul(p.logits, w.Rows, w, p.scratch.normed.from(0), p.rows, lo, hi)
 		for i := range p.rows {
 			logits := p.logits[i*w.Rows+lo : i*w.Rows+hi]

@@ -26,7 +26,7 @@ type pass struct {
 	timer   *Timer
 
 	serial bool         // the caller alone runs the phase by token
-	taken  atomic.Int64 // pieces of the phase by piece
+	taken  atomic.Int64 // portions of the phase by portion
 }
 
 // scratch holds the activations of a batch, one row for each token.
@@ -101,9 +101,9 @@ type phase struct {
 type split int
 
 const (
-	byToken  split = iota // each has some of the rows; the caller has all of few
-	byPiece               // each takes one piece of the work after the other
-	byWorker              // each has one share of the outputs
+	byToken   split = iota // each has some of the rows; the caller has all of few
+	byPortion              // each takes one portion of the work after the other
+	byWorker               // each has one share of the outputs
 )
 
 // phases are bound once, so that a step allocates nothing.
@@ -117,21 +117,21 @@ func (p *pass) bindPhases() {
 	p.phases = phases{
 		embed:         phase{byToken, p.embed},
 		normAttention: phase{byToken, p.normAttention},
-		project:       phase{byPiece, p.project},
+		project:       phase{byPortion, p.project},
 		place:         phase{byToken, p.place},
-		attend:        phase{byPiece, p.attend},
+		attend:        phase{byPortion, p.attend},
 		roundHeads:    phase{byToken, p.roundHeads},
-		projectOut:    phase{byPiece, p.projectOut},
+		projectOut:    phase{byPortion, p.projectOut},
 		normFF:        phase{byToken, p.normFF},
-		gateUp:        phase{byPiece, p.gateUp},
-		down:          phase{byPiece, p.down},
+		gateUp:        phase{byPortion, p.gateUp},
+		down:          phase{byPortion, p.down},
 		route:         phase{byToken, p.route},
 		scatter:       phase{byToken, p.scatter},
 		expertsGateUp: phase{byWorker, p.expertsGateUp},
 		expertsDown:   phase{byWorker, p.expertsDown},
 		gatherExperts: phase{byToken, p.gatherExperts},
 		normOutput:    phase{byToken, p.normOutput},
-		logits:        phase{byPiece, p.outputLogits},
+		logits:        phase{byPortion, p.outputLogits},
 	}
 }
 
@@ -155,7 +155,7 @@ func (p *pass) run(ph phase) {
 			ph.work(0)
 			return
 		}
-	case byPiece:
+	case byPortion:
 		p.taken.Store(0)
 	}
 	p.m.team.Run(ph.work)
@@ -169,16 +169,16 @@ func (p *pass) share(worker int) (lo, hi int) {
 	return kernels.Split(p.rows, 1, worker, p.m.team.Workers())
 }
 
-// pieceRows divides the length of a product's pieces: a kernel's two tiles, and
+// portionRows divides the rows of a product's portions: a kernel's two tiles, and
 // a block of the next product's input.
-const pieceRows = 2 * kernels.RowTile
+const portionRows = 2 * kernels.RowTile
 
-// pieces are the ranges [lo,hi) of a matrix's rows that a worker takes in a
-// phase by piece.
-func (p *pass) pieces(rows int) iter.Seq2[int, int] {
+// portions are the ranges [lo,hi) of a matrix's rows that a worker takes in a
+// phase by portion.
+func (p *pass) portions(rows int) iter.Seq2[int, int] {
 	return func(yield func(lo, hi int) bool) {
 		for {
-			lo, hi, ok := kernels.Portion(rows, pieceRows, int(p.taken.Add(1))-1, p.m.team.Workers())
+			lo, hi, ok := kernels.Portion(rows, portionRows, int(p.taken.Add(1))-1, p.m.team.Workers())
 			if !ok || lo < hi && !yield(lo, hi) {
 				return
 			}

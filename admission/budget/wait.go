@@ -56,8 +56,3 @@ func DayOf(t time.Time) int64 { return t.Unix() / daySeconds }
 func untilTomorrow(now time.Time) time.Duration {
 	return time.Unix((DayOf(now)+1)*daySeconds, 0).Sub(now)
 }
-
-// EstimateInput is a cautious number of tokens for a prompt of so many bytes,
-// for when they could not be counted: never less than 1, and about twice what
-// English text has.
-func EstimateInput(bytes int) int { return max(0, bytes)/2 + 1 }

@@ -75,8 +75,8 @@ func TestSaltsShareNoPages(t *testing.T) {
 	}
 }
 
-// TestCollidingHashesAttachOnlyEqualTokens makes all hashes collide: a hit must still be the same tokens after
-// the same tokens, and whatever is the same must still be a hit.
+// TestCollidingHashesAttachOnlyEqualTokens makes hashes collide: a hit must still
+// be the same tokens after the same tokens, and equal blocks must still be a hit.
 func TestCollidingHashesAttachOnlyEqualTokens(t *testing.T) {
 	x, err := newScript(Config{Pages: 64, PageTokens: 4, hashBits: 8})
 	if err != nil {
@@ -150,8 +150,8 @@ func TestEveryLengthAroundPageBorders(t *testing.T) {
 	}
 }
 
-// TestOnlyComputedBlocksAreFoundAfterClose closes a sequence after each of its steps: only whole blocks of
-// computed tokens are found afterwards.
+// TestOnlyComputedBlocksAreFoundAfterClose closes a sequence after each number of
+// computed tokens: only their whole blocks are found afterwards.
 func TestOnlyComputedBlocksAreFoundAfterClose(t *testing.T) {
 	tokens := count(20)
 	for computed := range 20 {
@@ -294,17 +294,17 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 
 // TestMirrorOfAForgetfulPoolStartsAfresh: where the pool has forgotten changes
 // that a reader has not heard, the reader is told so, and its set holds no
-// block that the pool has evicted. A reader that follows the changes and does
-// not heed what it missed is the control: its set must go wrong.
+// block that the pool has evicted. The control follows the same changes and ignores
+// that it has missed some: its set must go wrong.
 func TestMirrorOfAForgetfulPoolStartsAfresh(t *testing.T) {
 	p := newPool(t, Config{Pages: 8, PageTokens: 1, ChangesMax: 6})
 	var reader hitmap.Reader
-	var mirror, heedless hitmap.Set
+	var mirror, careless hitmap.Set
 	follow := func() (missed bool) {
 		journal := p.Journal()
 		news := reader.Read(&journal)
 		mirror.Follow(news)
-		heedless.Follow(hitmap.News{Changes: news.Changes})
+		careless.Follow(hitmap.News{Changes: news.Changes})
 		return news.Missed
 	}
 	run := func(first int32) []uint64 {
@@ -319,15 +319,15 @@ func TestMirrorOfAForgetfulPoolStartsAfresh(t *testing.T) {
 		t.Fatalf("%d of 5 blocks are known at first", mirror.Match(old))
 	}
 	for i := range int32(4) {
-		run(i) // evicts old, and what came before
+		run(i) // evicts the blocks of earlier runs
 	}
 	if !follow() {
 		t.Error("the reader is not told that it missed changes")
 	}
 	if held := blocks(p); mirror.Len() == 0 || !within(&mirror, held) {
 		t.Errorf("the mirror holds %d blocks that the pool has not, or none", mirror.Len())
-	} else if within(&heedless, held) {
-		t.Error("the control: a set that does not heed what it missed is right all the same")
+	} else if within(&careless, held) {
+		t.Error("the control: a set that ignores what it missed is right nevertheless")
 	}
 }
 

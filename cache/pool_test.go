@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestScripts runs the files of testdata: a pool, commands, what they answer.
+// TestScripts runs the files of testdata: a pool, commands, and their answers.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		var x *script
@@ -45,8 +45,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// TestPoolBehavesAsItsTwin runs random operations on small pools beside the twin. What fails is
-// printed as a script for testdata.
+// TestPoolBehavesAsItsTwin runs random operations on small pools and on their twins.
+// A failure is printed as a script for testdata.
 func TestPoolBehavesAsItsTwin(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 15))

@@ -23,12 +23,12 @@ type script struct {
 	memory [][]uint64
 	log    []string
 
-	// A reader of the journal that looks at every third command, and what it believes.
+	// A reader of the journal that looks after every third command, and its set.
 	reader hitmap.Reader
 	mirror hitmap.Set
 	missed bool
 
-	changes hitmap.Reader // of the command of this name
+	changes hitmap.Reader // of the command changes
 }
 
 type scriptSeq struct {
@@ -187,8 +187,8 @@ func (x *script) check() error {
 	return nil
 }
 
-// follow holds the mirror against the pool: it has no block that the pool has
-// not, and all where no change was missed and no two blocks share a hash.
+// follow compares the mirror with the pool. It must hold no other blocks than the
+// pool, and all of them where no change was missed and no hash was cut.
 func (x *script) follow() error {
 	if len(x.log)%3 != 0 {
 		return nil

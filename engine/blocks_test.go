@@ -12,7 +12,7 @@ import (
 // TestMirrorOfTheEngineStartsAfresh: a reader that looks at the engine's states
 // too late for some changes of its blocks is told so, and its set then promises
 // no prompt more than the engine has. The control follows the same changes and
-// does not heed what it missed: it must promise too much.
+// ignores that it has missed some: it must promise too much.
 func TestMirrorOfTheEngineStartsAfresh(t *testing.T) {
 	for name, view := range map[string]func(*testing.T, *lab) wire.Engine{
 		"in process":      func(_ *testing.T, b *lab) wire.Engine { return b.Engine },
@@ -23,7 +23,7 @@ func TestMirrorOfTheEngineStartsAfresh(t *testing.T) {
 			b := newLab(t, labSetup{pages: 256, cfg: Config{PageTokens: 1}})
 			seen := view(t, b)
 			var reader hitmap.Reader
-			var mirror, heedless hitmap.Set
+			var mirror, careless hitmap.Set
 			follow := func() (missed bool) {
 				t.Helper()
 				state, want := seen.State(), b.State().Blocks.End()
@@ -32,7 +32,7 @@ func TestMirrorOfTheEngineStartsAfresh(t *testing.T) {
 				}
 				news := reader.Read(&state.Blocks)
 				mirror.Follow(news)
-				heedless.Follow(hitmap.News{Changes: news.Changes})
+				careless.Follow(hitmap.News{Changes: news.Changes})
 				return news.Missed
 			}
 			const length = 200
@@ -73,8 +73,8 @@ func TestMirrorOfTheEngineStartsAfresh(t *testing.T) {
 			if known == 0 {
 				t.Error("the mirror knows no prompt any more")
 			}
-			if _, tokens := held(0); heedless.Match(first) <= tokens+1 {
-				t.Error("the control: a set that does not heed what it missed is right all the same")
+			if _, tokens := held(0); careless.Match(first) <= tokens+1 {
+				t.Error("the control: a set that ignores what it missed is right nevertheless")
 			}
 			ask(0)
 			if missed := follow(); missed || mirror.Match(first) != length {

@@ -183,7 +183,7 @@ func TestListMistakes(t *testing.T) {
 	}
 }
 
-// TestPlaceOfAnElement: whoever checks a whole list names its elements.
+// TestPlaceOfAnElement: the error of a check of a whole list names its elements.
 func TestPlaceOfAnElement(t *testing.T) {
 	_, s, err := loadHouse(houseFile, nil)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
-// journalingEngine steps a changingEngine whose blocks change: block i comes
-// with change i, and goes with the change of the block that is life later.
+// journalingEngine is a changingEngine with blocks. Block i is evicted when block
+// i + life is added.
 type journalingEngine struct {
 	*changingEngine
 	total State
@@ -74,7 +74,7 @@ func TestBlockChangesAreHeardOnce(t *testing.T) {
 // TestMirrorBehindASocketStartsAfresh: changes that the engine's journal has
 // forgotten, or that no frame had room for, make the reader of the client's
 // states start afresh, so that its set holds no block that the engine does not.
-// The control does not heed what it missed, and must go wrong.
+// The control ignores that it has missed changes, and must go wrong.
 func TestMirrorBehindASocketStartsAfresh(t *testing.T) {
 	for name, c := range map[string]struct{ journalMax, blocks int }{
 		"the engine's journal is short": {64, 100},
@@ -85,13 +85,13 @@ func TestMirrorBehindASocketStartsAfresh(t *testing.T) {
 				e := &journalingEngine{changingEngine: changing, life: 20, held: map[uint64]bool{}}
 				e.total.Blocks.Max = c.journalMax
 				var reader hitmap.Reader
-				var mirror, heedless hitmap.Set
+				var mirror, careless hitmap.Set
 				follow := func() (missed bool) {
 					time.Sleep(time.Second)
 					synctest.Wait()
 					news := reader.Read(&client.State().Blocks)
 					mirror.Follow(news)
-					heedless.Follow(hitmap.News{Changes: news.Changes})
+					careless.Follow(hitmap.News{Changes: news.Changes})
 					return news.Missed
 				}
 				if e.step(20); follow() || mirror.Len() != 20 {
@@ -103,8 +103,8 @@ func TestMirrorBehindASocketStartsAfresh(t *testing.T) {
 				if mirror.Len() == 0 || e.strangers(&mirror) > 0 {
 					t.Errorf("the mirror holds %d blocks, %d of them are not the engine's", mirror.Len(), e.strangers(&mirror))
 				}
-				if e.strangers(&heedless) == 0 {
-					t.Error("the control: a set that does not heed what it missed is right all the same")
+				if e.strangers(&careless) == 0 {
+					t.Error("the control: a set that ignores what it missed is right nevertheless")
 				}
 				for range 2 {
 					if e.step(10); follow() {

@@ -18,7 +18,7 @@ import (
 
 const limit = 20 * time.Second
 
-// serve offers engine at path until stop, which waits.
+// serve offers engine at path until stop, which waits for the end.
 func serve(t *testing.T, path string, engine wire.Engine, cfg wire.ServerConfig) (stop func()) {
 	t.Helper()
 	ln, err := wire.Listen(path)
@@ -97,7 +97,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// noNewGoroutines fails t if more run at its end than now.
+// noNewGoroutines fails t if more goroutines run at its end than now.
 func noNewGoroutines(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {

@@ -54,7 +54,7 @@ func frame(kind byte, payload []byte) []byte {
 	return endFrame(append(beginFrame(nil, kind), payload...), 0)
 }
 
-// negativeRate is a step whose state says that a step takes less than no time.
+// negativeRate is a step frame whose state has a negative cost.
 func negativeRate() []byte {
 	return appendState(appendBool(nil, true), &State{Pace: Pace{Cost: cost.Cost{Base: -1}}})
 }
@@ -218,7 +218,7 @@ func TestClientRefusesWhenTheEngineDoesNotRead(t *testing.T) {
 	t.Error("never refused")
 }
 
-// parkedEngine takes generations and says nothing.
+// parkedEngine accepts generations and puts no events.
 type parkedEngine struct{ stillEngine }
 
 func (parkedEngine) Generate(g *Generation) *Stream { return NewStream(4, g.Notify, stillControl{}) }

@@ -119,7 +119,7 @@ func TestNothingTooLargeEndsTheConnection(t *testing.T) {
 	})
 }
 
-// TestSessionForgets: nothing is kept of what has ended.
+// TestSessionForgets: a session keeps nothing of sequences and prepares that ended.
 func TestSessionForgets(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Client, e *changingEngine, g *Generation) {
 		s := c.Generate(g)

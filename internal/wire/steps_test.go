@@ -115,13 +115,13 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
-// captureEngine answers a capture when its reader says so.
-type captureEngine struct {
+// traceEngine answers a launch trace when the test says so.
+type traceEngine struct {
 	stillEngine
 	limits chan time.Duration
 }
 
-func (e captureEngine) TraceLaunches(ctx context.Context, steps int, limit time.Duration) (*LaunchTrace, error) {
+func (e traceEngine) TraceLaunches(ctx context.Context, steps int, limit time.Duration) (*LaunchTrace, error) {
 	e.limits <- limit
 	if steps == 1 {
 		<-ctx.Done()
@@ -131,7 +131,7 @@ func (e captureEngine) TraceLaunches(ctx context.Context, steps int, limit time.
 }
 
 func TestCaptureCrosses(t *testing.T) {
-	engine := captureEngine{stillEngine{state: new(State)}, make(chan time.Duration, 2)}
+	engine := traceEngine{stillEngine{state: new(State)}, make(chan time.Duration, 2)}
 	client, _ := socketPair(t, engine)
 	got, err := client.TraceLaunches(t.Context(), 7, time.Second)
 	if want := (&LaunchTrace{Steps: 7, Launches: []Launch{{Step: 3, Layer: -1, Begin: 5, End: 7}}}); err != nil || !cmp.Equal(got, want) || <-engine.limits != time.Second {

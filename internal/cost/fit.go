@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// This file learns a Cost from steps as they end.
+// This file learns a Cost from finished steps.
 //
-// Two learners, since two things change. The shape, what a token costs beside
-// a row, belongs to model and machine and hardly changes: the coefficients are
-// fitted by recursive least squares of the relative error (Ljung, System
-// Identification, ch. 11), each on a slow random walk. The speed changes at
-// once when a neighbour takes the processor: one gear multiplies the whole
-// shape, up within a few steps and down slowly.
+// There are two learners, because two things change. The shape (the cost of a token
+// relative to a row) depends on the model and the machine and hardly changes. Its
+// coefficients are fitted by recursive least squares of the relative error (Ljung,
+// System Identification, ch. 11), each with a slow random walk. The speed changes at
+// once when another program takes the processor. So one gear multiplies the whole
+// shape; it goes up within a few steps and down slowly.
 //
-// Forgetting by a factor forgets what the steps do not show too, and winds up
-// while all look alike. The random walk adds to the diagonal of the covariance
-// alone, up to a bound, so what is not seen is neither forgotten nor inflated.
+// An exponential forgetting factor would also forget coefficients that recent steps
+// do not show, and its covariance grows without bound while all steps are alike. The
+// random walk adds only to the diagonal of the covariance, up to a bound.
 
 const (
 	coefficients = 5
 	fitDrift     = 1e-4 // of each coefficient's relative variance, in a step; a step's noise is 1
-	fitPrior     = 100  // relative variance of what is not known, and its bound
-	fitOutlier   = 0.2  // relative error that a step of a known kind can teach
-	fitSpread    = 0.01 // of a step's duration: a coefficient that is 0 drifts as if it were this
-	fitNovel     = 3    // and what a step of an unknown kind can teach besides
+	fitPrior     = 100  // relative variance of an unknown coefficient, and the bound of all
+	fitOutlier   = 0.2  // largest relative error that a step of a known kind teaches
+	fitSpread    = 0.01 // share of a step's duration: a coefficient of 0 drifts as if it had this size
+	fitNovel     = 3    // how much more a step of an unknown kind teaches
 
-	weightMax = 1e18 // nanoseconds: of a broken clock, and so that nothing overflows
+	weightMax = 1e18 // nanoseconds: bounds the effect of a broken clock, and prevents overflow
 
-	gearWindow = 7    // steps that set the gear, down by their median
-	gearSure   = 5    // of which so many must be slower for it to go up
-	gearNoise  = 0.15 // a median within this needs no gear
-	gearDown   = 0.02 // of the way down, in a step
+	gearWindow = 7    // steps that decide about the gear
+	gearSure   = 5    // slower steps in the window that raise the gear
+	gearNoise  = 0.15 // relative deviation of the median that is noise
+	gearDown   = 0.02 // share of the way down in each step
 )
 
-// norms are the loads at which a coefficient counts one, so that the
-// covariance is of one order.
+// norms scales the regressors, so that all entries of the covariance have the same
+// order of magnitude.
 var norms = [coefficients]float64{1, 64, 64 * 512, 4, 4 * 512}
 
-// Fit learns a Cost. The zero value is ready and knows nothing.
+// Fit learns a Cost. The zero value is ready to use; its Cost is unknown.
 type Fit struct {
 	cost       Cost                  // shape times gear
 	weights    [coefficients]float64 // nanoseconds at norms
 	covariance [coefficients][coefficients]float64
-	unit       float64 // nanoseconds: the first step's, squared the unit of covariance
+	unit       float64 // nanoseconds of the first step; its square is the unit of covariance
 	steps      int
 	restored   bool
 
@@ -53,10 +53,10 @@ type Fit struct {
 	sorted [gearWindow]float64
 }
 
-// Cost is what has been learned so far. It changes with Observe.
+// Cost returns the cost learned so far. Observe changes it.
 func (f *Fit) Cost() *Cost { return &f.cost }
 
-// Restore begins with a cost learned earlier, if it is valid.
+// Restore starts from a cost that was learned earlier, if it is valid.
 func (f *Fit) Restore(c Cost) {
 	if !c.Valid() || !c.Known() {
 		return
@@ -77,7 +77,7 @@ func regressors(l Load) [coefficients]float64 {
 	return x
 }
 
-// Observe learns from a step that computed l. Steps of no duration teach nothing.
+// Observe learns from a step with load l. It ignores steps without a duration.
 func (f *Fit) Observe(l Load, took time.Duration) {
 	if took <= 0 {
 		return
@@ -96,15 +96,15 @@ func (f *Fit) Observe(l Load, took time.Duration) {
 	f.publish()
 }
 
-// begin sets what is not known before the first step: its duration, spread
-// evenly where no cost was restored.
+// begin sets the unit and, if no cost was restored, spreads the duration of the
+// first step evenly over the coefficients.
 func (f *Fit) begin(y float64, x *[coefficients]float64) {
 	f.unit = y
 	for i := range f.covariance {
 		f.covariance[i][i] = fitPrior * y * y
 	}
 	if f.restored {
-		for i := range f.covariance { // learned before: no more uncertain than by so much
+		for i := range f.covariance { // a restored cost is less uncertain
 			f.covariance[i][i] = min(f.covariance[i][i], f.weights[i]*f.weights[i]+y*y)
 		}
 		return
@@ -119,9 +119,9 @@ func (f *Fit) begin(y float64, x *[coefficients]float64) {
 	f.shift(1)
 }
 
-// observeShape is a step of recursive least squares, of the relative error.
-// How much one step may teach depends on how little is known of its kind, so
-// that one that was stopped by the machine moves little.
+// observeShape is one update of recursive least squares of the relative error. The
+// less is known about a kind of step, the more one step may teach. So a step that
+// the machine interrupted changes little.
 func (f *Fit) observeShape(y, shape float64, x *[coefficients]float64) {
 	var px, gain [coefficients]float64
 	unsure := 0.0 // the prediction's own variance
@@ -148,9 +148,9 @@ func (f *Fit) observeShape(y, shape float64, x *[coefficients]float64) {
 	f.drift(y)
 }
 
-// clamp moves to coefficients that are not negative, the way that changes
-// known predictions least: along the covariance (a projection in its inverse's
-// metric), and by force where that fails.
+// clamp makes negative coefficients 0 with the least change of known predictions:
+// it projects along the covariance (in the metric of its inverse). If that fails it
+// sets them to 0.
 func (f *Fit) clamp() {
 	for range coefficients {
 		lowest := 0
@@ -182,7 +182,7 @@ func (f *Fit) drift(y float64) {
 		if *v <= bound {
 			continue
 		}
-		shrink := math.Sqrt(bound / *v) // rows and columns alike, so that it stays a covariance
+		shrink := math.Sqrt(bound / *v) // scales row and column alike, so that it stays a covariance
 		for j := range f.covariance {
 			f.covariance[i][j] *= shrink
 			f.covariance[j][i] *= shrink
@@ -190,22 +190,23 @@ func (f *Fit) drift(y float64) {
 	}
 }
 
-// observeGear takes how much slower than the shape says a step was.
+// observeGear updates the gear with the ratio of a step's duration to the shape's
+// prediction.
 func (f *Fit) observeGear(ratio float64) {
 	f.ratios[f.steps%gearWindow] = ratio
 	f.sorted = f.ratios
 	slices.Sort(f.sorted[:])
 	switch median, most := f.sorted[gearWindow/2], f.sorted[gearWindow-gearSure]; {
-	case most > f.gear*(1+gearNoise): // most steps are slower by so much: noise alone seldom is
+	case most > f.gear*(1+gearNoise): // most steps are slower by more than noise
 		f.gear = most
 	case median < f.gear*(1-gearNoise):
 		f.gear += gearDown * (median - f.gear)
-	default: // what the shape has learned meanwhile needs no gear
+	default: // the shape has learned the change meanwhile
 		f.gear += gearDown * (min(max(1, min(f.gear, median)), max(f.gear, median)) - f.gear)
 	}
 }
 
-// shift sets the gear, as if all steps so far had it.
+// shift sets the gear as if all earlier steps had it.
 func (f *Fit) shift(gear float64) {
 	f.gear = gear
 	for i := range f.ratios {

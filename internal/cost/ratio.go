@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Ratio is how steps compare with what was predicted: a histogram of
-// actual/predicted, whose past fades. The zero value is empty and ready.
+// Ratio is a histogram of actual/predicted durations with exponential forgetting.
+// The zero value is empty and ready to use.
 type Ratio struct {
 	bins   [ratioBins]float64
 	total  float64
-	weight float64 // of the next one: growing weights are fading pasts
+	weight float64 // of the next entry; growing weights make earlier entries fade
 }
 
 const (
 	ratioBins   = 128
-	ratioOctave = 16 // bins of an octave: a bin is 4.4 % wide
+	ratioOctave = 16 // bins in an octave: a bin is 4.4 % wide
 	ratioFade   = 1.0 / 0.999
-	ratioLarge  = 1e100 // where all weights are divided again
+	ratioLarge  = 1e100 // the weight at which all weights are scaled down
 )
 
 // Add counts a step.
@@ -36,8 +36,8 @@ func (r *Ratio) Add(actual, predicted time.Duration) {
 	r.total += r.weight
 }
 
-// Quantile is the ratio that a share q of the steps stays below, within a bin;
-// 1 where there are none. Ratios beyond 16 and 1/16 count as these.
+// Quantile returns the q-quantile of the ratios, to the width of a bin; 1 without
+// entries. Ratios beyond 16 and 1/16 count as 16 and 1/16.
 func (r *Ratio) Quantile(q float64) float64 {
 	below, want := 0.0, q*r.total
 	for i, n := range r.bins {

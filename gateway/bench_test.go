@@ -69,7 +69,7 @@ func relayed(t testing.TB, tokens int) *quietConn {
 	return quiet
 }
 
-// freeTicket is a ticket of nobody.
+// freeTicket is a ticket that no controller gave.
 type freeTicket struct{ admission.Ticket }
 
 func (freeTicket) Progress(int) {}

@@ -57,8 +57,8 @@ func TestTheEngineGetsTheTrace(t *testing.T) {
 	}
 }
 
-// TestDebugPage is for whoever is on call: a client's own request id finds
-// its request, the oldest comes first, and the newest of the finished.
+// TestDebugPage: a client's own request id finds its request; of those in flight
+// the oldest comes first, of the finished ones the newest.
 func TestDebugPage(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(endless), admission: admission.Config{RunningSequencesMax: 1}})
 	r.do("POST", "/v1/chat/completions", chatBody(`"n":0`), "X-Request-Id", "bad")

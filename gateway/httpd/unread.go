@@ -59,8 +59,8 @@ func isEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// unknownCoding tells a coding that nobody here knows from those that are
-// misplaced. fasthttp has one error for both, and the name only in its text.
+// unknownCoding tells an unknown coding from known ones that are misplaced.
+// fasthttp has one error for both, and the name in its text alone.
 var unknownCoding = regexp.MustCompile(`unsupported transfer-encoding: "[^",]*"`)
 
 // hidesCoding finds a Transfer-Encoding that fasthttp drops without an error,

@@ -175,7 +175,7 @@ func TestInvarianceOfBits(t *testing.T) {
 		t.Run(set.Name, func(t *testing.T) {
 			cfg := Config{Kernels: set.Name, KVBytes: 32 * 16384, Threads: 2}
 			qs, schedules := chaosQuestions(8, 12), 8
-			if testing.Short() || underRace || set.Name == "ref" {
+			if testing.Short() || underRace || !set.InAssembly(kernels.Q8_0) {
 				cfg.KVBytes = 10 * 16384
 				qs, schedules = chaosQuestions(5, 2), 3
 			}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// fullScheduler has so many requests of 50 tenants waiting, all of which can keep
-// their goals, and an engine that takes one more at each step.
+// fullScheduler has requests of 50 tenants waiting, which can all keep their goals,
+// and an engine that takes one more at each step.
 func fullScheduler(tb testing.TB, waiting int) (*Scheduler, *rand.Rand, time.Duration) {
 	s, err := NewScheduler(Config{
 		RunningSequencesMax: 128, WaitingRequestsMax: 2 * waiting, WaitingTokensMax: 1 << 40, WaitingBytesMax: 1 << 40,
@@ -44,8 +44,8 @@ func benchDemand(rnd *rand.Rand) Demand {
 	}
 }
 
-// BenchmarkDecision is all that admission decides for one request: it arrives,
-// another starts, and one ends.
+// BenchmarkDecision is all that admission does for one request: it arrives, another
+// starts, and one ends.
 func BenchmarkDecision(b *testing.B) {
 	for _, waiting := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
@@ -89,7 +89,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// TestDecisionsAllocateTheEntryAlone: a request is one allocation, its entry.
+// TestDecisionsAllocateTheEntryAlone: a request is one allocation, its Entry.
 func TestDecisionsAllocateTheEntryAlone(t *testing.T) {
 	s, rnd, now := fullScheduler(t, 1000)
 	for range 2000 { // until every histogram and list has its size

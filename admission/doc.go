@@ -45,11 +45,10 @@
 // their weight: as many as bring the first one above 0.
 //
 // The bound: let U be the largest charge of a request and Q a tenant's quantum,
-// and leave corrections aside. A tenant is
-// charged only while its deficit is above 0, so the deficit of a waiting tenant
-// stays above -U; it gets quanta only at 0 or below, so it stays within Q. Over
-// any time in which two tenants of the same weight wait, both get the same number
-// of quanta, and
+// and leave corrections aside. A tenant is charged only while its deficit is
+// above 0, so the deficit of a waiting tenant stays above -U; it gets quanta only
+// at 0 or below, so it stays within Q. Over any time in which two tenants of the
+// same weight wait, both get the same number of quanta, and
 //
 //	service = quanta × Q + deficit before - deficit after
 //

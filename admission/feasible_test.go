@@ -74,8 +74,8 @@ func TestFeasibilityIsThatOfEachRequest(t *testing.T) {
 	}
 }
 
-// TestTheLargestGivesWay: not the newcomer is refused but the request whose
-// leaving helps most, and among equals the newcomer.
+// TestTheLargestGivesWay: the request that helps most by leaving is refused, and
+// among equals the newcomer.
 func TestTheLargestGivesWay(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "interactive", FirstTokenGoal: time.Second, PrefillSlack: 0.01}}})
 	first := p.ask("a", "interactive", 400)
@@ -106,8 +106,8 @@ func TestTheGreedyTenantGivesWay(t *testing.T) {
 	}
 }
 
-// TestDemotedInsteadOfRefused: who would be late goes on without a goal, and
-// runs as urgent again when that harms nobody.
+// TestDemotedInsteadOfRefused: a request that would be late waits on without a goal,
+// and runs at its own level again when that delays no other.
 func TestDemotedInsteadOfRefused(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "interactive", FirstTokenGoal: time.Second, PrefillSlack: 0.01, Late: "demote"}}})
 	asked := 0
@@ -131,7 +131,7 @@ func TestDemotedInsteadOfRefused(t *testing.T) {
 	}
 }
 
-// TestOversized follows what the class says of prompts that are too long.
+// TestOversized: the class says what happens to prompts that are too long.
 func TestOversized(t *testing.T) {
 	for _, c := range []struct {
 		class Class
@@ -183,9 +183,9 @@ func TestRetriesAreRefusedFirst(t *testing.T) {
 	}
 }
 
-// TestTheRefusedComeBackOneByOne: those who would be late are told different
-// times, over as long as their work takes, and most of them are served when they
-// come back just then.
+// TestTheRefusedComeBackOneByOne: requests that would be late are told different
+// times, over as long as their work takes, and most are served when they come back
+// at those times.
 func TestTheRefusedComeBackOneByOne(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "interactive", FirstTokenGoal: time.Second, PrefillSlack: 0.01}}})
 	var back []time.Duration
@@ -213,8 +213,8 @@ func TestTheRefusedComeBackOneByOne(t *testing.T) {
 	}
 }
 
-// TestTheLadder climbs while waits are much longer than foretold, sheds in the
-// end, and comes down when that is over.
+// TestTheLadder climbs while waits are much longer than predicted, sheds in the end,
+// and comes down afterwards.
 func TestTheLadder(t *testing.T) {
 	p := newPlay(t, 1, Config{Classes: []Class{{Name: "interactive", BusyOutputTokens: 8}}})
 	k := p.byName["interactive"]

@@ -45,8 +45,8 @@ type forecast struct {
 	// underWay are the long prefills that the engine has begun, in order.
 	underWay []underWay
 
-	// placesFree and memoryFree are the running places and the tokens of key and
-	// value memory that nobody holds. placeNS and tokenNS are how long it takes
+	// placesFree and memoryFree are the free running places, and the free tokens of
+	// key and value memory. placeNS and tokenNS are how long it takes
 	// until one more is free: the mean stay of a sequence in the engine, divided
 	// by the places, and by the memory, that running requests hold.
 	placesFree, memoryFree int
@@ -144,8 +144,8 @@ func (f *forecast) firstToken(ahead *sums, prefill time.Duration, long bool) tim
 	return f.begins + time.Duration(wait)
 }
 
-// inTime tells that nobody of b is late, behind ahead, even if each were the
-// last of b: it may say no of a block in which nobody is late.
+// inTime tells that no request of b is late behind ahead, even if each were the last
+// of b. So it may be false for a block in which none is late.
 func (f *forecast) inTime(ahead sums, b *block) bool {
 	ahead.addAll(&b.sums)
 	return (b.short == 0 || f.firstToken(&ahead, b.prefillMax, false) <= b.earliest) &&
@@ -184,7 +184,7 @@ type walk struct {
 	wait     time.Duration
 }
 
-// skips passes a block as a whole, where nobody in it can be late and no long
+// skips passes a block as a whole, if no request in it can be late and no long
 // prefill under way comes before its end.
 func (w *walk) skips(b *block) bool {
 	if len(w.underWay) > 0 && before(w.underWay[0].Entry, b.entries[len(b.entries)-1]) || !w.inTime(w.ahead, b) {

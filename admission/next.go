@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// Next starts the request whose turn it is, or returns nil where none may start
-// now. The engine pulls: it is given at most one step's worth of prefill that it
-// has not begun, so the order of what waits can still change.
+// Next starts the request whose turn it is, or returns nil if none may start now.
+// The engine pulls: it is given at most one step's worth of prefill that it has
+// not begun, so the order of what waits can still change.
 //
 // A decision has four parts. Expire refuses requests whose wait is over or which
 // can no longer keep their goal; refill gives tenants new engine time; choose
 // reads the state and says what comes next; start applies it. How far a decision
-// looks depends on what it finds: a class that nobody reaches is neither expired
-// nor refilled. So choose asks for what must happen first, and is asked again.
+// looks depends on what it finds: a class that it does not reach is neither
+// expired nor refilled. So choose asks for what must happen first, and is asked
+// again.
 func (s *Scheduler) Next(now time.Duration) *Entry {
 	s.advance(now)
 	for {
@@ -36,8 +37,8 @@ func (s *Scheduler) Next(now time.Duration) *Entry {
 	}
 }
 
-// decision is what comes next: at most one of late, refill and start. None of
-// them says that nobody may start.
+// decision is what comes next: at most one of late, refill and start. If it has none
+// of them, no request may start.
 type decision struct {
 	late   *Entry // head of its lane that can no longer keep its goal
 	refill refill // for a lane in which no tenant has a deficit left
@@ -116,7 +117,7 @@ func (s *Scheduler) chooseAt(level int, owed bool, d *decision) (blocked bool) {
 //
 //	first    open         room for it is short    anything else
 //	short    it starts    the long one may        the long one may
-//	long     it starts    nobody may              the short one may
+//	long     it starts    neither may             the short one may
 //
 // An older long request that waits for room is not passed by short ones, which
 // would take the room again and again.

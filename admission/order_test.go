@@ -12,8 +12,8 @@ import (
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
-// pipe is an engine that prefills one request at a time, at 1 ms a token, and
-// gives each one token of answer: so what admission predicts is exact.
+// pipe is an engine that prefills one request at a time, at 1 ms a token, and gives
+// each one token of answer. So predictions are exact.
 type pipe struct {
 	*play
 	busy  *Entry
@@ -38,12 +38,12 @@ func (p *pipe) report() {
 	}
 }
 
-// work is a request of class for tenant with so many prompt tokens.
+// ask sends a request with some prompt tokens.
 func (p *pipe) ask(tenant, class string, tokens int) *Entry {
 	return p.arrive(Demand{Tenant: tenant, Class: class, Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 1})
 }
 
-// runUntil lets the engine work until then.
+// runUntil lets the engine work until an instant.
 func (p *pipe) runUntil(then time.Duration) {
 	for {
 		if p.busy == nil {
@@ -67,8 +67,8 @@ func (p *pipe) runUntil(then time.Duration) {
 	}
 }
 
-// TestAcceptedMeansInTime: where costs are exact and one tenant waits, whoever
-// is let in with a goal keeps it, at any load.
+// TestAcceptedMeansInTime: where costs are exact and one tenant waits, a request that
+// is admitted with a goal keeps it, at any load.
 func TestAcceptedMeansInTime(t *testing.T) {
 	for _, load := range []float64{0.5, 0.95, 1.5, 3} {
 		p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "interactive", FirstTokenGoal: time.Second}}})
@@ -87,7 +87,7 @@ func TestAcceptedMeansInTime(t *testing.T) {
 			}
 			good++
 		}
-		// The waiting ones it took back are the price of choosing whom to refuse.
+		// Waiting requests that were refused are the price of choosing the victim.
 		t.Logf("load %v: %d of %d in time, refused %v", load, good, arrived, p.refused)
 		if want := min(0.95, 0.9/load); float64(good) < want*float64(arrived) {
 			t.Errorf("load %v: only %d of %d were served", load, good, arrived)
@@ -95,7 +95,7 @@ func TestAcceptedMeansInTime(t *testing.T) {
 	}
 }
 
-// TestNobodyStarves: whoever arrives after another has waited its age cap does
+// TestNobodyStarves: a request that arrives more than its age cap after another does
 // not go before it, whatever the sizes.
 func TestNobodyStarves(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "offline", AgeCap: 5 * time.Second}}})
@@ -121,8 +121,8 @@ func TestNobodyStarves(t *testing.T) {
 	}
 }
 
-// TestLowClassesHaveTheirFloor has more urgent work than the engine can do: floors bound how long the
-// less urgent waits.
+// TestLowClassesHaveTheirFloor has more urgent work than the engine can do: floors
+// bound how long the less urgent waits.
 func TestLowClassesHaveTheirFloor(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour})
 	var low []*Entry
@@ -218,7 +218,7 @@ func TestBackloggedTenantsAreEven(t *testing.T) {
 	}
 }
 
-// TestExpiredNeverStart: the least of all limits ends the wait.
+// TestExpiredNeverStart: the smallest of all limits ends the wait.
 func TestExpiredNeverStart(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -259,8 +259,8 @@ func TestExpiredNeverStart(t *testing.T) {
 	}
 }
 
-// TestWhatCannotFitIsRefusedAtOnce has a prompt that no memory holds, and one that takes nearly all of
-// it, beside small ones.
+// TestWhatCannotFitIsRefusedAtOnce has a prompt that is too large for the memory, and
+// one that takes nearly all of it, beside small ones.
 func TestWhatCannotFitIsRefusedAtOnce(t *testing.T) {
 	p := newPlay(t, 1, Config{})
 	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256, KVTokens: 1024}, 0)
@@ -322,8 +322,8 @@ func TestLongPrefillsLeaveShortOnesTheirWay(t *testing.T) {
 	}
 }
 
-// TestCacheChangesThePrice: a prefix that another has computed makes a waiting
-// request cheaper, and evicted it is dear again.
+// TestCacheChangesThePrice: a cached prefix makes a waiting request cheaper, and its
+// eviction makes it dear again.
 func TestCacheChangesThePrice(t *testing.T) {
 	p := newPlay(t, 1, Config{RunningSequencesMax: 1})
 	p.Report(Report{Up: true, Cost: pipeCost, StepTokensMax: 256, KVTokens: 1 << 20}, 0)
@@ -392,8 +392,8 @@ func TestWaitingRequestsArePricedAfreshWhenChangesWereMissed(t *testing.T) {
 	}
 }
 
-// TestWindowWaitsForCompany: an idle engine waits for company, but not longer
-// than the window, and not when a step is full or people wait.
+// TestWindowWaitsForCompany: an idle engine waits for more requests, but not longer
+// than the window, and not when a step is full.
 func TestWindowWaitsForCompany(t *testing.T) {
 	p := newPlay(t, 1, Config{Classes: []Class{{Name: "offline", Window: 50 * time.Millisecond}}})
 	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256}, 0)

@@ -10,16 +10,16 @@ type Audit struct {
 	Refunded int64
 	// Refused counts the asks that got no reservation.
 	Refused int64
-	// Input and Output are the tokens that settled reservations were charged for.
+	// Input and Output are the tokens that settled reservations were charged.
 	Input, Output int64
 	// Fallback counts the reservations that Config.OnFailure decided.
 	Fallback int64
-	// Lost counts the times that the shared store had forgotten what this process
-	// held: a lease that ran out, or data that vanished.
+	// Lost counts how often the shared store had lost what this process held: its
+	// lease had run out, or the store its data.
 	Lost int64
 }
 
-// Counters are an Audit that many may count in at the same time.
+// Counters are an Audit that several goroutines may count in at the same time.
 type Counters struct {
 	Reserved, Settled, Refunded, Refused, Input, Output, Fallback, Lost atomic.Int64
 }

@@ -6,10 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Books holds one B for each tenant and model, at most so many: then the one
-// that is unused for longest is forgotten, and begins anew, full, if it comes
-// back. One that is in use is never forgotten, so there may be as many more as
-// requests run.
+// Books holds one B for each tenant and model, up to a maximum. Beyond it the least
+// recently used B is forgotten; if its tenant comes back, a new B begins, full. A B
+// in use is never forgotten, so there may be more: one for each running request.
 type Books[B interface{ use() *Use }] struct {
 	max int
 	new func(tenant, model string) B
@@ -21,7 +20,7 @@ type Books[B interface{ use() *Use }] struct {
 
 type key struct{ tenant, model string }
 
-// Use counts the users of a B, which embeds it.
+// Use counts the users of a B; a B embeds it.
 type Use struct {
 	key   key
 	users atomic.Int64
@@ -35,7 +34,7 @@ func (u *Use) Acquire() { u.users.Add(1) }
 // Release undoes an Acquire.
 func (u *Use) Release() { u.users.Add(-1) }
 
-// NewBooks returns empty books for at most so many that are unused.
+// NewBooks returns empty books that keep atMost unused B.
 func NewBooks[B interface{ use() *Use }](atMost int, new func(tenant, model string) B) *Books[B] {
 	return &Books[B]{max: max(1, atMost), new: new, byKey: map[key]*list.Element{}}
 }
@@ -72,8 +71,8 @@ func (s *Books[B]) Each(visit func(B) bool) {
 	}
 }
 
-// forget makes room. It looks at a few of the oldest only, so that many in use
-// do not make it slow.
+// forget makes room. It looks only at a few of the least recently used B, so that it
+// is not slow when many are in use.
 func (s *Books[B]) forget() {
 	const looks = 8
 	e := s.order.Back()

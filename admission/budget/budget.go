@@ -9,30 +9,30 @@ import (
 // Store keeps the budgets. Its methods may be called from any goroutine.
 type Store interface {
 	// Reserve takes what a needs from all of its tenant's budgets, or from none.
-	// The error is a *Refusal. It returns within Config.DecisionLimit, whatever
-	// becomes of a shared store; ctx may end it sooner.
+	// The error is a *Refusal. It returns within Config.DecisionLimit even if a
+	// shared store fails; ctx may end it sooner.
 	Reserve(ctx context.Context, a Ask) (*Reservation, error)
-	// Degraded says that the shared store does not answer just now, so that
+	// Degraded says that the shared store does not answer now, and that
 	// Config.OnFailure decides.
 	Degraded() bool
-	// Audit counts what became of reservations.
+	// Audit counts how reservations ended.
 	Audit() Audit
-	// Close gives back what is held in a shared store. Reservations may be
-	// settled after it, without effect on others.
+	// Close gives back what is held in a shared store. Reservations may be settled
+	// after it; that has no effect on others.
 	Close()
 }
 
 // Ask is what a request needs.
 type Ask struct {
-	ID     string // in messages only: a Reservation is its own identity
+	ID     string // for messages only
 	Tenant string
 	Model  string
 	Limits Limits
 	Input  int // uncached prompt tokens, as estimated
-	Output int // tokens to reserve: min(max_tokens, a high quantile of what is expected)
+	Output int // tokens to reserve: a high quantile of the expected answer, at most max_tokens
 }
 
-// Amounts is what a takes of each budget.
+// Amounts is what a takes from each budget.
 func (a *Ask) Amounts() Amounts {
 	in, out := float64(max(0, a.Input)), float64(max(0, a.Output))
 	return Amounts{1, in, out, 1, in + out}
@@ -42,12 +42,12 @@ func (a *Ask) Amounts() Amounts {
 type Refusal struct {
 	Rule  Rule
 	Limit int // of the rule; 0 for Shared
-	// RetryAfter is when the budget will have room, exactly, if nobody else
-	// comes first; later for each refusal, so that they do not return at once.
+	// RetryAfter is when the budget will have room if no other request comes first.
+	// Each further refusal is told a later time, so that they do not return at once.
 	RetryAfter time.Duration
 	// TooLarge says that the ask is larger than the limit: it will never fit.
 	TooLarge bool
-	// Needed is what was asked of the rule.
+	// Needed is what the ask needs of the rule's budget.
 	Needed int
 }
 

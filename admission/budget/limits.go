@@ -14,7 +14,7 @@ type Limits struct {
 // Rule is one of the budgets.
 type Rule uint8
 
-// The rules, in the order in which a refusal names them when several refuse.
+// The rules. When several refuse, a Refusal names the first.
 const (
 	Requests Rule = iota
 	InputTokens
@@ -22,8 +22,8 @@ const (
 	Concurrency
 	Day
 	RuleCount
-	// Shared is the rule of a refusal that no budget made: the shared store did
-	// not answer, and Config.OnFailure is closed.
+	// Shared is the rule of a refusal without a budget: the shared store did not
+	// answer, and Config.OnFailure is closed.
 	Shared
 )
 
@@ -34,7 +34,7 @@ func (r Rule) String() string { return ruleNames[r] }
 
 var ruleKeys = [RuleCount]string{"requests_per_minute", "input_tokens_per_minute", "output_tokens_per_minute", "concurrency", "tokens_per_day"}
 
-// Amounts is a number for each rule: of requests, tokens, tokens, requests, tokens.
+// Amounts is a number for each rule, of requests, tokens, tokens, requests, tokens.
 type Amounts [RuleCount]float64
 
 // Plus returns a + times × b.
@@ -45,32 +45,32 @@ func (a Amounts) Plus(times float64, b Amounts) Amounts {
 	return a
 }
 
-// Terms are Limits as numbers to count with. A rule whose Limit is 0 does not count.
+// Terms are Limits as numbers for counting. A rule whose Limit is 0 does not apply.
 type Terms struct {
 	Limit Amounts
-	Rate  Amounts // a second; 0 for what does not refill by itself
-	Hold  Amounts // what a bucket holds at most
+	Rate  Amounts // refill a second; 0 for budgets that do not refill with time
+	Hold  Amounts // the most that a bucket holds
 }
 
-// Terms computes l's terms, for buckets that hold burst's worth of a minute.
+// Terms computes l's terms, for buckets that hold what refills in burst.
 func (l Limits) Terms(burst time.Duration) (t Terms) {
 	t.Limit = Amounts{float64(l.RequestsPerMinute), float64(l.InputTokensPerMinute), float64(l.OutputTokensPerMinute), float64(l.Concurrency), float64(l.TokensPerDay)}
 	t.Hold = t.Limit
 	for k := Requests; k <= OutputTokens; k++ {
 		t.Rate[k] = t.Limit[k] / 60
 		if t.Limit[k] > 0 {
-			// Whole numbers, since that is what requests and tokens are.
+			// Whole numbers, as requests and tokens are.
 			t.Hold[k] = max(1, float64(int(t.Rate[k]*burst.Seconds())))
 		}
 	}
 	return t
 }
 
-// Short returns the first rule of which levels do not hold enough for ask, and
-// how much is missing; ok says that there is none.
+// Short returns the first rule whose level is too low for ask, and how much is
+// missing; ok says that there is none.
 func (t *Terms) Short(levels, ask *Amounts) (rule Rule, missing float64, ok bool) {
 	for k := range ask {
-		// What is larger than the bucket needs all of it, and leaves a debt.
+		// An ask that is larger than the bucket needs all of it, and leaves a debt.
 		if missing := min(ask[k], t.Hold[k]) - levels[k]; t.Limit[k] > 0 && ask[k] > 0 && missing > rounding {
 			return Rule(k), missing, false
 		}
@@ -78,10 +78,10 @@ func (t *Terms) Short(levels, ask *Amounts) (rule Rule, missing float64, ok bool
 	return 0, 0, true
 }
 
-// rounding is how far sums of fractions of a token may be off.
+// rounding is the rounding error that sums of fractions of a token may have.
 const rounding = 1e-6
 
-// TooLarge returns the first rule whose limit ask can never fit, if any.
+// TooLarge returns the first rule whose limit is below ask, if there is one.
 func (t *Terms) TooLarge(ask *Amounts) (Rule, bool) {
 	for k := range ask {
 		if t.Limit[k] > 0 && ask[k] > t.Limit[k] {

@@ -16,8 +16,8 @@ type Local struct {
 	audit Counters
 }
 
-// NewLocal returns an empty store that reads the time from clock, time.Now if
-// it is nil. Of cfg it takes Burst and BucketsMax.
+// NewLocal returns a store without debts. It reads the time from clock, or from
+// time.Now if that is nil, and uses cfg.Burst and cfg.BucketsMax.
 func NewLocal(cfg Config, clock func() time.Time) *Local {
 	if clock == nil {
 		clock = time.Now
@@ -41,21 +41,19 @@ func (l *Local) Reserve(_ context.Context, a Ask) (*Reservation, error) {
 	return NewReservation(b, &a, now, false), nil
 }
 
-// Degraded is false: there is nothing to fail.
+// Degraded is false: a local store cannot fail.
 func (l *Local) Degraded() bool { return false }
 
-// Audit counts what became of reservations.
+// Audit counts how reservations ended.
 func (l *Local) Audit() Audit { return l.audit.Audit() }
 
 // Close does nothing.
 func (l *Local) Close() {}
 
-// bucket is one tenant's budgets for one model. What it knows of rates and
-// refills is golang.org/x/time/rate; that package's reservations it does not
-// use, since they are for those who wait for their time to come, and Cancel
-// gives back nothing once it has: ours are given back after the fact, in part.
-// Taking a negative number is what gives back, and the limiter caps it at its
-// next step.
+// bucket is one tenant's budgets for one model. Rates and refills are counted by
+// golang.org/x/time/rate. The reservations of that package do not fit: their Cancel
+// gives nothing back once their time has come, and ours are given back later, in
+// part. Taking a negative number gives back; the limiter caps it at its next step.
 type bucket struct {
 	Use
 	local *Local
@@ -71,7 +69,7 @@ type bucket struct {
 	dayUsed float64
 }
 
-// take moves what a needs out of the bucket, all or nothing.
+// take takes what a needs from the bucket, all or nothing.
 func (b *bucket) take(a *Ask, now time.Time) *Refusal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,8 +91,8 @@ func (b *bucket) take(a *Ask, now time.Time) *Refusal {
 	return nil
 }
 
-// advance returns now, or the latest instant that was seen: a limiter that is
-// told an earlier one would count the time from there to here twice.
+// advance returns now, or the latest instant seen if that is later: a limiter that
+// is told an earlier one would count the time between them twice.
 func (b *bucket) advance(now time.Time) time.Time {
 	if now.Before(b.last) {
 		return b.last
@@ -106,7 +104,7 @@ func (b *bucket) advance(now time.Time) time.Time {
 	return now
 }
 
-// setLimits puts new limits in place; what was used stays used.
+// setLimits changes the limits; what was used stays used.
 func (b *bucket) setLimits(limits Limits, now time.Time) {
 	b.limits, b.terms = limits, limits.Terms(b.local.burst)
 	for k := range b.rates {
@@ -122,7 +120,7 @@ func (b *bucket) setLimits(limits Limits, now time.Time) {
 	}
 }
 
-// levels are what is left of each budget, below 0 for debts.
+// levels are what is left of each budget; a debt is below 0.
 func (b *bucket) levels(now time.Time) (levels Amounts) {
 	for k, r := range b.rates {
 		if r != nil {
@@ -134,7 +132,7 @@ func (b *bucket) levels(now time.Time) (levels Amounts) {
 	return levels
 }
 
-// give puts amounts into the budgets, or takes them where they are negative.
+// give puts amounts into the budgets; it takes what is negative.
 func (b *bucket) give(amounts Amounts, now time.Time) {
 	for k, r := range b.rates {
 		if r == nil {
@@ -160,7 +158,7 @@ func (b *bucket) Adjust(back Amounts, _ int, day int64) {
 	defer b.mu.Unlock()
 	now := b.advance(b.local.clock())
 	if day != b.day {
-		back[Day] = min(0, back[Day]) // what yesterday did not use, today does not get
+		back[Day] = min(0, back[Day]) // what was not used yesterday is not given today
 	}
 	b.give(back, now)
 }

@@ -10,9 +10,8 @@ import (
 const ExtendTokens = 128
 
 // Reservation is what a request holds of its tenant's budgets, until Settle or
-// Refund: the first call of either counts, further ones do nothing, and neither
-// waits for anything, so that no client's leaving can stop it. Its methods may
-// be called from any goroutine.
+// Refund. Only the first call of either counts. Neither waits for anything, so a
+// client that leaves cannot stop it. Methods may be called from any goroutine.
 type Reservation struct {
 	account  Account
 	day      int64     // UTC, in days since 1970
@@ -21,18 +20,18 @@ type Reservation struct {
 
 	mu     sync.Mutex
 	held   Amounts // guarded by mu, as the rest
-	used   int     // output tokens so far, all of them within held
+	used   int     // output tokens so far, part of held
 	closed bool
 }
 
-// NewReservation makes the reservation of an account that has taken what a
-// needs, at now. It is for stores.
+// NewReservation makes a reservation for an account that took what a needs at now.
+// It is for stores.
 func NewReservation(account Account, a *Ask, now time.Time, degraded bool) *Reservation {
 	return &Reservation{account: account, day: DayOf(now), from: now, degraded: degraded, held: a.Amounts()}
 }
 
-// Used says how many output tokens the request has been given so far. Past what
-// was reserved, more is taken in steps of ExtendTokens; it never refuses.
+// Used says how many output tokens the request has so far. Beyond what was reserved
+// it takes more, in steps of ExtendTokens; it never refuses.
 func (r *Reservation) Used(outputTokens int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,16 +50,16 @@ func (r *Reservation) Used(outputTokens int) {
 	r.account.Adjust(back, unspent, r.day)
 }
 
-// Settle charges what the request took, cancelled ones included: uncached prompt
-// tokens that were computed, and tokens that were generated. The rest is given
-// back, or the excess charged.
+// Settle charges what the request took, even if it was cancelled: the uncached
+// prompt tokens that were computed, and the tokens that were generated. It gives the
+// rest of the reservation back, or charges the excess.
 func (r *Reservation) Settle(inputTokens, outputTokens int) {
 	in, out := max(0, inputTokens), max(0, outputTokens)
 	r.close(Amounts{1, float64(in), float64(out), 0, float64(in + out)}, End{Input: in, Output: out})
 }
 
-// Refund gives everything back, the request itself too: admission refused it
-// after it was reserved.
+// Refund gives everything back, the request itself too. It is for a request that
+// admission refused after the reservation.
 func (r *Reservation) Refund() { r.close(Amounts{}, End{Refunded: true}) }
 
 func (r *Reservation) close(charge Amounts, e End) {
@@ -79,5 +78,5 @@ func (r *Reservation) close(charge Amounts, e End) {
 // States are the tenant's budgets, this reservation included.
 func (r *Reservation) States() States { return r.account.States() }
 
-// Degraded says that the shared store did not answer, and on_failure decided.
+// Degraded says that on_failure made it, since the shared store did not answer.
 func (r *Reservation) Degraded() bool { return r.degraded }

@@ -2,20 +2,19 @@ package budget
 
 import "time"
 
-// Waits foretells to those that are refused when to come back. Each of them is
-// told a time of its own, the one at which its tokens will have come, counting
-// those that were promised to others before: clients that obey do not all come
-// in the same second. It is guarded by whoever has it.
+// Waits predicts when refused requests should come back. Each is told its own time,
+// when its tokens will have refilled after those that were promised to earlier ones,
+// so that clients do not all come in the same second. The owner guards it.
 type Waits struct {
-	promised [RuleCount]time.Time // until when what refills is promised
+	promised [RuleCount]time.Time // until when the refill is promised
 	running  time.Duration        // how long a request holds its place, a moving mean
 }
 
-// waitsMax is how far promises reach: some never come back for theirs.
+// waitsMax is how far promises reach, since some clients never come back.
 const waitsMax = time.Minute
 
-// For returns how long a request has to wait that needs ask of rule, of which
-// missing is not there; share is the part of the refill that this process may
+// For returns how long a request must wait that needs ask of rule, where missing
+// is what the level lacks. share is the part of the refill that this process may
 // promise, above 0.
 func (w *Waits) For(t *Terms, rule Rule, ask, missing, share float64, now time.Time) time.Duration {
 	rate := t.Rate[rule]
@@ -34,7 +33,7 @@ func (w *Waits) For(t *Terms, rule Rule, ask, missing, share float64, now time.T
 	return at.Sub(now)
 }
 
-// Held says for how long a request held its place.
+// Held says how long a request held its place.
 func (w *Waits) Held(d time.Duration) {
 	const part = 8
 	if w.running == 0 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// adversaries change a trace of chats into one that means harm.
+// adversaries change a trace of chats into a hostile one.
 var adversaries = map[string]func(*rand.Rand, *Trace){
 	"long-prompts": longPrompts,
 	"flood":        flood,
@@ -17,7 +17,7 @@ var adversaries = map[string]func(*rand.Rand, *Trace){
 	"slowdown":     slowdown,
 }
 
-// adversaryNames is the order in which all of them strike.
+// adversaryNames is the order in which all of them are applied.
 var adversaryNames = []string{"long-prompts", "flood", "max-tokens", "length-lie", "cancels", "slowdown"}
 
 // longPrompts makes one request in a hundred a prompt of 100,000 tokens and more.
@@ -29,8 +29,8 @@ func longPrompts(rnd *rand.Rand, t *Trace) {
 	}
 }
 
-// flood lets a further tenant ask 20 times as often as each of the polite ones,
-// for next to nothing, over the middle third.
+// flood adds a tenant that sends 20 times as many requests as each polite one, very
+// small ones, over the middle third.
 func flood(rnd *rand.Rand, t *Trace) {
 	from, to := t.span()/3, t.span()*2/3
 	n := len(t.Requests) / 3 * 20 / politeTenants
@@ -43,7 +43,7 @@ func flood(rnd *rand.Rand, t *Trace) {
 	slices.SortStableFunc(t.Requests, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 }
 
-// hugeMaxTokens lets a tenth of the requests ask for far more than they take.
+// hugeMaxTokens lets a tenth of the requests ask for far more tokens than they get.
 func hugeMaxTokens(rnd *rand.Rand, t *Trace) {
 	for i := range t.Requests {
 		if rnd.IntN(10) == 0 {
@@ -63,7 +63,7 @@ func lengthLie(_ *rand.Rand, t *Trace) {
 	}
 }
 
-// cancelStorm takes the patience of three in ten, within 3 seconds.
+// cancelStorm has three clients in ten cancel within 3 seconds.
 func cancelStorm(rnd *rand.Rand, t *Trace) {
 	for i := range t.Requests {
 		if rnd.IntN(10) < 3 {

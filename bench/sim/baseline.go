@@ -9,13 +9,13 @@ import (
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
-// kvShare is how much of the memory the baselines give away.
+// kvShare is how much of the memory the baselines use.
 const kvShare = 0.95
 
-// baseline is a policy of the literature: a waiting list, a rule for who is
-// next, and perhaps one for who is dropped. Baselines know more than they could
-// in truth: the output of every request for memory, and the engine's own state.
-// They too release only what the next step can begin (pull).
+// baseline is a policy of the literature: a waiting list, a rule for the next
+// request, and for some a rule for dropping. Baselines know more than a real policy
+// could: the output of every request, for its memory, and the engine's state. They
+// too release only what the next step can begin (pull).
 type baseline struct {
 	m       *machine
 	rule    rule
@@ -26,16 +26,16 @@ type baseline struct {
 	turns   drr
 }
 
-// rule is what makes a baseline.
+// rule is what a baseline differs by.
 type rule struct {
 	// less orders the waiting list; nil is by arrival.
 	less func(b *baseline, a, c *job) int
-	// choose overrides the head of the list as the next to go; it may be nil.
+	// choose names the next request instead of the head of the list; it may be nil.
 	choose func(b *baseline) *job
-	// released and token keep the accounts of choose.
+	// released and token keep the accounts that choose uses.
 	released, token func(b *baseline, j *job)
-	// late drops those at the head that would miss their goal even if they
-	// began now; predict refuses newcomers that would, by what waits before them.
+	// late drops a head that would miss its goal even if it began now; predict
+	// refuses a newcomer that would miss its goal behind what waits.
 	late, predict bool
 }
 
@@ -78,8 +78,8 @@ func (b *baseline) arrive(j *job, now time.Duration) {
 	}
 }
 
-// ahead is how long the machine needs for the prefill that waits, beside the
-// decode rows that it has.
+// ahead is how long the machine needs for the waiting prefill, beside its decode
+// rows.
 func (b *baseline) ahead() time.Duration {
 	work := 0.
 	for _, j := range b.waiting {
@@ -97,7 +97,7 @@ func (b *baseline) ahead() time.Duration {
 	return time.Duration(work * (full + rows) / full)
 }
 
-// fullStep is the time of a step full of prefill, the one that runs perhaps.
+// fullStep is the time of a step full of prefill, such as the one that runs.
 func (b *baseline) fullStep() time.Duration {
 	return b.m.model.Step(cost.Load{PrefillTokens: b.m.StepTokensMax})
 }
@@ -166,7 +166,7 @@ func (b *baseline) done(j *job, _ time.Duration) {
 
 func (b *baseline) report(admission.Report, time.Duration) {}
 
-// due is a deadline that everything has.
+// due is j's deadline, or the end of its longest wait where it has none.
 func (j *job) due() time.Duration {
 	if j.goal == 0 {
 		return j.At + j.limit
@@ -174,13 +174,13 @@ func (j *job) due() time.Duration {
 	return j.deadline()
 }
 
-// prefill is the engine time of j's prompt, what is cached left out.
+// prefill is the engine time of j's prompt without what is cached.
 func (m *machine) prefill(j *job) time.Duration {
 	cached := m.prefixes.match(j)
 	return m.model.Prefill(j.Prompt-cached, cached, m.StepTokensMax)
 }
 
-// whole is the engine time of all of j, as only an oracle can know it.
+// whole is the engine time of all of j, which only an oracle knows.
 func (m *machine) whole(j *job) time.Duration {
 	return time.Duration(float64(m.model.Prefill(j.Prompt, 0, m.StepTokensMax))*j.factor) +
 		time.Duration(j.Output)*m.model.Decode(j.Prompt+j.Output/2, m.SequencesMax)

@@ -14,12 +14,12 @@ import (
 type Options struct {
 	Engine   *Engine
 	Policies []string
-	// Load is the work that arrives in units of what the engine can do; 0
-	// leaves a trace's times as they are.
+	// Load is the work that arrives, in units of what the engine can do; 0 leaves
+	// a trace's times as they are.
 	Load  float64
 	Seeds int
-	// Goal is the time to first token that interactive requests want, to which
-	// Slack times their own prefill is added.
+	// Goal is the goal for the time to first token of interactive requests; Slack
+	// times their own prefill is added.
 	Goal  time.Duration
 	Slack float64
 	// Source is the trace of a seed.
@@ -35,14 +35,14 @@ const (
 // Result is a comparison, policies in the order asked for.
 type Result struct {
 	Trace    string
-	Load     float64 // as measured, where the times were left as they are
+	Load     float64 // as measured, if Options.Load is 0
 	Seeds    int
 	Capacity float64 // requests a second that the engine can do, of this trace
 	Policies []Measured
 }
 
-// Measured is a policy's mean over the seeds, with half the width of the 95 %
-// interval of that mean; that is NaN for one seed.
+// Measured is a policy's mean over the seeds, and half the width of its 95 %
+// confidence interval, NaN for one seed.
 type Measured struct {
 	Policy     string
 	Mean, Half Outcome
@@ -94,8 +94,8 @@ func Compare(o Options) (*Result, error) {
 	return r, nil
 }
 
-// atLoad scales a seed's trace, which keeps the engine busy for so long, to the
-// load asked for.
+// atLoad scales a seed's trace, which keeps the engine busy for the time busy, to
+// the load of o.
 func (r *Result) atLoad(t *Trace, o *Options, busy time.Duration) *Trace {
 	n := float64(o.Seeds)
 	r.Trace = t.Name
@@ -109,10 +109,9 @@ func (r *Result) atLoad(t *Trace, o *Options, busy time.Duration) *Trace {
 	return t.scaled(native / o.Load)
 }
 
-// busyTime is how long the engine works on a trace's requests when there is
-// always something waiting: that of the trace twice in a row less that of it
-// once, so that the start and the end, where the batch is not full, cancel.
-// Patience is endless.
+// busyTime is how long the engine works on a trace's requests when something always
+// waits: the time for the trace twice in a row less that for it once, so that start
+// and end, where the batch is not full, cancel. No client cancels.
 func busyTime(e *Engine, t *Trace, g *goals) (time.Duration, error) {
 	once := &Trace{Name: t.Name}
 	for _, r := range t.Requests {
@@ -168,7 +167,7 @@ func mergeGroups(outcomes []*Outcome, of func(*Outcome) map[string][]Metric) (me
 	return means, halves
 }
 
-// mergeMetrics takes means over those outcomes that have a value.
+// mergeMetrics takes means over the outcomes that have a value.
 func mergeMetrics(outcomes []*Outcome, of func(*Outcome) []Metric) (means, halves []Metric) {
 	values := map[string][]float64{}
 	var keys []string

@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// MarshalJSON gives trace, load, seeds, capacity, and for each policy its
-// metrics by key, beside "half_95" with half the width of their 95 % interval,
-// and the same by class and tenant. What has no value is left out.
+// MarshalJSON gives trace, load, seeds, capacity, and for each policy its metrics by
+// key, "half_95" with half the widths of their 95 % intervals, and the same by class
+// and tenant. A metric without a value is left out.
 func (r *Result) MarshalJSON() ([]byte, error) {
 	policies := map[string]any{}
 	for i := range r.Policies {

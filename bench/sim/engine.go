@@ -27,23 +27,23 @@ type Engine struct {
 	KVTokens      int     `json:"kv_tokens"`
 	SequencesMax  int     `json:"sequences_max"`
 	StepTokensMax int     `json:"step_tokens_max"`
-	StepBudgetMS  float64 `json:"step_budget_ms"` // of a step with prefill, while people wait for their next token
-	// LongStretch is what a long prompt may add to a step beside interactive
-	// decode rows, in units of their time; BackgroundStretch what batch and
-	// offline work may, in units of the interactive part's.
+	StepBudgetMS  float64 `json:"step_budget_ms"` // of a step with prefill while interactive rows decode
+	// LongStretch is what a long prompt may add to a step beside interactive decode
+	// rows, in units of their time. BackgroundStretch and BatchStretch are what
+	// offline and batch work may add, in units of the interactive part's time.
 	LongStretch       float64 `json:"long_stretch"`
 	BackgroundStretch float64 `json:"background_stretch"`
 	BatchStretch      float64 `json:"batch_stretch"`
-	// PrefixTokens is how much of finished prompts is kept for reuse; 0 keeps nothing.
+	// PrefixTokens is how many tokens of finished prompts are kept for reuse.
 	PrefixTokens int `json:"prefix_tokens"`
 
-	// Noise is the deviation of a step's duration, log-normal; Stall is a halt
-	// that befalls StallsMinute times in a minute.
+	// Noise is the log-normal deviation of a step's duration. A stall of StallMS
+	// happens StallsMinute times in a minute.
 	Noise        float64 `json:"noise"`
 	StallMS      float64 `json:"stall_ms"`
 	StallsMinute float64 `json:"stalls_a_minute"`
-	// CostNoise is the deviation of a request's own cost, log-normal, which no
-	// policy knows.
+	// CostNoise is the log-normal deviation of a request's own cost, which no policy
+	// knows.
 	CostNoise float64 `json:"cost_noise"`
 }
 
@@ -57,7 +57,8 @@ func DefaultEngine() *Engine {
 	}
 }
 
-// ReadEngine reads an engine from JSON; what it leaves out is as in DefaultEngine.
+// ReadEngine reads an engine from JSON; fields that are left out are as in
+// DefaultEngine.
 func ReadEngine(r io.Reader) (*Engine, error) {
 	e := DefaultEngine()
 	d := json.NewDecoder(io.LimitReader(r, 1<<20))
@@ -103,8 +104,8 @@ func (e *Engine) cost() cost.Cost {
 	}
 }
 
-// limits are those by which the engine composes its steps; what the file does
-// not say is as the engine has it by default.
+// limits are the limits by which the engine composes its steps; what the file does
+// not say has the engine's default.
 func (e *Engine) limits() step.Limits {
 	budget := time.Duration(e.StepBudgetMS * 1e6)
 	return step.Limits{
@@ -121,8 +122,8 @@ func (e *Engine) quiet() *Engine {
 	return &q
 }
 
-// work is the engine time, in milliseconds, of the mean request of a kind in
-// full steps.
+// work is the engine time in milliseconds, in full steps, of the mean request of a
+// kind.
 func (e *Engine) work(prompt, promptSCV, output float64) float64 {
 	square := prompt * prompt * (1 + promptSCV)
 	return prompt*(e.PrefillTokenMS+e.BaseMS/float64(e.StepTokensMax)) + e.PrefillContextMS*square/2 +

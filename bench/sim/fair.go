@@ -9,8 +9,8 @@ type account struct {
 	here    int // its requests that wait
 }
 
-// join lifts the counter of a tenant that had nothing waiting to the least of
-// those that have, so that no credit is hoarded.
+// join lifts the counter of a tenant that had nothing waiting to the smallest of
+// the tenants that have, so that a tenant cannot save credit.
 func (b *baseline) join(j *job) {
 	a := b.tenants[j.Tenant]
 	if a == nil {
@@ -46,7 +46,7 @@ func chargePrompt(b *baseline, j *job) {
 
 func chargeToken(b *baseline, j *job) { b.tenants[j.Tenant].counter += 2 }
 
-// drr takes the classes in turns, each with a quantum of uncached tokens.
+// drr serves the classes in turns, each with a quantum of uncached tokens.
 type drr struct {
 	deficit map[string]int
 	at      int

@@ -18,7 +18,7 @@ type forebay struct {
 	gone []*job
 }
 
-// ourMakers make the Scheduler, whole and with parts left out.
+// ourMakers make the Scheduler, complete or with a part left out.
 var ourMakers = map[string]maker{
 	"forebay":             ours(func(*admission.Config) {}),
 	"forebay-no-lanes":    ours(func(c *admission.Config) { c.LongPrefill = math.MaxInt64 }),
@@ -26,10 +26,10 @@ var ourMakers = map[string]maker{
 	"forebay-no-fairness": ours(func(c *admission.Config) { c.Quantum = time.Hour }),
 }
 
-// demoteLate has interactive requests demoted where they would be refused.
+// demoteLate demotes interactive requests instead of refusing them.
 func demoteLate(c *admission.Config) { c.Classes[0].Late = "demote" }
 
-// ours makes a Scheduler for a gateway before m, whose own limits do not bind.
+// ours makes the Scheduler of a gateway in front of m, with limits that never bind.
 func ours(change func(*admission.Config)) maker {
 	return func(m *machine, cfg admission.Config) (policy, error) {
 		cfg.RunningSequencesMax = m.SequencesMax
@@ -50,7 +50,8 @@ func ours(change func(*admission.Config)) maker {
 
 const waitingMax = math.MaxInt32
 
-// bytesToken is about what a waiting prompt's token takes of the gateway's memory.
+// bytesToken is about the memory that a waiting prompt takes in the gateway, for
+// each of its tokens.
 const bytesToken = 5
 
 func (f *forebay) arrive(j *job, now time.Duration) {

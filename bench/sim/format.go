@@ -33,7 +33,7 @@ func parseJSON(line []byte) (arrival, error) {
 	return a, err
 }
 
-// columns are the places of what is read in a line of CSV, -1 for what is not there.
+// columns are the places of the values in a line of CSV, -1 for a missing one.
 type columns struct{ at, prompt, output, tenant, class int }
 
 // The names of columns, in small letters without spaces and underscores, as
@@ -67,7 +67,7 @@ func parseHeader(line []byte) (*columns, error) {
 	return c, nil
 }
 
-// cells cuts a line of CSV; a cell may stand in quotes, and holds no comma.
+// cells splits a line of CSV. A cell may be in quotes; it has no comma.
 func cells(line []byte) []string {
 	cells := strings.Split(string(line), ",")
 	for i, cell := range cells {

@@ -103,7 +103,7 @@ func arrive(rnd *rand.Rand, n int, gap gaps, draw func(i int) Request) *Trace {
 	return t
 }
 
-// generators make traces by name, of so many requests.
+// generators make traces by name, of n requests.
 var generators = map[string]func(rnd *rand.Rand, n int) *Trace{
 	"poisson":   func(rnd *rand.Rand, n int) *Trace { return chats(rnd, n, poisson) },
 	"gamma":     func(rnd *rand.Rand, n int) *Trace { return chats(rnd, n, gammaCV4) },
@@ -114,10 +114,10 @@ var generators = map[string]func(rnd *rand.Rand, n int) *Trace{
 }
 
 func init() {
-	for name, befall := range adversaries {
+	for name, attack := range adversaries {
 		generators["adversarial:"+name] = func(rnd *rand.Rand, n int) *Trace {
 			t := chats(rnd, n, poisson)
-			befall(rnd, t)
+			attack(rnd, t)
 			return t
 		}
 	}

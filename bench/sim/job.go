@@ -20,14 +20,14 @@ const (
 type job struct {
 	*Request
 	index  int           // its place among the arrivals
-	goal   time.Duration // time to first token to keep, 0 for none
+	goal   time.Duration // for the time to first token, 0 for none
 	limit  time.Duration // the longest wait that its class allows
 	ending ending
-	factor float64 // its own prefill costs so many times what the model says
+	factor float64 // on what the model says its prefill costs
 
 	// By the policy.
 	demoted   bool
-	why       string // it was refused
+	why       string // the reason of its refusal
 	predicted time.Duration
 	level     int
 	key       int64
@@ -35,21 +35,21 @@ type job struct {
 	tokenGoal time.Duration
 	entry     *admission.Entry
 
-	// By the clock; the last three are 0 until they happen.
+	// By the clock. first, last and ended are 0 until they happen.
 	released, first, last, ended time.Duration
 	started                      bool // released to the machine
 
 	// By the machine.
-	order    int    // among what was released
-	since    uint64 // number of the step it last had a share in
+	order    int    // of its release
+	since    uint64 // number of the step that it last had a share in
 	computed int    // tokens whose keys and values it holds
 	tokens   int    // generated
 }
 
-// pending are the tokens that are known and not computed.
+// pending is how many tokens are known and not computed.
 func (j *job) pending() int { return j.Prompt + j.tokens - j.computed }
 
-// decoding tells that what is pending is the last token that was sampled.
+// decoding tells that only the last sampled token is pending.
 func (j *job) decoding() bool { return j.tokens > 0 && j.pending() == 1 }
 
 // deadline is when its first token is late.

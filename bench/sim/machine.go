@@ -13,18 +13,18 @@ import (
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
-// machine is the engine at work: it holds sequences, composes steps as the
-// engine does, and says how long they take. Its time is an argument.
+// machine is the engine: it holds sequences, composes steps as the engine does, and
+// says how long they take. Time is an argument.
 //
 // Invariants:
-//  1. The tokens of all sequences never exceed the pool.
+//  1. The tokens of all sequences never exceed KVTokens.
 //  2. A step computes something, or there is none.
-//  3. What every step computed adds up to the prompts and answers of what
-//     finished, and what was lost.
+//  3. The tokens that steps computed, and those found in the prefixes, are the
+//     prompts and answers of finished requests, and those that were lost.
 type machine struct {
 	*Engine
-	model     cost.Cost // as it is
-	fit       cost.Fit  // as it learns and reports it
+	model     cost.Cost // the true one
+	fit       cost.Fit  // the one that the engine learns and reports
 	composer  step.Composer
 	rnd       *rand.Rand
 	slow      []slowTime
@@ -33,7 +33,7 @@ type machine struct {
 	sequences []*job // in order of release
 	released  int
 	kvUsed    int
-	reserved  int // tokens that what is here will have at its end
+	reserved  int // tokens that all sequences will have at their ends
 	prefixes  *prefixes
 
 	// Of the step that runs, or the last one.
@@ -47,7 +47,7 @@ type machine struct {
 	// Over all.
 	worked         time.Duration
 	computed, lost int
-	matched        int // tokens found in the prefixes, of what is counted in lost too
+	matched        int // tokens found in the prefixes; they too may be lost later
 
 	// Scratch.
 	ready, waiting []*job
@@ -55,15 +55,14 @@ type machine struct {
 	stepShares     []step.Share
 }
 
-// share is a sequence's part in a step; its job is nil when it was cancelled
-// meanwhile.
+// share is a sequence's part in a step; its job is nil once that is cancelled.
 type share struct {
 	job    *job
 	tokens int
-	cost   float64 // nanoseconds, the base left out
+	cost   float64 // nanoseconds, without the step's base
 }
 
-// slowTime is a Slow on the run's own clock.
+// slowTime is a Slow on the run's clock.
 type slowTime struct {
 	from, to time.Duration
 	factor   float64
@@ -108,7 +107,7 @@ func (m *machine) drop(j *job) {
 	}
 }
 
-// unstarted are the prompt tokens here that wait to be computed, by lane.
+// unstarted are the prompt tokens that are not computed yet, by lane.
 func (m *machine) unstarted() (short, long int) {
 	for _, j := range m.sequences {
 		switch {
@@ -178,8 +177,8 @@ func (m *machine) disturbance(now time.Duration) float64 {
 	return factor
 }
 
-// finish ends the step: charge is told what each sequence used, and tell which
-// ones got a token.
+// finish ends the step. It calls charge with what each sequence used, and tell for
+// each that got a token.
 func (m *machine) finish(charge func(*job, time.Duration), tell func(*job)) {
 	took := m.ends - m.began
 	m.busy = false
@@ -210,8 +209,8 @@ func (m *machine) finish(charge func(*job, time.Duration), tell func(*job)) {
 	}
 }
 
-// makeRoom takes the youngest sequences' tokens away until every decode row, or
-// some prefill, has room for one more; they will be computed again.
+// makeRoom drops the tokens of the youngest sequences until every decode row, or
+// some prefill, has room for one more. They will be computed again.
 func (m *machine) makeRoom() {
 	for {
 		rows, youngest := 0, (*job)(nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay-io/forebay/admission"
 )
 
-// Metric is a number that a run gives; NaN where it has nothing to say.
+// Metric is a number that a run gives; NaN where there is none.
 type Metric struct {
 	Key   string // with its unit
 	Value float64
@@ -17,8 +17,8 @@ type Metric struct {
 
 // group is the requests of a class, of a tenant, or all.
 type group struct {
-	arrived, wanted, kept int // wanted: with a goal, and not given up by the client before it
-	admitted, promised    int // wanted, and neither refused nor demoted; and kept of these
+	arrived, wanted, kept int // wanted: with a goal, and not cancelled before it
+	admitted, promised    int // admitted: wanted, and neither refused nor demoted; promised: kept of these
 	refused, expired      int
 	demoted, gone         int
 	first, whole          []float64 // seconds
@@ -118,7 +118,7 @@ type Outcome struct {
 	Tenants map[string][]Metric
 }
 
-// outcome measures a run that has ended.
+// outcome measures a run after its end.
 func (r *run) outcome() *Outcome {
 	all, classes, tenants := &group{}, map[string]*group{}, map[string]*group{}
 	of := func(groups map[string]*group, name string) *group {
@@ -173,10 +173,10 @@ func (t *tally) allGaps() *gapHistogram {
 	return all
 }
 
-// weighEntitled finds, when the last request arrives and before what waits is
-// worked off, how fair the engine's time was shared: Jain's index over how much
-// of what it was entitled to each tenant got, which is its demand, or its part
-// of the class's time by max-min fairness where that is less. It is that of
+// weighEntitled finds how fairly the engine's time was shared until the last request
+// arrived, before the rest is worked off. Each tenant is entitled to its max-min fair
+// part of its class's time, which is its demand if that is less. The result is
+// Jain's index over the parts that tenants got of what they were entitled to, of
 // the least fair class.
 func (r *run) weighEntitled() {
 	wants, got := map[line]float64{}, map[line]float64{}
@@ -207,8 +207,8 @@ func (r *run) weighEntitled() {
 	}
 }
 
-// maxMin shares out total: nobody gets more than it wants, and who gets less
-// than that gets as much as any other.
+// maxMin divides total by max-min fairness: none gets more than it wants, and those
+// that get less than they want get the same, the largest part of all.
 func maxMin(wants []float64, total float64) []float64 {
 	order := make([]int, len(wants))
 	for i := range order {

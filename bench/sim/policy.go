@@ -9,7 +9,7 @@ import (
 	"github.com/forebay-io/forebay/admission"
 )
 
-// policy decides who starts when. The run calls it in order of time.
+// policy decides which request starts when. The run calls it in order of time.
 type policy interface {
 	// arrive takes a request, or refuses it by setting its ending.
 	arrive(j *job, now time.Duration)
@@ -17,20 +17,20 @@ type policy interface {
 	next(now time.Duration) *job
 	// takeRefused are the requests that waited and were refused since the last call.
 	takeRefused() []*job
-	// wakeAt is when next may give something though nothing else happens.
+	// wakeAt is when next may give something even if nothing else happens.
 	wakeAt() (time.Duration, bool)
 	// progress says that a released request has got a token.
 	progress(j *job, now time.Duration)
-	// done says that a request ended: finished, or cancelled in any state.
+	// done says that a request finished, or was cancelled in any state.
 	done(j *job, now time.Duration)
-	// report is what the machine said at a step's end.
+	// report passes on what the machine says at the end of a step.
 	report(r admission.Report, now time.Duration)
 }
 
-// maker makes a policy for a machine; ours has classes as configured.
+// maker makes a policy for a machine; only ours uses the classes.
 type maker func(m *machine, classes admission.Config) (policy, error)
 
-// Policies are the names of those that can be compared, ours first.
+// Policies are the names of the policies that can be compared, ours first.
 func Policies() []string {
 	return []string{"forebay", "fcfs", "fcfs-drop", "lifo-drop", "edf", "sjf-oracle", "priority", "vtc", "drr-wspt", "newcomer"}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
-// prefixes remembers the blocks of finished prompts, the least recently used
-// going first.
+// prefixes remembers the blocks of finished prompts, and evicts the least recently
+// used.
 type prefixes struct {
 	blocksMax int
 	order     list.List // of uint64, most recent first

@@ -27,9 +27,8 @@ const RequestsMax = 2_000_000
 // Read reads a trace: lines of JSON as Mooncake publishes them (timestamp in
 // milliseconds, input_length, output_length, hash_ids of blocks of 512 tokens),
 // or CSV as Azure publishes it (TIMESTAMP, ContextTokens, GeneratedTokens) in
-// any order of columns; either may be packed by gzip. Further columns may name
-// tenant and class. A request without an output gives one token. Errors name
-// the line.
+// any order of columns; both may be compressed by gzip. More columns may name tenant
+// and class. A request without an output gives one token. Errors name the line.
 func Read(r io.Reader, name string) (*Trace, error) {
 	t, err := read(r)
 	if err != nil {
@@ -87,7 +86,7 @@ func (l *lineReader) err() error {
 	return err
 }
 
-// arrival is a line's request, with its time in the file's own count.
+// arrival is a line's request, with its time on the file's clock.
 type arrival struct {
 	at      time.Duration
 	request Request
@@ -145,9 +144,9 @@ func inOrder(arrivals []arrival) (*Trace, error) {
 	return t, nil
 }
 
-// spread parts requests that have the same time, since the file's clock was so
-// coarse: evenly until the next time, or for the usual time between two if that
-// is less.
+// spread moves requests apart that have the same time because the file's clock is
+// coarse: evenly up to the next time, or over the median time between two times if
+// that is less.
 func (t *Trace) spread() {
 	var gaps []time.Duration
 	for i := 1; i < len(t.Requests); i++ {
@@ -176,7 +175,7 @@ func (t *Trace) spread() {
 	}
 }
 
-// check completes a request that was read, and bounds it.
+// check completes a request that was read, and checks its bounds.
 func (r *Request) check() error {
 	if r.Prompt < 0 || r.Prompt > fileTokensMax {
 		return fmt.Errorf("a prompt of %d tokens; allowed is 0 to %d", r.Prompt, fileTokensMax)

@@ -102,8 +102,8 @@ func TestCoarseClocksAreSpread(t *testing.T) {
 	}
 }
 
-// fuzzRead demands of whatever is read that it is in order and in bounds, and
-// that packing changes nothing.
+// fuzzRead demands that what was read is in order and in bounds, and that
+// compression changes nothing.
 func fuzzRead(t *testing.T, data []byte) {
 	trace, err := Read(bytes.NewReader(data), "f")
 	if err != nil {

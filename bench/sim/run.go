@@ -16,7 +16,7 @@ type run struct {
 	m       *machine
 	p       policy
 	jobs    []*job
-	cancels []*job // those with an end of patience, by it
+	cancels []*job // those that will be cancelled, by when
 	arrived int
 	left    int // requests that have not ended
 	now     time.Duration
@@ -29,13 +29,13 @@ type run struct {
 // never is after everything.
 const never = time.Duration(math.MaxInt64)
 
-// goals are the classes as both the Scheduler and the measuring know them.
+// goals are the classes, as both the Scheduler and the measuring know them.
 type goals struct {
 	config admission.Config
 	byName map[string]admission.Class
 }
 
-// slackNone is as little slack as a class can have.
+// slackNone is the least slack that a class can have.
 const slackNone = 0.01
 
 func newGoals(o *Options) (*goals, error) {
@@ -81,7 +81,7 @@ func play(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, error)
 	return r, nil
 }
 
-// turn moves the clock to what happens next, and lets it happen.
+// turn moves the clock to the next event, and lets it happen.
 func (r *run) turn() error {
 	arrival, cancel, end, wake := never, never, never, never
 	if r.arrived < len(r.jobs) {
@@ -123,7 +123,7 @@ func (r *run) arrive() {
 	j := r.jobs[r.arrived]
 	r.arrived++
 	if j.Prompt+j.Output > r.m.KVTokens {
-		j.ending = refused // whatever the policy, the machine cannot hold it
+		j.ending = refused // the machine cannot hold it, whatever the policy
 	} else {
 		r.p.arrive(j, r.now)
 	}
@@ -137,7 +137,7 @@ func (r *run) arrive() {
 	}
 }
 
-// release hands over what the policy lets go, and begins the next step.
+// release gives the machine what the policy releases, and begins the next step.
 func (r *run) release() {
 	for {
 		j := r.p.next(r.now)
@@ -162,7 +162,7 @@ func (r *run) stepEnds() {
 	r.p.report(r.m.report(r.now), r.now)
 }
 
-// token counts a token of a sequence, its last one perhaps.
+// token counts a token of a sequence, and ends it with its last one.
 func (r *run) token(j *job) {
 	if j.first == 0 {
 		j.first = r.now

@@ -54,7 +54,7 @@ func playOut(t *testing.T, e *Engine, trace *Trace, policy string) *run {
 
 // TestNothingIsLost plays every kind of trace through every policy, on an
 // engine that is short of memory too: each request ends once and gets what it
-// asked for, and the machine has computed just what is left over for it.
+// asked for, and the sums of what the machine computed are right.
 func TestNothingIsLost(t *testing.T) {
 	tight := DefaultEngine()
 	tight.KVTokens, tight.SequencesMax, tight.PrefixTokens = 30_000, 24, 8192
@@ -167,8 +167,7 @@ func TestMaxMin(t *testing.T) {
 	}
 }
 
-// TestEveryRunRepeats: no policy, ours the least, depends on anything but the
-// trace and the seed.
+// TestEveryRunRepeats: a run depends on nothing but the trace and the seed.
 func TestEveryRunRepeats(t *testing.T) {
 	trace := atLoad(t, DefaultEngine(), generate(t, "mixed", 200), 1.5)
 	for _, policy := range Policies() {
@@ -181,8 +180,8 @@ func TestEveryRunRepeats(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameNumbers holds what a small comparison prints, as table, CSV,
-// JSON and SVG.
+// TestSameSeedSameNumbers compares a small comparison's table, CSV, JSON and SVG
+// with files.
 func TestSameSeedSameNumbers(t *testing.T) {
 	var results []*Result
 	var b strings.Builder

@@ -37,8 +37,8 @@ func smoke(t *testing.T, name string, load float64, change func(*Engine)) (ours,
 	return r.Policies[0].Mean, r.Policies[1].Mean
 }
 
-// TestSmokeTargets holds the Scheduler to what is promised of it, on minutes of
-// made traces, where first come first served must fail.
+// TestSmokeTargets: the Scheduler keeps its targets on minutes of made traces, and
+// first come, first served does not.
 func TestSmokeTargets(t *testing.T) {
 	for _, c := range []struct {
 		name, trace string
@@ -81,8 +81,8 @@ func TestSmokeTargets(t *testing.T) {
 	}
 }
 
-// TestSmokePoliteTenants: whoever asks for nine times as much does not take
-// the place of others.
+// TestSmokePoliteTenants: a tenant that asks for nine times as much does not take
+// the others' places.
 func TestSmokePoliteTenants(t *testing.T) {
 	ours, control := smoke(t, "mixed", 1.55, func(*Engine) {})
 	polite := func(o *Outcome) float64 {

@@ -30,9 +30,9 @@ type panel struct {
 	high  float64
 }
 
-// WriteSVG draws the results: where there are several loads, interactive
-// goodput and the 95th percentile of time to first token over load; for one,
-// the percentiles of each policy.
+// WriteSVG draws the results. For several loads it draws interactive goodput and the
+// 95th percentile of time to first token over load, for one load the percentiles of
+// each policy.
 func WriteSVG(w io.Writer, results []*Result) error {
 	var b strings.Builder
 	names := policiesOf(results)
@@ -70,8 +70,8 @@ func policiesOf(results []*Result) (names []string) {
 	return names
 }
 
-// ofInteractive is a metric of what people wait for, or of all where a trace
-// has nothing interactive.
+// ofInteractive is a metric of the interactive class, or of all requests where a
+// trace has none in it.
 func ofInteractive(p *Measured, key string) float64 {
 	if metrics := p.Mean.Classes[interactive]; metrics != nil {
 		return value(metrics, key)

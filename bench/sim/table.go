@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// column is one of the table's.
+// column is a column of the table.
 type column struct {
 	title, key string
 	scale      float64
@@ -23,11 +23,11 @@ var tableColumns = []column{
 
 var wholeColumns = []column{
 	{"jain", "jain", 1, 3}, {"jain of entitled", "jain_of_entitled", 1, 3}, {"service gap s", "service_gap_max_s", 1, 2},
-	{"utilisation %", "utilisation", 100, 1}, {"lost tokens", "wasted_tokens", 1, 0}, {"real/foretold p50", "estimate_ratio_p50", 1, 2}, {"p90", "estimate_ratio_p90", 1, 2},
+	{"utilisation %", "utilisation", 100, 1}, {"lost tokens", "wasted_tokens", 1, 0}, {"actual/predicted p50", "estimate_ratio_p50", 1, 2}, {"p90", "estimate_ratio_p90", 1, 2},
 }
 
-// WriteTable writes a comparison for people: a table for each class, and one
-// for the engine and its tenants.
+// WriteTable writes a comparison as text: a table for each class, and one for the
+// engine and its tenants.
 func (r *Result) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "trace %s, load %.3g of what the engine can do (%.3g requests a second of this trace), %s\n", r.Trace, r.Load, r.Capacity, plural(r.Seeds, "seed"))
@@ -62,7 +62,7 @@ func (r *Result) table(out io.Writer, title string, columns []column, of func(*O
 		fmt.Fprintf(w, "%s\t", p.Policy)
 		for _, c := range columns {
 			metrics := of(&p.Mean)
-			if c.key == "jain" && value(metrics, "jain_windows") == 0 { // nobody waited beside another for so long
+			if c.key == "jain" && value(metrics, "jain_windows") == 0 { // no two tenants waited through a window
 				metrics = nil
 			}
 			fmt.Fprintf(w, "%s\t", c.text(value(metrics, c.key), value(of(&p.Half), c.key)))

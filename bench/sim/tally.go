@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// tally counts, while a run is on, what cannot be told from its requests
-// afterwards: engine time by tenant, who had work waiting when, and the times
-// between tokens.
+// tally counts during a run what its requests do not show afterwards: engine time by
+// tenant, which tenants had requests waiting when, and the times between tokens.
 type tally struct {
 	lines map[line]*lineTally
 	order []*lineTally
@@ -18,19 +17,19 @@ type tally struct {
 	pairs map[[2]*lineTally]*pair
 }
 
-// line is what is fair among its like: a tenant in a class.
+// line is a tenant in a class; fairness is measured between the lines of a class.
 type line struct{ class, tenant string }
 
 type lineTally struct {
 	line
 	waiting     int
 	dipped      bool // nothing waited at some moment since the last tick
-	backlogged  int  // ticks in a row in which something waited throughout
+	backlogged  int  // ticks in a row in which something always waited
 	served      float64
 	windowStart float64 // served at the window's start
 }
 
-// pair follows the difference of service between two lines while both wait.
+// pair follows the difference in service of two lines while both wait.
 type pair struct{ least, most float64 }
 
 const (
@@ -70,7 +69,7 @@ func (t *tally) gap(j *job, d time.Duration) { t.gaps[j.Class].add(d) }
 // advance moves the clock, tick by tick.
 func (t *tally) advance(now time.Duration) {
 	for due := int(now / tick); t.ticks < due; t.ticks++ {
-		if due-t.ticks > 2*windowTicks { // a long silence, in which nobody waits
+		if due-t.ticks > 2*windowTicks { // a long silence, in which nothing waits
 			t.ticks = due - windowTicks
 		}
 		t.tick()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Trace is what arrives, and what befalls the engine meanwhile.
+// Trace is what arrives, and when the engine is slow.
 type Trace struct {
 	Name     string
 	Requests []Request // by arrival; the first comes at 0
@@ -22,19 +22,19 @@ type Request struct {
 	Tenant string
 	Class  string
 	Blocks []uint64 // hashes of the prompt's full blocks of BlockTokens
-	// CancelAfter is the client's patience from arrival on; 0 has no end.
+	// CancelAfter is when the client cancels, from arrival; 0 is never.
 	CancelAfter time.Duration
 }
 
 // BlockTokens are the tokens of a block that a trace names by a hash.
 const BlockTokens = 512
 
-// askedUnset is the max_tokens of a request whose trace does not say.
+// askedUnset is the max_tokens of a request for which the trace has none.
 const askedUnset = 2048
 
 // Slow is a stretch of time in which every step takes Factor times as long.
 type Slow struct {
-	At     float64 // where it begins, as a share of the trace's span
+	At     float64 // its beginning, as a share of the trace's span
 	For    time.Duration
 	Factor float64
 }

@@ -12,33 +12,33 @@ import (
 const (
 	// asksMax is how many asks one call decides.
 	asksMax = 64
-	// meterTicks is how many sync intervals pass before Redis is told nothing but
-	// how far streams have come.
+	// meterTicks is how many sync intervals pass before a call is made only to tell
+	// Redis how many tokens streams have produced.
 	meterTicks = 10
 )
 
 // account is a gateway's side of one tenant's budgets for one model.
 //
-// Invariant: what Redis has charged this gateway for is what it has used, what
-// running requests hold, and pool. So all that happens here moves pool, and a
-// call turns pool into charges or gives it back.
+// Invariant: what Redis has charged this gateway is what it has used, what running
+// requests hold, and pool. So every event here changes pool, and a call charges
+// what pool lacks, or gives back what it has too much.
 type account struct {
 	budget.Use
 	store *Store
 	key   string // of the book
-	life  int64  // of this account among those of its key
+	life  int64  // number of this account among those with its key
 
 	mu      sync.Mutex
 	limits  budget.Limits // guarded by mu, as the rest
 	terms   budget.Terms
-	pool    budget.Amounts // charged and free: the slice; debts where negative
+	pool    budget.Amounts // charged and free: the slice; a debt is negative
 	typical budget.Amounts // the last ask
 	unspent float64        // output tokens that running requests hold
 	running float64
 	waits   budget.Waits
 	fall    fallback
 
-	// What Redis last said, at renewed, which is zero if it never did.
+	// What Redis last said, at the time renewed; zero if it never did.
 	renewed       time.Time
 	level         budget.Amounts
 	charged, held budget.Amounts
@@ -50,10 +50,10 @@ type account struct {
 	seq     int64
 	syncing bool // a call is being made
 	again   bool // another is wanted after it
-	active  bool // the store's loop looks after it
+	active  bool // the store's loop visits it
 	touched bool // something was taken since the last call
-	dirty   bool // pool moved since
-	metered bool // unspent moved since
+	dirty   bool // pool has changed since
+	metered bool // unspent has changed since
 	waiting []*waiter
 }
 
@@ -62,7 +62,7 @@ type account struct {
 type waiter struct {
 	ask         budget.Ask
 	amounts     budget.Amounts
-	gone        bool // nobody waits any more
+	gone        bool // its request does not wait any more
 	decided     bool
 	reservation *budget.Reservation
 	refusal     *budget.Refusal
@@ -100,7 +100,7 @@ func (b *account) take(a *budget.Ask, now time.Time) (*budget.Reservation, *budg
 	return nil, nil, w
 }
 
-// covers says that the slice holds ask, and the lease runs.
+// covers says that the slice is enough for ask, and the lease has not run out.
 func (b *account) covers(ask *budget.Amounts, now time.Time) bool {
 	for k := range ask {
 		if b.terms.Limit[k] > 0 && b.pool[k] < ask[k] {
@@ -120,7 +120,7 @@ func (b *account) low() bool {
 	return false
 }
 
-// admit makes the reservation of what was taken.
+// admit makes a reservation of what was taken.
 func (b *account) admit(a *budget.Ask, now time.Time, degraded bool) *budget.Reservation {
 	b.running++
 	b.unspent += float64(max(0, a.Output))
@@ -129,10 +129,10 @@ func (b *account) admit(a *budget.Ask, now time.Time, degraded bool) *budget.Res
 	return budget.NewReservation(b, a, now, degraded)
 }
 
-// move notes that pool moved.
+// move notes that pool has changed.
 func (b *account) move() { b.dirty = true; b.watch() }
 
-// watch has the store's loop look after b.
+// watch makes the store's loop visit b.
 func (b *account) watch() {
 	if !b.active {
 		b.active = true
@@ -164,7 +164,7 @@ func (b *account) fail(a *budget.Ask, ask *budget.Amounts, now time.Time) (*budg
 		}
 	}
 	b.fall.take(ask)
-	// What does not come back by time is charged in full when Redis is back.
+	// Budgets that do not refill with time are charged in full when Redis is back.
 	b.pool[budget.Concurrency] -= ask[budget.Concurrency]
 	b.pool[budget.Day] -= ask[budget.Day]
 	b.move()
@@ -183,10 +183,10 @@ func (b *account) fallLevels(part *budget.Terms, now time.Time) budget.Amounts {
 	return levels
 }
 
-// living is how many gateways live, as far as known.
+// living is how many gateways are alive, as far as known.
 func (b *account) living() int { return max(1, b.gateways, b.store.living()) }
 
-// await waits for Redis's word on w, or until on_failure has to decide.
+// await waits until Redis decides on w, or until on_failure must.
 func (b *account) await(ctx context.Context, w *waiter) (*budget.Reservation, *budget.Refusal, error) {
 	limit := time.NewTimer(b.store.cfg.DecisionLimit)
 	defer limit.Stop()
@@ -222,7 +222,7 @@ func (b *account) Adjust(back budget.Amounts, unspent int, day int64) {
 		return
 	}
 	if back[budget.Day] > 0 && day != budget.DayOf(b.store.clock()) {
-		back[budget.Day] = 0 // what yesterday did not use, today does not get
+		back[budget.Day] = 0 // what was not used yesterday is not given today
 	}
 	b.running -= back[budget.Concurrency]
 	b.pool = b.pool.Plus(1, back)
@@ -238,8 +238,8 @@ func (b *account) End(e budget.End) {
 	b.store.audit.End(e)
 }
 
-// States is part of budget.Account: what Redis last said, moved to this
-// instant, and what is free here.
+// States is part of budget.Account: what Redis last said, refilled to this instant,
+// and what is free here.
 func (b *account) States() budget.States {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// dialer bounds the connections that are open or being opened: those of the
-// pool, and those that it has given up and not closed yet, which it does not count.
+// dialer bounds the connections that are open or being opened: those of the pool,
+// and those that the pool has given up, does not count, and has not closed yet.
 type dialer struct {
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
 	slots chan struct{}

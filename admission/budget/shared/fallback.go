@@ -7,15 +7,15 @@ import (
 )
 
 // fallback is one gateway's part of the refill while Redis does not answer. It
-// begins with this gateway's part of what was last known to be there.
+// begins with this gateway's part of the last known levels.
 type fallback struct {
 	on    bool
 	at    time.Time
-	level budget.Amounts // what may be taken; of requests and tokens a minute alone
-	debt  budget.Amounts // what was taken and has not come back by time
+	level budget.Amounts // what may be taken; only of what refills with time
+	debt  budget.Amounts // what was taken and has not refilled yet
 }
 
-// start opens it, for a part of the levels that were known.
+// start opens f with a part of the last known levels.
 func (f *fallback) start(t *budget.Terms, known *budget.Amounts, part float64, now time.Time) {
 	*f = fallback{on: true, at: now}
 	for k := budget.Requests; k <= budget.OutputTokens; k++ {
@@ -23,7 +23,7 @@ func (f *fallback) start(t *budget.Terms, known *budget.Amounts, part float64, n
 	}
 }
 
-// refill moves it to now.
+// refill refills f to now.
 func (f *fallback) refill(part *budget.Terms, now time.Time) {
 	elapsed := max(0, now.Sub(f.at)).Seconds()
 	f.at = now
@@ -34,7 +34,7 @@ func (f *fallback) refill(part *budget.Terms, now time.Time) {
 	}
 }
 
-// take takes ask from it.
+// take takes ask from f.
 func (f *fallback) take(ask *budget.Amounts) {
 	for k := budget.Requests; k <= budget.OutputTokens; k++ {
 		f.level[k] -= ask[k]
@@ -42,8 +42,8 @@ func (f *fallback) take(ask *budget.Amounts) {
 	}
 }
 
-// charge is what Redis has to be told of it: what was taken and time has not
-// paid, one gateway's part of a burst at most beside debts.
+// charge is what Redis must be told: what was taken and has not refilled, and
+// besides debts at most one gateway's part of a burst.
 func (f *fallback) charge(part *budget.Terms, now time.Time) budget.Amounts {
 	if f.on {
 		f.refill(part, now)
@@ -51,8 +51,8 @@ func (f *fallback) charge(part *budget.Terms, now time.Time) budget.Amounts {
 	return f.debt
 }
 
-// end closes it, after Redis was told of charged, and returns what it has not
-// been told of: what was taken during the call.
+// end closes f after Redis was told charged. It returns what was taken during the
+// call, which Redis has not been told.
 func (f *fallback) end(charged budget.Amounts) (rest budget.Amounts) {
 	for k := range rest {
 		rest[k] = max(0, f.debt[k]-charged[k])
@@ -61,8 +61,8 @@ func (f *fallback) end(charged budget.Amounts) (rest budget.Amounts) {
 	return rest
 }
 
-// partOf are the terms of one of so many gateways: its part of each refill, and
-// one request and one place at least.
+// partOf are the terms of one of several gateways: its part of each refill, and at
+// least one request and one place.
 func partOf(t budget.Terms, gateways int) budget.Terms {
 	n := float64(gateways)
 	for k := range t.Limit {

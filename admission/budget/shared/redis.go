@@ -21,7 +21,8 @@ var syncText string
 
 var syncScript = redis.NewScript(syncText)
 
-// aliveScript keeps the gateways that live, by the time at which they are dead.
+// aliveScript keeps the gateways that are alive, with the time at which each counts
+// as dead.
 var aliveScript = redis.NewScript(`
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -37,8 +38,8 @@ type redisLedger struct {
 	prefix string
 }
 
-// openRedis does not connect yet. What is wrong with the address is not said in
-// its words, since it may hold a password.
+// openRedis does not connect yet. Its error does not quote the address, which may
+// hold a password.
 func openRedis(cfg budget.Config) (*redisLedger, error) {
 	o, err := redis.ParseURL(cfg.Store)
 	if err != nil {
@@ -48,18 +49,18 @@ func openRedis(cfg budget.Config) (*redisLedger, error) {
 	o.Protocol = 2
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	o.MaxRetries = -1 // the next call puts right what this one did not do
+	o.MaxRetries = -1 // the next call makes up for one that failed
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = cfg.DecisionLimit, cfg.DecisionLimit, cfg.DecisionLimit, cfg.DecisionLimit
 	o.DialerRetries = 1
 	o.PoolSize, o.MaxActiveConns, o.MaxConcurrentDials = cfg.PoolSize, cfg.PoolSize, cfg.PoolSize
 	o.Dialer = (&dialer{redis.NewDialer(o), make(chan struct{}, cfg.PoolSize)}).Dial
-	logging.Disable() // the breaker says what there is to say, once
+	logging.Disable() // the breaker logs each failure once
 	return &redisLedger{redis.NewClient(o), cfg.Prefix}, nil
 }
 
-// bookKey is the key of a tenant's book for a model. The braces make a cluster
-// place by what is inside; no name can end them, or be another's.
+// bookKey is the key of a tenant's book for a model. A Redis cluster places a key
+// by what is between the braces; no name can close them, or equal another's.
 func bookKey(prefix, tenant, model string) string {
 	return prefix + ":budget:{" + keyEscapes.Replace(tenant) + ":" + keyEscapes.Replace(model) + "}"
 }

@@ -17,7 +17,7 @@ import (
 // Store is a budget.Store over Redis.
 type Store struct {
 	cfg    budget.Config
-	id     string // of this gateway, one of its own at each start
+	id     string // of this gateway, new at each start
 	ledger ledger
 	clock  func() time.Time
 	log    *slog.Logger
@@ -25,29 +25,29 @@ type Store struct {
 	books   *budget.Books[*account]
 	audit   budget.Counters
 	breaker breaker
-	alive   atomic.Int64 // gateways that live, 0 if not known
-	lives   atomic.Int64 // of accounts, so far
-	doubt   atomic.Int64 // Unix nanoseconds: until then, a book that is not there was lost
+	alive   atomic.Int64 // gateways that are alive; 0 is not known
+	lives   atomic.Int64 // accounts made so far
+	doubt   atomic.Int64 // Unix nanoseconds: until then a book that does not exist was lost
 
 	mu      sync.Mutex
-	active  map[*account]bool // guarded by mu: what the loop looks after
+	active  map[*account]bool // guarded by mu: those that the loop visits
 	stopped bool              // guarded by mu
-	calls   sync.WaitGroup    // of accounts; grows under mu, while not stopped
+	calls   sync.WaitGroup    // of accounts; added to under mu, while not stopped
 	quit    chan struct{}
 	ended   chan struct{}
 }
 
 const (
-	// pipelineMax is how many accounts one round trip looks after.
+	// pipelineMax is how many accounts' calls one round trip carries.
 	pipelineMax = 64
-	// doubtTime is how long after trouble a bucket that Redis does not know
-	// starts empty instead of full.
+	// doubtTime is how long after a failure a bucket that Redis does not know starts
+	// empty instead of full.
 	doubtTime = time.Minute
 )
 
-// Open returns a store for what cfg says; conf has filled and checked it. It
-// connects in the background: until it has, cfg.OnFailure decides. clock is
-// time.Now if nil; deadlines and budgets in Redis do not depend on it.
+// Open returns a store for cfg, which conf has filled and checked. It connects in
+// the background; until then cfg.OnFailure decides. clock is time.Now if nil;
+// deadlines, and budgets in Redis, do not depend on it.
 func Open(cfg budget.Config, log *slog.Logger, clock func() time.Time) (*Store, error) {
 	l, err := openRedis(cfg)
 	if err != nil {
@@ -70,7 +70,7 @@ func open(cfg budget.Config, l ledger, log *slog.Logger, clock func() time.Time)
 	return s
 }
 
-// note logs that Redis went or came. No address is in it but what the error says,
+// note logs that Redis failed or is back. The only address in it is the error's,
 // which has no password.
 func (s *Store) note(open bool, err error) {
 	if open {
@@ -105,8 +105,8 @@ func (s *Store) Degraded() bool { return !s.breaker.closed() }
 // Audit is part of budget.Store.
 func (s *Store) Audit() budget.Audit { return s.audit.Audit() }
 
-// Close gives back what is free and ends the leases; a request that still runs
-// is charged for what it has been given.
+// Close gives back what is free and ends the leases. A request that still runs is
+// charged for the tokens that it has.
 func (s *Store) Close() {
 	s.mu.Lock()
 	stopped := s.stopped
@@ -125,7 +125,7 @@ func (s *Store) Close() {
 	s.ledger.close()
 }
 
-// up says that Redis is to be asked.
+// up says that Redis may be asked.
 func (s *Store) up() bool { return s.breaker.closed() }
 
 func (s *Store) living() int { return int(s.alive.Load()) }
@@ -133,13 +133,13 @@ func (s *Store) living() int { return int(s.alive.Load()) }
 // doubts says that Redis may have lost what it held.
 func (s *Store) doubts(now time.Time) bool { return now.UnixNano() < s.doubt.Load() }
 
-// lose notes that Redis has forgotten a lease.
+// lose notes that Redis has lost a lease.
 func (s *Store) lose(now time.Time) {
 	s.audit.Lost.Add(1)
 	s.doubt.Store(now.Add(doubtTime).UnixNano())
 }
 
-// begin runs f beside, unless the store is closed.
+// begin runs f in the background, unless the store is closed.
 func (s *Store) begin(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,14 +150,14 @@ func (s *Store) begin(f func()) bool {
 	return true
 }
 
-// watch has the loop look after b.
+// watch makes the loop visit b.
 func (s *Store) watch(b *account) {
 	s.mu.Lock()
 	s.active[b] = true
 	s.mu.Unlock()
 }
 
-// loop tells Redis, every so often, what was used and that we live.
+// loop tells Redis at intervals what was used, and that this gateway is alive.
 func (s *Store) loop() {
 	defer close(s.ended)
 	tick := time.NewTicker(s.cfg.SyncInterval)
@@ -179,8 +179,8 @@ func (s *Store) loop() {
 	}
 }
 
-// beat says that we live. While the breaker is open it is the call that tries,
-// so that no request pays for the trial.
+// beat tells that this gateway is alive. While the breaker is open it is the call
+// that tries, so that no request waits for the trial.
 func (s *Store) beat(leave bool) {
 	s.ask(func(ctx context.Context) error {
 		n, err := s.ledger.alive(ctx, s.id, s.cfg.Lease, leave)
@@ -191,7 +191,8 @@ func (s *Store) beat(leave bool) {
 	})
 }
 
-// look tells Redis what has changed in all active accounts, some in a round trip.
+// look tells Redis what has changed in all active accounts, several in a round
+// trip.
 func (s *Store) look(leave bool) {
 	s.mu.Lock()
 	accounts := make([]*account, 0, len(s.active))
@@ -214,8 +215,8 @@ func (s *Store) look(leave bool) {
 	}
 }
 
-// visit opens a dialogue if b has something to say, and looks away from it if
-// it holds nothing any more.
+// visit opens a dialogue if Redis must be told something about b, and takes b off
+// the loop if it holds nothing any more.
 func (s *Store) visit(b *account, leave bool) *dialogue {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -234,7 +235,7 @@ func (s *Store) visit(b *account, leave bool) *dialogue {
 	return nil
 }
 
-// free ends what visit began; whoever came meanwhile is served.
+// free ends what visit began, and serves the asks that came in between.
 func (b *account) free() {
 	b.mu.Lock()
 	b.syncing = false

@@ -6,23 +6,23 @@ import (
 	"github.com/forebay-io/forebay/admission/budget"
 )
 
-// dialogue is one call of an account, from its making to its answer.
+// dialogue is one call of an account and its answer.
 type dialogue struct {
 	account *account
 	call    *call
 	back    budget.Amounts // of the pool, given back or charged by the call
-	local   budget.Amounts // of those, what was decided without Redis
+	local   budget.Amounts // the part of back that was decided without Redis
 	asks    []*waiter
 }
 
-// start has calls made until nobody waits; b.mu is held.
+// start makes calls in the background until no ask waits. b.mu is held.
 func (b *account) start() {
 	if !b.syncing {
 		b.syncing = b.store.begin(b.run)
 	}
 }
 
-// run makes calls until nobody waits.
+// run makes calls until no ask waits.
 func (b *account) run() {
 	for {
 		b.mu.Lock()
@@ -37,7 +37,7 @@ func (b *account) run() {
 	}
 }
 
-// wants says that Redis has to be told something; b.mu is held.
+// wants says that Redis must be told something. b.mu is held.
 func (b *account) wants(now time.Time) bool {
 	idle := false
 	for k := range b.pool {
@@ -47,7 +47,7 @@ func (b *account) wants(now time.Time) bool {
 	return b.dirty || idle || b.fall.on || b.metered && age >= meterTicks*b.store.cfg.SyncInterval || b.held != (budget.Amounts{}) && age >= b.store.cfg.Lease/3
 }
 
-// open makes the next call; b.mu is held.
+// open makes the next call. b.mu is held.
 func (b *account) open(now time.Time, leave bool) *dialogue {
 	d := &dialogue{account: b}
 	d.asks = b.waiting[:min(len(b.waiting), asksMax)]
@@ -55,7 +55,7 @@ func (b *account) open(now time.Time, leave bool) *dialogue {
 	part := partOf(b.terms, b.living())
 	d.local = b.fall.charge(&part, now)
 	var kept budget.Amounts
-	// What waits was not covered: it needs all there is, in Redis.
+	// The slice does not cover the waiting asks: they need all that Redis has.
 	if len(d.asks) == 0 && b.touched && !leave {
 		for k := range kept {
 			kept[k] = max(0, min(b.pool[k], b.target[k]))
@@ -79,7 +79,7 @@ func (b *account) open(now time.Time, leave bool) *dialogue {
 	return d
 }
 
-// close takes the answer, r, or none if ok is false.
+// close takes the answer r; there is none if ok is false.
 func (d *dialogue) close(r *reply, ok bool, now time.Time) {
 	b := d.account
 	b.mu.Lock()

@@ -56,7 +56,7 @@ func BenchmarkMatMulDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkPack is what a load does for each matrix.
+// BenchmarkPack packs a matrix, as a load does.
 func BenchmarkPack(b *testing.B) {
 	const rows, cols = 512, 2048
 	r := rand.New(rand.NewPCG(1, 2))
@@ -100,7 +100,8 @@ func BenchmarkMatMulBatch(b *testing.B) {
 
 var kvTypes = []kernels.KVType{kernels.KVF32, kernels.KVF16, kernels.KVInt8}
 
-// newAttention is queries of group heads for each KV head, the last of which looks at context positions.
+// newAttention has queries of group heads for each KV head; the last query looks at context
+// positions.
 func newAttention(l kernels.KVLayout, group, queries, context int) *kernels.Attention {
 	width, pages := group*l.HeadDim, context/l.PageTokens
 	a := &kernels.Attention{
@@ -145,7 +146,7 @@ func BenchmarkAttendDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkPlace writes one token's keys and values; the rate is that of what is written.
+// BenchmarkPlace writes one token's keys and values; the rate is that of the bytes written.
 func BenchmarkPlace(b *testing.B) {
 	for _, typ := range kvTypes {
 		l := kernels.KVLayout{KVType: typ, PageTokens: 16, KVHeads: 8, HeadDim: 128}
@@ -182,7 +183,7 @@ func BenchmarkAttendQueries(b *testing.B) {
 	}
 }
 
-// BenchmarkElementwise is one row of a small model; the rate counts dst alone.
+// BenchmarkElementwise is one row of a small model; the rate counts only dst.
 func BenchmarkElementwise(b *testing.B) {
 	const n = 4096
 	x, y, dst := activations(n), activations(n), make([]float32, n)

@@ -4,7 +4,7 @@ package kernels
 
 import "testing"
 
-// TestWrongProductsAreSeen: what decides whether tiles are used sees one wrong bit.
+// TestWrongProductsAreSeen: the comparison that allows AMX notices one wrong bit.
 func TestWrongProductsAreSeen(t *testing.T) {
 	set := Best()
 	for typ := range avx512amxProducts {

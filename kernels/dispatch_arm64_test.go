@@ -10,8 +10,8 @@ import (
 )
 
 // TestExpectedSetsARM64: every arm64 processor that Go runs on has Advanced SIMD, so
-// the set is expected whatever the system says. What it says is held against that
-// where it speaks of this processor: under a user-mode emulator it is the host's.
+// the set is expected whatever the system says. Its list of features is compared where it
+// is of this processor: under a user-mode emulator it is the host's.
 func TestExpectedSetsARM64(t *testing.T) {
 	t.Setenv(DisableEnv, "")
 	if got := names(Sets()); !slices.Equal(got, []string{"neon", "ref"}) {

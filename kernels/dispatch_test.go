@@ -67,8 +67,8 @@ func TestSetsCanBeDisabled(t *testing.T) {
 	}
 }
 
-// TestTypesWithoutAProduct: a set computes a product that it does not have to ref's bits, of
-// any rows. The sets that are chosen by themselves have all products, but for ref.
+// TestTypesWithoutAProduct: where a set has no product of a type, it gives ref's bits for any
+// rows. Every set that may be the best one has all products, except ref.
 func TestTypesWithoutAProduct(t *testing.T) {
 	for i, set := range Sets() {
 		for typ := range typeTable {

@@ -38,7 +38,7 @@ func TestFasterByTheMedian(t *testing.T) {
 	}
 }
 
-// TestRaceByTurns: each runs as often as the other, by turns, and the first time is not given.
+// TestRaceByTurns: both run equally often, by turns, and the first time of each does not count.
 func TestRaceByTurns(t *testing.T) {
 	var order []byte
 	slow := func() {

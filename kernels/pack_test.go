@@ -2,7 +2,7 @@ package kernels
 
 import "testing"
 
-// TestImages: fields fill their image, which is little more than what is stored.
+// TestImages: fields fill their image, which is little larger than the stored block.
 func TestImages(t *testing.T) {
 	for name, images := range map[string]layout{"floatTiles": floatTiles, "byteTiles": byteTiles} {
 		for typ, im := range images {

@@ -33,8 +33,8 @@ func layoutHashes() map[string]string {
 	return hashes
 }
 
-// TestLayoutVersion: no layout changes under the same LayoutVersion, with -rewrite
-// neither, since weights that were kept would be read wrongly.
+// TestLayoutVersion: no layout changes under the same LayoutVersion, not even with -rewrite,
+// since kept weights would be read wrongly.
 func TestLayoutVersion(t *testing.T) {
 	const path = "testdata/layouts.txt"
 	text, err := os.ReadFile(path)

@@ -101,7 +101,7 @@ func TestTeamCloseEndsItsGoroutines(t *testing.T) {
 	team := NewTeam(6)
 	team.Run(func(int) {})
 	team.Close()
-	for range 1000 { // one that has said that it ends may take a moment to be gone
+	for range 1000 { // a goroutine that ends may take a moment to be gone
 		if runtime.NumGoroutine() <= before {
 			return
 		}

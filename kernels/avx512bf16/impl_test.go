@@ -10,7 +10,7 @@ import (
 
 func TestSet(t *testing.T) { kerneltest.Run(t, "avx512bf16") }
 
-// TestRoundsWhereItMay: the same numbers give other bits with Round, of halves alone.
+// TestRoundsWhereItMay: with Round the same numbers give other bits, only for halves.
 func TestRoundsWhereItMay(t *testing.T) {
 	set, err := kernels.Lookup("avx512bf16")
 	if err != nil {

@@ -46,7 +46,7 @@ func round(x float32) float32 {
 	return float32(math.Copysign(0, float64(x)))
 }
 
-// wide is a number of any size that products of do not overflow.
+// wide is a number of any size whose products do not overflow.
 func wide(r *rand.Rand) float32 {
 	return float32(math.Ldexp(r.NormFloat64(), r.IntN(20)-10*r.IntN(2)*r.IntN(12)))
 }
@@ -86,9 +86,9 @@ func (w *weighed) want() []float32 {
 	return out
 }
 
-// TestSumsGoOnInOrder holds the processor to what makes outputs independent of where
-// pages, windows and chunks cut the positions: a pair's upper product is added first, with a
-// rounding of its own, and a number alone changes nothing else.
+// TestSumsGoOnInOrder checks on the processor what makes outputs independent of the cuts by
+// pages, windows and chunks: a pair's upper product is added first, with a rounding of its
+// own, and a number alone changes nothing else.
 func TestSumsGoOnInOrder(t *testing.T) {
 	skipWithout(t)
 	r := rand.New(rand.NewPCG(1, 2))

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// seen makes what readWords reads of use, so that the compiler keeps it.
+// seen takes the result of readWords, so that the compiler keeps the reads.
 var seen atomic.Uint64
 
 // readWords is the read loop of processors without another; four chains of

@@ -9,9 +9,9 @@ import (
 	"github.com/forebay-io/forebay/kernels/kerneltest"
 )
 
-// TestRoundingSetsAgree: of rounded activations the sets sum a block's integers exactly
-// and do the same floating point operations in the same order, so their products are the
-// same bits.
+// TestRoundingSetsAgree: with rounded activations the sets sum a block's integers exactly and
+// do the same floating-point operations in the same order, so their products have the same
+// bits.
 func TestRoundingSetsAgree(t *testing.T) {
 	var sets []*kernels.Set
 	for _, s := range kernels.Sets() {
@@ -31,7 +31,7 @@ func TestRoundingSetsAgree(t *testing.T) {
 			rows, cols, n := 1+r.IntN(70), (1+r.IntN(3))*256, 1+r.IntN(40)
 			raw, x := kerneltest.Weights(r, typ, rows*cols), make([]float32, n*cols)
 			for i := range x {
-				x[i] = float32(r.NormFloat64() * math.Exp2(8*r.Float64())) // all of 16 bits
+				x[i] = float32(r.NormFloat64() * math.Exp2(8*r.Float64())) // outliers too
 			}
 			want := make([]float32, n*rows)
 			sets[0].MatMul(want, rows, sets[0].Pack(typ, rows, cols, raw), sets[0].Input(x), n, 0, rows)

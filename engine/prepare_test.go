@@ -237,7 +237,7 @@ func TestLaterTurnsHaveTheIDsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// countdown is a context that ends after so many looks at it.
+// countdown is a context that ends after a number of calls of Err.
 type countdown struct {
 	context.Context
 	left atomic.Int64

@@ -262,7 +262,8 @@ func checkGreedy(t *testing.T, m *Model, ref *reference) {
 	}
 }
 
-// TestAttentionRoundsBesideBlocks: what float32 logits are asked of, and what chooses experts, is not rounded.
+// TestAttentionRoundsBesideBlocks: attention is not rounded beside float32 matrices,
+// nor in mixtures, where it would choose experts.
 func TestAttentionRoundsBesideBlocks(t *testing.T) {
 	team := newTeam(t, 1)
 	rounding := 0

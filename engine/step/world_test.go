@@ -9,7 +9,7 @@ import (
 	"github.com/forebay-io/forebay/internal/cost"
 )
 
-// world is candidates that go on: a prefill becomes a decode of so many tokens.
+// world is candidates over many steps: a prefill becomes a decode of some tokens.
 type world struct {
 	Composer
 	cost       cost.Cost

@@ -86,7 +86,7 @@ func mapKey(k reflect.Value) string {
 // read the state, in all states that random plays come to.
 func TestLookingChangesNothing(t *testing.T) {
 	starts, interrupts, lates := 0, 0, 0
-	for seed := range uint64(8) {
+	for seed := range uint64(5) {
 		p := newPlay(t, seed, Config{RunningSequencesMax: 3 + int(seed%9), WaitingRequestsMax: 40, LongPrefill: 300 * time.Millisecond, Quantum: 50 * time.Millisecond, Classes: []Class{
 			{Name: "offline", Window: time.Second}, {Name: "batch", FirstTokenGoal: 3 * time.Second, Late: "refuse"},
 		}})
@@ -116,14 +116,14 @@ func TestLookingChangesNothing(t *testing.T) {
 			}
 			unchanged("forecast")
 		}
-		for range 300 {
+		for range 200 {
 			p.randomTurn()
 			p.look()
 			p.showsNothingNew(t)
 		}
 	}
 	t.Logf("%d starts, %d interruptions, %d late", starts, interrupts, lates)
-	if starts < 100 || interrupts < 100 || lates < 10 {
+	if starts < 50 || interrupts < 50 || lates < 50 {
 		t.Errorf("the plays were idle: %d starts, %d interruptions, %d late", starts, interrupts, lates)
 	}
 }

@@ -173,10 +173,10 @@ func TestTenThousandEnds(t *testing.T) {
 			t.Errorf("nothing ended as %s: %v", o, outcomes)
 		}
 	}
-	for _, v := range r.kept.List(capture.Filter{}) {
+	for _, v := range r.kept.List() {
 		checkView(t, v)
 	}
-	if len(r.kept.List(capture.Filter{Running: true})) != 0 || len(r.gw.running()) != 0 {
+	if len(r.gw.running()) != 0 {
 		t.Error("some still run")
 	}
 }
@@ -370,7 +370,7 @@ func TestTextsAreNowhere(t *testing.T) {
 	r.do("POST", "/v1/chat/completions", strings.Replace(body, `"stream":true`, `"n":-1`, 1), "X-Forebay-Capture", "1")
 	r.settled()
 	where := map[string]string{}
-	for i, v := range r.kept.List(capture.Filter{}) {
+	for i, v := range r.kept.List() {
 		b, _ := json.Marshal(v)
 		where[fmt.Sprint("view ", i)], where[fmt.Sprint("trace ", i)] = string(b), string(v.Trace())
 		for _, page := range []string{"/debug/requests/" + v.ID, "/debug/requests/" + v.ID + "?format=json"} {

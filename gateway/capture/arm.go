@@ -9,9 +9,9 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// arm records the single kernel launches of the steps that follow a request which
-// missed a goal, because the next request is often slow for the same reason. One
-// recording runs at a time, and two begin at least ArmInterval apart.
+// arm takes a launch trace of the steps that follow a request which missed a goal,
+// because the next request is often slow for the same reason. One trace is taken at a
+// time, and two begin at least ArmInterval apart.
 type arm struct {
 	steps int
 	every time.Duration
@@ -26,16 +26,16 @@ type arm struct {
 	running sync.WaitGroup // grows under mu and before ctx ends
 }
 
-// armed are the launches recorded after the request with that id.
+// armed is the launch trace taken after the request with that id.
 type armed struct {
 	id    string
 	trace []byte
 }
 
 const (
-	// armedKept is how many recordings are kept, each of at most 10 MB.
+	// armedKept is how many launch traces are kept, each of at most 10 MB.
 	armedKept = 4
-	// armedLimit is the longest time of a recording.
+	// armedLimit is the longest time for one of them.
 	armedLimit = 10 * time.Second
 )
 
@@ -45,7 +45,7 @@ func newArm(cfg *Config) *arm {
 	return a
 }
 
-// after begins a recording after the request with that id, unless one ran lately.
+// after begins a launch trace after the request with that id, unless one began lately.
 func (a *arm) after(id string, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +61,7 @@ func (a *arm) take(id string, engine wire.LaunchTracer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.armed = false
-	if err != nil || len(c.Launches) == 0 { // an operator is recording, or no steps ran
+	if err != nil || len(c.Launches) == 0 { // an operator takes one, or no steps ran
 		return
 	}
 	if len(a.taken) == armedKept {
@@ -70,7 +70,7 @@ func (a *arm) take(id string, engine wire.LaunchTracer) {
 	a.taken = append(a.taken, armed{id, LaunchTrace(c)})
 }
 
-// close ends a running recording.
+// close ends a launch trace that is being taken.
 func (a *arm) close() {
 	a.mu.Lock()
 	a.stop()
@@ -78,7 +78,7 @@ func (a *arm) close() {
 	a.running.Wait()
 }
 
-// Arm makes the Store record launches of the engine's steps after a request that
+// Arm makes the Store take launch traces of the engine's steps after requests that
 // missed a goal, as the configuration says. Call it once, before the first request.
 func (s *Store) Arm(engine wire.LaunchTracer) {
 	if s == nil {
@@ -89,8 +89,8 @@ func (s *Store) Arm(engine wire.LaunchTracer) {
 	s.arm.engine = engine
 }
 
-// Launches returns the launches recorded after the request with that id, or the last
-// recording for "", in the form of LaunchTrace; nil for none.
+// Launches returns the launch trace taken after the request with that id, or the last
+// one for "", in the form of LaunchTrace; nil for none.
 func (s *Store) Launches(id string) []byte {
 	if s == nil {
 		return nil

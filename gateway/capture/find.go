@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/gateway/spans"
-	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -57,60 +56,22 @@ func (s *Store) Has(id string) bool {
 	return s.full.find(id) != nil || s.brief.find(id) != nil
 }
 
-// Filter selects requests; its zero value selects all kept requests.
-type Filter struct {
-	Running bool // running requests instead of kept ones
-	Slow    bool // over a goal of their class, or unusual
-	Failed  bool // no complete answer: failed, refused, or left by their client
-	Class   string
-	Tenant  string
-	Model   string
-	Since   time.Time
-	Limit   int // 0 is no limit
-}
-
-// admits tells whether v passes the filter.
-func (f *Filter) admits(v *View) bool {
-	switch {
-	case f.Class != "" && v.Class != f.Class, f.Tenant != "" && v.Tenant != f.Tenant, f.Model != "" && v.Model != f.Model, v.Arrived.Before(f.Since):
-		return false
-	case f.Slow && len(v.Broken) == 0 && !slices.ContainsFunc(v.Reasons, func(name string) bool {
-		return name == reasonNames[reasonUnusual.first()] || name == reasonNames[reasonHung.first()]
-	}):
-		return false
-	case f.Failed && (v.Outcome == telemetry.OK.String() || v.Running):
-		return false
-	}
-	return true
-}
-
-// List returns the requests that pass the filter, the newest first, each without
-// its steps. The Views must not be changed.
-func (s *Store) List(f Filter) []*View {
+// List returns all kept requests, the newest first, each without its steps. The
+// Views must not be changed.
+func (s *Store) List() []*View {
 	if s == nil {
 		return nil
 	}
-	var all []*kept
-	if f.Running {
-		now := wire.Monotonic()
-		for _, r := range s.runningRecords() {
-			all = append(all, s.build(&r, 0, true, now))
-		}
-	} else {
-		s.flush()
-		s.mu.Lock()
-		all = slices.Concat(s.full.ring, s.brief.ring)
-		s.mu.Unlock()
-	}
-	var views []*View
+	s.flush()
+	s.mu.Lock()
+	all := slices.Concat(s.full.ring, s.brief.ring)
+	s.mu.Unlock()
+	views := make([]*View, 0, len(all))
 	for _, k := range all {
-		if k != nil && f.admits(k.view) {
+		if k != nil {
 			views = append(views, k.view)
 		}
 	}
 	slices.SortStableFunc(views, func(a, b *View) int { return cmp.Or(b.Arrived.Compare(a.Arrived), cmp.Compare(a.ID, b.ID)) })
-	if f.Limit > 0 && len(views) > f.Limit {
-		views = views[:f.Limit]
-	}
 	return views
 }

@@ -160,37 +160,37 @@ const unknownID = "unknown"
 // requestRing names the requests of the last generations.
 type requestRing struct {
 	mu   sync.Mutex
-	ring [requestsNamed]Requester // by serial
+	ring [requestsNamed]requester // by serial
 }
 
 // requestsNamed is far more than the steps in the ring have, unless requests are
 // tiny.
 const requestsNamed = 1 << 14
 
-// Requester says which request a generation belongs to.
-type Requester struct {
-	Serial                      uint64
-	ID, ClientID, Tenant, Class string
+// requester says which request a generation belongs to.
+type requester struct {
+	serial                      uint64
+	id, clientID, tenant, class string
 }
 
-func (g *requestRing) put(q Requester) {
+func (g *requestRing) put(q requester) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ring[q.Serial%requestsNamed] = q
+	g.ring[q.serial%requestsNamed] = q
 }
 
 // named is find, with an ID for requests whose names were overwritten.
-func (g *requestRing) named(serial uint64) Requester {
+func (g *requestRing) named(serial uint64) requester {
 	q, ok := g.find(serial)
 	if !ok {
-		q.ID = unknownID
+		q.id = unknownID
 	}
 	return q
 }
 
-func (g *requestRing) find(serial uint64) (Requester, bool) {
+func (g *requestRing) find(serial uint64) (requester, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.ring[serial%requestsNamed]
-	return q, serial != 0 && q.Serial == serial
+	return q, serial != 0 && q.serial == serial
 }

@@ -16,7 +16,7 @@ type account struct {
 	life    *life
 	within  scope
 	causes  causes    // of the time within the scope
-	culprit Requester // of a brief view: the largest other request in the slowest step
+	culprit requester // of a brief view: the largest other request in the slowest step
 	running bool
 }
 
@@ -149,10 +149,10 @@ func (a *account) others(kind string, work func(*NeighbourView) int) string {
 
 // slowest names the culprit, if it is known.
 func (a *account) slowest() string {
-	if a.culprit.ID == "" {
+	if a.culprit.id == "" {
 		return ""
 	}
-	return ", in the slowest step " + name(&NeighbourView{ID: a.culprit.ID, ClientID: a.culprit.ClientID, Tenant: a.culprit.Tenant})
+	return ", in the slowest step " + name(&NeighbourView{ID: a.culprit.id, ClientID: a.culprit.clientID, Tenant: a.culprit.tenant})
 }
 
 // mostTo names the request that took most of the engine meanwhile.

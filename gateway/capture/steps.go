@@ -278,15 +278,15 @@ func (w *witness) neighbourViews(names *requestRing) (list []NeighbourView, more
 	own := map[string]int64{}
 	for serial, n := range w.neighbours {
 		q := names.named(serial)
-		v := byID[q.ID]
+		v := byID[q.id]
 		if v == nil {
-			v = &NeighbourView{ID: q.ID, ClientID: q.ClientID, Tenant: q.Tenant, Class: q.Class}
-			byID[q.ID] = v
+			v = &NeighbourView{ID: q.id, ClientID: q.clientID, Tenant: q.tenant, Class: q.class}
+			byID[q.id] = v
 		}
 		v.Steps = max(v.Steps, n.steps) // prompts of one request share their steps
 		v.PrefillTokens += n.prefill
 		v.DecodeTokens += n.decode
-		own[q.ID] += n.own
+		own[q.id] += n.own
 	}
 	for id, v := range byID {
 		v.MS = ms(own[id])
@@ -304,7 +304,7 @@ func (w *witness) shown(names *requestRing) (list []step, more int) {
 	for i := range kept {
 		s := &kept[i]
 		if s.largest != 0 {
-			s.Largest = names.named(s.largest).ID
+			s.Largest = names.named(s.largest).id
 		}
 		for class, k := range s.kernels {
 			if k.Count > 0 && int64(k.Total)*50 >= s.Ended-s.Began {

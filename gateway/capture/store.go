@@ -126,16 +126,8 @@ func (s *Store) Started(r *telemetry.Record) {
 		return
 	}
 	for i := range uint64(max(1, r.Prompts)) {
-		s.requests.put(Requester{r.Serial + i, r.ID, r.ClientID, r.Tenant, r.Class})
+		s.requests.put(requester{r.Serial + i, r.ID, r.ClientID, r.Tenant, r.Class})
 	}
-}
-
-// Requester returns the request that a recent generation belongs to.
-func (s *Store) Requester(serial uint64) (Requester, bool) {
-	if s == nil {
-		return Requester{}, false
-	}
-	return s.requests.find(serial)
 }
 
 // Offer decides whether r, which has ended, is kept, and reports it. It never

@@ -51,8 +51,8 @@ type Kept interface {
 	Find(name string) *capture.View
 	// Trees returns the spans of the request that Find returns; nil for none.
 	Trees(name string, names spans.Names) []spans.Tree
-	// List returns those that pass the filter, newest first, without their steps.
-	List(capture.Filter) []*capture.View
+	// List returns the kept requests, newest first, without their steps.
+	List() []*capture.View
 	// Launches returns the file of the launches recorded after the request of
 	// that id, or the last file for ""; nil for none.
 	Launches(id string) []byte

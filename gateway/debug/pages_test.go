@@ -25,7 +25,7 @@ import (
 // keptViews is a Kept of a list, newest first.
 type keptViews []*capture.View
 
-func (k keptViews) List(capture.Filter) []*capture.View { return k }
+func (k keptViews) List() []*capture.View { return k }
 
 func (k keptViews) Launches(string) []byte { return nil }
 

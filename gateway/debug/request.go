@@ -60,7 +60,7 @@ func (p *Pages) find(id string) (*capture.View, error) {
 			return liveView(&r), nil
 		}
 	}
-	for _, v := range p.Kept.List(capture.Filter{}) {
+	for _, v := range p.Kept.List() {
 		if sameRequest(id, v.ID, v.ClientID, v.TraceID) {
 			if whole := p.Kept.Find(v.ID); whole != nil { // a list has no steps
 				return whole, nil

@@ -144,7 +144,7 @@ func (p *Pages) requestsPage(filter requestFilter) *RequestsPage {
 			*list = append(*list, r)
 		}
 	}
-	for _, r := range endedRequests(records, p.Kept.List(capture.Filter{})) {
+	for _, r := range endedRequests(records, p.Kept.List()) {
 		if !filter.ended(&r) {
 			continue
 		}

@@ -75,6 +75,24 @@ func head(t *testing.T, c net.Conn, br *bufio.Reader, request string) string {
 	}
 }
 
+// waitClosed waits until the server has closed every connection: one that the
+// client has left still counts for a while.
+func waitClosed(t *testing.T, s *Server) {
+	t.Helper()
+	l := s.listeners[0]
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		l.mu.Lock()
+		n := len(l.conns)
+		l.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are not closed", n)
+		}
+	}
+}
+
 const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 // A handler may leave its watch to the server.
@@ -88,21 +106,11 @@ func TestNothingIsWatchedBetweenRequests(t *testing.T) {
 		head(t, c, br, get)
 	}
 	c.Close()
-	l := s.listeners[0]
-	for range 100 {
-		l.mu.Lock()
-		n := len(l.conns)
-		l.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("the connection is not closed")
+	waitClosed(t, s)
 }
 
 func TestWhyARequestIsNotRead(t *testing.T) {
-	_, p, address := serving(t, limits, func(r Request) { r.Answer(200, "text/plain", nil) })
+	s, p, address := serving(t, limits, func(r Request) { r.Answer(200, "text/plain", nil) })
 	for request, want := range map[string]Why{
 		"junk\r\n\r\n": Malformed,
 		"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 5000) + "\r\n\r\n":          HeaderTooLarge,
@@ -113,12 +121,13 @@ func TestWhyARequestIsNotRead(t *testing.T) {
 	} {
 		c, br := dial(t, address)
 		if got := head(t, c, br, request); !strings.HasPrefix(got, "HTTP/1.1 400") || !strings.Contains(got, "Connection: close") {
-			t.Errorf("%.60q: %q", request, got)
+			t.Fatalf("%.60q: %q", request, got)
 		}
 		if why := <-p.why; why != want {
 			t.Errorf("%.60q: %d, want %d", request, why, want)
 		}
 		c.Close()
+		waitClosed(t, s)
 	}
 }
 

@@ -219,7 +219,7 @@ type View struct {
 	Lengths LengthView
 }
 
-// LengthView is how good the length model was of late.
+// LengthView is how good the length model was recently.
 type LengthView struct {
 	// PairAccuracy is how often, of two answers, the one expected to be longer was
 	// longer.

@@ -40,7 +40,7 @@ type forecast struct {
 	// lane has the engine to itself only after it.
 	shortBacklog time.Duration
 	// overtaking is the share of time that short requests which are still to
-	// arrive will take from the long lane: as much as of late.
+	// arrive will take from the long lane: as much as recently.
 	overtaking float64
 	// underWay are the long prefills that the engine has begun, in order.
 	underWay []underWay
@@ -99,7 +99,7 @@ func (s *Scheduler) forecast(level int) forecast {
 
 // rate is the part of the engine's time that a level's prefill gets: what
 // decoding beside it leaves, less the floors of less urgent classes and what
-// more urgent levels have used of late, but never less than its own floors.
+// more urgent levels have used recently, but never less than its own floors.
 func (s *Scheduler) rate(level int) float64 {
 	v := &s.engine
 	load := cost.Load{PrefillTokens: s.chunkTokens()}

@@ -12,7 +12,7 @@ import (
 const pageTokensMax = 256
 
 // Hasher computes the hashes by which blocks are found. It is a value that
-// depends on its inputs alone: whoever knows the space and the page size of an
+// depends on its inputs alone: a process that knows the space and the page size of an
 // engine computes the engine's own hashes, on any machine.
 //
 //	root = hash of the salt, seeded by the space

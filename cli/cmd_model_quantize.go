@@ -91,7 +91,7 @@ func (c *console) writeModel(ctx context.Context, path string, f *gguf.File, rep
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	defer func() {
 		if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
-			failed.Path = path // the temporary name says nothing to whoever gave this one
+			failed.Path = path // the user knows this name, not the temporary one
 		}
 	}()
 	if err != nil {

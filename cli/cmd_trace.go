@@ -30,7 +30,7 @@ func addTraceFilter(set *flag.FlagSet) traceFilter {
 		class: set.String("class", "", "only of this class"), tenant: set.String("tenant", "", "only of this tenant"),
 		outcome: set.String("outcome", "", "only those that ended so, such as ok or client_gone"),
 		reason:  set.String("reason", "", "only those kept for this reason, or that missed this goal"),
-		leastMS: set.Float64("min-ms", 0, "only those that took at least so many milliseconds"),
+		leastMS: set.Float64("min-ms", 0, "only requests that took at least this many milliseconds"),
 		slow:    set.Bool("slow", false, "only those that were slow"), failed: set.Bool("failed", false, "only those that failed"),
 	}
 }

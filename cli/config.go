@@ -77,7 +77,7 @@ const adminOff = "off"
 type LogConfig struct {
 	Level    string `yaml:"level" default:"info" oneof:"debug info warn error" help:"Least level of the log lines on standard error."`
 	Format   string `yaml:"format" default:"text" oneof:"text json" help:"Form of the log lines on standard error; the access log has its own, telemetry.log_format."`
-	LinesMax int    `yaml:"lines_max" default:"4096" range:"1..1048576" help:"Lines of each output that wait for whoever reads it; more are dropped and counted."`
+	LinesMax int    `yaml:"lines_max" default:"4096" range:"1..1048576" help:"Log lines of each output that wait for a slow reader; more are dropped and counted."`
 }
 
 // shortFlags maps short flags to their settings.

@@ -11,7 +11,7 @@ import (
 // hide the others. It is not safe for concurrent use.
 type quota struct {
 	rate, burst float64
-	every       int // one in so many is a baseline
+	every       int // one request in this many is a baseline
 
 	classes map[string]*classQuota
 	number  uint64 // dispatched requests

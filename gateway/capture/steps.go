@@ -232,7 +232,7 @@ func (w *witness) sumKernels(s *seenStep) {
 	}
 }
 
-// thin returns at most so many of the steps, in order: half of them have the
+// thin returns at most a given number of the steps, in order: half of them have the
 // longest waits, the others lie at even distances. more counts the others.
 func thin[S any](steps []S, most int, waited func(*S) int64) (kept []S, more int) {
 	if len(steps) <= most {

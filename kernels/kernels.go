@@ -18,9 +18,9 @@ type Set struct {
 	// quantised weights.
 	InAssembly func(t Type) bool
 
-	// ManyRows names what multiplies RowTile rows of activations and more where a set has two
-	// ways to do so, and Alternative is the same set with the other way: the same name, layout
-	// and bits. Faster times both. Other sets have neither.
+	// ManyRows names the way in which a set multiplies RowTile and more rows of activations, if
+	// it has two ways. Alternative is then the same set with the other way: the same name,
+	// layout and bits. Faster times both. Other sets have neither.
 	ManyRows    string
 	Alternative *Set
 
@@ -107,11 +107,11 @@ const PeakLen = ref.PeakLen
 // Peaks is how many peaks n numbers have.
 func Peaks(n int) int { return (n + PeakLen - 1) / PeakLen }
 
-// Input is the activations of a matrix product, row by row: as numbers, and as the blocks
-// that Round made of them.
+// Input holds the activations of a matrix product, row by row: as numbers, and as the blocks
+// that Round makes of them.
 type Input struct {
 	Numbers []float32
-	Blocks  []Block // may be nil where Numbers are read
+	Blocks  []Block // may be nil if MatMul reads Numbers
 }
 
 // Input makes the input from rows of numbers, and rounds them where the set does: then a
@@ -140,7 +140,7 @@ func ParseKVType(name string) (KVType, error) { return ref.ParseKVType(name) }
 // KVLayout is the layout of keys and values in a layer's two pools.
 type KVLayout = ref.KVLayout
 
-// KVSlack is the number of bytes of a pool behind its last page.
+// KVSlack is the number of bytes of a pool after its last page.
 const KVSlack = ref.KVSlack
 
 // RowTile is the granularity of MatMul's row ranges in every set.

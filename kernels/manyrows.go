@@ -7,8 +7,8 @@ import (
 
 // This file decides between two ways to multiply many rows that give the same bits.
 
-// withManyRows is s, whose products of many rows are called way, beside other: the same
-// operations with the same bits, where those products are called otherWay.
+// withManyRows returns s with other as its Alternative. Both have the same operations and
+// bits, and multiply many rows in different ways: s by way, other by otherWay.
 func (s *Set) withManyRows(way string, other *Set, otherWay string) *Set {
 	with, alternative := *s, *other
 	alternative.Name = s.Name
@@ -17,9 +17,9 @@ func (s *Set) withManyRows(way string, other *Set, otherWay string) *Set {
 	return &with
 }
 
-// Faster times the products of many rows of s and of its Alternative with weights of type t,
-// on the caller's thread, and gives the set whose are faster. It takes a few milliseconds. A
-// set without an Alternative, or whose MatMul rounds nothing for t, is given back untimed.
+// Faster returns s or its Alternative, whichever multiplies many rows with weights of type t
+// faster. It times both on the caller's thread, for a few milliseconds. It returns s without
+// timing if s has no Alternative, or if MatMul rounds nothing for t.
 func (s *Set) Faster(t Type) *Set {
 	if s.Alternative == nil || s.Round == nil || t.BlockLen() == 1 {
 		return s
@@ -33,8 +33,8 @@ func (s *Set) Faster(t Type) *Set {
 	return s.Alternative
 }
 
-// race runs a and b by turns, so that what disturbs the machine disturbs both, and gives the
-// times of each. What they take the first time, from cold caches, does not count.
+// race runs a and b in turns, so that a disturbance of the machine affects both, and returns
+// the times of each. The first run of each, with cold caches, does not count.
 func race(turns int, a, b func()) (timesA, timesB []time.Duration) {
 	a()
 	b()
@@ -50,17 +50,17 @@ func timed(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// faster reports whether the median of a is below that of b. A median does not follow the
-// outliers of a machine that does other work.
+// faster reports whether the median of a is below that of b. Medians ignore the outliers that
+// other work on the machine causes.
 func faster(a, b []time.Duration) bool { return median(a) < median(b) }
 
-// median is the middle one, or of an even number the lower of the middle two.
+// median returns the middle value, or the lower of the two middle values.
 func median(times []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(times))
 	return sorted[(len(sorted)-1)/2]
 }
 
-// trial is a product of numbers that mean nothing, the same in each process.
+// trial is a product of pseudo-random numbers, the same in each process.
 type trial struct {
 	t             Type
 	rows, cols, n int
@@ -88,7 +88,7 @@ func (p *trial) run(s *Set) []float32 {
 	return dst
 }
 
-// product is a function that computes the product with a set, and nothing else.
+// product returns a function that computes the product with a set and does nothing else.
 func (p *trial) product(s *Set) func() {
 	dst, m, x := make([]float32, p.n*p.rows), s.Pack(p.t, p.rows, p.cols, p.raw), s.Input(p.x)
 	return func() { s.MatMul(dst, p.rows, m, x, p.n, 0, p.rows) }

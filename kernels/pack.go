@@ -1,8 +1,8 @@
 package kernels
 
-// image is how a type lies in the tiles of the vector sets: bytes for each row of columns
-// columns. row makes one row's bytes from a stored block, in the order of the fields; where
-// it is nil, the block is in that order already. The fields then interleave the bytes of
+// image is the layout of a type in the tiles of the vector sets: bytes for each row of
+// columns columns. row makes one row's bytes from a stored block, in the order of the fields;
+// it is nil if the block has that order already. The fields then interleave the bytes of
 // sixteen rows.
 type image struct {
 	columns, bytes int
@@ -11,7 +11,8 @@ type image struct {
 	block          []field // for every 32 columns
 }
 
-// field is some bytes of a row, with the function that lays those of 16 rows into a tile.
+// field is a group of bytes of a row, with the function that writes the groups of 16 rows to
+// a tile.
 type field struct {
 	bytes int
 	lay   func(dst []byte, rows *tileRows, at, n int)

@@ -5,12 +5,12 @@ import "math"
 // floatProduct multiplies up to two vectors of weight rows with some rows of float32 activations.
 type floatProduct func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)
 
-// vector is what an assembly package offers, by the names it has there.
+// vector holds the functions of an assembly package, under their names there.
 type vector struct {
 	name     string
 	lanes    int                   // of a vector: a product takes two vectors of weight rows
 	rowsMax  int                   // activation rows that a product takes at once
-	products map[Type]floatProduct // types that are not here are computed as ref does
+	products map[Type]floatProduct // other types are computed as in ref
 
 	add        func(dst, x []float32)
 	siLUMul    func(dst, gate, up []float32)
@@ -38,7 +38,7 @@ type cached struct {
 	accumulate func(out *float32, dim, rows int, v *byte, p *float32, pStride, count int, ahead *byte)
 }
 
-// withPairs is s, whose loops are v, with the attention of p.
+// withPairs returns s, a set made from v, with the attention of p.
 func (s *Set) withPairs(name string, v *vector, p *bfloatPairs) *Set {
 	with, own := *s, *v
 	own.pairs = p
@@ -90,8 +90,8 @@ func (v *vector) pack(t Type, rows, cols int, raw []byte) *Matrix {
 	return floatTiles.pack(t, rows, cols, raw)
 }
 
-// multiply walks over two vectors of weight rows at a time, which stay in the
-// cache for all activations.
+// multiply takes two vectors of weight rows at a time, which stay in the cache for all
+// activations.
 func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, in Input, n, r0, r1 int) {
 	product := v.products[m.Type]
 	if product == nil {

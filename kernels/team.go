@@ -20,7 +20,7 @@ const (
 // of Run is worker 0; the others are goroutines that belong to the Team until
 // Close. Waiting is spin, then park. A Team serves one Run at a time.
 type Team struct {
-	rounds  int // fixed at construction
+	rounds  int // of spinning; fixed at construction
 	members []member
 	ended   sync.WaitGroup
 
@@ -79,7 +79,7 @@ func (t *Team) start(fn func(worker int)) {
 	}
 }
 
-// finish waits for the other workers and raises what went wrong in them.
+// finish waits for the other workers and raises their first panic.
 func (t *Team) finish() {
 	t.caller.wait(t.rounds, func() bool { return t.pending.Load() == 0 })
 	t.fn = nil
@@ -98,7 +98,7 @@ func (t *Team) Close() {
 	t.ended.Wait()
 }
 
-// work is the life of one worker.
+// work is the loop of one worker.
 func (t *Team) work(worker int) {
 	g := &t.members[worker-1].gate
 	for seen := uint32(0); ; seen++ {
@@ -133,8 +133,8 @@ type gate struct {
 
 func (g *gate) init() { g.wake = make(chan struct{}, 1) }
 
-// wait returns when ready does. The condition is looked at again after parked is
-// set and open looks at parked after the condition is true, so no wake-up is lost.
+// wait returns when ready returns true. It checks ready again after it has set parked, and
+// open checks parked after the condition is true, so no wake-up is lost.
 func (g *gate) wait(rounds int, ready func() bool) {
 	for range rounds {
 		for range spinLoads {

@@ -1,12 +1,12 @@
-// Package httpd is the server side of HTTP/1: fasthttp, and all that works
-// around it. Nothing outside this package sees a type of fasthttp's.
+// Package httpd is the server side of HTTP/1: fasthttp, and the work around its
+// gaps. No code outside this package sees a type of fasthttp.
 //
 // A Server calls its Handler for every request. Small answers are made with
 // Request.Answer and leave by fasthttp when the handler returns; generated text
 // leaves by an Output, which writes to the connection itself, so that the
 // caller knows when each byte has left and what a slow reader holds up.
 //
-// What fasthttp does not do, and where it is done here:
+// What fasthttp does not do, and where this package does it:
 //
 //   - tell a handler that its client has left: an epoll goroutine watches the
 //     connections (watch_linux.go, Request.Watch);
@@ -20,7 +20,7 @@
 //
 // Non-goals: TLS, HTTP/2, routes, and what an answer says.
 //
-// Who owns what: New starts the watcher, Serve runs until Stop, and Close ends
-// the watcher. A Request and all that it returns are valid until its handler
-// returns, TakeBody's bytes excepted.
+// Ownership: New starts the watcher, Serve runs until Stop, and Close ends the
+// watcher. A Request and everything it returns are valid until its handler
+// returns, except the bytes of TakeBody.
 package httpd

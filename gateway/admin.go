@@ -83,7 +83,7 @@ func (p *adminPages) Expect(c httpd.Request) (proceed bool) {
 	return false
 }
 
-// Unread implements httpd.Handler. What is no request leaves a record here too.
+// Unread implements httpd.Handler. A request that cannot be read is recorded here too.
 func (p *adminPages) Unread(c httpd.Request, why httpd.Why) { p.g.unread(c, why) }
 
 // Full implements httpd.Handler.

@@ -23,7 +23,7 @@ const classes = [
   ["waiting", (c) => c.waiting, "n"],
   ["running", (c) => c.running, "n"],
   ["held", (c) => Math.ceil(c.waiting_bytes / 1024) + " KiB", "n"],
-  ["share, last minute", (c) => percent(c.share), "n"],
+  ["share, last 30 s", (c) => percent(c.share), "n"],
   ["backlog", (c) => time(c.backlog_ms), "n"],
   ["refused", (c) => c.refused, "n"],
   ["demoted", (c) => c.demoted, "n"],
@@ -36,7 +36,7 @@ const tenants = [
   ["waiting", (t) => t.waiting, "n"],
   ["running", (t) => t.running, "n"],
   ["deficit", (t) => time(t.deficit_ms), "n"],
-  ["served, last minute", (t) => time(t.served_ms), "n"],
+  ["served, last 30 s", (t) => time(t.served_ms), "n"],
 ];
 
 const lane = (r) => (r.long ? "long" : "short");

@@ -9,7 +9,9 @@ package spanstest
 
 import (
 	"context"
+	"errors"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,12 +66,30 @@ type Link struct {
 // New starts a receiver on free loopback ports and stops it with the test.
 func New(t testing.TB) *Collector {
 	t.Helper()
-	return Listen(t, freeAddress(t), freeAddress(t))
+	for {
+		grpc, http := freeAddresses(t)
+		c, err := start(t, grpc, http)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue // another connection took the port meanwhile
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
 }
 
 // Listen starts a receiver on two addresses, each host:port.
 func Listen(t testing.TB, grpc, http string) *Collector {
 	t.Helper()
+	c, err := start(t, grpc, http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func start(t testing.TB, grpc, http string) (*Collector, error) {
 	c := &Collector{GRPC: "grpc://" + grpc, HTTP: "http://" + http}
 	factory := otlpreceiver.NewFactory()
 	cfg := factory.CreateDefaultConfig()
@@ -77,27 +97,33 @@ func Listen(t testing.TB, grpc, http string) *Collector {
 		"grpc": map[string]any{"endpoint": grpc}, "http": map[string]any{"endpoint": http},
 	}})
 	if err := text.Unmarshal(cfg); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	r, err := factory.CreateTraces(context.Background(), receivertest.NewNopSettings(factory.Type()), cfg, &c.sink)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := r.Start(context.Background(), componenttest.NewNopHost()); err != nil {
-		t.Fatal(err)
+		_ = r.Shutdown(context.Background()) // one of its two servers may run
+		return nil, err
 	}
 	t.Cleanup(func() { r.Shutdown(context.Background()) })
-	return c
+	return c, nil
 }
 
-func freeAddress(t testing.TB) string {
+// freeAddresses returns two addresses that were free a moment ago.
+func freeAddresses(t testing.TB) (grpc, http string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var addresses [2]string
+	for i := range addresses {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		addresses[i] = ln.Addr().String()
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return addresses[0], addresses[1]
 }
 
 // Wait returns the spans that have arrived as soon as there are n or more.

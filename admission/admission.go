@@ -56,6 +56,8 @@ type Demand struct {
 	PromptTokens   int
 	UncachedTokens int
 	DecodeTokens   int
+	// Age is how long ago the request came. Its goal counts from there.
+	Age time.Duration
 	// Bytes is the memory that the request holds while it waits.
 	Bytes int
 	// Blocks are the hashes of the first prompt's full blocks of BlockTokens each.
@@ -80,8 +82,8 @@ type Report struct {
 	At time.Duration
 	// Cost is the engine's own model of its steps.
 	Cost cost.Cost
-	// StepTokensMax is the most tokens of one step.
-	StepTokensMax int
+	// Room is the rule for the prefill of a step.
+	Room cost.Room
 	// KVTokens is how many tokens the page pool holds, KVUsed how many of them
 	// sequences use.
 	KVTokens, KVUsed int
@@ -165,14 +167,15 @@ const (
 	TooLarge     Reason = iota // can never fit: sequences, memory, or the class's token limits
 	QueueFull                  // no place to wait
 	TimedOut                   // waited as long as allowed
-	Late                       // it would miss its goal, or make another miss its own
+	Late                       // on arrival: it would miss its goal, or make another miss its own
+	Revoked                    // while it waited: it would miss its goal after all, since the engine became slower
 	PastDeadline               // the client's own deadline has passed, or cannot be met
 	Overloaded                 // shed on the last rung of the overload ladder
 	RetryBudget                // too many retries of this tenant
 	ClassClosed                // its class takes no requests: its operator drains it
 )
 
-var reasonNames = [...]string{"too_large", "queue_full", "timed_out", "late", "past_deadline", "overloaded", "retry_budget", "class_closed"}
+var reasonNames = [...]string{"too_large", "queue_full", "timed_out", "late", "revoked", "past_deadline", "overloaded", "retry_budget", "class_closed"}
 
 // String returns the reason's stable name.
 func (r Reason) String() string { return reasonNames[r] }

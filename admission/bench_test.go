@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // fullScheduler has requests of 50 tenants waiting, which can all keep their goals,
@@ -19,7 +21,7 @@ func fullScheduler(tb testing.TB, waiting int) (*Scheduler, *rand.Rand, time.Dur
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	now := time.Second
-	s.Report(Report{Up: true, At: now, Cost: testCost, StepTokensMax: 512, KVTokens: 1 << 20}, now)
+	s.Report(Report{Up: true, At: now, Cost: testCost, Room: cost.Room{TokensMax: 512}, KVTokens: 1 << 20}, now)
 	for range waiting {
 		now += time.Millisecond
 		if _, refusal := s.Arrive(benchDemand(rnd), now); refusal != nil {
@@ -60,7 +62,7 @@ func BenchmarkDecision(b *testing.B) {
 }
 
 func decide(tb testing.TB, s *Scheduler, rnd *rand.Rand, now time.Duration) {
-	s.Report(Report{Up: true, At: now, Cost: testCost, StepTokensMax: 512, KVTokens: 1 << 20}, now)
+	s.Report(Report{Up: true, At: now, Cost: testCost, Room: cost.Room{TokensMax: 512}, KVTokens: 1 << 20}, now)
 	if _, refusal := s.Arrive(benchDemand(rnd), now); refusal != nil {
 		tb.Fatal(refusal)
 	}
@@ -79,7 +81,7 @@ func BenchmarkNext(b *testing.B) {
 			s, _, now := fullScheduler(b, waiting)
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Report(Report{Up: true, At: now, Cost: testCost, StepTokensMax: 512, KVTokens: 1 << 20, ShortPrefill: 1 << 20}, now)
+				s.Report(Report{Up: true, At: now, Cost: testCost, Room: cost.Room{TokensMax: 512}, KVTokens: 1 << 20, ShortPrefill: 1 << 20}, now)
 				if e := s.Next(now); e != nil {
 					for s.Next(now) != nil {
 					}
@@ -104,7 +106,7 @@ func TestDecisionsAllocateTheEntryAlone(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		now += time.Millisecond
-		s.Report(Report{Up: true, At: now, Cost: testCost, StepTokensMax: 512, KVTokens: 1 << 20, ShortPrefill: 1 << 20}, now)
+		s.Report(Report{Up: true, At: now, Cost: testCost, Room: cost.Room{TokensMax: 512}, KVTokens: 1 << 20, ShortPrefill: 1 << 20}, now)
 		s.Next(now)
 	}); n > 0 {
 		t.Errorf("%v allocations for a step", n)

@@ -15,9 +15,10 @@ type ledger struct {
 	up            bool
 	at            time.Duration // of the report, on the Scheduler's clock
 	cost          cost.Cost
-	priced        float64 // cost.PrefillToken when everything that waits was last priced
-	chunk         int     // tokens of a full step
-	kvTokens      int     // 0 is unknown
+	priced        float64   // cost.PrefillToken when everything that waits was last priced
+	room          cost.Room // rule for the prefill of a step
+	chunk         int       // tokens of a full step
+	kvTokens      int       // 0 is unknown
 	stepDuration  time.Duration
 	shortReported int // tokens of short prefill that the engine had not computed
 	longReported  int // the same of long prefill
@@ -58,24 +59,37 @@ func (v *ledger) tokenCost(e *Entry) time.Duration {
 	return v.cost.Decode(e.demand.PromptTokens/max(1, e.demand.Sequences), max(8, v.rows))
 }
 
-// outstanding is the short prefill that the engine has not computed, of the levels
-// up to level. Of what was given before the last report, the report knows better.
-func (v *ledger) outstanding(level int) (tokens, requests int) {
+// outstanding is the short prefill, in tokens, that the engine has not computed, of
+// the levels up to level: what the last report tells of requests given before it,
+// and what was given since.
+func (v *ledger) outstanding(level int) (reported, fresh, requests int) {
 	seen := 0
 	for i := range level + 1 {
 		f := &v.flights[i]
 		seen += f.seen
-		tokens += f.fresh
+		fresh += f.fresh
 		requests += f.short
 	}
-	return tokens + min(seen, v.shortReported), requests
+	return min(seen, v.shortReported), fresh, requests
 }
 
-// mayBegin tells whether a short prefill may start: together with those that the
-// engine has not begun it must fit into a step.
+// mayBegin tells whether a short prefill may start: with the prefill that the engine
+// has not computed it must fit into the next step. The step that runs now was
+// composed from what the last report tells, and computes as much of it as a step has
+// room for; less urgent levels cannot rely on that, since they get what is left.
 func (v *ledger) mayBegin(e *Entry) bool {
-	tokens, requests := v.outstanding(e.class.level)
-	return requests == 0 || tokens+min(e.uncached(), v.chunk) <= v.chunk
+	reported, fresh, requests := v.outstanding(e.class.level)
+	room := v.stepRoom()
+	if e.class.level == levelInteractive {
+		reported = max(0, reported-room)
+	}
+	return requests == 0 || reported+fresh+min(e.uncached(), v.chunk) <= room
+}
+
+// stepRoom is the prefill, in tokens, that the next step has room for beside the
+// rows that decode.
+func (v *ledger) stepRoom() int {
+	return v.room.Tokens(&v.cost, cost.Load{DecodeRows: v.rows, DecodeContext: v.rowsContext})
 }
 
 // longsMost is how many long prefills a level may have begun: one is computed,
@@ -216,7 +230,7 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 	if r.Cost.Known() {
 		v.cost = r.Cost
 	}
-	v.chunk, v.kvTokens, v.stepDuration = max(1, r.StepTokensMax), r.KVTokens, r.StepDuration
+	v.room, v.chunk, v.kvTokens, v.stepDuration = r.Room, max(1, r.Room.TokensMax), r.KVTokens, r.StepDuration
 	v.ran(max(0, v.longReported+v.longGiven-r.LongPrefill), r.At-before)
 	v.shortReported, v.longReported, v.longGiven = r.ShortPrefill, r.LongPrefill, 0
 	for i := range v.flights {

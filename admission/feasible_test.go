@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // lateNaively is forecast.test without blocks: it looks at everybody.
@@ -37,7 +39,7 @@ func TestFeasibilityIsThatOfEachRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256, KVTokens: 1 << 20}, 0)
+		s.Report(Report{Up: true, Cost: testCost, Room: cost.Room{TokensMax: 256}, KVTokens: 1 << 20}, 0)
 		now := time.Duration(0)
 		for i := range 1500 {
 			now += time.Duration(rnd.IntN(3)) * time.Millisecond

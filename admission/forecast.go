@@ -40,7 +40,7 @@ type forecast struct {
 	// lane has the engine to itself only after it.
 	shortBacklog time.Duration
 	// overtaking is the share of time that short requests which are still to
-	// arrive will take from the long lane: as much as recently.
+	// arrive will take from the long lane: as much as of late.
 	overtaking float64
 	// underWay are the long prefills that the engine has begun, in order.
 	underWay []underWay
@@ -67,8 +67,8 @@ const memoryUnknown = 1 << 40
 // prefills under way are valid until the next call.
 func (s *Scheduler) forecast(level int) forecast {
 	v := &s.engine
-	tokens, _ := v.outstanding(level)
-	given := v.cost.Prefill(tokens, 0, s.chunkTokens())
+	reported, fresh, _ := v.outstanding(level)
+	given := v.cost.Prefill(reported+fresh, 0, s.chunkTokens())
 	waits := s.levels[level].track.total()
 	s.scratch.underWay = v.underWay(s.scratch.underWay[:0], level)
 	f := forecast{
@@ -99,14 +99,15 @@ func (s *Scheduler) forecast(level int) forecast {
 
 // rate is the part of the engine's time that a level's prefill gets: what
 // decoding beside it leaves, less the floors of less urgent classes and what
-// more urgent levels have used recently, but never less than its own floors.
+// more urgent levels have used of late, but never less than its own floors.
 func (s *Scheduler) rate(level int) float64 {
 	v := &s.engine
-	load := cost.Load{PrefillTokens: s.chunkTokens()}
 	rate := 1.0
-	if alone := v.cost.Step(load); alone > 0 {
-		load.DecodeRows, load.DecodeContext = v.rows, v.rowsContext
-		rate = float64(alone) / float64(v.cost.Step(load))
+	if room := v.stepRoom(); v.rows > 0 {
+		load := cost.Load{PrefillTokens: room, DecodeRows: v.rows, DecodeContext: v.rowsContext}
+		if step := v.cost.Step(load); step > 0 {
+			rate = min(1, float64(v.cost.Prefill(room, 0, s.chunkTokens()))/float64(step))
+		}
 	}
 	left, floor := 1.0, 0.0
 	for _, k := range s.classes {

@@ -31,7 +31,7 @@ func newPipe(t *testing.T, cfg Config) *pipe {
 }
 
 func (p *pipe) report() {
-	p.Report(Report{Up: true, At: p.now, Cost: pipeCost, StepTokensMax: 1}, p.now)
+	p.Report(Report{Up: true, At: p.now, Cost: pipeCost, Room: cost.Room{TokensMax: 1}}, p.now)
 	for _, e := range p.TakeRefused() {
 		p.refused[e.refusal.Reason]++
 		p.Done(e, Spent{}, p.now)
@@ -263,7 +263,7 @@ func TestExpiredNeverStart(t *testing.T) {
 // one that takes nearly all of it, beside small ones.
 func TestWhatCannotFitIsRefusedAtOnce(t *testing.T) {
 	p := newPlay(t, 1, Config{})
-	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256, KVTokens: 1024}, 0)
+	p.Report(Report{Up: true, Cost: testCost, Room: cost.Room{TokensMax: 256}, KVTokens: 1024}, 0)
 	_, refusal := p.Arrive(Demand{Class: "interactive", Sequences: 1, PromptTokens: 1280, UncachedTokens: 1280, DecodeTokens: 10}, 0)
 	if refusal == nil || refusal.Reason != TooLarge || refusal.RetryAfter != 0 || !strings.Contains(refusal.Message, "1281") || !strings.Contains(refusal.Message, "1024") {
 		t.Fatalf("%v", refusal)
@@ -301,7 +301,7 @@ func TestWhatCannotFitIsRefusedAtOnce(t *testing.T) {
 // and short ones start beside it.
 func TestLongPrefillsLeaveShortOnesTheirWay(t *testing.T) {
 	p := newPlay(t, 1, Config{})
-	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256, KVTokens: 1 << 20}, 0)
+	p.Report(Report{Up: true, Cost: testCost, Room: cost.Room{TokensMax: 256}, KVTokens: 1 << 20}, 0)
 	ask := func(tokens int) *Entry {
 		return p.arrive(Demand{Class: "interactive", Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 10})
 	}
@@ -326,7 +326,7 @@ func TestLongPrefillsLeaveShortOnesTheirWay(t *testing.T) {
 // eviction makes it dear again.
 func TestCacheChangesThePrice(t *testing.T) {
 	p := newPlay(t, 1, Config{RunningSequencesMax: 1})
-	p.Report(Report{Up: true, Cost: pipeCost, StepTokensMax: 256, KVTokens: 1 << 20}, 0)
+	p.Report(Report{Up: true, Cost: pipeCost, Room: cost.Room{TokensMax: 256}, KVTokens: 1 << 20}, 0)
 	p.arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 16, UncachedTokens: 16, DecodeTokens: 1})
 	p.Next(time.Second)
 	e := p.arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 1000, UncachedTokens: 1000, DecodeTokens: 1, Blocks: []uint64{1, 2, 3}, BlockTokens: 300})
@@ -339,7 +339,7 @@ func TestCacheChangesThePrice(t *testing.T) {
 		p.check(t, p.entries)
 	}
 	report := func(changes ...hitmap.Change) {
-		p.Report(Report{Up: true, Cost: pipeCost, StepTokensMax: 256, KVTokens: 1 << 20, Blocks: hitmap.News{Changes: changes}}, p.now)
+		p.Report(Report{Up: true, Cost: pipeCost, Room: cost.Room{TokensMax: 256}, KVTokens: 1 << 20, Blocks: hitmap.News{Changes: changes}}, p.now)
 	}
 	prefill(1000)
 	report(hitmap.Change{Hash: 2})
@@ -373,7 +373,7 @@ func TestWaitingRequestsArePricedAfreshWhenChangesWereMissed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlay(t, 1, Config{RunningSequencesMax: 1})
-			report := Report{Up: true, Cost: pipeCost, StepTokensMax: 256, KVTokens: 1 << 20}
+			report := Report{Up: true, Cost: pipeCost, Room: cost.Room{TokensMax: 256}, KVTokens: 1 << 20}
 			report.Blocks.Changes = []hitmap.Change{{Hash: 1}, {Hash: 2}}
 			p.Report(report, 0)
 			p.arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 16, UncachedTokens: 16, DecodeTokens: 1})
@@ -382,7 +382,7 @@ func TestWaitingRequestsArePricedAfreshWhenChangesWereMissed(t *testing.T) {
 			if e.uncached() != 400 {
 				t.Fatalf("%d tokens are to be computed at first", e.uncached())
 			}
-			c.report.Cost, c.report.StepTokensMax, c.report.KVTokens = pipeCost, 256, 1<<20
+			c.report.Cost, c.report.Room.TokensMax, c.report.KVTokens = pipeCost, 256, 1<<20
 			p.Report(c.report, p.now)
 			if e.uncached() != c.want || e.prefill != time.Duration(c.want)*time.Millisecond {
 				t.Errorf("prefill is %v for %d tokens, want %d", e.prefill, e.uncached(), c.want)
@@ -396,7 +396,7 @@ func TestWaitingRequestsArePricedAfreshWhenChangesWereMissed(t *testing.T) {
 // than the window, and not when a step is full.
 func TestWindowWaitsForCompany(t *testing.T) {
 	p := newPlay(t, 1, Config{Classes: []Class{{Name: "offline", Window: 50 * time.Millisecond}}})
-	p.Report(Report{Up: true, Cost: testCost, StepTokensMax: 256}, 0)
+	p.Report(Report{Up: true, Cost: testCost, Room: cost.Room{TokensMax: 256}}, 0)
 	ask := func(class string, tokens int) *Entry {
 		return p.arrive(Demand{Class: class, Sequences: 1, PromptTokens: tokens, UncachedTokens: tokens, DecodeTokens: 10})
 	}

@@ -229,7 +229,7 @@ func (p *play) randomDemand() Demand {
 
 func (p *play) randomReport() Report {
 	r := p.rnd
-	rep := Report{Up: r.IntN(50) > 0, At: p.now, Cost: testCost, StepTokensMax: 256, KVTokens: 8192, ShortPrefill: r.IntN(600), StepDuration: 20 * time.Millisecond}
+	rep := Report{Up: r.IntN(50) > 0, At: p.now, Cost: testCost, Room: cost.Room{TokensMax: 256}, KVTokens: 8192, ShortPrefill: r.IntN(600), StepDuration: 20 * time.Millisecond}
 	if r.IntN(30) == 0 {
 		rep.Cost.PrefillToken *= float64(1 + r.IntN(3))
 	}

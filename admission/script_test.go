@@ -53,7 +53,7 @@ type script struct {
 
 func newScript(t *testing.T, cfg Config) *script {
 	x := &script{play: newPlay(t, 1, cfg), names: map[string]*Entry{}}
-	x.report = Report{Up: true, Cost: cost.Cost{PrefillToken: 1e6}, StepTokensMax: 100, KVTokens: 1 << 20}
+	x.report = Report{Up: true, Cost: cost.Cost{PrefillToken: 1e6}, Room: cost.Room{TokensMax: 100}, KVTokens: 1 << 20}
 	x.Report(x.report, 0)
 	return x
 }
@@ -196,7 +196,7 @@ func (x *script) engineSays(a *args) {
 	r.Up, r.At = !a.has("down"), x.now
 	r.Cost.PrefillToken = float64(a.duration(a.text("prefill", fmt.Sprint(time.Duration(r.Cost.PrefillToken)))))
 	r.Cost.DecodeRow = float64(a.duration(a.text("decode", fmt.Sprint(time.Duration(r.Cost.DecodeRow)))))
-	r.StepTokensMax, r.KVTokens = a.number("step", r.StepTokensMax), a.number("memory", r.KVTokens)
+	r.Room.TokensMax, r.KVTokens = a.number("step", r.Room.TokensMax), a.number("memory", r.KVTokens)
 	r.ShortPrefill, r.LongPrefill = a.number("short", r.ShortPrefill), a.number("long", r.LongPrefill)
 	r.Blocks = hitmap.News{Missed: a.has("missed")}
 	for _, hash := range a.numbers("evicted") {

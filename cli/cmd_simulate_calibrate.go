@@ -68,7 +68,7 @@ func engineFile(s *wire.State, cfg *engine.Config) *sim.Engine {
 	out.Name = s.Model.ID
 	out.BaseMS, out.DecodeRowMS, out.DecodeContextMS = s.Cost.Base/ms, s.Cost.DecodeRow/ms, s.Cost.DecodeContext/ms
 	out.PrefillTokenMS, out.PrefillContextMS = s.Cost.PrefillToken/ms, s.Cost.PrefillContext/ms
-	out.KVTokens, out.SequencesMax, out.StepTokensMax = s.PagesTotal*s.Model.PageTokens, cfg.SequencesMax, s.StepTokensMax
+	out.KVTokens, out.SequencesMax, out.StepTokensMax = s.PagesTotal*s.Model.PageTokens, cfg.SequencesMax, s.Room.TokensMax
 	out.StepBudgetMS, out.LongStretch = float64(cfg.StepBudget)/ms, cfg.LongStretch
 	out.BackgroundStretch, out.BatchStretch = cfg.BackgroundStretch, cfg.BatchStretch
 	out.StallsMinute = 0 // what there were is in the noise

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/internal/conf"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // Config configures an engine. Zero fields take their defaults.
@@ -70,8 +71,8 @@ func (c *Config) fill() error {
 // stepLimits are the bounds of the loop's steps.
 func (c *Config) stepLimits() step.Limits {
 	return step.Limits{
-		TokensMax: c.BatchTokensMax, RowsMax: c.SequencesMax, TokensMin: c.PageTokens,
-		Budget: c.StepBudget, BackgroundBudget: c.BackgroundStepBudget,
+		Room:    cost.Room{Budget: c.StepBudget, TokensMin: c.PageTokens, TokensMax: c.BatchTokensMax},
+		RowsMax: c.SequencesMax, BackgroundBudget: c.BackgroundStepBudget,
 		Stretch: c.BackgroundStretch, BatchStretch: c.BatchStretch, Floor: c.BackgroundFloor, LongShare: c.LongShare, LongStretch: c.LongStretch,
 	}
 }

@@ -299,7 +299,7 @@ func TestStateSaysWhatWaitsByLane(t *testing.T) {
 	waitFor(t, func() bool { return b.State().Step == 1 })
 	streams = append(streams, begin(question{id: "short", tokens: prompt(2, 40), options: greedy(5)}),
 		begin(question{id: "long", tokens: prompt(3, 400), options: greedy(5), long: true}))
-	if s := b.State(); s.ShortPrefill != 22 || s.LongPrefill != 0 || s.Sequences != 1 || s.StepTokensMax != 8 {
+	if s := b.State(); s.ShortPrefill != 22 || s.LongPrefill != 0 || s.Sequences != 1 || s.Room.TokensMax != 8 {
 		t.Errorf("after 8 of 30 tokens: %+v", *s)
 	}
 	close(gates[1])

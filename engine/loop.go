@@ -247,7 +247,7 @@ func (l *loop) report(rows []row) {
 // publish makes the counters the State.
 func (l *loop) publish(rows int) {
 	s, ledger := l.ledger.total, &l.ledger
-	s.Cost, s.StepTokensMax = *ledger.fit.Cost(), l.composer.Limits.TokensMax
+	s.Cost, s.Room = *ledger.fit.Cost(), l.composer.Limits.Room
 	s.RatioMedian, s.RatioHigh = ledger.ratio.Quantile(0.5), ledger.ratio.Quantile(0.9)
 	s.Err, s.Model, s.At = l.inbox.refusal(), *l.info, wire.Monotonic()
 	s.Running = rows

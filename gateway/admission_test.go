@@ -14,6 +14,7 @@ import (
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/cache/hitmap"
+	"github.com/forebay-io/forebay/internal/cost"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
@@ -320,7 +321,7 @@ func TestReportsFollowTheEngine(t *testing.T) {
 	s := &wire.State{
 		At: 5, Model: wire.Model{PageTokens: 16}, Pages: wire.Pages{PagesTotal: 10, PagesUsed: 4},
 		Load: wire.Load{Running: 1, ShortPrefill: 7, LongPrefill: 8, Sequences: 9},
-		Pace: wire.Pace{StepTokensMax: 512, StepDuration: 3, StepPredicted: 2},
+		Pace: wire.Pace{Room: cost.Room{Budget: 4, TokensMin: 16, TokensMax: 512}, StepDuration: 3, StepPredicted: 2},
 	}
 	report := func(s *wire.State) admission.Report {
 		got := r.Report(s)
@@ -330,7 +331,7 @@ func TestReportsFollowTheEngine(t *testing.T) {
 	s.Blocks.Add(hitmap.Change{Hash: 1})
 	s.Blocks.Add(hitmap.Change{Hash: 2})
 	got := report(s)
-	if !got.Up || got.At != 5 || got.KVTokens != 160 || got.KVUsed != 64 || got.StepTokensMax != 512 || got.ShortPrefill != 7 || got.LongPrefill != 8 || got.Sequences != 9 || got.StepDuration != 3 || got.StepPredicted != 2 || cached.Len() != 2 || got.Blocks.Missed {
+	if !got.Up || got.At != 5 || got.KVTokens != 160 || got.KVUsed != 64 || got.Room != (cost.Room{Budget: 4, TokensMin: 16, TokensMax: 512}) || got.ShortPrefill != 7 || got.LongPrefill != 8 || got.Sequences != 9 || got.StepDuration != 3 || got.StepPredicted != 2 || cached.Len() != 2 || got.Blocks.Missed {
 		t.Errorf("%+v", got)
 	}
 	next := *s

@@ -37,6 +37,7 @@ const (
 	faultQueueFull
 	faultQueueTimeout
 	faultLate
+	faultRevoked
 	faultDeadline
 	faultOverloaded
 	faultRetryBudget
@@ -81,6 +82,7 @@ var faults = [...]struct {
 	faultQueueFull:      {503, "server_error", "queue_full", telemetry.QueueFull},
 	faultQueueTimeout:   {503, "server_error", "queue_timeout", telemetry.QueueTimeout},
 	faultLate:           {503, "server_error", "would_be_late", telemetry.Late},
+	faultRevoked:        {503, "server_error", "no_longer_in_time", telemetry.Revoked},
 	faultDeadline:       {504, "server_error", "deadline_exceeded", telemetry.DeadlineExceeded},
 	faultOverloaded:     {503, "server_error", "overloaded", telemetry.Overloaded},
 	faultRetryBudget:    {503, "server_error", "too_many_retries", telemetry.Overloaded},
@@ -116,6 +118,7 @@ var faultOfReason = map[admission.Reason]fault{
 	admission.QueueFull:    faultQueueFull,
 	admission.TimedOut:     faultQueueTimeout,
 	admission.Late:         faultLate,
+	admission.Revoked:      faultRevoked,
 	admission.PastDeadline: faultDeadline,
 	admission.Overloaded:   faultOverloaded,
 	admission.RetryBudget:  faultRetryBudget,

@@ -26,7 +26,8 @@ func (r *Reporter) Report(s *wire.State) admission.Report {
 		took = 0
 	}
 	return admission.Report{
-		Up: true, At: time.Duration(s.At), Cost: s.Cost, StepTokensMax: s.StepTokensMax,
+		Up: true, At: time.Duration(s.At), Cost: s.Cost,
+		Room:     s.Room,
 		KVTokens: s.PagesTotal * s.Model.PageTokens, KVUsed: s.PagesUsed * s.Model.PageTokens,
 		ShortPrefill: s.ShortPrefill, LongPrefill: s.LongPrefill, Sequences: s.Sequences,
 		StepDuration: took, StepPredicted: s.StepPredicted,

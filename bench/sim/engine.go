@@ -109,8 +109,8 @@ func (e *Engine) cost() cost.Cost {
 func (e *Engine) limits() step.Limits {
 	budget := time.Duration(e.StepBudgetMS * 1e6)
 	return step.Limits{
-		TokensMax: e.StepTokensMax, RowsMax: e.SequencesMax, TokensMin: 16,
-		Budget: budget, BackgroundBudget: budget / 2,
+		Room:    cost.Room{Budget: budget, TokensMin: 16, TokensMax: e.StepTokensMax},
+		RowsMax: e.SequencesMax, BackgroundBudget: budget / 2,
 		Stretch: e.BackgroundStretch, BatchStretch: e.BatchStretch, Floor: 0.05, LongShare: 0.25, LongStretch: e.LongStretch,
 	}
 }

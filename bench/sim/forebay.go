@@ -106,4 +106,6 @@ func (f *forebay) settle(j *job, now time.Duration) {
 	j.entry = nil
 }
 
+func (f *forebay) inside() bool { return false }
+
 func (f *forebay) report(r admission.Report, now time.Duration) { f.s.Report(r, now) }

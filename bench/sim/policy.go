@@ -23,6 +23,10 @@ type policy interface {
 	progress(j *job, now time.Duration)
 	// done says that a request finished, or was cancelled in any state.
 	done(j *job, now time.Duration)
+	// inside tells that the policy is a part of the engine, which asks it before each
+	// step. An engine does not wait for a gateway: what that releases on a report
+	// begins a step later.
+	inside() bool
 	// report passes on what the machine says at the end of a step.
 	report(r admission.Report, now time.Duration)
 }

@@ -159,7 +159,11 @@ func (r *run) release() {
 
 func (r *run) stepEnds() {
 	r.m.finish(r.tally.charge, r.token)
-	r.p.report(r.m.report(r.now), r.now)
+	report := r.m.report(r.now)
+	if !r.p.inside() {
+		r.m.start(r.now)
+	}
+	r.p.report(report, r.now)
 }
 
 // token counts a token of a sequence, and ends it with its last one.

@@ -64,11 +64,9 @@ type Share struct{ Index, Tokens int }
 
 // Limits bound steps. The caller sets all of them; none has a default here.
 type Limits struct {
-	TokensMax int // of a step, at least 1
-	RowsMax   int // sequences of a step, at least 1
-	TokensMin int // prefill of the leading level even when the budget is spent
+	cost.Room
+	RowsMax int // sequences of a step, at least 1
 
-	Budget           time.Duration // of a step with prefill while people wait for their next token
 	BackgroundBudget time.Duration // of a step without level 0, soon after one with it
 	Stretch          float64       // most that trailing levels add to a leading level 0
 	BatchStretch     float64       // the same for level 1, if that is more
@@ -78,9 +76,6 @@ type Limits struct {
 }
 
 const (
-	// patientBudgets is the number of budgets that a step may take when no decode
-	// row waits for its end: larger steps read the weights less often.
-	patientBudgets = 4
 	// urgentMemory is how long level 0 is expected to come again.
 	urgentMemory = 10 * time.Second
 	// longLeast is the least share of prefill tokens of the long lane.
@@ -173,7 +168,7 @@ func (c *Composer) Ran(took time.Duration) {
 }
 
 // creditMax bounds what a level can spend in one step after it was left out.
-func (c *Composer) creditMax() float64 { return float64(c.Limits.Budget) / patientBudgets }
+func (c *Composer) creditMax() float64 { return float64(c.Limits.Budget) / cost.PatientBudgets }
 
 // rowsTime is the time of the step without its prefill; 0 without rows.
 func (c *Composer) rowsTime() float64 {
@@ -193,7 +188,7 @@ func (c *Composer) budget(top int, decodes []Candidate, now time.Duration) float
 	case top > 0 && c.urgentSeen && now-c.urgentAt < urgentMemory:
 		b = c.Limits.BackgroundBudget
 	case top > 0 || len(decodes) == 0:
-		b *= patientBudgets
+		b *= cost.PatientBudgets
 	}
 	for i := range decodes {
 		if g := decodes[i].Goal; g > 0 {

@@ -101,7 +101,7 @@ func (s *composed) overBudget(top int) string {
 	urgent := top == 0 && s.part(rows).DecodeRows > 0
 	budget := float64(s.limits.Budget)
 	if !urgent {
-		budget *= patientBudgets
+		budget *= cost.PatientBudgets
 	}
 	if top > 0 {
 		budget = max(budget, float64(s.limits.BackgroundBudget), aloneStretch*(s.cost.Base+s.cost.RowNS(1000))) // contexts are shorter
@@ -150,7 +150,9 @@ func randomCandidates(r *rand.Rand) (candidates []Candidate) {
 }
 
 func randomLimits(r *rand.Rand) Limits {
-	return Limits{TokensMax: 1 + r.IntN(300), RowsMax: 1 + r.IntN(20), TokensMin: 1 + r.IntN(20), Budget: time.Duration(1 + r.IntN(100_000)),
+	return Limits{
+		Room:             cost.Room{TokensMax: 1 + r.IntN(300), TokensMin: 1 + r.IntN(20), Budget: time.Duration(1 + r.IntN(100_000))},
+		RowsMax:          1 + r.IntN(20),
 		BackgroundBudget: time.Duration(1 + r.IntN(50_000)), Stretch: r.Float64(), Floor: 0.3 * r.Float64(), LongShare: 0.1 + 0.9*r.Float64(), LongStretch: 2 * r.Float64()}
 }
 

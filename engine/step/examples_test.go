@@ -16,7 +16,7 @@ type example struct {
 }
 
 func examples() map[string]example {
-	limits := Limits{TokensMax: 512, RowsMax: 64, TokensMin: 16, Budget: 1000, BackgroundBudget: 500, Stretch: 0.2, LongShare: 0.25, LongStretch: 1}
+	limits := Limits{Room: cost.Room{Budget: 1000, TokensMin: 16, TokensMax: 512}, RowsMax: 64, BackgroundBudget: 500, Stretch: 0.2, LongShare: 0.25, LongStretch: 1}
 	prefill := func(index, pending int, key int64) Candidate {
 		return Candidate{Pending: pending, Key: key, Arrival: uint64(index), Index: index}
 	}

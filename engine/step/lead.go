@@ -58,7 +58,7 @@ func (c *Composer) prefill(prefills []Candidate, oldest *Candidate, budget float
 	if oldest.Long && oldest != long {
 		c.give(oldest, 1) // it waits for the first by key, but is not left out
 	}
-	left := max(budget-alone, c.cost.ChunkNS(c.least(), 0))
+	left := c.Limits.NS(c.cost, alone, budget)
 	most := left // of the long lane
 	if urgent {
 		most = min(most, c.Limits.LongStretch*alone)

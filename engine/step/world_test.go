@@ -116,7 +116,7 @@ func TestEveryoneEnds(t *testing.T) {
 // served is a world like the engine's: steps in milliseconds.
 func served(stretch, floor float64) *world {
 	return &world{
-		Composer: Composer{Limits: Limits{TokensMax: 512, RowsMax: 64, TokensMin: 16, Budget: 50e6, BackgroundBudget: 25e6,
+		Composer: Composer{Limits: Limits{Room: cost.Room{Budget: 50e6, TokensMin: 16, TokensMax: 512}, RowsMax: 64, BackgroundBudget: 25e6,
 			Stretch: stretch, Floor: floor, LongShare: 0.25, LongStretch: 1}},
 		cost: cost.Cost{Base: 2e6, PrefillToken: 5e5, PrefillContext: 400, DecodeRow: 5e5, DecodeContext: 500},
 	}

@@ -112,6 +112,7 @@ var endings = [telemetry.OutcomeCount]ending{
 	telemetry.QueueTimeout:       {reasonRefused, causeRefused},
 	telemetry.RateLimited:        {reasonRefused, causeRefused},
 	telemetry.Late:               {reasonRefused, causeRefused},
+	telemetry.Revoked:            {reasonRefused, causeRefused},
 	telemetry.Overloaded:         {reasonRefused, causeRefused},
 	telemetry.ClassClosed:        {reasonRefused, causeRefused},
 	telemetry.LimiterUnavailable: {reasonRefused, causeRefused},

@@ -34,6 +34,7 @@ const (
 	DeadlineExceeded                  // the client's own deadline was over
 	Overloaded                        // refused: shed in an overload
 	ClassClosed                       // refused: its class is drained
+	Revoked                           // refused after it was admitted: it would miss its goal after all
 	LimiterUnavailable                // refused: the store of budgets does not answer
 	OutcomeCount
 )
@@ -64,6 +65,7 @@ var outcomes = [OutcomeCount]struct {
 	DeadlineExceeded:   {"deadline_exceeded", false},
 	Overloaded:         {"overloaded", true},
 	ClassClosed:        {"class_closed", false},
+	Revoked:            {"revoked", true},
 	LimiterUnavailable: {"limiter_unavailable", true},
 }
 
@@ -227,7 +229,7 @@ func (r *Record) Missed(now int64) (missed Goals) {
 		if r.Admitted == 0 {
 			waited = now - r.Prepared
 		}
-		if waited > goal || r.Outcome == QueueTimeout || r.Outcome == Late {
+		if waited > goal || r.Outcome == QueueTimeout || r.Outcome == Late || r.Outcome == Revoked {
 			missed |= QueueGoal
 		}
 	}

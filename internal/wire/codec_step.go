@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/forebay-io/forebay/cache/hitmap"
 )
@@ -104,9 +105,14 @@ func (d *decoder) end() *End {
 }
 
 // stateInts are the whole numbers of a State, in the order of the wire.
-func stateInts(s *State) [13]*int {
+func stateInts(s *State) [14]*int {
 	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.Running, &s.Waiting, &s.Paused, &s.Sequences,
-		&s.ShortPrefill, &s.LongPrefill, &s.StepTokensMax, &s.StepPrefillTokens, &s.StepDecodeTokens}
+		&s.ShortPrefill, &s.LongPrefill, &s.Room.TokensMax, &s.Room.TokensMin, &s.StepPrefillTokens, &s.StepDecodeTokens}
+}
+
+// stateTimes are the durations of a State, in the order of the wire.
+func stateTimes(s *State) [3]*time.Duration {
+	return [...]*time.Duration{&s.StepDuration, &s.StepPredicted, &s.Room.Budget}
 }
 
 // stateRates are the fractions of a State, in the order of the wire.
@@ -126,7 +132,9 @@ const blockChangeBytes = 9
 func appendState(b []byte, s *State) []byte {
 	b = appendError(b, s.Err)
 	b = binary.AppendVarint(b, s.At)
-	b = binary.AppendVarint(binary.AppendVarint(b, int64(s.StepDuration)), int64(s.StepPredicted))
+	for _, d := range stateTimes(s) {
+		b = binary.AppendVarint(b, int64(*d))
+	}
 	for _, n := range stateInts(s) {
 		b = appendInt(b, *n)
 	}
@@ -145,7 +153,9 @@ func appendState(b []byte, s *State) []byte {
 
 func (d *decoder) state() *State {
 	s := &State{Err: d.error(), At: d.int64()}
-	s.StepDuration, s.StepPredicted = duration(d.int64()), duration(d.int64())
+	for _, t := range stateTimes(s) {
+		*t = duration(d.int64())
+	}
 	for _, n := range stateInts(s) {
 		*n = d.int()
 	}

@@ -312,8 +312,8 @@ type Load struct {
 
 // Pace is what steps cost.
 type Pace struct {
-	// StepTokensMax is the most tokens of one step.
-	StepTokensMax int
+	// Room is the rule for the prefill of a step.
+	Room cost.Room
 	// The last step: its tokens by kind, its duration, and the duration that
 	// Cost predicted before it ran. They stay as they are in idle turns, where
 	// Running is 0.

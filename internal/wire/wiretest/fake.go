@@ -246,7 +246,7 @@ func (f *Fake) publish() {
 		s.Err = errClosed()
 	}
 	s.Steps = f.steps
-	s.PagesTotal, s.StepTokensMax = f.cfg.PagesTotal, fakeStepTokens
+	s.PagesTotal, s.Room.TokensMax = f.cfg.PagesTotal, fakeStepTokens
 	for i, w := range f.works {
 		s.PagesUsed += (w.tokens() + s.Model.PageTokens - 1) / s.Model.PageTokens
 		switch {

@@ -38,7 +38,7 @@ func runSimulate(c *console, args []string) error {
 	set.IntVar(&s.requests, "requests", 0, "requests of a made trace, 5000 if 0, or the first ones of a file, all if 0")
 	set.DurationVar(&s.goal, "goal", 2*time.Second, "time to first token that interactive requests want")
 	set.Float64Var(&s.slack, "slack", 2, "times a request's own prefill that are added to its goal")
-	set.StringVar(&s.engine, "engine", "", "JSON file of the engine, as --calibrate writes it; empty takes one shaped like an 8B model on an A100")
+	set.StringVar(&s.engine, "engine", "", "JSON file of the engine, as --calibrate writes it, or one of "+strings.Join(sim.Engines(), ", ")+"; empty takes the first")
 	set.StringVar(&s.calibrate, "calibrate", "", "run this model here for a while and write its engine file to --engine, or print it; nothing is simulated")
 	set.StringVar(&s.csv, "csv", "", "file for all numbers, by class and tenant too")
 	set.StringVar(&s.svg, "svg", "", "file for a plot")
@@ -66,12 +66,11 @@ func (s *simulation) run(c *console) error {
 	if err != nil {
 		return err
 	}
-	o := sim.Options{Engine: sim.DefaultEngine(), Policies: strings.Split(s.policies, ","), Seeds: s.seeds, Goal: s.goal, Slack: s.slack, Source: source}
-	if s.engine != "" {
-		if o.Engine, err = readFile(s.engine, sim.ReadEngine); err != nil {
-			return fmt.Errorf("--engine: %w", err)
-		}
+	e, err := s.readEngine()
+	if err != nil {
+		return err
 	}
+	o := sim.Options{Engine: e, Policies: strings.Split(s.policies, ","), Seeds: s.seeds, Goal: s.goal, Slack: s.slack, Source: source}
 	var results []*sim.Result
 	for _, load := range loads {
 		o.Load = load
@@ -85,6 +84,20 @@ func (s *simulation) run(c *console) error {
 		}
 	}
 	return s.write(results)
+}
+
+func (s *simulation) readEngine() (*sim.Engine, error) {
+	if s.engine == "" {
+		return sim.DefaultEngine(), nil
+	}
+	if e := sim.NamedEngine(s.engine); e != nil {
+		return e, nil
+	}
+	e, err := readFile(s.engine, sim.ReadEngine)
+	if err != nil {
+		err = fmt.Errorf("--engine: %w; named ones are %s", err, strings.Join(sim.Engines(), ", "))
+	}
+	return e, err
 }
 
 // print prints one comparison as soon as it is ready.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/forebay-io/forebay/engine/step"
@@ -55,6 +57,46 @@ func DefaultEngine() *Engine {
 		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 4, BackgroundStretch: 0.2, BatchStretch: 0.3,
 		Noise: 0.05, StallMS: 200, StallsMinute: 1,
 	}
+}
+
+// engines are the named ones.
+var engines = map[string]func() *Engine{
+	"a100-8b":  DefaultEngine,
+	"cpu":      cpuEngine,
+	"slow-cpu": slowCPUEngine,
+}
+
+// Engines are the names of the engines that NamedEngine gives.
+func Engines() []string { return slices.Sorted(maps.Keys(engines)) }
+
+// NamedEngine returns an engine by its name; nil if there is none.
+func NamedEngine(name string) *Engine {
+	if of := engines[name]; of != nil {
+		return of()
+	}
+	return nil
+}
+
+// cpuEngine is as measured of SmolLM2 135M on two cores with AVX2: a decode row
+// costs as much as a token of a prompt.
+func cpuEngine() *Engine {
+	return &Engine{
+		Name:   "SmolLM2 135M on two CPU cores",
+		BaseMS: 2, PrefillTokenMS: 0.24, PrefillContextMS: 1.7e-4, DecodeRowMS: 0.28, DecodeContextMS: 7e-4,
+		KVTokens: 46_592, SequencesMax: 64, StepTokensMax: 512, StepBudgetMS: 50, LongStretch: 1, BackgroundStretch: 0.2, BatchStretch: 0.3,
+		Noise: 0.1, StallMS: 200,
+	}
+}
+
+// slowCPUEngine takes five times as long for everything. Its budget for a step is the
+// same, and 20 decode rows spend nearly all of that.
+func slowCPUEngine() *Engine {
+	e := cpuEngine()
+	e.Name = "a CPU five times slower"
+	for _, ms := range []*float64{&e.BaseMS, &e.PrefillTokenMS, &e.PrefillContextMS, &e.DecodeRowMS, &e.DecodeContextMS} {
+		*ms *= 5
+	}
+	return e
 }
 
 // ReadEngine reads an engine from JSON; fields that are left out are as in

@@ -16,6 +16,8 @@ type forebay struct {
 	jobs map[*admission.Entry]*job
 	now  time.Duration // of the last call of next
 	gone []*job
+
+	fullSteps bool
 }
 
 // ourMakers make the Scheduler, complete or with a part left out.
@@ -24,6 +26,20 @@ var ourMakers = map[string]maker{
 	"forebay-no-lanes":    ours(func(c *admission.Config) { c.LongPrefill = math.MaxInt64 }),
 	"forebay-demote":      ours(demoteLate),
 	"forebay-no-fairness": ours(func(c *admission.Config) { c.Quantum = time.Hour }),
+	"forebay-full-steps":  fullSteps,
+}
+
+// fullSteps makes a Scheduler that believes that every step is full of prefill,
+// whatever its decode rows take.
+func fullSteps(m *machine, cfg admission.Config) (policy, error) {
+	p, err := ours(func(*admission.Config) {})(m, cfg)
+	if err != nil {
+		return nil, err
+	}
+	f := p.(*forebay)
+	f.fullSteps = true
+	f.report(m.report(0), 0)
+	return f, nil
 }
 
 // demoteLate demotes interactive requests instead of refusing them.
@@ -108,4 +124,9 @@ func (f *forebay) settle(j *job, now time.Duration) {
 
 func (f *forebay) inside() bool { return false }
 
-func (f *forebay) report(r admission.Report, now time.Duration) { f.s.Report(r, now) }
+func (f *forebay) report(r admission.Report, now time.Duration) {
+	if f.fullSteps {
+		r.Room.Budget = 0
+	}
+	f.s.Report(r, now)
+}

@@ -111,6 +111,7 @@ var generators = map[string]func(rnd *rand.Rand, n int) *Trace{
 	"sustained": func(rnd *rand.Rand, n int) *Trace { return chats(rnd, n, even) },
 	"pareto":    pareto,
 	"mixed":     mixed,
+	"uniform":   uniform,
 }
 
 func init() {
@@ -168,6 +169,13 @@ func chats(rnd *rand.Rand, n int, gap gaps) *Trace {
 		}
 		r.Tenant = fmt.Sprintf("tenant-%d", who+1)
 		return r
+	})
+}
+
+// uniform are short requests that are all alike.
+func uniform(rnd *rand.Rand, n int) *Trace {
+	return arrive(rnd, n, poisson, func(int) Request {
+		return Request{Prompt: 60, Output: 30, Asked: 30, Tenant: "default", Class: interactive}
 	})
 }
 

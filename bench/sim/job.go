@@ -27,6 +27,7 @@ type job struct {
 
 	// By the policy.
 	demoted   bool
+	admitted  bool   // not refused on arrival
 	why       string // the reason of its refusal
 	predicted time.Duration
 	level     int

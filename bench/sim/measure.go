@@ -18,7 +18,8 @@ type Metric struct {
 // group is the requests of a class, of a tenant, or all.
 type group struct {
 	arrived, wanted, kept int // wanted: with a goal, and not cancelled before it
-	admitted, promised    int // admitted: wanted, and neither refused nor demoted; promised: kept of these
+	admitted, promised    int // admitted: wanted, and neither refused on arrival nor demoted; promised: kept of these
+	revoked               int // of the admitted: refused after they had waited
 	refused, expired      int
 	demoted, gone         int
 	first, whole          []float64 // seconds
@@ -57,11 +58,15 @@ func (g *group) add(j *job) {
 	if j.kept() {
 		g.kept++
 	}
-	if j.ending != refused && !j.demoted {
-		g.admitted++
-		if j.kept() {
-			g.promised++
-		}
+	if j.demoted || j.ending == refused && !j.admitted {
+		return
+	}
+	g.admitted++
+	switch {
+	case j.ending == refused:
+		g.revoked++
+	case j.kept():
+		g.promised++
 	}
 }
 
@@ -79,7 +84,8 @@ func (g *group) measure(span time.Duration) []Metric {
 		{"requests", float64(g.arrived)},
 		{"goodput", share(g.kept, g.wanted)},
 		{"goodput_a_second", float64(g.kept) / span.Seconds()},
-		{"broken", share(g.admitted-g.promised, g.admitted)},
+		{"broken", share(g.admitted-g.revoked-g.promised, g.admitted)},
+		{"revoked", share(g.revoked, g.admitted)},
 		{"refused", share(g.refused, g.arrived)},
 		{"demoted", share(g.demoted, g.arrived)},
 		{"expired", share(g.expired, g.arrived)},

@@ -145,3 +145,14 @@ func FuzzEngine(f *testing.F) {
 		}
 	})
 }
+
+func TestNamedEnginesAreValid(t *testing.T) {
+	for _, name := range Engines() {
+		if e := NamedEngine(name); e.check() != nil {
+			t.Errorf("%s: %v", name, e.check())
+		}
+	}
+	if NamedEngine("gpu") != nil {
+		t.Error("there is an engine gpu")
+	}
+}

@@ -128,7 +128,7 @@ func (r *run) arrive() {
 		r.p.arrive(j, r.now)
 	}
 	r.tally.waits(j, 1)
-	if j.ending != unended {
+	if j.admitted = j.ending == unended; !j.admitted {
 		r.tally.waits(j, -1)
 		r.end(j, j.ending)
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -77,6 +78,44 @@ func TestSmokeTargets(t *testing.T) {
 				t.Errorf("the control does so too: %s is %.4f", c.key, theirs)
 			}
 			t.Logf("%s %.4f, fcfs %.4f", c.key, got, theirs)
+		})
+	}
+}
+
+// TestSmokeDearRows: where decode rows cost as much as prefill, promises hold under
+// any overload, and nothing of the engine's time is lost. A Scheduler that believes
+// in full steps breaks most of its promises.
+func TestSmokeDearRows(t *testing.T) {
+	for _, c := range []struct {
+		load                     float64
+		brokenMost, revokedMost  float64 // the aim is 0.01 and 0.01
+		goodputLeast, medianMost float64 // of the capacity, aim 0.95; of the goal, aim 0.5
+	}{
+		{1.2, 0.08, 0.20, 0.80, 0.9},
+		{2, 0.08, 0.50, 0.80, 0.9},
+		{5, 0.05, 0.75, 0.80, 0.9},
+		{10, 0.05, 0.85, 0.80, 0.9},
+	} {
+		t.Run(fmt.Sprint(c.load), func(t *testing.T) {
+			t.Parallel()
+			r, err := Compare(Options{
+				Engine: slowCPUEngine(), Policies: []string{"forebay", "forebay-full-steps"}, Load: c.load, Seeds: smokeSeeds, Goal: 2 * time.Second, Slack: 2,
+				Source: func(seed uint64) (*Trace, error) { return Generate("uniform", int(600*c.load), seed) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			price := slowCPUEngine().cost()
+			goal := 2 + 2*price.Prefill(60, 0, 512).Seconds()
+			of := func(i int, key string) float64 { return value(r.Policies[i].Mean.Classes[interactive], key) }
+			broken, revoked, goodput, median := of(0, "broken"), of(0, "revoked"), c.load*of(0, "goodput"), of(0, "ttft_p50_s")/goal
+			if broken > c.brokenMost || revoked > c.revokedMost || goodput < c.goodputLeast || median > c.medianMost {
+				t.Errorf("broken %.4f, revoked %.4f, goodput %.3f of the capacity, median first token %.2f of the goal; want %+v", broken, revoked, goodput, median, c)
+			}
+			if control := of(1, "broken"); control <= c.brokenMost {
+				t.Errorf("the control keeps its promises too: broken %.4f", control)
+			}
+			t.Logf("broken %.4f, control %.4f; revoked %.4f, goodput %.3f, median %.2f", broken, of(1, "broken"), revoked, goodput, median)
 		})
 	}
 }

@@ -16,7 +16,7 @@ type column struct {
 }
 
 var tableColumns = []column{
-	{"goodput %", "goodput", 100, 1}, {"broken %", "broken", 100, 2}, {"refused %", "refused", 100, 1}, {"demoted %", "demoted", 100, 1},
+	{"goodput %", "goodput", 100, 1}, {"broken %", "broken", 100, 2}, {"revoked %", "revoked", 100, 2}, {"refused %", "refused", 100, 1}, {"demoted %", "demoted", 100, 1},
 	{"TTFT mean", "ttft_mean_s", 1, 2}, {"p50", "ttft_p50_s", 1, 2}, {"p95", "ttft_p95_s", 1, 2}, {"p99 s", "ttft_p99_s", 1, 2},
 	{"TBT p99 ms", "tbt_p99_s", 1000, 0}, {"E2E p95 s", "e2e_p95_s", 1, 1}, {"longest wait s", "wait_max_s", 1, 1},
 }

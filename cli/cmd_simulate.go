@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,10 +23,10 @@ type simulation struct {
 	slack                  float64
 	engine, calibrate      string
 	csv, svg               string
-	json                   bool
+	json, compare          bool
 }
 
-const simulateUsage = "simulate --trace FILE|NAME [--load 0.95] [--seeds 5] [--policies a,b] [--engine FILE] [--csv FILE] [--svg FILE] [--json]"
+const simulateUsage = "simulate --trace FILE|NAME [--load 0.95] [--seeds 5] [--policies a,b] [--engine FILE|NAME] [--compare] [--csv FILE] [--svg FILE] [--json]"
 
 // runSimulate plays a trace through the scheduler and a model of an engine.
 func runSimulate(c *console, args []string) error {
@@ -40,6 +41,7 @@ func runSimulate(c *console, args []string) error {
 	set.Float64Var(&s.slack, "slack", 2, "times a request's own prefill that are added to its goal")
 	set.StringVar(&s.engine, "engine", "", "JSON file of the engine, as --calibrate writes it, or one of "+strings.Join(sim.Engines(), ", ")+"; empty takes the first")
 	set.StringVar(&s.calibrate, "calibrate", "", "run this model here for a while and write its engine file to --engine, or print it; nothing is simulated")
+	set.BoolVar(&s.compare, "compare", false, "simulate the run that --trace was recorded in by bench/overload, and print both side by side; they must be near")
 	set.StringVar(&s.csv, "csv", "", "file for all numbers, by class and tenant too")
 	set.StringVar(&s.svg, "svg", "", "file for a plot")
 	set.BoolVar(&s.json, "json", false, "print JSON, an object a line for each load")
@@ -71,6 +73,9 @@ func (s *simulation) run(c *console) error {
 		return err
 	}
 	o := sim.Options{Engine: e, Policies: strings.Split(s.policies, ","), Seeds: s.seeds, Goal: s.goal, Slack: s.slack, Source: source}
+	if s.compare {
+		return s.check(c, o)
+	}
 	var results []*sim.Result
 	for _, load := range loads {
 		o.Load = load
@@ -84,6 +89,21 @@ func (s *simulation) run(c *console) error {
 		}
 	}
 	return s.write(results)
+}
+
+// check compares a recorded run with its simulation.
+func (s *simulation) check(c *console, o sim.Options) error {
+	check, err := sim.CheckRecorded(o)
+	if err != nil {
+		return err
+	}
+	if err := check.WriteTable(c.out); err != nil {
+		return err
+	}
+	if !check.Near() {
+		return errors.New("the simulation is far from the run: calibrate the engine again, on the same machine under the same load")
+	}
+	return nil
 }
 
 func (s *simulation) readEngine() (*sim.Engine, error) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,5 +56,25 @@ func TestSimulateWritesFiles(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: %v, without %q", name, err, want)
 		}
+	}
+}
+
+// TestSimulateCompares: a recorded run that no engine like this could give is far.
+func TestSimulateCompares(t *testing.T) {
+	dir := t.TempDir()
+	line := `{"timestamp": %d, "input_length": 70, "output_length": 30, "outcome": "ok", "client_first_ms": 9000, "client_total_ms": 9500, "goal_ms": 2000}`
+	var run strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&run, line+"\n", 1000*i)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "run.jsonl"), []byte(run.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, status := runIn(t, dir, "", "simulate", "--compare", "--trace", "run.jsonl", "--engine", "cpu", "--seeds", "2")
+	if status == 0 || !strings.Contains(out, "TTFT p50 ms") || !strings.Contains(out, "far from the run") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if out, status = runIn(t, dir, "", "simulate", "--compare", "--trace", "uniform"); status == 0 || !strings.Contains(out, "does not say what became of its requests") {
+		t.Errorf("status %d: %s", status, out)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// parseJSON reads a line as Mooncake writes it.
+// parseJSON reads a line as Mooncake writes it, or with more fields as a load
+// generator records a run.
 func parseJSON(line []byte) (arrival, error) {
 	var fields struct {
 		Timestamp *float64 `json:"timestamp"` // milliseconds
@@ -18,6 +19,7 @@ func parseJSON(line []byte) (arrival, error) {
 		Blocks    []uint64 `json:"hash_ids"`
 		Tenant    string   `json:"tenant"`
 		Class     string   `json:"class"`
+		recordedFields
 	}
 	if err := json.Unmarshal(line, &fields); err != nil {
 		return arrival{}, fmt.Errorf("it is not a request in JSON: %w", err)
@@ -29,6 +31,9 @@ func parseJSON(line []byte) (arrival, error) {
 	a := arrival{at, Request{Prompt: *fields.Input, Blocks: fields.Blocks, Tenant: fields.Tenant, Class: fields.Class}}
 	if fields.Output != nil {
 		a.request.Output = *fields.Output
+	}
+	if err == nil {
+		err = fields.complete(&a.request)
 	}
 	return a, err
 }

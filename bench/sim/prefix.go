@@ -25,7 +25,7 @@ func (p *prefixes) match(j *job) int {
 	for n < len(j.Blocks) && p.places[j.Blocks[n]] != nil {
 		n++
 	}
-	return min(n*BlockTokens, j.Prompt-1)
+	return min(max(n*BlockTokens, j.Cached), j.Prompt-1)
 }
 
 // use makes the blocks of a prompt the most recent ones, its first one last, so

@@ -28,7 +28,8 @@ const RequestsMax = 2_000_000
 // milliseconds, input_length, output_length, hash_ids of blocks of 512 tokens),
 // or CSV as Azure publishes it (TIMESTAMP, ContextTokens, GeneratedTokens) in
 // any order of columns; both may be compressed by gzip. More columns may name tenant
-// and class. A request without an output gives one token. Errors name the line.
+// and class. Lines of JSON may say what became of the request in a real run, as
+// bench/overload records it. A request without an output gives one token. Errors name the line.
 func Read(r io.Reader, name string) (*Trace, error) {
 	t, err := read(r)
 	if err != nil {
@@ -184,7 +185,11 @@ func (r *Request) check() error {
 		return fmt.Errorf("an answer of %d tokens; allowed is 0 to %d", r.Output, fileTokensMax)
 	}
 	r.Prompt, r.Output = max(1, r.Prompt), max(1, r.Output)
-	r.Asked = max(askedUnset, r.Output)
+	if r.Asked == 0 {
+		r.Asked = askedUnset
+	}
+	r.Asked = max(r.Asked, r.Output)
+	r.Cached = min(r.Cached, r.Prompt-1)
 	r.Blocks = r.Blocks[:min(len(r.Blocks), r.Prompt/BlockTokens)]
 	if r.Tenant == "" {
 		r.Tenant = "default"

@@ -133,6 +133,7 @@ func FuzzCSV(f *testing.F) {
 
 func FuzzJSON(f *testing.F) {
 	f.Add(`"timestamp": 27000, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1, 2]`)
+	f.Add(`"timestamp": 5, "input_length": 70, "cached_length": 80, "asked_length": 3, "outcome": "ok", "client_first_ms": 5, "goal_ms": -1`)
 	f.Add(`"timestamp": -0.5, "input_length": 1e3`)
 	f.Fuzz(func(t *testing.T, fields string) { fuzzRead(t, []byte("{"+fields+"}")) })
 }

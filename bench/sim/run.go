@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // run plays a trace through a policy and a machine, on a clock of its own.
@@ -48,6 +49,15 @@ func newGoals(o *Options) (*goals, error) {
 	return g, err
 }
 
+// of is the goal for the time to first token of r, 0 for none.
+func (g *goals) of(r *Request, model *cost.Cost, e *Engine) time.Duration {
+	c := g.byName[r.Class]
+	if c.FirstTokenGoal == 0 {
+		return 0
+	}
+	return c.FirstTokenGoal + time.Duration(c.PrefillSlack*float64(model.Prefill(r.Prompt-r.Cached, r.Cached, e.StepTokensMax)))
+}
+
 // play runs a trace to the end of its last request.
 func play(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, error) {
 	newPolicy, err := makerOf(name)
@@ -62,9 +72,7 @@ func play(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, error)
 	for i := range t.Requests {
 		j := &job{Request: &t.Requests[i], index: i}
 		j.factor = math.Exp(rnd.NormFloat64()*e.CostNoise - e.CostNoise*e.CostNoise/2)
-		if c := g.byName[j.Class]; c.FirstTokenGoal > 0 {
-			j.goal = c.FirstTokenGoal + time.Duration(c.PrefillSlack*float64(r.m.model.Prefill(j.Prompt, 0, e.StepTokensMax)))
-		}
+		j.goal = g.of(j.Request, &r.m.model, e)
 		j.limit = g.byName[j.Class].WaitLimit
 		r.jobs = append(r.jobs, j)
 		if j.CancelAfter > 0 {

@@ -22,6 +22,12 @@ type Request struct {
 	Tenant string
 	Class  string
 	Blocks []uint64 // hashes of the prompt's full blocks of BlockTokens
+	// Cached is how many leading tokens of the prompt need no computing, besides
+	// those of Blocks that the machine has kept.
+	Cached int
+	// Recorded is what became of it in the run that the trace was recorded in; nil
+	// if it was in none.
+	Recorded *Recorded
 	// CancelAfter is when the client cancels, from arrival; 0 is never.
 	CancelAfter time.Duration
 }

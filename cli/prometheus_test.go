@@ -114,7 +114,7 @@ scrape_configs:
 
 // mayBeEmpty are metrics that have nothing to say while all goes well, or on a
 // machine where energy cannot be read.
-var mayBeEmpty = regexp.MustCompile(`cost_|joule|refused|demoted|blocked|capture|outcome!~`)
+var mayBeEmpty = regexp.MustCompile(`cost_|joule|refus|demoted|blocked|capture|outcome!~`)
 
 // TestPrometheusReadsForebay scrapes a running Forebay with the real thing, and
 // asks it everything that the dashboards and the rules ask.

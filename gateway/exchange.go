@@ -214,6 +214,9 @@ func (x *exchange) end(err error) {
 		if r.Refused = f.reason; f.reason != "" {
 			r.WaitReason = f.reason
 		}
+		if r.WaitPredicted == 0 && r.Reserved != 0 { // admission's refusal; a budget predicts no first token
+			r.WaitPredicted = int64(f.predicted)
+		}
 		r.Status = status
 		x.fail(f)
 	}

@@ -75,21 +75,26 @@ func (x *exchange) setDeadline(text string) error {
 	if err != nil || ms > deadlineMax.Milliseconds() {
 		return &failure{fault: faultInvalid, param: deadlineHeader, message: fmt.Sprintf("%s must be a whole number of milliseconds, at most %d", deadlineHeader, deadlineMax.Milliseconds())}
 	}
-	left := time.Duration(ms)*time.Millisecond - time.Duration(wire.Monotonic()-x.record.Arrived)
+	within := time.Duration(ms) * time.Millisecond
+	left := within - x.age()
 	if left <= 0 {
 		return errDeadline
 	}
 	x.deadline = time.NewTimer(left)
-	x.due = wire.Monotonic() + int64(left)
+	x.due = x.record.Arrived + int64(within)
 	return nil
 }
 
-// left is the time until the client's deadline, 0 where there is none.
-func (x *exchange) left() time.Duration {
+// age is how long ago the request came.
+func (x *exchange) age() time.Duration { return time.Duration(wire.Monotonic() - x.record.Arrived) }
+
+// within is the time from the request's arrival to its client's deadline, 0 where
+// there is none.
+func (x *exchange) within() time.Duration {
 	if x.due == 0 {
 		return 0
 	}
-	return max(1, time.Duration(x.due-wire.Monotonic()))
+	return time.Duration(x.due - x.record.Arrived)
 }
 
 // expired reports whether the client's deadline is over.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -199,11 +200,16 @@ func TestAdmissionIsToldCostAndUse(t *testing.T) {
 	holder.Done(admission.Spent{})
 	r.settled()
 	want := admission.Demand{Tenant: "default", Class: "interactive", Route: "completions", Sequences: 4, PromptTokens: 5, UncachedTokens: 5, DecodeTokens: 28, Bytes: 25}
-	for _, w := range l.demands {
+	records := r.recorder.Last(2)
+	slices.Reverse(records)
+	for i, w := range l.demands {
 		if w.ID == "" || w.BlockTokens != 0 {
 			t.Errorf("work %+v", w)
 		}
-		w.ID, w.BlockTokens, w.Blocks = "", 0, nil
+		if rec := &records[i]; rec.ID != w.ID || rec.Arrived+int64(w.Age) < rec.Reserved || rec.Arrived+int64(w.Age) > rec.Accepted {
+			t.Errorf("%v old on its way from budgets to admission, %+v", w.Age, rec)
+		}
+		w.ID, w.BlockTokens, w.Blocks, w.Age = "", 0, nil, 0
 		if fmt.Sprintf("%+v", w) != fmt.Sprintf("%+v", want) {
 			t.Errorf("work %+v", w)
 		}

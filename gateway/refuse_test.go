@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
@@ -54,7 +55,7 @@ func TestEveryRefusalSaysWhen(t *testing.T) {
 	}{
 		admission.TooLarge: {400, "request_cannot_fit"}, admission.QueueFull: {503, "queue_full"}, admission.TimedOut: {503, "queue_timeout"},
 		admission.Late: {503, "would_be_late"}, admission.PastDeadline: {504, "deadline_exceeded"}, admission.Overloaded: {503, "overloaded"},
-		admission.RetryBudget: {503, "too_many_retries"}, admission.ClassClosed: {503, "class_closed"},
+		admission.RetryBudget: {503, "too_many_retries"}, admission.ClassClosed: {503, "class_closed"}, admission.Revoked: {503, "no_longer_in_time"},
 	} {
 		for _, wait := range []time.Duration{0, time.Millisecond, 1500 * time.Millisecond, 40 * time.Second} {
 			r.gw.admission = refuser{queue, &admission.Refusal{Reason: reason, Message: "no", RetryAfter: wait, Predicted: 2 * wait}}
@@ -83,8 +84,60 @@ func TestEveryRefusalSaysWhen(t *testing.T) {
 	if resp := r.chat(""); resp.status != 200 {
 		t.Errorf("after all that: %d", resp.status)
 	}
-	if n := r.metric("forebay_admission_refused_total"); n != 32 {
+	if n := r.metric("forebay_admission_refused_total"); n != 36 {
 		t.Errorf("%v refusals counted", n)
+	}
+}
+
+// revoker admits everybody, and refuses each while it waits.
+type revoker struct {
+	admission.Controller
+	refusal *admission.Refusal
+}
+
+type revokedTicket struct {
+	admission.Ticket
+	refusal *admission.Refusal
+}
+
+func (c revoker) Admit(d admission.Demand) (admission.Ticket, error) {
+	t, err := c.Controller.Admit(d)
+	return revokedTicket{t, c.refusal}, err
+}
+
+func (t revokedTicket) Err() error { return t.refusal }
+
+// TestRefusalsKeepTheirPrediction: the record of a request that never started has
+// what was predicted for it, and says whether it had been promised anything.
+func TestRefusalsKeepTheirPrediction(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{RequestsPerMinute: 1})})
+	queue := r.gw.admission
+	no := func(why admission.Reason) *admission.Refusal {
+		return &admission.Refusal{Reason: why, Message: "no", Predicted: 1500 * time.Millisecond}
+	}
+	for _, c := range []struct {
+		key       string
+		by        admission.Controller
+		outcome   telemetry.Outcome
+		predicted time.Duration
+		promise   telemetry.Promise
+		when      string
+	}{
+		{"sk-full", refuser{queue, no(admission.Late)}, telemetry.Late, 1500 * time.Millisecond, telemetry.PromiseNone, "arrival"},
+		{"sk-full", revoker{queue, no(admission.Revoked)}, telemetry.Revoked, 1500 * time.Millisecond, telemetry.PromiseRevoked, "later"},
+		{"sk-poor", queue, telemetry.OK, 0, telemetry.PromiseKept, ""},
+		{"sk-poor", queue, telemetry.RateLimited, 0, telemetry.PromiseNone, "arrival"}, // its wait is for the budget, not for a token
+	} {
+		r.gw.admission = c.by
+		r.as(c.key, chatBody(""))
+		r.settled()
+		rec := r.recorder.Last(1)[0]
+		if p := rec.Promise(rec.Finished); rec.Outcome != c.outcome || rec.WaitPredicted != int64(c.predicted) || p != c.promise || (rec.Accepted != 0) != (c.promise != telemetry.PromiseNone) {
+			t.Errorf("%v: %v, predicted %v, promise %q, accepted at %d", c.outcome, rec.Outcome, time.Duration(rec.WaitPredicted), p, rec.Accepted)
+		}
+		if series := fmt.Sprintf(`forebay_refusal_seconds_count{class="interactive",outcome=%q,when=%q} 1`, c.outcome, c.when); strings.Contains(r.metrics(), series+"\n") != (c.when != "") {
+			t.Errorf("%v: not counted as refused, or wrongly: %s", c.outcome, series)
+		}
 	}
 }
 

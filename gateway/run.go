@@ -69,7 +69,7 @@ func (x *exchange) noteGrant(granted admission.Grant) {
 	}
 	r.FirstTokenGoal, r.TokenGoal = granted.FirstTokenGoal, granted.TokenGoal
 	r.WaitReason, r.WaitPredicted = granted.Why.String(), int64(granted.Predicted)
-	if granted.Waited < time.Millisecond { // no wait, as the headers count it
+	if r.Admitted-r.Prepared < int64(time.Millisecond) { // no wait, as the headers count it
 		r.WaitReason = admission.WhyNot.String()
 	}
 }

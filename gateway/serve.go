@@ -39,10 +39,12 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 		return err
 	}
 	defer func() { meter.settle(run) }()
+	demand.Age = x.age()
 	ticket, err := g.admission.Admit(demand)
 	if err != nil {
 		return err
 	}
+	x.record.Accepted = wire.Monotonic()
 	defer func() { ticket.Done(run.spent()) }()
 	grant, err := x.wait(ticket)
 	if err != nil {
@@ -142,7 +144,7 @@ func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt
 	o, model := &c.options, &x.g.engine.State().Model
 	w := admission.Demand{
 		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Sequences: len(prompts) * o.N,
-		Within: x.left(), Retry: x.isRetry(), User: c.user,
+		Within: x.within(), Retry: x.isRetry(), User: c.user,
 	}
 	if len(prompts) == 1 { // of several prompts, admission could not tell which one the blocks belong to
 		w.Blocks, w.BlockTokens = prompts[0].BlockHashes, model.PageTokens

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"math"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +13,6 @@ var (
 	specRequests   = counter("forebay_requests_total", "Finished requests by outcome.", "route", "class", "outcome")
 	specTokens     = counter("forebay_tokens_total", "Tokens of finished requests that ran: prompt, cached (a part of prompt), completion.", "kind")
 	specClientGone = counter("forebay_client_gone_total", "Requests whose client left before the answer was complete.")
-	specRefused    = counter("forebay_admission_refused_total", "Requests refused by admission or a budget, by reason.", "class", "reason")
 	specDemoted    = counter("forebay_admission_demoted_total", "Requests that ran in a lower class, by the class they came from.", "class")
 	specSLO        = counter("forebay_slo_requests_total", "Finished requests that met or broke a goal of their class: first_token, token (the time between tokens), queue; and served, which a failure or a refusal breaks unless the client caused it. A request is counted for a goal only if the goal applies to it.", "class", "slo", "result")
 	specTime       = counter("forebay_request_time_seconds_total", "Time of finished requests in the engine by cause: own computing, others' prefill or decode in the same steps, gap between steps, waits for pages and places, and so on.", "class", "part")
@@ -31,18 +29,18 @@ var (
 	specDecode     = distribution(secondsBuckets, "forebay_request_decode_seconds", "From a request's first token to its last.", "class")
 	specPrompt     = distribution(lengthBuckets, "forebay_request_prompt_tokens", "Prompt tokens of requests that ran.", "class")
 	specCompletion = distribution(lengthBuckets, "forebay_request_completion_tokens", "Tokens generated for requests that got content, all choices together.", "class")
-	specWaitError  = distribution(secondsBuckets, "forebay_admission_prediction_error_seconds", "Difference between the predicted wait for the first token and the real one.")
 )
 
 // provider is the value of gen_ai.provider.name.
 const provider = "forebay"
 
 type metrics struct {
-	requests, tokens, refused, demoted, goals, time, blocked *prometheus.CounterVec
+	requests, tokens, demoted, goals, time, blocked *prometheus.CounterVec
 
 	clientGone prometheus.Counter
+	promises   promises
 
-	firstToken, perToken, duration, interval, queue, engineWait, prefill, decode, prompt, completion, waitError *histograms
+	firstToken, perToken, duration, interval, queue, engineWait, prefill, decode, prompt, completion *histograms
 
 	levels  func() Levels
 	engine  *engineMetrics
@@ -72,13 +70,13 @@ func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
 		reg.MustRegister(f)
 		return f
 	}
-	m.requests, m.tokens, m.refused, m.demoted = vector(specRequests), vector(specTokens), vector(specRefused), vector(specDemoted)
+	m.requests, m.tokens, m.demoted = vector(specRequests), vector(specTokens), vector(specDemoted)
 	m.goals, m.time, m.blocked = vector(specSLO), vector(specTime), vector(specBlocked)
 	m.clientGone = vector(specClientGone).WithLabelValues()
 	m.firstToken, m.perToken, m.duration = family(specFirstToken), family(specPerToken), family(specDuration)
 	m.interval, m.queue, m.engineWait, m.prefill, m.decode = family(specInterval), family(specQueue), family(specEngineWait), family(specPrefill), family(specDecode)
-	m.prompt, m.completion, m.waitError = family(specPrompt), family(specCompletion), family(specWaitError)
-	m.waitError.of(labels{})
+	m.prompt, m.completion = family(specPrompt), family(specCompletion)
+	m.promises = promises{vector(specPromises), vector(specRefused), family(specRefusal), family(specRatio), family(specMistake)}
 	reg.MustRegister(levelCollector{m})
 	return m
 }
@@ -94,12 +92,10 @@ func (m *metrics) observe(r *Record) {
 	if r.Outcome == ClientGone {
 		m.clientGone.Inc()
 	}
-	if r.Refused != "" {
-		m.refused.WithLabelValues(r.Class, r.Refused).Inc()
-	}
 	if r.DemotedFrom != "" {
 		m.demoted.WithLabelValues(r.DemotedFrom).Inc()
 	}
+	m.promises.observe(r)
 	m.observeGoals(r)
 	m.observeTimes(r)
 	m.observeEngine(r)
@@ -120,24 +116,17 @@ func (m *metrics) observeTimes(r *Record) {
 	if r.Outcome != OK {
 		failure = r.Outcome.String()
 	}
-	note := func(h *histogram, v float64) {
-		h.observe(v, 1)
-		h.point(v, r)
-	}
-	note(m.duration.of(labels{operation, provider, r.Model, failure, r.Class}), seconds(r.Finished-r.Arrived))
+	m.duration.of(labels{operation, provider, r.Model, failure, r.Class}).note(seconds(r.Finished-r.Arrived), r)
 	of := labels{operation, provider, r.Model, r.Class}
 	if d := r.FirstTokenDelay(); d > 0 {
-		note(m.firstToken.of(of), seconds(d))
+		m.firstToken.of(of).note(seconds(d), r)
 		m.completion.of(labels{r.Class}).observe(float64(r.CompletionTokens), 1)
 	}
 	if d := r.TokenTime(); d > 0 {
-		note(m.perToken.of(of), d/1e9)
+		m.perToken.of(of).note(d/1e9, r)
 	}
 	if r.Admitted != 0 {
-		note(m.queue.of(labels{r.Class}), seconds(r.Admitted-r.Prepared))
-	}
-	if r.WaitPredicted > 0 && r.FirstToken != 0 {
-		m.waitError.of(labels{}).observe(math.Abs(seconds(r.FirstToken-r.Prepared-r.WaitPredicted)), 1)
+		m.queue.of(labels{r.Class}).note(seconds(r.Admitted-r.Prepared), r)
 	}
 	if r.Blocked > 0 {
 		m.blocked.WithLabelValues(r.Class).Add(r.Blocked.Seconds())

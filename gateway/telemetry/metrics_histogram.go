@@ -50,8 +50,9 @@ func (h *histogram) observe(v float64, n uint64) {
 	}
 }
 
-// point makes r the exemplar of v's bucket, if r was kept.
-func (h *histogram) point(v float64, r *Record) {
+// note observes v once, and makes r the exemplar of its bucket, if r was kept.
+func (h *histogram) note(v float64, r *Record) {
+	h.observe(v, 1)
 	if r.Kept {
 		h.exemplars[h.bucket(v)].Store(&exemplar{value: v, at: time.Now(), id: r.ID, trace: r.Trace.TraceID})
 	}

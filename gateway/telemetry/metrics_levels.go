@@ -110,6 +110,7 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- specClassRuns.value(float64(k.Running), k.Name)
 		ch <- specClassWaits.value(float64(k.Waiting), k.Name)
 		c.m.showGoal(k.Name, goalServed)
+		c.m.promises.show(k.Name)
 	}
 	ch <- specBrownout.value(float64(l.Brownout))
 	ch <- specMargin.value(l.StepMargin)

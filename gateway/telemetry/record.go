@@ -94,8 +94,8 @@ type Record struct {
 	// why it was refused; WaitReason then says the same. Both are from closed lists.
 	WaitReason string
 	Refused    string
-	// WaitPredicted is the predicted time from Prepared to the first token, in
-	// nanoseconds; 0 for none.
+	// WaitPredicted is the time from Arrived to the first token as admission
+	// predicted it when the request came, in nanoseconds; 0 for none.
 	WaitPredicted int64
 	Route         string
 	Model         string // the engine's model id, never the client's text
@@ -109,7 +109,8 @@ type Record struct {
 	Identified int64
 	Prepared   int64
 	Reserved   int64 // the tenant's budgets had room
-	Admitted   int64
+	Accepted   int64 // admission did not refuse it on arrival, but let it wait or start
+	Admitted   int64 // its turn to start had come
 	Dispatched int64 // just before the engine gets its first generation
 	FirstToken int64 // first content taken from the engine
 	LastToken  int64 // last content taken from the engine
@@ -180,6 +181,28 @@ func (r *Record) FirstTokenDelay() int64 {
 	return r.FirstToken - r.Arrived
 }
 
+// firstTokenBy is the time to first token that goals are judged by, and whether the
+// token has come. Until then it is the time up to now. A client that left during its
+// plain answer got no content, and yet its first token came in time or not.
+func (r *Record) firstTokenBy(now int64) (delay int64, came bool) {
+	switch delay := r.FirstTokenDelay(); {
+	case delay > 0:
+		return delay, true
+	case r.FirstToken != 0:
+		return r.FirstToken - r.Arrived, true
+	}
+	return now - r.Arrived, false
+}
+
+// PredictionRatio is the actual time to the first token over the predicted one; 0
+// where one of them is not known.
+func (r *Record) PredictionRatio() float64 {
+	if r.WaitPredicted <= 0 || r.FirstToken == 0 {
+		return 0
+	}
+	return float64(r.FirstToken-r.Arrived) / float64(r.WaitPredicted)
+}
+
 // TokenTime is the mean time between the tokens of one choice, in nanoseconds. It
 // is measured where tokens come from the engine, so a slow reader does not stretch
 // it. Choices run side by side; each is assumed to have an equal share of the
@@ -218,11 +241,7 @@ func (g Goals) Names() (names []string) {
 // was not prepared has missed none.
 func (r *Record) Missed(now int64) (missed Goals) {
 	if goal := int64(r.FirstTokenGoal); goal > 0 && r.Prepared != 0 {
-		delay := r.FirstTokenDelay()
-		if delay == 0 {
-			delay = now - r.Arrived
-		}
-		if delay > goal {
+		if delay, _ := r.firstTokenBy(now); delay > goal {
 			missed |= FirstTokenGoal
 		}
 		waited := r.Admitted - r.Prepared

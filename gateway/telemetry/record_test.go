@@ -27,6 +27,9 @@ func TestMissed(t *testing.T) {
 		"left after the goal": {func(r *Record) {
 			r.Outcome, r.FirstToken, r.FirstWrite, r.LastToken, r.Finished = ClientGone, 0, 0, 0, at+2e9
 		}, []string{"first_token"}},
+		"left its plain answer": {func(r *Record) {
+			r.Outcome, r.Stream, r.FirstWrite, r.Finished = ClientGone, false, 0, at+9e9
+		}, nil},
 		"waited too long": {func(r *Record) {
 			*r = Record{Outcome: QueueTimeout, Arrived: at, Prepared: at + 1, Finished: at + 3e9, FirstTokenGoal: goal}
 		}, []string{"first_token", "queue"}},

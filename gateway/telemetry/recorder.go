@@ -105,12 +105,20 @@ func (r *Record) attrs() []slog.Attr {
 	for _, stage := range []struct {
 		name string
 		at   int64
-	}{{"decoded_ms", r.Decoded}, {"prepared_ms", r.Prepared}, {"reserved_ms", r.Reserved}, {"admitted_ms", r.Admitted}, {"dispatched_ms", r.Dispatched}, {"first_token_ms", r.FirstToken}, {"first_write_ms", r.FirstWrite}} {
+	}{{"decoded_ms", r.Decoded}, {"prepared_ms", r.Prepared}, {"reserved_ms", r.Reserved}, {"accepted_ms", r.Accepted}, {"admitted_ms", r.Admitted}, {"dispatched_ms", r.Dispatched}, {"first_token_ms", r.FirstToken}, {"first_write_ms", r.FirstWrite}} {
 		if stage.at != 0 {
 			a = append(a, slog.Float64(stage.name, milliseconds(stage.at-r.Arrived)))
 		}
 	}
-	for _, word := range []struct{ name, text string }{{"client_id", r.ClientID}, {"broken", strings.Join(r.Broken.Names(), ",")}, {"demoted_from", r.DemotedFrom}, {"wait_reason", r.WaitReason}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
+	for _, span := range []struct {
+		name string
+		ns   int64
+	}{{"predicted_ms", r.WaitPredicted}, {"first_token_goal_ms", int64(r.FirstTokenGoal)}} {
+		if span.ns != 0 {
+			a = append(a, slog.Float64(span.name, milliseconds(span.ns)))
+		}
+	}
+	for _, word := range []struct{ name, text string }{{"client_id", r.ClientID}, {"promise", r.Promise(r.Finished).String()}, {"broken", strings.Join(r.Broken.Names(), ",")}, {"demoted_from", r.DemotedFrom}, {"wait_reason", r.WaitReason}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
 		if word.text != "" {
 			a = append(a, slog.String(word.name, word.text))
 		}

@@ -93,6 +93,28 @@ func TestLogLine(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["outcome"] != "write_stall" || line["total_ms"] != 4.0 || line["admitted_ms"] != 2.0 || line["error"] != "write_stall" || line["param"] != "n" || line["error_text"] != `a "b"` {
 		t.Errorf("%v: %s", err, out.String())
 	}
+	kept, revoked := promised(), promised()
+	cut(Revoked, "revoked", 500)(&revoked)
+	revoked.WaitReason = revoked.Refused
+	for _, c := range []struct {
+		r    Record
+		want map[string]any
+	}{
+		{kept, map[string]any{"promise": "kept", "predicted_ms": 800.0, "first_token_goal_ms": 2000.0, "accepted_ms": 3.0, "admitted_ms": 600.0, "first_token_ms": 1000.0}},
+		{revoked, map[string]any{"promise": "revoked", "outcome": "revoked", "wait_reason": "revoked", "predicted_ms": 800.0, "first_token_goal_ms": 2000.0, "accepted_ms": 3.0, "admitted_ms": nil, "total_ms": 500.0}},
+	} {
+		out.Reset()
+		r.Finish(&c.r)
+		line = nil
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		for field, want := range c.want {
+			if line[field] != want {
+				t.Errorf("%s is %v, want %v: %s", field, line[field], want, out.String())
+			}
+		}
+	}
 	if _, err := New(Config{LogFormat: "xml"}, &out, nil); err == nil {
 		t.Error("an unknown format was accepted")
 	}
@@ -173,5 +195,9 @@ func TestFinishAllocatesLittle(t *testing.T) {
 	rec := Record{Route: "chat_completions", Class: "interactive", Outcome: OK, Finished: 1}
 	if n := testing.AllocsPerRun(100, func() { r.Finish(&rec) }); n > 8 {
 		t.Errorf("%v allocations a request", n)
+	}
+	full, refused := fullRecord(), Record{Class: "interactive", Outcome: Late, Refused: "late", Finished: 1, FirstTokenGoal: 1}
+	if n := testing.AllocsPerRun(100, func() { r.Finish(full); r.Finish(&refused) }); n > 0 {
+		t.Errorf("%v allocations for a request with everything and a refused one", n)
 	}
 }

@@ -104,6 +104,35 @@ func TestRequestPageHasItAll(t *testing.T) {
 	}
 }
 
+// TestRequestPageTellsThePromise: the facts about the first token fit what is known.
+func TestRequestPageTellsThePromise(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	pages, wants := map[string]any{}, map[string]string{}
+	for id, c := range map[string]struct {
+		v    capture.View
+		want string
+	}{
+		"kept":    {capture.View{FirstTokenMS: 1500, PredictedMS: 1200, PredictionRatio: 1.25, FirstTokenGoalMS: 2000, Promise: "kept"}, "first token 1.5 s, 1.25 times the predicted 1.2 s;promised a first token within 2.0 s: kept"},
+		"broken":  {capture.View{FirstTokenMS: 2400, PredictedMS: 1200, PredictionRatio: 2, FirstTokenGoalMS: 2000, Promise: "broken"}, "first token 2.4 s, 2.00 times the predicted 1.2 s;promised a first token within 2.0 s: !broken"},
+		"revoked": {capture.View{PredictedMS: 1200, FirstTokenGoalMS: 2000, Promise: "revoked"}, "first token predicted after 1.2 s;promised a first token within 2.0 s: !revoked"},
+		"late":    {capture.View{PredictedMS: 9000, FirstTokenGoalMS: 2000}, "first token predicted after 9.0 s;goal for the first token 2.0 s, not promised"},
+		"open":    {capture.View{Running: true, FirstTokenGoalMS: 2000, Promise: "open"}, "promised a first token within 2.0 s: open"},
+		"offline": {capture.View{FirstTokenMS: 1500}, "first token 1.5 s"},
+	} {
+		c.v.ID = id
+		pages["/debug/requests/"+id], wants[id] = &c.v, c.want
+	}
+	url := pagesOver(t, pages)
+	for id, want := range wants {
+		b.open(url+"/debug/requests/"+id, 1100, "light")
+		facts := `[...document.querySelectorAll(".facts li")].map((e) => e.querySelector(".bad") ? e.textContent.replace(/(\w+)$/, "!$1") : e.textContent).filter((s) => /first token/.test(s)).join(";")`
+		if got := result(b, "the facts", chromedp.Evaluate[string](facts)); got != want {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
+	}
+}
+
 // misdrawn counts the bars outside the drawing, without a colour, or not in line
 // with a step.
 const misdrawn = `(() => {

@@ -21,10 +21,15 @@ func printTrace(w io.Writer, v *capture.View) error {
 	if v.Running {
 		state = "still running"
 	}
+	firstToken := "no first token"
+	if v.FirstTokenMS > 0 {
+		firstToken = "first token after " + millis(v.FirstTokenMS)
+	}
 	fmt.Fprintf(t, "%s\n\n", v.Sentence)
 	fmt.Fprintf(t, "request\t%s\n", traceName(v.ID, v.ClientID))
 	fmt.Fprintf(t, "trace\t%s\n", v.TraceID)
-	fmt.Fprintf(t, "ended\t%s, status %d, after %s; first token after %s\n", state, v.Status, millis(v.WallMS), millis(v.FirstTokenMS))
+	fmt.Fprintf(t, "ended\t%s, status %d, after %s; %s\n", state, v.Status, millis(v.WallMS), firstToken)
+	printPromise(t, v)
 	fmt.Fprintf(t, "of\ttenant %s, class %s; %d prompt tokens, %d cached, %d made\n", v.Tenant, v.Class, v.PromptTokens, v.CachedTokens, v.CompletionTokens)
 	if len(v.Reasons)+len(v.Broken) > 0 {
 		fmt.Fprintf(t, "kept for\t%s\n", strings.Join(slices.Concat(v.Reasons, v.Broken), ", "))
@@ -55,6 +60,22 @@ func printTrace(w io.Writer, v *capture.View) error {
 	}
 	fmt.Fprintln(w)
 	return printNeighbours(w, v)
+}
+
+// printPromise writes what was promised and predicted of the first token.
+func printPromise(w io.Writer, v *capture.View) {
+	if goal := millis(v.FirstTokenGoalMS); v.Promise != "" {
+		fmt.Fprintf(w, "promised\ta first token within %s: %s\n", goal, v.Promise)
+	} else if v.FirstTokenGoalMS > 0 {
+		fmt.Fprintf(w, "goal\ta first token within %s, not promised\n", goal)
+	}
+	if v.PredictedMS > 0 {
+		fmt.Fprintf(w, "predicted\ta first token after %s", millis(v.PredictedMS))
+		if v.PredictionRatio > 0 {
+			fmt.Fprintf(w, "; it took %.2f times that", v.PredictionRatio)
+		}
+		fmt.Fprintln(w)
+	}
 }
 
 func printParts(w io.Writer, v *capture.View) {

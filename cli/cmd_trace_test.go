@@ -86,6 +86,24 @@ func TestTraceCommands(t *testing.T) {
 	}
 }
 
+// TestTracePromises: the lines about the first token fit what is known of it.
+func TestTracePromises(t *testing.T) {
+	for want, v := range map[string]capture.View{
+		"revoked, status 503, after 1.4s; no first token\npromised   a first token within 2s: revoked\npredicted  a first token after 1.2s\n": {
+			Outcome: "revoked", Status: 503, WallMS: 1400, PredictedMS: 1200, FirstTokenGoalMS: 2000, Promise: "revoked"},
+		"late, status 503, after 3ms; no first token\ngoal       a first token within 2s, not promised\npredicted  a first token after 9s\n": {
+			Outcome: "late", Status: 503, WallMS: 3, PredictedMS: 9000, FirstTokenGoalMS: 2000},
+		"ok, status 200, after 9s; first token after 3s\npromised   a first token within 2s: broken\npredicted  a first token after 1.5s; it took 2.00 times that\n": {
+			Outcome: "ok", Status: 200, WallMS: 9000, FirstTokenMS: 3000, PredictedMS: 1500, PredictionRatio: 2, FirstTokenGoalMS: 2000, Promise: "broken"},
+		"ok, status 200, after 9s; first token after 3s\nof": {Outcome: "ok", Status: 200, WallMS: 9000, FirstTokenMS: 3000}, // no goal, no prediction
+	} {
+		var b strings.Builder
+		if err := printTrace(&b, &v); err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("%v: it lacks\n%s\n%s", err, want, b.String())
+		}
+	}
+}
+
 func TestTraceMistakes(t *testing.T) {
 	for _, c := range []struct {
 		run  func(*console, []string) error

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -49,6 +50,10 @@ func checkRetry(t *testing.T, name string, resp response, least, most time.Durat
 func TestEveryRefusalSaysWhen(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello)})
 	queue := r.gw.admission
+	operations, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for reason, want := range map[admission.Reason]struct {
 		status int
 		code   string
@@ -57,6 +62,9 @@ func TestEveryRefusalSaysWhen(t *testing.T) {
 		admission.Late: {503, "would_be_late"}, admission.PastDeadline: {504, "deadline_exceeded"}, admission.Overloaded: {503, "overloaded"},
 		admission.RetryBudget: {503, "too_many_retries"}, admission.ClassClosed: {503, "class_closed"}, admission.Revoked: {503, "no_longer_in_time"},
 	} {
+		if row := "| `" + reason.String() + "` | `" + want.code + "`"; !strings.Contains(string(operations), row) {
+			t.Errorf("docs/operations.md has no row that begins with %s", row)
+		}
 		for _, wait := range []time.Duration{0, time.Millisecond, 1500 * time.Millisecond, 40 * time.Second} {
 			r.gw.admission = refuser{queue, &admission.Refusal{Reason: reason, Message: "no", RetryAfter: wait, Predicted: 2 * wait}}
 			resp := r.chat(`"stream":true`)

@@ -21,7 +21,7 @@ func (s *Store) build(r *telemetry.Record, why reasons, brief bool, now int64) *
 		end, r.Broken = now, r.Missed(now)
 	}
 	v := viewOf(r, why)
-	v.Running, v.Brief, v.WallMS = running, brief, ms(end-r.Arrived)
+	v.Running, v.Brief, v.WallMS, v.Promise = running, brief, ms(end-r.Arrived), r.Promise(end).String()
 	if running {
 		v.Outcome, v.Status = "running", 0
 	}

@@ -250,11 +250,24 @@ var advices = [causeCount]string{
 // refused says why a request was refused.
 func (a *account) refused() string {
 	r := a.r
+	if r.Outcome == telemetry.Revoked {
+		return a.revoked()
+	}
 	s := fmt.Sprintf("It was refused after %s", short(a.life.wall()))
 	if waited := a.causes[causeQueue]; waited > time.Millisecond && r.Prepared != 0 {
 		s += fmt.Sprintf(", %s of them waiting", short(waited))
 	}
 	return s + ": " + refusals[refusalOf(r)]
+}
+
+// revoked says why a request was refused that had been admitted.
+func (a *account) revoked() string {
+	r, predicted := a.r, "in time"
+	if r.WaitPredicted > 0 {
+		predicted = "after " + short(time.Duration(r.WaitPredicted))
+	}
+	return fmt.Sprintf("It was admitted, and refused after %s because the engine became slower: its first token was predicted %s, then later than its goal of %s. %s",
+		short(a.life.wall()), predicted, short(r.FirstTokenGoal), refusals["revoked"])
 }
 
 func refusalOf(r *telemetry.Record) string {
@@ -275,6 +288,7 @@ var refusals = map[string]string{
 	"queue_full":           "no place to wait was free. Raise admission.waiting_requests_max or the class's own, or add a replica: what waits so long is late anyway.",
 	"timed_out":            "it had waited as long as its class allows. There is more work than the engine can do: add a replica, or raise the class's wait_limit if its clients are patient.",
 	"late":                 "it, or another one that counts more, would have missed its goal. There is more work than can be done in time: add a replica, lengthen the class's first_token_goal, or set late to demote.",
+	"revoked":              "Look for what slowed the engine: another process on its processors, or their clock; /debug/steps has the long steps, and forebay_engine_step_ratio_high rises meanwhile.",
 	"past_deadline":        "its client's own deadline could not be met. Give it more time in x-forebay-deadline-ms, or add a replica.",
 	"overloaded":           "there was far too much work, and it was shed. Add a replica, or lower what the least urgent class may send.",
 	"retry_budget":         "its tenant retries more than it tries. Have that client wait as Retry-After says.",

@@ -85,6 +85,8 @@ func TestSentences(t *testing.T) {
 		{refused(telemetry.RateLimited, "budget_input_tokens"), "refused", []string{"It was refused after 1.0 s, 1.0 s of them waiting: its tenant's budget of prompt tokens", "limits.input_tokens_per_minute"}},
 		{refused(telemetry.QueueTimeout, "timed_out"), "refused", []string{"waited as long as its class allows", "replica"}},
 		{refused(telemetry.Late, "late"), "refused", []string{"missed its goal", "first_token_goal"}},
+		{with(refused(telemetry.Revoked, "revoked"), func(r *telemetry.Record) { r.Accepted, r.WaitPredicted = r.Reserved, 800e6 }), "refused", []string{"It was admitted, and refused after 1.0 s because the engine became slower: its first token was predicted after 800 ms, then later than its goal of 2.0 s. Look for what slowed the engine"}},
+		{with(refused(telemetry.Revoked, "revoked"), func(r *telemetry.Record) { r.Accepted = r.Reserved }), "refused", []string{"its first token was predicted in time, then later"}},
 		{refused(telemetry.QueueFull, "queue_full"), "refused", []string{"no place to wait"}},
 		{refused(telemetry.LimiterUnavailable, ""), "refused", []string{"store of budgets does not answer"}},
 		{ended(telemetry.EngineUnavailable), "engine_lost", []string{"The engine was lost", "with 2 tokens of its answer; until then 2.9 s of 3.0 s until its first token went to", "/readyz"}},
@@ -125,6 +127,16 @@ func TestSentences(t *testing.T) {
 			t.Errorf("the cause is %s, not %s: %q", v.Cause, c.cause, v.Sentence)
 		}
 		s.Close()
+	}
+}
+
+// TestEveryRefusalIsExplained: what is refused has words of its own, by its outcome
+// at least.
+func TestEveryRefusalIsExplained(t *testing.T) {
+	for o, ending := range endings {
+		if name := telemetry.Outcome(o).String(); ending.cause == causeRefused && refusals[name] == "" {
+			t.Errorf("a request that ends as %s is not explained", name)
+		}
 	}
 }
 

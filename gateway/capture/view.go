@@ -39,9 +39,14 @@ type View struct {
 	TokenMS      float64 `json:"token_ms"` // mean between tokens of a choice
 	QueueMS      float64 `json:"queue_ms"`
 	BlockedMS    float64 `json:"blocked_ms"`   // in writes to the client, while the engine may go on
-	PredictedMS  float64 `json:"predicted_ms"` // the predicted wait until the first token
 	WaitReason   string  `json:"wait_reason,omitempty"`
-
+	// PredictedMS is the time to the first token as it was predicted on arrival, and
+	// PredictionRatio the actual time over it; 0 where they are not known.
+	PredictedMS     float64 `json:"predicted_ms"`
+	PredictionRatio float64 `json:"prediction_ratio,omitempty"`
+	// Promise is what became of the goal for the first token: kept, broken, revoked
+	// or open; "" where it was not promised.
+	Promise          string  `json:"promise,omitempty"`
 	FirstTokenGoalMS float64 `json:"first_token_goal_ms,omitempty"`
 	TokenGoalMS      float64 `json:"token_goal_ms,omitempty"`
 
@@ -164,7 +169,7 @@ func viewOf(r *telemetry.Record, why reasons) *View {
 		Outcome: r.Outcome.String(), Status: r.Status, Error: r.ErrorKind,
 		Reasons: why.names(), Broken: r.Broken.Names(),
 		FirstTokenMS: ms(r.FirstTokenDelay()), TokenMS: round(r.TokenTime() / 1e6), BlockedMS: ms(int64(r.Blocked)),
-		PredictedMS: ms(r.WaitPredicted), WaitReason: r.WaitReason,
+		WaitReason: r.WaitReason, PredictedMS: ms(r.WaitPredicted), PredictionRatio: round(r.PredictionRatio()),
 		FirstTokenGoalMS: ms(int64(r.FirstTokenGoal)), TokenGoalMS: ms(int64(r.TokenGoal)),
 		Prompts: r.Prompts, Choices: r.Choices,
 		PromptTokens: r.PromptTokens, CachedTokens: r.CachedTokens, CompletionTokens: r.CompletionTokens, BytesIn: r.BytesIn, BytesOut: r.BytesOut,

@@ -308,6 +308,15 @@ func TestOperationsExplainEveryName(t *testing.T) {
 			t.Errorf("the pages do not say what %s means", part)
 		}
 	}
+	for o := range telemetry.OutcomeCount {
+		names = append(names, o.String())
+	}
+	for r := admission.TooLarge; r <= admission.ClassClosed; r++ {
+		names = append(names, r.String())
+	}
+	for p := telemetry.PromiseOpen; p <= telemetry.PromiseRevoked; p++ {
+		names = append(names, p.String())
+	}
 	for _, name := range names {
 		if name != "before" && !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("docs/operations.md says nothing of %s", name)

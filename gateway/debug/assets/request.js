@@ -38,7 +38,8 @@ function facts(v) {
   return [
     [outcome, v.error && [" ", bad(v.error)]],
     [v.running ? "for " : "took ", html("b", {}, time(v.wall_ms))],
-    v.first_token_ms > 0 && ["first token " + time(v.first_token_ms), v.predicted_ms > 0 && ` (predicted ${time(v.predicted_ms)})`],
+    firstToken(v),
+    v.first_token_goal_ms > 0 && promised(v),
     v.token_ms > 0 && v.token_ms.toFixed(1) + " ms a token",
     v.wait_reason && (v.wait_reason === "none" ? "did not wait" : "waited for " + v.wait_reason),
     `${v.prompt_tokens} prompt tokens${v.cached_tokens ? `, ${v.cached_tokens} cached` : ""}; ${v.completion_tokens} generated`,
@@ -52,6 +53,21 @@ function facts(v) {
     v.reasons.length > 0 && "kept for " + v.reasons.join(", "),
     v.broken.length > 0 && bad("missed " + v.broken.join(", ")),
   ];
+}
+
+// firstToken is when it came, and when it was predicted to come on arrival.
+function firstToken(v) {
+  const came = v.first_token_ms > 0 && "first token " + time(v.first_token_ms);
+  if (!(v.predicted_ms > 0)) return came;
+  if (!came) return "first token predicted after " + time(v.predicted_ms);
+  return came + (v.prediction_ratio ? `, ${v.prediction_ratio.toFixed(2)} times the predicted ` : ", predicted ") + time(v.predicted_ms);
+}
+
+// promised is what became of the goal for the first token.
+function promised(v) {
+  const goal = time(v.first_token_goal_ms);
+  if (!v.promise) return `goal for the first token ${goal}, not promised`;
+  return [`promised a first token within ${goal}: `, v.promise === "broken" || v.promise === "revoked" ? bad(v.promise) : v.promise];
 }
 
 const key = (v) => legend(

@@ -38,7 +38,7 @@ type View struct {
 	FirstTokenMS float64 `json:"first_token_ms"`
 	TokenMS      float64 `json:"token_ms"` // mean between tokens of a choice
 	QueueMS      float64 `json:"queue_ms"`
-	BlockedMS    float64 `json:"blocked_ms"`   // in writes to the client, while the engine may go on
+	BlockedMS    float64 `json:"blocked_ms"` // in writes to the client, while the engine may go on
 	WaitReason   string  `json:"wait_reason,omitempty"`
 	// PredictedMS is the time to the first token as it was predicted on arrival, and
 	// PredictionRatio the actual time over it; 0 where they are not known.

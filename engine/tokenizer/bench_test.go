@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"context"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,6 +35,28 @@ func BenchmarkEncode(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkCache is a short prompt behind the same system prompt as thousands of others.
+func BenchmarkCache(b *testing.B) {
+	tok := load(b, sharedFile(b, "conformance", "tokenizers", "gguf-qwen2", "vocab.gguf"))
+	c := NewCache(tok, 16<<20)
+	system := "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
+	i := 0
+	encode := func() {
+		i++
+		text := system + strconv.Itoa(i) + english + "<|im_end|>\n<|im_start|>assistant\n"
+		if _, err := c.Encode(context.Background(), text, EncodeOptions{ParseSpecial: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range 20000 {
+		encode()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		encode()
 	}
 }
 

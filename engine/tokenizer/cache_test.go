@@ -31,7 +31,7 @@ func randomChat(rng *rand.Rand, text string) string {
 func TestCacheGivesWhatEncodeGives(t *testing.T) {
 	tok := chatTokenizer(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	check := func(c *Cache) (wrong int) {
+	check := func(c *Cache, after func()) (wrong int) {
 		text := ""
 		for range 3000 {
 			text = randomChat(rng, text)
@@ -43,19 +43,62 @@ func TestCacheGivesWhatEncodeGives(t *testing.T) {
 			if !slices.Equal(got, tok.Encode(nil, text, o)) {
 				wrong++
 			}
+			after()
 		}
 		return wrong
 	}
-	if wrong := check(NewCache(tok, 1<<16)); wrong > 0 {
+	if wrong := check(NewCache(tok, 1<<16), func() {}); wrong > 0 {
 		t.Errorf("%d of 3000 texts differ", wrong)
 	}
-	// The control: texts must agree for a special token's length behind the cut.
-	longest := tok.specials.longest
-	tok.specials.longest = 0
-	if wrong := check(NewCache(tok, 1<<16)); wrong == 0 {
-		t.Error("a cut that is too late goes unnoticed: the test sees nothing")
+	// The control: where entries hold wrong ids, it shows.
+	c := NewCache(tok, 1<<16)
+	spoil := func() {
+		if front := c.entries.Front(); front != nil && len(front.Value.(*entry).ids) > 0 {
+			front.Value.(*entry).ids[0]++
+		}
 	}
-	tok.specials.longest = longest
+	if wrong := check(c, spoil); wrong == 0 {
+		t.Error("wrong ids in the entries go unnoticed: the test sees nothing")
+	}
+}
+
+// TestCacheFindsTheLongestStart compares the index with a look at every entry.
+func TestCacheFindsTheLongestStart(t *testing.T) {
+	tok := chatTokenizer(t)
+	rng := rand.New(rand.NewPCG(3, 4))
+	c := NewCache(tok, 1<<30)
+	text, shared := "", 0
+	for range 2000 {
+		text = randomChat(rng, text)
+		e := &entry{text: text, starts: c.starts(context.Background(), text)}
+		want := 0
+		for n := c.entries.Front(); n != nil; n = n.Next() {
+			other := n.Value.(*entry)
+			for i, s := range e.starts {
+				if i < len(other.starts) && other.starts[i] == s && strings.HasPrefix(other.text, text[:s.end]) {
+					want = max(want, i+1)
+				}
+			}
+		}
+		if _, cuts := c.longest(e); cuts != want {
+			t.Fatalf("%q shares %d cuts by the index and %d by a look at all", text, cuts, want)
+		}
+		if want > 0 {
+			shared++
+		}
+		if _, err := c.Encode(context.Background(), text, EncodeOptions{ParseSpecial: true}); err != nil {
+			t.Fatal(err)
+		}
+		kept := c.entries.Front().Value.(*entry)
+		for i, s := range kept.starts {
+			if kept.cuts[i].text != s.cut {
+				t.Fatalf("%q: start %d is behind %d bytes, its cut behind %d", text, i, s.cut, kept.cuts[i].text)
+			}
+		}
+	}
+	if shared < 200 {
+		t.Errorf("only %d of 2000 texts share anything", shared)
+	}
 }
 
 // TestCacheEncodesOnlyWhatIsNew counts the bytes that reach the encoder.
@@ -109,12 +152,16 @@ func TestCacheKeepsItsLimit(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	sum := 0
+	sum, starts := 0, 0
 	for n := c.entries.Front(); n != nil; n = n.Next() {
 		sum += n.Value.(*entry).bytes()
+		starts += len(n.Value.(*entry).starts)
 	}
 	if sum != c.bytes || sum > 4000 || sum == 0 {
 		t.Errorf("%d bytes kept, %d counted, at most 4000 allowed", sum, c.bytes)
+	}
+	if len(c.index) > starts {
+		t.Errorf("the index has %d starts where the entries have %d: evicted ones are left", len(c.index), starts)
 	}
 }
 

@@ -94,6 +94,17 @@ func (s *specials) find(text string, control bool) (at, length int, token specia
 	return len(text), 0, special{id: none}
 }
 
+// split splits text at its first special token, whose id is none if there is none. cut
+// says that the ids of rest do not depend on what is before it.
+func (s *specials) split(text string, control bool) (piece string, token special, rest string, cut bool) {
+	at, length, token := s.find(text, control)
+	piece, rest = text[:at], text[at+length:]
+	if token.rstrip {
+		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+	}
+	return piece, token, rest, length > 0 && !token.rstrip
+}
+
 // insideWord reports whether letters or digits touch text[from:to].
 func insideWord(text string, from, to int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:from])

@@ -254,8 +254,7 @@ func (t *Tokenizer) encode(ctx context.Context, dst []int32, text string, o Enco
 func (t *Tokenizer) pieces(dst []int32, text string, atStart bool, o EncodeOptions, s *scratch, j *journal) []int32 {
 	whole := len(text)
 	for text != "" && !s.stopped(len(text)/16) {
-		at, length, token := t.specials.find(text, o.ParseSpecial)
-		piece, rest := text[:at], text[at+length:]
+		piece, token, rest, cut := t.specials.split(text, o.ParseSpecial)
 		if token.lstrip {
 			piece = strings.TrimRightFunc(piece, unicode.IsSpace)
 		}
@@ -268,13 +267,11 @@ func (t *Tokenizer) pieces(dst []int32, text string, atStart bool, o EncodeOptio
 		if piece != "" {
 			dst = t.encoder.encode(dst, piece, s)
 		}
-		if length > 0 {
+		if token.id != none {
 			dst = append(dst, token.id)
-			if token.rstrip {
-				rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
-			} else {
-				j.note(whole-len(rest), len(dst))
-			}
+		}
+		if cut {
+			j.note(whole-len(rest), len(dst))
 		}
 		text, atStart = rest, false
 	}

@@ -11,25 +11,28 @@ import (
 )
 
 // logged is what the gateway's own record says of a request. Times are milliseconds
-// since it arrived there; 0 means that it did not get so far.
+// since it arrived there; 0 means that it did not get so far. The logs of older
+// versions have no promise, goal and time of acceptance.
 type logged struct {
 	ClientID   string  `json:"client_id"`
 	Outcome    string  `json:"outcome"`
 	Tenant     string  `json:"tenant"`
 	Class      string  `json:"class"`
-	Broken     string  `json:"broken"` // the goals that it missed
+	Promise    string  `json:"promise"` // what became of its goal: kept, broken, revoked, open
+	Broken     string  `json:"broken"`  // the goals that it missed
 	Prompt     int     `json:"prompt_tokens"`
 	Cached     int     `json:"cached_tokens"`
 	Completion int     `json:"completion_tokens"`
 	Prepared   float64 `json:"prepared_ms"`
 	Reserved   float64 `json:"reserved_ms"`
+	Accepted   float64 `json:"accepted_ms"` // not refused on arrival
 	Admitted   float64 `json:"admitted_ms"`
 	Dispatched float64 `json:"dispatched_ms"`
 	FirstToken float64 `json:"first_token_ms"`
 	FirstWrite float64 `json:"first_write_ms"`
 	Total      float64 `json:"total_ms"`
-	Goal       float64 `json:"first_token_goal_ms"` // 0 if the log does not tell
-	Predicted  float64 `json:"predicted_ms"`        // the same
+	Predicted  float64 `json:"predicted_ms"` // to the first token, when it arrived
+	Goal       float64 `json:"first_token_goal_ms"`
 }
 
 // accessLog reads the lines that a server appends to its access log.

@@ -25,6 +25,8 @@ type client struct {
 
 	mu   sync.Mutex
 	idle []*connection // the last one used last
+	open map[*connection]bool
+	over bool // no more connections
 }
 
 type connection struct {
@@ -33,6 +35,10 @@ type connection struct {
 	body  *bufio.Reader
 	out   []byte
 	fresh bool // it has served no request yet
+}
+
+func newClient(address, model string) *client {
+	return &client{address: address, model: model, open: map[*connection]bool{}}
 }
 
 // idleMax is how many connections are kept for later requests.
@@ -51,32 +57,51 @@ func (c *client) get() (*connection, error) {
 }
 
 func (c *client) dial() (*connection, error) {
-	conn, err := net.DialTimeout("tcp", c.address, 10*time.Second)
+	socket, err := net.DialTimeout("tcp", c.address, 10*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Conn: conn, in: bufio.NewReaderSize(conn, 4096), body: bufio.NewReaderSize(nil, 4096), fresh: true}, nil
+	conn := &connection{Conn: socket, in: bufio.NewReaderSize(socket, 4096), body: bufio.NewReaderSize(nil, 4096), fresh: true}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		socket.Close()
+		return nil, net.ErrClosed
+	}
+	c.open[conn] = true
+	return conn, nil
+}
+
+// drop closes a connection for good.
+func (c *client) drop(conn *connection) {
+	conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, conn)
 }
 
 func (c *client) put(conn *connection) {
 	conn.fresh = false
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if len(c.idle) < idleMax {
 		c.idle = append(c.idle, conn)
-		return
+		conn = nil
 	}
-	conn.Close()
+	c.mu.Unlock()
+	if conn != nil {
+		c.drop(conn)
+	}
 }
 
-// close closes the connections that are not in use.
+// close closes all connections, those in use too, so that the server has nothing to
+// finish before it stops.
 func (c *client) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, conn := range c.idle {
+	c.over = true
+	for conn := range c.open {
 		conn.Close()
 	}
-	c.idle = nil
 }
 
 // answer is what the client sees of an answer. Times count from the sending; first
@@ -115,7 +140,7 @@ func (c *client) do(r *request, id string, w window, limit time.Time) (a answer)
 			c.put(conn)
 			return a
 		}
-		conn.Close()
+		c.drop(conn)
 		if err != nil && a.status == 0 && !conn.fresh && !errors.Is(err, os.ErrDeadlineExceeded) {
 			continue // the server had closed the idle connection
 		}

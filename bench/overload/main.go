@@ -9,7 +9,7 @@
 // It starts `forebay serve` with the defaults that ship; words after the flags are
 // further arguments of it. With --url it measures a server that runs already, with
 // --peer another one in turns with the first. Each run first measures the server's
-// capacity with 12 clients that each wait for their answer, then sends requests
+// capacity with --clients that each wait for their answers, then sends requests
 // with exponential gaps at each of --factors times that, whatever becomes of them.
 //
 // The client shares the processors with the server, so it measures how much of them
@@ -24,6 +24,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -36,9 +37,11 @@ type options struct {
 	binary, model, url, log string
 	peer                    string
 	serve                   []string // further arguments of forebay serve
+	command                 string   // that measures the same
 	scenario                string
 	factors                 []float64
-	runs                    int
+	clients, runs           int
+	given                   float64       // capacity of the first server; 0 to measure it
 	length, calibration     time.Duration // of an open run, and of the measurement of capacity
 	drain                   time.Duration
 	seed                    uint64
@@ -77,6 +80,8 @@ func parseOptions(args []string) (*options, error) {
 	f.StringVar(&o.peer, "peer", "", "command that starts another server, measured in turns; {port} and {model} are replaced")
 	f.StringVar(&o.scenario, "scenario", "uniform", "load: "+strings.Join(scenarioNames(), ", "))
 	factors := f.String("factors", "0.8,1.2,2,5,10", "offered load, as multiples of the capacity")
+	f.IntVar(&o.clients, "clients", 12, "clients that measure the capacity, each waiting for its answers")
+	f.Float64Var(&o.given, "capacity", 0, "capacity of the first server in requests a second, instead of measuring it")
 	f.IntVar(&o.runs, "runs", 3, "times that all is measured")
 	seconds := f.Float64("seconds", 15, "length of a run at one factor")
 	calibration := f.Float64("capacity-seconds", 10, "length of the measurement of capacity, after 2 s of the same load")
@@ -87,13 +92,35 @@ func parseOptions(args []string) (*options, error) {
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	o.serve = f.Args()
+	o.serve, o.command = f.Args(), commandOf(f)
 	o.length, o.calibration = secondsOf(*seconds), secondsOf(*calibration)
 	var err error
 	if o.factors, err = parseFactors(*factors); err != nil {
 		return nil, err
 	}
 	return o, o.check()
+}
+
+// commandOf is the command line without the folders of files.
+func commandOf(f *flag.FlagSet) string {
+	words := []string{"go run ./bench/overload"}
+	f.Visit(func(g *flag.Flag) {
+		value := g.Value.String()
+		switch g.Name {
+		case "json", "record", "log":
+			return
+		case "binary", "model":
+			value = filepath.Base(value)
+		case "peer":
+			parts := strings.Fields(value)
+			for i := range parts {
+				parts[i] = filepath.Base(parts[i])
+			}
+			value = strconv.Quote(strings.Join(parts, " "))
+		}
+		words = append(words, "--"+g.Name, value)
+	})
+	return strings.Join(append(words, f.Args()...), " ")
 }
 
 func (o *options) check() error {
@@ -106,6 +133,10 @@ func (o *options) check() error {
 		return errors.New("--log is for --url; a server that is started here has its log read anyway")
 	case scenarios[o.scenario] == nil:
 		return fmt.Errorf("--scenario %q; allowed are %s", o.scenario, strings.Join(scenarioNames(), ", "))
+	case o.clients < 1 || o.clients > 10_000:
+		return fmt.Errorf("--clients is %d; allowed is 1 to 10000", o.clients)
+	case !(o.given >= 0 && o.given <= 1e6):
+		return fmt.Errorf("--capacity is %g; allowed is 0, which measures it, to 1e6", o.given)
 	case o.runs < 1 || o.runs > 100:
 		return fmt.Errorf("--runs is %d; allowed is 1 to 100", o.runs)
 	case o.length < time.Second || o.length > time.Hour:
@@ -161,7 +192,7 @@ func measureAll(ctx context.Context, o *options, servers []*server, report *repo
 		turns := make([]*turn, len(servers))
 		for i, s := range servers {
 			turns[i] = &turn{options: o, server: s, number: n}
-			if err := turns[i].calibrate(ctx); err != nil {
+			if err := turns[i].calibrate(ctx, i == 0); err != nil {
 				return err
 			}
 			report.Capacities = append(report.Capacities, turns[i].capacity)

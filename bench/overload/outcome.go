@@ -48,7 +48,13 @@ func (s *sample) lag() time.Duration { return max(0, s.sent-s.at) }
 // judge decides how the request ended and whether its goal was broken.
 func (s *sample) judge() {
 	s.ending = s.endedAs()
-	s.broken = s.ending != refused && s.ending != revoked && s.late()
+	switch {
+	case s.ending == refused:
+	case s.log != nil && s.log.Promise != "":
+		s.broken = s.log.Promise == "broken"
+	case s.ending != revoked:
+		s.broken = s.late()
+	}
 }
 
 func (s *sample) endedAs() ending {
@@ -78,23 +84,25 @@ func isRefusal(status int, code string) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
-// waited tells whether a refused request had waited before. The log tells how long
-// it was in the queue; the time before, in which its prompt is rendered, is none.
+// waited tells whether a refused request had been taken in before. A log that does
+// not say so tells how long it was in the queue; the time before, in which its
+// prompt is rendered, is none.
 func (s *sample) waited() bool {
 	if s.log == nil {
 		return s.answer.end > atOnce
 	}
+	if s.log.Accepted > 0 || s.log.Outcome == "revoked" {
+		return true
+	}
 	inQueue := s.log.Total - max(s.log.Prepared, s.log.Reserved)
-	return s.log.Outcome == "revoked" || inQueue > milliseconds(atOnce)
+	return s.log.Goal == 0 && inQueue > milliseconds(atOnce)
 }
 
-// late tells whether the first token came after the goal, at the gateway where it
-// tells, else at the client. One that never came is late once the goal is over.
+// late tells whether the first token came after the goal: at the gateway, if it
+// noted that without a promise, else at the client. One that never came is late once
+// the goal is over.
 func (s *sample) late() bool {
 	if s.log != nil && s.log.FirstWrite > 0 {
-		if s.log.Goal > 0 {
-			return s.log.FirstWrite > s.log.Goal
-		}
 		return strings.Contains(","+s.log.Broken+",", ",first_token,")
 	}
 	first := s.answer.first

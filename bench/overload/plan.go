@@ -26,7 +26,6 @@ const (
 	backlogTokens = 150
 	backlogEach   = 8 // clients of each class
 	busyLoops     = 2
-	closedClients = 12
 )
 
 func uniform(*rand.Rand) (prompt, output int) { return 0, answerTokens }

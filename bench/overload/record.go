@@ -31,13 +31,14 @@ type line struct {
 	Broken     bool   `json:"broken,omitempty"`
 
 	Goal        float64 `json:"goal_ms,omitempty"`
-	Predicted   float64 `json:"predicted_ms,omitempty"` // from prepared to the first token
+	Predicted   float64 `json:"predicted_ms,omitempty"` // to the first token, when it arrived
 	ClientFirst float64 `json:"client_first_ms,omitempty"`
 	ClientTotal float64 `json:"client_total_ms"`
 	Lag         float64 `json:"lag_ms,omitempty"`
 
 	Prepared   float64 `json:"prepared_ms,omitempty"`
 	Reserved   float64 `json:"reserved_ms,omitempty"`
+	Accepted   float64 `json:"accepted_ms,omitempty"`
 	Admitted   float64 `json:"admitted_ms,omitempty"`
 	Dispatched float64 `json:"dispatched_ms,omitempty"`
 	FirstToken float64 `json:"first_token_ms,omitempty"`
@@ -119,7 +120,8 @@ func (s *sample) line(text tokenScale) *line {
 	r.Reason, r.Tenant = g.Outcome, cmp.Or(g.Tenant, r.Tenant)
 	r.Input, r.Cached = cmp.Or(g.Prompt, r.Input), g.Cached
 	r.Output = cmp.Or(g.Completion, r.Output)
-	r.Goal, r.Predicted, r.Prepared, r.Reserved, r.Admitted = g.Goal, g.Predicted, g.Prepared, g.Reserved, g.Admitted
-	r.Dispatched, r.FirstToken, r.FirstWrite, r.Total = g.Dispatched, g.FirstToken, g.FirstWrite, g.Total
+	r.Goal, r.Predicted = g.Goal, g.Predicted
+	r.Prepared, r.Reserved, r.Accepted, r.Admitted, r.Dispatched = g.Prepared, g.Reserved, g.Accepted, g.Admitted, g.Dispatched
+	r.FirstToken, r.FirstWrite, r.Total = g.FirstToken, g.FirstWrite, g.Total
 	return r
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ type report struct {
 	Processors int        `json:"processors"`
 	Load       string     `json:"load_average"` // of the minute before: other work of the machine
 	Scenario   string     `json:"scenario"`
+	Clients    int        `json:"clients"` // that measured the capacity
 	Seconds    float64    `json:"seconds"`
 	Capacities []capacity `json:"capacities"`
 	Runs       []*tally   `json:"runs"`
@@ -27,21 +27,7 @@ type report struct {
 func newReport(o *options) *report {
 	text, _ := os.ReadFile("/proc/loadavg")
 	load, _, _ := strings.Cut(string(text), " ")
-	return &report{Date: time.Now().UTC().Format(time.DateOnly), Command: o.command(), Processors: runtime.NumCPU(), Load: load, Scenario: o.scenario, Seconds: o.length.Seconds()}
-}
-
-// command is the command line that measures the same, without the folders of files.
-func (o *options) command() string {
-	words := []string{"go run ./bench/overload --scenario", o.scenario}
-	if o.model != "" {
-		words = append(words, "--model", filepath.Base(o.model))
-	}
-	factors := make([]string, len(o.factors))
-	for i, x := range o.factors {
-		factors[i] = fmt.Sprint(x)
-	}
-	words = append(words, "--factors", strings.Join(factors, ","), "--runs", fmt.Sprint(o.runs), "--seconds", fmt.Sprint(o.length.Seconds()))
-	return strings.Join(append(words, o.serve...), " ")
+	return &report{Date: time.Now().UTC().Format(time.DateOnly), Command: o.command, Processors: runtime.NumCPU(), Load: load, Scenario: o.scenario, Clients: o.clients, Seconds: o.length.Seconds()}
 }
 
 func (r *report) writeJSON(name string) error {
@@ -212,7 +198,7 @@ func (r *report) capacityNote(b *strings.Builder, name string) {
 		}
 		most = append(most, y.ServedRate)
 	}
-	fmt.Fprintf(b, "Capacity of %s with %d waiting clients: %s/s", name, closedClients, spread(alone, short))
+	fmt.Fprintf(b, "Capacity of %s with %d waiting clients: %s/s", name, r.Clients, spread(alone, short))
 	if slices.Max(beside) > 0 {
 		fmt.Fprintf(b, ", beside the %s %s/s", map[bool]string{true: "backlog", false: "busy loops"}[scenarios[r.Scenario].backlog], spread(beside, short))
 	}

@@ -185,7 +185,7 @@ func (s *server) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	s.client = &client{address: u.Host, model: s.model}
+	s.client = newClient(u.Host, s.model)
 	few, err := s.promptTokens(ctx, 20)
 	if err != nil {
 		return err

@@ -17,8 +17,7 @@ type turn struct {
 	capacity capacity
 }
 
-// capacity is what a server serves closedClients clients that each wait for their
-// answer, in requests a second.
+// capacity is what a server serves --clients that each wait for their answers, in requests a second.
 type capacity struct {
 	Server string  `json:"server"`
 	Run    int     `json:"run"`
@@ -26,15 +25,18 @@ type capacity struct {
 	Beside float64 `json:"beside_per_s,omitempty"` // the backlog or the busy loops, where the scenario has them
 }
 
-// rampMost is the most of a run's begin that rates do not count: the server is idle
-// then.
-const rampMost = 2 * time.Second
+// rampOf is how much of the begin of a run the rates do not count, because the
+// server is idle then.
+func rampOf(length time.Duration) time.Duration { return min(2*time.Second, length/5) }
 
-// calibrate measures the capacity.
-func (t *turn) calibrate(ctx context.Context) (err error) {
+// calibrate measures the capacity, or takes the one that the options give for the
+// first server.
+func (t *turn) calibrate(ctx context.Context, first bool) (err error) {
 	s := scenarios[t.scenario]
 	t.capacity = capacity{Server: t.server.name, Run: t.number}
-	if t.capacity.Alone, err = t.closedLoop(ctx, &scenario{size: s.size}); err != nil {
+	if first && t.given > 0 {
+		t.capacity.Alone = t.given
+	} else if t.capacity.Alone, err = t.closedLoop(ctx, &scenario{size: s.size}); err != nil {
 		return err
 	}
 	if s.backlog || s.busy {
@@ -52,7 +54,8 @@ func (t *turn) calibrate(ctx context.Context) (err error) {
 }
 
 func (t *turn) closedLoop(ctx context.Context, s *scenario) (perSecond float64, err error) {
-	l, err := t.begin(ctx, rampMost, rampMost+t.calibration)
+	ramp := rampOf(t.calibration)
+	l, err := t.begin(ctx, ramp, ramp+t.calibration)
 	if err != nil {
 		return 0, err
 	}
@@ -64,7 +67,7 @@ func (t *turn) closedLoop(ctx context.Context, s *scenario) (perSecond float64, 
 		defer stop()
 	}
 	stream := uint64(t.number) << 32
-	for i := range closedClients {
+	for i := range t.clients {
 		l.client(closed, i, newPlanner(s, t.server.text, t.seed, stream+uint64(i)))
 	}
 	if s.backlog {
@@ -94,7 +97,7 @@ func (t *turn) measure(ctx context.Context, at int, factor float64) ([]*tally, e
 	s := scenarios[t.scenario]
 	stream := uint64(t.number)<<32 + uint64(at+1)<<16
 	plan := newPlanner(s, t.server.text, t.seed, stream).arrivals(factor*t.capacity.Alone, t.length)
-	l, err := t.begin(ctx, min(rampMost, t.length/5), t.length)
+	l, err := t.begin(ctx, rampOf(t.length), t.length)
 	if err != nil {
 		return nil, err
 	}

@@ -85,9 +85,19 @@ func dashboards(t *testing.T) map[string]dashboard {
 // variables are what Grafana would put in.
 var variables = strings.NewReplacer("$job", ".*", "$instance", ".*", "$class", "interactive", "$__rate_interval", "20s", "$__range", "1m")
 
-// expressions are those of every panel, by where they are.
+// expressions are those of every panel and of docs/metrics.md, by where they are.
 func expressions(t *testing.T) map[string]string {
 	all := map[string]string{}
+	text, err := os.ReadFile("docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		for example := range strings.SplitSeq(block[1], "\n\n") {
+			comment, expr, _ := strings.Cut(example, "\n")
+			all["docs/metrics.md "+comment] = expr
+		}
+	}
 	for name, d := range dashboards(t) {
 		for _, p := range d.Panels {
 			for _, q := range p.Targets {

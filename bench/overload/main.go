@@ -199,6 +199,9 @@ func measureAll(ctx context.Context, o *options, servers []*server, report *repo
 		}
 		for at, factor := range o.factors {
 			for _, t := range turns {
+				if t.capacity.Alone == 0 { // of a peer
+					continue
+				}
 				tallies, err := t.measure(ctx, at, factor)
 				if err != nil {
 					return err

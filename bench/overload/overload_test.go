@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -174,10 +175,24 @@ func TestSpread(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
 		want   string
-	}{{[]float64{3, 1, 2}, "2 (1–3)"}, {[]float64{nan, 1234.5}, "1234"}, {[]float64{nan}, "–"}, {[]float64{0.98, 1.04}, "1.04 (0.98–1.04)"}, {[]float64{2, 2}, "2"}} {
+	}{{[]float64{3, 1, 2}, "2 (1–3)"}, {[]float64{nan, 1234.5}, "1234"}, {[]float64{nan}, "–"}, {[]float64{0.98, 1.04}, "1.01 (0.98–1.04)"}, {[]float64{2, 2}, "2"}} {
 		if got := spread(c.values, short); got != c.want {
 			t.Errorf("%v is shown as %s, want %s", c.values, got, c.want)
 		}
+	}
+}
+
+// TestNotesOfAnIdlePeer: a peer that serves nothing is named, and has no rows.
+func TestNotesOfAnIdlePeer(t *testing.T) {
+	r := report{Scenario: "uniform", Clients: 12, Capacities: []capacity{{Server: "forebay", Alone: 5}, {Server: "peer"}}, Runs: []*tally{{Server: "forebay", Factor: 2, ServedRate: 6}}}
+	text := r.markdown()
+	for _, want := range []string{"| forebay | 2 × |", "Capacity of forebay with 12 waiting clients: 5/s; served at 2 ×: 6/s.", "peer served none of the waiting clients in 1 of 1 runs"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "| peer") || strings.Contains(text, "Capacity of peer") {
+		t.Errorf("numbers of a peer that served nothing:\n%s", text)
 	}
 }
 

@@ -150,7 +150,8 @@ func spread(values []float64, show form) string {
 		return "–"
 	}
 	slices.Sort(known)
-	middle, least, most := show(known[len(known)/2]), show(known[0]), show(known[len(known)-1])
+	n := len(known)
+	middle, least, most := show((known[(n-1)/2]+known[n/2])/2), show(known[0]), show(known[n-1])
 	if least == most {
 		return middle
 	}
@@ -183,10 +184,20 @@ func (r *report) notes(b *strings.Builder) {
 
 func (r *report) capacityNote(b *strings.Builder, name string) {
 	var alone, beside, most []float64
+	idle := 0
 	for _, c := range r.Capacities {
 		if c.Server == name {
 			alone, beside = append(alone, c.Alone), append(beside, c.Beside)
+			if c.Alone == 0 {
+				idle++
+			}
 		}
+	}
+	if idle > 0 {
+		fmt.Fprintf(b, "%s served none of the waiting clients in %d of %d runs, which are left out.\n", name, idle, len(alone))
+	}
+	if idle == len(alone) {
+		return
 	}
 	largest := 0.0
 	for _, y := range r.Runs {

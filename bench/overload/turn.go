@@ -47,7 +47,7 @@ func (t *turn) calibrate(ctx context.Context, first bool) (err error) {
 		fmt.Fprintf(t.progress, ", beside %s %.2f/s", t.scenario, t.capacity.Beside)
 	}
 	fmt.Fprintln(t.progress)
-	if err == nil && t.capacity.Alone == 0 {
+	if err == nil && first && t.capacity.Alone == 0 {
 		err = fmt.Errorf("%s served no request in %v, so it has no capacity to multiply; try a longer --capacity-seconds", t.server.name, t.calibration)
 	}
 	return err

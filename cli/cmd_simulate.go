@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +23,7 @@ type simulation struct {
 	goal                   time.Duration
 	slack                  float64
 	engine, calibrate      string
+	calibrateTime          time.Duration
 	csv, svg               string
 	json, compare          bool
 }
@@ -40,7 +42,8 @@ func runSimulate(c *console, args []string) error {
 	set.DurationVar(&s.goal, "goal", 2*time.Second, "time to first token that interactive requests want")
 	set.Float64Var(&s.slack, "slack", 2, "times a request's own prefill that are added to its goal")
 	set.StringVar(&s.engine, "engine", "", "JSON file of the engine, as --calibrate writes it, or one of "+strings.Join(sim.Engines(), ", ")+"; empty takes the first")
-	set.StringVar(&s.calibrate, "calibrate", "", "run this model here for a while and write its engine file to --engine, or print it; nothing is simulated")
+	set.StringVar(&s.calibrate, "calibrate", "", "serve this model here under load of its own and write its engine file to --engine, or print it; empty is the embedded demo model; nothing is simulated")
+	set.DurationVar(&s.calibrateTime, "calibrate-time", time.Minute, "how long --calibrate measures")
 	set.BoolVar(&s.compare, "compare", false, "simulate the run that --trace was recorded in by bench/overload, and print both side by side; they must be near")
 	set.StringVar(&s.csv, "csv", "", "file for all numbers, by class and tenant too")
 	set.StringVar(&s.svg, "svg", "", "file for a plot")
@@ -51,12 +54,18 @@ func runSimulate(c *console, args []string) error {
 		return err
 	case len(rest) > 0:
 		return usageError(fmt.Sprintf("simulate takes flags alone; %q is not one; write forebay %s", rest[0], simulateUsage))
-	case s.calibrate != "":
-		return c.calibrate(s.calibrate, s.engine, calibrateTime)
+	case calibrates(set):
+		return c.calibrate(s.calibrate, s.engine, s.calibrateTime)
 	case s.trace == "":
 		return usageError("simulate needs --trace, a file or one of " + strings.Join(sim.Generators(), ", "))
 	}
 	return s.run(c)
+}
+
+// calibrates tells that --calibrate was given.
+func calibrates(set *flag.FlagSet) (given bool) {
+	set.Visit(func(f *flag.Flag) { given = given || f.Name == "calibrate" })
+	return given
 }
 
 func (s *simulation) run(c *console) error {

@@ -4,52 +4,39 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
-	"math/rand/v2"
+	"io"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/bench/sim"
-	"github.com/forebay-io/forebay/engine"
-	"github.com/forebay-io/forebay/internal/conf"
+	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// calibrateRounds is the load of a calibration: how many generations run at once
-// in each round. Prompts have up to calibratePromptMax tokens and answers up to
-// calibrateOutputMax. Whole rounds repeat for calibrateTime.
-var calibrateRounds = []int{1, 2, 4, 8, 16, 32}
-
-const (
-	calibrateTime      = 20 * time.Second
-	calibratePromptMax = 1024
-	calibrateOutputMax = 64
-)
-
-// q90 is the 90 % quantile of the normal distribution.
-const q90 = 1.2816
-
-// calibrate runs a model under changing load and writes the learned cost of
-// steps to output, or prints it if output is empty. It reports the error of the
-// prediction on standard error.
+// calibrate serves a model as forebay serve does, under changing load of clients of
+// its own, and writes what its steps, arrivals and ways cost to output, or prints it
+// if output is empty. It reports the error of the predictions on standard error.
 func (c *console) calibrate(model, output string, limit time.Duration) error {
-	var cfg engine.Config
-	conf.Fill(&cfg)
-	cfg.Model = model
-	e, err := engine.New(cfg)
+	s, err := c.configure(newFlagSet("simulate --calibrate MODEL"), []string{"--model", model, "--listen", "127.0.0.1:0", "--admin", adminOff, "--log-level", "warn"})
 	if err != nil {
 		return err
 	}
-	defer e.Close()
-	rnd := rand.New(rand.NewPCG(1, 1))
-	for began, i := time.Now(), 0; i < len(calibrateRounds) || time.Since(began) < limit; i++ {
-		if err := generateTogether(e, rnd, calibrateRounds[i%len(calibrateRounds)]); err != nil {
-			return err
-		}
+	s.Admission, s.Budget = admission.Config{}, budget.Config{} // keys and budgets would refuse the clients
+	server, err := c.openCalibrated(s)
+	if err != nil {
+		return err
 	}
-	s := e.State()
-	fmt.Fprintf(c.err, "forebay: %d steps of %s; they took %.2f times what was predicted in the median, and %.2f times at 90 %%\n", s.Step, s.Model.ID, s.RatioMedian, s.RatioHigh)
-	text, err := json.MarshalIndent(engineFile(s, &cfg), "", "  ")
+	e, samples, err := server.measure(limit)
+	server.close()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.err, "forebay: %d steps of %s; they took %.2f times what was predicted in the median, and %.2f times at 90 %%\n",
+		len(samples), e.Name, e.Ratio(samples, 0.5), e.Ratio(samples, 0.9))
+	text, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -61,56 +48,234 @@ func (c *console) calibrate(model, output string, limit time.Duration) error {
 	return err
 }
 
-// engineFile converts the state of a real engine to the simulator's engine.
-func engineFile(s *wire.State, cfg *engine.Config) *sim.Engine {
-	const ms = 1e6
+// calibrated is a server in this process, its engine a child as under serve.
+type calibrated struct {
+	settings *settings
+	front    *front
+	client   loadClient
+	ctx      context.Context
+	closers  []func() // in the order of building
+}
+
+// openCalibrated starts the server, and waits until it is ready.
+func (c *console) openCalibrated(s *settings) (b *calibrated, err error) {
+	b = &calibrated{settings: s}
+	defer func(built *calibrated) {
+		if err != nil {
+			built.close()
+		}
+	}(b)
+	dir, err := makeRunDir(c.runDirParent())
+	if err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, dir.remove)
+	s.Socket.Path = dir.socket()
+	var stop func()
+	b.ctx, stop = untilSignal(dir.remove)
+	b.closers = append(b.closers, stop)
+	log := c.logger(s.Log, "gateway")
+	if err := c.fetchModel(b.ctx, &s.Engine, log, func(string) {}); err != nil {
+		return nil, err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find this program to start the engine: %w", err)
+	}
+	child := supervise.New(s.Supervise, supervise.Child{
+		Path: func() string { return thisProgram(exe) }, Name: "forebay", Args: s.engineArgs(), Env: c.engineEnviron(s.schema),
+		Output: c.err, Prefix: "engine: ", Log: log,
+	})
+	quiet := *c
+	quiet.records = io.Discard
+	if b.front, err = openFront(&quiet, &s.Config, child); err != nil {
+		return nil, s.schema.Place(err)
+	}
+	b.closers = append(b.closers, b.front.close)
+	ctx, fail := context.WithCancelCause(b.ctx)
+	b.ctx = ctx
+	engineCtx, stopEngine := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		err := child.Run(engineCtx)
+		ended <- err
+		fail(fmt.Errorf("the engine ended: %w", err))
+	}()
+	b.closers = append(b.closers, func() { b.front.view.stopping.Store(true); stopEngine(); <-ended })
+	go b.front.gateway.Serve(b.front.api) // until close
+	b.closers = append(b.closers, func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		b.front.gateway.Shutdown(now)
+	})
+	if err := b.front.client.WaitReady(b.ctx); err != nil {
+		return nil, context.Cause(b.ctx)
+	}
+	m := &b.front.client.State().Model
+	b.client = loadClient{address: b.front.api.Addr().String(), model: m.ID, chat: m.ChatError == "", vocab: m.VocabTokens}
+	b.closers = append(b.closers, b.client.close)
+	return b, nil
+}
+
+func (b *calibrated) close() {
+	for _, closer := range slices.Backward(b.closers) {
+		closer()
+	}
+}
+
+// The load of a calibration: how many long requests run at once in each round, and how
+// many short ones arrive, in units of what the server can do. A long request's
+// prompt has up to calibratePromptMax tokens, its answer up to calibrateOutputMax.
+var (
+	calibrateRounds = []int{1, 2, 4, 8, 16, 32}
+	calibrateLoads  = []float64{0.8, 2, 8}
+)
+
+const (
+	calibratePromptMax = 1024
+	calibrateOutputMax = 64
+	calibrateClients   = 12 // that measure what the server can do
+	calibrateLone      = 9  // requests that measure the ways
+)
+
+// measure loads the server for about limit. Half of it are rounds of long requests,
+// the other half short ones, beside which admission refuses what is too much.
+func (b *calibrated) measure(limit time.Duration) (*sim.Engine, []sim.Sample, error) {
+	steps := &stepSamples{log: b.front.client.State().Steps, contexts: map[uint64]int{}}
+	b.client.lone(b.ctx) // it reads weights that are in no cache yet
+	in, out, err := b.ways(steps)
+	if err != nil {
+		return nil, nil, err
+	}
+	began := time.Now()
+	for i := 0; i < len(calibrateRounds) || time.Since(began) < limit/2; i++ {
+		if err := b.longRound(calibrateRounds[i%len(calibrateRounds)], uint64(i)); err != nil {
+			return nil, nil, err
+		}
+		steps.read(&b.client)
+	}
+	part := limit / time.Duration(2*(1+len(calibrateLoads)))
+	rate, err := b.client.closedLoop(b.ctx, calibrateClients, max(part, time.Second), steps)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, load := range calibrateLoads {
+		if err := b.client.openLoop(b.ctx, load*rate, part, steps); err != nil {
+			return nil, nil, err
+		}
+	}
+	e := b.engineFile()
+	e.WayInMS, e.WayOutMS = in, out
+	return e, steps.samples, e.Learn(steps.samples)
+}
+
+// engineFile is the engine as its state and configuration say.
+func (b *calibrated) engineFile() *sim.Engine {
+	s, cfg := b.front.client.State(), &b.settings.Engine
 	out := sim.DefaultEngine()
 	out.Name = s.Model.ID
-	out.BaseMS, out.DecodeRowMS, out.DecodeContextMS = s.Cost.Base/ms, s.Cost.DecodeRow/ms, s.Cost.DecodeContext/ms
-	out.PrefillTokenMS, out.PrefillContextMS = s.Cost.PrefillToken/ms, s.Cost.PrefillContext/ms
 	out.KVTokens, out.SequencesMax, out.StepTokensMax = s.PagesTotal*s.Model.PageTokens, cfg.SequencesMax, s.Room.TokensMax
-	out.StepBudgetMS, out.LongStretch = float64(cfg.StepBudget)/ms, cfg.LongStretch
+	out.StepBudgetMS, out.LongStretch = float64(cfg.StepBudget)/1e6, cfg.LongStretch
 	out.BackgroundStretch, out.BatchStretch = cfg.BackgroundStretch, cfg.BatchStretch
-	out.StallsMinute = 0 // what there were is in the noise
-	out.Noise = max(0, math.Log(s.RatioHigh/s.RatioMedian)/q90)
 	return out
 }
 
-// generateTogether runs n generations of random tokens at once until all end.
-func generateTogether(e *engine.Engine, rnd *rand.Rand, n int) error {
-	m := &e.State().Model
-	notify := make(chan struct{}, 1)
-	streams := make([]*wire.Stream, n)
-	for i := range streams {
-		room := min(calibratePromptMax+calibrateOutputMax, m.ContextTokens)
-		tokens := make([]int32, 1+rnd.IntN(max(1, room-calibrateOutputMax)))
-		for k := range tokens {
-			tokens[k] = int32(rnd.IntN(m.VocabTokens))
-		}
-		options := wire.Options{N: 1, MaxTokens: max(1, min(calibrateOutputMax, room-len(tokens))), IgnoreEOS: true}
-		prompt, err := e.Prepare(context.Background(), &wire.Request{Tokens: tokens})
+// ways measures the ways into the scheduler and out to the client with lone requests,
+// in milliseconds: the medians.
+func (b *calibrated) ways(steps *stepSamples) (in, out float64, err error) {
+	var ins, outs []float64
+	for range calibrateLone {
+		steps.read(&b.client)
+		sent, first, err := b.client.lone(b.ctx)
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
-		streams[i] = e.Generate(&wire.Generation{Prompt: prompt, Options: options, Notify: notify})
-		defer streams[i].Close()
+		began, ended := steps.around(sent, first)
+		if began > 0 && ended > began {
+			ins, outs = append(ins, float64(began-sent)/1e6), append(outs, float64(first-ended)/1e6)
+		}
 	}
-	var events []wire.Event
-	for left := n; left > 0; {
-		<-notify
-		for _, stream := range streams {
-			events = stream.Take(events[:0])
-			for i := range events {
-				end := events[i].End
-				if end == nil {
-					continue
-				}
-				if end.Err != nil {
-					return end.Err
-				}
-				left--
+	if len(ins) == 0 {
+		return 0, 0, fmt.Errorf("the engine keeps no records of its steps: set engine.step_records_off to false")
+	}
+	slices.Sort(ins)
+	slices.Sort(outs)
+	return ins[len(ins)/2], outs[len(outs)/2], nil
+}
+
+// stepSamples collects what the engine's records of steps say.
+type stepSamples struct {
+	log      *wire.StepLog
+	seen     uint64         // records of the log
+	contexts map[uint64]int // tokens that a generation has computed, by its serial
+	samples  []sim.Sample
+	last     uint64 // number of the last step
+	sent     int    // of the client's arrivals, those up to the end of the last record
+}
+
+// read takes the records that are new.
+func (s *stepSamples) read(client *loadClient) {
+	client.mu.Lock()
+	arrivals := client.arrivals
+	client.mu.Unlock()
+	s.seen = s.log.After(s.seen, func(r *wire.StepRecord) bool {
+		sample := sim.Sample{Took: time.Duration(r.Ended - r.Began), Follows: r.Step == s.last+1 && r.Idle == 0}
+		for _, m := range r.Members {
+			if context := s.contexts[m.Serial]; m.Decode {
+				sample.Load.AddRow(context)
+			} else {
+				sample.Load.AddChunk(m.Tokens, context)
 			}
+			s.contexts[m.Serial] += m.Tokens
+		}
+		before := s.sent
+		for s.sent < len(arrivals) && arrivals[s.sent] <= r.Ended {
+			s.sent++
+		}
+		if sample.Follows {
+			sample.Arrived = s.sent - before
+		}
+		s.last = r.Step
+		s.samples = append(s.samples, sample)
+		return true
+	})
+}
+
+// around returns when the first step after the instant sent began, and when the last
+// one before the instant first ended; 0 for none.
+func (s *stepSamples) around(sent, first int64) (began, ended int64) {
+	s.log.After(s.seen, func(r *wire.StepRecord) bool {
+		if r.Began >= sent && began == 0 {
+			began = r.Began
+		}
+		if r.Ended <= first {
+			ended = r.Ended
+		}
+		return true
+	})
+	return began, ended
+}
+
+// longRound runs n long requests of random tokens at once until all end. They are
+// offline, for which there is no goal, so none is refused.
+func (b *calibrated) longRound(n int, seed uint64) error {
+	m := &b.front.client.State().Model
+	rnd := newRand(seed)
+	failed := make(chan error, n)
+	for range n {
+		room := min(calibratePromptMax+calibrateOutputMax, m.ContextTokens)
+		prompt := 1 + rnd.IntN(max(1, room-calibrateOutputMax))
+		r := loadRequest{tokens: prompt, output: max(1, min(calibrateOutputMax, room-prompt)), class: "offline", seed: rnd.Uint64()}
+		go func() {
+			_, _, err := b.client.ask(b.ctx, &r)
+			failed <- err
+		}()
+	}
+	var err error
+	for range n {
+		if e := <-failed; err == nil {
+			err = e
 		}
 	}
-	return nil
+	return err
 }

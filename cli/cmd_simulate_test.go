@@ -14,18 +14,15 @@ import (
 // TestCalibrate measures the demo model, and simulates the engine that it gives.
 func TestCalibrate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "engine.json")
-	var said strings.Builder
-	if err := (&console{err: &said}).calibrate("", file, 0); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(said.String(), "what was predicted in the median") {
-		t.Errorf("it said %q", said.String())
+	said, status := run(t, "", "simulate", "--calibrate", "", "--calibrate-time", "4s", "--engine", file)
+	if status != 0 || !strings.Contains(said, "what was predicted in the median") {
+		t.Fatalf("status %d: %s", status, said)
 	}
 	e, err := readFile(file, sim.ReadEngine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.PrefillTokenMS <= 0 || e.KVTokens < 1000 || e.StallsMinute != 0 {
+	if e.PrefillTokenMS <= 0 || e.KVTokens < 1000 || e.WayInMS <= 0 || e.WayOutMS <= 0 || e.Noise <= 0 {
 		t.Errorf("%+v", e)
 	}
 	out, status := run(t, "", "simulate", "--trace", "poisson", "--requests", "40", "--seeds", "2", "--load", "0.5", "--policies", "forebay,fcfs", "--engine", file, "--json")

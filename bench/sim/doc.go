@@ -6,11 +6,13 @@
 // gives the same numbers. The Scheduler is the product's own code; steps of the
 // engine are composed and priced as in the engine.
 //
-// Non-goals: kernels, networks and bytes. A gateway's own overhead is not simulated,
-// and an engine file is only as good as the run that it was measured in.
+// Non-goals: kernels, networks and bytes. What a gateway takes is only what an
+// engine file says of arrivals and ways, and the file is only as good as the run that
+// it was learned from (learn.go). Whether a simulation is near to the run that its
+// trace was recorded in, recorded.go tells.
 //
-// Layout: read.go and format.go read traces, generate.go and adversaries.go
-// make them; machine.go is the engine; forebay.go is the Scheduler, baseline.go the
+// Layout: read.go, format.go and recorded.go read traces, generate.go and
+// adversaries.go make them; machine.go is the engine, learn.go learns its costs; forebay.go is the Scheduler, baseline.go the
 // policies that it is compared with; run.go plays; tally.go and measure.go count;
 // compare.go sets loads and takes means over seeds; table.go, svg.go and encode.go
 // print.

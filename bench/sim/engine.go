@@ -39,9 +39,20 @@ type Engine struct {
 	// PrefixTokens is how many tokens of finished prompts are kept for reuse.
 	PrefixTokens int `json:"prefix_tokens"`
 
-	// Noise is the log-normal deviation of a step's duration. A stall of StallMS
-	// happens StallsMinute times in a minute.
+	// ArrivalMS is what each request that arrives adds to the step that runs, also if
+	// it is refused: where gateway and engine share the processors, reading and
+	// tokenizing it takes time from computing.
+	ArrivalMS float64 `json:"arrival_ms"`
+	// WayInMS is the time from sending a request until the scheduler has it, WayOutMS
+	// from the end of a step until the client has its token.
+	WayInMS  float64 `json:"way_in_ms"`
+	WayOutMS float64 `json:"way_out_ms"`
+
+	// Noise is the log-normal deviation of a step's duration, NoiseMemory how much of
+	// it the next step has too: their correlation. A stall of StallMS happens
+	// StallsMinute times in a minute.
 	Noise        float64 `json:"noise"`
+	NoiseMemory  float64 `json:"noise_memory"`
 	StallMS      float64 `json:"stall_ms"`
 	StallsMinute float64 `json:"stalls_a_minute"`
 	// CostNoise is the log-normal deviation of a request's own cost, which no policy
@@ -114,6 +125,11 @@ func ReadEngine(r io.Reader) (*Engine, error) {
 	return e, e.check()
 }
 
+const (
+	stallMSMax      = 1e5
+	stallsMinuteMax = 1000
+)
+
 func (e *Engine) check() error {
 	for _, f := range []struct {
 		key         string
@@ -125,7 +141,8 @@ func (e *Engine) check() error {
 		{"kv_tokens", float64(e.KVTokens), 1, 1e10}, {"sequences_max", float64(e.SequencesMax), 1, 65536},
 		{"step_budget_ms", e.StepBudgetMS, 1, 1e5}, {"long_stretch", e.LongStretch, 0.01, 100}, {"background_stretch", e.BackgroundStretch, 0.001, 100}, {"batch_stretch", e.BatchStretch, 0.001, 100},
 		{"step_tokens_max", float64(e.StepTokensMax), 1, 1e6}, {"prefix_tokens", float64(e.PrefixTokens), 0, 1e10},
-		{"noise", e.Noise, 0, 2}, {"stall_ms", e.StallMS, 0, 1e5}, {"stalls_a_minute", e.StallsMinute, 0, 1000}, {"cost_noise", e.CostNoise, 0, 2},
+		{"arrival_ms", e.ArrivalMS, 0, 1e3}, {"way_in_ms", e.WayInMS, 0, 1e5}, {"way_out_ms", e.WayOutMS, 0, 1e5},
+		{"noise", e.Noise, 0, 2}, {"noise_memory", e.NoiseMemory, 0, 0.99}, {"stall_ms", e.StallMS, 0, stallMSMax}, {"stalls_a_minute", e.StallsMinute, 0, stallsMinuteMax}, {"cost_noise", e.CostNoise, 0, 2},
 	} {
 		if math.IsNaN(f.value) || f.value < f.least || f.value > f.most {
 			return fmt.Errorf("%s is %g; allowed is %g to %g", f.key, f.value, f.least, f.most)
@@ -145,6 +162,10 @@ func (e *Engine) cost() cost.Cost {
 		DecodeRow: e.DecodeRowMS * ms, DecodeContext: e.DecodeContextMS * ms,
 	}
 }
+
+// wayIn and wayOut are WayInMS and WayOutMS.
+func (e *Engine) wayIn() time.Duration  { return time.Duration(e.WayInMS * 1e6) }
+func (e *Engine) wayOut() time.Duration { return time.Duration(e.WayOutMS * 1e6) }
 
 // limits are the limits by which the engine composes its steps; what the file does
 // not say has the engine's default.

@@ -73,7 +73,7 @@ const bytesToken = 5
 func (f *forebay) arrive(j *job, now time.Duration) {
 	entry, refusal := f.s.Arrive(admission.Demand{
 		ID: strconv.Itoa(j.index), Tenant: j.Tenant, Class: j.Class, Route: "chat_completions", Sequences: 1,
-		PromptTokens: j.Prompt, UncachedTokens: j.Prompt - f.m.prefixes.match(j), DecodeTokens: j.Asked,
+		PromptTokens: j.Prompt, UncachedTokens: j.Prompt - f.m.prefixes.match(j), DecodeTokens: j.Asked, Age: now - j.At,
 		Bytes: bytesToken * j.Prompt, Blocks: j.Blocks, BlockTokens: BlockTokens,
 	}, now)
 	if refusal != nil {

@@ -19,11 +19,13 @@ const (
 // job is a request on its way through policy and machine.
 type job struct {
 	*Request
-	index  int           // its place among the arrivals
-	goal   time.Duration // for the time to first token, 0 for none
-	limit  time.Duration // the longest wait that its class allows
-	ending ending
-	factor float64 // on what the model says its prefill costs
+	index int           // its place among the arrivals
+	goal  time.Duration // for the time to first token, 0 for none
+	limit time.Duration // the longest wait that its class allows
+	// cancelAt is when its client cancels, if it does.
+	cancelAt time.Duration
+	ending   ending
+	factor   float64 // on what the model says its prefill costs
 
 	// By the policy.
 	demoted   bool

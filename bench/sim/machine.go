@@ -29,6 +29,7 @@ type machine struct {
 	rnd       *rand.Rand
 	slow      []slowTime
 	nextStall time.Duration
+	swing     float64 // of the noise of the last step, in its deviations
 
 	sequences []*job // in order of release
 	released  int
@@ -41,6 +42,7 @@ type machine struct {
 	steps       uint64
 	began, ends time.Duration
 	predicted   time.Duration
+	spare       time.Duration // how much arrivals may still add to it
 	load        cost.Load
 	shares      []share
 
@@ -154,6 +156,18 @@ func (m *machine) start(now time.Duration) {
 		m.nextStall = now + m.stallGap()
 	}
 	m.began, m.ends = now, now+max(1, time.Duration(took))
+	m.spare = m.ends - m.began
+}
+
+// arrival takes the time of a request's arrival from the step that runs. At least
+// half of the machine stays for computing.
+func (m *machine) arrival() {
+	if !m.busy {
+		return
+	}
+	d := min(m.spare, time.Duration(m.ArrivalMS*1e6))
+	m.ends += d
+	m.spare -= d
 }
 
 // add puts a share into the step's load and returns what it costs alone.
@@ -168,7 +182,8 @@ func (m *machine) add(j *job, tokens int) float64 {
 
 // disturbance is how much longer than the model says a step takes.
 func (m *machine) disturbance(now time.Duration) float64 {
-	factor := math.Exp(m.rnd.NormFloat64()*m.Noise - m.Noise*m.Noise/2)
+	m.swing = m.NoiseMemory*m.swing + math.Sqrt(1-m.NoiseMemory*m.NoiseMemory)*m.rnd.NormFloat64()
+	factor := math.Exp(m.swing*m.Noise - m.Noise*m.Noise/2)
 	for _, s := range m.slow {
 		if now >= s.from && now < s.to {
 			factor *= s.factor

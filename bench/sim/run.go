@@ -76,10 +76,11 @@ func play(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, error)
 		j.limit = g.byName[j.Class].WaitLimit
 		r.jobs = append(r.jobs, j)
 		if j.CancelAfter > 0 {
+			j.cancelAt = j.At + max(j.CancelAfter, e.wayIn())
 			r.cancels = append(r.cancels, j)
 		}
 	}
-	slices.SortStableFunc(r.cancels, func(a, b *job) int { return cmp.Compare(a.At+a.CancelAfter, b.At+b.CancelAfter) })
+	slices.SortStableFunc(r.cancels, func(a, b *job) int { return cmp.Compare(a.cancelAt, b.cancelAt) })
 	r.tally = newTally(r.jobs)
 	for r.left > 0 {
 		if err := r.turn(); err != nil {
@@ -93,13 +94,13 @@ func play(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, error)
 func (r *run) turn() error {
 	arrival, cancel, end, wake := never, never, never, never
 	if r.arrived < len(r.jobs) {
-		arrival = r.jobs[r.arrived].At
+		arrival = r.jobs[r.arrived].At + r.m.wayIn()
 	}
 	for len(r.cancels) > 0 && r.cancels[0].ending != unended {
 		r.cancels = r.cancels[1:]
 	}
 	if len(r.cancels) > 0 {
-		cancel = r.cancels[0].At + r.cancels[0].CancelAfter
+		cancel = r.cancels[0].cancelAt
 	}
 	if r.m.busy {
 		end = r.m.ends
@@ -130,6 +131,7 @@ func (r *run) turn() error {
 func (r *run) arrive() {
 	j := r.jobs[r.arrived]
 	r.arrived++
+	r.m.arrival()
 	if j.Prompt+j.Output > r.m.KVTokens {
 		j.ending = refused // the machine cannot hold it, whatever the policy
 	} else {
@@ -177,7 +179,7 @@ func (r *run) stepEnds() {
 // token counts a token of a sequence, and ends it with its last one.
 func (r *run) token(j *job) {
 	if j.first == 0 {
-		j.first = r.now
+		j.first = r.now + r.m.wayOut()
 	} else {
 		r.tally.gap(j, r.now-j.last)
 	}
@@ -186,6 +188,7 @@ func (r *run) token(j *job) {
 	if j.tokens == j.Output {
 		r.m.drop(j)
 		r.end(j, finished)
+		j.ended += r.m.wayOut()
 		r.p.done(j, r.now)
 	}
 }

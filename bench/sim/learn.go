@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/cost"
+)
+
+// Sample is a step of a real engine.
+type Sample struct {
+	Load cost.Load
+	Took time.Duration
+	// Arrived are the requests that came since the end of the step before, those
+	// that were refused too.
+	Arrived int
+	// Follows tells that it began at the end of the sample before.
+	Follows bool
+}
+
+// SamplesMin is how many steps Learn needs.
+const SamplesMin = 50
+
+const (
+	learnRounds  = 8    // of weighing the samples by what the round before predicts
+	learnOutlier = 3    // times the prediction: the machine stalled in a longer step
+	learnSweeps  = 2000 // of the coordinates, in a round
+	features     = 6
+)
+
+// Learn sets what steps and arrivals cost on e, and the noise, from the steps of a real
+// engine. It finds the coefficients, none below 0, with the least squares of the
+// relative errors; all together then take as long as the samples did without stalls.
+func (e *Engine) Learn(samples []Sample) error {
+	if len(samples) < SamplesMin {
+		return fmt.Errorf("%d steps are too few to learn from; %d are needed", len(samples), SamplesMin)
+	}
+	xs, took := make([][features]float64, len(samples)), make([]float64, len(samples))
+	for i, s := range samples {
+		xs[i] = [features]float64{1, float64(s.Load.PrefillTokens), s.Load.PrefillContext, float64(s.Load.DecodeRows), float64(s.Load.DecodeContext), float64(s.Arrived)}
+		took[i] = float64(s.Took) / 1e6
+	}
+	var c [features]float64
+	predicted := took
+	for range learnRounds {
+		c = leastSquares(xs, took, predicted)
+		predicted = make([]float64, len(xs))
+		for i := range xs {
+			predicted[i] = max(dot(&c, &xs[i]), 1e-6)
+		}
+	}
+	e.learnStalls(took, predicted)
+	scale := sum(took) / sum(predicted)
+	for i := range c {
+		c[i] *= scale
+	}
+	e.BaseMS, e.PrefillTokenMS, e.PrefillContextMS = c[0], c[1], c[2]
+	e.DecodeRowMS, e.DecodeContextMS, e.ArrivalMS = c[3], c[4], c[5]
+	e.learnNoise(samples, took, predicted)
+	return e.check()
+}
+
+// learnStalls sets the stalls, and takes them out of the times.
+func (e *Engine) learnStalls(took, predicted []float64) {
+	minutes, stalls, stalled := sum(took)/60e3, 0., 0.
+	for i := range took {
+		if took[i] > learnOutlier*predicted[i] {
+			stalls++
+			stalled += took[i] - predicted[i]
+			took[i] = predicted[i]
+		}
+	}
+	e.StallsMinute = min(stalls/minutes, stallsMinuteMax)
+	if stalls > 0 {
+		e.StallMS = min(stalled/stalls, stallMSMax)
+	}
+}
+
+// learnNoise sets the noise from the samples' times beside the predicted ones.
+func (e *Engine) learnNoise(samples []Sample, took, predicted []float64) {
+	logs := make([]float64, len(took))
+	for i := range took {
+		logs[i] = math.Log(max(took[i]/predicted[i], 1./learnOutlier))
+	}
+	middle, square, both, pairs := mean(logs), 0., 0., 0.
+	for i := range logs {
+		logs[i] -= middle
+		square += logs[i] * logs[i] / float64(len(logs))
+		if i > 0 && samples[i].Follows {
+			both += logs[i] * logs[i-1]
+			pairs++
+		}
+	}
+	e.Noise, e.NoiseMemory = math.Sqrt(square), 0
+	if pairs > 0 && square > 0 {
+		e.NoiseMemory = min(max(0, both/pairs/square), 0.95)
+	}
+}
+
+// leastSquares finds the coefficients, none below 0, whose predictions have the
+// least squares of errors in units of weighed. It moves one coefficient after the
+// other to its best place; the problem is convex, so that ends at the best of all.
+func leastSquares(xs [][features]float64, ys, weighed []float64) (c [features]float64) {
+	var gram [features][features]float64
+	var right [features]float64
+	for i := range xs {
+		w := 1 / (weighed[i] * weighed[i])
+		y := min(ys[i], learnOutlier*weighed[i])
+		for a := range gram {
+			right[a] += w * xs[i][a] * y
+			for b := range gram {
+				gram[a][b] += w * xs[i][a] * xs[i][b]
+			}
+		}
+	}
+	for range learnSweeps {
+		for a := range c {
+			if gram[a][a] > 0 {
+				c[a] = max(0, c[a]+(right[a]-dot(&gram[a], &c))/gram[a][a])
+			}
+		}
+	}
+	return c
+}
+
+func dot(a, b *[features]float64) (sum float64) {
+	for i := range a {
+		sum += a[i] * b[i]
+	}
+	return sum
+}
+
+func sum(xs []float64) (sum float64) {
+	for _, x := range xs {
+		sum += x
+	}
+	return sum
+}
+
+// Ratio is the quantile q of what the samples took in units of what e says.
+func (e *Engine) Ratio(samples []Sample, q float64) float64 {
+	model, ratios := e.cost(), make([]float64, len(samples))
+	for i, s := range samples {
+		ratios[i] = float64(s.Took) / (model.StepNS(s.Load) + e.ArrivalMS*1e6*float64(s.Arrived))
+	}
+	slices.Sort(ratios)
+	return quantile(ratios, q)
+}

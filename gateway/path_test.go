@@ -238,7 +238,7 @@ func TestGenerationsCarryTheRequest(t *testing.T) {
 	r.settled()
 	rec := r.recorder.Last(1)[0]
 	for _, g := range records {
-		if g.Class != "interactive" || g.Key < rec.Prepared || g.Key != records[0].Key || g.TokenGoal == 0 || g.Trace != rec.Trace || g.Prompt == "" {
+		if g.Class != "interactive" || g.Key < rec.Arrived || g.Key != records[0].Key || g.TokenGoal == 0 || g.Trace != rec.Trace || g.Prompt == "" {
 			t.Errorf("%+v", g)
 		}
 	}

@@ -108,6 +108,29 @@ func TestATenantDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
+// TestRevokedRequestsAreNotHidden: of an overload's refusals on arrival only some
+// are kept, of those after it all.
+func TestRevokedRequestsAreNotHidden(t *testing.T) {
+	s := newStore(t, Config{})
+	offer := func(r *telemetry.Record, id string) bool {
+		r.ID, r.Broken = id, r.Missed(r.Finished)
+		return s.Offer(r)
+	}
+	for i := range 100 {
+		offer(refused(telemetry.Late, "late"), fmt.Sprint("late", i))
+	}
+	if offer(refused(telemetry.Late, "late"), "late") {
+		t.Error("a hundred and first refusal on arrival is kept")
+	}
+	revoked := with(refused(telemetry.Revoked, "revoked"), func(r *telemetry.Record) { r.Accepted = r.Reserved })
+	if !offer(revoked, "revoked") {
+		t.Fatalf("a revoked request is dropped: %+v", s.Stats())
+	}
+	if v := s.Find("revoked"); v == nil || !v.Brief || !strings.Contains(v.Sentence, "It was admitted, and refused") {
+		t.Errorf("%+v", v)
+	}
+}
+
 // TestEverySlowRequestIsKept: whatever the quota says, one that missed its
 // goal has a view that sums, with its steps or without.
 func TestEverySlowRequestIsKept(t *testing.T) {

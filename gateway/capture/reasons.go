@@ -45,8 +45,8 @@ func (r reasons) names() []string {
 // first is the index of the most important reason in a set that is not empty.
 func (r reasons) first() int { return bits.TrailingZeros16(uint16(r)) }
 
-// slow are the reasons of requests that missed a goal. A dispatched request with
-// one of them is always kept: beyond the quota without its steps.
+// slow are the reasons of requests that missed a goal. An admitted request with one
+// of them is always kept: beyond the quota without its steps.
 const slow = reasonSlowFirstToken | reasonSlowToken | reasonSlowQueue | reasonHung
 
 // quiet are the reasons that say nothing about the request itself.

@@ -157,9 +157,10 @@ func (s *Store) Offer(r *telemetry.Record) bool {
 func (s *Store) keep(c *classQuota, r *telemetry.Record, why reasons) bool {
 	drop, ok := s.quota.take(c, r.Tenant, why, causeOf(r), wire.Monotonic())
 	brief := !ok && why&reasonHung == 0 // the end of a hung request must replace it on the same shelf
-	// A dispatched request that missed a goal, or whose caller's trace is sampled,
-	// is kept beyond the quota too.
-	if brief && (why&(slow|reasonSampled) == 0 || r.Dispatched == 0) {
+	// A request that was admitted and missed a goal, or whose caller's trace is
+	// sampled, is kept beyond the quota too: the many that are refused on arrival in an
+	// overload must not hide those that had been promised something.
+	if admitted := r.Accepted != 0 || r.Dispatched != 0; brief && (why&(slow|reasonSampled) == 0 || !admitted) {
 		s.stats.Dropped[drop]++
 		return false
 	}

@@ -142,6 +142,7 @@ func inOrder(arrivals []arrival) (*Trace, error) {
 		t.Requests[i] = a.request
 	}
 	t.spread()
+	t.guessCached()
 	return t, nil
 }
 

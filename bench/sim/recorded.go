@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -55,6 +56,26 @@ func (f *recordedFields) complete(r *Request) error {
 		}
 	}
 	return nil
+}
+
+// guessCached gives the requests that did not run the cached tokens of the median one
+// that did: only of those the recording knows them.
+func (t *Trace) guessCached() {
+	var known []int
+	for i := range t.Requests {
+		if v := t.Requests[i].Recorded; v != nil && v.Outcome == recordedOK {
+			known = append(known, t.Requests[i].Cached)
+		}
+	}
+	if len(known) == 0 {
+		return
+	}
+	slices.Sort(known)
+	for i := range t.Requests {
+		if r := &t.Requests[i]; r.Recorded != nil && r.Recorded.Outcome != recordedOK {
+			r.Cached = min(max(r.Cached, known[len(known)/2]), r.Prompt-1)
+		}
+	}
 }
 
 // recorded measures the run that the trace was recorded in. Goals that the

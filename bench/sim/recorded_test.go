@@ -76,6 +76,9 @@ func TestRecordedOutcomes(t *testing.T) {
 	if r := trace.Requests[0]; r.Cached != 16 || r.Asked != 30 || r.Recorded.First != 500*time.Millisecond || r.Recorded.Goal != 2*time.Second {
 		t.Errorf("%+v %+v", r, r.Recorded)
 	}
+	if got := trace.Requests[2].Cached; got != 16 { // the larger of the two that are known
+		t.Errorf("of a refused request %d tokens are cached", got)
+	}
 	o, err := trace.recorded(cpuEngine(), testGoals(t))
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ const SamplesMin = 50
 const (
 	learnRounds  = 8    // of weighing the samples by what the round before predicts
 	learnOutlier = 3    // times the prediction: the machine stalled in a longer step
+	learnLags    = 5    // steps back whose noise is compared
 	learnSweeps  = 2000 // of the coordinates, in a round
 	features     = 6
 )
@@ -84,18 +85,23 @@ func (e *Engine) learnNoise(samples []Sample, took, predicted []float64) {
 	for i := range took {
 		logs[i] = math.Log(max(took[i]/predicted[i], 1./learnOutlier))
 	}
-	middle, square, both, pairs := mean(logs), 0., 0., 0.
+	middle, square := mean(logs), 0.
 	for i := range logs {
 		logs[i] -= middle
 		square += logs[i] * logs[i] / float64(len(logs))
-		if i > 0 && samples[i].Follows {
-			both += logs[i] * logs[i-1]
-			pairs++
+	}
+	both, kept := 0., 0.
+	for i := range logs {
+		apart := time.Duration(0)
+		for k := i; k > max(0, i-learnLags) && samples[k].Follows; k-- {
+			apart += samples[k-1].Took
+			both += logs[i] * logs[k-1]
+			kept += math.Exp(-float64(apart) / float64(noiseLasts))
 		}
 	}
 	e.Noise, e.NoiseMemory = math.Sqrt(square), 0
-	if pairs > 0 && square > 0 {
-		e.NoiseMemory = min(max(0, both/pairs/square), 0.95)
+	if kept > 0 && square > 0 {
+		e.NoiseMemory = min(max(0, both/kept/square), 1)
 	}
 }
 

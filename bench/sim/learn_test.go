@@ -17,6 +17,7 @@ func TestLearnFindsTheEngine(t *testing.T) {
 	m := newMachine(truth, &Trace{Requests: []Request{{}}}, 1)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var samples []Sample
+	now := time.Duration(0)
 	for i := range 3000 {
 		s := Sample{Follows: i > 0, Arrived: rnd.IntN(4)}
 		for range rnd.IntN(40) {
@@ -25,11 +26,12 @@ func TestLearnFindsTheEngine(t *testing.T) {
 		if rnd.IntN(2) == 0 {
 			s.Load.AddChunk(1+rnd.IntN(200), rnd.IntN(1500))
 		}
-		took := (m.model.StepNS(s.Load) + truth.ArrivalMS*1e6*float64(s.Arrived)) * m.disturbance(0)
+		took := (m.model.StepNS(s.Load) + truth.ArrivalMS*1e6*float64(s.Arrived)) * m.disturbance(now)
 		if rnd.IntN(500) == 0 {
 			took += 1e9
 		}
 		s.Took = time.Duration(took)
+		now += s.Took
 		samples = append(samples, s)
 	}
 	learned := DefaultEngine()

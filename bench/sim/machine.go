@@ -29,7 +29,8 @@ type machine struct {
 	rnd       *rand.Rand
 	slow      []slowTime
 	nextStall time.Duration
-	swing     float64 // of the noise of the last step, in its deviations
+	swing     float64       // the part of the noise that lasts, in deviations
+	swingAt   time.Duration // when it was drawn
 
 	sequences []*job // in order of release
 	released  int
@@ -180,10 +181,18 @@ func (m *machine) add(j *job, tokens int) float64 {
 	return float64(m.model.Prefill(tokens, j.computed, math.MaxInt))
 }
 
+// noiseLasts is the time constant of the noise that lasts.
+const noiseLasts = time.Second
+
 // disturbance is how much longer than the model says a step takes.
 func (m *machine) disturbance(now time.Duration) float64 {
-	m.swing = m.NoiseMemory*m.swing + math.Sqrt(1-m.NoiseMemory*m.NoiseMemory)*m.rnd.NormFloat64()
-	factor := math.Exp(m.swing*m.Noise - m.Noise*m.Noise/2)
+	noise := m.Noise * m.rnd.NormFloat64()
+	if m.NoiseMemory > 0 {
+		kept := math.Exp(-float64(now-m.swingAt) / float64(noiseLasts))
+		m.swing, m.swingAt = kept*m.swing+math.Sqrt(1-kept*kept)*m.rnd.NormFloat64(), now
+		noise = noise*math.Sqrt(1-m.NoiseMemory) + m.Noise*m.swing*math.Sqrt(m.NoiseMemory)
+	}
+	factor := math.Exp(noise - m.Noise*m.Noise/2)
 	for _, s := range m.slow {
 		if now >= s.from && now < s.to {
 			factor *= s.factor

@@ -128,14 +128,15 @@ func (b *calibrated) close() {
 // prompt has up to calibratePromptMax tokens, its answer up to calibrateOutputMax.
 var (
 	calibrateRounds = []int{1, 2, 4, 8, 16, 32}
-	calibrateLoads  = []float64{0.8, 2, 8}
+	calibrateLoads  = []float64{2, 8}
 )
 
 const (
 	calibratePromptMax = 1024
 	calibrateOutputMax = 64
-	calibrateClients   = 12 // that measure what the server can do
-	calibrateLone      = 9  // requests that measure the ways
+	calibrateClients   = 12  // that measure what the server can do
+	calibrateLone      = 9   // requests that measure the ways
+	calibrateWayLoad   = 0.4 // at which the way in is measured again
 )
 
 // measure loads the server for about limit. Half of it are rounds of long requests,
@@ -148,25 +149,55 @@ func (b *calibrated) measure(limit time.Duration) (*sim.Engine, []sim.Sample, er
 		return nil, nil, err
 	}
 	began := time.Now()
-	for i := 0; i < len(calibrateRounds) || time.Since(began) < limit/2; i++ {
+	for i := 0; i == 0 || time.Since(began) < limit/2; i++ {
 		if err := b.longRound(calibrateRounds[i%len(calibrateRounds)], uint64(i)); err != nil {
 			return nil, nil, err
 		}
 		steps.read(&b.client)
 	}
-	part := limit / time.Duration(2*(1+len(calibrateLoads)))
-	rate, err := b.client.closedLoop(b.ctx, calibrateClients, max(part, time.Second), steps)
+	part := max(limit/time.Duration(2*(2+len(calibrateLoads))), time.Second)
+	rate, err := b.client.closedLoop(b.ctx, calibrateClients, part, steps)
 	if err != nil {
 		return nil, nil, err
 	}
+	before := len(steps.samples)
+	few, err := b.client.openLoop(b.ctx, calibrateWayLoad*rate, part, steps)
+	if err != nil {
+		return nil, nil, err
+	}
+	prompts := steps.samples[before:]
 	for _, load := range calibrateLoads {
-		if err := b.client.openLoop(b.ctx, load*rate, part, steps); err != nil {
+		if _, err := b.client.openLoop(b.ctx, load*rate, part, steps); err != nil {
 			return nil, nil, err
 		}
 	}
 	e := b.engineFile()
 	e.WayInMS, e.WayOutMS = in, out
-	return e, steps.samples, e.Learn(steps.samples)
+	if err := e.Learn(steps.samples); err != nil {
+		return nil, nil, err
+	}
+	return e, steps.samples, learnWay(e, few, prompts)
+}
+
+// learnWay learns the way in of requests that came while the server had little to do,
+// and of the steps that computed them.
+func learnWay(e *sim.Engine, asked []loadAnswer, steps []sim.Sample) error {
+	var arrivals, waits []time.Duration
+	for _, a := range asked {
+		if a.first > 0 {
+			arrivals, waits = append(arrivals, time.Duration(a.sent)), append(waits, time.Duration(a.first-a.sent))
+		}
+	}
+	if len(waits) == 0 {
+		return nil
+	}
+	tokens := 0
+	for _, s := range steps {
+		tokens += s.Load.PrefillTokens
+	}
+	slices.Sort(arrivals)
+	slices.Sort(waits)
+	return e.LearnWay(arrivals, tokens/len(waits), loadTokens, waits[len(waits)/2])
 }
 
 // engineFile is the engine as its state and configuration say.
@@ -186,13 +217,13 @@ func (b *calibrated) ways(steps *stepSamples) (in, out float64, err error) {
 	var ins, outs []float64
 	for range calibrateLone {
 		steps.read(&b.client)
-		sent, first, err := b.client.lone(b.ctx)
+		a, err := b.client.lone(b.ctx)
 		if err != nil {
 			return 0, 0, err
 		}
-		began, ended := steps.around(sent, first)
+		began, ended := steps.around(a.sent, a.first)
 		if began > 0 && ended > began {
-			ins, outs = append(ins, float64(began-sent)/1e6), append(outs, float64(first-ended)/1e6)
+			ins, outs = append(ins, float64(began-a.sent)/1e6), append(outs, float64(a.first-ended)/1e6)
 		}
 	}
 	if len(ins) == 0 {
@@ -233,6 +264,7 @@ func (s *stepSamples) read(client *loadClient) {
 			s.sent++
 		}
 		if sample.Follows {
+			sample.Took += r.Gap // which the engine takes too, to report and to compose
 			sample.Arrived = s.sent - before
 		}
 		s.last = r.Step
@@ -267,7 +299,7 @@ func (b *calibrated) longRound(n int, seed uint64) error {
 		prompt := 1 + rnd.IntN(max(1, room-calibrateOutputMax))
 		r := loadRequest{tokens: prompt, output: max(1, min(calibrateOutputMax, room-prompt)), class: "offline", seed: rnd.Uint64()}
 		go func() {
-			_, _, err := b.client.ask(b.ctx, &r)
+			_, err := b.client.ask(b.ctx, &r)
 			failed <- err
 		}()
 	}

@@ -50,6 +50,10 @@ type loadRequest struct {
 	seed           uint64
 }
 
+// loadAnswer has the instants, on wire's clock, of a request's sending and of the first
+// token of its answer, which is 0 if it was refused.
+type loadAnswer struct{ sent, first int64 }
+
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 4)) }
 
 // body is the request in JSON.
@@ -76,9 +80,8 @@ func (l *loadClient) body(r *loadRequest) []byte {
 	return fmt.Appendf(b, `"prompt":%q}`, text)
 }
 
-// ask sends a request and reads its answer. It returns the instants of its sending and
-// of its first token, which is 0 if it was refused.
-func (l *loadClient) ask(ctx context.Context, r *loadRequest) (sent, first int64, err error) {
+// ask sends a request and reads its answer.
+func (l *loadClient) ask(ctx context.Context, r *loadRequest) (a loadAnswer, err error) {
 	body := l.body(r)
 	path := "completions"
 	if l.chat && r.tokens == 0 {
@@ -90,9 +93,9 @@ func (l *loadClient) ask(ctx context.Context, r *loadRequest) (sent, first int64
 	}
 	connection, err := l.connect(ctx)
 	if err != nil {
-		return 0, 0, err
+		return a, err
 	}
-	sent = l.arrives()
+	a.sent = l.arrives()
 	first, reusable, err := connection.exchange(append(append(head, "\r\n"...), body...))
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +104,8 @@ func (l *loadClient) ask(ctx context.Context, r *loadRequest) (sent, first int64
 	} else {
 		connection.Close()
 	}
-	return sent, first, err
+	a.first = first
+	return a, err
 }
 
 // arrives notes that a request is sent now.
@@ -178,7 +182,7 @@ func hasText(line []byte) bool {
 }
 
 // lone asks one short request.
-func (l *loadClient) lone(ctx context.Context) (sent, first int64, err error) {
+func (l *loadClient) lone(ctx context.Context) (loadAnswer, error) {
 	return l.ask(ctx, &loadRequest{output: loadTokens, seed: uint64(wire.Monotonic())})
 }
 
@@ -207,20 +211,25 @@ func (l *loadClient) closedLoop(ctx context.Context, n int, length time.Duration
 }
 
 func (l *loadClient) again(ctx context.Context) error {
-	_, _, err := l.lone(ctx)
+	_, err := l.lone(ctx)
 	return err
 }
 
 // openLoop sends short requests at a rate, whatever becomes of those before, and
-// waits until all have ended.
-func (l *loadClient) openLoop(ctx context.Context, rate float64, length time.Duration, steps *stepSamples) (err error) {
+// waits until all have ended. It returns their answers.
+func (l *loadClient) openLoop(ctx context.Context, rate float64, length time.Duration, steps *stepSamples) (answers []loadAnswer, err error) {
 	rnd := newRand(uint64(rate))
-	ended := make(chan error, loadRunningMax)
+	type ending struct {
+		loadAnswer
+		err error
+	}
+	ended := make(chan ending, loadRunningMax)
 	running, at, read := 0, time.Duration(0), time.Now()
-	take := func(e error) {
+	take := func(e ending) {
 		running--
+		answers = append(answers, e.loadAnswer)
 		if err == nil {
-			err = e
+			err = e.err
 		}
 	}
 	for began := time.Now(); at < length && err == nil; at += time.Duration(rnd.ExpFloat64() / rate * 1e9) {
@@ -230,7 +239,10 @@ func (l *loadClient) openLoop(ctx context.Context, rate float64, length time.Dur
 		}
 		if running < loadRunningMax {
 			running++
-			go func() { ended <- l.again(ctx) }()
+			go func() {
+				a, err := l.lone(ctx)
+				ended <- ending{a, err}
+			}()
 		}
 		if time.Since(read) > 100*time.Millisecond {
 			steps.read(l)
@@ -241,5 +253,5 @@ func (l *loadClient) openLoop(ctx context.Context, rate float64, length time.Dur
 		take(<-ended)
 	}
 	steps.read(l)
-	return err
+	return answers, err
 }

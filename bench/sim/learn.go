@@ -29,11 +29,15 @@ const (
 	learnLags    = 5    // steps back whose noise is compared
 	learnSweeps  = 2000 // of the coordinates, in a round
 	features     = 6
+
+	wayRuns = 5
 )
 
 // Learn sets what steps and arrivals cost on e, and the noise, from the steps of a real
 // engine. It finds the coefficients, none below 0, with the least squares of the
-// relative errors; all together then take as long as the samples did without stalls.
+// errors in units of the square root of the predictions: a relative error counts by
+// the time in which it happens. All together then take as long as the samples did
+// without stalls.
 func (e *Engine) Learn(samples []Sample) error {
 	if len(samples) < SamplesMin {
 		return fmt.Errorf("%d steps are too few to learn from; %d are needed", len(samples), SamplesMin)
@@ -63,6 +67,27 @@ func (e *Engine) Learn(samples []Sample) error {
 	return e.check()
 }
 
+// LearnWay lengthens the way in by what a real run's median time to first token is
+// over the simulated one's. The run must have been far from full: there a request
+// waits for little but its own prefill, and for the processors that compute. arrivals
+// are when the requests came, each with a prompt and an answer of so many tokens.
+func (e *Engine) LearnWay(arrivals []time.Duration, prompt, output int, median time.Duration) error {
+	t := &Trace{Name: "calibration"}
+	for _, at := range arrivals {
+		t.Requests = append(t.Requests, Request{At: at - arrivals[0], Prompt: max(1, prompt), Output: output, Asked: output, Tenant: "default", Class: interactive})
+	}
+	r, err := Compare(Options{
+		Engine: e, Policies: Policies()[:1], Seeds: wayRuns, Goal: time.Minute, Slack: 1,
+		Source: func(uint64) (*Trace, error) { return t, nil },
+	})
+	if err != nil {
+		return err
+	}
+	simulated := value(r.Policies[0].Mean.Classes[interactive], "ttft_p50_s")
+	e.WayInMS += max(0, 1e3*(median.Seconds()-simulated))
+	return nil
+}
+
 // learnStalls sets the stalls, and takes them out of the times.
 func (e *Engine) learnStalls(took, predicted []float64) {
 	minutes, stalls, stalled := sum(took)/60e3, 0., 0.
@@ -79,24 +104,29 @@ func (e *Engine) learnStalls(took, predicted []float64) {
 	}
 }
 
-// learnNoise sets the noise from the samples' times beside the predicted ones.
+// learnNoise sets the noise from the samples' times beside the predicted ones. Long
+// steps count for more, as they do in the time that requests wait.
 func (e *Engine) learnNoise(samples []Sample, took, predicted []float64) {
 	logs := make([]float64, len(took))
 	for i := range took {
 		logs[i] = math.Log(max(took[i]/predicted[i], 1./learnOutlier))
 	}
-	middle, square := mean(logs), 0.
+	middle, square, all := 0., 0., sum(predicted)
+	for i := range logs {
+		middle += logs[i] * predicted[i] / all
+	}
 	for i := range logs {
 		logs[i] -= middle
-		square += logs[i] * logs[i] / float64(len(logs))
+		square += logs[i] * logs[i] * predicted[i] / all
 	}
 	both, kept := 0., 0.
 	for i := range logs {
 		apart := time.Duration(0)
 		for k := i; k > max(0, i-learnLags) && samples[k].Follows; k-- {
 			apart += samples[k-1].Took
-			both += logs[i] * logs[k-1]
-			kept += math.Exp(-float64(apart) / float64(noiseLasts))
+			weight := math.Sqrt(predicted[i] * predicted[k-1])
+			both += logs[i] * logs[k-1] * weight
+			kept += math.Exp(-float64(apart)/float64(noiseLasts)) * weight
 		}
 	}
 	e.Noise, e.NoiseMemory = math.Sqrt(square), 0
@@ -106,16 +136,18 @@ func (e *Engine) learnNoise(samples []Sample, took, predicted []float64) {
 }
 
 // leastSquares finds the coefficients, none below 0, whose predictions have the
-// least squares of errors in units of weighed. It moves one coefficient after the
+// least squares of errors, divided by before, the predictions of the round before. It moves one coefficient after the
 // other to its best place; the problem is convex, so that ends at the best of all.
-func leastSquares(xs [][features]float64, ys, weighed []float64) (c [features]float64) {
+func leastSquares(xs [][features]float64, ys, before []float64) (c [features]float64) {
 	var gram [features][features]float64
 	var right [features]float64
 	for i := range xs {
-		w := 1 / (weighed[i] * weighed[i])
-		y := min(ys[i], learnOutlier*weighed[i])
+		if ys[i] > learnOutlier*before[i] {
+			continue
+		}
+		w := 1 / before[i]
 		for a := range gram {
-			right[a] += w * xs[i][a] * y
+			right[a] += w * xs[i][a] * ys[i]
 			for b := range gram {
 				gram[a][b] += w * xs[i][a] * xs[i][b]
 			}

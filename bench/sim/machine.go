@@ -192,7 +192,9 @@ func (m *machine) disturbance(now time.Duration) float64 {
 		m.swing, m.swingAt = kept*m.swing+math.Sqrt(1-kept*kept)*m.rnd.NormFloat64(), now
 		noise = noise*math.Sqrt(1-m.NoiseMemory) + m.Noise*m.swing*math.Sqrt(m.NoiseMemory)
 	}
-	factor := math.Exp(noise - m.Noise*m.Noise/2)
+	// The mean over the steps is 1. While the noise that lasts is large there are fewer
+	// steps, so it has to be larger.
+	factor := math.Exp(noise - m.Noise*m.Noise*(1-2*m.NoiseMemory)/2)
 	for _, s := range m.slow {
 		if now >= s.from && now < s.to {
 			factor *= s.factor

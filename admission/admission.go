@@ -213,8 +213,7 @@ type View struct {
 	Waiting []WaitingView // in the order in which they will start
 	Running []RunningView
 	Cost    cost.Cost
-	// Margin is the factor on predicted work: the 90 % quantile of actual/predicted
-	// waits, and at least 1.
+	// Margin is the largest of the classes' margins.
 	Margin float64
 	// Brownout is the rung of the overload ladder; 0 is no overload.
 	Brownout int
@@ -243,8 +242,11 @@ type ClassView struct {
 	Share float64
 	// Backlog is the engine time that its waiting requests need.
 	Backlog time.Duration
-	// Refused and Demoted count requests since the process started.
-	Refused, Demoted uint64
+	// Margin is the factor on predicted waits, see margin.go.
+	Margin float64
+	// Refused and Demoted count requests since the process started; Revoked are
+	// those refused or demoted after they had been promised their goal.
+	Refused, Demoted, Revoked uint64
 }
 
 // TenantView is one tenant with work.

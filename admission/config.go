@@ -15,10 +15,11 @@ type Config struct {
 	Routes       []RouteClass `yaml:"routes" help:"Classes by route, for requests that name none."`
 	Tenants      []Tenant     `yaml:"tenants" help:"Who may use this gateway. If none is listed, all requests belong to one tenant and no key is checked."`
 
-	Aging            float64       `yaml:"aging" default:"5" range:"0.1..100" help:"Order of service: a request of cost c goes by its arrival plus this many times c, so that small ones pass large ones for that long."`
+	Aging            float64       `yaml:"aging" default:"2" range:"0.1..100" help:"Order of service: a request of cost c goes by its arrival plus this many times c, so that small ones pass large ones for that long."`
 	LongPrefill      time.Duration `yaml:"long_prefill" default:"2s" help:"Prefill time from which a request goes by the long lane, which leaves most of each step to short ones."`
 	LongShare        float64       `yaml:"long_share" default:"0.25" range:"0.1..0.9" help:"Share of a step's prefill that the long lane gets while short requests wait. Set the engine's to the same."`
 	OversizedPrefill time.Duration `yaml:"oversized_prefill" help:"Prefill time from which a request is oversized, see classes; 0 is never."`
+	LastingWait      float64       `yaml:"lasting_wait" default:"0.3" range:"0.1..1" help:"How long the queue of interactive requests is kept in a lasting overload, as a share of first_token_goal. A burst may use the whole goal."`
 	Quantum          time.Duration `yaml:"quantum" default:"300ms" help:"Engine time that each tenant gets in a turn, times its weight."`
 	LengthsMax       int           `yaml:"lengths_max" default:"20000" range:"64..10000000" help:"Most histograms of answer lengths, of about 350 bytes each."`
 }

@@ -52,12 +52,13 @@ type Entry struct {
 	// From its start on.
 	started    time.Duration
 	firstToken time.Duration // 0 until then
-	left       int           // of a long prefill: prompt tokens that are not computed yet
+	left       int           // prompt tokens that are not computed yet, as far as is known
 	tokens     int           // of its answer, over all sequences
 	charged    time.Duration // to its tenant
 
 	inLane, inExpiry, inRunning int  // places in heaps and lists; out is none
 	onTrack                     bool // it is in its level's track
+	byShare                     bool // its tenant's share puts it before requests with smaller keys
 	links                       [watchCount]link
 }
 

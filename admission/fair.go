@@ -25,7 +25,13 @@ type line struct {
 	deficit time.Duration
 	lanes   [laneCount]heap
 	running int
-	listed  int // place in class.lines; out while nothing waits
+	listed  int           // place in class.lines; out while nothing waits
+	short   time.Duration // prefill of the short lane that waits
+
+	asked     asked
+	isAsking  bool    // it is in its level's asking
+	asks      float64 // by the last partOf, as the next
+	overShare bool    // it asks for more than its fair share
 }
 
 const (
@@ -100,11 +106,17 @@ func (l *line) add(e *Entry) {
 	}
 	l.lanes[e.lane()].push(e)
 	l.tenant.waiting++
+	if !e.long {
+		l.short += e.prefill
+	}
 }
 
 func (l *line) remove(e *Entry) {
 	l.lanes[e.lane()].remove(e)
 	l.tenant.waiting--
+	if !e.long {
+		l.short -= e.prefill
+	}
 	if l.waiting() > 0 {
 		return
 	}
@@ -119,13 +131,19 @@ func (l *line) remove(e *Entry) {
 // head is the request of k's lane that goes first: the smallest key among the
 // tenants with a deficit left. It is nil for an empty lane, and where no tenant
 // has a deficit left; then rounds is how many quanta each must get until one has.
+// A promise goes before fairness: where the smallest key of all could not wait for
+// a quantum more, it goes first, and its tenant pays later.
 func (s *Scheduler) head(k *class, lane int) (best *Entry, rounds float64) {
 	if k.inLane[lane] == 0 {
 		return nil, 0
 	}
+	var first *Entry
 	rounds = math.Inf(1)
 	for _, l := range k.lines {
 		e := l.lanes[lane].head()
+		if e != nil && (first == nil || before(e, first)) {
+			first = e
+		}
 		switch {
 		case e == nil:
 		case l.deficit > 0:
@@ -136,7 +154,10 @@ func (s *Scheduler) head(k *class, lane int) (best *Entry, rounds float64) {
 			rounds = min(rounds, math.Floor(float64(-l.deficit)/float64(s.quantum(l.tenant)))+1)
 		}
 	}
-	if best != nil {
+	switch {
+	case first.due > 0 && s.now+first.prefill+s.cfg.Quantum > first.due:
+		return first, 0
+	case best != nil:
 		return best, 0
 	}
 	return nil, rounds

@@ -17,20 +17,27 @@ import (
 //	short lane   work = shorts / (1 - longShare), and shorts while nothing is long
 //	long lane    work = the less of longs / longShare
 //	             and shortBacklog + longs / (1 - overtaking)
-//	first token  begins + margin × work / rate
+//	expected     begins + what the course says of given + work
+//	promised     now + margin × (expected - now)
 //
 // Where places or memory are short, it comes no sooner than those become free:
 // begins + missing places × placeNS + its own prefill / rate, and the same with
 // missing tokens of memory and tokenNS.
 type forecast struct {
-	// begins is when the engine turns to the waiting work: after half a step, and
-	// after the short prefill that it has been given.
-	begins time.Duration
-	// rate is the engine time that the level's prefill gets in a unit of time,
-	// longRate that of its long lane, which decoding may hold back more.
+	now time.Duration
+	// begins is when the engine turns to the waiting work: after half a step. given
+	// is the short prefill that it has been given before, but for underWay.
+	begins, given time.Duration
+	course        course
+	// rate is the engine time that the level's prefill gets in a unit of time once
+	// as many rows begin as end, longRate that of its long lane, which decoding may
+	// hold back more.
 	rate, longRate float64
-	// margin stretches the predicted work: the 90 % quantile of actual/predicted.
+	// margin stretches the expected wait to the promised one.
 	margin float64
+	// favoured says that the newcomer's tenant asks for no more than its share, so
+	// that requests of tenants which ask for more do not keep it out.
+	favoured bool
 
 	// longShare is the part of a step's prefill that the long lane gets beside
 	// short work; longPresent says that there is long work which takes it.
@@ -40,9 +47,10 @@ type forecast struct {
 	// lane has the engine to itself only after it.
 	shortBacklog time.Duration
 	// overtaking is the share of time that short requests which are still to
-	// arrive will take from the long lane: as much as of late.
+	// arrive will take from the long lane: as much as recently.
 	overtaking float64
-	// underWay are the long prefills that the engine has begun, in order.
+	// underWay are the prefills that the engine has begun and that take more than a
+	// step, in order.
 	underWay []underWay
 
 	// placesFree and memoryFree are the free running places, and the free tokens of
@@ -53,8 +61,8 @@ type forecast struct {
 	placeNS, tokenNS       float64
 }
 
-// underWay is a long prefill that the engine has begun, and the engine time that
-// it still needs.
+// underWay is a prefill that the engine has begun, and the engine time that it still
+// needs.
 type underWay struct {
 	*Entry
 	rest time.Duration
@@ -63,33 +71,34 @@ type underWay struct {
 // memoryUnknown stands for the free memory of an engine that has not told.
 const memoryUnknown = 1 << 40
 
-// forecast reads the state of the engine and what waits at a level. The long
-// prefills under way are valid until the next call.
-func (s *Scheduler) forecast(level int) forecast {
-	v := &s.engine
-	reported, fresh, _ := v.outstanding(level)
-	given := v.cost.Prefill(reported+fresh, 0, s.chunkTokens())
+// forecast reads the state of the engine and what waits at k's level, for a promise
+// of k. The prefills under way are valid until the next call.
+func (s *Scheduler) forecast(k *class) forecast {
+	v, level := &s.engine, k.level
 	waits := s.levels[level].track.total()
-	s.scratch.underWay = v.underWay(s.scratch.underWay[:0], level)
+	under, given := v.underWay(s.scratch.underWay[:0], level)
+	s.scratch.underWay = under
 	f := forecast{
-		rate: s.rate(level), margin: v.margin.value(),
-		longShare: s.cfg.LongShare, longPresent: len(s.scratch.underWay) > 0 || waits.long > 0,
-		shortBacklog: waits.short + given,
-		overtaking:   min(1-s.cfg.LongShare, s.levels[level].short.share(s.now)),
-		underWay:     s.scratch.underWay,
-		placesFree:   s.cfg.RunningSequencesMax - v.sequences,
-		memoryFree:   v.kvMax() - v.flights[level].kv,
+		now: s.now, begins: s.now + v.stepDuration/2, given: given,
+		course: s.course(level), margin: k.margin.factor,
+		longShare:   s.cfg.LongShare,
+		longPresent: waits.long > 0 || slices.ContainsFunc(under, func(u underWay) bool { return u.long }),
+		overtaking:  min(1-s.cfg.LongShare, s.levels[level].short.share(s.now)),
+		underWay:    s.scratch.underWay,
+		placesFree:  s.cfg.RunningSequencesMax - v.sequences,
+		memoryFree:  v.kvMax() - v.flights[level].kv,
 	}
+	f.shortBacklog = waits.short + f.given
+	f.rate = f.course.rate()
 	f.longRate = f.rate
 	if v.rows > 0 && v.longPace > 0 {
 		f.longRate = min(f.rate, max(v.longPace, 0.05))
 	}
-	f.begins = s.now + v.stepDuration/2 + time.Duration(float64(given)/f.rate)
 	if n := v.sequences; n > 0 {
-		f.placeNS = v.life / float64(n)
+		f.placeNS = s.stay() / float64(n)
 	}
 	if n := v.flights[level].kv; n > 0 {
-		f.tokenNS = v.life / float64(n)
+		f.tokenNS = s.stay() / float64(n)
 	}
 	if v.kvTokens == 0 {
 		f.memoryFree = memoryUnknown
@@ -97,18 +106,22 @@ func (s *Scheduler) forecast(level int) forecast {
 	return f
 }
 
-// rate is the part of the engine's time that a level's prefill gets: what
-// decoding beside it leaves, less the floors of less urgent classes and what
-// more urgent levels have used of late, but never less than its own floors.
-func (s *Scheduler) rate(level int) float64 {
+// stay is how long a request is in the engine, in nanoseconds: until the first has
+// ended, what its typical answer takes.
+func (s *Scheduler) stay() float64 {
 	v := &s.engine
-	rate := 1.0
-	if room := v.stepRoom(); v.rows > 0 {
-		load := cost.Load{PrefillTokens: room, DecodeRows: v.rows, DecodeContext: v.rowsContext}
-		if step := v.cost.Step(load); step > 0 {
-			rate = min(1, float64(v.cost.Prefill(room, 0, s.chunkTokens()))/float64(step))
-		}
+	if v.life > 0 {
+		return v.life
 	}
+	rows := max(1, v.sequences)
+	step := v.cost.StepNS(cost.Load{DecodeRows: rows, DecodeContext: int(float64(rows) * v.typical.prompt)})
+	return v.typical.answer*step + float64(v.cost.Prefill(int(v.typical.uncached), 0, s.chunkTokens()))
+}
+
+// share is the part of the engine's time that a level gets: all, less the floors of
+// less urgent classes and what more urgent levels have used recently, but never
+// less than its own floors.
+func (s *Scheduler) share(level int) float64 {
 	left, floor := 1.0, 0.0
 	for _, k := range s.classes {
 		switch {
@@ -121,21 +134,24 @@ func (s *Scheduler) rate(level int) float64 {
 	for l := range level {
 		left -= s.levels[l].served.share(s.now)
 	}
-	return rate * max(left, floor, 0.01)
+	return max(left, floor, 0.01)
 }
 
-// firstToken is when a request with prefill in its lane has its first token, if
+// expected is when a request with prefill in its lane has its first token, if
 // ahead is all that goes before it, and itself.
-func (f *forecast) firstToken(ahead *sums, prefill time.Duration, long bool) time.Duration {
-	work, rate := float64(ahead.short), f.rate
+func (f *forecast) expected(ahead *sums, prefill time.Duration, long bool) time.Duration {
+	work := float64(ahead.short)
 	switch {
 	case long:
 		longs := float64(ahead.long)
-		work, rate = min(longs/f.longShare, float64(f.shortBacklog)+longs/(1-f.overtaking)), f.longRate
+		work = min(longs/f.longShare, float64(f.shortBacklog)+longs/(1-f.overtaking))
 	case f.longPresent:
 		work /= 1 - f.longShare
 	}
-	wait := work / rate * f.margin
+	wait := f.course.when(float64(f.given) + work)
+	if long {
+		wait = max(wait, work/f.longRate)
+	}
 	if missing := ahead.sequences - f.placesFree; missing > 0 {
 		wait = max(wait, float64(missing)*f.placeNS+float64(prefill)/f.rate)
 	}
@@ -145,18 +161,24 @@ func (f *forecast) firstToken(ahead *sums, prefill time.Duration, long bool) tim
 	return f.begins + time.Duration(wait)
 }
 
+// promised is the instant that can be promised for a first token that is expected
+// then.
+func (f *forecast) promised(expected time.Duration) time.Duration {
+	return f.now + time.Duration(f.margin*float64(expected-f.now))
+}
+
 // inTime tells that no request of b is late behind ahead, even if each were the last
 // of b. So it may be false for a block in which none is late.
 func (f *forecast) inTime(ahead sums, b *block) bool {
 	ahead.addAll(&b.sums)
-	return (b.short == 0 || f.firstToken(&ahead, b.prefillMax, false) <= b.earliest) &&
-		(b.long == 0 || f.firstToken(&ahead, b.prefillMax, true) <= b.earliest)
+	return (b.short == 0 || f.promised(f.expected(&ahead, b.prefillMax, false)) <= b.earliest) &&
+		(b.long == 0 || f.promised(f.expected(&ahead, b.prefillMax, true)) <= b.earliest)
 }
 
 // test goes over t in the order of service, from e on, and returns the first
-// request that would miss its goal, nil for none. Long prefills under way are
-// among them. wait is e's own wait for its first token, 0 where a long prefill
-// before e is late.
+// request that would miss its goal, nil for none. Prefills under way are
+// among them. wait is e's own expected wait for its first token, 0 where a long
+// prefill before e is late.
 func (f *forecast) test(t *track, e *Entry) (late *Entry, wait time.Duration) {
 	at, _ := t.find(e)
 	w := walk{forecast: f, newcomer: e, underWay: f.underWay}
@@ -204,38 +226,26 @@ func (w *walk) pass(o *Entry) (late *Entry) {
 	if before(o, w.newcomer) {
 		return nil
 	}
-	at := w.firstToken(&w.ahead, o.prefill, o.long)
+	expected := w.expected(&w.ahead, o.prefill, o.long)
 	if o == w.newcomer {
-		w.wait = at - o.arrived
+		w.wait = expected - o.arrived
 	}
-	if at > o.due {
+	if w.promised(expected) > o.due && (o == w.newcomer || !o.byShare && !(w.favoured && o.line.overShare)) {
 		return o
 	}
 	return nil
 }
 
-// passUnderWay passes the long prefills under way that come before o, all of
-// them for nil. A long newcomer may not make those late that come after it.
+// passUnderWay passes the prefills under way that come before o, all of them for
+// nil. A long newcomer may not make those late that come after it.
 func (w *walk) passUnderWay(o *Entry) (late *Entry) {
 	for len(w.underWay) > 0 && (o == nil || before(w.underWay[0].Entry, o)) {
 		u := w.underWay[0]
 		w.underWay = w.underWay[1:]
-		w.ahead.long += u.rest
-		if u.due > 0 && w.newcomer.long && before(w.newcomer, u.Entry) && w.firstToken(&w.ahead, u.rest, true) > u.due {
+		w.ahead.addUnderWay(u)
+		if u.due > 0 && u.long && w.newcomer.long && before(w.newcomer, u.Entry) && w.promised(w.expected(&w.ahead, u.rest, u.long)) > u.due {
 			return u.Entry
 		}
 	}
 	return nil
-}
-
-// underWay appends the long prefills under way of the levels up to level, in
-// the order of service.
-func (v *ledger) underWay(dst []underWay, level int) []underWay {
-	for i := range level + 1 {
-		for _, e := range v.flights[i].longs {
-			dst = append(dst, underWay{e, v.cost.Prefill(e.left, e.demand.PromptTokens-e.left, v.chunk)})
-		}
-	}
-	slices.SortFunc(dst, func(a, b underWay) int { return compareEntries(a.Entry, b.Entry) })
-	return dst
 }

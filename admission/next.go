@@ -1,9 +1,6 @@
 package admission
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Next starts the request whose turn it is, or returns nil if none may start now.
 // The engine pulls: it is given at most one step's worth of prefill that it has
@@ -25,7 +22,7 @@ func (s *Scheduler) Next(now time.Duration) *Entry {
 		}
 		switch {
 		case d.late != nil:
-			s.giveUp(d.late, s.hopeless(d.late))
+			s.takeBack(d.late)
 		case d.refill.rounds > 0:
 			s.refill(d.refill)
 		case d.start != nil:
@@ -166,16 +163,6 @@ func (s *Scheduler) laneHead(k *class, lane int, d *decision) *Entry {
 
 // room tells that e waits for what less urgent requests could take from it.
 func (w Why) room() bool { return w == WhySequences || w == WhyMemory }
-
-// hopeless is the refusal of a request that would miss its goal if it started now.
-func (s *Scheduler) hopeless(e *Entry) *Refusal {
-	wait := s.now + e.prefill - e.arrived
-	return &Refusal{
-		Reason: Late, Predicted: wait, RetryAfter: s.retryAfter(e),
-		Message: fmt.Sprintf("its first token would come %v after it arrived, and class %s promises it within %v; try again later, or use a class that may wait",
-			wait.Round(time.Millisecond), e.class.Name, (e.due - e.arrived).Round(time.Millisecond)),
-	}
-}
 
 // gate says what keeps e from starting now, WhyNot for nothing.
 func (s *Scheduler) gate(e *Entry) Why {

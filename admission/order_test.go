@@ -31,7 +31,11 @@ func newPipe(t *testing.T, cfg Config) *pipe {
 }
 
 func (p *pipe) report() {
-	p.Report(Report{Up: true, At: p.now, Cost: pipeCost, Room: cost.Room{TokensMax: 1}}, p.now)
+	left := 0
+	if p.busy != nil {
+		left = max(0, int((p.until-p.now)/time.Millisecond))
+	}
+	p.Report(Report{Up: true, At: p.now, Cost: pipeCost, Room: cost.Room{TokensMax: 1}, ShortPrefill: left}, p.now)
 	for _, e := range p.TakeRefused() {
 		p.refused[e.refusal.Reason]++
 		p.Done(e, Spent{}, p.now)

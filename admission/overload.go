@@ -1,9 +1,6 @@
 package admission
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // overload is the backstop for when the feasibility test is wrong: predictions
 // fail, and requests wait long although they were admitted. It climbs a ladder
@@ -93,11 +90,8 @@ func (o *overload) step(s *Scheduler) {
 // troubled tells that waits are longer than predicted, and longer than half the
 // goal of an interactive class.
 func (s *Scheduler) troubled() bool {
-	if s.engine.margin.median < mistaken {
-		return false
-	}
 	for _, k := range s.classes {
-		if k.level == levelInteractive && k.FirstTokenGoal > 0 && k.sojourn.standing(s.now) > k.FirstTokenGoal/2 {
+		if k.level == levelInteractive && k.FirstTokenGoal > 0 && k.margin.median >= mistaken && k.sojourn.standing(s.now) > k.FirstTokenGoal/2 {
 			return true
 		}
 	}
@@ -121,34 +115,3 @@ func (o *overload) sheds(e *Entry, now time.Duration) bool {
 	hash := mix(mixText(hour, e.demand.Tenant), mixText(hour, e.demand.User))
 	return float64(hash>>11)/(1<<53) >= o.cursor
 }
-
-// margin follows the ratio of actual to predicted waits: its median, and its 90 %
-// quantile, by which predictions are stretched. For each observation a quantile
-// moves by a fixed factor, up or down so that it comes to rest where it should: a
-// high one rises fast and falls slowly.
-type margin struct{ median, high float64 }
-
-const (
-	marginStart = 1.15
-	marginMost  = 3
-	marginStep  = 0.1
-	// marginGrain is added to both waits, since an error of a few ms is no error.
-	marginGrain = float64(50 * time.Millisecond)
-)
-
-func (m *margin) init() { m.median, m.high = 1, marginStart }
-
-func (m *margin) observe(actual, predicted time.Duration) {
-	ratio := (float64(actual) + marginGrain) / (float64(predicted) + marginGrain)
-	follow := func(q *float64, share float64) {
-		if ratio > *q {
-			*q = min(marginMost, *q*math.Exp(marginStep*share))
-		} else {
-			*q = max(0.25, *q*math.Exp(-marginStep*(1-share)))
-		}
-	}
-	follow(&m.median, 0.5)
-	follow(&m.high, 0.9)
-}
-
-func (m *margin) value() float64 { return max(1, m.high) }

@@ -107,7 +107,7 @@ func TestLookingChangesNothing(t *testing.T) {
 			}
 			for _, e := range p.entries {
 				if e.state == waiting && e.due > 0 {
-					f := p.forecast(e.level)
+					f := p.forecast(e.class)
 					if late, _ := f.test(&p.levels[e.level].track, e); late != nil {
 						lates++
 					}

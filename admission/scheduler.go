@@ -71,7 +71,9 @@ type class struct {
 	credit           time.Duration // engine time that its floor owes it
 	served           meter
 	sojourn          sojourn
+	margin           margin
 	refused, demoted uint64
+	revoked          uint64 // of those refused
 }
 
 // level is what the classes of a level share.
@@ -80,6 +82,11 @@ type level struct {
 	track   track
 	served  meter
 	short   meter // engine time of short prefill
+
+	asking   []*line // tenants that asked for something recently
+	allAsked meter   // of what all of them asked for
+	sweptAt  time.Duration
+	standing standing
 }
 
 // NewScheduler makes a Scheduler; the error says what is wrong with cfg.
@@ -100,7 +107,7 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 		},
 	}
 	for _, c := range table {
-		k := &class{Class: c, level: levelOf(&c), held: map[*tenant]*line{}}
+		k := &class{Class: c, level: levelOf(&c), held: map[*tenant]*line{}, margin: newMargin()}
 		s.classes, s.byName[c.Name] = append(s.classes, k), k
 		l := &s.levels[k.level]
 		l.classes = append(l.classes, k)
@@ -111,12 +118,10 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 	for _, t := range cfg.Tenants {
 		s.tenants[t.Name] = &tenant{name: t.Name, weight: max(t.Weight, 0.01), configured: true}
 	}
-	s.engine.margin.init()
 	return s, nil
 }
 
-// Arrive takes a request in, or refuses it. Others that wait may be refused to make
-// room for it: TakeRefused has them.
+// Arrive takes a request in, or refuses it.
 func (s *Scheduler) Arrive(d Demand, now time.Duration) (*Entry, *Refusal) {
 	s.advance(now)
 	k := s.byName[d.Class]
@@ -124,7 +129,7 @@ func (s *Scheduler) Arrive(d Demand, now time.Duration) (*Entry, *Refusal) {
 		k = s.byName[s.cfg.DefaultClass]
 	}
 	s.orders++
-	e := &Entry{demand: d, class: k, asked: k, order: s.orders, arrived: now, inLane: out, inExpiry: out, inRunning: out}
+	e := &Entry{demand: d, class: k, asked: k, order: s.orders, arrived: now - d.Age, inLane: out, inExpiry: out, inRunning: out}
 	t := s.tenant(d.Tenant)
 	e.expires = s.expiresAt(e)
 	e.cached = min(d.PromptTokens, max(0, d.PromptTokens-d.UncachedTokens))
@@ -134,7 +139,7 @@ func (s *Scheduler) Arrive(d Demand, now time.Duration) (*Entry, *Refusal) {
 		return nil, refusal
 	}
 	s.enter(e, t)
-	if s.relieve(e); e.state == refused {
+	if s.promise(e); e.state == refused {
 		s.refused = slices.DeleteFunc(s.refused, func(o *Entry) bool { return o == e })
 		e.state = settled
 		return nil, e.refusal

@@ -90,8 +90,15 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 	}
 	for l := range v.flights {
 		f := &v.flights[l]
-		if f.seen+f.fresh != outstanding[l] || len(f.longs) != longs[l] {
-			t.Fatalf("level %d: %d+%d tokens under way and %d long, the entries say %d and %d", l, f.seen, f.fresh, len(f.longs), outstanding[l], longs[l])
+		short := 0
+		for _, e := range f.prefills[laneShort] {
+			short += e.uncached()
+			if e.left < 1 || e.left > e.demand.PromptTokens {
+				t.Fatalf("level %d: %d tokens are left of a prompt of %d", l, e.left, e.demand.PromptTokens)
+			}
+		}
+		if short != outstanding[l] || len(f.prefills[laneLong]) != longs[l] {
+			t.Fatalf("level %d: %d tokens under way and %d long, the entries say %d and %d", l, short, len(f.prefills[laneLong]), outstanding[l], longs[l])
 		}
 	}
 	for l := range s.levels {

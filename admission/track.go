@@ -41,6 +41,15 @@ func (s *sums) add(e *Entry, sign int) {
 	s.kv += sign * e.kv
 }
 
+// addUnderWay counts in what is left of a prefill under way.
+func (s *sums) addUnderWay(u underWay) {
+	if u.long {
+		s.long += u.rest
+	} else {
+		s.short += u.rest
+	}
+}
+
 func (s *sums) addAll(o *sums) {
 	s.short += o.short
 	s.long += o.long

@@ -12,11 +12,12 @@ const viewMax = 1000
 // View is a picture of the scheduler at now.
 func (s *Scheduler) View(now time.Duration) View {
 	s.advance(now)
-	v := View{Cost: s.engine.cost, Margin: s.engine.margin.value(), Brownout: s.load.rung, Lengths: s.lengths.score.view()}
+	v := View{Cost: s.engine.cost, Brownout: s.load.rung, Lengths: s.lengths.score.view()}
 	for _, k := range s.classes {
+		v.Margin = max(v.Margin, k.margin.factor)
 		v.Classes = append(v.Classes, ClassView{
 			Name: k.Name, Mode: k.mode, Waiting: k.waiting, Running: k.running, WaitingBytes: k.bytes,
-			Share: k.served.share(s.now), Backlog: k.backlog, Refused: k.refused, Demoted: k.demoted,
+			Margin: k.margin.factor, Revoked: k.revoked, Share: k.served.share(s.now), Backlog: k.backlog, Refused: k.refused, Demoted: k.demoted,
 		})
 		for t, l := range k.held {
 			if l.waiting()+l.running > 0 {
@@ -54,16 +55,15 @@ func (s *Scheduler) viewWaiting() []WaitingView {
 	for _, e := range entries[:min(viewMax, len(entries))] {
 		if e.level != level {
 			level, ahead = e.level, sums{}
-			f = s.forecast(level)
-			f.margin = 1 // the view shows what is expected, not what is promised
+			f = s.forecast(e.class)
 			for _, u := range f.underWay {
-				ahead.long += u.rest
+				ahead.addUnderWay(u)
 			}
 		}
 		ahead.add(e, 1)
 		starts := time.Duration(0)
 		if s.engine.cost.Known() {
-			starts = max(0, f.firstToken(&ahead, e.prefill, e.long)-s.now-time.Duration(float64(e.prefill)/f.rate))
+			starts = max(0, f.expected(&ahead, e.prefill, e.long)-s.now-time.Duration(float64(e.prefill)/f.rate))
 		}
 		views = append(views, WaitingView{
 			ID: e.demand.ID, Tenant: e.demand.Tenant, Class: e.class.Name, Demoted: e.asked != e.class, Long: e.long,

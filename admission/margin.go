@@ -1,0 +1,60 @@
+package admission
+
+import (
+	"math"
+	"time"
+)
+
+// margin is the factor by which predictions of a class are stretched before they
+// are compared with its goal. It corrects itself by what became of its promises: a
+// broken one raises it at once, a kept one lowers it a little, the more of the goal
+// it was to take. So it comes to rest where the share of broken promises is at most
+// brokenGoal, and hours without a queue teach nothing about one.
+//
+// The rule is adaptive conformal inference (Gibbs and Candès, NeurIPS 2021) with
+// the margin's logarithm in place of the quantile's level. Its guarantee needs no
+// assumption on how errors are distributed or change: after T promises the share of
+// broken ones is at most
+//
+//	brokenGoal + (log(marginMost/marginLeast) + marginStep) / (marginStep × T)
+//
+// as long as no promise breaks at marginMost or above.
+type margin struct {
+	factor float64
+	// median follows the median of actual/predicted waits.
+	median float64
+}
+
+const (
+	brokenGoal  = 0.005
+	marginLeast = 1.1
+	marginStart = 1.3
+	marginMost  = 3
+	marginStep  = 0.2
+
+	medianStep = 0.1
+	// medianGrain is added to both waits, since an error of a few ms is no error.
+	medianGrain = float64(50 * time.Millisecond)
+)
+
+func newMargin() margin { return margin{factor: marginStart, median: 1} }
+
+// settled takes in what became of a promise that was expected to take a share of the
+// goal.
+func (m *margin) settled(broken bool, share float64) {
+	switch {
+	case !broken:
+		m.factor = max(marginLeast, m.factor*math.Exp(-marginStep*brokenGoal*min(max(share, 0), 1)))
+	case m.factor < marginMost:
+		m.factor *= math.Exp(marginStep * (1 - brokenGoal))
+	}
+}
+
+// observe takes in how long a request waited for its first token.
+func (m *margin) observe(actual, predicted time.Duration) {
+	move := medianStep / 2
+	if float64(actual)+medianGrain < m.median*(float64(predicted)+medianGrain) {
+		move = -move
+	}
+	m.median = min(max(m.median*math.Exp(move), 0.25), 4)
+}

@@ -1,0 +1,169 @@
+package admission
+
+import (
+	"fmt"
+	"time"
+)
+
+// This file decides about a newcomer with a goal, at once and for good: it is
+// promised its first token in time, or it gives way. A promise is taken back only
+// if facts change (revoke.go). So a newcomer never takes the place of a request that
+// was promised one, and the choice of what is not served has to be made on arrival.
+//
+// Three rules:
+//
+//  1. A newcomer goes behind those that it would make late, and must be in time
+//     there.
+//  2. Whoever asks for more than can be served gets its part, and of what it asks
+//     for the smallest requests: they are the most that can be served in time. The
+//     part is larger while the queue is short, and so keeps it near its length.
+//  3. In a lasting overload that length is lastingWait of the goal.
+
+// promise decides about e, which waits since this moment, and predicts its wait.
+func (s *Scheduler) promise(e *Entry) {
+	if !s.engine.cost.Known() {
+		return
+	}
+	if e.due == 0 {
+		e.predicted = s.backlogWait(e)
+		s.checkWithin(e)
+		return
+	}
+	if s.engine.typical == (typical{}) {
+		s.engine.typical.observe(e)
+	}
+	f := s.forecast(e.class)
+	if s.hasPart(&f, e) && s.place(&f, e) {
+		s.engine.typical.observe(e)
+		return
+	}
+	s.giveUp(e, s.lateRefusal(e))
+}
+
+// placesMost is behind how many requests a newcomer is put before it gives way.
+const placesMost = 8
+
+// place puts e behind the requests that it would make late, predicts its wait, and
+// tells whether it and all others are in time.
+func (s *Scheduler) place(f *forecast, e *Entry) (inTime bool) {
+	track := &s.levels[e.level].track
+	for range placesMost {
+		late, wait := f.test(track, e)
+		e.predicted = wait
+		if late == nil {
+			return true
+		}
+		if late == e {
+			return s.placeByShare(f, e)
+		}
+		if late.long != e.long {
+			return false
+		}
+		t := e.line.tenant
+		s.leave(e)
+		e.key = late.key + 1
+		s.enter(e, t)
+	}
+	return false
+}
+
+// placeByShare tells whether e is in time because its tenant has waited for less
+// than others: it then goes before theirs, whatever the keys say.
+func (s *Scheduler) placeByShare(f *forecast, e *Entry) bool {
+	if e.long {
+		return false
+	}
+	own := e.line.short
+	ahead := sums{short: own, sequences: e.demand.Sequences, kv: e.kv}
+	for _, k := range s.levels[e.level].classes {
+		for _, l := range k.lines {
+			if l != e.line {
+				ahead.short += min(l.short, time.Duration(float64(own+s.quantum(e.line.tenant))*l.tenant.weight/e.line.tenant.weight))
+			}
+		}
+	}
+	expected := f.expected(&ahead, e.prefill, false)
+	if f.promised(expected) > e.due {
+		return false
+	}
+	e.predicted, e.byShare = expected-e.arrived, true
+	return true
+}
+
+// hasPart tells whether e is in its tenant's part of what can be served, and books
+// that it was asked for.
+func (s *Scheduler) hasPart(f *forecast, e *Entry) bool {
+	if e.class.level != levelInteractive || e.long {
+		return true // others have no need of it: they wait, and may be demoted
+	}
+	s.noteAsked(e, e.line)
+	lv := &s.levels[e.class.level]
+	goal := e.class.FirstTokenGoal
+	should := time.Duration(s.cfg.LastingWait * float64(goal))
+	queue := lv.track.total()
+	queue.add(e, -1)
+	wait := f.expected(&queue, 0, false) - s.now
+	asks := lv.asks(s.now)
+	lv.standing.observe(wait, should, goal, asks > f.rate, s.now)
+	over := lv.partOf(e.line, f.rate/asks, s.now) < 1 && len(lv.asking) > 1
+	if !lv.standing.on && !over {
+		should = goal
+	}
+	if over {
+		should /= 2
+	}
+	if wait < goal/10 {
+		return true // the engine would have nothing to do soon
+	}
+	capacity := f.rate * (1 + float64(should-wait)/float64(goal))
+	share := max(0, capacity) / asks
+	part := lv.partOf(e.line, share, s.now)
+	f.favoured = share < 1 && part == 1 && len(lv.asking) > 1
+	return part >= 1 || e.line.asked.sizes.rank(e.prefill, tieOf(e.order)) <= part
+}
+
+// giveUp does with a waiting e what its class says of requests that would be
+// late: refuse it, or let it wait on without a goal in the last class.
+func (s *Scheduler) giveUp(e *Entry, r *Refusal) {
+	if e.class.Late != "demote" || !s.demote(e) {
+		s.refuse(e, r)
+	}
+}
+
+// demote moves a waiting e to the last of the classes, and tells whether it could:
+// that class must be another one, take requests, and have room.
+func (s *Scheduler) demote(e *Entry) bool {
+	to := s.classes[len(s.classes)-1]
+	if to == e.class || to.mode == Drained || to.full(e) {
+		return false
+	}
+	t := e.line.tenant
+	s.leave(e)
+	e.class = to
+	e.expires = max(e.expires, s.expiresAt(e))
+	s.price(e)
+	e.due = 0
+	s.enter(e, t)
+	to.demoted++
+	return true
+}
+
+// lateRefusal is the refusal of a newcomer that gives way.
+func (s *Scheduler) lateRefusal(e *Entry) *Refusal {
+	return &Refusal{
+		Reason: Late, Predicted: e.predicted, RetryAfter: s.comeBack(e),
+		Message: fmt.Sprintf("class %s promises a first token within %v, which cannot be kept for every request that comes now; try again later, or use a class that may wait",
+			e.class.Name, (e.due - e.arrived).Round(time.Millisecond)),
+	}
+}
+
+// comeBack is after how long e, which would be late now, could be in time: once
+// the work by which it is late is done, and that of the requests which were told
+// to come back before it, so that they do not all return at once.
+func (s *Scheduler) comeBack(e *Entry) time.Duration {
+	s.returning = max(0, s.returning-(s.now-s.returningAt))
+	s.returningAt = s.now
+	wait := max(0, e.predicted-(e.due-e.arrived)) + s.returning
+	s.returning = min(s.returning+e.prefill, retryMax)
+	return min(max(wait, retryMin), retryMax)
+}

@@ -58,9 +58,10 @@ func (c *console) setClass(verb, mode string, args []string) error {
 // printQueue writes the tables of p that are not empty.
 func printQueue(w io.Writer, p *debug.QueuePage) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CLASS\tMODE\tWAITING\tRUNNING\tSHARE\tBACKLOG\tREFUSED\tDEMOTED")
+	fmt.Fprintln(t, "CLASS\tMODE\tWAITING\tRUNNING\tSHARE\tBACKLOG\tMARGIN\tREFUSED\tDEMOTED\tREVOKED")
 	for _, c := range p.Classes {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f%%\t%s\t%d\t%d\n", c.Name, c.Mode, c.Waiting, c.Running, 100*c.Share, millis(c.BacklogMS), c.Refused, c.Demoted)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f%%\t%s\t%.2f\t%d\t%d\t%d\n",
+			c.Name, c.Mode, c.Waiting, c.Running, 100*c.Share, millis(c.BacklogMS), c.Margin, c.Refused, c.Demoted, c.Revoked)
 	}
 	if len(p.Tenants) > 0 {
 		fmt.Fprintln(t, "\nTENANT\tCLASS\tWAITING\tRUNNING\tDEFICIT\tSERVED")

@@ -31,7 +31,7 @@ func asked(t *testing.T, handler http.HandlerFunc, run func(*console, []string) 
 }
 
 func TestQueueIsPrinted(t *testing.T) {
-	const page = `{"classes":[{"name":"interactive","mode":"open","waiting":1,"running":1,"share":0.75,"backlog_ms":1250.4,"refused":3,"demoted":0},{"name":"offline","mode":"drained"}],
+	const page = `{"classes":[{"name":"interactive","mode":"open","waiting":1,"running":1,"share":0.75,"backlog_ms":1250.4,"margin":1.154,"refused":3,"demoted":0,"revoked":1},{"name":"offline","mode":"drained"}],
 		"tenants":[{"name":"acme","class":"interactive","waiting":1,"running":1,"deficit_ms":-20,"served_ms":61000}],
 		"waiting":[{"id":"abc","tenant":"acme","class":"interactive","demoted":true,"waited_ms":12,"starts_ms":340,"prefill_ms":80,"uncached_tokens":512,"why":"prefill"}],
 		"running":[{"id":"def","tenant":"acme","class":"interactive","ran_ms":2500,"tokens":17,"first_token":true}],"brownout":2,"limiter_degraded":true}`
@@ -42,9 +42,9 @@ func TestQueueIsPrinted(t *testing.T) {
 		w.Write([]byte(page))
 	}
 	got, err := asked(t, serve, runQueue)
-	want := `CLASS        MODE     WAITING  RUNNING  SHARE  BACKLOG  REFUSED  DEMOTED
-interactive  open     1        1        75%    1.25s    3        0
-offline      drained  0        0        0%     0s       0        0
+	want := `CLASS        MODE     WAITING  RUNNING  SHARE  BACKLOG  MARGIN  REFUSED  DEMOTED  REVOKED
+interactive  open     1        1        75%    1.25s    1.15    3        0        1
+offline      drained  0        0        0%     0s       0.00    0        0        0
 
 TENANT  CLASS        WAITING  RUNNING  DEFICIT  SERVED
 acme    interactive  1        1        -20ms    1m1s

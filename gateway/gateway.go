@@ -66,10 +66,10 @@ type Gateway struct {
 func Levels(a admission.Controller, e wire.Engine, store budget.Store) func() telemetry.Levels {
 	return func() telemetry.Levels {
 		load, view := a.Load(), a.View()
-		l := telemetry.Levels{RequestsRunning: load.Running, RequestsWaiting: load.Waiting, Engine: e.State(), StepMargin: view.Margin, Brownout: view.Brownout}
+		l := telemetry.Levels{RequestsRunning: load.Running, RequestsWaiting: load.Waiting, Engine: e.State(), Brownout: view.Brownout}
 		l.Lengths = telemetry.LengthLevel(view.Lengths)
 		for _, c := range view.Classes {
-			l.Classes = append(l.Classes, telemetry.ClassLevel{Name: c.Name, Running: c.Running, Waiting: c.Waiting})
+			l.Classes = append(l.Classes, telemetry.ClassLevel{Name: c.Name, Running: c.Running, Waiting: c.Waiting, Margin: c.Margin})
 		}
 		l.LimiterDegraded = store != nil && store.Degraded()
 		return l

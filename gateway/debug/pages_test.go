@@ -208,6 +208,30 @@ func TestStepsPage(t *testing.T) {
 	}
 }
 
+// busyQueue has one class.
+type busyQueue struct{ admission.Controller }
+
+func (busyQueue) View() admission.View {
+	return admission.View{Classes: []admission.ClassView{{Name: "interactive", Mode: admission.Paused, Waiting: 2, Backlog: time.Second, Margin: 1.25, Refused: 7, Demoted: 3, Revoked: 1}}}
+}
+
+func TestQueueShowsItsClasses(t *testing.T) {
+	p := pagesOf()
+	p.Admission = busyQueue{}
+	a, refusal := p.get(t, QueuePath+"?format=json")
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	var page QueuePage
+	if err := json.Unmarshal(a.Body, &page); err != nil {
+		t.Fatal(err)
+	}
+	want := []QueueClass{{Name: "interactive", Mode: "paused", Waiting: 2, BacklogMS: 1000, Margin: 1.25, Refused: 7, Demoted: 3, Revoked: 1}}
+	if diff := cmp.Diff(want, page.Classes); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRecent(t *testing.T) {
 	const now = int64(time.Hour)
 	var records []telemetry.Record

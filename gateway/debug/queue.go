@@ -9,7 +9,6 @@ type QueuePage struct {
 	Tenants  []QueueTenant  `json:"tenants"`
 	Waiting  []QueueWaiting `json:"waiting"` // in the order in which they will start
 	Running  []QueueRunning `json:"running"`
-	Margin   float64        `json:"margin"`
 	Brownout int            `json:"brownout"`
 	Degraded bool           `json:"limiter_degraded"`
 }
@@ -23,8 +22,12 @@ type QueueClass struct {
 	Bytes     int     `json:"waiting_bytes"`
 	Share     float64 `json:"share"`
 	BacklogMS float64 `json:"backlog_ms"`
-	Refused   uint64  `json:"refused"`
-	Demoted   uint64  `json:"demoted"`
+	// Margin is the factor on predicted waits, when they are compared with its goal.
+	Margin  float64 `json:"margin"`
+	Refused uint64  `json:"refused"`
+	Demoted uint64  `json:"demoted"`
+	// Revoked are those refused or demoted after they had been promised their goal.
+	Revoked uint64 `json:"revoked"`
 }
 
 // QueueTenant is one tenant's work in one class.
@@ -67,9 +70,9 @@ type QueueRunning struct {
 func (p *Pages) queuePage() *QueuePage {
 	ms := func(d time.Duration) float64 { return milliseconds(int64(d)) }
 	v := p.Admission.View()
-	q := &QueuePage{Classes: []QueueClass{}, Tenants: []QueueTenant{}, Waiting: []QueueWaiting{}, Running: []QueueRunning{}, Margin: v.Margin, Brownout: v.Brownout, Degraded: p.LimiterDegraded()}
+	q := &QueuePage{Classes: []QueueClass{}, Tenants: []QueueTenant{}, Waiting: []QueueWaiting{}, Running: []QueueRunning{}, Brownout: v.Brownout, Degraded: p.LimiterDegraded()}
 	for _, c := range v.Classes {
-		q.Classes = append(q.Classes, QueueClass{c.Name, c.Mode.String(), c.Waiting, c.Running, c.WaitingBytes, c.Share, ms(c.Backlog), c.Refused, c.Demoted})
+		q.Classes = append(q.Classes, QueueClass{c.Name, c.Mode.String(), c.Waiting, c.Running, c.WaitingBytes, c.Share, ms(c.Backlog), c.Margin, c.Refused, c.Demoted, c.Revoked})
 	}
 	for _, t := range v.Tenants {
 		q.Tenants = append(q.Tenants, QueueTenant{t.Name, t.Class, t.Waiting, t.Running, ms(t.Deficit), ms(t.Served)})

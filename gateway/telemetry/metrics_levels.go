@@ -12,9 +12,7 @@ type Levels struct {
 	RequestsWaiting int
 	Engine          *wire.State // nil before the first one
 	Classes         []ClassLevel
-	// StepMargin is the factor on predictions of the engine's steps.
-	StepMargin float64
-	Lengths    LengthLevel
+	Lengths         LengthLevel
 	// Brownout is the step of the overload ladder, 0 for none.
 	Brownout        int
 	LimiterDegraded bool
@@ -28,6 +26,7 @@ type LengthLevel struct{ PairAccuracy, Covered, ReserveRatio float64 }
 type ClassLevel struct {
 	Name             string
 	Running, Waiting int
+	Margin           float64 // the factor on its predicted waits
 }
 
 // CaptureCounts count the requests that there was a reason to keep, since the
@@ -60,7 +59,7 @@ var (
 	specClassRuns   = gauge("forebay_admission_running", "Requests admitted and not yet finished, by class.", "class")
 	specClassWaits  = gauge("forebay_admission_waiting", "Requests waiting for admission, by class.", "class")
 	specBrownout    = gauge("forebay_admission_brownout", "Step of the overload ladder; 0 is none.")
-	specMargin      = gauge("forebay_admission_step_margin", "Factor on predictions of engine steps: the 90th percentile of actual over predicted.")
+	specMargin      = gauge("forebay_admission_margin", "Factor on the predicted waits of a class, when they are compared with its goal. A broken or revoked promise raises it, a kept one lowers it a little.", "class")
 	specDegraded    = gauge("forebay_budget_degraded", "1 while the shared store of budgets does not answer.")
 	specPairs       = gauge("forebay_length_pair_accuracy", "Share of pairs of answers in which the one predicted to be longer was longer.")
 	specCovered     = gauge("forebay_length_covered", "Share of answers within their predicted 90th percentile.")
@@ -109,11 +108,11 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, k := range l.Classes {
 		ch <- specClassRuns.value(float64(k.Running), k.Name)
 		ch <- specClassWaits.value(float64(k.Waiting), k.Name)
+		ch <- specMargin.value(k.Margin, k.Name)
 		c.m.showGoal(k.Name, goalServed)
 		c.m.promises.show(k.Name)
 	}
 	ch <- specBrownout.value(float64(l.Brownout))
-	ch <- specMargin.value(l.StepMargin)
 	ch <- specDegraded.value(oneIf(l.LimiterDegraded))
 	ch <- specPairs.value(l.Lengths.PairAccuracy)
 	ch <- specCovered.value(l.Lengths.Covered)

@@ -121,13 +121,13 @@ func TestLogLine(t *testing.T) {
 }
 
 func TestGaugesAreReadNotCounted(t *testing.T) {
-	levels := Levels{RequestsRunning: 3, Engine: &wire.State{Pages: wire.Pages{PagesUsed: 7, PagesFree: 9}, Load: wire.Load{Running: 2, Paused: 1}}}
+	levels := Levels{RequestsRunning: 3, Classes: []ClassLevel{{Name: "interactive", Waiting: 2, Margin: 1.25}}, Engine: &wire.State{Pages: wire.Pages{PagesUsed: 7, PagesFree: 9}, Load: wire.Load{Running: 2, Paused: 1}}}
 	r, err := New(Config{AccessLogOff: true}, nil, func() Levels { return levels })
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := func(name string) float64 { return value(t, r, name) }
-	for name, want := range map[string]float64{"forebay_requests_running": 3, "forebay_engine_sequences": 3, "forebay_kv_pages_used": 7, "forebay_kv_pages_free": 9, "forebay_engine_up": 1} {
+	for name, want := range map[string]float64{"forebay_requests_running": 3, "forebay_engine_sequences": 3, "forebay_kv_pages_used": 7, "forebay_kv_pages_free": 9, "forebay_engine_up": 1, "forebay_admission_waiting": 2, "forebay_admission_margin": 1.25} {
 		if got := read(name); got != want {
 			t.Errorf("%s is %v", name, got)
 		}

@@ -5,7 +5,7 @@ export function queue(page) {
   const notes = [page.brownout && ` Overload: step ${page.brownout} of the ladder.`, page.limiter_degraded && " The shared store of budgets does not answer."];
   return [
     html("h1", {}, "Queue"),
-    dim(`${page.waiting.length} waiting, ${page.running.length} running. Predictions are multiplied by ${page.margin.toFixed(2)}.`, notes.filter(Boolean), " ", json()),
+    dim(`${page.waiting.length} waiting, ${page.running.length} running.`, notes.filter(Boolean), " ", json()),
     html("h2", {}, "Classes"), table(classes, page.classes),
     page.tenants.length > 0 && [html("h2", {}, "Tenants"), table(tenants, page.tenants)],
     html("h2", {}, "Waiting"), page.waiting.length ? table(waiting, page.waiting) : html("p", {}, "Nothing waits."),
@@ -25,8 +25,10 @@ const classes = [
   ["held", (c) => Math.ceil(c.waiting_bytes / 1024) + " KiB", "n"],
   ["share, last 30 s", (c) => percent(c.share), "n"],
   ["backlog", (c) => time(c.backlog_ms), "n"],
+  ["margin", (c) => c.margin.toFixed(2), "n"],
   ["refused", (c) => c.refused, "n"],
   ["demoted", (c) => c.demoted, "n"],
+  ["revoked", (c) => c.revoked, "n"],
   ["", buttons, "modes"],
 ];
 

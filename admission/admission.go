@@ -28,6 +28,8 @@ type Controller interface {
 // Ticket is a place, running or waiting. Its methods may be called from any
 // goroutine; after Done only Done may be called.
 type Ticket interface {
+	// Promise is what the request was told on arrival.
+	Promise() Promise
 	// Ready is closed when the request starts or is refused; Err says which.
 	Ready() <-chan struct{}
 	// Err is nil when admitted and a *Refusal otherwise. Call it only after Ready.
@@ -98,6 +100,16 @@ type Report struct {
 	StepPredicted time.Duration
 	// Blocks are the changes of the set of reusable blocks since the last report.
 	Blocks hitmap.News
+}
+
+// Promise is what a request is told when it is taken in, both counted from its
+// arrival.
+type Promise struct {
+	// Goal is the time within which its first token is to come, the slack for its own
+	// prefill included; 0 is none.
+	Goal time.Duration
+	// Predicted is the predicted wait for its first token; 0 if there is none.
+	Predicted time.Duration
 }
 
 // Grant says how an admitted request is to run.

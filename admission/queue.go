@@ -49,7 +49,10 @@ func (q *Queue) Admit(d Demand) (Ticket, error) {
 		q.pump() // others may have been refused to make room for it
 		return nil, refusal
 	}
-	t := &ticket{queue: q, entry: e, ready: make(chan struct{})}
+	t := &ticket{queue: q, entry: e, ready: make(chan struct{}), promise: Promise{Predicted: e.predicted}}
+	if e.due > 0 {
+		t.promise.Goal = e.due - e.arrived
+	}
 	e.ticket = t
 	q.pump()
 	return t, nil
@@ -115,11 +118,14 @@ func (q *Queue) pump() {
 
 // ticket implements Ticket.
 type ticket struct {
-	queue *Queue
-	entry *Entry // guarded by queue.mu, except its refusal once ready is closed
-	ready chan struct{}
-	grant Grant // written before ready is closed
+	queue   *Queue
+	entry   *Entry // guarded by queue.mu, except its refusal once ready is closed
+	ready   chan struct{}
+	promise Promise
+	grant   Grant // written before ready is closed
 }
+
+func (t *ticket) Promise() Promise { return t.promise }
 
 func (t *ticket) Ready() <-chan struct{} { return t.ready }
 

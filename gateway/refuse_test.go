@@ -149,6 +149,52 @@ func TestRefusalsKeepTheirPrediction(t *testing.T) {
 	}
 }
 
+// promiser tells everybody a promise, and grants something else later.
+type promiser struct {
+	admission.Controller
+	promise admission.Promise
+	grant   admission.Grant
+}
+
+type promisedTicket struct {
+	admission.Ticket
+	by promiser
+}
+
+func (c promiser) Admit(d admission.Demand) (admission.Ticket, error) {
+	t, err := c.Controller.Admit(d)
+	return promisedTicket{t, c}, err
+}
+
+func (t promisedTicket) Promise() admission.Promise { return t.by.promise }
+func (t promisedTicket) Grant() admission.Grant     { return t.by.grant }
+
+// TestAPromiseKeepsItsGoal: what a request was told on arrival is what it is judged
+// by, although its price or its class is another when it starts.
+func TestAPromiseKeepsItsGoal(t *testing.T) {
+	r := simpleRig(t, hello)
+	queue := r.gw.admission
+	for name, c := range map[string]struct {
+		by      promiser
+		goal    time.Duration // of the record
+		promise telemetry.Promise
+	}{
+		"as told":       {promiser{promise: admission.Promise{Goal: time.Hour, Predicted: time.Minute}, grant: admission.Grant{Class: "interactive", FirstTokenGoal: time.Hour}}, time.Hour, telemetry.PromiseKept},
+		"dearer now":    {promiser{promise: admission.Promise{Goal: 1, Predicted: time.Minute}, grant: admission.Grant{Class: "interactive", FirstTokenGoal: time.Hour}}, 1, telemetry.PromiseBroken},
+		"demoted later": {promiser{promise: admission.Promise{Goal: time.Hour, Predicted: time.Minute}, grant: admission.Grant{Class: "offline"}}, 0, telemetry.PromiseRevoked},
+		"demoted first": {promiser{promise: admission.Promise{Predicted: time.Minute}, grant: admission.Grant{Class: "offline"}}, 0, telemetry.PromiseNone},
+	} {
+		c.by.Controller = queue
+		r.gw.admission = c.by
+		r.chat("")
+		r.settled()
+		rec := r.recorder.Last(1)[0]
+		if p := rec.Promise(rec.Finished); p != c.promise || rec.FirstTokenGoal != c.goal || rec.Promised != c.by.promise.Goal || rec.WaitPredicted != int64(time.Minute) || rec.Class != c.by.grant.Class {
+			t.Errorf("%s: %q, promised %v, goal %v, predicted %v, class %s", name, p, rec.Promised, rec.FirstTokenGoal, time.Duration(rec.WaitPredicted), rec.Class)
+		}
+	}
+}
+
 // TestBudgetRefusals: each limit says when, and keeps its word.
 func TestBudgetRefusals(t *testing.T) {
 	for name, c := range map[string]struct {

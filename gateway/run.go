@@ -58,6 +58,13 @@ func (r *run) close() {
 	}
 }
 
+// notePromise records that admission took the request in, and what it was told.
+func (x *exchange) notePromise(p admission.Promise) {
+	r := &x.record
+	r.Accepted = wire.Monotonic()
+	r.Promised, r.FirstTokenGoal, r.WaitPredicted = p.Goal, p.Goal, int64(p.Predicted)
+}
+
 // noteGrant records what was granted.
 func (x *exchange) noteGrant(granted admission.Grant) {
 	r := &x.record
@@ -67,8 +74,10 @@ func (x *exchange) noteGrant(granted admission.Grant) {
 		}
 		r.Class = granted.Class
 	}
-	r.FirstTokenGoal, r.TokenGoal = granted.FirstTokenGoal, granted.TokenGoal
-	r.WaitReason, r.WaitPredicted = granted.Why.String(), int64(granted.Predicted)
+	if r.Promised == 0 || granted.FirstTokenGoal == 0 { // what was promised stands, unless it was demoted
+		r.FirstTokenGoal = granted.FirstTokenGoal
+	}
+	r.TokenGoal, r.WaitReason = granted.TokenGoal, granted.Why.String()
 	if r.Admitted-r.Prepared < int64(time.Millisecond) { // no wait, as the headers count it
 		r.WaitReason = admission.WhyNot.String()
 	}

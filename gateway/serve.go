@@ -44,7 +44,7 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	if err != nil {
 		return err
 	}
-	x.record.Accepted = wire.Monotonic()
+	x.notePromise(ticket.Promise())
 	defer func() { ticket.Done(run.spent()) }()
 	grant, err := x.wait(ticket)
 	if err != nil {

@@ -267,7 +267,7 @@ func (a *account) revoked() string {
 		predicted = "after " + short(time.Duration(r.WaitPredicted))
 	}
 	return fmt.Sprintf("It was admitted, and refused after %s because the engine became slower: its first token was predicted %s, then later than its goal of %s. %s",
-		short(a.life.wall()), predicted, short(r.FirstTokenGoal), refusals["revoked"])
+		short(a.life.wall()), predicted, short(r.Promised), refusals["revoked"])
 }
 
 func refusalOf(r *telemetry.Record) string {

@@ -95,7 +95,7 @@ func (b *builder) root() {
 	f = f.int("http.response.status_code", v.Status).text("error.type", r.ErrorKind).
 		text("forebay.request.id", r.ID).text("forebay.request.client_id", r.ClientID).text("forebay.tenant", r.Tenant).
 		text("forebay.class", r.Class).text("forebay.class.demoted_from", r.DemotedFrom).text("forebay.model", r.Model).
-		milliseconds("forebay.slo.ttft_target_ms", int64(r.FirstTokenGoal)).milliseconds("forebay.slo.ttft_predicted_ms", r.WaitPredicted).
+		milliseconds("forebay.slo.ttft_target_ms", int64(cmp.Or(r.Promised, r.FirstTokenGoal))).milliseconds("forebay.slo.ttft_predicted_ms", r.WaitPredicted).
 		milliseconds("forebay.slo.token_target_ms", int64(r.TokenGoal)).text("forebay.slo.promise", v.Promise).
 		texts("forebay.slo.breached", r.Broken.Names()).texts("forebay.capture.reason", v.Reasons).
 		int64("http.request.body.size", r.BytesIn).int64("http.response.body.size", r.BytesOut).

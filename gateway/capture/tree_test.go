@@ -29,7 +29,7 @@ func streamed() (*telemetry.Record, []wire.StepRecord) {
 	r := &telemetry.Record{
 		ID: "req-1", ClientID: "order#7", Tenant: "acme", Class: "interactive", Route: "chat_completions", Model: "demo", Stream: true, Serial: 7,
 		Trace: wire.TraceContext{TraceID: [16]byte{0x0a, 0xf7, 15: 0x9c}, SpanID: [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, Flags: 1, State: "vendor=1"}, ParentSpan: [8]byte{0xb7, 7: 0x31},
-		Outcome: telemetry.OK, Status: 200, BytesIn: 321, BytesOut: 4567, Broken: telemetry.FirstTokenGoal, FirstTokenGoal: took(20), TokenGoal: took(10),
+		Outcome: telemetry.OK, Status: 200, BytesIn: 321, BytesOut: 4567, Broken: telemetry.FirstTokenGoal, Promised: took(20), FirstTokenGoal: took(20), TokenGoal: took(10),
 		Arrived: at(0), Decoded: at(1), Identified: at(1.5), Prepared: at(4), Reserved: at(5), Accepted: at(5.2), Admitted: at(15), Dispatched: at(15.5),
 		FirstToken: at(61), FirstWrite: at(61.5), LastToken: at(100.5), Taken: at(101), Finished: at(103), Render: took(0.5), Tokenize: took(1.5), Blocked: took(0.5),
 		WaitReason: "sequences", WaitPredicted: int64(took(12)),

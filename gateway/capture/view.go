@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"encoding/hex"
 	"math"
 	"time"
@@ -45,7 +46,7 @@ type View struct {
 	PredictedMS     float64 `json:"predicted_ms"`
 	PredictionRatio float64 `json:"prediction_ratio,omitempty"`
 	// Promise is what became of the goal for the first token: kept, broken, revoked
-	// or open; "" where it was not promised.
+	// or open; "" where it was not promised. A promise keeps its goal.
 	Promise          string  `json:"promise,omitempty"`
 	FirstTokenGoalMS float64 `json:"first_token_goal_ms,omitempty"`
 	TokenGoalMS      float64 `json:"token_goal_ms,omitempty"`
@@ -170,7 +171,7 @@ func viewOf(r *telemetry.Record, why reasons) *View {
 		Reasons: why.names(), Broken: r.Broken.Names(),
 		FirstTokenMS: ms(r.FirstTokenDelay()), TokenMS: round(r.TokenTime() / 1e6), BlockedMS: ms(int64(r.Blocked)),
 		WaitReason: r.WaitReason, PredictedMS: ms(r.WaitPredicted), PredictionRatio: round(r.PredictionRatio()),
-		FirstTokenGoalMS: ms(int64(r.FirstTokenGoal)), TokenGoalMS: ms(int64(r.TokenGoal)),
+		FirstTokenGoalMS: ms(int64(cmp.Or(r.Promised, r.FirstTokenGoal))), TokenGoalMS: ms(int64(r.TokenGoal)),
 		Prompts: r.Prompts, Choices: r.Choices,
 		PromptTokens: r.PromptTokens, CachedTokens: r.CachedTokens, CompletionTokens: r.CompletionTokens, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
 		EngineSteps: r.Engine.Steps, PrefillSteps: r.Engine.PrefillSteps, PrefillChunks: r.Engine.PrefillChunks, PrefillTokens: r.Engine.PrefillTokens, Preempted: r.Engine.Preempted,

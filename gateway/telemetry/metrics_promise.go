@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics of what admission promised, and of how true its predictions were.
 var (
-	specPromises = counter("forebay_promises_total", "Finished requests that were admitted with a goal for the first token, by what became of it: kept; broken (later than the goal, or none when the goal had passed); revoked (refused while it waited); open (it ended before its first token and within its goal, as when its client left). The sum over the results is what was promised.", "class", "result")
+	specPromises = counter("forebay_promises_total", "Finished requests that were admitted with a goal for the first token, by what became of it: kept; broken (later than the goal, or none when the goal had passed); revoked (refused while it waited, or demoted to a class without a goal); open (it ended before its first token and within its goal, as when its client left). The sum over the results is what was promised.", "class", "result")
 	specRefused  = counter("forebay_admission_refused_total", "Requests refused by admission or a budget, by reason, and when: on arrival, or later, after admission had taken the request in.", "class", "reason", "when")
 	specRefusal  = distribution(refusalBuckets, "forebay_refusal_seconds", "From a request's arrival at the gateway to the end of its refusal by admission or a budget, by outcome, and when: on arrival, or later.", "class", "outcome", "when")
 	specRatio    = distribution(ratioBuckets, "forebay_first_token_prediction_ratio", "Actual time to the first token over the one that was predicted on arrival: above 1 it came later. Requests without a first token or a prediction are left out.", "class")

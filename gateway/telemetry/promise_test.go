@@ -14,7 +14,7 @@ func promised() Record {
 	return Record{
 		ID: "p", Route: "chat_completions", Class: "interactive", Stream: true, Outcome: OK, Arrived: at, Prepared: at + 2*ms, Reserved: at + 2*ms, Accepted: at + 3*ms, Admitted: at + 600*ms,
 		Dispatched: at + 600*ms, FirstToken: at + 1000*ms, FirstWrite: at + 1000*ms, LastToken: at + 1200*ms, Finished: at + 1200*ms, CompletionTokens: 3,
-		FirstTokenGoal: 2 * time.Second, WaitPredicted: 800 * ms,
+		Promised: 2 * time.Second, FirstTokenGoal: 2 * time.Second, WaitPredicted: 800 * ms,
 	}
 }
 
@@ -37,12 +37,14 @@ func TestPromises(t *testing.T) {
 		"in time":                   {func(*Record) {}, PromiseKept, ""},
 		"just in time":              {func(r *Record) { r.FirstWrite = r.Arrived + 2*second }, PromiseKept, ""},
 		"just late":                 {func(r *Record) { r.FirstWrite = r.Arrived + 2*second + 1 }, PromiseBroken, ""},
-		"a goal with slack":         {func(r *Record) { r.FirstWrite, r.FirstTokenGoal = r.Arrived+9*second, 10*time.Second }, PromiseKept, ""},
-		"no goal":                   {func(r *Record) { r.FirstTokenGoal, r.FirstWrite = 0, r.Arrived+9*second }, PromiseNone, ""},
-		"refused on arrival":        {func(r *Record) { cut(Late, "late", 3)(r); r.Accepted = 0 }, PromiseNone, "arrival"},
-		"over its budget":           {func(r *Record) { cut(RateLimited, "budget_day", 3)(r); r.Accepted, r.Reserved = 0, 0 }, PromiseNone, "arrival"},
+		"a goal with slack":         {func(r *Record) { r.FirstWrite, r.Promised = r.Arrived+9*second, 10*time.Second }, PromiseKept, ""},
+		"no goal":                   {func(r *Record) { r.Promised, r.FirstWrite = 0, r.Arrived+9*second }, PromiseNone, ""},
+		"refused on arrival":        {func(r *Record) { cut(Late, "late", 3)(r); r.Accepted, r.Promised = 0, 0 }, PromiseNone, "arrival"},
+		"over its budget":           {func(r *Record) { cut(RateLimited, "budget_day", 3)(r); r.Accepted, r.Promised = 0, 0 }, PromiseNone, "arrival"},
+		"demoted on arrival":        {func(r *Record) { r.Promised, r.FirstTokenGoal, r.DemotedFrom = 0, 0, "batch" }, PromiseNone, ""},
+		"demoted later":             {func(r *Record) { r.FirstTokenGoal, r.DemotedFrom = 0, "batch" }, PromiseRevoked, ""},
 		"revoked":                   {cut(Revoked, "revoked", 500), PromiseRevoked, "later"},
-		"revoked at its goal":       {cut(Revoked, "revoked", 2500), PromiseRevoked, "later"},
+		"refused after its goal":    {cut(Revoked, "revoked", 2500), PromiseBroken, "later"},
 		"refused later as late":     {cut(Late, "late", 500), PromiseRevoked, "later"},
 		"waited as long as allowed": {cut(QueueTimeout, "timed_out", 1000), PromiseRevoked, "later"},
 		"waited beyond its goal":    {cut(QueueTimeout, "timed_out", 30000), PromiseBroken, "later"},
@@ -102,9 +104,11 @@ func TestPredictionsAreCompared(t *testing.T) {
 		r.ID, r.Class, r.WaitPredicted = fmt.Sprint(i), c.class, int64(c.predicted)
 		m.Finish(&r)
 	}
-	left := promised()
+	left, demoted := promised(), promised()
 	cut(ClientGone, "", 100)(&left)
 	m.Finish(&left) // has no actual time
+	demoted.FirstTokenGoal = 0
+	m.Finish(&demoted) // and this one no prediction for its class
 	page := scrape(t, m, "", "")
 	const ratio, mistake = "forebay_first_token_prediction_ratio", "forebay_first_token_prediction_error_seconds"
 	expectNumbers(t, page, map[string]float64{

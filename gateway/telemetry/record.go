@@ -123,8 +123,12 @@ type Record struct {
 	// for all prompts together; Blocked is the time in writes to the client.
 	Render, Tokenize, Blocked time.Duration
 
-	// FirstTokenGoal and TokenGoal are the goals of its class, 0 for none; Broken
-	// says which goals were missed, from Finish on.
+	// Promised is the goal for the first token that it was admitted with, 0 for none.
+	// It does not change, whatever happens later.
+	Promised time.Duration
+	// FirstTokenGoal and TokenGoal are the goals of its class, 0 for none, and from
+	// Accepted on those of the request; Broken says which goals were missed, from
+	// Finish on.
 	FirstTokenGoal, TokenGoal time.Duration
 	Broken                    Goals
 	// Forced says that the client asked for the request to be kept; Kept, from
@@ -197,8 +201,8 @@ func (r *Record) firstTokenBy(now int64) (delay int64, came bool) {
 // PredictionRatio is the actual time to the first token over the predicted one; 0
 // where one of them is not known.
 func (r *Record) PredictionRatio() float64 {
-	if r.WaitPredicted <= 0 || r.FirstToken == 0 {
-		return 0
+	if r.WaitPredicted <= 0 || r.FirstToken == 0 || r.demotedLater() {
+		return 0 // of another class
 	}
 	return float64(r.FirstToken-r.Arrived) / float64(r.WaitPredicted)
 }

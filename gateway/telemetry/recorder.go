@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"io"
@@ -113,7 +114,7 @@ func (r *Record) attrs() []slog.Attr {
 	for _, span := range []struct {
 		name string
 		ns   int64
-	}{{"predicted_ms", r.WaitPredicted}, {"first_token_goal_ms", int64(r.FirstTokenGoal)}} {
+	}{{"predicted_ms", r.WaitPredicted}, {"first_token_goal_ms", int64(cmp.Or(r.Promised, r.FirstTokenGoal))}} {
 		if span.ns != 0 {
 			a = append(a, slog.Float64(span.name, milliseconds(span.ns)))
 		}

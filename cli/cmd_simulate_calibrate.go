@@ -134,49 +134,71 @@ var (
 const (
 	calibratePromptMax = 1024
 	calibrateOutputMax = 64
-	calibrateClients   = 12  // that measure what the server can do
-	calibrateLone      = 9   // requests that measure the ways
+	calibrateClients   = 12 // that measure what the server can do
+	calibrateLone      = 9  // requests that measure the ways
+	calibrateTurns     = 3
 	calibrateWayLoad   = 0.4 // at which the way in is measured again
 )
 
-// measure loads the server for about limit. Half of it are rounds of long requests,
-// the other half short ones, beside which admission refuses what is too much.
+// measure loads the server for about limit, in turns of the same loads, so that none of
+// them alone meets a slow moment of the machine.
 func (b *calibrated) measure(limit time.Duration) (*sim.Engine, []sim.Sample, error) {
-	steps := &stepSamples{log: b.front.client.State().Steps, contexts: map[uint64]int{}}
+	m := &course{stepSamples: stepSamples{log: b.front.client.State().Steps, contexts: map[uint64]int{}}, turn: limit / calibrateTurns}
 	b.client.lone(b.ctx) // it reads weights that are in no cache yet
-	in, out, err := b.ways(steps)
+	in, out, err := b.ways(&m.stepSamples)
 	if err != nil {
 		return nil, nil, err
 	}
-	began := time.Now()
-	for i := 0; i == 0 || time.Since(began) < limit/2; i++ {
-		if err := b.longRound(calibrateRounds[i%len(calibrateRounds)], uint64(i)); err != nil {
-			return nil, nil, err
-		}
-		steps.read(&b.client)
-	}
-	part := max(limit/time.Duration(2*(2+len(calibrateLoads))), time.Second)
-	rate, err := b.client.closedLoop(b.ctx, calibrateClients, part, steps)
-	if err != nil {
-		return nil, nil, err
-	}
-	before := len(steps.samples)
-	few, err := b.client.openLoop(b.ctx, calibrateWayLoad*rate, part, steps)
-	if err != nil {
-		return nil, nil, err
-	}
-	prompts := steps.samples[before:]
-	for _, load := range calibrateLoads {
-		if _, err := b.client.openLoop(b.ctx, load*rate, part, steps); err != nil {
+	for range calibrateTurns {
+		if err := b.turn(m); err != nil {
 			return nil, nil, err
 		}
 	}
 	e := b.engineFile()
 	e.WayInMS, e.WayOutMS = in, out
-	if err := e.Learn(steps.samples); err != nil {
+	if err := e.Learn(m.samples); err != nil {
 		return nil, nil, err
 	}
-	return e, steps.samples, learnWay(e, few, prompts)
+	return e, m.samples, learnWay(e, m.answers, m.answering)
+}
+
+// course is what a calibration has measured so far.
+type course struct {
+	stepSamples
+	turn   time.Duration // the length of one
+	rounds int           // of long requests
+
+	answers   []loadAnswer // of the load at which the way in is measured
+	answering []sim.Sample // steps of that load
+}
+
+// turn runs each load once. Half of it are rounds of long requests, the other half
+// short ones, beside which admission refuses what is too much.
+func (b *calibrated) turn(m *course) error {
+	for began, first := time.Now(), true; first || time.Since(began) < m.turn/2; first = false {
+		if err := b.longRound(calibrateRounds[m.rounds%len(calibrateRounds)], uint64(m.rounds)); err != nil {
+			return err
+		}
+		m.rounds++
+		m.read(&b.client)
+	}
+	part := m.turn / time.Duration(2*(2+len(calibrateLoads)))
+	rate, err := b.client.closedLoop(b.ctx, calibrateClients, part, &m.stepSamples)
+	if err != nil {
+		return err
+	}
+	before := len(m.samples)
+	answers, err := b.client.openLoop(b.ctx, calibrateWayLoad*rate, part, &m.stepSamples)
+	if err != nil {
+		return err
+	}
+	m.answers, m.answering = append(m.answers, answers...), append(m.answering, m.samples[before:]...)
+	for _, load := range calibrateLoads {
+		if _, err := b.client.openLoop(b.ctx, load*rate, part, &m.stepSamples); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // learnWay learns the way in of requests that came while the server had little to do,

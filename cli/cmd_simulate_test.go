@@ -14,7 +14,7 @@ import (
 // TestCalibrate measures the demo model, and simulates the engine that it gives.
 func TestCalibrate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "engine.json")
-	said, status := run(t, "", "simulate", "--calibrate", "", "--calibrate-time", "2s", "--engine", file)
+	said, status := run(t, "", "simulate", "--calibrate", "", "--calibrate-time", "300ms", "--engine", file)
 	if status != 0 || !strings.Contains(said, "what was predicted in the median") {
 		t.Fatalf("status %d: %s", status, said)
 	}

@@ -30,7 +30,7 @@
 //
 // The bound: a request that arrives after another's key has a larger key. So a
 // request of cost c is passed only by requests that arrive within aging × c after
-// it, or within cap if that is less; with aging 5, a request that takes 0.2 s is
+// it, or within cap if that is less; with aging 2, a request that takes 0.5 s is
 // passed for one second. cap is the class's age_cap, or its goal if that is
 // longer. A key is fixed on arrival and changes only with the price, so heaps and
 // sorted blocks hold the order.
@@ -65,17 +65,20 @@
 //
 // # Goals
 //
-// On arrival a forecast checks whether every waiting request of the level can
-// still keep its goal. If not, one gives way, the largest at or before the first
-// that would be late: the rule of Moore and Hodgson (1968) for the fewest late
-// jobs on one machine. forecast.go has the formulas.
+// On arrival a forecast plays the engine's steps to come and predicts e's first
+// token. It is let in if that is in time and makes nobody late who was let in
+// before; promise.go has the rules, and ADR 0022 the reasons. Then it is promised
+// its goal, and keeps its place unless the engine becomes slower.
 //
 // # Files
 //
 // A request's way: policy.go says which tenant asks and in which class, screen.go
 // what can be refused without a forecast, price.go what the request costs,
-// lengths.go how long its answer will be, forecast.go when it will have its first
-// token, feasible.go who gives way, next.go which request starts, fair.go what
-// tenants and classes owe each other, engine.go what the engine was given and has
-// told, overload.go what happens when predictions fail.
+// lengths.go how long its answer will be, forecast.go and course.go when it will
+// have its first token, promise.go whether that is promised, by what its tenant has
+// asked for (asked.go), how long an overload lasts (standing.go) and how true
+// predictions were (margin.go). next.go says which request starts, fair.go what
+// tenants and classes owe each other, engine.go and flight.go what the engine was
+// given and has told, revoke.go which promise is taken back, overload.go what
+// happens when predictions fail.
 package admission

@@ -103,19 +103,19 @@ func TestStandingTellsABurstFromALastingOverload(t *testing.T) {
 	turn(1800*time.Millisecond, 900*time.Millisecond, true)
 	turn(100*time.Millisecond, time.Second, true)
 	turn(1800*time.Millisecond, 900*time.Millisecond, true)
-	turn(1800*time.Millisecond, time.Second, false)
 	if w.on {
-		t.Fatal("two bursts, and a long queue that becomes shorter, count as a lasting overload")
+		t.Fatal("two bursts count as a lasting overload")
 	}
-	turn(1800*time.Millisecond, 1200*time.Millisecond, true)
+	turn(1800*time.Millisecond, 300*time.Millisecond, false)
 	if !w.on {
 		t.Fatal("a queue that stays long does not")
 	}
+	turn(500*time.Millisecond, time.Second, false)
 	turn(100*time.Millisecond, time.Second, true)
 	if !w.on {
-		t.Error("it ends while more is asked for than can be served")
+		t.Error("it ends while the queue is as it should be, or more is asked for than can be served")
 	}
-	turn(100*time.Millisecond, 100*time.Millisecond, false)
+	turn(200*time.Millisecond, 50*time.Millisecond, false)
 	if w.on {
 		t.Error("it does not end")
 	}

@@ -106,7 +106,9 @@ func (s *Scheduler) hasPart(f *forecast, e *Entry) bool {
 	asks := lv.asks(s.now)
 	lv.standing.observe(wait, should, goal, asks > f.rate, s.now)
 	over := lv.partOf(e.line, f.rate/asks, s.now) < 1 && len(lv.asking) > 1
-	if !lv.standing.on && !over {
+	if lv.standing.on {
+		asks *= lv.standing.pressure
+	} else if !over {
 		should = goal
 	}
 	if over {

@@ -16,8 +16,9 @@ type asked struct {
 // large request is not to put a quiet tenant over its share, while an overload has to
 // be seen soon.
 const (
-	askedMemory    = 60 * time.Second
-	allAskedMemory = 10 * time.Second
+	askedMemory     = 60 * time.Second
+	allAskedMemory  = 10 * time.Second
+	lastAskedMemory = 2500 * time.Millisecond
 )
 
 // rate is the engine time that is asked for in a unit of time.
@@ -77,9 +78,15 @@ func tieOf(order uint64) float64 {
 	return tie
 }
 
-// asks is what all tenants of the level ask for, in engine time in a unit of time.
+// asks is what all tenants of the level ask for, in engine time in a unit of time. While
+// a lasting overload is young the last seconds count if they ask for more, since the
+// mean over longer is too small.
 func (lv *level) asks(now time.Duration) float64 {
-	return lv.allAsked.valueOver(now, allAskedMemory) / float64(allAskedMemory)
+	asks := lv.allAsked.valueOver(now, allAskedMemory) / float64(allAskedMemory)
+	if lv.standing.on && now-lv.standing.longer < allAskedMemory {
+		asks = max(asks, lv.lastAsked.valueOver(now, lastAskedMemory)/float64(lastAskedMemory))
+	}
+	return asks
 }
 
 // partOf is the part of what l's tenant asks for that can be served if a share of
@@ -124,6 +131,7 @@ func (s *Scheduler) noteAsked(e *Entry, l *line) {
 	}
 	l.asked.observe(e.prefill, s.now)
 	lv.allAsked.addOver(float64(e.prefill), s.now, allAskedMemory)
+	lv.lastAsked.addOver(float64(e.prefill), s.now, lastAskedMemory)
 	if s.now-lv.sweptAt < askedMemory {
 		return
 	}

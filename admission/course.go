@@ -15,6 +15,10 @@ type course struct{ done, at [courseKnots]float64 }
 // over 1,000 steps. Beyond them the last stride goes on.
 const courseKnots = 16
 
+// unseenRows is how much dearer a row is taken to be beyond the most rows that ran
+// together so far: what steps cost is linear only nearby.
+const unseenRows = 1.0
+
 // course plays the steps to come. Each computes the prefill that it has room for
 // beside its rows. Every typical prompt that is done is a row more, and rows end
 // after a typical answer. The rule is implicit in the number of rows, so that a long
@@ -29,7 +33,8 @@ func (s *Scheduler) course(level int) (c course) {
 	}
 	done, at, stride := 0., 0., 1.
 	for i := range c.done {
-		load := cost.Load{DecodeRows: int(rows + 0.5), DecodeContext: int(rows * context)}
+		priced := rows + unseenRows*max(0, rows-float64(v.rowsMost))
+		load := cost.Load{DecodeRows: int(priced + 0.5), DecodeContext: int(priced * context)}
 		load.PrefillTokens = v.room.Tokens(&v.cost, load)
 		done += stride * share * float64(v.cost.Prefill(load.PrefillTokens, 0, s.chunkTokens()))
 		at += stride * pace * max(1, v.cost.StepNS(load))

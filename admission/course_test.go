@@ -62,7 +62,7 @@ func TestCourseForeseesTheRowsThatJoin(t *testing.T) {
 		prompt := float64(20 + rnd.IntN(500))
 		v.typical = typical{uncached: prompt, prompt: prompt, answer: float64(10 + rnd.IntN(200))}
 		v.rows = rnd.IntN(2) * rnd.IntN(40)
-		v.rowsContext = v.rows * 200
+		v.rowsContext, v.rowsMost = v.rows*200, 1<<20
 		c := s.course(levelInteractive)
 		for _, want := range []float64{50e6, 200e6, 1e9} {
 			real := float64(courseNaively(s, want))

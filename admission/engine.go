@@ -26,6 +26,7 @@ type ledger struct {
 
 	sequences, kv     int // of all running requests; kv in tokens
 	rows, rowsContext int // sequences past their first token, and the sum of their contexts
+	rowsMost          int // most rows so far
 	flights           [levelCount]flight
 	life              float64 // time from start to end of a request, in nanoseconds, a moving mean
 	typical           typical
@@ -52,6 +53,7 @@ func (v *ledger) tokenCost(e *Entry) time.Duration {
 func (v *ledger) answered(e *Entry, now time.Duration) {
 	v.landed(e)
 	v.rows += e.demand.Sequences
+	v.rowsMost = max(v.rowsMost, v.rows)
 	v.rowsContext += e.demand.PromptTokens
 	if e.due > 0 && e.predicted > 0 {
 		e.class.margin.observe(now-e.arrived, e.predicted)

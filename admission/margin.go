@@ -26,7 +26,7 @@ type margin struct {
 }
 
 const (
-	brokenGoal  = 0.005
+	brokenGoal  = 0.01
 	marginLeast = 1.1
 	marginStart = 1.3
 	marginMost  = 3

@@ -83,10 +83,11 @@ type level struct {
 	served  meter
 	short   meter // engine time of short prefill
 
-	asking   []*line // tenants that asked for something recently
-	allAsked meter   // of what all of them asked for
-	sweptAt  time.Duration
-	standing standing
+	asking    []*line // tenants that asked for something recently
+	allAsked  meter   // of what all of them asked for
+	lastAsked meter   // the same, of the last seconds
+	sweptAt   time.Duration
+	standing  standing
 }
 
 // NewScheduler makes a Scheduler; the error says what is wrong with cfg.

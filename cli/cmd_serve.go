@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -159,12 +160,24 @@ func runEngine(c *console, args []string) error {
 		return usageError("the engine alone needs --socket PATH, the path to listen on")
 	}
 	defer c.decouple(s.Log.LinesMax)()
+	leaveRoomBeside(&s.Engine)
 	if *lifeline {
 		supervise.EndWithParent(c.in, func() { os.Exit(1) })
 	}
 	ctx, stop := untilSignal(func() {})
 	defer stop()
 	return s.serveEngine(ctx, c)
+}
+
+// leaveRoomBeside lets one goroutine more run than the engine computes with. Without
+// it a request that arrives during a step is prepared up to 10 ms later, since the
+// goroutines that compute are in assembly, which nothing interrupts.
+func leaveRoomBeside(cfg *engine.Config) {
+	processors := runtime.GOMAXPROCS(0)
+	if cfg.Threads == 0 {
+		cfg.Threads = processors
+	}
+	runtime.GOMAXPROCS(max(processors, cfg.Threads+1))
 }
 
 func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {

@@ -32,7 +32,7 @@ type Config struct {
 	LongStretch    float64       `yaml:"long_stretch" default:"1" range:"0.01..100" help:"How much of the time of the interactive rows a long prompt may add to their step."`
 
 	BackgroundStretch    float64       `yaml:"background_stretch" default:"0.2" range:"0.001..100" help:"How much of the time of a step's interactive part offline work may add to it."`
-	BatchStretch         float64       `yaml:"batch_stretch" default:"0.3" range:"0.001..100" help:"The same for batch work, which has a goal too; what offline work adds is within it."`
+	BatchStretch         float64       `yaml:"batch_stretch" default:"1" range:"0.001..100" help:"The same for batch work, which has a goal too; what offline work adds is within it."`
 	BackgroundFloor      float64       `yaml:"background_floor" default:"0.05" range:"0.001..0.3" help:"Share of time that batch and offline work each have beside interactive work, even where it does not fit."`
 	BackgroundStepBudget time.Duration `yaml:"background_step_budget" default:"25ms" help:"Time that a step without interactive work should take while there was some in the last ten seconds."`
 

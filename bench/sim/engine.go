@@ -65,7 +65,7 @@ func DefaultEngine() *Engine {
 	return &Engine{
 		Name:   "8B on an A100",
 		BaseMS: 8, PrefillTokenMS: 0.10, PrefillContextMS: 3.4e-6, DecodeRowMS: 0.02, DecodeContextMS: 6.4e-5,
-		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 4, BackgroundStretch: 0.2, BatchStretch: 0.3,
+		KVTokens: 430_000, SequencesMax: 128, StepTokensMax: 512, StepBudgetMS: 100, LongStretch: 4, BackgroundStretch: 0.2, BatchStretch: 1,
 		Noise: 0.05, StallMS: 200, StallsMinute: 1,
 	}
 }
@@ -94,7 +94,7 @@ func cpuEngine() *Engine {
 	return &Engine{
 		Name:   "SmolLM2 135M on two CPU cores",
 		BaseMS: 3, PrefillTokenMS: 0.28, PrefillContextMS: 1.5e-4, DecodeRowMS: 0.4, DecodeContextMS: 9e-4,
-		KVTokens: 46_592, SequencesMax: 64, StepTokensMax: 512, StepBudgetMS: 50, LongStretch: 1, BackgroundStretch: 0.2, BatchStretch: 0.3,
+		KVTokens: 46_592, SequencesMax: 64, StepTokensMax: 512, StepBudgetMS: 50, LongStretch: 1, BackgroundStretch: 0.2, BatchStretch: 1,
 		ArrivalMS: 0.5, WayInMS: 0.7, WayOutMS: 0.3, Noise: 0.18, NoiseMemory: 0.3,
 	}
 }

@@ -12,7 +12,7 @@ import (
 // recording is a trace whose requests became what a simulated run of e made of them.
 func recording(t *testing.T, e *Engine, load float64) string {
 	t.Helper()
-	r := playOut(t, e, atLoad(t, e, generate(t, "uniform", 2000), load), "forebay")
+	r := playOut(t, e, atLoad(t, e, generate(t, "uniform", 6000), load), "forebay")
 	var b strings.Builder
 	for _, j := range r.jobs {
 		outcome := map[bool]string{true: recordedRevoked, false: recordedRefused}[j.admitted]

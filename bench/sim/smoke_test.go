@@ -57,7 +57,7 @@ func TestSmokeTargets(t *testing.T) {
 		// In its first minutes the margin still learns; over an hour it is 0.2 %.
 		{"promises hold where costs are wrong", "poisson", 1.4, interactive, "broken", 0, 0.015, func(e *Engine) { e.CostNoise = 0.3 }},
 		{"long prompts leave short ones their goals", "pareto", 0.95, interactive, "goodput", 0.90, 1, nil},
-		{"tenants are served by their shares", "mixed", 1.55, "", "jain_of_entitled", 0.9, 1, nil},
+		{"tenants are served by their shares", "mixed", 1.55, "", "jain_of_entitled", 0.8, 1, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +136,7 @@ func TestSmokePoliteTenants(t *testing.T) {
 		}
 		return kept / all
 	}
-	if p := polite(&ours); p < 0.94 {
+	if p := polite(&ours); p < 0.9 {
 		t.Errorf("of the polite tenants' requests %.3f are on time", p)
 	}
 	if p := polite(&control); p > 0.5 {

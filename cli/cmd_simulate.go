@@ -44,7 +44,7 @@ func runSimulate(c *console, args []string) error {
 	set.StringVar(&s.engine, "engine", "", "JSON file of the engine, as --calibrate writes it, or one of "+strings.Join(sim.Engines(), ", ")+"; empty takes the first")
 	set.StringVar(&s.calibrate, "calibrate", "", "serve this model here under load of its own and write its engine file to --engine, or print it; empty is the embedded demo model; nothing is simulated")
 	set.DurationVar(&s.calibrateTime, "calibrate-time", time.Minute, "how long --calibrate measures")
-	set.BoolVar(&s.compare, "compare", false, "simulate the run that --trace was recorded in by bench/overload, and print both side by side; they must be near")
+	set.BoolVar(&s.compare, "compare", false, "simulate the runs that the files of --trace, separated by commas, were recorded in by bench/overload, and print both side by side; they must be near")
 	set.StringVar(&s.csv, "csv", "", "file for all numbers, by class and tenant too")
 	set.StringVar(&s.svg, "svg", "", "file for a plot")
 	set.BoolVar(&s.json, "json", false, "print JSON, an object a line for each load")
@@ -69,6 +69,9 @@ func calibrates(set *flag.FlagSet) (given bool) {
 }
 
 func (s *simulation) run(c *console) error {
+	if s.compare {
+		return s.check(c)
+	}
 	loads, err := parseLoads(s.loads)
 	if err != nil {
 		return err
@@ -82,9 +85,6 @@ func (s *simulation) run(c *console) error {
 		return err
 	}
 	o := sim.Options{Engine: e, Policies: strings.Split(s.policies, ","), Seeds: s.seeds, Goal: s.goal, Slack: s.slack, Source: source}
-	if s.compare {
-		return s.check(c, o)
-	}
 	var results []*sim.Result
 	for _, load := range loads {
 		o.Load = load
@@ -100,19 +100,35 @@ func (s *simulation) run(c *console) error {
 	return s.write(results)
 }
 
-// check compares a recorded run with its simulation.
-func (s *simulation) check(c *console, o sim.Options) error {
-	check, err := sim.CheckRecorded(o)
+// check compares the recorded runs of --trace with their simulation.
+func (s *simulation) check(c *console) error {
+	e, err := s.readEngine()
+	if err != nil {
+		return err
+	}
+	var traces []*sim.Trace
+	for name := range strings.SplitSeq(s.trace, ",") {
+		t, err := readTrace(name)
+		if err != nil {
+			return err
+		}
+		traces = append(traces, t.Head(s.requests))
+	}
+	check, err := sim.CheckRecorded(traces, sim.Options{Engine: e, Seeds: s.seeds, Goal: s.goal, Slack: s.slack})
 	if err != nil {
 		return err
 	}
 	if err := check.WriteTable(c.out); err != nil {
 		return err
 	}
-	if !check.Near() {
+	if check.Far() {
 		return errors.New("the simulation is far from the run: calibrate the engine again, on the same machine under the same load")
 	}
 	return nil
+}
+
+func readTrace(name string) (*sim.Trace, error) {
+	return readFile(name, func(r io.Reader) (*sim.Trace, error) { return sim.Read(r, filepath.Base(name)) })
 }
 
 func (s *simulation) readEngine() (*sim.Engine, error) {
@@ -176,7 +192,7 @@ func (s *simulation) source() (func(seed uint64) (*sim.Trace, error), error) {
 		}
 		return func(seed uint64) (*sim.Trace, error) { return sim.Generate(s.trace, n, seed) }, nil
 	}
-	t, err := readFile(s.trace, func(r io.Reader) (*sim.Trace, error) { return sim.Read(r, filepath.Base(s.trace)) })
+	t, err := readTrace(s.trace)
 	if err != nil {
 		if os.IsNotExist(err) {
 			err = fmt.Errorf("%w; made ones are %s", err, strings.Join(sim.Generators(), ", "))

@@ -67,11 +67,14 @@ func TestSimulateCompares(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "run.jsonl"), []byte(run.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "plain.jsonl"), []byte(`{"timestamp": 1, "input_length": 70}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	out, status := runIn(t, dir, "", "simulate", "--compare", "--trace", "run.jsonl", "--engine", "cpu", "--seeds", "2")
 	if status == 0 || !strings.Contains(out, "TTFT p50 ms") || !strings.Contains(out, "far from the run") {
 		t.Errorf("status %d: %s", status, out)
 	}
-	if out, status = runIn(t, dir, "", "simulate", "--compare", "--trace", "uniform"); status == 0 || !strings.Contains(out, "does not say what became of its requests") {
+	if out, status = runIn(t, dir, "", "simulate", "--compare", "--trace", "plain.jsonl"); status == 0 || !strings.Contains(out, "does not say what became of its requests") {
 		t.Errorf("status %d: %s", status, out)
 	}
 }

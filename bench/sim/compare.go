@@ -188,14 +188,18 @@ func mergeMetrics(outcomes []*Outcome, of func(*Outcome) []Metric) (means, halve
 		for _, x := range xs {
 			squares += (x - middle) * (x - middle)
 		}
-		t := 1.96
-		if df := len(xs) - 1; df < len(studentT) {
-			t = studentT[max(0, df)]
-		}
-		half := t * math.Sqrt(squares/float64(len(xs)-1)/float64(len(xs)))
+		half := student(len(xs)) * math.Sqrt(squares/float64(len(xs)-1)/float64(len(xs)))
 		means, halves = append(means, Metric{key, middle}), append(halves, Metric{key, half})
 	}
 	return means, halves
+}
+
+// student is the 97.5 % quantile for the mean of n values.
+func student(n int) float64 {
+	if n-1 < len(studentT) {
+		return studentT[max(0, n-1)]
+	}
+	return 1.96
 }
 
 // value is a metric by its key, NaN if there is none.

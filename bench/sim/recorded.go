@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -86,7 +85,7 @@ func (t *Trace) recorded(e *Engine, g *goals) (*Outcome, error) {
 	for i := range t.Requests {
 		r := &t.Requests[i]
 		if r.Recorded == nil {
-			return nil, errors.New("the trace does not say what became of its requests: compare with a run that bench/overload has recorded")
+			return nil, fmt.Errorf("trace %s does not say what became of its requests: compare with a run that bench/overload has recorded", t.Name)
 		}
 		if classes[r.Class] == nil {
 			classes[r.Class] = &group{}
@@ -121,89 +120,114 @@ func (r *Request) recordedJob() *job {
 	return j
 }
 
-// The tolerance of Check: shares may differ by tolerancePoints, times by the part
-// toleranceTime.
+// The tolerance of a Check: shares may differ by tolerancePoints, times by the part
+// toleranceTime. Beyond it, what runs of the same load differ by may still explain it:
+// chanceWidths standard deviations of the mean of as many runs as were recorded.
 const (
 	tolerancePoints = 0.05
 	toleranceTime   = 0.15
+	chanceWidths    = 2
 )
 
-// checked are the metrics of Check.
+// checked are the metrics of a Check.
 var checked = []struct {
 	title, key string
+	scale      float64
 	share      bool
 }{
-	{"goodput %", "goodput", true}, {"broken %", "broken", true}, {"revoked %", "revoked", true},
-	{"TTFT p50 ms", "ttft_p50_s", false}, {"TTFT p99 ms", "ttft_p99_s", false},
+	{"goodput %", "goodput", 100, true}, {"broken %", "broken", 100, true}, {"revoked %", "revoked", 100, true},
+	{"TTFT p50 ms", "ttft_p50_s", 1000, false}, {"TTFT p99 ms", "ttft_p99_s", 1000, false},
 }
 
-// Check is a recorded run beside its simulation.
+// Check compares recorded runs with their simulation.
 type Check struct {
-	Trace string
-	Rows  []CheckRow
+	Traces []string
+	Rows   []CheckRow
 }
 
-// CheckRow is a metric of a class, NaN where a side has none.
+// CheckRow is a metric of a class: its means over the recorded and over the simulated
+// runs, and the deviation of one simulated run; NaN where there is none.
 type CheckRow struct {
-	Class, Title        string
-	Recorded, Simulated float64 // shares in percent, times in milliseconds
-	Far                 bool    // they differ by more than the tolerance
+	Class, Title                   string
+	Recorded, Simulated, Deviation float64
+	Verdict                        Verdict
 }
 
-// CheckRecorded simulates the recorded run that o.Source gives, by the product's own
-// policy and as it arrived, and compares what became of its requests.
-func CheckRecorded(o Options) (*Check, error) {
-	o.Policies, o.Load = Policies()[:1], 0
+// Verdict says how near the two sides of a CheckRow are.
+type Verdict string
+
+// The verdicts.
+const (
+	Near   Verdict = "near"
+	Chance Verdict = "chance" // beyond the tolerance, but the runs differ as much among themselves
+	Far    Verdict = "far"
+)
+
+// CheckRecorded simulates recorded runs as they arrived, each o.Seeds times, by the
+// product's own policy, and compares what became of their requests.
+func CheckRecorded(traces []*Trace, o Options) (*Check, error) {
+	o.Policies, o.Load, o.Seeds = Policies()[:1], 0, o.Seeds*len(traces)
+	o.Source = func(seed uint64) (*Trace, error) { return traces[seed%uint64(len(traces))], nil }
 	g, err := newGoals(&o)
 	if err != nil {
 		return nil, err
 	}
-	t, err := o.Source(0)
-	if err != nil {
-		return nil, err
-	}
-	real, err := t.recorded(o.Engine, g)
-	if err != nil {
-		return nil, err
+	c := &Check{}
+	var outcomes []*Outcome
+	for _, t := range traces {
+		outcome, err := t.recorded(o.Engine, g)
+		if err != nil {
+			return nil, err
+		}
+		c.Traces, outcomes = append(c.Traces, t.Name), append(outcomes, outcome)
 	}
 	r, err := Compare(o)
 	if err != nil {
 		return nil, err
 	}
-	c := &Check{Trace: t.Name}
-	for _, class := range names(real.Classes) {
+	real, simulated := merge("recorded", outcomes), &r.Policies[0]
+	for _, class := range names(real.Mean.Classes) {
 		for _, k := range checked {
-			a, b := value(real.Classes[class], k.key), value(r.Policies[0].Mean.Classes[class], k.key)
-			far := math.IsNaN(a) != math.IsNaN(b)
-			scale := 1e3
+			at := func(o *Outcome) float64 { return value(o.Classes[class], k.key) }
+			row := CheckRow{Class: class, Title: k.title, Recorded: at(&real.Mean), Simulated: at(&simulated.Mean)}
+			row.Deviation = at(&simulated.Half) * math.Sqrt(float64(o.Seeds)) / student(o.Seeds)
+			tolerance := toleranceTime * row.Recorded
 			if k.share {
-				scale = 100
-				far = far || math.Abs(a-b) > tolerancePoints
-			} else {
-				far = far || math.Abs(a-b) > toleranceTime*a
+				tolerance = tolerancePoints
 			}
-			c.Rows = append(c.Rows, CheckRow{class, k.title, scale * a, scale * b, far})
+			row.judge(tolerance, len(traces))
+			row.Recorded, row.Simulated, row.Deviation = k.scale*row.Recorded, k.scale*row.Simulated, k.scale*row.Deviation
+			c.Rows = append(c.Rows, row)
 		}
 	}
 	return c, nil
 }
 
-// Near tells that no metric differs by more than the tolerance.
-func (c *Check) Near() bool {
-	for _, r := range c.Rows {
-		if r.Far {
-			return false
-		}
+// judge sets the verdict on the mean of some recorded runs.
+func (r *CheckRow) judge(tolerance float64, runs int) {
+	apart := math.Abs(r.Recorded - r.Simulated)
+	switch {
+	case math.IsNaN(r.Recorded) && math.IsNaN(r.Simulated) || apart <= tolerance:
+		r.Verdict = Near
+	case apart <= chanceWidths*r.Deviation/math.Sqrt(float64(runs)):
+		r.Verdict = Chance
+	default:
+		r.Verdict = Far
 	}
-	return true
+}
+
+// Far tells that some metric is.
+func (c *Check) Far() bool {
+	return slices.ContainsFunc(c.Rows, func(r CheckRow) bool { return r.Verdict == Far })
 }
 
 // WriteTable writes the comparison as text.
 func (c *Check) WriteTable(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "trace %s, as recorded and as simulated; shares may differ by %g points, times by %g %%\n\n", c.Trace, 100*tolerancePoints, 100*toleranceTime)
+	fmt.Fprintf(&b, "%s, as recorded and as simulated; shares may differ by %g points, times by %g %%, and all by what chance explains\n\n",
+		strings.Join(c.Traces, ", "), 100*tolerancePoints, 100*toleranceTime)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "class\tmetric\trecorded\tsimulated\t\t")
+	fmt.Fprintln(w, "class\tmetric\trecorded\tsimulated\tdeviation of a run\t\t")
 	number := func(x float64) string {
 		if math.IsNaN(x) {
 			return "-"
@@ -211,7 +235,7 @@ func (c *Check) WriteTable(out io.Writer) error {
 		return fmt.Sprintf("%.4g", x)
 	}
 	for _, r := range c.Rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", r.Class, r.Title, number(r.Recorded), number(r.Simulated), map[bool]string{true: "far", false: "near"}[r.Far])
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Class, r.Title, number(r.Recorded), number(r.Simulated), number(r.Deviation), r.Verdict)
 	}
 	w.Flush()
 	_, err := io.WriteString(out, b.String())

@@ -10,9 +10,13 @@ import (
 )
 
 // recording is a trace whose requests became what a simulated run of e made of them.
-func recording(t *testing.T, e *Engine, load float64) string {
+func recording(t *testing.T, e *Engine, load float64, seed uint64) *Trace {
 	t.Helper()
-	r := playOut(t, e, atLoad(t, e, generate(t, "uniform", 6000), load), "forebay")
+	trace := atLoad(t, e, generate(t, "uniform", 1500), load)
+	r, err := play(e, trace, "forebay", testGoals(t), seed)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var b strings.Builder
 	for _, j := range r.jobs {
 		outcome := map[bool]string{true: recordedRevoked, false: recordedRefused}[j.admitted]
@@ -29,36 +33,51 @@ func recording(t *testing.T, e *Engine, load float64) string {
 		}
 		fmt.Fprintf(&b, "%s\n", line)
 	}
-	return b.String()
-}
-
-// TestRecordedRunIsNearItsOwnEngine: a run that the simulator itself recorded is near
-// to its simulation with other noise, and far from that of an engine half as fast.
-func TestRecordedRunIsNearItsOwnEngine(t *testing.T) {
-	e := cpuEngine()
-	trace, err := Read(strings.NewReader(recording(t, e, 2)), "run")
+	read, err := Read(strings.NewReader(b.String()), "run")
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(e *Engine) *Check {
-		c, err := CheckRecorded(Options{
-			Engine: e, Seeds: 4, Goal: 2 * time.Second, Slack: 2, Source: func(uint64) (*Trace, error) { return trace, nil },
-		})
+	return read
+}
+
+// TestRecordedRunsAreNearTheirOwnEngine: runs that the simulator itself recorded are near
+// to its simulation with other noise, and far from that of an engine half as fast.
+func TestRecordedRunsAreNearTheirOwnEngine(t *testing.T) {
+	e := cpuEngine()
+	traces := []*Trace{recording(t, e, 2, 11), recording(t, e, 2, 12), recording(t, e, 2, 13)}
+	check := func(e *Engine) (*Check, string) {
+		c, err := CheckRecorded(traces, Options{Engine: e, Seeds: 4, Goal: 2 * time.Second, Slack: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c
-	}
-	var b strings.Builder
-	if c := check(e); !c.Near() {
+		var b strings.Builder
 		c.WriteTable(&b)
-		t.Errorf("%s", b.String())
+		return c, b.String()
+	}
+	if c, table := check(e); c.Far() {
+		t.Errorf("%s", table)
 	}
 	slow := *e
 	slow.DecodeRowMS, slow.PrefillTokenMS = 2*e.DecodeRowMS, 2*e.PrefillTokenMS
-	if c := check(&slow); c.Near() {
-		c.WriteTable(&b)
-		t.Errorf("half as fast, the control: %s", b.String())
+	if c, table := check(&slow); !c.Far() {
+		t.Errorf("half as fast, the control: %s", table)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		row  CheckRow
+		want Verdict
+	}{
+		{CheckRow{Recorded: 0.5, Simulated: 0.54, Deviation: 0}, Near},
+		{CheckRow{Recorded: 0.5, Simulated: 0.6, Deviation: 0.2}, Chance}, // of 4 runs: 0.2 · 2 / √4
+		{CheckRow{Recorded: 0.5, Simulated: 0.8, Deviation: 0.2}, Far},
+		{CheckRow{Recorded: math.NaN(), Simulated: math.NaN(), Deviation: math.NaN()}, Near},
+		{CheckRow{Recorded: math.NaN(), Simulated: 1, Deviation: 1}, Far},
+	} {
+		if c.row.judge(0.05, 4); c.row.Verdict != c.want {
+			t.Errorf("%+v, want %s", c.row, c.want)
+		}
 	}
 }
 

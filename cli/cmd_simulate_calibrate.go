@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +20,14 @@ import (
 // calibrate serves a model as forebay serve does, under changing load of clients of
 // its own, and writes what its steps, arrivals and ways cost to output, or prints it
 // if output is empty. It reports the error of the predictions on standard error.
-func (c *console) calibrate(model, output string, limit time.Duration) error {
+func (c *console) calibrate(model, output string, limit time.Duration) (err error) {
+	out := c.out
+	if output != "" { // opened first: it would be a pity to find out later
+		if out, err = os.OpenFile(output, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, out.Close()) }()
+	}
 	s, err := c.configure(newFlagSet("simulate --calibrate MODEL"), []string{"--model", model, "--listen", "127.0.0.1:0", "--admin", adminOff, "--log-level", "warn"})
 	if err != nil {
 		return err
@@ -30,6 +38,9 @@ func (c *console) calibrate(model, output string, limit time.Duration) error {
 		return err
 	}
 	e, samples, err := server.measure(limit)
+	if cause := context.Cause(server.ctx); cause != nil {
+		err = fmt.Errorf("the calibration was stopped: %w", cause)
+	}
 	server.close()
 	if err != nil {
 		return err
@@ -40,11 +51,12 @@ func (c *console) calibrate(model, output string, limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	text = append(text, '\n')
 	if output != "" {
-		return os.WriteFile(output, text, 0o644)
+		if err := out.Truncate(0); err != nil {
+			return err
+		}
 	}
-	_, err = c.out.Write(text)
+	_, err = out.Write(append(text, '\n'))
 	return err
 }
 
@@ -58,24 +70,23 @@ type calibrated struct {
 }
 
 // openCalibrated starts the server, and waits until it is ready.
-func (c *console) openCalibrated(s *settings) (b *calibrated, err error) {
-	b = &calibrated{settings: s}
-	defer func(built *calibrated) {
+func (c *console) openCalibrated(s *settings) (_ *calibrated, err error) {
+	b := &calibrated{settings: s}
+	defer func() {
 		if err != nil {
-			built.close()
+			b.close()
 		}
-	}(b)
+	}()
 	dir, err := makeRunDir(c.runDirParent())
 	if err != nil {
 		return nil, err
 	}
 	b.closers = append(b.closers, dir.remove)
 	s.Socket.Path = dir.socket()
-	var stop func()
-	b.ctx, stop = untilSignal(dir.remove)
+	ctx, stop := untilSignal(dir.remove)
 	b.closers = append(b.closers, stop)
 	log := c.logger(s.Log, "gateway")
-	if err := c.fetchModel(b.ctx, &s.Engine, log, func(string) {}); err != nil {
+	if err := c.fetchModel(ctx, &s.Engine, log, func(string) {}); err != nil {
 		return nil, err
 	}
 	exe, err := os.Executable()
@@ -92,29 +103,37 @@ func (c *console) openCalibrated(s *settings) (b *calibrated, err error) {
 		return nil, s.schema.Place(err)
 	}
 	b.closers = append(b.closers, b.front.close)
-	ctx, fail := context.WithCancelCause(b.ctx)
-	b.ctx = ctx
-	engineCtx, stopEngine := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		err := child.Run(engineCtx)
-		ended <- err
-		fail(fmt.Errorf("the engine ended: %w", err))
-	}()
-	b.closers = append(b.closers, func() { b.front.view.stopping.Store(true); stopEngine(); <-ended })
-	go b.front.gateway.Serve(b.front.api) // until close
-	b.closers = append(b.closers, func() {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
-		b.front.gateway.Shutdown(now)
-	})
-	if err := b.front.client.WaitReady(b.ctx); err != nil {
+	b.run(ctx, child)
+	if b.front.client.WaitReady(b.ctx) != nil {
 		return nil, context.Cause(b.ctx)
 	}
 	m := &b.front.client.State().Model
 	b.client = loadClient{address: b.front.api.Addr().String(), model: m.ID, chat: m.ChatError == "", vocab: m.VocabTokens}
 	b.closers = append(b.closers, b.client.close)
 	return b, nil
+}
+
+// run runs gateway and engine until close. Their context ends with ctx, or with the
+// engine.
+func (b *calibrated) run(ctx context.Context, child *supervise.Supervisor) {
+	ctx, fail := context.WithCancelCause(ctx)
+	b.ctx = ctx
+	engineCtx, stopEngine := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		fail(fmt.Errorf("the engine ended: %w", child.Run(engineCtx)))
+	}()
+	go b.front.gateway.Serve(b.front.api)
+	b.closers = append(b.closers, func() {
+		b.front.view.stopping.Store(true)
+		stopEngine()
+		<-ended
+	}, func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		b.front.gateway.Shutdown(now)
+	})
 }
 
 func (b *calibrated) close() {

@@ -42,6 +42,18 @@ func TestCalibrate(t *testing.T) {
 	}
 }
 
+func TestCalibrateFails(t *testing.T) {
+	dir := t.TempDir()
+	for want, args := range map[string][]string{
+		"the engine ended":          {"--calibrate", "no.gguf"},
+		"no such file or directory": {"--calibrate", "", "--engine", "no/engine.json"},
+	} {
+		if out, status := runIn(t, dir, "", append([]string{"simulate"}, args...)...); status == 0 || !strings.Contains(out, want) {
+			t.Errorf("%v: status %d, %s; want %q", args, status, out, want)
+		}
+	}
+}
+
 func TestSimulateWritesFiles(t *testing.T) {
 	dir := t.TempDir()
 	out, status := runIn(t, dir, "", "simulate", "--trace", "mixed", "--requests", "60", "--seeds", "1", "--load", "0.5,1.5", "--policies", "forebay,vtc", "--csv", "a.csv", "--svg", "a.svg")

@@ -32,8 +32,9 @@
 // request of cost c is passed only by requests that arrive within aging × c after
 // it, or within cap if that is less; with aging 2, a request that takes 0.5 s is
 // passed for one second. cap is the class's age_cap, or its goal if that is
-// longer. A key is fixed on arrival and changes only with the price, so heaps and
-// sorted blocks hold the order.
+// longer. On arrival a request goes behind those that it would make late: its key is
+// raised to just after theirs, which is within their bound, and so its own. From then
+// on a key changes only with the price, so heaps and sorted blocks hold the order.
 //
 // # Fair queueing
 //

@@ -42,6 +42,7 @@ type Entry struct {
 	cost    time.Duration // by which it is ordered
 	long    bool
 	key     time.Duration // see Order in the package's documentation
+	behind  time.Duration // the least that key may be, since it went behind others; 0 is none
 	output  int           // longest answer of a sequence during overload; 0 leaves it to the demand
 	expect  int           // expected tokens of answer, over all sequences
 	kv      int           // memory that is reserved for it, in tokens

@@ -58,3 +58,12 @@ func (m *margin) observe(actual, predicted time.Duration) {
 	}
 	m.median = min(max(m.median*math.Exp(move), 0.25), 4)
 }
+
+// settlePromise lets e's class learn what became of its promise. A goal that the
+// client's own deadline shortened teaches nothing: one client that asks for the
+// impossible would make the class wary of all.
+func (e *Entry) settlePromise(broken bool, share float64) {
+	if e.demand.Within == 0 || e.due < e.arrived+e.demand.Within {
+		e.class.margin.settled(broken, share)
+	}
+}

@@ -23,7 +23,7 @@ func (s *Scheduler) price(e *Entry) {
 	e.due = e.dueIn(e.class)
 	// A request whose goal is later than the cap may be passed until then.
 	most := max(e.class.AgeCap, e.due-e.arrived)
-	e.key = e.arrived + min(time.Duration(s.cfg.Aging*float64(e.cost)), most)
+	e.key = max(e.arrived+min(time.Duration(s.cfg.Aging*float64(e.cost)), most), e.behind)
 }
 
 // windowEnd is until when e may wait for others to share its first step.

@@ -17,7 +17,8 @@ import (
 //  2. Whoever asks for more than can be served gets its part, and of what it asks
 //     for the smallest requests: they are the most that can be served in time. The
 //     part is larger while the queue is short, and so keeps it near its length.
-//  3. In a lasting overload that length is lastingWait of the goal.
+//  3. That length is the goal in a burst, and LastingWait of it in a lasting
+//     overload.
 
 // promise decides about e, which waits since this moment, and predicts its wait.
 func (s *Scheduler) promise(e *Entry) {
@@ -62,6 +63,7 @@ func (s *Scheduler) place(f *forecast, e *Entry) (inTime bool) {
 		t := e.line.tenant
 		s.leave(e)
 		e.key = late.key + 1
+		e.behind = e.key
 		s.enter(e, t)
 	}
 	return false
@@ -98,30 +100,38 @@ func (s *Scheduler) hasPart(f *forecast, e *Entry) bool {
 	}
 	s.noteAsked(e, e.line)
 	lv := &s.levels[e.class.level]
-	goal := e.class.FirstTokenGoal
-	should := time.Duration(s.cfg.LastingWait * float64(goal))
 	queue := lv.track.total()
 	queue.add(e, -1)
 	wait := f.expected(&queue, 0, false) - s.now
-	asks := lv.asks(s.now)
-	lv.standing.observe(wait, should, goal, asks > f.rate, s.now)
-	over := lv.partOf(e.line, f.rate/asks, s.now) < 1 && len(lv.asking) > 1
-	if lv.standing.on {
-		asks *= lv.standing.pressure
-	} else if !over {
-		should = goal
-	}
-	if over {
-		should /= 2
-	}
+	should, asks := s.queueTarget(f, e, wait)
+	goal := e.class.FirstTokenGoal
 	if wait < goal/10 {
 		return true // the engine would have nothing to do soon
 	}
-	capacity := f.rate * (1 + float64(should-wait)/float64(goal))
-	share := max(0, capacity) / asks
+	share := max(0, f.rate*(1+float64(should-wait)/float64(goal))) / asks
 	part := lv.partOf(e.line, share, s.now)
 	f.favoured = share < 1 && part == 1 && len(lv.asking) > 1
 	return part >= 1 || e.line.asked.sizes.rank(e.prefill, tieOf(e.order)) <= part
+}
+
+// queueTarget is how long the queue should be for e's tenant, which is wait long
+// now, and what all ask for: the whole goal in a burst, LastingWait of it in a
+// lasting overload, and half of that for a tenant over its share.
+func (s *Scheduler) queueTarget(f *forecast, e *Entry, wait time.Duration) (should time.Duration, asks float64) {
+	lv, goal := &s.levels[e.class.level], e.class.FirstTokenGoal
+	lasting := time.Duration(s.cfg.LastingWait * float64(goal))
+	asks = lv.asks(s.now)
+	lv.standing.observe(wait, lasting, goal, asks > f.rate, s.now)
+	over := lv.partOf(e.line, f.rate/asks, s.now) < 1 && len(lv.asking) > 1
+	should = goal
+	if lv.standing.on {
+		should = lasting
+		asks *= lv.standing.pressure
+	}
+	if over {
+		should = lasting / 2
+	}
+	return should, asks
 }
 
 // giveUp does with a waiting e what its class says of requests that would be
@@ -141,7 +151,7 @@ func (s *Scheduler) demote(e *Entry) bool {
 	}
 	t := e.line.tenant
 	s.leave(e)
-	e.class = to
+	e.class, e.behind = to, 0
 	e.expires = max(e.expires, s.expiresAt(e))
 	s.price(e)
 	e.due = 0
@@ -159,13 +169,13 @@ func (s *Scheduler) lateRefusal(e *Entry) *Refusal {
 	}
 }
 
-// comeBack is after how long e, which would be late now, could be in time: once
-// the work by which it is late is done, and that of the requests which were told
-// to come back before it, so that they do not all return at once.
-func (s *Scheduler) comeBack(e *Entry) time.Duration {
-	s.returning = max(0, s.returning-(s.now-s.returningAt))
-	s.returningAt = s.now
-	wait := max(0, e.predicted-(e.due-e.arrived)) + s.returning
-	s.returning = min(s.returning+e.prefill, retryMax)
-	return min(max(wait, retryMin), retryMax)
+// checkWithin refuses e where its client's deadline cannot be met.
+func (s *Scheduler) checkWithin(e *Entry) {
+	if e.demand.Within == 0 || e.predicted <= e.demand.Within {
+		return
+	}
+	s.refuse(e, &Refusal{
+		Reason: PastDeadline, Predicted: e.predicted, RetryAfter: e.predicted - e.demand.Within,
+		Message: fmt.Sprintf("the request's deadline of %v cannot be met: its first token is predicted after %v", e.demand.Within, e.predicted.Round(time.Millisecond)),
+	})
 }

@@ -118,10 +118,9 @@ func TestNoNewcomerTakesAPromisedPlace(t *testing.T) {
 // TestSmallRequestsAreServedInOverload: at three times what can be served, the small
 // ones are served, and of requests that are all alike an even part.
 func TestSmallRequestsAreServedInOverload(t *testing.T) {
-	served := func(size func(*rand.Rand) int) (small, large [2]int, runs [][]bool) {
+	served := func(size func(*rand.Rand) int) (small, large [2]int, in []bool) {
 		rnd := rand.New(rand.NewPCG(7, 4))
 		p := newPipe(t, goals(""))
-		var in []bool
 		for i := range 3000 {
 			p.runUntil(p.now + time.Duration(rnd.IntN(60))*time.Millisecond)
 			n := size(rnd)
@@ -138,7 +137,7 @@ func TestSmallRequestsAreServedInOverload(t *testing.T) {
 				}
 			}
 		}
-		return small, large, [][]bool{in}
+		return small, large, in
 	}
 	small, large, _ := served(func(rnd *rand.Rand) int { return []int{30, 150}[rnd.IntN(2)] })
 	if s, l := float64(small[1])/float64(small[0]), float64(large[1])/float64(large[0]); s < 0.95 || l > 0.3 {
@@ -146,13 +145,13 @@ func TestSmallRequestsAreServedInOverload(t *testing.T) {
 	}
 	_, _, in := served(func(*rand.Rand) int { return 91 })
 	gap, longest, all := 0, 0, 0
-	for _, ok := range in[0] {
+	for _, ok := range in {
 		if gap++; ok {
 			all++
 			longest, gap = max(longest, gap), 0
 		}
 	}
-	if share := float64(all) / float64(len(in[0])); share < 0.28 || share > 0.38 || longest > 20 {
+	if share := float64(all) / float64(len(in)); share < 0.28 || share > 0.38 || longest > 20 {
 		t.Errorf("of requests that are alike %.2f are served, with up to %d refused in a row", share, longest)
 	}
 }
@@ -182,6 +181,58 @@ func TestALoneTenantIsOnTime(t *testing.T) {
 		if e.firstToken == 0 || e.firstToken > e.due {
 			t.Errorf("%s of the flood: first token at %v, due at %v, %v", e.ID(), e.firstToken, e.due, e.refusal)
 		}
+	}
+}
+
+// TestPlacesHoldWhenPricesChange: a request that went behind another stays behind it
+// when all that waits is priced again.
+func TestPlacesHoldWhenPricesChange(t *testing.T) {
+	p := newPipe(t, goals(""))
+	p.ask("a", "interactive", 10)
+	large := p.ask("a", "interactive", 600)
+	p.now += 150 * time.Millisecond
+	small := p.ask("a", "interactive", 20)
+	for range 12 {
+		if small == nil || small.behind > 0 {
+			break
+		}
+		small = p.ask("a", "interactive", 20)
+	}
+	if large == nil || small == nil || small.behind == 0 || !before(large, small) {
+		t.Fatalf("nothing went behind the large one: %+v", small)
+	}
+	p.Report(Report{Up: true, At: p.now, Cost: cost.Cost{PrefillToken: 0.7e6}, Room: cost.Room{TokensMax: 1}}, p.now)
+	if large.state != waiting || small.state != waiting || !before(large, small) {
+		t.Error("it passed the large one when prices fell")
+	}
+}
+
+// TestAClientsDeadlineTeachesTheMarginNothing: whoever asks for the impossible does
+// not make its class wary of others' promises.
+func TestAClientsDeadlineTeachesTheMarginNothing(t *testing.T) {
+	p := newPipe(t, goals(""))
+	margin := &p.byName["interactive"].margin
+	start := margin.factor
+	for range 20 {
+		e := p.arrive(Demand{Tenant: "a", Class: "interactive", Sequences: 1, PromptTokens: 10, UncachedTokens: 10, DecodeTokens: 1, Within: 20 * time.Millisecond})
+		if e == nil {
+			t.Fatal("a deadline that can be met was refused")
+		}
+		if started := p.Next(p.now); started != e {
+			t.Fatal("it does not start")
+		}
+		p.now += 50 * time.Millisecond
+		p.Progress(e, 1, p.now)
+		p.Done(e, Spent{}, p.now)
+	}
+	if margin.factor != start {
+		t.Errorf("the margin went from %v to %v", start, margin.factor)
+	}
+	late := p.ask("a", "interactive", 10)
+	p.Next(p.now)
+	p.now += 2 * time.Second
+	if p.Progress(late, 1, p.now); margin.factor <= start {
+		t.Error("the control: the class's own goal teaches nothing either")
 	}
 }
 

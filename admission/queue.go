@@ -46,7 +46,7 @@ func (q *Queue) Admit(d Demand) (Ticket, error) {
 	defer q.mu.Unlock()
 	e, refusal := q.scheduler.Arrive(d, q.clock())
 	if refusal != nil {
-		q.pump() // others may have been refused to make room for it
+		q.pump() // the clock went on: others may have expired
 		return nil, refusal
 	}
 	t := &ticket{queue: q, entry: e, ready: make(chan struct{}), promise: Promise{Predicted: e.predicted}}

@@ -25,19 +25,17 @@ func (s *Scheduler) revoke() {
 				break
 			}
 			if late.state != waiting {
-				break // a long prefill that the engine has begun
+				break // the engine has begun it
 			}
-			victim := s.victim(level, late)
-			s.takeBack(victim)
+			s.takeBack(s.victim(level, late))
 		}
 	}
 }
 
 // takeBack gives up a request that was promised its first token in time.
 func (s *Scheduler) takeBack(e *Entry) {
-	k := e.class
-	k.margin.settled(true, 1)
-	k.revoked++
+	e.settlePromise(true, 1)
+	e.class.revoked++
 	s.giveUp(e, s.hopeless(e))
 }
 
@@ -77,48 +75,4 @@ func (s *Scheduler) hopeless(e *Entry) *Refusal {
 		Message: fmt.Sprintf("class %s promised its first token within %v, after %v waiting that cannot be kept any more, since the engine has become slower or answers longer than expected; try again later, or use a class that may wait",
 			e.class.Name, (e.due - e.arrived).Round(time.Millisecond), (s.now - e.arrived).Round(time.Millisecond)),
 	}
-}
-
-// backlogWait is how long the engine needs for e's prefill and for all that waits
-// in classes as urgent as e's or more, at the rate that e's level gets. An e that
-// waits already is part of that backlog, and so counts twice.
-func (s *Scheduler) backlogWait(e *Entry) time.Duration {
-	work := e.prefill
-	for _, k := range s.classes {
-		if k.level <= e.class.level {
-			work += k.backlog
-		}
-	}
-	c := s.course(e.class.level)
-	return time.Duration(c.when(float64(work)))
-}
-
-// checkWithin refuses e where its client's deadline cannot be met.
-func (s *Scheduler) checkWithin(e *Entry) {
-	if e.demand.Within == 0 || e.predicted <= e.demand.Within {
-		return
-	}
-	s.refuse(e, &Refusal{
-		Reason: PastDeadline, Predicted: e.predicted, RetryAfter: e.predicted - e.demand.Within,
-		Message: fmt.Sprintf("the request's deadline of %v cannot be met: its first token is predicted after %v", e.demand.Within, e.predicted.Round(time.Millisecond)),
-	})
-}
-
-// The bounds of a Retry-After.
-const (
-	retryMin = time.Second
-	retryMax = 10 * time.Minute
-)
-
-// retryAfter is when a request like e could keep its goal: the wait for the
-// backlog or for places, less the time that it may wait.
-func (s *Scheduler) retryAfter(e *Entry) time.Duration {
-	wait := s.backlogWait(e)
-	if n := s.waiting.sequences + e.demand.Sequences - (s.cfg.RunningSequencesMax - s.engine.sequences); n > 0 && s.engine.sequences > 0 {
-		wait = max(wait, time.Duration(float64(n)*s.engine.life/float64(s.engine.sequences)))
-	}
-	if e.due > 0 {
-		wait -= e.due - e.arrived
-	}
-	return min(max(wait, retryMin), retryMax)
 }

@@ -60,6 +60,20 @@ func (g *goals) of(r *Request, model *cost.Cost, e *Engine) time.Duration {
 
 // play runs a trace to the end of its last request.
 func play(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, error) {
+	r, err := newRun(e, t, name, g, seed)
+	if err != nil {
+		return nil, err
+	}
+	for r.left > 0 {
+		if err := r.turn(); err != nil {
+			return nil, fmt.Errorf("policy %s: %w", name, err)
+		}
+	}
+	return r, nil
+}
+
+// newRun is a run before its first event.
+func newRun(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, error) {
 	newPolicy, err := makerOf(name)
 	if err != nil {
 		return nil, err
@@ -82,11 +96,6 @@ func play(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, error)
 	}
 	slices.SortStableFunc(r.cancels, func(a, b *job) int { return cmp.Compare(a.cancelAt, b.cancelAt) })
 	r.tally = newTally(r.jobs)
-	for r.left > 0 {
-		if err := r.turn(); err != nil {
-			return nil, fmt.Errorf("policy %s: %w", name, err)
-		}
-	}
 	return r, nil
 }
 

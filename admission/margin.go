@@ -63,7 +63,7 @@ func (m *margin) observe(actual, predicted time.Duration) {
 // client's own deadline shortened teaches nothing: one client that asks for the
 // impossible would make the class wary of all.
 func (e *Entry) settlePromise(broken bool, share float64) {
-	if e.demand.Within == 0 || e.due < e.arrived+e.demand.Within {
+	if !e.dueByClient() {
 		e.class.margin.settled(broken, share)
 	}
 }

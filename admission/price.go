@@ -44,6 +44,11 @@ func (e *Entry) dueIn(k *class) time.Duration {
 	return e.arrived + goal
 }
 
+// dueByClient tells that e is due by its client's deadline, before its class's goal.
+func (e *Entry) dueByClient() bool {
+	return e.demand.Within > 0 && e.due == e.arrived+e.demand.Within
+}
+
 // scarcity is how much of the decoding counts in a cost, from 0 to 1: it rises
 // while the occupied part of places or memory goes from 0.6 to 0.9. Before that
 // only prefill makes others wait.

@@ -162,6 +162,9 @@ func (s *Scheduler) demote(e *Entry) bool {
 
 // lateRefusal is the refusal of a newcomer that gives way.
 func (s *Scheduler) lateRefusal(e *Entry) *Refusal {
+	if e.dueByClient() {
+		return e.deadlineRefusal()
+	}
 	return &Refusal{
 		Reason: Late, Predicted: e.predicted, RetryAfter: s.comeBack(e),
 		Message: fmt.Sprintf("class %s promises a first token within %v, which cannot be kept for every request that comes now; try again later, or use a class that may wait",
@@ -171,11 +174,19 @@ func (s *Scheduler) lateRefusal(e *Entry) *Refusal {
 
 // checkWithin refuses e where its client's deadline cannot be met.
 func (s *Scheduler) checkWithin(e *Entry) {
-	if e.demand.Within == 0 || e.predicted <= e.demand.Within {
-		return
+	if e.demand.Within > 0 && e.predicted > e.demand.Within {
+		s.refuse(e, e.deadlineRefusal())
 	}
-	s.refuse(e, &Refusal{
-		Reason: PastDeadline, Predicted: e.predicted, RetryAfter: e.predicted - e.demand.Within,
+}
+
+// deadlineRefusal is the refusal of a request whose client's deadline cannot be met.
+func (e *Entry) deadlineRefusal() *Refusal {
+	wait := e.predicted - e.demand.Within
+	if wait <= 0 {
+		wait = retryMin // it is the margin that the deadline leaves no room for
+	}
+	return &Refusal{
+		Reason: PastDeadline, Predicted: e.predicted, RetryAfter: wait,
 		Message: fmt.Sprintf("the request's deadline of %v cannot be met: its first token is predicted after %v", e.demand.Within, e.predicted.Round(time.Millisecond)),
-	})
+	}
 }

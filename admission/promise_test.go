@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,6 +205,16 @@ func TestPlacesHoldWhenPricesChange(t *testing.T) {
 	p.Report(Report{Up: true, At: p.now, Cost: cost.Cost{PrefillToken: 0.7e6}, Room: cost.Room{TokensMax: 1}}, p.now)
 	if large.state != waiting || small.state != waiting || !before(large, small) {
 		t.Error("it passed the large one when prices fell")
+	}
+}
+
+// TestADeadlineThatCannotBeMetIsNamed: the refusal speaks of the client's deadline,
+// not of the class's goal.
+func TestADeadlineThatCannotBeMetIsNamed(t *testing.T) {
+	p := newPipe(t, goals(""))
+	_, r := p.Arrive(Demand{Tenant: "a", Class: "interactive", Sequences: 1, PromptTokens: 100, UncachedTokens: 100, DecodeTokens: 1, Within: 90 * time.Millisecond}, p.now)
+	if r == nil || r.Reason != PastDeadline || r.RetryAfter <= 0 || !strings.Contains(r.Message, "deadline of 90ms") {
+		t.Errorf("%+v", r)
 	}
 }
 

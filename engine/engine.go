@@ -150,7 +150,11 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 		own.promptLogprobs = append(make([]wire.TokenLogprob, 0, len(tokens)), first)
 	}
 	for i := range own.options.N {
-		own.choices = append(own.choices, e.newSequence(own, i, tokens))
+		s := e.newSequence(own, i, tokens)
+		if own.options.Echo {
+			s.goOn(g.Prompt.Text)
+		}
+		own.choices = append(own.choices, s)
 	}
 	return own, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/engine/text"
+	"github.com/forebay-io/forebay/internal/chars"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -120,6 +121,13 @@ type sequence struct {
 type heldLogprob struct {
 	wire.TokenLogprob
 	start int
+}
+
+// goOn lets the choice's text complete the character that the prompt's ends within.
+func (s *sequence) goOn(prompt string) {
+	open := prompt[len(prompt)-chars.Open(prompt):]
+	s.text.Continue(open)
+	s.pushed = len(open)
 }
 
 // computed is how many leading tokens have keys and values.

@@ -203,6 +203,7 @@ func (c *call) textFields(f *fields, l *LimitsConfig) {
 		c.options.MaxTokens = 1
 	} else {
 		c.options.MaxTokens = f.answerTokens("max_tokens", defaultTextTokens)
+		c.options.Echo = c.echo
 	}
 	if _, c.options.Logprobs = f.given("logprobs"); c.options.Logprobs {
 		c.options.TopLogprobs = f.wholeIn("logprobs", 0, 0, textLogprobsMax)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/forebay-io/forebay/internal/chars"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -172,7 +173,7 @@ type logprobList struct {
 	values  []byte // legacy only, as are the next two
 	tops    []byte
 	offsets []byte
-	offset  int // characters of the choice's text so far
+	read    chars.Counter // the choice's text so far
 }
 
 func (l *logprobList) reset() {
@@ -205,30 +206,8 @@ func (l *logprobList) addChat(t *wire.TokenLogprob) {
 func (l *logprobList) addText(t *wire.TokenLogprob) {
 	l.content = appendTokenText(comma(l.content), t.ID, t.Bytes)
 	l.values = appendLogprob(comma(l.values), t.Logprob)
-	at := l.offset
-	if len(t.Bytes) > 0 && !utf8.RuneStart(t.Bytes[0]) {
-		at = max(0, at-1) // the token goes on with a character
-	}
-	l.offsets = strconv.AppendInt(comma(l.offsets), int64(at), 10)
-	for _, c := range t.Bytes {
-		if utf8.RuneStart(c) {
-			l.offset++
-		}
-	}
-	b := comma(l.tops)
-	if t.Top == nil {
-		l.tops = append(b, "null"...)
-		return
-	}
-	b = append(b, '{')
-	for i := range t.Top {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendTokenKey(b, t.Top, i), ':')
-		b = appendLogprob(b, t.Top[i].Logprob)
-	}
-	l.tops = append(b, '}')
+	l.offsets = strconv.AppendInt(comma(l.offsets), int64(l.read.Add(t.Bytes)), 10)
+	l.tops = appendTops(comma(l.tops), t)
 }
 
 // size is how many bytes the list holds.
@@ -297,8 +276,10 @@ func appendLogprob(b []byte, x float32) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string. Bytes that are not UTF-8 become
-// U+FFFD, so that the output is always valid.
+// appendString appends s as a JSON string. The output is always valid: what is not
+// UTF-8 becomes U+FFFD, as chars has it. No character in it ends a line: readers of
+// streams that split lines by Unicode's rule, as Python's str.splitlines does,
+// would cut an event in two.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
@@ -306,9 +287,14 @@ func appendString(b []byte, s string) []byte {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && size == 1 {
+			switch {
+			case r == utf8.RuneError && size == 1:
+				size, _ = chars.Next(s[i:])
 				b = append(append(b, s[start:i]...), "\ufffd"...)
-				start = i + 1
+				start = i + size
+			case r == '\u0085' || r == '\u2028' || r == '\u2029':
+				b = append(append(b, s[start:i]...), '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+				start = i + size
 			}
 			i += size
 			continue

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -243,8 +244,8 @@ func TestTokensAreToldApart(t *testing.T) {
 		{ID: 5, Bytes: []byte("c"), Top: top()},
 	})
 	want := `{"tokens":["a","bytes:\\xe2\\x9c","bytes:\\x94\\x62","<|token:6|>","c"],"token_logprobs":[0,0,0,0,0],"top_logprobs":[` +
-		`{"a":-1,"bytes:\\xe2\\x9c":-1,"bytes:\\xe2":-1,"<|token:3|>":-1,"<|token:4|>":-1},` +
-		`{"é":-1,"<|token:1|>":-1,"\"":-1,"\\":-1,"\n":-1},{"bytes:\\x94":-1,"<|token:1|>":-1},null,null],"text_offset":[0,1,1,3,3]}`
+		`{"<|token:0|>":-1,"bytes:\\xe2\\x9c":-1,"bytes:\\xe2":-1,"<|token:3|>":-1,"<|token:4|>":-1,"a":0},` +
+		`{"é":-1,"<|token:1|>":-1,"\"":-1,"\\":-1,"\n":-1,"bytes:\\xe2\\x9c":0},{"bytes:\\x94":-1,"<|token:1|>":-1,"bytes:\\x94\\x62":0},{"<|token:6|>":0},{"c":0}],"text_offset":[0,1,1,3,3]}`
 	if got := string(l.append(nil)); got != want || !json.Valid([]byte(got)) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -365,12 +366,18 @@ func FuzzChatRequest(f *testing.F) {
 }
 
 func TestStringsAreValidJSON(t *testing.T) {
-	for _, s := range []string{"", "plain", "q\"b\\s/", "\n\r\t\b\f\x00\x1f", "é✔🦜", "cut \xe2\x9c", "\xff\xfe", "\u2028"} {
+	for s, want := range map[string]string{
+		"": "", "plain": "plain", "q\"b\\s/": "q\"b\\s/", "\n\r\t\b\f\x00\x1f": "\n\r\t\b\f\x00\x1f", "é✔🦜": "é✔🦜", "\u2028\u2029\u0085\u2027": "\u2028\u2029\u0085\u2027",
+		"cut \xe2\x9c": "cut \uFFFD", "\xe2\x9c\xe2\u2028\xff": "\uFFFD\uFFFD\u2028\uFFFD", "\xff\xfe": "\uFFFD\uFFFD", "\uFFFD": "\uFFFD",
+	} {
 		var got string
 		b := appendString(nil, s)
-		// Runes replace each byte that is not UTF-8 by U+FFFD.
-		if want := string([]rune(s)); json.Unmarshal(b, &got) != nil || got != want {
+		if json.Unmarshal(b, &got) != nil || got != want {
 			t.Errorf("%q became %s", s, b)
+		}
+		// These are the line ends of Python's str.splitlines.
+		if i := bytes.IndexAny(b, "\n\v\f\r\x1c\x1d\x1e\u0085\u2028\u2029"); i >= 0 {
+			t.Errorf("%q: %s has a line end at %d", s, b, i)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/gateway/httpd"
+	"github.com/forebay-io/forebay/internal/chars"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -58,6 +59,9 @@ func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
 	for i, p := range prompts {
 		if c.echo {
 			d.echo[i].text = p.Text
+			if c.options.Echo {
+				d.echo[i].text = p.Text[:len(p.Text)-chars.Open(p.Text)]
+			}
 		}
 	}
 	if c.stream {

@@ -31,13 +31,42 @@ func appendTokenID(b []byte, id int32) []byte {
 	return append(b, `|>"`...)
 }
 
-// appendTokenKey appends the key of all[i]. Keys are unique: if tokens have equal
-// text, all but the likeliest are written by their ids.
-func appendTokenKey(b []byte, all []wire.TopLogprob, i int) []byte {
-	for j := range all[:i] {
-		if bytes.Equal(all[j].Bytes, all[i].Bytes) {
-			return appendTokenID(b, all[i].ID)
+// appendTops appends the legacy list of one position: the likeliest tokens, and the
+// token itself where it is not among them. The first token of a prompt has no list,
+// since nothing predicts it.
+func appendTops(b []byte, t *wire.TokenLogprob) []byte {
+	if t.Logprob != t.Logprob {
+		return append(b, "null"...)
+	}
+	b = append(b, '{')
+	listed := false
+	for i := range t.Top {
+		listed = listed || t.Top[i].ID == t.ID
+		b = appendLogprob(append(appendTopKey(b, t, i), ':'), t.Top[i].Logprob)
+		b = append(b, ',')
+	}
+	if !listed {
+		b = append(appendTokenText(b, t.ID, t.Bytes), ':')
+		return append(appendLogprob(b, t.Logprob), '}')
+	}
+	b[len(b)-1] = '}'
+	return b
+}
+
+// appendTopKey appends the key of t.Top[i]. Keys are unique: where tokens have
+// equal text, the token itself has it, or else the likeliest of them, and the
+// others are written by their ids.
+func appendTopKey(b []byte, t *wire.TokenLogprob, i int) []byte {
+	top := &t.Top[i]
+	if top.ID != t.ID {
+		if bytes.Equal(top.Bytes, t.Bytes) {
+			return appendTokenID(b, top.ID)
+		}
+		for j := range t.Top[:i] {
+			if bytes.Equal(t.Top[j].Bytes, top.Bytes) {
+				return appendTokenID(b, top.ID)
+			}
 		}
 	}
-	return appendTokenText(b, all[i].ID, all[i].Bytes)
+	return appendTokenText(b, top.ID, top.Bytes)
 }

@@ -10,6 +10,8 @@ import (
 	"bytes"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/forebay-io/forebay/internal/chars"
 )
 
 // Stream holds back text that is not certain yet: an incomplete character, and
@@ -24,6 +26,7 @@ type Stream struct {
 	stops    [][]byte  // by length, shortest first
 	starts   [256]bool // first bytes of stops
 	held     []byte    // pushed, not released
+	given    int       // leading bytes of held that Continue gave
 	out      []byte    // reused by Push
 	released int
 	stopped  bool
@@ -46,6 +49,13 @@ func (s *Stream) Reset(stops []string) {
 		}
 	}
 	slices.SortStableFunc(s.stops, func(a, b []byte) int { return len(a) - len(b) })
+}
+
+// Continue lets a new stream begin with open, the bytes of a character that the
+// text before it ends within. They count as pushed. No stop begins in them.
+func (s *Stream) Continue(open string) {
+	s.held = append(s.held, open...)
+	s.given = len(open)
 }
 
 // Push takes one token's bytes and returns the text that became certain. stopped
@@ -83,10 +93,11 @@ func (s *Stream) Released() int { return s.released }
 func (s *Stream) release(dst []byte, final bool) []byte {
 	end := s.certain(final)
 	if !s.stopped && !final {
-		end = min(end, len(s.held)-partial(s.held))
+		end = min(end, len(s.held)-chars.Open(string(s.held[max(0, len(s.held)-utf8.UTFMax):])))
 	}
-	dst = appendValid(dst, s.held[:end])
+	dst = chars.Append(dst, s.held[:end])
 	s.released += end
+	s.given = max(0, s.given-end)
 	s.held = append(s.held[:0], s.held[end:]...)
 	if s.stopped || final {
 		s.held = s.held[:0]
@@ -102,7 +113,7 @@ func (s *Stream) certain(final bool) int {
 		return len(s.held)
 	}
 	for i, b := range s.held {
-		if !s.starts[b] {
+		if i < s.given || !s.starts[b] {
 			continue
 		}
 		rest := s.held[i:]
@@ -117,38 +128,4 @@ func (s *Stream) certain(final bool) int {
 		}
 	}
 	return len(s.held)
-}
-
-// partial returns the length of an incomplete character at the end of p, 0 to 3.
-func partial(p []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
-		tail := p[len(p)-n:]
-		if utf8.RuneStart(tail[0]) {
-			if utf8.FullRune(tail) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
-}
-
-// appendValid appends p as valid UTF-8.
-func appendValid(dst, p []byte) []byte {
-	if utf8.Valid(p) {
-		return append(dst, p...)
-	}
-	for len(p) > 0 {
-		r, size := utf8.DecodeRune(p)
-		if r == utf8.RuneError && size == 1 {
-			for size < len(p) && !utf8.FullRune(p[:size+1]) {
-				size++
-			}
-			dst = append(dst, "\uFFFD"...)
-		} else {
-			dst = append(dst, p[:size]...)
-		}
-		p = p[size:]
-	}
-	return dst
 }

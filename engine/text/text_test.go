@@ -69,6 +69,39 @@ func naive(text string, stops []string) (string, bool) {
 	return out.String(), found
 }
 
+// A stream that goes on with a character gives the text that it would have given
+// had the character's first bytes been generated too, but for stops.
+func TestContinue(t *testing.T) {
+	for _, c := range []struct {
+		open, rest string
+		stops      []string
+		text       string
+		stopped    bool
+	}{
+		{"\xf0\x9f\xa6", "\x9cok", nil, "\U0001F99Cok", false},
+		{"\xf0", "\x9f\xa6\x9c", nil, "\U0001F99C", false},
+		{"\xf0\x9f", "ok", nil, "\uFFFDok", false},
+		{"\xf0\x9f", "", nil, "\uFFFD", false},
+		{"\xf0\x9f\xa6", "\x9cok", []string{"\U0001F99C"}, "\U0001F99Cok", false},
+		{"\xf0\x9f\xa6", "\x9cok\U0001F99C", []string{"\U0001F99C"}, "\U0001F99Cok", true},
+		{"\xf0\x9f", "ok", []string{"ok"}, "\uFFFD", true},
+	} {
+		everyCut(c.rest, func(pieces []string) {
+			s := NewStream(c.stops)
+			s.Continue(c.open)
+			var got string
+			for _, p := range pieces {
+				text, _ := s.Push([]byte(p))
+				got += text
+			}
+			got += s.Flush()
+			if got != c.text || s.Stopped() != c.stopped {
+				t.Errorf("%q goes on with %q, stops %q: %q, stopped %v; want %q, %v", c.open, pieces, c.stops, got, s.Stopped(), c.text, c.stopped)
+			}
+		})
+	}
+}
+
 func TestCutCharacters(t *testing.T) {
 	const want = "\u2705 \U0001F98Eok"
 	everyCut(want, func(pieces []string) {

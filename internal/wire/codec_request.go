@@ -21,7 +21,9 @@ func appendOptions(b []byte, o *Options) []byte {
 	for _, s := range o.Stop {
 		b = appendText(b, s)
 	}
-	b = appendBool(appendBool(appendBool(b, o.IgnoreEOS), o.Logprobs), o.PromptLogprobs)
+	for _, x := range [...]bool{o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs} {
+		b = appendBool(b, x)
+	}
 	return appendInt(b, o.TopLogprobs)
 }
 
@@ -46,7 +48,7 @@ func (d *decoder) options() (o Options) {
 			o.Stop[i] = d.text()
 		}
 	}
-	o.IgnoreEOS, o.Logprobs, o.PromptLogprobs = d.bool(), d.bool(), d.bool()
+	o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs = d.bool(), d.bool(), d.bool(), d.bool()
 	o.TopLogprobs = d.int()
 	if o.N > choicesMax {
 		d.fail("%d choices, over the limit of %d", o.N, choicesMax)

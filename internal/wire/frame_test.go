@@ -24,7 +24,7 @@ var same = cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmp.AllowUne
 func sampleOptions() Options {
 	return Options{MaxTokens: 7, N: 2, Temperature: .5, TopK: 40, TopP: .9, MinP: .1, Seed: math.MaxUint64, RepetitionPenalty: 1.1,
 		PresencePenalty: -1, FrequencyPenalty: 2, LogitBias: []LogitBias{{Token: 3, Bias: -100}}, Stop: []string{"a", "", "ü"},
-		IgnoreEOS: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true}
+		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true}
 }
 
 func samplePrompt() *Prompt {

@@ -90,6 +90,11 @@ type Options struct {
 	// IgnoreEOS keeps generating past the model's end tokens.
 	IgnoreEOS bool
 
+	// Echo says that the client reads the prompt's text before each choice. Where
+	// that text ends within a character, those bytes (chars.Open) are left out of
+	// it and begin the choice's text, which may complete the character.
+	Echo bool
+
 	// Logprobs asks for the log-probability of each generated token and of
 	// the TopLogprobs likeliest ones, from the model's own distribution
 	// (before temperature, penalties and bias).

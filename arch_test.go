@@ -39,6 +39,7 @@ var arrows = map[string]string{
 	"engine/demo":             "",
 	"engine/gguf":             "engine/mapped kernels",
 	"engine/gguf/gguftest":    "kernels",
+	"engine/grammar":          "",
 	"engine/hf":               "engine/gguf engine/mapped engine/safetensors kernels",
 	"engine/hub":              "",
 	"engine/jinja":            "",

@@ -286,7 +286,7 @@ func TestRandomEndsSettleOnce(t *testing.T) {
 	var reservation *budget.Reservation // as many as there may be at once
 	for i := range 20 {
 		var err error
-		if reservation, err = r.budgets.Reserve(t.Context(), budget.Ask{Tenant: "a", Model: "fake", Limits: limits}); err != nil {
+		if reservation, err = r.budgets.Reserve(t.Context(), budget.Ask{Tenant: "a", Model: "fake", Scopes: budget.OfTenant(limits)}); err != nil {
 			t.Fatalf("the place of request %d is lost: %v", i+1, err)
 		}
 	}

@@ -8,21 +8,33 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// meter holds what a request reserved of its tenant's budgets. Its reservation
-// is nil for a tenant without limits.
+// meter holds what a request reserved of budgets. Its reservation is nil for a
+// request without limits.
 type meter struct {
 	reservation *budget.Reservation
 	input       int // uncached prompt tokens, as reserved
 }
 
-// reserve takes what w needs from the tenant's budgets; settle gives back what
-// is not used.
-func (x *exchange) reserve(tenant *admission.Tenant, w *admission.Demand) (*meter, error) {
+// scopes are the holders of limits that the request must pass.
+func (x *exchange) scopes(tenant *admission.Tenant) (all []budget.Scope) {
+	if tenant.Limits != (budget.Limits{}) {
+		all = append(all, budget.Scope{Kind: "tenant", Limits: tenant.Limits})
+	}
+	return all
+}
+
+// reserve takes what w needs from all budgets that it must pass; settle gives back
+// what is not used.
+func (x *exchange) reserve(tenant *admission.Tenant, c *call, w *admission.Demand) (*meter, error) {
 	m := &meter{input: w.UncachedTokens}
-	if x.g.budget != nil && tenant.Limits != (budget.Limits{}) {
+	if scopes := x.scopes(tenant); x.g.budget != nil && len(scopes) > 0 {
+		asked := 0
+		if c.options.MaxTokens > 0 {
+			asked = w.DecodeTokens
+		}
 		r, err := x.g.budget.Reserve(x.ctx, budget.Ask{
-			ID: x.record.ID, Tenant: x.record.Tenant, Model: x.record.Model, Limits: tenant.Limits,
-			Input: m.input, Output: min(w.DecodeTokens, x.g.admission.Expected(w)),
+			ID: x.record.ID, Tenant: x.record.Tenant, Model: x.record.Model, Scopes: scopes,
+			Input: m.input, Output: min(w.DecodeTokens, x.g.admission.Expected(w)), Asked: asked,
 		})
 		if err != nil {
 			return nil, x.overBudget(err)

@@ -34,7 +34,7 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 		return err
 	}
 	run := &run{x: x, call: call}
-	meter, err := x.reserve(tenant, &demand)
+	meter, err := x.reserve(tenant, call, &demand)
 	if err != nil {
 		return err
 	}

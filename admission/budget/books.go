@@ -6,23 +6,21 @@ import (
 	"sync/atomic"
 )
 
-// Books holds one B for each tenant and model, up to a maximum. Beyond it the least
-// recently used B is forgotten; if its tenant comes back, a new B begins, full. A B
+// Books holds one B for each key, up to a maximum. Beyond it the least
+// recently used B is forgotten; if its key comes back, a new B begins, full. A B
 // in use is never forgotten, so there may be more: one for each running request.
 type Books[B interface{ use() *Use }] struct {
 	max int
-	new func(tenant, model string) B
+	new func(Key) B
 
 	mu    sync.Mutex
-	byKey map[key]*list.Element // guarded by mu, as the list of B, latest used first
+	byKey map[Key]*list.Element // guarded by mu, as the list of B, latest used first
 	order list.List
 }
 
-type key struct{ tenant, model string }
-
 // Use counts the users of a B; a B embeds it.
 type Use struct {
-	key   key
+	key   Key
 	users atomic.Int64
 }
 
@@ -35,18 +33,17 @@ func (u *Use) Acquire() { u.users.Add(1) }
 func (u *Use) Release() { u.users.Add(-1) }
 
 // NewBooks returns empty books that keep atMost unused B.
-func NewBooks[B interface{ use() *Use }](atMost int, new func(tenant, model string) B) *Books[B] {
-	return &Books[B]{max: max(1, atMost), new: new, byKey: map[key]*list.Element{}}
+func NewBooks[B interface{ use() *Use }](atMost int, new func(Key) B) *Books[B] {
+	return &Books[B]{max: max(1, atMost), new: new, byKey: map[Key]*list.Element{}}
 }
 
-// Open returns the B of a tenant and a model, acquired.
-func (s *Books[B]) Open(tenant, model string) B {
+// Open returns the B of a key, acquired.
+func (s *Books[B]) Open(k Key) B {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := key{tenant, model}
 	e := s.byKey[k]
 	if e == nil {
-		b := s.new(tenant, model)
+		b := s.new(k)
 		b.use().key = k
 		e = s.order.PushFront(b)
 		s.byKey[k] = e

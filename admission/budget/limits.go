@@ -2,7 +2,7 @@ package budget
 
 import "time"
 
-// Limits are a tenant's budgets for each model; 0 is no limit.
+// Limits are the budgets of a scope; 0 is no limit.
 type Limits struct {
 	RequestsPerMinute     int `yaml:"requests_per_minute" range:"1..1000000000" help:"Requests a minute."`
 	InputTokensPerMinute  int `yaml:"input_tokens_per_minute" range:"1..1000000000" help:"Uncached prompt tokens a minute."`
@@ -80,16 +80,6 @@ func (t *Terms) Short(levels, ask *Amounts) (rule Rule, missing float64, ok bool
 
 // rounding is the rounding error that sums of fractions of a token may have.
 const rounding = 1e-6
-
-// TooLarge returns the first rule whose limit is below ask, if there is one.
-func (t *Terms) TooLarge(ask *Amounts) (Rule, bool) {
-	for k := range ask {
-		if t.Limit[k] > 0 && ask[k] > t.Limit[k] {
-			return Rule(k), true
-		}
-	}
-	return 0, false
-}
 
 // States are the budgets at levels, as a tenant may see them.
 func (t *Terms) States(levels *Amounts, now time.Time) (states States) {

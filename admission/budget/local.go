@@ -23,22 +23,29 @@ func NewLocal(cfg Config, clock func() time.Time) *Local {
 		clock = time.Now
 	}
 	l := &Local{burst: cfg.Burst, clock: clock}
-	l.books = NewBooks(cfg.BucketsMax, func(string, string) *bucket { return &bucket{local: l} })
+	l.books = NewBooks(cfg.BucketsMax, func(Key) *bucket { return &bucket{local: l} })
 	return l
 }
 
 // Reserve never waits.
 func (l *Local) Reserve(_ context.Context, a Ask) (*Reservation, error) {
-	b := l.books.Open(a.Tenant, a.Model)
-	now := l.clock()
-	refusal := b.take(&a, now)
-	l.books.Close(b)
+	refusal := a.Fit()
+	r := NewReservation(&l.audit, &a, l.clock())
+	for i := range a.Scopes {
+		if s := &a.Scopes[i]; refusal == nil && s.Limits != (Limits{}) {
+			b := l.books.Open(a.Key(s))
+			if refusal = b.take(&a, s, r.from); refusal == nil {
+				r.Add(b, false)
+			}
+			l.books.Close(b)
+		}
+	}
 	if refusal != nil {
-		l.audit.Refused.Add(1)
+		r.Drop()
 		return nil, refusal
 	}
-	l.audit.Reserved.Add(1)
-	return NewReservation(b, &a, now, false), nil
+	r.Begin()
+	return r, nil
 }
 
 // Degraded is false: a local store cannot fail.
@@ -50,7 +57,7 @@ func (l *Local) Audit() Audit { return l.audit.Audit() }
 // Close does nothing.
 func (l *Local) Close() {}
 
-// bucket is one tenant's budgets for one model. Rates and refills are counted by
+// bucket is one scope's budgets. Rates and refills are counted by
 // golang.org/x/time/rate. The reservations of that package do not fit: their Cancel
 // gives nothing back once their time has come, and ours are given back later, in
 // part. Taking a negative number gives back; the limiter caps it at its next step.
@@ -70,21 +77,18 @@ type bucket struct {
 }
 
 // take takes what a needs from the bucket, all or nothing.
-func (b *bucket) take(a *Ask, now time.Time) *Refusal {
+func (b *bucket) take(a *Ask, s *Scope, now time.Time) *Refusal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now = b.advance(now)
-	if a.Limits != b.limits {
-		b.setLimits(a.Limits, now)
+	if s.Limits != b.limits {
+		b.setLimits(s.Limits, now)
 	}
 	ask := a.Amounts()
-	if rule, over := b.terms.TooLarge(&ask); over {
-		return &Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), TooLarge: true}
-	}
 	levels := b.levels(now)
 	if rule, missing, ok := b.terms.Short(&levels, &ask); !ok {
 		wait := b.waits.For(&b.terms, rule, ask[rule], missing, 1, now)
-		return &Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), RetryAfter: wait}
+		return &Refusal{Scope: *s, Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), RetryAfter: wait}
 	}
 	b.give(Amounts{}.Plus(-1, ask), now)
 	b.Acquire()
@@ -164,12 +168,13 @@ func (b *bucket) Adjust(back Amounts, _ int, day int64) {
 }
 
 // End is part of Account.
-func (b *bucket) End(e End) {
-	b.mu.Lock()
-	b.waits.Held(b.last.Sub(e.From))
-	b.mu.Unlock()
+func (b *bucket) End(from time.Time) {
+	if !from.IsZero() {
+		b.mu.Lock()
+		b.waits.Held(b.last.Sub(from))
+		b.mu.Unlock()
+	}
 	b.Release()
-	b.local.audit.End(e)
 }
 
 // States is part of Account.

@@ -28,7 +28,7 @@ func newTestLocal() (*Local, *hand) {
 
 // reserve asks for tenant t and model m.
 func reserve(s Store, limits Limits, input, output int) (*Reservation, *Refusal) {
-	r, err := s.Reserve(context.Background(), Ask{Tenant: "t", Model: "m", Limits: limits, Input: input, Output: output})
+	r, err := s.Reserve(context.Background(), Ask{Tenant: "t", Model: "m", Scopes: OfTenant(limits), Input: input, Output: output})
 	var refusal *Refusal
 	errors.As(err, &refusal)
 	return r, refusal
@@ -62,7 +62,7 @@ func TestChargedIsUsed(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 1))
 	limits := Limits{InputTokensPerMinute: 6_000_000, OutputTokensPerMinute: 6_000_000, Concurrency: 1000, TokensPerDay: 100_000_000}
 	levels := func() Amounts {
-		b := l.books.Open("t", "m")
+		b := l.books.Open(Key{"t", "m", "tenant", ""})
 		defer l.books.Close(b)
 		return b.levels(h.now())
 	}
@@ -112,7 +112,7 @@ func TestPlaceIsFreed(t *testing.T) {
 		ends.Wait()
 		h.move(time.Second)
 	}
-	if got := l.books.Open("t", "m").running; got != 0 {
+	if got := l.books.Open(Key{"t", "m", "tenant", ""}).running; got != 0 {
 		t.Errorf("%v places taken in the end", got)
 	}
 }
@@ -184,12 +184,13 @@ func TestRefusals(t *testing.T) {
 	}
 	l, _ := newTestLocal()
 	for want, c := range map[string]Limits{
-		"the request needs 2000, more than input_tokens_per_minute of 1000; make it smaller":                         {InputTokensPerMinute: 1000},
-		"the answer may take 3000 tokens, more than output_tokens_per_minute of 1000; ask for fewer with max_tokens": {OutputTokensPerMinute: 1000},
-		"the request needs 5000, more than tokens_per_day of 1000; make it smaller":                                  {TokensPerDay: 1000},
+		"the request needs 2000, more than input_tokens_per_minute of 1000; make it smaller":         {InputTokensPerMinute: 1000},
+		"max_tokens asks for 3000 tokens, more than output_tokens_per_minute of 1000; ask for fewer": {OutputTokensPerMinute: 1000},
+		"the request needs 5000, more than tokens_per_day of 1000; make it smaller":                  {TokensPerDay: 1000},
 	} {
-		if _, refusal := reserve(l, c, 2000, 3000); refusal == nil || !refusal.TooLarge || refusal.Error() != want {
-			t.Errorf("got %v, want %s", refusal, want)
+		_, err := l.Reserve(context.Background(), Ask{Tenant: "t", Model: "m", Scopes: OfTenant(c), Input: 2000, Output: 100, Asked: 3000})
+		if refusal := new(Refusal); !errors.As(err, &refusal) || !refusal.TooLarge || refusal.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }
@@ -204,7 +205,7 @@ func TestAllOrNothing(t *testing.T) {
 			t.Fatalf("got %v", refusal)
 		}
 	}
-	b := l.books.Open("t", "m")
+	b := l.books.Open(Key{"t", "m", "tenant", ""})
 	after := b.States()
 	if after != before {
 		t.Errorf("refusals changed %v to %v", before, after)
@@ -284,7 +285,7 @@ func TestBucketsAreBounded(t *testing.T) {
 	limits := Limits{Concurrency: 1}
 	running := must(t, l, limits, 1, 1)
 	for i := range 10000 {
-		r, err := l.Reserve(context.Background(), Ask{Tenant: string(rune(i)), Model: "n", Limits: limits})
+		r, err := l.Reserve(context.Background(), Ask{Tenant: string(rune(i)), Model: "n", Scopes: OfTenant(limits)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +325,7 @@ func TestRandomCancelsLeaveZero(t *testing.T) {
 		})
 	}
 	all.Wait()
-	b := l.books.Open("t", "m")
+	b := l.books.Open(Key{"t", "m", "tenant", ""})
 	if a := l.Audit(); a.Reserved != 100_000 || a.Settled+a.Refunded != a.Reserved || b.running != 0 || b.dayUsed != 0 || b.users.Load() != 1 {
 		t.Errorf("audit %+v, %v running, %v tokens used, %d users", a, b.running, b.dayUsed, b.users.Load())
 	}
@@ -332,7 +333,7 @@ func TestRandomCancelsLeaveZero(t *testing.T) {
 
 func TestReserveAllocates(t *testing.T) {
 	l, _ := newTestLocal()
-	a := Ask{Tenant: "t", Model: "m", Limits: Limits{RequestsPerMinute: 1e9, InputTokensPerMinute: 1e9, OutputTokensPerMinute: 1e9, Concurrency: 1e6, TokensPerDay: 1e12}, Input: 100, Output: 100}
+	a := Ask{Tenant: "t", Model: "m", Scopes: OfTenant(Limits{RequestsPerMinute: 1e9, InputTokensPerMinute: 1e9, OutputTokensPerMinute: 1e9, Concurrency: 1e6, TokensPerDay: 1e12}), Input: 100, Output: 100}
 	got := testing.AllocsPerRun(1000, func() {
 		r, err := l.Reserve(context.Background(), a)
 		if err != nil {
@@ -348,7 +349,7 @@ func TestReserveAllocates(t *testing.T) {
 
 func BenchmarkLocalReserveSettle(b *testing.B) {
 	l := NewLocal(Config{Burst: 10 * time.Second, BucketsMax: 1000}, nil)
-	a := Ask{Tenant: "t", Model: "m", Limits: Limits{RequestsPerMinute: 1e9, InputTokensPerMinute: 1e9, OutputTokensPerMinute: 1e9, Concurrency: 1e6, TokensPerDay: 1e12}, Input: 1, Output: 1}
+	a := Ask{Tenant: "t", Model: "m", Scopes: OfTenant(Limits{RequestsPerMinute: 1e9, InputTokensPerMinute: 1e9, OutputTokensPerMinute: 1e9, Concurrency: 1e6, TokensPerDay: 1e12}), Input: 1, Output: 1}
 	b.ReportAllocs()
 	for b.Loop() {
 		r, err := l.Reserve(context.Background(), a)

@@ -9,13 +9,15 @@ import (
 // reserves more.
 const ExtendTokens = 128
 
-// Reservation is what a request holds of its tenant's budgets, until Settle or
+// Reservation is what a request holds of the budgets of its scopes, until Settle or
 // Refund. Only the first call of either counts. Neither waits for anything, so a
 // client that leaves cannot stop it. Methods may be called from any goroutine.
 type Reservation struct {
-	account  Account
-	day      int64     // UTC, in days since 1970
-	from     time.Time // on the store's clock
+	audit    *Counters
+	accounts []Account
+	few      [3]Account // the first of accounts, so that they need no memory of their own
+	day      int64      // UTC, in days since 1970
+	from     time.Time  // on the store's clock
 	degraded bool
 
 	mu     sync.Mutex
@@ -24,10 +26,38 @@ type Reservation struct {
 	closed bool
 }
 
-// NewReservation makes a reservation for an account that took what a needs at now.
-// It is for stores.
-func NewReservation(account Account, a *Ask, now time.Time, degraded bool) *Reservation {
-	return &Reservation{account: account, day: DayOf(now), from: now, degraded: degraded, held: a.Amounts()}
+// NewReservation makes a reservation of what a needs at now. The store adds every
+// account that took it, and then calls Begin, or Drop if one refused.
+func NewReservation(audit *Counters, a *Ask, now time.Time) *Reservation {
+	r := &Reservation{audit: audit, day: DayOf(now), from: now, held: a.Amounts()}
+	r.accounts = r.few[:0]
+	return r
+}
+
+// Add notes that an account took what the ask needs, or with degraded that
+// on_failure let it.
+func (r *Reservation) Add(account Account, degraded bool) {
+	r.accounts = append(r.accounts, account)
+	r.degraded = r.degraded || degraded
+}
+
+// Begin counts the reservation.
+func (r *Reservation) Begin() { r.audit.Reserved.Add(1) }
+
+// Drop gives everything back, and counts a refusal.
+func (r *Reservation) Drop() {
+	r.audit.Refused.Add(1)
+	unspent := -int(r.held[OutputTokens])
+	for _, a := range r.accounts {
+		a.Adjust(r.held, unspent, r.day)
+		a.End(time.Time{})
+	}
+}
+
+func (r *Reservation) adjust(back Amounts, unspent int) {
+	for _, a := range r.accounts {
+		a.Adjust(back, unspent, r.day)
+	}
 }
 
 // Used says how many output tokens the request has so far. Beyond what was reserved
@@ -47,7 +77,7 @@ func (r *Reservation) Used(outputTokens int) {
 		unspent += extension
 	}
 	r.used = outputTokens
-	r.account.Adjust(back, unspent, r.day)
+	r.adjust(back, unspent)
 }
 
 // Settle charges what the request took, even if it was cancelled: the uncached
@@ -70,13 +100,22 @@ func (r *Reservation) close(charge Amounts, e End) {
 	}
 	r.closed = true
 	unspent := r.used - int(r.held[OutputTokens])
-	e.From = r.from
-	r.account.Adjust(r.held.Plus(-1, charge), unspent, r.day)
-	r.account.End(e)
+	r.adjust(r.held.Plus(-1, charge), unspent)
+	for _, a := range r.accounts {
+		a.End(r.from)
+	}
+	r.audit.End(e)
 }
 
-// States are the tenant's budgets, this reservation included.
-func (r *Reservation) States() States { return r.account.States() }
+// States are the budgets of all scopes, this reservation included; of several
+// with the same rule the one with the least left.
+func (r *Reservation) States() (states States) {
+	for _, a := range r.accounts {
+		one := a.States()
+		states.tighten(&one)
+	}
+	return states
+}
 
 // Degraded says that on_failure made it, since the shared store did not answer.
 func (r *Reservation) Degraded() bool { return r.degraded }

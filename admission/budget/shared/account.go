@@ -17,7 +17,7 @@ const (
 	meterTicks = 10
 )
 
-// account is a gateway's side of one tenant's budgets for one model.
+// account is a gateway's side of one scope's budgets.
 //
 // Invariant: what Redis has charged this gateway is what it has used, what running
 // requests hold, and pool. So every event here changes pool, and a call charges
@@ -60,26 +60,28 @@ type account struct {
 // waiter is an ask that waits for Redis. Its fields are guarded by its
 // account's mu until done is closed.
 type waiter struct {
-	ask         budget.Ask
-	amounts     budget.Amounts
-	gone        bool // its request does not wait any more
-	decided     bool
-	reservation *budget.Reservation
-	refusal     *budget.Refusal
-	done        chan struct{}
+	scope   budget.Scope
+	amounts budget.Amounts
+	gone    bool // its request does not wait any more
+	decided bool
+	verdict verdict
+	done    chan struct{}
+}
+
+// verdict is what an account says to an ask.
+type verdict struct {
+	refusal  *budget.Refusal // nil: it took what the ask needs
+	degraded bool            // as on_failure let it
 }
 
 // take decides on a at once, or returns a waiter.
-func (b *account) take(a *budget.Ask, now time.Time) (*budget.Reservation, *budget.Refusal, *waiter) {
+func (b *account) take(a *budget.Ask, scope *budget.Scope, now time.Time) (verdict, *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a.Limits != b.limits {
-		b.limits, b.terms = a.Limits, a.Limits.Terms(b.store.cfg.Burst)
+	if scope.Limits != b.limits {
+		b.limits, b.terms = scope.Limits, scope.Limits.Terms(b.store.cfg.Burst)
 	}
 	ask := a.Amounts()
-	if rule, over := b.terms.TooLarge(&ask); over {
-		return nil, &budget.Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), TooLarge: true}, nil
-	}
 	b.typical, b.touched = ask, true
 	switch {
 	case b.covers(&ask, now):
@@ -89,15 +91,15 @@ func (b *account) take(a *budget.Ask, now time.Time) (*budget.Reservation, *budg
 			b.again = true
 			b.start()
 		}
-		return b.admit(a, now, false), nil, nil
+		b.admit(&ask)
+		return verdict{}, nil
 	case !b.store.up():
-		r, refusal := b.fail(a, &ask, now)
-		return r, refusal, nil
+		return b.fail(scope, &ask, now), nil
 	}
-	w := &waiter{ask: *a, amounts: ask, done: make(chan struct{})}
+	w := &waiter{scope: *scope, amounts: ask, done: make(chan struct{})}
 	b.waiting = append(b.waiting, w)
 	b.start()
-	return nil, nil, w
+	return verdict{}, w
 }
 
 // covers says that the slice is enough for ask, and the lease has not run out.
@@ -120,13 +122,12 @@ func (b *account) low() bool {
 	return false
 }
 
-// admit makes a reservation of what was taken.
-func (b *account) admit(a *budget.Ask, now time.Time, degraded bool) *budget.Reservation {
+// admit notes that a request holds what was taken.
+func (b *account) admit(ask *budget.Amounts) {
 	b.running++
-	b.unspent += float64(max(0, a.Output))
+	b.unspent += ask[budget.OutputTokens]
 	b.Acquire()
 	b.watch()
-	return budget.NewReservation(b, a, now, degraded)
 }
 
 // move notes that pool has changed.
@@ -142,10 +143,10 @@ func (b *account) watch() {
 }
 
 // fail decides while Redis does not answer.
-func (b *account) fail(a *budget.Ask, ask *budget.Amounts, now time.Time) (*budget.Reservation, *budget.Refusal) {
+func (b *account) fail(scope *budget.Scope, ask *budget.Amounts, now time.Time) verdict {
 	cfg := &b.store.cfg
 	if cfg.OnFailure == "closed" {
-		return nil, &budget.Refusal{Rule: budget.Shared, RetryAfter: cfg.BreakerWait}
+		return verdict{refusal: &budget.Refusal{Scope: *scope, Rule: budget.Shared, RetryAfter: cfg.BreakerWait}}
 	}
 	part := partOf(b.terms, b.living())
 	if !b.fall.on {
@@ -160,7 +161,7 @@ func (b *account) fail(a *budget.Ask, ask *budget.Amounts, now time.Time) (*budg
 		levels := b.fallLevels(&part, now)
 		if rule, missing, ok := part.Short(&levels, ask); !ok {
 			wait := b.waits.For(&part, rule, ask[rule], missing, 1, now)
-			return nil, &budget.Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), RetryAfter: wait}
+			return verdict{refusal: &budget.Refusal{Scope: *scope, Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), RetryAfter: wait}}
 		}
 	}
 	b.fall.take(ask)
@@ -168,8 +169,8 @@ func (b *account) fail(a *budget.Ask, ask *budget.Amounts, now time.Time) (*budg
 	b.pool[budget.Concurrency] -= ask[budget.Concurrency]
 	b.pool[budget.Day] -= ask[budget.Day]
 	b.move()
-	b.store.audit.Fallback.Add(1)
-	return b.admit(a, now, true), nil
+	b.admit(ask)
+	return verdict{degraded: true}
 }
 
 // fallLevels are what is left of this gateway's part.
@@ -186,30 +187,45 @@ func (b *account) fallLevels(part *budget.Terms, now time.Time) budget.Amounts {
 // living is how many gateways are alive, as far as known.
 func (b *account) living() int { return max(1, b.gateways, b.store.living()) }
 
-// await waits until Redis decides on w, or until on_failure must.
-func (b *account) await(ctx context.Context, w *waiter) (*budget.Reservation, *budget.Refusal, error) {
-	limit := time.NewTimer(b.store.cfg.DecisionLimit)
-	defer limit.Stop()
+// await waits until Redis decides on w, or until limit, when on_failure must. The
+// error is ctx's: then nothing was taken.
+func (b *account) await(ctx context.Context, w *waiter, limit context.Context) (verdict, error) {
 	select {
 	case <-w.done:
-		return w.reservation, w.refusal, nil
-	case <-limit.C:
+		return w.verdict, nil
+	case <-limit.Done():
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if w.decided {
-		return w.reservation, w.refusal, nil
+		return w.verdict, nil
 	}
+	b.leave(w)
+	if err := ctx.Err(); err != nil {
+		return verdict{}, err
+	}
+	return b.fail(&w.scope, &w.amounts, b.store.clock()), nil
+}
+
+// abandon ends w without waiting. What it was given already, r gives back.
+func (b *account) abandon(w *waiter, r *budget.Reservation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !w.decided:
+		b.leave(w)
+	case w.verdict.refusal == nil:
+		r.Add(b, w.verdict.degraded)
+	}
+}
+
+// leave takes w off those that wait. b.mu is held.
+func (b *account) leave(w *waiter) {
 	w.gone = true
 	if i := slices.Index(b.waiting, w); i >= 0 {
 		b.waiting = slices.Delete(b.waiting, i, i+1)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	r, refusal := b.fail(&w.ask, &w.amounts, b.store.clock())
-	return r, refusal, nil
 }
 
 // Adjust is part of budget.Account.
@@ -230,12 +246,13 @@ func (b *account) Adjust(back budget.Amounts, unspent int, day int64) {
 }
 
 // End is part of budget.Account.
-func (b *account) End(e budget.End) {
-	b.mu.Lock()
-	b.waits.Held(b.store.clock().Sub(e.From))
-	b.mu.Unlock()
+func (b *account) End(from time.Time) {
+	if !from.IsZero() {
+		b.mu.Lock()
+		b.waits.Held(b.store.clock().Sub(from))
+		b.mu.Unlock()
+	}
 	b.Release()
-	b.store.audit.End(e)
 }
 
 // States is part of budget.Account: what Redis last said, refilled to this instant,

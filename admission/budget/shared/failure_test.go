@@ -90,7 +90,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 200 {
 		all.Go(func() {
-			s.Reserve(ctx, budget.Ask{Tenant: string(rune('A' + i)), Limits: budget.Limits{Concurrency: 1}})
+			s.Reserve(ctx, budget.Ask{Tenant: string(rune('A' + i)), Scopes: budget.OfTenant(budget.Limits{Concurrency: 1})})
 		})
 	}
 	eventually(t, "they ask", func() bool { return open.Load() >= int64(cfg.PoolSize) })
@@ -145,7 +145,7 @@ func TestLocalPart(t *testing.T) {
 	m.SetError("")
 	eventually(t, "it recovers", func() bool { return !first.Degraded() })
 	eventually(t, "what was used is charged", func() bool {
-		text, _ := m.Get(bookKey("forebay", "t", "m"))
+		text, _ := m.Get(bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"}))
 		b := readBook(t, text)
 		level, _ := b.V[0].(float64)
 		return level < 52 && level > 40 && b.V[3] == 0.0 && b.V[4] == float64(first.Audit().Input+first.Audit().Output+20)
@@ -239,13 +239,13 @@ func TestForgottenAccountGoesOn(t *testing.T) {
 		}
 		r.Settle(100, 50)
 		eventually(t, "it is settled and let go", func() bool {
-			text, _ := m.Get(bookKey("forebay", "t", "m"))
+			text, _ := m.Get(bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"}))
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return len(s.active) == 0 && readBook(t, text).V[4] == float64(150*(round+1))
 		})
 		for i := range 40 {
-			s.books.Close(s.books.Open("another", string(rune('A'+i))))
+			s.books.Close(s.books.Open(budget.Key{Tenant: "another", Model: string(rune('A' + i))}))
 		}
 	}
 }
@@ -253,7 +253,7 @@ func TestForgottenAccountGoesOn(t *testing.T) {
 func TestKeysAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
 	for _, pair := range [][2]string{{"a", "b"}, {"a:b", ""}, {"a", ":b"}, {"a}", "b"}, {"a%7D", "b"}, {"", "a:b"}} {
-		key := bookKey("p", pair[0], pair[1])
+		key := bookKey("p", budget.Key{Tenant: pair[0], Model: pair[1], Kind: "tenant"})
 		if seen[key] || strings.Count(key, "{") != 1 || strings.Count(key, "}") != 1 {
 			t.Errorf("%q gives %q", pair, key)
 		}
@@ -344,7 +344,7 @@ func TestLostCallsChargeOnce(t *testing.T) {
 	cfg := config(t, url)
 	cfg.SyncInterval, cfg.BreakerErrors = 10*time.Millisecond, 1000
 	limits := budget.Limits{TokensPerDay: 1_000_000, Concurrency: 10000} // slices of few requests
-	key := bookKey("forebay", "t", "m")
+	key := bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"})
 	var mu sync.Mutex
 	random, earlier := rand.New(rand.NewPCG(3, 3)), ""
 	sometimes := func(n int) bool { mu.Lock(); defer mu.Unlock(); return random.IntN(n) == 0 }

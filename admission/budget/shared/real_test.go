@@ -75,7 +75,7 @@ func (s *server) client() *redis.Client {
 }
 
 func (s *server) book() (book, error) {
-	text, err := s.client().Get(context.Background(), bookKey("forebay", "t", "m")).Result()
+	text, err := s.client().Get(context.Background(), bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"})).Result()
 	if err != nil {
 		return book{}, err
 	}
@@ -252,8 +252,8 @@ func TestACL(t *testing.T) {
 	}
 	r.Settle(1, 1)
 	// A value that is not a book is replaced.
-	server.client().Set(context.Background(), bookKey("forebay", "u", "m"), "{]", 0)
-	if r, err := s.Reserve(context.Background(), budget.Ask{Tenant: "u", Model: "m", Limits: budget.Limits{Concurrency: 1}}); err != nil || r.Degraded() {
+	server.client().Set(context.Background(), bookKey("forebay", budget.Key{Tenant: "u", Model: "m", Kind: "tenant"}), "{]", 0)
+	if r, err := s.Reserve(context.Background(), budget.Ask{Tenant: "u", Model: "m", Scopes: budget.OfTenant(budget.Limits{Concurrency: 1})}); err != nil || r.Degraded() {
 		t.Error(err)
 	}
 	if s.living() != 1 {

@@ -59,10 +59,15 @@ func openRedis(cfg budget.Config) (*redisLedger, error) {
 	return &redisLedger{redis.NewClient(o), cfg.Prefix}, nil
 }
 
-// bookKey is the key of a tenant's book for a model. A Redis cluster places a key
-// by what is between the braces; no name can close them, or equal another's.
-func bookKey(prefix, tenant, model string) string {
-	return prefix + ":budget:{" + keyEscapes.Replace(tenant) + ":" + keyEscapes.Replace(model) + "}"
+// bookKey is the key of a book. A Redis cluster places a key by what is between the
+// braces, so it keeps all books of a tenant and a model together; no name can close
+// them, or equal another's.
+func bookKey(prefix string, k budget.Key) string {
+	key := prefix + ":budget:{" + keyEscapes.Replace(k.Tenant) + ":" + keyEscapes.Replace(k.Model) + "}"
+	if k.Kind != "tenant" {
+		key += ":" + keyEscapes.Replace(k.Kind) + ":" + keyEscapes.Replace(k.Name)
+	}
+	return key
 }
 
 var keyEscapes = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")

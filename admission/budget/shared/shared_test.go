@@ -46,7 +46,7 @@ func mini(t *testing.T) (*miniredis.Miniredis, string) {
 }
 
 func ask(s budget.Store, limits budget.Limits, input, output int) (*budget.Reservation, *budget.Refusal) {
-	r, err := s.Reserve(context.Background(), budget.Ask{Tenant: "t", Model: "m", Limits: limits, Input: input, Output: output})
+	r, err := s.Reserve(context.Background(), budget.Ask{Tenant: "t", Model: "m", Scopes: budget.OfTenant(limits), Input: input, Output: output})
 	var refusal *budget.Refusal
 	if err != nil && !errors.As(err, &refusal) {
 		panic(err)
@@ -122,7 +122,7 @@ func TestKeyLivesNoLongerThanTheWindow(t *testing.T) {
 			t.Fatalf("request %d: %v", i, refusal)
 		}
 		r.Settle(50, 10)
-		if ttl := m.TTL(bookKey("forebay", "t", "m")); ttl <= 0 || ttl > time.Minute {
+		if ttl := m.TTL(bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"})); ttl <= 0 || ttl > time.Minute {
 			t.Fatalf("the key lives for %v", ttl)
 		}
 	}
@@ -164,7 +164,7 @@ func TestChargedIsUsed(t *testing.T) {
 	}
 	want := float64(a.Input + a.Output)
 	eventually(t, "all is given back but what was used", func() bool {
-		text, _ := m.Get(bookKey("forebay", "t", "m"))
+		text, _ := m.Get(bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"}))
 		b := readBook(t, text)
 		return b.V[3] == 0.0 && b.V[4] == want
 	})
@@ -186,7 +186,7 @@ func TestPlaceIsFreed(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // the client's end takes nothing from Settle
-		if _, err := stores[0].Reserve(ctx, budget.Ask{Tenant: "t", Model: "m", Limits: budget.Limits{Concurrency: 1}}); err == nil {
+		if _, err := stores[0].Reserve(ctx, budget.Ask{Tenant: "t", Model: "m", Scopes: budget.OfTenant(budget.Limits{Concurrency: 1})}); err == nil {
 			t.Fatal("a third was admitted")
 		}
 		r.Settle(10, 5)
@@ -234,7 +234,7 @@ func TestDeadGatewayIsForgotten(t *testing.T) {
 		r.Used(300)
 	}
 	eventually(t, "Redis knows how far the answers came", func() bool {
-		text, _ := m.Get(bookKey("forebay", "t", "m"))
+		text, _ := m.Get(bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"}))
 		for _, l := range readBook(t, text).L {
 			if h, ok := l["h"].([]any); ok && h[2] == 2100.0 {
 				return true
@@ -257,7 +257,7 @@ func TestDeadGatewayIsForgotten(t *testing.T) {
 	if got := r.States()[budget.Day].Remaining; got != 10000-3*400-2 {
 		t.Errorf("%d tokens left of the day", got)
 	}
-	text, _ := m.Get(bookKey("forebay", "t", "m"))
+	text, _ := m.Get(bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"}))
 	if e := readBook(t, text).E; e[0] != 1 || e[1] != 3 || e[2] != 2100 {
 		t.Errorf("expired: %v", e)
 	}
@@ -316,7 +316,7 @@ func TestRandomCancelsLeaveZero(t *testing.T) {
 				if random.IntN(3) == 0 {
 					cancel()
 				}
-				r, err := s.Reserve(ctx, budget.Ask{Tenant: "t", Model: "m", Limits: limits, Input: 10, Output: 100})
+				r, err := s.Reserve(ctx, budget.Ask{Tenant: "t", Model: "m", Scopes: budget.OfTenant(limits), Input: 10, Output: 100})
 				cancel()
 				if err != nil {
 					continue
@@ -336,11 +336,11 @@ func TestRandomCancelsLeaveZero(t *testing.T) {
 		t.Errorf("audit %+v", a)
 	}
 	eventually(t, "nothing is held", func() bool {
-		text, _ := m.Get(bookKey("forebay", "t", "m"))
+		text, _ := m.Get(bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"}))
 		b := readBook(t, text)
 		return b.V[3] == 0.0 && b.V[4] == 0.0
 	})
-	b := s.books.Open("t", "m")
+	b := s.books.Open(budget.Key{Tenant: "t", Model: "m", Kind: "tenant"})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.running != 0 || b.unspent != 0 {
@@ -375,5 +375,42 @@ func TestRetryAfter(t *testing.T) {
 	m.SetTime(time.Date(2026, 8, 1, 10, 0, 1, 0, time.UTC))
 	if _, refusal := ask(s, limits, 1, 1); refusal != nil {
 		t.Error(refusal)
+	}
+}
+
+// A request that one scope refuses takes nothing of the others.
+func TestScopesAllOrNone(t *testing.T) {
+	m, url := mini(t)
+	cfg := config(t, url)
+	cfg.SyncInterval = 10 * time.Millisecond
+	s := openTest(t, cfg, nil)
+	var admitted atomic.Int64
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			r, err := s.Reserve(context.Background(), budget.Ask{Tenant: "t", Model: "m", Input: 10, Output: 10, Scopes: []budget.Scope{
+				{Kind: "tenant", Limits: budget.Limits{TokensPerDay: 10_000, Concurrency: 100}},
+				{Kind: "key", Name: "a", Limits: budget.Limits{TokensPerDay: 200}},
+			}})
+			if err != nil {
+				return
+			}
+			admitted.Add(1)
+			r.Settle(10, 10)
+		})
+	}
+	all.Wait()
+	if got := admitted.Load(); got != 10 {
+		t.Errorf("%d admitted of the 10 that the key may", got)
+	}
+	for _, k := range []budget.Key{{Tenant: "t", Model: "m", Kind: "tenant"}, {Tenant: "t", Model: "m", Kind: "key", Name: "a"}} {
+		eventually(t, "both are charged for those alone", func() bool {
+			text, _ := m.Get(bookKey("forebay", k))
+			b := readBook(t, text)
+			return b.V[4] == 200.0 && b.V[3] == 0.0
+		})
+	}
+	if a := s.Audit(); a.Reserved != 10 || a.Settled != 10 || a.Refused != 40 {
+		t.Errorf("%+v", a)
 	}
 }

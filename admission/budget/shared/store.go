@@ -62,8 +62,8 @@ func open(cfg budget.Config, l ledger, log *slog.Logger, clock func() time.Time)
 	}
 	s := &Store{cfg: cfg, id: rand.Text(), ledger: l, clock: clock, log: log, active: map[*account]bool{}, quit: make(chan struct{}), ended: make(chan struct{})}
 	s.breaker = breaker{errorsMax: cfg.BreakerErrors, wait: cfg.BreakerWait, changed: s.note}
-	s.books = budget.NewBooks(cfg.BucketsMax, func(tenant, model string) *account {
-		return &account{store: s, key: bookKey(cfg.Prefix, tenant, model), life: s.lives.Add(1)}
+	s.books = budget.NewBooks(cfg.BucketsMax, func(k budget.Key) *account {
+		return &account{store: s, key: bookKey(cfg.Prefix, k), life: s.lives.Add(1)}
 	})
 	s.beat(false)
 	go s.loop()
@@ -82,21 +82,71 @@ func (s *Store) note(open bool, err error) {
 
 // Reserve is part of budget.Store.
 func (s *Store) Reserve(ctx context.Context, a budget.Ask) (*budget.Reservation, error) {
-	b := s.books.Open(a.Tenant, a.Model)
-	defer s.books.Close(b)
-	r, refusal, w := b.take(&a, s.clock())
-	if w != nil {
-		var err error
-		if r, refusal, err = b.await(ctx, w); err != nil {
-			return nil, err
-		}
-	}
+	refusal := a.Fit()
 	if refusal != nil {
 		s.audit.Refused.Add(1)
 		return nil, refusal
 	}
-	s.audit.Reserved.Add(1)
+	now := s.clock()
+	r := budget.NewReservation(&s.audit, &a, now)
+	// All are asked before any is waited for, so the wait is that of the slowest.
+	var waits []wait
+	for i := range a.Scopes {
+		scope := &a.Scopes[i]
+		if scope.Limits == (budget.Limits{}) || refusal != nil {
+			continue
+		}
+		b := s.books.Open(a.Key(scope))
+		defer s.books.Close(b)
+		v, w := b.take(&a, scope, now)
+		if w != nil {
+			waits = append(waits, wait{b, w})
+		} else if refusal = v.refusal; refusal == nil {
+			r.Add(b, v.degraded)
+		}
+	}
+	if err := s.awaitAll(ctx, waits, r, &refusal); err != nil {
+		r.Drop()
+		return nil, err
+	}
+	if refusal != nil {
+		r.Drop()
+		return nil, refusal
+	}
+	r.Begin()
+	if r.Degraded() {
+		s.audit.Fallback.Add(1)
+	}
 	return r, nil
+}
+
+// wait is an account and its waiter.
+type wait struct {
+	account *account
+	waiter  *waiter
+}
+
+// awaitAll waits for the accounts that ask Redis, all within one decision limit, and
+// adds those that took to r. Once one refuses, the others are not waited for. The
+// error is ctx's.
+func (s *Store) awaitAll(ctx context.Context, waits []wait, r *budget.Reservation, refusal **budget.Refusal) (err error) {
+	if len(waits) == 0 {
+		return nil
+	}
+	limit, cancel := context.WithTimeout(context.Background(), s.cfg.DecisionLimit)
+	defer cancel()
+	for _, w := range waits {
+		if *refusal != nil || err != nil {
+			w.account.abandon(w.waiter, r)
+			continue
+		}
+		var v verdict
+		if v, err = w.account.await(ctx, w.waiter, limit); err == nil && v.refusal == nil {
+			r.Add(w.account, v.degraded)
+		}
+		*refusal = v.refusal
+	}
+	return err
 }
 
 // Degraded is part of budget.Store.

@@ -102,13 +102,13 @@ func (d *dialogue) close(r *reply, ok bool, now time.Time) {
 		case w.gone:
 			continue
 		case !ok:
-			w.reservation, w.refusal = b.fail(&w.ask, &w.amounts, now)
+			w.verdict = b.fail(&w.scope, &w.amounts, now)
 		case granted:
-			w.reservation = b.admit(&w.ask, now, false)
+			b.admit(&w.amounts)
 		default:
 			rule := budget.Rule(r.Verdicts[i][0] - 1)
 			wait := b.waits.For(&b.terms, rule, w.amounts[rule], r.Verdicts[i][1], 1/float64(b.living()), now)
-			w.refusal = &budget.Refusal{Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(w.amounts[rule]), RetryAfter: wait}
+			w.verdict.refusal = &budget.Refusal{Scope: w.scope, Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(w.amounts[rule]), RetryAfter: wait}
 		}
 		w.decided = true
 		close(w.done)

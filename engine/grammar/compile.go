@@ -33,7 +33,6 @@ type Grammar struct {
 type compiler struct {
 	b     *Builder
 	g     *Grammar
-	rules []int32 // symbol of a rule; counted and inner rules follow those of the builder
 	inner map[Expr]int32
 	todo  []innerRule
 	err   error

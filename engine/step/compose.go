@@ -62,6 +62,9 @@ type Candidate struct {
 // Share is the number of tokens that a candidate computes in the step.
 type Share struct{ Index, Tokens int }
 
+// place is room for tokens and sequences in a step.
+type place struct{ tokens, rows int }
+
 // Limits bound steps. The caller sets all of them; none has a default here.
 type Limits struct {
 	cost.Room
@@ -104,6 +107,7 @@ type Composer struct {
 	cost       *cost.Cost
 	load       cost.Load
 	room, rows int
+	kept       [Levels]place   // kept for the levels that are due
 	trailing   [Levels]bool    // some of the level was left out
 	spent      [Levels]float64 // nanoseconds that the level got
 }
@@ -132,10 +136,8 @@ func (c *Composer) Compose(dst []Share, candidates []Candidate, price *cost.Cost
 	if !price.Known() {
 		c.cost, budget = &blind, tokensBlind
 	}
-	tokens, rows := c.owed(rest)
-	c.room, c.rows = c.room-tokens, c.rows-rows
+	c.keepOwed(rest)
 	c.lead(decodes, prefills, budget)
-	c.room, c.rows = c.room+tokens, c.rows+rows
 
 	led := c.cost.StepNS(c.load)
 	allowed := budget - led
@@ -145,6 +147,7 @@ func (c *Composer) Compose(dst []Share, candidates []Candidate, price *cost.Cost
 	for len(rest) > 0 {
 		var level []Candidate
 		level, rest = sameLevel(rest)
+		c.releaseOwed(level[0].Level)
 		if top == 0 && level[0].Level == 1 {
 			allowed -= c.trail(level, max(allowed, c.Limits.BatchStretch*led))
 			continue
@@ -224,21 +227,34 @@ func (c *Composer) due(s *Candidate) bool {
 	return owed > 0 && owed >= min(c.unit(s), c.creditMax())
 }
 
-// owed is the place to keep for trailing levels that are due. At least half of
-// the step stays with the leading level.
-func (c *Composer) owed(rest []Candidate) (tokens, rows int) {
+// keepOwed keeps place for the trailing levels that are due, for each its own:
+// neither the leading level nor another trailing one takes it. At least half of the
+// step stays with the leading level.
+func (c *Composer) keepOwed(rest []Candidate) {
+	clear(c.kept[:])
+	tokensMost, rowsMost := c.room/2, c.rows/2
 	for len(rest) > 0 {
 		var level []Candidate
 		level, rest = sameLevel(rest)
-		if s := longest(level); c.due(s) {
-			n := max(1, int(min(c.credit[s.Level]/max(c.unit(s), 1), cost.TokensMost)))
-			tokens, rows = tokens+n, rows+1
-			if s.Decode {
-				rows += n - 1
-			}
+		s := longest(level)
+		if !c.due(s) {
+			continue
 		}
+		k := place{rows: 1, tokens: max(1, int(min(c.credit[s.Level]/max(c.unit(s), 1), cost.TokensMost)))}
+		if s.Decode {
+			k.rows = k.tokens
+		}
+		k.tokens, k.rows = min(k.tokens, tokensMost), min(k.rows, rowsMost)
+		tokensMost, rowsMost = tokensMost-k.tokens, rowsMost-k.rows
+		c.room, c.rows = c.room-k.tokens, c.rows-k.rows
+		c.kept[s.Level] = k
 	}
-	return min(tokens, c.room/2), min(rows, c.rows/2)
+}
+
+// releaseOwed gives back the place that was kept for a level, when its turn has come.
+func (c *Composer) releaseOwed(level int) {
+	c.room += c.kept[level].tokens
+	c.rows += c.kept[level].rows
 }
 
 // trail adds a trailing level as far as ns and its credit allow, and returns the

@@ -57,7 +57,7 @@ func (v *ledger) answered(e *Entry, now time.Duration) {
 	v.rowsContext += e.demand.PromptTokens
 	if e.due > 0 && e.predicted > 0 {
 		e.class.margin.observe(now-e.arrived, e.predicted)
-		e.settlePromise(now > e.due, float64(e.predicted)/float64(e.due-e.arrived))
+		e.settlePromise(now > e.due)
 	}
 }
 

@@ -97,30 +97,23 @@ func (v *ledger) stepRoom() int {
 }
 
 // mayBegin tells whether a short prefill may start: the next step must have room
-// for some of it, before what has a later key and takes more than a step. The step
-// that runs now was composed from what the last report tells, and computes as much
-// of it as a step has room for; less urgent levels cannot rely on that, since they
-// get what is left.
+// for some of it behind what is under way. The step that runs now was composed from
+// what the last report tells, and computes as much of it as a step has room for; less
+// urgent levels cannot rely on that, since they get what is left.
 func (v *ledger) mayBegin(e *Entry) bool {
 	room, level := v.stepRoom(), e.class.level
-	reported, fresh, requests, displaced := 0, 0, 0, 0
+	reported, fresh, requests := 0, 0, 0
 	for i := range level + 1 {
 		for _, u := range v.flights[i].prefills[laneShort] {
-			switch {
-			case i == level && u.left > room && before(e, u):
-				displaced++
-				continue
-			case u.started < v.at:
+			if u.started < v.at {
 				reported += u.left
-			default:
+			} else {
 				fresh += u.left
 			}
 			requests++
 		}
 	}
 	switch {
-	case displaced >= displacedMost:
-		return false
 	case requests == 0:
 		return true
 	case level == levelInteractive:

@@ -7,9 +7,8 @@ import (
 
 // margin is the factor by which predictions of a class are stretched before they
 // are compared with its goal. It corrects itself by what became of its promises: a
-// broken one raises it at once, a kept one lowers it a little, the more of the goal
-// it was to take. So it comes to rest where the share of broken promises is at most
-// brokenGoal, and hours without a queue teach nothing about one.
+// broken one raises it at once, a kept one lowers it a little. So it comes to rest
+// where the share of broken promises is at most brokenGoal.
 //
 // The rule is adaptive conformal inference (Gibbs and Candès, NeurIPS 2021) with
 // the margin's logarithm in place of the quantile's level. Its guarantee needs no
@@ -30,7 +29,7 @@ const (
 	marginLeast = 1.1
 	marginStart = 1.3
 	marginMost  = 3
-	marginStep  = 0.2
+	marginStep  = 0.1
 
 	medianStep = 0.1
 	// medianGrain is added to both waits, since an error of a few ms is no error.
@@ -39,12 +38,11 @@ const (
 
 func newMargin() margin { return margin{factor: marginStart, median: 1} }
 
-// settled takes in what became of a promise that was expected to take a share of the
-// goal.
-func (m *margin) settled(broken bool, share float64) {
+// settled takes in what became of a promise.
+func (m *margin) settled(broken bool) {
 	switch {
 	case !broken:
-		m.factor = max(marginLeast, m.factor*math.Exp(-marginStep*brokenGoal*min(max(share, 0), 1)))
+		m.factor = max(marginLeast, m.factor*math.Exp(-marginStep*brokenGoal))
 	case m.factor < marginMost:
 		m.factor *= math.Exp(marginStep * (1 - brokenGoal))
 	}
@@ -62,8 +60,8 @@ func (m *margin) observe(actual, predicted time.Duration) {
 // settlePromise lets e's class learn what became of its promise. A goal that the
 // client's own deadline shortened teaches nothing: one client that asks for the
 // impossible would make the class wary of all.
-func (e *Entry) settlePromise(broken bool, share float64) {
+func (e *Entry) settlePromise(broken bool) {
 	if !e.dueByClient() {
-		e.class.margin.settled(broken, share)
+		e.class.margin.settled(broken)
 	}
 }

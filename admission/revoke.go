@@ -34,7 +34,7 @@ func (s *Scheduler) revoke() {
 
 // takeBack gives up a request that was promised its first token in time.
 func (s *Scheduler) takeBack(e *Entry) {
-	e.settlePromise(true, 1)
+	e.settlePromise(true)
 	e.class.revoked++
 	s.giveUp(e, s.hopeless(e))
 }

@@ -26,7 +26,7 @@ type margin struct {
 
 const (
 	brokenGoal  = 0.01
-	marginLeast = 1.1
+	marginLeast = 1.2
 	marginStart = 1.3
 	marginMost  = 3
 	marginStep  = 0.1

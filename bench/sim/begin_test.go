@@ -54,9 +54,8 @@ func begins(t *testing.T, e *Engine, trace, policy string, seed uint64) (inOne, 
 
 // TestWhatIsDispatchedBegins: the Scheduler and the composer agree on how much
 // prefill the next step has room for, over random engines with dear and cheap rows.
-// What does not begin in the next step was passed by a smaller key, found more rows
-// than were known when it was released, or, in the mixed trace, met a batch class
-// whose floor was due. The control believes in full steps.
+// What does not begin in the next step found more rows than were known when it was
+// released, or, in the mixed trace, met a batch class whose floor was due. The control believes in full steps.
 func TestWhatIsDispatchedBegins(t *testing.T) {
 	const engines = 12
 	for _, c := range []struct {
@@ -65,8 +64,8 @@ func TestWhatIsDispatchedBegins(t *testing.T) {
 		inTwoLeast         float64
 		controlInOneAtMost float64
 	}{
-		{"poisson", 0.8, 0.9, 0.55},
-		{"mixed", 0.68, 0.8, 0.5},
+		{"poisson", 0.95, 0.99, 0.7},
+		{"mixed", 0.75, 0.83, 0.6},
 	} {
 		t.Run(c.trace, func(t *testing.T) {
 			t.Parallel()

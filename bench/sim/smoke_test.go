@@ -54,10 +54,9 @@ func TestSmokeTargets(t *testing.T) {
 		{"chats at 1.9 start soon", "poisson", 1.9, interactive, "ttft_p95_s", 0, 2.2, nil},
 		{"bursts keep their goals", "gamma", 0.95, interactive, "goodput", 0.68, 1, nil},
 		{"promises hold", "poisson", 1.4, interactive, "broken", 0, 0.01, nil},
-		// In its first minutes the margin still learns; over an hour it is 0.2 %.
-		{"promises hold where costs are wrong", "poisson", 1.4, interactive, "broken", 0, 0.015, func(e *Engine) { e.CostNoise = 0.3 }},
+		{"promises hold where costs are wrong", "poisson", 1.4, interactive, "broken", 0, 0.01, func(e *Engine) { e.CostNoise = 0.3 }},
 		{"long prompts leave short ones their goals", "pareto", 0.95, interactive, "goodput", 0.90, 1, nil},
-		{"tenants are served by their shares", "mixed", 1.55, "", "jain_of_entitled", 0.8, 1, nil},
+		{"tenants are served by their shares", "mixed", 1.55, "", "jain_of_entitled", 0.95, 1, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +135,7 @@ func TestSmokePoliteTenants(t *testing.T) {
 		}
 		return kept / all
 	}
-	if p := polite(&ours); p < 0.9 {
+	if p := polite(&ours); p < 0.94 {
 		t.Errorf("of the polite tenants' requests %.3f are on time", p)
 	}
 	if p := polite(&control); p > 0.5 {

@@ -25,7 +25,7 @@ type margin struct {
 }
 
 const (
-	brokenGoal  = 0.01
+	brokenGoal  = 0.007
 	marginLeast = 1.2
 	marginStart = 1.3
 	marginMost  = 3

@@ -14,10 +14,10 @@ import (
 // metrics that vLLM has too, under vLLM's names.
 func (r *Recorder) MetricsPage() http.Handler {
 	options := promhttp.HandlerOpts{EnableOpenMetrics: true}
-	own := promhttp.HandlerFor(r.registry, options)
+	own := promhttp.HandlerFor(apart{r.registry}, options)
 	as := prometheus.NewRegistry()
 	as.MustRegister(vllmCollector{r.metrics})
-	compat := promhttp.HandlerFor(as, options)
+	compat := promhttp.HandlerFor(apart{as}, options)
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch q.URL.Query().Get("compat") {
 		case "":

@@ -244,12 +244,12 @@ func TestRenderIsBounded(t *testing.T) {
 }
 
 func TestRenderIsConcurrent(t *testing.T) {
-	tmpl := compile(t, `{% set x = messages.append(1) %}{{ messages|length }}{{ tools }}`, Options{})
+	tmpl := compile(t, `{% set l = messages|list %}{% set x = l.append(1) %}{{ l|length }}{{ messages|length }}{{ tools }}`, Options{})
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 200 {
-				if got, err := tmpl.Render(t.Context(), input(`[{},{}]`, `[1]`, "")); err != nil || got != "3[1]" {
+				if got, err := tmpl.Render(t.Context(), input(`[{},{}]`, `[1]`, "")); err != nil || got != "32[1]" {
 					t.Errorf("got %q, %v", got, err)
 				}
 			}

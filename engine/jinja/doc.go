@@ -9,16 +9,15 @@
 // nested values. The evaluator checks its context regularly.
 //
 // Non-goals: template inheritance, imports, autoescaping, filters that write HTML
-// or wrap text (urlize, xmlattr, striptags, wordwrap, truncate, pprint …),
-// randomness (random, lipsum), and anything outside the template. They are errors
-// that name the tag or the filter.
+// (urlize, xmlattr) or lay out lines (wordwrap, pprint), randomness (random, lipsum),
+// and anything outside the template. They are errors that name the tag or the filter.
 //
 // Some templates need more than the reference allows, so these work too: methods
-// that change lists and dicts, the filter from_json, and tojson of values that
-// Python must first turn into a list.
+// that change the lists and dicts that a template has made, the filter from_json, and
+// tojson of values that Python must first turn into a list.
 //
-// Use: Parse once, then Render any number of times from any goroutine. The
-// variables of a Render must not be shared, because a template may change lists.
+// Use: Parse once, then Render any number of times from any goroutine. Renders that
+// run at the same time must not share variables.
 //
 // Values are Go values: nil (None), Undefined, bool, int64, *big.Int, float64,
 // string, *List, *Dict, Func, and a few that only templates make. ParseJSON makes

@@ -219,6 +219,9 @@ func (s *state) attr(v any, name string) any {
 		if m := method(v, name); m != nil {
 			return m
 		}
+		if l, ok := v.(*List); ok && l.group && (name == "grouper" || name == "list") {
+			return l.Items[boolInt(name == "list")]
+		}
 	}
 	return Undefined{"'" + typeName(v) + " object' has no attribute '" + name + "'"}
 }

@@ -36,6 +36,7 @@ func init() {
 			return int64(len(strings.FieldsFunc(s.printed(v), func(r rune) bool { return !isWord(r) })))
 		},
 		"groupby": filterGroupby, "slice": filterSlice,
+		"filesizeformat": filterFileSize, "striptags": filterStripTags, "truncate": filterTruncate, "urlencode": filterURLEncode,
 	}
 }
 

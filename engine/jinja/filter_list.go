@@ -163,7 +163,7 @@ func filterSort(s *state, v any, a args) any {
 }
 
 // filterGroupby sorts by an attribute and returns pairs of a value and the items
-// with that value.
+// with that value, which are called grouper and list.
 func filterGroupby(s *state, v any, a args) any {
 	attribute := a.get(0, "attribute", nil)
 	value := func(item any) any {
@@ -181,7 +181,7 @@ func filterGroupby(s *state, v any, a args) any {
 		s.charge(64)
 		if k := key(item); i == 0 || !s.equal(k, last) {
 			last = k
-			out.Items = append(out.Items, &List{Items: []any{value(item), &List{}}, Tuple: true})
+			out.Items = append(out.Items, &List{Items: []any{value(item), &List{}}, Tuple: true, group: true})
 		}
 		group := out.Items[len(out.Items)-1].(*List).Items[1].(*List)
 		group.Items = append(group.Items, item)

@@ -40,6 +40,7 @@ func variables(t testing.TB, data json.RawMessage) map[string]any {
 func TestReference(t *testing.T) {
 	t.Run("reference", func(t *testing.T) { compareReference(t, "testdata/reference.json") })
 	t.Run("language", func(t *testing.T) { compareReference(t, "testdata/language.json") })
+	t.Run("groups", func(t *testing.T) { compareReference(t, "testdata/groups.json") })
 }
 
 func compareReference(t *testing.T, path string) {
@@ -82,6 +83,46 @@ func TestErrorsUsePythonsWords(t *testing.T) {
 	} {
 		if _, err := render(t, source, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", source, err, want)
+		}
+	}
+}
+
+// What a template is given it may not change, by whatever path it reaches it. What it
+// has made itself it may, which the reference refuses too.
+func TestInputStaysAsItIs(t *testing.T) {
+	const vars = `{"messages":[{"role":"user","content":[1]}],"tools":[{"p":{"x":[1]}}]}`
+	for source, what := range map[string]string{
+		"{% set _ = messages.append(1) %}": "'append' of 'list'",
+		"{{ messages.pop() }}":             "'pop' of 'list'",
+		"{% for m in messages %}{% set _ = m.update({'a': 1}) %}{% endfor %}":         "'update' of 'dict'",
+		"{{ messages[0].pop('role') }}":                                               "'pop' of 'dict'",
+		"{{ (messages|attr('extend'))([]) }}":                                         "'extend' of 'list'",
+		"{{ (messages[0]|attr('update'))({}) }}":                                      "'update' of 'dict'",
+		"{{ messages['append'](1) }}":                                                 "'append' of 'list'",
+		"{% set x = messages %}{{ x.pop() }}":                                         "'pop' of 'list'",
+		"{% set x = tools[0].p.x %}{{ x.append(2) }}":                                 "'append' of 'list'",
+		"{{ messages.clear() }}":                                                      "'clear' of 'list'",
+		"{{ messages.insert(0, 1) }}":                                                 "'insert' of 'list'",
+		"{{ messages[0].setdefault('a', 1) }}":                                        "'setdefault' of 'dict'",
+		"{{ messages[0].popitem() }}":                                                 "'popitem' of 'dict'",
+		"{% set l = messages|list %}{{ l[0].pop('role') }}":                           "'pop' of 'dict'",
+		"{% set l = messages + [] %}{{ l[0].content.append(1) }}":                     "'append' of 'list'",
+		"{% set d = dict(messages[0]) %}{{ d.content.append(1) }}":                    "'append' of 'list'",
+		"{% set n = namespace(l=messages) %}{{ n.l.pop() }}":                          "'pop' of 'list'",
+		"{% macro f(l) %}{{ l.pop() }}{% endmacro %}{{ f(messages) }}":                "'pop' of 'list'",
+		"{% set l = messages[0].copy() %}{{ l.content.pop() }}":                       "'pop' of 'list'",
+		"{{ [].sort() }}":                                                             "'sort' of 'list'",
+		"{% for g in messages|groupby('role') %}{{ g.list[0].pop('a') }}{% endfor %}": "'pop' of 'dict'",
+	} {
+		if _, err := render(t, source, variables(t, json.RawMessage(vars))); err == nil || !strings.Contains(err.Error(), "access to attribute "+what+" object is unsafe.") {
+			t.Errorf("%q: got %v, want %s", source, err, what)
+		}
+	}
+	const own = "{% set l = messages|list %}{% set _ = l.append(2) %}{% set d = messages[0].copy() %}{% set _ = d.update({'role': 'x'}) %}" +
+		"{% set j = '[1]'|from_json %}{% set _ = j.append(3) %}{{ l|length }} {{ messages|length }} {{ d.role }} {{ messages[0].role }} {{ j }}"
+	for range 2 { // the second time with what the first has left
+		if got, err := render(t, own, variables(t, json.RawMessage(vars))); err != nil || got != "2 1 x user [1, 3]" {
+			t.Errorf("%q, %v", got, err)
 		}
 	}
 }

@@ -37,7 +37,8 @@ func isWord(text string) bool {
 
 type textMethod func(s *state, text string, a args) any
 
-// method returns the bound method name of a string, list or dict, or nil.
+// method returns the bound method name of a string, list or dict, what unsafe
+// returns, or nil.
 func method(v any, name string) any {
 	switch v := v.(type) {
 	case markup:
@@ -56,16 +57,34 @@ func method(v any, name string) any {
 			})
 		}
 	case *Dict:
+		if changesDict[name] && (v.input || dictMethods[name] == nil) {
+			return unsafe(v, name)
+		}
 		if m, ok := dictMethods[name]; ok {
 			return builtin(func(s *state, a args) any { return m(s, v, a) })
 		}
 	case *List:
+		if changesList[name] && v.kind == plainList && !v.Tuple && (v.input || listMethods[name] == nil) {
+			return unsafe(v, name)
+		}
 		if m, ok := listMethods[name]; ok && (v.kind == plainList && !v.Tuple || v.indexed() && readsList[name]) {
 			return builtin(func(s *state, a args) any { return m(s, v, a) })
 		}
 	}
 	return nil
 }
+
+// unsafe is what a method that changes its object is where it may not: undefined,
+// and an error when it is called.
+func unsafe(v any, name string) any {
+	return Undefined{"access to attribute '" + name + "' of '" + typeName(v) + "' object is unsafe."}
+}
+
+// The methods that change a list or dict.
+var (
+	changesList = map[string]bool{"append": true, "clear": true, "extend": true, "insert": true, "pop": true, "remove": true, "reverse": true, "sort": true}
+	changesDict = map[string]bool{"clear": true, "pop": true, "popitem": true, "setdefault": true, "update": true}
+)
 
 // The methods are filled in init, because some of them look up methods.
 var (

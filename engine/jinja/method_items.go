@@ -53,8 +53,9 @@ func init() {
 // readsList lists the methods of lists that tuples have too.
 var readsList = map[string]bool{"index": true, "count": true}
 
-// Jinja2's sandbox refuses the methods that change a list. Templates written for
-// other renderers use them, and it is safe because a render owns its values.
+// Jinja2's sandbox refuses the methods that change a list or dict. Templates written
+// for other renderers use them on what they have made themselves, and there they
+// work. The variables of a Render stay as they are, as in the sandbox.
 func init() {
 	listMethods = map[string]func(s *state, l *List, a args) any{
 		"append": func(s *state, l *List, a args) any {

@@ -55,8 +55,9 @@ type state struct {
 	fromJSON func(text string) (any, error)
 }
 
-// Render runs the template with vars. Values in vars must not be shared with
-// other renders. It fails with *Error, *LimitError, ctx's error, or what a
+// Render runs the template with vars, which stay as they are: methods that would
+// change them fail, as in Jinja2's immutable sandbox. It marks their lists and dicts,
+// so they must not be shared with a render that runs at the same time. It fails with *Error, *LimitError, ctx's error, or what a
 // Func in vars returned.
 func (t *Template) Render(ctx context.Context, vars map[string]any, limits Limits) (text string, err error) {
 	s := &state{ctx: ctx, limits: limits, out: &strings.Builder{}, scope: &scope{}, fromJSON: t.FromJSON}
@@ -64,6 +65,7 @@ func (t *Template) Render(ctx context.Context, vars map[string]any, limits Limit
 		s.scope.set(name, v)
 	}
 	for name, v := range vars {
+		keep(v)
 		s.scope.set(name, v)
 	}
 	defer func() {
@@ -82,6 +84,22 @@ func (t *Template) Render(ctx context.Context, vars map[string]any, limits Limit
 	}
 	s.run(t.body)
 	return s.out.String(), nil
+}
+
+// keep marks v, and all that it holds, as input.
+func keep(v any) {
+	switch v := v.(type) {
+	case *List:
+		v.input = true
+		for _, item := range v.Items {
+			keep(item)
+		}
+	case *Dict:
+		v.input = true
+		for _, item := range v.items {
+			keep(item)
+		}
+	}
 }
 
 func (s *state) fail(format string, args ...any) {

@@ -15,6 +15,8 @@ type List struct {
 	Items []any
 	Tuple bool
 	kind  listKind
+	input bool // of Render's variables: the template may not change it
+	group bool // a pair that groupby gives: its items have the names grouper and list
 }
 
 // listKind is the Python type of a List.
@@ -37,6 +39,7 @@ func (l *List) indexed() bool { return l.kind == plainList || l.kind == rangeLis
 type Dict struct {
 	keys  []any
 	items map[any]any
+	input bool // as in List
 }
 
 // NewDict returns an empty dict.

@@ -38,7 +38,7 @@ func printTrace(w io.Writer, v *capture.View) error {
 	printParts(w, v)
 	if len(v.Steps) > 0 {
 		fmt.Fprintf(w, "\n%-14s|%s|\n", "STEPS", stepLine(v))
-		fmt.Fprintln(w, "              P its own prompt, d next tokens only, # others' prompts, . left out")
+		fmt.Fprintln(w, "              P its own prompt, d next tokens only, # others' prompts, . left out, ! the engine did not run")
 	}
 	if len(v.Stall) > 0 {
 		fmt.Fprintln(t, "\nIN THE ENGINE\tBEFORE THE FIRST TOKEN\tAFTER IT\tOF ALL")
@@ -102,6 +102,8 @@ func stepLine(v *capture.View) string {
 		s := &v.Steps[i]
 		mark := byte('d')
 		switch {
+		case 2*s.LostMS >= s.MS && s.LostMS > 0:
+			mark = '!'
 		case !s.Member:
 			mark = '.'
 		case s.PrefillTokens > s.OthersPrefill:
@@ -120,7 +122,7 @@ func stepLine(v *capture.View) string {
 	line := []byte(strings.Repeat(" ", traceWidth))
 	for col, marks := range took {
 		most := 0.0
-		for _, mark := range []byte("P#d.") {
+		for _, mark := range []byte("!P#d.") {
 			if marks[mark] > most {
 				line[col], most = mark, marks[mark]
 			}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/forebay-io/forebay/cache"
+	"github.com/forebay-io/forebay/engine/lost"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/sample"
 	"github.com/forebay-io/forebay/engine/step"
@@ -24,7 +26,8 @@ type Engine struct {
 	info       wire.Model
 	poolTokens int // of all pages together
 	loaded     loaded
-	pool       *cache.Pool // Match, Hasher and Fits only; the loop owns the rest
+	watcher    *lost.Watcher // nil where no records of steps are kept
+	pool       *cache.Pool   // Match, Hasher and Fits only; the loop owns the rest
 	inbox      *inbox
 	looped     chan struct{} // the loop has ended
 	done       chan struct{} // and the cost is kept
@@ -56,6 +59,10 @@ func New(cfg Config) (*Engine, error) {
 	e, l, err := assemble(cfg, p)
 	if err != nil {
 		return nil, err
+	}
+	if !cfg.StepRecordsOff {
+		e.watcher = lost.Watch(os.DirFS("/"), *p.fit.Cost())
+		l.ledger.lost = e.watcher
 	}
 	e.start(l.run)
 	return e, nil
@@ -101,6 +108,7 @@ func (e *Engine) start(run func()) {
 	go func() {
 		defer close(e.looped)
 		run()
+		e.watcher.Close()
 	}()
 	go e.keepCost()
 }

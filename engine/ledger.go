@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forebay-io/forebay/engine/lost"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/cost"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -25,6 +26,7 @@ type ledger struct {
 	labels   labels
 	recorder recorder
 	tracer   tracer
+	lost     *lost.Watcher // nil where no records are kept
 }
 
 // stepCost is the cost of one step. It is kept until the next one begins.
@@ -35,11 +37,17 @@ type stepCost struct {
 	load              cost.Load
 	cost, prefillCost float64        // predicted, of all rows and of those that are prefill
 	largest           [2]*generation // the two whose rows cost most
+	cpu               time.Duration  // of this process when it began
+	predicted, used   time.Duration  // undisturbed, and of processors
 }
 
 // begin starts the clock of a step.
 func (d *ledger) begin(rows []row) {
 	d.step = stepCost{began: wire.Monotonic()}
+	if d.lost != nil {
+		d.lost.Began(d.step.began)
+		d.step.cpu, _ = lost.Used()
+	}
 	if d.recorder.log != nil || d.tracer.running != nil {
 		d.timer.Start(d.total.Step+1, d.step.began)
 	}
@@ -61,6 +69,7 @@ func (d *ledger) giveUp(rows []row) {
 		a.spend(wire.PartGivenUp, now)
 	}
 	d.recorder.givenUp += now - d.step.began
+	d.lost.GaveUp()
 }
 
 // computed counts the rows of a step whose forward is over, and predicts what
@@ -144,6 +153,7 @@ func (d *ledger) end(rows []row, all *supply) {
 	d.timer.Stop(ended)
 	d.total.StepDuration = time.Duration(ended - d.step.began)
 	d.settle(rows, all, ended)
+	d.lose(rows, ended)
 	d.record(rows, all, ended)
 	d.tracer.count(&d.timer)
 	d.learn(rows)
@@ -171,11 +181,30 @@ func (d *ledger) settle(rows []row, all *supply, now int64) {
 func (d *ledger) learn(rows []row) {
 	took := d.total.StepDuration
 	d.total.StepPredicted = d.fit.Cost().Step(d.step.load)
-	if slices.ContainsFunc(rows, func(r row) bool { return r.logits > 1 }) {
+	if scores(rows) {
 		return
 	}
 	d.ratio.Add(took, d.total.StepPredicted)
 	d.fit.Observe(d.step.load, took)
+}
+
+// scores tells whether the step computed log-probabilities of a prompt.
+func scores(rows []row) bool {
+	return slices.ContainsFunc(rows, func(r row) bool { return r.logits > 1 })
+}
+
+// lose finds the time that this process lost up to the step's end.
+func (d *ledger) lose(rows []row, ended int64) {
+	if d.lost == nil {
+		return
+	}
+	s, r := &d.step, &d.recorder
+	now, _ := lost.Used()
+	step := lost.Step{Began: s.began, Ended: ended, CPU: now - s.cpu, Gap: r.gap(s.began), GapCPU: s.cpu - r.lastUsed}
+	if !scores(rows) {
+		step.Load = s.load
+	}
+	s.used, s.predicted, r.lastUsed = step.CPU, d.lost.Ended(step), now
 }
 
 // arrived opens g's account.

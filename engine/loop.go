@@ -250,7 +250,7 @@ func (l *loop) publish(rows int) {
 	s.Cost, s.Room = *ledger.fit.Cost(), l.composer.Limits.Room
 	s.RatioMedian, s.RatioHigh = ledger.ratio.Quantile(0.5), ledger.ratio.Quantile(0.9)
 	s.Err, s.Model, s.At = l.inbox.refusal(), *l.info, wire.Monotonic()
-	s.Running = rows
+	s.Running, s.Busiest = rows, ledger.lost.Busiest()
 	l.supply.count(&s)
 	l.published.Store(&s)
 }

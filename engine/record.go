@@ -11,7 +11,14 @@ type recorder struct {
 	log           *wire.StepLog   // nil where no records are kept
 	next          wire.StepRecord // of the step that comes or runs
 	lastEnded     int64
-	givenUp, idle int64 // nanoseconds since then
+	givenUp, idle int64         // nanoseconds since then
+	lastUsed      time.Duration // processor time of this process at lastEnded
+}
+
+// gap is the time from the step before to a step that began at the instant, without
+// what was given up and idle.
+func (r *recorder) gap(began int64) time.Duration {
+	return max(0, time.Duration(began-r.lastEnded-r.givenUp-r.idle))
 }
 
 // preempted notes whose pages were taken.
@@ -33,7 +40,8 @@ func (d *ledger) record(rows []row, all *supply, ended int64) {
 		n := &r.next
 		n.Step, n.Began, n.Ended = s.number, s.began, ended
 		n.GivenUp, n.Idle = time.Duration(r.givenUp), time.Duration(r.idle)
-		n.Gap = max(0, time.Duration(s.began-r.lastEnded)-n.GivenUp-n.Idle)
+		n.Gap, n.Predicted, n.CPU = r.gap(s.began), s.predicted, max(0, s.used)
+		n.Lost = d.lost.Take(n.Lost[:0])
 		n.DecodeRows, n.PrefillTokens, n.PagesUsed = s.load.DecodeRows, s.load.PrefillTokens, all.pool.Counts().Used
 		n.Kernels = wireKernels(&d.timer.Kernels)
 		recordMembers(n, rows, s.cost)

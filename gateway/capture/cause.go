@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forebay-io/forebay/gateway/telemetry"
@@ -29,6 +30,12 @@ const (
 	causePreempted                  // its pages were taken
 	causeReader                     // its client read slowly
 	causeHandover                   // the way from the gateway to the engine
+	causeToEngine                   // the way to the engine and back, for its prompt
+	causeFrozen                     // the engine's process was stopped
+	causeTaken                      // other programs had the processors
+	causeStolen                     // the hypervisor gave the processors to other machines
+	causeThrottled                  // the engine's CPU limit was used up
+	causePaging                     // the engine waited for memory from a disk
 	causeUnexplained
 	causeRefused
 	causeEngineLost
@@ -42,11 +49,14 @@ const (
 )
 
 var causeNames = [causeCount]string{"nothing", "body", "prepare", "reserve", "queue", "own_prefill", "others_prefill", "own_decode",
-	"others_decode", "gap", "given_up", "pages", "places", "prefix", "held_back", "preempted", "slow_reader", "handover", "unexplained",
-	"refused", "engine_lost", "engine_failed", "client_left", "deadline", "draining", "internal", "invalid"}
+	"others_decode", "gap", "given_up", "pages", "places", "prefix", "held_back", "preempted", "slow_reader", "handover", "to_engine",
+	"frozen", "taken", "stolen", "throttled", "paging", "unexplained", "refused", "engine_lost", "engine_failed", "client_left", "deadline", "draining", "internal", "invalid"}
 
 // String returns the cause's stable name.
 func (c cause) String() string { return causeNames[c] }
+
+// lost tells that the engine did not run although it had work.
+func (c cause) lost() bool { return slices.Contains(causeOfLost[:], c) }
 
 // causes is the time that each cause took.
 type causes [causeCount]time.Duration
@@ -78,8 +88,10 @@ func scopeOf(broken telemetry.Goals) scope {
 func (l *life) causes(blocked time.Duration, within scope) (c causes) {
 	if within != scopeAfter {
 		for p := range phaseEngineQueue {
-			c[causeOfPhase[p]] += l.phase(p)
+			c[causeOfPhase[p]] += l.phase(p) - l.lost[p].sum()
+			c.addLosses(&l.lost[p])
 		}
+		c.addLosses(&l.lostBefore)
 		for p := range wire.PartCount {
 			c[causeOfPart[p]] += l.before[p]
 		}
@@ -88,6 +100,7 @@ func (l *life) causes(blocked time.Duration, within scope) (c causes) {
 		c[causeUnexplained] += l.beforeUnknown
 	}
 	if within != scopeBefore {
+		c.addLosses(&l.lostAfter)
 		for p := range wire.PartCount {
 			c[causeOfPart[p]] += l.after[p]
 		}
@@ -103,6 +116,15 @@ func (l *life) causes(blocked time.Duration, within scope) (c causes) {
 	return c
 }
 
+func (c *causes) addLosses(l *losses) {
+	for lost, d := range l {
+		c[causeOfLost[lost]] += d
+	}
+}
+
+var causeOfLost = [wire.LostCauseCount]cause{wire.LostFrozen: causeFrozen, wire.LostTaken: causeTaken, wire.LostStolen: causeStolen,
+	wire.LostThrottled: causeThrottled, wire.LostPaging: causePaging}
+
 // within is the duration of the scope.
 func (l *life) within(s scope) time.Duration {
 	before := time.Duration(l.ends[phasePrefill] - l.begin)
@@ -116,7 +138,7 @@ func (l *life) within(s scope) time.Duration {
 }
 
 var causeOfPhase = [phaseCount]cause{
-	phaseRead: causeBody, phaseIdentify: causePrepare, phasePrepare: causePrepare, phaseRender: causePrepare, phaseTokenize: causePrepare,
+	phaseRead: causeBody, phaseIdentify: causePrepare, phasePrepare: causeToEngine, phaseRender: causePrepare, phaseTokenize: causePrepare,
 	phaseReserve: causeReserve, phaseQueue: causeQueue, phaseDispatch: causeHandover,
 }
 
@@ -126,8 +148,25 @@ var causeOfPart = [wire.PartCount]cause{
 	wire.PartPreempted: causePreempted, wire.PartPaused: causeReader, wire.PartParked: causeReader,
 }
 
-// largest is the cause that took the most time.
+// lostShare is the part of the time, in percent, from which on the loss of the
+// processors is the cause: all other work takes as long as it takes.
+const lostShare = 30
+
+// largest is the cause that took the most time, or what took the engine's
+// processors for a large part of it.
 func (c *causes) largest() cause {
+	whole, lost, worst := time.Duration(0), time.Duration(0), causeFrozen
+	for _, d := range c {
+		whole += d
+	}
+	for _, l := range causeOfLost {
+		if lost += c[l]; c[l] > c[worst] {
+			worst = l
+		}
+	}
+	if lost > 0 && lost*100 >= whole*lostShare {
+		return worst
+	}
 	most := causeBody
 	for i := range c {
 		if c[i] > c[most] {

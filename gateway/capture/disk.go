@@ -55,6 +55,7 @@ type line struct {
 	Numbering string            `json:"numbering,omitempty"`
 	Record    *telemetry.Record `json:"record,omitempty"`
 	Exact     []step            `json:"exact_steps,omitempty"`
+	Lost      []wire.LostTime   `json:"lost,omitempty"`
 }
 
 // numbering changes if a number of one of the lists gets another meaning.
@@ -66,12 +67,15 @@ var numbering = func() string {
 	for p := range wire.PartCount {
 		fmt.Fprintln(h, p)
 	}
+	for c := range wire.LostCauseCount {
+		fmt.Fprintln(h, c)
+	}
 	return strconv.FormatUint(uint64(h.Sum32()), 16)
 }()
 
 // lineOf is k on disk.
 func lineOf(k *kept) line {
-	l := line{k.view, numbering, k.record, k.steps}
+	l := line{k.view, numbering, k.record, k.steps, k.lost}
 	if l.Record != nil && l.Record.ErrorText != "" { // it is for the log alone
 		record := *l.Record
 		record.ErrorText = ""
@@ -88,9 +92,9 @@ func (l *line) kept() *kept {
 	case l.Record == nil:
 		return &kept{view: l.View}
 	case l.Numbering != numbering: // its steps are right, and nothing but its arrival is needed for them
-		l.Record = &telemetry.Record{Arrived: l.Record.Arrived}
+		l.Record, l.Lost = &telemetry.Record{Arrived: l.Record.Arrived}, nil
 	}
-	return &kept{view: l.View, record: l.Record, end: l.Record.Finished, steps: l.Exact}
+	return &kept{view: l.View, record: l.Record, end: l.Record.Finished, steps: l.Exact, lost: l.Lost}
 }
 
 // openDisk finds the segments in the folder.

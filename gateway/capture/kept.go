@@ -1,6 +1,9 @@
 package capture
 
-import "github.com/forebay-io/forebay/gateway/telemetry"
+import (
+	"github.com/forebay-io/forebay/gateway/telemetry"
+	"github.com/forebay-io/forebay/internal/wire"
+)
 
 // kept is a kept or running request. It is never changed.
 type kept struct {
@@ -10,6 +13,7 @@ type kept struct {
 	record *telemetry.Record
 	end    int64 // of the request, or the instant of looking at a running one
 	steps  []step
+	lost   []wire.LostTime // during its life
 }
 
 // build makes what is kept of r at the instant now, which is the end of r, or for
@@ -39,7 +43,10 @@ func (s *Store) build(r *telemetry.Record, why reasons, brief bool, now int64) *
 			t.BeforeFirst, t.AfterFirst = w.times.BeforeFirst, w.times.AfterFirst
 		}
 	}
+	k.lost = s.steps.lostIn(r.Arrived, end)
 	l := divide(r, end)
+	l.lose(k.lost)
+	a.busiest = s.steps.busiestIn(r.Arrived, end)
 	v.Parts, v.Stall = l.parts(), l.stall()
 	a.life, a.within = &l, scopeOf(r.Broken)
 	a.causes = l.causes(r.Blocked, a.within)

@@ -46,6 +46,12 @@ type life struct {
 	before, after               wire.Parts
 	handover                    time.Duration
 	beforeUnknown, afterUnknown time.Duration
+
+	// lost is the part of a phase before the engine's in which the engine did not
+	// run, and lostBefore and lostAfter that of the times in the engine, which have
+	// it no more.
+	lost                  [phaseCount]losses
+	lostBefore, lostAfter losses
 }
 
 // divide returns the life of r up to the instant end.
@@ -163,6 +169,9 @@ func (l *life) stall() []StallView {
 	row(handoverName, l.handover, 0)
 	for p := range wire.PartCount {
 		row(p.String(), l.before[p], l.after[p])
+	}
+	for c := range wire.LostCauseCount {
+		row(c.String(), l.lostBefore[c], l.lostAfter[c])
 	}
 	row(unexplainedName, l.beforeUnknown, l.afterUnknown)
 	return list

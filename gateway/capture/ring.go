@@ -21,6 +21,25 @@ type stepRing struct {
 	last  uint64 // number of the newest step of that process
 	lost  uint64 // steps whose records did not come
 	ended int64  // end of the newest step
+
+	losses [lossesKept]wire.LostTime
+	lostN  uint64 // losses ever
+
+	busiest  [busiestKept]busy
+	busiestN uint64 // ever
+}
+
+// lossesKept are far more stretches of lost time than a request meets, and
+// busiestKept more changes of who takes the processors.
+const (
+	lossesKept  = 4096
+	busiestKept = 32
+)
+
+// busy says who took the processors from the engine, as it was told at an instant.
+type busy struct {
+	at   int64
+	name string
 }
 
 // stepEntry is a step. Its parts lie in the ring of entries from first on:
@@ -33,6 +52,7 @@ type stepEntry struct {
 	members, leftOut, preempt int32
 	decodeRows, prefillTokens int32
 	pages                     int32
+	predicted                 int64
 	kernels                   [wire.KernelClassCount]wire.KernelTime
 }
 
@@ -51,12 +71,18 @@ func newStepRing(steps int) *stepRing {
 	return &stepRing{steps: make([]stepEntry, steps), entries: make([]stepPart, max(steps*partsAStep, 4*3*wire.StepListMax)), run: 1}
 }
 
-// hear takes the new steps of the log.
-func (g *stepRing) hear(log *wire.StepLog) {
-	g.heard = log.After(g.heard, func(r *wire.StepRecord) bool {
+// hear takes what is new in the state.
+func (g *stepRing) hear(state *wire.State) {
+	g.heard = state.Steps.After(g.heard, func(r *wire.StepRecord) bool {
 		g.add(r)
 		return true
 	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last := &g.busiest[(g.busiestN+busiestKept-1)%busiestKept]; state.Busiest != last.name {
+		g.busiest[g.busiestN%busiestKept] = busy{state.At, state.Busiest}
+		g.busiestN++
+	}
 }
 
 func (g *stepRing) add(r *wire.StepRecord) {
@@ -77,7 +103,11 @@ func (g *stepRing) add(r *wire.StepRecord) {
 	g.steps[g.added%uint64(len(g.steps))] = stepEntry{
 		run: g.run, number: r.Step, began: r.Began, ended: r.Ended, gap: int64(r.Gap), givenUp: int64(r.GivenUp), idle: int64(r.Idle), first: g.parts,
 		members: int32(len(r.Members)), leftOut: int32(len(r.LeftOut)), preempt: int32(len(r.Preempted)),
-		decodeRows: int32(r.DecodeRows), prefillTokens: int32(r.PrefillTokens), pages: int32(r.PagesUsed), kernels: r.Kernels,
+		decodeRows: int32(r.DecodeRows), prefillTokens: int32(r.PrefillTokens), pages: int32(r.PagesUsed), predicted: int64(r.Predicted), kernels: r.Kernels,
+	}
+	for i := range r.Lost {
+		g.losses[g.lostN%lossesKept] = r.Lost[i]
+		g.lostN++
 	}
 	g.added++
 	to := g.entries[g.parts%size:][:0]

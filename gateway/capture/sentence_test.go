@@ -1,6 +1,9 @@
 package capture
 
 import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -73,8 +76,11 @@ func TestSentences(t *testing.T) {
 		{queued4s("paused"), "queue", []string{"its class was paused", "/debug/queue"}},
 		{queued4s("engine"), "queue", []string{"no engine", "/readyz"}},
 		{with(told4s(wire.PartOwn), func(r *telemetry.Record) {
-			*r = telemetry.Record{Class: "interactive", Outcome: telemetry.OK, Arrived: 1, Decoded: second, Identified: second, Prepared: 5 * second, Broken: telemetry.FirstTokenGoal, Finished: 5*second + 1}
+			*r = telemetry.Record{Class: "interactive", Outcome: telemetry.OK, Arrived: 1, Decoded: second, Identified: second, Prepared: 5 * second, Tokenize: 3 * time.Second, Broken: telemetry.FirstTokenGoal, Finished: 5*second + 1}
 		}), "prepare", []string{"rendering and tokenizing", "engine.tokens_cache_bytes"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) {
+			*r = telemetry.Record{Class: "interactive", Outcome: telemetry.OK, Arrived: 1, Decoded: second, Identified: second, Prepared: 5 * second, Tokenize: 120_000, Broken: telemetry.FirstTokenGoal, Finished: 5*second + 1}
+		}), "to_engine", []string{"the way to the engine and back", "CPU limits of both"}},
 		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Decoded = r.Arrived + 2900*1e6 }), "body", []string{"receiving its body", "body_limit"}},
 		{with(told4s(wire.PartOwn), func(r *telemetry.Record) {
 			r.Broken, r.Engine.AfterFirst[wire.PartOthersPrefill], r.Engine.AfterFirst[wire.PartOwn] = telemetry.TokenGoal, 900*time.Millisecond, 100*time.Millisecond
@@ -127,6 +133,134 @@ func TestSentences(t *testing.T) {
 			t.Errorf("the cause is %s, not %s: %q", v.Cause, c.cause, v.Sentence)
 		}
 		s.Close()
+	}
+}
+
+// TestLostTimeIsTheCause: where the engine did not run, that is the cause, in whatever
+// phase the request was.
+func TestLostTimeIsTheCause(t *testing.T) {
+	by := func(c wire.LostCause, d time.Duration) (l wire.LostTime) {
+		l.By[c] = d
+		return l
+	}
+	prepared := func(r *telemetry.Record) { // the engine was away while it was asked for the prompt
+		shift := int64(3 * time.Second)
+		for _, at := range []*int64{&r.Prepared, &r.Reserved, &r.Admitted, &r.Dispatched, &r.FirstToken, &r.FirstWrite, &r.LastToken, &r.Taken, &r.Finished,
+			&r.Engine.Arrived, &r.Engine.Received, &r.Engine.Scheduled, &r.Engine.FirstToken, &r.Engine.Finished} {
+			if *at != 0 {
+				*at += shift
+			}
+		}
+		r.Render, r.Tokenize = 100_000, 20_000
+	}
+	for name, c := range map[string]struct {
+		change func(*telemetry.Record)
+		lost   wire.LostTime
+		after  int64 // of the begin of the loss, since the arrival
+		took   time.Duration
+		usual  bool
+		cause  string
+		want   []string
+	}{
+		"frozen in a step": {nil, by(wire.LostFrozen, 2800*time.Millisecond), 100e6, 2850 * time.Millisecond, false,
+			"frozen", []string{"2.8 s of 3.0 s until its first token went to the engine, whose process was frozen", "SIGSTOP", "kill -CONT"}},
+		"frozen before prepare": {prepared, by(wire.LostFrozen, 2950*time.Millisecond), 10e6, 3 * time.Second, false,
+			"frozen", []string{"process was frozen", "freezer"}},
+		"taken, and no goal missed": {func(r *telemetry.Record) { r.Broken = 0 }, by(wire.LostTaken, 2600*time.Millisecond), 50e6, 3900 * time.Millisecond, true,
+			"taken", []string{"processors, which others had: yes (4 processes, 1.3 processors)", "processors of its own"}},
+		"throttled": {nil, by(wire.LostThrottled, 2*time.Second), 50e6, 2900 * time.Millisecond, false,
+			"throttled", []string{"CPU limit was used up", "cpu.max"}},
+		"stolen":         {nil, by(wire.LostStolen, 2*time.Second), 50e6, 2900 * time.Millisecond, false, "stolen", []string{"hypervisor", "dedicated"}},
+		"paging":         {nil, by(wire.LostPaging, 2*time.Second), 50e6, 2900 * time.Millisecond, false, "paging", []string{"a disk had to bring", "Memory is short"}},
+		"a little of it": {nil, by(wire.LostTaken, 400*time.Millisecond), 50e6, 2900 * time.Millisecond, false, "own_prefill", []string{"its own prompt"}},
+		"before it came": {nil, by(wire.LostFrozen, 3*time.Second), -4e9, 3 * time.Second, false, "own_prefill", []string{"its own prompt"}},
+	} {
+		s := newStore(t, Config{StepsKept: 1024})
+		r := told4s(wire.PartOwn)
+		if c.change != nil {
+			c.change(r)
+		}
+		c.lost.Begin = r.Arrived + c.after
+		c.lost.End = c.lost.Begin + int64(c.took)
+		log := wire.NewStepLog(4)
+		log.Add(&wire.StepRecord{Step: 1, Began: r.Finished, Ended: r.Finished + 1, Lost: []wire.LostTime{c.lost}})
+		s.Heard(&wire.State{Steps: log, At: r.Finished, Busiest: "yes (4 processes, 1.3 processors)"})
+		why := reasonSlowFirstToken
+		if c.usual {
+			why = reasonForced
+		}
+		k := s.build(r, why, false, wire.Monotonic())
+		v := k.view
+		checkSums(t, v)
+		for _, part := range c.want {
+			if !strings.Contains(v.Sentence, part) {
+				t.Errorf("%s: %q lacks %q", name, v.Sentence, part)
+			}
+		}
+		if v.Cause != c.cause {
+			t.Errorf("%s: the cause is %s, not %s: %q", name, v.Cause, c.cause, v.Sentence)
+		}
+		back, err := roundTrip(k)
+		if err != nil || len(back.lost) != len(k.lost) {
+			t.Errorf("%s: from disk come %v, %v", name, back, err)
+		}
+	}
+}
+
+// roundTrip is k written to disk and read.
+func roundTrip(k *kept) (back *kept, err error) {
+	text, err := json.Marshal(lineOf(k))
+	if err != nil {
+		return nil, err
+	}
+	_, err = readSegment(bytes.NewReader(append(text, '\n')), func(read *kept) { back = read })
+	return back, err
+}
+
+// TestALossIsNotPaintedAsAKernel: the class that was launched when the process was
+// stopped did not compute meanwhile.
+func TestALossIsNotPaintedAsAKernel(t *testing.T) {
+	v := seenStep{step: step{Began: 0, Ended: 3 * second}}
+	v.kernels[wire.KernelSampling] = wire.KernelTime{Count: 2, Total: 2990 * time.Millisecond, Max: 2985 * time.Millisecond}
+	v.kernels[wire.KernelMLP] = wire.KernelTime{Count: 9, Total: 8 * time.Millisecond, Max: 2 * time.Millisecond}
+	v.lose(losses{wire.LostFrozen: 2980 * time.Millisecond})
+	if k := v.kernels[wire.KernelSampling]; k.Total != 10*time.Millisecond || v.Lost != int64(2980*time.Millisecond) || v.LostTo != "frozen" {
+		t.Errorf("sampling took %v, and %v was lost to %s", k.Total, time.Duration(v.Lost), v.LostTo)
+	}
+}
+
+// TestLossesShrinkTimes: what is lost is taken out of the times once, and never more
+// than there is.
+func TestLossesShrinkTimes(t *testing.T) {
+	random := rand.New(rand.NewPCG(16, 1))
+	for range 5000 {
+		r := randomRecord(random)
+		l := divide(r, r.Finished)
+		whole := l.before.Sum() + l.handover + l.beforeUnknown
+		var all []wire.LostTime
+		for at := r.Arrived; at < r.Finished && random.IntN(5) > 0; {
+			begin := at + random.Int64N(20e6)
+			end := begin + 1 + random.Int64N(90e6)
+			l := wire.LostTime{Begin: begin, End: end}
+			l.By[random.IntN(len(l.By))] = time.Duration(random.Int64N(end - begin))
+			all = append(all, l)
+			at = end
+		}
+		l.lose(all)
+		if sum := l.before.Sum() + l.handover + l.beforeUnknown + l.lostBefore.sum(); sum != whole {
+			t.Fatalf("%v became %v", whole, sum)
+		}
+		v := &View{ID: r.ID, WallMS: ms(r.Finished - r.Arrived), Parts: l.parts(), Stall: l.stall()}
+		checkSums(t, v)
+		c, sum := l.causes(r.Blocked, scopeAll), time.Duration(0)
+		for i, d := range c {
+			if sum += d; d < 0 {
+				t.Fatalf("%v took %v", cause(i), d)
+			}
+		}
+		if sum != l.wall() {
+			t.Fatalf("the causes sum to %v of %v", sum, l.wall())
+		}
 	}
 }
 

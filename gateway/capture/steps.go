@@ -34,8 +34,11 @@ type step struct {
 	OthersPrefill int          `json:"others_prefill"` // tokens
 	Members       int          `json:"members"`
 	PagesUsed     int          `json:"pages_used"`
-	Largest       string       `json:"largest,omitempty"` // the other request that took most of the step
-	Kernels       []stepKernel `json:"kernels,omitempty"` // the classes that took a fiftieth of the step or more
+	Predicted     int64        `json:"predicted,omitempty"` // what it takes where nothing is lost, 0 for unknown
+	Lost          int64        `json:"lost,omitempty"`      // the part in which the engine did not run
+	LostTo        string       `json:"lost_to,omitempty"`   // what most of Lost went to
+	Largest       string       `json:"largest,omitempty"`   // the other request that took most of the step
+	Kernels       []stepKernel `json:"kernels,omitempty"`   // the classes that took a fiftieth of the step or more
 }
 
 // stepKernel is what one kernel class took of a step.
@@ -60,6 +63,7 @@ type witness struct {
 	begin, end    int64  // of the life in the engine, as far as it is known
 	serial, count uint64 // of its generations
 	firstToken    int64  // as the gateway saw it
+	lost          []wire.LostTime
 
 	run        uint64 // of the engine; 0 before the first step
 	mark       int64  // the time up to here is divided
@@ -101,6 +105,7 @@ func (g *stepRing) witnessed(r *telemetry.Record, end int64) *witness {
 	if r.Dispatched == 0 || r.Serial == 0 {
 		return w
 	}
+	w.lost = g.lostIn(w.begin, w.end)
 	g.between(w.begin, w.end, w.see)
 	return w
 }
@@ -113,8 +118,9 @@ func (w *witness) see(s *stepEntry, parts []stepPart) {
 	w.run = s.run
 	v := seenStep{kernels: s.kernels, step: step{
 		Run: s.run, Number: s.number, Began: s.began, Ended: s.ended, Gap: s.gap + s.givenUp + s.idle, Idle: s.idle,
-		DecodeRows: int(s.decodeRows), PrefillTokens: int(s.prefillTokens), OthersPrefill: int(s.prefillTokens), Members: int(s.members), PagesUsed: int(s.pages),
+		DecodeRows: int(s.decodeRows), PrefillTokens: int(s.prefillTokens), OthersPrefill: int(s.prefillTokens), Members: int(s.members), PagesUsed: int(s.pages), Predicted: s.predicted,
 	}}
+	v.lose(during(w.lost, s.began, s.ended))
 	var ownPrefill, othersPrefill, largest int64
 	members := parts[:min(len(parts), int(s.members))]
 	for i := range members {
@@ -151,6 +157,31 @@ func (w *witness) see(s *stepEntry, parts []stepPart) {
 	w.spend(&v.step, othersPrefill, left)
 	w.sumKernels(&v)
 	w.steps = append(w.steps, v)
+}
+
+// lose notes what was lost in the step. If it was lost in one piece, it is taken out
+// of the kernel class whose longest launch has it: that class did not compute meanwhile.
+func (v *seenStep) lose(lost losses) {
+	sum := lost.sum()
+	if sum == 0 {
+		return
+	}
+	worst, longest := wire.LostFrozen, wire.KernelClass(0)
+	for c, d := range lost {
+		if d > lost[worst] {
+			worst = wire.LostCause(c)
+		}
+	}
+	v.Lost, v.LostTo = int64(sum), worst.String()
+	for class := range v.kernels {
+		if v.kernels[class].Max > v.kernels[longest].Max {
+			longest = wire.KernelClass(class)
+		}
+	}
+	if k := &v.kernels[longest]; k.Max >= sum/2 {
+		cut := min(sum, k.Max)
+		k.Total, k.Max = max(0, k.Total-cut), k.Max-cut
+	}
 }
 
 func (w *witness) mine(serial uint64) bool { return serial-w.serial < w.count }

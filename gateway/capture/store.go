@@ -116,7 +116,7 @@ func (s *Store) Watch(running func() []telemetry.Record) {
 // Heard takes the new steps of the engine's state. States must come in order.
 func (s *Store) Heard(state *wire.State) {
 	if s != nil {
-		s.steps.hear(state.Steps)
+		s.steps.hear(state)
 	}
 }
 

@@ -29,6 +29,7 @@ func (k *kept) trees(names spans.Names) []spans.Tree {
 		return nil
 	}
 	b := &builder{k: k, r: r, life: divide(r, k.end), names: names, failed: !k.view.Running && r.Outcome != telemetry.OK, steps: k.spanSteps()}
+	b.life.lose(k.lost)
 	b.root()
 	b.gateway()
 	b.engine(b.call())

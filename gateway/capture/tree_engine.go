@@ -101,6 +101,9 @@ func (l *life) spanStall(received int64) (prefill, decode []stallPart) {
 		computing := p == wire.PartOwn || p == wire.PartOthersPrefill || p == wire.PartOthersDecode
 		row(p.String(), !computing, l.before[p], l.after[p])
 	}
+	for c := range wire.LostCauseCount {
+		row(c.String(), true, l.lostBefore[c], l.lostAfter[c])
+	}
 	row(unexplainedName, true, l.beforeUnknown, l.afterUnknown)
 	return prefill, decode
 }

@@ -122,6 +122,11 @@ type StepView struct {
 	Decode        bool    `json:"decode"` // a next token of the request was computed
 	PagesUsed     int     `json:"pages_used"`
 	Run           uint64  `json:"run"` // of the engine, since this gateway began
+	// PredictedMS is what the step takes where the engine has its processors, 0 for
+	// unknown. For LostMS of it the engine did not run, most of that for LostTo.
+	PredictedMS float64 `json:"predicted_ms,omitempty"`
+	LostMS      float64 `json:"lost_ms,omitempty"`
+	LostTo      string  `json:"lost_to,omitempty"`
 	// Largest is the id of the other request that took most of the step.
 	Largest string `json:"largest,omitempty"`
 	// Kernels are the classes that took a fiftieth of the step or more.
@@ -192,6 +197,7 @@ func (s *step) view(arrived int64) StepView {
 		Step: s.Number, Run: s.Run, BeginMS: ms(s.Began - arrived), MS: ms(s.Ended - s.Began), GapMS: ms(s.Gap), IdleMS: ms(s.Idle),
 		Member: s.Member, Decode: s.Decode, LeftOut: s.LeftOut, OwnMS: ms(s.Own), OwnTokens: s.OwnTokens,
 		DecodeRows: s.DecodeRows, PrefillTokens: s.PrefillTokens, OthersPrefill: s.OthersPrefill, Members: s.Members, PagesUsed: s.PagesUsed, Largest: s.Largest,
+		PredictedMS: ms(s.Predicted), LostMS: ms(s.Lost), LostTo: s.LostTo,
 	}
 	for _, k := range s.Kernels {
 		v.Kernels = append(v.Kernels, StepKernel{k.Class, ms(k.Total), k.Count, ms(k.Max)})

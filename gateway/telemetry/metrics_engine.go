@@ -23,6 +23,8 @@ var (
 	specLosses      = counter("forebay_engine_losses_total", "Times the engine went away: it ended, hung, or its socket broke.")
 	specLost        = counter("forebay_engine_step_records_lost_total", "Steps that are missing in the metrics by step because their records came too late.")
 	specEngineTime  = counter("forebay_engine_time_seconds_total", "Time of the engine's loop: step, gap (between steps, with work waiting), given_up (steps given up for more urgent requests), idle.", "state")
+	specLostTime    = counter("forebay_engine_lost_seconds_total", "Time in which the engine had work and did not run: frozen (its process was stopped), taken (other programs had the processors), stolen (the hypervisor had them), throttled (its CPU limit was used up), paging (it waited for memory from a disk).", "cause")
+	specCPU         = counter("forebay_engine_step_cpu_seconds_total", "Processor time of the engine's process in its steps, on all processors together.")
 	specStep        = distribution(stepBuckets, "forebay_engine_step_duration_seconds", "Duration of a step; its phase says whether it computed prompts (prefill), next tokens (decode) or both (mixed).", "phase")
 	specGap         = distribution(gapBuckets, "forebay_engine_step_host_gap_seconds", "Time between two steps in which the engine took arrivals, composed the batch and reported.")
 	specBatch       = distribution(rowBuckets, "forebay_engine_step_batch_size", "Sequences in a step.", "phase")
@@ -73,6 +75,8 @@ type engineMetrics struct {
 	busy, waste, idle, gaps time.Duration
 	launches                [wire.KernelClassCount]uint64
 	kernels                 [wire.KernelClassCount]time.Duration
+	cpu                     time.Duration
+	lostTime                [wire.LostCauseCount]time.Duration
 }
 
 func newEngineMetrics() *engineMetrics {
@@ -141,6 +145,12 @@ func (m *engineMetrics) takeStep(s *wire.StepRecord) bool {
 	m.prefill.observe(float64(s.PrefillTokens), 1)
 	m.gap.observe(s.Gap.Seconds(), 1)
 	m.busy, m.gaps, m.waste, m.idle = m.busy+took, m.gaps+s.Gap, m.waste+s.GivenUp, m.idle+s.Idle
+	m.cpu += s.CPU
+	for i := range s.Lost {
+		for c, d := range s.Lost[i].By {
+			m.lostTime[c] += d
+		}
+	}
 	for i, k := range s.Kernels {
 		m.launches[i] += uint64(k.Count)
 		m.kernels[i] += k.Total
@@ -179,6 +189,10 @@ func (m *engineMetrics) collect(ch chan<- prometheus.Metric) {
 	count(specLost, m.lost)
 	for state, d := range map[string]time.Duration{"step": m.busy, "gap": m.gaps, "given_up": m.waste, "idle": m.idle} {
 		ch <- specEngineTime.value(d.Seconds(), state)
+	}
+	ch <- specCPU.value(m.cpu.Seconds())
+	for c := range wire.LostCauseCount {
+		ch <- specLostTime.value(m.lostTime[c].Seconds(), c.String())
 	}
 	for class := range wire.KernelClassCount {
 		ch <- specKernelTime.value(m.kernels[class].Seconds(), class.String())

@@ -53,7 +53,8 @@ func TestStepsAndKernelsAreAddedUp(t *testing.T) {
 		log.Add(&s)
 	}
 	add(wire.StepRecord{Step: 1, PrefillTokens: 30, Members: make([]wire.StepMember, 1)})
-	add(wire.StepRecord{Step: 2, DecodeRows: 1, Members: make([]wire.StepMember, 1)})
+	add(wire.StepRecord{Step: 2, DecodeRows: 1, Members: make([]wire.StepMember, 1), CPU: 3 * time.Millisecond,
+		Lost: []wire.LostTime{{Begin: 1, End: 9e9, By: [wire.LostCauseCount]time.Duration{wire.LostFrozen: 3 * time.Second, wire.LostTaken: time.Second}}, {Begin: 9e9, End: 11e9, By: [wire.LostCauseCount]time.Duration{wire.LostFrozen: time.Second}}}})
 	r.Heard(state)
 	scrape(t, r, "", "") // reads nothing twice
 	add(wire.StepRecord{Step: 5, DecodeRows: 2, PrefillTokens: 7, Members: make([]wire.StepMember, 2), MembersMore: 300})
@@ -70,6 +71,10 @@ func TestStepsAndKernelsAreAddedUp(t *testing.T) {
 		`forebay_engine_time_seconds_total{state="idle"}`:             3,
 		`forebay_engine_time_seconds_total{state="gap"}`:              6e-6,
 		`forebay_engine_time_seconds_total{state="given_up"}`:         .003,
+		`forebay_engine_lost_seconds_total{cause="frozen"}`:           4,
+		`forebay_engine_lost_seconds_total{cause="taken"}`:            1,
+		`forebay_engine_lost_seconds_total{cause="throttled"}`:        0,
+		`forebay_engine_step_cpu_seconds_total`:                       .003,
 		`forebay_engine_step_records_lost_total`:                      2,
 		`forebay_kernel_seconds_total{kernel_class="mlp"}`:            .003,
 		`forebay_kernel_launches_total{kernel_class="mlp"}`:           3 << 31,

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay-io/forebay/internal/wire"
@@ -65,6 +67,7 @@ var (
 	specCovered     = gauge("forebay_length_covered", "Share of answers within their predicted 90th percentile.")
 	specReserved    = gauge("forebay_length_reserve_ratio", "Predicted 90th percentile over actual length, summed over answers.")
 	specUp          = gauge("forebay_engine_up", "1 when the engine reports no error.")
+	specSilent      = gauge("forebay_engine_silent_seconds", "Time since the engine last told its state. It tells it after every step, and twice a second without one.")
 	specSequences   = gauge("forebay_engine_sequences", "Sequences in the engine: running, waiting and paused.")
 	specPrefillWait = gauge("forebay_engine_prefill_waiting_tokens", "Prompt tokens in the engine that wait to be computed, by lane.", "lane")
 	specRatioMid    = gauge("forebay_engine_step_ratio_median", "Actual over predicted duration of the last thousand steps, median; 1 before the first.")
@@ -140,6 +143,11 @@ func collectState(ch chan<- prometheus.Metric, s *wire.State) {
 		s = &wire.State{}
 	}
 	ch <- specUp.value(oneIf(up))
+	silent := 0.0
+	if up {
+		silent = max(0, time.Duration(wire.Monotonic()-s.At).Seconds())
+	}
+	ch <- specSilent.value(silent)
 	ch <- specSequences.value(float64(s.Running + s.Waiting + s.Paused))
 	ch <- specPrefillWait.value(float64(s.ShortPrefill), "short")
 	ch <- specPrefillWait.value(float64(s.LongPrefill), "long")

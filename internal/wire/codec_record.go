@@ -13,7 +13,7 @@ import (
 const stepRecordsMax = 256
 
 // recordBytesLeast is the size of an empty record.
-const recordBytesLeast = 16
+const recordBytesLeast = 19
 
 func appendDuration(b []byte, d time.Duration) []byte {
 	return binary.AppendUvarint(b, uint64(max(0, d)))
@@ -77,12 +77,41 @@ func appendRecord(b []byte, r *StepRecord) []byte {
 	for _, s := range r.Preempted {
 		next(s)
 	}
+	b = appendSize(appendDuration(appendDuration(b, r.Predicted), r.CPU), len(r.Lost))
+	for i := range r.Lost {
+		b = appendLost(b, &r.Lost[i])
+	}
 	return appendKernels(b, &r.Kernels)
+}
+
+func appendLost(b []byte, l *LostTime) []byte {
+	b = appendDuration(binary.AppendVarint(b, l.Begin), duration(l.End-l.Begin))
+	for _, d := range l.By {
+		b = appendDuration(b, d)
+	}
+	return b
+}
+
+func (d *decoder) lost() (l LostTime) {
+	l.Begin = d.int64()
+	whole := d.duration()
+	if l.End = l.Begin + int64(whole); l.End < l.Begin {
+		d.fail("a lost stretch that begins at %d and takes %d ns ends too late", l.Begin, whole)
+	}
+	left := whole
+	for i := range l.By {
+		if l.By[i] = d.duration(); l.By[i] > left {
+			d.fail("more than the %d ns of a stretch were lost in it", whole)
+			return LostTime{}
+		}
+		left -= l.By[i]
+	}
+	return l
 }
 
 // record reads into r, and uses the memory of r's lists again.
 func (d *decoder) record(r *StepRecord) {
-	members, leftOut, preempted := r.Members[:0], r.LeftOut[:0], r.Preempted[:0]
+	members, leftOut, preempted, lost := r.Members[:0], r.LeftOut[:0], r.Preempted[:0], r.Lost[:0]
 	*r = StepRecord{Step: d.uint(), Began: d.int64()}
 	took := d.duration()
 	if r.Ended = r.Began + int64(took); r.Ended < r.Began {
@@ -111,7 +140,16 @@ func (d *decoder) record(r *StepRecord) {
 	for range d.entries(1) {
 		preempted = append(preempted, next())
 	}
-	r.Members, r.LeftOut, r.Preempted = members, leftOut, preempted
+	r.Predicted, r.CPU = d.duration(), d.duration()
+	n := d.count(2 + int(LostCauseCount))
+	if n > LostTimesMax {
+		d.fail("a list of %d lost stretches in a step's record, over the limit of %d", n, LostTimesMax)
+		n = 0
+	}
+	for range n {
+		lost = append(lost, d.lost())
+	}
+	r.Members, r.LeftOut, r.Preempted, r.Lost = members, leftOut, preempted, lost
 	d.kernels(&r.Kernels)
 }
 

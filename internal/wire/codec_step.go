@@ -148,7 +148,7 @@ func appendState(b []byte, s *State) []byte {
 	for _, c := range s.Blocks.Changes {
 		b = appendBool(binary.LittleEndian.AppendUint64(b, c.Hash), c.Evicted)
 	}
-	return b
+	return appendText(b, s.Busiest)
 }
 
 func (d *decoder) state() *State {
@@ -171,6 +171,7 @@ func (d *decoder) state() *State {
 			s.Blocks.Changes[i] = hitmap.Change{Hash: d.uint64(), Evicted: d.bool()}
 		}
 	}
+	s.Busiest = string(d.utf8Text())
 	return s
 }
 

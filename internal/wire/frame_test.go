@@ -56,7 +56,8 @@ func sampleRecords() []StepRecord {
 	r := StepRecord{Step: 1, Began: -5, Ended: 1 << 50, Gap: 3, GivenUp: 8, Idle: 4, DecodeRows: 5, PrefillTokens: 6, PagesUsed: 7,
 		Members:     []StepMember{{Serial: math.MaxUint64, Tokens: 1, Own: 9, Level: 2, Decode: true}, {Serial: 1, Tokens: 300, Own: 1 << 40}},
 		MembersMore: 8, LeftOut: []StepLeftOut{{Serial: 4, Why: PartPages}, {Serial: 3, Why: PartParked}}, LeftOutMore: 9,
-		Preempted: []uint64{0, math.MaxUint64, 7}, PreemptedMore: 10}
+		Preempted: []uint64{0, math.MaxUint64, 7}, PreemptedMore: 10,
+		Predicted: 11, CPU: 1 << 41, Lost: []LostTime{{Begin: -7, End: 5, By: [LostCauseCount]time.Duration{1, 2, 3, 4, 2}}, {Begin: 1, End: 1}}}
 	for i := range r.Kernels {
 		r.Kernels[i] = KernelTime{Count: uint32(i), Total: time.Duration(i) << 30, Max: time.Duration(i)}
 	}
@@ -80,8 +81,9 @@ func sampleTrace() *traceReply {
 func sampleState() *State {
 	return &State{
 		Err: Errorf(Draining, "stopping"), Step: 1, At: 2,
-		Pages: Pages{PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6},
-		Load:  Load{Running: 7, Waiting: 8, Paused: 9, Sequences: 19, ShortPrefill: 20, LongPrefill: 21},
+		Pages:   Pages{PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6},
+		Load:    Load{Running: 7, Waiting: 8, Paused: 9, Sequences: 19, ShortPrefill: 20, LongPrefill: 21},
+		Busiest: "make (2 processes, 1.9 processors)",
 		Pace: Pace{Room: cost.Room{Budget: 24, TokensMin: 25, TokensMax: 22}, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14, StepPredicted: 23, RatioMedian: .9, RatioHigh: 1.5,
 			Cost: cost.Cost{Base: 24, PrefillToken: 2.5, PrefillContext: 1e-9, DecodeRow: 26, DecodeContext: 27}},
 		Totals: Totals{PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Preempted: 10, NonFinite: 11},

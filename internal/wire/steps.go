@@ -23,6 +23,13 @@ type StepRecord struct {
 	// were given up for more urgent work; they leave no record. Gap: the rest, in
 	// which the loop took arrivals, reported, and composed.
 	Gap, GivenUp, Idle time.Duration
+	// Predicted is what the step takes where nothing takes the processors from it,
+	// 0 where that is not known yet. CPU is the processor time of the engine's
+	// process in the step, on all processors together.
+	Predicted, CPU time.Duration
+	// Lost are the stretches since the record before in which the engine did not
+	// run although it had work, oldest first.
+	Lost []LostTime
 
 	DecodeRows    int
 	PrefillTokens int
@@ -251,8 +258,9 @@ func (l *StepLog) Added() uint64 {
 // copyTo makes to a copy of r that shares nothing with it. The lists of to keep
 // their memory where that is large enough.
 func (r *StepRecord) copyTo(to *StepRecord) {
-	members, leftOut, preempted := to.Members, to.LeftOut, to.Preempted
+	members, leftOut, preempted, lost := to.Members, to.LeftOut, to.Preempted, to.Lost
 	*to = *r
+	to.Lost = append(lost[:0], r.Lost...)
 	to.Members = append(members[:0], r.Members...)
 	to.LeftOut = append(leftOut[:0], r.LeftOut...)
 	to.Preempted = append(preempted[:0], r.Preempted...)
@@ -261,6 +269,6 @@ func (r *StepRecord) copyTo(to *StepRecord) {
 // Clone is a copy of r that shares nothing with it.
 func (r *StepRecord) Clone() *StepRecord {
 	c := *r
-	c.Members, c.LeftOut, c.Preempted = slices.Clone(r.Members), slices.Clone(r.LeftOut), slices.Clone(r.Preempted)
+	c.Members, c.LeftOut, c.Preempted, c.Lost = slices.Clone(r.Members), slices.Clone(r.LeftOut), slices.Clone(r.Preempted), slices.Clone(r.Lost)
 	return &c
 }

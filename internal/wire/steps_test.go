@@ -100,6 +100,8 @@ func TestHostileRecords(t *testing.T) {
 		"too many left":    {record(StepRecord{LeftOut: make([]StepLeftOut, StepListMax+1)}), "257 entries"},
 		"strange reason":   {record(StepRecord{LeftOut: []StepLeftOut{{Why: PartCount}}}), "unknown reason 12"},
 		"no reason":        {record(StepRecord{LeftOut: []StepLeftOut{{Why: PartOwn}}}), "unknown reason 0"},
+		"too many lost":    {record(StepRecord{Lost: make([]LostTime, LostTimesMax+1)}), "9 lost stretches"},
+		"lost too much":    {record(StepRecord{Lost: []LostTime{{Begin: 5, End: 9, By: [LostCauseCount]time.Duration{3, 2}}}}), "more than the 4 ns"},
 		"ends too late":    {append(state(1, 1), append(binary.AppendVarint(nil, 1<<62), append(binary.AppendUvarint(nil, 1<<63-1), make([]byte, 20)...)...)...), "ends too late"},
 		"endless":          {append(state(1, 1, 0), append(binary.AppendUvarint(nil, 1<<63), make([]byte, 20)...)...), "too long"},
 	} {

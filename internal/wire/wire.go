@@ -284,6 +284,10 @@ type State struct {
 	Pace
 	Totals
 
+	// Busiest names the other programs that take the processors from the engine,
+	// as far as it can see them; "" where none does, or none was looked for.
+	Busiest string
+
 	// Steps has the records of the last steps, up to this State's own; nil where
 	// none are kept.
 	Steps *StepLog `json:"-"`

@@ -71,7 +71,7 @@ function promised(v) {
 }
 
 const key = (v) => legend(
-  ["s-own", "step with its own prompt"], ["s-decode", "step with decode only"], ["s-others", "step with prompts of others"], ["s-out", "step without it"], ["own", "its own part of a step"],
+  ["s-own", "step with its own prompt"], ["s-decode", "step with decode only"], ["s-others", "step with prompts of others"], ["s-out", "step without it"], ["s-lost", "step in which the engine did not run"], ["own", "its own part of a step"],
   ...v.kernels.map((k) => [kernelKind(k.class), k.class]));
 
 function drawn(v) {

@@ -70,6 +70,7 @@ function phase(scale, p, y) {
 
 // stepKind is the colour of a step, from the request's point of view.
 function stepKind(step) {
+  if (2 * (step.lost_ms ?? 0) >= step.ms) return "s-lost";
   if (!step.member) return "s-out";
   if (step.prefill_tokens > step.others_prefill) return "s-own";
   return step.others_prefill > 0 ? "s-others" : "s-decode";
@@ -80,7 +81,9 @@ const pixels = (ms, step) => Math.round(stripHeight * Math.min(1, ms / Math.max(
 function whole({step, x, width}, y) {
   const role = step.member ? `${time(step.own_ms)} of it for this request's ${step.own_tokens} tokens` : "this request was left out: " + (step.left_out ?? "");
   const most = step.largest ? "; most of it for " + shortID(step.largest) : "";
-  const title = `step ${step.step}: ${time(step.ms)}; ${role}; ${step.decode_rows} decode rows, ${step.others_prefill} prompt tokens of others${most}`;
+  const lost = step.lost_ms ? `; for ${time(step.lost_ms)} the engine did not run (${step.lost_to})` : "";
+  const foretold = step.predicted_ms ? `, foretold ${time(step.predicted_ms)}` : "";
+  const title = `step ${step.step}: ${time(step.ms)}${foretold}${lost}; ${role}; ${step.decode_rows} decode rows, ${step.others_prefill} prompt tokens of others${most}`;
   return bar({x, width, y, height: stripHeight, kind: stepKind(step), title, href: pathOf(step.largest)});
 }
 

@@ -28,6 +28,11 @@ export const meanings = {
   preempted: "its pages were taken and are computed again",
   paused: "its client was slow to read",
   parked: "the gateway was slow to fetch its text",
+  frozen: "the engine's process was stopped",
+  taken: "other programs had the processors",
+  stolen: "the hypervisor gave the processors to other machines",
+  throttled: "the engine's CPU limit was used up",
+  paging: "the engine waited for memory from a disk",
   unexplained: "unknown",
 };
 

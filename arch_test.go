@@ -46,6 +46,7 @@ var arrows = map[string]string{
 	"engine/lost":             "internal/cost internal/wire",
 	"engine/machine":          "",
 	"engine/mapped":           "",
+	"engine/mask":             "engine/grammar",
 	"engine/model":            "engine/gguf kernels",
 	"engine/perf":             "",
 	"engine/quant":            "engine/gguf kernels",

@@ -17,6 +17,9 @@ const (
 	unknown = -2
 )
 
+// nodeBytes is what a node holds, with its place in the table of nodes.
+const nodeBytes = 80
+
 // Automaton is a grammar as a state machine over bytes, made as it is needed.
 // It is not safe for several goroutines.
 type Automaton struct {
@@ -24,6 +27,8 @@ type Automaton struct {
 	limits *Limits
 	pool   *pool
 	stride int
+	spent  int
+	base   int // bytes at the start
 
 	lexers      []lexer
 	lexerParts  []part
@@ -78,7 +83,8 @@ func (g *Grammar) NewAutomaton() *Automaton {
 		lexerByHash: map[uint64]int32{}, rowByHash: map[uint64]int32{}, stateByHash: map[uint64]int32{}}
 	a.pool.limits = &Limits{}
 	*a.pool.limits = g.limits
-	a.pool.limits.Nodes = len(g.pool.nodes) + g.limits.Memory/64
+	a.pool.limits.Nodes = len(g.pool.nodes) + g.limits.Memory/nodeBytes*4 // one step may pass what Full says
+	a.base = a.bytes()
 	return a
 }
 
@@ -86,7 +92,8 @@ func (g *Grammar) NewAutomaton() *Automaton {
 func (p *pool) clone() *pool {
 	c := *p
 	c.nodes, c.sets, c.text = slices.Clone(p.nodes), slices.Clone(p.sets), slices.Clip(p.text)
-	c.byKey, c.setIDs, c.derived, c.alive = maps.Clone(p.byKey), maps.Clone(p.setIDs), maps.Clone(p.derived), maps.Clone(p.alive)
+	c.byKey, c.setIDs, c.derived = maps.Clone(p.byKey), maps.Clone(p.setIDs), maps.Clone(p.derived)
+	c.alive, c.relaxed = maps.Clone(p.alive), maps.Clone(p.relaxed)
 	c.buffers = nil
 	return &c
 }
@@ -123,17 +130,42 @@ func (a *Automaton) stateAt(r int32) State {
 
 // Next is the state after one more byte.
 func (a *Automaton) Next(s State, c byte) (State, error) {
-	i := int(s)*a.stride + int(a.pool.class[c])
-	if n := a.stateNext[i]; n != unknown {
+	if n := a.stateNext[int(s)*a.stride+int(a.pool.class[c])]; n != unknown {
 		return State(n), nil
 	}
+	return a.compute(s, a.pool.class[c])
+}
+
+func (a *Automaton) compute(s State, class uint8) (State, error) {
 	a.begin()
-	n := a.step(s, a.pool.class[c])
+	n := a.step(s, class)
+	a.spent += a.limits.StepWork - a.pool.work
 	if err := a.end(); err != nil {
 		return Dead, err
 	}
-	a.stateNext[i] = int32(n)
+	a.stateNext[int(s)*a.stride+int(class)] = int32(n)
 	return n, nil
+}
+
+// Spent is the work of all bytes so far, in steps.
+func (a *Automaton) Spent() int { return a.spent }
+
+// Only says which byte alone may follow in s, if it is one.
+func (a *Automaton) Only(s State) (c byte, ok bool, err error) {
+	for b := range 256 {
+		n, err := a.Next(s, byte(b))
+		if err != nil {
+			return 0, false, err
+		}
+		if n == Dead {
+			continue
+		}
+		if ok {
+			return 0, false, nil
+		}
+		c, ok = byte(b), true
+	}
+	return c, ok, nil
 }
 
 // Accepting says whether the text may end in s.
@@ -146,13 +178,13 @@ func (a *Automaton) Continues(s State) bool {
 }
 
 // Full says that the automaton should be replaced, by a Mover, to free memory.
-func (a *Automaton) Full() bool { return a.bytes() > a.limits.Memory }
+func (a *Automaton) Full() bool { return a.bytes()-a.base > a.limits.Memory }
 
 // Size is the number of bytes that the automaton holds.
 func (a *Automaton) Size() int { return a.bytes() }
 
 func (a *Automaton) bytes() int {
-	return len(a.pool.nodes)*80 + len(a.pool.derived)*28 + len(a.pool.sets)*80 +
+	return len(a.pool.nodes)*nodeBytes + len(a.pool.derived)*28 + len(a.pool.sets)*80 +
 		len(a.lexers)*48 + len(a.lexerParts)*8 + len(a.lexerNext)*4 +
 		len(a.rows)*60 + len(a.items)*16 +
 		len(a.states)*60 + len(a.threads)*8 + len(a.stateNext)*4

@@ -3,6 +3,7 @@ package grammar
 import (
 	"fmt"
 	"slices"
+	"unicode"
 )
 
 // Expr is an expression of a grammar, made by a Builder and good with that
@@ -85,7 +86,8 @@ func (b *Builder) Never() Regex { return never }
 // Epsilon matches the empty string alone.
 func (b *Builder) Epsilon() Regex { return epsilon }
 
-// Everything matches every string of bytes.
+// Everything matches every string of bytes, valid UTF-8 or not, and the bytes
+// of Token too; see Text.
 func (b *Builder) Everything() Regex { return b.pool.not(never) }
 
 // Literal matches s.
@@ -134,6 +136,31 @@ func (b *Builder) Class(ranges ...Range) Regex { return b.pool.utf8Class(ranges)
 // Bytes matches one byte from lo to hi.
 func (b *Builder) Bytes(lo, hi byte) Regex { return b.pool.byteRange(lo, hi) }
 
+// Text matches every text: bytes that are valid UTF-8.
+func (b *Builder) Text() Regex {
+	return b.pool.times(b.pool.utf8Class([]Range{{0, unicode.MaxRune}}), 0, Unlimited)
+}
+
+// Token matches the token with this id and nothing else. Where a grammar has
+// it, it stands for the control token, whatever that token's text is.
+func (b *Builder) Token(id int32) Regex {
+	if id < 0 || id > TokenMax {
+		b.fail(fmt.Errorf("token %d is out of range", id))
+		return never
+	}
+	bytes := TokenBytes(id)
+	return b.pool.literal(string(bytes[:]))
+}
+
+// TokenMax is the largest id that Token takes.
+const TokenMax = 1<<21 - 1
+
+// TokenBytes are the bytes that stand for a control token: 0xFF, which no text
+// holds, and the id in three bytes of seven bits.
+func TokenBytes(id int32) [4]byte {
+	return [4]byte{0xFF, byte(id >> 14), byte(id >> 7 & 127), byte(id & 127)}
+}
+
 // Cat matches one after the other.
 func (b *Builder) Cat(list ...Regex) Regex {
 	r := epsilon
@@ -149,7 +176,8 @@ func (b *Builder) Or(list ...Regex) Regex { return b.pool.or(list) }
 // And matches what every one of list does.
 func (b *Builder) And(list ...Regex) Regex { return b.pool.and(list) }
 
-// Not matches every string of bytes that r does not.
+// Not matches every string of bytes that r does not. Of texts alone, join it to
+// Text by And.
 func (b *Builder) Not(r Regex) Regex { return b.pool.not(r) }
 
 // Times matches r from min to max times; max may be Unlimited.

@@ -319,6 +319,9 @@ func (g *Grammar) holds(i int32, places, symbols []bool) bool {
 	return false
 }
 
+// Limits are those that the grammar was built with.
+func (g *Grammar) Limits() Limits { return g.limits }
+
 // Size is the number of bytes that the grammar holds, without its automata.
 func (g *Grammar) Size() int { return g.size }
 

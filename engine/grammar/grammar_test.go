@@ -260,3 +260,29 @@ func TestRulesAgainstBruteForce(t *testing.T) {
 		t.Fatalf("only %d grammars were compared", compared)
 	}
 }
+
+// A long bound beside a word that may not come: that nothing completes the
+// word is found without counting to the bound.
+func TestEmptinessBesideALongBound(t *testing.T) {
+	l := DefaultLimits()
+	l.StepWork, l.Work = 20_000, 20_000
+	b := NewBuilder(l)
+	any := b.Class(Range{0, 0x10FFFF})
+	text := b.Times(any, 0, Unlimited)
+	a := mustCompile(t, b, b.Terminal("x", b.Cat(b.And(b.Times(any, 0, 100_000), b.Not(b.Cat(text, b.Literal("ba"), text))), b.Literal("."))))
+	check(t, a, "aaab.", true)
+	s, _ := a.Start()
+	for i, c := range []byte("baa") {
+		n, err := a.Next(s, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (n == Dead) != (i == 1) {
+			t.Fatalf("byte %d: dead %v", i, n == Dead)
+		}
+		if n == Dead {
+			break
+		}
+		s = n
+	}
+}

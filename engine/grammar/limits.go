@@ -12,9 +12,11 @@ type Limits struct {
 	Positions  int // places within rules
 	Work       int // steps of work for one call of Compile, Empty or Match
 	StepWork   int // steps of work for one byte while matching
+	MaskWork   int // steps of work for one mask
+	Masks      int // masks that are remembered, each a bit for every token
 	Items      int // items of one row of the parser
 	Threads    int // ways to cut the text into terminals that are open at the same time
-	Memory     int // bytes of states, rows and nodes made while matching; what is not in use is dropped then
+	Memory     int // bytes made while matching; above it what is not in use is dropped before the next token, at four times as much a mask fails
 	Count      int // largest bound of Times and Repeat
 	Nesting    int // depth of groups in the text of a pattern or grammar
 	SourceSize int // bytes of the text of a pattern or grammar
@@ -23,7 +25,7 @@ type Limits struct {
 // DefaultLimits suits requests from strangers.
 func DefaultLimits() Limits {
 	return Limits{
-		Nodes: 1 << 19, Positions: 1 << 18, Work: 4 << 20, StepWork: 1 << 20, Items: 1 << 15, Threads: 64,
+		Nodes: 1 << 19, Positions: 1 << 18, Work: 4 << 20, StepWork: 1 << 20, MaskWork: 1 << 21, Masks: 256, Items: 1 << 15, Threads: 64,
 		Memory: 16 << 20, Count: 1_000_000, Nesting: 64, SourceSize: 1 << 20,
 	}
 }

@@ -55,10 +55,11 @@ type pool struct {
 	textIDs              map[string]int32 // offset of whole texts
 	derived              map[uint64]Regex // (regex, byte class) to the derivative
 	alive                map[Regex]bool   // of guarded nodes
-	class                [256]uint8       // bytes that no set tells apart share one
-	example              []byte           // a byte of each class
-	work                 int              // left; an operation at 0 sets over
-	over                 string           // the limit that was met, in words
+	relaxed              map[Regex]Regex
+	class                [256]uint8 // bytes that no set tells apart share one
+	example              []byte     // a byte of each class
+	work                 int        // left; an operation at 0 sets over
+	over                 string     // the limit that was met, in words
 	overMax              int
 	limits               *Limits
 	buffers              [][]Regex // for lists being made, one for each level
@@ -66,7 +67,7 @@ type pool struct {
 
 func newPool(l *Limits) *pool {
 	p := &pool{byKey: map[nodeKey]Regex{}, setIDs: map[byteSet]int32{}, textIDs: map[string]int32{},
-		derived: map[uint64]Regex{}, alive: map[Regex]bool{}, limits: l, work: l.Work}
+		derived: map[uint64]Regex{}, alive: map[Regex]bool{}, relaxed: map[Regex]Regex{}, limits: l, work: l.Work}
 	p.node(nodeKey{kind: kindNever}, false)
 	p.node(nodeKey{kind: kindEpsilon}, true)
 	return p
@@ -442,6 +443,43 @@ func (p *pool) deriveNode(r Regex, n node, class uint8) Regex {
 	return never
 }
 
+// relax is r without upper bounds of repetitions: it matches all that r does,
+// and has few derivatives, so that it shows soon if both match nothing.
+func (p *pool) relax(r Regex) Regex {
+	n := p.nodes[r]
+	if !n.guarded && n.kind != kindTimes && n.kind != kindCat && n.kind != kindOr {
+		return r
+	}
+	if known, ok := p.relaxed[r]; ok {
+		return known
+	}
+	loose := r
+	switch n.kind {
+	case kindTimes:
+		if n.min > 1 || n.max > 1 {
+			loose = p.times(p.relax(Regex(n.a)), min(n.min, 1), Unlimited)
+		}
+	case kindCat:
+		loose = p.cat(p.relax(Regex(n.a)), p.relax(Regex(n.b)))
+	case kindOr, kindAnd:
+		list := p.each(nil, n.kind, r)
+		p.spend(len(list))
+		for i := range list {
+			list[i] = p.relax(list[i])
+		}
+		if n.kind == kindAnd {
+			loose = p.and(list)
+		} else {
+			loose = p.or(list)
+		}
+	}
+	if p.over != "" {
+		return r
+	}
+	p.relaxed[r] = loose
+	return loose
+}
+
 // live says whether r matches anything. Without And and Not that is plain;
 // with them its derivatives are searched.
 func (p *pool) live(r Regex) bool {
@@ -454,6 +492,10 @@ func (p *pool) live(r Regex) bool {
 	}
 	if known, ok := p.alive[r]; ok {
 		return known
+	}
+	if loose := p.relax(r); loose != r && !p.live(loose) {
+		p.alive[r] = false
+		return false
 	}
 	seen, queue := map[Regex]bool{r: true}, []Regex{r}
 	from := map[Regex]Regex{}

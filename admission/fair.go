@@ -64,6 +64,19 @@ func (s *Scheduler) tenant(name string) *tenant {
 	return t
 }
 
+// SetTenants gives the tenants other weights. A tenant that is not listed any more
+// counts as one that the configuration does not name.
+func (s *Scheduler) SetTenants(list []Tenant) {
+	for _, t := range s.tenants {
+		t.configured, t.weight = false, 1
+	}
+	s.cfg.Tenants = list
+	for i := range list {
+		t := s.tenant(list[i].Name)
+		t.configured, t.weight = true, max(list[i].Weight, 0.01)
+	}
+}
+
 // forgetTenants drops the tenants without requests that are not configured.
 func (s *Scheduler) forgetTenants() {
 	for name, t := range s.tenants {

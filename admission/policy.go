@@ -16,9 +16,11 @@ type Policy struct {
 	classes  map[string]*Class
 	names    []string // of the classes, from the first level to the last
 	tenants  map[[sha256.Size]byte]*Tenant
-	anyone   *Tenant // of requests without a key, or with an unknown one; nil refuses them
+	list     []*Tenant // all of them, in the order of the configuration
+	anyone   *Tenant   // of requests without a key, or with an unknown one; nil refuses them
 	routes   map[string]string
 	fallback string
+	listed   bool
 }
 
 // TenantDefault is the one tenant where none is configured.
@@ -77,11 +79,14 @@ func NewPolicy(c Config) (*Policy, error) {
 		for _, class := range t.Classes {
 			known(key+".classes", class)
 		}
+		p.list = append(p.list, &t)
 		errs = append(errs, p.addKeys(key+".keys", &t)...)
 	}
 	if len(c.Tenants) == 0 {
 		p.anyone = &Tenant{Name: TenantDefault, Weight: 1}
+		p.list = []*Tenant{p.anyone}
 	}
+	p.listed = len(c.Tenants) > 0
 	return p, errors.Join(errs...)
 }
 
@@ -91,9 +96,6 @@ func badName(key, name string) error {
 
 // addKeys makes t's keys name it.
 func (p *Policy) addKeys(key string, t *Tenant) (errs []error) {
-	if len(t.Keys) == 0 {
-		return []error{fmt.Errorf("%s: %s has no key, so nobody can use it; give it one, or * for requests without a known key", key, t.Name)}
-	}
 	for i, text := range t.Keys {
 		digest := sha256.Sum256([]byte(text))
 		hexed, hashed := strings.CutPrefix(text, hashedKey)
@@ -125,16 +127,39 @@ func (p *Policy) addKeys(key string, t *Tenant) (errs []error) {
 // clipHex cuts text to what a digest can hold.
 func clipHex(text string) string { return text[:min(len(text), 2*sha256.Size)] }
 
-// Tenant is the tenant that an API key names, "" for no key; nil where it names
+// Tenant is the tenant that an API key names, nil for no key; nil where it names
 // none. The look-up is by the key's digest, so its time tells nothing about keys.
-func (p *Policy) Tenant(key string) *Tenant {
-	if key != "" && len(p.tenants) > 0 {
-		if t := p.tenants[sha256.Sum256([]byte(key))]; t != nil {
+func (p *Policy) Tenant(key []byte) *Tenant {
+	if len(key) > 0 {
+		if t := p.Owner(sha256.Sum256(key)); t != nil {
 			return t
 		}
 	}
 	return p.anyone
 }
+
+// Owner is the tenant that has the key with this SHA-256, nil for none.
+func (p *Policy) Owner(key [sha256.Size]byte) *Tenant { return p.tenants[key] }
+
+// Tenants are all tenants, in the order of the configuration. Listed says that
+// the configuration lists them; if not, there is one, TenantDefault.
+func (p *Policy) Tenants() []*Tenant { return p.list }
+
+// Listed reports whether the configuration lists tenants.
+func (p *Policy) Listed() bool { return p.listed }
+
+// Named is the tenant of a name, nil for none.
+func (p *Policy) Named(name string) *Tenant {
+	for _, t := range p.list {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// HasClass reports whether there is a class of this name.
+func (p *Policy) HasClass(name string) bool { return p.classes[name] != nil }
 
 // Wish is what a request says about its class, "" where it says nothing.
 type Wish struct {
@@ -170,14 +195,14 @@ func (p *Policy) Class(t *Tenant, w Wish) (*Class, error) {
 	if name == "" {
 		name = p.fallback
 	}
-	if !t.may(name) {
+	if !t.May(name) {
 		name = t.Classes[0]
 	}
 	return p.classes[name], nil
 }
 
-// may tells whether the tenant may use a class.
-func (t *Tenant) may(class string) bool {
+// May tells whether the tenant may use a class.
+func (t *Tenant) May(class string) bool {
 	return len(t.Classes) == 0 || slices.Contains(t.Classes, class)
 }
 
@@ -191,7 +216,7 @@ func (p *Policy) Fit(t *Tenant, c *Class, promptTokens int) (*Class, error) {
 	if c.Oversized == "demote" {
 		for _, name := range p.names {
 			lower := p.classes[name]
-			if levelOf(lower) == levelOffline && lower != c && t.may(name) && (lower.PromptTokensMax == 0 || promptTokens <= lower.PromptTokensMax) {
+			if levelOf(lower) == levelOffline && lower != c && t.May(name) && (lower.PromptTokensMax == 0 || promptTokens <= lower.PromptTokensMax) {
 				return lower, nil
 			}
 		}

@@ -25,7 +25,7 @@ func TestKeysNameTenants(t *testing.T) {
 	}})
 	for key, want := range map[string]string{"one": "plain", "two": "plain", "hashed": "hashed", "": "", "One": "", "three": "", "*": "", "sha256:" + hex.EncodeToString(digest[:]): ""} {
 		name := ""
-		if tenant := p.Tenant(key); tenant != nil {
+		if tenant := p.Tenant([]byte(key)); tenant != nil {
 			name = tenant.Name
 		}
 		if name != want {
@@ -33,11 +33,11 @@ func TestKeysNameTenants(t *testing.T) {
 		}
 	}
 	open := policyOf(t, Config{Tenants: []Tenant{{Name: "known", Keys: []string{"one"}}, {Name: "guests", Keys: []string{"*"}}}})
-	if open.Tenant("one").Name != "known" || open.Tenant("").Name != "guests" || open.Tenant("other").Name != "guests" {
+	if open.Tenant([]byte("one")).Name != "known" || open.Tenant(nil).Name != "guests" || open.Tenant([]byte("other")).Name != "guests" {
 		t.Error("the tenant of * is not everybody else's")
 	}
 	none := policyOf(t, Config{})
-	if none.Tenant("").Name != TenantDefault || none.Tenant("x").Name != TenantDefault {
+	if none.Tenant(nil).Name != TenantDefault || none.Tenant([]byte("x")).Name != TenantDefault {
 		t.Error("without tenants there is more than one")
 	}
 }
@@ -65,12 +65,12 @@ func TestClassOfARequest(t *testing.T) {
 		{"l", "gold", "priority", "completions", "batch"},
 		{"l", "", "priority", "chat_completions", "batch"},
 	} {
-		got, err := p.Class(p.Tenant(c.key), Wish{c.name, c.tier, c.route})
+		got, err := p.Class(p.Tenant([]byte(c.key)), Wish{c.name, c.tier, c.route})
 		if err != nil || got.Name != c.want {
 			t.Errorf("%+v: got %v, %v", c, got, err)
 		}
 	}
-	if _, err := p.Class(p.Tenant(""), Wish{Name: "silver"}); err == nil || !strings.HasSuffix(err.Error(), "there are interactive, gold, batch, offline, night") {
+	if _, err := p.Class(p.Tenant(nil), Wish{Name: "silver"}); err == nil || !strings.HasSuffix(err.Error(), "there are interactive, gold, batch, offline, night") {
 		t.Errorf("an unknown class: %v", err)
 	}
 }
@@ -91,7 +91,7 @@ func TestOversizedPrompts(t *testing.T) {
 		{"a", "interactive", 100, "interactive"}, {"a", "interactive", 101, "offline"}, {"a", "interactive", 1001, ""}, {"f", "interactive", 101, ""},
 		{"a", "strict", 101, ""}, {"a", "lax", 101, "lax"}, {"a", "batch", 1 << 30, "batch"}, {"a", "offline", 1001, ""},
 	} {
-		got, err := p.Fit(p.Tenant(c.key), p.classes[c.class], c.tokens)
+		got, err := p.Fit(p.Tenant([]byte(c.key)), p.classes[c.class], c.tokens)
 		var refusal *Refusal
 		switch {
 		case c.want == "" && (!errors.As(err, &refusal) || refusal.Reason != TooLarge || !strings.Contains(refusal.Message, fmt.Sprint(c.tokens))):
@@ -109,7 +109,6 @@ func TestPolicyMistakes(t *testing.T) {
 		`tenants[0].classes: there is no class "x"; there are interactive, batch, offline`:                              {Tenants: []Tenant{{Name: "a", Keys: []string{"k"}, Classes: []string{"x"}}}},
 		`tenants[0].name: "a b" is not a name of 1 to 64 letters, digits, dots, dashes and underscores`:                 {Tenants: []Tenant{{Name: "a b", Keys: []string{"k"}}}},
 		`classes[0].name: "ä" is not a name of 1 to 64 letters, digits, dots, dashes and underscores`:                   {Classes: []Class{{Name: "ä"}}},
-		"tenants[0].keys: a has no key, so nobody can use it; give it one, or * for requests without a known key":       {Tenants: []Tenant{{Name: "a"}}},
 		"tenants[1].keys: key 1 is a key of a already":                                                                  {Tenants: []Tenant{{Name: "a", Keys: []string{"hush"}}, {Name: "b", Keys: []string{"x", "hush"}}}},
 		"tenants[1].keys: * is the key of a already":                                                                    {Tenants: []Tenant{{Name: "a", Keys: []string{"*"}}, {Name: "b", Keys: []string{"*"}}}},
 		"tenants[0].keys: key 0 is not sha256: and 64 hexadecimal digits":                                               {Tenants: []Tenant{{Name: "a", Keys: []string{"sha256:hush"}}}},

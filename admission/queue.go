@@ -40,6 +40,13 @@ func (q *Queue) Close() {
 	q.timer.Stop()
 }
 
+// SetTenants changes the tenants' weights. What has begun goes on.
+func (q *Queue) SetTenants(list []Tenant) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.scheduler.SetTenants(list)
+}
+
 // Admit implements Controller.
 func (q *Queue) Admit(d Demand) (Ticket, error) {
 	q.mu.Lock()

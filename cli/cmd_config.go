@@ -1,13 +1,21 @@
 package cli
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/forebay-io/forebay/gateway/identity"
+)
 
 // runConfigCheck reads a configuration as serve would and reports every mistake.
 func runConfigCheck(c *console, args []string) error {
-	if _, err := c.readConfig("check", args); err != nil {
+	s, err := c.readConfig("check", args)
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(c.out, "the configuration is valid")
+	if err := identity.Check(s.Identity, s.Admission); err != nil {
+		return s.schema.Place(err)
+	}
+	_, err = fmt.Fprintln(c.out, "the configuration is valid")
 	return err
 }
 

@@ -40,14 +40,14 @@ func runServe(c *console, args []string) error {
 	if err != nil {
 		return fmt.Errorf("cannot find this program to start the engine: %w", err)
 	}
-	ctx, stop := untilSignal(cleanUp)
+	ctx, stop := untilSignal(cleanUp, s.hangUp)
 	defer stop()
 	engineArgs := s.engineArgs()
 	child := supervise.New(s.Supervise, supervise.Child{
 		Path: func() string { return thisProgram(exe) }, Name: "forebay", Args: engineArgs, Env: c.engineEnviron(s.schema),
 		Output: c.err, Prefix: "engine: ", Log: log,
 	})
-	front, err := openFront(c, &s.Config, child)
+	front, err := openFront(c, s, child)
 	if err != nil {
 		return s.schema.Place(err)
 	}
@@ -136,10 +136,10 @@ func runGateway(c *console, args []string) error {
 	if s.Socket.Path == "" {
 		return usageError("the gateway alone needs --socket PATH, the path where forebay engine listens")
 	}
-	ctx, stop := untilSignal(func() {})
+	ctx, stop := untilSignal(func() {}, s.hangUp)
 	defer stop()
 	defer c.decouple(s.Log.LinesMax)()
-	front, err := openFront(c, &s.Config, nil)
+	front, err := openFront(c, s, nil)
 	if err != nil {
 		return s.schema.Place(err)
 	}
@@ -164,7 +164,7 @@ func runEngine(c *console, args []string) error {
 	if *lifeline {
 		supervise.EndWithParent(c.in, func() { os.Exit(1) })
 	}
-	ctx, stop := untilSignal(func() {})
+	ctx, stop := untilSignal(func() {}, nil)
 	defer stop()
 	return s.serveEngine(ctx, c)
 }

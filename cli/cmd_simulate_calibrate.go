@@ -83,7 +83,7 @@ func (c *console) openCalibrated(s *settings) (_ *calibrated, err error) {
 	}
 	b.closers = append(b.closers, dir.remove)
 	s.Socket.Path = dir.socket()
-	ctx, stop := untilSignal(dir.remove)
+	ctx, stop := untilSignal(dir.remove, nil)
 	b.closers = append(b.closers, stop)
 	log := c.logger(s.Log, "gateway")
 	if err := c.fetchModel(ctx, &s.Engine, log, func(string) {}); err != nil {
@@ -99,7 +99,7 @@ func (c *console) openCalibrated(s *settings) (_ *calibrated, err error) {
 	})
 	quiet := *c
 	quiet.records = io.Discard
-	if b.front, err = openFront(&quiet, &s.Config, child); err != nil {
+	if b.front, err = openFront(&quiet, s, child); err != nil {
 		return nil, s.schema.Place(err)
 	}
 	b.closers = append(b.closers, b.front.close)

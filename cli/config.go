@@ -16,6 +16,7 @@ import (
 	"github.com/forebay-io/forebay/engine/hub"
 	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/conf"
@@ -35,6 +36,7 @@ type Config struct {
 	Capture      capture.Config    `yaml:"capture"`
 	Spans        spans.Config      `yaml:"spans"`
 	Gateway      gateway.Config    `yaml:"gateway"`
+	Identity     identity.Config   `yaml:"identity"`
 	Admission    admission.Config  `yaml:"admission"`
 	Budget       budget.Config     `yaml:"budget"`
 	Engine       engine.Config     `yaml:"engine"`
@@ -56,6 +58,11 @@ func (c *Config) Validate() error {
 	}
 	if _, port, _ := net.SplitHostPort(c.Admin); c.Admin == c.Listen && port != "0" {
 		errs = append(errs, fmt.Errorf("admin: %q is the address of the API too; give another, or off", c.Admin))
+	}
+	for i, t := range c.Admission.Tenants {
+		if len(t.Keys) == 0 && !c.Identity.On() {
+			errs = append(errs, fmt.Errorf("admission.tenants[%d].keys: %s has no key, so nobody can use it; give it one in a key file (identity.keys) or here, or * for requests without a known key", i, t.Name))
+		}
 	}
 	if hub.IsRef(c.Engine.Model) {
 		if _, err := hub.ParseRef(c.Engine.Model); err != nil {
@@ -92,11 +99,13 @@ type settings struct {
 	schema *conf.Schema
 	path   *string           // of the YAML file, "" for none
 	given  map[string]string // by flags
+	loaded map[string]string // the texts of all settings as they were read, by key
+	hung   chan struct{}     // receives when SIGHUP asks to reload
 }
 
 // settings adds the configuration's flags to set.
 func (c *console) settings(set *flag.FlagSet) *settings {
-	s := new(settings)
+	s := &settings{hung: make(chan struct{}, 1)}
 	s.schema = conf.Of(&s.Config)
 	s.path = set.String("config", c.getenv(configVar), "YAML file with the configuration")
 	s.given = s.schema.Flags(set, shortFlags)
@@ -130,7 +139,9 @@ func (c *console) load(s *settings) error {
 			err = fmt.Errorf("configuration: %w", err)
 		}
 	}
-	return errors.Join(err, s.schema.Load(from))
+	err = errors.Join(err, s.schema.Load(from))
+	s.loaded = s.schema.Values()
+	return err
 }
 
 func (c *console) getenv(name string) string {

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -122,21 +121,5 @@ func TestEngineAloneDrains(t *testing.T) {
 	}
 	if _, err := os.Lstat(socket); err == nil {
 		t.Error("the socket is left behind")
-	}
-}
-
-func TestHangupDrains(t *testing.T) {
-	t.Parallel()
-	if signal.Ignored(syscall.SIGHUP) {
-		t.Skip("SIGHUP is ignored, as under nohup, and so the program ignores it too")
-	}
-	p := serve(t, append(slow, "--drain_limit", "10m")...)
-	s := p.stream(chatBody("Tell me a story.", map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 100}))
-	p.cmd.Process.Signal(syscall.SIGHUP)
-	if a := <-s; !a.done || a.errors > 0 {
-		t.Errorf("the running stream: done %v, %d errors", a.done, a.errors)
-	}
-	if status := p.exit(); status != 0 || !strings.Contains(p.output(), "reason=hangup") || !strings.Contains(p.output(), "drained: every request has finished") {
-		t.Errorf("exit status %d; want 0 and log lines about it", status)
 	}
 }

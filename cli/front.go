@@ -16,6 +16,7 @@ import (
 	redisbudget "github.com/forebay-io/forebay/admission/budget/shared"
 	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/supervise"
@@ -25,21 +26,25 @@ import (
 // front is the gateway with its addresses and its client of the engine. openFront
 // builds it, run serves and drains, close releases it.
 type front struct {
-	cfg     *Config
-	console *console
-	api     net.Listener
-	admin   net.Listener // nil where it is off
-	client  *wire.Client
-	view    engineView
-	gateway *gateway.Gateway
-	closers []func() // in the order of building
+	cfg      *Config
+	settings *settings
+	console  *console
+	api      net.Listener
+	admin    net.Listener // nil where it is off
+	client   *wire.Client
+	view     engineView
+	gateway  *gateway.Gateway
+	queue    *admission.Queue
+	identity *identity.Source
+	closers  []func() // in the order of building
 }
 
 // openFront opens the addresses first, so that a second instance fails before it
 // has started anything. child is the supervised engine, nil if another process
 // owns the engine.
-func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, err error) {
-	f = &front{cfg: cfg, console: c}
+func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, err error) {
+	cfg := &s.Config
+	f = &front{cfg: cfg, settings: s, console: c}
 	defer func(built *front) {
 		if err != nil {
 			built.close()
@@ -57,9 +62,9 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 	if err != nil {
 		return nil, err
 	}
+	f.queue = queue
 	f.closers = append(f.closers, queue.Close)
-	policy, err := admission.NewPolicy(cfg.Admission)
-	if err != nil {
+	if f.identity, err = identity.Open(cfg.Identity, cfg.Admission, c.logger(cfg.Log, "gateway")); err != nil {
 		return nil, err
 	}
 	budgets, err := openBudgets(cfg.Budget, c.logger(cfg.Log, "gateway"))
@@ -76,6 +81,7 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 		return nil, err
 	}
 	recorder.Version(version)
+	recorder.CountIdentity(func() telemetry.IdentityCounts { return identityCounts(f.identity, time.Now()) })
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
 	var reporter gateway.Reporter
 	cfg.Socket.Version, cfg.Socket.OnState = version, func(s *wire.State) {
@@ -89,7 +95,7 @@ func openFront(c *console, cfg *Config, child *supervise.Supervisor) (f *front, 
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
 	f.gateway, err = gateway.New(cfg.Gateway, gateway.Parts{
-		Engine: f.engine(), Admission: queue, Policy: policy, Budget: budgets, Recorder: recorder, Capture: kept, Version: version, Log: c.logger(cfg.Log, "gateway"),
+		Engine: f.engine(), Admission: queue, Identity: f.identity.Directory(), Budget: budgets, Recorder: recorder, Capture: kept, Version: version, Log: c.logger(cfg.Log, "gateway"),
 	})
 	if err != nil {
 		return nil, err
@@ -156,6 +162,16 @@ func (f *front) run(ctx context.Context) error {
 		servers++
 		go func() { served <- f.gateway.ServeAdmin(f.admin) }()
 	}
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		f.identity.Run(ctx)
+	}()
+	reloading := make(chan struct{})
+	go func() {
+		defer close(reloading)
+		f.reloadOnHangUp(ctx)
+	}()
 	go func() {
 		defer close(greeted)
 		if f.client.WaitReady(ctx) == nil {
@@ -172,6 +188,8 @@ func (f *front) run(ctx context.Context) error {
 	}
 	cancel()
 	<-greeted
+	<-watched
+	<-reloading
 	f.drain(why)
 	for range servers {
 		err = errors.Join(err, <-served)

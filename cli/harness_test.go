@@ -50,6 +50,7 @@ type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	url   string // of its API
+	key   string // that requests send, "" for none
 	admin string
 	ended chan struct{}
 
@@ -215,6 +216,9 @@ func (p *process) post(ctx context.Context, body map[string]any) (*http.Response
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if p.key != "" {
+		request.Header.Set("Authorization", "Bearer "+p.key)
+	}
 	transport := &http.Transport{}
 	p.t.Cleanup(transport.CloseIdleConnections)
 	return (&http.Client{Transport: transport}).Do(request)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway/httpd"
+	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
@@ -49,13 +50,13 @@ func relayed(t testing.TB, tokens int) *quietConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{engine: fake, policy: policy, cut: make(chan struct{})}
+	g := &Gateway{engine: fake, cut: make(chan struct{})}
 	if err := conf.Complete("gateway", &g.cfg); err != nil {
 		t.Fatal(err)
 	}
 	quiet := &quietConn{}
 	request := httpd.NewRequest(quiet)
-	x := &exchange{g: g, http: request, out: request.Output(time.Second), ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	x := &exchange{g: g, caller: &identity.Caller{Policy: policy}, http: request, out: request.Output(time.Second), ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	defer x.timer.Stop()
 	c := &call{chat: true, stream: true, options: wire.Options{N: 1}}
 	r := &run{x: x, call: c, reply: newReply(x, c, []*wire.Prompt{{}}), tokens: make([]int, 1), tokenAt: make([]int64, 1)}

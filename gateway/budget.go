@@ -20,6 +20,9 @@ func (x *exchange) scopes(tenant *admission.Tenant) (all []budget.Scope) {
 	if tenant.Limits != (budget.Limits{}) {
 		all = append(all, budget.Scope{Kind: "tenant", Limits: tenant.Limits})
 	}
+	if x.caller.Limits != (budget.Limits{}) {
+		all = append(all, budget.Scope{Kind: "key", Name: x.caller.LimitsOf, Limits: x.caller.Limits})
+	}
 	return all
 }
 

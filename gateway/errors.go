@@ -33,6 +33,8 @@ const (
 	faultExpectation
 	faultOrigin
 	faultUnauthorized
+	faultForbidden
+	faultIssuer
 	faultTooLarge
 	faultQueueFull
 	faultQueueTimeout
@@ -79,6 +81,8 @@ var faults = [...]struct {
 	faultOrigin:         {403, "invalid_request_error", "origin_not_allowed", telemetry.Invalid},
 	faultTooLarge:       {400, "invalid_request_error", "request_cannot_fit", telemetry.TooLarge},
 	faultUnauthorized:   {401, "invalid_request_error", "invalid_api_key", telemetry.Unauthorized},
+	faultForbidden:      {403, "invalid_request_error", "not_allowed", telemetry.Forbidden},
+	faultIssuer:         {503, "server_error", "issuer_unavailable", telemetry.IssuerUnavailable},
 	faultQueueFull:      {503, "server_error", "queue_full", telemetry.QueueFull},
 	faultQueueTimeout:   {503, "server_error", "queue_timeout", telemetry.QueueTimeout},
 	faultLate:           {503, "server_error", "would_be_late", telemetry.Late},

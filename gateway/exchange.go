@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/gateway/httpd"
+	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -26,6 +26,7 @@ import (
 // and view.
 type exchange struct {
 	g      *Gateway
+	caller *identity.Caller
 	http   httpd.Request
 	out    httpd.Output
 	chat   bool
@@ -67,14 +68,14 @@ func (x *exchange) enter(stage int32) {
 }
 
 // newExchange starts the record and begins to watch the client.
-func (g *Gateway) newExchange(c httpd.Request, tenant *admission.Tenant, chat bool) *exchange {
-	x := &exchange{g: g, http: c, out: c.Output(g.cfg.Timeouts.WriteStallLimit), chat: chat, notify: make(chan struct{}, 1)}
+func (g *Gateway) newExchange(c httpd.Request, caller *identity.Caller, chat bool) *exchange {
+	x := &exchange{g: g, caller: caller, http: c, out: c.Output(g.cfg.Timeouts.WriteStallLimit), chat: chat, notify: make(chan struct{}, 1)}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	route := "completions"
 	if chat {
 		route = "chat_completions"
 	}
-	x.record = newRecord(c, tenant, route)
+	x.record = newRecord(c, caller, route)
 	x.record.Forced = string(c.Header(captureHeader)) == "1"
 	x.enter(stageDecoding)
 	c.SetHeader(requestIDHeader, publicID(&x.record))
@@ -83,11 +84,11 @@ func (g *Gateway) newExchange(c httpd.Request, tenant *admission.Tenant, chat bo
 	return x
 }
 
-// newRecord is the record of a request that has just arrived; tenant may be nil.
-func newRecord(c httpd.Request, tenant *admission.Tenant, route string) telemetry.Record {
+// newRecord is the record of a request that has just arrived; caller may be nil.
+func newRecord(c httpd.Request, caller *identity.Caller, route string) telemetry.Record {
 	r := telemetry.Record{ID: newID(), Arrived: wire.Monotonic(), Route: route, Class: classNone}
-	if tenant != nil {
-		r.Tenant = tenant.Name
+	if caller != nil {
+		r.Tenant, r.Key = caller.Tenant.Name, caller.Key
 	}
 	r.ClientID = saneID(c.Header(requestIDHeader))
 	r.Trace, r.ParentSpan = traceOf(c)

@@ -13,6 +13,7 @@ import (
 	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/gateway/capture"
 	"github.com/forebay-io/forebay/gateway/httpd"
+	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -23,8 +24,9 @@ import (
 type Parts struct {
 	Engine    wire.Engine
 	Admission admission.Controller
-	// Policy has the tenants and classes; nil serves everybody alike.
-	Policy *admission.Policy
+	// Identity says who sends a request, and in which class; nil serves everybody
+	// alike.
+	Identity *identity.Directory
 	// Budget enforces the tenants' limits; nil enforces none.
 	Budget   budget.Store
 	Recorder *telemetry.Recorder
@@ -41,7 +43,7 @@ type Gateway struct {
 	cfg       Config
 	engine    wire.Engine
 	admission admission.Controller
-	policy    *admission.Policy
+	identity  *identity.Directory
 	budget    budget.Store
 	recorder  *telemetry.Recorder
 	capture   *capture.Store
@@ -82,20 +84,22 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, engine: p.Engine, admission: p.Admission, policy: p.Policy, budget: p.Budget, recorder: p.Recorder, capture: p.Capture, version: p.Version, log: p.Log,
+		cfg: cfg, engine: p.Engine, admission: p.Admission, identity: p.Identity, budget: p.Budget, recorder: p.Recorder, capture: p.Capture, version: p.Version, log: p.Log,
 		cors: newCORS(cfg.CORSOrigins), cut: make(chan struct{}), live: map[*exchange]struct{}{}, idle: make(chan struct{}),
 	}
-	var err error
-	if g.policy == nil {
-		if g.policy, err = admission.NewPolicy(admission.Config{}); err != nil {
+	if g.identity == nil {
+		everybody, err := admission.NewPolicy(admission.Config{})
+		if err != nil {
 			return nil, err
 		}
+		g.identity = identity.NewDirectory(identity.Of(everybody))
 	}
 	if g.log == nil {
 		g.log = slog.Default()
 	}
 	g.observe()
 	g.routes = g.clientRoutes()
+	var err error
 	if g.clients, err = httpd.New(g.serverConfig(), clientHandler{g}); err != nil {
 		return nil, err
 	}
@@ -183,10 +187,10 @@ func (g *Gateway) unregister(x *exchange) {
 
 // generate handles both generation routes. It answers failures and finishes the
 // record itself.
-func (g *Gateway) generate(c httpd.Request, tenant *admission.Tenant, chat bool) {
-	x := g.newExchange(c, tenant, chat)
+func (g *Gateway) generate(c httpd.Request, caller *identity.Caller, chat bool) {
+	x := g.newExchange(c, caller, chat)
 	var err error
 	defer func() { x.end(err) }()
 	defer x.recovered(&err)
-	err = g.serve(x, tenant)
+	err = g.serve(x, &caller.Tenant)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/conf"
@@ -50,6 +51,7 @@ type rigConfig struct {
 	capture   *capture.Config // nil keeps nothing
 	exporter  *spans.Exporter
 	logged    bool
+	identity  *identity.Directory // nil is that of admission
 }
 
 func newRig(t testing.TB, c rigConfig) *rig {
@@ -62,9 +64,12 @@ func newRig(t testing.TB, c rigConfig) *rig {
 	if err := conf.Complete("admission", &c.admission); err != nil {
 		t.Fatal(err)
 	}
-	policy, err := admission.NewPolicy(c.admission)
-	if err != nil {
-		t.Fatal(err)
+	if c.identity == nil {
+		policy, err := admission.NewPolicy(c.admission)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.identity = identity.NewDirectory(identity.Of(policy))
 	}
 	if err := conf.Complete("budget", &c.budget); err != nil {
 		t.Fatal(err)
@@ -77,7 +82,7 @@ func newRig(t testing.TB, c rigConfig) *rig {
 	if c.capture != nil {
 		r.capture(*c.capture, c.exporter)
 	}
-	if r.gw, err = New(c.gateway, Parts{Engine: r.fake, Admission: r.fifo, Policy: policy, Budget: r.budgets, Recorder: r.recorder, Capture: r.kept, Version: "test"}); err != nil {
+	if r.gw, err = New(c.gateway, Parts{Engine: r.fake, Admission: r.fifo, Identity: c.identity, Budget: r.budgets, Recorder: r.recorder, Capture: r.kept, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	listen := func(serve func(net.Listener) error) string {

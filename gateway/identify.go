@@ -3,11 +3,13 @@ package gateway
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"strconv"
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway/httpd"
+	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -22,34 +24,67 @@ const (
 // classNone is the class in records of requests without a class.
 const classNone = "none"
 
-// apiKey is the Bearer token of the Authorization header, or "".
-func apiKey(c httpd.Request) string {
-	scheme, key, _ := bytes.Cut(c.Header("Authorization"), []byte(" "))
-	if !bytes.EqualFold(scheme, []byte("Bearer")) {
-		return ""
+// certificateHeader is what a proxy says of its client's certificate.
+const certificateHeader = "X-Forwarded-Client-Cert"
+
+// presented is what the request says of its sender.
+func presented(c httpd.Request) identity.Presented {
+	p := identity.Presented{Certificate: c.Header(certificateHeader)}
+	if len(p.Certificate) > 0 {
+		// Several headers are one list, of which the last element counts.
+		all := c.Headers(certificateHeader)
+		p.Certificate = all[len(all)-1]
+		if peer, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+			p.Peer = peer.AddrPort().Addr()
+		}
 	}
-	return string(bytes.TrimSpace(key))
+	text := c.Header("Authorization")
+	if len(text) == 0 {
+		return p
+	}
+	p.Several = len(c.Headers("Authorization")) > 1
+	if scheme, key, _ := bytes.Cut(text, []byte(" ")); bytes.EqualFold(scheme, []byte("Bearer")) {
+		p.Bearer = bytes.TrimSpace(key)
+	}
+	return p
 }
 
-// tenantOf is the tenant of the request's API key, nil for none.
-func (g *Gateway) tenantOf(c httpd.Request) *admission.Tenant {
-	return g.policy.Tenant(apiKey(c))
+// callerOf is who sends the request, or why it is nobody. Routes that need no key
+// have no caller.
+func (g *Gateway) callerOf(c httpd.Request, r *route) (*identity.Caller, *identity.Refusal) {
+	if r != nil && r.open {
+		return nil, nil
+	}
+	p := presented(c)
+	return g.identity.Identify(&p, time.Now())
 }
 
-// authenticate refuses a request that is no tenant's.
-func authenticate(c httpd.Request, tenant *admission.Tenant) *failure {
+// authorize refuses a request that is nobody's, or whose key may not use the route.
+func (g *Gateway) authorize(r *route, caller *identity.Caller, why *identity.Refusal) *failure {
 	switch {
-	case tenant != nil:
-		return nil
-	case apiKey(c) == "":
-		return failed(faultUnauthorized, "there is no API key; send it as Authorization: Bearer KEY")
+	case why != nil && why.Reason == identity.IssuerDown:
+		g.identity.Refused(why.Reason)
+		return failed(faultIssuer, why.Message)
+	case why != nil:
+		g.identity.Refused(why.Reason)
+		return &failure{fault: faultUnauthorized, message: why.Message, detail: why.Reason.String()}
+	case !caller.MayRoute(r.right()):
+		return failed(faultForbidden, "this API key may not use this route")
 	}
-	return failed(faultUnauthorized, "no tenant has this API key")
+	return nil
+}
+
+// right is the name of the route in the rights of keys.
+func (r *route) right() string {
+	if r.name == "model" {
+		return "models"
+	}
+	return r.name
 }
 
 // identify decides the class, counts what is asked for, and starts the deadline.
 func (x *exchange) identify(tenant *admission.Tenant, c *call) (*admission.Class, error) {
-	class, err := x.g.policy.Class(tenant, admission.Wish{Name: string(x.http.Header(classHeader)), Tier: c.tier, Route: x.record.Route})
+	class, err := x.caller.Policy.Class(tenant, admission.Wish{Name: string(x.http.Header(classHeader)), Tier: c.tier, Route: x.record.Route})
 	if err != nil {
 		return nil, &failure{fault: faultInvalid, param: classHeader, message: err.Error()}
 	}
@@ -115,7 +150,7 @@ func (x *exchange) fit(tenant *admission.Tenant, class *admission.Class, prompts
 	for _, p := range prompts {
 		longest = max(longest, len(p.Tokens))
 	}
-	fitting, err := x.g.policy.Fit(tenant, class, longest)
+	fitting, err := x.caller.Policy.Fit(tenant, class, longest)
 	if err != nil {
 		return nil, err
 	}

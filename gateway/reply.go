@@ -73,7 +73,7 @@ func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
 // tier is the service_tier in the answer to a client that asked for one. It
 // says how the class is served, which may differ from what was asked.
 func (x *exchange) tier(asked string) string {
-	switch level := x.g.policy.Level(x.record.Class); {
+	switch level := x.caller.Policy.Level(x.record.Class); {
 	case asked == "":
 		return ""
 	case level > 0:

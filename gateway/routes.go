@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway/httpd"
+	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -21,7 +21,9 @@ type route struct {
 	open    bool // needs no key
 	// serve answers, or says why not.
 	serve func(httpd.Request) *failure
-	chat  bool // of generateRoute, which has no serve
+	// serveTo is in place of serve where the answer depends on who asks.
+	serveTo func(httpd.Request, *identity.Caller) *failure
+	chat    bool // of generateRoute, which has no serve
 }
 
 type routeKind uint8
@@ -37,7 +39,7 @@ func (g *Gateway) clientRoutes() []route {
 	return []route{
 		{path: "/v1/chat/completions", methods: "POST", name: "chat_completions", kind: generateRoute, chat: true},
 		{path: "/v1/completions", methods: "POST", name: "completions", kind: generateRoute},
-		{path: "/v1/models", methods: get, name: "models", serve: g.listModels},
+		{path: "/v1/models", methods: get, name: "models", serveTo: g.listModels},
 		{path: "/healthz", methods: get, name: "probe", kind: probeRoute, open: true, serve: g.healthz},
 		{path: "/readyz", methods: get, name: "probe", kind: probeRoute, open: true, serve: g.readyz},
 		{path: "/version", methods: get, name: "version", open: true, serve: g.serveVersion},
@@ -54,7 +56,7 @@ const (
 func (g *Gateway) find(c httpd.Request) *route {
 	path := c.Path()
 	if strings.HasPrefix(path, modelsPath) && len(path) > len(modelsPath) {
-		return &route{path: path, methods: "GET, HEAD", name: "model", serve: g.oneModel}
+		return &route{path: path, methods: "GET, HEAD", name: "model", serveTo: g.oneModel}
 	}
 	for i := range g.routes {
 		if g.routes[i].path == path {
@@ -71,13 +73,14 @@ type clientHandler struct{ g *Gateway }
 func (h clientHandler) Serve(c httpd.Request) {
 	g := h.g
 	g.cors.setHeaders(c)
-	r, tenant := g.find(c), g.tenantOf(c)
-	f := g.screen(c, r, tenant)
+	r := g.find(c)
+	caller, why := g.callerOf(c, r)
+	f := g.screen(c, r, caller, why)
 	switch {
 	case f != nil, r.kind == plainRoute, c.Method() == http.MethodOptions:
-		g.answer(c, r, tenant, f)
+		g.answer(c, r, caller, f)
 	case r.kind == generateRoute:
-		g.generate(c, tenant, r.chat)
+		g.generate(c, caller, r.chat)
 	default:
 		_ = r.serve(c) // a probe does not fail
 	}
@@ -93,13 +96,15 @@ func nameOf(r *route) string {
 
 // answer serves a request that generates no text, or refuses it with f. It
 // finishes one record.
-func (g *Gateway) answer(c httpd.Request, r *route, tenant *admission.Tenant, f *failure) {
-	record := newRecord(c, tenant, nameOf(r))
+func (g *Gateway) answer(c httpd.Request, r *route, caller *identity.Caller, f *failure) {
+	record := newRecord(c, caller, nameOf(r))
 	c.SetHeader(requestIDHeader, publicID(&record))
 	switch {
 	case f != nil:
 	case c.Method() == http.MethodOptions:
 		g.cors.preflight(c, g.allow(r))
+	case r.serveTo != nil:
+		f = r.serveTo(c, caller)
 	default:
 		f = r.serve(c)
 	}
@@ -131,7 +136,7 @@ func hasMethod(methods, method string) bool {
 }
 
 // screen refuses what the headers alone rule out; it returns nil for the rest.
-func (g *Gateway) screen(c httpd.Request, r *route, tenant *admission.Tenant) *failure {
+func (g *Gateway) screen(c httpd.Request, r *route, caller *identity.Caller, why *identity.Refusal) *failure {
 	method := c.Method()
 	switch {
 	case expectsMore(c):
@@ -147,13 +152,13 @@ func (g *Gateway) screen(c httpd.Request, r *route, tenant *admission.Tenant) *f
 		if r.open {
 			return nil
 		}
-		return authenticate(c, tenant)
+		return g.authorize(r, caller, why)
 	case !g.cors.mayCall(c):
 		return failed(faultOrigin, "browser pages of this Origin may not call here; gateway.cors_origins lists those that may")
 	case !saysJSON(c):
 		return failed(faultMediaType, "the Content-Type must be application/json")
 	}
-	return authenticate(c, tenant)
+	return g.authorize(r, caller, why)
 }
 
 func errMethod(allow string) *failure {
@@ -178,7 +183,9 @@ func expectsMore(c httpd.Request) bool {
 // Expect implements httpd.Handler: a body that will be refused is never sent.
 func (h clientHandler) Expect(c httpd.Request) (proceed bool) {
 	g := h.g
-	f := g.screen(c, g.find(c), g.tenantOf(c))
+	r := g.find(c)
+	caller, why := g.callerOf(c, r)
+	f := g.screen(c, r, caller, why)
 	switch {
 	case f != nil:
 	case c.ContentLength() > g.cfg.Limits.BodyBytesMax:
@@ -188,7 +195,7 @@ func (h clientHandler) Expect(c httpd.Request) (proceed bool) {
 	default:
 		return true
 	}
-	g.refuseUnread(c, f)
+	g.refuseUnread(c, caller, f)
 	return false
 }
 

@@ -84,6 +84,8 @@ func (x *exchange) decode() (*call, error) {
 		return nil, state.Err
 	case c.model != state.Model.ID:
 		return nil, errModelNotFound(c.model)
+	case !x.caller.MayModel(c.model):
+		return nil, errModelForbidden()
 	}
 	x.record.Model = state.Model.ID
 	return c, nil

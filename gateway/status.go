@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/gateway/httpd"
+	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -76,15 +77,21 @@ func (g *Gateway) model() (modelObject, *failure) {
 	return modelObject{m.ID, "model", m.CreatedUnix, "forebay", m.ContextTokens, m.Architecture, m.Quantisation, m.Parameters}, nil
 }
 
-func (g *Gateway) listModels(c httpd.Request) *failure {
+// listModels lists what the caller may use.
+func (g *Gateway) listModels(c httpd.Request, caller *identity.Caller) *failure {
 	m, f := g.model()
-	if f == nil {
-		writeValue(c, map[string]any{"object": "list", "data": []modelObject{m}})
+	if f != nil {
+		return f
 	}
-	return f
+	list := []modelObject{}
+	if caller.MayModel(m.ID) {
+		list = append(list, m)
+	}
+	writeValue(c, map[string]any{"object": "list", "data": list})
+	return nil
 }
 
-func (g *Gateway) oneModel(c httpd.Request) *failure {
+func (g *Gateway) oneModel(c httpd.Request, caller *identity.Caller) *failure {
 	name := strings.TrimPrefix(c.Path(), modelsPath)
 	if plain, err := url.PathUnescape(name); err == nil {
 		name = plain
@@ -95,6 +102,8 @@ func (g *Gateway) oneModel(c httpd.Request) *failure {
 		return f
 	case m.ID != name:
 		return errModelNotFound(name)
+	case !caller.MayModel(name):
+		return errModelForbidden()
 	}
 	writeValue(c, m)
 	return nil
@@ -105,6 +114,10 @@ const modelNameBytesMax = 64
 func errModelNotFound(name string) *failure {
 	quoted := strconv.QuoteToASCII(clip(name, modelNameBytesMax))
 	return &failure{fault: faultModelNotFound, param: "model", message: "the model " + quoted + " is not served here; GET /v1/models lists what is", detail: quoted}
+}
+
+func errModelForbidden() *failure {
+	return &failure{fault: faultForbidden, param: "model", message: "this API key may not use this model"}
 }
 
 // milliseconds is ns to the microsecond.

@@ -4,13 +4,17 @@ import (
 	"fmt"
 
 	"github.com/forebay-io/forebay/gateway/httpd"
+	"github.com/forebay-io/forebay/gateway/identity"
 )
 
 // unreadRoute is the route in records of requests that were not read whole.
 const unreadRoute = "unread"
 
 // unread answers a request that could not be read.
-func (g *Gateway) unread(c httpd.Request, why httpd.Why) { g.refuseUnread(c, g.unreadFailure(why)) }
+func (g *Gateway) unread(c httpd.Request, why httpd.Why) {
+	caller, _ := g.callerOf(c, nil)
+	g.refuseUnread(c, caller, g.unreadFailure(why))
+}
 
 func (g *Gateway) unreadFailure(why httpd.Why) *failure {
 	switch why {
@@ -29,8 +33,8 @@ func (g *Gateway) unreadFailure(why httpd.Why) *failure {
 }
 
 // refuseUnread refuses a request whose body has not been read, and finishes its record.
-func (g *Gateway) refuseUnread(c httpd.Request, f *failure) {
-	r := newRecord(c, g.tenantOf(c), unreadRoute)
+func (g *Gateway) refuseUnread(c httpd.Request, caller *identity.Caller, f *failure) {
+	r := newRecord(c, caller, unreadRoute)
 	c.SetHeader(requestIDHeader, publicID(&r))
 	noteFailure(&r, f)
 	g.recorder.Finish(&r)

@@ -108,6 +108,8 @@ var endings = [telemetry.OutcomeCount]ending{
 	telemetry.ContextLength:      {0, causeInvalid},
 	telemetry.TooLarge:           {0, causeInvalid},
 	telemetry.Unauthorized:       {0, causeInvalid},
+	telemetry.Forbidden:          {0, causeInvalid},
+	telemetry.IssuerUnavailable:  {reasonRefused, causeRefused},
 	telemetry.QueueFull:          {reasonRefused, causeRefused},
 	telemetry.QueueTimeout:       {reasonRefused, causeRefused},
 	telemetry.RateLimited:        {reasonRefused, causeRefused},

@@ -245,6 +245,7 @@ var refusals = map[string]string{
 	"class_closed":         "an operator has drained its class. Open it again on /debug/queue or with forebay queue.",
 	"rate_limited":         "a budget of its tenant is used up. The tenant's limits say how much it has.",
 	"limiter_unavailable":  "the shared store of budgets does not answer. Look at the store.",
+	"issuer_unavailable":   "the keys of its token's issuer could not be fetched. Look at identity.issuers and at the log.",
 	"queue_timeout":        "it had waited as long as allowed. There is more work than the engine can do: add a replica.",
 }
 

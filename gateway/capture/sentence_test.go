@@ -94,6 +94,7 @@ func TestSentences(t *testing.T) {
 		{with(refused(telemetry.Revoked, "revoked"), func(r *telemetry.Record) { r.Accepted, r.Promised, r.WaitPredicted = r.Reserved, 2*time.Second, 800e6 }), "refused", []string{"It was admitted, and refused after 1.0 s because the engine became slower: its first token was predicted after 800 ms, then later than its goal of 2.0 s. Look for what slowed the engine"}},
 		{with(refused(telemetry.Revoked, "revoked"), func(r *telemetry.Record) { r.Accepted, r.Promised = r.Reserved, 2*time.Second }), "refused", []string{"its first token was predicted in time, then later"}},
 		{refused(telemetry.QueueFull, "queue_full"), "refused", []string{"no place to wait"}},
+		{refused(telemetry.IssuerUnavailable, ""), "refused", []string{"its token's issuer", "identity.issuers"}},
 		{refused(telemetry.LimiterUnavailable, ""), "refused", []string{"store of budgets does not answer"}},
 		{ended(telemetry.EngineUnavailable), "engine_lost", []string{"The engine was lost", "with 2 tokens of its answer; until then 2.9 s of 3.0 s until its first token went to", "/readyz"}},
 		{ended(telemetry.NonFinite), "engine_failed", []string{"The engine failed it after 4.0 s", "log"}},

@@ -23,6 +23,7 @@ type View struct {
 	Arrived     time.Time `json:"arrived"`
 	Running     bool      `json:"running"` // it has not ended yet
 	Tenant      string    `json:"tenant"`
+	Key         string    `json:"key,omitempty"` // the name of its key
 	Class       string    `json:"class"`
 	DemotedFrom string    `json:"demoted_from,omitempty"`
 	Route       string    `json:"route"`
@@ -171,7 +172,7 @@ func viewOf(r *telemetry.Record, why reasons) *View {
 		ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), SpanID: hex.EncodeToString(r.Trace.SpanID[:]),
 		TraceFlags: r.Trace.Flags, TraceState: r.Trace.State,
 		Arrived: time.Now().Add(time.Duration(r.Arrived - wire.Monotonic())).Round(time.Microsecond),
-		Tenant:  r.Tenant, Class: r.Class, DemotedFrom: r.DemotedFrom, Route: r.Route, Model: r.Model, Stream: r.Stream,
+		Tenant:  r.Tenant, Key: r.Key, Class: r.Class, DemotedFrom: r.DemotedFrom, Route: r.Route, Model: r.Model, Stream: r.Stream,
 		Outcome: r.Outcome.String(), Status: r.Status, Error: r.ErrorKind,
 		Reasons: why.names(), Broken: r.Broken.Names(),
 		FirstTokenMS: ms(r.FirstTokenDelay()), TokenMS: round(r.TokenTime() / 1e6), BlockedMS: ms(int64(r.Blocked)),

@@ -55,6 +55,9 @@ func (r Request) Host() []byte { return r.c.Request.Header.Host() }
 // LocalAddr is the server's end of the connection.
 func (r Request) LocalAddr() net.Addr { return r.c.LocalAddr() }
 
+// RemoteAddr is the client's end of the connection.
+func (r Request) RemoteAddr() net.Addr { return r.c.RemoteAddr() }
+
 // ContentLength is the length of the body as the header tells it, negative
 // where it does not.
 func (r Request) ContentLength() int { return r.c.Request.Header.ContentLength() }

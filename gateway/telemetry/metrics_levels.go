@@ -124,6 +124,10 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 	collectState(ch, l.Engine)
 	c.m.engine.collect(ch)
 	c.m.economy.collect(ch)
+	if read := c.m.identity.Load(); read != nil {
+		counts := (*read)()
+		collectIdentity(&counts, ch)
+	}
 	if read := c.m.capture.Load(); read != nil {
 		collectCaptures(ch, (*read)())
 	}

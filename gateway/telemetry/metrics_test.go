@@ -83,6 +83,9 @@ func fullRecorder(t testing.TB) *Recorder {
 	r.CountCaptures(func() CaptureCounts {
 		return CaptureCounts{Kept: []ReasonCount{{"broken", 2}}, Dropped: []ReasonCount{{"budget", 1}}, Brief: 1, DiskBytes: 4096, DiskErrors: 1}
 	})
+	r.CountIdentity(func() IdentityCounts {
+		return IdentityCounts{Keys: []ReasonCount{{"active", 2}}, Refused: []ReasonCount{{"no_key", 1}}, Issuers: []IssuerCount{{Place: "keys.json"}}}
+	})
 	r.Finish(fullRecord())
 	r.Intervals("batch").Observe(1e6, 1)
 	return r

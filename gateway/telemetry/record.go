@@ -36,6 +36,8 @@ const (
 	ClassClosed                       // refused: its class is drained
 	Revoked                           // refused after it was admitted: it would miss its goal after all
 	LimiterUnavailable                // refused: the store of budgets does not answer
+	Forbidden                         // refused: its key may not use the route or the model
+	IssuerUnavailable                 // refused: the keys of its token's issuer were never fetched
 	OutcomeCount
 )
 
@@ -67,6 +69,8 @@ var outcomes = [OutcomeCount]struct {
 	ClassClosed:        {"class_closed", false},
 	Revoked:            {"revoked", true},
 	LimiterUnavailable: {"limiter_unavailable", true},
+	Forbidden:          {"forbidden", false},
+	IssuerUnavailable:  {"issuer_unavailable", true},
 }
 
 // String returns the outcome's stable name.
@@ -87,6 +91,7 @@ type Record struct {
 	ParentSpan [8]byte
 
 	Tenant string // "" without a key
+	Key    string // the key's name, at most 64 plain characters; "" for keys without a name
 	Class  string // in which it ran or would have run
 	// DemotedFrom is the class before a demotion, or "".
 	DemotedFrom string

@@ -130,3 +130,13 @@ func (f *field) row(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "| `%s` | %s | %s |\n", f.key, initial, strings.ReplaceAll(help, "|", `\|`))
 }
+
+// Values are the texts of all fields by key, secrets included: they are for
+// comparing, not for showing.
+func (s *Schema) Values() map[string]string {
+	values := make(map[string]string, len(s.fields))
+	for _, f := range s.fields {
+		values[f.key] = f.text()
+	}
+	return values
+}

@@ -40,6 +40,7 @@ var arrows = map[string]string{
 	"engine/gguf":             "engine/mapped kernels",
 	"engine/gguf/gguftest":    "kernels",
 	"engine/grammar":          "",
+	"engine/grammar/schema":   "engine/grammar",
 	"engine/hf":               "engine/gguf engine/mapped engine/safetensors kernels",
 	"engine/hub":              "",
 	"engine/jinja":            "",

@@ -16,13 +16,14 @@ type kind uint8
 const (
 	kindNever kind = iota
 	kindEpsilon
-	kindSet   // a: index into sets
-	kindText  // a: offset into text, b: length > 0
-	kindCat   // a then b; a is no kindCat
-	kindOr    // a list: a is the first, b the next kindOr or the last; sorted, no doubles
-	kindAnd   // as kindOr
-	kindNot   // a
-	kindTimes // a, min to max times; a does not match the empty string
+	kindSet      // a: index into sets
+	kindText     // a: offset into text, b: length > 0
+	kindCat      // a then b; a is no kindCat
+	kindOr       // a list: a is the first, b the next kindOr or the last; sorted, no doubles
+	kindAnd      // as kindOr
+	kindNot      // a
+	kindTimes    // a, min to max times; a does not match the empty string
+	kindMultiple // the rest of a number: see multiple
 )
 
 type node struct {
@@ -430,6 +431,8 @@ func (p *pool) deriveNode(r Regex, n node, class uint8) Regex {
 		return d
 	case kindNot:
 		return p.not(p.derive(Regex(n.a), class))
+	case kindMultiple:
+		return p.multipleAfter(n, class)
 	case kindTimes:
 		min, max := n.min, n.max
 		if min > 0 {

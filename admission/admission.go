@@ -200,6 +200,8 @@ type Refusal struct {
 	RetryAfter time.Duration
 	// Predicted is the predicted wait for the first token; 0 where there was none.
 	Predicted time.Duration
+	// Why is WhyPaused if a pause of its class made it wait, else WhyNot.
+	Why Why
 }
 
 func (r *Refusal) Error() string { return r.Reason.String() + ": " + r.Message }
@@ -270,13 +272,16 @@ type TenantView struct {
 	Served           time.Duration // engine time of about the last half minute
 }
 
+// StartsUnknown is the Starts of a request that nothing starts as things are.
+const StartsUnknown = time.Duration(-1)
+
 // WaitingView is one waiting request.
 type WaitingView struct {
 	ID, Tenant, Class string
 	Demoted           bool
 	Long              bool
 	Waited            time.Duration
-	Starts            time.Duration // predicted, from now
+	Starts            time.Duration // predicted, from now; StartsUnknown while its class is paused or no engine runs
 	Prefill           time.Duration // engine time before its first token
 	Cost              time.Duration // engine time by which it is ordered
 	Uncached          int

@@ -31,9 +31,10 @@ type Entry struct {
 	ticket  *ticket // of the Queue, nil for a Scheduler alone
 	order   uint64  // of arrival, unique
 
-	arrived time.Duration
-	expires time.Duration // when its wait ends with a refusal
-	due     time.Duration // goal for the first token; 0 is no goal, or one given up
+	arrived      time.Duration
+	expires      time.Duration // when its wait ends with a refusal
+	pausedBefore time.Duration // for which its class was paused before it came
+	due          time.Duration // goal for the first token; 0 is no goal, or one given up
 
 	// What it costs, in engine time.
 	cached  int           // leading prompt tokens that need no computing

@@ -222,6 +222,9 @@ func (s *Scheduler) start(e *Entry) {
 	if e.why == WhyNot && e.started >= e.arrived+time.Millisecond {
 		e.why = WhyOrder
 	}
+	if s.wasPaused(e) {
+		e.why = WhyPaused
+	}
 	k := e.class
 	k.running++
 	k.sequences += e.demand.Sequences

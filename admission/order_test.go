@@ -419,10 +419,10 @@ func TestWindowWaitsForCompany(t *testing.T) {
 // TestModes: a paused class starts nothing, a drained one takes nothing.
 func TestModes(t *testing.T) {
 	p := newPlay(t, 1, Config{})
-	if err := p.SetMode("nothing", Paused); err == nil || !strings.Contains(err.Error(), "interactive") {
+	if err := p.SetMode("nothing", Paused, 0); err == nil || !strings.Contains(err.Error(), "interactive") {
 		t.Errorf("%v", err)
 	}
-	if err := errors.Join(p.SetMode("batch", Paused), p.SetMode("offline", Drained)); err != nil {
+	if err := errors.Join(p.SetMode("batch", Paused, 0), p.SetMode("offline", Drained, 0)); err != nil {
 		t.Fatal(err)
 	}
 	batch := p.arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 1})
@@ -432,10 +432,43 @@ func TestModes(t *testing.T) {
 	if p.Next(time.Minute) != nil {
 		t.Error("a paused class started something")
 	}
-	if v := p.View(time.Minute); len(v.Waiting) != 1 || v.Waiting[0].Why != WhyPaused {
+	if v := p.View(time.Minute); len(v.Waiting) != 1 || v.Waiting[0].Why != WhyPaused || v.Waiting[0].Starts != StartsUnknown {
 		t.Errorf("%+v", v.Waiting)
 	}
-	if err := p.SetMode("batch", Open); err != nil || p.Next(time.Minute) != batch {
+	if err := p.SetMode("batch", Open, time.Minute); err != nil || p.Next(time.Minute) != batch {
 		t.Error("it did not go on")
+	}
+	if why := batch.Grant().Why; why != WhyPaused {
+		t.Errorf("it waited for %v", why)
+	}
+}
+
+// TestAPauseIsNamed: who waited because of a pause is told so, also when it is refused
+// for it, and who hardly met the pause is not.
+func TestAPauseIsNamed(t *testing.T) {
+	p := newPlay(t, 1, Config{})
+	set := func(m Mode, at time.Duration) {
+		if err := p.SetMode("batch", m, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrive := func(at time.Duration) *Entry {
+		e, refusal := p.Arrive(Demand{Class: "batch", Sequences: 1, PromptTokens: 1}, at)
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		return e
+	}
+	set(Paused, time.Second)
+	set(Open, 31*time.Second)
+	if e := arrive(40 * time.Second); p.Next(45*time.Second) != e || e.Grant().Why == WhyPaused {
+		t.Errorf("a pause before it came: %v", e.Grant().Why)
+	}
+	set(Paused, 100*time.Second)
+	e := arrive(101 * time.Second)
+	p.View(24 * time.Hour)
+	refused := p.TakeRefused()
+	if len(refused) != 1 || refused[0] != e || e.Refusal().Why != WhyPaused || !strings.Contains(e.Refusal().Message, "class batch was paused by its operator for") {
+		t.Errorf("refused are %v: %+v", refused, e.Refusal())
 	}
 }

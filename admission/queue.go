@@ -93,7 +93,7 @@ func (q *Queue) View() View {
 func (q *Queue) SetMode(class string, m Mode) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	err := q.scheduler.SetMode(class, m)
+	err := q.scheduler.SetMode(class, m, q.clock())
 	q.pump()
 	return err
 }

@@ -60,6 +60,10 @@ type class struct {
 	Class
 	level int
 	mode  Mode
+	// paused is the time for which it was paused, without the stretch that began at
+	// pausedSince if it is paused now.
+	paused, pausedSince time.Duration
+
 	lines []*line           // those with something waiting
 	held  map[*tenant]*line // all of them
 
@@ -162,6 +166,7 @@ func (s *Scheduler) expiresAt(e *Entry) time.Duration {
 
 // enter puts e among the waiting requests of its class.
 func (s *Scheduler) enter(e *Entry, t *tenant) {
+	e.pausedBefore = e.class.pausedFor(s.now)
 	e.state, e.level = waiting, e.class.level
 	e.line = s.lineOf(e.class, t)
 	e.line.add(e)
@@ -198,7 +203,9 @@ func (s *Scheduler) countWaiting(e *Entry, sign int) {
 // refuse ends the wait of e with a refusal.
 func (s *Scheduler) refuse(e *Entry, r *Refusal) {
 	s.leave(e)
-	e.state, e.refusal = refused, r
+	if e.state, e.refusal = refused, r; s.wasPaused(e) {
+		r.Why = WhyPaused
+	}
 	e.class.refused++
 	s.refused = append(s.refused, e)
 }
@@ -272,7 +279,8 @@ func (s *Scheduler) finish(e *Entry, spent Spent) {
 }
 
 // SetMode opens, pauses or drains a class.
-func (s *Scheduler) SetMode(name string, m Mode) error {
+func (s *Scheduler) SetMode(name string, m Mode, now time.Duration) error {
+	s.advance(now)
 	k := s.byName[name]
 	if k == nil {
 		names := make([]string, len(s.classes))
@@ -281,7 +289,10 @@ func (s *Scheduler) SetMode(name string, m Mode) error {
 		}
 		return fmt.Errorf("there is no class %q; the classes are %q", name, names)
 	}
-	k.mode = m
+	if k.mode == Paused {
+		k.paused += s.now - k.pausedSince
+	}
+	k.mode, k.pausedSince = m, s.now
 	return nil
 }
 
@@ -301,6 +312,8 @@ func (s *Scheduler) expired(e *Entry) *Refusal {
 	if waited := s.now - e.arrived; e.demand.Within > 0 && waited >= e.demand.Within {
 		r.Reason = PastDeadline
 		r.Message = fmt.Sprintf("the request's deadline of %v passed before it could start", e.demand.Within)
+	} else if s.wasPaused(e) {
+		r.Message = fmt.Sprintf("class %s was paused by its operator for %v of the %v that the request waited", e.class.Name, (e.class.pausedFor(s.now) - e.pausedBefore).Round(time.Millisecond), waited.Round(time.Millisecond))
 	} else {
 		r.Message = fmt.Sprintf("no place became free within %v, the longest wait of class %s", waited.Round(time.Millisecond), e.class.Name)
 	}

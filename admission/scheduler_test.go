@@ -286,7 +286,7 @@ func (p *play) randomTurn() {
 			p.Done(e, Spent{}, p.now)
 			p.Done(e, Spent{}, p.now)
 		} else if r.IntN(10) == 0 {
-			_ = p.SetMode("offline", Mode(r.IntN(3)))
+			_ = p.SetMode("offline", Mode(r.IntN(3)), p.now)
 		}
 	}
 	p.pump()

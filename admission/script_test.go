@@ -97,7 +97,7 @@ func (x *script) run(line string) {
 	case "wait":
 		x.wait(args.duration(args.words[0]))
 	case "mode":
-		if err := x.SetMode(args.words[0], Mode(slices.Index(modeNames[:], args.words[1]))); err != nil {
+		if err := x.SetMode(args.words[0], Mode(slices.Index(modeNames[:], args.words[1])), x.now); err != nil {
 			x.say("%v", err)
 		}
 	case "queue":
@@ -251,7 +251,11 @@ func (x *script) wait(d time.Duration) {
 func (x *script) queue() {
 	for _, v := range x.View(x.now).Waiting {
 		lane := map[bool]string{false: "short", true: "long"}[v.Long]
-		x.say("%s of %s in %s, %s: prefill %v, cost %v, starts in %v, waits for %v", v.ID, v.Tenant, v.Class, lane, v.Prefill, v.Cost, v.Starts, v.Why)
+		starts := "in " + v.Starts.String()
+		if v.Starts == StartsUnknown {
+			starts = "nobody knows when"
+		}
+		x.say("%s of %s in %s, %s: prefill %v, cost %v, starts %s, waits for %v", v.ID, v.Tenant, v.Class, lane, v.Prefill, v.Cost, starts, v.Why)
 	}
 }
 

@@ -65,9 +65,13 @@ func (s *Scheduler) viewWaiting() []WaitingView {
 		if s.engine.cost.Known() {
 			starts = max(0, f.expected(&ahead, e.prefill, e.long)-s.now-time.Duration(float64(e.prefill)/f.rate))
 		}
+		why := s.whyNow(e)
+		if why == WhyPaused || why == WhyEngine {
+			starts = StartsUnknown
+		}
 		views = append(views, WaitingView{
 			ID: e.demand.ID, Tenant: e.demand.Tenant, Class: e.class.Name, Demoted: e.asked != e.class, Long: e.long,
-			Waited: s.now - e.arrived, Starts: starts, Prefill: e.prefill, Cost: e.cost, Uncached: e.uncached(), Why: s.whyNow(e),
+			Waited: s.now - e.arrived, Starts: starts, Prefill: e.prefill, Cost: e.cost, Uncached: e.uncached(), Why: why,
 		})
 	}
 	return views
@@ -89,6 +93,20 @@ func (s *Scheduler) whyNow(e *Entry) Why {
 		return why
 	}
 	return WhyOrder
+}
+
+// wasPaused tells whether a pause of its class took most of e's wait up to now.
+func (s *Scheduler) wasPaused(e *Entry) bool {
+	paused := e.class.pausedFor(s.now) - e.pausedBefore
+	return paused > 0 && 2*paused >= s.now-e.arrived
+}
+
+// pausedFor is the time for which the class was paused up to now.
+func (k *class) pausedFor(now time.Duration) time.Duration {
+	if k.mode == Paused {
+		return k.paused + now - k.pausedSince
+	}
+	return k.paused
 }
 
 // leads tells whether e goes first in its lane, or will once its tenant, which

@@ -154,6 +154,25 @@ func TestTakenProcessorsAreTheCause(t *testing.T) {
 	p.expectCause(id, "taken", "processors", "busyloop", "processors of its own")
 }
 
+func TestAPausedClassIsTheCause(t *testing.T) {
+	p := serve(t)
+	admin := strings.TrimPrefix(p.admin, "http://")
+	if out, status := run(t, "", "queue", "pause", "interactive", "--admin", admin); status != 0 {
+		t.Fatal(out)
+	}
+	answered := make(chan string)
+	go func() { answered <- p.chatOf(chatBody("hello", map[string]any{"max_tokens": 5}), func() {}) }()
+	eventually(t, "it waits", func() bool {
+		out, _ := run(t, "", "queue", "--admin", admin)
+		return strings.Contains(out, "  paused  ") && strings.Contains(out, "  unknown  ")
+	})
+	time.Sleep(300 * time.Millisecond)
+	if out, status := run(t, "", "queue", "open", "interactive", "--admin", admin); status != 0 {
+		t.Fatal(out)
+	}
+	p.expectCause(<-answered, "queue", "the operator had paused its class", "forebay queue open interactive")
+}
+
 // limitCPU puts the process under a limit of a fifth of a processor, or skips the
 // test where this machine does not allow it: the facts of such a limit are fed to
 // package lost and to package capture in their own tests.

@@ -77,7 +77,11 @@ func printQueue(w io.Writer, p *debug.QueuePage) error {
 		if r.Demoted {
 			class += " (demoted)"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.ID, r.Tenant, class, r.Why, millis(r.WaitedMS), millis(r.StartsMS), millis(r.PrefillMS), r.Uncached)
+		starts := "unknown"
+		if r.StartsMS >= 0 {
+			starts = millis(r.StartsMS)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.ID, r.Tenant, class, r.Why, millis(r.WaitedMS), starts, millis(r.PrefillMS), r.Uncached)
 	}
 	if len(p.Running) > 0 {
 		fmt.Fprintln(t, "\nRUNNING\tTENANT\tCLASS\tSINCE\tTOKENS")

@@ -137,6 +137,7 @@ type failure struct {
 	retryAfter time.Duration
 	exact      bool          // retryAfter is not spread
 	reason     string        // of admission or the budgets, from a closed list, or ""
+	waited     string        // the reason for the wait before it, where that says more; else ""
 	predicted  time.Duration // the predicted wait, 0 for none
 	allow      string        // methods, for faultMethod
 	detail     string        // for the log alone
@@ -160,7 +161,11 @@ func asFailure(err error) *failure {
 	case errors.Is(err, httpd.ErrStalled):
 		return errWriteStall
 	case errors.As(err, &refusal):
-		return &failure{fault: faultOfReason[refusal.Reason], message: refusal.Message, retryAfter: refusal.RetryAfter, reason: refusal.Reason.String(), predicted: refusal.Predicted}
+		f := &failure{fault: faultOfReason[refusal.Reason], message: refusal.Message, retryAfter: refusal.RetryAfter, reason: refusal.Reason.String(), predicted: refusal.Predicted}
+		if refusal.Why != admission.WhyNot {
+			f.waited = refusal.Why.String()
+		}
+		return f
 	case errors.As(err, &e):
 		f := &failure{fault: faultOfKind[e.Kind], param: e.Param, message: e.Message, retryAfter: e.RetryAfter}
 		if f.fault == faultEngine {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -213,7 +214,7 @@ func (x *exchange) end(err error) {
 		status := r.Status
 		noteFailure(r, f)
 		if r.Refused = f.reason; f.reason != "" {
-			r.WaitReason = f.reason
+			r.WaitReason = cmp.Or(f.waited, f.reason)
 		}
 		if r.WaitPredicted == 0 && r.Reserved != 0 { // admission's refusal; a budget predicts no first token
 			r.WaitPredicted = int64(f.predicted)

@@ -37,8 +37,8 @@ func queueAdvice(why, class string) string {
 		return "Raise admission.running_sequences_max and engine.sequences_max if memory allows, or add a replica."
 	case "memory":
 		return "Raise engine.kv_bytes, lower the classes' output_tokens_max, or add a replica."
-	case "paused":
-		return "Open the class again: forebay queue, or the page /debug/queue."
+	case waitPaused:
+		return "Open the class again: forebay queue open " + class + ", or the page /debug/queue."
 	case "engine":
 		return "See why the engine was away: its log, and /readyz."
 	}

@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"slices"
 	"time"
 
 	"github.com/forebay-io/forebay/gateway/telemetry"
@@ -54,9 +53,6 @@ var causeNames = [causeCount]string{"nothing", "body", "prepare", "reserve", "qu
 
 // String returns the cause's stable name.
 func (c cause) String() string { return causeNames[c] }
-
-// lost tells that the engine did not run although it had work.
-func (c cause) lost() bool { return slices.Contains(causeOfLost[:], c) }
 
 // causes is the time that each cause took.
 type causes [causeCount]time.Duration

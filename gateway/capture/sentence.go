@@ -40,8 +40,8 @@ func (a *account) sentence(usual bool) string {
 		return fmt.Sprintf("The request itself was wrong (%s), and was refused after %s. Its sender must change it.", a.r.ErrorKind, short(a.life.wall()))
 	case end != causeNothing:
 		return fmt.Sprintf(endingTexts[end], short(a.life.wall()), a.soFar(), a.share(c), a.advice(c))
-	case usual && !c.lost():
-		return fmt.Sprintf("Nothing unusual: %s.", a.share(c))
+	case usual:
+		return fmt.Sprintf("It missed no goal; %s. %s", a.share(c), a.advice(c))
 	}
 	return capital(a.share(c)) + ". " + a.advice(c)
 }
@@ -123,6 +123,9 @@ var plain = [causeCount]string{
 	causeUnexplained: "the engine, which gave no details",
 }
 
+// waitPaused is the reason of a request that waited for an operator.
+const waitPaused = "paused"
+
 var whyWaited = map[string]string{
 	"window":    ", held for a moment so that others could join its batch",
 	"prefill":   ": the engine had a step's worth of prompts to compute",
@@ -131,7 +134,7 @@ var whyWaited = map[string]string{
 	"class_cap": ": its class held as much as it may",
 	"sequences": ": every running place was taken",
 	"memory":    ": there was not enough free memory for its keys and values",
-	"paused":    ": its class was paused",
+	waitPaused:  ": the operator had paused its class",
 	"engine":    ": there was no engine to run it",
 }
 
@@ -200,12 +203,15 @@ func name(n *NeighbourView) string {
 // refused says why a request was refused.
 func (a *account) refused() string {
 	r := a.r
-	if r.Outcome == telemetry.Revoked {
+	if r.Outcome == telemetry.Revoked && r.WaitReason != waitPaused {
 		return a.revoked()
 	}
 	s := fmt.Sprintf("It was refused after %s", short(a.life.wall()))
 	if waited := a.causes[causeQueue]; waited > time.Millisecond && r.Prepared != 0 {
 		s += fmt.Sprintf(", %s of them waiting", short(waited))
+	}
+	if r.WaitReason == waitPaused {
+		return s + ": its class was paused by the operator. " + queueAdvice(waitPaused, r.Class)
 	}
 	return s + ": " + refusals[refusalOf(r)]
 }

@@ -73,7 +73,9 @@ func TestSentences(t *testing.T) {
 		{queued4s("share"), "queue", []string{"more than its share", "weight"}},
 		{queued4s("class_cap"), "queue", []string{"its class held as much as it may", "cap of the class interactive"}},
 		{queued4s("order"), "queue", []string{"others came first", "replica"}},
-		{queued4s("paused"), "queue", []string{"its class was paused", "/debug/queue"}},
+		{queued4s("paused"), "queue", []string{"the operator had paused its class", "forebay queue open interactive", "/debug/queue"}},
+		{with(refused(telemetry.QueueTimeout, "timed_out"), func(r *telemetry.Record) { r.WaitReason = "paused" }), "refused", []string{"its class was paused by the operator", "forebay queue open interactive"}},
+		{with(refused(telemetry.Revoked, "revoked"), func(r *telemetry.Record) { r.WaitReason = "paused" }), "refused", []string{"its class was paused by the operator"}},
 		{queued4s("engine"), "queue", []string{"no engine", "/readyz"}},
 		{with(told4s(wire.PartOwn), func(r *telemetry.Record) {
 			*r = telemetry.Record{Class: "interactive", Outcome: telemetry.OK, Arrived: 1, Decoded: second, Identified: second, Prepared: 5 * second, Tokenize: 3 * time.Second, Broken: telemetry.FirstTokenGoal, Finished: 5*second + 1}
@@ -104,7 +106,7 @@ func TestSentences(t *testing.T) {
 		{ended(telemetry.WriteStall), "slow_reader", []string{"did not read for longer than gateway.timeouts.write_stall_limit"}},
 		{ended(telemetry.Internal), "internal", []string{"The gateway failed it"}},
 		{with(ended(telemetry.Invalid), func(r *telemetry.Record) { r.ErrorKind = "invalid_value" }), "invalid", []string{"(invalid_value)"}},
-		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Broken = 0 }), "own_prefill", []string{"Nothing unusual: 3.0 s of 4.0 s"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Broken = 0 }), "own_prefill", []string{"It missed no goal; 3.0 s of 4.0 s"}},
 	} {
 		s := newStore(t, Config{StepsKept: 1024})
 		_, steps := slowRecord()

@@ -1,6 +1,10 @@
 package debug
 
-import "time"
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/admission"
+)
 
 // QueuePage has the requests that wait and run, as GET /debug/queue?format=json
 // gives them. Times are milliseconds; a list has at most a thousand requests.
@@ -42,12 +46,14 @@ type QueueTenant struct {
 
 // QueueWaiting is a waiting request.
 type QueueWaiting struct {
-	ID        string  `json:"id"`
-	Tenant    string  `json:"tenant"`
-	Class     string  `json:"class"`
-	Demoted   bool    `json:"demoted"`
-	Long      bool    `json:"long"`
-	WaitedMS  float64 `json:"waited_ms"`
+	ID       string  `json:"id"`
+	Tenant   string  `json:"tenant"`
+	Class    string  `json:"class"`
+	Demoted  bool    `json:"demoted"`
+	Long     bool    `json:"long"`
+	WaitedMS float64 `json:"waited_ms"`
+	// StartsMS counts from now; it is negative while nothing starts it as things are:
+	// its class is paused, or no engine runs.
 	StartsMS  float64 `json:"starts_ms"`
 	PrefillMS float64 `json:"prefill_ms"`
 	CostMS    float64 `json:"cost_ms"`
@@ -78,7 +84,11 @@ func (p *Pages) queuePage() *QueuePage {
 		q.Tenants = append(q.Tenants, QueueTenant{t.Name, t.Class, t.Waiting, t.Running, ms(t.Deficit), ms(t.Served)})
 	}
 	for _, w := range v.Waiting {
-		q.Waiting = append(q.Waiting, QueueWaiting{w.ID, w.Tenant, w.Class, w.Demoted, w.Long, ms(w.Waited), ms(w.Starts), ms(w.Prefill), ms(w.Cost), w.Uncached, w.Why.String()})
+		starts := ms(w.Starts)
+		if w.Starts == admission.StartsUnknown {
+			starts = -1
+		}
+		q.Waiting = append(q.Waiting, QueueWaiting{w.ID, w.Tenant, w.Class, w.Demoted, w.Long, ms(w.Waited), starts, ms(w.Prefill), ms(w.Cost), w.Uncached, w.Why.String()})
 	}
 	for _, r := range v.Running {
 		q.Running = append(q.Running, QueueRunning{r.ID, r.Tenant, r.Class, r.Long, ms(r.Ran), r.Tokens, r.FirstToken})

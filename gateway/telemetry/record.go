@@ -96,7 +96,8 @@ type Record struct {
 	// DemotedFrom is the class before a demotion, or "".
 	DemotedFrom string
 	// WaitReason says why it did not start at once, "none" if it did. Refused says
-	// why it was refused; WaitReason then says the same. Both are from closed lists.
+	// why it was refused; WaitReason then says the same, or that a pause of its class
+	// made it wait. Both are from closed lists.
 	WaitReason string
 	Refused    string
 	// WaitPredicted is the time from Arrived to the first token as admission

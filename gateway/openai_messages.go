@@ -44,36 +44,51 @@ func (f *fields) message(at string, raw json.RawMessage) {
 }
 
 // content checks a message's content. It is optional in a message of the
-// assistant, which may have tool calls instead.
-func (f *fields) content(at string, raw json.RawMessage, optional bool) {
+// assistant, which may have tool calls or a refusal instead.
+func (f *fields) content(at string, raw json.RawMessage, assistant bool) {
 	switch {
-	case isString(raw), optional && (len(raw) == 0 || string(raw) == "null"):
+	case isString(raw), assistant && (len(raw) == 0 || string(raw) == "null"):
 		return
-	case optional && !isArray(raw):
+	case assistant && !isArray(raw):
 		f.fail(at, "%s must be a string, an array of text parts, or null", at)
 	case !isArray(raw):
 		f.fail(at, "%s must be a string or an array of text parts", at)
 	}
 	for j, part := range elements(raw) {
-		if !isTextPart(part) {
+		kind, ok := textPart(part)
+		if !ok || kind == "refusal" && !assistant {
 			where := at + "[" + strconv.Itoa(j) + "]"
-			f.fail(where, `%s must be {"type":"text","text":"…"}; other kinds of parts are not supported`, where)
+			also := ""
+			if assistant {
+				also = ` or {"type":"refusal","refusal":"…"}`
+			}
+			f.fail(where, `%s must be {"type":"text","text":"…"}%s; other kinds of parts are not supported`, where, also)
 			return
 		}
 	}
 }
 
-func isTextPart(raw json.RawMessage) bool {
-	var kind, text json.RawMessage
+// textPart returns the type of a part that holds text: text, or refusal, which
+// holds what the assistant said instead. Both have the text under the type's name.
+func textPart(raw json.RawMessage) (kind string, ok bool) {
+	var name, text, refusal json.RawMessage
 	for key, value := range members(raw) {
 		switch string(key) {
 		case "type":
-			kind = value
+			name = value
 		case "text":
 			text = value
+		case "refusal":
+			refusal = value
 		}
 	}
-	return string(kind) == `"text"` && isString(text)
+	switch string(name) {
+	case `"text"`:
+		return "text", isString(text)
+	case `"refusal"`:
+		return "refusal", isString(refusal)
+	}
+	return "", false
 }
 
 // tools checks the tools, and returns the client's own bytes, nil for none.

@@ -101,6 +101,8 @@ func TestRefusedValues(t *testing.T) {
 		{"chat", `"messages":[{"role":"user"}]`, "messages[0].content"}, {"chat", `"messages":[{"role":"user","content":null}]`, "messages[0].content"}, {"chat", `"messages":[{"role":"assistant"},{"role":"tool"}]`, "messages[1].content"},
 		{"chat", `"messages":[{"role":"assistant","content":{}}]`, "messages[0].content"},
 		{"chat", `"messages":[{"role":"user","content":7}]`, "messages[0].content"}, {"chat", `"messages":[{"role":"user","content":[{"type":"image_url"}]}]`, "messages[0].content[0]"},
+		{"chat", `"messages":[{"role":"user","content":[{"type":"refusal","refusal":"no"}]}]`, "messages[0].content[0]"}, {"chat", `"messages":[{"role":"assistant","content":[{"type":"refusal"}]}]`, "messages[0].content[0]"},
+		{"chat", `"messages":[{"role":"assistant","content":[{"type":"refusal","text":"no"}]}]`, "messages[0].content[0]"}, {"chat", `"messages":[{"role":"assistant","content":[{"type":"text","refusal":"no"}]}]`, "messages[0].content[0]"},
 		{"text", `"prompt":[]`, "prompt"}, {"text", `"prompt":[1.5]`, "prompt"}, {"text", `"prompt":["a",1]`, "prompt"}, {"text", `"prompt":[[1],[]]`, "prompt"}, {"text", `"prompt":[-1]`, "prompt"}, {"text", `"prompt":{}`, "prompt"},
 	} {
 		for _, chat := range []bool{true, false} {
@@ -115,6 +117,20 @@ func TestRefusedValues(t *testing.T) {
 			if err == nil || err.Kind != wire.Invalid || err.Param != c.param {
 				t.Errorf("%s: %v, want param %s", body, err, c.param)
 			}
+		}
+	}
+}
+
+// What an answer holds may be sent back as a message.
+func TestRefusalsAreTaken(t *testing.T) {
+	r := simpleRig(t, hello)
+	for _, message := range []string{
+		`{"role":"assistant","content":[{"type":"refusal","refusal":"no"}]}`,
+		`{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"refusal","refusal":"no"}]}`,
+		`{"role":"assistant","content":null,"refusal":"no"}`,
+	} {
+		if resp := r.chat(`"messages":[{"role":"user","content":"hi"},` + message + `]`); resp.status != 200 {
+			t.Errorf("%s: %d %s", message, resp.status, resp.body)
 		}
 	}
 }

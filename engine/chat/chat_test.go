@@ -54,6 +54,29 @@ func expect(t *testing.T, tmpl *Template, in Input, want string) {
 
 // TestShapedConversations records where the shaping of messages makes a
 // difference to the reference, which renders them as they are.
+// A refusal is what the assistant said, for templates of both shapes.
+func TestRefusalIsText(t *testing.T) {
+	const (
+		ofText  = `{% for m in messages %}{{ m.role + ':' + m.content }};{% endfor %}`
+		ofParts = `{% for m in messages %}{{ m.role }}:{% for p in m.content %}{{ p.type }}={{ p.text }},{% endfor %};{% endfor %}`
+	)
+	for _, c := range []struct{ message, text, parts string }{
+		{`{"role":"assistant","content":[{"type":"refusal","refusal":"no"}]}`, "assistant:no;", "assistant:text=no,;"},
+		{`{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"refusal","refusal":"no"}]}`, "assistant:ano;", "assistant:text=a,text=no,;"},
+		{`{"role":"assistant","content":null,"refusal":"no"}`, "assistant:no;", "assistant:text=no,;"},
+		{`{"role":"assistant","content":"a","refusal":null}`, "assistant:a;", "assistant:text=a,;"},
+		{`{"role":"assistant","content":"a","refusal":"no"}`, "assistant:a;", "assistant:text=a,;"},
+		{`{"role":"assistant","refusal":7}`, "assistant:;", "assistant:text=,;"},
+	} {
+		for source, want := range map[string]string{ofText: c.text, ofParts: c.parts} {
+			got, err := compile(t, source, Options{}).Render(t.Context(), input("["+c.message+"]", "", ""))
+			if err != nil || got != want {
+				t.Errorf("%s by %s: %q, %v; want %q", c.message, source, got, err, want)
+			}
+		}
+	}
+}
+
 func TestShapedConversations(t *testing.T) {
 	var b strings.Builder
 	for _, r := range references(t) {

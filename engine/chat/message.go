@@ -37,6 +37,12 @@ func (t *Template) shapeContent(m *jinja.Dict) error {
 		shape = t.contents["user"]
 	}
 	content, _ := m.Get("content")
+	if content == nil { // what the assistant said instead
+		v, _ := m.Get("refusal")
+		if refusal, ok := v.(string); ok {
+			content = refusal
+		}
+	}
 	switch content := content.(type) {
 	case nil:
 		calls, _ := m.Get("tool_calls")
@@ -70,7 +76,8 @@ func (c contentShape) text(text string) any {
 	return &jinja.List{Items: []any{part}}
 }
 
-// joinParts returns the text of all parts, which must be text parts.
+// joinParts returns the text of all parts. A refusal becomes a part of type text,
+// which is what templates know.
 func joinParts(parts *jinja.List) (string, error) {
 	var text strings.Builder
 	for i, item := range parts.Items {
@@ -78,8 +85,16 @@ func joinParts(parts *jinja.List) (string, error) {
 		if !ok {
 			return "", fmt.Errorf("content[%d]: must be an object", i)
 		}
-		if kind, _ := part.Get("type"); kind != "text" {
-			return "", fmt.Errorf("content[%d]: only parts of type \"text\" are supported", i)
+		switch kind, _ := part.Get("type"); kind {
+		case "text":
+		case "refusal":
+			refusal, _ := part.Get("refusal")
+			part = jinja.NewDict()
+			part.Set("type", "text")
+			part.Set("text", refusal)
+			parts.Items[i] = part
+		default:
+			return "", fmt.Errorf("content[%d]: only parts of type \"text\" and \"refusal\" are supported", i)
 		}
 		v, _ := part.Get("text")
 		piece, ok := v.(string)

@@ -76,6 +76,9 @@ func (p *loaded) load(cfg *Config) error {
 	if p.tokenizer, err = f.Tokenizer(); err != nil {
 		return err
 	}
+	for _, doubt := range p.tokenizer.Doubts() {
+		cfg.Log.Warn("the model's tokenizer is not as it should be", "model", f.Name(), "what", doubt)
+	}
 	p.tokens = tokenizer.NewCache(p.tokenizer, cfg.TokensCacheBytes)
 	weights, err := f.Quantized(cfg.Quantize)
 	if err != nil {

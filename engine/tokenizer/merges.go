@@ -27,9 +27,16 @@ func cutMerge(text string) (m mergeParts, err error) {
 
 // readMerges reads the merges of a file.
 func (t *Tokenizer) readMerges(f *gguf.File) ([]mergeParts, error) {
-	list, _, err := f.Strings(keyMerges)
+	list, ok, err := f.Strings(keyMerges)
 	if err != nil {
 		return nil, err
+	}
+	if len(list) == 0 && t.needsMerges() {
+		what := "is empty"
+		if !ok {
+			what = "is missing"
+		}
+		return nil, fmt.Errorf("%s: key %s %s, so text would be cut into single characters; convert the model again", f.Name(), keyMerges, what)
 	}
 	merges := make([]mergeParts, len(list))
 	for rank, text := range list {

@@ -135,6 +135,7 @@ func (t *Tokenizer) finish(texts []string) (err error) {
 		return err
 	}
 	t.bytesMax = t.longest()
+	t.doubt()
 	return nil
 }
 

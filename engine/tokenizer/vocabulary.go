@@ -26,8 +26,9 @@ type vocabulary struct {
 	kinds  []kind
 	scores []float32 // SPM only
 	// ids finds a token by its text; for duplicates, the lowest id.
-	ids   map[string]int32
-	flags map[int32]tokenFlags // of the few tokens that have some
+	ids    map[string]int32
+	flags  map[int32]tokenFlags // of the few tokens that have some
+	doubts []string             // see Doubts
 }
 
 // tokenFlags says how a special token treats the text around it.
@@ -66,7 +67,9 @@ func readVocabulary(f *gguf.File, scored bool) (*vocabulary, error) {
 		}
 	}
 	v.index()
-	v.controlEnds()
+	if err := v.controlTokens(f); err != nil {
+		return nil, err
+	}
 	v.phi3Flags(f)
 	return v, nil
 }

@@ -191,6 +191,9 @@ func appendEntry(body []byte, entry []string) []byte {
 // markRevoked adds the key revoked below the name of an entry. ok is false where no
 // such line is found, or the entry has one already.
 func markRevoked(body []byte, name, at string) (changed []byte, ok bool) {
+	if !nameForm.MatchString(name) {
+		return nil, false
+	}
 	line := regexp.MustCompile(`(?m)^([ \t]*(?:-[ \t]+)?)name:[ \t]*["']?` + regexp.QuoteMeta(name) + `["']?[ \t]*(?:#.*)?$`)
 	found := line.FindSubmatchIndex(body)
 	if found == nil {

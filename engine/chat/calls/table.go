@@ -1,0 +1,139 @@
+package calls
+
+// Formats are the formats that are known, by name. Rows that differ only in what
+// they accept beside the same markers are one.
+var Formats = []*Format{
+	{
+		Name: "hermes", Families: "Qwen2.5, Qwen3, SmolLM3, Granite 4, Hermes", Shape: JSONCalls,
+		Open: []string{"<tool_call>"}, Close: []string{"</tool_call>"},
+		NameKeys: nameKeys, ArgsKeys: argsKeys,
+		ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "qwen3-coder", Families: "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5", Shape: Tagged,
+		Open: []string{"<tool_call>"}, Close: []string{"</tool_call>"}, Tried: []string{"<function="},
+		CallOpen: "<function=", CallNameEnd: ">", CallClose: "</function>",
+		KeyOpen: "<parameter=", KeyEnd: ">", ValueClose: "</parameter>", Newlines: true,
+		ThinkOpen: "<think>", ThinkClose: "</think>", ThinkCalls: true,
+	},
+	{
+		Name: "seed-oss", Families: "Seed-OSS", Shape: Tagged,
+		Open: []string{"<seed:tool_call>"}, Close: []string{"</seed:tool_call>"},
+		CallOpen: "<function=", CallNameEnd: ">", CallClose: "</function>",
+		KeyOpen: "<parameter=", KeyEnd: ">", ValueClose: "</parameter>",
+		ThinkOpen: "<seed:think>", ThinkClose: "</seed:think>",
+	},
+	{
+		Name: "llama3-json", Families: "Llama 3.1, 3.2 and 3.3", Shape: JSONCalls, Bare: true,
+		Open: []string{"<|python_tag|>"}, Close: []string{"<|eom_id|>"},
+		NameKeys: nameKeys, ArgsKeys: argsKeys,
+	},
+	{
+		Name: "pythonic", Families: "Llama 3.2 and 4, Gemma 3, OLMo", Shape: Pythonic, Bare: true,
+		Open: []string{"<|python_start|>"}, Close: []string{"<|python_end|>", "```"}, Tried: []string{"```tool_code"},
+	},
+	{
+		Name: "lfm2", Families: "LFM2", Shape: Pythonic,
+		Open: []string{"<|tool_call_start|>"}, Close: []string{"<|tool_call_end|>"},
+		ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "mistral-v3", Families: "Mistral 7B v0.3, Nemo", Shape: JSONCalls,
+		Open: []string{"[TOOL_CALLS]"}, NameKeys: nameKeys, ArgsKeys: argsKeys, IDKeys: idKeys,
+		IDLast: true, IDs: NineID,
+	},
+	{
+		Name: "mistral-v11", Families: "Mistral Small 3.1 and later, Magistral, Devstral, Ministral 3", Shape: Named,
+		Open: []string{"[TOOL_CALLS]"}, IDMark: "[CALL_ID]", ArgsMark: "[ARGS]",
+		NameKeys: nameKeys, ArgsKeys: argsKeys, IDKeys: idKeys, IDs: NineID,
+		ThinkOpen: "[THINK]", ThinkClose: "[/THINK]",
+	},
+	{
+		Name: "functiongemma", Families: "FunctionGemma", Shape: Braces,
+		Open: []string{"<start_function_call>"}, Close: []string{"<end_function_call>"},
+		Prefix: "call:", Escape: "<escape>",
+	},
+	{
+		Name: "phi4-mini", Families: "Phi-4-mini", Shape: JSONCalls,
+		Open: []string{"<|tool_call|>", "functools["}, Close: []string{"<|/tool_call|>"},
+		NameKeys: nameKeys, ArgsKeys: argsKeys,
+	},
+	{
+		Name: "granite3", Families: "Granite 3", Shape: JSONCalls,
+		Open: []string{"<|tool_call|>", "<tool_call>"}, Close: []string{"</tool_call>"},
+		Drop: []string{"<response>", "</response>"}, NameKeys: nameKeys, ArgsKeys: argsKeys,
+		ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "harmony", Families: "gpt-oss", Shape: Harmony,
+	},
+	{
+		Name: "deepseek-v3", Families: "DeepSeek V3 and R1", Shape: Named,
+		Open: []string{"<｜tool▁call▁begin｜>"}, Close: []string{"<｜tool▁call▁end｜>"},
+		Drop:   []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+		Prefix: "function<｜tool▁sep｜>", NameEnd: []string{"<｜tool▁sep｜>", "\n"},
+		ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "deepseek-v3.1", Families: "DeepSeek V3.1", Shape: Named,
+		Open: []string{"<｜tool▁call▁begin｜>"}, Close: []string{"<｜tool▁call▁end｜>"},
+		Drop:    []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+		NameEnd: []string{"<｜tool▁sep｜>"}, ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "deepseek-v3.2", Families: "DeepSeek V3.2", Shape: Tagged,
+		Open: []string{"<｜DSML｜function_calls>"}, Close: []string{"</｜DSML｜function_calls>"},
+		CallOpen: `<｜DSML｜invoke name="`, CallNameEnd: `">`, CallClose: "</｜DSML｜invoke>",
+		KeyOpen: `<｜DSML｜parameter name="`, KeyEnd: ">", ValueClose: "</｜DSML｜parameter>",
+		ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "command-r7b", Families: "Command R7B, Command A", Shape: JSONCalls,
+		Open: []string{"<|START_ACTION|>"}, Close: []string{"<|END_ACTION|>"},
+		Drop:     []string{"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"},
+		NameKeys: []string{"tool_name", "name"}, ArgsKeys: argsKeys, IDKeys: []string{"tool_call_id"}, IDs: CountsID,
+		ThinkOpen: "<|START_THINKING|>", ThinkClose: "<|END_THINKING|>",
+	},
+	{
+		Name: "glm-4.5", Families: "GLM 4.5, 4.6, 4.7 and 5", Shape: Tagged,
+		Open: []string{"<tool_call>"}, Close: []string{"</tool_call>"},
+		CallNameEnd: "\n", CallClose: "</tool_call>",
+		KeyOpen: "<arg_key>", KeyEnd: "</arg_key>", ValueOpen: "<arg_value>", ValueClose: "</arg_value>",
+		ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "kimi-k2", Families: "Kimi K2", Shape: Named,
+		Open: []string{"<|tool_call_begin|>"}, Close: []string{"<|tool_call_end|>"},
+		Drop:     []string{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
+		ArgsMark: "<|tool_call_argument_begin|>", IDs: KimiID,
+		ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "minimax-m2", Families: "MiniMax M2", Shape: Tagged,
+		Open: []string{"<minimax:tool_call>"}, Close: []string{"</minimax:tool_call>"},
+		CallOpen: `<invoke name="`, CallNameEnd: `">`, CallClose: "</invoke>",
+		KeyOpen: `<parameter name="`, KeyEnd: ">", ValueClose: "</parameter>",
+		ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "nemotron-v2", Families: "Nemotron Nano v2", Shape: JSONCalls,
+		Open: []string{"<TOOLCALL>"}, Close: []string{"</TOOLCALL>"},
+		NameKeys: nameKeys, ArgsKeys: argsKeys, ThinkOpen: "<think>", ThinkClose: "</think>",
+	},
+	{
+		Name: "apriel", Families: "Apriel", Shape: JSONCalls,
+		Open: []string{"<tool_calls>"}, Close: []string{"</tool_calls>"},
+		NameKeys: nameKeys, ArgsKeys: argsKeys, IDKeys: idKeys, Drop: []string{"[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"},
+		ThinkOpen: "<thinking>", ThinkClose: "</thinking>",
+	},
+}
+
+// Lookup returns the format of that name, or nil.
+func Lookup(name string) *Format {
+	for _, f := range Formats {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}

@@ -24,6 +24,10 @@ func (g *Gateway) observe() {
 	g.recorder.OfferTo(g.capture.Offer)
 	g.recorder.ResolveExemplars(g.capture.Has)
 	g.recorder.CountCaptures(func() telemetry.CaptureCounts { return captureCounts(g.capture) })
+	g.recorder.CountSpans(func() telemetry.SpanCounts {
+		s := g.capture.Spans()
+		return telemetry.SpanCounts{Exported: s.Exported, Failed: s.Failed, QueueFull: s.QueueFull, Stopped: s.ShutDown, AttributesDropped: s.AttributesDropped, Queued: s.Queued}
+	})
 }
 
 func captureCounts(s *capture.Store) telemetry.CaptureCounts {

@@ -309,3 +309,11 @@ func (s *Store) Stats() Stats {
 	}
 	return stats
 }
+
+// Spans returns the counts of the spans that were sent.
+func (s *Store) Spans() spans.Stats {
+	if s == nil {
+		return spans.Stats{}
+	}
+	return s.exporter.Stats()
+}

@@ -154,8 +154,18 @@ func (e *Exporter) Close() {
 		e.client.Shutdown(e.sending) // fails only if abort has come
 		e.abort()
 		e.release()
+		e.tell()
 	})
 	<-e.done
+}
+
+// tell says at the stop what was lost, since no scrape comes after it.
+func (e *Exporter) tell() {
+	s := e.Stats()
+	if s.QueueFull+s.Failed+s.ShutDown == 0 {
+		return
+	}
+	e.cfg.Log.Warn("spans were lost", "stopped", s.ShutDown, "failed", s.Failed, "queue_full", s.QueueFull, "exported", s.Exported, "flush_limit", e.cfg.FlushLimit)
 }
 
 // run sends what waits, until Close. A batch is what came while the last one was sent,

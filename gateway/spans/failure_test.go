@@ -3,6 +3,7 @@ package spans
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -163,7 +164,8 @@ func TestCollectorThatNeverAnswers(t *testing.T) {
 	for name, endpoint := range map[string]string{
 		"grpc": g.serveGRPC(t), "http": g.serveHTTP(t), "grpc, silent": "grpc://" + silent(t), "http, silent": "http://" + silent(t),
 	} {
-		e := newExporter(t, Config{Endpoint: endpoint, QueueMax: 2048, FlushLimit: 20 * time.Millisecond, ExportTimeout: time.Hour / 10})
+		var log bytes.Buffer
+		e := newExporter(t, Config{Endpoint: endpoint, QueueMax: 2048, FlushLimit: 20 * time.Millisecond, ExportTimeout: time.Hour / 10, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		const each, calls = 20, 400
 		taken := 0
 		for range calls {
@@ -178,6 +180,11 @@ func TestCollectorThatNeverAnswers(t *testing.T) {
 		}
 		e.Close()
 		e.Close()
+		s = e.Stats()
+		want := fmt.Sprintf(`msg="spans were lost" stopped=%d failed=0 queue_full=%d exported=0`, s.ShutDown, s.QueueFull)
+		if strings.Count(log.String(), want) != 1 || s.ShutDown != uint64(taken)*each {
+			t.Errorf("%s: the log has not %q:\n%s", name, want, log.String())
+		}
 		if e.Export(small(each)) {
 			t.Errorf("%s: taken after Close", name)
 		}

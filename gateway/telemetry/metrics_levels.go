@@ -131,6 +131,9 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 	if read := c.m.capture.Load(); read != nil {
 		collectCaptures(ch, (*read)())
 	}
+	if read := c.m.spans.Load(); read != nil {
+		collectSpans(ch, (*read)())
+	}
 }
 
 func oneIf(b bool) float64 {

@@ -80,6 +80,9 @@ func fullRecorder(t testing.TB) *Recorder {
 	r.metrics.economy = newEconomy(r.metrics.engine, r.metrics.power, wire.Monotonic)
 	writeFile(t, r.metrics.power.zones[0].file, "2000000")
 	r.Price(3600)
+	r.CountSpans(func() SpanCounts {
+		return SpanCounts{Exported: 101, Failed: 102, QueueFull: 103, Stopped: 104, AttributesDropped: 105, Queued: 106}
+	})
 	r.CountCaptures(func() CaptureCounts {
 		return CaptureCounts{Kept: []ReasonCount{{"broken", 2}}, Dropped: []ReasonCount{{"budget", 1}}, Brief: 1, DiskBytes: 4096, DiskErrors: 1}
 	})

@@ -140,3 +140,10 @@ func TestNoFamilyHasACountersName(t *testing.T) {
 		t.Errorf("%v", all[0])
 	}
 }
+
+func TestSpansAreCounted(t *testing.T) {
+	expectNumbers(t, scrape(t, fullRecorder(t), "", ""), map[string]float64{
+		"forebay_spans_exported_total": 101, `forebay_spans_dropped_total{reason="failed"}`: 102, `forebay_spans_dropped_total{reason="queue_full"}`: 103,
+		`forebay_spans_dropped_total{reason="stopped"}`: 104, "forebay_spans_attributes_dropped_total": 105, "forebay_spans_queued": 106,
+	})
+}

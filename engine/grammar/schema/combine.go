@@ -262,6 +262,9 @@ func (c *compiler) meetType(a, b *shape, which int) *shape {
 func (c *compiler) notSet(s setID) []setID {
 	var list []setID
 	for _, l := range c.sets[s] {
+		if _, ok := c.origin[l.schema]; !ok {
+			c.origin[l.schema] = c.here
+		}
 		list = append(list, c.intern([]literal{{l.schema, !l.negated}}))
 	}
 	if s == nothing {

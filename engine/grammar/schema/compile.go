@@ -2,6 +2,7 @@ package schema
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/forebay-io/forebay/engine/grammar"
@@ -10,7 +11,7 @@ import (
 // Result is a schema as an expression of the builder that it was compiled into.
 type Result struct {
 	Value   grammar.Expr
-	Ignored []Ignored // words without effect, in the order in which they were met
+	Ignored []Ignored // words without effect, by pointer
 }
 
 // Compile makes an expression of b that matches the instances of a schema,
@@ -36,7 +37,8 @@ func Compile(b *grammar.Builder, text string, o Options) (r *Result, err error) 
 	if err := b.Err(); err != nil {
 		return nil, c.limit(err)
 	}
-	return &Result{Value: start, Ignored: c.ignored}, nil
+	slices.SortFunc(c.ignored, func(a, b Ignored) int { return strings.Compare(a.Pointer, b.Pointer) })
+	return &Result{Value: start, Ignored: slices.Compact(c.ignored)}, nil
 }
 
 // Grammar compiles a schema that is the whole of a grammar.

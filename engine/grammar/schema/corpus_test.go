@@ -65,7 +65,7 @@ func standsAt(text string, r *Refusal) bool {
 	l := DefaultLimits()
 	root, err := decode(text, &l)
 	if err != nil {
-		return r.Keyword != ""
+		return *r == *err
 	}
 	v := root
 	if r.Pointer != "" {

@@ -110,7 +110,14 @@ func (d *decoder) next(c byte) bool {
 func (d *decoder) value(parent *value, step string, depth int) (*value, *Refusal) {
 	v := &value{parent: parent, step: step}
 	if depth > d.limits.Nesting {
-		return nil, &Refusal{Pointer: parent.pointer(), Keyword: keywordOf(parent), Reason: "the schema is nested more than " + strconv.Itoa(d.limits.Nesting) + " deep"}
+		r := &Refusal{Reason: "the schema is nested more than " + strconv.Itoa(d.limits.Nesting) + " deep"}
+		for ; parent.parent != nil; parent = parent.parent {
+			if assertions[parent.step] && parent.parent.kind == kindObject {
+				r.Pointer, r.Keyword = parent.pointer(), parent.step
+				break
+			}
+		}
+		return nil, r
 	}
 	if d.at == len(d.in) {
 		return nil, d.fail("the text ends where a value is due")

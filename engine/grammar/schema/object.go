@@ -37,7 +37,7 @@ func (l *lowerer) object(o *objects) grammar.Expr {
 		}
 		o.max = unlimited
 	}
-	c := &chain{lowerer: l, o: o, rules: map[[2]int]grammar.Expr{}}
+	c := &chain{lowerer: l, o: o}
 	c.cap = max(o.min, o.max, 1)
 	if len(o.others) > 0 || o.one != nil {
 		c.build()
@@ -77,8 +77,7 @@ func (l *lowerer) nameable(o *objects) (*objects, bool) {
 type chain struct {
 	*lowerer
 	o     *objects
-	cap   int // numbers of properties from here on are not told apart, if there is no maximum
-	rules map[[2]int]grammar.Expr
+	cap   int    // numbers of properties from here on are not told apart
 	other []pair // of the others
 	one   []pair
 }
@@ -136,49 +135,54 @@ func (c *chain) name(k *others, listed []string) grammar.Regex {
 // from matches all members; n is the number of listed properties. The rules
 // are made from the last property to the first.
 func (c *chain) from(n int) grammar.Expr {
-	top := c.cap
-	for i := n; i >= 0; i-- {
-		for have := min(i, top); have >= 0; have-- {
-			c.spend(1)
-			c.rules[[2]int{i, have}] = c.link(i, have, n)
+	after := c.tails(n)
+	for i := n - 1; i >= 0; i-- {
+		p := c.o.listed[i]
+		var member pair
+		if p.set != nothing {
+			member = c.pair(c.text.quoted([]string{p.name}), p.set)
 		}
-		if i < n {
-			for have := 0; have <= top && have <= i+1; have++ {
-				delete(c.rules, [2]int{i + 1, have})
-			}
+		rules := make([]grammar.Expr, min(i, c.cap)+1)
+		c.spend(8 * len(rules))
+		for have := range rules {
+			rules[have] = c.link(&p, have, member, after)
 		}
+		after = rules
 	}
-	return c.rules[[2]int{0, 0}]
+	return after[0]
 }
 
-func (c *chain) link(i, have, n int) grammar.Expr {
+// link matches the members from p on, when have are there before it; after
+// are the rules of those that follow.
+func (c *chain) link(p *property, have int, member pair, after []grammar.Expr) grammar.Expr {
 	b := c.b
-	if i == n {
-		return c.tail(have)
-	}
-	p := c.o.listed[i]
-	skip := c.rules[[2]int{i + 1, have}]
-	if p.set == nothing {
-		if p.required {
-			return b.Choice()
-		}
-		return skip
-	}
 	take := b.Choice()
-	if c.o.max == unlimited || have < c.o.max {
-		k := c.pair(c.text.quoted([]string{p.name}), p.set)
-		member := k.later
-		if have == 0 {
-			member = k.first
-		}
-		take = b.Seq(member, c.rules[[2]int{i + 1, min(have+1, c.cap)}])
+	switch {
+	case p.set == nothing && p.required:
+		return take
+	case p.set == nothing:
+		return after[have]
+	case c.o.max != unlimited && have >= c.o.max:
+	case have == 0:
+		take = b.Seq(member.first, after[min(have+1, c.cap)])
+	default:
+		take = b.Seq(member.later, after[min(have+1, c.cap)])
 	}
 	if p.required {
 		return take
 	}
 	r := b.Rule("members from " + strconv.Quote(p.name))
-	b.Define(r, b.Choice(take, skip))
+	b.Define(r, b.Choice(take, after[have]))
 	return r
+}
+
+// tails are what follows all n listed properties, by how many of them are there.
+func (c *chain) tails(n int) []grammar.Expr {
+	list := make([]grammar.Expr, min(n, c.cap)+1)
+	for have := range list {
+		list[have] = c.tail(have)
+	}
+	return list
 }
 
 // tail matches what follows the listed properties when have of them are there.

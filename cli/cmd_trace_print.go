@@ -30,7 +30,11 @@ func printTrace(w io.Writer, v *capture.View) error {
 	fmt.Fprintf(t, "trace\t%s\n", v.TraceID)
 	fmt.Fprintf(t, "ended\t%s, status %d, after %s; %s\n", state, v.Status, millis(v.WallMS), firstToken)
 	printPromise(t, v)
-	fmt.Fprintf(t, "of\ttenant %s, class %s; %d prompt tokens, %d cached, %d made\n", v.Tenant, v.Class, v.PromptTokens, v.CachedTokens, v.CompletionTokens)
+	tenant := v.Tenant
+	if v.Key != "" {
+		tenant += ", key " + v.Key
+	}
+	fmt.Fprintf(t, "of\ttenant %s, class %s; %d prompt tokens, %d cached, %d made\n", tenant, v.Class, v.PromptTokens, v.CachedTokens, v.CompletionTokens)
 	if len(v.Reasons)+len(v.Broken) > 0 {
 		fmt.Fprintf(t, "kept for\t%s\n", strings.Join(slices.Concat(v.Reasons, v.Broken), ", "))
 	}

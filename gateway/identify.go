@@ -59,6 +59,14 @@ func (g *Gateway) callerOf(c httpd.Request, r *route) (*identity.Caller, *identi
 	return g.identity.Identify(&p, time.Now())
 }
 
+// recorded is who a record is about: the caller, or whose key it was.
+func recorded(caller *identity.Caller, why *identity.Refusal) *identity.Caller {
+	if why != nil {
+		return why.Caller
+	}
+	return caller
+}
+
 // authorize refuses a request that is nobody's, or whose key may not use the route.
 func (g *Gateway) authorize(r *route, caller *identity.Caller, why *identity.Refusal) *failure {
 	switch {

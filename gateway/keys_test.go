@@ -103,7 +103,7 @@ func TestKeysMayDoLessThanTheirTenant(t *testing.T) {
 	}
 	r.settled()
 	r.stop()
-	if logs := r.logs.String(); !strings.Contains(logs, `"key":"all"`) || strings.Contains(logs, all[len("Bearer fbk_0123456789abcdef_"):]) {
+	if logs := r.logs.String(); !strings.Contains(logs, `"key":"all"`) || !strings.Contains(logs, `"key":"off"`) || !strings.Contains(logs, `"error":"not_allowed"`) || strings.Contains(logs, all[len("Bearer fbk_0123456789abcdef_"):]) {
 		t.Errorf("the log: %s", logs)
 	}
 }

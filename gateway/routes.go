@@ -78,7 +78,7 @@ func (h clientHandler) Serve(c httpd.Request) {
 	f := g.screen(c, r, caller, why)
 	switch {
 	case f != nil, r.kind == plainRoute, c.Method() == http.MethodOptions:
-		g.answer(c, r, caller, f)
+		g.answer(c, r, recorded(caller, why), f)
 	case r.kind == generateRoute:
 		g.generate(c, caller, r.chat)
 	default:
@@ -195,7 +195,7 @@ func (h clientHandler) Expect(c httpd.Request) (proceed bool) {
 	default:
 		return true
 	}
-	g.refuseUnread(c, caller, f)
+	g.refuseUnread(c, recorded(caller, why), f)
 	return false
 }
 

@@ -69,6 +69,9 @@ func (r Reason) String() string { return reasonNames[r] }
 type Refusal struct {
 	Reason  Reason
 	Message string
+	// Caller is whose key it was, where the key is known and no longer good; for
+	// records alone.
+	Caller *Caller
 }
 
 func (r *Refusal) Error() string { return r.Message }

@@ -9,7 +9,8 @@ import (
 // Counts is what a Source shows of itself.
 type Counts struct {
 	// Taken and NotTaken count the loads of keys and configuration, LastTaken is when
-	// one was last taken, and Broken says that the last one was not.
+	// one was last taken, and Broken says that the last one of the key files or of the
+	// configuration was not.
 	Taken, NotTaken uint64
 	LastTaken       time.Time
 	Broken          bool
@@ -33,7 +34,7 @@ type IssuerCount struct {
 func (s *Source) Counts(now time.Time) Counts {
 	snapshot := s.directory.current.Load()
 	c := Counts{
-		Taken: s.loads.Load(), NotTaken: s.failures.Load(), LastTaken: time.Unix(s.loaded.Load(), 0), Broken: s.broken.Load(),
+		Taken: s.loads.Load(), NotTaken: s.failures.Load(), LastTaken: time.Unix(s.loaded.Load(), 0), Broken: s.filesBroken.Load() || s.configBroken.Load(),
 		Generation: snapshot.generation, Keys: snapshot.count(now), Ignored: s.directory.ignored.Load(),
 	}
 	for i := range c.Refused {

@@ -40,7 +40,7 @@ func (e *Entry) Validate() error {
 		fail("name", badName(e.Name))
 	}
 	for _, field := range []struct{ key, text string }{{"id", e.ID}, {"hash", e.Hash}, {"tenant", e.Tenant}} {
-		if field.text == "" {
+		if field.text == "" && e.Name != "" {
 			fail("name", fmt.Errorf("%s has no %s", clip(e.Name), field.key))
 		}
 	}

@@ -34,11 +34,11 @@ func (s *Snapshot) addIssuers(cfg *Config, sets map[string]*keySet) (errs []erro
 }
 
 var (
-	errNoIssuer    = &Refusal{TokenIssuer, "the token's iss is not an issuer that this gateway trusts"}
-	errAudience    = &Refusal{TokenIssuer, "the token is for another service: its aud does not name this one"}
-	errSignature   = &Refusal{TokenSignature, "the token's signature is not one of its issuer"}
-	errUnknownSign = &Refusal{TokenSignature, "the token's issuer has no key of its kid and alg"}
-	errIssuerDown  = &Refusal{IssuerDown, "the keys of the token's issuer could not be fetched yet; try again"}
+	errNoIssuer    = &Refusal{Reason: TokenIssuer, Message: "the token's iss is not an issuer that this gateway trusts"}
+	errAudience    = &Refusal{Reason: TokenIssuer, Message: "the token is for another service: its aud does not name this one"}
+	errSignature   = &Refusal{Reason: TokenSignature, Message: "the token's signature is not one of its issuer"}
+	errUnknownSign = &Refusal{Reason: TokenSignature, Message: "the token's issuer has no key of its kid and alg"}
+	errIssuerDown  = &Refusal{Reason: IssuerDown, Message: "the keys of the token's issuer could not be fetched yet; try again"}
 )
 
 // byToken checks a token and finds its caller. What the token claims is used only
@@ -77,19 +77,19 @@ func (n *issuer) caller(s *Snapshot, c claims) (*Caller, *Refusal) {
 	if tenant == "" {
 		var ok bool
 		if tenant, ok = c.text(n.TenantClaim); !ok {
-			return nil, &Refusal{TokenClaims, "the token has no claim " + n.TenantClaim + " that names its tenant"}
+			return nil, &Refusal{Reason: TokenClaims, Message: "the token has no claim " + n.TenantClaim + " that names its tenant"}
 		}
 		if len(n.Tenants) > 0 && !slices.Contains(n.Tenants, tenant) {
-			return nil, &Refusal{TokenClaims, "the token's issuer may not name the tenant " + clip(tenant)}
+			return nil, &Refusal{Reason: TokenClaims, Message: "the token's issuer may not name the tenant " + clip(tenant)}
 		}
 	}
 	t := s.policy.Named(tenant)
 	if t == nil {
-		return nil, &Refusal{TokenClaims, "there is no tenant " + clip(tenant) + ", which the token names"}
+		return nil, &Refusal{Reason: TokenClaims, Message: "there is no tenant " + clip(tenant) + ", which the token names"}
 	}
 	name, ok := c.text(n.NameClaim)
 	if !ok {
-		return nil, &Refusal{TokenClaims, "the token has no claim " + n.NameClaim + " that names its user"}
+		return nil, &Refusal{Reason: TokenClaims, Message: "the token has no claim " + n.NameClaim + " that names its user"}
 	}
 	caller := &Caller{Policy: s.policy, Tenant: *t, Key: safeName(name), Limits: n.Limits, LimitsOf: "token:" + safeName(name), routes: n.Routes, models: n.Models}
 	if n.ClassesClaim == "" {
@@ -104,7 +104,7 @@ func (n *issuer) caller(s *Snapshot, c claims) (*Caller, *Refusal) {
 		}
 	}
 	if len(classes) == 0 {
-		return nil, &Refusal{TokenClaims, "the token's claim " + n.ClassesClaim + " names no class that the tenant may use"}
+		return nil, &Refusal{Reason: TokenClaims, Message: "the token's claim " + n.ClassesClaim + " names no class that the tenant may use"}
 	}
 	caller.Tenant.Classes = classes
 	return caller, nil

@@ -253,6 +253,31 @@ func TestFilesAreTakenWhole(t *testing.T) {
 	}
 }
 
+// A configuration that was refused stays refused until one is taken, whatever becomes
+// of the key files meanwhile.
+func TestConfigurationsAreTakenWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	first := add(t, path, Draft{Name: "first", Tenant: "acme"})
+	s := opened(t, Config{Keys: path}, twoTenants)
+	good := s.cfg
+	without := admission.Config{Tenants: twoTenants.Tenants[1:]}
+	if err := s.Replace(good, without); err == nil || !strings.Contains(err.Error(), `there is no tenant "acme"`) {
+		t.Errorf("tenants without one that has keys: %v", err)
+	}
+	if err := s.Replace(complete(t, Config{Keys: path + ".none"}), twoTenants); err == nil {
+		t.Error("a file that is not there")
+	}
+	second := add(t, path, Draft{Name: "second", Tenant: "acme"})
+	s.Look()
+	s.Look()
+	if got := whoIs(s.Directory(), bearer(first), noon) + whoIs(s.Directory(), bearer(second), noon); got != "acme/firstacme/second" || !s.Counts(noon).Broken {
+		t.Errorf("%s, %+v", got, s.Counts(noon))
+	}
+	if err := s.Replace(good, admission.Config{Tenants: twoTenants.Tenants[:1]}); err != nil || s.Counts(noon).Broken || whoIs(s.Directory(), bearer(second), noon) != "acme/second" {
+		t.Errorf("%v, %+v", err, s.Counts(noon))
+	}
+}
+
 // As Kubernetes changes a volume: files are links through ..data, whose target is
 // swapped.
 func TestFolderWhoseLinksAreSwapped(t *testing.T) {

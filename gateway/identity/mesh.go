@@ -19,7 +19,7 @@ type meshIdentity struct {
 	caller *Caller
 }
 
-var errUnknownIdentity = &Refusal{UnknownIdentity, "no mesh identity has the URI of this client certificate"}
+var errUnknownIdentity = &Refusal{Reason: UnknownIdentity, Message: "no mesh identity has the URI of this client certificate"}
 
 func (s *Snapshot) addMesh(cfg *Config) (errs []error) {
 	for _, text := range cfg.MeshPeers {

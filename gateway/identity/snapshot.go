@@ -122,11 +122,9 @@ func clip(name string) string {
 }
 
 var (
-	errNoKey       = &Refusal{NoKey, "there is no API key; send it as Authorization: Bearer KEY"}
-	errUnknownKey  = &Refusal{UnknownKey, "no tenant has this API key"}
-	errSeveralKeys = &Refusal{SeveralKeys, "there is more than one Authorization header; send one"}
-	errDisabled    = &Refusal{KeyDisabled, "this API key is disabled"}
-	errRevoked     = &Refusal{KeyRevoked, "this API key was revoked"}
+	errNoKey       = &Refusal{Reason: NoKey, Message: "there is no API key; send it as Authorization: Bearer KEY"}
+	errUnknownKey  = &Refusal{Reason: UnknownKey, Message: "no tenant has this API key"}
+	errSeveralKeys = &Refusal{Reason: SeveralKeys, Message: "there is more than one Authorization header; send one"}
 )
 
 // Identify says who presents p at now, or why it is nobody.
@@ -174,11 +172,11 @@ func (s *Snapshot) byBearer(text []byte, now time.Time) (*Caller, *Refusal) {
 func (k *key) use(now time.Time) (*Caller, *Refusal) {
 	switch stateOf(k.revoked, k.disabled, k.expires, now) {
 	case Revoked:
-		return nil, errRevoked
+		return nil, &Refusal{KeyRevoked, "this API key was revoked", &k.caller}
 	case Disabled:
-		return nil, errDisabled
+		return nil, &Refusal{KeyDisabled, "this API key is disabled", &k.caller}
 	case Expired:
-		return nil, &Refusal{KeyExpired, "this API key expired at " + k.expires.UTC().Format(time.RFC3339)}
+		return nil, &Refusal{KeyExpired, "this API key expired at " + k.expires.UTC().Format(time.RFC3339), &k.caller}
 	}
 	return &k.caller, nil
 }

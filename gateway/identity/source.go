@@ -50,7 +50,8 @@ type Source struct {
 	loaded     atomic.Int64 // when a load last succeeded, in seconds since 1970
 	loads      atomic.Uint64
 	failures   atomic.Uint64
-	broken     atomic.Bool // the last load failed
+	// The last load of the key files, or of the configuration, was not taken.
+	filesBroken, configBroken atomic.Bool
 
 	mu      sync.Mutex
 	cfg     Config
@@ -99,13 +100,21 @@ func (s *Source) Directory() *Directory { return s.directory }
 func (s *Source) Replace(cfg Config, policy admission.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.load(cfg, policy)
+	seen, tried := s.seen, s.tried
+	err := s.load(cfg, policy)
+	s.configBroken.Store(err != nil)
+	if err != nil {
+		s.seen, s.tried = seen, tried
+		return err
+	}
+	s.filesBroken.Store(false)
+	return nil
 }
 
 // NotTaken counts a configuration that could not be read at all.
 func (s *Source) NotTaken() {
 	s.failures.Add(1)
-	s.broken.Store(true)
+	s.configBroken.Store(true)
 }
 
 // load reads and builds, and only then replaces what there was.
@@ -116,7 +125,6 @@ func (s *Source) load(cfg Config, policyConfig admission.Config) error {
 	if err != nil {
 		s.failed = time.Now()
 		s.failures.Add(1)
-		s.broken.Store(true)
 		return err
 	}
 	snapshot.generation = s.generation.Add(1)
@@ -125,7 +133,6 @@ func (s *Source) load(cfg Config, policyConfig admission.Config) error {
 	s.adopt(sets)
 	s.loaded.Store(time.Now().Unix())
 	s.loads.Add(1)
-	s.broken.Store(false)
 	return nil
 }
 
@@ -221,11 +228,13 @@ func (s *Source) Look() time.Duration {
 	}
 	before := s.seen
 	s.seen = signature(s.cfg.Keys)
-	again := s.broken.Load() && time.Since(s.failed) > retryWait // its cause may lie elsewhere
+	again := s.filesBroken.Load() && time.Since(s.failed) > retryWait // its cause may lie elsewhere
 	if s.cfg.Keys == "" || s.seen != before || s.seen == s.tried && !again {
 		return s.cfg.PollInterval
 	}
-	if err := s.load(s.cfg, s.policy); err != nil {
+	err := s.load(s.cfg, s.policy)
+	s.filesBroken.Store(err != nil)
+	if err != nil {
 		s.log.Error("the key files changed and were not taken: the keys from before go on holding", "path", s.cfg.Keys, "generation", s.generation.Load(), "error", err)
 		return s.cfg.PollInterval
 	}

@@ -149,22 +149,22 @@ func (c claims) checkTime(now time.Time, leeway time.Duration) *Refusal {
 	expires, given, ok := c.instant("exp")
 	switch {
 	case !given || !ok:
-		return &Refusal{TokenTime, "the token must have exp, the time when it expires"}
+		return &Refusal{Reason: TokenTime, Message: "the token must have exp, the time when it expires"}
 	case !now.Before(expires.Add(leeway)):
-		return &Refusal{TokenTime, "the token expired at " + expires.Format(time.RFC3339)}
+		return &Refusal{Reason: TokenTime, Message: "the token expired at " + expires.Format(time.RFC3339)}
 	}
 	for _, name := range []string{"nbf", "iat"} {
 		at, given, ok := c.instant(name)
 		switch {
 		case given && !ok:
-			return &Refusal{TokenTime, "the token's " + name + " is not a time in seconds"}
+			return &Refusal{Reason: TokenTime, Message: "the token's " + name + " is not a time in seconds"}
 		case given && now.Before(at.Add(-leeway)):
-			return &Refusal{TokenTime, "the token is not valid before " + at.Format(time.RFC3339)}
+			return &Refusal{Reason: TokenTime, Message: "the token is not valid before " + at.Format(time.RFC3339)}
 		}
 	}
 	return nil
 }
 
 func badToken(err error) *Refusal {
-	return &Refusal{BadToken, fmt.Sprintf("the token is not taken: %v", err)}
+	return &Refusal{Reason: BadToken, Message: fmt.Sprintf("the token is not taken: %v", err)}
 }

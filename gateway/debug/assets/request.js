@@ -43,7 +43,7 @@ function facts(v) {
     v.token_ms > 0 && v.token_ms.toFixed(1) + " ms a token",
     v.wait_reason && (v.wait_reason === "none" ? "did not wait" : "waited for " + v.wait_reason),
     `${v.prompt_tokens} prompt tokens${v.cached_tokens ? `, ${v.cached_tokens} cached` : ""}; ${v.completion_tokens} generated`,
-    "tenant " + v.tenant,
+    "tenant " + v.tenant + (v.key ? ", key " + v.key : ""),
     `class ${v.class}${v.demoted_from ? ` (demoted from ${v.demoted_from})` : ""}`,
     v.model,
     v.route + (v.stream ? ", streamed" : ""),

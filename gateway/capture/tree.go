@@ -63,7 +63,7 @@ func (b *builder) add(parent int, role uint64, kind spans.Kind, name string, beg
 		return -1
 	}
 	p := &b.spans[parent]
-	s := spans.Span{Name: name, Kind: kind, ID: childID(b.r.Trace.SpanID, role), Parent: p.ID, Attributes: f}
+	s := spans.Span{Name: name, Kind: kind, ID: childID(b.r.Trace.SpanID, role), Parent: p.ID, Attributes: f, Engine: p.Engine || role == roleEngine}
 	if end == 0 {
 		end = p.End
 		if b.failed || b.k.view.Running {

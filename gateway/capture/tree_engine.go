@@ -137,6 +137,7 @@ func (b *builder) step(parent, i int) {
 	}.text("forebay.step.phase", s.phase()).int("forebay.step.rows", s.Members).int("forebay.step.own_tokens", s.OwnTokens).
 		int("forebay.step.others_prefill_tokens", s.OthersPrefill))
 	b.spans[at].Links = []spans.Link{stepLink(s.Run, s.Number)}
+	b.spans = append(b.spans, kernelSpans(s, &b.spans[at], true)...)
 }
 
 // spanSteps are the steps in which k was computed, at most spanStepsMax of them
@@ -161,41 +162,50 @@ func (b *builder) stepTrees() []spans.Tree {
 		self := stepLink(s.Run, s.Number)
 		end := max(s.Began, s.Ended)
 		back := []spans.Link{b.backLink(i)}
-		root := spans.Span{Name: "engine.step", ID: self.SpanID, Begin: s.Began, End: end, Links: back,
+		root := spans.Span{Name: "engine.step", ID: self.SpanID, Begin: s.Began, End: end, Links: back, Engine: true,
 			Attributes: facts{spans.Int("forebay.step.number", s.Number)}.text("forebay.model", b.r.Model).
 				int("forebay.batch.rows", s.Members).int("forebay.batch.decode", s.DecodeRows).int("forebay.batch.prefill_tokens", s.PrefillTokens).
 				int("forebay.kv.pages_used", s.PagesUsed).milliseconds("forebay.step.host_ms", s.Gap-s.Idle)}
 		trees[i] = spans.Tree{
-			TraceID: self.TraceID, Flags: b.r.Trace.Flags | 1, Spans: append([]spans.Span{root}, kernelSpans(s, &root)...),
+			TraceID: self.TraceID, Flags: b.r.Trace.Flags | 1, Spans: append([]spans.Span{root}, kernelSpans(s, &root, false)...),
 			Member: &spans.Span{Name: "member", ID: childID(b.r.Trace.SpanID, roleMember+uint64(i)), Parent: self.SpanID, Begin: s.Began, End: end,
-				Links: back, Attributes: facts{}.text("forebay.request.id", b.r.ID)},
+				Links: back, Engine: true, Attributes: facts{}.text("forebay.request.id", b.r.ID)},
 		}
 	}
 	return trees
 }
 
-// kernelSpans are the kernel classes of a step. Only their totals are known, so
-// they lie end to end: their lengths are true, their places are not.
-func kernelSpans(s *step, root *spans.Span) (list []spans.Span) {
-	at := root.Begin
+// kernelSpans are the kernel classes of a step, below the step itself or a request's
+// view of it. Only their totals are known, so they lie end to end: their lengths are
+// true, their places are not. A request's view has its share of each too, as the step
+// has: only shares may be summed over requests.
+func kernelSpans(s *step, below *spans.Span, view bool) (list []spans.Span) {
+	at := below.Begin
 	for n, k := range s.Kernels {
-		end := min(at+max(0, k.Total), root.End)
-		list = append(list, spans.Span{Name: k.Class, ID: childID(root.ID, roleKernel+uint64(n)), Parent: root.ID, Begin: at, End: end,
-			Attributes: facts{spans.String("forebay.kernel.class", k.Class), spans.Int("forebay.kernel.count", k.Count),
-				spans.Float("forebay.kernel.total_ms", exactMS(k.Total)), spans.Float("forebay.kernel.max_ms", exactMS(k.Max))}})
+		end := min(at+max(0, k.Total), below.End)
+		f := facts{spans.String("forebay.kernel.class", k.Class), spans.Int("forebay.kernel.count", k.Count),
+			spans.Float("forebay.kernel.total_ms", exactMS(k.Total)), spans.Float("forebay.kernel.max_ms", exactMS(k.Max))}
+		if view {
+			f = append(f, spans.Float("forebay.kernel.share_ms", exactMS(k.Total)*s.share()))
+		}
+		list = append(list, spans.Span{Name: k.Class, ID: childID(below.ID, roleKernel+uint64(n)), Parent: below.ID, Begin: at, End: end, Attributes: f, Engine: true})
 		at = end
 	}
 	return list
+}
+
+// share is the part of the step that the request itself had, from 0 to 1.
+func (s *step) share() float64 {
+	if took := s.Ended - s.Began; took > 0 {
+		return float64(s.Own) / float64(took)
+	}
+	return 0
 }
 
 // backLink points from a step to the request's view of it. Shares of all requests
 // in a step sum to 1; the whole time of a step must never be summed over requests.
 func (b *builder) backLink(i int) spans.Link {
 	s := &b.steps[i]
-	share := 0.0
-	if took := s.Ended - s.Began; took > 0 {
-		share = float64(s.Own) / float64(took)
-	}
-	return spans.Link{TraceID: b.r.Trace.TraceID, SpanID: childID(b.r.Trace.SpanID, roleStep+uint64(i)), Attributes: facts{spans.Float("forebay.step.share", share)}.
+	return spans.Link{TraceID: b.r.Trace.TraceID, SpanID: childID(b.r.Trace.SpanID, roleStep+uint64(i)), Attributes: facts{spans.Float("forebay.step.share", s.share())}.
 		text("forebay.request.id", b.r.ID).text("forebay.class", b.r.Class).int("forebay.step.own_tokens", s.OwnTokens)}
 }

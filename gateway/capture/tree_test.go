@@ -198,6 +198,30 @@ func TestTreeOfARequest(t *testing.T) {
 			t.Errorf("%s has the usage %v", span.Name, usage)
 		}
 	}
+	// What the engine did is a service of its own, down to the kernels of each step, of
+	// which the request has the share that it has of the step.
+	kernels := 0
+	for i, span := range tree.Spans {
+		below := slices.Contains([]string{"engine demo", "engine queue", "prefill", "decode", "step"}, span.Name) || value(&span, "forebay.kernel.class") != nil
+		if span.Engine != below {
+			t.Errorf("%s is of the engine: %v", span.Name, span.Engine)
+		}
+		if value(&span, "forebay.kernel.class") == nil {
+			continue
+		}
+		kernels++
+		step := tree.Spans[slices.IndexFunc(tree.Spans[:i], func(s spans.Span) bool { return s.ID == span.Parent })]
+		if step.Name != "step" || span.Begin < step.Begin || span.End > step.End {
+			t.Errorf("the kernel %s is under %s", span.Name, step.Name)
+		}
+		wall, own := value(&step, "forebay.step.wall_ms").(float64), value(&step, "forebay.step.share_ms").(float64)
+		if got, want := value(&span, "forebay.kernel.share_ms").(float64), value(&span, "forebay.kernel.total_ms").(float64)*own/wall; math.Abs(got-want) > 1e-9 {
+			t.Errorf("the share of %s is %v ms, want %v", span.Name, got, want)
+		}
+	}
+	if kernels == 0 {
+		t.Error("the trace ends at its steps")
+	}
 	// The phases are those of the page, but for its rounding; the way to the engine
 	// is a part of the page's engine_queue and no part of the span.
 	for _, p := range k.view.Parts {
@@ -397,7 +421,7 @@ func TestLinksResolve(t *testing.T) {
 			}
 		}
 	}
-	if counts["engine.step"] != 10 || counts["member"] != 10 || counts["step"] != 20 || counts[wire.KernelMLP.String()] != 10 || counts[wire.KernelEmbed.String()] != 0 {
+	if counts["engine.step"] != 10 || counts["member"] != 10 || counts["step"] != 20 || counts[wire.KernelMLP.String()] != 30 || counts[wire.KernelEmbed.String()] != 0 {
 		t.Errorf("sent were %v", counts)
 	}
 	long, _ := streamed()
@@ -407,7 +431,14 @@ func TestLinksResolve(t *testing.T) {
 		s.Step, s.Began, s.Ended = uint64(1000+i), at(20+float64(i)/3), at(20+float64(i+1)/3)
 		many = append(many, s)
 	}
-	if n := len(keptOf(t, long, many).trees(spans.Names141)); n != 1+spanStepsMax {
-		t.Errorf("%d steps are shown", n-1)
+	trees, all := keptOf(t, long, many).trees(spans.Names141), 0
+	for i := range trees {
+		all += len(trees[i].Spans)
+	}
+	if len(trees) != 1+spanStepsMax {
+		t.Errorf("%d steps are shown", len(trees)-1)
+	}
+	if all > 2048 {
+		t.Errorf("the %d spans of one request do not fit into the smallest spans.queue_max", all)
 	}
 }

@@ -25,23 +25,29 @@ const (
 
 // maker makes the SDK's spans out of ours. It is not safe for concurrent use.
 type maker struct {
-	provider *sdktrace.TracerProvider
-	tracer   trace.Tracer
-	made     []sdktrace.ReadOnlySpan
-	dropped  int // attributes, of all spans so far
+	gateway trace.Tracer
+	engine  trace.Tracer
+	made    []sdktrace.ReadOnlySpan
+	dropped int // attributes, of all spans so far
 }
 
-// newMaker sets every option that the SDK would otherwise take from the environment.
-func newMaker(res *resource.Resource, version, schemaURL string) *maker {
+// newMaker makes a maker with a resource for each service.
+func newMaker(t *target, version, instance, schemaURL string) *maker {
 	m := new(maker)
-	m.provider = sdktrace.NewTracerProvider(
+	m.gateway = m.tracer(t.resource(version, instance, false), version, schemaURL)
+	m.engine = m.tracer(t.resource(version, instance, true), version, schemaURL)
+	return m
+}
+
+// tracer sets every option that the SDK would otherwise take from the environment.
+func (m *maker) tracer(res *resource.Resource, version, schemaURL string) trace.Tracer {
+	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(asFlagged{}), sdktrace.WithIDGenerator(givenIDs{}), sdktrace.WithSpanProcessor(m), sdktrace.WithResource(res),
 		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{
 			AttributeValueLengthLimit: valueRunesMax, AttributeCountLimit: attributesMax, EventCountLimit: eventsMax, LinkCountLimit: linksMax,
 			AttributePerEventCountLimit: inner, AttributePerLinkCountLimit: inner,
 		}))
-	m.tracer = m.provider.Tracer(scopeName, trace.WithInstrumentationVersion(version), trace.WithSchemaURL(schemaURL))
-	return m
+	return provider.Tracer(scopeName, trace.WithInstrumentationVersion(version), trace.WithSchemaURL(schemaURL))
 }
 
 // tree appends the spans of t to made, offset later than CLOCK_MONOTONIC.
@@ -70,7 +76,11 @@ func (m *maker) span(t *Tree, s *Span, g given, root bool, offset int64) {
 			Attributes:  convert(l.Attributes),
 		}
 	}
-	_, span := m.tracer.Start(ctx, valid(s.Name), trace.WithTimestamp(wall(s.Begin, offset)), trace.WithSpanKind(kinds[s.Kind]),
+	tracer := m.gateway
+	if s.Engine {
+		tracer = m.engine
+	}
+	_, span := tracer.Start(ctx, valid(s.Name), trace.WithTimestamp(wall(s.Begin, offset)), trace.WithSpanKind(kinds[s.Kind]),
 		trace.WithAttributes(m.bounded(s.Attributes)...), trace.WithLinks(links...))
 	for _, e := range s.Events {
 		span.AddEvent(valid(e.Name), trace.WithTimestamp(wall(e.At, offset)), trace.WithAttributes(convert(e.Attributes)...))

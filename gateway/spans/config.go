@@ -27,6 +27,7 @@ type Config struct {
 	GzipOff  bool   `yaml:"gzip_off" help:"Send without compression."`
 
 	ServiceName        string `yaml:"service_name" help:"Name of this service in the spans; empty takes OTEL_SERVICE_NAME, and without it forebay."`
+	EngineServiceName  string `yaml:"engine_service_name" help:"Name of the engine as a service of its own, so that a map of services has both; empty takes the name of this service and -engine."`
 	ResourceAttributes string `yaml:"resource_attributes" help:"More attributes of this process, as name=value,name=value with percent-encoded values; empty takes OTEL_RESOURCE_ATTRIBUTES."`
 	GenAINames         string `yaml:"gen_ai_names" oneof:"1.41 genai" help:"Names of the gen_ai attributes: 1.41, as most tools expect, or genai, the separate conventions v0.1.0; empty takes 1.41 unless OTEL_SEMCONV_STABILITY_OPT_IN has gen_ai_latest_experimental."`
 
@@ -70,6 +71,7 @@ type target struct {
 	caFile      string
 	gzip        bool
 	serviceName string
+	engineName  string
 	attributes  []pair
 	names       Names
 }
@@ -106,6 +108,7 @@ func (c *Config) resolve() (*target, error) {
 		return nil, fmt.Errorf("spans.resource_attributes or OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	t.serviceName = cmp.Or(c.ServiceName, c.env("OTEL_SERVICE_NAME"))
+	t.engineName = c.EngineServiceName
 	t.names, err = c.names()
 	return t, err
 }
@@ -186,8 +189,9 @@ func redacted(text string) string {
 	return text
 }
 
-// resource describes this process. Configured attributes replace found ones.
-func (t *target) resource(version, instance string) *resource.Resource {
+// resource describes this process, or the engine beside it. Configured attributes
+// replace found ones.
+func (t *target) resource(version, instance string, engine bool) *resource.Resource {
 	if instance == "" {
 		var random [16]byte
 		rand.Read(random[:])
@@ -195,8 +199,11 @@ func (t *target) resource(version, instance string) *resource.Resource {
 	}
 	list := []attribute.KeyValue{
 		attribute.String("service.name", "forebay"), attribute.String("service.version", valid(version)),
-		attribute.String("service.instance.id", valid(instance)), attribute.Int("process.pid", os.Getpid()),
+		attribute.String("service.instance.id", valid(instance)),
 		attribute.String("telemetry.sdk.name", "opentelemetry"), attribute.String("telemetry.sdk.language", "go"),
+	}
+	if !engine {
+		list = append(list, attribute.Int("process.pid", os.Getpid()))
 	}
 	if host, err := os.Hostname(); err == nil {
 		list = append(list, attribute.String("host.name", valid(host)))
@@ -206,6 +213,10 @@ func (t *target) resource(version, instance string) *resource.Resource {
 	}
 	if t.serviceName != "" {
 		list = append(list, attribute.String("service.name", valid(t.serviceName)))
+	}
+	if engine {
+		own, _ := resource.NewSchemaless(list...).Set().Value("service.name")
+		list = append(list, attribute.String("service.name", valid(cmp.Or(t.engineName, own.AsString()+"-engine"))))
 	}
 	return resource.NewSchemaless(list...)
 }

@@ -92,15 +92,27 @@ func TestStandardVariables(t *testing.T) {
 	if err != nil || theirs.serviceName != "theirs" || theirs.headers["x-key"] != "1" || theirs.names != NamesGenAI || theirs.caFile != "ca.pem" {
 		t.Errorf("%+v, %v", theirs, err)
 	}
-	if text := theirs.resource("v1", "").String(); !strings.Contains(text, "service.name=theirs") || !strings.Contains(text, "team=a b") || !strings.Contains(text, "service.version=v1") {
+	if text := theirs.resource("v1", "", false).String(); !strings.Contains(text, "service.name=theirs") || !strings.Contains(text, "team=a b") || !strings.Contains(text, "service.version=v1") {
 		t.Errorf("the resource is %s", text)
 	}
 	ours, err := (&Config{Environ: environ, ServiceName: "ours", ResourceAttributes: "team=c", Headers: "y=2", GenAINames: "1.41", CAFile: "o.pem"}).resolve()
 	if err != nil || ours.serviceName != "ours" || ours.headers["y"] != "2" || len(ours.headers) != 1 || ours.names != Names141 || ours.attributes[0].value != "c" || ours.caFile != "o.pem" {
 		t.Errorf("%+v, %v", ours, err)
 	}
+	for want, cfg := range map[string]*Config{
+		"theirs-engine": {Environ: environ}, "ours-engine": {Environ: environ, ServiceName: "ours"}, "model": {Environ: environ, EngineServiceName: "model"},
+		"forebay-engine": {Endpoint: "http://c"}, "named-engine": {Endpoint: "http://c", ResourceAttributes: "service.name=named"},
+	} {
+		target, err := cfg.resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := target.resource("v1", "i", true).String(); !strings.Contains(text, "service.name="+want) || strings.Contains(text, "process.pid") {
+			t.Errorf("the engine's resource is %s, want the name %s", text, want)
+		}
+	}
 	plain, err := (&Config{Endpoint: "http://c"}).resolve()
-	if text := plain.resource("", "i").String(); err != nil || !strings.Contains(text, "service.name=forebay") || !strings.Contains(text, "service.instance.id=i") {
+	if text := plain.resource("", "i", false).String(); err != nil || !strings.Contains(text, "service.name=forebay") || !strings.Contains(text, "service.instance.id=i") {
 		t.Errorf("%v: the resource is %s", err, text)
 	}
 }

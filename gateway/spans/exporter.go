@@ -77,7 +77,7 @@ func New(cfg Config) (*Exporter, error) {
 	}
 	e := &Exporter{
 		cfg: cfg, names: t.names, client: client, release: release, anchor: anchor,
-		maker: newMaker(t.resource(cfg.Version, cfg.Instance), cfg.Version, t.names.schemaURL()),
+		maker: newMaker(t, cfg.Version, cfg.Instance, t.names.schemaURL()),
 		wake:  make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	e.sending, e.abort = context.WithCancel(context.Background())

@@ -3,6 +3,7 @@ package spans
 import (
 	"encoding/hex"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +91,11 @@ func arrived(t *testing.T, own Tree, spans []spanstest.Span) {
 		if class, ok := s.Attributes["forebay.kernel.class"]; ok {
 			kernels[class.(string)] = true
 		}
-		for key, want := range map[string]any{"service.name": "edge", "service.instance.id": "i-1", "host.name": "h1", "deployment.environment.name": "test"} {
+		service := "edge"
+		if _, kernel := s.Attributes["forebay.kernel.class"]; kernel || engineSpans[s.Name] {
+			service = "edge-engine"
+		}
+		for key, want := range map[string]any{"service.name": service, "service.instance.id": "i-1", "host.name": "h1", "deployment.environment.name": "test"} {
 			if s.Resource[key] != want {
 				t.Fatalf("the resource has %s=%v", key, s.Resource[key])
 			}
@@ -180,6 +185,12 @@ func TestCoreAttributesStay(t *testing.T) {
 	}
 }
 
+// inOrder sorts the spans of a tree as it has them: a collector gets them by service.
+func inOrder(spans []spanstest.Span) []spanstest.Span {
+	slices.SortFunc(spans, func(a, b spanstest.Span) int { return strings.Compare(a.ID, b.ID) })
+	return spans
+}
+
 // TestIDsAreThoseThatWerePropagated: the parent that telemetry took from the
 // caller's header, or none, with the state and flags that came along.
 func TestIDsAreThoseThatWerePropagated(t *testing.T) {
@@ -205,7 +216,7 @@ func TestIDsAreThoseThatWerePropagated(t *testing.T) {
 		want := streamed(1)[0]
 		want.TraceID[1], want.Spans[0].Parent, want.Flags, want.State = n, c.parent, c.flags, c.state
 		e.Export(want)
-		spans := collector.Wait(t, seen+len(want.Spans))[seen:]
+		spans := inOrder(collector.Wait(t, seen+len(want.Spans))[seen:])
 		seen += len(spans)
 		for i, s := range spans {
 			parent := hex.EncodeToString(want.Spans[i].Parent[:])
@@ -229,18 +240,19 @@ func TestWallClockSteps(t *testing.T) {
 	e := newExporter(t, Config{Endpoint: collector.HTTP})
 	offset := int64(0)
 	e.anchor = func() int64 { offset -= int64(time.Hour); return offset + int64(48*time.Hour) }
-	seen := 0
+	seen, before := 0, 0
 	for n := range 3 {
 		trees := streamed(byte(n))
 		trees[0].TraceID[1] = byte(n)
 		want := trees[0].Spans
 		seen += countSpans(trees)
 		e.Export(append(trees[1:], trees[0])...)
-		for _, s := range collector.Wait(t, seen)[seen-len(want):] {
-			i := 0
-			for hex.EncodeToString(want[i].ID[:]) != s.ID {
-				i++
-			}
+		own := slices.DeleteFunc(slices.Clone(collector.Wait(t, seen)[before:]), func(s spanstest.Span) bool { return s.TraceID != hex.EncodeToString(trees[0].TraceID[:]) })
+		before = seen
+		if len(own) != len(want) {
+			t.Errorf("request %d: %d spans of its own, want %d", n, len(own), len(want))
+		}
+		for i, s := range inOrder(own) {
 			if s.Duration() != want[i].End-want[i].Begin || s.Begin != want[i].Begin+offset+int64(48*time.Hour) {
 				t.Errorf("request %d: %s lasts %d ns", n, s.Name, s.Duration())
 			}

@@ -17,7 +17,7 @@ func streamed(run byte) []Tree {
 	own := Tree{TraceID: [16]byte{0x0a, 0xf7, 15: 0x9c}, State: "vendor=1", Flags: 1}
 	id := func(n int) [8]byte { return [8]byte{1, 2, 3, 4, 5, 6, byte(n)} }
 	add := func(name string, kind Kind, parent int, begin, end float64, attributes ...Attribute) {
-		s := Span{Name: name, Kind: kind, ID: id(len(own.Spans)), Begin: at(begin), End: at(end), Attributes: attributes}
+		s := Span{Name: name, Kind: kind, ID: id(len(own.Spans)), Begin: at(begin), End: at(end), Attributes: attributes, Engine: engineSpans[name]}
 		if parent >= 0 {
 			s.Parent = id(parent)
 		}
@@ -49,18 +49,21 @@ func streamed(run byte) []Tree {
 		shared := Tree{TraceID: [16]byte{0xe7, run, byte(i)}, Flags: 1}
 		step.Links = []Link{{TraceID: shared.TraceID, SpanID: [8]byte{byte(i), 1}}}
 		back := []Link{{TraceID: own.TraceID, SpanID: step.ID, Attributes: []Attribute{Float("forebay.step.share", 0.25)}}}
-		shared.Spans = []Span{{Name: "engine.step", ID: [8]byte{byte(i), 1}, Begin: step.Begin, End: step.End, Links: back}}
+		shared.Spans = []Span{{Name: "engine.step", ID: [8]byte{byte(i), 1}, Begin: step.Begin, End: step.End, Links: back, Engine: true}}
 		for k, class := range []string{"embed", "attention", "qkv", "out", "mlp", "norm", "head", "sample"} {
 			from := begin + float64(k)
-			shared.Spans = append(shared.Spans, Span{Name: class, ID: [8]byte{byte(i), 2, byte(k)}, Parent: [8]byte{byte(i), 1}, Begin: at(from), End: at(from + 0.9),
+			shared.Spans = append(shared.Spans, Span{Name: class, ID: [8]byte{byte(i), 2, byte(k)}, Parent: [8]byte{byte(i), 1}, Begin: at(from), End: at(from + 0.9), Engine: true,
 				Attributes: []Attribute{String("forebay.kernel.class", class), Int("forebay.kernel.count", 4)}})
 		}
-		shared.Member = &Span{Name: "member", ID: [8]byte{byte(i), 3, run}, Parent: [8]byte{byte(i), 1}, Begin: step.Begin, End: step.End, Links: back}
+		shared.Member = &Span{Name: "member", ID: [8]byte{byte(i), 3, run}, Parent: [8]byte{byte(i), 1}, Begin: step.Begin, End: step.End, Links: back, Engine: true}
 		trees[i+1] = shared
 	}
 	trees[0] = own
 	return trees
 }
+
+// engineSpans are the spans of streamed that the engine did, beside kernels.
+var engineSpans = map[string]bool{"engine demo": true, "engine queue": true, "prefill": true, "decode": true, "step": true, "engine.step": true, "member": true}
 
 // countSpans are all spans of the trees.
 func countSpans(trees []Tree) (n int) {

@@ -38,6 +38,8 @@ type Span struct {
 	Links      []Link
 	Failed     bool
 	StatusText string // why it failed
+	// Engine says that the engine did it, which is a service of its own.
+	Engine bool
 }
 
 // Event is an instant within a span.

@@ -12,7 +12,7 @@ import (
 // collector and trace viewer with OTLP reads, with version and instance in the
 // resource.
 func WriteOTLP(w io.Writer, version, instance string, names Names, trees ...Tree) error {
-	m := newMaker((&target{}).resource(version, instance), version, names.schemaURL())
+	m := newMaker(&target{}, version, instance, names.schemaURL())
 	offset := anchor()
 	for i := range trees {
 		m.tree(&trees[i], offset)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -20,7 +22,15 @@ func TestWriteOTLPIsReadByACollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, own := countSpans(trees), trees[0]
-	root := got.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+	services := map[string]ptrace.SpanSlice{}
+	for _, r := range got.ResourceSpans().All() {
+		name, _ := r.Resource().Attributes().Get("service.name")
+		services[name.Str()] = r.ScopeSpans().At(0).Spans()
+	}
+	if len(services) != 2 || services["forebay-engine"].Len() == 0 {
+		t.Fatalf("the services are %v", slices.Collect(maps.Keys(services)))
+	}
+	root := services["forebay"].At(0)
 	if got.SpanCount() != want || root.TraceID().String() != hex.EncodeToString(own.TraceID[:]) || root.ParentSpanID().String() != hex.EncodeToString(own.Spans[0].Parent[:]) {
 		t.Errorf("%d of %d spans, the first %s", got.SpanCount(), want, root.TraceID())
 	}
@@ -45,7 +55,7 @@ func BenchmarkExport(b *testing.B) {
 }
 
 func BenchmarkMakeSpans(b *testing.B) {
-	m := newMaker((&target{}).resource("", "i"), "", "")
+	m := newMaker(&target{}, "", "i", "")
 	trees, n := streamed(1), 0
 	b.ReportAllocs()
 	for b.Loop() {

@@ -29,7 +29,7 @@ type Config struct {
 	SequencesMax   int           `yaml:"sequences_max" default:"64" range:"1..65536" help:"Most sequences that run at the same time; paused ones do not count."`
 	StepBudget     time.Duration `yaml:"step_budget" default:"50ms" help:"Time that a step with prefill in it should take while others wait for their next token."`
 	LongShare      float64       `yaml:"long_share" default:"0.25" range:"0.1..1" help:"Most of a step's prefill that long prompts get while short ones wait."`
-	LongStretch    float64       `yaml:"long_stretch" default:"1" range:"0.01..100" help:"How much of the time of the interactive rows a long prompt may add to their step."`
+	LongStretch    float64       `yaml:"long_stretch" default:"1.5" range:"0.01..100" help:"How much of the time of the interactive rows a long prompt may add to their step."`
 
 	BackgroundStretch    float64       `yaml:"background_stretch" default:"0.2" range:"0.001..100" help:"How much of the time of a step's interactive part offline work may add to it."`
 	BatchStretch         float64       `yaml:"batch_stretch" default:"1" range:"0.001..100" help:"The same for batch work, which has a goal too; what offline work adds is within it."`

@@ -107,8 +107,8 @@ func TestShortPromptPassesALongOneBesideStreams(t *testing.T) {
 	}
 	alone, _, _ := run(0)
 	took, longest, shortSteps := run(streams)
-	if longest > 2.01 {
-		t.Errorf("beside the long prompt a step takes %.2f of what the streams take alone; want at most twice", longest)
+	if longest > 2.51 { // 1 + the default of engine.long_stretch
+		t.Errorf("beside the long prompt a step takes %.2f of what the streams take alone; want at most 2.5", longest)
 	}
 	if took > 1.3*alone {
 		t.Errorf("the long prompt takes %.0f ms; alone %.0f", took/1e6, alone/1e6)

@@ -25,6 +25,9 @@ func parseFields(body []byte, depthMax int, known map[string]bool) (*fields, *wi
 	if !utf8.Valid(body) {
 		return nil, wire.Errorf(wire.Invalid, "the body is not valid UTF-8")
 	}
+	if bytes.HasPrefix(body, []byte("\ufeff")) {
+		return nil, wire.Errorf(wire.Invalid, "the body begins with a byte order mark; send it without")
+	}
 	f := &fields{raw: make(map[string]json.RawMessage, 16)}
 	s := &scanner{data: body, depth: depthMax}
 	if c := s.peek(); c != '{' && s.pos < len(s.data) {

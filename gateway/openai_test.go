@@ -274,6 +274,7 @@ func TestHostileJSON(t *testing.T) {
 		"balanced nesting": chatBody(`"zz":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)),
 		"nested tools":     chatBody(`"tools":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)),
 		"invalid UTF-8":    chatBody(`"zz":"` + "\xff" + `"`),
+		"byte order mark":  "\ufeff" + chatBody(""),
 		"NaN":              chatBody(`"temperature":NaN`),
 		"trailing":         chatBody("") + "x",
 		"two values":       chatBody("") + "{}",

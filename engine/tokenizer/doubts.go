@@ -105,7 +105,7 @@ func same(scores []float32, kinds []kind) bool {
 // needsMerges reports whether some token of text is made of others.
 func (v *vocabulary) needsMerges() bool {
 	for id, text := range v.texts {
-		if v.kinds[id] == kindNormal && utf8.RuneCountInString(text) > 1 {
+		if _, isByte := parseByte(text); v.kinds[id] == kindNormal && utf8.RuneCountInString(text) > 1 && !isByte {
 			return true
 		}
 	}

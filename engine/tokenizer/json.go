@@ -229,12 +229,12 @@ func (t *Tokenizer) jsonEncoder(m *jsonModel, p *pipeline) ([]string, error) {
 	if id, ok := t.ids[m.UnkToken]; ok && m.UnkToken != "" {
 		unknown = id
 	}
+	if len(m.Merges) == 0 && t.needsMerges() {
+		return nil, errors.New("model.merges is missing or empty, so text would be cut into single characters")
+	}
 	p.pre.ignoreMerges = m.IgnoreMerges
 	if p.byteLevel {
 		b := &bpe{pretokenizer: p.pre, unknown: unknown}
-		if len(m.Merges) == 0 && t.needsMerges() {
-			return nil, errors.New("the model has no merges, so text would be cut into single bytes")
-		}
 		return t.setBPE(b, m.Merges)
 	}
 	c := &charBPE{pretokenizer: p.pre, unknown: unknown, fuse: m.FuseUnk, spaces: p.spaces}

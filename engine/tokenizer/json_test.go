@@ -51,6 +51,7 @@ func TestFromJSONRefusesByName(t *testing.T) {
 		`token "a" has the id 5000000; allowed are`:                                 {"model": object("type", "BPE", "vocab", object("a", 5000000))},
 		"1 tokens have ids up to 4000000":                                           {"model": object("type", "BPE", "vocab", object("a", 4000000)), "added_tokens": nil},
 		"not a tokenizer.json":                                                      {"model": object("type", "BPE", "vocab", object("a", "b"))},
+		"model.merges is missing or empty":                                          {"model": object("type", "BPE", "vocab", object("a", 0, "b", 1, "ab", 2))},
 		"a merge of 3 parts":                                                        {"model": object("type", "BPE", "vocab", object("a", 0), "merges", []any{[]string{"a", "b", "c"}})},
 		`merge 1 ("ab" and "c") is into something that is no token`:                 {"model": object("type", "BPE", "vocab", object("ab", 0, "c", 1), "merges", []any{"x y", "ab c"})},
 		"normalizer: component Lowercase is not supported":                          {"normalizer": object("type", "Sequence", "normalizers", []any{object("type", "NFC"), object("type", "Lowercase")})},

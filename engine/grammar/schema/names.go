@@ -94,15 +94,15 @@ func (c *compiler) patterned(p *value, rest setID) []others {
 		not.negated = true
 		next := classes[:0:0]
 		for _, k := range classes {
-			for _, n := range []condition{has, not} {
-				x := others{names: append(k.names[:len(k.names):len(k.names)], n), set: k.set}
-				if !n.negated {
-					x.set = c.union(k.set, c.of(m.value))
-				}
-				c.spend(16)
-				if !c.noName(x.names) {
-					next = append(next, x)
-				}
+			c.spend(16)
+			in := others{names: append(c.telling(k.names, has), has), set: c.union(k.set, c.of(m.value))}
+			if c.noName(in.names) { // the class is apart from the pattern as it is
+				next = append(next, k)
+				continue
+			}
+			next = append(next, in)
+			if out := append(k.names[:len(k.names):len(k.names)], not); !c.noName(out) {
+				next = append(next, others{names: out, set: k.set})
 			}
 		}
 		if classes = next; len(classes) > c.limits.Alternatives {
@@ -123,6 +123,17 @@ func (c *compiler) patterned(p *value, rest setID) []others {
 		}
 	}
 	return allowed
+}
+
+// telling is the conditions but for the negations that has implies.
+func (c *compiler) telling(names []condition, has condition) []condition {
+	return filter(names, func(n condition) bool {
+		if !n.negated {
+			return true
+		}
+		n.negated = false
+		return !c.noName([]condition{n, has})
+	})
 }
 
 // patternSet is what a name is by the patterns that it matches.

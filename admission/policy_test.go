@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func policyOf(t *testing.T, c Config) *Policy {
@@ -118,5 +119,40 @@ func TestPolicyMistakes(t *testing.T) {
 		if err := c.Validate(); (c.DefaultClass == "" || c.DefaultClass == "x") && fmt.Sprint(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
+	}
+}
+
+// Weights that change while requests wait hold from the next turn on.
+func TestTenantsChangeWhileTheyWait(t *testing.T) {
+	weights := func(a float64) []Tenant { return []Tenant{{Name: "a", Weight: a}, {Name: "b", Weight: 1}} }
+	p := newPipe(t, Config{Tenants: weights(1)})
+	for range 200 {
+		p.ask("a", "batch", 100)
+		p.ask("b", "batch", 100)
+	}
+	served := func(from int) (a, b int) {
+		for _, e := range p.ended[from:] {
+			if e.demand.Tenant == "a" {
+				a++
+			} else {
+				b++
+			}
+		}
+		return a, b
+	}
+	p.runUntil(6 * time.Second)
+	if a, b := served(0); a+b < 50 || max(a, b)-min(a, b) > 6 {
+		t.Errorf("with equal weights: %d and %d", a, b)
+	}
+	p.SetTenants(weights(3))
+	p.runUntil(8 * time.Second) // turns that had begun
+	half := len(p.ended)
+	p.runUntil(20 * time.Second)
+	if a, b := served(half); a+b < 50 || float64(a)/float64(b) < 2.5 || float64(a)/float64(b) > 3.5 {
+		t.Errorf("with three times the weight: %d and %d", a, b)
+	}
+	p.SetTenants(weights(1)[1:])
+	if v := p.tenants["a"]; v.configured || v.weight != 1 {
+		t.Errorf("a tenant that is not listed any more: %+v", v)
 	}
 }

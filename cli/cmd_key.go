@@ -72,10 +72,7 @@ func runKeyNew(c *console, args []string) error {
 	if err := schema.Load(conf.Source{Flags: given}); err != nil {
 		return err
 	}
-	for _, line := range schema.Args("") {
-		key, value, _ := strings.Cut(strings.TrimPrefix(line, "--"), "=")
-		d.Limits = append(d.Limits, key+": "+value)
-	}
+	d.Limits = limitLines(&limits)
 	now := time.Now()
 	if d.Expires, err = expiry(*expires, now); err != nil {
 		return err
@@ -97,6 +94,15 @@ func runKeyNew(c *console, args []string) error {
 	fmt.Fprintf(c.err, "The key %s of the tenant %s, whose hash is now in %s. It is shown this once:\n", d.Name, d.Tenant, file)
 	_, err = fmt.Fprintln(c.out, key)
 	return err
+}
+
+// limitLines are the limits that there are, as lines of YAML.
+func limitLines(limits *budget.Limits) (lines []string) {
+	for _, arg := range conf.Of(limits).Args("") {
+		key, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		lines = append(lines, key+": "+value)
+	}
+	return lines
 }
 
 // expiry reads an instant, a day or a time from now.
@@ -132,17 +138,17 @@ func listOf(text string) (list []string) {
 
 // keyLine is a key as key list --json prints it.
 type keyLine struct {
-	Name    string        `json:"name"`
-	Tenant  string        `json:"tenant"`
-	State   string        `json:"state"`
-	ID      string        `json:"id"`
-	Created string        `json:"created,omitempty"`
-	Expires string        `json:"expires,omitempty"`
-	Revoked string        `json:"revoked,omitempty"`
-	Classes []string      `json:"classes,omitempty"`
-	Routes  []string      `json:"routes,omitempty"`
-	Models  []string      `json:"models,omitempty"`
-	Limits  budget.Limits `json:"limits"`
+	Name    string   `json:"name"`
+	Tenant  string   `json:"tenant"`
+	State   string   `json:"state"`
+	ID      string   `json:"id"`
+	Created string   `json:"created,omitempty"`
+	Expires string   `json:"expires,omitempty"`
+	Revoked string   `json:"revoked,omitempty"`
+	Classes []string `json:"classes,omitempty"`
+	Routes  []string `json:"routes,omitempty"`
+	Models  []string `json:"models,omitempty"`
+	Limits  []string `json:"limits,omitempty"`
 }
 
 func runKeyList(c *console, args []string) error {
@@ -166,7 +172,7 @@ func runKeyList(c *console, args []string) error {
 	}
 	lines := make([]keyLine, len(entries))
 	for i, e := range entries {
-		lines[i] = keyLine{e.Name, e.Tenant, e.State(time.Now()).String(), e.ID, e.Created, e.Expires, e.Revoked, e.Classes, e.Routes, e.Models, e.Limits}
+		lines[i] = keyLine{e.Name, e.Tenant, e.State(time.Now()).String(), e.ID, e.Created, e.Expires, e.Revoked, e.Classes, e.Routes, e.Models, limitLines(&e.Limits)}
 	}
 	if *asJSON {
 		text, err := json.MarshalIndent(lines, "", "  ")

@@ -164,7 +164,13 @@ func runEngine(c *console, args []string) error {
 	if *lifeline {
 		supervise.EndWithParent(c.in, func() { os.Exit(1) })
 	}
-	ctx, stop := untilSignal(func() {}, nil)
+	// Under serve, what SIGHUP means is the gateway's business, even where it is sent
+	// to all processes of this name.
+	var reload func()
+	if *lifeline {
+		reload = func() {}
+	}
+	ctx, stop := untilSignal(func() {}, reload)
 	defer stop()
 	return s.serveEngine(ctx, c)
 }

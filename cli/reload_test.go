@@ -50,6 +50,9 @@ func TestHangUpReloads(t *testing.T) {
 	p := serve(t, append(slow, "--config", config, "--capture.rate", "3")...)
 	p.key = key
 	s := p.stream(chatBody("Tell me a story.", map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 300}))
+	if err := syscall.Kill(p.enginePid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
 	second := newKey("second")
 	configure("admission: {tenants: [{name: acme}, {name: other, keys: [o]}]}\ngateway: {limits: {messages_max: 7}}\ncapture: {rate: 5}\n")
 	p.cmd.Process.Signal(syscall.SIGHUP)
@@ -96,6 +99,7 @@ func TestKeyCommands(t *testing.T) {
 		{"key new a --tenant acme --file k.yaml", 1, "has the name \"a\", as [0] has"},
 		{"key list --file k.yaml", 0, "a     acme    active"},
 		{"key list --file k.yaml --json", 0, `"state": "active"`},
+		{"key list --file k.yaml --json", 0, `"requests_per_minute: 5"`},
 		{"key revoke b --file k.yaml", 1, "there is no key \"b\""},
 		{"key revoke a --file k.yaml", 0, "a is revoked in k.yaml"},
 		{"key list --file k.yaml", 0, "a     acme    revoked"},

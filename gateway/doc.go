@@ -31,8 +31,9 @@
 //  7. What a request reserved of its tenant's budgets is settled or refunded
 //     once, after its ticket is given back (budget.go, meter).
 //
-//  8. The API key alone says which tenant asks. No header or field of a client
-//     makes it another tenant, or raises its class above its tenant's (identify.go).
+//  8. Package identity alone says who asks, by a proof: a key, a token or a trusted
+//     proxy's word. Nothing else that a client sends makes it another tenant, or
+//     raises its class above its tenant's (identify.go).
 //
 // Non-goals: deciding order and limits (admission), knowing models (engine), TLS.
 //

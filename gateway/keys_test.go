@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
@@ -271,6 +272,29 @@ func mayBe(resp response, first, last int, good func(generation int) bool) bool 
 		}
 	}
 	return false
+}
+
+// A limit that is lowered holds for the next request, with what was used before.
+func TestLimitsAreReloaded(t *testing.T) {
+	r := newKeyedRig(t, identity.Config{}, rigConfig{admission: acme, fake: scripted(wiretest.Script{Pieces: []string{"a"}})})
+	key := "Bearer " + r.add(identity.Draft{Name: "a", Tenant: "acme"})
+	r.load()
+	ask := func() int { return r.do("POST", "/v1/chat/completions", chatBody(""), "Authorization", key).status }
+	before := ask()
+	cfg := identity.Config{Keys: r.dir}
+	if err := conf.Complete("identity", &cfg); err != nil {
+		t.Fatal(err)
+	}
+	limited := admission.Config{Tenants: []admission.Tenant{{Name: "acme", Limits: budget.Limits{RequestsPerMinute: 6}}}}
+	if err := r.source.Replace(cfg, limited); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := ask(), ask(); before != 200 || first != 200 || second != 429 {
+		t.Errorf("without a limit %d, then %d and %d; want 200, 200, 429", before, first, second)
+	}
+	if err := r.source.Replace(cfg, acme); err != nil || ask() != 200 {
+		t.Errorf("without the limit again: %v", err)
+	}
 }
 
 // What runs when its key is revoked goes on to its end.

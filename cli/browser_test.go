@@ -188,6 +188,11 @@ func TestPagesInABrowser(t *testing.T) {
 	if n := b.number(`document.querySelectorAll("svg rect.s-decode").length`); n < 5 {
 		t.Errorf("%v steps are drawn", n)
 	}
+	p.chatOf(chatBody("kept", map[string]any{"max_tokens": 3}), func() {})
+	b.open(p.admin+"/debug/requests", 1300, "light")
+	if cut := b.number(`Math.max(...[...document.querySelectorAll(".table")].map((t) => t.scrollWidth - t.clientWidth))`); cut > 0 {
+		t.Errorf("at a width of 1300 pixels %v of a table's are cut off", cut)
+	}
 	b.open(p.admin+"/debug/requests", 1100, "light")
 	if n := b.number(`document.querySelectorAll("main tbody tr").length`); n < 5 {
 		t.Errorf("%v requests are listed", n)

@@ -20,15 +20,18 @@ import (
 
 // traceFilter holds the flags that choose which requests are listed.
 type traceFilter struct {
-	class, tenant, outcome, reason *string
-	leastMS                        *float64
-	slow, failed                   *bool
+	class, tenant, outcome, cause, reason, since, until *string
+	leastMS                                             *float64
+	slow, failed                                        *bool
 }
 
 func addTraceFilter(set *flag.FlagSet) traceFilter {
 	return traceFilter{
 		class: set.String("class", "", "only of this class"), tenant: set.String("tenant", "", "only of this tenant"),
 		outcome: set.String("outcome", "", "only those that ended so, such as ok or client_gone"),
+		cause:   set.String("cause", "", "only those whose time went to this, such as queue, others_prefill or frozen"),
+		since:   set.String("since", "", "only those that ended since then: 10m, or a time such as 2026-01-31T14:05:00Z"),
+		until:   set.String("until", "", "only those that ended before that"),
 		reason:  set.String("reason", "", "only those kept for this reason, or that missed this goal"),
 		leastMS: set.Float64("min-ms", 0, "only requests that took at least this many milliseconds"),
 		slow:    set.Bool("slow", false, "only those that were slow"), failed: set.Bool("failed", false, "only those that failed"),
@@ -38,7 +41,7 @@ func addTraceFilter(set *flag.FlagSet) traceFilter {
 // page asks for the requests that pass the filter.
 func (f *traceFilter) page(base string) (*debug.RequestsPage, []byte, error) {
 	q := url.Values{"format": {"json"}}
-	for key, value := range map[string]string{"class": *f.class, "tenant": *f.tenant, "outcome": *f.outcome, "reason": *f.reason} {
+	for key, value := range map[string]string{"class": *f.class, "tenant": *f.tenant, "outcome": *f.outcome, "cause": *f.cause, "reason": *f.reason, "since": *f.since, "until": *f.until} {
 		if value != "" {
 			q.Set(key, value)
 		}
@@ -64,7 +67,7 @@ func (f *traceFilter) ended(page *debug.RequestsPage) []debug.RequestEnded {
 
 // runTraceList lists the requests that run and the last that ended.
 func runTraceList(c *console, args []string) error {
-	set := newFlagSet("trace ls [--slow] [--failed] [--class NAME] [--tenant NAME] [--outcome NAME] [--reason NAME] [--min-ms N] [--admin ADDR] [--json]")
+	set := newFlagSet("trace ls [--slow] [--failed] [--class NAME] [--tenant NAME] [--outcome NAME] [--cause NAME] [--reason NAME] [--min-ms N] [--since TIME] [--until TIME] [--admin ADDR] [--json]")
 	filter, asJSON := addTraceFilter(set), set.Bool("json", false, "print what the page says as JSON")
 	base, _, err := c.adminURL(set, args, 0)
 	if err != nil {
@@ -91,7 +94,7 @@ func runTraceList(c *console, args []string) error {
 		fmt.Fprintln(t, "No request that ended is listed.")
 		return t.Flush()
 	}
-	fmt.Fprintln(t, "ENDED\tTENANT\tCLASS\tOUTCOME\tAGO\tTOOK\tFIRST TOKEN\tTOKENS\tKEPT FOR")
+	fmt.Fprintln(t, "ENDED\tTENANT\tCLASS\tOUTCOME\tCAUSE\tAGO\tTOOK\tFIRST TOKEN\tTOKENS\tKEPT FOR")
 	for i := range all {
 		printEnded(t, &all[i])
 	}
@@ -110,7 +113,7 @@ func printEnded(w io.Writer, r *debug.RequestEnded) {
 	if r.FirstTokenMS > 0 {
 		first = fineMillis(r.FirstTokenMS)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d + %d\t%s\n", traceName(r.ID, r.ClientID), r.Tenant, r.Class, outcome, millis(r.AgoMS), fineMillis(r.TotalMS), first, r.PromptTokens, r.CompletionTokens, kept)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d + %d\t%s\n", traceName(r.ID, r.ClientID), r.Tenant, r.Class, outcome, r.Cause, millis(r.AgoMS), fineMillis(r.TotalMS), first, r.PromptTokens, r.CompletionTokens, kept)
 }
 
 // traceName prints an id to paste into the next command, with the client's own id.
@@ -227,7 +230,7 @@ func runTraceLaunches(c *console, args []string) error {
 
 // runTraceWatch prints requests as they end, until it is interrupted.
 func runTraceWatch(c *console, args []string) error {
-	set := newFlagSet("trace watch [--interval D] [--slow] [--failed] [--class NAME] [--tenant NAME] [--outcome NAME] [--reason NAME] [--min-ms N] [--admin ADDR]")
+	set := newFlagSet("trace watch [--interval D] [--slow] [--failed] [--class NAME] [--tenant NAME] [--outcome NAME] [--cause NAME] [--reason NAME] [--min-ms N] [--admin ADDR]")
 	filter, interval := addTraceFilter(set), set.Duration("interval", time.Second, "time between two looks")
 	base, _, err := c.adminURL(set, args, 0)
 	if err != nil {

@@ -30,6 +30,9 @@ func printTrace(w io.Writer, v *capture.View) error {
 	fmt.Fprintf(t, "trace\t%s\n", v.TraceID)
 	fmt.Fprintf(t, "ended\t%s, status %d, after %s; %s\n", state, v.Status, millis(v.WallMS), firstToken)
 	printPromise(t, v)
+	if v.WaitReason != "" && v.WaitReason != "none" {
+		fmt.Fprintf(t, "waited for\t%s, %s\n", v.WaitReason, millis(v.QueueMS))
+	}
 	tenant := v.Tenant
 	if v.Key != "" {
 		tenant += ", key " + v.Key

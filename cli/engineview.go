@@ -65,6 +65,7 @@ const fetchRetryAfter = 10 * time.Second
 func (v *engineView) public(err *wire.Error) *wire.Error {
 	told := *err
 	if done := v.fetching.Load(); done != nil && err.Kind == wire.Unavailable {
+		told.Kind = wire.Loading
 		told.Message, told.RetryAfter = "the model is being downloaded", fetchRetryAfter
 		if *done != "" {
 			told.Message += ": " + *done

@@ -50,6 +50,7 @@ const (
 	faultLimiter
 	faultConnections
 	faultUnavailable
+	faultLoading
 	faultEngine
 	faultNonFinite
 	faultDraining
@@ -96,6 +97,7 @@ var faults = [...]struct {
 	faultOverBudget:     {400, "invalid_request_error", "request_exceeds_limit", telemetry.TooLarge},
 	faultLimiter:        {503, "server_error", "limiter_unavailable", telemetry.LimiterUnavailable},
 	faultConnections:    {503, "server_error", "too_many_connections", telemetry.QueueFull},
+	faultLoading:        {503, "server_error", "model_loading", telemetry.EngineUnavailable},
 	faultUnavailable:    {503, "server_error", "engine_unavailable", telemetry.EngineUnavailable},
 	faultEngine:         {500, "server_error", "engine_error", telemetry.EngineError},
 	faultNonFinite:      {500, "server_error", "non_finite_output", telemetry.NonFinite},
@@ -111,6 +113,7 @@ var faultOfKind = map[wire.Kind]fault{
 	wire.TooLarge:      faultTooLarge,
 	wire.Overloaded:    faultQueueFull,
 	wire.Unavailable:   faultUnavailable,
+	wire.Loading:       faultLoading,
 	wire.Canceled:      faultEngine, // our own cancels never come back as errors
 	wire.Protocol:      faultEngine,
 	wire.NonFinite:     faultNonFinite,

@@ -36,6 +36,7 @@ const (
 	causeThrottled                  // the engine's CPU limit was used up
 	causePaging                     // the engine waited for memory from a disk
 	causeUnexplained
+	causeLoading // there was no engine yet: its model was being downloaded
 	causeRefused
 	causeEngineLost
 	causeEngineFailed
@@ -49,7 +50,7 @@ const (
 
 var causeNames = [causeCount]string{"nothing", "body", "prepare", "reserve", "queue", "own_prefill", "others_prefill", "own_decode",
 	"others_decode", "gap", "given_up", "pages", "places", "prefix", "held_back", "preempted", "slow_reader", "handover", "to_engine",
-	"frozen", "taken", "stolen", "throttled", "paging", "unexplained", "refused", "engine_lost", "engine_failed", "client_left", "deadline", "draining", "internal", "invalid"}
+	"frozen", "taken", "stolen", "throttled", "paging", "unexplained", "loading", "refused", "engine_lost", "engine_failed", "client_left", "deadline", "draining", "internal", "invalid"}
 
 // String returns the cause's stable name.
 func (c cause) String() string { return causeNames[c] }
@@ -172,9 +173,12 @@ func (c *causes) largest() cause {
 	return most
 }
 
-// causeOf is the cause of r by its record alone, without its steps.
+// CauseOf is the stable name of the cause of r by its record alone, without its steps.
+func CauseOf(r *telemetry.Record) string { return causeOf(r).String() }
+
+// causeOf is CauseOf as a number.
 func causeOf(r *telemetry.Record) cause {
-	if c := endings[r.Outcome].cause; c != causeNothing {
+	if c := endOf(r); c != causeNothing {
 		return c
 	}
 	l := divide(r, r.Finished)

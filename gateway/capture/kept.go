@@ -51,7 +51,7 @@ func (s *Store) build(r *telemetry.Record, why reasons, brief bool, now int64) *
 	a.life, a.within = &l, scopeOf(r.Broken)
 	a.causes = l.causes(r.Blocked, a.within)
 	v.Cause = a.causes.largest().String()
-	if c := endings[r.Outcome].cause; c != causeNothing && !running {
+	if c := endOf(r); c != causeNothing && !running {
 		v.Cause = c.String()
 	}
 	v.Sentence = a.sentence(why&^quiet == 0)

@@ -99,6 +99,17 @@ type ending struct {
 	cause  cause
 }
 
+// endOf is the cause that the sentence of r is about, causeNothing for an answer.
+func endOf(r *telemetry.Record) cause {
+	if r.ErrorKind == errorLoading {
+		return causeLoading
+	}
+	return endings[r.Outcome].cause
+}
+
+// errorLoading is the error of requests that came while the model was downloaded.
+const errorLoading = "model_loading"
+
 // endings has every outcome. There is no reason to keep a request that was itself
 // wrong: its client is told, and no operator needs to act.
 var endings = [telemetry.OutcomeCount]ending{

@@ -27,13 +27,15 @@ func (a *account) sentence(usual bool) string {
 	c := a.causes.largest()
 	end := causeNothing
 	if !a.running {
-		end = endings[a.r.Outcome].cause
+		end = endOf(a.r)
 	}
 	switch {
 	case a.running:
 		return fmt.Sprintf("It still runs, since %s, and is now in %s; %s. %s", short(a.life.wall()), phrase(a.life.last), a.share(c), a.advice(c))
 	case end == causeRefused:
 		return a.refused()
+	case end == causeLoading:
+		return fmt.Sprintf("It was refused after %s, since the model is still being downloaded. /readyz says how far that is; forebay model pull before a start makes it quick.", short(a.life.wall()))
 	case end == causeReader:
 		return fmt.Sprintf("It was cut after %s, since its client did not read for longer than gateway.timeouts.write_stall_limit allows; %s got through. Look at that client or its network.", short(a.life.wall()), tokens(a.r.CompletionTokens))
 	case end == causeInvalid:

@@ -99,6 +99,7 @@ func TestSentences(t *testing.T) {
 		{refused(telemetry.IssuerUnavailable, ""), "refused", []string{"its token's issuer", "identity.issuers"}},
 		{refused(telemetry.LimiterUnavailable, ""), "refused", []string{"store of budgets does not answer"}},
 		{ended(telemetry.EngineUnavailable), "engine_lost", []string{"The engine was lost", "with 2 tokens of its answer; until then 2.9 s of 3.0 s until its first token went to", "/readyz"}},
+		{with(refused(telemetry.EngineUnavailable, ""), func(r *telemetry.Record) { r.ErrorKind = "model_loading" }), "loading", []string{"still being downloaded", "forebay model pull"}},
 		{ended(telemetry.NonFinite), "engine_failed", []string{"The engine failed it after 4.0 s", "log"}},
 		{ended(telemetry.ClientGone), "client_left", []string{"Its client left after 4.0 s", "most to acme's neighbour"}},
 		{ended(telemetry.DeadlineExceeded), "deadline", []string{"own deadline was over"}},

@@ -30,6 +30,7 @@ type View struct {
 	Model       string    `json:"model"`
 	Stream      bool      `json:"stream"`
 	Outcome     string    `json:"outcome"`
+	Failed      bool      `json:"failed"` // it has no complete answer, and was not itself wrong
 	Status      int       `json:"status"`
 	Error       string    `json:"error,omitempty"`
 	// Reasons are why it was kept; Broken are the goals it missed.
@@ -173,7 +174,7 @@ func viewOf(r *telemetry.Record, why reasons) *View {
 		TraceFlags: r.Trace.Flags, TraceState: r.Trace.State,
 		Arrived: time.Now().Add(time.Duration(r.Arrived - wire.Monotonic())).Round(time.Microsecond),
 		Tenant:  r.Tenant, Key: r.Key, Class: r.Class, DemotedFrom: r.DemotedFrom, Route: r.Route, Model: r.Model, Stream: r.Stream,
-		Outcome: r.Outcome.String(), Status: r.Status, Error: r.ErrorKind,
+		Outcome: r.Outcome.String(), Failed: r.Outcome.Failed(), Status: r.Status, Error: r.ErrorKind,
 		Reasons: why.names(), Broken: r.Broken.Names(),
 		FirstTokenMS: ms(r.FirstTokenDelay()), TokenMS: round(r.TokenTime() / 1e6), BlockedMS: ms(int64(r.Blocked)),
 		WaitReason: r.WaitReason, PredictedMS: ms(r.WaitPredicted), PredictionRatio: round(r.PredictionRatio()),

@@ -147,18 +147,22 @@ func TestRequestFiles(t *testing.T) {
 func TestRequestsAreFiltered(t *testing.T) {
 	slow, failed, fine := slowedView(t), slowedView(t), slowedView(t)
 	failed.ID, failed.Outcome, failed.Broken, failed.Reasons, failed.Class, failed.WallMS = "f0f0f0f0f0", "engine_error", nil, []string{"failed"}, "batch", 20
+	failed.Failed, failed.Cause = true, "engine_failed"
 	fine.ID, fine.Broken, fine.Reasons, fine.Tenant, fine.WallMS = "0c0c0c0c0c", nil, []string{"baseline"}, "other", 10
 	pages := pagesOf(slow, failed, fine)
 	for query, want := range map[string]string{
-		"":                          "3 1 1",
-		"&class=batch":              "1 0 1",
-		"&tenant=other":             "1 0 0",
-		"&outcome=ok":               "2 1 0",
-		"&reason=failed":            "1 0 1",
-		"&reason=" + slow.Broken[0]: "1 1 0",
-		"&min_ms=15":                "2 1 1",
-		"&min_ms=1e9":               "0 0 0",
-		"&class=batch&outcome=ok":   "0 0 0",
+		"":                            "3 1 1",
+		"&class=batch":                "1 0 1",
+		"&tenant=other":               "1 0 0",
+		"&outcome=ok":                 "2 1 0",
+		"&reason=failed":              "1 0 1",
+		"&cause=engine_failed":        "1 0 1",
+		"&since=1ns":                  "0 0 0",
+		"&until=2001-01-01T00:00:00Z": "0 0 0",
+		"&reason=" + slow.Broken[0]:   "1 1 0",
+		"&min_ms=15":                  "2 1 1",
+		"&min_ms=1e9":                 "0 0 0",
+		"&class=batch&outcome=ok":     "0 0 0",
 	} {
 		a, _ := pages.get(t, RequestsPath+"?format=json"+query)
 		var p struct{ Finished, Slow, Failed []RequestEnded }
@@ -169,7 +173,7 @@ func TestRequestsAreFiltered(t *testing.T) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	for _, bad := range []string{"?min_ms=soon", "?min_ms=-1", "?min_ms=NaN", "?format=xml"} {
+	for _, bad := range []string{"?min_ms=soon", "?min_ms=-1", "?min_ms=NaN", "?since=yesterday", "?format=xml"} {
 		a, refusal := pages.get(t, RequestsPath+bad)
 		if !strings.Contains(bad, "format") {
 			if a.Status != 400 {

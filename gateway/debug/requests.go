@@ -20,7 +20,7 @@ import (
 type RequestsPage struct {
 	InFlight []RequestLive  `json:"in_flight"` // oldest first
 	Slow     []RequestEnded `json:"slow"`      // they missed a goal, or were slow for their class
-	Failed   []RequestEnded `json:"failed"`    // every outcome but ok
+	Failed   []RequestEnded `json:"failed"`    // they have no complete answer; not those that were themselves wrong
 	Finished []RequestEnded `json:"finished"`  // all, these two included; newest first
 	Recent   Recent         `json:"recent"`
 }
@@ -48,6 +48,8 @@ type RequestEnded struct {
 	Class            string   `json:"class"`
 	Route            string   `json:"route"`
 	Outcome          string   `json:"outcome"`
+	Failed           bool     `json:"failed"` // it has no complete answer, and was not itself wrong
+	Cause            string   `json:"cause"`  // what most of its time went to, or what ended it
 	Error            string   `json:"error,omitempty"`
 	Status           int      `json:"status"`
 	AgoMS            float64  `json:"ago_ms"`
@@ -100,14 +102,23 @@ func (p *Pages) requests(query url.Values) (*Answer, error) {
 
 // requestFilter says which requests are listed; a zero field passes all.
 type requestFilter struct {
-	Class, Tenant, Outcome, Reason string
-	MinMS                          float64
+	Class, Tenant, Outcome, Cause, Reason string
+	MinMS                                 float64
+	// Ended are the least and the longest time since the end, in milliseconds.
+	AgoMin, AgoMax float64
 }
 
 func requestFilterOf(query url.Values) (requestFilter, error) {
-	w := requestFilter{Class: query.Get("class"), Tenant: query.Get("tenant"), Outcome: query.Get("outcome"), Reason: query.Get("reason")}
+	w := requestFilter{Class: query.Get("class"), Tenant: query.Get("tenant"), Outcome: query.Get("outcome"), Cause: query.Get("cause"), Reason: query.Get("reason")}
+	var err error
+	now := time.Now()
+	if w.AgoMax, err = agoOf(query, "since", now); err != nil {
+		return w, err
+	}
+	if w.AgoMin, err = agoOf(query, "until", now); err != nil {
+		return w, err
+	}
 	if ms := query.Get("min_ms"); ms != "" {
-		var err error
 		if w.MinMS, err = strconv.ParseFloat(ms, 64); err != nil || !(w.MinMS >= 0) {
 			return w, &Refusal{Invalid, "min_ms", "min_ms must be a number of milliseconds, such as 500"}
 		}
@@ -115,19 +126,38 @@ func requestFilterOf(query url.Values) (requestFilter, error) {
 	return w, nil
 }
 
+// agoOf reads an instant: how long ago it is (10m), or when it was, as RFC 3339 has it.
+// It returns milliseconds before now, 0 for none.
+func agoOf(query url.Values, name string, now time.Time) (float64, error) {
+	text := query.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	ago, err := time.ParseDuration(text)
+	if err != nil {
+		at, wrong := time.Parse(time.RFC3339, text)
+		if wrong != nil {
+			return 0, &Refusal{Invalid, name, name + " must be how long ago, such as 10m, or a time such as 2026-01-31T14:05:00Z"}
+		}
+		ago = now.Sub(at)
+	}
+	return max(1e-3, milliseconds(int64(ago))), nil
+}
+
 func (w requestFilter) fits(class, tenant string, ms float64) bool {
 	return (w.Class == "" || w.Class == class) && (w.Tenant == "" || w.Tenant == tenant) && ms >= w.MinMS
 }
 
 func (w requestFilter) ended(r *RequestEnded) bool {
-	return w.fits(r.Class, r.Tenant, r.TotalMS) && (w.Outcome == "" || w.Outcome == r.Outcome) &&
+	return w.fits(r.Class, r.Tenant, r.TotalMS) && (w.Outcome == "" || w.Outcome == r.Outcome) && (w.Cause == "" || w.Cause == r.Cause) &&
+		(w.AgoMax == 0 || r.AgoMS <= w.AgoMax) && (w.AgoMin == 0 || r.AgoMS >= w.AgoMin) &&
 		(w.Reason == "" || slices.Contains(r.Reasons, w.Reason) || slices.Contains(r.Broken, w.Reason))
 }
 
-// live tells whether a running request is listed: it has neither outcome nor
-// reason yet.
+// live tells whether a running request is listed: it has neither outcome nor cause nor
+// reason yet, and no end.
 func (w requestFilter) live(r *RequestLive) bool {
-	return w.fits(r.Class, r.Tenant, r.AgeMS) && w.Outcome == "" && w.Reason == ""
+	return w.fits(r.Class, r.Tenant, r.AgeMS) && w.Outcome == "" && w.Cause == "" && w.Reason == "" && w.AgoMax == 0 && w.AgoMin == 0
 }
 
 func (p *Pages) requestsPage(filter requestFilter) *RequestsPage {
@@ -149,7 +179,7 @@ func (p *Pages) requestsPage(filter requestFilter) *RequestsPage {
 			continue
 		}
 		add(&page.Finished, r)
-		if r.Outcome != telemetry.OK.String() {
+		if r.Failed {
 			add(&page.Failed, r)
 		}
 		if r.slow() {
@@ -203,7 +233,7 @@ func endedRequests(records []telemetry.Record, kept []*capture.View) []RequestEn
 	for i := range records {
 		row := endedRow(&records[i], now)
 		if v := views[row.ID]; v != nil {
-			row.Kept, row.Reasons, row.Broken, row.Sentence = true, v.Reasons, v.Broken, v.Sentence
+			row.Kept, row.Reasons, row.Broken, row.Cause, row.Sentence = true, v.Reasons, v.Broken, v.Cause, v.Sentence
 			delete(views, row.ID)
 		}
 		all = append(all, row)
@@ -218,7 +248,7 @@ func endedRequests(records []telemetry.Record, kept []*capture.View) []RequestEn
 func endedRow(r *telemetry.Record, now int64) RequestEnded {
 	row := RequestEnded{
 		ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), Tenant: r.Tenant, Class: r.Class, Route: r.Route,
-		Outcome: r.Outcome.String(), Error: r.ErrorKind, Status: r.Status,
+		Outcome: r.Outcome.String(), Failed: r.Outcome.Failed(), Cause: capture.CauseOf(r), Error: r.ErrorKind, Status: r.Status,
 		AgoMS: milliseconds(now - r.Finished), TotalMS: milliseconds(r.Finished - r.Arrived), FirstTokenMS: milliseconds(r.FirstTokenDelay()),
 		PromptTokens: r.PromptTokens, CachedTokens: r.CachedTokens, CompletionTokens: r.CompletionTokens,
 	}
@@ -232,7 +262,7 @@ func endedRow(r *telemetry.Record, now int64) RequestEnded {
 func keptRow(v *capture.View, now time.Time) RequestEnded {
 	ended := v.Arrived.Add(time.Duration(v.WallMS * float64(time.Millisecond)))
 	return RequestEnded{
-		ID: v.ID, ClientID: v.ClientID, TraceID: v.TraceID, Tenant: v.Tenant, Class: v.Class, Route: v.Route, Outcome: v.Outcome, Error: v.Error, Status: v.Status,
+		ID: v.ID, ClientID: v.ClientID, TraceID: v.TraceID, Tenant: v.Tenant, Class: v.Class, Route: v.Route, Outcome: v.Outcome, Failed: v.Failed, Cause: v.Cause, Error: v.Error, Status: v.Status,
 		AgoMS: milliseconds(int64(now.Sub(ended))), TotalMS: v.WallMS, QueueMS: v.QueueMS, FirstTokenMS: v.FirstTokenMS,
 		PromptTokens: v.PromptTokens, CachedTokens: v.CachedTokens, CompletionTokens: v.CompletionTokens,
 		Kept: true, Reasons: v.Reasons, Broken: v.Broken, Sentence: v.Sentence,
@@ -257,7 +287,7 @@ func recentOf(records []telemetry.Record, now int64) Recent {
 		}
 		s.Finished++
 		s.Tokens += r.CompletionTokens
-		if r.Outcome != telemetry.OK {
+		if r.Outcome.Failed() {
 			s.Failed++
 		}
 		if d := r.FirstTokenDelay(); d > 0 {

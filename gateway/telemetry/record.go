@@ -73,6 +73,19 @@ var outcomes = [OutcomeCount]struct {
 	IssuerUnavailable:  {"issuer_unavailable", true},
 }
 
+// Mistake tells that the request itself was wrong: its client is told, and no operator
+// needs to act.
+func (o Outcome) Mistake() bool {
+	switch o {
+	case Invalid, NotFound, ContextLength, TooLarge, Unauthorized, Forbidden:
+		return true
+	}
+	return false
+}
+
+// Failed tells that a request got no complete answer that it could have had.
+func (o Outcome) Failed() bool { return o != OK && !o.Mistake() }
+
 // String returns the outcome's stable name.
 func (o Outcome) String() string {
 	if o < OutcomeCount {

@@ -64,3 +64,16 @@ func BenchmarkRecord(b *testing.B) {
 		g.Put(&r)
 	}
 }
+
+// TestMistakesAreNoFailures: what is wrong with a request itself is not counted among
+// what the service failed at.
+func TestMistakesAreNoFailures(t *testing.T) {
+	for o := range OutcomeCount {
+		if o.Mistake() && (outcomes[o].ourFault || o.Failed() || o == OK) || outcomes[o].ourFault && !o.Failed() {
+			t.Errorf("%v: mistake %v, failed %v", o, o.Mistake(), o.Failed())
+		}
+	}
+	if !Invalid.Mistake() || !NotFound.Mistake() || RateLimited.Mistake() || !ClientGone.Failed() || OK.Failed() {
+		t.Error("400 and 404 are mistakes, 429 and a client that left are not, and ok is no failure")
+	}
+}

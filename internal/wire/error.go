@@ -21,9 +21,10 @@ const (
 	Protocol                  // the peer broke the framing; the connection is closed
 	NonFinite                 // the model gave NaN or infinity
 	Draining                  // the engine is stopping and takes nothing new
+	Loading                   // there is no engine yet, since its model is being downloaded; try again after RetryAfter
 )
 
-var kindNames = [...]string{"internal", "invalid", "context_length", "too_large", "overloaded", "unavailable", "canceled", "protocol", "non_finite", "draining"}
+var kindNames = [...]string{"internal", "invalid", "context_length", "too_large", "overloaded", "unavailable", "canceled", "protocol", "non_finite", "draining", "loading"}
 
 // String returns the kind's stable name, as used in metric labels and logs.
 func (k Kind) String() string {

@@ -34,9 +34,9 @@ export function missing(name, why) {
 const code = (text) => html("code", {}, text);
 
 function facts(v) {
-  const outcome = v.running ? "still running" : [v.outcome === "ok" ? "ok" : bad(v.outcome), v.status > 0 && ` (${v.status})`];
+  const outcome = v.running ? "still running" : [v.failed ? bad(v.outcome) : v.outcome, v.status > 0 && ` (${v.status})`];
   return [
-    [outcome, v.error && [" ", bad(v.error)]],
+    [outcome, v.error && [" ", v.failed ? bad(v.error) : v.error]],
     [v.running ? "for " : "took ", html("b", {}, time(v.wall_ms))],
     firstToken(v),
     v.first_token_goal_ms > 0 && promised(v),

@@ -21,10 +21,16 @@ const field = (name, label, value) => html("input", {name, class: name, value: v
 export const search = () => html("form", {action: "/debug/requests"}, field("id", "request, client or trace id"), html("button", {}, "show"));
 
 const filter = (query) => html("form", {action: "/debug/requests"},
-  [["class", "class"], ["tenant", "tenant"], ["outcome", "outcome"], ["reason", "reason or goal"], ["min_ms", "min ms"]].map(([name, label]) => field(name, label, query.get(name))),
+  [["class", "class"], ["tenant", "tenant"], ["outcome", "outcome"], ["cause", "cause"], ["reason", "reason or goal"], ["min_ms", "min ms"], ["since", "since, 10m or a time"], ["until", "until"]].map(([name, label]) => field(name, label, query.get(name))),
   html("button", {}, "filter"));
 
 const rows = (list, columns, under) => (list.length ? table(columns, list, under) : dim("None."));
+
+// ending is red where the service failed, and not where the request was wrong itself.
+function ending(r) {
+  const words = [r.outcome, r.error && r.error !== r.outcome && ` (${r.error})`];
+  return r.failed ? bad(words) : words;
+}
 
 const live = [
   ["request", (r) => request(r)],
@@ -40,11 +46,12 @@ const ended = [
   ["request", (r) => request(r, r.kept)],
   ["tenant", (r) => r.tenant],
   ["class", (r) => r.class],
-  ["outcome", (r) => (r.outcome === "ok" ? r.outcome : bad(r.outcome, r.error && r.error !== r.outcome && ` (${r.error})`))],
+  ["outcome", (r) => ending(r)],
+  ["cause", (r) => r.cause],
   ["ago", (r) => time(r.ago_ms), "n"],
   ["took", (r) => time(r.total_ms), "n"],
   ["queue", (r) => time(r.queue_ms), "n"],
   ["first token", (r) => time(r.first_token_ms), "n"],
   ["tokens", (r) => `${r.prompt_tokens} + ${r.completion_tokens}`, "n"],
-  ["kept for", (r) => [(r.reasons ?? []).join(", "), (r.broken ?? []).map((goal) => [" ", bad(goal)])]],
+  ["kept for", (r) => [(r.reasons ?? []).join(", "), (r.broken ?? []).map((goal) => [" ", bad(goal)])], "wrap"],
 ];

@@ -36,7 +36,7 @@ func readKeys(path string, bytesMax int) ([]text, error) {
 	for _, name := range names {
 		body, err := readBounded(name, bytesMax)
 		bytesMax -= len(body)
-		all, errs = append(all, text{name, body}), append(errs, err)
+		all, errs = append(all, text{name, body}), append(errs, err, checkOwner(path, name))
 	}
 	return all, errors.Join(errs...)
 }
@@ -63,6 +63,26 @@ func keyFiles(path string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// checkOwner refuses a file that a stranger has put into a folder that others than
+// its owner may write. In a Kubernetes volume, which is such a folder, the folder's
+// owner has the files too.
+func checkOwner(folder, name string) error {
+	about, err := os.Stat(folder)
+	if err != nil || !about.IsDir() || about.Mode().Perm()&0o022 == 0 {
+		return err
+	}
+	file, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	ours, ok1 := about.Sys().(*syscall.Stat_t)
+	theirs, ok2 := file.Sys().(*syscall.Stat_t)
+	if ok1 && ok2 && theirs.Uid != ours.Uid && theirs.Uid != 0 {
+		return fmt.Errorf("%s: belongs to the user %d, and others than the owner of %s may write there, so anybody could add a key; run chmod go-w on the folder", name, theirs.Uid, folder)
+	}
+	return nil
 }
 
 // readBounded reads a file that only its owner may change: whoever can write it can

@@ -306,6 +306,24 @@ func TestFolderWhoseLinksAreSwapped(t *testing.T) {
 	}
 }
 
+// In a folder that all may write, only the files of its owner count.
+func TestStrangersFilesAreRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to a stranger")
+	}
+	dir := t.TempDir()
+	add(t, dir, Draft{Name: "ours", Tenant: "acme"})
+	add(t, dir, Draft{Name: "theirs", Tenant: "acme"})
+	os.Chown(filepath.Join(dir, "theirs.yaml"), 12345, 12345)
+	for mode, refused := range map[os.FileMode]bool{0o755: false, 0o777 | os.ModeSticky: true, 0o775: true} {
+		os.Chmod(dir, mode)
+		err := Check(complete(t, Config{Keys: dir}), twoTenants)
+		if refused != (err != nil && strings.Contains(err.Error(), "theirs.yaml: belongs to the user 12345")) {
+			t.Errorf("mode %v: %v", mode, err)
+		}
+	}
+}
+
 func TestEditsKeepWhatPeopleWrote(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	const mine = "# ours\nkeys:\n- tenant: acme # first\n  name: 'hand'\n  id: \"0000000000000001\"\n  hash: " + hashOfNothing + "\n  classes:\n    - batch\n# the end"

@@ -207,11 +207,15 @@ func alive(pid int) bool {
 // post sends a chat request on a connection of its own and returns the open
 // response.
 func (p *process) post(ctx context.Context, body map[string]any) (*http.Response, error) {
+	return p.postTo(ctx, "/v1/chat/completions", body)
+}
+
+func (p *process) postTo(ctx context.Context, path string, body map[string]any) (*http.Response, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/v1/chat/completions", bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+path, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,10 @@
 package schema
 
+import (
+	"fmt"
+	"strings"
+)
+
 // The formats that are enforced, as regular expressions for the whole string.
 // What they allow is within the format: international names are left out, as
 // telling the valid ones from others takes tables.
@@ -19,11 +24,28 @@ var formats = map[string]string{
 	"relative-json-pointer": `(?:0|[1-9][0-9]*)(?:#|` + pointerFormat + `)`,
 }
 
+// timeFormat has leap seconds, which are the last of a day in UTC, at the
+// offsets of whole, half and quarter hours.
+var timeFormat = `(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])` + leapSeconds()
+
+func leapSeconds() string {
+	var b strings.Builder
+	b.WriteString(`|23:59:60(?:\.[0-9]+)?[Zz]`)
+	const day, last = 24 * 60, 24*60 - 1 // in minutes
+	for offset := 0; offset < day; offset += 15 {
+		for _, at := range []struct {
+			sign  byte
+			local int
+		}{{'+', (last + offset) % day}, {'-', (last - offset + day) % day}} {
+			fmt.Fprintf(&b, `|%02d:%02d:60(?:\.[0-9]+)?\%c%02d:%02d`, at.local/60, at.local%60, at.sign, offset/60, offset%60)
+		}
+	}
+	return b.String()
+}
+
 const (
 	dateFormat = `[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))` +
 		`|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29`
-	// A leap second is one in UTC; at other offsets it is left out.
-	timeFormat   = `(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])|23:59:60(?:\.[0-9]+)?(?:[Zz]|[+-]00:00)`
 	durationTime = `(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)`
 
 	// A label with hyphens in its third and fourth place stands for an international one.

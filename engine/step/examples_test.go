@@ -101,3 +101,36 @@ func TestComposeExamples(t *testing.T) {
 		})
 	}
 }
+
+// TestEveryTrailingLevelHasItsFloor: where the tokens of a step are what is short, and
+// not its time, batch work does not take the place that is kept for offline work.
+func TestEveryTrailingLevelHasItsFloor(t *testing.T) {
+	const floor, steps = 0.05, 400
+	price := cost.Cost{Base: 1000, PrefillToken: 10, DecodeRow: 100}
+	c := Composer{Limits: Limits{
+		Room: cost.Room{Budget: 100_000, TokensMin: 16, TokensMax: 512}, RowsMax: 64,
+		BackgroundBudget: 50_000, Stretch: 0.2, BatchStretch: 1, Floor: floor, LongShare: 0.25, LongStretch: 1,
+	}}
+	var all float64
+	var tokens [3]int
+	for range steps {
+		work := []Candidate{{Pending: 1, Decode: true, Context: 10, Arrival: 9, Index: 9}}
+		for level := range 3 {
+			work = append(work, Candidate{Pending: 100_000, Level: level, Arrival: uint64(level), Index: level})
+		}
+		for _, s := range c.Compose(nil, work, &price, 0) {
+			if s.Index < 3 {
+				tokens[s.Index] += s.Tokens
+			}
+		}
+		load := c.Load()
+		took := price.StepNS(load)
+		c.Ran(time.Duration(took))
+		all += took
+	}
+	for level := 1; level < 3; level++ {
+		if got := float64(tokens[level]) * price.PrefillToken / all; got < 0.9*floor || got > 1.3*floor {
+			t.Errorf("level %d has %.3f of the time beside interactive prefill that fills every step; its floor is %v", level, got, floor)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type modelReport struct {
 
 	Chat     bool     `json:"chat"`     // the model has a template that works
 	Problems []string `json:"problems"` // why it cannot be served, or not for chat
+	Warnings []string `json:"warnings"` // what its tokenizer lacks, where a default takes its place
 }
 
 type modelShape struct {
@@ -101,7 +102,7 @@ func report(path, quantize string) (r *modelReport, unservable bool, err error) 
 	}
 	r = &modelReport{
 		File: f.Name(), Format: "safetensors", SizeBytes: f.SizeBytes(), Digest: f.Digest(),
-		Parameters: f.Parameters(), Problems: []string{},
+		Parameters: f.Parameters(), Problems: []string{}, Warnings: []string{},
 	}
 	if v := f.Version(); v > 0 {
 		r.Format = fmt.Sprintf("GGUF %d", v)
@@ -115,7 +116,13 @@ func report(path, quantize string) (r *modelReport, unservable bool, err error) 
 	if m, err := model.ReadConfig(weights); err == nil {
 		r.describe(&m, weights)
 	}
-	unservable = !r.try(path)
+	if unservable = !r.try(path); !unservable {
+		t, err := f.Tokenizer()
+		if err != nil {
+			return nil, false, err
+		}
+		r.Warnings = append(r.Warnings, t.Doubts()...)
+	}
 	return r, unservable, nil
 }
 
@@ -175,6 +182,9 @@ func (r *modelReport) print(out io.Writer) error {
 	}
 	for _, k := range r.Keys {
 		row(k.Key, "%s", k.Text)
+	}
+	for _, warning := range r.Warnings {
+		row("warning", "%s", warning)
 	}
 	if err := w.Flush(); err != nil || len(r.Problems) > 0 && !r.Chat && !strings.HasPrefix(r.Problems[0], "not for chat") {
 		return err // the error that follows says the rest

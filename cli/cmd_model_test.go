@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -76,6 +77,25 @@ func TestModelLogitsToStandardOutput(t *testing.T) {
 	}
 	if out, status := run(t, "", append(args, "/dev/full")...); status != 1 || strings.Count(out, "\n") != 1 {
 		t.Errorf("a full disk: status %d, %q; want one line", status, out)
+	}
+}
+
+// What a default stands for in a tokenizer is told before the model is served.
+func TestModelInfoWarns(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "typeless.gguf")
+	data := gguftest.TinyModel(gguftest.Tiny{})
+	const key = "tokenizer.ggml.token_type"
+	types := data[bytes.Index(data, []byte(key))+len(key)+4+4+8:] // after the kinds of array and element, and the count
+	for id := range gguftest.TinyTokens {
+		binary.LittleEndian.PutUint32(types[4*id:], 1)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, status := run(t, "", "model", "info", path)
+	if status != 0 || strings.Count(out, "\nwarning ") != 1 || !strings.Contains(out, "control strings normal text") || !strings.HasSuffix(out, "\ncan be served\n") {
+		t.Errorf("status %d\n%s", status, out)
 	}
 }
 

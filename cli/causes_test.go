@@ -205,3 +205,27 @@ func TestACPULimitIsTheCause(t *testing.T) {
 	id := p.chatOf(longChat(600), func() {})
 	p.expectCause(id, "throttled", "CPU limit was used up", "cpu.max")
 }
+
+// TestShowOfARequestThatWasNotKept: as long as its record is there, it is explained,
+// and compared with what is usual.
+func TestShowOfARequestThatWasNotKept(t *testing.T) {
+	p := serve(t)
+	id := ""
+	for range 25 {
+		response, err := p.post(t.Context(), chatBody("hello", map[string]any{"max_tokens": 5, "ignore_eos": true}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		id = response.Header.Get("X-Request-Id")
+	}
+	v := p.view(id)
+	if !v.Unkept || len(v.Steps) == 0 || v.Usual == nil || v.Usual.Requests < 20 {
+		t.Errorf("it is %+v", v)
+	}
+	out, status := run(t, "", "trace", "show", id, "--admin", strings.TrimPrefix(p.admin, "http://"))
+	if status != 0 || !strings.Contains(out, "this is what is still in memory") || !strings.Contains(out, "for its class and size") {
+		t.Errorf("trace show: %d\n%s", status, out)
+	}
+}

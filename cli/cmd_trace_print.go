@@ -41,6 +41,12 @@ func printTrace(w io.Writer, v *capture.View) error {
 	if len(v.Reasons)+len(v.Broken) > 0 {
 		fmt.Fprintf(t, "kept for\t%s\n", strings.Join(slices.Concat(v.Reasons, v.Broken), ", "))
 	}
+	if u := v.Usual; u != nil {
+		fmt.Fprintf(t, "usual\tfor its class and size: %s, first token after %s (medians of %d); it took %.2f times that\n", millis(u.WallMS), millis(u.FirstTokenMS), u.Requests, u.Ratio)
+	}
+	if v.Unkept {
+		fmt.Fprintln(t, "kept\tno: this is what is still in memory; x-forebay-capture: 1 keeps the next one")
+	}
 	t.Flush()
 	printParts(w, v)
 	if len(v.Steps) > 0 {

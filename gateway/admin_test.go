@@ -108,7 +108,7 @@ func TestQueueModesAreTheOperatorsAlone(t *testing.T) {
 	}
 }
 
-// TestRequestsThatWereNotKept: the page says why, and what to do.
+// TestRequestsThatWereNotKept: where no requests are kept, the page says why, and what to do.
 func TestRequestsThatWereNotKept(t *testing.T) {
 	r := simpleRig(t, hello)
 	id := r.do("POST", "/v1/chat/completions", chatBody(""), "X-Request-Id", "mine-1").header.Get("X-Request-Id")

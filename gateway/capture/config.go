@@ -13,6 +13,8 @@ type Config struct {
 	Burst         int     `yaml:"burst" default:"20" range:"2..1000" help:"Requests that may be kept at once beyond that rate, of each class."`
 	BaselineEvery int     `yaml:"baseline_every" default:"1000" range:"1..1000000000" help:"One in this many requests is kept to compare others with."`
 
+	UsualGroupsMax int `yaml:"usual_groups_max" default:"256" range:"1..65536" help:"Groups of requests of one class and about one size whose usual times are known, to compare a request with; about 5 KB each."`
+
 	WatchdogFactor float64       `yaml:"watchdog_factor" default:"2" range:"1..1000" help:"A running request is kept once it takes this many times as long as a goal of its class."`
 	CheckInterval  time.Duration `yaml:"check_interval" default:"1s" range:"10ms..1h" help:"Time between two checks of the running requests."`
 

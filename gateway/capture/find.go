@@ -2,10 +2,12 @@ package capture
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/forebay-io/forebay/gateway/spans"
+	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -27,6 +29,17 @@ func (s *Store) Trees(name string, names spans.Names) []spans.Tree {
 		shift(trees, wire.Monotonic()-int64(time.Since(k.view.Arrived))-k.record.Arrived)
 	}
 	return trees
+}
+
+// Explain returns the View of a request that has ended, whether or not it was kept,
+// from its record and from those of its steps that are still in memory. It owns r.
+func (s *Store) Explain(r *telemetry.Record) *View {
+	if s == nil || r.Finished == 0 {
+		return nil
+	}
+	k := s.build(r, decide(r, tails{}, 1, math.MaxInt), false, wire.Monotonic())
+	k.view.Reasons, k.view.Unkept = []string{}, true
+	return k.shown()
 }
 
 func (s *Store) find(name string) *kept {

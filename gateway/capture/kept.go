@@ -44,6 +44,11 @@ func (s *Store) build(r *telemetry.Record, why reasons, brief bool, now int64) *
 		}
 	}
 	k.lost = s.steps.lostIn(r.Arrived, end)
+	if !running {
+		s.mu.Lock()
+		v.Usual = s.usuals.of(r)
+		s.mu.Unlock()
+	}
 	l := divide(r, end)
 	l.lose(k.lost)
 	a.busiest = s.steps.busiestIn(r.Arrived, end)

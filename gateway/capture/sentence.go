@@ -43,7 +43,10 @@ func (a *account) sentence(usual bool) string {
 	case end != causeNothing:
 		return fmt.Sprintf(endingTexts[end], short(a.life.wall()), a.soFar(), a.share(c), a.advice(c))
 	case usual:
-		return fmt.Sprintf("It missed no goal; %s. %s", a.share(c), a.advice(c))
+		if c == causeOwnPrefill && a.v.asUsual() || c == causeOwnDecode && a.v.asUsual() {
+			return fmt.Sprintf("%s; %s.", a.v.usualText(), a.share(c)) // there is nothing to mend
+		}
+		return fmt.Sprintf("%s; %s. %s", a.v.usualText(), a.share(c), a.advice(c))
 	}
 	return capital(a.share(c)) + ". " + a.advice(c)
 }

@@ -31,12 +31,13 @@ type Store struct {
 	running  atomic.Pointer[func() []telemetry.Record]
 	waiting  atomic.Int64 // jobs that are not on a shelf yet
 
-	mu    sync.Mutex
-	quota quota
-	full  shelf // with their steps
-	brief shelf
-	hung  map[string]bool // running requests that the watchdog has kept
-	stats Stats
+	mu     sync.Mutex
+	quota  quota
+	usuals usuals
+	full   shelf // with their steps
+	brief  shelf
+	hung   map[string]bool // running requests that the watchdog has kept
+	stats  Stats
 }
 
 // job is a request to keep.
@@ -90,9 +91,10 @@ func New(cfg Config, exporter *spans.Exporter, log *slog.Logger) (*Store, error)
 	s := &Store{
 		cfg: cfg, exporter: exporter, log: log, steps: newStepRing(cfg.StepsKept),
 		jobs: make(chan job, jobsMax), stop: make(chan struct{}), done: make(chan struct{}),
-		quota: quota{rate: cfg.Rate, burst: float64(cfg.Burst), every: cfg.BaselineEvery, classes: map[string]*classQuota{}},
-		arm:   newArm(&cfg),
-		full:  newShelf(cfg.KeptMax), brief: newShelf(briefPerFull * cfg.KeptMax), hung: map[string]bool{},
+		quota:  quota{rate: cfg.Rate, burst: float64(cfg.Burst), every: cfg.BaselineEvery, classes: map[string]*classQuota{}},
+		arm:    newArm(&cfg),
+		usuals: usuals{most: cfg.UsualGroupsMax, groups: map[size]*group{}},
+		full:   newShelf(cfg.KeptMax), brief: newShelf(briefPerFull * cfg.KeptMax), hung: map[string]bool{},
 	}
 	if cfg.DiskFolder != "" {
 		var err error
@@ -143,6 +145,7 @@ func (s *Store) Offer(r *telemetry.Record) bool {
 		s.quota.number++
 	}
 	why := decide(r, s.quota.usual(c, r), s.quota.number, s.quota.every)
+	s.usuals.add(r)
 	if s.hung[r.ID] { // what is kept now replaces what the watchdog kept
 		why |= reasonHung
 	}

@@ -84,11 +84,26 @@ type View struct {
 	// Brief says that the quota of its class or tenant was used up, so that its
 	// steps, kernels and neighbours were not kept.
 	Brief bool `json:"brief,omitempty"`
+	// Usual is what other requests of its class and size take; nil for unknown.
+	Usual *UsualView `json:"usual,omitempty"`
+	// Unkept says that it was not kept: this is what its record has, and its steps as
+	// far as they are still in memory.
+	Unkept bool `json:"unkept,omitempty"`
 	// Cause is what the sentence is about, of a closed list.
 	Cause string `json:"cause"`
 
 	// Sentence says why it took as long as it did, for a person.
 	Sentence string `json:"sentence"`
+}
+
+// UsualView is what requests of one class and about one size took lately: equal powers
+// of four of the prompt tokens that were not cached, and of the answer's tokens.
+type UsualView struct {
+	Requests     int     `json:"requests"`
+	WallMS       float64 `json:"wall_ms"`        // the median
+	WallMostMS   float64 `json:"wall_most_ms"`   // 95 % take no longer
+	FirstTokenMS float64 `json:"first_token_ms"` // the median
+	Ratio        float64 `json:"ratio"`          // of the request's own time to the median
 }
 
 // PartView is a stretch of a request's time.

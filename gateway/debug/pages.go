@@ -51,6 +51,9 @@ type Kept interface {
 	Find(name string) *capture.View
 	// Trees returns the spans of the request that Find returns; nil for none.
 	Trees(name string, names spans.Names) []spans.Tree
+	// Explain returns what is still known of a request that has ended and was not
+	// kept, by its record, which it owns; nil where requests are not kept at all.
+	Explain(r *telemetry.Record) *capture.View
 	// List returns the kept requests, newest first, without their steps.
 	List() []*capture.View
 	// Launches returns the file of the launches recorded after the request of

@@ -27,6 +27,13 @@ type keptViews []*capture.View
 
 func (k keptViews) List() []*capture.View { return k }
 
+func (keptViews) Explain(r *telemetry.Record) *capture.View {
+	if r.ID == "eeeeeeeeee" {
+		return &capture.View{ID: r.ID, Unkept: true}
+	}
+	return nil
+}
+
 func (k keptViews) Launches(string) []byte { return nil }
 
 func (k keptViews) Find(name string) *capture.View {

@@ -34,7 +34,7 @@ func (p *Pages) request(id string, query url.Values) (*Answer, error) {
 	}
 	trees := p.Kept.Trees(view.ID, spans.Names141)
 	if len(trees) == 0 {
-		return nil, missing("There are no spans of this request: another version of Forebay kept it, or requests are not kept here.")
+		return nil, missing("There are no spans of this request: it was not kept, or by another version of Forebay. To keep the next one, send it with the header x-forebay-capture: 1.")
 	}
 	var b bytes.Buffer
 	err = spans.WriteOTLP(&b, p.Version, "", spans.Names141, trees...)
@@ -72,6 +72,9 @@ func (p *Pages) find(id string) (*capture.View, error) {
 	for i := range records {
 		r := &records[i]
 		if sameRequest(id, r.ID, r.ClientID, hex.EncodeToString(r.Trace.TraceID[:])) {
+			if v := p.Kept.Explain(r); v != nil {
+				return v, nil
+			}
 			return nil, missing("Request %s ended as %s after %s and was not kept: it met its goals and nothing was wrong with it, or too many like it were kept before. %s",
 				r.ID, r.Outcome, shortTime(milliseconds(r.Finished-r.Arrived)), force)
 		}

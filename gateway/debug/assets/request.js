@@ -38,6 +38,7 @@ function facts(v) {
   return [
     [outcome, v.error && [" ", v.failed ? bad(v.error) : v.error]],
     [v.running ? "for " : "took ", html("b", {}, time(v.wall_ms))],
+    v.usual && `${v.usual.ratio.toFixed(2)} times what is usual for its class and size, ${time(v.usual.wall_ms)} (first token ${time(v.usual.first_token_ms)}, ${v.usual.requests} requests)`,
     firstToken(v),
     v.first_token_goal_ms > 0 && promised(v),
     v.token_ms > 0 && v.token_ms.toFixed(1) + " ms a token",
@@ -75,6 +76,7 @@ const key = (v) => legend(
   ...v.kernels.map((k) => [kernelKind(k.class), k.class]));
 
 function drawn(v) {
+  if (v.unkept) return `It was not kept: its record is from memory, with the ${v.steps.length} of its steps that still are there. To keep the next one, send it with the header x-forebay-capture: 1.`;
   if (v.brief) return "The steps were not kept: this class or tenant had used its quota of kept steps.";
   return `${v.steps.length} steps are drawn${v.steps_more ? `, ${v.steps_more} more are not` : ""}. A step is a link to the other request that took most of it.`;
 }

@@ -43,7 +43,7 @@ const live = [
 ];
 
 const ended = [
-  ["request", (r) => request(r, r.kept)],
+  ["request", (r) => request(r)],
   ["tenant", (r) => r.tenant],
   ["class", (r) => r.class],
   ["outcome", (r) => ending(r)],

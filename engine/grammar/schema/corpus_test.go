@@ -288,7 +288,7 @@ func orderedObject(t *testing.T, a *grammar.Automaton, from map[grammar.State]bo
 				fresh[s] = true
 			}
 		}
-		if len(fresh) == 0 || len(all) > 0 {
+		if len(fresh) == 0 || len(all) > 0 && len(v.members) > 6 { // of long ones the first order that goes is enough
 			return
 		}
 		if n == len(v.members) {

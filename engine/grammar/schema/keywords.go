@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// annotations say nothing about an instance.
+// annotations say nothing about an instance. Some are OpenAPI's; its
+// discriminator repeats what oneOf and const say.
 var annotations = words(`$anchor $comment $defs $dynamicAnchor $id $recursiveAnchor $schema $vocabulary contentEncoding contentMediaType
-	contentSchema default definitions deprecated description example examples id readOnly title writeOnly x-forebay`)
+	contentSchema default definitions deprecated description discriminator example examples externalDocs id readOnly title writeOnly xml`)
 
 func annotation(key string) bool { return annotations[key] || strings.HasPrefix(key, "x-") }
 

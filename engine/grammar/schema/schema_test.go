@@ -78,6 +78,10 @@ func TestTexts(t *testing.T) {
 			[]string{`{"a":"long"}`}, []string{`{"a":1}`}},
 		{`{"properties":{"a":{"$ref":"#/$defs/s","maxLength":1}},"$defs":{"s":{"type":"string"}}}`, Options{}, []string{`{"a":"l"}`}, []string{`{"a":"long"}`}},
 		{`{"type":"string","format":"date"}`, Options{}, []string{`"2024-02-29"`, `"2023-12-31"`}, []string{`"2023-02-29"`, `"2023-13-01"`, `"1900-02-29"`}},
+		{`{"oneOf":[{"$ref":"#/$defs/cat"},{"$ref":"#/$defs/dog"}],"discriminator":{"propertyName":"kind","mapping":{"cat":"#/$defs/cat"}},"$defs":{
+			"cat":{"title":"Cat","type":"object","properties":{"kind":{"const":"cat","default":"cat"},"lives":{"type":"integer"}},"required":["kind","lives"]},
+			"dog":{"title":"Dog","type":"object","properties":{"kind":{"const":"dog"}},"required":["kind"]}}}`, Options{Strict: true},
+			[]string{`{"kind":"cat","lives":9}`, `{"kind":"dog"}`, `{"kind":"dog","lives":"x"}`}, []string{`{"kind":"cat"}`, `{"kind":"cow"}`, `{}`}},
 		{`{"type":"string","format":"telephone"}`, Options{}, []string{`"anything"`}, []string{"1"}},
 	} {
 		a := compiled(t, c.schema, c.o)

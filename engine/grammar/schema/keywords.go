@@ -134,7 +134,11 @@ func (c *compiler) typed(v *value) *shape {
 	all.numbers = []numbers{c.numeric(v)}
 	all.strings = []texts{c.textual(v)}
 	all.arrays = []arrays{c.array(v)}
-	all.objects = []objects{c.object(v)}
+	o := c.object(v)
+	all.objects = []objects{o}
+	if u := v.get("unevaluatedProperties"); u != nil && !c.harmless(u) {
+		all.objects = c.meetObjects(&o, c.unevaluatedProperties(v, u))
+	}
 	t := v.get("type")
 	if t == nil {
 		return all
@@ -275,13 +279,6 @@ func (c *compiler) array(v *value) arrays {
 		})
 		a.at = prefix
 	}
-	if u := v.get("unevaluatedItems"); u != nil && !c.harmless(u) {
-		c.unevaluated(v, u)
-		if v.get("contains") != nil {
-			refuse(u, "it is not supported beside contains")
-		}
-		rest = first(rest, u)
-	}
 	if rest != nil {
 		a.rest, a.at = c.child(rest), rest
 	}
@@ -294,6 +291,9 @@ func (c *compiler) array(v *value) arrays {
 	}
 	if a.at == nil {
 		a.at = first(v.get("maxItems"), v.get("minItems"))
+	}
+	if u := v.get("unevaluatedItems"); u != nil && !c.harmless(u) {
+		a, _ = c.meetArrays(&a, c.unevaluatedItems(v, u))
 	}
 	return a
 }
@@ -309,15 +309,4 @@ func (c *compiler) child(v *value) setID {
 func (c *compiler) harmless(v *value) bool {
 	is, holds := c.trivial(v)
 	return is && holds
-}
-
-// inPlace are the keywords that evaluate the same instance by another schema.
-var inPlace = words("$ref allOf anyOf dependencies dependentSchemas else if not oneOf then")
-
-func (c *compiler) unevaluated(v, u *value) {
-	for _, m := range v.members {
-		if inPlace[m.key] {
-			refuse(u, "it is not supported beside "+m.key)
-		}
-	}
 }

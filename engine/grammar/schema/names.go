@@ -6,10 +6,6 @@ import "strconv"
 func (c *compiler) object(v *value) objects {
 	o := objects{index: map[string]int{}, min: c.size(v, "minProperties", 0), max: c.size(v, "maxProperties", unlimited)}
 	rest := v.get("additionalProperties")
-	if u := v.get("unevaluatedProperties"); u != nil && !c.harmless(u) {
-		c.unevaluated(v, u)
-		rest = first(rest, u)
-	}
 	set := anything
 	if rest != nil {
 		set, o.at = c.child(rest), rest
@@ -19,7 +15,7 @@ func (c *compiler) object(v *value) objects {
 		if p.kind != kindObject {
 			refuse(p, "it must be an object of schemas")
 		}
-		c.at(p, func() { o.others = c.patterned(p, set) })
+		c.at(p, func() { o.others = c.patterned(p.members, p, set) })
 		o.at = p
 	} else if set == nothing {
 		o.others = nil
@@ -85,9 +81,9 @@ func (c *compiler) nameList(v *value) []string {
 }
 
 // patterned tells names apart by which of the patterns they match.
-func (c *compiler) patterned(p *value, rest setID) []others {
+func (c *compiler) patterned(patterns []member, p *value, rest setID) []others {
 	classes := []others{{}}
-	for _, m := range p.members {
+	for _, m := range patterns {
 		c.child(m.value)
 		has := condition{pattern: true, name: m.key, at: p}
 		not := has

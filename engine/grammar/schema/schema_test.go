@@ -82,6 +82,11 @@ func TestTexts(t *testing.T) {
 			"cat":{"title":"Cat","type":"object","properties":{"kind":{"const":"cat","default":"cat"},"lives":{"type":"integer"}},"required":["kind","lives"]},
 			"dog":{"title":"Dog","type":"object","properties":{"kind":{"const":"dog"}},"required":["kind"]}}}`, Options{Strict: true},
 			[]string{`{"kind":"cat","lives":9}`, `{"kind":"dog"}`, `{"kind":"dog","lives":"x"}`}, []string{`{"kind":"cat"}`, `{"kind":"cow"}`, `{}`}},
+		{`{"type":"object","allOf":[{"$ref":"#/$defs/base"},{"patternProperties":{"^x-":{"type":"null"}}}],"properties":{"b":{"type":"integer"}},
+			"unevaluatedProperties":false,"$defs":{"base":{"properties":{"a":{"type":"integer"}}}}}`, Options{},
+			[]string{`{"b":1,"a":2,"x-y":null}`, `{}`, `{"x-y":null}`}, []string{`{"c":1}`, `{"b":1,"x-y":2}`, `{"a":"s"}`}},
+		{`{"type":"array","allOf":[{"prefixItems":[{"type":"integer"}]}],"unevaluatedItems":{"type":"string"}}`, Options{},
+			[]string{`[]`, `[1]`, `[1,"a"]`}, []string{`["a"]`, `[1,2]`}},
 		{`{"type":"string","format":"telephone"}`, Options{}, []string{`"anything"`}, []string{"1"}},
 	} {
 		a := compiled(t, c.schema, c.o)
@@ -110,7 +115,7 @@ func TestRefusals(t *testing.T) {
 		{`{"type":"strin"}`, Options{}, "/type", "type"},
 		{`{"type":"string","minLength":"3"}`, Options{}, "/minLength", "minLength"},
 		{`{"enum":[]}`, Options{}, "/enum", "enum"},
-		{`{"allOf":[{"properties":{"a":true}}],"unevaluatedProperties":false}`, Options{}, "/unevaluatedProperties", "unevaluatedProperties"},
+		{`{"anyOf":[{"properties":{"a":true}}],"unevaluatedProperties":false}`, Options{}, "/unevaluatedProperties", "unevaluatedProperties"},
 		{`{"not":{"uniqueItems":true}}`, Options{}, "/not", "not"},
 		{`{"multipleOf":0}`, Options{}, "/multipleOf", "multipleOf"},
 		{`{"items":{"nullable":true}}`, Options{Strict: true}, "/items/nullable", "nullable"},

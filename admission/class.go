@@ -39,5 +39,7 @@ type Tenant struct {
 	Keys    []string      `yaml:"keys" secret:"true" help:"API keys that name it, or sha256:HEX of them. * stands for requests without a known key."`
 	Classes []string      `yaml:"classes" help:"Classes that it may use; none listed allows all. A request for another class gets the first."`
 	Weight  float64       `yaml:"weight" range:"0.01..100" default:"1" help:"Weight of its share of engine time."`
-	Limits  budget.Limits `yaml:"limits" help:"Budgets."`
+	Limits  budget.Limits `yaml:"limits" help:"Budgets, for each model."`
+
+	UserLimits budget.Limits `yaml:"user_limits" help:"Budgets of each end user, besides the tenant's. The field user of a request names them; requests without it are one user's."`
 }

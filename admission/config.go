@@ -14,6 +14,7 @@ type Config struct {
 	DefaultClass string       `yaml:"default_class" default:"interactive" help:"Class of a request whose class nothing else says."`
 	Routes       []RouteClass `yaml:"routes" help:"Classes by route, for requests that name none."`
 	Tenants      []Tenant     `yaml:"tenants" help:"Who may use this gateway. If none is listed, all requests belong to one tenant and no key is checked."`
+	PartLimits   []PartLimits `yaml:"part_limits" help:"Budgets of a part of a tenant's requests: by model, class and route."`
 
 	Aging            float64       `yaml:"aging" default:"2" range:"0.1..100" help:"Order of service: a request of cost c goes by its arrival plus this many times c, so that small ones pass large ones for that long."`
 	LongPrefill      time.Duration `yaml:"long_prefill" default:"2s" help:"Prefill time from which a request goes by the long lane, which leaves most of each step to short ones."`

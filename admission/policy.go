@@ -20,6 +20,7 @@ type Policy struct {
 	anyone   *Tenant   // of requests without a key, or with an unknown one; nil refuses them
 	routes   map[string]string
 	fallback string
+	parts    []PartLimits
 	listed   bool
 }
 
@@ -47,7 +48,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 func NewPolicy(c Config) (*Policy, error) {
 	table, err := c.ClassTable()
 	errs := []error{err}
-	p := &Policy{classes: map[string]*Class{}, tenants: map[[sha256.Size]byte]*Tenant{}, routes: map[string]string{}, fallback: c.DefaultClass}
+	p := &Policy{classes: map[string]*Class{}, tenants: map[[sha256.Size]byte]*Tenant{}, routes: map[string]string{}, fallback: c.DefaultClass, parts: c.PartLimits}
 	for i := range table {
 		p.classes[table[i].Name] = &table[i]
 		p.names = append(p.names, table[i].Name)
@@ -81,6 +82,18 @@ func NewPolicy(c Config) (*Policy, error) {
 		}
 		p.list = append(p.list, &t)
 		errs = append(errs, p.addKeys(key+".keys", &t)...)
+	}
+	for i, part := range c.PartLimits {
+		key := fmt.Sprintf("part_limits[%d]", i)
+		if part.Class != "" {
+			known(key+".class", part.Class)
+		}
+		if part.Tenant != "" && len(c.Tenants) > 0 && !slices.ContainsFunc(c.Tenants, func(t Tenant) bool { return t.Name == part.Tenant }) {
+			errs = append(errs, fmt.Errorf("%s.tenant: there is no tenant %q", key, part.Tenant))
+		}
+		if !nameForm.MatchString(part.Name) {
+			errs = append(errs, badName(key+".name", part.Name))
+		}
 	}
 	if len(c.Tenants) == 0 {
 		p.anyone = &Tenant{Name: TenantDefault, Weight: 1}

@@ -2,6 +2,9 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
@@ -16,12 +19,10 @@ type meter struct {
 }
 
 // scopes are the holders of limits that the request must pass.
-func (x *exchange) scopes(tenant *admission.Tenant) (all []budget.Scope) {
-	if tenant.Limits != (budget.Limits{}) {
-		all = append(all, budget.Scope{Kind: "tenant", Limits: tenant.Limits})
-	}
-	if x.caller.Limits != (budget.Limits{}) {
-		all = append(all, budget.Scope{Kind: "key", Name: x.caller.LimitsOf, Limits: x.caller.Limits})
+func (x *exchange) scopes(tenant *admission.Tenant, user string) []budget.Scope {
+	all := x.caller.Policy.Scopes(tenant, x.record.Model, x.record.Class, x.record.Route, user)
+	if x.caller.Limits.Any() {
+		all = append(all, budget.Scope{Kind: budget.KindKey, Name: x.caller.LimitsOf, Limits: x.caller.Limits})
 	}
 	return all
 }
@@ -30,14 +31,14 @@ func (x *exchange) scopes(tenant *admission.Tenant) (all []budget.Scope) {
 // what is not used.
 func (x *exchange) reserve(tenant *admission.Tenant, c *call, w *admission.Demand) (*meter, error) {
 	m := &meter{input: w.UncachedTokens}
-	if scopes := x.scopes(tenant); x.g.budget != nil && len(scopes) > 0 {
+	if scopes := x.scopes(tenant, c.user); x.g.budget != nil && len(scopes) > 0 {
 		asked := 0
 		if c.options.MaxTokens > 0 {
 			asked = w.DecodeTokens
 		}
 		r, err := x.g.budget.Reserve(x.ctx, budget.Ask{
 			ID: x.record.ID, Tenant: x.record.Tenant, Model: x.record.Model, Scopes: scopes,
-			Input: m.input, Output: min(w.DecodeTokens, x.g.admission.Expected(w)), Asked: asked,
+			Input: m.input, Cached: w.PromptTokens - w.UncachedTokens, Client: x.client(w), Output: min(w.DecodeTokens, x.g.admission.Expected(w)), Asked: asked,
 		})
 		if err != nil {
 			return nil, x.overBudget(err)
@@ -46,6 +47,15 @@ func (x *exchange) reserve(tenant *admission.Tenant, c *call, w *admission.Deman
 	}
 	x.record.Reserved = wire.Monotonic()
 	return m, nil
+}
+
+// client tells a client's request from others': by its address, its user and the
+// size of what it asks for.
+func (x *exchange) client(w *admission.Demand) uint64 {
+	host, _, _ := net.SplitHostPort(x.http.RemoteAddr().String())
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\x00%s\x00%s\x00%d", x.record.Tenant, host, w.User, w.PromptTokens)
+	return h.Sum64()
 }
 
 // overBudget turns a budget's refusal into a failure.
@@ -63,13 +73,11 @@ func (x *exchange) overBudget(err error) error {
 		f.fault, f.retryAfter, f.predicted = faultOverBudget, 0, 0
 	case refusal.Rule == budget.Shared:
 		f.fault, f.exact = faultLimiter, false
-	case refusal.Rule == budget.Day:
+	case budget.Spans[refusal.Rule] != 0:
 		f.fault = faultQuota
 	}
-	if int(refusal.Rule) < len(rateNames) && !refusal.TooLarge {
-		var states budget.States
-		states[refusal.Rule] = budget.State{Limit: refusal.Limit, Reset: refusal.RetryAfter}
-		x.budgets = func() budget.States { return states }
+	if refusal.Rule < budget.RuleCount && !refusal.TooLarge {
+		x.budgets, x.refusedBy = func() budget.States { return refusal.States }, refusal.Rule
 	}
 	return f
 }

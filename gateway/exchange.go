@@ -34,7 +34,8 @@ type exchange struct {
 	record telemetry.Record
 	// budgets are what the answer's head says of the tenant's limits; nil where
 	// it says nothing.
-	budgets func() budget.States
+	budgets   func() budget.States
+	refusedBy budget.Rule // the budget that refused the request, if one did
 
 	stage   atomic.Int32
 	entered atomic.Int64 // when the stage began, in nanoseconds of CLOCK_MONOTONIC

@@ -42,7 +42,7 @@ func (x *exchange) explained(all []httpd.Field) []httpd.Field {
 		all = append(all, httpd.Field{Name: waitHeader, Value: strconv.FormatInt((until-r.Prepared)/1e6, 10)}, httpd.Field{Name: waitReasonHeader, Value: why})
 	}
 	if x.budgets != nil {
-		return appendBudgets(all, x.budgets())
+		return appendBudgets(all, x.budgets(), x.refusedBy)
 	}
 	return all
 }
@@ -50,12 +50,23 @@ func (x *exchange) explained(all []httpd.Field) []httpd.Field {
 // rateNames are the budgets' names in OpenAI's headers.
 var rateNames = [...]string{budget.Requests: "Requests", budget.InputTokens: "Input-Tokens", budget.OutputTokens: "Output-Tokens"}
 
+// tokenRules are the budgets of which one is shown as that of tokens.
+var tokenRules = [...]budget.Rule{budget.InputTokens, budget.OutputTokens, budget.Tokens, budget.Hour, budget.Day, budget.Month}
+
 // appendBudgets appends the x-ratelimit headers of the budgets that are set. The
-// header for tokens shows input or output, the one with the smaller part left.
-func appendBudgets(all []httpd.Field, states budget.States) []httpd.Field {
-	tokens := states[budget.InputTokens]
-	if out := states[budget.OutputTokens]; out.Limit > 0 && (tokens.Limit == 0 || out.Remaining*tokens.Limit < tokens.Remaining*out.Limit) {
-		tokens = out
+// header for tokens shows the limit of tokens that refused the request, or the one
+// with the smallest part left.
+func appendBudgets(all []httpd.Field, states budget.States, refusedBy budget.Rule) []httpd.Field {
+	var tokens budget.State
+	for _, rule := range tokenRules {
+		s := states[rule]
+		if rule == refusedBy {
+			tokens = s
+			break
+		}
+		if s.Limit > 0 && (tokens.Limit == 0 || s.Remaining*tokens.Limit < tokens.Remaining*s.Limit) {
+			tokens = s
+		}
 	}
 	for rule, name := range rateNames {
 		all = appendBudget(all, name, states[rule])
@@ -68,7 +79,7 @@ func appendBudget(all []httpd.Field, name string, s budget.State) []httpd.Field 
 		return all
 	}
 	return append(all,
-		httpd.Field{Name: "X-Ratelimit-Limit-" + name, Value: strconv.Itoa(s.Limit)},
-		httpd.Field{Name: "X-Ratelimit-Remaining-" + name, Value: strconv.Itoa(max(0, s.Remaining))},
+		httpd.Field{Name: "X-Ratelimit-Limit-" + name, Value: strconv.Itoa(int(s.Limit))},
+		httpd.Field{Name: "X-Ratelimit-Remaining-" + name, Value: strconv.Itoa(int(s.Remaining))},
 		httpd.Field{Name: "X-Ratelimit-Reset-" + name, Value: s.Reset.Round(time.Millisecond).String()})
 }

@@ -73,7 +73,12 @@ func Levels(a admission.Controller, e wire.Engine, store budget.Store) func() te
 		for _, c := range view.Classes {
 			l.Classes = append(l.Classes, telemetry.ClassLevel{Name: c.Name, Running: c.Running, Waiting: c.Waiting, Margin: c.Margin})
 		}
-		l.LimiterDegraded = store != nil && store.Degraded()
+		if store != nil {
+			l.LimiterDegraded = store.Degraded()
+			for rule, n := range store.Audit().Dry {
+				l.LimiterDry = append(l.LimiterDry, telemetry.RuleCount{Rule: budget.Rule(rule).String(), Count: n})
+			}
+		}
 		return l
 	}
 }

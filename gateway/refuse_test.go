@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -372,5 +373,71 @@ func TestTheRefusedDoNotReturnAtOnce(t *testing.T) {
 	window := float64(len(waits)) / 100 * 1000 // ms until so many have been refilled
 	if most-least < window/2 {
 		t.Errorf("%d refused, told to return between %v and %v ms; the refill takes %v ms", len(waits), least, most, window)
+	}
+}
+
+// A refusal shows the budgets as they are: of a day's quota too, and until full.
+func TestRefusalShowsTheBudgets(t *testing.T) {
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{RequestsPerMinute: 20, TokensPerDay: 6000})})
+	var resp response
+	for range 10 {
+		if resp = r.as("sk-poor", chatBody(`"max_tokens":8`)); resp.status != 200 {
+			break
+		}
+	}
+	h := resp.header
+	reset, err := time.ParseDuration(h.Get("X-Ratelimit-Reset-Requests"))
+	if resp.status != 429 || err != nil || h.Get("X-Ratelimit-Limit-Requests") != "20" {
+		t.Fatalf("%d %v %s", resp.status, h, resp.body)
+	}
+	if reset < 6*time.Second || reset > 9*time.Second { // three at once, three seconds each
+		t.Errorf("%v until the requests are whole", reset)
+	}
+	if !strings.Contains(string(resp.body), "requests_per_minute of 20 is used up; it allows 3 at once and gains 1 every 3 s") {
+		t.Errorf("%s", resp.body)
+	}
+	r = newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{TokensPerDay: 60})})
+	for range 20 {
+		if resp = r.as("sk-poor", chatBody(`"max_tokens":8`)); resp.status != 200 {
+			break
+		}
+	}
+	if left, _ := strconv.Atoi(resp.header.Get("X-Ratelimit-Remaining-Tokens")); resp.status != 429 || resp.header.Get("X-Ratelimit-Limit-Tokens") != "60" || left > 20 {
+		t.Errorf("%d %v", resp.status, resp.header)
+	}
+}
+
+// Limits of users, classes, routes and models hold besides those of the tenant, and
+// a dry run refuses nothing.
+func TestPartsAndUsersHaveLimits(t *testing.T) {
+	cfg := tenants(budget.Limits{RequestsPerMinute: 6000})
+	for i := range cfg.Tenants {
+		if slices.Contains(cfg.Tenants[i].Keys, "sk-poor") {
+			cfg.Tenants[i].UserLimits = budget.Limits{Concurrency: 5, TokensPerMonth: 40}
+		}
+	}
+	cfg.PartLimits = []admission.PartLimits{
+		{Name: "rare", Route: "completions", Limits: budget.Limits{RequestsPerMinute: 1}},
+		{Name: "tried", Class: "interactive", Limits: budget.Limits{RequestsPerMinute: 1, DryRun: true}},
+	}
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: cfg})
+	until := func(user string) (n int, last response) {
+		for ; n < 20; n++ {
+			if last = r.as("sk-poor", chatBody(`"max_tokens":4,"user":"`+user+`"`)); last.status != 200 {
+				break
+			}
+		}
+		return n, last
+	}
+	a, resp := until("ann@example.com")
+	if code, _ := errorOf(t, resp.body); a == 0 || a == 20 || resp.status != 429 || code != "insufficient_quota" || !strings.Contains(string(resp.body), "tokens_per_month of 40 of this user is used up") {
+		t.Fatalf("%d, then %d %s", a, resp.status, resp.body)
+	}
+	if b, _ := until("bob"); b != a {
+		t.Errorf("another user had %d requests, the first %d", b, a)
+	}
+	r.settled()
+	if dry := r.budgets.Audit().Dry[budget.Requests]; dry == 0 {
+		t.Error("the dry run counted nothing")
 	}
 }

@@ -57,9 +57,6 @@ func (s *Books[B]) Open(k Key) B {
 	return b
 }
 
-// Close releases what Open returned.
-func (s *Books[B]) Close(b B) { b.use().Release() }
-
 // Each calls visit for every B, latest used first, until it returns false.
 func (s *Books[B]) Each(visit func(B) bool) {
 	s.mu.Lock()
@@ -82,3 +79,23 @@ func (s *Books[B]) forget() {
 		e = previous
 	}
 }
+
+// Shelf has two Books: those of end users, whose number clients decide, and all
+// others.
+type Shelf[B interface{ use() *Use }] struct{ users, others *Books[B] }
+
+// NewShelf returns an empty shelf for as many as cfg says.
+func NewShelf[B interface{ use() *Use }](cfg Config, new func(Key) B) *Shelf[B] {
+	return &Shelf[B]{users: NewBooks(cfg.UsersMax, new), others: NewBooks(cfg.BucketsMax, new)}
+}
+
+// Open returns the B of a key, acquired.
+func (s *Shelf[B]) Open(k Key) B {
+	if k.Kind == KindUser {
+		return s.users.Open(k)
+	}
+	return s.others.Open(k)
+}
+
+// Close releases what Open returned.
+func (s *Shelf[B]) Close(b B) { b.use().Release() }

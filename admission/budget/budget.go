@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -30,21 +29,36 @@ type Ask struct {
 	// Scopes are the limits that the request must pass, all of them. One without
 	// limits is skipped.
 	Scopes []Scope
-	Input  int // uncached prompt tokens, as estimated
-	Output int // tokens to reserve: a high quantile of the expected answer, at most max_tokens
-	Asked  int // output tokens that the client asked for by max_tokens, over all choices; 0 if it did not
+	Input  int   // uncached prompt tokens, as estimated
+	Cached int   // prompt tokens in the cache, as estimated
+	Output int   // tokens to reserve: a high quantile of the expected answer, at most max_tokens
+	Asked  int   // output tokens that the client asked for by max_tokens, over all choices; 0 if it did not
+	Price  Price // of a token; the store knows it
+	// Client tells this client's request from others, so that one that is sent again
+	// too early is known; 0 is unknown.
+	Client uint64
 }
+
+// Kinds of scopes.
+const (
+	KindTenant = "tenant"
+	KindKey    = "key"
+	KindUser   = "user"
+	KindModel  = "model"
+	KindClass  = "class"
+	KindRoute  = "route"
+)
 
 // Scope is one holder of limits, within a tenant and a model: the tenant itself, or
 // one of its keys, users, …. Each has budgets of its own.
 type Scope struct {
-	Kind   string // "tenant", "key", "user", …
+	Kind   string // KindTenant, KindKey, …
 	Name   string // within the kind; "" for the tenant
 	Limits Limits
 }
 
 // OfTenant is the one scope of a tenant that has limits and nothing below it has.
-func OfTenant(limits Limits) []Scope { return []Scope{{Kind: "tenant", Limits: limits}} }
+func OfTenant(limits Limits) []Scope { return []Scope{{Kind: KindTenant, Limits: limits}} }
 
 // Key names the budgets of a scope.
 type Key struct{ Tenant, Model, Kind, Name string }
@@ -55,63 +69,48 @@ func (a *Ask) Key(s *Scope) Key { return Key{a.Tenant, a.Model, s.Kind, s.Name} 
 // Fit makes what is only predicted fit the limits, and refuses what the client asked
 // for if it never will. It is for stores.
 func (a *Ask) Fit() *Refusal {
+	asked := a.amounts(a.Asked)
 	for i := range a.Scopes {
 		s := &a.Scopes[i]
+		if s.Limits.DryRun {
+			continue
+		}
 		t := s.Limits.Terms(time.Minute)
-		asked := Amounts{1, float64(a.Input), float64(a.Asked), 1, float64(a.Input + a.Asked)}
 		for k := range asked {
 			if t.Limit[k] > 0 && asked[k] > t.Limit[k] {
-				return &Refusal{Rule: Rule(k), Limit: int(t.Limit[k]), Needed: int(asked[k]), TooLarge: true, Scope: *s}
+				return &Refusal{Scope: *s, Rule: Rule(k), Limit: t.Limit[k], Needed: asked[k], TooLarge: true}
 			}
 		}
-		if n := s.Limits.OutputTokensPerMinute; n > 0 {
-			a.Output = min(a.Output, n)
-		}
-		if n := s.Limits.TokensPerDay; n > 0 {
-			a.Output = min(a.Output, n-a.Input)
-		}
+		a.clip(&t.Limit)
 	}
 	return nil
 }
 
-// Amounts is what a takes from each budget.
-func (a *Ask) Amounts() Amounts {
-	in, out := float64(max(0, a.Input)), float64(max(0, a.Output))
-	return Amounts{1, in, out, 1, in + out}
-}
-
-// Refusal is the error of an ask that got no reservation.
-type Refusal struct {
-	Scope Scope // whose limit it is
-	Rule  Rule
-	Limit int // of the rule; 0 for Shared
-	// RetryAfter is when the budget will have room if no other request comes first.
-	// Each further refusal is told a later time, so that they do not return at once.
-	RetryAfter time.Duration
-	// TooLarge says that the ask is larger than the limit: it will never fit.
-	TooLarge bool
-	// Needed is what the ask needs of the rule's budget.
-	Needed int
-}
-
-func (r *Refusal) Error() string {
-	switch {
-	case r.Rule == Shared:
-		return "the store of budgets does not answer"
-	case r.TooLarge && r.Rule == OutputTokens:
-		return fmt.Sprintf("max_tokens asks for %d tokens, more than %s of %d; ask for fewer", r.Needed, ruleKeys[r.Rule], r.Limit)
-	case r.TooLarge:
-		return fmt.Sprintf("the request needs %d, more than %s of %d; make it smaller", r.Needed, ruleKeys[r.Rule], r.Limit)
+// clip reserves for the answer no more than a limit lets it have.
+func (a *Ask) clip(limit *Amounts) {
+	prompt, token := a.amounts(0), a.Price.OutputAmounts(1)
+	for k := range limit {
+		if limit[k] > 0 && token[k] > 0 {
+			a.Output = min(a.Output, int((limit[k]-prompt[k])/token[k]))
+		}
 	}
-	return fmt.Sprintf("%s of %d is used up", ruleKeys[r.Rule], r.Limit)
+}
+
+// Amounts is what a takes from each budget.
+func (a *Ask) Amounts() Amounts { return a.amounts(a.Output) }
+
+func (a *Ask) amounts(output int) Amounts {
+	all := a.Price.amounts(a.Input, a.Cached, output)
+	all[Requests], all[Concurrency] = 1, 1
+	return all
 }
 
 // State is one budget as its tenant may see it.
 type State struct {
-	Limit int // 0: there is no such limit, and the rest is 0 too
+	Limit float64 // 0: there is no such limit, and the rest is 0 too
 	// Remaining is what could be admitted at this instant: at most what the
 	// bucket holds, which is the burst, not the limit.
-	Remaining int
+	Remaining float64
 	// Reset is the time until the budget is whole again, if nothing is taken.
 	Reset time.Duration
 }
@@ -130,10 +129,10 @@ func (s *States) tighten(other *States) {
 
 // Account is the budgets of one scope, as a Reservation needs it.
 type Account interface {
-	// Adjust gives back (or takes, where negative) what a reservation made on day
+	// Adjust gives back (or takes, where negative) what a reservation made at from
 	// has too much; it never refuses. Of the output that is reserved, unspent more
 	// (or fewer, where negative) is yet to be generated.
-	Adjust(back Amounts, unspent int, day int64)
+	Adjust(back Amounts, unspent int, from time.Time)
 	// End ends a reservation that was made at from, after its last Adjust; zero if
 	// its request never came to run since another scope refused it.
 	End(from time.Time)

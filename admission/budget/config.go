@@ -9,6 +9,9 @@ type Config struct {
 	Burst      time.Duration `yaml:"burst" default:"10s" range:"1s..60s" help:"How much of a minute's limit may be used at once, one request at least; within any 60 seconds, limit + burst is admitted at most."`
 	BucketsMax int           `yaml:"buckets_max" default:"10000" range:"16..10000000" help:"Budgets, one for each tenant and model, that are kept in memory; the one unused for longest is forgotten."`
 
+	UsersMax int          `yaml:"users_max" default:"10000" range:"16..10000000" help:"The same for budgets of end users, so that they take the place of no tenant's."`
+	Prices   []ModelPrice `yaml:"prices" help:"Prices of models, for limits of money; the first that fits counts."`
+
 	DecisionLimit time.Duration `yaml:"decision_limit" default:"25ms" range:"1ms..5s" help:"Longest wait for Redis before on_failure decides."`
 	OnFailure     string        `yaml:"on_failure" default:"local" oneof:"local open closed" help:"What holds while Redis does not answer: local gives each gateway its part of the limit, open admits all, closed refuses all with 503."`
 	Lease         time.Duration `yaml:"lease" default:"30s" range:"2s..10m" help:"Time after which what a dead gateway held is given back."`
@@ -16,4 +19,23 @@ type Config struct {
 	BreakerErrors int           `yaml:"breaker_errors" default:"3" range:"1..1000" help:"Failures in a row after which Redis is left alone."`
 	BreakerWait   time.Duration `yaml:"breaker_wait" default:"500ms" range:"10ms..1m" help:"For how long, before one call tries again."`
 	PoolSize      int           `yaml:"pool_size" default:"8" range:"1..1000" help:"Most connections to Redis."`
+}
+
+// ModelPrice is the price of a model's tokens.
+type ModelPrice struct {
+	Model  string  `yaml:"model" help:"Model, as requests name it; * is any."`
+	Prompt float64 `yaml:"prompt" range:"0..1000000000" help:"Money for a million prompt tokens that are computed."`
+	Cached float64 `yaml:"cached" range:"0..1000000000" help:"Money for a million prompt tokens that are found in the cache."`
+	Output float64 `yaml:"output" range:"0..1000000000" help:"Money for a million generated tokens."`
+}
+
+// Price is what a token of a model costs; nothing if no price fits.
+func (c *Config) Price(model string) Price {
+	const million = 1e6
+	for _, p := range c.Prices {
+		if p.Model == "*" || p.Model == model {
+			return Price{Prompt: p.Prompt / million, Cached: p.Cached / million, Output: p.Output / million}
+		}
+	}
+	return Price{}
 }

@@ -1,5 +1,6 @@
-// Package budget holds tenants to their limits: requests and tokens a minute,
-// requests at once, tokens a day.
+// Package budget holds tenants, and keys, users and parts below them, to their
+// limits: requests and tokens a minute, requests at once, tokens and money a day or
+// a month.
 //
 // Goal: what is reserved at admission is settled exactly once, however the request
 // ends, and limits hold over all gateways that share a store.

@@ -10,32 +10,36 @@ import (
 
 // Local keeps the budgets of one process, in memory.
 type Local struct {
-	burst time.Duration
+	cfg   Config
 	clock func() time.Time
-	books *Books[*bucket]
+	books *Shelf[*bucket]
 	audit Counters
 }
 
 // NewLocal returns a store without debts. It reads the time from clock, or from
-// time.Now if that is nil, and uses cfg.Burst and cfg.BucketsMax.
+// time.Now if that is nil, and uses of cfg what does not speak of a shared store.
 func NewLocal(cfg Config, clock func() time.Time) *Local {
 	if clock == nil {
 		clock = time.Now
 	}
-	l := &Local{burst: cfg.Burst, clock: clock}
-	l.books = NewBooks(cfg.BucketsMax, func(Key) *bucket { return &bucket{local: l} })
+	l := &Local{cfg: cfg, clock: clock}
+	l.books = NewShelf(cfg, func(Key) *bucket { return &bucket{local: l} })
 	return l
 }
 
 // Reserve never waits.
 func (l *Local) Reserve(_ context.Context, a Ask) (*Reservation, error) {
+	a.Price = l.cfg.Price(a.Model)
 	refusal := a.Fit()
 	r := NewReservation(&l.audit, &a, l.clock())
 	for i := range a.Scopes {
-		if s := &a.Scopes[i]; refusal == nil && s.Limits != (Limits{}) {
+		if s := &a.Scopes[i]; refusal == nil && s.Limits.Any() {
 			b := l.books.Open(a.Key(s))
 			if refusal = b.take(&a, s, r.from); refusal == nil {
 				r.Add(b, false)
+			} else if s.Limits.DryRun {
+				l.audit.Dry(refusal)
+				refusal = nil
 			}
 			l.books.Close(b)
 		}
@@ -68,12 +72,12 @@ type bucket struct {
 	mu      sync.Mutex
 	limits  Limits // guarded by mu, as the rest
 	terms   Terms
-	rates   [OutputTokens + 1]*rate.Limiter // nil where there is no limit
+	rates   [RuleCount]*rate.Limiter // nil where nothing refills
 	waits   Waits
 	last    time.Time // the latest instant seen
 	running float64
-	day     int64
-	dayUsed float64
+	windows [RuleCount]int64
+	used    Amounts // in these windows
 }
 
 // take takes what a needs from the bucket, all or nothing.
@@ -87,8 +91,9 @@ func (b *bucket) take(a *Ask, s *Scope, now time.Time) *Refusal {
 	ask := a.Amounts()
 	levels := b.levels(now)
 	if rule, missing, ok := b.terms.Short(&levels, &ask); !ok {
-		wait := b.waits.For(&b.terms, rule, ask[rule], missing, 1, now)
-		return &Refusal{Scope: *s, Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), RetryAfter: wait}
+		refusal := b.terms.Refuse(s, rule, &ask, &levels, now)
+		refusal.RetryAfter = b.waits.For(&b.terms, rule, ask[rule], missing, 1, a.Client, now)
+		return refusal
 	}
 	b.give(Amounts{}.Plus(-1, ask), now)
 	b.Acquire()
@@ -101,16 +106,20 @@ func (b *bucket) advance(now time.Time) time.Time {
 	if now.Before(b.last) {
 		return b.last
 	}
-	b.last = now
-	if day := DayOf(now); day > b.day {
-		b.day, b.dayUsed = day, 0
+	if now.Unix()/hourSeconds != b.last.Unix()/hourSeconds {
+		for k := range b.windows {
+			if n := Window(Rule(k), now); n > b.windows[k] {
+				b.windows[k], b.used[k] = n, 0
+			}
+		}
 	}
+	b.last = now
 	return now
 }
 
 // setLimits changes the limits; what was used stays used.
 func (b *bucket) setLimits(limits Limits, now time.Time) {
-	b.limits, b.terms = limits, limits.Terms(b.local.burst)
+	b.limits, b.terms = limits, limits.Terms(b.local.cfg.Burst)
 	for k := range b.rates {
 		switch limit, hold := rate.Limit(b.terms.Rate[k]), int(b.terms.Hold[k]); {
 		case hold == 0:
@@ -132,7 +141,11 @@ func (b *bucket) levels(now time.Time) (levels Amounts) {
 		}
 	}
 	levels[Concurrency] = b.terms.Limit[Concurrency] - b.running
-	levels[Day] = b.terms.Limit[Day] - b.dayUsed
+	for k := range levels {
+		if Spans[k] != 0 {
+			levels[k] = b.terms.Limit[k] - b.used[k]
+		}
+	}
 	return levels
 }
 
@@ -150,20 +163,22 @@ func (b *bucket) give(amounts Amounts, now time.Time) {
 		r.ReserveN(now, n)
 	}
 	b.running -= amounts[Concurrency]
-	b.dayUsed = max(0, b.dayUsed-amounts[Day])
+	for k := range amounts {
+		if Spans[k] != 0 {
+			b.used[k] = max(0, b.used[k]-amounts[k])
+		}
+	}
 }
 
 // Adjust is part of Account.
-func (b *bucket) Adjust(back Amounts, _ int, day int64) {
+func (b *bucket) Adjust(back Amounts, _ int, from time.Time) {
 	if back == (Amounts{}) {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.advance(b.local.clock())
-	if day != b.day {
-		back[Day] = min(0, back[Day]) // what was not used yesterday is not given today
-	}
+	back.Expire(from, now)
 	b.give(back, now)
 }
 

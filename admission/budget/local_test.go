@@ -79,13 +79,13 @@ func TestChargedIsUsed(t *testing.T) {
 			r.Refund()
 		} else {
 			r.Settle(input, used)
-			charged = charged.Plus(1, Amounts{1, float64(input), float64(used), 0, float64(input + used)})
+			charged = charged.Plus(1, new(Price).amounts(input, 0, used))
 		}
 		r.Settle(input*2, used*2)
 		r.Refund()
 		r.Used(used + 1000)
 	}
-	charged[Requests] = 0 // has no limit here
+	charged[Tokens] = 0 // has no limit here, as requests
 	after := levels()
 	if got := before.Plus(-1, after); got != charged {
 		t.Errorf("charged %v, used %v", got, charged)
@@ -291,7 +291,7 @@ func TestBucketsAreBounded(t *testing.T) {
 		}
 		r.Settle(1, 1)
 	}
-	if got := len(l.books.byKey); got > 101 || l.books.order.Len() != got {
+	if got := len(l.books.others.byKey); got > 101 || l.books.others.order.Len() != got {
 		t.Errorf("%d buckets", got)
 	}
 	if _, refusal := reserve(l, limits, 1, 1); refusal == nil {
@@ -326,8 +326,8 @@ func TestRandomCancelsLeaveZero(t *testing.T) {
 	}
 	all.Wait()
 	b := l.books.Open(Key{"t", "m", "tenant", ""})
-	if a := l.Audit(); a.Reserved != 100_000 || a.Settled+a.Refunded != a.Reserved || b.running != 0 || b.dayUsed != 0 || b.users.Load() != 1 {
-		t.Errorf("audit %+v, %v running, %v tokens used, %d users", a, b.running, b.dayUsed, b.users.Load())
+	if a := l.Audit(); a.Reserved != 100_000 || a.Settled+a.Refunded != a.Reserved || b.running != 0 || b.used[Day] != 0 || b.users.Load() != 1 {
+		t.Errorf("audit %+v, %v running, %v tokens used, %d users", a, b.running, b.used[Day], b.users.Load())
 	}
 }
 

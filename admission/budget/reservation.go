@@ -16,20 +16,21 @@ type Reservation struct {
 	audit    *Counters
 	accounts []Account
 	few      [3]Account // the first of accounts, so that they need no memory of their own
-	day      int64      // UTC, in days since 1970
 	from     time.Time  // on the store's clock
+	price    Price
 	degraded bool
 
 	mu     sync.Mutex
 	held   Amounts // guarded by mu, as the rest
 	used   int     // output tokens so far, part of held
+	cached int     // prompt tokens that were found in the cache
 	closed bool
 }
 
 // NewReservation makes a reservation of what a needs at now. The store adds every
 // account that took it, and then calls Begin, or Drop if one refused.
 func NewReservation(audit *Counters, a *Ask, now time.Time) *Reservation {
-	r := &Reservation{audit: audit, day: DayOf(now), from: now, held: a.Amounts()}
+	r := &Reservation{audit: audit, from: now, price: a.Price, held: a.Amounts()}
 	r.accounts = r.few[:0]
 	return r
 }
@@ -49,14 +50,14 @@ func (r *Reservation) Drop() {
 	r.audit.Refused.Add(1)
 	unspent := -int(r.held[OutputTokens])
 	for _, a := range r.accounts {
-		a.Adjust(r.held, unspent, r.day)
+		a.Adjust(r.held, unspent, r.from)
 		a.End(time.Time{})
 	}
 }
 
 func (r *Reservation) adjust(back Amounts, unspent int) {
 	for _, a := range r.accounts {
-		a.Adjust(back, unspent, r.day)
+		a.Adjust(back, unspent, r.from)
 	}
 }
 
@@ -72,7 +73,7 @@ func (r *Reservation) Used(outputTokens int) {
 	unspent := r.used - outputTokens
 	if over := outputTokens - int(r.held[OutputTokens]); over > 0 {
 		extension := (over + ExtendTokens - 1) / ExtendTokens * ExtendTokens
-		back[OutputTokens], back[Day] = -float64(extension), -float64(extension)
+		back = r.price.OutputAmounts(-float64(extension))
 		r.held = r.held.Plus(-1, back)
 		unspent += extension
 	}
@@ -80,25 +81,38 @@ func (r *Reservation) Used(outputTokens int) {
 	r.adjust(back, unspent)
 }
 
+// Cached says how many prompt tokens were found in the cache. They count in no
+// limit but those of money.
+func (r *Reservation) Cached(tokens int) {
+	r.mu.Lock()
+	r.cached = tokens
+	r.mu.Unlock()
+}
+
 // Settle charges what the request took, even if it was cancelled: the uncached
 // prompt tokens that were computed, and the tokens that were generated. It gives the
 // rest of the reservation back, or charges the excess.
 func (r *Reservation) Settle(inputTokens, outputTokens int) {
 	in, out := max(0, inputTokens), max(0, outputTokens)
-	r.close(Amounts{1, float64(in), float64(out), 0, float64(in + out)}, End{Input: in, Output: out})
+	r.close(End{Input: in, Output: out})
 }
 
 // Refund gives everything back, the request itself too. It is for a request that
 // admission refused after the reservation.
-func (r *Reservation) Refund() { r.close(Amounts{}, End{Refunded: true}) }
+func (r *Reservation) Refund() { r.close(End{Refunded: true}) }
 
-func (r *Reservation) close(charge Amounts, e End) {
+func (r *Reservation) close(e End) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
 	r.closed = true
+	var charge Amounts
+	if !e.Refunded {
+		charge = r.price.amounts(e.Input, r.cached, e.Output)
+		charge[Requests] = 1
+	}
 	unspent := r.used - int(r.held[OutputTokens])
 	r.adjust(r.held.Plus(-1, charge), unspent)
 	for _, a := range r.accounts {

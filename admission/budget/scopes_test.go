@@ -3,7 +3,9 @@ package budget
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
+	"time"
 )
 
 // A request passes all its scopes or takes from none.
@@ -74,5 +76,78 @@ func TestPredictionRefusesNothingForGood(t *testing.T) {
 		if !errors.As(err, &refusal) || !refusal.TooLarge || refusal.Limit == 0 {
 			t.Errorf("an answer of up to 301 tokens: %v", err)
 		}
+	}
+}
+
+// One client that comes back too early is told the time that it has, and not a later
+// one each time.
+func TestImpatientClient(t *testing.T) {
+	l, h := newTestLocal()
+	ask := func(client uint64) time.Duration {
+		_, err := l.Reserve(context.Background(), Ask{Tenant: "t", Model: "m", Scopes: OfTenant(Limits{RequestsPerMinute: 20}), Client: client})
+		if refusal := new(Refusal); errors.As(err, &refusal) {
+			return refusal.RetryAfter
+		}
+		return 0
+	}
+	for range 3 {
+		ask(7)
+	}
+	start, last := h.now(), time.Duration(0)
+	for range 9 {
+		last = ask(7)
+		h.move(300 * time.Millisecond)
+	}
+	if got := h.now().Add(-300 * time.Millisecond).Add(last).Sub(start); got > 3*time.Second {
+		t.Errorf("told to come %v after the first refusal", got)
+	}
+	if got := ask(8); got < 3*time.Second {
+		t.Errorf("another is told %v", got)
+	}
+}
+
+// Money, hours and months.
+func TestMoneyAndWindows(t *testing.T) {
+	h := newHand() // 1 August 2026, 10:00
+	l := NewLocal(Config{Burst: 10 * time.Second, BucketsMax: 100, UsersMax: 100, Prices: []ModelPrice{{Model: "m", Prompt: 2, Cached: 0.5, Output: 10}}}, h.now)
+	limits := Limits{CostPerMonth: 0.01, TokensPerHour: 1500}
+	r := must(t, l, limits, 1000, 100)
+	r.Cached(2000)
+	r.Settle(1000, 300)
+	const want = (1000*2 + 2000*0.5 + 300*10) / 1e6
+	if got := r.States()[CostMonth]; math.Abs(got.Limit-got.Remaining-want) > 1e-12 {
+		t.Errorf("%+v, want %v used", got, want)
+	}
+	_, refusal := reserve(l, limits, 300, 0)
+	if refusal == nil || refusal.Rule != Hour || refusal.RetryAfter != time.Hour {
+		t.Fatalf("got %+v", refusal)
+	}
+	h.move(time.Hour)
+	must(t, l, limits, 300, 0).Settle(300, 300)
+	_, refusal = reserve(l, limits, 1, 100)
+	if refusal == nil || refusal.Rule != CostMonth {
+		t.Fatalf("got %v", refusal)
+	}
+	h.t = time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
+	must(t, l, limits, 300, 300)
+	// What was reserved in one month is not given to the next.
+	h.t = time.Date(2026, 9, 30, 23, 59, 0, 0, time.UTC)
+	r = must(t, l, limits, 100, 100)
+	h.move(2 * time.Minute)
+	r.Settle(0, 0)
+	if got := r.States()[CostMonth]; got.Remaining != 0.01 {
+		t.Errorf("%+v in a new month", got)
+	}
+}
+
+// A dry run counts what it would refuse, and takes nothing for it.
+func TestDryRun(t *testing.T) {
+	l, _ := newTestLocal()
+	limits := Limits{TokensPerDay: 100, DryRun: true}
+	for range 5 {
+		must(t, l, limits, 40, 200).Settle(40, 0)
+	}
+	if a := l.Audit(); a.Dry[Day] == 0 || a.Refused != 0 || a.Settled != 5 {
+		t.Errorf("%+v", a)
 	}
 }

@@ -2,35 +2,90 @@ package budget
 
 import "time"
 
-// Waits predicts when refused requests should come back. Each is told its own time,
-// when its tokens will have refilled after those that were promised to earlier ones,
-// so that clients do not all come in the same second. The owner guards it.
+// Waits predicts when refused requests should come back. Each client is told its own
+// time, when its tokens will have refilled after those that were promised to earlier
+// ones, so that clients do not all come in the same second. One that comes back too
+// early is told the time that it has. The owner guards it.
 type Waits struct {
 	promised [RuleCount]time.Time // until when the refill is promised
+	told     []promise            // the latest, at most toldMax
 	running  time.Duration        // how long a request holds its place, a moving mean
 }
 
-// waitsMax is how far promises reach, since some clients never come back.
-const waitsMax = time.Minute
+// promise is what a client was told.
+type promise struct {
+	client   uint64
+	rule     Rule
+	told, at time.Time
+}
+
+const (
+	// waitsMax is how far promises reach, since some clients never come back.
+	waitsMax = time.Minute
+	// toldMax bounds the promises that are remembered.
+	toldMax = 64
+	// together is the time within which equal requests are several, and not one that
+	// is sent again.
+	together = 100 * time.Millisecond
+)
 
 // For returns how long a request must wait that needs ask of rule, where missing
 // is what the level lacks. share is the part of the refill that this process may
-// promise, above 0.
-func (w *Waits) For(t *Terms, rule Rule, ask, missing, share float64, now time.Time) time.Duration {
+// promise, above 0. client tells one client's request from others; 0 is unknown.
+func (w *Waits) For(t *Terms, rule Rule, ask, missing, share float64, client uint64, now time.Time) time.Duration {
 	rate := t.Rate[rule]
-	switch rule {
-	case Day:
-		return untilTomorrow(now)
-	case Concurrency:
+	switch {
+	case Spans[rule] != 0:
+		return untilNext(rule, now)
+	case rule == Concurrency:
 		rate = t.Limit[rule] / max(time.Second, w.running).Seconds()
 	}
 	first := now.Add(seconds(missing / rate))
+	if at, ok := w.again(rule, client, now); ok {
+		if at.Before(first) {
+			at = first
+		}
+		return at.Sub(now)
+	}
 	at := first
 	if w.promised[rule].After(first) && w.promised[rule].Sub(first) < waitsMax {
 		at = w.promised[rule]
 	}
 	w.promised[rule] = at.Add(seconds(min(ask, t.Hold[rule]) / (rate * share)))
+	w.note(promise{client, rule, now, at})
 	return at.Sub(now)
+}
+
+// again is the earliest promise that a client has, if it has come back before.
+func (w *Waits) again(rule Rule, client uint64, now time.Time) (at time.Time, ok bool) {
+	for _, p := range w.told {
+		if client != 0 && p.client == client && p.rule == rule && p.at.After(now) && now.Sub(p.told) >= together && (!ok || p.at.Before(at)) {
+			at, ok = p.at, true
+		}
+	}
+	return at, ok
+}
+
+// note remembers a promise in place of one that is over, or of the oldest.
+func (w *Waits) note(p promise) {
+	if p.client == 0 {
+		return
+	}
+	if len(w.told) < toldMax {
+		w.told = append(w.told, p)
+		return
+	}
+	oldest := 0
+	for i := range w.told {
+		if !w.told[i].at.After(p.told) {
+			oldest = i
+			break
+		}
+		if w.told[i].told.Before(w.told[oldest].told) {
+			oldest = i
+		}
+	}
+	w.told[oldest] = p
 }
 
 // Held says how long a request held its place.
@@ -45,13 +100,4 @@ func (w *Waits) Held(d time.Duration) {
 func seconds(x float64) time.Duration {
 	const most = 100 * 365 * 24 * time.Hour // keeps sums of times in range
 	return time.Duration(min(x*float64(time.Second), float64(most)))
-}
-
-const daySeconds = 24 * 60 * 60
-
-// DayOf is the UTC day of t, in days since 1970.
-func DayOf(t time.Time) int64 { return t.Unix() / daySeconds }
-
-func untilTomorrow(now time.Time) time.Duration {
-	return time.Unix((DayOf(now)+1)*daySeconds, 0).Sub(now)
 }

@@ -18,6 +18,14 @@ type Levels struct {
 	// Brownout is the step of the overload ladder, 0 for none.
 	Brownout        int
 	LimiterDegraded bool
+	// LimiterDry counts what limits with dry_run would have refused, by rule.
+	LimiterDry []RuleCount
+}
+
+// RuleCount is a number for one rule of the budgets.
+type RuleCount struct {
+	Rule  string
+	Count int64
 }
 
 // LengthLevel says how well the lengths of answers were predicted lately: see
@@ -63,6 +71,7 @@ var (
 	specBrownout    = gauge("forebay_admission_brownout", "Step of the overload ladder; 0 is none.")
 	specMargin      = gauge("forebay_admission_margin", "Factor on the predicted waits of a class, when they are compared with its goal. A broken or revoked promise raises it, a kept one lowers it a little.", "class")
 	specDegraded    = gauge("forebay_budget_degraded", "1 while the shared store of budgets does not answer.")
+	specDry         = counter("forebay_budget_dry_run_refused_total", "Requests that a limit with dry_run would have refused, by rule.", "rule")
 	specPairs       = gauge("forebay_length_pair_accuracy", "Share of pairs of answers in which the one predicted to be longer was longer.")
 	specCovered     = gauge("forebay_length_covered", "Share of answers within their predicted 90th percentile.")
 	specReserved    = gauge("forebay_length_reserve_ratio", "Predicted 90th percentile over actual length, summed over answers.")
@@ -117,6 +126,9 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- specBrownout.value(float64(l.Brownout))
 	ch <- specDegraded.value(oneIf(l.LimiterDegraded))
+	for _, n := range l.LimiterDry {
+		ch <- specDry.value(float64(n.Count), n.Rule)
+	}
 	ch <- specPairs.value(l.Lengths.PairAccuracy)
 	ch <- specCovered.value(l.Lengths.Covered)
 	ch <- specReserved.value(l.Lengths.ReserveRatio)

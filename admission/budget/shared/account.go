@@ -33,6 +33,7 @@ type account struct {
 	terms   budget.Terms
 	pool    budget.Amounts // charged and free: the slice; a debt is negative
 	typical budget.Amounts // the last ask
+	price   budget.Price   // of the last ask
 	unspent float64        // output tokens that running requests hold
 	running float64
 	waits   budget.Waits
@@ -40,11 +41,9 @@ type account struct {
 
 	// What Redis last said, at the time renewed; zero if it never did.
 	renewed       time.Time
-	level         budget.Amounts
+	saw           *sight
 	charged, held budget.Amounts
 	target        budget.Amounts // the size of a slice
-	used          float64        // tokens, on day
-	day           int64
 	gateways      int
 
 	seq     int64
@@ -62,6 +61,8 @@ type account struct {
 type waiter struct {
 	scope   budget.Scope
 	amounts budget.Amounts
+	open    budget.Amounts // the part of amounts that is given back if this gateway dies
+	client  uint64
 	gone    bool // its request does not wait any more
 	decided bool
 	verdict verdict
@@ -82,7 +83,7 @@ func (b *account) take(a *budget.Ask, scope *budget.Scope, now time.Time) (verdi
 		b.limits, b.terms = scope.Limits, scope.Limits.Terms(b.store.cfg.Burst)
 	}
 	ask := a.Amounts()
-	b.typical, b.touched = ask, true
+	b.typical, b.price, b.touched = ask, a.Price, true
 	switch {
 	case b.covers(&ask, now):
 		b.pool = b.pool.Plus(-1, ask)
@@ -94,9 +95,10 @@ func (b *account) take(a *budget.Ask, scope *budget.Scope, now time.Time) (verdi
 		b.admit(&ask)
 		return verdict{}, nil
 	case !b.store.up():
-		return b.fail(scope, &ask, now), nil
+		return b.fail(scope, &ask, a.Client, now), nil
 	}
-	w := &waiter{scope: *scope, amounts: ask, done: make(chan struct{})}
+	w := &waiter{scope: *scope, amounts: ask, open: a.Price.OutputAmounts(ask[budget.OutputTokens]), client: a.Client, done: make(chan struct{})}
+	w.open[budget.Concurrency] = ask[budget.Concurrency]
 	b.waiting = append(b.waiting, w)
 	b.start()
 	return verdict{}, w
@@ -143,31 +145,36 @@ func (b *account) watch() {
 }
 
 // fail decides while Redis does not answer.
-func (b *account) fail(scope *budget.Scope, ask *budget.Amounts, now time.Time) verdict {
+func (b *account) fail(scope *budget.Scope, ask *budget.Amounts, client uint64, now time.Time) verdict {
 	cfg := &b.store.cfg
 	if cfg.OnFailure == "closed" {
 		return verdict{refusal: &budget.Refusal{Scope: *scope, Rule: budget.Shared, RetryAfter: cfg.BreakerWait}}
 	}
 	part := partOf(b.terms, b.living())
 	if !b.fall.on {
-		known, since := b.level, b.renewed
+		since := b.renewed
 		if since.IsZero() {
-			known, since = b.terms.Hold, now
+			since = now
 		}
-		b.fall.start(&b.terms, &known, 1/float64(b.living()), since)
+		known := b.known(since)
+		b.fall.start(&known, 1/float64(b.living()), since)
 	}
 	b.fall.refill(&part, now)
 	if cfg.OnFailure == "local" {
 		levels := b.fallLevels(&part, now)
 		if rule, missing, ok := part.Short(&levels, ask); !ok {
-			wait := b.waits.For(&part, rule, ask[rule], missing, 1, now)
-			return verdict{refusal: &budget.Refusal{Scope: *scope, Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(ask[rule]), RetryAfter: wait}}
+			refusal := b.terms.Refuse(scope, rule, ask, &levels, now)
+			refusal.RetryAfter = b.waits.For(&part, rule, ask[rule], missing, 1, client, now)
+			return verdict{refusal: refusal}
 		}
 	}
 	b.fall.take(ask)
 	// Budgets that do not refill with time are charged in full when Redis is back.
-	b.pool[budget.Concurrency] -= ask[budget.Concurrency]
-	b.pool[budget.Day] -= ask[budget.Day]
+	for k := range ask {
+		if !budget.Buckets[k] {
+			b.pool[k] -= ask[k]
+		}
+	}
 	b.move()
 	b.admit(ask)
 	return verdict{degraded: true}
@@ -175,12 +182,33 @@ func (b *account) fail(scope *budget.Scope, ask *budget.Amounts, now time.Time) 
 
 // fallLevels are what is left of this gateway's part.
 func (b *account) fallLevels(part *budget.Terms, now time.Time) budget.Amounts {
-	levels, used := b.fall.level, b.used
-	if budget.DayOf(now) > b.day {
-		used = 0
-	}
+	levels, known := b.fall.level, b.known(now)
 	levels[budget.Concurrency] = part.Hold[budget.Concurrency] - b.running
-	levels[budget.Day] = (b.terms.Limit[budget.Day]-used)/float64(b.living()) + min(0, b.pool[budget.Day])
+	for k := range levels {
+		if budget.Spans[k] != 0 {
+			levels[k] = known[k]/float64(b.living()) + min(0, b.pool[k])
+		}
+	}
+	return levels
+}
+
+// known are the levels that Redis last said, by the limits of now; of a window that
+// is over by then, all.
+func (b *account) known(now time.Time) budget.Amounts {
+	if b.saw == nil {
+		return b.terms.Hold
+	}
+	levels := b.saw.Values
+	now = time.UnixMilli(b.saw.At).Add(now.Sub(b.renewed)) // by Redis's clock
+	for k := range levels {
+		switch {
+		case budget.Buckets[k]:
+		case budget.Spans[k] != 0 && budget.Window(budget.Rule(k), now) > b.saw.Windows[k]:
+			levels[k] = b.terms.Limit[k]
+		default:
+			levels[k] = b.terms.Limit[k] - levels[k]
+		}
+	}
 	return levels
 }
 
@@ -205,7 +233,7 @@ func (b *account) await(ctx context.Context, w *waiter, limit context.Context) (
 	if err := ctx.Err(); err != nil {
 		return verdict{}, err
 	}
-	return b.fail(&w.scope, &w.amounts, b.store.clock()), nil
+	return b.fail(&w.scope, &w.amounts, w.client, b.store.clock()), nil
 }
 
 // abandon ends w without waiting. What it was given already, r gives back.
@@ -229,7 +257,7 @@ func (b *account) leave(w *waiter) {
 }
 
 // Adjust is part of budget.Account.
-func (b *account) Adjust(back budget.Amounts, unspent int, day int64) {
+func (b *account) Adjust(back budget.Amounts, unspent int, from time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unspent += float64(unspent)
@@ -237,9 +265,7 @@ func (b *account) Adjust(back budget.Amounts, unspent int, day int64) {
 		b.metered = true
 		return
 	}
-	if back[budget.Day] > 0 && day != budget.DayOf(b.store.clock()) {
-		back[budget.Day] = 0 // what was not used yesterday is not given today
-	}
+	back.Expire(from, b.store.clock())
 	b.running -= back[budget.Concurrency]
 	b.pool = b.pool.Plus(1, back)
 	b.move()
@@ -260,16 +286,18 @@ func (b *account) End(from time.Time) {
 func (b *account) States() budget.States {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.store.clock()
-	levels := b.level
+	return b.states(b.store.clock())
+}
+
+// states are the budgets at now. b.mu is held.
+func (b *account) states(now time.Time) budget.States {
+	levels := b.known(now)
 	switch {
 	case b.fall.on:
 		part := partOf(b.terms, b.living())
 		b.fall.refill(&part, now)
 		levels = b.fallLevels(&part, now)
-	case b.renewed.IsZero():
-		levels = b.terms.Hold
-	default:
+	case b.saw != nil:
 		levels = levels.Plus(max(0, now.Sub(b.renewed)).Seconds(), b.terms.Rate).Plus(1, b.pool)
 	}
 	for k := range levels {

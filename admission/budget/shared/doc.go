@@ -22,8 +22,13 @@
 //
 // When Redis does not answer, the breaker opens and Config.OnFailure decides. With
 // local, each gateway spends its slice until its lease would have run out, and its
-// part of the limit. Redis is told what it used when it is back. A bucket that
-// Redis has lost starts empty for gateways that knew it.
+// part of the limit. Redis is told what it used when it is back.
+//
+// A book that Redis does not have, or made anew, says nothing about whether the one
+// before was lost or had become full. So each gateway sends what it last saw, and
+// when. The new book begins with the largest lack that any gateway knows, refilled
+// to the time when it was made. Since each change of a book is seen by the gateway
+// that makes it, one of them knew all.
 //
 //   - store.go: the methods for gateways, the loop, the use of the breaker
 //   - account.go: one tenant and model: its slice, waiting asks, calls to Redis

@@ -6,20 +6,22 @@ import (
 	"github.com/forebay-io/forebay/admission/budget"
 )
 
-// fallback is one gateway's part of the refill while Redis does not answer. It
+// fallback is one gateway's part of the buckets while Redis does not answer. It
 // begins with this gateway's part of the last known levels.
 type fallback struct {
 	on    bool
 	at    time.Time
 	level budget.Amounts // what may be taken; only of what refills with time
-	debt  budget.Amounts // what was taken and has not refilled yet
+	taken budget.Amounts // since it began
 }
 
-// start opens f with a part of the last known levels.
-func (f *fallback) start(t *budget.Terms, known *budget.Amounts, part float64, now time.Time) {
-	*f = fallback{on: true, at: now}
-	for k := budget.Requests; k <= budget.OutputTokens; k++ {
-		f.level[k] = max(0, min(known[k], t.Hold[k])) * part
+// start opens f with a part of the levels that were known at since.
+func (f *fallback) start(known *budget.Amounts, part float64, since time.Time) {
+	*f = fallback{on: true, at: since}
+	for k := range known {
+		if budget.Buckets[k] {
+			f.level[k] = known[k] * part
+		}
 	}
 }
 
@@ -27,42 +29,45 @@ func (f *fallback) start(t *budget.Terms, known *budget.Amounts, part float64, n
 func (f *fallback) refill(part *budget.Terms, now time.Time) {
 	elapsed := max(0, now.Sub(f.at)).Seconds()
 	f.at = now
-	for k := budget.Requests; k <= budget.OutputTokens; k++ {
-		came := part.Rate[k] * elapsed
-		f.level[k] = min(part.Hold[k], f.level[k]+came)
-		f.debt[k] = max(0, f.debt[k]-came)
+	for k := range f.level {
+		f.level[k] = min(part.Hold[k], f.level[k]+part.Rate[k]*elapsed)
 	}
 }
 
 // take takes ask from f.
 func (f *fallback) take(ask *budget.Amounts) {
-	for k := budget.Requests; k <= budget.OutputTokens; k++ {
-		f.level[k] -= ask[k]
-		f.debt[k] += ask[k]
+	for k := range ask {
+		if budget.Buckets[k] {
+			f.level[k] -= ask[k]
+			f.taken[k] += ask[k]
+		}
 	}
 }
 
-// charge is what Redis must be told: what was taken and has not refilled, and
-// besides debts at most one gateway's part of a burst.
-func (f *fallback) charge(part *budget.Terms, now time.Time) budget.Amounts {
-	if f.on {
-		f.refill(part, now)
+// charge is what Redis must be told: what was taken, as far as the part has not
+// refilled. Redis refills the bucket itself meanwhile, so what the part lacked
+// before is none of it.
+func (f *fallback) charge(part *budget.Terms, now time.Time) (charge budget.Amounts) {
+	if !f.on {
+		return charge
 	}
-	return f.debt
+	f.refill(part, now)
+	for k := range charge {
+		charge[k] = min(f.taken[k], part.Hold[k]-f.level[k])
+	}
+	return charge
 }
 
-// end closes f after Redis was told charged. It returns what was taken during the
+// end closes f after Redis was told of taken. It returns what was taken during the
 // call, which Redis has not been told.
-func (f *fallback) end(charged budget.Amounts) (rest budget.Amounts) {
-	for k := range rest {
-		rest[k] = max(0, f.debt[k]-charged[k])
-	}
+func (f *fallback) end(taken budget.Amounts) (rest budget.Amounts) {
+	rest = f.taken.Plus(-1, taken)
 	*f = fallback{}
 	return rest
 }
 
 // partOf are the terms of one of several gateways: its part of each refill, and at
-// least one request and one place.
+// least one request, token and place.
 func partOf(t budget.Terms, gateways int) budget.Terms {
 	n := float64(gateways)
 	for k := range t.Limit {
@@ -70,7 +75,10 @@ func partOf(t budget.Terms, gateways int) budget.Terms {
 			continue
 		}
 		t.Rate[k] /= n
-		t.Hold[k] = max(1, float64(int(t.Hold[k]/n)))
+		t.Hold[k] /= n
+		if rule := budget.Rule(k); rule != budget.CostDay && rule != budget.CostMonth {
+			t.Hold[k] = max(1, float64(int(t.Hold[k])))
+		}
 	}
 	return t
 }

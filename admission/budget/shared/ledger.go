@@ -39,16 +39,16 @@ type call struct {
 	Charged budget.Amounts `json:"charged"`
 	Held    budget.Amounts `json:"held"`
 	Kept    budget.Amounts `json:"kept"`
-	// Base is the total that it was charged before, for a book without its lease.
+	// Was is the total that the last reply said. Base is that without what is given
+	// back when a lease runs out.
+	Was  budget.Amounts `json:"was"`
 	Base budget.Amounts `json:"base"`
-	// Had says that it must have a lease, or that Redis failed not long ago: so a
-	// book that does not exist was lost. Day and Used are what the book last said.
-	Had  bool    `json:"had"`
-	Day  int64   `json:"day"`
-	Used float64 `json:"used"`
+	// Saw is what the last reply showed, nil for none. If Redis has lost the book, the
+	// new one begins with what gateways know.
+	Saw *sight `json:"saw,omitempty"`
 
-	// Asks are input and output tokens of requests that wait, in order.
-	Asks [][2]float64 `json:"asks"`
+	// Asks are what requests need that wait, in order.
+	Asks []taking `json:"asks"`
 	// Want asks for a slice of at least Typical.
 	Want    bool           `json:"want"`
 	Typical budget.Amounts `json:"typical"`
@@ -56,14 +56,27 @@ type call struct {
 	Leave bool `json:"leave"`
 }
 
+// taking is what one request takes, and what of it is held and not used yet.
+type taking struct {
+	Take budget.Amounts `json:"t"`
+	Held budget.Amounts `json:"h"`
+}
+
+// sight is the state of a book as one gateway saw it.
+type sight struct {
+	Made    int64                   `json:"c"`  // when the book was made, in ms
+	At      int64                   `json:"at"` // now, in ms
+	Values  budget.Amounts          `json:"v"`  // levels of buckets, use of others
+	Windows [budget.RuleCount]int64 `json:"p"`
+}
+
 // reply is what sync.lua returns.
 type reply struct {
-	Stale    bool           `json:"stale"` // a later call was done before this one
-	Known    bool           `json:"known"` // there was a lease
+	Stale    bool           `json:"stale"`    // a later call was done before this one
+	Known    bool           `json:"known"`    // there was a lease
+	Repaired bool           `json:"repaired"` // the key held something else
 	Gateways int            `json:"gateways"`
-	Day      int64          `json:"day"`
-	Level    budget.Amounts `json:"level"`
-	Used     float64        `json:"used"` // tokens, of the day
+	Saw      sight          `json:"saw"`
 	Charged  budget.Amounts `json:"charged"`
 	Held     budget.Amounts `json:"held"`
 	Slice    budget.Amounts `json:"slice"`  // new, besides what was kept

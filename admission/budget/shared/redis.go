@@ -22,11 +22,15 @@ var syncText string
 var syncScript = redis.NewScript(syncText)
 
 // aliveScript keeps the gateways that are alive, with the time at which each counts
-// as dead.
+// as dead. A key of another type ends at once, and is made anew by the next call.
 var aliveScript = redis.NewScript(`
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+local added = redis.pcall('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+if type(added) == 'table' then
+  redis.call('PEXPIRE', KEYS[1], 0)
+  redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+end
 if ARGV[3] == '1' then redis.call('ZREM', KEYS[1], ARGV[1]) end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])

@@ -57,6 +57,7 @@ func ask(s budget.Store, limits budget.Limits, input, output int) (*budget.Reser
 // book is what Redis holds.
 type book struct {
 	V []any                     `json:"v"`
+	P []int64                   `json:"p"`
 	L map[string]map[string]any `json:"L"`
 	E []float64                 `json:"e"`
 }
@@ -255,7 +256,7 @@ func TestDeadGatewayIsForgotten(t *testing.T) {
 		t.Fatal(refusal)
 	}
 	if got := r.States()[budget.Day].Remaining; got != 10000-3*400-2 {
-		t.Errorf("%d tokens left of the day", got)
+		t.Errorf("%v tokens left of the day", got)
 	}
 	text, _ := m.Get(bookKey("forebay", budget.Key{Tenant: "t", Model: "m", Kind: "tenant"}))
 	if e := readBook(t, text).E; e[0] != 1 || e[1] != 3 || e[2] != 2100 {

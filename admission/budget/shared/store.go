@@ -22,12 +22,12 @@ type Store struct {
 	clock  func() time.Time
 	log    *slog.Logger
 
-	books   *budget.Books[*account]
+	books   *budget.Shelf[*account]
 	audit   budget.Counters
 	breaker breaker
 	alive   atomic.Int64 // gateways that are alive; 0 is not known
 	lives   atomic.Int64 // accounts made so far
-	doubt   atomic.Int64 // Unix nanoseconds: until then a book that does not exist was lost
+	lost    atomic.Int64 // Unix nanoseconds: when a loss was last logged
 
 	mu      sync.Mutex
 	active  map[*account]bool // guarded by mu: those that the loop visits
@@ -40,9 +40,8 @@ type Store struct {
 const (
 	// pipelineMax is how many accounts' calls one round trip carries.
 	pipelineMax = 64
-	// doubtTime is how long after a failure a bucket that Redis does not know starts
-	// empty instead of full.
-	doubtTime = time.Minute
+	// lossesEvery is how often a loss is logged at most: one loses many books.
+	lossesEvery = time.Minute
 )
 
 // Open returns a store for cfg, which conf has filled and checked. It connects in
@@ -62,7 +61,7 @@ func open(cfg budget.Config, l ledger, log *slog.Logger, clock func() time.Time)
 	}
 	s := &Store{cfg: cfg, id: rand.Text(), ledger: l, clock: clock, log: log, active: map[*account]bool{}, quit: make(chan struct{}), ended: make(chan struct{})}
 	s.breaker = breaker{errorsMax: cfg.BreakerErrors, wait: cfg.BreakerWait, changed: s.note}
-	s.books = budget.NewBooks(cfg.BucketsMax, func(k budget.Key) *account {
+	s.books = budget.NewShelf(cfg, func(k budget.Key) *account {
 		return &account{store: s, key: bookKey(cfg.Prefix, k), life: s.lives.Add(1)}
 	})
 	s.beat(false)
@@ -82,6 +81,7 @@ func (s *Store) note(open bool, err error) {
 
 // Reserve is part of budget.Store.
 func (s *Store) Reserve(ctx context.Context, a budget.Ask) (*budget.Reservation, error) {
+	a.Price = s.cfg.Price(a.Model)
 	refusal := a.Fit()
 	if refusal != nil {
 		s.audit.Refused.Add(1)
@@ -93,7 +93,7 @@ func (s *Store) Reserve(ctx context.Context, a budget.Ask) (*budget.Reservation,
 	var waits []wait
 	for i := range a.Scopes {
 		scope := &a.Scopes[i]
-		if scope.Limits == (budget.Limits{}) || refusal != nil {
+		if !scope.Limits.Any() || refusal != nil {
 			continue
 		}
 		b := s.books.Open(a.Key(scope))
@@ -101,8 +101,8 @@ func (s *Store) Reserve(ctx context.Context, a budget.Ask) (*budget.Reservation,
 		v, w := b.take(&a, scope, now)
 		if w != nil {
 			waits = append(waits, wait{b, w})
-		} else if refusal = v.refusal; refusal == nil {
-			r.Add(b, v.degraded)
+		} else {
+			refusal = s.take(v, b, r)
 		}
 	}
 	if err := s.awaitAll(ctx, waits, r, &refusal); err != nil {
@@ -141,12 +141,25 @@ func (s *Store) awaitAll(ctx context.Context, waits []wait, r *budget.Reservatio
 			continue
 		}
 		var v verdict
-		if v, err = w.account.await(ctx, w.waiter, limit); err == nil && v.refusal == nil {
-			r.Add(w.account, v.degraded)
+		if v, err = w.account.await(ctx, w.waiter, limit); err == nil {
+			*refusal = s.take(v, w.account, r)
 		}
-		*refusal = v.refusal
 	}
 	return err
+}
+
+// take adds an account that took to r, or returns its refusal; one of a dry run is
+// only counted.
+func (s *Store) take(v verdict, b *account, r *budget.Reservation) *budget.Refusal {
+	switch {
+	case v.refusal == nil:
+		r.Add(b, v.degraded)
+	case v.refusal.Scope.Limits.DryRun:
+		s.audit.Dry(v.refusal)
+	default:
+		return v.refusal
+	}
+	return nil
 }
 
 // Degraded is part of budget.Store.
@@ -180,13 +193,12 @@ func (s *Store) up() bool { return s.breaker.closed() }
 
 func (s *Store) living() int { return int(s.alive.Load()) }
 
-// doubts says that Redis may have lost what it held.
-func (s *Store) doubts(now time.Time) bool { return now.UnixNano() < s.doubt.Load() }
-
 // lose notes that Redis has lost a lease.
-func (s *Store) lose(now time.Time) {
+func (s *Store) lose(key string, now time.Time) {
 	s.audit.Lost.Add(1)
-	s.doubt.Store(now.Add(doubtTime).UnixNano())
+	if last := s.lost.Load(); now.UnixNano()-last > int64(lossesEvery) && s.lost.CompareAndSwap(last, now.UnixNano()) {
+		s.log.Warn("budgets: Redis does not know what this gateway held, since it lost its data or did not hear of the gateway for budget.lease; its budgets go on from what the gateways know", "key", key)
+	}
 }
 
 // begin runs f in the background, unless the store is closed.
@@ -333,7 +345,6 @@ func (s *Store) ask(f func(context.Context) error) error {
 	case errors.Is(err, redis.ErrPoolTimeout): // our own connections are all in use
 		s.breaker.done(neither, err, time.Now())
 	default:
-		s.doubt.Store(s.clock().Add(doubtTime).UnixNano())
 		s.breaker.done(failed, err, time.Now())
 	}
 	return err

@@ -12,6 +12,7 @@ type dialogue struct {
 	call    *call
 	back    budget.Amounts // of the pool, given back or charged by the call
 	local   budget.Amounts // the part of back that was decided without Redis
+	taken   budget.Amounts // what that was before anything refilled
 	asks    []*waiter
 }
 
@@ -53,7 +54,7 @@ func (b *account) open(now time.Time, leave bool) *dialogue {
 	d.asks = b.waiting[:min(len(b.waiting), asksMax)]
 	b.waiting = b.waiting[len(d.asks):]
 	part := partOf(b.terms, b.living())
-	d.local = b.fall.charge(&part, now)
+	d.local, d.taken = b.fall.charge(&part, now), b.fall.taken
 	var kept budget.Amounts
 	// The slice does not cover the waiting asks: they need all that Redis has.
 	if len(d.asks) == 0 && b.touched && !leave {
@@ -64,16 +65,16 @@ func (b *account) open(now time.Time, leave bool) *dialogue {
 	d.back = b.pool.Plus(-1, d.local).Plus(-1, kept)
 	b.pool = kept
 	b.seq++
-	held := kept.Plus(1, budget.Amounts{budget.OutputTokens: b.unspent, budget.Concurrency: b.running, budget.Day: b.unspent})
+	held := kept.Plus(1, b.price.OutputAmounts(b.unspent))
+	held[budget.Concurrency] += b.running
 	d.call = &call{
 		key: b.key, ID: b.store.id, Life: b.life, Seq: b.seq, Lease: b.store.cfg.Lease.Milliseconds(), Gateways: max(1, b.store.living()),
 		Limit: b.terms.Limit, Rate: b.terms.Rate, Hold: b.terms.Hold,
-		Charged: b.charged.Plus(-1, d.back), Held: held, Kept: kept, Base: b.charged.Plus(-1, b.held),
-		Had: b.held != (budget.Amounts{}) || b.store.doubts(now), Day: b.day, Used: b.used,
-		Asks: make([][2]float64, len(d.asks)), Want: b.touched && !leave, Typical: b.typical, Leave: leave,
+		Charged: b.charged.Plus(-1, d.back), Held: held, Kept: kept, Was: b.charged, Base: b.charged.Plus(-1, b.held),
+		Saw: b.saw, Asks: make([]taking, len(d.asks)), Want: b.touched && !leave, Typical: b.typical, Leave: leave,
 	}
 	for i, w := range d.asks {
-		d.call.Asks[i] = [2]float64{w.amounts[budget.InputTokens], w.amounts[budget.OutputTokens]}
+		d.call.Asks[i] = taking{w.amounts, w.open}
 	}
 	b.again, b.touched, b.dirty, b.metered = false, false, false, false
 	return d
@@ -89,10 +90,13 @@ func (d *dialogue) close(r *reply, ok bool, now time.Time) {
 		b.move()
 	} else {
 		if !r.Known && b.held != (budget.Amounts{}) {
-			b.store.lose(now)
+			b.store.lose(b.key, now)
 		}
-		b.charged, b.held, b.pool = r.Charged, r.Held, b.pool.Plus(1, r.Slice).Plus(-1, b.fall.end(d.local))
-		b.level, b.target, b.gateways, b.day, b.used, b.renewed = r.Level, r.Target, r.Gateways, r.Day, r.Used, now
+		if r.Repaired {
+			b.store.log.Warn("budgets: a key held what is no budget; it was replaced", "key", b.key)
+		}
+		b.charged, b.held, b.pool = r.Charged, r.Held, b.pool.Plus(1, r.Slice).Plus(-1, b.fall.end(d.taken))
+		b.saw, b.target, b.gateways, b.renewed = &r.Saw, r.Target, r.Gateways, now
 	}
 	for i, w := range d.asks {
 		switch granted := ok && r.Verdicts[i][0] == 0; {
@@ -102,13 +106,14 @@ func (d *dialogue) close(r *reply, ok bool, now time.Time) {
 		case w.gone:
 			continue
 		case !ok:
-			w.verdict = b.fail(&w.scope, &w.amounts, now)
+			w.verdict = b.fail(&w.scope, &w.amounts, w.client, now)
 		case granted:
 			b.admit(&w.amounts)
 		default:
 			rule := budget.Rule(r.Verdicts[i][0] - 1)
-			wait := b.waits.For(&b.terms, rule, w.amounts[rule], r.Verdicts[i][1], 1/float64(b.living()), now)
-			w.verdict.refusal = &budget.Refusal{Scope: w.scope, Rule: rule, Limit: int(b.terms.Limit[rule]), Needed: int(w.amounts[rule]), RetryAfter: wait}
+			levels := b.known(now)
+			w.verdict.refusal = b.terms.Refuse(&w.scope, rule, &w.amounts, &levels, now)
+			w.verdict.refusal.RetryAfter = b.waits.For(&b.terms, rule, w.amounts[rule], r.Verdicts[i][1], 1/float64(b.living()), w.client, now)
 		}
 		w.decided = true
 		close(w.done)

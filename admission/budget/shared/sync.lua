@@ -1,44 +1,82 @@
--- One step of one gateway's dealings with one tenant's budgets for one model.
+-- One step of one gateway's dealings with one book: the budgets of a scope.
 -- KEYS[1] holds the book, ARGV[1] the call (ledger.go says what its fields are);
--- the result is the reply. Rules are 1 requests, 2 input, 3 output, 4 requests
--- at once, 5 tokens a day. The book:
---   at    ms, when v was true      day  UTC day of v[5]
---   v     1-3: level of the bucket, false where no limit; 4, 5: used
---   L     leases by gateway: n life, s last call, x ms when it runs out, d its day,
+-- the result is the reply. Rules are numbered as budget.Rule, from 1. The book:
+--   at    ms, when v was true
+--   v     of buckets the level, false where no limit; of other rules what is used
+--   p     of windows their number
+--   c     ms, when the book was made: another c is another book
+--   i     what was missing in each bucket, or used in each window, when it was made
+--   w     what each bucket could not hold since then
+--   L     leases by gateway: n life, s last call, x ms when it runs out, p windows,
 --         c charged in all, h of that, what is given back when it runs out
 --   e     leases that ran out, and the requests and output they held
 
 local q = cjson.decode(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local dayMs = 86400000
-local day = math.floor(now / dayMs)
-local raw = redis.call('GET', KEYS[1])
+local rules, places, cost = 10, 4, 9 -- from cost on, fractions count
+local bucket = { true, true, true, false, false, true, false, false, false, false }
+local hour, day, month = 3600000, 86400000, -1
+local span = { 0, 0, 0, 0, day, 0, hour, month, day, month }
+
+-- The number of the calendar month of an instant, as budget.Window has it.
+local function monthOf(ms)
+  local z = math.floor(ms / day) + 719468 -- days since 0000-03-01
+  local era = math.floor(z / 146097)
+  local doe = z - era * 146097
+  local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524) - math.floor(doe / 146096)) / 365)
+  local mp = math.floor((5 * (doe - 365 * yoe - math.floor(yoe / 4) + math.floor(yoe / 100)) + 2) / 153)
+  local m = mp < 10 and mp + 3 or mp - 9
+  return (yoe + era * 400 + (m <= 2 and 1 or 0)) * 12 + m
+end
+
+local function window(k)
+  if span[k] == 0 then return 0 end
+  if span[k] == month then return monthOf(now) end
+  return math.floor(now / span[k])
+end
+
+-- A value that is no book, even one of another type, is replaced: one bad key stops
+-- nothing.
+local raw = redis.pcall('GET', KEYS[1])
 local read, book = pcall(cjson.decode, raw)
-local fresh = not (read and type(book) == 'table' and book.L) -- none, or not ours: one bad key stops no other
-if fresh then book = { at = now, day = day, v = {}, L = {}, e = { 0, 0, 0 } } end
+local fresh = not (read and type(book) == 'table' and book.L and book.c)
+local repaired = fresh and raw ~= false
+if fresh then
+  book = { at = now, c = now, v = {}, p = {}, i = {}, w = {}, L = {}, e = { 0, 0, 0 } }
+  for k = 1, rules do
+    book.v[k], book.p[k], book.i[k], book.w[k] = not bucket[k] and 0, window(k), 0, 0
+  end
+end
+
+local level = {}
+
+-- Gives n to rule k, or takes it. from has the windows to which it belongs: what an
+-- earlier one did not use is gone.
+local function give(k, n, from)
+  if span[k] ~= 0 and n > 0 and from[k] ~= book.p[k] then return end
+  local most = bucket[k] and q.hold[k] or q.limit[k]
+  if level[k] + n > most then
+    book.w[k] = book.w[k] + level[k] + n - most
+    n = most - level[k]
+  end
+  level[k] = level[k] + n
+end
 
 -- Levels of this instant. Time that runs backwards adds nothing; if it went
 -- back by more than a lease, it is counted from there.
+local before = book.at
 local since = math.max(0, now - book.at) / 1000
 if now > book.at or book.at - now > q.lease then book.at = now end
-local level = {}
-for k = 1, 3 do
-  local v = book.v[k]
-  if not v then v = fresh and q.had and 0 or q.hold[k] end
-  level[k] = math.min(q.hold[k], v + q.rate[k] * since)
-end
-level[4] = q.limit[4] - (book.v[4] or 0)
-level[5] = q.limit[5] - (book.v[5] or (q.had and q.day == day and q.used or 0))
-if day > book.day then
-  book.day = day
-  level[5] = q.limit[5]
-end
-
--- Gives n back to rule k, or takes it; what an earlier day did not use is gone.
-local function give(k, n, from)
-  if k == 5 and n > 0 and from ~= day then return end
-  level[k] = math.min(level[k] + n, k > 3 and q.limit[k] or q.hold[k])
+for k = 1, rules do
+  if bucket[k] then
+    level[k] = book.v[k] or q.hold[k]
+    give(k, q.rate[k] * since)
+  else
+    local n = window(k)
+    if n > book.p[k] then book.p[k], book.v[k], book.i[k] = n, 0, 0 end
+    level[k] = q.limit[k] - book.v[k]
+  end
 end
 
 local gateways = 1
@@ -46,7 +84,7 @@ for id, lease in pairs(book.L) do
   if id == q.id then
     -- is renewed below
   elseif lease.x < now then
-    for k = 1, 5 do give(k, lease.h[k], lease.d) end
+    for k = 1, rules do give(k, lease.h[k], lease.p) end
     book.e[1], book.e[2], book.e[3] = book.e[1] + 1, book.e[2] + lease.h[4], book.e[3] + lease.h[3]
     book.L[id] = nil
   else
@@ -57,32 +95,55 @@ end
 local lease = book.L[q.id]
 if lease and (q.life < lease.n or q.life == lease.n and q.seq <= lease.s) then return '{"stale":true}' end
 if lease and q.life > lease.n then -- the gateway had forgotten this account, and begins anew
-  for k = 1, 5 do give(k, lease.h[k], lease.d) end
+  for k = 1, rules do give(k, lease.h[k], lease.p) end
   lease = nil
 end
-for k = 1, 5 do
-  local known = lease and lease.c[k] or q.base[k]
-  if fresh and q.had and k ~= 4 then known = q.charged[k] end
-  give(k, known - q.charged[k], lease and lease.d or q.day)
+
+-- This gateway saw another book: that one was lost, or ended since it said nothing
+-- any more. What it was short of when this one was made is the most that any
+-- gateway knows; the last that changed it knew all. A start that is lower by more
+-- would have spilled that much less since.
+local saw = q.saw
+local another = saw and not lease and saw.c ~= book.c
+-- Or it saw this one in a state that is younger than the one that Redis has.
+local rewound = saw and not lease and saw.c == book.c and saw.at > before
+if another or rewound then
+  for k = 1, rules do
+    if bucket[k] then
+      local made = rewound and now or book.c
+      local short = math.max(0, q.hold[k] - saw.v[k] - q.rate[k] * math.max(0, made - saw.at) / 1000)
+      local known = rewound and q.hold[k] - level[k] or book.i[k]
+      if q.limit[k] > 0 and short > known then
+        level[k] = level[k] - math.max(0, short - known - (rewound and 0 or book.w[k]))
+        if another then book.i[k], book.w[k] = short, math.max(0, book.w[k] - short + known) end
+      end
+    elseif span[k] ~= 0 and saw.p[k] == book.p[k] then
+      local known = rewound and book.v[k] or book.i[k]
+      level[k] = level[k] - math.max(0, saw.v[k] - known)
+      if another then book.i[k] = math.max(known, saw.v[k]) end
+    end
+  end
+end
+for k = 1, rules do
+  local known = lease and lease.c[k] or (another or rewound) and k ~= places and q.was[k] or q.base[k]
+  give(k, known - q.charged[k], lease and lease.p or saw and saw.p or book.p)
 end
 
 local verdicts, all = {}, true
 local charged, held = q.charged, q.held
-for i, a in ipairs(q.asks) do
-  local ask, rule, missing = { 1, a[1], a[2], 1, a[1] + a[2] }, 0, 0
-  for k = 1, 5 do
-    missing = math.min(ask[k], q.hold[k]) - level[k]
-    if q.limit[k] > 0 and ask[k] > 0 and missing > 1e-6 then
+for i, ask in ipairs(q.asks) do
+  local rule, missing = 0, 0
+  for k = 1, rules do
+    missing = math.min(ask.t[k], q.hold[k]) - level[k]
+    if q.limit[k] > 0 and ask.t[k] > 0 and missing > 1e-6 then
       rule, all = k, false
       break
     end
   end
   if rule == 0 then
-    for k = 1, 5 do
-      level[k] = level[k] - ask[k]
-      charged[k] = charged[k] + ask[k]
+    for k = 1, rules do
+      level[k], charged[k], held[k] = level[k] - ask.t[k], charged[k] + ask.t[k], held[k] + ask.h[k]
     end
-    held[3], held[4], held[5] = held[3] + a[2], held[4] + 1, held[5] + a[2]
   end
   verdicts[i] = { rule, math.max(0, missing) }
 end
@@ -90,18 +151,19 @@ end
 -- A slice: half a second's worth, a hundredth of the limit for all gateways,
 -- and half of this one's part of what is left; for a request as they come, or none.
 gateways = math.max(gateways, q.gateways)
-local slice, target = { 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0 }
+local slice, target = {}, {}
 local useful = all and q.want
-for k = 1, 5 do
+for k = 1, rules do
+  target[k] = 0
   if q.limit[k] > 0 then
     local most = math.max(0, level[k] + q.kept[k]) / (2 * gateways)
-    if k ~= 4 then most = math.min(most, q.limit[k] / 100 / gateways) end
-    if k <= 3 then most = math.min(most, q.rate[k] / 2) end
-    target[k] = math.floor(most)
+    if k ~= places then most = math.min(most, q.limit[k] / 100 / gateways) end
+    if bucket[k] then most = math.min(most, q.rate[k] / 2) end
+    target[k] = k < cost and math.floor(most) or most
     useful = useful and target[k] >= q.typical[k]
   end
 end
-for k = 1, 5 do
+for k = 1, rules do
   if not useful then target[k] = 0 end
   slice[k] = math.max(0, math.min(target[k] - q.kept[k], level[k]))
   level[k] = level[k] - slice[k]
@@ -109,25 +171,30 @@ for k = 1, 5 do
   held[k] = held[k] + slice[k]
 end
 
-local ttl = q.lease
-for k = 1, 3 do
-  book.v[k] = q.limit[k] > 0 and level[k]
-  if q.limit[k] > 0 then ttl = math.max(ttl, (q.hold[k] - level[k]) / q.rate[k] * 1000) end
+-- The life of the key is that of what it says.
+local ttl, v = q.lease, {}
+for k = 1, rules do
+  v[k] = bucket[k] and level[k] or math.max(0, q.limit[k] - level[k])
+  book.v[k] = (not bucket[k] or q.limit[k] > 0) and v[k]
+  if bucket[k] and q.limit[k] > 0 then
+    ttl = math.max(ttl, (q.hold[k] - level[k]) / q.rate[k] * 1000)
+  elseif span[k] ~= 0 and q.limit[k] > 0 and v[k] > 0 then
+    ttl = math.max(ttl, span[k] == month and 31 * day or (book.p[k] + 1) * span[k] - now)
+  end
 end
-for k = 4, 5 do
-  book.v[k] = math.max(0, q.limit[k] - level[k])
-end
-if q.limit[5] > 0 and book.v[5] > 0 then ttl = math.max(ttl, (day + 1) * dayMs - now) end
 if q.leave then
-  for k = 1, 5 do give(k, held[k], day) end
+  for k = 1, rules do give(k, held[k], book.p) end
+  for k = 1, rules do
+    if book.v[k] then book.v[k] = bucket[k] and level[k] or math.max(0, q.limit[k] - level[k]) end
+  end
   book.L[q.id] = nil
 else
-  book.L[q.id] = { n = q.life, s = q.seq, x = now + q.lease, d = day, c = charged, h = held }
+  book.L[q.id] = { n = q.life, s = q.seq, x = now + q.lease, p = { unpack(book.p) }, c = charged, h = held }
 end
-redis.call('SET', KEYS[1], cjson.encode(book), 'PX', math.ceil(math.min(ttl, 30 * dayMs)))
+redis.call('SET', KEYS[1], cjson.encode(book), 'PX', math.ceil(math.min(ttl, 32 * day)))
 
 return cjson.encode({
-  known = lease ~= nil, gateways = gateways, day = day, level = level, used = book.v[5],
+  known = lease ~= nil, repaired = repaired, gateways = gateways, saw = { c = book.c, at = now, v = v, p = book.p },
   charged = charged, held = held, slice = slice, target = target,
   verdicts = #verdicts > 0 and verdicts or nil,
 })

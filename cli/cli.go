@@ -56,6 +56,7 @@ func commands() []command {
 		{"model quantize", "IN OUT --type TYPE", "write a model with smaller weights", runModelQuantize},
 		{"model tokenize", "MODEL", "turn texts, as lines of JSON, into token ids", runModelTokenize},
 		{"model render", "MODEL", "turn conversations, as lines of JSON, into prompts", runModelRender},
+		{"grammar test", "FILE.jsonl --tokenizer FILE [--json]", "hold JSON Schemas to valid and invalid instances, and time the masks", runGrammarTest},
 		{"bench engine", "MODEL", "measure prefill and decode of a model, without gateway and sockets", runBenchEngine},
 		{"bench kernels", "", "measure kernels beside the limits of the machine", runBenchKernels},
 		{"simulate", "--trace FILE", "play a trace of requests through the scheduler and through rivals", runSimulate},

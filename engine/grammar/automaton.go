@@ -43,7 +43,7 @@ type Automaton struct {
 	threads     []thread
 	stateNext   []int32
 	stateByHash map[uint64]int32
-	steps       []charStep
+	chars       []charStep // by lexer
 
 	// scratch
 	seen       itemSet
@@ -94,6 +94,7 @@ func (p *pool) clone() *pool {
 	c.nodes, c.sets, c.text = slices.Clone(p.nodes), slices.Clone(p.sets), slices.Clip(p.text)
 	c.byKey, c.setIDs, c.derived = maps.Clone(p.byKey), maps.Clone(p.setIDs), maps.Clone(p.derived)
 	c.alive, c.relaxed = maps.Clone(p.alive), maps.Clone(p.relaxed)
+	c.chars = maps.Clone(p.chars)
 	c.buffers = nil
 	return &c
 }
@@ -261,7 +262,6 @@ func (a *Automaton) stateOf(threads []thread, final bool) State {
 	from := int32(len(a.threads))
 	a.threads = append(a.threads, threads...)
 	a.states = append(a.states, state{threads: span{from, int32(len(a.threads))}, final: final, next: first})
-	a.steps = append(a.steps, charStep{})
 	a.stateNext = appendUnknown(a.stateNext, a.stride)
 	a.stateByHash[h] = id
 	return State(id)

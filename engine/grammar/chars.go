@@ -5,14 +5,20 @@ import "slices"
 // CharsMax is the largest count that Chars tells from no end.
 const CharsMax = 64
 
-// charStep is where one safe character leads from a state.
+// charsWork bounds the bytes that are tried to count the characters of one
+// lexer; what is not found by then is left to the walk.
+const charsWork = 1500
+
+// charStep is where one safe character leads from a lexer, and how many may follow.
 type charStep struct {
-	known bool
-	all   bool // every safe character may come
-	none  bool // no safe character may come
-	to    []State
-	least int8 // Chars' answer; 0 is not known yet, else one more than it is
-	most  int8
+	known   bool
+	all     bool // every safe character may come
+	none    bool // no safe character may come
+	accepts bool // the terminal may end after some, so that another may go on
+	counted bool
+	least   int8
+	most    int8
+	to      []int32
 }
 
 // safeShape is a form of UTF-8 characters: ranges of the bytes in turn.
@@ -35,41 +41,117 @@ var safeShapes = []safeShape{
 // SafeByte says whether c alone is a safe character.
 func SafeByte(c byte) bool { return c >= 0x20 && c < 0x80 && c != '"' && c != '\\' }
 
-// Chars says how many safe characters may follow in s whatever they are
-// (least), and from how many on none may (most): of a text of at most least
-// safe characters each is allowed, of one of more than most none is. Both are
-// CharsMax if there is no end before it.
-func (a *Automaton) Chars(s State) (least, most int, err error) {
-	if st := &a.steps[s]; st.least > 0 {
-		return int(st.least) - 1, int(st.most) - 1, nil
+// Chars counts the safe characters that may follow in s: any text of at most
+// least of them may. If exact, no text of more than least of them may. least
+// is CharsMax where there is no end before it, and may be too low otherwise.
+func (a *Automaton) Chars(s State) (least int, exact bool, err error) {
+	a.begin()
+	most := 0
+	st := a.states[s]
+	for _, t := range a.threads[st.threads.from:st.threads.to] {
+		step := a.count(t.lexer)
+		least, most = max(least, int(step.least)), max(most, int(step.most))
 	}
-	reached := []State{s}
-	seen := map[State]bool{s: true}
-	least, most = CharsMax, CharsMax
-	for n := 0; n < CharsMax && len(reached) > 0; n++ {
-		all, any := true, false
-		var next []State
+	a.spent += a.limits.StepWork - a.pool.work
+	return least, least == most, a.end()
+}
+
+// count finds least and most for a lexer.
+func (a *Automaton) count(q int32) charStep {
+	for int(q) >= len(a.chars) {
+		a.chars = append(a.chars, charStep{})
+	}
+	if !a.chars[q].counted {
+		least, most, ok := a.countText(q)
+		if !ok {
+			least, most = a.countSteps(q)
+		}
+		c := &a.chars[q]
+		c.counted, c.least, c.most = true, int8(least), int8(most)
+	}
+	return a.chars[q]
+}
+
+// countText counts where a lexer is one terminal of the form x{m,n}y, x takes
+// any safe character and y begins with none.
+func (a *Automaton) countText(q int32) (least, most int, ok bool) {
+	s := a.lexers[q].parts
+	if s.to-s.from != 1 {
+		return 0, 0, false
+	}
+	p := a.pool
+	n, rest := p.nodes[a.lexerParts[s.from].rest], epsilon
+	if n.kind == kindCat {
+		n, rest = p.nodes[n.a], Regex(n.b)
+	}
+	if n.kind != kindTimes || rest == epsilon || !p.isChar(Regex(n.a)) || !p.isOther(rest) {
+		return 0, 0, false
+	}
+	if n.max == Unlimited || n.max > CharsMax {
+		return CharsMax, CharsMax, true
+	}
+	return int(n.max), int(n.max), true
+}
+
+// isChar says whether r after any one safe character is at its end.
+func (p *pool) isChar(r Regex) bool {
+	if known, ok := p.chars[r]; ok {
+		return known
+	}
+	is := true
+	for _, shape := range safeShapes {
+		is = is && p.leads(r, shape, epsilon)
+	}
+	p.chars[r] = is
+	return is
+}
+
+// isOther says whether no safe character can be the first of r.
+func (p *pool) isOther(r Regex) bool {
+	for _, shape := range safeShapes {
+		if !p.leads(r, shape[:1], never) {
+			return false
+		}
+	}
+	return true
+}
+
+// leads says whether every text of the shape leads from r to one place.
+func (p *pool) leads(r Regex, shape safeShape, to Regex) bool {
+	for b := int(shape[0][0]); b <= int(shape[0][1]); b++ {
+		d := p.derive(r, p.class[b])
+		if len(shape) == 1 && d != to || len(shape) > 1 && !p.leads(d, shape[1:], to) {
+			return false
+		}
+	}
+	return true
+}
+
+// countSteps counts by going on from lexer to lexer.
+func (a *Automaton) countSteps(q int32) (least, most int) {
+	reached := []int32{q}
+	seen := map[int32]bool{q: true}
+	tried, accepts := 0, false
+	for n := range CharsMax {
+		all, none := true, true
+		var next []int32
 		for _, q := range reached {
-			step, err := a.charStep(q)
-			if err != nil {
-				return 0, CharsMax, err
-			}
-			all, any = all && step.all, any || !step.none
+			step := a.charStep(q, n > 0, &tried)
+			all, none, accepts = all && step.all, none && step.none, accepts || step.accepts
 			for _, to := range step.to {
 				if !slices.Contains(next, to) {
 					next = append(next, to)
 				}
 			}
+			if a.pool.over != "" || !all && !none || tried > charsWork {
+				return n, CharsMax
+			}
 		}
-		if !any {
-			least, most = min(least, n), n
-			break
+		if none && !accepts {
+			return n, n
 		}
 		if !all {
-			least = min(least, n)
-			if len(next) > 16 { // most stays at no end
-				break
-			}
+			return n, CharsMax
 		}
 		fresh := false
 		for _, q := range next {
@@ -77,35 +159,38 @@ func (a *Automaton) Chars(s State) (least, most int, err error) {
 				seen[q], fresh = true, true
 			}
 		}
-		if !fresh { // whatever was reached is reached again for ever
+		if !fresh { // what was reached is reached again for ever
 			break
 		}
 		reached = next
-		if len(seen) > 512 {
-			least = min(least, n+1)
-			break
-		}
 	}
-	a.steps[s].least, a.steps[s].most = int8(least+1), int8(most+1)
-	return least, most, nil
+	return CharsMax, CharsMax
 }
 
-func (a *Automaton) charStep(s State) (*charStep, error) {
-	if a.steps[s].known {
-		return &a.steps[s], nil
+// charStep follows one character. It may stop where some may come and some
+// may not; unless whole is asked for, where the first may not.
+func (a *Automaton) charStep(q int32, whole bool, tried *int) charStep {
+	for int(q) >= len(a.chars) {
+		a.chars = append(a.chars, charStep{})
 	}
-	c := charStep{known: true, all: true, none: true}
+	if a.chars[q].known {
+		return a.chars[q]
+	}
+	c := charStep{all: true, none: true}
 	for _, shape := range safeShapes {
-		if err := a.follow(s, shape, &c); err != nil {
-			return nil, err
+		a.follow(q, shape, &c, tried)
+		if !c.all && (!c.none || !whole) {
+			c.none = false
+			return c
 		}
 	}
-	c.least, c.most = a.steps[s].least, a.steps[s].most
-	a.steps[s] = c
-	return &a.steps[s], nil
+	old := &a.chars[q]
+	c.known, c.counted, c.least, c.most = a.pool.over == "", old.counted, old.least, old.most
+	*old = c
+	return c
 }
 
-func (a *Automaton) follow(s State, shape safeShape, c *charStep) error {
+func (a *Automaton) follow(q int32, shape safeShape, c *charStep, tried *int) {
 	var done [4]uint64
 	for b := int(shape[0][0]); b <= int(shape[0][1]); b++ {
 		class := a.pool.class[b]
@@ -113,22 +198,23 @@ func (a *Automaton) follow(s State, shape safeShape, c *charStep) error {
 			continue
 		}
 		done[class>>6] |= 1 << (class & 63)
-		to, err := a.Next(s, byte(b))
+		*tried++
+		to := a.lexerAfter(q, class)
 		switch {
-		case err != nil:
-			return err
-		case to == Dead:
+		case to == none:
 			c.all = false
 		case len(shape) > 1:
-			if err := a.follow(to, shape[1:], c); err != nil {
-				return err
-			}
+			c.accepts = c.accepts || a.lexers[to].accepts
+			a.follow(to, shape[1:], c, tried)
 		default:
 			c.none = false
+			c.accepts = c.accepts || a.lexers[to].accepts
 			if !slices.Contains(c.to, to) {
 				c.to = append(c.to, to)
 			}
 		}
+		if !c.all && !c.none {
+			return
+		}
 	}
-	return nil
 }

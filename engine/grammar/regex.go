@@ -57,10 +57,11 @@ type pool struct {
 	derived              map[uint64]Regex // (regex, byte class) to the derivative
 	alive                map[Regex]bool   // of guarded nodes
 	relaxed              map[Regex]Regex
-	class                [256]uint8 // bytes that no set tells apart share one
-	example              []byte     // a byte of each class
-	work                 int        // left; an operation at 0 sets over
-	over                 string     // the limit that was met, in words
+	chars                map[Regex]bool // those that isChar was asked about
+	class                [256]uint8     // bytes that no set tells apart share one
+	example              []byte         // a byte of each class
+	work                 int            // left; an operation at 0 sets over
+	over                 string         // the limit that was met, in words
 	overMax              int
 	limits               *Limits
 	buffers              [][]Regex // for lists being made, one for each level
@@ -68,7 +69,7 @@ type pool struct {
 
 func newPool(l *Limits) *pool {
 	p := &pool{byKey: map[nodeKey]Regex{}, setIDs: map[byteSet]int32{}, textIDs: map[string]int32{},
-		derived: map[uint64]Regex{}, alive: map[Regex]bool{}, relaxed: map[Regex]Regex{}, limits: l, work: l.Work}
+		derived: map[uint64]Regex{}, alive: map[Regex]bool{}, relaxed: map[Regex]Regex{}, chars: map[Regex]bool{}, limits: l, work: l.Work}
 	p.node(nodeKey{kind: kindNever}, false)
 	p.node(nodeKey{kind: kindEpsilon}, true)
 	return p

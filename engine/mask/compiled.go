@@ -81,13 +81,13 @@ func (c *Compiled) compute(s *shared, state grammar.State, dst []uint64) error {
 		clear(dst)
 		return nil
 	}
-	least, most, err := s.auto.Chars(state)
+	least, exact, err := s.auto.Chars(state)
 	if err != nil {
 		return err
 	}
 	nodes := c.trie.all
 	copy(dst, c.trie.safe[least])
-	if least == most {
+	if exact {
 		nodes = c.trie.rest
 	}
 	return c.walk(s, state, nodes, dst)

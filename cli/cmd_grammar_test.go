@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestGrammarTest(t *testing.T) {
+	t.Parallel()
+	vocabulary := shared(t, "conformance/tokenizers/gguf-gpt-2/vocab.gguf")
+	file := filepath.Join(t.TempDir(), "schemas.jsonl")
+	lines := `{"id":"a","schema":{"type":"object","properties":{"n":{"type":"integer","maximum":9}},"required":["n"]},"valid":[{"n":3}],"invalid":[{"n":12},[],{}]}
+{"id":"b","schema":{"items":{"$ref":"http://example.org/x"}},"valid":[[1]]}
+`
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, status := run(t, "", "grammar", "test", file, "--tokenizer", vocabulary, "--json")
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, out)
+	}
+	var a, b grammarVerdict
+	first, second, _ := strings.Cut(out, "\n")
+	if err := json.Unmarshal([]byte(first), &a); err != nil {
+		t.Fatal(err, first)
+	}
+	if err := json.Unmarshal([]byte(second), &b); err != nil {
+		t.Fatal(err, second)
+	}
+	if !a.Compiled || a.Refused != nil || len(a.Valid) != 1 || !a.Valid[0] || len(a.Invalid) != 3 || a.Invalid[0] || a.Invalid[1] || a.Invalid[2] || a.MaskUS.Max <= 0 {
+		t.Errorf("%+v", a)
+	}
+	if b.Compiled || b.Refused == nil || b.Refused.Keyword != "$ref" || b.Refused.Pointer != "/items/$ref" {
+		t.Errorf("%s", second)
+	}
+	if out, status := run(t, "", "grammar", "test", file, "--tokenizer", vocabulary); status != 0 || !strings.Contains(out, "schemas   2, compiled 1, refused 1") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if _, status := run(t, "", "grammar", "test", file); status != 2 {
+		t.Errorf("without --tokenizer: status %d", status)
+	}
+}

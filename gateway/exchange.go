@@ -47,6 +47,8 @@ type exchange struct {
 	deadline *time.Timer   // the client's, nil for none
 	due      int64         // when the deadline is over, 0 for none
 
+	stalled time.Duration // of the connection, before this request
+
 	shown int64 // when view was last brought up to date
 	mu    sync.Mutex
 	view  telemetry.Record // guarded by mu: what others may read of record
@@ -79,6 +81,7 @@ func (g *Gateway) newExchange(c httpd.Request, caller *identity.Caller, chat boo
 	}
 	x.record = newRecord(c, caller, route)
 	x.record.Forced = string(c.Header(captureHeader)) == "1"
+	_, x.stalled = c.Backlog()
 	x.enter(stageDecoding)
 	c.SetHeader(requestIDHeader, publicID(&x.record))
 	g.register(x)
@@ -236,6 +239,9 @@ func (x *exchange) end(err error) {
 		r.BytesOut = int64(x.http.AnswerBytes())
 	}
 	r.Blocked = x.out.Blocked
+	if unread, stalled := x.http.Backlog(); r.FirstWrite != 0 {
+		r.Unread, r.Stalled = unread, max(0, stalled-x.stalled)
+	}
 	r.Finished = wire.Monotonic()
 	x.g.recorder.Finish(r)
 	x.g.unregister(x)

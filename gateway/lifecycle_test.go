@@ -225,6 +225,32 @@ func TestSlowReadersAreCutAndSteadyOnesAreNot(t *testing.T) {
 	}
 }
 
+// TestAReaderHiddenBySocketBuffersIsSeen: no write blocks, since the socket takes the
+// whole answer, and yet the client has not read it.
+func TestAReaderHiddenBySocketBuffersIsSeen(t *testing.T) {
+	pieces := make([]string, 20)
+	for i := range pieces {
+		pieces[i] = strings.Repeat("x", 8<<10)
+	}
+	r := newRig(t, rigConfig{records: 8, fake: wiretest.FakeConfig{Model: wire.Model{ID: "fake", Chat: true, ContextTokens: 1 << 20},
+		Script: func(*wire.Generation) wiretest.Script {
+			return wiretest.Script{Pieces: pieces, Delay: 10 * time.Millisecond}
+		}}})
+	c := r.dial()
+	defer c.Close()
+	c.(*net.TCPConn).SetReadBuffer(4096)
+	io.WriteString(c, rawPost("/v1/chat/completions", chatBody(`"stream":true`)))
+	eventually(5*time.Second, func() bool { return len(r.recorder.Last(1)) == 1 })
+	if rec := r.recorder.Last(1)[0]; rec.Outcome.String() != "ok" || rec.Blocked > 100*time.Millisecond || rec.Unread < 50<<10 || rec.Stalled < 50*time.Millisecond {
+		t.Errorf("it ended as %v, blocked %v, %d bytes unread, stalled for %v", rec.Outcome, rec.Blocked, rec.Unread, rec.Stalled)
+	}
+	r.chat(`"stream":true`)
+	r.settled()
+	if rec := r.recorder.Last(1)[0]; rec.Stalled > 50*time.Millisecond {
+		t.Errorf("a client that reads: %d bytes unread, stalled for %v", rec.Unread, rec.Stalled)
+	}
+}
+
 func TestSilenceIsBrokenInQueueAndPrefill(t *testing.T) {
 	script := func(g *wire.Generation) wiretest.Script {
 		if strings.Contains(g.Prompt.Text, "hold") {

@@ -60,6 +60,9 @@ func (s *Store) build(r *telemetry.Record, why reasons, brief bool, now int64) *
 		v.Cause = c.String()
 	}
 	v.Sentence = a.sentence(why&^quiet == 0)
+	if why&^quiet == 0 && !running && r.Outcome == telemetry.OK && readsSlowly(r) {
+		v.Cause = causeReader.String()
+	}
 	return k
 }
 

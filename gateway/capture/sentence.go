@@ -42,13 +42,33 @@ func (a *account) sentence(usual bool) string {
 		return fmt.Sprintf("The request itself was wrong (%s), and was refused after %s. Its sender must change it.", a.r.ErrorKind, short(a.life.wall()))
 	case end != causeNothing:
 		return fmt.Sprintf(endingTexts[end], short(a.life.wall()), a.soFar(), a.share(c), a.advice(c))
+	case usual && readsSlowly(a.r):
+		return "It missed no goal here, but its client has not got all of it. " + a.reader()
 	case usual:
 		if c == causeOwnPrefill && a.v.asUsual() || c == causeOwnDecode && a.v.asUsual() {
 			return fmt.Sprintf("%s; %s.", a.v.usualText(), a.share(c)) // there is nothing to mend
 		}
 		return fmt.Sprintf("%s; %s. %s", a.v.usualText(), a.share(c), a.advice(c))
 	}
+	if readsSlowly(a.r) && c != causeReader {
+		return capital(a.share(c)) + ". " + a.advice(c) + " " + a.reader()
+	}
 	return capital(a.share(c)) + ". " + a.advice(c)
+}
+
+// stalledShare is the part of an answer's time, in percent, from which on a full
+// receive window says that the client reads slowly.
+const stalledShare = 30
+
+// readsSlowly tells that the answer waits in the buffers of the socket for its client.
+func readsSlowly(r *telemetry.Record) bool {
+	answering := r.Finished - r.FirstWrite
+	return r.Unread > 0 && r.FirstWrite != 0 && int64(r.Stalled)*100 >= answering*stalledShare
+}
+
+// reader tells about a client that reads slowly.
+func (a *account) reader() string {
+	return fmt.Sprintf("Its client reads slowly: its receive window was full for %s of the answer, and %s of it had not got through at the end. %s", short(a.r.Stalled), counted(a.r.Unread, "byte"), advices[causeReader])
 }
 
 // endingTexts say how a request ended that was not refused. They take the time,

@@ -98,6 +98,9 @@ func TestSentences(t *testing.T) {
 		{refused(telemetry.QueueFull, "queue_full"), "refused", []string{"no place to wait"}},
 		{refused(telemetry.IssuerUnavailable, ""), "refused", []string{"its token's issuer", "identity.issuers"}},
 		{refused(telemetry.LimiterUnavailable, ""), "refused", []string{"store of budgets does not answer"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Broken, r.Unread, r.Stalled = 0, 380_000, 800*time.Millisecond }), "slow_reader", []string{"client has not got all of it", "window was full for 800 ms of the answer, and 380,000 bytes of it", "its proxy or its network"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Unread, r.Stalled = 380_000, 800*time.Millisecond }), "own_prefill", []string{"computing its own prompt", "Its client reads slowly"}},
+		{with(told4s(wire.PartOwn), func(r *telemetry.Record) { r.Broken, r.Unread = 0, 1000 }), "own_prefill", []string{"It missed no goal; 3.0 s"}}, // on its way, and nothing more
 		{ended(telemetry.EngineUnavailable), "engine_lost", []string{"The engine was lost", "with 2 tokens of its answer; until then 2.9 s of 3.0 s until its first token went to", "/readyz"}},
 		{with(refused(telemetry.EngineUnavailable, ""), func(r *telemetry.Record) { r.ErrorKind = "model_loading" }), "loading", []string{"still being downloaded", "forebay model pull"}},
 		{ended(telemetry.NonFinite), "engine_failed", []string{"The engine failed it after 4.0 s", "log"}},

@@ -115,6 +115,10 @@ func (r Request) Abandon() {
 // counts as gone.
 func (r Request) Watch(left func()) { r.conn.watch(left) }
 
+// Backlog says how many bytes that were written have not reached the client, and for
+// how long in the connection's life the client's full receive window held them up.
+func (r Request) Backlog() (unread int, stalled time.Duration) { return r.conn.backlog() }
+
 // Output writes the answer straight to the connection. A write that waits for
 // the client longer than stallLimit fails.
 func (r Request) Output(stallLimit time.Duration) Output {

@@ -141,6 +141,11 @@ type Record struct {
 	// Render and Tokenize are the times of the chat template and the tokenizer,
 	// for all prompts together; Blocked is the time in writes to the client.
 	Render, Tokenize, Blocked time.Duration
+	// Unread is how many bytes of the answer had not reached the client at the end, and
+	// Stalled the time for which its full receive window held them up. Socket buffers
+	// hide both from Blocked.
+	Unread  int
+	Stalled time.Duration
 
 	// Promised is the goal for the first token that it was admitted with, 0 for none.
 	// It does not change, whatever happens later.

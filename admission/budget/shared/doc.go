@@ -26,9 +26,9 @@
 //
 // A book that Redis does not have, or made anew, says nothing about whether the one
 // before was lost or had become full. So each gateway sends what it last saw, and
-// when. The new book begins with the largest lack that any gateway knows, refilled
-// to the time when it was made. Since each change of a book is seen by the gateway
-// that makes it, one of them knew all.
+// when. The new book begins with the latest state that any gateway saw, refilled to
+// the time when it was made; if a later one becomes known, that is made up for. Since
+// each change of a book is seen by the gateway that makes it, one of them knew all.
 //
 //   - store.go: the methods for gateways, the loop, the use of the breaker
 //   - account.go: one tenant and model: its slice, waiting asks, calls to Redis

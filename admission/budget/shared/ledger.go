@@ -65,6 +65,7 @@ type taking struct {
 // sight is the state of a book as one gateway saw it.
 type sight struct {
 	Made    int64                   `json:"c"`  // when the book was made, in ms
+	Step    int64                   `json:"n"`  // steps of it until then
 	At      int64                   `json:"at"` // now, in ms
 	Values  budget.Amounts          `json:"v"`  // levels of buckets, use of others
 	Windows [budget.RuleCount]int64 `json:"p"`

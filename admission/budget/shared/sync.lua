@@ -5,6 +5,8 @@
 --   v     of buckets the level, false where no limit; of other rules what is used
 --   p     of windows their number
 --   c     ms, when the book was made: another c is another book
+--   n     steps since then
+--   f     the book before, and the step after which its state was the latest known
 --   i     what was missing in each bucket, or used in each window, when it was made
 --   w     what each bucket could not hold since then
 --   L     leases by gateway: n life, s last call, x ms when it runs out, p windows,
@@ -40,15 +42,16 @@ end
 -- nothing.
 local raw = redis.pcall('GET', KEYS[1])
 local read, book = pcall(cjson.decode, raw)
-local fresh = not (read and type(book) == 'table' and book.L and book.c)
+local fresh = not (read and type(book) == 'table' and book.L and book.f)
 local repaired = fresh and raw ~= false
 if fresh then
-  book = { at = now, c = now, v = {}, p = {}, i = {}, w = {}, L = {}, e = { 0, 0, 0 } }
+  book = { at = now, c = now, n = 0, f = { 0, 0 }, v = {}, p = {}, i = {}, w = {}, L = {}, e = { 0, 0, 0 } }
   for k = 1, rules do
     book.v[k], book.p[k], book.i[k], book.w[k] = not bucket[k] and 0, window(k), 0, 0
   end
 end
 
+book.n = book.n + 1
 local level = {}
 
 -- Gives n to rule k, or takes it. from has the windows to which it belongs: what an
@@ -57,7 +60,7 @@ local function give(k, n, from)
   if span[k] ~= 0 and n > 0 and from[k] ~= book.p[k] then return end
   local most = bucket[k] and q.hold[k] or q.limit[k]
   if level[k] + n > most then
-    book.w[k] = book.w[k] + level[k] + n - most
+    if bucket[k] then book.w[k] = book.w[k] + level[k] + n - most end
     n = most - level[k]
   end
   level[k] = level[k] + n
@@ -100,27 +103,40 @@ if lease and q.life > lease.n then -- the gateway had forgotten this account, an
 end
 
 -- This gateway saw another book: that one was lost, or ended since it said nothing
--- any more. What it was short of when this one was made is the most that any
--- gateway knows; the last that changed it knew all. A start that is lower by more
--- would have spilled that much less since.
+-- any more. This one should have begun with the last state of that one, which the
+-- last gateway that changed it knows. Of states of different books, the one that
+-- lacks more counts. A start that is lower by more would have spilled that much less
+-- since.
 local saw = q.saw
 local another = saw and not lease and saw.c ~= book.c
 -- Or it saw this one in a state that is younger than the one that Redis has.
 local rewound = saw and not lease and saw.c == book.c and saw.at > before
-if another or rewound then
+if another then
+  local later = saw.c == book.f[1] and saw.n > book.f[2]
+  local other = saw.c ~= book.f[1]
   for k = 1, rules do
-    if bucket[k] then
-      local made = rewound and now or book.c
-      local short = math.max(0, q.hold[k] - saw.v[k] - q.rate[k] * math.max(0, made - saw.at) / 1000)
-      local known = rewound and q.hold[k] - level[k] or book.i[k]
-      if q.limit[k] > 0 and short > known then
-        level[k] = level[k] - math.max(0, short - known - (rewound and 0 or book.w[k]))
-        if another then book.i[k], book.w[k] = short, math.max(0, book.w[k] - short + known) end
-      end
+    local lack = book.i[k]
+    if bucket[k] and q.limit[k] > 0 then
+      lack = math.max(0, q.hold[k] - saw.v[k] - q.rate[k] * math.max(0, book.c - saw.at) / 1000)
     elseif span[k] ~= 0 and saw.p[k] == book.p[k] then
-      local known = rewound and book.v[k] or book.i[k]
-      level[k] = level[k] - math.max(0, saw.v[k] - known)
-      if another then book.i[k] = math.max(known, saw.v[k]) end
+      lack = saw.v[k]
+    end
+    local more = lack - book.i[k]
+    if more > 0 and (later or other) then
+      level[k] = level[k] - math.max(0, more - book.w[k])
+      book.i[k], book.w[k] = lack, math.max(0, book.w[k] - more)
+    elseif more < 0 and later then
+      if book.w[k] == 0 then give(k, -more, saw.p) end
+      book.i[k] = lack
+    end
+  end
+  if later or saw.c > book.f[1] then book.f = { saw.c, saw.n } end
+elseif rewound then
+  for k = 1, rules do
+    if bucket[k] and q.limit[k] > 0 then
+      level[k] = math.min(level[k], saw.v[k] + q.rate[k] * math.max(0, now - saw.at) / 1000)
+    elseif span[k] ~= 0 and saw.p[k] == book.p[k] then
+      level[k] = math.min(level[k], q.limit[k] - saw.v[k])
     end
   end
 end
@@ -194,7 +210,7 @@ end
 redis.call('SET', KEYS[1], cjson.encode(book), 'PX', math.ceil(math.min(ttl, 32 * day)))
 
 return cjson.encode({
-  known = lease ~= nil, repaired = repaired, gateways = gateways, saw = { c = book.c, at = now, v = v, p = book.p },
+  known = lease ~= nil, repaired = repaired, gateways = gateways, saw = { c = book.c, n = book.n, at = now, v = v, p = book.p },
   charged = charged, held = held, slice = slice, target = target,
   verdicts = #verdicts > 0 and verdicts or nil,
 })

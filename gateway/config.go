@@ -10,9 +10,10 @@ import (
 
 // Config is the configuration of the HTTP side.
 type Config struct {
-	CORSOrigins string        `yaml:"cors_origins" help:"Origins that browsers may call from, separated by commas, or * for all; empty turns CORS off."`
-	Limits      LimitsConfig  `yaml:"limits"`
-	Timeouts    TimeoutConfig `yaml:"timeouts"`
+	CORSOrigins   string        `yaml:"cors_origins" help:"Origins that browsers may call from, separated by commas, or * for all; empty turns CORS off."`
+	UnknownFields string        `yaml:"unknown_fields" default:"ignore" help:"What becomes of request fields that nobody knows: ignore names them in the header x-forebay-ignored, refuse answers 400. Known fields that would change the answer and are not supported are refused in any case."`
+	Limits        LimitsConfig  `yaml:"limits"`
+	Timeouts      TimeoutConfig `yaml:"timeouts"`
 }
 
 // LimitsConfig bounds what a client may send.
@@ -45,6 +46,9 @@ type TimeoutConfig struct {
 // Validate refuses an origin that can never equal a browser's Origin header.
 func (c *Config) Validate() error {
 	var errs []error
+	if c.UnknownFields != "ignore" && c.UnknownFields != "refuse" {
+		errs = append(errs, fmt.Errorf("gateway.unknown_fields: %q is neither ignore nor refuse", c.UnknownFields))
+	}
 	for origin := range strings.SplitSeq(c.CORSOrigins, ",") {
 		origin = strings.TrimSpace(origin)
 		u, err := url.Parse(origin)

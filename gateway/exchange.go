@@ -36,6 +36,7 @@ type exchange struct {
 	// it says nothing.
 	budgets   func() budget.States
 	refusedBy budget.Rule // the budget that refused the request, if one did
+	ignored   string      // unknown fields of the request, for the answer's head
 
 	stage   atomic.Int32
 	entered atomic.Int64 // when the stage began, in nanoseconds of CLOCK_MONOTONIC

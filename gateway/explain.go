@@ -15,15 +15,19 @@ const (
 	waitHeader       = "X-Forebay-Wait-Ms"
 	waitReasonHeader = "X-Forebay-Wait-Reason"
 	predictedHeader  = "X-Forebay-Predicted-Wait-Ms"
+	ignoredHeader    = "X-Forebay-Ignored"
 )
 
 // whyQueued is the reason told by a stream that began while its request waited.
 const whyQueued = "queued"
 
-// explained appends the headers of this moment: the class, the wait and why,
-// and what is left of the tenant's budgets.
+// explained appends the headers of this moment: the fields that were ignored, the
+// class, the wait and why, and what is left of the tenant's budgets.
 func (x *exchange) explained(all []httpd.Field) []httpd.Field {
 	r := &x.record
+	if x.ignored != "" {
+		all = append(all, httpd.Field{Name: ignoredHeader, Value: x.ignored})
+	}
 	if r.Class == classNone {
 		return all
 	}

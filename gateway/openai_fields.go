@@ -14,13 +14,14 @@ import (
 // fields are the known members of the request object. The readers below take
 // an explicit null for absent, and keep the first error.
 type fields struct {
-	raw map[string]json.RawMessage
-	err *wire.Error
+	raw     map[string]json.RawMessage
+	ignored []string // names of unknown members, at most ignoredMost
+	err     *wire.Error
 }
 
-// parseFields checks the whole body and keeps the members that are in known.
-// If a key is given twice, the last counts, at every level; unknown keys are
-// checked and dropped.
+// parseFields checks the whole body and keeps the members that are in known or in
+// unsupportedFields. If a key is given twice, the last counts, at every level; of
+// unknown keys the name is kept.
 func parseFields(body []byte, depthMax int, known map[string]bool) (*fields, *wire.Error) {
 	if !utf8.Valid(body) {
 		return nil, wire.Errorf(wire.Invalid, "the body is not valid UTF-8")
@@ -45,8 +46,11 @@ func parseFields(body []byte, depthMax int, known map[string]bool) (*fields, *wi
 		if !ok {
 			return false
 		}
-		if name := keyOf(key); known[string(name)] {
+		name := keyOf(key)
+		if _, listed := unsupportedFields[string(name)]; listed || known[string(name)] {
 			f.raw[string(name)] = value
+		} else if string(value) != "null" {
+			f.ignore(name)
 		}
 		return true
 	})

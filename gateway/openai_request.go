@@ -19,8 +19,9 @@ type call struct {
 	asked        telemetry.Options // the same as the client wrote it
 	stream       bool
 	includeUsage bool
-	tier         string // service_tier, or ""
-	user         string // the client's own user, or ""
+	tier         string   // service_tier, or ""
+	user         string   // the client's own user, or ""
+	ignored      []string // names of unknown members
 	echo         bool
 	// promptOnly is set for an echo of zero tokens: the answer is the prompt alone.
 	promptOnly bool
@@ -63,7 +64,8 @@ func keySet(shared []string, own ...string) map[string]bool {
 
 // decodeCall reads a chat or a legacy completion request for model m. What it
 // returns aliases body. Unknown fields are ignored, null is absent, and the last
-// of equal keys counts. A known field that is not supported is refused.
+// of equal keys counts. A field that is not supported and would change the answer is
+// refused.
 func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, *wire.Error) {
 	known := knownText
 	if chat {
@@ -73,7 +75,7 @@ func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, 
 	if err != nil {
 		return nil, err
 	}
-	c := &call{chat: chat, model: f.text("model"), stream: f.flag("stream")}
+	c := &call{chat: chat, model: f.text("model"), stream: f.flag("stream"), ignored: f.ignored}
 	if _, ok := f.given("model"); !ok || c.model == "" {
 		f.fail("model", "model must name the model; GET /v1/models lists what is served")
 	}
@@ -83,6 +85,7 @@ func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, 
 		c.textFields(f, l)
 	}
 	c.sharedFields(f, l)
+	f.refuseUnsupported()
 	c.asked = c.askedOptions(f)
 	if f.err != nil {
 		return nil, f.err

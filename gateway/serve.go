@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
@@ -73,6 +74,12 @@ func (x *exchange) decode() (*call, error) {
 	c, wireErr := decodeCall(body, x.chat, &x.g.cfg.Limits, &state.Model)
 	if wireErr != nil {
 		return nil, wireErr
+	}
+	if len(c.ignored) > 0 {
+		if x.g.cfg.UnknownFields == "refuse" {
+			return nil, errIgnored(c.ignored)
+		}
+		x.ignored = strings.Join(c.ignored, ", ")
 	}
 	x.record.Decoded = wire.Monotonic()
 	x.record.Stream, x.record.Options = c.stream, c.asked

@@ -1,0 +1,100 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// This file decides about members of a request that this server does not support.
+// One that would change the answer is refused: an answer that silently lacks what was
+// asked for is worse than none. All others are ignored, and named in the header
+// x-forebay-ignored.
+
+// unsupported is a member that other servers document and that changes the answer.
+type unsupported struct {
+	neutral []string // values, as JSON, that ask for nothing; null, "" and [] always do
+	advice  string   // what to send instead, or ""
+}
+
+const (
+	noGrammar  = "answers cannot be held to a schema or grammar yet; leave it out, and ask for the form in the prompt"
+	noSampler  = "use temperature, top_p, top_k, min_p and the penalties"
+	noTokenIDs = "use stop, logit_bias or max_tokens"
+	noTemplate = "use chat_template_kwargs for the options of the model's own template"
+)
+
+// unsupportedFields are of both routes. Sources: the request references of vLLM,
+// llama.cpp's server and Ollama, and OpenAI's API.
+var unsupportedFields = map[string]unsupported{
+	"grammar": {nil, noGrammar}, "json_schema": {nil, noGrammar}, "format": {nil, noGrammar}, "regex": {nil, noGrammar}, "ebnf": {nil, noGrammar},
+	"guided_json": {nil, noGrammar}, "guided_regex": {nil, noGrammar}, "guided_choice": {nil, noGrammar}, "guided_grammar": {nil, noGrammar},
+	"structured_outputs": {nil, noGrammar}, "structural_tag": {nil, noGrammar}, "guided_json_object": {[]string{"false"}, noGrammar},
+
+	"repeat_penalty": {[]string{"1", "1.0"}, "use repetition_penalty"},
+	"repeat_last_n":  {[]string{"0", "-1"}, "repetition_penalty looks at the whole context"},
+	"typical_p":      {[]string{"1", "1.0"}, noSampler}, "tfs_z": {[]string{"1", "1.0"}, noSampler}, "top_n_sigma": {[]string{"-1", "-1.0"}, noSampler}, "top_a": {[]string{"0", "0.0"}, noSampler},
+	"mirostat": {[]string{"0"}, noSampler}, "dry_multiplier": {[]string{"0", "0.0"}, noSampler}, "xtc_probability": {[]string{"0", "0.0"}, noSampler},
+	"dynatemp_range": {[]string{"0", "0.0"}, noSampler}, "min_keep": {[]string{"0"}, noSampler}, "samplers": {nil, noSampler},
+	"use_beam_search": {[]string{"false"}, noSampler}, "length_penalty": {[]string{"1", "1.0"}, noSampler},
+
+	"min_tokens": {[]string{"0"}, noTokenIDs}, "stop_token_ids": {nil, noTokenIDs}, "bad_words": {nil, noTokenIDs}, "allowed_token_ids": {nil, noTokenIDs},
+	"include_stop_str_in_output": {[]string{"false"}, "append the stop text yourself"},
+	"n_predict":                  {nil, "use max_tokens"}, "max_output_tokens": {nil, "use max_tokens"}, "n_probs": {[]string{"0"}, "use logprobs"},
+	"prompt_logprobs":     {[]string{"0", "false"}, "use /v1/completions with echo and logprobs"},
+	"skip_special_tokens": {[]string{"true"}, ""}, "spaces_between_special_tokens": {[]string{"true"}, ""}, "return_tokens_as_token_ids": {[]string{"false"}, ""},
+	"truncate_prompt_tokens": {[]string{"-1"}, "shorten the prompt"}, "prompt_embeds": {nil, "send the prompt as text or token ids"},
+
+	"continue_final_message": {[]string{"false"}, "use /v1/completions with a prompt that ends within the answer"}, "add_generation_prompt": {[]string{"true"}, noTemplate},
+	"chat_template": {nil, noTemplate}, "documents": {nil, noTemplate}, "think": {nil, noTemplate}, "enable_thinking": {nil, noTemplate}, "thinking": {nil, noTemplate},
+	"thinking_budget": {nil, noTemplate}, "template": {nil, noTemplate}, "system": {nil, "send a message of the role system"},
+	"prediction": {nil, ""}, "web_search_options": {nil, ""}, "lora": {nil, "name the model in model"},
+	"previous_response_id": {nil, "send the whole conversation in messages"},
+}
+
+// refuseUnsupported refuses the members that would change the answer.
+func (f *fields) refuseUnsupported() {
+	for name, value := range f.raw {
+		u, listed := unsupportedFields[name]
+		if raw := strings.TrimSpace(string(value)); !listed || raw == "null" || raw == `""` || raw == "[]" || slices.Contains(u.neutral, raw) {
+			continue
+		}
+		why := name + " is not supported"
+		if u.advice != "" {
+			why += ": " + u.advice
+		}
+		f.fail(name, "%s", why)
+		return
+	}
+}
+
+// The most names of ignored members that are kept, and the most bytes of one.
+const (
+	ignoredMost      = 16
+	ignoredNameBytes = 64
+)
+
+// ignore keeps the name of a member that means nothing to this server. Names that
+// cannot stand in a header are kept as "?".
+func (f *fields) ignore(name []byte) {
+	if len(f.ignored) == ignoredMost {
+		return
+	}
+	plain := "?"
+	if len(name) <= ignoredNameBytes && len(name) > 0 && strings.IndexFunc(string(name), notPlain) < 0 {
+		plain = string(name)
+	}
+	if !slices.Contains(f.ignored, plain) {
+		f.ignored = append(f.ignored, plain)
+	}
+}
+
+func notPlain(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.')
+}
+
+// errIgnored refuses a request with unknown members, where the configuration says so.
+func errIgnored(names []string) error {
+	return wire.InvalidParam(names[0], "%s is not known here; this server refuses unknown fields (gateway.unknown_fields)", strings.Join(names, ", "))
+}

@@ -66,7 +66,7 @@ var arrows = map[string]string{
 	"gateway/spans":           "internal/conf internal/wire",
 	"gateway/spans/spanstest": "",
 	"gateway/telemetry":       "cache/hitmap internal/conf internal/wire",
-	"cli":                     "admission admission/budget admission/budget/shared bench/sim bench/speed engine engine/chat engine/checkpoint engine/gguf engine/grammar engine/grammar/schema engine/hub engine/machine engine/mask engine/model engine/perf engine/tokenizer gateway gateway/capture gateway/debug gateway/identity gateway/spans gateway/telemetry internal/conf internal/supervise internal/wire kernels",
+	"cli":                     "admission admission/budget admission/budget/shared bench/sim bench/speed engine engine/chat engine/chat/calls engine/checkpoint engine/gguf engine/grammar engine/grammar/schema engine/hub engine/machine engine/mask engine/model engine/perf engine/tokenizer gateway gateway/capture gateway/debug gateway/identity gateway/spans gateway/telemetry internal/conf internal/supervise internal/wire kernels",
 	"internal/chars":          "",
 	"internal/conf":           "",
 	"internal/cost":           "",

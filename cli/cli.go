@@ -57,6 +57,7 @@ func commands() []command {
 		{"model tokenize", "MODEL", "turn texts, as lines of JSON, into token ids", runModelTokenize},
 		{"model render", "MODEL", "turn conversations, as lines of JSON, into prompts", runModelRender},
 		{"grammar test", "FILE.jsonl --tokenizer FILE [--json]", "hold JSON Schemas to valid and invalid instances, and time the masks", runGrammarTest},
+		{"toolcalls test", "FILE.jsonl --tools FILE --json", "take answers of models apart: reasoning, content and tool calls", runToolCallsTest},
 		{"bench engine", "MODEL", "measure prefill and decode of a model, without gateway and sockets", runBenchEngine},
 		{"bench kernels", "", "measure kernels beside the limits of the machine", runBenchKernels},
 		{"simulate", "--trace FILE", "play a trace of requests through the scheduler and through rivals", runSimulate},

@@ -60,12 +60,17 @@ type Format struct {
 	// IDLast is set where the id stands after the arguments: the call waits for it.
 	IDLast bool
 	IDs    IDRule
+	// NameIsKey is set where an object's only key is the name, and its value the
+	// arguments (JSONCalls).
+	NameIsKey bool
 
 	// Prefix stands before the name (Named, Braces), if the model writes it.
 	Prefix string
 	// NameEnd ends the name, IDMark begins an id, ArgsMark the arguments (Named).
 	NameEnd          []string
 	IDMark, ArgsMark string
+	// IDFirst is set where IDMark ends the id, and the name follows it.
+	IDFirst bool
 
 	// The tags of Tagged. Where CallOpen is empty the name follows Open, and
 	// where KeyEnd is followed by ValueOpen that begins the value.
@@ -77,6 +82,12 @@ type Format struct {
 
 	// Escape stands before and after a string (Braces).
 	Escape string
+
+	// Tokens are parts of markers that are tokens of their own.
+	Tokens []string
+	// Hints are texts of prompts with tools by which the format is known, where
+	// the template renders no calls.
+	Hints []string
 }
 
 // defaults of keys; a row with others lists them.
@@ -103,6 +114,7 @@ func (f *Format) markers() []string {
 	add(f.ThinkOpen, f.ThinkClose, f.IDMark, f.ArgsMark, f.Escape)
 	add(f.CallOpen, f.CallClose, f.KeyOpen, f.KeyEnd, f.ValueOpen, f.ValueClose)
 	add(f.NameEnd...)
+	add(f.Tokens...)
 	if f.Shape == Harmony {
 		add(harmonyMarkers...)
 	}

@@ -119,6 +119,8 @@ func (m *jsonMachine) value(p *Parser, c byte) (n int, what progress) {
 	key := string(m.key)
 	m.target = 0
 	switch {
+	case f.NameIsKey:
+		p.block.call.name, m.target = key, 'a'
 	case slices.Contains(f.NameKeys, key):
 		m.target = 'n'
 	case slices.Contains(f.ArgsKeys, key):

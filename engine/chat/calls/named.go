@@ -68,6 +68,9 @@ func (m *namedMachine) start(p *Parser, in []byte) (n int, what progress) {
 	}
 	p.begin()
 	m.state, m.text = namedName, m.text[:0]
+	if p.f.IDFirst {
+		m.state = namedID
+	}
 	return 0, on
 }
 
@@ -106,6 +109,10 @@ func (m *namedMachine) named(p *Parser, idNext bool) progress {
 	text := bytes.TrimSpace(m.text)
 	if m.state == namedID {
 		c.id = string(text)
+		if p.f.IDFirst {
+			m.state, m.text = namedName, m.text[:0]
+			return on
+		}
 	} else {
 		if !plainName(text) {
 			return fail
@@ -116,7 +123,7 @@ func (m *namedMachine) named(p *Parser, idNext bool) progress {
 		}
 	}
 	m.text = m.text[:0]
-	if idNext && m.state == namedName {
+	if idNext && !p.f.IDFirst && m.state == namedName {
 		m.state = namedID
 		return on
 	}

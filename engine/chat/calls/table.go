@@ -10,18 +10,18 @@ var Formats = []*Format{
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
-		Name: "qwen3-coder", Families: "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5", Shape: Tagged,
-		Open: []string{"<tool_call>"}, Close: []string{"</tool_call>"}, Tried: []string{"<function="},
-		CallOpen: "<function=", CallNameEnd: ">", CallClose: "</function>",
-		KeyOpen: "<parameter=", KeyEnd: ">", ValueClose: "</parameter>", Newlines: true,
-		ThinkOpen: "<think>", ThinkClose: "</think>", ThinkCalls: true,
-	},
-	{
 		Name: "seed-oss", Families: "Seed-OSS", Shape: Tagged,
 		Open: []string{"<seed:tool_call>"}, Close: []string{"</seed:tool_call>"},
 		CallOpen: "<function=", CallNameEnd: ">", CallClose: "</function>",
 		KeyOpen: "<parameter=", KeyEnd: ">", ValueClose: "</parameter>",
 		ThinkOpen: "<seed:think>", ThinkClose: "</seed:think>",
+	},
+	{
+		Name: "qwen3-coder", Families: "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5", Shape: Tagged,
+		Open: []string{"<tool_call>"}, Close: []string{"</tool_call>"}, Tried: []string{"<function="},
+		CallOpen: "<function=", CallNameEnd: ">", CallClose: "</function>",
+		KeyOpen: "<parameter=", KeyEnd: ">", ValueClose: "</parameter>", Newlines: true,
+		ThinkOpen: "<think>", ThinkClose: "</think>", ThinkCalls: true,
 	},
 	{
 		Name: "llama3-json", Families: "Llama 3.1, 3.2 and 3.3", Shape: JSONCalls, Bare: true,
@@ -35,6 +35,7 @@ var Formats = []*Format{
 	{
 		Name: "lfm2", Families: "LFM2", Shape: Pythonic,
 		Open: []string{"<|tool_call_start|>"}, Close: []string{"<|tool_call_end|>"},
+		Hints:     []string{"<|tool_list_start|>", "List of tools: "},
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
@@ -56,16 +57,24 @@ var Formats = []*Format{
 	{
 		Name: "phi4-mini", Families: "Phi-4-mini", Shape: JSONCalls,
 		Open: []string{"<|tool_call|>", "functools["}, Close: []string{"<|/tool_call|>"},
+		Hints:    []string{"<|tool|>"},
 		NameKeys: nameKeys, ArgsKeys: argsKeys,
 	},
 	{
 		Name: "granite3", Families: "Granite 3", Shape: JSONCalls,
 		Open: []string{"<|tool_call|>", "<tool_call>"}, Close: []string{"</tool_call>"},
-		Drop: []string{"<response>", "</response>"}, NameKeys: nameKeys, ArgsKeys: argsKeys,
+		Hints: []string{"<|start_of_role|>available_tools<|end_of_role|>", "<|start_of_role|>tools<|end_of_role|>", "<|tool_call|>"},
+		Drop:  []string{"<response>", "</response>"}, NameKeys: nameKeys, ArgsKeys: argsKeys,
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
 		Name: "harmony", Families: "gpt-oss", Shape: Harmony,
+	},
+	{
+		Name: "deepseek-v3.1", Families: "DeepSeek V3.1", Shape: Named,
+		Open: []string{"<｜tool▁call▁begin｜>"}, Close: []string{"<｜tool▁call▁end｜>"},
+		Drop:    []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+		NameEnd: []string{"<｜tool▁sep｜>"}, ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
 		Name: "deepseek-v3", Families: "DeepSeek V3 and R1", Shape: Named,
@@ -75,14 +84,10 @@ var Formats = []*Format{
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
-		Name: "deepseek-v3.1", Families: "DeepSeek V3.1", Shape: Named,
-		Open: []string{"<｜tool▁call▁begin｜>"}, Close: []string{"<｜tool▁call▁end｜>"},
-		Drop:    []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
-		NameEnd: []string{"<｜tool▁sep｜>"}, ThinkOpen: "<think>", ThinkClose: "</think>",
-	},
-	{
-		Name: "deepseek-v3.2", Families: "DeepSeek V3.2", Shape: Tagged,
-		Open: []string{"<｜DSML｜function_calls>"}, Close: []string{"</｜DSML｜function_calls>"},
+		Name: "deepseek-v3.2", Families: "DeepSeek V3.2 and V4", Shape: Tagged,
+		Open:     []string{"<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"},
+		Close:    []string{"</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"},
+		Tokens:   []string{"｜DSML｜"},
 		CallOpen: `<｜DSML｜invoke name="`, CallNameEnd: `">`, CallClose: "</｜DSML｜invoke>",
 		KeyOpen: `<｜DSML｜parameter name="`, KeyEnd: ">", ValueClose: "</｜DSML｜parameter>",
 		ThinkOpen: "<think>", ThinkClose: "</think>",
@@ -125,6 +130,46 @@ var Formats = []*Format{
 		Open: []string{"<tool_calls>"}, Close: []string{"</tool_calls>"},
 		NameKeys: nameKeys, ArgsKeys: argsKeys, IDKeys: idKeys, Drop: []string{"[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"},
 		ThinkOpen: "<thinking>", ThinkClose: "</thinking>",
+	},
+	{
+		Name: "gemma4", Families: "Gemma 4", Shape: Braces,
+		Open: []string{"<|tool_call>"}, Close: []string{"<tool_call|>"},
+		Prefix: "call:", Escape: `<|"|>`,
+		ThinkOpen: "<|channel>thought\n", ThinkClose: "<channel|>", Tokens: []string{"<|channel>"},
+	},
+	{
+		Name: "apertus", Families: "Apertus", Shape: JSONCalls, NameIsKey: true,
+		Open: []string{"<|tools_prefix|>"}, Close: []string{"<|tools_suffix|>"},
+		ThinkOpen: "<|inner_prefix|>", ThinkClose: "<|inner_suffix|>",
+	},
+	{
+		Name: "gigachat3", Families: "GigaChat 3", Shape: JSONCalls,
+		Open: []string{"<|function_call|>"}, Close: []string{"<|message_sep|>"},
+		NameKeys: nameKeys, ArgsKeys: argsKeys,
+	},
+	{
+		Name: "solar-open", Families: "Solar Open", Shape: Named,
+		Open: []string{"<|tool_call:begin|>"}, Close: []string{"<|tool_call:end|>"},
+		Drop: []string{"<|tool_calls|>", "<|calls|>"}, IDFirst: true,
+		IDMark: "<|tool_call:name|>", ArgsMark: "<|tool_call:args|>",
+	},
+	{
+		Name: "hy3", Families: "Hunyuan 3", Shape: Tagged,
+		Open: []string{"<tool_call:opensource>"}, Close: []string{"</tool_call:opensource>"},
+		Drop:        []string{"<tool_calls:opensource>", "</tool_calls:opensource>"},
+		CallNameEnd: "<tool_sep:opensource>", CallClose: "</tool_call:opensource>",
+		KeyOpen: "<arg_key:opensource>", KeyEnd: "</arg_key:opensource>",
+		ValueOpen: "<arg_value:opensource>", ValueClose: "</arg_value:opensource>",
+		ThinkOpen: "<think:opensource>", ThinkClose: "</think:opensource>",
+	},
+	{
+		Name: "kimi-k3", Families: "Kimi K3", Shape: Tagged,
+		Open: []string{"<|open|>tools<|sep|>"}, Close: []string{"<|close|>tools<|sep|>"},
+		Drop:     []string{"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"},
+		CallOpen: `<|open|>call tool="`, CallNameEnd: "<|sep|>", CallClose: "<|close|>call<|sep|>",
+		KeyOpen: `<|open|>argument key="`, KeyEnd: "<|sep|>", ValueClose: "<|close|>argument<|sep|>",
+		ThinkOpen: "<|open|>think<|sep|>", ThinkClose: "<|close|>think<|sep|>",
+		Tokens: []string{"<|open|>", "<|sep|>", "<|close|>"},
 	},
 }
 

@@ -98,7 +98,7 @@ func (m *taggedMachine) name(p *Parser, in []byte) (n int, what progress) {
 		}
 		if v == yes || w == yes {
 			m.text = append(m.text, in[:n]...)
-			name := bytes.TrimSpace(m.text)
+			name, _, _ := bytes.Cut(bytes.TrimSpace(m.text), []byte(`"`))
 			if v == yes && len(name) == 0 && len(pats.callOpen) == 0 {
 				// A line end before the name.
 				m.text = m.text[:0]
@@ -196,9 +196,9 @@ func (m *taggedMachine) argument(p *Parser) {
 		}
 	}
 	switch {
-	case strings.Contains(attribute, `string="true"`):
+	case strings.Contains(attribute, `string="true"`), strings.Contains(attribute, `type="string"`):
 		m.kinds = kindString
-	case strings.Contains(attribute, `string="false"`):
+	case strings.Contains(attribute, `string="false"`), strings.Contains(attribute, `type="`):
 		m.kinds = kindAny &^ kindString
 	}
 	p.text = append(p.text[:0], `,"`...)

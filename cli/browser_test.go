@@ -282,9 +282,14 @@ func stepBars(v *capture.View) map[string][2]float64 {
 	}
 	for i := range v.Steps {
 		s := &v.Steps[i]
+		lost := 2*s.LostMS >= s.MS // another program had the processor
+		if lost {
+			count("s-lost", true)
+		}
 		switch {
 		case !s.Member:
 			continue
+		case lost:
 		case s.PrefillTokens > s.OthersPrefill:
 			count("s-own", true)
 		case s.OthersPrefill > 0:
@@ -333,7 +338,16 @@ func TestNeighbourIsNamed(t *testing.T) {
 	if math.Abs(sum-view.WallMS) > max(1, view.WallMS/100) {
 		t.Errorf("the parts sum to %v of %v ms", sum, view.WallMS)
 	}
-	if view.Cause != "others_prefill" || !strings.Contains(view.Sentence, neighbour) || len(view.Broken) == 0 || len(view.Steps) == 0 || len(view.Kernels) == 0 {
+	named := view.Cause == "others_prefill" && strings.Contains(view.Sentence, neighbour)
+	if view.Cause == "taken" { // by the programs of other tests, which is then the truth
+		lost := 0.0
+		for i := range view.Steps {
+			lost += view.Steps[i].LostMS
+		}
+		t.Logf("the machine was taken for %.0f of %.0f ms", lost, view.WallMS)
+		named = lost > view.WallMS/10
+	}
+	if !named || len(view.Broken) == 0 || len(view.Steps) == 0 || len(view.Kernels) == 0 {
 		t.Errorf("the neighbour is %s, the cause %q: %s", neighbour, view.Cause, view.Sentence)
 	}
 	for _, page := range []string{"", "/streamed", "/" + neighbour[:8], "/streamed?format=json", "/streamed?format=otlp", "/streamed?format=perfetto"} {
@@ -369,9 +383,9 @@ func TestNeighbourIsNamed(t *testing.T) {
 		return b.number(fmt.Sprintf(`document.querySelectorAll("svg[role=img] rect.%s").length`, kind))
 	}
 	bars := stepBars(view)
-	for _, kind := range []string{"s-own", "s-others", "own", "k-mlp", "k-attention_prefill"} {
+	for _, kind := range []string{"s-own", "s-others", "s-lost", "own", "k-mlp", "k-attention_prefill"} {
 		want := bars[kind]
-		if n := drawn(kind); n < want[0] || n > want[1] || want[1] == 0 {
+		if n := drawn(kind); n < want[0] || n > want[1] || want[1] == 0 && kind != "s-lost" && kind != "s-own" {
 			t.Errorf("%v bars of %s; want %v to %v", n, kind, want[0], want[1])
 		}
 	}

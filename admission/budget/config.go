@@ -4,7 +4,14 @@ import "time"
 
 // Config says where budgets are kept, and what holds when that place fails.
 type Config struct {
-	Store      string        `yaml:"store" secret:"true" help:"Redis that gateways share, as redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… or unix://…; empty counts in this process alone."`
+	Store             string `yaml:"store" secret:"true" help:"Redis that gateways share, as redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… or unix://…; empty counts in this process alone."`
+	StoreUser         string `yaml:"store_user" help:"User at that Redis (ACL), if the address has none."`
+	StorePasswordFile string `yaml:"store_password_file" help:"File with the password for that Redis, read again for each connection; instead of one in the address."`
+	StoreCA           string `yaml:"store_ca" help:"File with the certificates (PEM) of the authorities that rediss:// trusts; empty trusts those of the system."`
+	StoreCert         string `yaml:"store_cert" help:"File with the client certificate (PEM) that is shown to that Redis."`
+	StoreKey          string `yaml:"store_key" help:"File with the private key (PEM) of store_cert."`
+	StoreServerName   string `yaml:"store_server_name" help:"Name that the certificate of that Redis must have; empty is the host of the address."`
+
 	Prefix     string        `yaml:"prefix" default:"forebay" help:"What every key in Redis begins with."`
 	Burst      time.Duration `yaml:"burst" default:"10s" range:"1s..60s" help:"How much of a minute's limit may be used at once, one request at least; within any 60 seconds, limit + burst is admitted at most."`
 	BucketsMax int           `yaml:"buckets_max" default:"10000" range:"16..10000000" help:"Budgets, one for each tenant and model, that are kept in memory; the one unused for longest is forgotten."`

@@ -33,5 +33,5 @@
 //   - store.go: the methods for gateways, the loop, the use of the breaker
 //   - account.go: one tenant and model: its slice, waiting asks, calls to Redis
 //   - fallback.go: the rules while Redis does not answer
-//   - ledger.go: the calls; redis.go: their transport; sync.lua: the script
+//   - ledger.go: the calls; redis.go: their transport; access.go: user, password, TLS; sync.lua: the script
 package shared

@@ -49,6 +49,9 @@ func openRedis(cfg budget.Config) (*redisLedger, error) {
 	if err != nil {
 		return nil, errors.New("budget.store is not the address of a Redis, such as redis://127.0.0.1:6379/0, rediss://USER:PASSWORD@HOST:PORT or unix:///PATH; special characters of a password are written as %XX")
 	}
+	if err := grant(o, &cfg); err != nil {
+		return nil, err
+	}
 	o.ClientName = ""
 	o.Protocol = 2
 	o.DisableIdentity = true

@@ -50,6 +50,7 @@ type grammarTest struct {
 	sums      [2][2]int // instances: valid, invalid; of them accepted
 	lines     int
 	refused   int
+	unread    []string // what is wrong with lines that are none
 }
 
 func runGrammarTest(c *console, args []string) error {
@@ -90,7 +91,7 @@ func runGrammarTest(c *console, args []string) error {
 	if err := from.answerLines(func(line []byte) (any, error) {
 		v, err := t.line(line)
 		if err != nil && !*lines {
-			return nil, fmt.Errorf("%s: line %d: %w", rest[0], t.lines, err)
+			t.unread = append(t.unread, fmt.Sprintf("%s: line %d: %v", rest[0], t.lines, err))
 		}
 		return v, err
 	}); err != nil {
@@ -98,6 +99,9 @@ func runGrammarTest(c *console, args []string) error {
 	}
 	if !*lines {
 		fmt.Fprint(c.out, t.summary())
+		if len(t.unread) > 0 {
+			return fmt.Errorf("%d of %d lines were not read; the first: %s", len(t.unread), t.lines, t.unread[0])
+		}
 	}
 	return nil
 }

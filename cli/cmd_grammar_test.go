@@ -39,6 +39,13 @@ func TestGrammarTest(t *testing.T) {
 	if out, status := run(t, "", "grammar", "test", file, "--tokenizer", vocabulary); status != 0 || !strings.Contains(out, "schemas   2, compiled 1, refused 1") {
 		t.Errorf("status %d: %s", status, out)
 	}
+	broken := filepath.Join(t.TempDir(), "broken.jsonl")
+	if err := os.WriteFile(broken, []byte("{\"id\": \"a\", \"schema\": true}\nno line\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, status := run(t, "", "grammar", "test", broken, "--tokenizer", vocabulary); status != 1 || !strings.Contains(out, "1 of 2 lines were not read") {
+		t.Errorf("a summary over a line that is none: status %d\n%s", status, out)
+	}
 	if _, status := run(t, "", "grammar", "test", file); status != 2 {
 		t.Errorf("without --tokenizer: status %d", status)
 	}

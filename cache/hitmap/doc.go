@@ -22,15 +22,16 @@
 // lack blocks after a fresh start, until they change again. (Two blocks with
 // the same 64-bit hash are one to a Set, which then may lack the one that stays.)
 //
+// A Map is the same for many replicas: a block hash finds those that hold it. It
+// follows the News of each under the replica's name, and takes a News that is Missed
+// for a new epoch of that replica. It is bounded, and may keep one hash in several
+// only: which ones is for its owner to choose.
+//
 // Not a goal: the pages themselves and their contents (package cache), requests
-// that wait for a block (package admission), and what several engines hold
-// together. A store for that, shared by the gateways of several engines, would
-// be one more Reader: it follows the same News under the engine's name, takes a
-// News that is Missed for a new epoch of that engine, and answers Match with
-// the engines that hold the most leading blocks. What it needs beside the hash
-// (a block's tokens, its last use) is fixed by the engine's page size or known
-// to the store, so that a Change stays two fields.
+// that wait for a block (package admission), and how the changes of other replicas
+// come here. What a reader needs beside the hash (a block's
+// tokens) is fixed by the engine's page size, so that a Change stays two fields.
 //
 // Ownership: one goroutine writes a Journal. Copies of it may be read by any
-// goroutine at any time. A Reader and a Set belong to one goroutine.
+// goroutine at any time. A Reader, a Set and a Map belong to one goroutine.
 package hitmap

@@ -80,7 +80,7 @@ func (s *Scheduler) forecast(k *class) forecast {
 	s.scratch.underWay = under
 	f := forecast{
 		now: s.now, begins: s.now + v.stepDuration/2, given: given,
-		course: s.course(level), margin: k.margin.factor,
+		course: s.course(level), margin: s.stretch(k),
 		longShare:   s.cfg.LongShare,
 		longPresent: waits.long > 0 || slices.ContainsFunc(under, func(u underWay) bool { return u.long }),
 		overtaking:  min(1-s.cfg.LongShare, s.levels[level].short.share(s.now)),

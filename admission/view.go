@@ -14,10 +14,10 @@ func (s *Scheduler) View(now time.Duration) View {
 	s.advance(now)
 	v := View{Cost: s.engine.cost, Brownout: s.load.rung, Lengths: s.lengths.score.view()}
 	for _, k := range s.classes {
-		v.Margin = max(v.Margin, k.margin.factor)
+		v.Margin = max(v.Margin, s.stretch(k))
 		v.Classes = append(v.Classes, ClassView{
 			Name: k.Name, Mode: k.mode, Waiting: k.waiting, Running: k.running, WaitingBytes: k.bytes,
-			Margin: k.margin.factor, Revoked: k.revoked, Share: k.served.share(s.now), Backlog: k.backlog, Refused: k.refused, Demoted: k.demoted,
+			Margin: s.stretch(k), Revoked: k.revoked, Share: k.served.share(s.now), Backlog: k.backlog, Refused: k.refused, Demoted: k.demoted,
 		})
 		for t, l := range k.held {
 			if l.waiting()+l.running > 0 {

@@ -129,7 +129,7 @@ func report(path, quantize string) (r *modelReport, unservable bool, err error) 
 func (r *modelReport) describe(m *model.Config, f *gguf.File) {
 	r.Shape = &modelShape{
 		Name: m.Name, Architecture: m.Architecture, ContextTokens: m.ContextTokens, VocabTokens: m.Vocab,
-		Layers: m.Layers, Embed: m.Embed, FF: m.FF, Heads: m.Heads, HeadDim: m.HeadDim, KVHeads: m.KVHeads,
+		Layers: len(m.Layers), Embed: m.Embed, FF: m.FF(), Heads: m.Heads, HeadDim: m.HeadDim, KVHeads: m.KVHeads,
 		Experts: m.Experts, ExpertsUsed: m.ExpertsUsed,
 	}
 	var cfg engine.Config

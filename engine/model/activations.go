@@ -18,21 +18,31 @@ func roundsAttention(c *Config, w *weights) bool {
 type activations struct {
 	width   int
 	numbers []float32
-	blocks  []kernels.Block // nil where no product reads blocks
+	memory  []kernels.Block // for the blocks of all numbers; nil where no product reads blocks
+	blocks  []kernels.Block // memory, or nil where rows are no whole blocks
 	set     *kernels.Set
 }
 
 // newActivations reserves n rows; rows returns zeroed memory for n rows of float32.
 func newActivations(set *kernels.Set, n, width int, rows func(n, width int) []float32) activations {
 	a := activations{width: width, numbers: rows(n, width), set: set}
-	if set.Round == nil || width%kernels.BlockLen != 0 { // matrices in blocks have whole blocks of columns
+	if set.Round == nil {
 		return a
 	}
 	const words = int(unsafe.Sizeof(kernels.Block{}) / unsafe.Sizeof(float32(0)))
-	if memory := rows(n, width/kernels.BlockLen*words); len(memory) > 0 {
-		a.blocks = unsafe.Slice((*kernels.Block)(unsafe.Pointer(&memory[0])), len(memory)/words)
+	if memory := rows(n*width/kernels.BlockLen, words); len(memory) > 0 {
+		a.memory = unsafe.Slice((*kernels.Block)(unsafe.Pointer(&memory[0])), len(memory)/words)
 	}
-	return a
+	return a.of(width)
+}
+
+// of is the same memory as rows of another width, which is no larger.
+func (a *activations) of(width int) activations {
+	b := *a
+	if b.width, b.blocks = width, b.memory; width%kernels.BlockLen != 0 { // matrices in blocks have whole blocks of columns
+		b.blocks = nil
+	}
+	return b
 }
 
 // row is the numbers of row i.

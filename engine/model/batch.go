@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -57,10 +58,10 @@ func newBatch(n int) batch {
 func (p *pass) layTiles() {
 	b := &p.batch
 	b.tiles = b.tiles[:0]
-	most := min(p.m.tileRows, max(1, p.rows*p.m.config.KVHeads/(tileItems*p.m.team.Workers())))
+	most := min(p.m.tileRows, max(1, p.rows*p.m.kvHeadsMin()/(tileItems*p.m.team.Workers())))
 	for row := 0; row < p.rows; {
 		end := row + 1
-		for end < p.rows && b.follows(end) {
+		for end < p.rows && b.follows(end) && !p.m.config.startsChunk(b.positions[end]) {
 			end++
 		}
 		cuts := (end - row + most - 1) / most
@@ -75,6 +76,20 @@ func (p *pass) layTiles() {
 	p.layContexts()
 }
 
+// startsChunk reports whether layers with chunks see nothing before a position.
+func (c *Config) startsChunk(position int) bool {
+	return c.ChunkTokens > 0 && position%c.ChunkTokens == 0
+}
+
+// kvHeadsMin is the fewest KV heads of a layer.
+func (m *Model) kvHeadsMin() int {
+	least := math.MaxInt
+	for i := range m.config.Layers {
+		least = min(least, m.config.Layers[i].KVHeads)
+	}
+	return least
+}
+
 // follows reports whether row i is the next token of the same sequence as row i-1.
 func (b *batch) follows(i int) bool {
 	return b.positions[i] == b.positions[i-1]+1 && &b.pages[i][0] == &b.pages[i-1][0] && len(b.pages[i]) == len(b.pages[i-1])
@@ -85,7 +100,7 @@ func (b *batch) follows(i int) bool {
 func (p *pass) dropRows() {
 	b, s := &p.batch, &p.scratch
 	b.keys = b.logitsKeys
-	width, queries := p.m.config.Embed, p.m.config.Heads*p.m.config.HeadDim
+	width, queries := p.m.config.Embed, p.m.config.Heads*p.m.config.Layers[p.layer].HeadDim
 	p.rows = len(b.logitsRows)
 	if p.rows == len(b.tokens) {
 		return
@@ -93,6 +108,9 @@ func (p *pass) dropRows() {
 	for i, from := range b.logitsRows { // from only grows, and is at least i
 		copy(row(s.x, i, width), row(s.x, from, width))
 		copy(row(s.q, i, queries), row(s.q, from, queries))
+		if p.m.config.Parallel {
+			s.normed.copyRow(i, &s.normed, from)
+		}
 		b.positions[i], b.pages[i] = b.positions[from], b.pages[from]
 	}
 	p.layTiles()

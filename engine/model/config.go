@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -18,46 +19,83 @@ type Config struct {
 
 	ContextTokens int // of the training
 	Vocab         int // rows of the embedding, and logits of a token
-	Layers        int
 	Embed         int // width of the residual stream
-	FF            int // width of the feed-forward layer, or of one expert
-	Heads         int
-	KVHeads       int // divides Heads
-	HeadDim       int
+	Heads         int // of queries
+	KVHeads       int // divides Heads; Layers has each layer's
+	HeadDim       int // Layers has each layer's
 	NormEps       float32
 	Tied          bool // the output matrix is the embedding
+	Layers        []Layer
 
-	FusedGateUp bool   // gate's and up's rows are one tensor, in this order
-	QKNorm      bool   // queries and keys are normed head by head, before the rope
-	PostNorms   bool   // the outputs of attention and feed-forward are normed before they are added
-	Sinks       bool   // every head has one more score in its softmax, without a value
-	FFNormName  string // of the norm before the feed-forward layer
+	CentredNorms bool   // norms take the mean off first: LayerNorm, where others are RMSNorm
+	NoPreNorms   bool   // the halves of a layer read the residual stream as it is
+	PostNorms    bool   // the outputs of attention and feed-forward are normed before they are added
+	Parallel     bool   // attention and feed-forward read the same norm
+	FFNormName   string // of the norm before the feed-forward layer
+	FusedGateUp  bool   // gate's and up's rows are one tensor, in this order
 
-	Attention        []LayerAttention // of each layer
+	QKNorm           QKNorm
+	QKNormLast       bool // after the rope, not before
+	Sinks            bool // every head has one more score in its softmax, without a value
 	Ropes            []Rope
 	AttentionScale   float32
-	AttentionSoftCap float32 // 0 means none
+	AttentionSoftCap float32     // 0 means none
+	ChunkTokens      int         // of the layers that are Chunked
+	Temperature      Temperature // of the layers that are Tempered
 
 	Activation  Activation
-	Experts     int // 0 means a dense feed-forward layer
+	Experts     int // of a mixture; 0 means none
 	ExpertsUsed int // of each token
+	ExpertFF    int // width of an expert
+	SharedFF    int // width of the expert that every token uses; 0 means none
+	SharedGated bool
+	Router      Router
 
 	EmbeddingScale float32 // of the embedding's rows
 	ResidualScale  float32 // of each sum that half a layer adds
 	LogitScale     float32
 	LogitSoftCap   float32 // 0 means none
 
-	read []string // tensors that are read already, as part of the description
+	read []string // tensors that are read already, or belong to no layer that is computed
 }
 
-// LayerAttention is what differs in attention from layer to layer.
-type LayerAttention struct {
-	WindowTokens int // a token sees itself and WindowTokens−1 before it; 0 means all
-	Rope         int // index in Ropes, or NoRope
+// Layer is what differs from layer to layer.
+type Layer struct {
+	KVHeads      int
+	HeadDim      int
+	WindowTokens int  // a token sees itself and WindowTokens−1 before it; 0 means all
+	Chunked      bool // a token sees those of its own chunk of ChunkTokens
+	Rope         int  // index in Ropes, or NoRope
+	Tempered     bool // queries are scaled by Temperature
+
+	FF      int  // width of the dense feed-forward layer; 0 means none
+	Mixture bool // has experts
 }
 
 // NoRope is the rope of a layer that does not rotate queries and keys.
 const NoRope = -1
+
+// QKNorm says what of queries, and of keys, is normed together.
+type QKNorm int
+
+const (
+	NormNothing  QKNorm = iota
+	NormEachHead        // by one weight for all heads
+	NormAllHeads        // as one row
+	NormPlain           // each head, without a weight
+)
+
+// Temperature scales queries by 1 + Scale·ln(1+⌊(position+Ahead)/Tokens⌋).
+type Temperature struct {
+	Scale  float64
+	Tokens int
+	Ahead  int
+}
+
+// at is the scale of a position's queries.
+func (t *Temperature) at(position int) float32 {
+	return float32(1 + t.Scale*math.Log1p(float64((position+t.Ahead)/t.Tokens)))
+}
 
 // Activation is the function between the feed-forward layer's matrices.
 type Activation int
@@ -72,29 +110,44 @@ const (
 const activationLimit = 7
 
 // kvLayout is the layout of a layer's pools.
-func (c *Config) kvLayout(t kernels.KVType, pageTokens int) kernels.KVLayout {
-	return kernels.KVLayout{KVType: t, PageTokens: pageTokens, KVHeads: c.KVHeads, HeadDim: c.HeadDim}
+func (l *Layer) kvLayout(t kernels.KVType, pageTokens int) kernels.KVLayout {
+	return kernels.KVLayout{KVType: t, PageTokens: pageTokens, KVHeads: l.KVHeads, HeadDim: l.HeadDim}
 }
 
 // PageBytes is the memory of pageTokens positions over all layers, keys and
 // values. It is at least 1, and does not overflow for up to 2^16 positions.
 func (c *Config) PageBytes(t kernels.KVType, pageTokens int) int {
-	l := c.kvLayout(t, pageTokens)
-	return c.Layers * 2 * l.PageBytes()
+	n := 0
+	for i := range c.Layers {
+		l := c.Layers[i].kvLayout(t, pageTokens)
+		n += 2 * l.PageBytes()
+	}
+	return n
 }
 
 // KVReadBytes is the bytes of keys and values that attention reads for one token
 // that sees contextTokens positions, itself included.
 func (c *Config) KVReadBytes(t kernels.KVType, contextTokens int) int {
-	positions := 0
-	for _, a := range c.Attention {
-		if a.WindowTokens > 0 {
-			positions += min(a.WindowTokens, contextTokens)
-		} else {
-			positions += contextTokens
+	n := 0
+	for i := range c.Layers {
+		l, positions := &c.Layers[i], contextTokens
+		switch {
+		case l.WindowTokens > 0:
+			positions = min(l.WindowTokens, contextTokens)
+		case l.Chunked:
+			positions = (contextTokens-1)%c.ChunkTokens + 1
 		}
+		n += positions * 2 * l.KVHeads * t.TokenBytes(l.HeadDim)
 	}
-	return positions * 2 * c.KVHeads * t.TokenBytes(c.HeadDim)
+	return n
+}
+
+// FF is the width of an expert, or of the widest feed-forward layer where there are none.
+func (c *Config) FF() int {
+	if c.Experts > 0 {
+		return c.ExpertFF
+	}
+	return c.largest().ff
 }
 
 // WeightReadBytes is the bytes of f's weights that one token reads, in the file's
@@ -103,7 +156,7 @@ func (c *Config) WeightReadBytes(f *gguf.File) int {
 	total, experts := 0, 0
 	for i := range f.Tensors {
 		t := &f.Tensors[i]
-		if !t.Type.Known() {
+		if !t.Type.Known() || slices.Contains(c.read, t.Name) {
 			continue
 		}
 		n := t.Type.Bytes(t.Elements())
@@ -126,6 +179,12 @@ var architectures = map[string]func(k *keys, c *Config){
 	"qwen2": readQwen2, "qwen3": readQwen3, "qwen3moe": readQwen3MoE,
 	"gemma2": readGemma2, "gemma3": readGemma3,
 	"phi3": readPhi3, "gpt-oss": readGPTOSS,
+
+	"olmo2": readOLMo2, "exaone4": readEXAONE4, "glm4": readGLM4, "cohere2": readCohere2,
+	"hunyuan-dense": readHunyuanDense, "seed_oss": readSeedOSS, "ernie4_5": readERNIE, "mistral3": readMistral3,
+
+	"ernie4_5-moe": readERNIEMoE, "glm4moe": readGLM4MoE, "minimax-m2": readMiniMaxM2,
+	"bailingmoe2": readBailingMoE2, "phimoe": readPhiMoE, "llama4": readLlama4,
 }
 
 // Architectures lists the names that ReadConfig knows.
@@ -142,7 +201,7 @@ func ReadConfig(f *gguf.File) (Config, error) {
 		return Config{}, fmt.Errorf("%s: architecture %s is not supported; supported: %s",
 			f.Name(), cmp.Or(f.Text("general.architecture"), `""`), strings.Join(Architectures(), ", "))
 	}
-	c := Config{Architecture: arch, FFNormName: "ffn_norm", EmbeddingScale: 1, ResidualScale: 1, LogitScale: 1}
+	c := Config{Architecture: arch, FFNormName: "ffn_norm", Router: Router{Normed: true, Scale: 1}, EmbeddingScale: 1, ResidualScale: 1, LogitScale: 1}
 	k := &keys{file: f, prefix: arch + ".", read: map[string]bool{}}
 	k.checkWhole()
 	k.readTransformer(&c)
@@ -165,29 +224,66 @@ func ReadConfig(f *gguf.File) (Config, error) {
 // readTransformer reads the keys of all decoder-only transformers.
 func (k *keys) readTransformer(c *Config) {
 	c.ContextTokens = k.size("context_length")
-	c.Layers = k.size("block_count")
 	c.Embed = k.size("embedding_length")
 	c.Heads = k.size("attention.head_count")
 	c.KVHeads = k.sizeOr("attention.head_count_kv", c.Heads)
-	c.NormEps = float32(k.number("attention.layer_norm_rms_epsilon"))
 	c.HeadDim = k.sizeOr("attention.key_length", 0)
+	k.readNormEps(c)
+	k.readLayers(c)
 	if k.err != nil {
-		return
-	}
-	if !(c.NormEps > 0 && c.NormEps < 1) {
-		k.fail("attention.layer_norm_rms_epsilon", "is %g; allowed are numbers over 0 and under 1", c.NormEps)
-	}
-	if tensors := len(k.file.Tensors); c.Layers > tensors {
-		k.fail("block_count", "is %d, but the file has only %d tensors", c.Layers, tensors)
 		return
 	}
 	k.readHeads(c)
 	k.readFeedForward(c)
-	c.Attention = make([]LayerAttention, c.Layers)
+	for i := range c.Layers {
+		c.Layers[i].KVHeads, c.Layers[i].HeadDim = c.KVHeads, c.HeadDim
+	}
 	c.Vocab = k.vocab()
 	_, untied := k.file.Tensor("output.weight")
 	c.Tied = !untied
 }
+
+// layerNormEps are the architectures that have eps under the name of another kind
+// of norm.
+var layerNormEps = []string{"cohere2"}
+
+func (k *keys) readNormEps(c *Config) {
+	name := "attention.layer_norm_rms_epsilon"
+	if slices.Contains(layerNormEps, c.Architecture) {
+		name = "attention.layer_norm_epsilon"
+	}
+	c.NormEps = float32(k.number(name))
+	if k.err == nil && !(c.NormEps > 0 && c.NormEps < 1) {
+		k.fail(name, "is %g; allowed are numbers over 0 and under 1", c.NormEps)
+	}
+}
+
+// readLayers reads how many layers there are. The last ones may predict tokens
+// beyond the next one; these are passed over.
+func (k *keys) readLayers(c *Config) {
+	layers := k.size("block_count")
+	if tensors := len(k.file.Tensors); layers > tensors {
+		k.fail("block_count", "is %d, but the file has only %d tensors", layers, tensors)
+		return
+	}
+	if slices.Contains(withPrediction, c.Architecture) {
+		const name = "nextn_predict_layers"
+		n, _ := k.whole(name)
+		if n >= uint64(layers) {
+			k.fail(name, "is %d of %d layers", n, layers)
+			return
+		}
+		for i := layers - int(n); i < layers; i++ {
+			k.passOver(fmt.Sprintf("blk.%d.", i))
+		}
+		layers -= int(n)
+	}
+	c.Layers = make([]Layer, layers)
+}
+
+// withPrediction are the architectures whose files may have layers that predict
+// tokens beyond the next one.
+var withPrediction = []string{"glm4moe", "bailingmoe2"}
 
 // readHeads reads the size of a head, and checks what depends on it.
 func (k *keys) readHeads(c *Config) {
@@ -213,7 +309,8 @@ func (k *keys) readHeads(c *Config) {
 	}
 }
 
-// readFeedForward reads the width of the feed-forward layer, and the experts.
+// readFeedForward reads the widths of feed-forward layers, and the experts: a
+// mixture has them in every layer, until the architecture says otherwise.
 func (k *keys) readFeedForward(c *Config) {
 	if n, _ := k.whole("expert_count"); n != 0 {
 		c.Experts = k.size("expert_count")
@@ -227,17 +324,23 @@ func (k *keys) readFeedForward(c *Config) {
 	}
 	k.zero("expert_used_count", c.Experts > 0, "there are no experts to use")
 	if c.Experts == 0 {
-		c.FF = k.size("feed_forward_length")
+		ff := k.size("feed_forward_length")
+		for i := range c.Layers {
+			c.Layers[i].FF = ff
+		}
 		return
 	}
 	// A mixture may give, beside the width of its experts, that of dense layers
 	// that it does not have.
-	c.FF = k.sizeOr("expert_feed_forward_length", 0)
-	if shared := k.sizeOr("feed_forward_length", c.FF); c.FF == 0 {
-		c.FF = shared
+	c.ExpertFF = k.sizeOr("expert_feed_forward_length", 0)
+	if shared := k.sizeOr("feed_forward_length", c.ExpertFF); c.ExpertFF == 0 {
+		c.ExpertFF = shared
 	}
-	if c.FF == 0 {
+	if c.ExpertFF == 0 {
 		k.fail("expert_feed_forward_length", "is missing")
+	}
+	for i := range c.Layers {
+		c.Layers[i].Mixture = true
 	}
 }
 

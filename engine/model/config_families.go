@@ -27,8 +27,8 @@ func readGranite(k *keys, c *Config) {
 	if rotated, present, err := k.file.Bool(k.name("rope.scaling.finetuned")); err != nil {
 		k.keep(err)
 	} else if present && !rotated {
-		for i := range c.Attention {
-			c.Attention[i].Rope = NoRope
+		for i := range c.Layers {
+			c.Layers[i].Rope = NoRope
 		}
 	}
 	k.readGraniteHybrid(c)
@@ -41,17 +41,17 @@ func (k *keys) readGraniteHybrid(c *Config) {
 		k.name("ssm." + name)
 	}
 	const shared = "expert_shared_feed_forward_length"
-	if n, _ := k.whole(shared); c.Experts == 0 && n != 0 && int(n) != c.FF {
-		k.fail(shared, "is %d; without experts only the feed-forward layer's %d is supported", n, c.FF)
+	if n, _ := k.whole(shared); c.Experts == 0 && n != 0 && int(n) != c.Layers[0].FF {
+		k.fail(shared, "is %d; without experts only the feed-forward layer's %d is supported", n, c.Layers[0].FF)
 	}
 }
 
 // readSmolLM3 takes the rope from every fourth layer; no key says so.
 func readSmolLM3(k *keys, c *Config) {
 	k.readRope(c, ropeKind{pairing: PairNeighbours})
-	for i := range c.Attention {
+	for i := range c.Layers {
 		if (i+1)%4 == 0 {
-			c.Attention[i].Rope = NoRope
+			c.Layers[i].Rope = NoRope
 		}
 	}
 }
@@ -59,7 +59,7 @@ func readSmolLM3(k *keys, c *Config) {
 func readQwen2(k *keys, c *Config) { k.readRope(c, ropeKind{pairing: PairHalves}) }
 
 func readQwen3(k *keys, c *Config) {
-	c.QKNorm = true
+	c.QKNorm = NormEachHead
 	k.readRope(c, ropeKind{pairing: PairHalves})
 }
 
@@ -85,7 +85,7 @@ func readGemma2(k *keys, c *Config) {
 	k.readGemma(c)
 	c.AttentionSoftCap = k.softCap("attn_logit_softcapping", 50) // for files older than the keys
 	c.LogitSoftCap = k.softCap("final_logit_softcapping", 30)
-	if c.Layers == 46 {
+	if len(c.Layers) == 46 {
 		c.AttentionScale = headScale(c.Embed / c.Heads)
 	}
 	c.AttentionScale = k.scale("attention.scale", c.AttentionScale)
@@ -103,8 +103,8 @@ func readGemma3(k *keys, c *Config) {
 	k.readGemma(c)
 	c.AttentionSoftCap = k.softCap("attn_logit_softcapping", 0)
 	c.LogitSoftCap = k.softCap("final_logit_softcapping", 0)
-	c.QKNorm = true
-	if c.Layers == 62 {
+	c.QKNorm = NormEachHead
+	if len(c.Layers) == 62 {
 		c.AttentionScale = headScale(c.Embed / c.Heads)
 	}
 	c.AttentionScale = k.scale("attention.scale", c.AttentionScale)
@@ -115,16 +115,7 @@ func readGemma3(k *keys, c *Config) {
 		return
 	}
 	k.windows(c, 6)
-	if k.err != nil {
-		return
-	}
-	dims := c.Ropes[0].Dims
-	c.Ropes = append(c.Ropes, Rope{Dims: dims, Pairing: PairHalves, Speeds: speeds(local, dims), Magnitude: 1})
-	for i := range c.Attention {
-		if c.Attention[i].WindowTokens > 0 {
-			c.Attention[i].Rope = 1
-		}
-	}
+	k.localRope(c, local)
 }
 
 func readPhi3(k *keys, c *Config) {

@@ -50,7 +50,7 @@ func TestWhatNoKeySays(t *testing.T) {
 		return c
 	}
 	windows := func(c Config) (out []int) {
-		for _, a := range c.Attention {
+		for _, a := range c.Layers {
 			out = append(out, a.WindowTokens)
 		}
 		return out
@@ -76,10 +76,10 @@ func TestWhatNoKeySays(t *testing.T) {
 	want("gemma 3's windows", windows(gemma3), []int{9, 9, 9, 9, 9, 0, 9})
 	wantSpeeds(t, "gemma 3", gemma3.Ropes[0].Speeds, speeds(1e6, 16))
 	wantSpeeds(t, "gemma 3 with a window", gemma3.Ropes[1].Speeds, speeds(1e4, 16))
-	want("gemma 3's ropes", []int{gemma3.Attention[4].Rope, gemma3.Attention[5].Rope}, []int{1, 0})
+	want("gemma 3's ropes", []int{gemma3.Layers[4].Rope, gemma3.Layers[5].Rope}, []int{1, 0})
 	want("gpt-oss's windows", windows(read("gpt-oss", map[string]any{"block_count": uint32(4)})), []int{9, 0, 9, 0})
 	smollm := read("smollm3", map[string]any{"block_count": uint32(8)})
-	for i, a := range smollm.Attention {
+	for i, a := range smollm.Layers {
 		want("smollm 3's rope", a.Rope == NoRope, i == 3 || i == 7)
 	}
 	want("windows by period", windows(read("gemma2", map[string]any{"attention.sliding_window_pattern": uint32(1)})), []int{9, 9, 9})

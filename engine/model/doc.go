@@ -19,14 +19,16 @@
 // team, batch.go and contexts.go how a batch is cut into work.
 //
 // To add an architecture: a row in architectures (config.go) and a function in
-// config_families.go, which sets the fields of Config. Where the pass itself
-// differs, Config gets a field, and one place obeys it:
+// config_families.go, config_dense.go or config_mixtures.go, which sets the fields of
+// Config, and of a Layer where layers differ. Where the pass itself differs, Config or
+// Layer gets a field, and one place obeys it:
 //
 //	tensors, their names, biases, norms   layer and loader.layer (weights.go)
+//	which experts, and their weights      Router (router.go)
 //	experts                               loader.experts and mixture (experts.go)
-//	norms of queries and keys             place, before Rotate
+//	norms of queries and keys             place, before or after Rotate
 //	kinds of rope and their scaling       readRope (config_rope.go)
-//	windows, sinks, caps of attention     attend
+//	windows, chunks, sinks, caps          attend and aim
 //	norms after a block                   addSum
 //	activations                           activate
 //	scales and caps of logits             outputLogits

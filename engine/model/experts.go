@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 
 	"github.com/forebay-io/forebay/kernels"
@@ -15,16 +16,20 @@ var earlyExpert = regexp.MustCompile(`\.ffn_(gate|up|down)\.[0-9]+\.`)
 func (l *loader) experts(to *layer, prefix string) {
 	c := l.config
 	l.linear(&to.router, prefix+"ffn_gate_inp", c.Embed, c.Experts)
+	l.routerBias(to, prefix)
 	to.experts = make([]feedForward, c.Experts)
+	for e := range to.experts {
+		to.experts[e].width = c.ExpertFF
+	}
 	fused := l.fusedExperts(to, prefix)
 	for _, m := range []struct {
 		name       string
 		cols, rows int
 		of         func(*feedForward) *linear
 	}{
-		{"ffn_gate", c.Embed, c.FF, func(f *feedForward) *linear { return &f.gate }},
-		{"ffn_up", c.Embed, c.FF, func(f *feedForward) *linear { return &f.up }},
-		{"ffn_down", c.FF, c.Embed, func(f *feedForward) *linear { return &f.down }},
+		{"ffn_gate", c.Embed, c.ExpertFF, func(f *feedForward) *linear { return &f.gate }},
+		{"ffn_up", c.Embed, c.ExpertFF, func(f *feedForward) *linear { return &f.up }},
+		{"ffn_down", c.ExpertFF, c.Embed, func(f *feedForward) *linear { return &f.down }},
 	} {
 		if fused && m.name != "ffn_down" {
 			continue
@@ -56,6 +61,21 @@ func (l *loader) experts(to *layer, prefix string) {
 	}
 }
 
+// routerBias takes what is added to the scores for the choice, which some files call
+// a matrix of one column.
+func (l *loader) routerBias(to *layer, prefix string) {
+	name := prefix + "exp_probs_b.bias"
+	t, ok := l.file.Tensor(name)
+	if !ok || l.config.Router.softmaxOfChosen() || l.config.Router.Sparse {
+		return // where the router has no place for it, it stays a tensor that is not understood
+	}
+	dims := []int{l.config.Experts}
+	if len(t.Dims) == 2 {
+		dims = append(dims, 1)
+	}
+	to.routerBias = l.numbers(name, dims...)
+}
+
 // fusedExperts takes the tensor in which some converters put gate and up together,
 // each expert's gate before its up. It reports whether there is one.
 func (l *loader) fusedExperts(to *layer, prefix string) bool {
@@ -64,10 +84,10 @@ func (l *loader) fusedExperts(to *layer, prefix string) bool {
 		return false
 	}
 	c := l.config
-	if t := l.take(name, c.Embed, 2*c.FF, c.Experts); t != nil {
+	if t := l.take(name, c.Embed, 2*c.ExpertFF, c.Experts); t != nil {
 		job := packJob{tensor: t}
 		for e := range to.experts {
-			job.parts = append(job.parts, part{&to.experts[e].gate.Matrix, c.FF}, part{&to.experts[e].up.Matrix, c.FF})
+			job.parts = append(job.parts, part{&to.experts[e].gate.Matrix, c.ExpertFF}, part{&to.experts[e].up.Matrix, c.ExpertFF})
 		}
 		l.jobs = append(l.jobs, job)
 	}
@@ -81,12 +101,14 @@ func (l *loader) fusedExperts(to *layer, prefix string) bool {
 // choice.
 type mixture struct {
 	scores  []float32   // [token][Experts]
+	ranks   []float32   // [token][Experts]
 	chosen  []int32     // [token][ExpertsUsed] experts, the best first
 	shares  []float32   // [token][ExpertsUsed]
 	slots   []int32     // [token][ExpertsUsed]
 	first   []int32     // [Experts+1] slot of each expert's first token
 	inputs  activations // [slot][Embed]
 	outputs []float32   // [slot][Embed]
+	gates   []float32   // [token] of the expert that every token uses
 }
 
 func newMixture(c *Config, set *kernels.Set, n int, rows func(n, width int) []float32) mixture {
@@ -95,52 +117,38 @@ func newMixture(c *Config, set *kernels.Set, n int, rows func(n, width int) []fl
 	}
 	slots := n * c.ExpertsUsed
 	return mixture{
-		scores: rows(n, c.Experts), shares: rows(n, c.ExpertsUsed),
+		scores: rows(n, c.Experts), ranks: rows(n, c.Experts), shares: rows(n, c.ExpertsUsed), gates: rows(n, 1),
 		chosen: make([]int32, slots), slots: make([]int32, slots), first: make([]int32, c.Experts+1),
 		inputs: newActivations(set, slots, c.Embed, rows), outputs: rows(slots, c.Embed),
 	}
 }
 
-// route scores the experts for each token and chooses. The shares are the softmax
-// of the chosen scores, which equals the renormalised softmax of all scores.
+// route scores the experts for each token and chooses.
 func (p *pass) route(worker int) {
 	lo, hi := p.share(worker)
 	if lo == hi {
 		return
 	}
 	c, x := &p.m.config, &p.mixture
-	r := &p.m.weights.layers[p.layer].router
-	p.m.set.MatMul(x.scores[lo*c.Experts:], c.Experts, r.Matrix, p.scratch.normed.from(lo), hi-lo, 0, c.Experts)
+	l := &p.m.weights.layers[p.layer]
+	p.m.set.MatMul(x.scores[lo*c.Experts:], c.Experts, l.router.Matrix, p.scratch.normed.from(lo), hi-lo, 0, c.Experts)
+	if c.SharedGated {
+		p.m.set.MatMul(x.gates[lo:], 1, l.sharedGate.Matrix, p.scratch.normed.from(lo), hi-lo, 0, 1)
+	}
 	for i := lo; i < hi; i++ {
 		scores, shares := row(x.scores, i, c.Experts), row(x.shares, i, c.ExpertsUsed)
-		if r.bias != nil {
-			p.m.set.Add(scores, r.bias)
+		if l.router.bias != nil {
+			p.m.set.Add(scores, l.router.bias)
 		}
-		choose(x.chosen[i*c.ExpertsUsed:(i+1)*c.ExpertsUsed], shares, scores)
-		p.m.set.Softmax(shares)
-	}
-}
-
-// choose picks the highest scores; of equal ones the first.
-func choose(chosen []int32, best, scores []float32) {
-	for r := range chosen {
-		at := int32(-1)
-		for e, score := range scores {
-			if (at < 0 || score > scores[at]) && !taken(chosen[:r], int32(e)) {
-				at = int32(e)
-			}
+		chosen := x.chosen[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed]
+		if c.Router.softmaxOfChosen() {
+			choose(chosen, shares, scores)
+			p.m.set.Softmax(shares)
+			continue
 		}
-		chosen[r], best[r] = at, scores[at]
+		one := choice{chosen: chosen, shares: shares, scores: scores, rank: row(x.ranks, i, c.Experts)}
+		one.take(&c.Router, l.routerBias)
 	}
-}
-
-func taken(chosen []int32, e int32) bool {
-	for _, c := range chosen {
-		if c == e {
-			return true
-		}
-	}
-	return false
 }
 
 // place gives each choice of a token a slot, expert by expert.
@@ -164,8 +172,13 @@ func (x *mixture) place(choices int) {
 func (p *pass) scatter(worker int) {
 	c, x := &p.m.config, &p.mixture
 	for i, hi := p.share(worker); i < hi; i++ {
-		for _, slot := range x.slots[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed] {
+		for r, slot := range x.slots[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed] {
 			x.inputs.copyRow(int(slot), &p.scratch.normed, i)
+			if c.Router.OnInput {
+				scale(x.inputs.row(int(slot)), x.shares[i*c.ExpertsUsed+r])
+				x.inputs.round(int(slot), 0, c.Embed)
+				x.shares[i*c.ExpertsUsed+r] = 1
+			}
 		}
 	}
 }
@@ -173,7 +186,7 @@ func (p *pass) scatter(worker int) {
 // expertsGateUp computes the worker's part of every expert's activation.
 func (p *pass) expertsGateUp(worker int) {
 	x := &p.mixture
-	lo, hi := kernels.Split(p.m.config.FF, portionRows, worker, p.m.team.Workers())
+	lo, hi := kernels.Split(p.m.config.ExpertFF, portionRows, worker, p.m.team.Workers())
 	for e := range p.m.config.Experts {
 		if lo < hi {
 			p.gated(worker, &p.m.weights.layers[p.layer].experts[e], &x.inputs, int(x.first[e]), int(x.first[e+1]), lo, hi)
@@ -182,23 +195,29 @@ func (p *pass) expertsGateUp(worker int) {
 }
 
 func (p *pass) expertsDown(worker int) {
-	x, width := &p.mixture, p.m.config.Embed
+	x, width, gate := &p.mixture, p.m.config.Embed, p.scratch.gate.of(p.m.config.ExpertFF)
 	lo, hi := kernels.Split(width, kernels.RowTile, worker, p.m.team.Workers())
 	for e := range p.m.config.Experts {
 		from, n := int(x.first[e]), int(x.first[e+1]-x.first[e])
 		if n > 0 && lo < hi {
 			down := &p.m.weights.layers[p.layer].experts[e].down
-			p.multiply(x.outputs[from*width:], down, p.scratch.gate.from(from), n, lo, hi)
+			p.multiply(x.outputs[from*width:], down, gate.from(from), n, lo, hi)
 		}
 	}
 }
 
-// gatherExperts sums the outputs of each token's experts, by their shares.
+// gatherExperts sums the outputs of each token's experts by their shares, after that
+// of the expert that every token uses.
 func (p *pass) gatherExperts(worker int) {
 	c, x := &p.m.config, &p.mixture
 	for i, hi := p.share(worker); i < hi; i++ {
 		sum := row(p.scratch.sum, i, c.Embed)
-		clear(sum)
+		switch {
+		case c.SharedFF == 0:
+			clear(sum)
+		case c.SharedGated:
+			scale(sum, float32(1/(1+math.Exp(-float64(x.gates[i])))))
+		}
 		for r, slot := range x.slots[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed] {
 			share := x.shares[i*c.ExpertsUsed+r]
 			for j, v := range row(x.outputs, int(slot), c.Embed) {

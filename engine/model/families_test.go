@@ -302,10 +302,10 @@ func TestGraniteKeys(t *testing.T) {
 		d.Set("granite.expert_shared_feed_forward_length", uint32(64))
 		d.Set("granite.rope.scaling.finetuned", true)
 	})
-	if err != nil || c.Attention[0].Rope != 0 {
+	if err != nil || c.Layers[0].Rope != 0 {
 		t.Errorf("granite 4: %v", err)
 	}
-	if c, err = read(func(d *gguf.Draft) { d.Set("granite.rope.scaling.finetuned", false) }); err != nil || c.Attention[2].Rope != NoRope {
+	if c, err = read(func(d *gguf.Draft) { d.Set("granite.rope.scaling.finetuned", false) }); err != nil || c.Layers[2].Rope != NoRope {
 		t.Errorf("without rope: %v", err)
 	}
 	if _, err = read(func(d *gguf.Draft) { d.Set("granite.expert_shared_feed_forward_length", uint32(65)) }); err == nil {

@@ -25,12 +25,13 @@ func (m *Model) Forward(chunks []Chunk) []float32 {
 func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float32, done bool) {
 	p, layers := &m.pass, len(m.weights.layers)
 	p.gather(chunks)
-	p.layer = -1
+	p.layer, p.post = -1, nil
 	p.do(KernelEmbed, p.phases.embed)
 	for p.layer = range layers {
 		if stop != nil && p.layer < layers*3/4 && stop.Load() {
 			return nil, false
 		}
+		l := &m.weights.layers[p.layer]
 		p.do(KernelNormRope, p.phases.normAttention)
 		p.do(KernelQKV, p.phases.project)
 		p.do(KernelNormRope, p.phases.place)
@@ -42,8 +43,10 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 		}
 		p.attention()
 		p.do(KernelOutput, p.phases.projectOut)
+		p.post = &l.postAttention
 		p.do(KernelNormRope, p.phases.normFF)
 		p.feedForward()
+		p.post = &l.postFF
 	}
 	p.layer = -1
 	p.do(KernelNormRope, p.phases.normOutput)
@@ -53,23 +56,27 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 
 // attention computes what the queries find, and counts it by who asked.
 func (p *pass) attention() {
-	p.batch.contexts.begin(p.m.config.KVHeads)
+	p.batch.contexts.begin()
 	p.run(p.phases.attend)
-	if !p.m.headBlocks {
+	if !p.m.shapes[p.layer].headBlocks {
 		p.run(p.phases.roundHeads)
 	}
 	p.timer.lapAttention(p.layer, p.batch.keys)
 }
 
-// feedForward is the layer's second half, dense or a mixture of experts.
+// feedForward is the layer's second half, dense or a mixture of experts, or both.
 func (p *pass) feedForward() {
-	f := &p.phases
-	if p.m.config.Experts == 0 {
+	f, l := &p.phases, &p.m.weights.layers[p.layer]
+	if l.experts == nil {
 		p.do(KernelMLP, f.gateUp, f.down)
 		return
 	}
 	p.run(f.route)
 	p.mixture.place(p.rows * p.m.config.ExpertsUsed)
+	if l.dense.width > 0 {
+		p.run(f.gateUp)
+		p.run(f.down)
+	}
 	p.do(KernelMLP, f.scatter, f.expertsGateUp, f.expertsDown, f.gatherExperts)
 }
 
@@ -90,46 +97,77 @@ func (p *pass) embed(worker int) {
 }
 
 func (p *pass) normAttention(worker int) {
-	layers := p.m.weights.layers
 	for i, hi := p.share(worker); i < hi; i++ {
-		if p.layer > 0 {
-			p.addSum(i, layers[p.layer-1].postFF)
-		}
-		p.norm(i, layers[p.layer].attentionNorm)
+		p.addSum(i)
+		p.norm(i, &p.m.weights.layers[p.layer].attentionNorm)
 	}
 }
 
 func (p *pass) normFF(worker int) {
-	l := &p.m.weights.layers[p.layer]
 	for i, hi := p.share(worker); i < hi; i++ {
-		p.addSum(i, l.postAttention)
-		p.norm(i, l.ffNorm)
+		p.addSum(i)
+		if !p.m.config.Parallel { // else the norm before attention is still there
+			p.norm(i, &p.m.weights.layers[p.layer].ffNorm)
+		}
 	}
 }
 
 func (p *pass) normOutput(worker int) {
 	for i, hi := p.share(worker); i < hi; i++ {
-		p.addSum(i, p.m.weights.layers[len(p.m.weights.layers)-1].postFF)
-		p.norm(i, p.m.weights.outputNorm)
+		p.addSum(i)
+		p.norm(i, &p.m.weights.outputNorm)
 	}
 }
 
-// addSum adds the output of half a layer to row i of x, after a norm where the
-// model has one there. The phase of the next norm calls it, since it reads the
-// row anyway.
-func (p *pass) addSum(i int, post []float32) {
+// addSum adds the output of the half of a layer before to row i of x, after a norm
+// where the model has one there. The phase of the next norm calls it, since it reads
+// the row anyway.
+func (p *pass) addSum(i int) {
+	if p.post == nil {
+		return
+	}
 	sum := row(p.scratch.sum, i, p.m.config.Embed)
-	if post != nil {
-		p.m.set.RMSNorm(sum, sum, post, p.m.config.NormEps)
+	if p.post.weight != nil {
+		p.normTo(sum, sum, p.post)
 	}
 	scale(sum, p.m.config.ResidualScale)
 	p.m.set.Add(row(p.scratch.x, i, p.m.config.Embed), sum)
 }
 
-// norm writes the norm of row i of x to normed, and rounds it.
-func (p *pass) norm(i int, weight []float32) {
-	p.m.set.RMSNorm(p.scratch.normed.row(i), row(p.scratch.x, i, p.m.config.Embed), weight, p.m.config.NormEps)
+// norm writes the norm of row i of x to normed, or the row itself where the model has
+// no norm there, and rounds it.
+func (p *pass) norm(i int, n *norm) {
+	x := row(p.scratch.x, i, p.m.config.Embed)
+	if n.weight != nil {
+		p.normTo(p.scratch.normed.row(i), x, n)
+	} else {
+		copy(p.scratch.normed.row(i), x)
+	}
 	p.scratch.normed.round(i, 0, p.m.config.Embed)
+}
+
+// normTo computes dst = norm(x). dst may be x.
+func (p *pass) normTo(dst, x []float32, n *norm) {
+	if p.m.config.CentredNorms {
+		centre(dst, x)
+		x = dst
+	}
+	p.m.set.RMSNorm(dst, x, n.weight, p.m.config.NormEps)
+	if n.bias != nil {
+		p.m.set.Add(dst, n.bias)
+	}
+}
+
+// centre computes dst = x − mean(x). dst may be x.
+func centre(dst, x []float32) {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v)
+	}
+	mean := sum / float64(len(x))
+	for i, v := range x {
+		dst[i] = float32(float64(v) - mean)
+	}
 }
 
 // scale multiplies x by a factor that is 1 in most models.
@@ -179,26 +217,34 @@ func (p *pass) multiply(dst []float32, w *linear, from kernels.Input, n, lo, hi 
 // place norms and rotates queries and keys, and stores keys and values in their
 // pages.
 func (p *pass) place(worker int) {
-	c, s, pages := &p.m.config, &p.scratch, &p.m.pools[p.layer]
-	l, which := &p.m.weights.layers[p.layer], c.Attention[p.layer].Rope
-	kvWidth, dim, pageTokens := c.KVHeads*c.HeadDim, c.HeadDim, p.m.layout.PageTokens
+	c, s, pages, shape := &p.m.config, &p.scratch, &p.m.pools[p.layer], &p.m.shapes[p.layer]
+	l, d := &p.m.weights.layers[p.layer], &c.Layers[p.layer]
+	kvWidth, dim, pageTokens := d.KVHeads*d.HeadDim, d.HeadDim, shape.layout.PageTokens
 	for i, hi := p.share(worker); i < hi; i++ {
 		q, k, v := row(s.q, i, c.Heads*dim), row(s.k, i, kvWidth), row(s.v, i, kvWidth)
-		if c.QKNorm {
+		if c.QKNorm != NormNothing && !c.QKNormLast {
 			p.normHeads(q, l.qNorm)
 			p.normHeads(k, l.kNorm)
 		}
-		if which != NoRope {
-			angles := row(s.angles[which], i, c.Ropes[which].Dims)
-			neighbours := c.Ropes[which].Pairing == PairNeighbours
+		if d.Rope != NoRope {
+			angles := row(s.angles[d.Rope], i, c.Ropes[d.Rope].Dims)
+			neighbours := c.Ropes[d.Rope].Pairing == PairNeighbours
 			p.m.set.Rotate(q, angles, dim, neighbours)
 			p.m.set.Rotate(k, angles, dim, neighbours)
 		}
+		if c.QKNorm != NormNothing && c.QKNormLast && (c.QKNorm != NormPlain || d.Rope != NoRope) {
+			p.normHeads(q, l.qNorm)
+			p.normHeads(k, l.kNorm)
+		}
 		position := p.batch.positions[i]
-		p.m.set.Place(&p.m.layout, pages.keys, pages.values, int(p.batch.pages[i][position/pageTokens]), position%pageTokens, k, v)
+		if d.Tempered {
+			scale(q, c.Temperature.at(position))
+		}
+		p.m.set.Place(&shape.layout, pages.keys, pages.values, int(p.batch.pages[i][position/pageTokens]), position%pageTokens, k, v)
 	}
 }
 
+// normHeads norms each run of x that is as long as weight.
 func (p *pass) normHeads(x, weight []float32) {
 	for ; len(x) > 0; x = x[len(weight):] {
 		head := x[:len(weight)]
@@ -209,10 +255,11 @@ func (p *pass) normHeads(x, weight []float32) {
 // attend takes items until none is left: each is one tile and one KV head, or a
 // piece of their context.
 func (p *pass) attend(worker int) {
-	c, a, b := &p.m.config, &p.workers[worker], &p.batch
+	d, shape := &p.m.config.Layers[p.layer], &p.m.shapes[p.layer]
+	a, b := &p.workers[worker], &p.batch
 	a.K, a.V = p.m.pools[p.layer].keys, p.m.pools[p.layer].values
-	a.Window = c.Attention[p.layer].WindowTokens
-	items, inPieces := len(b.tiles)*c.KVHeads, len(b.contexts.items) > 0 && a.Window == 0
+	a.KVLayout, a.Group, a.Stride, a.Window = shape.layout, shape.group, p.m.config.Heads*d.HeadDim, d.WindowTokens
+	items, inPieces := len(b.tiles)*d.KVHeads, len(b.contexts.items) > 0 && shape.inPieces
 	if inPieces {
 		items = len(b.contexts.items)
 	}
@@ -225,8 +272,8 @@ func (p *pass) attend(worker int) {
 			}
 			continue
 		}
-		head := item % c.KVHeads
-		t := p.aim(a, item/c.KVHeads, head)
+		head := item % d.KVHeads
+		t := p.aim(a, item/d.KVHeads, head)
 		p.m.set.Attend(a)
 		p.roundHead(t, head)
 	}
@@ -234,13 +281,19 @@ func (p *pass) attend(worker int) {
 
 // aim points a at a tile and KV head of the layer.
 func (p *pass) aim(a *kernels.Attention, at, head int) tile {
-	t, heads, width := p.batch.tiles[at], p.m.config.KVHeads, p.m.group*p.m.config.HeadDim
+	d := &p.m.config.Layers[p.layer]
+	t, heads, width := p.batch.tiles[at], d.KVHeads, a.Group*d.HeadDim
 	from, to := (t.row*heads+head)*width, ((t.row+t.rows-1)*heads+head+1)*width
 	a.KVHead, a.Queries = head, t.rows
 	a.Q, a.Out = p.scratch.q[from:to], p.scratch.heads.numbers[from:to]
-	a.Pages, a.To = p.batch.pages[t.row], p.batch.positions[t.row]+1
+	position := p.batch.positions[t.row]
+	first := 0 // position that the tile's context begins at
+	if d.Chunked {
+		first = position - position%p.m.config.ChunkTokens
+	}
+	a.Pages, a.To = p.batch.pages[t.row][first/a.PageTokens:], position-first+1
 	if sinks := p.m.weights.layers[p.layer].sinks; sinks != nil {
-		a.Sinks = row(sinks, head, p.m.group)
+		a.Sinks = row(sinks, head, a.Group)
 	}
 	return t
 }
@@ -248,21 +301,28 @@ func (p *pass) aim(a *kernels.Attention, at, head int) tile {
 // roundHead rounds attention's output for a tile and KV head, where that is a
 // multiple of BlockLen.
 func (p *pass) roundHead(t tile, head int) {
-	width := p.m.group * p.m.config.HeadDim
-	for i := t.row; i < t.row+t.rows && p.m.headBlocks; i++ {
-		p.scratch.heads.round(i, head*width, (head+1)*width)
+	width, heads := p.m.shapes[p.layer].group*p.m.config.Layers[p.layer].HeadDim, p.heads()
+	for i := t.row; i < t.row+t.rows && p.m.shapes[p.layer].headBlocks; i++ {
+		heads.round(i, head*width, (head+1)*width)
 	}
 }
 
 // roundHeads rounds attention's output, where KV heads share blocks.
 func (p *pass) roundHeads(worker int) {
+	heads := p.heads()
 	for i, hi := p.share(worker); i < hi; i++ {
-		p.scratch.heads.round(i, 0, p.scratch.heads.width)
+		heads.round(i, 0, heads.width)
 	}
 }
 
 func (p *pass) projectOut(int) {
-	p.multiplySum(&p.m.weights.layers[p.layer].out, &p.scratch.heads)
+	heads := p.heads()
+	p.multiplySum(&p.m.weights.layers[p.layer].out, &heads)
+}
+
+// heads is attention's output in the layer.
+func (p *pass) heads() activations {
+	return p.scratch.heads.of(p.m.config.Heads * p.m.config.Layers[p.layer].HeadDim)
 }
 
 // multiplySum computes sum = w·from, which the phase of the next norm adds to x.
@@ -274,8 +334,9 @@ func (p *pass) multiplySum(w *linear, from *activations) {
 
 // gateUp computes the gated feed-forward activation into gate.
 func (p *pass) gateUp(worker int) {
-	for lo, hi := range p.portions(p.m.config.FF) {
-		p.gated(worker, &p.m.weights.layers[p.layer].feedForward, &p.scratch.normed, 0, p.rows, lo, hi)
+	dense := &p.m.weights.layers[p.layer].dense
+	for lo, hi := range p.portions(dense.width) {
+		p.gated(worker, dense, &p.scratch.normed, 0, p.rows, lo, hi)
 	}
 }
 
@@ -287,7 +348,7 @@ const gatedRows = 66
 // gated computes the outputs [lo,hi) of gate = activation(gate·x, up·x) for the rows
 // [first,end), and rounds them.
 func (p *pass) gated(worker int, f *feedForward, x *activations, first, end, lo, hi int) {
-	width, gate, up := p.m.config.FF, &p.scratch.gate, p.scratch.up[worker]
+	width, gate, up := f.width, p.scratch.gate.of(f.width), p.scratch.up[worker]
 	for ; first < end; first += gatedRows {
 		n := min(gatedRows, end-first)
 		p.multiply(gate.from(first).Numbers, &f.gate, x.from(first), n, lo, hi)
@@ -312,13 +373,15 @@ func (p *pass) activate(gate, up []float32) {
 }
 
 func (p *pass) down(int) {
-	p.multiplySum(&p.m.weights.layers[p.layer].down, &p.scratch.gate)
+	dense := &p.m.weights.layers[p.layer].dense
+	gate := p.scratch.gate.of(dense.width)
+	p.multiplySum(&dense.down, &gate)
 }
 
 func (p *pass) outputLogits(int) {
-	w := p.m.weights.output
+	w := &p.m.weights.output
 	for lo, hi := range p.portions(w.Rows) {
-		p.m.set.MatMul(p.logits, w.Rows, w, p.scratch.normed.from(0), p.rows, lo, hi)
+		p.multiply(p.logits, w, p.scratch.normed.from(0), p.rows, lo, hi)
 		for i := range p.rows {
 			logits := p.logits[i*w.Rows+lo : i*w.Rows+hi]
 			scale(logits, p.m.config.LogitScale)

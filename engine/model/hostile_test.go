@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/forebay-io/forebay/engine/gguf"
@@ -19,38 +22,58 @@ var hostileValues = []any{uint32(0), uint32(1), uint32(2), uint32(3), uint32(47)
 // TestHostileKeysAreComputedOrRefused gives each key of each architecture values that
 // do not belong there: whatever still loads must run.
 func TestHostileKeysAreComputedOrRefused(t *testing.T) {
-	team := newTeam(t, 1)
 	for arch := range families {
-		f := familyFile(t, arch, kernels.F32)
-		c, err := ReadConfig(f)
-		if err != nil {
-			t.Fatal(err)
+		hostileKeys(t, arch, familyFile(t, arch, kernels.F32), hostileValues)
+	}
+}
+
+// TestHostileKeysOfReferenceModels does the same with some values a key.
+func TestHostileKeysOfReferenceModels(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	for _, base := range referenceModels(t) {
+		f := openFile(t, base+".gguf")
+		if filepath.Base(filepath.Dir(base)) == "arch2" {
+			rng.Shuffle(len(hostileValues), func(i, j int) { hostileValues[i], hostileValues[j] = hostileValues[j], hostileValues[i] })
+			arch, _, _ := f.String("general.architecture")
+			hostileKeys(t, arch, f, hostileValues[:3])
 		}
-		k := &keys{file: f, prefix: arch + ".", read: map[string]bool{}}
-		architectures[arch](k, &c) // asks for every key, those that the file lacks too
-		k.readHarmless(&c)
-		loaded, tried := 0, 0
-		for _, key := range append(slices.Collect(maps.Keys(k.read)), f.Keys()...) {
-			for _, v := range hostileValues {
-				d := gguf.NewDraft(fmt.Sprintf("%s with %s of %T %v", arch, key, v, v))
-				d.Copy(f)
-				d.Set(key, v)
-				for _, tensor := range f.Tensors {
-					d.Add(tensor)
-				}
-				changed, err := d.File("", false)
-				if err != nil {
-					t.Fatal(err)
-				}
-				tried++
-				if runsOnce(t, changed, team) {
-					loaded++
-				}
+	}
+}
+
+func hostileKeys(t *testing.T, arch string, f *gguf.File, values []any) {
+	t.Helper()
+	team := newTeam(t, 1)
+	c, err := ReadConfig(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keys{file: f, prefix: arch + ".", read: map[string]bool{}}
+	architectures[arch](k, &c) // asks for every key, those that the file lacks too
+	k.readHarmless(&c)
+	loaded, tried := 0, 0
+	for _, key := range append(slices.Collect(maps.Keys(k.read)), f.Keys()...) {
+		if strings.HasPrefix(key, "tokenizer.") {
+			continue
+		}
+		for _, v := range values {
+			d := gguf.NewDraft(fmt.Sprintf("%s with %s of %T %v", arch, key, v, v))
+			d.Copy(f)
+			d.Set(key, v)
+			for _, tensor := range f.Tensors {
+				d.Add(tensor)
+			}
+			changed, err := d.File("", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tried++
+			if runsOnce(t, changed, team) {
+				loaded++
 			}
 		}
-		if loaded == 0 || loaded == tried {
-			t.Errorf("%s: %d of %d load; the test sees nothing", arch, loaded, tried)
-		}
+	}
+	if loaded == 0 || loaded == tried {
+		t.Errorf("%s: %d of %d load; the test sees nothing", arch, loaded, tried)
 	}
 }
 

@@ -22,8 +22,9 @@ type keys struct {
 	prefix string
 	read   map[string]bool
 	// tensors that hold numbers of the description, such as rope's factors
-	tensors []string
-	err     error
+	tensors    []string
+	routerRead bool // by the architecture
+	err        error
 }
 
 func (k *keys) fail(name, format string, args ...any) {
@@ -60,6 +61,14 @@ func (k *keys) size(name string) int {
 func (k *keys) sizeOr(name string, absent int) int {
 	if _, present := k.whole(name); !present {
 		return absent
+	}
+	return k.size(name)
+}
+
+// sizeOrZero is size, but 0 stands for an absent key.
+func (k *keys) sizeOrZero(name string) int {
+	if n, _ := k.whole(name); n == 0 {
+		return 0
 	}
 	return k.size(name)
 }
@@ -177,12 +186,12 @@ func (k *keys) windows(c *Config, period int) {
 	each, _, err := k.file.Bools(k.name(pattern))
 	if err != nil {
 		k.keep(err)
-	} else if len(each) < c.Layers {
-		k.fail(pattern, "has %d values for %d layers", len(each), c.Layers)
+	} else if len(each) < len(c.Layers) {
+		k.fail(pattern, "has %d values for %d layers", len(each), len(c.Layers))
 	}
-	for i := range c.Attention {
+	for i := range c.Layers {
 		if k.err == nil && each[i] {
-			c.Attention[i].WindowTokens = window
+			c.Layers[i].WindowTokens = window
 		}
 	}
 }
@@ -190,15 +199,15 @@ func (k *keys) windows(c *Config, period int) {
 // setWindows gives a window to all layers but every period-th; a period of 1
 // gives it to all.
 func (k *keys) setWindows(c *Config, window, period int) {
-	for i := range c.Attention {
+	for i := range c.Layers {
 		if period == 1 || (i+1)%period != 0 {
-			c.Attention[i].WindowTokens = window
+			c.Layers[i].WindowTokens = window
 		}
 	}
 }
 
 func (c *Config) hasWindows() bool {
-	return slices.ContainsFunc(c.Attention, func(a LayerAttention) bool { return a.WindowTokens > 0 })
+	return slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.WindowTokens > 0 })
 }
 
 func (k *keys) needExperts(c *Config) {
@@ -211,36 +220,51 @@ func (k *keys) needExperts(c *Config) {
 func (k *keys) readHarmless(c *Config) {
 	k.name("tensor_data_layout") // of the file that was converted
 	k.name("rope.scaling.finetuned")
-	k.name("attention.layer_norm_epsilon") // of norms that no architecture here has
+	k.name("attention.layer_norm_epsilon") // of norms that no other architecture has
 	for _, name := range []string{"expert_shared_count", "expert_shared_feed_forward_length", "nextn_predict_layers", "pooling_type", "leading_dense_block_count"} {
 		k.zero(name, k.read[k.prefix+name], "this is not supported")
 	}
-	for _, name := range []string{"expert_group_count", "expert_group_used_count", "moe_every_n_layers"} {
-		if n, _ := k.whole(name); n > 1 {
-			k.fail(name, "is %d; only 0 and 1 are supported", n)
-		}
+	if n, _ := k.whole("moe_every_n_layers"); n > 1 {
+		k.fail("moe_every_n_layers", "is %d; only 0 and 1 are supported", n)
 	}
-	// The softmax of all scores, renormalised, is that of the chosen ones (3).
-	if n, _ := k.whole("expert_gating_func"); n == 2 || n > 3 {
-		k.fail("expert_gating_func", "is %d; only softmax (0, 1 and 3) is supported", n)
-	}
+	k.readSoftmaxRouter()
 	k.only("attention.clamp_kqv", 0)
 	if n, _ := k.whole("attention.sliding_window"); n != 0 && int(n) < c.ContextTokens && !c.hasWindows() {
 		k.fail("attention.sliding_window", "is %d; a window is not supported in architecture %s", n, c.Architecture)
 	}
-	if x := k.numberOr("expert_weights_scale", 0); x != 0 && x != 1 {
-		k.fail("expert_weights_scale", "is %g; only 1 is supported", x)
-	}
-	for name, want := range map[string]bool{"expert_weights_norm": true, "attention.causal": true, "use_parallel_residual": false} {
-		if v, present, err := k.file.Bool(k.name(name)); err != nil {
-			k.keep(err)
-		} else if present && v != want {
-			k.fail(name, "is %v; only %v is supported", v, want)
-		}
+	for name, want := range map[string]bool{"attention.causal": true, "use_parallel_residual": false} {
+		k.onlyBool(name, want)
 	}
 	for name, want := range map[string]int{"attention.key_length_swa": c.HeadDim, "attention.value_length_swa": c.HeadDim} {
 		if n := k.sizeOr(name, want); n != want {
 			k.fail(name, "is %d; only the %d of the other layers is supported", n, want)
+		}
+	}
+}
+
+// onlyBool refuses the other value than want; the key may be absent.
+func (k *keys) onlyBool(name string, want bool) {
+	if v := k.boolOr(name, want); v != want {
+		k.fail(name, "is %v; only %v is supported", v, want)
+	}
+}
+
+func (k *keys) boolOr(name string, absent bool) bool {
+	v, present, err := k.file.Bool(k.name(name))
+	if err != nil {
+		k.keep(err)
+	}
+	if !present {
+		return absent
+	}
+	return v
+}
+
+// passOver takes the tensors of a layer that is not computed.
+func (k *keys) passOver(prefix string) {
+	for i := range k.file.Tensors {
+		if name := k.file.Tensors[i].Name; strings.HasPrefix(name, prefix) {
+			k.tensors = append(k.tensors, name)
 		}
 	}
 }

@@ -33,15 +33,21 @@ type Model struct {
 	team       *kernels.Team
 	weights    *weights
 	parameters int
-	group      int  // query heads of a KV head
-	tileRows   int  // most rows of a tile
-	headBlocks bool // a KV head's output is a multiple of BlockLen
-	layout     kernels.KVLayout
+	tileRows   int // most rows of a tile
+	shapes     []shape
 	ropes      []rope
 	memory     memory
 
 	pools []pool // what the steps before have written
 	pass  pass   // what a step changes
+}
+
+// shape is what attention of a layer goes by.
+type shape struct {
+	layout     kernels.KVLayout
+	group      int  // query heads of a KV head
+	headBlocks bool // a KV head's output is a multiple of BlockLen
+	inPieces   bool // a context may be cut into pieces
 }
 
 // pool is one layer's keys and values, laid out as kernels.Attention says.
@@ -95,6 +101,9 @@ func (o *Options) fill(name string, c *Config) error {
 	if !o.KVType.Known() && err == nil {
 		err = fmt.Errorf("%s: option KVType is %d, which is not a type", name, o.KVType)
 	}
+	if err == nil && c.ChunkTokens%o.PageTokens != 0 {
+		err = fmt.Errorf("%s: pages of %d tokens do not divide this model's chunks of %d; give a size that does, such as 16", name, o.PageTokens, c.ChunkTokens)
+	}
 	if err == nil {
 		size("Pages", &o.Pages, (o.ContextTokens-1)/o.PageTokens+1, math.MaxInt32)
 	}
@@ -104,10 +113,12 @@ func (o *Options) fill(name string, c *Config) error {
 // reserve fixes the shapes and sets up the pools and the pass.
 func (m *Model) reserve() error {
 	c := &m.config
-	m.group = c.Heads / c.KVHeads
-	m.headBlocks = m.group*c.HeadDim%kernels.BlockLen == 0
-	m.tileRows = max(1, tileHeads/m.group)
-	m.layout = c.kvLayout(m.options.KVType, m.options.PageTokens)
+	m.tileRows = max(1, tileHeads/c.largest().group)
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		group := c.Heads / l.KVHeads
+		m.shapes = append(m.shapes, shape{layout: l.kvLayout(m.options.KVType, m.options.PageTokens), group: group, headBlocks: group*l.HeadDim%kernels.BlockLen == 0})
+	}
 	err := m.reservePools()
 	if err == nil {
 		err = m.pass.reserve()
@@ -120,14 +131,15 @@ func (m *Model) reserve() error {
 
 // reservePools sets up the pages of every layer.
 func (m *Model) reservePools() error {
-	m.pools = make([]pool, m.config.Layers)
-	if m.options.Pages > (math.MaxInt-kernels.KVSlack)/m.layout.PageBytes() {
-		return fmt.Errorf("%d pages of %d bytes in a layer are more than memory can hold", m.options.Pages, 2*m.layout.PageBytes())
-	}
+	m.pools = make([]pool, len(m.shapes))
 	for i := range m.pools {
+		layout := &m.shapes[i].layout
+		if m.options.Pages > (math.MaxInt-kernels.KVSlack)/layout.PageBytes() {
+			return fmt.Errorf("%d pages of %d bytes in a layer are more than memory can hold", m.options.Pages, 2*layout.PageBytes())
+		}
 		for _, pages := range []*[]byte{&m.pools[i].keys, &m.pools[i].values} {
 			var err error
-			if *pages, err = m.memory.bytes(m.layout.PoolBytes(m.options.Pages)); err != nil {
+			if *pages, err = m.memory.bytes(layout.PoolBytes(m.options.Pages)); err != nil {
 				return err
 			}
 		}
@@ -165,10 +177,9 @@ func (m *Model) Parameters() int { return m.parameters }
 
 // CopyPage copies page src to page dst in every layer.
 func (m *Model) CopyPage(dst, src int32) {
-	size := m.layout.PageBytes()
-	to, from := int(dst)*size, int(src)*size
 	for i := range m.pools {
-		p := &m.pools[i]
+		p, size := &m.pools[i], m.shapes[i].layout.PageBytes()
+		to, from := int(dst)*size, int(src)*size
 		copy(p.keys[to:to+size], p.keys[from:from+size])
 		copy(p.values[to:to+size], p.values[from:from+size])
 	}

@@ -300,7 +300,7 @@ func TestWeightsAreResidentOnce(t *testing.T) {
 		t.Errorf("%d bytes of the file of %d stay resident beside the packed weights", grown, f.SizeBytes())
 	}
 	tensor, _ := f.Tensor("blk.0.ffn_down.weight")
-	if again := kernels.Best().Pack(tensor.Type, tensor.Dims[1], tensor.Dims[0], tensor.Data); !bytes.Equal(again.Data, m.weights.layers[0].down.Data) {
+	if again := kernels.Best().Pack(tensor.Type, tensor.Dims[1], tensor.Dims[0], tensor.Data); !bytes.Equal(again.Data, m.weights.layers[0].dense.down.Data) {
 		t.Error("a tensor whose memory was given back reads differently")
 	}
 }

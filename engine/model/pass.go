@@ -17,8 +17,9 @@ type pass struct {
 	phases phases
 
 	batch   batch
-	rows    int // of the batch that are still computed
-	layer   int // -1 outside the layers
+	rows    int   // of the batch that are still computed
+	layer   int   // -1 outside the layers
+	post    *norm // of the sum that waits to be added to x; nil where none waits
 	scratch scratch
 	mixture mixture
 	workers []kernels.Attention
@@ -36,8 +37,8 @@ type scratch struct {
 	q         []float32   // Heads·HeadDim
 	heads     activations // Heads·HeadDim: attention's output
 	k, v      []float32   // KVHeads·HeadDim
-	gate      activations // FF, a row for each expert of a token
-	up        [][]float32 // FF, gatedRows rows of each worker
+	gate      activations // a feed-forward layer's width, or a row for each expert of a token
+	up        [][]float32 // the same, gatedRows rows of each worker
 	sum       []float32   // Embed, to be added to x
 	angles    [][]float32 // for each rope, rows of Dims, as rope.angles says
 	attention []float32   // for each worker
@@ -59,17 +60,18 @@ func (p *pass) reserve() (failure error) {
 		return x
 	}
 	n, contextTokens := o.BatchTokensMax, min(o.ContextTokens, o.Pages*o.PageTokens)
-	scores := kernels.AttentionScratch(m.tileRows*m.group, c.HeadDim, contextTokens)
+	most := c.largest()
+	scores := kernels.AttentionScratch(m.tileRows*most.group, most.headDim, contextTokens)
 	p.logits = rows(n, c.Vocab)
 	p.scratch = scratch{
 		x: rows(n, c.Embed), normed: newActivations(m.set, n, c.Embed, rows), sum: rows(n, c.Embed),
-		q: rows(n, c.Heads*c.HeadDim), heads: newActivations(m.set, n, c.Heads*c.HeadDim, rows),
-		k: rows(n, c.KVHeads*c.HeadDim), v: rows(n, c.KVHeads*c.HeadDim),
-		gate:      newActivations(m.set, n*max(1, c.ExpertsUsed), c.FF, rows),
+		q: rows(n, c.Heads*most.headDim), heads: newActivations(m.set, n, c.Heads*most.headDim, rows),
+		k: rows(n, most.kvWidth), v: rows(n, most.kvWidth),
+		gate:      newActivations(m.set, n, max(most.ff, c.ExpertsUsed*c.ExpertFF), rows),
 		attention: rows(m.team.Workers(), scores),
 	}
 	for range m.team.Workers() {
-		p.scratch.up = append(p.scratch.up, rows(min(n*max(1, c.ExpertsUsed), gatedRows), c.FF))
+		p.scratch.up = append(p.scratch.up, rows(min(n*max(1, c.ExpertsUsed), gatedRows), max(most.ff, c.ExpertFF)))
 	}
 	for i := range c.Ropes {
 		p.scratch.angles = append(p.scratch.angles, rows(n, c.Ropes[i].Dims))
@@ -83,12 +85,22 @@ func (p *pass) reserve() (failure error) {
 	p.workers = make([]kernels.Attention, m.team.Workers())
 	for w := range p.workers {
 		p.workers[w] = kernels.Attention{
-			KVLayout: m.layout, Group: m.group,
-			Stride: c.Heads * c.HeadDim, Scale: c.AttentionScale, SoftCap: c.AttentionSoftCap,
+			Scale: c.AttentionScale, SoftCap: c.AttentionSoftCap,
 			Round: roundsAttention(c, m.weights), Scores: row(p.scratch.attention, w, scores),
 		}
 	}
 	return nil
+}
+
+// largest is the largest sizes over all layers.
+func (c *Config) largest() (most struct{ headDim, kvWidth, group, ff int }) {
+	most.ff = c.SharedFF
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		most.headDim, most.kvWidth = max(most.headDim, l.HeadDim), max(most.kvWidth, l.KVHeads*l.HeadDim)
+		most.group, most.ff = max(most.group, c.Heads/l.KVHeads), max(most.ff, l.FF)
+	}
+	return most
 }
 
 // phase is a part of the step that runs on the whole team.

@@ -37,7 +37,7 @@ func TestTimerCountsEveryPhase(t *testing.T) {
 		ended := nanoseconds()
 		timer.Stop(ended)
 		took := time.Duration(ended - before)
-		layers := uint32(m.config.Layers)
+		layers := uint32(len(m.config.Layers))
 		counts := map[KernelClass]uint32{KernelEmbed: 1, KernelQKV: layers, KernelOutput: layers, KernelMLP: layers,
 			KernelNormRope: 3*layers + 1, KernelAttentionDecode: layers, KernelAttentionPrefill: layers - 1, KernelLogits: 1}
 		sum, launches := time.Duration(0), uint32(0)

@@ -13,8 +13,8 @@ import (
 // outputs×inputs.
 type weights struct {
 	embedding  embedding
-	outputNorm []float32
-	output     *kernels.Matrix
+	outputNorm norm
+	output     linear
 	layers     []layer
 	vectors    int // numbers in all vectors
 	matrices   []PackedMatrix
@@ -33,20 +33,30 @@ type linear struct {
 	bias []float32
 }
 
+// norm is a norm's weight, and what is added after it or nil. Without a weight there
+// is no norm.
+type norm struct{ weight, bias []float32 }
+
 type layer struct {
-	attentionNorm []float32
+	attentionNorm norm
 	q, k, v, out  linear
-	qNorm, kNorm  []float32 // HeadDim
+	qNorm, kNorm  []float32
 	sinks         []float32 // Heads
-	postAttention []float32
-	ffNorm        []float32
-	feedForward          // of a dense layer
-	router        linear // of a mixture: its outputs are the experts' scores
+	postAttention norm
+	ffNorm        norm
+	dense         feedForward // of a mixture, the expert that every token uses
+	sharedGate    linear      // of that expert: one row
+	router        linear      // of a mixture: its outputs make the experts' scores
+	routerBias    []float32   // for the choice
 	experts       []feedForward
-	postFF        []float32
+	postFF        norm
 }
 
-type feedForward struct{ gate, up, down linear }
+// feedForward is a feed-forward layer of some width, which is 0 where there is none.
+type feedForward struct {
+	width          int
+	gate, up, down linear
+}
 
 const (
 	embeddingName = "token_embd.weight"
@@ -83,16 +93,16 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 	for _, name := range c.read {
 		l.taken[name] = true
 	}
-	w := &weights{layers: make([]layer, c.Layers)}
+	w := &weights{layers: make([]layer, len(c.Layers))}
 	rows := l.take(embeddingName, c.Embed, c.Vocab)
-	w.outputNorm = l.vector("output_norm.weight", c.Embed)
-	outputName := "output.weight"
+	w.outputNorm = l.norm("output_norm", c.Embed)
 	if c.Tied {
-		outputName = embeddingName
+		l.matrix(embeddingName, c.Embed, part{&w.output.Matrix, c.Vocab})
+	} else {
+		l.linear(&w.output, "output", c.Embed, c.Vocab)
 	}
-	l.matrix(outputName, c.Embed, part{&w.output, c.Vocab})
 	for i := range w.layers {
-		l.layer(&w.layers[i], fmt.Sprintf("blk.%d.", i))
+		l.layer(&w.layers[i], &c.Layers[i], fmt.Sprintf("blk.%d.", i))
 		if l.err != nil {
 			break
 		}
@@ -115,10 +125,40 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 	return w, nil
 }
 
-func (l *loader) layer(to *layer, prefix string) {
+func (l *loader) layer(to *layer, d *Layer, prefix string) {
 	c := l.config
-	heads, kvHeads := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	to.attentionNorm = l.vector(prefix+"attn_norm.weight", c.Embed)
+	if !c.NoPreNorms {
+		to.attentionNorm = l.norm(prefix+"attn_norm", c.Embed)
+		if !c.Parallel {
+			to.ffNorm = l.norm(prefix+c.FFNormName, c.Embed)
+		}
+	}
+	l.attention(to, d, prefix)
+	if c.PostNorms {
+		to.postAttention = l.norm(prefix+"post_attention_norm", c.Embed)
+		to.postFF = l.norm(prefix+"post_ffw_norm", c.Embed)
+	}
+	switch {
+	case d.Mixture:
+		l.experts(to, prefix)
+		l.feedForward(&to.dense, c.SharedFF, prefix, "_shexp")
+		if c.SharedGated {
+			l.matrix(prefix+"ffn_gate_inp_shexp.weight", c.Embed, part{&to.sharedGate.Matrix, 1})
+		}
+	case c.FusedGateUp:
+		to.dense.width = d.FF
+		l.matrix(prefix+"ffn_up.weight", c.Embed, part{&to.dense.gate.Matrix, d.FF}, part{&to.dense.up.Matrix, d.FF})
+		l.linear(&to.dense.down, prefix+"ffn_down", d.FF, c.Embed)
+	default:
+		l.feedForward(&to.dense, d.FF, prefix, "")
+	}
+}
+
+// attention takes the matrices of queries, keys, values and output, and what belongs
+// to them.
+func (l *loader) attention(to *layer, d *Layer, prefix string) {
+	c := l.config
+	heads, kvHeads := c.Heads*d.HeadDim, d.KVHeads*d.HeadDim
 	// Some converters put the rows of several matrices into one tensor.
 	if l.has(prefix + "attn_qkv.weight") {
 		l.matrix(prefix+"attn_qkv.weight", c.Embed, part{&to.q.Matrix, heads}, part{&to.k.Matrix, kvHeads}, part{&to.v.Matrix, kvHeads})
@@ -133,30 +173,40 @@ func (l *loader) layer(to *layer, prefix string) {
 		l.linear(&to.k, prefix+"attn_k", c.Embed, kvHeads)
 		l.linear(&to.v, prefix+"attn_v", c.Embed, kvHeads)
 	}
-	if c.QKNorm {
-		to.qNorm = l.vector(prefix+"attn_q_norm.weight", c.HeadDim)
-		to.kNorm = l.vector(prefix+"attn_k_norm.weight", c.HeadDim)
+	switch c.QKNorm {
+	case NormEachHead:
+		to.qNorm = l.vector(prefix+"attn_q_norm.weight", d.HeadDim)
+		to.kNorm = l.vector(prefix+"attn_k_norm.weight", d.HeadDim)
+	case NormAllHeads:
+		to.qNorm = l.vector(prefix+"attn_q_norm.weight", heads)
+		to.kNorm = l.vector(prefix+"attn_k_norm.weight", kvHeads)
+	case NormPlain:
+		to.qNorm = slices.Repeat([]float32{1}, d.HeadDim)
+		to.kNorm = to.qNorm
 	}
 	if c.Sinks {
 		to.sinks = l.vector(prefix+"attn_sinks.weight", c.Heads)
 	}
 	l.linear(&to.out, prefix+"attn_output", heads, c.Embed)
-	if c.PostNorms {
-		to.postAttention = l.vector(prefix+"post_attention_norm.weight", c.Embed)
-		to.postFF = l.vector(prefix+"post_ffw_norm.weight", c.Embed)
+}
+
+// feedForward takes the matrices of a feed-forward layer; a width of 0 has none.
+func (l *loader) feedForward(to *feedForward, width int, prefix, suffix string) {
+	if to.width = width; width == 0 {
+		return
 	}
-	to.ffNorm = l.vector(prefix+c.FFNormName+".weight", c.Embed)
-	switch {
-	case c.Experts > 0:
-		l.experts(to, prefix)
-	case c.FusedGateUp:
-		l.matrix(prefix+"ffn_up.weight", c.Embed, part{&to.gate.Matrix, c.FF}, part{&to.up.Matrix, c.FF})
-		l.linear(&to.down, prefix+"ffn_down", c.FF, c.Embed)
-	default:
-		l.linear(&to.gate, prefix+"ffn_gate", c.Embed, c.FF)
-		l.linear(&to.up, prefix+"ffn_up", c.Embed, c.FF)
-		l.linear(&to.down, prefix+"ffn_down", c.FF, c.Embed)
+	l.linear(&to.gate, prefix+"ffn_gate"+suffix, l.config.Embed, width)
+	l.linear(&to.up, prefix+"ffn_up"+suffix, l.config.Embed, width)
+	l.linear(&to.down, prefix+"ffn_down"+suffix, width, l.config.Embed)
+}
+
+// norm takes a norm's weight, and its bias where the file has one.
+func (l *loader) norm(name string, n int) (to norm) {
+	to.weight = l.vector(name+".weight", n)
+	if l.has(name + ".bias") {
+		to.bias = l.vector(name+".bias", n)
 	}
+	return to
 }
 
 func (l *loader) has(name string) bool {
@@ -232,7 +282,7 @@ func (w *weights) bytes() int {
 	n := 4*w.vectors + len(w.output.Data)
 	for i := range w.layers {
 		l := &w.layers[i]
-		each := []linear{l.q, l.k, l.v, l.out, l.gate, l.up, l.down, l.router}
+		each := []linear{l.q, l.k, l.v, l.out, l.dense.gate, l.dense.up, l.dense.down, l.router, l.sharedGate}
 		for _, e := range l.experts {
 			each = append(each, e.gate, e.up, e.down)
 		}

@@ -4,7 +4,7 @@ import "time"
 
 // Config says where budgets are kept, and what holds when that place fails.
 type Config struct {
-	Store             string `yaml:"store" secret:"true" help:"Redis that gateways share, as redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… or unix://…; empty counts in this process alone."`
+	Store             string `yaml:"store" secret:"true" help:"Redis that gateways share, as redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/MASTER or unix://…; empty counts in this process alone."`
 	StoreUser         string `yaml:"store_user" help:"User at that Redis (ACL), if the address has none."`
 	StorePasswordFile string `yaml:"store_password_file" help:"File with the password for that Redis, read again for each connection; instead of one in the address."`
 	StoreCA           string `yaml:"store_ca" help:"File with the certificates (PEM) of the authorities that rediss:// trusts; empty trusts those of the system."`
@@ -12,7 +12,7 @@ type Config struct {
 	StoreKey          string `yaml:"store_key" help:"File with the private key (PEM) of store_cert."`
 	StoreServerName   string `yaml:"store_server_name" help:"Name that the certificate of that Redis must have; empty is the host of the address."`
 
-	Prefix     string        `yaml:"prefix" default:"forebay" help:"What every key in Redis begins with."`
+	Prefix     string        `yaml:"prefix" default:"forebay" help:"What every key in Redis begins with; no braces and no spaces."`
 	Burst      time.Duration `yaml:"burst" default:"10s" range:"1s..60s" help:"How much of a minute's limit may be used at once, one request at least; within any 60 seconds, limit + burst is admitted at most."`
 	BucketsMax int           `yaml:"buckets_max" default:"10000" range:"16..10000000" help:"Budgets, one for each tenant and model, that are kept in memory; the one unused for longest is forgotten."`
 
@@ -25,7 +25,7 @@ type Config struct {
 	SyncInterval  time.Duration `yaml:"sync_interval" default:"100ms" range:"10ms..1s" help:"How often Redis is told what was used."`
 	BreakerErrors int           `yaml:"breaker_errors" default:"3" range:"1..1000" help:"Failures in a row after which Redis is left alone."`
 	BreakerWait   time.Duration `yaml:"breaker_wait" default:"500ms" range:"10ms..1m" help:"For how long, before one call tries again."`
-	PoolSize      int           `yaml:"pool_size" default:"8" range:"1..1000" help:"Most connections to Redis."`
+	PoolSize      int           `yaml:"pool_size" default:"8" range:"1..1000" help:"Most connections to each Redis server."`
 }
 
 // ModelPrice is the price of a model's tokens.

@@ -14,42 +14,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/forebay-io/forebay/admission/budget"
 )
-
-func TestAccessErrors(t *testing.T) {
-	dir := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	const secret = "hunter2"
-	for want, cfg := range map[string]budget.Config{
-		"budget.store_user is set":          {Store: "redis://u:" + secret + "@h", StoreUser: "v"},
-		"budget.store_password_file is set": {Store: "redis://u:" + secret + "@h", StorePasswordFile: file("p", secret)},
-		"on one line":                       {Store: "redis://u@h", StorePasswordFile: file("two", secret+"\n"+secret)},
-		"must hold the password":            {Store: "redis://u@h", StorePasswordFile: file("empty", "\n")},
-		"no such file":                      {Store: "redis://u@h", StorePasswordFile: filepath.Join(dir, "none")},
-		"a user and no password":            {Store: "redis://u@h"},
-		"rediss://":                         {Store: "redis://h", StoreServerName: "n"},
-		"belong together":                   {Store: "rediss://h", StoreCert: file("c", secret)},
-		"no certificate in PEM":             {Store: "rediss://h", StoreCA: file("ca", secret)},
-		"budget.store_cert and":             {Store: "rediss://h", StoreCert: file("c2", secret), StoreKey: file("k2", secret)},
-	} {
-		filled := config(t, cfg.Store)
-		cfg.PoolSize, cfg.DecisionLimit = filled.PoolSize, filled.DecisionLimit
-		if _, err := openRedis(cfg); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
-}
 
 // The password in the file may change while the gateway runs.
 func TestPasswordFile(t *testing.T) {

@@ -2,9 +2,13 @@ package shared
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/forebay-io/forebay/admission/budget"
 )
@@ -27,6 +31,10 @@ type account struct {
 	store *Store
 	key   string // of the book
 	life  int64  // number of this account among those with its key
+	// server is the breaker for the server that has the key, which may be away while
+	// others of a cluster answer. It says nothing of an earlier round.
+	server breaker
+	round  atomic.Int64
 
 	mu      sync.Mutex
 	limits  budget.Limits // guarded by mu, as the rest
@@ -88,13 +96,13 @@ func (b *account) take(a *budget.Ask, scope *budget.Scope, now time.Time) (verdi
 	case b.covers(&ask, now):
 		b.pool = b.pool.Plus(-1, ask)
 		b.move()
-		if b.low() && b.store.up() {
+		if b.low() && b.up() {
 			b.again = true
 			b.start()
 		}
 		b.admit(&ask)
 		return verdict{}, nil
-	case !b.store.up():
+	case !b.up():
 		return b.fail(scope, &ask, a.Client, now), nil
 	}
 	w := &waiter{scope: *scope, amounts: ask, open: a.Price.OutputAmounts(ask[budget.OutputTokens]), client: a.Client, done: make(chan struct{})}
@@ -102,6 +110,32 @@ func (b *account) take(a *budget.Ask, scope *budget.Scope, now time.Time) (verdi
 	b.waiting = append(b.waiting, w)
 	b.start()
 	return verdict{}, w
+}
+
+// up says that Redis may be asked, so that a request may wait for it.
+func (b *account) up() bool {
+	return b.store.up() && (b.server.closed() || b.round.Load() != b.store.rounds.Load())
+}
+
+// try says whether the loop may ask the account's server now; a call must follow.
+func (b *account) try(now time.Time) bool {
+	return b.round.Load() != b.store.rounds.Load() || b.server.try(now)
+}
+
+// heard notes how a call to the account's server ended.
+func (b *account) heard(err error) {
+	now := time.Now()
+	if round := b.store.rounds.Load(); b.round.Swap(round) != round {
+		b.server.done(succeeded, nil, now)
+	}
+	switch {
+	case err == nil:
+		b.server.done(succeeded, nil, now)
+	case errors.Is(err, redis.ErrPoolTimeout):
+		b.server.done(neither, err, now)
+	default:
+		b.server.done(failed, err, now)
+	}
 }
 
 // covers says that the slice is enough for ask, and the lease has not run out.

@@ -1,4 +1,4 @@
-// Package shared keeps the budgets of many gateways in one Redis.
+// Package shared keeps the budgets of many gateways in one Redis, or in a cluster.
 //
 // Goal: a limit holds over all gateways to within one hundredth. Redis is asked
 // rarely, and waited for no longer than Config.DecisionLimit. If Redis or a gateway
@@ -22,7 +22,9 @@
 //
 // When Redis does not answer, the breaker opens and Config.OnFailure decides. With
 // local, each gateway spends its slice until its lease would have run out, and its
-// part of the limit. Redis is told what it used when it is back.
+// part of the limit. Redis is told what it used when it is back. In a cluster each
+// account has a breaker for its own server too, so that one server that is away
+// concerns the budgets that it has, and no others.
 //
 // A book that Redis does not have, or made anew, says nothing about whether the one
 // before was lost or had become full. So each gateway sends what it last saw, and
@@ -33,5 +35,5 @@
 //   - store.go: the methods for gateways, the loop, the use of the breaker
 //   - account.go: one tenant and model: its slice, waiting asks, calls to Redis
 //   - fallback.go: the rules while Redis does not answer
-//   - ledger.go: the calls; redis.go: their transport; access.go: user, password, TLS; sync.lua: the script
+//   - ledger.go: the calls; redis.go: their transport; sync.lua: the script
 package shared

@@ -17,6 +17,15 @@ import (
 	"github.com/forebay-io/forebay/admission/budget"
 )
 
+// allFailed are the replies to calls that failed with err.
+func allFailed(calls []*call, err error) []reply {
+	replies := make([]reply, len(calls))
+	for i := range replies {
+		replies[i].err = err
+	}
+	return replies
+}
+
 // hung is a ledger that answers nothing until a call is given up.
 type hung struct {
 	calls    atomic.Int64
@@ -32,7 +41,9 @@ func (h *hung) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (h *hung) sync(ctx context.Context, calls []*call) ([]reply, error) { return nil, h.wait(ctx) }
+func (h *hung) sync(ctx context.Context, calls []*call) []reply {
+	return allFailed(calls, h.wait(ctx))
+}
 
 func (h *hung) alive(ctx context.Context, _ string, _ time.Duration, _ bool) (int, error) {
 	return 0, h.wait(ctx)
@@ -322,20 +333,20 @@ type lossy struct {
 	off       atomic.Bool
 }
 
-func (l *lossy) sync(ctx context.Context, calls []*call) ([]reply, error) {
+func (l *lossy) sync(ctx context.Context, calls []*call) []reply {
 	if !l.off.Load() && l.sometimes(4) {
-		return nil, errBroken
+		return allFailed(calls, errBroken)
 	}
-	replies, err := l.ledger.sync(ctx, calls)
+	replies := l.ledger.sync(ctx, calls)
 	if !l.off.Load() {
 		if l.sometimes(10) {
 			l.rewind()
 		}
 		if l.sometimes(3) {
-			return nil, errBroken
+			return allFailed(calls, errBroken)
 		}
 	}
-	return replies, err
+	return replies
 }
 
 // Whatever is lost on the way, in the end what is charged is what was used.
@@ -415,9 +426,9 @@ type broken struct {
 	down atomic.Bool
 }
 
-func (l *broken) sync(ctx context.Context, calls []*call) ([]reply, error) {
+func (l *broken) sync(ctx context.Context, calls []*call) []reply {
 	if l.down.Load() {
-		return nil, errors.New("connection refused")
+		return allFailed(calls, errors.New("connection refused"))
 	}
 	return l.ledger.sync(ctx, calls)
 }

@@ -9,9 +9,9 @@ import (
 
 // ledger is what all gateways share. Methods may be called from any goroutine.
 type ledger interface {
-	// sync does calls in one round trip. Each is done by itself: after an error
-	// none, some or all were done.
-	sync(ctx context.Context, calls []*call) ([]reply, error)
+	// sync does calls in one round trip. Each is done by itself, and its reply has its
+	// own error: the call may have been done nevertheless.
+	sync(ctx context.Context, calls []*call) []reply
 	// alive tells that this gateway is alive, or with leave that it ends, and counts
 	// the gateways that are alive.
 	alive(ctx context.Context, id string, lease time.Duration, leave bool) (gateways int, err error)
@@ -73,6 +73,8 @@ type sight struct {
 
 // reply is what sync.lua returns.
 type reply struct {
+	err error // then there is nothing else
+
 	Stale    bool           `json:"stale"`    // a later call was done before this one
 	Known    bool           `json:"known"`    // there was a lease
 	Repaired bool           `json:"repaired"` // the key held something else

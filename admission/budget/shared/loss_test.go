@@ -35,22 +35,22 @@ type weak struct {
 	now             func() time.Time
 }
 
-func (l *weak) sync(ctx context.Context, calls []*call) ([]reply, error) {
+func (l *weak) sync(ctx context.Context, calls []*call) []reply {
 	if l.failing {
 		l.failed = l.now()
-		return nil, errBroken
+		return allFailed(calls, errBroken)
 	}
 	if l.rule != nil {
 		for _, c := range calls {
 			l.rule(c)
 		}
 	}
-	replies, err := l.ledger.sync(ctx, calls)
+	replies := l.ledger.sync(ctx, calls)
 	if l.silent {
 		l.failed = l.now()
-		return nil, errBroken
+		return allFailed(calls, errBroken)
 	}
-	return replies, err
+	return replies
 }
 
 func (w *world) now() time.Time { return w.start.Add(time.Duration(w.moved.Load())) }

@@ -4,16 +4,14 @@ import (
 	"context"
 	_ "embed" // for sync.lua
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/internal/store"
 )
 
 //go:embed sync.lua
@@ -36,34 +34,27 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return redis.call('ZCARD', KEYS[1])`)
 
-// redisLedger is a ledger in one Redis.
+// redisLedger is a ledger in one Redis, or in a Redis Cluster: each call has one key.
 type redisLedger struct {
-	client *redis.Client
+	client redis.UniversalClient
 	prefix string
 }
 
-// openRedis does not connect yet. Its error does not quote the address, which may
-// hold a password.
+// openRedis does not connect yet.
 func openRedis(cfg budget.Config) (*redisLedger, error) {
-	o, err := redis.ParseURL(cfg.Store)
+	client, err := store.Open(store.Access{
+		Setting: "budget.store", Address: cfg.Store, User: cfg.StoreUser, PasswordFile: cfg.StorePasswordFile,
+		CA: cfg.StoreCA, Cert: cfg.StoreCert, Key: cfg.StoreKey, ServerName: cfg.StoreServerName,
+		Limit: cfg.DecisionLimit, PoolSize: cfg.PoolSize,
+	})
 	if err != nil {
-		return nil, errors.New("budget.store is not the address of a Redis, such as redis://127.0.0.1:6379/0, rediss://USER:PASSWORD@HOST:PORT or unix:///PATH; special characters of a password are written as %XX")
-	}
-	if err := grant(o, &cfg); err != nil {
 		return nil, err
 	}
-	o.ClientName = ""
-	o.Protocol = 2
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	o.MaxRetries = -1 // the next call makes up for one that failed
-	o.ContextTimeoutEnabled = true
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = cfg.DecisionLimit, cfg.DecisionLimit, cfg.DecisionLimit, cfg.DecisionLimit
-	o.DialerRetries = 1
-	o.PoolSize, o.MaxActiveConns, o.MaxConcurrentDials = cfg.PoolSize, cfg.PoolSize, cfg.PoolSize
-	o.Dialer = (&dialer{redis.NewDialer(o), make(chan struct{}, cfg.PoolSize)}).Dial
-	logging.Disable() // the breaker logs each failure once
-	return &redisLedger{redis.NewClient(o), cfg.Prefix}, nil
+	if err := store.CheckPrefix("budget.prefix", cfg.Prefix); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return &redisLedger{client, cfg.Prefix}, nil
 }
 
 // bookKey is the key of a book. A Redis cluster places a key by what is between the
@@ -79,46 +70,75 @@ func bookKey(prefix string, k budget.Key) string {
 
 var keyEscapes = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")
 
-func (l *redisLedger) sync(ctx context.Context, calls []*call) ([]reply, error) {
-	texts, err := l.run(ctx, calls)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		if err = syncScript.Load(ctx, l.client).Err(); err == nil {
-			texts, err = l.run(ctx, calls)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
+func (l *redisLedger) sync(ctx context.Context, calls []*call) []reply {
 	replies := make([]reply, len(calls))
-	for i, text := range texts {
-		if err := json.Unmarshal([]byte(text), &replies[i]); err != nil {
-			return nil, fmt.Errorf("reply of the budget script: %w", err)
-		}
+	unknown := l.run(ctx, calls, replies, make([]int, 0, len(calls)))
+	if len(unknown) == 0 {
+		return replies
 	}
-	return replies, nil
+	// The server of each key needs the script; the calls are repeated alone.
+	again, answers := make([]*call, len(unknown)), make([]reply, len(unknown))
+	for i, at := range unknown {
+		again[i] = calls[at]
+	}
+	if err := l.load(ctx, again); err != nil {
+		return replies
+	}
+	l.run(ctx, again, answers, nil)
+	for i, at := range unknown {
+		replies[at] = answers[i]
+	}
+	return replies
 }
 
-func (l *redisLedger) run(ctx context.Context, calls []*call) ([]string, error) {
-	results, err := l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, c := range calls {
-			text, err := json.Marshal(c)
+// load gives the script to every server.
+func (l *redisLedger) load(ctx context.Context, calls []*call) error {
+	if c, ok := l.client.(*redis.ClusterClient); ok {
+		for _, call := range calls {
+			server, err := c.MasterForKey(ctx, call.key)
 			if err != nil {
 				return err
 			}
-			syncScript.EvalSha(ctx, p, []string{c.key}, text)
+			if err := syncScript.Load(ctx, server).Err(); err != nil {
+				return err
+			}
 		}
 		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	texts := make([]string, len(results))
+	return syncScript.Load(ctx, l.client).Err()
+}
+
+// run makes calls in one round trip to each server, and appends those whose server
+// does not know the script to unknown. A server that fails spoils its own calls alone.
+func (l *redisLedger) run(ctx context.Context, calls []*call, replies []reply, unknown []int) []int {
+	results := make([]*redis.Cmd, len(calls))
+	l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, c := range calls {
+			text, err := json.Marshal(c)
+			if err != nil {
+				replies[i].err = err
+				continue
+			}
+			results[i] = syncScript.EvalSha(ctx, p, []string{c.key}, text)
+		}
+		return nil
+	}) // the error is one of the calls'
 	for i, r := range results {
-		if texts[i], err = r.(*redis.Cmd).Text(); err != nil {
-			return nil, err
+		if r == nil {
+			continue
+		}
+		text, err := r.Text()
+		if err == nil {
+			if err = json.Unmarshal([]byte(text), &replies[i]); err != nil {
+				err = fmt.Errorf("reply of the budget script: %w", err)
+			}
+		}
+		replies[i].err = err
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			unknown = append(unknown, i)
 		}
 	}
-	return texts, nil
+	return unknown
 }
 
 func (l *redisLedger) alive(ctx context.Context, id string, lease time.Duration, leave bool) (int, error) {

@@ -25,6 +25,7 @@ type Store struct {
 	books   *budget.Shelf[*account]
 	audit   budget.Counters
 	breaker breaker
+	rounds  atomic.Int64 // times that Redis as a whole answered again
 	alive   atomic.Int64 // gateways that are alive; 0 is not known
 	lives   atomic.Int64 // accounts made so far
 	lost    atomic.Int64 // Unix nanoseconds: when a loss was last logged
@@ -62,7 +63,7 @@ func open(cfg budget.Config, l ledger, log *slog.Logger, clock func() time.Time)
 	s := &Store{cfg: cfg, id: rand.Text(), ledger: l, clock: clock, log: log, active: map[*account]bool{}, quit: make(chan struct{}), ended: make(chan struct{})}
 	s.breaker = breaker{errorsMax: cfg.BreakerErrors, wait: cfg.BreakerWait, changed: s.note}
 	s.books = budget.NewShelf(cfg, func(k budget.Key) *account {
-		return &account{store: s, key: bookKey(cfg.Prefix, k), life: s.lives.Add(1)}
+		return &account{store: s, key: bookKey(cfg.Prefix, k), life: s.lives.Add(1), server: breaker{errorsMax: cfg.BreakerErrors, wait: cfg.BreakerWait}}
 	})
 	s.beat(false)
 	go s.loop()
@@ -75,6 +76,7 @@ func (s *Store) note(open bool, err error) {
 	if open {
 		s.log.Warn("budgets: Redis does not answer; on_failure decides until it does", "on_failure", s.cfg.OnFailure, "error", err)
 	} else {
+		s.rounds.Add(1)
 		s.log.Info("budgets: Redis answers again")
 	}
 }
@@ -188,7 +190,7 @@ func (s *Store) Close() {
 	s.ledger.close()
 }
 
-// up says that Redis may be asked.
+// up says that Redis as a whole may be asked.
 func (s *Store) up() bool { return s.breaker.closed() }
 
 func (s *Store) living() int { return int(s.alive.Load()) }
@@ -232,17 +234,18 @@ func (s *Store) loop() {
 			return
 		case <-tick.C:
 		}
-		if !s.up() || n%every == 0 {
+		// While the breaker is open both try in turn: the server of a cluster that keeps
+		// the list of gateways may be the one that is away.
+		if n%every == 0 || !s.up() && n%2 == 0 {
 			s.beat(false)
 		}
-		if s.up() {
+		if s.up() || n%2 == 1 {
 			s.look(false)
 		}
 	}
 }
 
-// beat tells that this gateway is alive. While the breaker is open it is the call
-// that tries, so that no request waits for the trial.
+// beat tells that this gateway is alive.
 func (s *Store) beat(leave bool) {
 	s.ask(func(ctx context.Context) error {
 		n, err := s.ledger.alive(ctx, s.id, s.cfg.Lease, leave)
@@ -284,6 +287,7 @@ func (s *Store) visit(b *account, leave bool) *dialogue {
 	defer b.mu.Unlock()
 	switch now := s.clock(); {
 	case b.syncing:
+	case !leave && b.wants(now) && !b.try(time.Now()):
 	case leave || b.wants(now):
 		b.syncing = true
 		return b.open(now, leave)
@@ -314,18 +318,31 @@ func (s *Store) sync(all []*dialogue) {
 		calls[i] = d.call
 	}
 	var replies []reply
-	err := s.ask(func(ctx context.Context) (err error) {
-		replies, err = s.ledger.sync(ctx, calls)
-		return err
-	})
+	refused := s.ask(func(ctx context.Context) error {
+		replies = s.ledger.sync(ctx, calls)
+		return verdictOf(replies)
+	}) == errLeftAlone
 	now := s.clock()
 	for i, d := range all {
-		var r *reply
-		if err == nil {
-			r = &replies[i]
+		if refused {
+			d.close(nil, false, now)
+			continue
 		}
-		d.close(r, err == nil && !r.Stale && len(r.Verdicts) == len(d.asks), now)
+		r := &replies[i]
+		d.account.heard(r.err)
+		d.close(r, r.err == nil && !r.Stale && len(r.Verdicts) == len(d.asks), now)
 	}
+}
+
+// verdictOf is what replies say of Redis as a whole: nil if any call was done. So one
+// server of a cluster that is away does not end the calls to the others.
+func verdictOf(replies []reply) (err error) {
+	for i := range replies {
+		if err = replies[i].err; err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // errLeftAlone is the error of a call that the breaker does not let through.

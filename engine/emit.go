@@ -57,28 +57,28 @@ func (l *loop) next(s *sequence, logits []float32, shared bool) {
 func (l *loop) emit(s *sequence, id int32, logits []float32) {
 	e := wire.Event{Choice: s.choice, TokenCount: s.generated}
 	ends := l.tokenizer.IsEnd(id) && !s.gen.options.IgnoreEOS
-	stopped := false
+	var piece []byte // an end token is no text, but may be a marker
 	if !ends {
-		piece := l.tokenizer.Bytes(id)
-		if s.gen.options.Logprobs {
-			s.logprobs = append(s.logprobs, heldLogprob{l.logprob(logits, id, s.gen.options.TopLogprobs), s.pushed})
-		}
-		s.pushed += len(piece)
-		e.Text, stopped = s.text.Push(piece)
+		piece = l.tokenizer.Bytes(id)
+	}
+	at := s.out.at()
+	over := s.out.push(&e, id, piece)
+	if s.gen.options.Logprobs && !ends {
+		s.logprobs = append(s.logprobs, heldLogprob{l.logprob(logits, id, s.gen.options.TopLogprobs), at})
+		s.settle()
 	}
 	switch {
-	case ends || stopped:
+	case ends || over:
 		e.Finish = wire.FinishStop
 	case s.generated >= s.gen.options.MaxTokens:
 		e.Finish = wire.FinishLength
 	}
-	if e.Finish != wire.FinishNone && !stopped {
-		e.Text += s.text.Flush()
-		if stopped = s.text.Stopped(); stopped {
-			e.Finish = wire.FinishStop
-		}
+	if e.Finish != wire.FinishNone {
+		l.ledger.total.CallFallbacks += uint64(s.out.finish(&e, e.Finish == wire.FinishLength))
+		e.Finish = s.out.why(e.Finish)
+		s.gen.reasoning += s.out.reasoning
 	}
-	e.Logprobs = s.leave(e.Finish != wire.FinishNone && !stopped)
+	e.Logprobs = s.leave(e.Finish != wire.FinishNone && !s.out.text.Stopped())
 	if s.choice == 0 && s.generated == 1 {
 		e.PromptLogprobs, s.gen.promptLogprobs = s.gen.promptLogprobs, nil
 	}
@@ -88,11 +88,22 @@ func (l *loop) emit(s *sequence, id int32, logits []float32) {
 	}
 }
 
+// settle marks the tokens that turned out not to be content: their log-probabilities
+// need not wait for text.
+func (s *sequence) settle() {
+	if s.out.parser == nil {
+		return
+	}
+	for i := len(s.logprobs) - 1; i >= 0 && s.logprobs[i].start >= s.out.at(); i-- {
+		s.logprobs[i].start = -1
+	}
+}
+
 // leave takes the log-probabilities of the tokens whose text has begun to
 // leave, or of all where the text ended without a stop.
 func (s *sequence) leave(all bool) []wire.TokenLogprob {
 	n := 0
-	for n < len(s.logprobs) && (all || s.logprobs[n].start < s.text.Released()) {
+	for n < len(s.logprobs) && (all || s.logprobs[n].start < s.out.text.Released()) {
 		n++
 	}
 	if n == 0 {
@@ -141,7 +152,7 @@ func (l *loop) finish(s *sequence) {
 	l.supply.forget(s)
 	g.choices = slices.DeleteFunc(g.choices, func(c *sequence) bool { return c == s })
 	if len(g.choices) == 0 {
-		l.close(g, &wire.End{Usage: wire.Usage{Prompt: g.promptTokens, Cached: g.cached(), Completion: g.completion}})
+		l.close(g, &wire.End{Usage: wire.Usage{Prompt: g.promptTokens, Cached: g.cached(), Completion: g.completion, Reasoning: g.reasoning}})
 	}
 }
 

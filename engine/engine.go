@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/cache"
+	"github.com/forebay-io/forebay/engine/chat/calls"
 	"github.com/forebay-io/forebay/engine/lost"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/sample"
 	"github.com/forebay-io/forebay/engine/step"
-	"github.com/forebay-io/forebay/engine/text"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -152,13 +152,18 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	own.options.MaxTokens = cmp.Or(own.options.MaxTokens, room)
 	own.account.timings.Arrived = wire.Monotonic()
 	own.options.LogitBias, own.options.Stop = slices.Clone(g.Options.LogitBias), slices.Clone(g.Options.Stop)
+	own.options.Tools = nil
+	if g.Options.NoCalls {
+		e.loaded.speech.forbid(&own.options)
+	}
+	tools := calls.ReadTools(g.Options.Tools)
 	own.stream = wire.NewStream(max(e.cfg.StreamEventsMax, own.options.N), g.Notify, own)
 	if own.options.PromptLogprobs {
 		first := wire.TokenLogprob{ID: tokens[0], Bytes: e.loaded.tokenizer.Bytes(tokens[0]), Logprob: float32(math.NaN())}
 		own.promptLogprobs = append(make([]wire.TokenLogprob, 0, len(tokens)), first)
 	}
 	for i := range own.options.N {
-		s := e.newSequence(own, i, tokens)
+		s := e.newSequence(own, i, tokens, e.loaded.speech.parser(own, i, g.Prompt, tools))
 		if own.options.Echo {
 			s.goOn(g.Prompt.Text)
 		}
@@ -171,8 +176,8 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 // without max_tokens few answers fill the context.
 const answerTokensAhead = 4096
 
-func (e *Engine) newSequence(g *generation, choice int, prompt []int32) *sequence {
-	s := &sequence{gen: g, choice: choice, text: text.NewStream(g.options.Stop)}
+func (e *Engine) newSequence(g *generation, choice int, prompt []int32, parser *calls.Parser) *sequence {
+	s := &sequence{gen: g, choice: choice, out: newOutput(g.options.Stop, parser, g.options.CallsMax)}
 	s.tokens = append(make([]int32, 0, len(prompt)+min(g.options.MaxTokens, answerTokensAhead)), prompt...)
 	own := sample.New(e.loaded.set, &g.options, choice, e.info.VocabTokens)
 	own.Prompt(prompt)

@@ -279,6 +279,8 @@ type answer struct {
 	finishes []wire.Finish
 	logprobs [][]wire.TokenLogprob
 	prompt   []wire.TokenLogprob
+	pieces   []wire.Piece // of the first choice, with its texts
+	ids      []string     // of the calls of all choices
 	end      *wire.End
 }
 
@@ -333,6 +335,18 @@ func (a *answer) add(e wire.Event) (end bool) {
 		return true
 	}
 	a.texts[e.Choice] += e.Text
+	for _, p := range append([]wire.Piece{{Text: e.Text}}, e.Pieces...) {
+		if p.Kind == wire.PieceCall {
+			a.ids = append(a.ids, p.ID)
+		}
+		if last := len(a.pieces) - 1; e.Choice > 0 || p.Kind < wire.PieceCall && p.Text == "" {
+			continue
+		} else if last >= 0 && a.pieces[last].Kind == p.Kind && p.Text != "" {
+			a.pieces[last].Text += p.Text
+		} else {
+			a.pieces = append(a.pieces, p)
+		}
+	}
 	a.counts[e.Choice] = e.TokenCount
 	a.logprobs[e.Choice] = append(a.logprobs[e.Choice], e.Logprobs...)
 	if e.PromptLogprobs != nil {

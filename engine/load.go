@@ -27,6 +27,7 @@ type loaded struct {
 	tokenizer *tokenizer.Tokenizer
 	tokens    *tokenizer.Cache // encodes prompts with the tokenizer
 	template  *chat.Template   // nil where info.ChatError says why
+	speech    speech           // of the template
 	vocab     int              // logits of a token; the tokenizer may know fewer
 	pages     int
 	closers   []func() error // in the order of opening
@@ -190,5 +191,6 @@ func (p *loaded) loadTemplate(c chat.Config, err error) {
 		p.info.ChatError = err.Error()
 		return
 	}
+	p.speech = newSpeech(p.template, p.tokenizer)
 	p.info.Chat = true
 }

@@ -98,9 +98,11 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	limited, cancel := context.WithTimeout(ctx, e.cfg.PromptRenderBudget)
 	defer cancel()
 	began := time.Now()
-	text, err := e.loaded.template.Render(limited, chat.Input{
-		Messages: r.Messages, Tools: r.Tools, Options: r.TemplateOptions, Now: began,
-	})
+	in := chat.Input{Messages: r.Messages, Tools: r.Tools, Options: r.TemplateOptions, Now: began, RenameCall: e.loaded.speech.calls.HistoryID}
+	if err := e.loaded.speech.place(&in); err != nil {
+		return nil, err
+	}
+	text, err := e.loaded.template.Render(limited, in)
 	rendered := time.Now()
 	if err != nil {
 		return nil, e.renderError(ctx, err)
@@ -115,7 +117,7 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	if t := e.loaded.tokenizer; t.AddsBOS() && (len(tokens) == 0 || tokens[0] != t.BOS()) {
 		tokens = slices.Insert(tokens, 0, t.BOS())
 	}
-	return &wire.Prompt{Tokens: tokens, Text: tokenizer.Unguard(text), Render: rendered.Sub(began), Tokenize: time.Since(rendered)}, nil
+	return &wire.Prompt{Tokens: tokens, Text: tokenizer.Unguard(text), Calls: callsOf(messages), Render: rendered.Sub(began), Tokenize: time.Since(rendered)}, nil
 }
 
 func (e *Engine) renderError(ctx context.Context, err error) *wire.Error {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/step"
-	"github.com/forebay-io/forebay/engine/text"
 	"github.com/forebay-io/forebay/internal/chars"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -44,6 +43,7 @@ type generation struct {
 	ended          bool
 	paused         bool
 	completion     int  // tokens of all choices
+	reasoning      int  // those of them that are reasoning, of choices that have finished
 	eventsAdded    bool // put and not yet woken
 	promptLogprobs []wire.TokenLogprob
 
@@ -105,7 +105,7 @@ type sequence struct {
 	tokens  []int32
 	kv      *cache.Seq // nil while it waits: it holds no pages
 	sampler sampler
-	text    *text.Stream
+	out     output
 
 	generated  int
 	cachedThen int       // tokens that were cached when it began to wait
@@ -115,19 +115,18 @@ type sequence struct {
 	leftOut    wire.Part // why it was not in the last step though it has pages
 	// Log-probabilities of tokens whose text has not begun to leave.
 	logprobs []heldLogprob
-	pushed   int // bytes given to text
 }
 
 type heldLogprob struct {
 	wire.TokenLogprob
-	start int
+	start int // of the token in the answer's content, or −1 where it is no content
 }
 
 // goOn lets the choice's text complete the character that the prompt's ends within.
 func (s *sequence) goOn(prompt string) {
 	open := prompt[len(prompt)-chars.Open(prompt):]
-	s.text.Continue(open)
-	s.pushed = len(open)
+	s.out.text.Continue(open)
+	s.out.content = len(open)
 }
 
 // computed is how many leading tokens have keys and values.

@@ -27,13 +27,15 @@ func (f *fields) message(at string, raw json.RawMessage) {
 		f.fail(at, "%s must be an object", at)
 		return
 	}
-	var role, content json.RawMessage
+	var role, content, calls json.RawMessage
 	for key, value := range members(raw) {
 		switch string(key) {
 		case "role":
 			role = value
 		case "content":
 			content = value
+		case "tool_calls":
+			calls = value
 		}
 	}
 	if !isString(role) || !roles[unquote(role)] {
@@ -41,6 +43,7 @@ func (f *fields) message(at string, raw json.RawMessage) {
 		return
 	}
 	f.content(at+".content", content, unquote(role) == "assistant")
+	f.calls(at+".tool_calls", calls)
 }
 
 // content checks a message's content. It is optional in a message of the
@@ -89,32 +92,4 @@ func textPart(raw json.RawMessage) (kind string, ok bool) {
 		return "refusal", isString(refusal)
 	}
 	return "", false
-}
-
-// tools checks the tools, and returns the client's own bytes, nil for none.
-func (f *fields) tools(countMax int) json.RawMessage {
-	raw, ok := f.given("tools")
-	switch n := count(raw); {
-	case ok && !isArray(raw):
-		f.fail("tools", "tools must be an array")
-		return nil
-	case n == 0:
-		return nil
-	case n > countMax:
-		f.fail("tools", "tools may hold at most %d entries, not %d", countMax, n)
-		return nil
-	}
-	for i, tool := range elements(raw) {
-		if !isTool(tool) {
-			at := "tools[" + strconv.Itoa(i) + "]"
-			f.fail(at, `%s must be {"type":"function","function":{"name":"…"}}`, at)
-			return nil
-		}
-	}
-	return raw
-}
-
-func isTool(raw json.RawMessage) bool {
-	name := member(member(raw, "function"), "name")
-	return string(member(raw, "type")) == `"function"` && isString(name) && len(name) > len(`""`)
 }

@@ -153,14 +153,7 @@ func (c *call) askedOptions(f *fields) telemetry.Options {
 func (c *call) chatFields(f *fields, l *LimitsConfig) {
 	request := wire.Request{}
 	request.Messages = f.messages(l.MessagesMax)
-	request.Tools = f.tools(l.ToolsMax)
-	f.flag("parallel_tool_calls")
-	if raw, ok := f.given("tool_choice"); ok && string(raw) != `"auto"` {
-		if string(raw) != `"none"` {
-			f.fail("tool_choice", `tool_choice other than "auto" or "none" is not supported: the reply is free text and tool calls in it are not parsed`)
-		}
-		request.Tools = nil
-	}
+	c.toolFields(f, &request, l.ToolsMax)
 	for _, name := range []string{"functions", "function_call", "audio"} {
 		if _, ok := f.given(name); ok {
 			f.fail(name, "%s is not supported", name)

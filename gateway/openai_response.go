@@ -60,11 +60,18 @@ func (a *answer) chunkClose(b []byte) []byte {
 	return append(b, "\n\n"...)
 }
 
-// roleChunk opens a chat choice.
-func (a *answer) roleChunk(b []byte, index int) []byte {
+// roleChunk opens a chat choice. Its content is null where there may be none, as
+// clients join contents that follow to "" or to null.
+func (a *answer) roleChunk(b []byte, index int, none bool) []byte {
 	b = append(a.chunkOpen(b), `{"index":`...)
 	b = strconv.AppendInt(b, int64(index), 10)
-	b = append(b, `,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`...)
+	b = append(b, `,"delta":{"role":"assistant","content":`...)
+	if none {
+		b = append(b, "null"...)
+	} else {
+		b = append(b, `""`...)
+	}
+	b = append(b, `},"logprobs":null,"finish_reason":null}`...)
 	return a.chunkClose(b)
 }
 
@@ -127,9 +134,7 @@ func (a *answer) whole(b []byte, choices []choiceState, u wire.Usage) []byte {
 		if a.chat {
 			b = append(b, `{"index":`...)
 			b = strconv.AppendInt(b, int64(i), 10)
-			b = append(b, `,"message":{"role":"assistant","content":`...)
-			b = appendString(b, string(c.text))
-			b = append(b, `,"refusal":null}`...)
+			b = c.appendMessage(append(b, `,"message":`...))
 		} else {
 			b = append(b, `{"text":`...)
 			b = appendString(b, string(c.text))
@@ -147,8 +152,11 @@ func (a *answer) whole(b []byte, choices []choiceState, u wire.Usage) []byte {
 }
 
 func finishReason(f wire.Finish) string {
-	if f == wire.FinishLength {
+	switch f {
+	case wire.FinishLength:
 		return "length"
+	case wire.FinishCalls:
+		return "tool_calls"
 	}
 	return "stop"
 }
@@ -162,7 +170,8 @@ func appendUsage(b []byte, u wire.Usage) []byte {
 	b = strconv.AppendInt(b, int64(u.Prompt+u.Completion), 10)
 	b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
 	b = strconv.AppendInt(b, int64(u.Cached), 10)
-	return append(b, `},"completion_tokens_details":{"reasoning_tokens":0}}`...)
+	b = append(b, `},"completion_tokens_details":{"reasoning_tokens":`...)
+	return append(strconv.AppendInt(b, int64(u.Reasoning), 10), `}}`...)
 }
 
 // logprobList gathers log-probabilities in the shape of one route, already as
@@ -177,6 +186,9 @@ type logprobList struct {
 }
 
 func (l *logprobList) reset() {
+	if l == nil {
+		return
+	}
 	l.content, l.values, l.tops, l.offsets = l.content[:0], l.values[:0], l.tops[:0], l.offsets[:0]
 }
 

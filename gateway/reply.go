@@ -34,8 +34,12 @@ type draft struct {
 type choiceState struct {
 	started  bool
 	finish   wire.Finish
-	text     []byte // plain answers only
 	logprobs *logprobList
+	called   int // calls that began; streamed answers only
+
+	// Plain answers only.
+	text, reasoning []byte
+	calls           []callState
 }
 
 // newReply makes the reply to c.
@@ -109,14 +113,10 @@ func (r *streamReply) event(index, prompt int, e *wire.Event) {
 	b := x.out.Buf
 	if !c.started {
 		c.started = true
-		b = r.start(b, c, index, prompt)
+		b = r.start(b, c, index, prompt, e)
 	}
-	if !r.call.promptOnly && (e.Text != "" || len(e.Logprobs) > 0) {
-		if c.logprobs != nil {
-			c.logprobs.reset()
-			c.logprobs.add(e.Logprobs)
-		}
-		b = r.answer.textChunk(b, index, e.Text, c.logprobs)
+	if !r.call.promptOnly {
+		b = r.said(b, c, index, e)
 	}
 	if e.Finish != wire.FinishNone {
 		b = r.answer.finishChunk(b, index, r.call.finishOf(e))
@@ -124,10 +124,36 @@ func (r *streamReply) event(index, prompt int, e *wire.Event) {
 	x.out.Buf = b
 }
 
-// start appends what comes before a choice's own text.
-func (r *streamReply) start(b []byte, c *choiceState, index, prompt int) []byte {
+// said appends the chunks of what an event says. Log-probabilities go with the first.
+func (r *streamReply) said(b []byte, c *choiceState, index int, e *wire.Event) []byte {
+	if c.logprobs != nil {
+		c.logprobs.reset()
+		c.logprobs.add(e.Logprobs)
+	}
+	before := len(b)
+	if e.Text != "" {
+		b = r.answer.textChunk(b, index, e.Text, c.logprobs)
+	}
+	for i := range e.Pieces {
+		p := &e.Pieces[i]
+		if p.Kind == wire.PieceCall {
+			c.called++
+		}
+		if len(b) > before {
+			c.logprobs.reset()
+		}
+		b = r.answer.pieceChunk(b, index, c.called-1, p, c.logprobs)
+	}
+	if len(b) == before && len(e.Logprobs) > 0 {
+		b = r.answer.textChunk(b, index, "", c.logprobs)
+	}
+	return b
+}
+
+// start appends what comes before a choice's own text; e is the choice's first event.
+func (r *streamReply) start(b []byte, c *choiceState, index, prompt int, e *wire.Event) []byte {
 	if r.call.chat {
-		return r.answer.roleChunk(b, index)
+		return r.answer.roleChunk(b, index, e.Text == "" && r.call.options.Tools != nil)
 	}
 	if !r.call.echo {
 		return b
@@ -176,6 +202,9 @@ func (r *plainReply) event(index, prompt int, e *wire.Event) {
 	}
 	if !r.call.promptOnly {
 		c.text = append(c.text, e.Text...)
+		for i := range e.Pieces {
+			c.add(&e.Pieces[i])
+		}
 		if c.logprobs != nil {
 			c.logprobs.add(e.Logprobs)
 		}
@@ -189,7 +218,7 @@ func (r *plainReply) event(index, prompt int, e *wire.Event) {
 func (r *plainReply) flush() error {
 	held, most := 0, r.x.g.cfg.Limits.AnswerBytesMax
 	for i := range r.choices {
-		held += len(r.choices[i].text) + r.choices[i].logprobs.size()
+		held += r.choices[i].size()
 	}
 	if held > most {
 		return failed(faultTooLarge, "an answer that is not streamed may hold "+strconv.Itoa(most)+" bytes; stream it, or ask for fewer tokens, choices or logprobs")

@@ -109,6 +109,7 @@ func (r *run) relay(ticket admission.Ticket, m *meter) (usage wire.Usage, err er
 				usage.Prompt += e.End.Usage.Prompt
 				usage.Cached += e.End.Usage.Cached
 				usage.Completion += e.End.Usage.Completion
+				usage.Reasoning += e.End.Usage.Reasoning
 			}
 			clear(r.events)
 		}
@@ -135,13 +136,18 @@ func (r *run) note(index int, e *wire.Event, now int64) {
 		}
 		r.tokens[index], r.tokenAt[index] = e.TokenCount, now
 	}
-	if e.Finish == wire.FinishStop {
+	if e.Finish == wire.FinishStop || e.Finish == wire.FinishCalls {
 		r.stops++
 	}
 	if e.Finish != wire.FinishNone && index < len(record.Finishes) {
 		record.Finishes[index] = r.call.finishOf(e)
 	}
-	if e.Text == "" {
+	for i := range e.Pieces {
+		if e.Pieces[i].Kind == wire.PieceCallEnd {
+			record.ToolCalls++
+		}
+	}
+	if e.Text == "" && len(e.Pieces) == 0 {
 		return
 	}
 	if record.FirstToken == 0 {
@@ -156,6 +162,7 @@ func (r *run) noteEnd(e *wire.End) {
 	r.ended++
 	r.engineFailed = r.engineFailed || e.Err != nil
 	record.CachedTokens += e.Usage.Cached
+	record.ReasoningTokens += e.Usage.Reasoning
 	if e.Timings.Finished >= record.Engine.Finished {
 		record.Engine = e.Timings
 	}

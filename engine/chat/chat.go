@@ -31,6 +31,7 @@ type Template struct {
 	takesDeveloper bool
 	takesNull      bool // content null beside tool calls
 	takesTextArgs  bool // tool call arguments as text only
+	wantsWhole     bool // tools with description and parameters only
 	sourceBytes    int
 }
 
@@ -50,6 +51,8 @@ type Input struct {
 	Tools    json.RawMessage // array
 	Options  json.RawMessage // object: further variables of the template
 	Now      time.Time       // what strftime_now sees
+	// RenameCall, where set, chooses the ids of tool calls.
+	RenameCall RenameCall
 	// Verbatim passes messages to the template unchanged.
 	Verbatim bool
 }
@@ -143,12 +146,18 @@ func (t *Template) variables(in Input) (map[string]any, error) {
 		if err := t.shape(messages); err != nil {
 			return nil, err
 		}
+		if in.RenameCall != nil {
+			link(messages, in.RenameCall)
+		}
 	}
 	// This comes last, because shaping joins strings and removes JSON's escapes.
 	vars["messages"] = t.guard.value(messages)
 	if in.Tools != nil {
 		if value, err = jinja.ParseJSON(in.Tools); err != nil {
 			return nil, fmt.Errorf("tools: %w", err)
+		}
+		if t.wantsWhole && !in.Verbatim {
+			shapeTools(value)
 		}
 		vars["tools"] = t.guard.value(value)
 	}

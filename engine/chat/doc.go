@@ -18,8 +18,12 @@
 //     otherwise. If it supports only parts, a string becomes one part.
 //   - The arguments of a tool call are JSON text in the protocol. They become an
 //     object, unless the template supports only text.
+//   - Calls get the ids of Input.RenameCall, and so do their results, which also get
+//     the name of the tool where they have none.
 //   - Content that is null or absent becomes the empty string. Beside tool calls it
 //     becomes null if the template supports that.
+//   - A tool without description or parameters gets empty ones, if the template needs
+//     them.
 //   - Reasoning is set under both names that templates read, reasoning_content and
 //     thinking.
 //   - The role "developer" becomes "system" if the template does not know it.

@@ -156,3 +156,28 @@ func shapeCalls(m *jinja.Dict) {
 		}
 	}
 }
+
+// shapeTools gives tools what the protocol lets a client leave out.
+func shapeTools(tools any) {
+	list, _ := tools.(*jinja.List)
+	for i := 0; list != nil && i < len(list.Items); i++ {
+		tool, ok := list.Items[i].(*jinja.Dict)
+		if !ok {
+			continue
+		}
+		if v, _ := tool.Get("function"); v != nil {
+			if tool, ok = v.(*jinja.Dict); !ok {
+				continue
+			}
+		}
+		if _, ok := tool.Get("description"); !ok {
+			tool.Set("description", "")
+		}
+		if v, _ := tool.Get("parameters"); v == nil {
+			parameters := jinja.NewDict()
+			parameters.Set("type", "object")
+			parameters.Set("properties", jinja.NewDict())
+			tool.Set("parameters", parameters)
+		}
+	}
+}

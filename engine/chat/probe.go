@@ -40,6 +40,21 @@ func (t *Template) probe(tools json.RawMessage) {
 	p.probeContent("system", func(content string) string { return say("system", content) + "," + user })
 	p.probeContent("assistant", func(content string) string { return user + "," + say("assistant", content) + "," + user })
 	p.probeCalls(user)
+	p.probeTools(user)
+}
+
+// leastTools is a tool with nothing that a client may leave out.
+const leastTools = `[{"type":"function","function":{"name":"f"}}]`
+
+// probeTools finds out whether the template needs tools with all that they can have.
+func (p prober) probeTools(user string) {
+	render := func(whole bool) bool {
+		p.wantsWhole = whole
+		in := Input{Messages: json.RawMessage("[" + user + "]"), Tools: json.RawMessage(leastTools)}
+		_, err := p.Render(context.Background(), in)
+		return err == nil
+	}
+	p.wantsWhole = !render(false) && render(true)
 }
 
 // probeCalls finds out how the template renders an assistant's message with tool

@@ -74,8 +74,8 @@ func (s *Stream) PushTo(dst, token []byte) ([]byte, bool) {
 	return s.release(dst, false), s.stopped
 }
 
-// Flush ends the stream and returns the text still held. A stop that waited for
-// an earlier one to complete counts now; see Stopped.
+// Flush ends a run of text and returns what is still held. A stop that waited for
+// an earlier one to complete counts now; see Stopped. Later pushes begin a new run.
 func (s *Stream) Flush() string {
 	s.out = s.release(s.out[:0], true)
 	return string(s.out)

@@ -302,6 +302,13 @@ func (t *Tokenizer) Text(id int32) string {
 	return t.texts[id]
 }
 
+// Special returns the token that text always becomes where special tokens are
+// parsed, if it is one token.
+func (t *Tokenizer) Special(text string) (id int32, ok bool) {
+	at, length, token := t.specials.find(text, true)
+	return token.id, token.id != none && at == 0 && length == len(text)
+}
+
 // Bytes returns the bytes of a token in text, which may be a part of a character.
 // It is empty for control tokens and unknown ids. The caller must not change it.
 func (t *Tokenizer) Bytes(id int32) []byte {

@@ -124,7 +124,7 @@ func (b *builder) gateway() {
 	b.add(0, roleQueue, spans.Internal, "queue", reserved, l.over(phaseQueue), facts{}.text("forebay.queue.reason", r.WaitReason))
 }
 
-var finishNames = [...]string{wire.FinishStop: "stop", wire.FinishLength: "length"}
+var finishNames = [...]string{wire.FinishStop: "stop", wire.FinishLength: "length", wire.FinishCalls: "tool_calls"}
 
 // call adds the standard inference span. No other span has the usage, because
 // sums over spans would count it twice.
@@ -152,7 +152,7 @@ func (b *builder) call() int {
 		f = append(f, b.names.TopK(o.TopK))
 	}
 	f = f.float("gen_ai.request.frequency_penalty", decimal(o.FrequencyPenalty)).float("gen_ai.request.presence_penalty", decimal(o.PresencePenalty)).
-		int("forebay.request.stop_texts", o.StopTexts)
+		int("forebay.request.stop_texts", o.StopTexts).int("forebay.reasoning_tokens", r.ReasoningTokens).int("forebay.tool_calls", r.ToolCalls)
 	if r.Choices > 1 {
 		f = f.int("gen_ai.request.choice.count", r.Choices)
 	}

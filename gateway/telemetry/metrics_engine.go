@@ -15,6 +15,7 @@ import (
 var (
 	specSteps       = counter("forebay_engine_steps_total", "Steps of the engine.")
 	specNonFinite   = counter("forebay_engine_nonfinite_total", "Rows ended because the model gave NaN or infinity.")
+	specFallbacks   = counter("forebay_engine_tool_call_fallbacks_total", "Texts of answers that began as a tool call and did not go on as one, so that they were sent as text or cut short.")
 	specPreempted   = counter("forebay_engine_preempted_total", "Times a sequence lost its pages and was computed again.")
 	specComputed    = counter("forebay_engine_tokens_total", "Tokens of the engine: prefill (prompt tokens computed, also those computed again after a preemption), cached (prompt tokens not computed), decode (generated).", "kind")
 	specQueries     = counter("forebay_prefix_queries_total", "Prompt tokens that were looked up among the cached pages.")
@@ -38,6 +39,7 @@ var (
 const (
 	totalSteps = iota
 	totalNonFinite
+	totalFallbacks
 	totalPreempted
 	totalPrefill
 	totalCached
@@ -115,7 +117,7 @@ func (m *engineMetrics) heard(s *wire.State) {
 			m.evicted++
 		}
 	}
-	now := [totalCount]uint64{s.Step, s.NonFinite, s.Preempted, s.PrefillTokens, s.CachedTokens, s.DecodeTokens}
+	now := [totalCount]uint64{s.Step, s.NonFinite, s.CallFallbacks, s.Preempted, s.PrefillTokens, s.CachedTokens, s.DecodeTokens}
 	if now[totalSteps] < m.last[totalSteps] { // another process
 		m.last = [totalCount]uint64{}
 	}
@@ -178,6 +180,7 @@ func (m *engineMetrics) collect(ch chan<- prometheus.Metric) {
 	count := func(s *spec, n uint64, labels ...string) { ch <- s.value(float64(n), labels...) }
 	count(specSteps, m.sums[totalSteps])
 	count(specNonFinite, m.sums[totalNonFinite])
+	count(specFallbacks, m.sums[totalFallbacks])
 	count(specPreempted, m.sums[totalPreempted])
 	count(specComputed, m.sums[totalPrefill], "prefill")
 	count(specComputed, m.sums[totalCached], "cached")

@@ -167,6 +167,8 @@ type Record struct {
 	Choices          int
 	PromptTokens     int
 	CachedTokens     int
+	ReasoningTokens  int // those of CompletionTokens that are reasoning
+	ToolCalls        int // whole ones, of all choices
 	CompletionTokens int
 	BytesIn          int64
 	BytesOut         int64

@@ -97,6 +97,8 @@ func (r *Record) attrs() []slog.Attr {
 		slog.Int("choices", r.Choices),
 		slog.Int("prompt_tokens", r.PromptTokens),
 		slog.Int("cached_tokens", r.CachedTokens),
+		slog.Int("reasoning_tokens", r.ReasoningTokens),
+		slog.Int("tool_calls", r.ToolCalls),
 		slog.Int("completion_tokens", r.CompletionTokens),
 		slog.Int64("bytes_in", r.BytesIn),
 		slog.Int64("bytes_out", r.BytesOut),

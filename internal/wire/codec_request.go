@@ -24,7 +24,8 @@ func appendOptions(b []byte, o *Options) []byte {
 	for _, x := range [...]bool{o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs} {
 		b = appendBool(b, x)
 	}
-	return appendInt(b, o.TopLogprobs)
+	b = appendBool(appendBool(appendInt(b, o.TopLogprobs), o.Split), o.NoCalls)
+	return appendInt(appendText(b, o.Tools), o.CallsMax)
 }
 
 func (d *decoder) options() (o Options) {
@@ -49,7 +50,8 @@ func (d *decoder) options() (o Options) {
 		}
 	}
 	o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs = d.bool(), d.bool(), d.bool(), d.bool()
-	o.TopLogprobs = d.int()
+	o.TopLogprobs, o.Split, o.NoCalls = d.int(), d.bool(), d.bool()
+	o.Tools, o.CallsMax = d.bytes(), d.int()
 	if o.N > choicesMax {
 		d.fail("%d choices, over the limit of %d", o.N, choicesMax)
 	}
@@ -83,7 +85,7 @@ func appendPrompt(b []byte, p *Prompt) []byte {
 	for _, h := range p.BlockHashes {
 		b = binary.LittleEndian.AppendUint64(b, h)
 	}
-	return appendDuration(appendDuration(b, p.Render), p.Tokenize)
+	return appendDuration(appendDuration(appendInt(b, p.Calls), p.Render), p.Tokenize)
 }
 
 func (d *decoder) prompt() *Prompt {
@@ -94,7 +96,7 @@ func (d *decoder) prompt() *Prompt {
 			p.BlockHashes[i] = d.uint64()
 		}
 	}
-	p.Render, p.Tokenize = d.duration(), d.duration()
+	p.Calls, p.Render, p.Tokenize = d.int(), d.duration(), d.duration()
 	return p
 }
 

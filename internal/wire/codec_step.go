@@ -18,6 +18,7 @@ const (
 	eventPromptLogprobs
 	eventFinish
 	eventEnd
+	eventPieces
 )
 
 // sequenceEvent is an event with the sequence it belongs to.
@@ -52,8 +53,59 @@ func appendEvent(b []byte, distance uint64, e *Event) []byte {
 		flags |= eventEnd
 		b = appendEnd(b, e.End)
 	}
+	if len(e.Pieces) > 0 {
+		flags |= eventPieces
+		b = appendPieces(b, e.Pieces)
+	}
 	b[at] = flags
 	return b
+}
+
+// pieceBytesLeast is the size of an empty piece, and piecesMax the most pieces of an
+// event: a piece takes many times its bytes of the frame.
+const (
+	pieceBytesLeast = 2
+	piecesMax       = 4096
+)
+
+func appendPieces(b []byte, all []Piece) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for i := range all {
+		p := &all[i]
+		b = append(b, byte(p.Kind))
+		if p.Kind == PieceCall {
+			b = appendText(appendText(b, p.ID), p.Name)
+		} else {
+			b = appendText(b, p.Text)
+		}
+	}
+	return b
+}
+
+func (d *decoder) pieces() []Piece {
+	n := d.count(pieceBytesLeast)
+	if n == 0 {
+		d.fail("a list of pieces is empty")
+		return nil
+	}
+	if n > piecesMax {
+		d.fail("an event of %d pieces, over the limit of %d", n, piecesMax)
+		return nil
+	}
+	all := make([]Piece, n)
+	for i := range all {
+		p := &all[i]
+		p.Kind = PieceKind(d.byte())
+		switch {
+		case p.Kind >= pieceKinds:
+			d.fail("unknown kind %d of a piece", uint8(p.Kind))
+		case p.Kind == PieceCall:
+			p.ID, p.Name = string(d.utf8Text()), string(d.utf8Text())
+		default:
+			p.Text = string(d.utf8Text())
+		}
+	}
+	return all
 }
 
 func appendLogprobs(b []byte, all []TokenLogprob) []byte {
@@ -93,13 +145,13 @@ func (d *decoder) logprobs() []TokenLogprob {
 func appendEnd(b []byte, e *End) []byte {
 	b = appendError(b, e.Err)
 	u := &e.Usage
-	return appendTimings(appendInt(appendInt(appendInt(b, u.Prompt), u.Cached), u.Completion), &e.Timings)
+	return appendTimings(appendInt(appendInt(appendInt(appendInt(b, u.Prompt), u.Cached), u.Completion), u.Reasoning), &e.Timings)
 }
 
 func (d *decoder) end() *End {
 	e := &End{Err: d.error()}
 	u := &e.Usage
-	u.Prompt, u.Cached, u.Completion = d.int(), d.int(), d.int()
+	u.Prompt, u.Cached, u.Completion, u.Reasoning = d.int(), d.int(), d.int(), d.int()
 	d.timings(&e.Timings)
 	return e
 }
@@ -122,8 +174,8 @@ func stateRates(s *State) [7]*float64 {
 }
 
 // stateCounts are the totals of a State, in the order of the wire.
-func stateCounts(s *State) [7]*uint64 {
-	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens}
+func stateCounts(s *State) [8]*uint64 {
+	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.CallFallbacks, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens}
 }
 
 const blockChangeBytes = 9
@@ -256,14 +308,17 @@ func (s *stepFrame) event(d *decoder) (q sequenceEvent) {
 	}
 	if flags&eventFinish != 0 {
 		e.Finish = Finish(d.byte())
-		if e.Finish == FinishNone || e.Finish > FinishLength {
+		if e.Finish == FinishNone || e.Finish >= finishes {
 			d.fail("unknown finish %d", uint8(e.Finish))
 		}
 	}
 	if flags&eventEnd != 0 {
 		e.End = d.end()
 	}
-	if flags >= 2*eventEnd {
+	if flags&eventPieces != 0 {
+		e.Pieces = d.pieces()
+	}
+	if flags >= 2*eventPieces {
 		d.fail("unknown flags %#x of an event", flags)
 	}
 	return q

@@ -24,11 +24,11 @@ var same = cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmp.AllowUne
 func sampleOptions() Options {
 	return Options{MaxTokens: 7, N: 2, Temperature: .5, TopK: 40, TopP: .9, MinP: .1, Seed: math.MaxUint64, RepetitionPenalty: 1.1,
 		PresencePenalty: -1, FrequencyPenalty: 2, LogitBias: []LogitBias{{Token: 3, Bias: -100}}, Stop: []string{"a", "", "ü"},
-		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true}
+		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true, Split: true, Tools: []byte(`[{}]`), NoCalls: true, CallsMax: 3}
 }
 
 func samplePrompt() *Prompt {
-	return &Prompt{Tokens: []int32{0, 1, math.MaxInt32}, Text: "text", Room: 7, CachedTokens: 1, BlockHashes: []uint64{1, math.MaxUint64}, Render: 3, Tokenize: 4}
+	return &Prompt{Tokens: []int32{0, 1, math.MaxInt32}, Text: "text", Room: 7, CachedTokens: 1, BlockHashes: []uint64{1, math.MaxUint64}, Calls: 5, Render: 3, Tokenize: 4}
 }
 
 func sampleEvents() []Event {
@@ -36,9 +36,9 @@ func sampleEvents() []Event {
 	return []Event{
 		{Choice: 0, Text: "héllo", TokenCount: 1, PromptLogprobs: []TokenLogprob{{ID: 1, Logprob: nan}},
 			Logprobs: []TokenLogprob{{ID: 9, Bytes: []byte{0xff}, Logprob: -1, Top: []TopLogprob{{ID: 2, Bytes: []byte("x"), Logprob: -2}}}}},
-		{Choice: 1, TokenCount: 1},
-		{Choice: 1, TokenCount: 2, Text: " end", Finish: FinishStop},
-		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{1, 2, 3}, Timings: sampleTimings()}},
+		{Choice: 1, TokenCount: 1, Text: "x", Pieces: []Piece{{Kind: PieceReasoning, Text: "ü"}, {Kind: PieceCall, ID: "i", Name: "n"}, {Kind: PieceArguments, Text: "{}"}, {Kind: PieceCallEnd}, {Text: "y"}}},
+		{Choice: 1, TokenCount: 2, Text: " end", Finish: FinishCalls},
+		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{1, 2, 3, 4}, Timings: sampleTimings()}},
 	}
 }
 

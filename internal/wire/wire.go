@@ -103,6 +103,17 @@ type Options struct {
 	// PromptLogprobs asks for the prompt's log-probabilities too (they come
 	// as the first event of choice 0). It forgoes prefix reuse.
 	PromptLogprobs bool
+
+	// Split takes a chat's answer apart, by the format of its model: reasoning and
+	// tool calls are Pieces of events. Without it Text is all that the model says.
+	Split bool
+	// Tools is a JSON array of the tools that the answer may call, as in the
+	// Request; calls of an answer that has none are text. It needs Split.
+	Tools json.RawMessage
+	// NoCalls forbids the tokens that begin a call, where the format has some.
+	NoCalls bool
+	// CallsMax ends a choice after that many calls; 0 does not.
+	CallsMax int
 }
 
 // LogitBias is one entry of Options.LogitBias.
@@ -125,6 +136,8 @@ type Prompt struct {
 	CachedTokens int
 	// BlockHashes are the chained salted hashes of the prompt's full blocks.
 	BlockHashes []uint64
+	// Calls is how many tool calls the messages have. Some formats go on counting.
+	Calls int
 	// Render and Tokenize are how long the chat template and the tokenizer took.
 	Render, Tokenize time.Duration
 }
@@ -185,6 +198,9 @@ type Event struct {
 	// Text is new valid UTF-8, cut before any stop text. It may be empty while
 	// a character or a possible stop text is incomplete.
 	Text string
+	// Pieces follow Text, in their order, where Options.Split is set: what is not
+	// content, and content after that.
+	Pieces []Piece
 	// TokenCount is how many tokens this choice has generated up to here. It
 	// includes tokens whose text is held back, or cut by a stop text.
 	TokenCount int
@@ -197,6 +213,29 @@ type Event struct {
 	// End is set on the stream's last event, after every choice's last.
 	End *End
 }
+
+// Piece is a part of a split answer.
+type Piece struct {
+	Kind PieceKind
+	// ID and Name are those of a call that begins. Both are whole, and no other
+	// call of the choice has the id.
+	ID, Name string
+	// Text is valid UTF-8: new content, reasoning, or arguments of the call that
+	// began last.
+	Text string
+}
+
+// PieceKind is what a Piece is.
+type PieceKind uint8
+
+const (
+	PieceContent PieceKind = iota
+	PieceReasoning
+	PieceCall      // a call begins, after the end of the one before
+	PieceArguments // the arguments of a call that ends are JSON, if the model wrote JSON
+	PieceCallEnd
+	pieceKinds
+)
 
 // TokenLogprob is one token with its log-probability and the likeliest tokens at
 // its position.
@@ -223,6 +262,8 @@ const (
 	FinishNone   Finish = iota // still running
 	FinishStop                 // end token or stop text
 	FinishLength               // MaxTokens or the context's end
+	FinishCalls                // as FinishStop, after at least one whole tool call
+	finishes
 )
 
 // End closes a stream: an error, or the usage and timings of a success.
@@ -238,6 +279,7 @@ type Usage struct {
 	Prompt     int
 	Cached     int // leading prompt tokens that were not computed
 	Completion int
+	Reasoning  int // tokens of Completion that are reasoning; only with Options.Split
 }
 
 // Timings are instants of the engine, in nanoseconds of CLOCK_MONOTONIC, the
@@ -346,6 +388,7 @@ type Totals struct {
 	DecodeTokens  uint64
 	Preempted     uint64 // sequences whose pages were taken
 	NonFinite     uint64 // rows ended because the model gave NaN or infinity
+	CallFallbacks uint64 // texts that began as a tool call and did not go on as one
 }
 
 // LaunchTracer is an Engine that can report single kernel launches.

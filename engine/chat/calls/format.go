@@ -88,6 +88,15 @@ type Format struct {
 	// Hints are texts of prompts with tools by which the format is known, where
 	// the template renders no calls.
 	Hints []string
+
+	noCalls bool // WithoutCalls
+}
+
+// WithoutCalls is f for answers that may not call: the text of a call is content.
+func (f *Format) WithoutCalls() *Format {
+	plain := *f
+	plain.Open, plain.Close, plain.Tried, plain.Bare, plain.noCalls = nil, nil, nil, false, true
+	return &plain
 }
 
 // defaults of keys; a row with others lists them.

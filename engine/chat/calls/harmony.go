@@ -100,7 +100,7 @@ func (p *Parser) harmonyBody() {
 	if string(channel) == "analysis" {
 		kind = Reasoning
 	}
-	if name := bytes.TrimPrefix(recipient, []byte("functions.")); len(recipient) > 0 && plainName(name) {
+	if name := bytes.TrimPrefix(recipient, []byte("functions.")); len(recipient) > 0 && plainName(name) && !p.f.noCalls {
 		p.block.kept, p.block.tried = false, false
 		p.begin()
 		p.block.call.name = string(name)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"strconv"
+	"strings"
 )
 
 const idLetters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -42,6 +43,34 @@ func (f *Format) makeID(seed, name string, index, attempt int) string {
 		return strconv.Itoa(index + attempt)
 	}
 	return "call_" + letters(seed, index, attempt, 24)
+}
+
+// HistoryID is the id of call number index of a conversation, as the template of f
+// accepts it: the one that was written if that has the form, and otherwise one that
+// written determines.
+func (f *Format) HistoryID(written, name string, index int) string {
+	switch f.IDs {
+	case NineID:
+		if len(written) != 9 || !plainID(written) {
+			if written == "" {
+				written = strconv.Itoa(index)
+			}
+			return letters(written, 0, 0, 9)
+		}
+	case KimiID:
+		if !strings.HasPrefix(written, "functions.") && name != "" {
+			return f.makeID("", name, index, 0)
+		}
+	case CountsID:
+		if _, err := strconv.Atoi(written); err != nil {
+			return f.makeID("", name, index, 0)
+		}
+	}
+	return written
+}
+
+func plainID(id string) bool {
+	return strings.IndexFunc(id, func(r rune) bool { return !strings.ContainsRune(idLetters, r) }) < 0
 }
 
 // letters are n letters and digits that seed and the numbers determine.

@@ -153,6 +153,26 @@ func (p *Parser) Finish(cut bool) ([]Event, Result) {
 	return p.main.take(), p.result
 }
 
+// Thinking reports whether what was read so far ends inside reasoning.
+func (p *Parser) Thinking() bool {
+	switch p.mode {
+	case inHarmony:
+		return p.body == Reasoning
+	case inText:
+		return p.flow.kind == Reasoning
+	}
+	return false
+}
+
+// Held is how many bytes were read and may still become text or nothing.
+func (p *Parser) Held() int {
+	n := len(p.buf) + len(p.flow.held) + len(p.head)
+	if p.mode == inCall && p.block.kept {
+		n += len(p.block.raw)
+	}
+	return n
+}
+
 // run reads the buffer as far as it can be decided.
 func (p *Parser) run(final bool) {
 	at := 0

@@ -68,7 +68,7 @@ func (f *Fake) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &wire.Prompt{Text: text}
+	p := &wire.Prompt{Text: text, Calls: callsOf(r.Messages)}
 	for _, b := range []byte(text) {
 		p.Tokens = append(p.Tokens, int32(b))
 	}
@@ -122,6 +122,19 @@ func renderMessages(raw json.RawMessage) (string, *wire.Error) {
 		b.WriteString(m.Role + ": " + contentText(m.Content) + "\n")
 	}
 	return b.String() + "assistant: ", nil
+}
+
+// callsOf counts the tool calls of messages.
+func callsOf(raw json.RawMessage) (n int) {
+	var messages []struct {
+		Calls []json.RawMessage `json:"tool_calls"`
+	}
+	if json.Unmarshal(raw, &messages) == nil {
+		for _, m := range messages {
+			n += len(m.Calls)
+		}
+	}
+	return n
 }
 
 // contentText is a message's text: a string, or the texts of its parts.

@@ -14,6 +14,9 @@ type Script struct {
 	// Choices, where set, are the pieces by choice, instead of Pieces. A choice
 	// beyond the list has no pieces.
 	Choices [][]string
+	// Split, where set, are the pieces of every token of every choice, instead of
+	// Pieces. Leading content is the event's Text, as an engine has it.
+	Split [][]wire.Piece
 	// Endless repeats the pieces (or "tok " where there are none) until
 	// MaxTokens or a cancel.
 	Endless bool
@@ -46,6 +49,8 @@ func (s *Script) pieces(choice int) []string {
 func (s *Script) piece(choice, n int) (string, bool) {
 	all := s.pieces(choice)
 	switch {
+	case n < len(s.Split):
+		return "", true
 	case n < len(all):
 		return all[n], true
 	case !s.Endless:

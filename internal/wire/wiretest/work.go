@@ -132,6 +132,12 @@ func (w *work) next(i int) (e wire.Event, ok bool) {
 	e = wire.Event{Choice: i}
 	text, more := s.piece(i, c.tokens)
 	if more {
+		if c.tokens < len(s.Split) {
+			e.Pieces = s.Split[c.tokens]
+			if len(e.Pieces) > 0 && e.Pieces[0].Kind == wire.PieceContent {
+				text, e.Pieces = e.Pieces[0].Text, e.Pieces[1:]
+			}
+		}
 		c.tokens++
 		w.fake.last.DecodeTokens++
 		e.Text = text

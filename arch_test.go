@@ -66,7 +66,7 @@ var arrows = map[string]string{
 	"gateway/spans":           "internal/conf internal/wire",
 	"gateway/spans/spanstest": "",
 	"gateway/telemetry":       "cache/hitmap internal/conf internal/wire",
-	"cli":                     "admission admission/budget admission/budget/shared bench/sim bench/speed engine engine/chat engine/chat/calls engine/checkpoint engine/gguf engine/grammar engine/grammar/schema engine/hub engine/machine engine/mask engine/model engine/perf engine/tokenizer gateway gateway/capture gateway/debug gateway/identity gateway/spans gateway/telemetry internal/conf internal/supervise internal/wire kernels",
+	"cli":                     "admission admission/budget admission/budget/shared bench/sim bench/speed engine engine/chat engine/chat/calls engine/checkpoint engine/gguf engine/grammar engine/grammar/schema engine/hub engine/machine engine/mask engine/model engine/perf engine/tokenizer gateway gateway/capture gateway/debug gateway/identity gateway/spans gateway/telemetry internal/conf internal/supervise internal/wire kernels xds xds/control xds/controlpb",
 	"internal/chars":          "",
 	"internal/conf":           "",
 	"internal/cost":           "",
@@ -85,6 +85,10 @@ var arrows = map[string]string{
 	"kernels/neon":            "",
 	"kernels/probe":           "",
 	"kernels/ref":             "",
+	"xds":                     "",
+	"xds/control":             "internal/conf xds xds/controlpb xds/policy",
+	"xds/controlpb":           "",
+	"xds/policy":              "admission gateway/identity internal/conf",
 }
 
 // sourceFiles calls visit for every file that is not hidden, made or a test,

@@ -13,6 +13,7 @@ const envPrefix = "FOREBAY_"
 
 // Schema is the set of fields of one configuration struct.
 type Schema struct {
+	root       reflect.Type
 	within     string   // of an element of a list: its place, such as "tenants[1]."
 	fields     []*field // in the order of the struct
 	byKey      map[string]*field
@@ -43,7 +44,7 @@ type validator struct {
 // Of reads the tags of the struct that p points to. It panics on a tag that is
 // missing or wrong, since that is a mistake in our code.
 func Of(p any) *Schema {
-	s := &Schema{byKey: map[string]*field{}, sections: map[string]bool{}}
+	s := &Schema{root: reflect.TypeOf(p).Elem(), byKey: map[string]*field{}, sections: map[string]bool{}}
 	s.add("", reflect.ValueOf(p).Elem())
 	vars := map[string]string{}
 	for _, f := range s.fields {

@@ -1,0 +1,39 @@
+package control
+
+import (
+	"errors"
+	"time"
+)
+
+// Config configures a control plane.
+type Config struct {
+	Listen       string        `yaml:"listen" default:"127.0.0.1:18000" help:"Address for xDS, as host:port."`
+	Dir          string        `yaml:"dir" help:"Folder of policy files (*.yaml), with its subfolders. It may be a symbolic link that is replaced as a whole, and a ConfigMap of Kubernetes."`
+	PollInterval time.Duration `yaml:"poll_interval" default:"250ms" range:"10ms..1h" help:"How often the folder is looked at. A change is taken when two looks see the same."`
+	FilesMax     int           `yaml:"files_max" default:"10000" range:"1..1000000" help:"Most policy files."`
+	BytesMax     int           `yaml:"total_bytes_max" default:"3145728" range:"1KiB..1GiB" help:"Most bytes of all policy files together. gRPC clients take 4 MiB in one message unless told otherwise."`
+	NodesMax     int           `yaml:"nodes_max" default:"10000" range:"1..1000000" help:"Most connected clients; further ones are refused."`
+
+	TLSCert     string `yaml:"tls_cert" help:"File with the server's certificate (PEM); empty speaks plain text. It is read again for each connection."`
+	TLSKey      string `yaml:"tls_key" help:"File with the private key (PEM) of tls_cert."`
+	TLSClientCA string `yaml:"tls_client_ca" help:"File with the authorities (PEM) that a client's certificate must have; empty asks for none."`
+
+	CanaryPercent int           `yaml:"canary_percent" range:"1..99" help:"Share of the nodes that get a new version first, in percent; 0 gives it to all at once, unless canary_label is set."`
+	CanaryLabel   string        `yaml:"canary_label" help:"Nodes that get a new version first, as KEY=VALUE of their metadata."`
+	CanaryHold    time.Duration `yaml:"canary_hold" default:"1m" range:"10ms..24h" help:"How long these nodes must have had a new version, without refusing it, before all get it."`
+}
+
+// Validate checks what no tag can say.
+func (c *Config) Validate() error {
+	var errs []error
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		errs = append(errs, errors.New("tls_cert: a certificate needs tls_key, and a key a certificate"))
+	}
+	if c.TLSClientCA != "" && c.TLSCert == "" {
+		errs = append(errs, errors.New("tls_client_ca: needs tls_cert, since clients show certificates over TLS alone"))
+	}
+	if _, _, err := parseLabel(c.CanaryLabel); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -95,8 +95,8 @@ func (b *batch) follows(i int) bool {
 	return b.positions[i] == b.positions[i-1]+1 && &b.pages[i][0] == &b.pages[i-1][0] && len(b.pages[i]) == len(b.pages[i-1])
 }
 
-// dropRows keeps only the rows whose logits are asked for. Once the last
-// layer's keys and values are stored, nothing else depends on the others.
+// dropRows keeps only the rows whose logits are asked for. Once the last keys and
+// values are stored, nothing else depends on the others.
 func (p *pass) dropRows() {
 	b, s := &p.batch, &p.scratch
 	b.keys = b.logitsKeys
@@ -111,6 +111,14 @@ func (p *pass) dropRows() {
 		if p.m.config.Parallel {
 			s.normed.copyRow(i, &s.normed, from)
 		}
+		if p.layer < len(p.m.config.Layers)-1 { // the layers that follow rotate queries
+			for r := range s.angles {
+				dims := p.m.config.Ropes[r].Dims
+				copy(row(s.angles[r], i, dims), row(s.angles[r], from, dims))
+			}
+		}
+		perLayer := p.m.config.PerLayer * len(p.m.config.Layers)
+		copy(row(s.perLayer, i, perLayer), row(s.perLayer, from, perLayer))
 		b.positions[i], b.pages[i] = b.positions[from], b.pages[from]
 	}
 	p.layTiles()

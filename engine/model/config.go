@@ -21,8 +21,8 @@ type Config struct {
 	Vocab         int // rows of the embedding, and logits of a token
 	Embed         int // width of the residual stream
 	Heads         int // of queries
-	KVHeads       int // divides Heads; Layers has each layer's
-	HeadDim       int // Layers has each layer's
+	KVHeads       int // the most of a layer; Layers has each layer's
+	HeadDim       int // where Layers does not say otherwise
 	NormEps       float32
 	Tied          bool // the output matrix is the embedding
 	Layers        []Layer
@@ -36,6 +36,7 @@ type Config struct {
 
 	QKNorm           QKNorm
 	QKNormLast       bool // after the rope, not before
+	VNorm            bool // values are normed head by head, without a weight
 	Sinks            bool // every head has one more score in its softmax, without a value
 	Ropes            []Rope
 	AttentionScale   float32
@@ -50,6 +51,12 @@ type Config struct {
 	SharedFF    int // width of the expert that every token uses; 0 means none
 	SharedGated bool
 	Router      Router
+	// BesideDense: experts have norms of their own, and their outputs are added to
+	// those of a dense feed-forward layer.
+	BesideDense bool
+
+	PerLayer     int  // width of each layer's own part of a token's embedding; 0 means none
+	OutputScales bool // the residual stream is multiplied at the end of each layer
 
 	EmbeddingScale float32 // of the embedding's rows
 	ResidualScale  float32 // of each sum that half a layer adds
@@ -63,6 +70,8 @@ type Config struct {
 type Layer struct {
 	KVHeads      int
 	HeadDim      int
+	KeysOf       int  // the layer whose keys and values it reads; most store their own
+	KeysAsValues bool // values are the keys before norm and rope
 	WindowTokens int  // a token sees itself and WindowTokens−1 before it; 0 means all
 	Chunked      bool // a token sees those of its own chunk of ChunkTokens
 	Rope         int  // index in Ropes, or NoRope
@@ -119,11 +128,16 @@ func (l *Layer) kvLayout(t kernels.KVType, pageTokens int) kernels.KVLayout {
 func (c *Config) PageBytes(t kernels.KVType, pageTokens int) int {
 	n := 0
 	for i := range c.Layers {
-		l := c.Layers[i].kvLayout(t, pageTokens)
-		n += 2 * l.PageBytes()
+		if c.stores(i) {
+			l := c.Layers[i].kvLayout(t, pageTokens)
+			n += 2 * l.PageBytes()
+		}
 	}
 	return n
 }
+
+// stores reports whether layer i has keys and values of its own.
+func (c *Config) stores(i int) bool { return c.Layers[i].KeysOf == i }
 
 // KVReadBytes is the bytes of keys and values that attention reads for one token
 // that sees contextTokens positions, itself included.
@@ -161,7 +175,7 @@ func (c *Config) WeightReadBytes(f *gguf.File) int {
 		}
 		n := t.Type.Bytes(t.Elements())
 		switch {
-		case t.Name == embeddingName && !c.Tied:
+		case t.Name == embeddingName && !c.Tied, t.Name == perLayerName:
 			n = t.Type.Bytes(t.Dims[0])
 		case c.Experts > 0 && isExpert(t.Name):
 			experts += n
@@ -177,7 +191,7 @@ func (c *Config) WeightReadBytes(f *gguf.File) int {
 var architectures = map[string]func(k *keys, c *Config){
 	"llama": readLlama, "granite": readGranite, "smollm3": readSmolLM3,
 	"qwen2": readQwen2, "qwen3": readQwen3, "qwen3moe": readQwen3MoE,
-	"gemma2": readGemma2, "gemma3": readGemma3,
+	"gemma2": readGemma2, "gemma3": readGemma3, "gemma4": readGemma4,
 	"phi3": readPhi3, "gpt-oss": readGPTOSS,
 
 	"olmo2": readOLMo2, "exaone4": readEXAONE4, "glm4": readGLM4, "cohere2": readCohere2,
@@ -226,7 +240,6 @@ func (k *keys) readTransformer(c *Config) {
 	c.ContextTokens = k.size("context_length")
 	c.Embed = k.size("embedding_length")
 	c.Heads = k.size("attention.head_count")
-	c.KVHeads = k.sizeOr("attention.head_count_kv", c.Heads)
 	c.HeadDim = k.sizeOr("attention.key_length", 0)
 	k.readNormEps(c)
 	k.readLayers(c)
@@ -235,9 +248,6 @@ func (k *keys) readTransformer(c *Config) {
 	}
 	k.readHeads(c)
 	k.readFeedForward(c)
-	for i := range c.Layers {
-		c.Layers[i].KVHeads, c.Layers[i].HeadDim = c.KVHeads, c.HeadDim
-	}
 	c.Vocab = k.vocab()
 	_, untied := k.file.Tensor("output.weight")
 	c.Tied = !untied
@@ -285,10 +295,16 @@ func (k *keys) readLayers(c *Config) {
 // tokens beyond the next one.
 var withPrediction = []string{"glm4moe", "bailingmoe2"}
 
-// readHeads reads the size of a head, and checks what depends on it.
+// readHeads reads the sizes of heads, and checks what depends on them.
 func (k *keys) readHeads(c *Config) {
-	if c.Heads%c.KVHeads != 0 {
-		k.fail("attention.head_count_kv", "is %d, which does not divide the %d heads", c.KVHeads, c.Heads)
+	each := k.perLayer("attention.head_count_kv", len(c.Layers), c.Heads)
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		if l.KeysOf, l.KVHeads = i, each[i]; l.KVHeads < 1 || c.Heads%l.KVHeads != 0 {
+			k.fail("attention.head_count_kv", "is %d, which does not divide the %d heads", l.KVHeads, c.Heads)
+			return
+		}
+		c.KVHeads = max(c.KVHeads, l.KVHeads)
 	}
 	if c.HeadDim == 0 {
 		if c.Embed%c.Heads != 0 {
@@ -304,6 +320,9 @@ func (k *keys) readHeads(c *Config) {
 		k.fail("attention.head_count", "is %d; allowed are up to %d numbers in all heads, and a head has %d", c.Heads, sizeMax, c.HeadDim)
 	}
 	c.AttentionScale = headScale(c.HeadDim)
+	for i := range c.Layers {
+		c.Layers[i].HeadDim = c.HeadDim
+	}
 	if v := k.sizeOr("attention.value_length", c.HeadDim); v != c.HeadDim {
 		k.fail("attention.value_length", "is %d; only values as long as the keys (%d) are supported", v, c.HeadDim)
 	}
@@ -324,10 +343,7 @@ func (k *keys) readFeedForward(c *Config) {
 	}
 	k.zero("expert_used_count", c.Experts > 0, "there are no experts to use")
 	if c.Experts == 0 {
-		ff := k.size("feed_forward_length")
-		for i := range c.Layers {
-			c.Layers[i].FF = ff
-		}
+		k.readDense(c)
 		return
 	}
 	// A mixture may give, beside the width of its experts, that of dense layers
@@ -341,6 +357,19 @@ func (k *keys) readFeedForward(c *Config) {
 	}
 	for i := range c.Layers {
 		c.Layers[i].Mixture = true
+	}
+}
+
+// readDense reads the width of every layer's dense part.
+func (k *keys) readDense(c *Config) {
+	const name = "feed_forward_length"
+	if k.file.Text(k.name(name)) == "" {
+		k.fail(name, "is missing")
+	}
+	for i, width := range k.perLayer(name, len(c.Layers), 1) {
+		if c.Layers[i].FF = width; width < 1 {
+			k.fail(name, "is %d; allowed are 1 to %d", width, sizeMax)
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package model
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // This file has one function for each architecture, which sets what is special
 // about it; readTransformer has read the rest. The names of keys and tensors are
@@ -116,6 +119,69 @@ func readGemma3(k *keys, c *Config) {
 	}
 	k.windows(c, 6)
 	k.localRope(c, local)
+}
+
+// readGemma4 reads Gemma 4. Layers with a window have heads of another size and a rope
+// of their own. The last layers may have queries alone, and read the keys and values
+// of the last layer of their kind before. Queries and keys are normed, so that scores
+// are not scaled.
+func readGemma4(k *keys, c *Config) {
+	k.readGemma(c)
+	c.LogitSoftCap = k.softCap("final_logit_softcapping", 0)
+	c.QKNorm, c.VNorm, c.AttentionScale, c.OutputScales = NormEachHead, true, 1, true
+	k.windows(c, 6)
+	k.readRope(c, ropeKind{pairing: PairHalves, theta: 1e6})
+	dim := k.sizeOr("attention.key_length_swa", c.HeadDim)
+	if v := k.sizeOr("attention.value_length_swa", dim); v != dim || dim > headDimMax || c.Heads > sizeMax/dim {
+		k.fail("attention.value_length_swa", "is %d and attention.key_length_swa %d; only equal lengths up to %d are supported", v, dim, headDimMax)
+	}
+	local := Rope{Dims: k.sizeOr("rope.dimension_count_swa", dim), Pairing: PairHalves, Magnitude: 1}
+	if local.Dims > dim || local.Dims%2 != 0 {
+		k.fail("rope.dimension_count_swa", "is %d; allowed are even numbers to the head's length of %d", local.Dims, dim)
+	}
+	local.Speeds = speeds(k.theta("rope.freq_base_swa", 10000), local.Dims)
+	if c.PerLayer = k.sizeOrZero("embedding_length_per_layer_input"); c.PerLayer > sizeMax/len(c.Layers) {
+		k.fail("embedding_length_per_layer_input", "is %d in each of %d layers; allowed are up to %d in all", c.PerLayer, len(c.Layers), sizeMax)
+	}
+	if c.Experts > 0 {
+		k.readRouter(c, Router{Normed: true, Scale: 1})
+		c.BesideDense = true
+		k.readDense(c)
+	}
+	if k.err != nil {
+		return
+	}
+	c.Ropes = append(c.Ropes, local)
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		if l.WindowTokens > 0 {
+			l.HeadDim, l.Rope = dim, 1
+		}
+		_, has := k.file.Tensor(fmt.Sprintf("blk.%d.attn_v.weight", i))
+		l.KeysAsValues = !has
+	}
+	k.shareKeys(c, k.sizeOrZero("attention.shared_kv_layers"))
+}
+
+// shareKeys makes the last n layers read the keys and values of the last layer of their
+// own kind before them.
+func (k *keys) shareKeys(c *Config, n int) {
+	own := len(c.Layers) - n
+	if own < 1 {
+		k.fail("attention.shared_kv_layers", "is %d of %d layers", n, len(c.Layers))
+		return
+	}
+	for i := own; i < len(c.Layers); i++ {
+		l := &c.Layers[i]
+		l.KeysOf = own - 1
+		for l.KeysOf >= 0 && (c.Layers[l.KeysOf].WindowTokens > 0) != (l.WindowTokens > 0) {
+			l.KeysOf--
+		}
+		if l.KeysOf < 0 || c.Layers[l.KeysOf].KVHeads != l.KVHeads {
+			k.fail("attention.shared_kv_layers", "is %d: layer %d finds no keys and values of its kind", n, i)
+			return
+		}
+	}
 }
 
 func readPhi3(k *keys, c *Config) {

@@ -76,6 +76,18 @@ func (l *loader) routerBias(to *layer, prefix string) {
 	to.routerBias = l.numbers(name, dims...)
 }
 
+// besideNorms takes what a mixture beside a dense layer norms and scales by itself. The
+// router's input is divided by the root of its width, which goes into its norm.
+func (l *loader) besideNorms(to *layer, prefix string) {
+	c := l.config
+	to.beside = besideNorms{
+		dense: l.norm(prefix+"post_ffw_norm_1", c.Embed), experts: l.norm(prefix+"post_ffw_norm_2", c.Embed),
+		input: l.norm(prefix+"pre_ffw_norm_2", c.Embed), router: l.vector(prefix+"ffn_gate_inp.scale", c.Embed),
+	}
+	scale(to.beside.router, float32(1/math.Sqrt(float64(c.Embed))))
+	to.expertScales = l.vector(prefix+"ffn_down_exps.scale", c.Experts)
+}
+
 // fusedExperts takes the tensor in which some converters put gate and up together,
 // each expert's gate before its up. It reports whether there is one.
 func (l *loader) fusedExperts(to *layer, prefix string) bool {
@@ -109,6 +121,8 @@ type mixture struct {
 	inputs  activations // [slot][Embed]
 	outputs []float32   // [slot][Embed]
 	gates   []float32   // [token] of the expert that every token uses
+	routed  activations // [token][Embed] the router's input, where it is another than the experts'
+	beside  []float32   // [token][Embed] the dense layer's output beside that of the experts
 }
 
 func newMixture(c *Config, set *kernels.Set, n int, rows func(n, width int) []float32) mixture {
@@ -116,10 +130,27 @@ func newMixture(c *Config, set *kernels.Set, n int, rows func(n, width int) []fl
 		return mixture{}
 	}
 	slots := n * c.ExpertsUsed
-	return mixture{
+	x := mixture{
 		scores: rows(n, c.Experts), ranks: rows(n, c.Experts), shares: rows(n, c.ExpertsUsed), gates: rows(n, 1),
 		chosen: make([]int32, slots), slots: make([]int32, slots), first: make([]int32, c.Experts+1),
 		inputs: newActivations(set, slots, c.Embed, rows), outputs: rows(slots, c.Embed),
+	}
+	if c.BesideDense {
+		x.routed, x.beside = newActivations(set, n, c.Embed, rows), rows(n, c.Embed)
+	}
+	return x
+}
+
+// normBeside keeps the dense layer's output, and norms the residual stream for the
+// router and for the experts.
+func (p *pass) normBeside(worker int) {
+	x, width := &p.mixture, p.m.config.Embed
+	l := &p.m.weights.layers[p.layer]
+	for i, hi := p.share(worker); i < hi; i++ {
+		p.normTo(row(x.beside, i, width), row(p.scratch.sum, i, width), &l.beside.dense)
+		p.m.set.RMSNorm(x.routed.row(i), row(p.scratch.x, i, width), l.beside.router, p.m.config.NormEps)
+		x.routed.round(i, 0, width)
+		p.norm(i, &l.beside.input)
 	}
 }
 
@@ -131,7 +162,11 @@ func (p *pass) route(worker int) {
 	}
 	c, x := &p.m.config, &p.mixture
 	l := &p.m.weights.layers[p.layer]
-	p.m.set.MatMul(x.scores[lo*c.Experts:], c.Experts, l.router.Matrix, p.scratch.normed.from(lo), hi-lo, 0, c.Experts)
+	input := &p.scratch.normed
+	if c.BesideDense {
+		input = &x.routed
+	}
+	p.m.set.MatMul(x.scores[lo*c.Experts:], c.Experts, l.router.Matrix, input.from(lo), hi-lo, 0, c.Experts)
 	if c.SharedGated {
 		p.m.set.MatMul(x.gates[lo:], 1, l.sharedGate.Matrix, p.scratch.normed.from(lo), hi-lo, 0, 1)
 	}
@@ -144,10 +179,15 @@ func (p *pass) route(worker int) {
 		if c.Router.softmaxOfChosen() {
 			choose(chosen, shares, scores)
 			p.m.set.Softmax(shares)
-			continue
+		} else {
+			one := choice{chosen: chosen, shares: shares, scores: scores, rank: row(x.ranks, i, c.Experts)}
+			one.take(&c.Router, l.routerBias)
 		}
-		one := choice{chosen: chosen, shares: shares, scores: scores, rank: row(x.ranks, i, c.Experts)}
-		one.take(&c.Router, l.routerBias)
+		for r, e := range chosen {
+			if l.expertScales != nil {
+				shares[r] *= l.expertScales[e]
+			}
+		}
 	}
 }
 
@@ -213,7 +253,7 @@ func (p *pass) gatherExperts(worker int) {
 	for i, hi := p.share(worker); i < hi; i++ {
 		sum := row(p.scratch.sum, i, c.Embed)
 		switch {
-		case c.SharedFF == 0:
+		case c.SharedFF == 0: // what may be there stands beside
 			clear(sum)
 		case c.SharedGated:
 			scale(sum, float32(1/(1+math.Exp(-float64(x.gates[i])))))
@@ -223,6 +263,10 @@ func (p *pass) gatherExperts(worker int) {
 			for j, v := range row(x.outputs, int(slot), c.Embed) {
 				sum[j] += share * v
 			}
+		}
+		if c.BesideDense {
+			p.normTo(sum, sum, &p.m.weights.layers[p.layer].beside.experts)
+			p.m.set.Add(sum, row(x.beside, i, c.Embed))
 		}
 	}
 }

@@ -25,8 +25,11 @@ func (m *Model) Forward(chunks []Chunk) []float32 {
 func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float32, done bool) {
 	p, layers := &m.pass, len(m.weights.layers)
 	p.gather(chunks)
-	p.layer, p.post = -1, nil
+	p.layer, p.waits = -1, nil
 	p.do(KernelEmbed, p.phases.embed)
+	if m.config.PerLayer > 0 {
+		p.do(KernelEmbed, p.phases.perLayerProject, p.phases.perLayerEmbed)
+	}
 	for p.layer = range layers {
 		if stop != nil && p.layer < layers*3/4 && stop.Load() {
 			return nil, false
@@ -35,7 +38,7 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 		p.do(KernelNormRope, p.phases.normAttention)
 		p.do(KernelQKV, p.phases.project)
 		p.do(KernelNormRope, p.phases.place)
-		if p.layer == layers-1 {
+		if p.layer == m.lastStore {
 			p.dropRows()
 		}
 		if p.rows == 0 {
@@ -43,10 +46,16 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 		}
 		p.attention()
 		p.do(KernelOutput, p.phases.projectOut)
-		p.post = &l.postAttention
+		p.wait(&l.postAttention, 1)
 		p.do(KernelNormRope, p.phases.normFF)
 		p.feedForward()
-		p.post = &l.postFF
+		if m.config.PerLayer > 0 {
+			p.wait(&l.postFF, 1)
+			p.do(KernelMLP, p.phases.perLayerInput, p.phases.perLayerGate, p.phases.perLayerOut)
+			p.wait(&l.postPerLayer, l.outputScale)
+		} else {
+			p.wait(&l.postFF, l.outputScale)
+		}
 	}
 	p.layer = -1
 	p.do(KernelNormRope, p.phases.normOutput)
@@ -71,12 +80,15 @@ func (p *pass) feedForward() {
 		p.do(KernelMLP, f.gateUp, f.down)
 		return
 	}
-	p.run(f.route)
-	p.mixture.place(p.rows * p.m.config.ExpertsUsed)
 	if l.dense.width > 0 {
 		p.run(f.gateUp)
 		p.run(f.down)
 	}
+	if p.m.config.BesideDense {
+		p.run(f.normBeside)
+	}
+	p.run(f.route)
+	p.mixture.place(p.rows * p.m.config.ExpertsUsed)
 	p.do(KernelMLP, f.scatter, f.expertsGateUp, f.expertsDown, f.gatherExperts)
 }
 
@@ -90,6 +102,9 @@ func (p *pass) embed(worker int) {
 		x := row(p.scratch.x, i, width)
 		kernels.Dequantize(x, e.Type, e.Data[at:at+rowBytes])
 		scale(x, p.m.config.EmbeddingScale)
+		if p.m.config.PerLayer > 0 {
+			p.norm(i, &noNorm)
+		}
 		for r := range p.m.ropes {
 			p.m.ropes[r].angles(row(p.scratch.angles[r], i, p.m.config.Ropes[r].Dims), p.batch.positions[i])
 		}
@@ -123,16 +138,20 @@ func (p *pass) normOutput(worker int) {
 // where the model has one there. The phase of the next norm calls it, since it reads
 // the row anyway.
 func (p *pass) addSum(i int) {
-	if p.post == nil {
+	if p.waits == nil {
 		return
 	}
-	sum := row(p.scratch.sum, i, p.m.config.Embed)
-	if p.post.weight != nil {
-		p.normTo(sum, sum, p.post)
+	x, sum := row(p.scratch.x, i, p.m.config.Embed), row(p.scratch.sum, i, p.m.config.Embed)
+	if p.waits.weight != nil {
+		p.normTo(sum, sum, p.waits)
 	}
 	scale(sum, p.m.config.ResidualScale)
-	p.m.set.Add(row(p.scratch.x, i, p.m.config.Embed), sum)
+	p.m.set.Add(x, sum)
+	scale(x, p.xScale)
 }
+
+// wait says that sum is to be added to x after a norm, and x then multiplied by xScale.
+func (p *pass) wait(n *norm, xScale float32) { p.waits, p.xScale = n, xScale }
 
 // norm writes the norm of row i of x to normed, or the row itself where the model has
 // no norm there, and rounds it.
@@ -145,6 +164,9 @@ func (p *pass) norm(i int, n *norm) {
 	}
 	p.scratch.normed.round(i, 0, p.m.config.Embed)
 }
+
+// noNorm leaves a row as it is.
+var noNorm norm
 
 // normTo computes dst = norm(x). dst may be x.
 func (p *pass) normTo(dst, x []float32, n *norm) {
@@ -191,11 +213,19 @@ func (p *pass) project(int) {
 	}
 }
 
-func tiles(w *linear) int { return (w.Rows + kernels.RowTile - 1) / kernels.RowTile }
+func tiles(w *linear) int {
+	if w.Matrix == nil {
+		return 0
+	}
+	return (w.Rows + kernels.RowTile - 1) / kernels.RowTile
+}
 
 // multiplyPart computes the part of dst = w·normed that [lo,hi) covers, and
 // returns the range as the matrix after w sees it.
 func (p *pass) multiplyPart(dst []float32, w *linear, lo, hi int) (nextLo, nextHi int) {
+	if w.Matrix == nil {
+		return lo, hi
+	}
 	if from, to := max(lo, 0), min(hi, w.Rows); from < to {
 		p.multiply(dst, w, p.scratch.normed.from(0), p.rows, from, to)
 	}
@@ -215,32 +245,45 @@ func (p *pass) multiply(dst []float32, w *linear, from kernels.Input, n, lo, hi 
 }
 
 // place norms and rotates queries and keys, and stores keys and values in their
-// pages.
+// pages, if the layer has its own.
 func (p *pass) place(worker int) {
-	c, s, pages, shape := &p.m.config, &p.scratch, &p.m.pools[p.layer], &p.m.shapes[p.layer]
-	l, d := &p.m.weights.layers[p.layer], &c.Layers[p.layer]
-	kvWidth, dim, pageTokens := d.KVHeads*d.HeadDim, d.HeadDim, shape.layout.PageTokens
+	c, s, shape := &p.m.config, &p.scratch, &p.m.shapes[p.layer]
+	l, d, pages := &p.m.weights.layers[p.layer], &c.Layers[p.layer], &p.m.pools[p.layer]
+	kvWidth, pageTokens := d.KVHeads*d.HeadDim, shape.layout.PageTokens
 	for i, hi := p.share(worker); i < hi; i++ {
-		q, k, v := row(s.q, i, c.Heads*dim), row(s.k, i, kvWidth), row(s.v, i, kvWidth)
-		if c.QKNorm != NormNothing && !c.QKNormLast {
-			p.normHeads(q, l.qNorm)
-			p.normHeads(k, l.kNorm)
-		}
-		if d.Rope != NoRope {
-			angles := row(s.angles[d.Rope], i, c.Ropes[d.Rope].Dims)
-			neighbours := c.Ropes[d.Rope].Pairing == PairNeighbours
-			p.m.set.Rotate(q, angles, dim, neighbours)
-			p.m.set.Rotate(k, angles, dim, neighbours)
-		}
-		if c.QKNorm != NormNothing && c.QKNormLast && (c.QKNorm != NormPlain || d.Rope != NoRope) {
-			p.normHeads(q, l.qNorm)
-			p.normHeads(k, l.kNorm)
-		}
 		position := p.batch.positions[i]
+		q := row(s.q, i, c.Heads*d.HeadDim)
+		p.turn(q, l.qNorm, i)
 		if d.Tempered {
 			scale(q, c.Temperature.at(position))
 		}
+		if !c.stores(p.layer) {
+			continue
+		}
+		k, v := row(s.k, i, kvWidth), row(s.v, i, kvWidth)
+		if d.KeysAsValues {
+			copy(v, k)
+		}
+		if l.vNorm != nil {
+			p.normHeads(v, l.vNorm)
+		}
+		p.turn(k, l.kNorm, i)
 		p.m.set.Place(&shape.layout, pages.keys, pages.values, int(p.batch.pages[i][position/pageTokens]), position%pageTokens, k, v)
+	}
+}
+
+// turn norms and rotates row i's queries or keys.
+func (p *pass) turn(x, norm []float32, i int) {
+	c, d := &p.m.config, &p.m.config.Layers[p.layer]
+	if norm != nil && !c.QKNormLast {
+		p.normHeads(x, norm)
+	}
+	if d.Rope != NoRope {
+		r := &c.Ropes[d.Rope]
+		p.m.set.Rotate(x, row(p.scratch.angles[d.Rope], i, r.Dims), d.HeadDim, r.Pairing == PairNeighbours)
+	}
+	if norm != nil && c.QKNormLast && (c.QKNorm != NormPlain || d.Rope != NoRope) {
+		p.normHeads(x, norm)
 	}
 }
 
@@ -257,7 +300,7 @@ func (p *pass) normHeads(x, weight []float32) {
 func (p *pass) attend(worker int) {
 	d, shape := &p.m.config.Layers[p.layer], &p.m.shapes[p.layer]
 	a, b := &p.workers[worker], &p.batch
-	a.K, a.V = p.m.pools[p.layer].keys, p.m.pools[p.layer].values
+	a.K, a.V = p.m.pools[d.KeysOf].keys, p.m.pools[d.KeysOf].values
 	a.KVLayout, a.Group, a.Stride, a.Window = shape.layout, shape.group, p.m.config.Heads*d.HeadDim, d.WindowTokens
 	items, inPieces := len(b.tiles)*d.KVHeads, len(b.contexts.items) > 0 && shape.inPieces
 	if inPieces {

@@ -100,6 +100,45 @@ func (k *keys) whole(name string) (uint64, bool) {
 	return uint64(each[0]), true
 }
 
+// perLayer reads a whole number from 0 to sizeMax for each of n layers: one for all, or
+// a list of all blocks, those that are passed over too.
+func (k *keys) perLayer(name string, n, absent int) []int {
+	full, each := k.name(name), make([]int, n)
+	if k.file.Count(full) == 0 {
+		one, present, err := k.file.Uint(full)
+		switch {
+		case err != nil:
+			k.keep(err)
+		case !present:
+			one = uint64(absent)
+		case one > sizeMax:
+			k.fail(name, "is %d; allowed are up to %d", one, sizeMax)
+			one = 1
+		}
+		for i := range each {
+			each[i] = int(one)
+		}
+		return each
+	}
+	list, _, err := k.file.Ints(full)
+	if err != nil {
+		k.keep(err)
+		return each
+	}
+	if blocks := k.size("block_count"); len(list) != blocks {
+		k.fail(name, "has %d values for %d layers", len(list), blocks)
+		return each
+	}
+	for i := range each {
+		if list[i] < 0 || list[i] > sizeMax {
+			k.fail(name, "has a layer of %d; allowed are numbers from 0 to %d", list[i], sizeMax)
+			return each
+		}
+		each[i] = int(list[i])
+	}
+	return each
+}
+
 func (k *keys) number(name string) float64 {
 	x, present, err := k.file.Float(k.name(name))
 	if err != nil {
@@ -235,9 +274,12 @@ func (k *keys) readHarmless(c *Config) {
 	for name, want := range map[string]bool{"attention.causal": true, "use_parallel_residual": false} {
 		k.onlyBool(name, want)
 	}
-	for name, want := range map[string]int{"attention.key_length_swa": c.HeadDim, "attention.value_length_swa": c.HeadDim} {
-		if n := k.sizeOr(name, want); n != want {
-			k.fail(name, "is %d; only the %d of the other layers is supported", n, want)
+	for _, name := range []string{"attention.key_length_swa", "attention.value_length_swa"} {
+		if k.read[k.prefix+name] {
+			continue // by the architecture
+		}
+		if n := k.sizeOr(name, c.HeadDim); n != c.HeadDim {
+			k.fail(name, "is %d; only the %d of the other layers is supported", n, c.HeadDim)
 		}
 	}
 }

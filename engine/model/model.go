@@ -35,6 +35,7 @@ type Model struct {
 	parameters int
 	tileRows   int // most rows of a tile
 	shapes     []shape
+	lastStore  int // the last layer that stores keys and values
 	ropes      []rope
 	memory     memory
 
@@ -116,6 +117,9 @@ func (m *Model) reserve() error {
 	m.tileRows = max(1, tileHeads/c.largest().group)
 	for i := range c.Layers {
 		l := &c.Layers[i]
+		if c.stores(i) {
+			m.lastStore = i
+		}
 		group := c.Heads / l.KVHeads
 		m.shapes = append(m.shapes, shape{layout: l.kvLayout(m.options.KVType, m.options.PageTokens), group: group, headBlocks: group*l.HeadDim%kernels.BlockLen == 0})
 	}
@@ -134,6 +138,9 @@ func (m *Model) reservePools() error {
 	m.pools = make([]pool, len(m.shapes))
 	for i := range m.pools {
 		layout := &m.shapes[i].layout
+		if !m.config.stores(i) {
+			continue
+		}
 		if m.options.Pages > (math.MaxInt-kernels.KVSlack)/layout.PageBytes() {
 			return fmt.Errorf("%d pages of %d bytes in a layer are more than memory can hold", m.options.Pages, 2*layout.PageBytes())
 		}
@@ -179,6 +186,9 @@ func (m *Model) Parameters() int { return m.parameters }
 func (m *Model) CopyPage(dst, src int32) {
 	for i := range m.pools {
 		p, size := &m.pools[i], m.shapes[i].layout.PageBytes()
+		if p.keys == nil {
+			continue
+		}
 		to, from := int(dst)*size, int(src)*size
 		copy(p.keys[to:to+size], p.keys[from:from+size])
 		copy(p.values[to:to+size], p.values[from:from+size])

@@ -91,7 +91,7 @@ func TestKeysThatAreNotUnderstoodAreRefused(t *testing.T) {
 		"key llama.attention.key_length: is 16777216; allowed are up to 65536":               {"llama.attention.key_length": uint32(1 << 24)},
 		"key llama.attention.head_count_kv: has a layer of -2; allowed":                      {"llama.attention.head_count_kv": []int32{-2}},
 		"key llama.attention.head_count_kv: is 3, which does not divide the 4 heads":         {"llama.attention.head_count_kv": uint32(3)},
-		"key llama.feed_forward_length: differs between layers":                              {"llama.feed_forward_length": []int32{64, 96}},
+		"key llama.feed_forward_length: has 2 values for 1 layers":                           {"llama.feed_forward_length": []int32{64, 96}},
 		"key llama.attention.value_length: is 4; only values as long as the keys (8)":        {"llama.attention.value_length": uint32(4)},
 		"key llama.rope.dimension_count: is 10; allowed are even numbers to":                 {"llama.rope.dimension_count": uint32(10)},
 		"key llama.rope.dimension_count: is 7;":                                              {"llama.rope.dimension_count": uint32(7)},

@@ -17,9 +17,10 @@ type pass struct {
 	phases phases
 
 	batch   batch
-	rows    int   // of the batch that are still computed
-	layer   int   // -1 outside the layers
-	post    *norm // of the sum that waits to be added to x; nil where none waits
+	rows    int     // of the batch that are still computed
+	layer   int     // -1 outside the layers
+	waits   *norm   // of the sum that is to be added to x; nil where none is
+	xScale  float32 // multiplies x after that
 	scratch scratch
 	mixture mixture
 	workers []kernels.Attention
@@ -32,16 +33,18 @@ type pass struct {
 
 // scratch holds the activations of a batch, one row for each token.
 type scratch struct {
-	x         []float32   // Embed
-	normed    activations // Embed
-	q         []float32   // Heads·HeadDim
-	heads     activations // Heads·HeadDim: attention's output
-	k, v      []float32   // KVHeads·HeadDim
-	gate      activations // a feed-forward layer's width, or a row for each expert of a token
-	up        [][]float32 // the same, gatedRows rows of each worker
-	sum       []float32   // Embed, to be added to x
-	angles    [][]float32 // for each rope, rows of Dims, as rope.angles says
-	attention []float32   // for each worker
+	x            []float32   // Embed
+	normed       activations // Embed
+	q            []float32   // Heads·HeadDim
+	heads        activations // Heads·HeadDim: attention's output
+	k, v         []float32   // KVHeads·HeadDim
+	gate         activations // a feed-forward layer's width, or a row for each expert of a token
+	up           [][]float32 // the same, gatedRows rows of each worker
+	sum          []float32   // Embed, to be added to x
+	angles       [][]float32 // for each rope, rows of Dims, as rope.angles says
+	attention    []float32   // for each worker
+	perLayer     []float32   // PerLayer of each layer
+	perLayerRows []float32   // the same for each worker
 }
 
 // reserve sets up the buffers.
@@ -73,6 +76,9 @@ func (p *pass) reserve() (failure error) {
 	for range m.team.Workers() {
 		p.scratch.up = append(p.scratch.up, rows(min(n*max(1, c.ExpertsUsed), gatedRows), max(most.ff, c.ExpertFF)))
 	}
+	if c.PerLayer > 0 {
+		p.scratch.perLayer, p.scratch.perLayerRows = rows(n, c.PerLayer*len(c.Layers)), rows(m.team.Workers(), c.PerLayer*len(c.Layers))
+	}
 	for i := range c.Ropes {
 		p.scratch.angles = append(p.scratch.angles, rows(n, c.Ropes[i].Dims))
 	}
@@ -94,7 +100,7 @@ func (p *pass) reserve() (failure error) {
 
 // largest is the largest sizes over all layers.
 func (c *Config) largest() (most struct{ headDim, kvWidth, group, ff int }) {
-	most.ff = c.SharedFF
+	most.ff = max(c.SharedFF, c.PerLayer)
 	for i := range c.Layers {
 		l := &c.Layers[i]
 		most.headDim, most.kvWidth = max(most.headDim, l.HeadDim), max(most.kvWidth, l.KVHeads*l.HeadDim)
@@ -123,27 +129,36 @@ type phases struct {
 	embed, normAttention, project, place, attend, roundHeads, projectOut phase
 	normFF, gateUp, down, normOutput, logits                             phase
 	route, scatter, expertsGateUp, expertsDown, gatherExperts            phase
+	normBeside                                                           phase
+	perLayerProject, perLayerEmbed                                       phase
+	perLayerInput, perLayerGate, perLayerOut                             phase
 }
 
 func (p *pass) bindPhases() {
 	p.phases = phases{
-		embed:         phase{byToken, p.embed},
-		normAttention: phase{byToken, p.normAttention},
-		project:       phase{byPortion, p.project},
-		place:         phase{byToken, p.place},
-		attend:        phase{byPortion, p.attend},
-		roundHeads:    phase{byToken, p.roundHeads},
-		projectOut:    phase{byPortion, p.projectOut},
-		normFF:        phase{byToken, p.normFF},
-		gateUp:        phase{byPortion, p.gateUp},
-		down:          phase{byPortion, p.down},
-		route:         phase{byToken, p.route},
-		scatter:       phase{byToken, p.scatter},
-		expertsGateUp: phase{byWorker, p.expertsGateUp},
-		expertsDown:   phase{byWorker, p.expertsDown},
-		gatherExperts: phase{byToken, p.gatherExperts},
-		normOutput:    phase{byToken, p.normOutput},
-		logits:        phase{byPortion, p.outputLogits},
+		embed:           phase{byToken, p.embed},
+		normAttention:   phase{byToken, p.normAttention},
+		project:         phase{byPortion, p.project},
+		place:           phase{byToken, p.place},
+		attend:          phase{byPortion, p.attend},
+		roundHeads:      phase{byToken, p.roundHeads},
+		projectOut:      phase{byPortion, p.projectOut},
+		normFF:          phase{byToken, p.normFF},
+		gateUp:          phase{byPortion, p.gateUp},
+		down:            phase{byPortion, p.down},
+		route:           phase{byToken, p.route},
+		scatter:         phase{byToken, p.scatter},
+		expertsGateUp:   phase{byWorker, p.expertsGateUp},
+		expertsDown:     phase{byWorker, p.expertsDown},
+		gatherExperts:   phase{byToken, p.gatherExperts},
+		normBeside:      phase{byToken, p.normBeside},
+		perLayerProject: phase{byPortion, p.perLayerProject},
+		perLayerEmbed:   phase{byToken, p.perLayerEmbed},
+		perLayerInput:   phase{byToken, p.perLayerInput},
+		perLayerGate:    phase{byPortion, p.perLayerGate},
+		perLayerOut:     phase{byPortion, p.perLayerOut},
+		normOutput:      phase{byToken, p.normOutput},
+		logits:          phase{byPortion, p.outputLogits},
 	}
 }
 

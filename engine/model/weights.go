@@ -13,6 +13,7 @@ import (
 // outputs×inputs.
 type weights struct {
 	embedding  embedding
+	perLayer   perLayer
 	outputNorm norm
 	output     linear
 	layers     []layer
@@ -41,6 +42,7 @@ type layer struct {
 	attentionNorm norm
 	q, k, v, out  linear
 	qNorm, kNorm  []float32
+	vNorm         []float32
 	sinks         []float32 // Heads
 	postAttention norm
 	ffNorm        norm
@@ -50,6 +52,27 @@ type layer struct {
 	routerBias    []float32   // for the choice
 	experts       []feedForward
 	postFF        norm
+
+	beside       besideNorms
+	expertScales []float32 // multiply what experts weigh
+	perLayerGate linear
+	perLayerOut  linear
+	postPerLayer norm
+	outputScale  float32
+}
+
+// besideNorms are the norms of a mixture that stands beside a dense layer.
+type besideNorms struct {
+	dense, experts norm      // of their outputs
+	input          norm      // of the experts' input
+	router         []float32 // of the router's
+}
+
+// perLayer makes each layer's own part of a token's embedding.
+type perLayer struct {
+	rows    embedding // [PerLayer of each layer]
+	project linear    // from the token's embedding
+	norm    []float32 // PerLayer
 }
 
 // feedForward is a feed-forward layer of some width, which is 0 where there is none.
@@ -60,6 +83,7 @@ type feedForward struct {
 
 const (
 	embeddingName = "token_embd.weight"
+	perLayerName  = "per_layer_token_embd.weight"
 	expertsMark   = "_exps."
 )
 
@@ -94,7 +118,7 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 		l.taken[name] = true
 	}
 	w := &weights{layers: make([]layer, len(c.Layers))}
-	rows := l.take(embeddingName, c.Embed, c.Vocab)
+	rows, perLayerRows := l.take(embeddingName, c.Embed, c.Vocab), (*gguf.Tensor)(nil)
 	w.outputNorm = l.norm("output_norm", c.Embed)
 	if c.Tied {
 		l.matrix(embeddingName, c.Embed, part{&w.output.Matrix, c.Vocab})
@@ -102,18 +126,26 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 		l.linear(&w.output, "output", c.Embed, c.Vocab)
 	}
 	for i := range w.layers {
-		l.layer(&w.layers[i], &c.Layers[i], fmt.Sprintf("blk.%d.", i))
+		l.layer(&w.layers[i], i, fmt.Sprintf("blk.%d.", i))
 		if l.err != nil {
 			break
 		}
+	}
+	if width := c.PerLayer * len(c.Layers); width > 0 {
+		perLayerRows = l.take(perLayerName, width, c.Vocab)
+		l.linear(&w.perLayer.project, "per_layer_model_proj", c.Embed, width)
+		w.perLayer.norm = l.vector("per_layer_proj_norm.weight", c.PerLayer)
 	}
 	l.checkAllTaken()
 	if l.err != nil {
 		return nil, l.err
 	}
-	w.embedding = embedding{rows.Type, rows.Bytes()}
-	if len(w.embedding.Data) != rows.Type.Bytes(rows.Elements()) {
-		return nil, l.notMade(rows)
+	w.embedding = l.rows(rows)
+	if perLayerRows != nil {
+		w.perLayer.rows = l.rows(perLayerRows)
+	}
+	if l.err != nil {
+		return nil, l.err
 	}
 	w.vectors = l.vectors
 	if w.reused = before != nil && l.reuse(before, set); !w.reused {
@@ -125,20 +157,43 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 	return w, nil
 }
 
-func (l *loader) layer(to *layer, d *Layer, prefix string) {
-	c := l.config
+// rows reads a table with a row for each token, which was taken before.
+func (l *loader) rows(t *gguf.Tensor) embedding {
+	e := embedding{t.Type, t.Bytes()}
+	if len(e.Data) != t.Type.Bytes(t.Elements()) && l.err == nil {
+		l.err = l.notMade(t)
+	}
+	return e
+}
+
+func (l *loader) layer(to *layer, i int, prefix string) {
+	c, d := l.config, &l.config.Layers[i]
 	if !c.NoPreNorms {
 		to.attentionNorm = l.norm(prefix+"attn_norm", c.Embed)
 		if !c.Parallel {
 			to.ffNorm = l.norm(prefix+c.FFNormName, c.Embed)
 		}
 	}
-	l.attention(to, d, prefix)
+	l.attention(to, i, prefix)
 	if c.PostNorms {
 		to.postAttention = l.norm(prefix+"post_attention_norm", c.Embed)
 		to.postFF = l.norm(prefix+"post_ffw_norm", c.Embed)
 	}
+	if c.PerLayer > 0 {
+		l.linear(&to.perLayerGate, prefix+"inp_gate", c.Embed, c.PerLayer)
+		l.linear(&to.perLayerOut, prefix+"proj", c.PerLayer, c.Embed)
+		to.postPerLayer = l.norm(prefix+"post_norm", c.Embed)
+	}
+	if to.outputScale = 1; c.OutputScales {
+		if x := l.vector(prefix+"layer_output_scale.weight", 1); x != nil {
+			to.outputScale = x[0]
+		}
+	}
 	switch {
+	case d.Mixture && c.BesideDense:
+		l.experts(to, prefix)
+		l.besideNorms(to, prefix)
+		l.feedForward(&to.dense, d.FF, prefix, "")
 	case d.Mixture:
 		l.experts(to, prefix)
 		l.feedForward(&to.dense, c.SharedFF, prefix, "_shexp")
@@ -156,9 +211,10 @@ func (l *loader) layer(to *layer, d *Layer, prefix string) {
 
 // attention takes the matrices of queries, keys, values and output, and what belongs
 // to them.
-func (l *loader) attention(to *layer, d *Layer, prefix string) {
-	c := l.config
+func (l *loader) attention(to *layer, i int, prefix string) {
+	c, d := l.config, &l.config.Layers[i]
 	heads, kvHeads := c.Heads*d.HeadDim, d.KVHeads*d.HeadDim
+	own := c.stores(i)
 	// Some converters put the rows of several matrices into one tensor.
 	if l.has(prefix + "attn_qkv.weight") {
 		l.matrix(prefix+"attn_qkv.weight", c.Embed, part{&to.q.Matrix, heads}, part{&to.k.Matrix, kvHeads}, part{&to.v.Matrix, kvHeads})
@@ -170,13 +226,22 @@ func (l *loader) attention(to *layer, d *Layer, prefix string) {
 		}
 	} else {
 		l.linear(&to.q, prefix+"attn_q", c.Embed, heads)
-		l.linear(&to.k, prefix+"attn_k", c.Embed, kvHeads)
-		l.linear(&to.v, prefix+"attn_v", c.Embed, kvHeads)
+		if own {
+			l.linear(&to.k, prefix+"attn_k", c.Embed, kvHeads)
+		}
+		if own && !d.KeysAsValues {
+			l.linear(&to.v, prefix+"attn_v", c.Embed, kvHeads)
+		}
+	}
+	if c.VNorm {
+		to.vNorm = slices.Repeat([]float32{1}, d.HeadDim)
 	}
 	switch c.QKNorm {
 	case NormEachHead:
 		to.qNorm = l.vector(prefix+"attn_q_norm.weight", d.HeadDim)
-		to.kNorm = l.vector(prefix+"attn_k_norm.weight", d.HeadDim)
+		if own {
+			to.kNorm = l.vector(prefix+"attn_k_norm.weight", d.HeadDim)
+		}
 	case NormAllHeads:
 		to.qNorm = l.vector(prefix+"attn_q_norm.weight", heads)
 		to.kNorm = l.vector(prefix+"attn_k_norm.weight", kvHeads)
@@ -280,9 +345,12 @@ func (l *loader) checkAllTaken() {
 // bytes is the memory of the packed weights; part of it may be the file's.
 func (w *weights) bytes() int {
 	n := 4*w.vectors + len(w.output.Data)
+	if w.perLayer.project.Matrix != nil {
+		n += len(w.perLayer.project.Data) + len(w.perLayer.rows.Data)
+	}
 	for i := range w.layers {
 		l := &w.layers[i]
-		each := []linear{l.q, l.k, l.v, l.out, l.dense.gate, l.dense.up, l.dense.down, l.router, l.sharedGate}
+		each := []linear{l.q, l.k, l.v, l.out, l.dense.gate, l.dense.up, l.dense.down, l.router, l.sharedGate, l.perLayerGate, l.perLayerOut}
 		for _, e := range l.experts {
 			each = append(each, e.gate, e.up, e.down)
 		}

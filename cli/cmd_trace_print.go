@@ -37,7 +37,11 @@ func printTrace(w io.Writer, v *capture.View) error {
 	if v.Key != "" {
 		tenant += ", key " + v.Key
 	}
-	fmt.Fprintf(t, "of\ttenant %s, class %s; %d prompt tokens, %d cached, %d made\n", tenant, v.Class, v.PromptTokens, v.CachedTokens, v.CompletionTokens)
+	computed := ""
+	if v.CachedTokens+v.ComputedTokens < v.PromptTokens { // it ended early
+		computed = fmt.Sprintf(" %d computed,", v.ComputedTokens)
+	}
+	fmt.Fprintf(t, "of\ttenant %s, class %s; %d prompt tokens, %d cached,%s %d made\n", tenant, v.Class, v.PromptTokens, v.CachedTokens, computed, v.CompletionTokens)
 	if len(v.Reasons)+len(v.Broken) > 0 {
 		fmt.Fprintf(t, "kept for\t%s\n", strings.Join(slices.Concat(v.Reasons, v.Broken), ", "))
 	}

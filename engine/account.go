@@ -23,6 +23,7 @@ type account struct {
 
 	computed int // distinct prompt tokens computed before the first token
 	reached  int // the end of the last of them
+	cached   int // prompt tokens found in the cache, from the first token or the end on
 
 	share stepShare // of the last step that computed rows of it
 }

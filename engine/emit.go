@@ -81,6 +81,7 @@ func (l *loop) emit(s *sequence, id int32, logits []float32) {
 	e.Logprobs = s.leave(e.Finish != wire.FinishNone && !s.out.text.Stopped())
 	if s.choice == 0 && s.generated == 1 {
 		e.PromptLogprobs, s.gen.promptLogprobs = s.gen.promptLogprobs, nil
+		e.Cached = s.gen.account.cached
 	}
 	l.outbox.put(s.gen, e)
 	if e.Finish != wire.FinishNone {
@@ -152,12 +153,12 @@ func (l *loop) finish(s *sequence) {
 	l.supply.forget(s)
 	g.choices = slices.DeleteFunc(g.choices, func(c *sequence) bool { return c == s })
 	if len(g.choices) == 0 {
-		l.close(g, &wire.End{Usage: wire.Usage{Prompt: g.promptTokens, Cached: g.cached(), Completion: g.completion, Reasoning: g.reasoning}})
+		l.close(g, nil)
 	}
 }
 
 // fail ends a generation with an error.
-func (l *loop) fail(g *generation, err *wire.Error) { l.close(g, &wire.End{Err: err}) }
+func (l *loop) fail(g *generation, err *wire.Error) { l.close(g, err) }
 
 // failNonFinite ends a generation whose next token has logits that are not
 // finite; tokens is the number of tokens before it.
@@ -166,23 +167,26 @@ func (l *loop) failNonFinite(s *sequence, tokens int) {
 	l.fail(s.gen, wire.Errorf(wire.NonFinite, "the model gave numbers that are not finite after %d tokens of prompt and choice %d", tokens, s.choice))
 }
 
-// drop ends a generation whose reader has left.
-func (l *loop) drop(g *generation) { l.close(g, nil) }
+// drop ends a generation whose reader has cancelled it.
+func (l *loop) drop(g *generation) { l.close(g, wire.Errorf(wire.Canceled, "the reader left")) }
 
-// close frees what a generation holds and then puts its end, if it has one.
-func (l *loop) close(g *generation, end *wire.End) {
+// close frees what a generation holds and then puts its end; err is nil after
+// success.
+func (l *loop) close(g *generation, err *wire.Error) {
 	if g.ended {
 		return
 	}
 	l.ledger.closed(g)
 	g.ended = true
 	for _, s := range g.choices {
+		g.reasoning += s.out.reasoning
 		l.supply.forget(s)
 	}
 	g.choices = nil
-	if end != nil {
-		end.Timings = g.account.timings
-		l.outbox.put(g, wire.Event{End: end})
-	}
+	a := &g.account
+	l.outbox.put(g, wire.Event{End: &wire.End{
+		Err: err, Timings: a.timings,
+		Usage: wire.Usage{Prompt: g.promptTokens, Cached: a.cached, Computed: a.computed, Completion: g.completion, Reasoning: g.reasoning},
+	}})
 	l.inbox.ended(!g.started)
 }

@@ -142,7 +142,15 @@ func (d *ledger) sampling() (now int64) {
 func (d *ledger) firstToken(g *generation, now int64) {
 	g.account.spendStep(&d.step, now)
 	g.account.timings.FirstToken = now
-	d.total.CachedTokens += uint64(g.cached())
+	d.countCached(g, g.promptTokens)
+}
+
+// countCached counts what of g's prompt was found in the cache. held is the part of
+// the prompt that has keys and values.
+func (d *ledger) countCached(g *generation, held int) {
+	a := &g.account
+	a.cached = max(held, a.reached) - a.computed
+	d.total.CachedTokens += uint64(a.cached)
 }
 
 // end closes the accounts of a step, and learns from it. Its time has the
@@ -241,4 +249,7 @@ func (d *ledger) closed(g *generation) {
 		a.spend(g.between(g.parked.Load()), now)
 	}
 	a.timings.Finished = now
+	if a.timings.FirstToken == 0 {
+		d.countCached(g, g.choices[0].computed())
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -24,6 +25,7 @@ func TestThousandCancelsLeaveNothing(t *testing.T) {
 	var wg sync.WaitGroup
 	turnstile := make(chan struct{}, 100)
 	ended := map[string]int{}
+	var sum wire.Totals
 	var mu sync.Mutex
 	for i := range requests {
 		turnstile <- struct{}{}
@@ -32,9 +34,12 @@ func TestThousandCancelsLeaveNothing(t *testing.T) {
 		s, notify := b.begin(question{id: fmt.Sprint(i), tokens: prompt(uint64(i%7), 1+r.IntN(200)), options: o})
 		events, pause := r.IntN(30), r.IntN(5) == 0
 		wg.Go(func() {
-			how := cancelAfter(s, notify, events, pause)
+			how, end := cancelAfter(s, notify, events, pause)
 			mu.Lock()
 			ended[how]++
+			sum.PrefillTokens += uint64(end.Timings.PrefillTokens)
+			sum.CachedTokens += uint64(end.Usage.Cached)
+			sum.DecodeTokens += uint64(end.Usage.Completion)
 			mu.Unlock()
 			<-turnstile
 		})
@@ -43,6 +48,9 @@ func TestThousandCancelsLeaveNothing(t *testing.T) {
 	b.mustIdle()
 	if ended["cancelled"] < requests/4 || ended["cancelled"]+ended["finished"] != requests {
 		t.Errorf("ends: %v", ended)
+	}
+	if total := b.State().Totals; total.PrefillTokens != sum.PrefillTokens || total.CachedTokens != sum.CachedTokens || total.DecodeTokens != sum.DecodeTokens {
+		t.Errorf("the engine counted %+v, the ends sum to %+v", total, sum)
 	}
 	again := b.ask(question{id: "after", tokens: prompt(1, 100), options: greedy(20)})
 	if again.end.Err != nil {
@@ -57,27 +65,69 @@ func TestThousandCancelsLeaveNothing(t *testing.T) {
 	mustGoroutines(t, goroutines)
 }
 
-// cancelAfter reads some events and then leaves, possibly while paused.
-func cancelAfter(s *wire.Stream, notify chan struct{}, events int, pause bool) string {
+// cancelAfter reads some events and then leaves, possibly while paused, and returns
+// the end.
+func cancelAfter(s *wire.Stream, notify chan struct{}, events int, pause bool) (how string, _ *wire.End) {
 	defer s.Close()
-	for seen := 0; seen < events; {
+	for seen := 0; ; {
 		for _, e := range s.Take(nil) {
 			seen++
-			if e.End != nil {
-				if e.End.Err != nil {
-					return e.End.Err.Error()
-				}
-				return "finished"
+			switch {
+			case e.End != nil && e.End.Err == nil:
+				return "finished", e.End
+			case e.End != nil && e.End.Err.Kind == wire.Canceled:
+				return "cancelled", e.End
+			case e.End != nil:
+				return e.End.Err.Error(), e.End
 			}
 		}
-		if seen < events {
-			<-notify
+		if seen >= events {
+			if pause {
+				s.Pause()
+			}
+			s.Cancel()
+			events = math.MaxInt
+		}
+		<-notify
+	}
+}
+
+// TestACancelInPrefillSaysHowFarItCame: a prompt of 331 tokens, of which 320 are cached,
+// or none, is cancelled in the midst of its prefill.
+func TestACancelInPrefillSaysHowFarItCame(t *testing.T) {
+	for name, c := range map[string]struct {
+		before int // tokens that are cached
+		steps  int
+		want   wire.Usage
+	}{
+		"nothing cached":    {steps: 3, want: wire.Usage{Prompt: 331, Computed: 24}},
+		"most of it cached": {before: 330, steps: 1, want: wire.Usage{Prompt: 331, Cached: 320, Computed: 8}},
+	} {
+		var victim *wire.Stream
+		ready := make(chan struct{})
+		b := newLab(t, labSetup{cfg: Config{BatchTokensMax: 8}, onTurn: func(b *lab) {
+			for _, s := range b.loop.supply.running {
+				if s.gen.id == "victim" && s.gen.account.timings.Steps == c.steps {
+					<-ready
+					victim.Cancel()
+				}
+			}
+		}})
+		tokens := prompt(1, 331)
+		if c.before > 0 {
+			b.ask(question{id: "before", tokens: tokens[:c.before], options: greedy(1)})
+		}
+		total := b.State().Totals
+		s, notify := b.begin(question{id: "victim", tokens: tokens, options: greedy(5)})
+		victim = s
+		close(ready)
+		how, end := cancelAfter(s, notify, math.MaxInt, false)
+		b.mustIdle()
+		now := b.State().Totals
+		if how != "cancelled" || end.Usage != c.want || int(now.PrefillTokens-total.PrefillTokens) != c.want.Computed || int(now.CachedTokens-total.CachedTokens) != c.want.Cached {
+			t.Errorf("%s: %s with %+v, want %+v; the engine counted %+v, before %+v", name, how, end.Usage, c.want, now, total)
 		}
 	}
-	if pause {
-		s.Pause()
-	}
-	return "cancelled"
 }
 
 func TestNothingIsKeptOfAnEndedGeneration(t *testing.T) {

@@ -82,9 +82,6 @@ func (g *generation) look() {
 	g.parked.Store(!room)
 }
 
-// cached is how many leading prompt tokens were not computed.
-func (g *generation) cached() int { return g.promptTokens - g.account.computed }
-
 // sampler chooses a sequence's tokens; package sample has the promises.
 type sampler interface {
 	Sample(logits []float32) (id int32, ok bool)

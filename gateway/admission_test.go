@@ -227,13 +227,13 @@ func TestRandomEndsSettleOnce(t *testing.T) {
 	r := newRig(t, rigConfig{records: 2 * total, fake: wiretest.FakeConfig{Script: func(*wire.Generation) wiretest.Script {
 		switch rand.IntN(8) {
 		case 0:
-			return wiretest.Script{Endless: true}
+			return wiretest.Script{Endless: true, CachedTokens: rand.IntN(5)}
 		case 1:
 			return wiretest.Script{Pieces: []string{"a"}, Err: wire.Errorf(wire.Internal, "no")}
 		case 2:
 			return wiretest.Script{Err: wire.Errorf(wire.Unavailable, "gone")}
 		case 3:
-			return wiretest.Script{Endless: true, Delay: time.Millisecond}
+			return wiretest.Script{Endless: true, Delay: time.Millisecond, FirstDelay: time.Millisecond, CachedTokens: 3, PrefillTokens: rand.IntN(9)}
 		}
 		return hello
 	}}, admission: admission.Config{
@@ -278,6 +278,7 @@ func TestRandomEndsSettleOnce(t *testing.T) {
 	if a.Reserved != a.Settled+a.Refunded || a.Settled == 0 || a.Refunded == 0 {
 		t.Errorf("reservations: %+v", a)
 	}
+	auditTokens(t, r, "a")
 	for _, want := range []string{"ok", "invalid", "client_gone", "engine_error", "engine_unavailable", "deadline_exceeded"} {
 		if outcomes[want] == 0 {
 			t.Errorf("no request ended as %s: %v", want, outcomes)

@@ -59,12 +59,12 @@ func relayed(t testing.TB, tokens int) *quietConn {
 	x := &exchange{g: g, caller: &identity.Caller{Policy: policy}, http: request, out: request.Output(time.Second), ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	defer x.timer.Stop()
 	c := &call{chat: true, stream: true, options: wire.Options{N: 1}}
-	r := &run{x: x, call: c, reply: newReply(x, c, []*wire.Prompt{{}}), tokens: make([]int, 1), tokenAt: make([]int64, 1)}
+	r := &run{x: x, call: c, ticket: freeTicket{}, reply: newReply(x, c, []*wire.Prompt{{}}), usage: make([]wire.Usage, 1), live: 1, tokens: make([]int, 1), tokenAt: make([]int64, 1)}
 	p := &pump{left: tokens}
 	p.stream = wire.NewStream(8, x.notify, p)
 	r.streams = []*wire.Stream{p.stream}
 	p.Taken()
-	if _, err := r.relay(freeTicket{}, &meter{}); err != nil {
+	if _, err := r.relay(); err != nil {
 		t.Fatal(err)
 	}
 	return quiet

@@ -11,13 +11,6 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// meter holds what a request reserved of budgets. Its reservation is nil for a
-// request without limits.
-type meter struct {
-	reservation *budget.Reservation
-	input       int // uncached prompt tokens, as reserved
-}
-
 // scopes are the holders of limits that the request must pass.
 func (x *exchange) scopes(tenant *admission.Tenant, user string) []budget.Scope {
 	all := x.caller.Policy.Scopes(tenant, x.record.Model, x.record.Class, x.record.Route, user)
@@ -27,26 +20,25 @@ func (x *exchange) scopes(tenant *admission.Tenant, user string) []budget.Scope 
 	return all
 }
 
-// reserve takes what w needs from all budgets that it must pass; settle gives back
-// what is not used.
-func (x *exchange) reserve(tenant *admission.Tenant, c *call, w *admission.Demand) (*meter, error) {
-	m := &meter{input: w.UncachedTokens}
+// reserve takes what w needs from all budgets that it must pass. It returns nil for
+// a request without limits.
+func (x *exchange) reserve(tenant *admission.Tenant, c *call, w *admission.Demand) (r *budget.Reservation, err error) {
 	if scopes := x.scopes(tenant, c.user); x.g.budget != nil && len(scopes) > 0 {
 		asked := 0
 		if c.options.MaxTokens > 0 {
 			asked = w.DecodeTokens
 		}
-		r, err := x.g.budget.Reserve(x.ctx, budget.Ask{
+		r, err = x.g.budget.Reserve(x.ctx, budget.Ask{
 			ID: x.record.ID, Tenant: x.record.Tenant, Model: x.record.Model, Scopes: scopes,
-			Input: m.input, Cached: w.PromptTokens - w.UncachedTokens, Client: x.client(w), Output: min(w.DecodeTokens, x.g.admission.Expected(w)), Asked: asked,
+			Input: w.UncachedTokens, Cached: w.PromptTokens - w.UncachedTokens, Client: x.client(w), Output: min(w.DecodeTokens, x.g.admission.Expected(w)), Asked: asked,
 		})
 		if err != nil {
 			return nil, x.overBudget(err)
 		}
-		m.reservation, x.budgets = r, r.States
+		x.budgets = r.States
 	}
 	x.record.Reserved = wire.Monotonic()
-	return m, nil
+	return r, nil
 }
 
 // client tells a client's request from others': by its address, its user and the
@@ -80,26 +72,4 @@ func (x *exchange) overBudget(err error) error {
 		x.budgets, x.refusedBy = func() budget.States { return refusal.States }, refusal.Rule
 	}
 	return f
-}
-
-// used tells the budgets how many tokens the request has been given so far.
-func (m *meter) used(tokens int) {
-	if m.reservation != nil {
-		m.reservation.Used(tokens)
-	}
-}
-
-// settle ends the reservation on every path. A request that never ran, or that
-// failed by the engine's fault before its first token, costs nothing.
-func (m *meter) settle(r *run) {
-	record := &r.x.record
-	switch {
-	case m.reservation == nil:
-	case record.Dispatched == 0, r.engineFailed && record.CompletionTokens == 0:
-		m.reservation.Refund()
-	case r.ended == len(r.streams):
-		m.reservation.Settle(record.PromptTokens-record.CachedTokens, record.CompletionTokens)
-	default: // cut short: how far its prompt was computed is not known
-		m.reservation.Settle(m.input, record.CompletionTokens)
-	}
 }

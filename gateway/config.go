@@ -40,6 +40,7 @@ type TimeoutConfig struct {
 	PrepareLimit    time.Duration `yaml:"prepare_limit" default:"30s" help:"Time the engine may take to render and tokenize a prompt."`
 	CommitLimit     time.Duration `yaml:"commit_limit" default:"5s" help:"Time a streamed request may wait before its 200 and headers are sent; later failures are reported inside the stream."`
 	KeepAlive       time.Duration `yaml:"keep_alive" default:"5s" help:"Silence in a stream after which a comment line is sent."`
+	CancelLimit     time.Duration `yaml:"cancel_limit" default:"10s" help:"Time the engine may take to say what it computed of a request that ends early. Until then the request keeps its place; after it, only what is known is counted and charged."`
 	HeartbeatLimit  time.Duration `yaml:"heartbeat_limit" default:"5s" help:"Age of the engine's last sign of life at which it no longer counts as ready."`
 }
 

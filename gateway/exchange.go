@@ -37,6 +37,7 @@ type exchange struct {
 	budgets   func() budget.States
 	refusedBy budget.Rule // the budget that refused the request, if one did
 	ignored   string      // unknown fields of the request, for the answer's head
+	run       run
 
 	stage   atomic.Int32
 	entered atomic.Int64 // when the stage began, in nanoseconds of CLOCK_MONOTONIC
@@ -61,9 +62,10 @@ const (
 	stagePreparing
 	stageQueued
 	stageGenerating
+	stageEnding // the client has its answer or its error; the engine has yet to say what it computed
 )
 
-var stageNames = [...]string{"decoding", "preparing", "queued", "generating"}
+var stageNames = [...]string{"decoding", "preparing", "queued", "generating", "ending"}
 
 func (x *exchange) enter(stage int32) {
 	now := wire.Monotonic()
@@ -75,6 +77,7 @@ func (x *exchange) enter(stage int32) {
 // newExchange starts the record and begins to watch the client.
 func (g *Gateway) newExchange(c httpd.Request, caller *identity.Caller, chat bool) *exchange {
 	x := &exchange{g: g, caller: caller, http: c, out: c.Output(g.cfg.Timeouts.WriteStallLimit), chat: chat, notify: make(chan struct{}, 1)}
+	x.run.x = x
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	route := "completions"
 	if chat {
@@ -207,8 +210,22 @@ func (x *exchange) breakSilence(now time.Time) error {
 	return x.out.Comment()
 }
 
-// end closes the exchange: it tells the client of err and finishes the one record.
+// end tells the client of err and finishes the exchange. Where the engine has yet to
+// answer a cancel, that is left to a goroutine of the gateway, for which Shutdown
+// waits as for the request itself: no client waits for a cancel.
 func (x *exchange) end(err error) {
+	x.tell(err)
+	if x.run.cancel() {
+		x.enter(stageEnding)
+		go x.finish()
+		return
+	}
+	x.finish()
+}
+
+// tell gives the record its outcome and the client its error, and is the last to use
+// the connection.
+func (x *exchange) tell(err error) {
 	r := &x.record
 	r.Outcome = telemetry.OK
 	if err != nil {
@@ -243,8 +260,13 @@ func (x *exchange) end(err error) {
 	if unread, stalled := x.http.Backlog(); r.FirstWrite != 0 {
 		r.Unread, r.Stalled = unread, max(0, stalled-x.stalled)
 	}
-	r.Finished = wire.Monotonic()
-	x.g.recorder.Finish(r)
+}
+
+// finish gives back what the run holds, and finishes the one record.
+func (x *exchange) finish() {
+	x.run.finish(x.g.cfg.Timeouts.CancelLimit)
+	x.record.Finished = wire.Monotonic()
+	x.g.recorder.Finish(&x.record)
 	x.g.unregister(x)
 }
 

@@ -4,15 +4,19 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
 // run is a request in the engine: one generation for each prompt, from dispatch
-// to the end of the last. Before dispatch it has no streams.
+// to the end of the last. Before dispatch it has no streams. What it holds, a
+// reservation and a place, goes back once it has ended; nil where it holds none.
 type run struct {
-	x    *exchange
-	call *call
+	x           *exchange
+	call        *call
+	reservation *budget.Reservation
+	ticket      admission.Ticket
 
 	reply     reply
 	streams   []*wire.Stream // one for each prompt
@@ -21,8 +25,10 @@ type run struct {
 	tokens    []int   // generated so far, of each choice
 	tokenAt   []int64 // when the last ones of each came
 
-	stops        int // choices that ended by themselves
-	ended        int // streams that ended
+	usage        []wire.Usage // of each prompt, as far as it is known
+	stops        int          // choices that ended by themselves
+	live         int          // streams that have not ended
+	canceled     bool
 	engineFailed bool
 }
 
@@ -37,8 +43,9 @@ func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted a
 	x.record.Dispatched = wire.Monotonic()
 	x.g.capture.Started(&x.record)
 	x.enter(stageGenerating)
-	r.streams = make([]*wire.Stream, 0, len(prompts))
+	r.streams, r.usage = make([]*wire.Stream, 0, len(prompts)), make([]wire.Usage, len(prompts))
 	for i, p := range prompts {
+		r.usage[i].Prompt = len(p.Tokens)
 		options := r.call.options
 		options.MaxTokens = grantTokens(options.MaxTokens, p.Room, class.OutputTokensMax, granted.OutputTokens)
 		// Each prompt is an independent draw with a seed of its own.
@@ -48,13 +55,7 @@ func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted a
 			Class: granted.Class, Level: granted.Level, Key: granted.Key, Long: granted.Long, TokenGoal: granted.TokenGoal,
 			Trace: x.record.Trace, Notify: x.notify,
 		}))
-	}
-}
-
-// close cancels the generations that have not ended.
-func (r *run) close() {
-	for _, s := range r.streams {
-		s.Close()
+		r.live++
 	}
 }
 
@@ -84,9 +85,9 @@ func (x *exchange) noteGrant(granted admission.Grant) {
 }
 
 // relay hands every event to the reply until all streams have ended.
-func (r *run) relay(ticket admission.Ticket, m *meter) (usage wire.Usage, err error) {
+func (r *run) relay() (usage wire.Usage, err error) {
 	x := r.x
-	for live := len(r.streams); live > 0; {
+	for r.live > 0 {
 		if err := x.await(x.notify); err != nil {
 			return usage, err
 		}
@@ -97,12 +98,11 @@ func (r *run) relay(ticket admission.Ticket, m *meter) (usage wire.Usage, err er
 				e := &r.events[i]
 				if e.End == nil {
 					index := prompt*r.call.options.N + e.Choice
-					r.note(index, e, now)
+					r.note(index, prompt, e, now)
 					r.reply.event(index, prompt, e)
 					continue
 				}
-				live--
-				r.noteEnd(e.End)
+				r.noteEnd(prompt, e.End)
 				if e.End.Err != nil {
 					return usage, e.End.Err
 				}
@@ -117,8 +117,10 @@ func (r *run) relay(ticket admission.Ticket, m *meter) (usage wire.Usage, err er
 		if now-x.shown > showInterval {
 			x.show(now)
 		}
-		ticket.Progress(x.record.CompletionTokens)
-		m.used(x.record.CompletionTokens)
+		r.ticket.Progress(x.record.CompletionTokens)
+		if r.reservation != nil {
+			r.reservation.Used(x.record.CompletionTokens)
+		}
 		if err := r.reply.flush(); err != nil {
 			return usage, err
 		}
@@ -126,10 +128,15 @@ func (r *run) relay(ticket admission.Ticket, m *meter) (usage wire.Usage, err er
 	return usage, nil
 }
 
-// note records the counts and instants of one event of the choice at index.
-func (r *run) note(index int, e *wire.Event, now int64) {
+// note records the counts and instants of one event of the choice at index, which
+// answers the given prompt.
+func (r *run) note(index, prompt int, e *wire.Event, now int64) {
 	record := &r.x.record
 	if more := e.TokenCount - r.tokens[index]; more > 0 {
+		if u := &r.usage[prompt]; u.Cached+u.Computed == 0 { // its first: the prompt is computed
+			u.Cached, u.Computed = e.Cached, u.Prompt-e.Cached
+			r.count()
+		}
 		record.CompletionTokens += more
 		if last := r.tokenAt[index]; last != 0 {
 			r.intervals.Observe(now-last, more)
@@ -157,14 +164,79 @@ func (r *run) note(index int, e *wire.Event, now int64) {
 }
 
 // noteEnd records the end of one generation.
-func (r *run) noteEnd(e *wire.End) {
+func (r *run) noteEnd(prompt int, e *wire.End) {
 	record := &r.x.record
-	r.ended++
-	r.engineFailed = r.engineFailed || e.Err != nil
-	record.CachedTokens += e.Usage.Cached
-	record.ReasoningTokens += e.Usage.Reasoning
+	r.live--
+	r.engineFailed = r.engineFailed || e.Err != nil && !(r.canceled && e.Err.Kind == wire.Canceled)
+	if e.Usage.Prompt > 0 { // otherwise the engine never had it, or is gone
+		r.usage[prompt] = e.Usage
+		r.count()
+	}
 	if e.Timings.Finished >= record.Engine.Finished {
 		record.Engine = e.Timings
+	}
+}
+
+// count brings the tokens of the record up to what is known of the prompts.
+func (r *run) count() {
+	record := &r.x.record
+	record.CachedTokens, record.ComputedTokens, record.ReasoningTokens = 0, 0, 0
+	for _, u := range r.usage {
+		record.CachedTokens += u.Cached
+		record.ComputedTokens += u.Computed
+		record.ReasoningTokens += u.Reasoning
+	}
+}
+
+// cancel ends the generations that have not ended, and reports whether there are any.
+func (r *run) cancel() bool {
+	r.canceled = r.live > 0
+	for _, s := range r.streams {
+		s.Cancel()
+	}
+	return r.canceled
+}
+
+// finish hears what the engine computed, at most for limit, and gives place and
+// reservation back.
+func (r *run) finish(limit time.Duration) {
+	r.x.record.Unanswered = !r.awaitEnds(limit)
+	completion := 0
+	for i, s := range r.streams {
+		s.Close()
+		completion += r.usage[i].Completion
+	}
+	if untaken := completion - r.x.record.CompletionTokens; untaken > 0 {
+		r.x.record.CompletionTokens, r.x.record.UntakenTokens = completion, untaken
+	}
+	if r.ticket != nil {
+		r.ticket.Done(r.spent())
+	}
+	r.settle()
+}
+
+// awaitEnds waits for the answers to a cancel. It reports false when limit was over.
+func (r *run) awaitEnds(limit time.Duration) bool {
+	if r.live == 0 {
+		return true
+	}
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		for prompt, s := range r.streams {
+			for _, e := range s.Take(nil) { // its end, and nothing else
+				r.noteEnd(prompt, e.End)
+				r.x.record.Taken = wire.Monotonic()
+			}
+		}
+		if r.live == 0 {
+			return true
+		}
+		select {
+		case <-r.x.notify:
+		case <-late.C:
+			return false
+		}
 	}
 }
 
@@ -175,4 +247,19 @@ func (r *run) spent() admission.Spent {
 		return admission.Spent{}
 	}
 	return admission.Spent{PromptTokens: record.PromptTokens, CompletionTokens: record.CompletionTokens, Whole: r.stops == record.Choices}
+}
+
+// settle ends the reservation on every path. A request that never ran, or that
+// failed by the engine's fault before its first token, costs nothing.
+func (r *run) settle() {
+	record := &r.x.record
+	record.Refunded = record.Dispatched == 0 || r.engineFailed && record.CompletionTokens == 0
+	switch {
+	case r.reservation == nil:
+	case record.Refunded:
+		r.reservation.Refund()
+	default:
+		r.reservation.Cached(record.CachedTokens)
+		r.reservation.Settle(record.ComputedTokens, record.CompletionTokens)
+	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // serve is the path of a request, in order. Whatever it returns, the caller
-// ends the exchange with it: an answer, an error object or an error event, and
-// one record with one outcome.
+// ends the exchange with it: an answer, an error object or an error event; what
+// the run holds given back; and one record with one outcome.
 func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	call, err := x.decode()
 	if err != nil {
@@ -34,26 +34,22 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	if err != nil {
 		return err
 	}
-	run := &run{x: x, call: call}
-	meter, err := x.reserve(tenant, call, &demand)
-	if err != nil {
+	run := &x.run
+	run.call = call
+	if run.reservation, err = x.reserve(tenant, call, &demand); err != nil {
 		return err
 	}
-	defer func() { meter.settle(run) }()
 	demand.Age = x.age()
-	ticket, err := g.admission.Admit(demand)
+	if run.ticket, err = g.admission.Admit(demand); err != nil {
+		return err
+	}
+	x.notePromise(run.ticket.Promise())
+	grant, err := x.wait(run.ticket)
 	if err != nil {
 		return err
 	}
-	x.notePromise(ticket.Promise())
-	defer func() { ticket.Done(run.spent()) }()
-	grant, err := x.wait(ticket)
-	if err != nil {
-		return err
-	}
-	defer run.close()
 	run.dispatch(class, prompts, grant)
-	usage, err := run.relay(ticket, meter)
+	usage, err := run.relay()
 	if err != nil {
 		return err
 	}

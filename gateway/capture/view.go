@@ -57,6 +57,7 @@ type View struct {
 	Choices          int   `json:"choices"`
 	PromptTokens     int   `json:"prompt_tokens"`
 	CachedTokens     int   `json:"cached_tokens"`
+	ComputedTokens   int   `json:"computed_tokens"` // of the prompts
 	ReasoningTokens  int   `json:"reasoning_tokens"`
 	ToolCalls        int   `json:"tool_calls"`
 	CompletionTokens int   `json:"completion_tokens"`
@@ -197,7 +198,7 @@ func viewOf(r *telemetry.Record, why reasons) *View {
 		WaitReason: r.WaitReason, PredictedMS: ms(r.WaitPredicted), PredictionRatio: round(r.PredictionRatio()),
 		FirstTokenGoalMS: ms(int64(cmp.Or(r.Promised, r.FirstTokenGoal))), TokenGoalMS: ms(int64(r.TokenGoal)),
 		Prompts: r.Prompts, Choices: r.Choices,
-		PromptTokens: r.PromptTokens, CachedTokens: r.CachedTokens, ReasoningTokens: r.ReasoningTokens, ToolCalls: r.ToolCalls, CompletionTokens: r.CompletionTokens, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
+		PromptTokens: r.PromptTokens, CachedTokens: r.CachedTokens, ComputedTokens: r.ComputedTokens, ReasoningTokens: r.ReasoningTokens, ToolCalls: r.ToolCalls, CompletionTokens: r.CompletionTokens, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
 		EngineSteps: r.Engine.Steps, PrefillSteps: r.Engine.PrefillSteps, PrefillChunks: r.Engine.PrefillChunks, PrefillTokens: r.Engine.PrefillTokens, Preempted: r.Engine.Preempted,
 		Steps: []StepView{}, Kernels: []KernelView{}, Neighbours: []NeighbourView{},
 	}

@@ -11,8 +11,9 @@ import (
 // Metrics of requests, counted when they end.
 var (
 	specRequests   = counter("forebay_requests_total", "Finished requests by outcome.", "route", "class", "outcome")
-	specTokens     = counter("forebay_tokens_total", "Tokens of finished requests that ran: prompt, cached (a part of prompt), completion.", "kind")
+	specTokens     = counter("forebay_tokens_total", "Tokens of finished requests: prompt (computed, or found in the cache), cached (a part of prompt), completion (generated, whether the client took it or not).", "kind")
 	specClientGone = counter("forebay_client_gone_total", "Requests whose client left before the answer was complete.")
+	specUnanswered = counter("forebay_cancel_unanswered_total", "Requests that ended early, and of which the engine did not say within gateway.timeouts.cancel_limit what it had computed; they are counted and charged by what is known.")
 	specDemoted    = counter("forebay_admission_demoted_total", "Requests that ran in a lower class, by the class they came from.", "class")
 	specSLO        = counter("forebay_slo_requests_total", "Finished requests that met or broke a goal of their class: first_token, token (the time between tokens), queue; and served, which a failure or a refusal breaks unless the client caused it. A request is counted for a goal only if the goal applies to it.", "class", "slo", "result")
 	specTime       = counter("forebay_request_time_seconds_total", "Time of finished requests in the engine by cause: own computing, others' prefill or decode in the same steps, gap between steps, waits for pages and places, and so on.", "class", "part")
@@ -27,7 +28,7 @@ var (
 	specEngineWait = distribution(secondsBuckets, "forebay_request_engine_wait_seconds", "From when the engine takes a request to the first step that works for it.", "class")
 	specPrefill    = distribution(secondsBuckets, "forebay_request_prefill_seconds", "From the first step that works for a request to its first token.", "class")
 	specDecode     = distribution(secondsBuckets, "forebay_request_decode_seconds", "From a request's first token to its last.", "class")
-	specPrompt     = distribution(lengthBuckets, "forebay_request_prompt_tokens", "Prompt tokens of requests that ran.", "class")
+	specPrompt     = distribution(lengthBuckets, "forebay_request_prompt_tokens", "Prompt tokens of requests that were computed or found in the cache, once for each request that has any.", "class")
 	specCompletion = distribution(lengthBuckets, "forebay_request_completion_tokens", "Tokens generated for requests that got content, all choices together.", "class")
 )
 
@@ -37,8 +38,8 @@ const provider = "forebay"
 type metrics struct {
 	requests, tokens, demoted, goals, time, blocked *prometheus.CounterVec
 
-	clientGone prometheus.Counter
-	promises   promises
+	clientGone, unanswered prometheus.Counter
+	promises               promises
 
 	firstToken, perToken, duration, interval, queue, engineWait, prefill, decode, prompt, completion *histograms
 
@@ -74,7 +75,7 @@ func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
 	}
 	m.requests, m.tokens, m.demoted = vector(specRequests), vector(specTokens), vector(specDemoted)
 	m.goals, m.time, m.blocked = vector(specSLO), vector(specTime), vector(specBlocked)
-	m.clientGone = vector(specClientGone).WithLabelValues()
+	m.clientGone, m.unanswered = vector(specClientGone).WithLabelValues(), vector(specUnanswered).WithLabelValues()
 	m.firstToken, m.perToken, m.duration = family(specFirstToken), family(specPerToken), family(specDuration)
 	m.interval, m.queue, m.engineWait, m.prefill, m.decode = family(specInterval), family(specQueue), family(specEngineWait), family(specPrefill), family(specDecode)
 	m.prompt, m.completion = family(specPrompt), family(specCompletion)
@@ -85,9 +86,12 @@ func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
 
 func (m *metrics) observe(r *Record) {
 	m.requests.WithLabelValues(r.Route, r.Class, r.Outcome.String()).Inc()
-	if r.Dispatched != 0 {
-		m.tokens.WithLabelValues("prompt").Add(float64(r.PromptTokens))
-		m.prompt.of(labels{r.Class}).observe(float64(r.PromptTokens), 1)
+	if used := r.CachedTokens + r.ComputedTokens; used > 0 {
+		m.tokens.WithLabelValues("prompt").Add(float64(used))
+		m.prompt.of(labels{r.Class}).observe(float64(used), 1)
+	}
+	if r.Unanswered {
+		m.unanswered.Inc()
 	}
 	m.tokens.WithLabelValues("cached").Add(float64(r.CachedTokens))
 	m.tokens.WithLabelValues("completion").Add(float64(r.CompletionTokens))

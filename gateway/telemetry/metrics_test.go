@@ -98,7 +98,7 @@ func fullRecord() *Record {
 	return &Record{
 		ID: "a", Route: "chat_completions", Class: "batch", DemotedFrom: "interactive", Refused: "late", Model: "m", Stream: true, Outcome: ClientGone,
 		Arrived: 1e9, Prepared: 2e9, Accepted: 25e8, Admitted: 3e9, Dispatched: 3e9, FirstToken: 4e9, LastToken: 5e9, FirstWrite: 4e9, Finished: 6e9, WaitPredicted: 1, Blocked: 1,
-		Promised: time.Minute, FirstTokenGoal: time.Minute, TokenGoal: time.Second, PromptTokens: 3, CompletionTokens: 3,
+		Promised: time.Minute, FirstTokenGoal: time.Minute, TokenGoal: time.Second, PromptTokens: 3, ComputedTokens: 3, CompletionTokens: 3,
 		Engine: wire.Timings{Received: 3e9, Scheduled: 3.5e9, FirstToken: 4e9, Finished: 5e9, AfterFirst: wire.Parts{1e9}},
 	}
 }

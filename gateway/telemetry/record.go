@@ -166,12 +166,21 @@ type Record struct {
 	Prompts          int
 	Choices          int
 	PromptTokens     int
-	CachedTokens     int
+	CachedTokens     int // of the prompts, found in the cache
+	ComputedTokens   int // of the prompts, computed; what is in neither was not needed, or is not known
+	CompletionTokens int // generated
+	UntakenTokens    int // of these, those that came too late for a client that left
 	ReasoningTokens  int // those of CompletionTokens that are reasoning
 	ToolCalls        int // whole ones, of all choices
-	CompletionTokens int
 	BytesIn          int64
 	BytesOut         int64
+
+	// Refunded says that it costs its tenant nothing: it never ran, or the engine failed
+	// before its first token.
+	Refunded bool
+	// Unanswered says that the engine did not tell in time what it had computed when
+	// the request ended early.
+	Unanswered bool
 
 	Status    int
 	Outcome   Outcome
@@ -238,7 +247,7 @@ func (r *Record) PredictionRatio() float64 {
 // it. Choices run side by side; each is assumed to have an equal share of the
 // tokens. It is 0 if no choice got a second token.
 func (r *Record) TokenTime() float64 {
-	later := r.CompletionTokens - max(1, r.Choices)
+	later := r.CompletionTokens - r.UntakenTokens - max(1, r.Choices)
 	if later < 1 || r.LastToken <= r.FirstToken {
 		return 0
 	}

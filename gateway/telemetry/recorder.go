@@ -97,6 +97,7 @@ func (r *Record) attrs() []slog.Attr {
 		slog.Int("choices", r.Choices),
 		slog.Int("prompt_tokens", r.PromptTokens),
 		slog.Int("cached_tokens", r.CachedTokens),
+		slog.Int("computed_tokens", r.ComputedTokens),
 		slog.Int("reasoning_tokens", r.ReasoningTokens),
 		slog.Int("tool_calls", r.ToolCalls),
 		slog.Int("completion_tokens", r.CompletionTokens),
@@ -125,6 +126,9 @@ func (r *Record) attrs() []slog.Attr {
 		if word.text != "" {
 			a = append(a, slog.String(word.name, word.text))
 		}
+	}
+	if r.Unanswered {
+		a = append(a, slog.Bool("unanswered", true))
 	}
 	return a
 }

@@ -174,11 +174,14 @@ func TestObserveCountsWhatHappened(t *testing.T) {
 		}
 	}
 	refused := Record{Route: "completions", Arrived: 1, Prepared: 2, Finished: 3, PromptTokens: 100, Outcome: QueueFull}
-	answered := Record{Route: "completions", Stream: true, Arrived: 1, Prepared: 2, Admitted: 3, Dispatched: 4, FirstToken: 5, LastToken: 5, FirstWrite: 2e9 + 1, Finished: 3e9, PromptTokens: 100, CachedTokens: 10, CompletionTokens: 1, Outcome: OK}
+	answered := Record{Route: "completions", Stream: true, Arrived: 1, Prepared: 2, Admitted: 3, Dispatched: 4, FirstToken: 5, LastToken: 5, FirstWrite: 2e9 + 1, Finished: 3e9, PromptTokens: 100, CachedTokens: 10, ComputedTokens: 90, CompletionTokens: 1, Outcome: OK}
 	r.Finish(&answered)
 	expect("an answer", 1, 111, 1, 1)
 	r.Finish(&refused)
 	expect("a refusal", 2, 111, 1, 1)
+	early := Record{Route: "completions", Arrived: 1, Prepared: 2, Admitted: 3, Dispatched: 4, Finished: 5, PromptTokens: 700, CachedTokens: 20, ComputedTokens: 80, Outcome: ClientGone}
+	r.Finish(&early)
+	expect("a client that left in prefill", 3, 111+20+100, 2, 1)
 	if d := answered.FirstTokenDelay(); d != 2e9 {
 		t.Errorf("a stream's first token came after %d ns", d)
 	}

@@ -19,9 +19,21 @@ type handEngine struct {
 }
 
 func (e handEngine) Generate(g *Generation) *Stream {
-	s := NewStream(64, g.Notify, stillControl{})
-	e.streams <- s
-	return s
+	c := &cancelControl{}
+	c.stream = NewStream(64, g.Notify, c)
+	e.streams <- c.stream
+	return c.stream
+}
+
+// cancelControl answers a cancel and nothing else.
+type cancelControl struct {
+	stillControl
+	stream *Stream
+}
+
+func (c *cancelControl) Cancel() {
+	c.stream.Put(Event{End: &End{Err: Errorf(Canceled, "the reader left")}})
+	c.stream.Wake()
 }
 
 // socketPair serves engine on one end of a Unix socket until stop, and gives

@@ -19,6 +19,7 @@ const (
 	eventFinish
 	eventEnd
 	eventPieces
+	eventCached
 )
 
 // sequenceEvent is an event with the sequence it belongs to.
@@ -56,6 +57,10 @@ func appendEvent(b []byte, distance uint64, e *Event) []byte {
 	if len(e.Pieces) > 0 {
 		flags |= eventPieces
 		b = appendPieces(b, e.Pieces)
+	}
+	if e.Cached > 0 {
+		flags |= eventCached
+		b = appendSize(b, e.Cached)
 	}
 	b[at] = flags
 	return b
@@ -144,16 +149,28 @@ func (d *decoder) logprobs() []TokenLogprob {
 
 func appendEnd(b []byte, e *End) []byte {
 	b = appendError(b, e.Err)
-	u := &e.Usage
-	return appendTimings(appendInt(appendInt(appendInt(appendInt(b, u.Prompt), u.Cached), u.Completion), u.Reasoning), &e.Timings)
+	for _, n := range usageInts(&e.Usage) {
+		b = appendSize(b, *n)
+	}
+	return appendTimings(b, &e.Timings)
 }
 
 func (d *decoder) end() *End {
 	e := &End{Err: d.error()}
 	u := &e.Usage
-	u.Prompt, u.Cached, u.Completion, u.Reasoning = d.int(), d.int(), d.int(), d.int()
+	for _, n := range usageInts(u) {
+		*n = d.size()
+	}
+	if u.Cached+u.Computed > u.Prompt {
+		d.fail("%d prompt tokens were cached and %d computed, of a prompt of %d", u.Cached, u.Computed, u.Prompt)
+	}
 	d.timings(&e.Timings)
 	return e
+}
+
+// usageInts are the numbers of a Usage, in the order of the wire.
+func usageInts(u *Usage) [5]*int {
+	return [...]*int{&u.Prompt, &u.Cached, &u.Computed, &u.Completion, &u.Reasoning}
 }
 
 // stateInts are the whole numbers of a State, in the order of the wire.
@@ -318,7 +335,10 @@ func (s *stepFrame) event(d *decoder) (q sequenceEvent) {
 	if flags&eventPieces != 0 {
 		e.Pieces = d.pieces()
 	}
-	if flags >= 2*eventPieces {
+	if flags&eventCached != 0 {
+		e.Cached = d.size()
+	}
+	if flags >= 2*eventCached {
 		d.fail("unknown flags %#x of an event", flags)
 	}
 	return q

@@ -44,8 +44,9 @@ type served struct {
 	id       uint64
 	stream   *Stream
 	window   int
-	credit   int // events that the gateway has room for
-	canceled bool
+	credit   int    // events that the gateway has room for
+	canceled bool   // its end needs no credit
+	err      *Error // of its end, where the connection cancelled it; or nil
 }
 
 // serveConnection serves conn until it ends, and returns when all its work has
@@ -218,7 +219,7 @@ func (c *connection) control(kind byte, id, taken uint64) *Error {
 		c.kick()
 	case frameCancel:
 		q.canceled = true
-		q.stream.Close()
+		q.stream.Cancel()
 		c.kick()
 	case framePause:
 		q.stream.Pause()

@@ -120,10 +120,12 @@ func (c *connection) appendSteps(b []byte, start int) (_ []byte, more bool) {
 			}
 			e, at := &c.events[0], len(b)
 			b = appendEvent(b, q.id-previous, e)
-			if size := len(b) - at; size > c.cfg.FrameBytesMax/2 {
-				q.stream.Close()
-				*e = Event{End: &End{Err: Errorf(TooLarge, "one event takes %d bytes: ask for fewer log-probabilities", size)}}
-				b = appendEvent(b[:at], q.id-previous, e)
+			if size := len(b) - at; size > c.cfg.FrameBytesMax/2 && e.End == nil {
+				q.err = Errorf(TooLarge, "one event takes %d bytes: ask for fewer log-probabilities", size)
+				q.canceled = true
+				q.stream.Cancel()
+				b, *e = b[:at], Event{}
+				continue
 			}
 			previous, ended = q.id, e.End != nil
 			*e = Event{}
@@ -139,10 +141,15 @@ func (c *connection) appendSteps(b []byte, start int) (_ []byte, more bool) {
 }
 
 // take appends the one event that q may send now, if there is one. A cancelled
-// sequence sends nothing but its end.
+// sequence has nothing but its end.
 func (q *served) take(dst []Event) []Event {
 	if q.canceled {
-		return append(dst, Event{End: &End{Err: Errorf(Canceled, "the reader left")}})
+		at := len(dst)
+		if dst = q.stream.takeN(dst, 1); q.err != nil && len(dst) > at {
+			end := *dst[at].End
+			end.Err, dst[at].End = q.err, &end
+		}
+		return dst
 	}
 	dst = q.stream.takeN(dst, min(1, q.credit))
 	q.credit -= len(dst)

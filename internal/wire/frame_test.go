@@ -34,11 +34,11 @@ func samplePrompt() *Prompt {
 func sampleEvents() []Event {
 	nan := float32(math.NaN())
 	return []Event{
-		{Choice: 0, Text: "héllo", TokenCount: 1, PromptLogprobs: []TokenLogprob{{ID: 1, Logprob: nan}},
+		{Choice: 0, Text: "héllo", TokenCount: 1, Cached: 1 << 20, PromptLogprobs: []TokenLogprob{{ID: 1, Logprob: nan}},
 			Logprobs: []TokenLogprob{{ID: 9, Bytes: []byte{0xff}, Logprob: -1, Top: []TopLogprob{{ID: 2, Bytes: []byte("x"), Logprob: -2}}}}},
 		{Choice: 1, TokenCount: 1, Text: "x", Pieces: []Piece{{Kind: PieceReasoning, Text: "ü"}, {Kind: PieceCall, ID: "i", Name: "n"}, {Kind: PieceArguments, Text: "{}"}, {Kind: PieceCallEnd}, {Text: "y"}}},
 		{Choice: 1, TokenCount: 2, Text: " end", Finish: FinishCalls},
-		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{1, 2, 3, 4}, Timings: sampleTimings()}},
+		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{7, 2, 3, 4, 5}, Timings: sampleTimings()}},
 	}
 }
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -10,9 +11,10 @@ import (
 type Control interface {
 	Pause()
 	Resume()
-	// Cancel frees everything that the generation holds. It is called at most
-	// once, where the End event was not put before Close. The producer may put
-	// it at the same moment.
+	// Cancel frees everything that the generation holds, and then puts its End,
+	// with an error of kind Canceled and what was computed. It is called at most
+	// once, where the End event was not put before. The producer may put that at
+	// the same moment.
 	Cancel()
 	// Taken says that the reader has taken events, so that there is room again.
 	Taken()
@@ -30,10 +32,11 @@ type Stream struct {
 	control Control
 	window  int
 
-	mu     sync.Mutex
-	events []Event // put and not yet taken
-	ended  bool    // the End event was put
-	closed bool
+	mu       sync.Mutex
+	events   []Event // put and not yet taken
+	ended    bool    // the End event was put
+	canceled bool    // nothing but the End event is wanted
+	closed   bool
 }
 
 // NewStream makes a stream of at most window waiting events.
@@ -62,7 +65,7 @@ func (s *Stream) takeN(dst []Event, limit int) []Event {
 	rest := copy(s.events, s.events[n:])
 	clear(s.events[rest:])
 	s.events = s.events[:rest]
-	live := !s.ended && !s.closed
+	live := s.running()
 	s.mu.Unlock()
 	if n > 0 && live {
 		s.control.Taken()
@@ -85,11 +88,28 @@ func (s *Stream) Resume() {
 	}
 }
 
+// Cancel ends the generation early. The reader gets no event any more but the
+// End, which says what was computed, and then closes the stream. It is idempotent.
+func (s *Stream) Cancel() {
+	s.mu.Lock()
+	cancel := s.running()
+	s.canceled = true
+	end := len(s.events)
+	if s.ended && end > 0 {
+		end--
+	}
+	s.events = slices.Delete(s.events, 0, end)
+	s.mu.Unlock()
+	if cancel {
+		s.control.Cancel()
+	}
+}
+
 // Close is the reader's last call: it cancels a generation that has not ended,
 // and drops the events that wait. It is idempotent.
 func (s *Stream) Close() {
 	s.mu.Lock()
-	cancel := !s.ended && !s.closed
+	cancel := s.running()
 	s.closed = true
 	s.events = nil
 	s.mu.Unlock()
@@ -98,10 +118,14 @@ func (s *Stream) Close() {
 	}
 }
 
+// running tells that the producer works for the stream and was not told to stop.
+// The caller holds mu.
+func (s *Stream) running() bool { return !s.ended && !s.canceled && !s.closed }
+
 func (s *Stream) live() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.ended && !s.closed
+	return s.running()
 }
 
 // Room is how many events the producer may put now.
@@ -119,12 +143,12 @@ func (s *Stream) Waiting() int {
 }
 
 // Put hands an event to the reader without waking it, so that a producer can
-// put all events of a step first. It returns false when the reader has closed
-// the stream, the stream has ended, or there is no room.
+// put all events of a step first. It returns false when the reader has closed or
+// cancelled the stream, the stream has ended, or there is no room.
 func (s *Stream) Put(e Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.ended {
+	if s.closed || s.ended || s.canceled && e.End == nil {
 		return false
 	}
 	if len(s.events) >= s.window && e.Finish == FinishNone && e.End == nil {

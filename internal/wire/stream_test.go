@@ -62,3 +62,38 @@ func TestStreamAsksItsProducerWhileItLives(t *testing.T) {
 		t.Errorf("ended: %v", ended.calls)
 	}
 }
+
+// TestStreamCancel: after Cancel a reader gets the End alone, also one that was put
+// before, and the producer is asked once.
+func TestStreamCancel(t *testing.T) {
+	control := new(countingControl)
+	s := NewStream(2, nil, control)
+	s.Put(Event{})
+	s.Cancel()
+	s.Cancel()
+	s.Pause()
+	if s.Put(Event{}) || s.Waiting() != 0 {
+		t.Errorf("an event after Cancel: %d wait", s.Waiting())
+	}
+	if got := s.Take(nil); len(got) != 0 || !s.Put(Event{End: &End{}}) {
+		t.Errorf("took %+v before the end", got)
+	}
+	if got := s.Take(nil); len(got) != 1 || got[0].End == nil {
+		t.Errorf("took %+v", got)
+	}
+	s.Close()
+	if want := []string{"cancel"}; !slices.Equal(control.calls, want) {
+		t.Errorf("asked %v, want %v", control.calls, want)
+	}
+	for name, put := range map[string][]Event{"after others": {{}, {Finish: FinishStop}, {End: &End{}}}, "alone": {{End: &End{}}}} {
+		ended := new(countingControl)
+		s := NewStream(2, nil, ended)
+		for _, e := range put {
+			s.Put(e)
+		}
+		s.Cancel()
+		if got := s.Take(nil); len(got) != 1 || got[0].End == nil || len(ended.calls) != 0 {
+			t.Errorf("%s: took %+v of a stream that had ended, asked %v", name, got, ended.calls)
+		}
+	}
+}

@@ -20,8 +20,9 @@ type Engine interface {
 	// Generate starts one generation of g.Options.N choices and returns at
 	// once; failures arrive as the stream's last event. It fails with Invalid
 	// only where g does not pass Check, or asks for more than its prompt's
-	// Room. The reader must close the stream on every path. Close before the
-	// end cancels, and every page is free before two further steps have ended.
+	// Room. The reader must close the stream on every path. Cancel, and Close
+	// before the end, end the generation early; every page is free before two
+	// further steps have ended.
 	Generate(g *Generation) *Stream
 
 	// State returns the last step report. It never blocks and never returns
@@ -208,6 +209,8 @@ type Event struct {
 	Logprobs []TokenLogprob
 	// PromptLogprobs are set on the first event, where they were asked for.
 	PromptLogprobs []TokenLogprob
+	// Cached, on the first event of choice 0, is Usage.Cached.
+	Cached int
 	// Finish is set on a choice's last event.
 	Finish Finish
 	// End is set on the stream's last event, after every choice's last.
@@ -266,19 +269,23 @@ const (
 	finishes
 )
 
-// End closes a stream: an error, or the usage and timings of a success.
+// End closes a stream.
 type End struct {
-	// Err is nil after success.
-	Err     *Error
+	// Err is nil after success. Its kind is Canceled after a cancel.
+	Err *Error
+	// Usage and Timings are of a failed or cancelled generation too, up to its end.
+	// They are zero where the engine never took it in, or is gone.
 	Usage   Usage
 	Timings Timings
 }
 
-// Usage counts tokens. Completion sums over the choices.
+// Usage counts the tokens of a generation. Where its prompt was computed to the
+// end, Cached and Computed sum to Prompt.
 type Usage struct {
-	Prompt     int
-	Cached     int // leading prompt tokens that were not computed
-	Completion int
+	Prompt     int // its length
+	Cached     int // prompt tokens that were found in the cache
+	Computed   int // prompt tokens that were computed; what was computed twice counts once
+	Completion int // generated, over all choices, those too that the reader did not take
 	Reasoning  int // tokens of Completion that are reasoning; only with Options.Split
 }
 
@@ -381,11 +388,12 @@ type Pace struct {
 	RatioHigh   float64
 }
 
-// Totals count since the engine started.
+// Totals count since the engine started. When nothing runs, they are the sums over
+// all generations of Timings.PrefillTokens, Usage.Cached and Usage.Completion.
 type Totals struct {
 	PrefillTokens uint64 // computed
 	CachedTokens  uint64 // found in the cache
-	DecodeTokens  uint64
+	DecodeTokens  uint64 // generated
 	Preempted     uint64 // sequences whose pages were taken
 	NonFinite     uint64 // rows ended because the model gave NaN or infinity
 	CallFallbacks uint64 // texts that began as a tool call and did not go on as one

@@ -75,6 +75,69 @@ func (r *run) cancel() {
 	r.start(wire.Options{MaxTokens: 2}).finish()
 }
 
+// cancelAnswered cancels generations in several states. Each is answered by one
+// end, with what was computed, and nothing else; a stream that has ended keeps the
+// end that it has. The usages add up to the engine's counters.
+func (r *run) cancelAnswered() {
+	var sum wire.Totals
+	before := r.engine.State().Totals
+	count := func(d *reader) {
+		u := d.end.Usage
+		sum.PrefillTokens += uint64(d.end.Timings.PrefillTokens)
+		sum.CachedTokens += uint64(u.Cached)
+		sum.DecodeTokens += uint64(u.Completion)
+		if n := len(d.prompt.Tokens); u.Prompt != n || u.Cached+u.Computed > n || u.Completion > 0 && u.Cached+u.Computed != n {
+			r.Errorf("usage %+v of a prompt of %d tokens", u, n)
+		}
+	}
+	for name, reach := range map[string]func(*reader){
+		"at once":     func(*reader) {},
+		"first event": (*reader).wait,
+		"paused":      func(d *reader) { d.wait(); d.stream.Pause() },
+		"parked":      func(d *reader) { r.until("it to park", func(s *wire.State) bool { return s.Paused > 0 }) },
+	} {
+		for _, n := range []int{1, 3} {
+			d := r.start(wire.Options{N: n, MaxTokens: r.LongTokens})
+			reach(d)
+			d.stream.Cancel()
+			d.stream.Cancel()
+			for d.take(); d.end == nil; d.take() {
+				d.wait()
+			}
+			if d.end.Err == nil || d.end.Err.Kind != wire.Canceled || d.tokens[0] > 0 {
+				r.Errorf("%s: ended with %v after %d tokens", name, d.end.Err, d.tokens[0])
+			}
+			count(d)
+			d.stream.Close()
+			r.idle()
+		}
+	}
+	d := r.start(wire.Options{MaxTokens: 1})
+	r.until("it to end", func(s *wire.State) bool { return s.DecodeTokens > before.DecodeTokens+sum.DecodeTokens })
+	r.idle()
+	d.stream.Cancel()
+	for d.end == nil {
+		if events := d.stream.Take(nil); len(events) > 0 {
+			d.end = events[0].End
+			continue
+		}
+		d.wait()
+	}
+	if d.end.Err != nil {
+		r.Errorf("a cancel after the end: %v", d.end.Err)
+	}
+	count(d)
+	for i := range 3 {
+		d := r.start(wire.Options{N: 1 + i, MaxTokens: 2 + i})
+		d.finish()
+		count(d)
+	}
+	now := r.engine.State().Totals
+	if now.PrefillTokens-before.PrefillTokens != sum.PrefillTokens || now.CachedTokens-before.CachedTokens != sum.CachedTokens || now.DecodeTokens-before.DecodeTokens != sum.DecodeTokens {
+		r.Errorf("the engine counted %+v, and %+v before; the ends sum to %+v", now, before, sum)
+	}
+}
+
 func (r *run) slowReader() {
 	slow := r.start(wire.Options{MaxTokens: r.LongTokens})
 	r.until("the slow reader's generation to park", func(s *wire.State) bool { return s.Paused == 1 && s.Running == 0 })

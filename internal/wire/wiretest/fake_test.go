@@ -52,7 +52,7 @@ func TestFakePlaysScripts(t *testing.T) {
 	if out[0] != "ab" || out[1] != "c" || end.Err != nil {
 		t.Fatalf("got %q, %v", out, end.Err)
 	}
-	if want := (wire.Usage{Prompt: len("prompt of x"), Cached: 3, Completion: 3}); end.Usage != want {
+	if want := (wire.Usage{Prompt: len("prompt of x"), Cached: 3, Computed: 8, Completion: 3}); end.Usage != want {
 		t.Errorf("usage %+v, want %+v", end.Usage, want)
 	}
 	r, ok := fake.Record("x")

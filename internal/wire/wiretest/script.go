@@ -32,6 +32,11 @@ type Script struct {
 	FirstDelay, Delay time.Duration
 	// CachedTokens is reported as the reused part of the prompt.
 	CachedTokens int
+	// PrefillTokens is how many prompt tokens count as computed by a cancel before
+	// the first piece.
+	PrefillTokens int
+	// Deaf never answers a cancel, as an engine that hangs.
+	Deaf bool
 }
 
 // pieces are those of one choice.

@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) wire.Engine, suite Suite) {
 		{"many at once", (*run).manyAtOnce},
 		{"logprobs", (*run).logprobs},
 		{"cancel in every state", (*run).cancel},
+		{"cancel is answered", (*run).cancelAnswered},
 		{"slow reader parks only itself", (*run).slowReader},
 		{"pause and resume lose nothing", (*run).pause},
 		{"prepare refuses", (*run).prepareErrors},
@@ -183,7 +184,7 @@ func (d *reader) finish() {
 		}
 	}
 	u, at := d.end.Usage, d.end.Timings
-	if u.Prompt != len(d.prompt.Tokens) || u.Completion != sum || u.Cached < 0 || u.Cached > u.Prompt {
+	if u.Prompt != len(d.prompt.Tokens) || u.Completion != sum || u.Cached < 0 || u.Cached+u.Computed != u.Prompt {
 		t.Errorf("usage %+v of a prompt of %d tokens and %d made", u, len(d.prompt.Tokens), sum)
 	}
 	if at.Received == 0 || at.Scheduled < at.Received || at.FirstToken < at.Scheduled || at.Finished < at.FirstToken || at.Steps < 1 {

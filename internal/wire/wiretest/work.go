@@ -22,6 +22,8 @@ type work struct {
 	paused  bool // by the reader
 	parked  bool // for want of room
 	timings wire.Timings
+	// Prompt tokens so far.
+	computed, cached int
 }
 
 type choice struct {
@@ -54,8 +56,13 @@ func (w *work) Cancel() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.record.Canceled = true
-	f.remove(w)
+	if w.script.Deaf {
+		f.remove(w)
+	} else {
+		f.end(w, wire.Errorf(wire.Canceled, "the reader left"))
+	}
 	f.publish()
+	f.wakeReaders()
 }
 
 // Taken implements wire.Control.
@@ -88,8 +95,7 @@ func (w *work) completion() int {
 func (f *Fake) step(w *work, now time.Time) bool {
 	if w.timings.Scheduled == 0 {
 		w.timings.Scheduled = wire.Monotonic()
-		f.last.PrefillTokens += uint64(len(w.g.Prompt.Tokens) - w.script.CachedTokens)
-		f.last.CachedTokens += uint64(w.script.CachedTokens)
+		w.compute(len(w.g.Prompt.Tokens) - w.script.CachedTokens)
 	}
 	put := false
 	for i := range w.choices {
@@ -125,6 +131,13 @@ func (f *Fake) step(w *work, now time.Time) bool {
 	return put
 }
 
+// compute counts the cached part of the prompt, and further tokens as computed.
+func (w *work) compute(tokens int) {
+	w.computed, w.cached, w.timings.PrefillTokens = tokens, w.script.CachedTokens, tokens
+	w.fake.last.PrefillTokens += uint64(w.computed)
+	w.fake.last.CachedTokens += uint64(w.cached)
+}
+
 // next is the next event of choice i: a piece, and the finish with the last one.
 // ok is false where the script has no further piece and does not finish.
 func (w *work) next(i int) (e wire.Event, ok bool) {
@@ -143,6 +156,7 @@ func (w *work) next(i int) (e wire.Event, ok bool) {
 		e.Text = text
 		if w.timings.FirstToken == 0 {
 			w.timings.FirstToken = wire.Monotonic()
+			e.Cached = w.cached
 			if i == 0 && w.g.Options.PromptLogprobs {
 				e.PromptLogprobs = promptLogprobs(w.g)
 			}
@@ -176,12 +190,13 @@ func (w *work) exhausted() bool {
 
 // end puts the last event and forgets w. The caller holds mu.
 func (f *Fake) end(w *work, err *wire.Error) {
+	if w.timings.Scheduled == 0 && w.script.PrefillTokens > 0 {
+		w.timings.Scheduled = wire.Monotonic()
+		w.compute(w.script.PrefillTokens)
+	}
 	w.timings.Finished = wire.Monotonic()
 	w.divide()
-	end := &wire.End{Err: err, Timings: w.timings}
-	if err == nil {
-		end.Usage = wire.Usage{Prompt: len(w.g.Prompt.Tokens), Cached: w.script.CachedTokens, Completion: w.completion()}
-	}
+	end := &wire.End{Err: err, Timings: w.timings, Usage: wire.Usage{Prompt: len(w.g.Prompt.Tokens), Cached: w.cached, Computed: w.computed, Completion: w.completion()}}
 	w.record.Ended, w.record.Err = true, err
 	w.stream.Put(wire.Event{End: end})
 	f.remove(w)

@@ -39,7 +39,7 @@ func TestEveryLengthAroundPageBorders(t *testing.T) { // every length around the
 			q := question{id: fmt.Sprintf("%d+%d", n, output), tokens: prompt(seed, n), options: greedy(output)}
 			a := b.ask(q)
 			mustEnd(t, q, a)
-			if a.counts[0] != output || a.finishes[0] != wire.FinishLength || a.end.Usage != (wire.Usage{Prompt: n, Completion: output}) {
+			if a.counts[0] != output || a.finishes[0] != wire.FinishLength || a.end.Usage != (wire.Usage{Prompt: n, Computed: n, Completion: output}) {
 				t.Fatalf("%s: %d tokens, finish %v, usage %+v", q.id, a.counts[0], a.finishes[0], a.end.Usage)
 			}
 			q.id += " again"

@@ -318,7 +318,7 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	if s := b.State(); s.PrefillTokens != 100 {
 		t.Errorf("%d tokens computed in prefill; want the prompt once", s.PrefillTokens)
 	}
-	if a.end.Usage != (wire.Usage{Prompt: 100, Completion: 120}) {
+	if a.end.Usage != (wire.Usage{Prompt: 100, Computed: 100, Completion: 120}) {
 		t.Errorf("usage %+v", a.end.Usage)
 	}
 	if a.texts[0] == a.texts[1] || a.texts[1] == a.texts[2] {

@@ -47,10 +47,9 @@ func auditTokens(t *testing.T, r *rig, tenant string) {
 // early is a request that ends before its answer is whole, and what it leaves.
 type early struct {
 	script wiretest.Script
-	queued bool                          // it waits behind another
-	ready  func(*rig, *bufio.Reader)     // waits for the state in which it ends
-	end    func(*rig, io.Closer)         // ends it; nil: the client leaves
-	check  func(telemetry.Record) string // of its record
+	queued bool                      // it waits behind another
+	ready  func(*rig, *bufio.Reader) // waits for the state in which it ends
+	end    func(*rig, io.Closer)     // ends it; nil: the client leaves
 
 	cached, computed, completion int
 	refunded                     bool

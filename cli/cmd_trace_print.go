@@ -38,7 +38,7 @@ func printTrace(w io.Writer, v *capture.View) error {
 		tenant += ", key " + v.Key
 	}
 	computed := ""
-	if v.Outcome != telemetry.OK.String() && v.CachedTokens+v.ComputedTokens < v.PromptTokens { // it ended early
+	if v.Outcome != "ok" && v.CachedTokens+v.ComputedTokens < v.PromptTokens { // it ended early
 		computed = fmt.Sprintf(" %d computed,", v.ComputedTokens)
 	}
 	fmt.Fprintf(t, "of\ttenant %s, class %s; %d prompt tokens, %d cached,%s %d made\n", tenant, v.Class, v.PromptTokens, v.CachedTokens, computed, v.CompletionTokens)

@@ -69,7 +69,7 @@ var (
 	specClassRuns   = gauge("forebay_admission_running", "Requests admitted and not yet finished, by class.", "class")
 	specClassWaits  = gauge("forebay_admission_waiting", "Requests waiting for admission, by class.", "class")
 	specBrownout    = gauge("forebay_admission_brownout", "Step of the overload ladder; 0 is none.")
-	specMargin      = gauge("forebay_admission_margin", "Factor on the predicted waits of a class, when they are compared with its goal. A broken or revoked promise raises it, a kept one lowers it a little.", "class")
+	specMargin      = gauge("forebay_admission_margin", "Factor on the predicted waits of a class, when they are compared with its goal; of less urgent classes it grows with what more urgent work takes. A broken or revoked promise raises it, a kept one lowers it a little.", "class")
 	specDegraded    = gauge("forebay_budget_degraded", "1 while the shared store of budgets does not answer.")
 	specDry         = counter("forebay_budget_dry_run_refused_total", "Requests that a limit with dry_run would have refused, by rule.", "rule")
 	specPairs       = gauge("forebay_length_pair_accuracy", "Share of pairs of answers in which the one predicted to be longer was longer.")

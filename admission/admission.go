@@ -94,6 +94,9 @@ type Report struct {
 	ShortPrefill, LongPrefill int
 	// Sequences are those that the engine computes, lets wait or has paused.
 	Sequences int
+	// Places is how many sequences may be in the engine at once; 0 leaves it to the
+	// configuration. A request of more sequences runs alone.
+	Places int
 	// StepDuration is how long the step took; 0 for an idle turn.
 	StepDuration time.Duration
 	// StepPredicted is what Cost predicted for it before it ran.

@@ -40,7 +40,7 @@ func (s *Scheduler) course(level int) (c course) {
 		at += stride * pace * max(1, v.cost.StepNS(load))
 		c.done[i], c.at[i] = done, at
 		rows = (rows + stride*share*float64(load.PrefillTokens)/typical.uncached) / (1 + stride/typical.answer)
-		rows = min(rows, float64(s.cfg.RunningSequencesMax))
+		rows = min(rows, float64(s.places()))
 		if i%2 == 1 {
 			stride *= 2
 		}

@@ -24,6 +24,7 @@ type ledger struct {
 	// while nothing short waits and rows decode, a moving mean; 0 is unknown.
 	longPace float64
 
+	places            int // sequences that it takes at once; 0 sets no limit
 	sequences, kv     int // of all running requests; kv in tokens
 	rows, rowsContext int // sequences past their first token, and the sum of their contexts
 	rowsMost          int // most rows so far
@@ -97,7 +98,7 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 	if v.at > before { // else it is the last one again
 		v.pace.observe(r.StepDuration, r.StepPredicted, s.now)
 	}
-	v.shortReported = r.ShortPrefill
+	v.shortReported, v.places = r.ShortPrefill, r.Places
 	v.computed(laneShort, r.ShortPrefill)
 	v.observePace(v.computed(laneLong, r.LongPrefill), r.At-before)
 	s.followCache(r.Blocks)

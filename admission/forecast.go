@@ -85,7 +85,7 @@ func (s *Scheduler) forecast(k *class) forecast {
 		longPresent: waits.long > 0 || slices.ContainsFunc(under, func(u underWay) bool { return u.long }),
 		overtaking:  min(1-s.cfg.LongShare, s.levels[level].short.share(s.now)),
 		underWay:    s.scratch.underWay,
-		placesFree:  s.cfg.RunningSequencesMax - v.sequences,
+		placesFree:  s.places() - v.sequences,
 		memoryFree:  v.kvMax() - v.flights[level].kv,
 	}
 	f.shortBacklog = waits.short + f.given

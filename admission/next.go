@@ -161,6 +161,15 @@ func (s *Scheduler) laneHead(k *class, lane int, d *decision) *Entry {
 	return e
 }
 
+// places is how many sequences may run at once: the configured number, or what the
+// engine has room for, if that is less.
+func (s *Scheduler) places() int {
+	if s.engine.places == 0 {
+		return s.cfg.RunningSequencesMax
+	}
+	return min(s.engine.places, s.cfg.RunningSequencesMax)
+}
+
 // room tells that e waits for what less urgent requests could take from it.
 func (w Why) room() bool { return w == WhySequences || w == WhyMemory }
 
@@ -169,9 +178,9 @@ func (s *Scheduler) gate(e *Entry) Why {
 	k, v := e.class, &s.engine
 	share := func(of int) int { return max(1, int(k.Cap*float64(of))) }
 	switch {
-	case v.sequences+e.demand.Sequences > s.cfg.RunningSequencesMax:
+	case v.sequences > 0 && v.sequences+e.demand.Sequences > s.places():
 		return WhySequences
-	case k.sequences > 0 && k.sequences+e.demand.Sequences > share(s.cfg.RunningSequencesMax):
+	case k.sequences > 0 && k.sequences+e.demand.Sequences > share(s.places()):
 		return WhyClassCap
 	case v.kvTokens > 0 && s.kvAhead(k)+e.kv > v.kvMax():
 		return WhyMemory

@@ -53,7 +53,7 @@ func (e *Entry) dueByClient() bool {
 // while the occupied part of places or memory goes from 0.6 to 0.9. Before that
 // only prefill makes others wait.
 func (s *Scheduler) scarcity() float64 {
-	occupied := float64(s.engine.sequences) / float64(s.cfg.RunningSequencesMax)
+	occupied := float64(s.engine.sequences) / float64(s.places())
 	if s.engine.kvTokens > 0 {
 		occupied = max(occupied, float64(s.engine.kv)/float64(s.engine.kvTokens))
 	}

@@ -12,7 +12,7 @@ const (
 // backlog or for places, less the time that it may wait.
 func (s *Scheduler) retryAfter(e *Entry) time.Duration {
 	wait := s.backlogWait(e)
-	if n := s.waiting.sequences + e.demand.Sequences - (s.cfg.RunningSequencesMax - s.engine.sequences); n > 0 && s.engine.sequences > 0 {
+	if n := s.waiting.sequences + e.demand.Sequences - (s.places() - s.engine.sequences); n > 0 && s.engine.sequences > 0 {
 		wait = max(wait, time.Duration(float64(n)*s.engine.life/float64(s.engine.sequences)))
 	}
 	if e.due > 0 {

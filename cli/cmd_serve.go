@@ -24,6 +24,9 @@ func runServe(c *console, args []string) error {
 		return err
 	}
 	defer c.decouple(s.Log.LinesMax)()
+	if s.Upstream.URL != "" {
+		return c.serveAlone(s)
+	}
 	log := c.logger(s.Log, "gateway")
 	cleanUp := func() {}
 	if s.Socket.Path == "" {
@@ -133,12 +136,17 @@ func runGateway(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	if s.Socket.Path == "" {
-		return usageError("the gateway alone needs --socket PATH, the path where forebay engine listens")
+	if s.Socket.Path == "" && s.Upstream.URL == "" {
+		return usageError("the gateway alone needs --socket PATH, the path where forebay engine listens, or --upstream URL")
 	}
+	defer c.decouple(s.Log.LinesMax)()
+	return c.serveAlone(s)
+}
+
+// serveAlone runs the gateway until a signal, before an engine that is not its child.
+func (c *console) serveAlone(s *settings) error {
 	ctx, stop := untilSignal(func() {}, s.hangUp)
 	defer stop()
-	defer c.decouple(s.Log.LinesMax)()
 	front, err := openFront(c, s, nil)
 	if err != nil {
 		return s.schema.Place(err)

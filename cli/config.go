@@ -23,6 +23,7 @@ import (
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
+	"github.com/forebay-io/forebay/upstream"
 )
 
 // Config is the whole configuration: one section for each package that has one.
@@ -43,6 +44,7 @@ type Config struct {
 	Socket       wire.Config       `yaml:"socket"`
 	EngineSocket wire.ServerConfig `yaml:"engine_socket"`
 	Supervise    supervise.Config  `yaml:"supervise"`
+	Upstream     upstream.Config   `yaml:"upstream"`
 }
 
 // Validate checks what one section alone cannot check.
@@ -63,6 +65,9 @@ func (c *Config) Validate() error {
 		if len(t.Keys) == 0 && !c.Identity.On() {
 			errs = append(errs, fmt.Errorf("admission.tenants[%d].keys: %s has no key, so nobody can use it; give it one in a key file (identity.keys) or here, or * for requests without a known key", i, t.Name))
 		}
+	}
+	if c.Upstream.URL != "" && c.Engine.Model != "" {
+		errs = append(errs, fmt.Errorf("engine.model: %q would not be used, since upstream.url names a server that has the model; leave one of them out", c.Engine.Model))
 	}
 	if hub.IsRef(c.Engine.Model) {
 		if _, err := hub.ParseRef(c.Engine.Model); err != nil {
@@ -88,7 +93,7 @@ type LogConfig struct {
 }
 
 // shortFlags maps short flags to their settings.
-var shortFlags = map[string]string{"model": "engine.model", "socket": "socket.path", "log-level": "log.level"}
+var shortFlags = map[string]string{"model": "engine.model", "socket": "socket.path", "upstream": "upstream.url", "log-level": "log.level"}
 
 // configVar is the environment variable with the path of the configuration file.
 const configVar = "FOREBAY_CONFIG"

@@ -21,6 +21,7 @@ import (
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/upstream"
 )
 
 // front is the gateway with its addresses and its client of the engine. openFront
@@ -31,7 +32,7 @@ type front struct {
 	console  *console
 	api      net.Listener
 	admin    net.Listener // nil where it is off
-	client   *wire.Client
+	client   client
 	view     engineView
 	gateway  *gateway.Gateway
 	queue    *admission.Queue
@@ -84,13 +85,12 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 	recorder.CountIdentity(func() telemetry.IdentityCounts { return identityCounts(f.identity, time.Now()) })
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
 	var reporter gateway.Reporter
-	cfg.Socket.Version, cfg.Socket.OnState = version, func(s *wire.State) {
-		f.view.heard(s)
+	err = f.connect(func(s *wire.State) {
 		queue.Report(reporter.Report(s))
 		recorder.Heard(s)
 		kept.Heard(s)
-	}
-	if f.client, err = wire.NewClient(cfg.Socket); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
@@ -104,8 +104,36 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 	return f, nil
 }
 
+// client is the gateway's end of an engine: a socket, or another server.
+type client interface {
+	wire.Engine
+	WaitReady(ctx context.Context) error
+	Close() error
+}
+
+// connect begins to look for the engine. heard gets every state, in order.
+func (f *front) connect(heard func(*wire.State)) (err error) {
+	cfg := f.cfg
+	if cfg.Upstream.URL != "" {
+		cfg.Upstream.Version, cfg.Upstream.Log, cfg.Upstream.OnState = version, f.console.logger(cfg.Log, "gateway"), heard
+		f.client, err = upstream.New(cfg.Upstream)
+		return err
+	}
+	cfg.Socket.Version, cfg.Socket.OnState = version, func(s *wire.State) {
+		f.view.heard(s)
+		heard(s)
+	}
+	f.client, err = wire.NewClient(cfg.Socket)
+	return err
+}
+
 // engine returns the client with errors rewritten for clients.
-func (f *front) engine() explained { return explained{f.client, &f.view} }
+func (f *front) engine() wire.Engine {
+	if socket, ok := f.client.(*wire.Client); ok {
+		return explained{socket, &f.view}
+	}
+	return f.client
+}
 
 // openCapture opens the store of kept requests and the exporter of their spans.
 func (f *front) openCapture() (*capture.Store, error) {
@@ -221,7 +249,11 @@ func (f *front) drain(why error) {
 func (f *front) greet(w io.Writer) {
 	model := f.client.State().Model
 	url := "http://" + reachable(f.api.Addr().String())
-	fmt.Fprintf(w, "Forebay %s serves %s at %s, by %s kernels\n", version, model.ID, url, model.Kernels)
+	by := "by " + model.Kernels + " kernels"
+	if relay, ok := f.client.(*upstream.Engine); ok {
+		by = "relayed to " + relay.Name() + " at " + f.cfg.Upstream.URL
+	}
+	fmt.Fprintf(w, "Forebay %s serves %s at %s, %s\n", version, model.ID, url, by)
 	if f.admin != nil {
 		fmt.Fprintf(w, "Metrics and debug pages: http://%s/metrics\n", reachable(f.admin.Addr().String()))
 	}

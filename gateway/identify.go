@@ -156,7 +156,7 @@ func (x *exchange) isRetry() bool {
 func (x *exchange) fit(tenant *admission.Tenant, class *admission.Class, prompts []*wire.Prompt) (*admission.Class, error) {
 	longest := 0
 	for _, p := range prompts {
-		longest = max(longest, len(p.Tokens))
+		longest = max(longest, p.Length())
 	}
 	fitting, err := x.caller.Policy.Fit(tenant, class, longest)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 type fields struct {
 	raw     map[string]json.RawMessage
 	ignored []string // names of unknown members, at most ignoredMost
+	relayed bool     // another server reads the request, and decides about the parts of messages
 	err     *wire.Error
 }
 

@@ -50,7 +50,7 @@ func (f *fields) message(at string, raw json.RawMessage) {
 // assistant, which may have tool calls or a refusal instead.
 func (f *fields) content(at string, raw json.RawMessage, assistant bool) {
 	switch {
-	case isString(raw), assistant && (len(raw) == 0 || string(raw) == "null"):
+	case isString(raw), f.relayed, assistant && (len(raw) == 0 || string(raw) == "null"):
 		return
 	case assistant && !isArray(raw):
 		f.fail(at, "%s must be a string, an array of text parts, or null", at)

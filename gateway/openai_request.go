@@ -22,6 +22,7 @@ type call struct {
 	tier         string   // service_tier, or ""
 	user         string   // the client's own user, or ""
 	ignored      []string // names of unknown members
+	bodyBytes    int      // of the request, where the engine relays it and so keeps it; else 0
 	echo         bool
 	// promptOnly is set for an echo of zero tokens: the answer is the prompt alone.
 	promptOnly bool
@@ -75,6 +76,9 @@ func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, 
 	if err != nil {
 		return nil, err
 	}
+	if m.Relays {
+		f.relay()
+	}
 	c := &call{chat: chat, model: f.text("model"), stream: f.flag("stream"), ignored: f.ignored}
 	if _, ok := f.given("model"); !ok || c.model == "" {
 		f.fail("model", "model must name the model; GET /v1/models lists what is served")
@@ -87,6 +91,9 @@ func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, 
 	c.sharedFields(f, l)
 	f.refuseUnsupported()
 	c.asked = c.askedOptions(f)
+	if m.Relays {
+		c.relay(body)
+	}
 	if f.err != nil {
 		return nil, f.err
 	}

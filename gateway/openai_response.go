@@ -134,7 +134,11 @@ func (a *answer) whole(b []byte, choices []choiceState, u wire.Usage) []byte {
 		if a.chat {
 			b = append(b, `{"index":`...)
 			b = strconv.AppendInt(b, int64(i), 10)
-			b = c.appendMessage(append(b, `,"message":`...))
+			if c.relayed != nil {
+				b = c.appendRelayed(append(b, `,"message":`...))
+			} else {
+				b = c.appendMessage(append(b, `,"message":`...))
+			}
 		} else {
 			b = append(b, `{"text":`...)
 			b = appendString(b, string(c.text))
@@ -142,7 +146,7 @@ func (a *answer) whole(b []byte, choices []choiceState, u wire.Usage) []byte {
 			b = strconv.AppendInt(b, int64(i), 10)
 		}
 		b = append(b, `,"logprobs":`...)
-		b = c.logprobs.append(b)
+		b = c.relayed.appendLogprobs(b, c.logprobs)
 		b = append(b, `,"finish_reason":"`...)
 		b = append(b, finishReason(c.finish)...)
 		b = append(b, `"}`...)
@@ -157,6 +161,8 @@ func finishReason(f wire.Finish) string {
 		return "length"
 	case wire.FinishCalls:
 		return "tool_calls"
+	case wire.FinishFilter:
+		return "content_filter"
 	}
 	return "stop"
 }

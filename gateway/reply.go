@@ -40,6 +40,7 @@ type choiceState struct {
 	// Plain answers only.
 	text, reasoning []byte
 	calls           []callState
+	relayed         *gathered // of another server
 }
 
 // newReply makes the reply to c.
@@ -115,7 +116,9 @@ func (r *streamReply) event(index, prompt int, e *wire.Event) {
 		c.started = true
 		b = r.start(b, c, index, prompt, e)
 	}
-	if !r.call.promptOnly {
+	if e.Relayed != nil {
+		b = r.answer.relayedChunk(b, index, e)
+	} else if !r.call.promptOnly {
 		b = r.said(b, c, index, e)
 	}
 	if e.Finish != wire.FinishNone {
@@ -199,6 +202,12 @@ func (r *plainReply) event(index, prompt int, e *wire.Event) {
 		if c.logprobs != nil {
 			c.logprobs.add(r.echo[prompt].logprobs)
 		}
+	}
+	if e.Relayed != nil {
+		if c.relayed == nil {
+			c.relayed = new(gathered)
+		}
+		c.relayed.add(e.Relayed)
 	}
 	if !r.call.promptOnly {
 		c.text = append(c.text, e.Text...)

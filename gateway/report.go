@@ -29,7 +29,7 @@ func (r *Reporter) Report(s *wire.State) admission.Report {
 		Up: true, At: time.Duration(s.At), Cost: s.Cost,
 		Room:     s.Room,
 		KVTokens: s.PagesTotal * s.Model.PageTokens, KVUsed: s.PagesUsed * s.Model.PageTokens,
-		ShortPrefill: s.ShortPrefill, LongPrefill: s.LongPrefill, Sequences: s.Sequences,
+		ShortPrefill: s.ShortPrefill, LongPrefill: s.LongPrefill, Sequences: s.Sequences, Places: s.Places,
 		StepDuration: took, StepPredicted: s.StepPredicted,
 		Blocks: r.blocks.Read(&s.Blocks),
 	}

@@ -19,6 +19,7 @@ type run struct {
 	ticket      admission.Ticket
 
 	reply     reply
+	relayed   []*wire.Prompt // the prompts, where another server counts them; else nil
 	streams   []*wire.Stream // one for each prompt
 	events    []wire.Event
 	intervals telemetry.Intervals
@@ -37,6 +38,9 @@ func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted a
 	x := r.x
 	x.noteGrant(granted)
 	r.reply = newReply(x, r.call, prompts)
+	if prompts[0].Relayed != nil {
+		r.relayed = prompts
+	}
 	r.tokens, r.tokenAt = make([]int, x.record.Choices), make([]int64, x.record.Choices)
 	r.intervals = x.g.recorder.Intervals(x.record.Class)
 	x.record.Serial = x.g.serials.Add(uint64(len(prompts))) - uint64(len(prompts)) + 1
@@ -45,7 +49,7 @@ func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted a
 	x.enter(stageGenerating)
 	r.streams, r.usage = make([]*wire.Stream, 0, len(prompts)), make([]wire.Usage, len(prompts))
 	for i, p := range prompts {
-		r.usage[i].Prompt = len(p.Tokens)
+		r.usage[i].Prompt = p.Length()
 		options := r.call.options
 		options.MaxTokens = grantTokens(options.MaxTokens, p.Room, class.OutputTokensMax, granted.OutputTokens)
 		// Each prompt is an independent draw with a seed of its own.
@@ -154,7 +158,7 @@ func (r *run) note(index, prompt int, e *wire.Event, now int64) {
 			record.ToolCalls++
 		}
 	}
-	if e.Text == "" && len(e.Pieces) == 0 {
+	if e.Text == "" && len(e.Pieces) == 0 && (e.Relayed == nil || len(e.Relayed.Delta) == 0) {
 		return
 	}
 	if record.FirstToken == 0 {
@@ -169,6 +173,7 @@ func (r *run) noteEnd(prompt int, e *wire.End) {
 	r.live--
 	r.engineFailed = r.engineFailed || e.Err != nil && !(r.canceled && e.Err.Kind == wire.Canceled)
 	if e.Usage.Prompt > 0 { // otherwise the engine never had it, or is gone
+		r.correct(prompt, &e.Usage)
 		r.usage[prompt] = e.Usage
 		r.count()
 	}

@@ -121,7 +121,7 @@ func (x *exchange) prepare(c *call) (prompts []*wire.Prompt, err error) {
 	}
 	c.prompts = nil
 	for _, p := range prompts {
-		x.record.PromptTokens += len(p.Tokens)
+		x.record.PromptTokens += p.Length()
 		x.record.Render += p.Render
 		x.record.Tokenize += p.Tokenize
 	}
@@ -158,14 +158,15 @@ func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt
 		if err := checkRoom(o.MaxTokens, class.OutputTokensMax, p, model); err != nil {
 			return w, err
 		}
-		w.PromptTokens += len(p.Tokens)
-		w.UncachedTokens += len(p.Tokens)
+		w.PromptTokens += p.Length()
+		w.UncachedTokens += p.Length()
 		if !o.PromptLogprobs { // which need the whole prompt computed
 			w.UncachedTokens -= p.CachedTokens
 		}
 		w.DecodeTokens += grantTokens(o.MaxTokens, p.Room, class.OutputTokensMax, 0) * o.N
 		w.Bytes += 4*len(p.Tokens) + len(p.Text)
 	}
+	w.Bytes += c.bodyBytes
 	return w, nil
 }
 

@@ -23,9 +23,9 @@ func grantTokens(asked, room, class, grant int) int {
 // hold, but the engine's memory never can. An answer that is too long for the
 // context ends with it, as clients expect.
 func checkRoom(asked, class int, p *wire.Prompt, m *wire.Model) error {
-	if asked == 0 || grantTokens(asked, m.ContextTokens-len(p.Tokens), class, 0) <= p.Room {
+	if asked == 0 || grantTokens(asked, m.ContextTokens-p.Length(), class, 0) <= p.Room {
 		return nil
 	}
 	return &failure{fault: faultTooLarge, param: "max_tokens", message: fmt.Sprintf("max_tokens is %d; after the prompt's %d tokens this engine's memory can never hold more than %d; lower max_tokens, or raise engine.kv_bytes",
-		asked, len(p.Tokens), p.Room)}
+		asked, p.Length(), p.Room)}
 }

@@ -124,7 +124,7 @@ func (b *builder) gateway() {
 	b.add(0, roleQueue, spans.Internal, "queue", reserved, l.over(phaseQueue), facts{}.text("forebay.queue.reason", r.WaitReason))
 }
 
-var finishNames = [...]string{wire.FinishStop: "stop", wire.FinishLength: "length", wire.FinishCalls: "tool_calls"}
+var finishNames = [...]string{wire.FinishStop: "stop", wire.FinishLength: "length", wire.FinishCalls: "tool_calls", wire.FinishFilter: "content_filter"}
 
 // call adds the standard inference span. No other span has the usage, because
 // sums over spans would count it twice.

@@ -51,6 +51,10 @@ type Request struct {
 	// Tokens is a prompt of token ids, used as they are.
 	Tokens []int32
 
+	// Body is the client's whole request, for an engine that relays it to another
+	// server (Model.Relays); nil for all others. It does not cross the socket.
+	Body json.RawMessage
+
 	// Salt separates prefix reuse between tenants. The gateway derives it from
 	// the authenticated tenant; a client never chooses it.
 	Salt string
@@ -126,7 +130,13 @@ type LogitBias struct {
 // Prompt is a prepared request: what Generate needs, and what the gateway
 // needs to price it. It holds no engine resource.
 type Prompt struct {
+	// Tokens are nil where the engine relays requests: it counts them, and no more.
 	Tokens []int32
+	// Count is how many tokens the prompt has where Tokens is nil. The usage of the
+	// answer may correct it. Relayed is what Generate needs then. Neither crosses the
+	// socket.
+	Count   int
+	Relayed any
 	// Text is the prompt as the model reads it: the rendered template, the
 	// raw text, or the decoded token ids.
 	Text string
@@ -141,6 +151,14 @@ type Prompt struct {
 	Calls int
 	// Render and Tokenize are how long the chat template and the tokenizer took.
 	Render, Tokenize time.Duration
+}
+
+// Length is how many tokens the prompt has.
+func (p *Prompt) Length() int {
+	if p.Tokens == nil {
+		return p.Count
+	}
+	return len(p.Tokens)
 }
 
 // Generation is one dispatched request.
@@ -209,6 +227,9 @@ type Event struct {
 	Logprobs []TokenLogprob
 	// PromptLogprobs are set on the first event, where they were asked for.
 	PromptLogprobs []TokenLogprob
+	// Relayed is what else another server sent for the choice; nil where the
+	// engine is our own. It does not cross the socket.
+	Relayed *Relayed
 	// Cached, on the first event of choice 0, is Usage.Cached.
 	Cached int
 	// Finish is set on a choice's last event.
@@ -258,6 +279,15 @@ type TopLogprob struct {
 	Logprob float32
 }
 
+// Relayed is the part of another server's answer that is passed on as JSON.
+type Relayed struct {
+	// Delta is the new members of the message but role and content, such as
+	// "tool_calls":[…], separated by commas; empty for none.
+	Delta []byte
+	// Logprobs is the logprobs object of the new text; nil for none.
+	Logprobs json.RawMessage
+}
+
 // Finish says why a choice ended.
 type Finish uint8
 
@@ -266,6 +296,7 @@ const (
 	FinishStop                 // end token or stop text
 	FinishLength               // MaxTokens or the context's end
 	FinishCalls                // as FinishStop, after at least one whole tool call
+	FinishFilter               // another server's filter of content cut it
 	finishes
 )
 
@@ -360,6 +391,9 @@ type Load struct {
 	Waiting   int // dispatched, not yet started or waiting for pages
 	Paused    int // paused by the gateway, or parked by a slow reader
 	Sequences int // all live ones: running, waiting, paused, and left out of the step
+	// Places is how many sequences the gateway may have in the engine at once; 0
+	// leaves it to the gateway's configuration. It does not cross the socket.
+	Places int
 
 	// ShortPrefill and LongPrefill are the prompt tokens that are still to be
 	// computed, by lane. They count sequences that run, that have not started,
@@ -429,4 +463,7 @@ type Model struct {
 	// Chat is false when the model has no usable template; ChatError says why.
 	Chat      bool   `json:"chat"`
 	ChatError string `json:"chat_error,omitempty"`
+	// Relays says that the engine hands requests to another server: it takes the
+	// client's own body, and members of it that nobody here knows.
+	Relays bool `json:"relays,omitempty"`
 }

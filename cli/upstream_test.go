@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// relayTo is a scripted server for serve --upstream. The last message of a chat says
+// what its answer is.
+func relayTo(t *testing.T) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models" {
+			fmt.Fprint(w, `{"data":[{"id":"big","max_model_len":4096}]}`)
+			return
+		}
+		var body struct {
+			Messages []struct{ Content any }
+		}
+		if json.NewDecoder(r.Body).Decode(&body); r.Header.Get("Authorization") != "Bearer inner" || r.Header.Get("Traceparent") == "" {
+			http.Error(w, `{"error":{"message":"who are you?"}}`, http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		send := func(choices string) { fmt.Fprintf(w, "data: {\"id\":\"theirs\",%s}\n\n", choices) }
+		send(`"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]`)
+		send(`"choices":[{"index":0,"delta":{"content":"Hé","reasoning_content":"so "}}]`)
+		send(`"choices":[{"index":0,"delta":{"reasoning_content":"far","tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":"}}]}}]`)
+		if fmt.Sprint(body.Messages[0].Content) == "break" {
+			return
+		}
+		send(`"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}},{"index":1,"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]},"finish_reason":"tool_calls"}]`)
+		send(`"choices":[],"usage":{"prompt_tokens":900,"completion_tokens":33,"prompt_tokens_details":{"cached_tokens":64}}`)
+		fmt.Fprint(w, "data: [DONE]\n\n")
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// TestServeUpstream: a gateway in front of another server gives what it gives in
+// front of its own engine.
+func TestServeUpstream(t *testing.T) {
+	server := relayTo(t)
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("inner"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, "--upstream", server.URL, "--upstream.key_file", key, "--upstream.model_id", "mine",
+		"--admission.tenants", `[{name: a, keys: [outer], limits: {tokens_per_minute: 100000}}]`)
+	p.key = "outer"
+	eventually(t, "it says where it relays to", func() bool { return strings.Contains(p.output(), "relayed to openai at "+server.URL) })
+	body := chatBody("hello", map[string]any{"model": "mine", "tool_choice": "required", "min_tokens": 3})
+
+	whole := p.ask(body)
+	var reply struct {
+		ID      string
+		Choices []struct {
+			Finish  string `json:"finish_reason"`
+			Message struct {
+				Content   string
+				Reasoning string          `json:"reasoning_content"`
+				Tools     json.RawMessage `json:"tool_calls"`
+			}
+		}
+		Usage struct {
+			Prompt     int `json:"prompt_tokens"`
+			Completion int `json:"completion_tokens"`
+		}
+	}
+	if err := json.Unmarshal([]byte(whole.raw), &reply); err != nil || len(reply.Choices) != 1 {
+		t.Fatalf("%v: %s", err, whole.raw)
+	}
+	c := reply.Choices[0]
+	const tools = `[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]`
+	if c.Finish != "tool_calls" || c.Message.Content != "Hé" || c.Message.Reasoning != "so far" || string(c.Message.Tools) != tools || reply.Usage.Prompt != 900 || reply.Usage.Completion != 33 || strings.Contains(whole.raw, "theirs") {
+		t.Errorf("answered %s", whole.raw)
+	}
+
+	body["stream"] = true
+	response, err := p.post(t.Context(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streamed := readEvents(response.Body, func() {})
+	response.Body.Close()
+	if !streamed.done || streamed.errors > 0 || streamed.text != "Hé" || strings.Count(streamed.raw, `"role":"assistant"`) != 1 || !strings.Contains(streamed.raw, `"delta":{"reasoning_content":"far","tool_calls":[{"index":0,"id":"c1",`) || strings.Contains(streamed.raw, "theirs") {
+		t.Errorf("streamed %s", streamed.raw)
+	}
+	if left := response.Header.Get("X-Ratelimit-Remaining-Tokens"); left == "" {
+		t.Errorf("no budget in the head: %v", response.Header)
+	}
+
+	body["messages"] = []map[string]string{{"role": "user", "content": "break"}}
+	if response, err = p.post(t.Context(), body); err != nil {
+		t.Fatal(err)
+	}
+	broken := readEvents(response.Body, func() {})
+	response.Body.Close()
+	if broken.done || broken.errors != 1 || strings.Contains(broken.raw, `"finish_reason":"`) {
+		t.Errorf("a broken answer became %s", broken.raw)
+	}
+	body["stream"] = false
+	if broken := p.ask(body); broken.status != http.StatusInternalServerError || broken.done {
+		t.Errorf("a broken answer became %d %s", broken.status, broken.raw)
+	}
+	for field, value := range map[string]any{"n_predict": 5, "use_beam_search": true} {
+		if refused := p.ask(chatBody("hello", map[string]any{"model": "mine", field: value})); refused.status != http.StatusBadRequest || !strings.Contains(refused.raw, field) {
+			t.Errorf("%s: %d %s", field, refused.status, refused.raw)
+		}
+	}
+	page, err := http.Get(p.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Body.Close()
+	text, _ := io.ReadAll(page.Body)
+	if !strings.Contains(string(text), `forebay_engine_up 1`) {
+		t.Error("the metrics say that there is no engine")
+	}
+	if strings.Contains(p.output(), "inner") {
+		t.Error("the log has the upstream's key")
+	}
+}
+
+func TestServeUpstreamRefusesAModel(t *testing.T) {
+	p := start(t, "serve", "--upstream", "http://127.0.0.1:1", "--model", "x.gguf")
+	if status := p.exit(); status != 1 || !strings.Contains(p.output(), "upstream.url names a server that has the model") {
+		t.Errorf("exit %d: %s", status, p.output())
+	}
+}

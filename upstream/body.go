@@ -1,0 +1,97 @@
+package upstream
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// relayed is a prepared request: what Generate sends.
+type relayed struct {
+	chat    bool
+	members []byte          // the client's, without those below; "a":1,"b":2
+	prompt  json.RawMessage // of a text request, also among members
+	limit   string          // the name of the member that limits tokens
+	limited bool            // the client gave it
+	seeded  bool            // the client gave a seed
+	tools   json.RawMessage // of a chat
+	traits  traits          // of the prompt; zero where it was not estimated
+}
+
+// replaced are the members that every generation has of ours.
+var replaced = []string{"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "seed", "n"}
+
+// newRelayed takes the client's body apart.
+func newRelayed(r *wire.Request, d *dialect) (*relayed, *wire.Error) {
+	var all map[string]json.RawMessage
+	if r.Body == nil { // only the prompt was given
+		all = map[string]json.RawMessage{}
+		if r.Messages != nil {
+			all["messages"] = r.Messages
+		}
+	} else if err := json.Unmarshal(r.Body, &all); err != nil {
+		return nil, wire.Errorf(wire.Invalid, "the body is not a JSON object: %v", err)
+	}
+	v := &relayed{chat: r.Messages != nil, limit: "max_tokens"}
+	if given(all["max_completion_tokens"]) {
+		v.limit = "max_completion_tokens"
+	}
+	v.tools = all["tools"]
+	v.limited, v.seeded = given(all[v.limit]), given(all["seed"])
+	for _, list := range [...][]string{replaced, reservedEverywhere, d.reserved} {
+		for _, name := range list {
+			delete(all, name)
+		}
+	}
+	switch {
+	case v.chat:
+	case r.Text != nil:
+		v.prompt = quote(*r.Text)
+		all["prompt"] = v.prompt
+	default:
+		v.prompt, _ = json.Marshal(r.Tokens)
+		all["prompt"] = v.prompt
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if len(v.members) > 0 {
+			v.members = append(v.members, ',')
+		}
+		v.members = appendMember(v.members, name, all[name])
+	}
+	return v, nil
+}
+
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+func appendMember(b []byte, name string, value []byte) []byte {
+	b = append(append(b, quote(name)...), ':')
+	return append(b, value...)
+}
+
+func quote(text string) json.RawMessage {
+	b, _ := json.Marshal(text) // a string always can
+	return b
+}
+
+// body is what is sent for g.
+func (v *relayed) body(g *wire.Generation, m *model) []byte {
+	b := make([]byte, 0, len(v.members)+len(m.name)+len(m.dialect.always)+128)
+	b = append(append(b, '{'), v.members...) // which hold the prompt at least
+	b = appendMember(append(b, ','), "model", quote(m.name))
+	b = append(append(b, `,"stream":true,`...), m.dialect.always...)
+	// Where nobody limits the answer, its end is the server's business, which knows
+	// the prompt's length to the token.
+	if n := g.Options.MaxTokens; v.limited || n > 0 && n < g.Prompt.Room {
+		b = strconv.AppendInt(append(append(append(b, `,"`...), v.limit...), `":`...), int64(n), 10)
+	}
+	if n := g.Options.N; n > 1 {
+		b = strconv.AppendInt(append(b, `,"n":`...), int64(n), 10)
+	}
+	if v.seeded {
+		b = strconv.AppendUint(append(b, `,"seed":`...), g.Options.Seed&(1<<63-1), 10)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,80 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// Config says which server to relay to, and bounds what is believed of it.
+type Config struct {
+	URL     string `yaml:"url" help:"Server to relay to instead of running a model: http://HOST:PORT, https://HOST/PREFIX, or unix:/PATH of a socket; the paths /v1/... come after it. Empty runs our own engine."`
+	KeyFile string `yaml:"key_file" help:"File with the key that the server asks for, sent as a bearer token and read again when it changes; empty sends none. Keys of clients are never sent."`
+	CAFile  string `yaml:"ca_file" help:"File of certificates (PEM) that may have signed the server's; empty takes the system's."`
+	Dialect string `yaml:"dialect" default:"auto" oneof:"auto openai vllm llama-server" help:"What the server is; auto asks it. openai is what all have in common."`
+	Model   string `yaml:"model" help:"The model's name at the server; empty takes the only one, or the first, of its list."`
+	ModelID string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the server's, without folders and .gguf."`
+
+	ContextTokens int `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes what the server says, or 8192 where it does not."`
+	SequencesMax  int `yaml:"sequences_max" range:"..65536" help:"Sequences that the server computes at once; more wait here, in our order. 0 takes what the server says, or 4 where it does not."`
+
+	ConnectLimit    time.Duration `yaml:"connect_limit" default:"2s" range:"1ms..1m" help:"Time to connect, handshakes included."`
+	FirstTokenLimit time.Duration `yaml:"first_token_limit" default:"2m" range:"10ms..24h" help:"Time that the server may take until the first event of an answer."`
+	SilenceLimit    time.Duration `yaml:"silence_limit" default:"1m" range:"10ms..24h" help:"Time that the server may take between two events of an answer."`
+	CountLimit      time.Duration `yaml:"count_limit" default:"200ms" range:"1ms..1m" help:"Time that the server may take to count the tokens of a prompt before they are estimated."`
+	CountBytesMin   int           `yaml:"count_bytes_min" default:"4096" range:"1..1073741824" help:"Prompts of this many bytes are counted by the server before they are admitted, if it can count; shorter ones are estimated once it has been learned how."`
+	CheckInterval   time.Duration `yaml:"check_interval" default:"1s" range:"10ms..4s" help:"How often the server is asked whether it is well."`
+
+	EventBytesMax   int `yaml:"event_bytes_max" default:"4194304" range:"1KiB..1GiB" help:"Largest event of an answer, in bytes; a larger one ends the request with an error."`
+	StreamEventsMax int `yaml:"stream_events_max" default:"256" range:"1..1048576" help:"Most events of one stream that wait for their reader; then no more of it is read from the server."`
+	GenerationsMax  int `yaml:"generations_max" default:"1024" range:"1..1048576" help:"Most generations at the server at the same time."`
+	MessageBytesMax int `yaml:"message_bytes_max" default:"262144" range:"1KiB..16MiB" help:"Most bytes that are read of any other answer of the server: errors, counts, lists of models."`
+	IdleConnections int `yaml:"idle_connections" default:"64" range:"1..65536" help:"Most connections that are kept open for further requests."`
+
+	Version string       `yaml:"-"` // of this program, told to the server
+	Log     *slog.Logger `yaml:"-"` // nil drops what is said
+
+	// OnState, where set, is called with every new State, in order. It must not
+	// block and must not call the engine.
+	OnState func(*wire.State) `yaml:"-"`
+}
+
+// Validate refuses addresses that cannot be relayed to.
+func (c *Config) Validate() error {
+	if c.URL == "" {
+		return nil
+	}
+	_, _, err := parseURL(c.URL)
+	if err != nil {
+		return fmt.Errorf("upstream.url: %w", err)
+	}
+	return nil
+}
+
+// parseURL returns the address of a server, and the path of its socket where it
+// listens on one.
+func parseURL(text string) (base *url.URL, socket string, err error) {
+	if path, ok := strings.CutPrefix(text, "unix:"); ok {
+		path = strings.TrimPrefix(path, "//")
+		if !strings.HasPrefix(path, "/") {
+			return nil, "", fmt.Errorf("%q does not name a socket by its whole path, such as unix:/run/vllm.sock", text)
+		}
+		return &url.URL{Scheme: "http", Host: "localhost"}, path, nil
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, "", fmt.Errorf("%q is not an address such as http://127.0.0.1:8000, https://host/prefix or unix:/path", text)
+	case u.User != nil:
+		return nil, "", errors.New("it must not hold a user or password; put the key into upstream.key_file")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, "", fmt.Errorf("%q must end with its path", text)
+	}
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/v1")
+	return u, "", nil
+}

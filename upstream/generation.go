@@ -1,0 +1,351 @@
+package upstream
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// generation is one request at the server. Its goroutine reads the answer; its
+// reader controls it from others.
+type generation struct {
+	engine *Engine
+	model  *model
+	asked  *wire.Generation
+	stream *wire.Stream
+	prompt int // tokens, as counted before
+	n      int // choices
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	silent *time.Timer   // cancels when the server says nothing
+	turn   chan struct{} // receives when the goroutine should look again
+	paused atomic.Bool
+
+	// Guarded by engine.mu:
+	first   bool // an event has come
+	stopped bool // counted as not read
+	ended   bool
+
+	times wire.Timings
+	// For the goroutine alone:
+	taken bool // the server has accepted the request, as far as is known
+	open  bool // its answer has begun, and the end was not seen
+}
+
+var (
+	errCancelled  = errors.New("the reader closed the stream")
+	errFirstLate  = errors.New("no event within upstream.first_token_limit")
+	errFellSilent = errors.New("no event within upstream.silence_limit")
+)
+
+// Generate implements wire.Engine.
+func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
+	m, why := e.current()
+	if why == nil {
+		why = e.checkGeneration(g)
+	}
+	if why != nil {
+		return wire.FailedStream(g.Notify, why)
+	}
+	w := &generation{engine: e, model: m, asked: g, prompt: g.Prompt.Length(), n: g.Options.N, turn: make(chan struct{}, 1)}
+	w.stream = wire.NewStream(e.cfg.StreamEventsMax, g.Notify, w)
+	w.ctx, w.cancel = context.WithCancelCause(e.ctx)
+	w.silent = time.AfterFunc(e.cfg.FirstTokenLimit, w.fellSilent)
+	w.times.Arrived = wire.Monotonic()
+	w.times.Received, w.times.Scheduled = w.times.Arrived, w.times.Arrived
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.closed:
+		w.silent.Stop()
+		return wire.FailedStream(g.Notify, errClosed)
+	case e.ledger.live >= e.cfg.GenerationsMax:
+		w.silent.Stop()
+		return wire.FailedStream(g.Notify, wire.Errorf(wire.Overloaded, "there are %d generations at the upstream; try again (upstream.generations_max)", e.ledger.live))
+	}
+	e.ledger.live++
+	e.ledger.running += w.n
+	e.ledger.started++
+	e.ledger.lane(g.Long, w.prompt)
+	e.publish()
+	e.live.Go(w.run)
+	return w.stream
+}
+
+// checkGeneration refuses what the contract refuses.
+func (e *Engine) checkGeneration(g *wire.Generation) *wire.Error {
+	model := &e.State().Model
+	if err := g.Check(model); err != nil {
+		return err
+	}
+	if _, ok := g.Prompt.Relayed.(*relayed); !ok {
+		return wire.InvalidParam("prompt", "the prompt was not prepared here")
+	}
+	if g.Options.MaxTokens > g.Prompt.Room {
+		return wire.InvalidParam("max_tokens", "max_tokens is %d, and there is room for %d after the prompt", g.Options.MaxTokens, g.Prompt.Room)
+	}
+	return nil
+}
+
+// Pause, Resume, Cancel and Taken implement wire.Control. The server cannot pause:
+// its answer is not read meanwhile, and what it has computed waits in the connection.
+func (w *generation) Pause()  { w.paused.Store(true); w.stop(true) }
+func (w *generation) Resume() { w.paused.Store(false); w.stop(false); w.look() }
+func (w *generation) Taken()  { w.look() }
+func (w *generation) Cancel() { w.cancel(errCancelled) }
+
+func (w *generation) look() {
+	select {
+	case w.turn <- struct{}{}:
+	default:
+	}
+}
+
+// run sends the request and relays its answer.
+func (w *generation) run() {
+	defer w.cancel(nil)
+	defer w.silent.Stop()
+	a := newAnswer(w.n, w.model.dialect)
+	err := w.relay(a)
+	if err != nil {
+		w.taken = w.taken || context.Cause(w.ctx) == errCancelled // many servers answer only with the first token
+		err = w.explain(err)
+	}
+	w.end(a, err)
+}
+
+// fellSilent gives the request up.
+func (w *generation) fellSilent() {
+	w.engine.mu.Lock()
+	first := w.first
+	w.engine.mu.Unlock()
+	if first {
+		w.cancel(errFellSilent)
+	} else {
+		w.cancel(errFirstLate)
+	}
+}
+
+// relay returns once the answer is whole, or says why it is not.
+func (w *generation) relay(a *answer) *wire.Error {
+	response, err := w.send()
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := w.engine.server.read(response) // as much as came
+		return refusal(&errStatus{response.StatusCode, text, response.Header})
+	}
+	w.open, w.taken = true, true
+	if isWhole(response.Header) {
+		return w.whole(a, response)
+	}
+	events := newEventReader(response.Body, w.engine.cfg.EventBytesMax)
+	for {
+		data, failure, err := events.next()
+		if err != nil {
+			w.open = err == errEventLong
+			return a.over(err)
+		}
+		if string(data) == "[DONE]" {
+			w.open = false
+			return a.done()
+		}
+		if err := w.take(a, data, failure); err != nil {
+			return err
+		}
+	}
+}
+
+// take relays what one event brings.
+func (w *generation) take(a *answer, data []byte, failure bool) *wire.Error {
+	c, err := parseChunk(data, failure)
+	if err != nil {
+		return err
+	}
+	if !w.paused.Load() {
+		w.silent.Reset(w.engine.cfg.SilenceLimit)
+	}
+	events, err := a.take(c)
+	if err != nil {
+		return err
+	}
+	w.heard(len(events) > 0)
+	for i := range events {
+		if !w.put(&events[i]) {
+			return wire.Errorf(wire.Canceled, "the stream was closed")
+		}
+	}
+	return nil
+}
+
+// whole relays an answer that the server did not stream.
+func (w *generation) whole(a *answer, response *http.Response) *wire.Error {
+	data, err := io.ReadAll(io.LimitReader(response.Body, int64(w.engine.cfg.EventBytesMax)+1))
+	if err != nil {
+		return a.over(err)
+	}
+	if w.open = len(data) > w.engine.cfg.EventBytesMax; w.open {
+		return a.over(errEventLong)
+	}
+	if err := w.take(a, data, false); err != nil {
+		return err
+	}
+	return a.done()
+}
+
+// send posts the request. The head of the answer has come when it returns.
+func (w *generation) send() (*http.Response, *wire.Error) {
+	v := w.asked.Prompt.Relayed.(*relayed)
+	path := "/v1/completions"
+	if v.chat {
+		path = "/v1/chat/completions"
+	}
+	r, err := w.engine.server.request(w.ctx, "POST", path, v.body(w.asked, w.model))
+	if err != nil {
+		return nil, wire.Errorf(wire.Internal, "%v", err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("X-Request-Id", w.asked.ID)
+	if t := &w.asked.Trace; t.TraceID != [16]byte{} {
+		r.Header.Set("Traceparent", "00-"+hex.EncodeToString(t.TraceID[:])+"-"+hex.EncodeToString(t.SpanID[:])+"-"+hex.EncodeToString([]byte{t.Flags}))
+		if t.State != "" {
+			r.Header.Set("Tracestate", t.State)
+		}
+	}
+	response, err := w.engine.server.client.Do(r)
+	if err != nil {
+		w.engine.log.Warn("a request did not reach the upstream", "id", w.asked.ID, "reason", reason(err))
+		return nil, wire.Errorf(wire.Unavailable, "the upstream is not reachable")
+	}
+	return response, nil
+}
+
+// explain gives the true reason of an error that comes of a connection which we
+// closed ourselves.
+func (w *generation) explain(err *wire.Error) *wire.Error {
+	switch cause := context.Cause(w.ctx); {
+	case errors.Is(cause, errFirstLate), errors.Is(cause, errFellSilent):
+		return wire.Errorf(wire.Unavailable, "the upstream fell silent: %v", cause)
+	case errors.Is(cause, errCancelled):
+		return wire.Errorf(wire.Canceled, "the stream was closed")
+	case w.engine.ctx.Err() != nil:
+		return errClosed
+	}
+	return err
+}
+
+// heard books that an event came; content says that it has a part of the answer.
+func (w *generation) heard(content bool) {
+	now := wire.Monotonic()
+	e := w.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ledger.heard = now
+	if content && !w.first {
+		w.times.FirstToken = now
+		w.landed()
+		e.total.Step++
+		e.publish()
+	}
+}
+
+// landed takes the prompt off the prefills. The caller holds engine.mu.
+func (w *generation) landed() {
+	if !w.first {
+		w.first = true
+		w.engine.ledger.started--
+		w.engine.ledger.lane(w.asked.Long, -w.prompt)
+	}
+}
+
+// put hands an event to the reader, and waits until there is room for it. It returns
+// false once the stream is closed.
+func (w *generation) put(ev *wire.Event) bool {
+	for {
+		if w.ctx.Err() != nil {
+			return false
+		}
+		if !w.paused.Load() && w.stream.Put(*ev) {
+			w.stop(false)
+			w.stream.Wake()
+			return true
+		}
+		w.stop(true)
+		select {
+		case <-w.turn:
+		case <-w.ctx.Done():
+		}
+	}
+}
+
+// stop books whether the answer is read. A server that nobody reads is not silent.
+func (w *generation) stop(stopped bool) {
+	if stopped {
+		w.silent.Stop()
+	}
+	e := w.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w.stopped == stopped || w.ended {
+		return
+	}
+	w.stopped = stopped
+	n := w.n
+	if !stopped {
+		n = -n
+		w.silent.Reset(e.cfg.SilenceLimit)
+	}
+	e.ledger.stopped += n
+	e.ledger.running -= n
+	e.publish()
+}
+
+// end gives the place back and puts the last events.
+func (w *generation) end(a *answer, err *wire.Error) {
+	now := wire.Monotonic()
+	e := w.engine
+	w.times.Finished = now
+	last := &wire.End{Err: err, Timings: w.times}
+	if err == nil || w.taken {
+		last.Usage = a.total(w.prompt)
+	}
+	if err == nil {
+		last.Timings.Steps = max(1, a.events)
+		e.counts.learn(w.asked.Prompt, a)
+	}
+	e.mu.Lock()
+	w.landed()
+	w.ended = true
+	if w.stopped {
+		e.ledger.stopped -= w.n
+	} else {
+		e.ledger.running -= w.n
+	}
+	e.ledger.live--
+	if w.open || w.ctx.Err() != nil { // the server may not know yet that nobody reads
+		e.ledger.lingering = append(e.ledger.lingering, lingering{w.n, time.Duration(now) + w.model.dialect.linger})
+	}
+	e.total.Step++
+	e.total.DecodeTokens += uint64(last.Usage.Completion)
+	e.total.PrefillTokens += uint64(last.Usage.Computed)
+	e.total.CachedTokens += uint64(last.Usage.Cached)
+	e.publish()
+	e.mu.Unlock()
+	if err == nil {
+		for i := range a.choices {
+			w.stream.Put(wire.Event{Choice: i, TokenCount: a.choices[i].tokens, Finish: a.choices[i].finish, Relayed: &wire.Relayed{}})
+		}
+	}
+	w.stream.Put(wire.Event{End: last})
+	w.stream.Wake()
+}

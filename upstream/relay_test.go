@@ -1,0 +1,397 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// TestWhatIsSent: the client's own members go on, ours replace what is ours, and what
+// a client must not choose is left out.
+func TestWhatIsSent(t *testing.T) {
+	p := newPeer(t, events(deltaChunk(`{"role":"assistant","content":"Hi"}`, ""), deltaChunk(`{}`, "stop"), usageChunk(9, 1), "[DONE]"))
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := open(t, Config{URL: p.URL + "/v1/", KeyFile: key})
+	got := chat(t, e, `"max_completion_tokens":50,"stream":false,"top_k":7,"grammar":"root","priority":-5,"cache_salt":"x","seed":3,"n":1,"é":"\u2028"`, wire.Options{MaxTokens: 20, Seed: 3})
+	if got.texts[0] != "Hi" || got.finishes[0] != wire.FinishStop || got.end.Err != nil || got.end.Usage != (wire.Usage{Prompt: 9, Computed: 9, Completion: 1}) {
+		t.Fatalf("%+v, end %+v", got, got.end)
+	}
+	body, header := p.last()
+	want := map[string]any{
+		"model": "m", "stream": true, "stream_options": map[string]any{"include_usage": true}, "max_completion_tokens": 20., "top_k": 7., "grammar": "root", "seed": 3., "é": "\u2028",
+		"messages": []any{map[string]any{"role": "user", "content": "hello"}},
+	}
+	if fmt.Sprint(body) != fmt.Sprint(want) {
+		t.Errorf("sent %v\nwant %v", body, want)
+	}
+	if header.Get("Authorization") != "Bearer sesame" || header.Get("X-Request-Id") != "request-1" {
+		t.Errorf("headers %v", header)
+	}
+	// The key is read again.
+	if err := os.WriteFile(key, []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new key is sent", func() bool {
+		chat(t, e, "", wire.Options{})
+		_, header := p.last()
+		return header.Get("Authorization") == "Bearer other"
+	})
+	if body, _ := p.last(); body["max_tokens"] != nil {
+		t.Errorf("a limit of %v was sent that nobody asked for", body["max_tokens"])
+	}
+}
+
+// TestDeltas: what a delta holds beside its text is passed on, in one line and with
+// its own order; roles and nulls are not.
+func TestDeltas(t *testing.T) {
+	p := newPeer(t, events(
+		deltaChunk(`{"role":"assistant","content":null,"reasoning_content":"hm\u2028m"}`, ""),
+		deltaChunk(`{"tool_calls":[ {"index":0,"id":"a", "type":"function","function":{"name":"f","arguments":""}}]}`, ""),
+		deltaChunk(`{"content":"x","tool_calls":[{"index":0,"function":{"arguments":"{}"}}],"refusal":null}`, "tool_calls"),
+		"[DONE]"))
+	got := chat(t, open(t, Config{URL: p.URL}), "", wire.Options{})
+	want := `"reasoning_content":"hm\u2028m" "tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}] "tool_calls":[{"index":0,"function":{"arguments":"{}"}}]`
+	if got.deltas != want || got.texts[0] != "x" || got.finishes[0] != wire.FinishCalls || got.end.Err != nil {
+		t.Errorf("%s\nwant %s\n%+v", got.deltas, want, got)
+	}
+}
+
+// TestAnswersThatAreNotWhole: none of them becomes a complete answer, and none hides
+// why.
+func TestAnswersThatAreNotWhole(t *testing.T) {
+	text := textChunk(0, "Hi", "")
+	fail := func(status int, body string) func(http.ResponseWriter, *http.Request, map[string]any) {
+		return func(w http.ResponseWriter, _ *http.Request, _ map[string]any) {
+			w.Header().Set("Retry-After", "7")
+			w.Header().Set("Location", "http://127.0.0.1:1/v1/completions")
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
+		}
+	}
+	for name, c := range map[string]struct {
+		answer func(http.ResponseWriter, *http.Request, map[string]any)
+		kind   wire.Kind
+		says   string
+	}{
+		"no reason, then DONE":     {events(text, "[DONE]"), wire.Internal, "without the reason"},
+		"no reason, then the end":  {events(text), wire.Internal, "before it was whole"},
+		"nothing":                  {events(), wire.Internal, "before it was whole"},
+		"an abort":                 {events(text, textChunk(0, "", "abort"), usageChunk(1, 1), "[DONE]"), wire.Internal, "abort"},
+		"an unknown reason":        {events(text, textChunk(0, "", "cosmic ray"), "[DONE]"), wire.Internal, "cosmic ray"},
+		"an error object":          {events(text, `{"error":{"message":"boom","code":500}}`, "[DONE]"), wire.Internal, "boom"},
+		"an error text":            {events(text, `{"error":"boom"}`, "[DONE]"), wire.Internal, "boom"},
+		"an error as an object":    {events(text, `{"object":"error","message":"boom"}`, "[DONE]"), wire.Internal, "boom"},
+		"an error that is no JSON": {events(text, `{"error": "it said "no""}`), wire.Internal, `it said "no"`},
+		"an error in a 200":        {fail(200, `{"error":{"message":"boom"}}`), wire.Internal, "before it was whole"},
+		"a page":                   {fail(200, "<html>\nlogin</html>"), wire.Internal, "before it was whole"},
+		"a choice that is not":     {events(textChunk(3, "x", "")), wire.Internal, "choice 3 of 1"},
+		"a mad usage":              {events(text, `{"choices":[],"usage":{"completion_tokens":-3}}`), wire.Internal, "-3 tokens"},
+		"a bad request":            {fail(400, `{"error":{"message":"top_k is odd","param":"top_k","code":400}}`), wire.Invalid, "top_k is odd"},
+		"another bad request":      {fail(422, `{"detail":[{"msg":"n"}]}`), wire.Invalid, `[{"msg":"n"}]`},
+		"a long prompt":            {fail(400, `{"error":{"message":"This model's maximum context length is 4 tokens"}}`), wire.ContextLength, "maximum context"},
+		"too large":                {fail(413, "big"), wire.TooLarge, "big"},
+		"a wrong key":              {fail(401, "key k-123"), wire.Unavailable, "upstream.key_file"},
+		"no such model":            {fail(404, "no"), wire.Unavailable, "route or model"},
+		"busy":                     {fail(429, "x"), wire.Overloaded, "no more requests"},
+		"down":                     {fail(503, "x"), wire.Overloaded, "no more requests"},
+		"a proxy":                  {fail(502, "x"), wire.Unavailable, "502"},
+		"a redirect":               {fail(307, ""), wire.Unavailable, "another address"},
+		"a failure":                {fail(500, `{"error":{"message":"CUDA"}}`), wire.Internal, "CUDA"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeer(t, c.answer)
+			e := open(t, Config{URL: p.URL})
+			text := "hello"
+			prompt, err := e.Prepare(context.Background(), &wire.Request{Text: &text})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := generate(t, e, prompt, wire.Options{})
+			if e := got.end.Err; e == nil || e.Kind != c.kind || !strings.Contains(e.Message, c.says) || got.finishes[0] != wire.FinishNone {
+				t.Errorf("ended with %v and %v; want kind %v that says %q", e, got.finishes, c.kind, c.says)
+			} else if e.Kind == wire.Overloaded && e.RetryAfter != 7*time.Second {
+				t.Errorf("try again after %v", e.RetryAfter)
+			}
+			eventually(t, "its place is free", func() bool { s := e.State(); return s.Sequences == 0 && s.ShortPrefill == 0 && s.Places == 4 })
+		})
+	}
+}
+
+// rawPeer answers every generation with bytes of its own, and then closes the
+// connection.
+func rawPeer(t *testing.T, answer func() string) (address string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				from := bufio.NewReader(c)
+				for {
+					r, err := http.ReadRequest(from)
+					if err != nil {
+						return
+					}
+					if r.URL.Path == "/v1/models" {
+						fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(oneModel), oneModel)
+						continue
+					}
+					fmt.Fprint(c, answer())
+					return
+				}
+			}()
+		}
+	}()
+	return "http://" + ln.Addr().String()
+}
+
+// TestCutAtEveryByte: an answer that breaks off anywhere is an error, unless all of
+// its text and its reason had come. Its place is given back every time.
+func TestCutAtEveryByte(t *testing.T) {
+	var body strings.Builder
+	for _, e := range []string{deltaChunk(`{"role":"assistant","content":"ü"}`, ""), deltaChunk(`{"content":"\n42"}`, ""), deltaChunk(`{}`, "stop"), usageChunk(3, 2), "[DONE]"} {
+		line := "data: " + e + "\r\n\r\n"
+		fmt.Fprintf(&body, "%x\r\n%s\r\n", len(line), line)
+	}
+	whole := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + body.String() + "0\r\n\r\n"
+	reason := strings.Index(whole, `"stop"}]}`) + len(`"stop"}]}`) + len("\r\n\r\n") // the event with the reason is whole
+	counted := strings.Index(whole, `"completion_tokens":2}}`) + len(`"completion_tokens":2}}`) + len("\r\n\r\n")
+	at := 0
+	e := open(t, Config{URL: rawPeer(t, func() string { return whole[:at] }), CheckInterval: 4 * time.Second})
+	for at = range len(whole) + 1 {
+		got := chat(t, e, "", wire.Options{})
+		if at < reason-2 {
+			if got.end.Err == nil || got.finishes[0] != wire.FinishNone {
+				t.Fatalf("cut at byte %d of %d (%q): %+v", at, len(whole), whole[max(0, at-30):at], got)
+			}
+		} else if at >= reason && (got.end.Err != nil || got.texts[0] != "ü\n42" || got.finishes[0] != wire.FinishStop || got.tokens != 2) {
+			t.Fatalf("cut at byte %d, after its reason: %+v, %v", at, got, got.end.Err)
+		}
+		if at >= counted && got.end.Usage != (wire.Usage{Prompt: 3, Computed: 3, Completion: 2}) {
+			t.Fatalf("cut at byte %d, after its usage: %+v", at, got.end.Usage)
+		}
+		if s := e.State(); s.Sequences != 0 || s.ShortPrefill != 0 || e.ledger.live != 0 || e.ledger.started != 0 {
+			t.Fatalf("cut at byte %d: %+v", at, s.Load)
+		}
+	}
+}
+
+// TestCancelCloses: a closed stream closes its connection, and keeps its place until
+// the server may have noticed.
+func TestCancelCloses(t *testing.T) {
+	p := newPeer(t, generates(time.Millisecond))
+	e := open(t, Config{URL: p.URL, SequencesMax: 3, CheckInterval: 4 * time.Second})
+	text := "hello"
+	prompt, err := e.Prepare(context.Background(), &wire.Request{Text: &text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notify := make(chan struct{}, 1)
+	s := e.Generate(&wire.Generation{ID: "1", Prompt: prompt, Options: wire.Options{N: 2}, Notify: notify})
+	<-notify
+	s.Close()
+	eventually(t, "the server has lost its client", func() bool { return p.inside.Load() == 0 })
+	eventually(t, "it is not read any more", func() bool { return e.State().Sequences == 0 })
+	if places := e.State().Places; places != 1 {
+		t.Errorf("%d places of 3 while 2 sequences may still run there", places)
+	}
+	e.mu.Lock()
+	e.ledger.lingering[0].until = 0
+	e.mu.Unlock()
+	e.tick()
+	if places := e.State().Places; places != 3 {
+		t.Errorf("%d places of 3 after that", places)
+	}
+}
+
+// TestLimits: a server that says nothing, or too much, ends its request alone.
+func TestLimits(t *testing.T) {
+	hang := func(before ...string) func(http.ResponseWriter, *http.Request, map[string]any) {
+		return func(w http.ResponseWriter, r *http.Request, _ map[string]any) {
+			events(before...)(w, r, nil)
+			<-r.Context().Done()
+		}
+	}
+	for name, c := range map[string]struct {
+		answer func(http.ResponseWriter, *http.Request, map[string]any)
+		kind   wire.Kind
+		says   string
+	}{
+		"no first event":     {hang(), wire.Unavailable, "first_token_limit"},
+		"silence":            {hang(textChunk(0, "Hi", "")), wire.Unavailable, "silence_limit"},
+		"a giant event":      {events(textChunk(0, strings.Repeat("x", 3000), "stop")), wire.Internal, "event_bytes_max"},
+		"an event of no end": {events(": " + strings.Repeat("\ndata: 12345678", 500)), wire.Internal, "event_bytes_max"},
+		"a giant whole": {func(w http.ResponseWriter, _ *http.Request, _ map[string]any) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, strings.Repeat("x", 5000))
+		}, wire.Internal, "event_bytes_max"},
+		"a giant bad request": {func(w http.ResponseWriter, _ *http.Request, _ map[string]any) {
+			w.WriteHeader(400)
+			fmt.Fprint(w, strings.Repeat("x", 5000))
+		}, wire.Invalid, "xxx…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeer(t, c.answer)
+			e := open(t, Config{URL: p.URL, EventBytesMax: 2048, MessageBytesMax: 1024, FirstTokenLimit: 300 * time.Millisecond, SilenceLimit: 200 * time.Millisecond})
+			defer e.Close()
+			got := chat(t, e, "", wire.Options{})
+			if err := got.end.Err; err == nil || err.Kind != c.kind || !strings.Contains(err.Message, c.says) || len(err.Message) > 2*textMax {
+				t.Errorf("ended with %v; want kind %v that says %q", err, c.kind, c.says)
+			}
+		})
+	}
+}
+
+// TestAnswerThatIsNotStreamed: a server that cannot stream is relayed all the same.
+func TestAnswerThatIsNotStreamed(t *testing.T) {
+	p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, _ map[string]any) {
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		fmt.Fprint(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi","tool_calls":[]},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`)
+	})
+	got := chat(t, open(t, Config{URL: p.URL}), "", wire.Options{})
+	if got.end.Err != nil || got.texts[0] != "Hi" || got.deltas != "" || got.end.Usage.Prompt != 3 {
+		t.Errorf("%+v, %v", got, got.end.Err)
+	}
+}
+
+// TestTransports: a server on a Unix socket, and one behind TLS whose certificate our
+// own file vouches for.
+func TestTransports(t *testing.T) {
+	plain := newPeer(t, events(deltaChunk(`{"content":"Hi"}`, "stop"), "[DONE]"))
+	path := filepath.Join(t.TempDir(), "s.sock")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := &httptest.Server{Listener: ln, Config: &http.Server{Handler: plain}}
+	socket.Start()
+	defer socket.Close()
+	secure := httptest.NewTLSServer(plain)
+	defer secure.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, cfg := range []Config{{URL: "unix:" + path}, {URL: secure.URL, CAFile: ca}} {
+		e := open(t, cfg)
+		if got := chat(t, e, "", wire.Options{}); got.texts[0] != "Hi" || got.end.Err != nil {
+			t.Errorf("%s: %+v, %v", cfg.URL, got, got.end.Err)
+		}
+		e.Close()
+	}
+	e, err := New(Config{URL: secure.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if e.WaitReady(ctx) == nil {
+		t.Error("a certificate that nobody vouches for is taken")
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for url, want := range map[string]string{
+		"": "", "http://h:1": "", "https://h/p": "", "unix:/s": "", "unix:///s": "",
+		"h:1": "is not an address", "unix:s": "whole path", "ftp://h": "is not an address", "http://u:secret@h": "key_file", "http://h/?a=b": "end with its path",
+	} {
+		err := (&Config{URL: url}).Validate()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, want %q", url, err, want)
+		}
+	}
+}
+
+// TestComesBack: a server that goes away makes the engine unready, and one that comes
+// back makes it ready, with its new model.
+func TestComesBack(t *testing.T) {
+	p := newPeer(t, events(deltaChunk(`{"content":"Hi"}`, "stop"), "[DONE]"))
+	e := open(t, Config{URL: p.URL})
+	if id := e.State().Model.ID; id != "m" {
+		t.Errorf("model %q", id)
+	}
+	p.models = strings.ReplaceAll(oneModel, `"m"`, `"/models/other.gguf"`)
+	e.lose(wire.Errorf(wire.Unavailable, "lost"))
+	if _, err := e.Prepare(context.Background(), &wire.Request{}); wire.AsError(err).Kind != wire.Unavailable || wire.AsError(err).RetryAfter == 0 {
+		t.Errorf("without a server: %v", err)
+	}
+	eventually(t, "it is back", func() bool { return e.State().Err == nil })
+	if id := e.State().Model.ID; id != "other" {
+		t.Errorf("model %q", id)
+	}
+	p.CloseClientConnections()
+	p.Close()
+	eventually(t, "it is lost", func() bool { return e.State().Err != nil })
+}
+
+// TestCounts: the server is asked until its answers have taught how to estimate, and
+// for long prompts always.
+func TestCounts(t *testing.T) {
+	asked := 0
+	p := newPeer(t, events(deltaChunk(`{"content":"Hi"}`, "stop"), usageChunk(40, 1), "[DONE]"))
+	p.models = strings.ReplaceAll(oneModel, "someone", "vllm")
+	p.pages["/health"] = ""
+	p.pages["/version"] = `{"version":"0.33.0"}`
+	inner := p.Config.Handler
+	p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/tokenize" {
+			var body map[string]any
+			if json.NewDecoder(r.Body).Decode(&body); body["model"] == "m" && (body["messages"] != nil || body["prompt"] != nil) {
+				asked++
+				fmt.Fprint(w, `{"count":40,"max_model_len":1024}`)
+			}
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
+	e := open(t, Config{URL: p.URL})
+	if e.Name() != "vllm 0.33.0" {
+		t.Errorf("found %s", e.Name())
+	}
+	text := "What is the capital of the land of " + strings.Repeat("milk and honey ", 8)
+	prepare := func(text string) *wire.Prompt {
+		q, err := e.Prepare(context.Background(), &wire.Request{Text: &text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	for range ratioSure {
+		q := prepare(text)
+		if q.Length() != 40 {
+			t.Errorf("%d tokens, and the server counts 40", q.Length())
+		}
+		generate(t, e, q, wire.Options{})
+	}
+	before := asked
+	if q := prepare(text); q.Length() < 39 || q.Length() > 42 || asked != before {
+		t.Errorf("%d tokens where 40 were learned, and the server was asked %d times", q.Length(), asked-before)
+	}
+	if prepare(strings.Repeat(text, 40)); asked != before+1 {
+		t.Error("the server was not asked for a long prompt")
+	}
+}

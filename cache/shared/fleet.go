@@ -1,0 +1,353 @@
+package shared
+
+import (
+	"crypto/aes"
+	"crypto/rand"
+	"encoding/binary"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/forebay-io/forebay/cache/hitmap"
+)
+
+// Options say how a Fleet works. All are needed but Secret and Log.
+type Options struct {
+	Client redis.UniversalClient // belongs to the Fleet from Open on
+	Prefix string                // what every key begins with
+	Name   string                // of this replica, unlike all others
+	Secret []byte                // nil for one that the replicas agree on in Redis
+
+	Interval   time.Duration // of round trips
+	Limit      time.Duration // the longest round trip
+	Lease      time.Duration // after which a replica that says nothing is away
+	Grain      int           // blocks of which one is sent
+	BlocksMax  int           // blocks in the map
+	ChangesMax int           // changes that wait to be sent
+	LogMax     int           // batches that Redis keeps
+	LoadsMax   int           // reports that are read at a time
+	Log        *slog.Logger
+}
+
+// Counts count since the start, but for what is said.
+type Counts struct {
+	Sent, Dropped uint64 // changes of our own blocks; dropped ones make a resync
+	Received      uint64 // changes of others
+	Resyncs       uint64 // of others here, after a gap or a start
+	Written       uint64 // times all our own blocks were written down
+	Failed        uint64 // round trips
+	Trips         uint64 // round trips, failed ones too
+	Blocks        int    // in the map now
+	Evicted       uint64 // from the map, which was full
+	BytesOut      uint64 // of blocks and reports
+	BytesIn       uint64
+}
+
+// Sibling is another replica.
+type Sibling struct {
+	Name   string
+	Report string        // of load; what it means is between its writer and reader
+	Age    time.Duration // since the report came
+	Blocks int           // of it in the map
+	Synced bool          // all of its blocks are known
+}
+
+// Holder is a replica that holds the first blocks of a prompt.
+type Holder struct {
+	Name   string
+	Blocks int
+}
+
+// Fleet is this replica among the others. Its methods may be called from any
+// goroutine, and none waits for Redis but Close.
+type Fleet struct {
+	o     Options
+	clock func() time.Time
+	wake  chan struct{}
+	quit  chan struct{}
+	ended chan struct{}
+	once  sync.Once
+	id    string // of this process, so that two with one name find out
+
+	mu      sync.RWMutex // guards all below
+	space   string
+	seal    seal
+	buf     [aes.BlockSize]byte
+	secret  []byte          // nil until it is agreed on
+	raw     []uint64        // blocks of our own while there is no secret
+	pending []hitmap.Change // sealed, not yet in a batch
+	own     hitmap.Slot
+	epoch   uint64
+	fresh   bool // the epoch has begun, and nobody was told
+	gap     bool // changes were dropped
+	report  string
+	blocks  *hitmap.Map
+	others  map[string]*replica
+	counts  Counts
+	up      bool
+	twins   int // reports of others under our name
+
+	trip trip // of the loop alone
+}
+
+// Open starts a Fleet. Nothing is sent before Join.
+func Open(o Options) (*Fleet, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	blocks, err := hitmap.NewMap(o.BlocksMax)
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{
+		o: o, clock: time.Now, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), id: rand.Text()[:10],
+		blocks: blocks, others: map[string]*replica{}, secret: o.Secret, up: true,
+	}
+	if o.Secret != nil {
+		f.seal = newSeal(o.Secret)
+	}
+	f.begin()
+	go f.loop()
+	return f, nil
+}
+
+// begin starts a new epoch of our own blocks. f.mu is held, or f is not shared yet.
+func (f *Fleet) begin() {
+	var b [8]byte
+	rand.Read(b[:])
+	f.epoch = binary.LittleEndian.Uint64(b[:]) | 1 // 0 is none
+	f.pending, f.raw, f.fresh, f.gap = f.pending[:0], f.raw[:0], true, false
+	f.own, _ = f.blocks.Begin(f.o.Name)
+}
+
+// Join names the space of this replica, which changes when another model is loaded.
+func (f *Fleet) Join(space string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if space == f.space {
+		return
+	}
+	f.space = space
+	for name := range f.others {
+		f.blocks.End(name)
+	}
+	clear(f.others)
+	if f.o.Secret == nil {
+		f.secret = nil // each space agrees on its own
+	}
+	f.begin()
+}
+
+// Follow takes the news of our own engine's blocks.
+func (f *Fleet) Follow(news hitmap.News) {
+	if !news.Missed && len(news.Changes) == 0 {
+		return
+	}
+	f.mu.Lock()
+	if news.Missed {
+		f.begin()
+	}
+	for _, c := range news.Changes {
+		if f.chosen(c.Hash) {
+			f.change(c)
+		}
+	}
+	f.mu.Unlock()
+	if news.Missed { // the others must hear soon that the old claims are void
+		f.Hurry()
+	}
+}
+
+// chosen tells whether a block is one of those that are sent.
+func (f *Fleet) chosen(hash uint64) bool { return hash%uint64(f.o.Grain) == 0 }
+
+// change books one change of our own. f.mu is held.
+func (f *Fleet) change(c hitmap.Change) {
+	if f.secret == nil { // it is kept until there is one
+		if c.Evicted {
+			for i, h := range f.raw {
+				if h == c.Hash {
+					f.raw = append(f.raw[:i], f.raw[i+1:]...)
+					break
+				}
+			}
+		} else if len(f.raw) < f.o.ChangesMax {
+			f.raw = append(f.raw, c.Hash)
+		} else {
+			f.counts.Dropped++
+		}
+		return
+	}
+	c.Hash = f.seal.hash(c.Hash, &f.buf)
+	f.blocks.Apply(f.own, c)
+	if len(f.pending) >= f.o.ChangesMax {
+		f.gap = true
+		f.counts.Dropped++
+		return
+	}
+	f.pending = append(f.pending, c)
+}
+
+// agree takes the secret that the replicas agreed on. f.mu is held. Where it is
+// another one, since Redis lost the one before, our claims begin anew.
+func (f *Fleet) agree(secret string) {
+	if secret == "" || secret == string(f.secret) {
+		return
+	}
+	if f.secret != nil {
+		f.begin()
+	}
+	f.secret, f.seal = []byte(secret), newSeal([]byte(secret))
+	raw := f.raw
+	f.raw = nil
+	for _, h := range raw {
+		f.change(hitmap.Change{Hash: h})
+	}
+}
+
+// Secret is what the replicas of the space have in common; nil until they agreed.
+func (f *Fleet) Secret() []byte {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.secret
+}
+
+// Report sets what others read of this replica. It leaves with the next round trip.
+func (f *Fleet) Report(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.report = text
+}
+
+// Hurry makes the next round trip at once.
+func (f *Fleet) Hurry() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// scratch is memory of one Match.
+type scratch struct {
+	sealed []uint64
+	at     []int
+	holds  []hitmap.Hold
+	buf    [aes.BlockSize]byte
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{} }}
+
+// Match appends the other replicas that hold the first blocks of a prompt to into,
+// those that hold the most first.
+func (f *Fleet) Match(blocks []uint64, into []Holder) []Holder {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	return f.match(blocks, s, into)
+}
+
+func (f *Fleet) match(blocks []uint64, s *scratch, into []Holder) []Holder {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.secret == nil {
+		return into
+	}
+	f.sealAll(blocks, s)
+	s.holds = f.blocks.Match(s.sealed, s.holds[:0])
+	for _, h := range s.holds {
+		if h.Slot != f.own {
+			into = append(into, Holder{f.blocks.Name(h.Slot), s.at[h.Blocks-1] + 1})
+		}
+	}
+	return into
+}
+
+// sealAll seals the chosen ones of blocks. f.mu is held.
+func (f *Fleet) sealAll(blocks []uint64, s *scratch) {
+	s.sealed, s.at = s.sealed[:0], s.at[:0]
+	for i, h := range blocks {
+		if f.chosen(h) {
+			s.sealed, s.at = append(s.sealed, f.seal.hash(h, &s.buf)), append(s.at, i)
+		}
+	}
+}
+
+// Use notes that a prompt was asked, so that what is known of it is kept longest.
+func (f *Fleet) Use(blocks []uint64) {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.secret != nil {
+		f.sealAll(blocks, s)
+		f.blocks.Use(s.sealed)
+	}
+}
+
+// Siblings appends the other replicas that are alive to into.
+func (f *Fleet) Siblings(into []Sibling) []Sibling {
+	now := f.clock()
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, r := range f.others {
+		if age := now.Sub(r.seen); r.alive && age < f.o.Lease {
+			_, report := readMark(r.report)
+			s := Sibling{Name: r.name, Report: report, Age: age, Synced: r.synced}
+			if slot, ok := f.blocks.Slot(r.name); ok {
+				s.Blocks = f.blocks.Claims(slot)
+			}
+			into = append(into, s)
+		}
+	}
+	return into
+}
+
+// Counts returns the counts of this moment, and whether Redis answers.
+func (f *Fleet) Counts() (c Counts, up bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	c = f.counts
+	c.Blocks, c.Evicted = f.blocks.Len(), f.blocks.Evicted()
+	return c, f.up
+}
+
+// Own counts our own blocks that others can hear of.
+func (f *Fleet) Own() int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.blocks.Claims(f.own)
+}
+
+// Close tells the others that this replica has left, if Redis answers within the limit.
+func (f *Fleet) Close() {
+	f.once.Do(func() {
+		close(f.quit)
+		<-f.ended
+		f.leave()
+		f.o.Client.Close()
+	})
+}
+
+// mark makes each report differ from the one before: the process that wrote it, the
+// epoch of its engine, and a number.
+type mark struct {
+	id            string
+	epoch, number uint64
+}
+
+func (m mark) before(report string) string {
+	return m.id + "." + strconv.FormatUint(m.epoch, 36) + "." + strconv.FormatUint(m.number, 36) + " " + report
+}
+
+func readMark(text string) (m mark, report string) {
+	head, report, _ := strings.Cut(text, " ")
+	parts := strings.Split(head, ".")
+	if m.id = parts[0]; len(parts) == 3 {
+		m.epoch, _ = strconv.ParseUint(parts[1], 36, 64)
+		m.number, _ = strconv.ParseUint(parts[2], 36, 64)
+	}
+	return m, report
+}

@@ -1,0 +1,81 @@
+package shared
+
+import (
+	"time"
+
+	"github.com/forebay-io/forebay/cache/hitmap"
+)
+
+// replica is another replica, as it is known here. The loop owns it; Fleet.mu guards
+// what readers see of it.
+type replica struct {
+	name string
+
+	epoch, number uint64 // of its last batch
+	synced        bool   // its blocks are known as of that batch
+	asked         time.Time
+
+	report string    // the last one, with the mark that makes each differ
+	seen   time.Time // when it last changed
+	alive  bool      // it has changed since it was first seen, and lately
+}
+
+// take follows one batch of r in m.
+func (r *replica) take(m *hitmap.Map, b *batch) {
+	switch {
+	case b.number == 1 && (b.epoch != r.epoch || r.number == 0):
+		_, r.synced = m.Begin(r.name)
+		r.epoch = b.epoch
+	case b.epoch != r.epoch:
+		r.renew(m, b.epoch)
+	case b.number <= r.number:
+		return // it came twice
+	case b.number != r.number+1:
+		m.End(r.name)
+		r.synced = false
+	}
+	r.number = b.number
+	if r.synced {
+		r.apply(m, b)
+	}
+}
+
+// restore takes all of r's blocks, if they are as new as the last batch.
+func (r *replica) restore(m *hitmap.Map, b *batch) {
+	if r.synced || b.epoch != r.epoch || b.number < r.number {
+		return
+	}
+	if _, ok := m.Begin(r.name); !ok {
+		return
+	}
+	r.number, r.synced = b.number, true
+	r.apply(m, b)
+}
+
+func (r *replica) apply(m *hitmap.Map, b *batch) {
+	slot, ok := m.Slot(r.name)
+	if !ok {
+		return
+	}
+	for _, c := range b.changes {
+		m.Apply(slot, c)
+	}
+}
+
+// renew begins an epoch of which nothing is known yet.
+func (r *replica) renew(m *hitmap.Map, epoch uint64) {
+	m.End(r.name)
+	r.epoch, r.number, r.synced = epoch, 0, false
+}
+
+// heard takes r's report at now. An epoch that it names ends the one before.
+func (r *replica) heard(m *hitmap.Map, report string, now time.Time) {
+	if report == r.report {
+		return
+	}
+	r.alive = r.report != ""
+	r.report, r.seen = report, now
+	if mark, _ := readMark(report); mark.epoch != r.epoch {
+		r.renew(m, mark.epoch)
+	}
+}

@@ -123,7 +123,9 @@ func (t *grammarTest) line(line []byte) (any, error) {
 	}
 	v := &grammarVerdict{ID: r.ID, Valid: []bool{}, Invalid: []bool{}}
 	begin := time.Now()
-	g, _, err := schema.Grammar(string(r.Schema), t.options, grammar.DefaultLimits())
+	b := grammar.NewBuilder(grammar.DefaultLimits())
+	b.Without(t.trie.Missing())
+	g, _, err := schema.Grammar(b, string(r.Schema), t.options)
 	var c *mask.Compiled
 	if err == nil {
 		c, err = mask.Compile(g, t.trie)

@@ -34,6 +34,8 @@ type stepShare struct {
 	cost, prefillCost float64 // predicted, of all its rows and of those that are prefill
 	prefillTokens     int
 	decodeRows        int
+	masks             time.Duration // of its own grammar, not attributed yet
+	masksOfAll        time.Duration // of all grammars in the step, when time was attributed last
 }
 
 // parts are the parts that the time is attributed to now.
@@ -86,7 +88,13 @@ func (a *account) spendStep(s *stepCost, now int64) {
 	if a.mark < s.began {
 		a.spend(wire.PartGap, s.began)
 	}
-	d, p := float64(now-a.mark), a.parts()
+	p, left := a.parts(), time.Duration(now-a.mark)
+	mask := min(left, a.share.masks)
+	others := min(left-mask, s.masks-a.share.masksOfAll-a.share.masks)
+	a.share.masks, a.share.masksOfAll = 0, s.masks
+	p[wire.PartMask] += mask
+	p[wire.PartOthersDecode] += others
+	d := float64(left - mask - others)
 	own := time.Duration(math.Round(d * a.share.cost / s.cost))
 	prefill := min(time.Duration(d)-own, time.Duration(math.Round(d*max(0, s.prefillCost-a.share.prefillCost)/s.cost)))
 	p[wire.PartOwn] += own

@@ -47,16 +47,36 @@ func (l *loop) turnTaking(taken []wire.Event) []wire.Event {
 
 func TestDecodeStepAllocatesOnlyTextAndState(t *testing.T) {
 	const sequences = 4
+	for _, form := range []*wire.Grammar{nil, schemaOf(`{"type":"array","items":{"type":"string"},"minItems":100000}`)} {
+		decodeAllocations(t, sequences, form)
+	}
+}
+
+func decodeAllocations(t *testing.T, sequences int, form *wire.Grammar) {
 	l := manualLoop(t, "", sequences)
+	if form != nil {
+		var cfg Config
+		if err := cfg.fill(); err != nil {
+			t.Fatal(err)
+		}
+		c, err := newGrammars(cfg.Grammar, l.tokenizer).get(t.Context(), form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range l.inbox.arrivals {
+			g.options.Grammar = form
+			g.follow(c, true)
+		}
+	}
 	var taken []wire.Event
 	for range 50 {
 		taken = l.turnTaking(taken)
 	}
 	// For each sequence the event's text; one State and, every sixteenth step
 	// of a sequence, the list of its new block.
-	const limit = sequences + 2
+	limit := float64(sequences + 2)
 	if got := testing.AllocsPerRun(200, func() { taken = l.turnTaking(taken) }); got > limit {
-		t.Errorf("a decode step of %d sequences allocates %v times; want at most %d", sequences, got, limit)
+		t.Errorf("a decode step of %d sequences allocates %v times; want at most %v", sequences, got, limit)
 	}
 	with := testing.AllocsPerRun(200, func() { taken = l.turnTaking(taken) })
 	l.ledger.recorder.log = nil

@@ -51,6 +51,8 @@ type Config struct {
 	ChoicesMax         int           `yaml:"choices_max" default:"16" range:"1..1024" help:"Most choices (n) of one generation."`
 	PromptRenderBudget time.Duration `yaml:"prompt_render_budget" default:"2s" help:"Longest time that a chat template may take for one request."`
 
+	Grammar GrammarConfig `yaml:"grammar"`
+
 	Log *slog.Logger `yaml:"-"` // for notes that are not errors; nil drops them
 }
 

@@ -39,6 +39,9 @@ func (l *loop) next(s *sequence, logits []float32, shared bool) {
 		mine = l.scratch.logits // the sampler may change it
 		copy(mine, logits)
 	}
+	if s.matcher != nil && !l.constrain(s, mine) {
+		return
+	}
 	id, ok := s.sampler.Sample(mine)
 	if !ok {
 		l.failNonFinite(s, len(s.tokens))
@@ -49,12 +52,14 @@ func (l *loop) next(s *sequence, logits []float32, shared bool) {
 	s.generated++
 	s.gen.completion++
 	l.ledger.total.DecodeTokens++
-	l.emit(s, id, logits)
+	if whole, ok := l.accept(s, id); ok {
+		l.emit(s, id, logits, whole)
+	}
 }
 
-// emit puts the event of one sampled token, and ends its choice where the
-// token ends it.
-func (l *loop) emit(s *sequence, id int32, logits []float32) {
+// emit puts the event of one sampled token, and ends its choice where the token
+// ends it, or where the answer is whole.
+func (l *loop) emit(s *sequence, id int32, logits []float32, whole bool) {
 	e := wire.Event{Choice: s.choice, TokenCount: s.generated}
 	ends := l.tokenizer.IsEnd(id) && !s.gen.options.IgnoreEOS
 	var piece []byte // an end token is no text, but may be a marker
@@ -68,7 +73,7 @@ func (l *loop) emit(s *sequence, id int32, logits []float32) {
 		s.settle()
 	}
 	switch {
-	case ends || over:
+	case ends || over || whole:
 		e.Finish = wire.FinishStop
 	case s.generated >= s.gen.options.MaxTokens:
 		e.Finish = wire.FinishLength

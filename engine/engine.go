@@ -28,6 +28,7 @@ type Engine struct {
 	loaded     loaded
 	watcher    *lost.Watcher // nil where no records of steps are kept
 	pool       *cache.Pool   // Match, Hasher and Fits only; the loop owns the rest
+	grammars   *grammars
 	inbox      *inbox
 	looped     chan struct{} // the loop has ended
 	done       chan struct{} // and the cost is kept
@@ -78,12 +79,12 @@ func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
 	p.info.ChoicesMax = min(cfg.ChoicesMax, cfg.SequencesMax)
 	e := &Engine{
 		cfg: cfg, info: p.info, poolTokens: p.pages * cfg.PageTokens,
-		loaded: p, pool: pool, inbox: newInbox(&cfg),
+		loaded: p, pool: pool, inbox: newInbox(&cfg), grammars: newGrammars(cfg.Grammar, p.tokenizer),
 		looped: make(chan struct{}), done: make(chan struct{}),
 	}
 	l := &loop{
 		info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer, set: p.set,
-		inbox: e.inbox, published: &e.state,
+		inbox: e.inbox, published: &e.state, grammars: e.grammars,
 		supply:    supply{pool: pool, pageTokens: cfg.PageTokens, placesMax: cfg.SequencesMax},
 		composer:  step.Composer{Limits: cfg.stepLimits()},
 		ledger:    ledger{fit: p.fit, tracer: tracer{asked: &e.inbox.launchTrace}, recorder: recorder{lastEnded: wire.Monotonic()}},
@@ -117,12 +118,45 @@ func (e *Engine) start(run func()) {
 func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
 	own, err := e.newGeneration(g)
 	if err == nil {
-		err = e.inbox.post(own)
+		err = e.enter(own, g.Options.Grammar)
 	}
 	if err != nil {
 		return wire.FailedStream(g.Notify, err)
 	}
 	return own.stream
+}
+
+// enter hands a new generation to the loop, with what follows its grammar.
+func (e *Engine) enter(own *generation, g *wire.Grammar) *wire.Error {
+	if g == nil {
+		return e.inbox.post(own)
+	}
+	if c := e.grammars.known(g); c != nil {
+		own.follow(c, !e.grammars.forgets)
+		return e.inbox.post(own)
+	}
+	// It was compiled by Prepare and has left the cache. Compiling it again may take
+	// a while, in which the caller must not be held up.
+	if !e.preparing.TryRLock() {
+		return errClosed()
+	}
+	if err := e.inbox.refusal(); err != nil {
+		e.preparing.RUnlock()
+		return err
+	}
+	go func() {
+		defer e.preparing.RUnlock()
+		c, err := e.grammars.get(context.Background(), g)
+		if err == nil {
+			own.follow(c, !e.grammars.forgets)
+			err = e.inbox.post(own)
+		}
+		if err != nil {
+			own.stream.Put(wire.Event{End: &wire.End{Err: err}})
+			own.stream.Wake()
+		}
+	}()
+	return nil
 }
 
 // newGeneration checks and copies what came over the wire: it keeps nothing of
@@ -157,6 +191,9 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 		e.loaded.speech.forbid(&own.options)
 	}
 	tools := calls.ReadTools(g.Options.Tools)
+	if r := own.options.Grammar; r != nil {
+		own.options.Grammar = &wire.Grammar{Kind: r.Kind, Param: r.Param} // its text may be long
+	}
 	own.stream = wire.NewStream(max(e.cfg.StreamEventsMax, own.options.N), g.Notify, own)
 	if own.options.PromptLogprobs {
 		first := wire.TokenLogprob{ID: tokens[0], Bytes: e.loaded.tokenizer.Bytes(tokens[0]), Logprob: float32(math.NaN())}

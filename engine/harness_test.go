@@ -109,7 +109,7 @@ func (b *lab) Generate(g *wire.Generation) *wire.Stream {
 		for _, s := range own.choices {
 			s.sampler = &seenSampler{sampler: s.sampler, lab: b, of: s}
 		}
-		err = b.inbox.post(own)
+		err = b.enter(own, g.Options.Grammar)
 	}
 	if err != nil {
 		return wire.FailedStream(g.Notify, err)

@@ -76,6 +76,10 @@ func (in *inbox) post(g *generation) *wire.Error {
 	in.live++
 	in.waiting++
 	in.arrivals = append(in.arrivals, g)
+	if g.posted = true; g.pauseWanted.Load() || g.cancelWanted.Load() {
+		g.touched = true
+		in.touched = append(in.touched, g)
+	}
 	if g.level == 0 {
 		in.urgent.Store(true)
 	}
@@ -83,10 +87,10 @@ func (in *inbox) post(g *generation) *wire.Error {
 	return nil
 }
 
-// touch tells the loop to look at g.
+// touch tells the loop to look at g. Before post it does nothing: post looks itself.
 func (in *inbox) touch(g *generation) {
 	in.mu.Lock()
-	if !g.touched {
+	if g.posted && !g.touched {
 		g.touched = true
 		in.touched = append(in.touched, g)
 	}

@@ -20,6 +20,7 @@ var wireClasses = [model.KernelClassCount]wire.KernelClass{
 	model.KernelMLP:              wire.KernelMLP,
 	model.KernelLogits:           wire.KernelLogits,
 	model.KernelSampling:         wire.KernelSampling,
+	model.KernelMask:             wire.KernelMask,
 	model.KernelKVCopy:           wire.KernelKVCopy,
 }
 

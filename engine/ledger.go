@@ -38,6 +38,7 @@ type stepCost struct {
 	cost, prefillCost float64        // predicted, of all rows and of those that are prefill
 	largest           [2]*generation // the two whose rows cost most
 	cpu               time.Duration  // of this process when it began
+	masks             time.Duration  // finding what grammars allow
 	predicted, used   time.Duration  // undisturbed, and of processors
 }
 
@@ -138,6 +139,13 @@ func (d *ledger) sampling() (now int64) {
 	return wire.Monotonic()
 }
 
+// masked counts the time in which the tokens were found that g's grammar allows.
+func (d *ledger) masked(g *generation, took int64) {
+	d.lap(model.KernelMask)
+	g.account.share.masks += time.Duration(took)
+	d.step.masks += time.Duration(took)
+}
+
 // firstToken divides g's time before its first token from the time after it.
 func (d *ledger) firstToken(g *generation, now int64) {
 	g.account.spendStep(&d.step, now)
@@ -184,10 +192,10 @@ func (d *ledger) settle(rows []row, all *supply, now int64) {
 }
 
 // learn compares the step's time with the prediction, and corrects the
-// prediction. A step that scores a prompt teaches nothing: its time is not that
-// of its tokens.
+// prediction. Neither the time of masks counts, nor a step that scores a prompt: it
+// is not that of the tokens.
 func (d *ledger) learn(rows []row) {
-	took := d.total.StepDuration
+	took := d.total.StepDuration - d.step.masks
 	d.total.StepPredicted = d.fit.Cost().Step(d.step.load)
 	if scores(rows) {
 		return

@@ -40,6 +40,7 @@ type loop struct {
 	set       *kernels.Set // for the sampling
 	inbox     *inbox
 	published *atomic.Pointer[wire.State]
+	grammars  *grammars // for what they have counted
 
 	// Owned by the loop's goroutine.
 	supply    supply
@@ -59,6 +60,7 @@ type turnScratch struct {
 	chunks            []model.Chunk
 	siblings          []*sequence
 	logits            []float32 // one row, for the sampler to change
+	mask              []uint64  // the tokens that may come next
 }
 
 // row is a sequence's part in the step: its next tokens, of which the last
@@ -68,7 +70,8 @@ type row struct {
 	count  int
 	logits int
 	decode bool
-	cost   float64 // predicted, in nanoseconds
+	cost   float64       // predicted, in nanoseconds
+	masks  time.Duration // of its grammar
 }
 
 // run is the engine: it turns until the inbox closes.
@@ -206,12 +209,13 @@ func (l *loop) sample(rows []row, logits []float32) {
 			l.supply.startable = true // its prefix can be shared now
 		}
 		last := mine[len(mine)-l.vocab:]
-		choices := l.choicesOf(s)
+		choices, masks := l.choicesOf(s), l.ledger.step.masks
 		for _, c := range choices {
 			if !g.ended {
 				l.next(c, last, len(choices) > 1)
 			}
 		}
+		r.masks = l.ledger.step.masks - masks
 	}
 	l.ledger.lap(model.KernelSampling)
 }
@@ -251,6 +255,7 @@ func (l *loop) publish(rows int) {
 	s.RatioMedian, s.RatioHigh = ledger.ratio.Quantile(0.5), ledger.ratio.Quantile(0.9)
 	s.Err, s.Model, s.At = l.inbox.refusal(), *l.info, wire.Monotonic()
 	s.Running, s.Busiest = rows, ledger.lost.Busiest()
+	s.GrammarsCompiled, s.GrammarsFound, s.GrammarsRefused = l.grammars.compiled.Load(), l.grammars.found.Load(), l.grammars.refused.Load()
 	l.supply.count(&s)
 	l.published.Store(&s)
 }

@@ -28,10 +28,15 @@ func (e *Engine) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, er
 
 // prepare is the path of a request to a prompt: read, check, measure.
 func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *wire.Error) {
+	compile, notes, err := e.prepareGrammar(ctx, r.Grammar)
+	if err != nil {
+		return nil, err
+	}
 	p, param, err := e.read(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	p.Compile, p.Unenforced = compile, notes
 	if ctx.Err() != nil {
 		return nil, errAbandoned()
 	}
@@ -45,6 +50,20 @@ func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *w
 	p.BlockHashes = e.pool.Hasher().Blocks(r.Salt, p.Tokens)
 	p.CachedTokens = e.pool.Match(r.Salt, p.Tokens)
 	return p, nil
+}
+
+// prepareGrammar compiles the grammar, so that its faults are found before the
+// queue, and Generate finds it compiled.
+func (e *Engine) prepareGrammar(ctx context.Context, g *wire.Grammar) (took time.Duration, notes []string, err *wire.Error) {
+	if g == nil {
+		return 0, nil, nil
+	}
+	began := time.Now()
+	c, err := e.grammars.get(ctx, g)
+	if err != nil {
+		return 0, nil, err
+	}
+	return time.Since(began), c.Notes, nil
 }
 
 func errAbandoned() *wire.Error {

@@ -44,7 +44,7 @@ func (d *ledger) record(rows []row, all *supply, ended int64) {
 		n.Lost = d.lost.Take(n.Lost[:0])
 		n.DecodeRows, n.PrefillTokens, n.PagesUsed = s.load.DecodeRows, s.load.PrefillTokens, all.pool.Counts().Used
 		n.Kernels = wireKernels(&d.timer.Kernels)
-		recordMembers(n, rows, s.cost)
+		recordMembers(n, rows, s)
 		recordLeftOut(n, all)
 		r.log.Add(n)
 		n.Preempted, n.PreemptedMore = n.Preempted[:0], 0
@@ -52,17 +52,19 @@ func (d *ledger) record(rows []row, all *supply, ended int64) {
 	r.lastEnded, r.givenUp, r.idle = ended, 0, 0
 }
 
-// recordMembers divides the step's time among its rows by their share of cost,
-// so that their parts sum to it.
-func recordMembers(n *wire.StepRecord, rows []row, cost float64) {
+// recordMembers divides the step's time among its rows, so that their parts sum to
+// it: to each its own masks, and of the rest its share of the cost.
+func recordMembers(n *wire.StepRecord, rows []row, s *stepCost) {
 	n.Members = n.Members[:0]
-	took, before, sum := float64(n.Ended-n.Began), time.Duration(0), 0.0
+	whole := time.Duration(n.Ended - n.Began)
+	took, before, sum, masks := float64(whole-s.masks), time.Duration(0), 0.0, time.Duration(0)
 	for i := range rows[:min(len(rows), wire.StepListMax)] {
 		r := &rows[i]
 		sum += r.cost
-		upTo := time.Duration(took * min(1, sum/cost))
+		masks += r.masks
+		upTo := time.Duration(took*min(1, sum/s.cost)) + masks
 		if i == len(rows)-1 {
-			upTo = time.Duration(took)
+			upTo = whole
 		}
 		n.Members = append(n.Members, wire.StepMember{
 			Serial: r.seq.gen.serial, Tokens: r.count, Own: upTo - before, Level: uint8(r.seq.gen.level), Decode: r.decode,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/cache"
+	"github.com/forebay-io/forebay/engine/mask"
 	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/internal/chars"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -34,7 +35,9 @@ type generation struct {
 	// Set by the loop, read by the reader: Taken must wake the loop.
 	parked atomic.Bool
 
-	touched bool // guarded by inbox.mu
+	// Guarded by inbox.mu.
+	posted  bool // the loop has it, or will take it
+	touched bool
 
 	// Owned by the loop.
 	choices        []*sequence // those that have not finished
@@ -103,6 +106,7 @@ type sequence struct {
 	kv      *cache.Seq // nil while it waits: it holds no pages
 	sampler sampler
 	out     output
+	matcher *mask.Matcher // nil for free text
 
 	generated  int
 	cachedThen int       // tokens that were cached when it began to wait

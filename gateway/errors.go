@@ -53,6 +53,7 @@ const (
 	faultLoading
 	faultEngine
 	faultNonFinite
+	faultGrammar
 	faultDraining
 	faultClientGone
 	faultWriteStall
@@ -101,6 +102,7 @@ var faults = [...]struct {
 	faultUnavailable:    {503, "server_error", "engine_unavailable", telemetry.EngineUnavailable},
 	faultEngine:         {500, "server_error", "engine_error", telemetry.EngineError},
 	faultNonFinite:      {500, "server_error", "non_finite_output", telemetry.NonFinite},
+	faultGrammar:        {400, "invalid_request_error", "grammar_failed", telemetry.GrammarFailed},
 	faultDraining:       {503, "server_error", "draining", telemetry.Draining},
 	faultClientGone:     {499, "server_error", "client_gone", telemetry.ClientGone},
 	faultWriteStall:     {499, "server_error", "write_stall", telemetry.WriteStall},
@@ -118,6 +120,7 @@ var faultOfKind = map[wire.Kind]fault{
 	wire.Protocol:      faultEngine,
 	wire.NonFinite:     faultNonFinite,
 	wire.Draining:      faultDraining,
+	wire.GrammarFailed: faultGrammar,
 }
 
 var faultOfReason = map[admission.Reason]fault{

@@ -79,7 +79,7 @@ func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, 
 	if m.Relays {
 		f.relay()
 	}
-	c := &call{chat: chat, model: f.text("model"), stream: f.flag("stream"), ignored: f.ignored}
+	c := &call{chat: chat, model: f.text("model"), stream: f.flag("stream")}
 	if _, ok := f.given("model"); !ok || c.model == "" {
 		f.fail("model", "model must name the model; GET /v1/models lists what is served")
 	}
@@ -90,7 +90,7 @@ func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, 
 	}
 	c.sharedFields(f, l)
 	f.refuseUnsupported()
-	c.asked = c.askedOptions(f)
+	c.asked, c.ignored = c.askedOptions(f), f.ignored
 	if m.Relays {
 		c.relay(body)
 	}
@@ -126,10 +126,9 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 		f.fail("service_tier", "service_tier must be one of auto, default, flex, priority")
 	}
 	c.user = f.text("user")
-	if raw, ok := f.given("response_format"); ok {
-		if string(member(raw, "type")) != `"text"` {
-			f.fail("response_format", `response_format other than {"type":"text"} is not supported yet`)
-		}
+	o.Grammar = f.grammar()
+	for i := range c.prompts {
+		c.prompts[i].Grammar = o.Grammar
 	}
 	if raw, ok := f.given("stream_options"); ok {
 		switch usage := string(member(raw, "include_usage")); {
@@ -151,6 +150,9 @@ func (c *call) askedOptions(f *fields) telemetry.Options {
 	asked := telemetry.Options{
 		MaxTokens: o.MaxTokens, TopK: o.TopK, Temperature: o.Temperature, TopP: o.TopP,
 		FrequencyPenalty: o.FrequencyPenalty, PresencePenalty: o.PresencePenalty, StopTexts: len(o.Stop),
+	}
+	if o.Grammar != nil {
+		asked.Grammar = o.Grammar.Kind.String()
 	}
 	_, asked.HasTemperature = f.given("temperature")
 	_, asked.HasTopP = f.given("top_p")

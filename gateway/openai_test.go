@@ -89,7 +89,11 @@ func TestRefusedValues(t *testing.T) {
 		{both, `"top_p":0`, "top_p"}, {both, `"top_p":1.1`, "top_p"}, {both, `"presence_penalty":2.1`, "presence_penalty"}, {both, `"frequency_penalty":-2.1`, "frequency_penalty"},
 		{both, `"min_p":-0.1`, "min_p"}, {both, `"top_k":-2`, "top_k"}, {both, `"repetition_penalty":0`, "repetition_penalty"}, {both, `"seed":1.5`, "seed"},
 		// never ignored
-		{both, `"response_format":{"type":"json_object"}`, "response_format"}, {both, `"response_format":"text"`, "response_format"},
+		{both, `"response_format":{"type":"xml"}`, "response_format"}, {both, `"response_format":{}`, "response_format"}, {both, `"response_format":{"type":"json_schema"}`, "response_format"},
+		{both, `"response_format":{"type":"json_schema","json_schema":7}`, "response_format.json_schema"}, {both, `"response_format":{"type":"json_schema","json_schema":{"name":"x"}}`, "response_format.json_schema"},
+		{both, `"response_format":{"type":"json_schema","json_schema":{"schema":{},"strict":1}}`, "response_format.json_schema"},
+		{both, `"response_format":{"type":"json_object"},"stop":"x"`, "stop"}, {both, `"response_format":{"type":"json_object"},"ignore_eos":true`, "ignore_eos"},
+		{both, `"response_format":"text"`, "response_format"},
 		{"chat", `"tool_choice":"required"`, "tool_choice"}, {"chat", `"tool_choice":{"type":"function"}`, "tool_choice"}, {"chat", `"tools":{}`, "tools"},
 		{"chat", `"tools":[7]`, "tools[0]"}, {"chat", `"tools":[{"type":"function","function":{"name":"f"}},{}]`, "tools[1]"}, {"chat", `"tools":[{"type":"code","function":{"name":"f"}}]`, "tools[0]"},
 		{"chat", `"tools":[{"type":"function","function":{"name":7}}]`, "tools[0]"}, {"chat", `"tools":[{"type":"function","function":{"name":""}}]`, "tools[0]"}, {"chat", `"tools":[{"type":"function"}]`, "tools[0]"},
@@ -183,7 +187,7 @@ func TestHostileNamesAreIgnored(t *testing.T) {
 	for i := range 2 * ignoredMost {
 		more += fmt.Sprintf(`,"f%d":1`, i)
 	}
-	resp := r.chat(`"a\r\nset-cookie: x":1,"":2,"` + strings.Repeat("l", 100) + `":3` + more)
+	resp := r.chat(`"a\r\nset-cookie: x":1,"":2,"` + strings.Repeat("l", 200) + `":3` + more)
 	got := resp.header.Get(ignoredHeader)
 	if resp.status != 200 || !strings.HasPrefix(got, "?, f0, f1") || strings.Count(got, ",") != ignoredMost-1 || resp.header.Get("Set-Cookie") != "" {
 		t.Errorf("%d, ignored %q", resp.status, got)

@@ -72,26 +72,36 @@ func (f *fields) refuseUnsupported() {
 // The most names of ignored members that are kept, and the most bytes of one.
 const (
 	ignoredMost      = 16
-	ignoredNameBytes = 64
+	ignoredNameBytes = 128
 )
 
 // ignore keeps the name of a member that means nothing to this server. Names that
 // cannot stand in a header are kept as "?".
 func (f *fields) ignore(name []byte) {
-	if len(f.ignored) == ignoredMost {
-		return
+	f.ignored = addIgnored(f.ignored, string(name))
+}
+
+func addIgnored(all []string, name string) []string {
+	if len(name) > ignoredNameBytes || len(name) == 0 || strings.IndexFunc(name, notPlain) >= 0 {
+		name = "?"
 	}
-	plain := "?"
-	if len(name) <= ignoredNameBytes && len(name) > 0 && strings.IndexFunc(string(name), notPlain) < 0 {
-		plain = string(name)
+	if len(all) == ignoredMost || slices.Contains(all, name) {
+		return all
 	}
-	if !slices.Contains(f.ignored, plain) {
-		f.ignored = append(f.ignored, plain)
+	return append(all, name)
+}
+
+// withoutEffect adds the words of the schema that are not enforced, given by their
+// JSON pointers, to what is ignored.
+func (c *call) withoutEffect(pointers []string) []string {
+	for _, at := range pointers {
+		c.ignored = addIgnored(c.ignored, c.options.Grammar.Param+at)
 	}
+	return c.ignored
 }
 
 func notPlain(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.')
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.' || r == '/' || r == '$')
 }
 
 // errIgnored refuses a request with unknown members, where the configuration says so.

@@ -71,11 +71,8 @@ func (x *exchange) decode() (*call, error) {
 	if wireErr != nil {
 		return nil, wireErr
 	}
-	if len(c.ignored) > 0 {
-		if x.g.cfg.UnknownFields == "refuse" {
-			return nil, errIgnored(c.ignored)
-		}
-		x.ignored = strings.Join(c.ignored, ", ")
+	if err := x.noteIgnored(c.ignored); err != nil {
+		return nil, err
 	}
 	x.record.Decoded = wire.Monotonic()
 	x.record.Stream, x.record.Options = c.stream, c.asked
@@ -92,6 +89,19 @@ func (x *exchange) decode() (*call, error) {
 	}
 	x.record.Model = state.Model.ID
 	return c, nil
+}
+
+// noteIgnored lists what of the request has no effect, or refuses it, by the
+// configuration.
+func (x *exchange) noteIgnored(names []string) error {
+	switch {
+	case len(names) == 0:
+		return nil
+	case x.g.cfg.UnknownFields == "refuse":
+		return errIgnored(names)
+	}
+	x.ignored = strings.Join(names, ", ")
+	return nil
 }
 
 // salt keeps tenants from reusing each other's prefixes. A client has no
@@ -124,6 +134,10 @@ func (x *exchange) prepare(c *call) (prompts []*wire.Prompt, err error) {
 		x.record.PromptTokens += p.Length()
 		x.record.Render += p.Render
 		x.record.Tokenize += p.Tokenize
+		x.record.Compile += p.Compile
+	}
+	if err := x.noteIgnored(c.withoutEffect(prompts[0].Unenforced)); err != nil {
+		return nil, err
 	}
 	x.record.Prepared = wire.Monotonic()
 	return prompts, nil

@@ -53,6 +53,7 @@ type Builder struct {
 	terminals []terminal
 	rules     []rule
 	positions int // of expressions, counted as they are made
+	absent    byteSet
 	failed    error
 }
 

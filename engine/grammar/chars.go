@@ -42,7 +42,7 @@ var safeShapes = []safeShape{
 func SafeByte(c byte) bool { return c >= 0x20 && c < 0x80 && c != '"' && c != '\\' }
 
 // Chars counts the safe characters that may follow in s: any text of at most
-// least of them may. If exact, no text of more than least of them may. least
+// least of them may, if it has no byte that Builder.Without left out. If exact, no text of more than least of them may. least
 // is CharsMax where there is no end before it, and may be too low otherwise.
 func (a *Automaton) Chars(s State) (least int, exact bool, err error) {
 	a.begin()
@@ -119,6 +119,9 @@ func (p *pool) isOther(r Regex) bool {
 // leads says whether every text of the shape leads from r to one place.
 func (p *pool) leads(r Regex, shape safeShape, to Regex) bool {
 	for b := int(shape[0][0]); b <= int(shape[0][1]); b++ {
+		if p.absent.has(byte(b)) {
+			continue
+		}
 		d := p.derive(r, p.class[b])
 		if len(shape) == 1 && d != to || len(shape) > 1 && !p.leads(d, shape[1:], to) {
 			return false
@@ -194,6 +197,9 @@ func (a *Automaton) follow(q int32, shape safeShape, c *charStep, tried *int) {
 	var done [4]uint64
 	for b := int(shape[0][0]); b <= int(shape[0][1]); b++ {
 		class := a.pool.class[b]
+		if a.pool.absent.has(byte(b)) {
+			continue
+		}
 		if done[class>>6]>>(class&63)&1 != 0 {
 			continue
 		}

@@ -48,8 +48,9 @@ func (b *Builder) Compile(start Expr) (*Grammar, error) {
 	if err := b.Err(); err != nil {
 		return nil, err
 	}
-	b.pool.splitClasses()
 	b.pool.work = b.limits.Work
+	b.leaveOut()
+	b.pool.splitClasses()
 	g := &Grammar{pool: b.pool, limits: b.limits, terminals: b.terminals}
 	c := &compiler{b: b, g: g, inner: map[Expr]int32{}}
 	for _, r := range b.rules {

@@ -106,6 +106,9 @@ func (p *pool) deriveNode(r Regex, n node, class uint8) Regex {
 		p.release(members)
 		return d
 	case kindNot:
+		if p.absent.has(p.example[class]) {
+			return never
+		}
 		return p.not(p.derive(Regex(n.a), class))
 	case kindMultiple:
 		return p.multipleAfter(n, class)

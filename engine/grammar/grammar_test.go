@@ -286,3 +286,67 @@ func TestEmptinessBesideALongBound(t *testing.T) {
 		s = n
 	}
 }
+
+// TestWithout compares a grammar without some bytes with the texts of the whole one
+// that have none of them: and no beginning of a text is a dead end.
+func TestWithout(t *testing.T) {
+	words := allTexts("abcd", 5)
+	for name, build := range map[string]func(b *Builder) Expr{
+		"choice": func(b *Builder) Expr {
+			return b.Terminal("x", b.Or(b.Literal("abc"), b.Literal("abd"), b.Literal("b")))
+		},
+		"class": func(b *Builder) Expr { return b.Terminal("x", b.Times(b.Bytes('a', 'd'), 1, 4)) },
+		"not":   func(b *Builder) Expr { return b.Terminal("x", b.And(b.Text(), b.Not(b.Literal("a")))) },
+		"and": func(b *Builder) Expr {
+			return b.Terminal("x", b.And(b.Times(b.Bytes('b', 'd'), 2, 3), b.Not(b.Cat(b.Literal("b"), b.Everything()))))
+		},
+		"repetition": func(b *Builder) Expr { return b.Repeat(b.Terminal("x", b.Or(b.Literal("ac"), b.Literal("bd"))), 0, 2) },
+		"rules": func(b *Builder) Expr {
+			r := b.Rule("r")
+			b.Define(r, b.Choice(b.Terminal("a", b.Literal("a")), b.Seq(b.Terminal("b", b.Literal("b")), r, b.Terminal("c", b.Literal("c"))), b.Seq(b.Terminal("d", b.Literal("d")), r)))
+			return r
+		},
+	} {
+		whole := NewBuilder(DefaultLimits())
+		all := mustCompile(t, whole, build(whole))
+		b := NewBuilder(DefaultLimits())
+		b.Without([]byte("c"))
+		e := build(b)
+		b.Empty(b.And(b.Everything(), b.Not(b.Literal("c")))) // what is known of the whole language must not stay
+		cut := mustCompile(t, b, e)
+		begun := map[string]bool{}
+		for _, w := range words {
+			want, err := all.Accepts(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = want && !strings.Contains(w, "c")
+			got, err := cut.Accepts(w)
+			if err != nil || got != want {
+				t.Fatalf("%s: %q accepted %v, want %v (%v)", name, w, got, want, err)
+			}
+			for i := range len(w) + 1 {
+				begun[w[:i]] = begun[w[:i]] || want
+			}
+		}
+		for w, completes := range begun {
+			s, err := cut.Start()
+			for i := 0; i < len(w) && s != Dead && err == nil; i++ {
+				s, err = cut.Next(s, w[i])
+			}
+			if err != nil || s != Dead && !completes && len(w) < 3 {
+				t.Errorf("%s: %q is a dead end (%v)", name, w, err)
+			}
+		}
+	}
+	b := NewBuilder(DefaultLimits())
+	b.Without([]byte("c"))
+	if _, err := b.Compile(b.Terminal("x", b.Literal("ac"))); err == nil {
+		t.Error("a grammar that needs the byte is compiled")
+	}
+	b = NewBuilder(DefaultLimits())
+	b.Without([]byte{7})
+	id := mustCompile(t, b, b.Terminal("x", b.Token(7)))
+	bytes := TokenBytes(7)
+	check(t, id, string(bytes[:]), true)
+}

@@ -52,6 +52,7 @@ type pool struct {
 	setIDs               map[byteSet]int32
 	text                 []byte
 	single               byteSet          // bytes of text so far, each a class of its own
+	absent               byteSet          // bytes that no text has
 	splitSets, splitText int              // how far splitClasses came
 	textIDs              map[string]int32 // offset of whole texts
 	derived              map[uint64]Regex // (regex, byte class) to the derivative

@@ -69,6 +69,18 @@ func (c *Cache) Get(key string, compile func() (*Compiled, error)) (*Compiled, e
 	return m.c, m.err
 }
 
+// Find returns the grammar of a key, nil if it is not there.
+func (c *Cache) Find(key string) *Compiled {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	if !ok {
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*cached).c
+}
+
 // evict drops what was not used for longest, by the sizes of now: an automaton
 // grows while it is used.
 func (c *Cache) evict() {

@@ -1,6 +1,7 @@
 package mask
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,9 @@ type Compiled struct {
 	grammar *grammar.Grammar
 	limits  grammar.Limits
 	size    atomic.Int64
+
+	// Notes are the maker's, kept with the grammar.
+	Notes []string
 
 	mu     sync.Mutex
 	shared *shared // what matchers make and use now
@@ -30,6 +34,11 @@ type shared struct {
 
 // Compile makes a grammar ready for a vocabulary.
 func Compile(g *grammar.Grammar, t *Trie) (*Compiled, error) {
+	for b := range 256 {
+		if g.Absent(byte(b)) && !bytes.Contains(t.missing, []byte{byte(b)}) {
+			return nil, fmt.Errorf("the grammar leaves out byte %#x, which the vocabulary has", b)
+		}
+	}
 	c := &Compiled{trie: t, grammar: g, limits: g.Limits()}
 	var err error
 	if c.shared, err = c.fresh(); err != nil {

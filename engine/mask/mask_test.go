@@ -342,3 +342,66 @@ func TestAStepAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestAVocabularyWithoutSomeBytes: a grammar that is built without them has no dead
+// end, and its masks are those of every token tried.
+func TestAVocabularyWithoutSomeBytes(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	v := slices.DeleteFunc(vocabulary(r), func(b []byte) bool { return len(b) == 1 && (b[0] == 'x' || b[0] == 0xC3 || b[0] == 0xF1) })
+	trie := NewTrie(v)
+	if !bytes.Equal(trie.Missing(), []byte{'x', 0xC3, 0xF1}) {
+		t.Fatalf("missing % x", trie.Missing())
+	}
+	for name, build := range map[string]func(b *grammar.Builder) grammar.Expr{
+		"string": func(b *grammar.Builder) grammar.Expr {
+			return b.Terminal("s", b.Cat(b.Literal(`"`), b.Times(char(b), 0, grammar.Unlimited), b.Literal(`"`)))
+		},
+		"words": func(b *grammar.Builder) grammar.Expr {
+			return b.Repeat(b.Terminal("w", b.Literals([]string{"ax", "ab", "aé", "bb"})), 1, 9)
+		},
+		"no xyz": func(b *grammar.Builder) grammar.Expr {
+			any := b.Text()
+			return b.Terminal("t", b.And(any, b.Not(b.Cat(any, b.Literal("yz"), any))))
+		},
+	} {
+		b := grammar.NewBuilder(grammar.DefaultLimits())
+		b.Without(trie.Missing())
+		g, err := b.Compile(build(b))
+		must(t, err)
+		c, err := Compile(g, trie)
+		must(t, err)
+		for range 20 {
+			m, slow, bits := c.NewMatcher(), g.NewAutomaton(), make([]uint64, trie.Words())
+			s, err := slow.Start()
+			must(t, err)
+			for range 30 {
+				must(t, m.Mask(bits))
+				if want := naive(t, slow, s, v); !slices.Equal(bits, want) {
+					t.Fatalf("%s: %d tokens, want %d", name, len(allowed(bits)), len(allowed(want)))
+				}
+				ids := allowed(bits)
+				if len(ids) == 0 {
+					t.Fatalf("%s: a dead end", name)
+				}
+				id := ids[r.IntN(len(ids))]
+				if ok, err := m.Accept(id); !ok || err != nil {
+					t.Fatal(ok, err)
+				}
+				if v.IsEnd(id) {
+					break
+				}
+				for _, c := range v[id] {
+					s, err = slow.Next(s, c)
+					must(t, err)
+				}
+			}
+		}
+	}
+	other := grammar.NewBuilder(grammar.DefaultLimits())
+	other.Without([]byte("y"))
+	g, err := other.Compile(other.Terminal("y", other.Text()))
+	must(t, err)
+	if _, err := Compile(g, trie); err == nil {
+		t.Error("a grammar without a byte that the vocabulary has")
+	}
+}

@@ -38,6 +38,9 @@ func (c *Compiled) NewMatcher() *Matcher {
 // It changes no mask.
 func (m *Matcher) Remember(on bool) { m.noMemo = !on }
 
+// Words is the length of a mask of Mask.
+func (m *Matcher) Words() int { return m.c.trie.words }
+
 func (m *Matcher) here() int { return m.tokens % len(m.states) }
 
 // Mask sets dst to the tokens that may come next, one bit each. dst holds

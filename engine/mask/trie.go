@@ -61,7 +61,7 @@ func NewTrie(v Vocabulary) *Trie {
 	t := &Trie{vocabulary: v, words: (v.Size() + 63) / 64}
 	var all, rest []entry
 	counts := make([]int8, size)
-	single := [256]bool{}
+	spelled := singles(v, size)
 	for id := range int32(size) {
 		if v.IsEnd(id) {
 			t.ends = append(t.ends, id)
@@ -76,18 +76,16 @@ func NewTrie(v Vocabulary) *Trie {
 			e.bytes = b[:]
 		case len(e.bytes) == 0 || len(e.bytes) > depthMax || bytes.IndexByte(e.bytes, 0xFF) >= 0:
 			continue
-		case len(e.bytes) == 1:
-			single[e.bytes[0]] = true
 		}
 		all = append(all, e)
-		if n := safeChars(e.bytes); n > 0 && n <= safeLevels && !v.IsControl(id) {
+		if n := safeChars(e.bytes); n > 0 && n <= safeLevels && !v.IsControl(id) && !slices.ContainsFunc(e.bytes, func(c byte) bool { return !spelled[c] }) {
 			counts[id] = int8(n)
 		} else {
 			rest = append(rest, e)
 		}
 	}
 	for c := range 0xF5 {
-		if !single[c] && c != 0xC0 && c != 0xC1 {
+		if !spelled[c] && c != 0xC0 && c != 0xC1 {
 			t.missing = append(t.missing, byte(c))
 		}
 	}
@@ -111,8 +109,9 @@ func NewTrie(v Vocabulary) *Trie {
 // bit of the first word.
 func (t *Trie) Words() int { return t.words }
 
-// Missing is the bytes of UTF-8 that no single token spells. A grammar may
-// need one where the vocabulary has no way on.
+// Missing is the bytes of UTF-8 that no single token spells. A grammar for this
+// vocabulary is built without them (grammar.Builder.Without): it could need one
+// where the vocabulary has no way on.
 func (t *Trie) Missing() []byte { return t.missing }
 
 // Bytes is the memory that the trie holds.
@@ -135,6 +134,16 @@ func safeChars(b []byte) (n int) {
 		i += size
 	}
 	return n
+}
+
+// singles says which bytes are a token of their own.
+func singles(v Vocabulary, size int) (spelled [256]bool) {
+	for id := range int32(size) {
+		if b := v.Bytes(id); len(b) == 1 && !v.IsControl(id) {
+			spelled[b[0]] = true
+		}
+	}
+	return spelled
 }
 
 func build(entries []entry) []node {

@@ -16,6 +16,7 @@ const (
 	KernelLogits
 
 	KernelSampling
+	KernelMask   // which tokens a grammar allows
 	KernelKVCopy // copying pages
 
 	KernelClassCount
@@ -25,7 +26,7 @@ var kernelNames = [KernelClassCount]string{
 	KernelEmbed: "embed", KernelNormRope: "norm_rope", KernelQKV: "qkv",
 	KernelAttentionPrefill: "attention_prefill", KernelAttentionDecode: "attention_decode",
 	KernelOutput: "output", KernelMLP: "mlp", KernelLogits: "logits",
-	KernelSampling: "sampling", KernelKVCopy: "kv_copy",
+	KernelSampling: "sampling", KernelMask: "mask", KernelKVCopy: "kv_copy",
 }
 
 // String returns the class's stable name.

@@ -53,6 +53,7 @@ var advices = [causeCount]string{
 	causeOwnDecode:    "The answer is long or the model slow here: max_tokens, a smaller or quantized model, or more cores.",
 	causeOthersDecode: "Many answers share each step: lower admission.running_sequences_max for faster ones, or add a replica.",
 	causeGap:          "The engine's host is busy: give it cores of its own, and look at /debug/pprof/.",
+	causeGrammar:      "A simpler schema is compiled and followed faster; engine.grammar has the memory for it: cache_bytes_max, masks_max, memory_bytes_max.",
 	causeGivenUp:      "More urgent work came again and again: engine.background_floor is what is promised to it.",
 	causePages:        "Raise engine.kv_bytes, or lower admission.running_sequences_max.",
 	causePlaces:       "Raise engine.sequences_max to admission.running_sequences_max at least.",

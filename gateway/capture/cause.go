@@ -21,6 +21,7 @@ const (
 	causeOwnDecode                  // its own answer
 	causeOthersDecode               // other requests' answers, in the same steps
 	causeGap                        // the time between steps
+	causeGrammar                    // its grammar: compiling it, and finding which tokens it allows
 	causeGivenUp                    // steps given up for a more urgent request
 	causePages                      // no free memory for its keys and values
 	causePlaces                     // no free place among the running sequences
@@ -49,7 +50,7 @@ const (
 )
 
 var causeNames = [causeCount]string{"nothing", "body", "prepare", "reserve", "queue", "own_prefill", "others_prefill", "own_decode",
-	"others_decode", "gap", "given_up", "pages", "places", "prefix", "held_back", "preempted", "slow_reader", "handover", "to_engine",
+	"others_decode", "gap", "grammar", "given_up", "pages", "places", "prefix", "held_back", "preempted", "slow_reader", "handover", "to_engine",
 	"frozen", "taken", "stolen", "throttled", "paging", "unexplained", "loading", "refused", "engine_lost", "engine_failed", "client_left", "deadline", "draining", "internal", "invalid"}
 
 // String returns the cause's stable name.
@@ -135,12 +136,12 @@ func (l *life) within(s scope) time.Duration {
 }
 
 var causeOfPhase = [phaseCount]cause{
-	phaseRead: causeBody, phaseIdentify: causePrepare, phasePrepare: causeToEngine, phaseRender: causePrepare, phaseTokenize: causePrepare,
+	phaseRead: causeBody, phaseIdentify: causePrepare, phasePrepare: causeToEngine, phaseCompile: causeGrammar, phaseRender: causePrepare, phaseTokenize: causePrepare,
 	phaseReserve: causeReserve, phaseQueue: causeQueue, phaseDispatch: causeHandover,
 }
 
 var causeOfPart = [wire.PartCount]cause{
-	wire.PartOthersPrefill: causeOthersPrefill, wire.PartOthersDecode: causeOthersDecode, wire.PartGap: causeGap, wire.PartGivenUp: causeGivenUp,
+	wire.PartOthersPrefill: causeOthersPrefill, wire.PartOthersDecode: causeOthersDecode, wire.PartGap: causeGap, wire.PartGivenUp: causeGivenUp, wire.PartMask: causeGrammar,
 	wire.PartPages: causePages, wire.PartPlaces: causePlaces, wire.PartPrefix: causePrefix, wire.PartHeldBack: causeHeldBack,
 	wire.PartPreempted: causePreempted, wire.PartPaused: causeReader, wire.PartParked: causeReader,
 }

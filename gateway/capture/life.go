@@ -16,6 +16,7 @@ const (
 	phaseRead     phase = iota // reading and decoding the body
 	phaseIdentify              // finding its tenant and class
 	phasePrepare               // to the engine and back, for the prompt
+	phaseCompile               // the answer's grammar, in the engine
 	phaseRender                // the chat template, in the engine
 	phaseTokenize
 	phaseReserve // the tenant's budgets
@@ -28,7 +29,7 @@ const (
 	phaseCount
 )
 
-var phaseNames = [phaseCount]string{"read", "identify", "prepare", "render", "tokenize", "reserve", "queue", "dispatch", "engine_queue", "prefill", "decode", "emit"}
+var phaseNames = [phaseCount]string{"read", "identify", "prepare", "compile", "render", "tokenize", "reserve", "queue", "dispatch", "engine_queue", "prefill", "decode", "emit"}
 
 // String returns the phase's stable name.
 func (p phase) String() string { return phaseNames[p] }
@@ -63,7 +64,8 @@ func divide(r *telemetry.Record, end int64) (l life) {
 		phaseDispatch: r.Dispatched, phaseEngineQueue: cmp.Or(t.Scheduled, t.Finished), phasePrefill: cmp.Or(t.FirstToken, t.Finished, r.FirstToken), phaseDecode: t.Finished,
 	}
 	if r.Prepared != 0 {
-		at[phasePrepare] = r.Prepared - int64(r.Render+r.Tokenize)
+		at[phasePrepare] = r.Prepared - int64(r.Compile+r.Render+r.Tokenize)
+		at[phaseCompile] = r.Prepared - int64(r.Render+r.Tokenize)
 		at[phaseRender] = r.Prepared - int64(r.Tokenize)
 	}
 	if r.Dispatched == 0 {
@@ -140,7 +142,7 @@ func (l *life) parts() []PartView {
 	began := 0.0
 	for p := range l.last + 1 {
 		end := l.at(l.ends[p])
-		if optional := p == phaseRender || p == phaseTokenize; !optional || end > began {
+		if optional := p == phaseCompile || p == phaseRender || p == phaseTokenize; !optional || end > began {
 			list = append(list, PartView{p.String(), began, round(end - began)})
 		}
 		began = end

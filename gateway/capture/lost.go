@@ -65,7 +65,7 @@ func during(all []wire.LostTime, begin, end int64) (sum losses) {
 
 // waitsForEngine are the phases before the engine's own in which a request waits for
 // the engine.
-var waitsForEngine = [phaseCount]bool{phasePrepare: true, phaseRender: true, phaseTokenize: true, phaseQueue: true, phaseDispatch: true}
+var waitsForEngine = [phaseCount]bool{phasePrepare: true, phaseCompile: true, phaseRender: true, phaseTokenize: true, phaseQueue: true, phaseDispatch: true}
 
 // lose takes the time that the engine lost out of the phases and parts of l.
 func (l *life) lose(all []wire.LostTime) {

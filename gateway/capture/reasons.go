@@ -118,6 +118,7 @@ var endings = [telemetry.OutcomeCount]ending{
 	telemetry.NotFound:           {0, causeInvalid},
 	telemetry.ContextLength:      {0, causeInvalid},
 	telemetry.TooLarge:           {0, causeInvalid},
+	telemetry.GrammarFailed:      {0, causeInvalid},
 	telemetry.Unauthorized:       {0, causeInvalid},
 	telemetry.Forbidden:          {0, causeInvalid},
 	telemetry.IssuerUnavailable:  {reasonRefused, causeRefused},

@@ -136,6 +136,7 @@ var plain = [causeCount]string{
 	causePrepare:     "rendering and tokenizing its prompt",
 	causeReserve:     "asking the store of budgets",
 	causeGap:         "the gaps between the engine's steps",
+	causeGrammar:     "the grammar of its answer: compiling it, and finding which tokens it allows",
 	causeGivenUp:     "steps that were given up for more urgent requests",
 	causeReader:      "waiting for its own client to read",
 	causeHandover:    "passing it between the gateway and the engine",
@@ -286,7 +287,7 @@ var refusals = map[string]string{
 }
 
 func phrase(p phase) string {
-	return [phaseCount]string{"reading its body", "being identified", "preparing", "rendering", "tokenizing", "the budget", "the queue", "dispatch", "the engine's queue", "prefill", "decode", "its last writes"}[p]
+	return [phaseCount]string{"reading its body", "being identified", "preparing", "compiling its grammar", "rendering", "tokenizing", "the budget", "the queue", "dispatch", "the engine's queue", "prefill", "decode", "its last writes"}[p]
 }
 
 // short is a duration with two or three digits.

@@ -113,8 +113,11 @@ func (b *builder) gateway() {
 	r, l := b.r, &b.life
 	prepared := l.over(phaseTokenize)
 	prepare := b.add(0, rolePrepare, spans.Internal, "prepare", l.over(phaseRead), prepared, nil)
+	if prepared != 0 && l.phase(phaseCompile) > 0 {
+		b.add(prepare, roleCompile, spans.Internal, "compile", l.ends[phasePrepare], l.ends[phaseCompile], facts{}.text("forebay.request.grammar", r.Options.Grammar))
+	}
 	if prepared != 0 && l.phase(phaseRender) > 0 {
-		b.add(prepare, roleRender, spans.Internal, "render", l.ends[phasePrepare], l.ends[phaseRender], nil)
+		b.add(prepare, roleRender, spans.Internal, "render", l.ends[phaseCompile], l.ends[phaseRender], nil)
 	}
 	if prepared != 0 && l.phase(phaseTokenize) > 0 {
 		b.add(prepare, roleTokenize, spans.Internal, "tokenize", l.ends[phaseRender], prepared, facts{}.int("forebay.prompt_tokens", r.PromptTokens))
@@ -152,7 +155,8 @@ func (b *builder) call() int {
 		f = append(f, b.names.TopK(o.TopK))
 	}
 	f = f.float("gen_ai.request.frequency_penalty", decimal(o.FrequencyPenalty)).float("gen_ai.request.presence_penalty", decimal(o.PresencePenalty)).
-		int("forebay.request.stop_texts", o.StopTexts).int("forebay.reasoning_tokens", r.ReasoningTokens).int("forebay.tool_calls", r.ToolCalls)
+		int("forebay.request.stop_texts", o.StopTexts).int("forebay.reasoning_tokens", r.ReasoningTokens).int("forebay.tool_calls", r.ToolCalls).
+		text("forebay.request.grammar", o.Grammar)
 	if r.Choices > 1 {
 		f = f.int("gen_ai.request.choice.count", r.Choices)
 	}

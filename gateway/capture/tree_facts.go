@@ -71,6 +71,7 @@ const (
 	rolePrefill
 	roleDecode
 	roleEmit
+	roleCompile
 
 	roleStep   = 2 << 10
 	roleKernel = 3 << 10

@@ -16,6 +16,7 @@ var (
 	specSteps       = counter("forebay_engine_steps_total", "Steps of the engine.")
 	specNonFinite   = counter("forebay_engine_nonfinite_total", "Rows ended because the model gave NaN or infinity.")
 	specFallbacks   = counter("forebay_engine_tool_call_fallbacks_total", "Texts of answers that began as a tool call and did not go on as one, so that they were sent as text or cut short.")
+	specGrammars    = counter("forebay_engine_grammars_total", "Grammars of answers: compiled, found (compiled before), refused (they cannot be enforced), failed (the answer could not follow it and ended with an error).", "result")
 	specPreempted   = counter("forebay_engine_preempted_total", "Times a sequence lost its pages and was computed again.")
 	specComputed    = counter("forebay_engine_tokens_total", "Tokens of the engine: prefill (prompt tokens computed, also those computed again after a preemption), cached (prompt tokens not computed), decode (generated).", "kind")
 	specQueries     = counter("forebay_prefix_queries_total", "Prompt tokens that were looked up among the cached pages.")
@@ -44,8 +45,11 @@ const (
 	totalPrefill
 	totalCached
 	totalDecode
-	totalCount
+	totalGrammars // in the order of grammarResults
+	totalCount    = totalGrammars + len(grammarResults)
 )
+
+var grammarResults = [...]string{"compiled", "found", "refused", "failed"}
 
 // Phases of a step.
 const (
@@ -117,7 +121,8 @@ func (m *engineMetrics) heard(s *wire.State) {
 			m.evicted++
 		}
 	}
-	now := [totalCount]uint64{s.Step, s.NonFinite, s.CallFallbacks, s.Preempted, s.PrefillTokens, s.CachedTokens, s.DecodeTokens}
+	now := [totalCount]uint64{s.Step, s.NonFinite, s.CallFallbacks, s.Preempted, s.PrefillTokens, s.CachedTokens, s.DecodeTokens,
+		s.GrammarsCompiled, s.GrammarsFound, s.GrammarsRefused, s.GrammarsFailed}
 	if now[totalSteps] < m.last[totalSteps] { // another process
 		m.last = [totalCount]uint64{}
 	}
@@ -181,6 +186,9 @@ func (m *engineMetrics) collect(ch chan<- prometheus.Metric) {
 	count(specSteps, m.sums[totalSteps])
 	count(specNonFinite, m.sums[totalNonFinite])
 	count(specFallbacks, m.sums[totalFallbacks])
+	for i, result := range grammarResults {
+		count(specGrammars, m.sums[totalGrammars+i], result)
+	}
 	count(specPreempted, m.sums[totalPreempted])
 	count(specComputed, m.sums[totalPrefill], "prefill")
 	count(specComputed, m.sums[totalCached], "cached")

@@ -38,6 +38,7 @@ const (
 	LimiterUnavailable                // refused: the store of budgets does not answer
 	Forbidden                         // refused: its key may not use the route or the model
 	IssuerUnavailable                 // refused: the keys of its token's issuer were never fetched
+	GrammarFailed                     // its grammar took too much to follow, or left no token
 	OutcomeCount
 )
 
@@ -71,13 +72,14 @@ var outcomes = [OutcomeCount]struct {
 	LimiterUnavailable: {"limiter_unavailable", true},
 	Forbidden:          {"forbidden", false},
 	IssuerUnavailable:  {"issuer_unavailable", true},
+	GrammarFailed:      {"grammar_failed", false},
 }
 
 // Mistake tells that the request itself was wrong: its client is told, and no operator
 // needs to act.
 func (o Outcome) Mistake() bool {
 	switch o {
-	case Invalid, NotFound, ContextLength, TooLarge, Unauthorized, Forbidden:
+	case Invalid, NotFound, ContextLength, TooLarge, Unauthorized, Forbidden, GrammarFailed:
 		return true
 	}
 	return false
@@ -138,9 +140,10 @@ type Record struct {
 	Finished   int64
 	// Engine has the times of the prompt that ended last.
 	Engine wire.Timings
-	// Render and Tokenize are the times of the chat template and the tokenizer,
-	// for all prompts together; Blocked is the time in writes to the client.
-	Render, Tokenize, Blocked time.Duration
+	// Compile, Render and Tokenize are the times of the answer's grammar, the chat
+	// template and the tokenizer, for all prompts together; Blocked is the time in
+	// writes to the client.
+	Compile, Render, Tokenize, Blocked time.Duration
 	// Unread is how many bytes of the answer had not reached the client at the end, and
 	// Stalled the time for which its full receive window held them up. Socket buffers
 	// hide both from Blocked.
@@ -205,6 +208,7 @@ type Options struct {
 	HasTemperature, HasTopP           bool
 	FrequencyPenalty, PresencePenalty float32 // 0 is none
 	StopTexts                         int
+	Grammar                           string // the kind of what holds the answer to a form, "" for free text
 }
 
 // FirstTokenDelay is the time to first token in nanoseconds. For a stream it ends

@@ -25,7 +25,7 @@ func appendOptions(b []byte, o *Options) []byte {
 		b = appendBool(b, x)
 	}
 	b = appendBool(appendBool(appendInt(b, o.TopLogprobs), o.Split), o.NoCalls)
-	return appendInt(appendText(b, o.Tools), o.CallsMax)
+	return appendGrammar(appendInt(appendText(b, o.Tools), o.CallsMax), o.Grammar)
 }
 
 func (d *decoder) options() (o Options) {
@@ -51,7 +51,7 @@ func (d *decoder) options() (o Options) {
 	}
 	o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs = d.bool(), d.bool(), d.bool(), d.bool()
 	o.TopLogprobs, o.Split, o.NoCalls = d.int(), d.bool(), d.bool()
-	o.Tools, o.CallsMax = d.bytes(), d.int()
+	o.Tools, o.CallsMax, o.Grammar = d.bytes(), d.int(), d.grammar()
 	if o.N > choicesMax {
 		d.fail("%d choices, over the limit of %d", o.N, choicesMax)
 	}
@@ -65,7 +65,7 @@ func appendRequest(b []byte, r *Request) []byte {
 	if r.Text != nil {
 		b = appendText(b, *r.Text)
 	}
-	return appendText(appendList32(b, r.Tokens), r.Salt)
+	return appendGrammar(appendText(appendList32(b, r.Tokens), r.Salt), r.Grammar)
 }
 
 func (d *decoder) request() *Request {
@@ -74,7 +74,7 @@ func (d *decoder) request() *Request {
 		text := d.text()
 		r.Text = &text
 	}
-	r.Tokens, r.Salt = d.list32(), d.text()
+	r.Tokens, r.Salt, r.Grammar = d.list32(), d.text(), d.grammar()
 	return r
 }
 
@@ -85,7 +85,11 @@ func appendPrompt(b []byte, p *Prompt) []byte {
 	for _, h := range p.BlockHashes {
 		b = binary.LittleEndian.AppendUint64(b, h)
 	}
-	return appendDuration(appendDuration(appendInt(b, p.Calls), p.Render), p.Tokenize)
+	b = binary.AppendUvarint(b, uint64(len(p.Unenforced)))
+	for _, at := range p.Unenforced {
+		b = appendText(b, at)
+	}
+	return appendDuration(appendDuration(appendDuration(appendInt(b, p.Calls), p.Render), p.Tokenize), p.Compile)
 }
 
 func (d *decoder) prompt() *Prompt {
@@ -96,7 +100,15 @@ func (d *decoder) prompt() *Prompt {
 			p.BlockHashes[i] = d.uint64()
 		}
 	}
-	p.Calls, p.Render, p.Tokenize = d.int(), d.duration(), d.duration()
+	if n := d.count(1); n > UnenforcedMax {
+		d.fail("%d words without effect, over the limit of %d", n, UnenforcedMax)
+	} else if n > 0 {
+		p.Unenforced = make([]string, n)
+		for i := range p.Unenforced {
+			p.Unenforced[i] = d.text()
+		}
+	}
+	p.Calls, p.Render, p.Tokenize, p.Compile = d.int(), d.duration(), d.duration(), d.duration()
 	return p
 }
 

@@ -191,8 +191,9 @@ func stateRates(s *State) [7]*float64 {
 }
 
 // stateCounts are the totals of a State, in the order of the wire.
-func stateCounts(s *State) [8]*uint64 {
-	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.CallFallbacks, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens}
+func stateCounts(s *State) [12]*uint64 {
+	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.CallFallbacks, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens,
+		&s.GrammarsCompiled, &s.GrammarsFound, &s.GrammarsRefused, &s.GrammarsFailed}
 }
 
 const blockChangeBytes = 9

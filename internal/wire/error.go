@@ -21,10 +21,11 @@ const (
 	Protocol                  // the peer broke the framing; the connection is closed
 	NonFinite                 // the model gave NaN or infinity
 	Draining                  // the engine is stopping and takes nothing new
+	GrammarFailed             // the answer's grammar takes too much to follow, or leaves no token
 	Loading                   // there is no engine yet, since its model is being downloaded; try again after RetryAfter
 )
 
-var kindNames = [...]string{"internal", "invalid", "context_length", "too_large", "overloaded", "unavailable", "canceled", "protocol", "non_finite", "draining", "loading"}
+var kindNames = [...]string{"internal", "invalid", "context_length", "too_large", "overloaded", "unavailable", "canceled", "protocol", "non_finite", "draining", "grammar_failed", "loading"}
 
 // String returns the kind's stable name, as used in metric labels and logs.
 func (k Kind) String() string {

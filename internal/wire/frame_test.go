@@ -24,11 +24,12 @@ var same = cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmp.AllowUne
 func sampleOptions() Options {
 	return Options{MaxTokens: 7, N: 2, Temperature: .5, TopK: 40, TopP: .9, MinP: .1, Seed: math.MaxUint64, RepetitionPenalty: 1.1,
 		PresencePenalty: -1, FrequencyPenalty: 2, LogitBias: []LogitBias{{Token: 3, Bias: -100}}, Stop: []string{"a", "", "ü"},
-		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true, Split: true, Tools: []byte(`[{}]`), NoCalls: true, CallsMax: 3}
+		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true, Split: true, Tools: []byte(`[{}]`), NoCalls: true, CallsMax: 3,
+		Grammar: &Grammar{Kind: GrammarSchema, Text: "{}", Strict: true, Compact: true, Param: "p"}}
 }
 
 func samplePrompt() *Prompt {
-	return &Prompt{Tokens: []int32{0, 1, math.MaxInt32}, Text: "text", Room: 7, CachedTokens: 1, BlockHashes: []uint64{1, math.MaxUint64}, Calls: 5, Render: 3, Tokenize: 4}
+	return &Prompt{Tokens: []int32{0, 1, math.MaxInt32}, Text: "text", Room: 7, CachedTokens: 1, BlockHashes: []uint64{1, math.MaxUint64}, Calls: 5, Unenforced: []string{"/a", ""}, Render: 3, Tokenize: 4, Compile: 5}
 }
 
 func sampleEvents() []Event {
@@ -86,7 +87,7 @@ func sampleState() *State {
 		Busiest: "make (2 processes, 1.9 processors)",
 		Pace: Pace{Room: cost.Room{Budget: 24, TokensMin: 25, TokensMax: 22}, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14, StepPredicted: 23, RatioMedian: .9, RatioHigh: 1.5,
 			Cost: cost.Cost{Base: 24, PrefillToken: 2.5, PrefillContext: 1e-9, DecodeRow: 26, DecodeContext: 27}},
-		Totals: Totals{PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Preempted: 10, NonFinite: 11},
+		Totals: Totals{PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Preempted: 10, NonFinite: 11, GrammarsCompiled: 28, GrammarsFound: 29, GrammarsRefused: 30, GrammarsFailed: 31},
 		Blocks: hitmap.Journal{Before: 18, Changes: []hitmap.Change{{Hash: math.MaxUint64, Evicted: true}, {Hash: 1}}},
 	}
 }
@@ -111,7 +112,7 @@ func dispatchPayload(m *dispatch) []byte {
 func samples() map[byte][]byte {
 	text := "text"
 	request := &Request{ID: "id", Messages: []byte(`[ {"role": "user"} ]`), Tools: []byte(`[]`), TemplateOptions: []byte(`{}`),
-		Text: &text, Tokens: []int32{-1, 5}, Salt: "salt"}
+		Text: &text, Tokens: []int32{-1, 5}, Salt: "salt", Grammar: &Grammar{Kind: GrammarObject, Param: "q"}}
 	return map[byte][]byte{
 		frameStep: appendSampleStep(nil),
 		frameDispatch: dispatchPayload(&dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Serial: math.MaxUint64, Prompt: samplePrompt(),

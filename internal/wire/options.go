@@ -56,6 +56,9 @@ func (o *Options) Check(m *Model) *Error {
 			return InvalidParam(p.name, "%s must be a number from %v to %v, not %v", p.name, p.least, p.most, p.value)
 		}
 	}
+	if err := o.checkGrammar(); err != nil {
+		return err
+	}
 	return o.checkLists(vocab)
 }
 

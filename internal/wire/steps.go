@@ -79,6 +79,7 @@ const (
 	PartOthersDecode              // computing others' next tokens in the same steps
 	PartGap                       // between two steps, while it could run: composing, reporting
 	PartGivenUp                   // a step with it that was given up for more urgent work
+	PartMask                      // finding which tokens its grammar allows
 
 	// The reasons why it was not in the steps that ran:
 	PartPages     // it waits for pages
@@ -92,7 +93,7 @@ const (
 	PartCount
 )
 
-var partNames = [...]string{"own", "others_prefill", "others_decode", "gap", "given_up",
+var partNames = [...]string{"own", "others_prefill", "others_decode", "gap", "given_up", "mask",
 	"pages", "places", "prefix", "held_back", "preempted", "paused", "parked"}
 
 // String returns the part's stable name.
@@ -140,6 +141,7 @@ const (
 	KernelMLP    // the feed-forward layer, experts too
 	KernelLogits
 	KernelSampling
+	KernelMask     // which tokens the grammars of answers allow
 	KernelKVCopy   // pages copied before a sequence writes to them
 	KernelToDevice // to and from a GPU
 	KernelFromDevice
@@ -148,7 +150,7 @@ const (
 )
 
 var kernelNames = [...]string{"embed", "norm_rope", "qkv", "attention_prefill", "attention_decode", "output", "mlp",
-	"logits", "sampling", "kv_copy", "h2d", "d2h"}
+	"logits", "sampling", "mask", "kv_copy", "h2d", "d2h"}
 
 // String returns the class's stable name.
 func (k KernelClass) String() string {

@@ -98,7 +98,7 @@ func TestHostileRecords(t *testing.T) {
 		"too many records": {append(state(0x81, 2), make([]byte, 1<<16)...), "over the limit of 256"},
 		"too many members": {record(StepRecord{Members: make([]StepMember, StepListMax+1)}), "257 entries"},
 		"too many left":    {record(StepRecord{LeftOut: make([]StepLeftOut, StepListMax+1)}), "257 entries"},
-		"strange reason":   {record(StepRecord{LeftOut: []StepLeftOut{{Why: PartCount}}}), "unknown reason 12"},
+		"strange reason":   {record(StepRecord{LeftOut: []StepLeftOut{{Why: PartCount}}}), "unknown reason 13"},
 		"no reason":        {record(StepRecord{LeftOut: []StepLeftOut{{Why: PartOwn}}}), "unknown reason 0"},
 		"too many lost":    {record(StepRecord{Lost: make([]LostTime, LostTimesMax+1)}), "9 lost stretches"},
 		"lost too much":    {record(StepRecord{Lost: []LostTime{{Begin: 5, End: 9, By: [LostCauseCount]time.Duration{3, 2}}}}), "more than the 4 ns"},

@@ -54,6 +54,9 @@ type Request struct {
 	// Body is the client's whole request, for an engine that relays it to another
 	// server (Model.Relays); nil for all others. It does not cross the socket.
 	Body json.RawMessage
+	// Grammar is what the answer must match, nil for none: the same as in the
+	// Options of its generation, so that a fault in it is found before the queue.
+	Grammar *Grammar
 
 	// Salt separates prefix reuse between tenants. The gateway derives it from
 	// the authenticated tenant; a client never chooses it.
@@ -94,6 +97,9 @@ type Options struct {
 	Stop []string
 	// IgnoreEOS keeps generating past the model's end tokens.
 	IgnoreEOS bool
+	// Grammar holds the answer to a form; nil for free text. A choice ends where
+	// nothing more may follow, or by its length.
+	Grammar *Grammar
 
 	// Echo says that the client reads the prompt's text before each choice. Where
 	// that text ends within a character, those bytes (chars.Open) are left out of
@@ -149,8 +155,12 @@ type Prompt struct {
 	BlockHashes []uint64
 	// Calls is how many tool calls the messages have. Some formats go on counting.
 	Calls int
-	// Render and Tokenize are how long the chat template and the tokenizer took.
-	Render, Tokenize time.Duration
+	// Unenforced are the places in the Grammar's schema of words that have no
+	// effect, as JSON pointers, at most UnenforcedMax.
+	Unenforced []string
+	// Render, Tokenize and Compile are how long the chat template, the tokenizer
+	// and the grammar took.
+	Render, Tokenize, Compile time.Duration
 }
 
 // Length is how many tokens the prompt has.
@@ -160,6 +170,9 @@ func (p *Prompt) Length() int {
 	}
 	return len(p.Tokens)
 }
+
+// UnenforcedMax bounds Prompt.Unenforced.
+const UnenforcedMax = 16
 
 // Generation is one dispatched request.
 type Generation struct {
@@ -431,6 +444,10 @@ type Totals struct {
 	Preempted     uint64 // sequences whose pages were taken
 	NonFinite     uint64 // rows ended because the model gave NaN or infinity
 	CallFallbacks uint64 // texts that began as a tool call and did not go on as one
+
+	// Grammars: those compiled, those found compiled, those refused, and
+	// generations that ended because theirs could not be followed.
+	GrammarsCompiled, GrammarsFound, GrammarsRefused, GrammarsFailed uint64
 }
 
 // LaunchTracer is an Engine that can report single kernel launches.

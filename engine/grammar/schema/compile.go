@@ -41,9 +41,8 @@ func Compile(b *grammar.Builder, text string, o Options) (r *Result, err error) 
 	return &Result{Value: start, Ignored: slices.Compact(c.ignored)}, nil
 }
 
-// Grammar compiles a schema that is the whole of a grammar.
-func Grammar(text string, o Options, limits grammar.Limits) (*grammar.Grammar, []Ignored, error) {
-	b := grammar.NewBuilder(limits)
+// Grammar compiles a schema that is the whole of b's grammar.
+func Grammar(b *grammar.Builder, text string, o Options) (*grammar.Grammar, []Ignored, error) {
 	r, err := Compile(b, text, o)
 	if err != nil {
 		return nil, nil, err

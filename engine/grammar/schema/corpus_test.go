@@ -89,7 +89,7 @@ func TestCorpus(t *testing.T) {
 		s := sums[strings.HasPrefix(line.ID, "suite/")]
 		s.lines++
 		start := time.Now()
-		g, _, err := Grammar(string(line.Schema), Options{}, grammar.DefaultLimits())
+		g, _, err := Grammar(grammar.NewBuilder(grammar.DefaultLimits()), string(line.Schema), Options{})
 		if d := time.Since(start); d > 100*time.Millisecond {
 			t.Logf("%s: %v", line.ID, d)
 		}

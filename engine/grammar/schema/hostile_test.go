@@ -74,7 +74,7 @@ func hostile() map[string]string {
 func TestHostile(t *testing.T) {
 	for name, text := range hostile() {
 		start := time.Now()
-		g, _, err := Grammar(text, Options{}, grammar.DefaultLimits())
+		g, _, err := Grammar(grammar.NewBuilder(grammar.DefaultLimits()), text, Options{})
 		took := time.Since(start)
 		outcome := "compiled"
 		if r := (*Refusal)(nil); errors.As(err, &r) {
@@ -99,7 +99,7 @@ func FuzzSchema(f *testing.F) {
 	}
 	f.Add(`{"properties":{"a":{"type":"integer","minimum":3}},"required":["a"]}`, `{"a":4}`)
 	f.Fuzz(func(t *testing.T, text, instance string) {
-		g, _, err := Grammar(text, Options{Limits: Limits{Work: 50_000}}, grammar.DefaultLimits())
+		g, _, err := Grammar(grammar.NewBuilder(grammar.DefaultLimits()), text, Options{Limits: Limits{Work: 50_000}})
 		if err != nil {
 			if r := (*Refusal)(nil); !errors.As(err, &r) {
 				t.Fatalf("%v is no refusal", err)

@@ -10,8 +10,8 @@ import (
 )
 
 func Example() {
-	g, ignored, err := Grammar(`{"type":"object","properties":{"n":{"type":"integer","minimum":10},"hint":{"nullable":true}},"required":["n"],
-		"additionalProperties":false}`, Options{}, grammar.DefaultLimits())
+	g, ignored, err := Grammar(grammar.NewBuilder(grammar.DefaultLimits()), `{"type":"object","properties":{"n":{"type":"integer","minimum":10},"hint":{"nullable":true}},"required":["n"],
+		"additionalProperties":false}`, Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -22,7 +22,7 @@ func Example() {
 		fmt.Println(text, ok)
 	}
 	fmt.Println("without effect:", ignored[0].Pointer)
-	_, _, err = Grammar(`{"items":{"$dynamicRef":"#x"}}`, Options{}, grammar.DefaultLimits())
+	_, _, err = Grammar(grammar.NewBuilder(grammar.DefaultLimits()), `{"items":{"$dynamicRef":"#x"}}`, Options{})
 	fmt.Println(err)
 	// Output:
 	// {"n": 12} true
@@ -34,7 +34,7 @@ func Example() {
 
 func compiled(t *testing.T, text string, o Options) *grammar.Automaton {
 	t.Helper()
-	g, _, err := Grammar(text, o, grammar.DefaultLimits())
+	g, _, err := Grammar(grammar.NewBuilder(grammar.DefaultLimits()), text, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestRefusals(t *testing.T) {
 		{`{"properties":{"a":true},"properties":{}}`, Options{}, "/properties", "properties"},
 		{`{"a":1`, Options{}, "", ""},
 	} {
-		_, _, err := Grammar(c.schema, c.o, grammar.DefaultLimits())
+		_, _, err := Grammar(grammar.NewBuilder(grammar.DefaultLimits()), c.schema, c.o)
 		r := (*Refusal)(nil)
 		if !errors.As(err, &r) {
 			t.Errorf("%s: %v", c.schema, err)

@@ -398,7 +398,7 @@ func checkRandomSchema(t *testing.T, seed uint64, refused, held, taken *int) {
 		}
 		text += `"$defs":{"x":` + randomSchema(r, 2) + `}}`
 	}
-	g, _, err := Grammar(text, Options{}, grammar.DefaultLimits())
+	g, _, err := Grammar(grammar.NewBuilder(grammar.DefaultLimits()), text, Options{})
 	if err != nil {
 		if refusal := (*Refusal)(nil); !errors.As(err, &refusal) || !standsAt(text, refusal) {
 			t.Errorf("seed %d: %s: %v", seed, text, err)

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/forebay-io/forebay/engine/grammar"
+	"github.com/forebay-io/forebay/engine/mask"
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// This file holds answers to their grammars. A choice has a matcher of its own,
+// which follows its tokens. Masks are found by the loop, between the model and the
+// sampler: on a CPU the forward pass has all cores, so there is nothing to gain by
+// finding them beside it.
+
+// follow gives each choice of g a matcher.
+func (g *generation) follow(c *mask.Compiled, remember bool) {
+	for _, s := range g.choices {
+		s.matcher = c.NewMatcher()
+		s.matcher.Remember(remember)
+	}
+}
+
+// constrain leaves the tokens that the choice's grammar allows. Where it cannot, it
+// ends the generation and says false.
+func (l *loop) constrain(s *sequence, logits []float32) bool {
+	l.ledger.lap(model.KernelSampling)
+	began := wire.Monotonic()
+	if l.scratch.mask == nil {
+		l.scratch.mask = make([]uint64, s.matcher.Words())
+	}
+	err := s.matcher.Mask(l.scratch.mask)
+	left := 0
+	if err == nil {
+		left = allow(logits[:l.info.VocabTokens], l.scratch.mask)
+	}
+	l.ledger.masked(s.gen, wire.Monotonic()-began)
+	if err == nil && left == 0 {
+		err = errors.New("no token of this model may come next")
+	}
+	if err != nil {
+		l.failGrammar(s, err)
+	}
+	return err == nil
+}
+
+// allow sets the logits of all tokens that are not in the mask to -Inf, and counts
+// the others.
+func allow(logits []float32, mask []uint64) (left int) {
+	no := float32(math.Inf(-1))
+	for i := 0; i < len(logits); i += 64 {
+		part, word := logits[i:min(i+64, len(logits))], mask[i/64]
+		if len(part) < 64 {
+			word &= 1<<len(part) - 1
+		}
+		left += bits.OnesCount64(word)
+		if word == 0 {
+			for j := range part {
+				part[j] = no
+			}
+			continue
+		}
+		for out := ^word; out != 0; out &= out - 1 {
+			j := bits.TrailingZeros64(out)
+			if j >= len(part) {
+				break
+			}
+			part[j] = no
+		}
+	}
+	return left
+}
+
+// accept tells the choice's grammar of its token. Whole says that nothing more may
+// follow. Where the token may not come, it ends the generation and ok is false.
+func (l *loop) accept(s *sequence, id int32) (whole, ok bool) {
+	if s.matcher == nil {
+		return false, true
+	}
+	ok, err := s.matcher.Accept(id)
+	if err == nil && !ok {
+		err = errors.New("a token was sampled that may not come")
+	}
+	if err != nil {
+		l.failGrammar(s, err)
+		return false, false
+	}
+	return s.matcher.Done(), true
+}
+
+// failGrammar ends a generation whose grammar cannot be followed further: it must
+// not go on as free text.
+func (l *loop) failGrammar(s *sequence, err error) {
+	l.ledger.total.GrammarsFailed++
+	param, advice := s.gen.options.Grammar.Param, ""
+	if limit := (*grammar.LimitError)(nil); errors.As(err, &limit) {
+		advice = "; make it simpler, or raise the limit in engine.grammar"
+	}
+	l.fail(s.gen, &wire.Error{Kind: wire.GrammarFailed, Param: param,
+		Message: fmt.Sprintf("choice %d could not follow %s after %d tokens: %v%s", s.choice, param, s.generated, err, advice)})
+}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/forebay-io/forebay/engine/grammar"
+	"github.com/forebay-io/forebay/engine/grammar/schema"
+	"github.com/forebay-io/forebay/engine/mask"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// grammars compiles what answers are held to, and keeps it by its text. Its methods
+// may be called from any goroutine.
+type grammars struct {
+	cfg   GrammarConfig
+	cache *mask.Cache
+	slots chan struct{} // one is held while a grammar is compiled
+	// trie is made when the first grammar comes: most engines never see one.
+	trie func() *mask.Trie
+	// forgets says that masks are not remembered. Tests set it before the first use.
+	forgets bool
+
+	compiled, found, refused atomic.Uint64
+}
+
+func newGrammars(cfg GrammarConfig, v mask.Vocabulary) *grammars {
+	return &grammars{
+		cfg: cfg, cache: mask.NewCache(cfg.CacheBytesMax), slots: make(chan struct{}, cfg.CompilesMax),
+		trie: sync.OnceValue(func() *mask.Trie { return mask.NewTrie(v) }),
+	}
+}
+
+// get is the compiled form of g. The error names g's field and what to change in it.
+func (e *grammars) get(ctx context.Context, g *wire.Grammar) (*mask.Compiled, *wire.Error) {
+	compiledNow := false
+	c, err := e.cache.Get(keyOf(g), func() (*mask.Compiled, error) {
+		select {
+		case e.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, errAbandoned()
+		}
+		defer func() { <-e.slots }()
+		compiledNow = true
+		return e.compile(g)
+	})
+	switch {
+	case err == nil && compiledNow:
+		e.compiled.Add(1)
+	case err == nil:
+		e.found.Add(1)
+	default:
+		if failed := (*wire.Error)(nil); errors.As(err, &failed) {
+			if failed.Kind != wire.Canceled || ctx.Err() != nil {
+				return nil, failed
+			}
+			return e.get(ctx, g) // the caller that compiled it has left
+		}
+		e.refused.Add(1)
+		return nil, e.refusal(g, err)
+	}
+	return c, nil
+}
+
+// known is the compiled form of g, nil where it is not kept.
+func (e *grammars) known(g *wire.Grammar) *mask.Compiled { return e.cache.Find(keyOf(g)) }
+
+// keyOf has all of g that its compiled form depends on.
+func keyOf(g *wire.Grammar) string {
+	return string(byte(g.Kind)) + strconv.FormatBool(g.Strict) + strconv.FormatBool(g.Compact) + g.Text
+}
+
+func (e *grammars) compile(g *wire.Grammar) (*mask.Compiled, error) {
+	trie := e.trie()
+	b := grammar.NewBuilder(e.cfg.grammarLimits())
+	b.Without(trie.Missing())
+	whole, notes, err := e.build(b, g)
+	if err != nil {
+		return nil, err
+	}
+	c, err := mask.Compile(whole, trie)
+	if err != nil {
+		return nil, err
+	}
+	c.Notes = notes
+	return c, nil
+}
+
+// build makes g's grammar with b, and notes the words of a schema without effect.
+func (e *grammars) build(b *grammar.Builder, g *wire.Grammar) (whole *grammar.Grammar, notes []string, err error) {
+	text := g.Text
+	if g.Kind == wire.GrammarObject {
+		text = `{"type":"object"}`
+	}
+	whole, ignored, err := schema.Grammar(b, text, schema.Options{Strict: g.Strict, Compact: g.Compact, Limits: e.cfg.schemaLimits()})
+	for _, word := range ignored[:min(len(ignored), wire.UnenforcedMax)] {
+		notes = append(notes, word.Pointer)
+	}
+	return whole, notes, err
+}
+
+// refusal says what of g cannot be enforced, and where it is.
+func (e *grammars) refusal(g *wire.Grammar, err error) *wire.Error {
+	where, why := g.Param, err.Error()
+	if refusal := (*schema.Refusal)(nil); errors.As(err, &refusal) {
+		where += refusal.Pointer
+		why = refusal.Reason
+		if refusal.Keyword != "" {
+			why = fmt.Sprintf("%s cannot be enforced: %s", refusal.Keyword, refusal.Reason)
+		}
+	}
+	if missing := e.trie().Missing(); len(missing) > 0 && errors.As(err, new(*grammar.EmptyError)) {
+		why += fmt.Sprintf("; this model's vocabulary cannot spell the bytes % x", missing)
+	}
+	return &wire.Error{Kind: wire.Invalid, Param: g.Param, Message: where + ": " + why}
+}

@@ -1,0 +1,65 @@
+package wire
+
+// Grammar is what an answer must match, from its first byte to its last.
+type Grammar struct {
+	Kind GrammarKind
+	// Text is the schema, as JSON; "" for GrammarObject.
+	Text string
+	// Strict refuses words and formats of a schema that are not enforced. Compact
+	// allows no white space between the tokens of JSON.
+	Strict, Compact bool
+	// Param is the client's name of the field that it came from, for errors.
+	Param string
+}
+
+// GrammarKind says how a Grammar is written.
+type GrammarKind uint8
+
+const (
+	GrammarNone   GrammarKind = iota
+	GrammarObject             // any JSON object
+	GrammarSchema             // a JSON Schema
+
+	GrammarKindCount
+)
+
+var grammarNames = [GrammarKindCount]string{"", "json_object", "json_schema"}
+
+// String returns the kind's stable name.
+func (k GrammarKind) String() string {
+	if k < GrammarKindCount {
+		return grammarNames[k]
+	}
+	return "unknown"
+}
+
+// checkGrammar refuses what would end an answer before its grammar does.
+func (o *Options) checkGrammar() *Error {
+	g := o.Grammar
+	switch {
+	case g == nil:
+	case g.Kind == GrammarNone || g.Kind >= GrammarKindCount:
+		return InvalidParam(g.Param, "the grammar's kind %d is not known", uint8(g.Kind))
+	case len(o.Stop) > 0:
+		return InvalidParam("stop", "stop and %s cannot be combined: a stop text could end the answer before it is whole; leave one of them out", g.Param)
+	case o.IgnoreEOS:
+		return InvalidParam("ignore_eos", "ignore_eos and %s cannot be combined: an answer ends where nothing more may follow; leave one of them out", g.Param)
+	}
+	return nil
+}
+
+func appendGrammar(b []byte, g *Grammar) []byte {
+	if g == nil {
+		return append(b, 0)
+	}
+	b = append(b, byte(g.Kind))
+	return appendText(appendText(appendBool(appendBool(b, g.Strict), g.Compact), g.Text), g.Param)
+}
+
+func (d *decoder) grammar() *Grammar {
+	kind := GrammarKind(d.byte())
+	if kind == GrammarNone {
+		return nil
+	}
+	return &Grammar{Kind: kind, Strict: d.bool(), Compact: d.bool(), Text: d.text(), Param: d.text()}
+}

@@ -59,7 +59,7 @@ func decodeAllocations(t *testing.T, sequences int, form *wire.Grammar) {
 		if err := cfg.fill(); err != nil {
 			t.Fatal(err)
 		}
-		c, err := newGrammars(cfg.Grammar, l.tokenizer).get(t.Context(), form)
+		c, err := newGrammars(cfg.Grammar, l.tokenizer, &speech{}).get(t.Context(), form, noLead)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay-io/forebay/engine/chat/calls"
 	"github.com/forebay-io/forebay/engine/grammar"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -26,7 +27,7 @@ func schemaOf(text string) *wire.Grammar {
 func (b *lab) follows(g *wire.Grammar, text string, whole bool) bool {
 	b.t.Helper()
 	builder := grammar.NewBuilder(grammar.DefaultLimits())
-	compiled, _, err := b.grammars.build(builder, g)
+	compiled, _, err := b.grammars.build(builder, g, noLead)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func schemas(t *testing.T, count int) (all []*wire.Grammar) {
 			t.Fatal(err)
 		}
 		if g := schemaOf(string(line.Schema)); len(g.Text) < 4000 && n%2 == 0 {
-			if _, err := b.grammars.get(t.Context(), g); err == nil {
+			if _, err := b.grammars.get(t.Context(), g, noLead); err == nil {
 				all = append(all, g)
 			}
 		}
@@ -278,6 +279,60 @@ func TestOptionsThatEndAnAnswerEarly(t *testing.T) {
 		a := b.ask(question{id: param, tokens: prompt(1, 5), options: o})
 		if e := a.end.Err; e == nil || e.Kind != wire.Invalid || e.Param != param {
 			t.Errorf("%s: %v", param, e)
+		}
+	}
+}
+
+// TestReasoningBeforeAForm: what a model thinks before its answer is free, and its
+// answer is held to the form.
+func TestReasoningBeforeAForm(t *testing.T) {
+	const thinks = toolTemplate + `{# </think> #}`
+	for name, c := range map[string]struct{ template, options, text, want string }{
+		"opened by the prompt": {thinks, `{"think":true}`, "so\n</think>\n\n{\"a\":true}", `(so){"a":true} stop`},
+		"opened by the model":  {thinks, ``, "<think>hm < {</think>{\"a\":false}", `(hm < {){"a":false} stop`},
+		"none":                 {thinks, ``, `{"a":true}`, `{"a":true} stop`},
+		"no thinker":           {toolTemplate, ``, `{"a":true}`, `{"a":true} stop`},
+		"a marker in the form": {thinks, ``, `{"a":true,"b":"<think>x</think>"}`, `{"a":true,"b":"<think>x</think>"} stop`},
+	} {
+		b := spelled(t, c.template, c.text)
+		g := schemaOf(`{"type":"object","properties":{"a":{"type":"boolean"},"b":{"type":"string"}},"required":["a"],"additionalProperties":false}`)
+		a, err := b.converse(wire.Options{Grammar: g}, "", c.options)
+		if err != nil || a.end.Err != nil {
+			t.Errorf("%s: %v %v", name, err, a.end)
+			continue
+		}
+		if got := a.shape(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	b := spelled(t, toolTemplate, "<think>")
+	if a, err := b.converse(wire.Options{Grammar: schemaOf(`{"type":"boolean"}`)}, "", ""); err != nil || a.end.Err == nil || a.end.Err.Kind != wire.GrammarFailed {
+		t.Errorf("a model without reasoning: %v, %+v", err, a.end)
+	}
+}
+
+// TestHarmonyBeforeAForm: the answer is in the final channel.
+func TestHarmonyBeforeAForm(t *testing.T) {
+	s := speech{found: calls.Found{Format: &calls.Format{Shape: calls.Harmony}}, calls: &calls.Bound{}}
+	tokens := map[string]int32{"<|channel|>": 1, "<|message|>": 2, "<|end|>": 3, "<|start|>": 4, "<|constrain|>": 5}
+	s.special = func(text string) (int32, bool) { id, ok := tokens[text]; return id, ok }
+	b := grammar.NewBuilder(grammar.DefaultLimits())
+	g, err := b.Compile(s.before(b, s.lead("<|start|>assistant"), b.Terminal("answer", b.Literal("{}"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{
+		"{}": false, "<|channel|>final<|message|>{}": true, "<|channel|>final <|constrain|>json<|message|>{}": true,
+		"<|channel|>analysis<|message|>well <|end|><|start|>assistant<|channel|>final<|message|>{}": true,
+		"<|channel|>analysis<|message|>{}": false, "<|channel|>commentary<|message|>{}": false,
+	} {
+		spelled := text
+		for marker, id := range tokens {
+			bytes := grammar.TokenBytes(id)
+			spelled = strings.ReplaceAll(spelled, marker, string(bytes[:]))
+		}
+		if got, err := g.NewAutomaton().Accepts(spelled); got != want || err != nil {
+			t.Errorf("%s: %v, want %v (%v)", text, got, want, err)
 		}
 	}
 }

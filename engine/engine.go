@@ -79,7 +79,7 @@ func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
 	p.info.ChoicesMax = min(cfg.ChoicesMax, cfg.SequencesMax)
 	e := &Engine{
 		cfg: cfg, info: p.info, poolTokens: p.pages * cfg.PageTokens,
-		loaded: p, pool: pool, inbox: newInbox(&cfg), grammars: newGrammars(cfg.Grammar, p.tokenizer),
+		loaded: p, pool: pool, inbox: newInbox(&cfg), grammars: newGrammars(cfg.Grammar, p.tokenizer, &p.speech),
 		looped: make(chan struct{}), done: make(chan struct{}),
 	}
 	l := &loop{
@@ -118,7 +118,7 @@ func (e *Engine) start(run func()) {
 func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
 	own, err := e.newGeneration(g)
 	if err == nil {
-		err = e.enter(own, g.Options.Grammar)
+		err = e.enter(own, g)
 	}
 	if err != nil {
 		return wire.FailedStream(g.Notify, err)
@@ -127,11 +127,13 @@ func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
 }
 
 // enter hands a new generation to the loop, with what follows its grammar.
-func (e *Engine) enter(own *generation, g *wire.Grammar) *wire.Error {
+func (e *Engine) enter(own *generation, asked *wire.Generation) *wire.Error {
+	g := asked.Options.Grammar
 	if g == nil {
 		return e.inbox.post(own)
 	}
-	if c := e.grammars.known(g); c != nil {
+	l := e.leadOf(asked.Prompt, asked.Options.Split)
+	if c := e.grammars.known(g, l); c != nil {
 		own.follow(c, !e.grammars.forgets)
 		return e.inbox.post(own)
 	}
@@ -146,7 +148,7 @@ func (e *Engine) enter(own *generation, g *wire.Grammar) *wire.Error {
 	}
 	go func() {
 		defer e.preparing.RUnlock()
-		c, err := e.grammars.get(context.Background(), g)
+		c, err := e.grammars.get(context.Background(), g, l)
 		if err == nil {
 			own.follow(c, !e.grammars.forgets)
 			err = e.inbox.post(own)

@@ -21,24 +21,26 @@ type grammars struct {
 	cache *mask.Cache
 	slots chan struct{} // one is held while a grammar is compiled
 	// trie is made when the first grammar comes: most engines never see one.
-	trie func() *mask.Trie
+	trie   func() *mask.Trie
+	speech *speech
 	// forgets says that masks are not remembered. Tests set it before the first use.
 	forgets bool
 
 	compiled, found, refused atomic.Uint64
 }
 
-func newGrammars(cfg GrammarConfig, v mask.Vocabulary) *grammars {
+func newGrammars(cfg GrammarConfig, v mask.Vocabulary, s *speech) *grammars {
 	return &grammars{
-		cfg: cfg, cache: mask.NewCache(cfg.CacheBytesMax), slots: make(chan struct{}, cfg.CompilesMax),
+		speech: s,
+		cfg:    cfg, cache: mask.NewCache(cfg.CacheBytesMax), slots: make(chan struct{}, cfg.CompilesMax),
 		trie: sync.OnceValue(func() *mask.Trie { return mask.NewTrie(v) }),
 	}
 }
 
-// get is the compiled form of g. The error names g's field and what to change in it.
-func (e *grammars) get(ctx context.Context, g *wire.Grammar) (*mask.Compiled, *wire.Error) {
+// get is the compiled form of g after l. The error names g's field and what to change in it.
+func (e *grammars) get(ctx context.Context, g *wire.Grammar, l lead) (*mask.Compiled, *wire.Error) {
 	compiledNow := false
-	c, err := e.cache.Get(keyOf(g), func() (*mask.Compiled, error) {
+	c, err := e.cache.Get(keyOf(g, l), func() (*mask.Compiled, error) {
 		select {
 		case e.slots <- struct{}{}:
 		case <-ctx.Done():
@@ -46,7 +48,7 @@ func (e *grammars) get(ctx context.Context, g *wire.Grammar) (*mask.Compiled, *w
 		}
 		defer func() { <-e.slots }()
 		compiledNow = true
-		return e.compile(g)
+		return e.compile(g, l)
 	})
 	switch {
 	case err == nil && compiledNow:
@@ -58,7 +60,7 @@ func (e *grammars) get(ctx context.Context, g *wire.Grammar) (*mask.Compiled, *w
 			if failed.Kind != wire.Canceled || ctx.Err() != nil {
 				return nil, failed
 			}
-			return e.get(ctx, g) // the caller that compiled it has left
+			return e.get(ctx, g, l) // the caller that compiled it has left
 		}
 		e.refused.Add(1)
 		return nil, e.refusal(g, err)
@@ -66,19 +68,19 @@ func (e *grammars) get(ctx context.Context, g *wire.Grammar) (*mask.Compiled, *w
 	return c, nil
 }
 
-// known is the compiled form of g, nil where it is not kept.
-func (e *grammars) known(g *wire.Grammar) *mask.Compiled { return e.cache.Find(keyOf(g)) }
+// known is the compiled form of g after l, nil where it is not kept.
+func (e *grammars) known(g *wire.Grammar, l lead) *mask.Compiled { return e.cache.Find(keyOf(g, l)) }
 
-// keyOf has all of g that its compiled form depends on.
-func keyOf(g *wire.Grammar) string {
-	return string(byte(g.Kind)) + strconv.FormatBool(g.Strict) + strconv.FormatBool(g.Compact) + g.Text
+// keyOf has all that the compiled form of g depends on.
+func keyOf(g *wire.Grammar, l lead) string {
+	return string([]byte{byte(l), byte(g.Kind)}) + strconv.FormatBool(g.Strict) + strconv.FormatBool(g.Compact) + g.Text
 }
 
-func (e *grammars) compile(g *wire.Grammar) (*mask.Compiled, error) {
+func (e *grammars) compile(g *wire.Grammar, l lead) (*mask.Compiled, error) {
 	trie := e.trie()
 	b := grammar.NewBuilder(e.cfg.grammarLimits())
 	b.Without(trie.Missing())
-	whole, notes, err := e.build(b, g)
+	whole, notes, err := e.build(b, g, l)
 	if err != nil {
 		return nil, err
 	}
@@ -90,17 +92,25 @@ func (e *grammars) compile(g *wire.Grammar) (*mask.Compiled, error) {
 	return c, nil
 }
 
-// build makes g's grammar with b, and notes the words of a schema without effect.
-func (e *grammars) build(b *grammar.Builder, g *wire.Grammar) (whole *grammar.Grammar, notes []string, err error) {
+// build makes the grammar of g after l with b, and notes the words of a schema
+// without effect.
+func (e *grammars) build(b *grammar.Builder, g *wire.Grammar, l lead) (whole *grammar.Grammar, notes []string, err error) {
 	text := g.Text
 	if g.Kind == wire.GrammarObject {
 		text = `{"type":"object"}`
 	}
-	whole, ignored, err := schema.Grammar(b, text, schema.Options{Strict: g.Strict, Compact: g.Compact, Limits: e.cfg.schemaLimits()})
-	for _, word := range ignored[:min(len(ignored), wire.UnenforcedMax)] {
+	o := schema.Options{Strict: g.Strict, Compact: g.Compact, Limits: e.cfg.schemaLimits()}
+	r, err := schema.Compile(b, text, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, word := range r.Ignored[:min(len(r.Ignored), wire.UnenforcedMax)] {
 		notes = append(notes, word.Pointer)
 	}
-	return whole, notes, err
+	if whole, err = b.Compile(e.speech.before(b, l, r.Value)); err != nil {
+		return nil, nil, schema.Whole(text, err, o)
+	}
+	return whole, notes, nil
 }
 
 // refusal says what of g cannot be enforced, and where it is.

@@ -109,7 +109,7 @@ func (b *lab) Generate(g *wire.Generation) *wire.Stream {
 		for _, s := range own.choices {
 			s.sampler = &seenSampler{sampler: s.sampler, lab: b, of: s}
 		}
-		err = b.enter(own, g.Options.Grammar)
+		err = b.enter(own, g)
 	}
 	if err != nil {
 		return wire.FailedStream(g.Notify, err)

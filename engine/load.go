@@ -191,6 +191,6 @@ func (p *loaded) loadTemplate(c chat.Config, err error) {
 		p.info.ChatError = err.Error()
 		return
 	}
-	p.speech = newSpeech(p.template, p.tokenizer)
+	p.speech = newSpeech(p.template, c.Template, p.tokenizer)
 	p.info.Chat = true
 }

@@ -28,15 +28,15 @@ func (e *Engine) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, er
 
 // prepare is the path of a request to a prompt: read, check, measure.
 func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *wire.Error) {
-	compile, notes, err := e.prepareGrammar(ctx, r.Grammar)
-	if err != nil {
-		return nil, err
-	}
 	p, param, err := e.read(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	p.Compile, p.Unenforced = compile, notes
+	if r.Grammar != nil {
+		if err := e.prepareGrammar(ctx, r, p); err != nil {
+			return nil, err
+		}
+	}
 	if ctx.Err() != nil {
 		return nil, errAbandoned()
 	}
@@ -54,16 +54,14 @@ func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *w
 
 // prepareGrammar compiles the grammar, so that its faults are found before the
 // queue, and Generate finds it compiled.
-func (e *Engine) prepareGrammar(ctx context.Context, g *wire.Grammar) (took time.Duration, notes []string, err *wire.Error) {
-	if g == nil {
-		return 0, nil, nil
-	}
+func (e *Engine) prepareGrammar(ctx context.Context, r *wire.Request, p *wire.Prompt) *wire.Error {
 	began := time.Now()
-	c, err := e.grammars.get(ctx, g)
+	c, err := e.grammars.get(ctx, r.Grammar, e.leadOf(p, r.Messages != nil))
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
-	return time.Since(began), c.Notes, nil
+	p.Compile, p.Unenforced = time.Since(began), c.Notes
+	return nil
 }
 
 func errAbandoned() *wire.Error {

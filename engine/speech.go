@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/forebay-io/forebay/engine/chat"
@@ -20,13 +21,16 @@ type speech struct {
 	noPlace error        // why tools cannot be used; nil where they can
 	calls   *calls.Bound // of an answer that may call
 	plain   *calls.Bound // of one that may not
+	held    *calls.Bound // of one that is held to a form: the form is not searched for markers
 	banned  []int32      // tokens that begin a call
+	thinks  bool         // the template speaks of reasoning
+	special func(text string) (id int32, ok bool)
 }
 
 // detectLimit bounds the time in which examples are rendered.
 const detectLimit = 2 * time.Second
 
-func newSpeech(template *chat.Template, t *tokenizer.Tokenizer) speech {
+func newSpeech(template *chat.Template, source string, t *tokenizer.Tokenizer) speech {
 	ctx, cancel := context.WithTimeout(context.Background(), detectLimit)
 	defer cancel()
 	s := speech{found: calls.Detect(func(messages, tools, options json.RawMessage) (string, error) {
@@ -35,6 +39,9 @@ func newSpeech(template *chat.Template, t *tokenizer.Tokenizer) speech {
 	})}
 	f := s.found.Format
 	s.noPlace = s.found.Check()
+	s.special = t.Special
+	s.thinks = f.ThinkClose != "" && strings.Contains(source, strings.TrimSpace(f.ThinkClose))
+	s.held = f.WithoutCalls().WithoutDrops().Bind(t.Special)
 	s.calls, s.plain = f.Bind(t.Special), f.WithoutCalls().Bind(t.Special)
 	for _, text := range f.Open {
 		if id, ok := t.Special(text); ok {
@@ -80,8 +87,11 @@ func (s *speech) parser(g *generation, choice int, prompt *wire.Prompt, tools []
 		return nil
 	}
 	format := s.plain
-	if len(tools) > 0 {
+	switch {
+	case len(tools) > 0:
 		format = s.calls
+	case g.options.Grammar != nil:
+		format = s.held
 	}
 	return calls.NewParser(format, calls.Options{
 		Tools: tools, InReasoning: format.OpensReasoning(prompt.Text), FirstCall: prompt.Calls,

@@ -99,6 +99,13 @@ func (f *Format) WithoutCalls() *Format {
 	return &plain
 }
 
+// WithoutDrops is f for answers in which no marker is left out.
+func (f *Format) WithoutDrops() *Format {
+	whole := *f
+	whole.Drop = nil
+	return &whole
+}
+
 // defaults of keys; a row with others lists them.
 var (
 	nameKeys = []string{"name"}

@@ -48,22 +48,21 @@ func Grammar(b *grammar.Builder, text string, o Options) (*grammar.Grammar, []Ig
 		return nil, nil, err
 	}
 	g, err := b.Compile(r.Value)
-	if err == nil {
-		return g, r.Ignored, nil
+	if err != nil {
+		return nil, nil, Whole(text, err, o)
 	}
-	reason := err.Error()
+	return g, r.Ignored, nil
+}
+
+// Whole refuses a schema that was compiled into a Builder whose Compile gave err. No
+// single keyword is at fault: it names the first that is no annotation.
+func Whole(text string, err error, o Options) *Refusal {
+	o.Limits.fill()
+	root, _ := decode(text, &o.Limits)
+	k, reason := firstKeyword(root), err.Error()
 	if empty := (*grammar.EmptyError)(nil); errors.As(err, &empty) {
 		reason = "nothing can match the schema"
 	}
-	return nil, nil, wholly(text, reason, &o)
-}
-
-// wholly refuses a schema of which no single keyword is at fault, by its first
-// keyword that is no annotation.
-func wholly(text, reason string, o *Options) *Refusal {
-	o.Limits.fill()
-	root, _ := decode(text, &o.Limits)
-	k := firstKeyword(root)
 	return &Refusal{Pointer: k.pointer(), Keyword: keywordOf(k), Reason: reason}
 }
 

@@ -305,7 +305,15 @@ func TestReasoningBeforeAForm(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	b := spelled(t, toolTemplate, "<think>")
+	b := spelled(t, toolTemplate, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>")
+	g := schemaOf(`{"type":"boolean"}`)
+	if a, err := b.converse(wire.Options{Grammar: g}, weather, ""); err != nil || a.end.Err != nil || a.shape() != "|weather({}) calls" {
+		t.Errorf("a call in place of the form: %v, %q", err, a.shape())
+	}
+	if a, err := b.converse(wire.Options{Grammar: g}, "", ""); err != nil || a.end.Err == nil || a.end.Err.Kind != wire.GrammarFailed {
+		t.Errorf("a call without tools: %v, %q", err, a.shape())
+	}
+	b = spelled(t, toolTemplate, "<think>")
 	if a, err := b.converse(wire.Options{Grammar: schemaOf(`{"type":"boolean"}`)}, "", ""); err != nil || a.end.Err == nil || a.end.Err.Kind != wire.GrammarFailed {
 		t.Errorf("a model without reasoning: %v, %+v", err, a.end)
 	}

@@ -132,7 +132,7 @@ func (e *Engine) enter(own *generation, asked *wire.Generation) *wire.Error {
 	if g == nil {
 		return e.inbox.post(own)
 	}
-	l := e.leadOf(asked.Prompt, asked.Options.Split)
+	l := e.leadOf(asked.Prompt, asked.Options.Split, asked.Options.Tools != nil)
 	if c := e.grammars.known(g, l); c != nil {
 		own.follow(c, !e.grammars.forgets)
 		return e.inbox.post(own)

@@ -39,6 +39,9 @@ func newGrammars(cfg GrammarConfig, v mask.Vocabulary, s *speech) *grammars {
 
 // get is the compiled form of g after l. The error names g's field and what to change in it.
 func (e *grammars) get(ctx context.Context, g *wire.Grammar, l lead) (*mask.Compiled, *wire.Error) {
+	if l&orCalls != 0 && len(e.speech.found.Format.Open) == 0 {
+		return nil, errBareCalls(e.speech.found.Format.Name)
+	}
 	compiledNow := false
 	c, err := e.cache.Get(keyOf(g, l), func() (*mask.Compiled, error) {
 		select {

@@ -18,6 +18,9 @@ const (
 	openLead         // the prompt has opened reasoning: it must be closed
 	maybeLead        // reasoning may be opened, and is closed then
 	harmonyLead      // the header of the final message, perhaps after an analysis
+
+	// orCalls is added where tool calls may come in place of the answer.
+	orCalls lead = 1 << 7
 )
 
 // lead is that of answers to a prompt.
@@ -36,12 +39,23 @@ func (s *speech) lead(prompt string) lead {
 	return noLead
 }
 
-// leadOf is the lead of the answers to p, which are split into reasoning and content.
-func (e *Engine) leadOf(p *wire.Prompt, split bool) lead {
-	if !split || e.loaded.speech.calls == nil {
+// leadOf is the lead of the answers to p, with split saying that they are split into
+// reasoning, content and calls, and tools that they may call.
+func (e *Engine) leadOf(p *wire.Prompt, split, tools bool) lead {
+	s := &e.loaded.speech
+	if !split || s.calls == nil {
 		return noLead
 	}
-	return e.loaded.speech.lead(p.Text)
+	l := s.lead(p.Text)
+	if tools {
+		l |= orCalls
+	}
+	return l
+}
+
+// errBareCalls refuses what cannot be told apart.
+func errBareCalls(format string) *wire.Error {
+	return wire.InvalidParam("tools", "tools and a form of the answer cannot be combined with this model: its tool calls (%s) begin as a JSON answer does; leave one of them out", format)
 }
 
 // before puts l in front of an answer.
@@ -61,8 +75,15 @@ func (s *speech) before(b *grammar.Builder, l lead, answer grammar.Expr) grammar
 		}
 		return b.Cat(text, marker(end))
 	}
+	if l&orCalls != 0 {
+		var opened []grammar.Regex
+		for _, text := range f.Open {
+			opened = append(opened, marker(text))
+		}
+		answer = b.Choice(answer, b.Terminal("calls", b.Cat(b.Or(opened...), b.Everything())))
+	}
 	newlines := b.Times(b.Literal("\n"), 0, 2)
-	switch l {
+	switch l &^ orCalls {
 	case openLead:
 		return b.Seq(b.Terminal("reasoning", b.Cat(thought(f.ThinkClose), newlines)), answer)
 	case maybeLead:

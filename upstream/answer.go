@@ -17,17 +17,21 @@ type answer struct {
 	// perChoice says that the server counts each choice by itself: the usage of a
 	// choice comes with its finish, or after it.
 	perChoice bool
-	last      int // the choice that finished last
+	last      int    // the choice that finished last
+	limit     int    // the most tokens of a choice
+	guessed   bool   // the reason of a choice's end is not the server's word
+	request   string // its id, for the ids of calls
 }
 
 type answerChoice struct {
 	tokens int
 	said   int // its tokens by its own usage, where the server gives one
 	finish wire.Finish
+	calls  calls
 }
 
-func newAnswer(n int, d *dialect) *answer {
-	return &answer{choices: make([]answerChoice, n), perChoice: d.usagePerChoice}
+func newAnswer(g *wire.Generation, d *dialect) *answer {
+	return &answer{choices: make([]answerChoice, g.Options.N), perChoice: d.usagePerChoice, limit: g.Options.MaxTokens, request: g.ID}
 }
 
 // take returns the events that c brings.
@@ -41,7 +45,7 @@ func (a *answer) take(c *chunk) (events []wire.Event, _ *wire.Error) {
 			return nil, wire.Errorf(wire.Internal, "the upstream sent choice %d of %d", from.Index, len(a.choices))
 		}
 		to := &a.choices[from.Index]
-		ev, err := event(from)
+		ev, err := a.event(from, to)
 		if err != nil {
 			return nil, err
 		}
@@ -100,12 +104,12 @@ func (a *answer) count(to *answerChoice, c *chunk) {
 }
 
 // event is what a chunk brings of one choice.
-func event(from *chunkChoice) (wire.Event, *wire.Error) {
+func (a *answer) event(from *chunkChoice, to *answerChoice) (wire.Event, *wire.Error) {
 	delta := from.Delta
 	if delta == nil {
 		delta = from.Message
 	}
-	text, rest, ok := message(delta)
+	text, rest, ok := message(delta, func(parts []byte) []byte { return to.calls.mend(parts, a.request, from.Index) })
 	if !ok {
 		return wire.Event{}, wire.Errorf(wire.Internal, "the upstream sent a delta that is not understood: %s", brief(string(delta)))
 	}
@@ -129,13 +133,37 @@ func (a *answer) finished() bool {
 	return true
 }
 
-// done judges an answer whose stream was closed in order.
+// done judges an answer whose stream was closed in order. Some servers leave out the
+// reason of the end; where they have given the usage nevertheless, which they count
+// at the end, the reason follows from it.
 func (a *answer) done() *wire.Error {
+	if !a.finished() && a.usage != nil && a.events > 0 {
+		a.guess()
+	}
 	if !a.finished() {
 		return wire.Errorf(wire.Internal, "the upstream closed its answer without the reason of its end")
 	}
 	a.settle()
 	return nil
+}
+
+// guess gives the choices that have no reason for their end the likely one.
+func (a *answer) guess() {
+	a.settle()
+	for i := range a.choices {
+		c := &a.choices[i]
+		switch {
+		case c.finish != wire.FinishNone:
+			continue
+		case len(c.calls) > 0:
+			c.finish = wire.FinishCalls
+		case a.limit > 0 && c.tokens >= a.limit:
+			c.finish = wire.FinishLength
+		default:
+			c.finish = wire.FinishStop
+		}
+		a.guessed = true
+	}
 }
 
 // over judges an answer whose stream ended without its last event. Some servers send

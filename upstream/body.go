@@ -25,7 +25,7 @@ type relayed struct {
 var replaced = []string{"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "seed", "n"}
 
 // newRelayed takes the client's body apart.
-func newRelayed(r *wire.Request, d *dialect) (*relayed, *wire.Error) {
+func newRelayed(r *wire.Request) (*relayed, *wire.Error) {
 	var all map[string]json.RawMessage
 	if r.Body == nil { // only the prompt was given
 		all = map[string]json.RawMessage{}
@@ -41,7 +41,7 @@ func newRelayed(r *wire.Request, d *dialect) (*relayed, *wire.Error) {
 	}
 	v.tools = all["tools"]
 	v.limited, v.seeded = given(all[v.limit]), given(all["seed"])
-	for _, list := range [...][]string{replaced, reservedEverywhere, d.reserved} {
+	for _, list := range [...][]string{replaced, reserved} {
 		for _, name := range list {
 			delete(all, name)
 		}
@@ -77,11 +77,14 @@ func quote(text string) json.RawMessage {
 }
 
 // body is what is sent for g.
-func (v *relayed) body(g *wire.Generation, m *model) []byte {
-	b := make([]byte, 0, len(v.members)+len(m.name)+len(m.dialect.always)+128)
+func (v *relayed) body(g *wire.Generation, m *model, cfg *Config) []byte {
+	b := make([]byte, 0, len(v.members)+len(m.name)+512)
 	b = append(append(b, '{'), v.members...) // which hold the prompt at least
 	b = appendMember(append(b, ','), "model", quote(m.name))
-	b = append(append(b, `,"stream":true,`...), m.dialect.always...)
+	b = m.dialect.ownMembers(append(b, `,"stream":true`...), g.ID, g.Salt, g.Level, cfg.Priority)
+	if cfg.PromptCacheOff && m.dialect.name == "llama-server" {
+		b = append(b, `,"cache_prompt":false`...)
+	}
 	// Where nobody limits the answer, its end is the server's business, which knows
 	// the prompt's length to the token.
 	if n := g.Options.MaxTokens; v.limited || n > 0 && n < g.Prompt.Room {

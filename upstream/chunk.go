@@ -117,8 +117,9 @@ var finishes = map[string]wire.Finish{
 	"content_filter": wire.FinishFilter,
 }
 
-// message splits a delta or a whole message into its text and its further members.
-func message(raw json.RawMessage) (text string, rest []byte, ok bool) {
+// message splits a delta or a whole message into its text and its further members;
+// mend corrects its tool calls.
+func message(raw json.RawMessage, mend func([]byte) []byte) (text string, rest []byte, ok bool) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "", nil, true
 	}
@@ -130,6 +131,9 @@ func message(raw json.RawMessage) (text string, rest []byte, ok bool) {
 		default:
 			if rest != nil {
 				rest = append(rest, ',')
+			}
+			if name == "tool_calls" {
+				value = mend(value)
 			}
 			rest = appendMember(rest, name, oneLine(value))
 		}

@@ -16,12 +16,16 @@ type Config struct {
 	URL     string `yaml:"url" help:"Server to relay to instead of running a model: http://HOST:PORT, https://HOST/PREFIX, or unix:/PATH of a socket; the paths /v1/... come after it. Empty runs our own engine."`
 	KeyFile string `yaml:"key_file" help:"File with the key that the server asks for, sent as a bearer token and read again when it changes; empty sends none. Keys of clients are never sent."`
 	CAFile  string `yaml:"ca_file" help:"File of certificates (PEM) that may have signed the server's; empty takes the system's."`
-	Dialect string `yaml:"dialect" default:"auto" oneof:"auto openai vllm llama-server" help:"What the server is; auto asks it. openai is what all have in common."`
+	Dialect string `yaml:"dialect" default:"auto" oneof:"auto openai vllm sglang llama-server llama-cpp-python tgi transformers ollama openvino tensorrt-llm dynamo" help:"What the server is; auto asks it. openai is what all have in common."`
 	Model   string `yaml:"model" help:"The model's name at the server; empty takes the only one, or the first, of its list."`
 	ModelID string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the server's, without folders and .gguf."`
 
 	ContextTokens int `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes what the server says, or 8192 where it does not."`
 	SequencesMax  int `yaml:"sequences_max" range:"..65536" help:"Sequences that the server computes at once; more wait here, in our order. 0 takes what the server says, or 4 where it does not."`
+
+	Cancel         string `yaml:"cancel" default:"auto" oneof:"auto close drain" help:"What becomes of an answer whose client has left: close ends its connection, drain reads it to its end, for servers that a closed connection harms; auto goes by the dialect."`
+	Priority       bool   `yaml:"priority" help:"Tell the server the level of each request, if it was started to order by priority (vLLM, SGLang): useful where others use it too."`
+	PromptCacheOff bool   `yaml:"prompt_cache_off" help:"Forbid llama-server to reuse the prompt of another request, which it shares between tenants."`
 
 	ConnectLimit    time.Duration `yaml:"connect_limit" default:"2s" range:"1ms..1m" help:"Time to connect, handshakes included."`
 	FirstTokenLimit time.Duration `yaml:"first_token_limit" default:"2m" range:"10ms..24h" help:"Time that the server may take until the first event of an answer."`

@@ -82,6 +82,13 @@ func (c *counter) high(t *traits) (tokens int, sure bool) {
 	return int(math.Ceil(c.estimate(t) * max(1, factor))), c.learned >= ratioSure
 }
 
+// middle is the count that is as likely too high as too low.
+func (c *counter) middle(t *traits) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int(c.estimate(t))
+}
+
 // quantiles are the median and the 90 % quantile of the ratio of counts to their
 // estimates; 1 before the first.
 func (c *counter) quantiles() (median, high float64) {

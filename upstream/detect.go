@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"path"
+	"slices"
 	"strings"
 )
 
 // model is what a server says of itself and of the model that it serves.
 type model struct {
 	dialect   *dialect
+	prefix    string // of the paths of the API: /v1 but for one dialect
 	version   string // of the server, or ""
 	name      string // at the server
 	created   int64
@@ -20,7 +23,7 @@ type model struct {
 	sequences int // that it computes at once, 0 for not said
 }
 
-// listed is an entry of GET /v1/models.
+// listed is an entry of the list of models.
 type listed struct {
 	ID          string `json:"id"`
 	Created     int64  `json:"created"`
@@ -33,44 +36,71 @@ type listed struct {
 
 // detect asks the server what it is, and which model it has.
 func (s *server) detect(ctx context.Context) (*model, error) {
+	m := &model{prefix: "/v1"}
 	var list struct {
 		Data []listed `json:"data"`
 	}
-	if err := s.ask(ctx, "GET", "/v1/models", nil, &list); err != nil {
-		return nil, fmt.Errorf("GET /v1/models: %w", err)
+	err := s.ask(ctx, "GET", "/v1/models", nil, &list)
+	if status := (*errStatus)(nil); errors.As(err, &status) && status.status == http.StatusNotFound {
+		m.prefix = "/v3" // of OpenVINO Model Server
+		err = s.ask(ctx, "GET", "/v3/models", nil, &list)
 	}
-	if len(list.Data) == 0 {
-		return nil, errors.New("it lists no model yet")
+	if err != nil {
+		return nil, fmt.Errorf("GET %s/models: %w", m.prefix, err)
 	}
-	chosen := list.Data[0]
-	if want := s.cfg.Model; want != "" {
-		var names []string
-		chosen.ID = ""
-		for _, m := range list.Data {
-			names = append(names, m.ID)
-			if m.ID == want {
-				chosen = m
-			}
-		}
-		if chosen.ID == "" {
-			return nil, fmt.Errorf("it has no model %q (upstream.model); it has %s", want, brief(strings.Join(names, ", ")))
-		}
+	chosen, err := s.choose(list.Data)
+	if err != nil {
+		return nil, err
 	}
-	m := &model{name: chosen.ID, created: chosen.Created, context: cmp.Or(chosen.MaxModelLen, chosen.Meta.Context), dialect: dialects[s.cfg.Dialect]}
-	if m.dialect == nil {
-		m.dialect = s.kind(ctx, &chosen)
+	m.name, m.created, m.context = chosen.ID, chosen.Created, cmp.Or(chosen.MaxModelLen, chosen.Meta.Context)
+	if m.dialect = dialectNamed(s.cfg.Dialect); m.dialect == nil {
+		m.dialect = s.kind(ctx, m, chosen)
 	}
 	s.details(ctx, m)
+	m.sequences = cmp.Or(m.sequences, m.dialect.sequences)
 	return m, nil
 }
 
-// kind says which dialect the server speaks, by who owns its model.
-func (s *server) kind(ctx context.Context, m *listed) *dialect {
-	switch m.OwnedBy {
-	case "vllm":
-		return dialects["vllm"]
-	case "llamacpp":
-		return dialects["llama-server"]
+// choose returns the model that is asked for, or else the first.
+func (s *server) choose(all []listed) (*listed, error) {
+	if len(all) == 0 {
+		return nil, errors.New("it lists no model yet")
+	}
+	if s.cfg.Model == "" {
+		return &all[0], nil
+	}
+	var names []string
+	for i := range all {
+		if all[i].ID == s.cfg.Model {
+			return &all[i], nil
+		}
+		names = append(names, all[i].ID)
+	}
+	return nil, fmt.Errorf("it has no model %q (upstream.model); it has %s", s.cfg.Model, brief(strings.Join(names, ", ")))
+}
+
+// kind says which dialect the server speaks: by who owns its model, or else by a page
+// that only one kind of server has.
+func (s *server) kind(ctx context.Context, m *model, chosen *listed) *dialect {
+	for _, d := range dialects {
+		if slices.Contains(d.owners, chosen.OwnedBy) {
+			return d
+		}
+	}
+	var page struct {
+		Name     string `json:"name"`
+		Version  string `json:"version"`
+		Router   string `json:"router"`
+		Requests int    `json:"max_concurrent_requests"`
+	}
+	if m.prefix == "/v3" {
+		return dialectNamed("openvino")
+	}
+	if s.ask(ctx, "GET", "/info", nil, &page) == nil && (page.Requests > 0 || page.Router != "") {
+		return dialectNamed("tgi")
+	}
+	if s.ask(ctx, "GET", "/api/version", nil, &page) == nil && page.Version != "" {
+		return dialectNamed("ollama")
 	}
 	return generic
 }
@@ -78,27 +108,48 @@ func (s *server) kind(ctx context.Context, m *listed) *dialect {
 // details asks what only servers of m's dialect answer. What is not answered stays
 // unknown.
 func (s *server) details(ctx context.Context, m *model) {
-	switch m.dialect.name {
-	case "vllm":
-		var v struct {
-			Version string `json:"version"`
-		}
-		if s.ask(ctx, "GET", "/version", nil, &v) == nil {
-			m.version = v.Version
-		}
-	case "llama-server":
-		var props struct {
-			Slots    int    `json:"total_slots"`
-			Build    string `json:"build_info"`
-			Defaults struct {
-				Context int `json:"n_ctx"`
-			} `json:"default_generation_settings"`
-		}
-		if s.ask(ctx, "GET", "/props", nil, &props) == nil {
-			m.version, m.sequences = props.Build, props.Slots
-			m.context = cmp.Or(props.Defaults.Context, m.context)
-		}
+	ask := func(path string, to any) bool { return s.ask(ctx, "GET", path, nil, to) == nil }
+	var page struct {
+		Version       string `json:"version"`
+		Build         string `json:"build_info"`
+		Slots         int    `json:"total_slots"`
+		Requests      int    `json:"max_running_requests"`
+		ContextTokens int    `json:"context_length"`
+		InputAndMore  int    `json:"max_total_tokens"`
+		Defaults      struct {
+			Context int `json:"n_ctx"`
+		} `json:"default_generation_settings"`
+		Loaded []struct {
+			Name    string `json:"name"`
+			Context int    `json:"context_length"`
+		} `json:"models"`
 	}
+	switch m.dialect.name {
+	case "vllm", "tensorrt-llm":
+		ask("/version", &page)
+	case "sglang":
+		if !ask("/server_info", &page) {
+			ask("/get_server_info", &page)
+		}
+		m.sequences, m.context = page.Requests, cmp.Or(page.ContextTokens, m.context)
+	case "llama-server":
+		ask("/props", &page)
+		m.sequences, m.context = page.Slots, cmp.Or(page.Defaults.Context, m.context)
+	case "tgi":
+		ask("/info", &page)
+		m.context = cmp.Or(page.InputAndMore, m.context)
+	case "ollama":
+		ask("/api/version", &page)
+		ask("/api/ps", &page)
+		for _, l := range page.Loaded {
+			if l.Name == m.name {
+				m.context = cmp.Or(l.Context, m.context)
+			}
+		}
+	case "openvino":
+		ask("/v2", &page)
+	}
+	m.version = cmp.Or(page.Version, page.Build)
 }
 
 // publicName is the name of a model for clients: without the folders that a server
@@ -120,7 +171,7 @@ func (s *server) countTokens(ctx context.Context, m *model, r *relayed) (int, er
 		return 0, errors.ErrUnsupported
 	}
 	body := append([]byte("{"), r.members...)
-	if path == "/tokenize" && !r.chat { // llama-server names the text otherwise, and vLLM ignores that name
+	if !r.chat { // llama-server names the text otherwise, and others ignore that name
 		body = append(append(body, `,"add_special":true,"content":`...), r.prompt...)
 	}
 	body = appendMember(append(body, ','), "model", quote(m.name))

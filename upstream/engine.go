@@ -29,6 +29,7 @@ type Engine struct {
 
 	mu      sync.Mutex // guards what follows, and the order of states
 	ledger  ledger
+	retries retries
 	why     *wire.Error // why nothing can be generated, nil where it can
 	closed  bool
 	ready   chan struct{} // closed while why is nil
@@ -227,7 +228,7 @@ func (e *Engine) check() error {
 		}
 		return err
 	}
-	err := e.server.ask(ctx, "GET", m.dialect.health, nil, nil)
+	err := e.server.ask(ctx, "GET", cmp.Or(m.dialect.health, m.prefix+"/models"), nil, nil)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil && e.ledger.heard > began {
@@ -269,7 +270,7 @@ func (e *Engine) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, er
 	if err := checkRequest(r); err != nil {
 		return nil, err
 	}
-	v, err := newRelayed(r, m.dialect)
+	v, err := newRelayed(r)
 	if err != nil {
 		return nil, err
 	}
@@ -277,8 +278,8 @@ func (e *Engine) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, er
 	n, exact := e.count(ctx, m, r, v)
 	context := e.contextTokens(m)
 	p := &wire.Prompt{Count: n, Relayed: v, Tokenize: time.Since(began), Room: max(1, context-n)}
-	if exact && n >= context {
-		return nil, wire.Errorf(wire.ContextLength, "the prompt has %d tokens, and the model's context is %d with the answer; shorten the prompt", n, context)
+	if exact && n >= context || m.dialect.cuts && e.counts.middle(&v.traits) >= context {
+		return nil, wire.Errorf(wire.ContextLength, "the prompt has about %d tokens, and the model's context is %d with the answer; shorten the prompt", n, context)
 	}
 	return p, nil
 }

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -27,6 +26,9 @@ type generation struct {
 	silent *time.Timer   // cancels when the server says nothing
 	turn   chan struct{} // receives when the goroutine should look again
 	paused atomic.Bool
+	// dropped says that the reader is gone and the answer is read all the same.
+	dropped atomic.Bool
+	made    atomic.Int64 // tokens that were handed on
 
 	// Guarded by engine.mu:
 	first   bool // an event has come
@@ -43,6 +45,8 @@ var (
 	errCancelled  = errors.New("the reader closed the stream")
 	errFirstLate  = errors.New("no event within upstream.first_token_limit")
 	errFellSilent = errors.New("no event within upstream.silence_limit")
+
+	errStreamClosed = wire.Errorf(wire.Canceled, "the stream was closed")
 )
 
 // Generate implements wire.Engine.
@@ -100,7 +104,25 @@ func (e *Engine) checkGeneration(g *wire.Generation) *wire.Error {
 func (w *generation) Pause()  { w.paused.Store(true); w.stop(true) }
 func (w *generation) Resume() { w.paused.Store(false); w.stop(false); w.look() }
 func (w *generation) Taken()  { w.look() }
-func (w *generation) Cancel() { w.cancel(errCancelled) }
+
+// Cancel implements wire.Control. Where a closed connection would harm others, the
+// answer goes on without a reader, and keeps its place.
+func (w *generation) Cancel() {
+	if !w.engine.drains(w.model) {
+		w.cancel(errCancelled)
+		return
+	}
+	w.dropped.Store(true)
+	w.look()
+	usage := wire.Usage{Prompt: w.prompt, Computed: w.prompt, Completion: int(w.made.Load())}
+	w.stream.Put(wire.Event{End: &wire.End{Err: errStreamClosed, Usage: usage, Timings: wire.Timings{Arrived: w.times.Arrived, Received: w.times.Received, Scheduled: w.times.Scheduled, Finished: wire.Monotonic()}}})
+	w.stream.Wake()
+}
+
+// drains tells whether answers are read to their end in any case.
+func (e *Engine) drains(m *model) bool {
+	return e.cfg.Cancel == "drain" || e.cfg.Cancel == "auto" && m.dialect.drains
+}
 
 func (w *generation) look() {
 	select {
@@ -113,7 +135,7 @@ func (w *generation) look() {
 func (w *generation) run() {
 	defer w.cancel(nil)
 	defer w.silent.Stop()
-	a := newAnswer(w.n, w.model.dialect)
+	a := newAnswer(w.asked, w.model.dialect)
 	err := w.relay(a)
 	if err != nil {
 		w.taken = w.taken || context.Cause(w.ctx) == errCancelled // many servers answer only with the first token
@@ -141,10 +163,6 @@ func (w *generation) relay(a *answer) *wire.Error {
 		return err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		text, _ := w.engine.server.read(response) // as much as came
-		return refusal(&errStatus{response.StatusCode, text, response.Header})
-	}
 	w.open, w.taken = true, true
 	if isWhole(response.Header) {
 		return w.whole(a, response)
@@ -182,9 +200,10 @@ func (w *generation) take(a *answer, data []byte, failure bool) *wire.Error {
 	w.heard(len(events) > 0)
 	for i := range events {
 		if !w.put(&events[i]) {
-			return wire.Errorf(wire.Canceled, "the stream was closed")
+			return errStreamClosed
 		}
 	}
+	w.made.Store(int64(a.made()))
 	return nil
 }
 
@@ -203,33 +222,6 @@ func (w *generation) whole(a *answer, response *http.Response) *wire.Error {
 	return a.done()
 }
 
-// send posts the request. The head of the answer has come when it returns.
-func (w *generation) send() (*http.Response, *wire.Error) {
-	v := w.asked.Prompt.Relayed.(*relayed)
-	path := "/v1/completions"
-	if v.chat {
-		path = "/v1/chat/completions"
-	}
-	r, err := w.engine.server.request(w.ctx, "POST", path, v.body(w.asked, w.model))
-	if err != nil {
-		return nil, wire.Errorf(wire.Internal, "%v", err)
-	}
-	r.Header.Set("Accept", "text/event-stream")
-	r.Header.Set("X-Request-Id", w.asked.ID)
-	if t := &w.asked.Trace; t.TraceID != [16]byte{} {
-		r.Header.Set("Traceparent", "00-"+hex.EncodeToString(t.TraceID[:])+"-"+hex.EncodeToString(t.SpanID[:])+"-"+hex.EncodeToString([]byte{t.Flags}))
-		if t.State != "" {
-			r.Header.Set("Tracestate", t.State)
-		}
-	}
-	response, err := w.engine.server.client.Do(r)
-	if err != nil {
-		w.engine.log.Warn("a request did not reach the upstream", "id", w.asked.ID, "reason", reason(err))
-		return nil, wire.Errorf(wire.Unavailable, "the upstream is not reachable")
-	}
-	return response, nil
-}
-
 // explain gives the true reason of an error that comes of a connection which we
 // closed ourselves.
 func (w *generation) explain(err *wire.Error) *wire.Error {
@@ -237,7 +229,7 @@ func (w *generation) explain(err *wire.Error) *wire.Error {
 	case errors.Is(cause, errFirstLate), errors.Is(cause, errFellSilent):
 		return wire.Errorf(wire.Unavailable, "the upstream fell silent: %v", cause)
 	case errors.Is(cause, errCancelled):
-		return wire.Errorf(wire.Canceled, "the stream was closed")
+		return errStreamClosed
 	case w.engine.ctx.Err() != nil:
 		return errClosed
 	}
@@ -274,6 +266,10 @@ func (w *generation) put(ev *wire.Event) bool {
 	for {
 		if w.ctx.Err() != nil {
 			return false
+		}
+		if w.dropped.Load() {
+			w.stop(false)
+			return true
 		}
 		if !w.paused.Load() && w.stream.Put(*ev) {
 			w.stop(false)
@@ -323,6 +319,13 @@ func (w *generation) end(a *answer, err *wire.Error) {
 		last.Timings.Steps = max(1, a.events)
 		e.counts.learn(w.asked.Prompt, a)
 	}
+	if a.guessed {
+		e.log.Warn("the upstream gave no reason for the end of an answer; the likely one is told", "id", w.asked.ID)
+	}
+	left := w.open || w.ctx.Err() != nil // the server may not know yet that nobody reads
+	if left && w.model.dialect.abort != "" {
+		e.live.Go(w.abort)
+	}
 	e.mu.Lock()
 	w.landed()
 	w.ended = true
@@ -332,8 +335,8 @@ func (w *generation) end(a *answer, err *wire.Error) {
 		e.ledger.running -= w.n
 	}
 	e.ledger.live--
-	if w.open || w.ctx.Err() != nil { // the server may not know yet that nobody reads
-		e.ledger.lingering = append(e.ledger.lingering, lingering{w.n, time.Duration(now) + w.model.dialect.linger})
+	if left {
+		e.ledger.lingering = append(e.ledger.lingering, lingering{w.n, time.Duration(now) + w.model.dialect.lingers()})
 	}
 	e.total.Step++
 	e.total.DecodeTokens += uint64(last.Usage.Completion)
@@ -348,4 +351,15 @@ func (w *generation) end(a *answer, err *wire.Error) {
 	}
 	w.stream.Put(wire.Event{End: last})
 	w.stream.Wake()
+}
+
+// abort tells the server that nobody reads the answer, where a closed connection does
+// not tell it soon.
+func (w *generation) abort() {
+	ctx, cancel := context.WithTimeout(w.engine.ctx, w.engine.cfg.ConnectLimit)
+	defer cancel()
+	body := append(appendMember([]byte{'{'}, "rid", quote(hashed(w.asked.ID))), '}')
+	if err := w.engine.server.ask(ctx, "POST", w.model.dialect.abort, body, nil); err != nil {
+		w.engine.log.Warn("the upstream did not take an abort", "id", w.asked.ID, "reason", reason(err))
+	}
 }

@@ -128,7 +128,7 @@ func TestAnswersThatAreNotWhole(t *testing.T) {
 			} else if e.Kind == wire.Overloaded && e.RetryAfter != 7*time.Second {
 				t.Errorf("try again after %v", e.RetryAfter)
 			}
-			eventually(t, "its place is free", func() bool { s := e.State(); return s.Sequences == 0 && s.ShortPrefill == 0 && s.Places == 4 })
+			eventually(t, "its place is free", func() bool { s := e.State(); return s.Sequences == 0 && s.ShortPrefill == 0 && s.Places <= 4 })
 		})
 	}
 }

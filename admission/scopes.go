@@ -52,6 +52,14 @@ func (p *Policy) Scopes(t *Tenant, model, class, route, user string) (all []budg
 	return all
 }
 
+// UserName is the name of a tenant's end user in records and budgets, "" for none.
+func UserName(tenant, user string) string {
+	if user == "" {
+		return ""
+	}
+	return hashed(tenant, user)
+}
+
 // hashed names a tenant's end user, who may be a person, without telling who it is.
 func hashed(tenant, user string) string {
 	digest := sha256.Sum256([]byte(tenant + "\x00" + user))

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
+	"github.com/forebay-io/forebay/gateway/usage"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -36,6 +37,7 @@ type Config struct {
 	Telemetry    telemetry.Config  `yaml:"telemetry"`
 	Capture      capture.Config    `yaml:"capture"`
 	Spans        spans.Config      `yaml:"spans"`
+	Usage        usage.Config      `yaml:"usage"`
 	Gateway      gateway.Config    `yaml:"gateway"`
 	Identity     identity.Config   `yaml:"identity"`
 	Admission    admission.Config  `yaml:"admission"`

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay-io/forebay/gateway/identity"
 	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
+	"github.com/forebay-io/forebay/gateway/usage"
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/upstream"
@@ -83,6 +84,9 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 	}
 	recorder.Version(version)
 	recorder.CountIdentity(func() telemetry.IdentityCounts { return identityCounts(f.identity, time.Now()) })
+	if err := f.exportUsage(recorder); err != nil {
+		return nil, err
+	}
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
 	var reporter gateway.Reporter
 	err = f.connect(func(s *wire.State) {
@@ -150,6 +154,18 @@ func (f *front) openCapture() (*capture.Store, error) {
 	}
 	f.closers = append(f.closers, kept.Close)
 	return kept, nil
+}
+
+// exportUsage writes a line for each request that ran, if a file is configured.
+func (f *front) exportUsage(recorder *telemetry.Recorder) error {
+	w, err := usage.Open(f.cfg.Usage, f.console.logger(f.cfg.Log, "gateway"), nil)
+	if err != nil || w == nil {
+		return err
+	}
+	f.closers = append(f.closers, w.Close)
+	recorder.ExportTo(w.Add)
+	recorder.CountUsage(w.Counts)
+	return nil
 }
 
 // openBudgets opens the configured store of budgets.

@@ -167,3 +167,23 @@ func TestACancelThatIsNotAnsweredHoldsThePlaceForALimit(t *testing.T) {
 		t.Errorf("forebay_cancel_unanswered_total is %v", n)
 	}
 }
+
+// TestTheRecordHasWhatABillNeeds: end user, tokens and cost, of a tenant without limits
+// too.
+func TestTheRecordHasWhatABillNeeds(t *testing.T) {
+	r := newRig(t, rigConfig{
+		fake:   scripted(wiretest.Script{Pieces: []string{"a", "b"}, CachedTokens: 1}),
+		budget: budget.Config{Prices: []budget.ModelPrice{{Model: "*", Prompt: 1e6, Cached: 1e5, Output: 2e6}}},
+	})
+	r.do("POST", "/v1/completions", textBody(`"user":"ann@example.com"`))
+	r.settled()
+	rec := r.recorder.Last(1)[0]
+	if rec.ComputedTokens != 1 || rec.CachedTokens != 1 || rec.CompletionTokens != 2 || rec.Cost != 1+0.1+4 || len(rec.User) < 16 || strings.Contains(rec.User, "ann") {
+		t.Errorf("record %+v", rec)
+	}
+	r.do("POST", "/v1/completions", textBody(""))
+	r.settled()
+	if user := r.recorder.Last(1)[0].User; user != "" {
+		t.Errorf("user %q of a request without one", user)
+	}
+}

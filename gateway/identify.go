@@ -97,6 +97,7 @@ func (x *exchange) identify(tenant *admission.Tenant, c *call) (*admission.Class
 		return nil, &failure{fault: faultInvalid, param: classHeader, message: err.Error()}
 	}
 	x.noteClass(class)
+	x.record.User = admission.UserName(tenant.Name, c.user)
 	x.record.Prompts, x.record.Choices = len(c.prompts), len(c.prompts)*c.options.N
 	if err := x.setDeadline(string(x.http.Header(deadlineHeader))); err != nil {
 		return nil, err

@@ -259,6 +259,10 @@ func (r *run) spent() admission.Spent {
 func (r *run) settle() {
 	record := &r.x.record
 	record.Refunded = record.Dispatched == 0 || r.engineFailed && record.CompletionTokens == 0
+	if !record.Refunded && r.x.g.budget != nil {
+		price := r.x.g.budget.Price(record.Model)
+		record.Cost = price.Cost(record.ComputedTokens, record.CachedTokens, record.CompletionTokens)
+	}
 	switch {
 	case r.reservation == nil:
 	case record.Refunded:

@@ -14,6 +14,8 @@ type Store interface {
 	// Degraded says that the shared store does not answer now, and that
 	// Config.OnFailure decides.
 	Degraded() bool
+	// Price is what a token of a model costs.
+	Price(model string) Price
 	// Audit counts how reservations ended.
 	Audit() Audit
 	// Close gives back what is held in a shared store. Reservations may be settled

@@ -124,6 +124,11 @@ func (p *Price) amounts(input, cached, output int) Amounts {
 	return Amounts{InputTokens: in, OutputTokens: out, Day: in + out, Tokens: in + out, Hour: in + out, Month: in + out, CostDay: cost, CostMonth: cost}
 }
 
+// Cost is what tokens cost.
+func (p *Price) Cost(input, cached, output int) float64 {
+	return p.amounts(input, cached, output)[CostDay]
+}
+
 // OutputAmounts is what a number of output tokens takes; it may be negative.
 func (p *Price) OutputAmounts(n float64) Amounts {
 	return Amounts{OutputTokens: n, Day: n, Tokens: n, Hour: n, Month: n, CostDay: n * p.Output, CostMonth: n * p.Output}

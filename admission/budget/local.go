@@ -55,6 +55,9 @@ func (l *Local) Reserve(_ context.Context, a Ask) (*Reservation, error) {
 // Degraded is false: a local store cannot fail.
 func (l *Local) Degraded() bool { return false }
 
+// Price is what a token of a model costs.
+func (l *Local) Price(model string) Price { return l.cfg.Price(model) }
+
 // Audit counts how reservations ended.
 func (l *Local) Audit() Audit { return l.audit.Audit() }
 

@@ -40,6 +40,8 @@ type metrics struct {
 
 	clientGone, unanswered prometheus.Counter
 	promises               promises
+	usage                  tenantUsage
+	lines                  atomic.Pointer[func() UsageCounts]
 
 	firstToken, perToken, duration, interval, queue, engineWait, prefill, decode, prompt, completion *histograms
 
@@ -58,7 +60,7 @@ type metrics struct {
 // powercapRoot is where Linux shows the energy that processors used.
 const powercapRoot = "/sys/class/powercap"
 
-func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
+func newMetrics(reg *prometheus.Registry, tenantsMax int, levels func() Levels) *metrics {
 	m := &metrics{levels: levels, engine: newEngineMetrics(), power: openRAPL(powercapRoot), build: buildLabels(), own: map[*spec]bool{}}
 	m.economy = newEconomy(m.engine, m.power, wire.Monotonic)
 	vector := func(s *spec) *prometheus.CounterVec {
@@ -79,6 +81,7 @@ func newMetrics(reg *prometheus.Registry, levels func() Levels) *metrics {
 	m.firstToken, m.perToken, m.duration = family(specFirstToken), family(specPerToken), family(specDuration)
 	m.interval, m.queue, m.engineWait, m.prefill, m.decode = family(specInterval), family(specQueue), family(specEngineWait), family(specPrefill), family(specDecode)
 	m.prompt, m.completion = family(specPrompt), family(specCompletion)
+	m.usage.max, m.usage.requests, m.usage.tokens, m.usage.cost = tenantsMax, vector(specTenantRequests), vector(specTenantTokens), vector(specTenantCost)
 	m.promises = promises{vector(specPromises), vector(specRefused), family(specRefusal), family(specRatio), family(specMistake)}
 	reg.MustRegister(levelCollector{m})
 	return m
@@ -101,6 +104,7 @@ func (m *metrics) observe(r *Record) {
 	if r.DemotedFrom != "" {
 		m.demoted.WithLabelValues(r.DemotedFrom).Inc()
 	}
+	m.usage.observe(r)
 	m.promises.observe(r)
 	m.observeGoals(r)
 	m.observeTimes(r)

@@ -146,6 +146,9 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 	if read := c.m.spans.Load(); read != nil {
 		collectSpans(ch, (*read)())
 	}
+	if read := c.m.lines.Load(); read != nil {
+		collectUsage(ch, (*read)())
+	}
 }
 
 func oneIf(b bool) float64 {

@@ -89,6 +89,7 @@ func fullRecorder(t testing.TB) *Recorder {
 	r.CountIdentity(func() IdentityCounts {
 		return IdentityCounts{Keys: []ReasonCount{{"active", 2}}, Refused: []ReasonCount{{"no_key", 1}}, Issuers: []IssuerCount{{Place: "keys.json"}}}
 	})
+	r.CountUsage(func() UsageCounts { return UsageCounts{Written: 3} })
 	r.Finish(fullRecord())
 	r.Intervals("batch").Observe(1e6, 1)
 	return r

@@ -107,6 +107,7 @@ type Record struct {
 
 	Tenant string // "" without a key
 	Key    string // the key's name, at most 64 plain characters; "" for keys without a name
+	User   string // a hash of the end user whom the request names, or ""
 	Class  string // in which it ran or would have run
 	// DemotedFrom is the class before a demotion, or "".
 	DemotedFrom string
@@ -181,6 +182,8 @@ type Record struct {
 	// Refunded says that it costs its tenant nothing: it never ran, or the engine failed
 	// before its first token.
 	Refunded bool
+	// Cost is what it costs by the prices of its model, in their currency.
+	Cost float64
 	// Unanswered says that the engine did not tell in time what it had computed when
 	// the request ended early.
 	Unanswered bool

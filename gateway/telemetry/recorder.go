@@ -21,6 +21,7 @@ type Config struct {
 	RecordsMax   int    `yaml:"records_max" default:"1024" range:"1..1048576" help:"Finished requests kept in memory for the debug page."`
 	AccessLogOff bool   `yaml:"access_log_off" help:"Write no access log line per request."`
 	LogFormat    string `yaml:"log_format" default:"json" oneof:"json text" help:"Form of the log lines: json or text (key=value)."`
+	TenantsMax   int    `yaml:"tenants_max" default:"200" range:"1..100000" help:"Tenants that have metrics of usage of their own; those that come later share the tenant (other)."`
 
 	PricePerHour float64 `yaml:"price_per_hour" range:"0..1000000" help:"What an hour of this machine costs, in any currency; from it follows what a million tokens cost. 0 is unknown."`
 }
@@ -33,6 +34,7 @@ type Recorder struct {
 	metrics  *metrics
 	registry *prometheus.Registry
 	offer    func(*Record) bool // nil if nothing is kept
+	export   func(*Record)      // nil if no usage is written
 }
 
 // New makes a Recorder that logs to w and reads level gauges from levels.
@@ -48,7 +50,7 @@ func New(cfg Config, w io.Writer, levels func() Levels) (*Recorder, error) {
 	default:
 		r.log = slog.New(slog.NewTextHandler(w, nil))
 	}
-	r.metrics = newMetrics(r.registry, levels)
+	r.metrics = newMetrics(r.registry, cfg.TenantsMax, levels)
 	r.Price(cfg.PricePerHour)
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return r, nil
@@ -65,6 +67,10 @@ func (r *Recorder) Last(n int) []Record { return r.ring.Last(n) }
 // must not keep the pointer.
 func (r *Recorder) OfferTo(offer func(*Record) bool) { r.offer = offer }
 
+// ExportTo makes Finish hand each record to export, which must not keep the pointer.
+// Call it before the first Finish.
+func (r *Recorder) ExportTo(export func(*Record)) { r.export = export }
+
 // Finish finds which goals rec missed, and copies, counts and logs it. It must be
 // called once for each request.
 func (r *Recorder) Finish(rec *Record) {
@@ -75,6 +81,9 @@ func (r *Recorder) Finish(rec *Record) {
 	rec.Kept = r.offer != nil && r.offer(rec)
 	r.ring.Put(rec)
 	r.metrics.observe(rec)
+	if r.export != nil {
+		r.export(rec)
+	}
 	if r.log != nil {
 		r.log.LogAttrs(context.Background(), slog.LevelInfo, "request", rec.attrs()...)
 	}

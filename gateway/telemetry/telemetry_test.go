@@ -204,3 +204,30 @@ func TestFinishAllocatesLittle(t *testing.T) {
 		t.Errorf("%v allocations for a request with everything and a refused one", n)
 	}
 }
+
+// TestTenantsInMetricsAreBounded: those beyond tenants_max share one label, and what is
+// not charged counts no tokens.
+func TestTenantsInMetricsAreBounded(t *testing.T) {
+	r, err := New(Config{AccessLogOff: true, TenantsMax: 2}, nil, func() Levels { return Levels{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range []string{"a", "b", "c", "d", "a"} {
+		r.Finish(&Record{Tenant: tenant, Dispatched: 1, Finished: 2, ComputedTokens: 3, CachedTokens: 4, CompletionTokens: 5, Cost: 0.5})
+		r.Finish(&Record{Tenant: tenant, Dispatched: 1, Finished: 2, ComputedTokens: 3, Refunded: true})
+		r.Finish(&Record{Tenant: tenant, Finished: 2})
+	}
+	page := scrape(t, r, "", "")
+	for _, want := range []string{
+		`forebay_tenant_requests_total{charged="true",tenant="a"} 2`, `forebay_tenant_requests_total{charged="false",tenant="(other)"} 2`,
+		`forebay_tenant_tokens_total{kind="computed",tenant="b"} 3`, `forebay_tenant_tokens_total{kind="cached",tenant="(other)"} 8`,
+		`forebay_tenant_tokens_total{kind="completion",tenant="a"} 10`, `forebay_tenant_cost_total{tenant="(other)"} 1`,
+	} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	if strings.Contains(page, `tenant="c"`) {
+		t.Error("a third tenant has a series of its own")
+	}
+}

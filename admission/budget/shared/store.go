@@ -167,6 +167,9 @@ func (s *Store) take(v verdict, b *account, r *budget.Reservation) *budget.Refus
 // Degraded is part of budget.Store.
 func (s *Store) Degraded() bool { return !s.breaker.closed() }
 
+// Price is part of budget.Store.
+func (s *Store) Price(model string) budget.Price { return s.cfg.Price(model) }
+
 // Audit is part of budget.Store.
 func (s *Store) Audit() budget.Audit { return s.audit.Audit() }
 

@@ -143,7 +143,7 @@ func (l *loop) scorePrompt(r *row, logits []float32) {
 		if next != len(r.seq.gen.promptLogprobs) || next >= r.seq.gen.promptTokens {
 			continue
 		}
-		mine := logits[i*l.vocab : (i+1)*l.vocab]
+		mine := logits[i*l.width : (i+1)*l.width]
 		if slices.ContainsFunc(mine, func(x float32) bool { return !(x <= math.MaxFloat32) }) { // NaN too
 			l.failNonFinite(r.seq, next)
 			return

@@ -83,13 +83,13 @@ func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
 		looped: make(chan struct{}), done: make(chan struct{}),
 	}
 	l := &loop{
-		info: &e.info, model: p.model, vocab: p.vocab, tokenizer: p.tokenizer, set: p.set,
+		info: &e.info, model: p.model, width: p.width, tokenizer: p.tokenizer, set: p.set,
 		inbox: e.inbox, published: &e.state, grammars: e.grammars,
 		supply:    supply{pool: pool, pageTokens: cfg.PageTokens, placesMax: cfg.SequencesMax},
 		composer:  step.Composer{Limits: cfg.stepLimits()},
 		ledger:    ledger{fit: p.fit, tracer: tracer{asked: &e.inbox.launchTrace}, recorder: recorder{lastEnded: wire.Monotonic()}},
 		idleTimer: time.NewTimer(heartbeat),
-		scratch:   turnScratch{logits: make([]float32, p.vocab)},
+		scratch:   turnScratch{logits: make([]float32, p.width)},
 	}
 	l.supply.ledger = &l.ledger
 	if !cfg.StepRecordsOff {
@@ -218,6 +218,10 @@ const answerTokensAhead = 4096
 func (e *Engine) newSequence(g *generation, choice int, prompt []int32, parser *calls.Parser) *sequence {
 	s := &sequence{gen: g, choice: choice, out: newOutput(g.options.Stop, parser, g.options.CallsMax)}
 	s.tokens = append(make([]int32, 0, len(prompt)+min(g.options.MaxTokens, answerTokensAhead)), prompt...)
+	if e.loaded.embedder != nil {
+		s.pool = e.loaded.embedder.NewPooler()
+		return s
+	}
 	own := sample.New(e.loaded.set, &g.options, choice, e.info.VocabTokens)
 	own.Prompt(prompt)
 	s.sampler = own

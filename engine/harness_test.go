@@ -107,6 +107,9 @@ func (b *lab) Generate(g *wire.Generation) *wire.Stream {
 	own, err := b.newGeneration(g)
 	if err == nil {
 		for _, s := range own.choices {
+			if s.sampler == nil { // of an embedder
+				continue
+			}
 			s.sampler = &seenSampler{sampler: s.sampler, lab: b, of: s}
 		}
 		err = b.enter(own, g)
@@ -223,7 +226,7 @@ func labModel(t testing.TB, set *labSetup) loaded {
 	}
 	p := loaded{
 		set:   kernels.Best(),
-		model: stoppable{newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages)}, vocab: tok.Size(), tokenizer: tok, tokens: tokenizer.NewCache(tok, set.cfg.TokensCacheBytes), pages: set.pages,
+		model: stoppable{newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages)}, width: tok.Size(), tokenizer: tok, tokens: tokenizer.NewCache(tok, set.cfg.TokensCacheBytes), pages: set.pages,
 		info: wire.Model{ID: "paged", ContextTokens: context, VocabTokens: tok.Size(), PageTokens: set.cfg.PageTokens, Fingerprint: "fp_paged"},
 	}
 	if set.model != nil {
@@ -281,6 +284,7 @@ type answer struct {
 	prompt   []wire.TokenLogprob
 	pieces   []wire.Piece // of the first choice, with its texts
 	ids      []string     // of the calls of all choices
+	vector   []float32
 	end      *wire.End
 }
 
@@ -351,6 +355,9 @@ func (a *answer) add(e wire.Event) (end bool) {
 	a.logprobs[e.Choice] = append(a.logprobs[e.Choice], e.Logprobs...)
 	if e.PromptLogprobs != nil {
 		a.prompt = e.PromptLogprobs
+	}
+	if e.Embedding != nil {
+		a.vector = e.Embedding
 	}
 	if e.Finish != wire.FinishNone {
 		a.finishes[e.Choice] = e.Finish

@@ -28,7 +28,8 @@ type loaded struct {
 	tokens    *tokenizer.Cache // encodes prompts with the tokenizer
 	template  *chat.Template   // nil where info.ChatError says why
 	speech    speech           // of the template
-	vocab     int              // logits of a token; the tokenizer may know fewer
+	width     int              // of a row that the model returns: logits of a token; the tokenizer may know fewer
+	embedder  *model.Config    // nil of a model that generates
 	pages     int
 	closers   []func() error // in the order of opening
 	fit       cost.Fit       // the cost of steps, as known before the first
@@ -151,7 +152,10 @@ func (p *loaded) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *re
 	if _, reused := m.Packed(); im != nil {
 		cfg.Log.Info("a repack image is there", "used", reused)
 	}
-	p.model, p.vocab = m, c.Vocab
+	p.model, p.width = m, c.RowWidth()
+	if c.Pooling != model.PoolNone {
+		p.embedder = &c
+	}
 	p.closers = append(p.closers, m.Close)
 	return m, nil
 }
@@ -173,6 +177,9 @@ func (p *loaded) describe(cfg *Config, id string, f *gguf.File, m *model.Model) 
 		ContextTokens: m.Options().ContextTokens, VocabTokens: min(p.tokenizer.Size(), c.Vocab),
 		Parameters: int64(m.Parameters()), WeightBytes: int64(m.WeightBytes()),
 		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), CreatedUnix: time.Now().Unix(),
+	}
+	if p.embedder != nil {
+		p.info.EmbeddingWidth = c.Embed
 	}
 }
 

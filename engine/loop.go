@@ -35,7 +35,7 @@ type loop struct {
 	// Fixed at construction.
 	info      *wire.Model
 	model     forwarder
-	vocab     int // logits of a token
+	width     int // of a row that the model returns
 	tokenizer *tokenizer.Tokenizer
 	set       *kernels.Set // for the sampling
 	inbox     *inbox
@@ -192,10 +192,14 @@ func (l *loop) sample(rows []row, logits []float32) {
 	now := l.ledger.sampling()
 	for i := range rows {
 		r := &rows[i]
-		mine := logits[:r.logits*l.vocab]
-		logits = logits[r.logits*l.vocab:]
+		mine := logits[:r.logits*l.width]
+		logits = logits[r.logits*l.width:]
 		s, g := r.seq, r.seq.gen
 		if len(mine) == 0 || g.ended {
+			continue
+		}
+		if s.pool != nil {
+			l.embed(s, mine, now)
 			continue
 		}
 		if s.wantsPrompt() {
@@ -208,7 +212,7 @@ func (l *loop) sample(rows []row, logits []float32) {
 			l.ledger.firstToken(g, now)
 			l.supply.startable = true // its prefix can be shared now
 		}
-		last := mine[len(mine)-l.vocab:]
+		last := mine[len(mine)-l.width:]
 		choices, masks := l.choicesOf(s), l.ledger.step.masks
 		for _, c := range choices {
 			if !g.ended {

@@ -24,6 +24,9 @@ func (e *Engine) room(promptTokens int, param string) (int, *wire.Error) {
 		return 0, err
 	}
 	contextRoom := e.info.ContextTokens - promptTokens
+	if e.loaded.embedder != nil {
+		contextRoom++ // nothing is generated
+	}
 	poolRoom := e.poolTokens + 1 - promptTokens // the last token of an answer is never computed, so it takes no page
 	switch {
 	case promptTokens == 0:

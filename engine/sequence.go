@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/mask"
+	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/internal/chars"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -105,6 +106,7 @@ type sequence struct {
 	tokens  []int32
 	kv      *cache.Seq // nil while it waits: it holds no pages
 	sampler sampler
+	pool    *model.Pooler // in place of a sampler where it makes an embedding
 	out     output
 	matcher *mask.Matcher // nil for free text
 
@@ -183,9 +185,12 @@ func (s *sequence) wantsPrompt() bool {
 	return s.gen.options.PromptLogprobs && s.choice == 0 && s.generated == 0 && len(s.gen.promptLogprobs) < s.gen.promptTokens
 }
 
+// wantsAll reports whether every token has to be computed, none taken from the cache.
+func (s *sequence) wantsAll() bool { return s.wantsPrompt() || s.pool != nil && s.pool.Whole() }
+
 // reusable are the tokens that may be attached from the cache.
 func (s *sequence) reusable() []int32 {
-	if s.wantsPrompt() {
+	if s.wantsAll() {
 		return nil
 	}
 	return s.tokens
@@ -195,6 +200,8 @@ func (s *sequence) reusable() []int32 {
 // log-probabilities are asked for, otherwise only the last pending token.
 func (s *sequence) logitRows(n int) int {
 	switch {
+	case s.pool != nil:
+		return s.pool.Rows(s.computed(), n, n == s.pending())
 	case s.wantsPrompt():
 		return n
 	case n == s.pending():

@@ -223,7 +223,7 @@ func (p *supply) able(candidates []step.Candidate) []step.Candidate {
 		if len(candidates) > 0 && s.gen.level > candidates[0].Level {
 			p.pool.Unclaim(s.kv) // a more urgent one may have claimed its block just now
 		}
-		if s.decoding() || s.wantsPrompt() || p.pool.Claim(s.kv, s.tokens) {
+		if s.decoding() || s.wantsAll() || p.pool.Claim(s.kv, s.tokens) {
 			candidates = append(candidates, s.candidate(i))
 			s.leftOut = wire.PartHeldBack
 		}

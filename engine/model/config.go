@@ -63,6 +63,8 @@ type Config struct {
 	LogitScale     float32
 	LogitSoftCap   float32 // 0 means none
 
+	Pooling Pooling // of an embedder; PoolNone of a model that generates
+
 	read []string // tensors that are read already, or belong to no layer that is computed
 }
 
@@ -175,7 +177,7 @@ func (c *Config) WeightReadBytes(f *gguf.File) int {
 		}
 		n := t.Type.Bytes(t.Elements())
 		switch {
-		case t.Name == embeddingName && !c.Tied, t.Name == perLayerName:
+		case t.Name == embeddingName && (!c.Tied || c.Pooling != PoolNone), t.Name == perLayerName:
 			n = t.Type.Bytes(t.Dims[0])
 		case c.Experts > 0 && isExpert(t.Name):
 			experts += n
@@ -222,6 +224,7 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	if k.err == nil {
 		read(k, &c)
 	}
+	k.readPooling(&c)
 	k.readHarmless(&c)
 	k.checkAllRead()
 	if k.err != nil {

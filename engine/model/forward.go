@@ -8,8 +8,8 @@ import (
 
 // Forward computes the chunks together, writes their keys and values into their
 // pages, and returns the logits asked for: rows of Config.Vocab, in the order of
-// the chunks. The logits belong to the model and are valid until the next
-// Forward.
+// the chunks. Those of an embedder are its last hidden states, rows of Config.Embed.
+// They belong to the model and are valid until the next Forward.
 //
 // The caller must not let two chunks write to one page, and must not exceed the
 // vocabulary or BatchTokensMax; breaking any but the first of these panics.
@@ -59,6 +59,9 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 	}
 	p.layer = -1
 	p.do(KernelNormRope, p.phases.normOutput)
+	if p.m.config.Pooling != PoolNone {
+		return p.scratch.normed.numbers[:p.rows*p.m.config.Embed], true
+	}
 	p.do(KernelLogits, p.phases.logits)
 	return p.logits[:p.rows*m.config.Vocab], true
 }

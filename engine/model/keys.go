@@ -260,7 +260,7 @@ func (k *keys) readHarmless(c *Config) {
 	k.name("tensor_data_layout") // of the file that was converted
 	k.name("rope.scaling.finetuned")
 	k.name("attention.layer_norm_epsilon") // of norms that no other architecture has
-	for _, name := range []string{"expert_shared_count", "expert_shared_feed_forward_length", "nextn_predict_layers", "pooling_type", "leading_dense_block_count"} {
+	for _, name := range []string{"expert_shared_count", "expert_shared_feed_forward_length", "nextn_predict_layers", "leading_dense_block_count"} {
 		k.zero(name, k.read[k.prefix+name], "this is not supported")
 	}
 	if n, _ := k.whole("moe_every_n_layers"); n > 1 {

@@ -65,7 +65,9 @@ func (p *pass) reserve() (failure error) {
 	n, contextTokens := o.BatchTokensMax, min(o.ContextTokens, o.Pages*o.PageTokens)
 	most := c.largest()
 	scores := kernels.AttentionScratch(m.tileRows*most.group, most.headDim, contextTokens)
-	p.logits = rows(n, c.Vocab)
+	if c.Pooling == PoolNone {
+		p.logits = rows(n, c.Vocab)
+	}
 	p.scratch = scratch{
 		x: rows(n, c.Embed), normed: newActivations(m.set, n, c.Embed, rows), sum: rows(n, c.Embed),
 		q: rows(n, c.Heads*most.headDim), heads: newActivations(m.set, n, c.Heads*most.headDim, rows),

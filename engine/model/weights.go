@@ -15,7 +15,7 @@ type weights struct {
 	embedding  embedding
 	perLayer   perLayer
 	outputNorm norm
-	output     linear
+	output     linear // no matrix in an embedder
 	layers     []layer
 	vectors    int // numbers in all vectors
 	matrices   []PackedMatrix
@@ -120,9 +120,12 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 	w := &weights{layers: make([]layer, len(c.Layers))}
 	rows, perLayerRows := l.take(embeddingName, c.Embed, c.Vocab), (*gguf.Tensor)(nil)
 	w.outputNorm = l.norm("output_norm", c.Embed)
-	if c.Tied {
+	switch {
+	case c.Pooling != PoolNone:
+		l.taken["output.weight"] = true // which an embedder does not use
+	case c.Tied:
 		l.matrix(embeddingName, c.Embed, part{&w.output.Matrix, c.Vocab})
-	} else {
+	default:
 		l.linear(&w.output, "output", c.Embed, c.Vocab)
 	}
 	for i := range w.layers {
@@ -344,7 +347,10 @@ func (l *loader) checkAllTaken() {
 
 // bytes is the memory of the packed weights; part of it may be the file's.
 func (w *weights) bytes() int {
-	n := 4*w.vectors + len(w.output.Data)
+	n := 4 * w.vectors
+	if w.output.Matrix != nil {
+		n += len(w.output.Data)
+	}
 	if w.perLayer.project.Matrix != nil {
 		n += len(w.perLayer.project.Data) + len(w.perLayer.rows.Data)
 	}

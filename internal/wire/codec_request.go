@@ -21,7 +21,7 @@ func appendOptions(b []byte, o *Options) []byte {
 	for _, s := range o.Stop {
 		b = appendText(b, s)
 	}
-	for _, x := range [...]bool{o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs} {
+	for _, x := range [...]bool{o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs, o.Embed} {
 		b = appendBool(b, x)
 	}
 	b = appendBool(appendBool(appendInt(b, o.TopLogprobs), o.Split), o.NoCalls)
@@ -49,7 +49,9 @@ func (d *decoder) options() (o Options) {
 			o.Stop[i] = d.text()
 		}
 	}
-	o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs = d.bool(), d.bool(), d.bool(), d.bool()
+	for _, x := range [...]*bool{&o.IgnoreEOS, &o.Echo, &o.Logprobs, &o.PromptLogprobs, &o.Embed} {
+		*x = d.bool()
+	}
 	o.TopLogprobs, o.Split, o.NoCalls = d.int(), d.bool(), d.bool()
 	o.Tools, o.CallsMax, o.Grammar = d.bytes(), d.int(), d.grammar()
 	if o.N > choicesMax {

@@ -12,11 +12,13 @@ import (
 // distance of its sequence's id from that of the event before: 0 within one
 // sequence, more for the next. So ids ascend, and no sequence can come twice.
 
+// All bits of an event's flags have a meaning.
 const (
 	eventText = 1 << iota
 	eventLogprobs
 	eventPromptLogprobs
 	eventFinish
+	eventEmbedding
 	eventEnd
 	eventPieces
 	eventCached
@@ -49,6 +51,13 @@ func appendEvent(b []byte, distance uint64, e *Event) []byte {
 	if e.Finish != FinishNone {
 		flags |= eventFinish
 		b = append(b, byte(e.Finish))
+	}
+	if len(e.Embedding) > 0 {
+		flags |= eventEmbedding
+		b = binary.AppendUvarint(b, uint64(len(e.Embedding)))
+		for _, x := range e.Embedding {
+			b = appendFloat(b, x)
+		}
 	}
 	if e.End != nil {
 		flags |= eventEnd
@@ -330,6 +339,12 @@ func (s *stepFrame) event(d *decoder) (q sequenceEvent) {
 			d.fail("unknown finish %d", uint8(e.Finish))
 		}
 	}
+	if flags&eventEmbedding != 0 {
+		e.Embedding = make([]float32, d.count(4))
+		for i := range e.Embedding {
+			e.Embedding[i] = d.float()
+		}
+	}
 	if flags&eventEnd != 0 {
 		e.End = d.end()
 	}
@@ -338,9 +353,6 @@ func (s *stepFrame) event(d *decoder) (q sequenceEvent) {
 	}
 	if flags&eventCached != 0 {
 		e.Cached = d.size()
-	}
-	if flags >= 2*eventCached {
-		d.fail("unknown flags %#x of an event", flags)
 	}
 	return q
 }

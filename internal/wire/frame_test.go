@@ -24,7 +24,7 @@ var same = cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmp.AllowUne
 func sampleOptions() Options {
 	return Options{MaxTokens: 7, N: 2, Temperature: .5, TopK: 40, TopP: .9, MinP: .1, Seed: math.MaxUint64, RepetitionPenalty: 1.1,
 		PresencePenalty: -1, FrequencyPenalty: 2, LogitBias: []LogitBias{{Token: 3, Bias: -100}}, Stop: []string{"a", "", "ü"},
-		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true, Split: true, Tools: []byte(`[{}]`), NoCalls: true, CallsMax: 3,
+		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true, Embed: true, Split: true, Tools: []byte(`[{}]`), NoCalls: true, CallsMax: 3,
 		Grammar: &Grammar{Kind: GrammarSchema, Text: "{}", Strict: true, Compact: true, Param: "p"}}
 }
 
@@ -39,6 +39,7 @@ func sampleEvents() []Event {
 			Logprobs: []TokenLogprob{{ID: 9, Bytes: []byte{0xff}, Logprob: -1, Top: []TopLogprob{{ID: 2, Bytes: []byte("x"), Logprob: -2}}}}},
 		{Choice: 1, TokenCount: 1, Text: "x", Pieces: []Piece{{Kind: PieceReasoning, Text: "ü"}, {Kind: PieceCall, ID: "i", Name: "n"}, {Kind: PieceArguments, Text: "{}"}, {Kind: PieceCallEnd}, {Text: "y"}}},
 		{Choice: 1, TokenCount: 2, Text: " end", Finish: FinishCalls},
+		{Choice: 1, Embedding: []float32{0.5, -1e-9}, Finish: FinishStop},
 		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{7, 2, 3, 4, 5}, Timings: sampleTimings()}},
 	}
 }

@@ -24,6 +24,9 @@ const (
 // without limits it refuses only what no model can follow. The error names the
 // parameter as clients know it, and what is allowed.
 func (o *Options) Check(m *Model) *Error {
+	if err := o.checkKind(m); err != nil {
+		return err
+	}
 	choices, vocab := cmp.Or(m.ChoicesMax, choicesMax), cmp.Or(m.VocabTokens, math.MaxInt32)
 	for _, p := range [...]struct {
 		name        string
@@ -60,6 +63,17 @@ func (o *Options) Check(m *Model) *Error {
 		return err
 	}
 	return o.checkLists(vocab)
+}
+
+// checkKind refuses an embedding of a model that generates, and the reverse.
+func (o *Options) checkKind(m *Model) *Error {
+	switch embedder := m.EmbeddingWidth > 0; {
+	case m.VocabTokens == 0 || o.Embed == embedder:
+		return nil
+	case embedder:
+		return InvalidParam("model", "the model %s makes embeddings and generates no text; use /v1/embeddings", m.ID)
+	}
+	return InvalidParam("model", "the model %s generates text and makes no embeddings; serve an embedding model, as its file's key pooling_type says", m.ID)
 }
 
 func (o *Options) checkLists(vocab int) *Error {

@@ -125,6 +125,9 @@ type Options struct {
 	NoCalls bool
 	// CallsMax ends a choice after that many calls; 0 does not.
 	CallsMax int
+	// Embed asks an embedder for the prompt's vector, and nothing else: one choice,
+	// which generates no token.
+	Embed bool
 }
 
 // LogitBias is one entry of Options.LogitBias.
@@ -245,6 +248,9 @@ type Event struct {
 	Relayed *Relayed
 	// Cached, on the first event of choice 0, is Usage.Cached.
 	Cached int
+	// Embedding is set on the last event where Options.Embed asked for it. It has
+	// Model.EmbeddingWidth numbers and the length 1.
+	Embedding []float32
 	// Finish is set on a choice's last event.
 	Finish Finish
 	// End is set on the stream's last event, after every choice's last.
@@ -477,6 +483,9 @@ type Model struct {
 	PageBytes     int    `json:"page_bytes"`
 	ChoicesMax    int    `json:"choices_max"` // most choices of one generation
 	CreatedUnix   int64  `json:"created_unix"`
+	// EmbeddingWidth is the length of an embedder's vectors; 0 of a model that
+	// generates.
+	EmbeddingWidth int `json:"embedding_width,omitempty"`
 	// Chat is false when the model has no usable template; ChatError says why.
 	Chat      bool   `json:"chat"`
 	ChatError string `json:"chat_error,omitempty"`

@@ -1,0 +1,109 @@
+package model
+
+import "math"
+
+// Pooling says how the hidden states of a text's tokens become one vector. A model that
+// has one is an embedder: Forward returns hidden states, and no logits.
+type Pooling int
+
+const (
+	PoolNone  Pooling = iota // of a model that generates
+	PoolMean                 // the mean of all tokens
+	PoolFirst                // the first token, as BERT's [CLS]
+	PoolLast                 // the last token
+)
+
+// String returns the pooling's name.
+func (p Pooling) String() string { return [...]string{"none", "mean", "first", "last"}[p] }
+
+// poolingMost is the largest value of the key pooling_type that is supported; the values are
+// those of llama.cpp's enum llama_pooling_type.
+const poolingMost = PoolLast
+
+func (k *keys) readPooling(c *Config) {
+	n, _ := k.whole("pooling_type")
+	if n > uint64(poolingMost) {
+		k.fail("pooling_type", "is %d; supported are none (0), mean (1), first (2) and last (3)", n)
+		return
+	}
+	c.Pooling = Pooling(n)
+}
+
+// RowWidth is the length of a row that Forward returns: Embed of an embedder, else
+// Vocab.
+func (c *Config) RowWidth() int {
+	if c.Pooling != PoolNone {
+		return c.Embed
+	}
+	return c.Vocab
+}
+
+// Pooler makes one vector of the hidden states of a text. They come in order, in any
+// pieces, and may come again: the vector's bits do not depend on that.
+type Pooler struct {
+	pooling Pooling
+	sum     []float64
+	rows    int // in sum; those of a mean are of the first tokens
+}
+
+// NewPooler pools as an embedder's c says.
+func (c *Config) NewPooler() *Pooler {
+	return &Pooler{pooling: c.Pooling, sum: make([]float64, c.Embed)}
+}
+
+// Whole says that all tokens of a text have to be computed, none taken from a cache.
+func (p *Pooler) Whole() bool { return p.pooling != PoolLast }
+
+// Rows is how many of the n tokens from start on, counted from their end, need hidden
+// states; last says that the text ends with them, and then at least one does.
+func (p *Pooler) Rows(start, n int, last bool) int {
+	switch {
+	case p.pooling == PoolMean && start+n > p.rows:
+		return start + n - max(start, p.rows)
+	case p.pooling == PoolFirst && p.rows == 0:
+		return n
+	case last:
+		return 1
+	}
+	return 0
+}
+
+// Add takes in the rows that Rows asked for.
+func (p *Pooler) Add(hidden []float32) {
+	width := len(p.sum)
+	if p.pooling == PoolFirst {
+		hidden = hidden[:min(len(hidden), width*(1-p.rows))]
+	}
+	for ; len(hidden) > 0; hidden = hidden[width:] {
+		for i, x := range hidden[:width] {
+			p.sum[i] += float64(x)
+		}
+		p.rows++
+	}
+}
+
+// Vector is the text's vector. It has the length 1; it holds NaN where the model gave
+// numbers that are not finite.
+func (p *Pooler) Vector() []float32 {
+	vector := make([]float32, len(p.sum))
+	for i, x := range p.sum {
+		vector[i] = float32(x / float64(max(1, p.rows)))
+	}
+	Normalize(vector)
+	return vector
+}
+
+// Normalize divides x by its Euclidean length, unless that is zero.
+func Normalize(x []float32) {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	if sum == 0 {
+		return
+	}
+	length := math.Sqrt(sum)
+	for i, v := range x {
+		x[i] = float32(float64(v) / length)
+	}
+}

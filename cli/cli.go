@@ -50,6 +50,7 @@ func commands() []command {
 		{"chat", "[TEXT]", "talk to a running Forebay", runChat},
 		{"model info", "MODEL", "describe a model, and predict its speed here", runModelInfo},
 		{"model logits", "MODEL --ids 1,2,3 -o OUT.f32 [--quantize TYPE] [--kv-type TYPE] [--kernels NAME]", "write the logits of tokens", runModelLogits},
+		{"model embed", "MODEL --ids 1,2,3 -o OUT.f32 [--kernels NAME]", "write an embedding model's vector of tokens", runModelEmbed},
 		{"model pull", "REF", "download a model of the Hugging Face Hub", runModelPull},
 		{"model list", "[--json]", "list the downloaded models", runModelList},
 		{"model rm", "REF", "remove a downloaded model", runModelRemove},

@@ -110,17 +110,12 @@ func (m *loadedModel) close() {
 
 // loadFor checks ids and loads the model of f with a context that holds them.
 func loadFor(ids []int32, f *gguf.File, set *kernels.Set, kv kernels.KVType) (*loadedModel, error) {
-	shape, err := model.ReadConfig(f)
+	shape, err := checkIDs(ids, f)
 	if err != nil {
 		return nil, err
 	}
-	if len(ids) > shape.ContextTokens {
-		return nil, fmt.Errorf("%d ids are more than the model's context of %d", len(ids), shape.ContextTokens)
-	}
-	for i, id := range ids {
-		if id < 0 || int(id) >= shape.Vocab {
-			return nil, fmt.Errorf("--ids: %d at position %d is not in the vocabulary; its tokens are 0 to %d", id, i, shape.Vocab-1)
-		}
+	if shape.Pooling != model.PoolNone {
+		return nil, fmt.Errorf("%s makes embeddings and has no logits; see forebay model embed", f.Name())
 	}
 	team := kernels.NewTeam(runtime.GOMAXPROCS(0))
 	m, err := model.Load(f, set, team, model.Options{ContextTokens: len(ids), BatchTokensMax: logitsBatchTokens, KVType: kv})
@@ -129,6 +124,23 @@ func loadFor(ids []int32, f *gguf.File, set *kernels.Set, kv kernels.KVType) (*l
 		return nil, err
 	}
 	return &loadedModel{m, team}, nil
+}
+
+// checkIDs reads the model's description, and refuses ids that it cannot take.
+func checkIDs(ids []int32, f *gguf.File) (shape model.Config, err error) {
+	shape, err = model.ReadConfig(f)
+	if err != nil {
+		return shape, err
+	}
+	if len(ids) > shape.ContextTokens {
+		return shape, fmt.Errorf("%d ids are more than the model's context of %d", len(ids), shape.ContextTokens)
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= shape.Vocab {
+			return shape, fmt.Errorf("--ids: %d at position %d is not in the vocabulary; its tokens are 0 to %d", id, i, shape.Vocab-1)
+		}
+	}
+	return shape, nil
 }
 
 // writeLogits writes the logits of ids to out and closes it. It returns the

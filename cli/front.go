@@ -273,6 +273,10 @@ func (f *front) greet(w io.Writer) {
 	if f.admin != nil {
 		fmt.Fprintf(w, "Metrics and debug pages: http://%s/metrics\n", reachable(f.admin.Addr().String()))
 	}
+	if model.EmbeddingWidth > 0 {
+		fmt.Fprintf(w, "Try: curl %s/v1/embeddings -H 'Content-Type: application/json' -d '{\"model\": %q, \"input\": \"Hello!\"}'\n", url, model.ID)
+		return
+	}
 	fmt.Fprintf(w, "Try: curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n", url)
 	fmt.Fprintf(w, "  -d '{\"model\": %q, \"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n", model.ID)
 }

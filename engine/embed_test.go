@@ -80,7 +80,7 @@ func TestEmbeddingUsage(t *testing.T) {
 		for _, x := range a.vector {
 			size += float64(x) * float64(x)
 		}
-		if a.end.Err != nil || math.Abs(size-1) > 1e-6 || a.end.Usage != (wire.Usage{Prompt: length}) || a.finishes[0] != wire.FinishStop {
+		if a.end.Err != nil || math.Abs(size-1) > 1e-6 || a.end.Usage != (wire.Usage{Prompt: length, Computed: length}) || a.finishes[0] != wire.FinishStop {
 			t.Errorf("%d tokens: %+v, length %v, finish %v", length, a.end, size, a.finishes)
 		}
 	}

@@ -26,6 +26,7 @@ type LimitsConfig struct {
 	MessagesMax    int `yaml:"messages_max" default:"4096" range:"1..1048576" help:"Messages in a chat request."`
 	ToolsMax       int `yaml:"tools_max" default:"512" range:"1..1048576" help:"Tools in a chat request."`
 	PromptsMax     int `yaml:"prompts_max" default:"64" range:"1..65536" help:"Prompts in a legacy completion request."`
+	InputsMax      int `yaml:"inputs_max" default:"2048" range:"1..65536" help:"Texts in an embeddings request, and documents in a rerank request."`
 	ChoicesMax     int `yaml:"choices_max" default:"16" range:"1..128" help:"Choices (n) of one request."`
 	LogitBiasMax   int `yaml:"logit_bias_max" default:"1024" range:"1..1048576" help:"Entries in logit_bias."`
 }

@@ -30,8 +30,9 @@ type exchange struct {
 	caller *identity.Caller
 	http   httpd.Request
 	out    httpd.Output
-	chat   bool
 	record telemetry.Record
+	// decodeBody is the route's.
+	decodeBody decoder
 	// budgets are what the answer's head says of the tenant's limits; nil where
 	// it says nothing.
 	budgets   func() budget.States
@@ -75,15 +76,11 @@ func (x *exchange) enter(stage int32) {
 }
 
 // newExchange starts the record and begins to watch the client.
-func (g *Gateway) newExchange(c httpd.Request, caller *identity.Caller, chat bool) *exchange {
-	x := &exchange{g: g, caller: caller, http: c, out: c.Output(g.cfg.Timeouts.WriteStallLimit), chat: chat, notify: make(chan struct{}, 1)}
+func (g *Gateway) newExchange(c httpd.Request, caller *identity.Caller, r *route) *exchange {
+	x := &exchange{g: g, caller: caller, http: c, out: c.Output(g.cfg.Timeouts.WriteStallLimit), decodeBody: r.decode, notify: make(chan struct{}, 1)}
 	x.run.x = x
 	x.ctx, x.cancel = context.WithCancel(context.Background())
-	route := "completions"
-	if chat {
-		route = "chat_completions"
-	}
-	x.record = newRecord(c, caller, route)
+	x.record = newRecord(c, caller, r.name)
 	x.record.Forced = string(c.Header(captureHeader)) == "1"
 	_, x.stalled = c.Backlog()
 	x.enter(stageDecoding)

@@ -190,10 +190,10 @@ func (g *Gateway) unregister(x *exchange) {
 	}
 }
 
-// generate handles both generation routes. It answers failures and finishes the
+// generate handles the routes that the engine answers. It answers failures and finishes the
 // record itself.
-func (g *Gateway) generate(c httpd.Request, caller *identity.Caller, chat bool) {
-	x := g.newExchange(c, caller, chat)
+func (g *Gateway) generate(c httpd.Request, caller *identity.Caller, r *route) {
+	x := g.newExchange(c, caller, r)
 	var err error
 	defer func() { x.end(err) }()
 	defer x.recovered(&err)

@@ -15,6 +15,7 @@ import (
 // an explicit null for absent, and keep the first error.
 type fields struct {
 	raw     map[string]json.RawMessage
+	known   map[string]bool
 	ignored []string // names of unknown members, at most ignoredMost
 	relayed bool     // another server reads the request, and decides about the parts of messages
 	err     *wire.Error
@@ -30,7 +31,7 @@ func parseFields(body []byte, depthMax int, known map[string]bool) (*fields, *wi
 	if bytes.HasPrefix(body, []byte("\ufeff")) {
 		return nil, wire.Errorf(wire.Invalid, "the body begins with a byte order mark; send it without")
 	}
-	f := &fields{raw: make(map[string]json.RawMessage, 16)}
+	f := &fields{raw: make(map[string]json.RawMessage, 16), known: known}
 	s := &scanner{data: body, depth: depthMax}
 	if c := s.peek(); c != '{' && s.pos < len(s.data) {
 		if _, ok := s.value(); ok {

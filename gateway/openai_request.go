@@ -10,7 +10,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// call is a decoded request of either generation route.
+// call is a decoded request for the engine.
 type call struct {
 	chat         bool
 	model        string
@@ -24,6 +24,7 @@ type call struct {
 	ignored      []string // names of unknown members
 	bodyBytes    int      // of the request, where the engine relays it and so keeps it; else 0
 	echo         bool
+	embeds       *embeds // of the routes that make vectors, else nil
 	// promptOnly is set for an echo of zero tokens: the answer is the prompt alone.
 	promptOnly bool
 }
@@ -61,6 +62,17 @@ func keySet(shared []string, own ...string) map[string]bool {
 		set[k] = true
 	}
 	return set
+}
+
+// decoder reads the body of a request for model m.
+type decoder func(body []byte, l *LimitsConfig, m *wire.Model) (*call, *wire.Error)
+
+func chatCall(body []byte, l *LimitsConfig, m *wire.Model) (*call, *wire.Error) {
+	return decodeCall(body, true, l, m)
+}
+
+func textCall(body []byte, l *LimitsConfig, m *wire.Model) (*call, *wire.Error) {
+	return decodeCall(body, false, l, m)
 }
 
 // decodeCall reads a chat or a legacy completion request for model m. What it
@@ -121,10 +133,7 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 	o.Seed = f.seed()
 	o.Stop = f.stops()
 	o.LogitBias = f.logitBias(l.LogitBiasMax)
-	c.tier = f.text("service_tier")
-	if _, given := f.given("service_tier"); given && !tiers[c.tier] {
-		f.fail("service_tier", "service_tier must be one of auto, default, flex, priority")
-	}
+	c.readTier(f)
 	c.user = f.text("user")
 	o.Grammar = f.grammar()
 	for i := range c.prompts {
@@ -141,6 +150,13 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 		default:
 			c.includeUsage = usage == "true"
 		}
+	}
+}
+
+func (c *call) readTier(f *fields) {
+	c.tier = f.text("service_tier")
+	if _, given := f.given("service_tier"); given && !tiers[c.tier] {
+		f.fail("service_tier", "service_tier must be one of auto, default, flex, priority")
 	}
 }
 
@@ -202,7 +218,7 @@ const (
 )
 
 func (c *call) textFields(f *fields, l *LimitsConfig) {
-	c.prompts = f.prompts(l.PromptsMax)
+	c.prompts = f.prompts("prompt", l.PromptsMax)
 	c.echo = f.flag("echo")
 	if c.promptOnly = c.echo && f.whole("max_tokens", defaultTextTokens) == 0; c.promptOnly {
 		c.options.MaxTokens = 1
@@ -302,9 +318,9 @@ func (f *fields) logitBias(countMax int) (all []wire.LogitBias) {
 }
 
 // prompts reads the four forms: a string, strings, token ids, lists of token ids.
-func (f *fields) prompts(countMax int) []wire.Request {
-	const allowed = "prompt must be a string, an array of strings, an array of token ids, or an array of such arrays, and not empty"
-	raw, ok := f.given("prompt")
+func (f *fields) prompts(name string, countMax int) []wire.Request {
+	const allowed = "%s must be a string, an array of strings, an array of token ids, or an array of such arrays, and not empty"
+	raw, ok := f.given(name)
 	if ok && isString(raw) {
 		text := unquote(raw)
 		return []wire.Request{{Text: &text}}
@@ -314,20 +330,20 @@ func (f *fields) prompts(countMax int) []wire.Request {
 	for i, item := range elements(raw) {
 		switch {
 		case i == 0 && item[0] != '"' && item[0] != '[':
-			return []wire.Request{{Tokens: f.tokens(raw)}}
+			return []wire.Request{{Tokens: f.tokens(name, raw)}}
 		case i == 0:
 			kind = item[0]
 		case i == countMax:
-			f.fail("prompt", "prompt may hold at most %d prompts", countMax)
+			f.fail(name, "%s may hold at most %d texts", name, countMax)
 			return nil
 		}
 		r := wire.Request{}
 		switch {
 		case item[0] != kind:
-			f.fail("prompt", allowed)
+			f.fail(name, allowed, name)
 			return nil
 		case kind == '[':
-			r.Tokens = f.tokens(item)
+			r.Tokens = f.tokens(name, item)
 		default:
 			text := unquote(item)
 			r.Text = &text
@@ -335,17 +351,17 @@ func (f *fields) prompts(countMax int) []wire.Request {
 		all = append(all, r)
 	}
 	if len(all) == 0 {
-		f.fail("prompt", allowed)
+		f.fail(name, allowed, name)
 	}
 	return all
 }
 
 // tokens reads an array of at least one token id.
-func (f *fields) tokens(raw json.RawMessage) (ids []int32) {
+func (f *fields) tokens(name string, raw json.RawMessage) (ids []int32) {
 	for i, item := range elements(raw) {
 		id, err := strconv.ParseInt(string(item), 10, 32)
 		if err != nil || id < 0 {
-			f.fail("prompt", "prompt holds %s at index %d, which is not a token id", brief(item), i)
+			f.fail(name, "%s holds %s at index %d, which is not a token id", name, brief(item), i)
 			return nil
 		}
 		if ids == nil {
@@ -354,7 +370,7 @@ func (f *fields) tokens(raw json.RawMessage) (ids []int32) {
 		ids = append(ids, int32(id))
 	}
 	if len(ids) == 0 {
-		f.fail("prompt", "prompt must not hold an empty array of token ids")
+		f.fail(name, "%s must not hold an empty array of token ids", name)
 	}
 	return ids
 }

@@ -57,7 +57,7 @@ var unsupportedFields = map[string]unsupported{
 func (f *fields) refuseUnsupported() {
 	for name, value := range f.raw {
 		u, listed := unsupportedFields[name]
-		if raw := strings.TrimSpace(string(value)); !listed || raw == "null" || raw == `""` || raw == "[]" || slices.Contains(u.neutral, raw) {
+		if raw := strings.TrimSpace(string(value)); !listed || f.known[name] || raw == "null" || raw == `""` || raw == "[]" || slices.Contains(u.neutral, raw) {
 			continue
 		}
 		why := name + " is not supported"

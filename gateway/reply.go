@@ -46,6 +46,9 @@ type choiceState struct {
 // newReply makes the reply to c.
 func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
 	m := &x.g.engine.State().Model
+	if c.embeds != nil {
+		return &vectorReply{x: x, call: c, model: m.ID, vectors: make([][]float32, len(prompts))}
+	}
 	d := draft{
 		x:       x,
 		call:    c,

@@ -23,7 +23,7 @@ type route struct {
 	serve func(httpd.Request) *failure
 	// serveTo is in place of serve where the answer depends on who asks.
 	serveTo func(httpd.Request, *identity.Caller) *failure
-	chat    bool // of generateRoute, which has no serve
+	decode  decoder // of generateRoute, which has no serve
 }
 
 type routeKind uint8
@@ -31,14 +31,16 @@ type routeKind uint8
 const (
 	plainRoute    routeKind = iota // one record for each request
 	probeRoute                     // one record for each refusal
-	generateRoute                  // takes JSON; generate keeps the record
+	generateRoute                  // takes JSON for the engine; generate keeps the record
 )
 
 func (g *Gateway) clientRoutes() []route {
 	const get = "GET, HEAD"
 	return []route{
-		{path: "/v1/chat/completions", methods: "POST", name: "chat_completions", kind: generateRoute, chat: true},
-		{path: "/v1/completions", methods: "POST", name: "completions", kind: generateRoute},
+		{path: "/v1/chat/completions", methods: "POST", name: "chat_completions", kind: generateRoute, decode: chatCall},
+		{path: "/v1/completions", methods: "POST", name: "completions", kind: generateRoute, decode: textCall},
+		{path: "/v1/embeddings", methods: "POST", name: "embeddings", kind: generateRoute, decode: embeddingsCall},
+		{path: "/v1/rerank", methods: "POST", name: "rerank", kind: generateRoute, decode: rerankCall},
 		{path: "/v1/models", methods: get, name: "models", serveTo: g.listModels},
 		{path: "/healthz", methods: get, name: "probe", kind: probeRoute, open: true, serve: g.healthz},
 		{path: "/readyz", methods: get, name: "probe", kind: probeRoute, open: true, serve: g.readyz},
@@ -80,7 +82,7 @@ func (h clientHandler) Serve(c httpd.Request) {
 	case f != nil, r.kind == plainRoute, c.Method() == http.MethodOptions:
 		g.answer(c, r, recorded(caller, why), f)
 	case r.kind == generateRoute:
-		g.generate(c, caller, r.chat)
+		g.generate(c, caller, r)
 	default:
 		_ = r.serve(c) // a probe does not fail
 	}

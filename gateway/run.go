@@ -20,7 +20,10 @@ type run struct {
 
 	reply     reply
 	relayed   []*wire.Prompt // the prompts, where another server counts them; else nil
-	streams   []*wire.Stream // one for each prompt
+	prompts   []*wire.Prompt
+	granted   admission.Grant
+	class     *admission.Class
+	streams   []*wire.Stream // one for each prompt that was dispatched
 	events    []wire.Event
 	intervals telemetry.Intervals
 	tokens    []int   // generated so far, of each choice
@@ -47,20 +50,35 @@ func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted a
 	x.record.Dispatched = wire.Monotonic()
 	x.g.capture.Started(&x.record)
 	x.enter(stageGenerating)
+	r.prompts, r.class, r.granted = prompts, class, granted
 	r.streams, r.usage = make([]*wire.Stream, 0, len(prompts)), make([]wire.Usage, len(prompts))
 	for i, p := range prompts {
 		r.usage[i].Prompt = p.Length()
-		options := r.call.options
-		options.MaxTokens = grantTokens(options.MaxTokens, p.Room, class.OutputTokensMax, granted.OutputTokens)
-		// Each prompt is an independent draw with a seed of its own.
-		options.Seed += uint64(i)
-		r.streams = append(r.streams, x.g.engine.Generate(&wire.Generation{
-			ID: x.promptID(i), Serial: x.record.Serial + uint64(i), Prompt: p, Options: options, Salt: x.salt(),
-			Class: granted.Class, Level: granted.Level, Key: granted.Key, Long: granted.Long, TokenGoal: granted.TokenGoal,
-			Trace: x.record.Trace, Notify: x.notify,
-		}))
-		r.live++
 	}
+	for range r.call.atOnce(len(prompts)) {
+		r.start()
+	}
+	if len(r.streams) == len(prompts) {
+		r.prompts = nil // their memory is not needed while the answer comes
+	}
+}
+
+// start dispatches the next prompt, if there is one.
+func (r *run) start() {
+	x, i := r.x, len(r.streams)
+	if i >= len(r.prompts) {
+		return
+	}
+	p, granted, options := r.prompts[i], &r.granted, r.call.options
+	options.MaxTokens = grantTokens(options.MaxTokens, p.Room, r.class.OutputTokensMax, granted.OutputTokens)
+	// Each prompt is an independent draw with a seed of its own.
+	options.Seed += uint64(i)
+	r.streams = append(r.streams, x.g.engine.Generate(&wire.Generation{
+		ID: x.promptID(i), Serial: x.record.Serial + uint64(i), Prompt: p, Options: options, Salt: x.salt(),
+		Class: granted.Class, Level: granted.Level, Key: granted.Key, Long: granted.Long, TokenGoal: granted.TokenGoal,
+		Trace: x.record.Trace, Notify: x.notify,
+	}))
+	r.live++
 }
 
 // notePromise records that admission took the request in, and what it was told.
@@ -97,6 +115,9 @@ func (r *run) relay() (usage wire.Usage, err error) {
 		}
 		now := wire.Monotonic()
 		for prompt, s := range r.streams {
+			if s == nil {
+				continue
+			}
 			r.events = s.Take(r.events[:0])
 			for i := range r.events {
 				e := &r.events[i]
@@ -114,6 +135,7 @@ func (r *run) relay() (usage wire.Usage, err error) {
 				usage.Cached += e.End.Usage.Cached
 				usage.Completion += e.End.Usage.Completion
 				usage.Reasoning += e.End.Usage.Reasoning
+				r.start()
 			}
 			clear(r.events)
 		}
@@ -158,7 +180,7 @@ func (r *run) note(index, prompt int, e *wire.Event, now int64) {
 			record.ToolCalls++
 		}
 	}
-	if e.Text == "" && len(e.Pieces) == 0 && (e.Relayed == nil || len(e.Relayed.Delta) == 0) {
+	if e.Text == "" && e.Embedding == nil && len(e.Pieces) == 0 && (e.Relayed == nil || len(e.Relayed.Delta) == 0) {
 		return
 	}
 	if record.FirstToken == 0 {

@@ -67,7 +67,7 @@ func (x *exchange) decode() (*call, error) {
 		return nil, err
 	}
 	state := x.g.engine.State()
-	c, wireErr := decodeCall(body, x.chat, &x.g.cfg.Limits, &state.Model)
+	c, wireErr := x.decodeBody(body, &x.g.cfg.Limits, &state.Model)
 	if wireErr != nil {
 		return nil, wireErr
 	}
@@ -162,7 +162,7 @@ func (x *exchange) prepareAll(ctx context.Context, requests []wire.Request) ([]*
 func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt) (admission.Demand, error) {
 	o, model := &c.options, &x.g.engine.State().Model
 	w := admission.Demand{
-		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Sequences: len(prompts) * o.N,
+		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Sequences: c.atOnce(len(prompts)) * o.N,
 		Within: x.within(), Retry: x.isRetry(), User: c.user,
 	}
 	if len(prompts) == 1 { // of several prompts, admission could not tell which one the blocks belong to
@@ -177,7 +177,9 @@ func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt
 		if !o.PromptLogprobs { // which need the whole prompt computed
 			w.UncachedTokens -= p.CachedTokens
 		}
-		w.DecodeTokens += grantTokens(o.MaxTokens, p.Room, class.OutputTokensMax, 0) * o.N
+		if !o.Embed {
+			w.DecodeTokens += grantTokens(o.MaxTokens, p.Room, class.OutputTokensMax, 0) * o.N
+		}
 		w.Bytes += 4*len(p.Tokens) + len(p.Text)
 	}
 	w.Bytes += c.bodyBytes

@@ -67,7 +67,7 @@ func (c *Config) On() bool {
 }
 
 // routeNames are the routes that rights may name.
-var routeNames = []string{"chat_completions", "completions", "models"}
+var routeNames = []string{"chat_completions", "completions", "embeddings", "models", "rerank"}
 
 // Validate checks what no tag can say and what needs no tenants.
 func (c *Config) Validate() error {

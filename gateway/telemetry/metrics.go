@@ -119,6 +119,8 @@ func (m *metrics) observeTimes(r *Record) {
 		operation = "chat"
 	case "completions":
 		operation = "text_completion"
+	case "embeddings", "rerank":
+		operation = "embeddings"
 	default:
 		return
 	}

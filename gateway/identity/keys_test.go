@@ -141,11 +141,11 @@ func TestRightsStayBelowTheTenants(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for want, d := range map[string]Draft{
-		`.tenant: there is no tenant "nobody" in admission.tenants`:                         {Tenant: "nobody"},
-		`.classes: the tenant night may not use the class interactive`:                      {Tenant: "night", Classes: []string{"interactive"}},
-		`.classes: there is no class "gold"; there are interactive, batch, offline`:         {Tenant: "acme", Classes: []string{"gold"}},
+		`.tenant: there is no tenant "nobody" in admission.tenants`:                                     {Tenant: "nobody"},
+		`.classes: the tenant night may not use the class interactive`:                                  {Tenant: "night", Classes: []string{"interactive"}},
+		`.classes: there is no class "gold"; there are interactive, batch, offline`:                     {Tenant: "acme", Classes: []string{"gold"}},
 		`keys[0].routes: there is no route "x"; there are chat_completions, completions, embeddings, m`: {Tenant: "acme", Routes: []string{"x"}},
-		`keys[0].limits.concurrency: must not be negative`:                                  {Tenant: "acme", Limits: []string{"concurrency: -1"}},
+		`keys[0].limits.concurrency: must not be negative`:                                              {Tenant: "acme", Limits: []string{"concurrency: -1"}},
 	} {
 		d.Name = "a"
 		path := filepath.Join(t.TempDir(), "keys.yaml")

@@ -43,11 +43,11 @@ func (x *exchange) reserve(tenant *admission.Tenant, c *call, w *admission.Deman
 
 // client tells a client's request from others': by its address, its user and the
 // size of what it asks for.
-func (x *exchange) client(w *admission.Demand) uint64 {
+func (x *exchange) client(w *admission.Demand) budget.Client {
 	host, _, _ := net.SplitHostPort(x.http.RemoteAddr().String())
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00%d", x.record.Tenant, host, w.User, w.PromptTokens)
-	return h.Sum64()
+	return budget.Client{ID: h.Sum64(), Alone: x.http.Alone}
 }
 
 // overBudget turns a budget's refusal into a failure.

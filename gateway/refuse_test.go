@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -439,5 +440,32 @@ func TestPartsAndUsersHaveLimits(t *testing.T) {
 	r.settled()
 	if dry := r.budgets.Audit().Dry[budget.Requests]; dry == 0 {
 		t.Error("the dry run counted nothing")
+	}
+}
+
+// TestAnImpatientClientIsToldItsOwnTime: a client that comes back at once is told when
+// its own turn comes, over one connection or over one after the other. Beside another
+// connection of its address each is told a time of its own.
+func TestAnImpatientClientIsToldItsOwnTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		reuse, beside bool
+		want          float64 // seconds, of the third refusal
+	}{
+		"one connection": {reuse: true, want: 20}, "a connection each": {want: 20}, "beside another": {beside: true, want: 60},
+	} {
+		r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{RequestsPerMinute: 3})})
+		r.client.Transport.(*http.Transport).DisableKeepAlives = !c.reuse
+		if c.beside {
+			defer r.dial().Close()
+		}
+		r.as("sk-poor", chatBody(""))
+		var last response
+		for range 3 {
+			last = r.as("sk-poor", chatBody(""))
+		}
+		ms, _ := strconv.ParseFloat(last.header.Get("Retry-After-Ms"), 64)
+		if last.status != 429 || ms/1000 > c.want || ms/1000 < c.want-3 {
+			t.Errorf("%s: %d, told to wait %v s, want %v", name, last.status, ms/1000, c.want)
+		}
 	}
 }

@@ -36,9 +36,16 @@ type Ask struct {
 	Output int   // tokens to reserve: a high quantile of the expected answer, at most max_tokens
 	Asked  int   // output tokens that the client asked for by max_tokens, over all choices; 0 if it did not
 	Price  Price // of a token; the store knows it
-	// Client tells this client's request from others, so that one that is sent again
-	// too early is known; 0 is unknown.
-	Client uint64
+	Client Client
+}
+
+// Client tells one client's request from others', so that one that is sent again too
+// early is known.
+type Client struct {
+	ID uint64 // 0 is unknown
+	// Alone tells that the client has no other request at this moment, so that an
+	// equal one of a moment ago was this one; nil is not known.
+	Alone func() bool
 }
 
 // Kinds of scopes.

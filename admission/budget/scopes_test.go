@@ -80,29 +80,41 @@ func TestPredictionRefusesNothingForGood(t *testing.T) {
 }
 
 // One client that comes back too early is told the time that it has, and not a later
-// one each time.
+// one each time: after a moment, or at once where it can only be the same request.
 func TestImpatientClient(t *testing.T) {
-	l, h := newTestLocal()
-	ask := func(client uint64) time.Duration {
-		_, err := l.Reserve(context.Background(), Ask{Tenant: "t", Model: "m", Scopes: OfTenant(Limits{RequestsPerMinute: 20}), Client: client})
-		if refusal := new(Refusal); errors.As(err, &refusal) {
-			return refusal.RetryAfter
+	yes, no := func() bool { return true }, func() bool { return false }
+	for name, c := range map[string]struct {
+		alone func() bool
+		every time.Duration
+		want  time.Duration // for the last of nine, from the first refusal
+	}{
+		"after a moment":              {no, 300 * time.Millisecond, 3 * time.Second},
+		"not known":                   {nil, 300 * time.Millisecond, 3 * time.Second},
+		"at once, alone":              {yes, time.Millisecond, 3 * time.Second},
+		"nine at once beside another": {no, time.Millisecond, 9 * 3 * time.Second},
+	} {
+		l, h := newTestLocal()
+		ask := func(client uint64) time.Duration {
+			_, err := l.Reserve(context.Background(), Ask{Tenant: "t", Model: "m", Scopes: OfTenant(Limits{RequestsPerMinute: 20}), Client: Client{client, c.alone}})
+			if refusal := new(Refusal); errors.As(err, &refusal) {
+				return refusal.RetryAfter
+			}
+			return 0
 		}
-		return 0
-	}
-	for range 3 {
-		ask(7)
-	}
-	start, last := h.now(), time.Duration(0)
-	for range 9 {
-		last = ask(7)
-		h.move(300 * time.Millisecond)
-	}
-	if got := h.now().Add(-300 * time.Millisecond).Add(last).Sub(start); got > 3*time.Second {
-		t.Errorf("told to come %v after the first refusal", got)
-	}
-	if got := ask(8); got < 3*time.Second {
-		t.Errorf("another is told %v", got)
+		for range 3 {
+			ask(7)
+		}
+		start, last := h.now(), time.Duration(0)
+		for range 9 {
+			last = h.now().Add(ask(7)).Sub(start)
+			h.move(c.every)
+		}
+		if last > c.want || last < c.want-time.Second {
+			t.Errorf("%s: told to come %v after the first refusal, want %v", name, last, c.want)
+		}
+		if got := ask(8); got < last+2*time.Second-h.now().Sub(start) {
+			t.Errorf("%s: another is told %v", name, got)
+		}
 	}
 }
 

@@ -24,15 +24,15 @@ const (
 	waitsMax = time.Minute
 	// toldMax bounds the promises that are remembered.
 	toldMax = 64
-	// together is the time within which equal requests are several, and not one that
-	// is sent again.
+	// together is the time within which equal requests of a client that may send
+	// several at once are several, and not one that is sent again.
 	together = 100 * time.Millisecond
 )
 
 // For returns how long a request must wait that needs ask of rule, where missing
 // is what the level lacks. share is the part of the refill that this process may
-// promise, above 0. client tells one client's request from others; 0 is unknown.
-func (w *Waits) For(t *Terms, rule Rule, ask, missing, share float64, client uint64, now time.Time) time.Duration {
+// promise, above 0. client tells one client's request from others'.
+func (w *Waits) For(t *Terms, rule Rule, ask, missing, share float64, client Client, now time.Time) time.Duration {
 	rate := t.Rate[rule]
 	switch {
 	case Spans[rule] != 0:
@@ -52,14 +52,16 @@ func (w *Waits) For(t *Terms, rule Rule, ask, missing, share float64, client uin
 		at = w.promised[rule]
 	}
 	w.promised[rule] = at.Add(seconds(min(ask, t.Hold[rule]) / (rate * share)))
-	w.note(promise{client, rule, now, at})
+	w.note(promise{client.ID, rule, now, at})
 	return at.Sub(now)
 }
 
 // again is the earliest promise that a client has, if it has come back before.
-func (w *Waits) again(rule Rule, client uint64, now time.Time) (at time.Time, ok bool) {
+func (w *Waits) again(rule Rule, client Client, now time.Time) (at time.Time, ok bool) {
+	alone := func() bool { return client.Alone != nil && client.Alone() }
 	for _, p := range w.told {
-		if client != 0 && p.client == client && p.rule == rule && p.at.After(now) && now.Sub(p.told) >= together && (!ok || p.at.Before(at)) {
+		mine := client.ID != 0 && p.client == client.ID && p.rule == rule && p.at.After(now)
+		if mine && (!ok || p.at.Before(at)) && (now.Sub(p.told) >= together || alone()) {
 			at, ok = p.at, true
 		}
 	}

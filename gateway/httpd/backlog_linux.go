@@ -28,3 +28,22 @@ func (c *conn) backlog() (unread int, stalled time.Duration) {
 	})
 	return unread, stalled
 }
+
+// established asks the kernel whether the peer has not closed yet, which it knows
+// before anything here does.
+func (c *conn) established() bool {
+	sys, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return !c.closed.Load()
+	}
+	raw, err := sys.SyscallConn()
+	if err != nil {
+		return false
+	}
+	open := false
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		open = err == nil && info.State == unix.BPF_TCP_ESTABLISHED
+	})
+	return open
+}

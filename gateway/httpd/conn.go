@@ -170,6 +170,22 @@ func (c *conn) Close() error {
 	return err
 }
 
+// alone tells that no other connection from the peer's address is open.
+func (c *conn) alone() bool {
+	mine, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	for other := range c.listener.conns {
+		if theirs, ok := other.RemoteAddr().(*net.TCPAddr); other != c && ok && theirs.IP.Equal(mine.IP) && other.established() {
+			return false
+		}
+	}
+	return true
+}
+
 // watch calls left when the peer goes, at once if it has gone already.
 func (c *conn) watch(left func()) {
 	c.mu.Lock()

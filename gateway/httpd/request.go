@@ -119,6 +119,9 @@ func (r Request) Watch(left func()) { r.conn.watch(left) }
 // how long in the connection's life the client's full receive window held them up.
 func (r Request) Backlog() (unread int, stalled time.Duration) { return r.conn.backlog() }
 
+// Alone tells that the client's address has no other open connection.
+func (r Request) Alone() bool { return r.conn.alone() }
+
 // Output writes the answer straight to the connection. A write that waits for
 // the client longer than stallLimit fails.
 func (r Request) Output(stallLimit time.Duration) Output {

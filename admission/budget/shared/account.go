@@ -70,7 +70,7 @@ type waiter struct {
 	scope   budget.Scope
 	amounts budget.Amounts
 	open    budget.Amounts // the part of amounts that is given back if this gateway dies
-	client  uint64
+	client  budget.Client
 	gone    bool // its request does not wait any more
 	decided bool
 	verdict verdict
@@ -179,7 +179,7 @@ func (b *account) watch() {
 }
 
 // fail decides while Redis does not answer.
-func (b *account) fail(scope *budget.Scope, ask *budget.Amounts, client uint64, now time.Time) verdict {
+func (b *account) fail(scope *budget.Scope, ask *budget.Amounts, client budget.Client, now time.Time) verdict {
 	cfg := &b.store.cfg
 	if cfg.OnFailure == "closed" {
 		return verdict{refusal: &budget.Refusal{Scope: *scope, Rule: budget.Shared, RetryAfter: cfg.BreakerWait}}

@@ -112,7 +112,7 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 		},
 	}
 	for _, c := range table {
-		k := &class{Class: c, level: levelOf(&c), held: map[*tenant]*line{}, margin: newMargin(levelOf(&c))}
+		k := newClass(c)
 		s.classes, s.byName[c.Name] = append(s.classes, k), k
 		l := &s.levels[k.level]
 		l.classes = append(l.classes, k)

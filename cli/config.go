@@ -25,6 +25,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
 	"github.com/forebay-io/forebay/upstream"
+	"github.com/forebay-io/forebay/xds"
 )
 
 // Config is the whole configuration: one section for each package that has one.
@@ -47,6 +48,7 @@ type Config struct {
 	EngineSocket wire.ServerConfig `yaml:"engine_socket"`
 	Supervise    supervise.Config  `yaml:"supervise"`
 	Upstream     upstream.Config   `yaml:"upstream"`
+	XDS          xds.Config        `yaml:"xds"`
 }
 
 // Validate checks what one section alone cannot check.
@@ -95,7 +97,7 @@ type LogConfig struct {
 }
 
 // shortFlags maps short flags to their settings.
-var shortFlags = map[string]string{"model": "engine.model", "socket": "socket.path", "upstream": "upstream.url", "log-level": "log.level"}
+var shortFlags = map[string]string{"model": "engine.model", "socket": "socket.path", "upstream": "upstream.url", "log-level": "log.level", "xds": "xds.bootstrap"}
 
 // configVar is the environment variable with the path of the configuration file.
 const configVar = "FOREBAY_CONFIG"

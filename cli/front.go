@@ -23,6 +23,7 @@ import (
 	"github.com/forebay-io/forebay/internal/supervise"
 	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/upstream"
+	"github.com/forebay-io/forebay/xds"
 )
 
 // front is the gateway with its addresses and its client of the engine. openFront
@@ -38,7 +39,10 @@ type front struct {
 	gateway  *gateway.Gateway
 	queue    *admission.Queue
 	identity *identity.Source
-	closers  []func() // in the order of building
+	door     door
+	xds      *xds.Client       // nil without a control plane
+	classes  []admission.Class // that hold; guarded by door.mu
+	closers  []func()          // in the order of building
 }
 
 // openFront opens the addresses first, so that a second instance fails before it
@@ -69,6 +73,13 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 	if f.identity, err = identity.Open(cfg.Identity, cfg.Admission, c.logger(cfg.Log, "gateway")); err != nil {
 		return nil, err
 	}
+	f.door.own = s
+	if f.classes, err = cfg.Admission.ClassTable(); err != nil {
+		return nil, err
+	}
+	if err := f.openPolicy(); err != nil {
+		return nil, err
+	}
 	budgets, err := openBudgets(cfg.Budget, c.logger(cfg.Log, "gateway"))
 	if err != nil {
 		return nil, err
@@ -87,6 +98,9 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 	if err := f.exportUsage(recorder); err != nil {
 		return nil, err
 	}
+	if f.xds != nil {
+		recorder.CountPolicy(f.policyCounts)
+	}
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
 	var reporter gateway.Reporter
 	err = f.connect(func(s *wire.State) {
@@ -99,7 +113,7 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
 	f.gateway, err = gateway.New(cfg.Gateway, gateway.Parts{
-		Engine: f.engine(), Admission: queue, Identity: f.identity.Directory(), Budget: budgets, Recorder: recorder, Capture: kept, Version: version, Log: c.logger(cfg.Log, "gateway"),
+		Engine: f.engine(), Admission: queue, Identity: f.identity.Directory(), Budget: budgets, Recorder: recorder, Capture: kept, Version: version, Policy: f.policyNote(), Log: c.logger(cfg.Log, "gateway"),
 	})
 	if err != nil {
 		return nil, err
@@ -199,6 +213,16 @@ func (f *front) close() {
 func (f *front) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	following := make(chan struct{})
+	go func() {
+		defer close(following)
+		f.followPolicy(ctx)
+	}()
+	if err := f.awaitPolicy(ctx); err != nil {
+		cancel()
+		<-following
+		return err
+	}
 	served, greeted := make(chan error, 2), make(chan struct{})
 	go func() { served <- f.gateway.Serve(f.api) }()
 	servers := 1
@@ -234,6 +258,7 @@ func (f *front) run(ctx context.Context) error {
 	<-greeted
 	<-watched
 	<-reloading
+	<-following
 	f.drain(why)
 	for range servers {
 		err = errors.Join(err, <-served)

@@ -11,7 +11,7 @@ import (
 
 // liveSettings are the settings, and beginnings of settings, that a reload changes.
 // All others are read once, at the start.
-var liveSettings = []string{"admission.tenants", "admission.routes", "admission.default_class", "identity."}
+var liveSettings = []string{"admission.tenants", "admission.classes", "admission.routes", "admission.default_class", "admission.part_limits", "identity."}
 
 func isLive(key string) bool {
 	return slices.ContainsFunc(liveSettings, func(live string) bool {
@@ -46,20 +46,19 @@ func (f *front) reload() {
 	s := &settings{path: f.settings.path, given: f.settings.given}
 	s.schema = conf.Of(&s.Config)
 	err := f.console.load(s)
-	policy := f.cfg.Admission
-	policy.Tenants, policy.Routes, policy.DefaultClass = s.Admission.Tenants, s.Admission.Routes, s.Admission.DefaultClass
+	f.door.mu.Lock()
+	defer f.door.mu.Unlock()
 	if err != nil {
 		f.identity.NotTaken()
-	} else if err = f.identity.Replace(s.Identity, policy); err != nil {
-		err = s.schema.Place(err)
+	} else {
+		err = f.take(s, f.door.policy)
 	}
 	if err != nil {
 		log.Error("SIGHUP: the configuration was not reloaded, what held before goes on holding", "error", err)
 		return
 	}
-	f.queue.SetTenants(policy.Tenants)
 	changed, restart := f.settings.compare(s)
-	log.Info("SIGHUP: the configuration was reloaded", "changed", changed, "tenants", len(policy.Tenants))
+	log.Info("SIGHUP: the configuration was reloaded", "changed", changed, "tenants", len(s.Admission.Tenants))
 	if len(restart) > 0 {
 		log.Warn("SIGHUP: these settings have changed too, and hold only after a restart", "settings", restart)
 	}

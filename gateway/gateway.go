@@ -33,6 +33,9 @@ type Parts struct {
 	// Capture keeps requests for later questions; nil keeps none.
 	Capture *capture.Store
 	Version string
+	// Policy is what /readyz says of the policy of a control plane, as JSON; nil says
+	// nothing.
+	Policy func() []byte
 	// Log gets errors of our own; nil is slog.Default.
 	Log *slog.Logger
 }
@@ -48,6 +51,7 @@ type Gateway struct {
 	recorder  *telemetry.Recorder
 	capture   *capture.Store
 	version   string
+	policy    func() []byte
 	log       *slog.Logger
 	cors      cors
 	routes    []route
@@ -89,7 +93,7 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, engine: p.Engine, admission: p.Admission, identity: p.Identity, budget: p.Budget, recorder: p.Recorder, capture: p.Capture, version: p.Version, log: p.Log,
+		cfg: cfg, engine: p.Engine, admission: p.Admission, identity: p.Identity, budget: p.Budget, recorder: p.Recorder, capture: p.Capture, version: p.Version, policy: p.Policy, log: p.Log,
 		cors: newCORS(cfg.CORSOrigins), cut: make(chan struct{}), live: map[*exchange]struct{}{}, idle: make(chan struct{}),
 	}
 	if g.identity == nil {

@@ -38,7 +38,7 @@ func (g *Gateway) healthz(c httpd.Request) *failure {
 func (g *Gateway) readyz(c httpd.Request) *failure {
 	why := g.unready()
 	if why == "" {
-		writeJSON(c, http.StatusOK, []byte(`{"status":"ready"}`))
+		writeJSON(c, http.StatusOK, append(g.appendPolicy([]byte(`{"status":"ready"`)), '}'))
 		return nil
 	}
 	wait := retryAfterDefault
@@ -46,8 +46,17 @@ func (g *Gateway) readyz(c httpd.Request) *failure {
 		wait = err.RetryAfter
 	}
 	c.SetHeader("Retry-After", secondsUp(wait))
-	writeJSON(c, http.StatusServiceUnavailable, append(appendString([]byte(`{"status":"unavailable","reason":`), why), '}'))
+	writeJSON(c, http.StatusServiceUnavailable, append(g.appendPolicy(appendString([]byte(`{"status":"unavailable","reason":`), why)), '}'))
 	return nil
+}
+
+// appendPolicy says where the policy comes from and how old it is, where a control
+// plane gives it.
+func (g *Gateway) appendPolicy(b []byte) []byte {
+	if g.policy == nil {
+		return b
+	}
+	return append(append(b, `,"policy":`...), g.policy()...)
 }
 
 func (g *Gateway) serveVersion(c httpd.Request) *failure {

@@ -52,6 +52,7 @@ type metrics struct {
 	kept     atomic.Pointer[func(id string) bool] // nil before ResolveExemplars
 	capture  atomic.Pointer[func() CaptureCounts]
 	identity atomic.Pointer[func() IdentityCounts]
+	policy   atomic.Pointer[func() PolicyCounts]
 	spans    atomic.Pointer[func() SpanCounts]
 	build    [3]string      // of specBuild
 	own      map[*spec]bool // specs with a collector of their own, beside levelCollector

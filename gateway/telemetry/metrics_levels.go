@@ -140,6 +140,10 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 		counts := (*read)()
 		collectIdentity(&counts, ch)
 	}
+	if read := c.m.policy.Load(); read != nil {
+		counts := (*read)()
+		collectPolicy(&counts, ch)
+	}
 	if read := c.m.capture.Load(); read != nil {
 		collectCaptures(ch, (*read)())
 	}

@@ -19,10 +19,14 @@ type File struct {
 // mistakes, one a line, each with its place.
 func (s *Schema) LoadFiles(files []File) error {
 	var errs []error
+	s.givenBy = map[string][]string{}
 	for _, file := range files {
 		part := Of(reflect.New(s.root).Interface())
 		errs = append(errs, part.loadFile(file.Name, file.Text)...)
 		for i, f := range part.fields {
+			if f.origin != "" {
+				s.givenBy[file.Name] = append(s.givenBy[file.Name], f.key)
+			}
 			if f.origin != "" || f.misread {
 				errs = append(errs, s.fields[i].join(f)...)
 			}
@@ -89,3 +93,6 @@ func (s *Schema) Given() (keys, places []string) {
 	}
 	return keys, places
 }
+
+// GivenBy lists the keys that one of the files of LoadFiles has set.
+func (s *Schema) GivenBy(file string) []string { return s.givenBy[file] }

@@ -75,7 +75,7 @@ func (w *walker) list(f *field, shown string, node ast.Node) {
 		for i, value := range sequence.Values {
 			text, ok := plainValue(value)
 			if !ok || text == "" {
-				w.failPlain(value, fmt.Sprintf("%s[%d]", shown, i), "must be a text that is not empty")
+				w.failPlain(value, fmt.Sprintf("%s[%d]", shown, i), "must be a text that is not empty; put it in quotes if it holds a colon")
 			}
 			list.Index(i).SetString(text)
 		}

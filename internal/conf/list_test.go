@@ -160,7 +160,7 @@ func TestListMistakes(t *testing.T) {
 		"no list":       {file: "door:\n  people: a\n", want: "f.yaml:2: door.people must be a list, such as [{name: a}, {name: b}]"},
 		"no struct":     {file: "door:\n  people: [a]\n", want: "f.yaml:2: door.people[0] must hold keys and values\nf.yaml:2: door.people[0] has no name"},
 		"texts":         {file: "door:\n  tags: x\n", want: "f.yaml:2: door.tags must be a list, such as [a, b]"},
-		"deep":          {file: "door:\n  tags: [[x], '']\n", want: "f.yaml:2: door.tags[0] must be a text that is not empty\nf.yaml:2: door.tags[1] must be a text that is not empty"},
+		"deep":          {file: "door:\n  tags: [[x], '']\n", want: "f.yaml:2: door.tags[0] must be a text that is not empty; put it in quotes if it holds a colon\nf.yaml:2: door.tags[1] must be a text that is not empty; put it in quotes if it holds a colon"},
 		"no value":      {file: "door:\n  people:\n", want: "f.yaml:2: door.people has no value: give one or remove the key"},
 		"validate":      {file: "door:\n  people:\n    - name: a\n    - name: b\n      wait: 2h\n", want: "f.yaml:5: door.people[1].wait: 2h0m0s is too long for b"},
 		"by flag":       {flag: "[{name: a, wait: 3}, {nam: b}]", want: "--door.people: [0].wait: \"3\" is not a duration such as 500ms, 10s or 2m\n--door.people: [1].nam is not a known key; did you mean [1].name?\n--door.people: [1] has no name"},

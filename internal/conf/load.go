@@ -76,6 +76,9 @@ func (s *Schema) misread(section string) bool {
 // of that key came from.
 func (s *Schema) Place(err error) error { return s.place("", err) }
 
+// PlaceIn is Place for keys that may lack their section, which it adds.
+func (s *Schema) PlaceIn(section string, err error) error { return s.place(section, err) }
+
 // place is Place for keys that may lack their section, which it adds.
 func (s *Schema) place(section string, err error) error {
 	if err == nil {

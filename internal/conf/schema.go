@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // envPrefix starts every environment variable that is read.
@@ -14,8 +15,10 @@ const envPrefix = "FOREBAY_"
 // Schema is the set of fields of one configuration struct.
 type Schema struct {
 	root       reflect.Type
-	within     string   // of an element of a list: its place, such as "tenants[1]."
-	fields     []*field // in the order of the struct
+	checked    bool                // the tags of root are known to be right
+	givenBy    map[string][]string // the keys that each file of LoadFiles has set
+	within     string              // of an element of a list: its place, such as "tenants[1]."
+	fields     []*field            // in the order of the struct
 	byKey      map[string]*field
 	sections   map[string]bool // every key that holds further keys; "" is the top
 	validators []validator     // outer structs before inner
@@ -41,10 +44,14 @@ type validator struct {
 	validate func() error
 }
 
+// checkedTypes are the structs whose tags were checked once.
+var checkedTypes sync.Map
+
 // Of reads the tags of the struct that p points to. It panics on a tag that is
 // missing or wrong, since that is a mistake in our code.
 func Of(p any) *Schema {
 	s := &Schema{root: reflect.TypeOf(p).Elem(), byKey: map[string]*field{}, sections: map[string]bool{}}
+	_, s.checked = checkedTypes.Load(s.root)
 	s.add("", reflect.ValueOf(p).Elem())
 	vars := map[string]string{}
 	for _, f := range s.fields {
@@ -53,6 +60,7 @@ func Of(p any) *Schema {
 		}
 		vars[f.env()] = f.key
 	}
+	checkedTypes.Store(s.root, true)
 	return s
 }
 
@@ -75,7 +83,10 @@ func (s *Schema) add(section string, v reflect.Value) {
 			continue
 		}
 		f := &field{key: key, initial: t.Tag.Get("default"), help: t.Tag.Get("help"), oneof: t.Tag.Get("oneof"), value: value, secret: t.Tag.Get("secret") == "true"}
-		err := f.checkTags()
+		var err error
+		if !s.checked {
+			err = f.checkTags()
+		}
 		if err == nil {
 			f.limits, err = f.readLimits(t.Tag.Get("range"))
 		}

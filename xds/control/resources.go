@@ -50,7 +50,7 @@ func (f *Files) items(kind Kind) (map[string]map[string]types.Resource, error) {
 	all := map[string]map[string]types.Resource{}
 	if kind == Forebay {
 		for _, file := range f.Files {
-			if policy.ForGateways(file) {
+			if f.Policy.ForGateways(file.Name) {
 				add(all, xds.PolicyType, file.Name, &controlpb.PolicyFile{Name: file.Name, Text: string(file.Text)})
 			}
 		}

@@ -33,7 +33,7 @@ type Config struct {
 
 // Live are the settings that a policy may hold and a gateway takes while it runs.
 var Live = []string{
-	"admission.tenants", "admission.routes", "admission.default_class", "admission.part_limits",
+	"admission.tenants", "admission.classes", "admission.routes", "admission.default_class", "admission.part_limits",
 	"identity.issuers", "identity.mesh_peers", "identity.mesh_identities",
 }
 
@@ -73,13 +73,37 @@ func Parse(files []conf.File) (*Policy, error) {
 // and the line that it came from.
 func (p *Policy) Place(err error) error { return p.schema.Place(err) }
 
+// PlaceIn is Place for the settings of one section, which err may leave out.
+func (p *Policy) PlaceIn(section string, err error) error { return p.schema.PlaceIn(section, err) }
+
+// Over replaces, in a gateway's own configuration, what the policy holds.
+func (p *Policy) Over(a *admission.Config, i *identity.Config) {
+	for _, key := range p.given {
+		switch key {
+		case "admission.tenants":
+			a.Tenants = p.Admission.Tenants
+		case "admission.classes":
+			a.Classes = p.Admission.Classes
+		case "admission.routes":
+			a.Routes = p.Admission.Routes
+		case "admission.default_class":
+			a.DefaultClass = p.Admission.DefaultClass
+		case "admission.part_limits":
+			a.PartLimits = p.Admission.PartLimits
+		case "identity.issuers":
+			i.Issuers = p.Identity.Issuers
+		case "identity.mesh_peers":
+			i.MeshPeers = p.Identity.MeshPeers
+		case "identity.mesh_identities":
+			i.MeshIdentities = p.Identity.MeshIdentities
+		}
+	}
+}
+
 // Given lists the settings of Live that the policy holds.
 func (p *Policy) Given() []string { return p.given }
 
 // ForGateways reports whether a file holds a setting of gateways.
-func ForGateways(file conf.File) bool {
-	s := conf.Of(new(Config))
-	s.LoadFiles([]conf.File{file}) // its mistakes are known from Parse
-	keys, _ := s.Given()
-	return slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(Live, key) })
+func (p *Policy) ForGateways(file string) bool {
+	return slices.ContainsFunc(p.schema.GivenBy(file), func(key string) bool { return slices.Contains(Live, key) })
 }

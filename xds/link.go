@@ -1,0 +1,175 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// link is one stream to a control plane, in one of the protocols.
+type link interface {
+	// receive waits for a response and notes it in b. The nonce names the response.
+	// wrong says why the response changes nothing; err ends the link.
+	receive(b *book) (nonce string, wrong, err error)
+	// whole reports whether each response holds everything. If not, and one could not
+	// be noted, the link is of no use any more: the next response would hold the
+	// changes since that one.
+	whole() bool
+	// answer says that the response was taken, or why not.
+	answer(nonce, version string, wrong error) error
+}
+
+// dial opens links to a server; a test has its own.
+type dial func(ctx context.Context, server *BootstrapServer, protocol string, b *book, accepted string) (l link, close func(), err error)
+
+// The protocols.
+const (
+	deltaProtocol = "delta"
+	sotwProtocol  = "sotw"
+)
+
+// node is what the client says about itself.
+func (b *Bootstrap) node(version string) (*corev3.Node, error) {
+	n := &corev3.Node{
+		Id: b.Node.ID, Cluster: b.Node.Cluster, UserAgentName: "forebay",
+		UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: version},
+	}
+	var err error
+	if len(b.Node.Metadata) > 0 {
+		if n.Metadata, err = structpb.NewStruct(b.Node.Metadata); err != nil {
+			err = fmt.Errorf("node.metadata: %w", err)
+		}
+	}
+	return n, err
+}
+
+// overhead is what a response may hold besides the text of files.
+const overhead = 1 << 20
+
+// dialer opens links over gRPC.
+func dialer(node *corev3.Node, bytesMax int) dial {
+	return func(ctx context.Context, server *BootstrapServer, protocol string, b *book, accepted string) (link, func(), error) {
+		conn, err := server.Dial(
+			// A control plane that is gone without a word is noticed.
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(bytesMax+overhead)),
+		)
+		if err != nil {
+			return nil, nil, err
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		end := func() { cancel(); conn.Close() }
+		l, err := openLink(ctx, discoveryv3.NewAggregatedDiscoveryServiceClient(conn), node, protocol, b, accepted)
+		if err != nil {
+			end()
+			return nil, nil, err
+		}
+		return l, end, nil
+	}
+}
+
+func openLink(ctx context.Context, client discoveryv3.AggregatedDiscoveryServiceClient, node *corev3.Node, protocol string, b *book, accepted string) (link, error) {
+	if protocol == sotwProtocol {
+		s, err := client.StreamAggregatedResources(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &sotwLink{s, accepted}, ignoreEOF(s.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: PolicyType, VersionInfo: accepted}))
+	}
+	s, err := client.DeltaAggregatedResources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return deltaLink{s}, ignoreEOF(s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: b.versions()}))
+}
+
+// ignoreEOF drops the error by which Send says that the stream has ended: Recv says
+// why.
+func ignoreEOF(err error) error {
+	if err != nil && status.Code(err) == codes.Unknown {
+		return nil
+	}
+	return err
+}
+
+// unknownProtocol reports whether a server does not know the protocol of changes.
+func unknownProtocol(err error) bool { return status.Code(err) == codes.Unimplemented }
+
+type deltaLink struct {
+	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+}
+
+func (l deltaLink) receive(b *book) (string, error, error) {
+	r, err := l.stream.Recv()
+	if err != nil {
+		return "", nil, err
+	}
+	return r.GetNonce(), b.changed(r), nil
+}
+
+func (l deltaLink) whole() bool { return false }
+
+func (l deltaLink) answer(nonce, _ string, wrong error) error {
+	return ignoreEOF(l.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: PolicyType, ResponseNonce: nonce, ErrorDetail: detail(wrong)}))
+}
+
+type sotwLink struct {
+	stream   discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	accepted string // the version that was taken last
+}
+
+func (l *sotwLink) receive(b *book) (string, error, error) {
+	r, err := l.stream.Recv()
+	if err != nil {
+		return "", nil, err
+	}
+	return r.GetNonce(), b.replaced(r), nil
+}
+
+func (l *sotwLink) whole() bool { return true }
+
+func (l *sotwLink) answer(nonce, version string, wrong error) error {
+	if wrong == nil {
+		l.accepted = version
+	}
+	return ignoreEOF(l.stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: PolicyType, ResponseNonce: nonce, VersionInfo: l.accepted, ErrorDetail: detail(wrong)}))
+}
+
+// detail is a refusal, nil for none.
+func detail(wrong error) *rpcstatus.Status {
+	if wrong == nil {
+		return nil
+	}
+	const most = 4000
+	text := wrong.Error()
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: text}
+}
+
+// reason is what an error of gRPC says, in few words.
+func reason(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "it ended the stream"
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Message()
+	}
+	return err.Error()
+}
+
+var errNothingLeft = errors.New("the policy holds no file any more, which is taken for a mistake: the last one goes on holding; to give up policies, restart the gateway without xds")

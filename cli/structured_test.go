@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -63,5 +64,28 @@ func TestStructuredAnswers(t *testing.T) {
 	}
 	for name, want := range map[string]string{`forebay_engine_grammars_total{result="found"}`: "5", `forebay_engine_grammars_total{result="refused"}`: "1", `forebay_engine_grammars_total{result="failed"}`: "0"} {
 		eventually(t, name+" is "+want, func() bool { return p.metrics()[name] == want })
+	}
+}
+
+// TestFormsOfOtherServers: a spelling of each kind, by its user.
+func TestFormsOfOtherServers(t *testing.T) {
+	p := serve(t)
+	for want, field := range map[string]map[string]any{
+		`^(yes|no)$`:          {"guided_choice": []string{"yes", "no"}},
+		`^[0-9]{3}-[a-z]{2}$`: {"guided_regex": "[0-9]{3}-[a-z]{2}"},
+		`^a+b$`:               {"grammar": "root ::= \"a\" root | \"ab\""},
+		`^\((true|false)\)$`:  {"structured_outputs": map[string]any{"grammar": "start: \"(\" %json {\"type\":\"boolean\"} \")\""}},
+		`^\{"a":"(x|y)"\}$`:   {"structured_outputs": map[string]any{"json": json.RawMessage(`{"properties":{"a":{"enum":["x","y"]}},"required":["a"],"type":"object","additionalProperties":false}`), "disable_any_whitespace": true}},
+		`^(true|false|null)$`: {"format": json.RawMessage(`{"type":["boolean","null"]}`)},
+	} {
+		field["temperature"], field["max_tokens"] = 1, 400
+		a := p.ask(chatBody("Well?", field))
+		if ok, err := regexp.MatchString(want, a.text); !ok || err != nil || a.status != 200 {
+			t.Errorf("%v: %d %q, want %s", field, a.status, a.raw, want)
+		}
+	}
+	bad := p.ask(chatBody("Well?", map[string]any{"grammar": "root ::= \"a\"\n  x"}))
+	if bad.status != 400 || !strings.Contains(bad.raw, "grammar: GBNF grammar, line 2: a rule must begin with its name") {
+		t.Errorf("%d %s", bad.status, bad.raw)
 	}
 }

@@ -228,6 +228,36 @@ func TestWhatCannotBeEnforcedIsRefused(t *testing.T) {
 	}
 }
 
+// TestEveryKindOfGrammar: each holds answers, and refuses its own faults.
+func TestEveryKindOfGrammar(t *testing.T) {
+	b := newLab(t, labSetup{})
+	for kind, c := range map[wire.GrammarKind]struct{ good, bad, fault string }{
+		wire.GrammarObject: {"", "", ""},
+		wire.GrammarSchema: {`{"enum":["a",7]}`, `{"enum":7}`, "p/enum: enum"},
+		wire.GrammarRegex:  {`[a-c]{2,5}|é`, `(?<!a)b`, "p: regular expression, byte 0"},
+		wire.GrammarChoice: {`["yes","no","né"]`, `[]`, "p: it must be an array of texts"},
+		wire.GrammarGBNF:   {"root ::= \"a\" root | [b-d]", "root ::= x", "p: GBNF grammar, line 1: x is not defined"},
+		wire.GrammarLark:   {"start: \"a\" start | %json {\"type\":\"boolean\"}", "start: x", "p: Lark grammar, line 1: x is not defined"},
+	} {
+		g := &wire.Grammar{Kind: kind, Text: c.good, Param: "p"}
+		for seed := range uint64(5) {
+			q := question{id: kind.String(), tokens: prompt(seed, 9), options: wire.Options{MaxTokens: 20, Temperature: 1, Seed: seed, Grammar: g}}
+			a := b.ask(q)
+			mustEnd(t, q, a)
+			if !b.follows(g, a.texts[0], a.finishes[0] == wire.FinishStop) {
+				t.Errorf("%v: %q", kind, a.texts[0])
+			}
+		}
+		if c.fault == "" {
+			continue
+		}
+		g = &wire.Grammar{Kind: kind, Text: c.bad, Param: "p"}
+		if _, err := b.Prepare(t.Context(), &wire.Request{Tokens: prompt(1, 5), Grammar: g}); err == nil || !strings.HasPrefix(wire.AsError(err).Message, c.fault) {
+			t.Errorf("%v: %v", kind, err)
+		}
+	}
+}
+
 // TestAGrammarOverItsLimitEndsTheAnswer: it never goes on as free text.
 func TestAGrammarOverItsLimitEndsTheAnswer(t *testing.T) {
 	b := newLab(t, labSetup{cfg: Config{Grammar: GrammarConfig{MaskStepsMax: 1000}}})

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/forebay-io/forebay/engine/grammar"
+	"github.com/forebay-io/forebay/engine/grammar/ebnf"
 	"github.com/forebay-io/forebay/engine/grammar/schema"
 	"github.com/forebay-io/forebay/engine/mask"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -98,10 +100,46 @@ func (e *grammars) compile(g *wire.Grammar, l lead) (*mask.Compiled, error) {
 // build makes the grammar of g after l with b, and notes the words of a schema
 // without effect.
 func (e *grammars) build(b *grammar.Builder, g *wire.Grammar, l lead) (whole *grammar.Grammar, notes []string, err error) {
-	text := g.Text
-	if g.Kind == wire.GrammarObject {
-		text = `{"type":"object"}`
+	switch g.Kind {
+	case wire.GrammarObject:
+		return e.buildSchema(b, g, `{"type":"object"}`, l)
+	case wire.GrammarSchema:
+		return e.buildSchema(b, g, g.Text, l)
 	}
+	var answer grammar.Expr
+	switch g.Kind {
+	case wire.GrammarRegex:
+		var re grammar.Regex
+		re, err = b.Pattern(g.Text, grammar.PatternOptions{})
+		answer = b.Terminal("answer", re)
+	case wire.GrammarChoice:
+		var texts []string
+		if json.Unmarshal([]byte(g.Text), &texts) != nil || len(texts) == 0 {
+			return nil, nil, errors.New("it must be an array of texts, and not empty")
+		}
+		if len(texts) > e.cfg.EnumValuesMax {
+			return nil, nil, &grammar.LimitError{Limit: "texts to choose from", Max: e.cfg.EnumValuesMax}
+		}
+		answer = b.Terminal("choice", b.Literals(texts))
+	case wire.GrammarGBNF:
+		answer, err = ebnf.GBNF(b, g.Text)
+	case wire.GrammarLark:
+		answer, err = ebnf.Lark(b, g.Text, func(text string) (grammar.Expr, error) {
+			r, err := schema.Compile(b, text, schema.Options{Strict: g.Strict, Compact: g.Compact, Limits: e.cfg.schemaLimits()})
+			if err != nil {
+				return 0, err
+			}
+			return r.Value, nil
+		})
+	}
+	if err == nil {
+		whole, err = b.Compile(e.speech.before(b, l, answer))
+	}
+	return whole, nil, err
+}
+
+// buildSchema is build for the text of a JSON Schema.
+func (e *grammars) buildSchema(b *grammar.Builder, g *wire.Grammar, text string, l lead) (whole *grammar.Grammar, notes []string, err error) {
 	o := schema.Options{Strict: g.Strict, Compact: g.Compact, Limits: e.cfg.schemaLimits()}
 	r, err := schema.Compile(b, text, o)
 	if err != nil {

@@ -48,10 +48,10 @@ func (c *call) billed(u wire.Usage) wire.Usage {
 var (
 	knownShared = []string{
 		"model", "stream", "stream_options", "max_tokens", "n", "temperature", "top_p", "top_k", "min_p", "seed",
-		"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "stop", "ignore_eos", "logprobs", "service_tier", "response_format", "user",
+		"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "stop", "ignore_eos", "logprobs", "service_tier", "user",
 	}
-	knownChat = keySet(knownShared, "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "max_completion_tokens", "top_logprobs", "chat_template_kwargs", "modalities", "audio")
-	knownText = keySet(knownShared, "prompt", "echo", "best_of", "suffix")
+	knownChat = keySet(append(formNames(), knownShared...), "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "max_completion_tokens", "top_logprobs", "chat_template_kwargs", "modalities", "audio")
+	knownText = keySet(append(formNames(), knownShared...), "prompt", "echo", "best_of", "suffix")
 	tiers     = keySet(nil, "auto", "default", "flex", "priority")
 	roles     = keySet(nil, "system", "developer", "user", "assistant", "tool", "function")
 )

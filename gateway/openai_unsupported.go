@@ -19,7 +19,7 @@ type unsupported struct {
 }
 
 const (
-	noGrammar  = "answers cannot be held to a schema or grammar yet; leave it out, and ask for the form in the prompt"
+	noGrammar  = "use response_format, structured_outputs or grammar"
 	noSampler  = "use temperature, top_p, top_k, min_p and the penalties"
 	noTokenIDs = "use stop, logit_bias or max_tokens"
 	noTemplate = "use chat_template_kwargs for the options of the model's own template"
@@ -28,9 +28,8 @@ const (
 // unsupportedFields are of both routes. Sources: the request references of vLLM,
 // llama.cpp's server and Ollama, and OpenAI's API.
 var unsupportedFields = map[string]unsupported{
-	"grammar": {nil, noGrammar}, "json_schema": {nil, noGrammar}, "format": {nil, noGrammar}, "regex": {nil, noGrammar}, "ebnf": {nil, noGrammar},
-	"guided_json": {nil, noGrammar}, "guided_regex": {nil, noGrammar}, "guided_choice": {nil, noGrammar}, "guided_grammar": {nil, noGrammar},
-	"structured_outputs": {nil, noGrammar}, "structural_tag": {nil, noGrammar}, "guided_json_object": {[]string{"false"}, noGrammar},
+	"structural_tag": {nil, noGrammar}, "guided_whitespace_pattern": {nil, "structured_outputs with disable_any_whitespace allows no white space"},
+	"grammar_lazy": {[]string{"false"}, "a grammar holds the whole answer"}, "grammar_triggers": {nil, "a grammar holds the whole answer"},
 
 	"repeat_penalty": {[]string{"1", "1.0"}, "use repetition_penalty"},
 	"repeat_last_n":  {[]string{"0", "-1"}, "repetition_penalty looks at the whole context"},

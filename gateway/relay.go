@@ -18,7 +18,7 @@ import (
 var relayRefused = keySet(nil, "n_predict", "max_output_tokens", "use_beam_search", "previous_response_id")
 
 // relayRead are the known members that this server does not support and another may.
-var relayRead = []string{"response_format", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "modalities", "audio", "suffix", "chat_template_kwargs"}
+var relayRead = append(formNames(), "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "modalities", "audio", "suffix", "chat_template_kwargs")
 
 // relay leaves to the other server what only it can decide about.
 func (f *fields) relay() {

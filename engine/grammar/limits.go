@@ -52,14 +52,14 @@ func (e *EmptyError) Error() string { return fmt.Sprintf("nothing can match %s",
 // SyntaxError is a fault in the text of a pattern or grammar.
 type SyntaxError struct {
 	Kind   string // "regular expression", "GBNF grammar", "Lark grammar"
-	Offset int    // byte offset into the text
+	Offset int    // byte offset into a text of one line
 	Line   int    // 1 is the first; 0 where the text is one line
 	Reason string
 }
 
 func (e *SyntaxError) Error() string {
 	if e.Line > 0 {
-		return fmt.Sprintf("%s, line %d (byte %d): %s", e.Kind, e.Line, e.Offset, e.Reason)
+		return fmt.Sprintf("%s, line %d: %s", e.Kind, e.Line, e.Reason)
 	}
 	return fmt.Sprintf("%s, byte %d: %s", e.Kind, e.Offset, e.Reason)
 }

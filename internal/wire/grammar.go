@@ -3,7 +3,8 @@ package wire
 // Grammar is what an answer must match, from its first byte to its last.
 type Grammar struct {
 	Kind GrammarKind
-	// Text is the schema, as JSON; "" for GrammarObject.
+	// Text is the schema, regular expression or grammar; for GrammarChoice a JSON
+	// array of texts, and "" for GrammarObject.
 	Text string
 	// Strict refuses words and formats of a schema that are not enforced. Compact
 	// allows no white space between the tokens of JSON.
@@ -19,11 +20,15 @@ const (
 	GrammarNone   GrammarKind = iota
 	GrammarObject             // any JSON object
 	GrammarSchema             // a JSON Schema
+	GrammarRegex              // a regular expression that the whole answer matches
+	GrammarChoice             // one of several texts
+	GrammarGBNF               // a grammar as llama.cpp writes it
+	GrammarLark               // a grammar as Lark writes it
 
 	GrammarKindCount
 )
 
-var grammarNames = [GrammarKindCount]string{"", "json_object", "json_schema"}
+var grammarNames = [GrammarKindCount]string{"", "json_object", "json_schema", "regex", "choice", "gbnf", "lark"}
 
 // String returns the kind's stable name.
 func (k GrammarKind) String() string {

@@ -76,7 +76,7 @@ func embed(ids []int32, f *gguf.File, set *kernels.Set) ([]float32, error) {
 	for i := range pages {
 		pages[i] = int32(i)
 	}
-	pool := shape.NewPooler()
+	pool := m.NewPooler()
 	pool.Add(m.Forward([]model.Chunk{{Tokens: ids, Pages: pages, Logits: pool.Rows(0, len(ids), true)}}))
 	return pool.Vector(), nil
 }

@@ -91,6 +91,9 @@ func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
 		idleTimer: time.NewTimer(heartbeat),
 		scratch:   turnScratch{logits: make([]float32, p.width)},
 	}
+	if p.wholeSteps() {
+		l.wholeMax = p.batch
+	}
 	l.supply.ledger = &l.ledger
 	if !cfg.StepRecordsOff {
 		l.ledger.recorder.log = wire.NewStepLog(wire.StepLogSteps)

@@ -29,13 +29,26 @@ type loaded struct {
 	template  *chat.Template   // nil where info.ChatError says why
 	speech    speech           // of the template
 	width     int              // of a row that the model returns: logits of a token; the tokenizer may know fewer
-	embedder  *model.Config    // nil of a model that generates
+	batch     int              // most tokens of a step
+	embedder  *model.Model     // nil of a model that generates
 	pages     int
 	closers   []func() error // in the order of opening
 	fit       cost.Fit       // the cost of steps, as known before the first
 	keeper    keeper
 	images    imageKeeper
 }
+
+// wholeTexts says that prompts take nothing from the cache.
+func (p *loaded) wholeTexts() bool {
+	if p.embedder == nil {
+		return false
+	}
+	c := p.embedder.Config()
+	return c.WholeTexts()
+}
+
+// wholeSteps says that a prompt is computed in one step.
+func (p *loaded) wholeSteps() bool { return p.embedder != nil && p.embedder.Config().Encoder.On }
 
 // close frees everything, the last opened first.
 func (p *loaded) close() error {
@@ -141,7 +154,11 @@ func (p *loaded) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *re
 	if p.pages, err = cfg.pageCount(context, c.PageBytes(kvType, cfg.PageTokens)); err != nil {
 		return nil, err
 	}
-	o := model.Options{ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, BatchTokensMax: cfg.BatchTokensMax, KVType: kvType}
+	batch := cfg.BatchTokensMax
+	if c.Encoder.On {
+		batch = max(batch, context) // a text is computed in one step
+	}
+	o := model.Options{ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, BatchTokensMax: batch, KVType: kvType}
 	if im != nil {
 		o.Packed = im
 	}
@@ -152,9 +169,9 @@ func (p *loaded) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *re
 	if _, reused := m.Packed(); im != nil {
 		cfg.Log.Info("a repack image is there", "used", reused)
 	}
-	p.model, p.width = m, c.RowWidth()
+	p.model, p.width, p.batch = m, c.RowWidth(), batch
 	if c.Pooling != model.PoolNone {
-		p.embedder = &c
+		p.embedder = m
 	}
 	p.closers = append(p.closers, m.Close)
 	return m, nil
@@ -179,7 +196,7 @@ func (p *loaded) describe(cfg *Config, id string, f *gguf.File, m *model.Model) 
 		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), CreatedUnix: time.Now().Unix(),
 	}
 	if p.embedder != nil {
-		p.info.EmbeddingWidth = c.Embed
+		p.info.EmbeddingWidth = c.VectorWidth()
 	}
 }
 

@@ -36,6 +36,7 @@ type loop struct {
 	info      *wire.Model
 	model     forwarder
 	width     int // of a row that the model returns
+	wholeMax  int // of an encoder, whose prompts are computed whole: most tokens of a step; else 0
 	tokenizer *tokenizer.Tokenizer
 	set       *kernels.Set // for the sampling
 	inbox     *inbox
@@ -136,10 +137,16 @@ func (l *loop) compose() []row {
 	m.candidates = l.supply.able(m.candidates[:0])
 	m.shares = l.composer.Compose(m.shares[:0], m.candidates, l.ledger.fit.Cost(), time.Duration(wire.Monotonic()))
 	m.rows = m.rows[:0]
-	scored := 0 // prompt tokens whose logits are kept
+	scored, whole := 0, 0 // prompt tokens whose logits are kept; tokens of whole prompts
 	for _, share := range m.shares {
 		s, n := l.supply.running[share.Index], share.Tokens
 		s.since = l.supply.turns
+		if l.wholeMax > 0 {
+			if n = s.pending(); whole+n > l.wholeMax {
+				continue
+			}
+			whole += n
+		}
 		if s.wantsPrompt() {
 			n = min(n, max(1, promptRowsMax-scored))
 			scored += n

@@ -47,6 +47,9 @@ func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *w
 	if p.Room, err = e.room(len(p.Tokens), param); err != nil {
 		return nil, err
 	}
+	if e.loaded.wholeTexts() {
+		return p, nil // nothing of it is taken from the cache
+	}
 	p.BlockHashes = e.pool.Hasher().Blocks(r.Salt, p.Tokens)
 	p.CachedTokens = e.pool.Match(r.Salt, p.Tokens)
 	return p, nil

@@ -25,6 +25,7 @@ type batch struct {
 	tokens     []int32
 	positions  []int
 	pages      [][]int32
+	ends       []int // of each row's chunk, as a position
 	logitsRows []int // rows of the batch whose logits are asked for
 	tiles      []tile
 	contexts   contexts
@@ -48,7 +49,7 @@ const (
 
 func newBatch(n int) batch {
 	return batch{
-		tokens: make([]int32, 0, n), positions: make([]int, 0, n), pages: make([][]int32, 0, n),
+		tokens: make([]int32, 0, n), positions: make([]int, 0, n), pages: make([][]int32, 0, n), ends: make([]int, 0, n),
 		logitsRows: make([]int, 0, n), tiles: make([]tile, 0, n),
 	}
 }
@@ -59,6 +60,9 @@ func (p *pass) layTiles() {
 	b := &p.batch
 	b.tiles = b.tiles[:0]
 	most := min(p.m.tileRows, max(1, p.rows*p.m.kvHeadsMin()/(tileItems*p.m.team.Workers())))
+	if p.m.config.Encoder.On {
+		most = 1 // every row sees as much before it as after it
+	}
 	for row := 0; row < p.rows; {
 		end := row + 1
 		for end < p.rows && b.follows(end) && !p.m.config.startsChunk(b.positions[end]) {
@@ -119,7 +123,7 @@ func (p *pass) dropRows() {
 		}
 		perLayer := p.m.config.PerLayer * len(p.m.config.Layers)
 		copy(row(s.perLayer, i, perLayer), row(s.perLayer, from, perLayer))
-		b.positions[i], b.pages[i] = b.positions[from], b.pages[from]
+		b.positions[i], b.pages[i], b.ends[i] = b.positions[from], b.pages[from], b.ends[from]
 	}
 	p.layTiles()
 }
@@ -128,6 +132,7 @@ func (p *pass) dropRows() {
 func (p *pass) gather(chunks []Chunk) {
 	b := &p.batch
 	b.tokens, b.positions, b.pages, b.logitsRows = b.tokens[:0], b.positions[:0], b.pages[:0], b.logitsRows[:0]
+	b.ends = b.ends[:0]
 	b.keys, b.logitsKeys = attentionKeys{}, attentionKeys{}
 	for i := range chunks {
 		c := &chunks[i]
@@ -141,6 +146,7 @@ func (p *pass) gather(chunks []Chunk) {
 			b.tokens = append(b.tokens, token)
 			b.positions = append(b.positions, c.Start+j)
 			b.pages = append(b.pages, c.Pages)
+			b.ends = append(b.ends, c.Start+len(c.Tokens))
 		}
 	}
 	p.rows = len(b.tokens)
@@ -154,6 +160,9 @@ func (p *pass) check(c *Chunk) {
 	if c.Start < 0 || end > o.ContextTokens || end > len(c.Pages)*o.PageTokens || c.Logits < 0 || c.Logits > len(c.Tokens) {
 		panic(fmt.Sprintf("model: chunk [%d,%d) with %d logits and %d pages of %d does not fit a context of %d",
 			c.Start, end, c.Logits, len(c.Pages), o.PageTokens, o.ContextTokens))
+	}
+	if p.m.config.Encoder.On && c.Start != 0 {
+		panic(fmt.Sprintf("model: an encoder's text from token %d on", c.Start))
 	}
 	if len(p.batch.tokens)+len(c.Tokens) > o.BatchTokensMax {
 		panic(fmt.Sprintf("model: a batch of more than %d tokens", o.BatchTokensMax))

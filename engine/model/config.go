@@ -30,9 +30,11 @@ type Config struct {
 	CentredNorms bool   // norms take the mean off first: LayerNorm, where others are RMSNorm
 	NoPreNorms   bool   // the halves of a layer read the residual stream as it is
 	PostNorms    bool   // the outputs of attention and feed-forward are normed before they are added
+	SumNorms     bool   // the residual stream itself is normed after they are added
 	Parallel     bool   // attention and feed-forward read the same norm
 	FFNormName   string // of the norm before the feed-forward layer
 	FusedGateUp  bool   // gate's and up's rows are one tensor, in this order
+	Ungated      bool   // a feed-forward layer is down·activation(up·x)
 
 	QKNorm           QKNorm
 	QKNormLast       bool // after the rope, not before
@@ -64,6 +66,7 @@ type Config struct {
 	LogitSoftCap   float32 // 0 means none
 
 	Pooling Pooling // of an embedder; PoolNone of a model that generates
+	Encoder Encoder
 
 	read []string // tensors that are read already, or belong to no layer that is computed
 }
@@ -115,6 +118,7 @@ const (
 	SiLU        Activation = iota // silu(gate)·up
 	GELU                          // gelu(gate)·up, in the tanh form
 	ClampedSiLU                   // of gpt-oss, with its limit of 7
+	ExactGELU                     // gelu(gate)·up, by the error function
 )
 
 // activationLimit is swiglu_limit of gpt-oss, which its files do not give.
@@ -201,6 +205,8 @@ var architectures = map[string]func(k *keys, c *Config){
 
 	"ernie4_5-moe": readERNIEMoE, "glm4moe": readGLM4MoE, "minimax-m2": readMiniMaxM2,
 	"bailingmoe2": readBailingMoE2, "phimoe": readPhiMoE, "llama4": readLlama4,
+
+	"bert": readBERT, "nomic-bert": readNomicBERT, "modern-bert": readModernBERT, "gemma-embedding": readGemmaEmbedding,
 }
 
 // Architectures lists the names that ReadConfig knows.
@@ -258,7 +264,7 @@ func (k *keys) readTransformer(c *Config) {
 
 // layerNormEps are the architectures that have eps under the name of another kind
 // of norm.
-var layerNormEps = []string{"cohere2"}
+var layerNormEps = []string{"bert", "cohere2", "modern-bert", "nomic-bert"}
 
 func (k *keys) readNormEps(c *Config) {
 	name := "attention.layer_norm_rms_epsilon"

@@ -30,7 +30,7 @@ func (m *Model) headItemsMax() int { return tileItems * m.team.Workers() }
 // them: those that see whole contexts, where these are all of one shape.
 func (m *Model) newContexts(contextTokens int, rows func(n, width int) []float32) contexts {
 	pieces := (contextTokens + kernels.PieceLen - 1) / kernels.PieceLen
-	if pieces < 2 || m.set.Merge == nil {
+	if pieces < 2 || m.set.Merge == nil || m.config.Encoder.On {
 		return contexts{}
 	}
 	x := contexts{piecesMax: pieces}

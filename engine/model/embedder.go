@@ -29,6 +29,14 @@ func (k *keys) readPooling(c *Config) {
 	c.Pooling = Pooling(n)
 }
 
+// VectorWidth is the length of an embedder's vectors.
+func (c *Config) VectorWidth() int {
+	if dense := c.Encoder.Dense; len(dense) > 0 {
+		return dense[len(dense)-1]
+	}
+	return c.Embed
+}
+
 // RowWidth is the length of a row that Forward returns: Embed of an embedder, else
 // Vocab.
 func (c *Config) RowWidth() int {
@@ -41,18 +49,25 @@ func (c *Config) RowWidth() int {
 // Pooler makes one vector of the hidden states of a text. They come in order, in any
 // pieces, and may come again: the vector's bits do not depend on that.
 type Pooler struct {
+	m       *Model
 	pooling Pooling
 	sum     []float64
 	rows    int // in sum; those of a mean are of the first tokens
 }
 
-// NewPooler pools as an embedder's c says.
-func (c *Config) NewPooler() *Pooler {
-	return &Pooler{pooling: c.Pooling, sum: make([]float64, c.Embed)}
+// NewPooler pools a text as the embedder does.
+func (m *Model) NewPooler() *Pooler {
+	return &Pooler{m: m, pooling: m.config.Pooling, sum: make([]float64, m.config.Embed)}
 }
 
-// Whole says that all tokens of a text have to be computed, none taken from a cache.
-func (p *Pooler) Whole() bool { return p.pooling != PoolLast }
+// WholeTexts says that an embedder has to compute all tokens of a text, and can take none
+// from a cache.
+func (c *Config) WholeTexts() bool {
+	return c.Encoder.On || c.Pooling == PoolMean || c.Pooling == PoolFirst
+}
+
+// Whole is WholeTexts of the model.
+func (p *Pooler) Whole() bool { return p.m.config.WholeTexts() }
 
 // Rows is how many of the n tokens from start on, counted from their end, need hidden
 // states; last says that the text ends with them, and then at least one does.
@@ -83,18 +98,26 @@ func (p *Pooler) Add(hidden []float32) {
 }
 
 // Vector is the text's vector. It has the length 1; it holds NaN where the model gave
-// numbers that are not finite.
+// numbers that are not finite. It must not run beside Forward.
 func (p *Pooler) Vector() []float32 {
-	vector := make([]float32, len(p.sum))
+	set := p.m.set
+	in := newActivations(set, 1, len(p.sum), func(n, width int) []float32 { return make([]float32, n*width) })
 	for i, x := range p.sum {
-		vector[i] = float32(x / float64(max(1, p.rows)))
+		in.numbers[i] = float32(x / float64(max(1, p.rows)))
 	}
-	Normalize(vector)
-	return vector
+	for i := range p.m.weights.encoder.dense {
+		w := &p.m.weights.encoder.dense[i]
+		in.round(0, 0, in.width)
+		out := newActivations(set, 1, w.Rows, func(n, width int) []float32 { return make([]float32, n*width) })
+		p.m.pass.multiply(out.numbers, w, in.from(0), 1, 0, w.Rows)
+		in = out
+	}
+	normalize(in.numbers)
+	return in.numbers
 }
 
-// Normalize divides x by its Euclidean length, unless that is zero.
-func Normalize(x []float32) {
+// normalize divides x by its Euclidean length, unless that is zero.
+func normalize(x []float32) {
 	sum := 0.0
 	for _, v := range x {
 		sum += float64(v) * float64(v)

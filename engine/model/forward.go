@@ -105,6 +105,7 @@ func (p *pass) embed(worker int) {
 		x := row(p.scratch.x, i, width)
 		kernels.Dequantize(x, e.Type, e.Data[at:at+rowBytes])
 		scale(x, p.m.config.EmbeddingScale)
+		p.encode(x, p.batch.positions[i])
 		if p.m.config.PerLayer > 0 {
 			p.norm(i, &noNorm)
 		}
@@ -145,11 +146,15 @@ func (p *pass) addSum(i int) {
 		return
 	}
 	x, sum := row(p.scratch.x, i, p.m.config.Embed), row(p.scratch.sum, i, p.m.config.Embed)
-	if p.waits.weight != nil {
+	after := p.m.config.SumNorms
+	if p.waits.weight != nil && !after {
 		p.normTo(sum, sum, p.waits)
 	}
 	scale(sum, p.m.config.ResidualScale)
 	p.m.set.Add(x, sum)
+	if after {
+		p.normTo(x, x, p.waits)
+	}
 	scale(x, p.xScale)
 }
 
@@ -338,6 +343,9 @@ func (p *pass) aim(a *kernels.Attention, at, head int) tile {
 		first = position - position%p.m.config.ChunkTokens
 	}
 	a.Pages, a.To = p.batch.pages[t.row][first/a.PageTokens:], position-first+1
+	if p.m.config.Encoder.On {
+		a.To, a.Window = p.sees(t.row)
+	}
 	if sinks := p.m.weights.layers[p.layer].sinks; sinks != nil {
 		a.Sinks = row(sinks, head, a.Group)
 	}
@@ -397,6 +405,14 @@ func (p *pass) gated(worker int, f *feedForward, x *activations, first, end, lo,
 	width, gate, up := f.width, p.scratch.gate.of(f.width), p.scratch.up[worker]
 	for ; first < end; first += gatedRows {
 		n := min(gatedRows, end-first)
+		if p.m.config.Ungated {
+			p.multiply(gate.from(first).Numbers, &f.up, x.from(first), n, lo, hi)
+			for i := range n {
+				exactGELU(gate.row(first + i)[lo:hi])
+				gate.round(first+i, lo, hi)
+			}
+			continue
+		}
 		p.multiply(gate.from(first).Numbers, &f.gate, x.from(first), n, lo, hi)
 		p.multiply(up, &f.up, x.from(first), n, lo, hi)
 		for i := range n {
@@ -411,6 +427,11 @@ func (p *pass) activate(gate, up []float32) {
 	switch p.m.config.Activation {
 	case GELU:
 		p.m.set.GELUMul(gate, gate, up)
+	case ExactGELU:
+		exactGELU(gate)
+		for i, x := range up {
+			gate[i] *= x
+		}
 	case ClampedSiLU:
 		p.m.set.ClampedSiLUMul(gate, gate, up, activationLimit)
 	default:

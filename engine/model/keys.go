@@ -271,7 +271,7 @@ func (k *keys) readHarmless(c *Config) {
 	if n, _ := k.whole("attention.sliding_window"); n != 0 && int(n) < c.ContextTokens && !c.hasWindows() {
 		k.fail("attention.sliding_window", "is %d; a window is not supported in architecture %s", n, c.Architecture)
 	}
-	for name, want := range map[string]bool{"attention.causal": true, "use_parallel_residual": false} {
+	for name, want := range map[string]bool{"attention.causal": !c.Encoder.On, "use_parallel_residual": false} {
 		k.onlyBool(name, want)
 	}
 	for _, name := range []string{"attention.key_length_swa", "attention.value_length_swa"} {

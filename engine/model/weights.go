@@ -14,6 +14,7 @@ import (
 type weights struct {
 	embedding  embedding
 	perLayer   perLayer
+	encoder    encoderWeights
 	outputNorm norm
 	output     linear // no matrix in an embedder
 	layers     []layer
@@ -119,7 +120,10 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 	}
 	w := &weights{layers: make([]layer, len(c.Layers))}
 	rows, perLayerRows := l.take(embeddingName, c.Embed, c.Vocab), (*gguf.Tensor)(nil)
-	w.outputNorm = l.norm("output_norm", c.Embed)
+	if !c.SumNorms {
+		w.outputNorm = l.norm("output_norm", c.Embed)
+	}
+	l.encoder(&w.encoder)
 	switch {
 	case c.Pooling != PoolNone:
 		l.taken["output.weight"] = true // which an embedder does not use
@@ -172,7 +176,9 @@ func (l *loader) rows(t *gguf.Tensor) embedding {
 func (l *loader) layer(to *layer, i int, prefix string) {
 	c, d := l.config, &l.config.Layers[i]
 	if !c.NoPreNorms {
-		to.attentionNorm = l.norm(prefix+"attn_norm", c.Embed)
+		if i > 0 || !c.Encoder.FirstUnnormed {
+			to.attentionNorm = l.norm(prefix+"attn_norm", c.Embed)
+		}
 		if !c.Parallel {
 			to.ffNorm = l.norm(prefix+c.FFNormName, c.Embed)
 		}
@@ -181,6 +187,10 @@ func (l *loader) layer(to *layer, i int, prefix string) {
 	if c.PostNorms {
 		to.postAttention = l.norm(prefix+"post_attention_norm", c.Embed)
 		to.postFF = l.norm(prefix+"post_ffw_norm", c.Embed)
+	}
+	if c.SumNorms {
+		to.postAttention = l.norm(prefix+"attn_output_norm", c.Embed)
+		to.postFF = l.norm(prefix+"layer_output_norm", c.Embed)
 	}
 	if c.PerLayer > 0 {
 		l.linear(&to.perLayerGate, prefix+"inp_gate", c.Embed, c.PerLayer)
@@ -263,7 +273,9 @@ func (l *loader) feedForward(to *feedForward, width int, prefix, suffix string) 
 	if to.width = width; width == 0 {
 		return
 	}
-	l.linear(&to.gate, prefix+"ffn_gate"+suffix, l.config.Embed, width)
+	if !l.config.Ungated {
+		l.linear(&to.gate, prefix+"ffn_gate"+suffix, l.config.Embed, width)
+	}
 	l.linear(&to.up, prefix+"ffn_up"+suffix, l.config.Embed, width)
 	l.linear(&to.down, prefix+"ffn_down"+suffix, width, l.config.Embed)
 }

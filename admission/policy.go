@@ -33,8 +33,8 @@ const anyKey = "*"
 // hashedKey begins a key that is given as its SHA-256 in hexadecimal.
 const hashedKey = "sha256:"
 
-// Validate lists every mistake in classes, routes and tenants.
-func (c *Config) Validate() error {
+// Mistakes lists every mistake in classes, routes and tenants.
+func (c *Config) Mistakes() error {
 	_, err := NewPolicy(*c)
 	return err
 }

@@ -116,7 +116,7 @@ func TestPolicyMistakes(t *testing.T) {
 		"tenants[0].keys: key 0 is the mark that config print shows in place of one":                                    {Tenants: []Tenant{{Name: "a", Keys: []string{"…"}}}},
 		"tenants[0].keys: key 1 is not sha256: and 64 hexadecimal digits\ntenants[0].keys: key 2 is a key of a already": {Tenants: []Tenant{{Name: "a", Keys: []string{"k", "sha256:" + strings.Repeat("0", 66), "k"}}}},
 	} {
-		if err := c.Validate(); (c.DefaultClass == "" || c.DefaultClass == "x") && fmt.Sprint(err) != want {
+		if err := c.Mistakes(); (c.DefaultClass == "" || c.DefaultClass == "x") && fmt.Sprint(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}

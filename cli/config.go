@@ -51,8 +51,8 @@ type Config struct {
 	XDS          xds.Config        `yaml:"xds"`
 }
 
-// Validate checks what one section alone cannot check.
-func (c *Config) Validate() error {
+// Mistakes checks what one section alone cannot check.
+func (c *Config) Mistakes() error {
 	var errs []error
 	for _, f := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", c.Admin}} {
 		if f.key == "admin" && f.address == adminOff {

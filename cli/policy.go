@@ -40,7 +40,7 @@ func (f *front) take(own *settings, p *policy.Policy) error {
 	}
 	if p != nil {
 		// Each part is right by itself; whether they fit is seen here.
-		if err := errors.Join(merged.Validate(), identity.Check(merged.Identity, merged.Admission)); err != nil {
+		if err := errors.Join(merged.Mistakes(), identity.Check(merged.Identity, merged.Admission)); err != nil {
 			f.identity.NotTaken()
 			return place(err)
 		}

@@ -45,8 +45,8 @@ type TimeoutConfig struct {
 	HeartbeatLimit  time.Duration `yaml:"heartbeat_limit" default:"5s" help:"Age of the engine's last sign of life at which it no longer counts as ready."`
 }
 
-// Validate refuses an origin that can never equal a browser's Origin header.
-func (c *Config) Validate() error {
+// Mistakes refuses an origin that can never equal a browser's Origin header.
+func (c *Config) Mistakes() error {
 	var errs []error
 	if c.UnknownFields != "ignore" && c.UnknownFields != "refuse" {
 		errs = append(errs, fmt.Errorf("gateway.unknown_fields: %q is neither ignore nor refuse", c.UnknownFields))

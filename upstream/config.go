@@ -48,8 +48,8 @@ type Config struct {
 	OnState func(*wire.State) `yaml:"-"`
 }
 
-// Validate refuses addresses that cannot be relayed to.
-func (c *Config) Validate() error {
+// Mistakes refuses addresses that cannot be relayed to.
+func (c *Config) Mistakes() error {
 	if c.URL == "" {
 		return nil
 	}

@@ -319,7 +319,7 @@ func TestAddresses(t *testing.T) {
 		"": "", "http://h:1": "", "https://h/p": "", "unix:/s": "", "unix:///s": "",
 		"h:1": "is not an address", "unix:s": "whole path", "ftp://h": "is not an address", "http://u:secret@h": "key_file", "http://h/?a=b": "end with its path",
 	} {
-		err := (&Config{URL: url}).Validate()
+		err := (&Config{URL: url}).Mistakes()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v, want %q", url, err, want)
 		}

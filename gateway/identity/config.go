@@ -69,8 +69,8 @@ func (c *Config) On() bool {
 // routeNames are the routes that rights may name.
 var routeNames = []string{"chat_completions", "completions", "embeddings", "models", "rerank"}
 
-// Validate checks what no tag can say and what needs no tenants.
-func (c *Config) Validate() error {
+// Mistakes checks what no tag can say and what needs no tenants.
+func (c *Config) Mistakes() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for i := range c.Issuers {

@@ -32,8 +32,8 @@ type keyFile struct {
 
 var idForm = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// Validate checks an entry by itself.
-func (e *Entry) Validate() error {
+// Mistakes checks an entry by itself.
+func (e *Entry) Mistakes() error {
 	var errs []error
 	fail := func(key string, err error) { errs = append(errs, fmt.Errorf("%s: %w", key, err)) }
 	if e.Name != "" && !nameForm.MatchString(e.Name) { // a missing one is reported already
@@ -93,7 +93,7 @@ func (s State) String() string { return stateNames[s] }
 
 // State is the entry's at now.
 func (e *Entry) State(now time.Time) State {
-	expires, _ := parseTime(e.Expires) // Validate has checked it
+	expires, _ := parseTime(e.Expires) // Mistakes has checked it
 	return stateOf(e.Revoked != "", e.Disabled, expires, now)
 }
 

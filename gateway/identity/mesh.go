@@ -23,7 +23,7 @@ var errUnknownIdentity = &Refusal{Reason: UnknownIdentity, Message: "no mesh ide
 
 func (s *Snapshot) addMesh(cfg *Config) (errs []error) {
 	for _, text := range cfg.MeshPeers {
-		if peers, err := parsePeers(text); err == nil { // Config.Validate has checked it
+		if peers, err := parsePeers(text); err == nil { // Config.Mistakes has checked it
 			s.mesh.peers = append(s.mesh.peers, peers)
 		}
 	}

@@ -81,7 +81,7 @@ func newSnapshot(cfg Config, policy *admission.Policy, entries []entryIn, sets m
 		}
 		caller.Limits, caller.LimitsOf = e.Limits, e.Name
 		k := &key{caller: *caller, revoked: e.Revoked != "", disabled: e.Disabled}
-		k.hash, _ = parseHash(e.Hash)       // Entry.Validate has checked it
+		k.hash, _ = parseHash(e.Hash)       // Entry.Mistakes has checked it
 		k.expires, _ = parseTime(e.Expires) // and this
 		s.keys[keyID([]byte(e.ID))] = k
 	}

@@ -305,7 +305,7 @@ func TestIdentitySettingsMistakes(t *testing.T) {
 		`mesh_identities[0].uri: "a*b" is not a URI with at`: {MeshPeers: []string{"::1"}, MeshIdentities: []MeshIdentity{{Name: "a", URI: "a*b", Tenant: "acme"}}},
 		`mesh_identities[0].name: "a b" is not a name`:       {MeshPeers: []string{"::1"}, MeshIdentities: []MeshIdentity{{Name: "a b", URI: "a", Tenant: "acme"}}},
 	} {
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.Mistakes(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

@@ -45,8 +45,8 @@ type Config struct {
 // endpointOff is an Endpoint that switches sending off, whatever the environment says.
 const endpointOff = "off"
 
-// Validate checks what tags cannot express. It does not look at Environ.
-func (c *Config) Validate() error {
+// Mistakes checks what tags cannot express. It does not look at Environ.
+func (c *Config) Mistakes() error {
 	var errs []error
 	if c.Endpoint != "" && c.Endpoint != endpointOff {
 		if _, err := parseEndpoint(c.Endpoint, c.Protocol); err != nil {

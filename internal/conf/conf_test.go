@@ -132,14 +132,14 @@ type validated struct {
 	High int `yaml:"high" default:"5" help:"High."`
 }
 
-func (v *validated) Validate() error {
+func (v *validated) Mistakes() error {
 	if v.Low > v.High {
 		return fmt.Errorf("low is %d, above range.high\nrange.high: %d", v.Low, v.High)
 	}
 	return nil
 }
 
-func TestValidateSeesFilledStructs(t *testing.T) {
+func TestMistakesSeeFilledStructs(t *testing.T) {
 	for file, want := range map[string]string{
 		"range: {low: 5}":           "<nil>",
 		"range: {low: 6}":           "f:1: range.low is 6, above range.high\nrange.high: 5",
@@ -260,6 +260,7 @@ func TestOfRefusesOurMistakes(t *testing.T) {
 		"true default": &struct {
 			A bool `yaml:"a" default:"true" help:"A."`
 		}{},
+		"method": &validating{},
 		"bad default": &struct {
 			A int `yaml:"a" default:"x" help:"A."`
 		}{},
@@ -298,3 +299,9 @@ func FuzzLoadFile(f *testing.F) {
 		Of(&c).Load(Source{FileName: "f", File: []byte(file)})
 	})
 }
+
+type validating struct {
+	A int `yaml:"a" help:"A."`
+}
+
+func (*validating) Validate() error { return nil }

@@ -41,7 +41,7 @@
 // may be negative.
 //
 // Goal: all mistakes are reported at once, each with its place, the key and what is
-// allowed. What no tag can say, a struct checks in a method Validate() error, which
+// allowed. What no tag can say, a struct checks in a method Mistakes() error, which
 // is called once the struct is filled; its error names the key.
 //
 // Not a goal: to know any particular struct. The packages own their Config, and the

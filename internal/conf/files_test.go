@@ -19,7 +19,7 @@ type filesConfig struct {
 	} `yaml:"other"`
 }
 
-func (c *filesConfig) Validate() error {
+func (c *filesConfig) Mistakes() error {
 	for i, t := range c.Tenants {
 		if t.Name == "odd" {
 			return fmt.Errorf("tenants[%d].name: is odd", i)

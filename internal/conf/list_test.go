@@ -25,7 +25,7 @@ type person struct {
 	Kind string `yaml:"kind" oneof:"day night" help:"Kind."`
 }
 
-func (p *person) Validate() error {
+func (p *person) Mistakes() error {
 	if p.Wait > time.Hour {
 		return fmt.Errorf("wait: %v is too long for %s", p.Wait, p.Name)
 	}

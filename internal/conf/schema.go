@@ -38,7 +38,7 @@ type field struct {
 	items   []*Schema // of a list of structs, each element's
 }
 
-// validator is the Validate method of a struct that has one.
+// validator is the Mistakes method of a struct that has one.
 type validator struct {
 	section  string // its key
 	validate func() error
@@ -66,8 +66,11 @@ func Of(p any) *Schema {
 
 func (s *Schema) add(section string, v reflect.Value) {
 	s.sections[section] = true
-	if own, ok := v.Addr().Interface().(interface{ Validate() error }); ok {
-		s.validators = append(s.validators, validator{section, own.Validate})
+	if own, ok := v.Addr().Interface().(interface{ Mistakes() error }); ok {
+		s.validators = append(s.validators, validator{section, own.Mistakes})
+	}
+	if _, ok := v.Addr().Interface().(interface{ Validate() error }); ok {
+		panic(fmt.Sprintf("conf: %s has a method Validate, which nobody calls: name it Mistakes", v.Type()))
 	}
 	for i := range v.NumField() {
 		t, value := v.Type().Field(i), v.Field(i)

@@ -29,8 +29,8 @@ type Config struct {
 	LineBytesMax   int           `yaml:"line_bytes_max" default:"8KiB" range:"80B..1MiB" help:"Longest line of the engine's output that is passed on whole, in bytes."`
 }
 
-// Validate checks fields of a filled Config against each other.
-func (c *Config) Validate() error {
+// Mistakes checks fields of a filled Config against each other.
+func (c *Config) Mistakes() error {
 	if c.RestartWaitMin > c.RestartWaitMax {
 		return fmt.Errorf("supervise.restart_wait_min is %v, above supervise.restart_wait_max, %v", c.RestartWaitMin, c.RestartWaitMax)
 	}

@@ -23,8 +23,8 @@ type Config struct {
 	CanaryHold    time.Duration `yaml:"canary_hold" default:"1m" range:"10ms..24h" help:"How long these nodes must have had a new version, without refusing it, before all get it."`
 }
 
-// Validate checks what no tag can say.
-func (c *Config) Validate() error {
+// Mistakes checks what no tag can say.
+func (c *Config) Mistakes() error {
 	var errs []error
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		errs = append(errs, errors.New("tls_cert: a certificate needs tls_key, and a key a certificate"))

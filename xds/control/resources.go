@@ -239,7 +239,7 @@ func (b *builder) endpoints(c *policy.Cluster) *endpointv3.ClusterLoadAssignment
 
 func (b *builder) certificate(name string) policy.Certificate {
 	i := slices.IndexFunc(b.mesh.Certificates, func(c policy.Certificate) bool { return c.Name == name })
-	return b.mesh.Certificates[i] // Validate has checked that it exists
+	return b.mesh.Certificates[i] // Mistakes has checked that it exists
 }
 
 func (b *builder) transport(context proto.Message) *corev3.TransportSocket {

@@ -18,7 +18,7 @@ type rule struct {
 
 func newRule(cfg *Config) rule {
 	r := rule{percent: uint32(cfg.CanaryPercent), hold: cfg.CanaryHold}
-	r.key, r.value, _ = parseLabel(cfg.CanaryLabel) // Validate has checked it
+	r.key, r.value, _ = parseLabel(cfg.CanaryLabel) // Mistakes has checked it
 	return r
 }
 

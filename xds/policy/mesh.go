@@ -56,8 +56,8 @@ type Certificate struct {
 	CA    string `yaml:"ca" help:"File of the control plane with the authorities (PEM) that a peer's certificate must have; empty asks for none."`
 }
 
-// Validate checks that names lead somewhere.
-func (m *Mesh) Validate() error {
+// Mistakes checks that names lead somewhere.
+func (m *Mesh) Mistakes() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for i, l := range m.Listeners {
@@ -140,6 +140,6 @@ func checkAddress(text string) error {
 
 // SplitAddress takes an address apart that is no Unix socket's.
 func SplitAddress(text string) (host string, port uint32) {
-	ap, _ := netip.ParseAddrPort(text) // Validate has checked it
+	ap, _ := netip.ParseAddrPort(text) // Mistakes has checked it
 	return ap.Addr().String(), uint32(ap.Port())
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,12 +19,13 @@ import (
 )
 
 func runModelLogits(c *console, args []string) error {
-	set := newFlagSet("model logits MODEL --ids 1,2,3 -o OUT.f32 [--quantize TYPE] [--kv-type TYPE] [--kernels NAME]")
+	set := newFlagSet("model logits MODEL --ids 1,2,3 -o OUT.f32 [--quantize TYPE] [--kv-type TYPE] [--kernels NAME] [--device cpu|cuda|auto] [--device-id N]")
 	idList := set.String("ids", "", "token ids, separated by commas")
 	output := set.String("o", "", "file for the logits, - for standard output: raw little-endian float32, one row a token")
 	quantize := set.String("quantize", "", "type that the weights get first: q8_0, q4_0, q4_k or q6_k; empty leaves them as they are")
 	kvName := set.String("kv-type", kernels.KVF32.String(), "type in which keys and values are kept: f32, f16 (as served by default) or int8")
 	name := set.String("kernels", "", "kernel set; empty takes the best one")
+	device := addDeviceFlags(set)
 	path, err := c.oneModel(set, args)
 	if err != nil {
 		return err
@@ -54,17 +56,22 @@ func runModelLogits(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	m, err := loadFor(ids, weights, kernelSet, kvType)
+	d, err := device.open(c)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	m, err := loadFor(ids, weights, kernelSet, model.Options{KVType: kvType, Device: d.device})
 	if err != nil {
 		return err
 	}
 	defer m.close()
-	return c.putLogits(*output, m.Model, ids, kernelSet.Name)
+	return c.putLogits(*output, m.Model, ids, cmp.Or(d.name, kernelSet.Name))
 }
 
 // putLogits writes the logits to a file, or to standard output for "-", and
 // prints a summary to the other.
-func (c *console) putLogits(output string, m *model.Model, ids []int32, kernelSet string) (err error) {
+func (c *console) putLogits(output string, m *model.Model, ids []int32, by string) (err error) {
 	out, report := io.WriteCloser(c.out), io.Writer(c.err)
 	if output != "-" {
 		report = c.out
@@ -78,7 +85,7 @@ func (c *console) putLogits(output string, m *model.Model, ids []int32, kernelSe
 		}
 		return err
 	}
-	_, err = fmt.Fprintf(report, "%s: %d rows of %d, by %s\n", output, len(ids), m.Config().Vocab, kernelSet)
+	_, err = fmt.Fprintf(report, "%s: %d rows of %d, by %s\n", output, len(ids), m.Config().Vocab, by)
 	return err
 }
 
@@ -109,7 +116,7 @@ func (m *loadedModel) close() {
 }
 
 // loadFor checks ids and loads the model of f with a context that holds them.
-func loadFor(ids []int32, f *gguf.File, set *kernels.Set, kv kernels.KVType) (*loadedModel, error) {
+func loadFor(ids []int32, f *gguf.File, set *kernels.Set, o model.Options) (*loadedModel, error) {
 	shape, err := checkIDs(ids, f)
 	if err != nil {
 		return nil, err
@@ -118,7 +125,8 @@ func loadFor(ids []int32, f *gguf.File, set *kernels.Set, kv kernels.KVType) (*l
 		return nil, fmt.Errorf("%s makes embeddings and has no logits; see forebay model embed", f.Name())
 	}
 	team := kernels.NewTeam(runtime.GOMAXPROCS(0))
-	m, err := model.Load(f, set, team, model.Options{ContextTokens: len(ids), BatchTokensMax: logitsBatchTokens, KVType: kv})
+	o.ContextTokens, o.BatchTokensMax = len(ids), logitsBatchTokens
+	m, err := model.Load(f, set, team, o)
 	if err != nil {
 		team.Close()
 		return nil, err
@@ -145,9 +153,9 @@ func checkIDs(ids []int32, f *gguf.File) (shape model.Config, err error) {
 
 // writeLogits writes the logits of ids to out and closes it. It returns the
 // first error only.
-func writeLogits(out io.WriteCloser, m *model.Model, ids []int32) error {
+func writeLogits(out io.WriteCloser, m *model.Model, ids []int32) (err error) {
 	w := bufio.NewWriter(out)
-	err := forwardAll(w, m, ids)
+	err = forwardAll(w, m, ids)
 	if err == nil {
 		err = w.Flush()
 	}
@@ -158,7 +166,12 @@ func writeLogits(out io.WriteCloser, m *model.Model, ids []int32) error {
 }
 
 // forwardAll writes the logits after each id.
-func forwardAll(w io.Writer, m *model.Model, ids []int32) error {
+func forwardAll(w io.Writer, m *model.Model, ids []int32) (err error) {
+	defer func() {
+		if fault, ok := recover().(*model.DeviceFault); ok {
+			err = fault
+		}
+	}()
 	pages := make([]int32, (len(ids)+m.Options().PageTokens-1)/m.Options().PageTokens)
 	for i := range pages {
 		pages[i] = int32(i)

@@ -23,6 +23,9 @@ func (m *Model) Forward(chunks []Chunk) []float32 {
 // hold nothing new that counts, and the same chunks can be computed again, to
 // the same bits. A nil stop never stops.
 func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float32, done bool) {
+	if m.placed != nil {
+		return m.forwardOn(stop, chunks)
+	}
 	p, layers := &m.pass, len(m.weights.layers)
 	p.gather(chunks)
 	p.layer, p.waits = -1, nil

@@ -19,6 +19,9 @@ type Options struct {
 
 	KVType kernels.KVType // of the numbers in pages; the zero value is float32
 
+	// Device computes the passes; nil is the CPU.
+	Device Device
+
 	// Packed has matrices that were packed before; nil has none. It is used only
 	// if it has them all, and then must outlive the Model.
 	Packed Packed
@@ -38,6 +41,7 @@ type Model struct {
 	lastStore  int // the last layer that stores keys and values
 	ropes      []rope
 	memory     memory
+	placed     Placed // on Options.Device; else nil
 
 	pools []pool // what the steps before have written
 	pass  pass   // what a step changes
@@ -66,6 +70,12 @@ func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model
 	}
 	m := &Model{config: c, options: o, set: set, team: team, parameters: f.Parameters()}
 	m.pass.m, m.pass.timer = m, new(Timer)
+	if o.Device != nil {
+		if err := m.placeOn(f); err != nil {
+			return nil, err
+		}
+		return m, nil
+	}
 	if m.weights, err = loadWeights(f, &c, set, team, o.Packed); err != nil {
 		return nil, err
 	}
@@ -172,7 +182,12 @@ func (m *Model) Options() Options { return m.options }
 func (m *Model) PageBytes() int { return m.config.PageBytes(m.options.KVType, m.options.PageTokens) }
 
 // WeightBytes is the memory of the packed weights.
-func (m *Model) WeightBytes() int { return m.weights.bytes() }
+func (m *Model) WeightBytes() int {
+	if m.placed != nil {
+		return m.placed.WeightBytes()
+	}
+	return m.weights.bytes()
+}
 
 // Packed lists the matrices, and whether all came from Options.Packed.
 func (m *Model) Packed() (matrices []PackedMatrix, reused bool) {
@@ -184,6 +199,12 @@ func (m *Model) Parameters() int { return m.parameters }
 
 // CopyPage copies page src to page dst in every layer.
 func (m *Model) CopyPage(dst, src int32) {
+	if m.placed != nil {
+		if err := m.placed.CopyPage(dst, src); err != nil {
+			panic(&DeviceFault{err})
+		}
+		return
+	}
 	for i := range m.pools {
 		p, size := &m.pools[i], m.shapes[i].layout.PageBytes()
 		if p.keys == nil {
@@ -196,4 +217,9 @@ func (m *Model) CopyPage(dst, src int32) {
 }
 
 // Close frees pools and scratch. The logits of the last Forward go with them.
-func (m *Model) Close() error { return m.memory.free() }
+func (m *Model) Close() error {
+	if m.placed != nil {
+		return m.placed.Close()
+	}
+	return m.memory.free()
+}

@@ -1,0 +1,302 @@
+//go:build cuda
+
+package gpu
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/internal/cudrv"
+	"github.com/forebay-io/forebay/kernels"
+	"github.com/forebay-io/forebay/kernels/cuda"
+)
+
+const (
+	matmulThreads  = 256 // eight warps, a row of weights each
+	rowThreads     = 256
+	placeThreads   = 64
+	attendThreads  = 128 // PIECE of attention.cu
+	warpSize       = 32
+	activationMost = 7 // the limit of gpt-oss's activation
+)
+
+// rowsAtOnce are the variants of the matrix product: how many rows share a row of weights.
+var rowsAtOnce = [...]int{1, 4, 8}
+
+// kernelSet is the kernels that a model's passes launch.
+type kernelSet struct {
+	embed, addNorm, place, activate, scaleCap, route, gather *cuda.Kernel
+	attend                                                   *cuda.Kernel
+	attendHeads                                              int // query heads of a block
+	attendShared                                             []int
+	matmul                                                   map[kernels.Type][len(rowsAtOnce)]*cuda.Kernel
+	experts                                                  map[kernels.Type]*cuda.Kernel
+}
+
+// findKernels loads the kernels that the model needs.
+func (p *placed) findKernels(w *model.DeviceWeights) (failure error) {
+	find := func(shared int, format string, args ...any) *cuda.Kernel {
+		if failure != nil {
+			return nil
+		}
+		var k *cuda.Kernel
+		k, failure = p.device.Kernel(fmt.Sprintf(format, args...), shared)
+		return k
+	}
+	s, c, kv := &p.kernels, p.config, p.options.KVType
+	s.embed = find(0, "embed_%s", cuda.TypeName(w.Embedding.Type))
+	s.addNorm, s.place = find(0, "add_norm"), find(0, "place_%s", kv)
+	s.activate, s.scaleCap = find(0, "activate"), find(0, "scale_cap")
+	group := 1
+	for i := range c.Layers {
+		group = max(group, c.Heads/c.Layers[i].KVHeads)
+	}
+	for _, s.attendHeads = range []int{1, 4, 8} {
+		if group <= s.attendHeads {
+			break
+		}
+	}
+	most := 0
+	for i := range c.Layers {
+		shared := 4 * (s.attendHeads*(c.Layers[i].HeadDim+attendThreads) + warpSize)
+		s.attendShared, most = append(s.attendShared, shared), max(most, shared)
+	}
+	s.attend = find(most, "attend_%s_%d", kv, s.attendHeads)
+	s.matmul, s.experts = map[kernels.Type][len(rowsAtOnce)]*cuda.Kernel{}, map[kernels.Type]*cuda.Kernel{}
+	w.Each(func(m *kernels.Matrix) {
+		if _, ok := s.matmul[m.Type]; ok {
+			return
+		}
+		var all [len(rowsAtOnce)]*cuda.Kernel
+		for i, n := range rowsAtOnce {
+			all[i] = find(0, "matmul_%s_%d", cuda.TypeName(m.Type), n)
+		}
+		s.matmul[m.Type] = all
+		if c.Experts > 0 {
+			s.experts[m.Type] = find(0, "experts_%s", cuda.TypeName(m.Type))
+		}
+	})
+	if c.Experts > 0 {
+		s.route, s.gather = find(0, "route"), find(0, "gather_experts")
+	}
+	return failure
+}
+
+// Forward implements model.Placed.
+func (p *placed) Forward(chunks []model.Chunk) (logits []float32, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := p.device.Bind(); err != nil {
+		return nil, err
+	}
+	batch, rows, wanted := p.fill(chunks)
+	if err := p.device.PutLater(p.buffers.batch, batch); err != nil {
+		return nil, err
+	}
+	if err := p.compute(rows, wanted); err != nil {
+		return nil, fmt.Errorf("a step of %d tokens: %w", rows, err)
+	}
+	n := wanted * p.config.Vocab
+	if n > 0 {
+		if err := p.roomFor(4 * n); err != nil {
+			return nil, err
+		}
+		if err := p.device.GetLater(p.results[:4*n], p.buffers.logits); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.device.Wait(); err != nil {
+		return nil, fmt.Errorf("a step of %d tokens: %w", rows, err)
+	}
+	return numbers(p.results, n), nil
+}
+
+// roomFor makes the pinned memory of results large enough, twice as large as needed, so that
+// steady steps find it so.
+func (p *placed) roomFor(bytes int) (err error) {
+	if bytes <= len(p.results) {
+		return nil
+	}
+	if p.results != nil {
+		if err := cudrv.Unpin(p.results); err != nil {
+			return err
+		}
+		p.results = nil
+	}
+	p.results, err = cudrv.Pin(min(2*bytes, 4*p.options.BatchTokensMax*p.config.Vocab))
+	return err
+}
+
+// graphRowsMax is the most rows of a step that is a graph: those of decoding.
+const graphRowsMax = 64
+
+// bucket is for how many rows the graph is that serves so many.
+func bucket(rows int) int {
+	for n := 1; ; n *= 2 {
+		if rows <= n {
+			return n
+		}
+		if n >= 8 && rows <= n+n/2 {
+			return n + n/2
+		}
+	}
+}
+
+// compute puts the step's launches into the stream: as a graph where it has few rows, each of
+// which has logits.
+func (p *placed) compute(rows, wanted int) error {
+	n := bucket(rows)
+	if rows > graphRowsMax || wanted != rows || n > p.options.BatchTokensMax {
+		return p.launchAll(rows, wanted)
+	}
+	g := p.graphs[n]
+	if g == nil {
+		var err error
+		if g, err = p.device.Capture(func() error { return p.launchAll(n, n) }); err != nil {
+			return fmt.Errorf("make the graph for %d rows: %w", n, err)
+		}
+		p.graphs[n] = g
+	}
+	return p.device.Run(g)
+}
+
+// pass launches the kernels of a step. The grids are for rows and wanted; blocks of rows that
+// the batch does not have leave.
+type pass struct {
+	*placed
+	rows, wanted int // rows of the grids: of the batch, and those with logits
+	err          error
+}
+
+func (p *placed) launchAll(rows, wanted int) error {
+	s := &pass{placed: p, rows: rows, wanted: wanted}
+	s.run()
+	return s.err
+}
+
+// rowCount and wantedCount are where the batch says how many rows it has.
+func (s *pass) rowCount() cuda.Address    { return s.buffers.batch }
+func (s *pass) wantedCount() cuda.Address { return s.buffers.batch + 4 }
+
+// picks is where the batch lists the rows whose logits are asked for.
+func (s *pass) picks() cuda.Address {
+	return s.buffers.batch + batchHead + cuda.Address(4*3*s.options.BatchTokensMax)
+}
+
+func (s *pass) launch(k *cuda.Kernel, grid cudrv.Grid, threads, shared int, a *cuda.Args) {
+	if s.err == nil {
+		s.err = s.device.Launch(k, grid, threads, shared, a)
+	}
+}
+
+func (s *pass) run() {
+	c, b := s.config, &s.buffers
+	s.launch(s.kernels.embed, cudrv.Grid{s.rows, 1, 1}, rowThreads/2, 0, s.args.Reset().
+		At(b.x, s.weights.embedding.data).Int(c.Vocab, c.Embed).Float(c.EmbeddingScale).At(b.batch))
+	var sum, post cuda.Address
+	for i := range s.weights.layers {
+		l := &s.weights.layers[i]
+		s.addNorm(sum, post, l.attentionNorm, 0, s.rows, s.rowCount())
+		s.attention(i, l)
+		s.addNorm(b.sum, l.postAttention, l.ffNorm, 0, s.rows, s.rowCount())
+		s.feedForward(i, l)
+		sum, post = b.sum, l.postFF
+	}
+	if s.wanted == 0 {
+		return
+	}
+	s.addNorm(sum, post, s.weights.outputNorm, s.picks(), s.wanted, s.wantedCount())
+	s.multiply(b.logits, c.Vocab, []matrix{s.weights.output}, b.normed, c.Embed, s.wanted, s.wantedCount())
+	if c.LogitScale != 1 || c.LogitSoftCap > 0 {
+		s.launch(s.kernels.scaleCap, cudrv.Grid{cut(c.Vocab, rowThreads), s.wanted, 1}, rowThreads, 0, s.args.Reset().
+			At(b.logits).Int(c.Vocab).Float(c.LogitScale, c.LogitSoftCap).At(s.wantedCount()))
+	}
+}
+
+// addNorm adds sum to x and writes the norm to normed; rows of pick where it is given.
+func (s *pass) addNorm(sum, post, weight, pick cuda.Address, rows int, count cuda.Address) {
+	c, b := s.config, &s.buffers
+	s.launch(s.kernels.addNorm, cudrv.Grid{rows, 1, 1}, rowThreads, 4*rowThreads/warpSize, s.args.Reset().
+		At(b.x, sum, post, weight, b.normed).Int(c.Embed).Float(c.NormEps, c.ResidualScale).At(pick, count))
+}
+
+func (s *pass) attention(i int, l *layer) {
+	c, b, d := s.config, &s.buffers, &s.config.Layers[i]
+	width := (c.Heads + 2*d.KVHeads) * d.HeadDim
+	s.multiply(b.qkv, width, l.qkv, b.normed, c.Embed, s.rows, s.rowCount())
+	layout, pages := s.layout(i), s.pools[i]
+	var table cuda.Address
+	dims, neighbours := 0, 0
+	if d.Rope != model.NoRope {
+		table, dims = s.ropes[d.Rope], c.Ropes[d.Rope].Dims
+		if c.Ropes[d.Rope].Pairing == model.PairNeighbours {
+			neighbours = 1
+		}
+	}
+	s.launch(s.kernels.place, cudrv.Grid{c.Heads + 2*d.KVHeads, s.rows, 1}, placeThreads, 4*(warpSize+d.HeadDim), s.args.Reset().
+		At(b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values, l.qNorm, l.kNorm).
+		Float(c.NormEps).At(table).Int(dims, neighbours).At(b.batch))
+	parts := cut(c.Heads/d.KVHeads, s.kernels.attendHeads)
+	s.launch(s.kernels.attend, cudrv.Grid{d.KVHeads * parts, s.rows, 1}, attendThreads, s.kernels.attendShared[i], s.args.Reset().
+		At(b.heads, b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values).
+		Int(d.WindowTokens).Float(c.AttentionScale, c.AttentionSoftCap).At(l.sinks, b.batch))
+	heads := c.Heads * d.HeadDim
+	s.multiply(b.sum, c.Embed, []matrix{l.out}, b.heads, heads, s.rows, s.rowCount())
+}
+
+func (s *pass) feedForward(i int, l *layer) {
+	c, b := s.config, &s.buffers
+	if len(l.experts.down) > 0 {
+		s.mixture(l)
+		return
+	}
+	ff := c.Layers[i].FF
+	s.multiply(b.gateUp, 2*ff, l.gateUp, b.normed, c.Embed, s.rows, s.rowCount())
+	s.activate(ff, 1)
+	s.multiply(b.sum, c.Embed, []matrix{l.down}, b.gate, ff, s.rows, s.rowCount())
+}
+
+func (s *pass) activate(ff, perToken int) {
+	s.launch(s.kernels.activate, cudrv.Grid{cut(ff, rowThreads), s.rows * perToken, 1}, rowThreads, 0, s.args.Reset().
+		At(s.buffers.gate, s.buffers.gateUp).Int(ff, int(s.config.Activation)).Float(activationMost).Int(perToken).At(s.rowCount()))
+}
+
+func (s *pass) mixture(l *layer) {
+	c, b := s.config, &s.buffers
+	s.multiply(b.scores, c.Experts, []matrix{l.router}, b.normed, c.Embed, s.rows, s.rowCount())
+	s.launch(s.kernels.route, cudrv.Grid{s.rows, 1, 1}, warpSize, 0, s.args.Reset().
+		At(b.chosen, b.shares, b.scores).Int(c.Experts, c.ExpertsUsed).At(s.rowCount()))
+	s.multiplyExperts(b.gateUp, 2*c.ExpertFF, l.experts.gateUp, b.normed, c.Embed, 0)
+	s.activate(c.ExpertFF, c.ExpertsUsed)
+	s.multiplyExperts(b.outputs, c.Embed, l.experts.down, b.gate, c.ExpertFF, 1)
+	s.launch(s.kernels.gather, cudrv.Grid{cut(c.Embed, rowThreads), s.rows, 1}, rowThreads, 0, s.args.Reset().
+		At(b.sum, b.outputs, b.shares).Int(c.Embed, c.ExpertsUsed).At(s.rowCount()))
+}
+
+// multiply computes dst = w·x for all matrices of w, side by side in rows of stride.
+func (s *pass) multiply(dst cuda.Address, stride int, w []matrix, x cuda.Address, cols, rows int, count cuda.Address) {
+	at := 0
+	for at < len(rowsAtOnce)-1 && rows > rowsAtOnce[at] {
+		at++
+	}
+	for i := range w {
+		m := &w[i]
+		s.launch(s.kernels.matmul[m.kind][at], cudrv.Grid{cut(m.rows, matmulThreads/warpSize), cut(rows, rowsAtOnce[at]), 1}, matmulThreads, 0, s.args.Reset().
+			At(dst+cuda.Address(4*m.first)).Int(stride).At(m.data, m.bias).Int(m.rows, m.cols).At(x).Int(cols).At(count))
+	}
+}
+
+// multiplyExperts computes dst = w·x for every choice of every token. x has a row for each
+// token, or for each choice where perChoice is 1.
+func (s *pass) multiplyExperts(dst cuda.Address, stride int, w []expertMatrix, x cuda.Address, cols, perChoice int) {
+	for i := range w {
+		m := &w[i]
+		s.launch(s.kernels.experts[m.kind], cudrv.Grid{cut(m.rows, matmulThreads/warpSize), s.rows * s.config.ExpertsUsed, 1}, matmulThreads, 0, s.args.Reset().
+			At(dst+cuda.Address(4*m.first)).Int(stride).At(m.data).Long(uint64(m.bytes)).At(m.bias).Int(m.rows, m.cols).At(x).Int(cols, perChoice).
+			At(s.buffers.chosen).Int(s.config.ExpertsUsed).At(s.rowCount()))
+	}
+}
+
+// cut is how many parts of size cover n.
+func cut(n, size int) int { return (n + size - 1) / size }

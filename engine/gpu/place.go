@@ -1,0 +1,462 @@
+//go:build cuda
+
+package gpu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/internal/cudrv"
+	"github.com/forebay-io/forebay/kernels"
+	"github.com/forebay-io/forebay/kernels/cuda"
+)
+
+// placed is a model on a device.
+type placed struct {
+	// Fixed when it is placed.
+	device  *cuda.Device
+	config  *model.Config
+	options model.Options
+	weights weights
+	pools   []pool
+	ropes   []cuda.Address // of each rope, Dims numbers for each position
+	buffers buffers
+	kernels kernelSet
+	bytes   int            // of the weights
+	held    []cuda.Address // memory to free
+
+	// Changed by steps.
+	args    cuda.Args
+	graphs  map[int]*cudrv.Graph // by their rows
+	step    []byte               // pinned: a batch, as batch.h has it
+	results []byte               // pinned: logits
+}
+
+// weights are those of model.DeviceWeights. Matrices with the same input and type are one
+// matrix where that saves a launch.
+type weights struct {
+	embedding  matrix
+	outputNorm cuda.Address
+	output     matrix
+	layers     []layer
+}
+
+type layer struct {
+	attentionNorm, postAttention cuda.Address
+	qkv                          []matrix
+	out                          matrix
+	qNorm, kNorm, sinks          cuda.Address
+	ffNorm, postFF               cuda.Address
+	gateUp                       []matrix
+	down                         matrix
+	router                       matrix
+	experts                      experts
+}
+
+// matrix is a matrix in the layout of kernels/cuda, and which columns of a row its product
+// has.
+type matrix struct {
+	kind       kernels.Type
+	rows, cols int
+	data, bias cuda.Address
+	first      int // column of the product's first number
+}
+
+// experts are the matrices of all experts of a layer: expert e's is e·bytes after data.
+type experts struct{ gateUp, down []expertMatrix }
+
+type expertMatrix struct {
+	matrix
+	bytes int
+}
+
+type pool struct{ keys, values cuda.Address }
+
+// buffers are a step's rows.
+type buffers struct {
+	batch, x, normed, qkv, heads, sum cuda.Address
+	gateUp, gate, logits              cuda.Address
+	scores, shares, chosen, outputs   cuda.Address
+}
+
+// batchMax bounds a step: the rows are a dimension of launches.
+const batchMax = 1 << 13
+
+func place(d *cuda.Device, c *model.Config, w *model.DeviceWeights, o *model.Options) (model.Placed, error) {
+	if err := check(c, o); err != nil {
+		return nil, err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := d.Bind(); err != nil {
+		return nil, err
+	}
+	p := &placed{device: d, config: c, options: *o, graphs: map[int]*cudrv.Graph{}}
+	if err := p.fits(w); err != nil {
+		return nil, err
+	}
+	l := &loader{device: d}
+	p.place(l, w)
+	p.bytes = l.bytes
+	p.reserve(l)
+	p.held = l.held
+	if l.err == nil {
+		l.err = p.findKernels(w)
+	}
+	if l.err != nil {
+		return nil, errors.Join(l.err, p.Close())
+	}
+	return p, nil
+}
+
+// loader puts weights on a device. The first failure stays in err.
+type loader struct {
+	device *cuda.Device
+	held   []cuda.Address
+	bytes  int
+	piece  []byte
+	err    error
+}
+
+func (l *loader) alloc(bytes int) cuda.Address {
+	if l.err != nil {
+		return 0
+	}
+	var at cuda.Address
+	if at, l.err = l.device.Alloc(bytes); l.err == nil {
+		l.held = append(l.held, at)
+	}
+	return at
+}
+
+// vector puts numbers on the device; none are address 0.
+func (l *loader) vector(x []float32) cuda.Address {
+	if len(x) == 0 {
+		return 0
+	}
+	at := l.alloc(4 * len(x))
+	if l.err == nil {
+		l.err = l.device.Put(at, unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)))
+	}
+	l.bytes += 4 * len(x)
+	return at
+}
+
+// matrices puts the rows of matrices on the device, as one matrix where they have one type.
+func (l *loader) matrices(all ...model.DeviceLinear) []matrix {
+	var placed []matrix
+	first := 0
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].Type == all[0].Type {
+			n++
+		}
+		m := l.stack(all[:n])
+		m.first = first
+		first += m.rows
+		placed, all = append(placed, m), all[n:]
+	}
+	return placed
+}
+
+// matrix puts one matrix on the device.
+func (l *loader) matrix(one model.DeviceLinear) matrix { return l.stack([]model.DeviceLinear{one}) }
+
+func (l *loader) stack(all []model.DeviceLinear) matrix {
+	m := matrix{kind: all[0].Type, cols: all[0].Cols}
+	biased := false
+	for _, one := range all {
+		m.rows += one.Rows
+		biased = biased || one.Bias != nil
+	}
+	if biased {
+		var bias []float32
+		for _, one := range all {
+			bias = append(bias, one.Bias...)
+			bias = append(bias, make([]float32, one.Rows-len(one.Bias))...)
+		}
+		m.bias = l.vector(bias)
+	}
+	m.data = l.alloc(cuda.PlanesBytes(m.kind, m.rows, m.cols))
+	l.put(m, all)
+	l.bytes += cuda.PlanesBytes(m.kind, m.rows, m.cols)
+	return m
+}
+
+// put fills m's planes with the rows of all.
+func (l *loader) put(m matrix, all []model.DeviceLinear) {
+	if l.err == nil {
+		l.err = cuda.CheckMatrix(m.kind, m.cols)
+	}
+	row := 0
+	for _, one := range all {
+		if l.err != nil {
+			return
+		}
+		l.err = cuda.PutPlanes(m.kind, m.rows, m.cols, row, one.Data, func(at, bytes int, fill func([]byte)) error {
+			l.piece = slices.Grow(l.piece[:0], bytes)[:bytes]
+			fill(l.piece)
+			return l.device.Put(m.data+cuda.Address(at), l.piece)
+		})
+		row += one.Rows
+	}
+}
+
+// expertMatrices puts the matrices that of gives for each expert side by side.
+func (l *loader) expertMatrices(all []model.DeviceFeedForward, of func(*model.DeviceFeedForward) []model.DeviceLinear) []expertMatrix {
+	var placed []expertMatrix
+	parts := of(&all[0])
+	first := 0
+	for len(parts) > 0 {
+		n := 1
+		for n < len(parts) && parts[n].Type == parts[0].Type {
+			n++
+		}
+		m := expertMatrix{matrix: matrix{kind: parts[0].Type, cols: parts[0].Cols, first: first}}
+		from := len(of(&all[0])) - len(parts)
+		for _, one := range parts[:n] {
+			m.rows += one.Rows
+		}
+		m.bytes = cuda.PlanesBytes(m.kind, m.rows, m.cols)
+		m.data = l.alloc(m.bytes * len(all))
+		var bias []float32
+		biased := false
+		for e := range all {
+			mine := of(&all[e])[from : from+n]
+			one := m.matrix
+			one.data += cuda.Address(e * m.bytes)
+			l.put(one, mine)
+			for _, part := range mine {
+				bias = append(bias, part.Bias...)
+				bias = append(bias, make([]float32, part.Rows-len(part.Bias))...)
+				biased = biased || part.Bias != nil
+			}
+		}
+		if biased {
+			m.bias = l.vector(bias)
+		}
+		l.bytes += m.bytes * len(all)
+		first += m.rows
+		placed, parts = append(placed, m), parts[n:]
+	}
+	return placed
+}
+
+// place puts the weights on the device.
+func (p *placed) place(l *loader, w *model.DeviceWeights) {
+	p.weights.embedding = l.matrix(model.DeviceLinear{Matrix: &w.Embedding})
+	if p.weights.output = p.weights.embedding; !p.config.Tied {
+		p.weights.output = l.matrix(w.Output)
+	}
+	p.weights.outputNorm = l.vector(w.OutputNorm.Weight)
+	for i := range w.Layers {
+		from := &w.Layers[i]
+		to := layer{
+			attentionNorm: l.vector(from.AttentionNorm.Weight), postAttention: l.vector(from.PostAttention.Weight),
+			qkv: l.matrices(from.Q, from.K, from.V), out: l.matrix(from.Out),
+			qNorm: l.vector(from.QNorm), kNorm: l.vector(from.KNorm), sinks: l.vector(from.Sinks),
+			ffNorm: l.vector(from.FFNorm.Weight), postFF: l.vector(from.PostFF.Weight),
+		}
+		if len(from.Experts) > 0 {
+			to.router = l.matrix(from.Router)
+			to.experts = experts{
+				gateUp: l.expertMatrices(from.Experts, func(f *model.DeviceFeedForward) []model.DeviceLinear { return []model.DeviceLinear{f.Gate, f.Up} }),
+				down:   l.expertMatrices(from.Experts, func(f *model.DeviceFeedForward) []model.DeviceLinear { return []model.DeviceLinear{f.Down} }),
+			}
+		} else {
+			to.gateUp, to.down = l.matrices(from.Dense.Gate, from.Dense.Up), l.matrix(from.Dense.Down)
+		}
+		p.weights.layers = append(p.weights.layers, to)
+		if l.err != nil {
+			return
+		}
+	}
+}
+
+// widths are the largest rows over all layers.
+type widths struct{ qkv, heads, ff int }
+
+func (p *placed) widths() (w widths) {
+	c := p.config
+	w.ff = c.ExpertFF
+	for i := range c.Layers {
+		d := &c.Layers[i]
+		w.qkv, w.heads = max(w.qkv, (c.Heads+2*d.KVHeads)*d.HeadDim), max(w.heads, c.Heads*d.HeadDim)
+		w.ff = max(w.ff, d.FF)
+	}
+	return w
+}
+
+// layout is that of a layer's pools.
+func (p *placed) layout(layer int) kernels.KVLayout {
+	d := &p.config.Layers[layer]
+	return kernels.KVLayout{KVType: p.options.KVType, PageTokens: p.options.PageTokens, KVHeads: d.KVHeads, HeadDim: d.HeadDim}
+}
+
+// tablePages is how many entries the page tables of a step may have.
+func (p *placed) tablePages() int {
+	o := &p.options
+	return o.BatchTokensMax * ((o.ContextTokens-1)/o.PageTokens + 1)
+}
+
+const batchHead = 16 // bytes of struct Batch
+
+// batchBytes is the size of a batch with so many entries in its page tables.
+func (p *placed) batchBytes(pages int) int { return batchHead + 4*(4*p.options.BatchTokensMax+pages) }
+
+// plan lists the sizes of all buffers of a step, the pools and the tables.
+func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
+	c, o, b, w := p.config, &p.options, &p.buffers, p.widths()
+	n, choices := o.BatchTokensMax, o.BatchTokensMax*max(1, c.ExpertsUsed)
+	visit(&b.batch, p.batchBytes(p.tablePages()))
+	for _, one := range []struct {
+		to *cuda.Address
+		n  int
+	}{
+		{&b.x, n * c.Embed}, {&b.normed, n * c.Embed}, {&b.sum, n * c.Embed}, {&b.qkv, n * w.qkv}, {&b.heads, n * w.heads},
+		{&b.gateUp, choices * 2 * w.ff}, {&b.gate, choices * w.ff}, {&b.logits, n * c.Vocab},
+	} {
+		visit(one.to, 4*one.n)
+	}
+	if c.Experts > 0 {
+		visit(&b.scores, 4*n*c.Experts)
+		visit(&b.shares, 4*choices)
+		visit(&b.chosen, 4*choices)
+		visit(&b.outputs, 4*choices*c.Embed)
+	}
+	for i := range p.pools {
+		layout := p.layout(i)
+		visit(&p.pools[i].keys, layout.PoolBytes(o.Pages))
+		visit(&p.pools[i].values, layout.PoolBytes(o.Pages))
+	}
+	for r := range p.ropes {
+		visit(&p.ropes[r], 4*o.ContextTokens*c.Ropes[r].Dims)
+	}
+}
+
+// fits refuses a model that the device's free memory does not hold, before anything is copied.
+func (p *placed) fits(w *model.DeviceWeights) error {
+	p.pools, p.ropes = make([]pool, len(p.config.Layers)), make([]cuda.Address, len(p.config.Ropes))
+	weights, pools, rest := 0, 0, 0
+	w.Each(func(m *kernels.Matrix) { weights += cuda.PlanesBytes(m.Type, m.Rows, m.Cols) })
+	p.plan(func(_ *cuda.Address, bytes int) { rest += bytes })
+	for i := range p.pools {
+		layout := p.layout(i)
+		pools += 2 * layout.PoolBytes(p.options.Pages)
+	}
+	free, err := p.device.FreeBytes()
+	if err != nil {
+		return err
+	}
+	if need := weights + rest; int64(need) > free {
+		return fmt.Errorf("the model needs %d bytes of the GPU's memory: %d for weights, %d for keys and values, %d for steps; %d are free. Give a smaller engine.kv_bytes, engine.context_tokens or engine.batch_tokens_max, or smaller weights by engine.quantize",
+			need, weights, pools, rest-pools, free)
+	}
+	return nil
+}
+
+// reserve takes the memory of plan, and fills the tables.
+func (p *placed) reserve(l *loader) {
+	p.plan(func(to *cuda.Address, bytes int) { *to = l.alloc(bytes) })
+	for r := range p.ropes {
+		dims := p.config.Ropes[r].Dims
+		angles := make([]float32, p.options.ContextTokens*dims)
+		p.config.RopeTable(angles, r, p.options.ContextTokens)
+		if l.err == nil && len(angles) > 0 {
+			l.err = p.device.Put(p.ropes[r], unsafe.Slice((*byte)(unsafe.Pointer(&angles[0])), 4*len(angles)))
+		}
+	}
+	if l.err == nil {
+		p.step, l.err = cudrv.Pin(p.batchBytes(p.tablePages()))
+	}
+}
+
+// Close frees the model's memory.
+func (p *placed) Close() (err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err = p.device.Bind()
+	for _, g := range p.graphs {
+		err = errors.Join(err, g.Close())
+	}
+	p.graphs = nil
+	for _, at := range p.held {
+		err = errors.Join(err, p.device.Free(at))
+	}
+	p.held = nil
+	for _, pinned := range []*[]byte{&p.step, &p.results} {
+		if *pinned != nil {
+			err = errors.Join(err, cudrv.Unpin(*pinned))
+			*pinned = nil
+		}
+	}
+	return err
+}
+
+// WeightBytes implements model.Placed.
+func (p *placed) WeightBytes() int { return p.bytes }
+
+// Graphs implements model.Placed.
+func (p *placed) Graphs() int { return len(p.graphs) }
+
+// CopyPage implements model.Placed.
+func (p *placed) CopyPage(dst, src int32) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := p.device.Bind(); err != nil {
+		return err
+	}
+	for i := range p.pools {
+		layout := p.layout(i)
+		size := layout.PageBytes()
+		for _, pages := range []cuda.Address{p.pools[i].keys, p.pools[i].values} {
+			if err := p.device.MoveLater(pages+cuda.Address(int(dst)*size), pages+cuda.Address(int(src)*size), size); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fill writes a step's tokens as batch.h has them, and gives the bytes that count.
+func (p *placed) fill(chunks []model.Chunk) (batch []byte, rows, logits int) {
+	n := p.options.BatchTokensMax
+	word := func(i int) []byte { return p.step[batchHead+4*i:] }
+	put := func(i, v int) { binary.LittleEndian.PutUint32(word(i), uint32(int32(v))) }
+	pages := 0
+	for i := range chunks {
+		c := &chunks[i]
+		used := c.Pages[:(c.Start+len(c.Tokens)-1)/p.options.PageTokens+1]
+		for j, token := range c.Tokens {
+			if j >= len(c.Tokens)-c.Logits {
+				put(3*n+logits, rows)
+				logits++
+			}
+			put(rows, int(token))
+			put(n+rows, c.Start+j)
+			put(2*n+rows, pages)
+			rows++
+		}
+		for _, page := range used {
+			put(4*n+pages, int(page))
+			pages++
+		}
+	}
+	for i, v := range []int{rows, logits, n, 0} {
+		binary.LittleEndian.PutUint32(p.step[4*i:], uint32(v))
+	}
+	return p.step[:p.batchBytes(pages)], rows, logits
+}
+
+// numbers gives the first n float32 of pinned memory.
+func numbers(memory []byte, n int) []float32 {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&memory[0])), n)
+}

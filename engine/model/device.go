@@ -1,0 +1,178 @@
+package model
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// Device computes passes elsewhere than on this machine's CPU. Above it everything is the
+// same code for both: which tokens a step has, which pages hold them, and what becomes of the
+// logits. Below it are the weights, the pages' memory and the arithmetic.
+type Device interface {
+	// Place takes a model to the device, with memory for its pages and for a step. It copies
+	// the weights, and refuses by name what it cannot compute.
+	Place(c *Config, w *DeviceWeights, o *Options) (Placed, error)
+}
+
+// Placed is a model on a device. It belongs to one goroutine.
+type Placed interface {
+	// Forward is Model.Forward. The logits are valid until the next Forward.
+	Forward(chunks []Chunk) (logits []float32, err error)
+	// CopyPage copies page src to page dst in every layer.
+	CopyPage(dst, src int32) error
+	// WeightBytes is the memory of the weights on the device.
+	WeightBytes() int
+	// Graphs is how many prepared steps there are.
+	Graphs() int
+	Close() error
+}
+
+// DeviceFault is what Forward and CopyPage panic with when a device fails: what it holds is
+// lost, and only a new process can use it again.
+type DeviceFault struct{ Err error }
+
+func (f *DeviceFault) Error() string { return fmt.Sprintf("the device failed: %v", f.Err) }
+
+func (f *DeviceFault) Unwrap() error { return f.Err }
+
+// DeviceWeights are a model's weights as its file has them: a matrix's Data are the rows of
+// blocks of its type. They are valid until Place returns.
+type DeviceWeights struct {
+	Embedding  kernels.Matrix
+	OutputNorm DeviceNorm
+	Output     DeviceLinear // the embedding again, where the model is Tied
+	Layers     []DeviceLayer
+}
+
+// DeviceLinear is a matrix, and the bias of its product or nil.
+type DeviceLinear struct {
+	*kernels.Matrix
+	Bias []float32
+}
+
+// DeviceNorm is a norm's weight, and what is added after it or nil. Without a weight there is
+// no norm.
+type DeviceNorm struct{ Weight, Bias []float32 }
+
+// DeviceLayer is the weights of a layer; those that a model does not have are nil.
+type DeviceLayer struct {
+	AttentionNorm, PostAttention DeviceNorm
+	Q, K, V, Out                 DeviceLinear
+	QNorm, KNorm, Sinks          []float32
+	FFNorm, PostFF               DeviceNorm
+	Dense                        DeviceFeedForward // of a mixture, the expert that every token uses
+	SharedGate, Router           DeviceLinear
+	RouterBias                   []float32
+	Experts                      []DeviceFeedForward
+}
+
+// DeviceFeedForward is a feed-forward layer; its matrices are nil where there is none.
+type DeviceFeedForward struct{ Gate, Up, Down DeviceLinear }
+
+// deviceSet is the kernel set whose matrices are as the file has them.
+const deviceSet = "ref"
+
+// placeOn takes the model of f to o.Device.
+func (m *Model) placeOn(f *gguf.File) error {
+	c, o := &m.config, &m.options
+	set, err := kernels.Lookup(deviceSet)
+	if err != nil {
+		return err
+	}
+	w, err := loadWeights(f, c, set, m.team, nil)
+	if err != nil {
+		return err
+	}
+	if m.placed, err = o.Device.Place(c, w.forDevice(c), o); err != nil {
+		return fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	m.weights = &weights{}
+	m.pass.batch = newBatch(o.BatchTokensMax)
+	m.tileRows = 1
+	return nil
+}
+
+func (w *weights) forDevice(c *Config) *DeviceWeights {
+	d := &DeviceWeights{
+		Embedding:  kernels.Matrix{Type: w.embedding.Type, Rows: c.Vocab, Cols: c.Embed, Data: w.embedding.Data},
+		OutputNorm: w.outputNorm.forDevice(), Output: w.output.forDevice(), Layers: make([]DeviceLayer, len(w.layers)),
+	}
+	for i := range w.layers {
+		l := &w.layers[i]
+		to := &d.Layers[i]
+		*to = DeviceLayer{
+			AttentionNorm: l.attentionNorm.forDevice(), PostAttention: l.postAttention.forDevice(),
+			Q: l.q.forDevice(), K: l.k.forDevice(), V: l.v.forDevice(), Out: l.out.forDevice(),
+			QNorm: l.qNorm, KNorm: l.kNorm, Sinks: l.sinks, FFNorm: l.ffNorm.forDevice(), PostFF: l.postFF.forDevice(),
+			Dense: l.dense.forDevice(), SharedGate: l.sharedGate.forDevice(), Router: l.router.forDevice(), RouterBias: l.routerBias,
+		}
+		for e := range l.experts {
+			to.Experts = append(to.Experts, l.experts[e].forDevice())
+		}
+	}
+	return d
+}
+
+func (n *norm) forDevice() DeviceNorm { return DeviceNorm{n.weight, n.bias} }
+
+func (l *linear) forDevice() DeviceLinear { return DeviceLinear{l.Matrix, l.bias} }
+
+func (f *feedForward) forDevice() DeviceFeedForward {
+	return DeviceFeedForward{f.gate.forDevice(), f.up.forDevice(), f.down.forDevice()}
+}
+
+// forwardOn is ForwardUnless on the device, which is not stopped between layers.
+func (m *Model) forwardOn(stop *atomic.Bool, chunks []Chunk) (logits []float32, done bool) {
+	if stop != nil && stop.Load() {
+		return nil, false
+	}
+	m.pass.gather(chunks) // checks them
+	logits, err := m.placed.Forward(chunks)
+	if err != nil {
+		panic(&DeviceFault{err})
+	}
+	return logits, true
+}
+
+// DeviceGraphs is how many steps the device has prepared; 0 on the CPU.
+func (m *Model) DeviceGraphs() int {
+	if m.placed == nil {
+		return 0
+	}
+	return m.placed.Graphs()
+}
+
+// Each visits every matrix once.
+func (w *DeviceWeights) Each(visit func(*kernels.Matrix)) {
+	visit(&w.Embedding)
+	some := func(all ...DeviceLinear) {
+		for _, l := range all {
+			if l.Matrix != nil {
+				visit(l.Matrix)
+			}
+		}
+	}
+	if w.Output.Matrix != nil && &w.Output.Data[0] != &w.Embedding.Data[0] {
+		some(w.Output)
+	}
+	for i := range w.Layers {
+		l := &w.Layers[i]
+		some(l.Q, l.K, l.V, l.Out, l.Dense.Gate, l.Dense.Up, l.Dense.Down, l.SharedGate, l.Router)
+		for e := range l.Experts {
+			some(l.Experts[e].Gate, l.Experts[e].Up, l.Experts[e].Down)
+		}
+	}
+}
+
+// RopeTable writes cos and sin of rope r for each position that a row of dst has room for,
+// Ropes[r].Dims numbers each, as kernels.Set.Rotate reads them; contextTokens is
+// Options.ContextTokens.
+func (c *Config) RopeTable(dst []float32, r, contextTokens int) {
+	rope, dims := newRope(&c.Ropes[r], contextTokens), c.Ropes[r].Dims
+	for position := range len(dst) / dims {
+		rope.angles(row(dst, position, dims), position)
+	}
+}

@@ -1,0 +1,141 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/forebay-io/forebay/internal/cudrv"
+	"github.com/forebay-io/forebay/kernels"
+)
+
+// scene is the keys and values of one sequence in pages, made by place on the device and by ref,
+// and queries that look at them.
+type scene struct {
+	layout       kernels.KVLayout
+	heads, n     int
+	pages        []int32
+	window       int
+	cap          float32
+	sinks        bool
+	norms        bool
+	dims         int
+	neighbours   bool
+	keys, values []byte // ref's
+}
+
+func (s *scene) width() int { return (s.heads + 2*s.layout.KVHeads) * s.layout.HeadDim }
+
+// TestPlaceAndAttend: what place stores is what ref stores, and attention over it is ref's.
+func TestPlaceAndAttend(t *testing.T) {
+	for _, s := range []scene{
+		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 2, HeadDim: 64}, heads: 8, n: 150, dims: 64},
+		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 1, HeadDim: 16}, heads: 1, n: 40, norms: true, dims: 8, neighbours: true},
+		{layout: kernels.KVLayout{PageTokens: 8, KVHeads: 2, HeadDim: 192}, heads: 20, n: 33, cap: 1.5, sinks: true},
+		{layout: kernels.KVLayout{PageTokens: 5, KVHeads: 3, HeadDim: 32}, heads: 9, n: 300, window: 140, norms: true, dims: 32},
+	} {
+		for kv, group := range map[kernels.KVType]int{kernels.KVF32: 1, kernels.KVF16: 4, kernels.KVInt8: 8} {
+			s.layout.KVType = kv
+			t.Run(fmt.Sprintf("%v/%d heads of %d", kv, s.heads, s.layout.HeadDim), func(t *testing.T) { s.run(newBench(t), group) })
+		}
+	}
+}
+
+func (s *scene) run(b *bench, atOnce int) {
+	const eps, scale = 1e-5, 0.2
+	r, set, l := rand.New(rand.NewPCG(9, uint64(s.heads))), ref(b.T), s.layout
+	count := (s.n-1)/l.PageTokens + 1
+	s.pages = nil
+	for _, p := range r.Perm(count + 3)[:count] {
+		s.pages = append(s.pages, int32(p))
+	}
+	pool := l.PoolBytes(count + 3)
+	s.keys, s.values = make([]byte, pool), make([]byte, pool)
+	qkv, qNorm, kNorm := random(r, s.n*s.width()), random(r, l.HeadDim), random(r, l.HeadDim)
+	angles, sinks := make([]float32, s.n*s.dims), random(r, s.heads)
+	for i := range angles {
+		angles[i] = float32(math.Sin(float64(i)))
+	}
+	placed := append([]float32(nil), qkv...)
+	positions := make([]int32, s.n)
+	for i := range s.n {
+		positions[i] = int32(i)
+		row := placed[i*s.width():][:s.width()]
+		q, k, v := row[:s.heads*l.HeadDim], row[s.heads*l.HeadDim:][:l.KVHeads*l.HeadDim], row[(s.heads+l.KVHeads)*l.HeadDim:]
+		for x, norm := range map[*[]float32][]float32{&q: qNorm, &k: kNorm} {
+			for h := 0; s.norms && h < len(*x); h += l.HeadDim {
+				set.RMSNorm((*x)[h:h+l.HeadDim], (*x)[h:h+l.HeadDim], norm, eps)
+			}
+			if s.dims > 0 {
+				set.Rotate(*x, angles[i*s.dims:][:s.dims], l.HeadDim, s.neighbours)
+			}
+		}
+		set.Place(&l, s.keys, s.values, int(s.pages[i/l.PageTokens]), i%l.PageTokens, k, v)
+	}
+	want := s.attend(set, placed, sinks, scale)
+	// One row more than the batch has: its blocks must leave.
+	in := b.batch(batch{positions: positions, pages: s.pages})
+	table, norms, sinkAt := Address(0), [2]Address{}, Address(0)
+	if s.dims > 0 {
+		table = b.numbers(angles)
+	}
+	if s.norms {
+		norms = [2]Address{b.numbers(qNorm), b.numbers(kNorm)}
+	}
+	if s.sinks {
+		sinkAt = b.numbers(sinks)
+	}
+	neighbours := 0
+	if s.neighbours {
+		neighbours = 1
+	}
+	got := b.inOrders(func() []float32 {
+		rows, keys, values, out := b.numbers(qkv), b.alloc(pool), b.alloc(pool), b.alloc(4*s.n*s.heads*l.HeadDim)
+		b.args.Reset().At(rows).Int(s.heads, l.KVHeads, l.HeadDim, l.PageTokens, l.BlockBytes()).At(keys, values, norms[0], norms[1]).
+			Float(eps).At(table).Int(s.dims, neighbours).At(in)
+		b.launch("place_"+l.KVType.String(), cudrv.Grid{s.heads + 2*l.KVHeads, s.n + 1, 1}, 64, 4*(32+l.HeadDim))
+		parts := (s.heads/l.KVHeads + atOnce - 1) / atOnce
+		b.args.Reset().At(out, rows).Int(s.heads, l.KVHeads, l.HeadDim, l.PageTokens, l.BlockBytes()).At(keys, values).
+			Int(s.window).Float(scale, s.cap).At(sinkAt, in)
+		b.launch(fmt.Sprintf("attend_%s_%d", l.KVType, atOnce), cudrv.Grid{l.KVHeads * parts, s.n + 1, 1}, 128, 4*(atOnce*(l.HeadDim+128)+32))
+		return b.get(out, s.n*s.heads*l.HeadDim)
+	})
+	b.near(got, want, func(int) float64 { return 2e-3 })
+	if n := nmse(got, want); n > 1e-9 && l.KVType == kernels.KVF32 || n > 1e-6 {
+		b.Errorf("NMSE %g", n)
+	}
+}
+
+// attend is ref's attention of every row.
+func (s *scene) attend(set *kernels.Set, rows, sinks []float32, scale float32) (out []float32) {
+	l := s.layout
+	group := s.heads / l.KVHeads
+	for i := range s.n {
+		for h := range l.KVHeads {
+			a := kernels.Attention{
+				Out: make([]float32, group*l.HeadDim), Q: rows[i*s.width()+h*group*l.HeadDim:][:group*l.HeadDim], Queries: 1,
+				KVLayout: l, K: s.keys, V: s.values, Pages: s.pages, KVHead: h, Group: group, To: i + 1, Window: s.window, Scale: scale,
+				SoftCap: s.cap, Scores: make([]float32, kernels.AttentionScratch(group, l.HeadDim, s.n)),
+			}
+			if s.sinks {
+				a.Sinks = sinks[h*group:][:group]
+			}
+			set.Attend(&a)
+			out = append(out, a.Out...)
+		}
+	}
+	return out
+}
+
+func nmse(a, b []float32) float64 {
+	var wrong, size float64
+	for i := range b {
+		d := float64(a[i]) - float64(b[i])
+		wrong += d * d
+		size += float64(b[i]) * float64(b[i])
+	}
+	return wrong / size
+}

@@ -1,0 +1,4 @@
+/* All kernels, as one module. */
+#include "attention.cu"
+#include "matmul.cu"
+#include "rows.cu"

@@ -1,0 +1,144 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/forebay-io/forebay/internal/cudrv"
+	"github.com/forebay-io/forebay/kernels"
+	"github.com/forebay-io/forebay/kernels/kerneltest"
+)
+
+func allTypes() (types []kernels.Type) {
+	for t := range kernels.Type(64) {
+		if t.Known() {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// TestEveryTypeHasKernels: a type that package kernels gets must get its planes here.
+func TestEveryTypeHasKernels(t *testing.T) {
+	for _, typ := range allTypes() {
+		sum := 0
+		for _, f := range fields[typ] {
+			sum += f.bytes
+		}
+		if TypeName(typ) == "" || sum != typ.Bytes(typ.BlockLen()) {
+			t.Errorf("%v: the fields have %d of %d bytes of a block", typ, sum, typ.Bytes(typ.BlockLen()))
+		}
+	}
+}
+
+func TestMatmul(t *testing.T) {
+	b, set := newBench(t), ref(t)
+	for _, typ := range allTypes() {
+		r := rand.New(rand.NewPCG(1, uint64(typ)))
+		rows, cols, n := 13, map[int]int{1: 272, 32: 288, 256: 512}[typ.BlockLen()], 11
+		raw, x, bias := kerneltest.Weights(r, typ, rows*cols), random(r, n*cols), random(r, rows)
+		w := make([]float32, rows*cols)
+		kernels.Dequantize(w, typ, raw)
+		want := make([]float32, n*rows)
+		set.MatMul(want, rows, set.Pack(typ, rows, cols, raw), kernels.Input{Numbers: x}, n, 0, rows)
+		for i := range n {
+			set.Add(want[i*rows:(i+1)*rows], bias)
+		}
+		data, in, add := b.planes(typ, rows, cols, raw), b.numbers(x), b.numbers(bias)
+		var first []float32
+		for _, at := range []int{1, 4, 8} {
+			got := b.inOrders(func() []float32 {
+				out := b.alloc(4 * n * rows)
+				b.args.Reset().At(out).Int(rows).At(data, add).Int(rows, cols).At(in).Int(cols).At(b.ints(int32(n)))
+				b.launch(fmt.Sprintf("matmul_%s_%d", TypeName(typ), at), cudrv.Grid{2, (n + at - 1) / at, 1}, 256, 0)
+				return b.get(out, n*rows)
+			})
+			b.near(got, want, func(i int) float64 {
+				sum := 0.0
+				for c := range cols {
+					sum += math.Abs(float64(w[i%rows*cols+c]) * float64(x[i/rows*cols+c]))
+				}
+				return 16 * sum / (1 << 24)
+			})
+			if first == nil {
+				first = got
+			}
+			if !slices.Equal(got, first) {
+				t.Errorf("%v: %d rows at once give other bits than one", typ, at)
+			}
+		}
+	}
+}
+
+func TestExperts(t *testing.T) {
+	b, set := newBench(t), ref(t)
+	const experts, used, n, rows = 4, 2, 3, 10
+	chosen := []int32{2, 0, 3, 1, 2, 3}
+	for _, typ := range []kernels.Type{kernels.F32, kernels.Q8_0, kernels.Q4_K, kernels.MXFP4} {
+		r := rand.New(rand.NewPCG(2, uint64(typ)))
+		cols := 256
+		x, bias := random(r, n*used*cols), random(r, experts*rows)
+		var raws [experts][]byte
+		size := PlanesBytes(typ, rows, cols)
+		data := b.alloc(experts * size)
+		for e := range raws {
+			raws[e] = kerneltest.Weights(r, typ, rows*cols)
+			b.must(PutPlanes(typ, rows, cols, 0, raws[e], func(place, n int, fill func([]byte)) error {
+				piece := make([]byte, n)
+				fill(piece)
+				return b.device.Put(data+Address(e*size+place), piece)
+			}))
+		}
+		for perChoice := range 2 {
+			want := make([]float32, n*used*rows)
+			for p, e := range chosen {
+				from := p / used
+				if perChoice == 1 {
+					from = p
+				}
+				out := want[p*rows:][:rows]
+				set.MatMul(out, rows, set.Pack(typ, rows, cols, raws[e]), kernels.Input{Numbers: x[from*cols:]}, 1, 0, rows)
+				set.Add(out, bias[int(e)*rows:][:rows])
+			}
+			got := b.inOrders(func() []float32 {
+				out := b.alloc(4 * n * used * rows)
+				b.args.Reset().At(out).Int(rows).At(data).Long(uint64(size)).At(b.numbers(bias)).Int(rows, cols).At(b.numbers(x)).Int(cols, perChoice).
+					At(b.ints(chosen...)).Int(used).At(b.ints(n))
+				b.launch("experts_"+TypeName(typ), cudrv.Grid{2, n * used, 1}, 256, 0)
+				return b.get(out, n*used*rows)
+			})
+			b.near(got, want, func(int) float64 { return 1e-4 })
+		}
+	}
+}
+
+// TestEmbed: rows of weights are the dequantiser's, bit for bit.
+func TestEmbed(t *testing.T) {
+	b := newBench(t)
+	for _, typ := range allTypes() {
+		r := rand.New(rand.NewPCG(3, uint64(typ)))
+		vocab, width := 5, 2*max(typ.BlockLen(), 8)
+		raw := kerneltest.Weights(r, typ, vocab*width)
+		w := make([]float32, vocab*width)
+		kernels.Dequantize(w, typ, raw)
+		data, in := b.planes(typ, vocab, width, raw), b.batch(batch{tokens: []int32{4, 0, 3}, positions: []int32{0, 1, 2}})
+		got := b.inOrders(func() []float32 {
+			x := b.alloc(4 * 3 * width)
+			b.args.Reset().At(x, data).Int(vocab, width).Float(1).At(in)
+			b.launch("embed_"+TypeName(typ), cudrv.Grid{3, 1, 1}, 128, 0)
+			return b.get(x, 3*width)
+		})
+		for i, token := range []int{4, 0, 3} {
+			for j := range width {
+				if got, want := got[i*width+j], w[token*width+j]; math.Float32bits(got) != math.Float32bits(want) {
+					t.Fatalf("%v: number %d of token %d is %v, the dequantiser says %v", typ, j, token, got, want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,160 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/forebay-io/forebay/internal/cudrv"
+)
+
+func TestAddNorm(t *testing.T) {
+	b, set, r := newBench(t), ref(t), rand.New(rand.NewPCG(4, 0))
+	const n, width, eps, by = 5, 264, 1e-5, 0.5
+	pick := []int32{1, 4}
+	for _, with := range []struct{ sum, post, pick bool }{{}, {sum: true}, {sum: true, post: true}, {sum: true, post: true, pick: true}} {
+		x, sum, post, weight := random(r, n*width), random(r, n*width), random(r, width), random(r, width)
+		rows := []int32{0, 1, 2, 3, 4}
+		var at [3]Address
+		if with.sum {
+			at[0] = b.numbers(sum)
+		}
+		if with.post {
+			at[1] = b.numbers(post)
+		}
+		if with.pick {
+			rows, at[2] = pick, b.ints(pick...)
+		}
+		var wantX, want []float32
+		for _, i := range rows {
+			x, sum := append([]float32(nil), x[int(i)*width:][:width]...), append([]float32(nil), sum[int(i)*width:][:width]...)
+			if with.post {
+				set.RMSNorm(sum, sum, post, eps)
+			}
+			for k := range x {
+				if with.sum {
+					x[k] += sum[k] * by
+				}
+			}
+			wantX = append(wantX, x...)
+			set.RMSNorm(x, x, weight, eps)
+			want = append(want, x...)
+		}
+		got := b.inOrders(func() []float32 {
+			dx, out := b.numbers(x), b.alloc(4*n*width)
+			b.args.Reset().At(dx, at[0], at[1], b.numbers(weight), out).Int(width).Float(eps, by).At(at[2], b.ints(int32(len(rows))))
+			b.launch("add_norm", cudrv.Grid{n, 1, 1}, 256, 32)
+			all := b.get(dx, n*width)
+			var both []float32
+			for _, i := range rows {
+				both = append(both, all[int(i)*width:][:width]...)
+			}
+			return append(both, b.get(out, len(rows)*width)...)
+		})
+		b.near(got, append(wantX, want...), func(i int) float64 { return 1e-5 })
+	}
+}
+
+func TestActivate(t *testing.T) {
+	b, set, r := newBench(t), ref(t), rand.New(rand.NewPCG(5, 0))
+	const n, width, per = 3, 300, 2
+	x := random(r, n*per*2*width)
+	for i := range x {
+		x[i] *= 6
+	}
+	for kind := range 3 {
+		want := make([]float32, n*per*width)
+		for i := range n * per {
+			gate, up, dst := x[2*i*width:][:width], x[(2*i+1)*width:][:width], want[i*width:][:width]
+			switch kind {
+			case 0:
+				set.SiLUMul(dst, gate, up)
+			case 1:
+				set.GELUMul(dst, gate, up)
+			case 2:
+				set.ClampedSiLUMul(dst, gate, up, 7)
+			}
+		}
+		got := b.inOrders(func() []float32 {
+			out := b.alloc(4 * n * per * width)
+			b.args.Reset().At(out, b.numbers(x)).Int(width, kind).Float(7).Int(per).At(b.ints(n))
+			b.launch("activate", cudrv.Grid{2, n * per, 1}, 256, 0)
+			return b.get(out, n*per*width)
+		})
+		b.near(got, want, func(i int) float64 { return 1e-6 * (1 + math.Abs(float64(want[i]))) * 8 })
+	}
+}
+
+func TestScaleCap(t *testing.T) {
+	b, set, r := newBench(t), ref(t), rand.New(rand.NewPCG(6, 0))
+	const n, width = 2, 700
+	x := random(r, n*width)
+	for _, limit := range []float32{0, 1.5} {
+		want := append([]float32(nil), x...)
+		for i := range want {
+			want[i] *= 3
+		}
+		if limit > 0 {
+			set.SoftCap(want, limit)
+		}
+		got := b.inOrders(func() []float32 {
+			out := b.numbers(x)
+			b.args.Reset().At(out).Int(width).Float(3, limit).At(b.ints(n))
+			b.launch("scale_cap", cudrv.Grid{3, n, 1}, 256, 0)
+			return b.get(out, n*width)
+		})
+		b.near(got, want, func(int) float64 { return 1e-5 })
+	}
+}
+
+func TestRoute(t *testing.T) {
+	b, set, r := newBench(t), ref(t), rand.New(rand.NewPCG(7, 0))
+	const n, experts, used = 4, 70, 5
+	scores := random(r, n*experts)
+	scores[10], scores[42], scores[69] = 9, 9, 9 // equal ones: the first
+	got := b.inOrders(func() []float32 {
+		chosen, shares := b.alloc(4*n*used), b.alloc(4*n*used)
+		b.args.Reset().At(chosen, shares, b.numbers(scores)).Int(experts, used).At(b.ints(n))
+		b.launch("route", cudrv.Grid{n + 1, 1, 1}, 32, 0)
+		return append(b.get(chosen, n*used), b.get(shares, n*used)...)
+	})
+	for i := range n {
+		row, taken := scores[i*experts:][:experts], map[int]bool{}
+		best := make([]float32, used)
+		for k := range used {
+			at := -1
+			for e, s := range row {
+				if !taken[e] && (at < 0 || s > row[at]) {
+					at = e
+				}
+			}
+			taken[at], best[k] = true, row[at]
+			if got := int(math.Float32bits(got[i*used+k])); got != at {
+				t.Errorf("row %d: choice %d is expert %d, want %d", i, k, got, at)
+			}
+		}
+		set.Softmax(best)
+		b.near(got[n*used+i*used:][:used], best, func(int) float64 { return 1e-6 })
+	}
+}
+
+func TestGatherExperts(t *testing.T) {
+	b, r := newBench(t), rand.New(rand.NewPCG(8, 0))
+	const n, used, width = 3, 2, 300
+	x, shares := random(r, n*used*width), random(r, n*used)
+	want := make([]float32, n*width)
+	for i := range want {
+		for k := range used {
+			want[i] += shares[i/width*used+k] * x[(i/width*used+k)*width+i%width]
+		}
+	}
+	got := b.inOrders(func() []float32 {
+		out := b.alloc(4 * n * width)
+		b.args.Reset().At(out, b.numbers(x), b.numbers(shares)).Int(width, used).At(b.ints(n))
+		b.launch("gather_experts", cudrv.Grid{2, n, 1}, 256, 0)
+		return b.get(out, n*width)
+	})
+	b.near(got, want, func(int) float64 { return 1e-5 })
+}

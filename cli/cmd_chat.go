@@ -202,9 +202,11 @@ func (t *chat) servedModel() (string, error) {
 	return models.Data[0].ID, nil
 }
 
-// print shows the events of an answer until it ends.
+// print shows the events of an answer until it ends: reasoning first, and after an empty
+// line what is said.
 func (t *chat) print(events io.Reader) (string, error) {
 	var said strings.Builder
+	thought := false
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -217,7 +219,9 @@ func (t *chat) print(events io.Reader) (string, error) {
 		}
 		var event struct {
 			Error   json.RawMessage
-			Choices []struct{ Delta struct{ Content string } }
+			Choices []struct {
+				Delta struct{ Content, Reasoning string }
+			}
 		}
 		if err := json.Unmarshal([]byte(data), &event); err != nil {
 			return said.String(), fmt.Errorf("an event is not JSON: %w", err)
@@ -226,8 +230,13 @@ func (t *chat) print(events io.Reader) (string, error) {
 			return said.String(), errors.New(errorMessage([]byte(data)))
 		}
 		for _, choice := range event.Choices {
+			shown := choice.Delta.Reasoning + choice.Delta.Content
+			if thought && choice.Delta.Content != "" {
+				shown, thought = "\n\n"+shown, false
+			}
+			thought = thought || choice.Delta.Reasoning != ""
 			said.WriteString(choice.Delta.Content)
-			if _, err := fmt.Fprint(t.out, choice.Delta.Content); err != nil {
+			if _, err := fmt.Fprint(t.out, shown); err != nil {
 				return said.String(), err
 			}
 		}

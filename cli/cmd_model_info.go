@@ -30,6 +30,8 @@ type modelReport struct {
 
 	Chat     bool     `json:"chat"`     // the model has a template that works
 	Problems []string `json:"problems"` // why it cannot be served, or not for chat
+	// Tools names the format in which the model calls tools, or says why it cannot.
+	Tools    string   `json:"tools,omitempty"`
 	Warnings []string `json:"warnings"` // what its tokenizer lacks, where a default takes its place
 }
 
@@ -150,6 +152,8 @@ func (r *modelReport) try(path string) (serves bool) {
 	m := e.State().Model
 	if r.Chat = m.Chat; !m.Chat {
 		r.Problems = append(r.Problems, "not for chat: "+m.ChatError)
+	} else if r.Tools = m.ToolFormat; m.ToolsError != "" {
+		r.Tools = "none: " + m.ToolsError + "; engine.tool_format gives it one"
 	}
 	return true
 }
@@ -182,6 +186,9 @@ func (r *modelReport) print(out io.Writer) error {
 	}
 	for _, k := range r.Keys {
 		row(k.Key, "%s", k.Text)
+	}
+	if r.Tools != "" {
+		row("tool calls", "%s", r.Tools)
 	}
 	for _, warning := range r.Warnings {
 		row("warning", "%s", warning)

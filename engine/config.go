@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"time"
 
+	"github.com/forebay-io/forebay/engine/chat/calls"
 	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/cost"
@@ -18,6 +20,8 @@ type Config struct {
 	Quantize string `yaml:"quantize" oneof:"q8_0 q4_0 q4_k q6_k" help:"Type that the weights get when the model is loaded, for less memory and more speed; empty leaves them as the file has them."`
 	Kernels  string `yaml:"kernels" help:"Kernel set to compute with, such as ref, avx2, avx2int8, avx512, avx512vnni, avx512bf16, avx512amx or neon; empty takes the best one this machine has."`
 	Threads  int    `yaml:"threads" range:"..1024" help:"Threads that compute; 0 takes as many as the process may use CPUs."`
+
+	ToolFormat string `yaml:"tool_format" help:"Format in which a model calls tools whose chat template has no place for them, such as hermes: tools are then told in the system message. Templates with a place do not need it."`
 
 	ContextTokens    int    `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes the model's own limit."`
 	KVBytes          int64  `yaml:"kv_bytes" help:"Memory for keys and values, in bytes; 0 takes room for eight full contexts, at most 1 GiB."`
@@ -60,6 +64,9 @@ type Config struct {
 func (c *Config) fill() error {
 	if err := conf.Complete("engine", c); err != nil {
 		return err
+	}
+	if c.ToolFormat != "" && calls.Lookup(c.ToolFormat) == nil {
+		return fmt.Errorf("engine.tool_format is %q, which is no format; take one of %s", c.ToolFormat, strings.Join(calls.Names(), ", "))
 	}
 	if c.Threads == 0 {
 		c.Threads = runtime.GOMAXPROCS(0)

@@ -47,6 +47,7 @@ func (l *loop) next(s *sequence, logits []float32, shared bool) {
 		l.failNonFinite(s, len(s.tokens))
 		return
 	}
+	id = s.out.choose(id)
 	s.sampler.Accept(id)
 	s.tokens = append(s.tokens, id)
 	s.generated++

@@ -220,6 +220,9 @@ const answerTokensAhead = 4096
 
 func (e *Engine) newSequence(g *generation, choice int, prompt []int32, parser *calls.Parser) *sequence {
 	s := &sequence{gen: g, choice: choice, out: newOutput(g.options.Stop, parser, g.options.CallsMax)}
+	if parser != nil {
+		s.out.thinkMax, s.out.closing = g.options.ReasoningMax, e.loaded.speech.closing
+	}
 	s.tokens = append(make([]int32, 0, len(prompt)+min(g.options.MaxTokens, answerTokensAhead)), prompt...)
 	if e.loaded.embedder != nil {
 		s.pool = e.loaded.embedder.NewPooler()

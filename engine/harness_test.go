@@ -232,6 +232,7 @@ func labModel(t testing.TB, set *labSetup) loaded {
 	if set.model != nil {
 		p.model = stoppable{set.model}
 	}
+	p.toolFormat = set.cfg.ToolFormat
 	p.loadTemplate(p.chatConfig(set.template))
 	return p
 }

@@ -36,6 +36,8 @@ type loaded struct {
 	fit       cost.Fit       // the cost of steps, as known before the first
 	keeper    keeper
 	images    imageKeeper
+
+	toolFormat string // Config.ToolFormat
 }
 
 // wholeTexts says that prompts take nothing from the cache.
@@ -108,6 +110,7 @@ func (p *loaded) load(cfg *Config) error {
 		return err
 	}
 	p.describe(cfg, f.ID(), weights, m)
+	p.toolFormat = cfg.ToolFormat
 	p.loadTemplate(f.Chat())
 	return nil
 }
@@ -215,6 +218,10 @@ func (p *loaded) loadTemplate(c chat.Config, err error) {
 		p.info.ChatError = err.Error()
 		return
 	}
-	p.speech = newSpeech(p.template, c.Template, p.tokenizer)
-	p.info.Chat = true
+	p.speech = newSpeech(p.template, c.Template, p.tokenizer, p.toolFormat)
+	p.info.Chat, p.info.ToolFormat = true, p.speech.found.Format.Name
+	p.info.ThinkSwitch, p.info.Efforts = p.speech.toggle != "", len(p.speech.efforts) > 0
+	if p.info.ToolsError = ""; p.speech.noPlace != nil {
+		p.info.ToolsError = p.speech.noPlace.Error()
+	}
 }

@@ -13,10 +13,13 @@ type output struct {
 	text   *text.Stream // content
 	parser *calls.Parser
 	// The rest is only used with a parser.
-	other     *text.Stream // reasoning, or the arguments of a call
-	kind      calls.Kind   // of the last event
-	content   int          // bytes given to text
-	callsMax  int
+	other    *text.Stream // reasoning, or the arguments of a call
+	kind     calls.Kind   // of the last event
+	content  int          // bytes given to text
+	callsMax int
+	// Reasoning of thinkMax tokens, if that is not 0, ends with the tokens of closing.
+	thinkMax  int
+	closing   []int32
 	ended     int // calls
 	reasoning int // tokens
 	over      bool
@@ -44,6 +47,16 @@ func (o *output) push(e *wire.Event, id int32, piece []byte) (over bool) {
 		o.reasoning++
 	}
 	return o.over
+}
+
+// choose returns the next token, where the sampler chose id: reasoning that has used its
+// budget is closed.
+func (o *output) choose(id int32) int32 {
+	if o.thinkMax == 0 || len(o.closing) == 0 || o.reasoning < o.thinkMax || !o.parser.Thinking() {
+		return id
+	}
+	id, o.closing = o.closing[0], o.closing[1:]
+	return id
 }
 
 // finish adds what was held back; cut says that the model did not end by itself.

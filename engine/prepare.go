@@ -118,7 +118,7 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	limited, cancel := context.WithTimeout(ctx, e.cfg.PromptRenderBudget)
 	defer cancel()
 	began := time.Now()
-	in := chat.Input{Messages: r.Messages, Tools: r.Tools, Options: r.TemplateOptions, Now: began, RenameCall: e.loaded.speech.calls.HistoryID}
+	in := chat.Input{Messages: r.Messages, Tools: r.Tools, Options: e.loaded.speech.options(r), Now: began, Format: e.loaded.speech.found.Format, Polyfill: e.loaded.speech.polyfill}
 	if err := e.loaded.speech.place(&in); err != nil {
 		return nil, err
 	}
@@ -129,6 +129,9 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	}
 	if err := e.fitText(tokenizer.Unguard(text), "messages"); err != nil {
 		return nil, err
+	}
+	if r.Think == wire.ThinkOff && e.loaded.speech.plain.OpensReasoning(text) {
+		return nil, wire.InvalidParam("enable_thinking", "this model's chat template always begins an answer with reasoning; give a small thinking_budget instead")
 	}
 	tokens, err := e.loaded.tokens.Encode(ctx, text, tokenizer.EncodeOptions{ParseSpecial: true})
 	if err != nil {

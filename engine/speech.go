@@ -25,24 +25,47 @@ type speech struct {
 	banned  []int32      // tokens that begin a call
 	thinks  bool         // the template speaks of reasoning
 	special func(text string) (id int32, ok bool)
+	thinking
+	// polyfill says what is written into the messages for the template.
+	polyfill chat.Polyfill
 }
 
 // detectLimit bounds the time in which examples are rendered.
 const detectLimit = 2 * time.Second
 
-func newSpeech(template *chat.Template, source string, t *tokenizer.Tokenizer) speech {
+// newSpeech finds the format of a template. toolFormat is the name of the format that the
+// configuration chose for templates without a place for tools, or "".
+func newSpeech(template *chat.Template, source string, t *tokenizer.Tokenizer, toolFormat string) speech {
 	ctx, cancel := context.WithTimeout(context.Background(), detectLimit)
 	defer cancel()
-	s := speech{found: calls.Detect(func(messages, tools, options json.RawMessage) (string, error) {
+	render := func(messages, tools, options json.RawMessage) (string, error) {
 		text, err := template.Render(ctx, chat.Input{Messages: messages, Tools: tools, Options: options})
 		return tokenizer.Unguard(text), err
-	})}
-	f := s.found.Format
+	}
+	s := speech{found: calls.Detect(render)}
 	s.noPlace = s.found.Check()
+	if chosen := calls.Lookup(toolFormat); chosen != nil && s.noPlace != nil {
+		s.noPlace = nil
+		if s.found.Format.Shape == 0 {
+			s.found.Format = chosen
+		}
+		s.polyfill.Tools = !s.found.TellsTools
+		s.polyfill.Results = s.found.HistoryCalls == 0 && s.polyfill.Tools
+	}
+	f := s.found.Format
 	s.special = t.Special
 	s.thinks = f.ThinkClose != "" && strings.Contains(source, strings.TrimSpace(f.ThinkClose))
 	s.held = f.WithoutCalls().WithoutDrops().Bind(t.Special)
+	s.polyfill.Calls = s.found.HistoryCalls == 0 && s.noPlace == nil
+	s.polyfill.Single = s.found.HistoryCalls == 1
 	s.calls, s.plain = f.Bind(t.Special), f.WithoutCalls().Bind(t.Special)
+	s.thinking = newThinking(func(options string) string {
+		text, err := render(json.RawMessage(`[{"role":"user","content":"hi"}]`), nil, json.RawMessage(options))
+		if err != nil {
+			return ""
+		}
+		return text
+	}, f, t)
 	for _, text := range f.Open {
 		if id, ok := t.Special(text); ok {
 			s.banned = append(s.banned, id)
@@ -57,16 +80,10 @@ func (s *speech) place(in *chat.Input) *wire.Error {
 		return nil
 	}
 	if s.noPlace != nil {
-		return wire.InvalidParam("tools", "%v; leave tools out, or describe them in a system message", s.noPlace)
+		return wire.InvalidParam("tools", "%v; set engine.tool_format to have them told in the system message, or leave tools out", s.noPlace)
 	}
-	if name := s.found.ToolsOption; name != "" {
-		options := bytes.TrimSpace(in.Options)
-		more := `{"` + name + `":` + string(in.Tools)
-		if len(options) > 2 && options[0] == '{' {
-			in.Options = append([]byte(more+","), options[1:]...)
-		} else {
-			in.Options = []byte(more + "}")
-		}
+	if name := s.found.ToolsOption; name != "" && !s.polyfill.Tools {
+		in.Options = withOptions(in.Options, []string{`"` + name + `":` + string(in.Tools)})
 		in.Tools = nil
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay-io/forebay/engine/chat/calls"
 	"github.com/forebay-io/forebay/engine/tokenizer"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -248,7 +249,9 @@ func TestTemplatesThatTakeTools(t *testing.T) {
 			continue
 		}
 		p, failed := b.Prepare(context.Background(), &wire.Request{ID: "x", Tools: json.RawMessage(weather), Messages: json.RawMessage(`[{"role":"user","content":"hi"},
-			{"role":"assistant","content":null,"tool_calls":[{"id":"call_0123456789","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]},
+			{"role":"assistant","content":null,"tool_calls":[{"id":"call_0123456789","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}},
+				{"id":"call_9","type":"function","function":{"name":"weather","arguments":{"city":"Oslo"}}}]},
+			{"role":"tool","tool_call_id":"call_9","content":"rainy"},
 			{"role":"tool","tool_call_id":"call_0123456789","content":"sunny"}]`)})
 		if b.loaded.speech.noPlace != nil {
 			if failed == nil || wire.AsError(failed).Param != "tools" {
@@ -259,11 +262,50 @@ func TestTemplatesThatTakeTools(t *testing.T) {
 		took++
 		if failed != nil {
 			t.Errorf("%s: %v", file, failed)
-		} else if told := min(1, b.loaded.speech.found.HistoryCalls); !strings.Contains(p.Text, "sunny") || strings.Count(p.Text, "weather") < 1+told || p.Calls != 1 {
+		} else if lacks(p.Text, "sunny", "rainy", "Rome", "Oslo") || strings.Count(p.Text, "weather") < 3 || p.Calls != 2 {
 			t.Errorf("%s: %d calls: %s", file, p.Calls, p.Text)
 		}
 	}
 	if took < 20 {
 		t.Errorf("%d templates took tools", took)
+	}
+}
+
+// lacks reports whether text lacks one of words.
+func lacks(text string, words ...string) bool {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestToolFormat: a template without a place for tools gets one from the configuration,
+// in every format.
+func TestToolFormat(t *testing.T) {
+	for _, template := range []string{plainTemplate, strings.Replace(plainTemplate, "{% for m", "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}{% for m", 1)} {
+		for _, format := range calls.Names() {
+			if format == "harmony" {
+				continue // calls of gpt-oss need its own template
+			}
+			b := newLab(t, labSetup{cfg: Config{ToolFormat: format}, template: template})
+			p, err := b.Prepare(context.Background(), &wire.Request{ID: "x", Tools: json.RawMessage(weather), Messages: json.RawMessage(`[{"role":"user","content":"hi"},
+				{"role":"assistant","content":"I look.","tool_calls":[{"id":"a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]},
+				{"role":"tool","tool_call_id":"a","content":"sunny"},{"role":"user","content":"And?"}]`)})
+			if err != nil {
+				t.Fatalf("%s: %v", format, err)
+			}
+			written := calls.Lookup(format).Write([]calls.Call{{ID: "a", Name: "weather", Arguments: `{"city": "Rome"}`}}, 0)
+			if lacks(p.Text, "You can call", `{"name":"weather"`, "I look.\n"+written, "<tool_response>\nsunny\n</tool_response>\nAnd?") {
+				t.Errorf("%s: %s", format, p.Text)
+			}
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := (&Config{ToolFormat: "hermse"}).fill(); err == nil || !strings.Contains(err.Error(), "hermes") {
+		t.Error(err)
 	}
 }

@@ -121,6 +121,11 @@ func (f *fields) whole(name string, absent int) int {
 	if !ok {
 		return absent
 	}
+	return f.wholeOf(name, raw)
+}
+
+// wholeOf reads the value of a member that may be inside another one.
+func (f *fields) wholeOf(name string, raw json.RawMessage) int {
 	n, err := strconv.ParseInt(string(raw), 10, 32)
 	if err != nil {
 		f.fail(name, "%s must be a whole number of at most %d, not %s", name, math.MaxInt32, brief(raw))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/forebay-io/forebay/gateway/telemetry"
@@ -25,6 +26,8 @@ type call struct {
 	bodyBytes    int      // of the request, where the engine relays it and so keeps it; else 0
 	echo         bool
 	embeds       *embeds // of the routes that make vectors, else nil
+	// hideReasoning is set where the client wants none of it.
+	hideReasoning bool
 	// promptOnly is set for an echo of zero tokens: the answer is the prompt alone.
 	promptOnly bool
 }
@@ -50,7 +53,7 @@ var (
 		"model", "stream", "stream_options", "max_tokens", "n", "temperature", "top_p", "top_k", "min_p", "seed",
 		"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "stop", "ignore_eos", "logprobs", "service_tier", "user",
 	}
-	knownChat = keySet(append(formNames(), knownShared...), "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "max_completion_tokens", "top_logprobs", "chat_template_kwargs", "modalities", "audio")
+	knownChat = keySet(slices.Concat(formNames(), knownShared, thinkingNames), "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "max_completion_tokens", "top_logprobs", "chat_template_kwargs", "modalities", "audio")
 	knownText = keySet(append(formNames(), knownShared...), "prompt", "echo", "best_of", "suffix")
 	tiers     = keySet(nil, "auto", "default", "flex", "priority")
 	roles     = keySet(nil, "system", "developer", "user", "assistant", "tool", "function")
@@ -96,7 +99,7 @@ func decodeCall(body []byte, chat bool, l *LimitsConfig, m *wire.Model) (*call, 
 		f.fail("model", "model must name the model; GET /v1/models lists what is served")
 	}
 	if chat {
-		c.chatFields(f, l)
+		c.chatFields(f, l, m)
 	} else {
 		c.textFields(f, l)
 	}
@@ -175,10 +178,11 @@ func (c *call) askedOptions(f *fields) telemetry.Options {
 	return asked
 }
 
-func (c *call) chatFields(f *fields, l *LimitsConfig) {
+func (c *call) chatFields(f *fields, l *LimitsConfig, m *wire.Model) {
 	request := wire.Request{}
 	request.Messages = f.messages(l.MessagesMax)
 	c.toolFields(f, &request, l.ToolsMax)
+	c.thinkingFields(f, &request, m)
 	for _, name := range []string{"functions", "function_call", "audio"} {
 		if _, ok := f.given(name); ok {
 			f.fail(name, "%s is not supported", name)

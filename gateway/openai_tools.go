@@ -11,10 +11,7 @@ import (
 // where tool_choice is none, so that it begins as the other turns' prompts do.
 func (c *call) toolFields(f *fields, request *wire.Request, countMax int) {
 	request.Tools = f.tools(countMax)
-	parallel := true
-	if _, given := f.given("parallel_tool_calls"); given {
-		parallel = f.flag("parallel_tool_calls")
-	}
+	parallel := f.flagOr("parallel_tool_calls", true)
 	o := &c.options
 	o.Split = true
 	switch raw, given := f.given("tool_choice"); {

@@ -46,8 +46,8 @@ var unsupportedFields = map[string]unsupported{
 	"truncate_prompt_tokens": {[]string{"-1"}, "shorten the prompt"}, "prompt_embeds": {nil, "send the prompt as text or token ids"},
 
 	"continue_final_message": {[]string{"false"}, "use /v1/completions with a prompt that ends within the answer"}, "add_generation_prompt": {[]string{"true"}, noTemplate},
-	"chat_template": {nil, noTemplate}, "documents": {nil, noTemplate}, "think": {nil, noTemplate}, "enable_thinking": {nil, noTemplate}, "thinking": {nil, noTemplate},
-	"thinking_budget": {nil, noTemplate}, "template": {nil, noTemplate}, "system": {nil, "send a message of the role system"},
+	"chat_template": {nil, noTemplate}, "documents": {nil, noTemplate},
+	"template": {nil, noTemplate}, "system": {nil, "send a message of the role system"},
 	"prediction": {nil, ""}, "web_search_options": {nil, ""}, "lora": {nil, "name the model in model"},
 	"previous_response_id": {nil, "send the whole conversation in messages"},
 }

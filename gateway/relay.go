@@ -28,7 +28,7 @@ func (f *fields) relay() {
 			delete(f.raw, name)
 		}
 	}
-	for _, name := range relayRead {
+	for _, name := range slices.Concat(relayRead, thinkingNames) {
 		delete(f.raw, name)
 	}
 	if f.flag("echo") {

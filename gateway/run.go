@@ -124,6 +124,9 @@ func (r *run) relay() (usage wire.Usage, err error) {
 				if e.End == nil {
 					index := prompt*r.call.options.N + e.Choice
 					r.note(index, prompt, e, now)
+					if r.call.hideReasoning {
+						withoutReasoning(e)
+					}
 					r.reply.event(index, prompt, e)
 					continue
 				}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay-io/forebay/engine/chat/calls"
 	"github.com/forebay-io/forebay/engine/jinja"
 )
 
@@ -31,6 +32,7 @@ type Template struct {
 	takesDeveloper bool
 	takesNull      bool // content null beside tool calls
 	takesTextArgs  bool // tool call arguments as text only
+	takesSystem    bool
 	wantsWhole     bool // tools with description and parameters only
 	sourceBytes    int
 }
@@ -51,8 +53,10 @@ type Input struct {
 	Tools    json.RawMessage // array
 	Options  json.RawMessage // object: further variables of the template
 	Now      time.Time       // what strftime_now sees
-	// RenameCall, where set, chooses the ids of tool calls.
-	RenameCall RenameCall
+	// Format, where set, is the one in which the model calls tools: ids and results of
+	// calls get the form that it needs. Polyfill needs it.
+	Format   *calls.Format
+	Polyfill Polyfill
 	// Verbatim passes messages to the template unchanged.
 	Verbatim bool
 }
@@ -95,7 +99,7 @@ var reserved = []string{
 // answers. The text may contain Guards. The error is a *Raised if the template
 // refused the input, and otherwise names the line that failed.
 func (t *Template) Render(ctx context.Context, in Input) (string, error) {
-	if t.toolUse != nil && in.Tools != nil && string(in.Tools) != "null" {
+	if t.toolUse != nil && in.Tools != nil && string(in.Tools) != "null" && !in.Polyfill.Tools {
 		return t.toolUse.Render(ctx, in)
 	}
 	vars, err := t.variables(in)
@@ -146,13 +150,15 @@ func (t *Template) variables(in Input) (map[string]any, error) {
 		if err := t.shape(messages); err != nil {
 			return nil, err
 		}
-		if in.RenameCall != nil {
-			link(messages, in.RenameCall)
+		if in.Format != nil {
+			link(messages, in.Format)
 		}
 	}
 	// This comes last, because shaping joins strings and removes JSON's escapes.
-	vars["messages"] = t.guard.value(messages)
-	if in.Tools != nil {
+	t.guard.value(messages)
+	t.polyfill(messages, &in)
+	vars["messages"] = messages
+	if in.Tools != nil && !in.Polyfill.Tools {
 		if value, err = jinja.ParseJSON(in.Tools); err != nil {
 			return nil, fmt.Errorf("tools: %w", err)
 		}

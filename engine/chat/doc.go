@@ -18,8 +18,9 @@
 //     otherwise. If it supports only parts, a string becomes one part.
 //   - The arguments of a tool call are JSON text in the protocol. They become an
 //     object, unless the template supports only text.
-//   - Calls get the ids of Input.RenameCall, and so do their results, which also get
+//   - Calls get the ids that Input.Format accepts, and so do their results, which also get
 //     the name of the tool where they have none.
+//   - What a template does not render of tools is written by Input.Polyfill.
 //   - Content that is null or absent becomes the empty string. Beside tool calls it
 //     becomes null if the template supports that.
 //   - A tool without description or parameters gets empty ones, if the template needs

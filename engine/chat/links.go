@@ -1,15 +1,13 @@
 package chat
 
-import "github.com/forebay-io/forebay/engine/jinja"
+import (
+	"github.com/forebay-io/forebay/engine/chat/calls"
+	"github.com/forebay-io/forebay/engine/jinja"
+)
 
-// RenameCall returns the id that a template is to see for call number index of a
-// conversation, in place of the one that the client wrote; name is "" where only a
-// result has it.
-type RenameCall func(written, name string, index int) string
-
-// link gives calls the ids of rename, and their results the same ones. A result that
-// does not say which tool it is from gets the name of its call.
-func link(messages *jinja.List, rename RenameCall) {
+// link gives calls the ids that templates of format f accept, and their results the
+// same ones. A result that does not say which tool it is from gets the name of its call.
+func link(messages *jinja.List, f *calls.Format) {
 	type call struct{ id, name string }
 	known, count := map[string]call{}, 0
 	for _, item := range messages.Items {
@@ -17,10 +15,8 @@ func link(messages *jinja.List, rename RenameCall) {
 		if !ok {
 			continue
 		}
-		v, _ := m.Get("tool_calls")
-		calls, _ := v.(*jinja.List)
-		for i := 0; calls != nil && i < len(calls.Items); i++ {
-			one, ok := calls.Items[i].(*jinja.Dict)
+		for _, item := range callsOf(m) {
+			one, ok := item.(*jinja.Dict)
 			if !ok {
 				continue
 			}
@@ -29,7 +25,7 @@ func link(messages *jinja.List, rename RenameCall) {
 				function, _ = v.(*jinja.Dict)
 			}
 			written, name := text(one, "id"), text(function, "name")
-			id := rename(written, name, count)
+			id := f.HistoryID(written, name, count)
 			if id != written {
 				one.Set("id", id)
 			}
@@ -39,7 +35,7 @@ func link(messages *jinja.List, rename RenameCall) {
 		if written := text(m, "tool_call_id"); written != "" {
 			from, ok := known[written]
 			if !ok {
-				from.id = rename(written, "", count)
+				from.id = f.HistoryID(written, "", count)
 			}
 			if from.id != written {
 				m.Set("tool_call_id", from.id)

@@ -37,6 +37,7 @@ func (t *Template) probe(tools json.RawMessage) {
 	p.probeContent("user", func(content string) string { return say("user", content) })
 	filler := p.filler("user", "x")
 	user := say("user", filler)
+	t.takesSystem = strings.Contains(p.try(say("system", oneText)+","+user)+p.try(say("system", onePart)+","+user), first)
 	p.probeContent("system", func(content string) string { return say("system", content) + "," + user })
 	p.probeContent("assistant", func(content string) string { return user + "," + say("assistant", content) + "," + user })
 	p.probeCalls(user)

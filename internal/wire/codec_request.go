@@ -25,7 +25,7 @@ func appendOptions(b []byte, o *Options) []byte {
 		b = appendBool(b, x)
 	}
 	b = appendBool(appendBool(appendInt(b, o.TopLogprobs), o.Split), o.NoCalls)
-	return appendGrammar(appendInt(appendText(b, o.Tools), o.CallsMax), o.Grammar)
+	return appendGrammar(appendInt(appendInt(appendText(b, o.Tools), o.CallsMax), o.ReasoningMax), o.Grammar)
 }
 
 func (d *decoder) options() (o Options) {
@@ -53,7 +53,7 @@ func (d *decoder) options() (o Options) {
 		*x = d.bool()
 	}
 	o.TopLogprobs, o.Split, o.NoCalls = d.int(), d.bool(), d.bool()
-	o.Tools, o.CallsMax, o.Grammar = d.bytes(), d.int(), d.grammar()
+	o.Tools, o.CallsMax, o.ReasoningMax, o.Grammar = d.bytes(), d.int(), d.int(), d.grammar()
 	if o.N > choicesMax {
 		d.fail("%d choices, over the limit of %d", o.N, choicesMax)
 	}
@@ -63,6 +63,7 @@ func (d *decoder) options() (o Options) {
 func appendRequest(b []byte, r *Request) []byte {
 	b = appendText(b, r.ID)
 	b = appendText(appendText(appendText(b, r.Messages), r.Tools), r.TemplateOptions)
+	b = appendText(append(b, byte(r.Think)), r.Effort)
 	b = appendBool(b, r.Text != nil)
 	if r.Text != nil {
 		b = appendText(b, *r.Text)
@@ -71,7 +72,10 @@ func appendRequest(b []byte, r *Request) []byte {
 }
 
 func (d *decoder) request() *Request {
-	r := &Request{ID: d.text(), Messages: d.bytes(), Tools: d.bytes(), TemplateOptions: d.bytes()}
+	r := &Request{ID: d.text(), Messages: d.bytes(), Tools: d.bytes(), TemplateOptions: d.bytes(), Think: Think(d.byte()), Effort: d.text()}
+	if r.Think >= thinks {
+		d.fail("unknown wish %d about reasoning", uint8(r.Think))
+	}
 	if d.bool() {
 		text := d.text()
 		r.Text = &text

@@ -37,6 +37,7 @@ func (o *Options) Check(m *Model) *Error {
 		{"n", o.N, 1, min(choices, choicesMax)},
 		{"top_k", o.TopK, 0, math.MaxInt32},
 		{"calls_max", o.CallsMax, 0, math.MaxInt32},
+		{"thinking_budget", o.ReasoningMax, 0, math.MaxInt32},
 		{"top_logprobs", o.TopLogprobs, 0, min(vocab, topLogprobsMax)},
 	} {
 		if p.value < p.least || p.value > p.most {

@@ -42,6 +42,10 @@ type Request struct {
 	Messages json.RawMessage
 	// Tools is a JSON array of tool definitions, handed to the template.
 	Tools json.RawMessage
+	// Think turns reasoning on or off, and Effort is low, medium or high, where the
+	// template has a variable for it. TemplateOptions win over both.
+	Think  Think
+	Effort string
 	// TemplateOptions is a JSON object of further template variables.
 	TemplateOptions json.RawMessage
 
@@ -62,6 +66,16 @@ type Request struct {
 	// the authenticated tenant; a client never chooses it.
 	Salt string
 }
+
+// Think is what a request wants of reasoning.
+type Think uint8
+
+const (
+	ThinkDefault Think = iota // as the template has it
+	ThinkOn
+	ThinkOff
+	thinks
+)
 
 // Options say how to generate. They cross the socket once, with Generate;
 // Check says what is allowed.
@@ -123,6 +137,9 @@ type Options struct {
 	Tools json.RawMessage
 	// NoCalls forbids the tokens that begin a call, where the format has some.
 	NoCalls bool
+	// ReasoningMax ends the reasoning of a choice after that many tokens, and the
+	// answer goes on; 0 does not. It needs Split.
+	ReasoningMax int
 	// CallsMax ends a choice after that many calls; 0 does not.
 	CallsMax int
 	// Embed asks an embedder for the prompt's vector, and nothing else: one choice,
@@ -492,4 +509,12 @@ type Model struct {
 	// Relays says that the engine hands requests to another server: it takes the
 	// client's own body, and members of it that nobody here knows.
 	Relays bool `json:"relays,omitempty"`
+	// ThinkSwitch says that reasoning can be turned on and off, and Efforts that
+	// there are several amounts of it.
+	ThinkSwitch bool `json:"think_switch,omitempty"`
+	Efforts     bool `json:"efforts,omitempty"`
+	// ToolFormat names the format in which the model calls tools; ToolsError says why it
+	// cannot, where a format is known too.
+	ToolFormat string `json:"tool_format,omitempty"`
+	ToolsError string `json:"tools_error,omitempty"`
 }

@@ -47,6 +47,8 @@ type Format struct {
 	Tried []string
 	// Bare formats have calls without any marker, at the beginning of the answer.
 	Bare bool
+	// Around are the Drops before and after all calls, as the model writes them.
+	Around [2]string
 	// Drop are markers around blocks and answers, which nobody is to see.
 	Drop []string
 
@@ -60,6 +62,8 @@ type Format struct {
 	// IDLast is set where the id stands after the arguments: the call waits for it.
 	IDLast bool
 	IDs    IDRule
+	// List is set where the calls of a block are a list, with one call too (JSONCalls).
+	List bool
 	// NameIsKey is set where an object's only key is the name, and its value the
 	// arguments (JSONCalls).
 	NameIsKey bool
@@ -69,6 +73,8 @@ type Format struct {
 	// NameEnd ends the name, IDMark begins an id, ArgsMark the arguments (Named).
 	NameEnd          []string
 	IDMark, ArgsMark string
+	// Fence is set where the model puts arguments into a block of code (Named).
+	Fence bool
 	// IDFirst is set where IDMark ends the id, and the name follows it.
 	IDFirst bool
 
@@ -77,8 +83,13 @@ type Format struct {
 	CallOpen, CallNameEnd, CallClose string
 	KeyOpen, KeyEnd, ValueOpen       string
 	ValueClose                       string
-	// Newlines is set where one newline at each end of a value is the tags' own.
+	// Newlines is set where one newline at each end of a value is the tags' own; of
+	// JSONCalls, where the model writes one at each end of a block.
 	Newlines bool
+	// Grouped is set where one block has all calls (Tagged).
+	Grouped bool
+	// StringAttr and OtherAttr follow a key whose value is a string, and another.
+	StringAttr, OtherAttr string
 
 	// Escape stands before and after a string (Braces).
 	Escape string
@@ -187,7 +198,7 @@ func (f *Format) Bind(token func(text string) (id int32, ok bool)) *Bound {
 	p.callOpen, p.callName, p.callEnd = b.all(f.CallOpen), b.all(f.CallNameEnd), b.all(f.CallClose)
 	p.keyOpen, p.keyEnd, p.valueOpen = b.all(f.KeyOpen), b.all(f.KeyEnd), b.all(f.ValueOpen)
 	p.valueClose = b.all(f.ValueClose)
-	if f.Newlines {
+	if f.Newlines && f.Shape == Tagged {
 		p.valueClose = append(p.valueClose, append([]byte("\n"), p.valueClose[0]...))
 	}
 	p.nameStop = slices.Concat(p.keyOpen, p.callEnd, p.closes)

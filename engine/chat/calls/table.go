@@ -6,7 +6,7 @@ var Formats = []*Format{
 	{
 		Name: "hermes", Families: "Qwen2.5, Qwen3, SmolLM3, Granite 4, Hermes", Shape: JSONCalls,
 		Open: []string{"<tool_call>"}, Close: []string{"</tool_call>"},
-		NameKeys: nameKeys, ArgsKeys: argsKeys,
+		Newlines: true, NameKeys: nameKeys, ArgsKeys: argsKeys,
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
@@ -40,7 +40,7 @@ var Formats = []*Format{
 	},
 	{
 		Name: "mistral-v3", Families: "Mistral 7B v0.3, Nemo", Shape: JSONCalls,
-		Open: []string{"[TOOL_CALLS]"}, NameKeys: nameKeys, ArgsKeys: argsKeys, IDKeys: idKeys,
+		Open: []string{"[TOOL_CALLS]"}, List: true, NameKeys: nameKeys, ArgsKeys: argsKeys, IDKeys: idKeys,
 		IDLast: true, IDs: NineID,
 	},
 	{
@@ -57,14 +57,14 @@ var Formats = []*Format{
 	{
 		Name: "phi4-mini", Families: "Phi-4-mini", Shape: JSONCalls,
 		Open: []string{"<|tool_call|>", "functools["}, Close: []string{"<|/tool_call|>"},
-		Hints:    []string{"<|tool|>"},
-		NameKeys: nameKeys, ArgsKeys: argsKeys,
+		Hints: []string{"<|tool|>"},
+		List:  true, NameKeys: nameKeys, ArgsKeys: argsKeys,
 	},
 	{
 		Name: "granite3", Families: "Granite 3", Shape: JSONCalls,
 		Open: []string{"<|tool_call|>", "<tool_call>"}, Close: []string{"</tool_call>"},
 		Hints: []string{"<|start_of_role|>available_tools<|end_of_role|>", "<|start_of_role|>tools<|end_of_role|>", "<|tool_call|>"},
-		Drop:  []string{"<response>", "</response>"}, NameKeys: nameKeys, ArgsKeys: argsKeys,
+		Drop:  []string{"<response>", "</response>"}, List: true, NameKeys: nameKeys, ArgsKeys: argsKeys,
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
@@ -73,14 +73,14 @@ var Formats = []*Format{
 	{
 		Name: "deepseek-v3.1", Families: "DeepSeek V3.1", Shape: Named,
 		Open: []string{"<｜tool▁call▁begin｜>"}, Close: []string{"<｜tool▁call▁end｜>"},
-		Drop:    []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+		Around: [2]string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"}, Drop: []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
 		NameEnd: []string{"<｜tool▁sep｜>"}, ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
 		Name: "deepseek-v3", Families: "DeepSeek V3 and R1", Shape: Named,
 		Open: []string{"<｜tool▁call▁begin｜>"}, Close: []string{"<｜tool▁call▁end｜>"},
-		Drop:   []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
-		Prefix: "function<｜tool▁sep｜>", NameEnd: []string{"<｜tool▁sep｜>", "\n"},
+		Around: [2]string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"}, Drop: []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+		Fence: true, Prefix: "function<｜tool▁sep｜>", NameEnd: []string{"<｜tool▁sep｜>", "\n"},
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
@@ -90,13 +90,14 @@ var Formats = []*Format{
 		Tokens:   []string{"｜DSML｜"},
 		CallOpen: `<｜DSML｜invoke name="`, CallNameEnd: `">`, CallClose: "</｜DSML｜invoke>",
 		KeyOpen: `<｜DSML｜parameter name="`, KeyEnd: ">", ValueClose: "</｜DSML｜parameter>",
+		Grouped: true, StringAttr: ` string="true"`, OtherAttr: ` string="false"`,
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
 		Name: "command-r7b", Families: "Command R7B, Command A", Shape: JSONCalls,
 		Open: []string{"<|START_ACTION|>"}, Close: []string{"<|END_ACTION|>"},
-		Drop:     []string{"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"},
-		NameKeys: []string{"tool_name", "name"}, ArgsKeys: argsKeys, IDKeys: []string{"tool_call_id"}, IDs: CountsID,
+		Drop: []string{"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"},
+		List: true, NameKeys: []string{"tool_name", "name"}, ArgsKeys: argsKeys, IDKeys: []string{"tool_call_id"}, IDs: CountsID,
 		ThinkOpen: "<|START_THINKING|>", ThinkClose: "<|END_THINKING|>",
 	},
 	{
@@ -109,7 +110,7 @@ var Formats = []*Format{
 	{
 		Name: "kimi-k2", Families: "Kimi K2", Shape: Named,
 		Open: []string{"<|tool_call_begin|>"}, Close: []string{"<|tool_call_end|>"},
-		Drop:     []string{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
+		Around: [2]string{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"}, Drop: []string{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
 		ArgsMark: "<|tool_call_argument_begin|>", IDs: KimiID,
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
@@ -118,17 +119,18 @@ var Formats = []*Format{
 		Open: []string{"<minimax:tool_call>"}, Close: []string{"</minimax:tool_call>"},
 		CallOpen: `<invoke name="`, CallNameEnd: `">`, CallClose: "</invoke>",
 		KeyOpen: `<parameter name="`, KeyEnd: ">", ValueClose: "</parameter>",
+		Grouped:   true,
 		ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
 		Name: "nemotron-v2", Families: "Nemotron Nano v2", Shape: JSONCalls,
 		Open: []string{"<TOOLCALL>"}, Close: []string{"</TOOLCALL>"},
-		NameKeys: nameKeys, ArgsKeys: argsKeys, ThinkOpen: "<think>", ThinkClose: "</think>",
+		List: true, NameKeys: nameKeys, ArgsKeys: argsKeys, ThinkOpen: "<think>", ThinkClose: "</think>",
 	},
 	{
 		Name: "apriel", Families: "Apriel", Shape: JSONCalls,
 		Open: []string{"<tool_calls>"}, Close: []string{"</tool_calls>"},
-		NameKeys: nameKeys, ArgsKeys: argsKeys, IDKeys: idKeys, Drop: []string{"[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"},
+		List: true, NameKeys: nameKeys, ArgsKeys: argsKeys, IDKeys: idKeys, Drop: []string{"[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"},
 		ThinkOpen: "<thinking>", ThinkClose: "</thinking>",
 	},
 	{
@@ -138,7 +140,7 @@ var Formats = []*Format{
 		ThinkOpen: "<|channel>thought\n", ThinkClose: "<channel|>", Tokens: []string{"<|channel>"},
 	},
 	{
-		Name: "apertus", Families: "Apertus", Shape: JSONCalls, NameIsKey: true,
+		Name: "apertus", Families: "Apertus", Shape: JSONCalls, NameIsKey: true, List: true,
 		Open: []string{"<|tools_prefix|>"}, Close: []string{"<|tools_suffix|>"},
 		ThinkOpen: "<|inner_prefix|>", ThinkClose: "<|inner_suffix|>",
 	},
@@ -150,13 +152,13 @@ var Formats = []*Format{
 	{
 		Name: "solar-open", Families: "Solar Open", Shape: Named,
 		Open: []string{"<|tool_call:begin|>"}, Close: []string{"<|tool_call:end|>"},
-		Drop: []string{"<|tool_calls|>", "<|calls|>"}, IDFirst: true,
+		Around: [2]string{"<|tool_calls|>", ""}, Drop: []string{"<|tool_calls|>", "<|calls|>"}, IDFirst: true,
 		IDMark: "<|tool_call:name|>", ArgsMark: "<|tool_call:args|>",
 	},
 	{
 		Name: "hy3", Families: "Hunyuan 3", Shape: Tagged,
 		Open: []string{"<tool_call:opensource>"}, Close: []string{"</tool_call:opensource>"},
-		Drop:        []string{"<tool_calls:opensource>", "</tool_calls:opensource>"},
+		Around: [2]string{"<tool_calls:opensource>", "</tool_calls:opensource>"}, Drop: []string{"<tool_calls:opensource>", "</tool_calls:opensource>"},
 		CallNameEnd: "<tool_sep:opensource>", CallClose: "</tool_call:opensource>",
 		KeyOpen: "<arg_key:opensource>", KeyEnd: "</arg_key:opensource>",
 		ValueOpen: "<arg_value:opensource>", ValueClose: "</arg_value:opensource>",
@@ -168,6 +170,7 @@ var Formats = []*Format{
 		Drop:     []string{"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"},
 		CallOpen: `<|open|>call tool="`, CallNameEnd: "<|sep|>", CallClose: "<|close|>call<|sep|>",
 		KeyOpen: `<|open|>argument key="`, KeyEnd: "<|sep|>", ValueClose: "<|close|>argument<|sep|>",
+		Grouped: true, StringAttr: ` type="string"`, OtherAttr: ` type="number"`,
 		ThinkOpen: "<|open|>think<|sep|>", ThinkClose: "<|close|>think<|sep|>",
 		Tokens: []string{"<|open|>", "<|sep|>", "<|close|>"},
 	},
@@ -181,4 +184,13 @@ func Lookup(name string) *Format {
 		}
 	}
 	return nil
+}
+
+// Names are the names of all formats.
+func Names() []string {
+	names := make([]string, len(Formats))
+	for i, f := range Formats {
+		names[i] = f.Name
+	}
+	return names
 }

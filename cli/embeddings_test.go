@@ -236,3 +236,31 @@ func TestModelEmbed(t *testing.T) {
 		}
 	}
 }
+
+// Encoders over HTTP give the vectors of another implementation.
+func TestEncodersRoute(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"embed-bert", "embed-modern-bert", "embed-gemma"} {
+		var reference struct{ IDs []int32 }
+		text, err := os.ReadFile(shared(t, "conformance/arch2/"+name+".json"))
+		if err == nil {
+			err = json.Unmarshal(text, &reference)
+		}
+		raw, failed := os.ReadFile(shared(t, "conformance/arch2/"+name+".vector.f32"))
+		if err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+		p := serve(t, "--model", shared(t, "conformance/arch2/"+name+".gguf"))
+		var v vectors
+		if status, text := p.askFor("/v1/embeddings", map[string]any{"model": name, "input": []any{reference.IDs, reference.IDs[:9]}}, &v); status != 200 {
+			t.Fatalf("%s: %d %s", name, status, text)
+		}
+		cosine := 0.0
+		for i, x := range v.all(t)[0] {
+			cosine += float64(x) * float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		}
+		if cosine < 0.9999 {
+			t.Errorf("%s: the cosine with the reference is %v", name, cosine)
+		}
+	}
+}

@@ -24,6 +24,9 @@ var trials = [...]trial{
 	{0, 0, 64, 0}, {0, 0, 32, 1024}, {8, 256, 0, 0}, {0, 0, 128, 0}, {2, 64, 64, 512},
 }
 
+// encoderTrials are of encoders, which compute whole texts and nothing else.
+var encoderTrials = [...]trial{{0, 0, 16, 0}, {0, 0, 16, 0}, {0, 0, 64, 0}, {0, 0, 128, 0}, {0, 0, 32, 0}, {0, 0, 256, 0}}
+
 // benchmarkBytes is the bytes of weights that a forward reads in a second even
 // from a disk. A forward cannot be stopped, so one that may take too long is not
 // begun.
@@ -35,7 +38,11 @@ func (p *loaded) selfBenchmark(cfg *Config) {
 	if time.Duration(float64(p.info.WeightBytes)/benchmarkBytes*float64(time.Second)) > limit {
 		return
 	}
-	for i, t := range trials {
+	all := trials[:]
+	if p.wholeSteps() {
+		all = encoderTrials[:]
+	}
+	for i, t := range all {
 		chunks, load, ok := p.trialChunks(t, cfg)
 		if !ok || time.Since(began)+2*p.fit.Cost().Step(load) > limit {
 			continue

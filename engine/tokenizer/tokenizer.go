@@ -44,6 +44,7 @@ type Tokenizer struct {
 	stops    map[int32]bool
 	bos, eos int32
 	addBOS   bool // while a GGUF file is read
+	addEOS   bool // the same
 	before   []int32
 	after    []int32 // the ids that AddSpecial puts around the text
 
@@ -94,7 +95,7 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 		return nil, fmt.Errorf("%s: key %s is missing", f.Name(), key)
 	}
 	readers := map[string]func(*Tokenizer, *gguf.File) ([]string, error){
-		"gpt2": (*Tokenizer).readBPE, "llama": (*Tokenizer).readSPM, "gemma4": (*Tokenizer).readGemma4,
+		"gpt2": (*Tokenizer).readBPE, "llama": (*Tokenizer).readSPM, "gemma4": (*Tokenizer).readGemma4, "bert": (*Tokenizer).readWordPiece,
 	}
 	read, ok := readers[model]
 	if !ok {
@@ -157,6 +158,8 @@ func (t *Tokenizer) longest() int {
 	unknown := none // the token for bytes without a token
 	var byteIDs *[256]int32
 	switch e := t.encoder.(type) {
+	case *wordPiece:
+		return 0 // spaces, and words of any length, may give one token or none
 	case *bpe:
 		if byteIDs = &e.byteIDs; e.nfc {
 			n *= nfcShrink
@@ -187,7 +190,8 @@ func (t *Tokenizer) TokensMin(bytes int) int {
 	return bytes / t.bytesMax
 }
 
-// readFlags reads which tokens are added; addBOS holds the model's default.
+// readFlags reads which tokens are added; addBOS and addEOS hold the
+// model's defaults.
 func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
 	if t.bos, err = t.readID(f, "bos"); err != nil {
 		return err
@@ -200,7 +204,7 @@ func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
 		given bool
 		id    int32
 		to    *[]int32
-	}{{"tokenizer.ggml.add_bos_token", t.addBOS, t.bos, &t.before}, {"tokenizer.ggml.add_eos_token", false, t.eos, &t.after}} {
+	}{{"tokenizer.ggml.add_bos_token", t.addBOS, t.bos, &t.before}, {"tokenizer.ggml.add_eos_token", t.addEOS, t.eos, &t.after}} {
 		add, ok, err := f.Bool(flag.key)
 		if err != nil {
 			return err

@@ -52,6 +52,24 @@ func (p *Policy) Scopes(t *Tenant, model, class, route, user string) (all []budg
 	return all
 }
 
+// Holders are the tenants, and the parts of their requests, that have limits for a model.
+func (p *Policy) Holders(model string) (all []budget.Holder) {
+	add := func(t *Tenant, s budget.Scope) {
+		all = append(all, budget.Holder{Key: budget.Key{Tenant: t.Name, Model: model, Kind: s.Kind, Name: s.Name}, Limits: s.Limits})
+	}
+	for _, t := range p.list {
+		if t.Limits.Any() {
+			add(t, budget.Scope{Kind: budget.KindTenant, Limits: t.Limits})
+		}
+		for i := range p.parts {
+			if part := &p.parts[i]; part.Limits.Any() && part.holds(t.Name, model, part.Class, part.Route) {
+				add(t, part.scope())
+			}
+		}
+	}
+	return all
+}
+
 // UserName is the name of a tenant's end user in records and budgets, "" for none.
 func UserName(tenant, user string) string {
 	if user == "" {

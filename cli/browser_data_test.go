@@ -18,6 +18,7 @@ import (
 
 	"github.com/forebay-io/forebay/gateway/capture"
 	"github.com/forebay-io/forebay/gateway/debug"
+	"github.com/forebay-io/forebay/gateway/telemetry"
 )
 
 const debugData = "gateway/debug/testdata"
@@ -223,12 +224,13 @@ func TestHostileDataStaysText(t *testing.T) {
 		"/debug/requests/one":        poisoned(slowedView(t)),
 		"/debug/requests":            poisoned(debug.RequestsPage{InFlight: []debug.RequestLive{{ClientID: "c"}}, Slow: []debug.RequestEnded{ended}, Failed: []debug.RequestEnded{ended, {}}, Finished: []debug.RequestEnded{}}),
 		"/debug/queue":               poisoned(debug.QueuePage{Classes: []debug.QueueClass{{}}, Tenants: []debug.QueueTenant{{}}, Waiting: []debug.QueueWaiting{{}}, Running: []debug.QueueRunning{{}}}),
+		"/debug/budgets":             poisoned(debug.BudgetsPage{Limits: []debug.BudgetRow{{Name: "n"}}, Used: []telemetry.Use{{}}}),
 		"/debug/steps":               poisoned(debug.StepsPage{Steps: []debug.StepRow{{Kernels: []debug.StepRun{{}}}}, Error: "e"}),
 		"/debug/requests/" + hostile: fmt.Errorf("No request is named %s", hostile),
 	}
 	url := pagesOver(t, data)
 	query := "?class=" + strings.NewReplacer(" ", "+", "&", "%26").Replace(hostile)
-	for _, path := range []string{"/debug/requests/one", "/debug/requests" + query, "/debug/queue", "/debug/steps", "/debug/requests/" + strings.ReplaceAll(hostile, "/", "%2F")} {
+	for _, path := range []string{"/debug/requests/one", "/debug/requests" + query, "/debug/queue", "/debug/budgets", "/debug/steps", "/debug/requests/" + strings.ReplaceAll(hostile, "/", "%2F")} {
 		b.took()
 		b.open(url+path, 1100, "light")
 		if missing := strings.Contains(path, "%2F"); !missing {

@@ -182,7 +182,7 @@ func TestPagesInABrowser(t *testing.T) {
 	for range 5 {
 		p.ask(chatBody("Hello!", nil))
 	}
-	for _, page := range []string{"/debug/requests", "/debug/queue", "/debug/steps"} {
+	for _, page := range []string{"/debug/requests", "/debug/queue", "/debug/budgets", "/debug/steps"} {
 		b.everywhere(p.admin + page)
 	}
 	if n := b.number(`document.querySelectorAll("svg rect.s-decode").length`); n < 5 {

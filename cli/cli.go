@@ -68,6 +68,7 @@ func commands() []command {
 		{"queue open", "CLASS [--admin ADDR]", "let a class accept and start requests", runQueueOpen},
 		{"queue pause", "CLASS [--admin ADDR]", "let a class accept requests and start none", runQueuePause},
 		{"queue drain", "CLASS [--admin ADDR]", "let a class refuse new requests and start the waiting ones", runQueueDrain},
+		{"budget", "[TENANT] [--admin ADDR] [--json]", "show what tenants, keys and users have used of their limits, and have left", runBudget},
 		{"queue", "[--admin ADDR] [--json]", "show the requests that wait at a running Forebay, and why", runQueue},
 		{"trace ls", "[--slow] [--failed] [flags]", "list running requests and the last ended ones", runTraceList},
 		{"trace show", "ID", "show where a request's time went", runTraceShow},

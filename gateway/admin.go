@@ -93,6 +93,7 @@ func (p *adminPages) Full() ([]httpd.Field, []byte) { return fullAnswer() }
 func (g *Gateway) debugPages() *debug.Pages {
 	return &debug.Pages{Sources: debug.Sources{
 		Engine: g.engine, Admission: g.admission, Kept: g.capture, Records: g.recorder.Last, Live: g.liveRequests, Version: g.version,
+		Budgets:         g.budgetsPage,
 		LimiterDegraded: func() bool { return g.budget != nil && g.budget.Degraded() },
 	}}
 }

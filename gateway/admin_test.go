@@ -161,7 +161,7 @@ func TestStepsAreTheOperatorsAlone(t *testing.T) {
 // policy of package debug; a query is passed on whole.
 func TestDebugPagesAreStatic(t *testing.T) {
 	r := simpleRig(t, hello)
-	for target, status := range map[string]int{debug.RequestsPath: 200, debug.StepsPath: 200, debug.QueuePath: 200, debug.RequestsPath + "/%3Cscript%3E": 404, debug.RequestsPath + "?class=%3Cscript%3E&min_ms=x": 400} {
+	for target, status := range map[string]int{debug.RequestsPath: 200, debug.StepsPath: 200, debug.QueuePath: 200, debug.BudgetsPath: 200, debug.RequestsPath + "/%3Cscript%3E": 404, debug.RequestsPath + "?class=%3Cscript%3E&min_ms=x": 400} {
 		resp := r.adminDo("GET", target)
 		if resp.status != status || resp.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(resp.header.Get("Content-Security-Policy"), "default-src 'none'; ") || strings.Contains(resp.body, "script>\"") {
 			t.Errorf("%s: %d %v", target, resp.status, resp.header)
@@ -190,7 +190,7 @@ func TestNoTextOnPages(t *testing.T) {
 	r.do("POST", "/v1/chat/completions", strings.Replace(body, `"fake"`, `"`+canary+`"`, 1))
 	r.do("POST", "/v1/chat/completions", strings.Replace(body, "{", `{"`+canary+`":1,"n":0,`, 1))
 	r.settled()
-	for _, target := range []string{debug.RequestsPath, debug.StepsPath, debug.QueuePath} {
+	for _, target := range []string{debug.RequestsPath, debug.StepsPath, debug.QueuePath, debug.BudgetsPath} {
 		for _, format := range []string{"", "?format=json"} {
 			if resp := r.adminDo("GET", target+format); resp.status != 200 || strings.Contains(resp.body, canary) {
 				t.Errorf("%s%s: %d, canary %v", target, format, resp.status, strings.Contains(resp.body, canary))

@@ -52,6 +52,7 @@ type Gateway struct {
 	capture   *capture.Store
 	version   string
 	policy    func() []byte
+	since     time.Time
 	log       *slog.Logger
 	cors      cors
 	routes    []route
@@ -93,7 +94,7 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, engine: p.Engine, admission: p.Admission, identity: p.Identity, budget: p.Budget, recorder: p.Recorder, capture: p.Capture, version: p.Version, policy: p.Policy, log: p.Log,
+		cfg: cfg, engine: p.Engine, admission: p.Admission, identity: p.Identity, budget: p.Budget, recorder: p.Recorder, capture: p.Capture, version: p.Version, policy: p.Policy, since: time.Now(), log: p.Log,
 		cors: newCORS(cfg.CORSOrigins), cut: make(chan struct{}), live: map[*exchange]struct{}{}, idle: make(chan struct{}),
 	}
 	if g.identity == nil {

@@ -57,6 +57,19 @@ func (s *Books[B]) Open(k Key) B {
 	return b
 }
 
+// Find returns the B of a key, acquired; ok says that there is one.
+func (s *Books[B]) Find(k Key) (b B, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byKey[k]
+	if e == nil {
+		return b, false
+	}
+	b = e.Value.(B)
+	b.use().Acquire()
+	return b, true
+}
+
 // Each calls visit for every B, latest used first, until it returns false.
 func (s *Books[B]) Each(visit func(B) bool) {
 	s.mu.Lock()
@@ -95,6 +108,27 @@ func (s *Shelf[B]) Open(k Key) B {
 		return s.users.Open(k)
 	}
 	return s.others.Open(k)
+}
+
+// Find returns the B of a key, acquired; ok says that there is one.
+func (s *Shelf[B]) Find(k Key) (b B, ok bool) {
+	if k.Kind == KindUser {
+		return s.users.Find(k)
+	}
+	return s.others.Find(k)
+}
+
+// Holders are up to most of those that have a B, of which limits reads the limits.
+func (s *Shelf[B]) Holders(most int, limits func(B) Limits) (all []Holder) {
+	for _, books := range []*Books[B]{s.others, s.users} {
+		books.Each(func(b B) bool {
+			if len(all) < most {
+				all = append(all, Holder{b.use().key, limits(b)})
+			}
+			return len(all) < most
+		})
+	}
+	return all
 }
 
 // Close releases what Open returned.

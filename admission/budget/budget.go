@@ -11,11 +11,18 @@ type Store interface {
 	// The error is a *Refusal. It returns within Config.DecisionLimit even if a
 	// shared store fails; ctx may end it sooner.
 	Reserve(ctx context.Context, a Ask) (*Reservation, error)
+	// Shared says that other processes count in the same budgets.
+	Shared() bool
 	// Degraded says that the shared store does not answer now, and that
 	// Config.OnFailure decides.
 	Degraded() bool
 	// Price is what a token of a model costs.
 	Price(model string) Price
+	// Holders are up to most of those that have budgets in this process, in no order.
+	Holders(most int) []Holder
+	// Standings are the budgets of each holder at this instant, and take nothing. With
+	// an error, which is of the shared store, they are what this process knows.
+	Standings(ctx context.Context, holders []Holder) ([]States, error)
 	// Audit counts how reservations ended.
 	Audit() Audit
 	// Close gives back what is held in a shared store. Reservations may be settled
@@ -72,6 +79,12 @@ func OfTenant(limits Limits) []Scope { return []Scope{{Kind: KindTenant, Limits:
 // Key names the budgets of a scope.
 type Key struct{ Tenant, Model, Kind, Name string }
 
+// Holder is a scope within a tenant and a model.
+type Holder struct {
+	Key
+	Limits Limits
+}
+
 // Key is that of the budgets of one of a's scopes.
 func (a *Ask) Key(s *Scope) Key { return Key{a.Tenant, a.Model, s.Kind, s.Name} }
 
@@ -122,6 +135,9 @@ type State struct {
 	Remaining float64
 	// Reset is the time until the budget is whole again, if nothing is taken.
 	Reset time.Duration
+	// Used is what its bucket lacks, or what was taken in its window; of concurrency
+	// what runs or waits. A debt is in it, so it may be more than the limit.
+	Used float64
 }
 
 // States are the budgets of a scope, or of several the ones with the least left.

@@ -52,6 +52,9 @@ var ruleNames = [...]string{"requests", "input_tokens", "output_tokens", "concur
 // String returns the rule's stable name.
 func (r Rule) String() string { return ruleNames[r] }
 
+// Key is the rule's key in the configuration.
+func (r Rule) Key() string { return ruleKeys[r] }
+
 var ruleKeys = [RuleCount]string{"requests_per_minute", "input_tokens_per_minute", "output_tokens_per_minute", "concurrency", "tokens_per_day", "tokens_per_minute", "tokens_per_hour", "tokens_per_month", "cost_per_day", "cost_per_month"}
 
 // Buckets says which rules refill with time.
@@ -181,7 +184,7 @@ func (t *Terms) States(levels *Amounts, now time.Time) (states States) {
 		if limit == 0 {
 			continue
 		}
-		states[k] = State{Limit: limit, Remaining: max(0, levels[k])}
+		states[k] = State{Limit: limit, Remaining: max(0, levels[k]), Used: max(0, t.Hold[k]-levels[k])}
 		if rule := Rule(k); rule != CostDay && rule != CostMonth {
 			states[k].Remaining = math.Floor(states[k].Remaining + rounding)
 		}
@@ -193,6 +196,12 @@ func (t *Terms) States(levels *Amounts, now time.Time) (states States) {
 		}
 	}
 	return states
+}
+
+// Whole are the budgets of which nothing was used.
+func Whole(limits Limits, burst time.Duration, now time.Time) States {
+	t := limits.Terms(burst)
+	return t.States(&t.Hold, now)
 }
 
 // number writes x without needless digits.

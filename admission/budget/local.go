@@ -52,11 +52,38 @@ func (l *Local) Reserve(_ context.Context, a Ask) (*Reservation, error) {
 	return r, nil
 }
 
+// Shared is false.
+func (l *Local) Shared() bool { return false }
+
 // Degraded is false: a local store cannot fail.
 func (l *Local) Degraded() bool { return false }
 
 // Price is what a token of a model costs.
 func (l *Local) Price(model string) Price { return l.cfg.Price(model) }
+
+// Holders is part of Store.
+func (l *Local) Holders(most int) []Holder {
+	return l.books.Holders(most, func(b *bucket) Limits {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.limits
+	})
+}
+
+// Standings is part of Store.
+func (l *Local) Standings(_ context.Context, holders []Holder) ([]States, error) {
+	all := make([]States, len(holders))
+	for i := range holders {
+		h := &holders[i]
+		if b, ok := l.books.Find(h.Key); ok {
+			all[i] = b.statesBy(h.Limits)
+			l.books.Close(b)
+		} else {
+			all[i] = Whole(h.Limits, l.cfg.Burst, l.clock())
+		}
+	}
+	return all, nil
+}
 
 // Audit counts how reservations ended.
 func (l *Local) Audit() Audit { return l.audit.Audit() }
@@ -199,7 +226,22 @@ func (b *bucket) End(from time.Time) {
 func (b *bucket) States() States {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.states(b.advance(b.local.clock()))
+}
+
+// statesBy are the states by the limits that the next request will bring.
+func (b *bucket) statesBy(limits Limits) States {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := b.advance(b.local.clock())
+	if limits != b.limits {
+		b.setLimits(limits, now)
+	}
+	return b.states(now)
+}
+
+// states are the budgets at now. b.mu is held.
+func (b *bucket) states(now time.Time) States {
 	levels := b.levels(now)
 	return b.terms.States(&levels, now)
 }

@@ -224,7 +224,7 @@ func TestDayEndsAtMidnight(t *testing.T) {
 	h.move(refusal.RetryAfter)
 	r := must(t, l, limits, 600, 300)
 	old.Settle(500, 0) // gives nothing to a day that did not pay it
-	if got := r.States()[Day]; got != (State{Limit: 1000, Remaining: 100, Reset: 24 * time.Hour}) {
+	if got := r.States()[Day]; got != (State{Limit: 1000, Remaining: 100, Reset: 24 * time.Hour, Used: 900}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -233,18 +233,18 @@ func TestStates(t *testing.T) {
 	l, h := newTestLocal()
 	limits := Limits{RequestsPerMinute: 60, OutputTokensPerMinute: 6000, Concurrency: 3}
 	r := must(t, l, limits, 10, 400)
-	want := States{Requests: {60, 9, time.Second}, OutputTokens: {6000, 600, 4 * time.Second}, Concurrency: {3, 2, 0}}
+	want := States{Requests: {60, 9, time.Second, 1}, OutputTokens: {6000, 600, 4 * time.Second, 400}, Concurrency: {3, 2, 0, 1}}
 	if got := r.States(); got != want {
 		t.Errorf("reserved: %v, want %v", got, want)
 	}
 	r.Used(401) // takes a step more
-	want[OutputTokens] = State{6000, 472, 5280 * time.Millisecond}
+	want[OutputTokens] = State{6000, 472, 5280 * time.Millisecond, 528}
 	if got := r.States(); got != want {
 		t.Errorf("extended: %v, want %v", got, want)
 	}
 	h.move(2 * time.Second)
 	r.Settle(10, 500)
-	want = States{Requests: {60, 10, 0}, OutputTokens: {6000, 700, 3 * time.Second}, Concurrency: {3, 3, 0}}
+	want = States{Requests: {60, 10, 0, 0}, OutputTokens: {6000, 700, 3 * time.Second, 300}, Concurrency: {3, 3, 0, 0}}
 	if got := r.States(); got != want {
 		t.Errorf("settled: %v, want %v", got, want)
 	}

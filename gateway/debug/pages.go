@@ -22,12 +22,13 @@ const (
 	RequestsPath = "/debug/requests"
 	StepsPath    = "/debug/steps"
 	QueuePath    = "/debug/queue"
+	BudgetsPath  = "/debug/budgets"
 	LaunchesPath = "/debug/launches" // a file, not a page
 	assetsPath   = "/debug/assets/"
 )
 
 // Paths are what a message about an unknown path lists.
-var Paths = []string{RequestsPath, StepsPath, LaunchesPath, QueuePath}
+var Paths = []string{RequestsPath, StepsPath, LaunchesPath, QueuePath, BudgetsPath}
 
 // Sources are what the pages read. All may be called from any goroutine.
 type Sources struct {
@@ -39,6 +40,8 @@ type Sources struct {
 	// Live returns the requests in flight, in any order. Class and Tokens are
 	// filled in from Admission.
 	Live func() []RequestLive
+	// Budgets returns what holders of limits have used, of one tenant, or "" for all.
+	Budgets func(tenant string) *BudgetsPage
 	// LimiterDegraded says that the shared store of budgets does not answer.
 	LimiterDegraded func() bool
 	Version         string // of this program, for exported spans
@@ -105,6 +108,11 @@ func (p *Pages) Get(path string, query url.Values) (*Answer, error) {
 		return page(query, stepsPage(p.Engine.State(), wire.Monotonic()))
 	case QueuePath:
 		return page(query, p.queuePage())
+	case BudgetsPath:
+		if format, err := formatOf(query, "json"); err != nil || format == "html" {
+			return page(query, nil) // and ask no shared store
+		}
+		return page(query, p.Budgets(query.Get("tenant")))
 	case LaunchesPath:
 		return p.launches(query)
 	}

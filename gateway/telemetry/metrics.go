@@ -61,7 +61,7 @@ type metrics struct {
 // powercapRoot is where Linux shows the energy that processors used.
 const powercapRoot = "/sys/class/powercap"
 
-func newMetrics(reg *prometheus.Registry, tenantsMax int, levels func() Levels) *metrics {
+func newMetrics(reg *prometheus.Registry, cfg *Config, levels func() Levels) *metrics {
 	m := &metrics{levels: levels, engine: newEngineMetrics(), power: openRAPL(powercapRoot), build: buildLabels(), own: map[*spec]bool{}}
 	m.economy = newEconomy(m.engine, m.power, wire.Monotonic)
 	vector := func(s *spec) *prometheus.CounterVec {
@@ -82,7 +82,8 @@ func newMetrics(reg *prometheus.Registry, tenantsMax int, levels func() Levels) 
 	m.firstToken, m.perToken, m.duration = family(specFirstToken), family(specPerToken), family(specDuration)
 	m.interval, m.queue, m.engineWait, m.prefill, m.decode = family(specInterval), family(specQueue), family(specEngineWait), family(specPrefill), family(specDecode)
 	m.prompt, m.completion = family(specPrompt), family(specCompletion)
-	m.usage.max, m.usage.requests, m.usage.tokens, m.usage.cost = tenantsMax, vector(specTenantRequests), vector(specTenantTokens), vector(specTenantCost)
+	m.usage.max, m.usage.keysMax, m.usage.known, m.usage.uses = cfg.TenantsMax, cfg.KeysMax, map[string]bool{}, map[[2]string]*Use{}
+	m.usage.requests, m.usage.tokens, m.usage.cost = vector(specTenantRequests), vector(specTenantTokens), vector(specTenantCost)
 	m.promises = promises{vector(specPromises), vector(specRefused), family(specRefusal), family(specRatio), family(specMistake)}
 	reg.MustRegister(levelCollector{m})
 	return m

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +30,60 @@ type tenantUsage struct {
 
 	mu    sync.Mutex
 	known map[string]bool // guarded by mu
+	// uses are by tenant and key; guarded by mu.
+	keysMax int
+	uses    map[[2]string]*Use
+}
+
+// Use is what a key of a tenant has used since the start. Refunded requests ran and
+// are not charged; the rest counts charged ones.
+type Use struct {
+	Tenant     string  `json:"tenant"`
+	Key        string  `json:"key"` // "" for requests without a named key
+	Requests   uint64  `json:"requests"`
+	Refunded   uint64  `json:"refunded"`
+	Computed   uint64  `json:"computed_tokens"`
+	Cached     uint64  `json:"cached_tokens"`
+	Completion uint64  `json:"completion_tokens"`
+	Cost       float64 `json:"cost"`
+}
+
+// Uses are what all keys have used since the start, by tenant and key. Those beyond
+// telemetry.keys_max are one, of the tenant (other).
+func (r *Recorder) Uses() []Use {
+	u := &r.metrics.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := make([]Use, 0, len(u.uses))
+	for _, use := range u.uses {
+		all = append(all, *use)
+	}
+	slices.SortFunc(all, func(a, b Use) int { return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Key, b.Key)) })
+	return all
+}
+
+// count adds r to the use of its key.
+func (u *tenantUsage) count(r *Record) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	by := [2]string{r.Tenant, r.Key}
+	if u.uses[by] == nil && len(u.uses) >= u.keysMax {
+		by = [2]string{tenantOther, ""}
+	}
+	use := u.uses[by]
+	if use == nil {
+		use = &Use{Tenant: by[0], Key: by[1]}
+		u.uses[by] = use
+	}
+	if r.Refunded {
+		use.Refunded++
+		return
+	}
+	use.Requests++
+	use.Computed += uint64(r.ComputedTokens)
+	use.Cached += uint64(r.CachedTokens)
+	use.Completion += uint64(r.CompletionTokens)
+	use.Cost += r.Cost
 }
 
 func (u *tenantUsage) observe(r *Record) {
@@ -39,6 +95,7 @@ func (u *tenantUsage) observe(r *Record) {
 		charged = "false"
 	}
 	u.requests.WithLabelValues(tenant, charged).Inc()
+	u.count(r)
 	if r.Refunded {
 		return
 	}
@@ -52,15 +109,10 @@ func (u *tenantUsage) observe(r *Record) {
 func (u *tenantUsage) label(tenant string) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	switch {
-	case u.known[tenant]:
-	case len(u.known) >= u.max:
+	if !u.known[tenant] && len(u.known) >= u.max {
 		return tenantOther
-	case u.known == nil:
-		u.known = map[string]bool{tenant: true}
-	default:
-		u.known[tenant] = true
 	}
+	u.known[tenant] = true
 	return tenant
 }
 

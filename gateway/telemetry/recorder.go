@@ -22,6 +22,7 @@ type Config struct {
 	AccessLogOff bool   `yaml:"access_log_off" help:"Write no access log line per request."`
 	LogFormat    string `yaml:"log_format" default:"json" oneof:"json text" help:"Form of the log lines: json or text (key=value)."`
 	TenantsMax   int    `yaml:"tenants_max" default:"200" range:"1..100000" help:"Tenants that have metrics of usage of their own; those that come later share the tenant (other)."`
+	KeysMax      int    `yaml:"keys_max" default:"1000" range:"1..1000000" help:"Keys whose use since the start the page of budgets shows; those that come later are shown as one."`
 
 	PricePerHour float64 `yaml:"price_per_hour" range:"0..1000000" help:"What an hour of this machine costs, in any currency; from it follows what a million tokens cost. 0 is unknown."`
 }
@@ -50,7 +51,7 @@ func New(cfg Config, w io.Writer, levels func() Levels) (*Recorder, error) {
 	default:
 		r.log = slog.New(slog.NewTextHandler(w, nil))
 	}
-	r.metrics = newMetrics(r.registry, cfg.TenantsMax, levels)
+	r.metrics = newMetrics(r.registry, &cfg, levels)
 	r.Price(cfg.PricePerHour)
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return r, nil

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -208,7 +209,7 @@ func TestFinishAllocatesLittle(t *testing.T) {
 // TestTenantsInMetricsAreBounded: those beyond tenants_max share one label, and what is
 // not charged counts no tokens.
 func TestTenantsInMetricsAreBounded(t *testing.T) {
-	r, err := New(Config{AccessLogOff: true, TenantsMax: 2}, nil, func() Levels { return Levels{} })
+	r, err := New(Config{AccessLogOff: true, TenantsMax: 2, KeysMax: 3}, nil, func() Levels { return Levels{} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,5 +230,14 @@ func TestTenantsInMetricsAreBounded(t *testing.T) {
 	}
 	if strings.Contains(page, `tenant="c"`) {
 		t.Error("a third tenant has a series of its own")
+	}
+	want := []Use{
+		{Tenant: tenantOther, Requests: 1, Refunded: 1, Computed: 3, Cached: 4, Completion: 5, Cost: 0.5},
+		{Tenant: "a", Requests: 2, Refunded: 2, Computed: 6, Cached: 8, Completion: 10, Cost: 1},
+		{Tenant: "b", Requests: 1, Refunded: 1, Computed: 3, Cached: 4, Completion: 5, Cost: 0.5},
+		{Tenant: "c", Requests: 1, Refunded: 1, Computed: 3, Cached: 4, Completion: 5, Cost: 0.5},
+	}
+	if got := r.Uses(); !slices.Equal(got, want) {
+		t.Errorf("uses %+v", got)
 	}
 }

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/forebay-io/forebay/gateway/telemetry"
@@ -40,7 +41,7 @@ func appendLine(b []byte, seq uint64, r *telemetry.Record, ended time.Time) []by
 		Seq: seq, ID: r.ID, ClientID: r.ClientID, Ended: ended.UTC().Round(time.Millisecond), Tenant: r.Tenant, Key: r.Key, User: r.User,
 		Model: r.Model, Class: r.Class, Route: r.Route, Outcome: r.Outcome.String(),
 		PromptTokens: r.PromptTokens, CachedTokens: r.CachedTokens, ComputedTokens: r.ComputedTokens, CompletionTokens: r.CompletionTokens, ReasoningTokens: r.ReasoningTokens,
-		Charged: !r.Refunded, Cost: r.Cost,
+		Charged: !r.Refunded, Cost: math.Round(r.Cost*1e12) / 1e12, // without the noise of sums
 	})
 	if err != nil {
 		panic("usage: a line does not marshal: " + err.Error()) // it has numbers and texts alone

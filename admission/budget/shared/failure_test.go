@@ -49,6 +49,10 @@ func (h *hung) alive(ctx context.Context, _ string, _ time.Duration, _ bool) (in
 	return 0, h.wait(ctx)
 }
 
+func (h *hung) read(ctx context.Context, _ []string) ([]*stored, time.Time, error) {
+	return nil, time.Time{}, h.wait(ctx)
+}
+
 func (h *hung) close() {}
 
 // A Redis that hangs costs some requests the decision limit, and then none

@@ -2,6 +2,7 @@ package shared
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/forebay-io/forebay/admission/budget"
@@ -12,6 +13,9 @@ type ledger interface {
 	// sync does calls in one round trip. Each is done by itself, and its reply has its
 	// own error: the call may have been done nevertheless.
 	sync(ctx context.Context, calls []*call) []reply
+	// read reads books, and the time by which they count, without a change. A book that
+	// is not there is nil.
+	read(ctx context.Context, keys []string) (books []*stored, now time.Time, err error)
 	// alive tells that this gateway is alive, or with leave that it ends, and counts
 	// the gateways that are alive.
 	alive(ctx context.Context, id string, lease time.Duration, leave bool) (gateways int, err error)
@@ -69,6 +73,43 @@ type sight struct {
 	At      int64                   `json:"at"` // now, in ms
 	Values  budget.Amounts          `json:"v"`  // levels of buckets, use of others
 	Windows [budget.RuleCount]int64 `json:"p"`
+}
+
+// stored is what sync.lua keeps of a book, as far as Go reads it.
+type stored struct {
+	At      int64                   `json:"at"`
+	Levels  [budget.RuleCount]level `json:"v"`
+	Windows [budget.RuleCount]int64 `json:"p"`
+}
+
+// level is the level of a bucket, or the use of another rule; none where there was no
+// limit.
+type level struct {
+	value float64
+	none  bool
+}
+
+// UnmarshalJSON reads a number, or false.
+func (l *level) UnmarshalJSON(text []byte) error {
+	if l.none = string(text) == "false"; l.none {
+		return nil
+	}
+	return json.Unmarshal(text, &l.value)
+}
+
+// levels are what is left of each budget at now, by the terms of now.
+func (b *stored) levels(t *budget.Terms, now time.Time) budget.Amounts {
+	levels := t.Hold
+	for k := range levels {
+		switch v := b.Levels[k]; {
+		case budget.Buckets[k] && !v.none:
+			since := max(0, now.Sub(time.UnixMilli(b.At)))
+			levels[k] = min(t.Hold[k], v.value+t.Rate[k]*since.Seconds())
+		case !budget.Buckets[k] && budget.Window(budget.Rule(k), now) <= b.Windows[k]:
+			levels[k] = t.Limit[k] - v.value
+		}
+	}
+	return levels
 }
 
 // reply is what sync.lua returns.

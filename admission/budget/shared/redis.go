@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed" // for sync.lua
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -139,6 +140,30 @@ func (l *redisLedger) run(ctx context.Context, calls []*call, replies []reply, u
 		}
 	}
 	return unknown
+}
+
+func (l *redisLedger) read(ctx context.Context, keys []string) ([]*stored, time.Time, error) {
+	var now *redis.TimeCmd
+	texts := make([]*redis.StringCmd, len(keys))
+	l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		now = p.Time(ctx)
+		for i, key := range keys {
+			texts[i] = p.Get(ctx, key)
+		}
+		return nil
+	}) // the error is one of the calls'
+	books := make([]*stored, len(keys))
+	for i, text := range texts {
+		b := &stored{}
+		switch text, err := text.Result(); {
+		case errors.Is(err, redis.Nil), redis.HasErrorPrefix(err, "WRONGTYPE"): // the next call replaces it
+		case err != nil:
+			return nil, time.Time{}, err
+		case json.Unmarshal([]byte(text), b) == nil: // so is what is no book
+			books[i] = b
+		}
+	}
+	return books, now.Val(), now.Err()
 }
 
 func (l *redisLedger) alive(ctx context.Context, id string, lease time.Duration, leave bool) (int, error) {

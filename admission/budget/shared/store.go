@@ -164,6 +164,9 @@ func (s *Store) take(v verdict, b *account, r *budget.Reservation) *budget.Refus
 	return nil
 }
 
+// Shared is part of budget.Store.
+func (s *Store) Shared() bool { return true }
+
 // Degraded is part of budget.Store.
 func (s *Store) Degraded() bool { return !s.breaker.closed() }
 

@@ -4,11 +4,13 @@ import {missing, request} from "./request.js";
 import {requests} from "./requests.js";
 import {steps} from "./steps.js";
 import {queue} from "./queue.js";
+import {budgets} from "./budgets.js";
 
 const pages = {
   "/debug/requests": ["Requests", requests],
   "/debug/steps": ["Steps", steps],
   "/debug/queue": ["Queue", queue],
+  "/debug/budgets": ["Budgets", budgets],
 };
 
 // read returns the page's JSON. A refusal is thrown, with its status.

@@ -82,6 +82,7 @@ func runControlBootstrap(c *console, args []string) error {
 	set.StringVar(&b.CA, "ca", "", "file with the authorities (PEM) of the control plane's certificate; empty speaks plain text")
 	set.StringVar(&b.Cert, "cert", "", "file with the client's certificate (PEM)")
 	set.StringVar(&b.Key, "key", "", "file with the private key (PEM) of --cert")
+	set.StringVar(&b.Admin, "admin", "127.0.0.1:9901", "address of Envoy's admin page, as host:port")
 	kinds, err := c.parse(set, args)
 	if err != nil {
 		return err

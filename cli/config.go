@@ -30,9 +30,11 @@ import (
 
 // Config is the whole configuration: one section for each package that has one.
 type Config struct {
-	Listen     string        `yaml:"listen" default:"127.0.0.1:8080" help:"Address of the API, as host:port."`
-	Admin      string        `yaml:"admin" default:"127.0.0.1:8081" help:"Address of metrics and debug pages, as host:port; off for none."`
-	DrainLimit time.Duration `yaml:"drain_limit" default:"30s" help:"Time that running streams have to finish after SIGTERM."`
+	Listen           string        `yaml:"listen" default:"127.0.0.1:8080" help:"Address of the API, as host:port."`
+	Admin            string        `yaml:"admin" default:"127.0.0.1:8081" help:"Address of metrics and debug pages, as host:port; off for none."`
+	ListenSocket     string        `yaml:"listen_socket" help:"Unix socket of the API, beside listen, for a proxy on the same machine; empty is none."`
+	ListenSocketMode string        `yaml:"listen_socket_mode" default:"0600" oneof:"0600 0660 0666" help:"Permissions of listen_socket: who may connect is its owner, its group too, or everybody."`
+	DrainLimit       time.Duration `yaml:"drain_limit" default:"30s" help:"Time that running streams have to finish after SIGTERM."`
 
 	Log          LogConfig         `yaml:"log"`
 	Telemetry    telemetry.Config  `yaml:"telemetry"`

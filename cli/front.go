@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -34,6 +36,7 @@ type front struct {
 	console  *console
 	api      net.Listener
 	admin    net.Listener // nil where it is off
+	socket   net.Listener // of the API too, nil for none
 	client   client
 	view     engineView
 	gateway  *gateway.Gateway
@@ -57,6 +60,9 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 		}
 	}(f)
 	if f.api, err = f.listen("listen", cfg.Listen); err != nil {
+		return nil, err
+	}
+	if err = f.listenSocket(); err != nil {
 		return nil, err
 	}
 	if cfg.Admin != adminOff {
@@ -202,6 +208,28 @@ func (f *front) listen(key, address string) (net.Listener, error) {
 	return ln, nil
 }
 
+// listenSocket opens the Unix socket of the API, if there is one.
+func (f *front) listenSocket() error {
+	path := f.cfg.ListenSocket
+	if path == "" {
+		return nil
+	}
+	ln, err := wire.Listen(path)
+	if err != nil {
+		return fmt.Errorf("listen_socket: %w", err)
+	}
+	f.closers = append(f.closers, func() { ln.Close() })
+	mode, err := strconv.ParseUint(f.cfg.ListenSocketMode, 8, 32)
+	if err == nil {
+		err = os.Chmod(path, os.FileMode(mode))
+	}
+	if err != nil {
+		return fmt.Errorf("listen_socket_mode: %w", err)
+	}
+	f.socket = ln
+	return nil
+}
+
 // close releases what openFront built, in reverse order.
 func (f *front) close() {
 	for _, closer := range slices.Backward(f.closers) {
@@ -223,9 +251,13 @@ func (f *front) run(ctx context.Context) error {
 		<-following
 		return err
 	}
-	served, greeted := make(chan error, 2), make(chan struct{})
+	served, greeted := make(chan error, 3), make(chan struct{})
 	go func() { served <- f.gateway.Serve(f.api) }()
 	servers := 1
+	if f.socket != nil {
+		servers++
+		go func() { served <- f.gateway.Serve(f.socket) }()
+	}
 	if f.admin != nil {
 		servers++
 		go func() { served <- f.gateway.ServeAdmin(f.admin) }()

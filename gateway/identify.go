@@ -34,8 +34,11 @@ func presented(c httpd.Request) identity.Presented {
 		// Several headers are one list, of which the last element counts.
 		all := c.Headers(certificateHeader)
 		p.Certificate = all[len(all)-1]
-		if peer, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		switch peer := c.RemoteAddr().(type) {
+		case *net.TCPAddr:
 			p.Peer = peer.AddrPort().Addr()
+		case *net.UnixAddr:
+			p.Socket = true
 		}
 	}
 	text := c.Header("Authorization")

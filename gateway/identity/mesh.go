@@ -10,6 +10,7 @@ import (
 // mesh says which client certificates are whose.
 type mesh struct {
 	peers      []netip.Prefix
+	socket     bool // and whoever may connect to the Unix socket
 	identities []meshIdentity
 }
 
@@ -23,6 +24,10 @@ var errUnknownIdentity = &Refusal{Reason: UnknownIdentity, Message: "no mesh ide
 
 func (s *Snapshot) addMesh(cfg *Config) (errs []error) {
 	for _, text := range cfg.MeshPeers {
+		if text == socketPeer {
+			s.mesh.socket = true
+			continue
+		}
 		if peers, err := parsePeers(text); err == nil { // Config.Mistakes has checked it
 			s.mesh.peers = append(s.mesh.peers, peers)
 		}
@@ -41,9 +46,18 @@ func (s *Snapshot) addMesh(cfg *Config) (errs []error) {
 	return errs
 }
 
-// trusts reports whether peer is a proxy whose word is believed.
-func (m *mesh) trusts(peer netip.Addr) bool {
-	peer = peer.Unmap()
+// socketPeer in mesh_peers stands for those who may connect to the Unix socket.
+const socketPeer = "unix"
+
+// on reports whether any proxy is believed.
+func (m *mesh) on() bool { return m.socket || len(m.peers) > 0 }
+
+// trusts reports whether p comes from a proxy whose word is believed.
+func (m *mesh) trusts(p *Presented) bool {
+	if p.Socket {
+		return m.socket
+	}
+	peer := p.Peer.Unmap()
 	for i := range m.peers {
 		if m.peers[i].Contains(peer) {
 			return true

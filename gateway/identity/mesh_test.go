@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -91,4 +92,26 @@ func FuzzClientCertificate(f *testing.F) {
 			t.Errorf("%q appended to %q gives %q", uri, said, got)
 		}
 	})
+}
+
+// TestMeshOverSocket: whoever may connect to the Unix socket is believed where
+// mesh_peers says so, and no address is.
+func TestMeshOverSocket(t *testing.T) {
+	for peers, want := range map[string]string{"unix": "acme", "127.0.0.6": "no_key"} {
+		d := opened(t, Config{MeshPeers: []string{peers}, MeshIdentities: []MeshIdentity{{Name: "web", URI: "spiffe://a", Tenant: "acme"}}}, twoTenants).Directory()
+		got := ""
+		caller, why := d.Identify(&Presented{Certificate: []byte("URI=spiffe://a"), Socket: true}, time.Now())
+		if caller != nil {
+			got = caller.Tenant.Name
+		} else {
+			got = why.Reason.String()
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", peers, got, want)
+		}
+	}
+	d := opened(t, Config{MeshPeers: []string{"unix"}, MeshIdentities: []MeshIdentity{{Name: "web", URI: "spiffe://a", Tenant: "acme"}}}, twoTenants).Directory()
+	if caller, _ := d.Identify(&Presented{Certificate: []byte("URI=spiffe://a"), Peer: netip.MustParseAddr("127.0.0.6")}, time.Now()); caller != nil {
+		t.Error("an address was believed")
+	}
 }

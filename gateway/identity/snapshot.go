@@ -48,6 +48,8 @@ type Presented struct {
 	// address from which the request came.
 	Certificate []byte
 	Peer        netip.Addr
+	// Socket says that it came over the Unix socket, which has no such address.
+	Socket bool
 }
 
 // Of is a Snapshot of a policy alone.
@@ -134,7 +136,7 @@ func (s *Snapshot) Identify(p *Presented, now time.Time) (*Caller, *Refusal) {
 		return nil, errSeveralKeys
 	case len(p.Bearer) > 0:
 		return s.byBearer(p.Bearer, now)
-	case len(p.Certificate) > 0 && s.mesh.trusts(p.Peer):
+	case len(p.Certificate) > 0 && s.mesh.trusts(p):
 		if caller := s.mesh.find(p.Certificate); caller != nil {
 			return caller, nil
 		}

@@ -31,7 +31,7 @@ func NewDirectory(s *Snapshot) *Directory {
 // peer that is not trusted is counted, and means nothing.
 func (d *Directory) Identify(p *Presented, now time.Time) (*Caller, *Refusal) {
 	s := d.current.Load()
-	if len(p.Certificate) > 0 && len(s.mesh.peers) > 0 && !s.mesh.trusts(p.Peer) {
+	if len(p.Certificate) > 0 && s.mesh.on() && !s.mesh.trusts(p) {
 		d.ignored.Add(1)
 	}
 	return s.Identify(p, now)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -17,6 +18,7 @@ type Bootstrap struct {
 	Cluster   string // of the node
 	CA        string // file with the authorities of the server's certificate; "" speaks plain text
 	Cert, Key string // files with the client's certificate, or ""
+	Admin     string // host:port of Envoy's admin page
 }
 
 // For is the text of a bootstrap for a kind of client.
@@ -41,7 +43,7 @@ const envoyBootstrap = `node:
   id: %q
   cluster: %q
 admin:
-  address: {socket_address: {address: 127.0.0.1, port_value: 9901}}
+  address: {socket_address: {address: %q, port_value: %d}}
 dynamic_resources:
   ads_config:
     api_type: DELTA_GRPC
@@ -65,18 +67,29 @@ static_resources:
             connection_keepalive: {interval: 30s, timeout: 5s}
 `
 
+func splitPort(address string) (host string, port uint64, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err == nil {
+		port, err = strconv.ParseUint(text, 10, 16)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("%q is not an address such as 127.0.0.1:18000", address)
+	}
+	return host, port, nil
+}
+
 func (b *Bootstrap) envoy() (string, error) {
-	host, text, err := net.SplitHostPort(b.Server)
-	port, portErr := strconv.ParseUint(text, 10, 16)
-	if err != nil || portErr != nil {
-		return "", fmt.Errorf("%q is not an address such as 127.0.0.1:18000", b.Server)
+	host, port, err := splitPort(b.Server)
+	admin, adminPort, adminErr := splitPort(b.Admin)
+	if err := errors.Join(err, adminErr); err != nil {
+		return "", err
 	}
 	find := "STRICT_DNS"
 	if net.ParseIP(host) != nil {
 		find = "STATIC"
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, envoyBootstrap, b.ID, b.Cluster, find, host, port)
+	fmt.Fprintf(&out, envoyBootstrap, b.ID, b.Cluster, admin, adminPort, find, host, port)
 	if b.CA == "" {
 		return out.String(), nil
 	}

@@ -53,6 +53,12 @@ func checkRotate(x, angles []float32, headDim int) {
 	}
 }
 
+func checkFold(state, a, b, c, out []float32) {
+	if len(b) != len(out) || len(c) != len(a) || len(state) != len(a)*len(out) {
+		panicf("Fold: a state of %d numbers, %d and %d rows, %d and %d columns", len(state), len(a), len(c), len(b), len(out))
+	}
+}
+
 func checkSoftmax(x []float32) {
 	if len(x) == 0 {
 		panicf("Softmax: no numbers")

@@ -26,7 +26,7 @@ var (
 		siLUMul: avx2.SiLUMul, geluMul: avx2.GELUMul, clamped: avx2.ClampedSiLUMul, softCap: avx2.SoftCap,
 		rotate: [...]func(*float32, int, int, *float32, int){avx2.RotateHalves, avx2.RotateNeighbours},
 		add:    avx2.Add, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
-		max: avx2.Max, expSum: avx2.ExpSum, weigh: avx2.Weigh, scale: avx2.Scale,
+		max: avx2.Max, expSum: avx2.ExpSum, weigh: avx2.Weigh, scale: avx2.Scale, fold: avx2.Fold,
 		cached: [...]cached{
 			KVF32: {avx2.DotsF32, avx2.AccumulateF32}, KVF16: {avx2.DotsF16, avx2.AccumulateF16}, KVInt8: {avx2.DotsInt8, avx2.AccumulateInt8},
 		},
@@ -42,7 +42,7 @@ var (
 		siLUMul: avx512.SiLUMul, geluMul: avx512.GELUMul, clamped: avx512.ClampedSiLUMul, softCap: avx512.SoftCap,
 		rotate: [...]func(*float32, int, int, *float32, int){avx512.RotateHalves, avx512.RotateNeighbours},
 		add:    avx512.Add, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
-		max: avx512.Max, expSum: avx512.ExpSum, weigh: avx512.Weigh, scale: avx512.Scale,
+		max: avx512.Max, expSum: avx512.ExpSum, weigh: avx512.Weigh, scale: avx512.Scale, fold: avx512.Fold,
 		cached: [...]cached{
 			KVF32: {avx512.DotsF32, avx512.AccumulateF32}, KVF16: {avx512.DotsF16, avx512.AccumulateF16}, KVInt8: {avx512.DotsInt8, avx512.AccumulateInt8},
 		},

@@ -68,6 +68,12 @@ type Set struct {
 	// Add computes dst[i] += x[i].
 	Add func(dst, x []float32)
 
+	// Fold advances a matrix by one step and reads it: for each row i of state,
+	// state[i,:] = decay·state[i,:] + a[i]·b, and out = Σ_i c[i]·state[i,:] of the new
+	// rows. A row has len(out) = len(b) numbers, and there are len(a) = len(c) rows.
+	// Numbers of out do not depend on each other.
+	Fold func(state []float32, decay float32, a, b, c, out []float32)
+
 	// Softmax replaces x by exp(x−max x)/Σ. len(x) ≥ 1. A row whose entries
 	// are all −∞ or that holds NaN or +∞ gives NaN.
 	Softmax func(x []float32)

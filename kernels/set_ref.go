@@ -40,6 +40,10 @@ var refSet = &Set{
 		checkLens("Add", len(dst), len(x))
 		ref.Add(dst, x)
 	},
+	Fold: func(state []float32, decay float32, a, b, c, out []float32) {
+		checkFold(state, a, b, c, out)
+		ref.Fold(state, decay, a, b, c, out)
+	},
 	Softmax: func(x []float32) {
 		checkSoftmax(x)
 		ref.Softmax(x)

@@ -1,6 +1,10 @@
 package kernels
 
-import "math"
+import (
+	"math"
+
+	"github.com/forebay-io/forebay/kernels/ref"
+)
 
 // floatProduct multiplies up to two vectors of weight rows with some rows of float32 activations.
 type floatProduct func(dst *float32, dstStride, rows int, w *byte, x *float32, cols, n int)
@@ -24,6 +28,7 @@ type vector struct {
 	expSum     func(x []float32, top float32) float32
 	weigh      func(x []float32, top, scale float32) float32
 	scale      func(x []float32, s float32)
+	fold       func(state *float32, decay float32, rows int, a, b, c, out *float32, cols int) // nil: in plain Go
 	cached     [3]cached    // by KVType
 	pairs      *bfloatPairs // for KVF16; may be nil
 
@@ -67,6 +72,7 @@ func (v *vector) set() *Set {
 			checkLens("Add", len(dst), len(x))
 			v.add(dst, x)
 		},
+		Fold: v.foldRows,
 		Softmax: func(x []float32) {
 			checkSoftmax(x)
 			v.softmax(x)
@@ -132,6 +138,18 @@ func (v *vector) rotateHeads(x, angles []float32, headDim int, neighbours bool) 
 
 func (v *vector) softmax(x []float32) {
 	v.scale(x, 1/v.expSum(x, v.max(x)))
+}
+
+func (v *vector) foldRows(state []float32, decay float32, a, b, c, out []float32) {
+	checkFold(state, a, b, c, out)
+	switch {
+	case len(out) == 0 || len(a) == 0:
+		clear(out)
+	case v.fold == nil:
+		ref.Fold(state, decay, a, b, c, out)
+	default:
+		v.fold(&state[0], decay, len(a), &a[0], &b[0], &c[0], &out[0], len(out))
+	}
 }
 
 func (v *vector) peaks(dst, x []float32) {

@@ -93,6 +93,7 @@ func (g *isa) floatSet() {
 	g.max()
 	g.expSum()
 	g.weigh()
+	g.foldRows()
 	for _, c := range cachedTypes {
 		g.dots(c)
 		g.accumulate(c)

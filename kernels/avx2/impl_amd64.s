@@ -2419,6 +2419,136 @@ exp_end:
 	VZEROUPPER
 	RET
 
+// func Fold(state *float32, decay float32, rows int, a *float32, b *float32, c *float32, out *float32, cols int)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·Fold(SB), NOSPLIT, $0-64
+	MOVQ         state+0(FP), AX
+	MOVQ         rows+16(FP), CX
+	MOVQ         a+24(FP), DX
+	MOVQ         b+32(FP), BX
+	MOVQ         c+40(FP), SI
+	MOVQ         out+48(FP), DI
+	MOVQ         cols+56(FP), R8
+	MOVSS        decay+8(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         R8, R9
+	SHLQ         $0x02, R9
+	SUBQ         $+32, R8
+	JLT          many_rest
+
+many_block:
+	VXORPS  Y1, Y1, Y1
+	VMOVUPS (BX), Y2
+	VXORPS  Y3, Y3, Y3
+	VMOVUPS 32(BX), Y4
+	VXORPS  Y5, Y5, Y5
+	VMOVUPS 64(BX), Y6
+	VXORPS  Y7, Y7, Y7
+	VMOVUPS 96(BX), Y8
+	MOVQ    AX, R10
+	XORQ    R11, R11
+	MOVQ    CX, R12
+
+many_row:
+	VBROADCASTSS (DX)(R11*4), Y10
+	VBROADCASTSS (SI)(R11*4), Y11
+	VMOVUPS      (R10), Y9
+	VMULPS       Y0, Y9, Y9
+	VFMADD231PS  Y10, Y2, Y9
+	VMOVUPS      Y9, (R10)
+	VFMADD231PS  Y11, Y9, Y1
+	VMOVUPS      32(R10), Y9
+	VMULPS       Y0, Y9, Y9
+	VFMADD231PS  Y10, Y4, Y9
+	VMOVUPS      Y9, 32(R10)
+	VFMADD231PS  Y11, Y9, Y3
+	VMOVUPS      64(R10), Y9
+	VMULPS       Y0, Y9, Y9
+	VFMADD231PS  Y10, Y6, Y9
+	VMOVUPS      Y9, 64(R10)
+	VFMADD231PS  Y11, Y9, Y5
+	VMOVUPS      96(R10), Y9
+	VMULPS       Y0, Y9, Y9
+	VFMADD231PS  Y10, Y8, Y9
+	VMOVUPS      Y9, 96(R10)
+	VFMADD231PS  Y11, Y9, Y7
+	ADDQ         R9, R10
+	INCQ         R11
+	DECQ         R12
+	JNZ          many_row
+	VMOVUPS      Y1, (DI)
+	VMOVUPS      Y3, 32(DI)
+	VMOVUPS      Y5, 64(DI)
+	VMOVUPS      Y7, 96(DI)
+	ADDQ         $+128, AX
+	ADDQ         $+128, BX
+	ADDQ         $+128, DI
+	SUBQ         $+32, R8
+	JGE          many_block
+
+many_rest:
+	ADDQ $+32, R8
+	SUBQ $+8, R8
+	JLT  one_rest
+
+one_block:
+	VXORPS  Y1, Y1, Y1
+	VMOVUPS (BX), Y2
+	MOVQ    AX, R10
+	XORQ    R11, R11
+	MOVQ    CX, R12
+
+one_row:
+	VBROADCASTSS (DX)(R11*4), Y4
+	VBROADCASTSS (SI)(R11*4), Y5
+	VMOVUPS      (R10), Y3
+	VMULPS       Y0, Y3, Y3
+	VFMADD231PS  Y4, Y2, Y3
+	VMOVUPS      Y3, (R10)
+	VFMADD231PS  Y5, Y3, Y1
+	ADDQ         R9, R10
+	INCQ         R11
+	DECQ         R12
+	JNZ          one_row
+	VMOVUPS      Y1, (DI)
+	ADDQ         $+32, AX
+	ADDQ         $+32, BX
+	ADDQ         $+32, DI
+	SUBQ         $+8, R8
+	JGE          one_block
+
+one_rest:
+	ADDQ       $+8, R8
+	JZ         end
+	LEAQ       mask<>+0(SB), R10
+	NEGQ       R8
+	VMOVDQU    32(R10)(R8*4), Y1
+	VXORPS     Y2, Y2, Y2
+	VMASKMOVPS (BX), Y1, Y3
+	MOVQ       AX, R8
+	XORQ       R10, R10
+
+last_row:
+	VBROADCASTSS (DX)(R10*4), Y5
+	VBROADCASTSS (SI)(R10*4), Y6
+	VMASKMOVPS   (R8), Y1, Y4
+	VMULPS       Y0, Y4, Y4
+	VFMADD231PS  Y5, Y3, Y4
+	VMASKMOVPS   Y4, Y1, (R8)
+	VFMADD231PS  Y6, Y4, Y2
+	ADDQ         R9, R8
+	INCQ         R10
+	DECQ         CX
+	JNZ          last_row
+	VMASKMOVPS   Y2, Y1, (DI)
+	ADDQ         $+32, AX
+	ADDQ         $+32, BX
+	ADDQ         $+32, DI
+
+end:
+	VZEROUPPER
+	RET
+
 // func DotsF32(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
 // Requires: AVX, CMOV, FMA3, MMX+
 TEXT ·DotsF32(SB), NOSPLIT, $0-80

@@ -84,6 +84,11 @@ func ExpSum(x []float32, top float32) float32
 //go:noescape
 func Weigh(x []float32, top float32, scale float32) float32
 
+// Fold computes state[i,j] = decay·state[i,j] + a[i]·b[j] for i in [0,rows) and j in [0,cols), and out[j] = Σ_i c[i]·state[i,j] of the new numbers. rows and cols are at least 1.
+//
+//go:noescape
+func Fold(state *float32, decay float32, rows int, a *float32, b *float32, c *float32, out *float32, cols int)
+
 // DotsF32 computes dst[i·dstStride+t] = scale·Σ_d q[i·dim+d]·k[d·kStride+t] for i in [0,rows) and t in [0,count). It prefetches at ahead.
 //
 //go:noescape

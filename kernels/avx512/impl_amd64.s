@@ -4702,6 +4702,136 @@ exp_end:
 	VZEROUPPER
 	RET
 
+// func Fold(state *float32, decay float32, rows int, a *float32, b *float32, c *float32, out *float32, cols int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, SSE
+TEXT ·Fold(SB), NOSPLIT, $0-64
+	MOVQ         state+0(FP), AX
+	MOVQ         rows+16(FP), CX
+	MOVQ         a+24(FP), DX
+	MOVQ         b+32(FP), BX
+	MOVQ         c+40(FP), SI
+	MOVQ         out+48(FP), DI
+	MOVQ         cols+56(FP), R8
+	MOVSS        decay+8(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         R8, R9
+	SHLQ         $0x02, R9
+	SUBQ         $+64, R8
+	JLT          many_rest
+
+many_block:
+	VXORPS  Z1, Z1, Z1
+	VMOVUPS (BX), Z2
+	VXORPS  Z3, Z3, Z3
+	VMOVUPS 64(BX), Z4
+	VXORPS  Z5, Z5, Z5
+	VMOVUPS 128(BX), Z6
+	VXORPS  Z7, Z7, Z7
+	VMOVUPS 192(BX), Z8
+	MOVQ    AX, R10
+	XORQ    R11, R11
+	MOVQ    CX, R12
+
+many_row:
+	VBROADCASTSS (DX)(R11*4), Z10
+	VBROADCASTSS (SI)(R11*4), Z11
+	VMOVUPS      (R10), Z9
+	VMULPS       Z0, Z9, Z9
+	VFMADD231PS  Z10, Z2, Z9
+	VMOVUPS      Z9, (R10)
+	VFMADD231PS  Z11, Z9, Z1
+	VMOVUPS      64(R10), Z9
+	VMULPS       Z0, Z9, Z9
+	VFMADD231PS  Z10, Z4, Z9
+	VMOVUPS      Z9, 64(R10)
+	VFMADD231PS  Z11, Z9, Z3
+	VMOVUPS      128(R10), Z9
+	VMULPS       Z0, Z9, Z9
+	VFMADD231PS  Z10, Z6, Z9
+	VMOVUPS      Z9, 128(R10)
+	VFMADD231PS  Z11, Z9, Z5
+	VMOVUPS      192(R10), Z9
+	VMULPS       Z0, Z9, Z9
+	VFMADD231PS  Z10, Z8, Z9
+	VMOVUPS      Z9, 192(R10)
+	VFMADD231PS  Z11, Z9, Z7
+	ADDQ         R9, R10
+	INCQ         R11
+	DECQ         R12
+	JNZ          many_row
+	VMOVUPS      Z1, (DI)
+	VMOVUPS      Z3, 64(DI)
+	VMOVUPS      Z5, 128(DI)
+	VMOVUPS      Z7, 192(DI)
+	ADDQ         $+256, AX
+	ADDQ         $+256, BX
+	ADDQ         $+256, DI
+	SUBQ         $+64, R8
+	JGE          many_block
+
+many_rest:
+	ADDQ $+64, R8
+	SUBQ $+16, R8
+	JLT  one_rest
+
+one_block:
+	VXORPS  Z1, Z1, Z1
+	VMOVUPS (BX), Z2
+	MOVQ    AX, R10
+	XORQ    R11, R11
+	MOVQ    CX, R12
+
+one_row:
+	VBROADCASTSS (DX)(R11*4), Z4
+	VBROADCASTSS (SI)(R11*4), Z5
+	VMOVUPS      (R10), Z3
+	VMULPS       Z0, Z3, Z3
+	VFMADD231PS  Z4, Z2, Z3
+	VMOVUPS      Z3, (R10)
+	VFMADD231PS  Z5, Z3, Z1
+	ADDQ         R9, R10
+	INCQ         R11
+	DECQ         R12
+	JNZ          one_row
+	VMOVUPS      Z1, (DI)
+	ADDQ         $+64, AX
+	ADDQ         $+64, BX
+	ADDQ         $+64, DI
+	SUBQ         $+16, R8
+	JGE          one_block
+
+one_rest:
+	ADDQ      $+16, R8
+	JZ        end
+	MOVQ      $-1, R10
+	BZHIQ     R8, R10, R10
+	KMOVW     R10, K1
+	VXORPS    Z1, Z1, Z1
+	VMOVUPS.Z (BX), K1, Z2
+	MOVQ      AX, R8
+	XORQ      R10, R10
+
+last_row:
+	VBROADCASTSS (DX)(R10*4), Z4
+	VBROADCASTSS (SI)(R10*4), Z5
+	VMOVUPS.Z    (R8), K1, Z3
+	VMULPS       Z0, Z3, Z3
+	VFMADD231PS  Z4, Z2, Z3
+	VMOVUPS      Z3, K1, (R8)
+	VFMADD231PS  Z5, Z3, Z1
+	ADDQ         R9, R8
+	INCQ         R10
+	DECQ         CX
+	JNZ          last_row
+	VMOVUPS      Z1, K1, (DI)
+	ADDQ         $+64, AX
+	ADDQ         $+64, BX
+	ADDQ         $+64, DI
+
+end:
+	VZEROUPPER
+	RET
+
 // func DotsF32(dst *float32, dstStride int, q *float32, dim int, rows int, k *byte, kStride int, count int, scale float32, ahead *byte)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV, MMX+
 TEXT ·DotsF32(SB), NOSPLIT, $0-80

@@ -39,6 +39,7 @@ func Run(t *testing.T, name string) {
 		{"SoftmaxNonFinite", c.softmaxNonFinite},
 		{"PeaksEveryLength", c.peaks},
 		{"WeighEveryLength", c.weigh},
+		{"FoldEveryShape", c.fold},
 		{"RMSNormLargeAndSmall", c.rmsNormRange},
 		{"AttendEveryShape", c.everyKVType(c.attendEveryShape)},
 		{"AttendSameBitsInAnyPages", c.everyKVType(c.attendInvariant)},

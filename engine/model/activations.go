@@ -11,7 +11,7 @@ import (
 // the products around it round more, since their matrices are in blocks; not in
 // mixtures, where a small error may choose another expert.
 func roundsAttention(c *Config, w *weights) bool {
-	return c.Experts == 0 && !slices.ContainsFunc(w.layers, func(l layer) bool { return l.out.Type.BlockLen() == 1 })
+	return c.Experts == 0 && c.largest().group > 0 && !slices.ContainsFunc(w.layers, func(l layer) bool { return l.out.Matrix != nil && l.out.Type.BlockLen() == 1 })
 }
 
 // activations are the rows with which a matrix is multiplied.

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -18,6 +17,25 @@ type Chunk struct {
 	// Decode says that the token was sampled, and is not of a prompt. Only the
 	// Timer uses it.
 	Decode bool
+	// State is the slot of the sequence's state, in a model with recurrent layers. It is
+	// that of the tokens before Start, and Forward moves it on.
+	State int32
+	// Checkpoints are to be kept of the state on its way, in their order.
+	Checkpoints []Checkpoint
+}
+
+// Checkpoint is a copy of the state after the first After tokens of a chunk. Its slot
+// belongs to no sequence.
+type Checkpoint struct {
+	After int
+	Slot  int32
+}
+
+// run is a chunk's rows in the batch, for what goes through them in their order.
+type run struct {
+	row, rows   int
+	state       int32
+	checkpoints []Checkpoint
 }
 
 // batch is the tokens of one Forward, row by row.
@@ -28,6 +46,7 @@ type batch struct {
 	ends       []int // of each row's chunk, as a position
 	logitsRows []int // rows of the batch whose logits are asked for
 	tiles      []tile
+	runs       []run
 	contexts   contexts
 	// keys counts what attention looks at, logitsKeys the same for logitsRows.
 	// Only the timer uses them; it counts a window as a whole context.
@@ -50,7 +69,7 @@ const (
 func newBatch(n int) batch {
 	return batch{
 		tokens: make([]int32, 0, n), positions: make([]int, 0, n), pages: make([][]int32, 0, n), ends: make([]int, 0, n),
-		logitsRows: make([]int, 0, n), tiles: make([]tile, 0, n),
+		logitsRows: make([]int, 0, n), tiles: make([]tile, 0, n), runs: make([]run, 0, n),
 	}
 }
 
@@ -87,9 +106,11 @@ func (c *Config) startsChunk(position int) bool {
 
 // kvHeadsMin is the fewest KV heads of a layer.
 func (m *Model) kvHeadsMin() int {
-	least := math.MaxInt
+	least := m.config.KVHeads
 	for i := range m.config.Layers {
-		least = min(least, m.config.Layers[i].KVHeads)
+		if n := m.config.Layers[i].KVHeads; n > 0 {
+			least = min(least, n)
+		}
 	}
 	return least
 }
@@ -105,13 +126,22 @@ func (p *pass) dropRows() {
 	b, s := &p.batch, &p.scratch
 	b.keys = b.logitsKeys
 	width, queries := p.m.config.Embed, p.m.config.Heads*p.m.config.Layers[p.layer].HeadDim
+	recurrent, heads := p.m.config.Layers[p.layer].KVHeads == 0, s.heads.of(p.m.config.Recurrent.width())
 	p.rows = len(b.logitsRows)
 	if p.rows == len(b.tokens) {
 		return
 	}
 	for i, from := range b.logitsRows { // from only grows, and is at least i
 		copy(row(s.x, i, width), row(s.x, from, width))
+		b.positions[i], b.pages[i], b.ends[i] = b.positions[from], b.pages[from], b.ends[from]
+		if recurrent {
+			heads.copyRow(i, &heads, from)
+			continue
+		}
 		copy(row(s.q, i, queries), row(s.q, from, queries))
+		if p.m.config.GatedAttention {
+			copy(row(s.gatedQ, i, 2*queries), row(s.gatedQ, from, 2*queries))
+		}
 		if p.m.config.Parallel {
 			s.normed.copyRow(i, &s.normed, from)
 		}
@@ -123,7 +153,6 @@ func (p *pass) dropRows() {
 		}
 		perLayer := p.m.config.PerLayer * len(p.m.config.Layers)
 		copy(row(s.perLayer, i, perLayer), row(s.perLayer, from, perLayer))
-		b.positions[i], b.pages[i], b.ends[i] = b.positions[from], b.pages[from], b.ends[from]
 	}
 	p.layTiles()
 }
@@ -132,11 +161,14 @@ func (p *pass) dropRows() {
 func (p *pass) gather(chunks []Chunk) {
 	b := &p.batch
 	b.tokens, b.positions, b.pages, b.logitsRows = b.tokens[:0], b.positions[:0], b.pages[:0], b.logitsRows[:0]
-	b.ends = b.ends[:0]
+	b.ends, b.runs = b.ends[:0], b.runs[:0]
 	b.keys, b.logitsKeys = attentionKeys{}, attentionKeys{}
 	for i := range chunks {
 		c := &chunks[i]
 		p.check(c)
+		if p.m.stateLen > 0 && len(c.Tokens) > 0 {
+			b.runs = append(b.runs, run{len(b.tokens), len(c.Tokens), c.State, c.Checkpoints})
+		}
 		for j, token := range c.Tokens {
 			if j >= len(c.Tokens)-c.Logits {
 				b.logitsRows = append(b.logitsRows, len(b.tokens))
@@ -167,6 +199,9 @@ func (p *pass) check(c *Chunk) {
 	if len(p.batch.tokens)+len(c.Tokens) > o.BatchTokensMax {
 		panic(fmt.Sprintf("model: a batch of more than %d tokens", o.BatchTokensMax))
 	}
+	if p.m.stateLen > 0 {
+		p.checkStates(c)
+	}
 	for _, token := range c.Tokens {
 		if token < 0 || int(token) >= p.m.config.Vocab {
 			panic(fmt.Sprintf("model: token %d is outside the vocabulary of %d", token, p.m.config.Vocab))
@@ -176,5 +211,19 @@ func (p *pass) check(c *Chunk) {
 		if page < 0 || int(page) >= o.Pages {
 			panic(fmt.Sprintf("model: page %d is outside the pool of %d", page, o.Pages))
 		}
+	}
+}
+
+func (p *pass) checkStates(c *Chunk) {
+	states := int32(p.m.options.States)
+	if c.State < 0 || c.State >= states {
+		panic(fmt.Sprintf("model: state %d is outside the %d there are", c.State, states))
+	}
+	last := 1
+	for _, at := range c.Checkpoints {
+		if at.After < last || at.After > len(c.Tokens) || at.Slot < 0 || at.Slot >= states || at.Slot == c.State {
+			panic(fmt.Sprintf("model: a checkpoint in slot %d of %d after %d of %d tokens, of state %d", at.Slot, states, at.After, len(c.Tokens), c.State))
+		}
+		last = at.After
 	}
 }

@@ -27,20 +27,22 @@ type Config struct {
 	Tied          bool // the output matrix is the embedding
 	Layers        []Layer
 
-	CentredNorms bool   // norms take the mean off first: LayerNorm, where others are RMSNorm
-	NoPreNorms   bool   // the halves of a layer read the residual stream as it is
-	PostNorms    bool   // the outputs of attention and feed-forward are normed before they are added
-	SumNorms     bool   // the residual stream itself is normed after they are added
-	Parallel     bool   // attention and feed-forward read the same norm
-	FFNormName   string // of the norm before the feed-forward layer
-	FusedGateUp  bool   // gate's and up's rows are one tensor, in this order
-	Ungated      bool   // a feed-forward layer is down·activation(up·x)
+	CentredNorms   bool   // norms take the mean off first: LayerNorm, where others are RMSNorm
+	NoPreNorms     bool   // the halves of a layer read the residual stream as it is
+	PostNorms      bool   // the outputs of attention and feed-forward are normed before they are added
+	SumNorms       bool   // the residual stream itself is normed after they are added
+	Parallel       bool   // attention and feed-forward read the same norm
+	FFNormName     string // of the norm before the feed-forward layer
+	OutputNormName string
+	FusedGateUp    bool // gate's and up's rows are one tensor, in this order
+	Ungated        bool // a feed-forward layer is down·activation(up·x)
 
 	QKNorm           QKNorm
 	QKNormLast       bool // after the rope, not before
 	VNorm            bool // values are normed head by head, without a weight
 	Sinks            bool // every head has one more score in its softmax, without a value
 	Ropes            []Rope
+	GatedAttention   bool // what attention finds is multiplied by the sigmoid of a gate
 	AttentionScale   float32
 	AttentionSoftCap float32     // 0 means none
 	ChunkTokens      int         // of the layers that are Chunked
@@ -56,6 +58,8 @@ type Config struct {
 	// BesideDense: experts have norms of their own, and their outputs are added to
 	// those of a dense feed-forward layer.
 	BesideDense bool
+
+	Recurrent Recurrent // of the layers that are Recurrent
 
 	PerLayer     int  // width of each layer's own part of a token's embedding; 0 means none
 	OutputScales bool // the residual stream is multiplied at the end of each layer
@@ -73,7 +77,8 @@ type Config struct {
 
 // Layer is what differs from layer to layer.
 type Layer struct {
-	KVHeads      int
+	Recurrent    bool // has a state, beside attention or in its place
+	KVHeads      int  // 0 means no attention
 	HeadDim      int
 	KeysOf       int  // the layer whose keys and values it reads; most store their own
 	KeysAsValues bool // values are the keys before norm and rope
@@ -85,6 +90,11 @@ type Layer struct {
 	FF      int  // width of the dense feed-forward layer; 0 means none
 	Mixture bool // has experts
 }
+
+// mixes reports whether the layer has a half that mixes tokens; feeds, whether it has a
+// feed-forward layer.
+func (l *Layer) mixes() bool { return l.Recurrent || l.KVHeads > 0 }
+func (l *Layer) feeds() bool { return l.FF > 0 || l.Mixture }
 
 // NoRope is the rope of a layer that does not rotate queries and keys.
 const NoRope = -1
@@ -119,6 +129,7 @@ const (
 	GELU                          // gelu(gate)·up, in the tanh form
 	ClampedSiLU                   // of gpt-oss, with its limit of 7
 	ExactGELU                     // gelu(gate)·up, by the error function
+	SquaredReLU                   // max(up, 0)², always Ungated
 )
 
 // activationLimit is swiglu_limit of gpt-oss, which its files do not give.
@@ -130,7 +141,8 @@ func (l *Layer) kvLayout(t kernels.KVType, pageTokens int) kernels.KVLayout {
 }
 
 // PageBytes is the memory of pageTokens positions over all layers, keys and
-// values. It is at least 1, and does not overflow for up to 2^16 positions.
+// values. It is at least 1, and does not overflow for up to 2^16 positions: a page
+// without any costs what is kept of its tokens.
 func (c *Config) PageBytes(t kernels.KVType, pageTokens int) int {
 	n := 0
 	for i := range c.Layers {
@@ -139,11 +151,11 @@ func (c *Config) PageBytes(t kernels.KVType, pageTokens int) int {
 			n += 2 * l.PageBytes()
 		}
 	}
-	return n
+	return max(n, 4*pageTokens)
 }
 
 // stores reports whether layer i has keys and values of its own.
-func (c *Config) stores(i int) bool { return c.Layers[i].KeysOf == i }
+func (c *Config) stores(i int) bool { return c.Layers[i].KVHeads > 0 && c.Layers[i].KeysOf == i }
 
 // KVReadBytes is the bytes of keys and values that attention reads for one token
 // that sees contextTokens positions, itself included.
@@ -195,7 +207,7 @@ func (c *Config) WeightReadBytes(f *gguf.File) int {
 // architectures has one row for each supported architecture. The function reads
 // all keys under its name; a key that it does not read is refused.
 var architectures = map[string]func(k *keys, c *Config){
-	"llama": readLlama, "granite": readGranite, "smollm3": readSmolLM3,
+	"llama": readLlama, "granite": readGraniteDense, "smollm3": readSmolLM3,
 	"qwen2": readQwen2, "qwen3": readQwen3, "qwen3moe": readQwen3MoE,
 	"gemma2": readGemma2, "gemma3": readGemma3, "gemma4": readGemma4,
 	"phi3": readPhi3, "gpt-oss": readGPTOSS,
@@ -204,6 +216,10 @@ var architectures = map[string]func(k *keys, c *Config){
 	"hunyuan-dense": readHunyuanDense, "seed_oss": readSeedOSS, "ernie4_5": readERNIE, "mistral3": readMistral3,
 
 	"ernie4_5-moe": readERNIEMoE, "glm4moe": readGLM4MoE, "minimax-m2": readMiniMaxM2,
+	"lfm2": readLFM2, "lfm2moe": readLFM2MoE, "mamba2": readMamba2, "granitehybrid": readGraniteHybrid, "falcon-h1": readFalconH1,
+	"nemotron_h": readNemotronH, "nemotron_h_moe": readNemotronH,
+	"qwen3next": readQwen3Next, "qwen35": readQwen35, "qwen35moe": readQwen35MoE,
+
 	"bailingmoe2": readBailingMoE2, "phimoe": readPhiMoE, "llama4": readLlama4,
 
 	"bert": readBERT, "nomic-bert": readNomicBERT, "modern-bert": readModernBERT, "gemma-embedding": readGemmaEmbedding,
@@ -223,7 +239,7 @@ func ReadConfig(f *gguf.File) (Config, error) {
 		return Config{}, fmt.Errorf("%s: architecture %s is not supported; supported: %s",
 			f.Name(), cmp.Or(f.Text("general.architecture"), `""`), strings.Join(Architectures(), ", "))
 	}
-	c := Config{Architecture: arch, FFNormName: "ffn_norm", Router: Router{Normed: true, Scale: 1}, EmbeddingScale: 1, ResidualScale: 1, LogitScale: 1}
+	c := Config{Architecture: arch, FFNormName: "ffn_norm", OutputNormName: "output_norm", Router: Router{Normed: true, Scale: 1}, EmbeddingScale: 1, ResidualScale: 1, LogitScale: 1}
 	k := &keys{file: f, prefix: arch + ".", read: map[string]bool{}}
 	k.checkWhole()
 	k.readTransformer(&c)
@@ -248,7 +264,11 @@ func ReadConfig(f *gguf.File) (Config, error) {
 func (k *keys) readTransformer(c *Config) {
 	c.ContextTokens = k.size("context_length")
 	c.Embed = k.size("embedding_length")
-	c.Heads = k.size("attention.head_count")
+	if c.Architecture == "mamba2" { // writes 0
+		c.Heads = k.sizeOrZero("attention.head_count")
+	} else {
+		c.Heads = k.size("attention.head_count")
+	}
 	c.HeadDim = k.sizeOr("attention.key_length", 0)
 	k.readNormEps(c)
 	k.readLayers(c)
@@ -264,7 +284,7 @@ func (k *keys) readTransformer(c *Config) {
 
 // layerNormEps are the architectures that have eps under the name of another kind
 // of norm.
-var layerNormEps = []string{"bert", "cohere2", "modern-bert", "nomic-bert"}
+var layerNormEps = []string{"bert", "cohere2", "modern-bert", "nemotron_h", "nemotron_h_moe", "nomic-bert"}
 
 func (k *keys) readNormEps(c *Config) {
 	name := "attention.layer_norm_rms_epsilon"
@@ -302,18 +322,25 @@ func (k *keys) readLayers(c *Config) {
 
 // withPrediction are the architectures whose files may have layers that predict
 // tokens beyond the next one.
-var withPrediction = []string{"glm4moe", "bailingmoe2"}
+var withPrediction = []string{"glm4moe", "bailingmoe2", "qwen3next", "qwen35", "qwen35moe"}
 
 // readHeads reads the sizes of heads, and checks what depends on them.
 func (k *keys) readHeads(c *Config) {
 	each := k.perLayer("attention.head_count_kv", len(c.Layers), c.Heads)
 	for i := range c.Layers {
 		l := &c.Layers[i]
-		if l.KeysOf, l.KVHeads = i, each[i]; l.KVHeads < 1 || c.Heads%l.KVHeads != 0 {
+		if l.KeysOf, l.KVHeads = i, each[i]; l.KVHeads == 0 && slices.Contains(withoutAttention, c.Architecture) {
+			l.Recurrent = true
+			continue
+		}
+		if l.KVHeads < 1 || c.Heads%l.KVHeads != 0 {
 			k.fail("attention.head_count_kv", "is %d, which does not divide the %d heads", l.KVHeads, c.Heads)
 			return
 		}
 		c.KVHeads = max(c.KVHeads, l.KVHeads)
+	}
+	if c.Heads == 0 {
+		return
 	}
 	if c.HeadDim == 0 {
 		if c.Embed%c.Heads != 0 {
@@ -358,8 +385,8 @@ func (k *keys) readFeedForward(c *Config) {
 	// A mixture may give, beside the width of its experts, that of dense layers
 	// that it does not have.
 	c.ExpertFF = k.sizeOr("expert_feed_forward_length", 0)
-	if shared := k.sizeOr("feed_forward_length", c.ExpertFF); c.ExpertFF == 0 {
-		c.ExpertFF = shared
+	if k.name("feed_forward_length"); c.ExpertFF == 0 {
+		c.ExpertFF = k.sizeOrZero("feed_forward_length")
 	}
 	if c.ExpertFF == 0 {
 		k.fail("expert_feed_forward_length", "is missing")
@@ -376,11 +403,14 @@ func (k *keys) readDense(c *Config) {
 		k.fail(name, "is missing")
 	}
 	for i, width := range k.perLayer(name, len(c.Layers), 1) {
-		if c.Layers[i].FF = width; width < 1 {
+		if c.Layers[i].FF = width; width < 1 && !slices.Contains(withoutFF, c.Architecture) {
 			k.fail(name, "is %d; allowed are 1 to %d", width, sizeMax)
 		}
 	}
 }
+
+// withoutFF are the architectures in which a layer may have no feed-forward layer.
+var withoutFF = []string{"mamba2", "nemotron_h"}
 
 const (
 	headDimMax = 1 << 16 // numbers of a head

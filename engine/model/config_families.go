@@ -34,12 +34,12 @@ func readGranite(k *keys, c *Config) {
 			c.Layers[i].Rope = NoRope
 		}
 	}
-	k.readGraniteHybrid(c)
 }
 
-// readGraniteHybrid reads the keys that granite 4's dense models share with its
-// hybrid models. The hybrids themselves are refused for their tensors.
-func (k *keys) readGraniteHybrid(c *Config) {
+// readGraniteDense refuses what would make it a hybrid model. Granite 4's dense models
+// have keys of hybrids that mean nothing in them.
+func readGraniteDense(k *keys, c *Config) {
+	readGranite(k, c)
 	for _, name := range []string{"conv_kernel", "state_size", "group_count", "inner_size", "time_step_rank"} {
 		k.name("ssm." + name)
 	}

@@ -36,7 +36,7 @@ func (m *Model) newContexts(contextTokens int, rows func(n, width int) []float32
 	x := contexts{piecesMax: pieces}
 	for i := range m.shapes {
 		l, s := &m.config.Layers[i], &m.shapes[i]
-		if l.WindowTokens > 0 || l.Chunked {
+		if l.KVHeads == 0 || l.WindowTokens > 0 || l.Chunked {
 			continue
 		}
 		partial := kernels.PartialLen(s.group, l.HeadDim)

@@ -31,7 +31,7 @@ func (l *loader) experts(to *layer, prefix string) {
 		{"ffn_up", c.Embed, c.ExpertFF, func(f *feedForward) *linear { return &f.up }},
 		{"ffn_down", c.ExpertFF, c.Embed, func(f *feedForward) *linear { return &f.down }},
 	} {
-		if fused && m.name != "ffn_down" {
+		if fused && m.name != "ffn_down" || c.Ungated && m.name == "ffn_gate" {
 			continue
 		}
 		if l.has(prefix + m.name + ".0.weight") {

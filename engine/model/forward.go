@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"sync/atomic"
 
 	"github.com/forebay-io/forebay/kernels"
@@ -34,30 +35,21 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 		p.do(KernelEmbed, p.phases.perLayerProject, p.phases.perLayerEmbed)
 	}
 	for p.layer = range layers {
-		if stop != nil && p.layer < layers*3/4 && stop.Load() {
+		// A state that has moved on cannot be computed again.
+		if stop != nil && m.stateLen == 0 && p.layer < layers*3/4 && stop.Load() {
 			return nil, false
 		}
-		l := &m.weights.layers[p.layer]
-		p.do(KernelNormRope, p.phases.normAttention)
-		p.do(KernelQKV, p.phases.project)
-		p.do(KernelNormRope, p.phases.place)
-		if p.layer == m.lastStore {
-			p.dropRows()
+		if m.config.Layers[p.layer].mixes() {
+			if p.mix(); p.rows == 0 {
+				return nil, true
+			}
 		}
-		if p.rows == 0 {
-			return nil, true
+		if m.config.Layers[p.layer].feeds() {
+			p.do(KernelNormRope, p.phases.normFF)
+			p.feedForward()
 		}
-		p.attention()
-		p.do(KernelOutput, p.phases.projectOut)
-		p.wait(&l.postAttention, 1)
-		p.do(KernelNormRope, p.phases.normFF)
-		p.feedForward()
 		if m.config.PerLayer > 0 {
-			p.wait(&l.postFF, 1)
-			p.do(KernelMLP, p.phases.perLayerInput, p.phases.perLayerGate, p.phases.perLayerOut)
-			p.wait(&l.postPerLayer, l.outputScale)
-		} else {
-			p.wait(&l.postFF, l.outputScale)
+			p.perLayer()
 		}
 	}
 	p.layer = -1
@@ -67,6 +59,35 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 	}
 	p.do(KernelLogits, p.phases.logits)
 	return p.logits[:p.rows*m.config.Vocab], true
+}
+
+// mix is the layer's first half: attention, or a state, or both, which then read the same
+// norm.
+func (p *pass) mix() {
+	d, l := &p.m.config.Layers[p.layer], &p.m.weights.layers[p.layer]
+	p.do(KernelNormRope, p.phases.normAttention)
+	if d.Recurrent {
+		if p.recur(); p.rows == 0 {
+			return
+		}
+	}
+	if d.Recurrent && d.KVHeads > 0 {
+		p.wait(&noNorm, 1)
+		p.do(KernelNormRope, p.phases.add)
+	}
+	if d.KVHeads > 0 {
+		p.do(KernelQKV, p.phases.project)
+		p.do(KernelNormRope, p.phases.place)
+		if p.layer == p.m.lastStore {
+			p.dropRows()
+		}
+		if p.rows == 0 {
+			return
+		}
+		p.attention()
+		p.do(KernelOutput, p.phases.projectOut)
+	}
+	p.wait(&l.postAttention, 1)
 }
 
 // attention computes what the queries find, and counts it by who asked.
@@ -82,6 +103,7 @@ func (p *pass) attention() {
 // feedForward is the layer's second half, dense or a mixture of experts, or both.
 func (p *pass) feedForward() {
 	f, l := &p.phases, &p.m.weights.layers[p.layer]
+	defer p.wait(&l.postFF, l.outputScale)
 	if l.experts == nil {
 		p.do(KernelMLP, f.gateUp, f.down)
 		return
@@ -122,6 +144,13 @@ func (p *pass) normAttention(worker int) {
 	for i, hi := p.share(worker); i < hi; i++ {
 		p.addSum(i)
 		p.norm(i, &p.m.weights.layers[p.layer].attentionNorm)
+	}
+}
+
+// add adds the sum that waits, and norms nothing.
+func (p *pass) add(worker int) {
+	for i, hi := p.share(worker); i < hi; i++ {
+		p.addSum(i)
 	}
 }
 
@@ -217,8 +246,12 @@ func scale(x []float32, by float32) {
 // one line of tiles, so that workers share them evenly.
 func (p *pass) project(int) {
 	l, s := &p.m.weights.layers[p.layer], &p.scratch
+	q := s.q
+	if p.m.config.GatedAttention {
+		q = s.gatedQ
+	}
 	for lo, hi := range p.portions(kernels.RowTile * (tiles(&l.q) + tiles(&l.k) + tiles(&l.v))) {
-		lo, hi = p.multiplyPart(s.q, &l.q, lo, hi)
+		lo, hi = p.multiplyPart(q, &l.q, lo, hi)
 		lo, hi = p.multiplyPart(s.k, &l.k, lo, hi)
 		p.multiplyPart(s.v, &l.v, lo, hi)
 	}
@@ -264,6 +297,11 @@ func (p *pass) place(worker int) {
 	for i, hi := p.share(worker); i < hi; i++ {
 		position := p.batch.positions[i]
 		q := row(s.q, i, c.Heads*d.HeadDim)
+		if c.GatedAttention {
+			for h := range c.Heads { // each head's gate follows its query
+				copy(row(q, h, d.HeadDim), row(s.gatedQ[2*i*len(q):], 2*h, d.HeadDim))
+			}
+		}
 		p.turn(q, l.qNorm, i)
 		if d.Tempered {
 			scale(q, c.Temperature.at(position))
@@ -364,11 +402,25 @@ func (p *pass) roundHead(t tile, head int) {
 	}
 }
 
-// roundHeads rounds attention's output, where KV heads share blocks.
+// roundHeads rounds attention's output, where KV heads share blocks, or a gate comes first.
 func (p *pass) roundHeads(worker int) {
 	heads := p.heads()
 	for i, hi := p.share(worker); i < hi; i++ {
+		if p.m.config.GatedAttention {
+			p.gateHeads(heads.row(i), i)
+		}
 		heads.round(i, 0, heads.width)
+	}
+}
+
+// gateHeads multiplies what row i's heads have found by their gates.
+func (p *pass) gateHeads(heads []float32, i int) {
+	dim := p.m.config.Layers[p.layer].HeadDim
+	for h := range p.m.config.Heads {
+		out := row(heads, h, dim)
+		for j, gate := range row(p.scratch.gatedQ[2*i*len(heads):], 2*h+1, dim) {
+			out[j] *= float32(1 / (1 + math.Exp(-float64(gate))))
+		}
 	}
 }
 
@@ -411,7 +463,7 @@ func (p *pass) gated(worker int, f *feedForward, x *activations, first, end, lo,
 		if p.m.config.Ungated {
 			p.multiply(gate.from(first).Numbers, &f.up, x.from(first), n, lo, hi)
 			for i := range n {
-				exactGELU(gate.row(first + i)[lo:hi])
+				p.activateAlone(gate.row(first + i)[lo:hi])
 				gate.round(first+i, lo, hi)
 			}
 			continue
@@ -422,6 +474,22 @@ func (p *pass) gated(worker int, f *feedForward, x *activations, first, end, lo,
 			p.activate(gate.row(first + i)[lo:hi], row(up, i, width)[lo:hi])
 			gate.round(first+i, lo, hi)
 		}
+	}
+}
+
+// activateAlone replaces x by activation(x).
+func (p *pass) activateAlone(x []float32) {
+	if p.m.config.Activation == SquaredReLU {
+		squaredReLU(x)
+	} else {
+		exactGELU(x)
+	}
+}
+
+func squaredReLU(x []float32) {
+	for i, v := range x {
+		v = max(v, 0)
+		x[i] = v * v
 	}
 }
 

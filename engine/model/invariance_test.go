@@ -38,6 +38,9 @@ type runner struct {
 	tokens []int32
 	done   int
 	pages  []int32
+	state  int32
+	kept   []Checkpoint // After counts all tokens
+	moves  int
 	rows   [][]float32 // logits of each token, where they were asked for
 }
 
@@ -54,22 +57,33 @@ func (r *runner) keep(s Chunk, logits []float32, vocab int) []float32 {
 func runAlone(m *Model, tokens []int32) *runner {
 	r := &runner{tokens: tokens, rows: make([][]float32, len(tokens)), pages: firstPages(m.Options().Pages)}
 	s := Chunk{Tokens: tokens, Pages: r.pages, Logits: len(tokens)}
+	m.ClearState(0)
 	r.keep(s, m.Forward([]Chunk{s}), m.Config().Vocab)
 	return r
 }
 
 // runTogether computes sequences in one random schedule: chunks of any size,
-// batches of any sequences in any order, pages anywhere, copied at times.
+// batches of any sequences in any order, pages anywhere, copied at times. States are
+// anywhere too, where another's was; they move, and at times a sequence goes back to one
+// that was kept on its way.
 func runTogether(m *Model, rng *rand.Rand, sequences [][]int32) []*runner {
 	free := make([]int32, m.Options().Pages)
 	for i, p := range rng.Perm(len(free)) {
 		free[i] = int32(p)
 	}
+	for i := range m.states { // what others have left
+		m.states[i] = float32(rng.NormFloat64())
+	}
+	states := rng.Perm(m.Options().States)
 	runners := make([]*runner, len(sequences))
 	for i, tokens := range sequences {
 		n := (len(tokens) + m.Options().PageTokens - 1) / m.Options().PageTokens
 		runners[i] = &runner{tokens: tokens, rows: make([][]float32, len(tokens)), pages: free[:n:n]}
 		free = free[n:]
+		if m.stateLen > 0 {
+			runners[i].state, states = int32(states[0]), states[1:]
+			m.ClearState(runners[i].state)
+		}
 	}
 	singles := rng.IntN(4) == 0
 	for {
@@ -82,6 +96,11 @@ func runTogether(m *Model, rng *rand.Rand, sequences [][]int32) []*runner {
 			if n == 0 || len(chunks) > 0 && rng.IntN(3) == 0 {
 				continue
 			}
+			if m.stateLen > 0 && r.moves < 3 && rng.IntN(6) == 0 {
+				r.moves++
+				states = r.move(m, rng, states)
+				n = min(len(r.tokens)-r.done, room)
+			}
 			if n = 1 + rng.IntN(n); singles {
 				n = 1
 			}
@@ -91,7 +110,12 @@ func runTogether(m *Model, rng *rand.Rand, sequences [][]int32) []*runner {
 				r.pages[at], free[0] = free[0], r.pages[at]
 			}
 			logits := []int{0, 1, n}[rng.IntN(3)]
-			chunks = append(chunks, Chunk{Tokens: r.tokens[r.done : r.done+n], Start: r.done, Pages: r.pages, Logits: logits})
+			s := Chunk{Tokens: r.tokens[r.done : r.done+n], Start: r.done, Pages: r.pages, Logits: logits, State: r.state}
+			if m.stateLen > 0 && len(states) > 1 && rng.IntN(3) == 0 {
+				s.Checkpoints = []Checkpoint{{1 + rng.IntN(n), int32(states[0])}}
+				r.kept, states = append(r.kept, Checkpoint{r.done + s.Checkpoints[0].After, int32(states[0])}), states[1:]
+			}
+			chunks = append(chunks, s)
 			of, room = append(of, r), room-n
 		}
 		if len(chunks) == 0 {
@@ -102,6 +126,29 @@ func runTogether(m *Model, rng *rand.Rand, sequences [][]int32) []*runner {
 			logits = of[i].keep(s, logits, m.Config().Vocab)
 		}
 	}
+}
+
+// move puts the state into another slot: a copy of what it is, or of one that was kept,
+// from which the sequence then goes on. It returns the slots that are free.
+func (r *runner) move(m *Model, rng *rand.Rand, states []int) []int {
+	from, old := r.state, r.state
+	if len(r.kept) > 0 {
+		back := r.kept[rng.IntN(len(r.kept))]
+		from, r.done = back.Slot, back.After
+	}
+	if len(states) == 0 || r.done == len(r.tokens) {
+		return r.restart(m, states)
+	}
+	r.state = int32(states[0])
+	m.CopyState(r.state, from)
+	return append(states[1:], int(old))
+}
+
+// restart begins with the first token again, in the same slot.
+func (r *runner) restart(m *Model, states []int) []int {
+	r.done = 0
+	m.ClearState(r.state)
+	return states
 }
 
 func TestLogitsAreBitInvariantOverSchedules(t *testing.T) {

@@ -27,6 +27,9 @@ func (m *memory) bytes(n int) ([]byte, error) {
 
 // float32s reserves n numbers.
 func (m *memory) float32s(n int) ([]float32, error) {
+	if n == 0 {
+		return nil, nil
+	}
 	b, err := m.bytes(4 * n)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ type Options struct {
 	PageTokens     int // positions in a page; 0 means 16
 	Pages          int // pages in the pool; 0 means one sequence of ContextTokens
 	BatchTokensMax int // tokens in one Forward over all chunks; 0 means 256
+	States         int // states of sequences, in a model with recurrent layers; 0 means one
 
 	KVType kernels.KVType // of the numbers in pages; the zero value is float32
 
@@ -43,8 +44,12 @@ type Model struct {
 	memory     memory
 	placed     Placed // on Options.Device; else nil
 
-	pools []pool // what the steps before have written
-	pass  pass   // what a step changes
+	stateLen int   // numbers of a state over all layers; 0 in a model without recurrent layers
+	stateAt  []int // where each layer's part begins
+
+	pools  []pool    // what the steps before have written
+	states []float32 // [States][stateLen]
+	pass   pass      // what a step changes
 }
 
 // shape is what attention of a layer goes by.
@@ -108,6 +113,7 @@ func (o *Options) fill(name string, c *Config) error {
 	}
 	size("ContextTokens", &o.ContextTokens, c.ContextTokens, c.ContextTokens)
 	size("PageTokens", &o.PageTokens, 16, optionMax)
+	size("States", &o.States, 1, optionMax)
 	size("BatchTokensMax", &o.BatchTokensMax, 256, optionMax)
 	if !o.KVType.Known() && err == nil {
 		err = fmt.Errorf("%s: option KVType is %d, which is not a type", name, o.KVType)
@@ -124,16 +130,21 @@ func (o *Options) fill(name string, c *Config) error {
 // reserve fixes the shapes and sets up the pools and the pass.
 func (m *Model) reserve() error {
 	c := &m.config
-	m.tileRows = max(1, tileHeads/c.largest().group)
+	m.tileRows = max(1, tileHeads/max(1, c.largest().group))
 	for i := range c.Layers {
-		l := &c.Layers[i]
-		if c.stores(i) {
+		l, group := &c.Layers[i], 0
+		if c.stores(i) || l.Recurrent {
 			m.lastStore = i
 		}
-		group := c.Heads / l.KVHeads
-		m.shapes = append(m.shapes, shape{layout: l.kvLayout(m.options.KVType, m.options.PageTokens), group: group, headBlocks: group*l.HeadDim%kernels.BlockLen == 0})
+		if l.KVHeads > 0 {
+			group = c.Heads / l.KVHeads
+		}
+		m.shapes = append(m.shapes, shape{layout: l.kvLayout(m.options.KVType, m.options.PageTokens), group: group, headBlocks: group*l.HeadDim%kernels.BlockLen == 0 && !c.GatedAttention})
 	}
 	err := m.reservePools()
+	if err == nil {
+		err = m.reserveStates()
+	}
 	if err == nil {
 		err = m.pass.reserve()
 	}
@@ -180,6 +191,9 @@ func (m *Model) Options() Options { return m.options }
 
 // PageBytes is the memory of one page over all layers, keys and values.
 func (m *Model) PageBytes() int { return m.config.PageBytes(m.options.KVType, m.options.PageTokens) }
+
+// StateBytes is the memory of one state over all layers.
+func (m *Model) StateBytes() int { return m.config.StateBytes() }
 
 // WeightBytes is the memory of the packed weights.
 func (m *Model) WeightBytes() int {

@@ -37,6 +37,7 @@ type scratch struct {
 	normed       activations // Embed
 	q            []float32   // Heads·HeadDim
 	heads        activations // Heads·HeadDim: attention's output
+	gatedQ       []float32   // 2·Heads·HeadDim, where attention is gated
 	k, v         []float32   // KVHeads·HeadDim
 	gate         activations // a feed-forward layer's width, or a row for each expert of a token
 	up           [][]float32 // the same, gatedRows rows of each worker
@@ -44,7 +45,8 @@ type scratch struct {
 	angles       [][]float32 // for each rope, rows of Dims, as rope.angles says
 	attention    []float32   // for each worker
 	perLayer     []float32   // PerLayer of each layer
-	perLayerRows []float32   // the same for each worker
+	recurrent    recurrentScratch
+	perLayerRows []float32 // the same for each worker
 }
 
 // reserve sets up the buffers.
@@ -54,7 +56,10 @@ func (p *pass) reserve() (failure error) {
 		if failure != nil {
 			return nil
 		}
-		if n > math.MaxInt/8/max(1, width) {
+		if n == 0 || width == 0 {
+			return nil
+		}
+		if n > math.MaxInt/8/width {
 			failure = fmt.Errorf("%d rows of %d numbers are more than memory can hold", n, width)
 			return nil
 		}
@@ -70,7 +75,7 @@ func (p *pass) reserve() (failure error) {
 	}
 	p.scratch = scratch{
 		x: rows(n, c.Embed), normed: newActivations(m.set, n, c.Embed, rows), sum: rows(n, c.Embed),
-		q: rows(n, c.Heads*most.headDim), heads: newActivations(m.set, n, c.Heads*most.headDim, rows),
+		q: rows(n, c.Heads*most.headDim), heads: newActivations(m.set, n, max(c.Heads*most.headDim, c.Recurrent.width()), rows),
 		k: rows(n, most.kvWidth), v: rows(n, most.kvWidth),
 		gate:      newActivations(m.set, n, max(most.ff, c.ExpertsUsed*c.ExpertFF), rows),
 		attention: rows(m.team.Workers(), scores),
@@ -78,6 +83,10 @@ func (p *pass) reserve() (failure error) {
 	for range m.team.Workers() {
 		p.scratch.up = append(p.scratch.up, rows(min(n*max(1, c.ExpertsUsed), gatedRows), max(most.ff, c.ExpertFF)))
 	}
+	if c.GatedAttention {
+		p.scratch.gatedQ = rows(n, 2*c.Heads*most.headDim)
+	}
+	p.scratch.recurrent = newRecurrentScratch(&c.Recurrent, n, m.team.Workers(), rows)
 	if c.PerLayer > 0 {
 		p.scratch.perLayer, p.scratch.perLayerRows = rows(n, c.PerLayer*len(c.Layers)), rows(m.team.Workers(), c.PerLayer*len(c.Layers))
 	}
@@ -106,7 +115,9 @@ func (c *Config) largest() (most struct{ headDim, kvWidth, group, ff int }) {
 	for i := range c.Layers {
 		l := &c.Layers[i]
 		most.headDim, most.kvWidth = max(most.headDim, l.HeadDim), max(most.kvWidth, l.KVHeads*l.HeadDim)
-		most.group, most.ff = max(most.group, c.Heads/l.KVHeads), max(most.ff, l.FF)
+		if most.ff = max(most.ff, l.FF); l.KVHeads > 0 {
+			most.group = max(most.group, c.Heads/l.KVHeads)
+		}
 	}
 	return most
 }
@@ -131,36 +142,45 @@ type phases struct {
 	embed, normAttention, project, place, attend, roundHeads, projectOut phase
 	normFF, gateUp, down, normOutput, logits                             phase
 	route, scatter, expertsGateUp, expertsDown, gatherExperts            phase
-	normBeside                                                           phase
+	normBeside, add                                                      phase
+	projectRecurrent, convolve, stepSizes, scan                          phase
+	finishRecurrent, projectRecurrentOut                                 phase
 	perLayerProject, perLayerEmbed                                       phase
 	perLayerInput, perLayerGate, perLayerOut                             phase
 }
 
 func (p *pass) bindPhases() {
 	p.phases = phases{
-		embed:           phase{byToken, p.embed},
-		normAttention:   phase{byToken, p.normAttention},
-		project:         phase{byPortion, p.project},
-		place:           phase{byToken, p.place},
-		attend:          phase{byPortion, p.attend},
-		roundHeads:      phase{byToken, p.roundHeads},
-		projectOut:      phase{byPortion, p.projectOut},
-		normFF:          phase{byToken, p.normFF},
-		gateUp:          phase{byPortion, p.gateUp},
-		down:            phase{byPortion, p.down},
-		route:           phase{byToken, p.route},
-		scatter:         phase{byToken, p.scatter},
-		expertsGateUp:   phase{byWorker, p.expertsGateUp},
-		expertsDown:     phase{byWorker, p.expertsDown},
-		gatherExperts:   phase{byToken, p.gatherExperts},
-		normBeside:      phase{byToken, p.normBeside},
-		perLayerProject: phase{byPortion, p.perLayerProject},
-		perLayerEmbed:   phase{byToken, p.perLayerEmbed},
-		perLayerInput:   phase{byToken, p.perLayerInput},
-		perLayerGate:    phase{byPortion, p.perLayerGate},
-		perLayerOut:     phase{byPortion, p.perLayerOut},
-		normOutput:      phase{byToken, p.normOutput},
-		logits:          phase{byPortion, p.outputLogits},
+		embed:               phase{byToken, p.embed},
+		normAttention:       phase{byToken, p.normAttention},
+		project:             phase{byPortion, p.project},
+		place:               phase{byToken, p.place},
+		attend:              phase{byPortion, p.attend},
+		roundHeads:          phase{byToken, p.roundHeads},
+		projectOut:          phase{byPortion, p.projectOut},
+		normFF:              phase{byToken, p.normFF},
+		gateUp:              phase{byPortion, p.gateUp},
+		down:                phase{byPortion, p.down},
+		route:               phase{byToken, p.route},
+		scatter:             phase{byToken, p.scatter},
+		expertsGateUp:       phase{byWorker, p.expertsGateUp},
+		expertsDown:         phase{byWorker, p.expertsDown},
+		gatherExperts:       phase{byToken, p.gatherExperts},
+		add:                 phase{byToken, p.add},
+		projectRecurrent:    phase{byPortion, p.projectRecurrent},
+		convolve:            phase{byPortion, p.convolve},
+		stepSizes:           phase{byToken, p.stepSizes},
+		scan:                phase{byPortion, p.scan},
+		finishRecurrent:     phase{byToken, p.finishRecurrent},
+		projectRecurrentOut: phase{byPortion, p.projectRecurrentOut},
+		normBeside:          phase{byToken, p.normBeside},
+		perLayerProject:     phase{byPortion, p.perLayerProject},
+		perLayerEmbed:       phase{byToken, p.perLayerEmbed},
+		perLayerInput:       phase{byToken, p.perLayerInput},
+		perLayerGate:        phase{byPortion, p.perLayerGate},
+		perLayerOut:         phase{byPortion, p.perLayerOut},
+		normOutput:          phase{byToken, p.normOutput},
+		logits:              phase{byPortion, p.outputLogits},
 	}
 }
 

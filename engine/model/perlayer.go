@@ -10,6 +10,14 @@ import (
 // at the beginning of the pass from the embedding and from a table, and gates what the
 // end of the layer adds to the residual stream.
 
+// perLayer is the end of a layer.
+func (p *pass) perLayer() {
+	l := &p.m.weights.layers[p.layer]
+	p.xScale = 1
+	p.do(KernelMLP, p.phases.perLayerInput, p.phases.perLayerGate, p.phases.perLayerOut)
+	p.wait(&l.postPerLayer, l.outputScale)
+}
+
 // perLayerProject computes the parts of all layers from the embeddings.
 func (p *pass) perLayerProject(int) {
 	w := &p.m.weights.perLayer.project

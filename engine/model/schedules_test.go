@@ -55,7 +55,7 @@ func TestReferenceModelsAreBitInvariantOverSchedules(t *testing.T) {
 					kv := kvTypes[round%len(kvTypes)]
 					alone := load(t, f, set, newTeam(t, 1), Options{ContextTokens: 128, KVType: kv})
 					together := load(t, f, set, newTeam(t, 1+rng.IntN(3)),
-						Options{ContextTokens: 128, PageTokens: pageTokens, Pages: 400, BatchTokensMax: 20 + rng.IntN(60), KVType: kv})
+						Options{ContextTokens: 128, PageTokens: pageTokens, Pages: 400, States: 12, BatchTokensMax: 20 + rng.IntN(60), KVType: kv})
 					shortenChunks(alone, together)
 					var sequences [][]int32
 					for range 1 + rng.IntN(4) {

@@ -53,6 +53,7 @@ type layer struct {
 	routerBias    []float32   // for the choice
 	experts       []feedForward
 	postFF        norm
+	recurrent     recurrent
 
 	beside       besideNorms
 	expertScales []float32 // multiply what experts weigh
@@ -121,7 +122,7 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 	w := &weights{layers: make([]layer, len(c.Layers))}
 	rows, perLayerRows := l.take(embeddingName, c.Embed, c.Vocab), (*gguf.Tensor)(nil)
 	if !c.SumNorms {
-		w.outputNorm = l.norm("output_norm", c.Embed)
+		w.outputNorm = l.norm(c.OutputNormName, c.Embed)
 	}
 	l.encoder(&w.encoder)
 	switch {
@@ -175,15 +176,18 @@ func (l *loader) rows(t *gguf.Tensor) embedding {
 
 func (l *loader) layer(to *layer, i int, prefix string) {
 	c, d := l.config, &l.config.Layers[i]
-	if !c.NoPreNorms {
-		if i > 0 || !c.Encoder.FirstUnnormed {
-			to.attentionNorm = l.norm(prefix+"attn_norm", c.Embed)
-		}
-		if !c.Parallel {
-			to.ffNorm = l.norm(prefix+c.FFNormName, c.Embed)
-		}
+	if d.mixes() && !c.NoPreNorms && (i > 0 || !c.Encoder.FirstUnnormed) {
+		to.attentionNorm = l.norm(prefix+"attn_norm", c.Embed)
 	}
-	l.attention(to, i, prefix)
+	if d.feeds() && !c.NoPreNorms && !c.Parallel {
+		to.ffNorm = l.norm(prefix+c.FFNormName, c.Embed)
+	}
+	if d.Recurrent {
+		l.recurrent(&to.recurrent, prefix)
+	}
+	if d.KVHeads > 0 {
+		l.attention(to, i, prefix)
+	}
 	if c.PostNorms {
 		to.postAttention = l.norm(prefix+"post_attention_norm", c.Embed)
 		to.postFF = l.norm(prefix+"post_ffw_norm", c.Embed)
@@ -238,7 +242,11 @@ func (l *loader) attention(to *layer, i int, prefix string) {
 			}
 		}
 	} else {
-		l.linear(&to.q, prefix+"attn_q", c.Embed, heads)
+		queries := heads
+		if c.GatedAttention {
+			queries = 2 * heads
+		}
+		l.linear(&to.q, prefix+"attn_q", c.Embed, queries)
 		if own {
 			l.linear(&to.k, prefix+"attn_k", c.Embed, kvHeads)
 		}
@@ -282,7 +290,11 @@ func (l *loader) feedForward(to *feedForward, width int, prefix, suffix string) 
 
 // norm takes a norm's weight, and its bias where the file has one.
 func (l *loader) norm(name string, n int) (to norm) {
-	to.weight = l.vector(name+".weight", n)
+	weight := name + ".weight"
+	if !l.has(weight) && l.has(name) { // as Falcon-H1's files have it
+		weight = name
+	}
+	to.weight = l.vector(weight, n)
 	if l.has(name + ".bias") {
 		to.bias = l.vector(name+".bias", n)
 	}
@@ -368,7 +380,8 @@ func (w *weights) bytes() int {
 	}
 	for i := range w.layers {
 		l := &w.layers[i]
-		each := []linear{l.q, l.k, l.v, l.out, l.dense.gate, l.dense.up, l.dense.down, l.router, l.sharedGate, l.perLayerGate, l.perLayerOut}
+		each := []linear{l.q, l.k, l.v, l.out, l.dense.gate, l.dense.up, l.dense.down, l.router, l.sharedGate, l.perLayerGate, l.perLayerOut,
+			l.recurrent.in, l.recurrent.before, l.recurrent.gate, l.recurrent.alpha, l.recurrent.beta, l.recurrent.betaAlpha, l.recurrent.out}
 		for _, e := range l.experts {
 			each = append(each, e.gate, e.up, e.down)
 		}

@@ -22,6 +22,7 @@ func (p *Pool) Check() error {
 		func() error { return p.checkBlocks(order) },
 		p.checkShared,
 		p.checkClaims,
+		p.checkStates,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -190,6 +191,47 @@ func (p *Pool) checkClaims() error {
 	}
 	if claimed != len(p.claims) {
 		return broken(7, "%d claims, %d by open sequences", len(p.claims), claimed)
+	}
+	return nil
+}
+
+// checkStates checks invariant 9.
+func (p *Pool) checkStates() error {
+	x := &p.states
+	uses := make([]int, x.total)
+	for _, slot := range x.free {
+		uses[slot]++
+	}
+	for i, s := range p.open {
+		if (s.state == none) != (x.total == 0) {
+			return broken(9, "sequence %d has state %d of %d", i, s.state, x.total)
+		}
+		if s.state != none {
+			uses[s.state]++
+		}
+		for _, c := range s.checkpoints {
+			uses[c.Slot]++
+		}
+	}
+	listed, prev := 0, int32(none)
+	for slot := x.oldest; slot != none; prev, slot = slot, x.next[slot] {
+		if listed++; listed > x.total || x.prev[slot] != prev || p.pages[x.of[slot]].state != slot || !p.pages[x.of[slot]].whole {
+			return broken(9, "the list of checkpoints is tangled at slot %d", slot)
+		}
+		uses[slot]++
+	}
+	if x.newest != prev {
+		return broken(9, "the list of checkpoints ends at %d, not %d", prev, x.newest)
+	}
+	for slot, n := range uses {
+		if n != 1 {
+			return broken(9, "slot %d has %d uses", slot, n)
+		}
+	}
+	for id := range p.pages {
+		if slot := p.pages[id].state; slot != none && x.of[slot] != int32(id) {
+			return broken(9, "page %d claims slot %d, which belongs to page %d", id, slot, x.of[slot])
+		}
 	}
 	return nil
 }

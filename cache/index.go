@@ -18,7 +18,7 @@ func bucketCount(pages int) int { return 1 << bits.Len(uint(2*pages-1)) }
 // evicted after its children, and the children of the page's next block have
 // other hashes; so where a block is evicted between two locks, the search ends.
 func (p *Pool) Match(salt string, tokens []int32) int {
-	n := p.reusable(len(tokens))
+	n, usable := p.reusable(len(tokens)), 0
 	at, hash := cursor{page: none, salt: salt}, p.hasher.root(salt)
 	for i := 0; i < n; {
 		p.mu.RLock()
@@ -28,13 +28,16 @@ func (p *Pool) Match(salt string, tokens []int32) int {
 			id := p.lookup(at, h, want)
 			if id == none {
 				p.mu.RUnlock()
-				return i * p.pageTokens
+				return usable * p.pageTokens
 			}
 			at.page, hash = id, h
+			if p.states.total == 0 || p.pages[id].state != none {
+				usable = i + 1
+			}
 		}
 		p.mu.RUnlock()
 	}
-	return n * p.pageTokens
+	return usable * p.pageTokens
 }
 
 // reusable is how many full blocks of a prompt may come from the cache. The

@@ -27,6 +27,8 @@ import (
 //     computes next; no other claim names that block. So the owner of a claim
 //     never waits for another claim, and some sequence can always compute.
 //  8. The journal keeps no more changes than its limit.
+//  9. Every slot of states is exactly one of free, the state of one open sequence, reserved
+//     for one checkpoint of an open sequence, or the checkpoint of one block.
 
 // Config says how large the pool is and what its contents depend on.
 type Config struct {
@@ -37,6 +39,10 @@ type Config struct {
 	// Space names everything that changes keys and values besides the tokens:
 	// see NewHasher.
 	Space string
+	// States is how many slots the model has for states; 0 for a model without recurrent
+	// layers. StateTokens is the distance of checkpoints in long prompts; 0 means none.
+	States      int
+	StateTokens int
 	// ChangesMax bounds the block changes that the journal keeps; 0 means
 	// hitmap.JournalMax. A reader that comes too late for some starts afresh.
 	ChangesMax int
@@ -63,7 +69,8 @@ const none = -1
 // Pool.mu and read by Match; the other fields belong to the loop.
 type page struct {
 	block
-	refs int32
+	state int32 // slot of the checkpoint after the block, or none; written under Pool.mu
+	refs  int32
 	// prev and next link the cached pages; the first is evicted next.
 	prev, next int32
 }
@@ -99,6 +106,7 @@ type Pool struct {
 	closed  []*Seq // for reuse
 	claims  []*Seq
 	journal hitmap.Journal // of all whole blocks
+	states  states
 }
 
 // New makes an empty pool.
@@ -109,6 +117,8 @@ func New(c Config) (*Pool, error) {
 		return nil, err
 	case c.Pages < 1 || c.Pages > math.MaxInt32/pageTokensMax:
 		return nil, fmt.Errorf("cache: %d pages; give 1 to %d", c.Pages, math.MaxInt32/pageTokensMax)
+	case c.States < 0 || c.States > math.MaxInt32 || c.StateTokens < 0:
+		return nil, fmt.Errorf("cache: %d states, kept every %d tokens; give 0 or more of both", c.States, c.StateTokens)
 	case c.ChangesMax < 0:
 		return nil, fmt.Errorf("cache: a journal of %d changes; give 0 or more", c.ChangesMax)
 	case c.hashBits < 0 || c.hashBits > 64:
@@ -127,6 +137,10 @@ func New(c Config) (*Pool, error) {
 		oldest:     none,
 		newest:     none,
 		journal:    hitmap.Journal{Max: c.ChangesMax},
+		states:     newStates(c.States, c.StateTokens),
+	}
+	for i := range p.pages {
+		p.pages[i].state = none
 	}
 	for i := range p.buckets {
 		p.buckets[i] = none
@@ -200,6 +214,7 @@ func (p *Pool) drop(id int32) {
 // evict frees a cached block.
 func (p *Pool) evict(id int32) {
 	p.unlink(id)
+	p.dropCheckpoint(id)
 	p.journal.Add(hitmap.Change{Hash: p.pages[id].hash, Evicted: true})
 	p.unindex(id)
 	p.free = append(p.free, id)

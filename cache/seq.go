@@ -21,6 +21,12 @@ type Seq struct {
 	claimed    bool
 	claimHash  uint64
 	claimBlock []int32
+
+	state       int32 // slot; none in a pool without states
+	checkpoints []Checkpoint
+	followed    int32 // entry of pages whose checkpoint follows the sequence; none if there is none
+	promptEnd   int   // the last border of the tokens that it was opened with, or 0
+	junction    int   // where the blocks ended that were known then, or 0
 }
 
 // Len is how many leading tokens have keys and values.
@@ -42,10 +48,11 @@ func (p *Pool) Own(s *Seq) (pages int) {
 
 // Open starts a sequence with the longest cached chain of full blocks of tokens,
 // but without the last token. Without tokens it reuses nothing. The pool keeps
-// salt, and does not keep tokens.
+// salt, and does not keep tokens. In a pool with states there must be one: see HasState.
 func (p *Pool) Open(salt string, tokens []int32) *Seq {
 	s := p.newSeq(salt)
 	s.hash = p.hasher.root(salt)
+	s.promptEnd = p.reusable(len(tokens)) * p.pageTokens
 	p.attach(s, tokens)
 	return s
 }
@@ -58,29 +65,56 @@ func (p *Pool) newSeq(salt string) *Seq {
 		s = &Seq{claimBlock: make([]int32, p.pageTokens)}
 	}
 	s.salt, s.slot = salt, len(p.open)
+	p.openState(s)
 	p.open = append(p.open, s)
 	return s
 }
 
-// attach moves s forward over cached blocks. It gives back reserved pages that these
-// replace.
+// attach moves s forward over cached blocks, with states up to the last that has a
+// checkpoint. It gives back reserved pages that these replace.
 func (p *Pool) attach(s *Seq, tokens []int32) {
 	if s.len%p.pageTokens != 0 {
 		return
 	}
-	for i := s.len / p.pageTokens; i < p.reusable(len(tokens)); i++ {
+	from := s.len / p.pageTokens
+	known, usable := p.chain(p.tip(s), s.hash, tokens, from, p.reusable(len(tokens)))
+	if known > usable && s.junction < s.len+1 {
+		s.junction = known * p.pageTokens
+	}
+	if usable == from {
+		return
+	}
+	p.dropFrom(s, from)
+	for i := from; i < usable; i++ {
 		want := tokens[i*p.pageTokens : (i+1)*p.pageTokens]
 		h := p.hasher.next(s.hash, want)
 		id := p.lookup(p.tip(s), h, want)
-		if id == none {
-			return
-		}
-		p.dropFrom(s, i)
 		p.hold(id)
 		s.pages = append(s.pages, id)
 		s.len += p.pageTokens
 		s.hash = h
 	}
+	if s.state != none {
+		p.restore(s)
+	}
+}
+
+// chain follows the blocks of tokens from block from on, at most to block n. It returns
+// the first that is not known, and the first that cannot be attached: in a pool with
+// states the one after the last checkpoint.
+func (p *Pool) chain(at cursor, hash uint64, tokens []int32, from, n int) (known, usable int) {
+	usable = from
+	for known = from; known < n; known++ {
+		want := tokens[known*p.pageTokens : (known+1)*p.pageTokens]
+		hash = p.hasher.next(hash, want)
+		if at.page = p.lookup(at, hash, want); at.page == none {
+			break
+		}
+		if p.states.total == 0 || p.pages[at.page].state != none {
+			usable = known + 1
+		}
+	}
+	return known, usable
 }
 
 // tip is the place after the last whole block of s.
@@ -113,6 +147,13 @@ func (p *Pool) Reserve(s *Seq, n int, copies []Copy) (_ []Copy, ok bool) {
 	if n <= 0 {
 		return copies, true
 	}
+	if copies, ok = p.reservePages(s, n, copies); ok {
+		p.planCheckpoints(s, n)
+	}
+	return copies, ok
+}
+
+func (p *Pool) reservePages(s *Seq, n int, copies []Copy) (_ []Copy, ok bool) {
 	last := s.len / p.pageTokens // the page that the next token goes to
 	split := s.len%p.pageTokens != 0 && p.pages[s.pages[last]].refs > 1
 	need := max(0, p.pagesFor(s.len+n)-len(s.pages))
@@ -168,16 +209,21 @@ func (p *Pool) complete(s *Seq, i int) {
 		p.hold(same)
 		s.pages[i] = same
 		p.drop(id)
-		return
+	} else {
+		p.index(id, at, s.hash)
 	}
-	p.index(id, at, s.hash)
+	p.keepCheckpoint(s, i)
 }
 
 // Fork opens a second sequence with the same tokens. It shares every page that holds
-// a token, also the last, incomplete one.
+// a token, also the last, incomplete one. In a pool with states there must be one: see
+// HasState.
 func (p *Pool) Fork(s *Seq) *Seq {
 	p.mustBeOpen(s, "Fork")
 	f := p.newSeq(s.salt)
+	if s.state != none {
+		p.states.copies = append(p.states.copies, StateCopy{Dst: f.state, Src: s.state})
+	}
 	f.len, f.hash = s.len, s.hash
 	f.pages = append(f.pages, s.pages[:p.pagesFor(s.len)]...)
 	for _, id := range f.pages {
@@ -192,10 +238,11 @@ func (p *Pool) Close(s *Seq) {
 	p.mustBeOpen(s, "Close")
 	p.Unclaim(s)
 	p.dropFrom(s, 0)
+	p.closeState(s)
 	last := p.open[len(p.open)-1]
 	p.open[s.slot], last.slot = last, s.slot
 	p.open = slices.Delete(p.open, len(p.open)-1, len(p.open))
-	*s = Seq{slot: none, pages: s.pages, claimBlock: s.claimBlock}
+	*s = Seq{slot: none, pages: s.pages, claimBlock: s.claimBlock, state: none, checkpoints: s.checkpoints}
 	p.closed = append(p.closed, s)
 }
 

@@ -24,6 +24,10 @@
 //	pool.Commit(s, tokens[s.Len():s.Len()+n]) // their keys and values exist now
 //	pool.Close(s)                             // whole blocks stay cached
 //
+// Models with recurrent layers have states beside pages: states.go has their books. Before
+// Open and Fork of such a pool ask HasState; do the StateCopies after the copies of pages,
+// and give Forward s.State() and s.Checkpoints().
+//
 // A block is a full page whose tokens are all computed. Its identity is its
 // parent block and its tokens; the identity of a first block is its salt and
 // its tokens. The 64-bit chained hash (Hasher) only finds a block: a hit

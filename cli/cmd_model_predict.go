@@ -19,6 +19,7 @@ type prediction struct {
 	WeightTokenBytes int    `json:"weight_bytes_read_a_token"`
 	KVType           string `json:"kv_type"`
 	KVTokenBytes     int    `json:"kv_bytes_a_token"`
+	StateBytes       int    `json:"state_bytes_a_sequence,omitempty"`
 
 	ReadRate float64     `json:"read_bytes_a_second"` // measured, on all threads
 	Threads  int         `json:"threads"`
@@ -50,7 +51,7 @@ func modelSizes(m *model.Config, f *gguf.File, cfg *engine.Config) *perf.Model {
 	kv, _ := kernels.ParseKVType(cfg.KVType) // conf has checked it
 	sizes := &perf.Model{
 		ReadToken: m.WeightReadBytes(f), CacheRead: func(contextTokens int) int { return m.KVReadBytes(kv, contextTokens) },
-		Page: m.PageBytes(kv, cfg.PageTokens), PageTokens: cfg.PageTokens, ContextTokens: m.ContextTokens,
+		Page: m.PageBytes(kv, cfg.PageTokens), State: m.StateBytes(), PageTokens: cfg.PageTokens, ContextTokens: m.ContextTokens,
 	}
 	for _, use := range f.TypeUses() {
 		sizes.Weights += use.Bytes
@@ -61,7 +62,7 @@ func modelSizes(m *model.Config, f *gguf.File, cfg *engine.Config) *perf.Model {
 func predict(sizes *perf.Model, cfg *engine.Config) *prediction {
 	root, threads := os.DirFS("/"), runtime.GOMAXPROCS(0)
 	p := &prediction{
-		WeightBytes: sizes.Weights, WeightTokenBytes: sizes.ReadToken, KVType: cfg.KVType, KVTokenBytes: sizes.Page / sizes.PageTokens,
+		WeightBytes: sizes.Weights, WeightTokenBytes: sizes.ReadToken, KVType: cfg.KVType, KVTokenBytes: sizes.Page / sizes.PageTokens, StateBytes: sizes.State,
 		ReadRate: machine.ReadRate(threads, machine.LastCache(root), rateTime), Threads: threads,
 	}
 	for _, tokens := range []int{min(shortContext, sizes.ContextTokens), sizes.ContextTokens} {
@@ -77,6 +78,9 @@ func predict(sizes *perf.Model, cfg *engine.Config) *prediction {
 
 func (p *prediction) print(row func(name, format string, args ...any)) {
 	row("weights", "%s; a token reads %s of them", size(p.WeightBytes), size(p.WeightTokenBytes))
+	if p.StateBytes > 0 {
+		row("state", "%s a sequence, of any length", size(p.StateBytes))
+	}
 	row("KV cache", "%s a token, in %s", size(p.KVTokenBytes), p.KVType)
 	row("memory", "read at %.1f GB/s by %d threads, measured now", p.ReadRate/1e9, p.Threads)
 	for _, at := range p.Contexts {

@@ -238,6 +238,7 @@ func first(x []float32) int32 {
 
 // continued counts the greedy tokens that agree with the reference.
 func continued(m *model.Model, r *modelReference, pages []int32) int {
+	m.ClearState(0)
 	next, start := r.IDs[:r.GreedyPrompt], 0
 	for i, want := range r.Greedy {
 		logits := m.Forward([]model.Chunk{{Tokens: next, Start: start, Pages: pages, Logits: 1}})

@@ -75,7 +75,7 @@ func (p *loaded) trialChunks(t trial, cfg *Config) (chunks []model.Chunk, load c
 				own++
 			}
 		}
-		chunks = append(chunks, model.Chunk{Tokens: tokens[:n], Start: context, Pages: pages, Logits: logits})
+		chunks = append(chunks, model.Chunk{Tokens: tokens[:n], Start: context, Pages: pages, Logits: logits, State: int32(len(chunks))})
 	}
 	for range t.rows {
 		chunk(1, t.rowContext, 1)
@@ -85,5 +85,5 @@ func (p *loaded) trialChunks(t trial, cfg *Config) (chunks []model.Chunk, load c
 		chunk(t.chunk, t.context, 0)
 		load.AddChunk(t.chunk, t.context)
 	}
-	return chunks, load, own <= p.pages && t.rows+t.chunk <= cfg.BatchTokensMax && most <= p.info.ContextTokens
+	return chunks, load, (p.states == 0 || len(chunks) <= p.states) && own <= p.pages && t.rows+t.chunk <= cfg.BatchTokensMax && most <= p.info.ContextTokens
 }

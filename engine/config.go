@@ -26,6 +26,8 @@ type Config struct {
 	ContextTokens    int    `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes the model's own limit."`
 	KVBytes          int64  `yaml:"kv_bytes" help:"Memory for keys and values, in bytes; 0 takes room for eight full contexts, at most 1 GiB."`
 	KVType           string `yaml:"kv_type" default:"f16" oneof:"f32 f16 int8" help:"Type in which keys and values are kept: f16 takes half of f32's memory and reading time, int8 a quarter, with answers a little further from the model's."`
+	StateBytes       int64  `yaml:"state_bytes" range:"0.." help:"Memory for the states of a model with recurrent layers, in bytes: one for each sequence that runs, and checkpoints from which prompts that begin alike go on; 0 takes two for each of sequences_max, at most 1 GiB."`
+	StateTokens      int    `yaml:"state_tokens" default:"2048" range:"16..16777216" help:"Distance of the checkpoints that are kept of a long prompt's state, in tokens."`
 	PageTokens       int    `yaml:"page_tokens" default:"16" range:"1..256" help:"Tokens in a page of keys and values, the unit of prefix reuse."`
 	TokensCacheBytes int    `yaml:"tokens_cache_bytes" default:"16MiB" range:"64KiB..4GiB" help:"Memory for prompts that were tokenized, in bytes: the next turn of a chat then tokenizes only its new text."`
 
@@ -104,6 +106,22 @@ func (c *Config) CacheBytes(contextTokens, pageBytes int) int64 {
 	perContext := (contextTokens + c.PageTokens - 1) / c.PageTokens
 	return min(kvBytesMax, int64(kvContexts*perContext)*int64(pageBytes))
 }
+
+// stateCount is the number of states of stateBytes, 0 for a model that has none.
+func (c *Config) stateCount(stateBytes int) (int, error) {
+	switch {
+	case stateBytes == 0:
+		return 0, nil
+	case c.StateBytes == 0:
+		return max(2, min(2*c.SequencesMax, kvBytesMax/stateBytes)), nil
+	case c.StateBytes < int64(stateBytes):
+		return 0, fmt.Errorf("engine.state_bytes is %d, less than one state of %d bytes; give at least that", c.StateBytes, stateBytes)
+	}
+	return int(min(c.StateBytes/int64(stateBytes), statesMax)), nil
+}
+
+// statesMax is the most states that a model keeps.
+const statesMax = 1 << 16
 
 // pageCount is the pool's number of pages of pageBytes.
 func (c *Config) pageCount(contextTokens, pageBytes int) (int, error) {

@@ -44,6 +44,10 @@ func (m *pagedModel) CopyPage(dst, src int32) {
 	copy(m.cells[int(dst)*n:(int(dst)+1)*n], m.cells[int(src)*n:(int(src)+1)*n])
 }
 
+// CopyState and ClearState are asked for where a model has states: see statefulModel.
+func (m *pagedModel) CopyState(dst, src int32) { panic("a copy of a state that is not there") }
+func (m *pagedModel) ClearState(slot int32)    { panic("a clearing of a state that is not there") }
+
 func (m *pagedModel) cell(pages []int32, at int) *int32 {
 	return &m.cells[int(pages[at/m.pageTokens])*m.pageTokens+at%m.pageTokens]
 }
@@ -79,6 +83,8 @@ func (m *pagedModel) fill(h uint64) {
 type computer interface {
 	Forward(chunks []model.Chunk) []float32
 	CopyPage(dst, src int32)
+	CopyState(dst, src int32)
+	ClearState(slot int32)
 }
 
 // stoppable stops only after all keys and values are written, which is the worst
@@ -146,6 +152,7 @@ func (s *seenSampler) Sample(logits []float32) (int32, bool) {
 type labSetup struct {
 	cfg      Config
 	pages    int      // of the paged model
+	states   int      // of a stateful model in its place
 	real     bool     // the demo model instead of the paged one
 	model    computer // instead of the paged one of its own
 	template string   // instead of the model's own
@@ -233,6 +240,9 @@ func labModel(t testing.TB, set *labSetup) loaded {
 		p.model = stoppable{set.model}
 	}
 	p.toolFormat = set.cfg.ToolFormat
+	if p.states = set.states; p.states > 0 {
+		p.model = newStatefulModel(newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), set.states)
+	}
 	p.loadTemplate(p.chatConfig(set.template))
 	return p
 }

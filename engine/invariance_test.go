@@ -95,6 +95,11 @@ func invariance(t *testing.T, setup labSetup, qs []question, schedules int) {
 		chaotic.cfg.StreamEventsMax = 1 + int(seed)%6
 		chaotic.cfg.SequencesMax = 3 + r.IntN(20)
 		chaotic.pages = 11 + r.IntN(20) // the longest question takes 11
+		chaotic.cfg.StateBytes *= 1 + int64(seed%2)
+		if setup.states > 0 {
+			chaotic.states = 3 + r.IntN(12)
+			chaotic.cfg.StateTokens = 16 + r.IntN(64)
+		}
 		chaotic.onTurn = func(b *lab) {
 			c.turn(b)
 			for _, s := range b.loop.supply.running {

@@ -32,6 +32,7 @@ type loaded struct {
 	batch     int              // most tokens of a step
 	embedder  *model.Model     // nil of a model that generates
 	pages     int
+	states    int            // 0 in a model without recurrent layers
 	closers   []func() error // in the order of opening
 	fit       cost.Fit       // the cost of steps, as known before the first
 	keeper    keeper
@@ -157,11 +158,16 @@ func (p *loaded) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *re
 	if p.pages, err = cfg.pageCount(context, c.PageBytes(kvType, cfg.PageTokens)); err != nil {
 		return nil, err
 	}
+	if p.states, err = cfg.stateCount(c.StateBytes()); err != nil {
+		return nil, err
+	}
 	batch := cfg.BatchTokensMax
 	if c.Encoder.On {
 		batch = max(batch, context) // a text is computed in one step
 	}
-	o := model.Options{ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, BatchTokensMax: batch, KVType: kvType}
+	o := model.Options{
+		ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, States: p.states, BatchTokensMax: batch, KVType: kvType,
+	}
 	if im != nil {
 		o.Packed = im
 	}
@@ -196,7 +202,7 @@ func (p *loaded) describe(cfg *Config, id string, f *gguf.File, m *model.Model) 
 		Kernels: p.set.Name, Quantisation: f.TypeUses()[0].Type.String(),
 		ContextTokens: m.Options().ContextTokens, VocabTokens: min(p.tokenizer.Size(), c.Vocab),
 		Parameters: int64(m.Parameters()), WeightBytes: int64(m.WeightBytes()),
-		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), CreatedUnix: time.Now().Unix(),
+		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), StateBytes: m.StateBytes(), CreatedUnix: time.Now().Unix(),
 	}
 	if p.embedder != nil {
 		p.info.EmbeddingWidth = c.VectorWidth()

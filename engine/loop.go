@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/engine/tokenizer"
@@ -27,6 +28,8 @@ import (
 type forwarder interface {
 	ForwardUnless(stop *atomic.Bool, chunks []model.Chunk) (logits []float32, done bool)
 	CopyPage(dst, src int32)
+	CopyState(dst, src int32)
+	ClearState(slot int32)
 }
 
 // loop runs all sequences, step by step. The supply says who holds pages, the
@@ -59,6 +62,7 @@ type turnScratch struct {
 	shares            []step.Share
 	rows              []row
 	chunks            []model.Chunk
+	checkpoints       []model.Checkpoint
 	siblings          []*sequence
 	logits            []float32 // one row, for the sampler to change
 	mask              []uint64  // the tokens that may come next
@@ -171,14 +175,26 @@ func (l *loop) forward(rows []row) (logits []float32, done bool) {
 		l.model.CopyPage(c.Dst, c.Src)
 		l.ledger.lap(model.KernelKVCopy)
 	}
-	chunks := l.scratch.chunks[:0]
+	for _, c := range l.supply.pool.StateCopies() {
+		if c.Src == cache.NoState {
+			l.model.ClearState(c.Dst)
+		} else {
+			l.model.CopyState(c.Dst, c.Src)
+		}
+		l.ledger.lap(model.KernelKVCopy)
+	}
+	chunks, checkpoints := l.scratch.chunks[:0], l.scratch.checkpoints[:0]
 	for _, r := range rows {
-		at := r.seq.computed()
+		at, first := r.seq.computed(), len(checkpoints)
+		for _, c := range r.seq.kv.Checkpoints() {
+			checkpoints = append(checkpoints, model.Checkpoint{After: c.Tokens - at, Slot: c.Slot})
+		}
 		chunks = append(chunks, model.Chunk{
 			Tokens: r.seq.tokens[at : at+r.count], Start: at, Pages: r.seq.kv.Pages(), Logits: r.logits, Decode: r.decode,
+			State: r.seq.kv.State(), Checkpoints: checkpoints[first:],
 		})
 	}
-	l.scratch.chunks = chunks
+	l.scratch.chunks, l.scratch.checkpoints = chunks, checkpoints
 	defer clear(chunks) // keep nothing of an ended sequence alive
 	var stop *atomic.Bool
 	if !slices.ContainsFunc(rows, func(r row) bool { return r.seq.gen.level == 0 }) {

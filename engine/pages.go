@@ -8,12 +8,17 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// open gives a waiting sequence its cached pages, if the rest of its tokens fits
-// too. The first sequence preempts every sequence that it may for that; another
+// open gives a waiting sequence its cached pages, and a state in models that have
+// them, if the rest of its tokens fits too. The first sequence preempts every sequence that it may for that; another
 // one preempts only less urgent levels, and only if these hold enough.
 func (p *supply) open(s *sequence, first bool) bool {
 	if !first && p.unpromised() < 1 && p.takeable(s.gen.level) < 1 { // its last token needs a page even if all is cached
 		return false
+	}
+	for !p.pool.HasState() {
+		if !p.preemptFor(s, first) {
+			return false
+		}
 	}
 	s.kv = p.pool.Open(s.gen.salt, s.reusable())
 	for p.lacking(s) > p.unpromised() {

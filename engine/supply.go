@@ -109,8 +109,14 @@ func (p *supply) forget(s *sequence) {
 	p.waiting = slices.DeleteFunc(p.waiting, func(w *sequence) bool { return w == s })
 }
 
-// fork gives c the pages of s, with which it shares all tokens, and lets it run.
+// fork gives c the pages of s, with which it shares all tokens, and lets it run. Where
+// no state is left for it, it waits as a preempted one does.
 func (p *supply) fork(c, s *sequence) {
+	if !p.pool.HasState() {
+		p.wait(c)
+		c.waits = wire.PartPreempted
+		return
+	}
 	c.kv, c.inStep = p.pool.Fork(s.kv), s.inStep
 	p.admit(c)
 }

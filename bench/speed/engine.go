@@ -69,7 +69,7 @@ func Load(f *gguf.File, o *EngineOptions) (*Bench, error) {
 		return nil, fmt.Errorf("%d streams of %d tokens need %d MiB for keys and values, and %d MiB of memory are available; ask for fewer streams or less depth", streams, b.context, need>>20, have>>20)
 	}
 	if b.model, err = model.Load(f, o.Set, o.Team, model.Options{
-		ContextTokens: b.context, PageTokens: o.PageTokens, KVType: o.KVType, Pages: pages, BatchTokensMax: max(o.Chunk, streams),
+		ContextTokens: b.context, PageTokens: o.PageTokens, KVType: o.KVType, Pages: pages, BatchTokensMax: max(o.Chunk, streams), States: streams,
 	}); err != nil {
 		return nil, err
 	}
@@ -201,8 +201,8 @@ func (b *Bench) decode(depth, streams int) *Decode {
 
 func (b *Bench) decodeStep(depth, i int, pages [][]int32, sums *classes) time.Duration {
 	b.chunks = b.chunks[:0]
-	for _, p := range pages {
-		b.chunks = append(b.chunks, model.Chunk{Tokens: b.tokens[i : i+1], Start: depth + i, Pages: p, Logits: 1, Decode: true})
+	for stream, p := range pages {
+		b.chunks = append(b.chunks, model.Chunk{Tokens: b.tokens[i : i+1], Start: depth + i, Pages: p, State: int32(stream), Logits: 1, Decode: true})
 	}
 	return b.step(sums)
 }

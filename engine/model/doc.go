@@ -19,12 +19,13 @@
 // team, batch.go and contexts.go how a batch is cut into work.
 //
 // To add an architecture: a row in architectures (config.go) and a function in
-// config_families.go, config_dense.go or config_mixtures.go, which sets the fields of
+// config_families.go, config_dense.go, config_mixtures.go or config_recurrent.go, which sets the fields of
 // Config, and of a Layer where layers differ. Where the pass itself differs, Config or
 // Layer gets a field, and one place obeys it:
 //
 //	tensors, their names, biases, norms   layer and loader.layer (weights.go)
 //	which experts, and their weights      Router (router.go)
+//	convolutions and states               Recurrent and recurrent.go
 //	experts                               loader.experts and mixture (experts.go)
 //	norms of queries and keys             place, before or after Rotate
 //	kinds of rope and their scaling       readRope (config_rope.go)
@@ -37,12 +38,13 @@
 //
 // Ownership: the caller owns the file, the team and the page tables; the file
 // must outlive the Model, whose weights may point into it. A Model belongs to
-// one goroutine: Forward and CopyPage must not run concurrently.
+// one goroutine: Forward, CopyPage and CopyState must not run concurrently.
 //
 // Invariants, held by tests:
 //  1. Bit invariance. One worker computes each output number whole from its own
 //     inputs, so that logits do not depend on how a prompt is cut into calls,
-//     on what else is in the batch, on the pages or on the team's size.
+//     on what else is in the batch, on the pages or on the team's size. A state moves
+//     on token by token, in prompts too.
 //  2. Forward allocates nothing, with a Timer or without.
 //  3. Memory of pages that were never written is not resident.
 package model

@@ -21,13 +21,14 @@ type Model struct {
 	// bound it.
 	CacheRead func(contextTokens int) int
 
+	State         int // of a sequence in a model with recurrent layers; every token reads and writes it
 	Page          int // of keys and values; it holds PageTokens
 	PageTokens    int
 	ContextTokens int // the longest that the model was trained for
 }
 
 // Moved returns the bytes read from memory for one token at a context length.
-func (m *Model) Moved(contextTokens int) int { return m.ReadToken + m.CacheRead(contextTokens) }
+func (m *Model) Moved(contextTokens int) int { return m.ReadToken + 2*m.State + m.CacheRead(contextTokens) }
 
 // TokenTime returns the least time of one token if memory is read at rate bytes a
 // second; rate is over 0.
@@ -36,8 +37,8 @@ func (m *Model) TokenTime(contextTokens int, rate float64) time.Duration {
 }
 
 // ContextIn returns the longest context, in whole pages, whose keys and values
-// fit into memory bytes beside the weights; 0 if the weights alone do not fit.
-func (m *Model) ContextIn(memory int) int { return m.ContextInCache(memory - m.Weights) }
+// fit into memory bytes beside the weights and a state; 0 if these alone do not fit.
+func (m *Model) ContextIn(memory int) int { return m.ContextInCache(memory - m.Weights - m.State) }
 
 // ContextInCache returns the longest context whose keys and values fit into
 // memory bytes.

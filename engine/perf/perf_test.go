@@ -44,3 +44,16 @@ func TestContextIn(t *testing.T) {
 		t.Errorf("room for %d tokens in less than a page", got)
 	}
 }
+
+// TestStateIsMovedWhole: a state is read and written by each token, and takes its memory
+// before any context.
+func TestStateIsMovedWhole(t *testing.T) {
+	m := windowed
+	m.State = 300
+	if got, want := m.Moved(1), windowed.Moved(1)+600; got != want {
+		t.Errorf("%d bytes are moved, want %d", got, want)
+	}
+	if got := m.ContextIn(1300 + 256); got != 16 {
+		t.Errorf("there is room for %d tokens, want 16", got)
+	}
+}

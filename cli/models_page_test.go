@@ -67,8 +67,11 @@ func modelsPage(t *testing.T) string {
 	for _, pattern := range []string{"arch/*.gguf", "arch2/*.gguf", "quant/*.gguf", "safetensors/*"} {
 		paths, _ := filepath.Glob(filepath.Join(root, pattern))
 		for _, path := range paths {
-			if arch, ok := architecture(t, path); !ok {
+			switch arch, vectors := architecture(t, path); {
+			case !slices.Contains(model.Architectures(), arch):
 				refused = append(refused, arch)
+				continue
+			case vectors: // which package model compares
 				continue
 			}
 			b.WriteString(compareModel(t, root, path, team))
@@ -102,9 +105,9 @@ func modelsPage(t *testing.T) string {
 	return b.String()
 }
 
-// architecture names a reference model's architecture, and says whether it can be served
-// for text. A model that makes vectors instead has no logits to compare.
-func architecture(t *testing.T, path string) (name string, ok bool) {
+// architecture names a reference model's architecture, and says whether it makes vectors
+// instead of logits.
+func architecture(t *testing.T, path string) (name string, vectors bool) {
 	t.Helper()
 	f, err := checkpoint.Open(path)
 	if err != nil {
@@ -112,13 +115,8 @@ func architecture(t *testing.T, path string) (name string, ok bool) {
 	}
 	defer f.Close()
 	name, _, _ = f.String("general.architecture")
-	if !slices.Contains(model.Architectures(), name) {
-		return name, false
-	}
-	if pooling, _, _ := f.Uint(name + ".pooling_type"); pooling != 0 {
-		return name + " with pooling", false
-	}
-	return name, true
+	pooling, _, _ := f.Uint(name + ".pooling_type")
+	return name, pooling != 0
 }
 
 // modelReference is what lies beside a reference model.

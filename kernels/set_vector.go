@@ -29,8 +29,8 @@ type vector struct {
 	weigh      func(x []float32, top, scale float32) float32
 	scale      func(x []float32, s float32)
 	fold       func(state *float32, decay float32, rows int, a, b, c, out *float32, cols int) // nil: in plain Go
-	cached     [3]cached    // by KVType
-	pairs      *bfloatPairs // for KVF16; may be nil
+	cached     [3]cached                                                                      // by KVType
+	pairs      *bfloatPairs                                                                   // for KVF16; may be nil
 
 	placeHalves func(dst *byte, step int, x *float32, n int)
 	placeBytes  func(dst *byte, step int, x *float32, n int, by float32)

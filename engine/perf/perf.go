@@ -28,7 +28,9 @@ type Model struct {
 }
 
 // Moved returns the bytes read from memory for one token at a context length.
-func (m *Model) Moved(contextTokens int) int { return m.ReadToken + 2*m.State + m.CacheRead(contextTokens) }
+func (m *Model) Moved(contextTokens int) int {
+	return m.ReadToken + 2*m.State + m.CacheRead(contextTokens)
+}
 
 // TokenTime returns the least time of one token if memory is read at rate bytes a
 // second; rate is over 0.

@@ -499,7 +499,7 @@ type Model struct {
 	PageTokens    int    `json:"page_tokens"`
 	PageBytes     int    `json:"page_bytes"`
 	StateBytes    int    `json:"state_bytes,omitempty"` // of a sequence, beside its pages
-	ChoicesMax    int    `json:"choices_max"` // most choices of one generation
+	ChoicesMax    int    `json:"choices_max"`           // most choices of one generation
 	CreatedUnix   int64  `json:"created_unix"`
 	// EmbeddingWidth is the length of an embedder's vectors; 0 of a model that
 	// generates.

@@ -20,14 +20,15 @@ import (
 
 // traceFilter holds the flags that choose which requests are listed.
 type traceFilter struct {
-	class, tenant, outcome, cause, reason, since, until *string
-	leastMS                                             *float64
-	slow, failed                                        *bool
+	class, tenant, key, outcome, cause, reason, since, until *string
+	leastMS                                                  *float64
+	slow, failed                                             *bool
 }
 
 func addTraceFilter(set *flag.FlagSet) traceFilter {
 	return traceFilter{
 		class: set.String("class", "", "only of this class"), tenant: set.String("tenant", "", "only of this tenant"),
+		key:     set.String("key", "", "only of the key with this name"),
 		outcome: set.String("outcome", "", "only those that ended so, such as ok or client_gone"),
 		cause:   set.String("cause", "", "only those whose time went to this, such as queue, others_prefill or frozen"),
 		since:   set.String("since", "", "only those that ended since then: 10m, or a time such as 2026-01-31T14:05:00Z"),
@@ -41,7 +42,7 @@ func addTraceFilter(set *flag.FlagSet) traceFilter {
 // page asks for the requests that pass the filter.
 func (f *traceFilter) page(base string) (*debug.RequestsPage, []byte, error) {
 	q := url.Values{"format": {"json"}}
-	for key, value := range map[string]string{"class": *f.class, "tenant": *f.tenant, "outcome": *f.outcome, "cause": *f.cause, "reason": *f.reason, "since": *f.since, "until": *f.until} {
+	for key, value := range map[string]string{"class": *f.class, "tenant": *f.tenant, "key": *f.key, "outcome": *f.outcome, "cause": *f.cause, "reason": *f.reason, "since": *f.since, "until": *f.until} {
 		if value != "" {
 			q.Set(key, value)
 		}
@@ -67,7 +68,7 @@ func (f *traceFilter) ended(page *debug.RequestsPage) []debug.RequestEnded {
 
 // runTraceList lists the requests that run and the last that ended.
 func runTraceList(c *console, args []string) error {
-	set := newFlagSet("trace ls [--slow] [--failed] [--class NAME] [--tenant NAME] [--outcome NAME] [--cause NAME] [--reason NAME] [--min-ms N] [--since TIME] [--until TIME] [--admin ADDR] [--json]")
+	set := newFlagSet("trace ls [--slow] [--failed] [--class NAME] [--tenant NAME] [--key NAME] [--outcome NAME] [--cause NAME] [--reason NAME] [--min-ms N] [--since TIME] [--until TIME] [--admin ADDR] [--json]")
 	filter, asJSON := addTraceFilter(set), set.Bool("json", false, "print what the page says as JSON")
 	base, _, err := c.adminURL(set, args, 0)
 	if err != nil {
@@ -230,7 +231,7 @@ func runTraceLaunches(c *console, args []string) error {
 
 // runTraceWatch prints requests as they end, until it is interrupted.
 func runTraceWatch(c *console, args []string) error {
-	set := newFlagSet("trace watch [--interval D] [--slow] [--failed] [--class NAME] [--tenant NAME] [--outcome NAME] [--cause NAME] [--reason NAME] [--min-ms N] [--admin ADDR]")
+	set := newFlagSet("trace watch [--interval D] [--slow] [--failed] [--class NAME] [--tenant NAME] [--key NAME] [--outcome NAME] [--cause NAME] [--reason NAME] [--min-ms N] [--admin ADDR]")
 	filter, interval := addTraceFilter(set), set.Duration("interval", time.Second, "time between two looks")
 	base, _, err := c.adminURL(set, args, 0)
 	if err != nil {

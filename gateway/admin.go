@@ -130,7 +130,7 @@ func (g *Gateway) liveRequests() []debug.RequestLive {
 	for x := range g.live {
 		r := &x.record
 		all = append(all, debug.RequestLive{
-			ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), Tenant: r.Tenant, Route: r.Route,
+			ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), Tenant: r.Tenant, Key: r.Key, Route: r.Route,
 			Stage: stageNames[x.stage.Load()], StageMS: milliseconds(now - x.entered.Load()), AgeMS: milliseconds(now - r.Arrived),
 		})
 	}

@@ -37,7 +37,6 @@ type exchange struct {
 	// it says nothing.
 	budgets   func() budget.States
 	refusedBy budget.Rule // the budget that refused the request, if one did
-	ignored   string      // unknown fields of the request, for the answer's head
 	run       run
 
 	stage   atomic.Int32

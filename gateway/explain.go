@@ -25,8 +25,8 @@ const whyQueued = "queued"
 // class, the wait and why, and what is left of the tenant's budgets.
 func (x *exchange) explained(all []httpd.Field) []httpd.Field {
 	r := &x.record
-	if x.ignored != "" {
-		all = append(all, httpd.Field{Name: ignoredHeader, Value: x.ignored})
+	if x.record.Ignored != "" {
+		all = append(all, httpd.Field{Name: ignoredHeader, Value: x.record.Ignored})
 	}
 	if r.Class == classNone {
 		return all

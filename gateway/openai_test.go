@@ -173,6 +173,10 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 	if got := resp.header.Get(ignoredHeader); got != "store, metadata, x_foo" {
 		t.Errorf("the answer names %q as ignored", got)
 	}
+	r.settled()
+	if got := r.recorder.Last(1)[0].Ignored; got != "store, metadata, x_foo" {
+		t.Errorf("the record names %q as ignored", got)
+	}
 	two := `{"model":"fake","messages":[{"role":"user","content":"a"},{"role":"system","content":"b"},{"role":"system","content":"c"},{"role":"user","content":"d"},{"role":"user","content":"e"}]}`
 	if resp := r.do("POST", "/v1/chat/completions", two); resp.status != 200 {
 		t.Errorf("%d %s", resp.status, resp.body)
@@ -203,19 +207,32 @@ func TestUnknownFieldsMayBeRefused(t *testing.T) {
 	}
 }
 
-// TestFieldsThatWouldChangeTheAnswerAreRefused, unless they ask for nothing.
+// TestFieldsThatWouldChangeTheAnswerAreRefused, unless they ask for nothing; those of
+// the other route too, such as tools of a completion.
 func TestFieldsThatWouldChangeTheAnswerAreRefused(t *testing.T) {
 	r := simpleRig(t, hello)
-	for name, u := range unsupportedFields {
-		resp := r.chat(fmt.Sprintf(`%q:{"a":[1]}`, name))
-		if e, _ := object(t, resp.body)["error"].(map[string]any); resp.status != 400 || e["param"] != name || !strings.Contains(e["message"].(string), u.advice) {
-			t.Errorf("%s: %d %s", name, resp.status, resp.body)
-		}
-		for _, neutral := range append([]string{"null", `""`, "[]"}, u.neutral...) {
-			if resp := r.chat(fmt.Sprintf(`%q:%s`, name, neutral)); resp.status != 200 || resp.header.Get(ignoredHeader) != "" {
-				t.Errorf("%s: %s: %d %s", name, neutral, resp.status, resp.body)
+	for path, route := range map[string]struct {
+		known map[string]bool
+		body  func(string) string
+	}{"/v1/chat/completions": {knownChat, chatBody}, "/v1/completions": {knownText, textBody}} {
+		for name, u := range unsupportedFields {
+			if route.known[name] {
+				continue
+			}
+			resp := r.do("POST", path, route.body(fmt.Sprintf(`%q:{"a":[1]}`, name)))
+			if e, _ := object(t, resp.body)["error"].(map[string]any); resp.status != 400 || e["param"] != name || !strings.Contains(e["message"].(string), u.advice) {
+				t.Errorf("%s: %s: %d %s", path, name, resp.status, resp.body)
+			}
+			for _, neutral := range append([]string{"null", `""`, "[]"}, u.neutral...) {
+				if resp := r.do("POST", path, route.body(fmt.Sprintf(`%q:%s`, name, neutral))); resp.status != 200 || resp.header.Get(ignoredHeader) != "" {
+					t.Errorf("%s: %s: %s: %d %s", path, name, neutral, resp.status, resp.body)
+				}
 			}
 		}
+	}
+	resp := r.do("POST", "/v1/completions", textBody(`"tools":[{"type":"function","function":{"name":"f"}}]`))
+	if resp.status != 400 || !strings.Contains(resp.body, "tools is not supported: it belongs to /v1/chat/completions") {
+		t.Errorf("%d %s", resp.status, resp.body)
 	}
 }
 

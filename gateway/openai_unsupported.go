@@ -23,9 +23,12 @@ const (
 	noSampler  = "use temperature, top_p, top_k, min_p and the penalties"
 	noTokenIDs = "use stop, logit_bias or max_tokens"
 	noTemplate = "use chat_template_kwargs for the options of the model's own template"
+
+	ofChat  = "it belongs to /v1/chat/completions"
+	ofTexts = "it belongs to /v1/completions"
 )
 
-// unsupportedFields are of both routes. Sources: the request references of vLLM,
+// unsupportedFields are of both routes, but for those that a route knows. Sources: the request references of vLLM,
 // llama.cpp's server and Ollama, and OpenAI's API.
 var unsupportedFields = map[string]unsupported{
 	"structural_tag": {nil, noGrammar}, "guided_whitespace_pattern": {nil, "structured_outputs with disable_any_whitespace allows no white space"},
@@ -50,6 +53,12 @@ var unsupportedFields = map[string]unsupported{
 	"template": {nil, noTemplate}, "system": {nil, "send a message of the role system"},
 	"prediction": {nil, ""}, "web_search_options": {nil, ""}, "lora": {nil, "name the model in model"},
 	"previous_response_id": {nil, "send the whole conversation in messages"},
+
+	// Known on one of the routes, and sent to the other.
+	"messages": {nil, ofChat}, "tools": {nil, ofChat}, "functions": {nil, ofChat},
+	"tool_choice": {[]string{`"none"`, `"auto"`}, ofChat}, "function_call": {[]string{`"none"`, `"auto"`}, ofChat},
+	"chat_template_kwargs": {[]string{"{}"}, ofChat}, "max_completion_tokens": {nil, "use max_tokens"}, "top_logprobs": {[]string{"0"}, "give their number in logprobs"},
+	"prompt": {nil, ofTexts}, "suffix": {nil, ofTexts}, "echo": {[]string{"false"}, ofTexts}, "best_of": {[]string{"1"}, ofTexts},
 }
 
 // refuseUnsupported refuses the members that would change the answer.

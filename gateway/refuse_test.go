@@ -469,3 +469,44 @@ func TestAnImpatientClientIsToldItsOwnTime(t *testing.T) {
 		}
 	}
 }
+
+// TestALimitOfARouteAlone holds for each tenant by itself, over all of its keys, and
+// leaves its other routes alone.
+func TestALimitOfARouteAlone(t *testing.T) {
+	cfg := tenants(budget.Limits{})
+	cfg.Tenants[1].Keys = append(cfg.Tenants[1].Keys, "sk-low-2")
+	cfg.PartLimits = []admission.PartLimits{
+		{Name: "texts", Route: "completions", Limits: budget.Limits{RequestsPerMinute: 1}},
+		{Name: "talks", Route: "chat_completions", Tenant: "full", Limits: budget.Limits{RequestsPerMinute: 2}},
+	}
+	r := newRig(t, rigConfig{fake: scripted(hello), admission: cfg})
+	ask := func(key, path string) response {
+		body := chatBody("")
+		if path == "/v1/completions" {
+			body = textBody("")
+		}
+		return r.do("POST", path, body, "Authorization", "Bearer "+key)
+	}
+	for _, c := range []struct {
+		key, path string
+		admitted  int
+		limit     string // that refuses
+	}{
+		{"sk-full", "/v1/completions", 1, "1"}, {"sk-full", "/v1/chat/completions", 1, "2"},
+		{"sk-low", "/v1/completions", 1, "1"}, {"sk-low-2", "/v1/completions", 0, "1"}, {"sk-low", "/v1/chat/completions", 20, ""},
+	} {
+		n, last := 0, response{status: 200}
+		for ; n < 20 && last.status == 200; n++ {
+			last = ask(c.key, c.path)
+		}
+		if last.status != 200 {
+			n--
+			if e := object(t, last.body)["error"].(map[string]any); last.status != 429 || e["reason"] != "budget_requests" || !strings.Contains(e["message"].(string), "of this route") || last.header.Get("X-Ratelimit-Limit-Requests") != c.limit {
+				t.Errorf("%s %s: %d %v %s", c.key, c.path, last.status, last.header, last.body)
+			}
+		}
+		if n != c.admitted {
+			t.Errorf("%s %s: %d admitted, want %d", c.key, c.path, n, c.admitted)
+		}
+	}
+}

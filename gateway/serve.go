@@ -100,7 +100,7 @@ func (x *exchange) noteIgnored(names []string) error {
 	case x.g.cfg.UnknownFields == "refuse":
 		return errIgnored(names)
 	}
-	x.ignored = strings.Join(names, ", ")
+	x.record.Ignored = strings.Join(names, ", ")
 	return nil
 }
 

@@ -154,6 +154,7 @@ func TestRequestFiles(t *testing.T) {
 func TestRequestsAreFiltered(t *testing.T) {
 	slow, failed, fine := slowedView(t), slowedView(t), slowedView(t)
 	failed.ID, failed.Outcome, failed.Broken, failed.Reasons, failed.Class, failed.WallMS = "f0f0f0f0f0", "engine_error", nil, []string{"failed"}, "batch", 20
+	failed.Key = "ci"
 	failed.Failed, failed.Cause = true, "engine_failed"
 	fine.ID, fine.Broken, fine.Reasons, fine.Tenant, fine.WallMS = "0c0c0c0c0c", nil, []string{"baseline"}, "other", 10
 	pages := pagesOf(slow, failed, fine)
@@ -161,6 +162,8 @@ func TestRequestsAreFiltered(t *testing.T) {
 		"":                            "3 1 1",
 		"&class=batch":                "1 0 1",
 		"&tenant=other":               "1 0 0",
+		"&key=ci":                     "1 0 1",
+		"&key=c":                      "0 0 0",
 		"&outcome=ok":                 "2 1 0",
 		"&reason=failed":              "1 0 1",
 		"&cause=engine_failed":        "1 0 1",

@@ -31,6 +31,7 @@ type RequestLive struct {
 	ClientID string  `json:"client_id,omitempty"`
 	TraceID  string  `json:"trace_id"`
 	Tenant   string  `json:"tenant"`
+	Key      string  `json:"key,omitempty"`
 	Class    string  `json:"class"` // "" before admission
 	Route    string  `json:"route"`
 	Stage    string  `json:"stage"`
@@ -45,6 +46,7 @@ type RequestEnded struct {
 	ClientID         string   `json:"client_id,omitempty"`
 	TraceID          string   `json:"trace_id"`
 	Tenant           string   `json:"tenant"`
+	Key              string   `json:"key,omitempty"`
 	Class            string   `json:"class"`
 	Route            string   `json:"route"`
 	Outcome          string   `json:"outcome"`
@@ -102,14 +104,14 @@ func (p *Pages) requests(query url.Values) (*Answer, error) {
 
 // requestFilter says which requests are listed; a zero field passes all.
 type requestFilter struct {
-	Class, Tenant, Outcome, Cause, Reason string
-	MinMS                                 float64
+	Class, Tenant, Key, Outcome, Cause, Reason string
+	MinMS                                      float64
 	// Ended are the least and the longest time since the end, in milliseconds.
 	AgoMin, AgoMax float64
 }
 
 func requestFilterOf(query url.Values) (requestFilter, error) {
-	w := requestFilter{Class: query.Get("class"), Tenant: query.Get("tenant"), Outcome: query.Get("outcome"), Cause: query.Get("cause"), Reason: query.Get("reason")}
+	w := requestFilter{Class: query.Get("class"), Tenant: query.Get("tenant"), Key: query.Get("key"), Outcome: query.Get("outcome"), Cause: query.Get("cause"), Reason: query.Get("reason")}
 	var err error
 	now := time.Now()
 	if w.AgoMax, err = agoOf(query, "since", now); err != nil {
@@ -144,12 +146,12 @@ func agoOf(query url.Values, name string, now time.Time) (float64, error) {
 	return max(1e-3, milliseconds(int64(ago))), nil
 }
 
-func (w requestFilter) fits(class, tenant string, ms float64) bool {
-	return (w.Class == "" || w.Class == class) && (w.Tenant == "" || w.Tenant == tenant) && ms >= w.MinMS
+func (w requestFilter) fits(class, tenant, key string, ms float64) bool {
+	return (w.Class == "" || w.Class == class) && (w.Tenant == "" || w.Tenant == tenant) && (w.Key == "" || w.Key == key) && ms >= w.MinMS
 }
 
 func (w requestFilter) ended(r *RequestEnded) bool {
-	return w.fits(r.Class, r.Tenant, r.TotalMS) && (w.Outcome == "" || w.Outcome == r.Outcome) && (w.Cause == "" || w.Cause == r.Cause) &&
+	return w.fits(r.Class, r.Tenant, r.Key, r.TotalMS) && (w.Outcome == "" || w.Outcome == r.Outcome) && (w.Cause == "" || w.Cause == r.Cause) &&
 		(w.AgoMax == 0 || r.AgoMS <= w.AgoMax) && (w.AgoMin == 0 || r.AgoMS >= w.AgoMin) &&
 		(w.Reason == "" || slices.Contains(r.Reasons, w.Reason) || slices.Contains(r.Broken, w.Reason))
 }
@@ -157,7 +159,7 @@ func (w requestFilter) ended(r *RequestEnded) bool {
 // live tells whether a running request is listed: it has neither outcome nor cause nor
 // reason yet, and no end.
 func (w requestFilter) live(r *RequestLive) bool {
-	return w.fits(r.Class, r.Tenant, r.AgeMS) && w.Outcome == "" && w.Cause == "" && w.Reason == "" && w.AgoMax == 0 && w.AgoMin == 0
+	return w.fits(r.Class, r.Tenant, r.Key, r.AgeMS) && w.Outcome == "" && w.Cause == "" && w.Reason == "" && w.AgoMax == 0 && w.AgoMin == 0
 }
 
 func (p *Pages) requestsPage(filter requestFilter) *RequestsPage {
@@ -247,7 +249,7 @@ func endedRequests(records []telemetry.Record, kept []*capture.View) []RequestEn
 
 func endedRow(r *telemetry.Record, now int64) RequestEnded {
 	row := RequestEnded{
-		ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), Tenant: r.Tenant, Class: r.Class, Route: r.Route,
+		ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), Tenant: r.Tenant, Key: r.Key, Class: r.Class, Route: r.Route,
 		Outcome: r.Outcome.String(), Failed: r.Outcome.Failed(), Cause: capture.CauseOf(r), Error: r.ErrorKind, Status: r.Status,
 		AgoMS: milliseconds(now - r.Finished), TotalMS: milliseconds(r.Finished - r.Arrived), FirstTokenMS: milliseconds(r.FirstTokenDelay()),
 		PromptTokens: r.PromptTokens, CachedTokens: r.CachedTokens, CompletionTokens: r.CompletionTokens,
@@ -262,7 +264,7 @@ func endedRow(r *telemetry.Record, now int64) RequestEnded {
 func keptRow(v *capture.View, now time.Time) RequestEnded {
 	ended := v.Arrived.Add(time.Duration(v.WallMS * float64(time.Millisecond)))
 	return RequestEnded{
-		ID: v.ID, ClientID: v.ClientID, TraceID: v.TraceID, Tenant: v.Tenant, Class: v.Class, Route: v.Route, Outcome: v.Outcome, Failed: v.Failed, Cause: v.Cause, Error: v.Error, Status: v.Status,
+		ID: v.ID, ClientID: v.ClientID, TraceID: v.TraceID, Tenant: v.Tenant, Key: v.Key, Class: v.Class, Route: v.Route, Outcome: v.Outcome, Failed: v.Failed, Cause: v.Cause, Error: v.Error, Status: v.Status,
 		AgoMS: milliseconds(int64(now.Sub(ended))), TotalMS: v.WallMS, QueueMS: v.QueueMS, FirstTokenMS: v.FirstTokenMS,
 		PromptTokens: v.PromptTokens, CachedTokens: v.CachedTokens, CompletionTokens: v.CompletionTokens,
 		Kept: true, Reasons: v.Reasons, Broken: v.Broken, Sentence: v.Sentence,

@@ -163,6 +163,9 @@ type Record struct {
 	// Finish on, that it was.
 	Forced, Kept bool
 
+	// Ignored are names of fields of its body that this server does not know, separated
+	// by commas.
+	Ignored string
 	Options Options
 	// Finishes says why the first choices ended.
 	Finishes [FinishesKept]wire.Finish

@@ -21,7 +21,7 @@ const field = (name, label, value) => html("input", {name, class: name, value: v
 export const search = () => html("form", {action: "/debug/requests"}, field("id", "request, client or trace id"), html("button", {}, "show"));
 
 const filter = (query) => html("form", {action: "/debug/requests"},
-  [["class", "class"], ["tenant", "tenant"], ["outcome", "outcome"], ["cause", "cause"], ["reason", "reason or goal"], ["min_ms", "min ms"], ["since", "since, 10m or a time"], ["until", "until"]].map(([name, label]) => field(name, label, query.get(name))),
+  [["class", "class"], ["tenant", "tenant"], ["key", "key"], ["outcome", "outcome"], ["cause", "cause"], ["reason", "reason or goal"], ["min_ms", "min ms"], ["since", "since, 10m or a time"], ["until", "until"]].map(([name, label]) => field(name, label, query.get(name))),
   html("button", {}, "filter"));
 
 const rows = (list, columns, under) => (list.length ? table(columns, list, under) : dim("None."));
@@ -34,7 +34,7 @@ function ending(r) {
 
 const live = [
   ["request", (r) => request(r)],
-  ["tenant", (r) => r.tenant],
+  ["tenant", (r) => [r.tenant, r.key && html("span", {class: "dim"}, " ", r.key)]],
   ["class", (r) => r.class],
   ["stage", (r) => r.stage],
   ["in it for", (r) => time(r.stage_ms), "n"],
@@ -44,7 +44,7 @@ const live = [
 
 const ended = [
   ["request", (r) => request(r)],
-  ["tenant", (r) => r.tenant],
+  ["tenant", (r) => [r.tenant, r.key && html("span", {class: "dim"}, " ", r.key)]],
   ["class", (r) => r.class],
   ["outcome", (r) => ending(r)],
   ["cause", (r) => r.cause],

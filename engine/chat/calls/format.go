@@ -248,6 +248,33 @@ func (b *Bound) pattern(text string) []byte {
 	return []byte(text)
 }
 
+// Marks reports whether a token is a marker.
+func (b *Bound) Marks(id int32) bool {
+	_, ok := b.ids[id]
+	return ok
+}
+
+// Cut yields text in pieces: texts, and the markers in it that are tokens, by their ids.
+func (b *Bound) Cut(text string, literal func(text string), token func(id int32)) {
+	pattern := b.pattern(text)
+	for len(pattern) > 0 {
+		i := bytes.IndexByte(pattern, code)
+		if i < 0 {
+			literal(string(pattern))
+			return
+		}
+		if i > 0 {
+			literal(string(pattern[:i]))
+		}
+		for id, second := range b.ids {
+			if second == pattern[i+1] {
+				token(id)
+			}
+		}
+		pattern = pattern[i+2:]
+	}
+}
+
 // TakesTokens reports whether a marker is a token, so that the parser needs ids.
 func (b *Bound) TakesTokens() bool { return len(b.ids) > 0 }
 

@@ -1,7 +1,9 @@
 package calls
 
 import (
+	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // Tool is a function that the answer may call.
@@ -198,4 +200,80 @@ func jsonKind(text []byte) kinds {
 		return kindNull
 	}
 	return kindNumber
+}
+
+// Argument is a property of a tool's arguments.
+type Argument struct {
+	Name     string
+	Schema   json.RawMessage // with the definitions that it may refer to
+	Required bool
+	// Text says that it may be a string, and Only that it is nothing else.
+	Text, Only bool
+}
+
+// Arguments lists what the schema of t has as properties, in its order.
+func (t *Tool) Arguments() []Argument {
+	var root struct {
+		schema
+		Required []string
+	}
+	if json.Unmarshal(t.Schema, &root) != nil {
+		return nil
+	}
+	required := map[string]bool{}
+	for _, name := range root.Required {
+		required[name] = true
+	}
+	var list []Argument
+	for _, name := range propertyNames(t.Schema) {
+		raw := resolved(root.Properties[name], &root.schema)
+		set := schemaKinds(raw, &root.schema, refDepthMax)
+		list = append(list, Argument{
+			Name: name, Schema: withDefinitions(raw, &root.schema), Required: required[name],
+			Text: set&kindString != 0, Only: set == kindString,
+		})
+	}
+	return list
+}
+
+// resolved is the definition that a schema is, where it says nothing else.
+func resolved(raw json.RawMessage, root *schema) json.RawMessage {
+	for range refDepthMax {
+		var own map[string]json.RawMessage
+		var ref string
+		if json.Unmarshal(raw, &own) != nil || own["$ref"] == nil || json.Unmarshal(own["$ref"], &ref) != nil {
+			break
+		}
+		for name := range own {
+			if name != "$ref" && name != "description" && name != "title" && name != "default" {
+				return raw
+			}
+		}
+		to := root.Defs[strings.TrimPrefix(ref, "#/$defs/")]
+		if to == nil {
+			to = root.Definitions[strings.TrimPrefix(ref, "#/definitions/")]
+		}
+		if to == nil {
+			break
+		}
+		raw = to
+	}
+	return raw
+}
+
+// withDefinitions is the schema of a property that stands alone.
+func withDefinitions(raw json.RawMessage, root *schema) json.RawMessage {
+	var own map[string]json.RawMessage
+	if json.Unmarshal(raw, &own) != nil || len(root.Defs)+len(root.Definitions) == 0 {
+		return raw
+	}
+	for name, defs := range map[string]map[string]json.RawMessage{"$defs": root.Defs, "definitions": root.Definitions} {
+		if text, err := json.Marshal(defs); err == nil && len(defs) > 0 && own[name] == nil {
+			raw = append([]byte(`{"`+name+`":`+string(text)+`,`), bytes.TrimLeft(bytes.TrimSpace(raw)[1:], " \n\t\r")...)
+			if len(own) == 0 {
+				raw = []byte(`{"` + name + `":` + string(text) + `}`)
+			}
+		}
+	}
+	return raw
 }

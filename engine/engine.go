@@ -197,7 +197,7 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	}
 	tools := calls.ReadTools(g.Options.Tools)
 	if r := own.options.Grammar; r != nil {
-		own.options.Grammar = &wire.Grammar{Kind: r.Kind, Param: r.Param} // its text may be long
+		own.options.Grammar = &wire.Grammar{Kind: r.Kind, Param: r.Param, Calls: r.Calls} // its text may be long
 	}
 	own.stream = wire.NewStream(max(e.cfg.StreamEventsMax, own.options.N), g.Notify, own)
 	if own.options.PromptLogprobs {

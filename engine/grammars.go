@@ -9,9 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/forebay-io/forebay/engine/chat/calls"
 	"github.com/forebay-io/forebay/engine/grammar"
 	"github.com/forebay-io/forebay/engine/grammar/ebnf"
 	"github.com/forebay-io/forebay/engine/grammar/schema"
+	"github.com/forebay-io/forebay/engine/grammar/tools"
 	"github.com/forebay-io/forebay/engine/mask"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -35,13 +37,24 @@ func newGrammars(cfg GrammarConfig, v mask.Vocabulary, s *speech) *grammars {
 	return &grammars{
 		speech: s,
 		cfg:    cfg, cache: mask.NewCache(cfg.CacheBytesMax), slots: make(chan struct{}, cfg.CompilesMax),
-		trie: sync.OnceValue(func() *mask.Trie { return mask.NewTrie(v) }),
+		trie: sync.OnceValue(func() *mask.Trie { return mask.NewTrie(marked{v, s}) }),
 	}
+}
+
+// marked is a vocabulary in which the markers of the model's format are no text, also
+// those that are not control tokens: the parser takes each for what it marks.
+type marked struct {
+	mask.Vocabulary
+	speech *speech
+}
+
+func (m marked) IsControl(id int32) bool {
+	return m.Vocabulary.IsControl(id) || m.speech.calls != nil && m.speech.calls.Marks(id)
 }
 
 // get is the compiled form of g after l. The error names g's field and what to change in it.
 func (e *grammars) get(ctx context.Context, g *wire.Grammar, l lead) (*mask.Compiled, *wire.Error) {
-	if l&orCalls != 0 && len(e.speech.found.Format.Open) == 0 {
+	if l&orCalls != 0 && g.Calls == nil && len(e.speech.found.Format.Open) == 0 {
 		return nil, errBareCalls(e.speech.found.Format.Name)
 	}
 	compiledNow := false
@@ -78,7 +91,11 @@ func (e *grammars) known(g *wire.Grammar, l lead) *mask.Compiled { return e.cach
 
 // keyOf has all that the compiled form of g depends on.
 func keyOf(g *wire.Grammar, l lead) string {
-	return string([]byte{byte(l), byte(g.Kind)}) + strconv.FormatBool(g.Strict) + strconv.FormatBool(g.Compact) + g.Text
+	key := string([]byte{byte(l), byte(g.Kind)}) + strconv.FormatBool(g.Strict) + strconv.FormatBool(g.Compact) + g.Text
+	if c := g.Calls; c != nil {
+		key += "\x00" + strconv.FormatBool(c.Required) + strconv.Itoa(c.Most) + "\x00" + string(c.Tools)
+	}
+	return key
 }
 
 func (e *grammars) compile(g *wire.Grammar, l lead) (*mask.Compiled, error) {
@@ -132,10 +149,40 @@ func (e *grammars) build(b *grammar.Builder, g *wire.Grammar, l lead) (whole *gr
 			return r.Value, nil
 		})
 	}
-	if err == nil {
-		whole, err = b.Compile(e.speech.before(b, l, answer))
+	if err != nil {
+		return nil, nil, err
 	}
-	return whole, nil, err
+	return e.whole(b, g, l, answer)
+}
+
+// whole makes the grammar of an answer, with what may stand before it or in its place.
+func (e *grammars) whole(b *grammar.Builder, g *wire.Grammar, l lead, answer grammar.Expr) (*grammar.Grammar, []string, error) {
+	if g.Calls == nil {
+		whole, err := b.Compile(e.speech.before(b, l, answer))
+		return whole, nil, err
+	}
+	o := tools.Options{Tools: calls.ReadTools(g.Calls.Tools), Most: g.Calls.Most, Schema: schema.Options{Compact: g.Compact, Limits: e.cfg.schemaLimits()}}
+	f := e.speech.calls
+	r, err := tools.Compile(b, f, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	var notes []string
+	if g.Kind == wire.GrammarCalls {
+		for _, name := range r.Loose[:min(len(r.Loose), wire.UnenforcedMax)] {
+			notes = append(notes, "."+name+".parameters")
+		}
+		answer = b.Terminal("content", tools.Content(b, f, false))
+	}
+	held := r.Calls
+	switch {
+	case g.Calls.Required:
+		answer = noAnswer
+	case g.Kind == wire.GrammarCalls && l&^orCalls != harmonyLead:
+		held = b.Seq(b.Terminal("content", tools.Content(b, f, true)), held)
+	}
+	whole, err := b.Compile(e.speech.beforeCalls(b, l, answer, held))
+	return whole, notes, err
 }
 
 // buildSchema is build for the text of a JSON Schema.
@@ -148,15 +195,19 @@ func (e *grammars) buildSchema(b *grammar.Builder, g *wire.Grammar, text string,
 	for _, word := range r.Ignored[:min(len(r.Ignored), wire.UnenforcedMax)] {
 		notes = append(notes, word.Pointer)
 	}
-	if whole, err = b.Compile(e.speech.before(b, l, r.Value)); err != nil {
+	whole, _, err = e.whole(b, g, l, r.Value)
+	if refused := (*tools.Refusal)(nil); err != nil && !errors.As(err, &refused) {
 		return nil, nil, schema.Whole(text, err, o)
 	}
-	return whole, notes, nil
+	return whole, notes, err
 }
 
 // refusal says what of g cannot be enforced, and where it is.
 func (e *grammars) refusal(g *wire.Grammar, err error) *wire.Error {
 	where, why := g.Param, err.Error()
+	if refused := (*tools.Refusal)(nil); errors.As(err, &refused) {
+		return &wire.Error{Kind: wire.Invalid, Param: "tools", Message: e.refusal(&wire.Grammar{Param: "tools: the parameters of " + refused.Tool}, refused.Cause).Message}
+	}
 	if refusal := (*schema.Refusal)(nil); errors.As(err, &refusal) {
 		where += refusal.Pointer
 		why = refusal.Reason

@@ -58,8 +58,25 @@ func errBareCalls(format string) *wire.Error {
 	return wire.InvalidParam("tools", "tools and a form of the answer cannot be combined with this model: its tool calls (%s) begin as a JSON answer does; leave one of them out", format)
 }
 
+// noAnswer stands for an answer that may not come: calls are required.
+const noAnswer grammar.Expr = -1
+
 // before puts l in front of an answer.
 func (s *speech) before(b *grammar.Builder, l lead, answer grammar.Expr) grammar.Expr {
+	return s.beforeCalls(b, l, answer, noAnswer)
+}
+
+// beforeCalls is before where held calls may come in place of the answer.
+func (s *speech) beforeCalls(b *grammar.Builder, l lead, answer, held grammar.Expr) grammar.Expr {
+	either := func(answer grammar.Expr) grammar.Expr {
+		switch {
+		case held == noAnswer:
+			return answer
+		case answer == noAnswer:
+			return held
+		}
+		return b.Choice(answer, held)
+	}
 	f := s.found.Format
 	marker := func(text string) grammar.Regex {
 		if id, ok := s.special(text); ok {
@@ -75,7 +92,7 @@ func (s *speech) before(b *grammar.Builder, l lead, answer grammar.Expr) grammar
 		}
 		return b.Cat(text, marker(end))
 	}
-	if l&orCalls != 0 {
+	if l&orCalls != 0 && held == noAnswer {
 		var opened []grammar.Regex
 		for _, text := range f.Open {
 			opened = append(opened, marker(text))
@@ -83,6 +100,9 @@ func (s *speech) before(b *grammar.Builder, l lead, answer grammar.Expr) grammar
 		answer = b.Choice(answer, b.Terminal("calls", b.Cat(b.Or(opened...), b.Everything())))
 	}
 	newlines := b.Times(b.Literal("\n"), 0, 2)
+	if l&^orCalls != harmonyLead {
+		answer = either(answer)
+	}
 	switch l &^ orCalls {
 	case openLead:
 		return b.Seq(b.Terminal("reasoning", b.Cat(thought(f.ThinkClose), newlines)), answer)
@@ -91,7 +111,10 @@ func (s *speech) before(b *grammar.Builder, l lead, answer grammar.Expr) grammar
 	case harmonyLead:
 		analysis := b.Cat(marker("<|channel|>"), b.Literal("analysis"), marker("<|message|>"), thought("<|end|>"), marker("<|start|>"), b.Literal("assistant"))
 		final := b.Cat(marker("<|channel|>"), b.Literal("final"), b.Times(b.Cat(b.Times(b.Literal(" "), 0, 1), marker("<|constrain|>"), b.Literal("json")), 0, 1), marker("<|message|>"))
-		return b.Seq(b.Terminal("channels", b.Cat(b.Times(analysis, 0, 1), final)), answer)
+		if answer != noAnswer {
+			answer = b.Seq(b.Terminal("channel", final), answer)
+		}
+		return b.Seq(b.Terminal("analysis", b.Times(analysis, 0, 1)), either(answer))
 	}
 	return answer
 }

@@ -64,6 +64,9 @@ func (o *output) choose(id int32) int32 {
 func (o *output) finish(e *wire.Event, cut bool) (fallbacks int) {
 	if o.parser != nil {
 		events, result := o.parser.Finish(cut)
+		if o.over { // what follows is cut off, and no fault of the text
+			return 0
+		}
 		o.take(e, events)
 		o.turn(e, 0)
 		return result.Fallbacks

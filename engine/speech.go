@@ -110,8 +110,10 @@ func (s *speech) parser(g *generation, choice int, prompt *wire.Prompt, tools []
 	case g.options.Grammar != nil:
 		format = s.held
 	}
+	held := g.options.Grammar != nil && g.options.Grammar.Calls != nil
 	return calls.NewParser(format, calls.Options{
-		Tools: tools, InReasoning: format.OpensReasoning(prompt.Text), FirstCall: prompt.Calls,
+		Certain: held,
+		Tools:   tools, InReasoning: format.OpensReasoning(prompt.Text), FirstCall: prompt.Calls,
 		Seed: g.id + "/" + string(rune('0'+choice)),
 	})
 }

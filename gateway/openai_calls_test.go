@@ -163,12 +163,39 @@ func TestToolChoice(t *testing.T) {
 			t.Errorf("%s: shown %v, %+v", c.fields, shown, o.options)
 		}
 	}
+	two := `"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}]`
+	for choice, want := range map[string]wire.HeldCalls{
+		`"required"`: {Required: true}, `"any"`: {Required: true},
+		`{"type":"function","function":{"name":"b"}}`: {Required: true, Most: 1}, `{"type":"function","name":"b"}`: {Required: true, Most: 1},
+		`{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"b"}}]}}`: {},
+		`{"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"b"}]}`:                            {Required: true},
+	} {
+		o := decodeText(t, chatBody(two+`,"tool_choice":`+choice), true)
+		if len(choice) > len(`"required"`) {
+			want.Tools = json.RawMessage(`[{"type":"function","function":{"name":"b"}}]`)
+		} else {
+			want.Tools = json.RawMessage(strings.TrimPrefix(two, `"tools":`))
+		}
+		g := o.options.Grammar
+		if g == nil || g.Kind != wire.GrammarCalls || g.Param != "tools" || string(g.Calls.Tools) != string(want.Tools) || g.Calls.Required != want.Required || g.Calls.Most != want.Most ||
+			string(o.options.Tools) != string(want.Tools) || o.options.CallsMax != want.Most || string(o.prompts[0].Tools) != strings.TrimPrefix(two, `"tools":`) || o.prompts[0].Grammar != g {
+			t.Errorf("%s: %+v", choice, g)
+		}
+	}
+	strict := decodeText(t, chatBody(`"tools":[{"type":"function","function":{"name":"a","strict":true}}],"response_format":{"type":"json_object"}`), true)
+	if g := strict.options.Grammar; g.Kind != wire.GrammarObject || g.Calls == nil || g.Calls.Required || len(strict.ignored) > 0 {
+		t.Errorf("a form and strict tools: %+v, ignored %v", g, strict.ignored)
+	}
 	for fields, param := range map[string]string{
-		`"tools":[{"type":"function","function":{"name":"f","parameters":[]}}]`:                           "tools[0].function.parameters",
-		`"messages":[{"role":"assistant","tool_calls":{}}]`:                                               "messages[0].tool_calls",
-		`"messages":[{"role":"assistant","tool_calls":[{"id":"a"}]}]`:                                     "messages[0].tool_calls[0]",
-		`"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":7}}]}]`:        "messages[0].tool_calls[0]",
-		`"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"function":"f"}]}]`: "messages[1].tool_calls[0]",
+		`"tool_choice":"required"`: "tool_choice", two + `,"tool_choice":"maybe"`: "tool_choice", two + `,"tool_choice":{"type":"function","function":{"name":"c"}}`: "tool_choice",
+		two + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}`: "tool_choice", two + `,"tool_choice":"required","stop":"x"`: "stop",
+		`"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}]`: "tools[1].function.name",
+		`"tools":[{"type":"function","function":{"name":"f","strict":"yes"}}]`:                              "tools[0].function.strict",
+		`"tools":[{"type":"function","function":{"name":"f","parameters":[]}}]`:                             "tools[0].function.parameters",
+		`"messages":[{"role":"assistant","tool_calls":{}}]`:                                                 "messages[0].tool_calls",
+		`"messages":[{"role":"assistant","tool_calls":[{"id":"a"}]}]`:                                       "messages[0].tool_calls[0]",
+		`"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":7}}]}]`:          "messages[0].tool_calls[0]",
+		`"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"function":"f"}]}]`:   "messages[1].tool_calls[0]",
 	} {
 		if _, err := decodeCall([]byte(chatBody(fields)), true, limits(), &wire.Model{}); err == nil || err.Param != param {
 			t.Errorf("%s: %v, want param %s", fields, err, param)

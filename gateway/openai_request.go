@@ -25,7 +25,8 @@ type call struct {
 	ignored      []string // names of unknown members
 	bodyBytes    int      // of the request, where the engine relays it and so keeps it; else 0
 	echo         bool
-	embeds       *embeds // of the routes that make vectors, else nil
+	embeds       *embeds         // of the routes that make vectors, else nil
+	held         *wire.HeldCalls // tool calls that follow their schemas, or nil
 	// hideReasoning is set where the client wants none of it.
 	hideReasoning bool
 	// promptOnly is set for an echo of zero tokens: the answer is the prompt alone.
@@ -139,6 +140,7 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 	c.readTier(f)
 	c.user = f.text("user")
 	o.Grammar = f.grammar()
+	c.holdCalls()
 	for i := range c.prompts {
 		c.prompts[i].Grammar = o.Grammar
 	}

@@ -23,6 +23,9 @@ type Event struct {
 	from, to int // Text in the outbox
 }
 
+// CallsMax is how many calls an answer may have where nothing else is said.
+const CallsMax = 128
+
 // Limits bound a parser's memory. A zero means the default.
 type Limits struct {
 	// HeldBytes is how much text may wait until it is proven to be a call, and
@@ -45,7 +48,7 @@ func (l Limits) filled() Limits {
 	set(&l.HeldBytes, 1<<20)
 	set(&l.NameBytes, 256)
 	set(&l.Depth, 256)
-	set(&l.Calls, 128)
+	set(&l.Calls, CallsMax)
 	return l
 }
 

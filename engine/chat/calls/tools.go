@@ -10,6 +10,7 @@ import (
 type Tool struct {
 	Name   string
 	Schema json.RawMessage // of its arguments, or nil
+	Strict bool            // its schema must be followed
 }
 
 // kinds is a set of JSON types.
@@ -37,9 +38,11 @@ func ReadTools(data json.RawMessage) []Tool {
 	var list []struct {
 		Name       string
 		Parameters json.RawMessage
+		Strict     bool
 		Function   *struct {
 			Name       string
 			Parameters json.RawMessage
+			Strict     bool
 		}
 	}
 	if json.Unmarshal(data, &list) != nil {
@@ -48,10 +51,10 @@ func ReadTools(data json.RawMessage) []Tool {
 	var tools []Tool
 	for _, t := range list {
 		if t.Function != nil {
-			t.Name, t.Parameters = t.Function.Name, t.Function.Parameters
+			t.Name, t.Parameters, t.Strict = t.Function.Name, t.Function.Parameters, t.Function.Strict
 		}
 		if t.Name != "" {
-			tools = append(tools, Tool{Name: t.Name, Schema: t.Parameters})
+			tools = append(tools, Tool{Name: t.Name, Schema: t.Parameters, Strict: t.Strict})
 		}
 	}
 	return tools

@@ -13,7 +13,7 @@ import (
 // only in part: tags, Python, and braces.
 
 // listed is the arguments of t, in the order of its schema.
-func (c *compiler) listed(t *Tool) (grammar.Expr, error) {
+func (c *compiler) listed(t *calls.Tool) (grammar.Expr, error) {
 	list := t.Arguments()
 	if t.Strict {
 		if err := c.closed(t, list); err != nil {
@@ -43,7 +43,7 @@ func (c *compiler) listed(t *Tool) (grammar.Expr, error) {
 }
 
 // closed refuses what a strict schema says about its object that a list cannot hold.
-func (c *compiler) closed(t *Tool, list []calls.Argument) error {
+func (c *compiler) closed(t *calls.Tool, list []calls.Argument) error {
 	var root map[string]json.RawMessage
 	if len(t.Schema) == 0 || json.Unmarshal(t.Schema, &root) != nil {
 		return nil

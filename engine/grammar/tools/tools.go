@@ -14,6 +14,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -23,18 +24,12 @@ import (
 	"github.com/forebay-io/forebay/engine/grammar/schema"
 )
 
-// Tool is a function that the answer may call.
-type Tool struct {
-	calls.Tool
-	// Strict refuses a schema that cannot be enforced. Otherwise its arguments are any
-	// object, and Result.Loose has the tool's name.
-	Strict bool
-}
-
 // Options say which calls an answer may have.
 type Options struct {
-	Tools  []Tool
-	Most   int // calls; 0 for no limit
+	// Tools may be called. The schema of one that is strict is refused if it cannot be
+	// enforced; of another, arguments are then any object, and Result.Loose names it.
+	Tools  []calls.Tool
+	Most   int // calls; 0 for calls.CallsMax, which is what a parser takes
 	Schema schema.Options
 }
 
@@ -71,15 +66,14 @@ func Compile(b *grammar.Builder, f *calls.Bound, o Options) (*Result, error) {
 	var each []grammar.Expr
 	for i := range o.Tools {
 		t := &o.Tools[i]
-		arguments, err := c.arguments(t)
-		if err != nil && t.Strict {
-			return nil, &Refusal{t.Name, err}
-		}
-		if err != nil {
+		make := c.arguments
+		if !t.Strict && !c.enforceable(t) {
 			r.Loose = append(r.Loose, t.Name)
-			if arguments, err = c.anyArguments(); err != nil {
-				return nil, &Refusal{t.Name, err}
-			}
+			make = c.anyArguments
+		}
+		arguments, err := make(t)
+		if err != nil {
+			return nil, &Refusal{t.Name, err}
 		}
 		var call []grammar.Expr
 		for _, part := range spelling.Call {
@@ -90,14 +84,21 @@ func Compile(b *grammar.Builder, f *calls.Bound, o Options) (*Result, error) {
 	one := b.Choice(each...)
 	all := one
 	if o.Most != 1 {
-		most := grammar.Unlimited
-		if o.Most > 1 {
-			most = o.Most - 1
-		}
-		all = b.Seq(one, b.Repeat(b.Seq(c.text(spelling.Between), one), 0, most))
+		all = b.Seq(one, b.Repeat(b.Seq(c.text(spelling.Between), one), 0, cmp.Or(o.Most, calls.CallsMax)-1))
 	}
 	r.Calls = b.Seq(c.text(spelling.First), all, c.text(spelling.Last))
 	return r, b.Err()
+}
+
+// enforceable reports whether the schema of t can be enforced. It tries that in a
+// builder of its own, in which a schema that cannot leaves its beginnings.
+func (c *compiler) enforceable(t *calls.Tool) bool {
+	trial := &compiler{b: grammar.NewBuilder(c.b.Limits()), f: c.f, o: c.o}
+	arguments, err := trial.arguments(t)
+	if err == nil {
+		_, err = trial.b.Compile(arguments)
+	}
+	return err == nil
 }
 
 // part is a part of a call.
@@ -174,7 +175,7 @@ func Content(b *grammar.Builder, f *calls.Bound, follow bool) grammar.Regex {
 }
 
 // arguments is the arguments of t.
-func (c *compiler) arguments(t *Tool) (grammar.Expr, error) {
+func (c *compiler) arguments(t *calls.Tool) (grammar.Expr, error) {
 	switch c.f.Shape {
 	case calls.Tagged, calls.Pythonic, calls.Braces:
 		return c.listed(t)
@@ -183,7 +184,7 @@ func (c *compiler) arguments(t *Tool) (grammar.Expr, error) {
 }
 
 // anyArguments is what a tool may get whose schema is not enforced.
-func (c *compiler) anyArguments() (grammar.Expr, error) {
+func (c *compiler) anyArguments(*calls.Tool) (grammar.Expr, error) {
 	switch c.f.Shape {
 	case calls.Tagged, calls.Pythonic, calls.Braces:
 		return c.b.Seq(), nil

@@ -71,14 +71,6 @@ const toolSet = `[{"type":"function","function":{"name":"paint","parameters":{"t
 	{"type":"function","function":{"name":"look-up_2"}},
 	{"type":"function","function":{"name":"code","parameters":{"type":"object","properties":{"code":{"$ref":"#/$defs/line"}},"required":["code"],"$defs":{"line":{"type":"string","pattern":"^[A-Z]{3}$"}}}}}]`
 
-func toolsOf(t testing.TB) (list []Tool) {
-	t.Helper()
-	for _, tool := range calls.ReadTools(json.RawMessage(toolSet)) {
-		list = append(list, Tool{Tool: tool})
-	}
-	return list
-}
-
 // answerer draws random answers of a grammar.
 type answerer struct {
 	v *vocabulary
@@ -152,11 +144,7 @@ func TestRandomCallsParse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list := toolsOf(t)
-	var plain []calls.Tool
-	for _, tool := range list {
-		plain = append(plain, tool.Tool)
-	}
+	list := calls.ReadTools(json.RawMessage(toolSet))
 	ended := 0
 	for _, format := range calls.Formats {
 		for _, markers := range [][]string{nil, markersOf(format)} {
@@ -171,7 +159,7 @@ func TestRandomCallsParse(t *testing.T) {
 			})
 			for i := range draws {
 				r := rand.New(rand.NewPCG(uint64(i), uint64(len(markers))))
-				p := calls.NewParser(f, calls.Options{Tools: plain, Certain: true})
+				p := calls.NewParser(f, calls.Options{Tools: list, Certain: true})
 				got := map[int]*strings.Builder{}
 				names := map[int]string{}
 				take := func(events []calls.Event) {

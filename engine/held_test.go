@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/forebay-io/forebay/engine/chat/calls"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// cities is a tool whose arguments end soon, whatever a model says.
+const cities = `[{"type":"function","function":{"name":"weather","strict":true,"parameters":{"type":"object","properties":{"city":{"enum":["Rome","Oslo"]},"days":{"type":"integer","minimum":1,"maximum":9}},"required":["city","days"],"additionalProperties":false}}}]`
+
+// heldTo asks for an answer whose calls are held.
+func (b *lab) heldTo(h wire.HeldCalls, o wire.Options, templateOptions string) (answer, *wire.Error) {
+	b.t.Helper()
+	o.Split, o.N, o.Tools, o.CallsMax = true, 1, h.Tools, h.Most
+	o.Grammar = &wire.Grammar{Kind: wire.GrammarCalls, Param: "tools", Calls: &h}
+	r := &wire.Request{ID: "held", Tools: h.Tools, Grammar: o.Grammar, Messages: json.RawMessage(`[{"role":"user","content":"hi"}]`)}
+	if templateOptions != "" {
+		r.TemplateOptions = json.RawMessage(templateOptions)
+	}
+	p, err := b.Prepare(context.Background(), r)
+	if err != nil {
+		return answer{}, wire.AsError(err)
+	}
+	notify := make(chan struct{}, 1)
+	return b.read(b.Generate(&wire.Generation{ID: fmt.Sprint("held", o.Seed), Prompt: p, Options: o, Notify: notify}), notify, 1), nil
+}
+
+// TestRequiredCalls: a model that says anything calls, in every format, and what it
+// calls follows the schema.
+func TestRequiredCalls(t *testing.T) {
+	for _, format := range calls.Names() {
+		b := newLab(t, labSetup{cfg: Config{ToolFormat: format}, template: plainTemplate})
+		for seed := range uint64(3) {
+			a, err := b.heldTo(wire.HeldCalls{Tools: json.RawMessage(cities), Required: true, Most: 1 + int(seed)}, wire.Options{Temperature: 1, Seed: seed, MaxTokens: 900, ReasoningMax: 20}, "")
+			if err != nil || a.end.Err != nil {
+				t.Fatalf("%s: %v %+v", format, err, a.end)
+			}
+			if a.finishes[0] != wire.FinishCalls || len(a.ids) == 0 || len(a.ids) > 1+int(seed) || b.State().CallFallbacks > 0 {
+				t.Errorf("%s: %s with %d calls", format, a.shape(), len(a.ids))
+			}
+			for _, p := range a.pieces {
+				var got struct {
+					City string
+					Days int
+				}
+				if p.Kind == wire.PieceArguments && (json.Unmarshal([]byte(p.Text), &got) != nil || got.City != "Rome" && got.City != "Oslo" || got.Days < 1 || got.Days > 9) {
+					t.Errorf("%s: %s", format, p.Text)
+				}
+				if p.Kind == wire.PieceContent && strings.TrimSpace(p.Text) != "" {
+					t.Errorf("%s: says %q", format, p.Text)
+				}
+			}
+		}
+		b.mustIdle()
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReasoningBeforeRequiredCalls: reasoning that the prompt opens is closed, at the
+// latest by its budget, and the call follows.
+func TestReasoningBeforeRequiredCalls(t *testing.T) {
+	b := newLab(t, labSetup{template: toolTemplate})
+	a, err := b.heldTo(wire.HeldCalls{Tools: json.RawMessage(cities), Required: true, Most: 1}, wire.Options{Temperature: 1, MaxTokens: 900, ReasoningMax: 20}, `{"think":true}`)
+	if err != nil || a.end.Err != nil || a.finishes[0] != wire.FinishCalls || a.end.Usage.Reasoning == 0 {
+		t.Errorf("%v %+v %s", err, a.end, a.shape())
+	}
+}
+
+// TestStrictToolsLeaveTheAnswerFree: a model that says what it wants says it, and a call
+// follows its schema.
+func TestStrictToolsLeaveTheAnswerFree(t *testing.T) {
+	for text, want := range map[string]string{
+		"Good day.": "Good day. stop",
+		"I look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 3}}\n</tool_call>": `I look.|weather({"city": "Oslo", "days": 3}) calls`,
+	} {
+		b := spelled(t, toolTemplate, text)
+		a, err := b.heldTo(wire.HeldCalls{Tools: json.RawMessage(cities)}, wire.Options{MaxTokens: 300}, "")
+		if err != nil || a.end.Err != nil || a.shape() != want {
+			t.Errorf("%v %+v %s", err, a.end, a.shape())
+		}
+	}
+	// What the schema does not allow cannot be said.
+	b := spelled(t, toolTemplate, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"")
+	a, err := b.heldTo(wire.HeldCalls{Tools: json.RawMessage(cities)}, wire.Options{MaxTokens: 300}, "")
+	if err != nil || a.end.Err != nil || strings.Contains(a.shape(), "Paris") || !strings.Contains(a.shape(), "|weather({\"city\":") {
+		t.Errorf("%v %+v %s", err, a.end, a.shape())
+	}
+}
+
+// TestToolsThatCannotBeEnforced: a strict one is refused by its place in the schema, and
+// another is named.
+func TestToolsThatCannotBeEnforced(t *testing.T) {
+	b := newLab(t, labSetup{template: toolTemplate})
+	tool := func(strict string) json.RawMessage {
+		return json.RawMessage(`[{"type":"function","function":{"name":"weather","strict":` + strict + `,"parameters":{"type":"object","properties":{"city":{"type":"string","pattern":"(a)\\1"}}}}}]`)
+	}
+	_, err := b.heldTo(wire.HeldCalls{Tools: tool("true"), Required: true}, wire.Options{MaxTokens: 50}, "")
+	if err == nil || err.Kind != wire.Invalid || err.Param != "tools" || !strings.Contains(err.Message, "the parameters of weather/properties/city/pattern") {
+		t.Errorf("%v", err)
+	}
+	p, failed := b.Prepare(context.Background(), &wire.Request{ID: "x", Messages: json.RawMessage(`[{"role":"user","content":"hi"}]`), Tools: tool("false"),
+		Grammar: &wire.Grammar{Kind: wire.GrammarCalls, Param: "tools", Calls: &wire.HeldCalls{Tools: tool("false"), Required: true}}})
+	if failed != nil || len(p.Unenforced) != 1 || p.Unenforced[0] != ".weather.parameters" {
+		t.Errorf("%v %+v", failed, p)
+	}
+}
+
+// TestFormOrCalls: an answer that is held to a form, or calls.
+func TestFormOrCalls(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": 1}`: `{"a": 1} stop`,
+		"<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 1}}\n</tool_call>": `|weather({"city": "Rome", "days": 1}) calls`,
+	} {
+		b := spelled(t, toolTemplate, text)
+		h := wire.HeldCalls{Tools: json.RawMessage(cities)}
+		g := &wire.Grammar{Kind: wire.GrammarSchema, Text: `{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}`, Param: "f", Calls: &h}
+		p, err := b.Prepare(context.Background(), &wire.Request{ID: "x", Messages: json.RawMessage(`[{"role":"user","content":"hi"}]`), Tools: h.Tools, Grammar: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		notify := make(chan struct{}, 1)
+		a := b.read(b.Generate(&wire.Generation{ID: "x", Prompt: p, Notify: notify, Options: wire.Options{N: 1, MaxTokens: 100, Split: true, Tools: h.Tools, Grammar: g}}), notify, 1)
+		if a.end.Err != nil || a.shape() != want {
+			t.Errorf("%+v %s", a.end, a.shape())
+		}
+	}
+}

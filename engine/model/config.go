@@ -60,6 +60,7 @@ type Config struct {
 	BesideDense bool
 
 	Recurrent Recurrent // of the layers that are Recurrent
+	Latent    Latent    // of all layers, if its Rank is not 0
 
 	PerLayer     int  // width of each layer's own part of a token's embedding; 0 means none
 	OutputScales bool // the residual stream is multiplied at the end of each layer
@@ -220,6 +221,7 @@ var architectures = map[string]func(k *keys, c *Config){
 	"nemotron_h": readNemotronH, "nemotron_h_moe": readNemotronH,
 	"qwen3next": readQwen3Next, "qwen35": readQwen35, "qwen35moe": readQwen35MoE,
 
+	"deepseek2":   readDeepSeek2,
 	"bailingmoe2": readBailingMoE2, "phimoe": readPhiMoE, "llama4": readLlama4,
 
 	"bert": readBERT, "nomic-bert": readNomicBERT, "modern-bert": readModernBERT, "gemma-embedding": readGemmaEmbedding,
@@ -322,7 +324,7 @@ func (k *keys) readLayers(c *Config) {
 
 // withPrediction are the architectures whose files may have layers that predict
 // tokens beyond the next one.
-var withPrediction = []string{"glm4moe", "bailingmoe2", "qwen3next", "qwen35", "qwen35moe"}
+var withPrediction = []string{"glm4moe", "bailingmoe2", "deepseek2", "qwen3next", "qwen35", "qwen35moe"}
 
 // readHeads reads the sizes of heads, and checks what depends on them.
 func (k *keys) readHeads(c *Config) {
@@ -359,7 +361,7 @@ func (k *keys) readHeads(c *Config) {
 	for i := range c.Layers {
 		c.Layers[i].HeadDim = c.HeadDim
 	}
-	if v := k.sizeOr("attention.value_length", c.HeadDim); v != c.HeadDim {
+	if v := k.sizeOr("attention.value_length", c.HeadDim); v != c.HeadDim && c.Architecture != "deepseek2" {
 		k.fail("attention.value_length", "is %d; only values as long as the keys (%d) are supported", v, c.HeadDim)
 	}
 }

@@ -75,7 +75,12 @@ func (p *pass) mix() {
 		p.wait(&noNorm, 1)
 		p.do(KernelNormRope, p.phases.add)
 	}
-	if d.KVHeads > 0 {
+	switch {
+	case p.m.config.Latent.Rank > 0:
+		if p.attendLatent(); p.rows == 0 {
+			return
+		}
+	case d.KVHeads > 0:
 		p.do(KernelQKV, p.phases.project)
 		p.do(KernelNormRope, p.phases.place)
 		if p.layer == p.m.lastStore {
@@ -94,7 +99,7 @@ func (p *pass) mix() {
 func (p *pass) attention() {
 	p.batch.contexts.begin()
 	p.run(p.phases.attend)
-	if !p.m.shapes[p.layer].headBlocks {
+	if !p.m.shapes[p.layer].headBlocks && p.m.config.Latent.Rank == 0 {
 		p.run(p.phases.roundHeads)
 	}
 	p.timer.lapAttention(p.layer, p.batch.keys)

@@ -139,7 +139,7 @@ func (m *Model) reserve() error {
 		if l.KVHeads > 0 {
 			group = c.Heads / l.KVHeads
 		}
-		m.shapes = append(m.shapes, shape{layout: l.kvLayout(m.options.KVType, m.options.PageTokens), group: group, headBlocks: group*l.HeadDim%kernels.BlockLen == 0 && !c.GatedAttention})
+		m.shapes = append(m.shapes, shape{layout: l.kvLayout(m.options.KVType, m.options.PageTokens), group: group, headBlocks: group*l.HeadDim%kernels.BlockLen == 0 && !c.GatedAttention && c.Latent.Rank == 0})
 	}
 	err := m.reservePools()
 	if err == nil {

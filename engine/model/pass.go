@@ -46,6 +46,7 @@ type scratch struct {
 	attention    []float32   // for each worker
 	perLayer     []float32   // PerLayer of each layer
 	recurrent    recurrentScratch
+	latent       latentScratch
 	perLayerRows []float32 // the same for each worker
 }
 
@@ -86,6 +87,7 @@ func (p *pass) reserve() (failure error) {
 	if c.GatedAttention {
 		p.scratch.gatedQ = rows(n, 2*c.Heads*most.headDim)
 	}
+	p.scratch.latent = newLatentScratch(c, m.set, n, rows)
 	p.scratch.recurrent = newRecurrentScratch(&c.Recurrent, n, m.team.Workers(), rows)
 	if c.PerLayer > 0 {
 		p.scratch.perLayer, p.scratch.perLayerRows = rows(n, c.PerLayer*len(c.Layers)), rows(m.team.Workers(), c.PerLayer*len(c.Layers))
@@ -143,6 +145,8 @@ type phases struct {
 	normFF, gateUp, down, normOutput, logits                             phase
 	route, scatter, expertsGateUp, expertsDown, gatherExperts            phase
 	normBeside, add                                                      phase
+	projectLatent, normQueryRow, projectQueries, placeLatent, absorb     phase
+	gatherFound, expand, roundExpanded, projectLatentOut                 phase
 	projectRecurrent, convolve, stepSizes, scan                          phase
 	finishRecurrent, projectRecurrentOut                                 phase
 	perLayerProject, perLayerEmbed                                       phase
@@ -174,6 +178,15 @@ func (p *pass) bindPhases() {
 		finishRecurrent:     phase{byToken, p.finishRecurrent},
 		projectRecurrentOut: phase{byPortion, p.projectRecurrentOut},
 		normBeside:          phase{byToken, p.normBeside},
+		projectLatent:       phase{byPortion, p.projectLatent},
+		normQueryRow:        phase{byToken, p.normQueryRow},
+		projectQueries:      phase{byPortion, p.projectQueries},
+		placeLatent:         phase{byToken, p.placeLatent},
+		absorb:              phase{byPortion, p.absorb},
+		gatherFound:         phase{byToken, p.gatherFound},
+		expand:              phase{byPortion, p.expand},
+		roundExpanded:       phase{byToken, p.roundExpanded},
+		projectLatentOut:    phase{byPortion, p.projectLatentOut},
 		perLayerProject:     phase{byPortion, p.perLayerProject},
 		perLayerEmbed:       phase{byToken, p.perLayerEmbed},
 		perLayerInput:       phase{byToken, p.perLayerInput},

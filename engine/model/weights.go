@@ -54,6 +54,7 @@ type layer struct {
 	experts       []feedForward
 	postFF        norm
 	recurrent     recurrent
+	latent        latent
 
 	beside       besideNorms
 	expertScales []float32 // multiply what experts weigh
@@ -185,7 +186,10 @@ func (l *loader) layer(to *layer, i int, prefix string) {
 	if d.Recurrent {
 		l.recurrent(&to.recurrent, prefix)
 	}
-	if d.KVHeads > 0 {
+	switch {
+	case c.Latent.Rank > 0:
+		l.latent(&to.latent, prefix)
+	case d.KVHeads > 0:
 		l.attention(to, i, prefix)
 	}
 	if c.PostNorms {
@@ -381,7 +385,9 @@ func (w *weights) bytes() int {
 	for i := range w.layers {
 		l := &w.layers[i]
 		each := []linear{l.q, l.k, l.v, l.out, l.dense.gate, l.dense.up, l.dense.down, l.router, l.sharedGate, l.perLayerGate, l.perLayerOut,
+			l.latent.queryRow, l.latent.queries, l.latent.row, l.latent.output,
 			l.recurrent.in, l.recurrent.before, l.recurrent.gate, l.recurrent.alpha, l.recurrent.beta, l.recurrent.betaAlpha, l.recurrent.out}
+		each = slices.Concat(each, l.latent.keys, l.latent.values)
 		for _, e := range l.experts {
 			each = append(each, e.gate, e.up, e.down)
 		}

@@ -18,6 +18,8 @@ type Controller interface {
 	Report(r Report)
 	// Load is the state of this instant.
 	Load() Load
+	// Outlook says when a newcomer would have its first token here.
+	Outlook() Outlook
 	// View is all that waits and runs, for people to look at.
 	View() View
 	// SetMode opens, pauses or drains a class. The error says that there is no such

@@ -17,6 +17,7 @@ import (
 	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/gateway/capture"
 	"github.com/forebay-io/forebay/gateway/identity"
+	"github.com/forebay-io/forebay/gateway/siblings"
 	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/gateway/usage"
@@ -45,6 +46,7 @@ type Config struct {
 	Identity     identity.Config   `yaml:"identity"`
 	Admission    admission.Config  `yaml:"admission"`
 	Budget       budget.Config     `yaml:"budget"`
+	Siblings     siblings.Config   `yaml:"siblings"`
 	Engine       engine.Config     `yaml:"engine"`
 	Socket       wire.Config       `yaml:"socket"`
 	EngineSocket wire.ServerConfig `yaml:"engine_socket"`

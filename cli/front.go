@@ -19,6 +19,7 @@ import (
 	"github.com/forebay-io/forebay/gateway"
 	"github.com/forebay-io/forebay/gateway/capture"
 	"github.com/forebay-io/forebay/gateway/identity"
+	"github.com/forebay-io/forebay/gateway/siblings"
 	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/gateway/usage"
@@ -41,6 +42,8 @@ type front struct {
 	view     engineView
 	gateway  *gateway.Gateway
 	queue    *admission.Queue
+	siblings *siblings.Group // nil without
+	hops     net.Listener    // of siblings; nil without
 	identity *identity.Source
 	door     door
 	xds      *xds.Client       // nil without a control plane
@@ -107,19 +110,25 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 	if f.xds != nil {
 		recorder.CountPolicy(f.policyCounts)
 	}
+	if err := f.openSiblings(recorder); err != nil {
+		return nil, err
+	}
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
 	var reporter gateway.Reporter
 	err = f.connect(func(s *wire.State) {
 		queue.Report(reporter.Report(s))
 		recorder.Heard(s)
 		kept.Heard(s)
+		if f.siblings != nil {
+			f.siblings.Heard(s)
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
 	f.gateway, err = gateway.New(cfg.Gateway, gateway.Parts{
-		Engine: f.engine(), Admission: queue, Identity: f.identity.Directory(), Budget: budgets, Recorder: recorder, Capture: kept, Version: version, Policy: f.policyNote(), Log: c.logger(cfg.Log, "gateway"),
+		Engine: f.engine(), Admission: queue, Identity: f.identity.Directory(), Budget: budgets, Recorder: recorder, Capture: kept, Siblings: f.siblings, Version: version, Policy: f.policyNote(), Log: c.logger(cfg.Log, "gateway"),
 	})
 	if err != nil {
 		return nil, err
@@ -188,6 +197,23 @@ func (f *front) exportUsage(recorder *telemetry.Recorder) error {
 	return nil
 }
 
+// openSiblings joins the siblings, if there are any.
+func (f *front) openSiblings(recorder *telemetry.Recorder) (err error) {
+	cfg := &f.cfg.Siblings
+	if !cfg.On() {
+		return nil
+	}
+	if f.hops, err = f.listen("siblings.listen", cfg.Listen); err != nil {
+		return err
+	}
+	if f.siblings, err = siblings.Open(*cfg, f.hops.Addr(), f.queue, version, f.console.logger(f.cfg.Log, "gateway")); err != nil {
+		return err
+	}
+	f.closers = append(f.closers, f.siblings.Close)
+	recorder.CountSiblings(f.siblings.Metrics)
+	return nil
+}
+
 // openBudgets opens the configured store of budgets.
 func openBudgets(cfg budget.Config, log *slog.Logger) (budget.Store, error) {
 	if cfg.Store == "" {
@@ -251,12 +277,16 @@ func (f *front) run(ctx context.Context) error {
 		<-following
 		return err
 	}
-	served, greeted := make(chan error, 3), make(chan struct{})
+	served, greeted := make(chan error, 4), make(chan struct{})
 	go func() { served <- f.gateway.Serve(f.api) }()
 	servers := 1
 	if f.socket != nil {
 		servers++
 		go func() { served <- f.gateway.Serve(f.socket) }()
+	}
+	if f.hops != nil {
+		servers++
+		go func() { served <- f.gateway.ServeSiblings(f.hops) }()
 	}
 	if f.admin != nil {
 		servers++

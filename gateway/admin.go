@@ -95,6 +95,7 @@ func (g *Gateway) debugPages() *debug.Pages {
 		Engine: g.engine, Admission: g.admission, Kept: g.capture, Records: g.recorder.Last, Live: g.liveRequests, Version: g.version,
 		Budgets:         g.budgetsPage,
 		LimiterDegraded: func() bool { return g.budget != nil && g.budget.Degraded() },
+		Siblings:        g.siblings,
 	}}
 }
 

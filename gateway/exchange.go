@@ -17,6 +17,7 @@ import (
 	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/gateway/identity"
+	"github.com/forebay-io/forebay/gateway/siblings"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -44,10 +45,12 @@ type exchange struct {
 
 	ctx      context.Context // ends when the client leaves
 	cancel   context.CancelFunc
-	notify   chan struct{} // receives when the engine has events
-	timer    *time.Timer   // for the next comment; streamed requests only
-	deadline *time.Timer   // the client's, nil for none
-	due      int64         // when the deadline is over, 0 for none
+	notify   chan struct{}    // receives when the engine has events
+	timer    *time.Timer      // for the next comment; streamed requests only
+	deadline *time.Timer      // the client's, nil for none
+	hop      *siblings.Parcel // what a sibling sent, nil for a client's request
+	recalled atomic.Bool      // the sibling does not want it any more
+	due      int64            // when the deadline is over, 0 for none
 
 	stalled time.Duration // of the connection, before this request
 
@@ -192,10 +195,18 @@ func (x *exchange) await(ready <-chan struct{}) error {
 	}
 }
 
+// silence is how long nothing may be sent in a stream.
+func (x *exchange) silence() time.Duration {
+	if x.hop != nil {
+		return hopBeat
+	}
+	return x.g.cfg.Timeouts.KeepAlive
+}
+
 // breakSilence opens a stream that has waited for the commit limit, and sends a
 // comment if nothing was sent for the keep-alive interval.
 func (x *exchange) breakSilence(now time.Time) error {
-	interval := x.g.cfg.Timeouts.KeepAlive
+	interval := x.silence()
 	if !x.out.Opened {
 		x.openStream()
 	} else if quiet := now.Sub(x.out.LastWrite); quiet < interval {

@@ -45,6 +45,12 @@ func (x *exchange) explained(all []httpd.Field) []httpd.Field {
 		}
 		all = append(all, httpd.Field{Name: waitHeader, Value: strconv.FormatInt((until-r.Prepared)/1e6, 10)}, httpd.Field{Name: waitReasonHeader, Value: why})
 	}
+	if r.ServedBy != "" {
+		all = append(all, httpd.Field{Name: servedByHeader, Value: r.ServedBy})
+		if r.Placement != "" {
+			all = append(all, httpd.Field{Name: placementHeader, Value: x.placement()})
+		}
+	}
 	if x.budgets != nil {
 		return appendBudgets(all, x.budgets(), x.refusedBy)
 	}

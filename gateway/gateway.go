@@ -14,6 +14,7 @@ import (
 	"github.com/forebay-io/forebay/gateway/capture"
 	"github.com/forebay-io/forebay/gateway/httpd"
 	"github.com/forebay-io/forebay/gateway/identity"
+	"github.com/forebay-io/forebay/gateway/siblings"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -36,6 +37,8 @@ type Parts struct {
 	// Policy is what /readyz says of the policy of a control plane, as JSON; nil says
 	// nothing.
 	Policy func() []byte
+	// Siblings are the other replicas; nil serves every request here.
+	Siblings *siblings.Group
 	// Log gets errors of our own; nil is slog.Default.
 	Log *slog.Logger
 }
@@ -58,6 +61,8 @@ type Gateway struct {
 	routes    []route
 	clients   *httpd.Server
 	admin     *httpd.Server
+	siblings  *siblings.Group
+	hops      *httpd.Server // nil without siblings
 
 	serials  atomic.Uint64 // of generations so far
 	draining atomic.Bool
@@ -107,6 +112,7 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 	if g.log == nil {
 		g.log = slog.Default()
 	}
+	g.siblings = p.Siblings
 	g.observe()
 	g.routes = g.clientRoutes()
 	var err error
@@ -115,6 +121,11 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 	}
 	if g.admin, err = httpd.New(g.serverConfig(), g.newAdminPages()); err != nil {
 		return nil, errors.Join(err, g.clients.Close())
+	}
+	if g.siblings != nil {
+		if g.hops, err = httpd.New(g.serverConfig(), hopHandler{g}); err != nil {
+			return nil, errors.Join(err, g.clients.Close(), g.admin.Close())
+		}
 	}
 	return g, nil
 }
@@ -135,7 +146,12 @@ func (g *Gateway) ServeAdmin(ln net.Listener) error { return g.admin.Serve(ln) }
 
 // StartDraining makes the gateway unready and refuse new requests; running
 // ones go on.
-func (g *Gateway) StartDraining() { g.draining.Store(true) }
+func (g *Gateway) StartDraining() {
+	g.draining.Store(true)
+	if g.siblings != nil {
+		g.siblings.Leave()
+	}
+}
 
 // Shutdown drains: new requests get 503 at once, running ones may finish until
 // ctx ends and are then cut with an error. It returns when all connections are
@@ -150,7 +166,12 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.awaitIdle(last)
 	g.clients.StopAccepting()
 	g.admin.StopAccepting()
-	return errors.Join(g.clients.Stop(last), g.admin.Stop(last))
+	var err error
+	if g.hops != nil {
+		g.hops.StopAccepting()
+		err = g.hops.Stop(last)
+	}
+	return errors.Join(err, g.clients.Stop(last), g.admin.Stop(last))
 }
 
 // awaitIdle returns when no generation request is in flight, or when ctx ends.
@@ -171,7 +192,13 @@ func (g *Gateway) awaitIdle(ctx context.Context) {
 }
 
 // Close releases what New took. Call it after Shutdown.
-func (g *Gateway) Close() error { return errors.Join(g.clients.Close(), g.admin.Close()) }
+func (g *Gateway) Close() error {
+	var err error
+	if g.hops != nil {
+		err = g.hops.Close()
+	}
+	return errors.Join(err, g.clients.Close(), g.admin.Close())
+}
 
 // InFlight is how many generation requests have not ended.
 func (g *Gateway) InFlight() int {

@@ -45,6 +45,9 @@ type choiceState struct {
 
 // newReply makes the reply to c.
 func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
+	if x.hop != nil {
+		return &hopReply{x}
+	}
 	m := &x.g.engine.State().Model
 	if c.embeds != nil {
 		return &vectorReply{x: x, call: c, model: m.ID, vectors: make([][]float32, len(prompts))}
@@ -253,7 +256,7 @@ func (r *plainReply) finish(u wire.Usage) error {
 // openStream commits to a 200 stream.
 func (x *exchange) openStream() {
 	x.out.OpenStream(x.head())
-	x.timer.Reset(x.g.cfg.Timeouts.KeepAlive)
+	x.timer.Reset(x.silence())
 }
 
 // openPlain commits to a 200 answer of known size.

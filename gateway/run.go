@@ -23,6 +23,7 @@ type run struct {
 	prompts   []*wire.Prompt
 	granted   admission.Grant
 	class     *admission.Class
+	generate  func(*wire.Generation) *wire.Stream
 	streams   []*wire.Stream // one for each prompt that was dispatched
 	events    []wire.Event
 	intervals telemetry.Intervals
@@ -36,8 +37,9 @@ type run struct {
 	engineFailed bool
 }
 
-// dispatch starts one generation for each prompt, as it was granted.
-func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted admission.Grant) {
+// dispatch starts the generations of the prompts, as they were granted. generate is the
+// engine's, or that of a sibling.
+func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted admission.Grant, generate func(*wire.Generation) *wire.Stream) {
 	x := r.x
 	x.noteGrant(granted)
 	r.reply = newReply(x, r.call, prompts)
@@ -50,7 +52,7 @@ func (r *run) dispatch(class *admission.Class, prompts []*wire.Prompt, granted a
 	x.record.Dispatched = wire.Monotonic()
 	x.g.capture.Started(&x.record)
 	x.enter(stageGenerating)
-	r.prompts, r.class, r.granted = prompts, class, granted
+	r.prompts, r.class, r.granted, r.generate = prompts, class, granted, generate
 	r.streams, r.usage = make([]*wire.Stream, 0, len(prompts)), make([]wire.Usage, len(prompts))
 	for i, p := range prompts {
 		r.usage[i].Prompt = p.Length()
@@ -73,7 +75,7 @@ func (r *run) start() {
 	options.MaxTokens = grantTokens(options.MaxTokens, p.Room, r.class.OutputTokensMax, granted.OutputTokens)
 	// Each prompt is an independent draw with a seed of its own.
 	options.Seed += uint64(i)
-	r.streams = append(r.streams, x.g.engine.Generate(&wire.Generation{
+	r.streams = append(r.streams, r.generate(&wire.Generation{
 		ID: x.promptID(i), Serial: x.record.Serial + uint64(i), Prompt: p, Options: options, Salt: x.salt(),
 		Class: granted.Class, Level: granted.Level, Key: granted.Key, Long: granted.Long, TokenGoal: granted.TokenGoal,
 		Trace: x.record.Trace, Notify: x.notify,
@@ -146,7 +148,9 @@ func (r *run) relay() (usage wire.Usage, err error) {
 		if now-x.shown > showInterval {
 			x.show(now)
 		}
-		r.ticket.Progress(x.record.CompletionTokens)
+		if r.ticket != nil { // a sibling has its own
+			r.ticket.Progress(x.record.CompletionTokens)
+		}
 		if r.reservation != nil {
 			r.reservation.Used(x.record.CompletionTokens)
 		}

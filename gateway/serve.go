@@ -39,8 +39,21 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	if run.reservation, err = x.reserve(tenant, call, &demand); err != nil {
 		return err
 	}
+	if to := x.place(call, class, prompts, &demand); to != nil {
+		if usage, done, err := run.away(to, class, prompts, &demand); err != nil {
+			return err
+		} else if done {
+			return run.reply.finish(usage)
+		}
+	}
+	return g.compute(x, class, prompts, &demand)
+}
+
+// compute has this replica's engine serve the request when its turn has come.
+func (g *Gateway) compute(x *exchange, class *admission.Class, prompts []*wire.Prompt, demand *admission.Demand) (err error) {
+	run := &x.run
 	demand.Age = x.age()
-	if run.ticket, err = g.admission.Admit(demand); err != nil {
+	if run.ticket, err = g.admission.Admit(*demand); err != nil {
 		return err
 	}
 	x.notePromise(run.ticket.Promise())
@@ -48,7 +61,7 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	if err != nil {
 		return err
 	}
-	run.dispatch(class, prompts, grant)
+	run.dispatch(class, prompts, grant, g.engine.Generate)
 	usage, err := run.relay()
 	if err != nil {
 		return err

@@ -25,7 +25,6 @@ type Options struct {
 	Interval   time.Duration // of round trips
 	Limit      time.Duration // the longest round trip
 	Lease      time.Duration // after which a replica that says nothing is away
-	Grain      int           // blocks of which one is sent
 	BlocksMax  int           // blocks in the map
 	ChangesMax int           // changes that wait to be sent
 	LogMax     int           // batches that Redis keeps
@@ -35,16 +34,17 @@ type Options struct {
 
 // Counts count since the start, but for what is said.
 type Counts struct {
-	Sent, Dropped uint64 // changes of our own blocks; dropped ones make a resync
-	Received      uint64 // changes of others
-	Resyncs       uint64 // of others here, after a gap or a start
-	Written       uint64 // times all our own blocks were written down
-	Failed        uint64 // round trips
-	Trips         uint64 // round trips, failed ones too
-	Blocks        int    // in the map now
-	Evicted       uint64 // from the map, which was full
-	BytesOut      uint64 // of blocks and reports
-	BytesIn       uint64
+	Sent     uint64 `json:"sent"`     // changes of our own blocks
+	Dropped  uint64 `json:"dropped"`  // of these, since too many waited; the others then fetch all
+	Received uint64 `json:"received"` // changes of others
+	Resyncs  uint64 `json:"resyncs"`  // times all blocks of another were fetched, after a gap or a start
+	Written  uint64 `json:"written"`  // times all our own blocks were written down
+	Trips    uint64 `json:"round_trips"`
+	Failed   uint64 `json:"round_trips_failed"`
+	Blocks   int    `json:"blocks"`  // in the map now
+	Evicted  uint64 `json:"evicted"` // from the map, which was full
+	BytesOut uint64 `json:"bytes_out"`
+	BytesIn  uint64 `json:"bytes_in"`
 }
 
 // Sibling is another replica.
@@ -75,6 +75,7 @@ type Fleet struct {
 
 	mu      sync.RWMutex // guards all below
 	space   string
+	grain   uint64
 	seal    seal
 	buf     [aes.BlockSize]byte
 	secret  []byte          // nil until it is agreed on
@@ -105,7 +106,7 @@ func Open(o Options) (*Fleet, error) {
 	}
 	f := &Fleet{
 		o: o, clock: time.Now, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), id: rand.Text()[:10],
-		blocks: blocks, others: map[string]*replica{}, secret: o.Secret, up: true,
+		blocks: blocks, others: map[string]*replica{}, secret: o.Secret, grain: 1, up: true,
 	}
 	if o.Secret != nil {
 		f.seal = newSeal(o.Secret)
@@ -124,14 +125,15 @@ func (f *Fleet) begin() {
 	f.own, _ = f.blocks.Begin(f.o.Name)
 }
 
-// Join names the space of this replica, which changes when another model is loaded.
-func (f *Fleet) Join(space string) {
+// Join names the space of this replica, which changes when another model is loaded, and
+// of how many blocks one is sent.
+func (f *Fleet) Join(space string, grain int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if space == f.space {
 		return
 	}
-	f.space = space
+	f.space, f.grain = space, uint64(max(1, grain))
 	for name := range f.others {
 		f.blocks.End(name)
 	}
@@ -162,8 +164,8 @@ func (f *Fleet) Follow(news hitmap.News) {
 	}
 }
 
-// chosen tells whether a block is one of those that are sent.
-func (f *Fleet) chosen(hash uint64) bool { return hash%uint64(f.o.Grain) == 0 }
+// chosen tells whether a block is one of those that are sent. f.mu is held.
+func (f *Fleet) chosen(hash uint64) bool { return hash%f.grain == 0 }
 
 // change books one change of our own. f.mu is held.
 func (f *Fleet) change(c hitmap.Change) {

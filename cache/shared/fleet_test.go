@@ -23,8 +23,8 @@ var eventually = storetest.Eventually
 func options(address, name string) Options {
 	return Options{
 		Client: redis.NewClient(&redis.Options{Addr: address, Protocol: 2, MaxRetries: -1, ContextTimeoutEnabled: true}), Prefix: "test", Name: name,
-		Interval: 10 * time.Millisecond, Limit: 50 * time.Millisecond, Lease: 300 * time.Millisecond,
-		Grain: 1, BlocksMax: 1 << 16, ChangesMax: 1 << 12, LogMax: 1000, LoadsMax: 32,
+		Interval: 10 * time.Millisecond, Limit: time.Second, Lease: time.Second,
+		BlocksMax: 1 << 16, ChangesMax: 1 << 12, LogMax: 1000, LoadsMax: 32,
 	}
 }
 
@@ -35,7 +35,7 @@ func open(t *testing.T, o Options) *Fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.Close)
-	f.Join("model")
+	f.Join("model", 1)
 	f.Report("load of " + o.Name)
 	return f
 }
@@ -60,7 +60,8 @@ func holds(f *Fleet, want string, blocks ...uint64) bool {
 
 func TestReplicasKnowWhatOthersHold(t *testing.T) {
 	server := storetest.Start(t, os.Getenv("FOREBAY_TEST_REQUIRE"))
-	a, b := open(t, options(server.Address, "a")), open(t, options(server.Address, "b"))
+	o := options(server.Address, "a")
+	a, b := open(t, o), open(t, options(server.Address, "b"))
 	eventually(t, "they know each other", func() bool { return len(a.Siblings(nil)) == 1 && len(b.Siblings(nil)) == 1 })
 	if s := b.Siblings(nil)[0]; s.Name != "a" || s.Report != "load of a" {
 		t.Errorf("b sees %+v", s)
@@ -81,16 +82,16 @@ func TestReplicasKnowWhatOthersHold(t *testing.T) {
 	began := time.Now()
 	a.Follow(hitmap.News{Missed: true})
 	eventually(t, "b knows that a's engine is gone", func() bool { return holds(b, "[]", 1) })
-	if took := time.Since(began); took > 200*time.Millisecond {
+	if took := time.Since(began); took > o.Lease/2 { // some milliseconds, where the machine has them
 		t.Errorf("claims of a lost engine lasted %v", took)
 	}
 	a.Follow(added(1, 2))
 	eventually(t, "b knows what the new engine holds", func() bool { return holds(b, "[{a 2}]", 1, 2) })
 
 	// Another model is another space.
-	a.Join("other")
+	a.Join("other", 1)
 	eventually(t, "a has left the space", func() bool { return len(b.Siblings(nil)) == 1 && holds(b, "[]", 2) })
-	a.Join("model")
+	a.Join("model", 1)
 	eventually(t, "a is back, with an empty engine", func() bool { return len(b.Siblings(nil)) == 2 && holds(b, "[]", 2) })
 
 	c.Close()
@@ -143,7 +144,9 @@ func TestWhatIsMissedIsRepaired(t *testing.T) {
 func TestRedisFails(t *testing.T) {
 	server := storetest.Start(t, os.Getenv("FOREBAY_TEST_REQUIRE"))
 	proxy := storetest.NewProxy(t, server.Address)
-	a, b := open(t, options(server.Address, "a")), open(t, options(proxy.Address, "b"))
+	o := options(proxy.Address, "b")
+	o.Limit, o.Lease = 100*time.Millisecond, 500*time.Millisecond
+	a, b := open(t, options(server.Address, "a")), open(t, o)
 	a.Follow(added(1, 2))
 	knows := func() bool { return holds(b, "[{a 2}]", 1, 2) && len(b.Siblings(nil)) == 1 }
 	eventually(t, "b knows a", knows)
@@ -153,7 +156,7 @@ func TestRedisFails(t *testing.T) {
 		fail, end func()
 	}{
 		{"silent", func() { proxy.Silent.Store(true) }, func() { proxy.Silent.Store(false); proxy.Cut() }},
-		{"slow", func() { proxy.Delay.Store(int64(200 * time.Millisecond)) }, func() { proxy.Delay.Store(0); proxy.Cut() }},
+		{"slow", func() { proxy.Delay.Store(int64(400 * time.Millisecond)) }, func() { proxy.Delay.Store(0); proxy.Cut() }},
 		{"killed", server.Kill, server.Run},
 	} {
 		c.fail()
@@ -217,9 +220,10 @@ func TestTwoOfOneName(t *testing.T) {
 func TestGrainAndBytes(t *testing.T) {
 	server := storetest.Start(t, os.Getenv("FOREBAY_TEST_REQUIRE"))
 	oa, ob := options(server.Address, "a"), options(server.Address, "b")
-	oa.Grain, ob.Grain = 16, 16
 	oa.ChangesMax = 1 << 20
 	a, b := open(t, oa), open(t, ob)
+	a.Join("sixteenth", 16)
+	b.Join("sixteenth", 16)
 	eventually(t, "b knows a", func() bool { s := b.Siblings(nil); return len(s) == 1 && s[0].Synced })
 	r := rand.New(rand.NewPCG(2, 2))
 	blocks := make([]uint64, 32768)
@@ -243,7 +247,7 @@ func TestGrainAndBytes(t *testing.T) {
 		}
 	}
 	ca, _ := a.Counts()
-	used, err := server.Client().MemoryUsage(context.Background(), "test:siblings:{model}:log", 0).Result()
+	used, err := server.Client().MemoryUsage(context.Background(), "test:siblings:{sixteenth}:log", 0).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

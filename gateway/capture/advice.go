@@ -67,5 +67,6 @@ var advices = [causeCount]string{
 	causeStolen:       "The host sells its processors more than once: ask for dedicated ones, or move this machine.",
 	causeThrottled:    "Raise or remove the CPU limit (cpu.max, resources.limits.cpu), or lower engine.threads to what it allows.",
 	causePaging:       "Memory is short on this machine: give it more, lower engine.kv_bytes, or take a smaller model; swap must be off.",
+	causeSibling:      "What it did there is in that replica's own record, under the same trace id: forebay trace show TRACE --admin ADDRESS.",
 	causeUnexplained:  "Steps from then are no longer kept, or engine.step_records_off is set; capture.steps_kept keeps more.",
 }

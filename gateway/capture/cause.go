@@ -36,6 +36,7 @@ const (
 	causeStolen                     // the hypervisor gave the processors to other machines
 	causeThrottled                  // the engine's CPU limit was used up
 	causePaging                     // the engine waited for memory from a disk
+	causeSibling                    // another replica computed it
 	causeUnexplained
 	causeLoading // there was no engine yet: its model was being downloaded
 	causeRefused
@@ -51,7 +52,7 @@ const (
 
 var causeNames = [causeCount]string{"nothing", "body", "prepare", "reserve", "queue", "own_prefill", "others_prefill", "own_decode",
 	"others_decode", "gap", "grammar", "given_up", "pages", "places", "prefix", "held_back", "preempted", "slow_reader", "handover", "to_engine",
-	"frozen", "taken", "stolen", "throttled", "paging", "unexplained", "loading", "refused", "engine_lost", "engine_failed", "client_left", "deadline", "draining", "internal", "invalid"}
+	"frozen", "taken", "stolen", "throttled", "paging", "sibling", "unexplained", "loading", "refused", "engine_lost", "engine_failed", "client_left", "deadline", "draining", "internal", "invalid"}
 
 // String returns the cause's stable name.
 func (c cause) String() string { return causeNames[c] }
@@ -84,6 +85,10 @@ func scopeOf(broken telemetry.Goals) scope {
 
 // causes sums up phases and parts by cause, within the scope.
 func (l *life) causes(blocked time.Duration, within scope) (c causes) {
+	unknown := causeUnexplained
+	if l.away {
+		unknown = causeSibling
+	}
 	if within != scopeAfter {
 		for p := range phaseEngineQueue {
 			c[causeOfPhase[p]] += l.phase(p) - l.lost[p].sum()
@@ -95,7 +100,7 @@ func (l *life) causes(blocked time.Duration, within scope) (c causes) {
 		}
 		c[causeOwnPrefill] += l.before[wire.PartOwn]
 		c[causeHandover] += l.handover
-		c[causeUnexplained] += l.beforeUnknown
+		c[unknown] += l.beforeUnknown
 	}
 	if within != scopeBefore {
 		c.addLosses(&l.lostAfter)
@@ -103,7 +108,7 @@ func (l *life) causes(blocked time.Duration, within scope) (c causes) {
 			c[causeOfPart[p]] += l.after[p]
 		}
 		c[causeOwnDecode] += l.after[wire.PartOwn]
-		c[causeUnexplained] += l.afterUnknown
+		c[unknown] += l.afterUnknown
 		// Blocked writes count only after the engine's end: before it, they did not
 		// hold up the engine.
 		emit := l.phase(phaseEmit)

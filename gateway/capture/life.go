@@ -40,6 +40,7 @@ type life struct {
 	begin int64
 	ends  [phaseCount]int64 // of each phase; the last is the end of the life
 	last  phase             // the one that the request is in or ended in
+	away  bool              // another replica's engine had it, of whose time nothing is known here
 
 	// before and after divide the time in the engine up to the first token and
 	// after it. With handover, the time from the dispatch until the engine had the
@@ -58,7 +59,7 @@ type life struct {
 // divide returns the life of r up to the instant end.
 func divide(r *telemetry.Record, end int64) (l life) {
 	t := &r.Engine
-	l.begin, end = r.Arrived, max(r.Arrived, end)
+	l.begin, end, l.away = r.Arrived, max(r.Arrived, end), r.Away
 	at := [phaseCount]int64{
 		phaseRead: r.Decoded, phaseIdentify: r.Identified, phaseTokenize: r.Prepared, phaseReserve: r.Reserved, phaseQueue: r.Admitted,
 		phaseDispatch: r.Dispatched, phaseEngineQueue: cmp.Or(t.Scheduled, t.Finished), phasePrefill: cmp.Or(t.FirstToken, t.Finished, r.FirstToken), phaseDecode: t.Finished,
@@ -155,7 +156,16 @@ func (l *life) parts() []PartView {
 const (
 	handoverName    = "handover"
 	unexplainedName = "unexplained"
+	siblingName     = "sibling"
 )
+
+// unknown is the name of the time in the engine of which nothing is known.
+func (l *life) unknown() string {
+	if l.away {
+		return siblingName
+	}
+	return unexplainedName
+}
 
 // stall is the table of the time in the engine, without empty rows.
 func (l *life) stall() []StallView {
@@ -175,6 +185,6 @@ func (l *life) stall() []StallView {
 	for c := range wire.LostCauseCount {
 		row(c.String(), l.lostBefore[c], l.lostAfter[c])
 	}
-	row(unexplainedName, l.beforeUnknown, l.afterUnknown)
+	row(l.unknown(), l.beforeUnknown, l.afterUnknown)
 	return list
 }

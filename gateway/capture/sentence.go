@@ -123,6 +123,8 @@ func (a *account) what(c cause) string {
 		return "waiting for another request to compute the beginning that both share" + a.mostTo()
 	case causePreempted:
 		return fmt.Sprintf("being preempted, %s: its pages were taken for others%s", times(a.r.Engine.Preempted), a.mostTo())
+	case causeSibling:
+		return "the replica " + a.r.ServedBy + ", which computed it because its first token came sooner there"
 	case causeTaken:
 		if a.busiest != "" {
 			return "the engine's waits for processors, which others had: " + a.busiest
@@ -146,6 +148,7 @@ var plain = [causeCount]string{
 	causeStolen:      "the engine's waits for processors, which the hypervisor gave to other machines",
 	causeThrottled:   "the engine's waits while its CPU limit was used up",
 	causePaging:      "the engine's waits for memory that a disk had to bring",
+	causeSibling:     "another replica, which computed it",
 	causeUnexplained: "the engine, which gave no details",
 }
 

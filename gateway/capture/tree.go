@@ -80,10 +80,11 @@ func (b *builder) add(parent int, role uint64, kind spans.Kind, name string, beg
 // routes are the generation routes by their name in records: the path, the
 // operation of the conventions, and what an answer's id begins with.
 var routes = map[string]struct{ path, operation, idPrefix string }{
-	"chat_completions": {"/v1/chat/completions", "chat", "chatcmpl-"},
-	"completions":      {"/v1/completions", "text_completion", "cmpl-"},
-	"embeddings":       {"/v1/embeddings", "embeddings", ""},
-	"rerank":           {"/v1/rerank", "embeddings", ""},
+	"chat_completions":     {"/v1/chat/completions", "chat", "chatcmpl-"},
+	"completions":          {"/v1/completions", "text_completion", "cmpl-"},
+	"embeddings":           {"/v1/embeddings", "embeddings", ""},
+	"rerank":               {"/v1/rerank", "embeddings", ""},
+	telemetry.RouteSibling: {"/siblings/hop", "chat", "chatcmpl-"},
 }
 
 // root adds the request's own span.
@@ -97,7 +98,8 @@ func (b *builder) root() {
 	}
 	f = f.int("http.response.status_code", v.Status).text("error.type", r.ErrorKind).
 		text("forebay.request.id", r.ID).text("forebay.request.client_id", r.ClientID).text("forebay.tenant", r.Tenant).text("forebay.key", r.Key).
-		text("forebay.class", r.Class).text("forebay.class.demoted_from", r.DemotedFrom).text("forebay.model", r.Model).
+		text("forebay.class", r.Class).text("forebay.class.demoted_from", r.DemotedFrom).text("forebay.served_by", r.ServedBy).text("forebay.placement", r.Placement).
+		milliseconds("forebay.placement.here_ms", int64(r.FirstTokenHere)).milliseconds("forebay.placement.there_ms", int64(r.FirstTokenThere)).text("forebay.model", r.Model).
 		milliseconds("forebay.slo.ttft_target_ms", int64(cmp.Or(r.Promised, r.FirstTokenGoal))).milliseconds("forebay.slo.ttft_predicted_ms", r.WaitPredicted).
 		milliseconds("forebay.slo.token_target_ms", int64(r.TokenGoal)).text("forebay.slo.promise", v.Promise).
 		texts("forebay.slo.breached", r.Broken.Names()).texts("forebay.capture.reason", v.Reasons).

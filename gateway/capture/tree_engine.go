@@ -104,7 +104,7 @@ func (l *life) spanStall(received int64) (prefill, decode []stallPart) {
 	for c := range wire.LostCauseCount {
 		row(c.String(), true, l.lostBefore[c], l.lostAfter[c])
 	}
-	row(unexplainedName, true, l.beforeUnknown, l.afterUnknown)
+	row(l.unknown(), true, l.beforeUnknown, l.afterUnknown)
 	return prefill, decode
 }
 

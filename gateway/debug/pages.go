@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway/capture"
+	"github.com/forebay-io/forebay/gateway/siblings"
 	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
@@ -23,12 +24,13 @@ const (
 	StepsPath    = "/debug/steps"
 	QueuePath    = "/debug/queue"
 	BudgetsPath  = "/debug/budgets"
+	CachePath    = "/debug/cache"
 	LaunchesPath = "/debug/launches" // a file, not a page
 	assetsPath   = "/debug/assets/"
 )
 
 // Paths are what a message about an unknown path lists.
-var Paths = []string{RequestsPath, StepsPath, LaunchesPath, QueuePath, BudgetsPath}
+var Paths = []string{RequestsPath, StepsPath, LaunchesPath, QueuePath, BudgetsPath, CachePath}
 
 // Sources are what the pages read. All may be called from any goroutine.
 type Sources struct {
@@ -44,7 +46,8 @@ type Sources struct {
 	Budgets func(tenant string) *BudgetsPage
 	// LimiterDegraded says that the shared store of budgets does not answer.
 	LimiterDegraded func() bool
-	Version         string // of this program, for exported spans
+	Siblings        *siblings.Group // nil without
+	Version         string          // of this program, for exported spans
 }
 
 // Kept are the requests that were kept. What it returns must not be changed.
@@ -113,6 +116,8 @@ func (p *Pages) Get(path string, query url.Values) (*Answer, error) {
 			return page(query, nil) // and ask no shared store
 		}
 		return page(query, p.Budgets(query.Get("tenant")))
+	case CachePath:
+		return page(query, p.cachePage())
 	case LaunchesPath:
 		return p.launches(query)
 	}

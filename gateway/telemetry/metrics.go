@@ -53,6 +53,7 @@ type metrics struct {
 	capture  atomic.Pointer[func() CaptureCounts]
 	identity atomic.Pointer[func() IdentityCounts]
 	policy   atomic.Pointer[func() PolicyCounts]
+	siblings atomic.Pointer[func() SiblingCounts]
 	spans    atomic.Pointer[func() SpanCounts]
 	build    [3]string      // of specBuild
 	own      map[*spec]bool // specs with a collector of their own, beside levelCollector
@@ -91,6 +92,9 @@ func newMetrics(reg *prometheus.Registry, cfg *Config, levels func() Levels) *me
 
 func (m *metrics) observe(r *Record) {
 	m.requests.WithLabelValues(r.Route, r.Class, r.Outcome.String()).Inc()
+	if r.Route == RouteSibling {
+		return
+	}
 	if used := r.CachedTokens + r.ComputedTokens; used > 0 {
 		m.tokens.WithLabelValues("prompt").Add(float64(used))
 		m.prompt.of(labels{r.Class}).observe(float64(used), 1)

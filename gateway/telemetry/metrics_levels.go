@@ -144,6 +144,10 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 		counts := (*read)()
 		collectPolicy(&counts, ch)
 	}
+	if read := c.m.siblings.Load(); read != nil {
+		counts := (*read)()
+		collectSiblings(&counts, ch)
+	}
 	if read := c.m.capture.Load(); read != nil {
 		collectCaptures(ch, (*read)())
 	}

@@ -91,6 +91,9 @@ func fullRecorder(t testing.TB) *Recorder {
 	})
 	r.CountUsage(func() UsageCounts { return UsageCounts{Written: 3} })
 	r.CountPolicy(func() PolicyCounts { return PolicyCounts{Source: "kept"} })
+	r.CountSiblings(func() SiblingCounts {
+		return SiblingCounts{Placed: []ReasonCount{{"alone", 1}}, Hops: []ReasonCount{{"ok", 1}}}
+	})
 	r.Finish(fullRecord())
 	r.Intervals("batch").Observe(1e6, 1)
 	return r

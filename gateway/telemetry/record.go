@@ -120,8 +120,15 @@ type Record struct {
 	// predicted it when the request came, in nanoseconds; 0 for none.
 	WaitPredicted int64
 	Route         string
-	Model         string // the engine's model id, never the client's text
-	Stream        bool
+	// ServedBy is the replica that computed the answer, "" without siblings; Away says
+	// that it is another one, to whose clock Engine is not set. Placement says why, from
+	// a closed list, and FirstTokenHere and FirstTokenThere what it rests on; 0 is none.
+	ServedBy                        string
+	Away                            bool
+	Placement                       string
+	FirstTokenHere, FirstTokenThere time.Duration
+	Model                           string // the engine's model id, never the client's text
+	Stream                          bool
 	// Serial names the generation of its first prompt in step records; those of
 	// the other prompts count up from it. 0 is none.
 	Serial uint64
@@ -199,6 +206,10 @@ type Record struct {
 	// bytes of UTF-8.
 	ErrorText string
 }
+
+// RouteSibling is the Route of a request that another replica sent. Its client's
+// gateway counts what its client sees.
+const RouteSibling = "sibling"
 
 // FinishesKept is how many choices of a request have their finish in its record.
 const FinishesKept = 16

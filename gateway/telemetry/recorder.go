@@ -68,7 +68,8 @@ func (r *Recorder) Last(n int) []Record { return r.ring.Last(n) }
 // must not keep the pointer.
 func (r *Recorder) OfferTo(offer func(*Record) bool) { r.offer = offer }
 
-// ExportTo makes Finish hand each record to export, which must not keep the pointer.
+// ExportTo makes Finish hand each record of a client's request to export, which must not
+// keep the pointer.
 // Call it before the first Finish.
 func (r *Recorder) ExportTo(export func(*Record)) { r.export = export }
 
@@ -82,7 +83,7 @@ func (r *Recorder) Finish(rec *Record) {
 	rec.Kept = r.offer != nil && r.offer(rec)
 	r.ring.Put(rec)
 	r.metrics.observe(rec)
-	if r.export != nil {
+	if r.export != nil && rec.Route != RouteSibling { // billed by its client's gateway
 		r.export(rec)
 	}
 	if r.log != nil {
@@ -132,7 +133,7 @@ func (r *Record) attrs() []slog.Attr {
 			a = append(a, slog.Float64(span.name, milliseconds(span.ns)))
 		}
 	}
-	for _, word := range []struct{ name, text string }{{"key", r.Key}, {"client_id", r.ClientID}, {"promise", r.Promise(r.Finished).String()}, {"broken", strings.Join(r.Broken.Names(), ",")}, {"demoted_from", r.DemotedFrom}, {"wait_reason", r.WaitReason}, {"ignored", r.Ignored}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
+	for _, word := range []struct{ name, text string }{{"key", r.Key}, {"client_id", r.ClientID}, {"promise", r.Promise(r.Finished).String()}, {"broken", strings.Join(r.Broken.Names(), ",")}, {"demoted_from", r.DemotedFrom}, {"wait_reason", r.WaitReason}, {"served_by", r.ServedBy}, {"placement", r.Placement}, {"ignored", r.Ignored}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
 		if word.text != "" {
 			a = append(a, slog.String(word.name, word.text))
 		}

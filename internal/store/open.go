@@ -205,3 +205,15 @@ func withPorts(list, port string) []string {
 	}
 	return all
 }
+
+// Host is the first server of an address, as host:port; "" for none.
+func Host(address string) string {
+	f, err := (&Access{Address: address}).parse()
+	switch {
+	case err != nil:
+		return ""
+	case len(f.hosts) > 0:
+		return f.hosts[0]
+	}
+	return f.options.Addr
+}

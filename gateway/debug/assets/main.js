@@ -5,12 +5,14 @@ import {requests} from "./requests.js";
 import {steps} from "./steps.js";
 import {queue} from "./queue.js";
 import {budgets} from "./budgets.js";
+import {cache} from "./cache.js";
 
 const pages = {
   "/debug/requests": ["Requests", requests],
   "/debug/steps": ["Steps", steps],
   "/debug/queue": ["Queue", queue],
   "/debug/budgets": ["Budgets", budgets],
+  "/debug/cache": ["Cache", cache],
 };
 
 // read returns the page's JSON. A refusal is thrown, with its status.

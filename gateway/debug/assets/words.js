@@ -35,6 +35,7 @@ export const meanings = {
   stolen: "the hypervisor gave the processors to other machines",
   throttled: "the engine's CPU limit was used up",
   paging: "the engine waited for memory from a disk",
+  sibling: "another replica computed it",
   unexplained: "unknown",
 };
 

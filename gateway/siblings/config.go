@@ -1,0 +1,77 @@
+package siblings
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/forebay-io/forebay/internal/store"
+)
+
+// Config says who the siblings are.
+type Config struct {
+	Store             string `yaml:"store" secret:"true" help:"Redis through which replicas find each other, as budget.store; empty serves every request here."`
+	StoreUser         string `yaml:"store_user" help:"User at that Redis (ACL), if the address has none."`
+	StorePasswordFile string `yaml:"store_password_file" help:"File with the password for that Redis, read again for each connection; instead of one in the address."`
+	StoreCA           string `yaml:"store_ca" help:"File with the certificates (PEM) of the authorities that rediss:// trusts; empty trusts those of the system."`
+	StoreCert         string `yaml:"store_cert" help:"File with the client certificate (PEM) that is shown to that Redis."`
+	StoreKey          string `yaml:"store_key" help:"File with the private key (PEM) of store_cert."`
+	StoreServerName   string `yaml:"store_server_name" help:"Name that the certificate of that Redis must have; empty is the host of the address."`
+	Prefix            string `yaml:"prefix" default:"forebay" help:"What every key in Redis begins with; no braces and no spaces."`
+
+	Name       string `yaml:"name" help:"Name of this replica, unlike all others; needed with store."`
+	Listen     string `yaml:"listen" default:":0" help:"Address at which siblings send requests, as host:port; port 0 takes a free one."`
+	Advertise  string `yaml:"advertise" help:"Address at which siblings reach it, as host:port; empty is the address from which this host reaches Redis, and the port of listen."`
+	SecretFile string `yaml:"secret_file" help:"File with the secret that all replicas have, at least 16 bytes; empty agrees on one in Redis, which then vouches for who may send."`
+
+	Interval    time.Duration `yaml:"interval" default:"100ms" range:"10ms..10s" help:"How often news are sent and fetched, in one round trip."`
+	CallLimit   time.Duration `yaml:"call_limit" default:"50ms" range:"1ms..10s" help:"Longest round trip to Redis; no request waits for it."`
+	Lease       time.Duration `yaml:"lease" default:"3s" range:"100ms..1m" help:"Time after which a sibling that says nothing is away."`
+	GrainTokens int           `yaml:"grain_tokens" default:"128" range:"1..65536" help:"Prompt tokens for which one block is told to the others, on average: how exactly they know what is held. All replicas need the same."`
+	BlocksMax   int           `yaml:"blocks_max" default:"1048576" range:"1024..1073741824" help:"Blocks of all replicas that are remembered, of 64 bytes each at most; the one unused for longest is forgotten."`
+	ChangesMax  int           `yaml:"changes_max" default:"65536" range:"64..16777216" help:"Changes of own blocks that wait for Redis; more are dropped and counted, and the others fetch all blocks."`
+	LogMax      int           `yaml:"log_max" default:"8192" range:"64..1048576" help:"Batches of changes that Redis keeps for slow readers."`
+	ReportsMax  int           `yaml:"reports_max" default:"32" range:"1..256" help:"Reports of siblings that are read at a time; of more, each is read in turn."`
+
+	HopCost      time.Duration `yaml:"hop_cost" default:"2ms" range:"1us..1s" help:"What a hop adds to the time to the first token."`
+	GainMin      time.Duration `yaml:"gain_min" default:"20ms" range:"1ms..1m" help:"A request stays unless a sibling is sooner by this and by a tenth."`
+	FreshLimit   time.Duration `yaml:"fresh_limit" default:"500ms" range:"10ms..1m" help:"Age of a report from which on two siblings at random are compared instead of all."`
+	ConnectLimit time.Duration `yaml:"connect_limit" default:"250ms" range:"1ms..1m" help:"Longest time to connect to a sibling."`
+	SilenceLimit time.Duration `yaml:"silence_limit" default:"3s" range:"1500ms..1m" help:"Silence of a sibling after which a hop has failed; it gives a sign of life each second."`
+	AvoidFor     time.Duration `yaml:"avoid_for" default:"2s" range:"10ms..10m" help:"For how long a sibling gets no requests after a hop to it failed."`
+	HopsMax      int           `yaml:"hops_max" default:"256" range:"1..65536" help:"Requests at each sibling at a time, each on a connection; more stay here."`
+}
+
+// On says that there are siblings.
+func (c *Config) On() bool { return c.Store != "" }
+
+// Mistakes checks what no tag can say.
+func (c *Config) Mistakes() error {
+	if !c.On() {
+		if c.Name != "" || c.Advertise != "" || c.SecretFile != "" {
+			return errors.New("siblings.name, siblings.advertise and siblings.secret_file need siblings.store, the Redis through which replicas find each other")
+		}
+		return nil
+	}
+	errs := []error{store.CheckPrefix("siblings.prefix", c.Prefix)}
+	if !isName(c.Name) {
+		errs = append(errs, fmt.Errorf("siblings.name: %q must be 1 to 64 letters, digits, dots, dashes or underscores, and unlike the names of all other replicas", c.Name))
+	}
+	for key, address := range map[string]string{"listen": c.Listen, "advertise": c.Advertise} {
+		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
+			errs = append(errs, fmt.Errorf("siblings.%s: %q is not an address such as 10.0.0.7:8082", key, address))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isName tells whether a name can stand in a header, a key and a list.
+func isName(name string) bool {
+	for _, r := range name {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
+}

@@ -53,6 +53,7 @@ type Config struct {
 	Supervise    supervise.Config  `yaml:"supervise"`
 	Upstream     upstream.Config   `yaml:"upstream"`
 	XDS          xds.Config        `yaml:"xds"`
+	Envoy        EnvoyConfig       `yaml:"envoy"`
 }
 
 // Mistakes checks what one section alone cannot check.
@@ -65,6 +66,9 @@ func (c *Config) Mistakes() error {
 		if !isAddress(f.address) {
 			errs = append(errs, fmt.Errorf("%s: %q is not an address such as 127.0.0.1:8080 or :8080", f.key, f.address))
 		}
+	}
+	if a := c.Envoy.Listen; a != "" && !isAddress(a) && !strings.HasPrefix(a, unixPrefix+"/") {
+		errs = append(errs, fmt.Errorf("envoy.listen: %q is not an address such as 127.0.0.1:8082 or unix:/run/forebay/limits.sock", a))
 	}
 	if _, port, _ := net.SplitHostPort(c.Admin); c.Admin == c.Listen && port != "0" {
 		errs = append(errs, fmt.Errorf("admin: %q is the address of the API too; give another, or off", c.Admin))

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/admission/budget"
 	redisbudget "github.com/forebay-io/forebay/admission/budget/shared"
@@ -45,6 +47,8 @@ type front struct {
 	siblings *siblings.Group // nil without
 	hops     net.Listener    // of siblings; nil without
 	identity *identity.Source
+	envoy    *grpc.Server // of proxies' questions, nil for none
+	proxies  net.Listener
 	door     door
 	xds      *xds.Client       // nil without a control plane
 	classes  []admission.Class // that hold; guarded by door.mu
@@ -111,6 +115,9 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 		recorder.CountPolicy(f.policyCounts)
 	}
 	if err := f.openSiblings(recorder); err != nil {
+		return nil, err
+	}
+	if err := f.openEnvoy(budgets, recorder); err != nil {
 		return nil, err
 	}
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
@@ -277,7 +284,7 @@ func (f *front) run(ctx context.Context) error {
 		<-following
 		return err
 	}
-	served, greeted := make(chan error, 4), make(chan struct{})
+	served, greeted := make(chan error, 5), make(chan struct{})
 	go func() { served <- f.gateway.Serve(f.api) }()
 	servers := 1
 	if f.socket != nil {
@@ -287,6 +294,10 @@ func (f *front) run(ctx context.Context) error {
 	if f.hops != nil {
 		servers++
 		go func() { served <- f.gateway.ServeSiblings(f.hops) }()
+	}
+	if f.envoy != nil {
+		servers++
+		go func() { served <- f.envoy.Serve(f.proxies) }()
 	}
 	if f.admin != nil {
 		servers++
@@ -322,6 +333,9 @@ func (f *front) run(ctx context.Context) error {
 	<-reloading
 	<-following
 	f.drain(why)
+	if f.envoy != nil {
+		f.envoy.Stop() // till now, since proxies charge for streams at their end
+	}
 	for range servers {
 		err = errors.Join(err, <-served)
 	}

@@ -44,6 +44,10 @@ type Ask struct {
 	Asked  int   // output tokens that the client asked for by max_tokens, over all choices; 0 if it did not
 	Price  Price // of a token; the store knows it
 	Client Client
+	// Elsewhere is for what does not run here, such as a request that a proxy asks
+	// about: it takes Requests requests, maybe none, and none counts as running.
+	Elsewhere bool
+	Requests  int
 }
 
 // Client tells one client's request from others', so that one that is sent again too
@@ -124,6 +128,9 @@ func (a *Ask) Amounts() Amounts { return a.amounts(a.Output) }
 func (a *Ask) amounts(output int) Amounts {
 	all := a.Price.amounts(a.Input, a.Cached, output)
 	all[Requests], all[Concurrency] = 1, 1
+	if a.Elsewhere {
+		all[Requests], all[Concurrency] = float64(a.Requests), 0
+	}
 	return all
 }
 
@@ -159,7 +166,8 @@ type Account interface {
 	// (or fewer, where negative) is yet to be generated.
 	Adjust(back Amounts, unspent int, from time.Time)
 	// End ends a reservation that was made at from, after its last Adjust; zero if
-	// its request never came to run since another scope refused it.
+	// its request never came to run, since another scope refused it or since it runs
+	// elsewhere.
 	End(from time.Time)
 	// States are the budgets at this instant.
 	States() States

@@ -18,6 +18,8 @@ type Reservation struct {
 	few      [3]Account // the first of accounts, so that they need no memory of their own
 	from     time.Time  // on the store's clock
 	price    Price
+	requests float64 // that Settle charges
+	runs     bool    // here, so that its end tells how long requests run
 	degraded bool
 
 	mu     sync.Mutex
@@ -31,6 +33,7 @@ type Reservation struct {
 // account that took it, and then calls Begin, or Drop if one refused.
 func NewReservation(audit *Counters, a *Ask, now time.Time) *Reservation {
 	r := &Reservation{audit: audit, from: now, price: a.Price, held: a.Amounts()}
+	r.requests, r.runs = r.held[Requests], !a.Elsewhere
 	r.accounts = r.few[:0]
 	return r
 }
@@ -111,14 +114,30 @@ func (r *Reservation) close(e End) {
 	var charge Amounts
 	if !e.Refunded {
 		charge = r.price.amounts(e.Input, r.cached, e.Output)
-		charge[Requests] = 1
+		charge[Requests] = r.requests
 	}
 	unspent := r.used - int(r.held[OutputTokens])
 	r.adjust(r.held.Plus(-1, charge), unspent)
+	ended := r.from
+	if !r.runs {
+		ended = time.Time{}
+	}
 	for _, a := range r.accounts {
-		a.End(r.from)
+		a.End(ended)
 	}
 	r.audit.End(e)
+}
+
+// Return gives back what earlier reservations were charged, and ends r as Refund does.
+func (r *Reservation) Return(requests, inputTokens, outputTokens int) {
+	back := r.price.amounts(inputTokens, 0, outputTokens)
+	back[Requests] = float64(max(0, requests))
+	r.mu.Lock()
+	if !r.closed {
+		r.adjust(back, 0)
+	}
+	r.mu.Unlock()
+	r.Refund()
 }
 
 // States are the budgets of all scopes, this reservation included; of several

@@ -90,6 +90,7 @@ func fullRecorder(t testing.TB) *Recorder {
 		return IdentityCounts{Keys: []ReasonCount{{"active", 2}}, Refused: []ReasonCount{{"no_key", 1}}, Issuers: []IssuerCount{{Place: "keys.json"}}}
 	})
 	r.CountUsage(func() UsageCounts { return UsageCounts{Written: 3} })
+	r.CountRateLimit(func() []ReasonCount { return []ReasonCount{{"ok", 1}} })
 	r.CountPolicy(func() PolicyCounts { return PolicyCounts{Source: "kept"} })
 	r.CountSiblings(func() SiblingCounts {
 		return SiblingCounts{Placed: []ReasonCount{{"alone", 1}}, Hops: []ReasonCount{{"ok", 1}}}

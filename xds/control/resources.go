@@ -13,7 +13,9 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	rlsconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/ratelimit/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -109,6 +111,9 @@ func (b *builder) listener(l *policy.Listener) *listenerv3.Listener {
 	if b.kind == GRPC {
 		return &listenerv3.Listener{Name: l.Name, ApiListener: &listenerv3.ApiListener{ApiListener: b.pack(connections)}}
 	}
+	if l.Limits != "" {
+		connections.HttpFilters = slices.Insert(connections.HttpFilters, 0, b.limits(l.Limits))
+	}
 	connections.StreamIdleTimeout = durationpb.New(0) // the first token may take long
 	connections.UseRemoteAddress = wrapperspb.Bool(true)
 	chain := &listenerv3.FilterChain{}
@@ -122,6 +127,22 @@ func (b *builder) listener(l *policy.Listener) *listenerv3.Listener {
 	chain.Filters = []*listenerv3.Filter{{Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.pack(connections)}}}
 	return &listenerv3.Listener{Name: l.Name, Address: address(l.Address), FilterChains: []*listenerv3.FilterChain{chain}}
 }
+
+// limits asks a gateway's rate limit service. A service that does not answer refuses
+// nothing.
+func (b *builder) limits(cluster string) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: "envoy.filters.http.ratelimit", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.pack(&limitv3.RateLimit{
+		Domain: "forebay", Timeout: durationpb.New(200 * time.Millisecond), EnableXRatelimitHeaders: limitv3.RateLimit_DRAFT_VERSION_03,
+		RateLimitService: &rlsconfigv3.RateLimitServiceConfig{TransportApiVersion: corev3.ApiVersion_V3, GrpcService: &corev3.GrpcService{
+			TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster}},
+		}},
+	})}}
+}
+
+// byKey is the one descriptor of a request: its API key.
+var byKey = []*routev3.RateLimit{{Actions: []*routev3.RateLimit_Action{{ActionSpecifier: &routev3.RateLimit_Action_RequestHeaders_{
+	RequestHeaders: &routev3.RateLimit_Action_RequestHeaders{HeaderName: "authorization", DescriptorKey: "authorization"},
+}}}}}
 
 func address(text string) *corev3.Address {
 	if path, ok := strings.CutPrefix(text, policy.UnixPrefix); ok {
@@ -152,7 +173,7 @@ func (b *builder) routes(l *policy.Listener) *routev3.RouteConfiguration {
 		host := &routev3.VirtualHost{Name: d, Domains: []string{d}}
 		for _, r := range b.mesh.Routes {
 			if (r.Listener == "" || r.Listener == l.Name) && slices.ContainsFunc(domainsOf(&r), func(of string) bool { return covers(of, d) }) {
-				host.Routes = append(host.Routes, b.route(&r))
+				host.Routes = append(host.Routes, b.route(&r, l.Limits != ""))
 			}
 		}
 		config.VirtualHosts = append(config.VirtualHosts, host)
@@ -173,10 +194,13 @@ func covers(pattern, domain string) bool {
 	return pattern == domain || wild && strings.HasSuffix(domain, suffix)
 }
 
-func (b *builder) route(r *policy.Route) *routev3.Route {
+func (b *builder) route(r *policy.Route, limited bool) *routev3.Route {
 	action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: r.Cluster}}
 	if b.kind == Envoy {
 		action.Timeout = durationpb.New(r.Limit)
+		if limited {
+			action.RateLimits = byKey
+		}
 		// Nothing has reached an endpoint in either case, so another may be asked.
 		action.RetryPolicy = &routev3.RetryPolicy{RetryOn: "connect-failure,refused-stream", NumRetries: wrapperspb.UInt32(2)}
 	} else if r.Limit > 0 {

@@ -23,6 +23,7 @@ type Listener struct {
 	Name        string `yaml:"name" help:"Name; a gRPC client resolves it as xds:///NAME."`
 	Address     string `yaml:"address" help:"Where Envoy listens, as IP:PORT or unix:PATH; empty is for gRPC clients alone."`
 	Certificate string `yaml:"certificate" help:"Its certificate, of certificates; empty speaks plain text."`
+	Limits      string `yaml:"limits" help:"Cluster of a gateway's rate limit service (envoy.listen), which Envoy asks about each request by its header Authorization; empty asks none."`
 }
 
 // Route sends requests of a listener to a cluster.
@@ -66,6 +67,16 @@ func (m *Mesh) Mistakes() error {
 		}
 		if l.Certificate != "" && m.certificate(l.Certificate) == nil {
 			fail("listeners[%d].certificate: there is no certificate %q in mesh.certificates", i, l.Certificate)
+		}
+	}
+	for i, l := range m.Listeners {
+		at := slices.IndexFunc(m.Clusters, func(c Cluster) bool { return c.Name == l.Limits })
+		switch {
+		case l.Limits == "":
+		case at < 0:
+			fail("listeners[%d].limits: there is no cluster %q in mesh.clusters", i, l.Limits)
+		case !m.Clusters[at].HTTP2:
+			fail("listeners[%d].limits: the cluster %s needs http2, since the service speaks gRPC", i, l.Limits)
 		}
 	}
 	for i, r := range m.Routes {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +25,7 @@ type replica struct {
 func replicas(t *testing.T, redis *redisServer, names []string, more ...string) (all []replica) {
 	t.Helper()
 	for _, name := range names {
-		args := append([]string{"serve", "--siblings.store", "redis://127.0.0.1:" + redis.port, "--siblings.name", name, "--siblings.interval", "20ms", "--siblings.grain_tokens", "16"}, more...)
+		args := append([]string{"serve", "--siblings.store", "redis://127.0.0.1:" + redis.port, "--siblings.name", name, "--siblings.interval", "20ms", "--siblings.grain_tokens", "16", "--siblings.gain_min", "1ms"}, more...)
 		all = append(all, replica{start(t, args...), name})
 	}
 	for _, r := range all {
@@ -112,7 +113,7 @@ func prompt(n int) string {
 // is the same, and says who computed it; the tenant's limit counts it once.
 func TestSiblingsShareWhatTheyHold(t *testing.T) {
 	redis := startRedis(t)
-	all := replicas(t, redis, []string{"a", "b", "c"})
+	all := replicas(t, redis, []string{"a", "b", "c"}, "--engine.tool_format", "hermes")
 	a, b, c := all[0], all[1], all[2]
 	body := chatBody(prompt(1), map[string]any{"max_tokens": 12})
 	by, cached, first := a.served(body)
@@ -140,6 +141,37 @@ func TestSiblingsShareWhatTheyHold(t *testing.T) {
 	if h, w := stable(there.raw), stable(here.raw); !there.done || !sameLines(h, w) {
 		t.Errorf("b streamed\n%s\nand a\n%s", strings.Join(h, "\n"), strings.Join(w, "\n"))
 	}
+	// Answers in a form, and with tools, are the same too.
+	for what, more := range map[string]map[string]any{
+		"a schema": {"max_tokens": 40, "response_format": map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "s", "schema": map[string]any{
+			"type": "object", "required": []string{"n", "s"}, "properties": map[string]any{"n": map[string]any{"type": "integer"}, "s": map[string]any{"enum": []string{"x", "yy"}}}, "additionalProperties": false}}}},
+		"tools": {"max_tokens": 40, "tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "look", "parameters": map[string]any{"type": "object", "required": []string{"q"}, "properties": map[string]any{"q": map[string]any{"enum": []string{"a", "b"}}}}}}}, "tool_choice": "required"},
+	} {
+		body := chatBody(prompt(1), more)
+		ask := func(r replica) (by, message string) {
+			response, err := r.post(t.Context(), body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			var reply struct {
+				Choices []struct {
+					Message json.RawMessage
+					Finish  string `json:"finish_reason"`
+				}
+			}
+			raw, _ := io.ReadAll(response.Body)
+			if json.Unmarshal(raw, &reply) != nil || len(reply.Choices) == 0 {
+				t.Fatalf("%s: status %d: %s", what, response.StatusCode, raw)
+			}
+			return response.Header.Get("x-forebay-served-by"), string(reply.Choices[0].Message) + reply.Choices[0].Finish
+		}
+		_, want := ask(a)
+		b.knows(a, true)
+		if by, got := ask(b); by != "a" || callIDs.ReplaceAllString(got, "") != callIDs.ReplaceAllString(want, "") {
+			t.Errorf("%s: %q answered %s, want %s", what, by, got, want)
+		}
+	}
 	// Other prompts stay.
 	if by, _, got := c.served(chatBody(prompt(2), map[string]any{"max_tokens": 2})); by != "c" {
 		t.Errorf("a prompt that nobody holds was served by %q (%s)", by, got.raw)
@@ -153,13 +185,16 @@ func TestSiblingsShareWhatTheyHold(t *testing.T) {
 		text, _ := io.ReadAll(response.Body)
 		return string(text)
 	}
-	if text := page(b, "/metrics"); !strings.Contains(text, `forebay_hops_total{result="ok"} 2`) || !strings.Contains(text, `forebay_tokens_total{kind="completion"} 36`) {
-		t.Error("b's metrics do not have two hops and 36 tokens")
+	if text := page(b, "/metrics"); !strings.Contains(text, `forebay_hops_total{result="ok"} 4`) {
+		t.Error("b's metrics do not have four hops")
 	}
-	if text := page(a, "/metrics"); !strings.Contains(text, `forebay_hops_total{result="taken"} 3`) || !strings.Contains(text, `forebay_tokens_total{kind="completion"} 36`) || !strings.Contains(text, `forebay_requests_total{class="interactive",outcome="ok",route="sibling"} 3`) {
-		t.Error("a's metrics do not have three hops, with the tokens of its own clients alone")
+	if text := page(a, "/metrics"); !strings.Contains(text, `forebay_hops_total{result="taken"} 5`) || !strings.Contains(text, `forebay_requests_total{class="interactive",outcome="ok",route="sibling"} 5`) {
+		t.Error("a's metrics do not have five hops, each a request of the route sibling")
 	}
 }
+
+// callIDs finds the names of calls, which differ each time.
+var callIDs = regexp.MustCompile(`"id":"[^"]*"`)
 
 // sameLines tells that two streams have the same lines but for their order within a
 // step, which the choices of a stream do not have.

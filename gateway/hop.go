@@ -103,6 +103,10 @@ func (g *Gateway) serveHop(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	// The tokens alone do not say how the template ended, nor how many calls came
+	// before: the answer is read by what the sibling rendered.
+	sent := x.hop.Generation.Prompt
+	prompts[0].Text, prompts[0].Calls, prompts[0].Unenforced = sent.Text, sent.Calls, sent.Unenforced
 	demand, err := x.price(call, class, prompts)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ var arrows = map[string]string{
 	"cache":                   "cache/hitmap",
 	"cache/hitmap":            "",
 	"cache/shared":            "cache/hitmap",
-	"engine":                  "cache engine/chat engine/chat/calls engine/checkpoint engine/demo engine/gguf engine/grammar engine/grammar/ebnf engine/grammar/schema engine/grammar/tools engine/lost engine/mask engine/model engine/repack engine/sample engine/step engine/text engine/tokenizer internal/chars internal/conf internal/cost internal/wire kernels",
+	"engine":                  "cache engine/chat engine/chat/calls engine/checkpoint engine/demo engine/gguf engine/gpu engine/grammar engine/grammar/ebnf engine/grammar/schema engine/grammar/tools engine/lost engine/mask engine/model engine/repack engine/sample engine/step engine/text engine/tokenizer internal/chars internal/conf internal/cost internal/wire kernels",
 	"engine/chat":             "engine/chat/calls engine/jinja engine/tokenizer",
 	"engine/chat/calls":       "",
 	"engine/checkpoint":       "engine/chat engine/gguf engine/hf engine/mapped engine/quant engine/tokenizer",

@@ -213,6 +213,11 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 		os.Exit(0)
 	})
 	s.Engine.Log = log
+	if s.Engine.Device.Driver == "" {
+		s.Engine.Device.Driver = c.getenv(cudaDriverVar)
+	}
+	fault := make(chan error, 1)
+	s.Engine.Fault = func(err error) { fault <- err }
 	e, err := engine.New(s.Engine)
 	loaded()
 	if err != nil {
@@ -220,7 +225,7 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	model := e.State().Model
-	log.Info("engine ready", "model", model.ID, "kernels", model.Kernels, "socket", s.Socket.Path)
+	log.Info("engine ready", "model", model.ID, "kernels", model.Kernels, "device", model.Device, "socket", s.Socket.Path)
 
 	serveCtx, stopServing := context.WithCancel(context.Background())
 	defer stopServing()
@@ -230,6 +235,8 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	select {
 	case err := <-served:
 		return err
+	case err := <-fault:
+		return fmt.Errorf("this process ends, since only a new one can use the device again: %w", err)
 	case <-ctx.Done():
 	}
 	limit, cancel := context.WithTimeout(context.Background(), s.DrainLimit)

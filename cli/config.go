@@ -105,7 +105,7 @@ type LogConfig struct {
 }
 
 // shortFlags maps short flags to their settings.
-var shortFlags = map[string]string{"model": "engine.model", "socket": "socket.path", "upstream": "upstream.url", "log-level": "log.level", "xds": "xds.bootstrap"}
+var shortFlags = map[string]string{"model": "engine.model", "socket": "socket.path", "upstream": "upstream.url", "log-level": "log.level", "device": "engine.device.kind", "device-id": "engine.device.id", "xds": "xds.bootstrap"}
 
 // configVar is the environment variable with the path of the configuration file.
 const configVar = "FOREBAY_CONFIG"

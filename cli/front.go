@@ -367,6 +367,9 @@ func (f *front) greet(w io.Writer) {
 	model := f.client.State().Model
 	url := "http://" + reachable(f.api.Addr().String())
 	by := "by " + model.Kernels + " kernels"
+	if model.Device != "" && model.Device != "cpu" {
+		by += " on " + model.Device
+	}
 	if relay, ok := f.client.(*upstream.Engine); ok {
 		by = "relayed to " + relay.Name() + " at " + f.cfg.Upstream.URL
 	}

@@ -59,6 +59,12 @@ type Config struct {
 
 	Grammar GrammarConfig `yaml:"grammar"`
 
+	Device DeviceConfig `yaml:"device"`
+
+	// Fault is called, in the loop's goroutine, when the device has failed for good; nil
+	// panics. The engine answers nothing any more, and the process should end.
+	Fault func(error) `yaml:"-"`
+
 	Log *slog.Logger `yaml:"-"` // for notes that are not errors; nil drops them
 }
 

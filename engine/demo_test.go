@@ -74,10 +74,14 @@ func readReference(t *testing.T) (answers []referenceAnswer) {
 }
 
 func TestDemoAnswersEqualReference(t *testing.T) {
+	newDemo(t, Config{}).checkAnswers(t, readReference(t))
+}
+
+// checkAnswers demands another implementation's greedy answers. They may leave each other only
+// where the two first tokens are close.
+func (b *lab) checkAnswers(t *testing.T, answers []referenceAnswer) {
 	const closeMargin = 0.05
-	answers := readReference(t)
 	exact := 0
-	b := newDemo(t, Config{})
 	for i, want := range answers {
 		p, got := b.chat(string(want.Messages), wire.Options{MaxTokens: len(want.Answer), Logprobs: true})
 		if p.Text != want.Prompt || !slices.Equal(p.Tokens, want.IDs) {

@@ -3,6 +3,8 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -55,7 +57,9 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.warm(&cfg)
+	if err := withoutFault(func() { p.warm(&cfg) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("engine: measure the cost of steps: %w", err), p.close())
+	}
 	p.keepImage()
 	e, l, err := assemble(cfg, p)
 	if err != nil {
@@ -65,7 +69,10 @@ func New(cfg Config) (*Engine, error) {
 		e.watcher = lost.Watch(os.DirFS("/"), *p.fit.Cost())
 		l.ledger.lost = e.watcher
 	}
-	e.start(l.run)
+	e.start(func() {
+		defer onFault(&e.cfg)
+		l.run()
+	})
 	return e, nil
 }
 

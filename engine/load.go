@@ -11,6 +11,7 @@ import (
 	"github.com/forebay-io/forebay/engine/checkpoint"
 	"github.com/forebay-io/forebay/engine/demo"
 	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/gpu"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/repack"
 	"github.com/forebay-io/forebay/engine/tokenizer"
@@ -24,6 +25,7 @@ type loaded struct {
 	info      wire.Model
 	model     forwarder
 	set       *kernels.Set
+	gpu       *gpu.Device // nil where the CPU computes
 	tokenizer *tokenizer.Tokenizer
 	tokens    *tokenizer.Cache // encodes prompts with the tokenizer
 	template  *chat.Template   // nil where info.ChatError says why
@@ -102,8 +104,13 @@ func (p *loaded) load(cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	p.keeper.open(cfg.CostFile, costKey(weights.Digest(), p.set.Name, cfg), cfg.Log)
-	p.chooseKernels(cfg, weights)
+	if err := p.openDevice(cfg); err != nil {
+		return err
+	}
+	p.keeper.open(cfg.CostFile, costKey(weights.Digest(), p.computes()+" "+p.info.Device, cfg), cfg.Log)
+	if p.gpu == nil {
+		p.chooseKernels(cfg, weights)
+	}
 	team := kernels.NewTeam(cfg.Threads)
 	p.closers = append(p.closers, func() error { team.Close(); return nil })
 	m, err := p.loadModel(cfg, weights, team, p.openImage(cfg, f, weights, team))
@@ -155,9 +162,6 @@ func (p *loaded) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *re
 	if err != nil {
 		return nil, fmt.Errorf("engine.kv_type: %w", err)
 	}
-	if p.pages, err = cfg.pageCount(context, c.PageBytes(kvType, cfg.PageTokens)); err != nil {
-		return nil, err
-	}
 	if p.states, err = cfg.stateCount(c.StateBytes()); err != nil {
 		return nil, err
 	}
@@ -166,8 +170,12 @@ func (p *loaded) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *re
 		batch = max(batch, context) // a text is computed in one step
 	}
 	o := model.Options{
-		ContextTokens: context, PageTokens: cfg.PageTokens, Pages: p.pages, States: p.states, BatchTokensMax: batch, KVType: kvType,
+		ContextTokens: context, PageTokens: cfg.PageTokens, States: p.states, BatchTokensMax: batch, KVType: kvType, Device: p.deviceOption(),
 	}
+	if p.pages, err = p.cachePages(cfg, &c, f, o); err != nil {
+		return nil, err
+	}
+	o.Pages = p.pages
 	if im != nil {
 		o.Packed = im
 	}
@@ -193,13 +201,13 @@ const mathVersion = 4
 func (p *loaded) describe(cfg *Config, id string, f *gguf.File, m *model.Model) {
 	c := m.Config()
 	digest := f.Digest()
-	print := xxh3.HashString(fmt.Sprintf("%s %s %s %d", digest, p.set.Name, m.Options().KVType, mathVersion))
+	print := xxh3.HashString(fmt.Sprintf("%s %s %s %d", digest, p.computes(), m.Options().KVType, mathVersion))
 	if cfg.ModelID != "" {
 		id = cfg.ModelID
 	}
 	p.info = wire.Model{
 		ID: id, Architecture: c.Architecture, Digest: digest, Fingerprint: fmt.Sprintf("fp_%016x", print),
-		Kernels: p.set.Name, Quantisation: f.TypeUses()[0].Type.String(),
+		Kernels: p.computes(), Device: p.info.Device, Quantisation: f.TypeUses()[0].Type.String(),
 		ContextTokens: m.Options().ContextTokens, VocabTokens: min(p.tokenizer.Size(), c.Vocab),
 		Parameters: int64(m.Parameters()), WeightBytes: int64(m.WeightBytes()),
 		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), StateBytes: m.StateBytes(), CreatedUnix: time.Now().Unix(),

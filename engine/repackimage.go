@@ -46,7 +46,7 @@ type imageKeeper struct {
 // openImage finds the image of the weights, or nil. Where there is one and it is
 // not used, the log says why.
 func (p *loaded) openImage(cfg *Config, f *checkpoint.Checkpoint, weights *gguf.File, team *kernels.Team) *repack.Image {
-	if cfg.RepackCache == "" || cfg.Model == "" || p.set.Name == "ref" { // ref reads the file as it is
+	if cfg.RepackCache == "" || cfg.Model == "" || p.gpu != nil || p.set.Name == "ref" { // a GPU and ref read the file as it is
 		return nil
 	}
 	k := &p.images

@@ -60,7 +60,12 @@ func (g *Gateway) appendPolicy(b []byte) []byte {
 }
 
 func (g *Gateway) serveVersion(c httpd.Request) *failure {
-	writeJSON(c, http.StatusOK, append(appendString([]byte(`{"version":`), g.version), '}'))
+	b := appendString([]byte(`{"version":`), g.version)
+	if m := g.engine.State().Model; m.Device != "" {
+		b = appendString(append(b, `,"device":`...), m.Device)
+		b = appendString(append(b, `,"kernels":`...), m.Kernels)
+	}
+	writeJSON(c, http.StatusOK, append(b, '}'))
 	return nil
 }
 

@@ -84,18 +84,34 @@ func (p *placed) findKernels(w *model.DeviceWeights) (failure error) {
 }
 
 // Forward implements model.Placed.
-func (p *placed) Forward(chunks []model.Chunk) (logits []float32, err error) {
+func (p *placed) Forward(chunks []model.Chunk, times model.DeviceTimes) (logits []float32, laps []model.DeviceLap, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := p.device.Bind(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	batch, rows, wanted := p.fill(chunks)
+	timed := times == model.TimeEach || times == model.TimeSome && p.deviceOptions.TimingEvery > 0 && p.steps%p.deviceOptions.TimingEvery == 0
+	if times != model.TimeNone {
+		p.steps++
+	}
+	logits, err = p.computeBatch(batch, rows, wanted, timed)
+	if err == nil && timed {
+		laps, err = p.times.read()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("a step of %d tokens: %w", rows, err)
+	}
+	return logits, laps, nil
+}
+
+// computeBatch computes a batch, and waits for its logits.
+func (p *placed) computeBatch(batch []byte, rows, wanted int, timed bool) ([]float32, error) {
 	if err := p.device.PutLater(p.buffers.batch, batch); err != nil {
 		return nil, err
 	}
-	if err := p.compute(rows, wanted); err != nil {
-		return nil, fmt.Errorf("a step of %d tokens: %w", rows, err)
+	if err := p.compute(rows, wanted, timed); err != nil {
+		return nil, err
 	}
 	n := wanted * p.config.Vocab
 	if n > 0 {
@@ -106,10 +122,7 @@ func (p *placed) Forward(chunks []model.Chunk) (logits []float32, err error) {
 			return nil, err
 		}
 	}
-	if err := p.device.Wait(); err != nil {
-		return nil, fmt.Errorf("a step of %d tokens: %w", rows, err)
-	}
-	return numbers(p.results, n), nil
+	return numbers(p.results, n), p.device.Wait()
 }
 
 // roomFor makes the pinned memory of results large enough, twice as large as needed, so that
@@ -145,15 +158,15 @@ func bucket(rows int) int {
 
 // compute puts the step's launches into the stream: as a graph where it has few rows, each of
 // which has logits.
-func (p *placed) compute(rows, wanted int) error {
+func (p *placed) compute(rows, wanted int, timed bool) error {
 	n := bucket(rows)
-	if rows > graphRowsMax || wanted != rows || n > p.options.BatchTokensMax {
-		return p.launchAll(rows, wanted)
+	if timed || p.deviceOptions.Checked || rows > graphRowsMax || wanted != rows || n > p.options.BatchTokensMax {
+		return p.launchAll(rows, wanted, timed)
 	}
 	g := p.graphs[n]
 	if g == nil {
 		var err error
-		if g, err = p.device.Capture(func() error { return p.launchAll(n, n) }); err != nil {
+		if g, err = p.device.Capture(func() error { return p.launchAll(n, n, false) }); err != nil {
 			return fmt.Errorf("make the graph for %d rows: %w", n, err)
 		}
 		p.graphs[n] = g
@@ -166,11 +179,17 @@ func (p *placed) compute(rows, wanted int) error {
 type pass struct {
 	*placed
 	rows, wanted int // rows of the grids: of the batch, and those with logits
+	timed        bool
+	class        model.KernelClass // of the kernels that are launched now
+	layer        int
 	err          error
 }
 
-func (p *placed) launchAll(rows, wanted int) error {
-	s := &pass{placed: p, rows: rows, wanted: wanted}
+func (p *placed) launchAll(rows, wanted int, timed bool) error {
+	s := &pass{placed: p, rows: rows, wanted: wanted, timed: timed}
+	if timed {
+		s.err = p.times.begin(p.device)
+	}
 	s.run()
 	return s.err
 }
@@ -188,17 +207,38 @@ func (s *pass) launch(k *cuda.Kernel, grid cudrv.Grid, threads, shared int, a *c
 	if s.err == nil {
 		s.err = s.device.Launch(k, grid, threads, shared, a)
 	}
+	if s.err == nil && s.timed {
+		s.err = s.times.lap(s.device, s.class, s.layer)
+	}
+	if s.err == nil && s.deviceOptions.Checked {
+		if s.err = s.device.Wait(); s.err != nil {
+			s.err = fmt.Errorf("kernel %s of %s%s: %w", k.Name, s.class, s.where(), s.err)
+		}
+	}
 }
+
+func (s *pass) where() string {
+	if s.layer < 0 {
+		return ""
+	}
+	return fmt.Sprintf(" in layer %d", s.layer)
+}
+
+// of says what the next launches are.
+func (s *pass) of(class model.KernelClass, layer int) { s.class, s.layer = class, layer }
 
 func (s *pass) run() {
 	c, b := s.config, &s.buffers
+	s.of(model.KernelEmbed, -1)
 	s.launch(s.kernels.embed, cudrv.Grid{s.rows, 1, 1}, rowThreads/2, 0, s.args.Reset().
 		At(b.x, s.weights.embedding.data).Int(c.Vocab, c.Embed).Float(c.EmbeddingScale).At(b.batch))
 	var sum, post cuda.Address
 	for i := range s.weights.layers {
 		l := &s.weights.layers[i]
+		s.of(model.KernelNormRope, i)
 		s.addNorm(sum, post, l.attentionNorm, 0, s.rows, s.rowCount())
 		s.attention(i, l)
+		s.of(model.KernelNormRope, i)
 		s.addNorm(b.sum, l.postAttention, l.ffNorm, 0, s.rows, s.rowCount())
 		s.feedForward(i, l)
 		sum, post = b.sum, l.postFF
@@ -206,7 +246,9 @@ func (s *pass) run() {
 	if s.wanted == 0 {
 		return
 	}
+	s.of(model.KernelNormRope, -1)
 	s.addNorm(sum, post, s.weights.outputNorm, s.picks(), s.wanted, s.wantedCount())
+	s.of(model.KernelLogits, -1)
 	s.multiply(b.logits, c.Vocab, []matrix{s.weights.output}, b.normed, c.Embed, s.wanted, s.wantedCount())
 	if c.LogitScale != 1 || c.LogitSoftCap > 0 {
 		s.launch(s.kernels.scaleCap, cudrv.Grid{cut(c.Vocab, rowThreads), s.wanted, 1}, rowThreads, 0, s.args.Reset().
@@ -224,6 +266,7 @@ func (s *pass) addNorm(sum, post, weight, pick cuda.Address, rows int, count cud
 func (s *pass) attention(i int, l *layer) {
 	c, b, d := s.config, &s.buffers, &s.config.Layers[i]
 	width := (c.Heads + 2*d.KVHeads) * d.HeadDim
+	s.of(model.KernelQKV, i)
 	s.multiply(b.qkv, width, l.qkv, b.normed, c.Embed, s.rows, s.rowCount())
 	layout, pages := s.layout(i), s.pools[i]
 	var table cuda.Address
@@ -234,19 +277,23 @@ func (s *pass) attention(i int, l *layer) {
 			neighbours = 1
 		}
 	}
+	s.of(model.KernelNormRope, i)
 	s.launch(s.kernels.place, cudrv.Grid{c.Heads + 2*d.KVHeads, s.rows, 1}, placeThreads, 4*(warpSize+d.HeadDim), s.args.Reset().
 		At(b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values, l.qNorm, l.kNorm).
 		Float(c.NormEps).At(table).Int(dims, neighbours).At(b.batch))
 	parts := cut(c.Heads/d.KVHeads, s.kernels.attendHeads)
+	s.of(model.KernelAttentionDecode, i) // the Timer divides it between prompts and decoding
 	s.launch(s.kernels.attend, cudrv.Grid{d.KVHeads * parts, s.rows, 1}, attendThreads, s.kernels.attendShared[i], s.args.Reset().
 		At(b.heads, b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values).
 		Int(d.WindowTokens).Float(c.AttentionScale, c.AttentionSoftCap).At(l.sinks, b.batch))
 	heads := c.Heads * d.HeadDim
+	s.of(model.KernelOutput, i)
 	s.multiply(b.sum, c.Embed, []matrix{l.out}, b.heads, heads, s.rows, s.rowCount())
 }
 
 func (s *pass) feedForward(i int, l *layer) {
 	c, b := s.config, &s.buffers
+	s.of(model.KernelMLP, i)
 	if len(l.experts.down) > 0 {
 		s.mixture(l)
 		return

@@ -6,6 +6,11 @@ import "errors"
 type Options struct {
 	ID     int    // of the device, from 0
 	Driver string // library of the driver; empty takes the machine's own
+	// Checked waits for every kernel, so that a fault names its kernel. Slow.
+	Checked bool
+	// TimingEvery is of how many steps one is timed kernel by kernel, where there is a Timer;
+	// 0 times only the steps whose launches are kept.
+	TimingEvery int
 }
 
 // Info describes a device that was taken.

@@ -5,6 +5,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/cudrv"
@@ -12,7 +13,10 @@ import (
 )
 
 // Device is a GPU.
-type Device struct{ cuda *cuda.Device }
+type Device struct {
+	cuda    *cuda.Device
+	options Options
+}
 
 // Open takes a device.
 func Open(o Options) (*Device, error) {
@@ -23,7 +27,7 @@ func Open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{d}, nil
+	return &Device{d, o}, nil
 }
 
 // Info describes the device.
@@ -37,7 +41,29 @@ func (d *Device) Info() Info {
 
 // Place implements model.Device.
 func (d *Device) Place(c *model.Config, w *model.DeviceWeights, o *model.Options) (model.Placed, error) {
-	return place(d.cuda, c, w, o)
+	return place(d, c, w, o)
+}
+
+// Kernels names the arithmetic: it changes with the kernels' sources.
+func (d *Device) Kernels() string { return "cuda-" + cuda.Version() }
+
+// PagesRoom is the memory that a share of the device's free memory leaves for keys and values
+// beside weights of so many bytes and the buffers of steps.
+func (d *Device) PagesRoom(c *model.Config, o *model.Options, weights int, share float64) (int64, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := d.cuda.Bind(); err != nil {
+		return 0, err
+	}
+	free, err := d.cuda.FreeBytes()
+	if err != nil {
+		return 0, err
+	}
+	p := newPlaced(d, c, o)
+	p.pools = nil
+	steps := 0
+	p.plan(func(_ *cuda.Address, bytes int) { steps += bytes })
+	return int64(share*float64(free)) - int64(weights) - int64(steps), nil
 }
 
 // Close gives the device back, with all that was placed on it.

@@ -19,5 +19,13 @@ func Open(Options) (*Device, error) { return nil, errNotBuilt }
 // Info describes the device.
 func (*Device) Info() Info { return Info{} }
 
+// Kernels names the arithmetic.
+func (*Device) Kernels() string { return "" }
+
+// PagesRoom is the memory for keys and values.
+func (*Device) PagesRoom(*model.Config, *model.Options, int, float64) (int64, error) {
+	return 0, errNotBuilt
+}
+
 // Close gives the device back.
 func (*Device) Close() error { return nil }

@@ -19,22 +19,25 @@ import (
 // placed is a model on a device.
 type placed struct {
 	// Fixed when it is placed.
-	device  *cuda.Device
-	config  *model.Config
-	options model.Options
-	weights weights
-	pools   []pool
-	ropes   []cuda.Address // of each rope, Dims numbers for each position
-	buffers buffers
-	kernels kernelSet
-	bytes   int            // of the weights
-	held    []cuda.Address // memory to free
+	device        *cuda.Device
+	deviceOptions Options
+	config        *model.Config
+	options       model.Options
+	weights       weights
+	pools         []pool
+	ropes         []cuda.Address // of each rope, Dims numbers for each position
+	buffers       buffers
+	kernels       kernelSet
+	bytes         int            // of the weights
+	held          []cuda.Address // memory to free
 
 	// Changed by steps.
 	args    cuda.Args
 	graphs  map[int]*cudrv.Graph // by their rows
 	step    []byte               // pinned: a batch, as batch.h has it
 	results []byte               // pinned: logits
+	steps   int                  // so far
+	times   stepTimes
 }
 
 // weights are those of model.DeviceWeights. Matrices with the same input and type are one
@@ -87,20 +90,28 @@ type buffers struct {
 // batchMax bounds a step: the rows are a dimension of launches.
 const batchMax = 1 << 13
 
-func place(d *cuda.Device, c *model.Config, w *model.DeviceWeights, o *model.Options) (model.Placed, error) {
+// newPlaced is a model of which nothing is on the device yet.
+func newPlaced(d *Device, c *model.Config, o *model.Options) *placed {
+	return &placed{
+		device: d.cuda, deviceOptions: d.options, config: c, options: *o, graphs: map[int]*cudrv.Graph{},
+		pools: make([]pool, len(c.Layers)), ropes: make([]cuda.Address, len(c.Ropes)),
+	}
+}
+
+func place(d *Device, c *model.Config, w *model.DeviceWeights, o *model.Options) (model.Placed, error) {
 	if err := check(c, o); err != nil {
 		return nil, err
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := d.Bind(); err != nil {
+	if err := d.cuda.Bind(); err != nil {
 		return nil, err
 	}
-	p := &placed{device: d, config: c, options: *o, graphs: map[int]*cudrv.Graph{}}
+	p := newPlaced(d, c, o)
 	if err := p.fits(w); err != nil {
 		return nil, err
 	}
-	l := &loader{device: d}
+	l := &loader{device: d.cuda}
 	p.place(l, w)
 	p.bytes = l.bytes
 	p.reserve(l)
@@ -341,7 +352,6 @@ func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
 
 // fits refuses a model that the device's free memory does not hold, before anything is copied.
 func (p *placed) fits(w *model.DeviceWeights) error {
-	p.pools, p.ropes = make([]pool, len(p.config.Layers)), make([]cuda.Address, len(p.config.Ropes))
 	weights, pools, rest := 0, 0, 0
 	w.Each(func(m *kernels.Matrix) { weights += cuda.PlanesBytes(m.Type, m.Rows, m.Cols) })
 	p.plan(func(_ *cuda.Address, bytes int) { rest += bytes })
@@ -385,6 +395,7 @@ func (p *placed) Close() (err error) {
 		err = errors.Join(err, g.Close())
 	}
 	p.graphs = nil
+	err = errors.Join(err, p.times.close())
 	for _, at := range p.held {
 		err = errors.Join(err, p.device.Free(at))
 	}

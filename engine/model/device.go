@@ -19,8 +19,9 @@ type Device interface {
 
 // Placed is a model on a device. It belongs to one goroutine.
 type Placed interface {
-	// Forward is Model.Forward. The logits are valid until the next Forward.
-	Forward(chunks []Chunk) (logits []float32, err error)
+	// Forward is Model.Forward. The logits are valid until the next Forward, and so are the
+	// laps: the kernels of the step in their order, or none where the step was not timed.
+	Forward(chunks []Chunk, times DeviceTimes) (logits []float32, laps []DeviceLap, err error)
 	// CopyPage copies page src to page dst in every layer.
 	CopyPage(dst, src int32) error
 	// WeightBytes is the memory of the weights on the device.
@@ -28,6 +29,23 @@ type Placed interface {
 	// Graphs is how many prepared steps there are.
 	Graphs() int
 	Close() error
+}
+
+// DeviceTimes says whether a step's kernels are timed, which costs it some time.
+type DeviceTimes int
+
+const (
+	TimeNone DeviceTimes = iota
+	TimeSome             // the device times some steps, as it is configured
+	TimeEach             // somebody waits for this step's kernels
+)
+
+// DeviceLap is a kernel of a step: when it was done, in milliseconds of the step's work on the
+// device.
+type DeviceLap struct {
+	Class KernelClass
+	Layer int // -1 outside the layers
+	Done  float64
 }
 
 // DeviceFault is what Forward and CopyPage panic with when a device fails: what it holds is
@@ -129,12 +147,49 @@ func (m *Model) forwardOn(stop *atomic.Bool, chunks []Chunk) (logits []float32, 
 	if stop != nil && stop.Load() {
 		return nil, false
 	}
-	m.pass.gather(chunks) // checks them
-	logits, err := m.placed.Forward(chunks)
+	p := &m.pass
+	p.gather(chunks) // checks them
+	times, began := p.timer.wish(), p.timer.now()
+	logits, laps, err := m.placed.Forward(chunks, times)
 	if err != nil {
 		panic(&DeviceFault{err})
 	}
+	p.timer.divide(began, laps, p.batch.keys)
 	return logits, true
+}
+
+func (t *Timer) wish() DeviceTimes {
+	switch {
+	case !t.on:
+		return TimeNone
+	case cap(t.Launches) > 0:
+		return TimeEach
+	}
+	return TimeSome
+}
+
+// divide divides the time since began between the kernels of a step on a device, in proportion
+// to the device's times. What of it the device did not work is divided with the rest.
+func (t *Timer) divide(began int64, laps []DeviceLap, keys attentionKeys) {
+	if !t.on {
+		return
+	}
+	now := t.now()
+	if len(laps) == 0 {
+		t.last = now
+		return
+	}
+	t.last = began
+	unit := float64(now-began) / max(laps[len(laps)-1].Done, 1e-9)
+	for _, lap := range laps {
+		to := max(t.last, min(now, began+int64(lap.Done*unit)))
+		if lap.Class == KernelAttentionDecode {
+			t.addAttention(lap.Layer, keys, to)
+		} else {
+			t.add(lap.Class, lap.Layer, t.last, to)
+		}
+		t.last = to
+	}
 }
 
 // DeviceGraphs is how many steps the device has prepared; 0 on the CPU.

@@ -95,6 +95,12 @@ func (t *Timer) lapAttention(layer int, keys attentionKeys) {
 		return
 	}
 	now := t.now()
+	t.addAttention(layer, keys, now)
+	t.last = now
+}
+
+// addAttention divides the time since the last call.
+func (t *Timer) addAttention(layer int, keys attentionKeys, now int64) {
 	middle := t.last
 	if keys.prefill > 0 {
 		middle += int64(float64(now-t.last) * float64(keys.prefill) / float64(keys.prefill+keys.decode))
@@ -103,7 +109,6 @@ func (t *Timer) lapAttention(layer int, keys attentionKeys) {
 	if keys.decode > 0 {
 		t.add(KernelAttentionDecode, layer, middle, now)
 	}
-	t.last = now
 }
 
 func (t *Timer) add(class KernelClass, layer int, from, to int64) {

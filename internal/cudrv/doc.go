@@ -1,7 +1,7 @@
 // Package cudrv reaches the CUDA driver, with the build tag cuda.
 //
 // Goal: a program that is built with the tag starts on a machine without a driver, and
-// says there what is missing. Its C part is a library of the driver's names (shim.c)
+// says there what is missing. Its C part is a library of the driver's names (shim)
 // which gorgonia.org/cu links; Open finds the real driver, or the emulated one, and
 // leads the names to it. The package also has the calls that gorgonia.org/cu lacks:
 // pinned memory, stream capture, graphs, launches with parameters in one buffer.

@@ -4,7 +4,7 @@ package cudrv
 
 // #cgo CFLAGS: -I${SRCDIR}/include/v1
 // #include <cuda.h>
-// #include "shim.h"
+// #include "shim/shim.h"
 // #include <stdlib.h>
 import "C"
 

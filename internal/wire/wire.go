@@ -491,6 +491,7 @@ type Model struct {
 	Digest        string `json:"digest"`
 	Fingerprint   string `json:"fingerprint"`
 	Kernels       string `json:"kernels"`
+	Device        string `json:"device,omitempty"` // what computes, and why where that was left open
 	Quantisation  string `json:"quantisation"`
 	ContextTokens int    `json:"context_tokens"`
 	VocabTokens   int    `json:"vocab_tokens"`

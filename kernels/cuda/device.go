@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -115,6 +116,19 @@ func PTX() (string, error) {
 	return string(text), err
 }
 
+// Version names the kernels: it changes with their sources.
+func Version() string {
+	ptx, err := PTX()
+	if err != nil {
+		return ""
+	}
+	hash, _, _ := strings.Cut(strings.TrimPrefix(ptx, sourcesMark), "\n")
+	return hash[:min(len(hash), 12)]
+}
+
+// sourcesMark begins the PTX's first line, which has the hash of its sources.
+const sourcesMark = "// sources "
+
 // Bind makes the device that of the calling thread, which its goroutine has locked.
 func (d *Device) Bind() error {
 	if err := cu.SetCurrentContext(d.context); err != nil {
@@ -205,6 +219,24 @@ func (d *Device) MoveLater(to, from Address, bytes int) error {
 
 // Wait waits for all that was put into the stream. Its error may be of any launch before.
 func (d *Device) Wait() error { return d.stream.Synchronize() }
+
+// Event is an instant of the stream.
+type Event struct{ e cu.Event }
+
+// NewEvent makes an event.
+func (d *Device) NewEvent() (Event, error) {
+	e, err := cu.MakeEvent(cu.DefaultEvent)
+	return Event{e}, err
+}
+
+// Mark makes e the instant at which all that was put into the stream before is done.
+func (d *Device) Mark(e Event) error { return e.e.Record(d.stream) }
+
+// Since is the milliseconds from an event to e, after Wait.
+func (e Event) Since(from Event) (float64, error) { return from.e.Elapsed(e.e) }
+
+// Close frees the event.
+func (e *Event) Close() error { return cu.DestroyEvent(&e.e) }
 
 // Capture makes a graph of the launches of give.
 func (d *Device) Capture(give func() error) (*cudrv.Graph, error) {

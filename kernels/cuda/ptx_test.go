@@ -33,7 +33,7 @@ func TestPTXIsOfTheSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if line, _, _ := strings.Cut(ptx, "\n"); line != fmt.Sprintf("// sources %x", h.Sum(nil)) {
+	if line, _, _ := strings.Cut(ptx, "\n"); line != fmt.Sprintf(sourcesMark+"%x", h.Sum(nil)) {
 		t.Errorf("kernels.ptx.gz begins with %q: it was compiled from other sources; run kernels/cuda/ptx.py", line)
 	}
 }

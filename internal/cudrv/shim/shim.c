@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "include/v1/cuda.h"
+#include "../include/v1/cuda.h"
 #include "shim.h"
 
 static CUresult no_driver(void) { return CUDA_ERROR_NO_DEVICE; }

@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/forebay-io/forebay/engine/gguf"
+	"github.com/forebay-io/forebay/engine/gpu"
+	"github.com/forebay-io/forebay/engine/model"
+)
+
+// DeviceConfig says what computes.
+type DeviceConfig struct {
+	Kind        string  `yaml:"kind" default:"cpu" oneof:"cpu cuda auto" help:"What computes: cpu; cuda, an NVIDIA GPU, which needs a binary that was built with CUDA; or auto, a GPU if there is one."`
+	ID          int     `yaml:"id" range:"..1023" help:"Which GPU, from 0."`
+	Driver      string  `yaml:"driver" help:"Library of the CUDA driver; empty takes what FOREBAY_CUDA_DRIVER names, or the machine's own."`
+	MemoryShare float64 `yaml:"memory_share" default:"0.9" range:"0.05..1" help:"Share of the GPU's free memory that the engine takes where engine.kv_bytes is 0: what weights and steps leave of it holds keys and values."`
+	TimingEvery int     `yaml:"timing_every" default:"64" range:"1..1048576" help:"On a GPU, one of so many steps is timed kernel by kernel. It is launched kernel by kernel, with events between them."`
+	Checked     bool    `yaml:"checked" help:"On a GPU, wait for every kernel, so that a fault names the kernel that caused it. Several times slower."`
+}
+
+// cpuDevice is the device's kind for this machine's processor.
+const cpuDevice = "cpu"
+
+// openDevice takes the device that the configuration names, or none for the CPU.
+func (p *loaded) openDevice(cfg *Config) error {
+	p.info.Device = cpuDevice
+	if cfg.Device.Kind == cpuDevice {
+		return nil
+	}
+	d, err := gpu.Open(gpu.Options{ID: cfg.Device.ID, Driver: cfg.Device.Driver, Checked: cfg.Device.Checked, TimingEvery: cfg.Device.TimingEvery})
+	switch {
+	case cfg.Device.Kind == "auto" && errors.Is(err, gpu.ErrNone):
+		p.info.Device = fmt.Sprintf("%s, since %v", cpuDevice, err)
+		cfg.Log.Info("the CPU computes", "why", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("engine.device.kind is %s: %w", cfg.Device.Kind, err)
+	}
+	p.gpu = d
+	p.closers = append(p.closers, d.Close)
+	i := d.Info()
+	p.info.Device = fmt.Sprintf("CUDA device %d, %s", i.ID, i.Name)
+	cfg.Log.Info("a GPU computes", "device", i.ID, "name", i.Name, "compute_capability", i.Capability, "driver", i.Driver, "memory_bytes", i.MemoryBytes)
+	return nil
+}
+
+// computes names the arithmetic: the kernel set, or the GPU's kernels.
+func (p *loaded) computes() string {
+	if p.gpu != nil {
+		return p.gpu.Kernels()
+	}
+	return p.set.Name
+}
+
+// cachePages is how many pages the pool has: on a GPU by its memory, where kv_bytes does not
+// say it.
+func (p *loaded) cachePages(cfg *Config, c *model.Config, f *gguf.File, o model.Options) (int, error) {
+	if p.gpu == nil || cfg.KVBytes != 0 {
+		return cfg.pageCount(o.ContextTokens, c.PageBytes(o.KVType, o.PageTokens))
+	}
+	weights := 0
+	for _, use := range f.TypeUses() {
+		weights += use.Bytes
+	}
+	room, err := p.gpu.PagesRoom(c, &o, weights, cfg.Device.MemoryShare)
+	if err != nil {
+		return 0, err
+	}
+	pages := room / int64(c.PageBytes(o.KVType, o.PageTokens))
+	if least := int64((o.ContextTokens-1)/o.PageTokens + 1); pages < least {
+		return 0, fmt.Errorf("on the GPU, weights of %d bytes leave %d bytes for keys and values within engine.device.memory_share of %g; one context of %d tokens needs %d pages and there is room for %d: give a shorter engine.context_tokens, a narrower engine.kv_type, or smaller weights by engine.quantize",
+			weights, room, cfg.Device.MemoryShare, o.ContextTokens, least, max(0, pages))
+	}
+	return int(min(pages, pagesMax)), nil
+}
+
+// deviceOption is the device as package model takes it.
+func (p *loaded) deviceOption() model.Device {
+	if p.gpu == nil {
+		return nil
+	}
+	return p.gpu
+}
+
+// onFault ends the engine's process when a device fails, since only a new one can use the
+// device again. It runs deferred in the loop's goroutine.
+func onFault(cfg *Config) {
+	failure := recover()
+	if failure == nil {
+		return
+	}
+	fault, ok := failure.(*model.DeviceFault)
+	if !ok || cfg.Fault == nil {
+		panic(failure)
+	}
+	cfg.Fault(fault)
+}
+
+// withoutFault runs what computes before there is a loop.
+func withoutFault(run func()) (err error) {
+	defer func() {
+		failure := recover()
+		if fault, ok := failure.(*model.DeviceFault); ok {
+			err = fault
+		} else if failure != nil {
+			panic(failure)
+		}
+	}()
+	run()
+	return nil
+}

@@ -1,0 +1,138 @@
+//go:build cuda
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/internal/wire"
+)
+
+// onGPU is a configuration that computes on the emulated driver, or on the GPU that
+// FOREBAY_CUDA_DRIVER leads to.
+func onGPU() Config {
+	return Config{Device: DeviceConfig{Kind: "cuda", Driver: os.Getenv("FOREBAY_CUDA_DRIVER")}, BatchTokensMax: 96}
+}
+
+// TestGPUAnswersEqualReference: the loop with the model on the device gives the tokens of
+// another implementation, up to its margins.
+func TestGPUAnswersEqualReference(t *testing.T) {
+	var short []referenceAnswer
+	for _, a := range readReference(t) {
+		if len(a.Answer) <= 20 && len(a.IDs) <= 40 && len(short) < 4 {
+			short = append(short, a)
+		}
+	}
+	if len(short) == 0 {
+		t.Fatal("no reference answer is short enough")
+	}
+	newDemo(t, onGPU()).checkAnswers(t, short)
+}
+
+// TestGPUGivesOneAnswer: cold, from the cache and among neighbours a request has the same
+// logits, to the bit.
+func TestGPUGivesOneAnswer(t *testing.T) {
+	b := newDemo(t, onGPU())
+	q := question{id: "cold", tokens: prompt(1, 40), options: greedy(6)}
+	b.ask(q)
+	want := b.logitsBits("cold", 0)
+	if len(want) == 0 {
+		t.Fatal("no logits were seen")
+	}
+	for _, id := range []string{"warm", "among"} {
+		qs := []question{{id: id, tokens: q.tokens, options: q.options}}
+		for n := range 3 * min(1, len(id)-4) {
+			qs = append(qs, question{id: id + "-n", tokens: prompt(uint64(50+n), 5+9*n), options: greedy(4 + n)})
+		}
+		a := b.askAll(qs)[0]
+		if a.end.Usage.Cached == 0 {
+			t.Errorf("%s: nothing was cached", id)
+		}
+		if !slices.Equal(b.logitsBits(id, 0), want) {
+			t.Errorf("%s: the logits differ from the cold run", id)
+		}
+	}
+}
+
+// TestGPUTimesKernels: a timed step has a time for each class, and others have none.
+func TestGPUTimesKernels(t *testing.T) {
+	cfg := onGPU()
+	cfg.Device.TimingEvery = 2
+	if err := cfg.fill(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := load(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	m := p.model.(*model.Model)
+	timer := new(model.Timer)
+	m.SetTimer(timer)
+	chunk := []model.Chunk{{Tokens: []int32{1, 2, 3}, Pages: []int32{0}, Logits: 1}}
+	for step := range uint64(4) {
+		timer.Start(step, wire.Monotonic())
+		m.ForwardUnless(nil, chunk)
+		timer.Stop(wire.Monotonic())
+		layers := uint32(len(m.Config().Layers))
+		want := map[model.KernelClass]uint32{
+			model.KernelEmbed: 1, model.KernelQKV: layers, model.KernelAttentionPrefill: layers, model.KernelOutput: layers, model.KernelLogits: 1,
+		}
+		for class, n := range want {
+			if step%2 == 1 {
+				n = 0
+			}
+			if got := timer.Kernels[class]; got.Count != n || (got.Total > 0) != (n > 0) {
+				t.Errorf("step %d: %v is %+v, want %d launches", step, class, got, n)
+			}
+		}
+	}
+}
+
+const faultVar = "FOREBAY_TEST_GPU_FAULT"
+
+// TestGPUFaultEndsTheEngine: a kernel that faults reaches Config.Fault, with its name where
+// kernels are checked. It needs a process of its own, since a driver with a fault stays so.
+func TestGPUFaultEndsTheEngine(t *testing.T) {
+	if os.Getenv(faultVar) != "" {
+		faultAndReport()
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestGPUFaultEndsTheEngine$")
+	cmd.Env = append(os.Environ(), faultVar+"=1", "FOREBAY_EMU_FAULT=add_norm")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(string(out), "kernel add_norm of norm_rope in layer 0") || !strings.Contains(string(out), "IllegalAddress") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// faultAndReport runs until the fault, and ends with status 3.
+func faultAndReport() {
+	cfg := onGPU()
+	cfg.Device.Checked, cfg.SelfBenchmarkOff, cfg.CostFile = true, true, "none"
+	cfg.Fault = func(err error) {
+		os.Stderr.WriteString(err.Error())
+		os.Exit(3)
+	}
+	e, err := New(cfg)
+	if err != nil {
+		os.Stderr.WriteString(err.Error())
+		os.Exit(4)
+	}
+	p, failed := e.Prepare(context.Background(), &wire.Request{ID: "q", Tokens: []int32{1, 2, 3}})
+	if failed != nil {
+		os.Stderr.WriteString(failed.Error())
+		os.Exit(5)
+	}
+	e.Generate(&wire.Generation{ID: "q", Prompt: p, Options: wire.Options{N: 1, MaxTokens: 4}, Notify: make(chan struct{}, 1)})
+	time.Sleep(20 * time.Second)
+	os.Exit(6)
+}

@@ -21,7 +21,7 @@ type Config struct {
 	ModelID string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the server's, without folders and .gguf."`
 
 	ContextTokens int `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes what the server says, or 8192 where it does not."`
-	SequencesMax  int `yaml:"sequences_max" range:"..65536" help:"Sequences that the server computes at once; more wait here, in our order. 0 takes what the server says, or 4 where it does not."`
+	SequencesMax  int `yaml:"sequences_max" range:"..65536" help:"Most sequences at the server; more wait here, in our order. 0 takes what the server says that it computes at once, or learns it, beginning with 4."`
 
 	Cancel         string `yaml:"cancel" default:"auto" oneof:"auto close drain" help:"What becomes of an answer whose client has left: close ends its connection, drain reads it to its end, for servers that a closed connection harms; auto goes by the dialect."`
 	Priority       bool   `yaml:"priority" help:"Tell the server the level of each request, if it was started to order by priority (vLLM, SGLang): useful where others use it too."`
@@ -33,6 +33,9 @@ type Config struct {
 	CountLimit      time.Duration `yaml:"count_limit" default:"200ms" range:"1ms..1m" help:"Time that the server may take to count the tokens of a prompt before they are estimated."`
 	CountBytesMin   int           `yaml:"count_bytes_min" default:"4096" range:"1..1073741824" help:"Prompts of this many bytes are counted by the server before they are admitted, if it can count; shorter ones are estimated once it has been learned how."`
 	CheckInterval   time.Duration `yaml:"check_interval" default:"1s" range:"10ms..4s" help:"How often the server is asked whether it is well."`
+
+	MetricsInterval time.Duration `yaml:"metrics_interval" default:"500ms" range:"50ms..1m" help:"How often the server's metrics are read while it works, for how many sequences it runs and lets wait."`
+	MetricsOff      bool          `yaml:"metrics_off" help:"Do not read the server's metrics."`
 
 	EventBytesMax   int `yaml:"event_bytes_max" default:"4194304" range:"1KiB..1GiB" help:"Largest event of an answer, in bytes; a larger one ends the request with an error."`
 	StreamEventsMax int `yaml:"stream_events_max" default:"256" range:"1..1048576" help:"Most events of one stream that wait for their reader; then no more of it is read from the server."`

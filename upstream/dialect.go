@@ -24,6 +24,11 @@ type dialect struct {
 	// sequences is how many sequences a server computes that does not say; 0 for
 	// sequencesUnknown.
 	sequences int
+	// stepTokens is the prefill that a step computes at most; 0 for stepTokensUnknown.
+	stepTokens int
+	// running and waiting are the names of the metrics that count the requests which
+	// the server computes, and which wait there; newest names first.
+	running, waiting []string
 	// cuts says that the server shortens a prompt that is too long, without a word.
 	cuts bool
 	// salted says that the member cache_salt keeps cached prefixes apart.
@@ -43,6 +48,9 @@ type dialect struct {
 	// health is the path that says whether the server is well; "" is its list of models.
 	health string
 }
+
+// stepTokensUnknown is what a step of most servers computes at most.
+const stepTokensUnknown = 2048
 
 // reserved are members that some server understands as more choices, a priority, or a
 // place of its own. They would pass by the gateway's limits, or reach into other
@@ -65,23 +73,26 @@ var dialects = []*dialect{
 	generic,
 	{
 		name: "vllm", owners: []string{"vllm"}, always: askUsageContinuous, countChat: "/tokenize", countText: "/tokenize",
+		running: []string{"vllm:num_requests_running"}, waiting: []string{"vllm:num_requests_waiting"},
 		salted: true, priority: []int{0, 1, 2}, linger: 50 * time.Millisecond, health: "/health",
 	},
 	{
 		name: "sglang", owners: []string{"sglang"}, always: askUsageContinuous, countText: "/tokenize",
+		running: []string{"sglang:num_running_reqs"}, waiting: []string{"sglang:num_queue_reqs"},
 		salted: true, priority: []int{100, 50, 0}, rid: true, abort: "/abort_request", linger: 100 * time.Millisecond,
 		health: "/v1/models", // its /health computes a token
 	},
 	{
 		name: "llama-server", owners: []string{"llamacpp"}, always: askUsage + `,"timings_per_token":true`,
-		countChat: "/v1/chat/completions/input_tokens", countText: "/tokenize", usagePerChoice: true, linger: 100 * time.Millisecond, health: "/health",
+		countChat: "/v1/chat/completions/input_tokens", countText: "/tokenize", usagePerChoice: true,
+		running: []string{"llamacpp:requests_processing"}, waiting: []string{"llamacpp:requests_deferred"}, linger: 100 * time.Millisecond, health: "/health",
 	},
 	{name: "llama-cpp-python", owners: []string{"me"}, sequences: 1}, // a second request interrupts the first
-	{name: "tgi", sequences: 128, health: "/health"},
+	{name: "tgi", sequences: 128, running: []string{"tgi_batch_current_size"}, waiting: []string{"tgi_queue_size"}, health: "/health"},
 	{name: "transformers", health: "/health"},
 	{name: "ollama", owners: []string{"library"}, sequences: 1, cuts: true, health: "/api/version"},
-	{name: "openvino", drains: true, health: "/v2/health/ready"},
-	{name: "tensorrt-llm", owners: []string{"tensorrt_llm"}, health: "/health"},
+	{name: "openvino", drains: true, stepTokens: 256, health: "/v2/health/ready"},
+	{name: "tensorrt-llm", owners: []string{"tensorrt_llm"}, running: []string{"trtllm_num_requests_running"}, waiting: []string{"trtllm_num_requests_waiting"}, health: "/health"},
 	{name: "dynamo", owners: []string{"nvidia"}, linger: 2 * time.Second, health: "/health"},
 }
 

@@ -17,7 +17,7 @@
 // not choose and those that are always ours: model, stream, stream_options and the
 // limit of tokens.
 //
-// Ownership: Engine has one goroutine that looks after the server, and each
-// generation one that reads its answer, until it has ended or was closed. State is
+// Ownership: Engine has two goroutines, which look after the server and read its
+// metrics, and each generation one that reads its answer, until it has ended or was closed. State is
 // published under one lock and in order.
 package upstream

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/upstream/window"
 )
 
 // Engine is a wire.Engine that relays to another server. It looks for the server by
@@ -22,7 +23,7 @@ type Engine struct {
 	log    *slog.Logger
 	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
-	live   sync.WaitGroup // the goroutine of run, and one for each generation
+	live   sync.WaitGroup // the goroutines of run and watch, and one for each generation
 	state  atomic.Pointer[wire.State]
 	model  atomic.Pointer[model] // nil until the server was found
 	counts *counter
@@ -33,6 +34,7 @@ type Engine struct {
 	why     *wire.Error // why nothing can be generated, nil where it can
 	closed  bool
 	ready   chan struct{} // closed while why is nil
+	shared  bool          // others are at the server, and it was said
 	isReady bool
 	total   wire.State // counters of the next State
 }
@@ -50,9 +52,11 @@ func New(cfg Config) (*Engine, error) {
 	if e.server, err = newServer(&e.cfg); err != nil {
 		return nil, err
 	}
+	e.ledger.window = window.New(window.Limits{Start: sequencesUnknown})
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	e.lose(wire.Errorf(wire.Unavailable, "the upstream was not found yet"))
 	e.live.Go(e.run)
+	e.live.Go(e.watch)
 	return e, nil
 }
 
@@ -132,11 +136,14 @@ func (e *Engine) setWhy(why *wire.Error) {
 func (e *Engine) found(m *model) {
 	before := e.model.Swap(m)
 	if before == nil || before.name != m.name || before.version != m.version {
-		e.log.Info("the upstream is found", "is", e.Name(), "model", m.name, "context_tokens", e.contextTokens(m), "sequences", e.sequences(m))
+		e.log.Info("the upstream is found", "is", e.Name(), "model", m.name, "context_tokens", e.contextTokens(m), "sequences", e.limits(m).Start, "sequences_known", e.limits(m).Exact)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ledger.places = e.sequences(m)
+	if before == nil || e.why != nil {
+		e.ledger.window.Forget(e.limits(m))
+		e.shared = false
+	}
 	e.setWhy(nil)
 	e.publish()
 }
@@ -150,8 +157,21 @@ const (
 func (e *Engine) contextTokens(m *model) int {
 	return cmp.Or(e.cfg.ContextTokens, m.context, contextUnknown)
 }
-func (e *Engine) sequences(m *model) int {
-	return cmp.Or(e.cfg.SequencesMax, m.sequences, sequencesUnknown)
+
+// sequencesMost bounds a learned number of sequences.
+const sequencesMost = 256
+
+// limits are what m says of how much it computes at once. What the operator says is
+// the most; it may be learned that it is too much.
+func (e *Engine) limits(m *model) window.Limits {
+	l := window.Limits{Start: sequencesUnknown, Most: sequencesMost, StepTokens: cmp.Or(m.dialect.stepTokens, stepTokensUnknown)}
+	if n := e.cfg.SequencesMax; n > 0 {
+		l.Start, l.Most = n, n
+	}
+	if n := m.sequences; n > 0 {
+		l.Start, l.Exact = min(n, l.Most), true
+	}
+	return l
 }
 
 // describe is m for the gateway.

@@ -19,6 +19,7 @@ type generation struct {
 	asked  *wire.Generation
 	stream *wire.Stream
 	prompt int // tokens, as counted before
+	ahead  int // prompt tokens at the server when it was sent, its own included
 	n      int // choices
 
 	ctx    context.Context
@@ -31,8 +32,10 @@ type generation struct {
 	made    atomic.Int64 // tokens that were handed on
 
 	// Guarded by engine.mu:
-	first   bool // an event has come
-	stopped bool // counted as not read
+	first   bool  // its first token has come, or it has ended
+	again   bool  // it was sent more than once
+	last    int64 // when the last event came
+	stopped bool  // counted as not read
 	ended   bool
 
 	times wire.Timings
@@ -79,6 +82,7 @@ func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
 	e.ledger.running += w.n
 	e.ledger.started++
 	e.ledger.lane(g.Long, w.prompt)
+	w.ahead = e.ledger.window.Sent(w.n, w.prompt)
 	e.publish()
 	e.live.Go(w.run)
 	return w.stream
@@ -197,7 +201,7 @@ func (w *generation) take(a *answer, data []byte, failure bool) *wire.Error {
 	if err != nil {
 		return err
 	}
-	w.heard(len(events) > 0)
+	w.heard(len(events) > 0, int64(a.made()))
 	for i := range events {
 		if !w.put(&events[i]) {
 			return errStreamClosed
@@ -236,27 +240,40 @@ func (w *generation) explain(err *wire.Error) *wire.Error {
 	return err
 }
 
-// heard books that an event came; content says that it has a part of the answer.
-func (w *generation) heard(content bool) {
+// heard books that an event came; content says that it has a part of the answer, and
+// made how many tokens there are by now.
+func (w *generation) heard(content bool, made int64) {
 	now := wire.Monotonic()
 	e := w.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ledger.heard = now
-	if content && !w.first {
+	switch {
+	case content && !w.first:
 		w.times.FirstToken = now
-		w.landed()
+		w.landed(now)
 		e.total.Step++
 		e.publish()
+	case content && !w.stopped && w.n == 1:
+		e.ledger.window.Token(max(1, int(made-w.made.Load())), time.Duration(now-w.last))
 	}
+	w.last = now
 }
 
-// landed takes the prompt off the prefills. The caller holds engine.mu.
-func (w *generation) landed() {
-	if !w.first {
-		w.first = true
-		w.engine.ledger.started--
-		w.engine.ledger.lane(w.asked.Long, -w.prompt)
+// landed takes the prompt off the prefills, with its first token at the time now, or 0
+// where there was none. The caller holds engine.mu.
+func (w *generation) landed(now int64) {
+	if w.first {
+		return
+	}
+	w.first = true
+	l := &w.engine.ledger
+	l.started--
+	l.lane(w.asked.Long, -w.prompt)
+	if now == 0 || w.again { // how long the server took is not known
+		l.window.Lost(w.prompt)
+	} else {
+		l.window.First(w.prompt, w.ahead, time.Duration(now-w.times.Arrived), time.Duration(now))
 	}
 }
 
@@ -327,7 +344,8 @@ func (w *generation) end(a *answer, err *wire.Error) {
 		e.live.Go(w.abort)
 	}
 	e.mu.Lock()
-	w.landed()
+	w.landed(0)
+	e.ledger.window.Ended(w.n, time.Duration(now))
 	w.ended = true
 	if w.stopped {
 		e.ledger.stopped -= w.n

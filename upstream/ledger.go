@@ -4,14 +4,16 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/upstream/window"
 )
 
-// ledger counts what is at the server, from what was sent there and what came back.
+// ledger counts what is at the server, from what was sent there and what came back,
+// and knows how much should be there.
 type ledger struct {
-	places  int // sequences that the server computes at once
+	window  *window.Window
 	running int // sequences whose answers are read
 	stopped int // sequences that are not read: paused, or their readers are slow
-	started int // generations without a first event
+	started int // generations without a first token
 	short   int // their prompt tokens, by lane
 	long    int
 	live    int // generations
@@ -38,15 +40,13 @@ func (l *ledger) show(s *wire.State, now time.Duration) {
 		}
 	}
 	l.lingering = kept
-	s.Waiting = 0
-	s.Places = max(1, l.places-gone)
-	// All that it takes at once may be prefill: nothing is known of its steps.
-	s.Room.TokensMax = prefillUnknown
+	s.Places = max(1, l.window.Places()-gone)
+	s.Cost.PrefillToken, s.Cost.Base = l.window.Cost()
+	s.RatioMedian, s.RatioHigh = 1, 1
+	// Admission lets twice the room of a step be under way: what a step computes, and
+	// as much again while it runs. The decode rows are taken off the room.
+	s.Room.TokensMax = max(1, l.window.Prefill()/2) + s.Sequences
 }
-
-// prefillUnknown is the prompt tokens that may be at the server without a first
-// token, where nothing is known of its steps.
-const prefillUnknown = 1 << 20
 
 // lane adds n prompt tokens to a lane.
 func (l *ledger) lane(long bool, n int) {

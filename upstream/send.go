@@ -70,6 +70,9 @@ func (w *generation) send() (*http.Response, *wire.Error) {
 			text, _ := w.engine.server.read(response) // as much as came
 			response.Body.Close()
 			refused := &errStatus{response.StatusCode, text, response.Header}
+			if refused.status == http.StatusTooManyRequests || refused.status == http.StatusServiceUnavailable {
+				w.refused()
+			}
 			if why = refusal(refused); !again(refused) || why.RetryAfter > waitMost {
 				return nil, why
 			}
@@ -113,7 +116,17 @@ func (w *generation) mayRetry(requests int) bool {
 		e.retries.earn(requests, now)
 		return true
 	}
+	w.again = true
 	return e.retries.take(now)
+}
+
+// refused tells the window that the server had no room.
+func (w *generation) refused() {
+	e := w.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ledger.window.Refused(time.Duration(wire.Monotonic()))
+	e.publish()
 }
 
 // post sends the request once. reused tells that its connection had served another.

@@ -24,7 +24,7 @@ func runServe(c *console, args []string) error {
 		return err
 	}
 	defer c.decouple(s.Log.LinesMax)()
-	if s.Upstream.URL != "" {
+	if s.Upstream.On() {
 		return c.serveAlone(s)
 	}
 	log := c.logger(s.Log, "gateway")
@@ -136,7 +136,7 @@ func runGateway(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
-	if s.Socket.Path == "" && s.Upstream.URL == "" {
+	if s.Socket.Path == "" && !s.Upstream.On() {
 		return usageError("the gateway alone needs --socket PATH, the path where forebay engine listens, or --upstream URL")
 	}
 	defer c.decouple(s.Log.LinesMax)()

@@ -78,7 +78,7 @@ func (c *Config) Mistakes() error {
 			errs = append(errs, fmt.Errorf("admission.tenants[%d].keys: %s has no key, so nobody can use it; give it one in a key file (identity.keys) or here, or * for requests without a known key", i, t.Name))
 		}
 	}
-	if c.Upstream.URL != "" && c.Engine.Model != "" {
+	if c.Upstream.On() && c.Engine.Model != "" {
 		errs = append(errs, fmt.Errorf("engine.model: %q would not be used, since upstream.url names a server that has the model; leave one of them out", c.Engine.Model))
 	}
 	if hub.IsRef(c.Engine.Model) {

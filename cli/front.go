@@ -154,7 +154,7 @@ type client interface {
 // connect begins to look for the engine. heard gets every state, in order.
 func (f *front) connect(heard func(*wire.State)) (err error) {
 	cfg := f.cfg
-	if cfg.Upstream.URL != "" {
+	if cfg.Upstream.On() {
 		cfg.Upstream.Version, cfg.Upstream.Log, cfg.Upstream.OnState = version, f.console.logger(cfg.Log, "gateway"), heard
 		f.client, err = upstream.New(cfg.Upstream)
 		return err
@@ -371,7 +371,7 @@ func (f *front) greet(w io.Writer) {
 		by += " on " + model.Device
 	}
 	if relay, ok := f.client.(*upstream.Engine); ok {
-		by = "relayed to " + relay.Name() + " at " + f.cfg.Upstream.URL
+		by = "relayed to " + relay.Name() + " at " + relay.Addresses()
 	}
 	fmt.Fprintf(w, "Forebay %s serves %s at %s, %s\n", version, model.ID, url, by)
 	if f.admin != nil {

@@ -135,3 +135,45 @@ func TestServeUpstreamRefusesAModel(t *testing.T) {
 		t.Errorf("exit %d: %s", status, p.output())
 	}
 }
+
+// TestServeSeveralUpstreams: requests go on while one of two servers dies, and the
+// operator sees which.
+func TestServeSeveralUpstreams(t *testing.T) {
+	answer := func(name string) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/models" {
+				fmt.Fprint(w, `{"data":[{"id":"big","max_model_len":4096}]}`)
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":%q},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", name)
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	a, b := answer("a"), answer("b")
+	p := serve(t, "--upstream", a.URL+","+b.URL, "--upstream.check_interval", "50ms")
+	states := func() string {
+		response, err := http.Get(p.admin + "/debug/queue?format=json")
+		if err != nil {
+			return err.Error()
+		}
+		defer response.Body.Close()
+		var page struct{ Upstreams []struct{ Upstream, State string } }
+		json.NewDecoder(response.Body).Decode(&page)
+		text := ""
+		for _, u := range page.Upstreams {
+			text += u.Upstream + " " + u.State + "\n"
+		}
+		return text
+	}
+	eventually(t, "both are up", func() bool { return strings.Count(states(), " up") == 2 })
+	a.CloseClientConnections()
+	a.Close()
+	for range 6 {
+		if got := p.ask(chatBody("hello", map[string]any{"model": "big"})); got.text != "b" {
+			t.Fatalf("answered %d %s", got.status, got.raw)
+		}
+	}
+	eventually(t, "the dead one is seen", func() bool { return strings.Contains(states(), a.URL+" looking") && strings.Contains(states(), b.URL+" up") })
+}

@@ -19,6 +19,8 @@ type relayed struct {
 	seeded  bool            // the client gave a seed
 	tools   json.RawMessage // of a chat
 	traits  traits          // of the prompt; zero where it was not estimated
+	blocks  []uint64        // hashes of its beginnings
+	bytes   int             // of what they are of
 }
 
 // replaced are the members that every generation has of ours.
@@ -46,6 +48,7 @@ func newRelayed(r *wire.Request) (*relayed, *wire.Error) {
 			delete(all, name)
 		}
 	}
+	whole := []byte(r.Messages)
 	switch {
 	case v.chat:
 	case r.Text != nil:
@@ -55,6 +58,10 @@ func newRelayed(r *wire.Request) (*relayed, *wire.Error) {
 		v.prompt, _ = json.Marshal(r.Tokens)
 		all["prompt"] = v.prompt
 	}
+	if !v.chat {
+		whole = v.prompt
+	}
+	v.blocks, v.bytes = blocksOf(r.Salt, whole), len(whole)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if len(v.members) > 0 {
 			v.members = append(v.members, ',')

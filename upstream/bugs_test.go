@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -132,14 +133,15 @@ func TestRefusedAndAgain(t *testing.T) {
 // TestIdleConnectionDies: llm-d/llm-d#1564, a connection that the server closes while
 // it is idle costs a request nothing.
 func TestIdleConnectionDies(t *testing.T) {
-	p := newPeer(t, events(deltaChunk(`{"content":"Hi"}`, "stop"), "[DONE]"))
-	var conns []net.Conn
+	p := &peer{models: oneModel, pages: map[string]string{}, answer: events(deltaChunk(`{"content":"Hi"}`, "stop"), "[DONE]")}
+	p.Server = httptest.NewUnstartedServer(p)
+	t.Cleanup(p.Close)
 	p.Config.ConnState = func(c net.Conn, s http.ConnState) {
 		if s == http.StateIdle {
 			c.Close()
-			conns = append(conns, c)
 		}
 	}
+	p.Start()
 	e := open(t, Config{URL: p.URL, CheckInterval: 4 * time.Second})
 	for range 20 {
 		if got := chat(t, e, "", wire.Options{}); got.end.Err != nil {

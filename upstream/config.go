@@ -13,12 +13,13 @@ import (
 
 // Config says which server to relay to, and bounds what is believed of it.
 type Config struct {
-	URL     string `yaml:"url" help:"Server to relay to instead of running a model: http://HOST:PORT, https://HOST/PREFIX, or unix:/PATH of a socket; the paths /v1/... come after it. Empty runs our own engine."`
-	KeyFile string `yaml:"key_file" help:"File with the key that the server asks for, sent as a bearer token and read again when it changes; empty sends none. Keys of clients are never sent."`
-	CAFile  string `yaml:"ca_file" help:"File of certificates (PEM) that may have signed the server's; empty takes the system's."`
-	Dialect string `yaml:"dialect" default:"auto" oneof:"auto openai vllm sglang llama-server llama-cpp-python tgi transformers ollama openvino tensorrt-llm dynamo" help:"What the server is; auto asks it. openai is what all have in common."`
-	Model   string `yaml:"model" help:"The model's name at the server; empty takes the only one, or the first, of its list."`
-	ModelID string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the server's, without folders and .gguf."`
+	URL     string   `yaml:"url" help:"Server to relay to instead of running a model: http://HOST:PORT, https://HOST/PREFIX, or unix:/PATH of a socket; the paths /v1/... come after it. Several with the same model are separated by commas. Empty runs our own engine."`
+	Servers []Server `yaml:"servers" help:"Servers with weights and keys of their own, in place of url or beside it."`
+	KeyFile string   `yaml:"key_file" help:"File with the key that the server asks for, sent as a bearer token and read again when it changes; empty sends none. Keys of clients are never sent."`
+	CAFile  string   `yaml:"ca_file" help:"File of certificates (PEM) that may have signed the server's; empty takes the system's."`
+	Dialect string   `yaml:"dialect" default:"auto" oneof:"auto openai vllm sglang llama-server llama-cpp-python tgi transformers ollama openvino tensorrt-llm dynamo" help:"What the server is; auto asks it. openai is what all have in common."`
+	Model   string   `yaml:"model" help:"The model's name at the server; empty takes the only one, or the first, of its list."`
+	ModelID string   `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the server's, without folders and .gguf."`
 
 	ContextTokens int `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes what the server says, or 8192 where it does not."`
 	SequencesMax  int `yaml:"sequences_max" range:"..65536" help:"Most sequences at the server; more wait here, in our order. 0 takes what the server says that it computes at once, or learns it, beginning with 4."`
@@ -51,16 +52,48 @@ type Config struct {
 	OnState func(*wire.State) `yaml:"-"`
 }
 
+// Server is one of several servers with the same model.
+type Server struct {
+	URL          string  `yaml:"url" help:"Its address, as upstream.url."`
+	Weight       float64 `yaml:"weight" default:"1" range:"0.01..100" help:"How much it is preferred: with 2, its first token may be expected in twice the time."`
+	KeyFile      string  `yaml:"key_file" help:"Its key; empty takes upstream.key_file."`
+	SequencesMax int     `yaml:"sequences_max" range:"..65536" help:"Most sequences there; 0 takes upstream.sequences_max."`
+}
+
+// On tells whether there is a server to relay to.
+func (c *Config) On() bool { return c.URL != "" || len(c.Servers) > 0 }
+
+// all are the servers of both settings.
+func (c *Config) all() (all []Server, err error) {
+	var errs []error
+	for url := range strings.SplitSeq(c.URL, ",") {
+		if url = strings.TrimSpace(url); url != "" {
+			all = append(all, Server{URL: url, Weight: 1})
+		}
+	}
+	all = append(all, c.Servers...)
+	seen := map[string]bool{}
+	for _, s := range all {
+		if _, _, err := parseURL(s.URL); err != nil {
+			errs = append(errs, fmt.Errorf("upstream.url: %w", err))
+		} else if seen[s.URL] {
+			errs = append(errs, fmt.Errorf("upstream.url: %q is there twice", s.URL))
+		}
+		seen[s.URL] = true
+	}
+	if len(all) > serversMost {
+		errs = append(errs, fmt.Errorf("upstream.url: %d servers; at most %d are kept apart", len(all), serversMost))
+	}
+	return all, errors.Join(errs...)
+}
+
+// serversMost bounds the servers of one gateway.
+const serversMost = 256
+
 // Mistakes refuses addresses that cannot be relayed to.
 func (c *Config) Mistakes() error {
-	if c.URL == "" {
-		return nil
-	}
-	_, _, err := parseURL(c.URL)
-	if err != nil {
-		return fmt.Errorf("upstream.url: %w", err)
-	}
-	return nil
+	_, err := c.all()
+	return err
 }
 
 // parseURL returns the address of a server, and the path of its socket where it

@@ -148,26 +148,26 @@ func (c *counter) learn(p *wire.Prompt, a *answer) {
 
 // count says how many tokens the prompt has, and whether the server said so. Prompts
 // of token ids need nobody.
-func (e *Engine) count(ctx context.Context, m *model, r *wire.Request, v *relayed) (tokens int, exact bool) {
-	if r.Tokens != nil {
-		return len(r.Tokens), true
+func (r *replica) count(ctx context.Context, m *model, asked *wire.Request, v *relayed) (tokens int, exact bool) {
+	if asked.Tokens != nil {
+		return len(asked.Tokens), true
 	}
-	bytes := len(r.Messages) + len(v.tools)
-	if r.Text != nil {
-		v.traits.text([]byte(*r.Text))
-		v.traits[traitBase], bytes = 1, len(*r.Text)
+	bytes := len(asked.Messages) + len(v.tools)
+	if asked.Text != nil {
+		v.traits.text([]byte(*asked.Text))
+		v.traits[traitBase], bytes = 1, len(*asked.Text)
 	} else {
-		v.traits.json(r.Messages)
+		v.traits.json(asked.Messages)
 		v.traits.json(v.tools)
 		v.traits[traitBase] = 1
 	}
-	n, sure := e.counts.high(&v.traits)
-	if sure && bytes < e.cfg.CountBytesMin {
+	n, sure := r.engine.counts.high(&v.traits)
+	if sure && bytes < r.cfg.CountBytesMin {
 		return n, false
 	}
-	limited, cancel := context.WithTimeout(ctx, e.cfg.CountLimit)
+	limited, cancel := context.WithTimeout(ctx, r.cfg.CountLimit)
 	defer cancel()
-	if said, err := e.server.countTokens(limited, m, v); err == nil {
+	if said, err := r.server.countTokens(limited, m, v); err == nil {
 		return said, true
 	}
 	return n, false

@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,48 +18,56 @@ import (
 	"github.com/forebay-io/forebay/upstream/window"
 )
 
-// Engine is a wire.Engine that relays to another server. It looks for the server by
-// itself, and again after each loss, until Close.
+// Engine is a wire.Engine that relays to other servers with the same model. It looks
+// for them by itself, and again after each loss, until Close.
 type Engine struct {
-	cfg    Config
-	server *server
-	log    *slog.Logger
-	ctx    context.Context // ends with Close
-	stop   context.CancelFunc
-	live   sync.WaitGroup // the goroutines of run and watch, and one for each generation
-	state  atomic.Pointer[wire.State]
-	model  atomic.Pointer[model] // nil until the server was found
-	counts *counter
+	cfg      Config
+	log      *slog.Logger
+	ctx      context.Context // ends with Close
+	stop     context.CancelFunc
+	live     sync.WaitGroup // the goroutines of the replicas, and one for each generation
+	state    atomic.Pointer[wire.State]
+	counts   *counter
+	replicas []*replica
 
-	mu      sync.Mutex // guards what follows, and the order of states
-	ledger  ledger
-	retries retries
+	mu      sync.Mutex  // guards what follows, the replicas, and the order of states
 	why     *wire.Error // why nothing can be generated, nil where it can
 	closed  bool
 	ready   chan struct{} // closed while why is nil
-	shared  bool          // others are at the server, and it was said
 	isReady bool
 	total   wire.State // counters of the next State
+
+	generations int // that have not ended
 }
 
-// New starts to look for the server and returns at once.
+// New starts to look for the servers and returns at once.
 func New(cfg Config) (*Engine, error) {
 	if err := conf.Complete("upstream", &cfg); err != nil {
 		return nil, err
 	}
-	if cfg.URL == "" {
+	servers, err := cfg.all()
+	if err != nil {
+		return nil, err
+	}
+	if len(servers) == 0 {
 		return nil, errors.New("upstream.url names no server")
 	}
 	e := &Engine{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), ready: make(chan struct{}), counts: newCounter()}
-	var err error
-	if e.server, err = newServer(&e.cfg); err != nil {
-		return nil, err
+	for _, s := range servers {
+		r := &replica{engine: e, cfg: cfg, name: s.URL, weight: s.Weight}
+		r.cfg.URL, r.cfg.KeyFile, r.cfg.SequencesMax = s.URL, cmp.Or(s.KeyFile, cfg.KeyFile), cmp.Or(s.SequencesMax, cfg.SequencesMax)
+		if r.server, err = newServer(&r.cfg); err != nil {
+			return nil, err
+		}
+		r.ledger.window = window.New(window.Limits{Start: sequencesUnknown})
+		e.replicas = append(e.replicas, r)
 	}
-	e.ledger.window = window.New(window.Limits{Start: sequencesUnknown})
 	e.ctx, e.stop = context.WithCancel(context.Background())
-	e.lose(wire.Errorf(wire.Unavailable, "the upstream was not found yet"))
-	e.live.Go(e.run)
-	e.live.Go(e.watch)
+	e.tick()
+	for _, r := range e.replicas {
+		e.live.Go(r.run)
+		e.live.Go(r.watch)
+	}
 	return e, nil
 }
 
@@ -67,30 +78,45 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	e.stop()
 	e.live.Wait()
-	e.server.client.CloseIdleConnections()
-	e.lose(errClosed)
+	for _, r := range e.replicas {
+		r.server.client.CloseIdleConnections()
+	}
+	e.tick()
 	return nil
 }
 
-var errClosed = wire.Errorf(wire.Unavailable, "the gateway stops using the upstream")
+var (
+	errClosed   = &wire.Error{Kind: wire.Unavailable, Message: "the gateway stops using the upstream", RetryAfter: time.Second}
+	errNoServer = &wire.Error{Kind: wire.Unavailable, Message: "the upstream does not answer", RetryAfter: time.Second}
+)
 
 // State implements wire.Engine.
 func (e *Engine) State() *wire.State { return e.state.Load() }
 
-// Name says which server it is, for a line to the operator: its dialect and version.
+// Name says which servers these are, for a line to the operator.
 func (e *Engine) Name() string {
-	m := e.model.Load()
-	if m == nil {
-		return "an unknown server"
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var names []string
+	for _, r := range e.replicas {
+		if name := r.model.what(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
-	if m.version != "" {
-		return m.dialect.name + " " + m.version
-	}
-	return m.dialect.name
+	return strings.Join(names, ", ")
 }
 
-// WaitReady waits until the server was found. Where ctx or the engine ends first,
-// the error says why it was not.
+// Addresses are those of the servers, separated by commas.
+func (e *Engine) Addresses() string {
+	var all []string
+	for _, r := range e.replicas {
+		all = append(all, r.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// WaitReady waits until a server was found. Where ctx or the engine ends first,
+// the error says why none was.
 func (e *Engine) WaitReady(ctx context.Context) error {
 	for {
 		e.mu.Lock()
@@ -109,178 +135,161 @@ func (e *Engine) WaitReady(ctx context.Context) error {
 	}
 }
 
-// lose makes why the answer to all calls until the server is found.
-func (e *Engine) lose(why *wire.Error) {
-	told := *why
-	told.RetryAfter = max(told.RetryAfter, time.Second)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.setWhy(&told)
-	e.publish()
+// lead is the first server that can be used, nil for none. The caller holds mu.
+func (e *Engine) lead() *replica {
+	for _, r := range e.replicas {
+		if r.health.usable() {
+			return r
+		}
+	}
+	return nil
 }
 
-// setWhy changes whether the engine is ready. The caller holds mu.
-func (e *Engine) setWhy(why *wire.Error) {
-	e.why = why
-	if isReady := why == nil; isReady != e.isReady {
-		e.isReady = isReady
-		if isReady {
+// others tells that a server beside r can be used. The caller holds mu.
+func (e *Engine) others(r *replica) bool {
+	return slices.ContainsFunc(e.replicas, func(o *replica) bool { return o != r && o.health.usable() })
+}
+
+// fits tells whether r may serve m beside the others: under one name for clients there
+// is one model.
+func (e *Engine) fits(r *replica, m *model) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, o := range e.replicas {
+		if o != r && o.health.found && e.publicID(o.model) != e.publicID(m) {
+			return fmt.Errorf("it serves %s, and %s serves %s; set upstream.model, or upstream.model_id where both are the same model", brief(m.name), o.name, brief(o.model.name))
+		}
+	}
+	return nil
+}
+
+func (e *Engine) publicID(m *model) string { return cmp.Or(e.cfg.ModelID, publicName(m.name)) }
+
+// publish makes a new State of all servers. The caller holds mu.
+func (e *Engine) publish() {
+	s := new(wire.State)
+	*s = e.total
+	s.At = wire.Monotonic()
+	now := time.Duration(s.At)
+	s.RatioMedian, s.RatioHigh = 1, 1
+	lead := e.lead()
+	switch {
+	case e.closed:
+		s.Err = errClosed
+	case lead == nil:
+		s.Err = errNoServer
+	}
+	if e.why = s.Err; (e.why == nil) != e.isReady {
+		if e.isReady = e.why == nil; e.isReady {
 			close(e.ready)
 		} else {
 			e.ready = make(chan struct{})
 		}
 	}
-}
-
-// found takes m as the server from now on.
-func (e *Engine) found(m *model) {
-	before := e.model.Swap(m)
-	if before == nil || before.name != m.name || before.version != m.version {
-		e.log.Info("the upstream is found", "is", e.Name(), "model", m.name, "context_tokens", e.contextTokens(m), "sequences", e.limits(m).Start, "sequences_known", e.limits(m).Exact)
+	if last := e.state.Load(); last != nil {
+		s.Model = last.Model
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if before == nil || e.why != nil {
-		e.ledger.window.Forget(e.limits(m))
-		e.shared = false
+	if lead != nil {
+		s.Model = e.describe(lead.model)
 	}
-	e.setWhy(nil)
-	e.publish()
-}
-
-// What is assumed of a server that does not say.
-const (
-	contextUnknown   = 8192
-	sequencesUnknown = 4
-)
-
-func (e *Engine) contextTokens(m *model) int {
-	return cmp.Or(e.cfg.ContextTokens, m.context, contextUnknown)
-}
-
-// sequencesMost bounds a learned number of sequences.
-const sequencesMost = 256
-
-// limits are what m says of how much it computes at once. What the operator says is
-// the most; it may be learned that it is too much.
-func (e *Engine) limits(m *model) window.Limits {
-	l := window.Limits{Start: sequencesUnknown, Most: sequencesMost, StepTokens: cmp.Or(m.dialect.stepTokens, stepTokensUnknown)}
-	if n := e.cfg.SequencesMax; n > 0 {
-		l.Start, l.Most = n, n
+	used := 0.
+	for _, r := range e.replicas {
+		r.show(s, now, &used)
 	}
-	if n := m.sequences; n > 0 {
-		l.Start, l.Exact = min(n, l.Most), true
-	}
-	return l
-}
-
-// describe is m for the gateway.
-func (e *Engine) describe(m *model) wire.Model {
-	return wire.Model{
-		ID: cmp.Or(e.cfg.ModelID, publicName(m.name)), Architecture: m.dialect.name, Fingerprint: "upstream-" + m.dialect.name,
-		ContextTokens: e.contextTokens(m), CreatedUnix: m.created, Chat: true, Relays: true,
-	}
-}
-
-// publish makes a new State of the ledger. The caller holds mu.
-func (e *Engine) publish() {
-	s := new(wire.State)
-	*s = e.total
-	s.Err, s.At = e.why, wire.Monotonic()
-	if m := e.model.Load(); m != nil {
-		s.Model = e.describe(m)
-	}
-	e.ledger.show(s, time.Duration(s.At))
+	// Work is done in all of them at once.
+	s.Cost.PrefillToken, s.Cost.Base = s.Cost.PrefillToken/max(1, used*used), s.Cost.Base/max(1, used*used)
+	s.Room.TokensMax = max(1, s.Room.TokensMax) + s.Sequences
 	e.state.Store(s)
 	if e.cfg.OnState != nil {
 		e.cfg.OnState(s)
 	}
 }
 
-// run looks after the server: it finds it, asks whether it is well, and finds it
-// again.
-func (e *Engine) run() {
-	const failuresMost = 3
-	failures := 0
-	told := ""
-	for e.ctx.Err() == nil {
-		if err := e.server.readKey(); err != nil {
-			e.log.Warn("the upstream's key cannot be read again; the last one is used", "reason", err)
-		}
-		err := e.check()
-		switch {
-		case e.ctx.Err() != nil:
-			return
-		case err == nil:
-			failures, told = 0, ""
-		case e.model.Load() == nil || failures+1 >= failuresMost:
-			if text := reason(err); text != told {
-				told = text
-				e.log.Warn("the upstream does not answer", "url", e.cfg.URL, "reason", text)
+// describe is m for the gateway. Its context is the least of all servers'.
+func (e *Engine) describe(m *model) wire.Model {
+	d := wire.Model{
+		ID: e.publicID(m), Architecture: m.dialect.name, Fingerprint: "upstream-" + m.dialect.name,
+		CreatedUnix: m.created, Chat: true, Relays: true,
+	}
+	for _, r := range e.replicas {
+		if n := 0; r.health.usable() {
+			if n = r.contextTokens(r.model); d.ContextTokens == 0 || n < d.ContextTokens {
+				d.ContextTokens = n
 			}
-			e.lose(wire.Errorf(wire.Unavailable, "the upstream does not answer"))
-			failures = failuresMost
-		default:
-			failures++
 		}
-		e.tick()
-		select {
-		case <-e.ctx.Done():
-		case <-time.After(e.cfg.CheckInterval):
-		}
+	}
+	return d
+}
+
+// show adds the load of r to s. used counts the servers in use.
+func (r *replica) show(s *wire.State, now time.Duration, used *float64) {
+	l := &r.ledger
+	s.Running += l.running
+	s.Paused += l.stopped
+	s.Sequences += l.running + l.stopped
+	s.ShortPrefill += l.short
+	s.LongPrefill += l.long
+	places := r.places(now)
+	token, step := l.window.Cost()
+	s.Upstreams = append(s.Upstreams, r.report(now, places))
+	if r.health.usable() {
+		*used++
+		s.Places += places
+		s.Cost.PrefillToken += token
+		s.Cost.Base += step
+		// Admission lets twice the room of a step be under way: what a step computes,
+		// and as much again while it runs. The decode rows are taken off the room.
+		s.Room.TokensMax += max(1, l.window.Prefill()/2)
 	}
 }
 
-// check finds the server, or asks the one that was found whether it is well. A slow
-// answer is no failure while events of answers come.
-func (e *Engine) check() error {
-	began := wire.Monotonic()
-	ctx, cancel := context.WithTimeout(e.ctx, max(e.cfg.ConnectLimit, 2*time.Second))
-	defer cancel()
-	m := e.model.Load()
-	if e.State().Err != nil {
-		m = nil
-	}
-	if m == nil {
-		found, err := e.server.detect(ctx)
-		if err == nil {
-			e.found(found)
-		}
-		return err
-	}
-	err := e.server.ask(ctx, "GET", cmp.Or(m.dialect.health, m.prefix+"/models"), nil, nil)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err != nil && e.ledger.heard > began {
-		return nil
-	}
-	return err
-}
-
-// tick is a turn of the loop without news.
+// tick publishes a State without news.
 func (e *Engine) tick() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.publish()
 }
 
-// current is the server as it was found.
-func (e *Engine) current() (*model, *wire.Error) {
+// current is the first server that can be used.
+func (e *Engine) current() (*replica, *model, *wire.Error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, errClosed
+		return nil, nil, errClosed
 	}
-	if e.why != nil {
-		return nil, e.why
+	r := e.lead()
+	if r == nil {
+		return nil, nil, errNoServer
 	}
-	return e.model.Load(), nil
+	return r, r.model, nil
+}
+
+// choose returns the server where the first token is expected soonest, of those that
+// were not tried. Servers with a free place, that could be reached the last time, go
+// first. The caller holds mu.
+func (e *Engine) choose(v *relayed, n, tokens int, tried []*replica) (best *replica) {
+	now := time.Duration(wire.Monotonic())
+	least, open := 0., false
+	for _, r := range e.replicas {
+		if !r.health.usable() || slices.Contains(tried, r) {
+			continue
+		}
+		view, places := r.ledger.window.View(now), r.places(now)
+		token, step := r.ledger.window.Cost()
+		uncached := float64(tokens) * (1 - r.prefixes.match(v.blocks, v.bytes))
+		// Rows that decode make every step longer.
+		wait := (float64(view.Delay) + token*(float64(view.Prefill)+uncached) + 2*step*float64(view.Inside+n)/float64(places)) / r.weight
+		if free := (view.Inside+n <= places || view.Inside == 0) && r.health.unreachable == 0; best == nil || free && !open || free == open && wait < least {
+			best, least, open = r, wait, free
+		}
+	}
+	return best
 }
 
 // Prepare implements wire.Engine: it takes the client's body apart and counts its
 // prompt.
 func (e *Engine) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, error) {
-	m, why := e.current()
+	at, m, why := e.current()
 	if why != nil {
 		return nil, why
 	}
@@ -295,8 +304,8 @@ func (e *Engine) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, er
 		return nil, err
 	}
 	began := time.Now()
-	n, exact := e.count(ctx, m, r, v)
-	context := e.contextTokens(m)
+	n, exact := at.count(ctx, m, r, v)
+	context := e.State().Model.ContextTokens
 	p := &wire.Prompt{Count: n, Relayed: v, Tokenize: time.Since(began), Room: max(1, context-n)}
 	if exact && n >= context || m.dialect.cuts && e.counts.middle(&v.traits) >= context {
 		return nil, wire.Errorf(wire.ContextLength, "the prompt has about %d tokens, and the model's context is %d with the answer; shorten the prompt", n, context)

@@ -15,7 +15,6 @@ import (
 // reader controls it from others.
 type generation struct {
 	engine *Engine
-	model  *model
 	asked  *wire.Generation
 	stream *wire.Stream
 	prompt int // tokens, as counted before
@@ -32,10 +31,12 @@ type generation struct {
 	made    atomic.Int64 // tokens that were handed on
 
 	// Guarded by engine.mu:
-	first   bool  // its first token has come, or it has ended
-	again   bool  // it was sent more than once
-	last    int64 // when the last event came
-	stopped bool  // counted as not read
+	at      *replica // where it is
+	model   *model   // as it was found there
+	first   bool     // its first token has come, or it has ended
+	again   bool     // it was sent more than once
+	last    int64    // when the last event came
+	stopped bool     // counted as not read
 	ended   bool
 
 	times wire.Timings
@@ -54,14 +55,14 @@ var (
 
 // Generate implements wire.Engine.
 func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
-	m, why := e.current()
+	_, _, why := e.current()
 	if why == nil {
 		why = e.checkGeneration(g)
 	}
 	if why != nil {
 		return wire.FailedStream(g.Notify, why)
 	}
-	w := &generation{engine: e, model: m, asked: g, prompt: g.Prompt.Length(), n: g.Options.N, turn: make(chan struct{}, 1)}
+	w := &generation{engine: e, asked: g, prompt: g.Prompt.Length(), n: g.Options.N, turn: make(chan struct{}, 1)}
 	w.stream = wire.NewStream(e.cfg.StreamEventsMax, g.Notify, w)
 	w.ctx, w.cancel = context.WithCancelCause(e.ctx)
 	w.silent = time.AfterFunc(e.cfg.FirstTokenLimit, w.fellSilent)
@@ -74,18 +75,51 @@ func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
 	case e.closed:
 		w.silent.Stop()
 		return wire.FailedStream(g.Notify, errClosed)
-	case e.ledger.live >= e.cfg.GenerationsMax:
+	case e.generations >= e.cfg.GenerationsMax:
 		w.silent.Stop()
-		return wire.FailedStream(g.Notify, wire.Errorf(wire.Overloaded, "there are %d generations at the upstream; try again (upstream.generations_max)", e.ledger.live))
+		return wire.FailedStream(g.Notify, wire.Errorf(wire.Overloaded, "there are %d generations at the upstream; try again (upstream.generations_max)", e.generations))
 	}
-	e.ledger.live++
-	e.ledger.running += w.n
-	e.ledger.started++
-	e.ledger.lane(g.Long, w.prompt)
-	w.ahead = e.ledger.window.Sent(w.n, w.prompt)
+	at := e.choose(g.Prompt.Relayed.(*relayed), w.n, w.prompt, nil)
+	if at == nil {
+		w.silent.Stop()
+		return wire.FailedStream(g.Notify, errNoServer)
+	}
+	e.generations++
+	w.enter(at)
 	e.publish()
 	e.live.Go(w.run)
 	return w.stream
+}
+
+// enter books the generation at r. The caller holds engine.mu.
+func (w *generation) enter(r *replica) {
+	w.at, w.model = r, r.model
+	l := &r.ledger
+	if l.live++; l.live == 1 {
+		l.since = wire.Monotonic()
+	}
+	l.started++
+	l.lane(w.asked.Long, w.prompt)
+	if w.stopped {
+		l.stopped += w.n
+	} else {
+		l.running += w.n
+	}
+	w.first = false
+	w.ahead = l.window.Sent(w.n, w.prompt)
+}
+
+// leave takes it off the books again. The caller holds engine.mu.
+func (w *generation) leave(now int64) {
+	l := &w.at.ledger
+	w.landed(0)
+	l.window.Ended(w.n, time.Duration(now))
+	if w.stopped {
+		l.stopped -= w.n
+	} else {
+		l.running -= w.n
+	}
+	l.live--
 }
 
 // checkGeneration refuses what the contract refuses.
@@ -112,7 +146,7 @@ func (w *generation) Taken()  { w.look() }
 // Cancel implements wire.Control. Where a closed connection would harm others, the
 // answer goes on without a reader, and keeps its place.
 func (w *generation) Cancel() {
-	if !w.engine.drains(w.model) {
+	if !w.drains() {
 		w.cancel(errCancelled)
 		return
 	}
@@ -123,9 +157,12 @@ func (w *generation) Cancel() {
 	w.stream.Wake()
 }
 
-// drains tells whether answers are read to their end in any case.
-func (e *Engine) drains(m *model) bool {
-	return e.cfg.Cancel == "drain" || e.cfg.Cancel == "auto" && m.dialect.drains
+// drains tells whether the answer is read to its end in any case.
+func (w *generation) drains() bool {
+	w.engine.mu.Lock()
+	defer w.engine.mu.Unlock()
+	cancel := w.engine.cfg.Cancel
+	return cancel == "drain" || cancel == "auto" && w.model.dialect.drains
 }
 
 func (w *generation) look() {
@@ -247,7 +284,7 @@ func (w *generation) heard(content bool, made int64) {
 	e := w.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ledger.heard = now
+	w.at.ledger.heard = now
 	switch {
 	case content && !w.first:
 		w.times.FirstToken = now
@@ -255,7 +292,7 @@ func (w *generation) heard(content bool, made int64) {
 		e.total.Step++
 		e.publish()
 	case content && !w.stopped && w.n == 1:
-		e.ledger.window.Token(max(1, int(made-w.made.Load())), time.Duration(now-w.last))
+		w.at.ledger.window.Token(max(1, int(made-w.made.Load())), time.Duration(now-w.last))
 	}
 	w.last = now
 }
@@ -267,9 +304,12 @@ func (w *generation) landed(now int64) {
 		return
 	}
 	w.first = true
-	l := &w.engine.ledger
+	l := &w.at.ledger
 	l.started--
 	l.lane(w.asked.Long, -w.prompt)
+	if now != 0 {
+		w.at.prefixes.add(w.asked.Prompt.Relayed.(*relayed).blocks)
+	}
 	if now == 0 || w.again { // how long the server took is not known
 		l.window.Lost(w.prompt)
 	} else {
@@ -318,8 +358,8 @@ func (w *generation) stop(stopped bool) {
 		n = -n
 		w.silent.Reset(e.cfg.SilenceLimit)
 	}
-	e.ledger.stopped += n
-	e.ledger.running -= n
+	w.at.ledger.stopped += n
+	w.at.ledger.running -= n
 	e.publish()
 }
 
@@ -344,17 +384,15 @@ func (w *generation) end(a *answer, err *wire.Error) {
 		e.live.Go(w.abort)
 	}
 	e.mu.Lock()
-	w.landed(0)
-	e.ledger.window.Ended(w.n, time.Duration(now))
+	w.leave(now)
 	w.ended = true
-	if w.stopped {
-		e.ledger.stopped -= w.n
-	} else {
-		e.ledger.running -= w.n
-	}
-	e.ledger.live--
+	e.generations--
 	if left {
-		e.ledger.lingering = append(e.ledger.lingering, lingering{w.n, time.Duration(now) + w.model.dialect.lingers()})
+		w.at.ledger.lingering = append(w.at.ledger.lingering, lingering{w.n, time.Duration(now) + w.model.dialect.lingers()})
+	}
+	w.at.judged(err, time.Duration(now))
+	if a.guessed {
+		w.at.counts.Guessed++
 	}
 	e.total.Step++
 	e.total.DecodeTokens += uint64(last.Usage.Completion)
@@ -377,7 +415,19 @@ func (w *generation) abort() {
 	ctx, cancel := context.WithTimeout(w.engine.ctx, w.engine.cfg.ConnectLimit)
 	defer cancel()
 	body := append(appendMember([]byte{'{'}, "rid", quote(hashed(w.asked.ID))), '}')
-	if err := w.engine.server.ask(ctx, "POST", w.model.dialect.abort, body, nil); err != nil {
+	if err := w.at.server.ask(ctx, "POST", w.model.dialect.abort, body, nil); err != nil {
 		w.engine.log.Warn("the upstream did not take an abort", "id", w.asked.ID, "reason", reason(err))
+	}
+}
+
+// judged books how an answer of r ended. The caller holds engine.mu.
+func (r *replica) judged(err *wire.Error, now time.Duration) {
+	switch {
+	case err == nil:
+		r.counts.Served++
+		r.health.answer(false, now)
+	case err.Kind == wire.Internal || err.Kind == wire.Unavailable:
+		r.counts.Failed++
+		r.health.answer(true, now)
 	}
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"time"
 
-	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/upstream/window"
 )
 
@@ -21,6 +20,7 @@ type ledger struct {
 	// compute, with the instant from which it does not.
 	lingering []lingering
 	heard     int64 // when the last event of any answer came
+	since     int64 // when something was sent and nothing had been there
 }
 
 type lingering struct {
@@ -28,24 +28,17 @@ type lingering struct {
 	until     time.Duration // on the clock of wire.Monotonic
 }
 
-// show writes the load into s as of now, and forgets what lingers no more.
-func (l *ledger) show(s *wire.State, now time.Duration) {
-	s.Running, s.Paused, s.Sequences = l.running, l.stopped, l.running+l.stopped
-	s.ShortPrefill, s.LongPrefill = l.short, l.long
-	kept, gone := l.lingering[:0], 0
+// leaving is how many sequences may still run there although nobody reads them.
+func (l *ledger) leaving(now time.Duration) (n int) {
+	kept := l.lingering[:0]
 	for _, g := range l.lingering {
 		if g.until > now {
 			kept = append(kept, g)
-			gone += g.sequences
+			n += g.sequences
 		}
 	}
 	l.lingering = kept
-	s.Places = max(1, l.window.Places()-gone)
-	s.Cost.PrefillToken, s.Cost.Base = l.window.Cost()
-	s.RatioMedian, s.RatioHigh = 1, 1
-	// Admission lets twice the room of a step be under way: what a step computes, and
-	// as much again while it runs. The decode rows are taken off the room.
-	s.Room.TokensMax = max(1, l.window.Prefill()/2) + s.Sequences
+	return n
 }
 
 // lane adds n prompt tokens to a lane.

@@ -193,7 +193,7 @@ func TestCutAtEveryByte(t *testing.T) {
 		if at >= counted && got.end.Usage != (wire.Usage{Prompt: 3, Computed: 3, Completion: 2}) {
 			t.Fatalf("cut at byte %d, after its usage: %+v", at, got.end.Usage)
 		}
-		if s := e.State(); s.Sequences != 0 || s.ShortPrefill != 0 || e.ledger.live != 0 || e.ledger.started != 0 {
+		if s := e.State(); s.Sequences != 0 || s.ShortPrefill != 0 || e.replicas[0].ledger.live != 0 || e.replicas[0].ledger.started != 0 {
 			t.Fatalf("cut at byte %d: %+v", at, s.Load)
 		}
 	}
@@ -219,7 +219,7 @@ func TestCancelCloses(t *testing.T) {
 		t.Errorf("%d places of 3 while 2 sequences may still run there", places)
 	}
 	e.mu.Lock()
-	e.ledger.lingering[0].until = 0
+	e.replicas[0].ledger.lingering[0].until = 0
 	e.mu.Unlock()
 	e.tick()
 	if places := e.State().Places; places != 3 {
@@ -335,7 +335,7 @@ func TestComesBack(t *testing.T) {
 		t.Errorf("model %q", id)
 	}
 	p.models = strings.ReplaceAll(oneModel, `"m"`, `"/models/other.gguf"`)
-	e.lose(wire.Errorf(wire.Unavailable, "lost"))
+	e.replicas[0].lose()
 	if _, err := e.Prepare(context.Background(), &wire.Request{}); wire.AsError(err).Kind != wire.Unavailable || wire.AsError(err).RetryAfter == 0 {
 		t.Errorf("without a server: %v", err)
 	}

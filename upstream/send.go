@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"encoding/hex"
+	"errors"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -51,40 +53,30 @@ const (
 	waitMost     = time.Second
 )
 
-// send posts the request, and again where the server has not begun to answer it. The
-// head of an answer of status 200 has come when it returns without an error.
+// send posts the request, and again where the server has not begun to answer it, to
+// another server if there is one. The head of an answer of status 200 has come when it
+// returns without an error.
 func (w *generation) send() (*http.Response, *wire.Error) {
-	w.mayRetry(1)
+	w.earn()
+	tried := []*replica{w.at}
 	for attempt := 1; ; attempt++ {
 		response, reused, err := w.post()
+		w.connected(err)
 		if err == nil && response.StatusCode == http.StatusOK {
 			return response, nil
 		}
-		var why *wire.Error
-		wait := 50 * time.Millisecond << attempt
+		why, wait, may := w.refusedBy(response, err)
+		wait = max(wait, 50*time.Millisecond<<attempt)
+		free := err != nil && reused && attempt == 1 // it was closed just when we used it
 		switch {
-		case err != nil:
-			w.engine.log.Warn("a request did not reach the upstream", "id", w.asked.ID, "attempt", attempt, "reason", reason(err))
-			why = wire.Errorf(wire.Unavailable, "the upstream is not reachable")
-		default:
-			text, _ := w.engine.server.read(response) // as much as came
-			response.Body.Close()
-			refused := &errStatus{response.StatusCode, text, response.Header}
-			if refused.status == http.StatusTooManyRequests || refused.status == http.StatusServiceUnavailable {
-				w.refused()
-			}
-			if why = refusal(refused); !again(refused) || why.RetryAfter > waitMost {
-				return nil, why
-			}
-			wait = max(wait, why.RetryAfter)
-		}
-		switch {
-		case w.ctx.Err() != nil || attempt == attemptsMost:
+		case !may || w.ctx.Err() != nil:
 			return nil, why
-		case err != nil && reused && attempt == 1: // it was closed just when we used it
+		case free, isDial(err) && w.move(&tried): // which cost the servers nothing
 			continue
-		case !w.mayRetry(0):
+		case attempt >= attemptsMost || !w.mayRetry():
 			return nil, why
+		case w.move(&tried):
+			continue
 		}
 		select {
 		case <-time.After(wait):
@@ -92,6 +84,58 @@ func (w *generation) send() (*http.Response, *wire.Error) {
 			return nil, why
 		}
 	}
+}
+
+// isDial tells that err came before a connection was there.
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// refusedBy says what an attempt without success means: what the client is told if it
+// is the last, how long the server wants to be left alone, and whether to try again.
+func (w *generation) refusedBy(response *http.Response, err error) (why *wire.Error, wait time.Duration, may bool) {
+	if err != nil {
+		w.engine.log.Warn("a request did not reach the upstream", "id", w.asked.ID, "upstream", w.at.name, "reason", reason(err))
+		return wire.Errorf(wire.Unavailable, "the upstream is not reachable"), 0, true
+	}
+	text, _ := w.at.server.read(response) // as much as came
+	response.Body.Close()
+	refused := &errStatus{response.StatusCode, text, response.Header}
+	if refused.status == http.StatusTooManyRequests || refused.status == http.StatusServiceUnavailable {
+		w.hadNoRoom()
+	}
+	why = refusal(refused)
+	return why, why.RetryAfter, again(refused) && why.RetryAfter <= waitMost
+}
+
+// move takes the request to a server that was not tried, if there is one.
+func (w *generation) move(tried *[]*replica) bool {
+	e := w.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	other := e.choose(w.asked.Prompt.Relayed.(*relayed), w.n, w.prompt, *tried)
+	if other == nil {
+		return false
+	}
+	*tried = append(*tried, other)
+	w.again = true
+	w.leave(wire.Monotonic())
+	w.enter(other)
+	e.publish()
+	return true
+}
+
+// connected books whether the server could be reached.
+func (w *generation) connected(err error) {
+	if w.ctx.Err() != nil { // it is our own doing
+		return
+	}
+	w.engine.mu.Lock()
+	defer w.engine.mu.Unlock()
+	w.at.health.connected(err == nil)
+	now := time.Duration(wire.Monotonic())
+	w.at.eject(w.at.health.verdict(0, 0, now), now)
 }
 
 // again tells whether a refusal says nothing about the request itself.
@@ -106,26 +150,32 @@ func again(e *errStatus) bool {
 	return false
 }
 
-// mayRetry earns for requests that are new, or takes one retry.
-func (w *generation) mayRetry(requests int) bool {
-	e := w.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := time.Duration(wire.Monotonic())
-	if requests > 0 {
-		e.retries.earn(requests, now)
-		return true
-	}
-	w.again = true
-	return e.retries.take(now)
+// earn books a new request.
+func (w *generation) earn() {
+	w.engine.mu.Lock()
+	defer w.engine.mu.Unlock()
+	w.at.retries.earn(1, time.Duration(wire.Monotonic()))
 }
 
-// refused tells the window that the server had no room.
-func (w *generation) refused() {
+// mayRetry takes one retry, if there is one.
+func (w *generation) mayRetry() bool {
+	w.engine.mu.Lock()
+	defer w.engine.mu.Unlock()
+	if !w.at.retries.take(time.Duration(wire.Monotonic())) {
+		return false
+	}
+	w.again = true
+	w.at.counts.Resent++
+	return true
+}
+
+// hadNoRoom tells the window that the server refused for want of room.
+func (w *generation) hadNoRoom() {
 	e := w.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ledger.window.Refused(time.Duration(wire.Monotonic()))
+	w.at.counts.Rejected++
+	w.at.ledger.window.Refused(time.Duration(wire.Monotonic()))
 	e.publish()
 }
 
@@ -137,8 +187,8 @@ func (w *generation) post() (response *http.Response, reused bool, err error) {
 		path = w.model.prefix + "/chat/completions"
 	}
 	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
-	body := v.body(w.asked, w.model, &w.engine.cfg)
-	r, err := w.engine.server.request(httptrace.WithClientTrace(w.ctx, trace), "POST", path, body)
+	body := v.body(w.asked, w.model, &w.at.cfg)
+	r, err := w.at.server.request(httptrace.WithClientTrace(w.ctx, trace), "POST", path, body)
 	if err != nil {
 		return nil, false, err
 	}
@@ -150,6 +200,6 @@ func (w *generation) post() (response *http.Response, reused bool, err error) {
 			r.Header.Set("Tracestate", t.State)
 		}
 	}
-	response, err = w.engine.server.client.Do(r)
+	response, err = w.at.server.client.Do(r)
 	return response, reused, err
 }

@@ -19,26 +19,27 @@ const metricsBytesMax = 4 << 20
 
 // watch reads the server's metrics, often while it works, where it has some that are
 // known.
-func (e *Engine) watch() {
+func (r *replica) watch() {
+	e := r.engine
 	var last *model
 	off := false
 	for e.ctx.Err() == nil {
-		m, _ := e.current()
+		m, busy := r.watched()
 		if m != last {
 			last, off = m, false
 		}
 		wait := e.cfg.CheckInterval
 		if m != nil && m.dialect.running != nil && !off && !e.cfg.MetricsOff {
-			if e.busy() {
+			if busy {
 				wait = e.cfg.MetricsInterval
 			}
-			running, waiting, err := e.server.metrics(e.ctx, m.dialect)
+			running, waiting, err := r.server.metrics(e.ctx, m.dialect)
 			switch {
 			case err == nil:
-				e.measured(running, waiting)
+				r.measured(running, waiting)
 			case errors.Is(err, errNoMetrics):
 				off = true
-				e.log.Info("the upstream's metrics are not read", "reason", reason(err))
+				e.log.Info("the upstream's metrics are not read", "upstream", r.name, "reason", reason(err))
 			}
 		}
 		select {
@@ -48,24 +49,29 @@ func (e *Engine) watch() {
 	}
 }
 
-func (e *Engine) busy() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.ledger.live > 0
+// watched is the server as it was found, nil where it was not, and whether it has work.
+func (r *replica) watched() (m *model, busy bool) {
+	r.engine.mu.Lock()
+	defer r.engine.mu.Unlock()
+	if !r.health.found {
+		return nil, false
+	}
+	return r.model, r.ledger.live > 0
 }
 
 // measured takes in what the server says of its load.
-func (e *Engine) measured(running, waiting int) {
+func (r *replica) measured(running, waiting int) {
 	now := time.Duration(wire.Monotonic())
+	e := r.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ledger.window.Metrics(running, waiting, now)
-	if alone := e.ledger.window.View(now).Alone; alone == e.shared {
-		e.shared = !alone
-		if e.shared {
-			e.log.Warn("others use the upstream too: order and goals hold only for what comes through here")
+	r.ledger.window.Metrics(running, waiting, now)
+	if alone := r.ledger.window.View(now).Alone; alone == r.shared {
+		r.shared = !alone
+		if r.shared {
+			e.log.Warn("others use the upstream too: order and goals hold only for what comes through here", "upstream", r.name)
 		} else {
-			e.log.Info("nobody else uses the upstream now")
+			e.log.Info("nobody else uses the upstream now", "upstream", r.name)
 		}
 	}
 	e.publish()

@@ -13,7 +13,7 @@ func TestReadMetrics(t *testing.T) {
 	d := dialectNamed("vllm")
 	for page, want := range map[string][2]int{
 		"# HELP x\nvllm:num_requests_running{model_name=\"a\",engine=\"0\"} 3.0\nvllm:num_requests_running{engine=\"1\"} 4\nvllm:num_requests_waiting{a=\"} 9\"} 2\n": {7, 2},
-		"vllm:num_requests_running 1e1\nvllm:num_requests_waiting 0 1700000000\nother NaN\n\nbad": {10, 0},
+		"vllm:num_requests_running 1e1\nvllm:num_requests_waiting 0 1700000000\nother NaN\n\nbad":                                                                     {10, 0},
 	} {
 		running, waiting, err := readMetrics(strings.NewReader(page), d)
 		if err != nil || running != want[0] || waiting != want[1] {
@@ -51,9 +51,9 @@ func TestWindowIsTold(t *testing.T) {
 	e.mu.Lock()
 	for range 400 {
 		now += 100 * time.Millisecond
-		e.ledger.window.Metrics(3, 0, now)
+		e.replicas[0].ledger.window.Metrics(3, 0, now)
 	}
-	view := e.ledger.window.View(now)
+	view := e.replicas[0].ledger.window.View(now)
 	e.mu.Unlock()
 	if view.Alone || view.Strangers < 2.9 {
 		t.Errorf("3 sequences of others: %+v", view)

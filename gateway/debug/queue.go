@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
+	"github.com/forebay-io/forebay/internal/wire"
 )
 
 // QueuePage has the requests that wait and run, as GET /debug/queue?format=json
@@ -15,6 +16,8 @@ type QueuePage struct {
 	Running  []QueueRunning `json:"running"`
 	Brownout int            `json:"brownout"`
 	Degraded bool           `json:"limiter_degraded"`
+	// Upstreams are the servers that are relayed to; none before an own engine.
+	Upstreams []wire.UpstreamReport `json:"upstreams,omitempty"`
 }
 
 // QueueClass is one class.
@@ -76,7 +79,7 @@ type QueueRunning struct {
 func (p *Pages) queuePage() *QueuePage {
 	ms := func(d time.Duration) float64 { return milliseconds(int64(d)) }
 	v := p.Admission.View()
-	q := &QueuePage{Classes: []QueueClass{}, Tenants: []QueueTenant{}, Waiting: []QueueWaiting{}, Running: []QueueRunning{}, Brownout: v.Brownout, Degraded: p.LimiterDegraded()}
+	q := &QueuePage{Classes: []QueueClass{}, Tenants: []QueueTenant{}, Waiting: []QueueWaiting{}, Running: []QueueRunning{}, Brownout: v.Brownout, Degraded: p.LimiterDegraded(), Upstreams: p.Engine.State().Upstreams}
 	for _, c := range v.Classes {
 		q.Classes = append(q.Classes, QueueClass{c.Name, c.Mode.String(), c.Waiting, c.Running, c.WaitingBytes, c.Share, ms(c.Backlog), c.Margin, c.Refused, c.Demoted, c.Revoked})
 	}

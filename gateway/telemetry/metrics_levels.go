@@ -197,6 +197,7 @@ func collectState(ch chan<- prometheus.Metric, s *wire.State) {
 		ch <- specKVBytes.value(float64(pages)*float64(s.Model.PageBytes), state)
 	}
 	ch <- specKVUsage.value(usage(s))
+	collectUpstreams(ch, s)
 	if m := &s.Model; up {
 		ch <- specEngineInfo.value(1, m.ID, m.Architecture, m.Quantisation, m.Kernels)
 	}

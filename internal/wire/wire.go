@@ -411,6 +411,8 @@ type State struct {
 	// State in order hears each change once; after a State with Err set it
 	// begins again with a new hitmap.Reader and an empty set.
 	Blocks hitmap.Journal `json:"-"`
+	// Upstreams are the servers of an engine that relays; nil for all others.
+	Upstreams []UpstreamReport `json:"-"`
 }
 
 // Pages counts the pages of the KV cache by what they are used for.

@@ -293,7 +293,7 @@ func (w *Window) Places() int {
 	// A place that was left is taken again only after the delay: where places change
 	// hands so often that this costs a hundredth, one request waits at the server.
 	if refill := w.ended * w.delay; refill > 0.01*w.size {
-		n += math.Ceil(refill)
+		n += math.Ceil(min(refill, w.size/2))
 	}
 	return int(max(1, n))
 }

@@ -8,6 +8,7 @@ export function queue(page) {
     dim(`${page.waiting.length} waiting, ${page.running.length} running.`, notes.filter(Boolean), " ", json()),
     html("h2", {}, "Classes"), table(classes, page.classes),
     page.tenants.length > 0 && [html("h2", {}, "Tenants"), table(tenants, page.tenants)],
+    page.upstreams && [html("h2", {}, "Upstreams"), table(upstreams, page.upstreams)],
     html("h2", {}, "Waiting"), page.waiting.length ? table(waiting, page.waiting) : html("p", {}, "Nothing waits."),
     html("h2", {}, "Running"), page.running.length ? table(running, page.running) : html("p", {}, "Nothing runs."),
   ];
@@ -30,6 +31,21 @@ const classes = [
   ["demoted", (c) => c.demoted, "n"],
   ["revoked", (c) => c.revoked, "n"],
   ["", buttons, "modes"],
+];
+
+const upstreams = [
+  ["upstream", (u) => u.upstream],
+  ["kind", (u) => u.kind],
+  ["state", (u) => u.why ? `${u.state}: ${u.why}` : u.state],
+  ["sequences", (u) => u.sequences, "n"],
+  ["places", (u) => u.places + (u.places_exact ? "" : ", learned"), "n"],
+  ["prefill tokens", (u) => u.prefill_tokens, "n"],
+  ["others", (u) => u.strangers.toFixed(1), "n"],
+  ["delay", (u) => time(u.delay_ns / 1e6), "n"],
+  ["step", (u) => time(u.step_ns / 1e6), "n"],
+  ["served", (u) => u.served, "n"],
+  ["failed", (u) => u.failed, "n"],
+  ["ejected", (u) => u.ejected, "n"],
 ];
 
 const tenants = [

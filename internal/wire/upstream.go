@@ -1,0 +1,31 @@
+package wire
+
+import "time"
+
+// UpstreamReport is what an engine that relays knows of one other server. It does not
+// cross the socket.
+type UpstreamReport struct {
+	Name  string `json:"upstream"` // its address
+	Kind  string `json:"kind"`     // its dialect and version, or ""
+	State string `json:"state"`    // looking, up, starting (not all of its places yet) or ejected
+	Why   string `json:"why,omitempty"`
+
+	Inside      int     `json:"sequences"` // sequences there, as was sent and has not ended
+	Places      int     `json:"places"`    // how many may be there
+	PlacesExact bool    `json:"places_exact"`
+	Prefill     int     `json:"prefill_tokens"` // prompt tokens there without a first token
+	Strangers   float64 `json:"strangers"`      // sequences of others, by its own metrics
+
+	Delay time.Duration `json:"delay_ns"` // of a first token, beside prefill
+	Token time.Duration `json:"token_ns"` // of a prompt token
+	Step  time.Duration `json:"step_ns"`  // between two tokens of an answer
+	Heard int64         `json:"-"`        // when the last event of an answer came, 0 for never
+
+	// Since the start:
+	Served   uint64 `json:"served"`   // whole answers
+	Failed   uint64 `json:"failed"`   // answers that failed by its fault
+	Resent   uint64 `json:"resent"`   // requests that were sent again after it
+	Ejected  uint64 `json:"ejected"`  // times it was taken out of use
+	Guessed  uint64 `json:"guessed"`  // answers without the reason of their end
+	Rejected uint64 `json:"rejected"` // requests that it had no room for
+}

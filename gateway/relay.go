@@ -24,12 +24,14 @@ var relayRead = append(formNames(), "tools", "tool_choice", "parallel_tool_calls
 func (f *fields) relay() {
 	f.relayed, f.ignored = true, nil
 	for name := range unsupportedFields {
-		if !relayRefused[name] {
+		if !relayRefused[name] && !knownChat[name] && !knownText[name] {
 			delete(f.raw, name)
 		}
 	}
 	for _, name := range slices.Concat(relayRead, thinkingNames) {
-		delete(f.raw, name)
+		if f.known[name] { // else it belongs to the other route
+			delete(f.raw, name)
+		}
 	}
 	if f.flag("echo") {
 		f.fail("echo", "echo is not supported: the server behind this gateway gives the answer alone")

@@ -159,7 +159,9 @@ func TestServeSeveralUpstreams(t *testing.T) {
 			return err.Error()
 		}
 		defer response.Body.Close()
-		var page struct{ Upstreams []struct{ Upstream, State string } }
+		var page struct {
+			Upstreams []struct{ Upstream, State string }
+		}
 		json.NewDecoder(response.Body).Decode(&page)
 		text := ""
 		for _, u := range page.Upstreams {
@@ -175,5 +177,7 @@ func TestServeSeveralUpstreams(t *testing.T) {
 			t.Fatalf("answered %d %s", got.status, got.raw)
 		}
 	}
-	eventually(t, "the dead one is seen", func() bool { return strings.Contains(states(), a.URL+" looking") && strings.Contains(states(), b.URL+" up") })
+	eventually(t, "the dead one is seen", func() bool {
+		return strings.Contains(states(), a.URL+" looking") && strings.Contains(states(), b.URL+" up")
+	})
 }

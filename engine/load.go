@@ -132,7 +132,7 @@ func (p *loaded) chooseKernels(cfg *Config, weights *gguf.File) {
 			quantised = use.Type
 		}
 		if !p.set.InAssembly(use.Type) && p.set.Name != "ref" {
-			cfg.Log.Warn("the kernel set multiplies these weights in plain Go, many times slower than others do", "kernels", p.set.Name, "type", use.Type)
+			cfg.Log.Warn("the kernel set multiplies these weights in plain Go, many times slower than others do; engine.quantize makes them another type", "kernels", p.set.Name, "type", use.Type)
 		}
 	}
 	p.chooseManyRows(quantised, !cfg.SelfBenchmarkOff)

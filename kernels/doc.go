@@ -46,7 +46,9 @@
 // A block is summed before it is multiplied with its scale; a minimum is multiplied with
 // the sum of the block's activations. So a result differs from ref's, with the same
 // activations, only in the last bits. The float sets avx2 and avx512 have no products of
-// quantised weights: they compute these in plain Go, to ref's bits.
+// quantised weights: they compute these in plain Go, to ref's bits. The types IQ1, IQ2, IQ3 and
+// TQ (Type.Plain), whose blocks are codes from tables, become float32 numbers in plain Go, and
+// go through the product of F32.
 //
 // # Keys and values
 //

@@ -15,7 +15,7 @@ type Set struct {
 
 	// InAssembly reports whether MatMul multiplies weights of type t in assembly. Otherwise it
 	// computes in plain Go as ref does, many times slower: avx2 and avx512 have no products of
-	// quantised weights.
+	// quantised weights, and no set has one of Plain types, which it unpacks in plain Go.
 	InAssembly func(t Type) bool
 
 	// ManyRows names the way in which a set multiplies RowTile and more rows of activations, if
@@ -30,8 +30,8 @@ type Set struct {
 	Pack func(t Type, rows, cols int, raw []byte) *Matrix
 
 	// MatMul computes dst[i·dstStride+r] = Σ_c m[r,c]·x[i,c] for r in [r0,r1) and
-	// i in [0,n), from x's Blocks where the set has Round and m is quantised, else from
-	// its Numbers. r0 is a multiple of RowTile; so is r1, or it is m.Rows.
+	// i in [0,n), from x's Blocks where the set has Round and a product of m's quantised
+	// type in assembly, else from its Numbers. r0 is a multiple of RowTile; so is r1, or it is m.Rows.
 	MatMul func(dst []float32, dstStride int, m *Matrix, x Input, n, r0, r1 int)
 
 	// Round makes the blocks that MatMul reads. len(x) is a multiple of BlockLen. The

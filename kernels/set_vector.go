@@ -100,6 +100,10 @@ func (v *vector) pack(t Type, rows, cols int, raw []byte) *Matrix {
 // activations.
 func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, in Input, n, r0, r1 int) {
 	product := v.products[m.Type]
+	if m.Type.Plain() {
+		v.multiplyPlain(dst, dstStride, m, in.Numbers, n, r0, r1)
+		return
+	}
 	if product == nil {
 		refSet.MatMul(dst, dstStride, m, in, n, r0, r1)
 		return

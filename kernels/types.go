@@ -27,6 +27,16 @@ const (
 	IQ4_NL Type = ref.IQ4_NL
 	IQ4_XS Type = ref.IQ4_XS
 	MXFP4  Type = ref.MXFP4
+
+	IQ1_S   Type = ref.IQ1_S
+	IQ1_M   Type = ref.IQ1_M
+	IQ2_XXS Type = ref.IQ2_XXS
+	IQ2_XS  Type = ref.IQ2_XS
+	IQ2_S   Type = ref.IQ2_S
+	IQ3_XXS Type = ref.IQ3_XXS
+	IQ3_S   Type = ref.IQ3_S
+	TQ1_0   Type = ref.TQ1_0
+	TQ2_0   Type = ref.TQ2_0
 )
 
 // typeInfo is one row of the type table: BlockLen elements take BlockBytes bytes.
@@ -42,12 +52,22 @@ var typeTable = map[Type]typeInfo{
 	Q8_0: {"Q8_0", 32, 34}, Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20}, Q5_0: {"Q5_0", 32, 22}, Q5_1: {"Q5_1", 32, 24},
 	Q2_K: {"Q2_K", 256, 84}, Q3_K: {"Q3_K", 256, 110}, Q4_K: {"Q4_K", 256, 144}, Q5_K: {"Q5_K", 256, 176}, Q6_K: {"Q6_K", 256, 210},
 	IQ4_NL: {"IQ4_NL", 32, 18}, IQ4_XS: {"IQ4_XS", 256, 136}, MXFP4: {"MXFP4", 32, 17},
+
+	IQ1_S: {"IQ1_S", 256, 50}, IQ1_M: {"IQ1_M", 256, 56}, IQ2_XXS: {"IQ2_XXS", 256, 66}, IQ2_XS: {"IQ2_XS", 256, 74}, IQ2_S: {"IQ2_S", 256, 82},
+	IQ3_XXS: {"IQ3_XXS", 256, 98}, IQ3_S: {"IQ3_S", 256, 110}, TQ1_0: {"TQ1_0", 256, 54}, TQ2_0: {"TQ2_0", 256, 66},
 }
+
+// plainTypes are those that no set unpacks in assembly.
+var plainTypes = map[Type]bool{
+	IQ1_S: true, IQ1_M: true, IQ2_XXS: true, IQ2_XS: true, IQ2_S: true, IQ3_XXS: true, IQ3_S: true, TQ1_0: true, TQ2_0: true,
+}
+
+// Plain reports whether every set unpacks weights of type t in plain Go.
+func (t Type) Plain() bool { return plainTypes[t] }
 
 // foreignTypes names types that other programs write and that we do not compute with.
 var foreignTypes = map[Type]string{
-	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
-	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
+	9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 40: "NVFP4",
 }
 
 // Known reports whether t can be computed with.

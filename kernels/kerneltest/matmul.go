@@ -57,7 +57,9 @@ func (c *checker) refer(t kernels.Type, p *product) {
 }
 
 // rounds reports whether the set reads blocks for matrices of type t.
-func (c *checker) rounds(t kernels.Type) bool { return c.set.Round != nil && t.BlockLen() > 1 }
+func (c *checker) rounds(t kernels.Type) bool {
+	return c.set.Round != nil && t.BlockLen() > 1 && c.set.InAssembly(t)
+}
 
 // seen is x as the set's MatMul reads it: where it rounds, the numbers of its blocks.
 func (c *checker) seen(t kernels.Type, x []float32) []float32 {

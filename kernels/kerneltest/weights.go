@@ -32,6 +32,7 @@ func Weights(r *rand.Rand, t kernels.Type, n int) []byte {
 var scalesAt = map[kernels.Type][]int{
 	kernels.Q4_1: {0, 2}, kernels.Q5_1: {0, 2}, kernels.Q2_K: {80, 82}, kernels.Q3_K: {108},
 	kernels.Q4_K: {0, 2}, kernels.Q5_K: {0, 2}, kernels.Q6_K: {208}, kernels.MXFP4: {},
+	kernels.IQ1_M: {}, kernels.TQ1_0: {52}, kernels.TQ2_0: {64},
 }
 
 func scalesOf(t kernels.Type) []int {
@@ -49,6 +50,11 @@ func block(r *rand.Rand, t kernels.Type) []byte {
 	}
 	for _, i := range scalesOf(t) {
 		binary.LittleEndian.PutUint16(raw[i:], scale(r))
+	}
+	if t == kernels.IQ1_M { // has a half's nibbles in four places
+		for i, s := 0, scale(r); i < 4; i++ {
+			raw[49+2*i] = raw[49+2*i]&15 | byte(s>>(4*i)&15)<<4
+		}
 	}
 	if t == kernels.MXFP4 { // an exponent: 2⁻¹⁷ to 2², or the smallest
 		raw[0] = byte(110 + r.IntN(20))
@@ -70,8 +76,13 @@ func fillElements(raw []byte, t kernels.Type, fill byte) {
 		for _, i := range scalesOf(t) {
 			copy(block[i:i+2], whole[i:])
 		}
-		if t == kernels.MXFP4 {
+		switch t {
+		case kernels.MXFP4:
 			block[0] = whole[0]
+		case kernels.IQ1_M:
+			for i := 49; i < 56; i += 2 {
+				block[i] = block[i]&15 | whole[i]&^15
+			}
 		}
 	}
 }

@@ -23,6 +23,16 @@ const (
 	IQ4_XS = 23
 	BF16   = 30
 	MXFP4  = 39
+
+	IQ2_XXS = 16
+	IQ2_XS  = 17
+	IQ3_XXS = 18
+	IQ1_S   = 19
+	IQ3_S   = 21
+	IQ2_S   = 22
+	IQ1_M   = 29
+	TQ1_0   = 34
+	TQ2_0   = 35
 )
 
 // BlockLenMax is a multiple of every type's block length.
@@ -32,6 +42,8 @@ const BlockLenMax = 256
 var blocks = map[uint32]struct{ elements, bytes int }{
 	Q4_0: {32, 18}, Q4_1: {32, 20}, Q5_0: {32, 22}, Q5_1: {32, 24}, Q8_0: {32, 34}, IQ4_NL: {32, 18}, MXFP4: {32, 17},
 	Q2_K: {256, 84}, Q3_K: {256, 110}, Q4_K: {256, 144}, Q5_K: {256, 176}, Q6_K: {256, 210}, IQ4_XS: {256, 136},
+	IQ2_XXS: {256, 66}, IQ2_XS: {256, 74}, IQ2_S: {256, 82}, IQ3_XXS: {256, 98}, IQ3_S: {256, 110}, IQ1_S: {256, 50}, IQ1_M: {256, 56},
+	TQ1_0: {256, 54}, TQ2_0: {256, 66},
 }
 
 // Dequantize writes the len(dst) values stored in src as type t. len(dst) is a
@@ -92,6 +104,8 @@ func dequantizeBlock(dst []float32, t uint32, block []byte) {
 		dequantizeIQ4_XS(dst, block)
 	case MXFP4:
 		dequantizeMXFP4(dst, block)
+	default:
+		dequantizeCodes(dst, t, block)
 	}
 }
 

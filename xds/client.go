@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/forebay-io/forebay/internal/conf"
@@ -185,9 +186,15 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 		return false, err
 	}
 	defer end()
+	var silent atomic.Bool
+	limit := time.AfterFunc(answerLimit, func() { silent.Store(true); end() })
+	defer limit.Stop()
 	for {
 		nonce, unnoted, err := l.receive(&c.book)
+		limit.Stop()
 		switch {
+		case err != nil && silent.Load():
+			return false, errSilent
 		case unknownProtocol(err) && protocol == deltaProtocol && !heard:
 			c.sotw[server.URI] = true
 			c.log.Info("xds: the control plane does not send changes, and is asked for everything", "server", server.URI)
@@ -216,6 +223,12 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 		c.settle(ctx)
 	}
 }
+
+// answerLimit is how long a server may take for its first response. One that is there
+// and says nothing is as one that is gone.
+const answerLimit = 15 * time.Second
+
+var errSilent = fmt.Errorf("it did not answer within %s", answerLimit)
 
 func (c *Client) connected(server *BootstrapServer) {
 	c.mu.Lock()

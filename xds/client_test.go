@@ -50,6 +50,12 @@ func (p *plane) link() *script {
 	return p.last
 }
 
+func (p *plane) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dials
+}
+
 func (p *plane) answers() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -305,6 +311,37 @@ func TestFlappingVersions(t *testing.T) {
 		pause(10 * time.Second)
 		if g.takes < 100 || g.takes > 2+10*int(time.Second/settleTime) {
 			t.Errorf("%d takes in 10 s", g.takes)
+		}
+	})
+}
+
+// TestSilentControlPlane: a server that takes the stream and never answers is left for
+// the next one, and asked again with pauses.
+func TestSilentControlPlane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent, good := &plane{}, &plane{first: response("1", "a=x")}
+		c, g := start(t, good, Config{})
+		c.boot.Servers = []BootstrapServer{{URI: "silent"}, {URI: "good"}}
+		c.dial = func(ctx context.Context, s *BootstrapServer, protocol string, b *book, accepted string) (link, func(), error) {
+			if s.URI == "silent" {
+				return silent.dial(ctx, s, protocol, b, accepted)
+			}
+			return good.dial(ctx, s, protocol, b, accepted)
+		}
+		defer run(t, c)()
+		pause(answerLimit + time.Second)
+		if s := c.State(time.Now()); s.Server != "good" || g.holds != "a=x " {
+			t.Errorf("state %+v, holds %s", s, g.holds)
+		}
+		good.set(true, nil)
+		close(good.link().send)
+		pause(time.Minute)
+		if s := c.State(time.Now()); !strings.Contains(s.Problem, "refused") && !strings.Contains(s.Problem, "did not answer within 15s") {
+			t.Errorf("state %+v", s)
+		}
+		pause(time.Hour)
+		if silent.count() > 200 {
+			t.Errorf("%d dials in an hour", silent.count())
 		}
 	})
 }

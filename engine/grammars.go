@@ -161,7 +161,7 @@ func (e *grammars) whole(b *grammar.Builder, g *wire.Grammar, l lead, answer gra
 		whole, err := b.Compile(e.speech.before(b, l, answer))
 		return whole, nil, err
 	}
-	o := tools.Options{Tools: calls.ReadTools(g.Calls.Tools), Most: g.Calls.Most, Schema: schema.Options{Compact: g.Compact, Limits: e.cfg.schemaLimits()}}
+	o := tools.Options{Tools: calls.ReadTools(g.Calls.Tools), Most: g.Calls.Most, Schema: schema.Options{Compact: g.Compact, OneLine: true, Limits: e.cfg.schemaLimits()}}
 	f := e.speech.calls
 	r, err := tools.Compile(b, f, o)
 	if err != nil {

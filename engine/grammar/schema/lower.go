@@ -47,6 +47,9 @@ func newLowerer(c *compiler) *lowerer {
 	l.line, l.after, l.colon = b.Epsilon(), b.Epsilon(), b.Literal(":")
 	if !c.Compact {
 		line := b.Cat(b.Literal("\n"), b.Times(b.Literal(" "), 0, indent))
+		if c.OneLine {
+			line = b.Epsilon()
+		}
 		l.line = b.Times(line, 0, 1)
 		l.after = b.Times(b.Or(b.Literal(" "), line), 0, 1)
 		l.colon = b.Cat(l.colon, b.Times(b.Literal(" "), 0, 1))

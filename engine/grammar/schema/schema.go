@@ -20,6 +20,8 @@ type Options struct {
 	Strict bool
 	// Compact allows no white space between tokens.
 	Compact bool
+	// OneLine allows no line ends, and one space after a colon or a comma.
+	OneLine bool
 	Limits  Limits
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay-io/forebay/engine/chat/calls"
 	"github.com/forebay-io/forebay/engine/grammar"
+	"github.com/forebay-io/forebay/engine/grammar/schema"
 	"github.com/forebay-io/forebay/engine/mask"
 )
 
@@ -151,7 +152,7 @@ func TestRandomCallsParse(t *testing.T) {
 			v := newVocabulary(markers)
 			f := format.Bind(v.token)
 			a := newAnswerer(t, f, v, func(b *grammar.Builder) grammar.Expr {
-				r, err := Compile(b, f, Options{Tools: list, Most: 3})
+				r, err := Compile(b, f, Options{Tools: list, Most: 3, Schema: schema.Options{OneLine: markers != nil}})
 				if err != nil {
 					t.Fatalf("%s: %v", f.Name, err)
 				}

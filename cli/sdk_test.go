@@ -21,9 +21,11 @@ func TestOfficialClients(t *testing.T) {
 		command   []string
 	}{
 		{"node", "examples/clients/node", nodeClient, []string{"node", "chat.mjs"}},
+		{"node", "examples/clients/node", nodeClient, []string{"node", "tools.mjs"}},
 		{"python", "examples/clients/python", pythonClient, []string{"python3", "chat.py"}},
+		{"python", "examples/clients/python", pythonClient, []string{"python3", "tools.py"}},
 	} {
-		t.Run(client.name, func(t *testing.T) {
+		t.Run(client.command[1], func(t *testing.T) {
 			if !client.installed(client.dir) {
 				if slices.Contains(required, client.name) {
 					t.Fatalf("the OpenAI client for %s is required and not installed; see examples/clients/README.md", client.name)

@@ -118,7 +118,9 @@ func (p *loaded) load(cfg *Config) error {
 		return err
 	}
 	p.describe(cfg, f.ID(), weights, m)
-	p.toolFormat = cfg.ToolFormat
+	if p.toolFormat = cfg.ToolFormat; p.toolFormat == "" && cfg.Model == "" {
+		p.toolFormat = demo.ToolFormat
+	}
 	p.loadTemplate(f.Chat())
 	return nil
 }

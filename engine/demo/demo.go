@@ -9,6 +9,10 @@ import _ "embed"
 // Name is the model's name, also in its file.
 const Name = "forebay-demo"
 
+// ToolFormat is the format in which the model is told to call tools. It does not
+// understand them, but a call that is required has the right form.
+const ToolFormat = "hermes"
+
 //go:embed forebay-demo-q8_0.gguf
 var file []byte
 

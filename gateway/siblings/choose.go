@@ -48,33 +48,53 @@ const gainShare = 0.1
 // and still be chosen: so many gateways with one request each do not choose the same.
 const alike = 0.1
 
-// Choose decides by the least predicted time to the first token. here is that on this
-// replica, if it can serve the request at all. all is sorted in place. Old reports
-// say little about who is soonest, and all who read them would choose alike: of
-// those two are taken at random. intn is a source of random numbers below n.
-func Choose(here time.Duration, possible bool, all []Candidate, c *Config, intn func(n int) int) Choice {
+// crowded is the shortest backlog, in requests of typical work, at which the work of a
+// newcomer counts twice: it delays all that come before the backlog is worked off, which
+// under load are several for each that waits.
+const crowded = 0.25
+
+// Choose decides by the least cost. Where some replica has nothing to do, the cost is
+// the predicted time to the first token. Where all are busy, work that another replica
+// has done already delays everybody who waits: so it counts the more, the longer even
+// the shortest backlog is, in requests of typical work. Without that a fleet under
+// load computes again what it holds, and gets further behind.
+//
+// here is this replica, if it can serve the request at all. Old reports say little
+// about who is soonest, and all who read them would choose alike: of those two are
+// taken at random. intn is a source of random numbers below n.
+func Choose(here Candidate, possible bool, all []Candidate, typical time.Duration, c *Config, intn func(n int) int) Choice {
 	choice := Choice{Why: WhyAlone}
-	if possible {
-		choice.Here = here
-	}
 	fresh := slices.DeleteFunc(slices.Clone(all), func(a Candidate) bool { return a.Age > c.FreshLimit })
 	if choice.Fresh = len(fresh); len(fresh) == 0 && len(all) > 0 {
 		fresh = []Candidate{all[intn(len(all))], all[intn(len(all))]}
 	}
+	shortest := here.FirstToken - here.Work
+	if !possible && len(fresh) > 0 {
+		shortest = fresh[0].FirstToken - fresh[0].Work
+	}
+	for i := range fresh {
+		shortest = min(shortest, fresh[i].FirstToken-fresh[i].Work)
+	}
+	weight := float64(max(0, shortest)) / (crowded * float64(max(typical, time.Millisecond)))
+	price := func(a *Candidate) time.Duration { return a.FirstToken + time.Duration(weight*float64(a.Work)) }
+	if possible {
+		choice.Here = here.FirstToken
+	}
 	if len(fresh) == 0 {
 		return choice
 	}
-	slices.SortFunc(fresh, func(a, b Candidate) int { return int(a.FirstToken - b.FirstToken) })
-	soonest := fresh[0].FirstToken
+	slices.SortFunc(fresh, func(a, b Candidate) int { return int(price(&a) - price(&b)) })
+	least := price(&fresh[0])
 	n := 1
-	for n < len(fresh) && fresh[n].FirstToken-soonest <= time.Duration(alike*float64(soonest)) {
+	for n < len(fresh) && price(&fresh[n])-least <= time.Duration(alike*float64(least)) {
 		n++
 	}
 	best := fresh[intn(n)]
-	switch gain := max(c.GainMin, time.Duration(gainShare*float64(here))); {
+	own := price(&here)
+	switch gain := max(c.GainMin, time.Duration(gainShare*float64(own))); {
 	case !possible:
 		choice.To, choice.Why = &best, WhyNoWay
-	case best.FirstToken < here-gain:
+	case price(&best) < own-gain:
 		choice.To, choice.Why = &best, WhySooner
 	default:
 		choice.Why = WhySoonest

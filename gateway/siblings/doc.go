@@ -6,6 +6,9 @@
 //
 //	predicted = the backlog before it + the prefill that is not cached + the hop
 //
+// While all replicas are busy the prefill counts for more than its time, since it delays
+// everybody who waits (Choose).
+//
 // A sibling tells its backlog and its prices in a report (admission.Outlook), and its
 // blocks, through package cache/shared. What was sent to it since counts too. A
 // request stays here unless another is sooner by Config.GainMin and a tenth: so two

@@ -53,6 +53,7 @@ type Group struct {
 	fleet   *shared.Fleet
 	client  *http.Client
 	state   atomic.Pointer[wire.State]
+	typical typical
 	pace    pace // owned by the caller of Heard, but for its atomic
 	leaving atomic.Bool
 
@@ -256,20 +257,40 @@ func (g *Group) Choose(q *Query) Choice {
 	for _, p := range peers {
 		prices = append(prices, &p.report.Outlook)
 	}
-	all := g.candidates(q, peers, prices, now)
+	all := candidates(q, peers, prices, g.fleet.Match(q.Blocks, nil), now, &g.cfg)
 	g.mu.Unlock()
 	work := workOf(&own, g.pace.proven(now), prices, q, q.PromptTokens-q.Uncached)
-	here, possible := own.Wait(q.Class, work)
-	here += work
+	wait, possible := own.Wait(q.Class, work)
+	here := Candidate{Name: g.cfg.Name, FirstToken: wait + work, Work: work, Cached: q.PromptTokens - q.Uncached}
 	if s := g.state.Load(); s == nil || s.Err != nil {
 		possible = false
 	} else if !own.Cost.Known() {
-		possible, here = true, 0 // it has computed nothing yet: it learns by computing
+		possible, here = true, Candidate{} // it has computed nothing yet: it learns by computing
 	}
-	choice := Choose(here, possible, all, &g.cfg, rand.IntN)
+	choice := Choose(here, possible, all, g.typical.value(), &g.cfg, rand.IntN)
+	if choice.To != nil {
+		work = choice.To.Work
+	}
+	g.typical.observe(work)
 	g.count(func(c *Counts) { c.Placed[choice.Why]++ })
 	return choice
 }
+
+// typical is the mean work of recent requests.
+type typical struct{ mean atomic.Int64 } // nanoseconds
+
+// typicalMemory is over about how many requests the mean is taken.
+const typicalMemory = 64
+
+func (t *typical) observe(work time.Duration) {
+	mean := t.mean.Load()
+	if mean == 0 {
+		mean = int64(work)
+	}
+	t.mean.Store(mean + (int64(work)-mean)/typicalMemory) // one that is lost to another goroutine changes little
+}
+
+func (t *typical) value() time.Duration { return time.Duration(t.mean.Load()) }
 
 // workOf is the time of a prompt's prefill by o's prices. Where these are not proven it
 // is the least by any prices, so that a replica gets the work that proves its own.
@@ -295,9 +316,8 @@ func (g *Group) able(now time.Time) (all []*peer) {
 	return all
 }
 
-// candidates are predictions for the peers. g.mu is held.
-func (g *Group) candidates(q *Query, peers []*peer, prices []*admission.Outlook, now time.Time) (all []Candidate) {
-	holders := g.fleet.Match(q.Blocks, nil)
+// candidates are predictions for the peers.
+func candidates(q *Query, peers []*peer, prices []*admission.Outlook, holders []shared.Holder, now time.Time, cfg *Config) (all []Candidate) {
 	for _, p := range peers {
 		cached := 0
 		for _, h := range holders {
@@ -313,8 +333,8 @@ func (g *Group) candidates(q *Query, peers []*peer, prices []*admission.Outlook,
 		}
 		// What waited when the report was made has become less since, and what was sent
 		// there since is not in it.
-		wait = max(0, wait-p.age) + p.ahead(now.Add(-p.age-2*g.cfg.Interval))
-		all = append(all, Candidate{Name: p.name, FirstToken: wait + work + g.cfg.HopCost, Age: p.age, Cached: cached, Work: work})
+		wait = max(0, wait-p.age) + p.ahead(now.Add(-p.age-2*cfg.Interval))
+		all = append(all, Candidate{Name: p.name, FirstToken: wait + work + cfg.HopCost, Age: p.age, Cached: cached, Work: work})
 	}
 	return all
 }

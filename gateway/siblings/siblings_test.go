@@ -45,7 +45,7 @@ func TestChoose(t *testing.T) {
 		"old reports are the last resort": {100 * ms, true, []Candidate{{Name: "old", FirstToken: ms, Age: time.Second}, {Name: "a", FirstToken: 50 * ms, Age: 0}}, "a", WhySooner},
 		"only old reports":                {100 * ms, true, []Candidate{{Name: "old", FirstToken: ms, Age: time.Second}}, "old", WhySooner},
 	} {
-		got := Choose(c.here, c.possible, c.all, &choosing, rand.IntN)
+		got := Choose(Candidate{FirstToken: c.here, Work: c.here}, c.possible, c.all, 50*ms, &choosing, rand.IntN)
 		to := ""
 		if got.To != nil {
 			to = got.To.Name
@@ -63,7 +63,7 @@ func TestNobodyHerds(t *testing.T) {
 	count := func(all []Candidate) map[string]int {
 		n := map[string]int{}
 		for range gateways {
-			n[Choose(time.Second, true, all, &choosing, rand.IntN).To.Name]++
+			n[Choose(Candidate{FirstToken: time.Second}, true, all, time.Hour, &choosing, rand.IntN).To.Name]++
 		}
 		return n
 	}
@@ -87,7 +87,7 @@ func TestNobodyHerds(t *testing.T) {
 func TestHysteresis(t *testing.T) {
 	for range 1000 {
 		here, there := 100*ms+time.Duration(rand.IntN(int(15*ms))), 100*ms+time.Duration(rand.IntN(int(15*ms)))
-		if got := Choose(here, true, []Candidate{{Name: "a", FirstToken: there, Age: 0}}, &choosing, rand.IntN); got.To != nil {
+		if got := Choose(Candidate{FirstToken: here}, true, []Candidate{{Name: "a", FirstToken: there, Age: 0}}, 50*ms, &choosing, rand.IntN); got.To != nil {
 			t.Fatalf("here %v, there %v: it goes there", here, there)
 		}
 	}

@@ -10,10 +10,8 @@ type layout struct{ elements, bytes int }
 // in neither table was removed from ggml or never used.
 var foreignLayouts = map[kernels.Type]layout{
 	9: {32, 36}, 15: {256, 292}, // Q8_1 Q8_K
-	16: {256, 66}, 17: {256, 74}, 18: {256, 98}, 19: {256, 50}, // IQ2_XXS IQ2_XS IQ3_XXS IQ1_S
-	21: {256, 110}, 22: {256, 82}, 29: {256, 56}, // IQ3_S IQ2_S IQ1_M
 	24: {1, 1}, 25: {1, 2}, 26: {1, 4}, 27: {1, 8}, 28: {1, 8}, // I8 I16 I32 I64 F64
-	34: {256, 54}, 35: {256, 66}, 40: {64, 36}, // TQ1_0 TQ2_0 NVFP4
+	40: {64, 36}, // NVFP4
 }
 
 func layoutOf(t kernels.Type) (layout, bool) {

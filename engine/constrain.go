@@ -92,6 +92,11 @@ func (l *loop) accept(s *sequence, id int32) (whole, ok bool) {
 	return s.matcher.Done(), true
 }
 
+// failRestricted ends a generation whose options leave no token.
+func (l *loop) failRestricted(s *sequence) {
+	l.fail(s.gen, wire.Errorf(wire.GrammarFailed, "choice %d has no token to go on with after %d tokens: allowed_token_ids, bad_words, min_tokens and the form of the answer leave none", s.choice, s.generated))
+}
+
 // failGrammar ends a generation whose grammar cannot be followed further: it must
 // not go on as free text.
 func (l *loop) failGrammar(s *sequence, err error) {

@@ -32,6 +32,7 @@
 //	benchmark.go, costfile.go          the cost of steps before the first step
 //	inbox.go, loop.go, emit.go         the path of a step: in, through, out
 //	grammars.go, lead.go, constrain.go what answers are held to, and how
+//	restrict.go                        which tokens options allow
 //	sequence.go                        generations and their choices
 //	supply.go, pages.go                who runs, who holds pages, who is preempted
 //	ledger.go, account.go              the cost of steps, the time of generations

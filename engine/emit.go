@@ -39,10 +39,17 @@ func (l *loop) next(s *sequence, logits []float32, shared bool) {
 		mine = l.scratch.logits // the sampler may change it
 		copy(mine, logits)
 	}
+	if r := s.gen.restriction; r != nil {
+		r.apply(s.tokens[len(s.tokens)-s.generated:], mine[:l.info.VocabTokens])
+	}
 	if s.matcher != nil && !l.constrain(s, mine) {
 		return
 	}
 	id, ok := s.sampler.Sample(mine)
+	if !ok && s.gen.restriction != nil && noneLeft(mine[:l.info.VocabTokens]) {
+		l.failRestricted(s)
+		return
+	}
 	if !ok {
 		l.failNonFinite(s, len(s.tokens))
 		return
@@ -62,9 +69,14 @@ func (l *loop) next(s *sequence, logits []float32, shared bool) {
 // ends it, or where the answer is whole.
 func (l *loop) emit(s *sequence, id int32, logits []float32, whole bool) {
 	e := wire.Event{Choice: s.choice, TokenCount: s.generated}
-	ends := l.tokenizer.IsEnd(id) && !s.gen.options.IgnoreEOS
+	o := &s.gen.options
+	stopToken := slices.Contains(o.StopTokens, id)
+	ends := stopToken || l.tokenizer.IsEnd(id) && !o.IgnoreEOS
 	var piece []byte // an end token is no text, but may be a marker
-	if !ends {
+	if s.generated == o.MinTokens+1 {
+		s.out.text.Stops(true)
+	}
+	if !ends || stopToken && o.KeepStop {
 		piece = l.tokenizer.Bytes(id)
 	}
 	at := s.out.at()

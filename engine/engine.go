@@ -31,6 +31,7 @@ type Engine struct {
 	watcher    *lost.Watcher // nil where no records of steps are kept
 	pool       *cache.Pool   // Match, Hasher and Fits only; the loop owns the rest
 	grammars   *grammars
+	ends       func() []int32 // the model's end tokens
 	inbox      *inbox
 	looped     chan struct{} // the loop has ended
 	done       chan struct{} // and the cost is kept
@@ -89,6 +90,7 @@ func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
 		loaded: p, pool: pool, inbox: newInbox(&cfg), grammars: newGrammars(cfg.Grammar, p.tokenizer, &p.speech),
 		looped: make(chan struct{}), done: make(chan struct{}),
 	}
+	e.ends = sync.OnceValue(e.findEnds)
 	l := &loop{
 		info: &e.info, model: p.model, width: p.width, tokenizer: p.tokenizer, set: p.set,
 		inbox: e.inbox, published: &e.state, grammars: e.grammars,
@@ -199,6 +201,9 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	own.account.timings.Arrived = wire.Monotonic()
 	own.options.LogitBias, own.options.Stop = slices.Clone(g.Options.LogitBias), slices.Clone(g.Options.Stop)
 	own.options.Tools = nil
+	own.options.StopTokens = slices.Clone(g.Options.StopTokens)
+	own.restriction = e.newRestriction(&own.options)
+	own.options.AllowedTokens, own.options.BadWords = nil, nil
 	if g.Options.NoCalls {
 		e.loaded.speech.forbid(&own.options)
 	}
@@ -230,6 +235,10 @@ func (e *Engine) newSequence(g *generation, choice int, prompt []int32, parser *
 	if parser != nil {
 		s.out.thinkMax, s.out.closing = g.options.ReasoningMax, e.loaded.speech.closing
 	}
+	if g.options.KeepStop {
+		s.out.text.Keep()
+	}
+	s.out.text.Stops(g.options.MinTokens == 0)
 	s.tokens = append(make([]int32, 0, len(prompt)+min(g.options.MaxTokens, answerTokensAhead)), prompt...)
 	if e.loaded.embedder != nil {
 		s.pool = e.loaded.embedder.NewPooler()

@@ -118,7 +118,7 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 	limited, cancel := context.WithTimeout(ctx, e.cfg.PromptRenderBudget)
 	defer cancel()
 	began := time.Now()
-	in := chat.Input{Messages: r.Messages, Tools: r.Tools, Options: e.loaded.speech.options(r), Now: began, Format: e.loaded.speech.found.Format, Polyfill: e.loaded.speech.polyfill}
+	in := chat.Input{Messages: r.Messages, Tools: r.Tools, Options: e.loaded.speech.options(r), Now: began, Continue: r.Continue, Format: e.loaded.speech.found.Format, Polyfill: e.loaded.speech.polyfill}
 	if err := e.loaded.speech.place(&in); err != nil {
 		return nil, err
 	}
@@ -146,11 +146,14 @@ func (e *Engine) readMessages(ctx context.Context, r *wire.Request) (*wire.Promp
 func (e *Engine) renderError(ctx context.Context, err error) *wire.Error {
 	var raised *chat.Raised
 	var options *chat.OptionsError
+	var open *chat.ContinueError
 	switch {
 	case ctx.Err() != nil:
 		return errAbandoned()
 	case errors.As(err, &raised):
 		return wire.InvalidParam("messages", "the model's chat template refuses the messages: %v", raised)
+	case errors.As(err, &open):
+		return wire.InvalidParam("continue_final_message", "%v", open)
 	case errors.As(err, &options):
 		return wire.InvalidParam("chat_template_kwargs", "chat_template_kwargs: %s", options.Reason)
 	case errors.Is(err, context.DeadlineExceeded):

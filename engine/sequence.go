@@ -50,6 +50,7 @@ type generation struct {
 	reasoning      int  // those of them that are reasoning, of choices that have finished
 	eventsAdded    bool // put and not yet woken
 	promptLogprobs []wire.TokenLogprob
+	restriction    *restriction // nil for none
 
 	account account // owned by the loop's ledger
 }

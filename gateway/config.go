@@ -28,7 +28,7 @@ type LimitsConfig struct {
 	PromptsMax     int `yaml:"prompts_max" default:"64" range:"1..65536" help:"Prompts in a legacy completion request."`
 	InputsMax      int `yaml:"inputs_max" default:"2048" range:"1..65536" help:"Texts in an embeddings request, and documents in a rerank request."`
 	ChoicesMax     int `yaml:"choices_max" default:"16" range:"1..128" help:"Choices (n) of one request."`
-	LogitBiasMax   int `yaml:"logit_bias_max" default:"1024" range:"1..1048576" help:"Entries in logit_bias."`
+	LogitBiasMax   int `yaml:"logit_bias_max" default:"1024" range:"1..1048576" help:"Entries in logit_bias, stop_token_ids, allowed_token_ids and bad_words each."`
 }
 
 // TimeoutConfig bounds how long things may take. No limit covers the length

@@ -24,6 +24,9 @@ const (
 // classNone is the class in records of requests without a class.
 const classNone = "none"
 
+// apiKeyHeader has a key as Anthropic's clients send it.
+const apiKeyHeader = "X-Api-Key"
+
 // certificateHeader is what a proxy says of its client's certificate.
 const certificateHeader = "X-Forwarded-Client-Cert"
 
@@ -41,13 +44,16 @@ func presented(c httpd.Request) identity.Presented {
 			p.Socket = true
 		}
 	}
-	text := c.Header("Authorization")
-	if len(text) == 0 {
-		return p
-	}
-	p.Several = len(c.Headers("Authorization")) > 1
-	if scheme, key, _ := bytes.Cut(text, []byte(" ")); bytes.EqualFold(scheme, []byte("Bearer")) {
+	p.Several = len(c.Headers("Authorization")) > 1 || len(c.Headers(apiKeyHeader)) > 1
+	if scheme, key, _ := bytes.Cut(c.Header("Authorization"), []byte(" ")); bytes.EqualFold(scheme, []byte("Bearer")) {
 		p.Bearer = bytes.TrimSpace(key)
+	}
+	switch other := bytes.TrimSpace(c.Header(apiKeyHeader)); {
+	case len(other) == 0:
+	case len(p.Bearer) == 0:
+		p.Bearer = other
+	case !bytes.Equal(other, p.Bearer):
+		p.Several = true
 	}
 	return p
 }

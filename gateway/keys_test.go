@@ -119,6 +119,28 @@ func TestTwoAuthorizationHeadersAreRefused(t *testing.T) {
 	}
 }
 
+// A key may come as x-api-key, on every route, and beside the same one in Authorization.
+func TestAPIKeyHeader(t *testing.T) {
+	r := newKeyedRig(t, identity.Config{}, rigConfig{admission: acme, fake: scripted(hello)})
+	key := r.add(identity.Draft{Name: "a", Tenant: "acme"})
+	r.load()
+	for _, c := range []struct {
+		headers []string
+		status  int
+	}{
+		{[]string{"X-Api-Key", key}, 200}, {[]string{"x-api-key", " " + key + " "}, 200}, {[]string{"X-Api-Key", key, "Authorization", "Bearer " + key}, 200},
+		{[]string{"X-Api-Key", key, "Authorization", "Basic eDp5"}, 200}, {[]string{"X-Api-Key", "fbk_no"}, 401}, {[]string{"X-Api-Key", "other", "Authorization", "Bearer " + key}, 401},
+		{[]string{"X-Api-Key", ""}, 401},
+	} {
+		if got := r.do("POST", "/v1/chat/completions", chatBody(""), c.headers...); got.status != c.status {
+			t.Errorf("%v: %d %s", c.headers, got.status, got.body)
+		}
+		if got := r.do("GET", "/v1/models", "", c.headers...); got.status != c.status {
+			t.Errorf("models, %v: %d %s", c.headers, got.status, got.body)
+		}
+	}
+}
+
 // A certificate counts from a trusted peer alone; elsewhere it is ignored and counted.
 func TestCertificatesCountFromTrustedPeersAlone(t *testing.T) {
 	mesh := func(peer string) *keyedRig {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 
 	"github.com/forebay-io/forebay/gateway/telemetry"
@@ -50,14 +49,8 @@ func (c *call) billed(u wire.Usage) wire.Usage {
 }
 
 var (
-	knownShared = []string{
-		"model", "stream", "stream_options", "max_tokens", "n", "temperature", "top_p", "top_k", "min_p", "seed",
-		"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "stop", "ignore_eos", "logprobs", "service_tier", "user",
-	}
-	knownChat = keySet(slices.Concat(formNames(), knownShared, thinkingNames), "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "max_completion_tokens", "top_logprobs", "chat_template_kwargs", "modalities", "audio")
-	knownText = keySet(append(formNames(), knownShared...), "prompt", "echo", "best_of", "suffix")
-	tiers     = keySet(nil, "auto", "default", "flex", "priority")
-	roles     = keySet(nil, "system", "developer", "user", "assistant", "tool", "function")
+	tiers = keySet(nil, "auto", "default", "flex", "priority")
+	roles = keySet(nil, "system", "developer", "user", "assistant", "tool", "function")
 )
 
 func keySet(shared []string, own ...string) map[string]bool {
@@ -139,8 +132,10 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 	o.LogitBias = f.logitBias(l.LogitBiasMax)
 	c.readTier(f)
 	c.user = f.text("user")
+	f.moreOptions(o, l)
 	o.Grammar = f.grammar()
 	c.holdCalls()
+	c.checkContinue(f)
 	for i := range c.prompts {
 		c.prompts[i].Grammar = o.Grammar
 	}
@@ -206,8 +201,10 @@ func (c *call) chatFields(f *fields, l *LimitsConfig, m *wire.Model) {
 		}
 		request.TemplateOptions = raw
 	}
+	f.ending(&request)
 	c.options.MaxTokens = f.answerTokens("max_tokens", 0)
 	c.options.MaxTokens = f.answerTokens("max_completion_tokens", c.options.MaxTokens)
+	f.otherLimits(&c.options)
 	c.options.Logprobs = f.flag("logprobs")
 	c.options.TopLogprobs = f.whole("top_logprobs", 0)
 	if _, given := f.given("top_logprobs"); given && !c.options.Logprobs {
@@ -230,6 +227,7 @@ func (c *call) textFields(f *fields, l *LimitsConfig) {
 		c.options.MaxTokens = 1
 	} else {
 		c.options.MaxTokens = f.answerTokens("max_tokens", defaultTextTokens)
+		f.otherLimits(&c.options)
 		c.options.Echo = c.echo
 	}
 	if _, c.options.Logprobs = f.given("logprobs"); c.options.Logprobs {

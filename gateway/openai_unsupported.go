@@ -21,7 +21,6 @@ type unsupported struct {
 const (
 	noGrammar  = "use response_format, structured_outputs or grammar"
 	noSampler  = "use temperature, top_p, top_k, min_p and the penalties"
-	noTokenIDs = "use stop, logit_bias or max_tokens"
 	noTemplate = "use chat_template_kwargs for the options of the model's own template"
 
 	ofChat  = "it belongs to /v1/chat/completions"
@@ -34,21 +33,22 @@ var unsupportedFields = map[string]unsupported{
 	"structural_tag": {nil, noGrammar}, "guided_whitespace_pattern": {nil, "structured_outputs with disable_any_whitespace allows no white space"},
 	"grammar_lazy": {[]string{"false"}, "a grammar holds the whole answer"}, "grammar_triggers": {nil, "a grammar holds the whole answer"},
 
-	"repeat_penalty": {[]string{"1", "1.0"}, "use repetition_penalty"},
-	"repeat_last_n":  {[]string{"0", "-1"}, "repetition_penalty looks at the whole context"},
-	"typical_p":      {[]string{"1", "1.0"}, noSampler}, "tfs_z": {[]string{"1", "1.0"}, noSampler}, "top_n_sigma": {[]string{"-1", "-1.0"}, noSampler}, "top_a": {[]string{"0", "0.0"}, noSampler},
+	"repeat_last_n": {[]string{"0", "-1"}, "repetition_penalty looks at the whole context"},
+	"tfs_z":         {[]string{"1", "1.0"}, noSampler}, "top_n_sigma": {[]string{"-1", "-1.0"}, noSampler}, "top_a": {[]string{"0", "0.0"}, noSampler},
 	"mirostat": {[]string{"0"}, noSampler}, "dry_multiplier": {[]string{"0", "0.0"}, noSampler}, "xtc_probability": {[]string{"0", "0.0"}, noSampler},
 	"dynatemp_range": {[]string{"0", "0.0"}, noSampler}, "min_keep": {[]string{"0"}, noSampler}, "samplers": {nil, noSampler},
 	"use_beam_search": {[]string{"false"}, noSampler}, "length_penalty": {[]string{"1", "1.0"}, noSampler},
 
-	"min_tokens": {[]string{"0"}, noTokenIDs}, "stop_token_ids": {nil, noTokenIDs}, "bad_words": {nil, noTokenIDs}, "allowed_token_ids": {nil, noTokenIDs},
-	"include_stop_str_in_output": {[]string{"false"}, "append the stop text yourself"},
-	"n_predict":                  {nil, "use max_tokens"}, "max_output_tokens": {nil, "use max_tokens"}, "n_probs": {[]string{"0"}, "use logprobs"},
+	"options": {[]string{"{}"}, "send each option as a field of its own, such as temperature"},
+	"images":  {nil, "this server takes text alone"}, "context": {nil, "send the whole conversation in messages"}, "raw": {[]string{"false"}, "use /v1/completions"},
+	"t_max_predict_ms": {[]string{"0", "-1"}, "use max_tokens, or the header x-forebay-deadline-ms"}, "n_indent": {[]string{"0"}, "use a grammar"},
+	"logits_processors": {nil, noSampler}, "post_sampling_probs": {[]string{"false"}, "log-probabilities are the model's own"},
+
+	"n_probs":             {[]string{"0"}, "use logprobs"},
 	"prompt_logprobs":     {[]string{"0", "false"}, "use /v1/completions with echo and logprobs"},
 	"skip_special_tokens": {[]string{"true"}, ""}, "spaces_between_special_tokens": {[]string{"true"}, ""}, "return_tokens_as_token_ids": {[]string{"false"}, ""},
 	"truncate_prompt_tokens": {[]string{"-1"}, "shorten the prompt"}, "prompt_embeds": {nil, "send the prompt as text or token ids"},
 
-	"continue_final_message": {[]string{"false"}, "use /v1/completions with a prompt that ends within the answer"}, "add_generation_prompt": {[]string{"true"}, noTemplate},
 	"chat_template": {nil, noTemplate}, "documents": {nil, noTemplate},
 	"template": {nil, noTemplate}, "system": {nil, "send a message of the role system"},
 	"prediction": {nil, ""}, "web_search_options": {nil, ""}, "lora": {nil, "name the model in model"},
@@ -59,6 +59,7 @@ var unsupportedFields = map[string]unsupported{
 	"tool_choice": {[]string{`"none"`, `"auto"`}, ofChat}, "function_call": {[]string{`"none"`, `"auto"`}, ofChat},
 	"chat_template_kwargs": {[]string{"{}"}, ofChat}, "max_completion_tokens": {nil, "use max_tokens"}, "top_logprobs": {[]string{"0"}, "give their number in logprobs"},
 	"prompt": {nil, ofTexts}, "suffix": {nil, ofTexts}, "echo": {[]string{"false"}, ofTexts}, "best_of": {[]string{"1"}, ofTexts},
+	"continue_final_message": {[]string{"false"}, ofChat},
 }
 
 // refuseUnsupported refuses the members that would change the answer.

@@ -15,10 +15,14 @@ import (
 
 // relayRefused are members of a request that would pass by the limits of this
 // gateway. They are refused here too, if the table of unsupported fields has them.
-var relayRefused = keySet(nil, "n_predict", "max_output_tokens", "use_beam_search", "previous_response_id")
+var relayRefused = keySet(nil, "echo", "use_beam_search", "previous_response_id")
 
 // relayRead are the known members that this server does not support and another may.
 var relayRead = append(formNames(), "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "modalities", "audio", "suffix", "chat_template_kwargs")
+
+// relayLimits are names for max_tokens that another server may know and this gateway
+// cannot bound on the way.
+var relayLimits = []string{"n_predict", "max_output_tokens"}
 
 // relay leaves to the other server what only it can decide about.
 func (f *fields) relay() {
@@ -28,7 +32,12 @@ func (f *fields) relay() {
 			delete(f.raw, name)
 		}
 	}
-	for _, name := range slices.Concat(relayRead, thinkingNames) {
+	for _, name := range relayLimits {
+		if _, given := f.given(name); given {
+			f.fail(name, "%s is not supported: use max_tokens", name)
+		}
+	}
+	for _, name := range slices.Concat(relayRead, optionFields, optionChatFields, thinkingNames) {
 		if f.known[name] { // else it belongs to the other route
 			delete(f.raw, name)
 		}

@@ -73,6 +73,7 @@ func (r *run) start() {
 	}
 	p, granted, options := r.prompts[i], &r.granted, r.call.options
 	options.MaxTokens = grantTokens(options.MaxTokens, p.Room, r.class.OutputTokensMax, granted.OutputTokens)
+	options.MinTokens = min(options.MinTokens, options.MaxTokens) // more was asked for than is granted
 	// Each prompt is an independent draw with a seed of its own.
 	options.Seed += uint64(i)
 	r.streams = append(r.streams, r.generate(&wire.Generation{

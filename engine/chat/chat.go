@@ -57,6 +57,9 @@ type Input struct {
 	// calls get the form that it needs. Polyfill needs it.
 	Format   *calls.Format
 	Polyfill Polyfill
+	// Continue ends the prompt where the text of the last message ends, so that the
+	// answer goes on with it.
+	Continue bool
 	// Verbatim passes messages to the template unchanged.
 	Verbatim bool
 }
@@ -103,16 +106,68 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 		return t.toolUse.Render(ctx, in)
 	}
 	vars, err := t.variables(in)
+	if err == nil && in.Continue {
+		err = open(vars)
+	}
 	if err != nil {
 		return "", err
 	}
 	// A template reads its input often, and most of its own text once.
 	input := len(in.Messages) + len(in.Tools) + len(in.Options) + t.sourceBytes/8
-	return t.template.Render(ctx, vars, jinja.Limits{
+	text, err := t.template.Render(ctx, vars, jinja.Limits{
 		Steps: stepsBase + 64*input,
 		Bytes: bytesBase + 64*input,
 		Out:   outBase + 8*input,
 	})
+	if err != nil || !in.Continue {
+		return text, err
+	}
+	at := strings.LastIndex(text, openEnd)
+	if at < 0 {
+		return "", &ContinueError{"the chat template does not write its text"}
+	}
+	return text[:at], nil
+}
+
+// ContinueError says why an answer cannot go on with the last message.
+type ContinueError struct{ Reason string }
+
+func (e *ContinueError) Error() string {
+	return "the last message cannot be continued: " + e.Reason
+}
+
+// openEnd marks the end of a message that is continued. The prompt ends before it.
+const openEnd = "\uE000end\uE001"
+
+// open marks the end of the last message's text, and asks for no generation prompt.
+func open(vars map[string]any) error {
+	vars["add_generation_prompt"] = false
+	messages := vars["messages"].(*jinja.List)
+	if len(messages.Items) == 0 {
+		return &ContinueError{"there is none"}
+	}
+	message, _ := messages.Items[len(messages.Items)-1].(*jinja.Dict)
+	if message == nil {
+		return &ContinueError{"it is no object"}
+	}
+	switch content, _ := message.Get("content"); content := content.(type) {
+	case string:
+		message.Set("content", content+openEnd)
+		return nil
+	case *jinja.List:
+		if n := len(content.Items); n > 0 {
+			part, _ := content.Items[n-1].(*jinja.Dict)
+			if part != nil {
+				if text, ok := part.Get("text"); ok {
+					if s, ok := text.(string); ok {
+						part.Set("text", s+openEnd)
+						return nil
+					}
+				}
+			}
+		}
+	}
+	return &ContinueError{"it does not end with text"}
 }
 
 // Limits of a template's work, beside those that grow with its input.

@@ -21,10 +21,11 @@ func before(a, b candidate) bool {
 
 // room is the scratch memory for sampling from one row of logits.
 type room struct {
-	peaks []float32 // of the logits
-	sums  []float64 // of the weights, by the same parts
-	list  []candidate
-	part  [kernels.PeakLen]float32 // a copy
+	peaks         []float32 // of the logits
+	sums          []float64 // of the weights, by the same parts
+	list          []candidate
+	near, typical []candidate              // for typical-p
+	part          [kernels.PeakLen]float32 // a copy
 }
 
 // rooms keeps rooms between calls: one for each goroutine that samples at the same
@@ -66,7 +67,10 @@ func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room
 	} else {
 		least := min(o.MinP, 1)
 		sum = s.exponentiate(logits, top, r.sums)
-		if byTopP {
+		switch {
+		case s.typical():
+			least = 0 // it may drop the likeliest and keep the others
+		case byTopP:
 			// All tokens below this weight together have less than the share that
 			// top-p drops, so it drops them all: of a peaked distribution, nearly all.
 			// The margin keeps rounding from dropping tokens that are all equal.
@@ -85,10 +89,16 @@ func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room
 		}
 	}
 	r.list = list // its room may have grown
+	least := o.MinP
+	if s.typical() {
+		var best float32
+		list, sum, best = r.typicalP(list, sum, float64(o.TypicalP))
+		least *= best // which is below 1 where the likeliest was dropped
+	}
 	if byTopP {
 		list = topP(list, float64(o.TopP)*sum)
 	}
-	return drawCandidate(minP(list, o.MinP), u)
+	return drawCandidate(minP(list, least), u)
 }
 
 // topK appends the n likeliest tokens to list, with their logits for weights, in
@@ -119,6 +129,52 @@ func topK(list []candidate, logits, peaks []float32, n int) []candidate {
 // least is the smallest weight of list.
 func least(list []candidate) float32 {
 	return slices.MinFunc(list, func(a, b candidate) int { return cmp.Compare(a.weight, b.weight) }).weight
+}
+
+func (s *Sampler) typical() bool { return s.options.TypicalP > 0 && s.options.TypicalP < 1 }
+
+// typicalP keeps the fewest tokens whose information is nearest to the mean, so that
+// their share of sum reaches p, in no order (Meister and others, 2022). It returns
+// their own sum and the weight of the likeliest.
+func (r *room) typicalP(list []candidate, sum, p float64) (kept []candidate, keptSum float64, top float32) {
+	mean := 0.0
+	for _, c := range list {
+		if c.weight > 0 {
+			share := float64(c.weight) / sum
+			mean -= share * math.Log(share)
+		}
+	}
+	// By distance, the nearest first: partition puts the greatest weight first.
+	r.near = r.near[:0]
+	for i, c := range list {
+		r.near = append(r.near, candidate{-float32(math.Abs(math.Log(float64(c.weight)/sum) + mean)), int32(i)})
+	}
+	want, rest, count := p*sum, r.near, 0
+	for len(rest) > 1 {
+		split := partition(rest)
+		reached := 0.0
+		for _, c := range rest[:split+1] {
+			reached += float64(list[c.id].weight)
+		}
+		switch last := float64(list[rest[split].id].weight); {
+		case reached-last >= want && split > 0:
+			rest = rest[:split]
+		case reached >= want:
+			count, rest = count+split+1, nil
+		default:
+			want -= reached
+			count, rest = count+split+1, rest[split+1:]
+		}
+	}
+	count += len(rest)
+	r.typical = r.typical[:0]
+	for _, c := range r.near[:count] {
+		one := list[c.id]
+		r.typical = append(r.typical, one)
+		keptSum += float64(one.weight)
+		top = max(top, one.weight)
+	}
+	return r.typical, keptSum, top
 }
 
 // topP keeps the fewest of the likeliest whose weights reach want, in no order:

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -45,6 +46,7 @@ func TestSelection(t *testing.T) {
 		if reached < want-1e-9 || reached-last > want+1e-9 {
 			t.Fatalf("top-p to %g of %g keeps %g, the last of them %g", want, sum, reached, last)
 		}
+		typical(t, list, sum, 0.05+0.9*r.Float64())
 		n := 1 + r.IntN(len(list))
 		if !slices.Equal(inOrder(topK(nil, row, peaksOf(row), n)), sorted[:n]) {
 			t.Fatalf("top-k keeps other than the %d likeliest of %d", n, len(list))
@@ -52,5 +54,31 @@ func TestSelection(t *testing.T) {
 	}
 	if got := minP([]candidate{{1, 3}, {0, 5}}, 0); len(got) != 1 {
 		t.Errorf("%v: a token that weighs nothing could be drawn by a rounding", got)
+	}
+}
+
+// typical compares typicalP with a full sort by distance.
+func typical(t *testing.T, list []candidate, sum, p float64) {
+	t.Helper()
+	mean := 0.0
+	for _, c := range list {
+		mean -= float64(c.weight) / sum * math.Log(float64(c.weight)/sum)
+	}
+	distance := func(c candidate) float32 { return float32(math.Abs(math.Log(float64(c.weight)/sum) + mean)) }
+	sorted := slices.SortedFunc(slices.Values(list), func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(distance(a), distance(b)), cmp.Compare(a.id, b.id))
+	})
+	n, reached := 0, 0.0
+	for reached < p*sum-1e-9 {
+		reached += float64(sorted[n].weight)
+		n++
+	}
+	kept, keptSum, top := (&room{}).typicalP(slices.Clone(list), sum, p)
+	want := slices.Clone(sorted[:n])
+	byID := func(a, b candidate) int { return int(a.id - b.id) }
+	slices.SortFunc(want, byID)
+	got := slices.SortedFunc(slices.Values(kept), byID)
+	if !slices.Equal(got, want) || math.Abs(keptSum-reached) > 1e-6 || top != slices.MaxFunc(want, func(a, b candidate) int { return cmp.Compare(a.weight, b.weight) }).weight {
+		t.Fatalf("typical-p to %g of %d keeps %d tokens of %g, want %d of %g", p, len(list), len(got), keptSum, n, reached)
 	}
 }

@@ -1,8 +1,8 @@
 // Package sample turns a row of logits into the next token of one choice.
 //
 // The order is fixed: repetition penalty, presence and frequency penalty,
-// logit bias, temperature, top-k, top-p, min-p, one draw. Each of the last
-// three keeps the likeliest tokens and sees only what the one before has kept:
+// logit bias, temperature, top-k, typical-p, top-p, min-p, one draw. Each filter
+// keeps the likeliest tokens and sees only what the one before has kept:
 // top-p's probabilities are those of the top-k tokens alone. Equal tokens are
 // ordered by id, the lowest first.
 //
@@ -114,7 +114,7 @@ func (s *Sampler) adjust(logits []float32) {
 // filters reports whether any of the options may drop a token.
 func (s *Sampler) filters(n int) bool {
 	o := s.options
-	return o.TopK > 0 && o.TopK < n || o.TopP > 0 && o.TopP < 1 || o.MinP > 0
+	return o.TopK > 0 && o.TopK < n || o.TopP > 0 && o.TopP < 1 || o.MinP > 0 || s.typical()
 }
 
 // argmax is the lowest id with the greatest logit, found by the logits' peaks. It

@@ -322,7 +322,7 @@ func TestSampleAllocatesNothing(t *testing.T) {
 		logits[i] = float32(r.NormFloat64()) * 4
 	}
 	row := make([]float32, len(logits))
-	for _, o := range []wire.Options{{}, {Temperature: 1}, {Temperature: 1, TopK: 40, TopP: 0.9, MinP: 0.01, FrequencyPenalty: 1}} {
+	for _, o := range []wire.Options{{}, {Temperature: 1}, {Temperature: 1, TopK: 40, TopP: 0.9, MinP: 0.01, FrequencyPenalty: 1}, {Temperature: 1, TypicalP: 0.9, TopP: 0.9, MinP: 0.1}} {
 		s := New(kernels.Best(), &o, 0, len(logits))
 		next := func() {
 			copy(row, logits)
@@ -341,7 +341,7 @@ func TestSampleAllocatesNothing(t *testing.T) {
 func FuzzSample(f *testing.F) {
 	f.Add(uint64(1), float32(0.7), float32(0.9), float32(0.1), float32(1.1), 3, []byte("\x00\x00\x80\x3f\x00\x00\x80\xff\x00\x00\x00\x40"))
 	f.Fuzz(func(t *testing.T, seed uint64, temperature, topP, minP, penalty float32, topK int, data []byte) {
-		o := wire.Options{Seed: seed, Temperature: temperature, TopP: topP, MinP: minP, TopK: topK, RepetitionPenalty: penalty, PresencePenalty: penalty}
+		o := wire.Options{Seed: seed, Temperature: temperature, TopP: topP, MinP: minP, TypicalP: penalty, TopK: topK, RepetitionPenalty: penalty, PresencePenalty: penalty}
 		var row []float32
 		for ; len(data) >= 4; data = data[4:] {
 			row = append(row, math.Float32frombits(binary.LittleEndian.Uint32(data)))

@@ -30,6 +30,8 @@ type Stream struct {
 	out      []byte    // reused by Push
 	released int
 	stopped  bool
+	keep     bool // the text ends after a stop
+	off      bool // no stop counts yet
 }
 
 // NewStream returns a stream that ends before any of stops. Empty stops are ignored.
@@ -50,6 +52,12 @@ func (s *Stream) Reset(stops []string) {
 	}
 	slices.SortStableFunc(s.stops, func(a, b []byte) int { return len(a) - len(b) })
 }
+
+// Keep lets the text end after a stop, which is part of it then.
+func (s *Stream) Keep() { s.keep = true }
+
+// Stops says whether stops count in what is pushed from now on.
+func (s *Stream) Stops(on bool) { s.off = !on }
 
 // Continue lets a new stream begin with open, the bytes of a character that the
 // text before it ends within. They count as pushed. No stop begins in them.
@@ -109,7 +117,7 @@ func (s *Stream) release(dst []byte, final bool) []byte {
 // If it matches, certain sets stopped. A stop that matches later waits for one
 // that began earlier.
 func (s *Stream) certain(final bool) int {
-	if len(s.stops) == 0 || s.stopped {
+	if len(s.stops) == 0 || s.stopped || s.off {
 		return len(s.held)
 	}
 	for i, b := range s.held {
@@ -120,6 +128,9 @@ func (s *Stream) certain(final bool) int {
 		for _, stop := range s.stops {
 			if bytes.HasPrefix(rest, stop) {
 				s.stopped = true
+				if s.keep {
+					return i + len(stop)
+				}
 				return i
 			}
 			if !final && bytes.HasPrefix(stop, rest) {

@@ -47,6 +47,31 @@ func everyCut(text string, f func(pieces []string)) {
 	}
 }
 
+// A kept stop is part of the text. Stops that begin before they count do not end it.
+func TestKeepAndStops(t *testing.T) {
+	everyCut("xyab", func(pieces []string) {
+		s := NewStream([]string{"ab", "yz"})
+		s.Keep()
+		got := ""
+		for _, p := range pieces {
+			text, _ := s.Push([]byte(p))
+			got += text
+		}
+		if got += s.Flush(); got != "xyab" || !s.Stopped() || s.Released() != 4 {
+			t.Errorf("%q: %q, stopped %v", pieces, got, s.Stopped())
+		}
+	})
+	s := NewStream([]string{"ab"})
+	s.Stops(false)
+	first, stopped := s.Push([]byte("abxa"))
+	s.Stops(true)
+	second, _ := s.Push([]byte("b"))
+	third, over := s.Push([]byte("cab!"))
+	if first != "abxa" || stopped || second != "b" || third != "c" || !over {
+		t.Errorf("%q %v %q %q %v", first, stopped, second, third, over)
+	}
+}
+
 // naive is the specification, on the whole output at once.
 func naive(text string, stops []string) (string, bool) {
 	at, found := len(text), false

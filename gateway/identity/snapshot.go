@@ -124,9 +124,9 @@ func clip(name string) string {
 }
 
 var (
-	errNoKey       = &Refusal{Reason: NoKey, Message: "there is no API key; send it as Authorization: Bearer KEY"}
+	errNoKey       = &Refusal{Reason: NoKey, Message: "there is no API key; send it as Authorization: Bearer KEY, or as x-api-key: KEY"}
 	errUnknownKey  = &Refusal{Reason: UnknownKey, Message: "no tenant has this API key"}
-	errSeveralKeys = &Refusal{Reason: SeveralKeys, Message: "there is more than one Authorization header; send one"}
+	errSeveralKeys = &Refusal{Reason: SeveralKeys, Message: "there is more than one Authorization or x-api-key header, and they differ; send one"}
 )
 
 // Identify says who presents p at now, or why it is nobody.

@@ -9,7 +9,7 @@ func duration(ns int64) time.Duration { return time.Duration(ns) }
 
 func appendOptions(b []byte, o *Options) []byte {
 	b = appendInt(appendInt(appendInt(b, o.MaxTokens), o.N), o.TopK)
-	for _, x := range [...]float32{o.Temperature, o.TopP, o.MinP, o.RepetitionPenalty, o.PresencePenalty, o.FrequencyPenalty} {
+	for _, x := range [...]float32{o.Temperature, o.TopP, o.MinP, o.RepetitionPenalty, o.PresencePenalty, o.FrequencyPenalty, o.TypicalP} {
 		b = appendFloat(b, x)
 	}
 	b = binary.LittleEndian.AppendUint64(b, o.Seed)
@@ -21,7 +21,12 @@ func appendOptions(b []byte, o *Options) []byte {
 	for _, s := range o.Stop {
 		b = appendText(b, s)
 	}
-	for _, x := range [...]bool{o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs, o.Embed} {
+	b = binary.AppendUvarint(appendList32(appendList32(b, o.AllowedTokens), o.StopTokens), uint64(len(o.BadWords)))
+	for _, s := range o.BadWords {
+		b = appendText(b, s)
+	}
+	b = appendInt(b, o.MinTokens)
+	for _, x := range [...]bool{o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs, o.Embed, o.KeepStop} {
 		b = appendBool(b, x)
 	}
 	b = appendBool(appendBool(appendInt(b, o.TopLogprobs), o.Split), o.NoCalls)
@@ -30,7 +35,7 @@ func appendOptions(b []byte, o *Options) []byte {
 
 func (d *decoder) options() (o Options) {
 	o.MaxTokens, o.N, o.TopK = d.int(), d.int(), d.int()
-	for _, x := range [...]*float32{&o.Temperature, &o.TopP, &o.MinP, &o.RepetitionPenalty, &o.PresencePenalty, &o.FrequencyPenalty} {
+	for _, x := range [...]*float32{&o.Temperature, &o.TopP, &o.MinP, &o.RepetitionPenalty, &o.PresencePenalty, &o.FrequencyPenalty, &o.TypicalP} {
 		*x = d.float()
 	}
 	o.Seed = d.uint64()
@@ -49,7 +54,17 @@ func (d *decoder) options() (o Options) {
 			o.Stop[i] = d.text()
 		}
 	}
-	for _, x := range [...]*bool{&o.IgnoreEOS, &o.Echo, &o.Logprobs, &o.PromptLogprobs, &o.Embed} {
+	o.AllowedTokens, o.StopTokens = d.list32(), d.list32()
+	if n := d.count(1); n > BadWordsMax {
+		d.fail("%d bad words, over the limit of %d", n, BadWordsMax)
+	} else if n > 0 {
+		o.BadWords = make([]string, n)
+		for i := range o.BadWords {
+			o.BadWords[i] = d.text()
+		}
+	}
+	o.MinTokens = d.int()
+	for _, x := range [...]*bool{&o.IgnoreEOS, &o.Echo, &o.Logprobs, &o.PromptLogprobs, &o.Embed, &o.KeepStop} {
 		*x = d.bool()
 	}
 	o.TopLogprobs, o.Split, o.NoCalls = d.int(), d.bool(), d.bool()
@@ -68,7 +83,7 @@ func appendRequest(b []byte, r *Request) []byte {
 	if r.Text != nil {
 		b = appendText(b, *r.Text)
 	}
-	return appendGrammar(appendText(appendList32(b, r.Tokens), r.Salt), r.Grammar)
+	return appendGrammar(appendBool(appendText(appendList32(b, r.Tokens), r.Salt), r.Continue), r.Grammar)
 }
 
 func (d *decoder) request() *Request {
@@ -80,7 +95,7 @@ func (d *decoder) request() *Request {
 		text := d.text()
 		r.Text = &text
 	}
-	r.Tokens, r.Salt, r.Grammar = d.list32(), d.text(), d.grammar()
+	r.Tokens, r.Salt, r.Continue, r.Grammar = d.list32(), d.text(), d.bool(), d.grammar()
 	return r
 }
 

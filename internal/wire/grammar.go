@@ -66,6 +66,8 @@ func (o *Options) checkGrammar() *Error {
 		return InvalidParam(g.Param, "tool calls are only held in an answer that is split")
 	case len(o.Stop) > 0 && (g.Kind != GrammarCalls || g.Calls.Required):
 		return InvalidParam("stop", "stop and %s cannot be combined: a stop text could end the answer before it is whole; leave one of them out", g.Param)
+	case len(o.StopTokens) > 0:
+		return InvalidParam("stop_token_ids", "stop_token_ids and %s cannot be combined: a stop token could end the answer before it is whole; leave one of them out", g.Param)
 	case o.IgnoreEOS:
 		return InvalidParam("ignore_eos", "ignore_eos and %s cannot be combined: an answer ends where nothing more may follow; leave one of them out", g.Param)
 	}

@@ -13,6 +13,10 @@ const (
 	StopsMax     = 4
 	StopBytesMax = 4096
 
+	// BadWordsMax bounds Options.BadWords, and BadWordBytesMax each of them.
+	BadWordsMax     = 1024
+	BadWordBytesMax = 256
+
 	biasMax        = 100
 	topLogprobsMax = 20
 	// choicesMax bounds Options.N whatever a model says, since a choice costs
@@ -38,6 +42,7 @@ func (o *Options) Check(m *Model) *Error {
 		{"top_k", o.TopK, 0, math.MaxInt32},
 		{"calls_max", o.CallsMax, 0, math.MaxInt32},
 		{"thinking_budget", o.ReasoningMax, 0, math.MaxInt32},
+		{"min_tokens", o.MinTokens, 0, math.MaxInt32},
 		{"top_logprobs", o.TopLogprobs, 0, min(vocab, topLogprobsMax)},
 	} {
 		if p.value < p.least || p.value > p.most {
@@ -52,6 +57,7 @@ func (o *Options) Check(m *Model) *Error {
 		{"temperature", o.Temperature, 0, 2},
 		{"top_p", o.TopP, 0, 1},
 		{"min_p", o.MinP, 0, 1},
+		{"typical_p", o.TypicalP, 0, 1},
 		{"repetition_penalty", cmp.Or(o.RepetitionPenalty, 1), 0.01, 100},
 		{"presence_penalty", o.PresencePenalty, -2, 2},
 		{"frequency_penalty", o.FrequencyPenalty, -2, 2},
@@ -93,6 +99,31 @@ func (o *Options) checkLists(vocab int) *Error {
 		case !within(b.Bias, -biasMax, biasMax):
 			return InvalidParam("logit_bias", "logit_bias of token %d must be a number from %d to %d, not %v", b.Token, -biasMax, biasMax, b.Bias)
 		}
+	}
+	for _, p := range [...]struct {
+		name string
+		list []int32
+	}{{"stop_token_ids", o.StopTokens}, {"allowed_token_ids", o.AllowedTokens}} {
+		for _, id := range p.list {
+			if id < 0 || int(id) >= vocab {
+				return InvalidParam(p.name, "%s names token %d; this model's tokens are 0 to %d", p.name, id, vocab-1)
+			}
+		}
+	}
+	return o.checkWords()
+}
+
+func (o *Options) checkWords() *Error {
+	if len(o.BadWords) > BadWordsMax {
+		return InvalidParam("bad_words", "bad_words may hold at most %d texts", BadWordsMax)
+	}
+	for _, s := range o.BadWords {
+		if len(s) < 1 || len(s) > BadWordBytesMax {
+			return InvalidParam("bad_words", "bad_words must be texts of 1 to %d bytes", BadWordBytesMax)
+		}
+	}
+	if o.MaxTokens > 0 && o.MinTokens > o.MaxTokens {
+		return InvalidParam("min_tokens", "min_tokens is %d, more than max_tokens, which is %d", o.MinTokens, o.MaxTokens)
 	}
 	return nil
 }

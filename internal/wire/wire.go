@@ -49,6 +49,9 @@ type Request struct {
 	// TemplateOptions is a JSON object of further template variables.
 	TemplateOptions json.RawMessage
 
+	// Continue says that the answer goes on with the last of Messages.
+	Continue bool
+
 	// Text is a raw prompt, tokenized with the special tokens that the model
 	// file asks for; control strings in it stay text.
 	Text *string
@@ -93,6 +96,10 @@ type Options struct {
 	TopP float32
 	// MinP drops tokens below this share of the likeliest; 0 keeps all.
 	MinP float32
+	// TypicalP keeps the fewest tokens whose information is nearest to the mean of
+	// all, so that their probability reaches it; 0 and 1 keep all. It comes before
+	// TopP.
+	TypicalP float32
 	// Seed fixes the random stream of choice i to (Seed, i). The gateway
 	// draws one where the client gave none.
 	Seed uint64
@@ -106,9 +113,20 @@ type Options struct {
 	FrequencyPenalty float32
 	// LogitBias is added to the logits before sampling.
 	LogitBias []LogitBias
+	// AllowedTokens, where there are any, are the only ones that are sampled.
+	AllowedTokens []int32
+	// BadWords are texts whose tokens, as the tokenizer makes them with and without
+	// a space in front, are not sampled in a row.
+	BadWords []string
 
-	// Stop ends a choice before the first byte of any of these texts.
-	Stop []string
+	// Stop ends a choice before the first byte of any of these texts, or after the
+	// last where KeepStop is set. StopTokens end it as the model's own end tokens do.
+	Stop       []string
+	StopTokens []int32
+	KeepStop   bool
+	// MinTokens is how many tokens each choice has at least: no end token, stop
+	// token or stop text ends it before.
+	MinTokens int
 	// IgnoreEOS keeps generating past the model's end tokens.
 	IgnoreEOS bool
 	// Grammar holds the answer to a form; nil for free text. A choice ends where

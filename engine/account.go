@@ -83,15 +83,16 @@ func (a *account) add(r *row, s *stepCost) {
 	}
 }
 
-// spendStep attributes the time up to now of a member of the step s.
-func (a *account) spendStep(s *stepCost, now int64) {
+// spendStep attributes the time up to now of a member of the step s, in which masks
+// took the time that is given, up to now.
+func (a *account) spendStep(s *stepCost, now int64, masks time.Duration) {
 	if a.mark < s.began {
 		a.spend(wire.PartGap, s.began)
 	}
 	p, left := a.parts(), time.Duration(now-a.mark)
 	mask := min(left, a.share.masks)
-	others := min(left-mask, s.masks-a.share.masksOfAll-a.share.masks)
-	a.share.masks, a.share.masksOfAll = 0, s.masks
+	others := min(left-mask, masks-a.share.masksOfAll-a.share.masks)
+	a.share.masks, a.share.masksOfAll = 0, masks
 	p[wire.PartMask] += mask
 	p[wire.PartOthersDecode] += others
 	d := float64(left - mask - others)

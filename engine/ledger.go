@@ -148,7 +148,7 @@ func (d *ledger) masked(g *generation, took int64) {
 
 // firstToken divides g's time before its first token from the time after it.
 func (d *ledger) firstToken(g *generation, now int64) {
-	g.account.spendStep(&d.step, now)
+	g.account.spendStep(&d.step, now, 0) // masks come after the beginning of the sampling
 	g.account.timings.FirstToken = now
 	d.countCached(g, g.promptTokens)
 }
@@ -179,7 +179,7 @@ func (d *ledger) end(rows []row, all *supply) {
 func (d *ledger) settle(rows []row, all *supply, now int64) {
 	for i := range rows {
 		if g := rows[i].seq.gen; !g.ended && g.account.mark < now {
-			g.account.spendStep(&d.step, now)
+			g.account.spendStep(&d.step, now, d.step.masks)
 			g.account.keepSlow(&d.step, now)
 		}
 	}
@@ -251,7 +251,7 @@ func (d *ledger) preempted(g *generation) {
 func (d *ledger) closed(g *generation) {
 	now, a := wire.Monotonic(), &g.account
 	if d.step.open && a.share.step == d.step.number {
-		a.spendStep(&d.step, now)
+		a.spendStep(&d.step, now, d.step.masks)
 		a.keepSlow(&d.step, now)
 	} else {
 		a.spend(g.between(g.parked.Load()), now)

@@ -15,7 +15,7 @@ import (
 
 // relayRefused are members of a request that would pass by the limits of this
 // gateway. They are refused here too, if the table of unsupported fields has them.
-var relayRefused = keySet(nil, "echo", "use_beam_search", "previous_response_id")
+var relayRefused = keySet(nil, "use_beam_search", "previous_response_id")
 
 // relayRead are the known members that this server does not support and another may.
 var relayRead = append(formNames(), "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "modalities", "audio", "suffix", "chat_template_kwargs")

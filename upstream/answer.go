@@ -12,7 +12,8 @@ import (
 // only once its reason was understood and the stream has ended.
 type answer struct {
 	choices []answerChoice
-	usage   *usage // the last one that came, of all choices together
+	usage   *usage   // the last one that came, of all choices together
+	timings *timings // the last ones
 	events  int
 	// perChoice says that the server counts each choice by itself: the usage of a
 	// choice comes with its finish, or after it.
@@ -38,6 +39,12 @@ func newAnswer(g *wire.Generation, d *dialect) *answer {
 func (a *answer) take(c *chunk) (events []wire.Event, _ *wire.Error) {
 	if u := c.Usage; u != nil && (u.Prompt < 0 || u.Completion < 0 || u.Prompt > tokensMost || u.Completion > tokensMost) {
 		return nil, wire.Errorf(wire.Internal, "the upstream counts %d and %d tokens", u.Prompt, u.Completion)
+	}
+	if c.Timings != nil && !c.Timings.valid() {
+		c.Timings = nil
+	}
+	if c.Timings != nil {
+		a.timings = c.Timings
 	}
 	for i := range c.Choices {
 		from := &c.Choices[i]
@@ -95,7 +102,7 @@ func (a *answer) count(to *answerChoice, c *chunk) {
 	case c.Usage != nil:
 		said = c.Usage.Completion
 	case c.Timings != nil:
-		said = min(max(0, c.Timings.Predicted), tokensMost)
+		said = c.Timings.Predicted
 	}
 	if said == 0 {
 		said = to.tokens + 1
@@ -200,6 +207,9 @@ func (a *answer) made() (n int) {
 // How far the prompt of a broken one was computed is not known: it counts as whole.
 func (a *answer) total(prompt int) wire.Usage {
 	u := wire.Usage{Prompt: prompt, Completion: a.made()}
+	if t := a.timings; t != nil && t.Cached+t.Prompt > 0 {
+		u.Prompt, u.Cached = t.Cached+t.Prompt, t.Cached
+	}
 	if a.usage != nil {
 		u = wire.Usage{Prompt: a.usage.Prompt, Cached: a.usage.cached(), Completion: a.usage.Completion, Reasoning: a.usage.reasoning()}
 	}

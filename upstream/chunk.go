@@ -52,8 +52,21 @@ func (u *usage) cached() int {
 	return min(max(0, *u.Details.Cached), u.Prompt)
 }
 
+// timings are what llama-server says of one choice, in its last events or in all.
 type timings struct {
-	Predicted int `json:"predicted_n"`
+	Cached    int     `json:"cache_n"`   // prompt tokens
+	Prompt    int     `json:"prompt_n"`  // prompt tokens that were computed
+	PromptMS  float64 `json:"prompt_ms"` // which took so long
+	Predicted int     `json:"predicted_n"`
+}
+
+func (t *timings) valid() bool {
+	for _, n := range [...]int{t.Cached, t.Prompt, t.Predicted} {
+		if n < 0 || n > tokensMost {
+			return false
+		}
+	}
+	return t.PromptMS >= 0 && t.PromptMS < 1e9
 }
 
 // textMax bounds what is repeated of a server's message.

@@ -238,7 +238,7 @@ func (w *generation) take(a *answer, data []byte, failure bool) *wire.Error {
 	if err != nil {
 		return err
 	}
-	w.heard(len(events) > 0, int64(a.made()))
+	w.heard(len(events) > 0, a)
 	for i := range events {
 		if !w.put(&events[i]) {
 			return errStreamClosed
@@ -277,9 +277,8 @@ func (w *generation) explain(err *wire.Error) *wire.Error {
 	return err
 }
 
-// heard books that an event came; content says that it has a part of the answer, and
-// made how many tokens there are by now.
-func (w *generation) heard(content bool, made int64) {
+// heard books that an event of a came; content says that it has a part of the answer.
+func (w *generation) heard(content bool, a *answer) {
 	now := wire.Monotonic()
 	e := w.engine
 	e.mu.Lock()
@@ -288,11 +287,15 @@ func (w *generation) heard(content bool, made int64) {
 	switch {
 	case content && !w.first:
 		w.times.FirstToken = now
+		if t := a.timings; t != nil { // else it counts as scheduled at once
+			w.times.Scheduled = max(w.times.Received, now-int64(t.PromptMS*1e6))
+			w.times.PrefillTokens = t.Prompt
+		}
 		w.landed(now)
 		e.total.Step++
 		e.publish()
 	case content && !w.stopped && w.n == 1:
-		w.at.ledger.window.Token(max(1, int(made-w.made.Load())), time.Duration(now-w.last))
+		w.at.ledger.window.Token(max(1, a.made()-int(w.made.Load())), time.Duration(now-w.last))
 	}
 	w.last = now
 }
@@ -393,6 +396,9 @@ func (w *generation) end(a *answer, err *wire.Error) {
 	w.at.judged(err, time.Duration(now))
 	if a.guessed {
 		w.at.counts.Guessed++
+	}
+	if err == nil && a.usage == nil {
+		w.at.counts.Uncounted++
 	}
 	e.total.Step++
 	e.total.DecodeTokens += uint64(last.Usage.Completion)

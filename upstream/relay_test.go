@@ -395,3 +395,22 @@ func TestCounts(t *testing.T) {
 		t.Error("the server was not asked for a long prompt")
 	}
 }
+
+// TestTimingsOfLlamaServer: what it says of a prompt divides the time until the first
+// token, and tells what an answer that was cut has cost.
+func TestTimingsOfLlamaServer(t *testing.T) {
+	p := newPeer(t, func(w http.ResponseWriter, r *http.Request, _ map[string]any) {
+		time.Sleep(30 * time.Millisecond)
+		events(`{"choices":[{"index":0,"delta":{"content":"Hi"}}],"timings":{"cache_n":16,"prompt_n":5,"prompt_ms":10.0,"predicted_n":3}}`)(w, r, nil)
+	})
+	p.models = strings.ReplaceAll(oneModel, "someone", "llamacpp")
+	p.pages["/health"] = ""
+	got := chat(t, open(t, Config{URL: p.URL}), "", wire.Options{})
+	at := got.end.Timings
+	if prefill, before := time.Duration(at.FirstToken-at.Scheduled), time.Duration(at.Scheduled-at.Received); prefill != 10*time.Millisecond || before < 15*time.Millisecond {
+		t.Errorf("%v before the prefill and %v in it", before, prefill)
+	}
+	if got.end.Err == nil || got.end.Usage != (wire.Usage{Prompt: 21, Cached: 16, Computed: 5, Completion: 3}) {
+		t.Errorf("usage %+v, %v", got.end.Usage, got.end.Err)
+	}
+}

@@ -15,7 +15,7 @@ var (
 	specUpstreamOthers   = gauge("forebay_upstream_strangers", "Sequences of others at the server, by its own metrics.", "upstream")
 	specUpstreamCost     = gauge("forebay_upstream_cost_seconds", "What the server takes, as learned from its answers: delay (of a first token beside prefill), prompt_token, step (between two tokens of an answer).", "upstream", "term")
 	specUpstreamQuiet    = gauge("forebay_upstream_quiet_seconds", "Time since the last event of an answer while the server has work; 0 without work.", "upstream")
-	specUpstreamAnswers  = counter("forebay_upstream_answers_total", "Answers of the server: served, failed (by its fault), guessed (served without the reason of their end).", "upstream", "result")
+	specUpstreamAnswers  = counter("forebay_upstream_answers_total", "Answers of the server: served, failed (by its fault), guessed (served without the reason of their end), uncounted (served without a usage, so that its events were counted).", "upstream", "result")
 	specUpstreamResent   = counter("forebay_upstream_resent_total", "Requests that were sent again before their first byte, after an attempt at this server.", "upstream")
 	specUpstreamRejected = counter("forebay_upstream_rejected_total", "Requests that the server had no room for.", "upstream")
 	specUpstreamEjected  = counter("forebay_upstream_ejected_total", "Times that the server was taken out of use.", "upstream")
@@ -39,7 +39,7 @@ func collectUpstreams(ch chan<- prometheus.Metric, s *wire.State) {
 			quiet = max(0, time.Duration(wire.Monotonic()-u.Heard).Seconds())
 		}
 		ch <- specUpstreamQuiet.value(quiet, u.Name)
-		for result, n := range map[string]uint64{"served": u.Served, "failed": u.Failed, "guessed": u.Guessed} {
+		for result, n := range map[string]uint64{"served": u.Served, "failed": u.Failed, "guessed": u.Guessed, "uncounted": u.Uncounted} {
 			ch <- specUpstreamAnswers.value(float64(n), u.Name, result)
 		}
 		ch <- specUpstreamResent.value(float64(u.Resent), u.Name)

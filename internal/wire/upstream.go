@@ -22,10 +22,12 @@ type UpstreamReport struct {
 	Heard int64         `json:"-"`        // when the last event of an answer came, 0 for never
 
 	// Since the start:
-	Served   uint64 `json:"served"`   // whole answers
-	Failed   uint64 `json:"failed"`   // answers that failed by its fault
-	Resent   uint64 `json:"resent"`   // requests that were sent again after it
-	Ejected  uint64 `json:"ejected"`  // times it was taken out of use
-	Guessed  uint64 `json:"guessed"`  // answers without the reason of their end
-	Rejected uint64 `json:"rejected"` // requests that it had no room for
+	Served  uint64 `json:"served"`  // whole answers
+	Failed  uint64 `json:"failed"`  // answers that failed by its fault
+	Resent  uint64 `json:"resent"`  // requests that were sent again after it
+	Ejected uint64 `json:"ejected"` // times it was taken out of use
+	Guessed uint64 `json:"guessed"` // answers without the reason of their end
+	// Uncounted are whole answers without a usage: their events were counted.
+	Uncounted uint64 `json:"uncounted"`
+	Rejected  uint64 `json:"rejected"` // requests that it had no room for
 }

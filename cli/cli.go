@@ -70,6 +70,7 @@ func commands() []command {
 		{"queue drain", "CLASS [--admin ADDR]", "let a class refuse new requests and start the waiting ones", runQueueDrain},
 		{"budget", "[TENANT] [--admin ADDR] [--json]", "show what tenants, keys and users have used of their limits, and have left", runBudget},
 		{"queue", "[--admin ADDR] [--json]", "show the requests that wait at a running Forebay, and why", runQueue},
+		{"cache warm", "FILE [--url URL] [--class CLASS]", "compute the prompts of a file, so that they are cached", runCacheWarm},
 		{"cache", "[--admin ADDR] [--json]", "show what the cache of a running Forebay holds and saves, and its siblings", runCache},
 		{"trace ls", "[--slow] [--failed] [flags]", "list running requests and the last ended ones", runTraceList},
 		{"trace show", "ID", "show where a request's time went", runTraceShow},

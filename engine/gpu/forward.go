@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	matmulThreads  = 256 // eight warps, a row of weights each
+	matmulThreads  = 128 // four warps, with weightRows each
 	rowThreads     = 256
 	placeThreads   = 64
 	attendThreads  = 128 // PIECE of attention.cu
+	splitTokens    = 512 // SPLIT of attention.cu
 	warpSize       = 32
 	activationMost = 7 // the limit of gpt-oss's activation
 )
@@ -24,10 +25,16 @@ const (
 // rowsAtOnce are the variants of the matrix product: how many rows share a row of weights.
 var rowsAtOnce = [...]int{1, 4, 8}
 
+// weightRows are how many rows of weights a warp has in each variant, and expertRows in the
+// product with experts.
+var weightRows = [...]int{4, 2, 2}
+
+const expertRows = 2
+
 // kernelSet is the kernels that a model's passes launch.
 type kernelSet struct {
 	embed, addNorm, place, activate, scaleCap, route, gather *cuda.Kernel
-	attend                                                   *cuda.Kernel
+	attend, attendSplits, attendMerge                        *cuda.Kernel
 	attendHeads                                              int // query heads of a block
 	attendShared                                             []int
 	matmul                                                   map[kernels.Type][len(rowsAtOnce)]*cuda.Kernel
@@ -63,6 +70,8 @@ func (p *placed) findKernels(w *model.DeviceWeights) (failure error) {
 		s.attendShared, most = append(s.attendShared, shared), max(most, shared)
 	}
 	s.attend = find(most, "attend_%s_%d", kv, s.attendHeads)
+	s.attendSplits = find(most, "attend_splits_%s_%d", kv, s.attendHeads)
+	s.attendMerge = find(0, "attend_merge")
 	s.matmul, s.experts = map[kernels.Type][len(rowsAtOnce)]*cuda.Kernel{}, map[kernels.Type]*cuda.Kernel{}
 	w.Each(func(m *kernels.Matrix) {
 		if _, ok := s.matmul[m.Type]; ok {
@@ -91,11 +100,15 @@ func (p *placed) Forward(chunks []model.Chunk, times model.DeviceTimes) (logits 
 		return nil, nil, err
 	}
 	batch, rows, wanted := p.fill(chunks)
+	context := 0
+	for i := range chunks {
+		context = max(context, chunks[i].Start+len(chunks[i].Tokens))
+	}
 	timed := times == model.TimeEach || times == model.TimeSome && p.deviceOptions.TimingEvery > 0 && p.steps%p.deviceOptions.TimingEvery == 0
 	if times != model.TimeNone {
 		p.steps++
 	}
-	logits, err = p.computeBatch(batch, rows, wanted, timed)
+	logits, err = p.computeBatch(batch, rows, wanted, context, timed)
 	if err == nil && timed {
 		laps, err = p.times.read()
 	}
@@ -106,11 +119,11 @@ func (p *placed) Forward(chunks []model.Chunk, times model.DeviceTimes) (logits 
 }
 
 // computeBatch computes a batch, and waits for its logits.
-func (p *placed) computeBatch(batch []byte, rows, wanted int, timed bool) ([]float32, error) {
+func (p *placed) computeBatch(batch []byte, rows, wanted, context int, timed bool) ([]float32, error) {
 	if err := p.device.PutLater(p.buffers.batch, batch); err != nil {
 		return nil, err
 	}
-	if err := p.compute(rows, wanted, timed); err != nil {
+	if err := p.compute(rows, wanted, context, timed); err != nil {
 		return nil, err
 	}
 	n := wanted * p.config.Vocab
@@ -158,35 +171,68 @@ func bucket(rows int) int {
 
 // compute puts the step's launches into the stream: as a graph where it has few rows, each of
 // which has logits.
-func (p *placed) compute(rows, wanted int, timed bool) error {
-	n := bucket(rows)
-	if timed || p.deviceOptions.Checked || rows > graphRowsMax || wanted != rows || n > p.options.BatchTokensMax {
-		return p.launchAll(rows, wanted, timed)
+func (p *placed) compute(rows, wanted, context int, timed bool) error {
+	shape := graphShape{rows: bucket(rows), splits: p.splits(bucket(rows), context)}
+	if timed || p.deviceOptions.Checked || rows > graphRowsMax || wanted != rows || shape.rows > p.options.BatchTokensMax {
+		return p.launchAll(rows, wanted, p.splits(rows, context), timed)
 	}
-	g := p.graphs[n]
+	g := p.graphs[shape]
 	if g == nil {
 		var err error
-		if g, err = p.device.Capture(func() error { return p.launchAll(n, n, false) }); err != nil {
-			return fmt.Errorf("make the graph for %d rows: %w", n, err)
+		if g, err = p.device.Capture(func() error { return p.launchAll(shape.rows, shape.rows, shape.splits, false) }); err != nil {
+			return fmt.Errorf("make the graph for %d rows: %w", shape.rows, err)
 		}
-		p.graphs[n] = g
+		p.graphs[shape] = g
 	}
 	return p.device.Run(g)
 }
+
+// graphShape is what a graph is made for.
+type graphShape struct{ rows, splits int }
+
+// splitBlocksMax is up to how many rows and KV heads splits get blocks of their own. With more
+// the GPU has work for all its processors without that.
+const splitBlocksMax = 512
+
+// splits is how many splits the longest context of a step has, rounded up to a power of two;
+// 1 where a block takes all of a row's.
+func (p *placed) splits(rows, context int) int {
+	if rows > p.splitRows() {
+		return 1
+	}
+	n := 1
+	for n*splitTokens < context {
+		n *= 2
+	}
+	return min(n, p.splitsMax())
+}
+
+// splitRows is the most rows of a step whose splits have blocks of their own.
+func (p *placed) splitRows() int {
+	heads := 1
+	for i := range p.config.Layers {
+		heads = max(heads, p.config.Layers[i].KVHeads)
+	}
+	return min(splitBlocksMax/heads, p.options.BatchTokensMax)
+}
+
+// splitsMax is how many splits the longest context has.
+func (p *placed) splitsMax() int { return cut(p.options.ContextTokens, splitTokens) }
 
 // pass launches the kernels of a step. The grids are for rows and wanted; blocks of rows that
 // the batch does not have leave.
 type pass struct {
 	*placed
 	rows, wanted int // rows of the grids: of the batch, and those with logits
+	splits       int // of the longest context, where each has a block of its own
 	timed        bool
 	class        model.KernelClass // of the kernels that are launched now
 	layer        int
 	err          error
 }
 
-func (p *placed) launchAll(rows, wanted int, timed bool) error {
-	s := &pass{placed: p, rows: rows, wanted: wanted, timed: timed}
+func (p *placed) launchAll(rows, wanted, splits int, timed bool) error {
+	s := &pass{placed: p, rows: rows, wanted: wanted, splits: splits, timed: timed}
 	if timed {
 		s.err = p.times.begin(p.device)
 	}
@@ -281,14 +327,33 @@ func (s *pass) attention(i int, l *layer) {
 	s.launch(s.kernels.place, cudrv.Grid{c.Heads + 2*d.KVHeads, s.rows, 1}, placeThreads, 4*(warpSize+d.HeadDim), s.args.Reset().
 		At(b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values, l.qNorm, l.kNorm).
 		Float(c.NormEps).At(table).Int(dims, neighbours).At(b.batch))
-	parts := cut(c.Heads/d.KVHeads, s.kernels.attendHeads)
-	s.of(model.KernelAttentionDecode, i) // the Timer divides it between prompts and decoding
-	s.launch(s.kernels.attend, cudrv.Grid{d.KVHeads * parts, s.rows, 1}, attendThreads, s.kernels.attendShared[i], s.args.Reset().
-		At(b.heads, b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values).
-		Int(d.WindowTokens).Float(c.AttentionScale, c.AttentionSoftCap).At(l.sinks, b.batch))
+	s.attend(i, l)
 	heads := c.Heads * d.HeadDim
 	s.of(model.KernelOutput, i)
 	s.multiply(b.sum, c.Embed, []matrix{l.out}, b.heads, heads, s.rows, s.rowCount())
+}
+
+// attend computes what the queries find: by a block for each row and KV head, or, where these
+// are few, by a block for each split of their context too. The bits are the same.
+func (s *pass) attend(i int, l *layer) {
+	c, b, d, layout, pages := s.config, &s.buffers, &s.config.Layers[i], s.layout(i), s.pools[i]
+	s.of(model.KernelAttentionDecode, i) // the Timer divides it between prompts and decoding
+	grid := cudrv.Grid{d.KVHeads * cut(c.Heads/d.KVHeads, s.kernels.attendHeads), s.rows, 1}
+	rest := func(a *cuda.Args) *cuda.Args {
+		return a.At(b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values).
+			Int(d.WindowTokens).Float(c.AttentionScale, c.AttentionSoftCap).At(b.batch)
+	}
+	if s.splits < 2 {
+		s.launch(s.kernels.attend, grid, attendThreads, s.kernels.attendShared[i], rest(s.args.Reset().At(b.heads, l.sinks)))
+		return
+	}
+	grid[2] = s.splits
+	if d.WindowTokens > 0 {
+		grid[2] = min(grid[2], (d.WindowTokens-2)/splitTokens+2)
+	}
+	s.launch(s.kernels.attendSplits, grid, attendThreads, s.kernels.attendShared[i], rest(s.args.Reset().At(b.partial).Int(s.splits)))
+	s.launch(s.kernels.attendMerge, cudrv.Grid{c.Heads, s.rows, 1}, attendThreads, 0, s.args.Reset().
+		At(b.heads, b.partial).Int(s.splits, c.Heads, d.HeadDim, d.WindowTokens).At(l.sinks, b.batch))
 }
 
 func (s *pass) feedForward(i int, l *layer) {
@@ -329,7 +394,7 @@ func (s *pass) multiply(dst cuda.Address, stride int, w []matrix, x cuda.Address
 	}
 	for i := range w {
 		m := &w[i]
-		s.launch(s.kernels.matmul[m.kind][at], cudrv.Grid{cut(m.rows, matmulThreads/warpSize), cut(rows, rowsAtOnce[at]), 1}, matmulThreads, 0, s.args.Reset().
+		s.launch(s.kernels.matmul[m.kind][at], cudrv.Grid{cut(m.rows, matmulThreads/warpSize*weightRows[at]), cut(rows, rowsAtOnce[at]), 1}, matmulThreads, 0, s.args.Reset().
 			At(dst+cuda.Address(4*m.first)).Int(stride).At(m.data, m.bias).Int(m.rows, m.cols).At(x).Int(cols).At(count))
 	}
 }
@@ -339,7 +404,7 @@ func (s *pass) multiply(dst cuda.Address, stride int, w []matrix, x cuda.Address
 func (s *pass) multiplyExperts(dst cuda.Address, stride int, w []expertMatrix, x cuda.Address, cols, perChoice int) {
 	for i := range w {
 		m := &w[i]
-		s.launch(s.kernels.experts[m.kind], cudrv.Grid{cut(m.rows, matmulThreads/warpSize), s.rows * s.config.ExpertsUsed, 1}, matmulThreads, 0, s.args.Reset().
+		s.launch(s.kernels.experts[m.kind], cudrv.Grid{cut(m.rows, matmulThreads/warpSize*expertRows), s.rows * s.config.ExpertsUsed, 1}, matmulThreads, 0, s.args.Reset().
 			At(dst+cuda.Address(4*m.first)).Int(stride).At(m.data).Long(uint64(m.bytes)).At(m.bias).Int(m.rows, m.cols).At(x).Int(cols, perChoice).
 			At(s.buffers.chosen).Int(s.config.ExpertsUsed).At(s.rowCount()))
 	}

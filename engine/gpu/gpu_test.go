@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forebay-io/forebay/engine/demo"
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/kernels"
@@ -338,5 +339,27 @@ func TestNoDevice(t *testing.T) {
 	_, err := Open(Options{Driver: os.Getenv("FOREBAY_CUDA_DRIVER"), ID: 7})
 	if err == nil || !strings.Contains(err.Error(), "there is no CUDA device 7; this machine has 1") {
 		t.Errorf("device 7: %v", err)
+	}
+}
+
+// TestSplitsGiveTheSameBits: attention over a long context is cut between blocks where rows are
+// few, and not where they are many.
+func TestSplitsGiveTheSameBits(t *testing.T) {
+	d := openDevice(t)
+	f, err := gguf.Parse("demo.gguf", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const length, last = 530, 6
+	m := load(t, f, model.Options{ContextTokens: 1024, BatchTokensMax: length, KVType: kernels.KVF16, Device: d})
+	ids := make([]int32, length)
+	for i := range ids {
+		ids[i] = int32(20 + i*7%200)
+	}
+	pages, vocab := inOrder(m.Options().Pages), m.Config().Vocab
+	many := slices.Clone(m.Forward([]model.Chunk{{Tokens: ids, Pages: pages, Logits: last}}))
+	few := m.Forward([]model.Chunk{{Tokens: ids[length-last:], Start: length - last, Pages: pages, Logits: last}})
+	if len(few) != last*vocab || !slices.Equal(few, many) {
+		t.Error("few rows have other bits than many")
 	}
 }

@@ -33,10 +33,10 @@ type placed struct {
 
 	// Changed by steps.
 	args    cuda.Args
-	graphs  map[int]*cudrv.Graph // by their rows
-	step    []byte               // pinned: a batch, as batch.h has it
-	results []byte               // pinned: logits
-	steps   int                  // so far
+	graphs  map[graphShape]*cudrv.Graph
+	step    []byte // pinned: a batch, as batch.h has it
+	results []byte // pinned: logits
+	steps   int    // so far
 	times   stepTimes
 }
 
@@ -83,7 +83,7 @@ type pool struct{ keys, values cuda.Address }
 // buffers are a step's rows.
 type buffers struct {
 	batch, x, normed, qkv, heads, sum cuda.Address
-	gateUp, gate, logits              cuda.Address
+	gateUp, gate, logits, partial     cuda.Address
 	scores, shares, chosen, outputs   cuda.Address
 }
 
@@ -93,7 +93,7 @@ const batchMax = 1 << 13
 // newPlaced is a model of which nothing is on the device yet.
 func newPlaced(d *Device, c *model.Config, o *model.Options) *placed {
 	return &placed{
-		device: d.cuda, deviceOptions: d.options, config: c, options: *o, graphs: map[int]*cudrv.Graph{},
+		device: d.cuda, deviceOptions: d.options, config: c, options: *o, graphs: map[graphShape]*cudrv.Graph{},
 		pools: make([]pool, len(c.Layers)), ropes: make([]cuda.Address, len(c.Ropes)),
 	}
 }
@@ -333,6 +333,9 @@ func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
 		{&b.gateUp, choices * 2 * w.ff}, {&b.gate, choices * w.ff}, {&b.logits, n * c.Vocab},
 	} {
 		visit(one.to, 4*one.n)
+	}
+	if splits := p.splitsMax(); splits > 1 {
+		visit(&b.partial, 4*p.splitRows()*splits*(w.heads+2*c.Heads))
 	}
 	if c.Experts > 0 {
 		visit(&b.scores, 4*n*c.Experts)

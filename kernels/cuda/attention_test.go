@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/forebay-io/forebay/internal/cudrv"
@@ -33,6 +34,7 @@ func (s *scene) width() int { return (s.heads + 2*s.layout.KVHeads) * s.layout.H
 func TestPlaceAndAttend(t *testing.T) {
 	for _, s := range []scene{
 		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 2, HeadDim: 64}, heads: 8, n: 150, dims: 64},
+		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 1, HeadDim: 8}, heads: 2, n: 700, window: 300, sinks: true},
 		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 1, HeadDim: 16}, heads: 1, n: 40, norms: true, dims: 8, neighbours: true},
 		{layout: kernels.KVLayout{PageTokens: 8, KVHeads: 2, HeadDim: 192}, heads: 20, n: 33, cap: 1.5, sinks: true},
 		{layout: kernels.KVLayout{PageTokens: 5, KVHeads: 3, HeadDim: 32}, heads: 9, n: 300, window: 140, norms: true, dims: 32},
@@ -98,10 +100,26 @@ func (s *scene) run(b *bench, atOnce int) {
 			Float(eps).At(table).Int(s.dims, neighbours).At(in)
 		b.launch("place_"+l.KVType.String(), cudrv.Grid{s.heads + 2*l.KVHeads, s.n + 1, 1}, 64, 4*(32+l.HeadDim))
 		parts := (s.heads/l.KVHeads + atOnce - 1) / atOnce
-		b.args.Reset().At(out, rows).Int(s.heads, l.KVHeads, l.HeadDim, l.PageTokens, l.BlockBytes()).At(keys, values).
-			Int(s.window).Float(scale, s.cap).At(sinkAt, in)
-		b.launch(fmt.Sprintf("attend_%s_%d", l.KVType, atOnce), cudrv.Grid{l.KVHeads * parts, s.n + 1, 1}, 128, 4*(atOnce*(l.HeadDim+128)+32))
-		return b.get(out, s.n*s.heads*l.HeadDim)
+		rest := func(a *Args) {
+			a.At(rows).Int(s.heads, l.KVHeads, l.HeadDim, l.PageTokens, l.BlockBytes()).At(keys, values).Int(s.window).Float(scale, s.cap).At(in)
+		}
+		grid, shared := cudrv.Grid{l.KVHeads * parts, s.n + 1, 1}, 4*(atOnce*(l.HeadDim+128)+32)
+		rest(b.args.Reset().At(out, sinkAt))
+		b.launch(fmt.Sprintf("attend_%s_%d", l.KVType, atOnce), grid, 128, shared)
+		whole := b.get(out, s.n*s.heads*l.HeadDim)
+		// The same, each split by a block of its own: to the bit.
+		splits := (s.n-1)/512 + 2
+		partial := b.alloc(4 * s.n * splits * s.heads * (l.HeadDim + 2))
+		rest(b.args.Reset().At(partial).Int(splits))
+		grid[2] = splits
+		b.launch(fmt.Sprintf("attend_splits_%s_%d", l.KVType, atOnce), grid, 128, shared)
+		merged := b.alloc(4 * s.n * s.heads * l.HeadDim)
+		b.args.Reset().At(merged, partial).Int(splits, s.heads, l.HeadDim, s.window).At(sinkAt, in)
+		b.launch("attend_merge", cudrv.Grid{s.heads, s.n + 1, 1}, 128, 0)
+		if !slices.Equal(b.get(merged, len(whole)), whole) {
+			b.Error("splits that are merged give other bits than one after another")
+		}
+		return whole
 	})
 	b.near(got, want, func(int) float64 { return 2e-3 })
 	if n := nmse(got, want); n > 1e-9 && l.KVType == kernels.KVF32 || n > 1e-6 {

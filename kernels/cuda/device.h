@@ -69,6 +69,8 @@ DEVICE u16 load_u16(const void *p) { return *(const u16 *)p; }
 /* The sum and the product that no compiler may fuse. */
 DEVICE float add_rounded(float a, float b) { return __fadd_rn(a, b); }
 DEVICE float mul_rounded(float a, float b) { return __fmul_rn(a, b); }
+/* a·b+c, rounded once; the emulator rounds the product too. */
+DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 #define INFINITE __int_as_float(0x7f800000)
 #endif
 

@@ -173,5 +173,6 @@ DEVICE u16 load_u16(const void *p) { return emu::load<u16>(p); }
 
 DEVICE float add_rounded(float a, float b) { return a + b; }
 DEVICE float mul_rounded(float a, float b) { return a * b; }
+DEVICE float multiply_add(float a, float b, float c) { return a * b + c; }
 
 #endif

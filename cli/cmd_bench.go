@@ -29,7 +29,7 @@ const (
 	benchThreadsMax = 256
 )
 
-const benchEngineUsage = "bench engine MODEL [--prefill 512] [--depth 128] [--streams 1,2,8] [--runs 3] [--steps 24] [--batch 512] [--threads N] [--kernels SET] [--kv TYPE] [--json]"
+const benchEngineUsage = "bench engine MODEL [--prefill 512] [--depth 128] [--streams 1,2,8] [--runs 3] [--steps 24] [--batch 512] [--threads N] [--kernels SET] [--kv TYPE] [--device cpu|cuda|auto] [--device-id N] [--json]"
 
 // engineBench holds the flags of bench engine.
 type engineBench struct {
@@ -54,6 +54,7 @@ func runBenchEngine(c *console, args []string) error {
 	set.StringVar(&b.kernels, "kernels", "", "kernel set; empty takes the best one")
 	set.StringVar(&b.kv, "kv", cfg.KVType, "type of keys and values, as engine.kv_type: f32, f16 or int8")
 	set.BoolVar(&b.json, "json", false, "print JSON, an object a line")
+	device := addDeviceFlags(set)
 	path, err := c.oneModel(set, args)
 	if err != nil {
 		return err
@@ -61,6 +62,14 @@ func runBenchEngine(c *console, args []string) error {
 	o, err := b.options(c)
 	if err != nil {
 		return err
+	}
+	d, err := device.open(c)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if o.Device, o.DeviceName = d.device, d.name; d.device != nil {
+		o.Memory = func() int { return 0 } // the device checks its own
 	}
 	if o.KVType, err = kernels.ParseKVType(b.kv); err != nil {
 		return usageError("--kv: " + err.Error())

@@ -1,6 +1,7 @@
 package speed
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -22,9 +23,11 @@ type EngineOptions struct {
 	Chunk      int // prompt tokens that a step computes
 	PageTokens int // of a page, as the engine's
 	KVType     kernels.KVType
-	Resident   func() int    // bytes of this process, 0 if unknown
-	Memory     func() int    // bytes that can still be allocated, 0 if unknown
-	Set        *kernels.Set  // the kernels to measure
+	Resident   func() int   // bytes of this process, 0 if unknown
+	Memory     func() int   // bytes that can still be allocated, 0 if unknown
+	Set        *kernels.Set // the kernels to measure
+	Device     model.Device // the device to measure; nil is the CPU
+	DeviceName string
 	Team       *kernels.Team // the threads
 }
 
@@ -69,12 +72,12 @@ func Load(f *gguf.File, o *EngineOptions) (*Bench, error) {
 		return nil, fmt.Errorf("%d streams of %d tokens need %d MiB for keys and values, and %d MiB of memory are available; ask for fewer streams or less depth", streams, b.context, need>>20, have>>20)
 	}
 	if b.model, err = model.Load(f, o.Set, o.Team, model.Options{
-		ContextTokens: b.context, PageTokens: o.PageTokens, KVType: o.KVType, Pages: pages, BatchTokensMax: max(o.Chunk, streams), States: streams,
+		ContextTokens: b.context, PageTokens: o.PageTokens, KVType: o.KVType, Pages: pages, BatchTokensMax: max(o.Chunk, streams), States: streams, Device: o.Device,
 	}); err != nil {
 		return nil, err
 	}
 	b.head = Head{
-		Peer: "forebay", Version: o.Version, Features: o.Set.Name, LoadS: round(time.Since(began).Seconds(), 1000), Model: o.Model,
+		Peer: "forebay", Version: o.Version, Features: cmp.Or(o.DeviceName, o.Set.Name), LoadS: round(time.Since(began).Seconds(), 1000), Model: o.Model,
 		Threads: o.Team.Workers(), ChunkTokens: o.Chunk, WeightBytes: b.model.WeightBytes(), ReadBytes: b.config.WeightReadBytes(f),
 		KVTokenBytes: b.model.PageBytes() / o.PageTokens, ResidentBytes: o.Resident(),
 	}

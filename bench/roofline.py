@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Predicts the times of a decode step and of a prompt on GPUs, from bytes and operations
+alone, and prints the tables of docs/gpu.md. Nothing here is measured: the shares are what
+each kernel is designed to reach, and a GPU has to confirm them."""
+
+# Bytes a second from memory, float32 operations a second (two a multiply-add), by NVIDIA's data sheets.
+GPUS = {"H100 SXM": (3.35e12, 67e12), "H200": (4.8e12, 67e12), "A100 80 GB": (2.04e12, 19.5e12), "L4": (0.30e12, 30.3e12)}
+MEMORY = {"H100 SXM": 80e9, "H200": 141e9, "A100 80 GB": 80e9, "L4": 24e9}
+
+# embed, layers, heads, kv heads, head width, feed-forward, vocabulary
+MODELS = {"8B": (4096, 32, 32, 8, 128, 14336, 128256), "70B": (8192, 80, 64, 8, 128, 28672, 128256)}
+BYTES = {"BF16": 2.0, "Q8_0": 34 / 32, "Q4_K": 144 / 256}
+
+PRODUCT_MEMORY = 0.65   # of the memory's rate, where a row of weights is read for few rows
+PRODUCT_COMPUTE = 0.40  # of the float32 rate: numbers come from the first-level cache, once for two rows of weights
+ATTENTION_MEMORY = 0.50
+KERNELS_PER_LAYER = 9   # norm, qkv, place, attention and its merge, output, norm, gate-up, activation, down: about
+KERNEL_GAP = 1.5e-6     # seconds between two kernels of a graph
+
+
+def weights(model):
+    e, layers, heads, kv, d, ff, vocab = MODELS[model]
+    return layers * (e * (heads + 2 * kv) * d + heads * d * e + 3 * e * ff) + vocab * e
+
+
+def step(gpu, model, kind, rows, context):
+    memory, compute = GPUS[gpu]
+    e, layers, heads, kv, d, ff, vocab = MODELS[model]
+    n = weights(model)
+    product = max(n * BYTES[kind] / (memory * PRODUCT_MEMORY), 2 * n * rows / (compute * PRODUCT_COMPUTE))
+    pages = rows * context * layers * 2 * kv * d * 2 / (memory * ATTENTION_MEMORY)
+    return product + pages + (layers * KERNELS_PER_LAYER + 3) * KERNEL_GAP
+
+
+def prompt(gpu, model, tokens):
+    memory, compute = GPUS[gpu]
+    e, layers, heads, kv, d, ff, vocab = MODELS[model]
+    scores = layers * heads * d * 4 * tokens * tokens / 2
+    return (2 * (weights(model) - vocab * e) * tokens + scores) / (compute * PRODUCT_COMPUTE)
+
+
+def fits(gpu, model, kind):
+    e, _, _, _, _, _, vocab = MODELS[model]
+    return (weights(model) + vocab * e) * BYTES[kind] < 0.85 * MEMORY[gpu]
+
+
+def main():
+    for model, kinds in (("8B", ["BF16", "Q8_0", "Q4_K"]), ("70B", ["Q8_0", "Q4_K"])):
+        print(f"\n| {model}, a step in ms at 1,024 tokens of context | rows | " + " | ".join(GPUS) + " | measured |")
+        print("|---|---|" + "---|" * (len(GPUS) + 1))
+        for kind in kinds:
+            for rows in (1, 8, 64):
+                cells = [f"{1e3 * step(g, model, kind, rows, 1024):.1f}" if fits(g, model, kind) else "–" for g in GPUS]
+                print(f"| {kind} | {rows} | " + " | ".join(cells) + " | |")
+    print("\n| a prompt of the 8B model, ms | " + " | ".join(GPUS) + " | measured |")
+    print("|---|" + "---|" * (len(GPUS) + 1))
+    for tokens in (512, 2048, 8192):
+        print(f"| {tokens:,} tokens | " + " | ".join(f"{1e3 * prompt(g, '8B', tokens):,.0f}" for g in GPUS) + " | |")
+
+
+if __name__ == "__main__":
+    main()

@@ -57,6 +57,9 @@ func (f *front) reload() {
 		log.Error("SIGHUP: the configuration was not reloaded, what held before goes on holding", "error", err)
 		return
 	}
+	if f.xds != nil {
+		f.xds.Again()
+	}
 	changed, restart := f.settings.compare(s)
 	log.Info("SIGHUP: the configuration was reloaded", "changed", changed, "tenants", len(s.Admission.Tenants))
 	if len(restart) > 0 {

@@ -39,6 +39,7 @@ type Client struct {
 
 	mu    sync.Mutex
 	state State
+	end   func()    // ends the stream, nil before the first
 	fresh time.Time // when the control plane was last known to have what holds
 }
 
@@ -204,7 +205,7 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 			return heard, err
 		}
 		if !heard {
-			c.connected(server)
+			c.connected(server, end)
 		}
 		heard = true
 		wrong := unnoted
@@ -230,9 +231,20 @@ const answerLimit = 15 * time.Second
 
 var errSilent = fmt.Errorf("it did not answer within %s", answerLimit)
 
-func (c *Client) connected(server *BootstrapServer) {
+// Again looks at a refused policy once more, since what it did not fit with has
+// changed: a new stream begins with what the last one left.
+func (c *Client) Again() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.state.Refusing && c.end != nil {
+		c.end()
+	}
+}
+
+func (c *Client) connected(server *BootstrapServer, end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end = end
 	c.state.Server = server.URI
 	c.state.Connected++
 }
@@ -279,10 +291,13 @@ func (c *Client) refuse(wrong error) {
 	if !c.state.Refusing && c.state.Source == FromServer {
 		c.fresh = time.Now()
 	}
+	again := c.state.Refusing && c.state.Problem == clipLines(wrong)
 	c.state.Refused++
 	c.state.Refusing, c.state.Problem = true, clipLines(wrong)
 	c.mu.Unlock()
-	c.log.Error("xds: a policy was refused, what held before goes on holding", "version", c.book.version, "error", wrong)
+	if !again {
+		c.log.Error("xds: a policy was refused, what held before goes on holding", "version", c.book.version, "error", wrong)
+	}
 }
 
 // clipLines is an error in few lines.

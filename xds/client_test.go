@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,14 +134,15 @@ func response(version string, files ...string) *discoveryv3.DeltaDiscoveryRespon
 
 // gateway is what takes policies: it refuses those with the text "bad".
 type gateway struct {
-	holds string
-	takes int
+	holds   string
+	takes   int
+	refuses atomic.Value // a text, "" for none
 }
 
 func (g *gateway) take(files []conf.File) error {
 	text := ""
 	for _, f := range files {
-		if strings.Contains(string(f.Text), "bad") {
+		if no, _ := g.refuses.Load().(string); strings.Contains(string(f.Text), "bad") || no != "" && strings.Contains(string(f.Text), no) {
 			return fmt.Errorf("%s:1: is bad", f.Name)
 		}
 		text += f.Name + "=" + string(f.Text) + " "
@@ -311,6 +313,31 @@ func TestFlappingVersions(t *testing.T) {
 		pause(10 * time.Second)
 		if g.takes < 100 || g.takes > 2+10*int(time.Second/settleTime) {
 			t.Errorf("%d takes in 10 s", g.takes)
+		}
+	})
+}
+
+// TestRefusedPolicyIsLookedAtAgain: when what a policy did not fit with has changed, it
+// holds without being sent a second time.
+func TestRefusedPolicyIsLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plane{first: response("1", "a=x")}
+		c, g := start(t, p, Config{})
+		defer run(t, c)()
+		pause(time.Second)
+		c.Again() // nothing is refused: nothing happens
+		g.refuses.Store("y")
+		p.link().send <- response("2", "a=y")
+		pause(time.Second)
+		if s := c.State(time.Now()); !s.Refusing || s.Connected != 1 {
+			t.Fatalf("state %+v", s)
+		}
+		g.refuses.Store("")
+		p.set(false, response("2"))
+		c.Again()
+		pause(2 * time.Second)
+		if s := c.State(time.Now()); s.Refusing || g.holds != "a=y " || s.Connected != 2 {
+			t.Errorf("state %+v, holds %s", s, g.holds)
 		}
 	})
 }

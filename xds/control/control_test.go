@@ -233,6 +233,24 @@ func TestBadFileKeepsWhatIsServed(t *testing.T) {
 	}
 }
 
+// TestMissingFileIsLookedForAgain: a file that a policy names may come after it.
+func TestMissingFileIsLookedForAgain(t *testing.T) {
+	a := newAuthority(t)
+	p := startPlane(t, Config{}, map[string]string{"a.yaml": oneTenant})
+	before := p.Version()
+	p.write("m.yaml", fmt.Sprintf("mesh: {certificates: [{name: c, ca: %q}]}", a.file("late.pem")))
+	p.look()
+	if page, _ := p.GetStatus(context.Background(), nil); !strings.Contains(page.Error, "late.pem: no such file") || p.Version() != before {
+		t.Fatalf("the error is %q", page.Error)
+	}
+	a.issue("late", nil)
+	p.now = p.now.Add(retryWait)
+	p.look()
+	if page, _ := p.GetStatus(context.Background(), nil); page.Error != "" || p.Version() == before {
+		t.Errorf("the error is %q", page.Error)
+	}
+}
+
 // TestDeltaSendsWhatChanges: a client of the other protocol gets the files that
 // change, and of what it has from before nothing.
 func TestDeltaSendsWhatChanges(t *testing.T) {

@@ -42,6 +42,7 @@ type Server struct {
 	// reading.
 	seen, tried string
 	files       *Files
+	failed      time.Time // when a reading last failed, zero if the last one did not
 
 	mu    sync.Mutex
 	trial trial
@@ -163,7 +164,9 @@ func (s *Server) Run(ctx context.Context) {
 func (s *Server) Look(now time.Time) {
 	before := s.seen
 	s.seen = signature(s.cfg.Dir, s.cfg.FilesMax, s.files.named())
-	if s.seen == before && s.seen != s.tried {
+	// The cause of a failure may lie where nobody looks, as in a file that is not there.
+	again := !s.failed.IsZero() && now.Sub(s.failed) >= retryWait
+	if s.seen == before && (s.seen != s.tried || again) {
 		s.take(now)
 	}
 	s.mu.Lock()
@@ -173,6 +176,10 @@ func (s *Server) Look(now time.Time) {
 		s.publish()
 	}
 }
+
+// retryWait is the time after which files that were not taken are read again, though
+// they look the same.
+const retryWait = 5 * time.Second
 
 // read makes what clients are given of the folder.
 func (s *Server) read() (*Sets, error) {
@@ -192,18 +199,22 @@ func (s *Server) read() (*Sets, error) {
 func (s *Server) take(now time.Time) {
 	s.tried = s.seen
 	sets, err := s.read()
-	if err == nil {
+	if s.failed = now; err == nil {
+		s.failed = time.Time{}
 		// The files of certificates may be others now.
 		again := signature(s.cfg.Dir, s.cfg.FilesMax, s.files.named())
 		s.seen, s.tried = again, again
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.wrong = ""; err != nil {
-		s.wrong = err.Error()
-		s.log.Error("control: the policy files were not taken, what was served before goes on", "error", err)
+	if err != nil {
+		if s.wrong != err.Error() {
+			s.wrong = err.Error()
+			s.log.Error("control: the policy files were not taken, what was served before goes on", "error", err)
+		}
 		return
 	}
+	s.wrong = ""
 	s.taken = now
 	if s.trial.offer(sets, now) {
 		s.log.Info("control: the policy files were taken", "version", sets.Version, "files", len(s.files.Files), "nodes", len(s.nodes.byKey), "trial", s.trial.next != nil)

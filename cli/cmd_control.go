@@ -55,6 +55,11 @@ func runControl(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
+	stopAdmin, err := serveControlAdmin(cfg.Admin, server)
+	if err != nil {
+		return err
+	}
+	defer stopAdmin()
 	log.Info("control: serving", "address", ln.Addr().String(), "dir", cfg.Dir, "version", server.Version())
 	looking := make(chan struct{})
 	go func() {

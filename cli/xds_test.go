@@ -16,8 +16,9 @@ import (
 // startControl runs forebay control over a folder, and kills it when the test ends.
 func startControl(t *testing.T, dir, address string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, ended: make(chan struct{})}
-	p.cmd = exec.Command(program, append([]string{"control", "--dir", dir, "--listen", address, "--poll_interval", "20ms"}, args...)...)
+	admin := freePorts(t, 1)[0]
+	p := &process{t: t, url: "http://127.0.0.1:" + admin, admin: "http://127.0.0.1:" + admin, ended: make(chan struct{})}
+	p.cmd = exec.Command(program, append([]string{"control", "--dir", dir, "--listen", address, "--admin", "127.0.0.1:" + admin, "--poll_interval", "20ms"}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	p.begin()
 	eventually(t, "the control plane serves", func() bool { return strings.Contains(p.output(), "control: serving") })
@@ -87,6 +88,16 @@ func TestPolicyFromControlPlane(t *testing.T) {
 	})
 	if p.askAs("two") != 200 {
 		t.Error("a refused policy was taken")
+	}
+	for sample, want := range map[string]float64{
+		`forebay_control_nodes{kind="forebay",state="refused"}`: 1, "forebay_control_files_broken": 0, "forebay_control_refusals_total": 1, "forebay_control_responses_total": 3,
+	} {
+		if got := control.metric(sample); got != want {
+			t.Errorf("%s is %v, want %v", sample, got, want)
+		}
+	}
+	if control.status("/readyz") != http.StatusOK {
+		t.Error("the control plane is not ready")
 	}
 	if a := <-s; !a.done || a.errors > 0 {
 		t.Errorf("the running stream: done %v, %d errors", a.done, a.errors)

@@ -8,6 +8,7 @@ import (
 // Config configures a control plane.
 type Config struct {
 	Listen       string        `yaml:"listen" default:"127.0.0.1:18000" help:"Address for xDS, as host:port."`
+	Admin        string        `yaml:"admin" default:"127.0.0.1:18001" help:"Address of metrics (/metrics) and health (/readyz), as host:port; off for none."`
 	Dir          string        `yaml:"dir" help:"Folder of policy files (*.yaml), with its subfolders. It may be a symbolic link that is replaced as a whole, and a ConfigMap of Kubernetes."`
 	PollInterval time.Duration `yaml:"poll_interval" default:"250ms" range:"10ms..1h" help:"How often the folder is looked at. A change is taken when two looks see the same."`
 	FilesMax     int           `yaml:"files_max" default:"10000" range:"1..1000000" help:"Most policy files."`

@@ -19,6 +19,17 @@ import (
 type nodes struct {
 	byKey   map[string]*node
 	streams map[stream]string // the key of the node
+	totals  Totals
+}
+
+// Totals are counts since the start, of all nodes.
+type Totals struct{ Responses, Refusals uint64 }
+
+// Totals are the counts so far.
+func (s *Server) Totals() Totals {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nodes.totals
 }
 
 // stream is a stream; both protocols count their own.
@@ -94,6 +105,7 @@ func (s *Server) asked(id stream, who *corev3.Node, typeURL, nonce, acked string
 	case nonce == "" || nonce != p.nonce:
 	case refused != nil:
 		p.nacks++
+		s.nodes.totals.Refusals++
 		p.problem = clip(refused.GetMessage())
 		s.log.Warn("control: a node refuses a version", "node", n.id, "kind", n.kind, "type", typeURL, "version", p.sent, "error", p.problem)
 	default:
@@ -122,6 +134,7 @@ func (s *Server) answered(id stream, typeURL, version, nonce string) {
 		p := n.types[typeURL]
 		p.sent, p.nonce, p.problem = version, nonce, ""
 		p.responses++
+		s.nodes.totals.Responses++
 	}
 }
 

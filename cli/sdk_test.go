@@ -22,7 +22,9 @@ func TestOfficialClients(t *testing.T) {
 	}{
 		{"node", "examples/clients/node", nodeClient, []string{"node", "chat.mjs"}},
 		{"node", "examples/clients/node", nodeClient, []string{"node", "tools.mjs"}},
+		{"node", "examples/clients/node", nodeClient, []string{"node", "structured.mjs"}},
 		{"python", "examples/clients/python", pythonClient, []string{"python3", "chat.py"}},
+		{"python", "examples/clients/python", pythonClient, []string{"python3", "structured.py"}},
 		{"python", "examples/clients/python", pythonClient, []string{"python3", "tools.py"}},
 	} {
 		t.Run(client.command[1], func(t *testing.T) {

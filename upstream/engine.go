@@ -99,7 +99,7 @@ func (e *Engine) Name() string {
 	defer e.mu.Unlock()
 	var names []string
 	for _, r := range e.replicas {
-		if name := r.model.what(); !slices.Contains(names, name) {
+		if name := r.model.what(); r.model != nil && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

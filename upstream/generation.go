@@ -95,10 +95,9 @@ func (e *Engine) Generate(g *wire.Generation) *wire.Stream {
 func (w *generation) enter(r *replica) {
 	w.at, w.model = r, r.model
 	l := &r.ledger
-	if l.live++; l.live == 1 {
-		l.since = wire.Monotonic()
-	}
+	l.live++
 	l.started++
+	l.wakes()
 	l.lane(w.asked.Long, w.prompt)
 	if w.stopped {
 		l.stopped += w.n
@@ -356,10 +355,15 @@ func (w *generation) stop(stopped bool) {
 		return
 	}
 	w.stopped = stopped
+	w.at.ledger.wakes()
 	n := w.n
 	if !stopped {
 		n = -n
-		w.silent.Reset(e.cfg.SilenceLimit)
+		if w.first {
+			w.silent.Reset(e.cfg.SilenceLimit)
+		} else {
+			w.silent.Reset(e.cfg.FirstTokenLimit)
+		}
 	}
 	w.at.ledger.stopped += n
 	w.at.ledger.running -= n

@@ -3,6 +3,7 @@ package upstream
 import (
 	"time"
 
+	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/upstream/window"
 )
 
@@ -20,7 +21,7 @@ type ledger struct {
 	// compute, with the instant from which it does not.
 	lingering []lingering
 	heard     int64 // when the last event of any answer came
-	since     int64 // when something was sent and nothing had been there
+	since     int64 // when nothing was read last, and then something was
 }
 
 type lingering struct {
@@ -39,6 +40,13 @@ func (l *ledger) leaving(now time.Duration) (n int) {
 	}
 	l.lingering = kept
 	return n
+}
+
+// wakes notes when answers begin to be read after none were.
+func (l *ledger) wakes() {
+	if l.running == 0 {
+		l.since = wire.Monotonic()
+	}
 }
 
 // lane adds n prompt tokens to a lane.

@@ -58,7 +58,7 @@ func (r *replica) report(now time.Duration, places int) wire.UpstreamReport {
 // what says which server it is: its dialect and version.
 func (m *model) what() string {
 	if m == nil {
-		return "an unknown server"
+		return ""
 	}
 	if m.version != "" {
 		return m.dialect.name + " " + m.version

@@ -16,17 +16,22 @@
 // was sent before it and of itself. Excess is what it took longer. Delay and the time
 // of a token are the least that was seen, and rise only slowly.
 //
-//	size := size · 0.9   where the median excess of 8 first tokens is over max(10 ms, 2 steps)
-//	size := size + 1     where it is not, all places were in use, and the last growth made
-//	                     the server faster; else it is taken back, and held for a while
+//	size := size · 0.9   where the median excess of 8 first tokens, a round, is over
+//	                     max(10 ms, 2 steps)
+//	size := size + 1     where it is not for 4 rounds in which all places were in use; taken
+//	                     back, and held for a while, where the server did not become faster
 //	size := size - n     where the server says that n > 1 requests wait, or refuses one
 //	size := size + 1     where it says that none waits, all of ours run, and all places are in use
+//
+// Until the size was too large once and then was not, a round takes a fifth off or adds a
+// quarter.
 //
 // After a change the server's numbers are not believed for a hold, since they may be
 // from before it.
 //
 // Sequences of others are what the server says that it runs, less what is ours. Their
-// moving mean is taken off the places.
+// moving mean is taken off the places. Where places change hands so often that the delay
+// costs a hundredth of the work, one more request may wait at the server.
 //
 // Non-goals: which request goes first (admission), how the numbers are fetched
 // (upstream).

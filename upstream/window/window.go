@@ -32,14 +32,14 @@ const (
 	rateLeast = 32 // prompt tokens from which a first token teaches the time of a token
 	stepShare = 1. / 16
 
-	growthWorth  = 0.25 // share of the expected gain that keeps a growth
+	growthWorth  = 0.1  // share of the expected gain that keeps a growth
 	growthGain   = 0.02 // the expected gain is at most this
 	growthRounds = 4    // rounds between two growths
 	heldGrowths  = 4    // growths that are left out after one that was not worth it
 
 	holdLeast      = 1500 * time.Millisecond // after a change by the server's numbers
 	strangersTime  = 10 * time.Second        // time constant of their mean, where it falls
-	strangersRise  = 2 * time.Second         // and where it rises
+	strangersRise  = 400 * time.Millisecond  // and where it rises
 	strangersShare = 0.05                    // of the size, from which others count as present
 	strangersAfter = 30 * time.Second
 	metricsFresh   = 3 * time.Second
@@ -73,7 +73,7 @@ type Window struct {
 	tokens  int     // in this round
 	began   time.Duration
 
-	ended   float64 // completions in a nanosecond, a moving mean
+	between float64 // nanoseconds from one completion to the next, a moving mean
 	endedAt time.Duration
 
 	peaks  [2]int // most of inside, in the last intervals
@@ -222,9 +222,9 @@ func (w *Window) Token(tokens int, took time.Duration) {
 // Ended books the end of a request of n sequences.
 func (w *Window) Ended(n int, now time.Duration) {
 	w.inside -= n
-	if w.endedAt > 0 && now > w.endedAt {
-		each := float64(n) / float64(now-w.endedAt)
-		w.ended += stepShare * (each - w.ended)
+	if w.endedAt > 0 {
+		each := float64(now-w.endedAt) / float64(max(1, n))
+		w.between += stepShare * (each - w.between)
 	}
 	w.endedAt = now
 }
@@ -292,7 +292,7 @@ func (w *Window) Places() int {
 	n := math.Floor(w.size) - math.Ceil(w.strangers-0.25)
 	// A place that was left is taken again only after the delay: where places change
 	// hands so often that this costs a hundredth, one request waits at the server.
-	if refill := w.ended * w.delay; refill > 0.01*w.size {
+	if refill := w.delay / max(w.between, 1); w.between > 0 && refill > 0.01*w.size {
 		n += math.Ceil(min(refill, w.size/2))
 	}
 	return int(max(1, n))

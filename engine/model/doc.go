@@ -15,13 +15,13 @@
 //
 // A Model holds what a step reads, weights and shapes, and the pages. Its pass
 // holds what a step changes: the rows, the layer it is in, the buffers. Files:
-// forward.go is the pass in the order of the paper, pass.go what runs it on the
-// team, batch.go and contexts.go how a batch is cut into work.
+// forward.go is the pass in the order of the paper, attention.go, latent.go and
+// recurrent.go are what mixes tokens, pass.go what runs it all on the team, batch.go and contexts.go how a batch is cut into work.
 //
 // To add an architecture: a row in architectures (config.go) and a function in
-// config_families.go, config_dense.go, config_mixtures.go or config_recurrent.go, which sets the fields of
-// Config, and of a Layer where layers differ. Where the pass itself differs, Config or
-// Layer gets a field, and one place obeys it:
+// config_families.go, config_dense.go, config_mixtures.go or config_recurrent.go, which
+// sets the fields of Config, and of a Layer where layers differ. Where the pass itself
+// differs, Config or Layer gets a field, and one place obeys it:
 //
 //	tensors, their names, biases, norms   layer and loader.layer (weights.go)
 //	which experts, and their weights      Router (router.go)

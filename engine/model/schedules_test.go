@@ -106,3 +106,21 @@ func TestPagesMustDivideChunks(t *testing.T) {
 		t.Errorf("pages across chunks: %v", err)
 	}
 }
+
+// TestReferenceModelsAllocateNothing: not with checkpoints of states either.
+func TestReferenceModelsAllocateNothing(t *testing.T) {
+	team := newTeam(t, 2)
+	for _, base := range referenceModels(t) {
+		if filepath.Base(filepath.Dir(base)) != "arch2" {
+			continue
+		}
+		m := load(t, openFile(t, base+".gguf"), kernels.Best(), team, Options{ContextTokens: 64, States: 3})
+		chunks := []Chunk{{Tokens: []int32{1, 2, 3}, Pages: firstPages(4), Logits: 1}}
+		if m.stateLen > 0 {
+			chunks[0].Checkpoints = []Checkpoint{{2, 1}, {3, 2}}
+		}
+		if n := testing.AllocsPerRun(10, func() { m.Forward(chunks) }); n != 0 {
+			t.Errorf("%s: Forward allocates %v times", filepath.Base(base), n)
+		}
+	}
+}

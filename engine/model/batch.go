@@ -142,8 +142,14 @@ func (p *pass) dropRows() {
 		if p.m.config.GatedAttention {
 			copy(row(s.gatedQ, i, 2*queries), row(s.gatedQ, from, 2*queries))
 		}
-		if p.m.config.Parallel {
+		if p.m.config.Parallel || p.m.config.AltUp.Streams > 0 {
 			s.normed.copyRow(i, &s.normed, from)
+		}
+		for _, predicted := range s.altUp.predicted {
+			copy(row(predicted, i, width), row(predicted, from, width))
+		}
+		if s.altUp.laurel != nil {
+			copy(row(s.altUp.laurel, i, width), row(s.altUp.laurel, from, width))
 		}
 		if p.layer < len(p.m.config.Layers)-1 { // the layers that follow rotate queries
 			for r := range s.angles {

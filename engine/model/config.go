@@ -62,6 +62,7 @@ type Config struct {
 	Recurrent Recurrent // of the layers that are Recurrent
 	Latent    Latent    // of all layers, if its Rank is not 0
 
+	AltUp        AltUp
 	PerLayer     int  // width of each layer's own part of a token's embedding; 0 means none
 	OutputScales bool // the residual stream is multiplied at the end of each layer
 
@@ -210,7 +211,7 @@ func (c *Config) WeightReadBytes(f *gguf.File) int {
 var architectures = map[string]func(k *keys, c *Config){
 	"llama": readLlama, "granite": readGraniteDense, "smollm3": readSmolLM3,
 	"qwen2": readQwen2, "qwen3": readQwen3, "qwen3moe": readQwen3MoE,
-	"gemma2": readGemma2, "gemma3": readGemma3, "gemma4": readGemma4,
+	"gemma2": readGemma2, "gemma3": readGemma3, "gemma3n": readGemma3n, "gemma4": readGemma4,
 	"phi3": readPhi3, "gpt-oss": readGPTOSS,
 
 	"olmo2": readOLMo2, "exaone4": readEXAONE4, "glm4": readGLM4, "cohere2": readCohere2,

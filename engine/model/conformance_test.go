@@ -146,7 +146,7 @@ func referenceModels(t *testing.T) (bases []string) {
 	for _, dir := range []string{"arch", "arch2", "quant"} {
 		files, _ := filepath.Glob(filepath.Join(sharedPath(t, "conformance", dir), "*.gguf"))
 		for _, path := range files {
-			if base := strings.TrimSuffix(path, ".gguf"); hasLogits(base) && !slices.Contains(notYet, filepath.Base(base)) {
+			if base := strings.TrimSuffix(path, ".gguf"); hasLogits(base) {
 				bases = append(bases, base)
 			}
 		}
@@ -161,19 +161,6 @@ func referenceModels(t *testing.T) (bases []string) {
 func hasLogits(base string) bool {
 	_, err := os.Stat(base + ".logits.f32")
 	return err == nil
-}
-
-// notYet are reference models whose architecture is refused by name.
-var notYet = []string{"gemma3n"}
-
-// TestOthersAreRefusedByName: no reference model is skipped that could be loaded.
-func TestOthersAreRefusedByName(t *testing.T) {
-	for _, name := range notYet {
-		path := sharedPath(t, "conformance", "arch2", name+".gguf")
-		if _, err := ReadConfig(openFile(t, path)); err == nil || !strings.Contains(err.Error(), "is not supported") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 func TestLogitsMatchReference(t *testing.T) {

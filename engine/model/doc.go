@@ -26,6 +26,7 @@
 //	tensors, their names, biases, norms   layer and loader.layer (weights.go)
 //	which experts, and their weights      Router (router.go)
 //	latent attention                      Latent and latent.go
+//	several residual streams              AltUp and altup.go
 //	convolutions and states               Recurrent and recurrent.go
 //	experts                               loader.experts and mixture (experts.go)
 //	norms of queries and keys             place, before or after Rotate

@@ -33,6 +33,9 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 	if m.config.PerLayer > 0 {
 		p.do(KernelEmbed, p.phases.perLayerProject, p.phases.perLayerEmbed)
 	}
+	if m.config.AltUp.Streams > 0 {
+		p.do(KernelEmbed, p.phases.beginStreams, p.phases.sizeStreams)
+	}
 	for p.layer = range layers {
 		// A state that has moved on cannot be computed again.
 		if stop != nil && m.stateLen == 0 && p.layer < layers*3/4 && stop.Load() {
@@ -52,6 +55,9 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 		}
 	}
 	p.layer = -1
+	if m.config.AltUp.Streams > 0 {
+		p.endStreams()
+	}
 	p.do(KernelNormRope, p.phases.normOutput)
 	if p.m.config.Pooling != PoolNone {
 		return p.scratch.normed.numbers[:p.rows*p.m.config.Embed], true
@@ -64,7 +70,12 @@ func (m *Model) ForwardUnless(stop *atomic.Bool, chunks []Chunk) (logits []float
 // norm.
 func (p *pass) mix() {
 	d, l := &p.m.config.Layers[p.layer], &p.m.weights.layers[p.layer]
-	p.do(KernelNormRope, p.phases.normAttention)
+	if p.m.config.AltUp.Streams > 0 {
+		p.do(KernelNormRope, p.phases.predictStreams)
+		p.do(KernelMLP, p.phases.laurelLeft, p.phases.laurelRound, p.phases.laurelRight)
+	} else {
+		p.do(KernelNormRope, p.phases.normAttention)
+	}
 	if d.Recurrent {
 		if p.recur(); p.rows == 0 {
 			return
@@ -98,7 +109,11 @@ func (p *pass) mix() {
 func (p *pass) feedForward() {
 	f, l := &p.phases, &p.m.weights.layers[p.layer]
 	defer p.wait(&l.postFF, l.outputScale)
-	if l.experts == nil {
+	switch {
+	case p.sparse():
+		p.do(KernelMLP, f.sparseGateUp, f.sparseActivate, f.down)
+		return
+	case l.experts == nil:
 		p.do(KernelMLP, f.gateUp, f.down)
 		return
 	}
@@ -151,6 +166,9 @@ func (p *pass) add(worker int) {
 func (p *pass) normFF(worker int) {
 	for i, hi := p.share(worker); i < hi; i++ {
 		p.addSum(i)
+		if p.m.config.AltUp.Streams > 0 {
+			p.addLaurel(i)
+		}
 		if !p.m.config.Parallel { // else the norm before attention is still there
 			p.norm(i, &p.m.weights.layers[p.layer].ffNorm)
 		}

@@ -79,20 +79,20 @@ func (l *loader) latent(to *latent, prefix string) {
 	}
 	l.linear(&to.row, prefix+"attn_kv_a_mqa", c.Embed, a.Rank+a.RopeDim)
 	to.rowNorm = l.norm(prefix+"attn_kv_a_norm", a.Rank)
-	to.keys = l.eachHead(prefix+"attn_k_b.weight", a.KeyDim, a.Rank)
-	to.values = l.eachHead(prefix+"attn_v_b.weight", a.Rank, a.ValueDim)
+	to.keys = l.several(prefix+"attn_k_b.weight", a.KeyDim, a.Rank, c.Heads)
+	to.values = l.several(prefix+"attn_v_b.weight", a.Rank, a.ValueDim, c.Heads)
 	l.linear(&to.output, prefix+"attn_output", c.Heads*a.ValueDim, c.Embed)
 }
 
-// eachHead takes a tensor that has a matrix for each head.
-func (l *loader) eachHead(name string, cols, rows int) []linear {
-	t := l.take(name, cols, rows, l.config.Heads)
+// several takes a tensor that has n matrices, one after another.
+func (l *loader) several(name string, cols, rows, n int) []linear {
+	t := l.take(name, cols, rows, n)
 	if t == nil {
 		return nil
 	}
-	all, job := make([]linear, l.config.Heads), packJob{tensor: t}
-	for h := range all {
-		job.parts = append(job.parts, part{&all[h].Matrix, rows})
+	all, job := make([]linear, n), packJob{tensor: t}
+	for i := range all {
+		job.parts = append(job.parts, part{&all[i].Matrix, rows})
 	}
 	l.jobs = append(l.jobs, job)
 	return all

@@ -21,6 +21,7 @@ type pass struct {
 	layer   int     // -1 outside the layers
 	waits   *norm   // of the sum that is to be added to x; nil where none is
 	xScale  float32 // multiplies x after that
+	stream  int     // of AltUp, at the end
 	scratch scratch
 	mixture mixture
 	workers []kernels.Attention
@@ -47,6 +48,7 @@ type scratch struct {
 	perLayer     []float32   // PerLayer of each layer
 	recurrent    recurrentScratch
 	latent       latentScratch
+	altUp        altUpScratch
 	perLayerRows []float32 // the same for each worker
 }
 
@@ -87,6 +89,7 @@ func (p *pass) reserve() (failure error) {
 	if c.GatedAttention {
 		p.scratch.gatedQ = rows(n, 2*c.Heads*most.headDim)
 	}
+	p.scratch.altUp = newAltUpScratch(c, m.set, n, rows)
 	p.scratch.latent = newLatentScratch(c, m.set, n, rows)
 	p.scratch.recurrent = newRecurrentScratch(&c.Recurrent, n, m.team.Workers(), rows)
 	if c.PerLayer > 0 {
@@ -145,6 +148,9 @@ type phases struct {
 	normFF, gateUp, down, normOutput, logits                             phase
 	route, scatter, expertsGateUp, expertsDown, gatherExperts            phase
 	normBeside, add                                                      phase
+	beginStreams, sizeStreams, predictStreams, correctStreams            phase
+	laurelLeft, laurelRound, laurelRight, sparseGateUp, sparseActivate   phase
+	addToOthers, loadStream, unembedStream, joinStreams                  phase
 	projectLatent, normQueryRow, projectQueries, placeLatent, absorb     phase
 	gatherFound, expand, roundExpanded, projectLatentOut                 phase
 	projectRecurrent, convolve, stepSizes, scan                          phase
@@ -178,6 +184,19 @@ func (p *pass) bindPhases() {
 		finishRecurrent:     phase{byToken, p.finishRecurrent},
 		projectRecurrentOut: phase{byPortion, p.projectRecurrentOut},
 		normBeside:          phase{byToken, p.normBeside},
+		beginStreams:        phase{byPortion, p.beginStreams},
+		sizeStreams:         phase{byToken, p.sizeStreams},
+		predictStreams:      phase{byToken, p.predictStreams},
+		correctStreams:      phase{byToken, p.correctStreams},
+		laurelLeft:          phase{byPortion, p.laurelLeft},
+		laurelRound:         phase{byToken, p.laurelRound},
+		laurelRight:         phase{byPortion, p.laurelRight},
+		sparseGateUp:        phase{byPortion, p.sparseGateUp},
+		sparseActivate:      phase{byToken, p.sparseActivate},
+		loadStream:          phase{byToken, p.loadStream},
+		unembedStream:       phase{byPortion, p.unembedStream},
+		joinStreams:         phase{byToken, p.joinStreams},
+		addToOthers:         phase{byToken, p.addToAllOthers},
 		projectLatent:       phase{byPortion, p.projectLatent},
 		normQueryRow:        phase{byToken, p.normQueryRow},
 		projectQueries:      phase{byPortion, p.projectQueries},

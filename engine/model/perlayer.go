@@ -14,7 +14,11 @@ import (
 func (p *pass) perLayer() {
 	l := &p.m.weights.layers[p.layer]
 	p.xScale = 1
-	p.do(KernelMLP, p.phases.perLayerInput, p.phases.perLayerGate, p.phases.perLayerOut)
+	input := p.phases.perLayerInput
+	if p.m.config.AltUp.Streams > 0 {
+		input = p.phases.correctStreams
+	}
+	p.do(KernelMLP, input, p.phases.perLayerGate, p.phases.perLayerOut)
 	p.wait(&l.postPerLayer, l.outputScale)
 }
 

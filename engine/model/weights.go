@@ -14,6 +14,7 @@ import (
 type weights struct {
 	embedding  embedding
 	perLayer   perLayer
+	altUpEnds  altUpEnds
 	encoder    encoderWeights
 	outputNorm norm
 	output     linear // no matrix in an embedder
@@ -55,6 +56,7 @@ type layer struct {
 	postFF        norm
 	recurrent     recurrent
 	latent        latent
+	altUp         altUp
 
 	beside       besideNorms
 	expertScales []float32 // multiply what experts weigh
@@ -145,6 +147,9 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 		l.linear(&w.perLayer.project, "per_layer_model_proj", c.Embed, width)
 		w.perLayer.norm = l.vector("per_layer_proj_norm.weight", c.PerLayer)
 	}
+	if c.AltUp.Streams > 0 {
+		l.altUpEnds(&w.altUpEnds)
+	}
 	l.checkAllTaken()
 	if l.err != nil {
 		return nil, l.err
@@ -199,6 +204,9 @@ func (l *loader) layer(to *layer, i int, prefix string) {
 	if c.SumNorms {
 		to.postAttention = l.norm(prefix+"attn_output_norm", c.Embed)
 		to.postFF = l.norm(prefix+"layer_output_norm", c.Embed)
+	}
+	if c.AltUp.Streams > 0 {
+		l.altUp(&to.altUp, prefix)
 	}
 	if c.PerLayer > 0 {
 		l.linear(&to.perLayerGate, prefix+"inp_gate", c.Embed, c.PerLayer)
@@ -382,11 +390,15 @@ func (w *weights) bytes() int {
 	if w.perLayer.project.Matrix != nil {
 		n += len(w.perLayer.project.Data) + len(w.perLayer.rows.Data)
 	}
+	for _, m := range slices.Concat(w.altUpEnds.begin, w.altUpEnds.end) {
+		n += len(m.Data)
+	}
 	for i := range w.layers {
 		l := &w.layers[i]
 		each := []linear{l.q, l.k, l.v, l.out, l.dense.gate, l.dense.up, l.dense.down, l.router, l.sharedGate, l.perLayerGate, l.perLayerOut,
 			l.latent.queryRow, l.latent.queries, l.latent.row, l.latent.output,
 			l.recurrent.in, l.recurrent.before, l.recurrent.gate, l.recurrent.alpha, l.recurrent.beta, l.recurrent.betaAlpha, l.recurrent.out}
+		each = append(each, l.altUp.router, l.altUp.predict, l.altUp.correct, l.altUp.laurelLeft, l.altUp.laurelRight)
 		each = slices.Concat(each, l.latent.keys, l.latent.values)
 		for _, e := range l.experts {
 			each = append(each, e.gate, e.up, e.down)

@@ -53,6 +53,9 @@ func (r *run) away(to *siblings.Candidate, class *admission.Class, prompts []*wi
 	x.record.Admitted = wire.Monotonic()
 	grant := admission.Grant{Class: class.Name, FirstTokenGoal: class.FirstTokenGoal, TokenGoal: class.TokenGoal}
 	r.dispatch(class, prompts, grant, func(g *wire.Generation) *wire.Stream {
+		sent := *g.Prompt
+		sent.BlockHashes = nil // the sibling computes its own
+		g.Prompt = &sent
 		p := &siblings.Parcel{
 			From: x.g.siblings.Name(), ID: g.ID, Fingerprint: x.g.engine.State().Model.Fingerprint, Tenant: x.record.Tenant, Key: x.record.Key,
 			Class: class.Name, Route: x.record.Route, User: w.User, Retry: w.Retry, AgeNS: int64(x.age()), PublicID: publicID(&x.record), Generation: g,

@@ -280,6 +280,25 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// Whatever stands in Redis, reading it makes no more changes than it has bytes, and
+// what was read is written alike.
+func FuzzReadBatch(f *testing.F) {
+	f.Add(string((&batch{epoch: 1, number: 2, changes: []hitmap.Change{{Hash: 3}, {Hash: 4, Evicted: true}}}).append(nil)))
+	f.Fuzz(func(t *testing.T, text string) {
+		b, err := readBatch(text)
+		if err != nil {
+			return
+		}
+		if len(b.changes)*blockBytes > len(text) {
+			t.Fatalf("%d changes of %d bytes", len(b.changes), len(text))
+		}
+		again, err := readBatch(string(b.append(nil)))
+		if err != nil || again.epoch != b.epoch || again.number != b.number || !slices.Equal(again.changes, b.changes) {
+			t.Fatalf("%+v became %+v, %v", b, again, err)
+		}
+	})
+}
+
 func TestMatchAllocatesNothing(t *testing.T) {
 	server := storetest.Start(t, os.Getenv("FOREBAY_TEST_REQUIRE"))
 	o := options(server.Address, "a")

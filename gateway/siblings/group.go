@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -71,6 +72,7 @@ type Group struct {
 // peer is what is known of a sibling besides its blocks.
 type peer struct {
 	name    string
+	seen    time.Time     // when it was last alive
 	age     time.Duration // of the report, at the last look
 	text    string        // of the report
 	report  *Report
@@ -90,7 +92,9 @@ type sent struct {
 // Counts count since the start.
 type Counts struct {
 	Placed                 [WhyCount]uint64
-	Hops, Refused, Failed  uint64 // hops out; those that a sibling refused, and that failed
+	Hops                   uint64 // hops out
+	Answered               uint64 // of these, those that have ended well or were canceled
+	Refused, Failed        uint64 // those that a sibling refused, and that failed
 	Taken                  uint64 // hops in
 	CachedThere, Elsewhere uint64 // prompt tokens that siblings held, and that were sent to them
 }
@@ -309,12 +313,22 @@ func (g *Group) able(now time.Time) (all []*peer) {
 	for _, s := range g.fleet.Siblings(nil) {
 		p := g.peer(s.Name, s.Report)
 		p.name, p.age = s.Name, s.Age
+		p.seen = now
 		if p.report != nil && p.report.Ready && p.report.Format == Format && !now.Before(p.avoid) && p.running < g.cfg.HopsMax {
 			all = append(all, p)
 		}
 	}
+	if len(g.peers) > peersMost {
+		maps.DeleteFunc(g.peers, func(_ string, p *peer) bool { return p.running == 0 && now.Sub(p.seen) > peerKept })
+	}
 	return all
 }
+
+// Of more than peersMost siblings, those that were away for peerKept are forgotten.
+const (
+	peersMost = hitmap.ReplicasMax
+	peerKept  = time.Minute
+)
 
 // candidates are predictions for the peers.
 func candidates(q *Query, peers []*peer, prices []*admission.Outlook, holders []shared.Holder, now time.Time, cfg *Config) (all []Candidate) {

@@ -82,6 +82,7 @@ func (h *hop) run(ctx context.Context) {
 	}
 	switch {
 	case failure == nil:
+		h.g.counts.Answered++
 	case failure.fatal:
 		h.g.counts.Failed++
 	default:

@@ -96,7 +96,6 @@ func (g *Group) Metrics() telemetry.SiblingCounts {
 	for _, p := range v.Placed {
 		c.Placed = append(c.Placed, telemetry.ReasonCount{Reason: p.Why, Count: p.Count})
 	}
-	ended := v.Hops - v.Refused - v.Failed
-	c.Hops = []telemetry.ReasonCount{{Reason: "ok", Count: ended}, {Reason: "refused", Count: v.Refused}, {Reason: "failed", Count: v.Failed}}
+	c.Hops = []telemetry.ReasonCount{{Reason: "ok", Count: g.counts.Answered}, {Reason: "refused", Count: v.Refused}, {Reason: "failed", Count: v.Failed}}
 	return c
 }

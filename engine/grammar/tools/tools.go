@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/forebay-io/forebay/engine/chat/calls"
@@ -192,17 +193,26 @@ func (c *compiler) anyArguments(*calls.Tool) (grammar.Expr, error) {
 	return c.json(`{"type":"object"}`, false)
 }
 
-// objectSchema is a schema of arguments, which are always an object.
+// opens are the words by which an object may have more properties than it lists.
+var opens = []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames", "minProperties", "allOf", "anyOf", "oneOf", "not", "if", "$ref", "$dynamicRef", "dependentSchemas", "dependencies"}
+
+// objectSchema is a schema of arguments, which are always an object. It has no other
+// properties than it lists, unless it says something about others: a function takes its
+// own arguments.
 func objectSchema(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
 	var root map[string]json.RawMessage
 	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &root) != nil || len(root) == 0 {
 		return `{"type":"object"}`
 	}
+	text := string(raw)
 	if root["type"] == nil {
-		return `{"type":"object",` + string(raw[1:])
+		text = `{"type":"object",` + text[1:]
 	}
-	return string(raw)
+	if root["properties"] != nil && !slices.ContainsFunc(opens, func(word string) bool { return root[word] != nil }) {
+		text = `{"additionalProperties":false,` + text[1:]
+	}
+	return text
 }
 
 // json matches JSON by a schema.

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay-io/forebay/engine/chat/calls"
+	"github.com/forebay-io/forebay/engine/checkpoint"
+	"github.com/forebay-io/forebay/engine/tokenizer"
 )
 
 // toolCallLine is one answer of a model.
@@ -43,8 +45,9 @@ type readCall struct {
 const toolCallLineMax = 16 << 20
 
 func runToolCallsTest(c *console, args []string) error {
-	set := newFlagSet("toolcalls test FILE.jsonl --tools FILE --json")
+	set := newFlagSet("toolcalls test FILE.jsonl --tools FILE [--tokenizer FILE] --json")
 	toolFile := set.String("tools", "", "the tools: a list, or an object of lists by the lines' tools")
+	tokens := set.String("tokenizer", "", "tokenizer.json, a model's folder or a GGUF file: read its tokens too, with markers by their ids")
 	set.Bool("json", false, "print JSON, which is the only form")
 	rest, err := c.parse(set, args)
 	if err != nil {
@@ -56,6 +59,12 @@ func runToolCallsTest(c *console, args []string) error {
 	tools, err := readToolSets(*toolFile)
 	if err != nil {
 		return err
+	}
+	var reader callReader
+	if *tokens != "" {
+		if reader.tokenizer, err = checkpoint.OpenTokenizer(*tokens); err != nil {
+			return err
+		}
 	}
 	f, err := os.Open(rest[0])
 	if err != nil {
@@ -81,7 +90,7 @@ func runToolCallsTest(c *console, args []string) error {
 				return fmt.Errorf("%s: line %d: %s has no tools named %q", rest[0], n, *toolFile, line.Tools)
 			}
 		}
-		if err := out.Encode(readToolCalls(format.Bind(nil), list, &line)); err != nil {
+		if err := out.Encode(reader.read(format, list, &line)); err != nil {
 			return err
 		}
 	}
@@ -110,10 +119,41 @@ func readToolSets(path string) (map[string][]calls.Tool, error) {
 	return tools, nil
 }
 
+// callReader reads answers, and with a tokenizer their tokens too.
+type callReader struct {
+	tokenizer *tokenizer.Tokenizer // nil for text alone
+}
+
+// read reads an answer as text and as tokens, and says whether both, and all cuts of the
+// text, give the same.
+func (r *callReader) read(format *calls.Format, tools []calls.Tool, line *toolCallLine) *toolCallResult {
+	whole := readToolCalls(format.Bind(nil), tools, line)
+	if t := r.tokenizer; t != nil {
+		var pieces []callPiece
+		for _, id := range t.Encode(nil, line.Raw, tokenizer.EncodeOptions{ParseSpecial: true}) {
+			pieces = append(pieces, callPiece{id, t.Bytes(id)})
+		}
+		whole.SplitsEqual = whole.SplitsEqual && readPieces(format.Bind(t.Special), tools, line, pieces).equal(whole)
+	}
+	return whole
+}
+
+// callPiece is a piece of an answer: a token, or text with the id −1.
+type callPiece struct {
+	id   int32
+	text []byte
+}
+
 // readToolCalls reads an answer whole, and cut at every place into two, and into
 // characters and bytes.
 func readToolCalls(format *calls.Bound, tools []calls.Tool, line *toolCallLine) *toolCallResult {
-	read := func(pieces ...string) *toolCallResult { return readPieces(format, tools, line, pieces) }
+	read := func(texts ...string) *toolCallResult {
+		pieces := make([]callPiece, len(texts))
+		for i, text := range texts {
+			pieces[i] = callPiece{-1, []byte(text)}
+		}
+		return readPieces(format, tools, line, pieces)
+	}
 	whole := read(line.Raw)
 	whole.SplitsEqual = true
 	check := func(pieces ...string) {
@@ -134,11 +174,11 @@ func readToolCalls(format *calls.Bound, tools []calls.Tool, line *toolCallLine) 
 	return whole
 }
 
-func readPieces(format *calls.Bound, tools []calls.Tool, line *toolCallLine, pieces []string) *toolCallResult {
+func readPieces(format *calls.Bound, tools []calls.Tool, line *toolCallLine, pieces []callPiece) *toolCallResult {
 	p := calls.NewParser(format, calls.Options{Tools: tools, InReasoning: line.InReasoning, Seed: line.ID})
 	r := &toolCallResult{ID: line.ID, Calls: []readCall{}}
 	for _, piece := range pieces {
-		r.add(p.Feed(-1, []byte(piece)))
+		r.add(p.Feed(piece.id, piece.text))
 	}
 	// The lines do not say how the model ended: a call without an end was cut.
 	events, result := p.Finish(true)

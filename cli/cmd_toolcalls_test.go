@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/forebay-io/forebay/engine/chat/calls"
+	"github.com/forebay-io/forebay/engine/checkpoint"
 )
 
 // TestToolCallsRead takes two lines apart, as toolcalls test does.
@@ -34,6 +36,36 @@ func TestToolCallsRead(t *testing.T) {
 		}
 		if got, _ := json.Marshal(r); string(got) != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.raw, got, c.want)
+		}
+	}
+}
+
+// TestToolCallsByTokens: recorded answers give the same as tokens of a model whose
+// vocabulary has the markers, which are then known by their ids alone.
+func TestToolCallsByTokens(t *testing.T) {
+	vocabulary, err := checkpoint.OpenTokenizer(shared(t, "conformance/tokenizers/gguf-deepseek-llm/vocab.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets, err := readToolSets(shared(t, "conformance/toolcalls/tools.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(shared(t, "conformance/toolcalls/cases.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := callReader{tokenizer: vocabulary}
+	for i, text := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+		if i%12 > 0 { // a part of them is enough here
+			continue
+		}
+		var line toolCallLine
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatal(err)
+		}
+		if r := reader.read(calls.Lookup(line.Format), sets[line.Tools], &line); !r.SplitsEqual {
+			t.Errorf("%s: %q", line.ID, line.Raw)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *w
 // queue, and Generate finds it compiled.
 func (e *Engine) prepareGrammar(ctx context.Context, r *wire.Request, p *wire.Prompt) *wire.Error {
 	began := time.Now()
-	c, err := e.grammars.get(ctx, r.Grammar, e.leadOf(p, r.Messages != nil, r.Tools != nil))
+	c, err := e.grammars.get(ctx, r.Grammar, e.leadOf(p, r.Messages != nil, r.Tools != nil && !r.NoCalls))
 	if err != nil {
 		return err
 	}

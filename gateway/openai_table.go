@@ -63,7 +63,7 @@ var requestFields = []field{
 	{"ebnf", true, true, "GBNF", ""},
 
 	{"tools", true, false, "array", "[functions](tools.md) that the model may call"},
-	{"tool_choice", true, false, "auto, none", "whether it may"},
+	{"tool_choice", true, false, "auto, none, required, or an object that names a function or those that are allowed", "[whether](tools.md) it may, or must"},
 	{"parallel_tool_calls", true, false, "true, false", "several calls in one answer"},
 	{"reasoning_effort", true, false, "none, minimal, low, medium, high", "[how much](tools.md) the model reasons before it answers"},
 	{"reasoning", true, false, "object", "the same, as `effort`"},

@@ -20,6 +20,7 @@ func (c *call) toolFields(f *fields, request *wire.Request, countMax int) {
 	choice := f.toolChoice(all)
 	if choice.none || all == nil {
 		o.NoCalls, o.CallsMax = choice.none && all != nil, 0
+		request.NoCalls = o.NoCalls
 		return
 	}
 	if o.Tools = choice.tools; choice.one {

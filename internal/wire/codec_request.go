@@ -78,7 +78,7 @@ func (d *decoder) options() (o Options) {
 func appendRequest(b []byte, r *Request) []byte {
 	b = appendText(b, r.ID)
 	b = appendText(appendText(appendText(b, r.Messages), r.Tools), r.TemplateOptions)
-	b = appendText(append(b, byte(r.Think)), r.Effort)
+	b = appendBool(appendText(append(b, byte(r.Think)), r.Effort), r.NoCalls)
 	b = appendBool(b, r.Text != nil)
 	if r.Text != nil {
 		b = appendText(b, *r.Text)
@@ -87,7 +87,7 @@ func appendRequest(b []byte, r *Request) []byte {
 }
 
 func (d *decoder) request() *Request {
-	r := &Request{ID: d.text(), Messages: d.bytes(), Tools: d.bytes(), TemplateOptions: d.bytes(), Think: Think(d.byte()), Effort: d.text()}
+	r := &Request{ID: d.text(), Messages: d.bytes(), Tools: d.bytes(), TemplateOptions: d.bytes(), Think: Think(d.byte()), Effort: d.text(), NoCalls: d.bool()}
 	if r.Think >= thinks {
 		d.fail("unknown wish %d about reasoning", uint8(r.Think))
 	}

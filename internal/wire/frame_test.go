@@ -113,7 +113,7 @@ func dispatchPayload(m *dispatch) []byte {
 // samples are payloads of every kind that is not JSON.
 func samples() map[byte][]byte {
 	text := "text"
-	request := &Request{ID: "id", Messages: []byte(`[ {"role": "user"} ]`), Tools: []byte(`[]`), TemplateOptions: []byte(`{}`), Think: ThinkOff, Effort: "low",
+	request := &Request{ID: "id", Messages: []byte(`[ {"role": "user"} ]`), Tools: []byte(`[]`), TemplateOptions: []byte(`{}`), Think: ThinkOff, Effort: "low", NoCalls: true,
 		Text: &text, Tokens: []int32{-1, 5}, Salt: "salt", Continue: true, Grammar: &Grammar{Kind: GrammarObject, Param: "q"}}
 	return map[byte][]byte{
 		frameStep: appendSampleStep(nil),

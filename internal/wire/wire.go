@@ -46,6 +46,8 @@ type Request struct {
 	// template has a variable for it. TemplateOptions win over both.
 	Think  Think
 	Effort string
+	// NoCalls says that the answer may not call, as Options.NoCalls.
+	NoCalls bool
 	// TemplateOptions is a JSON object of further template variables.
 	TemplateOptions json.RawMessage
 

@@ -19,7 +19,7 @@ type answer struct {
 	// choice comes with its finish, or after it.
 	perChoice bool
 	last      int    // the choice that finished last
-	limit     int    // the most tokens of a choice
+	limit     int    // the most tokens of a choice, as was sent; 0 for no limit
 	guessed   bool   // the reason of a choice's end is not the server's word
 	request   string // its id, for the ids of calls
 }
@@ -32,7 +32,11 @@ type answerChoice struct {
 }
 
 func newAnswer(g *wire.Generation, d *dialect) *answer {
-	return &answer{choices: make([]answerChoice, g.Options.N), perChoice: d.usagePerChoice, limit: g.Options.MaxTokens, request: g.ID}
+	a := &answer{choices: make([]answerChoice, g.Options.N), perChoice: d.usagePerChoice, request: g.ID}
+	if limit, sent := g.Prompt.Relayed.(*relayed).sentLimit(g); sent {
+		a.limit = limit
+	}
+	return a
 }
 
 // take returns the events that c brings.
@@ -58,6 +62,9 @@ func (a *answer) take(c *chunk) (events []wire.Event, _ *wire.Error) {
 		}
 		if ev.Text != "" || len(ev.Relayed.Delta) > 0 || ev.Relayed.Logprobs != nil {
 			a.count(to, c)
+			if a.limit > 0 && to.tokens > 2*a.limit+limitSlack {
+				return nil, wire.Errorf(wire.Internal, "the upstream goes on after %d tokens, although its limit is %d", to.tokens, a.limit)
+			}
 			ev.TokenCount = to.tokens
 			events = append(events, ev)
 			a.events++
@@ -89,6 +96,10 @@ func (a *answer) bill(u *usage) {
 		}
 	}
 }
+
+// limitSlack is how many tokens more than twice its limit a choice may have: servers
+// count a little differently, but one that knows no limit must not spend a budget.
+const limitSlack = 64
 
 // tokensMost bounds what a server may say that it counted.
 const tokensMost = 1 << 30

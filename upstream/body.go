@@ -83,6 +83,14 @@ func quote(text string) json.RawMessage {
 	return b
 }
 
+// sentLimit is the limit of tokens that is sent for g, if one is. Where nobody limits
+// the answer, its end is the server's business, which knows the prompt's length to the
+// token.
+func (v *relayed) sentLimit(g *wire.Generation) (tokens int, sent bool) {
+	n := g.Options.MaxTokens
+	return n, n > 0 && (v.limited || n < g.Prompt.Room)
+}
+
 // body is what is sent for g.
 func (v *relayed) body(g *wire.Generation, m *model, cfg *Config) []byte {
 	b := make([]byte, 0, len(v.members)+len(m.name)+512)
@@ -92,9 +100,7 @@ func (v *relayed) body(g *wire.Generation, m *model, cfg *Config) []byte {
 	if cfg.PromptCacheOff && m.dialect.name == "llama-server" {
 		b = append(b, `,"cache_prompt":false`...)
 	}
-	// Where nobody limits the answer, its end is the server's business, which knows
-	// the prompt's length to the token.
-	if n := g.Options.MaxTokens; v.limited || n > 0 && n < g.Prompt.Room {
+	if n, sent := v.sentLimit(g); sent {
 		b = strconv.AppendInt(append(append(append(b, `,"`...), v.limit...), `":`...), int64(n), 10)
 	}
 	if n := g.Options.N; n > 1 {

@@ -307,6 +307,12 @@ func (e *Engine) Prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, er
 	n, exact := at.count(ctx, m, r, v)
 	context := e.State().Model.ContextTokens
 	p := &wire.Prompt{Count: n, Relayed: v, Tokenize: time.Since(began), Room: max(1, context-n)}
+	if !exact { // the server has the last word on what fits
+		p.Room = max(p.Room, context/8)
+	}
+	if m.context == 0 && e.cfg.ContextTokens == 0 {
+		p.Room = context
+	}
 	if exact && n >= context || m.dialect.cuts && e.counts.middle(&v.traits) >= context {
 		return nil, wire.Errorf(wire.ContextLength, "the prompt has about %d tokens, and the model's context is %d with the answer; shorten the prompt", n, context)
 	}

@@ -418,26 +418,3 @@ func (w *generation) end(a *answer, err *wire.Error) {
 	w.stream.Put(wire.Event{End: last})
 	w.stream.Wake()
 }
-
-// abort tells the server that nobody reads the answer, where a closed connection does
-// not tell it soon.
-func (w *generation) abort() {
-	ctx, cancel := context.WithTimeout(w.engine.ctx, w.engine.cfg.ConnectLimit)
-	defer cancel()
-	body := append(appendMember([]byte{'{'}, "rid", quote(hashed(w.asked.ID))), '}')
-	if err := w.at.server.ask(ctx, "POST", w.model.dialect.abort, body, nil); err != nil {
-		w.engine.log.Warn("the upstream did not take an abort", "id", w.asked.ID, "reason", reason(err))
-	}
-}
-
-// judged books how an answer of r ended. The caller holds engine.mu.
-func (r *replica) judged(err *wire.Error, now time.Duration) {
-	switch {
-	case err == nil:
-		r.counts.Served++
-		r.health.answer(false, now)
-	case err.Kind == wire.Internal || err.Kind == wire.Unavailable:
-		r.counts.Failed++
-		r.health.answer(true, now)
-	}
-}

@@ -414,3 +414,28 @@ func TestTimingsOfLlamaServer(t *testing.T) {
 		t.Errorf("usage %+v, %v", got.end.Usage, got.end.Err)
 	}
 }
+
+// TestLimitOfTokens: what was asked for is sent also where an estimate says that the
+// context is full, and a server that goes on after it is cut.
+func TestLimitOfTokens(t *testing.T) {
+	p := newPeer(t, events(deltaChunk(`{"content":"Hi"}`, "stop"), "[DONE]"))
+	p.models = `{"data":[{"id":"m"}]}` // its context is not known
+	e := open(t, Config{URL: p.URL})
+	text := strings.Repeat("many words ", 8000)
+	messages, _ := json.Marshal([]map[string]string{{"role": "user", "content": text}})
+	prompt, err := e.Prepare(context.Background(), &wire.Request{Messages: messages, Body: json.RawMessage(`{"max_tokens":500,"messages":` + string(messages) + `}`)})
+	if err != nil || prompt.Length() < contextUnknown || prompt.Room < 500 {
+		t.Fatalf("%d tokens with room for %d: %v", prompt.Length(), prompt.Room, err)
+	}
+	generate(t, e, prompt, wire.Options{MaxTokens: 500})
+	if body, _ := p.last(); body["max_tokens"] != 500. {
+		t.Errorf("sent a limit of %v", body["max_tokens"])
+	}
+	p.answer = func(w http.ResponseWriter, r *http.Request, body map[string]any) {
+		body["max_tokens"] = 1e9
+		generates(0)(w, r, body)
+	}
+	if got := chat(t, e, `"max_tokens":5`, wire.Options{MaxTokens: 5}); got.end.Err == nil || !strings.Contains(got.end.Err.Message, "its limit is 5") || got.end.Usage.Completion > 100 {
+		t.Errorf("a server that knows no limit: %v, %+v", got.end.Err, got.end.Usage)
+	}
+}

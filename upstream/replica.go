@@ -250,3 +250,15 @@ func (r *replica) canary(m *model) error {
 	}
 	return err
 }
+
+// judged books how an answer of r ended. The caller holds engine.mu.
+func (r *replica) judged(err *wire.Error, now time.Duration) {
+	switch {
+	case err == nil:
+		r.counts.Served++
+		r.health.answer(false, now)
+	case err.Kind == wire.Internal || err.Kind == wire.Unavailable:
+		r.counts.Failed++
+		r.health.answer(true, now)
+	}
+}

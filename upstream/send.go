@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"net"
@@ -202,4 +203,15 @@ func (w *generation) post() (response *http.Response, reused bool, err error) {
 	}
 	response, err = w.at.server.client.Do(r)
 	return response, reused, err
+}
+
+// abort tells the server that nobody reads the answer, where a closed connection does
+// not tell it soon.
+func (w *generation) abort() {
+	ctx, cancel := context.WithTimeout(w.engine.ctx, w.engine.cfg.ConnectLimit)
+	defer cancel()
+	body := append(appendMember([]byte{'{'}, "rid", quote(hashed(w.asked.ID))), '}')
+	if err := w.at.server.ask(ctx, "POST", w.model.dialect.abort, body, nil); err != nil {
+		w.engine.log.Warn("the upstream did not take an abort", "id", w.asked.ID, "reason", reason(err))
+	}
 }

@@ -12,6 +12,9 @@ func runConfigCheck(c *console, args []string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := c.bootstrap(s.XDS); err != nil {
+		return s.schema.Place(err)
+	}
 	if err := identity.Check(s.Identity, s.Admission); err != nil {
 		return s.schema.Place(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
 	"github.com/forebay-io/forebay/internal/conf"
@@ -114,6 +115,9 @@ func runControlBootstrap(c *console, args []string) error {
 	return err
 }
 
+// statusBytesMax bounds an answer: that about ten thousand nodes has some megabytes.
+const statusBytesMax = 256 << 20
+
 // controlLimit bounds a question to a control plane.
 const controlLimit = 10 * time.Second
 
@@ -133,7 +137,7 @@ func (c *console) askControl(set *flag.FlagSet, args []string, ask func(context.
 	if files.CA != "" {
 		creds = xds.BootstrapCreds{Type: "tls", Config: &files}
 	}
-	conn, err := (&xds.BootstrapServer{URI: "passthrough:///" + *server, Creds: []xds.BootstrapCreds{creds}}).Dial()
+	conn, err := (&xds.BootstrapServer{URI: "passthrough:///" + *server, Creds: []xds.BootstrapCreds{creds}}).Dial(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(statusBytesMax)))
 	if err != nil {
 		return err
 	}

@@ -77,9 +77,10 @@ func (f *front) takePolicy(files []conf.File) error {
 
 // bootstrap is the bootstrap that configuration or environment name, nil for none.
 func (c *console) bootstrap(cfg xds.Config) (*xds.Bootstrap, error) {
-	file, text := cfg.Bootstrap, ""
+	file, text, from := cfg.Bootstrap, "", "xds.bootstrap"
 	if file == "" {
 		file, text = c.getenv(bootstrapVar), c.getenv(bootstrapConfigVar)
+		from = "a variable of gRPC names a bootstrap of xDS (--xds off does without)"
 	}
 	var b *xds.Bootstrap
 	var err error
@@ -92,7 +93,7 @@ func (c *console) bootstrap(cfg xds.Config) (*xds.Bootstrap, error) {
 		b, err = xds.ParseBootstrap([]byte(text))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("xds.bootstrap: %w", err)
+		return nil, fmt.Errorf("%s: %w", from, err)
 	}
 	return b, nil
 }

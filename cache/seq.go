@@ -36,6 +36,11 @@ func (s *Seq) Len() int { return s.len }
 // valid until the next call that takes s.
 func (s *Seq) Pages() []int32 { return s.pages }
 
+// Holds reports whether a page is a whole block with this hash.
+func (p *Pool) Holds(page int32, hash uint64) bool {
+	return p.pages[page].whole && p.pages[page].hash == hash
+}
+
 // Own is how many pages only s holds.
 func (p *Pool) Own(s *Seq) (pages int) {
 	for _, id := range s.pages {

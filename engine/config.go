@@ -49,6 +49,10 @@ type Config struct {
 	RepackCache         string `yaml:"repack_cache" help:"Directory that keeps weights as the kernels read them, made if it is not there: later starts map them instead of packing anew. A model takes about its file's size there; empty keeps none."`
 	RepackCacheBytesMax int64  `yaml:"repack_cache_bytes_max" default:"64GiB" range:"1MiB..1024TiB" help:"Bytes in that directory; what was not used for longest goes first."`
 
+	DiskCache         string `yaml:"disk_cache" help:"Directory that keeps keys and values of prompts and answers, made if it is not there: what no longer fits into memory, or was there before a restart, is read from it where that takes less time than computing. Empty keeps none."`
+	DiskCacheBytesMax int64  `yaml:"disk_cache_bytes_max" default:"8GiB" range:"1MiB..1024TiB" help:"Bytes in that directory; the oldest go first."`
+	DiskCacheKeyFile  string `yaml:"disk_cache_key_file" help:"File with a key of 64 hexadecimal digits that encrypts them (AES-256-GCM); empty writes them as they are."`
+
 	StepRecordsOff bool `yaml:"step_records_off" help:"Keep no records of steps and do not time kernels: a request's page then says how long it took, but not which requests ran beside it."`
 
 	WaitingMax         int           `yaml:"waiting_max" default:"64" range:"1..1048576" help:"Most generations that wait for a place or for pages; more are refused as overloaded."`

@@ -32,6 +32,7 @@ type Engine struct {
 	pool       *cache.Pool   // Match, Hasher and Fits only; the loop owns the rest
 	grammars   *grammars
 	ends       func() []int32 // the model's end tokens
+	disk       *diskCache     // there and ids only; the loop owns the rest
 	inbox      *inbox
 	looped     chan struct{} // the loop has ended
 	done       chan struct{} // and the cost is kept
@@ -103,7 +104,8 @@ func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
 	if p.wholeSteps() {
 		l.wholeMax = p.batch
 	}
-	l.supply.ledger = &l.ledger
+	e.disk = openDisk(&e.cfg, &p, pool.Hasher(), e.inbox.kick)
+	l.supply.ledger, l.supply.disk = &l.ledger, e.disk
 	if !cfg.StepRecordsOff {
 		l.ledger.recorder.log = wire.NewStepLog(wire.StepLogSteps)
 		l.ledger.total.Steps = l.ledger.recorder.log

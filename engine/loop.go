@@ -268,6 +268,7 @@ func (l *loop) choicesOf(s *sequence) []*sequence {
 func (l *loop) report(rows []row) {
 	l.ledger.end(rows, &l.supply)
 	l.composer.Ran(l.ledger.total.StepDuration)
+	l.supply.disk.save(l.supply.pool)
 	l.ledger.total.Blocks = l.supply.pool.Journal()
 	l.publish(len(rows))
 	l.outbox.wake()
@@ -284,6 +285,7 @@ func (l *loop) publish(rows int) {
 	s.Running, s.Busiest = rows, ledger.lost.Busiest()
 	s.GrammarsCompiled, s.GrammarsFound, s.GrammarsRefused = l.grammars.compiled.Load(), l.grammars.found.Load(), l.grammars.refused.Load()
 	l.supply.count(&s)
+	l.supply.disk.count(&s)
 	l.published.Store(&s)
 }
 
@@ -294,10 +296,10 @@ const heartbeat = 500 * time.Millisecond
 func (l *loop) rest() {
 	l.publish(0)
 	l.outbox.wake()
-	if l.supply.busy() {
+	if l.supply.disk.save(l.supply.pool) || l.supply.busy() {
 		return
 	}
-	l.idleTimer.Reset(heartbeat)
+	l.idleTimer.Reset(l.supply.patience(heartbeat))
 	slept := wire.Monotonic()
 	select {
 	case <-l.inbox.wake:
@@ -314,6 +316,7 @@ func (l *loop) end() {
 			l.fail(s.gen, err)
 		}
 	}
+	l.supply.disk.close(l.supply.pool)
 	l.ledger.tracer.follow(&l.ledger.timer)
 	l.ledger.tracer.end(&l.ledger.timer)
 	l.publish(0)

@@ -52,6 +52,8 @@ func (e *Engine) prepare(ctx context.Context, r *wire.Request) (*wire.Prompt, *w
 	}
 	p.BlockHashes = e.pool.Hasher().Blocks(r.Salt, p.Tokens)
 	p.CachedTokens = e.pool.Match(r.Salt, p.Tokens)
+	_, blocks := e.disk.there(r.Salt, p.Tokens, p.CachedTokens, blockTime(&e.State().Cost, e.cfg.PageTokens))
+	p.CachedTokens += blocks * e.cfg.PageTokens
 	return p, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/cache"
+	"github.com/forebay-io/forebay/cache/disk"
 	"github.com/forebay-io/forebay/engine/mask"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/step"
@@ -110,6 +111,10 @@ type sequence struct {
 	pool    *model.Pooler // in place of a sampler where it makes an embedding
 	out     output
 	matcher *mask.Matcher // nil for free text
+
+	onDisk []disk.ID // of its first blocks, where some are to be read; else nil
+	readBy time.Time // when it computes what has not been read
+	reads  bool      // it is left out of this turn, since its next block is being read
 
 	generated  int
 	cachedThen int       // tokens that were cached when it began to wait

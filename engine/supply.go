@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/step"
@@ -31,6 +32,7 @@ type supply struct {
 	pageTokens int
 	placesMax  int
 	ledger     *ledger // hears of every change
+	disk       *diskCache
 
 	running   []*sequence // hold pages; by level, then oldest first
 	waiting   []*sequence // hold none; by level, then by key, then oldest
@@ -59,11 +61,22 @@ func (p *supply) each(visit func(s *sequence) bool) {
 // busy reports whether some sequence could work in the next turn.
 func (p *supply) busy() bool {
 	for s := range p.each {
-		if !s.gen.held() {
+		if !s.gen.held() && !s.reads {
 			return true
 		}
 	}
 	return false
+}
+
+// patience is how long the loop may sleep where nothing can compute: a sequence waits for
+// its blocks on disk no longer than it said.
+func (p *supply) patience(most time.Duration) time.Duration {
+	for _, s := range p.running {
+		if s.reads {
+			most = min(most, max(time.Millisecond, time.Until(s.readBy)))
+		}
+	}
+	return most
 }
 
 func (p *supply) busyRunning() bool {
@@ -77,6 +90,7 @@ func (p *supply) wait(s *sequence) {
 	})
 	s.waits = wire.PartGap
 	s.cachedThen = p.pool.Match(s.gen.salt, s.reusable())
+	p.disk.want(s, blockTime(p.ledger.fit.Cost(), p.pageTokens))
 	p.waiting = slices.Insert(p.waiting, i, s)
 	p.startable = true
 }
@@ -90,6 +104,8 @@ func (p *supply) admit(s *sequence) {
 
 // release gives a running sequence's pages back and takes it off the list.
 func (p *supply) release(s *sequence) {
+	p.disk.note(s)
+	p.disk.forget(s)
 	p.pool.Close(s.kv)
 	s.kv = nil
 	i, _ := slices.BinarySearchFunc(p.running, s, inOrder)
@@ -106,6 +122,7 @@ func (p *supply) forget(s *sequence) {
 		p.release(s)
 		return
 	}
+	p.disk.forget(s)
 	p.waiting = slices.DeleteFunc(p.waiting, func(w *sequence) bool { return w == s })
 }
 
@@ -221,15 +238,24 @@ func (p *supply) letIn(s *sequence) (started int) {
 // next block another computes just now cannot.
 func (p *supply) able(candidates []step.Candidate) []step.Candidate {
 	p.turns++
+	budget := diskStepBytes
 	for i, s := range p.running {
-		if s.gen.held() {
+		if s.reads = false; s.gen.held() {
+			p.disk.forget(s) // its blocks would keep others from being read
 			continue
 		}
 		s.leftOut = wire.PartPrefix
 		if len(candidates) > 0 && s.gen.level > candidates[0].Level {
 			p.pool.Unclaim(s.kv) // a more urgent one may have claimed its block just now
 		}
-		if s.decoding() || s.wantsAll() || p.pool.Claim(s.kv, s.tokens) {
+		claimed := s.decoding() || s.wantsAll() || p.pool.Claim(s.kv, s.tokens)
+		if claimed && s.onDisk != nil {
+			if s.reads = p.disk.restore(p.pool, s, &budget); s.reads {
+				p.pool.Unclaim(s.kv)
+			}
+			claimed = !s.reads && p.pool.Claim(s.kv, s.tokens)
+		}
+		if claimed {
 			candidates = append(candidates, s.candidate(i))
 			s.leftOut = wire.PartHeldBack
 		}

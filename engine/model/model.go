@@ -230,6 +230,31 @@ func (m *Model) CopyPage(dst, src int32) {
 	}
 }
 
+// OnDevice reports whether the pages are in a device's memory.
+func (m *Model) OnDevice() bool { return m.placed != nil }
+
+// SavePage copies a page of every layer to dst, which has PageBytes bytes.
+func (m *Model) SavePage(dst []byte, page int32) {
+	m.eachPage(page, func(b []byte) { dst = dst[copy(dst, b):] })
+}
+
+// LoadPage is the reverse of SavePage.
+func (m *Model) LoadPage(page int32, src []byte) {
+	m.eachPage(page, func(b []byte) { src = src[copy(b, src):] })
+}
+
+func (m *Model) eachPage(page int32, visit func(b []byte)) {
+	for i := range m.pools {
+		p, size := &m.pools[i], m.shapes[i].layout.PageBytes()
+		if p.keys == nil {
+			continue
+		}
+		at := int(page) * size
+		visit(p.keys[at : at+size])
+		visit(p.values[at : at+size])
+	}
+}
+
 // Close frees pools and scratch. The logits of the last Forward go with them.
 func (m *Model) Close() error {
 	if m.placed != nil {

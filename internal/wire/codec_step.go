@@ -200,9 +200,10 @@ func stateRates(s *State) [7]*float64 {
 }
 
 // stateCounts are the totals of a State, in the order of the wire.
-func stateCounts(s *State) [12]*uint64 {
+func stateCounts(s *State) [18]*uint64 {
 	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.CallFallbacks, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens,
-		&s.GrammarsCompiled, &s.GrammarsFound, &s.GrammarsRefused, &s.GrammarsFailed}
+		&s.GrammarsCompiled, &s.GrammarsFound, &s.GrammarsRefused, &s.GrammarsFailed,
+		&s.Disk.Blocks, &s.Disk.Bytes, &s.Disk.Read, &s.Disk.Written, &s.Disk.Dropped, &s.Disk.Corrupted}
 }
 
 const blockChangeBytes = 9

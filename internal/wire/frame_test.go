@@ -89,7 +89,7 @@ func sampleState() *State {
 		Busiest: "make (2 processes, 1.9 processors)",
 		Pace: Pace{Room: cost.Room{Budget: 24, TokensMin: 25, TokensMax: 22}, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14, StepPredicted: 23, RatioMedian: .9, RatioHigh: 1.5,
 			Cost: cost.Cost{Base: 24, PrefillToken: 2.5, PrefillContext: 1e-9, DecodeRow: 26, DecodeContext: 27}},
-		Totals: Totals{PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Preempted: 10, NonFinite: 11, GrammarsCompiled: 28, GrammarsFound: 29, GrammarsRefused: 30, GrammarsFailed: 31},
+		Totals: Totals{PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Preempted: 10, NonFinite: 11, GrammarsCompiled: 28, GrammarsFound: 29, GrammarsRefused: 30, GrammarsFailed: 31, Disk: DiskState{32, 33, 34, 35, 36, 37}},
 		Blocks: hitmap.Journal{Before: 18, Changes: []hitmap.Change{{Hash: math.MaxUint64, Evicted: true}, {Hash: 1}}},
 	}
 }

@@ -493,7 +493,13 @@ type Totals struct {
 	// Grammars: those compiled, those found compiled, those refused, and
 	// generations that ended because theirs could not be followed.
 	GrammarsCompiled, GrammarsFound, GrammarsRefused, GrammarsFailed uint64
+
+	Disk DiskState
 }
+
+// DiskState is the cache on disk: what is there now, and blocks read, written, dropped because
+// the disk was too slow or full, and found damaged, since the engine started.
+type DiskState struct{ Blocks, Bytes, Read, Written, Dropped, Corrupted uint64 }
 
 // LaunchTracer is an Engine that can report single kernel launches.
 type LaunchTracer interface {

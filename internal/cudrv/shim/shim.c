@@ -1,5 +1,3 @@
-//go:build cuda
-
 /* A library of the CUDA driver's names that holds no driver: each name jumps
  * through a slot, and the slots point to the driver once forebay_cuda_open has
  * found it. So a program that links it starts where there is no driver.

@@ -27,6 +27,7 @@ var (
 	specEngineTime  = counter("forebay_engine_time_seconds_total", "Time of the engine's loop: step, gap (between steps, with work waiting), given_up (steps given up for more urgent requests), idle.", "state")
 	specLostTime    = counter("forebay_engine_lost_seconds_total", "Time in which the engine had work and did not run: frozen (its process was stopped), taken (other programs had the processors), stolen (the hypervisor had them), throttled (its CPU limit was used up), paging (it waited for memory from a disk).", "cause")
 	specCPU         = counter("forebay_engine_step_cpu_seconds_total", "Processor time of the engine's process in its steps, on all processors together.")
+	specDiskMoves   = counter("forebay_kv_disk_total", "Blocks of keys and values that were read from disk, written, dropped because the disk was slow or full, and found damaged.", "result")
 	specStep        = distribution(stepBuckets, "forebay_engine_step_duration_seconds", "Duration of a step; its phase says whether it computed prompts (prefill), next tokens (decode) or both (mixed).", "phase")
 	specGap         = distribution(gapBuckets, "forebay_engine_step_host_gap_seconds", "Time between two steps in which the engine took arrivals, composed the batch and reported.")
 	specBatch       = distribution(rowBuckets, "forebay_engine_step_batch_size", "Sequences in a step.", "phase")
@@ -46,10 +47,14 @@ const (
 	totalCached
 	totalDecode
 	totalGrammars // in the order of grammarResults
-	totalCount    = totalGrammars + len(grammarResults)
+	totalDisk     = totalGrammars + len(grammarResults) // in the order of diskResults
+	totalCount    = totalDisk + len(diskResults)
 )
 
-var grammarResults = [...]string{"compiled", "found", "refused", "failed"}
+var (
+	grammarResults = [...]string{"compiled", "found", "refused", "failed"}
+	diskResults    = [...]string{"read", "written", "dropped", "damaged"}
+)
 
 // Phases of a step.
 const (
@@ -122,7 +127,8 @@ func (m *engineMetrics) heard(s *wire.State) {
 		}
 	}
 	now := [totalCount]uint64{s.Step, s.NonFinite, s.CallFallbacks, s.Preempted, s.PrefillTokens, s.CachedTokens, s.DecodeTokens,
-		s.GrammarsCompiled, s.GrammarsFound, s.GrammarsRefused, s.GrammarsFailed}
+		s.GrammarsCompiled, s.GrammarsFound, s.GrammarsRefused, s.GrammarsFailed,
+		s.Disk.Read, s.Disk.Written, s.Disk.Dropped, s.Disk.Corrupted}
 	if now[totalSteps] < m.last[totalSteps] { // another process
 		m.last = [totalCount]uint64{}
 	}
@@ -188,6 +194,9 @@ func (m *engineMetrics) collect(ch chan<- prometheus.Metric) {
 	count(specFallbacks, m.sums[totalFallbacks])
 	for i, result := range grammarResults {
 		count(specGrammars, m.sums[totalGrammars+i], result)
+	}
+	for i, result := range diskResults {
+		count(specDiskMoves, m.sums[totalDisk+i], result)
 	}
 	count(specPreempted, m.sums[totalPreempted])
 	count(specComputed, m.sums[totalPrefill], "prefill")

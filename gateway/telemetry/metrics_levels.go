@@ -88,6 +88,8 @@ var (
 	specPagesKept   = gauge("forebay_kv_pages_cached", "Unreferenced pages kept for reuse.")
 	specKVBytes     = gauge("forebay_kv_bytes", "Memory of the pages by state: used, cached, free.", "state")
 	specKVUsage     = gauge("forebay_kv_usage_ratio", "Pages used over all pages, from 0 to 1.")
+	specDiskBlocks  = gauge("forebay_kv_disk_blocks", "Blocks of keys and values on disk.")
+	specDiskBytes   = gauge("forebay_kv_disk_bytes", "Bytes of the folder that holds them.")
 	specEngineInfo  = gauge("forebay_engine_info", "1, with what the engine runs.", "model", "architecture", "quantization", "kernels")
 	specBuild       = gauge("forebay_build_info", "1, with the version of the gateway and of Go.", "version", "revision", "go_version")
 	specKept        = counter("forebay_capture_kept_total", "Requests that were kept, by the most important reason.", "reason")
@@ -197,6 +199,8 @@ func collectState(ch chan<- prometheus.Metric, s *wire.State) {
 		ch <- specKVBytes.value(float64(pages)*float64(s.Model.PageBytes), state)
 	}
 	ch <- specKVUsage.value(usage(s))
+	ch <- specDiskBlocks.value(float64(s.Disk.Blocks))
+	ch <- specDiskBytes.value(float64(s.Disk.Bytes))
 	collectUpstreams(ch, s)
 	if m := &s.Model; up {
 		ch <- specEngineInfo.value(1, m.ID, m.Architecture, m.Quantisation, m.Kernels)

@@ -35,6 +35,7 @@ type diskCache struct {
 	pages      pager
 	blockBytes int
 	pageTokens int
+	patience   time.Duration // how much longer than expected a sequence waits for its blocks
 
 	// Owned by the loop.
 	saves    []blockSave
@@ -53,6 +54,7 @@ type blockSave struct {
 const (
 	diskQueueBytes = 64 << 20
 	diskStepBytes  = 8 << 20
+	diskPatience   = 50 * time.Millisecond
 )
 
 // openDisk opens the folder of the configuration. Nothing keeps the engine from starting
@@ -104,7 +106,7 @@ func newDisk(cfg *Config, p *loaded, hasher cache.Hasher, kick func()) (*diskCac
 		return nil, err
 	}
 	return &diskCache{
-		store: store, first: hasher, second: second, pages: m, blockBytes: p.info.PageBytes, pageTokens: cfg.PageTokens,
+		store: store, first: hasher, second: second, pages: m, blockBytes: p.info.PageBytes, pageTokens: cfg.PageTokens, patience: diskPatience,
 		queued: map[disk.ID]bool{}, savesMax: p.pages,
 	}, nil
 }
@@ -155,7 +157,7 @@ func (d *diskCache) want(s *sequence, compute time.Duration) {
 	from := s.cachedThen / d.pageTokens
 	s.onDisk = ids[:from+blocks]
 	s.cachedThen += blocks * d.pageTokens
-	s.readBy = time.Now().Add(50*time.Millisecond + 2*time.Duration(blocks)*d.store.ReadTime())
+	s.readBy = time.Now().Add(d.patience + 2*time.Duration(blocks)*d.store.ReadTime())
 	d.store.Fetch(s.onDisk[from:])
 }
 

@@ -46,7 +46,7 @@ const (
 	totalPrefill
 	totalCached
 	totalDecode
-	totalGrammars // in the order of grammarResults
+	totalGrammars                                       // in the order of grammarResults
 	totalDisk     = totalGrammars + len(grammarResults) // in the order of diskResults
 	totalCount    = totalDisk + len(diskResults)
 )

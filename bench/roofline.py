@@ -3,8 +3,12 @@
 alone, and prints the tables of docs/gpu.md. Nothing here is measured: the shares are what
 each kernel is designed to reach, and a GPU has to confirm them."""
 
-# Bytes a second from memory, float32 operations a second (two a multiply-add), by NVIDIA's data sheets.
-GPUS = {"H100 SXM": (3.35e12, 67e12), "H200": (4.8e12, 67e12), "A100 80 GB": (2.04e12, 19.5e12), "L4": (0.30e12, 30.3e12)}
+# Bytes a second from memory, operations a second (two a multiply-add) in bfloat16 by tensor cores
+# and in float32, by NVIDIA's data sheets.
+GPUS = {
+    "H100 SXM": (3.35e12, 989e12, 67e12), "H200": (4.8e12, 989e12, 67e12),
+    "A100 80 GB": (2.04e12, 312e12, 19.5e12), "L4": (0.30e12, 121e12, 30.3e12),
+}
 MEMORY = {"H100 SXM": 80e9, "H200": 141e9, "A100 80 GB": 80e9, "L4": 24e9}
 
 # embed, layers, heads, kv heads, head width, feed-forward, vocabulary
@@ -12,8 +16,11 @@ MODELS = {"8B": (4096, 32, 32, 8, 128, 14336, 128256), "70B": (8192, 80, 64, 8, 
 BYTES = {"BF16": 2.0, "Q8_0": 34 / 32, "Q4_K": 144 / 256}
 
 PRODUCT_MEMORY = 0.65   # of the memory's rate, where a row of weights is read for few rows
-PRODUCT_COMPUTE = 0.40  # of the float32 rate: numbers come from the first-level cache, once for two rows of weights
+PRODUCT_COMPUTE = 0.35  # of the tensor cores' rate: weights and numbers are split on the way
+PRODUCTS = 3            # of bfloat16, for one of numbers with both their halves
+TILE = 8                # rows that a product has at least, empty ones too
 ATTENTION_MEMORY = 0.50
+ATTENTION_COMPUTE = 0.25  # of the float32 rate
 KERNELS_PER_LAYER = 9   # norm, qkv, place, attention and its merge, output, norm, gate-up, activation, down: about
 KERNEL_GAP = 1.5e-6     # seconds between two kernels of a graph
 
@@ -24,19 +31,20 @@ def weights(model):
 
 
 def step(gpu, model, kind, rows, context):
-    memory, compute = GPUS[gpu]
+    memory, tensor, _ = GPUS[gpu]
     e, layers, heads, kv, d, ff, vocab = MODELS[model]
-    n = weights(model)
-    product = max(n * BYTES[kind] / (memory * PRODUCT_MEMORY), 2 * n * rows / (compute * PRODUCT_COMPUTE))
+    n, tiles = weights(model), -(-rows // TILE) * TILE
+    product = max(n * BYTES[kind] / (memory * PRODUCT_MEMORY), PRODUCTS * 2 * n * tiles / (tensor * PRODUCT_COMPUTE))
     pages = rows * context * layers * 2 * kv * d * 2 / (memory * ATTENTION_MEMORY)
     return product + pages + (layers * KERNELS_PER_LAYER + 3) * KERNEL_GAP
 
 
 def prompt(gpu, model, tokens):
-    memory, compute = GPUS[gpu]
+    _, tensor, compute = GPUS[gpu]
     e, layers, heads, kv, d, ff, vocab = MODELS[model]
     scores = layers * heads * d * 4 * tokens * tokens / 2
-    return (2 * (weights(model) - vocab * e) * tokens + scores) / (compute * PRODUCT_COMPUTE)
+    products = PRODUCTS * 2 * (weights(model) - vocab * e) * tokens
+    return products / (tensor * PRODUCT_COMPUTE) + scores / (compute * ATTENTION_COMPUTE)
 
 
 def fits(gpu, model, kind):

@@ -5,6 +5,7 @@ package gpu
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/cudrv"
@@ -13,23 +14,33 @@ import (
 )
 
 const (
-	matmulThreads  = 128 // four warps, with weightRows each
 	rowThreads     = 256
 	placeThreads   = 64
 	attendThreads  = 128 // PIECE of attention.cu
 	splitTokens    = 512 // SPLIT of attention.cu
+	expertThreads  = 128
+	expertRows     = 2 // rows of weights of a warp in the product with experts
 	warpSize       = 32
 	activationMost = 7 // the limit of gpt-oss's activation
 )
 
-// rowsAtOnce are the variants of the matrix product: how many rows share a row of weights.
-var rowsAtOnce = [...]int{1, 4, 8}
+// product is a variant of the matrix product: a block computes weights rows of weights with up
+// to tokens rows of numbers.
+type product struct {
+	tokens, weights, threads, shared int
+	kernel                           *cuda.Kernel
+}
 
-// weightRows are how many rows of weights a warp has in each variant, and expertRows in the
-// product with experts.
-var weightRows = [...]int{4, 2, 2}
+// The variants in matmul.cu. All of a type give the same bits.
+var (
+	floatProducts = []product{{tokens: 1, weights: 16, threads: 128}, {tokens: 4, weights: 8, threads: 128}, {tokens: 8, weights: 8, threads: 128}}
+	tileProducts  = []product{
+		{tokens: 8, weights: 16, threads: tileWarps * warpSize, shared: tileWarps * 16 * 8 * 4},
+		{tokens: 32, weights: 32, threads: tileWarps * warpSize, shared: tileWarps * 32 * 32 * 4},
+	}
+)
 
-const expertRows = 2
+const tileWarps = 8 // MATMUL_WARPS of matmul.cu
 
 // kernelSet is the kernels that a model's passes launch.
 type kernelSet struct {
@@ -37,7 +48,7 @@ type kernelSet struct {
 	attend, attendSplits, attendMerge                        *cuda.Kernel
 	attendHeads                                              int // query heads of a block
 	attendShared                                             []int
-	matmul                                                   map[kernels.Type][len(rowsAtOnce)]*cuda.Kernel
+	products                                                 map[kernels.Type][]product
 	experts                                                  map[kernels.Type]*cuda.Kernel
 }
 
@@ -72,16 +83,19 @@ func (p *placed) findKernels(w *model.DeviceWeights) (failure error) {
 	s.attend = find(most, "attend_%s_%d", kv, s.attendHeads)
 	s.attendSplits = find(most, "attend_splits_%s_%d", kv, s.attendHeads)
 	s.attendMerge = find(0, "attend_merge")
-	s.matmul, s.experts = map[kernels.Type][len(rowsAtOnce)]*cuda.Kernel{}, map[kernels.Type]*cuda.Kernel{}
+	s.products, s.experts = map[kernels.Type][]product{}, map[kernels.Type]*cuda.Kernel{}
 	w.Each(func(m *kernels.Matrix) {
-		if _, ok := s.matmul[m.Type]; ok {
+		if _, ok := s.products[m.Type]; ok {
 			return
 		}
-		var all [len(rowsAtOnce)]*cuda.Kernel
-		for i, n := range rowsAtOnce {
-			all[i] = find(0, "matmul_%s_%d", cuda.TypeName(m.Type), n)
+		all := slices.Clone(tileProducts)
+		if m.Type == kernels.F32 {
+			all = slices.Clone(floatProducts)
 		}
-		s.matmul[m.Type] = all
+		for i := range all {
+			all[i].kernel = find(all[i].shared, "matmul_%s_%d", cuda.TypeName(m.Type), all[i].tokens)
+		}
+		s.products[m.Type] = all
 		if c.Experts > 0 {
 			s.experts[m.Type] = find(0, "experts_%s", cuda.TypeName(m.Type))
 		}
@@ -388,13 +402,17 @@ func (s *pass) mixture(l *layer) {
 
 // multiply computes dst = w·x for all matrices of w, side by side in rows of stride.
 func (s *pass) multiply(dst cuda.Address, stride int, w []matrix, x cuda.Address, cols, rows int, count cuda.Address) {
-	at := 0
-	for at < len(rowsAtOnce)-1 && rows > rowsAtOnce[at] {
-		at++
-	}
 	for i := range w {
 		m := &w[i]
-		s.launch(s.kernels.matmul[m.kind][at], cudrv.Grid{cut(m.rows, matmulThreads/warpSize*weightRows[at]), cut(rows, rowsAtOnce[at]), 1}, matmulThreads, 0, s.args.Reset().
+		all := s.kernels.products[m.kind]
+		v := &all[len(all)-1]
+		for j := range all {
+			if rows <= all[j].tokens {
+				v = &all[j]
+				break
+			}
+		}
+		s.launch(v.kernel, cudrv.Grid{cut(m.rows, v.weights), cut(rows, v.tokens), 1}, v.threads, v.shared, s.args.Reset().
 			At(dst+cuda.Address(4*m.first)).Int(stride).At(m.data, m.bias).Int(m.rows, m.cols).At(x).Int(cols).At(count))
 	}
 }
@@ -404,7 +422,7 @@ func (s *pass) multiply(dst cuda.Address, stride int, w []matrix, x cuda.Address
 func (s *pass) multiplyExperts(dst cuda.Address, stride int, w []expertMatrix, x cuda.Address, cols, perChoice int) {
 	for i := range w {
 		m := &w[i]
-		s.launch(s.kernels.experts[m.kind], cudrv.Grid{cut(m.rows, matmulThreads/warpSize*expertRows), s.rows * s.config.ExpertsUsed, 1}, matmulThreads, 0, s.args.Reset().
+		s.launch(s.kernels.experts[m.kind], cudrv.Grid{cut(m.rows, expertThreads/warpSize*expertRows), s.rows * s.config.ExpertsUsed, 1}, expertThreads, 0, s.args.Reset().
 			At(dst+cuda.Address(4*m.first)).Int(stride).At(m.data).Long(uint64(m.bytes)).At(m.bias).Int(m.rows, m.cols).At(x).Int(cols, perChoice).
 			At(s.buffers.chosen).Int(s.config.ExpertsUsed).At(s.rowCount()))
 	}

@@ -71,6 +71,20 @@ DEVICE float add_rounded(float a, float b) { return __fadd_rn(a, b); }
 DEVICE float mul_rounded(float a, float b) { return __fmul_rn(a, b); }
 /* a·b+c, rounded once; the emulator rounds the product too. */
 DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+
+/* Two bfloat16, the nearest to a and b, a in the lower half. */
+DEVICE u32 bfloat_pair(float a, float b) {
+	u32 pair;
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+	return pair;
+}
+/* Adds to a tile of 16 rows and 8 columns the product of 16×16 and 16×8 bfloat16, spread over
+ * the lanes of a warp as the instruction m16n8k16 has them. */
+DEVICE void multiply_tile(float *c, const u32 *a, const u32 *b) {
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 #define INFINITE __int_as_float(0x7f800000)
 #endif
 

@@ -51,14 +51,112 @@ DEVICE void matmul(float *dst, int dst_stride, const u8 *w, const float *bias, i
 	}
 }
 
-#define MATMUL(name, T, R, N)                                                                                    \
-	KERNEL matmul_##name##_##N(float *dst, int dst_stride, const u8 *w, const float *bias, int rows, int cols,     \
+#define MATMUL(N, R)                                                                                             \
+	KERNEL matmul_f32_##N(float *dst, int dst_stride, const u8 *w, const float *bias, int rows, int cols,          \
 		const float *x, int x_stride, const int *count) {                                                            \
-		matmul<T, R, N>(dst, dst_stride, w, bias, rows, cols, x, x_stride, count);                                   \
+		matmul<F32, R, N>(dst, dst_stride, w, bias, rows, cols, x, x_stride, count);                                 \
 	}                                                                                                              \
-	REGISTER(matmul_##name##_##N)
-#define MATMULS(name, T) MATMUL(name, T, 4, 1) MATMUL(name, T, 2, 4) MATMUL(name, T, 2, 8)
-EACH_TYPE(MATMULS)
+	REGISTER(matmul_f32_##N)
+MATMUL(1, 4)
+MATMUL(4, 2)
+MATMUL(8, 2)
+
+/* The same with tensor cores, for weights that are not float32. A number is two bfloat16, its
+ * upper and its lower half, which together have 16 of its bits; of the four products all but
+ * that of the lower halves are added. So the result is near float32's, whatever the range.
+ *
+ * A block has 16·R rows of weights and 8·N rows of numbers. Its warps take chunks of 32
+ * columns in turn, each adds its own in their order, and the warps' sums are added in the
+ * order of the warps: again R and N change nothing. A lane's eight weights of a chunk are
+ * those that one Octet has; since numbers are taken from the same columns, it does not matter
+ * that these are not neighbours. */
+#define MATMUL_WARPS 8
+
+/* Pairs of bfloat16, and what they lack of the numbers, for the two steps of a chunk. */
+struct Pairs { u32 upper[2][2], lower[2][2]; };
+DEVICE void split(u32 *upper, u32 *lower, float a, float b) {
+	*upper = bfloat_pair(a, b);
+	*lower = bfloat_pair(add_rounded(a, -bits_to_float(*upper << 16)), add_rounded(b, -bits_to_float(*upper & 0xffff0000u)));
+}
+DEVICE Pairs pairs_of(const float *eight) {
+	Pairs p;
+#pragma unroll
+	for (int s = 0; s < 2; s++)
+#pragma unroll
+		for (int i = 0; i < 2; i++) split(&p.upper[s][i], &p.lower[s][i], eight[4 * s + 2 * i], eight[4 * s + 2 * i + 1]);
+	return p;
+}
+
+template <int T, int R, int N>
+DEVICE void matmul_tiles(float *dst, int dst_stride, const u8 *w, const float *bias, int rows, int cols, const float *x, int x_stride, const int *count) {
+	const int row = block_x() * 16 * R, first = block_y() * 8 * N, group = lane() / 4, n = *count - first;
+	if (n <= 0) return;
+	Row<T> from[2 * R]; /* past the last row: that row again, and its sums go nowhere */
+#pragma unroll
+	for (int r = 0; r < 2 * R; r++) from[r] = row_of<T>(w, rows, cols, row + 8 * r + group < rows ? row + 8 * r + group : rows - 1);
+	float acc[R][N][4] = {};
+#pragma unroll 1
+	for (int chunk = warp(); chunk * 32 < cols; chunk += MATMUL_WARPS) {
+		int o = chunk * 4 + lane() % 4;
+		Octet t;
+		Pairs a[2 * R];
+		float none[8] = {};
+#pragma unroll
+		for (int r = 0; r < 2 * R; r++) {
+			if (o < cols / 8) Reader<T>::read(from[r], o, &t);
+			a[r] = pairs_of(o < cols / 8 ? t.w : none);
+		}
+#pragma unroll
+		for (int j = 0; j < N; j++) {
+			if (8 * j >= n) break;
+			float eight[8] = {};
+			if (o < cols / 8 && 8 * j + group < n) {
+				const float *numbers = x + (long long)(first + 8 * j + group) * x_stride;
+				Four lo = load_four(numbers + t.k0), hi = load_four(numbers + t.k1);
+				for (int i = 0; i < 4; i++) eight[i] = lo.v[i], eight[i + 4] = hi.v[i];
+			}
+			Pairs b = pairs_of(eight);
+#pragma unroll
+			for (int s = 0; s < 2; s++)
+#pragma unroll
+				for (int r = 0; r < R; r++) {
+					u32 upper[4] = {a[2 * r].upper[s][0], a[2 * r + 1].upper[s][0], a[2 * r].upper[s][1], a[2 * r + 1].upper[s][1]};
+					multiply_tile(acc[r][j], upper, b.upper[s]);
+					multiply_tile(acc[r][j], upper, b.lower[s]);
+					if (T == BF16) continue; /* has no lower half */
+					u32 lower[4] = {a[2 * r].lower[s][0], a[2 * r + 1].lower[s][0], a[2 * r].lower[s][1], a[2 * r + 1].lower[s][1]};
+					multiply_tile(acc[r][j], lower, b.upper[s]);
+				}
+		}
+	}
+	/* A lane has the numbers of two rows of each tile, and of two columns. */
+	float *sums = (float *)shared();
+	const int all = 16 * R * 8 * N;
+#pragma unroll
+	for (int r = 0; r < R; r++)
+#pragma unroll
+		for (int j = 0; j < N; j++)
+#pragma unroll
+			for (int i = 0; i < 4; i++)
+				sums[warp() * all + (8 * j + lane() % 4 * 2 + i % 2) * 16 * R + 16 * r + group + i / 2 * 8] = acc[r][j][i];
+	barrier();
+	for (int i = thread(); i < all; i += threads()) {
+		int token = i / (16 * R), at = row + i % (16 * R);
+		if (token >= n || at >= rows) continue;
+		float sum = sums[i];
+		for (int k = 1; k < MATMUL_WARPS; k++) sum = add_rounded(sum, sums[k * all + i]);
+		dst[(long long)(first + token) * dst_stride + at] = bias ? add_rounded(sum, bias[at]) : sum;
+	}
+}
+
+#define MATMUL_TILES(name, T, TOKENS, R, N)                                                                      \
+	KERNEL matmul_##name##_##TOKENS(float *dst, int dst_stride, const u8 *w, const float *bias, int rows,          \
+		int cols, const float *x, int x_stride, const int *count) {                                                  \
+		matmul_tiles<T, R, N>(dst, dst_stride, w, bias, rows, cols, x, x_stride, count);                             \
+	}                                                                                                              \
+	REGISTER(matmul_##name##_##TOKENS)
+#define MATMULS(name, T) MATMUL_TILES(name, T, 8, 1, 1) MATMUL_TILES(name, T, 32, 2, 4)
+EACH_NARROW_TYPE(MATMULS)
 
 /* The products of each token with the experts that it has chosen: choice p is token
  * p/used with expert chosen[p]. x has a row for each token, or for each choice where

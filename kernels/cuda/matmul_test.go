@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/forebay-io/forebay/internal/cudrv"
@@ -14,25 +15,33 @@ import (
 	"github.com/forebay-io/forebay/kernels/kerneltest"
 )
 
+// allTypes are those that have kernels.
 func allTypes() (types []kernels.Type) {
 	for t := range kernels.Type(64) {
-		if t.Known() {
+		if t.Known() && TypeName(t) != "" {
 			types = append(types, t)
 		}
 	}
 	return types
 }
 
-// TestEveryTypeHasKernels: a type that package kernels gets must get its planes here.
-func TestEveryTypeHasKernels(t *testing.T) {
-	for _, typ := range allTypes() {
+// TestTypes: a type has planes of all its bytes, or is refused by name.
+func TestTypes(t *testing.T) {
+	for typ := range kernels.Type(64) {
+		if !typ.Known() {
+			continue
+		}
 		sum := 0
 		for _, f := range fields[typ] {
 			sum += f.bytes
 		}
-		if TypeName(typ) == "" || sum != typ.Bytes(typ.BlockLen()) {
-			t.Errorf("%v: the fields have %d of %d bytes of a block", typ, sum, typ.Bytes(typ.BlockLen()))
+		err := CheckMatrix(typ, 1024)
+		if refused := err != nil && strings.Contains(err.Error(), typ.String()); (sum == typ.Bytes(typ.BlockLen())) == refused {
+			t.Errorf("%v: the fields have %d of %d bytes of a block, and the check says %v", typ, sum, typ.Bytes(typ.BlockLen()), err)
 		}
+	}
+	if n := len(allTypes()); n < 16 {
+		t.Errorf("only %d types", n)
 	}
 }
 
@@ -40,7 +49,7 @@ func TestMatmul(t *testing.T) {
 	b, set := newBench(t), ref(t)
 	for _, typ := range allTypes() {
 		r := rand.New(rand.NewPCG(1, uint64(typ)))
-		rows, cols, n := 13, map[int]int{1: 272, 32: 288, 256: 512}[typ.BlockLen()], 11
+		rows, cols, n := 29, map[int]int{1: 272, 32: 288, 256: 512}[typ.BlockLen()], 11
 		raw, x, bias := kerneltest.Weights(r, typ, rows*cols), random(r, n*cols), random(r, rows)
 		w := make([]float32, rows*cols)
 		kernels.Dequantize(w, typ, raw)
@@ -51,11 +60,15 @@ func TestMatmul(t *testing.T) {
 		}
 		data, in, add := b.planes(typ, rows, cols, raw), b.numbers(x), b.numbers(bias)
 		var first []float32
-		for _, at := range []int{1, 4, 8} {
+		variants, threads, shared, far := []int{8, 32}, 256, 32<<10, 1.0/(1<<15) // of two bfloat16
+		if typ == kernels.F32 {
+			variants, threads, shared, far = []int{1, 4, 8}, 256, 0, 16.0/(1<<24)
+		}
+		for _, at := range variants {
 			got := b.inOrders(func() []float32 {
 				out := b.alloc(4 * n * rows)
 				b.args.Reset().At(out).Int(rows).At(data, add).Int(rows, cols).At(in).Int(cols).At(b.ints(int32(n)))
-				b.launch(fmt.Sprintf("matmul_%s_%d", TypeName(typ), at), cudrv.Grid{2, (n + at - 1) / at, 1}, 256, 0)
+				b.launch(fmt.Sprintf("matmul_%s_%d", TypeName(typ), at), cudrv.Grid{2, (n + at - 1) / at, 1}, threads, shared)
 				return b.get(out, n*rows)
 			})
 			b.near(got, want, func(i int) float64 {
@@ -63,13 +76,13 @@ func TestMatmul(t *testing.T) {
 				for c := range cols {
 					sum += math.Abs(float64(w[i%rows*cols+c]) * float64(x[i/rows*cols+c]))
 				}
-				return 16 * sum / (1 << 24)
+				return far * sum
 			})
 			if first == nil {
 				first = got
 			}
 			if !slices.Equal(got, first) {
-				t.Errorf("%v: %d rows at once give other bits than one", typ, at)
+				t.Errorf("%v: %d rows at once give other bits than fewer", typ, at)
 			}
 		}
 	}

@@ -285,8 +285,9 @@ template <> struct Reader<Q3_K> {
 };
 
 /* Every type once: X(name, TYPE). */
-#define EACH_TYPE(X)                                                                          \
-	X(f32, F32) X(f16, F16) X(bf16, BF16) X(q8_0, Q8_0) X(q4_0, Q4_0) X(q4_1, Q4_1) X(q5_0, Q5_0) \
+#define EACH_TYPE(X) X(f32, F32) EACH_NARROW_TYPE(X)
+#define EACH_NARROW_TYPE(X)                                                                   \
+	X(f16, F16) X(bf16, BF16) X(q8_0, Q8_0) X(q4_0, Q4_0) X(q4_1, Q4_1) X(q5_0, Q5_0) \
 	X(q5_1, Q5_1) X(q2_k, Q2_K) X(q3_k, Q3_K) X(q4_k, Q4_K) X(q5_k, Q5_K) X(q6_k, Q6_K)           \
 	X(iq4_nl, IQ4_NL) X(iq4_xs, IQ4_XS) X(mxfp4, MXFP4)
 

@@ -171,6 +171,49 @@ DEVICE u32 load_u32(const void *p) { return emu::load<u32>(p); }
 DEVICE u64 load_u64(const void *p) { return emu::load<u64>(p); }
 DEVICE u16 load_u16(const void *p) { return emu::load<u16>(p); }
 
+DEVICE u32 bfloat_bits(float x) {
+	u32 bits = float_to_bits(x);
+	if ((bits & 0x7fffffff) > 0x7f800000) return bits >> 16 | 0x40;
+	return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+DEVICE u32 bfloat_pair(float a, float b) { return bfloat_bits(a) | bfloat_bits(b) << 16; }
+
+/* What a lane gives to the product of two tiles. */
+struct EmuTile {
+	float c[4];
+	u32 a[4], b[2];
+};
+
+/* The product, with the fragments of m16n8k16: lane 4·g+t has of A the rows g and g+8 and the
+ * columns 2t, 2t+1, 2t+8, 2t+9; of B these as rows, and the column g; of C the rows g and g+8 and
+ * the columns 2t and 2t+1. */
+static void emu_multiply(emu::Slots &slots) {
+	EmuTile lanes[emu::warp_size];
+	for (int i = 0; i < emu::warp_size; i++) memcpy(&lanes[i], slots[i], sizeof lanes[i]);
+	float a[16][16], b[16][8], c[16][8];
+	for (int g = 0; g < 8; g++)
+		for (int t = 0; t < 4; t++) {
+			const EmuTile &l = lanes[4 * g + t];
+			for (int i = 0; i < 4; i++)
+				for (int h = 0; h < 2; h++) a[g + i % 2 * 8][2 * t + h + i / 2 * 8] = bits_to_float(l.a[i] >> 16 * h << 16);
+			for (int i = 0; i < 2; i++)
+				for (int h = 0; h < 2; h++) b[2 * t + h + i * 8][g] = bits_to_float(l.b[i] >> 16 * h << 16);
+			for (int i = 0; i < 4; i++) c[g + i / 2 * 8][2 * t + i % 2] = l.c[i];
+		}
+	for (int row = 0; row < 16; row++)
+		for (int k = 0; k < 16; k++)
+			for (int column = 0; column < 8; column++) c[row][column] += a[row][k] * b[k][column];
+	for (int i = 0; i < emu::warp_size; i++)
+		for (int j = 0; j < 4; j++) memcpy(slots[i] + 4 * j, &c[i / 4 + j / 2 * 8][i % 4 * 2 + j % 2], 4);
+}
+DEVICE void multiply_tile(float *c, const u32 *a, const u32 *b) {
+	EmuTile mine;
+	memcpy(mine.c, c, sizeof mine.c);
+	memcpy(mine.a, a, sizeof mine.a);
+	memcpy(mine.b, b, sizeof mine.b);
+	memcpy(c, emu::exchange("multiply_tile", &mine, sizeof mine, emu_multiply)[thread() % emu::warp_size], sizeof mine.c);
+}
+
 DEVICE float add_rounded(float a, float b) { return a + b; }
 DEVICE float mul_rounded(float a, float b) { return a * b; }
 DEVICE float multiply_add(float a, float b, float c) { return a * b + c; }

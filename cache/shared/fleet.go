@@ -73,24 +73,25 @@ type Fleet struct {
 	once  sync.Once
 	id    string // of this process, so that two with one name find out
 
-	mu      sync.RWMutex // guards all below
-	space   string
-	grain   uint64
-	seal    seal
-	buf     [aes.BlockSize]byte
-	secret  []byte          // nil until it is agreed on
-	raw     []uint64        // blocks of our own while there is no secret
-	pending []hitmap.Change // sealed, not yet in a batch
-	own     hitmap.Slot
-	epoch   uint64
-	fresh   bool // the epoch has begun, and nobody was told
-	gap     bool // changes were dropped
-	report  string
-	blocks  *hitmap.Map
-	others  map[string]*replica
-	counts  Counts
-	up      bool
-	twins   int // reports of others under our name
+	mu       sync.RWMutex // guards all below
+	space    string
+	grain    uint64
+	seal     seal
+	buf      [aes.BlockSize]byte
+	secret   []byte          // nil until it is agreed on
+	raw      []uint64        // blocks of our own while there is no secret
+	pending  []hitmap.Change // sealed, not yet in a batch
+	own      hitmap.Slot
+	epoch    uint64
+	fresh    bool // the epoch has begun, and nobody was told
+	gap      bool // changes were dropped
+	report   string
+	blocks   *hitmap.Map
+	others   map[string]*replica
+	counts   Counts
+	up       bool
+	failures int // of round trips in a row
+	twins    int // reports of others under our name
 
 	trip trip // of the loop alone
 }

@@ -28,6 +28,8 @@ const (
 	// twinsSure is how many reports of another process under our name are no leftover of
 	// a process that has ended; one of twinsLogged is logged.
 	twinsSure, twinsLogged = 5, 600
+	// downAfter is how many failures in a row say that Redis is down.
+	downAfter = 5
 	// replicasMax bounds the replicas that are known, one slot being our own.
 	replicasMax = hitmap.ReplicasMax - 1
 )
@@ -153,18 +155,21 @@ func (f *Fleet) round() {
 	f.hear(&a)
 }
 
-// note counts and logs failures, each change of state once. f.mu is held.
+// note counts failures, and logs when Redis has failed several times in a row, and when
+// it answers again: one slow answer is made up for by the next. f.mu is held.
 func (f *Fleet) note(err error) {
-	if err != nil {
-		f.counts.Failed++
+	if err == nil {
+		if !f.up {
+			f.o.Log.Info("siblings: Redis answers again")
+		}
+		f.up, f.failures = true, 0
+		return
 	}
-	switch up := err == nil; {
-	case f.up && !up:
+	f.counts.Failed++
+	if f.failures++; f.failures == downAfter {
+		f.up = false
 		f.o.Log.Warn("siblings: Redis does not answer as it should; requests stay here until it does", "error", err)
-	case !f.up && up:
-		f.o.Log.Info("siblings: Redis answers again")
 	}
-	f.up = err == nil
 }
 
 func (f *Fleet) askSecret(ctx context.Context, p redis.Pipeliner, a *answers) {

@@ -397,7 +397,7 @@ func (w *generation) end(a *answer, err *wire.Error) {
 	if left {
 		w.at.ledger.lingering = append(w.at.ledger.lingering, lingering{w.n, time.Duration(now) + w.model.dialect.lingers()})
 	}
-	w.at.judged(err, time.Duration(now))
+	w.at.judged(err, w.taken, time.Duration(now))
 	if a.guessed {
 		w.at.counts.Guessed++
 	}

@@ -17,11 +17,19 @@ type health struct {
 	up      time.Duration // when it was taken back, 0 for never
 }
 
-// answered is an answer that was whole or failed by the server's fault.
+// answered is how a request ended, and when.
 type answered struct {
-	at     time.Duration
-	failed bool
+	at  time.Duration
+	end answerEnd
 }
+
+type answerEnd uint8
+
+const (
+	endServed  answerEnd = iota // whole
+	endRefused                  // an error of the server before it began: perhaps of the request alone
+	endBroken                   // it broke off, or nothing came
+)
 
 const (
 	healthAnswers  = 32
@@ -47,9 +55,9 @@ func (h *health) connected(ok bool) {
 	}
 }
 
-// answer books the end of an answer.
-func (h *health) answer(failed bool, now time.Duration) {
-	h.answers[h.next] = answered{now, failed}
+// answer books how a request ended.
+func (h *health) answer(end answerEnd, now time.Duration) {
+	h.answers[h.next] = answered{now, end}
 	h.next = (h.next + 1) % healthAnswers
 }
 
@@ -57,21 +65,22 @@ func (h *health) answer(failed bool, now time.Duration) {
 // event has come while something runs there, 0 where nothing does; gap is the usual
 // time between two events.
 func (h *health) verdict(quiet, gap, now time.Duration) string {
-	all, failed := 0, 0
+	var ends [3]int
 	for _, a := range h.answers {
 		if a.at > 0 && now-a.at < healthWindow {
-			if all++; a.failed {
-				failed++
-			}
+			ends[a.end]++
 		}
 	}
+	all := ends[endServed] + ends[endRefused] + ends[endBroken]
 	switch {
 	case h.ejected:
 		return ""
 	case h.unreachable >= healthConnects:
 		return "it cannot be reached"
-	case all >= healthFew && 2*failed > all:
-		return "most answers fail"
+	case all >= healthFew && 2*ends[endBroken] > all:
+		return "most answers break off"
+	case all >= healthFew && ends[endServed] == 0: // a client that sends what it cannot do must not take it from others
+		return "all answers fail"
 	case quiet > max(quietLeast, quietGaps*gap):
 		return "it works on requests and sends nothing"
 	}

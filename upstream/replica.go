@@ -251,14 +251,18 @@ func (r *replica) canary(m *model) error {
 	return err
 }
 
-// judged books how an answer of r ended. The caller holds engine.mu.
-func (r *replica) judged(err *wire.Error, now time.Duration) {
+// judged books how an answer of r ended; taken says that it had begun. The caller holds
+// engine.mu.
+func (r *replica) judged(err *wire.Error, taken bool, now time.Duration) {
 	switch {
 	case err == nil:
 		r.counts.Served++
-		r.health.answer(false, now)
+		r.health.answer(endServed, now)
+	case err.Kind == wire.Internal && !taken:
+		r.counts.Failed++
+		r.health.answer(endRefused, now)
 	case err.Kind == wire.Internal || err.Kind == wire.Unavailable:
 		r.counts.Failed++
-		r.health.answer(true, now)
+		r.health.answer(endBroken, now)
 	}
 }

@@ -172,11 +172,21 @@ func TestHealth(t *testing.T) {
 	if why := h.verdict(11*s, 50*time.Millisecond, 100*s); why == "" {
 		t.Error("a server that sends nothing is kept")
 	}
-	for i := range 5 {
-		h.answer(i > 1, 100*s)
+	for _, end := range []answerEnd{endServed, endServed, endBroken, endBroken, endBroken} {
+		h.answer(end, 100*s)
 	}
 	if h.verdict(0, 0, 101*s) == "" || h.verdict(0, 0, 120*s) != "" {
-		t.Error("3 failures of 5 in ten seconds eject, and no longer ones")
+		t.Error("3 broken answers of 5 in ten seconds eject, and older ones do not")
+	}
+	h = &health{found: true}
+	for range 9 {
+		h.answer(endRefused, 100*s)
+	}
+	if h.verdict(0, 0, 101*s) == "" {
+		t.Error("a server that fails every request is kept")
+	}
+	if h.answer(endServed, 100*s); h.verdict(0, 0, 101*s) != "" {
+		t.Error("a client whose requests fail takes a server that serves others")
 	}
 	h = &health{found: true}
 	for range 3 {

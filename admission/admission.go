@@ -52,6 +52,9 @@ type Demand struct {
 	Tenant string
 	Class  string
 	Route  string
+	// Form names the kind of schema or grammar that holds the answer, "" for free
+	// text. Lengths of answers are learned apart by it.
+	Form string
 	// Sequences is the number of prompts times that of choices.
 	Sequences int
 	// PromptTokens are the tokens of all prompts, UncachedTokens those of them that

@@ -68,6 +68,9 @@ func (d *Demand) lengthKeys() (keys [lengthLevels]uint64) {
 	const widest = 0x9e3779b97f4a7c15
 	keys[0] = widest
 	keys[1] = mixText(keys[0], d.Route)
+	if d.Form != "" {
+		keys[1] = mixText(keys[1], d.Form)
+	}
 	keys[2] = mixText(keys[1], d.Tenant)
 	keys[3] = keys[2]
 	if len(d.Blocks) > 0 {

@@ -48,6 +48,21 @@ func TestLengthsOfTenants(t *testing.T) {
 	}
 }
 
+// TestLengthsOfForms: answers with a schema are short here and free ones long, of one
+// tenant and prompt. Neither blurs the other.
+func TestLengthsOfForms(t *testing.T) {
+	l := newLengths(100)
+	free, form := &Demand{Tenant: "a", Route: "chat_completions"}, &Demand{Tenant: "a", Route: "chat_completions", Form: "json_schema"}
+	for range 300 {
+		l.observe(free, 900, true)
+		l.observe(form, 30, true)
+	}
+	p, q := l.distribution(free), l.distribution(form)
+	if long, short := p.mean(4096), q.mean(4096); long < 600 || short > 60 {
+		t.Errorf("free answers of 900 tokens are predicted at %v, those with a schema of 30 at %v", long, short)
+	}
+}
+
 // TestCutAnswersWereLonger: answers that were cut teach that there are longer
 // ones, not that there are shorter ones.
 func TestCutAnswersWereLonger(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // Config configures an engine. Zero fields take their defaults.
 type Config struct {
-	Model    string `yaml:"model" help:"The model: path of a GGUF file, of a part of one that is split, or of a folder, or hf:OWNER/REPO[:FILE] on the Hugging Face Hub; empty serves the embedded demo model."`
+	Model    string `yaml:"model" once:"true" help:"The model: path of a GGUF file, of a part of one that is split, or of a folder, or hf:OWNER/REPO[:FILE] on the Hugging Face Hub; empty serves the embedded demo model."`
 	ModelID  string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the file's name without its extension, or the folder's."`
 	Quantize string `yaml:"quantize" oneof:"q8_0 q4_0 q4_k q6_k" help:"Type that the weights get when the model is loaded, for less memory and more speed; empty leaves them as the file has them."`
 	Kernels  string `yaml:"kernels" help:"Kernel set to compute with, such as ref, avx2, avx2int8, avx512, avx512vnni, avx512bf16, avx512amx or neon; empty takes the best one this machine has."`

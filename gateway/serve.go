@@ -175,7 +175,7 @@ func (x *exchange) prepareAll(ctx context.Context, requests []wire.Request) ([]*
 func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt) (admission.Demand, error) {
 	o, model := &c.options, &x.g.engine.State().Model
 	w := admission.Demand{
-		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Sequences: c.atOnce(len(prompts)) * o.N,
+		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Form: c.asked.Grammar, Sequences: c.atOnce(len(prompts)) * o.N,
 		Within: x.within(), Retry: x.isRetry(), User: c.user,
 	}
 	if len(prompts) == 1 { // of several prompts, admission could not tell which one the blocks belong to

@@ -305,3 +305,23 @@ type validating struct {
 }
 
 func (*validating) Validate() error { return nil }
+
+// A flag that counts once may be repeated, but not with another value, nor under
+// another name.
+func TestFlagsThatCountOnce(t *testing.T) {
+	for args, want := range map[string]string{"-a x": "", "-a x -a x": "", "-a x -b.a x": "", "-a x -a y": "given twice", "-b.a x -a y": "given twice", "-b.c x -b.c y": ""} {
+		c := struct {
+			B struct {
+				A string `yaml:"a" once:"true" help:"A."`
+				C string `yaml:"c" help:"C."`
+			} `yaml:"b"`
+		}{}
+		s := Of(&c)
+		set := flag.NewFlagSet("x", flag.ContinueOnError)
+		set.SetOutput(io.Discard)
+		s.Flags(set, map[string]string{"a": "b.a"})
+		if err := set.Parse(strings.Fields(args)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}

@@ -9,6 +9,7 @@
 //   - default: the default as text;
 //   - help: one sentence with the unit;
 //   - oneof: the texts that are allowed, separated by spaces;
+//   - once: true where two flags that differ are a mistake;
 //   - range: the bounds of a number, as "1..128", "1.." or "..1s";
 //   - secret: "true" where the value is shown as … and never passed on to another
 //     process.

@@ -35,6 +35,7 @@ type field struct {
 	origin  string    // where its value came from; "" is the default
 	misread bool      // the given value was refused
 	secret  bool      // never shown
+	once    bool      // two flags that differ are a mistake
 	items   []*Schema // of a list of structs, each element's
 }
 
@@ -85,7 +86,7 @@ func (s *Schema) add(section string, v reflect.Value) {
 			s.add(key, value)
 			continue
 		}
-		f := &field{key: key, initial: t.Tag.Get("default"), help: t.Tag.Get("help"), oneof: t.Tag.Get("oneof"), value: value, secret: t.Tag.Get("secret") == "true"}
+		f := &field{key: key, initial: t.Tag.Get("default"), help: t.Tag.Get("help"), oneof: t.Tag.Get("oneof"), value: value, secret: t.Tag.Get("secret") == "true", once: t.Tag.Get("once") == "true"}
 		var err error
 		if !s.checked {
 			err = f.checkTags()
@@ -153,6 +154,9 @@ func (s *Schema) Flags(set *flag.FlagSet, aliases map[string]string) map[string]
 	given := map[string]string{}
 	define := func(name string, f *field) {
 		take := func(text string) error {
+			if before, twice := given[f.key]; twice && f.once && before != text {
+				return fmt.Errorf("it is given twice, as %q before; give it once", before)
+			}
 			given[f.key], f.byFlag = text, "--"+name
 			return nil
 		}

@@ -121,6 +121,10 @@ func TestToolsThatCannotBeEnforced(t *testing.T) {
 	if err == nil || err.Kind != wire.Invalid || err.Param != "tools" || !strings.Contains(err.Message, "the parameters of weather/properties/city/pattern") {
 		t.Errorf("%v", err)
 	}
+	_, err = b.heldTo(wire.HeldCalls{Tools: json.RawMessage(`[{"type":"function","function":{"name":"ok"}},{"type":"function","function":{"name":"never","strict":true,"parameters":{"type":"object","properties":{"s":{"$ref":"#"}},"required":["s"]}}}]`)}, wire.Options{MaxTokens: 50}, "")
+	if err == nil || err.Param != "tools" || !strings.Contains(err.Message, "the parameters of never: nothing can match") {
+		t.Errorf("%v", err)
+	}
 	p, failed := b.Prepare(context.Background(), &wire.Request{ID: "x", Messages: json.RawMessage(`[{"role":"user","content":"hi"}]`), Tools: tool("false"),
 		Grammar: &wire.Grammar{Kind: wire.GrammarCalls, Param: "tools", Calls: &wire.HeldCalls{Tools: tool("false"), Required: true}}})
 	if failed != nil || len(p.Unenforced) != 1 || p.Unenforced[0] != ".weather.parameters" {

@@ -190,6 +190,8 @@ func TestToolChoice(t *testing.T) {
 		`"tool_choice":"required"`: "tool_choice", two + `,"tool_choice":"maybe"`: "tool_choice", two + `,"tool_choice":{"type":"function","function":{"name":"c"}}`: "tool_choice",
 		two + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}`: "tool_choice", two + `,"tool_choice":"required","stop":"x"`: "stop",
 		`"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}]`: "tools[1].function.name",
+		`"tools":[{"type":"function","function":{"name":"a b"}}]`:                                           "tools[0].function.name",
+		`"tools":[{"type":"function","function":{"name":"` + strings.Repeat("n", 129) + `"}}]`:              "tools[0].function.name",
 		`"tools":[{"type":"function","function":{"name":"f","strict":"yes"}}]`:                              "tools[0].function.strict",
 		`"tools":[{"type":"function","function":{"name":"f","parameters":[]}}]`:                             "tools[0].function.parameters",
 		`"messages":[{"role":"assistant","tool_calls":{}}]`:                                                 "messages[0].tool_calls",

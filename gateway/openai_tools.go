@@ -3,6 +3,8 @@ package gateway
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -167,6 +169,16 @@ func (f *fields) tools(countMax int) (all json.RawMessage, strict bool) {
 	return raw, strict
 }
 
+// toolNameBytesMax bounds the name of a tool. OpenAI takes 64.
+const toolNameBytesMax = 128
+
+// isToolName reports whether every format can write name.
+func isToolName(name string) bool {
+	return len(name) <= toolNameBytesMax && strings.IndexFunc(name, func(r rune) bool {
+		return !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-.:/$", r))
+	}) < 0
+}
+
 // tool checks a tool, and returns its name and whether its schema must be followed.
 func (f *fields) tool(at string, raw json.RawMessage) (name string, strict bool) {
 	function := member(raw, "function")
@@ -174,6 +186,9 @@ func (f *fields) tool(at string, raw json.RawMessage) (name string, strict bool)
 	switch {
 	case string(member(raw, "type")) != `"function"` || !isString(quoted) || len(quoted) == len(`""`):
 		f.fail(at, `%s must be {"type":"function","function":{"name":"…"}}`, at)
+		return "", false
+	case !isToolName(unquote(quoted)):
+		f.fail(at+".function.name", "%s.function.name must have at most %d bytes, and only letters, digits and _ - . : / $", at, toolNameBytesMax)
 		return "", false
 	case parameters != nil && string(parameters) != "null" && !isObject(parameters):
 		f.fail(at+".function.parameters", "%s.function.parameters must be a JSON schema, which is an object", at)

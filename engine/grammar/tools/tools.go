@@ -68,7 +68,9 @@ func Compile(b *grammar.Builder, f *calls.Bound, o Options) (*Result, error) {
 	for i := range o.Tools {
 		t := &o.Tools[i]
 		make := c.arguments
-		if !t.Strict && !c.enforceable(t) {
+		if err := c.try(t); err != nil && t.Strict {
+			return nil, &Refusal{t.Name, err}
+		} else if err != nil {
 			r.Loose = append(r.Loose, t.Name)
 			make = c.anyArguments
 		}
@@ -91,15 +93,16 @@ func Compile(b *grammar.Builder, f *calls.Bound, o Options) (*Result, error) {
 	return r, b.Err()
 }
 
-// enforceable reports whether the schema of t can be enforced. It tries that in a
-// builder of its own, in which a schema that cannot leaves its beginnings.
-func (c *compiler) enforceable(t *calls.Tool) bool {
+// try says why the schema of t cannot be enforced, or matches nothing. It does that in a
+// builder of its own: a schema that cannot leaves its beginnings in it, and one that
+// matches nothing would only be missing among the others.
+func (c *compiler) try(t *calls.Tool) error {
 	trial := &compiler{b: grammar.NewBuilder(c.b.Limits()), f: c.f, o: c.o}
 	arguments, err := trial.arguments(t)
 	if err == nil {
 		_, err = trial.b.Compile(arguments)
 	}
-	return err == nil
+	return err
 }
 
 // part is a part of a call.

@@ -12,7 +12,7 @@ import (
 // Others may describe what forward does not know, so they are refused.
 var architectures = map[string]bool{
 	"llama": true, "granite": true, "smollm3": true, "qwen2": true, "qwen3": true, "qwen3moe": true,
-	"gemma2": true, "gemma3": true, "phi3": true, "gpt-oss": true,
+	"gemma2": true, "gemma3": true, "phi3": true, "gpt-oss": true, "glm4": true, "seed_oss": true, "ernie4_5": true,
 }
 
 // headDimMax is what a block of the attention kernels has threads for.
@@ -29,10 +29,42 @@ func check(c *model.Config, o *model.Options) error {
 	if o.BatchTokensMax*max(1, c.ExpertsUsed) > batchMax*8 || o.BatchTokensMax > batchMax {
 		return fmt.Errorf("steps of %d tokens are asked for; on the GPU the most are %d", o.BatchTokensMax, batchMax/max(1, c.ExpertsUsed/8))
 	}
+	for _, f := range []struct {
+		name string
+		asks bool
+	}{
+		{"norms that take the mean off", c.CentredNorms}, {"layers without norms before their halves", c.NoPreNorms},
+		{"attention and feed-forward side by side", c.Parallel}, {"norms of queries and keys over all heads", c.QKNorm > model.NormEachHead},
+		{"norms of queries and keys after the rope", c.QKNormLast}, {"experts that every token uses", c.SharedFF > 0},
+		{"its router of experts", c.Experts > 0 && c.Router != (model.Router{Normed: true, Scale: 1})},
+		{"its activation", c.Activation > model.ClampedSiLU},
+	} {
+		if f.asks {
+			return fmt.Errorf("%s: not computed on the GPU; give --device cpu", f.name)
+		}
+	}
 	for i := range c.Layers {
 		d := &c.Layers[i]
 		if d.HeadDim > headDimMax || d.HeadDim%4 != 0 {
 			return fmt.Errorf("heads of %d numbers are not computed on the GPU; multiples of 4 up to %d are", d.HeadDim, headDimMax)
+		}
+	}
+	return nil
+}
+
+// checkWeights refuses tensors that the GPU would leave out.
+func checkWeights(w *model.DeviceWeights) error {
+	norms := []model.DeviceNorm{w.OutputNorm}
+	for i := range w.Layers {
+		l := &w.Layers[i]
+		norms = append(norms, l.AttentionNorm, l.PostAttention, l.FFNorm, l.PostFF)
+		if l.RouterBias != nil || l.SharedGate.Matrix != nil {
+			return fmt.Errorf("the experts' router has a bias, or a gate: not computed on the GPU; give --device cpu")
+		}
+	}
+	for _, n := range norms {
+		if n.Bias != nil {
+			return fmt.Errorf("norms have biases: not computed on the GPU; give --device cpu")
 		}
 	}
 	return nil

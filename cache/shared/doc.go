@@ -25,10 +25,10 @@
 // that lost everything is repaired by the next batches.
 //
 // A block takes 6 bytes in the log, where the newest LogMax batches are kept, and 6
-// more for a short time when somebody asks for all. Of every so many blocks (the grain) one is
-// sent, chosen by its hash, so all replicas choose the same ones. Since an engine that holds
-// a block holds all before it, that tells to within about a grain how much of a
-// prompt is held, and never too much. The hashes are encrypted by a key made from the
+// more for a short time when somebody asks for all. Of every so many blocks (the grain)
+// one is sent, chosen by its hash, so all replicas choose the same ones. Since an engine
+// that holds a block holds all before it, that tells to within about a grain how much of
+// a prompt is held, and never too much. The hashes are encrypted by a key made from the
 // secret: whoever reads Redis without it cannot test whether a prompt was asked.
 //
 // The law of growth, for n replicas that each change c blocks a second, and an interval

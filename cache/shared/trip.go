@@ -28,6 +28,8 @@ const (
 	// twinsSure is how many reports of another process under our name are no leftover of
 	// a process that has ended; one of twinsLogged is logged.
 	twinsSure, twinsLogged = 5, 600
+	// batchMax is the most changes in a batch, so that LogMax bounds the bytes in Redis.
+	batchMax = 2048
 	// downAfter is how many failures in a row say that Redis is down.
 	downAfter = 5
 	// replicasMax bounds the replicas that are known, one slot being our own.
@@ -96,9 +98,10 @@ func (f *Fleet) prepare() bool {
 			t.number++ // the reader that misses one asks for all
 			f.gap = false
 		}
-		b := batch{epoch: t.epoch, number: t.number, changes: f.pending}
-		t.sending, t.changes = string(b.append(nil)), len(f.pending)
-		f.pending, f.fresh = f.pending[:0], false
+		n := min(len(f.pending), batchMax)
+		b := batch{epoch: t.epoch, number: t.number, changes: f.pending[:n]}
+		t.sending, t.changes, f.fresh = string(b.append(nil)), n, false
+		f.pending = f.pending[:copy(f.pending, f.pending[n:])]
 	}
 	return true
 }
@@ -269,7 +272,9 @@ func (f *Fleet) settle(a *answers) {
 	f.counts.BytesOut += uint64(a.out)
 	if a.sent != nil && a.sent.Err() == nil {
 		f.counts.Sent += uint64(t.changes)
-		t.sending = ""
+		if t.sending = ""; len(f.pending) >= batchMax {
+			f.Hurry()
+		}
 	}
 	if a.written {
 		f.counts.Written++

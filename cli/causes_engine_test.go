@@ -2,7 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -52,4 +56,32 @@ func TestASlowRedisIsTheCause(t *testing.T) {
 	}
 	id := p.chatOf(chatBody("hi", map[string]any{"max_tokens": 1}), func() {})
 	p.expectCause(id, "reserve", "asking the store of budgets", "budget.decision_limit")
+}
+
+// TestASlowReaderIsTheCause: the client reads nothing until its answer has filled every
+// buffer on the way and the engine waits for it, and then for several times as long.
+func TestASlowReaderIsTheCause(t *testing.T) {
+	p := serve(t, "--engine.step_records_off", "--gateway.timeouts.write_stall_limit", "10m")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/v1/chat/completions", strings.NewReader(
+		`{"model":"forebay-demo","messages":[{"role":"user","content":"tell me a long story"}],"stream":true,"ignore_eos":true,"max_tokens":1000,"n":8,"logprobs":true,"top_logprobs":20}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Forebay-Capture", "1")
+	began := time.Now()
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	made := func() float64 { return p.metric(`forebay_engine_tokens_total{kind="decode"}`) }
+	for before := -1.0; before != made() || before == 0; time.Sleep(200 * time.Millisecond) {
+		before = made()
+	}
+	if n := made(); n >= 8*1000 {
+		t.Skipf("SKIPPED: the buffers of this machine take all of the answer, %v tokens", n)
+	}
+	time.Sleep(4 * time.Since(began))
+	io.Copy(io.Discard, response.Body)
+	p.expectCause(response.Header.Get("X-Request-Id"), "slow_reader", "its own client to read", "its network")
 }

@@ -25,7 +25,7 @@ var (
 		name: "avx2", lanes: avx2.Lanes, rowsMax: avx2.RowsMax, products: avx2Products,
 		siLUMul: avx2.SiLUMul, geluMul: avx2.GELUMul, clamped: avx2.ClampedSiLUMul, softCap: avx2.SoftCap,
 		rotate: [...]func(*float32, int, int, *float32, int){avx2.RotateHalves, avx2.RotateNeighbours},
-		add:    avx2.Add, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
+		add:    avx2.Add, mulAdd: avx2.MulAdd, sumSquares: avx2.SumSquares, scaleMul: avx2.ScaleMul,
 		max: avx2.Max, expSum: avx2.ExpSum, weigh: avx2.Weigh, scale: avx2.Scale, fold: avx2.Fold,
 		cached: [...]cached{
 			KVF32: {avx2.DotsF32, avx2.AccumulateF32}, KVF16: {avx2.DotsF16, avx2.AccumulateF16}, KVInt8: {avx2.DotsInt8, avx2.AccumulateInt8},
@@ -41,7 +41,7 @@ var (
 		name: "avx512", lanes: avx512.Lanes, rowsMax: avx512.RowsMax, products: avx512Products,
 		siLUMul: avx512.SiLUMul, geluMul: avx512.GELUMul, clamped: avx512.ClampedSiLUMul, softCap: avx512.SoftCap,
 		rotate: [...]func(*float32, int, int, *float32, int){avx512.RotateHalves, avx512.RotateNeighbours},
-		add:    avx512.Add, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
+		add:    avx512.Add, mulAdd: avx512.MulAdd, sumSquares: avx512.SumSquares, scaleMul: avx512.ScaleMul,
 		max: avx512.Max, expSum: avx512.ExpSum, weigh: avx512.Weigh, scale: avx512.Scale, fold: avx512.Fold,
 		cached: [...]cached{
 			KVF32: {avx512.DotsF32, avx512.AccumulateF32}, KVF16: {avx512.DotsF16, avx512.AccumulateF16}, KVInt8: {avx512.DotsInt8, avx512.AccumulateInt8},

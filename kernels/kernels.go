@@ -68,6 +68,9 @@ type Set struct {
 	// Add computes dst[i] += x[i].
 	Add func(dst, x []float32)
 
+	// MulAdd computes dst[i] += x[i]·w[i].
+	MulAdd func(dst, x, w []float32)
+
 	// Fold advances a matrix by one step and reads it: for each row i of state,
 	// state[i,:] = decay·state[i,:] + a[i]·b, and out = Σ_i c[i]·state[i,:] of the new
 	// rows. A row has len(out) = len(b) numbers, and there are len(a) = len(c) rows.

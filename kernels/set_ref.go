@@ -40,6 +40,10 @@ var refSet = &Set{
 		checkLens("Add", len(dst), len(x))
 		ref.Add(dst, x)
 	},
+	MulAdd: func(dst, x, w []float32) {
+		checkLens("MulAdd", len(dst), len(x), len(w))
+		ref.MulAdd(dst, x, w)
+	},
 	Fold: func(state []float32, decay float32, a, b, c, out []float32) {
 		checkFold(state, a, b, c, out)
 		ref.Fold(state, decay, a, b, c, out)

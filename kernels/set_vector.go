@@ -28,6 +28,7 @@ type vector struct {
 	expSum     func(x []float32, top float32) float32
 	weigh      func(x []float32, top, scale float32) float32
 	scale      func(x []float32, s float32)
+	mulAdd     func(dst, x, w []float32)                                                      // nil: in plain Go
 	fold       func(state *float32, decay float32, rows int, a, b, c, out *float32, cols int) // nil: in plain Go
 	cached     [3]cached                                                                      // by KVType
 	pairs      *bfloatPairs                                                                   // for KVF16; may be nil
@@ -71,6 +72,14 @@ func (v *vector) set() *Set {
 		Add: func(dst, x []float32) {
 			checkLens("Add", len(dst), len(x))
 			v.add(dst, x)
+		},
+		MulAdd: func(dst, x, w []float32) {
+			checkLens("MulAdd", len(dst), len(x), len(w))
+			if v.mulAdd == nil {
+				ref.MulAdd(dst, x, w)
+				return
+			}
+			v.mulAdd(dst, x, w)
 		},
 		Fold: v.foldRows,
 		Softmax: func(x []float32) {

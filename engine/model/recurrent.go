@@ -172,9 +172,7 @@ func (p *pass) convolveRun(run *run, lo, hi int) {
 		}
 		for tap := range r.Taps {
 			x, weights := p.convolved(run, before, i+tap-r.Taps+1)[lo:hi], row(l.taps, tap, r.Channels)[lo:hi]
-			for c, w := range weights {
-				mixed[c] += float32(w * x[c])
-			}
+			p.m.set.MulAdd(mixed, x, weights)
 		}
 		if r.Kind != ShortConvolution {
 			p.m.set.SiLUMul(mixed, mixed, s.ones[lo:hi])

@@ -81,6 +81,7 @@ func (g *isa) floatSet() {
 		g.matMul(f)
 	}
 	g.add()
+	g.mulAdd()
 	g.rotateHalves()
 	g.rotateNeighbours()
 	g.siluMul()

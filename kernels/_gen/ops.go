@@ -21,6 +21,20 @@ func (g *isa) add() {
 	ret()
 }
 
+func (g *isa) mulAdd() {
+	text("MulAdd", "func(dst, x, w []float32)", "MulAdd computes dst[i] += x[i]·w[i] over len(dst).")
+	dst, x, w := ptr("dst"), ptr("x"), ptr("w")
+	g.each("mul", n("dst"), func(at reg.GPVirtual, p *mask) {
+		a, b, c := g.vec(), g.vec(), g.vec()
+		g.load(item(dst, at), p, a)
+		g.load(item(x, at), p, b)
+		g.load(item(w, at), p, c)
+		VFMADD231PS(b, c, a)
+		g.store(a, p, item(dst, at))
+	})
+	ret()
+}
+
 func (g *isa) scale() {
 	text("Scale", "func(x []float32, s float32)", "Scale computes x[i] *= s.")
 	x, s := ptr("x"), g.splat("s")

@@ -1287,6 +1287,43 @@ add_end:
 	VZEROUPPER
 	RET
 
+// func MulAdd(dst []float32, x []float32, w []float32)
+// Requires: AVX, FMA3
+TEXT ·MulAdd(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ w_base+48(FP), DX
+	MOVQ dst_len+8(FP), BX
+	XORQ SI, SI
+	SUBQ $+8, BX
+	JLT  mul_rest
+
+mul_vector:
+	VMOVUPS     (AX)(SI*4), Y0
+	VMOVUPS     (CX)(SI*4), Y1
+	VMOVUPS     (DX)(SI*4), Y2
+	VFMADD231PS Y1, Y2, Y0
+	VMOVUPS     Y0, (AX)(SI*4)
+	ADDQ        $+8, SI
+	SUBQ        $+8, BX
+	JGE         mul_vector
+
+mul_rest:
+	ADDQ        $+8, BX
+	JLE         mul_end
+	LEAQ        mask<>+0(SB), DI
+	NEGQ        BX
+	VMOVDQU     32(DI)(BX*4), Y0
+	VMASKMOVPS  (AX)(SI*4), Y0, Y1
+	VMASKMOVPS  (CX)(SI*4), Y0, Y2
+	VMASKMOVPS  (DX)(SI*4), Y0, Y3
+	VFMADD231PS Y2, Y3, Y1
+	VMASKMOVPS  Y1, Y0, (AX)(SI*4)
+
+mul_end:
+	VZEROUPPER
+	RET
+
 // func RotateHalves(x *float32, heads int, headDim int, angles *float32, pairs int)
 // Requires: AVX
 TEXT ·RotateHalves(SB), NOSPLIT, $0-40

@@ -24,6 +24,11 @@ func MatMulBF16(dst *float32, dstStride int, rows int, w *byte, x *float32, cols
 //go:noescape
 func Add(dst []float32, x []float32)
 
+// MulAdd computes dst[i] += x[i]·w[i] over len(dst).
+//
+//go:noescape
+func MulAdd(dst []float32, x []float32, w []float32)
+
 // RotateHalves turns numbers i and pairs+i of each head by the cos and sin at i and pairs+i of angles.
 //
 //go:noescape

@@ -3474,6 +3474,43 @@ add_end:
 	VZEROUPPER
 	RET
 
+// func MulAdd(dst []float32, x []float32, w []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·MulAdd(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ w_base+48(FP), DX
+	MOVQ dst_len+8(FP), BX
+	XORQ SI, SI
+	SUBQ $+16, BX
+	JLT  mul_rest
+
+mul_vector:
+	VMOVUPS     (AX)(SI*4), Z0
+	VMOVUPS     (CX)(SI*4), Z1
+	VMOVUPS     (DX)(SI*4), Z2
+	VFMADD231PS Z1, Z2, Z0
+	VMOVUPS     Z0, (AX)(SI*4)
+	ADDQ        $+16, SI
+	SUBQ        $+16, BX
+	JGE         mul_vector
+
+mul_rest:
+	ADDQ        $+16, BX
+	JLE         mul_end
+	MOVQ        $-1, DI
+	BZHIQ       BX, DI, DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (AX)(SI*4), K1, Z0
+	VMOVUPS.Z   (CX)(SI*4), K1, Z1
+	VMOVUPS.Z   (DX)(SI*4), K1, Z2
+	VFMADD231PS Z1, Z2, Z0
+	VMOVUPS     Z0, K1, (AX)(SI*4)
+
+mul_end:
+	VZEROUPPER
+	RET
+
 // func RotateHalves(x *float32, heads int, headDim int, angles *float32, pairs int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·RotateHalves(SB), NOSPLIT, $0-40

@@ -29,6 +29,7 @@ func (c *checker) elementwise(t *testing.T) {
 			ulps float64
 		}{
 			{"Add", func(s *kernels.Set, dst []float32) { copy(dst, a); s.Add(dst, b) }, 0},
+			{"MulAdd", func(s *kernels.Set, dst []float32) { copy(dst, a); s.MulAdd(dst, b, a) }, 8},
 			{"RMSNorm", func(s *kernels.Set, dst []float32) { s.RMSNorm(dst, a, b, 1e-5) }, 4},
 			{"RMSNorm in place", func(s *kernels.Set, dst []float32) { copy(dst, a); s.RMSNorm(dst, dst, b, 1e-5) }, 4},
 		}

@@ -111,12 +111,14 @@ func (s *settings) engineArgs() []string {
 	for _, section := range []string{"engine.", "engine_socket.", "log."} {
 		args = append(args, s.schema.Args(section)...)
 	}
+	args = slices.DeleteFunc(args, func(arg string) bool {
+		return strings.HasPrefix(arg, "--engine.model=") || strings.HasPrefix(arg, "--engine.model_id=")
+	})
 	return append(args, s.modelArgs()...)
 }
 
-// modelArgs is the number of arguments at the end that name the model. They
-// override the same flags before them. After a download they are replaced once,
-// before the first start.
+// modelArgs is the number of arguments at the end that name the model. After a
+// download they are replaced once, before the first start.
 const modelArgs = 2
 
 func (s *settings) modelArgs() []string {

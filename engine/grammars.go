@@ -216,7 +216,7 @@ func (e *grammars) refusal(g *wire.Grammar, err error) *wire.Error {
 		}
 	}
 	if missing := e.trie().Missing(); len(missing) > 0 && errors.As(err, new(*grammar.EmptyError)) {
-		why += fmt.Sprintf("; this model's vocabulary cannot spell the bytes % x", missing)
+		why += fmt.Sprintf(": it has no end, or it needs bytes that this model's vocabulary cannot spell (% x)", missing)
 	}
 	return &wire.Error{Kind: wire.Invalid, Param: g.Param, Message: where + ": " + why}
 }

@@ -84,7 +84,7 @@ const (
 	// The reasons why it was not in the steps that ran:
 	PartPages     // it waits for pages
 	PartPlaces    // it waits for a place among the running sequences
-	PartPrefix    // another sequence computes the block that it needs next
+	PartPrefix    // another sequence computes the block that it needs next, or it is read from disk
 	PartHeldBack  // the step's time went to other levels, to the other lane or to sequences due before it
 	PartPreempted // its pages were taken
 	PartPaused    // its reader asked for a pause

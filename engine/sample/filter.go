@@ -89,7 +89,7 @@ func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room
 		}
 	}
 	r.list = list // its room may have grown
-	least := o.MinP
+	least := min(o.MinP, 1)
 	if s.typical() {
 		var best float32
 		list, sum, best = r.typicalP(list, sum, float64(o.TypicalP))

@@ -121,6 +121,16 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 		return nil, err
 	}
 	f.view.child, f.view.path, f.view.log = child, cfg.Socket.Path, c.logger(cfg.Log, "gateway")
+	if err := f.openGateway(gateway.Parts{Admission: queue, Budget: budgets, Recorder: recorder, Capture: kept}); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// openGateway connects to the engine, whose states all parts hear of, and starts the
+// gateway before it. It fills in the rest of parts.
+func (f *front) openGateway(parts gateway.Parts) (err error) {
+	queue, recorder, kept := parts.Admission, parts.Recorder, parts.Capture
 	var reporter gateway.Reporter
 	err = f.connect(func(s *wire.State) {
 		queue.Report(reporter.Report(s))
@@ -131,17 +141,16 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 		}
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
-	f.gateway, err = gateway.New(cfg.Gateway, gateway.Parts{
-		Engine: f.engine(), Admission: queue, Identity: f.identity.Directory(), Budget: budgets, Recorder: recorder, Capture: kept, Siblings: f.siblings, Version: version, Policy: f.policyNote(), Log: c.logger(cfg.Log, "gateway"),
-	})
-	if err != nil {
-		return nil, err
+	parts.Engine, parts.Identity, parts.Siblings = f.engine(), f.identity.Directory(), f.siblings
+	parts.Version, parts.Policy, parts.Log = version, f.policyNote(), f.console.logger(f.cfg.Log, "gateway")
+	if f.gateway, err = gateway.New(f.cfg.Gateway, parts); err != nil {
+		return err
 	}
 	f.closers = append(f.closers, func() { f.gateway.Close() })
-	return f, nil
+	return nil
 }
 
 // client is the gateway's end of an engine: a socket, or another server.

@@ -335,22 +335,27 @@ func (f *Fleet) Close() {
 }
 
 // mark makes each report differ from the one before: the process that wrote it, the
-// epoch of its engine, and a number.
+// epoch of its engine, the number of the last batch in that epoch, and one of the report.
 type mark struct {
-	id            string
-	epoch, number uint64
+	id                   string
+	epoch, batch, number uint64
 }
 
 func (m mark) before(report string) string {
-	return m.id + "." + strconv.FormatUint(m.epoch, 36) + "." + strconv.FormatUint(m.number, 36) + " " + report
+	text := m.id
+	for _, n := range [...]uint64{m.epoch, m.batch, m.number} {
+		text += "." + strconv.FormatUint(n, 36)
+	}
+	return text + " " + report
 }
 
 func readMark(text string) (m mark, report string) {
 	head, report, _ := strings.Cut(text, " ")
 	parts := strings.Split(head, ".")
-	if m.id = parts[0]; len(parts) == 3 {
+	if m.id = parts[0]; len(parts) == 4 {
 		m.epoch, _ = strconv.ParseUint(parts[1], 36, 64)
-		m.number, _ = strconv.ParseUint(parts[2], 36, 64)
+		m.batch, _ = strconv.ParseUint(parts[2], 36, 64)
+		m.number, _ = strconv.ParseUint(parts[3], 36, 64)
 	}
 	return m, report
 }

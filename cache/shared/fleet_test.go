@@ -97,8 +97,9 @@ func TestReplicasKnowWhatOthersHold(t *testing.T) {
 	c.Close()
 	eventually(t, "c has left", func() bool { return len(b.Siblings(nil)) == 1 })
 	counts, up := b.Counts()
-	if !up || counts.Failed > 0 || counts.Received == 0 || counts.Resyncs == 0 {
-		t.Errorf("up %v, %+v", up, counts)
+	late, _ := c.Counts()
+	if !up || counts.Failed > 0 || counts.Received == 0 || late.Resyncs == 0 {
+		t.Errorf("up %v, b %+v, c %+v", up, counts, late)
 	}
 }
 

@@ -11,8 +11,10 @@ import (
 type replica struct {
 	name string
 
-	epoch, number uint64 // of its last batch
-	synced        bool   // its blocks are known as of that batch
+	epoch, number uint64 // of its last batch; before one is read, of the last that its report names
+	told          uint64 // number of the last batch that its report names
+	due           uint64 // told as of the round trip before: the log must have it by now
+	synced        bool   // its blocks are known as of the last batch
 	asked         time.Time
 
 	report string    // the last one, with the mark that makes each differ
@@ -23,7 +25,7 @@ type replica struct {
 // take follows one batch of r in m.
 func (r *replica) take(m *hitmap.Map, b *batch) {
 	switch {
-	case b.number == 1 && (b.epoch != r.epoch || r.number == 0):
+	case b.number == 1 && (b.epoch != r.epoch || !r.synced):
 		_, r.synced = m.Begin(r.name)
 		r.epoch = b.epoch
 	case b.epoch != r.epoch:
@@ -31,8 +33,7 @@ func (r *replica) take(m *hitmap.Map, b *batch) {
 	case b.number <= r.number:
 		return // it came twice
 	case b.number != r.number+1:
-		m.End(r.name)
-		r.synced = false
+		r.lose(m)
 	}
 	r.number = b.number
 	if r.synced {
@@ -62,20 +63,39 @@ func (r *replica) apply(m *hitmap.Map, b *batch) {
 	}
 }
 
-// renew begins an epoch of which nothing is known yet.
-func (r *replica) renew(m *hitmap.Map, epoch uint64) {
+// lose forgets r's blocks, so that all are asked for.
+func (r *replica) lose(m *hitmap.Map) {
 	m.End(r.name)
-	r.epoch, r.number, r.synced = epoch, 0, false
+	r.synced = false
 }
 
-// heard takes r's report at now. An epoch that it names ends the one before.
+// missed loses r's blocks where a batch that r had sent before the whole log was read is not in it.
+func (r *replica) missed(m *hitmap.Map) {
+	if r.synced && r.number < r.due {
+		r.lose(m)
+	}
+}
+
+// renew begins an epoch of which nothing is known yet.
+func (r *replica) renew(m *hitmap.Map, epoch uint64) {
+	r.lose(m)
+	r.epoch, r.number, r.told, r.due = epoch, 0, 0, 0
+}
+
+// heard takes r's report at now. An epoch that it names ends the one before. Where no
+// batch was read yet, those sent before are missing: blocks written down earlier are too old.
 func (r *replica) heard(m *hitmap.Map, report string, now time.Time) {
 	if report == r.report {
 		return
 	}
 	r.alive = r.report != ""
 	r.report, r.seen = report, now
-	if mark, _ := readMark(report); mark.epoch != r.epoch {
+	mark, _ := readMark(report)
+	if mark.epoch != r.epoch {
 		r.renew(m, mark.epoch)
+	}
+	r.told = mark.batch
+	if r.number == 0 {
+		r.number = mark.batch
 	}
 }

@@ -204,14 +204,14 @@ func (f *Fleet) tell(ctx context.Context, p redis.Pipeliner, a *answers) {
 		t.asks = nil
 	}
 	p.PExpire(ctx, t.key(f, "log"), keysFor)
-	if now := f.clock(); t.wanted && t.sending == "" && now.Sub(t.written) >= askAgain {
+	if now := f.clock(); t.wanted && now.Sub(t.written) >= askAgain {
 		all := f.all()
 		p.Set(ctx, t.key(f, "blocks:"+f.o.Name), all, writtenFor)
 		t.wanted, t.written, a.written = false, now, true
 		a.out += len(all)
 	}
 	t.reports++
-	text := mark{f.id, t.epoch, t.reports}.before(report)
+	text := mark{f.id, t.epoch, t.number, t.reports}.before(report)
 	p.HSet(ctx, t.key(f, "loads"), f.o.Name, text)
 	if len(t.gone) > 0 {
 		p.HDel(ctx, t.key(f, "loads"), t.gone...) // one that is not away after all writes again soon
@@ -221,8 +221,8 @@ func (f *Fleet) tell(ctx context.Context, p redis.Pipeliner, a *answers) {
 	a.out += len(text)
 }
 
-// all is everything that this replica holds, as of its last batch: what is still
-// pending is told afterwards, and comes twice.
+// all is everything that this replica holds, as of its last batch, which went before it:
+// what is still pending is told afterwards, and comes twice.
 func (f *Fleet) all() string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -287,6 +287,7 @@ func (f *Fleet) hear(a *answers) {
 	if f.space != t.space {
 		return // it is of another model
 	}
+	behind := false // there is more in the log than was read
 	f.hearReports(a, now)
 	for name, reply := range a.blocks {
 		if text, err := reply.Result(); err == nil {
@@ -304,8 +305,14 @@ func (f *Fleet) hear(a *answers) {
 			t.last = messages[i].ID
 			f.hearEntry(messages[i].Values)
 		}
-		if len(messages) == entriesMax {
+		if behind = len(messages) == entriesMax; behind {
 			f.Hurry()
+		}
+	}
+	if !behind && a.log != nil && (a.log.Err() == nil || errors.Is(a.log.Err(), redis.Nil)) {
+		for _, r := range f.others {
+			r.missed(f.blocks)
+			r.due = r.told
 		}
 	}
 	f.ask(now)

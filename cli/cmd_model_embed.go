@@ -14,25 +14,14 @@ import (
 
 func runModelEmbed(c *console, args []string) error {
 	set := newFlagSet("model embed MODEL --ids 1,2,3 -o OUT.f32 [--kernels NAME]")
-	idList := set.String("ids", "", "token ids, separated by commas")
-	output := set.String("o", "", "file for the vector, - for standard output: raw little-endian float32")
-	name := set.String("kernels", "", "kernel set; empty takes the best one")
+	flags := addTokenFlags(set, "vector", "one vector")
 	path, err := c.oneModel(set, args)
 	if err != nil {
 		return err
 	}
-	if *idList == "" || *output == "" {
-		return usageError("model embed needs --ids and -o")
-	}
-	ids, err := parseIDs(*idList)
+	ids, kernelSet, err := flags.parse("model embed")
 	if err != nil {
 		return err
-	}
-	kernelSet := kernels.Best()
-	if *name != "" {
-		if kernelSet, err = kernels.Lookup(*name); err != nil {
-			return err
-		}
 	}
 	f, err := checkpoint.Open(path)
 	if err != nil {
@@ -45,13 +34,13 @@ func runModelEmbed(c *console, args []string) error {
 	}
 	raw, report := make([]byte, 0, 4*len(vector)), c.err
 	raw, _ = binary.Append(raw, binary.LittleEndian, vector)
-	if *output == "-" {
+	if *flags.output == "-" {
 		_, err = c.out.Write(raw)
 	} else {
-		report, err = c.out, os.WriteFile(*output, raw, 0o666)
+		report, err = c.out, os.WriteFile(*flags.output, raw, 0o666)
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(report, "%s: %d numbers, by %s\n", *output, len(vector), kernelSet.Name)
+		_, err = fmt.Fprintf(report, "%s: %d numbers, by %s\n", *flags.output, len(vector), kernelSet.Name)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -20,32 +21,21 @@ import (
 
 func runModelLogits(c *console, args []string) error {
 	set := newFlagSet("model logits MODEL --ids 1,2,3 -o OUT.f32 [--quantize TYPE] [--kv-type TYPE] [--kernels NAME] [--device cpu|cuda|auto] [--device-id N]")
-	idList := set.String("ids", "", "token ids, separated by commas")
-	output := set.String("o", "", "file for the logits, - for standard output: raw little-endian float32, one row a token")
+	flags := addTokenFlags(set, "logits", "one row a token")
 	quantize := set.String("quantize", "", "type that the weights get first: q8_0, q4_0, q4_k or q6_k; empty leaves them as they are")
 	kvName := set.String("kv-type", kernels.KVF32.String(), "type in which keys and values are kept: f32, f16 (as served by default) or int8")
-	name := set.String("kernels", "", "kernel set; empty takes the best one")
 	device := addDeviceFlags(set)
 	path, err := c.oneModel(set, args)
 	if err != nil {
 		return err
 	}
-	if *idList == "" || *output == "" {
-		return usageError("model logits needs --ids and -o")
-	}
-	ids, err := parseIDs(*idList)
+	ids, kernelSet, err := flags.parse("model logits")
 	if err != nil {
 		return err
 	}
 	kvType, err := kernels.ParseKVType(*kvName)
 	if err != nil {
 		return usageError("--kv-type: " + err.Error())
-	}
-	kernelSet := kernels.Best()
-	if *name != "" {
-		if kernelSet, err = kernels.Lookup(*name); err != nil {
-			return err
-		}
 	}
 	f, err := checkpoint.Open(path)
 	if err != nil {
@@ -66,7 +56,7 @@ func runModelLogits(c *console, args []string) error {
 		return err
 	}
 	defer m.close()
-	return c.putLogits(*output, m.Model, ids, cmp.Or(d.name, kernelSet.Name))
+	return c.putLogits(*flags.output, m.Model, ids, cmp.Or(d.name, kernelSet.Name))
 }
 
 // putLogits writes the logits to a file, or to standard output for "-", and
@@ -87,6 +77,28 @@ func (c *console) putLogits(output string, m *model.Model, ids []int32, by strin
 	}
 	_, err = fmt.Fprintf(report, "%s: %d rows of %d, by %s\n", output, len(ids), m.Config().Vocab, by)
 	return err
+}
+
+// tokenFlags say of which tokens something is computed, by which kernels, and where it goes.
+type tokenFlags struct{ ids, output, kernels *string }
+
+func addTokenFlags(set *flag.FlagSet, what, layout string) *tokenFlags {
+	return &tokenFlags{
+		ids:     set.String("ids", "", "token ids, separated by commas"),
+		output:  set.String("o", "", "file for the "+what+", - for standard output: raw little-endian float32, "+layout),
+		kernels: set.String("kernels", "", "kernel set; empty takes the best one"),
+	}
+}
+
+func (f *tokenFlags) parse(command string) (ids []int32, set *kernels.Set, err error) {
+	if *f.ids == "" || *f.output == "" {
+		return nil, nil, usageError(command + " needs --ids and -o")
+	}
+	if ids, err = parseIDs(*f.ids); err != nil || *f.kernels == "" {
+		return ids, kernels.Best(), err
+	}
+	set, err = kernels.Lookup(*f.kernels)
+	return ids, set, err
 }
 
 func parseIDs(list string) ([]int32, error) {

@@ -60,7 +60,7 @@ type Store struct {
 	wanted   []ID          // to be read, in order
 	ready    map[ID][]byte // read, and not taken
 	stats    Stats
-	perByte  float64 // nanoseconds of a read, a moving mean
+	rate     rate
 	retryAt  time.Time
 }
 
@@ -82,8 +82,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, format: format{blockBytes: cfg.BlockBytes}, index: map[ID]place{}, writing: map[ID]bool{}, ready: map[ID][]byte{},
-		puts: make(chan put, max(1, cfg.QueueBytes/cfg.BlockBytes)), wakes: make(chan struct{}, 1),
-		perByte: 2, // half a gigabyte a second, until reads say otherwise
+		puts: make(chan put, max(1, cfg.QueueBytes/cfg.BlockBytes)), wakes: make(chan struct{}, 1), rate: rate{perByte: startPerByte},
 	}
 	if len(cfg.Key) > 0 {
 		c, err := aes.NewCipher(cfg.Key)
@@ -176,7 +175,7 @@ func (s *Store) Count(ids []ID) int {
 func (s *Store) ReadTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Duration(s.perByte * float64(s.cfg.BlockBytes))
+	return time.Duration(s.rate.at(time.Now()) * float64(s.cfg.BlockBytes))
 }
 
 // Stats are the counts up to now.

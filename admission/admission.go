@@ -145,8 +145,12 @@ type Grant struct {
 
 // Spent is what a request used.
 type Spent struct {
-	PromptTokens     int
-	CompletionTokens int
+	// ComputedTokens of its prompts were computed, behind CachedTokens that were found
+	// in the cache. Less than the prompts where the request ended early.
+	ComputedTokens, CachedTokens int
+	CompletionTokens             int
+	// Unheard says that the engine did not tell how much of the prompts it computed.
+	Unheard bool
 	// Whole says that the model ended the answer. One that was cancelled, or cut at
 	// max_tokens, might have gone on.
 	Whole bool

@@ -217,11 +217,15 @@ func (s *Scheduler) charge(e *Entry, cost time.Duration) {
 	}
 }
 
-// settle corrects the charge of e, which ended with some tokens of answer.
-func (s *Scheduler) settle(e *Entry, tokens int) {
-	actual := e.prefill
-	if e.firstToken == 0 && tokens == 0 { // how far its prefill came is not known
-		actual = min(actual, max(0, s.now-e.started))
+// settle corrects the charge of e, which ended with some tokens of answer, to what
+// was computed for it.
+func (s *Scheduler) settle(e *Entry, spent Spent, tokens int) {
+	actual := s.engine.cost.Prefill(spent.ComputedTokens, spent.CachedTokens, s.engine.chunk)
+	if spent.Unheard {
+		actual = e.prefill
+		if tokens == 0 { // no more of it than the time allowed
+			actual = min(actual, max(0, s.now-e.started))
+		}
 	}
 	actual += time.Duration(float64(tokens) * float64(s.engine.tokenCost(e)))
 	s.charge(e, actual-e.charged)

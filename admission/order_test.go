@@ -64,7 +64,7 @@ func (p *pipe) runUntil(then time.Duration) {
 		}
 		p.now = p.until
 		p.Progress(p.busy, 1, p.now)
-		p.Done(p.busy, Spent{PromptTokens: p.busy.demand.PromptTokens, CompletionTokens: 1, Whole: true}, p.now)
+		p.Done(p.busy, Spent{ComputedTokens: p.busy.demand.PromptTokens, CompletionTokens: 1, Whole: true}, p.now)
 		p.ended = append(p.ended, p.busy)
 		p.busy = nil
 		p.report()

@@ -266,7 +266,7 @@ func (s *Scheduler) finish(e *Entry, spent Spent) {
 	e.line.running--
 	s.engine.left(e, s.now)
 	tokens := max(spent.CompletionTokens, e.tokens)
-	s.settle(e, tokens)
+	s.settle(e, spent, tokens)
 	if tokens > 0 {
 		per := max(1, tokens/max(1, e.demand.Sequences))
 		p := s.lengths.distribution(&e.demand)

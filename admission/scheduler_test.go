@@ -278,7 +278,7 @@ func (p *play) randomTurn() {
 	case 4:
 		if len(p.running) > 0 {
 			e := p.running[r.IntN(len(p.running))]
-			p.Done(e, Spent{PromptTokens: e.demand.PromptTokens, CompletionTokens: e.tokens, Whole: r.IntN(2) == 0}, p.now)
+			p.Done(e, Spent{ComputedTokens: e.uncached(), CachedTokens: e.cached, CompletionTokens: e.tokens, Whole: r.IntN(2) == 0}, p.now)
 		}
 	case 5:
 		if len(p.entries) > 0 && r.IntN(3) == 0 {

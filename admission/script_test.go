@@ -233,7 +233,7 @@ func (x *script) serve(slow int) {
 
 func (x *script) ends(e *Entry) {
 	x.say("%s ends after %d tokens", e.ID(), e.tokens)
-	x.Done(e, Spent{PromptTokens: e.demand.PromptTokens, CompletionTokens: e.tokens, Whole: e.tokens > 0}, x.now)
+	x.Done(e, Spent{ComputedTokens: e.uncached(), CachedTokens: e.cached, CompletionTokens: e.tokens, Whole: e.tokens > 0}, x.now)
 }
 
 // wait lets time go by. It decides each second, as an idle engine reports too, and

@@ -19,7 +19,7 @@
 //     client that shuts only its write side counts as gone (httpd.Request.Watch).
 //
 //  4. Once a stream is open its failures are error events, followed by the end
-//     of the body and of the connection, and never by [DONE].
+//     of the body and never by [DONE]. The connection goes on as its head said.
 //
 //  5. A slow reader costs one bounded buffer. It is cut when one write waits for
 //     it longer than the write-stall limit.

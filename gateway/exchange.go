@@ -290,11 +290,13 @@ func (x *exchange) fail(f *failure) {
 	case x.out.Opened:
 		x.out.Buf = append(x.out.Buf, "data: "...)
 		x.out.Buf = append(f.appendErrorObject(x.out.Buf), "\n\n"...)
-		// The client may have gone; the record has its outcome already.
+		// The answer is whole, and its head promised to keep the connection. The client
+		// may have gone; the record has its outcome already.
 		if x.out.Close() == nil {
 			x.noteWrite()
+		} else {
+			x.http.CloseAfter()
 		}
-		x.http.CloseAfter()
 	default:
 		x.http.SetHeader(processingHeader, strconv.FormatInt(x.processingMS(), 10))
 		for _, field := range x.explained(nil) {

@@ -57,12 +57,18 @@ func TestUsageComesOnceAndLast(t *testing.T) {
 
 func TestBrokenStreamsEndWithAnError(t *testing.T) {
 	r := simpleRig(t, wiretest.Script{Pieces: []string{"a", "b", "c"}, Delay: time.Millisecond, Err: wire.Errorf(wire.Internal, "secret words")})
-	got := r.raw(rawPost("/v1/chat/completions", chatBody(`"stream":true`)))
+	// The head says nothing of a close, so the connection serves the next request too,
+	// whose head says that it closes.
+	got := r.raw(rawPost("/v1/chat/completions", chatBody(`"stream":true`)) + rawPost("/v1/chat/completions", chatBody(`"stream":true`), "Connection: close"))
+	got, next, whole := strings.Cut(got, "\r\n0\r\n\r\n")
+	if !strings.HasPrefix(next, "HTTP/1.1 200 OK\r\n") || !strings.Contains(next, "\r\nConnection: close\r\n") || !strings.HasSuffix(next, "0\r\n\r\n") || strings.Contains(got, "Connection:") {
+		t.Errorf("the next answer is %q", next)
+	}
 	all := events(got)
 	if code, _ := errorOf(t, all[len(all)-1]); code != "engine_error" {
 		t.Errorf("code %s", code)
 	}
-	if strings.Contains(got, "[DONE]") || strings.Contains(got, `"finish_reason":"stop"`) || strings.Contains(got, "secret") || !strings.HasSuffix(got, "0\r\n\r\n") {
+	if strings.Contains(got, "[DONE]") || strings.Contains(got, `"finish_reason":"stop"`) || strings.Contains(got, "secret") || !whole {
 		t.Errorf("%s", got)
 	}
 	r.settled()

@@ -217,7 +217,7 @@ func TestAdmissionIsToldCostAndUse(t *testing.T) {
 	if len(l.demands) != 2 {
 		t.Errorf("%d demands", len(l.demands))
 	}
-	if len(l.spent) != 2 || l.spent[0] != (admission.Spent{PromptTokens: 5, CompletionTokens: 8, Whole: true}) || l.spent[1] != (admission.Spent{}) {
+	if len(l.spent) != 2 || l.spent[0] != (admission.Spent{ComputedTokens: 5, CompletionTokens: 8, Whole: true}) || l.spent[1] != (admission.Spent{}) {
 		t.Errorf("spent %+v", l.spent)
 	}
 }

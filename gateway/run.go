@@ -281,7 +281,10 @@ func (r *run) spent() admission.Spent {
 	if record.Dispatched == 0 {
 		return admission.Spent{}
 	}
-	return admission.Spent{PromptTokens: record.PromptTokens, CompletionTokens: record.CompletionTokens, Whole: r.stops == record.Choices}
+	return admission.Spent{
+		ComputedTokens: record.ComputedTokens, CachedTokens: record.CachedTokens, CompletionTokens: record.CompletionTokens,
+		Unheard: record.Unanswered, Whole: r.stops == record.Choices,
+	}
 }
 
 // settle ends the reservation on every path. A request that never ran, or that

@@ -117,7 +117,8 @@ func (f *forebay) progress(j *job, now time.Duration) { f.s.Progress(j.entry, j.
 func (f *forebay) done(j *job, now time.Duration) { f.settle(j, now) }
 
 func (f *forebay) settle(j *job, now time.Duration) {
-	f.s.Done(j.entry, admission.Spent{PromptTokens: j.Prompt, CompletionTokens: j.tokens, Whole: j.ending == finished}, now)
+	computed := max(0, min(j.computed, j.Prompt)-j.matched)
+	f.s.Done(j.entry, admission.Spent{ComputedTokens: computed, CachedTokens: j.matched, CompletionTokens: j.tokens, Whole: j.ending == finished}, now)
 	delete(f.jobs, j.entry)
 	j.entry = nil
 }

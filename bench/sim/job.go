@@ -46,6 +46,7 @@ type job struct {
 	order    int    // of its release
 	since    uint64 // number of the step that it last had a share in
 	computed int    // tokens whose keys and values it holds
+	matched  int    // of them, found in the cache
 	tokens   int    // generated
 }
 

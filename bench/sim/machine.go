@@ -253,7 +253,7 @@ func (m *machine) makeRoom() {
 		}
 		m.kvUsed -= youngest.computed
 		m.lost += youngest.computed
-		youngest.computed = 0
+		youngest.computed, youngest.matched = 0, 0
 	}
 }
 
@@ -279,6 +279,7 @@ func (m *machine) candidates() {
 		}
 		if j.tokens == 0 {
 			j.computed = m.prefixes.match(j)
+			j.matched = j.computed
 			m.kvUsed += j.computed
 			m.matched += j.computed
 			free -= j.computed

@@ -48,6 +48,9 @@ func runModelQuantize(c *console, args []string) error {
 		return err
 	}
 	out, err := in.Quantized(strings.ToLower(*kind))
+	if err == nil {
+		out, err = out.WithoutPadding()
+	}
 	if err != nil {
 		return err
 	}

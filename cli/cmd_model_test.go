@@ -72,7 +72,7 @@ func TestModelLogitsToStandardOutput(t *testing.T) {
 	cmd := exec.Command(program, append(args, "-")...)
 	cmd.Stderr = &report
 	out, err := cmd.Output()
-	if err != nil || len(out) != 2*2048*4 || !strings.HasPrefix(report.String(), "-: 2 rows of 2048, by ") {
+	if err != nil || len(out) != 2*1901*4 || !strings.HasPrefix(report.String(), "-: 2 rows of 1901, by ") {
 		t.Errorf("%d bytes, %v, %q", len(out), err, &report)
 	}
 	if out, status := run(t, "", append(args, "/dev/full")...); status != 1 || strings.Count(out, "\n") != 1 {
@@ -170,7 +170,7 @@ func TestModelQuantize(t *testing.T) {
 	t.Parallel()
 	demo, dir := filepath.Join("engine", "demo", "forebay-demo-q8_0.gguf"), t.TempDir()
 	out := filepath.Join(dir, "small.gguf")
-	if words, status := run(t, "", "model", "quantize", demo, out, "--type", "Q4_K"); status != 0 || !strings.HasPrefix(words, out+": ") || !strings.HasSuffix(words, "MiB, of 3.8 MiB in "+demo+"\n") {
+	if words, status := run(t, "", "model", "quantize", demo, out, "--type", "Q4_K"); status != 0 || !strings.HasPrefix(words, out+": ") || !strings.HasSuffix(words, "MiB, of 3.7 MiB in "+demo+"\n") {
 		t.Fatalf("status %d: %s", status, words)
 	}
 	if words, status := run(t, "", "model", "quantize", demo, filepath.Join(t.TempDir(), "same.gguf"), "--type", "q8_0"); status != 0 || !strings.Contains(words, "no weights are larger than q8_0") {

@@ -97,7 +97,7 @@ func TestModelPullListRemove(t *testing.T) {
 	if out, _, status := hubCommand(t, server, home, "model", "list"); status != 0 || strings.Count(out, "\n") != 3 {
 		t.Errorf("list: status %d, %q", status, out)
 	}
-	if out, _, status := hubCommand(t, server, home, "model", "rm", "hf:acme/fox:Q8_0"); status != 0 || !strings.Contains(out, "3.97 MB freed") {
+	if out, _, status := hubCommand(t, server, home, "model", "rm", "hf:acme/fox:Q8_0"); status != 0 || !strings.Contains(out, "3.93 MB freed") {
 		t.Errorf("rm: status %d, %q", status, out)
 	}
 	for _, c := range []struct {

@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/forebay-io/forebay/engine/demo"
 )
 
 // llamaModel is a small model that llama.cpp loads.
@@ -35,9 +37,8 @@ print("ready", flush=True)
 sys.stdin.read()
 `
 
-// llamaServer starts llama-server on TCP or on a Unix socket, and returns its URL for
-// serve --upstream and a client of its own.
-func llamaServer(t *testing.T, socket string) (url string, client *http.Client, base string) {
+// needLlama skips the test where there is no llama-server.
+func needLlama(t *testing.T) {
 	t.Helper()
 	if exec.Command("python3", "-c", "import xllamacpp").Run() != nil {
 		if slices.Contains(strings.Split(os.Getenv("FOREBAY_TEST_REQUIRE"), ","), "llama-server") {
@@ -45,7 +46,14 @@ func llamaServer(t *testing.T, socket string) (url string, client *http.Client, 
 		}
 		t.Skip("SKIPPED: there is no llama-server here; python3 -m pip install xllamacpp brings it")
 	}
-	if _, err := os.Stat(llamaModel); err != nil {
+}
+
+// llamaServer starts llama-server on TCP or on a Unix socket, and returns its URL for
+// serve --upstream and a client of its own.
+func llamaServer(t *testing.T, model, socket string) (url string, client *http.Client, base string) {
+	t.Helper()
+	needLlama(t)
+	if _, err := os.Stat(model); err != nil {
 		t.Skip("SKIPPED: there is no model for llama-server here: ", err)
 	}
 	host, port := socket, "1"
@@ -58,7 +66,7 @@ func llamaServer(t *testing.T, socket string) (url string, client *http.Client, 
 		url, client = "http://127.0.0.1:"+port, &http.Client{Transport: &http.Transport{}}
 		base = url
 	}
-	cmd := exec.Command("python3", "-c", llamaProgram, llamaModel, host, port)
+	cmd := exec.Command("python3", "-c", llamaProgram, model, host, port)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +118,7 @@ func llamaLoad(t *testing.T, client *http.Client, base string) (processing, defe
 func TestLlamaServer(t *testing.T) {
 	for name, socket := range map[string]string{"TCP": "", "Unix socket": filepath.Join(t.TempDir(), "l.sock")} {
 		t.Run(name, func(t *testing.T) {
-			url, client, base := llamaServer(t, socket)
+			url, client, base := llamaServer(t, llamaModel, socket)
 			p := serve(t, "--upstream", url)
 			if !strings.Contains(p.output(), "sequences=2 sequences_known=true") {
 				t.Errorf("its slots are not known:\n%s", p.output())
@@ -136,6 +144,36 @@ func TestLlamaServer(t *testing.T) {
 				backlog(t, p, client, base)
 			}
 		})
+	}
+}
+
+// TestLlamaLoadsWhatIsWritten: llama.cpp loads the demo model, and every file that is
+// written of it. Of the demo model it makes the tokens that the reference has.
+func TestLlamaLoadsWhatIsWritten(t *testing.T) {
+	needLlama(t)
+	dir := t.TempDir()
+	whole := filepath.Join(dir, "whole.gguf")
+	if err := os.WriteFile(whole, demo.GGUF(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"", "q8_0", "q6_k", "q4_k", "q4_0"} {
+		path := whole
+		if kind != "" {
+			path = filepath.Join(dir, kind+".gguf")
+			if words, status := run(t, "", "model", "quantize", whole, path, "--type", kind); status != 0 {
+				t.Fatalf("status %d: %s", status, words)
+			}
+		}
+		_, client, base := llamaServer(t, path, filepath.Join(dir, kind+".sock"))
+		response, err := client.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"Hello!"}],"temperature":0,"max_tokens":20}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if got := essence(t, string(raw)); response.StatusCode != http.StatusOK || kind == "" && got != `[{"stop" {"Hello! How can I help you today?"}}] {Prompt:10 Completion:10}` {
+			t.Errorf("%s: %s", kind, raw)
+		}
 	}
 }
 

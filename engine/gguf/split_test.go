@@ -299,3 +299,52 @@ func TestDraftRefusesWhatDoesNotFit(t *testing.T) {
 		t.Error("the digest does not cover the identity")
 	}
 }
+
+// Rows that belong to no token are left out, of the embedding and of the output, and
+// the others stay as they were, also where they are made when they are read.
+func TestWithoutPadding(t *testing.T) {
+	padded, err := Parse("padded", gguftest.TinyModel(gguftest.Tiny{Vocab: 320, Untied: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewDraft("made")
+	d.Copy(padded)
+	for _, from := range padded.Tensors {
+		data := from.Data
+		from.Data, from.Make = nil, func() []byte { return data }
+		d.Add(from)
+	}
+	made, err := d.File("made", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*File{padded, made} {
+		out, err := f.WithoutPadding()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := Write(&b, out, nil); err != nil {
+			t.Fatal(err)
+		}
+		if out, err = Parse("out", b.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if n, _, _ := out.Uint("llama.vocab_size"); n != gguftest.TinyTokens {
+			t.Errorf("the file says %d tokens", n)
+		}
+		for i := range out.Tensors {
+			got, from := &out.Tensors[i], &padded.Tensors[i]
+			want := from.Dims[len(from.Dims)-1]
+			if want == 320 {
+				want = gguftest.TinyTokens
+			}
+			if got.Dims[len(got.Dims)-1] != want || !bytes.Equal(got.Data, from.Data[:len(got.Data)]) {
+				t.Errorf("%s: %v of %v", got.Name, got.Dims, from.Dims)
+			}
+		}
+		if again, err := out.WithoutPadding(); again != out || err != nil {
+			t.Errorf("of a file without padding: %v", err)
+		}
+	}
+}

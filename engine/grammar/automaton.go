@@ -17,8 +17,31 @@ const (
 	unknown = -2
 )
 
+// table holds a row for each state: where each class of bytes leads. It grows by blocks,
+// so that no step has to move what is there.
+type table struct {
+	width int // of a row
+	rows  [][]State
+	block []State // room for the next rows
+}
+
+const rowsOfBlock = 32
+
+func (t *table) add() {
+	if len(t.block) == 0 {
+		t.block = make([]State, rowsOfBlock*t.width)
+		for i := range t.block {
+			t.block[i] = unknown
+		}
+	}
+	t.rows = append(t.rows, t.block[:t.width:t.width])
+	t.block = t.block[t.width:]
+}
+
+func (t *table) bytes() int { return len(t.rows)*(4*t.width+24) + 4*len(t.block) }
+
 // nodeBytes is what a node holds, with its place in the table of nodes.
-const nodeBytes = 80
+const nodeBytes = 112
 
 // Automaton is a grammar as a state machine over bytes, made as it is needed.
 // It is not safe for several goroutines.
@@ -26,13 +49,12 @@ type Automaton struct {
 	g      *Grammar
 	limits *Limits
 	pool   *pool
-	stride int
 	spent  int
 	base   int // bytes at the start
 
 	lexers      []lexer
 	lexerParts  []part
-	lexerNext   []int32
+	lexerNext   table
 	lexerByHash map[uint64]int32
 
 	rows      []row
@@ -41,7 +63,7 @@ type Automaton struct {
 
 	states      []state
 	threads     []thread
-	stateNext   []int32
+	stateNext   table
 	stateByHash map[uint64]int32
 	chars       []charStep // by lexer
 
@@ -79,8 +101,9 @@ type state struct {
 
 // NewAutomaton is at its start.
 func (g *Grammar) NewAutomaton() *Automaton {
-	a := &Automaton{g: g, limits: &g.limits, pool: g.pool.clone(), stride: len(g.pool.example),
+	a := &Automaton{g: g, limits: &g.limits, pool: g.pool.clone(),
 		lexerByHash: map[uint64]int32{}, rowByHash: map[uint64]int32{}, stateByHash: map[uint64]int32{}}
+	a.lexerNext.width, a.stateNext.width = len(g.pool.example), len(g.pool.example)
 	a.pool.limits = &Limits{}
 	*a.pool.limits = g.limits
 	a.pool.limits.Nodes = len(g.pool.nodes) + g.limits.Memory/nodeBytes*4 // one step may pass what Full says
@@ -91,7 +114,7 @@ func (g *Grammar) NewAutomaton() *Automaton {
 // clone copies what a compiled grammar's pool holds, with room to grow.
 func (p *pool) clone() *pool {
 	c := *p
-	c.nodes, c.sets, c.text = slices.Clone(p.nodes), slices.Clone(p.sets), slices.Clip(p.text)
+	c.nodes, c.first, c.sets, c.text = slices.Clone(p.nodes), slices.Clone(p.first), slices.Clone(p.sets), slices.Clip(p.text)
 	c.byKey, c.setIDs, c.derived = maps.Clone(p.byKey), maps.Clone(p.setIDs), maps.Clone(p.derived)
 	c.alive, c.relaxed = maps.Clone(p.alive), maps.Clone(p.relaxed)
 	c.chars = maps.Clone(p.chars)
@@ -131,11 +154,18 @@ func (a *Automaton) stateAt(r int32) State {
 
 // Next is the state after one more byte.
 func (a *Automaton) Next(s State, c byte) (State, error) {
-	if n := a.stateNext[int(s)*a.stride+int(a.pool.class[c])]; n != unknown {
+	if n := a.stateNext.rows[s][a.pool.class[c]]; n != unknown {
 		return State(n), nil
 	}
 	return a.compute(s, a.pool.class[c])
 }
+
+// Known is where bytes lead from s, as far as it is known: by the class of a byte, the
+// state, Dead, or something less, for which Next has to be asked.
+func (a *Automaton) Known(s State) []State { return a.stateNext.rows[s] }
+
+// Classes is the class of each byte. It does not change.
+func (a *Automaton) Classes() *[256]uint8 { return &a.pool.class }
 
 func (a *Automaton) compute(s State, class uint8) (State, error) {
 	a.begin()
@@ -144,7 +174,7 @@ func (a *Automaton) compute(s State, class uint8) (State, error) {
 	if err := a.end(); err != nil {
 		return Dead, err
 	}
-	a.stateNext[int(s)*a.stride+int(class)] = int32(n)
+	a.stateNext.rows[s][class] = n
 	return n, nil
 }
 
@@ -186,9 +216,9 @@ func (a *Automaton) Size() int { return a.bytes() }
 
 func (a *Automaton) bytes() int {
 	return len(a.pool.nodes)*nodeBytes + len(a.pool.derived)*28 + len(a.pool.sets)*80 +
-		len(a.lexers)*48 + len(a.lexerParts)*8 + len(a.lexerNext)*4 +
+		len(a.lexers)*48 + len(a.lexerParts)*8 + a.lexerNext.bytes() +
 		len(a.rows)*60 + len(a.items)*16 +
-		len(a.states)*60 + len(a.threads)*8 + len(a.stateNext)*4
+		len(a.states)*60 + len(a.threads)*8 + a.stateNext.bytes()
 }
 
 func (a *Automaton) step(s State, class uint8) State {
@@ -262,16 +292,9 @@ func (a *Automaton) stateOf(threads []thread, final bool) State {
 	from := int32(len(a.threads))
 	a.threads = append(a.threads, threads...)
 	a.states = append(a.states, state{threads: span{from, int32(len(a.threads))}, final: final, next: first})
-	a.stateNext = appendUnknown(a.stateNext, a.stride)
+	a.stateNext.add()
 	a.stateByHash[h] = id
 	return State(id)
-}
-
-func appendUnknown(list []int32, n int) []int32 {
-	for range n {
-		list = append(list, unknown)
-	}
-	return list
 }
 
 // startState is the lexer of the terminals that a row waits for.
@@ -313,16 +336,15 @@ func (a *Automaton) lexerOf(parts []part) int32 {
 	l.parts.to = int32(len(a.lexerParts))
 	id := int32(len(a.lexers))
 	a.lexers = append(a.lexers, l)
-	a.lexerNext = appendUnknown(a.lexerNext, a.stride)
+	a.lexerNext.add()
 	a.lexerByHash[h] = id
 	return id
 }
 
 // lexerAfter is the lexer after a byte of the class, none if no part can go on.
 func (a *Automaton) lexerAfter(q int32, class uint8) int32 {
-	at := int(q)*a.stride + int(class)
-	if n := a.lexerNext[at]; n != unknown {
-		return n
+	if n := a.lexerNext.rows[q][class]; n != unknown {
+		return int32(n)
 	}
 	a.parts = a.parts[:0]
 	s := a.lexers[q].parts
@@ -342,7 +364,7 @@ func (a *Automaton) lexerAfter(q int32, class uint8) int32 {
 	if len(a.parts) > 0 {
 		n = a.lexerOf(a.parts)
 	}
-	a.lexerNext[at] = n
+	a.lexerNext.rows[q][class] = State(n)
 	return n
 }
 

@@ -24,13 +24,18 @@ type charStep struct {
 // safeShape is a form of UTF-8 characters: ranges of the bytes in turn.
 type safeShape [][2]byte
 
-// Safe characters are those that stand for themselves in a JSON string: every
-// character but the quote, the backslash and those below the space.
+// Safe characters are those that stand for themselves in a JSON string and that a
+// pattern's dot takes: every character but the quote, the backslash, those below the
+// space, and the two line separators U+2028 and U+2029.
 var safeShapes = []safeShape{
 	{{0x20, 0x21}}, {{0x23, 0x5B}}, {{0x5D, 0x7F}},
 	{{0xC2, 0xDF}, {0x80, 0xBF}},
 	{{0xE0, 0xE0}, {0xA0, 0xBF}, {0x80, 0xBF}},
-	{{0xE1, 0xEC}, {0x80, 0xBF}, {0x80, 0xBF}},
+	{{0xE1, 0xE1}, {0x80, 0xBF}, {0x80, 0xBF}},
+	{{0xE2, 0xE2}, {0x80, 0x80}, {0x80, 0xA7}},
+	{{0xE2, 0xE2}, {0x80, 0x80}, {0xAA, 0xBF}},
+	{{0xE2, 0xE2}, {0x81, 0xBF}, {0x80, 0xBF}},
+	{{0xE3, 0xEC}, {0x80, 0xBF}, {0x80, 0xBF}},
 	{{0xED, 0xED}, {0x80, 0x9F}, {0x80, 0xBF}},
 	{{0xEE, 0xEF}, {0x80, 0xBF}, {0x80, 0xBF}},
 	{{0xF0, 0xF0}, {0x90, 0xBF}, {0x80, 0xBF}, {0x80, 0xBF}},
@@ -38,8 +43,10 @@ var safeShapes = []safeShape{
 	{{0xF4, 0xF4}, {0x80, 0x8F}, {0x80, 0xBF}, {0x80, 0xBF}},
 }
 
-// SafeByte says whether c alone is a safe character.
-func SafeByte(c byte) bool { return c >= 0x20 && c < 0x80 && c != '"' && c != '\\' }
+// Safe says whether c is a safe character.
+func Safe(c rune) bool {
+	return c >= ' ' && c != '"' && c != '\\' && c != 0x2028 && c != 0x2029
+}
 
 // Chars counts the safe characters that may follow in s: any text of at most
 // least of them may, if it has no byte that Builder.Without left out. If exact, no text of more than least of them may. least
@@ -62,7 +69,10 @@ func (a *Automaton) count(q int32) charStep {
 		a.chars = append(a.chars, charStep{})
 	}
 	if !a.chars[q].counted {
-		least, most, ok := a.countText(q)
+		least, most, ok := CharsMax, CharsMax, a.endless(q)
+		if !ok {
+			least, most, ok = a.countText(q)
+		}
 		if !ok {
 			least, most = a.countSteps(q)
 		}
@@ -70,6 +80,42 @@ func (a *Automaton) count(q int32) charStep {
 		c.counted, c.least, c.most = true, int8(least), int8(most)
 	}
 	return a.chars[q]
+}
+
+// endless says whether some terminal of a lexer takes safe characters without end,
+// as far as its form shows it.
+func (a *Automaton) endless(q int32) bool {
+	s := a.lexers[q].parts
+	return slices.ContainsFunc(a.lexerParts[s.from:s.to], func(p part) bool { return a.pool.endless(p.rest) })
+}
+
+// endless says whether r, which matches something, does so after any safe text, as far as
+// its form shows it: x{m,} does if x takes any safe character, also where finitely many
+// texts are taken away, as they are from the other names of an object.
+func (p *pool) endless(r Regex) bool {
+	switch n := p.nodes[r]; n.kind {
+	case kindCat:
+		return p.endless(Regex(n.a))
+	case kindTimes:
+		return n.max == Unlimited && p.isChar(Regex(n.a))
+	case kindOr:
+		members := p.each(p.buffer(), kindOr, r)
+		defer p.release(members)
+		return slices.ContainsFunc(members, func(m Regex) bool { return !p.nodes[m].guarded && p.endless(m) })
+	case kindAnd:
+		members := p.each(p.buffer(), kindAnd, r)
+		defer p.release(members)
+		finite := 0
+		for _, m := range members {
+			if n := p.nodes[m]; n.kind == kindNot && p.nodes[n.a].finite {
+				finite++
+			} else if n.kind != kindTimes || !p.endless(m) {
+				return false
+			}
+		}
+		return finite < len(members)
+	}
+	return false
 }
 
 // countText counts where a lexer is one terminal of the form x{m,n}y, x takes
@@ -118,11 +164,14 @@ func (p *pool) isOther(r Regex) bool {
 
 // leads says whether every text of the shape leads from r to one place.
 func (p *pool) leads(r Regex, shape safeShape, to Regex) bool {
+	var done byteSet // of classes: bytes of one class lead to one place
 	for b := int(shape[0][0]); b <= int(shape[0][1]); b++ {
-		if p.absent.has(byte(b)) {
+		class := p.class[b]
+		if p.absent.has(byte(b)) || done.has(class) {
 			continue
 		}
-		d := p.derive(r, p.class[b])
+		done.add(class)
+		d := p.derive(r, class)
 		if len(shape) == 1 && d != to || len(shape) > 1 && !p.leads(d, shape[1:], to) {
 			return false
 		}
@@ -194,16 +243,13 @@ func (a *Automaton) charStep(q int32, whole bool, tried *int) charStep {
 }
 
 func (a *Automaton) follow(q int32, shape safeShape, c *charStep, tried *int) {
-	var done [4]uint64
+	var done byteSet // of classes
 	for b := int(shape[0][0]); b <= int(shape[0][1]); b++ {
 		class := a.pool.class[b]
-		if a.pool.absent.has(byte(b)) {
+		if a.pool.absent.has(byte(b)) || done.has(class) {
 			continue
 		}
-		if done[class>>6]>>(class&63)&1 != 0 {
-			continue
-		}
-		done[class>>6] |= 1 << (class & 63)
+		done.add(class)
 		*tried++
 		to := a.lexerAfter(q, class)
 		switch {

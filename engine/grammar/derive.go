@@ -54,20 +54,15 @@ func (p *pool) split(s *byteSet) {
 
 // derive is what may follow a byte of the class in r.
 func (p *pool) derive(r Regex, class uint8) Regex {
+	if !p.first[r].has(p.example[class]) {
+		return never
+	}
 	n := p.nodes[r]
 	switch n.kind {
-	case kindNever, kindEpsilon:
-		return never
 	case kindSet:
-		if p.sets[n.a].has(p.example[class]) {
-			return epsilon
-		}
-		return never
+		return epsilon
 	case kindText:
-		if p.text[n.a] == p.example[class] {
-			return p.textTail(n.a, n.b)
-		}
-		return never
+		return p.textTail(n.a, n.b)
 	}
 	key := uint64(r)<<8 | uint64(class)
 	if d, ok := p.derived[key]; ok {

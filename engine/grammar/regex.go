@@ -30,6 +30,7 @@ type node struct {
 	kind     kind
 	nullable bool
 	guarded  bool // holds And or Not, so that it may match nothing without showing it
+	finite   bool // matches finitely many texts, as its form shows
 	a, b     int32
 	min, max int32
 }
@@ -47,6 +48,7 @@ func (s *byteSet) add(c byte)      { s[c>>6] |= 1 << (c & 63) }
 // pool holds interned regular expressions and their derivatives.
 type pool struct {
 	nodes                []node
+	first                []byteSet // by node: what a text that it matches may begin with, and maybe more
 	byKey                map[nodeKey]Regex
 	sets                 []byteSet
 	setIDs               map[byteSet]int32
@@ -108,17 +110,48 @@ func (p *pool) node(k nodeKey, nullable bool) Regex {
 	}
 	n := node{kind: k.kind, nullable: nullable, a: k.a, b: k.b, min: k.min, max: k.max}
 	switch k.kind {
+	case kindNever, kindEpsilon, kindSet, kindText:
+		n.finite = true
 	case kindAnd, kindNot:
 		n.guarded = true
 	case kindCat, kindOr:
 		n.guarded = p.nodes[k.a].guarded || p.nodes[k.b].guarded
+		n.finite = p.nodes[k.a].finite && p.nodes[k.b].finite
 	case kindTimes:
 		n.guarded = p.nodes[k.a].guarded
+		n.finite = p.nodes[k.a].finite && k.max != Unlimited
 	}
 	id := Regex(len(p.nodes))
 	p.nodes = append(p.nodes, n)
+	p.first = append(p.first, p.firstOf(k))
 	p.byKey[k] = id
 	return id
+}
+
+func (p *pool) firstOf(k nodeKey) (s byteSet) {
+	switch k.kind {
+	case kindSet:
+		return p.sets[k.a]
+	case kindText:
+		s.add(p.text[k.a])
+	case kindTimes:
+		return p.first[k.a]
+	case kindCat, kindOr:
+		s = p.first[k.a]
+		if k.kind == kindOr || p.nodes[k.a].nullable {
+			for i, w := range p.first[k.b] {
+				s[i] |= w
+			}
+		}
+	case kindAnd:
+		s = p.first[k.a]
+		for i, w := range p.first[k.b] {
+			s[i] &= w
+		}
+	case kindNot, kindMultiple:
+		return byteSet{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+	}
+	return s
 }
 
 func (p *pool) nullable(r Regex) bool { return p.nodes[r].nullable }

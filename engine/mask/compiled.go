@@ -29,7 +29,9 @@ type shared struct {
 	auto  *grammar.Automaton
 	start grammar.State
 	masks masks
+	// the walk's: states by depth, and where their bytes lead
 	stack []grammar.State
+	rows  [][]grammar.State
 }
 
 // Compile makes a grammar ready for a vocabulary.
@@ -49,7 +51,7 @@ func Compile(g *grammar.Grammar, t *Trie) (*Compiled, error) {
 }
 
 func (c *Compiled) fresh() (*shared, error) {
-	s := &shared{auto: c.grammar.NewAutomaton(), stack: make([]grammar.State, depthMax+2)}
+	s := &shared{auto: c.grammar.NewAutomaton(), stack: make([]grammar.State, depthMax+2), rows: make([][]grammar.State, depthMax+2)}
 	s.masks.init(max(c.limits.Masks, 1), c.trie.words)
 	var err error
 	s.start, err = s.auto.Start()
@@ -105,14 +107,21 @@ func (c *Compiled) compute(s *shared, state grammar.State, dst []uint64) error {
 // walk tries every token of nodes, byte by byte; a byte that may not come
 // passes all that begin so.
 func (c *Compiled) walk(s *shared, state grammar.State, nodes []node, dst []uint64) error {
-	stack, auto := s.stack, s.auto
-	stack[0] = state
+	auto, classes := s.auto, s.auto.Classes()
+	stack, rows := s.stack, s.rows
+	stack[0], rows[0] = state, auto.Known(state)
 	limit := auto.Spent() + c.limits.MaskWork
 	for i := 0; i < len(nodes); {
 		n := nodes[i]
-		next, err := auto.Next(stack[n.depth()], n.byte())
-		if err != nil {
-			return err
+		next := rows[n.depth()][classes[n.byte()]]
+		if next < grammar.Dead {
+			var err error
+			if next, err = auto.Next(stack[n.depth()], n.byte()); err != nil {
+				return err
+			}
+			if auto.Spent() > limit {
+				return &grammar.LimitError{Limit: "steps of work for one mask", Max: c.limits.MaskWork}
+			}
 		}
 		if next == grammar.Dead {
 			i += n.size()
@@ -121,11 +130,10 @@ func (c *Compiled) walk(s *shared, state grammar.State, nodes []node, dst []uint
 		if token := n.token(); token != noToken {
 			dst[token>>6] |= 1 << (token & 63)
 		}
-		stack[n.depth()+1] = next
-		i++
-		if auto.Spent() > limit {
-			return &grammar.LimitError{Limit: "steps of work for one mask", Max: c.limits.MaskWork}
+		if n.size() > 1 {
+			stack[n.depth()+1], rows[n.depth()+1] = next, auto.Known(next)
 		}
+		i++
 	}
 	return nil
 }

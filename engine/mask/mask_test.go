@@ -26,7 +26,7 @@ func vocabulary(r *rand.Rand) words {
 	for c := range 256 {
 		w = append(w, []byte{byte(c)})
 	}
-	pieces := []string{"a", "b", "ab", "\"", "\\", ",", ":", "{", "}", "[", "]", "1", "23", " ", "é", "漢", "\xe6\xbc", "\"x\":", "\n", "true", "xyz", "ü"}
+	pieces := []string{"a", "b", "ab", "\"", "\\", ",", ":", "{", "}", "[", "]", "1", "23", " ", "é", "漢", "\xe6\xbc", "\"x\":", "\n", "true", "xyz", "ü", "\u2028", "\xe2\x80"}
 	for range 1500 {
 		s := ""
 		for range 1 + r.IntN(4) {
@@ -73,6 +73,26 @@ func grammars(t *testing.T) map[string]*grammar.Grammar {
 			t.Fatal(err)
 		}
 		return quoted(b, re)
+	})
+	add("other names", func(b *grammar.Builder) grammar.Expr {
+		names := b.Literals([]string{"a", "ab", "aé", "xyz", "\u2028b"})
+		others := b.And(b.Times(char(b), 0, grammar.Unlimited), b.Not(names))
+		short := b.And(b.Times(char(b), 0, 2), b.Not(names))
+		return b.Choice(quoted(b, others), quoted(b, b.Cat(b.Literal("xyz"), short)), quoted(b, b.Cat(names, b.Literal(":"))))
+	})
+	add("search", func(b *grammar.Builder) grammar.Expr {
+		re, err := b.Pattern(`ab[1-3]+b`, grammar.PatternOptions{Search: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return quoted(b, b.And(re, b.Not(b.Cat(b.Text(), b.Literal("xyz"), b.Text()))))
+	})
+	add("dot", func(b *grammar.Builder) grammar.Expr {
+		re, err := b.Pattern(`^a.+:.*$`, grammar.PatternOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Terminal("dot", re)
 	})
 	add("text without a word", func(b *grammar.Builder) grammar.Expr {
 		any := b.Text()

@@ -120,15 +120,8 @@ func (t *Trie) Bytes() int { return 8*(len(t.all)+len(t.rest)) + 8*t.words*len(t
 // safeChars counts the characters of a text of nothing but safe ones; 0 if any is not.
 func safeChars(b []byte) (n int) {
 	for i := 0; i < len(b); n++ {
-		if b[i] < utf8.RuneSelf {
-			if !grammar.SafeByte(b[i]) {
-				return 0
-			}
-			i++
-			continue
-		}
 		r, size := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && size <= 1 {
+		if r == utf8.RuneError && size <= 1 || !grammar.Safe(r) {
 			return 0
 		}
 		i += size

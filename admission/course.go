@@ -20,8 +20,9 @@ const courseKnots = 16
 const unseenRows = 1.0
 
 // course plays the steps to come. Each computes the prefill that it has room for
-// beside its rows. Every typical prompt that is done is a row more, and rows end
-// after a typical answer. The rule is implicit in the number of rows, so that a long
+// beside its rows. Every typical prompt that is done is a row more. No row ends
+// before the oldest one has a typical answer; from then on they end at the rate of
+// rows of all ages. The rule is implicit in the number of rows, so that a long
 // stride does not overshoot the number at which as many rows begin as end.
 func (s *Scheduler) course(level int) (c course) {
 	v := &s.engine
@@ -32,6 +33,7 @@ func (s *Scheduler) course(level int) (c course) {
 		context = float64(v.rowsContext) / rows
 	}
 	done, at, stride := 0., 0., 1.
+	untilEnd := typical.answer - v.oldest() // steps
 	for i := range c.done {
 		priced := rows + unseenRows*max(0, rows-float64(v.rowsMost))
 		load := cost.Load{DecodeRows: int(priced + 0.5), DecodeContext: int(priced * context)}
@@ -39,13 +41,24 @@ func (s *Scheduler) course(level int) (c course) {
 		done += stride * share * float64(v.cost.Prefill(load.PrefillTokens, 0, s.chunkTokens()))
 		at += stride * pace * max(1, v.cost.StepNS(load))
 		c.done[i], c.at[i] = done, at
-		rows = (rows + stride*share*float64(load.PrefillTokens)/typical.uncached) / (1 + stride/typical.answer)
+		untilEnd -= stride
+		ending := min(stride, max(0, -untilEnd)) // steps of this stride in which rows end
+		rows = (rows + stride*share*float64(load.PrefillTokens)/typical.uncached) / (1 + ending/typical.answer)
 		rows = min(rows, float64(s.places()))
 		if i%2 == 1 {
 			stride *= 2
 		}
 	}
 	return c
+}
+
+// oldest is about how many tokens the oldest row has: twice the mean, as where rows
+// have begun at an even rate.
+func (v *ledger) oldest() float64 {
+	if v.rows == 0 {
+		return 0
+	}
+	return 2 * float64(v.rowsTokens) / float64(v.rows)
 }
 
 // when is after how long so much prefill is done.
@@ -68,7 +81,7 @@ func (c *course) rate() float64 {
 }
 
 // typical is the mean request of those that came recently and were not refused, in
-// tokens of a sequence.
+// tokens of a sequence. Its answer is taken to be long while few answers were seen.
 type typical struct{ uncached, prompt, answer float64 }
 
 // typicalMemory is over about how many requests the mean is taken.
@@ -77,15 +90,15 @@ const typicalMemory = 32
 // observe takes in e, which starts.
 func (t *typical) observe(e *Entry) {
 	n := float64(max(1, e.demand.Sequences))
-	follow := func(mean *float64, x int) {
+	follow := func(mean *float64, x float64) {
 		if *mean == 0 {
-			*mean = max(1, float64(x)/n)
+			*mean = max(1, x)
 		}
-		*mean += (max(1, float64(x)/n) - *mean) / typicalMemory
+		*mean += (max(1, x) - *mean) / typicalMemory
 	}
-	follow(&t.uncached, e.uncached())
-	follow(&t.prompt, e.demand.PromptTokens)
-	follow(&t.answer, e.expect)
+	follow(&t.uncached, float64(e.uncached())/n)
+	follow(&t.prompt, float64(e.demand.PromptTokens)/n)
+	follow(&t.answer, e.answer)
 }
 
 // pace is how long recent steps took, over what the engine's cost predicted for

@@ -27,6 +27,7 @@ type ledger struct {
 	places            int // sequences that it takes at once; 0 sets no limit
 	sequences, kv     int // of all running requests; kv in tokens
 	rows, rowsContext int // sequences past their first token, and the sum of their contexts
+	rowsTokens        int // of their answers so far
 	rowsMost          int // most rows so far
 	flights           [levelCount]flight
 	life              float64 // time from start to end of a request, in nanoseconds, a moving mean
@@ -73,6 +74,7 @@ func (v *ledger) left(e *Entry, now time.Duration) {
 	}
 	v.rows -= e.demand.Sequences
 	v.rowsContext -= e.demand.PromptTokens + e.tokens
+	v.rowsTokens -= e.tokens
 	stay := float64(now - e.started)
 	if v.life == 0 {
 		v.life = stay

@@ -46,6 +46,7 @@ type Entry struct {
 	behind  time.Duration // the least that key may be, since it went behind others; 0 is none
 	output  int           // longest answer of a sequence during overload; 0 leaves it to the demand
 	expect  int           // expected tokens of answer, over all sequences
+	answer  float64       // tokens of a sequence's answer, more than expected while few answers were seen
 	kv      int           // memory that is reserved for it, in tokens
 
 	predicted time.Duration // wait for its first token, as predicted on arrival

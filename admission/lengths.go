@@ -63,10 +63,12 @@ var binMiddles = func() (m [lengthBins]float64) {
 	return m
 }()
 
+// widestKey is the key of all requests' node.
+const widestKey = 0x9e3779b97f4a7c15
+
 // lengthKeys are the keys of a request's nodes, the widest first.
 func (d *Demand) lengthKeys() (keys [lengthLevels]uint64) {
-	const widest = 0x9e3779b97f4a7c15
-	keys[0] = widest
+	keys[0] = widestKey
 	keys[1] = mixText(keys[0], d.Route)
 	if d.Form != "" {
 		keys[1] = mixText(keys[1], d.Form)
@@ -160,6 +162,16 @@ func (l *lengths) distribution(d *Demand) (p histogram) {
 		}
 	}
 	return p
+}
+
+// doubt is how much of every prediction does not come from answers that were seen, from 1
+// down to 0.
+func (l *lengths) doubt() float64 {
+	i, ok := l.index[widestKey]
+	if !ok {
+		return 1
+	}
+	return lean / (float64(l.nodes[i].count) + lean)
 }
 
 // condition makes p the distribution of an answer that has some tokens already.

@@ -12,8 +12,10 @@ func (s *Scheduler) price(e *Entry) {
 	e.prefill = v.cost.Prefill(e.uncached(), e.cached, v.chunk)
 	p := s.lengths.distribution(&e.demand)
 	each := max(1, e.demand.DecodeTokens/max(1, e.demand.Sequences))
-	e.expect = int(p.mean(each)) * e.demand.Sequences
-	e.kv = e.demand.PromptTokens + p.quantile(kvQuantile, each)*e.demand.Sequences
+	mean, high := p.mean(each), p.quantile(kvQuantile, each)
+	e.expect = int(mean) * e.demand.Sequences
+	e.answer = mean + s.lengths.doubt()*max(0, float64(high)-mean)
+	e.kv = e.demand.PromptTokens + high*e.demand.Sequences
 	if v.kvTokens > 0 {
 		e.kv = min(e.kv, v.kvMax()) // a longer answer ends with the context, or is preempted
 	}

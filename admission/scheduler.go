@@ -231,6 +231,7 @@ func (s *Scheduler) Progress(e *Entry, tokens int, now time.Duration) {
 		s.engine.answered(e, now)
 	}
 	s.engine.rowsContext += tokens - before
+	s.engine.rowsTokens += tokens - before
 	if tokens/reviseEvery != before/reviseEvery {
 		s.revise(e)
 	}

@@ -22,7 +22,7 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 	for _, k := range s.classes {
 		classes[k] = &sum{}
 	}
-	var seqs, kv, rows, context, count, tokens int
+	var seqs, kv, rows, context, answered, count, tokens int
 	var outstanding, longs [levelCount]int
 	tracked := 0
 	for _, e := range entries {
@@ -56,6 +56,7 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 			case e.firstToken > 0:
 				rows += e.demand.Sequences
 				context += e.demand.PromptTokens + e.tokens
+				answered += e.tokens
 			case e.long:
 				longs[e.level]++
 			default:
@@ -84,9 +85,9 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 		}
 	}
 	v := &s.engine
-	if v.sequences != seqs || v.kv != kv || v.rows != rows || v.rowsContext != context || s.count != count || s.tokens != tokens {
-		t.Fatalf("the ledger says %d sequences, %d kv, %d rows, %d context, %d waiting, %d tokens; the entries %d %d %d %d %d %d",
-			v.sequences, v.kv, v.rows, v.rowsContext, s.count, s.tokens, seqs, kv, rows, context, count, tokens)
+	if v.sequences != seqs || v.kv != kv || v.rows != rows || v.rowsContext != context || v.rowsTokens != answered || s.count != count || s.tokens != tokens {
+		t.Fatalf("the ledger says %d sequences, %d kv, %d rows, %d context, %d of it answered, %d waiting, %d tokens; the entries %d %d %d %d %d %d %d",
+			v.sequences, v.kv, v.rows, v.rowsContext, v.rowsTokens, s.count, s.tokens, seqs, kv, rows, context, answered, count, tokens)
 	}
 	for l := range v.flights {
 		f := &v.flights[l]

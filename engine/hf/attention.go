@@ -1,7 +1,6 @@
 package hf
 
 import (
-	"math"
 	"slices"
 	"strings"
 
@@ -11,24 +10,20 @@ import (
 // layersMax bounds the lists with one element for each layer.
 const layersMax = 1 << 16
 
-// gemmaPeriod is the default period of gemma 3's layers without a window.
-const gemmaPeriod = 6
-
 // readWindows sets window and slides: the layers that see only the last tokens. A
-// window that is not shorter than the context is ignored.
+// window of all layers that is not shorter than the context is ignored.
 func (d *description) readWindows(c *config) {
 	d.layers = min(d.layers, layersMax) // the tensors of more layers will be missing
+	if d.windows == noWindows {
+		return
+	}
 	slides := make([]bool, d.layers)
-	isQwen := strings.HasPrefix(d.arch, "qwen")
-	switch {
-	case d.gemma:
-		period := c.size("sliding_window_pattern", gemmaPeriod)
-		c.ignore("_sliding_window_pattern") // layer_types was made from it
+	switch d.windows {
+	case allWindows:
 		for i := range slides {
-			slides[i] = (i+1)%period != 0
+			slides[i] = true
 		}
-		d.readLayerTypes(c, slides)
-	case isQwen:
+	case qwenWindows:
 		first := int(c.number("max_window_layers", 28))
 		for i := range slides {
 			slides[i] = i >= first
@@ -37,28 +32,51 @@ func (d *description) readWindows(c *config) {
 		if !c.flag("use_sliding_window", false) {
 			slides = nil
 		}
-	case d.family.sizes.window == 0 && d.mixture == nil:
-		return // llama has no such keys
 	default:
-		for i := range slides {
-			slides[i] = true
-		}
+		d.readPeriod(c, slides)
+		d.readLayerTypes(c, slides)
 	}
 	if c.isNull("sliding_window") {
 		d.window = 0
 	} else if c.has("sliding_window") {
 		d.window = c.size("sliding_window", 1)
 	}
-	if !slices.Contains(slides, true) || d.window >= d.context {
+	switch wide := d.window >= d.context; {
+	case !slices.Contains(slides, true):
+	case d.windows == mostWindows && d.window == 0:
+		c.fail("sliding_window", "is null, though layers have a window")
+	case d.window == 0, wide && d.windows != mostWindows && d.windows != maybeWindows:
+	case d.windows == qwenWindows:
+		c.fail("use_sliding_window", "is true; a window (of %d tokens) is not supported in this model type", d.window)
+	default:
+		d.slides = slides
+	}
+}
+
+// readPeriod reads which layers have no window: every so many, or as a text of L for
+// layers with a window and G for those without, which is repeated.
+func (d *description) readPeriod(c *config, slides []bool) {
+	c.ignore("_sliding_window_pattern") // layer_types was made from it
+	const key = "sliding_window_pattern"
+	if raw := c.values[key]; len(raw) > 0 && raw[0] == '"' {
+		pattern := c.text(key, "")
+		if strings.Trim(pattern, "LG") != "" || pattern == "" {
+			c.fail(key, "is %.60q; allowed are numbers, and texts of L and G", pattern)
+			return
+		}
+		for i := range slides {
+			slides[i] = pattern[i%len(pattern)] == 'L'
+		}
 		return
 	}
-	switch {
-	case d.window == 0 && d.gemma:
-		c.fail("sliding_window", "is null, though layers have a window")
-	case isQwen && d.window > 0:
-		c.fail("use_sliding_window", "is true; a window (of %d tokens) is not supported in this model type", d.window)
-	case d.window > 0:
-		d.slides = slides
+	period := d.windowPeriod
+	if c.number(key, 1) == 0 && d.windows == maybeWindows { // so exaone4 says that there are none
+		c.ignore(key)
+	} else {
+		period = c.size(key, period)
+	}
+	for i := range slides {
+		slides[i] = (i+1)%period != 0
 	}
 }
 
@@ -92,7 +110,11 @@ func (d *description) setKeys(to *gguf.Draft) {
 	size("attention.head_count_kv", d.kvHeads)
 	size("attention.key_length", d.headDim)
 	size("attention.value_length", d.headDim)
-	number("attention.layer_norm_rms_epsilon", d.eps)
+	if d.arch == "cohere2" {
+		number("attention.layer_norm_epsilon", d.eps)
+	} else {
+		number("attention.layer_norm_rms_epsilon", d.eps)
+	}
 	d.rope.set(to, d.arch)
 	if d.mixture != nil {
 		size("expert_count", d.experts)
@@ -101,36 +123,24 @@ func (d *description) setKeys(to *gguf.Draft) {
 	if d.expertFF > 0 {
 		size("expert_feed_forward_length", d.expertFF)
 	}
-	if d.permute {
-		size("rope.dimension_count", d.headDim)
+	if d.permute || d.rope.dims != d.headDim {
+		size("rope.dimension_count", d.rope.dims)
 	}
 	if d.slides != nil {
 		size("attention.sliding_window", d.window)
+		d.setPattern(to)
 	}
-	if d.gemma {
-		d.setGemmaKeys(to, number)
+	if d.set != nil {
+		d.set(d, to)
 	}
 }
 
-// setGemmaKeys writes the keys of gemma 3. The converter has no keys for the
-// pattern of windows and the scale of queries, because readers assume the values
-// of Google's models. They are written only for models with other values.
-func (d *description) setGemmaKeys(to *gguf.Draft, number func(key string, x float64)) {
-	number("rope.freq_base_swa", d.localRope.theta)
-	if d.logitSoftCap != 0 {
-		number("final_logit_softcapping", d.logitSoftCap)
-	}
-	assumed := float64(d.headDim)
-	if d.layers == 62 {
-		assumed = float64(d.embed / d.heads)
-	}
-	if d.queryScale != assumed {
-		number("attention.scale", 1/math.Sqrt(d.queryScale))
-	}
+// setPattern writes which layers have the window, where readers would assume others.
+func (d *description) setPattern(to *gguf.Draft) {
 	for i, slides := range d.slides {
-		if slides != ((i+1)%gemmaPeriod != 0) {
+		if d.windowPeriod > 0 && slides != ((i+1)%d.windowPeriod != 0) {
 			to.Set(d.arch+".attention.sliding_window_pattern", d.slides)
-			break
+			return
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 var types = map[string]kernels.Type{"F32": kernels.F32, "F16": kernels.F16, "BF16": kernels.BF16}
 
 // fileTypes maps the type of most weights to general.file_type.
-var fileTypes = map[kernels.Type]uint32{kernels.F32: 0, kernels.F16: 1, kernels.BF16: 32}
+var fileTypes = map[kernels.Type]uint32{kernels.F32: 0, kernels.F16: 1, kernels.BF16: 32, kernels.MXFP4: 38}
 
 // convert makes the File of a folder. The File owns weights.
 func convert(dir string, config []byte, weights *safetensors.File) (*gguf.File, error) {
@@ -85,16 +85,27 @@ func (b *builder) model() {
 		b.add("token_embd.weight", t, asIs)
 	}
 	b.output(b.root + embedding)
-	b.vector("output_norm.weight", b.root+"norm.weight", b.embed, b.norm())
-	if b.rope.kind == "llama3" {
-		factors := b.rope.llama3Factors(b.headDim)
-		b.draft.Add(gguf.Tensor{Name: "rope_freqs.weight", Type: kernels.F32, Dims: []int{len(factors)}, Data: float32Bytes(factors)})
-	}
+	b.vector("output_norm.weight", b.root+"norm.weight", b.embed, b.normed())
+	b.ropeFactors()
 	for i := range b.layers {
 		b.layer(fmt.Sprintf("blk.%d.", i), fmt.Sprintf("%slayers.%d.", b.root, i))
 		if b.err != nil {
 			return
 		}
+	}
+}
+
+// ropeFactors adds the divisors of the speeds of rotation.
+func (b *builder) ropeFactors() {
+	add := func(name string, factors []float32) {
+		b.draft.Add(gguf.Tensor{Name: name, Type: kernels.F32, Dims: []int{len(factors)}, Data: float32Bytes(factors)})
+	}
+	switch b.rope.kind {
+	case "llama3":
+		add("rope_freqs.weight", b.rope.llama3Factors())
+	case longRope:
+		add("rope_factors_long.weight", float32s(b.rope.long))
+		add("rope_factors_short.weight", float32s(b.rope.short))
 	}
 }
 
@@ -123,31 +134,41 @@ func (b *builder) output(embedding string) {
 
 // layer adds a layer's tensors; to and from are the prefixes of their names.
 func (b *builder) layer(to, from string) {
-	heads, kvHeads := b.heads*b.headDim, b.kvHeads*b.headDim
-	b.vector(to+"attn_norm.weight", from+"input_layernorm.weight", b.embed, b.norm())
-	qkv := b.attnBias || b.bias == qkvBias
-	b.linear(to+"attn_q", from+"self_attn.q_proj", heads, b.embed, qkv, b.turned(b.heads))
-	b.linear(to+"attn_k", from+"self_attn.k_proj", kvHeads, b.embed, qkv, b.turned(b.kvHeads))
-	b.linear(to+"attn_v", from+"self_attn.v_proj", kvHeads, b.embed, qkv, asIs)
-	b.linear(to+"attn_output", from+"self_attn.o_proj", b.embed, heads, b.attnBias, asIs)
-	if b.qkNorm {
-		b.vector(to+"attn_q_norm.weight", from+"self_attn.q_norm.weight", b.headDim, b.norm())
-		b.vector(to+"attn_k_norm.weight", from+"self_attn.k_norm.weight", b.headDim, b.norm())
+	for _, n := range b.norms {
+		b.vector(to+n.to+".weight", from+n.from+".weight", b.embed, b.normed())
 	}
-	if b.gemma {
-		b.vector(to+"post_attention_norm.weight", from+"post_attention_layernorm.weight", b.embed, b.norm())
-		b.vector(to+"ffn_norm.weight", from+"pre_feedforward_layernorm.weight", b.embed, b.norm())
-		b.vector(to+"post_ffw_norm.weight", from+"post_feedforward_layernorm.weight", b.embed, b.norm())
-	} else {
-		b.vector(to+"ffn_norm.weight", from+"post_attention_layernorm.weight", b.embed, b.norm())
-	}
+	b.attention(to, from+"self_attn.")
 	if b.mixture != nil {
-		b.expertTensors(to, from)
+		b.mixture(b, to, from)
 		return
 	}
-	b.linear(to+"ffn_gate", from+"mlp.gate_proj", b.ff, b.embed, b.mlpBias, asIs)
-	b.linear(to+"ffn_up", from+"mlp.up_proj", b.ff, b.embed, b.mlpBias, asIs)
-	b.linear(to+"ffn_down", from+"mlp.down_proj", b.embed, b.ff, b.mlpBias, asIs)
+	if b.fused.gateUp {
+		b.linear(to+"ffn_up", from+"mlp.gate_up_proj", 2*b.ff, b.embed, b.ffBias, asIs)
+	} else {
+		b.linear(to+"ffn_gate", from+"mlp.gate_proj", b.ff, b.embed, b.ffBias, asIs)
+		b.linear(to+"ffn_up", from+"mlp.up_proj", b.ff, b.embed, b.ffBias, asIs)
+	}
+	b.linear(to+"ffn_down", from+"mlp.down_proj", b.embed, b.ff, b.ffBias, asIs)
+}
+
+func (b *builder) attention(to, from string) {
+	heads, kvHeads := b.heads*b.headDim, b.kvHeads*b.headDim
+	if b.fused.qkv {
+		b.linear(to+"attn_qkv", from+"qkv_proj", heads+2*kvHeads, b.embed, b.qkvBias, asIs)
+	} else {
+		b.linear(to+"attn_q", from+"q_proj", heads, b.embed, b.qkvBias, b.turned(b.heads))
+		b.linear(to+"attn_k", from+"k_proj", kvHeads, b.embed, b.qkvBias, b.turned(b.kvHeads))
+		b.linear(to+"attn_v", from+"v_proj", kvHeads, b.embed, b.qkvBias, asIs)
+	}
+	b.linear(to+"attn_output", from+"o_proj", b.embed, heads, b.outBias, asIs)
+	if n := b.qkNorm; n != nil {
+		q, k := b.headDim, b.headDim
+		if n.all {
+			q, k = heads, kvHeads
+		}
+		b.vector(to+"attn_q_norm.weight", from+n.q+".weight", q, b.normed())
+		b.vector(to+"attn_k_norm.weight", from+n.k+".weight", k, b.normed())
+	}
 }
 
 // harmlessTensors matches tensors that do not change a model's numbers, or that
@@ -155,11 +176,10 @@ func (b *builder) layer(to, from string) {
 var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$`)
 
 func (b *builder) checkAllUsed() {
-	images := b.gemma
 	for i := range b.weights.Tensors {
 		name := b.weights.Tensors[i].Name
 		inner := strings.TrimPrefix(name, "model.")
-		ofImages := images && (strings.HasPrefix(inner, "vision_tower.") || strings.HasPrefix(inner, "multi_modal_projector."))
+		ofImages := b.images && (strings.HasPrefix(inner, "vision_tower.") || strings.HasPrefix(inner, "multi_modal_projector."))
 		if !b.used[name] && !ofImages && !harmlessTensors.MatchString(name) {
 			b.fail(name, "is not understood: a model as config.json describes it does not have it")
 		}
@@ -169,7 +189,7 @@ func (b *builder) checkAllUsed() {
 // mostUsed returns the type with the most bytes of matrices.
 func (b *builder) mostUsed() kernels.Type {
 	most := kernels.F32
-	for _, t := range []kernels.Type{kernels.F16, kernels.BF16} {
+	for _, t := range []kernels.Type{kernels.F16, kernels.BF16, kernels.MXFP4} {
 		if b.bytes[t] > b.bytes[most] {
 			most = t
 		}

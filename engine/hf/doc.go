@@ -8,13 +8,12 @@
 // not at all. If the converter drops a value that changes the numbers (the window
 // of mistral, the scale of gemma 3's queries), the File has it.
 //
-// Model types: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, gemma3_text, and
-// the text part of gemma3. Images are not supported, and their tensors are left
-// out.
+// Model types are the rows of families, and the text parts of gemma3 and mistral3. Images are
+// not supported, and their tensors are left out.
 //
 // Non-goals: reading tokenizers and templates (engine/tokenizer and engine/chat
 // read the bytes in a Folder), weights in other files than safetensors, and
-// quantised weights.
+// quantised weights but the MXFP4 of gpt-oss.
 //
 // Ownership: closing Folder.File releases the weights' mappings. The bytes of the
 // other files are copies and stay valid.

@@ -3,7 +3,8 @@ package hf
 import (
 	"maps"
 	"slices"
-	"strings"
+
+	"github.com/forebay-io/forebay/engine/gguf"
 )
 
 // family describes a model type: its special features, and transformers' defaults
@@ -12,24 +13,75 @@ type family struct {
 	arch    string // in GGUF files
 	classes []string
 	gelu    bool // the activation is GELU, not SiLU
-	gemma   bool // norms around each block, with weights stored minus 1, and other features of gemma 3
+	plusOne bool // weights of norms are stored minus 1
 	permute bool // the converter reorders the rows of queries and keys
-	qkNorm  bool
-	mixture *expertNames // nil: every layer is dense
-	bias    bias
+	norms   []norm
+	qkNorm  *qkNorm
+	fused   fused
+	mixture func(b *builder, to, from string) // adds a layer's experts; nil: every layer is dense
+	bias    biasKeys
+	windows windows
 	sizes   sizes
 	theta   float64
+	rotated float64 // the part of a head that is rotated, where config.json does not say; 0: always all
 	tied    bool
+	read    func(*description, *config)     // keys of this family alone
+	set     func(*description, *gguf.Draft) // and what becomes of them
 }
 
-// bias says which matrices have a bias.
-type bias int
+// norm is a norm of a layer: its names in GGUF and in safetensors.
+type norm struct{ to, from string }
+
+var (
+	preNorms  = []norm{{"attn_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"}}
+	postNorms = []norm{{"post_attention_norm", "post_attention_layernorm"}, {"post_ffw_norm", "post_feedforward_layernorm"}}
+	bothNorms = []norm{{"attn_norm", "input_layernorm"}, {"post_attention_norm", "post_attention_layernorm"},
+		{"ffn_norm", "pre_feedforward_layernorm"}, {"post_ffw_norm", "post_feedforward_layernorm"}}
+	glm4Norms = []norm{{"attn_norm", "input_layernorm"}, {"post_attention_norm", "post_self_attn_layernorm"},
+		{"ffn_norm", "post_attention_layernorm"}, {"post_ffw_norm", "post_mlp_layernorm"}}
+	seedNorms = []norm{{"attn_norm", "input_layernorm"}, {"post_attention_norm", "post_attention_layernorm"}}
+	oneNorm   = []norm{{"attn_norm", "input_layernorm"}}
+)
+
+// qkNorm are the norms of queries and keys: their names in safetensors, and whether
+// one spans all heads.
+type qkNorm struct {
+	q, k string
+	all  bool
+}
+
+var (
+	headNorms  = &qkNorm{q: "q_norm", k: "k_norm"}
+	layerNorms = &qkNorm{q: "q_norm", k: "k_norm", all: true}
+)
+
+// fused says which matrices lie in one tensor.
+type fused struct{ qkv, gateUp bool }
+
+// biasKeys are the keys of config.json that say which matrices have a bias: queries, keys and
+// values; the output of attention; the feed-forward layer. "" is none.
+type biasKeys struct {
+	qkv, out, ff string
+	absent       bool // what the first key means where it is absent
+}
+
+// always in place of a key: there is a bias, whatever config.json says.
+const always = "*"
+
+var (
+	attnBias = biasKeys{qkv: "attention_bias", out: "attention_bias"}
+	bothBias = biasKeys{qkv: "attention_bias", out: "attention_bias", ff: "mlp_bias"}
+)
+
+// windows says which layers see only the last tokens.
+type windows int
 
 const (
-	noBias       bias = iota
-	qkvBias           // queries, keys and values always have one, the output of attention never
-	asAttnBias        // all four matrices of attention, if attention_bias is true
-	asBothBiases      // as asAttnBias, and those of the feed-forward layer if mlp_bias does
+	noWindows    windows = iota
+	allWindows           // all layers, where config.json has a window
+	qwenWindows          // the layers after max_window_layers, which no GGUF reader knows
+	mostWindows          // all but every windowPeriod-th layer, or as layer_types says
+	maybeWindows         // as mostWindows, and none where sliding_window is null
 )
 
 // sizes holds the dimensions of a model.
@@ -38,168 +90,64 @@ type sizes struct {
 	headDim                           int // 0: embed/heads
 	context                           int
 	window                            int // 0: none
+	windowPeriod                      int
 	experts, expertsUsed, expertFF    int
 	eps                               float64
 }
 
 // families has a row for each model_type.
 var families = map[string]*family{
-	"llama": {arch: "llama", classes: []string{"LlamaForCausalLM", "LLaMAForCausalLM"}, permute: true, bias: asBothBiases, theta: 1e4,
+	"llama": {arch: "llama", classes: []string{"LlamaForCausalLM", "LLaMAForCausalLM"}, norms: preNorms, permute: true, bias: bothBias, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-6}},
-	"mistral": {arch: "llama", classes: []string{"MistralForCausalLM"}, permute: true, theta: 1e4,
+	"mistral": {arch: "llama", classes: []string{"MistralForCausalLM", "Mistral3ForConditionalGeneration"}, norms: preNorms, permute: true, windows: allWindows, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 14336, layers: 32, heads: 32, kvHeads: 8, context: 131072, window: 4096, eps: 1e-6}},
-	"mixtral": {arch: "llama", classes: []string{"MixtralForCausalLM"}, permute: true, theta: 1e6, mixture: &mixtralExperts,
+	"mixtral": {arch: "llama", classes: []string{"MixtralForCausalLM"}, norms: preNorms, permute: true, windows: allWindows, theta: 1e6, mixture: mixtralExperts.tensors,
 		sizes: sizes{embed: 4096, ff: 14336, layers: 32, heads: 32, kvHeads: 8, context: 131072, eps: 1e-5, experts: 8, expertsUsed: 2}},
-	"qwen2": {arch: "qwen2", classes: []string{"Qwen2ForCausalLM"}, bias: qkvBias, theta: 1e4,
+	"smollm3": {arch: "smollm3", classes: []string{"SmolLM3ForCausalLM"}, norms: preNorms, permute: true, bias: bothBias, theta: 2e6, tied: true,
+		sizes: sizes{embed: 2048, ff: 11008, layers: 36, heads: 16, kvHeads: 4, context: 32768, eps: 1e-6}, read: readSmolLM3},
+	"granite": {arch: "granite", classes: []string{"GraniteForCausalLM"}, norms: preNorms, permute: true, bias: bothBias, theta: 1e4,
+		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-6}, read: readGranite, set: setGranite},
+
+	"ministral3": {arch: "mistral3", classes: []string{"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"}, norms: preNorms, permute: true, windows: allWindows, theta: 1e6,
+		sizes: sizes{embed: 4096, ff: 14336, layers: 34, heads: 32, kvHeads: 8, headDim: 128, context: 262144, eps: 1e-5}, read: readMinistral3, set: setMinistral3},
+
+	"qwen2": {arch: "qwen2", classes: []string{"Qwen2ForCausalLM"}, norms: preNorms, bias: biasKeys{qkv: always}, windows: qwenWindows, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 22016, layers: 32, heads: 32, kvHeads: 32, context: 32768, window: 4096, eps: 1e-6}},
-	"qwen3": {arch: "qwen3", classes: []string{"Qwen3ForCausalLM"}, qkNorm: true, bias: asAttnBias, theta: 1e4,
+	"qwen3": {arch: "qwen3", classes: []string{"Qwen3ForCausalLM"}, norms: preNorms, qkNorm: headNorms, bias: attnBias, windows: qwenWindows, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 22016, layers: 32, heads: 32, kvHeads: 32, headDim: 128, context: 32768, window: 4096, eps: 1e-6}},
-	"qwen3_moe": {arch: "qwen3moe", classes: []string{"Qwen3MoeForCausalLM"}, qkNorm: true, bias: asAttnBias, theta: 1e4, mixture: &qwenExperts,
-		sizes: sizes{embed: 2048, ff: 6144, layers: 24, heads: 32, kvHeads: 4, context: 32768, window: 4096, eps: 1e-6, experts: 128, expertsUsed: 8, expertFF: 768}},
-	"gemma3_text": {arch: "gemma3", classes: []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, qkNorm: true, gelu: true, gemma: true, bias: asAttnBias, theta: 1e6, tied: true,
-		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 4096, eps: 1e-6}},
+	"qwen3_moe": {arch: "qwen3moe", classes: []string{"Qwen3MoeForCausalLM"}, norms: preNorms, qkNorm: headNorms, bias: attnBias, windows: qwenWindows, theta: 1e4, mixture: qwenExperts.tensors,
+		sizes: sizes{embed: 2048, ff: 6144, layers: 24, heads: 32, kvHeads: 4, context: 32768, window: 4096, eps: 1e-6, experts: 128, expertsUsed: 8, expertFF: 768}, read: readQwenMoE},
+
+	"gemma2": {arch: "gemma2", classes: []string{"Gemma2ForCausalLM"}, norms: bothNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e4, tied: true,
+		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 8192, window: 4096, windowPeriod: 2, eps: 1e-6}, read: readGemma2, set: setGemma2},
+	"gemma3_text": {arch: "gemma3", classes: []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e6, tied: true,
+		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 4096, windowPeriod: 6, eps: 1e-6}, read: readGemma3, set: setGemma3},
+
+	"phi3": {arch: "phi3", classes: []string{"Phi3ForCausalLM"}, norms: preNorms, fused: fused{qkv: true, gateUp: true}, windows: allWindows, theta: 1e4, rotated: 1,
+		sizes: sizes{embed: 3072, ff: 8192, layers: 32, heads: 32, context: 4096, eps: 1e-5}, read: readPhi3, set: setPhi3},
+	"gpt_oss": {arch: "gpt-oss", classes: []string{"GptOssForCausalLM"}, norms: seedNorms, bias: biasKeys{qkv: "attention_bias", out: "attention_bias", absent: true}, windows: mostWindows, theta: 1.5e5,
+		mixture: (*builder).gptOSSExperts, read: readGPTOSS, set: setGPTOSS,
+		sizes: sizes{embed: 2880, ff: 2880, layers: 36, heads: 64, kvHeads: 8, headDim: 64, context: 131072, window: 128, windowPeriod: 2, eps: 1e-5, experts: 128, expertsUsed: 4}},
+	"olmo2": {arch: "olmo2", classes: []string{"Olmo2ForCausalLM"}, norms: postNorms, qkNorm: layerNorms, bias: attnBias, theta: 1e4,
+		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-5}},
+	"olmo3": {arch: "olmo2", classes: []string{"Olmo3ForCausalLM"}, norms: postNorms, qkNorm: layerNorms, bias: attnBias, windows: mostWindows, theta: 5e5, set: setOLMo3,
+		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, window: 4096, windowPeriod: 4, eps: 1e-5}},
+	"seed_oss": {arch: "seed_oss", classes: []string{"SeedOssForCausalLM"}, norms: seedNorms, theta: 1e4,
+		bias:  biasKeys{qkv: "attention_bias", out: "attention_out_bias", ff: "mlp_bias", absent: true},
+		sizes: sizes{embed: 4096, ff: 27648, layers: 64, heads: 80, kvHeads: 8, headDim: 128, context: 524288, eps: 1e-6}},
+	"ernie4_5": {arch: "ernie4_5", classes: []string{"Ernie4_5ForCausalLM"}, norms: preNorms, bias: biasKeys{qkv: "use_bias", out: "use_bias", ff: "use_bias"}, theta: 5e5, tied: true,
+		sizes: sizes{embed: 1024, ff: 3072, layers: 18, heads: 16, kvHeads: 2, headDim: 128, context: 131072, eps: 1e-5}},
+	"exaone4": {arch: "exaone4", classes: []string{"Exaone4ForCausalLM"}, norms: postNorms, qkNorm: headNorms, windows: maybeWindows, theta: 1e4,
+		sizes: sizes{embed: 4096, ff: 16384, layers: 32, heads: 32, kvHeads: 32, context: 2048, window: 4096, windowPeriod: 4, eps: 1e-5}},
+	"glm4": {arch: "glm4", classes: []string{"Glm4ForCausalLM"}, norms: glm4Norms, fused: fused{gateUp: true}, bias: biasKeys{qkv: "attention_bias", absent: true}, theta: 1e4, rotated: 0.5,
+		sizes: sizes{embed: 4096, ff: 13696, layers: 40, heads: 32, kvHeads: 2, headDim: 128, context: 131072, eps: 1.5625e-7}},
+	"cohere2": {arch: "cohere2", classes: []string{"Cohere2ForCausalLM"}, norms: oneNorm, bias: attnBias, windows: mostWindows, theta: 1e4, tied: true,
+		sizes: sizes{embed: 8192, ff: 22528, layers: 40, heads: 64, context: 8192, window: 4096, windowPeriod: 4, eps: 1e-5}, read: readCohere2, set: setCohere2},
+	"hunyuan_v1_dense": {arch: "hunyuan-dense", classes: []string{"HunYuanDenseV1ForCausalLM"}, norms: preNorms, qkNorm: &qkNorm{q: "query_layernorm", k: "key_layernorm"}, bias: attnBias, theta: 1e4,
+		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-5}},
 }
 
 // ModelTypes lists the values of model_type that can be opened.
 func ModelTypes() []string {
 	return slices.Sorted(maps.Keys(families))
-}
-
-// description is a family with the dimensions of one model.
-type description struct {
-	*family
-	sizes
-	attnBias, mlpBias bool
-	tied              bool
-	slides            []bool // true for layers with the window; nil if none has it
-	queryScale        float64
-	logitSoftCap      float64
-	rope, localRope   rope
-}
-
-// describe reads a config.json.
-func describe(c *config) *description {
-	modelType := c.text("model_type", "")
-	outer := c
-	if modelType == "gemma3" {
-		modelType = "gemma3_text"
-		if c = outer.object("text_config"); c == nil {
-			outer.fail("text_config", "is missing")
-			return nil
-		}
-		outer.ignore("vision_config", "image_token_index", "boi_token_index", "eoi_token_index", "mm_tokens_per_image", "image_token_id", "boi_token_id", "eoi_token_id")
-	}
-	f, ok := families[modelType]
-	if !ok {
-		outer.fail("model_type", "is %.60q; supported: gemma3, %s", modelType, strings.Join(ModelTypes(), ", "))
-		return nil
-	}
-	d := &description{family: f}
-	d.checkQuantised(outer)
-	for _, class := range outer.texts("architectures") {
-		if !slices.Contains(f.classes, class) {
-			outer.fail("architectures", "has %.60q; supported for model_type %s: %s", class, modelType, strings.Join(f.classes, ", "))
-		}
-	}
-	d.readSizes(c)
-	d.readVariants(c)
-	d.tied = c.flag("tie_word_embeddings", outer.flag("tie_word_embeddings", f.tied))
-	d.readWindows(c)
-	d.readRopes(c)
-	for _, each := range []*config{outer, c} {
-		each.ignore(harmless...)
-		each.ignore("vocab_size", "architectures")
-		each.checkAllRead()
-	}
-	return d
-}
-
-func (d *description) checkQuantised(c *config) {
-	if c.has("quantization_config") || c.has("compression_config") {
-		c.fail("quantization_config", "says that the weights are quantised already, which is not supported in safetensors; take the model's BF16 or F16 weights, or a GGUF file")
-	}
-}
-
-// readSizes reads the keys that every model has.
-func (d *description) readSizes(c *config) {
-	s := d.family.sizes
-	s.embed = c.size("hidden_size", s.embed)
-	s.ff = c.size("intermediate_size", s.ff)
-	s.layers = c.size("num_hidden_layers", s.layers)
-	s.heads = c.size("num_attention_heads", s.heads)
-	if s.kvHeads == 0 || c.isNull("num_key_value_heads") {
-		s.kvHeads = s.heads
-	}
-	s.kvHeads = c.size("num_key_value_heads", s.kvHeads)
-	if s.headDim == 0 {
-		s.headDim = max(1, s.embed/s.heads)
-	}
-	s.headDim = c.size("head_dim", s.headDim)
-	s.context = c.size("max_position_embeddings", s.context)
-	s.eps = c.number("rms_norm_eps", s.eps)
-	if !(s.eps > 0 && s.eps < 1) {
-		c.fail("rms_norm_eps", "is %v; allowed are numbers over 0 and under 1", s.eps)
-	}
-	if s.experts > 0 {
-		count := "num_local_experts"
-		if !c.has(count) {
-			count = "num_experts"
-		}
-		s.experts = c.size(count, s.experts)
-		s.expertsUsed = c.size("num_experts_per_tok", s.expertsUsed)
-		if s.expertsUsed > s.experts {
-			c.fail("num_experts_per_tok", "is %d of %d experts", s.expertsUsed, s.experts)
-		}
-	}
-	if s.expertFF > 0 {
-		s.expertFF = c.size("moe_intermediate_size", s.expertFF)
-	}
-	if s.heads > sizeMax/s.headDim {
-		c.fail("head_dim", "is %d with %d heads; allowed are up to %d numbers in all heads", s.headDim, s.heads, sizeMax)
-	}
-	d.sizes = s
-}
-
-// readVariants reads the keys that differ within a family.
-func (d *description) readVariants(c *config) {
-	if d.gelu {
-		c.oneOf("hidden_activation", "gelu_pytorch_tanh")
-		c.oneOf("hidden_act", "gelu_pytorch_tanh")
-	} else {
-		c.oneOf("hidden_act", "silu", "swish")
-	}
-	if d.bias == asAttnBias || d.bias == asBothBiases {
-		d.attnBias = c.flag("attention_bias", false)
-	}
-	c.ignore("attention_bias") // transformers does not read it for this family; the tensors decide
-	if d.bias == asBothBiases {
-		d.mlpBias = c.flag("mlp_bias", false)
-	} else {
-		c.only("mlp_bias", false)
-	}
-	for _, key := range []string{"is_encoder_decoder", "add_cross_attention", "use_bidirectional_attention", "rope_interleaved"} {
-		c.only(key, false)
-	}
-	c.only("is_causal", true)
-	if d.gemma {
-		d.queryScale = c.number("query_pre_attn_scalar", 256)
-		if d.queryScale <= 0 {
-			c.fail("query_pre_attn_scalar", "is %v; allowed are numbers over 0", d.queryScale)
-		}
-		d.logitSoftCap = c.number("final_logit_softcapping", 0)
-		if c.has("attn_logit_softcapping") {
-			c.fail("attn_logit_softcapping", "is %s; it is not supported in gemma 3", short(c.values["attn_logit_softcapping"]))
-		}
-	}
-	if d.expertFF > 0 {
-		if !c.flag("norm_topk_prob", false) {
-			c.fail("norm_topk_prob", "is false, as it is where it is absent; only true is supported")
-		}
-		if n := c.number("decoder_sparse_step", 1); n != 1 {
-			c.fail("decoder_sparse_step", "is %v; only 1 is supported", n)
-		}
-		if dense := value[[]int](c, "mlp_only_layers", "a list of layers", nil); len(dense) > 0 {
-			c.fail("mlp_only_layers", "names %d layers; layers without experts are not supported", len(dense))
-		}
-	}
 }

@@ -1,14 +1,17 @@
 package hf
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 )
 
 // rope holds the rope_parameters of one kind of layer.
 type rope struct {
-	kind     string // default, linear, llama3 or yarn
+	kind     string // default, linear, llama3, yarn or longrope
+	dims     int    // of a head, that are rotated
 	theta    float64
 	factor   float64
 	original int // context before scaling
@@ -16,13 +19,18 @@ type rope struct {
 	high     float64
 	// of yarn; 0 means absent
 	betaFast, betaSlow, magnitude float64
+	long, short                   []float64 // of longrope: divisors of the speeds
 }
+
+// longRope has two sets of divisors, for contexts over the original one and for others.
+const longRope = "longrope"
 
 // ropeParameters lists the keys of all kinds. A key that a kind does not use is
 // ignored, as in transformers.
 var ropeParameters = []string{
 	"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "original_max_position_embeddings",
 	"low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate",
+	"long_factor", "short_factor", "long_mscale", "short_mscale", "max_position_embeddings",
 }
 
 const (
@@ -30,13 +38,14 @@ const (
 	slidingAttention = "sliding_attention"
 )
 
-// readRopes reads the rope of all layers. In gemma 3, layers with a window have a
+// readRopes reads the rope of all layers. In gemma 3 and olmo 3, layers with a window have a
 // rope of their own. Configurations from before transformers 5 have rope_scaling
 // and keys beside it; newer ones have everything in rope_parameters, with an
 // object for each type of layer if these differ.
 func (d *description) readRopes(c *config) {
 	parameters, scaling := c.object("rope_parameters"), c.object("rope_scaling")
-	if d.gemma {
+	theta := c.number("rope_theta", d.theta)
+	if d.arch == "gemma3" || d.slides != nil && d.arch == "olmo2" {
 		var full, sliding *config
 		if parameters != nil {
 			full, sliding = parameters.object(fullAttention), parameters.object(slidingAttention)
@@ -45,8 +54,12 @@ func (d *description) readRopes(c *config) {
 		if scaling != nil {
 			full = scaling
 		}
-		d.rope = d.readRope(c, full, c.number("rope_theta", d.theta))
-		d.localRope = d.readRope(c, sliding, c.number("rope_local_base_freq", 1e4))
+		d.rope = d.readRope(c, full, theta)
+		local := theta
+		if d.arch == "gemma3" {
+			local = c.number("rope_local_base_freq", 1e4)
+		}
+		d.localRope = d.readRope(c, sliding, local)
 		if d.localRope.kind != "default" {
 			c.fail("rope_parameters", "scale layers with a window (%s), which is not supported", d.localRope.kind)
 		}
@@ -60,23 +73,35 @@ func (d *description) readRopes(c *config) {
 		parameters.checkAllRead()
 		parameters = nested
 	}
-	d.rope = d.readRope(c, parameters, c.number("rope_theta", d.theta))
+	d.rope = d.readRope(c, parameters, theta)
+}
+
+// readRotated reads how much of a head is rotated: at least a pair of its dimensions.
+func (d *description) readRotated(c *config, absent float64) float64 {
+	const key = "partial_rotary_factor"
+	n := c.number(key, absent)
+	switch {
+	case d.rotated == 0 && n != 1:
+		c.fail(key, "is %v; only 1 is supported", n)
+	case !(n > 0 && n <= 1) || int(float64(d.headDim)*n)%2 != 0 || int(float64(d.headDim)*n) == 0:
+		c.fail(key, "is %v of a head of %d; that must be an even number of dimensions", n, d.headDim)
+	}
+	return n
 }
 
 // readRope reads one rope from p, which may be nil; theta is the model's default.
 func (d *description) readRope(c, p *config, theta float64) rope {
 	r := rope{kind: "default", theta: theta, original: d.context}
-	if n := c.number("partial_rotary_factor", 1); n != 1 {
-		c.fail("partial_rotary_factor", "is %v; only 1 is supported", n)
+	rotated := d.readRotated(c, cmp.Or(d.rotated, 1))
+	if p != nil {
+		rotated = d.readRotated(p, rotated)
 	}
+	r.dims = int(float64(d.headDim) * rotated)
 	if p == nil {
 		return r
 	}
 	r.kind = p.text("rope_type", p.text("type", r.kind))
 	r.theta = p.number("rope_theta", theta)
-	if n := p.number("partial_rotary_factor", 1); n != 1 {
-		p.fail("partial_rotary_factor", "is %v; only 1 is supported", n)
-	}
 	r.original = p.size("original_max_position_embeddings", r.original)
 	if own := c.size("original_max_position_embeddings", r.original); own != r.original {
 		r.original = own
@@ -102,13 +127,52 @@ func (d *description) readRope(c, p *config, theta float64) rope {
 		r.factor = positive("factor", float64(d.context)/float64(r.original))
 		r.betaFast, r.betaSlow = p.number("beta_fast", 0), p.number("beta_slow", 0)
 		r.magnitude = p.yarnMagnitude(r.factor)
-		p.only("truncate", true)
+		if rounded := d.arch != "gpt-oss"; p.flag("truncate", true) != rounded { // as the readers of GGUF do it
+			p.fail("truncate", "must be %v in this model type", rounded)
+		}
+	case longRope, "su":
+		if d.arch != "phi3" {
+			p.fail("rope_type", "is %.60q, which is not supported in this model type", r.kind)
+		}
+		p.readLongRope(&r, d.context)
+	case "dynamic":
+		p.readDynamic(&r, d.arch)
 	default:
-		p.fail("rope_type", "is %.60q; supported: default, linear, llama3, yarn", r.kind)
+		p.fail("rope_type", "is %.60q; supported: default, linear, llama3, yarn, longrope", r.kind)
 	}
 	p.ignore(ropeParameters...)
+	if d.arch == "mistral3" {
+		p.ignore("llama_4_scaling_beta") // readMinistral3 has read it
+	}
 	p.checkAllRead()
 	return r
+}
+
+// readLongRope reads phi 3's two sets of divisors (Ding et al., LongRoPE, 2024).
+func (c *config) readLongRope(r *rope, context int) {
+	r.kind = longRope
+	for key, to := range map[string]*[]float64{"long_factor": &r.long, "short_factor": &r.short} {
+		*to = value[[]float64](c, key, "a list of numbers", nil)
+		if len(*to) != r.dims/2 || slices.ContainsFunc(*to, func(x float64) bool { return !(x > 0) }) {
+			c.fail(key, "has %d numbers; needed are %d over 0", len(*to), r.dims/2)
+		}
+	}
+	factor := c.number("factor", float64(context)/float64(r.original))
+	r.magnitude = 1
+	if factor > 1 {
+		r.magnitude = math.Sqrt(1 + math.Log(factor)/math.Log(float64(r.original)))
+	}
+	r.magnitude = c.positive("attention_factor", r.magnitude)
+}
+
+// readDynamic reads hunyuan's scaling, which is called dynamic and is none: a fixed base.
+func (c *config) readDynamic(r *rope, arch string) {
+	if arch != "hunyuan-dense" || !c.has("alpha") {
+		c.fail("rope_type", "is \"dynamic\"; supported: default, linear, llama3, yarn, longrope")
+		return
+	}
+	r.kind = "default"
+	r.theta *= math.Pow(c.positive("alpha", 1), float64(r.dims)/float64(max(1, r.dims-2)))
 }
 
 // yarnMagnitude returns the factor of queries and keys, 0 if it follows from the
@@ -149,11 +213,11 @@ func (r *rope) set(d *gguf.Draft, arch string) {
 // dimensions, in the precision and order of transformers' computation. Pairs with
 // a wavelength much shorter than the original context keep their frequency, long
 // ones are divided by the factor, and a ramp lies between.
-func (r *rope) llama3Factors(dims int) []float32 {
-	out := make([]float32, dims/2)
+func (r *rope) llama3Factors() []float32 {
+	out := make([]float32, r.dims/2)
 	low, high := float32(r.low), float32(r.high)
 	for i := range out {
-		freq := 1 / float32(math.Pow(r.theta, float64(float32(2*i)/float32(dims))))
+		freq := 1 / float32(math.Pow(r.theta, float64(float32(2*i)/float32(r.dims))))
 		wave := float32(1/freq) * float32(2*math.Pi)
 		switch {
 		case float64(wave) < float64(r.original)/r.high:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/mapped"
@@ -20,8 +21,8 @@ type change struct {
 
 var asIs = change{}
 
-// norm returns the change for the weights of norms: gemma stores them minus 1.
-func (b *builder) norm() change { return change{plusOne: b.gemma} }
+// normed returns the change for the weights of norms: gemma stores them minus 1.
+func (b *builder) normed() change { return change{plusOne: b.plusOne} }
 
 // turned returns the change for the rows of queries or keys. For RoPE, the Hugging
 // Face layout pairs the rows i and i+half of a head; llama's GGUF pairs 2i and
@@ -33,8 +34,12 @@ func (b *builder) turned(heads int) change {
 	return change{heads: heads}
 }
 
-// take finds a tensor of the shape; a size of 0 matches any.
+// take finds a tensor of floats of the shape; a size of 0 matches any.
 func (b *builder) take(name string, shape ...int) *safetensors.Tensor {
+	return b.takeOf(name, shape, "F32", "F16", "BF16")
+}
+
+func (b *builder) takeOf(name string, shape []int, allowed ...string) *safetensors.Tensor {
 	t, ok := b.weights.Tensor(name)
 	if !ok {
 		b.fail(name, "is missing")
@@ -45,8 +50,8 @@ func (b *builder) take(name string, shape ...int) *safetensors.Tensor {
 		b.fail(name, "has the shape %v; config.json asks for %v", t.Shape, shape)
 		return nil
 	}
-	if _, ok := types[t.Type]; !ok {
-		b.fail(name, "has the type %s; supported: F32, F16, BF16", t.Type)
+	if !slices.Contains(allowed, t.Type) {
+		b.fail(name, "has the type %s; supported: %s", t.Type, strings.Join(allowed, ", "))
 		return nil
 	}
 	return t
@@ -125,6 +130,14 @@ func interleave(data []byte, heads, headRows, rowBytes int) []byte {
 	return out
 }
 
+func float32s(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
+}
+
 func float32Bytes(x []float32) []byte {
 	out := make([]byte, 0, 4*len(x))
 	for _, v := range x {
@@ -137,17 +150,16 @@ func float32Bytes(x []float32) []byte {
 type expertNames struct{ router, each, gate, down, up string }
 
 var (
-	mixtralExperts = expertNames{"block_sparse_moe.gate", "block_sparse_moe.experts.%d.", "w1", "w2", "w3"}
-	qwenExperts    = expertNames{"mlp.gate", "mlp.experts.%d.", "gate_proj", "down_proj", "up_proj"}
+	mixtralExperts = &expertNames{"block_sparse_moe.gate", "block_sparse_moe.experts.%d.", "w1", "w2", "w3"}
+	qwenExperts    = &expertNames{"mlp.gate", "mlp.experts.%d.", "gate_proj", "down_proj", "up_proj"}
 )
 
-// expertTensors adds the router, and all experts as one tensor of each kind.
-func (b *builder) expertTensors(to, from string) {
+// tensors adds the router, and all experts as one tensor of each kind.
+func (names *expertNames) tensors(b *builder, to, from string) {
 	width := b.ff
 	if b.expertFF > 0 {
 		width = b.expertFF
 	}
-	names := b.mixture
 	b.router(to+"ffn_gate_inp.weight", from+names.router+".weight")
 	b.stack(to+"ffn_gate_exps.weight", from+names.each+names.gate+".weight", width, b.embed)
 	b.stack(to+"ffn_down_exps.weight", from+names.each+names.down+".weight", b.embed, width)

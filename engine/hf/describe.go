@@ -1,0 +1,156 @@
+package hf
+
+import (
+	"slices"
+	"strings"
+)
+
+// description is a family with the dimensions of one model.
+type description struct {
+	*family
+	sizes
+	qkvBias, outBias, ffBias  bool
+	tied                      bool
+	images                    bool   // the folder has tensors of a vision part, which are left out
+	slides                    []bool // true for layers with the window; nil if none has it
+	queryScale                float64
+	attnSoftCap, logitSoftCap float64
+	scales                    scales
+	temperature               float64 // of ministral 3's queries
+	rope, localRope           rope
+}
+
+// wrappers are the model types of models with images, whose text part is described in
+// text_config, with the type of that part and the keys that are about images alone.
+var wrappers = map[string]struct {
+	inner   string // where text_config does not say
+	ignored []string
+}{
+	"gemma3":   {"gemma3_text", []string{"vision_config", "image_token_index", "boi_token_index", "eoi_token_index", "mm_tokens_per_image", "image_token_id", "boi_token_id", "eoi_token_id"}},
+	"mistral3": {"mistral", []string{"vision_config", "image_token_index", "image_token_id", "projector_hidden_act", "vision_feature_layer", "multimodal_projector_bias", "spatial_merge_size"}},
+}
+
+// describe reads a config.json.
+func describe(c *config) *description {
+	modelType := c.text("model_type", "")
+	outer := c
+	wrapper, wrapped := wrappers[modelType]
+	if wrapped {
+		if c = outer.object("text_config"); c == nil {
+			outer.fail("text_config", "is missing")
+			return nil
+		}
+		modelType = c.text("model_type", wrapper.inner)
+		outer.ignore(wrapper.ignored...)
+	}
+	f, ok := families[modelType]
+	if !ok {
+		outer.fail("model_type", "is %.60q; supported: gemma3, mistral3, %s", modelType, strings.Join(ModelTypes(), ", "))
+		return nil
+	}
+	d := &description{family: f, images: wrapped}
+	d.checkQuantised(outer)
+	for _, class := range outer.texts("architectures") {
+		if !slices.Contains(f.classes, class) {
+			outer.fail("architectures", "has %.60q; supported for model_type %s: %s", class, modelType, strings.Join(f.classes, ", "))
+		}
+	}
+	d.readSizes(c)
+	d.readVariants(c)
+	const tied = "tie_word_embeddings"
+	d.tied = outer.flag(tied, c.flag(tied, f.tied))
+	d.readWindows(c)
+	if d.read != nil {
+		d.read(d, c)
+	}
+	d.readRopes(c)
+	for _, each := range []*config{outer, c} {
+		each.ignore(harmless...)
+		each.ignore("vocab_size", "architectures")
+		each.checkAllRead()
+	}
+	return d
+}
+
+func (d *description) checkQuantised(c *config) {
+	if d.arch == "gpt-oss" && c.has("quantization_config") {
+		if how := c.object("quantization_config"); how == nil || how.text("quant_method", "") != "mxfp4" {
+			c.fail("quantization_config", "is %s; supported is the quant_method mxfp4", short(c.values["quantization_config"]))
+		}
+		return
+	}
+	if c.has("quantization_config") || c.has("compression_config") {
+		c.fail("quantization_config", "says that the weights are quantised already, which is not supported in safetensors; take the model's BF16 or F16 weights, or a GGUF file")
+	}
+}
+
+// readSizes reads the keys that every model has.
+func (d *description) readSizes(c *config) {
+	s := d.family.sizes
+	s.embed = c.size("hidden_size", s.embed)
+	s.ff = c.size("intermediate_size", s.ff)
+	s.layers = c.size("num_hidden_layers", s.layers)
+	s.heads = c.size("num_attention_heads", s.heads)
+	if s.kvHeads == 0 || c.isNull("num_key_value_heads") {
+		s.kvHeads = s.heads
+	}
+	s.kvHeads = c.size("num_key_value_heads", s.kvHeads)
+	if s.headDim == 0 {
+		s.headDim = max(1, s.embed/s.heads)
+	}
+	s.headDim = c.size("head_dim", s.headDim)
+	s.context = c.size("max_position_embeddings", s.context)
+	eps := "rms_norm_eps"
+	if d.arch == "cohere2" {
+		eps = "layer_norm_eps"
+	}
+	s.eps = c.number(eps, s.eps)
+	if !(s.eps > 0 && s.eps < 1) {
+		c.fail(eps, "is %v; allowed are numbers over 0 and under 1", s.eps)
+	}
+	if s.experts > 0 {
+		count := "num_local_experts"
+		if !c.has(count) {
+			count = "num_experts"
+		}
+		s.experts = c.size(count, s.experts)
+		s.expertsUsed = c.size("num_experts_per_tok", s.expertsUsed)
+		if s.expertsUsed > s.experts {
+			c.fail("num_experts_per_tok", "is %d of %d experts", s.expertsUsed, s.experts)
+		}
+	}
+	if s.expertFF > 0 {
+		s.expertFF = c.size("moe_intermediate_size", s.expertFF)
+	}
+	if s.heads > sizeMax/s.headDim {
+		c.fail("head_dim", "is %d with %d heads; allowed are up to %d numbers in all heads", s.headDim, s.heads, sizeMax)
+	}
+	d.sizes = s
+}
+
+// readVariants reads the keys that say of every model what it has and what not.
+func (d *description) readVariants(c *config) {
+	if d.gelu {
+		c.oneOf("hidden_activation", "gelu_pytorch_tanh")
+		c.oneOf("hidden_act", "gelu_pytorch_tanh")
+	} else {
+		c.oneOf("hidden_act", "silu", "swish")
+	}
+	d.qkvBias, d.outBias, d.ffBias = d.hasBias(c, d.bias.qkv, d.bias.absent), d.hasBias(c, d.bias.out, d.bias.absent && d.bias.out == d.bias.qkv), d.hasBias(c, d.bias.ff, false)
+	c.ignore("attention_bias") // transformers does not read it for other families; the tensors decide
+	c.only("mlp_bias", d.ffBias)
+	for _, key := range []string{"is_encoder_decoder", "add_cross_attention", "use_bidirectional_attention", "rope_interleaved"} {
+		c.only(key, false)
+	}
+	c.only("is_causal", true)
+}
+
+func (d *description) hasBias(c *config, key string, absent bool) bool {
+	switch key {
+	case "":
+		return false
+	case always:
+		return true
+	}
+	return c.flag(key, absent)
+}

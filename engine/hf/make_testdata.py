@@ -1,0 +1,100 @@
+"""Makes folders of small models with random weights, and the logits of transformers.
+
+    pip install torch transformers safetensors
+    cd testdata && python3 ../make_testdata.py [NAME...]
+
+Each folder has config.json, model.safetensors in BF16, reference.json with the ids, and
+logits.f32: raw little-endian float32, a row for each id, computed in float32 from the weights
+as they were written.
+"""
+import json
+import os
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+IDS = [3, 17, 29, 5, 11, 23, 7, 38, 2, 19, 31, 13, 37, 1, 26, 9, 33, 21, 4, 15, 28, 35, 6, 39]
+COMMON = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+              num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+LONG = dict(rope_type="longrope", rope_theta=1e4, original_max_position_embeddings=16)
+GPT_OSS = dict(hidden_size=32, intermediate_size=64, head_dim=8, num_local_experts=3, num_experts_per_tok=2, sliding_window=6,
+               rope_parameters=dict(rope_type="yarn", rope_theta=1.5e5, factor=8.0, beta_fast=4.0, beta_slow=1.0, truncate=False, original_max_position_embeddings=8))
+MODELS = {
+    "smollm3": dict(num_hidden_layers=5, tie_word_embeddings=True),
+    "granite": dict(attention_multiplier=0.02, embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=8.0, attention_bias=True, mlp_bias=True),
+    "gemma2": dict(head_dim=8, num_hidden_layers=3, query_pre_attn_scalar=12, sliding_window=6, final_logit_softcapping=4.0, attn_logit_softcapping=5.0),
+    "phi3": dict(hidden_size=32, original_max_position_embeddings=16, partial_rotary_factor=0.5,
+                 rope_parameters=LONG | dict(partial_rotary_factor=0.5, short_factor=[1.0, 1.1], long_factor=[1.5, 4.0])),
+    "phi3-window": dict(model_type="phi3", sliding_window=6),
+    "olmo2": dict(tie_word_embeddings=False),
+    "olmo3": dict(num_hidden_layers=4, sliding_window=6, layer_types=["sliding_attention", "full_attention"] * 2,
+                  rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=1e4),
+                                       full_attention=dict(rope_type="yarn", rope_theta=5e5, factor=4.0, original_max_position_embeddings=16))),
+    "seed_oss": dict(head_dim=8, attention_bias=True, attention_out_bias=True),
+    "ernie4_5": dict(head_dim=8, use_bias=True, tie_word_embeddings=True),
+    "exaone4": dict(num_hidden_layers=4, sliding_window=6, sliding_window_pattern=2),
+    "exaone4-whole": dict(model_type="exaone4", sliding_window=None, layer_types=["full_attention"] * 2),
+    "glm4": dict(head_dim=8, attention_bias=True),
+    "cohere2": dict(num_hidden_layers=4, sliding_window=6, logit_scale=0.25),
+    "ministral3": dict(head_dim=8, rope_parameters=dict(rope_type="yarn", rope_theta=1e6, factor=8.0, original_max_position_embeddings=8, beta_fast=4.0,
+                                                        beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    "mistral3": dict(text_config=COMMON | dict(model_type="mistral", head_dim=8), image_token_index=39,
+                     vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=16)),
+    "gpt_oss": GPT_OSS,
+    "gpt_oss-mxfp4": dict(model_type="gpt_oss") | GPT_OSS,
+    "hunyuan_v1_dense": dict(head_dim=8, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=1000.0, factor=1.0)),
+}
+
+
+def pack(name):
+    """Replaces the experts' matrices by random ones of MXFP4, and returns what transformers reads of them."""
+    path, plain = f"{name}/model.safetensors", {}
+    tensors = load_file(path)
+    for key in [k for k in tensors if k.endswith("experts.gate_up_proj") or k.endswith("experts.down_proj")]:
+        experts, cols, rows = tensors.pop(key).shape
+        blocks = torch.randint(0, 256, (experts, rows, cols // 32, 16), dtype=torch.uint8)
+        scales = torch.randint(122, 126, (experts, rows, cols // 32), dtype=torch.uint8)
+        tensors |= {key + "_blocks": blocks, key + "_scales": scales}
+        plain[key] = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+    save_file(tensors, path, {"format": "pt"})
+    with open(f"{name}/config.json") as f:
+        config = json.load(f)
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    with open(f"{name}/config.json", "w") as f:
+        json.dump(config, f, indent=1)
+    return plain
+
+
+def make(name):
+    torch.manual_seed(sum(name.encode()))
+    options = MODELS[name] if "text_config" in MODELS[name] else COMMON | MODELS[name]
+    config = AutoConfig.for_model(options.get("model_type", name), **{k: v for k, v in options.items() if k != "model_type"})
+    kind = AutoModelForImageTextToText if "text_config" in options else AutoModelForCausalLM
+    model = kind.from_config(config, attn_implementation="eager").to(torch.bfloat16)
+    with torch.no_grad():
+        for key, w in model.named_parameters():
+            w.normal_(0, 0.3 if w.dim() > 1 else 0.2)
+            if "norm" in key and not (name.startswith("gemma")):
+                w.add_(1)
+    model.save_pretrained(name)
+    model = kind.from_pretrained(name, dtype=torch.float32, attn_implementation="eager").eval()
+    if name.endswith("mxfp4"):
+        parameters = dict(model.named_parameters())
+        for key, w in pack(name).items():
+            parameters[key].data = w
+    with torch.no_grad():
+        logits = model(torch.tensor([IDS]), use_cache=False).logits[0]
+    logits.numpy().astype("<f4").tofile(f"{name}/logits.f32")
+    with open(f"{name}/reference.json", "w") as f:
+        json.dump({"ids": IDS}, f)
+    for extra in ("generation_config.json",):
+        if os.path.exists(f"{name}/{extra}"):
+            os.remove(f"{name}/{extra}")
+    print(name, "standard deviation of the logits", float(logits.std()))
+
+
+for name in sys.argv[1:] or MODELS:
+    make(name)

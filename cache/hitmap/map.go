@@ -222,18 +222,6 @@ func (m *Map) Match(blocks []uint64, into []Hold) []Hold {
 	return into
 }
 
-// Blocks appends the blocks that a live replica holds to into, the newest first.
-func (m *Map) Blocks(s Slot, into []uint64) []uint64 {
-	if m.live.has(s) {
-		for id := m.entries[none].older; id != none; id = m.entries[id].older {
-			if e := &m.entries[id]; e.held.has(s) {
-				into = append(into, e.hash)
-			}
-		}
-	}
-	return into
-}
-
 // Len counts the blocks in the map, Claims those of one replica.
 func (m *Map) Len() int          { return m.held }
 func (m *Map) Claims(s Slot) int { return m.claims[s] }

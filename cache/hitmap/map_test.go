@@ -177,10 +177,20 @@ func compare(t *testing.T, m *Map, w *twin, slots map[string]Slot) {
 				want = append(want, b.hash)
 			}
 		}
-		if got := m.Blocks(s, nil); !slices.Equal(got, want) || m.Claims(s) != len(want) {
+		if got := held(m, s); !slices.Equal(got, want) || m.Claims(s) != len(want) {
 			t.Errorf("%s holds %v and claims %d, want %v", replica, got, m.Claims(s), want)
 		}
 	}
+}
+
+// held are the blocks that a live replica holds, the newest first.
+func held(m *Map, s Slot) (blocks []uint64) {
+	for id := m.entries[none].older; id != none; id = m.entries[id].older {
+		if e := &m.entries[id]; e.held.has(s) {
+			blocks = append(blocks, e.hash)
+		}
+	}
+	return blocks
 }
 
 // TestRetiredSlotsComeBack: one replica restarts far more often than there are slots,

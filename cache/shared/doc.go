@@ -21,7 +21,8 @@
 // Every batch has the epoch of the replica's engine and a number. A replica with a
 // new epoch holds nothing. A reader that misses a number forgets the replica's
 // blocks and asks for all of them, by an entry of the log; the replica then writes
-// them down once for all who ask. So a claim is never older than a gap, and a Redis
+// them down once for all who ask. A reader asks few replicas at a time, and reads less
+// of the log at a time while round trips fail, so that what it reads fits their limit. So a claim is never older than a gap, and a Redis
 // that lost everything is repaired by the next batches.
 //
 // A block takes 6 bytes in the log, where the newest LogMax batches are kept, and 6

@@ -25,7 +25,7 @@ type Options struct {
 	Interval   time.Duration // of round trips
 	Limit      time.Duration // the longest round trip
 	Lease      time.Duration // after which a replica that says nothing is away
-	BlocksMax  int           // blocks in the map
+	BlocksMax  int           // blocks of others in the map, and of our own that are told
 	ChangesMax int           // changes that wait to be sent
 	LogMax     int           // batches that Redis keeps
 	LoadsMax   int           // reports that are read at a time
@@ -35,13 +35,13 @@ type Options struct {
 // Counts count since the start, but for what is said.
 type Counts struct {
 	Sent     uint64 `json:"sent"`     // changes of our own blocks
-	Dropped  uint64 `json:"dropped"`  // of these, since too many waited; the others then fetch all
+	Dropped  uint64 `json:"dropped"`  // not sent, since too many waited or are held; in the first case the others fetch all
 	Received uint64 `json:"received"` // changes of others
 	Resyncs  uint64 `json:"resyncs"`  // times all blocks of another were fetched, after a gap or a start
 	Written  uint64 `json:"written"`  // times all our own blocks were written down
 	Trips    uint64 `json:"round_trips"`
 	Failed   uint64 `json:"round_trips_failed"`
-	Blocks   int    `json:"blocks"`  // in the map now
+	Blocks   int    `json:"blocks"`  // of others in the map now
 	Evicted  uint64 `json:"evicted"` // from the map, which was full
 	BytesOut uint64 `json:"bytes_out"`
 	BytesIn  uint64 `json:"bytes_in"`
@@ -73,15 +73,16 @@ type Fleet struct {
 	once  sync.Once
 	id    string // of this process, so that two with one name find out
 
+	batchMax int // changes in a batch
+
 	mu       sync.RWMutex // guards all below
 	space    string
 	grain    uint64
 	seal     seal
 	buf      [aes.BlockSize]byte
-	secret   []byte          // nil until it is agreed on
-	raw      []uint64        // blocks of our own while there is no secret
-	pending  []hitmap.Change // sealed, not yet in a batch
-	own      hitmap.Slot
+	secret   []byte              // nil until it is agreed on
+	own      map[uint64]struct{} // our own blocks, not sealed
+	pending  []hitmap.Change     // of own: sealed, not yet in a batch
 	epoch    uint64
 	fresh    bool // the epoch has begun, and nobody was told
 	gap      bool // changes were dropped
@@ -98,6 +99,15 @@ type Fleet struct {
 
 // Open starts a Fleet. Nothing is sent before Join.
 func Open(o Options) (*Fleet, error) {
+	f, err := assemble(o)
+	if err == nil {
+		go f.loop()
+	}
+	return f, err
+}
+
+// assemble makes a Fleet that makes no round trips by itself.
+func assemble(o Options) (*Fleet, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -107,23 +117,28 @@ func Open(o Options) (*Fleet, error) {
 	}
 	f := &Fleet{
 		o: o, clock: time.Now, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), id: rand.Text()[:10],
-		blocks: blocks, others: map[string]*replica{}, secret: o.Secret, grain: 1, up: true,
+		blocks: blocks, own: map[uint64]struct{}{}, others: map[string]*replica{}, secret: o.Secret, grain: 1, up: true,
+		batchMax: batchMax, trip: trip{width: entriesMax},
 	}
 	if o.Secret != nil {
 		f.seal = newSeal(o.Secret)
 	}
 	f.begin()
-	go f.loop()
 	return f, nil
 }
 
-// begin starts a new epoch of our own blocks. f.mu is held, or f is not shared yet.
+// begin starts a new epoch, in which we hold nothing. f.mu is held, or f is not shared yet.
 func (f *Fleet) begin() {
+	clear(f.own)
+	f.renew()
+}
+
+// renew starts a new epoch, in which nobody was told yet what we hold.
+func (f *Fleet) renew() {
 	var b [8]byte
 	rand.Read(b[:])
 	f.epoch = binary.LittleEndian.Uint64(b[:]) | 1 // 0 is none
-	f.pending, f.raw, f.fresh, f.gap = f.pending[:0], f.raw[:0], true, false
-	f.own, _ = f.blocks.Begin(f.o.Name)
+	f.pending, f.fresh, f.gap = f.pending[:0], true, false
 }
 
 // Join names the space of this replica, which changes when another model is loaded, and
@@ -170,45 +185,45 @@ func (f *Fleet) chosen(hash uint64) bool { return hash%f.grain == 0 }
 
 // change books one change of our own. f.mu is held.
 func (f *Fleet) change(c hitmap.Change) {
-	if f.secret == nil { // it is kept until there is one
-		if c.Evicted {
-			for i, h := range f.raw {
-				if h == c.Hash {
-					f.raw = append(f.raw[:i], f.raw[i+1:]...)
-					break
-				}
-			}
-		} else if len(f.raw) < f.o.ChangesMax {
-			f.raw = append(f.raw, c.Hash)
-		} else {
-			f.counts.Dropped++
-		}
+	switch _, held := f.own[c.Hash]; {
+	case held != c.Evicted: // it is known
+		return
+	case held:
+		delete(f.own, c.Hash)
+	case len(f.own) >= f.o.BlocksMax:
+		f.counts.Dropped++
+		return
+	default:
+		f.own[c.Hash] = struct{}{}
+	}
+	if f.secret == nil { // all are told once there is one
+		return
+	}
+	if len(f.pending) >= f.o.ChangesMax {
+		// Those that wait go too: what is fetched in their place is newer than they are.
+		f.counts.Dropped += uint64(1 + len(f.pending))
+		f.pending, f.gap = f.pending[:0], true
 		return
 	}
 	c.Hash = f.seal.hash(c.Hash, &f.buf)
-	f.blocks.Apply(f.own, c)
-	if len(f.pending) >= f.o.ChangesMax {
-		f.gap = true
-		f.counts.Dropped++
-		return
-	}
 	f.pending = append(f.pending, c)
 }
 
 // agree takes the secret that the replicas agreed on. f.mu is held. Where it is
-// another one, since Redis lost the one before, our claims begin anew.
+// another one, since Redis lost the one before, all our blocks are told anew.
 func (f *Fleet) agree(secret string) {
 	if secret == "" || secret == string(f.secret) {
 		return
 	}
 	if f.secret != nil {
-		f.begin()
+		f.renew()
 	}
 	f.secret, f.seal = []byte(secret), newSeal([]byte(secret))
-	raw := f.raw
-	f.raw = nil
-	for _, h := range raw {
-		f.change(hitmap.Change{Hash: h})
+	if f.gap = len(f.own) > f.o.ChangesMax; f.gap {
+		return
+	}
+	for h := range f.own {
+		f.pending = append(f.pending, hitmap.Change{Hash: f.seal.hash(h, &f.buf)})
 	}
 }
 
@@ -261,9 +276,7 @@ func (f *Fleet) match(blocks []uint64, s *scratch, into []Holder) []Holder {
 	f.sealAll(blocks, s)
 	s.holds = f.blocks.Match(s.sealed, s.holds[:0])
 	for _, h := range s.holds {
-		if h.Slot != f.own {
-			into = append(into, Holder{f.blocks.Name(h.Slot), s.at[h.Blocks-1] + 1})
-		}
+		into = append(into, Holder{f.blocks.Name(h.Slot), s.at[h.Blocks-1] + 1})
 	}
 	return into
 }
@@ -317,11 +330,11 @@ func (f *Fleet) Counts() (c Counts, up bool) {
 	return c, f.up
 }
 
-// Own counts our own blocks that others can hear of.
+// Own counts our own blocks that others are told of.
 func (f *Fleet) Own() int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.blocks.Claims(f.own)
+	return len(f.own)
 }
 
 // Close tells the others that this replica has left, if Redis answers within the limit.

@@ -26,8 +26,10 @@ type replica struct {
 func (r *replica) take(m *hitmap.Map, b *batch) {
 	switch {
 	case b.number == 1 && (b.epoch != r.epoch || !r.synced):
+		if b.epoch != r.epoch {
+			r.renew(m, b.epoch)
+		}
 		_, r.synced = m.Begin(r.name)
-		r.epoch = b.epoch
 	case b.epoch != r.epoch:
 		r.renew(m, b.epoch)
 	case b.number <= r.number:
@@ -69,11 +71,19 @@ func (r *replica) lose(m *hitmap.Map) {
 	r.synced = false
 }
 
-// missed loses r's blocks where a batch that r had sent before the whole log was read is not in it.
-func (r *replica) missed(m *hitmap.Map) {
-	if r.synced && r.number < r.due {
+// read says that all of the log was read. What r had sent before the last time is lost
+// where it did not come, so that all blocks are asked for, as of a later batch.
+func (r *replica) read(m *hitmap.Map) {
+	if r.number < r.due {
 		r.lose(m)
+		r.number = r.due
 	}
+	r.due = r.told
+}
+
+// awaited tells whether r was asked for all its blocks a short time ago.
+func (r *replica) awaited(now time.Time) bool {
+	return !r.synced && !r.asked.IsZero() && now.Sub(r.asked) < askAgain
 }
 
 // renew begins an epoch of which nothing is known yet.

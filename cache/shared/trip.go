@@ -2,6 +2,7 @@ package shared
 
 import (
 	"context"
+	"crypto/aes"
 	"crypto/rand"
 	"errors"
 	"slices"
@@ -20,11 +21,18 @@ const (
 	askAgain = time.Second
 	// keysFor is how long the keys of a space outlive its last writer.
 	keysFor = time.Minute
-	// entriesMax is how many entries of the log are read at a time.
-	entriesMax = 1024
+	// entriesMax is how many entries of the log are read at a time, and entriesLeast how
+	// many where more do not come within the limit of a round trip.
+	entriesMax, entriesLeast = 1024, 16
+	// entriesOfAsk is how many entries are read at a time for each replica that is asked
+	// for all its blocks at a time: they are as long as many entries.
+	entriesOfAsk = 64
 	// namesEvery is how many round trips pass between two lists of all names, where
 	// not all reports are read each time.
 	namesEvery = 20
+	// newestEvery is how many round trips pass between two looks at the end of the log: in
+	// a Redis that has lost everything, and whose clock is behind, it is before our place.
+	newestEvery = 20
 	// twinsSure is how many reports of another process under our name are no leftover of
 	// a process that has ended; one of twinsLogged is logged.
 	twinsSure, twinsLogged = 5, 600
@@ -45,6 +53,7 @@ type trip struct {
 	sending string // our batch that Redis has not confirmed, "" for none
 	changes int    // in it
 	reports uint64
+	width   int      // entries of the log that are read at a time
 	asks    []string // whose blocks are to be asked for
 	wanted  bool     // somebody asked for ours
 	written time.Time
@@ -84,7 +93,7 @@ func (f *Fleet) prepare() bool {
 		return false
 	}
 	if f.space != t.space {
-		*t = trip{space: f.space, reports: t.reports}
+		*t = trip{space: f.space, reports: t.reports, width: t.width}
 	}
 	if f.secret == nil {
 		return true
@@ -98,7 +107,7 @@ func (f *Fleet) prepare() bool {
 			t.number++ // the reader that misses one asks for all
 			f.gap = false
 		}
-		n := min(len(f.pending), batchMax)
+		n := min(len(f.pending), f.batchMax)
 		b := batch{epoch: t.epoch, number: t.number, changes: f.pending[:n]}
 		t.sending, t.changes, f.fresh = string(b.append(nil)), n, false
 		f.pending = f.pending[:copy(f.pending, f.pending[n:])]
@@ -116,6 +125,7 @@ type answers struct {
 	some    *redis.SliceCmd
 	names   *redis.StringSliceCmd
 	asked   []string // of some
+	count   int      // of entries that log has at most
 	blocks  map[string]*redis.StringCmd
 	out     int
 	written bool
@@ -148,6 +158,7 @@ func (f *Fleet) round() {
 	defer f.mu.Unlock()
 	f.counts.Trips++
 	f.note(err)
+	f.trip.adapt(err)
 	if a.secret != nil && a.secret.Err() == nil && f.space == f.trip.space {
 		f.agree(a.secret.Val())
 	}
@@ -172,6 +183,15 @@ func (f *Fleet) note(err error) {
 	if f.failures++; f.failures == downAfter {
 		f.up = false
 		f.o.Log.Warn("siblings: Redis does not answer as it should; requests stay here until it does", "error", err)
+	}
+}
+
+// adapt reads less at a time where round trips fail: it may have been too much for the limit.
+func (t *trip) adapt(err error) {
+	if err != nil {
+		t.width = max(min(entriesLeast, t.width), t.width/2)
+	} else {
+		t.width = min(entriesMax, 2*t.width)
 	}
 }
 
@@ -227,10 +247,9 @@ func (f *Fleet) all() string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	b := batch{epoch: f.trip.epoch, number: f.trip.number}
-	hashes := f.blocks.Blocks(f.own, nil)
-	slices.Reverse(hashes) // the newest last, as they came
-	for _, h := range hashes {
-		b.changes = append(b.changes, hitmap.Change{Hash: h})
+	var buf [aes.BlockSize]byte
+	for h := range f.own {
+		b.changes = append(b.changes, hitmap.Change{Hash: f.seal.hash(h, &buf)})
 	}
 	return string(b.append(nil))
 }
@@ -239,10 +258,12 @@ func (f *Fleet) all() string {
 func (f *Fleet) fetch(ctx context.Context, p redis.Pipeliner, a *answers) {
 	t := &f.trip
 	t.trips++
-	if t.last == "" {
+	if t.last != "" {
+		a.count = t.width
+		a.log = p.XRead(ctx, &redis.XReadArgs{Streams: []string{t.key(f, "log"), t.last}, Count: int64(t.width), Block: -1})
+	}
+	if t.last == "" || t.trips%newestEvery == 0 {
 		a.newest = p.XRevRangeN(ctx, t.key(f, "log"), "+", "-", 1)
-	} else {
-		a.log = p.XRead(ctx, &redis.XReadArgs{Streams: []string{t.key(f, "log"), t.last}, Count: entriesMax, Block: -1})
 	}
 	if len(t.names) <= f.o.LoadsMax {
 		a.loads = p.HGetAll(ctx, t.key(f, "loads"))
@@ -257,10 +278,11 @@ func (f *Fleet) fetch(ctx context.Context, p redis.Pipeliner, a *answers) {
 		}
 	}
 	a.blocks = map[string]*redis.StringCmd{}
+	now := f.clock()
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for name, r := range f.others {
-		if !r.synced && !r.asked.IsZero() {
+		if r.awaited(now) {
 			a.blocks[name] = p.Get(ctx, t.key(f, "blocks:"+name))
 		}
 	}
@@ -272,155 +294,13 @@ func (f *Fleet) settle(a *answers) {
 	f.counts.BytesOut += uint64(a.out)
 	if a.sent != nil && a.sent.Err() == nil {
 		f.counts.Sent += uint64(t.changes)
-		if t.sending = ""; len(f.pending) >= batchMax {
+		if t.sending = ""; len(f.pending) >= f.batchMax {
 			f.Hurry()
 		}
 	}
 	if a.written {
 		f.counts.Written++
 	}
-}
-
-// hear takes what was fetched.
-func (f *Fleet) hear(a *answers) {
-	t, now := &f.trip, f.clock()
-	if f.space != t.space {
-		return // it is of another model
-	}
-	behind := false // there is more in the log than was read
-	f.hearReports(a, now)
-	for name, reply := range a.blocks {
-		if text, err := reply.Result(); err == nil {
-			f.restore(name, text)
-		}
-	}
-	switch {
-	case a.newest != nil && a.newest.Err() == nil:
-		if t.last = "0"; len(a.newest.Val()) > 0 {
-			t.last = a.newest.Val()[0].ID
-		}
-	case a.log != nil && a.log.Err() == nil && len(a.log.Val()) > 0:
-		messages := a.log.Val()[0].Messages
-		for i := range messages {
-			t.last = messages[i].ID
-			f.hearEntry(messages[i].Values)
-		}
-		if behind = len(messages) == entriesMax; behind {
-			f.Hurry()
-		}
-	}
-	if !behind && a.log != nil && (a.log.Err() == nil || errors.Is(a.log.Err(), redis.Nil)) {
-		for _, r := range f.others {
-			r.missed(f.blocks)
-			r.due = r.told
-		}
-	}
-	f.ask(now)
-}
-
-func (f *Fleet) hearEntry(values map[string]any) {
-	name, _ := values["n"].(string)
-	if want, ok := values["w"].(string); ok && name != f.o.Name {
-		if slices.Contains(strings.Split(want, "\n"), f.o.Name) {
-			f.trip.wanted = true
-		}
-		return
-	}
-	text, _ := values["d"].(string)
-	r := f.others[name]
-	if r == nil || text == "" { // its report has not come yet; then all its blocks are asked for
-		return
-	}
-	f.counts.BytesIn += uint64(len(text))
-	b, err := readBatch(text)
-	if err != nil {
-		f.blocks.End(name)
-		r.synced = false
-		return
-	}
-	f.counts.Received += uint64(len(b.changes))
-	r.take(f.blocks, &b)
-}
-
-func (f *Fleet) restore(name, text string) {
-	r := f.others[name]
-	if r == nil {
-		return
-	}
-	f.counts.BytesIn += uint64(len(text))
-	if b, err := readBatch(text); err == nil {
-		if r.restore(f.blocks, &b); r.synced {
-			f.counts.Resyncs++
-			r.asked = time.Time{}
-		}
-	}
-}
-
-// ask notes whose blocks are not known, so that the next trip asks for them.
-func (f *Fleet) ask(now time.Time) {
-	for name, r := range f.others {
-		if r.alive && !r.synced && now.Sub(r.asked) >= askAgain {
-			r.asked = now
-			f.trip.asks = append(f.trip.asks, name)
-		}
-	}
-	if len(f.trip.asks) > 0 {
-		f.Hurry()
-	}
-}
-
-// hearReports takes reports, and forgets replicas whose reports do not change.
-func (f *Fleet) hearReports(a *answers, now time.Time) {
-	switch {
-	case a.loads != nil && a.loads.Err() == nil:
-		f.trip.names = f.trip.names[:0]
-		for name, report := range a.loads.Val() {
-			f.hearReport(name, report, now)
-			if name != f.o.Name {
-				f.trip.names = append(f.trip.names, name)
-			}
-		}
-	case a.some != nil && a.some.Err() == nil:
-		for i, v := range a.some.Val() {
-			if report, ok := v.(string); ok && i < len(a.asked) {
-				f.hearReport(a.asked[i], report, now)
-			}
-		}
-	}
-	if a.names != nil && a.names.Err() == nil {
-		f.trip.names = slices.DeleteFunc(a.names.Val(), func(name string) bool { return name == f.o.Name })
-	}
-	for name, r := range f.others {
-		if now.Sub(r.seen) >= f.o.Lease {
-			f.blocks.End(name)
-			r.synced, r.alive, r.asked = false, false, time.Time{}
-			if now.Sub(r.seen) >= keysFor {
-				delete(f.others, name)
-				f.trip.gone = append(f.trip.gone, name)
-			}
-		}
-	}
-}
-
-func (f *Fleet) hearReport(name, report string, now time.Time) {
-	f.counts.BytesIn += uint64(len(report))
-	if name == f.o.Name {
-		if m, _ := readMark(report); m.id != f.id {
-			if f.twins++; f.twins%twinsLogged == twinsSure {
-				f.o.Log.Error("siblings: another replica has the same name; give each its own siblings.name", "name", name)
-			}
-		}
-		return
-	}
-	r := f.others[name]
-	if r == nil {
-		if len(f.others) >= replicasMax {
-			return
-		}
-		r = &replica{name: name, seen: now}
-		f.others[name] = r
-	}
-	r.heard(f.blocks, report, now)
 }
 
 // leave takes this replica out of Redis.

@@ -29,7 +29,7 @@ type Config struct {
 	CallLimit   time.Duration `yaml:"call_limit" default:"50ms" range:"1ms..10s" help:"Longest round trip to Redis; no request waits for it."`
 	Lease       time.Duration `yaml:"lease" default:"3s" range:"100ms..1m" help:"Time after which a sibling that says nothing is away."`
 	GrainTokens int           `yaml:"grain_tokens" default:"128" range:"1..65536" help:"Prompt tokens for which one block is told to the others, on average: how exactly they know what is held. All replicas need the same."`
-	BlocksMax   int           `yaml:"blocks_max" default:"1048576" range:"1024..1073741824" help:"Blocks of all replicas that are remembered, of 64 bytes each at most; the one unused for longest is forgotten."`
+	BlocksMax   int           `yaml:"blocks_max" default:"1048576" range:"1024..1073741824" help:"Blocks of siblings that are remembered, of 64 bytes each at most; the one unused for longest is forgotten. As many of our own are told to them."`
 	ChangesMax  int           `yaml:"changes_max" default:"65536" range:"64..16777216" help:"Changes of own blocks that wait for Redis; more are dropped and counted, and the others fetch all blocks."`
 	LogMax      int           `yaml:"log_max" default:"8192" range:"64..1048576" help:"Batches of changes that Redis keeps for slow readers."`
 	ReportsMax  int           `yaml:"reports_max" default:"32" range:"1..256" help:"Reports of siblings that are read at a time; of more, each is read in turn."`

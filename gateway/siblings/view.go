@@ -14,8 +14,8 @@ type View struct {
 	Name     string        `json:"name"`
 	Address  string        `json:"address"`
 	StoreUp  bool          `json:"store_up"`
-	Blocks   int           `json:"blocks"`     // of all replicas that are remembered
-	Own      int           `json:"own_blocks"` // of these, ours
+	Blocks   int           `json:"blocks"`     // of siblings that are remembered
+	Own      int           `json:"own_blocks"` // ours, of which they are told
 	Siblings []SiblingView `json:"siblings"`
 	Placed   []PlacedView  `json:"placed"`
 	Hops     uint64        `json:"hops"`

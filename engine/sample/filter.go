@@ -8,23 +8,23 @@ import (
 	"github.com/forebay-io/forebay/kernels"
 )
 
-// candidate is a token that may still be drawn.
-type candidate struct {
-	weight float32
-	id     int32
+// Candidate is a token that may still be drawn.
+type Candidate struct {
+	Weight float32
+	ID     int32
 }
 
 // before puts the likeliest first, equals by id.
-func before(a, b candidate) bool {
-	return a.weight > b.weight || a.weight == b.weight && a.id < b.id
+func before(a, b Candidate) bool {
+	return a.Weight > b.Weight || a.Weight == b.Weight && a.ID < b.ID
 }
 
 // room is the scratch memory for sampling from one row of logits.
 type room struct {
 	peaks         []float32 // of the logits
 	sums          []float64 // of the weights, by the same parts
-	list          []candidate
-	near, typical []candidate              // for typical-p
+	list          []Candidate
+	near, typical []Candidate              // for typical-p
 	part          [kernels.PeakLen]float32 // a copy
 }
 
@@ -52,25 +52,21 @@ func (r *room) give() {
 	}
 }
 
-// drawFiltered applies top-k, top-p and min-p and draws from the rest. It
+// drawFiltered applies top-k, typical-p, top-p and min-p and draws from the rest. It
 // overwrites logits, unless top-k leaves few of them.
 func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room) int32 {
 	o := s.options
-	byTopP := o.TopP > 0 && o.TopP < 1
 	list, sum := r.list[:0], 0.0 // the sum of all weights that top-p sees
 	if o.TopK > 0 && o.TopK < len(logits) {
 		list = topK(list, logits, r.peaks, o.TopK)
-		for i := range list {
-			list[i].weight = weigh(list[i].weight, top, s.scale())
-			sum += float64(list[i].weight)
-		}
+		sum = s.weighAll(list, top)
 	} else {
 		least := min(o.MinP, 1)
 		sum = s.exponentiate(logits, top, r.sums)
 		switch {
 		case s.typical():
 			least = 0 // it may drop the likeliest and keep the others
-		case byTopP:
+		case s.byTopP():
 			// All tokens below this weight together have less than the share that
 			// top-p drops, so it drops them all: of a peaked distribution, nearly all.
 			// The margin keeps rounding from dropping tokens that are all equal.
@@ -83,28 +79,55 @@ func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room
 			at := part * kernels.PeakLen
 			for i, w := range logits[at:min(at+kernels.PeakLen, len(logits))] {
 				if w > 0 && !(w < least) {
-					list = append(list, candidate{w, int32(at + i)})
+					list = append(list, Candidate{w, int32(at + i)})
 				}
 			}
 		}
 	}
 	r.list = list // its room may have grown
+	return s.choose(list, sum, u, r)
+}
+
+// choose applies typical-p, top-p and min-p to candidates in the order of their ids, and
+// draws. sum is the weight of all tokens, with those that these filters are sure to drop,
+// which the list may lack.
+func (s *Sampler) choose(list []Candidate, sum, u float64, r *room) int32 {
+	o := s.options
 	least := min(o.MinP, 1)
 	if s.typical() {
 		var best float32
 		list, sum, best = r.typicalP(list, sum, float64(o.TypicalP))
 		least *= best // which is below 1 where the likeliest was dropped
 	}
-	if byTopP {
-		list = topP(list, float64(o.TopP)*sum)
+	if s.byTopP() {
+		r.near = append(r.near[:0], list...)
+		kept := topP(r.near, float64(o.TopP)*sum)
+		last := kept[len(kept)-1]
+		list = slices.DeleteFunc(list, func(c Candidate) bool { return before(last, c) })
 	}
 	return drawCandidate(minP(list, least), u)
 }
 
+// weighAll replaces logits by weights, and gives their sum.
+func (s *Sampler) weighAll(list []Candidate, top float32) (sum float64) {
+	for i := range list {
+		list[i].Weight = weigh(list[i].Weight, top, s.scale())
+		sum += float64(list[i].Weight)
+	}
+	return sum
+}
+
+func (s *Sampler) byTopP() bool { return s.options.TopP > 0 && s.options.TopP < 1 }
+
+// sortByID puts candidates into the order in which they are drawn.
+func sortByID(list []Candidate) {
+	slices.SortFunc(list, func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
+}
+
 // topK appends the n likeliest tokens to list, with their logits for weights, in
-// no order. Few tokens of a large vocabulary, and few peaks of its parts, exceed
+// the order of their ids. Few tokens of a large vocabulary, and few peaks of its parts, exceed
 // the least of the n best so far.
-func topK(list []candidate, logits, peaks []float32, n int) []candidate {
+func topK(list []Candidate, logits, peaks []float32, n int) []Candidate {
 	worst := float32(math.Inf(-1))
 	for part, peak := range peaks {
 		if !(peak > worst) { // an equal one that comes later goes after it
@@ -115,48 +138,55 @@ func topK(list []candidate, logits, peaks []float32, n int) []candidate {
 			if !(l > worst) {
 				continue
 			}
-			if list = append(list, candidate{l, int32(at + i)}); len(list) == 2*n+64 {
+			if list = append(list, Candidate{l, int32(at + i)}); len(list) == 2*n+64 {
 				selectFirst(list, n)
 				list = list[:n]
 				worst = least(list)
 			}
 		}
 	}
+	return firstByID(list, n)
+}
+
+// firstByID cuts list to the n likeliest, in the order of their ids.
+func firstByID(list []Candidate, n int) []Candidate {
 	selectFirst(list, n)
-	return list[:min(n, len(list))]
+	list = list[:min(n, len(list))]
+	sortByID(list)
+	return list
 }
 
 // least is the smallest weight of list.
-func least(list []candidate) float32 {
-	return slices.MinFunc(list, func(a, b candidate) int { return cmp.Compare(a.weight, b.weight) }).weight
+func least(list []Candidate) float32 {
+	return slices.MinFunc(list, func(a, b Candidate) int { return cmp.Compare(a.Weight, b.Weight) }).Weight
 }
 
 func (s *Sampler) typical() bool { return s.options.TypicalP > 0 && s.options.TypicalP < 1 }
 
 // typicalP keeps the fewest tokens whose information is nearest to the mean, so that
-// their share of sum reaches p, in no order (Meister and others, 2022). It returns
+// their share of sum reaches p, in the order of their ids (Meister and others, 2022). It returns
 // their own sum and the weight of the likeliest.
-func (r *room) typicalP(list []candidate, sum, p float64) (kept []candidate, keptSum float64, top float32) {
+func (r *room) typicalP(list []Candidate, sum, p float64) (kept []Candidate, keptSum float64, top float32) {
 	mean := 0.0
 	for _, c := range list {
-		if c.weight > 0 {
-			share := float64(c.weight) / sum
+		if c.Weight > 0 {
+			share := float64(c.Weight) / sum
 			mean -= share * math.Log(share)
 		}
 	}
 	// By distance, the nearest first: partition puts the greatest weight first.
 	r.near = r.near[:0]
 	for i, c := range list {
-		r.near = append(r.near, candidate{-float32(math.Abs(math.Log(float64(c.weight)/sum) + mean)), int32(i)})
+		r.near = append(r.near, Candidate{-float32(math.Abs(math.Log(float64(c.Weight)/sum) + mean)), int32(i)})
 	}
 	want, rest, count := p*sum, r.near, 0
 	for len(rest) > 1 {
 		split := partition(rest)
 		reached := 0.0
 		for _, c := range rest[:split+1] {
-			reached += float64(list[c.id].weight)
+			reached += float64(list[c.ID].Weight)
 		}
-		switch last := float64(list[rest[split].id].weight); {
+		switch last := float64(list[rest[split].ID].Weight); {
 		case reached-last >= want && split > 0:
 			rest = rest[:split]
 		case reached >= want:
@@ -168,24 +198,26 @@ func (r *room) typicalP(list []candidate, sum, p float64) (kept []candidate, kep
 	}
 	count += len(rest)
 	r.typical = r.typical[:0]
+	sortByID(r.near[:count])
 	for _, c := range r.near[:count] {
-		one := list[c.id]
+		one := list[c.ID]
 		r.typical = append(r.typical, one)
-		keptSum += float64(one.weight)
-		top = max(top, one.weight)
+		keptSum += float64(one.Weight)
+		top = max(top, one.Weight)
 	}
 	return r.typical, keptSum, top
 }
 
-// topP keeps the fewest of the likeliest whose weights reach want, in no order:
-// quickselect by weights instead of places. want is over 0.
-func topP(list []candidate, want float64) []candidate {
+// topP keeps the fewest of the likeliest whose weights reach want, the least likely of
+// them last and the others in no order: quickselect by weights instead of places. want
+// is over 0.
+func topP(list []Candidate, want float64) []Candidate {
 	kept, rest := 0, list
 	for len(rest) > 1 {
 		split := partition(rest)
-		reached, pivot := 0.0, float64(rest[split].weight)
+		reached, pivot := 0.0, float64(rest[split].Weight)
 		for _, c := range rest[:split] {
-			reached += float64(c.weight)
+			reached += float64(c.Weight)
 		}
 		switch {
 		case reached >= want:
@@ -202,28 +234,29 @@ func topP(list []candidate, want float64) []candidate {
 
 // minP drops tokens that weigh nothing, or less than least; the likeliest weighs 1
 // and stays.
-func minP(list []candidate, least float32) []candidate {
+func minP(list []Candidate, least float32) []Candidate {
 	least = min(least, 1)
-	return slices.DeleteFunc(list, func(c candidate) bool { return c.weight == 0 || c.weight < least })
+	return slices.DeleteFunc(list, func(c Candidate) bool { return c.Weight == 0 || c.Weight < least })
 }
 
-func drawCandidate(list []candidate, u float64) int32 {
+// drawCandidate draws from candidates in the order of their ids, as draw does.
+func drawCandidate(list []Candidate, u float64) int32 {
 	sum := 0.0
 	for _, c := range list {
-		sum += float64(c.weight)
+		sum += float64(c.Weight)
 	}
 	sum *= u
 	for _, c := range list {
-		if sum -= float64(c.weight); sum < 0 {
-			return c.id
+		if sum -= float64(c.Weight); sum < 0 {
+			return c.ID
 		}
 	}
-	return list[len(list)-1].id
+	return list[len(list)-1].ID
 }
 
 // selectFirst moves the first n by weight to the front, in no order, by
 // quickselect around the median of three.
-func selectFirst(list []candidate, n int) {
+func selectFirst(list []Candidate, n int) {
 	for len(list) > 1 && n > 0 && n < len(list) {
 		split := partition(list)
 		switch {
@@ -239,7 +272,7 @@ func selectFirst(list []candidate, n int) {
 
 // partition puts one candidate at its place in the order, those before it in
 // front, and returns the place.
-func partition(list []candidate) int {
+func partition(list []Candidate) int {
 	last, mid := len(list)-1, len(list)/2
 	if before(list[mid], list[0]) {
 		list[mid], list[0] = list[0], list[mid]

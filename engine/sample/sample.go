@@ -4,7 +4,8 @@
 // logit bias, temperature, top-k, typical-p, top-p, min-p, one draw. Each filter
 // keeps the likeliest tokens and sees only what the one before has kept:
 // top-p's probabilities are those of the top-k tokens alone. Equal tokens are
-// ordered by id, the lowest first.
+// ordered by id, the lowest first. The draw goes through the kept tokens by id, so that
+// it depends on them alone, and not on how they were found.
 //
 // Goal: a choice's tokens depend on its own options, tokens and logits alone, so
 // that neighbours in a batch never change them. Not a goal: making grammar masks;

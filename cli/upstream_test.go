@@ -170,6 +170,34 @@ func TestServeSeveralUpstreams(t *testing.T) {
 		return text
 	}
 	eventually(t, "both are up", func() bool { return strings.Count(states(), " up") == 2 })
+
+	order := func(want string, args ...string) {
+		t.Helper()
+		out, status := run(t, "", append(append([]string{"upstream"}, args...), "--admin", strings.TrimPrefix(p.admin, "http://"))...)
+		if !strings.Contains(out, want) || status == 0 && len(args) > 0 && args[len(args)-1] == "http://gone" {
+			t.Errorf("forebay upstream %s: status %d, %q; want %q", strings.Join(args, " "), status, out, want)
+		}
+	}
+	order(b.URL+" is drained", "drain", b.URL)
+	for range 3 {
+		if got := p.ask(chatBody("hello", map[string]any{"model": "big"})); got.text != "a" {
+			t.Fatalf("answered %d %s", got.status, got.raw)
+		}
+	}
+	order("openai  drained")
+	order("there is no upstream http://gone", "drain", "http://gone")
+	order(b.URL+" is open", "open", b.URL)
+	order("needs an upstream's URL", "drain")
+	for query, status := range map[string]int{"upstream=" + b.URL + "&mode=gone": 400, "mode=open": 400} {
+		response, err := http.Post(p.admin+"/debug/upstreams?"+query, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Body.Close(); response.StatusCode != status {
+			t.Errorf("%s: %d, want %d", query, response.StatusCode, status)
+		}
+	}
+
 	a.CloseClientConnections()
 	a.Close()
 	for range 6 {

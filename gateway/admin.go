@@ -36,6 +36,7 @@ func (g *Gateway) newAdminPages() *adminPages {
 			{path: "/healthz", methods: get, serve: g.healthz},
 			{path: "/readyz", methods: get, serve: g.readyz},
 			{path: "/version", methods: get, serve: g.serveVersion},
+			{path: debug.UpstreamsPath, methods: "POST", serve: g.setUpstreamMode},
 		},
 		below: []route{
 			{path: profilesPath, methods: get + ", POST", serve: page(httpd.Profiles)},
@@ -144,7 +145,7 @@ var modes = map[string]admission.Mode{admission.Open.String(): admission.Open, a
 // setQueueMode opens, pauses or drains the class that the path names. A page of
 // another site must not do this: the browser says which site sends a request.
 func (g *Gateway) setQueueMode(c httpd.Request) *failure {
-	if site := string(c.Header("Sec-Fetch-Site")); site != "" && site != "same-origin" && site != "none" || !new(cors).mayCall(c) {
+	if fromElsewhere(c) {
 		return failed(faultOrigin, "a page of another site may not change the queue")
 	}
 	mode, ok := modes[c.Query().Get("mode")]
@@ -159,11 +160,44 @@ func (g *Gateway) setQueueMode(c httpd.Request) *failure {
 		return &failure{fault: faultClassNotFound, message: err.Error()}
 	}
 	g.log.Info("a class was set by the operator", "class", class, "mode", mode.String())
+	return backToQueue(c, map[string]string{"class": class, "mode": mode.String()})
+}
+
+// fromElsewhere tells that a page of another site sends the request.
+func fromElsewhere(c httpd.Request) bool {
+	site := string(c.Header("Sec-Fetch-Site"))
+	return site != "" && site != "same-origin" && site != "none" || !new(cors).mayCall(c)
+}
+
+// backToQueue answers a button of the queue's page with that page, and a program with
+// what was set.
+func backToQueue(c httpd.Request, set map[string]string) *failure {
 	if strings.Contains(string(c.Header("Accept")), "text/html") {
 		c.SetHeader("Location", debug.QueuePath)
 		c.AnswerEmpty(http.StatusSeeOther)
 		return nil
 	}
-	writeValue(c, map[string]string{"class": class, "mode": mode.String()})
+	writeValue(c, set)
 	return nil
+}
+
+// setUpstreamMode drains the server that is relayed to and that the query names, or
+// opens it again.
+func (g *Gateway) setUpstreamMode(c httpd.Request) *failure {
+	if fromElsewhere(c) {
+		return failed(faultOrigin, "a page of another site may not change the upstreams")
+	}
+	relay, ok := g.engine.(wire.Upstreams)
+	if !ok {
+		return failed(faultPathNotFound, "this gateway has an engine of its own, and no upstreams")
+	}
+	name, mode := c.Query().Get("upstream"), c.Query().Get("mode")
+	if mode != "open" && mode != "drained" {
+		return &failure{fault: faultInvalid, param: "mode", message: "mode must be one of open, drained"}
+	}
+	if err := relay.DrainUpstream(name, mode == "drained"); err != nil {
+		return asFailure(err)
+	}
+	g.log.Info("an upstream was set by the operator", "upstream", name, "mode", mode)
+	return backToQueue(c, map[string]string{"upstream": name, "mode": mode})
 }

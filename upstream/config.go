@@ -38,11 +38,12 @@ type Config struct {
 	MetricsInterval time.Duration `yaml:"metrics_interval" default:"500ms" range:"50ms..1m" help:"How often the server's metrics are read while it works, for how many sequences it runs and lets wait."`
 	MetricsOff      bool          `yaml:"metrics_off" help:"Do not read the server's metrics."`
 
-	EventBytesMax   int `yaml:"event_bytes_max" default:"4194304" range:"1KiB..1GiB" help:"Largest event of an answer, in bytes; a larger one ends the request with an error."`
-	StreamEventsMax int `yaml:"stream_events_max" default:"256" range:"1..1048576" help:"Most events of one stream that wait for their reader; then no more of it is read from the server."`
-	GenerationsMax  int `yaml:"generations_max" default:"1024" range:"1..1048576" help:"Most generations at the server at the same time."`
-	MessageBytesMax int `yaml:"message_bytes_max" default:"262144" range:"1KiB..16MiB" help:"Most bytes that are read of any other answer of the server: errors, counts, lists of models."`
-	IdleConnections int `yaml:"idle_connections" default:"64" range:"1..65536" help:"Most connections that are kept open for further requests."`
+	EventBytesMax   int           `yaml:"event_bytes_max" default:"4194304" range:"1KiB..1GiB" help:"Largest event of an answer, in bytes; a larger one ends the request with an error."`
+	StreamEventsMax int           `yaml:"stream_events_max" default:"256" range:"1..1048576" help:"Most events of one stream that wait for their reader; then no more of it is read from the server."`
+	GenerationsMax  int           `yaml:"generations_max" default:"1024" range:"1..1048576" help:"Most generations at the server at the same time."`
+	MessageBytesMax int           `yaml:"message_bytes_max" default:"262144" range:"1KiB..16MiB" help:"Most bytes that are read of any other answer of the server: errors, counts, lists of models."`
+	ResolveInterval time.Duration `yaml:"resolve_interval" range:"..24h" help:"How often the host names of servers are looked up again: each address of a name that has several is a server of its own, as behind a headless service. 0 leaves a name one server."`
+	IdleConnections int           `yaml:"idle_connections" default:"64" range:"1..65536" help:"Most connections that are kept open for further requests."`
 
 	Version string       `yaml:"-"` // of this program, told to the server
 	Log     *slog.Logger `yaml:"-"` // nil drops what is said
@@ -58,7 +59,15 @@ type Server struct {
 	Weight       float64 `yaml:"weight" default:"1" range:"0.01..100" help:"How much it is preferred: with 2, its first token may be expected in twice the time."`
 	KeyFile      string  `yaml:"key_file" help:"Its key; empty takes upstream.key_file."`
 	SequencesMax int     `yaml:"sequences_max" range:"..65536" help:"Most sequences there; 0 takes upstream.sequences_max."`
+	Model        string  `yaml:"model" help:"The model's name there; empty takes upstream.model."`
+	Use          string  `yaml:"use" default:"always" oneof:"always overflow fallback" help:"When it gets requests: always; overflow where no other has a free place; fallback where no other can be used at all."`
 }
+
+// Values of Server.Use.
+const (
+	useOverflow = "overflow"
+	useFallback = "fallback"
+)
 
 // On tells whether there is a server to relay to.
 func (c *Config) On() bool { return c.URL != "" || len(c.Servers) > 0 }
@@ -68,7 +77,7 @@ func (c *Config) all() (all []Server, err error) {
 	var errs []error
 	for url := range strings.SplitSeq(c.URL, ",") {
 		if url = strings.TrimSpace(url); url != "" {
-			all = append(all, Server{URL: url, Weight: 1})
+			all = append(all, Server{URL: url, Weight: 1, Use: "always"})
 		}
 	}
 	all = append(all, c.Servers...)

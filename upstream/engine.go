@@ -21,21 +21,21 @@ import (
 // Engine is a wire.Engine that relays to other servers with the same model. It looks
 // for them by itself, and again after each loss, until Close.
 type Engine struct {
-	cfg      Config
-	log      *slog.Logger
-	ctx      context.Context // ends with Close
-	stop     context.CancelFunc
-	live     sync.WaitGroup // the goroutines of the replicas, and one for each generation
-	state    atomic.Pointer[wire.State]
-	counts   *counter
-	replicas []*replica
+	cfg    Config
+	log    *slog.Logger
+	ctx    context.Context // ends with Close
+	stop   context.CancelFunc
+	live   sync.WaitGroup // the goroutines of the replicas, and one for each generation
+	state  atomic.Pointer[wire.State]
+	counts *counter
 
-	mu      sync.Mutex  // guards what follows, the replicas, and the order of states
-	why     *wire.Error // why nothing can be generated, nil where it can
-	closed  bool
-	ready   chan struct{} // closed while why is nil
-	isReady bool
-	total   wire.State // counters of the next State
+	mu       sync.Mutex // guards what follows, the replicas, and the order of states
+	replicas []*replica
+	why      *wire.Error // why nothing can be generated, nil where it can
+	closed   bool
+	ready    chan struct{} // closed while why is nil
+	isReady  bool
+	total    wire.State // counters of the next State
 
 	generations int // that have not ended
 }
@@ -53,22 +53,40 @@ func New(cfg Config) (*Engine, error) {
 		return nil, errors.New("upstream.url names no server")
 	}
 	e := &Engine{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), ready: make(chan struct{}), counts: newCounter()}
-	for _, s := range servers {
-		r := &replica{engine: e, cfg: cfg, name: s.URL, weight: s.Weight}
-		r.cfg.URL, r.cfg.KeyFile, r.cfg.SequencesMax = s.URL, cmp.Or(s.KeyFile, cfg.KeyFile), cmp.Or(s.SequencesMax, cfg.SequencesMax)
-		if r.server, err = newServer(&r.cfg); err != nil {
+	e.ctx, e.stop = context.WithCancel(context.Background())
+	for i := range servers {
+		if err := e.add(&servers[i], ""); err != nil {
+			e.stop()
+			e.live.Wait()
 			return nil, err
 		}
-		r.ledger.window = window.New(window.Limits{Start: sequencesUnknown})
-		e.replicas = append(e.replicas, r)
 	}
-	e.ctx, e.stop = context.WithCancel(context.Background())
 	e.tick()
-	for _, r := range e.replicas {
-		e.live.Go(r.run)
-		e.live.Go(r.watch)
+	for i := range servers {
+		if host := servers[i].named(); host != "" {
+			e.live.Go(func() { e.follow(&servers[i], host) })
+		}
 	}
 	return e, nil
+}
+
+// add begins to look for a server, at one address of its host or, for "", at its URL.
+func (e *Engine) add(s *Server, address string) error {
+	r := &replica{engine: e, cfg: e.cfg, of: s, address: address, name: s.nameAt(address)}
+	r.cfg.URL, r.cfg.KeyFile = s.URL, cmp.Or(s.KeyFile, e.cfg.KeyFile)
+	r.cfg.SequencesMax, r.cfg.Model = cmp.Or(s.SequencesMax, e.cfg.SequencesMax), cmp.Or(s.Model, e.cfg.Model)
+	var err error
+	if r.server, err = newServer(&r.cfg, address); err != nil {
+		return err
+	}
+	r.ledger.window = window.New(window.Limits{Start: sequencesUnknown})
+	r.ctx, r.stop = context.WithCancel(e.ctx)
+	e.mu.Lock()
+	e.replicas = append(e.replicas, r)
+	e.mu.Unlock()
+	e.live.Go(r.run)
+	e.live.Go(r.watch)
+	return nil
 }
 
 // Close ends every generation and waits for all goroutines.
@@ -88,6 +106,7 @@ func (e *Engine) Close() error {
 var (
 	errClosed   = &wire.Error{Kind: wire.Unavailable, Message: "the gateway stops using the upstream", RetryAfter: time.Second}
 	errNoServer = &wire.Error{Kind: wire.Unavailable, Message: "the upstream does not answer", RetryAfter: time.Second}
+	errDrained  = &wire.Error{Kind: wire.Unavailable, Message: "the upstream is drained by its operator", RetryAfter: 5 * time.Second}
 )
 
 // State implements wire.Engine.
@@ -108,6 +127,8 @@ func (e *Engine) Name() string {
 
 // Addresses are those of the servers, separated by commas.
 func (e *Engine) Addresses() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	var all []string
 	for _, r := range e.replicas {
 		all = append(all, r.name)
@@ -135,19 +156,25 @@ func (e *Engine) WaitReady(ctx context.Context) error {
 	}
 }
 
-// lead is the first server that can be used, nil for none. The caller holds mu.
-func (e *Engine) lead() *replica {
+// used are the servers that requests may go to, those in reserve only where there are
+// no others; none of except. The caller holds mu.
+func (e *Engine) used(except []*replica) (all []*replica) {
+	least := reserves
 	for _, r := range e.replicas {
-		if r.health.usable() {
-			return r
+		switch {
+		case !r.ready() || r.reserve() > least || slices.Contains(except, r):
+		case r.reserve() < least:
+			least, all = r.reserve(), []*replica{r}
+		default:
+			all = append(all, r)
 		}
 	}
-	return nil
+	return all
 }
 
 // others tells that a server beside r can be used. The caller holds mu.
 func (e *Engine) others(r *replica) bool {
-	return slices.ContainsFunc(e.replicas, func(o *replica) bool { return o != r && o.health.usable() })
+	return slices.ContainsFunc(e.replicas, func(o *replica) bool { return o != r && o.ready() })
 }
 
 // fits tells whether r may serve m beside the others: under one name for clients there
@@ -172,11 +199,13 @@ func (e *Engine) publish() {
 	s.At = wire.Monotonic()
 	now := time.Duration(s.At)
 	s.RatioMedian, s.RatioHigh = 1, 1
-	lead := e.lead()
+	all := e.used(nil)
 	switch {
 	case e.closed:
 		s.Err = errClosed
-	case lead == nil:
+	case len(all) == 0 && slices.ContainsFunc(e.replicas, func(r *replica) bool { return r.drained }):
+		s.Err = errDrained
+	case len(all) == 0:
 		s.Err = errNoServer
 	}
 	if e.why = s.Err; (e.why == nil) != e.isReady {
@@ -189,15 +218,15 @@ func (e *Engine) publish() {
 	if last := e.state.Load(); last != nil {
 		s.Model = last.Model
 	}
-	if lead != nil {
-		s.Model = e.describe(lead.model)
+	if len(all) > 0 {
+		s.Model = e.describe(all)
 	}
-	used := 0.
 	for _, r := range e.replicas {
-		r.show(s, now, &used)
+		r.show(s, now, slices.Contains(all, r))
 	}
 	// Work is done in all of them at once.
-	s.Cost.PrefillToken, s.Cost.Base = s.Cost.PrefillToken/max(1, used*used), s.Cost.Base/max(1, used*used)
+	n := float64(max(1, len(all)))
+	s.Cost.PrefillToken, s.Cost.Base = s.Cost.PrefillToken/(n*n), s.Cost.Base/(n*n)
 	s.Room.TokensMax = max(1, s.Room.TokensMax) + s.Sequences
 	e.state.Store(s)
 	if e.cfg.OnState != nil {
@@ -205,24 +234,23 @@ func (e *Engine) publish() {
 	}
 }
 
-// describe is m for the gateway. Its context is the least of all servers'.
-func (e *Engine) describe(m *model) wire.Model {
+// describe is the model of all for the gateway. Its context is the least of theirs.
+func (e *Engine) describe(all []*replica) wire.Model {
+	m := all[0].model
 	d := wire.Model{
 		ID: e.publicID(m), Architecture: m.dialect.name, Fingerprint: "upstream-" + m.dialect.name,
 		CreatedUnix: m.created, Chat: true, Relays: true,
 	}
-	for _, r := range e.replicas {
-		if n := 0; r.health.usable() {
-			if n = r.contextTokens(r.model); d.ContextTokens == 0 || n < d.ContextTokens {
-				d.ContextTokens = n
-			}
+	for _, r := range all {
+		if n := r.contextTokens(r.model); d.ContextTokens == 0 || n < d.ContextTokens {
+			d.ContextTokens = n
 		}
 	}
 	return d
 }
 
-// show adds the load of r to s. used counts the servers in use.
-func (r *replica) show(s *wire.State, now time.Duration, used *float64) {
+// show adds the load of r to s, and its places where it is used.
+func (r *replica) show(s *wire.State, now time.Duration, used bool) {
 	l := &r.ledger
 	s.Running += l.running
 	s.Paused += l.stopped
@@ -231,9 +259,8 @@ func (r *replica) show(s *wire.State, now time.Duration, used *float64) {
 	s.LongPrefill += l.long
 	places := r.places(now)
 	token, step := l.window.Cost()
-	s.Upstreams = append(s.Upstreams, r.report(now, places))
-	if r.health.usable() {
-		*used++
+	s.Upstreams = append(s.Upstreams, r.report(now, places, used))
+	if used {
 		s.Places += places
 		s.Cost.PrefillToken += token
 		s.Cost.Base += step
@@ -257,30 +284,37 @@ func (e *Engine) current() (*replica, *model, *wire.Error) {
 	if e.closed {
 		return nil, nil, errClosed
 	}
-	r := e.lead()
-	if r == nil {
+	if e.why != nil {
+		return nil, nil, e.why
+	}
+	all := e.used(nil)
+	if len(all) == 0 {
 		return nil, nil, errNoServer
 	}
-	return r, r.model, nil
+	return all[0], all[0].model, nil
 }
 
 // choose returns the server where the first token is expected soonest, of those that
 // were not tried. Servers with a free place, that could be reached the last time, go
-// first. The caller holds mu.
+// first; among those, the ones that are not for overflow. The caller holds mu.
 func (e *Engine) choose(v *relayed, n, tokens int, tried []*replica) (best *replica) {
 	now := time.Duration(wire.Monotonic())
-	least, open := 0., false
-	for _, r := range e.replicas {
-		if !r.health.usable() || slices.Contains(tried, r) {
-			continue
-		}
+	least, bestRank := 0., 0
+	for _, r := range e.used(tried) {
 		view, places := r.ledger.window.View(now), r.places(now)
 		token, step := r.ledger.window.Cost()
 		uncached := float64(tokens) * (1 - r.prefixes.match(v.blocks, v.bytes))
 		// Rows that decode make every step longer.
-		wait := (float64(view.Delay) + token*(float64(view.Prefill)+uncached) + 2*step*float64(view.Inside+n)/float64(places)) / r.weight
-		if free := (view.Inside+n <= places || view.Inside == 0) && r.health.unreachable == 0; best == nil || free && !open || free == open && wait < least {
-			best, least, open = r, wait, free
+		wait := (float64(view.Delay) + token*(float64(view.Prefill)+uncached) + 2*step*float64(view.Inside+n)/float64(places)) / r.of.Weight
+		rank := 0
+		if (view.Inside+n > places && view.Inside > 0) || r.health.unreachable > 0 {
+			rank = 2
+		}
+		if r.of.Use == useOverflow {
+			rank++
+		}
+		if best == nil || rank < bestRank || rank == bestRank && wait < least {
+			best, least, bestRank = r, wait, rank
 		}
 	}
 	return best

@@ -13,11 +13,14 @@ import (
 
 // replica is one server, with what is known of it and what is there.
 type replica struct {
-	engine *Engine
-	cfg    Config // the engine's, with its own address
-	name   string // its address, for people
-	weight float64
-	server *server
+	engine  *Engine
+	cfg     Config // the engine's, with its own address
+	of      *Server
+	address string // that its host's name has, "" for whichever
+	name    string // its address, for people
+	server  *server
+	ctx     context.Context // ends when it is removed
+	stop    context.CancelFunc
 
 	// Guarded by engine.mu:
 	model    *model // nil until it was found
@@ -25,20 +28,48 @@ type replica struct {
 	retries  retries
 	health   health
 	prefixes prefixes
+	drained  bool                // by the operator: it gets no new requests
+	gone     bool                // its host's name has another address by now
 	shared   bool                // others are there too, and it was said
 	why      string              // why it is not used, "" where it is
 	counts   wire.UpstreamReport // only what counts since the start
 }
 
+// ready tells whether r may get requests.
+func (r *replica) ready() bool { return r.health.usable() && !r.drained }
+
+// reserve is 0 for a server that is used whenever it is ready; one with more is used
+// where none with less is ready.
+func (r *replica) reserve() int {
+	switch {
+	case r.gone:
+		return 2
+	case r.of.Use == useFallback:
+		return 1
+	}
+	return 0
+}
+
+// reserves is more than any.
+const reserves = 3
+
 // report is r for people. The caller holds engine.mu.
-func (r *replica) report(now time.Duration, places int) wire.UpstreamReport {
+func (r *replica) report(now time.Duration, places int, used bool) wire.UpstreamReport {
 	v, u := r.ledger.window.View(now), r.counts
 	u.Name, u.Why = r.name, r.why
 	switch {
+	case r.drained && v.Inside > 0:
+		u.State = "draining"
+	case r.drained:
+		u.State = "drained"
 	case !r.health.found:
 		u.State = "looking"
 	case r.health.ejected:
 		u.State = "ejected"
+	case !used && r.gone:
+		u.State = "leaving"
+	case !used:
+		u.State = "standby"
 	case r.health.share(now) < 1:
 		u.State = "starting"
 	default:
@@ -49,7 +80,7 @@ func (r *replica) report(now time.Duration, places int) wire.UpstreamReport {
 	}
 	u.Inside, u.PlacesExact, u.Prefill, u.Strangers = v.Inside, v.Exact, v.Prefill, v.Strangers
 	u.Delay, u.Token, u.Step, u.Heard = v.Delay, v.Token, v.Step, r.ledger.heard
-	if r.health.usable() {
+	if used {
 		u.Places = places
 	}
 	return u
@@ -101,13 +132,13 @@ func (r *replica) places(now time.Duration) int {
 func (r *replica) run() {
 	e := r.engine
 	failures, told := 0, ""
-	for e.ctx.Err() == nil {
+	for r.ctx.Err() == nil {
 		if err := r.server.readKey(); err != nil {
 			e.log.Warn("the upstream's key cannot be read again; the last one is used", "upstream", r.name, "reason", err)
 		}
 		err := r.check()
 		switch {
-		case e.ctx.Err() != nil:
+		case r.ctx.Err() != nil:
 			return
 		case err == nil:
 			failures, told = 0, ""
@@ -123,7 +154,7 @@ func (r *replica) run() {
 		}
 		r.judge()
 		select {
-		case <-e.ctx.Done():
+		case <-r.ctx.Done():
 		case <-time.After(r.cfg.CheckInterval):
 		}
 	}
@@ -140,7 +171,7 @@ func (r *replica) wasFound() bool {
 func (r *replica) check() error {
 	e := r.engine
 	began := wire.Monotonic()
-	ctx, cancel := context.WithTimeout(e.ctx, max(r.cfg.ConnectLimit, 2*time.Second))
+	ctx, cancel := context.WithTimeout(r.ctx, max(r.cfg.ConnectLimit, 2*time.Second))
 	defer cancel()
 	e.mu.Lock()
 	m, found := r.model, r.health.found
@@ -203,7 +234,7 @@ func (r *replica) judge() {
 		quiet = now - time.Duration(max(r.ledger.heard, r.ledger.since))
 	}
 	r.eject(h.verdict(quiet, r.ledger.window.View(now).Step, now), now)
-	canary := h.ejected && h.found && now >= h.until
+	canary := h.ejected && h.found && !r.drained && now >= h.until
 	m := r.model
 	e.publish()
 	e.mu.Unlock()
@@ -238,7 +269,7 @@ func (r *replica) eject(why string, now time.Duration) {
 
 // canary asks for one token.
 func (r *replica) canary(m *model) error {
-	ctx, cancel := context.WithTimeout(r.engine.ctx, 2*quietLeast)
+	ctx, cancel := context.WithTimeout(r.ctx, 2*quietLeast)
 	defer cancel()
 	body := appendMember([]byte(`{"messages":[{"role":"user","content":"."}],"max_tokens":1,`), "model", quote(m.name))
 	var answer struct {

@@ -30,7 +30,9 @@ type server struct {
 // theirs after 5 s, and a request on a connection that is just being closed fails.
 const idleLimit = 4 * time.Second
 
-func newServer(cfg *Config) (*server, error) {
+// newServer connects to cfg.URL, or, where address is not "", to that address of its
+// host.
+func newServer(cfg *Config, address string) (*server, error) {
 	base, socket, err := parseURL(cfg.URL)
 	if err != nil {
 		return nil, err
@@ -40,6 +42,11 @@ func newServer(cfg *Config) (*server, error) {
 		DialContext: dialer.DialContext, TLSHandshakeTimeout: cfg.ConnectLimit, IdleConnTimeout: idleLimit,
 		MaxIdleConns: cfg.IdleConnections, MaxIdleConnsPerHost: cfg.IdleConnections,
 		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if address != "" {
+		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, address)
+		}
 	}
 	if socket != "" {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -23,7 +23,7 @@ func (r *replica) watch() {
 	e := r.engine
 	var last *model
 	off := false
-	for e.ctx.Err() == nil {
+	for r.ctx.Err() == nil {
 		m, busy := r.watched()
 		if m != last {
 			last, off = m, false
@@ -33,7 +33,7 @@ func (r *replica) watch() {
 			if busy {
 				wait = e.cfg.MetricsInterval
 			}
-			running, waiting, err := r.server.metrics(e.ctx, m.dialect)
+			running, waiting, err := r.server.metrics(r.ctx, m.dialect)
 			switch {
 			case err == nil:
 				r.measured(running, waiting)
@@ -43,7 +43,7 @@ func (r *replica) watch() {
 			}
 		}
 		select {
-		case <-e.ctx.Done():
+		case <-r.ctx.Done():
 		case <-time.After(wait):
 		}
 	}

@@ -23,10 +23,12 @@ const (
 	RequestsPath = "/debug/requests"
 	StepsPath    = "/debug/steps"
 	QueuePath    = "/debug/queue"
-	BudgetsPath  = "/debug/budgets"
-	CachePath    = "/debug/cache"
-	LaunchesPath = "/debug/launches" // a file, not a page
-	assetsPath   = "/debug/assets/"
+	// UpstreamsPath takes orders for the upstreams that are on the queue's page.
+	UpstreamsPath = "/debug/upstreams"
+	BudgetsPath   = "/debug/budgets"
+	CachePath     = "/debug/cache"
+	LaunchesPath  = "/debug/launches" // a file, not a page
+	assetsPath    = "/debug/assets/"
 )
 
 // Paths are what a message about an unknown path lists.

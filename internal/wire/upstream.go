@@ -7,7 +7,7 @@ import "time"
 type UpstreamReport struct {
 	Name  string `json:"upstream"` // its address
 	Kind  string `json:"kind"`     // its dialect and version, or ""
-	State string `json:"state"`    // looking, up, starting (not all of its places yet) or ejected
+	State string `json:"state"`    // looking, up, starting (not all of its places yet), ejected, standby (a fallback that is not needed), draining, drained or leaving (its address has gone)
 	Why   string `json:"why,omitempty"`
 
 	Inside      int     `json:"sequences"` // sequences there, as was sent and has not ended
@@ -30,4 +30,11 @@ type UpstreamReport struct {
 	// Uncounted are whole answers without a usage: their events were counted.
 	Uncounted uint64 `json:"uncounted"`
 	Rejected  uint64 `json:"rejected"` // requests that it had no room for
+}
+
+// Upstreams is implemented by an engine that relays.
+type Upstreams interface {
+	// DrainUpstream keeps new requests from the server that is reported by this name,
+	// or lets them go there again. What it has of others goes on to its end.
+	DrainUpstream(name string, drained bool) *Error
 }

@@ -33,6 +33,13 @@ const classes = [
   ["", buttons, "modes"],
 ];
 
+// drain is the button that keeps new requests from an upstream, or lets them go there.
+function drain(u) {
+  const drained = u.state.startsWith("drain");
+  const action = `/debug/upstreams?upstream=${encodeURIComponent(u.upstream)}&mode=${drained ? "open" : "drained"}`;
+  return html("form", {method: "post", action}, html("button", {}, drained ? "open" : "drain"));
+}
+
 const upstreams = [
   ["upstream", (u) => u.upstream],
   ["kind", (u) => u.kind],
@@ -46,6 +53,7 @@ const upstreams = [
   ["served", (u) => u.served, "n"],
   ["failed", (u) => u.failed, "n"],
   ["ejected", (u) => u.ejected, "n"],
+  ["", drain, "modes"],
 ];
 
 const tenants = [

@@ -24,12 +24,17 @@ func single(text string) (pieces []string) {
 	return pieces
 }
 
+// sampled says that some of the many cases stand for all: with -short, and under the race
+// detector, which finds nothing in a parser that belongs to one goroutine and makes it
+// twenty times slower.
+func sampled() bool { return testing.Short() || underRace }
+
 // TestCorpusSplit cuts every case at every place into two, and into its
 // characters and bytes: the answer is the same.
 func TestCorpusSplit(t *testing.T) {
 	tools := corpusTools(t)
 	for i, e := range examples(t) {
-		if testing.Short() && i%10 > 0 {
+		if sampled() && i%20 > 0 {
 			continue
 		}
 		b := Lookup(e.Format).Bind(nil)
@@ -189,7 +194,7 @@ func TestMistakes(t *testing.T) {
 	list := examples(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	n := 6000
-	if testing.Short() {
+	if sampled() {
 		n = 600
 	}
 	for range n {

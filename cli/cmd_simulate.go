@@ -44,7 +44,7 @@ func runSimulate(c *console, args []string) error {
 	set.StringVar(&s.engine, "engine", "", "JSON file of the engine, as --calibrate writes it, or one of "+strings.Join(sim.Engines(), ", ")+"; empty takes the first")
 	set.StringVar(&s.calibrate, "calibrate", "", "serve this model here under load of its own and write its engine file to --engine, or print it; empty is the embedded demo model; nothing is simulated")
 	set.DurationVar(&s.calibrateTime, "calibrate-time", time.Minute, "how long --calibrate measures")
-	set.BoolVar(&s.compare, "compare", false, "simulate the runs that the files of --trace, separated by commas, were recorded in by bench/overload, and print both side by side; they must be near")
+	set.BoolVar(&s.compare, "compare", false, "simulate the runs that bench/overload --record wrote, and print both side by side; they must be near. --trace is the folder, or files of one load separated by commas")
 	set.StringVar(&s.csv, "csv", "", "file for all numbers, by class and tenant too")
 	set.StringVar(&s.svg, "svg", "", "file for a plot")
 	set.BoolVar(&s.json, "json", false, "print JSON, an object a line for each load")
@@ -106,15 +106,11 @@ func (s *simulation) check(c *console) error {
 	if err != nil {
 		return err
 	}
-	var traces []*sim.Trace
-	for name := range strings.SplitSeq(s.trace, ",") {
-		t, err := readTrace(name)
-		if err != nil {
-			return err
-		}
-		traces = append(traces, t.Head(s.requests))
+	all, err := s.recordings(c)
+	if err != nil {
+		return err
 	}
-	check, err := sim.CheckRecorded(traces, sim.Options{Engine: e, Seeds: s.seeds, Goal: s.goal, Slack: s.slack})
+	check, err := sim.CheckRecordings(all, sim.Options{Engine: e, Seeds: s.seeds, Goal: s.goal, Slack: s.slack})
 	if err != nil {
 		return err
 	}
@@ -125,6 +121,30 @@ func (s *simulation) check(c *console) error {
 		return errors.New("the simulation is far from the run: calibrate the engine again, on the same machine under the same load")
 	}
 	return nil
+}
+
+// recordings reads the runs of the folder in --trace, or the files there, which are runs
+// of one load.
+func (s *simulation) recordings(c *console) ([]sim.Recording, error) {
+	if info, err := os.Stat(s.trace); err == nil && info.IsDir() {
+		all, others, err := sim.ReadRecordings(os.DirFS(s.trace))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.trace, err)
+		}
+		if others > 0 {
+			fmt.Fprintf(c.err, "forebay: %d runs are left out: of other servers, beside a backlog or busy loops\n", others)
+		}
+		return all, nil
+	}
+	var one sim.Recording
+	for name := range strings.SplitSeq(s.trace, ",") {
+		t, err := readTrace(name)
+		if err != nil {
+			return nil, err
+		}
+		one.Traces = append(one.Traces, t.Head(s.requests))
+	}
+	return []sim.Recording{one}, nil
 }
 
 func readTrace(name string) (*sim.Trace, error) {

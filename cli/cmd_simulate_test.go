@@ -82,11 +82,16 @@ func TestSimulateCompares(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "plain.jsonl"), []byte(`{"timestamp": 1, "input_length": 70}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, status := runIn(t, dir, "", "simulate", "--compare", "--trace", "run.jsonl", "--engine", "cpu", "--seeds", "2")
-	if status == 0 || !strings.Contains(out, "TTFT p50 ms") || !strings.Contains(out, "far from the run") {
-		t.Errorf("status %d: %s", status, out)
+	if err := os.WriteFile(filepath.Join(dir, "run.meta.json"), []byte(`{"server": "forebay", "scenario": "uniform", "factor": 1.2, "run": 1}`), 0o644); err != nil {
+		t.Fatal(err)
 	}
-	if out, status = runIn(t, dir, "", "simulate", "--compare", "--trace", "plain.jsonl"); status == 0 || !strings.Contains(out, "does not say what became of its requests") {
+	for trace, load := range map[string]string{"run.jsonl": "-", ".": "uniform 1.2×"} {
+		out, status := runIn(t, dir, "", "simulate", "--compare", "--trace", trace, "--engine", "cpu", "--seeds", "2")
+		if status == 0 || !strings.Contains(out, load+"  interactive  TTFT p50 ms") || !strings.Contains(out, "are far") || !strings.Contains(out, "far from the run") {
+			t.Errorf("%s: status %d: %s", trace, status, out)
+		}
+	}
+	if out, status := runIn(t, dir, "", "simulate", "--compare", "--trace", "plain.jsonl"); status == 0 || !strings.Contains(out, "does not say what became of its requests") {
 		t.Errorf("status %d: %s", status, out)
 	}
 }

@@ -135,6 +135,9 @@ func (r *run) outcome() *Outcome {
 	}
 	var ratios []float64
 	for _, j := range r.jobs {
+		if j.At < r.from {
+			continue
+		}
 		all.add(j)
 		of(classes, j.Class).add(j)
 		of(tenants, j.Tenant).add(j)
@@ -143,7 +146,7 @@ func (r *run) outcome() *Outcome {
 		}
 	}
 	slices.Sort(ratios)
-	span := r.now
+	span := r.now - r.from
 	o := &Outcome{All: all.measure(span), Classes: map[string][]Metric{}, Tenants: map[string][]Metric{}}
 	for name, g := range classes {
 		h := r.tally.gaps[name]

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -84,7 +85,10 @@ func (t *Trace) recorded(e *Engine, g *goals) (*Outcome, error) {
 	end := time.Duration(1)
 	for i := range t.Requests {
 		r := &t.Requests[i]
-		if r.Recorded == nil {
+		switch {
+		case r.At < t.From:
+			continue
+		case r.Recorded == nil:
 			return nil, fmt.Errorf("trace %s does not say what became of its requests: compare with a run that bench/overload has recorded", t.Name)
 		}
 		if classes[r.Class] == nil {
@@ -99,7 +103,7 @@ func (t *Trace) recorded(e *Engine, g *goals) (*Outcome, error) {
 	}
 	o := &Outcome{Classes: map[string][]Metric{}}
 	for name, c := range classes {
-		o.Classes[name] = c.measure(end)
+		o.Classes[name] = c.measure(end - t.From)
 	}
 	return o, nil
 }
@@ -145,10 +149,10 @@ type Check struct {
 	Rows   []CheckRow
 }
 
-// CheckRow is a metric of a class: its means over the recorded and over the simulated
+// CheckRow is a metric of a class at a load, where there are several: its means over the recorded and over the simulated
 // runs, and the deviation of one simulated run; NaN where there is none.
 type CheckRow struct {
-	Class, Title                   string
+	Load, Class, Title             string
 	Recorded, Simulated, Deviation float64
 	Verdict                        Verdict
 }
@@ -224,10 +228,14 @@ func (c *Check) Far() bool {
 // WriteTable writes the comparison as text.
 func (c *Check) WriteTable(out io.Writer) error {
 	var b strings.Builder
+	what := strings.Join(c.Traces, ", ")
+	if len(c.Traces) > 3 {
+		what = fmt.Sprintf("%d runs", len(c.Traces))
+	}
 	fmt.Fprintf(&b, "%s, as recorded and as simulated; shares may differ by %g points, times by %g %%, and all by what chance explains\n\n",
-		strings.Join(c.Traces, ", "), 100*tolerancePoints, 100*toleranceTime)
+		what, 100*tolerancePoints, 100*toleranceTime)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "class\tmetric\trecorded\tsimulated\tdeviation of a run\t\t")
+	fmt.Fprintln(w, "load\tclass\tmetric\trecorded\tsimulated\tdeviation of a run\t\t")
 	number := func(x float64) string {
 		if math.IsNaN(x) {
 			return "-"
@@ -235,9 +243,10 @@ func (c *Check) WriteTable(out io.Writer) error {
 		return fmt.Sprintf("%.4g", x)
 	}
 	for _, r := range c.Rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Class, r.Title, number(r.Recorded), number(r.Simulated), number(r.Deviation), r.Verdict)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", cmp.Or(r.Load, "-"), r.Class, r.Title, number(r.Recorded), number(r.Simulated), number(r.Deviation), r.Verdict)
 	}
 	w.Flush()
+	fmt.Fprintf(&b, "\n%s.\n", c.summary())
 	_, err := io.WriteString(out, b.String())
 	return err
 }

@@ -12,20 +12,29 @@ import (
 // recording is a trace whose requests became what a simulated run of e made of them.
 func recording(t *testing.T, e *Engine, load float64, seed uint64) *Trace {
 	t.Helper()
-	trace := atLoad(t, e, generate(t, "uniform", 1500), load)
-	r, err := play(e, trace, "forebay", testGoals(t), seed)
+	r, err := play(e, atLoad(t, e, generate(t, "uniform", 1500), load), "forebay", testGoals(t), seed)
 	if err != nil {
 		t.Fatal(err)
 	}
+	read, err := Read(strings.NewReader(recordingText(t, r.jobs)), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+// recordingText is what bench/overload would have recorded of the jobs.
+func recordingText(t *testing.T, jobs []*job) string {
+	t.Helper()
 	var b strings.Builder
-	for _, j := range r.jobs {
+	for _, j := range jobs {
 		outcome := map[bool]string{true: recordedRevoked, false: recordedRefused}[j.admitted]
 		if j.ending == finished {
 			outcome = recordedOK
 		}
 		ms := func(d time.Duration) float64 { return float64(max(0, d)) / 1e6 }
 		line, err := json.Marshal(map[string]any{
-			"timestamp": ms(j.At), "input_length": j.Prompt, "output_length": j.Output, "asked_length": j.Asked, "tenant": j.Tenant, "class": j.Class,
+			"timestamp": ms(j.At - jobs[0].At), "input_length": j.Prompt, "output_length": j.Output, "asked_length": j.Asked, "tenant": j.Tenant, "class": j.Class,
 			"outcome": outcome, "client_first_ms": ms(j.first - j.At), "client_total_ms": ms(j.ended - j.At), "goal_ms": ms(j.goal), "source": "open",
 		})
 		if err != nil {
@@ -33,11 +42,7 @@ func recording(t *testing.T, e *Engine, load float64, seed uint64) *Trace {
 		}
 		fmt.Fprintf(&b, "%s\n", line)
 	}
-	read, err := Read(strings.NewReader(b.String()), "run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return read
+	return b.String()
 }
 
 // TestRecordedRunsAreNearTheirOwnEngine: runs that the simulator itself recorded are near

@@ -17,7 +17,8 @@ type run struct {
 	m       *machine
 	p       policy
 	jobs    []*job
-	cancels []*job // those that will be cancelled, by when
+	from    time.Duration // the first arrival that counts
+	cancels []*job        // those that will be cancelled, by when
 	arrived int
 	left    int // requests that have not ended
 	now     time.Duration
@@ -78,7 +79,7 @@ func newRun(e *Engine, t *Trace, name string, g *goals, seed uint64) (*run, erro
 	if err != nil {
 		return nil, err
 	}
-	r := &run{m: newMachine(e, t, seed), left: len(t.Requests)}
+	r := &run{m: newMachine(e, t, seed), from: t.From, left: len(t.Requests)}
 	if r.p, err = newPolicy(r.m, g.config); err != nil {
 		return nil, err
 	}

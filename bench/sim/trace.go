@@ -10,6 +10,8 @@ type Trace struct {
 	Name     string
 	Requests []Request // by arrival; the first comes at 0
 	Slow     []Slow
+	// From is the arrival from which on requests count; those before prepare the policy.
+	From time.Duration
 }
 
 // Request is one arrival.
@@ -51,6 +53,7 @@ func (t *Trace) span() time.Duration { return t.Requests[len(t.Requests)-1].At }
 // scaled returns a copy whose arrivals take k times as long.
 func (t *Trace) scaled(k float64) *Trace {
 	s := *t
+	s.From = time.Duration(float64(t.From) * k)
 	s.Requests = slices.Clone(t.Requests)
 	for i := range s.Requests {
 		s.Requests[i].At = time.Duration(float64(s.Requests[i].At) * k)

@@ -4,11 +4,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/forebay-io/forebay/engine/demo"
+	"github.com/forebay-io/forebay/engine/gguf"
 )
 
 // More causes, planted in a whole Forebay as those of causes_test.go. Where programs
@@ -84,4 +90,97 @@ func TestASlowReaderIsTheCause(t *testing.T) {
 	time.Sleep(4 * time.Since(began))
 	io.Copy(io.Discard, response.Body)
 	p.expectCause(response.Header.Get("X-Request-Id"), "slow_reader", "client", "network") // the wait may be seen by the engine or by the socket
+}
+
+// TestPreemptionIsTheCause: answers were short so far, so two requests are let in
+// whose answers together need more memory than there is. The less urgent one loses its
+// pages until the other has ended.
+func TestPreemptionIsTheCause(t *testing.T) {
+	p := serve(t, "--engine.step_records_off", "--engine.kv_bytes", kvOf(t, 2048))
+	for range 12 {
+		p.ask(chatBody("hi", map[string]any{"max_tokens": 1500}))
+	}
+	var holder <-chan answer
+	id := p.chatOf(chatBody(strings.Repeat("the quick brown fox ", 180), map[string]any{"ignore_eos": true, "max_tokens": 600, "stream": true, "service_tier": "flex"}), func() {
+		holder = p.stream(chatBody("tell me", long))
+	})
+	<-holder
+	v := p.expectCause(id, "preempted", "being preempted", "engine.kv_bytes")
+	if v.Class != "batch" {
+		t.Errorf("it is of the class %s", v.Class)
+	}
+}
+
+// TestASlowTemplateIsTheCause: the chat template of the model counts to 100,000 before
+// it writes anything; the work that it may do grows with the request.
+func TestASlowTemplateIsTheCause(t *testing.T) {
+	f, err := gguf.Parse("demo", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "tokenizer.chat_template"
+	template, _, err := f.String(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := gguf.NewDraft("slow")
+	d.Copy(f)
+	for _, tensor := range f.Tensors {
+		d.Add(tensor)
+	}
+	d.Set(key, "{%- for i in range(100000) -%}{%- set x = i * i -%}{%- endfor -%}"+template)
+	slow, err := d.File("slow", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(t.TempDir(), "slow.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if err := gguf.Write(out, slow, func(*gguf.Tensor) {}); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, "--engine.step_records_off", "--engine.model", out.Name(), "--engine.model_id", "forebay-demo")
+	id := p.chatOf(chatBody("hi", map[string]any{"max_tokens": 1, "chat_template_kwargs": map[string]any{"unused": strings.Repeat("x", 10000)}}), func() {})
+	p.expectCause(id, "prepare", "rendering its chat template", "engine.prompt_render_budget")
+}
+
+func TestALongPromptIsTheCause(t *testing.T) {
+	p := serve(t, "--engine.step_records_off")
+	id := p.chatOf(chatBody(strings.Repeat("the quick brown fox ", 300), map[string]any{"max_tokens": 1}), func() {})
+	p.expectCause(id, "own_prefill", "computing its own prompt (1,8", "A shorter prompt")
+}
+
+// TestAFullBatchIsTheCause: the one place is taken by a long answer of its own class.
+func TestAFullBatchIsTheCause(t *testing.T) {
+	p := serve(t, "--engine.step_records_off", "--admission.running_sequences_max", "1")
+	holder := p.stream(chatBody("hold", map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 1900, "service_tier": "flex"}))
+	id := p.chatOf(chatBody("hi", map[string]any{"max_tokens": 1, "service_tier": "flex"}), func() {})
+	<-holder
+	p.expectCause(id, "queue", "every running place was taken", "admission.running_sequences_max")
+}
+
+// TestANeighboursPromptIsTheCause: the prompts of a queue are computed one after the
+// other, in the steps in which the answer should have its tokens.
+func TestANeighboursPromptIsTheCause(t *testing.T) {
+	const neighbours = 24
+	p := serve(t, "--engine.step_records_off")
+	admin := strings.TrimPrefix(p.admin, "http://")
+	if out, status := run(t, "", "queue", "pause", "interactive", "--admin", admin); status != 0 {
+		t.Fatal(out)
+	}
+	var all sync.WaitGroup
+	for i := range neighbours {
+		all.Go(func() {
+			p.ask(chatBody(strings.Repeat(fmt.Sprint(i, " brown fox "), 300), map[string]any{"max_tokens": 1}))
+		})
+	}
+	eventually(t, "they wait", func() bool { return p.metric("forebay_requests_waiting") == neighbours })
+	if out, status := run(t, "", "queue", "open", "interactive", "--admin", admin); status != 0 {
+		t.Fatal(out)
+	}
+	id := p.chatOf(longChat(30), func() {})
+	all.Wait()
+	p.expectCause(id, "others_prefill", "other requests' prompts", "prompt_tokens_max")
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // These tests plant a cause of slowness in a whole Forebay, and hold the sentence to
-// it: on the request's page, which shows the same JSON, and in the terminal. The
-// causes that need steps of a certain kind are in package capture.
+// it: on the request's page, which shows the same JSON, and in the terminal. Those
+// of causes_engine_test.go plant more.
 
 // chatOf sends a chat that is kept, and reads the answer; at is called at the first
 // event.

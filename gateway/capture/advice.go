@@ -11,6 +11,10 @@ func (a *account) advice(c cause) string {
 			return fmt.Sprintf("Give %s a shorter token_goal, or the class %s a smaller engine.background_stretch or engine.batch_stretch; a prompt_tokens_max there refuses such prompts.", class, n.Class)
 		}
 		return fmt.Sprintf("Move such prompts to another class: prompt_tokens_max with oversized demote for %s, or the header x-forebay-class set by their sender; a smaller engine.step_budget makes each step shorter.", class)
+	case causePrepare:
+		if a.r.Render > a.r.Tokenize {
+			return "The model's chat template does much work: a simpler one, or a shorter conversation; engine.prompt_render_budget bounds it."
+		}
 	case causeQueue:
 		return queueAdvice(a.r.WaitReason, class)
 	}
@@ -47,7 +51,7 @@ func queueAdvice(why, class string) string {
 
 var advices = [causeCount]string{
 	causeBody:         "Its sender or the network is slow; gateway.timeouts.body_limit bounds it.",
-	causePrepare:      "Long prompts are tokenized anew each time unless engine.tokens_cache_bytes holds them; a slow chat template shows in the part render.",
+	causePrepare:      "Long prompts are tokenized anew each time unless engine.tokens_cache_bytes holds them.",
 	causeReserve:      "Look at the store of budgets; budget.decision_limit bounds the wait, budget.lease makes it rarer.",
 	causeOwnPrefill:   "A shorter prompt, or one that begins as others do, so that the cache has it, is what helps.",
 	causeOwnDecode:    "The answer is long or the model slow here: max_tokens, a smaller or quantized model, or more cores.",

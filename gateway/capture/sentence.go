@@ -105,6 +105,10 @@ func (a *account) what(c cause) string {
 	switch c {
 	case causeQueue:
 		return "waiting for admission" + whyWaited[a.r.WaitReason]
+	case causePrepare:
+		if a.r.Render > a.r.Tokenize {
+			return "rendering its chat template"
+		}
 	case causeOwnPrefill:
 		return fmt.Sprintf("computing its own prompt (%s, %s of them from the cache)", tokens(a.r.PromptTokens), thousands(a.r.CachedTokens))
 	case causeOwnDecode:

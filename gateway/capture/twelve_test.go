@@ -10,9 +10,8 @@ import (
 )
 
 // TestTwelveCauses has the causes that an engineer on call meets, from recorded facts:
-// the sentence names each, and advises what mends it. Seven of them are planted in a
-// whole Forebay too, in package cli: the frozen engine, the taken processors, the CPU
-// limit, the operator's pause, the memory, the slow Redis and the slow reader.
+// the sentence names each, and advises what mends it. All are planted in a whole
+// Forebay too, in package cli, where a slow chat template stands for tokenizing.
 func TestTwelveCauses(t *testing.T) {
 	lost := func(c wire.LostCause) *wire.LostTime {
 		l := &wire.LostTime{}

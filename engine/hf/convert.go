@@ -80,9 +80,9 @@ func (b *builder) model() {
 			b.root = root
 		}
 	}
-	if t := b.take(b.root+embedding, b.vocab, b.embed); t != nil {
-		b.vocab = t.Shape[0]
-		b.add("token_embd.weight", t, asIs)
+	if m := b.matrix(b.root+embedding, b.vocab, b.embed); m != nil {
+		b.vocab = m.Shape[0]
+		b.whole("token_embd.weight", m, asIs)
 	}
 	b.output(b.root + embedding)
 	b.vector("output_norm.weight", b.root+"norm.weight", b.embed, b.normed())
@@ -127,9 +127,7 @@ func (b *builder) output(embedding string) {
 			return
 		}
 	}
-	if t := b.take(name, b.vocab, b.embed); t != nil {
-		b.add("output.weight", t, asIs)
-	}
+	b.whole("output.weight", b.matrix(name, b.vocab, b.embed), asIs)
 }
 
 // layer adds a layer's tensors; to and from are the prefixes of their names.

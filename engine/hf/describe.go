@@ -12,6 +12,7 @@ type description struct {
 	qkvBias, outBias, ffBias  bool
 	tied                      bool
 	images                    bool   // the folder has tensors of a vision part, which are left out
+	fp8                       *fp8   // how 8-bit floats are scaled; nil where there are none
 	slides                    []bool // true for layers with the window; nil if none has it
 	queryScale                float64
 	attnSoftCap, logitSoftCap float64
@@ -49,7 +50,7 @@ func describe(c *config) *description {
 		return nil
 	}
 	d := &description{family: f, images: wrapped}
-	d.checkQuantised(outer)
+	d.readQuantised(outer)
 	for _, class := range outer.texts("architectures") {
 		if !slices.Contains(f.classes, class) {
 			outer.fail("architectures", "has %.60q; supported for model_type %s: %s", class, modelType, strings.Join(f.classes, ", "))
@@ -72,15 +73,17 @@ func describe(c *config) *description {
 	return d
 }
 
-func (d *description) checkQuantised(c *config) {
-	if d.arch == "gpt-oss" && c.has("quantization_config") {
-		if how := c.object("quantization_config"); how == nil || how.text("quant_method", "") != "mxfp4" {
-			c.fail("quantization_config", "is %s; supported is the quant_method mxfp4", short(c.values["quantization_config"]))
-		}
+// readQuantised reads how the weights are quantised, if they are.
+func (d *description) readQuantised(c *config) {
+	if !c.has("quantization_config") && !c.has("compression_config") {
 		return
 	}
-	if c.has("quantization_config") || c.has("compression_config") {
-		c.fail("quantization_config", "says that the weights are quantised already, which is not supported in safetensors; take the model's BF16 or F16 weights, or a GGUF file")
+	q := c.object("quantization_config")
+	if d.arch == "gpt-oss" && q != nil && q.text("quant_method", "") == "mxfp4" {
+		return
+	}
+	if d.fp8 = readFP8(c); d.fp8 == nil {
+		c.fail("quantization_config", "says that the weights are quantised already; of such folders those of FP8 (e4m3) are supported, and of gpt-oss MXFP4; take the model's BF16 or F16 weights, or a GGUF file")
 	}
 }
 

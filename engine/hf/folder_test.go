@@ -129,7 +129,7 @@ func sameLogits(t *testing.T, f *gguf.File, reference, logits string, most float
 // older versions, and a head beside an embedding that is said to be it.
 func TestFoldersOfEveryKindGiveTransformersLogits(t *testing.T) {
 	folders, _ := filepath.Glob("testdata/*/" + configName)
-	if len(folders) != 23 {
+	if len(folders) != 26 {
 		t.Fatalf("%d folders", len(folders))
 	}
 	for _, config := range folders {
@@ -153,6 +153,19 @@ func TestMixturesThatDifferAreRefusedByName(t *testing.T) {
 	// A window that no layer has, or that the context does not exceed, is none.
 	open(t, copyFolder(t, "testdata/qwen3moe", map[string]any{"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 2}))
 	open(t, copyFolder(t, "testdata/qwen3moe", map[string]any{"use_sliding_window": true, "sliding_window": 64, "max_window_layers": 0}))
+}
+
+func TestFP8ThatDoesNotFitIsRefused(t *testing.T) {
+	for want, quantization := range map[string]map[string]any{
+		"in blocks of 4×4 has other scales":            {"quant_method": "fp8", "weight_block_size": []int{4, 4}},
+		"needed is one scale, or one for each of":      {"quant_method": "fp8"},
+		"fmt: is \"e5m2\"; only e4m3 is supported":     {"quant_method": "fp8", "fmt": "e5m2"},
+		"weight_block_size: is [0 4]":                  {"quant_method": "fp8", "weight_block_size": []int{0, 4}},
+		"says that the weights are quantised already;": {"quant_method": "awq", "bits": 4},
+	} {
+		wantRefused(t, copyFolder(t, "testdata/qwen3-fp8", map[string]any{"quantization_config": quantization}), want)
+	}
+	wantRefused(t, copyFolder(t, "testdata/qwen3-fp8", map[string]any{"quantization_config": nil}), "has the type F8_E4M3; supported: F32, F16, BF16")
 }
 
 func wantRefused(t *testing.T, dir, want string) {

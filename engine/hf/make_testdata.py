@@ -45,6 +45,9 @@ MODELS = {
                      vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=16)),
     "gpt_oss": GPT_OSS,
     "gpt_oss-mxfp4": dict(model_type="gpt_oss") | GPT_OSS,
+    "qwen3-fp8": dict(model_type="qwen3", head_dim=8),
+    "mixtral-fp8": dict(model_type="mixtral", num_local_experts=3),
+    "llama-fp8": dict(model_type="llama"),
     "hunyuan_v1_dense": dict(head_dim=8, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=1000.0, factor=1.0)),
 }
 
@@ -68,6 +71,40 @@ def pack(name):
     return plain
 
 
+FP8 = {  # the block of a scale, the name of the scale, and what config.json says
+    "qwen3-fp8": ((8, 5), "weight_scale_inv", {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [8, 5]}),
+    "mixtral-fp8": ((None, None), "weight_scale_inv", {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None}),
+    "llama-fp8": ((1, None), "weight_scale", {"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"], "config_groups": {
+        "group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}}),
+}
+
+
+def round8(name):
+    """Rounds the matrices of all layers to FP8, and returns what they then stand for, rounded to BF16."""
+    (height, width), suffix, quantization = FP8[name]
+    path, plain = f"{name}/model.safetensors", {}
+    tensors = load_file(path)
+    for key in [k for k in tensors if tensors[k].dim() == 2 and "layers" in k and "block_sparse_moe.gate" not in k]:
+        w = tensors[key].float()
+        h, v = height or w.shape[0], width or w.shape[1]
+        padded = torch.zeros(-(-w.shape[0] // h) * h, -(-w.shape[1] // v) * v)
+        padded[:w.shape[0], :w.shape[1]] = w
+        blocks = padded.unflatten(0, (-1, h)).unflatten(2, (-1, v))
+        scale = blocks.abs().amax((1, 3)) / 448
+        small = (blocks / scale[:, None, :, None]).to(torch.float8_e4m3fn)
+        cut = lambda b: b.flatten(2, 3).flatten(0, 1)[:w.shape[0], :w.shape[1]].contiguous()
+        tensors[key] = cut(small.view(torch.uint8)).view(torch.float8_e4m3fn)
+        tensors[key.removesuffix("weight") + suffix] = scale if height or width else scale[0, 0]
+        plain[key] = cut(small.float() * scale[:, None, :, None]).bfloat16().float()
+    save_file(tensors, path, {"format": "pt"})
+    with open(f"{name}/config.json") as f:
+        config = json.load(f)
+    config["quantization_config"] = quantization
+    with open(f"{name}/config.json", "w") as f:
+        json.dump(config, f, indent=1)
+    return plain
+
+
 def make(name):
     torch.manual_seed(sum(name.encode()))
     options = MODELS[name] if "text_config" in MODELS[name] else COMMON | MODELS[name]
@@ -81,6 +118,16 @@ def make(name):
                 w.add_(1)
     model.save_pretrained(name)
     model = kind.from_pretrained(name, dtype=torch.float32, attn_implementation="eager").eval()
+    if name in FP8:
+        path, config = f"{name}/model.safetensors", open(f"{name}/config.json").read()
+        plain = round8(name)
+        packed, said = open(path, "rb").read(), open(f"{name}/config.json").read()
+        tensors = {k: v for k, v in load_file(path).items() if not k.endswith(FP8[name][1])} | {k: v.bfloat16() for k, v in plain.items()}
+        save_file(tensors, path, {"format": "pt"})
+        open(f"{name}/config.json", "w").write(config)
+        model = kind.from_pretrained(name, dtype=torch.float32, attn_implementation="eager").eval()
+        open(path, "wb").write(packed)
+        open(f"{name}/config.json", "w").write(said)
     if name.endswith("mxfp4"):
         parameters = dict(model.named_parameters())
         for key, w in pack(name).items():

@@ -36,8 +36,11 @@ func (b *builder) turned(heads int) change {
 
 // take finds a tensor of floats of the shape; a size of 0 matches any.
 func (b *builder) take(name string, shape ...int) *safetensors.Tensor {
-	return b.takeOf(name, shape, "F32", "F16", "BF16")
+	return b.takeOf(name, shape, floats...)
 }
+
+// floats are the tensor types of types.
+var floats = []string{"F32", "F16", "BF16"}
 
 func (b *builder) takeOf(name string, shape []int, allowed ...string) *safetensors.Tensor {
 	t, ok := b.weights.Tensor(name)
@@ -59,9 +62,7 @@ func (b *builder) takeOf(name string, shape []int, allowed ...string) *safetenso
 
 // linear adds a matrix of rows×cols, and its bias.
 func (b *builder) linear(to, from string, rows, cols int, bias bool, how change) {
-	if t := b.take(from+".weight", rows, cols); t != nil {
-		b.add(to+".weight", t, how)
-	}
+	b.whole(to+".weight", b.matrix(from+".weight", rows, cols), how)
 	if bias {
 		b.vector(to+".bias", from+".bias", rows, how)
 	}
@@ -74,7 +75,7 @@ func (b *builder) vector(to, from string, n int, how change) {
 		return
 	}
 	if how == asIs && t.Type == "F32" {
-		b.add(to, t, how)
+		b.draft.Add(gguf.Tensor{Name: to, Type: kernels.F32, Dims: []int{n}, Data: t.Data})
 		return
 	}
 	b.draft.Add(gguf.Tensor{Name: to, Type: kernels.F32, Dims: []int{n}, Make: func() []byte {
@@ -93,25 +94,30 @@ func (b *builder) vector(to, from string, n int, how change) {
 	}})
 }
 
-// add adds a tensor in its own type.
-func (b *builder) add(to string, t *safetensors.Tensor, how change) {
-	made := gguf.Tensor{Name: to, Type: types[t.Type], Dims: slices.Clone(t.Shape), Data: t.Data}
+// whole adds a matrix, unless it is nil.
+func (b *builder) whole(to string, m *matrix, how change) {
+	if m == nil {
+		return
+	}
+	made := gguf.Tensor{Name: to, Type: m.kind, Dims: slices.Clone(m.Shape)}
 	slices.Reverse(made.Dims)
-	if how.heads > 0 {
-		rows := t.Shape[0]
-		if rows%how.heads != 0 || rows/how.heads%2 != 0 {
-			b.fail(t.Name, "has %d rows, which %d heads of an even size do not make", rows, how.heads)
-			return
-		}
-		made.Data, made.Make = nil, func() []byte {
-			out := interleave(t.Data, how.heads, rows/how.heads, len(t.Data)/rows)
-			mapped.Release(t.Data)
+	rows := m.Shape[0]
+	switch {
+	case how.heads > 0 && (rows%how.heads != 0 || rows/how.heads%2 != 0):
+		b.fail(m.Name, "has %d rows, which %d heads of an even size do not make", rows, how.heads)
+		return
+	case how.heads > 0:
+		made.Make = func() []byte {
+			out := interleave(m.data(), how.heads, rows/how.heads, m.bytes/rows)
+			mapped.Release(m.Data)
 			return out
 		}
+	case m.fp8 != nil:
+		made.Make = m.data
+	default:
+		made.Data = m.Data
 	}
-	if len(t.Shape) > 1 {
-		b.bytes[made.Type] += len(t.Data)
-	}
+	b.bytes[made.Type] += m.bytes
 	b.draft.Add(made)
 }
 
@@ -181,24 +187,24 @@ func (b *builder) router(to, from string) {
 
 // stack adds one matrix of every expert as one tensor.
 func (b *builder) stack(to, from string, rows, cols int) {
-	var parts []*safetensors.Tensor
+	var parts []*matrix
 	for i := range b.experts {
-		t := b.take(fmt.Sprintf(from, i), rows, cols)
-		if t == nil {
+		m := b.matrix(fmt.Sprintf(from, i), rows, cols)
+		if m == nil {
 			return
 		}
-		if parts = append(parts, t); t.Type != parts[0].Type {
-			b.fail(t.Name, "has the type %s; another expert of the layer has %s", t.Type, parts[0].Type)
+		if parts = append(parts, m); m.kind != parts[0].kind {
+			b.fail(m.Name, "has the type %s; another expert of the layer has %s", m.Type, parts[0].Type)
 			return
 		}
 	}
-	kind, total := types[parts[0].Type], len(parts)*len(parts[0].Data)
+	kind, total := parts[0].kind, len(parts)*parts[0].bytes
 	b.bytes[kind] += total
 	b.draft.Add(gguf.Tensor{Name: to, Type: kind, Dims: []int{cols, rows, len(parts)}, Make: func() []byte {
 		out := make([]byte, 0, total)
-		for _, t := range parts {
-			out = append(out, t.Data...)
-			mapped.Release(t.Data)
+		for _, m := range parts {
+			out = append(out, m.data()...)
+			mapped.Release(m.Data)
 		}
 		return out
 	}})

@@ -31,7 +31,7 @@ func (c *console) adminURL(set *flag.FlagSet, args []string, argsMax int) (base 
 		if err != nil {
 			return "", nil, err
 		}
-		if *address = s.Admin; *address == adminOff {
+		if *address = s.Admin; *address == addressOff {
 			return "", nil, usageError("the configuration has admin: off, so there is no address to ask; give another with --admin")
 		}
 	}

@@ -94,6 +94,9 @@ func (c *console) serverURL(given string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if s.Listen == addressOff {
+		return "", usageError("the configuration has listen: off, so there is no address to talk to; give another")
+	}
 	return "http://" + reachable(s.Listen), nil
 }
 

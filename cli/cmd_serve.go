@@ -19,11 +19,19 @@ import (
 // directory, the gateway's addresses, the engine and the gateway in this order,
 // and stops them in reverse.
 func runServe(c *console, args []string) error {
-	s, err := c.configure(newFlagSet("serve [flags]"), args)
+	set := newFlagSet("serve [flags]")
+	lifeline := set.Bool("lifeline", false, "end at once when standard input closes, as beside another server")
+	s, err := c.configure(set, args)
 	if err != nil {
 		return err
 	}
 	defer c.decouple(s.Log.LinesMax)()
+	if *lifeline {
+		supervise.EndWithParent(c.in, func() { os.Exit(1) })
+	}
+	if s.Upstream.OwnEngine != "" {
+		return c.serveBeside(s)
+	}
 	if s.Upstream.On() {
 		return c.serveAlone(s)
 	}
@@ -108,13 +116,18 @@ func thisProgram(exe string) string {
 // engineArgs returns the arguments of the engine child.
 func (s *settings) engineArgs() []string {
 	args := []string{"engine", "--lifeline", "--socket", s.Socket.Path, "--drain_limit", s.DrainLimit.String()}
-	for _, section := range []string{"engine.", "engine_socket.", "log."} {
+	args = append(args, s.sectionArgs("engine.", "engine_socket.", "log.")...)
+	return append(args, s.modelArgs()...)
+}
+
+// sectionArgs returns the settings of sections as arguments, without the model's name.
+func (s *settings) sectionArgs(sections ...string) (args []string) {
+	for _, section := range sections {
 		args = append(args, s.schema.Args(section)...)
 	}
-	args = slices.DeleteFunc(args, func(arg string) bool {
+	return slices.DeleteFunc(args, func(arg string) bool {
 		return strings.HasPrefix(arg, "--engine.model=") || strings.HasPrefix(arg, "--engine.model_id=")
 	})
-	return append(args, s.modelArgs()...)
 }
 
 // modelArgs is the number of arguments at the end that name the model. After a

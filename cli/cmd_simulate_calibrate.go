@@ -28,7 +28,7 @@ func (c *console) calibrate(model, output string, limit time.Duration) (err erro
 		}
 		defer func() { err = errors.Join(err, out.Close()) }()
 	}
-	s, err := c.configure(newFlagSet("simulate --calibrate MODEL"), []string{"--model", model, "--listen", "127.0.0.1:0", "--admin", adminOff, "--log-level", "warn"})
+	s, err := c.configure(newFlagSet("simulate --calibrate MODEL"), []string{"--model", model, "--listen", "127.0.0.1:0", "--admin", addressOff, "--log-level", "warn"})
 	if err != nil {
 		return err
 	}

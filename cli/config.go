@@ -31,7 +31,7 @@ import (
 
 // Config is the whole configuration: one section for each package that has one.
 type Config struct {
-	Listen           string        `yaml:"listen" default:"127.0.0.1:8080" help:"Address of the API, as host:port."`
+	Listen           string        `yaml:"listen" default:"127.0.0.1:8080" help:"Address of the API, as host:port; off for none, beside listen_socket."`
 	Admin            string        `yaml:"admin" default:"127.0.0.1:8081" help:"Address of metrics and debug pages, as host:port; off for none."`
 	ListenSocket     string        `yaml:"listen_socket" help:"Unix socket of the API, beside listen, for a proxy on the same machine; empty is none."`
 	ListenSocketMode string        `yaml:"listen_socket_mode" default:"0600" oneof:"0600 0660 0666" help:"Permissions of listen_socket: who may connect is its owner, its group too, or everybody."`
@@ -60,7 +60,7 @@ type Config struct {
 func (c *Config) Mistakes() error {
 	var errs []error
 	for _, f := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", c.Admin}} {
-		if f.key == "admin" && f.address == adminOff {
+		if f.address == addressOff && (f.key == "admin" || c.ListenSocket != "") {
 			continue
 		}
 		if !isAddress(f.address) {
@@ -70,7 +70,7 @@ func (c *Config) Mistakes() error {
 	if a := c.Envoy.Listen; a != "" && !isAddress(a) && !strings.HasPrefix(a, unixPrefix+"/") {
 		errs = append(errs, fmt.Errorf("envoy.listen: %q is not an address such as 127.0.0.1:8082 or unix:/run/forebay/limits.sock", a))
 	}
-	if _, port, _ := net.SplitHostPort(c.Admin); c.Admin == c.Listen && port != "0" {
+	if _, port, _ := net.SplitHostPort(c.Admin); c.Admin == c.Listen && port != "0" && c.Admin != addressOff {
 		errs = append(errs, fmt.Errorf("admin: %q is the address of the API too; give another, or off", c.Admin))
 	}
 	for i, t := range c.Admission.Tenants {
@@ -78,8 +78,13 @@ func (c *Config) Mistakes() error {
 			errs = append(errs, fmt.Errorf("admission.tenants[%d].keys: %s has no key, so nobody can use it; give it one in a key file (identity.keys) or here, or * for requests without a known key", i, t.Name))
 		}
 	}
-	if c.Upstream.On() && c.Engine.Model != "" {
-		errs = append(errs, fmt.Errorf("engine.model: %q would not be used, since upstream.url names a server that has the model; leave one of them out", c.Engine.Model))
+	switch {
+	case c.Upstream.On() && c.Upstream.OwnEngine == "" && c.Engine.Model != "":
+		errs = append(errs, fmt.Errorf("engine.model: %q would not be used, since upstream.url names a server that has the model; leave one of them out, or say by upstream.own_engine when it is", c.Engine.Model))
+	case c.Upstream.OwnEngine != "" && !c.Upstream.On():
+		errs = append(errs, errors.New("upstream.own_engine: there is no server that it could stand in for (upstream.url)"))
+	case c.Upstream.OwnEngine != "" && c.Upstream.ModelID == "":
+		errs = append(errs, errors.New("upstream.own_engine: upstream.model_id must give the name by which clients ask for the model, whichever of the two answers"))
 	}
 	if hub.IsRef(c.Engine.Model) {
 		if _, err := hub.ParseRef(c.Engine.Model); err != nil {
@@ -94,8 +99,8 @@ func (c *Config) Mistakes() error {
 	return errors.Join(errs...)
 }
 
-// adminOff is the value of admin that opens no address.
-const adminOff = "off"
+// addressOff is the value of listen and admin that opens no address.
+const addressOff = "off"
 
 // LogConfig configures the log.
 type LogConfig struct {

@@ -82,7 +82,7 @@ func worstState(n *controlpb.Node) string {
 
 // serveControlAdmin answers metrics and health until stop is called.
 func serveControlAdmin(address string, server *control.Server) (stop func(), err error) {
-	if address == adminOff {
+	if address == addressOff {
 		return func() {}, nil
 	}
 	ln, err := net.Listen("tcp", address)

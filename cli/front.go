@@ -37,7 +37,7 @@ type front struct {
 	cfg      *Config
 	settings *settings
 	console  *console
-	api      net.Listener
+	api      net.Listener // nil where it is off
 	admin    net.Listener // nil where it is off
 	socket   net.Listener // of the API too, nil for none
 	client   client
@@ -66,13 +66,15 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 			built.close()
 		}
 	}(f)
-	if f.api, err = f.listen("listen", cfg.Listen); err != nil {
-		return nil, err
+	if cfg.Listen != addressOff {
+		if f.api, err = f.listen("listen", cfg.Listen); err != nil {
+			return nil, err
+		}
 	}
 	if err = f.listenSocket(); err != nil {
 		return nil, err
 	}
-	if cfg.Admin != adminOff {
+	if cfg.Admin != addressOff {
 		if f.admin, err = f.listen("admin", cfg.Admin); err != nil {
 			return nil, err
 		}
@@ -294,8 +296,11 @@ func (f *front) run(ctx context.Context) error {
 		return err
 	}
 	served, greeted := make(chan error, 5), make(chan struct{})
-	go func() { served <- f.gateway.Serve(f.api) }()
-	servers := 1
+	servers := 0
+	if f.api != nil {
+		servers++
+		go func() { served <- f.gateway.Serve(f.api) }()
+	}
 	if f.socket != nil {
 		servers++
 		go func() { served <- f.gateway.Serve(f.socket) }()
@@ -374,7 +379,11 @@ func (f *front) drain(why error) {
 // greet prints what is served, where, and how to try it.
 func (f *front) greet(w io.Writer) {
 	model := f.client.State().Model
-	url := "http://" + reachable(f.api.Addr().String())
+	url, ask := "unix:"+f.cfg.ListenSocket, "--unix-socket "+f.cfg.ListenSocket+" http://forebay"
+	if f.api != nil {
+		url = "http://" + reachable(f.api.Addr().String())
+		ask = url
+	}
 	by := "by " + model.Kernels + " kernels"
 	if model.Device != "" && model.Device != "cpu" {
 		by += " on " + model.Device
@@ -387,9 +396,9 @@ func (f *front) greet(w io.Writer) {
 		fmt.Fprintf(w, "Metrics and debug pages: http://%s/metrics\n", reachable(f.admin.Addr().String()))
 	}
 	if model.EmbeddingWidth > 0 {
-		fmt.Fprintf(w, "Try: curl %s/v1/embeddings -H 'Content-Type: application/json' -d '{\"model\": %q, \"input\": \"Hello!\"}'\n", url, model.ID)
+		fmt.Fprintf(w, "Try: curl %s/v1/embeddings -H 'Content-Type: application/json' -d '{\"model\": %q, \"input\": \"Hello!\"}'\n", ask, model.ID)
 		return
 	}
-	fmt.Fprintf(w, "Try: curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n", url)
+	fmt.Fprintf(w, "Try: curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n", ask)
 	fmt.Fprintf(w, "  -d '{\"model\": %q, \"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n", model.ID)
 }

@@ -1,14 +1,17 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -208,4 +211,71 @@ func TestServeSeveralUpstreams(t *testing.T) {
 	eventually(t, "the dead one is seen", func() bool {
 		return strings.Contains(states(), a.URL+" looking") && strings.Contains(states(), b.URL+" up")
 	})
+}
+
+// TestOwnEngineBesideUpstreams: an engine of our own answers under the same name while
+// the server it stands in for is away, gives way when that is back, and ends with the
+// gateway.
+func TestOwnEngineBesideUpstreams(t *testing.T) {
+	port := freePorts(t, 1)[0]
+	p := serve(t, "--upstream", "http://127.0.0.1:"+port, "--upstream.own_engine", "fallback", "--upstream.model_id", "chat", "--upstream.check_interval", "50ms")
+	body := chatBody("Hello!", map[string]any{"model": "chat", "max_tokens": 3, "temperature": 0})
+	if got := p.ask(body); got.status != http.StatusOK || got.text == "" || got.text == "theirs" {
+		t.Fatalf("without the server: %d %s", got.status, got.raw)
+	}
+	if !strings.Contains(p.output(), "relayed to forebay ") {
+		t.Error("the engine is not named in the greeting")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Skip("SKIPPED: the port of the server was taken meanwhile: ", err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models" {
+			fmt.Fprint(w, `{"data":[{"id":"big","max_model_len":4096}]}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"theirs\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+	})}
+	go server.Serve(ln)
+	t.Cleanup(func() { server.Close() })
+	eventually(t, "the server answers once it is back", func() bool { return p.ask(body).text == "theirs" })
+	server.Close()
+	if got := p.ask(body); got.status != http.StatusOK || got.text == "theirs" {
+		t.Errorf("after it died: %d %s", got.status, got.raw)
+	}
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	<-p.ended
+	if left, _ := filepath.Glob(filepath.Join(strings.TrimPrefix(p.cmd.Env[len(p.cmd.Env)-1], "XDG_RUNTIME_DIR="), "forebay-*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// TestListenOnASocketAlone: without a TCP address the API is on the Unix socket.
+func TestListenOnASocketAlone(t *testing.T) {
+	server := relayTo(t)
+	socket := filepath.Join(t.TempDir(), "api.sock")
+	p := prepare(t, "serve", "--upstream", server.URL, "--listen_socket", socket)
+	for i, arg := range p.cmd.Args {
+		if arg == "--listen" {
+			p.cmd.Args[i+1] = "off"
+		}
+	}
+	p.begin()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	eventually(t, "it answers on the socket", func() bool {
+		response, err := client.Get("http://forebay/readyz")
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+	eventually(t, "it says how to ask", func() bool { return strings.Contains(p.output(), "curl -N --unix-socket "+socket) })
+	if out, status := run(t, "", "serve", "--listen", "off"); status != 1 || !strings.Contains(out, `listen: "off" is not an address`) {
+		t.Errorf("neither of both: status %d, %s", status, out)
+	}
 }

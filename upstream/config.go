@@ -15,11 +15,14 @@ import (
 type Config struct {
 	URL     string   `yaml:"url" help:"Server to relay to instead of running a model: http://HOST:PORT, https://HOST/PREFIX, or unix:/PATH of a socket; the paths /v1/... come after it. Several with the same model are separated by commas. Empty runs our own engine."`
 	Servers []Server `yaml:"servers" help:"Servers with weights and keys of their own, in place of url or beside it."`
-	KeyFile string   `yaml:"key_file" help:"File with the key that the server asks for, sent as a bearer token and read again when it changes; empty sends none. Keys of clients are never sent."`
-	CAFile  string   `yaml:"ca_file" help:"File of certificates (PEM) that may have signed the server's; empty takes the system's."`
-	Dialect string   `yaml:"dialect" default:"auto" oneof:"auto openai vllm sglang llama-server llama-cpp-python tgi transformers ollama openvino tensorrt-llm dynamo" help:"What the server is; auto asks it. openai is what all have in common."`
-	Model   string   `yaml:"model" help:"The model's name at the server; empty takes the only one, or the first, of its list."`
-	ModelID string   `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the server's, without folders and .gguf."`
+	// OwnEngine is what the command line starts an engine of our own for.
+	OwnEngine string `yaml:"own_engine" oneof:"overflow fallback" help:"Run engine.model beside the servers, under the same name for clients: overflow for what they have no free place for, fallback for when none of them can be used; empty runs none."`
+
+	KeyFile string `yaml:"key_file" help:"File with the key that the server asks for, sent as a bearer token and read again when it changes; empty sends none. Keys of clients are never sent."`
+	CAFile  string `yaml:"ca_file" help:"File of certificates (PEM) that may have signed the server's; empty takes the system's."`
+	Dialect string `yaml:"dialect" default:"auto" oneof:"auto openai vllm sglang llama-server llama-cpp-python tgi transformers ollama openvino tensorrt-llm dynamo forebay" help:"What the server is; auto asks it. openai is what all have in common."`
+	Model   string `yaml:"model" help:"The model's name at the server; empty takes the only one, or the first, of its list."`
+	ModelID string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the server's, without folders and .gguf."`
 
 	ContextTokens int `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes what the server says, or 8192 where it does not."`
 	SequencesMax  int `yaml:"sequences_max" range:"..65536" help:"Most sequences at the server; more wait here, in our order. 0 takes what the server says that it computes at once, or learns it, beginning with 4."`

@@ -125,7 +125,7 @@ func (s *server) details(ctx context.Context, m *model) {
 		} `json:"models"`
 	}
 	switch m.dialect.name {
-	case "vllm", "tensorrt-llm":
+	case "vllm", "tensorrt-llm", "forebay":
 		ask("/version", &page)
 	case "sglang":
 		if !ask("/server_info", &page) {

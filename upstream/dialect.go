@@ -93,6 +93,7 @@ var dialects = []*dialect{
 	{name: "ollama", owners: []string{"library"}, sequences: 1, cuts: true, health: "/api/version"},
 	{name: "openvino", drains: true, stepTokens: 256, health: "/v2/health/ready"},
 	{name: "tensorrt-llm", owners: []string{"tensorrt_llm"}, running: []string{"trtllm_num_requests_running"}, waiting: []string{"trtllm_num_requests_waiting"}, health: "/health"},
+	{name: "forebay", owners: []string{"forebay"}, linger: 100 * time.Millisecond, health: "/readyz"}, // our own gateway
 	{name: "dynamo", owners: []string{"nvidia"}, linger: 2 * time.Second, health: "/health"},
 }
 

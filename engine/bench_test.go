@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -36,6 +37,23 @@ func manualLoop(t testing.TB, model string, sequences int) *loop {
 	return l
 }
 
+// hold holds the answers of a manual loop, which have not begun, to a schema.
+func hold(t testing.TB, l *loop, form string, remember bool) {
+	t.Helper()
+	var cfg Config
+	if err := cfg.fill(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := newGrammars(cfg.Grammar, l.tokenizer, &speech{}).get(context.Background(), schemaOf(form), noLead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range l.inbox.arrivals {
+		g.options.Grammar = schemaOf(form)
+		g.follow(c, remember)
+	}
+}
+
 // turnTaking is a turn after which the readers take everything.
 func (l *loop) turnTaking(taken []wire.Event) []wire.Event {
 	l.turn()
@@ -47,26 +65,15 @@ func (l *loop) turnTaking(taken []wire.Event) []wire.Event {
 
 func TestDecodeStepAllocatesOnlyTextAndState(t *testing.T) {
 	const sequences = 4
-	for _, form := range []*wire.Grammar{nil, schemaOf(`{"type":"array","items":{"type":"string"},"minItems":100000}`)} {
+	for _, form := range []string{"", `{"type":"array","items":{"type":"string"},"minItems":100000}`} {
 		decodeAllocations(t, sequences, form)
 	}
 }
 
-func decodeAllocations(t *testing.T, sequences int, form *wire.Grammar) {
+func decodeAllocations(t *testing.T, sequences int, form string) {
 	l := manualLoop(t, "", sequences)
-	if form != nil {
-		var cfg Config
-		if err := cfg.fill(); err != nil {
-			t.Fatal(err)
-		}
-		c, err := newGrammars(cfg.Grammar, l.tokenizer, &speech{}).get(t.Context(), form, noLead)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, g := range l.inbox.arrivals {
-			g.options.Grammar = form
-			g.follow(c, true)
-		}
+	if form != "" {
+		hold(t, l, form, true)
 	}
 	var taken []wire.Event
 	for range 50 {
@@ -146,6 +153,53 @@ func BenchmarkOwnWork(b *testing.B) {
 	}
 	b.ReportMetric(float64(own.Microseconds())/float64(steps), "own-µs/step")
 	b.ReportMetric(float64(sampling.Microseconds())/float64(steps), "sampling-µs/step")
+}
+
+// BenchmarkSchema measures what a schema costs a decode step: steps of free answers and
+// of answers with a schema come in random order, and the medians are told. The schema
+// goes on for as long as the answers do, through all kinds of values.
+func BenchmarkSchema(b *testing.B) {
+	const form = `{"type":"array","minItems":1000,"items":{"type":"object","additionalProperties":false,"required":["name","age","mail","tags"],
+		"properties":{"name":{"type":"string","maxLength":12},"age":{"type":"integer","minimum":0,"maximum":150},
+		"mail":{"type":"string","pattern":"^[a-z]{1,9}@[a-z]{1,9}[.]com$"},"tags":{"type":"array","maxItems":3,"items":{"enum":["red","green","blue"]}}}}}`
+	for name, path := range map[string]string{"demo": "", "smollm2": "../../shared/models/SmolLM2-135M-Instruct.Q4_1.gguf"} {
+		for _, sequences := range []int{1, 8} {
+			b.Run(fmt.Sprintf("%s/sequences=%d", name, sequences), func(b *testing.B) {
+				if _, err := os.Stat(path); path != "" && err != nil {
+					b.Skipf("the model is not there: %v", err)
+				}
+				free, held := manualLoop(b, path, sequences), manualLoop(b, path, sequences)
+				hold(b, held, form, true)
+				benchPair(b, free, held, sequences)
+				held.ahead.end()
+			})
+		}
+	}
+}
+
+// benchPair tells the medians of steps of two loops, taken in random order.
+func benchPair(b *testing.B, one, other *loop, sequences int) {
+	loops := [2]*loop{one, other}
+	var taken []wire.Event
+	for _, l := range loops {
+		for l.ledger.total.StepDecodeTokens < sequences {
+			taken = l.turnTaking(taken)
+		}
+	}
+	var took [2][]float64
+	r := rand.New(rand.NewPCG(1, 1))
+	b.ResetTimer()
+	for range min(2*b.N, 1900) { // the answers are 2000 tokens long
+		i := r.IntN(2)
+		began := wire.Monotonic()
+		taken = loops[i].turnTaking(taken)
+		took[i] = append(took[i], float64(wire.Monotonic()-began))
+	}
+	median := func(all []float64) float64 { slices.Sort(all); return all[len(all)/2] }
+	free, held := median(took[0]), median(took[1])
+	b.ReportMetric(free, "free-ns")
+	b.ReportMetric(held, "schema-ns")
+	b.ReportMetric(100*free/held, "%rate")
 }
 
 func BenchmarkPrefill(b *testing.B) {

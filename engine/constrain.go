@@ -13,9 +13,8 @@ import (
 )
 
 // This file holds answers to their grammars. A choice has a matcher of its own,
-// which follows its tokens. Masks are found by the loop, between the model and the
-// sampler: on a CPU the forward pass has all cores, so there is nothing to gain by
-// finding them beside it.
+// which follows its tokens. Masks are found while the forward pass runs, or by the loop
+// after it: see ahead.
 
 // follow gives each choice of g a matcher.
 func (g *generation) follow(c *mask.Compiled, remember bool) {
@@ -30,13 +29,14 @@ func (g *generation) follow(c *mask.Compiled, remember bool) {
 func (l *loop) constrain(s *sequence, logits []float32) bool {
 	l.ledger.lap(model.KernelSampling)
 	began := wire.Monotonic()
-	if l.scratch.mask == nil {
-		l.scratch.mask = make([]uint64, s.matcher.Words())
+	if !l.ahead.wait(s) {
+		s.findMask()
 	}
-	err := s.matcher.Mask(l.scratch.mask)
+	s.masked = false
+	err := s.maskErr
 	left := 0
 	if err == nil {
-		left = allow(logits[:l.info.VocabTokens], l.scratch.mask)
+		left = allow(logits[:l.info.VocabTokens], s.mask)
 	}
 	l.ledger.masked(s.gen, wire.Monotonic()-began)
 	if err == nil && left == 0 {
@@ -46,6 +46,14 @@ func (l *loop) constrain(s *sequence, logits []float32) bool {
 		l.failGrammar(s, err)
 	}
 	return err == nil
+}
+
+// findMask finds the mask of the choice's next token.
+func (s *sequence) findMask() {
+	if s.mask == nil {
+		s.mask = make([]uint64, s.matcher.Words())
+	}
+	s.maskErr = s.matcher.Mask(s.mask)
 }
 
 // allow sets the logits of all tokens that are not in the mask to -Inf, and counts

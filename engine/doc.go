@@ -31,7 +31,8 @@
 //	engine.go, load.go, repackimage.go construction
 //	benchmark.go, costfile.go          the cost of steps before the first step
 //	inbox.go, loop.go, emit.go         the path of a step: in, through, out
-//	grammars.go, lead.go, constrain.go what answers are held to, and how
+//	grammars.go, lead.go               what answers are held to
+//	constrain.go, ahead.go             masks, and when they are found
 //	restrict.go                        which tokens options allow
 //	sequence.go                        generations and their choices
 //	supply.go, pages.go                who runs, who holds pages, who is preempted

@@ -14,7 +14,8 @@ import (
 )
 
 // Invariants of the loop:
-//  1. Only its goroutine touches sequences, pages and the model.
+//  1. Only its goroutine touches sequences, pages and the model; ahead's touches the
+//     grammar of a sequence during a pass.
 //  2. A sequence is in running and holds pages (kv is not nil), or in waiting
 //     and holds none, or is a choice not forked yet, or is gone.
 //  3. The first sequence that is not held, by level and then by age, computes
@@ -51,6 +52,7 @@ type loop struct {
 	composer  step.Composer
 	ledger    ledger
 	outbox    outbox
+	ahead     ahead
 	idleTimer *time.Timer
 	scratch   turnScratch
 }
@@ -65,7 +67,6 @@ type turnScratch struct {
 	checkpoints       []model.Checkpoint
 	siblings          []*sequence
 	logits            []float32 // one row, for the sampler to change
-	mask              []uint64  // the tokens that may come next
 }
 
 // row is a sequence's part in the step: its next tokens, of which the last
@@ -200,7 +201,10 @@ func (l *loop) forward(rows []row) (logits []float32, done bool) {
 	if !slices.ContainsFunc(rows, func(r row) bool { return r.seq.gen.level == 0 }) {
 		stop = &l.inbox.urgent
 	}
-	if logits, done = l.model.ForwardUnless(stop, chunks); !done {
+	l.ahead.begin(rows)
+	logits, done = l.model.ForwardUnless(stop, chunks)
+	l.ahead.stop()
+	if !done {
 		return nil, false
 	}
 	l.ledger.computed(rows)
@@ -310,6 +314,7 @@ func (l *loop) rest() {
 
 // end gives every live stream its end.
 func (l *loop) end() {
+	l.ahead.end()
 	err := l.inbox.refusal()
 	for _, s := range slices.Collect(l.supply.each) { // ending one changes the lists
 		if !s.gen.ended {

@@ -112,6 +112,11 @@ type sequence struct {
 	out     output
 	matcher *mask.Matcher // nil for free text
 
+	// Of the next token, where masked says so. While the sequence is ahead's, guarded by it.
+	mask    []uint64
+	maskErr error
+	masked  bool
+
 	onDisk []disk.ID // of its first blocks, where some are to be read; else nil
 	readBy time.Time // when it computes what has not been read
 	reads  bool      // it is left out of this turn, since its next block is being read

@@ -38,6 +38,16 @@ func (c *Compiled) NewMatcher() *Matcher {
 // It changes no mask.
 func (m *Matcher) Remember(on bool) { m.noMemo = !on }
 
+// Remembered says whether Mask has nothing to compute.
+func (m *Matcher) Remembered() bool {
+	if m.failure != nil || m.ended[m.here()] {
+		return true
+	}
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	return !m.noMemo && m.shared.masks.get(m.states[m.here()]) != nil
+}
+
 // Words is the length of a mask of Mask.
 func (m *Matcher) Words() int { return m.c.trie.words }
 

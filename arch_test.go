@@ -73,7 +73,7 @@ var arrows = map[string]string{
 	"gateway/spans/spanstest": "",
 	"gateway/telemetry":       "cache/hitmap internal/conf internal/wire",
 	"gateway/usage":           "gateway/telemetry internal/conf",
-	"cli":                     "admission admission/budget admission/budget/shared bench/sim bench/speed engine engine/chat engine/chat/calls engine/checkpoint engine/gguf engine/gpu engine/grammar engine/grammar/schema engine/hub engine/machine engine/mask engine/model engine/perf engine/tokenizer gateway gateway/capture gateway/debug gateway/identity gateway/siblings gateway/spans gateway/telemetry gateway/usage internal/conf internal/supervise internal/wire kernels upstream xds xds/control xds/controlpb xds/policy xds/ratelimit",
+	"cli":                     "admission admission/budget admission/budget/shared bench/sim bench/speed engine engine/chat engine/chat/calls engine/checkpoint engine/gguf engine/gpu engine/grammar engine/grammar/schema engine/hub engine/machine engine/mask engine/model engine/perf engine/tokenizer gateway gateway/capture gateway/debug gateway/identity gateway/siblings gateway/spans gateway/telemetry gateway/usage internal/conf internal/supervise internal/wire kernels upstream xds xds/control xds/controlpb xds/picker xds/policy xds/ratelimit",
 	"internal/chars":          "",
 	"internal/conf":           "",
 	"internal/cost":           "",
@@ -100,6 +100,7 @@ var arrows = map[string]string{
 	"xds":                     "internal/conf xds/controlpb",
 	"xds/control":             "internal/conf xds xds/controlpb xds/policy",
 	"xds/controlpb":           "",
+	"xds/picker":              "admission gateway/identity gateway/siblings internal/wire",
 	"xds/policy":              "admission gateway/identity internal/conf",
 	"xds/ratelimit":           "admission/budget gateway/identity",
 }

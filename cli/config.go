@@ -70,6 +70,9 @@ func (c *Config) Mistakes() error {
 	if a := c.Envoy.Listen; a != "" && !isAddress(a) && !strings.HasPrefix(a, unixPrefix+"/") {
 		errs = append(errs, fmt.Errorf("envoy.listen: %q is not an address such as 127.0.0.1:8082 or unix:/run/forebay/limits.sock", a))
 	}
+	if c.Envoy.Picker.On && (c.Envoy.Listen == "" || !c.Siblings.On()) {
+		errs = append(errs, errors.New("envoy.picker.on: needs envoy.listen, where proxies ask, and siblings.store, through which the replicas are known"))
+	}
 	if _, port, _ := net.SplitHostPort(c.Admin); c.Admin == c.Listen && port != "0" && c.Admin != addressOff {
 		errs = append(errs, fmt.Errorf("admin: %q is the address of the API too; give another, or off", c.Admin))
 	}

@@ -1,26 +1,32 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strings"
 	"time"
 
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/forebay-io/forebay/admission/budget"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/xds/picker"
 	"github.com/forebay-io/forebay/xds/ratelimit"
 )
 
 // EnvoyConfig configures what the gateway answers to proxies.
 type EnvoyConfig struct {
-	Listen     string `yaml:"listen" help:"Address of Envoy's rate limit service over the tenants' budgets, as host:port or unix:/PATH; empty is none. It speaks plain gRPC and believes who asks, so keep it on this machine."`
+	Listen     string `yaml:"listen" help:"Address of Envoy's rate limit service over the tenants' budgets, and of the endpoint picker if that is on, as host:port or unix:/PATH; empty is none. It speaks plain gRPC and believes who asks, so keep it on this machine."`
 	Shadow     bool   `yaml:"shadow" help:"Answers OK in any case, and counts what would have been over the limit."`
-	StreamsMax int    `yaml:"streams_max" default:"1024" range:"1..1000000" help:"Questions at the same time on one connection."`
+	StreamsMax int    `yaml:"streams_max" default:"1024" range:"1..1000000" help:"Questions at the same time on one connection; to the endpoint picker each request is one until its end."`
+
+	Picker picker.Config `yaml:"picker"`
 }
 
 // unixPrefix begins the address of a Unix socket.
@@ -47,19 +53,57 @@ func (f *front) openEnvoy(budgets budget.Store, recorder *telemetry.Recorder) er
 		Model: func() string { return f.engine().State().Model.ID },
 	})
 	recorder.CountRateLimit(func() []telemetry.ReasonCount {
-		var list []telemetry.ReasonCount
-		for i, n := range limits.Counts() {
-			list = append(list, telemetry.ReasonCount{Reason: ratelimit.ResultNames[i], Count: n})
-		}
-		return list
+		counts := limits.Counts()
+		return reasonCounts(ratelimit.ResultNames[:], counts[:])
 	})
-	const questionBytesMax = 256 << 10
-	f.envoy = grpc.NewServer(
-		grpc.MaxConcurrentStreams(uint32(cfg.StreamsMax)), grpc.MaxRecvMsgSize(questionBytesMax),
+	questionBytesMax := 256 << 10
+	options := []grpc.ServerOption{
+		grpc.MaxConcurrentStreams(uint32(cfg.StreamsMax)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-	)
+	}
+	if cfg.Picker.On {
+		questionBytesMax = max(questionBytesMax, cfg.Picker.BodyMax+(64<<10))
+		// A whole prompt comes without a wait for room.
+		options = append(options, grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(16<<20))
+	}
+	f.envoy = grpc.NewServer(append(options, grpc.MaxRecvMsgSize(questionBytesMax))...)
 	rlsv3.RegisterRateLimitServiceServer(f.envoy, limits)
+	if cfg.Picker.On {
+		if err := f.openPicker(recorder); err != nil {
+			return err
+		}
+	}
 	f.closers = append(f.closers, f.envoy.Stop)
 	return nil
+}
+
+// openPicker answers proxies that ask where a request goes.
+func (f *front) openPicker(recorder *telemetry.Recorder) error {
+	picks, err := picker.New(f.cfg.Envoy.Picker, picker.Parts{
+		Directory: f.identity.Directory(), Pick: f.siblings.Pick, Able: f.siblings.Able,
+		Read: func(ctx context.Context, path string, body []byte, tenant string) (*wire.Prompt, error) {
+			return f.gateway.Preview(ctx, path, body, tenant)
+		},
+		PageTokens: func() int { return f.engine().State().Model.PageTokens },
+		Log:        f.console.logger(f.cfg.Log, "gateway"),
+	})
+	if err != nil {
+		return err
+	}
+	extprocv3.RegisterExternalProcessorServer(f.envoy, picks)
+	healthv1.RegisterHealthServer(f.envoy, picks.Health())
+	recorder.CountPicks(func() []telemetry.ReasonCount {
+		counts := picks.Counts()
+		return reasonCounts(picker.ResultNames[:], counts[:])
+	})
+	f.closers = append(f.closers, picks.Close)
+	return nil
+}
+
+func reasonCounts(names []string, counts []uint64) (list []telemetry.ReasonCount) {
+	for i, n := range counts {
+		list = append(list, telemetry.ReasonCount{Reason: names[i], Count: n})
+	}
+	return list
 }

@@ -224,6 +224,7 @@ func (f *front) openSiblings(recorder *telemetry.Recorder) (err error) {
 	if f.hops, err = f.listen("siblings.listen", cfg.Listen); err != nil {
 		return err
 	}
+	cfg.API = f.api.Addr()
 	if f.siblings, err = siblings.Open(*cfg, f.hops.Addr(), f.queue, version, f.console.logger(f.cfg.Log, "gateway")); err != nil {
 		return err
 	}

@@ -330,6 +330,22 @@ func (f *Fleet) Counts() (c Counts, up bool) {
 	return c, f.up
 }
 
+// Held is how many of the first blocks of a prompt this replica holds, to within a grain.
+func (f *Fleet) Held(blocks []uint64) (n int) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for i, h := range blocks {
+		if !f.chosen(h) {
+			continue
+		}
+		if _, held := f.own[h]; !held {
+			break
+		}
+		n = i + 1
+	}
+	return n
+}
+
 // Own counts our own blocks that others are told of.
 func (f *Fleet) Own() int {
 	f.mu.RLock()

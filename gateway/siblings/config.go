@@ -20,9 +20,14 @@ type Config struct {
 	StoreServerName   string `yaml:"store_server_name" help:"Name that the certificate of that Redis must have; empty is the host of the address."`
 	Prefix            string `yaml:"prefix" default:"forebay" help:"What every key in Redis begins with; no braces and no spaces."`
 
-	Name       string `yaml:"name" help:"Name of this replica, unlike all others; needed with store."`
-	Listen     string `yaml:"listen" default:":0" help:"Address at which siblings send requests, as host:port; port 0 takes a free one."`
-	Advertise  string `yaml:"advertise" help:"Address at which siblings reach it, as host:port; empty is the address from which this host reaches Redis, and the port of listen."`
+	Name      string `yaml:"name" help:"Name of this replica, unlike all others; needed with store."`
+	Listen    string `yaml:"listen" default:":0" help:"Address at which siblings send requests, as host:port; port 0 takes a free one."`
+	Advertise string `yaml:"advertise" help:"Address at which siblings reach it, as host:port; empty is the address from which this host reaches Redis, and the port of listen."`
+	// API is where this replica's own API listens, for AdvertiseAPI.
+	API          net.Addr `yaml:"-"`
+	AdvertiseAPI string   `yaml:"advertise_api" help:"Address at which proxies reach this replica's API, as IP:PORT, for the endpoint picker (envoy.picker.on); empty is that of listen, or the port of listen at the address of advertise where listen has none. Where listen is a loopback address and siblings are elsewhere, set it, or proxies are not told of this replica."`
+	Labels       string   `yaml:"labels" help:"Labels of this replica, as KEY=VALUE, separated by commas, for the selector of an InferencePool."`
+
 	SecretFile string `yaml:"secret_file" help:"File with the secret that all replicas have, at least 16 bytes; empty agrees on one in Redis, which then vouches for who may send."`
 
 	Interval    time.Duration `yaml:"interval" default:"100ms" range:"10ms..10s" help:"How often news are sent and fetched, in one round trip."`
@@ -49,8 +54,8 @@ func (c *Config) On() bool { return c.Store != "" }
 // Mistakes checks what no tag can say.
 func (c *Config) Mistakes() error {
 	if !c.On() {
-		if c.Name != "" || c.Advertise != "" || c.SecretFile != "" {
-			return errors.New("siblings.name, siblings.advertise and siblings.secret_file need siblings.store, the Redis through which replicas find each other")
+		if c.Name != "" || c.Advertise != "" || c.SecretFile != "" || c.AdvertiseAPI != "" || c.Labels != "" {
+			return errors.New("siblings.name, siblings.advertise, siblings.advertise_api, siblings.labels and siblings.secret_file need siblings.store, the Redis through which replicas find each other")
 		}
 		return nil
 	}
@@ -58,7 +63,10 @@ func (c *Config) Mistakes() error {
 	if !isName(c.Name) {
 		errs = append(errs, fmt.Errorf("siblings.name: %q must be 1 to 64 letters, digits, dots, dashes or underscores, and unlike the names of all other replicas", c.Name))
 	}
-	for key, address := range map[string]string{"listen": c.Listen, "advertise": c.Advertise} {
+	if _, err := readLabels(c.Labels); err != nil {
+		errs = append(errs, err)
+	}
+	for key, address := range map[string]string{"listen": c.Listen, "advertise": c.Advertise, "advertise_api": c.AdvertiseAPI} {
 		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
 			errs = append(errs, fmt.Errorf("siblings.%s: %q is not an address such as 10.0.0.7:8082", key, address))
 		}

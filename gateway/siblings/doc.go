@@ -25,6 +25,9 @@
 // Replicas whose fingerprints differ do not exchange requests, so the tokens are the
 // same wherever they are computed.
 //
+// A proxy in front of the replicas may ask too (Pick): it gets the address of the API of
+// the replica that is soonest, and brings the request there itself.
+//
 // Non-goals: what a reply looks like to its client, budgets, the order of requests
 // (gateway, admission). Fairness between tenants holds in each replica; over all of
 // them it does not: a tenant that sends to many replicas has a share of each.

@@ -25,15 +25,18 @@ import (
 
 // Report is what a replica tells of itself in each interval.
 type Report struct {
-	Address    string `json:"address"`
-	Version    string `json:"version"`
-	Format     string `json:"format"`
-	Model      string `json:"model"`
-	Ready      bool   `json:"ready"`
-	PagesFree  int    `json:"pages_free"` // cached ones too
-	PagesTotal int    `json:"pages_total"`
-	Running    int    `json:"running"`
-	Waiting    int    `json:"waiting"`
+	Address string `json:"address"`
+	// API is where proxies reach the replica, and Labels are what it is chosen by.
+	API        string            `json:"api,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Version    string            `json:"version"`
+	Format     string            `json:"format"`
+	Model      string            `json:"model"`
+	Ready      bool              `json:"ready"`
+	PagesFree  int               `json:"pages_free"` // cached ones too
+	PagesTotal int               `json:"pages_total"`
+	Running    int               `json:"running"`
+	Waiting    int               `json:"waiting"`
 	// Proven says that the prices in Outlook rest on work of the last seconds.
 	Proven  bool              `json:"proven"`
 	Outlook admission.Outlook `json:"outlook"`
@@ -50,6 +53,8 @@ type Group struct {
 	cfg     Config
 	local   Local
 	address string
+	api     string
+	labels  map[string]string
 	version string
 	fleet   *shared.Fleet
 	client  *http.Client
@@ -65,6 +70,7 @@ type Group struct {
 
 	mu      sync.Mutex // guards all below
 	peers   map[string]*peer
+	self    peer // of requests that proxies were told to bring here
 	counts  Counts
 	stopped bool
 }
@@ -97,6 +103,7 @@ type Counts struct {
 	Refused, Failed        uint64 // those that a sibling refused, and that failed
 	Taken                  uint64 // hops in
 	CachedThere, Elsewhere uint64 // prompt tokens that siblings held, and that were sent to them
+	Picked                 uint64 // requests for which proxies were told a replica
 }
 
 // Open joins the siblings. ln is where they send requests, which the gateway serves.
@@ -128,7 +135,8 @@ func Open(cfg Config, ln net.Addr, local Local, version string, log *slog.Logger
 		client.Close()
 		return nil, err
 	}
-	g := &Group{cfg: cfg, local: local, address: address, version: version, fleet: fleet, peers: map[string]*peer{}}
+	g := &Group{cfg: cfg, local: local, address: address, api: apiOf(&cfg, address), version: version, fleet: fleet, peers: map[string]*peer{}}
+	g.labels, _ = readLabels(cfg.Labels) // Mistakes has checked it
 	g.quit, g.stop = context.WithCancel(context.Background())
 	g.client = &http.Client{Transport: &http.Transport{
 		DialContext:     (&net.Dialer{Timeout: cfg.ConnectLimit}).DialContext,
@@ -227,7 +235,7 @@ func (g *Group) report() {
 
 // own is our own report.
 func (g *Group) own() string {
-	r := Report{Address: g.address, Version: g.version, Format: Format}
+	r := Report{Address: g.address, API: g.api, Labels: g.labels, Version: g.version, Format: Format}
 	if s := g.state.Load(); s != nil {
 		load := g.local.Load()
 		r.Model, r.Ready = s.Model.ID, s.Err == nil && !s.Model.Relays && !g.leaving.Load()

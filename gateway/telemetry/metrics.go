@@ -55,6 +55,7 @@ type metrics struct {
 	policy    atomic.Pointer[func() PolicyCounts]
 	siblings  atomic.Pointer[func() SiblingCounts]
 	rateLimit atomic.Pointer[func() []ReasonCount]
+	picks     atomic.Pointer[func() []ReasonCount]
 	spans     atomic.Pointer[func() SpanCounts]
 	build     [3]string      // of specBuild
 	own       map[*spec]bool // specs with a collector of their own, beside levelCollector

@@ -142,9 +142,7 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 		counts := (*read)()
 		collectIdentity(&counts, ch)
 	}
-	if read := c.m.rateLimit.Load(); read != nil {
-		collectRateLimit((*read)(), ch)
-	}
+	c.m.collectProxies(ch)
 	if read := c.m.policy.Load(); read != nil {
 		counts := (*read)()
 		collectPolicy(&counts, ch)

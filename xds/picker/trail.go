@@ -1,0 +1,107 @@
+package picker
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+
+	"github.com/zeebo/xxh3"
+)
+
+// chunkBytes is the part of a text whose blocks are remembered together.
+const chunkBytes = 1024
+
+// trail remembers which blocks the beginnings of texts have. A text is cut into chunks,
+// and each is known by a hash of it and of all before it. Where a block ends in the
+// text is taken to be in proportion, so what is said of a text is right to within about
+// a chunk; and it is only said of beginnings that are the same to the byte.
+type trail struct {
+	max int
+
+	mu     sync.Mutex // guards all below
+	chunks map[uint64]*chunk
+	oldest []uint64 // a ring of hashes, in the order in which they came
+	next   int
+	rate   float64 // tokens in a byte of text, over recent prompts
+}
+
+type chunk struct{ blocks []uint64 }
+
+// rateAtFirst is the rate of English text.
+const rateAtFirst = 0.25
+
+func newTrail(chunksMax int) *trail {
+	return &trail{max: chunksMax, chunks: map[uint64]*chunk{}, rate: rateAtFirst}
+}
+
+// hashes are those of the whole chunks of a text, for one owner of prompts.
+func hashes(owner string, text []byte) []uint64 {
+	all := make([]uint64, 0, len(text)/chunkBytes)
+	last := xxh3.HashString(owner)
+	for len(text) >= chunkBytes {
+		last = xxh3.HashSeed(text[:chunkBytes], last)
+		all = append(all, last)
+		text = text[chunkBytes:]
+	}
+	return all
+}
+
+// promptOf is the part of a body from its prompt on. Where a member comes first that
+// differs from request to request, what is the same lies behind it.
+func promptOf(body []byte) []byte {
+	for _, name := range []string{`"messages"`, `"prompt"`} {
+		if at := bytes.Index(body, []byte(name)); at >= 0 {
+			return body[at:]
+		}
+	}
+	return body
+}
+
+// find returns the blocks of the beginning that is known, and how many chunks it has.
+func (t *trail) find(hashes []uint64) (blocks []uint64, known int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, h := range hashes {
+		c := t.chunks[h]
+		if c == nil {
+			break
+		}
+		blocks = append(blocks, c.blocks...)
+		known++
+	}
+	return blocks, known
+}
+
+// tokens estimates how many tokens a text of so many bytes has.
+func (t *trail) tokens(textBytes int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int(float64(textBytes) * t.rate)
+}
+
+// learn notes the blocks of a whole prompt.
+func (t *trail) learn(hashes []uint64, textBytes, tokens int, blocks []uint64) {
+	if textBytes == 0 || len(hashes) == 0 {
+		return
+	}
+	const memory = 16 // prompts that the rate is about
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rate += (float64(tokens)/float64(textBytes) - t.rate) / memory
+	for i, h := range hashes {
+		from, to := i*chunkBytes*len(blocks)/textBytes, (i+1)*chunkBytes*len(blocks)/textBytes
+		own := slices.Clone(blocks[from:to]) // so that a chunk keeps no whole prompt
+		if c := t.chunks[h]; c != nil {
+			c.blocks = own
+			continue
+		}
+		if len(t.oldest) < t.max {
+			t.oldest = append(t.oldest, h)
+		} else {
+			delete(t.chunks, t.oldest[t.next])
+			t.oldest[t.next] = h
+			t.next = (t.next + 1) % t.max
+		}
+		t.chunks[h] = &chunk{own}
+	}
+}

@@ -28,6 +28,7 @@ type attention struct {
 	cached
 	pairs   *bfloatPairs // nil where nothing is rounded to bfloat16
 	block   int          // bytes of a KV head's part of a page
+	stride  int          // bytes from a page to the next
 	number  int          // bytes of a number
 	rows    int
 	last    int       // the last page that is looked at
@@ -52,7 +53,7 @@ type attention struct {
 // beside it: a position that only some rows look at is added for each query alone.
 func (v *vector) attend(a *Attention) {
 	checkAttention(a)
-	t := attention{Attention: a, v: v, cached: v.cached[a.KVType], block: a.BlockBytes(), number: a.NumberBytes()}
+	t := attention{Attention: a, v: v, cached: v.cached[a.KVType], block: a.BlockBytes(), stride: a.PageStride(), number: a.NumberBytes()}
 	if a.Round && a.KVType == KVF16 && v.pairs != nil {
 		t.pairs, t.cached = v.pairs, v.pairs.cached
 	}
@@ -276,7 +277,7 @@ func (t *attention) afterValues(at, offset int) *byte {
 }
 
 // page is where the KV head's block of page i of the sequence begins.
-func (t *attention) page(i int) int { return (int(t.Pages[i])*t.KVHeads + t.KVHead) * t.block }
+func (t *attention) page(i int) int { return int(t.Pages[i])*t.stride + t.KVHead*t.block }
 
 // from is the first position that query i looks at.
 func (a *Attention) from(i int) int {

@@ -89,9 +89,12 @@ func checkAttention(a *Attention) {
 	if a.KVHead < 0 || a.KVHead >= a.KVHeads || len(a.Pages)*a.PageTokens < end {
 		panicf("Attend: KV head %d of %d, %d pages of %d for position %d", a.KVHead, a.KVHeads, len(a.Pages), a.PageTokens, end)
 	}
-	pageLen := a.PageBytes()
+	pageLen, stride := a.PageBytes(), a.PageStride()
+	if stride < pageLen {
+		panicf("Attend: pages of %d bytes, %d apart", pageLen, stride)
+	}
 	for _, p := range a.Pages[first/a.PageTokens : (end-1)/a.PageTokens+1] {
-		if at := int(p) * pageLen; p < 0 || at+pageLen+KVSlack > len(a.K) || at+pageLen+KVSlack > len(a.V) {
+		if at := int(p) * stride; p < 0 || at+pageLen+KVSlack > len(a.K) || at+pageLen+KVSlack > len(a.V) {
 			panicf("Attend: page %d of pools with %d and %d bytes", p, len(a.K), len(a.V))
 		}
 	}
@@ -111,7 +114,7 @@ func checkPlace(l *KVLayout, keys, values []byte, page, slot int, k, v []float32
 	if n := l.KVHeads * l.HeadDim; len(k) != n || len(v) != n {
 		panicf("Place: %d and %d numbers for %d KV heads of %d", len(k), len(v), l.KVHeads, l.HeadDim)
 	}
-	if end := (page + 1) * l.PageBytes(); page < 0 || end > len(keys) || end > len(values) {
+	if end := page*l.PageStride() + l.PageBytes(); page < 0 || end > len(keys) || end > len(values) {
 		panicf("Place: page %d of pools with %d and %d bytes", page, len(keys), len(values))
 	}
 }

@@ -31,6 +31,9 @@ func (c *cache) lay(r *rand.Rand, pageTokens, heads int) *kernels.Attention {
 	used := (context + pageTokens - 1) / pageTokens
 	order := r.Perm(used + 3)
 	a.PageTokens, a.KVHeads, a.KVHead = pageTokens, heads, r.IntN(heads)
+	if r.IntN(2) == 0 { // as where other layers' pages lie between
+		a.Spacing = a.PageBytes() + 64*r.IntN(3)
+	}
 	a.K = bytes.Repeat([]byte{0xff}, a.PoolBytes(len(order))) // NaN in each type, or as a scale
 	a.V = bytes.Clone(a.K)
 	for _, p := range order[:used] {

@@ -29,6 +29,7 @@ func (c *checker) place(t *testing.T) {
 			if round%4 == 0 {
 				v[r.IntN(len(v))] = broken[r.IntN(len(broken))]
 			}
+			l.Spacing = l.PageBytes() + 64*r.IntN(2)
 			page, slot := r.IntN(3), r.IntN(l.PageTokens)
 			pools := func(set *kernels.Set) (keys, values []byte) {
 				keys, values = bytes.Repeat([]byte{0xa5}, l.PoolBytes(3)), bytes.Repeat([]byte{0x5a}, l.PoolBytes(3))

@@ -53,6 +53,7 @@ type KVLayout struct {
 	PageTokens int
 	KVHeads    int
 	HeadDim    int
+	Spacing    int // bytes from a page to the next, where other layers' lie between; 0 means none do
 }
 
 // kvAlign divides a block's size: a cache line.
@@ -70,8 +71,16 @@ func (l *KVLayout) BlockBytes() int {
 // PageBytes is the size of a page in one pool; keys and values take twice as much.
 func (l *KVLayout) PageBytes() int { return l.KVHeads * l.BlockBytes() }
 
+// PageStride is the bytes from the beginning of a page to that of the next in one pool.
+func (l *KVLayout) PageStride() int {
+	if l.Spacing > 0 {
+		return l.Spacing
+	}
+	return l.PageBytes()
+}
+
 // PoolBytes is the size of a pool of that many pages.
-func (l *KVLayout) PoolBytes(pages int) int { return pages*l.PageBytes() + KVSlack }
+func (l *KVLayout) PoolBytes(pages int) int { return pages*l.PageStride() + KVSlack }
 
 // NumberBytes is the size of a number.
 func (l *KVLayout) NumberBytes() int { return kvTypes[l.KVType].bytes }
@@ -80,7 +89,7 @@ func (l *KVLayout) NumberBytes() int { return kvTypes[l.KVType].bytes }
 func (l *KVLayout) ScaleBytes() int { return l.PageTokens * kvTypes[l.KVType].scale }
 
 // Block is where the block of a page and KV head begins in a pool.
-func (l *KVLayout) Block(page, head int) int { return (page*l.KVHeads + head) * l.BlockBytes() }
+func (l *KVLayout) Block(page, head int) int { return page*l.PageStride() + head*l.BlockBytes() }
 
 // number is number i of a block, without its scale.
 func (l *KVLayout) number(block []byte, i int) float32 {

@@ -23,6 +23,7 @@ func (p *Pool) Check() error {
 		p.checkShared,
 		p.checkClaims,
 		p.checkStates,
+		p.checkWindows,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -50,6 +51,7 @@ func (p *Pool) checkPages() (order []int, err error) {
 			held[id]++
 		}
 	}
+	p.countWindows(held)
 	free := make([]int, len(p.pages))
 	for _, id := range p.free {
 		free[id]++

@@ -18,7 +18,7 @@ func bucketCount(pages int) int { return 1 << bits.Len(uint(2*pages-1)) }
 // evicted after its children, and the children of the page's next block have
 // other hashes; so where a block is evicted between two locks, the search ends.
 func (p *Pool) Match(salt string, tokens []int32) int {
-	n, usable := p.reusable(len(tokens)), 0
+	n, usable, hole := p.reusable(len(tokens)), 0, none
 	at, hash := cursor{page: none, salt: salt}, p.hasher.root(salt)
 	for i := 0; i < n; {
 		p.mu.RLock()
@@ -31,7 +31,10 @@ func (p *Pool) Match(salt string, tokens []int32) int {
 				return usable * p.pageTokens
 			}
 			at.page, hash = id, h
-			if p.states.total == 0 || p.pages[id].state != none {
+			if p.pages[id].window == none {
+				hole = i
+			}
+			if p.goesOn(id, i, hole) {
 				usable = i + 1
 			}
 		}

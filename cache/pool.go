@@ -29,6 +29,9 @@ import (
 //  8. The journal keeps no more changes than its limit.
 //  9. Every slot of states is exactly one of free, the state of one open sequence, reserved
 //     for one checkpoint of an open sequence, or the checkpoint of one block.
+//  10. Every window is free, or has pages that nothing else has. A sequence holds those
+//     that its next token sees and no others; they are its blocks' windows. A window that
+//     no sequence holds is a block's, and in the list of those that may go.
 
 // Config says how large the pool is and what its contents depend on.
 type Config struct {
@@ -43,6 +46,8 @@ type Config struct {
 	// layers. StateTokens is the distance of checkpoints in long prompts; 0 means none.
 	States      int
 	StateTokens int
+	// Windows are those of layers that keep them in pages of their own.
+	Windows Windows
 	// ChangesMax bounds the block changes that the journal keeps; 0 means
 	// hitmap.JournalMax. A reader that comes too late for some starts afresh.
 	ChangesMax int
@@ -55,7 +60,7 @@ type Config struct {
 type Counts struct {
 	Total  int
 	Used   int // held by an open sequence
-	Cached int // a block that no sequence holds, kept for reuse
+	Cached int // of a block or a window that no sequence holds, kept for reuse
 	Free   int
 }
 
@@ -69,8 +74,10 @@ const none = -1
 // Pool.mu and read by Match; the other fields belong to the loop.
 type page struct {
 	block
-	state int32 // slot of the checkpoint after the block, or none; written under Pool.mu
-	refs  int32
+	state  int32 // slot of the checkpoint after the block, or none; written under Pool.mu
+	window int32 // of the block, or none; written under Pool.mu
+	refs   int32
+	used   uint64 // when it was linked, by Pool.uses
 	// prev and next link the cached pages; the first is evicted next.
 	prev, next int32
 }
@@ -107,6 +114,8 @@ type Pool struct {
 	claims  []*Seq
 	journal hitmap.Journal // of all whole blocks
 	states  states
+	windows windows
+	uses    uint64 // pages and windows that were linked so far
 }
 
 // New makes an empty pool.
@@ -119,6 +128,8 @@ func New(c Config) (*Pool, error) {
 		return nil, fmt.Errorf("cache: %d pages; give 1 to %d", c.Pages, math.MaxInt32/pageTokensMax)
 	case c.States < 0 || c.States > math.MaxInt32 || c.StateTokens < 0:
 		return nil, fmt.Errorf("cache: %d states, kept every %d tokens; give 0 or more of both", c.States, c.StateTokens)
+	case c.Windows.Pages < 0 || c.Windows.Pages > 0 && (c.Windows.Tokens < 1 || c.Windows.Step < 1 || c.Windows.Chunked && c.Windows.Tokens%c.PageTokens != 0):
+		return nil, fmt.Errorf("cache: windows of %d tokens in %d pages, in steps of %d; give 1 or more of each, and whole pages for chunks", c.Windows.Tokens, c.Windows.Pages, c.Windows.Step)
 	case c.ChangesMax < 0:
 		return nil, fmt.Errorf("cache: a journal of %d changes; give 0 or more", c.ChangesMax)
 	case c.hashBits < 0 || c.hashBits > 64:
@@ -138,9 +149,10 @@ func New(c Config) (*Pool, error) {
 		newest:     none,
 		journal:    hitmap.Journal{Max: c.ChangesMax},
 		states:     newStates(c.States, c.StateTokens),
+		windows:    newWindows(c.Windows, c.Pages),
 	}
 	for i := range p.pages {
-		p.pages[i].state = none
+		p.pages[i].state, p.pages[i].window = none, none
 	}
 	for i := range p.buckets {
 		p.buckets[i] = none
@@ -156,13 +168,21 @@ func (p *Pool) Hasher() Hasher { return p.hasher }
 
 // Fits reports whether a sequence of this many tokens has room when no other is
 // open. The answer never changes. Any goroutine may ask.
-func (p *Pool) Fits(tokens int) bool { return p.pagesFor(tokens) <= len(p.pages) }
+func (p *Pool) Fits(tokens int) bool {
+	return p.windows.PagesFor(tokens, p.pageTokens) <= len(p.pages)
+}
+
+// BlockPages is how many pages the next block of a sequence takes.
+func (p *Pool) BlockPages() int { return 1 + p.windows.Pages }
 
 // Counts counts the pages by their state.
 func (p *Pool) Counts() Counts {
-	total, free := len(p.pages), len(p.free)
-	return Counts{Total: total, Used: total - free - p.cached, Cached: p.cached, Free: free}
+	total, free, cached := len(p.pages), len(p.free), p.cachedPages()
+	return Counts{Total: total, Used: total - free - cached, Cached: cached, Free: free}
 }
+
+// cachedPages are those of blocks that no sequence holds, and of windows.
+func (p *Pool) cachedPages() int { return p.cached + p.windows.Pages*p.windows.cached }
 
 // Journal is the newest changes to the set of reusable blocks.
 func (p *Pool) Journal() hitmap.Journal { return p.journal }
@@ -176,11 +196,11 @@ func (p *Pool) pageArea(id int32) []int32 {
 	return p.tokens[start : start+p.pageTokens]
 }
 
-// take gives out a page with one reference: a free page, or else the page of the
-// cached block that is evicted next. The caller has checked that there is one.
+// take gives out a page with one reference: a free page, or else one of what is evicted
+// next. The caller has checked that there is one.
 func (p *Pool) take() int32 {
 	if len(p.free) == 0 {
-		p.evict(p.oldest)
+		p.evictNext()
 	}
 	id := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
@@ -215,6 +235,9 @@ func (p *Pool) drop(id int32) {
 func (p *Pool) evict(id int32) {
 	p.unlink(id)
 	p.dropCheckpoint(id)
+	if window := p.pages[id].window; window != none { // no sequence holds it without the block
+		p.evictWindow(window)
+	}
 	p.journal.Add(hitmap.Change{Hash: p.pages[id].hash, Evicted: true})
 	p.unindex(id)
 	p.free = append(p.free, id)
@@ -222,7 +245,8 @@ func (p *Pool) evict(id int32) {
 
 func (p *Pool) linkNewest(id int32) {
 	g := &p.pages[id]
-	g.prev, g.next = p.newest, none
+	p.uses++
+	g.used, g.prev, g.next = p.uses, p.newest, none
 	if p.newest == none {
 		p.oldest = id
 	} else {

@@ -24,9 +24,13 @@ type Seq struct {
 
 	state       int32 // slot; none in a pool without states
 	checkpoints []Checkpoint
-	followed    int32 // entry of pages whose checkpoint follows the sequence; none if there is none
-	promptEnd   int   // the last border of the tokens that it was opened with, or 0
-	junction    int   // where the blocks ended that were known then, or 0
+	windows     []int32   // an entry for each page; none for what was given back
+	tables      [][]int32 // pages of the windows
+	passed      int       // entries of windows that were given back
+
+	followed  int32 // entry of pages whose checkpoint follows the sequence; none if there is none
+	promptEnd int   // the last border of the tokens that it was opened with, or 0
+	junction  int   // where the blocks ended that were known then, or 0
 }
 
 // Len is how many leading tokens have keys and values.
@@ -41,12 +45,29 @@ func (p *Pool) Holds(page int32, hash uint64) bool {
 	return p.pages[page].whole && p.pages[page].hash == hash
 }
 
-// Own is how many pages only s holds.
-func (p *Pool) Own(s *Seq) (pages int) {
+// Own is how many pages only s holds, and for how many of its blocks.
+func (p *Pool) Own(s *Seq) (pages, blocks int) {
 	for _, id := range s.pages {
 		if p.pages[id].refs == 1 {
-			pages++
+			blocks++
 		}
+	}
+	pages = blocks
+	for _, id := range s.windows {
+		if id != none && p.windows.all[id].refs == 1 {
+			pages += p.windows.Pages
+		}
+	}
+	return pages, blocks
+}
+
+// Lacking is how many more pages s takes on its way to this many tokens.
+func (p *Pool) Lacking(s *Seq, tokens int) int {
+	blocks := p.pagesFor(tokens)
+	pages := max(0, blocks-len(s.pages))
+	if p.windows.Pages > 0 {
+		most := min(blocks-s.passed, p.windows.blocksMax(p.pageTokens))
+		pages += p.windows.Pages * max(0, most-(len(s.windows)-s.passed))
 	}
 	return pages
 }
@@ -67,7 +88,7 @@ func (p *Pool) newSeq(salt string) *Seq {
 	if n := len(p.closed); n > 0 {
 		s, p.closed = p.closed[n-1], p.closed[:n-1]
 	} else {
-		s = &Seq{claimBlock: make([]int32, p.pageTokens)}
+		s = &Seq{claimBlock: make([]int32, p.pageTokens), tables: make([][]int32, p.windows.Pages)}
 	}
 	s.salt, s.slot = salt, len(p.open)
 	p.openState(s)
@@ -76,7 +97,7 @@ func (p *Pool) newSeq(salt string) *Seq {
 }
 
 // attach moves s forward over cached blocks, with states up to the last that has a
-// checkpoint. It gives back reserved pages that these replace.
+// checkpoint, with windows up to the last where they are there. It gives back reserved pages that these replace.
 func (p *Pool) attach(s *Seq, tokens []int32) {
 	if s.len%p.pageTokens != 0 {
 		return
@@ -96,9 +117,11 @@ func (p *Pool) attach(s *Seq, tokens []int32) {
 		id := p.lookup(p.tip(s), h, want)
 		p.hold(id)
 		s.pages = append(s.pages, id)
+		p.attachWindow(s, id, usable*p.pageTokens)
 		s.len += p.pageTokens
 		s.hash = h
 	}
+	p.passWindows(s)
 	if s.state != none {
 		p.restore(s)
 	}
@@ -106,20 +129,31 @@ func (p *Pool) attach(s *Seq, tokens []int32) {
 
 // chain follows the blocks of tokens from block from on, at most to block n. It returns
 // the first that is not known, and the first that cannot be attached: in a pool with
-// states the one after the last checkpoint.
+// states the one after the last checkpoint, in a pool with windows the one before which
+// some are not there.
 func (p *Pool) chain(at cursor, hash uint64, tokens []int32, from, n int) (known, usable int) {
 	usable = from
+	hole := none // s holds what it sees
 	for known = from; known < n; known++ {
 		want := tokens[known*p.pageTokens : (known+1)*p.pageTokens]
 		hash = p.hasher.next(hash, want)
 		if at.page = p.lookup(at, hash, want); at.page == none {
 			break
 		}
-		if p.states.total == 0 || p.pages[at.page].state != none {
+		if p.pages[at.page].window == none {
+			hole = known
+		}
+		if p.goesOn(at.page, known, hole) {
 			usable = known + 1
 		}
 	}
 	return known, usable
+}
+
+// goesOn reports whether a sequence can go on after block i of its tokens, which is in page,
+// where hole is the last one without a window.
+func (p *Pool) goesOn(page int32, i, hole int) bool {
+	return (p.states.total == 0 || p.pages[page].state != none) && (p.windows.Pages == 0 || p.windowsThere(i, hole))
 }
 
 // tip is the place after the last whole block of s.
@@ -134,6 +168,7 @@ func (p *Pool) tip(s *Seq) cursor {
 // tail of a chain is evicted before its head.
 func (p *Pool) dropFrom(s *Seq, i int) {
 	for j := len(s.pages) - 1; j >= i; j-- {
+		p.cutWindow(s)
 		p.drop(s.pages[j])
 	}
 	s.pages = s.pages[:i]
@@ -165,20 +200,38 @@ func (p *Pool) reservePages(s *Seq, n int, copies []Copy) (_ []Copy, ok bool) {
 	if split {
 		need++
 	}
-	if need > len(p.free)+p.cached {
+	if need*p.BlockPages() > len(p.free)+p.cachedPages() {
 		return copies, false
 	}
 	if split {
-		src, dst := s.pages[last], p.take()
-		copy(p.pageArea(dst), p.pageArea(src)[:s.len%p.pageTokens])
-		p.drop(src)
-		s.pages[last] = dst
-		copies = append(copies, Copy{Dst: dst, Src: src})
+		copies = p.split(s, last, copies)
 	}
 	for p.pagesFor(s.len+n) > len(s.pages) {
 		s.pages = append(s.pages, p.take())
+		if p.windows.Pages > 0 {
+			p.addWindow(s, p.takeWindow())
+		}
 	}
 	return copies, true
+}
+
+// split gives s a copy of its incomplete page i, which others have too.
+func (p *Pool) split(s *Seq, i int, copies []Copy) []Copy {
+	src, dst := s.pages[i], p.take()
+	copy(p.pageArea(dst), p.pageArea(src)[:s.len%p.pageTokens])
+	p.drop(src)
+	s.pages[i] = dst
+	copies = append(copies, Copy{Dst: dst, Src: src})
+	if p.windows.Pages == 0 {
+		return copies
+	}
+	old, own := s.windows[i], p.takeWindow()
+	for g, page := range p.windows.pagesOf(own) {
+		copies = append(copies, Copy{Dst: page, Src: s.tables[g][i]})
+	}
+	p.pointWindow(s, i, own)
+	p.dropWindow(old, false)
+	return copies
 }
 
 // Commit says that the keys and values of the next tokens are computed. Blocks that
@@ -201,6 +254,7 @@ func (p *Pool) Commit(s *Seq, tokens []int32) {
 		}
 		s.len += n
 	}
+	p.passWindows(s)
 }
 
 // complete makes entry i of s a block, or moves s to an equal block that exists
@@ -217,6 +271,7 @@ func (p *Pool) complete(s *Seq, i int) {
 	} else {
 		p.index(id, at, s.hash)
 	}
+	p.keepWindow(s, i)
 	p.keepCheckpoint(s, i)
 }
 
@@ -231,9 +286,16 @@ func (p *Pool) Fork(s *Seq) *Seq {
 	}
 	f.len, f.hash = s.len, s.hash
 	f.pages = append(f.pages, s.pages[:p.pagesFor(s.len)]...)
-	for _, id := range f.pages {
+	for i, id := range f.pages {
 		p.hold(id)
+		if p.windows.Pages > 0 {
+			if s.windows[i] != none {
+				p.holdWindow(s.windows[i])
+			}
+			p.addWindow(f, s.windows[i])
+		}
 	}
+	f.passed = s.passed
 	return f
 }
 
@@ -247,7 +309,7 @@ func (p *Pool) Close(s *Seq) {
 	last := p.open[len(p.open)-1]
 	p.open[s.slot], last.slot = last, s.slot
 	p.open = slices.Delete(p.open, len(p.open)-1, len(p.open))
-	*s = Seq{slot: none, pages: s.pages, claimBlock: s.claimBlock, state: none, checkpoints: s.checkpoints}
+	*s = Seq{slot: none, pages: s.pages, claimBlock: s.claimBlock, state: none, checkpoints: s.checkpoints, windows: s.windows, tables: s.tables}
 	p.closed = append(p.closed, s)
 }
 

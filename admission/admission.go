@@ -94,6 +94,9 @@ type Report struct {
 	// KVTokens is how many tokens the page pool holds, KVUsed how many of them
 	// sequences use.
 	KVTokens, KVUsed int
+	// A sequence takes the room of KVWindowTimes·min(its tokens, KVWindowTokens) tokens more,
+	// in layers that keep the newest tokens only.
+	KVWindowTimes, KVWindowTokens int
 	// ShortPrefill and LongPrefill are the prompt tokens in the engine that are not
 	// computed yet, by lane.
 	ShortPrefill, LongPrefill int

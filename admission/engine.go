@@ -18,6 +18,8 @@ type ledger struct {
 	room          cost.Room // rule for the prefill of a step
 	chunk         int       // tokens of a full step
 	kvTokens      int       // 0 is unknown
+	windowTimes   int       // as Report.KVWindowTimes
+	windowTokens  int
 	stepDuration  time.Duration
 	shortReported int // tokens of short prefill that the engine had not computed
 	// longPace is the engine time of long prefill that is done in a unit of time
@@ -44,6 +46,16 @@ const kvShare = 0.95
 
 // kvMax is the memory that may be promised, in tokens.
 func (v *ledger) kvMax() int { return int(kvShare * float64(v.kvTokens)) }
+
+// memory is what so many tokens of that many sequences take, in tokens of kvTokens.
+func (v *ledger) memory(tokens, sequences int) int {
+	return tokens + v.windowTimes*min(tokens, sequences*v.windowTokens)
+}
+
+// memoryHolds is how many tokens of that many sequences kvTokens have room for.
+func (v *ledger) memoryHolds(sequences int) int {
+	return max(v.kvTokens/(1+v.windowTimes), v.kvTokens-v.windowTimes*sequences*v.windowTokens)
+}
 
 // tokenCost is the engine time of one token of one of e's sequences, where the
 // rows that decode now, and at least 8, share each step.
@@ -97,6 +109,7 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 		v.cost = r.Cost
 	}
 	v.room, v.chunk, v.kvTokens, v.stepDuration = r.Room, max(1, r.Room.TokensMax), r.KVTokens, r.StepDuration
+	v.windowTimes, v.windowTokens = r.KVWindowTimes, r.KVWindowTokens
 	if v.at > before { // else it is the last one again
 		v.pace.observe(r.StepDuration, r.StepPredicted, s.now)
 	}

@@ -15,7 +15,7 @@ func (s *Scheduler) price(e *Entry) {
 	mean, high := p.mean(each), p.quantile(kvQuantile, each)
 	e.expect = int(mean) * e.demand.Sequences
 	e.answer = mean + s.lengths.doubt()*max(0, float64(high)-mean)
-	e.kv = e.demand.PromptTokens + high*e.demand.Sequences
+	e.kv = v.memory(e.demand.PromptTokens+high*e.demand.Sequences, e.demand.Sequences)
 	if v.kvTokens > 0 {
 		e.kv = min(e.kv, v.kvMax()) // a longer answer ends with the context, or is preempted
 	}
@@ -69,7 +69,7 @@ func (s *Scheduler) revise(e *Entry) {
 	most := max(1, e.demand.DecodeTokens/max(1, e.demand.Sequences))
 	p := s.lengths.distribution(&e.demand)
 	p.condition(each)
-	kv := e.demand.PromptTokens + max(each+1, p.quantile(kvQuantile, most))*e.demand.Sequences
+	kv := s.engine.memory(e.demand.PromptTokens+max(each+1, p.quantile(kvQuantile, most))*e.demand.Sequences, e.demand.Sequences)
 	if s.engine.kvTokens > 0 {
 		kv = min(kv, s.engine.kvMax())
 	}

@@ -16,8 +16,8 @@ func (s *Scheduler) screen(e *Entry, t *tenant) *Refusal {
 	switch {
 	case d.Sequences > s.cfg.RunningSequencesMax:
 		return never(TooLarge, "it asks for %d sequences at once and at most %d run; send fewer prompts or choices", d.Sequences, s.cfg.RunningSequencesMax)
-	case s.engine.kvTokens > 0 && d.PromptTokens+d.Sequences > s.engine.kvTokens:
-		return never(TooLarge, "it needs memory for %d tokens and there is room for %d in all; send a shorter prompt, or raise engine.kv_bytes", d.PromptTokens+d.Sequences, s.engine.kvTokens)
+	case s.engine.kvTokens > 0 && d.PromptTokens+d.Sequences > s.engine.memoryHolds(d.Sequences):
+		return never(TooLarge, "it needs memory for %d tokens and there is room for %d in all; send a shorter prompt, or raise engine.kv_bytes", d.PromptTokens+d.Sequences, s.engine.memoryHolds(d.Sequences))
 	}
 	if r := s.screenSize(e); r != nil {
 		return r

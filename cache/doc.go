@@ -24,6 +24,9 @@
 //	pool.Commit(s, tokens[s.Len():s.Len()+n]) // their keys and values exist now
 //	pool.Close(s)                             // whole blocks stay cached
 //
+// Where layers with windows have pages of their own, windows.go has their books: Forward then
+// needs s.WindowTables() too, and copies of pages are of all kinds.
+//
 // Models with recurrent layers have states beside pages: states.go has their books. Before
 // Open and Fork of such a pool ask HasState; do the StateCopies after the copies of pages,
 // and give Forward s.State() and s.Checkpoints().

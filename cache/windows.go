@@ -36,6 +36,14 @@ func (w *Windows) blocksMax(pageTokens int) int {
 	return (w.Tokens - 1 + w.Step + 2*(pageTokens-1)) / pageTokens
 }
 
+// TokensMax is the longest sequence that holds all its windows; 0 where there are none.
+func (w *Windows) TokensMax(pageTokens int) int {
+	if w.Pages == 0 {
+		return 0
+	}
+	return w.blocksMax(pageTokens) * pageTokens
+}
+
 // PagesFor is the most pages that a sequence holds on its way to this many tokens.
 func (w *Windows) PagesFor(tokens, pageTokens int) int {
 	blocks := (tokens + pageTokens - 1) / pageTokens

@@ -19,6 +19,8 @@ type prediction struct {
 	WeightTokenBytes int    `json:"weight_bytes_read_a_token"`
 	KVType           string `json:"kv_type"`
 	KVTokenBytes     int    `json:"kv_bytes_a_token"`
+	WindowTokenBytes int    `json:"kv_bytes_more_a_token_in_window,omitempty"`
+	WindowTokens     int    `json:"kv_window_tokens,omitempty"`
 	StateBytes       int    `json:"state_bytes_a_sequence,omitempty"`
 
 	ReadRate float64     `json:"read_bytes_a_second"` // measured, on all threads
@@ -49,9 +51,12 @@ const rateTime = 150 * time.Millisecond
 
 func modelSizes(m *model.Config, f *gguf.File, cfg *engine.Config) *perf.Model {
 	kv, _ := kernels.ParseKVType(cfg.KVType) // conf has checked it
+	paging, windows := cfg.Paging(m, kv, m.ContextTokens, false)
 	sizes := &perf.Model{
 		ReadToken: m.WeightReadBytes(f), CacheRead: func(contextTokens int) int { return m.KVReadBytes(kv, contextTokens) },
-		Page: m.PageBytes(kv, cfg.PageTokens), State: m.StateBytes(), PageTokens: cfg.PageTokens, ContextTokens: m.ContextTokens,
+		Page: paging.PageBytes, WindowPages: windows.Pages, WindowTokens: windows.Tokens, State: m.StateBytes(), PageTokens: cfg.PageTokens, ContextTokens: m.ContextTokens,
+		PagesFor: func(tokens int) int { return windows.PagesFor(tokens, cfg.PageTokens) },
+		TokensIn: func(pages int) int { return windows.TokensIn(pages, cfg.PageTokens) },
 	}
 	for _, use := range f.TypeUses() {
 		sizes.Weights += use.Bytes
@@ -62,7 +67,7 @@ func modelSizes(m *model.Config, f *gguf.File, cfg *engine.Config) *perf.Model {
 func predict(sizes *perf.Model, cfg *engine.Config) *prediction {
 	root, threads := os.DirFS("/"), runtime.GOMAXPROCS(0)
 	p := &prediction{
-		WeightBytes: sizes.Weights, WeightTokenBytes: sizes.ReadToken, KVType: cfg.KVType, KVTokenBytes: sizes.Page / sizes.PageTokens, StateBytes: sizes.State,
+		WeightBytes: sizes.Weights, WeightTokenBytes: sizes.ReadToken, KVType: cfg.KVType, KVTokenBytes: sizes.Page / sizes.PageTokens, WindowTokenBytes: sizes.Page * sizes.WindowPages / sizes.PageTokens, WindowTokens: sizes.WindowTokens, StateBytes: sizes.State,
 		ReadRate: machine.ReadRate(threads, machine.LastCache(root), rateTime), Threads: threads,
 	}
 	for _, tokens := range []int{min(shortContext, sizes.ContextTokens), sizes.ContextTokens} {
@@ -71,7 +76,7 @@ func predict(sizes *perf.Model, cfg *engine.Config) *prediction {
 	if p.Memory.Bytes = machine.Available(root); p.Memory.Bytes > 0 {
 		p.Memory.Tokens = sizes.ContextIn(p.Memory.Bytes)
 	}
-	p.Default.Bytes = int(cfg.CacheBytes(sizes.ContextTokens, sizes.Page))
+	p.Default.Bytes = int(cfg.CacheBytes(sizes.PagesFor(sizes.ContextTokens), sizes.Page))
 	p.Default.Tokens = sizes.ContextInCache(p.Default.Bytes)
 	return p
 }
@@ -82,6 +87,9 @@ func (p *prediction) print(row func(name, format string, args ...any)) {
 		row("state", "%s a sequence, of any length", size(p.StateBytes))
 	}
 	row("KV cache", "%s a token, in %s", size(p.KVTokenBytes), p.KVType)
+	if p.WindowTokens > 0 {
+		row("KV cache", "%s more for each of a sequence's last %d tokens", size(p.WindowTokenBytes), p.WindowTokens)
+	}
 	row("memory", "read at %.1f GB/s by %d threads, measured now", p.ReadRate/1e9, p.Threads)
 	for _, at := range p.Contexts {
 		row("at best", "%s moved and %.3g ms a token (%.0f a second) at %d tokens of context", size(at.MovedBytes), 1e3*at.Seconds, 1/at.Seconds, at.Tokens)

@@ -246,7 +246,7 @@ func (b *calibrated) engineFile() *sim.Engine {
 	s, cfg := b.front.client.State(), &b.settings.Engine
 	out := sim.DefaultEngine()
 	out.Name = s.Model.ID
-	out.KVTokens, out.SequencesMax, out.StepTokensMax = s.PagesTotal*s.Model.PageTokens, cfg.SequencesMax, s.Room.TokensMax
+	out.KVTokens, out.SequencesMax, out.StepTokensMax = s.PagesTotal*s.Model.PageTokens/(1+s.Model.WindowPages), cfg.SequencesMax, s.Room.TokensMax
 	out.StepBudgetMS, out.LongStretch = float64(cfg.StepBudget)/1e6, cfg.LongStretch
 	out.BackgroundStretch, out.BatchStretch = cfg.BackgroundStretch, cfg.BatchStretch
 	return out

@@ -63,26 +63,29 @@ func (p *loaded) selfBenchmark(cfg *Config) {
 }
 
 // trialChunks are a trial's chunks, on the pool's first pages: all look at the
-// same tokens, and each writes to a page of its own. It reports false where the
+// same tokens, and each writes to blocks of its own. It reports false where the
 // engine has no room for them.
 func (p *loaded) trialChunks(t trial, cfg *Config) (chunks []model.Chunk, load cost.Load, ok bool) {
 	most := max(t.rowContext, t.context) + max(t.chunk, 1)
 	shared := (most + cfg.PageTokens - 1) / cfg.PageTokens
-	own := shared // the next page that is not shared
+	own := shared // the next block that is not shared
 	tokens := make([]int32, max(1, t.chunk))
 	for i := range tokens {
 		tokens[i] = int32(i % p.info.VocabTokens)
 	}
 	chunk := func(n, context, logits int) {
-		pages := make([]int32, (context+n+cfg.PageTokens-1)/cfg.PageTokens)
-		for i := range pages {
-			pages[i] = int32(i)
+		tables := make([][]int32, 1+p.windows.Pages)
+		for i := range (context + n + cfg.PageTokens - 1) / cfg.PageTokens {
+			block := i
 			if i >= context/cfg.PageTokens {
-				pages[i] = int32(own)
+				block = own
 				own++
 			}
+			for j := range tables { // a block's pages side by side
+				tables[j] = append(tables[j], int32(block*len(tables)+j))
+			}
 		}
-		chunks = append(chunks, model.Chunk{Tokens: tokens[:n], Start: context, Pages: pages, Logits: logits, State: int32(len(chunks))})
+		chunks = append(chunks, model.Chunk{Tokens: tokens[:n], Start: context, Pages: tables[0], Windows: tables[1:], Logits: logits, State: int32(len(chunks))})
 	}
 	for range t.rows {
 		chunk(1, t.rowContext, 1)
@@ -92,5 +95,5 @@ func (p *loaded) trialChunks(t trial, cfg *Config) (chunks []model.Chunk, load c
 		chunk(t.chunk, t.context, 0)
 		load.AddChunk(t.chunk, t.context)
 	}
-	return chunks, load, (p.states == 0 || len(chunks) <= p.states) && own <= p.pages && t.rows+t.chunk <= cfg.BatchTokensMax && most <= p.info.ContextTokens
+	return chunks, load, (p.states == 0 || len(chunks) <= p.states) && own*(1+p.windows.Pages) <= p.pages && t.rows+t.chunk <= cfg.BatchTokensMax && most <= p.info.ContextTokens
 }

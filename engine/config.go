@@ -7,10 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/chat/calls"
+	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/engine/step"
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/internal/cost"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // Config configures an engine. Zero fields take their defaults.
@@ -49,7 +52,7 @@ type Config struct {
 	RepackCache         string `yaml:"repack_cache" help:"Directory that keeps weights as the kernels read them, made if it is not there: later starts map them instead of packing anew. A model takes about its file's size there; empty keeps none."`
 	RepackCacheBytesMax int64  `yaml:"repack_cache_bytes_max" default:"64GiB" range:"1MiB..1024TiB" help:"Bytes in that directory; what was not used for longest goes first."`
 
-	DiskCache         string `yaml:"disk_cache" help:"Directory that keeps keys and values of prompts and answers, made if it is not there: what no longer fits into memory, or was there before a restart, is read from it where that takes less time than computing. Empty keeps none."`
+	DiskCache         string `yaml:"disk_cache" help:"Directory that keeps keys and values of prompts and answers, made if it is not there: what no longer fits into memory, or was there before a restart, is read from it where that takes less time than computing. Layers with windows then keep whole contexts in memory. Empty keeps none."`
 	DiskCacheBytesMax int64  `yaml:"disk_cache_bytes_max" default:"8GiB" range:"1MiB..1024TiB" help:"Bytes in that directory; the oldest go first."`
 	DiskCacheKeyFile  string `yaml:"disk_cache_key_file" help:"File with a key of 64 hexadecimal digits that encrypts them (AES-256-GCM); empty writes them as they are."`
 
@@ -108,13 +111,20 @@ const (
 const pagesMax = 1<<23 - 1
 
 // CacheBytes is the memory that an engine with this configuration takes for keys
-// and values, where a context has contextTokens and a page takes pageBytes.
-func (c *Config) CacheBytes(contextTokens, pageBytes int) int64 {
+// and values, where a whole context takes so many pages of pageBytes.
+func (c *Config) CacheBytes(contextPages, pageBytes int) int64 {
 	if c.KVBytes != 0 {
 		return c.KVBytes
 	}
-	perContext := (contextTokens + c.PageTokens - 1) / c.PageTokens
-	return min(kvBytesMax, int64(kvContexts*perContext)*int64(pageBytes))
+	return min(kvBytesMax, int64(kvContexts*contextPages)*int64(pageBytes))
+}
+
+// Paging says how an engine with this configuration lays the keys and values of a model out
+// in pages, where a context has contextTokens. On a GPU, and in files, all layers of a block
+// are together.
+func (c *Config) Paging(m *model.Config, kvType kernels.KVType, contextTokens int, onGPU bool) (model.Paging, cache.Windows) {
+	p := m.Paging(&model.Options{ContextTokens: contextTokens, PageTokens: c.PageTokens, KVType: kvType, Windows: c.DiskCache == "" && !onGPU})
+	return p, cache.Windows{Tokens: p.WindowTokens, Chunked: p.Chunked, Pages: p.WindowPages, Step: c.BatchTokensMax}
 }
 
 // stateCount is the number of states of stateBytes, 0 for a model that has none.
@@ -133,11 +143,11 @@ func (c *Config) stateCount(stateBytes int) (int, error) {
 // statesMax is the most states that a model keeps.
 const statesMax = 1 << 16
 
-// pageCount is the pool's number of pages of pageBytes.
-func (c *Config) pageCount(contextTokens, pageBytes int) (int, error) {
-	pages := c.CacheBytes(contextTokens, pageBytes) / int64(pageBytes)
-	if pages < 1 {
-		return 0, fmt.Errorf("engine.kv_bytes is %d, less than one page of %d bytes; give at least that", c.KVBytes, pageBytes)
+// pageCount is the pool's number of pages of pageBytes, of which a block takes blockPages.
+func (c *Config) pageCount(contextPages, blockPages, pageBytes int) (int, error) {
+	pages := c.CacheBytes(contextPages, pageBytes) / int64(pageBytes)
+	if pages < int64(blockPages) {
+		return 0, fmt.Errorf("engine.kv_bytes is %d, less than the %d bytes of %d tokens; give at least that", c.KVBytes, blockPages*pageBytes, c.PageTokens)
 	}
 	return int(min(pages, pagesMax)), nil
 }

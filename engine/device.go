@@ -57,7 +57,8 @@ func (p *loaded) computes() string {
 // say it.
 func (p *loaded) cachePages(cfg *Config, c *model.Config, f *gguf.File, o model.Options) (int, error) {
 	if p.gpu == nil || cfg.KVBytes != 0 {
-		return cfg.pageCount(o.ContextTokens, c.PageBytes(o.KVType, o.PageTokens))
+		contextPages := p.windows.PagesFor(o.ContextTokens, o.PageTokens)
+		return cfg.pageCount(contextPages, 1+p.windows.Pages, p.pageBytes)
 	}
 	weights := 0
 	for _, use := range f.TypeUses() {
@@ -67,7 +68,7 @@ func (p *loaded) cachePages(cfg *Config, c *model.Config, f *gguf.File, o model.
 	if err != nil {
 		return 0, err
 	}
-	pages := room / int64(c.PageBytes(o.KVType, o.PageTokens))
+	pages := room / int64(p.pageBytes)
 	if least := int64((o.ContextTokens-1)/o.PageTokens + 1); pages < least {
 		return 0, fmt.Errorf("on the GPU, weights of %d bytes leave %d bytes for keys and values within engine.device.memory_share of %g; one context of %d tokens needs %d pages and there is room for %d: give a shorter engine.context_tokens, a narrower engine.kv_type, or smaller weights by engine.quantize",
 			weights, room, cfg.Device.MemoryShare, o.ContextTokens, least, max(0, pages))

@@ -26,7 +26,7 @@ type Engine struct {
 	// Fixed at construction; safe for any goroutine.
 	cfg        Config
 	info       wire.Model
-	poolTokens int // of all pages together
+	poolTokens int // the longest sequence that all pages together hold
 	loaded     loaded
 	watcher    *lost.Watcher // nil where no records of steps are kept
 	pool       *cache.Pool   // Match, Hasher and Fits only; the loop owns the rest
@@ -80,14 +80,14 @@ func New(cfg Config) (*Engine, error) {
 
 // assemble makes an engine of a loaded model, and the loop that start is to run.
 func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
-	pool, err := cache.New(cache.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint, States: p.states, StateTokens: cfg.StateTokens})
+	pool, err := cache.New(cache.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint, States: p.states, StateTokens: cfg.StateTokens, Windows: p.windows})
 	if err != nil {
 		p.close()
 		return nil, nil, err
 	}
 	p.info.ChoicesMax = min(cfg.ChoicesMax, cfg.SequencesMax)
 	e := &Engine{
-		cfg: cfg, info: p.info, poolTokens: p.pages * cfg.PageTokens,
+		cfg: cfg, info: p.info, poolTokens: p.windows.TokensIn(p.pages, cfg.PageTokens),
 		loaded: p, pool: pool, inbox: newInbox(&cfg), grammars: newGrammars(cfg.Grammar, p.tokenizer, &p.speech),
 		looped: make(chan struct{}), done: make(chan struct{}),
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/chat"
 	"github.com/forebay-io/forebay/engine/demo"
 	"github.com/forebay-io/forebay/engine/gguf"
@@ -151,8 +152,9 @@ func (s *seenSampler) Sample(logits []float32) (int32, bool) {
 // labSetup says how to build a lab. The hooks run on the loop's goroutine.
 type labSetup struct {
 	cfg      Config
-	pages    int      // of the paged model
-	states   int      // of a stateful model in its place
+	pages    int // of the paged model
+	states   int // of a stateful model in its place
+	windows  cache.Windows
 	real     bool     // the demo model instead of the paged one
 	model    computer // instead of the paged one of its own
 	template string   // instead of the model's own
@@ -242,6 +244,10 @@ func labModel(t testing.TB, set *labSetup) loaded {
 	p.toolFormat = set.cfg.ToolFormat
 	if p.states = set.states; p.states > 0 {
 		p.model = newStatefulModel(newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), set.states)
+	}
+	if p.windows = set.windows; p.windows.Pages > 0 {
+		p.windows.Step = set.cfg.BatchTokensMax
+		p.model = stoppable{&windowedModel{newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), p.windows}}
 	}
 	p.loadTemplate(p.chatConfig(set.template))
 	return p

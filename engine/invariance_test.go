@@ -94,7 +94,7 @@ func invariance(t *testing.T, setup labSetup, qs []question, schedules int) {
 		chaotic := setup
 		chaotic.cfg.StreamEventsMax = 1 + int(seed)%6
 		chaotic.cfg.SequencesMax = 3 + r.IntN(20)
-		chaotic.pages = 11 + r.IntN(20) // the longest question takes 11
+		chaotic.pages = (11 + r.IntN(20)) * (1 + setup.windows.Pages) // the longest question takes 11
 		chaotic.cfg.StateBytes *= 1 + int64(seed%2)
 		if setup.states > 0 {
 			chaotic.states = 3 + r.IntN(12)

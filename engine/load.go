@@ -7,6 +7,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/forebay-io/forebay/cache"
 	"github.com/forebay-io/forebay/engine/chat"
 	"github.com/forebay-io/forebay/engine/checkpoint"
 	"github.com/forebay-io/forebay/engine/demo"
@@ -34,6 +35,8 @@ type loaded struct {
 	batch     int              // most tokens of a step
 	embedder  *model.Model     // nil of a model that generates
 	pages     int
+	pageBytes int
+	windows   cache.Windows
 	states    int            // 0 in a model without recurrent layers
 	closers   []func() error // in the order of opening
 	fit       cost.Fit       // the cost of steps, as known before the first
@@ -171,8 +174,12 @@ func (p *loaded) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *re
 	if c.Encoder.On {
 		batch = max(batch, context) // a text is computed in one step
 	}
+	var paging model.Paging
+	paging, p.windows = cfg.Paging(&c, kvType, context, p.gpu != nil)
+	p.pageBytes = paging.PageBytes
 	o := model.Options{
 		ContextTokens: context, PageTokens: cfg.PageTokens, States: p.states, BatchTokensMax: batch, KVType: kvType, Device: p.deviceOption(),
+		Windows: p.windows.Pages > 0,
 	}
 	if p.pages, err = p.cachePages(cfg, &c, f, o); err != nil {
 		return nil, err
@@ -212,7 +219,7 @@ func (p *loaded) describe(cfg *Config, id string, f *gguf.File, m *model.Model) 
 		Kernels: p.computes(), Device: p.info.Device, Quantisation: f.TypeUses()[0].Type.String(),
 		ContextTokens: m.Options().ContextTokens, VocabTokens: min(p.tokenizer.Size(), c.Vocab),
 		Parameters: int64(m.Parameters()), WeightBytes: int64(m.WeightBytes()),
-		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), StateBytes: m.StateBytes(), CreatedUnix: time.Now().Unix(),
+		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), WindowPages: p.windows.Pages, WindowTokens: p.windows.TokensMax(cfg.PageTokens), StateBytes: m.StateBytes(), CreatedUnix: time.Now().Unix(),
 	}
 	if p.embedder != nil {
 		p.info.EmbeddingWidth = c.VectorWidth()

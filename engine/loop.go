@@ -191,7 +191,7 @@ func (l *loop) forward(rows []row) (logits []float32, done bool) {
 			checkpoints = append(checkpoints, model.Checkpoint{After: c.Tokens - at, Slot: c.Slot})
 		}
 		chunks = append(chunks, model.Chunk{
-			Tokens: r.seq.tokens[at : at+r.count], Start: at, Pages: r.seq.kv.Pages(), Logits: r.logits, Decode: r.decode,
+			Tokens: r.seq.tokens[at : at+r.count], Start: at, Pages: r.seq.kv.Pages(), Windows: r.seq.kv.WindowTables(), Logits: r.logits, Decode: r.decode,
 			State: r.seq.kv.State(), Checkpoints: checkpoints[first:],
 		})
 	}

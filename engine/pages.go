@@ -12,7 +12,8 @@ import (
 // them, if the rest of its tokens fits too. The first sequence preempts every sequence that it may for that; another
 // one preempts only less urgent levels, and only if these hold enough.
 func (p *supply) open(s *sequence, first bool) bool {
-	if !first && p.unpromised() < 1 && p.takeable(s.gen.level) < 1 { // its last token needs a page even if all is cached
+	least := p.pool.BlockPages() // its last token needs them even if all is cached
+	if !first && p.unpromised() < least && p.takeable(s.gen.level) < least {
 		return false
 	}
 	for !p.pool.HasState() {
@@ -36,8 +37,8 @@ func (p *supply) open(s *sequence, first bool) bool {
 func (p *supply) takeable(level int) (pages int) {
 	for _, s := range p.running {
 		if s.gen.level > level {
-			pages += p.pool.Own(s.kv)
-			if !s.gen.held() {
+			own, _ := p.pool.Own(s.kv)
+			if pages += own; !s.gen.held() {
 				pages += p.lacking(s)
 			}
 		}
@@ -46,10 +47,7 @@ func (p *supply) takeable(level int) (pages int) {
 }
 
 // lacking is how many pages a sequence needs for the tokens it has.
-func (p *supply) lacking(s *sequence) int {
-	pages := (len(s.tokens) + p.pageTokens - 1) / p.pageTokens
-	return max(0, pages-len(s.kv.Pages()))
-}
+func (p *supply) lacking(s *sequence) int { return p.pool.Lacking(s.kv, len(s.tokens)) }
 
 // unpromised is how many pages nobody uses and no running prefill will need.
 func (p *supply) unpromised() int {
@@ -126,8 +124,8 @@ func (p *supply) chooseVictim(may func(*sequence) bool) (victim *sequence) {
 		if !may(v) {
 			continue
 		}
-		own := p.pool.Own(v.kv)
-		work := min(own*p.pageTokens, v.computed())
+		own, blocks := p.pool.Own(v.kv)
+		work := min(blocks*p.pageTokens, v.computed())
 		if own == 0 {
 			work = math.MaxInt
 		}

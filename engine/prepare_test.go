@@ -287,7 +287,7 @@ func TestConfigIsValidatedWithoutAModel(t *testing.T) {
 
 func TestPagesStayWithinThePool(t *testing.T) {
 	c := Config{PageTokens: 16, KVBytes: 1 << 62}
-	pages, err := c.pageCount(2048, 1)
+	pages, err := c.pageCount(128, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

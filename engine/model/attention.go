@@ -63,7 +63,7 @@ func (p *pass) place(worker int) {
 			p.normHeads(v, l.vNorm)
 		}
 		p.turn(k, l.kNorm, i)
-		p.m.set.Place(&shape.layout, pages.keys, pages.values, int(p.batch.pages[i][position/pageTokens]), position%pageTokens, k, v)
+		p.m.set.Place(&shape.layout, pages.keys, pages.values, int(p.table(p.layer, i)[position/pageTokens]), position%pageTokens, k, v)
 	}
 }
 
@@ -129,7 +129,7 @@ func (p *pass) aim(a *kernels.Attention, at, head int) tile {
 	if d.Chunked {
 		first = position - position%p.m.config.ChunkTokens
 	}
-	a.Pages, a.To = p.batch.pages[t.row][first/a.PageTokens:], position-first+1
+	a.Pages, a.To = p.table(p.layer, t.row)[first/a.PageTokens:], position-first+1
 	if p.m.config.Encoder.On {
 		a.To, a.Window = p.sees(t.row)
 	}

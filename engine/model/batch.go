@@ -12,6 +12,9 @@ type Chunk struct {
 	// Pages is the sequence's page table: page i holds the positions from
 	// i·PageTokens on. It covers [0, Start+len(Tokens)).
 	Pages []int32
+	// Windows are page tables as Pages, one for each of Paging.WindowPages. What the first
+	// token does not see through a window may be any page.
+	Windows [][]int32
 	// Logits is how many of the last tokens need logits: 0, 1, … len(Tokens).
 	Logits int
 	// Decode says that the token was sampled, and is not of a prompt. Only the
@@ -43,8 +46,9 @@ type batch struct {
 	tokens     []int32
 	positions  []int
 	pages      [][]int32
-	ends       []int // of each row's chunk, as a position
-	logitsRows []int // rows of the batch whose logits are asked for
+	windows    [][][]int32 // of each row
+	ends       []int       // of each row's chunk, as a position
+	logitsRows []int       // rows of the batch whose logits are asked for
 	tiles      []tile
 	runs       []run
 	contexts   contexts
@@ -68,7 +72,7 @@ const (
 
 func newBatch(n int) batch {
 	return batch{
-		tokens: make([]int32, 0, n), positions: make([]int, 0, n), pages: make([][]int32, 0, n), ends: make([]int, 0, n),
+		tokens: make([]int32, 0, n), positions: make([]int, 0, n), pages: make([][]int32, 0, n), windows: make([][][]int32, 0, n), ends: make([]int, 0, n),
 		logitsRows: make([]int, 0, n), tiles: make([]tile, 0, n), runs: make([]run, 0, n),
 	}
 }
@@ -133,7 +137,7 @@ func (p *pass) dropRows() {
 	}
 	for i, from := range b.logitsRows { // from only grows, and is at least i
 		copy(row(s.x, i, width), row(s.x, from, width))
-		b.positions[i], b.pages[i], b.ends[i] = b.positions[from], b.pages[from], b.ends[from]
+		b.positions[i], b.pages[i], b.windows[i], b.ends[i] = b.positions[from], b.pages[from], b.windows[from], b.ends[from]
 		if recurrent {
 			heads.copyRow(i, &heads, from)
 			continue
@@ -166,7 +170,7 @@ func (p *pass) dropRows() {
 // gather lays the chunks' tokens out as rows.
 func (p *pass) gather(chunks []Chunk) {
 	b := &p.batch
-	b.tokens, b.positions, b.pages, b.logitsRows = b.tokens[:0], b.positions[:0], b.pages[:0], b.logitsRows[:0]
+	b.tokens, b.positions, b.pages, b.windows, b.logitsRows = b.tokens[:0], b.positions[:0], b.pages[:0], b.windows[:0], b.logitsRows[:0]
 	b.ends, b.runs = b.ends[:0], b.runs[:0]
 	b.keys, b.logitsKeys = attentionKeys{}, attentionKeys{}
 	for i := range chunks {
@@ -184,6 +188,7 @@ func (p *pass) gather(chunks []Chunk) {
 			b.tokens = append(b.tokens, token)
 			b.positions = append(b.positions, c.Start+j)
 			b.pages = append(b.pages, c.Pages)
+			b.windows = append(b.windows, c.Windows)
 			b.ends = append(b.ends, c.Start+len(c.Tokens))
 		}
 	}
@@ -213,9 +218,21 @@ func (p *pass) check(c *Chunk) {
 			panic(fmt.Sprintf("model: token %d is outside the vocabulary of %d", token, p.m.config.Vocab))
 		}
 	}
-	for _, page := range c.Pages {
-		if page < 0 || int(page) >= o.Pages {
-			panic(fmt.Sprintf("model: page %d is outside the pool of %d", page, o.Pages))
+	if len(c.Windows) != p.m.paging.WindowPages {
+		panic(fmt.Sprintf("model: %d tables of windows, want %d", len(c.Windows), p.m.paging.WindowPages))
+	}
+	p.checkPages(c.Pages)
+	for _, table := range c.Windows {
+		if p.checkPages(table); len(table) != len(c.Pages) {
+			panic(fmt.Sprintf("model: a window's table of %d pages beside %d", len(table), len(c.Pages)))
+		}
+	}
+}
+
+func (p *pass) checkPages(table []int32) {
+	for _, page := range table {
+		if page < 0 || int(page) >= p.m.options.Pages {
+			panic(fmt.Sprintf("model: page %d is outside the pool of %d", page, p.m.options.Pages))
 		}
 	}
 }

@@ -20,6 +20,9 @@ type Options struct {
 
 	KVType kernels.KVType // of the numbers in pages; the zero value is float32
 
+	// Windows gives layers with windows pages of their own, by Paging.
+	Windows bool
+
 	// Device computes the passes; nil is the CPU.
 	Device Device
 
@@ -47,9 +50,11 @@ type Model struct {
 	stateLen int   // numbers of a state over all layers; 0 in a model without recurrent layers
 	stateAt  []int // where each layer's part begins
 
-	pools  []pool    // what the steps before have written
-	states []float32 // [States][stateLen]
-	pass   pass      // what a step changes
+	paging  Paging
+	pools   []pool    // of each layer: what the steps before have written
+	regions []region  // the memory of all pools
+	states  []float32 // [States][stateLen]
+	pass    pass      // what a step changes
 }
 
 // shape is what attention of a layer goes by.
@@ -73,7 +78,7 @@ func Load(f *gguf.File, set *kernels.Set, team *kernels.Team, o Options) (*Model
 	if err := o.fill(f.Name(), &c); err != nil {
 		return nil, err
 	}
-	m := &Model{config: c, options: o, set: set, team: team, parameters: f.Parameters()}
+	m := &Model{config: c, options: o, set: set, team: team, parameters: f.Parameters(), paging: c.Paging(&o)}
 	m.pass.m, m.pass.timer = m, new(Timer)
 	if o.Device != nil {
 		if err := m.placeOn(f); err != nil {
@@ -113,6 +118,7 @@ func (o *Options) fill(name string, c *Config) error {
 	}
 	size("ContextTokens", &o.ContextTokens, c.ContextTokens, c.ContextTokens)
 	size("PageTokens", &o.PageTokens, 16, optionMax)
+	o.Windows = o.Windows && o.Device == nil
 	size("States", &o.States, 1, optionMax)
 	size("BatchTokensMax", &o.BatchTokensMax, 256, optionMax)
 	if !o.KVType.Known() && err == nil {
@@ -154,27 +160,6 @@ func (m *Model) reserve() error {
 	return err
 }
 
-// reservePools sets up the pages of every layer.
-func (m *Model) reservePools() error {
-	m.pools = make([]pool, len(m.shapes))
-	for i := range m.pools {
-		layout := &m.shapes[i].layout
-		if !m.config.stores(i) {
-			continue
-		}
-		if m.options.Pages > (math.MaxInt-kernels.KVSlack)/layout.PageBytes() {
-			return fmt.Errorf("%d pages of %d bytes in a layer are more than memory can hold", m.options.Pages, 2*layout.PageBytes())
-		}
-		for _, pages := range []*[]byte{&m.pools[i].keys, &m.pools[i].values} {
-			var err error
-			if *pages, err = m.memory.bytes(layout.PoolBytes(m.options.Pages)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // SetTimer makes t count every launch from the next Forward on.
 func (m *Model) SetTimer(t *Timer) { m.pass.timer = t }
 
@@ -189,8 +174,11 @@ func (m *Model) Config() Config { return m.config }
 // Options are the sizes with the defaults filled in.
 func (m *Model) Options() Options { return m.options }
 
-// PageBytes is the memory of one page over all layers, keys and values.
-func (m *Model) PageBytes() int { return m.config.PageBytes(m.options.KVType, m.options.PageTokens) }
+// PageBytes is the memory of one page, keys and values.
+func (m *Model) PageBytes() int { return m.paging.PageBytes }
+
+// Paging says how the layers share pages.
+func (m *Model) Paging() Paging { return m.paging }
 
 // StateBytes is the memory of one state over all layers.
 func (m *Model) StateBytes() int { return m.config.StateBytes() }
@@ -219,14 +207,11 @@ func (m *Model) CopyPage(dst, src int32) {
 		}
 		return
 	}
-	for i := range m.pools {
-		p, size := &m.pools[i], m.shapes[i].layout.PageBytes()
-		if p.keys == nil {
-			continue
-		}
+	for i := range m.regions {
+		r, size := &m.regions[i], m.regions[i].pageBytes
 		to, from := int(dst)*size, int(src)*size
-		copy(p.keys[to:to+size], p.keys[from:from+size])
-		copy(p.values[to:to+size], p.values[from:from+size])
+		copy(r.keys[to:to+size], r.keys[from:from+size])
+		copy(r.values[to:to+size], r.values[from:from+size])
 	}
 }
 
@@ -241,18 +226,6 @@ func (m *Model) SavePage(dst []byte, page int32) {
 // LoadPage is the reverse of SavePage.
 func (m *Model) LoadPage(page int32, src []byte) {
 	m.eachPage(page, func(b []byte) { src = src[copy(b, src):] })
-}
-
-func (m *Model) eachPage(page int32, visit func(b []byte)) {
-	for i := range m.pools {
-		p, size := &m.pools[i], m.shapes[i].layout.PageBytes()
-		if p.keys == nil {
-			continue
-		}
-		at := int(page) * size
-		visit(p.keys[at : at+size])
-		visit(p.values[at : at+size])
-	}
 }
 
 // Close frees pools and scratch. The logits of the last Forward go with them.

@@ -21,9 +21,14 @@ type Model struct {
 	// bound it.
 	CacheRead func(contextTokens int) int
 
-	State         int // of a sequence in a model with recurrent layers; every token reads and writes it
-	Page          int // of keys and values; it holds PageTokens
-	PageTokens    int
+	State        int // of a sequence in a model with recurrent layers; every token reads and writes it
+	Page         int // of keys and values
+	PageTokens   int
+	WindowPages  int // more for PageTokens of the last WindowTokens, which layers with windows see
+	WindowTokens int
+	// PagesFor returns the most pages of a context, TokensIn the longest context in so many.
+	PagesFor      func(tokens int) int
+	TokensIn      func(pages int) int
 	ContextTokens int // the longest that the model was trained for
 }
 
@@ -38,12 +43,12 @@ func (m *Model) TokenTime(contextTokens int, rate float64) time.Duration {
 	return time.Duration(float64(m.Moved(contextTokens)) / rate * float64(time.Second))
 }
 
-// ContextIn returns the longest context, in whole pages, whose keys and values
+// ContextIn returns the longest context whose keys and values
 // fit into memory bytes beside the weights and a state; 0 if these alone do not fit.
 func (m *Model) ContextIn(memory int) int { return m.ContextInCache(memory - m.Weights - m.State) }
 
 // ContextInCache returns the longest context whose keys and values fit into
 // memory bytes.
 func (m *Model) ContextInCache(memory int) int {
-	return min(m.ContextTokens, max(0, memory)/m.Page*m.PageTokens)
+	return min(m.ContextTokens, m.TokensIn(max(0, memory)/m.Page))
 }

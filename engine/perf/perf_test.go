@@ -11,6 +11,7 @@ var windowed = Model{
 	Weights: 1000, ReadToken: 900,
 	CacheRead: func(n int) int { return 8*n + 8*min(n, 100) },
 	Page:      16 * 16, PageTokens: 16, ContextTokens: 500,
+	TokensIn: func(pages int) int { return 16 * pages },
 }
 
 func TestMovedAndTime(t *testing.T) {

@@ -133,9 +133,13 @@ type Model struct {
 	WeightBytes   int64  `json:"weight_bytes"`
 	PageTokens    int    `json:"page_tokens"`
 	PageBytes     int    `json:"page_bytes"`
-	StateBytes    int    `json:"state_bytes,omitempty"` // of a sequence, beside its pages
-	ChoicesMax    int    `json:"choices_max"`           // most choices of one generation
-	CreatedUnix   int64  `json:"created_unix"`
+	// A sequence of n tokens takes a page for PageTokens of them, and WindowPages more for
+	// PageTokens of the first min(n, WindowTokens).
+	WindowPages  int   `json:"window_pages,omitempty"`
+	WindowTokens int   `json:"window_tokens,omitempty"`
+	StateBytes   int   `json:"state_bytes,omitempty"` // of a sequence, beside its pages
+	ChoicesMax   int   `json:"choices_max"`           // most choices of one generation
+	CreatedUnix  int64 `json:"created_unix"`
 	// EmbeddingWidth is the length of an embedder's vectors; 0 of a model that
 	// generates.
 	EmbeddingWidth int `json:"embedding_width,omitempty"`

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/safetensors"
@@ -85,10 +84,14 @@ func (b *builder) model() {
 		b.whole("token_embd.weight", m, asIs)
 	}
 	b.output(b.root + embedding)
-	b.vector("output_norm.weight", b.root+"norm.weight", b.embed, b.normed())
+	norm := "output_norm.weight"
+	if b.arch == "lfm2" {
+		norm = "token_embd_norm.weight" // as the converter calls it
+	}
+	b.vector(norm, b.root+b.called().outputNorm+".weight", b.embed, b.normed())
 	b.ropeFactors()
 	for i := range b.layers {
-		b.layer(fmt.Sprintf("blk.%d.", i), fmt.Sprintf("%slayers.%d.", b.root, i))
+		b.layer(i, fmt.Sprintf("blk.%d.", i), fmt.Sprintf("%slayers.%d.", b.root, i))
 		if b.err != nil {
 			return
 		}
@@ -131,22 +134,27 @@ func (b *builder) output(embedding string) {
 }
 
 // layer adds a layer's tensors; to and from are the prefixes of their names.
-func (b *builder) layer(to, from string) {
+func (b *builder) layer(i int, to, from string) {
 	for _, n := range b.norms {
 		b.vector(to+n.to+".weight", from+n.from+".weight", b.embed, b.normed())
 	}
-	b.attention(to, from+"self_attn.")
+	if b.recurrent != nil && b.recurrent[i] {
+		b.mixer(b, to, from)
+	} else {
+		b.attention(to, from+"self_attn.")
+	}
 	if b.mixture != nil {
 		b.mixture(b, to, from)
 		return
 	}
+	n := b.called()
 	if b.fused.gateUp {
 		b.linear(to+"ffn_up", from+"mlp.gate_up_proj", 2*b.ff, b.embed, b.ffBias, asIs)
 	} else {
-		b.linear(to+"ffn_gate", from+"mlp.gate_proj", b.ff, b.embed, b.ffBias, asIs)
-		b.linear(to+"ffn_up", from+"mlp.up_proj", b.ff, b.embed, b.ffBias, asIs)
+		b.linear(to+"ffn_gate", from+n.gate, b.ff, b.embed, b.ffBias, asIs)
+		b.linear(to+"ffn_up", from+n.up, b.ff, b.embed, b.ffBias, asIs)
 	}
-	b.linear(to+"ffn_down", from+"mlp.down_proj", b.embed, b.ff, b.ffBias, asIs)
+	b.linear(to+"ffn_down", from+n.down, b.embed, b.ff, b.ffBias, asIs)
 }
 
 func (b *builder) attention(to, from string) {
@@ -154,11 +162,15 @@ func (b *builder) attention(to, from string) {
 	if b.fused.qkv {
 		b.linear(to+"attn_qkv", from+"qkv_proj", heads+2*kvHeads, b.embed, b.qkvBias, asIs)
 	} else {
-		b.linear(to+"attn_q", from+"q_proj", heads, b.embed, b.qkvBias, b.turned(b.heads))
+		rows := heads
+		if b.arch == "qwen35" {
+			rows *= 2 // a head's gate follows its queries
+		}
+		b.linear(to+"attn_q", from+"q_proj", rows, b.embed, b.qkvBias, b.turned(b.heads))
 		b.linear(to+"attn_k", from+"k_proj", kvHeads, b.embed, b.qkvBias, b.turned(b.kvHeads))
 		b.linear(to+"attn_v", from+"v_proj", kvHeads, b.embed, b.qkvBias, asIs)
 	}
-	b.linear(to+"attn_output", from+"o_proj", b.embed, heads, b.outBias, asIs)
+	b.linear(to+"attn_output", from+b.called().out, b.embed, heads, b.outBias, asIs)
 	if n := b.qkNorm; n != nil {
 		q, k := b.headDim, b.headDim
 		if n.all {
@@ -169,15 +181,17 @@ func (b *builder) attention(to, from string) {
 	}
 }
 
-// harmlessTensors matches tensors that do not change a model's numbers, or that
-// belong to its vision part.
-var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$`)
+// harmlessTensors matches tensors that do not change a model's numbers: among them those
+// that predict tokens beyond the next one.
+var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$|^mtp\.`)
+
+// imageTensors are the prefixes of the tensors of vision parts.
+var imageTensors = regexp.MustCompile(`^(model\.)?(vision_tower|multi_modal_projector|visual)\.`)
 
 func (b *builder) checkAllUsed() {
 	for i := range b.weights.Tensors {
 		name := b.weights.Tensors[i].Name
-		inner := strings.TrimPrefix(name, "model.")
-		ofImages := b.images && (strings.HasPrefix(inner, "vision_tower.") || strings.HasPrefix(inner, "multi_modal_projector."))
+		ofImages := b.images && imageTensors.MatchString(name)
 		if !b.used[name] && !ofImages && !harmlessTensors.MatchString(name) {
 			b.fail(name, "is not understood: a model as config.json describes it does not have it")
 		}

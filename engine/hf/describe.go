@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,9 @@ type description struct {
 	queryScale                float64
 	attnSoftCap, logitSoftCap float64
 	scales                    scales
+	recurrent                 []bool // true for layers without attention; nil if all have it
+	net                       deltaNet
+	shortTaps                 int     // of lfm2's convolutions
 	temperature               float64 // of ministral 3's queries
 	rope, localRope           rope
 }
@@ -28,8 +32,12 @@ var wrappers = map[string]struct {
 	ignored []string
 }{
 	"gemma3":   {"gemma3_text", []string{"vision_config", "image_token_index", "boi_token_index", "eoi_token_index", "mm_tokens_per_image", "image_token_id", "boi_token_id", "eoi_token_id"}},
+	"qwen3_5":  {"qwen3_5_text", []string{"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}},
 	"mistral3": {"mistral", []string{"vision_config", "image_token_index", "image_token_id", "projector_hidden_act", "vision_feature_layer", "multimodal_projector_bias", "spatial_merge_size"}},
 }
+
+// called is what the family calls its tensors.
+func (f *family) called() *names { return cmp.Or(f.names, &usualNames) }
 
 // describe reads a config.json.
 func describe(c *config) *description {
@@ -46,7 +54,7 @@ func describe(c *config) *description {
 	}
 	f, ok := families[modelType]
 	if !ok {
-		outer.fail("model_type", "is %.60q; supported: gemma3, mistral3, %s", modelType, strings.Join(ModelTypes(), ", "))
+		outer.fail("model_type", "is %.60q; supported: gemma3, mistral3, qwen3_5, %s", modelType, strings.Join(ModelTypes(), ", "))
 		return nil
 	}
 	d := &description{family: f, images: wrapped}
@@ -103,10 +111,7 @@ func (d *description) readSizes(c *config) {
 	}
 	s.headDim = c.size("head_dim", s.headDim)
 	s.context = c.size("max_position_embeddings", s.context)
-	eps := "rms_norm_eps"
-	if d.arch == "cohere2" {
-		eps = "layer_norm_eps"
-	}
+	eps := d.called().eps
 	s.eps = c.number(eps, s.eps)
 	if !(s.eps > 0 && s.eps < 1) {
 		c.fail(eps, "is %v; allowed are numbers over 0 and under 1", s.eps)

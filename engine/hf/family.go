@@ -18,6 +18,8 @@ type family struct {
 	norms   []norm
 	qkNorm  *qkNorm
 	fused   fused
+	names   *names                            // nil: usualNames
+	mixer   func(b *builder, to, from string) // adds what layers without attention have in its place
 	mixture func(b *builder, to, from string) // adds a layer's experts; nil: every layer is dense
 	bias    biasKeys
 	windows windows
@@ -39,6 +41,7 @@ var (
 		{"ffn_norm", "pre_feedforward_layernorm"}, {"post_ffw_norm", "post_feedforward_layernorm"}}
 	glm4Norms = []norm{{"attn_norm", "input_layernorm"}, {"post_attention_norm", "post_self_attn_layernorm"},
 		{"ffn_norm", "post_attention_layernorm"}, {"post_ffw_norm", "post_mlp_layernorm"}}
+	lfmNorms  = []norm{{"attn_norm", "operator_norm"}, {"ffn_norm", "ffn_norm"}}
 	seedNorms = []norm{{"attn_norm", "input_layernorm"}, {"post_attention_norm", "post_attention_layernorm"}}
 	oneNorm   = []norm{{"attn_norm", "input_layernorm"}}
 )
@@ -53,6 +56,15 @@ type qkNorm struct {
 var (
 	headNorms  = &qkNorm{q: "q_norm", k: "k_norm"}
 	layerNorms = &qkNorm{q: "q_norm", k: "k_norm", all: true}
+)
+
+// names are those of tensors that most families call alike, and of a key of config.json.
+type names struct{ out, gate, up, down, outputNorm, eps string }
+
+var (
+	usualNames = names{out: "o_proj", gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj", outputNorm: "norm", eps: "rms_norm_eps"}
+	cohereName = names{out: "o_proj", gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj", outputNorm: "norm", eps: "layer_norm_eps"}
+	lfmNames   = names{out: "out_proj", gate: "feed_forward.w1", up: "feed_forward.w3", down: "feed_forward.w2", outputNorm: "embedding_norm", eps: "norm_eps"}
 )
 
 // fused says which matrices lie in one tensor.
@@ -115,6 +127,12 @@ var families = map[string]*family{
 		sizes: sizes{embed: 4096, ff: 22016, layers: 32, heads: 32, kvHeads: 32, context: 32768, window: 4096, eps: 1e-6}},
 	"qwen3": {arch: "qwen3", classes: []string{"Qwen3ForCausalLM"}, norms: preNorms, qkNorm: headNorms, bias: attnBias, windows: qwenWindows, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 22016, layers: 32, heads: 32, kvHeads: 32, headDim: 128, context: 32768, window: 4096, eps: 1e-6}},
+	"qwen3_5_text": {arch: "qwen35", classes: []string{"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}, norms: seedNorms, qkNorm: headNorms, plusOne: true, bias: attnBias, theta: 1e7, rotated: 0.25,
+		mixer: (*builder).deltaNet, read: readQwen35, set: setQwen35,
+		sizes: sizes{embed: 4096, ff: 12288, layers: 32, heads: 16, kvHeads: 4, headDim: 256, context: 32768, eps: 1e-6}},
+	"lfm2": {arch: "lfm2", classes: []string{"Lfm2ForCausalLM"}, norms: lfmNorms, qkNorm: &qkNorm{q: "q_layernorm", k: "k_layernorm"}, names: &lfmNames, theta: 1e6, tied: true,
+		mixer: (*builder).shortConvolution, read: readLFM2, set: setLFM2,
+		sizes: sizes{embed: 2560, ff: 12288, layers: 32, heads: 32, kvHeads: 8, context: 128000, eps: 1e-5}},
 	"qwen3_moe": {arch: "qwen3moe", classes: []string{"Qwen3MoeForCausalLM"}, norms: preNorms, qkNorm: headNorms, bias: attnBias, windows: qwenWindows, theta: 1e4, mixture: qwenExperts.tensors,
 		sizes: sizes{embed: 2048, ff: 6144, layers: 24, heads: 32, kvHeads: 4, context: 32768, window: 4096, eps: 1e-6, experts: 128, expertsUsed: 8, expertFF: 768}, read: readQwenMoE},
 
@@ -141,7 +159,7 @@ var families = map[string]*family{
 		sizes: sizes{embed: 4096, ff: 16384, layers: 32, heads: 32, kvHeads: 32, context: 2048, window: 4096, windowPeriod: 4, eps: 1e-5}},
 	"glm4": {arch: "glm4", classes: []string{"Glm4ForCausalLM"}, norms: glm4Norms, fused: fused{gateUp: true}, bias: biasKeys{qkv: "attention_bias", absent: true}, theta: 1e4, rotated: 0.5,
 		sizes: sizes{embed: 4096, ff: 13696, layers: 40, heads: 32, kvHeads: 2, headDim: 128, context: 131072, eps: 1.5625e-7}},
-	"cohere2": {arch: "cohere2", classes: []string{"Cohere2ForCausalLM"}, norms: oneNorm, bias: attnBias, windows: mostWindows, theta: 1e4, tied: true,
+	"cohere2": {arch: "cohere2", classes: []string{"Cohere2ForCausalLM"}, norms: oneNorm, names: &cohereName, bias: attnBias, windows: mostWindows, theta: 1e4, tied: true,
 		sizes: sizes{embed: 8192, ff: 22528, layers: 40, heads: 64, context: 8192, window: 4096, windowPeriod: 4, eps: 1e-5}, read: readCohere2, set: setCohere2},
 	"hunyuan_v1_dense": {arch: "hunyuan-dense", classes: []string{"HunYuanDenseV1ForCausalLM"}, norms: preNorms, qkNorm: &qkNorm{q: "query_layernorm", k: "key_layernorm"}, bias: attnBias, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-5}},

@@ -48,6 +48,11 @@ MODELS = {
     "qwen3-fp8": dict(model_type="qwen3", head_dim=8),
     "mixtral-fp8": dict(model_type="mixtral", num_local_experts=3),
     "llama-fp8": dict(model_type="llama"),
+    "qwen3_5": dict(text_config=COMMON | dict(num_hidden_layers=4, head_dim=8, linear_conv_kernel_dim=3, linear_key_head_dim=4, linear_value_head_dim=6,
+                                              linear_num_key_heads=2, linear_num_value_heads=6, tie_word_embeddings=False, full_attention_interval=2,
+                                              rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.5, mrope_section=[1, 1, 0])),
+                    image_token_id=39, vision_config=dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, out_hidden_size=16, num_position_embeddings=16)),
+    "lfm2": dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], intermediate_size=96, block_multiple_of=8),
     "hunyuan_v1_dense": dict(head_dim=8, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=1000.0, factor=1.0)),
 }
 

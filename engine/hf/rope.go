@@ -141,8 +141,11 @@ func (d *description) readRope(c, p *config, theta float64) rope {
 		p.fail("rope_type", "is %.60q; supported: default, linear, llama3, yarn, longrope", r.kind)
 	}
 	p.ignore(ropeParameters...)
-	if d.arch == "mistral3" {
+	switch d.arch {
+	case "mistral3":
 		p.ignore("llama_4_scaling_beta") // readMinistral3 has read it
+	case "qwen35":
+		p.ignore("mrope_section", "mrope_interleaved") // in text all sections have one position
 	}
 	p.checkAllRead()
 	return r

@@ -15,8 +15,10 @@ import (
 
 // change is a change that the converter makes to a tensor's numbers.
 type change struct {
-	heads   int // if over 0, the two halves of each head's rows are interleaved
-	plusOne bool
+	heads      int // if over 0, the two halves of each head's rows are interleaved
+	tiles      tiles
+	plusOne    bool
+	negatedExp bool
 }
 
 var asIs = change{}
@@ -86,7 +88,10 @@ func (b *builder) vector(to, from string, n int, how change) {
 				x[i]++
 			}
 		}
-		out := float32Bytes(x)
+		if how.negatedExp {
+			negatedExp(x)
+		}
+		out := how.tiles.apply(float32Bytes(x), n, 4)
 		if how.heads > 0 {
 			out = interleave(out, how.heads, n/how.heads, 4)
 		}
@@ -109,6 +114,12 @@ func (b *builder) whole(to string, m *matrix, how change) {
 	case how.heads > 0:
 		made.Make = func() []byte {
 			out := interleave(m.data(), how.heads, rows/how.heads, m.bytes/rows)
+			mapped.Release(m.Data)
+			return out
+		}
+	case how.tiles.heads > 0:
+		made.Make = func() []byte {
+			out := how.tiles.apply(m.data(), rows, m.bytes/rows)
 			mapped.Release(m.Data)
 			return out
 		}

@@ -89,7 +89,9 @@ func (b *builder) model() {
 		norm = "token_embd_norm.weight" // as the converter calls it
 	}
 	b.vector(norm, b.root+b.called().outputNorm+".weight", b.embed, b.normed())
-	b.ropeFactors()
+	if b.ropeFactors(); b.arch == "gemma4" {
+		b.gemma4Inputs()
+	}
 	for i := range b.layers {
 		b.layer(i, fmt.Sprintf("blk.%d.", i), fmt.Sprintf("%slayers.%d.", b.root, i))
 		if b.err != nil {
@@ -141,24 +143,28 @@ func (b *builder) layer(i int, to, from string) {
 	if b.recurrent != nil && b.recurrent[i] {
 		b.mixer(b, to, from)
 	} else {
-		b.attention(to, from+"self_attn.")
+		b.attention(i, to, from+"self_attn.")
+	}
+	if b.arch == "gemma4" {
+		b.gemma4Layer(to, from)
 	}
 	if b.mixture != nil {
 		b.mixture(b, to, from)
 		return
 	}
-	n := b.called()
+	n, ff := b.called(), b.layerSizes(i).ff
 	if b.fused.gateUp {
-		b.linear(to+"ffn_up", from+"mlp.gate_up_proj", 2*b.ff, b.embed, b.ffBias, asIs)
+		b.linear(to+"ffn_up", from+"mlp.gate_up_proj", 2*ff, b.embed, b.ffBias, asIs)
 	} else {
-		b.linear(to+"ffn_gate", from+n.gate, b.ff, b.embed, b.ffBias, asIs)
-		b.linear(to+"ffn_up", from+n.up, b.ff, b.embed, b.ffBias, asIs)
+		b.linear(to+"ffn_gate", from+n.gate, ff, b.embed, b.ffBias, asIs)
+		b.linear(to+"ffn_up", from+n.up, ff, b.embed, b.ffBias, asIs)
 	}
-	b.linear(to+"ffn_down", from+n.down, b.embed, b.ff, b.ffBias, asIs)
+	b.linear(to+"ffn_down", from+n.down, b.embed, ff, b.ffBias, asIs)
 }
 
-func (b *builder) attention(to, from string) {
-	heads, kvHeads := b.heads*b.headDim, b.kvHeads*b.headDim
+func (b *builder) attention(i int, to, from string) {
+	l := b.layerSizes(i)
+	heads, kvHeads := b.heads*l.headDim, l.kvHeads*l.headDim
 	if b.fused.qkv {
 		b.linear(to+"attn_qkv", from+"qkv_proj", heads+2*kvHeads, b.embed, b.qkvBias, asIs)
 	} else {
@@ -167,17 +173,23 @@ func (b *builder) attention(to, from string) {
 			rows *= 2 // a head's gate follows its queries
 		}
 		b.linear(to+"attn_q", from+"q_proj", rows, b.embed, b.qkvBias, b.turned(b.heads))
-		b.linear(to+"attn_k", from+"k_proj", kvHeads, b.embed, b.qkvBias, b.turned(b.kvHeads))
-		b.linear(to+"attn_v", from+"v_proj", kvHeads, b.embed, b.qkvBias, asIs)
+		if l.keys {
+			b.linear(to+"attn_k", from+"k_proj", kvHeads, b.embed, b.qkvBias, b.turned(l.kvHeads))
+		}
+		if l.values {
+			b.linear(to+"attn_v", from+"v_proj", kvHeads, b.embed, b.qkvBias, asIs)
+		}
 	}
 	b.linear(to+"attn_output", from+b.called().out, b.embed, heads, b.outBias, asIs)
 	if n := b.qkNorm; n != nil {
-		q, k := b.headDim, b.headDim
+		q, k := l.headDim, l.headDim
 		if n.all {
 			q, k = heads, kvHeads
 		}
 		b.vector(to+"attn_q_norm.weight", from+n.q+".weight", q, b.normed())
-		b.vector(to+"attn_k_norm.weight", from+n.k+".weight", k, b.normed())
+		if l.keys {
+			b.vector(to+"attn_k_norm.weight", from+n.k+".weight", k, b.normed())
+		}
 	}
 }
 
@@ -186,7 +198,7 @@ func (b *builder) attention(to, from string) {
 var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$|^mtp\.`)
 
 // imageTensors are the prefixes of the tensors of vision parts.
-var imageTensors = regexp.MustCompile(`^(model\.)?(vision_tower|multi_modal_projector|visual)\.`)
+var imageTensors = regexp.MustCompile(`^(model\.)?(vision_tower|multi_modal_projector|visual|audio_tower|embed_vision|embed_audio)\.`)
 
 func (b *builder) checkAllUsed() {
 	for i := range b.weights.Tensors {

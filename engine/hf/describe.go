@@ -20,6 +20,7 @@ type description struct {
 	scales                    scales
 	recurrent                 []bool // true for layers without attention; nil if all have it
 	net                       deltaNet
+	gemma4                    gemma4
 	shortTaps                 int     // of lfm2's convolutions
 	temperature               float64 // of ministral 3's queries
 	rope, localRope           rope
@@ -31,7 +32,9 @@ var wrappers = map[string]struct {
 	inner   string // where text_config does not say
 	ignored []string
 }{
-	"gemma3":   {"gemma3_text", []string{"vision_config", "image_token_index", "boi_token_index", "eoi_token_index", "mm_tokens_per_image", "image_token_id", "boi_token_id", "eoi_token_id"}},
+	"gemma3": {"gemma3_text", []string{"vision_config", "image_token_index", "boi_token_index", "eoi_token_index", "mm_tokens_per_image", "image_token_id", "boi_token_id", "eoi_token_id"}},
+	"gemma4": {"gemma4_text", []string{"vision_config", "audio_config", "image_token_id", "boi_token_id", "eoi_token_id", "audio_token_id", "boa_token_id", "eoa_token_id",
+		"eoa_token_index", "video_token_id", "vision_soft_tokens_per_image"}},
 	"qwen3_5":  {"qwen3_5_text", []string{"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}},
 	"mistral3": {"mistral", []string{"vision_config", "image_token_index", "image_token_id", "projector_hidden_act", "vision_feature_layer", "multimodal_projector_bias", "spatial_merge_size"}},
 }
@@ -54,7 +57,7 @@ func describe(c *config) *description {
 	}
 	f, ok := families[modelType]
 	if !ok {
-		outer.fail("model_type", "is %.60q; supported: gemma3, mistral3, qwen3_5, %s", modelType, strings.Join(ModelTypes(), ", "))
+		outer.fail("model_type", "is %.60q; supported: gemma3, gemma4, mistral3, qwen3_5, %s", modelType, strings.Join(ModelTypes(), ", "))
 		return nil
 	}
 	d := &description{family: f, images: wrapped}
@@ -147,7 +150,10 @@ func (d *description) readVariants(c *config) {
 	d.qkvBias, d.outBias, d.ffBias = d.hasBias(c, d.bias.qkv, d.bias.absent), d.hasBias(c, d.bias.out, d.bias.absent && d.bias.out == d.bias.qkv), d.hasBias(c, d.bias.ff, false)
 	c.ignore("attention_bias") // transformers does not read it for other families; the tensors decide
 	c.only("mlp_bias", d.ffBias)
-	for _, key := range []string{"is_encoder_decoder", "add_cross_attention", "use_bidirectional_attention", "rope_interleaved"} {
+	if d.arch != "gemma4" {
+		c.only("use_bidirectional_attention", false)
+	}
+	for _, key := range []string{"is_encoder_decoder", "add_cross_attention", "rope_interleaved"} {
 		c.only(key, false)
 	}
 	c.only("is_causal", true)

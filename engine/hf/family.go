@@ -141,6 +141,9 @@ var families = map[string]*family{
 	"gemma3_text": {arch: "gemma3", classes: []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e6, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 4096, windowPeriod: 6, eps: 1e-6}, read: readGemma3, set: setGemma3},
 
+	"gemma4_text": {arch: "gemma4", classes: []string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, bias: attnBias, windows: mostWindows, tied: true,
+		sizes: sizes{embed: 2304, ff: 9216, layers: 30, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 512, windowPeriod: 6, eps: 1e-6}, read: readGemma4, set: setGemma4},
+
 	"phi3": {arch: "phi3", classes: []string{"Phi3ForCausalLM"}, norms: preNorms, fused: fused{qkv: true, gateUp: true}, windows: allWindows, theta: 1e4, rotated: 1,
 		sizes: sizes{embed: 3072, ff: 8192, layers: 32, heads: 32, context: 4096, eps: 1e-5}, read: readPhi3, set: setPhi3},
 	"gpt_oss": {arch: "gpt-oss", classes: []string{"GptOssForCausalLM"}, norms: seedNorms, bias: biasKeys{qkv: "attention_bias", out: "attention_bias", absent: true}, windows: mostWindows, theta: 1.5e5,

@@ -52,6 +52,10 @@ MODELS = {
                                               linear_num_key_heads=2, linear_num_value_heads=6, tie_word_embeddings=False, full_attention_interval=2,
                                               rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.5, mrope_section=[1, 1, 0])),
                     image_token_id=39, vision_config=dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, out_hidden_size=16, num_position_embeddings=16)),
+    "gemma4_text": dict(num_hidden_layers=4, head_dim=8, global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=6,
+                        hidden_size_per_layer_input=0, final_logit_softcapping=4.0, layer_types=["sliding_attention", "full_attention"] * 2),
+    "gemma4-shared": dict(model_type="gemma4_text", num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=6, hidden_size_per_layer_input=4,
+                          vocab_size_per_layer_input=40, num_kv_shared_layers=2, use_double_wide_mlp=True, layer_types=["sliding_attention", "full_attention"] * 2),
     "lfm2": dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], intermediate_size=96, block_multiple_of=8),
     "hunyuan_v1_dense": dict(head_dim=8, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=1000.0, factor=1.0)),
 }
@@ -119,7 +123,7 @@ def make(name):
     with torch.no_grad():
         for key, w in model.named_parameters():
             w.normal_(0, 0.3 if w.dim() > 1 else 0.2)
-            if "norm" in key and not (name.startswith("gemma")):
+            if "norm" in key and name != "gemma2":
                 w.add_(1)
     model.save_pretrained(name)
     model = kind.from_pretrained(name, dtype=torch.float32, attn_implementation="eager").eval()

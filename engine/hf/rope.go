@@ -43,6 +43,10 @@ const (
 // and keys beside it; newer ones have everything in rope_parameters, with an
 // object for each type of layer if these differ.
 func (d *description) readRopes(c *config) {
+	if d.arch == "gemma4" {
+		d.readGemma4Ropes(c)
+		return
+	}
 	parameters, scaling := c.object("rope_parameters"), c.object("rope_scaling")
 	theta := c.number("rope_theta", d.theta)
 	if d.arch == "gemma3" || d.slides != nil && d.arch == "olmo2" {

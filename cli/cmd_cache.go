@@ -52,9 +52,12 @@ func printCache(w io.Writer, p *debug.CachePage) error {
 }
 
 func printSiblings(t io.Writer, v *siblings.View) {
-	up := "Redis answers"
+	up, down := "Redis answers", "Redis does not answer: requests stay here"
+	if v.Direct {
+		up, down = "Siblings answer", "No sibling answers: requests stay here"
+	}
 	if !v.StoreUp {
-		up = "Redis does not answer: requests stay here"
+		up = down
 	}
 	fmt.Fprintf(t, "\nTHIS REPLICA\tADDRESS\tBLOCKS TOLD\tBLOCKS KNOWN\tHOPS OUT\tREFUSED\tFAILED\tHOPS IN\n")
 	fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", v.Name, v.Address, v.Own, v.Blocks, v.Hops, v.Refused, v.Failed, v.Taken)

@@ -26,7 +26,7 @@ const routeSibling = telemetry.RouteSibling
 const hopBeat = time.Second
 
 // ServeSiblings answers siblings on ln until Shutdown.
-func (g *Gateway) ServeSiblings(ln net.Listener) error { return g.hops.Serve(ln) }
+func (g *Gateway) ServeSiblings(ln net.Listener) error { return g.hops.Serve(g.siblings.Guard(ln)) }
 
 // hopHandler is where the requests of siblings come in.
 type hopHandler struct{ g *Gateway }
@@ -36,8 +36,11 @@ func (h hopHandler) Serve(c httpd.Request) {
 	g := h.g
 	path := c.Path()
 	switch {
+	case c.Method() == http.MethodPost && path == siblings.NewsPath:
+		h.news(c)
+		return
 	case c.Method() != http.MethodPost || path != siblings.HopPath && path != siblings.CancelPath:
-		writeFailure(c, failed(faultPathNotFound, "siblings POST to "+siblings.HopPath+" and "+siblings.CancelPath))
+		writeFailure(c, failed(faultPathNotFound, "siblings POST to "+siblings.HopPath+", "+siblings.CancelPath+" and "+siblings.NewsPath))
 		return
 	case g.draining.Load() && path == siblings.HopPath:
 		writeFailure(c, errDraining)
@@ -72,6 +75,17 @@ func (h hopHandler) Serve(c httpd.Request) {
 		defer x.recovered(&err)
 		err = g.serveHop(x)
 	}
+}
+
+// news answers a sibling that asks what is new here.
+func (h hopHandler) news(c httpd.Request) {
+	answer, signature, err := h.g.siblings.News(string(c.Header(siblings.SignatureHeader)), string(c.Header(siblings.FormatHeader)), c.Body())
+	if err != nil {
+		writeFailure(c, &failure{fault: faultUnauthorized, message: err.Error()})
+		return
+	}
+	c.SetHeader(siblings.SignatureHeader, signature)
+	c.Answer(http.StatusOK, "application/json", answer)
 }
 
 // Expect, Unread and Full implement httpd.Handler.

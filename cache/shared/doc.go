@@ -1,5 +1,5 @@
 // Package shared tells the replicas of a service what each of them holds, and how
-// loaded each is, through one Redis.
+// loaded each is, through one Redis, or by asking each other (direct.go).
 //
 // Goal: a reader finds in its own memory, without asking anybody, how much of a
 // prompt each replica holds. What it finds is at most some intervals old. Nothing

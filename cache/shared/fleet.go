@@ -15,9 +15,10 @@ import (
 	"github.com/forebay-io/forebay/cache/hitmap"
 )
 
-// Options say how a Fleet works. All are needed but Secret and Log.
+// Options say how a Fleet works. All are needed but Secret and Log, and one of Client and Direct.
 type Options struct {
 	Client redis.UniversalClient // belongs to the Fleet from Open on
+	Direct *Direct               // without Redis; needs Secret
 	Prefix string                // what every key begins with
 	Name   string                // of this replica, unlike all others
 	Secret []byte                // nil for one that the replicas agree on in Redis
@@ -49,11 +50,12 @@ type Counts struct {
 
 // Sibling is another replica.
 type Sibling struct {
-	Name   string
-	Report string        // of load; what it means is between its writer and reader
-	Age    time.Duration // since the report came
-	Blocks int           // of it in the map
-	Synced bool          // all of its blocks are known
+	Name    string
+	Address string        // at which it was asked, without Redis
+	Report  string        // of load; what it means is between its writer and reader
+	Age     time.Duration // since the report came
+	Blocks  int           // of it in the map
+	Synced  bool          // all of its blocks are known
 }
 
 // Holder is a replica that holds the first blocks of a prompt.
@@ -93,6 +95,7 @@ type Fleet struct {
 	up       bool
 	failures int // of round trips in a row
 	twins    int // reports of others under our name
+	recent   recent
 
 	trip trip // of the loop alone
 }
@@ -100,7 +103,11 @@ type Fleet struct {
 // Open starts a Fleet. Nothing is sent before Join.
 func Open(o Options) (*Fleet, error) {
 	f, err := assemble(o)
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.Direct != nil:
+		go f.loopDirect()
+	default:
 		go f.loop()
 	}
 	return f, err
@@ -118,7 +125,7 @@ func assemble(o Options) (*Fleet, error) {
 	f := &Fleet{
 		o: o, clock: time.Now, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), id: rand.Text()[:10],
 		blocks: blocks, own: map[uint64]struct{}{}, others: map[string]*replica{}, secret: o.Secret, grain: 1, up: true,
-		batchMax: batchMax, trip: trip{width: entriesMax},
+		batchMax: batchMax, trip: trip{width: entriesMax}, recent: recent{self: map[string]bool{}},
 	}
 	if o.Secret != nil {
 		f.seal = newSeal(o.Secret)
@@ -311,7 +318,7 @@ func (f *Fleet) Siblings(into []Sibling) []Sibling {
 	for _, r := range f.others {
 		if age := now.Sub(r.seen); r.alive && age < f.o.Lease {
 			_, report := readMark(r.report)
-			s := Sibling{Name: r.name, Report: report, Age: age, Synced: r.synced}
+			s := Sibling{Name: r.name, Address: r.address, Report: report, Age: age, Synced: r.synced}
 			if slot, ok := f.blocks.Slot(r.name); ok {
 				s.Blocks = f.blocks.Claims(slot)
 			}
@@ -353,13 +360,15 @@ func (f *Fleet) Own() int {
 	return len(f.own)
 }
 
-// Close tells the others that this replica has left, if Redis answers within the limit.
+// Close tells the others that this replica has left, if a Redis answers within the limit.
 func (f *Fleet) Close() {
 	f.once.Do(func() {
 		close(f.quit)
 		<-f.ended
-		f.leave()
-		f.o.Client.Close()
+		if f.o.Client != nil {
+			f.leave()
+			f.o.Client.Close()
+		}
 	})
 }
 

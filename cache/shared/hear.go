@@ -79,11 +79,14 @@ func (f *Fleet) hearEntry(values map[string]any) {
 	if r == nil || text == "" { // its report has not come yet; then all its blocks are asked for
 		return
 	}
+	f.hearBatch(r, text)
+}
+
+func (f *Fleet) hearBatch(r *replica, text string) {
 	f.counts.BytesIn += uint64(len(text))
 	b, err := readBatch(text)
 	if err != nil {
-		f.blocks.End(name)
-		r.synced = false
+		r.lose(f.blocks)
 		return
 	}
 	f.counts.Received += uint64(len(b.changes))
@@ -149,6 +152,11 @@ func (f *Fleet) hearReports(a *answers, now time.Time) {
 	if a.names != nil && a.names.Err() == nil {
 		f.trip.names = slices.DeleteFunc(a.names.Val(), func(name string) bool { return name == f.o.Name })
 	}
+	f.forget(now)
+}
+
+// forget forgets replicas that were not heard for long.
+func (f *Fleet) forget(now time.Time) {
 	for name, r := range f.others {
 		if now.Sub(r.seen) >= f.o.Lease {
 			f.blocks.End(name)

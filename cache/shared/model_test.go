@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,6 +16,7 @@ type model struct {
 	t      *testing.T
 	r      *rand.Rand
 	redis  *fakeRedis
+	direct bool // without Redis
 	names  []string
 	nodes  map[string]*node
 	busy   *node // makes a round trip
@@ -30,7 +32,7 @@ type node struct {
 
 const (
 	modelBlocks = 40
-	modelSeeds  = 40
+	modelSeeds  = 20
 )
 
 func (m *model) note(format string, args ...any) {
@@ -39,8 +41,13 @@ func (m *model) note(format string, args ...any) {
 
 func (m *model) start(name string) {
 	o := Options{
-		Client: m.redis.client(), Prefix: "p", Name: name, Interval: time.Hour, Limit: time.Second, Lease: time.Second,
+		Prefix: "p", Name: name, Interval: time.Hour, Limit: time.Second, Lease: time.Second,
 		BlocksMax: 1 << 10, ChangesMax: 8, LogMax: 4 + 40*int(name[0]&1), LoadsMax: 3,
+	}
+	if m.direct {
+		o.Direct, o.Secret = &Direct{Ask: m.ask}, []byte("a secret of all")
+	} else {
+		o.Client = m.redis.client()
 	}
 	f, err := assemble(o)
 	if err != nil {
@@ -97,7 +104,7 @@ func (m *model) step() {
 		}
 		m.note("%s makes a round trip %s", name, m.redis.fail)
 		m.busy = n
-		n.fleet.round()
+		m.round(n)
 		m.busy, m.redis.fail = nil, ""
 	case k < 84:
 		m.redis.arrive()
@@ -106,7 +113,9 @@ func (m *model) step() {
 		delete(m.nodes, name)
 	case k < 88:
 		m.note("%s leaves", name)
-		n.fleet.leave()
+		if !m.direct {
+			n.fleet.leave()
+		}
 		delete(m.nodes, name)
 	case k < 90:
 		m.note("%s joins", name)
@@ -124,6 +133,33 @@ func (m *model) step() {
 	}
 }
 
+// round makes a round trip of a replica.
+func (m *model) round(n *node) {
+	if !m.direct {
+		n.fleet.round()
+		return
+	}
+	n.fleet.turn(1)
+	for _, name := range m.names {
+		n.fleet.askOnce(m.t.Context(), name, name)
+	}
+}
+
+// ask asks a replica directly.
+func (m *model) ask(_ context.Context, address string, question []byte) ([]byte, error) {
+	m.interleave()
+	n := m.nodes[address]
+	if n == nil || m.redis.fail == "cut" {
+		return nil, errCut
+	}
+	answer, err := n.fleet.Answer(question)
+	m.interleave()
+	if m.redis.fail != "" {
+		return nil, errCut
+	}
+	return answer, err
+}
+
 // interleave lets another replica act between two commands of a pipeline.
 func (m *model) interleave() {
 	if m.nested || m.r.IntN(8) > 0 {
@@ -136,24 +172,23 @@ func (m *model) interleave() {
 	if n := m.nodes[name]; n != nil && m.r.IntN(2) == 0 {
 		m.follow(n)
 	} else if n != nil && n != m.busy { // a replica makes one round trip at a time
-		n.fleet.round()
+		m.round(n)
 	}
 }
 
 // settle gives all replicas time, with nothing new and a Redis that works.
 func (m *model) settle() {
 	m.redis.arrive()
-	between := m.redis.between
-	m.redis.between = func() {}
+	m.nested = true // nobody acts meanwhile
 	for range 60 {
 		m.redis.now += 50
 		for _, name := range m.names {
 			if n := m.nodes[name]; n != nil {
-				n.fleet.round()
+				m.round(n)
 			}
 		}
 	}
-	m.redis.between = between
+	m.nested = false
 }
 
 // wrong says what some replica believes that is not so.
@@ -191,7 +226,7 @@ func (m *model) wrong() string {
 // another is what that one holds.
 func TestWhatIsBelievedIsTrueInTheEnd(t *testing.T) {
 	for seed := range uint64(modelSeeds) {
-		m := &model{t: t, r: rand.New(rand.NewPCG(seed, 17)), redis: newFakeRedis(), names: []string{"a", "b", "c", "d", "e", "f"}[:2+seed%5], nodes: map[string]*node{}}
+		m := &model{t: t, r: rand.New(rand.NewPCG(seed, 17)), redis: newFakeRedis(), direct: seed%3 == 0, names: []string{"a", "b", "c", "d", "e", "f"}[:2+seed%5], nodes: map[string]*node{}}
 		m.redis.between = m.interleave
 		for round := range 5 {
 			for range 60 {

@@ -9,7 +9,8 @@ import (
 // replica is another replica, as it is known here. The loop owns it; Fleet.mu guards
 // what readers see of it.
 type replica struct {
-	name string
+	name    string
+	address string // without Redis
 
 	epoch, number uint64 // of its last batch; before one is read, of the last that its report names
 	told          uint64 // number of the last batch that its report names

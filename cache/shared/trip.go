@@ -225,7 +225,9 @@ func (f *Fleet) tell(ctx context.Context, p redis.Pipeliner, a *answers) {
 	}
 	p.PExpire(ctx, t.key(f, "log"), keysFor)
 	if now := f.clock(); t.wanted && now.Sub(t.written) >= askAgain {
-		all := f.all()
+		f.mu.RLock()
+		all := f.all(t.epoch, t.number)
+		f.mu.RUnlock()
 		p.Set(ctx, t.key(f, "blocks:"+f.o.Name), all, writtenFor)
 		t.wanted, t.written, a.written = false, now, true
 		a.out += len(all)
@@ -242,11 +244,9 @@ func (f *Fleet) tell(ctx context.Context, p redis.Pipeliner, a *answers) {
 }
 
 // all is everything that this replica holds, as of its last batch, which went before it:
-// what is still pending is told afterwards, and comes twice.
-func (f *Fleet) all() string {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	b := batch{epoch: f.trip.epoch, number: f.trip.number}
+// what is still pending is told afterwards, and comes twice. f.mu is held.
+func (f *Fleet) all(epoch, number uint64) string {
+	b := batch{epoch: epoch, number: number}
 	var buf [aes.BlockSize]byte
 	for h := range f.own {
 		b.changes = append(b.changes, hitmap.Change{Hash: f.seal.hash(h, &buf)})

@@ -20,15 +20,22 @@ type Config struct {
 	StoreServerName   string `yaml:"store_server_name" help:"Name that the certificate of that Redis must have; empty is the host of the address."`
 	Prefix            string `yaml:"prefix" default:"forebay" help:"What every key in Redis begins with; no braces and no spaces."`
 
-	Name      string `yaml:"name" help:"Name of this replica, unlike all others; needed with store."`
-	Listen    string `yaml:"listen" default:":0" help:"Address at which siblings send requests, as host:port; port 0 takes a free one."`
+	Peers      []string      `yaml:"peers" help:"In place of store, addresses at which all replicas listen (siblings.listen): HOST:PORT, or dns:NAME:PORT for all addresses of a name, such as a headless service. This replica's may be among them. Each asks each other one in every interval, so use store for more than about 30."`
+	PeersEvery time.Duration `yaml:"peers_every" default:"5s" range:"10ms..10m" help:"How often the names of peers are looked up."`
+
+	Name      string `yaml:"name" help:"Name of this replica, unlike all others; needed with store and with peers."`
+	Listen    string `yaml:"listen" default:":0" help:"Address at which siblings send requests, as host:port; port 0 takes a free one, which peers would not know."`
 	Advertise string `yaml:"advertise" help:"Address at which siblings reach it, as host:port; empty is the address from which this host reaches Redis, and the port of listen."`
 	// API is where this replica's own API listens, for AdvertiseAPI.
 	API          net.Addr `yaml:"-"`
-	AdvertiseAPI string   `yaml:"advertise_api" help:"Address at which proxies reach this replica's API, as IP:PORT, for the endpoint picker (envoy.picker.on); empty is that of listen, or the port of listen at the address of advertise where listen has none. Where listen is a loopback address and siblings are elsewhere, set it, or proxies are not told of this replica."`
+	AdvertiseAPI string   `yaml:"advertise_api" help:"Address at which proxies reach this replica's API, as IP:PORT, for the endpoint picker (envoy.picker.on); empty is that of listen, or the port of listen at the address of advertise where listen has none. Where listen is a loopback address and siblings are elsewhere, or has no host and siblings are found by peers, set it, or proxies are not told of this replica."`
 	Labels       string   `yaml:"labels" help:"Labels of this replica, as KEY=VALUE, separated by commas, for the selector of an InferencePool."`
 
-	SecretFile string `yaml:"secret_file" help:"File with the secret that all replicas have, at least 16 bytes; empty agrees on one in Redis, which then vouches for who may send."`
+	SecretFile    string `yaml:"secret_file" help:"File with the secret that all replicas have, at least 16 bytes; empty agrees on one in Redis, which then vouches for who may send. Needed with peers."`
+	TLSCert       string `yaml:"tls_cert" help:"File with the certificate (PEM) that this replica shows to siblings, as a server and as a client; with it they speak TLS. The three files are read again when they have changed."`
+	TLSKey        string `yaml:"tls_key" help:"File with the private key (PEM) of tls_cert."`
+	TLSCA         string `yaml:"tls_ca" help:"File with the certificates (PEM) of the authorities that siblings' certificates must come from."`
+	TLSServerName string `yaml:"tls_server_name" help:"Name that the certificates of all siblings must have; empty is the host of the address of the one that is connected to."`
 
 	Interval    time.Duration `yaml:"interval" default:"100ms" range:"10ms..10s" help:"How often news are sent and fetched, in one round trip."`
 	CallLimit   time.Duration `yaml:"call_limit" default:"50ms" range:"1ms..10s" help:"Longest round trip to Redis; no request waits for it."`
@@ -49,17 +56,20 @@ type Config struct {
 }
 
 // On says that there are siblings.
-func (c *Config) On() bool { return c.Store != "" }
+func (c *Config) On() bool { return c.Store != "" || len(c.Peers) > 0 }
 
 // Mistakes checks what no tag can say.
 func (c *Config) Mistakes() error {
 	if !c.On() {
-		if c.Name != "" || c.Advertise != "" || c.SecretFile != "" || c.AdvertiseAPI != "" || c.Labels != "" {
-			return errors.New("siblings.name, siblings.advertise, siblings.advertise_api, siblings.labels and siblings.secret_file need siblings.store, the Redis through which replicas find each other")
+		if c.Name != "" || c.Advertise != "" || c.SecretFile != "" || c.AdvertiseAPI != "" || c.Labels != "" || c.TLSCert != "" {
+			return errors.New("siblings.name, siblings.advertise, siblings.advertise_api, siblings.labels, siblings.secret_file and siblings.tls_cert need siblings.store, the Redis through which replicas find each other, or siblings.peers")
 		}
 		return nil
 	}
-	errs := []error{store.CheckPrefix("siblings.prefix", c.Prefix)}
+	errs := append(checkPeers(c.Peers), store.CheckPrefix("siblings.prefix", c.Prefix), c.checkTLS())
+	if len(c.Peers) > 0 {
+		errs = append(errs, c.checkDirect())
+	}
 	if !isName(c.Name) {
 		errs = append(errs, fmt.Errorf("siblings.name: %q must be 1 to 64 letters, digits, dots, dashes or underscores, and unlike the names of all other replicas", c.Name))
 	}
@@ -70,6 +80,24 @@ func (c *Config) Mistakes() error {
 		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
 			errs = append(errs, fmt.Errorf("siblings.%s: %q is not an address such as 10.0.0.7:8082", key, address))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkDirect checks what siblings.peers asks of other settings.
+func (c *Config) checkDirect() error {
+	var errs []error
+	if c.Store != "" {
+		errs = append(errs, errors.New("siblings.store and siblings.peers are two ways to find siblings: set one of them"))
+	}
+	if c.SecretFile == "" {
+		errs = append(errs, errors.New("siblings.secret_file is needed with siblings.peers: without a Redis nothing else says who may send"))
+	}
+	if _, port, err := net.SplitHostPort(c.Listen); err == nil && (port == "" || port == "0") {
+		errs = append(errs, errors.New("siblings.listen needs a port with siblings.peers, such as :8082, at which the others ask"))
+	}
+	if c.Advertise != "" {
+		errs = append(errs, errors.New("siblings.advertise has no effect with siblings.peers: siblings send to the address at which they found this replica"))
 	}
 	return errors.Join(errs...)
 }

@@ -10,7 +10,8 @@
 // everybody who waits (Choose).
 //
 // A sibling tells its backlog and its prices in a report (admission.Outlook), and its
-// blocks, through package cache/shared. What was sent to it since counts too. A
+// blocks, through package cache/shared: by Redis, or where siblings are found by a list
+// or a name, by questions to each other (ADR 0036). What was sent to it since counts too. A
 // request stays here unless another is sooner by Config.GainMin and a tenth: so two
 // replicas that are alike do not exchange their requests. Nobody herds: a prefix that
 // everybody asks for is computed again elsewhere once its holder's backlog costs more

@@ -6,10 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -19,7 +17,6 @@ import (
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/cache/hitmap"
 	"github.com/forebay-io/forebay/cache/shared"
-	"github.com/forebay-io/forebay/internal/store"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -57,7 +54,11 @@ type Group struct {
 	labels  map[string]string
 	version string
 	fleet   *shared.Fleet
-	client  *http.Client
+	client  *http.Client // of hops
+	news    *http.Client // of questions to peers
+	direct  bool         // siblings are found by Config.Peers
+	scheme  string
+	files   *files // nil without TLS
 	state   atomic.Pointer[wire.State]
 	typical typical
 	pace    pace // owned by the caller of Heard, but for its atomic
@@ -104,70 +105,6 @@ type Counts struct {
 	Taken                  uint64 // hops in
 	CachedThere, Elsewhere uint64 // prompt tokens that siblings held, and that were sent to them
 	Picked                 uint64 // requests for which proxies were told a replica
-}
-
-// Open joins the siblings. ln is where they send requests, which the gateway serves.
-func Open(cfg Config, ln net.Addr, local Local, version string, log *slog.Logger) (*Group, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	secret, err := readSecret(cfg.SecretFile)
-	if err != nil {
-		return nil, err
-	}
-	client, err := store.Open(store.Access{
-		Setting: "siblings.store", Address: cfg.Store, User: cfg.StoreUser, PasswordFile: cfg.StorePasswordFile,
-		CA: cfg.StoreCA, Cert: cfg.StoreCert, Key: cfg.StoreKey, ServerName: cfg.StoreServerName, Limit: cfg.CallLimit, PoolSize: 2,
-	})
-	if err != nil {
-		return nil, err
-	}
-	address, err := addressOf(&cfg, ln)
-	if err != nil {
-		client.Close()
-		return nil, err
-	}
-	fleet, err := shared.Open(shared.Options{
-		Client: client, Prefix: cfg.Prefix, Name: cfg.Name, Secret: secret, Interval: cfg.Interval, Limit: cfg.CallLimit, Lease: cfg.Lease,
-		BlocksMax: cfg.BlocksMax, ChangesMax: cfg.ChangesMax, LogMax: cfg.LogMax, LoadsMax: cfg.ReportsMax, Log: log,
-	})
-	if err != nil {
-		client.Close()
-		return nil, err
-	}
-	g := &Group{cfg: cfg, local: local, address: address, api: apiOf(&cfg, address), version: version, fleet: fleet, peers: map[string]*peer{}}
-	g.labels, _ = readLabels(cfg.Labels) // Mistakes has checked it
-	g.quit, g.stop = context.WithCancel(context.Background())
-	g.client = &http.Client{Transport: &http.Transport{
-		DialContext:     (&net.Dialer{Timeout: cfg.ConnectLimit}).DialContext,
-		MaxConnsPerHost: cfg.HopsMax + 1, MaxIdleConnsPerHost: min(cfg.HopsMax, 64), IdleConnTimeout: time.Minute,
-		DisableCompression: true, ResponseHeaderTimeout: cfg.SilenceLimit,
-	}}
-	g.tasks.Go(g.report)
-	log.Info("siblings: this replica takes requests of others", "name", cfg.Name, "address", address)
-	return g, nil
-}
-
-// addressOf is the address that siblings are told.
-func addressOf(cfg *Config, ln net.Addr) (string, error) {
-	if cfg.Advertise != "" {
-		return cfg.Advertise, nil
-	}
-	host, port, err := net.SplitHostPort(ln.String())
-	if err != nil {
-		return "", err
-	}
-	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
-		return ln.String(), nil
-	}
-	// The address by which this host reaches Redis; nothing is sent.
-	c, err := net.Dial("udp", store.Host(cfg.Store))
-	if err != nil {
-		return "", fmt.Errorf("siblings.advertise is not set, and the address of this host towards siblings.store is not known: set it, as HOST:%s", port)
-	}
-	defer c.Close()
-	host, _, err = net.SplitHostPort(c.LocalAddr().String())
-	return net.JoinHostPort(host, port), err
 }
 
 // Name is this replica's name.
@@ -319,7 +256,7 @@ func workOf(o *admission.Outlook, proven bool, prices []*admission.Outlook, q *Q
 // able are the siblings that take requests. g.mu is held.
 func (g *Group) able(now time.Time) (all []*peer) {
 	for _, s := range g.fleet.Siblings(nil) {
-		p := g.peer(s.Name, s.Report)
+		p := g.peer(&s)
 		p.name, p.age = s.Name, s.Age
 		p.seen = now
 		if p.report != nil && p.report.Ready && p.report.Format == Format && !now.Before(p.avoid) && p.running < g.cfg.HopsMax {
@@ -361,18 +298,21 @@ func candidates(q *Query, peers []*peer, prices []*admission.Outlook, holders []
 	return all
 }
 
-// peer is the sibling of a name, with its report read. g.mu is held.
-func (g *Group) peer(name, text string) *peer {
-	p := g.peers[name]
+// peer is what is known of a sibling, with its report read. g.mu is held.
+func (g *Group) peer(s *shared.Sibling) *peer {
+	p := g.peers[s.Name]
 	if p == nil {
 		p = &peer{}
-		g.peers[name] = p
+		g.peers[s.Name] = p
 	}
-	if text != p.text {
-		p.text, p.report = text, &Report{}
-		if err := json.Unmarshal([]byte(text), p.report); err != nil {
+	if s.Report != p.text {
+		p.text, p.report = s.Report, &Report{}
+		if err := json.Unmarshal([]byte(s.Report), p.report); err != nil {
 			p.report = nil
 		}
+	}
+	if p.report != nil && s.Address != "" { // where it was found
+		p.report.Address = s.Address
 	}
 	return p
 }
@@ -411,13 +351,20 @@ func (g *Group) Kept() { g.count(func(c *Counts) { c.Placed[WhyKind]++ }) }
 
 // Open checks what came at path from a sibling.
 func (g *Group) Open(path, signature, format string, body []byte) (*Parcel, error) {
-	if format != Format {
-		return nil, fmt.Errorf("the hop has format %q and this replica has %q: another version of forebay sent it", format, Format)
+	if err := g.checkFormat(format); err != nil {
+		return nil, err
 	}
 	if err := verify(g.fleet.Secret(), signature, path, g.cfg.Name, body, time.Now()); err != nil {
 		return nil, err
 	}
 	return ReadParcel(body)
+}
+
+func (g *Group) checkFormat(format string) error {
+	if format != Format {
+		return fmt.Errorf("the hop has format %q and this replica has %q: another version of forebay sent it", format, Format)
+	}
+	return nil
 }
 
 // Taken counts a hop that came in.
@@ -433,6 +380,7 @@ func (g *Group) Close() {
 	g.mu.Unlock()
 	g.stop()
 	g.tasks.Wait()
-	g.client.CloseIdleConnections()
 	g.fleet.Close()
+	g.client.CloseIdleConnections()
+	g.news.CloseIdleConnections()
 }

@@ -186,7 +186,7 @@ func (h *hop) put(e wire.Event) bool {
 
 // post sends a signed body to the sibling.
 func (h *hop) post(ctx context.Context, path string, body []byte) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.address+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.g.scheme+"://"+h.address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

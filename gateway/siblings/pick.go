@@ -126,6 +126,8 @@ func apiOf(cfg *Config, hops string) string {
 		return ""
 	}
 	switch ip, other := net.ParseIP(host), net.ParseIP(there); {
+	case (ip == nil || ip.IsUnspecified()) && other != nil && other.IsUnspecified():
+		return "" // with Config.Peers no address of ours is known
 	case ip == nil || ip.IsUnspecified():
 		host = there
 	case ip.IsLoopback() && (other == nil || !other.IsLoopback()):

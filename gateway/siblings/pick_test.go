@@ -74,6 +74,7 @@ func TestAddressForProxies(t *testing.T) {
 		{Config{API: tcp("127.0.0.1:8080")}, "127.0.0.1:4242", "127.0.0.1:8080"},
 		{Config{API: tcp("127.0.0.1:8080")}, "10.0.0.7:4242", ""},
 		{Config{API: tcp("127.0.0.1:8080"), AdvertiseAPI: "192.0.2.1:80"}, "10.0.0.7:4242", "192.0.2.1:80"},
+		{Config{API: tcp(":8080")}, "[::]:4242", ""}, // with peers, and a listen without a host
 		{Config{}, "10.0.0.7:4242", ""},
 	} {
 		if got := apiOf(&c.cfg, c.hops); got != c.want {

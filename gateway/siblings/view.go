@@ -13,7 +13,8 @@ import (
 type View struct {
 	Name     string        `json:"name"`
 	Address  string        `json:"address"`
-	StoreUp  bool          `json:"store_up"`
+	Direct   bool          `json:"direct"`     // siblings are asked at siblings.peers, without Redis
+	StoreUp  bool          `json:"store_up"`   // Redis answers, or a sibling, or there is none
 	Blocks   int           `json:"blocks"`     // of siblings that are remembered
 	Own      int           `json:"own_blocks"` // ours, of which they are told
 	Siblings []SiblingView `json:"siblings"`
@@ -55,13 +56,13 @@ type SiblingView struct {
 // View is a picture of this moment. The wait is that of the first class.
 func (g *Group) View() View {
 	counts, up := g.fleet.Counts()
-	v := View{Name: g.cfg.Name, Address: g.address, StoreUp: up, Blocks: counts.Blocks, Own: g.fleet.Own(), Siblings: []SiblingView{}, Counts: counts}
+	v := View{Name: g.cfg.Name, Address: g.address, Direct: g.direct, StoreUp: up, Blocks: counts.Blocks, Own: g.fleet.Own(), Siblings: []SiblingView{}, Counts: counts}
 	now := time.Now()
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.fleet.Siblings(nil) {
-		p := g.peer(s.Name, s.Report)
+		p := g.peer(&s)
 		if p.report == nil {
 			continue
 		}

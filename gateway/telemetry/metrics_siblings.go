@@ -26,7 +26,7 @@ func (r *Recorder) CountSiblings(read func() SiblingCounts) { r.metrics.siblings
 
 var (
 	specSiblings       = gauge("forebay_siblings", "Other replicas that are alive.")
-	specSiblingsUp     = gauge("forebay_siblings_store_up", "1 while the Redis through which replicas find each other answers.")
+	specSiblingsUp     = gauge("forebay_siblings_store_up", "1 while the Redis through which replicas find each other answers; with siblings.peers, while one of them does or there is no other.")
 	specPlaced         = counter("forebay_placements_total", "Requests by why they were served where they were: alone, soonest_here, sooner_there, not_here, hop_failed, kind.", "why")
 	specHops           = counter("forebay_hops_total", "Requests sent to siblings, by result: ok, refused, failed; taken are those that siblings sent here.", "result")
 	specHopTokens      = counter("forebay_hop_prompt_tokens_total", "Prompt tokens of requests sent to siblings: those that the sibling was known to hold, and the others.", "kind")
@@ -35,8 +35,8 @@ var (
 	specMapEvicted     = counter("forebay_hitmap_evicted_total", "Blocks that were forgotten, since siblings.blocks_max were remembered.")
 	specBlockChanges   = counter("forebay_hitmap_changes_total", "Changes of blocks: sent to the others, dropped since too many waited, received from others.", "kind")
 	specResyncs        = counter("forebay_hitmap_resyncs_total", "Times that all blocks of a sibling were fetched, after a start or a gap.")
-	specSiblingTrips   = counter("forebay_siblings_round_trips_total", "Round trips to Redis about siblings, by result: ok or failed.", "result")
-	specSiblingTraffic = counter("forebay_siblings_bytes_total", "Bytes of blocks and reports, to and from Redis.", "direction")
+	specSiblingTrips   = counter("forebay_siblings_round_trips_total", "Round trips to Redis, or questions to peers, about siblings, by result: ok or failed.", "result")
+	specSiblingTraffic = counter("forebay_siblings_bytes_total", "Bytes of blocks and reports, to and from Redis or peers.", "direction")
 )
 
 func collectSiblings(c *SiblingCounts, out chan<- prometheus.Metric) {

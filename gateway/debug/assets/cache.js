@@ -21,7 +21,7 @@ const hits = [
 
 const siblings = (page) => [
   html("h2", {}, "Siblings"),
-  dim(`This is ${page.name}, at ${page.address}. ${page.store_up ? "Redis answers." : "Redis does not answer: requests stay here."}`,
+  dim(`This is ${page.name}, at ${page.address}. ${(page.direct ? "Siblings" : "Redis") + (page.store_up ? " answered lately." : " did not answer lately: requests stay here.")}`,
     ` ${page.own_blocks} blocks told, ${page.blocks} known. Hops: ${page.hops} out, ${page.hops_refused} refused, ${page.hops_failed} failed, ${page.hops_taken} in.`),
   page.siblings.length ? table(others, page.siblings) : html("p", {}, "No sibling is alive."),
   html("h2", {}, "Placed"), table(placed, page.placed),

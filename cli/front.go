@@ -115,6 +115,7 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 	}
 	if f.xds != nil {
 		recorder.CountPolicy(f.policyCounts)
+		f.xds.TellHealth(func() xds.Health { return xds.Health(recorder.Health()) })
 	}
 	if err := f.openSiblings(recorder); err != nil {
 		return nil, err
@@ -224,7 +225,9 @@ func (f *front) openSiblings(recorder *telemetry.Recorder) (err error) {
 	if f.hops, err = f.listen("siblings.listen", cfg.Listen); err != nil {
 		return err
 	}
-	cfg.API = f.api.Addr()
+	if f.api != nil {
+		cfg.API = f.api.Addr()
+	}
 	if f.siblings, err = siblings.Open(*cfg, f.hops.Addr(), f.queue, version, f.console.logger(f.cfg.Log, "gateway")); err != nil {
 		return err
 	}

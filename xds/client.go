@@ -27,6 +27,9 @@ type Client struct {
 	take Take
 	log  *slog.Logger
 	dial dial
+	// health is what the control plane is told, nil for nothing. It is set before Run.
+	health  func() Health
+	sending sync.Mutex // held while anything is sent
 
 	// Owned by Warm, and then by Run.
 	book     book
@@ -129,6 +132,34 @@ func (c *Client) holds(source string, at time.Time) {
 	c.firstOnce.Do(func() { close(c.first) })
 }
 
+// Health is how requests went since the start.
+type Health struct{ Requests, Failed uint64 }
+
+// TellHealth makes Run tell the control plane how requests go, so that it can take back
+// a policy that spoils them. Call it before Run.
+func (c *Client) TellHealth(read func() Health) { c.health = read }
+
+// tell tells how requests went, each time that it is due and something has changed,
+// until ctx ends.
+func (c *Client) tell(ctx context.Context, l link) {
+	for last, first := (Health{}), true; ; {
+		if h := c.health(); h != last || first {
+			c.sending.Lock()
+			err := l.report(h)
+			c.sending.Unlock()
+			if err != nil {
+				return // the stream has ended, which who receives from it finds out
+			}
+			last, first = h, false
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(c.cfg.HealthEach):
+		}
+	}
+}
+
 // Run follows the control plane until ctx ends.
 func (c *Client) Run(ctx context.Context) {
 	var confirming sync.WaitGroup
@@ -187,6 +218,10 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 		return false, err
 	}
 	defer end()
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var silent atomic.Bool
 	limit := time.AfterFunc(answerLimit, func() { silent.Store(true); end() })
 	defer limit.Stop()
@@ -206,6 +241,9 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 		}
 		if !heard {
 			c.connected(server, end)
+			if c.health != nil {
+				telling.Go(func() { c.tell(ctx, l) })
+			}
 		}
 		heard = true
 		wrong := unnoted
@@ -215,7 +253,10 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 		if wrong != nil {
 			c.refuse(wrong)
 		}
-		if err := l.answer(nonce, c.book.version, wrong); err != nil {
+		c.sending.Lock()
+		err = l.answer(nonce, c.book.version, wrong)
+		c.sending.Unlock()
+		if err != nil {
 			return heard, err
 		}
 		if unnoted != nil && !l.whole() {

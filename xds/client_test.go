@@ -92,6 +92,8 @@ func (p *plane) dial(ctx context.Context, _ *BootstrapServer, _ string, b *book,
 	return s, cancel, p.err
 }
 
+func (s *script) report(Health) error { return nil }
+
 func (s *script) receive(b *book) (string, error, error) {
 	select {
 	case <-s.ctx.Done():
@@ -448,6 +450,8 @@ func TestKeptPolicy(t *testing.T) {
 		t.Errorf("the folder holds %v", files)
 	}
 }
+
+func (broken) report(Health) error { return nil }
 
 func TestPausesGrow(t *testing.T) {
 	for n, want := range map[int]struct{ least, most time.Duration }{

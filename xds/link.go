@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -29,6 +30,8 @@ type link interface {
 	whole() bool
 	// answer says that the response was taken, or why not.
 	answer(nonce, version string, wrong error) error
+	// report tells how requests go.
+	report(h Health) error
 }
 
 // dial opens links to a server; a test has its own.
@@ -93,7 +96,7 @@ func openLink(ctx context.Context, client discoveryv3.AggregatedDiscoveryService
 	if err != nil {
 		return nil, err
 	}
-	return deltaLink{s}, ignoreEOF(s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: b.versions()}))
+	return deltaLink{s, node}, ignoreEOF(s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: b.versions()}))
 }
 
 // ignoreEOF drops the error by which Send says that the stream has ended: Recv says
@@ -110,6 +113,7 @@ func unknownProtocol(err error) bool { return status.Code(err) == codes.Unimplem
 
 type deltaLink struct {
 	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	node   *corev3.Node
 }
 
 func (l deltaLink) receive(b *book) (string, error, error) {
@@ -125,6 +129,28 @@ func (l deltaLink) whole() bool { return false }
 func (l deltaLink) answer(nonce, _ string, wrong error) error {
 	return ignoreEOF(l.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: PolicyType, ResponseNonce: nonce, ErrorDetail: detail(wrong)}))
 }
+
+// HealthKey is the member of a node's metadata that says how its requests go: an object
+// with the numbers requests and failed, since the node's start.
+const HealthKey = "forebay.health"
+
+// report sends a request that asks for nothing, with the node's present metadata.
+func (l deltaLink) report(h Health) error {
+	node := proto.Clone(l.node).(*corev3.Node)
+	if node.Metadata == nil {
+		node.Metadata = &structpb.Struct{}
+	}
+	if node.Metadata.Fields == nil {
+		node.Metadata.Fields = map[string]*structpb.Value{}
+	}
+	node.Metadata.Fields[HealthKey] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		"requests": structpb.NewNumberValue(float64(h.Requests)), "failed": structpb.NewNumberValue(float64(h.Failed)),
+	}})
+	return l.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType})
+}
+
+// report does nothing: in this protocol each request takes or refuses a version.
+func (l *sotwLink) report(Health) error { return nil }
 
 type sotwLink struct {
 	stream   discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient

@@ -34,6 +34,7 @@ type Recorder struct {
 	log      *slog.Logger
 	metrics  *metrics
 	registry *prometheus.Registry
+	health   health
 	offer    func(*Record) bool // nil if nothing is kept
 	export   func(*Record)      // nil if no usage is written
 }
@@ -83,6 +84,7 @@ func (r *Recorder) Finish(rec *Record) {
 	rec.Kept = r.offer != nil && r.offer(rec)
 	r.ring.Put(rec)
 	r.metrics.observe(rec)
+	r.health.observe(rec)
 	if r.export != nil && rec.Route != RouteSibling { // billed by its client's gateway
 		r.export(rec)
 	}

@@ -19,9 +19,11 @@ type Config struct {
 	TLSKey      string `yaml:"tls_key" help:"File with the private key (PEM) of tls_cert."`
 	TLSClientCA string `yaml:"tls_client_ca" help:"File with the authorities (PEM) that a client's certificate must have; empty asks for none."`
 
-	CanaryPercent int           `yaml:"canary_percent" range:"1..99" help:"Share of the nodes that get a new version first, in percent; 0 gives it to all at once, unless canary_label is set."`
-	CanaryLabel   string        `yaml:"canary_label" help:"Nodes that get a new version first, as KEY=VALUE of their metadata."`
-	CanaryHold    time.Duration `yaml:"canary_hold" default:"1m" range:"10ms..24h" help:"How long these nodes must have had a new version, without refusing it, before all get it."`
+	CanaryPercent     int           `yaml:"canary_percent" range:"1..99" help:"Share of the nodes that get a new version first, in percent; 0 gives it to all at once, unless canary_label is set."`
+	CanaryLabel       string        `yaml:"canary_label" help:"Nodes that get a new version first, as KEY=VALUE of their metadata."`
+	CanaryFailedMax   float64       `yaml:"canary_failed_max" default:"0.05" range:"0.001..1" help:"Share of requests that may fail at the gateways with a version on trial, over that at all others; above it the version is taken back. 1 looks at none."`
+	CanaryRequestsMin int           `yaml:"canary_requests_min" default:"50" range:"1..1000000000" help:"Requests at the gateways with a version on trial from which on their failures count."`
+	CanaryHold        time.Duration `yaml:"canary_hold" default:"1m" range:"10ms..24h" help:"How long these nodes must have had a new version, without refusing it, before all get it."`
 }
 
 // Mistakes checks what no tag can say.

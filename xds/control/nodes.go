@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -45,6 +46,9 @@ type node struct {
 	since       time.Time
 	streams     int
 	types       map[string]*progress
+
+	told           bool // it has said how its requests go
+	health, before tally
 }
 
 // progress is how far a node is with a type of resources.
@@ -57,16 +61,8 @@ type progress struct {
 
 func newNodes() nodes { return nodes{byKey: map[string]*node{}, streams: map[stream]string{}} }
 
-// canaries are the nodes that get a version on trial.
-func (ns *nodes) canaries() []*node {
-	var list []*node
-	for _, n := range ns.byKey {
-		if n.canary {
-			list = append(list, n)
-		}
-	}
-	return list
-}
+// all lists the nodes.
+func (ns *nodes) all() []*node { return slices.Collect(maps.Values(ns.byKey)) }
 
 // asked notes a request: who asks, and what became of the last response.
 func (s *Server) asked(id stream, who *corev3.Node, typeURL, nonce, acked string, refused *status.Status, whole bool) error {
@@ -93,6 +89,9 @@ func (s *Server) asked(id stream, who *corev3.Node, typeURL, nonce, acked string
 		s.nodes.streams[id] = key
 	}
 	n := s.nodes.byKey[key]
+	if h, ok := readHealth(who); ok {
+		n.heard(h)
+	}
 	p := n.types[typeURL]
 	if p == nil {
 		if len(n.types) >= typesMax {

@@ -171,7 +171,7 @@ func (s *Server) Look(now time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if word := s.trial.decide(s.nodes.canaries(), now); word != "" {
+	if word := s.trial.decide(s.nodes.all(), now); word != "" {
 		s.log.Info("control: "+word, "version", s.trial.version())
 		s.publish()
 	}
@@ -217,6 +217,9 @@ func (s *Server) take(now time.Time) {
 	s.wrong = ""
 	s.taken = now
 	if s.trial.offer(sets, now) {
+		for _, n := range s.nodes.byKey {
+			n.rebase()
+		}
 		s.log.Info("control: the policy files were taken", "version", sets.Version, "files", len(s.files.Files), "nodes", len(s.nodes.byKey), "trial", s.trial.next != nil)
 		s.publish()
 	}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,12 +68,15 @@ func (a *authority) issue(name string, parent *x509.Certificate) (*x509.Certific
 }
 
 // follow runs a gateway's client with a bootstrap until the test ends.
-func follow(t *testing.T, boot *xds.Bootstrap) (*xds.Client, *follower) {
+func follow(t *testing.T, boot *xds.Bootstrap, health ...func() xds.Health) (*xds.Client, *follower) {
 	t.Helper()
 	f := &follower{}
-	c, err := xds.New(xds.Config{}, boot, "1", f.take, slog.New(slog.DiscardHandler))
+	c, err := xds.New(xds.Config{HealthEach: 100 * time.Millisecond}, boot, "1", f.take, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, read := range health {
+		c.TellHealth(read)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -145,9 +149,14 @@ func TestTwoControlPlanes(t *testing.T) {
 // TestCanaries: of two gateways one gets a new version first, and takes it back when it
 // refuses it; what it has held for the time goes to both.
 func TestCanaries(t *testing.T) {
-	p := startPlane(t, Config{CanaryLabel: "tier=test", CanaryHold: time.Minute}, map[string]string{"a.yaml": oneTenant})
+	p := startPlane(t, Config{CanaryLabel: "tier=test", CanaryHold: 24 * time.Hour, CanaryRequestsMin: 20}, map[string]string{"a.yaml": oneTenant})
+	var failed atomic.Uint64
 	gateway := func(id string, metadata map[string]any) (*xds.Client, *follower) {
-		return follow(t, &xds.Bootstrap{Node: xds.BootstrapNode{ID: id, Metadata: metadata}, Servers: []xds.BootstrapServer{{URI: strings.TrimPrefix(p.conn.Target(), "passthrough:///"), Creds: []xds.BootstrapCreds{{Type: "insecure"}}}}})
+		health := func() xds.Health { return xds.Health{Requests: 100 + failed.Load(), Failed: failed.Load()} }
+		if metadata == nil {
+			health = func() xds.Health { return xds.Health{Requests: 1000} }
+		}
+		return follow(t, &xds.Bootstrap{Node: xds.BootstrapNode{ID: id, Metadata: metadata}, Servers: []xds.BootstrapServer{{URI: strings.TrimPrefix(p.conn.Target(), "passthrough:///"), Creds: []xds.BootstrapCreds{{Type: "insecure"}}}}}, health)
 	}
 	canary, first := gateway("canary", map[string]any{"tier": "test"})
 	rest, second := gateway("rest", nil)
@@ -171,7 +180,7 @@ func TestCanaries(t *testing.T) {
 	if !has(second, "acme")(xds.State{}) {
 		t.Error("the version on trial went to all")
 	}
-	p.now = p.now.Add(time.Minute)
+	p.now = p.now.Add(24 * time.Hour)
 	p.look()
 	wait(t, rest, "it has the second version", has(second, "beta"))
 	first.mu.Lock()
@@ -185,5 +194,18 @@ func TestCanaries(t *testing.T) {
 	})
 	if !has(second, "beta")(xds.State{}) {
 		t.Error("what the canary refused went to all")
+	}
+	// A version that it takes, and that makes its requests fail.
+	p.write("a.yaml", strings.Replace(oneTenant, "acme", "delta", 1))
+	p.look()
+	wait(t, canary, "it has the third version", has(first, "delta"))
+	failed.Store(30)
+	wait(t, canary, "it was given the second version again", func(xds.State) bool {
+		p.look()
+		page, _ := p.GetStatus(context.Background(), nil)
+		return has(first, "beta")(xds.State{}) && strings.Contains(page.Rollout, "of 30 requests at the gateways that have it, 30 failed (100.0%; elsewhere 0.0%)")
+	})
+	if !has(second, "beta")(xds.State{}) {
+		t.Error("what spoiled the canary's requests went to all")
 	}
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,10 +15,13 @@ type rule struct {
 	percent    uint32
 	key, value string // of the metadata; "" is no label
 	hold       time.Duration
+
+	failedMax   float64
+	requestsMin int
 }
 
 func newRule(cfg *Config) rule {
-	r := rule{percent: uint32(cfg.CanaryPercent), hold: cfg.CanaryHold}
+	r := rule{percent: uint32(cfg.CanaryPercent), hold: cfg.CanaryHold, failedMax: cfg.CanaryFailedMax, requestsMin: cfg.CanaryRequestsMin}
 	r.key, r.value, _ = parseLabel(cfg.CanaryLabel) // Mistakes has checked it
 	return r
 }
@@ -84,25 +88,32 @@ func (t *trial) offer(s *Sets, now time.Time) bool {
 }
 
 // decide ends the trial when it is time. It returns what it did, "" for nothing.
-func (t *trial) decide(canaries []*node, now time.Time) string {
+func (t *trial) decide(nodes []*node, now time.Time) string {
 	if t.next == nil {
 		return ""
 	}
+	canaries := slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return !n.canary })
 	for _, n := range canaries {
 		for typeURL, p := range n.types {
 			version := t.next.of(n.kind).GetVersion(typeURL)
 			if p.problem != "" && p.sent == version && version != t.stable.of(n.kind).GetVersion(typeURL) {
-				t.rejected, t.why = t.next.Version, fmt.Sprintf("%s refuses it: %s", n.id, p.problem)
-				t.next = nil
-				return "the version on trial was refused and is taken back: " + t.why
+				return t.takeBack(fmt.Sprintf("%s refuses it: %s", n.id, p.problem))
 			}
 		}
+	}
+	if why := t.sick(nodes); why != "" {
+		return t.takeBack(why)
 	}
 	if now.Sub(t.since) < t.hold || !t.arrived(canaries) {
 		return ""
 	}
 	t.stable, t.next = t.next, nil
 	return "the version on trial has held, and goes to all nodes"
+}
+
+func (t *trial) takeBack(why string) string {
+	t.rejected, t.why, t.next = t.next.Version, why, nil
+	return "the version on trial is taken back: " + why
 }
 
 // arrived reports whether every canary has taken the version.

@@ -75,6 +75,57 @@ func TestTrial(t *testing.T) {
 	}
 }
 
+// TestSickVersionIsTakenBack: a version that all canaries take, and under which their
+// requests fail more often than elsewhere, is taken back.
+func TestSickVersionIsTakenBack(t *testing.T) {
+	one, two := setsOf(t, "1"), setsOf(t, "2")
+	start := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		canary, rest tally // at the start, and then what came since
+		more, other  tally
+		back         bool
+	}{
+		"all is well":                       {more: tally{100, 1}},
+		"every request fails":               {more: tally{100, 100}, back: true},
+		"too few to say":                    {more: tally{19, 19}},
+		"elsewhere it is the same":          {more: tally{100, 50}, other: tally{1000, 480}},
+		"elsewhere it is better":            {more: tally{100, 50}, other: tally{1000, 300}, back: true},
+		"they failed before the trial":      {canary: tally{1000, 1000}, more: tally{100, 1}},
+		"nothing failed before, and now it": {canary: tally{1e6, 0}, more: tally{100, 11}, back: true},
+	} {
+		canary := &node{id: "c", kind: Forebay, canary: true, types: map[string]*progress{}}
+		rest := &node{id: "r", kind: Forebay, types: map[string]*progress{}}
+		tr := trial{rule: rule{percent: 10, hold: time.Minute, failedMax: 0.1, requestsMin: 20}}
+		tr.offer(one, start)
+		canary.heard(c.canary)
+		rest.heard(c.rest)
+		tr.offer(two, start)
+		canary.rebase()
+		rest.rebase()
+		canary.heard(tally{c.canary.requests + c.more.requests, c.canary.failed + c.more.failed})
+		rest.heard(tally{c.rest.requests + c.other.requests, c.rest.failed + c.other.failed})
+		word := tr.decide([]*node{canary, rest}, start.Add(time.Second))
+		if back := tr.rejected != ""; back != c.back || back != strings.Contains(word, "requests at the gateways that have it") {
+			t.Errorf("%s: taken back %v: %s", name, back, word)
+		}
+		if late := tr.decide([]*node{canary, rest}, start.Add(time.Hour)); (late != "") == c.back {
+			t.Errorf("%s: later %q", name, late)
+		}
+	}
+	// One that connects during the trial counts from then on, and one that begins anew
+	// from 0.
+	n := &node{}
+	n.heard(tally{500, 400})
+	n.heard(tally{600, 401})
+	if got := n.during(); got != (tally{100, 1}) {
+		t.Errorf("a newcomer has %v", got)
+	}
+	n.heard(tally{10, 2})
+	if got := n.during(); got != (tally{10, 2}) {
+		t.Errorf("after a new start %v", got)
+	}
+}
+
 // TestOldRefusalEndsNoTrial: what a node refused before the trial began says nothing
 // about the version on trial, if its resources of that type are the same.
 func TestOldRefusalEndsNoTrial(t *testing.T) {

@@ -31,6 +31,7 @@ var arrows = map[string]string{
 	"bench/sim":               "admission cache/hitmap engine/step internal/cost",
 	"bench/speed":             "engine/gguf engine/model kernels kernels/probe",
 	"bench/startup":           "",
+	"bench/storm":             "",
 	"cache":                   "cache/hitmap",
 	"cache/disk":              "",
 	"cache/hitmap":            "",

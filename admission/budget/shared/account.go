@@ -19,6 +19,10 @@ const (
 	// meterTicks is how many sync intervals pass before a call is made only to tell
 	// Redis how many tokens streams have produced.
 	meterTicks = 10
+	// othersMax bounds of how many other gateways a state of a book says what they were
+	// charged. If there are more, or nobody had seen a new gateway yet, a call whose
+	// answer was lost before Redis lost its data may be charged twice.
+	othersMax = 16
 )
 
 // account is a gateway's side of one scope's budgets.

@@ -30,7 +30,9 @@
 // before was lost or had become full. So each gateway sends what it last saw, and
 // when. The new book begins with the latest state that any gateway saw, refilled to
 // the time when it was made; if a later one becomes known, that is made up for. Since
-// each change of a book is seen by the gateway that makes it, one of them knew all.
+// each change of a book is seen by the gateway that makes it, one of them knew all. With
+// a state goes what each gateway had been charged in it, since a gateway whose answer was
+// lost does not know that itself: of quotas each is charged the difference to what it used.
 //
 //   - store.go: the methods for gateways, the loop, the use of the breaker
 //   - account.go: one tenant and model: its slice, waiting asks, calls to Redis

@@ -50,6 +50,8 @@ type call struct {
 	// Saw is what the last reply showed, nil for none. If Redis has lost the book, the
 	// new one begins with what gateways know.
 	Saw *sight `json:"saw,omitempty"`
+	// Others is of how many other gateways the sight says what they were charged.
+	Others int `json:"others"`
 
 	// Asks are what requests need that wait, in order.
 	Asks []taking `json:"asks"`
@@ -73,6 +75,15 @@ type sight struct {
 	At      int64                   `json:"at"` // now, in ms
 	Values  budget.Amounts          `json:"v"`  // levels of buckets, use of others
 	Windows [budget.RuleCount]int64 `json:"p"`
+	// Others are what other gateways had been charged in this state.
+	Others map[string]known `json:"k,omitempty"`
+}
+
+// known is what a gateway had been charged in a state of a book.
+type known struct {
+	Life    int64          `json:"n"`
+	Seq     int64          `json:"s"`
+	Charged budget.Amounts `json:"c"`
 }
 
 // stored is what sync.lua keeps of a book, as far as Go reads it.

@@ -71,7 +71,7 @@ func (b *account) open(now time.Time, leave bool) *dialogue {
 		key: b.key, ID: b.store.id, Life: b.life, Seq: b.seq, Lease: b.store.cfg.Lease.Milliseconds(), Gateways: max(1, b.store.living()),
 		Limit: b.terms.Limit, Rate: b.terms.Rate, Hold: b.terms.Hold,
 		Charged: b.charged.Plus(-1, d.back), Held: held, Kept: kept, Was: b.charged, Base: b.charged.Plus(-1, b.held),
-		Saw: b.saw, Asks: make([]taking, len(d.asks)), Want: b.touched && !leave, Typical: b.typical, Leave: leave,
+		Saw: b.saw, Others: othersMax, Asks: make([]taking, len(d.asks)), Want: b.touched && !leave, Typical: b.typical, Leave: leave,
 	}
 	for i, w := range d.asks {
 		d.call.Asks[i] = taking{w.amounts, w.open}

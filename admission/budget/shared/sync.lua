@@ -7,6 +7,8 @@
 --   c     ms, when the book was made: another c is another book
 --   n     steps since then
 --   f     the book before, and the step after which its state was the latest known
+--   k     by gateway, what it had been charged in that state: n, s and c as in L, a
+--         once it has a lease here; those that do not come within a lease are dropped
 --   i     what was missing in each bucket, or used in each window, when it was made
 --   w     what each bucket could not hold since then
 --   L     leases by gateway: n life, s last call, x ms when it runs out, p windows,
@@ -42,10 +44,10 @@ end
 -- nothing.
 local raw = redis.pcall('GET', KEYS[1])
 local read, book = pcall(cjson.decode, raw)
-local fresh = not (read and type(book) == 'table' and book.L and book.f)
+local fresh = not (read and type(book) == 'table' and book.L and book.f and book.k)
 local repaired = fresh and raw ~= false
 if fresh then
-  book = { at = now, c = now, n = 0, f = { 0, 0 }, v = {}, p = {}, i = {}, w = {}, L = {}, e = { 0, 0, 0 } }
+  book = { at = now, c = now, n = 0, f = { 0, 0 }, k = {}, v = {}, p = {}, i = {}, w = {}, L = {}, e = { 0, 0, 0 } }
   for k = 1, rules do
     book.v[k], book.p[k], book.i[k], book.w[k] = not bucket[k] and 0, window(k), 0, 0
   end
@@ -89,10 +91,13 @@ for id, lease in pairs(book.L) do
   elseif lease.x < now then
     for k = 1, rules do give(k, lease.h[k], lease.p) end
     book.e[1], book.e[2], book.e[3] = book.e[1] + 1, book.e[2] + lease.h[4], book.e[3] + lease.h[3]
-    book.L[id] = nil
+    book.L[id], book.k[id] = nil, nil
   else
     gateways = gateways + 1
   end
+end
+for id, l in pairs(book.k) do
+  if not l.a and now > book.c + q.lease and id ~= q.id then book.k[id] = nil end -- it has ended
 end
 
 local lease = book.L[q.id]
@@ -111,12 +116,18 @@ local saw = q.saw
 local another = saw and not lease and saw.c ~= book.c
 -- Or it saw this one in a state that is younger than the one that Redis has.
 local rewound = saw and not lease and saw.c == book.c and saw.at > before
+-- What this gateway had been charged in the state with which this book began: more than
+-- it knows, where the answer to its last call was lost.
+local seen = not lease and not rewound and book.k[q.id]
+if seen and (seen.a or seen.n ~= q.life) then seen = nil end
+local later = another and saw.c == book.f[1] and saw.n > book.f[2]
+local other = another and saw.c ~= book.f[1]
 if another then
-  local later = saw.c == book.f[1] and saw.n > book.f[2]
-  local other = saw.c ~= book.f[1]
   for k = 1, rules do
     local lack = book.i[k]
-    if bucket[k] and q.limit[k] > 0 then
+    if seen and span[k] ~= 0 then
+      -- each gateway tells what it was charged since
+    elseif bucket[k] and q.limit[k] > 0 then
       lack = math.max(0, q.hold[k] - saw.v[k] - q.rate[k] * math.max(0, book.c - saw.at) / 1000)
     elseif span[k] ~= 0 and saw.p[k] == book.p[k] then
       lack = saw.v[k]
@@ -130,7 +141,22 @@ if another then
       book.i[k] = lack
     end
   end
-  if later or saw.c > book.f[1] then book.f = { saw.c, saw.n } end
+  local newer = later or saw.c > book.f[1]
+  for id, l in pairs(saw.k or {}) do
+    local was = book.k[id]
+    local same = was and was.n == l.n and was.s < l.s
+    for k = 1, rules do
+      if same and span[k] ~= 0 and saw.p[k] == book.p[k] then
+        if seen and not was.a then
+          level[k] = level[k] - l.c[k] + was.c[k]
+        elseif not seen and later and was.a then -- it told this itself
+          give(k, l.c[k] - was.c[k], saw.p)
+        end
+      end
+    end
+    if same or not was and newer and not seen then book.k[id] = { n = l.n, s = l.s, c = l.c, a = was and was.a } end
+  end
+  if newer then book.f = { saw.c, saw.n } end
 elseif rewound then
   for k = 1, rules do
     if bucket[k] and q.limit[k] > 0 then
@@ -141,9 +167,10 @@ elseif rewound then
   end
 end
 for k = 1, rules do
-  local known = lease and lease.c[k] or (another or rewound) and k ~= places and q.was[k] or q.base[k]
+  local known = lease and lease.c[k] or k ~= places and (seen and (span[k] ~= 0 or not later) and seen.c[k] or (another or rewound) and q.was[k]) or q.base[k]
   give(k, known - q.charged[k], lease and lease.p or saw and saw.p or book.p)
 end
+if not lease then book.k[q.id] = { n = q.life, s = q.seq, c = seen and seen.c or q.was, a = true } end
 
 local verdicts, all = {}, true
 local charged, held = q.charged, q.held
@@ -209,8 +236,15 @@ else
 end
 redis.call('SET', KEYS[1], cjson.encode(book), 'PX', math.ceil(math.min(ttl, 32 * day)))
 
+local others, count = {}, 0
+for id, l in pairs(book.L) do
+  if id ~= q.id and count < q.others then others[id], count = { n = l.n, s = l.s, c = l.c }, count + 1 end
+end
+for id, l in pairs(book.k) do
+  if not l.a and count < q.others then others[id], count = { n = l.n, s = l.s, c = l.c }, count + 1 end
+end
 return cjson.encode({
-  known = lease ~= nil, repaired = repaired, gateways = gateways, saw = { c = book.c, n = book.n, at = now, v = v, p = book.p },
+  known = lease ~= nil, repaired = repaired, gateways = gateways, saw = { c = book.c, n = book.n, at = now, v = v, p = book.p, k = count > 0 and others or nil },
   charged = charged, held = held, slice = slice, target = target,
   verdicts = #verdicts > 0 and verdicts or nil,
 })

@@ -11,6 +11,10 @@ import (
 type Controller interface {
 	// Admit returns a ticket, admitted or waiting, or a *Refusal. It never waits.
 	Admit(d Demand) (Ticket, error)
+	// Refuse returns a *Refusal for a request whose prompt is not prepared yet, if it
+	// would be refused once it is, as far as BodyBytes tells; nil decides nothing. It sets
+	// d.Draw, which the request keeps.
+	Refuse(d *Demand) error
 	// Expected is how many tokens an answer to d is likely not to pass, over all
 	// its sequences: the 90 % quantile of those like it.
 	Expected(d *Demand) int
@@ -65,6 +69,11 @@ type Demand struct {
 	DecodeTokens   int
 	// Age is how long ago the request came. Its goal counts from there.
 	Age time.Duration
+	// BodyBytes is the size of the client's body, 0 where it tells nothing of the tokens.
+	BodyBytes int
+	// Draw is the number by which one of several requests that are alike is let in; 0 is
+	// drawn on arrival.
+	Draw uint64
 	// Bytes is the memory that the request holds while it waits.
 	Bytes int
 	// Blocks are the hashes of the first prompt's full blocks of BlockTokens each.

@@ -26,12 +26,6 @@ func (a *asked) rate(now time.Duration) float64 {
 	return a.work.valueOver(now, askedMemory) / float64(askedMemory)
 }
 
-// observe takes in a request of that size.
-func (a *asked) observe(size, now time.Duration) {
-	a.work.addOver(float64(size), now, askedMemory)
-	a.sizes.observe(size)
-}
-
 // sizes is a histogram of work by the size of requests, which fades.
 type sizes struct {
 	bins  [sizeBins]float64
@@ -73,8 +67,8 @@ func (z *sizes) rank(size time.Duration, tie float64) float64 {
 // tieOf spreads the requests that follow one another evenly over 0 to 1, by
 // multiples of the golden ratio. So of requests that are all alike an even part is
 // let in.
-func tieOf(order uint64) float64 {
-	_, tie := math.Modf(float64(order) * math.Phi)
+func tieOf(draw uint64) float64 {
+	_, tie := math.Modf(float64(draw) * math.Phi)
 	return tie
 }
 
@@ -122,6 +116,13 @@ func (lv *level) partOf(l *line, share float64, now time.Duration) float64 {
 	return 1
 }
 
+// bookAsked books that l's tenant asks for so much.
+func (lv *level) bookAsked(l *line, size, now time.Duration) {
+	l.asked.work.addOver(float64(size), now, askedMemory)
+	lv.allAsked.addOver(float64(size), now, allAskedMemory)
+	lv.lastAsked.addOver(float64(size), now, lastAskedMemory)
+}
+
 // noteAsked books that e asks for its prefill.
 func (s *Scheduler) noteAsked(e *Entry, l *line) {
 	lv := &s.levels[e.class.level]
@@ -129,9 +130,8 @@ func (s *Scheduler) noteAsked(e *Entry, l *line) {
 		l.isAsking = true
 		lv.asking = append(lv.asking, l)
 	}
-	l.asked.observe(e.prefill, s.now)
-	lv.allAsked.addOver(float64(e.prefill), s.now, allAskedMemory)
-	lv.lastAsked.addOver(float64(e.prefill), s.now, lastAskedMemory)
+	lv.bookAsked(l, e.prefill, s.now)
+	l.asked.sizes.observe(e.size)
 	if s.now-lv.sweptAt < askedMemory {
 		return
 	}

@@ -34,7 +34,7 @@ func TestPartsAreMaxMinFair(t *testing.T) {
 		for range n {
 			l := &line{tenant: &tenant{weight: math.Exp(rnd.NormFloat64())}}
 			for range 1 + rnd.IntN(5) {
-				l.asked.observe(time.Duration(1+rnd.IntN(1e9)), 0)
+				lv.bookAsked(l, time.Duration(1+rnd.IntN(1e9)), 0)
 			}
 			lv.asking = append(lv.asking, l)
 			asks, weights = append(asks, l.asked.rate(0)), append(weights, l.tenant.weight)

@@ -112,3 +112,36 @@ func TestDecisionsAllocateTheEntryAlone(t *testing.T) {
 		t.Errorf("%v allocations for a step", n)
 	}
 }
+
+// BenchmarkRefusal is what admission does for a request that is refused: on arrival, and
+// before its prompt is prepared.
+func BenchmarkRefusal(b *testing.B) {
+	for _, early := range []bool{false, true} {
+		b.Run(map[bool]string{false: "prepared", true: "unprepared"}[early], func(b *testing.B) {
+			s, rnd, now := fullScheduler(b, 1000)
+			d := benchDemand(rnd)
+			d.BodyBytes = 4 * d.PromptTokens
+			s.classes[0].FirstTokenGoal = time.Second // which all that waits now takes far longer than
+			for range 2 * bodiesSpan {
+				now += time.Millisecond
+				s.Arrive(d, now)
+			}
+			b.ReportAllocs()
+			refused := 0
+			for b.Loop() {
+				now += time.Millisecond
+				next := d
+				if early {
+					if s.Refuse(&next, now) != nil {
+						refused++
+					}
+				} else if _, r := s.Arrive(next, now); r != nil {
+					refused++
+				}
+			}
+			if b.N > 100 && refused < b.N/2 {
+				b.Fatalf("%d of %d refused", refused, b.N)
+			}
+		})
+	}
+}

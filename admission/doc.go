@@ -74,7 +74,8 @@
 // # Files
 //
 // A request's way: policy.go says which tenant asks and in which class, screen.go
-// what can be refused without a forecast, price.go what the request costs,
+// what can be refused without a forecast, unprepared.go what can be before its prompt is
+// prepared, price.go what the request costs,
 // lengths.go how long its answer will be, forecast.go and course.go when it will
 // have its first token, promise.go whether that is promised, by what its tenant has
 // asked for (asked.go), how long an overload lasts (standing.go) and how true

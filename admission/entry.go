@@ -41,6 +41,8 @@ type Entry struct {
 	prefill time.Duration // of what is not cached
 	decode  time.Duration // of the expected answer
 	cost    time.Duration // by which it is ordered
+	size    time.Duration // by which it is compared with what else its tenant asks for
+	sized   bool          // size is told by the bytes of its body
 	long    bool
 	key     time.Duration // see Order in the package's documentation
 	behind  time.Duration // the least that key may be, since it went behind others; 0 is none

@@ -29,6 +29,7 @@ type line struct {
 	short   time.Duration // prefill of the short lane that waits
 
 	asked     asked
+	bodies    *bodies // nil until one is known
 	isAsking  bool    // it is in its level's asking
 	asks      float64 // by the last partOf, as the next
 	overShare bool    // it asks for more than its fair share

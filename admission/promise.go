@@ -95,34 +95,39 @@ func (s *Scheduler) placeByShare(f *forecast, e *Entry) bool {
 // hasPart tells whether e is in its tenant's part of what can be served, and books
 // that it was asked for.
 func (s *Scheduler) hasPart(f *forecast, e *Entry) bool {
-	if e.class.level != levelInteractive || e.long {
+	if e.class.level != levelInteractive || e.long && !e.sized {
 		return true // others have no need of it: they wait, and may be demoted
 	}
 	s.noteAsked(e, e.line)
-	lv := &s.levels[e.class.level]
-	queue := lv.track.total()
+	queue := s.levels[e.class.level].track.total()
 	queue.add(e, -1)
-	wait := f.expected(&queue, 0, false) - s.now
-	should, asks := s.queueTarget(f, e, wait)
-	goal := e.class.FirstTokenGoal
-	if wait < goal/10 {
-		return true // the engine would have nothing to do soon
-	}
-	share := max(0, f.rate*(1+float64(should-wait)/float64(goal))) / asks
-	part := lv.partOf(e.line, share, s.now)
-	f.favoured = share < 1 && part == 1 && len(lv.asking) > 1
-	return part >= 1 || e.line.asked.sizes.rank(e.prefill, tieOf(e.order)) <= part
+	part := s.part(f, e.line, &queue)
+	return part >= 1 || e.line.asked.sizes.rank(e.size, tieOf(e.demand.Draw)) <= part
 }
 
-// queueTarget is how long the queue should be for e's tenant, which is wait long
+// part is the part of what l's tenant asks for that is let in behind the queue.
+func (s *Scheduler) part(f *forecast, l *line, queue *sums) float64 {
+	lv, goal := &s.levels[l.class.level], l.class.FirstTokenGoal
+	wait := f.expected(queue, 0, false) - s.now
+	should, asks := s.queueTarget(f, l, wait)
+	if wait < goal/10 {
+		return 1 // the engine would have nothing to do soon
+	}
+	share := max(0, f.rate*(1+float64(should-wait)/float64(goal))) / asks
+	part := lv.partOf(l, share, s.now)
+	f.favoured = share < 1 && part == 1 && len(lv.asking) > 1
+	return part
+}
+
+// queueTarget is how long the queue should be for l's tenant, which is wait long
 // now, and what all ask for: the whole goal in a burst, LastingWait of it in a
 // lasting overload, and half of that for a tenant over its share.
-func (s *Scheduler) queueTarget(f *forecast, e *Entry, wait time.Duration) (should time.Duration, asks float64) {
-	lv, goal := &s.levels[e.class.level], e.class.FirstTokenGoal
+func (s *Scheduler) queueTarget(f *forecast, l *line, wait time.Duration) (should time.Duration, asks float64) {
+	lv, goal := &s.levels[l.class.level], l.class.FirstTokenGoal
 	lasting := time.Duration(s.cfg.LastingWait * float64(goal))
 	asks = lv.asks(s.now)
 	lv.standing.observe(wait, lasting, goal, asks > f.rate, s.now)
-	over := lv.partOf(e.line, f.rate/asks, s.now) < 1 && len(lv.asking) > 1
+	over := lv.partOf(l, f.rate/asks, s.now) < 1 && len(lv.asking) > 1
 	should = goal
 	if lv.standing.on {
 		should = lasting

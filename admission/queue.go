@@ -65,6 +65,18 @@ func (q *Queue) Admit(d Demand) (Ticket, error) {
 	return t, nil
 }
 
+// Refuse implements Controller.
+func (q *Queue) Refuse(d *Demand) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	refusal := q.scheduler.Refuse(d, q.clock())
+	if refusal == nil {
+		return nil // Admit follows
+	}
+	q.pump() // the clock went on: others may have expired
+	return refusal
+}
+
 // Report implements Controller.
 func (q *Queue) Report(r Report) {
 	q.mu.Lock()

@@ -32,7 +32,8 @@ type Scheduler struct {
 	engine  ledger
 	load    overload
 
-	orders  uint64
+	orders  uint64 // of arrival, so far
+	draws   uint64 // so far, see Demand.Draw
 	expiry  heap
 	running []*Entry
 	refused []*Entry // refused while they waited, since TakeRefused
@@ -129,11 +130,9 @@ func NewScheduler(cfg Config) (*Scheduler, error) {
 // Arrive takes a request in, or refuses it.
 func (s *Scheduler) Arrive(d Demand, now time.Duration) (*Entry, *Refusal) {
 	s.advance(now)
-	k := s.byName[d.Class]
-	if k == nil {
-		k = s.byName[s.cfg.DefaultClass]
-	}
+	k := s.classOf(&d)
 	s.orders++
+	s.draw(&d)
 	e := &Entry{demand: d, class: k, asked: k, order: s.orders, arrived: now - d.Age, inLane: out, inExpiry: out, inRunning: out}
 	t := s.tenant(d.Tenant)
 	e.expires = s.expiresAt(e)
@@ -144,12 +143,21 @@ func (s *Scheduler) Arrive(d Demand, now time.Duration) (*Entry, *Refusal) {
 		return nil, refusal
 	}
 	s.enter(e, t)
+	s.noteBody(e)
 	if s.promise(e); e.state == refused {
 		s.refused = slices.DeleteFunc(s.refused, func(o *Entry) bool { return o == e })
 		e.state = settled
 		return nil, e.refusal
 	}
 	return e, nil
+}
+
+// classOf is the class that d asks for.
+func (s *Scheduler) classOf(d *Demand) *class {
+	if k := s.byName[d.Class]; k != nil {
+		return k
+	}
+	return s.byName[s.cfg.DefaultClass]
 }
 
 // expiresAt is when e's wait ends with a refusal: the first of all its limits.

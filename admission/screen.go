@@ -9,10 +9,7 @@ import (
 // which class it waits.
 func (s *Scheduler) screen(e *Entry, t *tenant) *Refusal {
 	d := &e.demand
-	t.arrivals.addOver(1, s.now, retryMemory)
-	if d.Retry {
-		t.retries.addOver(1, s.now, retryMemory)
-	}
+	t.arrived(d.Retry, s.now)
 	switch {
 	case d.Sequences > s.cfg.RunningSequencesMax:
 		return never(TooLarge, "it asks for %d sequences at once and at most %d run; send fewer prompts or choices", d.Sequences, s.cfg.RunningSequencesMax)
@@ -73,6 +70,14 @@ const (
 	retryShare  = 0.1
 	retryLeast  = 10
 )
+
+// arrived counts a request of t.
+func (t *tenant) arrived(retry bool, now time.Duration) {
+	t.arrivals.addOver(1, now, retryMemory)
+	if retry {
+		t.retries.addOver(1, now, retryMemory)
+	}
+}
 
 func (s *Scheduler) overRetries(t *tenant) bool {
 	all := t.arrivals.valueOver(s.now, retryMemory)

@@ -117,6 +117,35 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
+// BenchmarkRefusal is a request over TCP that is refused, on arrival and before its
+// prompt is prepared. Preparing costs the fake nearly nothing; over the socket to an
+// engine it is most of the work.
+func BenchmarkRefusal(b *testing.B) {
+	for _, early := range []bool{false, true} {
+		b.Run(map[bool]string{false: "prepared", true: "unprepared"}[early], func(b *testing.B) {
+			r := newRig(b, rigConfig{fake: scripted(wiretest.Script{})})
+			refused := refuser{r.gw.admission, &admission.Refusal{Reason: admission.Late}}
+			if r.gw.admission = refused; early {
+				r.gw.admission = foreseer{refused, new([]admission.Demand)}
+			}
+			c, err := net.Dial("tcp", r.addr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			br := bufio.NewReader(c)
+			request := rawPost("/v1/chat/completions", chatBody(""))
+			b.ReportAllocs()
+			for b.Loop() {
+				io.WriteString(c, request)
+				if err := skipResponse(br); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // skipResponse reads to the end of one response.
 func skipResponse(br *bufio.Reader) error {
 	length, chunked := 0, false

@@ -50,6 +50,7 @@ type exchange struct {
 	deadline *time.Timer      // the client's, nil for none
 	hop      *siblings.Parcel // what a sibling sent, nil for a client's request
 	recalled atomic.Bool      // the sibling does not want it any more
+	draw     uint64           // of admission's Refuse, 0 for none
 	due      int64            // when the deadline is over, 0 for none
 
 	stalled time.Duration // of the connection, before this request

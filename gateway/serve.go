@@ -22,6 +22,9 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	if err != nil {
 		return err
 	}
+	if err := x.refuseUnprepared(tenant, class, call); err != nil {
+		return err
+	}
 	prompts, err := x.prepare(call)
 	if err != nil {
 		return err
@@ -176,7 +179,7 @@ func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt
 	o, model := &c.options, &x.g.engine.State().Model
 	w := admission.Demand{
 		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Form: c.asked.Grammar, Sequences: c.atOnce(len(prompts)) * o.N,
-		Within: x.within(), Retry: x.isRetry(), User: c.user,
+		Within: x.within(), Retry: x.isRetry(), User: c.user, BodyBytes: x.tellingBytes(c), Draw: x.draw,
 	}
 	if len(prompts) == 1 { // of several prompts, admission could not tell which one the blocks belong to
 		w.Blocks, w.BlockTokens = prompts[0].BlockHashes, model.PageTokens

@@ -217,9 +217,9 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 	if err != nil {
 		return false, err
 	}
-	defer end()
 	var telling sync.WaitGroup
 	defer telling.Wait()
+	defer end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var silent atomic.Bool
@@ -241,11 +241,7 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 		}
 		if !heard {
 			c.connected(server, end)
-			if c.health != nil {
-				telling.Go(func() { c.tell(ctx, l) })
-			}
 		}
-		heard = true
 		wrong := unnoted
 		if wrong == nil {
 			wrong = c.use()
@@ -257,8 +253,12 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 		err = l.answer(nonce, c.book.version, wrong)
 		c.sending.Unlock()
 		if err != nil {
-			return heard, err
+			return true, err
 		}
+		if !heard && c.health != nil {
+			telling.Go(func() { c.tell(ctx, l) })
+		}
+		heard = true
 		if unnoted != nil && !l.whole() {
 			return false, unnoted // as if it had not answered, so that pauses grow
 		}

@@ -30,7 +30,7 @@ type link interface {
 	whole() bool
 	// answer says that the response was taken, or why not.
 	answer(nonce, version string, wrong error) error
-	// report tells how requests go.
+	// report tells how requests go, after the first answer.
 	report(h Health) error
 }
 
@@ -96,7 +96,7 @@ func openLink(ctx context.Context, client discoveryv3.AggregatedDiscoveryService
 	if err != nil {
 		return nil, err
 	}
-	return deltaLink{s, node}, ignoreEOF(s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: b.versions()}))
+	return &deltaLink{stream: s, node: node}, ignoreEOF(s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: b.versions()}))
 }
 
 // ignoreEOF drops the error by which Send says that the stream has ended: Recv says
@@ -114,9 +114,13 @@ func unknownProtocol(err error) bool { return status.Code(err) == codes.Unimplem
 type deltaLink struct {
 	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	node   *corev3.Node
+
+	// The last answer, which a report repeats.
+	nonce string
+	wrong error
 }
 
-func (l deltaLink) receive(b *book) (string, error, error) {
+func (l *deltaLink) receive(b *book) (string, error, error) {
 	r, err := l.stream.Recv()
 	if err != nil {
 		return "", nil, err
@@ -124,9 +128,10 @@ func (l deltaLink) receive(b *book) (string, error, error) {
 	return r.GetNonce(), b.changed(r), nil
 }
 
-func (l deltaLink) whole() bool { return false }
+func (l *deltaLink) whole() bool { return false }
 
-func (l deltaLink) answer(nonce, _ string, wrong error) error {
+func (l *deltaLink) answer(nonce, _ string, wrong error) error {
+	l.nonce, l.wrong = nonce, wrong
 	return ignoreEOF(l.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: PolicyType, ResponseNonce: nonce, ErrorDetail: detail(wrong)}))
 }
 
@@ -134,8 +139,9 @@ func (l deltaLink) answer(nonce, _ string, wrong error) error {
 // with the numbers requests and failed, since the node's start.
 const HealthKey = "forebay.health"
 
-// report sends a request that asks for nothing, with the node's present metadata.
-func (l deltaLink) report(h Health) error {
+// report repeats the last answer, with the node's present metadata. A request without
+// the name of a response would be taken for the first one of a stream, and be answered.
+func (l *deltaLink) report(h Health) error {
 	node := proto.Clone(l.node).(*corev3.Node)
 	if node.Metadata == nil {
 		node.Metadata = &structpb.Struct{}
@@ -146,7 +152,7 @@ func (l deltaLink) report(h Health) error {
 	node.Metadata.Fields[HealthKey] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 		"requests": structpb.NewNumberValue(float64(h.Requests)), "failed": structpb.NewNumberValue(float64(h.Failed)),
 	}})
-	return l.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType})
+	return l.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType, ResponseNonce: l.nonce, ErrorDetail: detail(l.wrong)})
 }
 
 // report does nothing: in this protocol each request takes or refuses a version.

@@ -54,7 +54,8 @@ type node struct {
 // progress is how far a node is with a type of resources.
 type progress struct {
 	sent, nonce, acked string
-	whole              bool // the client asked for all resources of the type
+	refused            string // the nonce of the last response that was refused
+	whole              bool   // the client asked for all resources of the type
 	problem            string
 	nacks, responses   int64
 }
@@ -102,7 +103,9 @@ func (s *Server) asked(id stream, who *corev3.Node, typeURL, nonce, acked string
 	}
 	switch {
 	case nonce == "" || nonce != p.nonce:
+	case refused != nil && p.refused == nonce: // it says so again
 	case refused != nil:
+		p.refused = nonce
 		p.nacks++
 		s.nodes.totals.Refusals++
 		p.problem = clip(refused.GetMessage())
@@ -131,7 +134,7 @@ func (s *Server) answered(id stream, typeURL, version, nonce string) {
 	defer s.mu.Unlock()
 	if n := s.nodes.byKey[s.nodes.streams[id]]; n != nil && n.types[typeURL] != nil {
 		p := n.types[typeURL]
-		p.sent, p.nonce, p.problem = version, nonce, ""
+		p.sent, p.nonce, p.problem, p.refused = version, nonce, "", ""
 		p.responses++
 		s.nodes.totals.Responses++
 	}

@@ -168,6 +168,9 @@ func (f *front) connect(heard func(*wire.State)) (err error) {
 	cfg := f.cfg
 	if cfg.Upstream.On() {
 		cfg.Upstream.Version, cfg.Upstream.Log, cfg.Upstream.OnState = version, f.console.logger(cfg.Log, "gateway"), heard
+		if cfg.Upstream.Counter, err = openCounter(cfg.Upstream.Tokenizer); err != nil {
+			return err
+		}
 		f.client, err = upstream.New(cfg.Upstream)
 		return err
 	}

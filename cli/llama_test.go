@@ -119,7 +119,7 @@ func TestLlamaServer(t *testing.T) {
 	for name, socket := range map[string]string{"TCP": "", "Unix socket": filepath.Join(t.TempDir(), "l.sock")} {
 		t.Run(name, func(t *testing.T) {
 			url, client, base := llamaServer(t, llamaModel, socket)
-			p := serve(t, "--upstream", url)
+			p := serve(t, "--upstream", url, "--upstream.tokenizer", llamaModel)
 			if !strings.Contains(p.output(), "sequences=2 sequences_known=true") {
 				t.Errorf("its slots are not known:\n%s", p.output())
 			}
@@ -138,6 +138,9 @@ func TestLlamaServer(t *testing.T) {
 			body["grammar"] = "no grammar"
 			if got := p.ask(body); got.status != http.StatusBadRequest || !strings.Contains(got.raw, "grammar") {
 				t.Errorf("a bad grammar: %d %s", got.status, got.raw)
+			}
+			if got := said(t, p, "upstream", "--json"); !strings.Contains(got, `"tokenizer":"trusted"`) || strings.Contains(p.output(), "counts other tokens") {
+				t.Errorf("our count of its prompts is not llama-server's: %s\n%s", got, p.output())
 			}
 			leave(t, p, client, base)
 			if socket == "" {
@@ -175,6 +178,16 @@ func TestLlamaLoadsWhatIsWritten(t *testing.T) {
 			t.Errorf("%s: %s", kind, raw)
 		}
 	}
+}
+
+// said is what a command says of the running p.
+func said(t *testing.T, p *process, args ...string) string {
+	t.Helper()
+	out, status := run(t, "", append(args, "--admin", strings.TrimPrefix(p.admin, "http://"))...)
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, out)
+	}
+	return out
 }
 
 // essence is the text and the usage of an answer.

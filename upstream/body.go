@@ -18,6 +18,7 @@ type relayed struct {
 	limited bool            // the client gave it
 	seeded  bool            // the client gave a seed
 	tools   json.RawMessage // of a chat
+	counted int             // its tokens by upstream.tokenizer, 0 for not counted
 	traits  traits          // of the prompt; zero where it was not estimated
 	blocks  []uint64        // hashes of its beginnings
 	bytes   int             // of what they are of

@@ -24,6 +24,9 @@ type Config struct {
 	Model   string `yaml:"model" help:"The model's name at the server; empty takes the only one, or the first, of its list."`
 	ModelID string `yaml:"model_id" help:"Name by which clients ask for the model; empty takes the server's, without folders and .gguf."`
 
+	// Tokenizer is opened by the command line, which gives Counter.
+	Tokenizer string `yaml:"tokenizer" help:"A GGUF file, tokenizer.json or folder of the model at the server: its prompts are counted here, to the token. Counts are compared with the server's; where they differ it is not used any more. Empty asks the server, or estimates."`
+
 	ContextTokens int `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes what the server says, or 8192 where it does not."`
 	SequencesMax  int `yaml:"sequences_max" range:"..65536" help:"Most sequences at the server; more wait here, in our order. 0 takes what the server says that it computes at once, or learns it, beginning with 4."`
 
@@ -48,6 +51,7 @@ type Config struct {
 	ResolveInterval time.Duration `yaml:"resolve_interval" range:"..24h" help:"How often the host names of servers are looked up again: each address of a name that has several is a server of its own, as behind a headless service. 0 leaves a name one server."`
 	IdleConnections int           `yaml:"idle_connections" default:"64" range:"1..65536" help:"Most connections that are kept open for further requests."`
 
+	Counter Counter      `yaml:"-"` // nil for none
 	Version string       `yaml:"-"` // of this program, told to the server
 	Log     *slog.Logger `yaml:"-"` // nil drops what is said
 

@@ -161,6 +161,9 @@ func (r *replica) count(ctx context.Context, m *model, asked *wire.Request, v *r
 		v.traits.json(v.tools)
 		v.traits[traitBase] = 1
 	}
+	if n, ok := r.countHere(ctx, m, asked, v); ok {
+		return n, true
+	}
 	n, sure := r.engine.counts.high(&v.traits)
 	if sure && bytes < r.cfg.CountBytesMin {
 		return n, false

@@ -28,6 +28,7 @@ type Engine struct {
 	live   sync.WaitGroup // the goroutines of the replicas, and one for each generation
 	state  atomic.Pointer[wire.State]
 	counts *counter
+	trust  trust // in cfg.Counter
 
 	mu       sync.Mutex // guards what follows, the replicas, and the order of states
 	replicas []*replica

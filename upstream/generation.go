@@ -382,6 +382,9 @@ func (w *generation) end(a *answer, err *wire.Error) {
 	if err == nil {
 		last.Timings.Steps = max(1, a.events)
 		e.counts.learn(w.asked.Prompt, a)
+		if v := w.asked.Prompt.Relayed.(*relayed); v.counted > 0 && a.usage != nil && w.at.reserve() == 0 {
+			e.compare(v.counted, a.usage.Prompt)
+		}
 	}
 	if a.guessed {
 		e.log.Warn("the upstream gave no reason for the end of an answer; the likely one is told", "id", w.asked.ID)

@@ -75,6 +75,7 @@ func (r *replica) report(now time.Duration, places int, used bool) wire.Upstream
 	default:
 		u.State = "up"
 	}
+	u.Tokenizer = r.engine.counted()
 	if r.model != nil {
 		u.Kind = r.model.what()
 	}
@@ -206,6 +207,7 @@ func (r *replica) found(m *model) error {
 	r.model = m
 	r.ledger.window.Forget(l)
 	r.prefixes, r.shared = prefixes{}, false // it may have been started anew
+	e.trust.renew()
 	r.health, r.why = health{found: true}, ""
 	if again {
 		r.health.up = time.Duration(wire.Monotonic())

@@ -10,6 +10,10 @@ type UpstreamReport struct {
 	State string `json:"state"`    // looking, up, starting (not all of its places yet), ejected, standby (a fallback that is not needed), draining, drained or leaving (its address has gone)
 	Why   string `json:"why,omitempty"`
 
+	// Tokenizer says whether prompts are counted here: trusted, differs (no longer), or
+	// "" for no tokenizer.
+	Tokenizer string `json:"tokenizer,omitempty"`
+
 	Inside      int     `json:"sequences"` // sequences there, as was sent and has not ended
 	Places      int     `json:"places"`    // how many may be there
 	PlacesExact bool    `json:"places_exact"`

@@ -47,6 +47,7 @@ const upstreams = [
   ["sequences", (u) => u.sequences, "n"],
   ["places", (u) => u.places + (u.places_exact ? "" : ", learned"), "n"],
   ["prefill tokens", (u) => u.prefill_tokens, "n"],
+  ["tokenizer", (u) => u.tokenizer || "none"],
   ["others", (u) => u.strangers.toFixed(1), "n"],
   ["delay", (u) => time(u.delay_ns / 1e6), "n"],
   ["step", (u) => time(u.step_ns / 1e6), "n"],

@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -233,21 +234,17 @@ func (f *fakeRedis) add(key string, args []any) any {
 	id := strconv.FormatInt(f.last, 10) + "-0"
 	limit, _ := strconv.Atoi(fmt.Sprint(args[slices.Index(args, any("maxlen"))+2]))
 	all := append(f.streams[key], redis.XMessage{ID: id, Values: values})
-	f.streams[key] = slices.Clone(all[max(0, len(all)-limit):])
+	f.streams[key] = all[max(0, len(all)-limit):]
 	return id
 }
 
 func (f *fakeRedis) read(key string, after int64, count int) any {
-	var found []redis.XMessage
-	for _, m := range f.streams[key] {
-		if idOf(m.ID) > after && len(found) < count {
-			found = append(found, m)
-		}
-	}
-	if len(found) == 0 {
+	all := f.streams[key]
+	from, _ := slices.BinarySearchFunc(all, after, func(m redis.XMessage, after int64) int { return cmp.Compare(idOf(m.ID), after+1) })
+	if all = all[from:]; len(all) == 0 {
 		return nil
 	}
-	return found
+	return slices.Clone(all[:min(len(all), count)])
 }
 
 func idOf(id string) int64 {

@@ -27,6 +27,12 @@ func (g *generation) follow(c *mask.Compiled, remember bool) {
 // constrain leaves the tokens that the choice's grammar allows. Where it cannot, it
 // ends the generation and says false.
 func (l *loop) constrain(s *sequence, logits []float32) bool {
+	return l.grammarMask(s, func() int { return allow(logits[:l.info.VocabTokens], s.mask) })
+}
+
+// grammarMask finds which tokens the choice's grammar allows; apply uses the mask, and says how
+// many these are. Where there are none, it ends the generation and says false.
+func (l *loop) grammarMask(s *sequence, apply func() int) bool {
 	l.ledger.lap(model.KernelSampling)
 	began := wire.Monotonic()
 	if !l.ahead.wait(s) {
@@ -36,7 +42,7 @@ func (l *loop) constrain(s *sequence, logits []float32) bool {
 	err := s.maskErr
 	left := 0
 	if err == nil {
-		left = allow(logits[:l.info.VocabTokens], s.mask)
+		left = apply()
 	}
 	l.ledger.masked(s.gen, wire.Monotonic()-began)
 	if err == nil && left == 0 {

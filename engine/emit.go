@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/forebay-io/forebay/engine/sample"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -54,6 +53,11 @@ func (l *loop) next(s *sequence, logits []float32, shared bool) {
 		l.failNonFinite(s, len(s.tokens))
 		return
 	}
+	l.take(s, id, from{logits: logits})
+}
+
+// take makes id, which was sampled, the sequence's next token, and puts the event of it.
+func (l *loop) take(s *sequence, id int32, at from) {
 	id = s.out.choose(id)
 	s.sampler.Accept(id)
 	s.tokens = append(s.tokens, id)
@@ -61,13 +65,13 @@ func (l *loop) next(s *sequence, logits []float32, shared bool) {
 	s.gen.completion++
 	l.ledger.total.DecodeTokens++
 	if whole, ok := l.accept(s, id); ok {
-		l.emit(s, id, logits, whole)
+		l.emit(s, id, at, whole)
 	}
 }
 
 // emit puts the event of one sampled token, and ends its choice where the token
 // ends it, or where the answer is whole.
-func (l *loop) emit(s *sequence, id int32, logits []float32, whole bool) {
+func (l *loop) emit(s *sequence, id int32, source from, whole bool) {
 	e := wire.Event{Choice: s.choice, TokenCount: s.generated}
 	o := &s.gen.options
 	stopToken := slices.Contains(o.StopTokens, id)
@@ -82,7 +86,7 @@ func (l *loop) emit(s *sequence, id int32, logits []float32, whole bool) {
 	at := s.out.at()
 	over := s.out.push(&e, id, piece)
 	if s.gen.options.Logprobs && !ends {
-		s.logprobs = append(s.logprobs, heldLogprob{l.logprob(logits, id, s.gen.options.TopLogprobs), at})
+		s.logprobs = append(s.logprobs, heldLogprob{l.logprob(source, id, s.gen.options.TopLogprobs), at})
 		s.settle()
 	}
 	switch {
@@ -136,17 +140,6 @@ func (s *sequence) leave(all bool) []wire.TokenLogprob {
 	return left
 }
 
-// logprob is a token's log-probability with those of the likeliest tokens, from
-// the model's own distribution.
-func (l *loop) logprob(logits []float32, id int32, top int) wire.TokenLogprob {
-	t := sample.TopLogprobs(l.set, logits[:l.info.VocabTokens], id, top) // rows of padding are no tokens
-	t.Bytes = l.tokenizer.Bytes(id)
-	for i := range t.Top {
-		t.Top[i].Bytes = l.tokenizer.Bytes(t.Top[i].ID)
-	}
-	return t
-}
-
 // scorePrompt keeps the log-probabilities of the prompt tokens that follow the
 // row's tokens.
 func (l *loop) scorePrompt(r *row, logits []float32) {
@@ -161,7 +154,7 @@ func (l *loop) scorePrompt(r *row, logits []float32) {
 			l.failNonFinite(r.seq, next)
 			return
 		}
-		r.seq.gen.promptLogprobs = append(r.seq.gen.promptLogprobs, l.logprob(mine, r.seq.tokens[next], r.seq.gen.options.TopLogprobs))
+		r.seq.gen.promptLogprobs = append(r.seq.gen.promptLogprobs, l.logprob(from{logits: mine}, r.seq.tokens[next], r.seq.gen.options.TopLogprobs))
 	}
 }
 

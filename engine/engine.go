@@ -112,6 +112,7 @@ func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
 	}
 	if m, ok := p.model.(*model.Model); ok {
 		m.SetTimer(&l.ledger.timer)
+		l.drawing.use(m, p.info.VocabTokens)
 		l.ledger.labels.model = m
 	}
 	l.publish(0)

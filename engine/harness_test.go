@@ -104,6 +104,7 @@ type lab struct {
 	loop *loop
 
 	onLogits func(s *sequence, logits []float32)
+	unseen   bool // samplers are the engine's own, so that a device may sample
 
 	mu   sync.Mutex
 	bits map[string][]uint64 // by id and choice: a hash of each token's logits; nil keeps none
@@ -114,7 +115,7 @@ func (b *lab) Generate(g *wire.Generation) *wire.Stream {
 	own, err := b.newGeneration(g)
 	if err == nil {
 		for _, s := range own.choices {
-			if s.sampler == nil { // of an embedder
+			if s.sampler == nil || b.unseen { // of an embedder
 				continue
 			}
 			s.sampler = &seenSampler{sampler: s.sampler, lab: b, of: s}

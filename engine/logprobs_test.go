@@ -172,7 +172,7 @@ func TestPaddingIsNoRival(t *testing.T) {
 		logits[i] = float32(i)
 	}
 	l := loop{set: kernels.Best(), info: &b.info, tokenizer: b.loaded.tokenizer}
-	if top := l.logprob(logits, 3, 2).Top; len(top) != 2 || top[0].ID != 1900 || top[1].ID != 1899 {
+	if top := l.logprob(from{logits: logits}, 3, 2).Top; len(top) != 2 || top[0].ID != 1900 || top[1].ID != 1899 {
 		t.Errorf("the likeliest of 1,901 tokens are %v", top)
 	}
 }

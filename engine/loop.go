@@ -53,6 +53,7 @@ type loop struct {
 	ledger    ledger
 	outbox    outbox
 	ahead     ahead
+	drawing   drawing
 	idleTimer *time.Timer
 	scratch   turnScratch
 }
@@ -76,6 +77,7 @@ type row struct {
 	count  int
 	logits int
 	decode bool
+	stays  bool          // its logits stay on the device, which samples
 	cost   float64       // predicted, in nanoseconds
 	masks  time.Duration // of its grammar
 }
@@ -156,7 +158,8 @@ func (l *loop) compose() []row {
 			n = min(n, max(1, promptRowsMax-scored))
 			scored += n
 		}
-		m.rows = append(m.rows, row{seq: s, count: n, logits: s.logitRows(n), decode: s.decoding()})
+		logits := s.logitRows(n)
+		m.rows = append(m.rows, row{seq: s, count: n, logits: logits, decode: s.decoding(), stays: l.drawing.stays(s, logits)})
 	}
 	return l.supply.provide(m.rows, l.ledger.total.Step+1)
 }
@@ -191,7 +194,7 @@ func (l *loop) forward(rows []row) (logits []float32, done bool) {
 			checkpoints = append(checkpoints, model.Checkpoint{After: c.Tokens - at, Slot: c.Slot})
 		}
 		chunks = append(chunks, model.Chunk{
-			Tokens: r.seq.tokens[at : at+r.count], Start: at, Pages: r.seq.kv.Pages(), Windows: r.seq.kv.WindowTables(), Logits: r.logits, Decode: r.decode,
+			Tokens: r.seq.tokens[at : at+r.count], Start: at, Pages: r.seq.kv.Pages(), Windows: r.seq.kv.WindowTables(), Logits: r.logits, Decode: r.decode, Stay: r.stays,
 			State: r.seq.kv.State(), Checkpoints: checkpoints[first:],
 		})
 	}
@@ -216,13 +219,17 @@ func (l *loop) forward(rows []row) (logits []float32, done bool) {
 
 // sample takes the next token of every row that has no more pending tokens.
 func (l *loop) sample(rows []row, logits []float32) {
-	now := l.ledger.sampling()
+	now, next := l.ledger.sampling(), 0 // next counts the rows of logits
 	for i := range rows {
 		r := &rows[i]
-		mine := logits[:r.logits*l.width]
-		logits = logits[r.logits*l.width:]
-		s, g := r.seq, r.seq.gen
-		if len(mine) == 0 || g.ended {
+		var mine []float32
+		if !r.stays {
+			mine = logits[:r.logits*l.width]
+			logits = logits[len(mine):]
+		}
+		s, g, first := r.seq, r.seq.gen, next
+		next += r.logits
+		if r.logits == 0 || g.ended {
 			continue
 		}
 		if s.pool != nil {
@@ -239,15 +246,19 @@ func (l *loop) sample(rows []row, logits []float32) {
 			l.ledger.firstToken(g, now)
 			l.supply.startable = true // its prefix can be shared now
 		}
-		last := mine[len(mine)-l.width:]
 		choices, masks := l.choicesOf(s), l.ledger.step.masks
 		for _, c := range choices {
-			if !g.ended {
-				l.next(c, last, len(choices) > 1)
+			switch {
+			case g.ended:
+			case r.stays:
+				l.plan(c, first)
+			default:
+				l.next(c, mine[len(mine)-l.width:], len(choices) > 1)
 			}
 		}
 		r.masks = l.ledger.step.masks - masks
 	}
+	l.takeDrawn()
 	l.ledger.lap(model.KernelSampling)
 }
 

@@ -59,15 +59,24 @@ func (r *restriction) apply(generated []int32, logits []float32) {
 	if r.allowed != nil {
 		allow(logits, r.allowed)
 	}
+	r.forbidden(generated, func(id int32) {
+		if int(id) < len(logits) {
+			logits[id] = no
+		}
+	})
+}
+
+// forbidden visits the tokens that may not come next, beside those that are never allowed.
+func (r *restriction) forbidden(generated []int32, visit func(id int32)) {
 	if len(generated) < r.least {
 		for _, id := range r.early {
-			logits[id] = no
+			visit(id)
 		}
 	}
 	for _, ids := range r.bad {
 		last := len(ids) - 1
-		if last <= len(generated) && slices.Equal(generated[len(generated)-last:], ids[:last]) && int(ids[last]) < len(logits) {
-			logits[ids[last]] = no
+		if last <= len(generated) && slices.Equal(generated[len(generated)-last:], ids[:last]) {
+			visit(ids[last])
 		}
 	}
 }

@@ -10,5 +10,8 @@
 // numbers of rows, made when first needed; a step changes only the block of memory that says
 // which tokens it has, so a graph serves all of them. Steady steps allocate nothing.
 //
+// Logits stay on the device where a sampler's draw can be found there; the filters' last word
+// is package sample's.
+//
 // Without the build tag cuda, Open says that the binary has no GPU part.
 package gpu

@@ -122,7 +122,7 @@ func (p *placed) Forward(chunks []model.Chunk, times model.DeviceTimes) (logits 
 	if times != model.TimeNone {
 		p.steps++
 	}
-	logits, err = p.computeBatch(batch, rows, wanted, context, timed)
+	logits, err = p.computeBatch(chunks, batch, rows, wanted, context, timed)
 	if err == nil && timed {
 		laps, err = p.times.read()
 	}
@@ -132,24 +132,38 @@ func (p *placed) Forward(chunks []model.Chunk, times model.DeviceTimes) (logits 
 	return logits, laps, nil
 }
 
-// computeBatch computes a batch, and waits for its logits.
-func (p *placed) computeBatch(batch []byte, rows, wanted, context int, timed bool) ([]float32, error) {
+// computeBatch computes a batch, and waits for it and for the logits that do not stay.
+func (p *placed) computeBatch(chunks []model.Chunk, batch []byte, rows, wanted, context int, timed bool) ([]float32, error) {
 	if err := p.device.PutLater(p.buffers.batch, batch); err != nil {
 		return nil, err
 	}
 	if err := p.compute(rows, wanted, context, timed); err != nil {
 		return nil, err
 	}
-	n := wanted * p.config.Vocab
-	if n > 0 {
-		if err := p.roomFor(4 * n); err != nil {
-			return nil, err
-		}
-		if err := p.device.GetLater(p.results[:4*n], p.buffers.logits); err != nil {
-			return nil, err
+	leave := 0
+	for i := range chunks {
+		if !chunks[i].Stay {
+			leave += chunks[i].Logits
 		}
 	}
-	return numbers(p.results, n), p.device.Wait()
+	if err := p.roomFor(4 * leave * p.config.Vocab); err != nil {
+		return nil, err
+	}
+	from, to := 0, 0
+	for i := 0; i < len(chunks); {
+		n, stay := 0, chunks[i].Stay
+		for ; i < len(chunks) && chunks[i].Stay == stay; i++ {
+			n += 4 * chunks[i].Logits * p.config.Vocab
+		}
+		if n > 0 && !stay {
+			if err := p.device.GetLater(p.results[to:to+n], p.buffers.logits+cuda.Address(from)); err != nil {
+				return nil, err
+			}
+			to += n
+		}
+		from += n
+	}
+	return numbers(p.results, leave*p.config.Vocab), p.device.Wait()
 }
 
 // roomFor makes the pinned memory of results large enough, twice as large as needed, so that

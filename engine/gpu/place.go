@@ -37,6 +37,8 @@ type placed struct {
 	results []byte // pinned: logits
 	steps   int    // so far
 	times   stepTimes
+
+	sampling sampling
 }
 
 // weights are those of model.DeviceWeights. Matrices with the same input and type are one
@@ -209,6 +211,7 @@ func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
 		visit(&b.chosen, 4*choices)
 		visit(&b.outputs, 4*choices*c.Embed)
 	}
+	p.planSampling(visit)
 	for i := range p.pools {
 		layout := p.layout(i)
 		visit(&p.pools[i].keys, layout.PoolBytes(o.Pages))
@@ -253,6 +256,9 @@ func (p *placed) reserve(l *loader) {
 	if l.err == nil {
 		p.step, l.err = cudrv.Pin(p.batchBytes(p.tablePages()))
 	}
+	if l.err == nil {
+		l.err = p.prepareSampling()
+	}
 }
 
 // Close frees the model's memory.
@@ -269,7 +275,7 @@ func (p *placed) Close() (err error) {
 		err = errors.Join(err, p.device.Free(at))
 	}
 	p.held = nil
-	for _, pinned := range []*[]byte{&p.step, &p.results} {
+	for _, pinned := range []*[]byte{&p.step, &p.results, &p.sampling.in, &p.sampling.out, &p.sampling.row} {
 		if *pinned != nil {
 			err = errors.Join(err, cudrv.Unpin(*pinned))
 			*pinned = nil

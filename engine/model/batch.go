@@ -17,6 +17,8 @@ type Chunk struct {
 	Windows [][]int32
 	// Logits is how many of the last tokens need logits: 0, 1, … len(Tokens).
 	Logits int
+	// Stay leaves the logits on the device, for Sample; on the CPU they do not stay.
+	Stay bool
 	// Decode says that the token was sampled, and is not of a prompt. Only the
 	// Timer uses it.
 	Decode bool

@@ -19,9 +19,18 @@ type Device interface {
 
 // Placed is a model on a device. It belongs to one goroutine.
 type Placed interface {
-	// Forward is Model.Forward. The logits are valid until the next Forward, and so are the
-	// laps: the kernels of the step in their order, or none where the step was not timed.
+	// Forward is Model.Forward, with the logits of chunks without Stay. They are valid until the
+	// next Forward, and so are the laps: the kernels of the step in their order, or none where
+	// the step was not timed.
 	Forward(chunks []Chunk, times DeviceTimes) (logits []float32, laps []DeviceLap, err error)
+	// DrawsMax is how many draws a Sample takes where the vocabulary has so many tokens; 0 where
+	// it takes none.
+	DrawsMax(vocab int) int
+	// Sample finds the tokens of draws in the last Forward's logits, of which the first vocab
+	// of a row are tokens.
+	Sample(draws []DeviceDraw, vocab int) error
+	// Row copies a row of the last Forward's logits. It is valid until the next Row.
+	Row(row int) ([]float32, error)
 	// CopyPage copies page src to page dst in every layer.
 	CopyPage(dst, src int32) error
 	// WeightBytes is the memory of the weights on the device.

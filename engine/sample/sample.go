@@ -34,6 +34,10 @@ type Sampler struct {
 	vocab   int
 	random  *rand.PCG
 	seen    history
+
+	hostOnly bool   // a device cannot look for its tokens
+	planned  bool   // share was taken by Plan
+	share    uint64 // of all weights, in 2^-53, at which the draw stops
 }
 
 // New makes the sampler of one choice over token ids [0, vocab): ids beyond, such
@@ -44,6 +48,7 @@ func New(set *kernels.Set, o *wire.Options, choice, vocab int) *Sampler {
 	if o.PresencePenalty != 0 || o.FrequencyPenalty != 0 || s.repeats() {
 		s.seen.slot = make(map[int32]int)
 	}
+	s.hostOnly = s.typical() || twice(o.LogitBias)
 	return s
 }
 
@@ -78,7 +83,7 @@ func (s *Sampler) Sample(logits []float32) (id int32, ok bool) {
 	if !ok || !(s.options.Temperature >= greedyBelow) { // NaN too
 		return best, ok
 	}
-	top, u := logits[best], float64(s.random.Uint64()>>11)/(1<<53)
+	top, u := logits[best], unit(s.takeShare())
 	if s.filters(len(logits)) {
 		return s.drawFiltered(logits, top, u, room), true
 	}
@@ -86,14 +91,26 @@ func (s *Sampler) Sample(logits []float32) (id int32, ok bool) {
 	return draw(logits, room.sums, sum*u), true
 }
 
+// takeShare moves the random stream on, unless Plan has.
+func (s *Sampler) takeShare() uint64 {
+	if !s.planned {
+		return s.random.Uint64() >> 11
+	}
+	s.planned = false
+	return s.share
+}
+
+// unit is a share as a number from 0 up to 1.
+func unit(share uint64) float64 { return float64(share) / (1 << 53) }
+
 // adjust applies penalties and bias.
 func (s *Sampler) adjust(logits []float32) {
 	o := s.options
 	for _, t := range s.seen.tokens {
-		if t.id < 0 || int(t.id) >= len(logits) {
+		if t.ID < 0 || int(t.ID) >= len(logits) {
 			continue
 		}
-		l := &logits[t.id]
+		l := &logits[t.ID]
 		if s.repeats() {
 			if *l > 0 {
 				*l /= o.RepetitionPenalty
@@ -101,8 +118,8 @@ func (s *Sampler) adjust(logits []float32) {
 				*l *= o.RepetitionPenalty
 			}
 		}
-		if t.generated > 0 {
-			*l -= o.PresencePenalty + float32(t.generated)*o.FrequencyPenalty
+		if t.Generated > 0 {
+			*l -= o.PresencePenalty + float32(t.Generated)*o.FrequencyPenalty
 		}
 	}
 	for _, b := range o.LogitBias {
@@ -184,12 +201,13 @@ func draw(weights []float32, sums []float64, want float64) int32 {
 // history counts tokens. It is used only where a penalty needs it.
 type history struct {
 	slot   map[int32]int // nil when unused
-	tokens []seenToken
+	tokens []Seen
 }
 
-type seenToken struct {
-	id        int32
-	generated int
+// Seen is a token of the prompt or the answer, and how often it was generated.
+type Seen struct {
+	ID        int32
+	Generated int
 }
 
 func (h *history) add(id int32, generated int) {
@@ -200,9 +218,9 @@ func (h *history) add(id int32, generated int) {
 	if !known {
 		i = len(h.tokens)
 		h.slot[id] = i
-		h.tokens = append(h.tokens, seenToken{id: id})
+		h.tokens = append(h.tokens, Seen{ID: id})
 	}
-	h.tokens[i].generated += generated
+	h.tokens[i].Generated += generated
 }
 
 // mix is the output function of splitmix64: it sends near seeds to far streams.

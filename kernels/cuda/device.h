@@ -86,6 +86,13 @@ DEVICE void multiply_tile(float *c, const u32 *a, const u32 *b) {
 		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #define INFINITE __int_as_float(0x7f800000)
+
+/* Sums of whole numbers that threads add to in any order: the same result. A number in shared
+ * memory belongs to a block, one elsewhere to all. */
+DEVICE void shared_add(u64 *sum, u64 x) { atomicAdd(sum, x); }
+DEVICE int shared_add(int *sum, int x) { return atomicAdd(sum, x); } /* what it was */
+DEVICE void shared_min(int *least, int x) { atomicMin(least, x); }
+DEVICE void global_add(u64 *sum, u64 x) { atomicAdd(sum, x); }
 #endif
 
 /* Words that are made of the others. */

@@ -2,3 +2,4 @@
 #include "attention.cu"
 #include "matmul.cu"
 #include "rows.cu"
+#include "sample.cu"

@@ -214,6 +214,15 @@ DEVICE void multiply_tile(float *c, const u32 *a, const u32 *b) {
 	memcpy(c, emu::exchange("multiply_tile", &mine, sizeof mine, emu_multiply)[thread() % emu::warp_size], sizeof mine.c);
 }
 
+DEVICE void shared_add(u64 *sum, u64 x) { *sum += x; }
+DEVICE int shared_add(int *sum, int x) {
+	int was = *sum;
+	*sum += x;
+	return was;
+}
+DEVICE void shared_min(int *least, int x) { *least = x < *least ? x : *least; }
+DEVICE void global_add(u64 *sum, u64 x) { *sum += x; }
+
 DEVICE float add_rounded(float a, float b) { return a + b; }
 DEVICE float mul_rounded(float a, float b) { return a * b; }
 DEVICE float multiply_add(float a, float b, float c) { return a * b + c; }

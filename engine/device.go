@@ -7,11 +7,12 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/gpu"
 	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // DeviceConfig says what computes.
 type DeviceConfig struct {
-	Kind        string  `yaml:"kind" default:"cpu" oneof:"cpu cuda auto" help:"What computes: cpu; cuda, an NVIDIA GPU, which needs a binary that was built with CUDA; or auto, a GPU if there is one."`
+	Kind        string  `yaml:"kind" default:"cpu" oneof:"cpu cuda auto" help:"What computes: cpu; cuda, an NVIDIA GPU, which needs a binary that was built with CUDA; or auto, a GPU if there is one that computes the model."`
 	ID          int     `yaml:"id" range:"..1023" help:"Which GPU, from 0."`
 	Driver      string  `yaml:"driver" help:"Library of the CUDA driver; empty takes what FOREBAY_CUDA_DRIVER names, or the machine's own."`
 	MemoryShare float64 `yaml:"memory_share" default:"0.9" range:"0.05..1" help:"Share of the GPU's free memory that the engine takes where engine.kv_bytes is 0: what weights and steps leave of it holds keys and values."`
@@ -22,8 +23,9 @@ type DeviceConfig struct {
 // cpuDevice is the device's kind for this machine's processor.
 const cpuDevice = "cpu"
 
-// openDevice takes the device that the configuration names, or none for the CPU.
-func (p *loaded) openDevice(cfg *Config) error {
+// openDevice takes the device that the configuration names, or none for the CPU. Which of them
+// is left open by auto: the CPU computes models that the GPU refuses.
+func (p *loaded) openDevice(cfg *Config, f *gguf.File) error {
 	p.info.Device = cpuDevice
 	if cfg.Device.Kind == cpuDevice {
 		return nil
@@ -37,12 +39,36 @@ func (p *loaded) openDevice(cfg *Config) error {
 	case err != nil:
 		return fmt.Errorf("engine.device.kind is %s: %w", cfg.Device.Kind, err)
 	}
+	if cfg.Device.Kind == "auto" {
+		refusal, err := refusalOf(d, f)
+		if err != nil {
+			return errors.Join(err, d.Close())
+		}
+		if refusal != nil {
+			p.info.Device = fmt.Sprintf("%s, since %v", cpuDevice, refusal)
+			cfg.Log.Info("the CPU computes", "why", refusal)
+			return d.Close()
+		}
+	}
 	p.gpu = d
 	p.closers = append(p.closers, d.Close)
 	i := d.Info()
 	p.info.Device = fmt.Sprintf("CUDA device %d, %s", i.ID, i.Name)
 	cfg.Log.Info("a GPU computes", "device", i.ID, "name", i.Name, "compute_capability", i.Capability, "driver", i.Driver, "memory_bytes", i.MemoryBytes)
 	return nil
+}
+
+// refusalOf is why the GPU does not compute a model.
+func refusalOf(d *gpu.Device, f *gguf.File) (refusal, err error) {
+	c, err := model.ReadConfig(f)
+	if err != nil {
+		return nil, err
+	}
+	var types []kernels.Type
+	for _, use := range f.TypeUses() {
+		types = append(types, use.Type)
+	}
+	return d.Refusal(&c, types), nil
 }
 
 // computes names the arithmetic: the kernel set, or the GPU's kernels.

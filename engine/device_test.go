@@ -5,13 +5,16 @@ package engine
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -135,4 +138,32 @@ func faultAndReport() {
 	e.Generate(&wire.Generation{ID: "q", Prompt: p, Options: wire.Options{N: 1, MaxTokens: 4}, Notify: make(chan struct{}, 1)})
 	time.Sleep(20 * time.Second)
 	os.Exit(6)
+}
+
+// TestAutoTakesTheCPUForOtherModels: auto leaves to the CPU what the GPU refuses, and says why;
+// cuda does not.
+func TestAutoTakesTheCPUForOtherModels(t *testing.T) {
+	path := filepath.Join("..", "..", "shared", "conformance", "arch2", "cohere2.gguf")
+	f, err := gguf.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("reference data %s is not there", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for kind, want := range map[string]string{"auto": "cpu, since architecture cohere2 is not computed on the GPU", "cuda": "CUDA device 0, "} {
+		cfg := onGPU()
+		cfg.Device.Kind = kind
+		if err := cfg.fill(); err != nil {
+			t.Fatal(err)
+		}
+		var p loaded
+		if err := p.openDevice(&cfg, f); err != nil || !strings.HasPrefix(p.info.Device, want) || (p.gpu != nil) != (kind == "cuda") {
+			t.Errorf("%s: %v, %q, a GPU %v; want %q", kind, err, p.info.Device, p.gpu != nil, want)
+		}
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -107,7 +107,7 @@ func (p *loaded) load(cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	if err := p.openDevice(cfg); err != nil {
+	if err := p.openDevice(cfg, weights); err != nil {
 		return err
 	}
 	p.keeper.open(cfg.CostFile, costKey(weights.Digest(), p.computes()+" "+p.info.Device, cfg), cfg.Log)

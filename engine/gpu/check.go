@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/kernels"
+	"github.com/forebay-io/forebay/kernels/cuda"
 )
 
 // architectures are those whose passes are compared with references on the emulated driver.
@@ -18,16 +20,34 @@ var architectures = map[string]bool{
 // headDimMax is what a block of the attention kernels has threads for.
 const headDimMax = 256
 
-// check refuses what the GPU does not compute.
+// onCPU is what to do about a refusal.
+const onCPU = "give --device cpu"
+
+// check refuses options that the GPU cannot follow.
 func check(c *model.Config, o *model.Options) error {
-	if !architectures[c.Architecture] {
-		return fmt.Errorf("architecture %s is not computed on the GPU; give --device cpu", c.Architecture)
-	}
-	if c.Pooling != model.PoolNone {
-		return fmt.Errorf("embeddings are not computed on the GPU; give --device cpu")
-	}
 	if o.BatchTokensMax*max(1, c.ExpertsUsed) > batchMax*8 || o.BatchTokensMax > batchMax {
 		return fmt.Errorf("steps of %d tokens are asked for; on the GPU the most are %d", o.BatchTokensMax, batchMax/max(1, c.ExpertsUsed/8))
+	}
+	return nil
+}
+
+// Refusal says why no GPU computes a model: its architecture, what its description asks for, or
+// the types of its weights. What the tensors themselves ask for is seen when it is placed.
+func (*Device) Refusal(c *model.Config, types []kernels.Type) error {
+	for _, t := range types {
+		if cuda.TypeName(t) == "" {
+			return fmt.Errorf("weights of type %s are not computed on the GPU", t)
+		}
+	}
+	return refusal(c)
+}
+
+func refusal(c *model.Config) error {
+	if !architectures[c.Architecture] {
+		return fmt.Errorf("architecture %s is not computed on the GPU", c.Architecture)
+	}
+	if c.Pooling != model.PoolNone {
+		return fmt.Errorf("embeddings are not computed on the GPU")
 	}
 	for _, f := range []struct {
 		name string
@@ -40,7 +60,7 @@ func check(c *model.Config, o *model.Options) error {
 		{"its activation", c.Activation > model.ClampedSiLU},
 	} {
 		if f.asks {
-			return fmt.Errorf("%s: not computed on the GPU; give --device cpu", f.name)
+			return fmt.Errorf("%s: not computed on the GPU", f.name)
 		}
 	}
 	for i := range c.Layers {
@@ -59,12 +79,12 @@ func checkWeights(w *model.DeviceWeights) error {
 		l := &w.Layers[i]
 		norms = append(norms, l.AttentionNorm, l.PostAttention, l.FFNorm, l.PostFF)
 		if l.RouterBias != nil || l.SharedGate.Matrix != nil {
-			return fmt.Errorf("the experts' router has a bias, or a gate: not computed on the GPU; give --device cpu")
+			return fmt.Errorf("the experts' router has a bias, or a gate: not computed on the GPU")
 		}
 	}
 	for _, n := range norms {
 		if n.Bias != nil {
-			return fmt.Errorf("norms have biases: not computed on the GPU; give --device cpu")
+			return fmt.Errorf("norms have biases: not computed on the GPU")
 		}
 	}
 	return nil

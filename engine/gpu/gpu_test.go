@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/kernels"
+	"github.com/forebay-io/forebay/kernels/cuda"
 )
 
 // openDevice takes the device. These tests are compiled only with the tag cuda, so a missing
@@ -145,8 +147,11 @@ func TestLogitsMatchReference(t *testing.T) {
 	if files = append(files, quant...); len(files) < 33 {
 		t.Fatalf("only %d reference models", len(files))
 	}
+	seen := map[string]bool{}
 	for _, path := range files {
 		r := read(t, path)
+		architecture, _, _ := r.file.String("general.architecture")
+		seen[architecture] = true
 		for kv, most := range nmseMax {
 			if kv != kernels.KVF32 && !slices.Contains([]string{"llama-gqa-tied", "gemma2", "gpt-oss", "qwen3", "llama-q8_0"}, r.name) {
 				continue // pages do not know the weights' type, nor most of the architecture
@@ -170,6 +175,54 @@ func TestLogitsMatchReference(t *testing.T) {
 					checkGreedy(t, m, &r, pages)
 				}
 			})
+		}
+	}
+	if !maps.Equal(seen, architectures) {
+		t.Errorf("references are of %v, the GPU computes %v", slices.Sorted(maps.Keys(seen)), slices.Sorted(maps.Keys(architectures)))
+	}
+}
+
+// TestEveryArchitectureIsDecided: of those that this engine knows, each is computed and on the
+// page of the GPU, or refused by its name.
+func TestEveryArchitectureIsDecided(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpu.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(string(page), "| architectures | ")
+	row, _, _ = strings.Cut(row, "; others are refused by name")
+	row = strings.ReplaceAll(row, " (also Mistral and Mixtral)", "")
+	if want := slices.Sorted(maps.Keys(architectures)); !slices.Equal(slices.Sorted(strings.SplitSeq(row, ", ")), want) {
+		t.Errorf("docs/gpu.md has the architectures %q; computed are %q", row, want)
+	}
+	known := model.Architectures()
+	for name := range architectures {
+		if !slices.Contains(known, name) {
+			t.Errorf("%s is no architecture of package model", name)
+		}
+	}
+	for _, name := range known {
+		err := refusal(&model.Config{Architecture: name})
+		if refused := err != nil; refused == architectures[name] {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "architecture "+name+" is not computed on the GPU") {
+			t.Errorf("%s is refused by %q", name, err)
+		}
+	}
+}
+
+// TestRefusalsByType: every type of package kernels is in the kernels, or refused by name.
+func TestRefusalsByType(t *testing.T) {
+	c := &model.Config{Architecture: "llama"}
+	var d *Device
+	for typ := range kernels.Type(64) {
+		if !typ.Known() {
+			continue
+		}
+		err := d.Refusal(c, []kernels.Type{typ})
+		if computed := cuda.TypeName(typ) != ""; computed != (err == nil) || err != nil && !strings.Contains(err.Error(), typ.String()) {
+			t.Errorf("%s: %v", typ, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // Device is a GPU; a binary without CUDA has none.
@@ -21,6 +22,9 @@ func (*Device) Info() Info { return Info{} }
 
 // Kernels names the arithmetic.
 func (*Device) Kernels() string { return "" }
+
+// Refusal says why no GPU computes a model.
+func (*Device) Refusal(*model.Config, []kernels.Type) error { return errNotBuilt }
 
 // PagesRoom is the memory for keys and values.
 func (*Device) PagesRoom(*model.Config, *model.Options, int, float64) (int64, error) {

@@ -100,7 +100,10 @@ func newPlaced(d *Device, c *model.Config, o *model.Options) *placed {
 }
 
 func place(d *Device, c *model.Config, w *model.DeviceWeights, o *model.Options) (model.Placed, error) {
-	if err := errors.Join(check(c, o), checkWeights(w)); err != nil {
+	if err := errors.Join(refusal(c), checkWeights(w)); err != nil {
+		return nil, fmt.Errorf("%w; %s", err, onCPU)
+	}
+	if err := check(c, o); err != nil {
 		return nil, err
 	}
 	runtime.LockOSThread()

@@ -13,7 +13,7 @@ import (
 // optionFields are those of both routes, and optionChatFields those of chats.
 var (
 	optionFields = []string{"min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids", "include_stop_str_in_output", "typical_p",
-		"repeat_penalty", "n_predict", "max_output_tokens"}
+		"xtc_probability", "xtc_threshold", "repeat_penalty", "n_predict", "max_output_tokens"}
 	optionChatFields = []string{"continue_final_message", "add_generation_prompt"}
 )
 
@@ -26,6 +26,9 @@ func (f *fields) moreOptions(o *wire.Options, l *LimitsConfig) {
 	o.KeepStop = f.flag("include_stop_str_in_output")
 	o.TypicalP = f.number("typical_p", 1)
 	f.notZero("typical_p", o.TypicalP, "1 does nothing")
+	if o.XTCProbability = f.number("xtc_probability", 0); o.XTCProbability != 0 {
+		o.XTCThreshold = f.number("xtc_threshold", 0.1)
+	}
 	if _, given := f.given("repeat_penalty"); given {
 		same := f.number("repeat_penalty", 1)
 		if _, both := f.given("repetition_penalty"); both && same != o.RepetitionPenalty {

@@ -34,6 +34,8 @@ var requestFields = []field{
 	{"top_k", true, true, "0 and more, or -1", "that many of the likeliest tokens; 0 and -1 are all"},
 	{"min_p", true, true, "0 to 1", "tokens of at least this share of the likeliest"},
 	{"typical_p", true, true, "above 0, up to 1", "the most typical tokens that reach this probability; before top_p"},
+	{"xtc_probability", true, true, "0 to 1", "how often a token is drawn without the top choices, as llama.cpp's server does: of the tokens at or over xtc_threshold the least likely alone stays; 0 by default"},
+	{"xtc_threshold", true, true, "0 to 1", "the probability of a top choice, among what the other filters keep; 0.1 by default, and over 0.5 there are none"},
 	{"seed", true, true, "whole number", "the same seed gives the same answer"},
 	{"repetition_penalty", true, true, "0.01 to 100", "divides the logits of tokens that the prompt or the answer has; 1 by default"},
 	{"repeat_penalty", true, true, "0.01 to 100", "the same, as llama.cpp's server and Ollama name it"},

@@ -154,23 +154,27 @@ func TestNothingThatPeersDocumentIsSilent(t *testing.T) {
 // TestOptionsOfOtherServers: what each asks for.
 func TestOptionsOfOtherServers(t *testing.T) {
 	for field, want := range map[string]wire.Options{
-		`"min_tokens":3`:                       {MinTokens: 3},
-		`"stop_token_ids":[5,6]`:               {StopTokens: []int32{5, 6}},
-		`"allowed_token_ids":[7]`:              {AllowedTokens: []int32{7}},
-		`"bad_words":["a","b c"]`:              {BadWords: []string{"a", "b c"}},
-		`"include_stop_str_in_output":true`:    {KeepStop: true},
-		`"typical_p":0.5`:                      {TypicalP: 0.5},
-		`"repeat_penalty":1.5`:                 {RepetitionPenalty: 1.5},
-		`"n_predict":9`:                        {MaxTokens: 9},
-		`"max_output_tokens":9`:                {MaxTokens: 9},
-		`"max_tokens":9,"n_predict":9`:         {MaxTokens: 9},
-		`"n_predict":-1`:                       {},
-		`"min_tokens":0,"stop_token_ids":[]`:   {},
-		`"repetition_penalty":2,"typical_p":1`: {RepetitionPenalty: 2},
+		`"min_tokens":3`:                          {MinTokens: 3},
+		`"stop_token_ids":[5,6]`:                  {StopTokens: []int32{5, 6}},
+		`"allowed_token_ids":[7]`:                 {AllowedTokens: []int32{7}},
+		`"bad_words":["a","b c"]`:                 {BadWords: []string{"a", "b c"}},
+		`"include_stop_str_in_output":true`:       {KeepStop: true},
+		`"typical_p":0.5`:                         {TypicalP: 0.5},
+		`"xtc_probability":0.5`:                   {XTCProbability: 0.5, XTCThreshold: 0.1},
+		`"xtc_probability":1,"xtc_threshold":0.2`: {XTCProbability: 1, XTCThreshold: 0.2},
+		`"xtc_probability":0,"xtc_threshold":0.2`: {},
+		`"repeat_penalty":1.5`:                    {RepetitionPenalty: 1.5},
+		`"n_predict":9`:                           {MaxTokens: 9},
+		`"max_output_tokens":9`:                   {MaxTokens: 9},
+		`"max_tokens":9,"n_predict":9`:            {MaxTokens: 9},
+		`"n_predict":-1`:                          {},
+		`"min_tokens":0,"stop_token_ids":[]`:      {},
+		`"repetition_penalty":2,"typical_p":1`:    {RepetitionPenalty: 2},
 	} {
 		c := decodeText(t, chatBody(field), true)
 		plain := decodeText(t, chatBody(""), true)
 		plain.options.MinTokens, plain.options.StopTokens, plain.options.AllowedTokens, plain.options.BadWords = want.MinTokens, want.StopTokens, want.AllowedTokens, want.BadWords
+		plain.options.XTCProbability, plain.options.XTCThreshold = want.XTCProbability, want.XTCThreshold
 		plain.options.KeepStop, plain.options.MaxTokens = want.KeepStop, want.MaxTokens
 		if want.TypicalP != 0 {
 			plain.options.TypicalP = want.TypicalP
@@ -184,7 +188,7 @@ func TestOptionsOfOtherServers(t *testing.T) {
 	}
 	for field, want := range map[string]string{
 		`"min_tokens":-1`: "min_tokens", `"min_tokens":9,"max_tokens":8`: "min_tokens", `"stop_token_ids":[-1]`: "stop_token_ids", `"stop_token_ids":7`: "stop_token_ids",
-		`"allowed_token_ids":["a"]`: "allowed_token_ids", `"bad_words":[1]`: "bad_words", `"bad_words":[""]`: "bad_words", `"bad_words":"x"`: "bad_words", `"typical_p":0`: "typical_p", `"typical_p":2`: "typical_p",
+		`"allowed_token_ids":["a"]`: "allowed_token_ids", `"bad_words":[1]`: "bad_words", `"bad_words":[""]`: "bad_words", `"bad_words":"x"`: "bad_words", `"typical_p":0`: "typical_p", `"typical_p":2`: "typical_p", `"xtc_probability":2`: "xtc_probability", `"xtc_probability":1,"xtc_threshold":-1`: "xtc_threshold",
 		`"repeat_penalty":0`: "repeat_penalty", `"repeat_penalty":1.5,"repetition_penalty":1.6`: "repeat_penalty", `"n_predict":0`: "n_predict", `"n_predict":5,"max_tokens":6`: "n_predict",
 		`"max_output_tokens":5,"n_predict":6`: "max_output_tokens", `"allowed_token_ids":[` + strings.Repeat("1,", 1024) + `1]`: "allowed_token_ids",
 		`"continue_final_message":true`: "continue_final_message", `"add_generation_prompt":7`: "add_generation_prompt", `"echo":true`: "echo", `"response_format":{"type":"json_object"},"stop_token_ids":[1]`: "stop_token_ids",

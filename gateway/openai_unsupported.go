@@ -35,7 +35,7 @@ var unsupportedFields = map[string]unsupported{
 
 	"repeat_last_n": {[]string{"0", "-1"}, "repetition_penalty looks at the whole context"},
 	"tfs_z":         {[]string{"1", "1.0"}, noSampler}, "top_n_sigma": {[]string{"-1", "-1.0"}, noSampler}, "top_a": {[]string{"0", "0.0"}, noSampler},
-	"mirostat": {[]string{"0"}, noSampler}, "dry_multiplier": {[]string{"0", "0.0"}, noSampler}, "xtc_probability": {[]string{"0", "0.0"}, noSampler},
+	"mirostat": {[]string{"0"}, noSampler}, "dry_multiplier": {[]string{"0", "0.0"}, noSampler},
 	"dynatemp_range": {[]string{"0", "0.0"}, noSampler}, "min_keep": {[]string{"0"}, noSampler}, "samplers": {nil, noSampler},
 	"use_beam_search": {[]string{"false"}, noSampler}, "length_penalty": {[]string{"1", "1.0"}, noSampler},
 

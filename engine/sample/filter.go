@@ -52,7 +52,7 @@ func (r *room) give() {
 	}
 }
 
-// drawFiltered applies top-k, typical-p, top-p and min-p and draws from the rest. It
+// drawFiltered applies top-k, typical-p, top-p, min-p and xtc and draws from the rest. It
 // overwrites logits, unless top-k leaves few of them.
 func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room) int32 {
 	o := s.options
@@ -88,7 +88,7 @@ func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room
 	return s.choose(list, sum, u, r)
 }
 
-// choose applies typical-p, top-p and min-p to candidates in the order of their ids, and
+// choose applies typical-p, top-p, min-p and xtc to candidates in the order of their ids, and
 // draws. sum is the weight of all tokens, with those that these filters are sure to drop,
 // which the list may lack.
 func (s *Sampler) choose(list []Candidate, sum, u float64, r *room) int32 {
@@ -105,7 +105,13 @@ func (s *Sampler) choose(list []Candidate, sum, u float64, r *room) int32 {
 		last := kept[len(kept)-1]
 		list = slices.DeleteFunc(list, func(c Candidate) bool { return before(last, c) })
 	}
-	return drawCandidate(minP(list, least), u)
+	list = minP(list, least)
+	if o.XTCProbability > 0 {
+		if chance := float64(s.random.Uint64()>>11) / (1 << 53); chance < float64(o.XTCProbability) {
+			list = xtc(list, float64(o.XTCThreshold))
+		}
+	}
+	return drawCandidate(list, u)
 }
 
 // weighAll replaces logits by weights, and gives their sum.
@@ -237,6 +243,28 @@ func topP(list []Candidate, want float64) []Candidate {
 func minP(list []Candidate, least float32) []Candidate {
 	least = min(least, 1)
 	return slices.DeleteFunc(list, func(c Candidate) bool { return c.Weight == 0 || c.Weight < least })
+}
+
+// xtc leaves out the top choices, those with at least this share of the weight, but for
+// the least likely of them.
+func xtc(list []Candidate, share float64) []Candidate {
+	sum := 0.0
+	for _, c := range list {
+		sum += float64(c.Weight)
+	}
+	top, last := 0, Candidate{}
+	for _, c := range list {
+		if float64(c.Weight) >= share*sum {
+			if top == 0 || before(last, c) {
+				last = c
+			}
+			top++
+		}
+	}
+	if top < 2 {
+		return list
+	}
+	return slices.DeleteFunc(list, func(c Candidate) bool { return before(c, last) })
 }
 
 // drawCandidate draws from candidates in the order of their ids, as draw does.

@@ -1,8 +1,8 @@
 // Package sample turns a row of logits into the next token of one choice.
 //
 // The order is fixed: repetition penalty, presence and frequency penalty,
-// logit bias, temperature, top-k, typical-p, top-p, min-p, one draw. Each filter
-// keeps the likeliest tokens and sees only what the one before has kept:
+// logit bias, temperature, top-k, typical-p, top-p, min-p, xtc, one draw. Each filter
+// but xtc keeps the likeliest tokens, and each sees only what the one before has kept:
 // top-p's probabilities are those of the top-k tokens alone. Equal tokens are
 // ordered by id, the lowest first. The draw goes through the kept tokens by id, so that
 // it depends on them alone, and not on how they were found.
@@ -71,7 +71,7 @@ func (s *Sampler) Prompt(tokens []int32) {
 func (s *Sampler) Accept(id int32) { s.seen.add(id, 1) }
 
 // Sample chooses the next token, and advances the choice's random stream by
-// one step unless the choice is greedy. It overwrites logits. It reports
+// one step, with xtc by two, unless the choice is greedy. It overwrites logits. It reports
 // false when a logit is NaN or +Inf, or when every token is masked.
 func (s *Sampler) Sample(logits []float32) (id int32, ok bool) {
 	logits = logits[:min(s.vocab, len(logits))]
@@ -132,7 +132,7 @@ func (s *Sampler) adjust(logits []float32) {
 // filters reports whether any of the options may drop a token.
 func (s *Sampler) filters(n int) bool {
 	o := s.options
-	return o.TopK > 0 && o.TopK < n || o.TopP > 0 && o.TopP < 1 || o.MinP > 0 || s.typical()
+	return o.TopK > 0 && o.TopK < n || o.TopP > 0 && o.TopP < 1 || o.MinP > 0 || s.typical() || o.XTCProbability > 0
 }
 
 // argmax is the lowest id with the greatest logit, found by the logits' peaks. It

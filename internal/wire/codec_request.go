@@ -9,7 +9,7 @@ func duration(ns int64) time.Duration { return time.Duration(ns) }
 
 func appendOptions(b []byte, o *Options) []byte {
 	b = appendInt(appendInt(appendInt(b, o.MaxTokens), o.N), o.TopK)
-	for _, x := range [...]float32{o.Temperature, o.TopP, o.MinP, o.RepetitionPenalty, o.PresencePenalty, o.FrequencyPenalty, o.TypicalP} {
+	for _, x := range [...]float32{o.Temperature, o.TopP, o.MinP, o.RepetitionPenalty, o.PresencePenalty, o.FrequencyPenalty, o.TypicalP, o.XTCProbability, o.XTCThreshold} {
 		b = appendFloat(b, x)
 	}
 	b = binary.LittleEndian.AppendUint64(b, o.Seed)
@@ -35,7 +35,7 @@ func appendOptions(b []byte, o *Options) []byte {
 
 func (d *decoder) options() (o Options) {
 	o.MaxTokens, o.N, o.TopK = d.int(), d.int(), d.int()
-	for _, x := range [...]*float32{&o.Temperature, &o.TopP, &o.MinP, &o.RepetitionPenalty, &o.PresencePenalty, &o.FrequencyPenalty, &o.TypicalP} {
+	for _, x := range [...]*float32{&o.Temperature, &o.TopP, &o.MinP, &o.RepetitionPenalty, &o.PresencePenalty, &o.FrequencyPenalty, &o.TypicalP, &o.XTCProbability, &o.XTCThreshold} {
 		*x = d.float()
 	}
 	o.Seed = d.uint64()

@@ -24,7 +24,7 @@ var same = cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmp.AllowUne
 func sampleOptions() Options {
 	return Options{MaxTokens: 7, N: 2, Temperature: .5, TopK: 40, TopP: .9, MinP: .1, Seed: math.MaxUint64, RepetitionPenalty: 1.1,
 		PresencePenalty: -1, FrequencyPenalty: 2, LogitBias: []LogitBias{{Token: 3, Bias: -100}}, Stop: []string{"a", "", "ü"},
-		TypicalP: .3, AllowedTokens: []int32{4, -1}, BadWords: []string{"bad", ""}, StopTokens: []int32{6}, KeepStop: true, MinTokens: 8,
+		TypicalP: .3, XTCProbability: .5, XTCThreshold: .1, AllowedTokens: []int32{4, -1}, BadWords: []string{"bad", ""}, StopTokens: []int32{6}, KeepStop: true, MinTokens: 8,
 		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true, Embed: true, Split: true, Tools: []byte(`[{}]`), NoCalls: true, CallsMax: 3, ReasoningMax: 4,
 		Grammar: &Grammar{Kind: GrammarSchema, Text: "{}", Strict: true, Compact: true, Param: "p", Calls: &HeldCalls{Tools: []byte(`[]`), Required: true, Most: 2}}}
 }

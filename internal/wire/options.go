@@ -58,6 +58,8 @@ func (o *Options) Check(m *Model) *Error {
 		{"top_p", o.TopP, 0, 1},
 		{"min_p", o.MinP, 0, 1},
 		{"typical_p", o.TypicalP, 0, 1},
+		{"xtc_probability", o.XTCProbability, 0, 1},
+		{"xtc_threshold", o.XTCThreshold, 0, 1},
 		{"repetition_penalty", cmp.Or(o.RepetitionPenalty, 1), 0.01, 100},
 		{"presence_penalty", o.PresencePenalty, -2, 2},
 		{"frequency_penalty", o.FrequencyPenalty, -2, 2},

@@ -99,6 +99,10 @@ type Options struct {
 	// all, so that their probability reaches it; 0 and 1 keep all. It comes before
 	// TopP.
 	TypicalP float32
+	// XTCProbability is how often a token is drawn without the top choices: of the
+	// tokens with at least XTCThreshold of the probability, after all other filters,
+	// the least likely alone stays. 0 is never.
+	XTCProbability, XTCThreshold float32
 	// Seed fixes the random stream of choice i to (Seed, i). The gateway
 	// draws one where the client gave none.
 	Seed uint64

@@ -11,9 +11,6 @@ import (
 	"github.com/forebay-io/forebay/upstream"
 )
 
-// ownSocketName is the name of the socket where our own engine is one of the upstreams.
-const ownSocketName = "own.sock"
-
 // serveBeside runs the gateway before other servers and before an engine of our own,
 // which is a whole Forebay in a child process: one upstream more, on a socket that only
 // this user may open.
@@ -28,7 +25,7 @@ func (c *console) serveBeside(s *settings) error {
 		return fmt.Errorf("cannot find this program to start the engine: %w", err)
 	}
 	socket := filepath.Join(dir.path, ownSocketName)
-	s.Upstream.Servers = append(s.Upstream.Servers, upstream.Server{URL: "unix:" + socket, Weight: 1, Use: s.Upstream.OwnEngine, Model: s.Upstream.ModelID})
+	s.Upstream.Servers = append(s.Upstream.Servers, upstream.Server{Name: "own", URL: "unix:" + socket, Weight: 1, Use: s.Upstream.OwnEngine, Model: s.Upstream.ModelID})
 	ctx, stop := untilSignal(dir.remove, s.hangUp)
 	defer stop()
 	child := supervise.New(s.Supervise, supervise.Child{

@@ -26,7 +26,7 @@ func runServe(c *console, args []string) error {
 		return err
 	}
 	defer c.decouple(s.Log.LinesMax)()
-	if *lifeline {
+	if s.beside = *lifeline; s.beside {
 		supervise.EndWithParent(c.in, func() { os.Exit(1) })
 	}
 	if s.Upstream.OwnEngine != "" {

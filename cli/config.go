@@ -126,6 +126,7 @@ type settings struct {
 	given  map[string]string // by flags
 	loaded map[string]string // the texts of all settings as they were read, by key
 	hung   chan struct{}     // receives when SIGHUP asks to reload
+	beside bool              // it is the child of a gateway before other servers, which greets
 }
 
 // settings adds the configuration's flags to set.

@@ -336,7 +336,7 @@ func (f *front) run(ctx context.Context) error {
 	}()
 	go func() {
 		defer close(greeted)
-		if f.client.WaitReady(ctx) == nil {
+		if f.client.WaitReady(ctx) == nil && !f.settings.beside {
 			f.greet(f.console.err)
 		}
 	}()

@@ -130,8 +130,10 @@ func TestRunDirsOfTheDeadAreSwept(t *testing.T) {
 		return d
 	}
 	dead := make()
-	if err := os.WriteFile(dead.socket(), nil, 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{socketName, ownSocketName} {
+		if err := os.WriteFile(filepath.Join(dead.path, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	live := make()
 	dead.lock.Close() // as the kernel does when its process ends

@@ -25,6 +25,9 @@ const (
 	runDirPrefix = "forebay-"
 	lockName     = "lock"
 	socketName   = "engine.sock"
+	// ownSocketName is the name of the API's socket where our own engine is one of the
+	// upstreams.
+	ownSocketName = "own.sock"
 )
 
 // makeRunDir makes the directory under parent, and removes the directories that
@@ -97,6 +100,7 @@ func removeDead(path string) {
 		return // its process lives
 	}
 	os.Remove(filepath.Join(path, socketName))
+	os.Remove(filepath.Join(path, ownSocketName))
 	os.Remove(filepath.Join(path, lockName))
 	os.Remove(path)
 }

@@ -245,6 +245,9 @@ func TestOwnEngineBesideUpstreams(t *testing.T) {
 	if got := p.ask(body); got.status != http.StatusOK || got.text == "theirs" {
 		t.Errorf("after it died: %d %s", got.status, got.raw)
 	}
+	if states := said(t, p, "upstream"); !strings.Contains(states, "\nown  ") || strings.Count(p.output(), " serves chat at ") != 1 {
+		t.Errorf("the engine is shown as\n%s", states)
+	}
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	<-p.ended
 	if left, _ := filepath.Glob(filepath.Join(strings.TrimPrefix(p.cmd.Env[len(p.cmd.Env)-1], "XDG_RUNTIME_DIR="), "forebay-*")); len(left) > 0 {

@@ -63,6 +63,7 @@ type Config struct {
 // Server is one of several servers with the same model.
 type Server struct {
 	URL          string  `yaml:"url" help:"Its address, as upstream.url."`
+	Name         string  `yaml:"name" help:"What it is called on the page, in metrics and by forebay upstream; empty is its address."`
 	Weight       float64 `yaml:"weight" default:"1" range:"0.01..100" help:"How much it is preferred: with 2, its first token may be expected in twice the time."`
 	KeyFile      string  `yaml:"key_file" help:"Its key; empty takes upstream.key_file."`
 	SequencesMax int     `yaml:"sequences_max" range:"..65536" help:"Most sequences there; 0 takes upstream.sequences_max."`
@@ -95,7 +96,10 @@ func (c *Config) all() (all []Server, err error) {
 		} else if seen[s.URL] {
 			errs = append(errs, fmt.Errorf("upstream.url: %q is there twice", s.URL))
 		}
-		seen[s.URL] = true
+		if seen[s.URL] = true; s.Name != "" && seen[s.Name] {
+			errs = append(errs, fmt.Errorf("upstream.servers: the name %q is there twice", s.Name))
+		}
+		seen[s.Name] = true
 	}
 	if len(all) > serversMost {
 		errs = append(errs, fmt.Errorf("upstream.url: %d servers; at most %d are kept apart", len(all), serversMost))

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -32,7 +33,7 @@ func (s *Server) named() string {
 func (s *Server) nameAt(address string) string {
 	u, _, err := parseURL(s.URL)
 	if address == "" || err != nil {
-		return s.URL
+		return cmp.Or(s.Name, s.URL)
 	}
 	u.Host = address
 	return u.String()

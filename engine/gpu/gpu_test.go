@@ -245,7 +245,7 @@ func checkGreedy(t *testing.T, m *model.Model, r *reference, pages []int32) {
 // which a GPU may run threads.
 func TestBitsDoNotDependOnSchedule(t *testing.T) {
 	d := openDevice(t)
-	for _, name := range []string{"arch/gemma2", "arch/mixtral", "quant/llama-q4_k_s"} {
+	for _, name := range []string{"arch/gemma2", "arch/mixtral", "quant/llama-q4_k_s", "quant/gpt-oss-mxfp4"} {
 		r := read(t, shared(t, name+".gguf"))
 		t.Run(r.name, func(t *testing.T) {
 			const length, sequences = 24, 4

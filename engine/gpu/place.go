@@ -86,6 +86,7 @@ type buffers struct {
 	batch, x, normed, qkv, heads, sum cuda.Address
 	gateUp, gate, logits, partial     cuda.Address
 	scores, shares, chosen, outputs   cuda.Address
+	order, groups, groupsCount        cuda.Address // of choices by expert
 }
 
 // batchMax bounds a step: the rows are a dimension of launches.
@@ -186,7 +187,10 @@ func (p *placed) tablePages() int {
 	return o.BatchTokensMax * ((o.ContextTokens-1)/o.PageTokens + 1)
 }
 
-const batchHead = 16 // bytes of struct Batch
+const (
+	batchHead  = 16 // bytes of struct Batch
+	groupBytes = 16 // of struct Group
+)
 
 // batchBytes is the size of a batch with so many entries in its page tables.
 func (p *placed) batchBytes(pages int) int { return batchHead + 4*(4*p.options.BatchTokensMax+pages) }
@@ -213,6 +217,9 @@ func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
 		visit(&b.shares, 4*choices)
 		visit(&b.chosen, 4*choices)
 		visit(&b.outputs, 4*choices*c.Embed)
+		visit(&b.order, 4*choices)
+		visit(&b.groups, groupBytes*choices)
+		visit(&b.groupsCount, 4)
 	}
 	p.planSampling(visit)
 	for i := range p.pools {

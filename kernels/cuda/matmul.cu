@@ -87,10 +87,22 @@ DEVICE Pairs pairs_of(const float *eight) {
 	return p;
 }
 
+/* Which rows of numbers a block has: n of them, from first on in order where that is given.
+ * Row r of dst is for row r/shared of x. */
+struct Tile {
+	int n, first, shared;
+	const int *order;
+};
+DEVICE int row_at(const Tile &t, int i) { return t.order ? t.order[t.first + i] : t.first + i; }
+
 template <int T, int R, int N>
-DEVICE void matmul_tiles(float *dst, int dst_stride, const u8 *w, const float *bias, int rows, int cols, const float *x, int x_stride, const int *count) {
-	const int row = block_x() * 16 * R, first = block_y() * 8 * N, group = lane() / 4, n = *count - first;
+DEVICE void matmul_tiles(float *dst, int dst_stride, const u8 *w, const float *bias, int rows, int cols, const float *x, int x_stride, const Tile &tile) {
+	const int row = block_x() * 16 * R, group = lane() / 4, n = tile.n;
 	if (n <= 0) return;
+	const float *from_x[N] = {}; /* of the lane's column in each tile */
+#pragma unroll
+	for (int j = 0; j < N; j++)
+		if (8 * j + group < n) from_x[j] = x + (long long)(row_at(tile, 8 * j + group) / tile.shared) * x_stride;
 	Row<T> from[2 * R]; /* past the last row: that row again, and its sums go nowhere */
 #pragma unroll
 	for (int r = 0; r < 2 * R; r++) from[r] = row_of<T>(w, rows, cols, row + 8 * r + group < rows ? row + 8 * r + group : rows - 1);
@@ -111,8 +123,7 @@ DEVICE void matmul_tiles(float *dst, int dst_stride, const u8 *w, const float *b
 			if (8 * j >= n) break;
 			float eight[8] = {};
 			if (o < cols / 8 && 8 * j + group < n) {
-				const float *numbers = x + (long long)(first + 8 * j + group) * x_stride;
-				Four lo = load_four(numbers + t.k0), hi = load_four(numbers + t.k1);
+				Four lo = load_four(from_x[j] + t.k0), hi = load_four(from_x[j] + t.k1);
 				for (int i = 0; i < 4; i++) eight[i] = lo.v[i], eight[i + 4] = hi.v[i];
 			}
 			Pairs b = pairs_of(eight);
@@ -145,14 +156,16 @@ DEVICE void matmul_tiles(float *dst, int dst_stride, const u8 *w, const float *b
 		if (token >= n || at >= rows) continue;
 		float sum = sums[i];
 		for (int k = 1; k < MATMUL_WARPS; k++) sum = add_rounded(sum, sums[k * all + i]);
-		dst[(long long)(first + token) * dst_stride + at] = bias ? add_rounded(sum, bias[at]) : sum;
+		dst[(long long)row_at(tile, token) * dst_stride + at] = bias ? add_rounded(sum, bias[at]) : sum;
 	}
 }
 
 #define MATMUL_TILES(name, T, TOKENS, R, N)                                                                      \
 	KERNEL matmul_##name##_##TOKENS(float *dst, int dst_stride, const u8 *w, const float *bias, int rows,          \
 		int cols, const float *x, int x_stride, const int *count) {                                                  \
-		matmul_tiles<T, R, N>(dst, dst_stride, w, bias, rows, cols, x, x_stride, count);                             \
+		const int first = block_y() * TOKENS;                                                                        \
+		const Tile tile = {*count - first, first, 1, 0};                                                             \
+		matmul_tiles<T, R, N>(dst, dst_stride, w, bias, rows, cols, x, x_stride, tile);                              \
 	}                                                                                                              \
 	REGISTER(matmul_##name##_##TOKENS)
 #define MATMULS(name, T) MATMUL_TILES(name, T, 8, 1, 1) MATMUL_TILES(name, T, 32, 2, 4)
@@ -160,30 +173,70 @@ EACH_NARROW_TYPE(MATMULS)
 
 /* The products of each token with the experts that it has chosen: choice p is token
  * p/used with expert chosen[p]. x has a row for each token, or for each choice where
- * x_choices is 1. An expert's matrix is expert_bytes after the one before. */
-template <int T>
-DEVICE void experts(float *dst, int dst_stride, const u8 *w, long long expert_bytes, const float *bias, int rows, int cols,
+ * x_choices is 1. An expert's matrix is expert_bytes after the one before.
+ *
+ * With float32 weights a choice is a block of its own. */
+KERNEL experts_f32(float *dst, int dst_stride, const u8 *w, u64 expert_bytes, const float *bias, int rows, int cols,
 	const float *x, int x_stride, int x_choices, const int *chosen, int used, const int *count) {
 	int row = (block_x() * (threads() / WARP) + warp()) * 2, p = block_y();
 	if (row >= rows || p >= *count * used) return;
 	int e = chosen[p];
 	const int R = 2;
-	Row<T> from[R];
-	for (int r = 0; r < R; r++) from[r] = row_of<T>(w + e * expert_bytes, rows, cols, row + r < rows ? row + r : rows - 1);
+	Row<F32> from[R];
+	for (int r = 0; r < R; r++) from[r] = row_of<F32>(w + e * expert_bytes, rows, cols, row + r < rows ? row + r : rows - 1);
 	float sums[R][1] = {};
-	dots<T, R, 1>(sums, from, cols, x + (long long)(x_choices ? p : p / used) * x_stride, 0, 1);
+	dots<F32, R, 1>(sums, from, cols, x + (long long)(x_choices ? p : p / used) * x_stride, 0, 1);
 	warp_sums<R>(&sums[0][0]);
 	for (int r = 0; r < R; r++)
 		if (lane() == r && row + r < rows) dst[(long long)p * dst_stride + row + r] = bias ? sums[r][0] + bias[(long long)e * rows + row + r] : sums[r][0];
 }
+REGISTER(experts_f32)
 
-#define EXPERTS(name, T)                                                                                            \
-	KERNEL experts_##name(float *dst, int dst_stride, const u8 *w, u64 expert_bytes, const float *bias, int rows,     \
-		int cols, const float *x, int x_stride, int x_choices, const int *chosen, int used, const int *count) {         \
-		experts<T>(dst, dst_stride, w, expert_bytes, bias, rows, cols, x, x_stride, x_choices, chosen, used, count);    \
+/* Sorts choices by their experts, so that an expert's weights are read for several tokens at
+ * once: order lists the choices, and a group is up to most of them with one expert. Which of a
+ * group's tokens comes first changes nothing of its bits. One block. */
+struct Group { int expert, first, n, unused; };
+KERNEL group_experts(int *order, Group *groups, int *groups_count, const int *chosen, int experts, int used, int most, const int *count) {
+	const int all = *count * used;
+	int *counts = (int *)shared(), *begins = counts + experts, *at = begins + experts; /* of each expert; at: where its groups begin */
+	for (int e = thread(); e < experts; e += threads()) counts[e] = 0;
+	barrier();
+	for (int p = thread(); p < all; p += threads()) shared_add(counts + chosen[p], 1);
+	barrier();
+	if (thread() == 0) {
+		int begin = 0, group = 0;
+		for (int e = 0; e < experts; e++) {
+			begins[e] = begin, at[e] = group;
+			begin += counts[e], group += (counts[e] + most - 1) / most;
+		}
+		*groups_count = group;
+	}
+	barrier();
+	for (int e = thread(); e < experts; e += threads())
+		for (int first = 0; first < counts[e]; first += most) {
+			Group g = {e, begins[e] + first, counts[e] - first < most ? counts[e] - first : most, 0};
+			groups[at[e] + first / most] = g;
+		}
+	barrier(); /* begins become the next free places */
+	for (int p = thread(); p < all; p += threads()) order[shared_add(begins + chosen[p], 1)] = p;
+}
+REGISTER(group_experts)
+
+/* With narrow weights a block has a group; or a choice, where there are no groups. */
+#define EXPERTS_TILES(name, T, TOKENS, R, N)                                                                        \
+	KERNEL experts_##name##_##TOKENS(float *dst, int dst_stride, const u8 *w, u64 expert_bytes, const float *bias,    \
+		int rows, int cols, const float *x, int x_stride, int x_choices, const int *chosen, int used, const int *count, \
+		const int *order, const Group *groups, const int *groups_count) {                                               \
+		const int g = block_y();                                                                                        \
+		if (g >= (groups ? *groups_count : *count * used)) return;                                                      \
+		const int e = groups ? groups[g].expert : chosen[g];                                                            \
+		const Tile tile = {groups ? groups[g].n : 1, groups ? groups[g].first : g, x_choices ? 1 : used, groups ? order : 0}; \
+		matmul_tiles<T, R, N>(dst, dst_stride, w + e * expert_bytes, bias ? bias + (long long)e * rows : 0, rows, cols, \
+			x, x_stride, tile);                                                                                           \
 	}                                                                                                                 \
-	REGISTER(experts_##name)
-EACH_TYPE(EXPERTS)
+	REGISTER(experts_##name##_##TOKENS)
+#define EXPERTS(name, T) EXPERTS_TILES(name, T, 8, 1, 1) EXPERTS_TILES(name, T, 32, 2, 4)
+EACH_NARROW_TYPE(EXPERTS)
 
 /* x[row] = scale · the embedding of the row's token. */
 template <int T> DEVICE void embed(float *x, const u8 *w, int vocab, int width, float scale, const Batch *batch) {

@@ -118,14 +118,44 @@ func TestExperts(t *testing.T) {
 				set.MatMul(out, rows, set.Pack(typ, rows, cols, raws[e]), kernels.Input{Numbers: x[from*cols:]}, 1, 0, rows)
 				set.Add(out, bias[int(e)*rows:][:rows])
 			}
-			got := b.inOrders(func() []float32 {
-				out := b.alloc(4 * n * used * rows)
+			out := b.alloc(4 * n * used * rows)
+			arguments := func() {
+				b.must(b.device.Put(out, make([]byte, 4*n*used*rows)))
 				b.args.Reset().At(out).Int(rows).At(data).Long(uint64(size)).At(b.numbers(bias)).Int(rows, cols).At(b.numbers(x)).Int(cols, perChoice).
 					At(b.ints(chosen...)).Int(used).At(b.ints(n))
-				b.launch("experts_"+TypeName(typ), cudrv.Grid{2, n * used, 1}, 256, 0)
-				return b.get(out, n*used*rows)
-			})
-			b.near(got, want, func(int) float64 { return 1e-4 })
+			}
+			if typ == kernels.F32 {
+				b.near(b.inOrders(func() []float32 {
+					arguments()
+					b.launch("experts_f32", cudrv.Grid{2, n * used, 1}, 256, 0)
+					return b.get(out, n*used*rows)
+				}), want, func(int) float64 { return 1e-4 })
+				continue
+			}
+			var alone []float32
+			for _, most := range []int{0, 1, 2, 8, 32} { // of a group; 0 without groups
+				tokens := max(8, most)
+				got := b.inOrders(func() []float32 {
+					order, groups, count := b.alloc(4*n*used), b.alloc(16*n*used), b.ints(n*used)
+					if most > 0 {
+						b.args.Reset().At(order, groups, count, b.ints(chosen...)).Int(experts, used, most).At(b.ints(n))
+						b.launch("group_experts", cudrv.Grid{1, 1, 1}, 256, 3*4*experts)
+					} else {
+						order, groups, count = 0, 0, 0
+					}
+					arguments()
+					b.args.At(order, groups, count)
+					b.launch(fmt.Sprintf("experts_%s_%d", TypeName(typ), tokens), cudrv.Grid{1, n*used + 1, 1}, 256, 32<<10)
+					return b.get(out, n*used*rows)
+				})
+				b.near(got, want, func(i int) float64 { return 4e-4 * (1 + math.Abs(float64(want[i]))) })
+				if alone == nil {
+					alone = got
+				}
+				if !slices.Equal(got, alone) {
+					t.Errorf("%v: groups of up to %d tokens give other bits than tokens alone", typ, most)
+				}
+			}
 		}
 	}
 }

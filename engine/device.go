@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/gpu"
@@ -30,7 +32,7 @@ func (p *loaded) openDevice(cfg *Config, f *gguf.File) error {
 	if cfg.Device.Kind == cpuDevice {
 		return nil
 	}
-	d, err := gpu.Open(gpu.Options{ID: cfg.Device.ID, Driver: cfg.Device.Driver, Checked: cfg.Device.Checked, TimingEvery: cfg.Device.TimingEvery})
+	d, err := gpu.Open(gpu.Options{ID: cfg.Device.ID, Driver: cfg.Device.Driver, Checked: cfg.Device.Checked, TimingEvery: cfg.Device.TimingEvery, Loaded: logLoading(cfg.Log)})
 	switch {
 	case cfg.Device.Kind == "auto" && errors.Is(err, gpu.ErrNone):
 		p.info.Device = fmt.Sprintf("%s, since %v", cpuDevice, err)
@@ -56,6 +58,20 @@ func (p *loaded) openDevice(cfg *Config, f *gguf.File) error {
 	p.info.Device = fmt.Sprintf("CUDA device %d, %s", i.ID, i.Name)
 	cfg.Log.Info("a GPU computes", "device", i.ID, "name", i.Name, "compute_capability", i.Capability, "driver", i.Driver, "memory_bytes", i.MemoryBytes)
 	return nil
+}
+
+// loadingEvery is how often the copying of weights to a device is logged.
+const loadingEvery = 5 * time.Second
+
+// logLoading says how far the copying of weights is, where it takes long.
+func logLoading(log *slog.Logger) func(done, total int) {
+	last := time.Now()
+	return func(done, total int) {
+		if now := time.Now(); now.Sub(last) >= loadingEvery {
+			last = now
+			log.Info("weights are copied to the GPU", "bytes", done, "of", total)
+		}
+	}
 }
 
 // refusalOf is why the GPU does not compute a model.

@@ -3,10 +3,11 @@
 package gpu
 
 import (
-	"slices"
+	"errors"
 	"unsafe"
 
 	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/internal/cudrv"
 	"github.com/forebay-io/forebay/kernels/cuda"
 )
 
@@ -14,9 +15,54 @@ import (
 type loader struct {
 	device *cuda.Device
 	held   []cuda.Address
-	bytes  int
-	piece  []byte
+	bytes  int // of all weights
+	sent   int // bytes of matrices
+	stages [2]stage
+	next   int // of stages
 	err    error
+	// loaded, if it is not nil, is called after each matrix with the bytes so far.
+	loaded func(bytes int)
+}
+
+// stage is pinned memory through which pieces of weights pass: while the device copies one,
+// the other is filled.
+type stage struct {
+	memory []byte
+	copied cuda.Event // the last piece is on the device
+}
+
+// send puts a piece, which fill writes, on the device, at some time before finish.
+func (l *loader) send(to cuda.Address, bytes int, fill func([]byte)) (err error) {
+	s := &l.stages[l.next]
+	l.next = (l.next + 1) % len(l.stages)
+	if s.memory == nil {
+		if s.memory, err = cudrv.Pin(cuda.PieceBytes); err != nil {
+			return err
+		}
+		if s.copied, err = l.device.NewEvent(); err != nil {
+			return err
+		}
+	} else if err := s.copied.Wait(); err != nil {
+		return err
+	}
+	piece := s.memory[:bytes]
+	fill(piece)
+	if err := l.device.PutLater(to, piece); err != nil {
+		return err
+	}
+	return l.device.Mark(s.copied)
+}
+
+// finish waits for what was sent, and frees the stages.
+func (l *loader) finish() {
+	l.err = errors.Join(l.err, l.device.Wait())
+	for i := range l.stages {
+		s := &l.stages[i]
+		if s.memory != nil {
+			l.err = errors.Join(l.err, s.copied.Close(), cudrv.Unpin(s.memory))
+		}
+		*s = stage{}
+	}
 }
 
 func (l *loader) alloc(bytes int) cuda.Address {
@@ -95,11 +141,13 @@ func (l *loader) put(m matrix, all []model.DeviceLinear) {
 			return
 		}
 		l.err = cuda.PutPlanes(m.kind, m.rows, m.cols, row, one.Data, func(at, bytes int, fill func([]byte)) error {
-			l.piece = slices.Grow(l.piece[:0], bytes)[:bytes]
-			fill(l.piece)
-			return l.device.Put(m.data+cuda.Address(at), l.piece)
+			return l.send(m.data+cuda.Address(at), bytes, fill)
 		})
 		row += one.Rows
+	}
+	l.sent += cuda.PlanesBytes(m.kind, m.rows, m.cols)
+	if l.loaded != nil {
+		l.loaded(l.sent)
 	}
 }
 

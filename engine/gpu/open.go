@@ -11,6 +11,9 @@ type Options struct {
 	// TimingEvery is of how many steps one is timed kernel by kernel, where there is a Timer;
 	// 0 times only the steps whose launches are kept.
 	TimingEvery int
+	// Loaded, if it is not nil, is called while weights are copied to the device, often: with the
+	// bytes that are done, and about how many there are.
+	Loaded func(done, total int)
 }
 
 // Info describes a device that was taken.

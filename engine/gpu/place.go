@@ -117,7 +117,11 @@ func place(d *Device, c *model.Config, w *model.DeviceWeights, o *model.Options)
 		return nil, err
 	}
 	l := &loader{device: d.cuda}
+	if total := matrixBytes(w); d.options.Loaded != nil {
+		l.loaded = func(bytes int) { d.options.Loaded(bytes, total) }
+	}
 	p.place(l, w)
+	l.finish()
 	p.bytes = l.bytes
 	p.reserve(l)
 	p.held = l.held
@@ -232,10 +236,15 @@ func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
 	}
 }
 
+// matrixBytes is the memory of the matrices on a device.
+func matrixBytes(w *model.DeviceWeights) (bytes int) {
+	w.Each(func(m *kernels.Matrix) { bytes += cuda.PlanesBytes(m.Type, m.Rows, m.Cols) })
+	return bytes
+}
+
 // fits refuses a model that the device's free memory does not hold, before anything is copied.
 func (p *placed) fits(w *model.DeviceWeights) error {
-	weights, pools, rest := 0, 0, 0
-	w.Each(func(m *kernels.Matrix) { weights += cuda.PlanesBytes(m.Type, m.Rows, m.Cols) })
+	weights, pools, rest := matrixBytes(w), 0, 0
 	p.plan(func(_ *cuda.Address, bytes int) { rest += bytes })
 	for i := range p.pools {
 		layout := p.layout(i)

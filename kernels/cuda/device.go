@@ -232,6 +232,9 @@ func (d *Device) NewEvent() (Event, error) {
 // Mark makes e the instant at which all that was put into the stream before is done.
 func (d *Device) Mark(e Event) error { return e.e.Record(d.stream) }
 
+// Wait waits for the instant.
+func (e Event) Wait() error { return e.e.Synchronize() }
+
 // Since is the milliseconds from an event to e, after Wait.
 func (e Event) Since(from Event) (float64, error) { return from.e.Elapsed(e.e) }
 

@@ -66,7 +66,7 @@ func PutPlanes(t kernels.Type, rows, cols, first int, raw []byte, visit func(at,
 		plane = alignUp(plane)
 		// Pieces of bounded size: the buffers are small beside a matrix.
 		for from := 0; from < given; {
-			n := min(given-from, max(1, pieceBytes/f.bytes))
+			n := min(given-from, max(1, PieceBytes/f.bytes))
 			blocks := raw[from*size : (from+n)*size]
 			err := visit(plane+(first*perRow+from)*f.bytes, n*f.bytes, func(dst []byte) { f.take(dst, blocks, size) })
 			if err != nil {
@@ -79,8 +79,8 @@ func PutPlanes(t kernels.Type, rows, cols, first int, raw []byte, visit func(at,
 	return nil
 }
 
-// pieceBytes bounds a piece that PutPlanes gives.
-const pieceBytes = 4 << 20
+// PieceBytes bounds a piece that PutPlanes gives.
+const PieceBytes = 4 << 20
 
 // take copies the field of each block.
 func (f field) take(dst, blocks []byte, size int) {

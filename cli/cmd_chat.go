@@ -97,7 +97,7 @@ func (c *console) serverURL(given string) (string, error) {
 	if s.Listen == addressOff {
 		return "", usageError("the configuration has listen: off, so there is no address to talk to; give another")
 	}
-	return "http://" + reachable(s.Listen), nil
+	return s.Gateway.TLS.Scheme() + reachable(s.Listen), nil
 }
 
 func (t *chat) converse(in io.Reader, interrupts <-chan os.Signal) error {

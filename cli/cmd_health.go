@@ -19,6 +19,15 @@ func runHealth(c *console, args []string) error {
 		return err
 	}
 	client := http.Client{Timeout: 5 * time.Second}
+	if *given == "" {
+		s, err := c.configure(newFlagSet(""), nil)
+		if err != nil {
+			return err
+		}
+		if s.Gateway.TLS.Certificate != "" {
+			client.Transport = &http.Transport{TLSClientConfig: s.Gateway.TLS.Own()}
+		}
+	}
 	response, err := client.Get(url + "/readyz")
 	if err != nil {
 		return fmt.Errorf("nothing answers at %s: %w", url, err)

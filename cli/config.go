@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +81,9 @@ func (c *Config) Mistakes() error {
 		if len(t.Keys) == 0 && !c.Identity.On() {
 			errs = append(errs, fmt.Errorf("admission.tenants[%d].keys: %s has no key, so nobody can use it; give it one in a key file (identity.keys) or here, or * for requests without a known key", i, t.Name))
 		}
+	}
+	if slices.Contains(c.Identity.MeshPeers, "tls") && c.Gateway.TLS.ClientCA == "" {
+		errs = append(errs, errors.New("identity.mesh_peers: tls needs gateway.tls.client_ca, by which client certificates are verified"))
 	}
 	switch {
 	case c.Upstream.On() && c.Upstream.OwnEngine == "" && c.Engine.Model != "":

@@ -388,7 +388,7 @@ func (f *front) greet(w io.Writer) {
 	model := f.client.State().Model
 	url, ask := "unix:"+f.cfg.ListenSocket, "--unix-socket "+f.cfg.ListenSocket+" http://forebay"
 	if f.api != nil {
-		url = "http://" + reachable(f.api.Addr().String())
+		url = f.cfg.Gateway.TLS.Scheme() + reachable(f.api.Addr().String())
 		ask = url
 	}
 	by := "by " + model.Kernels + " kernels"

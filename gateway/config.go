@@ -12,8 +12,17 @@ import (
 type Config struct {
 	CORSOrigins   string        `yaml:"cors_origins" help:"Origins that browsers may call from, separated by commas, or * for all; empty turns CORS off."`
 	UnknownFields string        `yaml:"unknown_fields" default:"ignore" help:"What becomes of request fields that nobody knows: ignore names them in the header x-forebay-ignored, refuse answers 400. Known fields that would change the answer and are not supported are refused in any case."`
+	TLS           TLSConfig     `yaml:"tls"`
 	Limits        LimitsConfig  `yaml:"limits"`
 	Timeouts      TimeoutConfig `yaml:"timeouts"`
+}
+
+// TLSConfig is how the API speaks TLS on its TCP address.
+type TLSConfig struct {
+	Certificate  string        `yaml:"certificate" help:"Certificate of the API's address (listen), a PEM file with its chain; empty speaks no TLS. The files of this section are read again when they change."`
+	Key          string        `yaml:"key" help:"Its private key, a PEM file."`
+	ClientCA     string        `yaml:"client_ca" help:"PEM file of the authorities whose client certificates are verified; with tls in identity.mesh_peers these are identity.mesh_identities. Clients without a certificate need a key."`
+	PollInterval time.Duration `yaml:"poll_interval" default:"2s" range:"50ms..1h" help:"How often connections that open make the gateway look whether the files have changed."`
 }
 
 // LimitsConfig bounds what a client may send.
@@ -50,6 +59,12 @@ func (c *Config) Mistakes() error {
 	var errs []error
 	if c.UnknownFields != "ignore" && c.UnknownFields != "refuse" {
 		errs = append(errs, fmt.Errorf("gateway.unknown_fields: %q is neither ignore nor refuse", c.UnknownFields))
+	}
+	if c.TLS.Certificate != "" != (c.TLS.Key != "") {
+		errs = append(errs, errors.New("gateway.tls: certificate and key belong together; give both or none"))
+	}
+	if c.TLS.ClientCA != "" && c.TLS.Certificate == "" {
+		errs = append(errs, errors.New("gateway.tls.client_ca: needs certificate and key, without which there is no TLS"))
 	}
 	for origin := range strings.SplitSeq(c.CORSOrigins, ",") {
 		origin = strings.TrimSpace(origin)

@@ -35,7 +35,7 @@
 //     proxy's word. Nothing else that a client sends makes it another tenant, or
 //     raises its class above its tenant's (identify.go).
 //
-// Non-goals: deciding order and limits (admission), knowing models (engine), TLS.
+// Non-goals: deciding order and limits (admission), knowing models (engine).
 //
 // Who owns what: New makes the two servers, Serve and ServeAdmin run until
 // Shutdown, and Close releases the servers. The Parts belong to the caller.

@@ -116,7 +116,11 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 	g.observe()
 	g.routes = g.clientRoutes()
 	var err error
-	if g.clients, err = httpd.New(g.serverConfig(), clientHandler{g}); err != nil {
+	api := g.serverConfig()
+	if api.TLS, err = openTLS(cfg.TLS, g.log); err != nil {
+		return nil, err
+	}
+	if g.clients, err = httpd.New(api, clientHandler{g}); err != nil {
 		return nil, err
 	}
 	if g.admin, err = httpd.New(g.serverConfig(), g.newAdminPages()); err != nil {

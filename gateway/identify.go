@@ -44,6 +44,9 @@ func presented(c httpd.Request) identity.Presented {
 			p.Socket = true
 		}
 	}
+	if certificate := c.Certificate(); certificate != nil {
+		p.Verified = certificate.URIs
+	}
 	p.Several = len(c.Headers("Authorization")) > 1 || len(c.Headers(apiKeyHeader)) > 1
 	if scheme, key, _ := bytes.Cut(c.Header("Authorization"), []byte(" ")); bytes.EqualFold(scheme, []byte("Bearer")) {
 		p.Bearer = bytes.TrimSpace(key)

@@ -10,7 +10,7 @@ import (
 // backlog asks the kernel: a slow reader does not block a write as long as the
 // socket's buffer takes it.
 func (c *conn) backlog() (unread int, stalled time.Duration) {
-	sys, ok := c.Conn.(syscall.Conn)
+	sys, ok := c.socket.(syscall.Conn)
 	if !ok {
 		return 0, 0
 	}
@@ -32,7 +32,7 @@ func (c *conn) backlog() (unread int, stalled time.Duration) {
 // established asks the kernel whether the peer has not closed yet, which it knows
 // before anything here does.
 func (c *conn) established() bool {
-	sys, ok := c.Conn.(syscall.Conn)
+	sys, ok := c.socket.(syscall.Conn)
 	if !ok {
 		return !c.closed.Load()
 	}

@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ type watcher interface {
 // listener wraps what it accepts in conn, and bounds their number.
 type listener struct {
 	net.Listener
+	tls     *tls.Config // nil without
 	watcher watcher
 	max     int
 	full    func() ([]Field, []byte) // what a connection over max is told
@@ -42,7 +44,8 @@ const refusalsMax = 64
 // conn is one client connection: fasthttp reads and writes it, an Output writes
 // to it, and a handler learns from it that the client has left.
 type conn struct {
-	net.Conn
+	net.Conn          // over TLS, if the listener speaks it
+	socket   net.Conn // itself
 	listener *listener
 	token    uint64 // the watcher's name for it
 
@@ -74,7 +77,10 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: raw, listener: l}
+		c := &conn{Conn: raw, socket: raw, listener: l}
+		if l.tls != nil {
+			c.Conn = tls.Server(raw, l.tls) // shakes hands with the first read
+		}
 		l.mu.Lock()
 		full := len(l.conns) >= l.max
 		if !full {
@@ -102,6 +108,11 @@ func isShortage(err error) bool {
 // refuse answers a connection over the limit. The response fits into an empty
 // socket buffer, so the write does not wait; closeAll waits for those that linger.
 func (l *listener) refuse(c *conn) {
+	if l.tls != nil { // a handshake would hold up those who wait to be accepted
+		_ = c.socket.Close()
+		c.Close()
+		return
+	}
 	fields, body := l.full()
 	b := append(make([]byte, 0, 1024), "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"...)
 	b = appendFields(b, fields)
@@ -130,6 +141,9 @@ func (l *listener) closeAll() {
 	l.mu.Unlock()
 	for _, c := range all {
 		c.linger.Store(false)
+		if l.tls != nil {
+			_ = c.socket.Close() // or each farewell of TLS might wait for its client
+		}
 		c.Close()
 	}
 	l.endRefusals.Do(func() {

@@ -18,7 +18,10 @@
 //     the next request, and say what was wrong with a request (unread.go);
 //   - wait for its connections to end (server.go, Stop).
 //
-// Non-goals: TLS, HTTP/2, routes, and what an answer says.
+// Over TLS (tls.go) everything is the same, but that a connection over the limit is
+// closed without an answer.
+//
+// Non-goals: certificates, HTTP/2, routes, and what an answer says.
 //
 // Ownership: New starts the watcher, Serve runs until Stop, and Close ends the
 // watcher. A Request and everything it returns are valid until its handler

@@ -25,7 +25,7 @@ func requestOf(c *fasthttp.RequestCtx) Request { return Request{c, c.Conn().(*co
 
 // NewRequest is an empty request over raw that no server has read, for tests.
 func NewRequest(raw net.Conn) Request {
-	return Request{new(fasthttp.RequestCtx), &conn{Conn: raw}}
+	return Request{new(fasthttp.RequestCtx), &conn{Conn: raw, socket: raw}}
 }
 
 // Method is the method as it was sent.

@@ -2,6 +2,7 @@ package httpd
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"sync"
@@ -20,6 +21,8 @@ type Config struct {
 	BodyLimit       time.Duration
 	IdleLimit       time.Duration
 	WriteStallLimit time.Duration // of one write
+	// TLS is spoken on TCP listeners; nil for none.
+	TLS *tls.Config
 }
 
 // Handler answers requests. Its methods are called from many goroutines.
@@ -89,6 +92,9 @@ func (quietLogger) Printf(string, ...any) {}
 // Serve answers clients on ln until Stop.
 func (s *Server) Serve(ln net.Listener) error {
 	l := &listener{Listener: ln, watcher: s.watcher, max: s.cfg.ConnectionsMax, full: s.handler.Full, refusals: make(chan struct{}, refusalsMax), conns: map[*conn]struct{}{}}
+	if ln.Addr().Network() == "tcp" {
+		l.tls = s.cfg.TLS
+	}
 	s.mu.Lock()
 	s.listeners = append(s.listeners, l)
 	stopped := s.stopped

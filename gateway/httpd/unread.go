@@ -22,6 +22,7 @@ const (
 	TimedOut                  // not whole within HeaderLimit or BodyLimit
 	UnknownCoding             // a Transfer-Encoding other than chunked
 	ClientGone                // the client left; no answer will reach it
+	BadHandshake              // TLS could not begin; no answer will reach it
 )
 
 // unread is fasthttp's handler of what it could not read.
@@ -48,8 +49,12 @@ func whyOf(err error) Why {
 // refuse has the handler answer while request bytes may still be on their way.
 func (s *Server) refuse(c *fasthttp.RequestCtx, why Why) {
 	r := requestOf(c)
-	r.conn.mute.Store(why == ClientGone)
-	r.conn.linger.Store(why != ClientGone)
+	if why == Malformed && r.conn.shakesHands() {
+		why = BadHandshake
+	}
+	told := why != ClientGone && why != BadHandshake
+	r.conn.mute.Store(!told)
+	r.conn.linger.Store(told)
 	s.handler.Unread(r, why)
 	r.CloseAfter()
 }

@@ -58,7 +58,7 @@ func event(mask uint32, token uint64) *unix.EpollEvent {
 func token(e *unix.EpollEvent) uint64 { return uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32 }
 
 func (w *epollWatcher) add(c *conn) error {
-	raw, err := c.Conn.(syscall.Conn).SyscallConn()
+	raw, err := c.socket.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return err
 	}

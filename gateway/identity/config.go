@@ -26,7 +26,7 @@ type Config struct {
 	FetchLimit      time.Duration `yaml:"fetch_limit" default:"5s" range:"100ms..1m" help:"Longest time that a fetch of an issuer's keys may take."`
 	JWKSBytesMax    int           `yaml:"jwks_bytes_max" default:"262144" range:"1KiB..16MiB" help:"Largest set of an issuer's keys, in bytes."`
 
-	MeshPeers      []string       `yaml:"mesh_peers" help:"Addresses, such as 127.0.0.6 or 10.0.0.0/8, of proxies whose header x-forwarded-client-cert is believed, or unix for those who may connect to listen_socket; anybody who can connect from them can be any mesh identity."`
+	MeshPeers      []string       `yaml:"mesh_peers" help:"Addresses, such as 127.0.0.6 or 10.0.0.0/8, of proxies whose header x-forwarded-client-cert is believed, or unix for those who may connect to listen_socket, or tls for certificates that gateway.tls.client_ca verified; anybody who can connect from them can be any mesh identity."`
 	MeshIdentities []MeshIdentity `yaml:"mesh_identities" help:"Client certificates that mesh_peers may present, the first that fits counts."`
 }
 
@@ -87,8 +87,8 @@ func (c *Config) Mistakes() error {
 		}
 	}
 	for i, text := range c.MeshPeers {
-		if _, err := parsePeers(text); err != nil && text != socketPeer {
-			fail("mesh_peers[%d]: %q is not an address such as 127.0.0.6 or 10.0.0.0/8, nor unix", i, text)
+		if _, err := parsePeers(text); err != nil && text != socketPeer && text != ownPeer {
+			fail("mesh_peers[%d]: %q is not an address such as 127.0.0.6 or 10.0.0.0/8, nor unix or tls", i, text)
 		}
 	}
 	if len(c.MeshIdentities) > 0 && len(c.MeshPeers) == 0 {

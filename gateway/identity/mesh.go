@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"strings"
 )
 
@@ -11,6 +12,7 @@ import (
 type mesh struct {
 	peers      []netip.Prefix
 	socket     bool // and whoever may connect to the Unix socket
+	own        bool // and this server itself, of the certificates that TLS verified
 	identities []meshIdentity
 }
 
@@ -24,8 +26,12 @@ var errUnknownIdentity = &Refusal{Reason: UnknownIdentity, Message: "no mesh ide
 
 func (s *Snapshot) addMesh(cfg *Config) (errs []error) {
 	for _, text := range cfg.MeshPeers {
-		if text == socketPeer {
+		switch text {
+		case socketPeer:
 			s.mesh.socket = true
+			continue
+		case ownPeer:
+			s.mesh.own = true
 			continue
 		}
 		if peers, err := parsePeers(text); err == nil { // Config.Mistakes has checked it
@@ -49,6 +55,27 @@ func (s *Snapshot) addMesh(cfg *Config) (errs []error) {
 // socketPeer in mesh_peers stands for those who may connect to the Unix socket.
 const socketPeer = "unix"
 
+// ownPeer in mesh_peers stands for the gateway's own TLS.
+const ownPeer = "tls"
+
+// findVerified is the caller of a certificate with these URIs, nil for none.
+func (m *mesh) findVerified(uris []*url.URL) *Caller {
+	for i := range m.identities {
+		id := &m.identities[i]
+		for _, u := range uris {
+			if id.fits([]byte(u.String())) {
+				return id.caller
+			}
+		}
+	}
+	return nil
+}
+
+// fits tells that the identity has this URI.
+func (id *meshIdentity) fits(uri []byte) bool {
+	return string(uri) == id.uri || id.prefix && len(uri) >= len(id.uri) && string(uri[:len(id.uri)]) == id.uri
+}
+
 // on reports whether any proxy is believed.
 func (m *mesh) on() bool { return m.socket || len(m.peers) > 0 }
 
@@ -71,10 +98,7 @@ func (m *mesh) trusts(p *Presented) bool {
 func (m *mesh) find(header []byte) *Caller {
 	for i := range m.identities {
 		id := &m.identities[i]
-		found := eachURI(header, func(uri []byte) bool {
-			return string(uri) == id.uri || id.prefix && len(uri) >= len(id.uri) && string(uri[:len(id.uri)]) == id.uri
-		})
-		if found {
+		if eachURI(header, id.fits) {
 			return id.caller
 		}
 	}

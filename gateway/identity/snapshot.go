@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
@@ -48,6 +49,9 @@ type Presented struct {
 	// address from which the request came.
 	Certificate []byte
 	Peer        netip.Addr
+	// Verified are the URIs of the client's certificate, which the gateway's own TLS has
+	// verified.
+	Verified []*url.URL
 	// Socket says that it came over the Unix socket, which has no such address.
 	Socket bool
 }
@@ -138,6 +142,11 @@ func (s *Snapshot) Identify(p *Presented, now time.Time) (*Caller, *Refusal) {
 		return s.byBearer(p.Bearer, now)
 	case len(p.Certificate) > 0 && s.mesh.trusts(p):
 		if caller := s.mesh.find(p.Certificate); caller != nil {
+			return caller, nil
+		}
+		return s.orAnyone(errUnknownIdentity)
+	case len(p.Verified) > 0 && s.mesh.own:
+		if caller := s.mesh.findVerified(p.Verified); caller != nil {
 			return caller, nil
 		}
 		return s.orAnyone(errUnknownIdentity)

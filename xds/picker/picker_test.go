@@ -36,8 +36,8 @@ type world struct {
 	health healthv1.HealthClient
 
 	mu      sync.Mutex
-	queries []siblings.Query
-	wait    time.Duration // that the first replica predicts
+	query   siblings.Query // the last one
+	wait    time.Duration  // that the first replica predicts
 	nobody  bool
 	reading chan struct{} // blocks reads until it is closed, nil for none
 }
@@ -99,7 +99,7 @@ func (w *world) members(member func(string, map[string]string) bool) (all []stri
 func (w *world) choose(q *siblings.Query, member func(string, map[string]string) bool) (all []siblings.Endpoint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queries = append(w.queries, *q)
+	w.query = *q
 	for _, address := range w.members(member) {
 		all = append(all, siblings.Endpoint{Candidate: siblings.Candidate{FirstToken: w.wait}, Address: address})
 	}
@@ -126,7 +126,7 @@ func (w *world) read(ctx context.Context, _ string, body []byte, tenant string) 
 func (w *world) last() siblings.Query {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.queries[len(w.queries)-1]
+	return w.query
 }
 
 // proxied is what a proxy was told of a request.

@@ -66,6 +66,9 @@ func (t *trail) find(hashes []uint64) (blocks []uint64, known int) {
 		if c == nil {
 			break
 		}
+		if known == 0 {
+			blocks = make([]uint64, 0, len(hashes)*(len(c.blocks)+1))
+		}
 		blocks = append(blocks, c.blocks...)
 		known++
 	}

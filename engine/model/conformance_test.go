@@ -179,6 +179,9 @@ func TestLogitsMatchReference(t *testing.T) {
 				if kv != kernels.KVF32 && set != kernels.Best() && filepath.Base(filepath.Dir(base)) == "arch2" {
 					continue // the same
 				}
+				if underRace && (set != kernels.Best() || kv != kernels.KVF32) {
+					continue // other numbers, from the same workers
+				}
 				if ref.RowsFrom > 0 && (set != kernels.Best() || kv != kernels.KVF32) {
 					continue // thousands of tokens
 				}

@@ -35,7 +35,11 @@ func TestHostileKeysOfReferenceModels(t *testing.T) {
 		if filepath.Base(filepath.Dir(base)) == "arch2" {
 			rng.Shuffle(len(hostileValues), func(i, j int) { hostileValues[i], hostileValues[j] = hostileValues[j], hostileValues[i] })
 			arch, _, _ := f.String("general.architecture")
-			hostileKeys(t, arch, f, hostileValues[:3])
+			values := hostileValues[:3]
+			if underRace { // one worker computes
+				values = values[:1]
+			}
+			hostileKeys(t, arch, f, values)
 		}
 	}
 }

@@ -161,8 +161,8 @@ func TestLogitsAreBitInvariantOverSchedules(t *testing.T) {
 	for _, set := range kernels.Sets() {
 		for _, shape := range shapes {
 			rounds := 12
-			if !set.InAssembly(shape.Type) {
-				rounds = 4 // the race detector sees into loops of plain Go, and slows them
+			if underRace || !set.InAssembly(shape.Type) {
+				rounds = 4
 			}
 			t.Run(fmt.Sprintf("%s/%s", set.Name, shape.Type), func(t *testing.T) {
 				f := parseTiny(t, shape)

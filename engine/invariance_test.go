@@ -174,7 +174,7 @@ func TestInvarianceOfSchedules(t *testing.T) {
 
 func TestInvarianceOfBits(t *testing.T) {
 	for _, set := range kernels.Sets() {
-		if underRace && !set.InAssembly(kernels.Q8_0) { // the demo model's type: products in Go are slow
+		if underRace && set != kernels.Best() { // other numbers, from the same loop
 			continue
 		}
 		t.Run(set.Name, func(t *testing.T) {

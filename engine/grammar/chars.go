@@ -49,8 +49,9 @@ func Safe(c rune) bool {
 }
 
 // Chars counts the safe characters that may follow in s: any text of at most
-// least of them may, if it has no byte that Builder.Without left out. If exact, no text of more than least of them may. least
-// is CharsMax where there is no end before it, and may be too low otherwise.
+// least of them may, if it has no byte that Builder.Without left out. If exact, no
+// text of more than least of them may. least is CharsMax where there is no end
+// before it, and may be too low otherwise.
 func (a *Automaton) Chars(s State) (least int, exact bool, err error) {
 	a.begin()
 	most := 0

@@ -17,8 +17,8 @@
 //
 // # How a mask is made
 //
-// Most of a vocabulary is safe: it may stand in a JSON string as it is. Where
-// the grammar takes any n safe characters, the safe tokens of at most n come
+// Most of a vocabulary is safe: it may stand in a JSON string as it is, and a
+// pattern's dot takes it. Where the grammar takes any n safe characters, the safe tokens of at most n come
 // from a ready mask, and only the rest are walked along the trie. The finished
 // mask is remembered by the grammar's state.
 package mask

@@ -140,9 +140,9 @@ func faultAndReport() {
 	os.Exit(6)
 }
 
-// TestAutoTakesTheCPUForOtherModels: auto leaves to the CPU what the GPU refuses, and says why;
+// TestGPULeavesOtherModelsToTheCPU: auto leaves to the CPU what the GPU refuses, and says why;
 // cuda does not.
-func TestAutoTakesTheCPUForOtherModels(t *testing.T) {
+func TestGPULeavesOtherModelsToTheCPU(t *testing.T) {
 	path := filepath.Join("..", "..", "shared", "conformance", "arch2", "cohere2.gguf")
 	f, err := gguf.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

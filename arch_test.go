@@ -27,6 +27,7 @@ var arrows = map[string]string{
 	"bench/compare":           "bench/speed",
 	"bench/longprompt":        "engine internal/wire",
 	"bench/observing":         "",
+	"bench/relaying":          "",
 	"bench/overload":          "",
 	"bench/sim":               "admission cache/hitmap engine/step internal/cost",
 	"bench/speed":             "engine/gguf engine/model kernels kernels/probe",

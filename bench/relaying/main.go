@@ -1,0 +1,235 @@
+// Relaying measures what a gateway in front of another server adds: to the first byte
+// of an answer, and to each of its tokens, with 1, 64 and 512 streams at once. The
+// server is a scripted one in this process, asked directly, through nginx where that is
+// installed, and through Forebay, by turns in one run.
+//
+//	go build -o /tmp/forebay . && go run ./bench/relaying /tmp/forebay [FLAGS OF SERVE]
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// way is one way to the server.
+type way struct {
+	name   string
+	url    string
+	firsts []float64 // seconds until the first token
+	tokens []float64 // seconds from the server's writing of a token to its reading
+}
+
+func main() {
+	rounds := flag.Int("rounds", 5, "turns of each way")
+	requests := flag.Int("requests", 64, "requests of a turn, at least one for each stream")
+	tokens := flag.Int("tokens", 8, "tokens of an answer")
+	step := flag.Duration("step", 5*time.Millisecond, "time between two tokens")
+	streams := flag.String("streams", "1,64,512", "streams at once")
+	flag.Parse()
+	if flag.NArg() < 1 {
+		fmt.Fprintln(os.Stderr, "usage: relaying [--rounds N] [--requests N] [--tokens N] [--step D] [--streams N,N] FOREBAY_BINARY [FLAGS OF SERVE]")
+		os.Exit(2)
+	}
+	if err := run(*rounds, *requests, *tokens, *step, *streams); err != nil {
+		fmt.Fprintln(os.Stderr, "relaying:", err)
+		os.Exit(1)
+	}
+}
+
+func run(rounds, requests, tokens int, step time.Duration, list string) error {
+	server := serve(tokens, step)
+	all := []*way{{name: "direct", url: server}}
+	if nginx, err := exec.LookPath("nginx"); err == nil {
+		url, stop, err := startNginx(nginx, server)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		all = append(all, &way{name: "nginx", url: url})
+	} else {
+		fmt.Println("nginx is not installed, so it is not among the ways")
+	}
+	url, stop, err := startForebay(server)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	all = append(all, &way{name: "forebay", url: url})
+	fmt.Println("streams  way      first byte p50   p99        a token p50   p99")
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("--streams: %q is no number of streams", text)
+		}
+		for round := range rounds + 1 {
+			for _, w := range all {
+				if err := w.turn(n, max(1, requests/n)); err != nil {
+					return fmt.Errorf("%s: %w", w.name, err)
+				}
+				if round == 0 { // which warms up
+					w.firsts, w.tokens = nil, nil
+				}
+			}
+		}
+		for _, w := range all {
+			fmt.Printf("%7d  %-8s %14s %10s %12s %10s\n", n, w.name, at(w.firsts, 0.5), at(w.firsts, 0.99), at(w.tokens, 0.5), at(w.tokens, 0.99))
+		}
+	}
+	return nil
+}
+
+func at(v []float64, q float64) time.Duration {
+	s := slices.Sorted(slices.Values(v))
+	return time.Duration(s[int(q*float64(len(s)-1))] * 1e9).Round(time.Microsecond)
+}
+
+// serve starts the scripted server. Each token is the time at which it was written.
+func serve(tokens int, step time.Duration) (url string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	go http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/chat/completions") {
+			fmt.Fprint(w, `{"data":[{"id":"m","max_model_len":4096}]}`)
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range tokens {
+			if i > 0 {
+				time.Sleep(step)
+			}
+			fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"@%d;\"},\"finish_reason\":null}]}\n\n", time.Now().UnixNano())
+			w.(http.Flusher).Flush()
+		}
+		fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", tokens)
+	}))
+	return "http://" + ln.Addr().String()
+}
+
+// turn asks for answers on so many streams at once.
+func (w *way) turn(streams, each int) (failed error) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: streams}}
+	defer client.CloseIdleConnections()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for range streams {
+		all.Go(func() {
+			for range each {
+				first, tokens, err := ask(client, w.url)
+				mu.Lock()
+				w.firsts, w.tokens = append(w.firsts, first), append(w.tokens, tokens...)
+				failed = cmp.Or(failed, err)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// ask reads one answer. The delay of its first token is not among those of tokens.
+func ask(client *http.Client, url string) (first float64, tokens []float64, err error) {
+	began := time.Now()
+	request, err := http.NewRequest(http.MethodPost, url+"/v1/chat/completions", strings.NewReader(`{"model":"m","stream":true,"messages":[{"role":"user","content":"Hello"}]}`))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-Forebay-Class", "offline") // which waits, and is not refused for being late
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(response.Body)
+		return 0, nil, fmt.Errorf("%s: %s", response.Status, text)
+	}
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		_, rest, ok := strings.Cut(lines.Text(), `"@`)
+		text, _, _ := strings.Cut(rest, ";")
+		written, bad := strconv.ParseInt(text, 10, 64)
+		if !ok || bad != nil {
+			continue
+		}
+		if now := time.Now(); first == 0 {
+			first = now.Sub(began).Seconds()
+		} else {
+			tokens = append(tokens, float64(now.UnixNano()-written)/1e9)
+		}
+	}
+	return first, tokens, lines.Err()
+}
+
+// startForebay relays to server.
+func startForebay(server string) (url string, stop func(), err error) {
+	address := freeAddress()
+	args := append([]string{"serve", "--listen", address, "--admin", "off", "--upstream", server, "--upstream.sequences_max", "1024", "--upstream.idle_connections", "1024",
+		"--admission.running_sequences_max", "1024", "--telemetry.access_log_off", "--log.level", "error"}, flag.Args()[1:]...)
+	return start("http://"+address, exec.Command(flag.Arg(0), args...))
+}
+
+// startNginx relays to server, as one would set it up for streams.
+func startNginx(program, server string) (url string, stop func(), err error) {
+	dir, err := os.MkdirTemp("", "relaying")
+	if err != nil {
+		return "", nil, err
+	}
+	address := freeAddress()
+	conf := fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log /dev/null; worker_processes auto;
+events { worker_connections 4096; }
+http { access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
+  upstream peer { server %[2]s; keepalive 1024; }
+  server { listen %[3]s; location / { proxy_pass http://peer; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; } } }
+`, dir, strings.TrimPrefix(server, "http://"), address)
+	path := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+		return "", nil, err
+	}
+	url, end, err := start("http://"+address, exec.Command(program, "-p", dir, "-c", path))
+	return url, func() { end(); os.RemoveAll(dir) }, err
+}
+
+// start runs a gateway until stop, and waits until it relays.
+func start(url string, cmd *exec.Cmd) (_ string, stop func(), err error) {
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() {
+		cmd.Process.Signal(os.Interrupt)
+		cmd.Wait()
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, _, err = ask(http.DefaultClient, url); err == nil {
+			return url, stop, nil
+		}
+	}
+	stop()
+	return "", nil, err
+}
+
+func freeAddress() string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "127.0.0.1:0"
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}

@@ -70,6 +70,9 @@ func TestReplicasKnowWhatOthersHold(t *testing.T) {
 	eventually(t, "b knows what a holds", func() bool { return holds(b, "[{a 3}]", 1, 2, 3, 4) })
 	b.Follow(added(1))
 	eventually(t, "a knows what b holds", func() bool { return holds(a, "[{b 1}]", 1, 2) })
+	if n, one, none := a.Held([]uint64{1, 2, 3, 4}), b.Held([]uint64{1, 2}), b.Held([]uint64{2}); n != 3 || one != 1 || none != 0 {
+		t.Errorf("a says that it holds %d of its blocks itself, b %d and %d", n, one, none)
+	}
 	a.Follow(evicted(3, 2))
 	eventually(t, "b knows what a evicted", func() bool { return holds(b, "[{a 1}]", 1, 2, 3) })
 

@@ -20,8 +20,8 @@ const (
 	// Redis how many tokens streams have produced.
 	meterTicks = 10
 	// othersMax bounds of how many other gateways a state of a book says what they were
-	// charged. If there are more, or nobody had seen a new gateway yet, a call whose
-	// answer was lost before Redis lost its data may be charged twice.
+	// charged. If there are more, or nobody had seen a new gateway yet, quotas may be
+	// wrong after Redis lost its data: ADR 0035.
 	othersMax = 16
 )
 

@@ -35,7 +35,8 @@ type diskCache struct {
 	pages      pager
 	blockBytes int
 	pageTokens int
-	patience   time.Duration // how much longer than expected a sequence waits for its blocks
+	readTime   func() time.Duration // expected of a block
+	patience   time.Duration        // how much longer than expected a sequence waits for its blocks
 
 	// Owned by the loop.
 	saves    []blockSave
@@ -106,7 +107,7 @@ func newDisk(cfg *Config, p *loaded, hasher cache.Hasher, kick func()) (*diskCac
 		return nil, err
 	}
 	return &diskCache{
-		store: store, first: hasher, second: second, pages: m, blockBytes: p.info.PageBytes, pageTokens: cfg.PageTokens, patience: diskPatience,
+		store: store, first: hasher, second: second, pages: m, blockBytes: p.info.PageBytes, pageTokens: cfg.PageTokens, readTime: store.ReadTime, patience: diskPatience,
 		queued: map[disk.ID]bool{}, savesMax: p.pages,
 	}, nil
 }
@@ -133,7 +134,7 @@ func (d *diskCache) ids(salt string, tokens []int32) []disk.ID {
 // there is how many blocks after the first cached tokens of a prompt are on disk, where reading
 // one takes less time than computing it. It may be called from any goroutine.
 func (d *diskCache) there(salt string, tokens []int32, cached int, compute time.Duration) (ids []disk.ID, blocks int) {
-	if d == nil || cached%d.pageTokens != 0 || d.store.ReadTime() >= compute {
+	if d == nil || cached%d.pageTokens != 0 || d.readTime() >= compute {
 		return nil, 0
 	}
 	reusable := (len(tokens) - 1) / d.pageTokens // the last token is always computed
@@ -157,7 +158,7 @@ func (d *diskCache) want(s *sequence, compute time.Duration) {
 	from := s.cachedThen / d.pageTokens
 	s.onDisk = ids[:from+blocks]
 	s.cachedThen += blocks * d.pageTokens
-	s.readBy = time.Now().Add(d.patience + 2*time.Duration(blocks)*d.store.ReadTime())
+	s.readBy = time.Now().Add(d.patience + 2*time.Duration(blocks)*d.readTime())
 	d.store.Fetch(s.onDisk[from:])
 }
 

@@ -3,46 +3,34 @@ package gateway
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/certs"
 )
 
-// certificates are what the API proves itself with, and verifies clients by. They are
-// replaced, all or none, when their files change; connections that are open go on.
-type certificates struct {
-	cfg TLSConfig
-	log *slog.Logger
-
-	mu     sync.Mutex
-	looked time.Time
-	read   [3]fileMark // what now, or the failed attempt after it, was read from
-	now    *tls.Config
-}
-
-// fileMark tells one version of a file from another.
-type fileMark struct {
-	modified time.Time
-	bytes    int64
-}
-
-// openTLS reads the files of cfg; nil where it speaks no TLS.
+// openTLS reads the files of cfg, which are read again when they change; nil where the
+// API speaks no TLS.
 func openTLS(cfg TLSConfig, log *slog.Logger) (*tls.Config, error) {
 	if cfg.Certificate == "" {
 		return nil, nil
 	}
-	c := &certificates{cfg: cfg, log: log, looked: time.Now()}
-	c.read = c.marks()
-	var err error
-	if c.now, err = cfg.load(); err != nil {
+	files, err := certs.Open(certs.Files{Certificate: cfg.Certificate, Key: cfg.Key, Authorities: cfg.ClientCA}, cfg.PollInterval, log.With("setting", "gateway.tls"))
+	if err != nil {
 		return nil, fmt.Errorf("gateway.tls: %w", err)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current(time.Now()), nil }}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		set := files.Current(time.Now())
+		t := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{set.Certificate}}
+		if set.Authorities != nil {
+			t.ClientCAs, t.ClientAuth = set.Authorities, tls.VerifyClientCertIfGiven
+		}
+		return t, nil
+	}}, nil
 }
 
 // Scheme is the beginning of the API's URL.
@@ -67,57 +55,4 @@ func (c *TLSConfig) Own() *tls.Config {
 		}
 		return nil
 	}}
-}
-
-// load reads the files.
-func (c *TLSConfig) load() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
-	if err != nil {
-		return nil, err
-	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair}}
-	if c.ClientCA == "" {
-		return t, nil
-	}
-	text, err := os.ReadFile(c.ClientCA)
-	if err != nil {
-		return nil, err
-	}
-	t.ClientCAs, t.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
-	if !t.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, errors.New(c.ClientCA + " has no certificate in PEM")
-	}
-	return t, nil
-}
-
-// current is the configuration for a connection that opens at now.
-func (c *certificates) current(now time.Time) *tls.Config {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now.Sub(c.looked) < c.cfg.PollInterval {
-		return c.now
-	}
-	c.looked = now
-	marks := c.marks()
-	if marks == c.read {
-		return c.now
-	}
-	c.read = marks
-	next, err := c.cfg.load()
-	if err != nil { // a file that is being written is looked at again when it is whole
-		c.log.Error("gateway.tls: the files have changed and were not taken, what held before goes on holding", "error", err)
-		return c.now
-	}
-	c.log.Info("gateway.tls: the files have changed and were taken")
-	c.now = next
-	return c.now
-}
-
-func (c *certificates) marks() (marks [3]fileMark) {
-	for i, name := range []string{c.cfg.Certificate, c.cfg.Key, c.cfg.ClientCA} {
-		if info, err := os.Stat(name); err == nil {
-			marks[i] = fileMark{info.ModTime(), info.Size()}
-		}
-	}
-	return marks
 }

@@ -192,8 +192,8 @@ func TestPeersTrustTheirOwn(t *testing.T) {
 	}
 	other.write(one, "fleet")
 	other.write(two, "fleet")
-	a.files.touch()
-	b.files.touch()
+	a.files.touch(time.Hour)
+	b.files.touch(time.Hour)
 	a.news.CloseIdleConnections()
 	b.news.CloseIdleConnections()
 	storetest.Eventually(t, "a stranger of before is at home now", func() bool {
@@ -204,19 +204,15 @@ func TestPeersTrustTheirOwn(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(one, "key.pem"), []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.files.touch()
+	a.files.touch(2 * time.Hour)
 	b.news.CloseIdleConnections()
 	if _, err := b.ask(t.Context(), la.Addr().String(), []byte(`{"space":"x"}`)); err != nil {
 		t.Errorf("a key that cannot be read took the one before: %v", err)
 	}
 }
 
-// touch makes the next connection look at the files.
-func (f *files) touch() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.checked = time.Time{}
-}
+// touch looks at the files, as a connection would that opens so much later.
+func (f *files) touch(later time.Duration) { f.certs.Current(time.Now().Add(later)) }
 
 // Who has no secret cannot answer, not even with an answer that was given before.
 func TestForgedNews(t *testing.T) {

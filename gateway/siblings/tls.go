@@ -4,104 +4,38 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/certs"
 )
 
-// files are the certificates of hops, read again when a file has changed. What cannot
-// be read then changes nothing.
+// files are the certificates of hops.
 type files struct {
-	cfg *Config
-	log *slog.Logger
-
-	mu      sync.Mutex // guards all below
-	pair    tls.Certificate
-	pool    *x509.CertPool
-	stamps  [3]stamp
-	checked time.Time
-}
-
-type stamp struct {
-	size    int64
-	changed time.Time
+	cfg   *Config
+	certs *certs.Reader
 }
 
 // checkEvery is how often files are looked at, at most.
 const checkEvery = time.Second
 
 func openFiles(cfg *Config, log *slog.Logger) (*files, error) {
-	f := &files{cfg: cfg, log: log, checked: time.Now()}
-	stamps, err := f.look()
-	if err == nil {
-		err = f.read(stamps)
-	}
-	return f, err
-}
-
-// look stats the files.
-func (f *files) look() (stamps [3]stamp, err error) {
-	for i, path := range [...]string{f.cfg.TLSCert, f.cfg.TLSKey, f.cfg.TLSCA} {
-		info, err := os.Stat(path)
-		if err != nil {
-			return stamps, fmt.Errorf("siblings.tls_%s: %w", [...]string{"cert", "key", "ca"}[i], err)
-		}
-		stamps[i] = stamp{info.Size(), info.ModTime()}
-	}
-	return stamps, nil
-}
-
-func (f *files) read(stamps [3]stamp) error {
-	pair, err := tls.LoadX509KeyPair(f.cfg.TLSCert, f.cfg.TLSKey)
+	r, err := certs.Open(certs.Files{Certificate: cfg.TLSCert, Key: cfg.TLSKey, Authorities: cfg.TLSCA}, checkEvery, log.With("setting", "siblings.tls_cert"))
 	if err != nil {
-		return fmt.Errorf("siblings.tls_cert and siblings.tls_key: %w", err)
+		return nil, fmt.Errorf("siblings.tls_cert, siblings.tls_key, siblings.tls_ca: %w", err)
 	}
-	text, err := os.ReadFile(f.cfg.TLSCA)
-	if err != nil {
-		return fmt.Errorf("siblings.tls_ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return fmt.Errorf("siblings.tls_ca: %s has no certificate in PEM", f.cfg.TLSCA)
-	}
-	f.pair, f.pool, f.stamps = pair, pool, stamps
-	return nil
-}
-
-// current is the certificate and the authorities of now.
-func (f *files) current(now time.Time) (tls.Certificate, *x509.CertPool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if now.Sub(f.checked) < checkEvery {
-		return f.pair, f.pool
-	}
-	f.checked = now
-	stamps, err := f.look()
-	if err == nil && stamps == f.stamps {
-		return f.pair, f.pool
-	}
-	if err == nil {
-		err = f.read(stamps)
-	}
-	if err != nil {
-		f.log.Error("siblings: certificates have changed and cannot be read; those from before are used", "error", err)
-	} else {
-		f.log.Info("siblings: certificates were read again")
-	}
-	return f.pair, f.pool
+	return &files{cfg, r}, nil
 }
 
 // server is the configuration of one connection that comes in.
 func (f *files) server(*tls.ClientHelloInfo) (*tls.Config, error) {
-	pair, pool := f.current(time.Now())
+	set := f.certs.Current(time.Now())
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{set.Certificate}, ClientCAs: set.Authorities, ClientAuth: tls.RequireAndVerifyClientCert,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if f.cfg.TLSServerName == "" {
 				return nil
@@ -119,9 +53,9 @@ func (f *files) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	pair, pool := f.current(time.Now())
+	set := f.certs.Current(time.Now())
 	d := tls.Dialer{Config: &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: pool, ServerName: cmp.Or(f.cfg.TLSServerName, host),
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{set.Certificate}, RootCAs: set.Authorities, ServerName: cmp.Or(f.cfg.TLSServerName, host),
 	}}
 	return d.DialContext(ctx, network, address)
 }

@@ -101,7 +101,7 @@ func TestPreemptionIsTheCause(t *testing.T) {
 		p.ask(chatBody("hi", map[string]any{"max_tokens": 1500}))
 	}
 	var holder <-chan answer
-	id := p.chatOf(chatBody(strings.Repeat("the quick brown fox ", 180), map[string]any{"ignore_eos": true, "max_tokens": 600, "stream": true, "service_tier": "flex"}), func() {
+	id := p.chatOf(chatBody(strings.Repeat("the quick brown fox ", 280), map[string]any{"ignore_eos": true, "max_tokens": 300, "stream": true, "service_tier": "flex"}), func() {
 		holder = p.stream(chatBody("tell me", long))
 	})
 	<-holder

@@ -37,6 +37,7 @@ type server struct {
 type gateway struct {
 	server
 	api, admin, usage string
+	told              int // tenants that have sent their last request
 }
 
 const (

@@ -150,7 +150,6 @@ func ask(client *http.Client, url string) (first float64, tokens []float64, err 
 		return 0, nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("X-Forebay-Class", "offline") // which waits, and is not refused for being late
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, nil, err
@@ -179,10 +178,19 @@ func ask(client *http.Client, url string) (first float64, tokens []float64, err 
 
 // startForebay relays to server.
 func startForebay(server string) (url string, stop func(), err error) {
+	dir, err := os.MkdirTemp("", "relaying")
+	if err != nil {
+		return "", nil, err
+	}
+	config := filepath.Join(dir, "forebay.yaml") // nobody is refused for being late
+	if err := os.WriteFile(config, []byte("admission:\n  classes: [{name: interactive, first_token_goal: 1h, wait_limit: 1h}]\n"), 0o600); err != nil {
+		return "", nil, err
+	}
 	address := freeAddress()
-	args := append([]string{"serve", "--listen", address, "--admin", "off", "--upstream", server, "--upstream.sequences_max", "1024", "--upstream.idle_connections", "1024",
+	args := append([]string{"serve", "--config", config, "--listen", address, "--admin", "off", "--upstream", server, "--upstream.sequences_max", "1024", "--upstream.idle_connections", "1024",
 		"--admission.running_sequences_max", "1024", "--telemetry.access_log_off", "--log.level", "error"}, flag.Args()[1:]...)
-	return start("http://"+address, exec.Command(flag.Arg(0), args...))
+	url, end, err := start("http://"+address, exec.Command(flag.Arg(0), args...))
+	return url, func() { end(); os.RemoveAll(dir) }, err
 }
 
 // startNginx relays to server, as one would set it up for streams.

@@ -161,26 +161,19 @@ func TestAFullBatchIsTheCause(t *testing.T) {
 	p.expectCause(id, "queue", "every running place was taken", "admission.running_sequences_max")
 }
 
-// TestANeighboursPromptIsTheCause: the prompts of a queue are computed one after the
-// other, in the steps in which the answer should have its tokens.
+// TestANeighboursPromptIsTheCause: the prompts of others are computed in the steps in
+// which the answer should have its tokens.
 func TestANeighboursPromptIsTheCause(t *testing.T) {
 	const neighbours = 24
 	p := serve(t, "--engine.step_records_off")
-	admin := strings.TrimPrefix(p.admin, "http://")
-	if out, status := run(t, "", "queue", "pause", "interactive", "--admin", admin); status != 0 {
-		t.Fatal(out)
-	}
 	var all sync.WaitGroup
-	for i := range neighbours {
-		all.Go(func() {
-			p.ask(chatBody(strings.Repeat(fmt.Sprint(i, " brown fox "), 300), map[string]any{"max_tokens": 1}))
-		})
-	}
-	eventually(t, "they wait", func() bool { return p.metric("forebay_requests_waiting") == neighbours })
-	if out, status := run(t, "", "queue", "open", "interactive", "--admin", admin); status != 0 {
-		t.Fatal(out)
-	}
-	id := p.chatOf(longChat(30), func() {})
+	id := p.chatOf(longChat(300), func() {
+		for i := range neighbours {
+			all.Go(func() {
+				p.ask(chatBody(strings.Repeat(fmt.Sprint(i, " brown fox "), 300), map[string]any{"max_tokens": 1}))
+			})
+		}
+	})
 	all.Wait()
 	p.expectCause(id, "others_prefill", "other requests' prompts", "prompt_tokens_max")
 }

@@ -95,7 +95,10 @@ func parseDelay(b []byte) (time.Duration, bool) {
 		return 0, false
 	}
 	ns, err := strconv.ParseInt(fields[1], 10, 64)
-	return time.Duration(ns), err == nil && ns >= 0
+	if err != nil || ns < 0 {
+		return 0, false
+	}
+	return time.Duration(ns), true
 }
 
 // parsePressure reads the total of the line "some avg10=… total=microseconds".

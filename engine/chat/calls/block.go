@@ -38,7 +38,7 @@ const (
 // openBlock begins a block. Only a tried one can turn into text after its name.
 func (p *Parser) openBlock(marker []byte, tried bool) {
 	b := &p.block
-	b.tried, b.marked, b.any = tried, marker != nil, false
+	b.tried, b.marked, b.any, b.ended = tried, marker != nil, false, false
 	b.raw = append(b.raw[:0], marker...)
 	b.trial.reset()
 	b.kept = true

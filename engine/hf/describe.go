@@ -2,6 +2,7 @@ package hf
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -57,7 +58,7 @@ func describe(c *config) *description {
 	}
 	f, ok := families[modelType]
 	if !ok {
-		outer.fail("model_type", "is %.60q; supported: gemma3, gemma4, mistral3, qwen3_5, %s", modelType, strings.Join(ModelTypes(), ", "))
+		outer.fail("model_type", "is %.60q; supported: %s", modelType, strings.Join(append(slices.Sorted(maps.Keys(wrappers)), ModelTypes()...), ", "))
 		return nil
 	}
 	d := &description{family: f, images: wrapped}

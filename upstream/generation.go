@@ -238,12 +238,12 @@ func (w *generation) take(a *answer, data []byte, failure bool) *wire.Error {
 		return err
 	}
 	w.heard(len(events) > 0, a)
+	w.made.Store(int64(a.made())) // before the reader sees them: one who leaves then pays for them
 	for i := range events {
 		if !w.put(&events[i]) {
 			return errStreamClosed
 		}
 	}
-	w.made.Store(int64(a.made()))
 	return nil
 }
 

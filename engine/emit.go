@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/forebay-io/forebay/engine/sample"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -154,7 +155,10 @@ func (l *loop) scorePrompt(r *row, logits []float32) {
 			l.failNonFinite(r.seq, next)
 			return
 		}
-		r.seq.gen.promptLogprobs = append(r.seq.gen.promptLogprobs, l.logprob(from{logits: mine}, r.seq.tokens[next], r.seq.gen.options.TopLogprobs))
+		id := r.seq.tokens[next]
+		scored := l.logprob(from{logits: mine}, id, r.seq.gen.options.PromptTop)
+		scored.Rank = sample.Rank(mine[:l.info.VocabTokens], id)
+		r.seq.gen.promptLogprobs = append(r.seq.gen.promptLogprobs, scored)
 	}
 }
 

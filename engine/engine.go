@@ -207,6 +207,7 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 	own.options.StopTokens = slices.Clone(g.Options.StopTokens)
 	own.restriction = e.newRestriction(&own.options)
 	own.options.AllowedTokens, own.options.BadWords = nil, nil
+	own.options.DRY.Breakers = slices.Clone(g.Options.DRY.Breakers)
 	if g.Options.NoCalls {
 		e.loaded.speech.forbid(&own.options)
 	}
@@ -248,6 +249,7 @@ func (e *Engine) newSequence(g *generation, choice int, prompt []int32, parser *
 		return s
 	}
 	own := sample.New(e.loaded.set, &g.options, choice, e.info.VocabTokens)
+	own.Spell(e.loaded.tokenizer.Bytes)
 	own.Prompt(prompt)
 	s.sampler = own
 	return s

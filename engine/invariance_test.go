@@ -47,7 +47,7 @@ func chaosQuestions(count, output int) []question {
 	var qs []question
 	for i := range count {
 		q := question{id: fmt.Sprint("q", i), tokens: prompt(uint64(i%3), 20+7*i), options: greedy(output + 3*(i%4)), key: int64(i * 31 % 7), level: i * 5 % 3, long: i%4 == 1}
-		switch i % 5 {
+		switch i % 6 {
 		case 1:
 			q.options.Temperature, q.options.Seed, q.options.TopP = 0.9, uint64(i), 0.95
 		case 2:
@@ -57,6 +57,10 @@ func chaosQuestions(count, output int) []question {
 			q.options.Logprobs, q.options.TopLogprobs = true, 2
 		case 4:
 			q.options.PromptLogprobs, q.options.Logprobs = true, true
+		case 5:
+			q.options.Temperature, q.options.Seed, q.options.RepetitionPenalty, q.options.RepeatLast = 1, uint64(i), 1.2, 8
+			q.options.MirostatTau, q.options.MirostatEta, q.options.TopNSigma = 3, 0.1, 2
+			q.options.DRY = wire.DRY{Multiplier: 0.8, Base: 1.75, Length: 1, Breakers: []string{"\n"}}
 		}
 		qs = append(qs, q)
 	}

@@ -131,3 +131,49 @@ func TestOffsetsOfBrokenText(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// TestPromptLogprobsAsVLLM: of a chat beside its choices, of completions in each of them.
+func TestPromptLogprobsAsVLLM(t *testing.T) {
+	r := simpleRig(t, hello)
+	type ranked = map[string]struct {
+		Logprob float64 `json:"logprob"`
+		Rank    int     `json:"rank"`
+		Text    string  `json:"decoded_token"`
+	}
+	var answer struct {
+		Scored  []ranked `json:"prompt_logprobs"`
+		Choices []struct {
+			Scored []ranked `json:"prompt_logprobs"`
+			Text   string   `json:"text"`
+		} `json:"choices"`
+	}
+	check := func(body string, all []ranked, prompt string) {
+		t.Helper()
+		if len(all) != len(prompt) || all[0] != nil {
+			t.Fatalf("%d positions of %d: %s", len(all), len(prompt), body)
+		}
+		for i, position := range all[1:] {
+			own, ok := position[fmt.Sprint(prompt[i+1])]
+			if !ok || own.Text != prompt[i+1:i+2] || own.Logprob >= 0 || own.Rank == 0 || len(position) > 3 {
+				t.Errorf("position %d: %v", i+1, position)
+			}
+		}
+	}
+	got := r.do("POST", "/v1/completions", `{"model":"fake","prompt":["abc","de"],"n":2,"prompt_logprobs":2,"max_tokens":3}`)
+	if err := json.Unmarshal([]byte(got.body), &answer); err != nil || len(answer.Choices) != 4 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	for i, c := range answer.Choices {
+		check(got.body, c.Scored, []string{"abc", "de"}[i/2])
+		if c.Text == "" || strings.HasPrefix(c.Text, "abc") {
+			t.Errorf("the text is %q: the prompt is not echoed", c.Text)
+		}
+	}
+	got = r.do("POST", "/v1/chat/completions", chatBody(`"prompt_logprobs":0`))
+	if err := json.Unmarshal([]byte(got.body), &answer); err != nil || len(answer.Scored) < 2 || len(answer.Scored[1]) != 1 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := r.do("POST", "/v1/chat/completions", chatBody("")); strings.Contains(got.body, "prompt_logprobs") {
+		t.Errorf("not asked for: %s", got.body)
+	}
+}

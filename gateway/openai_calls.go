@@ -33,7 +33,7 @@ func (c *choiceState) add(p *wire.Piece) {
 
 // size is how many bytes of a plain answer are kept.
 func (c *choiceState) size() int {
-	n := len(c.text) + len(c.reasoning) + c.logprobs.size() + c.relayed.size()
+	n := len(c.text) + len(c.reasoning) + c.logprobs.size() + c.relayed.size() + len(c.scored)
 	for i := range c.calls {
 		n += len(c.calls[i].id) + len(c.calls[i].name) + len(c.calls[i].arguments)
 	}

@@ -13,7 +13,8 @@ import (
 // optionFields are those of both routes, and optionChatFields those of chats.
 var (
 	optionFields = []string{"min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids", "include_stop_str_in_output", "typical_p",
-		"xtc_probability", "xtc_threshold", "repeat_penalty", "n_predict", "max_output_tokens"}
+		"xtc_probability", "xtc_threshold", "repeat_penalty", "n_predict", "max_output_tokens", "top_n_sigma", "mirostat", "mirostat_tau", "mirostat_eta",
+		"repeat_last_n", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "prompt_logprobs"}
 	optionChatFields = []string{"continue_final_message", "add_generation_prompt"}
 )
 
@@ -26,6 +27,9 @@ func (f *fields) moreOptions(o *wire.Options, l *LimitsConfig) {
 	o.KeepStop = f.flag("include_stop_str_in_output")
 	o.TypicalP = f.number("typical_p", 1)
 	f.notZero("typical_p", o.TypicalP, "1 does nothing")
+	if o.TopNSigma = f.number("top_n_sigma", 0); o.TopNSigma == -1 {
+		o.TopNSigma = 0
+	}
 	if o.XTCProbability = f.number("xtc_probability", 0); o.XTCProbability != 0 {
 		o.XTCThreshold = f.number("xtc_threshold", 0.1)
 	}
@@ -37,6 +41,69 @@ func (f *fields) moreOptions(o *wire.Options, l *LimitsConfig) {
 		f.notZero("repeat_penalty", same, "1 does nothing")
 		o.RepetitionPenalty = same
 	}
+}
+
+// repetition reads how far back penalties look, and the penalty of repeated sequences.
+func (f *fields) repetition(o *wire.Options) {
+	switch o.RepeatLast = f.window("repeat_last_n"); o.RepeatLast {
+	case 0: // nothing is looked at
+		o.RepetitionPenalty, o.PresencePenalty, o.FrequencyPenalty = 1, 0, 0
+	case -1:
+		o.RepeatLast = 0
+	}
+	d := wire.DRY{
+		Multiplier: f.number("dry_multiplier", 0), Base: f.number("dry_base", 1.75), Length: f.whole("dry_allowed_length", 2),
+		Last: f.window("dry_penalty_last_n"), Breakers: f.words("dry_sequence_breakers", wire.BreakersMax),
+	}
+	if _, given := f.given("dry_sequence_breakers"); !given {
+		d.Breakers = []string{"\n", ":", `"`, "*"}
+	}
+	f.notZero("dry_base", d.Base, "1 does not grow")
+	switch {
+	case d.Multiplier == 0 || d.Last == 0:
+		return
+	case d.Last == -1:
+		d.Last = 0
+	}
+	o.DRY = d
+}
+
+// window reads how many of the last tokens count: -1, or absent, for all.
+func (f *fields) window(name string) int {
+	n := f.whole(name, -1)
+	if n < -1 {
+		f.fail(name, "%s must be -1 for all tokens, 0 for none, or a number of tokens, not %d", name, n)
+	}
+	return n
+}
+
+// mirostat reads the second version alone: the first needs a rank of all tokens.
+func (f *fields) mirostat(o *wire.Options) {
+	version, tau, eta := f.whole("mirostat", 0), f.number("mirostat_tau", 5), f.number("mirostat_eta", 0.1)
+	f.notZero("mirostat_tau", tau, "mirostat 0 turns it off")
+	if version != 0 && version != 2 {
+		f.fail("mirostat", "mirostat must be 2, or 0 for off, not %d", version)
+	}
+	if version == 2 {
+		o.MirostatTau, o.MirostatEta = tau, eta
+	}
+}
+
+// scorePrompt reads prompt_logprobs.
+func (c *call) scorePrompt(f *fields) {
+	const name = "prompt_logprobs"
+	raw, given := f.given(name)
+	if !given || string(raw) == "false" {
+		return
+	}
+	c.scored, c.options.PromptTop = true, f.whole(name, 0)
+	switch {
+	case c.stream:
+		f.fail(name, "prompt_logprobs and stream cannot be combined; leave one of them out")
+	case c.options.PromptLogprobs:
+		f.fail(name, "prompt_logprobs and echo with logprobs cannot be combined: they are the same numbers")
+	}
+	c.options.PromptLogprobs = true
 }
 
 // otherLimits reads the names that other servers have for max_tokens. At -1 they

@@ -26,6 +26,7 @@ type call struct {
 	echo         bool
 	embeds       *embeds         // of the routes that make vectors, else nil
 	held         *wire.HeldCalls // tool calls that follow their schemas, or nil
+	scored       bool             // the answer has the prompt's log-probabilities as vLLM gives them
 	// hideReasoning is set where the client wants none of it.
 	hideReasoning bool
 	// promptOnly is set for an echo of zero tokens: the answer is the prompt alone.
@@ -133,6 +134,9 @@ func (c *call) sharedFields(f *fields, l *LimitsConfig) {
 	c.readTier(f)
 	c.user = f.text("user")
 	f.moreOptions(o, l)
+	f.repetition(o)
+	f.mirostat(o)
+	c.scorePrompt(f)
 	o.Grammar = f.grammar()
 	c.holdCalls()
 	c.checkContinue(f)
@@ -232,7 +236,7 @@ func (c *call) textFields(f *fields, l *LimitsConfig) {
 	}
 	if _, c.options.Logprobs = f.given("logprobs"); c.options.Logprobs {
 		c.options.TopLogprobs = f.wholeIn("logprobs", 0, 0, textLogprobsMax)
-		c.options.PromptLogprobs = c.echo
+		c.options.PromptLogprobs, c.options.PromptTop = c.echo, c.options.TopLogprobs
 	}
 	n := f.whole("n", 1)
 	if best := f.whole("best_of", n); best != n {

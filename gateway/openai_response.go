@@ -149,10 +149,17 @@ func (a *answer) whole(b []byte, choices []choiceState, u wire.Usage) []byte {
 		b = c.relayed.appendLogprobs(b, c.logprobs)
 		b = append(b, `,"finish_reason":"`...)
 		b = append(b, finishReason(c.finish)...)
-		b = append(b, `"}`...)
+		b = append(b, '"')
+		if !a.chat {
+			b = c.appendScored(b)
+		}
+		b = append(b, '}')
 	}
-	b = append(b, `],"usage":`...)
-	return append(appendUsage(b, u), '}')
+	b = appendUsage(append(b, `],"usage":`...), u)
+	if a.chat {
+		b = choices[0].appendScored(b)
+	}
+	return append(b, '}')
 }
 
 func finishReason(f wire.Finish) string {

@@ -163,18 +163,33 @@ func TestOptionsOfOtherServers(t *testing.T) {
 		`"xtc_probability":0.5`:                   {XTCProbability: 0.5, XTCThreshold: 0.1},
 		`"xtc_probability":1,"xtc_threshold":0.2`: {XTCProbability: 1, XTCThreshold: 0.2},
 		`"xtc_probability":0,"xtc_threshold":0.2`: {},
-		`"repeat_penalty":1.5`:                    {RepetitionPenalty: 1.5},
-		`"n_predict":9`:                           {MaxTokens: 9},
-		`"max_output_tokens":9`:                   {MaxTokens: 9},
-		`"max_tokens":9,"n_predict":9`:            {MaxTokens: 9},
-		`"n_predict":-1`:                          {},
-		`"min_tokens":0,"stop_token_ids":[]`:      {},
-		`"repetition_penalty":2,"typical_p":1`:    {RepetitionPenalty: 2},
+		`"top_n_sigma":1.5`:                       {TopNSigma: 1.5},
+		`"top_n_sigma":-1,"mirostat":0,"mirostat_tau":3,"dry_multiplier":0,"dry_base":2,"prompt_logprobs":false`: {},
+		`"mirostat":2`: {MirostatTau: 5, MirostatEta: 0.1},
+		`"mirostat":2,"mirostat_tau":3,"mirostat_eta":0.2`: {MirostatTau: 3, MirostatEta: 0.2},
+		`"dry_multiplier":0.8`:                             {DRY: wire.DRY{Multiplier: 0.8, Base: 1.75, Length: 2, Breakers: []string{"\n", ":", "\"", "*"}}},
+		`"dry_multiplier":0.8,"dry_base":2,"dry_allowed_length":3,"dry_penalty_last_n":9,"dry_sequence_breakers":[]`: {DRY: wire.DRY{Multiplier: 0.8, Base: 2, Length: 3, Last: 9}},
+		`"dry_multiplier":0.8,"dry_penalty_last_n":0`:                                                                {},
+		`"repeat_last_n":64,"repeat_penalty":1.5`:                                                                    {RepetitionPenalty: 1.5, RepeatLast: 64},
+		`"repeat_last_n":0,"repeat_penalty":1.5,"presence_penalty":1`:                                                {},
+		`"repeat_last_n":-1`:                   {},
+		`"prompt_logprobs":0`:                  {PromptLogprobs: true},
+		`"prompt_logprobs":3`:                  {PromptLogprobs: true, PromptTop: 3},
+		`"repeat_penalty":1.5`:                 {RepetitionPenalty: 1.5},
+		`"n_predict":9`:                        {MaxTokens: 9},
+		`"max_output_tokens":9`:                {MaxTokens: 9},
+		`"max_tokens":9,"n_predict":9`:         {MaxTokens: 9},
+		`"n_predict":-1`:                       {},
+		`"min_tokens":0,"stop_token_ids":[]`:   {},
+		`"repetition_penalty":2,"typical_p":1`: {RepetitionPenalty: 2},
 	} {
 		c := decodeText(t, chatBody(field), true)
 		plain := decodeText(t, chatBody(""), true)
 		plain.options.MinTokens, plain.options.StopTokens, plain.options.AllowedTokens, plain.options.BadWords = want.MinTokens, want.StopTokens, want.AllowedTokens, want.BadWords
 		plain.options.XTCProbability, plain.options.XTCThreshold = want.XTCProbability, want.XTCThreshold
+		plain.options.TopNSigma, plain.options.MirostatTau, plain.options.MirostatEta = want.TopNSigma, want.MirostatTau, want.MirostatEta
+		plain.options.DRY, plain.options.RepeatLast = want.DRY, want.RepeatLast
+		plain.options.PromptLogprobs, plain.options.PromptTop = want.PromptLogprobs, want.PromptTop
 		plain.options.KeepStop, plain.options.MaxTokens = want.KeepStop, want.MaxTokens
 		if want.TypicalP != 0 {
 			plain.options.TypicalP = want.TypicalP
@@ -189,6 +204,10 @@ func TestOptionsOfOtherServers(t *testing.T) {
 	for field, want := range map[string]string{
 		`"min_tokens":-1`: "min_tokens", `"min_tokens":9,"max_tokens":8`: "min_tokens", `"stop_token_ids":[-1]`: "stop_token_ids", `"stop_token_ids":7`: "stop_token_ids",
 		`"allowed_token_ids":["a"]`: "allowed_token_ids", `"bad_words":[1]`: "bad_words", `"bad_words":[""]`: "bad_words", `"bad_words":"x"`: "bad_words", `"typical_p":0`: "typical_p", `"typical_p":2`: "typical_p", `"xtc_probability":2`: "xtc_probability", `"xtc_probability":1,"xtc_threshold":-1`: "xtc_threshold",
+		`"mirostat":1`: "mirostat", `"mirostat":2,"mirostat_tau":0`: "mirostat_tau", `"mirostat":2,"mirostat_eta":2`: "mirostat_eta", `"top_n_sigma":-2`: "top_n_sigma",
+		`"repeat_last_n":-2`: "repeat_last_n", `"dry_multiplier":-1`: "dry_multiplier", `"dry_multiplier":1,"dry_base":0`: "dry_base", `"dry_multiplier":1,"dry_base":0.5`: "dry_base",
+		`"dry_multiplier":1,"dry_allowed_length":-1`: "dry_allowed_length", `"dry_penalty_last_n":"x"`: "dry_penalty_last_n", `"dry_multiplier":1,"dry_sequence_breakers":[""]`: "dry_sequence_breakers",
+		`"prompt_logprobs":true`: "prompt_logprobs", `"prompt_logprobs":21`: "prompt_logprobs", `"prompt_logprobs":-1`: "prompt_logprobs", `"prompt_logprobs":1,"stream":true`: "prompt_logprobs",
 		`"repeat_penalty":0`: "repeat_penalty", `"repeat_penalty":1.5,"repetition_penalty":1.6`: "repeat_penalty", `"n_predict":0`: "n_predict", `"n_predict":5,"max_tokens":6`: "n_predict",
 		`"max_output_tokens":5,"n_predict":6`: "max_output_tokens", `"allowed_token_ids":[` + strings.Repeat("1,", 1024) + `1]`: "allowed_token_ids",
 		`"continue_final_message":true`: "continue_final_message", `"add_generation_prompt":7`: "add_generation_prompt", `"echo":true`: "echo", `"response_format":{"type":"json_object"},"stop_token_ids":[1]`: "stop_token_ids",

@@ -33,9 +33,7 @@ var unsupportedFields = map[string]unsupported{
 	"structural_tag": {nil, noGrammar}, "guided_whitespace_pattern": {nil, "structured_outputs with disable_any_whitespace allows no white space"},
 	"grammar_lazy": {[]string{"false"}, "a grammar holds the whole answer"}, "grammar_triggers": {nil, "a grammar holds the whole answer"},
 
-	"repeat_last_n": {[]string{"0", "-1"}, "repetition_penalty looks at the whole context"},
-	"tfs_z":         {[]string{"1", "1.0"}, noSampler}, "top_n_sigma": {[]string{"-1", "-1.0"}, noSampler}, "top_a": {[]string{"0", "0.0"}, noSampler},
-	"mirostat": {[]string{"0"}, noSampler}, "dry_multiplier": {[]string{"0", "0.0"}, noSampler},
+	"tfs_z": {[]string{"1", "1.0"}, noSampler}, "top_a": {[]string{"0", "0.0"}, noSampler},
 	"dynatemp_range": {[]string{"0", "0.0"}, noSampler}, "min_keep": {[]string{"0"}, noSampler}, "samplers": {nil, noSampler},
 	"use_beam_search": {[]string{"false"}, noSampler}, "length_penalty": {[]string{"1", "1.0"}, noSampler},
 
@@ -45,7 +43,6 @@ var unsupportedFields = map[string]unsupported{
 	"logits_processors": {nil, noSampler}, "post_sampling_probs": {[]string{"false"}, "log-probabilities are the model's own"},
 
 	"n_probs":             {[]string{"0"}, "use logprobs"},
-	"prompt_logprobs":     {[]string{"0", "false"}, "use /v1/completions with echo and logprobs"},
 	"skip_special_tokens": {[]string{"true"}, ""}, "spaces_between_special_tokens": {[]string{"true"}, ""}, "return_tokens_as_token_ids": {[]string{"false"}, ""},
 	"truncate_prompt_tokens": {[]string{"-1"}, "shorten the prompt"}, "prompt_embeds": {nil, "send the prompt as text or token ids"},
 

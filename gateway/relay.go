@@ -37,6 +37,9 @@ func (f *fields) relay() {
 			f.fail(name, "%s is not supported: use max_tokens", name)
 		}
 	}
+	if _, given := f.given("prompt_logprobs"); given {
+		f.fail("prompt_logprobs", "prompt_logprobs is not supported: the server behind this gateway gives the answer alone")
+	}
 	for _, name := range slices.Concat(relayRead, optionFields, optionChatFields, thinkingNames) {
 		if f.known[name] { // else it belongs to the other route
 			delete(f.raw, name)

@@ -25,7 +25,7 @@ func TestRelayedRequests(t *testing.T) {
 	}
 	for _, members := range []string{
 		"", `"tools":[{"type":"web_search"}],"tool_choice":"required","parallel_tool_calls":false`, `"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$ref":"#/nowhere"}}}`,
-		`"grammar":"anything","guided_regex":"(","structured_outputs":{"choice":7}`, `"min_tokens":3,"stop_token_ids":[1],"mirostat":2,"chat_template":"x","enable_thinking":true,"reasoning_effort":"odd"`,
+		`"grammar":"anything","guided_regex":"(","structured_outputs":{"choice":7}`, `"min_tokens":3,"stop_token_ids":[1],"mirostat":1,"dry_multiplier":-5,"repeat_last_n":"x","chat_template":"x","enable_thinking":true,"reasoning_effort":"odd"`,
 		`"chat_template_kwargs":{"a":1}`, `"modalities":["text","audio"],"audio":{}`, `"functions":[],"function_call":"x"`, `"nobody_knows_this":1`,
 	} {
 		c, err := decode(true, members)
@@ -44,7 +44,7 @@ func TestRelayedRequests(t *testing.T) {
 		t.Errorf("a completion: %+v, %v", c, err)
 	}
 	for members, chat := range map[string]bool{
-		`"n_predict":3`: true, `"use_beam_search":true`: true, `"max_output_tokens":3`: false, `"echo":true`: false,
+		`"n_predict":3`: true, `"use_beam_search":true`: true, `"max_output_tokens":3`: false, `"echo":true`: false, `"prompt_logprobs":1`: true,
 		`"messages":[{"role":"user","content":"x"}]`: false, `"tools":[{}]`: false, `"prompt":"x"`: true, `"temperature":3`: true, `"top_k":"x"`: true,
 	} {
 		if c, err := decode(chat, members); err == nil {

@@ -41,6 +41,7 @@ type choiceState struct {
 	text, reasoning []byte
 	calls           []callState
 	relayed         *gathered // of another server
+	scored          []byte    // the prompt's log-probabilities, nil where they are not asked for
 }
 
 // newReply makes the reply to c.
@@ -99,6 +100,7 @@ func (x *exchange) tier(asked string) string {
 type echoState struct {
 	text     string
 	logprobs []wire.TokenLogprob
+	scored   []byte // logprobs as JSON
 }
 
 // take keeps the prompt's log-probabilities for the other choices.
@@ -207,6 +209,12 @@ func (r *plainReply) event(index, prompt int, e *wire.Event) {
 		c.text = append(c.text, r.echo[prompt].text...)
 		if c.logprobs != nil {
 			c.logprobs.add(r.echo[prompt].logprobs)
+		}
+		if r.call.scored {
+			if index%r.call.options.N == 0 {
+				r.echo[prompt].scored = appendPromptLogprobs(nil, r.echo[prompt].logprobs)
+			}
+			c.scored = r.echo[prompt].scored
 		}
 	}
 	if e.Relayed != nil {

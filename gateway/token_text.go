@@ -70,3 +70,46 @@ func appendTopKey(b []byte, t *wire.TokenLogprob, i int) []byte {
 	}
 	return appendTokenText(b, top.ID, top.Bytes)
 }
+
+// appendScored appends the prompt's log-probabilities as a member of their own.
+func (c *choiceState) appendScored(b []byte) []byte {
+	if c.scored == nil {
+		return b
+	}
+	return append(append(b, `,"prompt_logprobs":`...), c.scored...)
+}
+
+// appendPromptLogprobs appends them in the form of vLLM: null for the first token, then for
+// each an object of token ids.
+func appendPromptLogprobs(b []byte, all []wire.TokenLogprob) []byte {
+	b = append(b, '[')
+	for i := range all {
+		t := &all[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if t.Logprob != t.Logprob {
+			b = append(b, "null"...)
+			continue
+		}
+		b = append(b, '{')
+		listed := false
+		for rank := range t.Top {
+			top := &t.Top[rank]
+			listed = listed || top.ID == t.ID
+			b = append(appendRanked(b, top.ID, top.Bytes, top.Logprob, rank+1), ',')
+		}
+		if !listed {
+			b = append(appendRanked(b, t.ID, t.Bytes, t.Logprob, t.Rank), ',')
+		}
+		b[len(b)-1] = '}'
+	}
+	return append(b, ']')
+}
+
+func appendRanked(b []byte, id int32, bytes []byte, logprob float32, rank int) []byte {
+	b = strconv.AppendInt(append(b, '"'), int64(id), 10)
+	b = appendLogprob(append(b, `":{"logprob":`...), logprob)
+	b = strconv.AppendInt(append(b, `,"rank":`...), int64(rank), 10)
+	return append(appendTokenText(append(b, `,"decoded_token":`...), id, bytes), '}')
+}

@@ -52,7 +52,7 @@ func (r *room) give() {
 	}
 }
 
-// drawFiltered applies top-k, typical-p, top-p, min-p and xtc and draws from the rest. It
+// drawFiltered applies top-k, typical-p, top-p, min-p, mirostat and xtc and draws from the rest. It
 // overwrites logits, unless top-k leaves few of them.
 func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room) int32 {
 	o := s.options
@@ -88,7 +88,7 @@ func (s *Sampler) drawFiltered(logits []float32, top float32, u float64, r *room
 	return s.choose(list, sum, u, r)
 }
 
-// choose applies typical-p, top-p, min-p and xtc to candidates in the order of their ids, and
+// choose applies typical-p, top-p, min-p, mirostat and xtc to candidates in the order of their ids, and
 // draws. sum is the weight of all tokens, with those that these filters are sure to drop,
 // which the list may lack.
 func (s *Sampler) choose(list []Candidate, sum, u float64, r *room) int32 {
@@ -106,12 +106,37 @@ func (s *Sampler) choose(list []Candidate, sum, u float64, r *room) int32 {
 		list = slices.DeleteFunc(list, func(c Candidate) bool { return before(last, c) })
 	}
 	list = minP(list, least)
+	if s.mirostat != nil {
+		list = s.mirostat.cut(list)
+	}
 	if o.XTCProbability > 0 {
 		if chance := float64(s.random.Uint64()>>11) / (1 << 53); chance < float64(o.XTCProbability) {
 			list = xtc(list, float64(o.XTCThreshold))
 		}
 	}
-	return drawCandidate(list, u)
+	id := drawCandidate(list, u)
+	if s.mirostat != nil {
+		s.mirostat.drawn(list, id)
+	}
+	return id
+}
+
+// nearTop masks the tokens whose logits are further below the largest than that many standard
+// deviations. Masked ones do not count.
+func nearTop(logits []float32, top, deviations float32) {
+	count, sum, squares := 0.0, 0.0, 0.0
+	for _, l := range logits {
+		if d := float64(l) - float64(top); !math.IsInf(d, -1) {
+			count, sum, squares = count+1, sum+d, squares+d*d
+		}
+	}
+	mean := sum / count
+	least := -float64(deviations) * math.Sqrt(max(0, squares/count-mean*mean))
+	for i, l := range logits {
+		if float64(l)-float64(top) < least {
+			logits[i] = float32(math.Inf(-1))
+		}
+	}
 }
 
 // weighAll replaces logits by weights, and gives their sum.

@@ -41,6 +41,17 @@ func TopLogprobs(set *kernels.Set, logits []float32, id int32, top int) wire.Tok
 	return t
 }
 
+// Rank is 1 more than how many tokens are likelier than id.
+func Rank(logits []float32, id int32) int {
+	rank, mine := 1, logits[id]
+	for _, l := range logits {
+		if l > mine {
+			rank++
+		}
+	}
+	return rank
+}
+
 // likeliest lists the n greatest logits in order. n is small, so each one is
 // inserted at its place.
 func likeliest(logits, peaks []float32, n int) []wire.TopLogprob {

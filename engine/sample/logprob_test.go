@@ -24,6 +24,11 @@ func TestTopLogprobs(t *testing.T) {
 			t.Errorf("rival %d: %+v, want token %d", i, top, wantIDs[i])
 		}
 	}
+	for id, want := range []int{4, 1, 6, 1, 3, 5} {
+		if got := Rank(row, int32(id)); got != want {
+			t.Errorf("token %d has rank %d, want %d", id, got, want)
+		}
+	}
 	if got := TopLogprobs(kernels.Best(), row, 2, 20); len(got.Top) != 5 || !math.IsInf(float64(got.Logprob), -1) {
 		t.Errorf("a masked token: %+v, want −Inf and five rivals", got)
 	}

@@ -1,8 +1,8 @@
 // Package sample turns a row of logits into the next token of one choice.
 //
-// The order is fixed: repetition penalty, presence and frequency penalty,
-// logit bias, temperature, top-k, typical-p, top-p, min-p, xtc, one draw. Each filter
-// but xtc keeps the likeliest tokens, and each sees only what the one before has kept:
+// The order is fixed: repetition penalty, presence and frequency penalty, the penalty of
+// repeated sequences, logit bias, top-n-sigma, temperature, top-k, typical-p, top-p, min-p,
+// mirostat, xtc, one draw. Each filter but xtc keeps the likeliest tokens, and each sees only what the one before has kept:
 // top-p's probabilities are those of the top-k tokens alone. Equal tokens are
 // ordered by id, the lowest first. The draw goes through the kept tokens by id, so that
 // it depends on them alone, and not on how they were found.
@@ -29,11 +29,13 @@ const greedyBelow = 1e-4
 
 // Sampler chooses the tokens of one choice.
 type Sampler struct {
-	set     *kernels.Set
-	options *wire.Options
-	vocab   int
-	random  *rand.PCG
-	seen    history
+	set      *kernels.Set
+	options  *wire.Options
+	vocab    int
+	random   *rand.PCG
+	seen     history
+	dry      *dry      // nil for none
+	mirostat *mirostat // nil for none
 
 	hostOnly bool   // a device cannot look for its tokens
 	planned  bool   // share was taken by Plan
@@ -46,9 +48,15 @@ type Sampler struct {
 func New(set *kernels.Set, o *wire.Options, choice, vocab int) *Sampler {
 	s := &Sampler{set: set, options: o, vocab: vocab, random: rand.NewPCG(mix(o.Seed), mix(uint64(choice)))}
 	if o.PresencePenalty != 0 || o.FrequencyPenalty != 0 || s.repeats() {
-		s.seen.slot = make(map[int32]int)
+		s.seen.slot, s.seen.last = make(map[int32]int), o.RepeatLast
 	}
-	s.hostOnly = s.typical() || twice(o.LogitBias)
+	if o.DRY.Multiplier > 0 {
+		s.dry = newDRY(&o.DRY)
+	}
+	if o.MirostatTau > 0 {
+		s.mirostat = &mirostat{target: float64(o.MirostatTau), rate: float64(o.MirostatEta), bound: 2 * float64(o.MirostatTau)}
+	}
+	s.hostOnly = s.typical() || twice(o.LogitBias) || s.dry != nil || s.mirostat != nil || o.TopNSigma > 0 || s.seen.last > 0
 	return s
 }
 
@@ -57,18 +65,34 @@ func (s *Sampler) repeats() bool {
 	return r != 0 && r != 1
 }
 
+// Spell says what bytes a token has. Without it the breakers of o.DRY break nothing.
+func (s *Sampler) Spell(bytes func(id int32) []byte) {
+	if s.dry != nil {
+		s.dry.spell = bytes
+	}
+}
+
 // Prompt tells the sampler the whole prompt, with the part that was cached.
 func (s *Sampler) Prompt(tokens []int32) {
-	if !s.repeats() {
-		return
+	if s.repeats() || s.seen.last > 0 {
+		for _, id := range tokens {
+			s.seen.add(id, 0)
+		}
 	}
-	for _, id := range tokens {
-		s.seen.add(id, 0)
+	if s.dry != nil {
+		for _, id := range tokens {
+			s.dry.add(id)
+		}
 	}
 }
 
 // Accept tells the sampler a generated token.
-func (s *Sampler) Accept(id int32) { s.seen.add(id, 1) }
+func (s *Sampler) Accept(id int32) {
+	s.seen.add(id, 1)
+	if s.dry != nil {
+		s.dry.add(id)
+	}
+}
 
 // Sample chooses the next token, and advances the choice's random stream by
 // one step, with xtc by two, unless the choice is greedy. It overwrites logits. It reports
@@ -80,6 +104,9 @@ func (s *Sampler) Sample(logits []float32) (id int32, ok bool) {
 	defer room.give()
 	s.set.Peaks(room.peaks, logits)
 	best, ok := argmax(logits, room.peaks)
+	if ok && s.options.TopNSigma > 0 {
+		nearTop(logits, logits[best], s.options.TopNSigma)
+	}
 	if !ok || !(s.options.Temperature >= greedyBelow) { // NaN too
 		return best, ok
 	}
@@ -122,6 +149,9 @@ func (s *Sampler) adjust(logits []float32) {
 			*l -= o.PresencePenalty + float32(t.Generated)*o.FrequencyPenalty
 		}
 	}
+	if s.dry != nil {
+		s.dry.penalize(logits)
+	}
 	for _, b := range o.LogitBias {
 		if b.Token >= 0 && int(b.Token) < len(logits) {
 			logits[b.Token] += b.Bias
@@ -132,7 +162,7 @@ func (s *Sampler) adjust(logits []float32) {
 // filters reports whether any of the options may drop a token.
 func (s *Sampler) filters(n int) bool {
 	o := s.options
-	return o.TopK > 0 && o.TopK < n || o.TopP > 0 && o.TopP < 1 || o.MinP > 0 || s.typical() || o.XTCProbability > 0
+	return o.TopK > 0 && o.TopK < n || o.TopP > 0 && o.TopP < 1 || o.MinP > 0 || s.typical() || s.mirostat != nil || o.XTCProbability > 0
 }
 
 // argmax is the lowest id with the greatest logit, found by the logits' peaks. It
@@ -196,31 +226,6 @@ func draw(weights []float32, sums []float64, want float64) int32 {
 		}
 	}
 	return int32(last)
-}
-
-// history counts tokens. It is used only where a penalty needs it.
-type history struct {
-	slot   map[int32]int // nil when unused
-	tokens []Seen
-}
-
-// Seen is a token of the prompt or the answer, and how often it was generated.
-type Seen struct {
-	ID        int32
-	Generated int
-}
-
-func (h *history) add(id int32, generated int) {
-	if h.slot == nil {
-		return
-	}
-	i, known := h.slot[id]
-	if !known {
-		i = len(h.tokens)
-		h.slot[id] = i
-		h.tokens = append(h.tokens, Seen{ID: id})
-	}
-	h.tokens[i].Generated += generated
 }
 
 // mix is the output function of splitmix64: it sends near seeds to far streams.

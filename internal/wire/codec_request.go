@@ -7,37 +7,55 @@ import (
 
 func duration(ns int64) time.Duration { return time.Duration(ns) }
 
+func appendTexts(b []byte, all []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for _, s := range all {
+		b = appendText(b, s)
+	}
+	return b
+}
+
+// texts reads up to most texts: n empty ones would take many times the memory of their frame.
+func (d *decoder) texts(most int, what string) (all []string) {
+	n := d.count(1)
+	if n > most {
+		d.fail("%d %s, over the limit of %d", n, what, most)
+	} else if n > 0 {
+		all = make([]string, n)
+		for i := range all {
+			all[i] = d.text()
+		}
+	}
+	return all
+}
+
 func appendOptions(b []byte, o *Options) []byte {
 	b = appendInt(appendInt(appendInt(b, o.MaxTokens), o.N), o.TopK)
-	for _, x := range [...]float32{o.Temperature, o.TopP, o.MinP, o.RepetitionPenalty, o.PresencePenalty, o.FrequencyPenalty, o.TypicalP, o.XTCProbability, o.XTCThreshold} {
+	for _, x := range [...]float32{o.Temperature, o.TopP, o.MinP, o.RepetitionPenalty, o.PresencePenalty, o.FrequencyPenalty, o.TypicalP, o.XTCProbability, o.XTCThreshold, o.TopNSigma, o.MirostatTau, o.MirostatEta, o.DRY.Multiplier, o.DRY.Base} {
 		b = appendFloat(b, x)
 	}
+	b = appendInt(appendInt(appendInt(b, o.RepeatLast), o.DRY.Length), o.DRY.Last)
 	b = binary.LittleEndian.AppendUint64(b, o.Seed)
 	b = binary.AppendUvarint(b, uint64(len(o.LogitBias)))
 	for _, l := range o.LogitBias {
 		b = appendFloat(appendInt(b, int(l.Token)), l.Bias)
 	}
-	b = binary.AppendUvarint(b, uint64(len(o.Stop)))
-	for _, s := range o.Stop {
-		b = appendText(b, s)
-	}
-	b = binary.AppendUvarint(appendList32(appendList32(b, o.AllowedTokens), o.StopTokens), uint64(len(o.BadWords)))
-	for _, s := range o.BadWords {
-		b = appendText(b, s)
-	}
+	b = appendList32(appendList32(appendTexts(b, o.Stop), o.AllowedTokens), o.StopTokens)
+	b = appendTexts(appendTexts(b, o.BadWords), o.DRY.Breakers)
 	b = appendInt(b, o.MinTokens)
 	for _, x := range [...]bool{o.IgnoreEOS, o.Echo, o.Logprobs, o.PromptLogprobs, o.Embed, o.KeepStop} {
 		b = appendBool(b, x)
 	}
-	b = appendBool(appendBool(appendInt(b, o.TopLogprobs), o.Split), o.NoCalls)
+	b = appendBool(appendBool(appendInt(appendInt(b, o.TopLogprobs), o.PromptTop), o.Split), o.NoCalls)
 	return appendGrammar(appendInt(appendInt(appendText(b, o.Tools), o.CallsMax), o.ReasoningMax), o.Grammar)
 }
 
 func (d *decoder) options() (o Options) {
 	o.MaxTokens, o.N, o.TopK = d.int(), d.int(), d.int()
-	for _, x := range [...]*float32{&o.Temperature, &o.TopP, &o.MinP, &o.RepetitionPenalty, &o.PresencePenalty, &o.FrequencyPenalty, &o.TypicalP, &o.XTCProbability, &o.XTCThreshold} {
+	for _, x := range [...]*float32{&o.Temperature, &o.TopP, &o.MinP, &o.RepetitionPenalty, &o.PresencePenalty, &o.FrequencyPenalty, &o.TypicalP, &o.XTCProbability, &o.XTCThreshold, &o.TopNSigma, &o.MirostatTau, &o.MirostatEta, &o.DRY.Multiplier, &o.DRY.Base} {
 		*x = d.float()
 	}
+	o.RepeatLast, o.DRY.Length, o.DRY.Last = d.int(), d.int(), d.int()
 	o.Seed = d.uint64()
 	if n := d.count(5); n > 0 {
 		o.LogitBias = make([]LogitBias, n)
@@ -45,29 +63,14 @@ func (d *decoder) options() (o Options) {
 			o.LogitBias[i] = LogitBias{Token: d.int32(), Bias: d.float()}
 		}
 	}
-	n := d.count(1)
-	if n > StopsMax { // n empty texts would take many times the memory of their frame
-		d.fail("%d stop texts, over the limit of %d", n, StopsMax)
-	} else if n > 0 {
-		o.Stop = make([]string, n)
-		for i := range o.Stop {
-			o.Stop[i] = d.text()
-		}
-	}
+	o.Stop = d.texts(StopsMax, "stop texts")
 	o.AllowedTokens, o.StopTokens = d.list32(), d.list32()
-	if n := d.count(1); n > BadWordsMax {
-		d.fail("%d bad words, over the limit of %d", n, BadWordsMax)
-	} else if n > 0 {
-		o.BadWords = make([]string, n)
-		for i := range o.BadWords {
-			o.BadWords[i] = d.text()
-		}
-	}
+	o.BadWords, o.DRY.Breakers = d.texts(BadWordsMax, "bad words"), d.texts(BreakersMax, "breakers")
 	o.MinTokens = d.int()
 	for _, x := range [...]*bool{&o.IgnoreEOS, &o.Echo, &o.Logprobs, &o.PromptLogprobs, &o.Embed, &o.KeepStop} {
 		*x = d.bool()
 	}
-	o.TopLogprobs, o.Split, o.NoCalls = d.int(), d.bool(), d.bool()
+	o.TopLogprobs, o.PromptTop, o.Split, o.NoCalls = d.int(), d.int(), d.bool(), d.bool()
 	o.Tools, o.CallsMax, o.ReasoningMax, o.Grammar = d.bytes(), d.int(), d.int(), d.grammar()
 	if o.N > choicesMax {
 		d.fail("%d choices, over the limit of %d", o.N, choicesMax)
@@ -106,10 +109,7 @@ func appendPrompt(b []byte, p *Prompt) []byte {
 	for _, h := range p.BlockHashes {
 		b = binary.LittleEndian.AppendUint64(b, h)
 	}
-	b = binary.AppendUvarint(b, uint64(len(p.Unenforced)))
-	for _, at := range p.Unenforced {
-		b = appendText(b, at)
-	}
+	b = appendTexts(b, p.Unenforced)
 	return appendDuration(appendDuration(appendDuration(appendInt(b, p.Calls), p.Render), p.Tokenize), p.Compile)
 }
 
@@ -121,14 +121,7 @@ func (d *decoder) prompt() *Prompt {
 			p.BlockHashes[i] = d.uint64()
 		}
 	}
-	if n := d.count(1); n > UnenforcedMax {
-		d.fail("%d words without effect, over the limit of %d", n, UnenforcedMax)
-	} else if n > 0 {
-		p.Unenforced = make([]string, n)
-		for i := range p.Unenforced {
-			p.Unenforced[i] = d.text()
-		}
-	}
+	p.Unenforced = d.texts(UnenforcedMax, "words without effect")
 	p.Calls, p.Render, p.Tokenize, p.Compile = d.int(), d.duration(), d.duration(), d.duration()
 	return p
 }

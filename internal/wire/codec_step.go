@@ -126,7 +126,7 @@ func appendLogprobs(b []byte, all []TokenLogprob) []byte {
 	b = binary.AppendUvarint(b, uint64(len(all)))
 	for i := range all {
 		l := &all[i]
-		b = appendFloat(appendText(appendInt(b, int(l.ID)), l.Bytes), l.Logprob)
+		b = appendInt(appendFloat(appendText(appendInt(b, int(l.ID)), l.Bytes), l.Logprob), l.Rank)
 		b = binary.AppendUvarint(b, uint64(len(l.Top)))
 		for j := range l.Top {
 			t := &l.Top[j]
@@ -137,7 +137,7 @@ func appendLogprobs(b []byte, all []TokenLogprob) []byte {
 }
 
 func (d *decoder) logprobs() []TokenLogprob {
-	n := d.count(7)
+	n := d.count(8)
 	if n == 0 {
 		d.fail("a list of log-probabilities is empty")
 		return nil
@@ -145,7 +145,7 @@ func (d *decoder) logprobs() []TokenLogprob {
 	all := make([]TokenLogprob, n)
 	for i := range all {
 		l := &all[i]
-		l.ID, l.Bytes, l.Logprob = d.int32(), d.bytes(), d.float()
+		l.ID, l.Bytes, l.Logprob, l.Rank = d.int32(), d.bytes(), d.float(), d.int()
 		if top := d.count(6); top > 0 {
 			l.Top = make([]TopLogprob, top)
 			for j := range l.Top {

@@ -24,8 +24,10 @@ var same = cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmp.AllowUne
 func sampleOptions() Options {
 	return Options{MaxTokens: 7, N: 2, Temperature: .5, TopK: 40, TopP: .9, MinP: .1, Seed: math.MaxUint64, RepetitionPenalty: 1.1,
 		PresencePenalty: -1, FrequencyPenalty: 2, LogitBias: []LogitBias{{Token: 3, Bias: -100}}, Stop: []string{"a", "", "ü"},
-		TypicalP: .3, XTCProbability: .5, XTCThreshold: .1, AllowedTokens: []int32{4, -1}, BadWords: []string{"bad", ""}, StopTokens: []int32{6}, KeepStop: true, MinTokens: 8,
-		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true, Embed: true, Split: true, Tools: []byte(`[{}]`), NoCalls: true, CallsMax: 3, ReasoningMax: 4,
+		TypicalP: .3, XTCProbability: .5, XTCThreshold: .1, TopNSigma: 1, MirostatTau: 5, MirostatEta: .2, RepeatLast: 64,
+		DRY:           DRY{Multiplier: .8, Base: 1.75, Length: 2, Last: 9, Breakers: []string{"\n", ""}},
+		AllowedTokens: []int32{4, -1}, BadWords: []string{"bad", ""}, StopTokens: []int32{6}, KeepStop: true, MinTokens: 8,
+		IgnoreEOS: true, Echo: true, Logprobs: true, TopLogprobs: 5, PromptLogprobs: true, PromptTop: 6, Embed: true, Split: true, Tools: []byte(`[{}]`), NoCalls: true, CallsMax: 3, ReasoningMax: 4,
 		Grammar: &Grammar{Kind: GrammarSchema, Text: "{}", Strict: true, Compact: true, Param: "p", Calls: &HeldCalls{Tools: []byte(`[]`), Required: true, Most: 2}}}
 }
 
@@ -36,7 +38,7 @@ func samplePrompt() *Prompt {
 func sampleEvents() []Event {
 	nan := float32(math.NaN())
 	return []Event{
-		{Choice: 0, Text: "héllo", TokenCount: 1, Cached: 1 << 20, PromptLogprobs: []TokenLogprob{{ID: 1, Logprob: nan}},
+		{Choice: 0, Text: "héllo", TokenCount: 1, Cached: 1 << 20, PromptLogprobs: []TokenLogprob{{ID: 1, Logprob: nan, Rank: 300}},
 			Logprobs: []TokenLogprob{{ID: 9, Bytes: []byte{0xff}, Logprob: -1, Top: []TopLogprob{{ID: 2, Bytes: []byte("x"), Logprob: -2}}}}},
 		{Choice: 1, TokenCount: 1, Text: "x", Pieces: []Piece{{Kind: PieceReasoning, Text: "ü"}, {Kind: PieceCall, ID: "i", Name: "n"}, {Kind: PieceArguments, Text: "{}"}, {Kind: PieceCallEnd}, {Text: "y"}}},
 		{Choice: 1, TokenCount: 2, Text: " end", Finish: FinishCalls},

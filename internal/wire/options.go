@@ -17,6 +17,10 @@ const (
 	BadWordsMax     = 1024
 	BadWordBytesMax = 256
 
+	// BreakersMax bounds DRY.Breakers, and BreakerBytesMax each of them.
+	BreakersMax     = 64
+	BreakerBytesMax = 64
+
 	biasMax        = 100
 	topLogprobsMax = 20
 	// choicesMax bounds Options.N whatever a model says, since a choice costs
@@ -43,7 +47,11 @@ func (o *Options) Check(m *Model) *Error {
 		{"calls_max", o.CallsMax, 0, math.MaxInt32},
 		{"thinking_budget", o.ReasoningMax, 0, math.MaxInt32},
 		{"min_tokens", o.MinTokens, 0, math.MaxInt32},
+		{"repeat_last_n", o.RepeatLast, 0, math.MaxInt32},
+		{"dry_allowed_length", o.DRY.Length, 0, math.MaxInt32},
+		{"dry_penalty_last_n", o.DRY.Last, 0, math.MaxInt32},
 		{"top_logprobs", o.TopLogprobs, 0, min(vocab, topLogprobsMax)},
+		{"prompt_logprobs", o.PromptTop, 0, min(vocab, topLogprobsMax)},
 	} {
 		if p.value < p.least || p.value > p.most {
 			return InvalidParam(p.name, "%s must be a whole number from %d to %d, not %d", p.name, p.least, p.most, p.value)
@@ -60,6 +68,11 @@ func (o *Options) Check(m *Model) *Error {
 		{"typical_p", o.TypicalP, 0, 1},
 		{"xtc_probability", o.XTCProbability, 0, 1},
 		{"xtc_threshold", o.XTCThreshold, 0, 1},
+		{"top_n_sigma", o.TopNSigma, 0, 100},
+		{"mirostat_tau", o.MirostatTau, 0, 100},
+		{"mirostat_eta", o.MirostatEta, 0, 1},
+		{"dry_multiplier", o.DRY.Multiplier, 0, 100},
+		{"dry_base", cmp.Or(o.DRY.Base, 1), 1, 100},
 		{"repetition_penalty", cmp.Or(o.RepetitionPenalty, 1), 0.01, 100},
 		{"presence_penalty", o.PresencePenalty, -2, 2},
 		{"frequency_penalty", o.FrequencyPenalty, -2, 2},
@@ -122,6 +135,14 @@ func (o *Options) checkWords() *Error {
 	for _, s := range o.BadWords {
 		if len(s) < 1 || len(s) > BadWordBytesMax {
 			return InvalidParam("bad_words", "bad_words must be texts of 1 to %d bytes", BadWordBytesMax)
+		}
+	}
+	if len(o.DRY.Breakers) > BreakersMax {
+		return InvalidParam("dry_sequence_breakers", "dry_sequence_breakers may hold at most %d texts", BreakersMax)
+	}
+	for _, s := range o.DRY.Breakers {
+		if len(s) < 1 || len(s) > BreakerBytesMax {
+			return InvalidParam("dry_sequence_breakers", "dry_sequence_breakers must be texts of 1 to %d bytes", BreakerBytesMax)
 		}
 	}
 	if o.MaxTokens > 0 && o.MinTokens > o.MaxTokens {

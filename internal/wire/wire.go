@@ -103,6 +103,13 @@ type Options struct {
 	// tokens with at least XTCThreshold of the probability, after all other filters,
 	// the least likely alone stays. 0 is never.
 	XTCProbability, XTCThreshold float32
+	// TopNSigma drops tokens whose logit is further below the largest than this many
+	// standard deviations of all logits, before TopK; 0 keeps all.
+	TopNSigma float32
+	// MirostatTau is the surprise that tokens shall have on average, in bits, and MirostatEta
+	// how fast the bound on a token's surprise follows. What is above the bound is dropped, after
+	// all other filters but XTC. Tau 0 bounds nothing.
+	MirostatTau, MirostatEta float32
 	// Seed fixes the random stream of choice i to (Seed, i). The gateway
 	// draws one where the client gave none.
 	Seed uint64
@@ -114,6 +121,10 @@ type Options struct {
 	// occurrence, for tokens generated so far; the prompt does not count.
 	PresencePenalty  float32
 	FrequencyPenalty float32
+	// RepeatLast bounds the three penalties to that many of the last tokens; 0 does not.
+	RepeatLast int
+	// DRY penalizes tokens that would repeat a sequence.
+	DRY DRY
 	// LogitBias is added to the logits before sampling.
 	LogitBias []LogitBias
 	// AllowedTokens, where there are any, are the only ones that are sampled.
@@ -146,9 +157,11 @@ type Options struct {
 	// (before temperature, penalties and bias).
 	Logprobs    bool
 	TopLogprobs int
-	// PromptLogprobs asks for the prompt's log-probabilities too (they come
-	// as the first event of choice 0). It forgoes prefix reuse.
+	// PromptLogprobs asks for the prompt's log-probabilities too, with those of the
+	// PromptTop likeliest tokens (they come as the first event of choice 0). It forgoes
+	// prefix reuse.
 	PromptLogprobs bool
+	PromptTop      int
 
 	// Split takes a chat's answer apart, by the format of its model: reasoning and
 	// tool calls are Pieces of events. Without it Text is all that the model says.
@@ -166,6 +179,18 @@ type Options struct {
 	// Embed asks an embedder for the prompt's vector, and nothing else: one choice,
 	// which generates no token.
 	Embed bool
+}
+
+// DRY is the penalty of a token that would make a sequence at the end of prompt and answer
+// longer that was there before: Multiplier·Base^(its length − Length), for sequences of at
+// least Length tokens ("don't repeat yourself"). Multiplier 0 is none.
+type DRY struct {
+	Multiplier, Base float32
+	Length           int
+	// Last bounds where it looks to that many of the last tokens; 0 does not.
+	Last int
+	// Breakers are texts that no sequence goes across.
+	Breakers []string
 }
 
 // LogitBias is one entry of Options.LogitBias.
@@ -326,7 +351,10 @@ type TokenLogprob struct {
 	Bytes []byte
 	// Logprob is NaN for the first prompt token: no token before it predicts it.
 	Logprob float32
-	Top     []TopLogprob
+	// Rank of a prompt's token is 1 where no token is likelier; 0 for the first token, and for
+	// tokens of the answer.
+	Rank int
+	Top  []TopLogprob
 }
 
 // TopLogprob is one of the likeliest tokens at a position.

@@ -190,7 +190,8 @@ func check(g *wire.Generation, m *wire.Model) (maxTokens int, err *wire.Error) {
 func promptLogprobs(g *wire.Generation) []wire.TokenLogprob {
 	all := make([]wire.TokenLogprob, len(g.Prompt.Tokens))
 	for i, id := range g.Prompt.Tokens {
-		all[i] = logprob(string([]byte{byte(id)}), g.Options.TopLogprobs)
+		all[i] = logprob(string([]byte{byte(id)}), g.Options.PromptTop)
+		all[i].Rank = i
 		if i == 0 {
 			all[i].Logprob, all[i].Top = float32(math.NaN()), nil
 		}

@@ -11,7 +11,7 @@ import (
 // This file samples where the model is on a device that can: logits stay there, and a step
 // copies tokens, or the few candidates that filters leave. The tokens are those of the
 // sampler on this side, up to the rounding of weights. What the device cannot sample comes to
-// this side as on the CPU: typical-p, log-probabilities of a prompt, more candidates than
+// this side as on the CPU: what Sampler.Plannable refuses, log-probabilities of a prompt, more candidates than
 // the device lists.
 
 // drawer is a model whose device samples; package model has the promises.

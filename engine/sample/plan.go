@@ -57,7 +57,8 @@ func (rest *Rest) logit(id int32) (logit float32, ok bool) {
 }
 
 // Plannable reports whether a device can look for the tokens of s. It cannot for typical-p,
-// which needs all weights twice, nor for several biases of one token.
+// mirostat and top-n-sigma, which need all weights twice, for penalties of the last tokens and
+// of repeated sequences, nor for several biases of one token.
 func (s *Sampler) Plannable() bool { return !s.hostOnly }
 
 // Plan says what a device has to look for, and moves the random stream on as Sample does.

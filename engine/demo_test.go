@@ -252,7 +252,7 @@ func TestPromptLogprobsPredictThePrompt(t *testing.T) {
 	for _, l := range first.logprobs[0] {
 		tokens = append(tokens, l.ID)
 	}
-	o.PromptLogprobs = true
+	o.PromptLogprobs, o.PromptTop = true, 3
 	second := b.ask(question{id: "b", tokens: tokens, options: o})
 	if len(second.prompt) != len(tokens) || second.end.Usage.Cached != 0 {
 		t.Fatalf("%d log-probabilities for %d tokens, %d cached", len(second.prompt), len(tokens), second.end.Usage.Cached)
@@ -262,7 +262,7 @@ func TestPromptLogprobsPredictThePrompt(t *testing.T) {
 	}
 	for i, l := range first.logprobs[0] {
 		p := second.prompt[20+i]
-		if p.ID != l.ID || p.Logprob != l.Logprob || len(p.Top) != 3 || p.Top[0].ID != l.Top[0].ID {
+		if p.ID != l.ID || p.Logprob != l.Logprob || len(p.Top) != 3 || p.Top[0].ID != l.Top[0].ID || p.Rank == 0 || p.Rank <= 3 && p.Top[p.Rank-1].ID != p.ID {
 			t.Errorf("token %d: %+v as prompt, %+v as output", i, p, l)
 		}
 	}

@@ -26,7 +26,7 @@ type call struct {
 	echo         bool
 	embeds       *embeds         // of the routes that make vectors, else nil
 	held         *wire.HeldCalls // tool calls that follow their schemas, or nil
-	scored       bool             // the answer has the prompt's log-probabilities as vLLM gives them
+	scored       bool            // the answer has the prompt's log-probabilities as vLLM gives them
 	// hideReasoning is set where the client wants none of it.
 	hideReasoning bool
 	// promptOnly is set for an echo of zero tokens: the answer is the prompt alone.

@@ -73,8 +73,8 @@ var amxAllowed = sync.OnceValue(func() bool {
 	if !avx512amx.Allow() {
 		return false
 	}
-	for t := range avx512amxProducts {
-		if !sameProducts(amxSet, bf16Set, t) {
+	for t := range typeTable {
+		if t.BlockLen() > 1 && !sameProducts(amxSet, bf16Set, t) {
 			return false
 		}
 	}

@@ -7,7 +7,10 @@ import "testing"
 // TestWrongProductsAreSeen: the comparison that allows AMX notices one wrong bit.
 func TestWrongProductsAreSeen(t *testing.T) {
 	set := Best()
-	for typ := range avx512amxProducts {
+	for typ := range typeTable {
+		if typ.BlockLen() == 1 {
+			continue
+		}
 		if !sameProducts(set, set, typ) {
 			t.Errorf("%v: %s differs from itself", typ, set.Name)
 		}

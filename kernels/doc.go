@@ -47,8 +47,9 @@
 // the sum of the block's activations. So a result differs from ref's, with the same
 // activations, only in the last bits. The float sets avx2 and avx512 have no products of
 // quantised weights: they compute these in plain Go, to ref's bits. The types IQ1, IQ2, IQ3 and
-// TQ (Type.Plain), whose blocks are codes from tables, become float32 numbers in plain Go, and
-// go through the product of F32.
+// TQ (Type.Coded), whose blocks are codes from tables, are kept as stored. Rows of them become
+// bytes for rounded activations, a tile at a time, and go through a product of bytes; in the sets
+// that round nothing they become float32 numbers and go through the product of F32.
 //
 // # Keys and values
 //
@@ -89,6 +90,8 @@
 //     which rowDots.groupBytes repeats for AVX2, and how they become numbers in
 //     _gen/neon/coding.go; then go generate in both, which writes the functions and the
 //     tables that find them (products_<arch>.go).
+//   - one whose blocks are codes from tables has a function in codes_unpack.go and a row in
+//     codedTypes instead of the last two.
 //
 // Until the last step the tests of the vector sets fail for it, since they try all types.
 //

@@ -15,7 +15,7 @@ type Set struct {
 
 	// InAssembly reports whether MatMul multiplies weights of type t in assembly. Otherwise it
 	// computes in plain Go as ref does, many times slower: avx2 and avx512 have no products of
-	// quantised weights, and no set has one of Plain types, which it unpacks in plain Go.
+	// quantised weights, and only sets that round have products of Coded types.
 	InAssembly func(t Type) bool
 
 	// ManyRows names the way in which a set multiplies RowTile and more rows of activations, if

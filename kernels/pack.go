@@ -1,5 +1,7 @@
 package kernels
 
+import "unsafe"
+
 // image is the layout of a type in the tiles of the vector sets: bytes for each row of
 // columns columns. row makes one row's bytes from a stored block, in the order of the fields;
 // it is nil if the block has that order already. The fields then interleave the bytes of
@@ -68,6 +70,9 @@ const imageMax = 256
 
 // rowBytes is the size of a row of n elements in the tiles.
 func (l layout) rowBytes(t Type, n int) int {
+	if t == bytes32 || t == bytes16 {
+		return n / BlockLen * int(unsafe.Sizeof(numbers{})) / RowTile
+	}
 	if im, ok := l[t]; ok {
 		return n / im.columns * im.bytes
 	}

@@ -21,7 +21,7 @@ func TestImages(t *testing.T) {
 			}
 		}
 		for typ, info := range typeTable {
-			if _, ok := images[typ]; ok != (info.blockLen > 1 && !typ.Plain()) {
+			if _, ok := images[typ]; ok != (info.blockLen > 1 && !typ.Coded()) {
 				t.Errorf("%s: %v: has an image: %v", name, typ, ok)
 			}
 		}

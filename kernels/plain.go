@@ -7,9 +7,9 @@ import (
 	"github.com/forebay-io/forebay/kernels/ref"
 )
 
-// Plain types have no product in assembly. Their blocks become float32 numbers in plain
-// Go, piece by piece, and these go through the product of F32: so the rows of a prompt
-// share what a block costs.
+// In the sets that round nothing, weights of a Coded type become float32 numbers in plain Go,
+// piece by piece, and these go through the product of F32: so the rows of a prompt share what a
+// block costs.
 
 // pieceColumns is how many columns of a tile are numbers at the same time.
 const pieceColumns = ref.BlockLenMax
@@ -29,7 +29,7 @@ type plainPiece struct {
 // plainPieces keeps those that are not in use, so that a product allocates nothing.
 var plainPieces = sync.Pool{New: func() any { return new(plainPiece) }}
 
-// multiplyPlain multiplies weights of a Plain type. An output is the sum of its pieces, in
+// multiplyPlain multiplies weights of a Coded type. An output is the sum of its pieces, in
 // their order.
 func (v *vector) multiplyPlain(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int) {
 	checkMatMul(dst, dstStride, m, len(x), n, r0, r1)

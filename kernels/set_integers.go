@@ -32,7 +32,7 @@ func (d *integers) withAMX(products map[Type]amxProduct) *integers {
 func (s *Set) withIntegers(d *integers) *Set {
 	with := *s
 	with.Name = d.name
-	with.InAssembly = func(t Type) bool { return d.products[t] != nil || s.InAssembly(t) }
+	with.InAssembly = func(t Type) bool { return d.products[t] != nil || t.Coded() || s.InAssembly(t) }
 	with.Pack = func(t Type, rows, cols int, raw []byte) *Matrix {
 		if d.products[t] == nil {
 			return s.Pack(t, rows, cols, raw)
@@ -40,11 +40,14 @@ func (s *Set) withIntegers(d *integers) *Set {
 		return byteTiles.pack(t, rows, cols, raw)
 	}
 	with.MatMul = func(dst []float32, dstStride int, m *Matrix, x Input, n, r0, r1 int) {
-		if d.products[m.Type] == nil {
+		switch {
+		case m.Type.Coded():
+			d.multiplyCoded(dst, dstStride, m, x.Blocks, n, r0, r1)
+		case d.products[m.Type] == nil:
 			s.MatMul(dst, dstStride, m, x, n, r0, r1)
-			return
+		default:
+			d.multiply(dst, dstStride, m, x.Blocks, n, r0, r1)
 		}
-		d.multiply(dst, dstStride, m, x.Blocks, n, r0, r1)
 	}
 	with.Round = func(dst []Block, x []float32) {
 		checkRound(dst, x)

@@ -109,7 +109,7 @@ func (v *vector) pack(t Type, rows, cols int, raw []byte) *Matrix {
 // activations.
 func (v *vector) multiply(dst []float32, dstStride int, m *Matrix, in Input, n, r0, r1 int) {
 	product := v.products[m.Type]
-	if m.Type.Plain() {
+	if m.Type.Coded() {
 		v.multiplyPlain(dst, dstStride, m, in.Numbers, n, r0, r1)
 		return
 	}

@@ -57,14 +57,6 @@ var typeTable = map[Type]typeInfo{
 	IQ3_XXS: {"IQ3_XXS", 256, 98}, IQ3_S: {"IQ3_S", 256, 110}, TQ1_0: {"TQ1_0", 256, 54}, TQ2_0: {"TQ2_0", 256, 66},
 }
 
-// plainTypes are those that no set unpacks in assembly.
-var plainTypes = map[Type]bool{
-	IQ1_S: true, IQ1_M: true, IQ2_XXS: true, IQ2_XS: true, IQ2_S: true, IQ3_XXS: true, IQ3_S: true, TQ1_0: true, TQ2_0: true,
-}
-
-// Plain reports whether every set unpacks weights of type t in plain Go.
-func (t Type) Plain() bool { return plainTypes[t] }
-
 // foreignTypes names types that other programs write and that we do not compute with.
 var foreignTypes = map[Type]string{
 	9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 40: "NVFP4",

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,9 @@ func TestMixesOfTypes(t *testing.T) {
 			mixed.Add(gguf.Tensor{Name: tensor.Name, Type: typ, Dims: tensor.Dims, Data: raw})
 			tensor.Type, tensor.Data = kernels.F32, gguftest.Encode(kernels.F32, x)
 		} else {
+			if strings.HasSuffix(tensor.Name, "attn_norm.weight") { // or scores are so large that rounding chooses among positions
+				tensor.Data = gguftest.Encode(kernels.F32, slices.Repeat([]float32{1. / 64}, tensor.Elements()))
+			}
 			mixed.Add(tensor)
 		}
 		plain.Add(tensor)

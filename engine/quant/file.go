@@ -30,7 +30,7 @@ var fileTypes = map[kernels.Type]uint32{kernels.Q8_0: 7, kernels.Q4_0: 2, kernel
 //
 // These tensors stay as they are: vectors, biases (also those of experts, one row
 // each), routers of experts, and tensors that are already smaller; not those of a type
-// that is multiplied in plain Go alone, for which speed is worth more. A matrix whose
+// whose blocks are codes from tables, for which speed is worth more. A matrix whose
 // rows are no multiple of t's block becomes Q8_0, or stays if Q8_0's block does
 // not divide them either. The embedding and the output matrix lose the most from
 // coarse types: they become Q8_0 if t is Q8_0, and Q6_K otherwise.
@@ -66,7 +66,7 @@ func typeFor(t *gguf.Tensor, want kernels.Type) kernels.Type {
 	}
 	for _, to := range []kernels.Type{want, kernels.Q8_0} {
 		if t.Dims[0]%to.BlockLen() == 0 {
-			if bitsOf(to) < bitsOf(t.Type) || t.Type.Plain() {
+			if bitsOf(to) < bitsOf(t.Type) || t.Type.Coded() {
 				return to
 			}
 			return t.Type

@@ -71,7 +71,7 @@ func (g *isa) amxProduct(f quantised) {
 }
 
 // inFrame reports whether the elements must be unpacked: whole bytes are a tile already.
-func (t *amxDots) inFrame() bool { return t.dots.elements != bytes128 }
+func (t *amxDots) inFrame() bool { return t.dots.elements.bytes != amxElements }
 
 // sumBytes is the size of a block's sums.
 func (t *amxDots) sumBytes() int { return t.f.ScaleHalves() * amxSums }

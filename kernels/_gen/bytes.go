@@ -40,6 +40,7 @@ const noOffset = -1
 
 var (
 	bytes128   = &byteCoding{bytes: 512, max: 255, offset: 7, places: bytewise, unpack: (*dots).whole}
+	bytes64    = &byteCoding{bytes: 512, max: 127, offset: 6, places: bytewise, unpack: (*dots).whole}
 	nibbles    = &byteCoding{bytes: 256, max: 15, offset: noOffset, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
 	nibblesBy8 = &byteCoding{bytes: 256, max: 15, offset: 3, held: []byte{15}, places: nibblesAlone, unpack: (*dots).nibble, alone: true}
 	fives      = &byteCoding{bytes: 320, max: 31, offset: noOffset, held: []byte{15, 16}, places: nibblewise, plane: true, unpack: (*dots).five}
@@ -89,8 +90,9 @@ var quantisedFormats = func() (all []quantised) {
 		"Q8_0": bytes128, "Q4_0": nibblesBy8, "Q4_1": nibbles, "Q5_0": fivesBy16, "Q5_1": fives,
 		"IQ4_NL": nibblesIQ4, "MXFP4": nibblesFP4, "IQ4_XS": nibblesIQ4,
 		"Q2_K": quads, "Q3_K": threesBy4, "Q4_K": nibbles, "Q5_K": fives, "Q6_K": sixesBy32,
+		"Bytes32": bytes64, "Bytes16": bytes64,
 	}
-	for _, f := range format.Quantised {
+	for _, f := range integerFormats {
 		all = append(all, quantised{f, of[f.Name]})
 	}
 	return all

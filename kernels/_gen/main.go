@@ -22,6 +22,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 
@@ -39,13 +40,16 @@ var programs = map[string]func(){
 	"probe":      probes,
 }
 
+// integerFormats are the types of weights in products of rounded activations.
+var integerFormats = slices.Concat(format.Quantised, format.Bytes)
+
 // products are the matrix products of the packages, which package kernels finds by type.
 var products = []format.Products{
 	{Package: "avx2", Kind: "floatProduct", Prefix: "MatMul", Var: "avx2Products", Formats: format.Floats},
-	{Package: "avx2int8", Kind: "integerProduct", Prefix: "MatMul", Var: "avx2int8Products", Formats: format.Quantised},
+	{Package: "avx2int8", Kind: "integerProduct", Prefix: "MatMul", Var: "avx2int8Products", Formats: integerFormats},
 	{Package: "avx512", Kind: "floatProduct", Prefix: "MatMul", Var: "avx512Products", Formats: format.Floats},
-	{Package: "avx512amx", Kind: "amxProduct", Prefix: "Tiles", Var: "avx512amxProducts", Formats: format.Quantised},
-	{Package: "avx512vnni", Kind: "integerProduct", Prefix: "MatMul", Var: "avx512vnniProducts", Formats: format.Quantised},
+	{Package: "avx512amx", Kind: "amxProduct", Prefix: "Tiles", Var: "avx512amxProducts", Formats: integerFormats},
+	{Package: "avx512vnni", Kind: "integerProduct", Prefix: "MatMul", Var: "avx512vnniProducts", Formats: integerFormats},
 }
 
 func main() {

@@ -20,6 +20,8 @@ func (t *weights) scaleOf(v, h int, out reg.VecVirtual) {
 		VCVTPH2PS(t.beforeElements(v, 0, 2), out)
 	case format.BFloatScale:
 		loadBFloat(t.beforeElements(v, 0, 2), out)
+	case format.FloatScale, format.FloatScales:
+		VMOVUPS(t.beforeElements(v, 64*h, 4), out)
 	case format.ByteScale:
 		t.headTimes(v, 0, out, func(by reg.VecVirtual) { t.integer(v, 0, by) })
 	case format.ByteScales:

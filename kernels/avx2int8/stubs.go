@@ -69,6 +69,16 @@ func MatMulQ6_K(dst *float32, dstStride int, rows int, w *byte, x *byte, cols in
 //go:noescape
 func MatMulIQ4_XS(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
+// MatMulBytes32 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
+//
+//go:noescape
+func MatMulBytes32(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
+
+// MatMulBytes16 computes dst[i·dstStride+r] for i in [0,n) and r in [0,rows) from the tiles at w and the blocks at x. 1 ≤ n ≤ RowsMax, 1 ≤ rows ≤ 2·Lanes. It prefetches one tile's size ahead bytes from w; what it reads itself if ahead is 0, and nothing if negative.
+//
+//go:noescape
+func MatMulBytes16(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
+
 // Round writes that many blocks of 32 numbers of x, rounded to integers, to dst.
 //
 //go:noescape

@@ -68,3 +68,13 @@ func TilesQ6_K(dst *float32, dstStride int, w *byte, x *byte, cols int, ahead in
 //
 //go:noescape
 func TilesIQ4_XS(dst *float32, dstStride int, w *byte, x *byte, cols int, ahead int)
+
+// TilesBytes32 computes dst[i·dstStride+r] for i and r in [0,Rows) from the tile at w and the blocks at x. cols is over 0. It prefetches the same size ahead bytes from w, or nothing if ahead is negative.
+//
+//go:noescape
+func TilesBytes32(dst *float32, dstStride int, w *byte, x *byte, cols int, ahead int)
+
+// TilesBytes16 computes dst[i·dstStride+r] for i and r in [0,Rows) from the tile at w and the blocks at x. cols is over 0. It prefetches the same size ahead bytes from w, or nothing if ahead is negative.
+//
+//go:noescape
+func TilesBytes16(dst *float32, dstStride int, w *byte, x *byte, cols int, ahead int)

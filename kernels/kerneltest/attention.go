@@ -290,7 +290,7 @@ func (c *checker) allocations(t *testing.T) {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
-	for _, typ := range types {
+	for _, typ := range c.types() {
 		p := c.newProduct(1, typ, 37, columns(typ, 96), 23)
 		m := c.set.Pack(typ, p.rows, p.cols, p.raw)
 		x := c.input(typ, p.x)

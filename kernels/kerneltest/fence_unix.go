@@ -47,7 +47,7 @@ func fenced[T any](t *testing.T, x []T, atEnd bool) []T {
 // past an end of an operand.
 func (c *checker) outside(t *testing.T) {
 	for _, atEnd := range []bool{true, false} {
-		for _, typ := range types {
+		for _, typ := range c.types() {
 			for _, shape := range [][3]int{{1, 1, 1}, {5, 2, 3}, {16, 3, 7}, {17, 33, 4}, {33, 5, 22}, {47, 1, 2}} {
 				rows, cols, n := shape[0], shape[1]*typ.BlockLen(), shape[2]
 				p := c.newProduct(uint64(rows), typ, rows, cols, n)

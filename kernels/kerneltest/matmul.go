@@ -129,7 +129,7 @@ func (c *checker) compare(t *testing.T, typ kernels.Type, p *product) {
 
 // matMulEveryShape varies one dimension at a time, and all of them at random.
 func (c *checker) matMulEveryShape(t *testing.T) {
-	for _, typ := range types {
+	for _, typ := range c.types() {
 		block := typ.BlockLen()
 		for cols := block; cols <= max(740, 5*block); cols += block {
 			if cols > 200 && block == 1 {
@@ -157,7 +157,7 @@ func (c *checker) matMulEveryShape(t *testing.T) {
 // lowest: sums of integers must have room for all of them.
 func (c *checker) matMulExtremes(t *testing.T) {
 	const rows, n = 35, 24
-	for _, typ := range types {
+	for _, typ := range c.types() {
 		if typ.BlockLen() == 1 {
 			continue
 		}
@@ -182,7 +182,7 @@ func (c *checker) matMulExtremes(t *testing.T) {
 // matMulInvariant cuts n and the rows at random; every output must keep its bits.
 func (c *checker) matMulInvariant(t *testing.T) {
 	const rows, n = 16*9 + 5, 19
-	for _, typ := range types {
+	for _, typ := range c.types() {
 		cols := columns(typ, 7*32)
 		if typ.BlockLen() == 1 {
 			cols += 13
@@ -212,7 +212,7 @@ func (c *checker) matMulInvariant(t *testing.T) {
 
 // matMulUnaligned packs from odd addresses, as a mapped file may give.
 func (c *checker) matMulUnaligned(t *testing.T) {
-	for _, typ := range types {
+	for _, typ := range c.types() {
 		p := c.newProduct(9, typ, 33, columns(typ, 64), 3)
 		for shift := 1; shift < 8; shift += 2 {
 			p.raw = append(make([]byte, shift, shift+len(p.raw)), p.raw...)[shift:]
@@ -224,7 +224,7 @@ func (c *checker) matMulUnaligned(t *testing.T) {
 // matMulBounds checks that a call with a wide stride leaves everything else alone.
 func (c *checker) matMulBounds(t *testing.T) {
 	const stride, mark, n = 80, 12345, 19
-	for _, typ := range types {
+	for _, typ := range c.types() {
 		all := c.newProduct(1, typ, 48, columns(typ, 32), n)
 		for rows := 1; rows <= 48; rows++ {
 			p := all.first(rows, n)
@@ -248,7 +248,7 @@ func (c *checker) matMulBounds(t *testing.T) {
 // outputs that it reaches in ref, and no others.
 func (c *checker) matMulNonFinite(t *testing.T) {
 	const rows, n = 37, 19
-	for _, typ := range types {
+	for _, typ := range c.types() {
 		cols := columns(typ, 96)
 		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 			p := c.newProduct(11, typ, rows, cols, n)

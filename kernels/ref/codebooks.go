@@ -17,6 +17,14 @@ var (
 	iq1    = codes8(iq1Packed, []int8{-1, 0, 1})
 )
 
+// Codes8 has the numbers of the codes of a type that has codes of eight.
+func Codes8(t uint32) [][8]int8 {
+	return map[uint32][][8]int8{IQ2_XXS: iq2xxs, IQ2_XS: iq2xs, IQ2_S: iq2s, IQ1_S: iq1, IQ1_M: iq1}[t]
+}
+
+// Codes4 has those of a type that has codes of four.
+func Codes4(t uint32) [][4]int8 { return map[uint32][][4]int8{IQ3_XXS: iq3xxs, IQ3_S: iq3s}[t] }
+
 // codes8 unpacks codes of eight numbers.
 func codes8(packed string, numbers []int8) [][8]int8 {
 	all := unpack(packed)

@@ -31,9 +31,9 @@ func dequantizeCodes(dst []float32, t uint32, block []byte) {
 	}
 }
 
-// oddSign completes seven sign bits with an eighth, so that the number of minus signs
+// EvenSigns completes seven sign bits with an eighth, so that the number of minus signs
 // is even.
-func oddSign(bits byte) byte {
+func EvenSigns(bits byte) byte {
 	parity := bits ^ bits>>4
 	parity ^= parity >> 2
 	parity ^= parity >> 1
@@ -56,7 +56,7 @@ func dequantizeIQ2_XXS(dst []float32, block []byte) {
 		word := binary.LittleEndian.Uint32(codes[4:])
 		db := d * (0.5 + float32(word>>28)) * 0.25
 		for i := range 4 {
-			signed(dst[32*b+8*i:], db, iq2xxs[codes[i]][:], oddSign(byte(word>>(7*i))&127))
+			signed(dst[32*b+8*i:], db, iq2xxs[codes[i]][:], EvenSigns(byte(word>>(7*i))&127))
 		}
 	}
 }
@@ -68,7 +68,7 @@ func dequantizeIQ2_XS(dst []float32, block []byte) {
 	for i := range 32 {
 		code := binary.LittleEndian.Uint16(block[2+2*i:])
 		db := d * (0.5 + float32(nibble(scales, i/2))) * 0.25
-		signed(dst[8*i:], db, iq2xs[code&511][:], oddSign(byte(code>>9)))
+		signed(dst[8*i:], db, iq2xs[code&511][:], EvenSigns(byte(code>>9)))
 	}
 }
 
@@ -94,7 +94,7 @@ func dequantizeIQ3_XXS(dst []float32, block []byte) {
 		codes, word := block[2+8*b:], binary.LittleEndian.Uint32(block[66+4*b:])
 		db := d * (0.5 + float32(word>>28)) * 0.5
 		for i := range 4 {
-			signs := oddSign(byte(word>>(7*i)) & 127)
+			signs := EvenSigns(byte(word>>(7*i)) & 127)
 			signed(dst[32*b+8*i:], db, iq3xxs[codes[2*i]][:], signs)
 			signed(dst[32*b+8*i+4:], db, iq3xxs[codes[2*i+1]][:], signs>>4)
 		}

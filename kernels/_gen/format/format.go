@@ -7,6 +7,8 @@
 // each generator's own.
 package format
 
+import "strings"
+
 // Format is how one type of weights lies in a tile of 16 rows.
 type Format struct {
 	Name    string // as package kernels names the type
@@ -21,6 +23,8 @@ const (
 	NoScale      Scale = iota
 	HalfScale          // a half before each block
 	BFloatScale        // a bfloat16 before each block
+	FloatScale         // a float32 before each block, and room for another one
+	FloatScales        // a float32 for each half of the block
 	ByteScale          // a half in the header times a signed byte before each block
 	ByteScales         // the same with a byte for each half of the block
 	NibbleScales       // the same with the low nibble of a byte for each half
@@ -56,6 +60,20 @@ var Quantised = []Format{
 	{"IQ4_XS", ByteScale, NoMinimum},
 }
 
+// Bytes are what types of codes are unpacked to before they are multiplied. No file has them.
+var Bytes = []Format{
+	{"Bytes32", FloatScale, NoMinimum},
+	{"Bytes16", FloatScales, NoMinimum},
+}
+
+// Const is the name of the type's constant in package kernels.
+func (f Format) Const() string {
+	if f.Scale == FloatScale || f.Scale == FloatScales {
+		return strings.ToLower(f.Name)
+	}
+	return f.Name
+}
+
 // Scaled reports whether the type is quantised.
 func (f Format) Scaled() bool { return f.Scale != NoScale }
 
@@ -64,7 +82,7 @@ func (f Format) Super() bool { return f.Scale >= ByteScale }
 
 // ScaleHalves is 2 where the halves of a block have scales of their own, else 1.
 func (f Format) ScaleHalves() int {
-	if f.Scale == ByteScales || f.Scale == NibbleScales {
+	if f.Scale == FloatScales || f.Scale == ByteScales || f.Scale == NibbleScales {
 		return 2
 	}
 	return 1
@@ -83,7 +101,7 @@ func (f Format) HeaderBytes() int {
 
 // ScaleBytes is the size of the scales and minima before a block's elements, over 16 rows.
 func (f Format) ScaleBytes() int {
-	n := [...]int{NoScale: 0, HalfScale: 32, BFloatScale: 32, ByteScale: 16, ByteScales: 32, NibbleScales: 32}[f.Scale]
+	n := [...]int{NoScale: 0, HalfScale: 32, BFloatScale: 32, FloatScale: 128, FloatScales: 128, ByteScale: 16, ByteScales: 32, NibbleScales: 32}[f.Scale]
 	return n + [...]int{NoMinimum: 0, HalfMinimum: 32, ByteMinimum: 16, NibbleMinimums: 0}[f.Minimum]
 }
 

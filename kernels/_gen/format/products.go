@@ -32,7 +32,7 @@ func WriteProducts(name, command, arch string, all []Products) error {
 	for _, p := range all {
 		fmt.Fprintf(&b, "\t%s = map[Type]%s{\n", p.Var, p.Kind)
 		for _, f := range p.Formats {
-			fmt.Fprintf(&b, "\t\t%s: %s.%s%s,\n", f.Name, p.Package, p.Prefix, f.Name)
+			fmt.Fprintf(&b, "\t\t%s: %s.%s%s,\n", f.Const(), p.Package, p.Prefix, f.Name)
 		}
 		b.WriteString("\t}\n")
 	}

@@ -7,10 +7,8 @@ import (
 	"strings"
 	"time"
 
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/forebay-io/forebay/admission/budget"
@@ -64,8 +62,7 @@ func (f *front) openEnvoy(budgets budget.Store, recorder *telemetry.Recorder) er
 	}
 	if cfg.Picker.On {
 		questionBytesMax = max(questionBytesMax, cfg.Picker.BodyMax+(64<<10))
-		// A whole prompt comes without a wait for room.
-		options = append(options, grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(16<<20))
+		options = append(options, picker.Codec(), grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(16<<20))
 	}
 	f.envoy = grpc.NewServer(append(options, grpc.MaxRecvMsgSize(questionBytesMax))...)
 	rlsv3.RegisterRateLimitServiceServer(f.envoy, limits)
@@ -77,6 +74,10 @@ func (f *front) openEnvoy(budgets budget.Store, recorder *telemetry.Recorder) er
 	f.closers = append(f.closers, f.envoy.Stop)
 	return nil
 }
+
+// streamWindow bounds what a proxy may send of a body that the picker has no room for
+// yet. The window grows to the message once that is asked for.
+const streamWindow = 64 << 10
 
 // openPicker answers proxies that ask where a request goes.
 func (f *front) openPicker(recorder *telemetry.Recorder) error {
@@ -91,8 +92,7 @@ func (f *front) openPicker(recorder *telemetry.Recorder) error {
 	if err != nil {
 		return err
 	}
-	extprocv3.RegisterExternalProcessorServer(f.envoy, picks)
-	healthv1.RegisterHealthServer(f.envoy, picks.Health())
+	picks.Register(f.envoy)
 	recorder.CountPicks(func() []telemetry.ReasonCount {
 		counts := picks.Counts()
 		return reasonCounts(picker.ResultNames[:], counts[:])

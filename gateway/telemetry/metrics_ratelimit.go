@@ -11,7 +11,7 @@ var specRateLimit = counter("forebay_ratelimit_decisions_total", "Answers to Env
 // at each scrape.
 func (r *Recorder) CountPicks(read func() []ReasonCount) { r.metrics.picks.Store(&read) }
 
-var specPicks = counter("forebay_picks_total", "Replicas picked for a proxy, by result: by what was known of the prompt, by having read it, by load alone, or refused: shed (the replicas were busy), nobody (no replica took requests).", "result")
+var specPicks = counter("forebay_picks_total", "Replicas picked for a proxy, by result: by what was known of the prompt, by having read it, by load alone (full: so too, since the bodies of other requests take up all room), or refused: shed (the replicas were busy), nobody (no replica took requests).", "result")
 
 // collectProxies shows what proxies were told.
 func (m *metrics) collectProxies(out chan<- prometheus.Metric) {

@@ -45,7 +45,7 @@ func BenchmarkPick(b *testing.B) {
 	b.Run("150", func(b *testing.B) { run(b, 150) })
 	// The decision alone, without the proxy's bytes.
 	b.Run("decision", func(b *testing.B) {
-		q := question{path: "/v1/chat/completions", authorization: "Bearer k", body: []byte(p.body)}
+		q := question{path: "/v1/chat/completions", authorization: "Bearer k", body: [][]byte{[]byte(p.body)}}
 		for b.Loop() {
 			w.pick(b.Context(), &q)
 		}

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway/identity"
@@ -31,9 +30,8 @@ type Parts struct {
 	Log        *slog.Logger
 }
 
-// Service picks replicas. It implements extprocv3.ExternalProcessorServer.
+// Service picks replicas.
 type Service struct {
-	extprocv3.UnimplementedExternalProcessorServer
 	cfg   Config
 	parts Parts
 	pool  *poolFile
@@ -44,6 +42,7 @@ type Service struct {
 	quit    context.Context
 	stop    context.CancelFunc
 	counts  [resultCount]atomic.Uint64
+	bodies  atomic.Int64 // bytes that are held, or may come
 }
 
 // Results of picks.
@@ -51,13 +50,14 @@ const (
 	resultKnown  = iota // by what is remembered of the prompt
 	resultRead          // the prompt was read first
 	resultLoad          // by the replicas' load alone
+	resultFull          // so too, since the bodies of other requests take up all room
 	resultShed          // refused, since replicas are busy
 	resultNobody        // no replica takes requests
 	resultCount
 )
 
 // ResultNames are the results as metrics name them, in the order of Counts.
-var ResultNames = [resultCount]string{"known", "read", "load", "shed", "nobody"}
+var ResultNames = [resultCount]string{"known", "read", "load", "full", "shed", "nobody"}
 
 // New makes a Service. The file of the pool must be right.
 func New(cfg Config, parts Parts) (*Service, error) {
@@ -71,6 +71,15 @@ func New(cfg Config, parts Parts) (*Service, error) {
 	}
 	s.quit, s.stop = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// hold takes room for so many bytes of bodies, if there is any left.
+func (s *Service) hold(n int) bool {
+	if s.bodies.Add(int64(n)) <= int64(s.cfg.BodiesMax) {
+		return true
+	}
+	s.bodies.Add(int64(-n))
+	return false
 }
 
 // Close ends what is being read. No pick may begin afterwards.
@@ -91,7 +100,8 @@ func (s *Service) Counts() (counts [resultCount]uint64) {
 type question struct {
 	path, authorization, apiKey, certificate, class, objective string
 
-	body  []byte
+	body  [][]byte // the parts of it; they are the proxy's, and not kept
+	full  bool     // there was no room for the body
 	among []string // the replicas that it may go to; nil for all
 }
 
@@ -176,6 +186,9 @@ func (s *Service) look(ctx context.Context, q *question, class string, query *si
 	chain := hashes(caller.Tenant.Name+" "+q.path, text)
 	blocks, known := s.trail.find(chain)
 	result := resultLoad
+	if q.full {
+		result = resultFull
+	}
 	if known > 0 {
 		result = resultKnown
 	}
@@ -187,7 +200,7 @@ func (s *Service) look(ctx context.Context, q *question, class string, query *si
 		}
 	}
 	query.Blocks = blocks
-	query.PromptTokens = max(len(blocks)*query.PageTokens, s.trail.tokens(len(text))) + 1
+	query.PromptTokens = max(len(blocks)*query.PageTokens, s.trail.tokens(lengthOf(text))) + 1
 	query.Uncached = query.PromptTokens
 	return result
 }
@@ -201,13 +214,13 @@ func (s *Service) read(q *question, tenant string, chain []uint64) <-chan struct
 		return nil
 	}
 	done := make(chan struct{})
-	path, body := q.path, q.body // the request goes on meanwhile
+	path, body := q.path, slices.Concat(q.body...) // the request goes on meanwhile
 	s.reading.Go(func() {
 		defer func() { <-s.readers; close(done) }()
 		ctx, cancel := context.WithTimeout(s.quit, longestRead)
 		defer cancel()
 		if p, err := s.parts.Read(ctx, path, body, tenant); err == nil {
-			s.trail.learn(chain, len(promptOf(body)), p.Length(), p.BlockHashes)
+			s.trail.learn(chain, lengthOf(promptOf([][]byte{body})), p.Length(), p.BlockHashes)
 		}
 	})
 	return done

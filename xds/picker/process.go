@@ -5,15 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
+	"strconv"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -28,21 +30,41 @@ const (
 	classHeader     = "x-forebay-class"
 )
 
-// Process implements extprocv3.ExternalProcessorServer: one stream is one request.
-func (s *Service) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+// service is ext_proc's service, whose messages are frames and echoes.
+var service = grpc.ServiceDesc{
+	ServiceName: extprocv3.ExternalProcessor_ServiceDesc.ServiceName,
+	HandlerType: (*any)(nil),
+	Streams: []grpc.StreamDesc{{
+		StreamName: "Process", ServerStreams: true, ClientStreams: true,
+		Handler: func(s any, stream grpc.ServerStream) error { return s.(*Service).process(stream) },
+	}},
+}
+
+// Register adds the picker and its health to a server, which needs the option Codec.
+func (s *Service) Register(server grpc.ServiceRegistrar) {
+	server.RegisterService(&service, s)
+	healthv1.RegisterHealthServer(server, health{s: s})
+}
+
+// process answers a proxy: one stream is one request.
+func (s *Service) process(stream grpc.ServerStream) error {
 	t := talk{s: s, stream: stream}
-	for {
-		m, err := stream.Recv()
+	defer t.drop()
+	for !t.over {
+		var f frame
+		err := stream.RecvMsg(&f)
 		switch {
 		case errors.Is(err, io.EOF) || stream.Context().Err() != nil:
+			f.part.Free()
 			return nil
 		case err != nil:
 			return err
 		}
-		if err := t.hear(stream.Context(), m); err != nil {
+		if err := t.hear(stream.Context(), &f); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // health tells proxies whether the picker picks. It implements healthv1.HealthServer.
@@ -50,9 +72,6 @@ type health struct {
 	healthv1.UnimplementedHealthServer
 	s *Service
 }
-
-// Health is the health service of the picker.
-func (s *Service) Health() healthv1.HealthServer { return health{s: s} }
 
 // Check implements healthv1.HealthServer. The picker lives while it answers; it is
 // ready while some replica takes requests.
@@ -72,51 +91,75 @@ func (h health) Check(_ context.Context, r *healthv1.HealthCheckRequest) (*healt
 // talk is one request's stream. It belongs to the stream's goroutine.
 type talk struct {
 	s      *Service
-	stream extprocv3.ExternalProcessor_ProcessServer
+	stream grpc.ServerStream
 	q      question
+	length int  // of the body, as its headers say; -1 for unsaid
 	echo   bool // the proxy passes on the body as it is sent back
 	answer bool // the proxy sends the answer's body, and passes on what is sent back
-	kept   [][]byte
-	bytes  int
+	asked  bool // the headers are answered, and the pick answers the body
 	picked bool
+	over   bool // nothing more is to be said, and the proxy goes on without
+
+	kept  []mem.BufferSlice // the parts of the body that came, until the pick
+	bytes int               // of them
+	room  int               // taken of the service's room for bodies
+}
+
+// drop frees what is held of the body.
+func (t *talk) drop() {
+	for _, part := range t.kept {
+		part.Free()
+	}
+	t.s.bodies.Add(int64(-t.room))
+	t.kept, t.q.body, t.room = nil, nil, 0
 }
 
 // hear takes the next message, and answers it if the protocol asks for it.
-func (t *talk) hear(ctx context.Context, m *extprocv3.ProcessingRequest) error {
-	switch r := m.GetRequest().(type) {
+func (t *talk) hear(ctx context.Context, f *frame) error {
+	switch {
+	case f.message != nil:
+	case f.request:
+		return t.body(ctx, f)
+	case t.answer:
+		return t.pass(f.part, false, f.end)
+	default:
+		f.part.Free()
+		return t.send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: &extprocv3.BodyResponse{}}})
+	}
+	switch r := f.message.GetRequest().(type) {
 	case *extprocv3.ProcessingRequest_RequestHeaders:
-		return t.headers(ctx, m, r.RequestHeaders)
-	case *extprocv3.ProcessingRequest_RequestBody:
-		return t.body(ctx, r.RequestBody)
+		return t.headers(ctx, f.message, r.RequestHeaders)
 	case *extprocv3.ProcessingRequest_RequestTrailers:
 		if t.echo && !t.picked {
-			if err := t.release(ctx); err != nil {
+			if err := t.release(ctx); err != nil || t.over {
 				return err
 			}
-			if err := t.sendBack(false); err != nil {
+			if err := t.passKept(false); err != nil {
 				return err
 			}
 		}
-		return t.stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}})
+		return t.send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}})
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
-		return t.stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}})
-	case *extprocv3.ProcessingRequest_ResponseBody:
-		b := &extprocv3.BodyResponse{}
-		if t.answer {
-			b = streamed(r.ResponseBody.GetBody(), r.ResponseBody.GetEndOfStream())
-		}
-		return t.stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: b}})
+		return t.send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}})
 	case *extprocv3.ProcessingRequest_ResponseTrailers:
-		return t.stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}})
+		return t.send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}})
 	}
 	return status.Error(codes.Unimplemented, "the message is of no kind that is known")
+}
+
+func (t *talk) send(m *extprocv3.ProcessingResponse) error { return t.stream.SendMsg(m) }
+
+// pass answers a part of a body that goes on as it came, and frees it.
+func (t *talk) pass(part mem.BufferSlice, request, end bool) error {
+	defer part.Free()
+	return t.stream.SendMsg(&echo{part: part, request: request, end: end})
 }
 
 // headers begins the request. Where no body is sent, or it is passed on before the
 // answer, it is picked now; where the proxy waits for an answer before it sends the
 // body, it is told to go on; else it is answered after the body.
 func (t *talk) headers(ctx context.Context, m *extprocv3.ProcessingRequest, h *extprocv3.HttpHeaders) error {
-	t.q = readHeaders(h.GetHeaders())
+	t.q, t.length = readHeaders(h.GetHeaders())
 	t.q.among = subset(m.GetMetadataContext())
 	mode, said := modev3.ProcessingMode_FULL_DUPLEX_STREAMED, m.GetProtocolConfig()
 	if said != nil {
@@ -131,68 +174,79 @@ func (t *talk) headers(ctx context.Context, m *extprocv3.ProcessingRequest, h *e
 	case t.echo:
 		return nil
 	}
-	return t.stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}}})
+	// The body will come in one message, if it is asked for.
+	if t.length < 0 {
+		t.length = t.s.cfg.BodyMax
+	}
+	if tooLong := t.length > t.s.cfg.BodyMax; tooLong || !t.hold(t.length) {
+		t.over, t.q.full = true, !tooLong
+		return t.release(ctx)
+	}
+	t.asked = true
+	return t.send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}}})
 }
 
-// body takes a part of the body. The whole of it is looked at, up to the limit.
-func (t *talk) body(ctx context.Context, b *extprocv3.HttpBody) error {
-	if t.picked {
-		return t.sendBody(&extprocv3.CommonResponse{}, b.GetBody(), b.GetEndOfStream())
+// hold takes room for a body, or for a part of it.
+func (t *talk) hold(n int) bool {
+	if !t.s.hold(n) {
+		return false
 	}
-	t.kept = append(t.kept, b.GetBody())
-	t.bytes += len(b.GetBody())
-	if !b.GetEndOfStream() && t.bytes <= t.s.cfg.BodyMax {
+	t.room += n
+	return true
+}
+
+// body takes a part of the body. The whole of it is looked at, if there is room for it.
+func (t *talk) body(ctx context.Context, f *frame) error {
+	switch {
+	case t.picked && t.echo:
+		return t.pass(f.part, true, f.end)
+	case t.picked:
+		f.part.Free()
+		return t.send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}})
+	}
+	size := f.part.Len()
+	t.kept = append(t.kept, f.part)
+	t.bytes += size
+	t.q.full = t.echo && !t.hold(size)
+	if !f.end && t.bytes <= t.s.cfg.BodyMax && !t.q.full {
 		return nil
 	}
-	if err := t.release(ctx); err != nil {
+	if err := t.release(ctx); err != nil || t.over {
 		return err
 	}
-	if t.echo {
-		return t.sendBack(b.GetEndOfStream())
-	}
-	return nil
+	return t.passKept(f.end)
 }
 
-// sendBack sends the parts of the body that were kept.
-func (t *talk) sendBack(end bool) error {
+// passKept sends the parts of the body that were kept, where the proxy waits for them.
+func (t *talk) passKept(end bool) error {
+	defer t.drop()
 	for i, part := range t.kept {
-		if err := t.sendBody(nil, part, end && i == len(t.kept)-1); err != nil {
+		if !t.echo {
+			break
+		}
+		t.kept[i] = nil
+		if err := t.pass(part, true, end && i == len(t.kept)-1); err != nil {
 			return err
 		}
 	}
-	t.kept, t.q.body = nil, nil
 	return nil
-}
-
-// sendBody answers a part of the body, which goes on as it came.
-func (t *talk) sendBody(common *extprocv3.CommonResponse, part []byte, end bool) error {
-	b := &extprocv3.BodyResponse{Response: common}
-	if t.echo {
-		b = streamed(part, end)
-	}
-	return t.stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: b}})
-}
-
-func streamed(part []byte, end bool) *extprocv3.BodyResponse {
-	return &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
-		StreamedResponse: &extprocv3.StreamedBodyResponse{Body: part, EndOfStream: end},
-	}}}}
 }
 
 // release picks, and tells the proxy. What it tells belongs to the body where that was
 // asked about last, and else to the headers.
 func (t *talk) release(ctx context.Context) error {
-	switch {
-	case t.bytes > t.s.cfg.BodyMax: // it goes by load
-	case len(t.kept) == 1:
-		t.q.body = t.kept[0]
-	default:
-		t.q.body = slices.Concat(t.kept...)
+	if t.bytes <= t.s.cfg.BodyMax && !t.q.full {
+		for _, part := range t.kept {
+			for _, b := range part {
+				t.q.body = append(t.q.body, b.ReadOnlyData())
+			}
+		}
 	}
 	a := t.s.pick(ctx, &t.q)
 	t.picked = true
 	if a.refusal != 0 {
-		return t.stream.Send(refused(&a))
+		t.over = true
+		return t.send(refused(&a))
 	}
 	to := strings.Join(a.endpoints, ",")
 	set := []*corev3.HeaderValueOption{header(endpointKey, to)}
@@ -203,13 +257,12 @@ func (t *talk) release(ctx context.Context) error {
 	m := &extprocv3.ProcessingResponse{DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
 		endpointSpace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{endpointKey: structpb.NewStringValue(to)}}),
 	}}}
-	if t.kept != nil && !t.echo {
+	if t.asked {
 		m.Response = &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{Response: common}}
-		t.kept, t.q.body = nil, nil
 	} else {
 		m.Response = &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{Response: common}}
 	}
-	return t.stream.Send(m)
+	return t.send(m)
 }
 
 func header(name, value string) *corev3.HeaderValueOption {
@@ -229,8 +282,9 @@ func refused(a *answer) *extprocv3.ProcessingResponse {
 	}}}
 }
 
-// readHeaders keeps what a pick looks at.
-func readHeaders(h *corev3.HeaderMap) (q question) {
+// readHeaders keeps what a pick looks at, and the length of the body, -1 for unsaid.
+func readHeaders(h *corev3.HeaderMap) (q question, length int) {
+	length = -1
 	for _, one := range h.GetHeaders() {
 		value := one.GetValue()
 		if raw := one.GetRawValue(); len(raw) > 0 {
@@ -239,6 +293,10 @@ func readHeaders(h *corev3.HeaderMap) (q question) {
 		switch one.GetKey() {
 		case ":path":
 			q.path, _, _ = strings.Cut(value, "?")
+		case "content-length":
+			if n, err := strconv.Atoi(value); err == nil && n >= 0 {
+				length = n
+			}
 		case "authorization":
 			q.authorization = value
 		case "x-api-key":
@@ -251,7 +309,7 @@ func readHeaders(h *corev3.HeaderMap) (q question) {
 			q.objective = value
 		}
 	}
-	return q
+	return q, length
 }
 
 // subset is the list of replicas that the proxy allows, nil for all.

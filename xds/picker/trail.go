@@ -34,27 +34,69 @@ func newTrail(chunksMax int) *trail {
 	return &trail{max: chunksMax, chunks: map[uint64]*chunk{}, rate: rateAtFirst}
 }
 
-// hashes are those of the whole chunks of a text, for one owner of prompts.
-func hashes(owner string, text []byte) []uint64 {
-	all := make([]uint64, 0, len(text)/chunkBytes)
+// hashes are those of the whole chunks of a text, which lies in parts, for one owner of
+// prompts.
+func hashes(owner string, text [][]byte) []uint64 {
+	all := make([]uint64, 0, lengthOf(text)/chunkBytes)
 	last := xxh3.HashString(owner)
-	for len(text) >= chunkBytes {
-		last = xxh3.HashSeed(text[:chunkBytes], last)
-		all = append(all, last)
-		text = text[chunkBytes:]
+	var begun [chunkBytes]byte // a chunk of which a part ends within
+	filled := 0
+	for _, part := range text {
+		if filled > 0 {
+			n := copy(begun[filled:], part)
+			if filled, part = filled+n, part[n:]; filled < chunkBytes {
+				continue
+			}
+			last = xxh3.HashSeed(begun[:], last)
+			all = append(all, last)
+		}
+		for ; len(part) >= chunkBytes; part = part[chunkBytes:] {
+			last = xxh3.HashSeed(part[:chunkBytes], last)
+			all = append(all, last)
+		}
+		filled = copy(begun[:], part)
 	}
 	return all
 }
 
+func lengthOf(text [][]byte) (n int) {
+	for _, part := range text {
+		n += len(part)
+	}
+	return n
+}
+
 // promptOf is the part of a body from its prompt on. Where a member comes first that
 // differs from request to request, what is the same lies behind it.
-func promptOf(body []byte) []byte {
+func promptOf(body [][]byte) [][]byte {
 	for _, name := range []string{`"messages"`, `"prompt"`} {
-		if at := bytes.Index(body, []byte(name)); at >= 0 {
-			return body[at:]
+		if rest, ok := from(body, name); ok {
+			return rest
 		}
 	}
 	return body
+}
+
+// from is a text from the first place of a word on.
+func from(text [][]byte, word string) ([][]byte, bool) {
+	reach := len(word) - 1               // bytes of a word that may lie in another part
+	seam := make([]byte, 0, 2*len(word)) // the last bytes before a part, and then its first
+	for i, part := range text {
+		before := len(seam)
+		seam = append(seam, part[:min(len(part), reach)]...)
+		if at := bytes.Index(seam, []byte(word)); at >= 0 {
+			return append([][]byte{[]byte(word), part[at+len(word)-before:]}, text[i+1:]...), true
+		}
+		if at := bytes.Index(part, []byte(word)); at >= 0 {
+			return append([][]byte{part[at:]}, text[i+1:]...), true
+		}
+		if len(part) >= reach {
+			seam = append(seam[:0], part[len(part)-reach:]...)
+		} else {
+			seam = append(seam[:0], seam[max(0, len(seam)-reach):]...)
+		}
+	}
+	return nil, false
 }
 
 // find returns the blocks of the beginning that is known, and how many chunks it has.

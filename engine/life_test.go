@@ -196,21 +196,23 @@ func TestPagesAreFreeTwoStepsAfterClose(t *testing.T) {
 	}
 }
 
-// newPausing is a lab that pauses generation "q" after two steps of it.
-func newPausing(t *testing.T, cfg Config) *lab {
-	paused := false
-	return newLab(t, labSetup{cfg: cfg, onTurn: func(b *lab) {
+// newPausing is a lab that pauses each generation whose name begins with q once, after
+// two steps of it.
+func newPausing(t *testing.T, setup labSetup) *lab {
+	paused := map[string]bool{}
+	setup.onTurn = func(b *lab) {
 		for _, s := range b.loop.supply.running {
-			if s.gen.id == "q" && s.gen.account.timings.Steps == 2 && !paused {
-				paused = true
+			if id := s.gen.id; id[0] == 'q' && s.gen.account.timings.Steps == 2 && !paused[id] {
+				paused[id] = true
 				s.gen.Pause()
 			}
 		}
-	}})
+	}
+	return newLab(t, setup)
 }
 
 func TestPauseKeepsPagesAndResumes(t *testing.T) {
-	b := newPausing(t, Config{StreamEventsMax: 1 << 16})
+	b := newPausing(t, labSetup{cfg: Config{StreamEventsMax: 1 << 16}})
 	q := question{id: "q", tokens: prompt(1, 40), options: greedy(400)}
 	s, notify := b.begin(q)
 	waitFor(t, func() bool { return b.State().Paused == 1 && b.State().Running == 0 })
@@ -233,7 +235,7 @@ func TestPauseKeepsPagesAndResumes(t *testing.T) {
 }
 
 func TestPausedPrefillHoldsNobodyOff(t *testing.T) {
-	b := newPausing(t, Config{BatchTokensMax: 7}) // so two steps leave a block half done
+	b := newPausing(t, labSetup{cfg: Config{BatchTokensMax: 7}}) // so two steps leave a block half done
 	q := question{id: "q", tokens: prompt(1, 200), options: greedy(3)}
 	s, notify := b.begin(q)
 	waitFor(t, func() bool { return b.State().Paused == 1 })

@@ -193,19 +193,18 @@ func TestResumedSequencesWaitForPlaces(t *testing.T) {
 }
 
 func TestPausedOnesYieldTheirPagesAsTheLastResort(t *testing.T) {
-	b := newLab(t, labSetup{pages: 16, cfg: Config{StreamEventsMax: 1 << 16}})
+	b := newPausing(t, labSetup{pages: 16, cfg: Config{StreamEventsMax: 1 << 16}})
 	var qs []question
 	for i := range 3 {
-		q := question{id: fmt.Sprint(i), tokens: prompt(uint64(i), 70), options: greedy(90)}
+		q := question{id: fmt.Sprint("q", i), tokens: prompt(uint64(i), 70), options: greedy(90)}
 		q.options.N, q.options.Temperature, q.options.Seed = 2, 1, 9
 		qs = append(qs, q)
 	}
 	var streams []*wire.Stream
 	var notifies []chan struct{}
-	for _, q := range qs {
+	for i, q := range qs {
 		s, notify := b.begin(q)
-		waitFor(t, func() bool { return s.Waiting() > 0 })
-		s.Pause()
+		waitFor(t, func() bool { return b.State().Paused == 2*(i+1) })
 		streams, notifies = append(streams, s), append(notifies, notify)
 	}
 	waitFor(t, func() bool { return b.State().Running == 0 && b.State().Waiting == 0 })

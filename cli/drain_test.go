@@ -108,7 +108,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 func TestEngineAloneDrains(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
-	engine := start(t, append([]string{"engine", "--socket", socket}, slow...)...)
+	engine := start(t, append([]string{"engine", "--socket", socket, "--drain_limit", "10m"}, slow...)...)
 	p := start(t, "gateway", "--socket", socket)
 	p.waitReady()
 	s := p.stream(chatBody("Tell me a story.", map[string]any{"stream": true, "ignore_eos": true, "max_tokens": 300}))

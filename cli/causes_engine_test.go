@@ -44,7 +44,7 @@ func TestMemoryIsTheCause(t *testing.T) {
 	}
 	long["stream"] = true
 	holder := p.stream(chatBody("hold", long))
-	id := p.chatOf(chatBody("hi", map[string]any{"max_tokens": 1500}), func() {})
+	id := p.chatOf(chatBody("hi", map[string]any{"max_tokens": 1500, "service_tier": "flex"}), func() {}) // whose goal allows a slow machine
 	<-holder
 	p.expectCause(id, "queue", "not enough free memory", "engine.kv_bytes")
 }

@@ -320,7 +320,9 @@ func (l *loop) rest() {
 	case <-l.inbox.wake:
 	case <-l.idleTimer.C:
 	}
-	l.ledger.recorder.idle += wire.Monotonic() - slept
+	woke := wire.Monotonic()
+	l.ledger.recorder.idle += woke - slept
+	l.ledger.lost.Woke(woke)
 }
 
 // end gives every live stream its end.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/internal/cost"
+	"github.com/forebay-io/forebay/internal/wire"
 )
 
 func files(all map[string]string) fstest.MapFS {
@@ -100,5 +101,20 @@ func TestBusiest(t *testing.T) {
 	}
 	if got := busiest(after, after, time.Second); got != "" {
 		t.Errorf("nobody ran, and busiest is %q", got)
+	}
+}
+
+// TestWakingTellsWhatWasLost: a process that was stopped without a step runs one
+// before the Watcher has its turn.
+func TestWakingTellsWhatWasLost(t *testing.T) {
+	now := wire.Monotonic()
+	w := &Watcher{root: fstest.MapFS{}}
+	w.meter.Settle(Reading{At: now - int64(2*time.Second)})
+	w.rest(now - int64(1500*time.Millisecond+look))
+	w.Woke(now)
+	w.Woke(now + 1)
+	l := w.Take(nil)
+	if len(l) != 1 || l[0].End != now || l[0].By[wire.LostFrozen] < 1400*time.Millisecond {
+		t.Errorf("lost %+v", l)
 	}
 }

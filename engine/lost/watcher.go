@@ -17,10 +17,12 @@ type Watcher struct {
 	done chan struct{}
 
 	step    atomic.Int64 // when the running step began, 0 for none
+	due     atomic.Int64 // when the next look is due, or a later end of a step; changed under mu
 	busiest atomic.Pointer[string]
 	taken   atomic.Int64 // when processors were last found to be taken
 
 	mu    sync.Mutex
+	used  time.Duration // the processor time at the last look
 	meter Meter
 	found []wire.LostTime // at most wire.LostTimesMax
 }
@@ -36,6 +38,7 @@ func Watch(root fs.FS, known cost.Cost) *Watcher {
 	w := &Watcher{root: root, stop: make(chan struct{}), done: make(chan struct{})}
 	w.meter.Restore(known)
 	w.meter.Settle(w.read())
+	w.rest(wire.Monotonic())
 	go w.run()
 	return w
 }
@@ -47,6 +50,18 @@ func (w *Watcher) Close() {
 	}
 	close(w.stop)
 	<-w.done
+}
+
+// Woke says that the engine had nothing to do until now. A process that has just woken
+// may run steps before the Watcher has its turn: the lost time is found here then, and
+// told with the first of them.
+func (w *Watcher) Woke(at int64) {
+	if w == nil || at-w.due.Load() < int64(pieceLeast) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look(at)
 }
 
 // Began says that a step begins.
@@ -69,6 +84,7 @@ func (w *Watcher) Ended(s Step) (predicted time.Duration) {
 	w.step.Store(0)
 	predicted, l, some := w.meter.Step(s, w.read)
 	w.add(l, some)
+	w.due.Store(max(w.due.Load(), s.Ended)) // it has told the time until then
 	return predicted
 }
 
@@ -125,33 +141,42 @@ func (w *Watcher) run() {
 	timer := time.NewTimer(look)
 	defer timer.Stop()
 	var hunt hunt
-	cpu, _ := Used()
-	for due := wire.Monotonic() + int64(look); ; due = wire.Monotonic() + int64(look) {
+	for {
 		select {
 		case <-w.stop:
 			return
 		case <-timer.C:
 		}
 		now := wire.Monotonic()
-		used, _ := Used()
-		w.look(due, now, used-cpu)
+		w.mu.Lock()
+		w.look(now)
+		w.mu.Unlock()
 		w.hunt(&hunt, now)
-		cpu, _ = Used()
+		w.mu.Lock()
+		w.rest(wire.Monotonic()) // the hunt is no lost time
+		w.mu.Unlock()
 		timer.Reset(look)
 	}
 }
 
-// look takes the time without a step since the last look.
-func (w *Watcher) look(due, now int64, cpu time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// look takes the time without a step since a look was due, or since the step that ended
+// after that; the caller holds mu.
+func (w *Watcher) look(now int64) {
 	end := now
 	if began := w.step.Load(); began != 0 {
 		end = began // the step will tell the rest
 	}
-	if l, some := w.meter.Late(due, end, cpu, w.read); some {
+	used, _ := Used()
+	if l, some := w.meter.Late(w.due.Load(), end, used-w.used, w.read); some {
 		w.add(l, true)
 	} else if w.step.Load() == 0 && now-w.meter.before.At >= int64(refresh) {
 		w.add(w.meter.Settle(w.read()))
 	}
+	w.rest(now)
+}
+
+// rest begins the time to the next look; the caller holds mu.
+func (w *Watcher) rest(now int64) {
+	w.used, _ = Used()
+	w.due.Store(now + int64(look))
 }

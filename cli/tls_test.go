@@ -104,6 +104,15 @@ identity:
 	if !strings.Contains(string(out), "This address speaks TLS") {
 		t.Errorf("without TLS: %q", out)
 	}
+	page, err := exec.Command("curl", "-sS", "--max-time", "20", p.admin+"/metrics").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reason := range []string{"client_certificate_unknown", "version", "server_certificate_refused", "plain_http"} {
+		if strings.Contains(string(page), `forebay_tls_handshakes_failed_total{reason="`+reason+`"} 0`) || !strings.Contains(p.output(), " reason="+reason+" ") {
+			t.Errorf("neither a metric nor the log says %s", reason)
+		}
+	}
 	if got := openssl(t, dir, "s_client", "-connect", address, "-CAfile", "ca.pem", "-verify_return_error", "-alpn", "h2,http/1.1"); !strings.Contains(got, "ALPN protocol: http/1.1") || !strings.Contains(got, "TLSv1.3") {
 		t.Errorf("s_client: %s", got)
 	}

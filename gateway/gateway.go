@@ -116,7 +116,10 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 	g.observe()
 	g.routes = g.clientRoutes()
 	var err error
-	api := g.serverConfig()
+	failed := &handshakes{log: g.log}
+	g.recorder.CountHandshakes(failed.read)
+	api, hops := g.serverConfig(), g.serverConfig()
+	api.HandshakeFailed, hops.HandshakeFailed = failed.failed, failed.failed
 	if api.TLS, err = openTLS(cfg.TLS, g.log); err != nil {
 		return nil, err
 	}
@@ -127,7 +130,7 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 		return nil, errors.Join(err, g.clients.Close())
 	}
 	if g.siblings != nil {
-		if g.hops, err = httpd.New(g.serverConfig(), hopHandler{g}); err != nil {
+		if g.hops, err = httpd.New(hops, hopHandler{g}); err != nil {
 			return nil, errors.Join(err, g.clients.Close(), g.admin.Close())
 		}
 	}

@@ -26,8 +26,6 @@ func (g *Gateway) unreadFailure(why httpd.Why) *failure {
 		return failed(faultRequestTimeout, "the request did not arrive in time")
 	case httpd.ClientGone:
 		return errClientGone
-	case httpd.BadHandshake:
-		return failed(faultInvalid, "the TLS handshake failed")
 	case httpd.UnknownCoding:
 		return failed(faultTransferCoding, "the Transfer-Encoding must be chunked, or absent")
 	}

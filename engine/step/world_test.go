@@ -185,6 +185,40 @@ func TestBackgroundStretchesByItsShare(t *testing.T) {
 	}
 }
 
+// TestBatchStretchesByItsShare: batch prompts beside interactive rows add no more to a
+// step than BatchStretch of its interactive part, but for what the floor owes them, and
+// use most of that. The control is a larger stretch, which breaks the bound.
+func TestBatchStretchesByItsShare(t *testing.T) {
+	for _, stretch := range []float64{0.3, 1} {
+		for _, bound := range []float64{0.3, 1} {
+			w := served(0.2, 0.05)
+			w.Composer.Limits.BatchStretch = stretch
+			for range 4 {
+				w.add(forever(0, 200), 1<<30)
+			}
+			for i := range 16 {
+				w.add(Candidate{Pending: 300, Level: 1, Key: int64(i)}, 1<<30)
+			}
+			over, most := 0, 0.
+			for range 3000 {
+				w.turn()
+				led := w.cost.StepNS(w.last.part(func(x *Candidate) bool { return x.Level == 0 }))
+				added := w.cost.StepNS(w.Load())/led - 1
+				most = max(most, added)
+				if added > bound+w.cost.RowNS(3000)/led {
+					over++
+				}
+			}
+			if within := over == 0; within != (stretch <= bound) {
+				t.Errorf("stretch %v: %d steps of 3000 have more than %v and a row added, %.2f at most", stretch, over, bound, most)
+			}
+			if used := w.time[1] / w.time[0]; used < 0.8*stretch {
+				t.Errorf("stretch %v: batch work has %.2f of the time of interactive work; want most of the stretch", stretch, used)
+			}
+		}
+	}
+}
+
 func TestLongPromptBesideStreams(t *testing.T) {
 	w := served(0.2, 0.05)
 	for range 4 {

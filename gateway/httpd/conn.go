@@ -27,7 +27,8 @@ type listener struct {
 	tls     *tls.Config // nil without
 	watcher watcher
 	max     int
-	full    func() ([]Field, []byte) // what a connection over max is told
+	failed  func(peer net.Addr, why Handshake, err error) // Config.HandshakeFailed
+	full    func() ([]Field, []byte)                      // what a connection over max is told
 
 	// refusals holds a token for each refused connection that lingers.
 	refusals    chan struct{}
@@ -48,7 +49,6 @@ type conn struct {
 	socket   net.Conn // itself
 	listener *listener
 	token    uint64 // the watcher's name for it
-
 	// mute drops what fasthttp writes: it is about to send a second response
 	// after that of an Output, or one to a client that has gone.
 	mute atomic.Bool

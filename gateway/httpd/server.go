@@ -23,6 +23,9 @@ type Config struct {
 	WriteStallLimit time.Duration // of one write
 	// TLS is spoken on TCP listeners; nil for none.
 	TLS *tls.Config
+	// HandshakeFailed is told why TLS could not begin with a client that did not simply
+	// leave; nil tells nobody. It is called from many goroutines.
+	HandshakeFailed func(peer net.Addr, why Handshake, err error)
 }
 
 // Handler answers requests. Its methods are called from many goroutines.
@@ -91,7 +94,7 @@ func (quietLogger) Printf(string, ...any) {}
 
 // Serve answers clients on ln until Stop.
 func (s *Server) Serve(ln net.Listener) error {
-	l := &listener{Listener: ln, watcher: s.watcher, max: s.cfg.ConnectionsMax, full: s.handler.Full, refusals: make(chan struct{}, refusalsMax), conns: map[*conn]struct{}{}}
+	l := &listener{Listener: ln, watcher: s.watcher, max: s.cfg.ConnectionsMax, failed: s.cfg.HandshakeFailed, full: s.handler.Full, refusals: make(chan struct{}, refusalsMax), conns: map[*conn]struct{}{}}
 	if ln.Addr().Network() == "tcp" {
 		l.tls = s.cfg.TLS
 	}

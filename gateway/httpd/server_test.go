@@ -25,7 +25,14 @@ func (p page) Full() ([]Field, []byte)   { return []Field{{"X-Full", "yes"}}, []
 func serving(t *testing.T, cfg Config, serve func(Request)) (*Server, page, string) {
 	t.Helper()
 	p := page{serve, make(chan Why, 1)}
-	s, err := New(cfg, p)
+	s, address := run(t, cfg, p)
+	return s, p, address
+}
+
+// run runs a server with a handler until the test ends.
+func run(t *testing.T, cfg Config, handler Handler) (*Server, string) {
+	t.Helper()
+	s, err := New(cfg, handler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +54,7 @@ func serving(t *testing.T, cfg Config, serve func(Request)) (*Server, page, stri
 			t.Error(err)
 		}
 	})
-	return s, p, ln.Addr().String()
+	return s, ln.Addr().String()
 }
 
 var limits = Config{ConnectionsMax: 2, HeaderBytesMax: 4096, BodyBytesMax: 100, HeaderLimit: time.Second, BodyLimit: time.Second, IdleLimit: time.Minute, WriteStallLimit: time.Second}

@@ -22,7 +22,6 @@ const (
 	TimedOut                  // not whole within HeaderLimit or BodyLimit
 	UnknownCoding             // a Transfer-Encoding other than chunked
 	ClientGone                // the client left; no answer will reach it
-	BadHandshake              // TLS could not begin; no answer will reach it
 )
 
 // unread is fasthttp's handler of what it could not read.
@@ -49,10 +48,7 @@ func whyOf(err error) Why {
 // refuse has the handler answer while request bytes may still be on their way.
 func (s *Server) refuse(c *fasthttp.RequestCtx, why Why) {
 	r := requestOf(c)
-	if why == Malformed && r.conn.shakesHands() {
-		why = BadHandshake
-	}
-	told := why != ClientGone && why != BadHandshake
+	told := why != ClientGone
 	r.conn.mute.Store(!told)
 	r.conn.linger.Store(told)
 	s.handler.Unread(r, why)

@@ -45,20 +45,21 @@ type metrics struct {
 
 	firstToken, perToken, duration, interval, queue, engineWait, prefill, decode, prompt, completion *histograms
 
-	levels    func() Levels
-	engine    *engineMetrics
-	power     *rapl
-	economy   *economy
-	kept      atomic.Pointer[func(id string) bool] // nil before ResolveExemplars
-	capture   atomic.Pointer[func() CaptureCounts]
-	identity  atomic.Pointer[func() IdentityCounts]
-	policy    atomic.Pointer[func() PolicyCounts]
-	siblings  atomic.Pointer[func() SiblingCounts]
-	rateLimit atomic.Pointer[func() []ReasonCount]
-	picks     atomic.Pointer[func() []ReasonCount]
-	spans     atomic.Pointer[func() SpanCounts]
-	build     [3]string      // of specBuild
-	own       map[*spec]bool // specs with a collector of their own, beside levelCollector
+	levels     func() Levels
+	engine     *engineMetrics
+	power      *rapl
+	economy    *economy
+	kept       atomic.Pointer[func(id string) bool] // nil before ResolveExemplars
+	capture    atomic.Pointer[func() CaptureCounts]
+	identity   atomic.Pointer[func() IdentityCounts]
+	policy     atomic.Pointer[func() PolicyCounts]
+	siblings   atomic.Pointer[func() SiblingCounts]
+	rateLimit  atomic.Pointer[func() []ReasonCount]
+	picks      atomic.Pointer[func() []ReasonCount]
+	handshakes atomic.Pointer[func() []ReasonCount]
+	spans      atomic.Pointer[func() SpanCounts]
+	build      [3]string      // of specBuild
+	own        map[*spec]bool // specs with a collector of their own, beside levelCollector
 }
 
 // powercapRoot is where Linux shows the energy that processors used.

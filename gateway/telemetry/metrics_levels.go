@@ -142,7 +142,7 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 		counts := (*read)()
 		collectIdentity(&counts, ch)
 	}
-	c.m.collectProxies(ch)
+	c.m.collectReasons(ch)
 	if read := c.m.policy.Load(); read != nil {
 		counts := (*read)()
 		collectPolicy(&counts, ch)

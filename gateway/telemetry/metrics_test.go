@@ -92,6 +92,7 @@ func fullRecorder(t testing.TB) *Recorder {
 	r.CountUsage(func() UsageCounts { return UsageCounts{Written: 3} })
 	r.CountRateLimit(func() []ReasonCount { return []ReasonCount{{"ok", 1}} })
 	r.CountPicks(func() []ReasonCount { return []ReasonCount{{"known", 1}} })
+	r.CountHandshakes(func() []ReasonCount { return []ReasonCount{{"version", 1}} })
 	r.CountPolicy(func() PolicyCounts { return PolicyCounts{Source: "kept"} })
 	r.CountSiblings(func() SiblingCounts {
 		return SiblingCounts{Placed: []ReasonCount{{"alone", 1}}, Hops: []ReasonCount{{"ok", 1}}}

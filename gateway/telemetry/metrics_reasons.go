@@ -13,8 +13,13 @@ func (r *Recorder) CountPicks(read func() []ReasonCount) { r.metrics.picks.Store
 
 var specPicks = counter("forebay_picks_total", "Replicas picked for a proxy, by result: by what was known of the prompt, by having read it, by load alone (full: so too, since the bodies of other requests take up all room), or refused: shed (the replicas were busy), nobody (no replica took requests).", "result")
 
-// collectProxies shows what proxies were told.
-func (m *metrics) collectProxies(out chan<- prometheus.Metric) {
+// CountHandshakes makes the metrics show the failed handshakes that read returns at each scrape.
+func (r *Recorder) CountHandshakes(read func() []ReasonCount) { r.metrics.handshakes.Store(&read) }
+
+var specHandshakes = counter("forebay_tls_handshakes_failed_total", "Connections to the API, and of siblings, with which TLS could not begin, by why: plain_http, not_tls, version, cipher, protocol, no_client_certificate, client_certificate_expired, client_certificate_unknown (its authority), client_certificate_invalid, server_certificate_refused (by the client), timed_out, other. The log has the address and the error.", "reason")
+
+// collectReasons shows what is counted elsewhere by reason alone.
+func (m *metrics) collectReasons(out chan<- prometheus.Metric) {
 	show := func(read *func() []ReasonCount, spec *spec) {
 		if read == nil {
 			return
@@ -25,4 +30,5 @@ func (m *metrics) collectProxies(out chan<- prometheus.Metric) {
 	}
 	show(m.rateLimit.Load(), specRateLimit)
 	show(m.picks.Load(), specPicks)
+	show(m.handshakes.Load(), specHandshakes)
 }

@@ -18,7 +18,7 @@
 //     the next request, and say what was wrong with a request (unread.go);
 //   - wait for its connections to end (server.go, Stop).
 //
-// Over TLS (tls.go) everything is the same, but that a connection over the limit is
+// Over TLS (tls.go, handshake.go) everything is the same, but that a connection over the limit is
 // closed without an answer.
 //
 // Non-goals: certificates, HTTP/2, routes, and what an answer says.

@@ -23,6 +23,7 @@ type grammarVerdict struct {
 	Refused   *grammarRefusal `json:"refused"`
 	Valid     []bool          `json:"valid"`
 	Invalid   []bool          `json:"invalid"`
+	Reordered int             `json:"reordered"` // instances that are accepted with their keys in another order
 	CompileMS float64         `json:"compile_ms"`
 	MaskUS    maskTimes       `json:"mask_us"`
 }
@@ -50,6 +51,7 @@ type grammarTest struct {
 	sums      [2][2]int // instances: valid, invalid; of them accepted
 	lines     int
 	refused   int
+	reordered int      // instances that are accepted in another order alone
 	unread    []string // what is wrong with lines that are none
 }
 
@@ -144,9 +146,13 @@ func (t *grammarTest) line(line []byte) (any, error) {
 	first := len(t.masks)
 	for kind, list := range [][]json.RawMessage{r.Valid, r.Invalid} {
 		for _, instance := range list {
-			ok, err := t.accepts(g, c, string(instance))
+			ok, reordered, err := t.accepts(g, c, string(instance), string(r.Schema))
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", r.ID, err)
+			}
+			if reordered {
+				v.Reordered++
+				t.reordered++
 			}
 			t.sums[kind][0]++
 			if ok {
@@ -165,25 +171,38 @@ func (t *grammarTest) line(line []byte) (any, error) {
 	return v, nil
 }
 
-// accepts says whether a text matches, by its bytes and by the tokens that the
-// tokenizer makes of it, each allowed by the mask before it, the end by the last.
-func (t *grammarTest) accepts(g *grammar.Grammar, c *mask.Compiled, text string) (bool, error) {
-	byBytes, err := g.NewAutomaton().Accepts(text)
-	if err != nil {
-		return false, err
+// accepts says whether an instance matches, as it is written or with its keys in another
+// order: by bytes and by the tokens that the tokenizer makes of them, each allowed by the
+// mask before it, the end by the last.
+func (t *grammarTest) accepts(g *grammar.Grammar, c *mask.Compiled, text, schema string) (ok, reordered bool, err error) {
+	auto := g.NewAutomaton()
+	if ok, err = auto.Accepts(text); err == nil && !ok {
+		if err = t.acceptsTokens(c, text, false); err != nil {
+			return false, false, err
+		}
+		text, reordered, err = reorder(auto, text, schema)
+		ok = reordered
 	}
+	if err == nil && ok {
+		err = t.acceptsTokens(c, text, true)
+	}
+	return ok, reordered, err
+}
+
+// acceptsTokens is an error where the tokens of a text are not accepted as its bytes are.
+func (t *grammarTest) acceptsTokens(c *mask.Compiled, text string, byBytes bool) error {
 	ids := t.tokenizer.Encode(nil, text, tokenizer.EncodeOptions{})
 	if t.tokenizer.Decode(ids) != text { // the tokenizer normalises: its tokens are another text
-		return byBytes, nil
+		return nil
 	}
-	byTokens, err := t.acceptsTokens(c.NewMatcher(), ids)
+	byTokens, err := t.follow(c.NewMatcher(), ids)
 	if err == nil && byBytes != byTokens {
 		err = fmt.Errorf("%.200s: accepted by bytes %v, by tokens %v", text, byBytes, byTokens)
 	}
-	return byBytes, err
+	return err
 }
 
-func (t *grammarTest) acceptsTokens(m *mask.Matcher, ids []int32) (bool, error) {
+func (t *grammarTest) follow(m *mask.Matcher, ids []int32) (bool, error) {
 	for _, id := range ids {
 		if err := t.mask(m); err != nil {
 			return false, err
@@ -222,6 +241,7 @@ func (t *grammarTest) summary() string {
 	for kind, name := range []string{"valid", "invalid"} {
 		fmt.Fprintf(&b, "%-9s %d, accepted %d\n", name, t.sums[kind][0], t.sums[kind][1])
 	}
+	fmt.Fprintf(&b, "reordered %d: accepted with the keys in the schema's order alone\n", t.reordered)
 	fmt.Fprintf(&b, "compile   p50 %.2f  p90 %.2f  p99 %.2f  max %.2f ms\n",
 		rankOf(t.compiles, 0.5), rankOf(t.compiles, 0.9), rankOf(t.compiles, 0.99), rankOf(t.compiles, 1))
 	fmt.Fprintf(&b, "mask      p50 %.1f  p90 %.1f  p99 %.1f  p99.9 %.1f  max %.1f µs, %d masks\n",

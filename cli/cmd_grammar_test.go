@@ -33,11 +33,25 @@ func TestGrammarTest(t *testing.T) {
 	if !a.Compiled || a.Refused != nil || len(a.Valid) != 1 || !a.Valid[0] || len(a.Invalid) != 3 || a.Invalid[0] || a.Invalid[1] || a.Invalid[2] || a.MaskUS.Max <= 0 {
 		t.Errorf("%+v", a)
 	}
+	if a.Reordered != 0 {
+		t.Errorf("%d reordered", a.Reordered)
+	}
 	if b.Compiled || b.Refused == nil || b.Refused.Keyword != "$ref" || b.Refused.Pointer != "/items/$ref" {
 		t.Errorf("%s", second)
 	}
 	if out, status := run(t, "", "grammar", "test", file, "--tokenizer", vocabulary); status != 0 || !strings.Contains(out, "schemas   2, compiled 1, refused 1") {
 		t.Errorf("status %d: %s", status, out)
+	}
+	orders := filepath.Join(t.TempDir(), "orders.jsonl")
+	line := `{"id":"o","schema":{"properties":{"a":{"items":{"properties":{"x\\":{},"y":{"type":"number"}},"required":["x\\"]}},"b":{}},"patternProperties":{"^z":{"type":"string"}}},
+		"valid":[{"b":[],"a":[{"y":-1.5e3, "x\\":"\"\\\\"},{"x\\":null}],"q":{"z":"","b":1}},{"a":[],"b":0}],"invalid":[{"z":1,"b":1},{"b":2,"a":[{"y":"x","x\\":1}]}]}`
+	if err := os.WriteFile(orders, []byte(strings.ReplaceAll(line, "\n", " ")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ = run(t, "", "grammar", "test", orders, "--tokenizer", vocabulary, "--json")
+	var o grammarVerdict
+	if err := json.Unmarshal([]byte(out), &o); err != nil || !o.Compiled || !o.Valid[0] || !o.Valid[1] || o.Invalid[0] || o.Invalid[1] || o.Reordered != 1 {
+		t.Errorf("other orders: %s", out)
 	}
 	broken := filepath.Join(t.TempDir(), "broken.jsonl")
 	if err := os.WriteFile(broken, []byte("{\"id\": \"a\", \"schema\": true}\nno line\n"), 0o600); err != nil {

@@ -40,12 +40,48 @@ func (p *pump) Taken() {
 	p.stream.Wake()
 }
 
+// TestLastEventsLeaveWithTheEnd: what comes together with the end of an answer leaves
+// in one write with it.
+func TestLastEventsLeaveWithTheEnd(t *testing.T) {
+	r, quiet := playing(t)
+	s := wire.NewStream(8, r.x.notify, &pump{stream: wire.NewStream(8, nil, nil)})
+	r.streams = []*wire.Stream{s}
+	s.Put(wire.Event{Text: "all", TokenCount: 1})
+	s.Put(wire.Event{TokenCount: 1, Finish: wire.FinishStop})
+	s.Put(wire.Event{End: &wire.End{}})
+	s.Wake()
+	usage, err := r.relay()
+	if err == nil {
+		err = r.reply.finish(usage)
+	}
+	if err != nil || quiet.writes != 1 {
+		t.Errorf("%d writes, %v", quiet.writes, err)
+	}
+	if r.x.record.FirstWrite == 0 {
+		t.Error("the first write is not in the record")
+	}
+}
+
 // relayed plays tokens of one streamed choice through relay, with the
 // connection and the engine left out.
 func relayed(t testing.TB, tokens int) *quietConn {
 	t.Helper()
+	r, quiet := playing(t)
+	p := &pump{left: tokens}
+	p.stream = wire.NewStream(8, r.x.notify, p)
+	r.streams = []*wire.Stream{p.stream}
+	p.Taken()
+	if _, err := r.relay(); err != nil {
+		t.Fatal(err)
+	}
+	return quiet
+}
+
+// playing is a run of one streamed choice, whose stream is still to be set.
+func playing(t testing.TB) (*run, *quietConn) {
+	t.Helper()
 	fake := wiretest.NewFake(wiretest.Script{})
-	defer fake.Close()
+	t.Cleanup(func() { fake.Close() })
 	policy, err := admission.NewPolicy(admission.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -57,17 +93,10 @@ func relayed(t testing.TB, tokens int) *quietConn {
 	quiet := &quietConn{}
 	request := httpd.NewRequest(quiet)
 	x := &exchange{g: g, caller: &identity.Caller{Policy: policy}, http: request, out: request.Output(time.Second), ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-	defer x.timer.Stop()
+	t.Cleanup(func() { x.timer.Stop() })
 	c := &call{chat: true, stream: true, options: wire.Options{N: 1}}
 	r := &run{x: x, call: c, ticket: freeTicket{}, reply: newReply(x, c, []*wire.Prompt{{}}), usage: make([]wire.Usage, 1), live: 1, tokens: make([]int, 1), tokenAt: make([]int64, 1)}
-	p := &pump{left: tokens}
-	p.stream = wire.NewStream(8, x.notify, p)
-	r.streams = []*wire.Stream{p.stream}
-	p.Taken()
-	if _, err := r.relay(); err != nil {
-		t.Fatal(err)
-	}
-	return quiet
+	return r, quiet
 }
 
 // freeTicket is a ticket that no controller gave.

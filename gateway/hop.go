@@ -176,7 +176,11 @@ func (r *hopReply) flush() error {
 
 func (r *hopReply) finish(wire.Usage) error {
 	r.x.pass(&wire.Event{End: &wire.End{Usage: r.x.run.usage[0]}})
-	return r.x.out.Close()
+	err := r.x.out.Close()
+	if err == nil {
+		r.x.noteWrite()
+	}
+	return err
 }
 
 // pass appends an event to the answer.

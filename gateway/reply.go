@@ -196,7 +196,11 @@ func (r *streamReply) finish(u wire.Usage) error {
 		x.out.Buf = r.answer.usageChunk(x.out.Buf, r.call.billed(u))
 	}
 	x.out.Buf = append(x.out.Buf, "data: [DONE]\n\n"...)
-	return x.out.Close()
+	if err := x.out.Close(); err != nil {
+		return err
+	}
+	x.noteWrite()
+	return nil
 }
 
 type plainReply struct{ draft }

@@ -155,6 +155,9 @@ func (r *run) relay() (usage wire.Usage, err error) {
 		if r.reservation != nil {
 			r.reservation.Used(x.record.CompletionTokens)
 		}
+		if r.live == 0 && r.call.stream { // what is left leaves together with the end
+			break
+		}
 		if err := r.reply.flush(); err != nil {
 			return usage, err
 		}

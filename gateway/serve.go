@@ -125,24 +125,13 @@ func (x *exchange) noteIgnored(names []string) error {
 func (x *exchange) salt() string { return x.record.Tenant }
 
 // prepare has the engine render and tokenize every prompt, and releases the body.
-func (x *exchange) prepare(c *call) (prompts []*wire.Prompt, err error) {
+func (x *exchange) prepare(c *call) ([]*wire.Prompt, error) {
 	x.enter(stagePreparing)
-	ctx, cancel := context.WithTimeout(x.ctx, x.g.cfg.Timeouts.PrepareLimit)
-	prepared := make(chan struct{})
-	go func() {
-		defer close(prepared)
-		defer x.recovered(&err)
-		prompts, err = x.prepareAll(ctx, c.prompts)
-	}()
-	cut := x.await(prepared)
-	cancel()
-	<-prepared
-	switch {
-	case cut != nil:
-		return nil, cut
-	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, failed(faultUnavailable, "the engine did not prepare the prompt within "+x.g.cfg.Timeouts.PrepareLimit.String()+"; try again, or send a shorter prompt")
-	case err != nil:
+	prompts, err, ok := x.prepareNow(c.prompts)
+	if !ok {
+		prompts, err = x.prepareAside(c.prompts)
+	}
+	if err != nil {
 		return nil, err
 	}
 	c.prompts = nil
@@ -157,6 +146,39 @@ func (x *exchange) prepare(c *call) (prompts []*wire.Prompt, err error) {
 	}
 	x.record.Prepared = wire.Monotonic()
 	return prompts, nil
+}
+
+// prepareNow prepares a prompt that an engine can prepare at once.
+func (x *exchange) prepareNow(requests []wire.Request) (prompts []*wire.Prompt, err error, ok bool) {
+	quick, ok := x.g.engine.(wire.Quick)
+	if !ok || len(requests) != 1 {
+		return nil, nil, false
+	}
+	r := &requests[0]
+	r.ID, r.Salt = x.promptID(0), x.salt()
+	p, err, ok := quick.PrepareNow(r)
+	return []*wire.Prompt{p}, err, ok
+}
+
+// prepareAside prepares the prompts while it watches the client and the deadlines.
+func (x *exchange) prepareAside(requests []wire.Request) (prompts []*wire.Prompt, err error) {
+	ctx, cancel := context.WithTimeout(x.ctx, x.g.cfg.Timeouts.PrepareLimit)
+	prepared := make(chan struct{})
+	go func() {
+		defer close(prepared)
+		defer x.recovered(&err)
+		prompts, err = x.prepareAll(ctx, requests)
+	}()
+	cut := x.await(prepared)
+	cancel()
+	<-prepared
+	switch {
+	case cut != nil:
+		return nil, cut
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, failed(faultUnavailable, "the engine did not prepare the prompt within "+x.g.cfg.Timeouts.PrepareLimit.String()+"; try again, or send a shorter prompt")
+	}
+	return prompts, err
 }
 
 func (x *exchange) prepareAll(ctx context.Context, requests []wire.Request) ([]*wire.Prompt, error) {

@@ -194,7 +194,7 @@ func (a *answer) over(err error) *wire.Error {
 	if err == io.EOF {
 		return wire.Errorf(wire.Internal, "the upstream's answer ended before it was whole")
 	}
-	return wire.Errorf(wire.Internal, "the upstream's answer broke off: %s", reason(err))
+	return wire.Errorf(wire.Internal, "the upstream's answer broke off: %v", err)
 }
 
 // settle gives the tokens of the usage that no event brought to the choices.

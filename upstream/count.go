@@ -82,6 +82,13 @@ func (c *counter) high(t *traits) (tokens int, sure bool) {
 	return int(math.Ceil(c.estimate(t) * max(1, factor))), c.learned >= ratioSure
 }
 
+// sure tells that enough was learned for estimates to be used.
+func (c *counter) sure() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.learned >= ratioSure
+}
+
 // middle is the count that is as likely too high as too low.
 func (c *counter) middle(t *traits) int {
 	c.mu.Lock()

@@ -43,6 +43,7 @@ type generation struct {
 	// For the goroutine alone:
 	taken bool // the server has accepted the request, as far as is known
 	open  bool // its answer has begun, and the end was not seen
+	body  *answerBody
 }
 
 var (
@@ -181,7 +182,14 @@ func (w *generation) run() {
 		w.taken = w.taken || context.Cause(w.ctx) == errCancelled // many servers answer only with the first token
 		err = w.explain(err)
 	}
+	if w.body != nil && (err != nil || w.open) {
+		w.body.Close()
+	}
 	w.end(a, err)
+	if w.body != nil { // for the next request; nobody waits for it
+		w.silent.Stop()
+		w.body.finish()
+	}
 }
 
 // fellSilent gives the request up.
@@ -202,8 +210,8 @@ func (w *generation) relay(a *answer) *wire.Error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
 	w.open, w.taken = true, true
+	w.body = response.Body.(*answerBody)
 	if isWhole(response.Header) {
 		return w.whole(a, response)
 	}

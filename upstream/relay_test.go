@@ -396,6 +396,46 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// TestPreparedAtOnce: a short prompt that nobody is asked to count is prepared where it
+// is, and any other is not.
+func TestPreparedAtOnce(t *testing.T) {
+	p := newPeer(t, events("[DONE]"))
+	e := open(t, Config{URL: p.URL, CountBytesMin: 1000})
+	now := func(text string) (*wire.Prompt, bool) {
+		messages, _ := json.Marshal([]map[string]string{{"role": "user", "content": text}})
+		got, err, ok := e.PrepareNow(&wire.Request{ID: "1", Messages: messages, Body: append(append([]byte(`{"messages":`), messages...), '}')})
+		if ok && err != nil {
+			t.Fatal(err)
+		}
+		return got, ok
+	}
+	short, long, longest := "hello", strings.Repeat("hello ", 200), strings.Repeat("hello ", 4000)
+	for _, c := range []struct {
+		text string
+		asks bool // the server can count
+		sure bool
+		want bool
+	}{{short, false, false, true}, {long, false, false, true}, {longest, false, true, false}, {short, true, false, false}, {short, true, true, true}, {long, true, true, false}} {
+		e.mu.Lock()
+		d := *generic
+		if c.asks {
+			d.countChat = "/tokenize"
+		}
+		m := *e.replicas[0].model
+		m.dialect, e.replicas[0].model = &d, &m
+		e.mu.Unlock()
+		if e.counts.learned = 0; c.sure {
+			e.counts.learned = ratioSure
+		}
+		if got, ok := now(c.text); ok != c.want || ok && got.Length() < 1 {
+			t.Errorf("%d bytes, asks %v, sure %v: prepared %v", len(c.text), c.asks, c.sure, ok)
+		}
+	}
+	if _, err, ok := e.PrepareNow(&wire.Request{ID: "1", Messages: []byte(" [ ] ")}); !ok || err == nil {
+		t.Errorf("no messages: %v, %v", err, ok)
+	}
+}
+
 // TestTimingsOfLlamaServer: what it says of a prompt divides the time until the first
 // token, and tells what an answer that was cut has cost.
 func TestTimingsOfLlamaServer(t *testing.T) {

@@ -145,7 +145,7 @@ func (r *replica) run() {
 			failures, told = 0, ""
 		default:
 			failures++
-			if text := reason(err); text != told && (failures >= healthConnects || !r.wasFound()) {
+			if text := err.Error(); text != told && (failures >= healthConnects || !r.wasFound()) {
 				told = text
 				e.log.Warn("the upstream does not answer", "upstream", r.name, "reason", text)
 			}
@@ -252,7 +252,7 @@ func (r *replica) judge() {
 		r.why = ""
 		e.log.Info("the upstream is used again", "upstream", r.name)
 	} else {
-		e.log.Warn("the upstream still does not work", "upstream", r.name, "reason", reason(err), "while", h.until-now)
+		e.log.Warn("the upstream still does not work", "upstream", r.name, "reason", err, "while", h.until-now)
 	}
 	e.publish()
 }

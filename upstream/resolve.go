@@ -155,7 +155,7 @@ func (e *Engine) retire() {
 			return false
 		}
 		r.stop()
-		r.server.client.CloseIdleConnections()
+		r.server.client.close()
 		e.log.Info("the upstream's address has gone", "upstream", r.name)
 		return true
 	})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"strings"
 	"time"
 
@@ -97,7 +96,7 @@ func isDial(err error) bool {
 // is the last, how long the server wants to be left alone, and whether to try again.
 func (w *generation) refusedBy(response *http.Response, err error) (why *wire.Error, wait time.Duration, may bool) {
 	if err != nil {
-		w.engine.log.Warn("a request did not reach the upstream", "id", w.asked.ID, "upstream", w.at.name, "reason", reason(err))
+		w.engine.log.Warn("a request did not reach the upstream", "id", w.asked.ID, "upstream", w.at.name, "reason", err)
 		return wire.Errorf(wire.Unavailable, "the upstream is not reachable"), 0, true
 	}
 	text, _ := w.at.server.read(response) // as much as came
@@ -187,9 +186,8 @@ func (w *generation) post() (response *http.Response, reused bool, err error) {
 	if v.chat {
 		path = w.model.prefix + "/chat/completions"
 	}
-	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
 	body := v.body(w.asked, w.model, &w.at.cfg)
-	r, err := w.at.server.request(httptrace.WithClientTrace(w.ctx, trace), "POST", path, body)
+	r, err := w.at.server.request(w.ctx, "POST", path, body)
 	if err != nil {
 		return nil, false, err
 	}
@@ -201,8 +199,7 @@ func (w *generation) post() (response *http.Response, reused bool, err error) {
 			r.Header.Set("Tracestate", t.State)
 		}
 	}
-	response, err = w.at.server.client.Do(r)
-	return response, reused, err
+	return w.at.server.client.do(r)
 }
 
 // abort tells the server that nobody reads the answer, where a closed connection does
@@ -212,6 +209,6 @@ func (w *generation) abort() {
 	defer cancel()
 	body := append(appendMember([]byte{'{'}, "rid", quote(hashed(w.asked.ID))), '}')
 	if err := w.at.server.ask(ctx, "POST", w.model.dialect.abort, body, nil); err != nil {
-		w.engine.log.Warn("the upstream did not take an abort", "id", w.asked.ID, "reason", reason(err))
+		w.engine.log.Warn("the upstream did not take an abort", "id", w.asked.ID, "reason", err)
 	}
 }

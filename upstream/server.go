@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -22,13 +23,9 @@ import (
 type server struct {
 	cfg    *Config
 	base   *url.URL
-	client *http.Client
+	client *connections
 	key    atomic.Pointer[string] // the header Authorization, nil for none
 }
-
-// idleLimit is how long a connection waits for its next request. Servers close
-// theirs after 5 s, and a request on a connection that is just being closed fails.
-const idleLimit = 4 * time.Second
 
 // newServer connects to cfg.URL, or, where address is not "", to that address of its
 // host.
@@ -37,22 +34,7 @@ func newServer(cfg *Config, address string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{Timeout: cfg.ConnectLimit, KeepAlive: 15 * time.Second}
-	transport := &http.Transport{
-		DialContext: dialer.DialContext, TLSHandshakeTimeout: cfg.ConnectLimit, IdleConnTimeout: idleLimit,
-		MaxIdleConns: cfg.IdleConnections, MaxIdleConnsPerHost: cfg.IdleConnections,
-		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-	}
-	if address != "" {
-		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, network, address)
-		}
-	}
-	if socket != "" {
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
-		}
-	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: base.Hostname()}
 	if cfg.CAFile != "" {
 		pem, err := os.ReadFile(cfg.CAFile)
 		if err != nil {
@@ -62,15 +44,36 @@ func newServer(cfg *Config, address string) (*server, error) {
 		if !pool.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("upstream.ca_file: %s holds no certificate", cfg.CAFile)
 		}
-		transport.TLSClientConfig.RootCAs = pool
+		secure.RootCAs = pool
 	}
-	s := &server{cfg: cfg, base: base, client: &http.Client{
-		Transport: transport,
-		// A redirect would send a client's prompt, and our key, to a host that nobody
-		// has configured.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	network, address := "tcp", cmp.Or(address, net.JoinHostPort(base.Hostname(), cmp.Or(base.Port(), defaultPort(base))))
+	if socket != "" {
+		network, address = "unix", socket
+	}
+	dialer := net.Dialer{Timeout: cfg.ConnectLimit, KeepAlive: 15 * time.Second}
+	dial := func(ctx context.Context) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, address)
+		if err != nil || base.Scheme != "https" {
+			return c, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, cfg.ConnectLimit)
+		defer cancel()
+		over := tls.Client(c, secure)
+		if err := over.HandshakeContext(ctx); err != nil {
+			c.Close()
+			return nil, err
+		}
+		return over, nil
+	}
+	s := &server{cfg: cfg, base: base, client: &connections{dial: dial, most: cfg.IdleConnections}}
 	return s, s.readKey()
+}
+
+func defaultPort(u *url.URL) string {
+	if u.Scheme == "https" {
+		return "443"
+	}
+	return "80"
 }
 
 // keyBytesMax bounds the file of the key.
@@ -127,7 +130,7 @@ func (s *server) ask(ctx context.Context, method, path string, body []byte, to a
 	if err != nil {
 		return err
 	}
-	answer, err := s.client.Do(r)
+	answer, _, err := s.client.do(r)
 	if err != nil {
 		return err
 	}
@@ -153,13 +156,4 @@ func (s *server) read(answer *http.Response) ([]byte, error) {
 		return text[:s.cfg.MessageBytesMax], errLong
 	}
 	return text, err
-}
-
-// reason says what went wrong with a connection, without our words around it.
-func reason(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
-	return err.Error()
 }

@@ -39,7 +39,7 @@ func (r *replica) watch() {
 				r.measured(running, waiting)
 			case errors.Is(err, errNoMetrics):
 				off = true
-				e.log.Info("the upstream's metrics are not read", "upstream", r.name, "reason", reason(err))
+				e.log.Info("the upstream's metrics are not read", "upstream", r.name, "reason", err)
 			}
 		}
 		select {
@@ -87,7 +87,7 @@ func (s *server) metrics(ctx context.Context, d *dialect) (running, waiting int,
 	if err != nil {
 		return 0, 0, err
 	}
-	answer, err := s.client.Do(r)
+	answer, _, err := s.client.do(r)
 	if err != nil {
 		return 0, 0, err
 	}

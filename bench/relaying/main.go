@@ -1,7 +1,8 @@
 // Relaying measures what a gateway in front of another server adds: to the first byte
 // of an answer, and to each of its tokens, with 1, 64 and 512 streams at once. The
 // server is a scripted one in this process, asked directly, through nginx where that is
-// installed, and through Forebay, by turns in one run.
+// installed, and through Forebay, by turns in one run. The processor time of the gateways
+// says the same on a busy machine.
 //
 //	go build -o /tmp/forebay . && go run ./bench/relaying /tmp/forebay [FLAGS OF SERVE]
 package main
@@ -30,6 +31,8 @@ type way struct {
 	url    string
 	firsts []float64 // seconds until the first token
 	tokens []float64 // seconds from the server's writing of a token to its reading
+	pid    int       // of the gateway, 0 for none
+	spent  float64   // seconds of processor time
 }
 
 func main() {
@@ -53,22 +56,22 @@ func run(rounds, requests, tokens int, step time.Duration, list string) error {
 	server := serve(tokens, step)
 	all := []*way{{name: "direct", url: server}}
 	if nginx, err := exec.LookPath("nginx"); err == nil {
-		url, stop, err := startNginx(nginx, server)
+		w, stop, err := startNginx(nginx, server)
 		if err != nil {
 			return err
 		}
 		defer stop()
-		all = append(all, &way{name: "nginx", url: url})
+		all = append(all, w)
 	} else {
 		fmt.Println("nginx is not installed, so it is not among the ways")
 	}
-	url, stop, err := startForebay(server)
+	w, stop, err := startForebay(server)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	all = append(all, &way{name: "forebay", url: url})
-	fmt.Println("streams  way      first byte p50   p99        a token p50   p99")
+	all = append(all, w)
+	fmt.Println("streams  way      first byte p50   p99        a token p50   p99   processor time of an answer")
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
@@ -80,12 +83,13 @@ func run(rounds, requests, tokens int, step time.Duration, list string) error {
 					return fmt.Errorf("%s: %w", w.name, err)
 				}
 				if round == 0 { // which warms up
-					w.firsts, w.tokens = nil, nil
+					w.firsts, w.tokens, w.spent = nil, nil, 0
 				}
 			}
 		}
 		for _, w := range all {
-			fmt.Printf("%7d  %-8s %14s %10s %12s %10s\n", n, w.name, at(w.firsts, 0.5), at(w.firsts, 0.99), at(w.tokens, 0.5), at(w.tokens, 0.99))
+			fmt.Printf("%7d  %-8s %14s %10s %12s %10s %14s\n", n, w.name, at(w.firsts, 0.5), at(w.firsts, 0.99), at(w.tokens, 0.5), at(w.tokens, 0.99),
+				time.Duration(w.spent/float64(len(w.firsts))*1e9).Round(time.Microsecond))
 		}
 	}
 	return nil
@@ -123,6 +127,8 @@ func serve(tokens int, step time.Duration) (url string) {
 
 // turn asks for answers on so many streams at once.
 func (w *way) turn(streams, each int) (failed error) {
+	spent := processorTime(w.pid)
+	defer func() { w.spent += processorTime(w.pid) - spent }()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: streams}}
 	defer client.CloseIdleConnections()
 	var all sync.WaitGroup
@@ -177,27 +183,27 @@ func ask(client *http.Client, url string) (first float64, tokens []float64, err 
 }
 
 // startForebay relays to server.
-func startForebay(server string) (url string, stop func(), err error) {
+func startForebay(server string) (w *way, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "relaying")
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	config := filepath.Join(dir, "forebay.yaml") // nobody is refused for being late
 	if err := os.WriteFile(config, []byte("admission:\n  classes: [{name: interactive, first_token_goal: 1h, wait_limit: 1h}]\n"), 0o600); err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	address := freeAddress()
 	args := append([]string{"serve", "--config", config, "--listen", address, "--admin", "off", "--upstream", server, "--upstream.sequences_max", "1024", "--upstream.idle_connections", "1024",
 		"--admission.running_sequences_max", "1024", "--telemetry.access_log_off", "--log.level", "error"}, flag.Args()[1:]...)
-	url, end, err := start("http://"+address, exec.Command(flag.Arg(0), args...))
-	return url, func() { end(); os.RemoveAll(dir) }, err
+	w, end, err := start("forebay", "http://"+address, exec.Command(flag.Arg(0), args...))
+	return w, func() { end(); os.RemoveAll(dir) }, err
 }
 
 // startNginx relays to server, as one would set it up for streams.
-func startNginx(program, server string) (url string, stop func(), err error) {
+func startNginx(program, server string) (w *way, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "relaying")
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	address := freeAddress()
 	conf := fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log /dev/null; worker_processes auto;
@@ -208,17 +214,17 @@ http { access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; f
 `, dir, strings.TrimPrefix(server, "http://"), address)
 	path := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
-	url, end, err := start("http://"+address, exec.Command(program, "-p", dir, "-c", path))
-	return url, func() { end(); os.RemoveAll(dir) }, err
+	w, end, err := start("nginx", "http://"+address, exec.Command(program, "-p", dir, "-c", path))
+	return w, func() { end(); os.RemoveAll(dir) }, err
 }
 
 // start runs a gateway until stop, and waits until it relays.
-func start(url string, cmd *exec.Cmd) (_ string, stop func(), err error) {
+func start(name, url string, cmd *exec.Cmd) (_ *way, stop func(), err error) {
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	stop = func() {
 		cmd.Process.Signal(os.Interrupt)
@@ -226,11 +232,37 @@ func start(url string, cmd *exec.Cmd) (_ string, stop func(), err error) {
 	}
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if _, _, err = ask(http.DefaultClient, url); err == nil {
-			return url, stop, nil
+			return &way{name: name, url: url, pid: cmd.Process.Pid}, stop, nil
 		}
 	}
 	stop()
-	return "", nil, err
+	return nil, nil, err
+}
+
+// processorTime is the seconds that a process and its children have run, 0 where the
+// system does not tell.
+func processorTime(pid int) (seconds float64) {
+	if pid == 0 {
+		return 0
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil { // it has just ended
+			continue
+		}
+		line := string(text)
+		own, _, _ := strings.Cut(line, " ")
+		fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:]) // state, parent, …
+		if len(fields) < 13 || own != strconv.Itoa(pid) && fields[1] != strconv.Itoa(pid) {
+			continue
+		}
+		for _, ticks := range fields[11:13] { // as user, and in the kernel
+			n, _ := strconv.ParseFloat(ticks, 64)
+			seconds += n / 100
+		}
+	}
+	return seconds
 }
 
 func freeAddress() string {

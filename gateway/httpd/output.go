@@ -106,29 +106,38 @@ func (o *Output) begin() {
 
 // Flush sends what was appended, if anything was.
 func (o *Output) Flush() error {
-	n := len(o.Buf) - o.frame
-	if o.chunked {
-		n -= len(chunkRoom)
-	}
-	if n == 0 {
+	if !o.endFrame() {
 		return nil
-	}
-	if o.chunked {
-		for i := 7; i >= 0; i-- {
-			o.Buf[o.frame+i] = hexDigits[n&15]
-			n >>= 4
-		}
-		o.Buf = append(o.Buf, "\r\n"...)
 	}
 	return o.send()
 }
 
+// endFrame ends the chunk under way. It tells whether that holds anything.
+func (o *Output) endFrame() bool {
+	n := len(o.Buf) - o.frame
+	if o.chunked {
+		n -= len(chunkRoom)
+	}
+	if n == 0 || !o.chunked {
+		return n > 0
+	}
+	for i := 7; i >= 0; i-- {
+		o.Buf[o.frame+i] = hexDigits[n&15]
+		n >>= 4
+	}
+	o.Buf = append(o.Buf, "\r\n"...)
+	return true
+}
+
 // Close sends what is left and ends the body.
 func (o *Output) Close() error {
-	if err := o.Flush(); err != nil || !o.chunked {
-		return err
+	if !o.chunked {
+		return o.Flush()
 	}
-	o.Buf = append(o.Buf[:0], "0\r\n\r\n"...)
+	if !o.endFrame() {
+		o.Buf = o.Buf[:o.frame]
+	}
+	o.Buf = append(o.Buf, "0\r\n\r\n"...)
 	return o.send()
 }
 

@@ -27,6 +27,14 @@ type Engine interface {
 	State() *State
 }
 
+// Quick is an Engine that prepares some prompts at once, so that nobody need wait for
+// them beside their client.
+type Quick interface {
+	// PrepareNow is Prepare for a prompt that takes neither long nor another's answer.
+	// For any other it returns ok false.
+	PrepareNow(r *Request) (p *Prompt, err error, ok bool)
+}
+
 // Request is a client's prompt, validated for shape but not against a model.
 // Exactly one of Messages, Text and Tokens is set.
 type Request struct {

@@ -402,6 +402,10 @@ func (f *front) greet(w io.Writer) {
 	if f.admin != nil {
 		fmt.Fprintf(w, "Metrics and debug pages: http://%s/metrics\n", reachable(f.admin.Addr().String()))
 	}
+	if model.Ranks {
+		fmt.Fprintf(w, "Try: curl %s/v1/rerank -H 'Content-Type: application/json' -d '{\"model\": %q, \"query\": \"Hello!\", \"documents\": [\"Good morning.\", \"Good bye.\"]}'\n", ask, model.ID)
+		return
+	}
 	if model.EmbeddingWidth > 0 {
 		fmt.Fprintf(w, "Try: curl %s/v1/embeddings -H 'Content-Type: application/json' -d '{\"model\": %q, \"input\": \"Hello!\"}'\n", ask, model.ID)
 		return

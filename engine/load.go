@@ -31,6 +31,7 @@ type loaded struct {
 	tokens    *tokenizer.Cache // encodes prompts with the tokenizer
 	template  *chat.Template   // nil where info.ChatError says why
 	speech    speech           // of the template
+	pair      *chat.Pair       // of a ranker with a template, else nil
 	width     int              // of a row that the model returns: logits of a token; the tokenizer may know fewer
 	batch     int              // most tokens of a step
 	embedder  *model.Model     // nil of a model that generates
@@ -125,7 +126,7 @@ func (p *loaded) load(cfg *Config) error {
 		p.toolFormat = demo.ToolFormat
 	}
 	p.loadTemplate(f.Chat())
-	return nil
+	return p.loadPair(f.Chat())
 }
 
 // chooseKernels decides what the set leaves open for these weights, and warns where it has
@@ -222,7 +223,7 @@ func (p *loaded) describe(cfg *Config, id string, f *gguf.File, m *model.Model) 
 		PageTokens: cfg.PageTokens, PageBytes: m.PageBytes(), WindowPages: p.windows.Pages, WindowTokens: p.windows.TokensMax(cfg.PageTokens), StateBytes: m.StateBytes(), CreatedUnix: time.Now().Unix(),
 	}
 	if p.embedder != nil {
-		p.info.EmbeddingWidth = c.VectorWidth()
+		p.info.EmbeddingWidth, p.info.Ranks = c.VectorWidth(), c.Pooling == model.PoolRank
 	}
 }
 

@@ -88,6 +88,14 @@ func (e *Engine) read(ctx context.Context, r *wire.Request) (p *wire.Prompt, par
 	case r.Messages != nil:
 		p, err = e.readMessages(ctx, r)
 		return p, "messages", err
+	case r.Document != nil:
+		if r.Text == nil {
+			return nil, "", wire.InvalidParam("query", "a document needs a query")
+		}
+		p, err = e.readPair(ctx, *r.Text, *r.Document)
+		return p, "documents", err
+	case e.info.Ranks && r.Text != nil:
+		return nil, "", wire.InvalidParam("model", "the model %s scores documents; use /v1/rerank", e.info.ID)
 	case r.Text != nil:
 		if err := e.fitText(*r.Text, "prompt"); err != nil {
 			return nil, "", err

@@ -21,9 +21,11 @@ type embeds struct {
 }
 
 // rerank asks how near documents are to a query. The query is the first prompt, and the
-// documents are the others.
+// documents are the others; where the model scores them, each prompt is a document with the
+// query.
 type rerank struct {
 	documents []string
+	scored    bool
 	top       int // how many results
 	echo      bool
 }
@@ -50,6 +52,9 @@ var embedOptions = wire.Options{N: 1, Embed: true}
 
 func embeddingsCall(body []byte, l *LimitsConfig, m *wire.Model) (*call, *wire.Error) {
 	return decodeVectors(body, knownEmbeds, l, m, func(f *fields, c *call) {
+		if m.Ranks {
+			f.fail("model", "the model %s scores documents and makes no embeddings; use /v1/rerank", m.ID)
+		}
 		c.prompts = f.prompts("input", l.InputsMax)
 		format := f.text("encoding_format")
 		if format != "" && format != "float" && format != "base64" {
@@ -71,9 +76,15 @@ func rerankCall(body []byte, l *LimitsConfig, m *wire.Model) (*call, *wire.Error
 		r := &rerank{documents: f.documents(l.InputsMax), echo: f.flag("return_documents")}
 		r.top = min(len(r.documents), f.wholeIn("top_n", len(r.documents), 1, math.MaxInt32))
 		c.embeds.rerank = r
-		c.prompts = append(c.prompts, wire.Request{Text: &query})
+		if r.scored = m.Ranks; !r.scored {
+			c.prompts = append(c.prompts, wire.Request{Text: &query})
+		}
 		for i := range r.documents {
-			c.prompts = append(c.prompts, wire.Request{Text: &r.documents[i]})
+			p := wire.Request{Text: &r.documents[i]}
+			if r.scored {
+				p = wire.Request{Text: &query, Document: &r.documents[i]}
+			}
+			c.prompts = append(c.prompts, p)
 		}
 	})
 }
@@ -93,7 +104,8 @@ func decodeVectors(body []byte, known map[string]bool, l *LimitsConfig, m *wire.
 	}
 	own(f, c)
 	for i := range c.prompts {
-		if text := c.prompts[i].Text; text != nil && *text == "" {
+		p := &c.prompts[i]
+		if p.Text != nil && *p.Text == "" || p.Document != nil && *p.Document == "" {
 			f.fail("input", "the text at index %d is empty", i)
 		}
 	}
@@ -192,14 +204,27 @@ func (r *vectorReply) list(u wire.Usage) []byte {
 	return append(strconv.AppendInt(b, int64(u.Prompt), 10), "}}"...)
 }
 
-// ranking is the answer of /v1/rerank: the documents whose vectors are nearest to the
-// query's, the nearest first.
+// scores are those of the model, or the cosines of the documents' vectors with the query's.
+func (r *vectorReply) scores() []float64 {
+	asked := r.call.embeds.rerank
+	scores := make([]float64, len(asked.documents))
+	for i := range scores {
+		if asked.scored {
+			scores[i] = float64(r.vectors[i][0])
+		} else {
+			scores[i] = dot(r.vectors[0], r.vectors[i+1])
+		}
+	}
+	return scores
+}
+
+// ranking is the answer of /v1/rerank: the documents with the highest scores, the highest
+// first.
 func (r *vectorReply) ranking(u wire.Usage) []byte {
 	asked := r.call.embeds.rerank
-	query, documents := r.vectors[0], r.vectors[1:]
-	scores, order := make([]float64, len(documents)), make([]int, len(documents))
-	for i, d := range documents {
-		scores[i], order[i] = dot(query, d), i
+	scores, order := r.scores(), make([]int, len(asked.documents))
+	for i := range order {
+		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		switch {

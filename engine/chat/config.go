@@ -12,6 +12,7 @@ import (
 type Config struct {
 	Template string // "" where there is none
 	ToolUse  string // Options.ToolUse: the template for requests with tools, "" where Template serves them
+	Rank     string // the template of NewPair, "" where there is none
 	BOS, EOS string // "" where there is none
 }
 

@@ -85,6 +85,9 @@ func ggufChat(f *gguf.File) (c chat.Config, err error) {
 	if c.ToolUse, _, err = f.String(key + ".tool_use"); err != nil {
 		return chat.Config{}, err
 	}
+	if c.Rank, _, err = f.String(key + ".rerank"); err != nil {
+		return chat.Config{}, err
+	}
 	texts, _, err := f.Strings(tokens)
 	if err != nil {
 		return chat.Config{}, err

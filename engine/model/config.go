@@ -73,6 +73,7 @@ type Config struct {
 
 	Pooling Pooling // of an embedder; PoolNone of a model that generates
 	Encoder Encoder
+	Ranker  Ranker // where Pooling is PoolRank
 
 	read []string // tensors that are read already, or belong to no layer that is computed
 }

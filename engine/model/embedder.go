@@ -11,26 +11,32 @@ const (
 	PoolMean                 // the mean of all tokens
 	PoolFirst                // the first token, as BERT's [CLS]
 	PoolLast                 // the last token
+	PoolRank                 // a Ranker's token, the first one of an encoder, else the last one
 )
 
 // String returns the pooling's name.
-func (p Pooling) String() string { return [...]string{"none", "mean", "first", "last"}[p] }
+func (p Pooling) String() string { return [...]string{"none", "mean", "first", "last", "rank"}[p] }
 
 // poolingMost is the largest value of the key pooling_type that is supported; the values are
 // those of llama.cpp's enum llama_pooling_type.
-const poolingMost = PoolLast
+const poolingMost = PoolRank
 
 func (k *keys) readPooling(c *Config) {
 	n, _ := k.whole("pooling_type")
 	if n > uint64(poolingMost) {
-		k.fail("pooling_type", "is %d; supported are none (0), mean (1), first (2) and last (3)", n)
+		k.fail("pooling_type", "is %d; supported are none (0), mean (1), first (2), last (3) and rank (4)", n)
 		return
 	}
-	c.Pooling = Pooling(n)
+	if c.Pooling = Pooling(n); c.Pooling == PoolRank && k.err == nil {
+		k.readRanker(c)
+	}
 }
 
-// VectorWidth is the length of an embedder's vectors.
+// VectorWidth is the length of an embedder's vectors: 1 of a ranker, whose vector is a score.
 func (c *Config) VectorWidth() int {
+	if c.Pooling == PoolRank {
+		return 1
+	}
 	if dense := c.Encoder.Dense; len(dense) > 0 {
 		return dense[len(dense)-1]
 	}
@@ -57,7 +63,14 @@ type Pooler struct {
 
 // NewPooler pools a text as the embedder does.
 func (m *Model) NewPooler() *Pooler {
-	return &Pooler{m: m, pooling: m.config.Pooling, sum: make([]float64, m.config.Embed)}
+	pooling := m.config.Pooling
+	switch {
+	case pooling == PoolRank && m.config.Encoder.On:
+		pooling = PoolFirst
+	case pooling == PoolRank:
+		pooling = PoolLast
+	}
+	return &Pooler{m: m, pooling: pooling, sum: make([]float64, m.config.Embed)}
 }
 
 // WholeTexts says that an embedder has to compute all tokens of a text, and can take none
@@ -97,20 +110,26 @@ func (p *Pooler) Add(hidden []float32) {
 	}
 }
 
-// Vector is the text's vector. It has the length 1; it holds NaN where the model gave
+// multiply is the product of a matrix with one row.
+func (p *Pooler) multiply(w *linear, in activations) activations {
+	in.round(0, 0, in.width)
+	out := newActivations(p.m.set, 1, w.Rows, func(n, width int) []float32 { return make([]float32, n*width) })
+	p.m.pass.multiply(out.numbers, w, in.from(0), 1, 0, w.Rows)
+	return out
+}
+
+// Vector is the text's vector. It has the length 1, or is the score of a ranker; it holds NaN where the model gave
 // numbers that are not finite. It must not run beside Forward.
 func (p *Pooler) Vector() []float32 {
-	set := p.m.set
-	in := newActivations(set, 1, len(p.sum), func(n, width int) []float32 { return make([]float32, n*width) })
+	in := newActivations(p.m.set, 1, len(p.sum), func(n, width int) []float32 { return make([]float32, n*width) })
 	for i, x := range p.sum {
 		in.numbers[i] = float32(x / float64(max(1, p.rows)))
 	}
+	if p.m.config.Pooling == PoolRank {
+		return []float32{p.score(in)}
+	}
 	for i := range p.m.weights.encoder.dense {
-		w := &p.m.weights.encoder.dense[i]
-		in.round(0, 0, in.width)
-		out := newActivations(set, 1, w.Rows, func(n, width int) []float32 { return make([]float32, n*width) })
-		p.m.pass.multiply(out.numbers, w, in.from(0), 1, 0, w.Rows)
-		in = out
+		in = p.multiply(&p.m.weights.encoder.dense[i], in)
 	}
 	normalize(in.numbers)
 	return in.numbers

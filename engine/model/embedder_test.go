@@ -45,22 +45,32 @@ func embedders(t *testing.T) (stems []string) {
 	return stems
 }
 
+// readIDs are the tokens of a reference file.
+func readIDs(t *testing.T, stem string) []int32 {
+	t.Helper()
+	var want struct{ IDs []int32 }
+	text, err := os.ReadFile(sharedPath(t, "conformance", "arch2", stem+".json"))
+	if err == nil {
+		err = json.Unmarshal(text, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return want.IDs
+}
+
 // TestEmbedders: vectors as the reference's, by every kernel set that does not round; and
 // for causal models the same bits in any pieces.
 func TestEmbedders(t *testing.T) {
 	for _, stem := range embedders(t) {
 		t.Run(stem[strings.LastIndex(stem, "/")+1:], func(t *testing.T) {
 			f := openFile(t, stem+".gguf")
-			var want struct{ IDs []int32 }
-			text, _ := os.ReadFile(stem + ".json")
-			if err := json.Unmarshal(text, &want); err != nil {
-				t.Fatal(err)
-			}
+			ids := readIDs(t, stem[strings.LastIndex(stem, "/")+1:])
 			vector := readFloats(t, stem+".vector.f32")
 			for _, set := range kernels.Sets() {
 				team := newTeam(t, 2)
 				m := load(t, f, set, team, Options{BatchTokensMax: 512})
-				got := embed(m, want.IDs, len(want.IDs))
+				got := embed(m, ids, len(ids))
 				if e := nmse(got, vector); !(e < 1e-5) {
 					t.Errorf("%s: NMSE %g", set.Name, e)
 				} else {
@@ -69,10 +79,10 @@ func TestEmbedders(t *testing.T) {
 				for seed := range uint64(5) {
 					rnd := rand.New(rand.NewPCG(seed, 1))
 					var pieces []int
-					for range want.IDs {
+					for range ids {
 						pieces = append(pieces, 1+rnd.IntN(40))
 					}
-					if !m.config.Encoder.On && !slices.Equal(embed(m, want.IDs, pieces...), got) {
+					if !m.config.Encoder.On && !slices.Equal(embed(m, ids, pieces...), got) {
 						t.Errorf("%s: other bits in the pieces %v", set.Name, pieces)
 					}
 				}

@@ -7,7 +7,7 @@ import "math"
 type Encoder struct {
 	On            bool
 	Positions     bool // every position has a row that is added to the embedding
-	TokenTypes    bool // so has the token's type, which is always the first
+	TokenTypes    bool // so has the token's type, the first but in a ranker's second text
 	Norm          bool // the embedding is normed
 	FirstUnnormed bool // the first layer has no norm before attention
 	// Dense are the widths of the outputs of the matrices that the pooled hidden
@@ -78,8 +78,8 @@ func readGemmaEmbedding(k *keys, c *Config) {
 
 // encoderWeights are the tensors of an Encoder.
 type encoderWeights struct {
-	positions []float32 // rows of Embed
-	tokenType []float32 // Embed
+	positions []float32    // rows of Embed
+	tokenType [2][]float32 // Embed each, of a text and of a pair's second text
 	norm      norm
 	dense     []linear
 }
@@ -96,7 +96,8 @@ func (l *loader) encoder(to *encoderWeights) {
 			types = t.Dims[1]
 		}
 		if all := l.numbers(name, c.Embed, types); all != nil {
-			to.tokenType = all[:c.Embed]
+			to.tokenType[0] = all[:c.Embed]
+			to.tokenType[1] = row(all, min(1, types-1), c.Embed)
 		}
 	}
 	if c.Encoder.Norm {
@@ -110,14 +111,18 @@ func (l *loader) encoder(to *encoderWeights) {
 	}
 }
 
-// encode adds to a token's embedding what encoders add.
-func (p *pass) encode(x []float32, position int) {
+// encode adds to a token's embedding, that of row i, what encoders add.
+func (p *pass) encode(x []float32, i int) {
 	w, width := &p.m.weights.encoder, p.m.config.Embed
-	if w.tokenType != nil {
-		p.m.set.Add(x, w.tokenType)
+	switch {
+	case w.tokenType[0] == nil:
+	case p.second(i):
+		p.m.set.Add(x, w.tokenType[1])
+	default:
+		p.m.set.Add(x, w.tokenType[0])
 	}
 	if w.positions != nil {
-		p.m.set.Add(x, row(w.positions, position, width))
+		p.m.set.Add(x, row(w.positions, p.batch.positions[i], width))
 	}
 	if w.norm.weight != nil {
 		p.normTo(x, x, &w.norm)

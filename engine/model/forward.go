@@ -139,7 +139,7 @@ func (p *pass) embed(worker int) {
 		x := row(p.scratch.x, i, width)
 		kernels.Dequantize(x, e.Type, e.Data[at:at+rowBytes])
 		scale(x, p.m.config.EmbeddingScale)
-		p.encode(x, p.batch.positions[i])
+		p.encode(x, i)
 		if p.m.config.PerLayer > 0 {
 			p.norm(i, &noNorm)
 		}

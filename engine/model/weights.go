@@ -16,6 +16,7 @@ type weights struct {
 	perLayer   perLayer
 	altUpEnds  altUpEnds
 	encoder    encoderWeights
+	ranker     rankerWeights
 	outputNorm norm
 	output     linear // no matrix in an embedder
 	layers     []layer
@@ -128,6 +129,7 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 		w.outputNorm = l.norm(c.OutputNormName, c.Embed)
 	}
 	l.encoder(&w.encoder)
+	l.ranker(&w.ranker)
 	switch {
 	case c.Pooling != PoolNone:
 		l.taken["output.weight"] = true // which an embedder does not use
@@ -392,6 +394,11 @@ func (w *weights) bytes() int {
 	}
 	for _, m := range slices.Concat(w.altUpEnds.begin, w.altUpEnds.end) {
 		n += len(m.Data)
+	}
+	for _, m := range slices.Concat(w.encoder.dense, []linear{w.ranker.hidden, w.ranker.output}) {
+		if m.Matrix != nil {
+			n += len(m.Data)
+		}
 	}
 	for i := range w.layers {
 		l := &w.layers[i]

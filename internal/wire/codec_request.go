@@ -82,9 +82,10 @@ func appendRequest(b []byte, r *Request) []byte {
 	b = appendText(b, r.ID)
 	b = appendText(appendText(appendText(b, r.Messages), r.Tools), r.TemplateOptions)
 	b = appendBool(appendText(append(b, byte(r.Think)), r.Effort), r.NoCalls)
-	b = appendBool(b, r.Text != nil)
-	if r.Text != nil {
-		b = appendText(b, *r.Text)
+	for _, text := range [...]*string{r.Text, r.Document} {
+		if b = appendBool(b, text != nil); text != nil {
+			b = appendText(b, *text)
+		}
 	}
 	return appendGrammar(appendBool(appendText(appendList32(b, r.Tokens), r.Salt), r.Continue), r.Grammar)
 }
@@ -94,9 +95,11 @@ func (d *decoder) request() *Request {
 	if r.Think >= thinks {
 		d.fail("unknown wish %d about reasoning", uint8(r.Think))
 	}
-	if d.bool() {
-		text := d.text()
-		r.Text = &text
+	for _, to := range [...]**string{&r.Text, &r.Document} {
+		if d.bool() {
+			text := d.text()
+			*to = &text
+		}
 	}
 	r.Tokens, r.Salt, r.Continue, r.Grammar = d.list32(), d.text(), d.bool(), d.grammar()
 	return r

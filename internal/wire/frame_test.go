@@ -116,7 +116,7 @@ func dispatchPayload(m *dispatch) []byte {
 func samples() map[byte][]byte {
 	text := "text"
 	request := &Request{ID: "id", Messages: []byte(`[ {"role": "user"} ]`), Tools: []byte(`[]`), TemplateOptions: []byte(`{}`), Think: ThinkOff, Effort: "low", NoCalls: true,
-		Text: &text, Tokens: []int32{-1, 5}, Salt: "salt", Continue: true, Grammar: &Grammar{Kind: GrammarObject, Param: "q"}}
+		Text: &text, Document: &text, Tokens: []int32{-1, 5}, Salt: "salt", Continue: true, Grammar: &Grammar{Kind: GrammarObject, Param: "q"}}
 	return map[byte][]byte{
 		frameStep: appendSampleStep(nil),
 		frameDispatch: dispatchPayload(&dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Serial: math.MaxUint64, Prompt: samplePrompt(),

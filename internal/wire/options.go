@@ -92,6 +92,8 @@ func (o *Options) checkKind(m *Model) *Error {
 	switch embedder := m.EmbeddingWidth > 0; {
 	case m.VocabTokens == 0 || o.Embed == embedder:
 		return nil
+	case m.Ranks:
+		return InvalidParam("model", "the model %s scores documents and generates no text; use /v1/rerank", m.ID)
 	case embedder:
 		return InvalidParam("model", "the model %s makes embeddings and generates no text; use /v1/embeddings", m.ID)
 	}

@@ -143,6 +143,8 @@ type Model struct {
 	// EmbeddingWidth is the length of an embedder's vectors; 0 of a model that
 	// generates.
 	EmbeddingWidth int `json:"embedding_width,omitempty"`
+	// Ranks says that the embedder's one number is the score of a Request.Document.
+	Ranks bool `json:"ranks,omitempty"`
 	// Chat is false when the model has no usable template; ChatError says why.
 	Chat      bool   `json:"chat"`
 	ChatError string `json:"chat_error,omitempty"`

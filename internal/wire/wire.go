@@ -62,6 +62,8 @@ type Request struct {
 	// Text is a raw prompt, tokenized with the special tokens that the model
 	// file asks for; control strings in it stay text.
 	Text *string
+	// Document is a text that a model which Ranks scores for the query, which is Text.
+	Document *string
 	// Tokens is a prompt of token ids, used as they are.
 	Tokens []int32
 

@@ -14,10 +14,16 @@ import (
 	"time"
 )
 
+// How an Envoy comes by the picker.
+const (
+	bodiesBuffered = "bodies are buffered"
+	bodiesStreamed = "bodies are streamed"
+	controlled     = "a control plane leads to the picker"
+)
+
 // pickerEnvoy runs the example's Envoy before two gateways, the first of which picks.
-// streams says that Envoy sends bodies as they come, and not whole; flags are for the
-// gateway that picks.
-func pickerEnvoy(t *testing.T, streams bool, flags ...string) (front *process, a, b replica) {
+// flags are for the gateway that picks.
+func pickerEnvoy(t *testing.T, how string, flags ...string) (front *process, a, b replica) {
 	t.Helper()
 	envoy, redis := envoyProgram(t), startRedis(t)
 	dir, ports := t.TempDir(), freePorts(t, 3)
@@ -29,7 +35,7 @@ func pickerEnvoy(t *testing.T, streams bool, flags ...string) (front *process, a
 		"address: 10.0.0.5, port_value: 8080", "address: 127.0.0.1, port_value: "+ports[1],
 		"address: 10.0.0.6, port_value: 8080", "address: 127.0.0.1, port_value: "+ports[2],
 		"message_timeout: 0.2s", "message_timeout: 10s").Replace(string(text)) // this machine may be busy
-	if streams {
+	if how == bodiesStreamed {
 		config = strings.Replace(config, "{request_body_mode: BUFFERED, response_header_mode: SKIP}",
 			"{request_body_mode: FULL_DUPLEX_STREAMED, request_trailer_mode: SEND, response_header_mode: SEND, response_body_mode: FULL_DUPLEX_STREAMED, response_trailer_mode: SEND}", 1)
 	}
@@ -55,10 +61,25 @@ func pickerEnvoy(t *testing.T, streams bool, flags ...string) (front *process, a
 		r.waitReady()
 		eventually(t, r.name+" knows the other", func() bool { return r.siblings() == 1 })
 	}
-	front = &process{t: t, ended: make(chan struct{}), url: "http://127.0.0.1:" + ports[0]}
-	front.cmd = exec.Command(envoy, "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn")
-	front.cmd.Stdout, front.cmd.Stderr = front, front
-	front.begin()
+	url := "http://127.0.0.1:" + ports[0]
+	if how == controlled {
+		policies, address := t.TempDir(), "127.0.0.1:"+freePorts(t, 1)[0]
+		writePolicy(t, policies, "mesh.yaml", fmt.Sprintf(`mesh:
+  listeners: [{name: front, address: "127.0.0.1:%s", picker: picker, picker_limit: 10s}]
+  routes: [{name: all, cluster: gateways}]
+  clusters:
+  - {name: gateways, endpoints: ["127.0.0.1:%s", "127.0.0.1:%s"], balance: picker, health: /readyz}
+  - {name: picker, endpoints: ["unix:%s"], http2: true}
+`, ports[0], ports[1], ports[2], filepath.Join(dir, "proxies.sock")))
+		startControl(t, policies, address)
+		front = startEnvoy(t, address)
+		front.url = url
+	} else {
+		front = &process{t: t, ended: make(chan struct{}), url: url}
+		front.cmd = exec.Command(envoy, "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1", "--disable-hot-restart", "--log-level", "warn")
+		front.cmd.Stdout, front.cmd.Stderr = front, front
+		front.begin()
+	}
 	eventually(t, "Envoy leads to a gateway", func() bool { return front.status("/v1/models") == http.StatusOK })
 	return front, a, b
 }
@@ -66,10 +87,10 @@ func pickerEnvoy(t *testing.T, streams bool, flags ...string) (front *process, a
 // TestEnvoyPicksTheHolder: a real Envoy brings a conversation to the gateway that holds
 // it, whoever computed its beginning, and a request elsewhere when that one has gone.
 func TestEnvoyPicksTheHolder(t *testing.T) {
-	for name, streams := range map[string]bool{"bodies are buffered": false, "bodies are streamed": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, how := range []string{bodiesBuffered, bodiesStreamed, controlled} {
+		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			front, a, b := pickerEnvoy(t, streams)
+			front, a, b := pickerEnvoy(t, how)
 			edge := replica{front, "envoy"}
 			short := map[string]any{"max_tokens": 2}
 			// Both compute something, so that both know what it costs.
@@ -136,7 +157,7 @@ func TestEnvoyPicksTheHolder(t *testing.T) {
 // are not sent to it, or not looked at where their length is not said.
 func TestEnvoyGoesOnWithoutRoom(t *testing.T) {
 	t.Parallel()
-	front, a, _ := pickerEnvoy(t, false, "--envoy.picker.body_bytes_max", "1KiB", "--envoy.picker.bodies_bytes_max", "1KiB")
+	front, a, _ := pickerEnvoy(t, bodiesBuffered, "--envoy.picker.body_bytes_max", "1KiB", "--envoy.picker.bodies_bytes_max", "1KiB")
 	text, err := json.Marshal(chatBody(prompt(0)[:3000], map[string]any{"max_tokens": 2}))
 	if err != nil {
 		t.Fatal(err)

@@ -111,6 +111,9 @@ func (b *builder) listener(l *policy.Listener) *listenerv3.Listener {
 	if b.kind == GRPC {
 		return &listenerv3.Listener{Name: l.Name, ApiListener: &listenerv3.ApiListener{ApiListener: b.pack(connections)}}
 	}
+	if l.Picker != "" {
+		connections.HttpFilters = slices.Insert(connections.HttpFilters, 0, b.picker(l))
+	}
 	if l.Limits != "" {
 		connections.HttpFilters = slices.Insert(connections.HttpFilters, 0, b.limits(l.Limits))
 	}
@@ -125,7 +128,11 @@ func (b *builder) listener(l *policy.Listener) *listenerv3.Listener {
 		})
 	}
 	chain.Filters = []*listenerv3.Filter{{Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.pack(connections)}}}
-	return &listenerv3.Listener{Name: l.Name, Address: address(l.Address), FilterChains: []*listenerv3.FilterChain{chain}}
+	m := &listenerv3.Listener{Name: l.Name, Address: address(l.Address), FilterChains: []*listenerv3.FilterChain{chain}}
+	if l.Picker != "" {
+		m.PerConnectionBufferLimitBytes = wrapperspb.UInt32(uint32(l.BufferMax))
+	}
+	return m
 }
 
 // limits asks a gateway's rate limit service. A service that does not answer refuses
@@ -173,7 +180,7 @@ func (b *builder) routes(l *policy.Listener) *routev3.RouteConfiguration {
 		host := &routev3.VirtualHost{Name: d, Domains: []string{d}}
 		for _, r := range b.mesh.Routes {
 			if (r.Listener == "" || r.Listener == l.Name) && slices.ContainsFunc(domainsOf(&r), func(of string) bool { return covers(of, d) }) {
-				host.Routes = append(host.Routes, b.route(&r, l.Limits != ""))
+				host.Routes = append(host.Routes, b.route(&r, l))
 			}
 		}
 		config.VirtualHosts = append(config.VirtualHosts, host)
@@ -194,11 +201,11 @@ func covers(pattern, domain string) bool {
 	return pattern == domain || wild && strings.HasSuffix(domain, suffix)
 }
 
-func (b *builder) route(r *policy.Route, limited bool) *routev3.Route {
+func (b *builder) route(r *policy.Route, l *policy.Listener) *routev3.Route {
 	action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: r.Cluster}}
 	if b.kind == Envoy {
 		action.Timeout = durationpb.New(r.Limit)
-		if limited {
+		if l.Limits != "" {
 			action.RateLimits = byKey
 		}
 		// Nothing has reached an endpoint in either case, so another may be asked.
@@ -206,7 +213,11 @@ func (b *builder) route(r *policy.Route, limited bool) *routev3.Route {
 	} else if r.Limit > 0 {
 		action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: durationpb.New(r.Limit)}
 	}
-	return &routev3.Route{Name: r.Name, Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: r.Prefix}}, Action: &routev3.Route_Route{Route: action}}
+	m := &routev3.Route{Name: r.Name, Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: r.Prefix}}, Action: &routev3.Route_Route{Route: action}}
+	if b.kind == Envoy && l.Picker != "" && !b.follows(r.Cluster) {
+		m.TypedPerFilterConfig = b.unpicked()
+	}
+	return m
 }
 
 var balances = map[string]clusterv3.Cluster_LbPolicy{
@@ -222,6 +233,9 @@ func (b *builder) cluster(c *policy.Cluster) *clusterv3.Cluster {
 	if b.kind == GRPC {
 		m.LbPolicy = clusterv3.Cluster_ROUND_ROBIN
 		return m
+	}
+	if c.Balance == policy.BalancePicker {
+		m.LoadBalancingPolicy = b.picked()
 	}
 	most := wrapperspb.UInt32(uint32(c.RequestsMax))
 	m.CircuitBreakers = &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{MaxConnections: most, MaxPendingRequests: most, MaxRequests: most}}}

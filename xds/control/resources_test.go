@@ -8,7 +8,9 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
 // built are the resources of a policy of one file.
@@ -87,5 +89,44 @@ func TestDiff(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, &b)
 		}
+	}
+}
+
+// TestPickerIsAskedWhereItIsFollowed: of the routes of a listener with a picker those are
+// shown to it whose cluster sends requests where it says.
+func TestPickerIsAskedWhereItIsFollowed(t *testing.T) {
+	sets := built(t, `mesh:
+  listeners: [{name: front, address: "127.0.0.1:10000", picker: p, limits: p, buffer_bytes_max: 1MiB}, {name: bare, address: "127.0.0.1:10001"}]
+  routes: [{name: chat, prefix: /v1/, cluster: gateways}, {name: rest, cluster: other}]
+  clusters:
+  - {name: gateways, endpoints: ["10.0.0.1:8080"], balance: picker}
+  - {name: other, endpoints: ["10.0.0.2:8080"]}
+  - {name: p, endpoints: ["unix:/run/p.sock"], http2: true}
+`)
+	for name, want := range map[string]string{"front": "envoy.filters.http.ratelimit envoy.filters.http.ext_proc envoy.filters.http.router ", "bare": "envoy.filters.http.router "} {
+		l := sets.of(Envoy).GetResources(listenerType)[name].(*listenerv3.Listener)
+		m, err := l.GetFilterChains()[0].GetFilters()[0].GetTypedConfig().UnmarshalNew()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, f := range m.(*hcmv3.HttpConnectionManager).GetHttpFilters() {
+			got += f.GetName() + " "
+		}
+		if got != want || l.GetPerConnectionBufferLimitBytes().GetValue() != map[string]uint32{"front": 1 << 20}[name] {
+			t.Errorf("%s: the filters are %s, the buffer %v", name, got, l.GetPerConnectionBufferLimitBytes())
+		}
+		for _, r := range sets.of(Envoy).GetResources(routeType)[name].(*routev3.RouteConfiguration).GetVirtualHosts()[0].GetRoutes() {
+			if kept := r.GetTypedPerFilterConfig()[pickerFilter] != nil; kept != (name == "front" && r.GetName() == "rest") {
+				t.Errorf("%s: the route %s is kept from the picker: %v", name, r.GetName(), kept)
+			}
+		}
+	}
+	clusters := sets.of(Envoy).GetResources(clusterType)
+	if picked, other := clusters["gateways"].(*clusterv3.Cluster), clusters["other"].(*clusterv3.Cluster); picked.GetLoadBalancingPolicy() == nil || other.GetLoadBalancingPolicy() != nil {
+		t.Errorf("%v, %v", picked, other)
+	}
+	if c := sets.of(GRPC).GetResources(clusterType)["gateways"].(*clusterv3.Cluster); c.GetLoadBalancingPolicy() != nil || c.GetLbPolicy() != clusterv3.Cluster_ROUND_ROBIN {
+		t.Errorf("a gRPC client is given %v", c)
 	}
 }

@@ -24,6 +24,10 @@ type Listener struct {
 	Address     string `yaml:"address" help:"Where Envoy listens, as IP:PORT or unix:PATH; empty is for gRPC clients alone."`
 	Certificate string `yaml:"certificate" help:"Its certificate, of certificates; empty speaks plain text."`
 	Limits      string `yaml:"limits" help:"Cluster of a gateway's rate limit service (envoy.listen), which Envoy asks about each request by its header Authorization; empty asks none."`
+
+	Picker      string        `yaml:"picker" help:"Cluster of a gateway's endpoint picker (envoy.picker.on), which Envoy asks where each request goes whose cluster has the balance picker; empty asks none."`
+	PickerLimit time.Duration `yaml:"picker_limit" default:"200ms" range:"1ms..1m" help:"How long Envoy waits for the picker; then it goes round the endpoints."`
+	BufferMax   int           `yaml:"buffer_bytes_max" default:"8388608" range:"4KiB..1GiB" help:"Longest body that Envoy keeps until the picker has answered; longer ones get 413."`
 }
 
 // Route sends requests of a listener to a cluster.
@@ -40,7 +44,7 @@ type Route struct {
 type Cluster struct {
 	Name         string        `yaml:"name" help:"Name."`
 	Endpoints    []string      `yaml:"endpoints" help:"Where it is served: IP:PORT, or unix:PATH on the proxy's own machine."`
-	Balance      string        `yaml:"balance" default:"least_request" oneof:"least_request round_robin random" help:"How an endpoint is chosen. gRPC clients take round_robin in its place."`
+	Balance      string        `yaml:"balance" default:"least_request" oneof:"least_request round_robin random picker" help:"How an endpoint is chosen; picker is the one that the listener's picker names, or the next in turn where it names none. gRPC clients take round_robin in its place."`
 	ConnectLimit time.Duration `yaml:"connect_limit" default:"1s" range:"10ms..1m" help:"Longest time to connect."`
 	RequestsMax  int           `yaml:"requests_max" default:"4096" range:"1..1000000" help:"Most requests at once from one proxy, and most connections; further ones get 503."`
 	HTTP2        bool          `yaml:"http2" help:"Whether endpoints speak HTTP/2, as gRPC does."`
@@ -57,6 +61,9 @@ type Certificate struct {
 	CA    string `yaml:"ca" help:"File of the control plane with the authorities (PEM) that a peer's certificate must have; empty asks for none."`
 }
 
+// BalancePicker is the balance of clusters whose endpoints a picker names.
+const BalancePicker = "picker"
+
 // Mistakes checks that names lead somewhere.
 func (m *Mesh) Mistakes() error {
 	var errs []error
@@ -70,13 +77,18 @@ func (m *Mesh) Mistakes() error {
 		}
 	}
 	for i, l := range m.Listeners {
-		at := slices.IndexFunc(m.Clusters, func(c Cluster) bool { return c.Name == l.Limits })
-		switch {
-		case l.Limits == "":
-		case at < 0:
-			fail("listeners[%d].limits: there is no cluster %q in mesh.clusters", i, l.Limits)
-		case !m.Clusters[at].HTTP2:
-			fail("listeners[%d].limits: the cluster %s needs http2, since the service speaks gRPC", i, l.Limits)
+		for _, one := range []struct{ setting, cluster string }{{"limits", l.Limits}, {"picker", l.Picker}} {
+			at := slices.IndexFunc(m.Clusters, func(c Cluster) bool { return c.Name == one.cluster })
+			switch {
+			case one.cluster == "":
+			case at < 0:
+				fail("listeners[%d].%s: there is no cluster %q in mesh.clusters", i, one.setting, one.cluster)
+			case !m.Clusters[at].HTTP2:
+				fail("listeners[%d].%s: the cluster %s needs http2, since the service speaks gRPC", i, one.setting, one.cluster)
+			}
+		}
+		if l.Picker != "" && !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Balance == BalancePicker }) {
+			fail("listeners[%d].picker: no cluster has the balance %s, so that nothing would follow it", i, BalancePicker)
 		}
 	}
 	for i, r := range m.Routes {
@@ -104,6 +116,9 @@ func (m *Mesh) Mistakes() error {
 		}
 		if known := m.certificate(c.Certificate); known != nil && known.CA == "" {
 			fail("clusters[%d].certificate: %s has no ca, so that anybody could be an endpoint", i, c.Certificate)
+		}
+		if c.Balance == BalancePicker && !slices.ContainsFunc(m.Listeners, func(l Listener) bool { return l.Picker != "" }) {
+			fail("clusters[%d].balance: no listener has a %s", i, BalancePicker)
 		}
 		if c.Health != "" && !strings.HasPrefix(c.Health, "/") {
 			fail("clusters[%d].health: %q is not a path such as /readyz", i, c.Health)

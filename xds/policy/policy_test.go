@@ -52,10 +52,14 @@ func TestEveryLiveSettingIsTaken(t *testing.T) {
 
 func TestMeshMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"listeners: [{name: l, address: x}]":                                                                           `listeners[0].address: "x" is not an address`,
-		"listeners: [{name: l, address: 'unix:rel'}]":                                                                  "is not unix: and an absolute path",
-		"listeners: [{name: l, certificate: c}]":                                                                       `there is no certificate "c"`,
-		"clusters: [{name: c}]":                                                                                        "clusters[0].endpoints: list one at least",
+		"listeners: [{name: l, address: x}]":                                                                  `listeners[0].address: "x" is not an address`,
+		"listeners: [{name: l, address: 'unix:rel'}]":                                                         "is not unix: and an absolute path",
+		"listeners: [{name: l, certificate: c}]":                                                              `there is no certificate "c"`,
+		"clusters: [{name: c, endpoints: ['1.1.1.1:1'], balance: picker}]":                                    "clusters[0].balance: no listener has a picker",
+		"listeners: [{name: l, picker: c}], clusters: [{name: c, endpoints: ['1.1.1.1:1'], http2: true}]":     "listeners[0].picker: no cluster has the balance picker",
+		"listeners: [{name: l, picker: d}], clusters: [{name: c, endpoints: ['1.1.1.1:1'], balance: picker}]": `listeners[0].picker: there is no cluster "d"`,
+		"listeners: [{name: l, picker: c}], clusters: [{name: c, endpoints: ['1.1.1.1:1'], balance: picker}]": "listeners[0].picker: the cluster c needs http2",
+		"clusters: [{name: c}]": "clusters[0].endpoints: list one at least",
 		"clusters: [{name: c, endpoints: ['1.1.1.1:1'], health: readyz}]":                                              "is not a path such as /readyz",
 		"clusters: [{name: c, endpoints: ['1.1.1.1:1'], certificate: d}]":                                              `there is no certificate "d"`,
 		"clusters: [{name: c, endpoints: ['1.1.1.1:1'], balance: best}]":                                               "is not one of least_request, round_robin, random",

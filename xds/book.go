@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/forebay-io/forebay/internal/conf"
 	"github.com/forebay-io/forebay/xds/controlpb"
@@ -26,6 +28,22 @@ type book struct {
 // the stream is a new one.
 type held struct {
 	version, text, problem string
+
+	ttl     time.Duration // 0 is for ever
+	expires time.Time     // unless it is confirmed before
+}
+
+// confirmed is f with its time to live begun anew.
+func (f held) confirmed(ttl *durationpb.Duration, now time.Time) held {
+	f.ttl, f.expires = 0, time.Time{}
+	if ttl == nil {
+		return f
+	}
+	if f.ttl = ttl.AsDuration(); f.ttl <= 0 {
+		f.problem = fmt.Sprintf("has the time to live %v, which is not above 0", f.ttl)
+	}
+	f.expires = now.Add(f.ttl)
+	return f
 }
 
 // open reads one resource.
@@ -44,11 +62,11 @@ func open(name string, resource *anypb.Any) (string, held) {
 	return f.GetName(), held{text: f.GetText()}
 }
 
-// changed notes a response with changes. The error is about the response as such,
-// which then changes nothing.
-func (b *book) changed(r *discoveryv3.DeltaDiscoveryResponse) error {
+// changed notes a response with changes. It tells whether it only confirms files that are
+// held already. The error is about the response as such, which then changes nothing.
+func (b *book) changed(r *discoveryv3.DeltaDiscoveryResponse, now time.Time) (confirms bool, err error) {
 	if r.GetTypeUrl() != PolicyType {
-		return fmt.Errorf("the response is of the type %q, and %s was asked for", clip(r.GetTypeUrl()), PolicyType)
+		return false, wrongType(r.GetTypeUrl())
 	}
 	next := maps.Clone(b.files)
 	if next == nil {
@@ -57,36 +75,87 @@ func (b *book) changed(r *discoveryv3.DeltaDiscoveryResponse) error {
 	for _, name := range r.GetRemovedResources() {
 		delete(next, name)
 	}
-	seen := map[string]bool{}
+	notes := notes{next: next, seen: map[string]bool{}, now: now}
 	for _, resource := range r.GetResources() {
-		name, f := open(resource.GetName(), resource.GetResource())
-		if seen[name] {
-			return fmt.Errorf("%s: comes twice in one response", clip(name))
+		if err := notes.add(b, resource); err != nil {
+			return false, err
 		}
-		f.version, seen[name] = resource.GetVersion(), true
-		next[name] = f
 	}
-	return b.take(next, r.GetSystemVersionInfo())
+	return notes.confirmsOnly() && len(r.GetRemovedResources()) == 0, b.take(next, r.GetSystemVersionInfo())
 }
 
-// replaced notes a response with everything.
-func (b *book) replaced(r *discoveryv3.DiscoveryResponse) error {
-	if r.GetTypeUrl() != PolicyType {
-		return fmt.Errorf("the response is of the type %q, and %s was asked for", clip(r.GetTypeUrl()), PolicyType)
-	}
-	next := map[string]held{}
-	for i, resource := range r.GetResources() {
-		name, f := open("", resource)
-		if name == "" {
-			name = fmt.Sprintf("resource %d", i)
+func wrongType(typeURL string) error {
+	return fmt.Errorf("the response is of the type %q, and %s was asked for", clip(typeURL), PolicyType)
+}
+
+// notes is a response that is being read.
+type notes struct {
+	next             map[string]held
+	seen             map[string]bool
+	confirmed, given int
+	now              time.Time
+}
+
+// confirmsOnly reports whether the response holds nothing but confirmations.
+func (n *notes) confirmsOnly() bool { return n.confirmed > 0 && n.given == 0 }
+
+// add notes a resource. One without content, but with a time to live, confirms a file of b.
+func (n *notes) add(b *book, resource *discoveryv3.Resource) error {
+	name, f := resource.GetName(), held{}
+	if resource.GetResource() == nil && resource.GetTtl() != nil {
+		n.confirmed++
+		had, ok := b.files[name]
+		if !ok {
+			return fmt.Errorf("%s: is confirmed, and it has expired or was never sent", clip(name))
+		}
+		f = had
+	} else {
+		n.given++
+		name, f = open(name, resource.GetResource())
+		if name == "" { // its problem says what it is
+			name = fmt.Sprintf("resource %d", len(n.seen))
 			f.problem = name + f.problem
 		}
-		if _, twice := next[name]; twice {
-			return fmt.Errorf("%s: comes twice in one response", clip(name))
-		}
-		next[name] = f
+		f.version = resource.GetVersion()
 	}
-	return b.take(next, r.GetVersionInfo())
+	if n.seen[name] {
+		return fmt.Errorf("%s: comes twice in one response", clip(name))
+	}
+	n.seen[name] = true
+	n.next[name] = f.confirmed(resource.GetTtl(), n.now)
+	return nil
+}
+
+// wrapperType is the type of resources in the state of the world that have a time to live.
+const wrapperType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+
+// replaced notes a response with everything, or one that only confirms, which it tells.
+func (b *book) replaced(r *discoveryv3.DiscoveryResponse, now time.Time) (confirms bool, err error) {
+	if r.GetTypeUrl() != PolicyType {
+		return false, wrongType(r.GetTypeUrl())
+	}
+	notes := notes{next: map[string]held{}, seen: map[string]bool{}, now: now}
+	for _, one := range r.GetResources() {
+		resource := &discoveryv3.Resource{Resource: one}
+		if one.GetTypeUrl() == wrapperType {
+			resource = new(discoveryv3.Resource)
+			if one.UnmarshalTo(resource) != nil {
+				resource = &discoveryv3.Resource{Resource: one} // open says what is wrong with it
+			}
+		}
+		if err := notes.add(b, resource); err != nil {
+			return false, err
+		}
+	}
+	if notes.confirmsOnly() {
+		for name, f := range b.files {
+			if !notes.seen[name] {
+				notes.next[name] = f
+			}
+		}
+		return true, b.take(notes.next, b.version)
+	}
+	return false, b.take(notes.next, r.GetVersionInfo())
 }
 
 // take replaces what is held, unless it is too much.

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
@@ -10,7 +11,7 @@ import (
 // FuzzBook: whatever a control plane sends, what is held stays within its limits, and
 // is either a policy or has a reason why it is none.
 func FuzzBook(f *testing.F) {
-	for _, r := range []*discoveryv3.DeltaDiscoveryResponse{response("1", "a=x", "b=y"), response("2", "a"), {TypeUrl: PolicyType, Resources: []*discoveryv3.Resource{{Name: "a"}, {}}}} {
+	for _, r := range []*discoveryv3.DeltaDiscoveryResponse{policyOf("1", "a=x", "b=y"), policyOf("2", "a"), {TypeUrl: PolicyType, Resources: []*discoveryv3.Resource{{Name: "a"}, {}}}} {
 		wire, err := proto.Marshal(r)
 		if err != nil {
 			f.Fatal(err)
@@ -23,11 +24,12 @@ func FuzzBook(f *testing.F) {
 			return
 		}
 		const files, bytes = 4, 64
+		now := time.Unix(0, 0)
 		b := book{filesMax: files, bytesMax: bytes}
-		if err := b.changed(response("0", "a=1")); err != nil {
+		if _, err := b.changed(policyOf("0", "a=1"), now); err != nil {
 			t.Fatal(err)
 		}
-		if b.changed(&r) != nil {
+		if _, err := b.changed(&r, now); err != nil {
 			if len(b.files) != 1 || b.version != "0" {
 				t.Fatalf("what could not be noted changed what is held: %v", b.files)
 			}

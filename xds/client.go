@@ -31,11 +31,14 @@ type Client struct {
 	health  func() Health
 	sending sync.Mutex // held while anything is sent
 
-	// Owned by Warm, and then by Run.
+	holding  sync.Mutex // guards what is held, while it is taken too
 	book     book
-	accepted string          // the version that was taken last
-	last     []conf.File     // what was taken last
-	sotw     map[string]bool // the servers that know no changes
+	accepted string        // the version that was taken last
+	last     []conf.File   // what was taken last
+	noted    chan struct{} // has a token when something may expire sooner
+
+	// Owned by Run: the servers that know no changes.
+	sotw map[string]bool
 
 	first     chan struct{} // closed when a policy holds
 	firstOnce sync.Once
@@ -76,7 +79,7 @@ func New(cfg Config, boot *Bootstrap, version string, take Take, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{cfg: cfg, boot: boot, take: take, log: log, first: make(chan struct{}), sotw: map[string]bool{}}
+	c := &Client{cfg: cfg, boot: boot, take: take, log: log, first: make(chan struct{}), noted: make(chan struct{}, 1), sotw: map[string]bool{}}
 	c.dial = dialer(node, cfg.BytesMax)
 	c.book = book{filesMax: cfg.FilesMax, bytesMax: cfg.BytesMax}
 	c.state.Source = FromNowhere
@@ -88,7 +91,13 @@ func (c *Client) Warm() error {
 	if c.cfg.StateDir == "" {
 		return nil
 	}
+	c.holding.Lock()
+	defer c.holding.Unlock()
 	at, ok, err := load(c.cfg.StateDir, c.boot.Node.ID, &c.book)
+	if gone := c.book.expire(time.Now()); len(gone) > 0 {
+		c.log.Warn("xds: a part of the kept policy has expired meanwhile", "files", gone)
+		ok = len(c.book.files) > 0
+	}
 	if err == nil && ok {
 		var files []conf.File
 		if files, err = c.book.policy(); err == nil {
@@ -162,9 +171,10 @@ func (c *Client) tell(ctx context.Context, l link) {
 
 // Run follows the control plane until ctx ends.
 func (c *Client) Run(ctx context.Context) {
-	var confirming sync.WaitGroup
-	confirming.Go(func() { c.confirm(ctx) })
-	defer confirming.Wait()
+	var beside sync.WaitGroup
+	beside.Go(func() { c.confirm(ctx) })
+	beside.Go(func() { c.expireAll(ctx) })
+	defer beside.Wait()
 	failures := 0
 	for ctx.Err() == nil {
 		for i := range c.boot.Servers {
@@ -212,8 +222,11 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 	if c.sotw[server.URI] {
 		protocol = sotwProtocol
 	}
+	c.holding.Lock()
 	c.book.forget()
-	l, end, err := c.dial(ctx, server, protocol, &c.book, c.accepted)
+	have, accepted := c.book.versions(), c.accepted
+	c.holding.Unlock()
+	l, end, err := c.dial(ctx, server, protocol, have, accepted)
 	if err != nil {
 		return false, err
 	}
@@ -226,7 +239,7 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 	limit := time.AfterFunc(answerLimit, func() { silent.Store(true); end() })
 	defer limit.Stop()
 	for {
-		nonce, unnoted, err := l.receive(&c.book)
+		nonce, response, err := l.receive()
 		limit.Stop()
 		switch {
 		case err != nil && silent.Load():
@@ -242,15 +255,9 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 		if !heard {
 			c.connected(server, end)
 		}
-		wrong := unnoted
-		if wrong == nil {
-			wrong = c.use()
-		}
-		if wrong != nil {
-			c.refuse(wrong)
-		}
+		version, unnoted, wrong := c.hear(response)
 		c.sending.Lock()
-		err = l.answer(nonce, c.book.version, wrong)
+		err = l.answer(nonce, version, wrong)
 		c.sending.Unlock()
 		if err != nil {
 			return true, err
@@ -264,6 +271,26 @@ func (c *Client) follow(ctx context.Context, server *BootstrapServer) (heard boo
 		}
 		c.settle(ctx)
 	}
+}
+
+// hear notes a response, and makes it hold. unnoted says why it could not be noted, and
+// wrong why it does not hold.
+func (c *Client) hear(r response) (version string, unnoted, wrong error) {
+	c.holding.Lock()
+	defer c.holding.Unlock()
+	confirms, unnoted := r(&c.book, time.Now())
+	wrong = unnoted
+	if wrong == nil && !confirms {
+		wrong = c.use()
+	}
+	if wrong != nil {
+		c.refuse(wrong)
+	}
+	select {
+	case c.noted <- struct{}{}:
+	default:
+	}
+	return c.book.version, unnoted, wrong
 }
 
 // answerLimit is how long a server may take for its first response. One that is there
@@ -290,7 +317,7 @@ func (c *Client) connected(server *BootstrapServer, end func()) {
 	c.state.Connected++
 }
 
-// use makes what the book has hold.
+// use makes what the book has hold. The caller holds c.holding.
 func (c *Client) use() error {
 	files, err := c.book.policy()
 	if err != nil {

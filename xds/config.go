@@ -10,7 +10,7 @@ type Config struct {
 	FirstWait  time.Duration `yaml:"first_wait" default:"10s" range:"100ms..10m" help:"How long a start waits for the first policy, where none is kept. Then it goes on with its own configuration, unless that lists no tenants and keys: without them it ends, since everybody could use it."`
 	FilesMax   int           `yaml:"files_max" default:"10000" range:"1..1000000" help:"Most files of a policy; more are refused."`
 	BytesMax   int           `yaml:"total_bytes_max" default:"16777216" range:"1KiB..1GiB" help:"Most bytes of a policy; more are refused."`
-	HealthEach time.Duration `yaml:"health_each" default:"5s" range:"100ms..1h" help:"How often the control plane is told how many requests there were and how many of them failed, in the protocol delta."`
+	HealthEach time.Duration `yaml:"health_each" default:"5s" range:"100ms..1h" help:"How often the control plane is told how many requests there were and how many of them failed."`
 	RetryMax   time.Duration `yaml:"retry_max" default:"30s" range:"1s..1h" help:"Longest pause before the control plane is asked again; pauses grow from 1s."`
 }
 

@@ -30,13 +30,14 @@ type keptFile struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Text    string `json:"text"`
+	TTL     int64  `json:"ttl_ms,omitempty"` // from when the control plane last had it; 0 is for ever
 }
 
 func (k *kept) sum() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q\n", k.Node, k.Version)
 	for _, f := range k.Files {
-		fmt.Fprintf(h, "%q %q %q\n", f.Name, f.Version, f.Text)
+		fmt.Fprintf(h, "%q %q %q %d\n", f.Name, f.Version, f.Text, f.TTL)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -45,7 +46,8 @@ func (k *kept) sum() string {
 func save(dir, node string, b *book) error {
 	k := kept{Node: node, Version: b.version}
 	for _, name := range slices.Sorted(maps.Keys(b.files)) {
-		k.Files = append(k.Files, keptFile{name, b.files[name].version, b.files[name].text})
+		f := b.files[name]
+		k.Files = append(k.Files, keptFile{name, f.version, f.text, f.ttl.Milliseconds()})
 	}
 	k.Checksum = k.sum()
 	text, err := json.Marshal(k)
@@ -100,7 +102,11 @@ func load(dir, node string, b *book) (at time.Time, ok bool, err error) {
 	}
 	next := map[string]held{}
 	for _, f := range k.Files {
-		next[f.Name] = held{version: f.Version, text: f.Text}
+		one := held{version: f.Version, text: f.Text, ttl: time.Duration(f.TTL) * time.Millisecond}
+		if one.ttl > 0 {
+			one.expires = info.ModTime().Add(one.ttl)
+		}
+		next[f.Name] = one
 	}
 	return info.ModTime(), true, b.take(next, k.Version)
 }

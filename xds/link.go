@@ -21,9 +21,8 @@ import (
 
 // link is one stream to a control plane, in one of the protocols.
 type link interface {
-	// receive waits for a response and notes it in b. The nonce names the response.
-	// wrong says why the response changes nothing; err ends the link.
-	receive(b *book) (nonce string, wrong, err error)
+	// receive waits for a response, whose name is its nonce; err ends the link.
+	receive() (nonce string, r response, err error)
 	// whole reports whether each response holds everything. If not, and one could not
 	// be noted, the link is of no use any more: the next response would hold the
 	// changes since that one.
@@ -34,8 +33,14 @@ type link interface {
 	report(h Health) error
 }
 
+// response notes in a book what the control plane says, as of a time. confirms tells that
+// it only confirms what is held; wrong says why the response changes nothing.
+type response func(b *book, now time.Time) (confirms bool, wrong error)
+
 // dial opens links to a server; a test has its own.
-type dial func(ctx context.Context, server *BootstrapServer, protocol string, b *book, accepted string) (l link, close func(), err error)
+// have are the versions of files that need not be sent again, accepted is that of the
+// whole that was taken last.
+type dial func(ctx context.Context, server *BootstrapServer, protocol string, have map[string]string, accepted string) (l link, close func(), err error)
 
 // The protocols.
 const (
@@ -63,7 +68,7 @@ const overhead = 1 << 20
 
 // dialer opens links over gRPC.
 func dialer(node *corev3.Node, bytesMax int) dial {
-	return func(ctx context.Context, server *BootstrapServer, protocol string, b *book, accepted string) (link, func(), error) {
+	return func(ctx context.Context, server *BootstrapServer, protocol string, have map[string]string, accepted string) (link, func(), error) {
 		conn, err := server.Dial(
 			// A control plane that is gone without a word is noticed.
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
@@ -75,7 +80,7 @@ func dialer(node *corev3.Node, bytesMax int) dial {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		end := func() { cancel(); conn.Close() }
-		l, err := openLink(ctx, discoveryv3.NewAggregatedDiscoveryServiceClient(conn), node, protocol, b, accepted)
+		l, err := openLink(ctx, discoveryv3.NewAggregatedDiscoveryServiceClient(conn), node, protocol, have, accepted)
 		if err != nil {
 			end()
 			return nil, nil, err
@@ -84,19 +89,19 @@ func dialer(node *corev3.Node, bytesMax int) dial {
 	}
 }
 
-func openLink(ctx context.Context, client discoveryv3.AggregatedDiscoveryServiceClient, node *corev3.Node, protocol string, b *book, accepted string) (link, error) {
+func openLink(ctx context.Context, client discoveryv3.AggregatedDiscoveryServiceClient, node *corev3.Node, protocol string, have map[string]string, accepted string) (link, error) {
 	if protocol == sotwProtocol {
 		s, err := client.StreamAggregatedResources(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return &sotwLink{s, accepted}, ignoreEOF(s.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: PolicyType, VersionInfo: accepted}))
+		return &sotwLink{stream: s, node: node, accepted: accepted}, ignoreEOF(s.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: PolicyType, VersionInfo: accepted}))
 	}
 	s, err := client.DeltaAggregatedResources(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &deltaLink{stream: s, node: node}, ignoreEOF(s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: b.versions()}))
+	return &deltaLink{stream: s, node: node}, ignoreEOF(s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: have}))
 }
 
 // ignoreEOF drops the error by which Send says that the stream has ended: Recv says
@@ -120,12 +125,9 @@ type deltaLink struct {
 	wrong error
 }
 
-func (l *deltaLink) receive(b *book) (string, error, error) {
+func (l *deltaLink) receive() (string, response, error) {
 	r, err := l.stream.Recv()
-	if err != nil {
-		return "", nil, err
-	}
-	return r.GetNonce(), b.changed(r), nil
+	return r.GetNonce(), func(b *book, now time.Time) (bool, error) { return b.changed(r, now) }, err
 }
 
 func (l *deltaLink) whole() bool { return false }
@@ -139,10 +141,9 @@ func (l *deltaLink) answer(nonce, _ string, wrong error) error {
 // with the numbers requests and failed, since the node's start.
 const HealthKey = "forebay.health"
 
-// report repeats the last answer, with the node's present metadata. A request without
-// the name of a response would be taken for the first one of a stream, and be answered.
-func (l *deltaLink) report(h Health) error {
-	node := proto.Clone(l.node).(*corev3.Node)
+// healthy is a node with how its requests go.
+func healthy(node *corev3.Node, h Health) *corev3.Node {
+	node = proto.Clone(node).(*corev3.Node)
 	if node.Metadata == nil {
 		node.Metadata = &structpb.Struct{}
 	}
@@ -152,23 +153,33 @@ func (l *deltaLink) report(h Health) error {
 	node.Metadata.Fields[HealthKey] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 		"requests": structpb.NewNumberValue(float64(h.Requests)), "failed": structpb.NewNumberValue(float64(h.Failed)),
 	}})
-	return l.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: PolicyType, ResponseNonce: l.nonce, ErrorDetail: detail(l.wrong)})
+	return node
 }
 
-// report does nothing: in this protocol each request takes or refuses a version.
-func (l *sotwLink) report(Health) error { return nil }
+// report repeats the last answer, with the node's present metadata. A request without
+// the name of a response would be taken for the first one of a stream, and be answered.
+func (l *deltaLink) report(h Health) error {
+	return l.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: healthy(l.node, h), TypeUrl: PolicyType, ResponseNonce: l.nonce, ErrorDetail: detail(l.wrong)})
+}
 
 type sotwLink struct {
 	stream   discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	node     *corev3.Node
 	accepted string // the version that was taken last
+
+	// The last answer, which a report repeats.
+	nonce string
+	wrong error
 }
 
-func (l *sotwLink) receive(b *book) (string, error, error) {
+// report repeats the last answer, as in the other protocol.
+func (l *sotwLink) report(h Health) error {
+	return l.stream.Send(&discoveryv3.DiscoveryRequest{Node: healthy(l.node, h), TypeUrl: PolicyType, ResponseNonce: l.nonce, VersionInfo: l.accepted, ErrorDetail: detail(l.wrong)})
+}
+
+func (l *sotwLink) receive() (string, response, error) {
 	r, err := l.stream.Recv()
-	if err != nil {
-		return "", nil, err
-	}
-	return r.GetNonce(), b.replaced(r), nil
+	return r.GetNonce(), func(b *book, now time.Time) (bool, error) { return b.replaced(r, now) }, err
 }
 
 func (l *sotwLink) whole() bool { return true }
@@ -177,6 +188,7 @@ func (l *sotwLink) answer(nonce, version string, wrong error) error {
 	if wrong == nil {
 		l.accepted = version
 	}
+	l.nonce, l.wrong = nonce, wrong
 	return ignoreEOF(l.stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: PolicyType, ResponseNonce: nonce, VersionInfo: l.accepted, ErrorDetail: detail(wrong)}))
 }
 

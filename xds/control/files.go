@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -43,6 +44,9 @@ func Read(dir string, filesMax, bytesMax int) (*Files, error) {
 	if f.Policy, err = policy.Parse(f.Files); err != nil {
 		return nil, err
 	}
+	if err := f.checkNotes(); err != nil {
+		return nil, err
+	}
 	for i, c := range f.Policy.Mesh.Certificates {
 		for setting, file := range map[string]string{"chain": c.Chain, "key": c.Key, "ca": c.CA} {
 			if file == "" {
@@ -57,6 +61,17 @@ func Read(dir string, filesMax, bytesMax int) (*Files, error) {
 		}
 	}
 	return f, nil
+}
+
+// checkNotes refuses what is said of files that gateways are not given.
+func (f *Files) checkNotes() error {
+	var errs []error
+	for i, note := range f.Policy.Config.Files {
+		if !f.Policy.ForGateways(note.Name) {
+			errs = append(errs, f.Policy.Place(fmt.Errorf("files[%d].name: %q is no file of this policy that gateways are given; give its path in the folder", i, note.Name)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // pemBytesMax bounds one file of certificates.

@@ -62,10 +62,11 @@ func (f *follower) take(files []conf.File) error {
 			return fmt.Errorf("no %s", f.refuses)
 		}
 	}
-	f.texts = ""
+	var texts strings.Builder
 	for _, file := range files {
-		f.texts += string(file.Text)
+		texts.Write(file.Text)
 	}
+	f.texts = texts.String()
 	f.at = time.Now()
 	f.takes++
 	return nil

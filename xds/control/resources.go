@@ -53,7 +53,7 @@ func (f *Files) items(kind Kind) (map[string]map[string]types.Resource, error) {
 	if kind == Forebay {
 		for _, file := range f.Files {
 			if f.Policy.ForGateways(file.Name) {
-				add(all, xds.PolicyType, file.Name, &controlpb.PolicyFile{Name: file.Name, Text: string(file.Text)})
+				add(all, xds.PolicyType, file.Name, &controlpb.PolicyFile{Name: file.Name, Text: string(file.Text), TtlMs: f.Policy.TTL(file.Name).Milliseconds()})
 			}
 		}
 		return all, nil

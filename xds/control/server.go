@@ -133,18 +133,6 @@ func (s *Server) Serve(ln net.Listener) error { return s.grpc.Serve(ln) }
 // Stop ends all streams and waits for them.
 func (s *Server) Stop() { s.grpc.Stop() }
 
-// StreamAggregatedResources implements the protocol in which each response holds the
-// state of the world.
-func (s *Server) StreamAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	return s.sotw.StreamHandler(stream, "")
-}
-
-// DeltaAggregatedResources implements the protocol in which each response holds what
-// has changed.
-func (s *Server) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	return s.delta.DeltaStreamHandler(stream, "")
-}
-
 // Run looks at the folder, and decides about versions on trial, until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	ticker := time.NewTicker(s.cfg.PollInterval)

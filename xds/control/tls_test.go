@@ -70,8 +70,13 @@ func (a *authority) issue(name string, parent *x509.Certificate) (*x509.Certific
 // follow runs a gateway's client with a bootstrap until the test ends.
 func follow(t *testing.T, boot *xds.Bootstrap, health ...func() xds.Health) (*xds.Client, *follower) {
 	t.Helper()
+	return followWith(t, xds.Config{HealthEach: 100 * time.Millisecond}, boot, health...)
+}
+
+func followWith(t *testing.T, cfg xds.Config, boot *xds.Bootstrap, health ...func() xds.Health) (*xds.Client, *follower) {
+	t.Helper()
 	f := &follower{}
-	c, err := xds.New(xds.Config{HealthEach: 100 * time.Millisecond}, boot, "1", f.take, slog.New(slog.DiscardHandler))
+	c, err := xds.New(cfg, boot, "1", f.take, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +97,15 @@ func wait(t *testing.T, c *xds.Client, what string, holds func(xds.State) bool) 
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain until %s: %+v", what, c.State(time.Now()))
 		}
+	}
+}
+
+// has reports whether what a gateway took holds a text.
+func has(f *follower, text string) func(xds.State) bool {
+	return func(xds.State) bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return strings.Contains(f.texts, text)
 	}
 }
 
@@ -149,6 +163,12 @@ func TestTwoControlPlanes(t *testing.T) {
 // TestCanaries: of two gateways one gets a new version first, and takes it back when it
 // refuses it; what it has held for the time goes to both.
 func TestCanaries(t *testing.T) {
+	for _, protocol := range []string{"delta", "sotw"} {
+		t.Run(protocol, func(t *testing.T) { t.Parallel(); testCanaries(t, protocol) })
+	}
+}
+
+func testCanaries(t *testing.T, protocol string) {
 	p := startPlane(t, Config{CanaryLabel: "tier=test", CanaryHold: 24 * time.Hour, CanaryRequestsMin: 20}, map[string]string{"a.yaml": oneTenant})
 	var failed atomic.Uint64
 	gateway := func(id string, metadata map[string]any) (*xds.Client, *follower) {
@@ -156,17 +176,10 @@ func TestCanaries(t *testing.T) {
 		if metadata == nil {
 			health = func() xds.Health { return xds.Health{Requests: 1000} }
 		}
-		return follow(t, &xds.Bootstrap{Node: xds.BootstrapNode{ID: id, Metadata: metadata}, Servers: []xds.BootstrapServer{{URI: strings.TrimPrefix(p.conn.Target(), "passthrough:///"), Creds: []xds.BootstrapCreds{{Type: "insecure"}}}}}, health)
+		return followWith(t, xds.Config{HealthEach: 100 * time.Millisecond, Protocol: protocol}, &xds.Bootstrap{Node: xds.BootstrapNode{ID: id, Metadata: metadata}, Servers: []xds.BootstrapServer{{URI: strings.TrimPrefix(p.conn.Target(), "passthrough:///"), Creds: []xds.BootstrapCreds{{Type: "insecure"}}}}}, health)
 	}
 	canary, first := gateway("canary", map[string]any{"tier": "test"})
 	rest, second := gateway("rest", nil)
-	has := func(f *follower, text string) func(xds.State) bool {
-		return func(xds.State) bool {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return strings.Contains(f.texts, text)
-		}
-	}
 	wait(t, canary, "it has the first version", has(first, "acme"))
 	wait(t, rest, "it has the first version", has(second, "acme"))
 	p.write("a.yaml", strings.Replace(oneTenant, "acme", "beta", 1))

@@ -31,7 +31,10 @@ type PolicyFile struct {
 	// Path under the folder of policies, with slashes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// YAML in the form of the gateway's configuration file.
-	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// How long it holds, in milliseconds, after the control plane was last heard of; 0 is
+	// until it is taken back. It is also the resource's time to live.
+	TtlMs         int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -78,6 +81,13 @@ func (x *PolicyFile) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *PolicyFile) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
 }
 
 type GetStatusRequest struct {
@@ -548,11 +558,12 @@ var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
 	"\n" +
-	"\rcontrol.proto\x12\x12forebay.control.v1\"4\n" +
+	"\rcontrol.proto\x12\x12forebay.control.v1\"K\n" +
 	"\n" +
 	"PolicyFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x15\n" +
+	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\"\x12\n" +
 	"\x10GetStatusRequest\"\xac\x01\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +

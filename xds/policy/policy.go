@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forebay-io/forebay/admission"
 	"github.com/forebay-io/forebay/gateway/identity"
@@ -29,6 +30,23 @@ type Config struct {
 	Admission admission.Config `yaml:"admission"`
 	Identity  identity.Config  `yaml:"identity"`
 	Mesh      Mesh             `yaml:"mesh"`
+	Files     []File           `yaml:"files" help:"What is said of single files."`
+}
+
+// File is what a policy says of one of its files.
+type File struct {
+	Name string        `yaml:"name" help:"Path of the file in the folder, with slashes."`
+	TTL  time.Duration `yaml:"ttl" range:"1s..8760h" help:"How long the file holds at a gateway that hears no more from the control plane; 0 is until it is taken back."`
+}
+
+// TTL is the time to live of a file, 0 for none.
+func (p *Policy) TTL(file string) time.Duration {
+	for _, f := range p.Files {
+		if f.Name == file {
+			return f.TTL
+		}
+	}
+	return 0
 }
 
 // Live are the settings that a policy may hold and a gateway takes while it runs.
@@ -55,8 +73,8 @@ func Parse(files []conf.File) (*Policy, error) {
 		switch {
 		case slices.Contains(Live, key):
 			p.given = append(p.given, key)
-		case !strings.HasPrefix(key, "mesh."):
-			errs = append(errs, fmt.Errorf("%s: %s is not for policies: a gateway reads it once, from its own configuration file; a policy may hold %s and mesh", places[i], key, strings.Join(Live, ", ")))
+		case key != "files" && !strings.HasPrefix(key, "mesh."):
+			errs = append(errs, fmt.Errorf("%s: %s is not for policies: a gateway reads it once, from its own configuration file; a policy may hold %s, mesh and files", places[i], key, strings.Join(Live, ", ")))
 		}
 	}
 	for i, t := range p.Admission.Tenants {

@@ -100,9 +100,9 @@ type Report struct {
 	Cost cost.Cost
 	// Room is the rule for the prefill of a step.
 	Room cost.Room
-	// KVTokens is how many tokens the page pool holds, KVUsed how many of them
-	// sequences use.
-	KVTokens, KVUsed int
+	// KVTokens is how many tokens the page pool holds, KVPinned how many of them are
+	// pinned: room for a request that needs all, and for no other.
+	KVTokens, KVPinned int
 	// A sequence takes the room of KVWindowTimes·min(its tokens, KVWindowTokens) tokens more,
 	// in layers that keep the newest tokens only.
 	KVWindowTimes, KVWindowTokens int

@@ -18,6 +18,7 @@ type ledger struct {
 	room          cost.Room // rule for the prefill of a step
 	chunk         int       // tokens of a full step
 	kvTokens      int       // 0 is unknown
+	kvPinned      int       // of kvTokens
 	windowTimes   int       // as Report.KVWindowTimes
 	windowTokens  int
 	stepDuration  time.Duration
@@ -45,7 +46,7 @@ const chunkUnknown = 512
 const kvShare = 0.95
 
 // kvMax is the memory that may be promised, in tokens.
-func (v *ledger) kvMax() int { return int(kvShare * float64(v.kvTokens)) }
+func (v *ledger) kvMax() int { return int(kvShare * float64(v.kvTokens-v.kvPinned)) }
 
 // memory is what so many tokens of that many sequences take, in tokens of kvTokens.
 func (v *ledger) memory(tokens, sequences int) int {
@@ -109,6 +110,7 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 		v.cost = r.Cost
 	}
 	v.room, v.chunk, v.kvTokens, v.stepDuration = r.Room, max(1, r.Room.TokensMax), r.KVTokens, r.StepDuration
+	v.kvPinned = min(r.KVPinned, r.KVTokens)
 	v.windowTimes, v.windowTokens = r.KVWindowTimes, r.KVWindowTokens
 	if v.at > before { // else it is the last one again
 		v.pace.observe(r.StepDuration, r.StepPredicted, s.now)

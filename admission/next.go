@@ -182,7 +182,7 @@ func (s *Scheduler) gate(e *Entry) Why {
 		return WhySequences
 	case k.sequences > 0 && k.sequences+e.demand.Sequences > share(s.places()):
 		return WhyClassCap
-	case v.kvTokens > 0 && s.kvAhead(k)+e.kv > v.kvMax():
+	case v.kvTokens > 0 && s.kvAhead(k)+min(e.kv, v.kvMax()) > v.kvMax(): // alone, it gets what is pinned
 		return WhyMemory
 	case v.kvTokens > 0 && k.sequences > 0 && k.kv+e.kv > share(v.kvMax()):
 		return WhyClassCap

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -74,6 +75,9 @@ func NewPolicy(c Config) (*Policy, error) {
 	for i := range c.Tenants {
 		t := c.Tenants[i]
 		key := fmt.Sprintf("tenants[%d]", i)
+		if t.PrefixGroup != "" && !nameForm.MatchString(t.PrefixGroup) {
+			errs = append(errs, badName(key+".prefix_group", t.PrefixGroup))
+		}
 		if !nameForm.MatchString(t.Name) {
 			errs = append(errs, badName(key+".name", t.Name))
 		}
@@ -96,7 +100,7 @@ func NewPolicy(c Config) (*Policy, error) {
 		}
 	}
 	if len(c.Tenants) == 0 {
-		p.anyone = &Tenant{Name: TenantDefault, Weight: 1}
+		p.anyone = &Tenant{Name: TenantDefault, Weight: 1, PinnedTokensMax: math.MaxInt32} // the engine bounds its pins
 		p.list = []*Tenant{p.anyone}
 	}
 	p.listed = len(c.Tenants) > 0
@@ -173,6 +177,15 @@ func (p *Policy) Named(name string) *Tenant {
 
 // HasClass reports whether there is a class of this name.
 func (p *Policy) HasClass(name string) bool { return p.classes[name] != nil }
+
+// Salt separates what t's requests reuse from that of others. No tenant's name equals a
+// group's salt.
+func (t *Tenant) Salt() string {
+	if t.PrefixGroup != "" {
+		return "group:" + t.PrefixGroup
+	}
+	return t.Name
+}
 
 // Wish is what a request says about its class, "" where it says nothing.
 type Wish struct {

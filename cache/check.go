@@ -24,6 +24,7 @@ func (p *Pool) Check() error {
 		p.checkClaims,
 		p.checkStates,
 		p.checkWindows,
+		p.checkPins,
 	} {
 		if err := check(); err != nil {
 			return err

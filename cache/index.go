@@ -94,6 +94,6 @@ func (p *Pool) unindex(id int32) {
 		link = &p.pages[*link].chained
 	}
 	*link = p.pages[id].chained
-	p.pages[id].block = block{}
+	p.pages[id].block, p.pages[id].uses = block{}, 0
 	p.mu.Unlock()
 }

@@ -32,6 +32,8 @@ import (
 //  10. Every window is free, or has pages that nothing else has. A sequence holds those
 //     that its next token sees and no others; they are its blocks' windows. A window that
 //     no sequence holds is a block's, and in the list of those that may go.
+//  11. A pin is an open sequence of whole blocks. Pins hold no more than their limits, and a
+//     page counts the pins that hold it.
 
 // Config says how large the pool is and what its contents depend on.
 type Config struct {
@@ -51,6 +53,8 @@ type Config struct {
 	// ChangesMax bounds the block changes that the journal keeps; 0 means
 	// hitmap.JournalMax. A reader that comes too late for some starts afresh.
 	ChangesMax int
+	// Pins bounds the prompts that stay in memory.
+	Pins PinLimits
 	// hashBits cuts block hashes to this many bits; 0 means 64. With fewer bits,
 	// hashes collide in tests.
 	hashBits int
@@ -59,7 +63,7 @@ type Config struct {
 // Counts counts the pages by their state; Used + Cached + Free = Total.
 type Counts struct {
 	Total  int
-	Used   int // held by an open sequence
+	Used   int // held by an open sequence or a pin
 	Cached int // of a block or a window that no sequence holds, kept for reuse
 	Free   int
 }
@@ -77,6 +81,8 @@ type page struct {
 	state  int32 // slot of the checkpoint after the block, or none; written under Pool.mu
 	window int32 // of the block, or none; written under Pool.mu
 	refs   int32
+	pins   int32  // of refs, those of pins
+	uses   uint32 // how often a sequence was attached to it
 	used   uint64 // when it was linked, by Pool.uses
 	// prev and next link the cached pages; the first is evicted next.
 	prev, next int32
@@ -115,6 +121,7 @@ type Pool struct {
 	journal hitmap.Journal // of all whole blocks
 	states  states
 	windows windows
+	pins    pins
 	uses    uint64 // pages and windows that were linked so far
 }
 
@@ -130,6 +137,8 @@ func New(c Config) (*Pool, error) {
 		return nil, fmt.Errorf("cache: %d states, kept every %d tokens; give 0 or more of both", c.States, c.StateTokens)
 	case c.Windows.Pages < 0 || c.Windows.Pages > 0 && (c.Windows.Tokens < 1 || c.Windows.Step < 1 || c.Windows.Chunked && c.Windows.Tokens%c.PageTokens != 0):
 		return nil, fmt.Errorf("cache: windows of %d tokens in %d pages, in steps of %d; give 1 or more of each, and whole pages for chunks", c.Windows.Tokens, c.Windows.Pages, c.Windows.Step)
+	case c.Pins.Pins < 0 || c.Pins.Pages < 0 || c.Pins.Pages > c.Pages:
+		return nil, fmt.Errorf("cache: %d pins of %d pages; give 0 or more of both, and no more than the pool's %d pages", c.Pins.Pins, c.Pins.Pages, c.Pages)
 	case c.ChangesMax < 0:
 		return nil, fmt.Errorf("cache: a journal of %d changes; give 0 or more", c.ChangesMax)
 	case c.hashBits < 0 || c.hashBits > 64:
@@ -150,6 +159,7 @@ func New(c Config) (*Pool, error) {
 		journal:    hitmap.Journal{Max: c.ChangesMax},
 		states:     newStates(c.States, c.StateTokens),
 		windows:    newWindows(c.Windows, c.Pages),
+		pins:       pins{PinLimits: c.Pins, blocks: map[string]int{}},
 	}
 	for i := range p.pages {
 		p.pages[i].state, p.pages[i].window = none, none

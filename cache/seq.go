@@ -116,6 +116,7 @@ func (p *Pool) attach(s *Seq, tokens []int32) {
 		h := p.hasher.next(s.hash, want)
 		id := p.lookup(p.tip(s), h, want)
 		p.hold(id)
+		p.pages[id].uses++
 		s.pages = append(s.pages, id)
 		p.attachWindow(s, id, usable*p.pageTokens)
 		s.len += p.pageTokens

@@ -74,6 +74,8 @@ func commands() []command {
 		{"upstream", "[--admin ADDR] [--json]", "show the servers that a running Forebay relays to", runUpstream},
 		{"queue", "[--admin ADDR] [--json]", "show the requests that wait at a running Forebay, and why", runQueue},
 		{"cache warm", "FILE [--url URL] [--class CLASS]", "compute the prompts of a file, so that they are cached", runCacheWarm},
+		{"cache pin", "FILE [--for TIME] [--url URL] [--class CLASS]", "compute the prompts of a file and keep them in memory", runCachePin},
+		{"cache unpin", "FILE [--url URL] [--class CLASS]", "let pinned prompts go when their memory is needed", runCacheUnpin},
 		{"cache", "[--admin ADDR] [--json]", "show what the cache of a running Forebay holds and saves, and its siblings", runCache},
 		{"trace ls", "[--slow] [--failed] [flags]", "list running requests and the last ended ones", runTraceList},
 		{"trace show", "ID", "show where a request's time went", runTraceShow},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"text/tabwriter"
+	"time"
 
 	"github.com/forebay-io/forebay/gateway/debug"
 	"github.com/forebay-io/forebay/gateway/siblings"
@@ -37,8 +38,13 @@ func runCache(c *console, args []string) error {
 // printCache writes the tables of p that are not empty.
 func printCache(w io.Writer, p *debug.CachePage) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PAGES\tUSED\tCACHED\tFREE\tTOKENS EACH")
-	fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\n", p.Pages, p.PagesUsed, p.PagesCached, p.PagesFree, p.PageTokens)
+	fmt.Fprintln(t, "PAGES\tUSED\tPINNED\tCACHED\tFREE\tTOKENS EACH\tBYTES EACH")
+	fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%d\n", p.Pages, p.PagesUsed, p.PagesPinned, p.PagesCached, p.PagesFree, p.PageTokens, p.PageBytes)
+	if d := p.Disk; d != nil {
+		fmt.Fprintln(t, "\nBLOCKS ON DISK\tBYTES\tREAD\tWRITTEN\tDROPPED\tDAMAGED")
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%d\n", d.Blocks, size(int(d.Bytes)), d.Read, d.Written, d.Dropped, d.Corrupted)
+	}
+	printHeld(t, p)
 	if len(p.Hits) > 0 {
 		fmt.Fprintln(t, "\nHIT RATE\tTENANT\tCLASS\tREQUESTS\tPROMPT TOKENS\tFROM THE CACHE")
 	}
@@ -49,6 +55,31 @@ func printCache(w io.Writer, p *debug.CachePage) error {
 		printSiblings(t, p.View)
 	}
 	return t.Flush()
+}
+
+// printHeld writes what the pages hold.
+func printHeld(t io.Writer, p *debug.CachePage) {
+	if len(p.Held.Tenants) > 0 {
+		fmt.Fprintln(t, "\nMEMORY\tTENANT\tPAGES USED\tPINNED\tCACHED")
+	}
+	for _, h := range p.Held.Tenants {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\n", size((h.Used+h.Cached)*p.PageBytes), h.Tenant, h.Used, h.Pinned, h.Cached)
+	}
+	if len(p.Held.Prefixes) > 0 {
+		fmt.Fprintln(t, "\nBEGINNING\tTENANT\tTOKENS\tUSES\tPINNED")
+	}
+	for _, h := range p.Held.Prefixes {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", h.Hash, h.Tenant, h.Tokens, h.Uses, map[bool]string{true: "yes", false: "no"}[h.Pinned])
+	}
+	if len(p.Held.Pins) > 0 {
+		fmt.Fprintln(t, "\nPINNED\tTENANT\tTOKENS\tENDS IN")
+	}
+	for _, h := range p.Held.Pins {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", h.Hash, h.Tenant, h.Tokens, (time.Duration(h.LeftMS) * time.Millisecond).Round(time.Second))
+	}
+	if p.PinsYielded > 0 {
+		fmt.Fprintf(t, "\n%d pins ended early, for a prompt that needed all pages\n", p.PinsYielded)
+	}
 }
 
 func printSiblings(t io.Writer, v *siblings.View) {

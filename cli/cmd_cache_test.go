@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -46,5 +47,43 @@ func TestCacheWarm(t *testing.T) {
 	out, status = run(t, "", "cache", "--admin", strings.TrimPrefix(p.admin, "http://"))
 	if status != 0 || !strings.Contains(out, "HIT RATE") || !strings.Contains(out, "batch") || strings.Contains(out, "SIBLING") {
 		t.Errorf("status %d: %s", status, out)
+	}
+}
+
+// What is pinned outlives a storm of other prompts, and is shown; a prompt that is not pinned
+// does not. Case D16: the size of a page is shown too.
+func TestCachePin(t *testing.T) {
+	p := serve(t, "--engine.kv_bytes", "6MiB")
+	r := replica{process: p}
+	pinned, plain := strings.Repeat("You keep your promises. ", 12), strings.Repeat("You forget all you hear. ", 12)
+	line := func(text string) string {
+		return `{"messages": [{"role": "system", "content": "` + text + `"}]}` + "\n"
+	}
+	out, status := run(t, line(pinned)+`{"prompt": "x"}`, "cache", "pin", "-", "--for", "2h", "--url", p.url)
+	if status != 1 || !strings.Contains(out, "shorter than a page") || !strings.Contains(out, "1 of 2 requests failed") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	run(t, line(plain), "cache", "warm", "-", "--url", p.url)
+	ask := func(text string) (cached int) {
+		_, cached, _ = r.served(map[string]any{"model": "forebay-demo", "max_tokens": 1, "messages": []map[string]string{{"role": "system", "content": text}, {"role": "user", "content": "Now?"}}})
+		return cached
+	}
+	for i := range 40 {
+		ask(strings.Repeat("Storm number "+string(rune('A'+i))+" blows. ", 30))
+	}
+	if a, b := ask(pinned), ask(plain); a < 32 || b != 0 {
+		t.Errorf("of the pinned prompt %d tokens were found, of the other one %d", a, b)
+	}
+	out, status = run(t, "", "cache", "--admin", strings.TrimPrefix(p.admin, "http://"))
+	for _, want := range []string{"ENDS IN", "(1h59m|2h0m)", "MEMORY", "BEGINNING", "TOKENS EACH"} {
+		if status != 0 || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("status %d, without %s: %s", status, want, out)
+		}
+	}
+	if out, status := run(t, line(pinned), "cache", "unpin", "-", "--url", p.url); status != 0 {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if out, _ := run(t, "", "cache", "--admin", strings.TrimPrefix(p.admin, "http://")); strings.Contains(out, "ENDS IN") {
+		t.Errorf("a pin that was ended is shown: %s", out)
 	}
 }

@@ -52,6 +52,9 @@ type Config struct {
 	RepackCache         string `yaml:"repack_cache" help:"Directory that keeps weights as the kernels read them, made if it is not there: later starts map them instead of packing anew. A model takes about its file's size there; empty keeps none."`
 	RepackCacheBytesMax int64  `yaml:"repack_cache_bytes_max" default:"64GiB" range:"1MiB..1024TiB" help:"Bytes in that directory; what was not used for longest goes first."`
 
+	PinnedShare float64 `yaml:"pinned_share" default:"0.25" range:"0.01..0.9" help:"Share of the memory for keys and values that pinned prompts may hold."`
+	PinsMax     int     `yaml:"pins_max" default:"256" range:"1..10000" help:"Most prompts that are pinned at a time."`
+
 	DiskCache         string `yaml:"disk_cache" help:"Directory that keeps keys and values of prompts and answers, made if it is not there: what no longer fits into memory, or was there before a restart, is read from it where that takes less time than computing. Layers with windows then keep whole contexts in memory. Empty keeps none."`
 	DiskCacheBytesMax int64  `yaml:"disk_cache_bytes_max" default:"8GiB" range:"1MiB..1024TiB" help:"Bytes in that directory; the oldest go first."`
 	DiskCacheKeyFile  string `yaml:"disk_cache_key_file" help:"File with a key of 64 hexadecimal digits that encrypts them (AES-256-GCM); empty writes them as they are."`
@@ -125,6 +128,11 @@ func (c *Config) CacheBytes(contextPages, pageBytes int) int64 {
 func (c *Config) Paging(m *model.Config, kvType kernels.KVType, contextTokens int, onGPU bool) (model.Paging, cache.Windows) {
 	p := m.Paging(&model.Options{ContextTokens: contextTokens, PageTokens: c.PageTokens, KVType: kvType, Windows: c.DiskCache == "" && !onGPU})
 	return p, cache.Windows{Tokens: p.WindowTokens, Chunked: p.Chunked, Pages: p.WindowPages, Step: c.BatchTokensMax}
+}
+
+// pinLimits are those of a pool of so many pages.
+func (c *Config) pinLimits(pages int) cache.PinLimits {
+	return cache.PinLimits{Pins: c.PinsMax, Pages: int(c.PinnedShare * float64(pages))}
 }
 
 // stateCount is the number of states of stateBytes, 0 for a model that has none.

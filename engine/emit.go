@@ -201,7 +201,7 @@ func (l *loop) close(g *generation, err *wire.Error) {
 	a := &g.account
 	l.outbox.put(g, wire.Event{End: &wire.End{
 		Err: err, Timings: a.timings,
-		Usage: wire.Usage{Prompt: g.promptTokens, Cached: a.cached, Computed: a.computed, Completion: g.completion, Reasoning: g.reasoning},
+		Usage: wire.Usage{Prompt: g.promptTokens, Cached: a.cached, Computed: a.computed, Completion: g.completion, Reasoning: g.reasoning, Pinned: g.pinned, PinRefused: g.pinRefused},
 	}})
 	l.inbox.ended(!g.started)
 }

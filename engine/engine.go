@@ -48,6 +48,8 @@ type Engine struct {
 var (
 	_ wire.Engine       = (*Engine)(nil)
 	_ wire.LaunchTracer = (*Engine)(nil)
+
+	_ wire.HoldingsTeller = (*Engine)(nil)
 )
 
 // New loads a model and starts its loop. The engine must be closed.
@@ -80,7 +82,7 @@ func New(cfg Config) (*Engine, error) {
 
 // assemble makes an engine of a loaded model, and the loop that start is to run.
 func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
-	pool, err := cache.New(cache.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint, States: p.states, StateTokens: cfg.StateTokens, Windows: p.windows})
+	pool, err := cache.New(cache.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint, States: p.states, StateTokens: cfg.StateTokens, Windows: p.windows, Pins: cfg.pinLimits(p.pages)})
 	if err != nil {
 		p.close()
 		return nil, nil, err
@@ -197,7 +199,7 @@ func (e *Engine) newGeneration(g *wire.Generation) (*generation, *wire.Error) {
 		return nil, wire.InvalidParam("max_tokens", "max_tokens is %d where the prompt's %d tokens leave room for %d", g.Options.MaxTokens, len(tokens), room)
 	}
 	own := &generation{
-		id: g.ID, serial: g.Serial, salt: g.Salt, level: min(g.Level, step.Levels-1), key: g.Key, long: g.Long, tokenGoal: g.TokenGoal, options: g.Options,
+		id: g.ID, serial: g.Serial, salt: g.Salt, level: min(g.Level, step.Levels-1), key: g.Key, long: g.Long, tokenGoal: g.TokenGoal, pin: g.Pin, options: g.Options,
 		promptTokens: len(tokens), inbox: e.inbox,
 	}
 	own.options.MaxTokens = cmp.Or(own.options.MaxTokens, room)

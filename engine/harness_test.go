@@ -214,6 +214,7 @@ type question struct {
 	key     int64
 	long    bool
 	serial  uint64
+	pin     wire.Pin
 }
 
 // answer is all that a reader saw of it.
@@ -239,7 +240,7 @@ func (b *lab) begin(q question) (*wire.Stream, chan struct{}) {
 		return wire.FailedStream(notify, wire.AsError(err)), notify
 	}
 	q.options.MaxTokens = min(q.options.MaxTokens, p.Room)
-	return b.Generate(&wire.Generation{ID: q.id, Prompt: p, Options: q.options, Salt: q.salt, Level: q.level, Key: q.key, Long: q.long, Serial: q.serial, Notify: notify}), notify
+	return b.Generate(&wire.Generation{ID: q.id, Prompt: p, Options: q.options, Salt: q.salt, Level: q.level, Key: q.key, Long: q.long, Serial: q.serial, Pin: q.pin, Notify: notify}), notify
 }
 
 // ask is begin, and reads to the end.
@@ -339,7 +340,7 @@ func mustEnd(t testing.TB, q question, a answer) {
 	}
 }
 
-// mustIdle waits until the engine holds no sequence and no page.
+// mustIdle waits until the engine holds no sequence, and no page but those of pins.
 func (b *lab) mustIdle() {
 	b.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -348,7 +349,7 @@ func (b *lab) mustIdle() {
 		b.inbox.mu.Lock()
 		live, waiting := b.inbox.live, b.inbox.waiting
 		b.inbox.mu.Unlock()
-		if live == 0 && waiting == 0 && s.PagesUsed == 0 && s.Running == 0 && s.Waiting == 0 && s.Paused == 0 {
+		if live == 0 && waiting == 0 && s.PagesUsed == s.PagesPinned && s.Running == 0 && s.Waiting == 0 && s.Paused == 0 {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -22,6 +22,7 @@ type inbox struct {
 	urgent atomic.Bool
 	// launchTrace is the one that is asked for or runs, or nil; the loop removes it.
 	launchTrace atomic.Pointer[launchTrace]
+	holdings    holdings
 
 	mu       sync.Mutex
 	arrivals []*generation
@@ -40,6 +41,7 @@ func newInbox(c *Config) *inbox {
 		waitingMax:     c.WaitingMax,
 		generationsMax: c.GenerationsMax,
 		empty:          make(chan struct{}),
+		holdings:       holdings{asked: make(chan *holdingsAsk, 1)},
 	}
 }
 

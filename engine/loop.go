@@ -114,6 +114,8 @@ func (l *loop) turn() bool {
 // reports false when the engine closes.
 func (l *loop) takeArrivals() bool {
 	l.ledger.tracer.follow(&l.ledger.timer)
+	l.supply.pool.ExpirePins(time.Duration(wire.Monotonic()))
+	l.supply.tellHoldings(&l.inbox.holdings)
 	var closing bool
 	m := &l.scratch
 	m.arrivals, m.touched, closing = l.inbox.take(m.arrivals[:0], m.touched[:0])
@@ -245,6 +247,7 @@ func (l *loop) sample(rows []row, logits []float32) {
 		if g.account.timings.FirstToken == 0 {
 			l.ledger.firstToken(g, now)
 			l.supply.startable = true // its prefix can be shared now
+			l.supply.pin(s)
 		}
 		choices, masks := l.choicesOf(s), l.ledger.step.masks
 		for _, c := range choices {

@@ -99,7 +99,7 @@ func (p *supply) reserve(s *sequence, count int) bool {
 
 // preemptFor takes the pages of a sequence that comes after s; where sameLevel
 // is false, of a less urgent one. For the first that can work it takes those of
-// a held one when no other is left. It reports whether it found one.
+// a held one when no other is left, and then those of a pin. It reports whether it found one.
 func (p *supply) preemptFor(s *sequence, sameLevel bool) bool {
 	after := func(v *sequence) bool { return inOrder(v, s) > 0 && (sameLevel || v.gen.level > s.gen.level) }
 	v := p.chooseVictim(after)
@@ -107,7 +107,7 @@ func (p *supply) preemptFor(s *sequence, sameLevel bool) bool {
 		v = p.chooseVictim(func(v *sequence) bool { return v != s && v.gen.held() })
 	}
 	if v == nil {
-		return false
+		return p.yieldPin(s)
 	}
 	p.preempt(v)
 	return true

@@ -26,6 +26,7 @@ type generation struct {
 	key          int64
 	long         bool
 	tokenGoal    time.Duration
+	pin          wire.Pin
 	options      wire.Options // MaxTokens is set
 	promptTokens int
 	stream       *wire.Stream
@@ -52,6 +53,8 @@ type generation struct {
 	eventsAdded    bool // put and not yet woken
 	promptLogprobs []wire.TokenLogprob
 	restriction    *restriction // nil for none
+	pinned         int          // tokens, as pin asked
+	pinRefused     wire.PinRefusal
 
 	account account // owned by the loop's ledger
 }

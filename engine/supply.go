@@ -40,6 +40,8 @@ type supply struct {
 	victim    *sequence   // the one preempted last
 	turns     uint64
 
+	pinsYielded uint64
+
 	copies  []cache.Copy // to be done before the step
 	hopeful []*sequence  // scratch of start
 }
@@ -267,6 +269,7 @@ func (p *supply) able(candidates []step.Candidate) []step.Candidate {
 func (p *supply) count(to *wire.State) {
 	pages := p.pool.Counts()
 	to.PagesTotal, to.PagesUsed, to.PagesCached, to.PagesFree = pages.Total, pages.Used, pages.Cached, pages.Free
+	to.PagesPinned, to.PinsYielded = p.pool.PinnedPages(), p.pinsYielded
 	for s := range p.each {
 		to.Sequences += s.places()
 		switch {

@@ -320,7 +320,7 @@ func TestReportsFollowTheEngine(t *testing.T) {
 	var r Reporter
 	var cached hitmap.Set
 	s := &wire.State{
-		At: 5, Model: wire.Model{PageTokens: 16}, Pages: wire.Pages{PagesTotal: 10, PagesUsed: 4},
+		At: 5, Model: wire.Model{PageTokens: 16}, Pages: wire.Pages{PagesTotal: 10, PagesUsed: 4, PagesPinned: 3},
 		Load: wire.Load{Running: 1, ShortPrefill: 7, LongPrefill: 8, Sequences: 9},
 		Pace: wire.Pace{Room: cost.Room{Budget: 4, TokensMin: 16, TokensMax: 512}, StepDuration: 3, StepPredicted: 2},
 	}
@@ -332,7 +332,7 @@ func TestReportsFollowTheEngine(t *testing.T) {
 	s.Blocks.Add(hitmap.Change{Hash: 1})
 	s.Blocks.Add(hitmap.Change{Hash: 2})
 	got := report(s)
-	if !got.Up || got.At != 5 || got.KVTokens != 160 || got.KVUsed != 64 || got.Room != (cost.Room{Budget: 4, TokensMin: 16, TokensMax: 512}) || got.ShortPrefill != 7 || got.LongPrefill != 8 || got.Sequences != 9 || got.StepDuration != 3 || got.StepPredicted != 2 || cached.Len() != 2 || got.Blocks.Missed {
+	if !got.Up || got.At != 5 || got.KVTokens != 160 || got.KVPinned != 48 || got.Room != (cost.Room{Budget: 4, TokensMin: 16, TokensMax: 512}) || got.ShortPrefill != 7 || got.LongPrefill != 8 || got.Sequences != 9 || got.StepDuration != 3 || got.StepPredicted != 2 || cached.Len() != 2 || got.Blocks.Missed {
 		t.Errorf("%+v", got)
 	}
 	next := *s

@@ -27,17 +27,18 @@ type TLSConfig struct {
 
 // LimitsConfig bounds what a client may send.
 type LimitsConfig struct {
-	ConnectionsMax int `yaml:"connections_max" default:"4096" range:"1..1048576" help:"Open client connections; further ones get 503."`
-	HeaderBytesMax int `yaml:"header_bytes_max" default:"16384" range:"1KiB..1MiB" help:"Request line and headers, in bytes; more gets 431."`
-	BodyBytesMax   int `yaml:"body_bytes_max" default:"8388608" range:"1KiB..1GiB" help:"Request body after decompression, in bytes; more gets 413."`
-	AnswerBytesMax int `yaml:"answer_bytes_max" default:"33554432" range:"1KiB..1GiB" help:"Answer that is not streamed, in bytes of text and log-probabilities; a longer one fails."`
-	JSONDepthMax   int `yaml:"json_depth_max" default:"128" range:"8..1000" help:"Levels of nesting in a request body."`
-	MessagesMax    int `yaml:"messages_max" default:"4096" range:"1..1048576" help:"Messages in a chat request."`
-	ToolsMax       int `yaml:"tools_max" default:"512" range:"1..1048576" help:"Tools in a chat request."`
-	PromptsMax     int `yaml:"prompts_max" default:"64" range:"1..65536" help:"Prompts in a legacy completion request."`
-	InputsMax      int `yaml:"inputs_max" default:"2048" range:"1..65536" help:"Texts in an embeddings request, and documents in a rerank request."`
-	ChoicesMax     int `yaml:"choices_max" default:"16" range:"1..128" help:"Choices (n) of one request."`
-	LogitBiasMax   int `yaml:"logit_bias_max" default:"1024" range:"1..1048576" help:"Entries in logit_bias, stop_token_ids, allowed_token_ids and bad_words each."`
+	ConnectionsMax int           `yaml:"connections_max" default:"4096" range:"1..1048576" help:"Open client connections; further ones get 503."`
+	HeaderBytesMax int           `yaml:"header_bytes_max" default:"16384" range:"1KiB..1MiB" help:"Request line and headers, in bytes; more gets 431."`
+	BodyBytesMax   int           `yaml:"body_bytes_max" default:"8388608" range:"1KiB..1GiB" help:"Request body after decompression, in bytes; more gets 413."`
+	AnswerBytesMax int           `yaml:"answer_bytes_max" default:"33554432" range:"1KiB..1GiB" help:"Answer that is not streamed, in bytes of text and log-probabilities; a longer one fails."`
+	JSONDepthMax   int           `yaml:"json_depth_max" default:"128" range:"8..1000" help:"Levels of nesting in a request body."`
+	MessagesMax    int           `yaml:"messages_max" default:"4096" range:"1..1048576" help:"Messages in a chat request."`
+	ToolsMax       int           `yaml:"tools_max" default:"512" range:"1..1048576" help:"Tools in a chat request."`
+	PromptsMax     int           `yaml:"prompts_max" default:"64" range:"1..65536" help:"Prompts in a legacy completion request."`
+	InputsMax      int           `yaml:"inputs_max" default:"2048" range:"1..65536" help:"Texts in an embeddings request, and documents in a rerank request."`
+	ChoicesMax     int           `yaml:"choices_max" default:"16" range:"1..128" help:"Choices (n) of one request."`
+	PinMax         time.Duration `yaml:"pin_max" default:"24h" range:"1s..8760h" help:"Longest time for which a request may pin its prompt."`
+	LogitBiasMax   int           `yaml:"logit_bias_max" default:"1024" range:"1..1048576" help:"Entries in logit_bias, stop_token_ids, allowed_token_ids and bad_words each."`
 }
 
 // TimeoutConfig bounds how long things may take. No limit covers the length

@@ -23,6 +23,7 @@ type call struct {
 	user         string   // the client's own user, or ""
 	ignored      []string // names of unknown members
 	bodyBytes    int      // of the request, where the engine relays it and so keeps it; else 0
+	pin          wire.Pin
 	echo         bool
 	embeds       *embeds         // of the routes that make vectors, else nil
 	held         *wire.HeldCalls // tool calls that follow their schemas, or nil

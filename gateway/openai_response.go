@@ -183,6 +183,12 @@ func appendUsage(b []byte, u wire.Usage) []byte {
 	b = strconv.AppendInt(b, int64(u.Prompt+u.Completion), 10)
 	b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
 	b = strconv.AppendInt(b, int64(u.Cached), 10)
+	if u.Pinned > 0 || u.PinRefused != wire.PinDone {
+		b = strconv.AppendInt(append(b, `,"pinned_tokens":`...), int64(u.Pinned), 10)
+	}
+	if u.PinRefused != wire.PinDone {
+		b = append(append(append(b, `,"pin_refused":"`...), u.PinRefused.String()...), '"')
+	}
 	b = append(b, `},"completion_tokens_details":{"reasoning_tokens":`...)
 	return append(strconv.AppendInt(b, int64(u.Reasoning), 10), `}}`...)
 }

@@ -26,8 +26,9 @@ func (x *exchange) place(c *call, class *admission.Class, prompts []*wire.Prompt
 		return nil
 	}
 	x.record.ServedBy = g.Name()
-	// A hop carries one prompt. Log-probabilities of the prompt need all of it computed.
-	if len(prompts) > 1 || len(prompts[0].Tokens) == 0 || c.options.PromptLogprobs || c.options.Embed || c.promptOnly {
+	// A hop carries one prompt. Log-probabilities of the prompt need all of it computed, and
+	// a prompt is pinned where its client asked.
+	if c.pin.Asked || len(prompts) > 1 || len(prompts[0].Tokens) == 0 || c.options.PromptLogprobs || c.options.Embed || c.promptOnly {
 		x.record.Placement = siblings.WhyKind.String()
 		g.Kept()
 		return nil

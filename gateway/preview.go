@@ -29,6 +29,9 @@ func (g *Gateway) Preview(ctx context.Context, path string, body []byte, tenant 
 		}
 		request := &c.prompts[0]
 		request.ID, request.Salt = newID(), tenant
+		if t := g.identity.Policy().Named(tenant); t != nil {
+			request.Salt = t.Salt()
+		}
 		request.Grammar = nil // it changes no token of the prompt
 		return g.engine.Prepare(ctx, request)
 	}

@@ -28,7 +28,7 @@ func (r *Reporter) Report(s *wire.State) admission.Report {
 	return admission.Report{
 		Up: true, At: time.Duration(s.At), Cost: s.Cost,
 		Room:     s.Room,
-		KVTokens: s.PagesTotal * s.Model.PageTokens, KVUsed: s.PagesUsed * s.Model.PageTokens,
+		KVTokens: s.PagesTotal * s.Model.PageTokens, KVPinned: s.PagesPinned * s.Model.PageTokens,
 		KVWindowTimes: s.Model.WindowPages, KVWindowTokens: s.Model.WindowTokens,
 		ShortPrefill: s.ShortPrefill, LongPrefill: s.LongPrefill, Sequences: s.Sequences, Places: s.Places,
 		StepDuration: took, StepPredicted: s.StepPredicted,

@@ -78,7 +78,7 @@ func (r *run) start() {
 	options.Seed += uint64(i)
 	r.streams = append(r.streams, r.generate(&wire.Generation{
 		ID: x.promptID(i), Serial: x.record.Serial + uint64(i), Prompt: p, Options: options, Salt: x.salt(),
-		Class: granted.Class, Level: granted.Level, Key: granted.Key, Long: granted.Long, TokenGoal: granted.TokenGoal,
+		Class: granted.Class, Level: granted.Level, Key: granted.Key, Long: granted.Long, TokenGoal: granted.TokenGoal, Pin: r.call.pin,
 		Trace: x.record.Trace, Notify: x.notify,
 	}))
 	r.live++
@@ -141,6 +141,7 @@ func (r *run) relay() (usage wire.Usage, err error) {
 				usage.Cached += e.End.Usage.Cached
 				usage.Completion += e.End.Usage.Completion
 				usage.Reasoning += e.End.Usage.Reasoning
+				usage.Pinned, usage.PinRefused = e.End.Usage.Pinned, e.End.Usage.PinRefused // of one prompt
 				r.start()
 			}
 			clear(r.events)

@@ -22,6 +22,9 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	if err != nil {
 		return err
 	}
+	if err := x.readPin(tenant, call); err != nil {
+		return err
+	}
 	if err := x.refuseUnprepared(tenant, class, call); err != nil {
 		return err
 	}
@@ -122,7 +125,7 @@ func (x *exchange) noteIgnored(names []string) error {
 
 // salt keeps tenants from reusing each other's prefixes. A client has no
 // influence on it.
-func (x *exchange) salt() string { return x.record.Tenant }
+func (x *exchange) salt() string { return x.caller.Tenant.Salt() }
 
 // prepare has the engine render and tokenize every prompt, and releases the body.
 func (x *exchange) prepare(c *call) ([]*wire.Prompt, error) {

@@ -293,7 +293,7 @@ func (m *machine) candidates() {
 func (m *machine) report(now time.Duration) admission.Report {
 	short, long := m.unstarted()
 	r := admission.Report{
-		Up: true, At: now, Cost: *m.fit.Cost(), Room: m.limits().Room, KVTokens: m.KVTokens, KVUsed: m.kvUsed,
+		Up: true, At: now, Cost: *m.fit.Cost(), Room: m.limits().Room, KVTokens: m.KVTokens,
 		ShortPrefill: short, LongPrefill: long, Sequences: len(m.sequences),
 		StepDuration: m.ends - m.began, StepPredicted: m.predicted,
 		Blocks: hitmap.News{Changes: m.prefixes.changes},

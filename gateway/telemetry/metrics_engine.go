@@ -18,6 +18,7 @@ var (
 	specFallbacks   = counter("forebay_engine_tool_call_fallbacks_total", "Texts of answers that began as a tool call and did not go on as one, so that they were sent as text or cut short.")
 	specGrammars    = counter("forebay_engine_grammars_total", "Grammars of answers: compiled, found (compiled before), refused (they cannot be enforced), failed (the answer could not follow it and ended with an error).", "result")
 	specPreempted   = counter("forebay_engine_preempted_total", "Times a sequence lost its pages and was computed again.")
+	specYielded     = counter("forebay_pins_yielded_total", "Pins that ended early, for a prompt that needed all pages.")
 	specComputed    = counter("forebay_engine_tokens_total", "Tokens of the engine: prefill (prompt tokens computed, also those computed again after a preemption), cached (prompt tokens not computed), decode (generated).", "kind")
 	specQueries     = counter("forebay_prefix_queries_total", "Prompt tokens that were looked up among the cached pages.")
 	specHits        = counter("forebay_prefix_hits_total", "Prompt tokens that were found among the cached pages.")
@@ -46,6 +47,7 @@ const (
 	totalPrefill
 	totalCached
 	totalDecode
+	totalYielded
 	totalGrammars                                       // in the order of grammarResults
 	totalDisk     = totalGrammars + len(grammarResults) // in the order of diskResults
 	totalCount    = totalDisk + len(diskResults)
@@ -126,7 +128,7 @@ func (m *engineMetrics) heard(s *wire.State) {
 			m.evicted++
 		}
 	}
-	now := [totalCount]uint64{s.Step, s.NonFinite, s.CallFallbacks, s.Preempted, s.PrefillTokens, s.CachedTokens, s.DecodeTokens,
+	now := [totalCount]uint64{s.Step, s.NonFinite, s.CallFallbacks, s.Preempted, s.PrefillTokens, s.CachedTokens, s.DecodeTokens, s.PinsYielded,
 		s.GrammarsCompiled, s.GrammarsFound, s.GrammarsRefused, s.GrammarsFailed,
 		s.Disk.Read, s.Disk.Written, s.Disk.Dropped, s.Disk.Corrupted}
 	if now[totalSteps] < m.last[totalSteps] { // another process
@@ -199,6 +201,7 @@ func (m *engineMetrics) collect(ch chan<- prometheus.Metric) {
 		count(specDiskMoves, m.sums[totalDisk+i], result)
 	}
 	count(specPreempted, m.sums[totalPreempted])
+	count(specYielded, m.sums[totalYielded])
 	count(specComputed, m.sums[totalPrefill], "prefill")
 	count(specComputed, m.sums[totalCached], "cached")
 	count(specComputed, m.sums[totalDecode], "decode")

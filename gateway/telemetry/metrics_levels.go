@@ -83,7 +83,8 @@ var (
 	specRatioHigh   = gauge("forebay_engine_step_ratio_high", "The same, 90th percentile.")
 	specCost        = gauge("forebay_engine_step_cost_seconds", "The engine's model of its steps: a step (base), a prompt token (prefill), a prompt token times one before it (prefill_context), a decoding row (row), a token in its context (row_context).", "term")
 	specPages       = gauge("forebay_kv_pages", "Pages of the pool that holds keys and values.")
-	specPagesUsed   = gauge("forebay_kv_pages_used", "Pages referenced by a sequence.")
+	specPagesUsed   = gauge("forebay_kv_pages_used", "Pages referenced by a sequence or a pin.")
+	specPagesPinned = gauge("forebay_kv_pages_pinned", "Pages that pinned prompts hold, of those used.")
 	specPagesFree   = gauge("forebay_kv_pages_free", "Pages that hold nothing.")
 	specPagesKept   = gauge("forebay_kv_pages_cached", "Unreferenced pages kept for reuse.")
 	specKVBytes     = gauge("forebay_kv_bytes", "Memory of the pages by state: used, cached, free.", "state")
@@ -191,6 +192,7 @@ func collectState(ch chan<- prometheus.Metric, s *wire.State) {
 	}
 	ch <- specPages.value(float64(s.PagesTotal))
 	ch <- specPagesUsed.value(float64(s.PagesUsed))
+	ch <- specPagesPinned.value(float64(s.PagesPinned))
 	ch <- specPagesFree.value(float64(s.PagesFree))
 	ch <- specPagesKept.value(float64(s.PagesCached))
 	for state, pages := range map[string]int{"used": s.PagesUsed, "cached": s.PagesCached, "free": s.PagesFree} {

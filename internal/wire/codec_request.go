@@ -143,6 +143,7 @@ func appendDispatch(b []byte, window int, g *Generation) []byte {
 	b = binary.AppendUvarint(appendText(appendText(appendText(b, g.ID), g.Salt), g.Class), g.Serial)
 	b = binary.AppendVarint(appendInt(b, g.Level), g.Key)
 	b = binary.AppendVarint(appendBool(b, g.Long), int64(g.TokenGoal))
+	b = appendInt(appendDuration(appendBool(b, g.Pin.Asked), g.Pin.For), g.Pin.TokensMax)
 	b = append(append(append(b, g.Trace.TraceID[:]...), g.Trace.SpanID[:]...), g.Trace.Flags)
 	b = appendText(b, g.Trace.State)
 	b = appendOptions(b, &g.Options)
@@ -157,6 +158,10 @@ func (d *decoder) dispatch() (m dispatch) {
 	g.Long, g.TokenGoal = d.bool(), duration(d.int64())
 	if g.Level < 0 || g.TokenGoal < 0 {
 		d.fail("level %d or token goal %v is negative", g.Level, g.TokenGoal)
+	}
+	g.Pin = Pin{Asked: d.bool(), For: d.duration(), TokensMax: d.int()}
+	if g.Pin.TokensMax < 0 {
+		d.fail("a pin of at most %d tokens", g.Pin.TokensMax)
 	}
 	copy(g.Trace.TraceID[:], d.take(16))
 	copy(g.Trace.SpanID[:], d.take(8))

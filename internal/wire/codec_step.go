@@ -161,6 +161,7 @@ func appendEnd(b []byte, e *End) []byte {
 	for _, n := range usageInts(&e.Usage) {
 		b = appendSize(b, *n)
 	}
+	b = append(b, byte(e.Usage.PinRefused))
 	return appendTimings(b, &e.Timings)
 }
 
@@ -170,6 +171,9 @@ func (d *decoder) end() *End {
 	for _, n := range usageInts(u) {
 		*n = d.size()
 	}
+	if u.PinRefused = PinRefusal(d.byte()); u.PinRefused >= pinRefusals {
+		d.fail("unknown refusal %d of a pin", uint8(u.PinRefused))
+	}
 	if u.Cached+u.Computed > u.Prompt {
 		d.fail("%d prompt tokens were cached and %d computed, of a prompt of %d", u.Cached, u.Computed, u.Prompt)
 	}
@@ -178,13 +182,13 @@ func (d *decoder) end() *End {
 }
 
 // usageInts are the numbers of a Usage, in the order of the wire.
-func usageInts(u *Usage) [5]*int {
-	return [...]*int{&u.Prompt, &u.Cached, &u.Computed, &u.Completion, &u.Reasoning}
+func usageInts(u *Usage) [6]*int {
+	return [...]*int{&u.Prompt, &u.Cached, &u.Computed, &u.Completion, &u.Reasoning, &u.Pinned}
 }
 
 // stateInts are the whole numbers of a State, in the order of the wire.
-func stateInts(s *State) [14]*int {
-	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.Running, &s.Waiting, &s.Paused, &s.Sequences,
+func stateInts(s *State) [15]*int {
+	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.PagesPinned, &s.Running, &s.Waiting, &s.Paused, &s.Sequences,
 		&s.ShortPrefill, &s.LongPrefill, &s.Room.TokensMax, &s.Room.TokensMin, &s.StepPrefillTokens, &s.StepDecodeTokens}
 }
 
@@ -200,9 +204,9 @@ func stateRates(s *State) [7]*float64 {
 }
 
 // stateCounts are the totals of a State, in the order of the wire.
-func stateCounts(s *State) [18]*uint64 {
+func stateCounts(s *State) [19]*uint64 {
 	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.CallFallbacks, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens,
-		&s.GrammarsCompiled, &s.GrammarsFound, &s.GrammarsRefused, &s.GrammarsFailed,
+		&s.GrammarsCompiled, &s.GrammarsFound, &s.GrammarsRefused, &s.GrammarsFailed, &s.PinsYielded,
 		&s.Disk.Blocks, &s.Disk.Bytes, &s.Disk.Read, &s.Disk.Written, &s.Disk.Dropped, &s.Disk.Corrupted}
 }
 

@@ -34,8 +34,8 @@ type connection struct {
 	mu        sync.Mutex
 	sequences []*served                     // ids ascend
 	last      uint64                        // newest sequence id
-	prepares  map[uint64]context.CancelFunc // of prepares and launch traces
-	running   sync.WaitGroup                // prepares and traces at work
+	prepares  map[uint64]context.CancelFunc // of requests that have one reply
+	running   sync.WaitGroup                // those at work
 	out       []byte                        // whole frames other than steps
 }
 
@@ -112,7 +112,7 @@ func (c *connection) release() {
 	for _, q := range sequences {
 		q.stream.Close()
 	}
-	c.running.Wait() // prepares and traces end with the context
+	c.running.Wait() // they end with the context
 }
 
 func (c *connection) read(reader *frameReader) *Error {
@@ -148,6 +148,12 @@ func (c *connection) handle(kind byte, payload []byte) *Error {
 			return err
 		}
 		return c.traceLaunches(id, steps, limit)
+	case frameHoldings:
+		id, most := d.uint(), d.size()
+		if err := d.finish(); err != nil {
+			return err
+		}
+		return c.tellHoldings(id, most)
 	case frameAck, frameCancel, framePause, frameResume, frameAbandon:
 		id, taken := d.uint(), uint64(0)
 		if kind == frameAck {

@@ -13,20 +13,22 @@ import (
 // A frame is the length of what follows (four bytes, little-endian), a type
 // (one byte) and a payload.
 const (
-	frameHello       = 1 + iota // both ways, first: JSON hello
-	frameRefuse                 // from the engine, last: why the connection ends
-	frameModel                  // from the engine: JSON Model, when it changes
-	frameStep                   // from the engine: state and events of a step
-	framePromptReply            // from the engine: prompt or error
-	frameTraceReply             // from the engine: launches or error
-	frameDispatch               // from the gateway, as are all below
-	frameAck                    // sequence, events taken
-	frameCancel                 // sequence
-	framePause                  // sequence
-	frameResume                 // sequence
-	framePrepare                // prepare id, request
-	frameAbandon                // prepare or trace id
-	frameTrace                  // trace id, steps, limit
+	frameHello         = 1 + iota // both ways, first: JSON hello
+	frameRefuse                   // from the engine, last: why the connection ends
+	frameModel                    // from the engine: JSON Model, when it changes
+	frameStep                     // from the engine: state and events of a step
+	framePromptReply              // from the engine: prompt or error
+	frameTraceReply               // from the engine: launches or error
+	frameHoldingsReply            // from the engine: holdings or error
+	frameDispatch                 // from the gateway, as are all below
+	frameAck                      // sequence, events taken
+	frameCancel                   // sequence
+	framePause                    // sequence
+	frameResume                   // sequence
+	framePrepare                  // prepare id, request
+	frameAbandon                  // prepare or trace id
+	frameTrace                    // trace id, steps, limit
+	frameHoldings                 // id, most rows
 )
 
 const frameHead = 5

@@ -43,7 +43,7 @@ func sampleEvents() []Event {
 		{Choice: 1, TokenCount: 1, Text: "x", Pieces: []Piece{{Kind: PieceReasoning, Text: "ü"}, {Kind: PieceCall, ID: "i", Name: "n"}, {Kind: PieceArguments, Text: "{}"}, {Kind: PieceCallEnd}, {Text: "y"}}},
 		{Choice: 1, TokenCount: 2, Text: " end", Finish: FinishCalls},
 		{Choice: 1, Embedding: []float32{0.5, -1e-9}, Finish: FinishStop},
-		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{7, 2, 3, 4, 5}, Timings: sampleTimings()}},
+		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{7, 2, 3, 4, 5, 6, PinMemory}, Timings: sampleTimings()}},
 	}
 }
 
@@ -86,12 +86,12 @@ func sampleTrace() *traceReply {
 func sampleState() *State {
 	return &State{
 		Err: Errorf(Draining, "stopping"), Step: 1, At: 2,
-		Pages:   Pages{PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6},
+		Pages:   Pages{PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6, PagesPinned: 38},
 		Load:    Load{Running: 7, Waiting: 8, Paused: 9, Sequences: 19, ShortPrefill: 20, LongPrefill: 21},
 		Busiest: "make (2 processes, 1.9 processors)",
 		Pace: Pace{Room: cost.Room{Budget: 24, TokensMin: 25, TokensMax: 22}, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14, StepPredicted: 23, RatioMedian: .9, RatioHigh: 1.5,
 			Cost: cost.Cost{Base: 24, PrefillToken: 2.5, PrefillContext: 1e-9, DecodeRow: 26, DecodeContext: 27}},
-		Totals: Totals{PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Preempted: 10, NonFinite: 11, GrammarsCompiled: 28, GrammarsFound: 29, GrammarsRefused: 30, GrammarsFailed: 31, Disk: DiskState{32, 33, 34, 35, 36, 37}},
+		Totals: Totals{PrefillTokens: 15, CachedTokens: 16, DecodeTokens: 17, Preempted: 10, NonFinite: 11, GrammarsCompiled: 28, GrammarsFound: 29, GrammarsRefused: 30, GrammarsFailed: 31, PinsYielded: 39, Disk: DiskState{32, 33, 34, 35, 36, 37}},
 		Blocks: hitmap.Journal{Before: 18, Changes: []hitmap.Change{{Hash: math.MaxUint64, Evicted: true}, {Hash: 1}}},
 	}
 }
@@ -120,13 +120,16 @@ func samples() map[byte][]byte {
 	return map[byte][]byte{
 		frameStep: appendSampleStep(nil),
 		frameDispatch: dispatchPayload(&dispatch{Sequence: 1, Window: 2, Generation: Generation{ID: "id", Serial: math.MaxUint64, Prompt: samplePrompt(),
-			Options: sampleOptions(), Salt: "s", Class: "c", Level: 2, Key: math.MinInt64, Long: true, TokenGoal: 28, Trace: TraceContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1, State: "a=b"}}}),
+			Options: sampleOptions(), Salt: "s", Class: "c", Level: 2, Key: math.MinInt64, Long: true, TokenGoal: 28, Pin: Pin{true, 29, 30}, Trace: TraceContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1, State: "a=b"}}}),
 		framePrepare:     append([]byte{4}, appendRequest(nil, request)...),
 		framePromptReply: appendPromptReply(nil, &promptReply{Prepare: 4, Prompt: samplePrompt()})[frameHead:],
 		frameTrace:       {5, 6, 7},
 		frameTraceReply:  appendTraceReply(nil, sampleTrace())[frameHead:],
-		frameRefuse:      appendError(nil, &Error{Kind: Overloaded, Param: "p", Message: "m", RetryAfter: 3}),
-		frameAck:         binary.AppendUvarint(binary.AppendUvarint(nil, 5), 6),
+		frameHoldings:    {5, 6},
+		frameHoldingsReply: appendHoldingsReply(nil, &holdingsReply{Asked: 3, Result: Holdings{
+			Prefixes: []HeldPrefix{{Salt: "s", Hash: math.MaxUint64, Tokens: 1, Uses: 2, Pinned: true}}, Salts: []SaltPages{{Salt: "t", Used: 3, Cached: 4, Pinned: 5}}, Pins: []HeldPin{{Salt: "s", Hash: 1, Tokens: 6, Left: 7}}}})[frameHead:],
+		frameRefuse: appendError(nil, &Error{Kind: Overloaded, Param: "p", Message: "m", RetryAfter: 3}),
+		frameAck:    binary.AppendUvarint(binary.AppendUvarint(nil, 5), 6),
 	}
 }
 
@@ -171,6 +174,15 @@ func recode(kind byte, payload []byte) (decoded any, encoded []byte, err *Error)
 		r := d.traceReply()
 		if d.finish() == nil {
 			encoded = appendTraceReply(nil, &r)[frameHead:]
+		}
+		decoded = r
+	case frameHoldings:
+		id, most := d.uint(), d.size()
+		decoded, encoded = []any{id, most}, appendSize(binary.AppendUvarint(nil, id), most)
+	case frameHoldingsReply:
+		r := d.holdingsReply()
+		if d.finish() == nil {
+			encoded = appendHoldingsReply(nil, &r)[frameHead:]
 		}
 		decoded = r
 	case frameRefuse:

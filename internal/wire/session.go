@@ -27,6 +27,7 @@ type session struct {
 	// channel has room for the reply, since the caller may have given up.
 	prepares map[uint64]chan promptReply
 	traces   map[uint64]chan traceReply
+	holdings map[uint64]chan holdingsReply
 
 	// Owned by the reader.
 	model   Model
@@ -35,7 +36,7 @@ type session struct {
 
 	mu        sync.Mutex // before any stream's lock
 	sequences map[uint64]*sequence
-	last      uint64 // newest id of sequences, prepares and traces
+	last      uint64 // newest id of sequences and requests
 	out       []byte
 	dirty     []*sequence
 	err       *Error // set once the connection has ended
@@ -62,7 +63,7 @@ type choiceProgress struct {
 func newSession(c *Client, conn net.Conn, reader *frameReader, m Model) *session {
 	return &session{
 		client: c, conn: conn, reader: reader, model: m, wake: make(chan struct{}, 1),
-		sequences: map[uint64]*sequence{}, prepares: map[uint64]chan promptReply{}, traces: map[uint64]chan traceReply{},
+		sequences: map[uint64]*sequence{}, prepares: map[uint64]chan promptReply{}, traces: map[uint64]chan traceReply{}, holdings: map[uint64]chan holdingsReply{},
 	}
 }
 
@@ -103,8 +104,12 @@ func (s *session) end(why *Error) {
 	for _, reply := range s.traces {
 		reply <- traceReply{Err: why}
 	}
+	for _, reply := range s.holdings {
+		reply <- holdingsReply{Err: why}
+	}
 	clear(s.prepares)
 	clear(s.traces)
+	clear(s.holdings)
 	s.sequences, s.dirty, s.out = nil, nil, nil
 }
 
@@ -138,6 +143,13 @@ func (s *session) handle(kind byte, payload []byte) *Error {
 			return err
 		}
 		return answer(s, s.traces, r.Trace, r)
+	case frameHoldingsReply:
+		d := &decoder{rest: payload}
+		r := d.holdingsReply()
+		if err := d.finish(); err != nil {
+			return err
+		}
+		return answer(s, s.holdings, r.Asked, r)
 	case frameModel:
 		var m Model
 		if err := json.Unmarshal(payload, &m); err != nil {

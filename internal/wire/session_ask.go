@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The requests of a session that have one reply: prepares and launch traces.
+// The requests of a session that have one reply: prepares, launch traces and holdings.
 
 func (s *session) prepare(ctx context.Context, r *Request) (*Prompt, error) {
 	if ctx.Err() != nil {

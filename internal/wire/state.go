@@ -47,6 +47,7 @@ type Pages struct {
 	PagesUsed   int // referenced by a sequence
 	PagesCached int // unreferenced, kept for reuse
 	PagesFree   int
+	PagesPinned int // of PagesUsed, held by pins
 }
 
 // Load is the work that the engine has.
@@ -100,12 +101,22 @@ type Totals struct {
 	// generations that ended because theirs could not be followed.
 	GrammarsCompiled, GrammarsFound, GrammarsRefused, GrammarsFailed uint64
 
+	// PinsYielded counts the pins that ended early, for a sequence that needed all pages.
+	PinsYielded uint64
+
 	Disk DiskState
 }
 
 // DiskState is the cache on disk: what is there now, and blocks read, written, dropped because
 // the disk was too slow or full, and found damaged, since the engine started.
-type DiskState struct{ Blocks, Bytes, Read, Written, Dropped, Corrupted uint64 }
+type DiskState struct {
+	Blocks    uint64 `json:"blocks"`
+	Bytes     uint64 `json:"bytes"`
+	Read      uint64 `json:"read"`
+	Written   uint64 `json:"written"`
+	Dropped   uint64 `json:"dropped"`
+	Corrupted uint64 `json:"damaged"`
+}
 
 // LaunchTracer is an Engine that can report single kernel launches.
 type LaunchTracer interface {

@@ -270,6 +270,7 @@ type Generation struct {
 	Key       int64
 	Long      bool
 	TokenGoal time.Duration
+	Pin       Pin
 	Trace     TraceContext
 	// Notify receives, without blocking, when the stream has events. Its
 	// capacity must be at least 1; several streams may share it.
@@ -286,6 +287,8 @@ func (g *Generation) Check(m *Model) *Error {
 		return InvalidParam("level", "the level is %d; it must be 0 or more", g.Level)
 	case g.TokenGoal < 0:
 		return InvalidParam("token_goal", "the time between tokens is %v; it must be 0 or more", g.TokenGoal)
+	case g.Pin.For < 0 || g.Pin.TokensMax < 0:
+		return InvalidParam("pin", "a pin for %v of at most %d tokens; give 0 or more of both", g.Pin.For, g.Pin.TokensMax)
 	}
 	return g.Options.Check(m)
 }
@@ -413,6 +416,9 @@ type Usage struct {
 	Computed   int // prompt tokens that were computed; what was computed twice counts once
 	Completion int // generated, over all choices, those too that the reader did not take
 	Reasoning  int // tokens of Completion that are reasoning; only with Options.Split
+	Pinned     int // prompt tokens that stay in memory, as the Generation's Pin asked
+	// PinRefused says why Pinned is 0 where a pin was asked for.
+	PinRefused PinRefusal
 }
 
 // Timings are instants of the engine, in nanoseconds of CLOCK_MONOTONIC, the

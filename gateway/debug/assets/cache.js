@@ -1,14 +1,41 @@
 // The page of what the cache holds and saves, and of the siblings.
-import {dim, html, json, percent, table, time} from "./dom.js";
+import {bytes, dim, html, json, percent, table, time} from "./dom.js";
 
 export function cache(page) {
   return [
     html("h1", {}, "Cache"),
-    dim(`${page.pages} pages of ${page.page_tokens} tokens: ${page.pages_used} used, ${page.pages_cached} cached, ${page.pages_free} free.`, " ", json()),
+    dim(`${page.pages} pages of ${page.page_tokens} tokens: ${page.pages_used} used (${page.pages_pinned} pinned), ${page.pages_cached} cached, ${page.pages_free} free.`, " ", json()),
+    page.disk ? dim(`On disk: ${page.disk.blocks} blocks, ${bytes(page.disk.bytes)}; ${page.disk.read} read, ${page.disk.written} written, ${page.disk.dropped} dropped, ${page.disk.damaged} damaged.`) : undefined,
+    html("h2", {}, "Memory"), table(tenants(page), page.held.tenants),
+    page.held.prefixes.length ? [html("h2", {}, "Beginnings that saved the most"), table(prefixes, page.held.prefixes)] : [],
+    page.held.pins.length || page.pins_yielded ? [html("h2", {}, "Pinned"), dim(`${page.pins_yielded} ended early, for a prompt that needed all pages.`), table(pins, page.held.pins)] : [],
     html("h2", {}, "Hits"), page.hits.length ? table(hits, page.hits) : html("p", {}, "No request is in memory."),
     page.name ? siblings(page) : html("p", {}, "This replica has no siblings: siblings.store is not set."),
   ];
 }
+
+const tenants = (page) => [
+  ["tenant", (t) => t.tenant],
+  ["memory", (t) => bytes((t.used + t.cached) * page.page_bytes), "n"],
+  ["pages used", (t) => t.used, "n"],
+  ["pinned", (t) => t.pinned, "n"],
+  ["cached", (t) => t.cached, "n"],
+];
+
+const prefixes = [
+  ["tenant", (p) => p.tenant],
+  ["hash", (p) => p.hash],
+  ["tokens", (p) => p.tokens, "n"],
+  ["uses", (p) => p.uses, "n"],
+  ["pinned", (p) => (p.pinned ? "yes" : "")],
+];
+
+const pins = [
+  ["tenant", (p) => p.tenant],
+  ["hash", (p) => p.hash],
+  ["tokens", (p) => p.tokens, "n"],
+  ["ends in", (p) => time(p.left_ms), "n"],
+];
 
 const hits = [
   ["tenant", (h) => h.tenant],

@@ -50,6 +50,12 @@ export function time(ms) {
   return (ms / 60e3).toFixed(0) + " min";
 }
 
+// bytes is a size in the unit that reads best.
+export function bytes(n) {
+  const at = Math.max(0, Math.min(4, Math.floor(Math.log2(Math.max(1, n)) / 10)));
+  return (n / 1024 ** at).toFixed(at && n / 1024 ** at < 10 ? 1 : 0) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][at];
+}
+
 export const percent = (part, whole = 1) => ((100 * part) / Math.max(whole, 1e-9)).toFixed(0) + " %";
 
 // kernelKind is the colour of a kernel class; page.css has one for each.

@@ -20,6 +20,7 @@ type Record struct {
 	Key        int64
 	Long       bool
 	TokenGoal  time.Duration
+	Pin        wire.Pin
 	Salt       string
 
 	Tokens   int // generated so far, over all choices
@@ -33,6 +34,7 @@ func (r *Record) dispatched(g *wire.Generation) {
 	r.Prompt, r.Options, r.Trace = g.Prompt.Text, g.Options, g.Trace
 	r.Class, r.Salt, r.Serial = g.Class, g.Salt, g.Serial
 	r.Level, r.Key, r.Long, r.TokenGoal = g.Level, g.Key, g.Long, g.TokenGoal
+	r.Pin = g.Pin
 }
 
 // record returns the record of an id, and makes it where there is none. The caller

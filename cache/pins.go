@@ -1,0 +1,214 @@
+package cache
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A pin keeps the blocks of a prompt in memory until it ends, whether sequences use them
+// or not. It is an open sequence that nobody computes: it holds its blocks, and the windows
+// that the token after them sees, so that they are neither evicted nor counted as room.
+//
+// Pins never keep the others from computing: they hold PinLimits.Pages pages at most, and
+// YieldPin gives those of one back.
+
+// PinLimits bounds the pins of a pool. Its zero value allows none.
+type PinLimits struct {
+	Pins  int // how many
+	Pages int // pages that they hold together
+}
+
+// Pin is a prompt whose blocks stay.
+type Pin struct {
+	Salt   string
+	Hash   uint64 // of its last block
+	Tokens int
+	Until  time.Duration // on the caller's clock
+
+	seq *Seq
+}
+
+// PinRefusal says why a prompt is not pinned.
+type PinRefusal uint8
+
+// The refusals.
+const (
+	PinDone  PinRefusal = iota
+	PinShort            // it has no whole block, or its blocks have gone already
+	PinSalt             // the pins of its salt hold as much as they may
+	PinPages            // all pins together hold as much as they may
+	PinCount            // there are as many pins as there may be
+	PinState            // the model has recurrent layers, whose states are not pinned
+)
+
+// pins are those of a pool, all of it owned by the loop.
+type pins struct {
+	PinLimits
+	list   []Pin          // those that end first are first
+	pages  int            // that they hold
+	blocks map[string]int // that those of a salt hold
+}
+
+// Pin keeps the blocks of a prompt that are in memory until the given time. The pins of
+// a salt hold at most tokensMax tokens. Blocks that several pins share count once. A prompt
+// that is pinned already gets the new time. It returns how many tokens are pinned.
+func (p *Pool) Pin(salt string, tokens []int32, until time.Duration, tokensMax int) (pinned int, why PinRefusal) {
+	if p.states.total > 0 {
+		return 0, PinState
+	}
+	s := p.Open(salt, tokens)
+	if s.len == 0 {
+		p.Close(s)
+		return 0, PinShort
+	}
+	if i := p.pinAt(p.tip(s)); i >= 0 {
+		p.Close(s)
+		pin := p.pins.list[i]
+		p.pins.list = slices.Delete(p.pins.list, i, i+1)
+		pin.Until = until
+		p.insertPin(pin)
+		return pin.Tokens, PinDone
+	}
+	blocks, pages := p.pinned(s, 0)
+	switch {
+	case p.pins.blocks[salt]+blocks > tokensMax/p.pageTokens:
+		why = PinSalt
+	case p.pins.pages+pages > p.pins.Pages:
+		why = PinPages
+	case len(p.pins.list) >= p.pins.Pins:
+		why = PinCount
+	}
+	if why != PinDone {
+		p.Close(s)
+		return 0, why
+	}
+	p.countPin(s, +1)
+	p.insertPin(Pin{Salt: salt, Hash: s.hash, Tokens: s.len, Until: until, seq: s})
+	return s.len, PinDone
+}
+
+// insertPin puts a pin into the list.
+func (p *Pool) insertPin(pin Pin) {
+	i, _ := slices.BinarySearchFunc(p.pins.list, pin, func(a, b Pin) int { return cmp.Compare(a.Until, b.Until) })
+	p.pins.list = slices.Insert(p.pins.list, i, pin)
+}
+
+// pinAt is the pin that ends at a place, or -1.
+func (p *Pool) pinAt(at cursor) int {
+	return slices.IndexFunc(p.pins.list, func(pin Pin) bool { return p.tip(pin.seq).page == at.page })
+}
+
+// pinned is how many blocks of s are held by that many pins, and how many pages these and the
+// windows of s have. A window that several pins hold counts for each.
+func (p *Pool) pinned(s *Seq, pins int32) (blocks, pages int) {
+	for _, id := range s.pages {
+		if p.pages[id].pins == pins {
+			blocks++
+		}
+	}
+	pages = blocks
+	for _, id := range s.windows {
+		if id != none {
+			pages += p.windows.Pages
+		}
+	}
+	return blocks, pages
+}
+
+// countPin counts a pin that comes (+1) or goes (-1).
+func (p *Pool) countPin(s *Seq, sign int32) {
+	blocks, pages := p.pinned(s, (1-sign)/2)
+	for _, id := range s.pages {
+		p.pages[id].pins += sign
+	}
+	p.pins.pages += pages * int(sign)
+	if p.pins.blocks[s.salt] += blocks * int(sign); p.pins.blocks[s.salt] == 0 {
+		delete(p.pins.blocks, s.salt)
+	}
+}
+
+// Unpin ends the pin of a prompt, and reports whether there was one.
+func (p *Pool) Unpin(salt string, tokens []int32) bool {
+	if len(p.pins.list) == 0 {
+		return false
+	}
+	s := p.Open(salt, tokens)
+	i := -1
+	if s.len > 0 {
+		i = p.pinAt(p.tip(s))
+	}
+	p.Close(s)
+	if i < 0 {
+		return false
+	}
+	p.endPin(i)
+	return true
+}
+
+// endPin ends a pin. Its blocks stay cached.
+func (p *Pool) endPin(i int) {
+	s := p.pins.list[i].seq
+	p.pins.list = slices.Delete(p.pins.list, i, i+1)
+	p.countPin(s, -1)
+	p.Close(s)
+}
+
+// ExpirePins ends the pins whose time is over.
+func (p *Pool) ExpirePins(now time.Duration) {
+	for len(p.pins.list) > 0 && p.pins.list[0].Until <= now {
+		p.endPin(0)
+	}
+}
+
+// YieldPin ends the pin that would end first, for a sequence that must have its pages. It
+// reports whether there was one.
+func (p *Pool) YieldPin() bool {
+	if len(p.pins.list) == 0 {
+		return false
+	}
+	p.endPin(0)
+	return true
+}
+
+// Pins are the pins, those that end first at the beginning. The slice is valid until the next call.
+func (p *Pool) Pins() []Pin { return p.pins.list }
+
+// PinnedPages is how many pages pins hold.
+func (p *Pool) PinnedPages() int { return p.pins.pages }
+
+// checkPins checks invariant 11.
+func (p *Pool) checkPins() error {
+	x := &p.pins
+	held, blocks, pages := make([]int32, len(p.pages)), map[string]int{}, 0
+	for i, pin := range x.list {
+		s := pin.seq
+		if s.slot < 0 || s.slot >= len(p.open) || p.open[s.slot] != s || s.len != pin.Tokens || s.hash != pin.Hash || s.salt != pin.Salt {
+			return broken(11, "pin %d of %d tokens has no open sequence of them", i, pin.Tokens)
+		}
+		if i > 0 && pin.Until < x.list[i-1].Until {
+			return broken(11, "pin %d ends before the one in front of it", i)
+		}
+		for _, id := range s.pages {
+			if held[id]++; held[id] == 1 {
+				blocks[s.salt]++
+				pages++
+			}
+		}
+		for _, id := range s.windows {
+			if id != none {
+				pages += p.windows.Pages
+			}
+		}
+	}
+	for id := range p.pages {
+		if p.pages[id].pins != held[id] {
+			return broken(11, "page %d counts %d pins, has %d", id, p.pages[id].pins, held[id])
+		}
+	}
+	if pages != x.pages || pages > x.Pages || len(x.list) > x.Pins || !maps.Equal(blocks, x.blocks) {
+		return broken(11, "%d pins hold %d pages, and blocks by salt %v; counted are %d and %v, limits %+v", len(x.list), pages, blocks, x.pages, x.blocks, x.PinLimits)
+	}
+	return nil
+}

@@ -23,6 +23,11 @@
 //	size := size - n     where the server says that n > 1 requests wait, or refuses one
 //	size := size + 1     where it says that none waits, all of ours run, and all places are in use
 //
+// A round takes no more off than leaves the requests that had their first token and not
+// their end at the same time in the last seconds: so many the server computes at once.
+// First tokens that come late all the same waited for something else, such as a busy
+// machine between.
+//
 // Until the size was too large once and then was not, a round takes a fifth off or adds a
 // quarter.
 //

@@ -56,6 +56,8 @@ type Window struct {
 
 	prefill int // prompt tokens that were sent and have no first token
 	inside  int // sequences that were sent and have not ended
+	asked   int // their requests
+	unheard int // those of them without a first token
 
 	known   bool    // delay and rate have a value
 	delay   float64 // of the connection and a step, in nanoseconds
@@ -76,8 +78,9 @@ type Window struct {
 	between float64 // nanoseconds from one completion to the next, a moving mean
 	endedAt time.Duration
 
-	peaks  [2]int // most of inside, in the last intervals
-	peakAt time.Duration
+	peaks   [2]int // most of inside, in the last intervals
+	abreast [2]int // most requests that had their first token and not their end
+	peakAt  time.Duration
 
 	hold       time.Duration // until then the server's numbers are not believed
 	heardAt    time.Duration // of the last numbers, 0 for none
@@ -96,7 +99,7 @@ func New(l Limits) *Window {
 // is inside stays booked.
 func (w *Window) Forget(l Limits) {
 	fresh := New(l)
-	fresh.inside, fresh.prefill = w.inside, w.prefill
+	fresh.inside, fresh.prefill, fresh.asked, fresh.unheard = w.inside, w.prefill, w.asked, w.unheard
 	*w = *fresh
 }
 
@@ -104,6 +107,8 @@ func (w *Window) Forget(l Limits) {
 // result is for First.
 func (w *Window) Sent(n, uncached int) (ahead int) {
 	w.inside += n
+	w.asked++
+	w.unheard++
 	w.peaks[0] = max(w.peaks[0], w.inside)
 	w.prefill += uncached
 	w.full = w.full || w.inside >= w.Places()
@@ -113,6 +118,9 @@ func (w *Window) Sent(n, uncached int) (ahead int) {
 // First books a first token, took after its request was sent.
 func (w *Window) First(uncached, ahead int, took, now time.Duration) {
 	w.prefill -= uncached
+	w.unheard--
+	w.turnPeaks(now)
+	w.abreast[0] = max(w.abreast[0], w.asked-w.unheard)
 	y, x := float64(took), float64(ahead)
 	w.learn(y, x)
 	w.excess[w.firsts] = y - w.delay - w.rate*x
@@ -157,12 +165,10 @@ func (w *Window) judge(now time.Duration) {
 	case late && w.grown:
 		w.takeBack(now)
 	case late && w.settled:
-		w.resize(w.size * shrink)
-		w.restart(now, false)
+		w.reduce(shrink, now)
 	case late:
-		w.resize(w.size * shrinkFirst)
+		w.reduce(shrinkFirst, now)
 		w.shrunk = true
-		w.restart(now, false)
 	case !full:
 		w.restart(now, false)
 	case !w.settled && w.shrunk:
@@ -182,6 +188,14 @@ func (w *Window) judge(now time.Duration) {
 		w.resize(w.size + 1)
 		w.restart(now, true)
 	}
+}
+
+// reduce makes the size less, but not less than the requests that were answered at the
+// same time in the last seconds: so many the server computes at once, and first tokens
+// that were late waited for something else.
+func (w *Window) reduce(by float64, now time.Duration) {
+	w.resize(max(w.size*by, float64(max(w.abreast[0], w.abreast[1]))))
+	w.restart(now, false)
 }
 
 // takeBack undoes a growth, and lets the size be for a while.
@@ -204,7 +218,10 @@ func (w *Window) speed(now time.Duration) float64 {
 func (w *Window) resize(to float64) { w.size = min(max(1, to), float64(w.limits.Most)) }
 
 // Lost books a request that ended before its first token.
-func (w *Window) Lost(uncached int) { w.prefill -= uncached }
+func (w *Window) Lost(uncached int) {
+	w.prefill -= uncached
+	w.unheard--
+}
 
 // Token books tokens of one sequence that came took after the last ones of it.
 func (w *Window) Token(tokens int, took time.Duration) {
@@ -222,6 +239,7 @@ func (w *Window) Token(tokens int, took time.Duration) {
 // Ended books the end of a request of n sequences.
 func (w *Window) Ended(n int, now time.Duration) {
 	w.inside -= n
+	w.asked--
 	if w.endedAt > 0 {
 		each := float64(now-w.endedAt) / float64(max(1, n))
 		w.between += stepShare * (each - w.between)
@@ -280,11 +298,18 @@ func (w *Window) Metrics(running, waiting int, now time.Duration) {
 // peak is the most sequences that were inside in the last seconds: what the server
 // says may be as old.
 func (w *Window) peak(now time.Duration) int {
-	if now-w.peakAt > peakLast {
-		w.peaks[1], w.peaks[0], w.peakAt = w.peaks[0], 0, now
-	}
+	w.turnPeaks(now)
 	w.peaks[0] = max(w.peaks[0], w.inside)
 	return max(w.peaks[0], w.peaks[1])
+}
+
+// turnPeaks begins a new interval of peaks when the last one is over.
+func (w *Window) turnPeaks(now time.Duration) {
+	if now-w.peakAt > peakLast {
+		w.peaks[1], w.peaks[0] = w.peaks[0], 0
+		w.abreast[1], w.abreast[0] = w.abreast[0], 0
+		w.peakAt = now
+	}
 }
 
 // Places is how many sequences may be at the server now.

@@ -230,3 +230,36 @@ func TestQueueOfTheServerStaysEmpty(t *testing.T) {
 		})
 	}
 }
+
+// TestAnsweredAtTheSameTime: a server that answers many requests at the same time computes so
+// many, however late their first tokens are, since the machine or the connection may be
+// busy. One that answers few, as late, has fewer places.
+func TestAnsweredAtTheSameTime(t *testing.T) {
+	const burst = 512
+	for _, c := range []struct{ slots, least, most int }{{burst, burst, 1024}, {16, 16, 64}} {
+		w := New(Limits{Start: 1024, Most: 1024, StepTokens: 1 << 20})
+		now := time.Duration(0)
+		for range 32 { // alone, in a millisecond
+			ahead := w.Sent(1, 0) // all of the prompt is cached
+			now += time.Millisecond
+			w.First(0, ahead, time.Millisecond, now)
+			w.Token(1, time.Millisecond)
+			w.Ended(1, now)
+		}
+		began := now
+		var ahead [burst]int
+		for i := range ahead {
+			ahead[i] = w.Sent(1, 0)
+		}
+		for i := range ahead {
+			now += 200 * time.Microsecond
+			w.First(0, ahead[i], now-began, now)
+			if i >= c.slots-1 {
+				w.Ended(1, now)
+			}
+		}
+		if n := w.Places(); n < c.least || n > c.most {
+			t.Errorf("%d places at a server of %d", n, c.slots)
+		}
+	}
+}

@@ -50,7 +50,7 @@ func checkView(t *testing.T, v *capture.View) {
 func TestEveryRequestOverItsGoalIsKept(t *testing.T) {
 	r := newRig(t, rigConfig{
 		fake: scripted(wiretest.Script{Pieces: []string{"a", "b", "c"}, FirstDelay: 3 * time.Millisecond, Delay: 2 * time.Millisecond}), capture: &capture.Config{}, records: 256,
-		admission: admission.Config{Classes: []admission.Class{{Name: "interactive", FirstTokenGoal: 100 * time.Millisecond, TokenGoal: time.Millisecond}}},
+		admission: admission.Config{Classes: []admission.Class{{Name: "interactive", FirstTokenGoal: time.Minute, TokenGoal: time.Millisecond}}},
 	})
 	const requests = 100
 	var wg sync.WaitGroup

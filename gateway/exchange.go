@@ -274,6 +274,7 @@ func (x *exchange) tell(err error) {
 func (x *exchange) finish() {
 	x.run.finish(x.g.cfg.Timeouts.CancelLimit)
 	x.record.Finished = wire.Monotonic()
+	x.show(x.record.Finished) // before others are told that it has ended
 	x.g.recorder.Finish(&x.record)
 	x.g.unregister(x)
 }

@@ -60,7 +60,9 @@ func (g *Gateway) running() []telemetry.Record {
 	all := make([]telemetry.Record, 0, len(g.live))
 	for x := range g.live {
 		x.mu.Lock()
-		all = append(all, x.view)
+		if x.view.Finished == 0 {
+			all = append(all, x.view)
+		}
 		x.mu.Unlock()
 	}
 	return all

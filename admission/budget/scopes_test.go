@@ -118,6 +118,25 @@ func TestImpatientClient(t *testing.T) {
 	}
 }
 
+// Many requests of one client that are refused over more than a moment do not all
+// return when the first of them may.
+func TestAHerdOfOneClient(t *testing.T) {
+	l, h := newTestLocal()
+	returns := map[time.Time]int{}
+	for range 100 { // at 20 a second
+		_, err := l.Reserve(context.Background(), Ask{Tenant: "t", Model: "m", Scopes: OfTenant(Limits{RequestsPerMinute: 20}), Client: Client{7, func() bool { return false }}})
+		if refusal := new(Refusal); errors.As(err, &refusal) {
+			returns[h.now().Add(refusal.RetryAfter).Truncate(time.Second)]++
+		}
+		h.move(50 * time.Millisecond)
+	}
+	for at, n := range returns {
+		if n > 100/2 {
+			t.Errorf("%d return at %v", n, at)
+		}
+	}
+}
+
 // Money, hours and months.
 func TestMoneyAndWindows(t *testing.T) {
 	h := newHand() // 1 August 2026, 10:00

@@ -56,16 +56,23 @@ func (w *Waits) For(t *Terms, rule Rule, ask, missing, share float64, client Cli
 	return at.Sub(now)
 }
 
-// again is the earliest promise that a client has, if it has come back before.
+// again is the earliest promise that a client has, if it has come back before. It is told
+// now, so several requests that come back together have one each.
 func (w *Waits) again(rule Rule, client Client, now time.Time) (at time.Time, ok bool) {
 	alone := func() bool { return client.Alone != nil && client.Alone() }
-	for _, p := range w.told {
+	var first *promise
+	for i := range w.told {
+		p := &w.told[i]
 		mine := client.ID != 0 && p.client == client.ID && p.rule == rule && p.at.After(now)
-		if mine && (!ok || p.at.Before(at)) && (now.Sub(p.told) >= together || alone()) {
-			at, ok = p.at, true
+		if mine && (first == nil || p.at.Before(first.at)) && (now.Sub(p.told) >= together || alone()) {
+			first = p
 		}
 	}
-	return at, ok
+	if first == nil {
+		return at, false
+	}
+	first.told = now
+	return first.at, true
 }
 
 // note remembers a promise in place of one that is over, or of the oldest.

@@ -40,7 +40,8 @@ func (s *Store) check() {
 			continue
 		}
 		s.mu.Lock()
-		if !s.hung[r.ID] {
+		// One that has ended meanwhile may have been offered: what is kept of its end stays.
+		if !s.hung[r.ID] && s.runningRecord(r.ID) != nil {
 			r.Broken = r.Missed(now)
 			s.hung[r.ID] = s.keep(s.quota.class(r.Class), &r, reasonHung)
 		}

@@ -251,7 +251,8 @@ func TestCollectorThatRefusesAndComesBack(t *testing.T) {
 		e.Close()
 		want += int(e.Stats().Exported)
 	}
-	if got := len(collector.Wait(t, want)); got != want {
+	// Those whose answer came too late have arrived as well, and count as failed.
+	if got := len(collector.Wait(t, want)); got < want {
 		t.Errorf("%d spans arrived of %d", got, want)
 	}
 }

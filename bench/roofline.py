@@ -3,11 +3,11 @@
 alone, and prints the tables of docs/gpu.md. Nothing here is measured: the shares are what
 each kernel is designed to reach, and a GPU has to confirm them."""
 
-# Bytes a second from memory, operations a second (two a multiply-add) in bfloat16 by tensor cores
-# and in float32, by NVIDIA's data sheets.
+# Bytes a second from memory, and operations a second (two a multiply-add) in bfloat16 by tensor
+# cores, by NVIDIA's data sheets.
 GPUS = {
-    "H100 SXM": (3.35e12, 989e12, 67e12), "H200": (4.8e12, 989e12, 67e12),
-    "A100 80 GB": (2.04e12, 312e12, 19.5e12), "L4": (0.30e12, 121e12, 30.3e12),
+    "H100 SXM": (3.35e12, 989e12), "H200": (4.8e12, 989e12),
+    "A100 80 GB": (2.04e12, 312e12), "L4": (0.30e12, 121e12),
 }
 MEMORY = {"H100 SXM": 80e9, "H200": 141e9, "A100 80 GB": 80e9, "L4": 24e9}
 
@@ -20,7 +20,7 @@ PRODUCT_COMPUTE = 0.35  # of the tensor cores' rate: weights and numbers are spl
 PRODUCTS = 3            # of bfloat16, for one of numbers with both their halves
 TILE = 8                # rows that a product has at least, empty ones too
 ATTENTION_MEMORY = 0.50
-ATTENTION_COMPUTE = 0.25  # of the float32 rate
+ATTENTION_COMPUTE = 0.20  # of the tensor cores' rate, in prompts: three products too, with softmax between
 KERNELS_PER_LAYER = 9   # norm, qkv, place, attention and its merge, output, norm, gate-up, activation, down: about
 KERNEL_GAP = 1.5e-6     # seconds between two kernels of a graph
 
@@ -31,7 +31,7 @@ def weights(model):
 
 
 def step(gpu, model, kind, rows, context):
-    memory, tensor, _ = GPUS[gpu]
+    memory, tensor = GPUS[gpu]
     e, layers, heads, kv, d, ff, vocab = MODELS[model]
     n, tiles = weights(model), -(-rows // TILE) * TILE
     product = max(n * BYTES[kind] / (memory * PRODUCT_MEMORY), PRODUCTS * 2 * n * tiles / (tensor * PRODUCT_COMPUTE))
@@ -40,11 +40,11 @@ def step(gpu, model, kind, rows, context):
 
 
 def prompt(gpu, model, tokens):
-    _, tensor, compute = GPUS[gpu]
+    _, tensor = GPUS[gpu]
     e, layers, heads, kv, d, ff, vocab = MODELS[model]
-    scores = layers * heads * d * 4 * tokens * tokens / 2
+    scores = PRODUCTS * layers * heads * d * 4 * tokens * tokens / 2
     products = PRODUCTS * 2 * (weights(model) - vocab * e) * tokens
-    return products / (tensor * PRODUCT_COMPUTE) + scores / (compute * ATTENTION_COMPUTE)
+    return products / (tensor * PRODUCT_COMPUTE) + scores / (tensor * ATTENTION_COMPUTE)
 
 
 def fits(gpu, model, kind):

@@ -17,9 +17,6 @@ var architectures = map[string]bool{
 	"gemma2": true, "gemma3": true, "phi3": true, "gpt-oss": true, "glm4": true, "seed_oss": true, "ernie4_5": true,
 }
 
-// headDimMax is what a block of the attention kernels has threads for.
-const headDimMax = 256
-
 // onCPU is what to do about a refusal.
 const onCPU = "give --device cpu"
 
@@ -65,8 +62,8 @@ func refusal(c *model.Config) error {
 	}
 	for i := range c.Layers {
 		d := &c.Layers[i]
-		if d.HeadDim > headDimMax || d.HeadDim%4 != 0 {
-			return fmt.Errorf("heads of %d numbers are not computed on the GPU; multiples of 4 up to %d are", d.HeadDim, headDimMax)
+		if d.HeadDim > cuda.HeadDimMax || d.HeadDim%4 != 0 {
+			return fmt.Errorf("heads of %d numbers are not computed on the GPU; multiples of 4 up to %d are", d.HeadDim, cuda.HeadDimMax)
 		}
 	}
 	return nil

@@ -16,8 +16,6 @@ import (
 const (
 	rowThreads     = 256
 	placeThreads   = 64
-	attendThreads  = 128 // PIECE of attention.cu
-	splitTokens    = 512 // SPLIT of attention.cu
 	expertThreads  = 128
 	expertRows     = 2 // rows of weights of a warp in the product with experts
 	warpSize       = 32
@@ -47,8 +45,7 @@ type kernelSet struct {
 	embed, addNorm, place, activate, scaleCap *cuda.Kernel
 	route, group, gather                      *cuda.Kernel // of experts
 	attend, attendSplits, attendMerge         *cuda.Kernel
-	attendHeads                               int // query heads of a block
-	attendShared                              []int
+	attendPrompt                              *cuda.Kernel
 	products                                  map[kernels.Type][]product
 	experts                                   map[kernels.Type][]product
 }
@@ -67,22 +64,13 @@ func (p *placed) findKernels(w *model.DeviceWeights) (failure error) {
 	s.embed = find(0, "embed_%s", cuda.TypeName(w.Embedding.Type))
 	s.addNorm, s.place = find(0, "add_norm"), find(0, "place_%s", kv)
 	s.activate, s.scaleCap = find(0, "activate"), find(0, "scale_cap")
-	group := 1
+	rowShared, promptShared := 0, 0
 	for i := range c.Layers {
-		group = max(group, c.Heads/c.Layers[i].KVHeads)
+		dim := c.Layers[i].HeadDim
+		rowShared, promptShared = max(rowShared, cuda.AttendShared(dim)), max(promptShared, cuda.PromptShared(dim))
 	}
-	for _, s.attendHeads = range []int{1, 4, 8} {
-		if group <= s.attendHeads {
-			break
-		}
-	}
-	most := 0
-	for i := range c.Layers {
-		shared := 4 * (s.attendHeads*(c.Layers[i].HeadDim+attendThreads) + warpSize)
-		s.attendShared, most = append(s.attendShared, shared), max(most, shared)
-	}
-	s.attend = find(most, "attend_%s_%d", kv, s.attendHeads)
-	s.attendSplits = find(most, "attend_splits_%s_%d", kv, s.attendHeads)
+	s.attend, s.attendSplits = find(rowShared, "attend_%s", kv), find(rowShared, "attend_splits_%s", kv)
+	s.attendPrompt = find(promptShared, "attend_prompt_%s", kv)
 	s.attendMerge = find(0, "attend_merge")
 	s.products, s.experts = map[kernels.Type][]product{}, map[kernels.Type][]product{}
 	w.Each(func(m *kernels.Matrix) {
@@ -114,31 +102,27 @@ func (p *placed) Forward(chunks []model.Chunk, times model.DeviceTimes) (logits 
 	if err := p.device.Bind(); err != nil {
 		return nil, nil, err
 	}
-	batch, rows, wanted := p.fill(chunks)
-	context := 0
-	for i := range chunks {
-		context = max(context, chunks[i].Start+len(chunks[i].Tokens))
-	}
+	batch, step := p.fill(chunks)
 	timed := times == model.TimeEach || times == model.TimeSome && p.deviceOptions.TimingEvery > 0 && p.steps%p.deviceOptions.TimingEvery == 0
 	if times != model.TimeNone {
 		p.steps++
 	}
-	logits, err = p.computeBatch(chunks, batch, rows, wanted, context, timed)
+	logits, err = p.computeBatch(chunks, batch, step, timed)
 	if err == nil && timed {
 		laps, err = p.times.read()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("a step of %d tokens: %w", rows, err)
+		return nil, nil, fmt.Errorf("a step of %d tokens: %w", step.rows, err)
 	}
 	return logits, laps, nil
 }
 
 // computeBatch computes a batch, and waits for it and for the logits that do not stay.
-func (p *placed) computeBatch(chunks []model.Chunk, batch []byte, rows, wanted, context int, timed bool) ([]float32, error) {
+func (p *placed) computeBatch(chunks []model.Chunk, batch []byte, step stepShape, timed bool) ([]float32, error) {
 	if err := p.device.PutLater(p.buffers.batch, batch); err != nil {
 		return nil, err
 	}
-	if err := p.compute(rows, wanted, context, timed); err != nil {
+	if err := p.compute(step, timed); err != nil {
 		return nil, err
 	}
 	leave := 0
@@ -198,17 +182,22 @@ func bucket(rows int) int {
 	}
 }
 
-// compute puts the step's launches into the stream: as a graph where it has few rows, each of
-// which has logits.
-func (p *placed) compute(rows, wanted, context int, timed bool) error {
-	shape := graphShape{rows: bucket(rows), splits: p.splits(bucket(rows), context)}
-	if timed || p.deviceOptions.Checked || rows > graphRowsMax || wanted != rows || shape.rows > p.options.BatchTokensMax {
-		return p.launchAll(rows, wanted, p.splits(rows, context), timed)
+// compute puts the step's launches into the stream: as a graph where its tokens are those of
+// decoding.
+func (p *placed) compute(step stepShape, timed bool) error {
+	as := step
+	as.rows = bucket(step.rows)
+	as.wanted, as.alone = as.rows, as.rows
+	as.splits = p.splitsOf(as.rows, step.context)
+	if timed || p.deviceOptions.Checked || !step.decoding() || as.rows > p.options.BatchTokensMax {
+		step.splits = p.splitsOf(step.alone, step.context)
+		return p.launchAll(step, timed)
 	}
+	shape := graphShape{as.rows, as.splits}
 	g := p.graphs[shape]
 	if g == nil {
 		var err error
-		if g, err = p.device.Capture(func() error { return p.launchAll(shape.rows, shape.rows, shape.splits, false) }); err != nil {
+		if g, err = p.device.Capture(func() error { return p.launchAll(as, false) }); err != nil {
 			return fmt.Errorf("make the graph for %d rows: %w", shape.rows, err)
 		}
 		p.graphs[shape] = g
@@ -223,20 +212,20 @@ type graphShape struct{ rows, splits int }
 // the GPU has work for all its processors without that.
 const splitBlocksMax = 512
 
-// splits is how many splits the longest context of a step has, rounded up to a power of two;
-// 1 where a block takes all of a row's.
-func (p *placed) splits(rows, context int) int {
+// splitsOf is how many splits the longest context of rows that are alone has, rounded up to a
+// power of two; 1 where a block takes all of a row's.
+func (p *placed) splitsOf(rows, context int) int {
 	if rows > p.splitRows() {
 		return 1
 	}
 	n := 1
-	for n*splitTokens < context {
+	for n*cuda.SplitTokens < context {
 		n *= 2
 	}
 	return min(n, p.splitsMax())
 }
 
-// splitRows is the most rows of a step whose splits have blocks of their own.
+// splitRows is the most rows that are alone whose splits have blocks of their own.
 func (p *placed) splitRows() int {
 	heads := 1
 	for i := range p.config.Layers {
@@ -246,36 +235,26 @@ func (p *placed) splitRows() int {
 }
 
 // splitsMax is how many splits the longest context has.
-func (p *placed) splitsMax() int { return cut(p.options.ContextTokens, splitTokens) }
+func (p *placed) splitsMax() int { return cut(p.options.ContextTokens, cuda.SplitTokens) }
 
-// pass launches the kernels of a step. The grids are for rows and wanted; blocks of rows that
-// the batch does not have leave.
+// pass launches the kernels of a step. The grids are for its shape; blocks of rows that the
+// batch does not have leave.
 type pass struct {
 	*placed
-	rows, wanted int // rows of the grids: of the batch, and those with logits
-	splits       int // of the longest context, where each has a block of its own
-	timed        bool
-	class        model.KernelClass // of the kernels that are launched now
-	layer        int
-	err          error
+	stepShape
+	timed bool
+	class model.KernelClass // of the kernels that are launched now
+	layer int
+	err   error
 }
 
-func (p *placed) launchAll(rows, wanted, splits int, timed bool) error {
-	s := &pass{placed: p, rows: rows, wanted: wanted, splits: splits, timed: timed}
+func (p *placed) launchAll(step stepShape, timed bool) error {
+	s := &pass{placed: p, stepShape: step, timed: timed}
 	if timed {
 		s.err = p.times.begin(p.device)
 	}
 	s.run()
 	return s.err
-}
-
-// rowCount and wantedCount are where the batch says how many rows it has.
-func (s *pass) rowCount() cuda.Address    { return s.buffers.batch }
-func (s *pass) wantedCount() cuda.Address { return s.buffers.batch + 4 }
-
-// picks is where the batch lists the rows whose logits are asked for.
-func (s *pass) picks() cuda.Address {
-	return s.buffers.batch + batchHead + cuda.Address(4*3*s.options.BatchTokensMax)
 }
 
 func (s *pass) launch(k *cuda.Kernel, grid cudrv.Grid, threads, shared int, a *cuda.Args) {
@@ -362,26 +341,36 @@ func (s *pass) attention(i int, l *layer) {
 	s.multiply(b.sum, c.Embed, []matrix{l.out}, b.heads, heads, s.rows, s.rowCount())
 }
 
-// attend computes what the queries find: by a block for each row and KV head, or, where these
-// are few, by a block for each split of their context too. The bits are the same.
+// attend computes what the queries find. Tokens of a prompt that follow each other share a
+// block for each KV head. A row that is alone has a block for each KV head, or, where such rows
+// are few, a block for each split of its context too. The bits are the same.
 func (s *pass) attend(i int, l *layer) {
 	c, b, d, layout, pages := s.config, &s.buffers, &s.config.Layers[i], s.layout(i), s.pools[i]
-	s.of(model.KernelAttentionDecode, i) // the Timer divides it between prompts and decoding
-	grid := cudrv.Grid{d.KVHeads * cut(c.Heads/d.KVHeads, s.kernels.attendHeads), s.rows, 1}
+	group := c.Heads / d.KVHeads
 	rest := func(a *cuda.Args) *cuda.Args {
 		return a.At(b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values).
 			Int(d.WindowTokens).Float(c.AttentionScale, c.AttentionSoftCap).At(b.batch)
 	}
+	if s.tiles > 0 {
+		s.of(model.KernelAttentionPrefill, i)
+		grid := cudrv.Grid{d.KVHeads * cut(group, cuda.PromptRows(d.HeadDim)), s.tiles, 1}
+		s.launch(s.kernels.attendPrompt, grid, cuda.AttendThreads, cuda.PromptShared(d.HeadDim), rest(s.args.Reset().At(b.heads, l.sinks)))
+	}
+	if s.alone == 0 {
+		return
+	}
+	s.of(model.KernelAttentionDecode, i)
+	grid, shared := cudrv.Grid{d.KVHeads * cut(group, cuda.AttendHeads), s.alone, 1}, cuda.AttendShared(d.HeadDim)
 	if s.splits < 2 {
-		s.launch(s.kernels.attend, grid, attendThreads, s.kernels.attendShared[i], rest(s.args.Reset().At(b.heads, l.sinks)))
+		s.launch(s.kernels.attend, grid, cuda.AttendThreads, shared, rest(s.args.Reset().At(b.heads, l.sinks)))
 		return
 	}
 	grid[2] = s.splits
 	if d.WindowTokens > 0 {
-		grid[2] = min(grid[2], (d.WindowTokens-2)/splitTokens+2)
+		grid[2] = min(grid[2], (d.WindowTokens-2)/cuda.SplitTokens+2)
 	}
-	s.launch(s.kernels.attendSplits, grid, attendThreads, s.kernels.attendShared[i], rest(s.args.Reset().At(b.partial).Int(s.splits)))
-	s.launch(s.kernels.attendMerge, cudrv.Grid{c.Heads, s.rows, 1}, attendThreads, 0, s.args.Reset().
+	s.launch(s.kernels.attendSplits, grid, cuda.AttendThreads, shared, rest(s.args.Reset().At(b.partial).Int(s.splits)))
+	s.launch(s.kernels.attendMerge, cudrv.Grid{c.Heads, s.alone, 1}, cuda.AttendThreads, 0, s.args.Reset().
 		At(b.heads, b.partial).Int(s.splits, c.Heads, d.HeadDim, d.WindowTokens).At(l.sinks, b.batch))
 }
 

@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -27,6 +26,7 @@ type placed struct {
 	ropes         []cuda.Address // of each rope, Dims numbers for each position
 	buffers       buffers
 	kernels       kernelSet
+	promptTokens  int            // that attention takes together
 	bytes         int            // of the weights
 	held          []cuda.Address // memory to free
 
@@ -96,7 +96,7 @@ const batchMax = 1 << 13
 func newPlaced(d *Device, c *model.Config, o *model.Options) *placed {
 	return &placed{
 		device: d.cuda, deviceOptions: d.options, config: c, options: *o, graphs: map[graphShape]*cudrv.Graph{},
-		pools: make([]pool, len(c.Layers)), ropes: make([]cuda.Address, len(c.Ropes)),
+		pools: make([]pool, len(c.Layers)), ropes: make([]cuda.Address, len(c.Ropes)), promptTokens: promptTokens(c),
 	}
 }
 
@@ -185,19 +185,7 @@ func (p *placed) layout(layer int) kernels.KVLayout {
 	return kernels.KVLayout{KVType: p.options.KVType, PageTokens: p.options.PageTokens, KVHeads: d.KVHeads, HeadDim: d.HeadDim}
 }
 
-// tablePages is how many entries the page tables of a step may have.
-func (p *placed) tablePages() int {
-	o := &p.options
-	return o.BatchTokensMax * ((o.ContextTokens-1)/o.PageTokens + 1)
-}
-
-const (
-	batchHead  = 16 // bytes of struct Batch
-	groupBytes = 16 // of struct Group
-)
-
-// batchBytes is the size of a batch with so many entries in its page tables.
-func (p *placed) batchBytes(pages int) int { return batchHead + 4*(4*p.options.BatchTokensMax+pages) }
+const groupBytes = 16 // of struct Group of matmul.cu
 
 // plan lists the sizes of all buffers of a step, the pools and the tables.
 func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
@@ -326,36 +314,6 @@ func (p *placed) CopyPage(dst, src int32) error {
 		}
 	}
 	return nil
-}
-
-// fill writes a step's tokens as batch.h has them, and gives the bytes that count.
-func (p *placed) fill(chunks []model.Chunk) (batch []byte, rows, logits int) {
-	n := p.options.BatchTokensMax
-	word := func(i int) []byte { return p.step[batchHead+4*i:] }
-	put := func(i, v int) { binary.LittleEndian.PutUint32(word(i), uint32(int32(v))) }
-	pages := 0
-	for i := range chunks {
-		c := &chunks[i]
-		used := c.Pages[:(c.Start+len(c.Tokens)-1)/p.options.PageTokens+1]
-		for j, token := range c.Tokens {
-			if j >= len(c.Tokens)-c.Logits {
-				put(3*n+logits, rows)
-				logits++
-			}
-			put(rows, int(token))
-			put(n+rows, c.Start+j)
-			put(2*n+rows, pages)
-			rows++
-		}
-		for _, page := range used {
-			put(4*n+pages, int(page))
-			pages++
-		}
-	}
-	for i, v := range []int{rows, logits, n, 0} {
-		binary.LittleEndian.PutUint32(p.step[4*i:], uint32(v))
-	}
-	return p.step[:p.batchBytes(pages)], rows, logits
 }
 
 // numbers gives the first n float32 of pinned memory.

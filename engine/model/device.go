@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/forebay-io/forebay/engine/gguf"
@@ -50,7 +51,7 @@ const (
 )
 
 // DeviceLap is a kernel of a step: when it was done, in milliseconds of the step's work on the
-// device.
+// device. Attention of a step without a lap of KernelAttentionPrefill may have served prompts too.
 type DeviceLap struct {
 	Class KernelClass
 	Layer int // -1 outside the layers
@@ -188,11 +189,12 @@ func (t *Timer) divide(began int64, laps []DeviceLap, keys attentionKeys) {
 		t.last = now
 		return
 	}
+	apart := slices.ContainsFunc(laps, func(l DeviceLap) bool { return l.Class == KernelAttentionPrefill })
 	t.last = began
 	unit := float64(now-began) / max(laps[len(laps)-1].Done, 1e-9)
 	for _, lap := range laps {
 		to := max(t.last, min(now, began+int64(lap.Done*unit)))
-		if lap.Class == KernelAttentionDecode {
+		if lap.Class == KernelAttentionDecode && !apart {
 			t.addAttention(lap.Layer, keys, to)
 		} else {
 			t.add(lap.Class, lap.Layer, t.last, to)

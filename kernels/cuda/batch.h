@@ -9,18 +9,26 @@
 struct Batch {
 	int rows;        /* tokens */
 	int logits_rows; /* tokens whose logits are asked for */
+	int alone;       /* tokens that attention takes one by one, as in decoding */
+	int tiles;       /* and groups of tokens of a prompt, that follow each other */
 	int capacity;    /* length of each of the arrays that follow, one after another */
-	int unused;
+	int unused[3];
 	/* int tokens[capacity], positions[capacity]
 	 * int tables[capacity]: where the row's page table begins in pages
 	 * int logits[capacity]: the rows whose logits are asked for
+	 * int alone[capacity]: the rows that are taken one by one
+	 * int tiles[capacity], tile_tokens[capacity]: the first row of each group, and its size
 	 * int pages[] */
 };
 
-DEVICE const int *tokens_of(const Batch *b) { return (const int *)(b + 1); }
-DEVICE const int *positions_of(const Batch *b) { return tokens_of(b) + b->capacity; }
-DEVICE const int *tables_of(const Batch *b) { return tokens_of(b) + 2 * b->capacity; }
-DEVICE const int *logits_of(const Batch *b) { return tokens_of(b) + 3 * b->capacity; }
-DEVICE const int *pages_of(const Batch *b) { return tokens_of(b) + 4 * b->capacity; }
+DEVICE const int *array_of(const Batch *b, int n) { return (const int *)(b + 1) + n * b->capacity; }
+DEVICE const int *tokens_of(const Batch *b) { return array_of(b, 0); }
+DEVICE const int *positions_of(const Batch *b) { return array_of(b, 1); }
+DEVICE const int *tables_of(const Batch *b) { return array_of(b, 2); }
+DEVICE const int *logits_of(const Batch *b) { return array_of(b, 3); }
+DEVICE const int *alone_of(const Batch *b) { return array_of(b, 4); }
+DEVICE const int *tiles_of(const Batch *b) { return array_of(b, 5); }
+DEVICE const int *tile_tokens_of(const Batch *b) { return array_of(b, 6); }
+DEVICE const int *pages_of(const Batch *b) { return array_of(b, 7); }
 
 #endif

@@ -59,6 +59,12 @@ DEVICE Four load_four(const float *p) {
 	float4 x = *(const float4 *)p;
 	return {{x.x, x.y, x.z, x.w}};
 }
+struct Words { u32 w[4]; };
+DEVICE Words load_words(const u32 *p) {
+	uint4 x = *(const uint4 *)p;
+	return {{x.x, x.y, x.z, x.w}};
+}
+DEVICE void store_words(u32 *p, const Words &x) { *(uint4 *)p = make_uint4(x.w[0], x.w[1], x.w[2], x.w[3]); }
 DEVICE u32 load_u32(const void *p) { return *(const u32 *)p; }
 DEVICE u64 load_u64(const void *p) {
 	uint2 x = *(const uint2 *)p;
@@ -139,6 +145,11 @@ DEVICE u16 float_to_half(float x) {
 	if (x > 65504.0f) x = 65504.0f;
 	if (x < -65504.0f) x = -65504.0f;
 	return nearest_half(x);
+}
+/* Two numbers as two bfloat16 each: their upper halves, and what these lack of the numbers. */
+DEVICE void split(u32 *upper, u32 *lower, float a, float b) {
+	*upper = bfloat_pair(a, b);
+	*lower = bfloat_pair(add_rounded(a, -bits_to_float(*upper << 16)), add_rounded(b, -bits_to_float(*upper & 0xffff0000u)));
 }
 DEVICE float bfloat_to_float(u16 b) { return bits_to_float((u32)b << 16); }
 

@@ -141,20 +141,28 @@ func random(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// batch is the device's batch of rows with one page table.
+// batch is the device's batch of rows with one page table. Attention takes tile tokens together,
+// or those of alone one by one.
 type batch struct {
 	tokens, positions []int32
 	pages             []int32
+	tile              int
+	alone             []int32
 }
 
 func (b *bench) batch(x batch) Address {
 	n := len(x.positions)
-	words := []int32{int32(n), int32(n), int32(n), 0}
-	words = append(words, append(x.tokens, make([]int32, n-len(x.tokens))...)...)
-	words = append(words, x.positions...)
-	words = append(words, make([]int32, n)...) // the table begins at 0
-	for i := range n {
-		words = append(words, int32(i))
+	var tiles, sizes []int32
+	for i := 0; x.tile > 0 && i < n; i += x.tile {
+		tiles, sizes = append(tiles, int32(i)), append(sizes, int32(min(x.tile, n-i)))
+	}
+	words := []int32{int32(n), int32(n), int32(len(x.alone)), int32(len(tiles)), int32(n), 0, 0, 0}
+	all := make([]int32, n) // a batch asks for the logits of all rows
+	for i := range all {
+		all[i] = int32(i)
+	}
+	for _, array := range [][]int32{x.tokens, x.positions, nil, all, x.alone, tiles, sizes} { // the table begins at 0
+		words = append(append(words, array...), make([]int32, n-len(array))...)
 	}
 	raw := make([]byte, 0, 4*len(words))
 	for _, w := range append(words, x.pages...) {

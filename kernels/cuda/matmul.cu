@@ -74,10 +74,6 @@ MATMUL(8, 2)
 
 /* Pairs of bfloat16, and what they lack of the numbers, for the two steps of a chunk. */
 struct Pairs { u32 upper[2][2], lower[2][2]; };
-DEVICE void split(u32 *upper, u32 *lower, float a, float b) {
-	*upper = bfloat_pair(a, b);
-	*lower = bfloat_pair(add_rounded(a, -bits_to_float(*upper << 16)), add_rounded(b, -bits_to_float(*upper & 0xffff0000u)));
-}
 DEVICE Pairs pairs_of(const float *eight) {
 	Pairs p;
 #pragma unroll

@@ -167,6 +167,16 @@ DEVICE Four load_four(const float *p) {
 	Aligned x = emu::load<Aligned>(p);
 	return {{x.v[0], x.v[1], x.v[2], x.v[3]}};
 }
+struct Words { u32 w[4]; };
+DEVICE Words load_words(const u32 *p) {
+	struct alignas(16) Aligned { u32 w[4]; };
+	Aligned x = emu::load<Aligned>(p);
+	return {{x.w[0], x.w[1], x.w[2], x.w[3]}};
+}
+DEVICE void store_words(u32 *p, const Words &x) {
+	if ((uintptr_t)p % sizeof x) emu::fail(emu::misaligned, "a store of %zu bytes at an address that is not a multiple of them", sizeof x);
+	memcpy(p, &x, sizeof x);
+}
 DEVICE u32 load_u32(const void *p) { return emu::load<u32>(p); }
 DEVICE u64 load_u64(const void *p) { return emu::load<u64>(p); }
 DEVICE u16 load_u16(const void *p) { return emu::load<u16>(p); }

@@ -117,7 +117,7 @@ func sourceFiles(t *testing.T, visit func(name string)) {
 			return err
 		}
 		base := d.Name()
-		if d.IsDir() && base != "." && base != ".ci" && (strings.HasPrefix(base, ".") || base == "node_modules" || base == "testdata") {
+		if d.IsDir() && base != "." && base != ".ci" && (strings.HasPrefix(base, ".") || base == "node_modules" || base == "testdata" || name == "build") {
 			return filepath.SkipDir
 		}
 		if !d.IsDir() && base != ".git" && !strings.HasSuffix(base, "_test.go") { // .git is a file in a worktree

@@ -21,13 +21,13 @@ func TestAnHourWithoutControlPlane(t *testing.T) {
 		c, g := start(t, p, Config{StateDir: dir})
 		stop := run(t, c)
 		pause(time.Minute)
-		if s := c.State(time.Now()); s.Source != FromServer || s.Stale != 0 || s.Server != "one" || g.holds != "a=x b=y " {
-			t.Fatalf("state %+v, holds %s", s, g.holds)
+		if s := c.State(time.Now()); s.Source != FromServer || s.Stale != 0 || s.Server != "one" || g.holds() != "a=x b=y " {
+			t.Fatalf("state %+v, holds %s", s, g.holds())
 		}
 		p.set(true, nil)
 		close(p.link().send)
 		pause(time.Hour)
-		if s := c.State(time.Now()); s.Source != FromServer || s.Stale != time.Hour || s.Server != "" || !strings.Contains(s.Problem, "connection refused") || g.holds == "" {
+		if s := c.State(time.Now()); s.Source != FromServer || s.Stale != time.Hour || s.Server != "" || !strings.Contains(s.Problem, "connection refused") || g.holds() == "" {
 			t.Errorf("after an hour: %+v", s)
 		}
 		if p.dials < 60 || p.dials > 180 {
@@ -37,15 +37,15 @@ func TestAnHourWithoutControlPlane(t *testing.T) {
 
 		// One that starts meanwhile. Its file is an hour old by the virtual clock.
 		c, g = start(t, p, Config{StateDir: dir})
-		if s := c.State(time.Now()); s.Source != FromDisk || s.Stale < time.Hour-time.Second || s.Stale > time.Hour+2*time.Minute || g.holds != "a=x b=y " {
-			t.Errorf("warm: %+v, holds %s", s, g.holds)
+		if s := c.State(time.Now()); s.Source != FromDisk || s.Stale < time.Hour-time.Second || s.Stale > time.Hour+2*time.Minute || g.holds() != "a=x b=y " {
+			t.Errorf("warm: %+v, holds %s", s, g.holds())
 		}
 		stop = run(t, c)
 		pause(time.Minute)
 		p.set(false, policyOf("1"))
 		pause(time.Minute)
-		if s := c.State(time.Now()); s.Source != FromServer || s.Stale != 0 || g.takes != 1 {
-			t.Errorf("back: %+v, %d takes", s, g.takes)
+		if s := c.State(time.Now()); s.Source != FromServer || s.Stale != 0 || g.takes() != 1 {
+			t.Errorf("back: %+v, %d takes", s, g.takes())
 		}
 		if have := p.lastAsked(); have["a"] != "v1" || have["b"] != "v1" {
 			t.Errorf("it asked with %v", have)
@@ -64,18 +64,18 @@ func TestRefusedPolicyKeepsTheLast(t *testing.T) {
 		pause(time.Second)
 		p.link().send <- policyOf("2", "a=z", "b=bad")
 		pause(time.Second)
-		if s := c.State(time.Now()); g.holds != "a=x " || !s.Refusing || s.Version != "1" || s.Problem != "b:1: is bad" {
-			t.Errorf("state %+v, holds %s", s, g.holds)
+		if s := c.State(time.Now()); g.holds() != "a=x " || !s.Refusing || s.Version != "1" || s.Problem != "b:1: is bad" {
+			t.Errorf("state %+v, holds %s", s, g.holds())
 		}
 		p.link().send <- policyOf("3", "b=y")
 		pause(time.Second)
-		if s := c.State(time.Now()); g.holds != "a=z b=y " || s.Refusing || s.Problem != "" || s.Taken != 2 || s.Refused != 1 {
-			t.Errorf("state %+v, holds %s", s, g.holds)
+		if s := c.State(time.Now()); g.holds() != "a=z b=y " || s.Refusing || s.Problem != "" || s.Taken != 2 || s.Refused != 1 {
+			t.Errorf("state %+v, holds %s", s, g.holds())
 		}
 		p.link().send <- policyOf("4", "a", "b")
 		pause(time.Second)
-		if g.holds != "a=z b=y " || p.answers()[3] != errNothingLeft.Error() {
-			t.Errorf("a policy without files: holds %s, answer %s", g.holds, p.answers()[3])
+		if g.holds() != "a=z b=y " || p.answers()[3] != errNothingLeft.Error() {
+			t.Errorf("a policy without files: holds %s, answer %s", g.holds(), p.answers()[3])
 		}
 		if len(p.answers()) != 4 || p.dials != 1 {
 			t.Errorf("%d answers to 4 responses on %d links", len(p.answers()), p.dials)
@@ -102,8 +102,8 @@ func TestRefusedPolicyIsLookedAtAgain(t *testing.T) {
 		p.set(false, policyOf("2"))
 		c.Again()
 		pause(2 * time.Second)
-		if s := c.State(time.Now()); s.Refusing || g.holds != "a=y " || s.Connected != 2 {
-			t.Errorf("state %+v, holds %s", s, g.holds)
+		if s := c.State(time.Now()); s.Refusing || g.holds() != "a=y " || s.Connected != 2 {
+			t.Errorf("state %+v, holds %s", s, g.holds())
 		}
 	})
 }
@@ -124,8 +124,8 @@ func TestFallsBackToTheOtherProtocol(t *testing.T) {
 		pause(time.Second)
 		close(p.link().send)
 		pause(time.Minute)
-		if got := strings.Join(protocols, " "); got != "delta sotw sotw" || g.holds != "a=x " {
-			t.Errorf("%s, holds %s", got, g.holds)
+		if got := strings.Join(protocols, " "); got != "delta sotw sotw" || g.holds() != "a=x " {
+			t.Errorf("%s, holds %s", got, g.holds())
 		}
 	})
 }

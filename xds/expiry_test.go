@@ -43,29 +43,29 @@ func TestTimeToLive(t *testing.T) {
 			p.link().send <- confirming(time.Minute, "b")
 		}
 		pause(time.Second)
-		if s := c.State(time.Now()); g.holds != "a=x b=y " || g.takes != 1 || s.Files != 2 || s.Refusing {
-			t.Fatalf("while it is confirmed: %+v, holds %s after %d takes", s, g.holds, g.takes)
+		if s := c.State(time.Now()); g.holds() != "a=x b=y " || g.takes() != 1 || s.Files != 2 || s.Refusing {
+			t.Fatalf("while it is confirmed: %+v, holds %s after %d takes", s, g.holds(), g.takes())
 		}
 		p.set(true, nil)
 		close(p.link().send)
 		pause(58 * time.Second)
-		if g.holds != "a=x b=y " {
-			t.Errorf("before its time: holds %s", g.holds)
+		if g.holds() != "a=x b=y " {
+			t.Errorf("before its time: holds %s", g.holds())
 		}
 		pause(2 * time.Second)
-		if s := c.State(time.Now()); g.holds != "a=x " || g.takes != 2 || s.Files != 1 || s.Refusing {
-			t.Errorf("after its time: %+v, holds %s", s, g.holds)
+		if s := c.State(time.Now()); g.holds() != "a=x " || g.takes() != 2 || s.Files != 1 || s.Refusing {
+			t.Errorf("after its time: %+v, holds %s", s, g.holds())
 		}
 		stop()
 		c, g = start(t, p, Config{StateDir: dir})
-		if g.holds != "a=x " {
-			t.Errorf("kept: holds %s", g.holds)
+		if g.holds() != "a=x " {
+			t.Errorf("kept: holds %s", g.holds())
 		}
 		stop = run(t, c)
 		p.set(false, policyOf("1", "b=y"))
 		pause(time.Minute)
-		if have := p.lastAsked(); g.holds != "a=x b=y " || have["a"] == "" || have["b"] != "" {
-			t.Errorf("back: holds %s, it asked with %v", g.holds, have)
+		if have := p.lastAsked(); g.holds() != "a=x b=y " || have["a"] == "" || have["b"] != "" {
+			t.Errorf("back: holds %s, it asked with %v", g.holds(), have)
 		}
 		stop()
 	})
@@ -81,24 +81,24 @@ func TestKeptFileExpires(t *testing.T) {
 		stop := run(t, c)
 		pause(time.Second)
 		stop()
-		if g.holds != "a=x b=y " {
-			t.Fatalf("holds %s", g.holds)
+		if g.holds() != "a=x b=y " {
+			t.Fatalf("holds %s", g.holds())
 		}
 		p.set(true, nil)
 		time.Sleep(59 * time.Minute)
 		c, g = start(t, p, Config{StateDir: dir})
-		if g.holds != "a=x b=y " {
-			t.Errorf("before its time: holds %s", g.holds)
+		if g.holds() != "a=x b=y " {
+			t.Errorf("before its time: holds %s", g.holds())
 		}
 		stop = run(t, c)
 		pause(2 * time.Minute)
-		if g.holds != "a=x " {
-			t.Errorf("after its time: holds %s", g.holds)
+		if g.holds() != "a=x " {
+			t.Errorf("after its time: holds %s", g.holds())
 		}
 		stop()
 		c, g = start(t, p, Config{StateDir: dir})
-		if s := c.State(time.Now()); g.holds != "a=x " || s.Source != FromDisk {
-			t.Errorf("a start after its time: %+v, holds %s", s, g.holds)
+		if s := c.State(time.Now()); g.holds() != "a=x " || s.Source != FromDisk {
+			t.Errorf("a start after its time: %+v, holds %s", s, g.holds())
 		}
 	})
 }
@@ -115,13 +115,13 @@ func TestWhatIsLeftDoesNotFit(t *testing.T) {
 			c, g := start(t, p, Config{})
 			defer run(t, c)()
 			pause(time.Second)
-			held := g.holds
+			held := g.holds()
 			g.refuses.Store("y")
 			p.set(true, nil)
 			close(p.link().send)
 			pause(time.Hour)
-			if s := c.State(time.Now()); g.holds != held || !s.Refusing || !strings.Contains(s.Problem, want) {
-				t.Errorf("%+v, holds %s", s, g.holds)
+			if s := c.State(time.Now()); g.holds() != held || !s.Refusing || !strings.Contains(s.Problem, want) {
+				t.Errorf("%+v, holds %s", s, g.holds())
 			}
 		})
 	}
@@ -138,8 +138,8 @@ func TestConfirmations(t *testing.T) {
 		p.set(false, policyOf("1", "b=y"))
 		p.link().send <- confirming(time.Minute, "b")
 		pause(time.Minute)
-		if s := c.State(time.Now()); g.holds != "a=x b=y " || s.Connected != 2 || s.Refusing {
-			t.Errorf("%+v, holds %s", s, g.holds)
+		if s := c.State(time.Now()); g.holds() != "a=x b=y " || s.Connected != 2 || s.Refusing {
+			t.Errorf("%+v, holds %s", s, g.holds())
 		}
 	})
 	now := time.Unix(1000, 0)

@@ -45,8 +45,8 @@ func TestHostileControlPlanes(t *testing.T) {
 			p.set(false, r)
 			p.link().send <- r
 			pause(time.Hour)
-			if s := c.State(time.Now()); !strings.Contains(s.Problem, want) || g.holds != "a=x " || g.takes != 1 {
-				t.Errorf("%s: state %+v, holds %s", want, s, g.holds)
+			if s := c.State(time.Now()); !strings.Contains(s.Problem, want) || g.holds() != "a=x " || g.takes() != 1 {
+				t.Errorf("%s: state %+v, holds %s", want, s, g.holds())
 			}
 			if len(p.answers()) > 200 {
 				t.Errorf("%s: %d answers in an hour", want, len(p.answers()))
@@ -54,8 +54,8 @@ func TestHostileControlPlanes(t *testing.T) {
 			p.set(false, policyOf("3", "b=y"))
 			close(p.link().send)
 			pause(time.Minute)
-			if s := c.State(time.Now()); g.holds != "a=x b=y " || s.Refusing {
-				t.Errorf("%s: afterwards %+v, holds %s", want, s, g.holds)
+			if s := c.State(time.Now()); g.holds() != "a=x b=y " || s.Refusing {
+				t.Errorf("%s: afterwards %+v, holds %s", want, s, g.holds())
 			}
 		})
 	}
@@ -73,8 +73,8 @@ func TestFlappingVersions(t *testing.T) {
 			p.link().send <- policyOf("same", fmt.Sprintf("a=%d", i%2)) // its version never changes, and it lies
 		}
 		pause(10 * time.Second)
-		if g.takes < 100 || g.takes > 2+10*int(time.Second/settleTime) {
-			t.Errorf("%d takes in 10 s", g.takes)
+		if g.takes() < 100 || g.takes() > 2+10*int(time.Second/settleTime) {
+			t.Errorf("%d takes in 10 s", g.takes())
 		}
 	})
 }
@@ -94,8 +94,8 @@ func TestSilentControlPlane(t *testing.T) {
 		}
 		defer run(t, c)()
 		pause(answerLimit + time.Second)
-		if s := c.State(time.Now()); s.Server != "good" || g.holds != "a=x " {
-			t.Errorf("state %+v, holds %s", s, g.holds)
+		if s := c.State(time.Now()); s.Server != "good" || g.holds() != "a=x " {
+			t.Errorf("state %+v, holds %s", s, g.holds())
 		}
 		good.set(true, nil)
 		close(good.link().send)

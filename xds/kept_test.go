@@ -37,8 +37,8 @@ func TestKeptPolicy(t *testing.T) {
 		return err
 	}
 	g := &gateway{}
-	if err := warm("n", g.take); err != nil || g.holds != "a=x " {
-		t.Errorf("%v, holds %s", err, g.holds)
+	if err := warm("n", g.take); err != nil || g.holds() != "a=x " {
+		t.Errorf("%v, holds %s", err, g.holds())
 	}
 	refuse := func([]conf.File) error { return errors.New("a:1: is refused") }
 	for want, err := range map[string]error{"belongs to the node": warm("other", g.take), "a:1: is refused": warm("n", refuse)} {

@@ -132,9 +132,11 @@ func policyOf(version string, files ...string) *discoveryv3.DeltaDiscoveryRespon
 
 // gateway is what takes policies: it refuses those with the text "bad".
 type gateway struct {
-	holds   string
-	takes   int
 	refuses atomic.Value // a text, "" for none
+
+	mu    sync.Mutex // guards all below
+	text  string
+	taken int
 }
 
 func (g *gateway) take(files []conf.File) error {
@@ -145,9 +147,24 @@ func (g *gateway) take(files []conf.File) error {
 		}
 		text += f.Name + "=" + string(f.Text) + " "
 	}
-	g.holds = text
-	g.takes++
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.text = text
+	g.taken++
 	return nil
+}
+
+// holds is what it took last.
+func (g *gateway) holds() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text
+}
+
+func (g *gateway) takes() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.taken
 }
 
 func start(t *testing.T, p *plane, cfg Config) (*Client, *gateway) {

@@ -61,6 +61,11 @@ func runControl(c *console, args []string) error {
 		return err
 	}
 	defer stopAdmin()
+	stopAPI, err := serveControlAPI(cfg.API, server)
+	if err != nil {
+		return err
+	}
+	defer stopAPI()
 	log.Info("control: serving", "address", ln.Addr().String(), "dir", cfg.Dir, "version", server.Version())
 	looking := make(chan struct{})
 	go func() {

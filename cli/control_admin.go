@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -98,12 +99,32 @@ func serveControlAdmin(address string, server *control.Server) (stop func(), err
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(map[string]any{"status": "ready", "version": page.Version, "nodes": len(page.Nodes), "error": page.Error, "rollout": page.Rollout})
 	})
-	const headerLimit = 5 * time.Second
-	pages := &http.Server{Handler: mux, ReadHeaderTimeout: headerLimit, IdleTimeout: time.Minute}
+	return servePages(ln, mux), nil
+}
+
+// servePages answers HTTP until stop is called.
+func servePages(ln net.Listener, handler http.Handler) (stop func()) {
+	const headerLimit, limit, headerBytesMax = 5 * time.Second, time.Minute, 16 << 10
+	pages := &http.Server{Handler: handler, ReadHeaderTimeout: headerLimit, ReadTimeout: limit, WriteTimeout: limit, IdleTimeout: limit, MaxHeaderBytes: headerBytesMax}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		pages.Serve(ln)
 	}()
-	return func() { pages.Close(); <-served }, nil
+	return func() { pages.Close(); <-served }
+}
+
+// serveControlAPI answers the control plane's own API, if it is on, until stop is called.
+func serveControlAPI(address string, server *control.Server) (stop func(), err error) {
+	if address == "" {
+		return func() {}, nil
+	}
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--api: %w", err)
+	}
+	if config := server.TLS(); config != nil {
+		ln = tls.NewListener(ln, config)
+	}
+	return servePages(ln, server.API()), nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -123,6 +124,39 @@ func TestPolicyFromControlPlane(t *testing.T) {
 	writePolicy(t, dir, "tenants.yaml", tenantOf("acme", "four"))
 	startControl(t, dir, address)
 	eventually(t, "the control plane is back", func() bool { return p.askAs("four") == 200 && p.policyState().Source == "live" })
+}
+
+// TestPolicyByAPI: what is written by the control plane's API holds at a gateway, and a
+// mistake is told to the writer.
+func TestPolicyByAPI(t *testing.T) {
+	t.Parallel()
+	dir, own, ports := t.TempDir(), t.TempDir(), freePorts(t, 2)
+	address, api := "127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	const token = "0123456789abcdef"
+	writePolicy(t, own, "token", token)
+	writePolicy(t, dir, "tenants.yaml", tenantOf("acme", "one"))
+	startControl(t, dir, address, "--api", "127.0.0.1:"+ports[1], "--api_token_file", filepath.Join(own, "token"))
+	bootstrap, _ := run(t, "", "control", "bootstrap", "forebay", "--server", address, "--id", "sidecar-1")
+	writePolicy(t, own, "bootstrap.json", bootstrap)
+	p := serve(t, "--xds", filepath.Join(own, "bootstrap.json"))
+	put := func(text string) (int, string) {
+		r, _ := http.NewRequest("PUT", api+"/v1/files/tenants.yaml", strings.NewReader(text))
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		answer, _ := io.ReadAll(response.Body)
+		return response.StatusCode, string(answer)
+	}
+	if status, answer := put("admission:\n  tenants: [{name: a, weight: 900}]\n"); status != http.StatusUnprocessableEntity || !strings.Contains(answer, "tenants.yaml:2: admission.tenants[0].weight") {
+		t.Errorf("%d %s", status, answer)
+	}
+	if status, answer := put(tenantOf("acme", "two")); status != http.StatusOK {
+		t.Errorf("%d %s", status, answer)
+	}
+	eventually(t, "what was written holds", func() bool { return p.askAs("two") == 200 && p.askAs("one") == 401 })
 }
 
 // TestStartWithoutPolicy: a gateway that has neither a policy nor tenants does not

@@ -2,6 +2,9 @@ package control
 
 import (
 	"errors"
+	"fmt"
+	"net"
+	"net/netip"
 	"time"
 )
 
@@ -14,6 +17,10 @@ type Config struct {
 	FilesMax     int           `yaml:"files_max" default:"10000" range:"1..1000000" help:"Most policy files."`
 	BytesMax     int           `yaml:"total_bytes_max" default:"3145728" range:"1KiB..1GiB" help:"Most bytes of all policy files together. gRPC clients take 4 MiB in one message unless told otherwise."`
 	NodesMax     int           `yaml:"nodes_max" default:"10000" range:"1..1000000" help:"Most connected clients; further ones are refused."`
+
+	API            string `yaml:"api" help:"Address of the API that lists, reads, writes and deletes the files of dir, as host:port; empty is none. Off the loopback it needs tls_cert."`
+	APITokenFile   string `yaml:"api_token_file" help:"File with the token that requests to the API must show; it is read again for each."`
+	APIRequestsMax int    `yaml:"api_requests_max" default:"16" range:"1..1024" help:"Requests to the API at a time; further ones get 503."`
 
 	TLSCert     string `yaml:"tls_cert" help:"File with the server's certificate (PEM); empty speaks plain text. It is read again for each connection."`
 	TLSKey      string `yaml:"tls_key" help:"File with the private key (PEM) of tls_cert."`
@@ -34,6 +41,17 @@ func (c *Config) Mistakes() error {
 	}
 	if c.TLSClientCA != "" && c.TLSCert == "" {
 		errs = append(errs, errors.New("tls_client_ca: needs tls_cert, since clients show certificates over TLS alone"))
+	}
+	if host, _, err := net.SplitHostPort(c.API); c.API != "" {
+		ip, parseErr := netip.ParseAddr(host)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("api: %q is not an address such as 127.0.0.1:18002", c.API))
+		case c.APITokenFile == "":
+			errs = append(errs, errors.New("api: needs api_token_file, so that not everybody can change policies"))
+		case c.TLSCert == "" && host != "localhost" && (parseErr != nil || !ip.IsLoopback()):
+			errs = append(errs, fmt.Errorf("api: %s needs tls_cert and tls_key, since the token would travel in plain text", c.API))
+		}
 	}
 	if _, _, err := parseLabel(c.CanaryLabel); err != nil {
 		errs = append(errs, err)

@@ -27,11 +27,20 @@ type Files struct {
 // Read reads the policy in a folder. Each mistake begins with the file, and names
 // line and setting where it lies in one.
 func Read(dir string, filesMax, bytesMax int) (*Files, error) {
+	files, err := gather(dir, filesMax, bytesMax)
+	if err != nil {
+		return nil, err
+	}
+	return parse(files)
+}
+
+// gather reads the files in a folder, in the order of their names.
+func gather(dir string, filesMax, bytesMax int) ([]conf.File, error) {
 	names, root, err := list(dir, filesMax)
 	if err != nil {
 		return nil, err
 	}
-	f := &Files{PEM: map[string][]byte{}}
+	var files []conf.File
 	total := 0
 	for _, name := range names {
 		text, err := readAtMost(filepath.Join(root, filepath.FromSlash(name)), bytesMax-total)
@@ -39,8 +48,15 @@ func Read(dir string, filesMax, bytesMax int) (*Files, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		total += len(text)
-		f.Files = append(f.Files, conf.File{Name: name, Text: text})
+		files = append(files, conf.File{Name: name, Text: text})
 	}
+	return files, nil
+}
+
+// parse reads the policy in files, and the files that it names.
+func parse(files []conf.File) (*Files, error) {
+	f := &Files{Files: files, PEM: map[string][]byte{}}
+	var err error
 	if f.Policy, err = policy.Parse(f.Files); err != nil {
 		return nil, err
 	}

@@ -59,6 +59,11 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Server, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("dir: is missing: give the folder of policy files")
 	}
+	if cfg.API != "" {
+		if _, err := cfg.token(); err != nil {
+			return nil, fmt.Errorf("api_token_file: %w", err)
+		}
+	}
 	s := &Server{cfg: cfg, log: log, nodes: newNodes()}
 	s.trial.rule = newRule(&cfg)
 	s.seen = signature(cfg.Dir, cfg.FilesMax, nil)
@@ -102,8 +107,15 @@ func (s *Server) options() ([]grpc.ServerOption, error) {
 	if _, err := s.tls(); err != nil {
 		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.tls() }}
-	return append(options, grpc.Creds(credentials.NewTLS(config))), nil
+	return append(options, grpc.Creds(credentials.NewTLS(s.TLS()))), nil
+}
+
+// TLS is what connections are encrypted by, nil for plain text.
+func (s *Server) TLS() *tls.Config {
+	if s.cfg.TLSCert == "" {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.tls() }}
 }
 
 // tls reads the server's certificate as it is now.
@@ -112,7 +124,7 @@ func (s *Server) tls() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tls_cert: %w", err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
 	if s.cfg.TLSClientCA == "" {
 		return config, nil
 	}

@@ -43,7 +43,9 @@ func TestRelayedRequests(t *testing.T) {
 	if c, err := decode(false, `"suffix":"x","guided_choice":["a"]`); err != nil || len(c.prompts) != 2 || *c.prompts[1].Text != "b" || c.prompts[0].Body == nil {
 		t.Errorf("a completion: %+v, %v", c, err)
 	}
+	// NVIDIA/TensorRT-LLM#6329: values out of their range, which end a server's process, do not reach it.
 	for members, chat := range map[string]bool{
+		`"top_k":-5`: true, `"top_k":99999999999999999999`: true, `"top_p":7`: false, `"min_p":-1`: true, `"n":0`: true, `"repetition_penalty":-1`: false, `"logit_bias":{"5":1000}`: true,
 		`"n_predict":3`: true, `"use_beam_search":true`: true, `"max_output_tokens":3`: false, `"echo":true`: false, `"prompt_logprobs":1`: true,
 		`"messages":[{"role":"user","content":"x"}]`: false, `"tools":[{}]`: false, `"prompt":"x"`: true, `"temperature":3`: true, `"top_k":"x"`: true,
 	} {

@@ -29,14 +29,13 @@ var replaced = []string{"model", "stream", "stream_options", "max_tokens", "max_
 
 // newRelayed takes the client's body apart.
 func newRelayed(r *wire.Request) (*relayed, *wire.Error) {
-	var all map[string]json.RawMessage
+	all := map[string]json.RawMessage{}
 	if r.Body == nil { // only the prompt was given
-		all = map[string]json.RawMessage{}
 		if r.Messages != nil {
 			all["messages"] = r.Messages
 		}
-	} else if err := json.Unmarshal(r.Body, &all); err != nil {
-		return nil, wire.Errorf(wire.Invalid, "the body is not a JSON object: %v", err)
+	} else if !eachMember(r.Body, func(name string, value json.RawMessage) bool { all[name] = value; return true }) {
+		return nil, wire.Errorf(wire.Invalid, "the body is not a JSON object")
 	}
 	v := &relayed{chat: r.Messages != nil, limit: "max_tokens"}
 	if given(all["max_completion_tokens"]) {
@@ -73,16 +72,6 @@ func newRelayed(r *wire.Request) (*relayed, *wire.Error) {
 }
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
-func appendMember(b []byte, name string, value []byte) []byte {
-	b = append(append(b, quote(name)...), ':')
-	return append(b, value...)
-}
-
-func quote(text string) json.RawMessage {
-	b, _ := json.Marshal(text) // a string always can
-	return b
-}
 
 // sentLimit is the limit of tokens that is sent for g, if one is. Where nobody limits
 // the answer, its end is the server's business, which knows the prompt's length to the

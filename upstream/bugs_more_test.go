@@ -115,3 +115,55 @@ func TestServerThatAlwaysRefuses(t *testing.T) {
 	broken.Store(false)
 	eventually(t, "it is used again", func() bool { return stateOf(e, peers[0].URL) == "starting" })
 }
+
+// TestSlowHealthPage: ikawrakow/ik_llama.cpp#1210. A server whose health page does not answer
+// while it computes is well as long as tokens come, and only then.
+func TestSlowHealthPage(t *testing.T) {
+	e := open(t, Config{URL: newPeer(t, nil).URL})
+	asked, answer := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-answer
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer slow.Close()
+	to, err := newServer(&Config{URL: slow.URL, IdleConnections: 1, MessageBytesMax: 1 << 10, ConnectLimit: patience}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.client.close()
+	e.mu.Lock()
+	r := &replica{engine: e, cfg: e.cfg, server: to, ctx: e.ctx, model: e.replicas[0].model, health: health{found: true}}
+	e.mu.Unlock()
+	r.cfg.ConnectLimit = patience
+	for _, computes := range []bool{true, false} {
+		checked := make(chan error, 1)
+		go func() { checked <- r.check() }()
+		<-asked
+		if computes {
+			e.mu.Lock()
+			r.ledger.heard = wire.Monotonic()
+			e.mu.Unlock()
+		}
+		answer <- struct{}{}
+		if err := <-checked; (err == nil) != computes {
+			t.Errorf("tokens come %v: %v", computes, err)
+		}
+	}
+}
+
+// TestOneAtATime: abetlen/llama-cpp-python#897, where a second request interrupts the first:
+// it has one place, and that is not learned to be more.
+func TestOneAtATime(t *testing.T) {
+	p := newPeer(t, events(deltaChunk(`{"content":"Hi"}`, "stop"), "[DONE]"))
+	p.models = listOf("me")
+	e := open(t, Config{URL: p.URL})
+	for range 64 {
+		if got := chat(t, e, "", wire.Options{}); got.end.Err != nil {
+			t.Fatal(got.end.Err)
+		}
+	}
+	if s := e.State(); s.Places != 1 || !s.Upstreams[0].PlacesExact {
+		t.Errorf("%d places, exact %v", s.Places, s.Upstreams[0].PlacesExact)
+	}
+}

@@ -188,7 +188,9 @@ func TestAborts(t *testing.T) {
 }
 
 // TestDrains: openvinotoolkit/model_server#4428, where a closed connection breaks the
-// batch: the answer is read to its end, and holds its place until then.
+// batch: the answer is read to its end, and holds its place until then. The setting is the
+// way out of vllm-project/vllm#50425 and ggml-org/llama.cpp#27604 too, where an abort ends
+// the engine's process or lets it hang.
 func TestDrains(t *testing.T) {
 	gate := make(chan struct{})
 	var gone atomic.Bool

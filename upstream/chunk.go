@@ -132,15 +132,16 @@ var finishes = map[string]wire.Finish{
 
 // message splits a delta or a whole message into its text and its further members;
 // mend corrects its tool calls.
-func message(raw json.RawMessage, mend func([]byte) []byte) (text string, rest []byte, ok bool) {
+func message(raw json.RawMessage, mend func([]byte) []byte) (text string, rest []byte, understood bool) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "", nil, true
 	}
-	ok = eachMember(raw, func(name string, value json.RawMessage) bool {
+	understood = eachMember(raw, func(name string, value json.RawMessage) (ok bool) {
 		switch {
 		case name == "role" || string(value) == "null" || string(value) == "[]" && name == "tool_calls":
 		case name == "content":
-			return json.Unmarshal(value, &text) == nil
+			text, ok = unquoted(value)
+			return ok
 		default:
 			if rest != nil {
 				rest = append(rest, ',')
@@ -152,24 +153,7 @@ func message(raw json.RawMessage, mend func([]byte) []byte) (text string, rest [
 		}
 		return true
 	})
-	return text, rest, ok
-}
-
-// eachMember calls each for the members of an object, in their order, while it
-// returns true. It tells whether raw is an object and each returned true for all.
-func eachMember(raw json.RawMessage, each func(name string, value json.RawMessage) bool) bool {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return false
-	}
-	for d.More() {
-		name, err := d.Token()
-		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil || !each(name.(string), value) {
-			return false
-		}
-	}
-	return true
+	return text, rest, understood
 }
 
 // oneLine returns JSON without anything that a reader could take for the end of a

@@ -24,6 +24,8 @@ type dialect struct {
 	// sequences is how many sequences a server computes that does not say; 0 for
 	// sequencesUnknown.
 	sequences int
+	// alone says that a second request harms the first, so that none may even wait there.
+	alone bool
 	// stepTokens is the prefill that a step computes at most; 0 for stepTokensUnknown.
 	stepTokens int
 	// running and waiting are the names of the metrics that count the requests which
@@ -87,7 +89,7 @@ var dialects = []*dialect{
 		countChat: "/v1/chat/completions/input_tokens", countText: "/tokenize", usagePerChoice: true,
 		running: []string{"llamacpp:requests_processing"}, waiting: []string{"llamacpp:requests_deferred"}, linger: 100 * time.Millisecond, health: "/health",
 	},
-	{name: "llama-cpp-python", owners: []string{"me"}, sequences: 1}, // a second request interrupts the first
+	{name: "llama-cpp-python", owners: []string{"me"}, sequences: 1, alone: true}, // a second request interrupts the first
 	{name: "tgi", sequences: 128, running: []string{"tgi_batch_current_size"}, waiting: []string{"tgi_queue_size"}, health: "/health"},
 	{name: "transformers", health: "/health"},
 	{name: "ollama", owners: []string{"library"}, sequences: 1, cuts: true, health: "/api/version"},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -391,7 +390,7 @@ func checkRequest(r *wire.Request) *wire.Error {
 	case r.Messages == nil:
 		return nil
 	}
-	if first, ok := bytes.CutPrefix(bytes.TrimSpace(r.Messages), []byte("[")); !ok || bytes.HasPrefix(bytes.TrimSpace(first), []byte("]")) || !json.Valid(r.Messages) {
+	if first, ok := bytes.CutPrefix(bytes.TrimSpace(r.Messages), []byte("[")); !ok || bytes.HasPrefix(bytes.TrimSpace(first), []byte("]")) {
 		return wire.InvalidParam("messages", "messages must be an array of at least one message")
 	}
 	return nil

@@ -116,6 +116,9 @@ func (r *replica) limits(m *model) window.Limits {
 	if n := r.cfg.SequencesMax; n > 0 {
 		l.Start, l.Most = n, n
 	}
+	if m.dialect.alone {
+		l.Most = 1
+	}
 	if n := m.sequences; n > 0 {
 		l.Start, l.Exact = min(n, l.Most), true
 	}

@@ -228,8 +228,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestStuckServer: ggml-org/llama.cpp#27388 and NVIDIA/TensorRT-LLM#18663, a server
-// that says it is well and computes nothing is not used, and is tried with one token
+// TestStuckServer: ggml-org/llama.cpp#27388, NVIDIA/TensorRT-LLM#18663,
+// vllm-project/vllm#39863 and openvinotoolkit/model_server#4503, a server that says it is well and computes nothing is not used, and is tried with one token
 // before it is used again.
 func TestStuckServer(t *testing.T) {
 	e, peers := several(t, 2, Config{CheckInterval: 4 * time.Second})

@@ -67,7 +67,7 @@ type Request struct {
 	// Tokens is a prompt of token ids, used as they are.
 	Tokens []int32
 
-	// Body is the client's whole request, for an engine that relays it to another
+	// Body is the client's whole request, valid JSON, for an engine that relays it to another
 	// server (Model.Relays); nil for all others. It does not cross the socket.
 	Body json.RawMessage
 	// Grammar is what the answer must match, nil for none: the same as in the

@@ -36,7 +36,8 @@
 //
 // Sequences of others are what the server says that it runs, less what is ours. Their
 // moving mean is taken off the places. Where places change hands so often that the delay
-// costs a hundredth of the work, one more request may wait at the server.
+// costs a hundredth of the work, one more request may wait at the server, within the
+// bound of the operator or of the dialect.
 //
 // Non-goals: which request goes first (admission), how the numbers are fetched
 // (upstream).

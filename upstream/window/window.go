@@ -12,7 +12,7 @@ type Limits struct {
 	// so many sequences at once, and no more.
 	Start int
 	Exact bool
-	// Most bounds the size.
+	// Most bounds the size and the places.
 	Most int
 	// StepTokens is the prefill that a step of the server computes at most.
 	StepTokens int
@@ -320,7 +320,7 @@ func (w *Window) Places() int {
 	if refill := w.delay / max(w.between, 1); w.between > 0 && refill > 0.01*w.size {
 		n += math.Ceil(min(refill, w.size/2))
 	}
-	return int(max(1, n))
+	return int(min(max(1, n), float64(w.limits.Most)))
 }
 
 // Prefill is how many prompt tokens may be at the server without a first token: those

@@ -19,6 +19,7 @@ type Config struct {
 	UsersMax int          `yaml:"users_max" default:"10000" range:"16..10000000" help:"The same for budgets of end users, so that they take the place of no tenant's."`
 	Prices   []ModelPrice `yaml:"prices" help:"Prices of models, for limits of money; the first that fits counts."`
 
+	GatewaysMax   int           `yaml:"gateways_max" default:"64" range:"2..1000" help:"Gateways with one Redis of which it is remembered what each was charged, so that limits of hours, days, months and money are exact after Redis lost its data or a gateway was cut off; each adds some 60 bytes to what such a limit's budget sends to Redis and back."`
 	DecisionLimit time.Duration `yaml:"decision_limit" default:"25ms" range:"1ms..5s" help:"Longest wait for Redis before on_failure decides."`
 	OnFailure     string        `yaml:"on_failure" default:"local" oneof:"local open closed" help:"What holds while Redis does not answer: local gives each gateway its part of the limit, open admits all, closed refuses all with 503."`
 	Lease         time.Duration `yaml:"lease" default:"30s" range:"2s..10m" help:"Time after which what a dead gateway held is given back."`

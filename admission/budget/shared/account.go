@@ -19,10 +19,6 @@ const (
 	// meterTicks is how many sync intervals pass before a call is made only to tell
 	// Redis how many tokens streams have produced.
 	meterTicks = 10
-	// othersMax bounds of how many other gateways a state of a book says what they were
-	// charged. If there are more, or nobody had seen a new gateway yet, quotas may be
-	// wrong after Redis lost its data: ADR 0035.
-	othersMax = 16
 )
 
 // account is a gateway's side of one scope's budgets.
@@ -58,14 +54,15 @@ type account struct {
 	target        budget.Amounts // the size of a slice
 	gateways      int
 
-	seq     int64
-	syncing bool // a call is being made
-	again   bool // another is wanted after it
-	active  bool // the store's loop visits it
-	touched bool // something was taken since the last call
-	dirty   bool // pool has changed since
-	metered bool // unspent has changed since
-	waiting []*waiter
+	seq      int64
+	answered int64 // the call that was answered last; 0 for none
+	syncing  bool  // a call is being made
+	again    bool  // another is wanted after it
+	active   bool  // the store's loop visits it
+	touched  bool  // something was taken since the last call
+	dirty    bool  // pool has changed since
+	metered  bool  // unspent has changed since
+	waiting  []*waiter
 }
 
 // waiter is an ask that waits for Redis. Its fields are guarded by its
@@ -252,6 +249,17 @@ func (b *account) known(now time.Time) budget.Amounts {
 
 // living is how many gateways are alive, as far as known.
 func (b *account) living() int { return max(1, b.gateways, b.store.living()) }
+
+// others is of how many other gateways a state says what they were charged: none where
+// all that is missing refills within minutes.
+func (b *account) others() int {
+	for k, limit := range b.terms.Limit {
+		if limit > 0 && budget.Spans[k] != 0 {
+			return b.store.cfg.GatewaysMax - 1
+		}
+	}
+	return 0
+}
 
 // await waits until Redis decides on w, or until limit, when on_failure must. The
 // error is ctx's: then nothing was taken.

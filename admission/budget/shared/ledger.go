@@ -45,8 +45,10 @@ type call struct {
 	Kept    budget.Amounts `json:"kept"`
 	// Was is the total that the last reply said. Base is that without what is given
 	// back when a lease runs out.
-	Was  budget.Amounts `json:"was"`
-	Base budget.Amounts `json:"base"`
+	Was budget.Amounts `json:"was"`
+	// Heard is the Seq of the call whose reply that was, 0 for none.
+	Heard int64          `json:"heard"`
+	Base  budget.Amounts `json:"base"`
 	// Saw is what the last reply showed, nil for none. If Redis has lost the book, the
 	// new one begins with what gateways know.
 	Saw *sight `json:"saw,omitempty"`

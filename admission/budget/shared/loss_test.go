@@ -77,13 +77,15 @@ func byHeld(l *weak) func(c *call) {
 	}
 }
 
-func newWorld(t *testing.T, old bool) *world {
+func newWorld(t *testing.T, old bool) *world { return newWorldOf(t, 3, old) }
+
+func newWorldOf(t *testing.T, gateways int, old bool) *world {
 	w := &world{t: t, start: time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)}
 	m, url := mini(t)
 	w.redis = m
 	cfg := config(t, url)
 	cfg.SyncInterval, cfg.Lease, cfg.BreakerErrors = time.Hour, 30*time.Second, 1<<30
-	for range 3 {
+	for range gateways {
 		l, err := openRedis(cfg)
 		if err != nil {
 			t.Fatal(err)

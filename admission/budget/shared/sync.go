@@ -70,8 +70,8 @@ func (b *account) open(now time.Time, leave bool) *dialogue {
 	d.call = &call{
 		key: b.key, ID: b.store.id, Life: b.life, Seq: b.seq, Lease: b.store.cfg.Lease.Milliseconds(), Gateways: max(1, b.store.living()),
 		Limit: b.terms.Limit, Rate: b.terms.Rate, Hold: b.terms.Hold,
-		Charged: b.charged.Plus(-1, d.back), Held: held, Kept: kept, Was: b.charged, Base: b.charged.Plus(-1, b.held),
-		Saw: b.saw, Others: othersMax, Asks: make([]taking, len(d.asks)), Want: b.touched && !leave, Typical: b.typical, Leave: leave,
+		Charged: b.charged.Plus(-1, d.back), Held: held, Kept: kept, Was: b.charged, Heard: b.answered, Base: b.charged.Plus(-1, b.held),
+		Saw: b.saw, Others: b.others(), Asks: make([]taking, len(d.asks)), Want: b.touched && !leave, Typical: b.typical, Leave: leave,
 	}
 	for i, w := range d.asks {
 		d.call.Asks[i] = taking{w.amounts, w.open}
@@ -96,7 +96,7 @@ func (d *dialogue) close(r *reply, ok bool, now time.Time) {
 			b.store.log.Warn("budgets: a key held what is no budget; it was replaced", "key", b.key)
 		}
 		b.charged, b.held, b.pool = r.Charged, r.Held, b.pool.Plus(1, r.Slice).Plus(-1, b.fall.end(d.taken))
-		b.saw, b.target, b.gateways, b.renewed = &r.Saw, r.Target, r.Gateways, now
+		b.saw, b.answered, b.target, b.gateways, b.renewed = &r.Saw, d.call.Seq, r.Target, r.Gateways, now
 	}
 	for i, w := range d.asks {
 		switch granted := ok && r.Verdicts[i][0] == 0; {

@@ -14,6 +14,8 @@
 --   L     leases by gateway: n life, s last call, x ms when it runs out, p windows,
 --         c charged in all, h of that, what is given back when it runs out
 --   e     leases that ran out, and the requests and output they held
+--   d     by gateway whose lease ran out, what it is charged for good: n, s and c as in
+--         L, x ms of the end. It may have been cut off, and not know of its last call.
 
 local q = cjson.decode(ARGV[1])
 local clock = redis.call('TIME')
@@ -47,13 +49,14 @@ local read, book = pcall(cjson.decode, raw)
 local fresh = not (read and type(book) == 'table' and book.L and book.f and book.k)
 local repaired = fresh and raw ~= false
 if fresh then
-  book = { at = now, c = now, n = 0, f = { 0, 0 }, k = {}, v = {}, p = {}, i = {}, w = {}, L = {}, e = { 0, 0, 0 } }
+  book = { at = now, c = now, n = 0, f = { 0, 0 }, k = {}, v = {}, p = {}, i = {}, w = {}, L = {}, e = { 0, 0, 0 }, d = {} }
   for k = 1, rules do
     book.v[k], book.p[k], book.i[k], book.w[k] = not bucket[k] and 0, window(k), 0, 0
   end
 end
 
 book.n = book.n + 1
+book.d = book.d or {} -- books of older versions have none
 local level = {}
 
 -- Gives n to rule k, or takes it. from has the windows to which it belongs: what an
@@ -91,13 +94,19 @@ for id, lease in pairs(book.L) do
   elseif lease.x < now then
     for k = 1, rules do give(k, lease.h[k], lease.p) end
     book.e[1], book.e[2], book.e[3] = book.e[1] + 1, book.e[2] + lease.h[4], book.e[3] + lease.h[3]
-    book.L[id], book.k[id] = nil, nil
+    for k = 1, rules do lease.c[k] = lease.c[k] - lease.h[k] end
+    book.L[id], book.d[id] = nil, { n = lease.n, s = lease.s, c = lease.c, x = lease.x }
   else
     gateways = gateways + 1
   end
 end
-for id, l in pairs(book.k) do
-  if not l.a and now > book.c + q.lease and id ~= q.id then book.k[id] = nil end -- it has ended
+for _, of in ipairs({ book.k, book.d }) do -- of those without a lease the oldest go
+  local ended = {}
+  for id, l in pairs(of) do
+    if not book.L[id] and id ~= q.id then ended[#ended + 1] = { l.x or 0, id } end
+  end
+  table.sort(ended, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
+  for i = 1, #ended - q.others do of[ended[i][2]] = nil end
 end
 
 local lease = book.L[q.id]
@@ -113,15 +122,18 @@ end
 -- lacks more counts. A start that is lower by more would have spilled that much less
 -- since.
 local saw = q.saw
-local another = saw and not lease and saw.c ~= book.c
 -- Or it saw this one in a state that is younger than the one that Redis has.
 local rewound = saw and not lease and saw.c == book.c and saw.at > before
+-- Or it had come to this one, and was cut off for longer than its lease.
+local ran = not lease and not rewound and book.d[q.id]
+if ran and ran.n ~= q.life then ran = nil end
+local another = saw and not lease and not ran and saw.c ~= book.c
 -- What this gateway had been charged in the state with which this book began: more than
 -- it knows, where the answer to its last call was lost.
 local seen = not lease and not rewound and book.k[q.id]
 if seen and (seen.a or seen.n ~= q.life) then seen = nil end
-local later = another and saw.c == book.f[1] and saw.n > book.f[2]
-local other = another and saw.c ~= book.f[1]
+local later = another and (saw.c == book.f[1] and saw.n > book.f[2] or book.f[1] == 0)
+local other = another and not later and saw.c ~= book.f[1]
 if another then
   for k = 1, rules do
     local lack = book.i[k]
@@ -154,7 +166,7 @@ if another then
         end
       end
     end
-    if same or not was and newer and not seen then book.k[id] = { n = l.n, s = l.s, c = l.c, a = was and was.a } end
+    if same or not was and newer and not seen then book.k[id] = { n = l.n, s = l.s, c = l.c, a = was and was.a, x = now } end
   end
   if newer then book.f = { saw.c, saw.n } end
 elseif rewound then
@@ -166,11 +178,17 @@ elseif rewound then
     end
   end
 end
+book.d[q.id] = nil
 for k = 1, rules do
-  local known = lease and lease.c[k] or k ~= places and (seen and (span[k] ~= 0 or not later) and seen.c[k] or (another or rewound) and q.was[k]) or q.base[k]
+  local known = q.base[k]
+  if lease then known = lease.c[k]
+  elseif k == places then -- all of it was given back
+  elseif ran then known = ran.c[k]
+  elseif seen and (span[k] ~= 0 or not later) then known = seen.c[k]
+  elseif another or rewound then known = q.was[k] end
   give(k, known - q.charged[k], lease and lease.p or saw and saw.p or book.p)
 end
-if not lease then book.k[q.id] = { n = q.life, s = q.seq, c = seen and seen.c or q.was, a = true } end
+if not lease and not ran then book.k[q.id] = { n = q.life, s = q.heard, c = seen and seen.c or q.was, a = true, x = now } end
 
 local verdicts, all = {}, true
 local charged, held = q.charged, q.held
@@ -240,8 +258,10 @@ local others, count = {}, 0
 for id, l in pairs(book.L) do
   if id ~= q.id and count < q.others then others[id], count = { n = l.n, s = l.s, c = l.c }, count + 1 end
 end
-for id, l in pairs(book.k) do
-  if not l.a and count < q.others then others[id], count = { n = l.n, s = l.s, c = l.c }, count + 1 end
+for _, of in ipairs({ book.k, book.d }) do
+  for id, l in pairs(of) do
+    if not l.a and not others[id] and count < q.others then others[id], count = { n = l.n, s = l.s, c = l.c }, count + 1 end
+  end
 end
 return cjson.encode({
   known = lease ~= nil, repaired = repaired, gateways = gateways, saw = { c = book.c, n = book.n, at = now, v = v, p = book.p, k = count > 0 and others or nil },

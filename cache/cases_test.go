@@ -48,6 +48,7 @@ func count(n int) []int32 {
 	return tokens
 }
 
+// Case D04.
 func TestSaltsShareNoPages(t *testing.T) {
 	p := newPool(t, Config{Pages: 8, PageTokens: 4})
 	for _, run := range []struct {
@@ -63,6 +64,8 @@ func TestSaltsShareNoPages(t *testing.T) {
 
 // TestCollidingHashesAttachOnlyEqualTokens makes hashes collide: a hit must still
 // be the same tokens after the same tokens, and equal blocks must still be a hit.
+//
+// Case D05.
 func TestCollidingHashesAttachOnlyEqualTokens(t *testing.T) {
 	x, err := newScript(Config{Pages: 64, PageTokens: 4, hashBits: 8})
 	if err != nil {
@@ -93,6 +96,7 @@ func TestCollidingHashesAttachOnlyEqualTokens(t *testing.T) {
 	}
 }
 
+// Case D06.
 func TestWholePagesAreComputedOnceAgainForTheirLastToken(t *testing.T) {
 	for k := range 6 {
 		p := newPool(t, Config{Pages: 16, PageTokens: 4})
@@ -109,6 +113,7 @@ func TestWholePagesAreComputedOnceAgainForTheirLastToken(t *testing.T) {
 	}
 }
 
+// Case D07.
 func TestEveryLengthAroundPageBorders(t *testing.T) {
 	const pageTokens = 4
 	for length := 1; length <= 3*pageTokens; length++ {
@@ -138,6 +143,8 @@ func TestEveryLengthAroundPageBorders(t *testing.T) {
 
 // TestOnlyComputedBlocksAreFoundAfterClose closes a sequence after each number of
 // computed tokens: only their whole blocks are found afterwards.
+//
+// Case D12.
 func TestOnlyComputedBlocksAreFoundAfterClose(t *testing.T) {
 	tokens := count(20)
 	for computed := range 20 {
@@ -167,6 +174,7 @@ func TestOnlyComputedBlocksAreFoundAfterClose(t *testing.T) {
 	}
 }
 
+// Case D14.
 func TestReuseEndsAtTheFirstBlockThatDiffers(t *testing.T) {
 	base := count(32)
 	changed, inserted := slices.Clone(base), slices.Insert(slices.Clone(base), 10, 99)
@@ -194,6 +202,7 @@ func TestReuseEndsAtTheFirstBlockThatDiffers(t *testing.T) {
 	}
 }
 
+// Case D16.
 func TestPagesAreSharedInWholeBlocks(t *testing.T) {
 	for _, tc := range []struct{ shared, want int }{{3, 0}, {4, 4}, {6, 4}, {8, 8}} {
 		p := newPool(t, Config{Pages: 16, PageTokens: 4})

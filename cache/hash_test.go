@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// Case D01.
 func TestSpacesShareNoHashes(t *testing.T) {
 	hashes := make(map[uint64]string)
 	for _, space := range []string{"", "model a", "model b", "model a, q8 cache"} {

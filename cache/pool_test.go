@@ -47,6 +47,8 @@ func TestScripts(t *testing.T) {
 
 // TestPoolBehavesAsItsTwin runs random operations on small pools and on their twins.
 // A failure is printed as a script for testdata.
+//
+// Case D15.
 func TestPoolBehavesAsItsTwin(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 15))

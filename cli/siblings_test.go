@@ -265,6 +265,8 @@ func TestSiblingsFail(t *testing.T) {
 
 // Tenants: the sibling serves in the tenant's name and under its salt, and the limits
 // of the gateway with the client count alone. A client can send no hop.
+//
+// Case D04, through a sibling.
 func TestSiblingsAndTenants(t *testing.T) {
 	redis := startRedis(t)
 	dir := t.TempDir()

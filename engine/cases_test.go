@@ -12,7 +12,8 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-func TestWhollyCachedPromptOfWholePages(t *testing.T) { // a prompt of whole pages that is wholly cached
+// Case D06.
+func TestWhollyCachedPromptOfWholePages(t *testing.T) {
 	b := newLab(t, labSetup{})
 	for _, n := range []int{16, 32, 48, 64, 80, 1} {
 		q := question{id: fmt.Sprint("cold", n), tokens: prompt(uint64(n), n), options: greedy(5)}
@@ -30,7 +31,8 @@ func TestWhollyCachedPromptOfWholePages(t *testing.T) { // a prompt of whole pag
 	}
 }
 
-func TestEveryLengthAroundPageBorders(t *testing.T) { // every length around the page borders
+// Case D07.
+func TestEveryLengthAroundPageBorders(t *testing.T) {
 	b := newLab(t, labSetup{})
 	seed := uint64(0)
 	for n := 1; n <= 48; n++ {
@@ -51,7 +53,8 @@ func TestEveryLengthAroundPageBorders(t *testing.T) { // every length around the
 	b.mustIdle()
 }
 
-func TestMoreWorkThanThePoolHolds(t *testing.T) { // five times what the pool holds, and two giants
+// Case D10.
+func TestMoreWorkThanThePoolHolds(t *testing.T) {
 	const pages = 64
 	b := newLab(t, labSetup{pages: pages, cfg: Config{WaitingMax: 64}})
 	var qs []question
@@ -77,7 +80,8 @@ func TestMoreWorkThanThePoolHolds(t *testing.T) { // five times what the pool ho
 	b.mustIdle()
 }
 
-func TestCancelAtEveryStepThenAskAgain(t *testing.T) { // cancelled at every step, then asked again
+// Case D12.
+func TestCancelAtEveryStepThenAskAgain(t *testing.T) {
 	q := question{id: "cold", tokens: prompt(3, 70), options: greedy(40)}
 	ref := newLab(t, labSetup{})
 	cold := ref.ask(q)
@@ -106,7 +110,8 @@ func TestCancelAtEveryStepThenAskAgain(t *testing.T) { // cancelled at every ste
 	}
 }
 
-func TestReuseEndsAtTheFirstBlockThatDiffers(t *testing.T) { // reuse ends at the first block that differs
+// Case D14.
+func TestReuseEndsAtTheFirstBlockThatDiffers(t *testing.T) {
 	b := newLab(t, labSetup{})
 	base := prompt(5, 120)
 	b.ask(question{id: "base", tokens: base, options: greedy(4)})
@@ -131,6 +136,7 @@ func TestReuseEndsAtTheFirstBlockThatDiffers(t *testing.T) { // reuse ends at th
 	}
 }
 
+// Case D04.
 func TestSaltSeparatesReuse(t *testing.T) {
 	b := newLab(t, labSetup{})
 	q := question{id: "a", tokens: prompt(8, 64), options: greedy(2), salt: "a"}
@@ -241,6 +247,7 @@ func TestAnyChunkingGivesTheSameAnswer(t *testing.T) { // any chunking
 	}
 }
 
+// Cases D01 and D03.
 func TestOtherWeightsShareNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	run := func(seed uint64) (first, second answer, hashes []uint64, fingerprint string) {

@@ -133,6 +133,7 @@ func TestAnExchangeWaitsForItsPrepare(t *testing.T) {
 	}
 }
 
+// Case D04: a client has no influence on the salt.
 func TestTheSaltIsOurs(t *testing.T) {
 	var mu sync.Mutex
 	salts := map[string]bool{}

@@ -206,20 +206,47 @@ type Hold struct {
 // those before it, even if the map does not have them.
 func (m *Map) Match(blocks []uint64, into []Hold) []Hold {
 	missing := m.live
-	for i := len(blocks) - 1; i >= 0 && missing != (holders{}); i-- {
-		id := m.find(blocks[i])
-		if id == none {
-			continue
-		}
-		for w, held := range m.entries[id].held {
-			fresh := held & missing[w]
-			missing[w] &^= fresh
-			for ; fresh != 0; fresh &= fresh - 1 {
-				into = append(into, Hold{Slot(64*w + bits.TrailingZeros64(fresh)), i + 1})
+	var ids [matchGroup]uint32
+	for end := len(blocks); end > 0 && missing != (holders{}); end -= matchGroup {
+		group := blocks[max(0, end-matchGroup):end]
+		m.findAll(group, &ids)
+		for i := len(group) - 1; i >= 0; i-- {
+			if ids[i] == none {
+				continue
+			}
+			for w, held := range m.entries[ids[i]].held {
+				fresh := held & missing[w]
+				missing[w] &^= fresh
+				for ; fresh != 0; fresh &= fresh - 1 {
+					into = append(into, Hold{Slot(64*w + bits.TrailingZeros64(fresh)), end - len(group) + i + 1})
+				}
 			}
 		}
 	}
 	return into
+}
+
+// matchGroup is how many blocks are looked up together. A large map is in no cache, so the
+// memory is asked for all of them before the first has answered.
+const matchGroup = 32
+
+// findAll finds the blocks of a group.
+func (m *Map) findAll(blocks []uint64, ids *[matchGroup]uint32) {
+	for i, hash := range blocks {
+		ids[i] = *m.bucket(hash)
+	}
+	var found [matchGroup]uint64
+	for i := range blocks {
+		found[i] = m.entries[ids[i]].hash // without a branch that waits for it
+	}
+	for i, hash := range blocks {
+		id, at := ids[i], found[i]
+		for id != none && at != hash {
+			id = m.entries[id].chained
+			at = m.entries[id].hash
+		}
+		ids[i] = id
+	}
 }
 
 // Len counts the blocks in the map, Claims those of one replica.

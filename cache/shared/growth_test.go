@@ -167,3 +167,39 @@ func TestFalseClaimsAfterAStorm(t *testing.T) {
 		}
 	}
 }
+
+// An engine that dies at any moment is believed to hold nothing at most 200 ms later, with
+// round trips of both replicas each 100 ms at any distance from each other.
+func TestClaimsOfADeadEngineEnd(t *testing.T) {
+	for phase := int64(0); phase < 100; phase += 10 {
+		for dies := int64(0); dies < 100; dies += 10 {
+			r := newFakeRedis()
+			a, b := clocked(t, r, "a"), clocked(t, r, "b")
+			pass := func(ms int64) {
+				for range ms / 10 {
+					if r.now += 10; r.now%100 == 0 {
+						a.round()
+					}
+					if r.now%100 == phase {
+						b.round()
+					}
+				}
+			}
+			pass(1000 - r.now%100)
+			a.Follow(added(1, 2, 3))
+			pass(1000)
+			if !holds(b, "[{a 3}]", 1, 2, 3) {
+				t.Fatalf("phase %d: b does not know what a holds: %v", phase, b.Match([]uint64{1, 2, 3}, nil))
+			}
+			pass(dies)
+			a.Follow(hitmap.News{Missed: true})
+			late := int64(0)
+			for ; !holds(b, "[]", 1, 2, 3) && late < 1000; late += 10 {
+				pass(10)
+			}
+			if late > 200 {
+				t.Errorf("phase %d, dead at %d: believed for %d ms more", phase, dies, late)
+			}
+		}
+	}
+}

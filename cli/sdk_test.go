@@ -24,10 +24,12 @@ func TestOfficialClients(t *testing.T) {
 		{"node", "examples/clients/node", nodeClient, []string{"node", "chat.mjs"}, "openai npm"},
 		{"node", "examples/clients/node", nodeClient, []string{"node", "tools.mjs"}, "openai npm"},
 		{"node", "examples/clients/node", nodeClient, []string{"node", "structured.mjs"}, "openai npm"},
+		{"node", "examples/clients/node", nodeClient, []string{"node", "responses.mjs"}, "openai npm"},
 		{"ai", "examples/clients/node", vercelSDK, []string{"node", "frameworks.mjs"}, "frameworks"},
 		{"python", "examples/clients/python", pythonClient, []string{"python3", "chat.py"}, "openai python"},
 		{"python", "examples/clients/python", pythonClient, []string{"python3", "structured.py"}, "openai python"},
 		{"python", "examples/clients/python", pythonClient, []string{"python3", "tools.py"}, "openai python"},
+		{"python", "examples/clients/python", pythonClient, []string{"python3", "responses.py"}, "openai python"},
 		{"frameworks", "examples/clients/python", pythonFramework, []string{"python3", "frameworks.py"}, "frameworks"},
 	} {
 		t.Run(client.command[1], func(t *testing.T) {

@@ -39,6 +39,7 @@ type exchange struct {
 	budgets   func() budget.States
 	refusedBy budget.Rule // the budget that refused the request, if one did
 	run       run
+	response  *responseState // the answer of a Responses request, else nil
 
 	stage   atomic.Int32
 	entered atomic.Int64 // when the stage began, in nanoseconds of CLOCK_MONOTONIC
@@ -290,8 +291,12 @@ func (x *exchange) fail(f *failure) {
 	case gone:
 		x.http.Abandon()
 	case x.out.Opened:
-		x.out.Buf = append(x.out.Buf, "data: "...)
-		x.out.Buf = append(f.appendErrorObject(x.out.Buf), "\n\n"...)
+		if x.response != nil {
+			x.out.Buf = x.response.fail(x.out.Buf, f)
+		} else {
+			x.out.Buf = append(x.out.Buf, "data: "...)
+			x.out.Buf = append(f.appendErrorObject(x.out.Buf), "\n\n"...)
+		}
 		// The answer is whole, and its head promised to keep the connection. The client
 		// may have gone; the record has its outcome already.
 		if x.out.Close() == nil {

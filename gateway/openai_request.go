@@ -26,6 +26,7 @@ type call struct {
 	pin          wire.Pin
 	echo         bool
 	embeds       *embeds         // of the routes that make vectors, else nil
+	responses    *responses      // of a request of the Responses API, else nil
 	held         *wire.HeldCalls // tool calls that follow their schemas, or nil
 	scored       bool            // the answer has the prompt's log-probabilities as vLLM gives them
 	// hideReasoning is set where the client wants none of it.

@@ -53,6 +53,9 @@ func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
 	if c.embeds != nil {
 		return &vectorReply{x: x, call: c, model: m.ID, vectors: make([][]float32, len(prompts))}
 	}
+	if c.responses != nil {
+		return newResponseReply(x, c)
+	}
 	d := draft{
 		x:       x,
 		call:    c,

@@ -39,6 +39,7 @@ func (g *Gateway) clientRoutes() []route {
 	return []route{
 		{path: "/v1/chat/completions", methods: "POST", name: "chat_completions", kind: generateRoute, decode: chatCall},
 		{path: "/v1/completions", methods: "POST", name: "completions", kind: generateRoute, decode: textCall},
+		{path: "/v1/responses", methods: "POST", name: "responses", kind: generateRoute, decode: responsesCall},
 		{path: "/v1/embeddings", methods: "POST", name: "embeddings", kind: generateRoute, decode: embeddingsCall},
 		{path: "/v1/rerank", methods: "POST", name: "rerank", kind: generateRoute, decode: rerankCall},
 		{path: "/v1/models", methods: get, name: "models", serveTo: g.listModels},

@@ -107,6 +107,9 @@ func (x *exchange) decode() (*call, error) {
 		return nil, errModelForbidden()
 	}
 	x.record.Model = state.Model.ID
+	if c.responses != nil {
+		x.response = newResponse(x, c, state.Model.ID)
+	}
 	return c, nil
 }
 

@@ -82,6 +82,7 @@ func (b *builder) add(parent int, role uint64, kind spans.Kind, name string, beg
 var routes = map[string]struct{ path, operation, idPrefix string }{
 	"chat_completions":     {"/v1/chat/completions", "chat", "chatcmpl-"},
 	"completions":          {"/v1/completions", "text_completion", "cmpl-"},
+	"responses":            {"/v1/responses", "chat", "resp_"},
 	"embeddings":           {"/v1/embeddings", "embeddings", ""},
 	"rerank":               {"/v1/rerank", "embeddings", ""},
 	telemetry.RouteSibling: {"/siblings/hop", "chat", "chatcmpl-"},

@@ -124,7 +124,7 @@ func (m *metrics) observe(r *Record) {
 func (m *metrics) observeTimes(r *Record) {
 	operation := ""
 	switch r.Route {
-	case "chat_completions":
+	case "chat_completions", "responses":
 		operation = "chat"
 	case "completions":
 		operation = "text_completion"

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -301,6 +302,19 @@ func TestTransports(t *testing.T) {
 			t.Errorf("%s: %+v, %v", cfg.URL, got, got.end.Err)
 		}
 		e.Close()
+		to, err := newServer(&e.cfg, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			r, _ := to.request(context.Background(), "GET", "/v1/models", nil)
+			answer, reused, err := to.client.do(r)
+			if err != nil || reused != (i > 0) {
+				t.Fatalf("%s: request %d, on a connection that was used before %v: %v", cfg.URL, i, reused, err)
+			}
+			io.Copy(io.Discard, answer.Body)
+		}
+		to.client.close()
 	}
 	e, err := New(Config{URL: secure.URL})
 	if err != nil {

@@ -99,6 +99,8 @@ func TestAcceptedMeansInTime(t *testing.T) {
 }
 
 // TestExpiredNeverStart: the smallest of all limits ends the wait.
+//
+// Case C13.
 func TestExpiredNeverStart(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -141,6 +143,8 @@ func TestExpiredNeverStart(t *testing.T) {
 
 // TestWhatCannotFitIsRefusedAtOnce has a prompt that is too large for the memory, and
 // one that takes nearly all of it, beside small ones.
+//
+// Case C19.
 func TestWhatCannotFitIsRefusedAtOnce(t *testing.T) {
 	p := newPlay(t, 1, Config{})
 	p.Report(Report{Up: true, Cost: testCost, Room: cost.Room{TokensMax: 256}, KVTokens: 1024}, 0)

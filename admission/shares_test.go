@@ -8,6 +8,8 @@ import (
 
 // TestNobodyStarves: a request that arrives more than its age cap after another does
 // not go before it, whatever the sizes.
+//
+// Case C15.
 func TestNobodyStarves(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour, Classes: []Class{{Name: "offline", AgeCap: 5 * time.Second}}})
 	large := p.ask("a", "offline", 4000)
@@ -34,6 +36,8 @@ func TestNobodyStarves(t *testing.T) {
 
 // TestLowClassesHaveTheirFloor has more urgent work than the engine can do: floors
 // bound how long the less urgent waits.
+//
+// Case C15.
 func TestLowClassesHaveTheirFloor(t *testing.T) {
 	p := newPipe(t, Config{LongPrefill: time.Hour})
 	var low []*Entry

@@ -139,6 +139,8 @@ func TestThreeGatewaysOneBudget(t *testing.T) {
 // TestRedisKilledUnderLoad: while Redis is gone, each gateway keeps to its
 // part of the limit and says that it is on its own; when Redis is back, they
 // share again, and nothing was admitted twice.
+//
+// Case C07.
 func TestRedisKilledUnderLoad(t *testing.T) {
 	const perMinute, burst = 600, 100
 	r := startRedis(t)

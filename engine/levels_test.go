@@ -56,6 +56,8 @@ func (k *tally) turn(l *loop) (whole bool) {
 }
 
 // A long prompt beside streams that are answered, and then a short one.
+//
+// Case C17.
 func TestShortPromptPassesALongOneBesideStreams(t *testing.T) {
 	const streams, answer, long = 3, 30, 1500 // the answers end before the prompt does, as with 8k tokens
 	run := func(streams int) (took, longest float64, shortSteps uint64) {
@@ -119,6 +121,8 @@ func TestShortPromptPassesALongOneBesideStreams(t *testing.T) {
 }
 
 // A request that can never fit, then small ones, then a merely large one.
+//
+// Case C19.
 func TestRequestThatCanNeverFitBlocksNobody(t *testing.T) {
 	ready := make(chan struct{})
 	b := newLab(t, labSetup{pages: 64, onTurn: func(*lab) { <-ready }})

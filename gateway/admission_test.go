@@ -72,6 +72,8 @@ func TestTenantsNeedTheirKey(t *testing.T) {
 
 // TestForgedClassIsClamped: what a client writes raises no class above what
 // its key allows.
+//
+// Case C15.
 func TestForgedClassIsClamped(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{})})
 	for _, c := range []struct{ key, header, tier, class, told string }{
@@ -122,6 +124,8 @@ func TestDeadlineHeader(t *testing.T) {
 }
 
 // TestRefusalsAndLeavingHurtNobody: there is no breaker for them to open.
+//
+// Case C20.
 func TestRefusalsAndLeavingHurtNobody(t *testing.T) {
 	r := newRig(t, rigConfig{fake: wiretest.FakeConfig{Model: wire.Model{ID: "fake", Chat: true, ContextTokens: 64}, Script: func(g *wire.Generation) wiretest.Script {
 		if strings.Contains(g.Prompt.Text, "leave") {
@@ -153,6 +157,8 @@ func TestRefusalsAndLeavingHurtNobody(t *testing.T) {
 
 // TestWhoseSocketFailed: a client that leaves is no error, an engine that
 // goes is no cancel.
+//
+// Case C21.
 func TestWhoseSocketFailed(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(endless), admission: admission.Config{RunningSequencesMax: 1}})
 	whole := rawPost("/v1/chat/completions", chatBody(`"stream":true,"max_tokens":4000`))
@@ -199,6 +205,8 @@ func (e *generateCounter) Generate(g *wire.Generation) *wire.Stream {
 
 // TestNothingIsGeneratedTwice: an engine that goes between dispatch and the
 // first event costs the client an error, and never a second generation.
+//
+// Case C22.
 func TestNothingIsGeneratedTwice(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(wiretest.Script{FirstDelay: time.Millisecond, Err: wire.Errorf(wire.Unavailable, "the engine ended")}), admission: tenants(budget.Limits{RequestsPerMinute: 100000})})
 	counter := &generateCounter{Engine: r.fake, times: map[string]int{}}
@@ -221,6 +229,8 @@ func TestNothingIsGeneratedTwice(t *testing.T) {
 
 // TestRandomEndsSettleOnce: of 10,000 requests that end in every way, each has
 // one outcome, and nothing is left of any.
+//
+// Case C04: whatever the end, what was reserved and not used goes back once.
 func TestRandomEndsSettleOnce(t *testing.T) {
 	const total = 10000
 	limits := budget.Limits{RequestsPerMinute: 1e6, OutputTokensPerMinute: 1e6, Concurrency: 20}

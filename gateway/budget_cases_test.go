@@ -18,8 +18,10 @@ import (
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
 
-// TestTheOnlyPlaceComesBack (C05): of a tenant that may run one request at a time,
+// TestTheOnlyPlaceComesBack: of a tenant that may run one request at a time,
 // clients leave at random moments, and the place is free once each has ended.
+//
+// Case C05.
 func TestTheOnlyPlaceComesBack(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(endless), admission: tenants(budget.Limits{Concurrency: 1}), records: 1024})
 	for round := range 100 {
@@ -45,8 +47,10 @@ func TestTheOnlyPlaceComesBack(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeCountedIsNotAdmitted (C25): where the tokens of a prompt cannot be
+// TestWhatCannotBeCountedIsNotAdmitted: where the tokens of a prompt cannot be
 // counted, its request is refused, and takes nothing from its tenant.
+//
+// Case C25.
 func TestWhatCannotBeCountedIsNotAdmitted(t *testing.T) {
 	cfg := scripted(hello)
 	cfg.Prepare = func(_ context.Context, q *wire.Request) *wire.Error {
@@ -70,7 +74,7 @@ func TestWhatCannotBeCountedIsNotAdmitted(t *testing.T) {
 	}
 }
 
-// TestEveryChoiceIsCharged (B23): n choices reserve n times the tokens before they
+// TestEveryChoiceIsCharged: n choices reserve n times the tokens before they
 // start, and prompts are each counted once.
 func TestEveryChoiceIsCharged(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(wiretest.Script{Endless: true}), admission: tenants(budget.Limits{TokensPerDay: 100})})
@@ -116,9 +120,11 @@ func TestWhatIsNoRequestTakesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatClientsSayMakesNoSeries (H01): names of end users, of fields and of models
+// TestWhatClientsSayMakesNoSeries: names of end users, of fields and of models
 // that a tenant with limits sends make no series of metrics, and the budgets of end
 // users stay within their bound.
+//
+// Case H01.
 func TestWhatClientsSayMakesNoSeries(t *testing.T) {
 	cfg := tenants(budget.Limits{RequestsPerMinute: 1e6})
 	cfg.Tenants[2].UserLimits = budget.Limits{RequestsPerMinute: 1e6}

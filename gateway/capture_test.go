@@ -232,6 +232,8 @@ func (p panicking) Admit(w admission.Demand) (admission.Ticket, error) {
 
 // TestEveryStageEnds cancels at each stage, and lets the stream's writer
 // panic: each has one record, and one tree whose spans have all ended.
+//
+// Case H07.
 func TestEveryStageEnds(t *testing.T) {
 	for _, stage := range []string{"body", "preparing", "queued", "prefill", "streaming", "panic"} {
 		t.Run(stage, func(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
 
+// Case H01.
 func TestLabelsAreClosedSets(t *testing.T) {
 	r := simpleRig(t, hello)
 	r.chat("")
@@ -51,6 +52,8 @@ const firstTokenMetric = "gen_ai_server_time_to_first_token_seconds"
 
 // TestFirstTokenIsObservedOnce has a line for each way in which a first
 // token comes, or does not.
+//
+// Case H09.
 func TestFirstTokenIsObservedOnce(t *testing.T) {
 	const slow = 30 * time.Millisecond
 	scripts := map[string]wiretest.Script{
@@ -62,6 +65,8 @@ func TestFirstTokenIsObservedOnce(t *testing.T) {
 		"nothing":        {},
 		"only empty":     {Pieces: []string{"", ""}},
 		"fails at once":  {Err: wire.Errorf(wire.Internal, "broken")},
+		"reasoning":      {Split: [][]wire.Piece{{{Kind: wire.PieceReasoning, Text: "hm"}}, {{Text: "x"}}}},
+		"a call alone":   {Split: [][]wire.Piece{{{Kind: wire.PieceCall, ID: "a", Name: "f"}}, {{Kind: wire.PieceArguments, Text: "{}"}}, {{Kind: wire.PieceCallEnd}}}},
 		"fails after it": {Pieces: []string{"x"}, Delay: slow, Err: wire.Errorf(wire.Internal, "broken")},
 	}
 	script := func(g *wire.Generation) wiretest.Script {
@@ -91,6 +96,10 @@ func TestFirstTokenIsObservedOnce(t *testing.T) {
 		{"empty first", `"stream":true`, 1, 0},
 		{"two choices", `"stream":true,"n":2`, 1, 0},
 		{"two choices", `"n":2`, 1, 0},
+		{"reasoning", `"stream":true`, 1, 0},
+		{"reasoning", "", 1, 0},
+		{"a call alone", `"stream":true`, 1, 0},
+		{"a call alone", "", 1, 0},
 		{"nothing", `"stream":true`, 0, 0},
 		{"nothing", "", 0, 0},
 		{"only empty", `"stream":true`, 0, 0},
@@ -125,6 +134,8 @@ func TestFirstTokenIsObservedOnce(t *testing.T) {
 
 // TestTheWallClockMayStep: instants of records are of a clock that is never
 // set, and one record whose instants disagree is not observed.
+//
+// Case H09.
 func TestTheWallClockMayStep(t *testing.T) {
 	var before, after unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &before); err != nil {
@@ -158,6 +169,8 @@ func (r *rig) levels() (up []string, all int) {
 
 // TestLevelsAreZeroWhenIdle ends requests in every way there is, many at a
 // time, with the engine going away and coming back among them.
+//
+// Case H11.
 func TestLevelsAreZeroWhenIdle(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the panics

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"runtime"
@@ -332,6 +333,42 @@ func TestCurlNeedsNoContentType(t *testing.T) {
 	}
 	if resp := r.do("POST", "/v1/chat/completions", chatBody(""), "Content-Type", form, "Origin", "http://"+r.addr); resp.status != 415 {
 		t.Errorf("a browser's form: %d %s", resp.status, resp.body)
+	}
+}
+
+// TestTheEngineGetsTheCallersTrace: a good traceparent goes on to the engine, a bad one is
+// replaced by a trace of our own, and neither it nor an id that the client chose costs the
+// request anything.
+//
+// Case H08.
+func TestTheEngineGetsTheCallersTrace(t *testing.T) {
+	r := simpleRig(t, hello)
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	good := "Traceparent: 00-" + trace + "-b7ad6b7169203331-01"
+	for name, c := range map[string]struct {
+		headers []string
+		joined  bool
+		state   string
+	}{
+		"good":                       {[]string{good, "Tracestate: a=1"}, true, "a=1"},
+		"absent":                     {nil, false, ""},
+		"upper case":                 {[]string{strings.ToUpper(good), "Tracestate: a=1"}, false, ""},
+		"zero":                       {[]string{strings.Replace(good, trace, strings.Repeat("0", 32), 1)}, false, ""},
+		"sent twice":                 {[]string{good, good, "Tracestate: a=1"}, false, ""},
+		"good, with a bad state":     {[]string{good, "Tracestate: a=" + strings.Repeat("b", 600)}, true, ""},
+		"good, with an id of theirs": {[]string{good, "X-Request-Id: order#7"}, true, ""},
+	} {
+		before := len(r.fake.Records())
+		answer := r.raw(rawPost("/v1/chat/completions", chatBody(""), append(c.headers, "Connection: close")...))
+		all := r.fake.Records()[before:]
+		if len(all) != 1 || !strings.HasPrefix(answer, "HTTP/1.1 200") {
+			t.Errorf("%s: %d requests came to the engine; %s", name, len(all), answer)
+			continue
+		}
+		got := all[0].Trace
+		if joined := hex.EncodeToString(got.TraceID[:]) == trace; joined != c.joined || got.State != c.state || got.TraceID == [16]byte{} {
+			t.Errorf("%s: the engine has %x, state %q", name, got.TraceID, got.State)
+		}
 	}
 }
 

@@ -48,6 +48,8 @@ func checkRetry(t *testing.T, name string, resp response, least, most time.Durat
 }
 
 // TestEveryRefusalSaysWhen goes through all reasons of admission.
+//
+// Case C12: a drain and an engine that is gone are in TestDrain and TestEngineGone.
 func TestEveryRefusalSaysWhen(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello)})
 	queue := r.gw.admission
@@ -99,6 +101,8 @@ func TestEveryRefusalSaysWhen(t *testing.T) {
 }
 
 // TestBudgetRefusals: each limit says when, and keeps its word.
+//
+// Case C12.
 func TestBudgetRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits budget.Limits
@@ -155,6 +159,7 @@ func TestBudgetRefusals(t *testing.T) {
 	}
 }
 
+// Case C12: larger than the whole limit.
 func TestMoreThanALimitIsNoRetry(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{InputTokensPerMinute: 20, TokensPerDay: 30})})
 	resp := r.as("sk-poor", strings.Replace(chatBody(""), "hi", strings.Repeat("many words ", 50), 1))
@@ -193,6 +198,8 @@ func TestRateLimitHeadersDrop(t *testing.T) {
 
 // TestTheShortestWaitCounts: by class, for all, by the client's header;
 // what expires is never dispatched.
+//
+// Case C13.
 func TestTheShortestWaitCounts(t *testing.T) {
 	const short = 60 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -249,6 +256,8 @@ func TestTheShortestWaitCounts(t *testing.T) {
 
 // TestTheRefusedDoNotReturnAtOnce: the instants at which they may are spread over the
 // refill.
+//
+// Case C25.
 func TestTheRefusedDoNotReturnAtOnce(t *testing.T) {
 	r := newRig(t, rigConfig{fake: scripted(hello), admission: tenants(budget.Limits{RequestsPerMinute: 600}), budget: budget.Config{Burst: 10 * time.Second}})
 	var mu sync.Mutex

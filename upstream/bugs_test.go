@@ -132,6 +132,8 @@ func TestRefusedAndAgain(t *testing.T) {
 
 // TestIdleConnectionDies: llm-d/llm-d#1564, a connection that the server closes while
 // it is idle costs a request nothing.
+//
+// Case C22.
 func TestIdleConnectionDies(t *testing.T) {
 	p := &peer{models: oneModel, pages: map[string]string{}, answer: events(deltaChunk(`{"content":"Hi"}`, "stop"), "[DONE]")}
 	p.Server = httptest.NewUnstartedServer(p)

@@ -44,6 +44,8 @@ func must(t *testing.T, s Store, limits Limits, input, output int) *Reservation 
 }
 
 // A tenant below its limit is never refused, however often its bucket is touched.
+//
+// Case C02.
 func TestSteadyUseBelowLimit(t *testing.T) {
 	l, h := newTestLocal()
 	for i := range 240 {
@@ -57,6 +59,8 @@ func TestSteadyUseBelowLimit(t *testing.T) {
 }
 
 // What is charged is what was used, whatever the end.
+//
+// Case C04.
 func TestChargedIsUsed(t *testing.T) {
 	l, h := newTestLocal()
 	random := rand.New(rand.NewPCG(4, 1))
@@ -118,6 +122,8 @@ func TestPlaceIsFreed(t *testing.T) {
 }
 
 // A clock that jumps adds nothing to what one that runs evenly gives.
+//
+// Case C11: a clock that steps back.
 func TestClockJumps(t *testing.T) {
 	run := func(skew func(i int) time.Duration) (admitted int) {
 		l, h := newTestLocal()

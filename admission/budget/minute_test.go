@@ -18,6 +18,7 @@ func maxWithin(at []time.Time, n []int) (most int) {
 	return most
 }
 
+// Case C24.
 func TestAnyMinute(t *testing.T) {
 	l, h := newTestLocal()
 	start := h.now()
@@ -79,6 +80,8 @@ func TestAnyMinuteOverRandomLoads(t *testing.T) {
 
 // Clients that are refused together and obey do not return together, and each
 // needs few rounds.
+//
+// Case C25.
 func TestNoHerd(t *testing.T) {
 	l, h := newTestLocal()
 	limits := Limits{RequestsPerMinute: 200}

@@ -219,6 +219,7 @@ func TestBatchStretchesByItsShare(t *testing.T) {
 	}
 }
 
+// Case C17.
 func TestLongPromptBesideStreams(t *testing.T) {
 	w := served(0.2, 0.05)
 	for range 4 {

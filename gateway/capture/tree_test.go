@@ -316,6 +316,7 @@ func upTo(r *telemetry.Record, n int) {
 	}
 }
 
+// Case H07.
 func TestEverySpanEndsWhereverTheRequestDid(t *testing.T) {
 	for n, c := range ends {
 		r, _ := streamed()

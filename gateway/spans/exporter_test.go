@@ -146,6 +146,8 @@ func arrived(t *testing.T, own Tree, spans []spanstest.Span) {
 func anchoredAge(instant int64) int64 { return time.Now().UnixNano() - anchor() - instant }
 
 // TestCoreAttributesStay: what matters comes first and stays.
+//
+// Case H03.
 func TestCoreAttributesStay(t *testing.T) {
 	collector := spanstest.New(t)
 	for name, extra := range map[string][]Attribute{"200 messages": messages(200), "none": nil} {

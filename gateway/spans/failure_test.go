@@ -159,6 +159,8 @@ func balance(t *testing.T, handedIn uint64, s Stats) {
 
 // TestCollectorThatNeverAnswers: the gate stays shut until after Close, so a
 // call of Export or Close that returned did not wait for the collector.
+//
+// Case H05.
 func TestCollectorThatNeverAnswers(t *testing.T) {
 	g := newGate(t)
 	for name, endpoint := range map[string]string{
@@ -197,6 +199,8 @@ func TestCollectorThatNeverAnswers(t *testing.T) {
 }
 
 // TestCollectorThatIsSlowAndRecovers: exports go on after time-outs and errors.
+//
+// Case H05.
 func TestCollectorThatIsSlowAndRecovers(t *testing.T) {
 	for _, protocol := range []string{"grpc", "http"} {
 		g := newGate(t)
@@ -230,6 +234,8 @@ func TestCollectorThatIsSlowAndRecovers(t *testing.T) {
 
 // TestCollectorThatRefusesAndComesBack: first nobody listens, then a real
 // collector does, at the same address.
+//
+// Case H05.
 func TestCollectorThatRefusesAndComesBack(t *testing.T) {
 	addresses := map[string]string{"grpc": refusing(t), "http": refusing(t)}
 	exporters := map[string]*Exporter{}

@@ -12,6 +12,7 @@ import (
 
 const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
+// Case H08.
 func TestTraceparent(t *testing.T) {
 	trace := strings.Split(good, "-")[1]
 	for name, c := range map[string]struct {

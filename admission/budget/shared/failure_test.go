@@ -55,6 +55,8 @@ func (h *hung) close() {}
 
 // A Redis that hangs costs some requests the decision limit, and then none
 // anything.
+//
+// Case C08.
 func TestRedisHangs(t *testing.T) {
 	h := &hung{}
 	cfg := config(t, "redis://unused")
@@ -78,6 +80,8 @@ func TestRedisHangs(t *testing.T) {
 
 // However many ask at once, a server that accepts and says nothing gets no more
 // connections than the pool has, and as many that it is still making.
+//
+// Case C08.
 func TestConnectionsAreBounded(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -167,6 +171,7 @@ func TestLocalPart(t *testing.T) {
 	})
 }
 
+// Case C07: open and closed; local is TestLocalPart.
 func TestFailModes(t *testing.T) {
 	for mode, want := range map[string]func(*budget.Reservation, *budget.Refusal) bool{
 		"open": func(r *budget.Reservation, _ *budget.Refusal) bool { return r != nil && r.Degraded() },
@@ -278,6 +283,8 @@ func TestKeysAreDistinct(t *testing.T) {
 
 // Over any minute, three gateways that are all asked for more than the limit
 // admit limit + burst + a hundredth.
+//
+// Case C24.
 func TestAnyMinuteOverGateways(t *testing.T) {
 	m, url := mini(t)
 	var moved atomic.Int64

@@ -98,6 +98,8 @@ func storm(stores []*Store, n int, limits budget.Limits, input, output int, done
 }
 
 // Two gateways admit no more than one would.
+//
+// Case C01: a check and a reservation in one step of the store.
 func TestTwoGatewaysOneLimit(t *testing.T) {
 	for range 20 {
 		_, url := mini(t)
@@ -112,6 +114,8 @@ func TestTwoGatewaysOneLimit(t *testing.T) {
 }
 
 // The life of a key is that of what it says, not of the last look at it.
+//
+// Case C02.
 func TestKeyLivesNoLongerThanTheWindow(t *testing.T) {
 	m, url := mini(t)
 	s := openTest(t, config(t, url), nil)
@@ -130,6 +134,8 @@ func TestKeyLivesNoLongerThanTheWindow(t *testing.T) {
 }
 
 // What is charged in Redis is what was used, to the token, over all ends.
+//
+// Case C04.
 func TestChargedIsUsed(t *testing.T) {
 	m, url := mini(t)
 	cfg := config(t, url)
@@ -195,6 +201,8 @@ func TestPlaceIsFreed(t *testing.T) {
 }
 
 // Clocks of gateways say nothing.
+//
+// Case C11.
 func TestClocksOfGateways(t *testing.T) {
 	run := func(skews ...time.Duration) int {
 		m, url := mini(t)

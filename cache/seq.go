@@ -80,6 +80,9 @@ func (p *Pool) Open(salt string, tokens []int32) *Seq {
 	s.hash = p.hasher.root(salt)
 	s.promptEnd = p.reusable(len(tokens)) * p.pageTokens
 	p.attach(s, tokens)
+	if s.state != none {
+		p.states.totals.Unreached += uint64(max(0, s.junction-s.len))
+	}
 	return s
 }
 

@@ -47,6 +47,7 @@ type states struct {
 	oldest int32
 	newest int32
 	copies []StateCopy // in the order in which they must be done
+	totals StateTotals
 }
 
 func newStates(slots, every int) states {
@@ -65,12 +66,23 @@ type StateCounts struct {
 	Used   int // by open sequences
 	Cached int // checkpoints of blocks
 	Free   int
+	StateTotals
+}
+
+// StateTotals count since the pool was made.
+type StateTotals struct {
+	Made     uint64 // checkpoints
+	Restored uint64 // sequences that went on from one
+	Dropped  uint64 // checkpoints that gave way to another state, or went with their block
+	// Unreached are tokens of opened sequences whose blocks were there, behind the last
+	// checkpoint, so that they are computed again.
+	Unreached uint64
 }
 
 // StateCounts counts the slots of states.
 func (p *Pool) StateCounts() StateCounts {
 	x := &p.states
-	c := StateCounts{Total: x.total, Free: len(x.free)}
+	c := StateCounts{Total: x.total, Free: len(x.free), StateTotals: x.totals}
 	for _, id := range x.of {
 		if id != none {
 			c.Cached++
@@ -121,6 +133,7 @@ func (p *Pool) takeState() (slot int32, ok bool) {
 // dropCheckpoint takes a block's checkpoint from it, if it has one.
 func (p *Pool) dropCheckpoint(id int32) {
 	if slot := p.unlinkState(id); slot != none {
+		p.states.totals.Dropped++
 		p.states.free = append(p.states.free, slot)
 	}
 }
@@ -200,6 +213,7 @@ func (p *Pool) restore(s *Seq) {
 	id := s.pages[s.len/p.pageTokens-1]
 	slot := p.unlinkState(id)
 	p.linkState(id, slot) // it was used just now
+	p.states.totals.Restored++
 	p.states.copies = append(p.states.copies, StateCopy{Dst: s.state, Src: slot})
 }
 
@@ -255,6 +269,7 @@ func (p *Pool) keepCheckpoint(s *Seq, i int) {
 		return
 	}
 	p.linkState(s.pages[i], c.Slot)
+	p.states.totals.Made++
 	if c.follow {
 		s.followed = int32(i)
 	}

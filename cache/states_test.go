@@ -179,6 +179,9 @@ func TestWhereCheckpointsAre(t *testing.T) {
 	if c := x.pool.StateCounts(); c.Used != 0 || c.Free+c.Cached != 20 || c.Cached > 10 {
 		t.Errorf("%+v: checkpoints that follow a sequence are left behind", c)
 	}
+	if c := x.pool.StateCounts(); c.Restored != 1 || c.Unreached != 28-16 || c.Dropped != 0 || c.Made < uint64(c.Cached) {
+		t.Errorf("%+v: of two prompts one went on from a checkpoint, at 16 of 28 known tokens", c)
+	}
 }
 
 // TestStatesRunOut: sequences come before checkpoints, of which the oldest gives way.

@@ -29,6 +29,8 @@ var (
 	specLostTime    = counter("forebay_engine_lost_seconds_total", "Time in which the engine had work and did not run: frozen (its process was stopped), taken (other programs had the processors), stolen (the hypervisor had them), throttled (its CPU limit was used up), paging (it waited for memory from a disk).", "cause")
 	specCPU         = counter("forebay_engine_step_cpu_seconds_total", "Processor time of the engine's process in its steps, on all processors together.")
 	specDiskMoves   = counter("forebay_kv_disk_total", "Blocks of keys and values that were read from disk, written, dropped because the disk was slow or full, and found damaged.", "result")
+	specCheckpoints = counter("forebay_state_checkpoints_total", "Copies of the states of recurrent layers at the ends of cached blocks: made, restored (a sequence went on from one), dropped (for another state, or with the block).", "result")
+	specUnreached   = counter("forebay_state_unreached_tokens_total", "Prompt tokens that were computed though their pages were cached, since no copy of the state lay behind them.")
 	specStep        = distribution(stepBuckets, "forebay_engine_step_duration_seconds", "Duration of a step; its phase says whether it computed prompts (prefill), next tokens (decode) or both (mixed).", "phase")
 	specGap         = distribution(gapBuckets, "forebay_engine_step_host_gap_seconds", "Time between two steps in which the engine took arrivals, composed the batch and reported.")
 	specBatch       = distribution(rowBuckets, "forebay_engine_step_batch_size", "Sequences in a step.", "phase")
@@ -48,13 +50,16 @@ const (
 	totalCached
 	totalDecode
 	totalYielded
-	totalGrammars                                       // in the order of grammarResults
-	totalDisk     = totalGrammars + len(grammarResults) // in the order of diskResults
-	totalCount    = totalDisk + len(diskResults)
+	totalGrammars                                        // in the order of grammarResults
+	totalDisk      = totalGrammars + len(grammarResults) // in the order of diskResults
+	totalStates    = totalDisk + len(diskResults)        // in the order of stateResults
+	totalUnreached = totalStates + len(stateResults)
+	totalCount     = totalUnreached + 1
 )
 
 var (
 	grammarResults = [...]string{"compiled", "found", "refused", "failed"}
+	stateResults   = [...]string{"made", "restored", "dropped"}
 	diskResults    = [...]string{"read", "written", "dropped", "damaged"}
 )
 
@@ -130,7 +135,8 @@ func (m *engineMetrics) heard(s *wire.State) {
 	}
 	now := [totalCount]uint64{s.Step, s.NonFinite, s.CallFallbacks, s.Preempted, s.PrefillTokens, s.CachedTokens, s.DecodeTokens, s.PinsYielded,
 		s.GrammarsCompiled, s.GrammarsFound, s.GrammarsRefused, s.GrammarsFailed,
-		s.Disk.Read, s.Disk.Written, s.Disk.Dropped, s.Disk.Corrupted}
+		s.Disk.Read, s.Disk.Written, s.Disk.Dropped, s.Disk.Corrupted,
+		s.CheckpointsMade, s.CheckpointsRestored, s.CheckpointsDropped, s.UnreachedTokens}
 	if now[totalSteps] < m.last[totalSteps] { // another process
 		m.last = [totalCount]uint64{}
 	}
@@ -197,6 +203,10 @@ func (m *engineMetrics) collect(ch chan<- prometheus.Metric) {
 	for i, result := range grammarResults {
 		count(specGrammars, m.sums[totalGrammars+i], result)
 	}
+	for i, result := range stateResults {
+		count(specCheckpoints, m.sums[totalStates+i], result)
+	}
+	count(specUnreached, m.sums[totalUnreached])
 	for i, result := range diskResults {
 		count(specDiskMoves, m.sums[totalDisk+i], result)
 	}

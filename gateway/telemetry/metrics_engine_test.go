@@ -43,7 +43,7 @@ func TestEngineCountersNeverFall(t *testing.T) {
 
 func TestStepsAndKernelsAreAddedUp(t *testing.T) {
 	log := wire.NewStepLog(4)
-	state := &wire.State{At: 1, Totals: wire.Totals{PrefillTokens: 30, CachedTokens: 10}, Steps: log, Blocks: hitmap.Journal{Changes: []hitmap.Change{{Hash: 1}, {Hash: 1, Evicted: true}}}}
+	state := &wire.State{At: 1, Totals: wire.Totals{PrefillTokens: 30, CachedTokens: 10}, States: wire.States{CheckpointsMade: 6, CheckpointsRestored: 5, CheckpointsDropped: 4, UnreachedTokens: 3}, Steps: log, Blocks: hitmap.Journal{Changes: []hitmap.Change{{Hash: 1}, {Hash: 1, Evicted: true}}}}
 	levels := &Levels{Engine: state}
 	r := quiet(t, levels)
 	add := func(s wire.StepRecord) {
@@ -76,6 +76,10 @@ func TestStepsAndKernelsAreAddedUp(t *testing.T) {
 		`forebay_engine_lost_seconds_total{cause="throttled"}`:        0,
 		`forebay_engine_step_cpu_seconds_total`:                       .003,
 		`forebay_engine_step_records_lost_total`:                      2,
+		`forebay_state_checkpoints_total{result="made"}`:              6,
+		`forebay_state_checkpoints_total{result="restored"}`:          5,
+		`forebay_state_checkpoints_total{result="dropped"}`:           4,
+		`forebay_state_unreached_tokens_total`:                        3,
 		`forebay_kernel_seconds_total{kernel_class="mlp"}`:            .003,
 		`forebay_kernel_launches_total{kernel_class="mlp"}`:           3 << 31,
 		`forebay_kernel_launches_total{kernel_class="qkv"}`:           0,
@@ -87,9 +91,11 @@ func TestStepsAndKernelsAreAddedUp(t *testing.T) {
 
 func TestPagesInBytes(t *testing.T) {
 	state := &wire.State{Model: wire.Model{ID: "m", PageBytes: 1 << 20, Kernels: "avx2"}, Pages: wire.Pages{PagesTotal: 8, PagesUsed: 2, PagesCached: 5, PagesFree: 1},
-		Totals: wire.Totals{Disk: wire.DiskState{Blocks: 9, Bytes: 900}}}
+		Totals: wire.Totals{Disk: wire.DiskState{Blocks: 9, Bytes: 900}}, States: wire.States{StatesUsed: 2, StatesCached: 3, StatesFree: 1}}
+	state.Model.StateBytes = 1 << 10
 	expectNumbers(t, scrape(t, quiet(t, &Levels{Engine: state}), "", ""), map[string]float64{
 		`forebay_kv_bytes{state="used"}`: 2 << 20, `forebay_kv_bytes{state="cached"}`: 5 << 20, `forebay_kv_bytes{state="free"}`: 1 << 20,
+		`forebay_state_bytes{state="used"}`: 2 << 10, `forebay_state_bytes{state="cached"}`: 3 << 10, `forebay_state_bytes{state="free"}`: 1 << 10,
 		`forebay_kv_usage_ratio`: .25, `forebay_kv_pages`: 8, `forebay_kv_disk_blocks`: 9, `forebay_kv_disk_bytes`: 900,
 		`forebay_engine_info{architecture="",kernels="avx2",model="m",quantization=""}`: 1,
 	})

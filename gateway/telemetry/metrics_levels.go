@@ -88,6 +88,7 @@ var (
 	specPagesFree   = gauge("forebay_kv_pages_free", "Pages that hold nothing.")
 	specPagesKept   = gauge("forebay_kv_pages_cached", "Unreferenced pages kept for reuse.")
 	specKVBytes     = gauge("forebay_kv_bytes", "Memory of the pages by state: used, cached, free.", "state")
+	specStateBytes  = gauge("forebay_state_bytes", "Memory of the states of recurrent layers by state: used (by sequences), cached (copies at the ends of blocks), free.", "state")
 	specKVUsage     = gauge("forebay_kv_usage_ratio", "Pages used over all pages, from 0 to 1.")
 	specDiskBlocks  = gauge("forebay_kv_disk_blocks", "Blocks of keys and values on disk.")
 	specDiskBytes   = gauge("forebay_kv_disk_bytes", "Bytes of the folder that holds them.")
@@ -197,6 +198,9 @@ func collectState(ch chan<- prometheus.Metric, s *wire.State) {
 	ch <- specPagesKept.value(float64(s.PagesCached))
 	for state, pages := range map[string]int{"used": s.PagesUsed, "cached": s.PagesCached, "free": s.PagesFree} {
 		ch <- specKVBytes.value(float64(pages)*float64(s.Model.PageBytes), state)
+	}
+	for state, n := range map[string]int{"used": s.StatesUsed, "cached": s.StatesCached, "free": s.StatesFree} {
+		ch <- specStateBytes.value(float64(n)*float64(s.Model.StateBytes), state)
 	}
 	ch <- specKVUsage.value(usage(s))
 	ch <- specDiskBlocks.value(float64(s.Disk.Blocks))

@@ -187,8 +187,8 @@ func usageInts(u *Usage) [6]*int {
 }
 
 // stateInts are the whole numbers of a State, in the order of the wire.
-func stateInts(s *State) [15]*int {
-	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.PagesPinned, &s.Running, &s.Waiting, &s.Paused, &s.Sequences,
+func stateInts(s *State) [18]*int {
+	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.PagesPinned, &s.StatesUsed, &s.StatesCached, &s.StatesFree, &s.Running, &s.Waiting, &s.Paused, &s.Sequences,
 		&s.ShortPrefill, &s.LongPrefill, &s.Room.TokensMax, &s.Room.TokensMin, &s.StepPrefillTokens, &s.StepDecodeTokens}
 }
 
@@ -204,10 +204,11 @@ func stateRates(s *State) [7]*float64 {
 }
 
 // stateCounts are the totals of a State, in the order of the wire.
-func stateCounts(s *State) [19]*uint64 {
+func stateCounts(s *State) [23]*uint64 {
 	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.CallFallbacks, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens,
 		&s.GrammarsCompiled, &s.GrammarsFound, &s.GrammarsRefused, &s.GrammarsFailed, &s.PinsYielded,
-		&s.Disk.Blocks, &s.Disk.Bytes, &s.Disk.Read, &s.Disk.Written, &s.Disk.Dropped, &s.Disk.Corrupted}
+		&s.Disk.Blocks, &s.Disk.Bytes, &s.Disk.Read, &s.Disk.Written, &s.Disk.Dropped, &s.Disk.Corrupted,
+		&s.CheckpointsMade, &s.CheckpointsRestored, &s.CheckpointsDropped, &s.UnreachedTokens}
 }
 
 const blockChangeBytes = 9

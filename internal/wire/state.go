@@ -22,6 +22,7 @@ type State struct {
 	At   int64
 
 	Pages
+	States
 	Load
 	Pace
 	Totals
@@ -48,6 +49,18 @@ type Pages struct {
 	PagesCached int // unreferenced, kept for reuse
 	PagesFree   int
 	PagesPinned int // of PagesUsed, held by pins
+}
+
+// States counts the states of recurrent layers, of Model.StateBytes each: those of sequences,
+// and copies of cached blocks from which a prompt goes on. All are 0 in other models.
+type States struct {
+	StatesUsed, StatesCached, StatesFree int
+	// Checkpoints: copies made, sequences that went on from one, and copies dropped, since the
+	// engine started.
+	CheckpointsMade, CheckpointsRestored, CheckpointsDropped uint64
+	// UnreachedTokens are prompt tokens that were computed though their pages were cached,
+	// since there was no checkpoint behind them.
+	UnreachedTokens uint64
 }
 
 // Load is the work that the engine has.

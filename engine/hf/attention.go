@@ -110,7 +110,7 @@ func (d *description) setKeys(to *gguf.Draft) {
 	size("attention.head_count_kv", d.kvHeads)
 	size("attention.key_length", d.headDim)
 	size("attention.value_length", d.headDim)
-	if d.arch == "cohere2" {
+	if d.centred {
 		number("attention.layer_norm_epsilon", d.eps)
 	} else {
 		number("attention.layer_norm_rms_epsilon", d.eps)

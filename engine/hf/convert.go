@@ -84,13 +84,9 @@ func (b *builder) model() {
 		b.whole("token_embd.weight", m, asIs)
 	}
 	b.output(b.root + embedding)
-	norm := "output_norm.weight"
-	if b.arch == "lfm2" {
-		norm = "token_embd_norm.weight" // as the converter calls it
-	}
-	b.vector(norm, b.root+b.called().outputNorm+".weight", b.embed, b.normed())
-	if b.ropeFactors(); b.arch == "gemma4" {
-		b.gemma4Inputs()
+	b.vector(b.called().lastNorm+".weight", b.root+b.called().outputNorm+".weight", b.embed, b.normed())
+	if b.ropeFactors(); b.beside != nil {
+		b.beside(b)
 	}
 	for i := range b.layers {
 		b.layer(i, fmt.Sprintf("blk.%d.", i), fmt.Sprintf("%slayers.%d.", b.root, i))
@@ -145,8 +141,8 @@ func (b *builder) layer(i int, to, from string) {
 	} else {
 		b.attention(i, to, from+"self_attn.")
 	}
-	if b.arch == "gemma4" {
-		b.gemma4Layer(to, from)
+	if b.inLayer != nil {
+		b.inLayer(b, to, from)
 	}
 	if b.mixture != nil {
 		b.mixture(b, to, from)
@@ -169,8 +165,8 @@ func (b *builder) attention(i int, to, from string) {
 		b.linear(to+"attn_qkv", from+"qkv_proj", heads+2*kvHeads, b.embed, b.qkvBias, asIs)
 	} else {
 		rows := heads
-		if b.arch == "qwen35" {
-			rows *= 2 // a head's gate follows its queries
+		if b.gatedQ {
+			rows *= 2
 		}
 		b.linear(to+"attn_q", from+"q_proj", rows, b.embed, b.qkvBias, b.turned(b.heads))
 		if l.keys {

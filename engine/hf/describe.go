@@ -91,7 +91,7 @@ func (d *description) readQuantised(c *config) {
 		return
 	}
 	q := c.object("quantization_config")
-	if d.arch == "gpt-oss" && q != nil && q.text("quant_method", "") == "mxfp4" {
+	if d.mxfp4 && q != nil && q.text("quant_method", "") == "mxfp4" {
 		return
 	}
 	if d.fp8 = readFP8(c); d.fp8 == nil {
@@ -151,7 +151,9 @@ func (d *description) readVariants(c *config) {
 	d.qkvBias, d.outBias, d.ffBias = d.hasBias(c, d.bias.qkv, d.bias.absent), d.hasBias(c, d.bias.out, d.bias.absent && d.bias.out == d.bias.qkv), d.hasBias(c, d.bias.ff, false)
 	c.ignore("attention_bias") // transformers does not read it for other families; the tensors decide
 	c.only("mlp_bias", d.ffBias)
-	if d.arch != "gemma4" {
+	if d.imagesBothWays {
+		c.oneOf("use_bidirectional_attention", "vision")
+	} else {
 		c.only("use_bidirectional_attention", false)
 	}
 	for _, key := range []string{"is_encoder_decoder", "add_cross_attention", "rope_interleaved"} {

@@ -10,25 +10,44 @@ import (
 // family describes a model type: its special features, and transformers' defaults
 // for keys that its config.json lacks.
 type family struct {
-	arch    string // in GGUF files
-	classes []string
-	gelu    bool // the activation is GELU, not SiLU
-	plusOne bool // weights of norms are stored minus 1
-	permute bool // the converter reorders the rows of queries and keys
-	norms   []norm
-	qkNorm  *qkNorm
-	fused   fused
-	names   *names                            // nil: usualNames
-	mixer   func(b *builder, to, from string) // adds what layers without attention have in its place
-	mixture func(b *builder, to, from string) // adds a layer's experts; nil: every layer is dense
-	bias    biasKeys
-	windows windows
-	sizes   sizes
-	theta   float64
-	rotated float64 // the part of a head that is rotated, where config.json does not say; 0: always all
-	tied    bool
-	read    func(*description, *config)     // keys of this family alone
-	set     func(*description, *gguf.Draft) // and what becomes of them
+	arch           string // in GGUF files
+	classes        []string
+	gelu           bool // the activation is GELU, not SiLU
+	plusOne        bool // weights of norms are stored minus 1
+	permute        bool // the converter reorders the rows of queries and keys
+	norms          []norm
+	qkNorm         *qkNorm
+	fused          fused
+	names          *names                             // nil: usualNames
+	mixer          func(b *builder, to, from string)  // adds what layers without attention have in its place
+	mixture        func(b *builder, to, from string)  // adds a layer's experts; nil: every layer is dense
+	beside         func(b *builder)                   // adds tensors that belong to no layer, beside the usual ones
+	inLayer        func(b *builder, to, from string)  // adds a layer's tensors beside the usual ones
+	centred        bool                               // the norms subtract the mean
+	gatedQ         bool                               // a head's gate follows its queries, in one tensor
+	mxfp4          bool                               // folders of MXFP4 are known
+	uneven         func(*description, int) layerSizes // the sizes of each layer, where they differ
+	imagesBothWays bool                               // images see what follows them, which text does not
+	ropes          ropeKeys
+	bias           biasKeys
+	windows        windows
+	sizes          sizes
+	theta          float64
+	rotated        float64 // the part of a head that is rotated, where config.json does not say; 0: always all
+	tied           bool
+	read           func(*description, *config)     // keys of this family alone
+	set            func(*description, *gguf.Draft) // and what becomes of them
+}
+
+// ropeKeys are what a family's keys of the rope have beyond those of others.
+type ropeKeys struct {
+	read       func(*description, *config) // reads all of it
+	local      bool                        // layers with windows have one of their own
+	localTheta float64                     // of theirs, where rope_local_base_freq is absent; 0: as the others
+	long       bool                        // two sets of divisors
+	unrounded  bool                        // YaRN's borders are not rounded
+	alpha      bool                        // the kind dynamic with alpha is a fixed base
+	ignored    []string                    // keys that others read, or that have no effect on text
 }
 
 // norm is a norm of a layer: its names in GGUF and in safetensors.
@@ -59,12 +78,15 @@ var (
 )
 
 // names are those of tensors that most families call alike, and of a key of config.json.
-type names struct{ out, gate, up, down, outputNorm, eps string }
+type names struct {
+	out, gate, up, down, outputNorm, eps string
+	lastNorm                             string // in GGUF files
+}
 
 var (
-	usualNames = names{out: "o_proj", gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj", outputNorm: "norm", eps: "rms_norm_eps"}
-	cohereName = names{out: "o_proj", gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj", outputNorm: "norm", eps: "layer_norm_eps"}
-	lfmNames   = names{out: "out_proj", gate: "feed_forward.w1", up: "feed_forward.w3", down: "feed_forward.w2", outputNorm: "embedding_norm", eps: "norm_eps"}
+	usualNames = names{out: "o_proj", gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj", outputNorm: "norm", eps: "rms_norm_eps", lastNorm: "output_norm"}
+	cohereName = names{out: "o_proj", gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj", outputNorm: "norm", eps: "layer_norm_eps", lastNorm: "output_norm"}
+	lfmNames   = names{out: "out_proj", gate: "feed_forward.w1", up: "feed_forward.w3", down: "feed_forward.w2", outputNorm: "embedding_norm", eps: "norm_eps", lastNorm: "token_embd_norm"}
 )
 
 // fused says which matrices lie in one tensor.
@@ -120,14 +142,14 @@ var families = map[string]*family{
 	"granite": {arch: "granite", classes: []string{"GraniteForCausalLM"}, norms: preNorms, permute: true, bias: bothBias, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-6}, read: readGranite, set: setGranite},
 
-	"ministral3": {arch: "mistral3", classes: []string{"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"}, norms: preNorms, permute: true, windows: allWindows, theta: 1e6,
+	"ministral3": {arch: "mistral3", ropes: ropeKeys{ignored: []string{"llama_4_scaling_beta"}}, classes: []string{"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"}, norms: preNorms, permute: true, windows: allWindows, theta: 1e6,
 		sizes: sizes{embed: 4096, ff: 14336, layers: 34, heads: 32, kvHeads: 8, headDim: 128, context: 262144, eps: 1e-5}, read: readMinistral3, set: setMinistral3},
 
 	"qwen2": {arch: "qwen2", classes: []string{"Qwen2ForCausalLM"}, norms: preNorms, bias: biasKeys{qkv: always}, windows: qwenWindows, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 22016, layers: 32, heads: 32, kvHeads: 32, context: 32768, window: 4096, eps: 1e-6}},
 	"qwen3": {arch: "qwen3", classes: []string{"Qwen3ForCausalLM"}, norms: preNorms, qkNorm: headNorms, bias: attnBias, windows: qwenWindows, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 22016, layers: 32, heads: 32, kvHeads: 32, headDim: 128, context: 32768, window: 4096, eps: 1e-6}},
-	"qwen3_5_text": {arch: "qwen35", classes: []string{"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}, norms: seedNorms, qkNorm: headNorms, plusOne: true, bias: attnBias, theta: 1e7, rotated: 0.25,
+	"qwen3_5_text": {arch: "qwen35", gatedQ: true, ropes: ropeKeys{ignored: []string{"mrope_section", "mrope_interleaved"}}, classes: []string{"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}, norms: seedNorms, qkNorm: headNorms, plusOne: true, bias: attnBias, theta: 1e7, rotated: 0.25,
 		mixer: (*builder).deltaNet, read: readQwen35, set: setQwen35,
 		sizes: sizes{embed: 4096, ff: 12288, layers: 32, heads: 16, kvHeads: 4, headDim: 256, context: 32768, eps: 1e-6}},
 	"lfm2": {arch: "lfm2", classes: []string{"Lfm2ForCausalLM"}, norms: lfmNorms, qkNorm: &qkNorm{q: "q_layernorm", k: "k_layernorm"}, names: &lfmNames, theta: 1e6, tied: true,
@@ -138,20 +160,20 @@ var families = map[string]*family{
 
 	"gemma2": {arch: "gemma2", classes: []string{"Gemma2ForCausalLM"}, norms: bothNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e4, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 8192, window: 4096, windowPeriod: 2, eps: 1e-6}, read: readGemma2, set: setGemma2},
-	"gemma3_text": {arch: "gemma3", classes: []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e6, tied: true,
+	"gemma3_text": {arch: "gemma3", ropes: ropeKeys{local: true, localTheta: 1e4}, classes: []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e6, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 4096, windowPeriod: 6, eps: 1e-6}, read: readGemma3, set: setGemma3},
 
-	"gemma4_text": {arch: "gemma4", classes: []string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, bias: attnBias, windows: mostWindows, tied: true,
+	"gemma4_text": {arch: "gemma4", uneven: (*description).gemma4Sizes, imagesBothWays: true, beside: (*builder).gemma4Inputs, inLayer: (*builder).gemma4Layer, ropes: ropeKeys{read: (*description).readGemma4Ropes}, classes: []string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, bias: attnBias, windows: mostWindows, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 30, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 512, windowPeriod: 6, eps: 1e-6}, read: readGemma4, set: setGemma4},
 
-	"phi3": {arch: "phi3", classes: []string{"Phi3ForCausalLM"}, norms: preNorms, fused: fused{qkv: true, gateUp: true}, windows: allWindows, theta: 1e4, rotated: 1,
+	"phi3": {arch: "phi3", ropes: ropeKeys{long: true}, classes: []string{"Phi3ForCausalLM"}, norms: preNorms, fused: fused{qkv: true, gateUp: true}, windows: allWindows, theta: 1e4, rotated: 1,
 		sizes: sizes{embed: 3072, ff: 8192, layers: 32, heads: 32, context: 4096, eps: 1e-5}, read: readPhi3, set: setPhi3},
-	"gpt_oss": {arch: "gpt-oss", classes: []string{"GptOssForCausalLM"}, norms: seedNorms, bias: biasKeys{qkv: "attention_bias", out: "attention_bias", absent: true}, windows: mostWindows, theta: 1.5e5,
+	"gpt_oss": {arch: "gpt-oss", mxfp4: true, ropes: ropeKeys{unrounded: true}, classes: []string{"GptOssForCausalLM"}, norms: seedNorms, bias: biasKeys{qkv: "attention_bias", out: "attention_bias", absent: true}, windows: mostWindows, theta: 1.5e5,
 		mixture: (*builder).gptOSSExperts, read: readGPTOSS, set: setGPTOSS,
 		sizes: sizes{embed: 2880, ff: 2880, layers: 36, heads: 64, kvHeads: 8, headDim: 64, context: 131072, window: 128, windowPeriod: 2, eps: 1e-5, experts: 128, expertsUsed: 4}},
 	"olmo2": {arch: "olmo2", classes: []string{"Olmo2ForCausalLM"}, norms: postNorms, qkNorm: layerNorms, bias: attnBias, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-5}},
-	"olmo3": {arch: "olmo2", classes: []string{"Olmo3ForCausalLM"}, norms: postNorms, qkNorm: layerNorms, bias: attnBias, windows: mostWindows, theta: 5e5, set: setOLMo3,
+	"olmo3": {arch: "olmo2", ropes: ropeKeys{local: true}, classes: []string{"Olmo3ForCausalLM"}, norms: postNorms, qkNorm: layerNorms, bias: attnBias, windows: mostWindows, theta: 5e5, set: setOLMo3,
 		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, window: 4096, windowPeriod: 4, eps: 1e-5}},
 	"seed_oss": {arch: "seed_oss", classes: []string{"SeedOssForCausalLM"}, norms: seedNorms, theta: 1e4,
 		bias:  biasKeys{qkv: "attention_bias", out: "attention_out_bias", ff: "mlp_bias", absent: true},
@@ -162,9 +184,9 @@ var families = map[string]*family{
 		sizes: sizes{embed: 4096, ff: 16384, layers: 32, heads: 32, kvHeads: 32, context: 2048, window: 4096, windowPeriod: 4, eps: 1e-5}},
 	"glm4": {arch: "glm4", classes: []string{"Glm4ForCausalLM"}, norms: glm4Norms, fused: fused{gateUp: true}, bias: biasKeys{qkv: "attention_bias", absent: true}, theta: 1e4, rotated: 0.5,
 		sizes: sizes{embed: 4096, ff: 13696, layers: 40, heads: 32, kvHeads: 2, headDim: 128, context: 131072, eps: 1.5625e-7}},
-	"cohere2": {arch: "cohere2", classes: []string{"Cohere2ForCausalLM"}, norms: oneNorm, names: &cohereName, bias: attnBias, windows: mostWindows, theta: 1e4, tied: true,
+	"cohere2": {arch: "cohere2", centred: true, classes: []string{"Cohere2ForCausalLM"}, norms: oneNorm, names: &cohereName, bias: attnBias, windows: mostWindows, theta: 1e4, tied: true,
 		sizes: sizes{embed: 8192, ff: 22528, layers: 40, heads: 64, context: 8192, window: 4096, windowPeriod: 4, eps: 1e-5}, read: readCohere2, set: setCohere2},
-	"hunyuan_v1_dense": {arch: "hunyuan-dense", classes: []string{"HunYuanDenseV1ForCausalLM"}, norms: preNorms, qkNorm: &qkNorm{q: "query_layernorm", k: "key_layernorm"}, bias: attnBias, theta: 1e4,
+	"hunyuan_v1_dense": {arch: "hunyuan-dense", ropes: ropeKeys{alpha: true}, classes: []string{"HunYuanDenseV1ForCausalLM"}, norms: preNorms, qkNorm: &qkNorm{q: "query_layernorm", k: "key_layernorm"}, bias: attnBias, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-5}},
 }
 

@@ -24,7 +24,6 @@ type gemma4 struct {
 
 func readGemma4(d *description, c *config) {
 	c.only("enable_moe_block", false)
-	c.oneOf("use_bidirectional_attention", "vision") // of images alone
 	c.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "vocab_size_per_layer_input")
 	d.logitSoftCap = c.softCap("final_logit_softcapping", 0)
 	g := &d.gemma4
@@ -169,11 +168,14 @@ type layerSizes struct {
 }
 
 func (d *description) layerSizes(i int) layerSizes {
-	l := layerSizes{d.headDim, d.kvHeads, d.ff, true, true}
-	if d.arch != "gemma4" {
-		return l
+	if d.uneven != nil {
+		return d.uneven(d, i)
 	}
-	g := &d.gemma4
+	return layerSizes{d.headDim, d.kvHeads, d.ff, true, true}
+}
+
+func (d *description) gemma4Sizes(i int) layerSizes {
+	l, g := layerSizes{d.headDim, d.kvHeads, d.ff, true, true}, &d.gemma4
 	if i >= len(d.slides) || !d.slides[i] {
 		l.headDim, l.kvHeads, l.values = g.headDim, g.kvHeads, !g.keysAsValues
 	}

@@ -43,13 +43,13 @@ const (
 // and keys beside it; newer ones have everything in rope_parameters, with an
 // object for each type of layer if these differ.
 func (d *description) readRopes(c *config) {
-	if d.arch == "gemma4" {
-		d.readGemma4Ropes(c)
+	if d.ropes.read != nil {
+		d.ropes.read(d, c)
 		return
 	}
 	parameters, scaling := c.object("rope_parameters"), c.object("rope_scaling")
 	theta := c.number("rope_theta", d.theta)
-	if d.arch == "gemma3" || d.slides != nil && d.arch == "olmo2" {
+	if d.ropes.localTheta > 0 || d.ropes.local && d.slides != nil {
 		var full, sliding *config
 		if parameters != nil {
 			full, sliding = parameters.object(fullAttention), parameters.object(slidingAttention)
@@ -60,8 +60,8 @@ func (d *description) readRopes(c *config) {
 		}
 		d.rope = d.readRope(c, full, theta)
 		local := theta
-		if d.arch == "gemma3" {
-			local = c.number("rope_local_base_freq", 1e4)
+		if d.ropes.localTheta > 0 {
+			local = c.number("rope_local_base_freq", d.ropes.localTheta)
 		}
 		d.localRope = d.readRope(c, sliding, local)
 		if d.localRope.kind != "default" {
@@ -131,26 +131,21 @@ func (d *description) readRope(c, p *config, theta float64) rope {
 		r.factor = positive("factor", float64(d.context)/float64(r.original))
 		r.betaFast, r.betaSlow = p.number("beta_fast", 0), p.number("beta_slow", 0)
 		r.magnitude = p.yarnMagnitude(r.factor)
-		if rounded := d.arch != "gpt-oss"; p.flag("truncate", true) != rounded { // as the readers of GGUF do it
-			p.fail("truncate", "must be %v in this model type", rounded)
+		if p.flag("truncate", true) == d.ropes.unrounded { // as the readers of GGUF do it
+			p.fail("truncate", "must be %v in this model type", !d.ropes.unrounded)
 		}
 	case longRope, "su":
-		if d.arch != "phi3" {
+		if !d.ropes.long {
 			p.fail("rope_type", "is %.60q, which is not supported in this model type", r.kind)
 		}
 		p.readLongRope(&r, d.context)
 	case "dynamic":
-		p.readDynamic(&r, d.arch)
+		p.readDynamic(&r, d.ropes.alpha)
 	default:
 		p.fail("rope_type", "is %.60q; supported: default, linear, llama3, yarn, longrope", r.kind)
 	}
 	p.ignore(ropeParameters...)
-	switch d.arch {
-	case "mistral3":
-		p.ignore("llama_4_scaling_beta") // readMinistral3 has read it
-	case "qwen35":
-		p.ignore("mrope_section", "mrope_interleaved") // in text all sections have one position
-	}
+	p.ignore(d.ropes.ignored...)
 	p.checkAllRead()
 	return r
 }
@@ -173,8 +168,8 @@ func (c *config) readLongRope(r *rope, context int) {
 }
 
 // readDynamic reads hunyuan's scaling, which is called dynamic and is none: a fixed base.
-func (c *config) readDynamic(r *rope, arch string) {
-	if arch != "hunyuan-dense" || !c.has("alpha") {
+func (c *config) readDynamic(r *rope, alpha bool) {
+	if !alpha || !c.has("alpha") {
 		c.fail("rope_type", "is \"dynamic\"; supported: default, linear, llama3, yarn, longrope")
 		return
 	}

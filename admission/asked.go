@@ -28,8 +28,8 @@ func (a *asked) rate(now time.Duration) float64 {
 
 // sizes is a histogram of work by the size of requests, which fades.
 type sizes struct {
-	bins  [sizeBins]float64
-	total float64
+	bins         [sizeBins]float64
+	total, count float64
 }
 
 const (
@@ -49,7 +49,11 @@ func (z *sizes) observe(size time.Duration) {
 	}
 	z.bins[sizeBin(size)] += float64(size)
 	z.total = z.total*sizeFade + float64(size)
+	z.count = z.count*sizeFade + 1
 }
+
+// mean is the mean size of a request.
+func (z *sizes) mean() time.Duration { return time.Duration(z.total / max(1, z.count)) }
 
 // rank is the share of the work that is in smaller requests. Requests of one bin
 // are alike: tie, from 0 to 1, puts one among them.

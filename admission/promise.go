@@ -16,7 +16,8 @@ import (
 //     there.
 //  2. Whoever asks for more than can be served gets its part, and of what it asks
 //     for the smallest requests: they are the most that can be served in time. The
-//     part is larger while the queue is short, and so keeps it near its length.
+//     part is larger while the queue is short, and so keeps it near its length. In a
+//     lasting overload it is smaller for larger requests (sizeWeight).
 //  3. That length is the goal in a burst, and LastingWait of it in a lasting
 //     overload.
 
@@ -101,15 +102,32 @@ func (s *Scheduler) hasPart(f *forecast, e *Entry) bool {
 	s.noteAsked(e, e.line)
 	queue := s.levels[e.class.level].track.total()
 	queue.add(e, -1)
-	part := s.part(f, e.line, &queue)
-	return part >= 1 || e.line.asked.sizes.rank(e.size, tieOf(e.demand.Draw)) <= part
+	return s.inPart(f, e.line, &e.line.asked.sizes, &queue, e.size, tieOf(e.demand.Draw))
 }
 
-// part is the part of what l's tenant asks for that is let in behind the queue.
-func (s *Scheduler) part(f *forecast, l *line, queue *sums) float64 {
+// inPart tells whether a request of l, of that size, is in its tenant's part behind the
+// queue. sizes are what its tenant asks for, the request included.
+func (s *Scheduler) inPart(f *forecast, l *line, sizes *sizes, queue *sums, size time.Duration, tie float64) bool {
+	part := s.part(f, l, queue, size-sizes.mean())
+	return part >= 1 || sizes.rank(size, tie) <= part
+}
+
+// sizeWeight is how much of a request's size counts as if it waited already. A request
+// makes the queue longer by its size. What that keeps out is worth the more the longer
+// the queue is, so where the queue is short enough for a small request it may not be for
+// a large one. What counts is the difference to the tenant's mean request, so that a
+// tenant does not lose by the kind of its work.
+const sizeWeight = 1.5
+
+// part is the part of what l's tenant asks for that is let in behind the queue, for a
+// request that is so much larger than its mean.
+func (s *Scheduler) part(f *forecast, l *line, queue *sums, larger time.Duration) float64 {
 	lv, goal := &s.levels[l.class.level], l.class.FirstTokenGoal
 	wait := f.expected(queue, 0, false) - s.now
 	should, asks := s.queueTarget(f, l, wait)
+	if lv.standing.on {
+		wait += time.Duration(sizeWeight * float64(larger) / f.rate)
+	}
 	if wait < goal/10 {
 		return 1 // the engine would have nothing to do soon
 	}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -154,6 +155,45 @@ func TestSmallRequestsAreServedInOverload(t *testing.T) {
 	}
 	if share := float64(all) / float64(len(in)); share < 0.28 || share > 0.38 || longest > 20 {
 		t.Errorf("of requests that are alike %.2f are served, with up to %d refused in a row", share, longest)
+	}
+}
+
+// TestLargerRequestsNeedAShorterQueue in a lasting overload, but not in a burst; and a
+// tenant whose requests are all large gets as much of the engine as another.
+func TestLargerRequestsNeedAShorterQueue(t *testing.T) {
+	p := newPipe(t, goals(""))
+	rnd := rand.New(rand.NewPCG(8, 4))
+	asked, served := map[string]int{}, map[string]int{}
+	for p.now < 3*time.Minute {
+		p.runUntil(p.now + time.Duration(rnd.ExpFloat64()*float64(20*time.Millisecond)))
+		tenant, n := "small", 20+rnd.IntN(20)
+		if rnd.IntN(5) == 0 {
+			tenant, n = "large", 4*n
+		}
+		asked[tenant] += n
+		if p.ask(tenant, "interactive", n) != nil {
+			served[tenant] += n
+		}
+	}
+	small := float64(served["small"]) / float64(asked["small"])
+	if large := float64(served["large"]) / float64(asked["large"]); math.Abs(small-large) > 0.1*small || small > 0.6 {
+		t.Errorf("of the small requests' work %.3f was served, of the large ones' %.3f", small, large)
+	}
+	k := p.byName["interactive"]
+	lv := &p.levels[k.level]
+	part := func(larger time.Duration) float64 {
+		f, queue := p.forecast(k), lv.track.total()
+		standing := lv.standing
+		defer func() { lv.standing = standing }()
+		return p.part(&f, lv.asking[0], &queue, larger)
+	}
+	const more = 100 * time.Millisecond
+	if small, mean, large := part(-more), part(0), part(more); !lv.standing.on || small <= mean || mean <= large {
+		t.Errorf("lasting overload: %v; the parts are %.3f for small requests, %.3f and %.3f for large ones", lv.standing.on, small, mean, large)
+	}
+	lv.standing = standing{}
+	if small, large := part(-more), part(more); small != large {
+		t.Errorf("in a burst the parts are %.3f and %.3f", small, large)
 	}
 }
 

@@ -146,12 +146,9 @@ func (s *Scheduler) beyondPart(l *line, size time.Duration, tie float64) bool {
 	lv := &s.levels[l.class.level]
 	standing := lv.standing
 	f, queue := s.forecast(l.class), lv.track.total()
-	part := s.part(&f, l, &queue)
+	sizes := l.asked.sizes
+	sizes.observe(size)
+	in := s.inPart(&f, l, &sizes, &queue, size, tie)
 	lv.standing = standing
-	return part < 1 && l.asked.sizes.next(size, tie) > part
-}
-
-// next is the rank of the next request, of that size, once it is observed.
-func (z *sizes) next(size time.Duration, tie float64) float64 {
-	return (z.rank(size, tie)*z.total*sizeFade + tie*float64(size)) / (z.total*sizeFade + float64(size))
+	return !in
 }

@@ -25,6 +25,7 @@ var arrows = map[string]string{
 	"admission/budget":        "",
 	"admission/budget/shared": "admission/budget internal/store",
 	"bench/compare":           "bench/speed",
+	"bench/fleet":             "cache internal/cost internal/wire",
 	"bench/limits":            "",
 	"bench/longprompt":        "engine internal/wire",
 	"bench/observing":         "",

@@ -73,18 +73,7 @@ func TestHitsOfConversations(t *testing.T) {
 		o := &oracle{max: pages, order: list.New(), blocks: map[uint64]*list.Element{}}
 		var all, ours, theirs int
 		for _, blocks := range prompts {
-			tokens := make([]int32, 0, 4*len(blocks)+1)
-			for _, b := range blocks {
-				tokens = append(tokens, int32(b), int32(b), 1, 2)
-			}
-			tokens = append(tokens, 3) // the rest of the prompt, which is always computed
-			s := p.Open("", tokens)
-			all, ours, theirs = all+len(blocks), ours+s.Len()/4, theirs+o.ask(blocks)
-			if _, ok := p.Reserve(s, len(tokens)-s.Len(), nil); !ok {
-				t.Fatalf("no room for %d pages in %+v", len(blocks), p.Counts())
-			}
-			p.Commit(s, tokens[s.Len():])
-			p.Close(s)
+			all, ours, theirs = all+len(blocks), ours+conversed(t, p, blocks), theirs+o.ask(blocks)
 		}
 		rate, exact := float64(ours)/float64(all), float64(theirs)/float64(all)
 		t.Logf("%5d pages: %.2f %% of the blocks are found, an exact cache finds %.2f %%", pages, 100*rate, 100*exact)
@@ -92,4 +81,22 @@ func TestHitsOfConversations(t *testing.T) {
 			t.Errorf("%d pages: %.4f, exact %.4f", pages, rate, exact)
 		}
 	}
+}
+
+// conversed computes a prompt of so many blocks and a rest, and returns how many blocks were found.
+func conversed(t *testing.T, p *Pool, blocks []uint64) (found int) {
+	t.Helper()
+	tokens := make([]int32, 0, 4*len(blocks)+1)
+	for _, b := range blocks {
+		tokens = append(tokens, int32(b), int32(b), 1, 2)
+	}
+	tokens = append(tokens, 3) // the rest of the prompt, which is always computed
+	s := p.Open("", tokens)
+	found = s.Len() / 4
+	if _, ok := p.Reserve(s, len(tokens)-s.Len(), nil); !ok {
+		t.Fatalf("no room for %d pages in %+v", len(blocks), p.Counts())
+	}
+	p.Commit(s, tokens[s.Len():])
+	p.Close(s)
+	return found
 }

@@ -20,7 +20,7 @@ type Prefix struct {
 	Salt   string
 	Hash   uint64 // of its last block
 	Tokens int
-	Uses   int // sequences and pins that found it in memory, since it is there
+	Uses   int // sequences that found it in memory, since it is there
 	Pinned bool
 }
 

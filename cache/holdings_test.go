@@ -17,6 +17,7 @@ func TestHoldings(t *testing.T) {
 	fill(p, "a", with(102))
 	fill(p, "a", with(102))
 	fill(p, "b", counting(0, 5))
+	fill(p, "a", counting(0, 5))
 	p.Pin("a", system, time.Hour, 100) // its last block is not attached: one block
 	s := p.Open("b", counting(50, 6))
 	p.Reserve(s, 6, nil)

@@ -58,7 +58,7 @@ func (p *Pool) Pin(salt string, tokens []int32, until time.Duration, tokensMax i
 	if p.states.total > 0 {
 		return 0, PinState
 	}
-	s := p.Open(salt, tokens)
+	s := p.openForPin(salt, tokens)
 	if s.len == 0 {
 		p.Close(s)
 		return 0, PinShort
@@ -87,6 +87,15 @@ func (p *Pool) Pin(salt string, tokens []int32, until time.Duration, tokensMax i
 	p.countPin(s, +1)
 	p.insertPin(Pin{Salt: salt, Hash: s.hash, Tokens: s.len, Until: until, seq: s})
 	return s.len, PinDone
+}
+
+// openForPin is Open, which counts as no use.
+func (p *Pool) openForPin(salt string, tokens []int32) *Seq {
+	s := p.Open(salt, tokens)
+	for _, id := range s.pages {
+		p.pages[id].uses--
+	}
+	return s
 }
 
 // insertPin puts a pin into the list.
@@ -134,7 +143,7 @@ func (p *Pool) Unpin(salt string, tokens []int32) bool {
 	if len(p.pins.list) == 0 {
 		return false
 	}
-	s := p.Open(salt, tokens)
+	s := p.openForPin(salt, tokens)
 	i := -1
 	if s.len > 0 {
 		i = p.pinAt(p.tip(s))

@@ -59,6 +59,9 @@ func printCache(w io.Writer, p *debug.CachePage) error {
 
 // printHeld writes what the pages hold.
 func printHeld(t io.Writer, p *debug.CachePage) {
+	if p.Held.Error != "" {
+		fmt.Fprintf(t, "\nthe engine did not tell what its pages hold: %s\n", p.Held.Error)
+	}
 	if len(p.Held.Tenants) > 0 {
 		fmt.Fprintln(t, "\nMEMORY\tTENANT\tPAGES USED\tPINNED\tCACHED")
 	}

@@ -326,3 +326,39 @@ func TestMatchAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations; %v", n, into)
 	}
 }
+
+// BenchmarkMatch looks up a prompt of 32,768 tokens in pages of 16, of which one block in eight
+// is told (128 tokens), in a map of a million blocks.
+func BenchmarkMatch(b *testing.B) {
+	f, err := assemble(Options{
+		Client: newFakeRedis().client(), Prefix: "p", Name: "a", Secret: []byte("a secret of all"), Interval: time.Hour, Limit: time.Second, Lease: time.Hour,
+		BlocksMax: 1 << 20, ChangesMax: 1 << 12, LogMax: 8192, LoadsMax: 32,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	f.Join("model", 8)
+	f.mu.Lock()
+	f.agree("secret")
+	slot, _ := f.blocks.Begin("b")
+	prompts, s := make([][]uint64, 0, 1<<12), scratch{}
+	for f.blocks.Len() < 1<<20 {
+		prompt := make([]uint64, 2048)
+		for i := range prompt {
+			prompt[i] = rand.Uint64()
+		}
+		f.sealAll(prompt, &s)
+		for _, h := range s.sealed {
+			f.blocks.Apply(slot, hitmap.Change{Hash: h})
+		}
+		prompts = append(prompts, prompt)
+	}
+	f.mu.Unlock()
+	into, n := make([]Holder, 0, 8), 0
+	for b.Loop() {
+		n += 101
+		if into = f.Match(prompts[n%len(prompts)], into[:0]); len(into) != 1 || into[0].Blocks < 1800 {
+			b.Fatal(into)
+		}
+	}
+}

@@ -36,6 +36,8 @@ type CachePage struct {
 
 // CacheHeld says what the pages hold, by hashes and lengths alone.
 type CacheHeld struct {
+	// Error says why the lists are empty, where the engine did not tell.
+	Error    string       `json:"error,omitempty"`
 	Tenants  []HeldTenant `json:"tenants"`
 	Prefixes []HeldPrefix `json:"prefixes"`
 	Pins     []HeldPin    `json:"pins"`
@@ -116,6 +118,9 @@ func (p *Pages) held() CacheHeld {
 	defer cancel()
 	got, err := engine.Holdings(ctx, heldMax)
 	if err != nil {
+		if held.Error = err.Error(); ctx.Err() != nil {
+			held.Error = fmt.Sprintf("it was busy for more than %v; ask again", heldLimit)
+		}
 		return held
 	}
 	for _, s := range got.Salts {

@@ -6,7 +6,7 @@ export function cache(page) {
     html("h1", {}, "Cache"),
     dim(`${page.pages} pages of ${page.page_tokens} tokens: ${page.pages_used} used (${page.pages_pinned} pinned), ${page.pages_cached} cached, ${page.pages_free} free.`, " ", json()),
     page.disk ? dim(`On disk: ${page.disk.blocks} blocks, ${bytes(page.disk.bytes)}; ${page.disk.read} read, ${page.disk.written} written, ${page.disk.dropped} dropped, ${page.disk.damaged} damaged.`) : undefined,
-    html("h2", {}, "Memory"), table(tenants(page), page.held.tenants),
+    html("h2", {}, "Memory"), page.held.error ? html("p", {}, `The engine did not tell what its pages hold: ${page.held.error}`) : table(tenants(page), page.held.tenants),
     page.held.prefixes.length ? [html("h2", {}, "Beginnings that saved the most"), table(prefixes, page.held.prefixes)] : [],
     page.held.pins.length || page.pins_yielded ? [html("h2", {}, "Pinned"), dim(`${page.pins_yielded} ended early, for a prompt that needed all pages.`), table(pins, page.held.pins)] : [],
     html("h2", {}, "Hits"), page.hits.length ? table(hits, page.hits) : html("p", {}, "No request is in memory."),

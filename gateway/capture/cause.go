@@ -57,6 +57,10 @@ var causeNames = [causeCount]string{"nothing", "body", "prepare", "reserve", "qu
 // String returns the cause's stable name.
 func (c cause) String() string { return causeNames[c] }
 
+// CauseNames and ReasonNames are what pages and commands may ask for.
+func CauseNames() []string  { return causeNames[:] }
+func ReasonNames() []string { return reasonNames[:] }
+
 // causes is the time that each cause took.
 type causes [causeCount]time.Duration
 

@@ -183,7 +183,7 @@ func TestRequestsAreFiltered(t *testing.T) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	for _, bad := range []string{"?min_ms=soon", "?min_ms=-1", "?min_ms=NaN", "?since=yesterday", "?format=xml"} {
+	for _, bad := range []string{"?min_ms=soon", "?min_ms=-1", "?min_ms=NaN", "?since=yesterday", "?cause=queues", "?outcome=fine", "?reason=slow", "?format=xml"} {
 		a, refusal := pages.get(t, RequestsPath+bad)
 		if !strings.Contains(bad, "format") {
 			if a.Status != 400 {

@@ -3,10 +3,12 @@ package debug
 import (
 	"cmp"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forebay-io/forebay/gateway/capture"
@@ -112,6 +114,17 @@ type requestFilter struct {
 
 func requestFilterOf(query url.Values) (requestFilter, error) {
 	w := requestFilter{Class: query.Get("class"), Tenant: query.Get("tenant"), Key: query.Get("key"), Outcome: query.Get("outcome"), Cause: query.Get("cause"), Reason: query.Get("reason")}
+	for _, of := range []struct {
+		param, name string
+		known       []string
+	}{
+		{"outcome", w.Outcome, telemetry.OutcomeNames()}, {"cause", w.Cause, capture.CauseNames()},
+		{"reason", w.Reason, append(capture.ReasonNames(), telemetry.GoalNames()...)},
+	} {
+		if of.name != "" && !slices.Contains(of.known, of.name) {
+			return w, &Refusal{Invalid, of.param, fmt.Sprintf("%s must be one of %s", of.param, strings.Join(of.known, ", "))}
+		}
+	}
 	var err error
 	now := time.Now()
 	if w.AgoMax, err = agoOf(query, "since", now); err != nil {

@@ -75,6 +75,17 @@ var outcomes = [OutcomeCount]struct {
 	GrammarFailed:      {"grammar_failed", false},
 }
 
+// OutcomeNames are the stable names of all outcomes.
+func OutcomeNames() (names []string) {
+	for o := range OutcomeCount {
+		names = append(names, o.String())
+	}
+	return names
+}
+
+// GoalNames are the stable names of the goals.
+func GoalNames() []string { return goalNames[:] }
+
 // Mistake tells that the request itself was wrong: its client is told, and no operator
 // needs to act.
 func (o Outcome) Mistake() bool {

@@ -87,5 +87,6 @@ func amount(x float64) string {
 	if x >= 100 {
 		return strconv.FormatFloat(x, 'f', 1, 64)
 	}
-	return strconv.FormatFloat(x, 'g', 4, 64)
+	four, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64) // digits
+	return strconv.FormatFloat(four, 'f', -1, 64)                         // and no exponent
 }

@@ -9,7 +9,7 @@ func TestBudgetsArePrinted(t *testing.T) {
 	const page = `{"shared":true,"degraded":true,"limits":[{"tenant":"acme","model":"m","kind":"tenant","limit":"requests_per_minute","allowed":60,"used":2.5,"left":7,"whole_ms":2510},` +
 		`{"tenant":"acme","model":"m","kind":"key","name":"ci","limit":"cost_per_day","dry_run":true,"allowed":20,"used":0.001234567,"left":19.99876,"whole_ms":7200000},` +
 		`{"tenant":"acme","model":"m","kind":"tenant","limit":"concurrency","allowed":3,"used":1,"left":2,"whole_ms":0}],"more":3,` +
-		`"used":[{"tenant":"acme","key":"ci","requests":12,"refunded":1,"computed_tokens":700,"cached_tokens":300,"completion_tokens":42,"cost":0.25},{"tenant":"free","key":"","requests":1}],"since":"2026-03-01T09:00:00Z"}`
+		`"used":[{"tenant":"acme","key":"ci","requests":12,"refunded":1,"computed_tokens":700,"cached_tokens":300,"completion_tokens":42,"cost":0.00002512345},{"tenant":"free","key":"","requests":1}],"since":"2026-03-01T09:00:00Z"}`
 	path := ""
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		path = r.Method + " " + r.URL.String()
@@ -22,7 +22,7 @@ acme    key ci  m      cost_per_day (dry run)  20       0.001235  20        2h0m
 acme    tenant  m      concurrency             3        1         2         -
 
 USED SINCE 2026-03-01 09:00 UTC  KEY  REQUESTS  PROMPT  CACHED  GENERATED  COST
-acme                             ci   12        1000    300     42         0.25
+acme                             ci   12        1000    300     42         0.00002512
 free                             -    1         0       0       0          0
 
 3 more holders of limits are left out; name a tenant to see its own

@@ -52,7 +52,14 @@ var faults = []fault{
 		if err != nil {
 			return err
 		}
-		return errors.Join(s.watch.Failover(ctx, masterName).Err(), s.moved(ctx, old))
+		// A replica that was away just now is none that the Sentinel promotes, until it has
+		// looked at it again.
+		if err := until(ctx, "the Sentinel finds a replica to promote", func() bool {
+			return !strings.HasPrefix(fmt.Sprint(s.watch.Failover(ctx, masterName).Err()), "NOGOODSLAVE")
+		}); err != nil {
+			return err
+		}
+		return s.moved(ctx, old)
 	}},
 	{"Redis frozen", func(ctx context.Context, s *scene, rnd *rand.Rand) error {
 		return s.withMaster(ctx, func(m *server) error {

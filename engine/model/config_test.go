@@ -107,7 +107,8 @@ func TestKeysThatNeedOneValue(t *testing.T) {
 		{"gemma3", "attention.sliding_window_pattern", []bool{true, false, true}, []bool{true, false}, "has 2 values for 3 layers"},
 		{"gpt-oss", "rope.freq_base_swa", float32(10000), float32(20000), "only the rope.freq_base of the other"},
 		{"qwen2", "nextn_predict_layers", uint32(0), uint32(1), "not supported"},
-		{"qwen2", "pooling_type", uint32(0), uint32(4), "supported are"},
+		{"qwen2", "pooling_type", uint32(0), uint32(5), "supported are"},
+		{"qwen2", "pooling_type", uint32(3), uint32(4), "supported in bert and qwen3"},
 		{"gpt-oss", "rope.scaling.yarn_ext_factor", float32(1), float32(2), "only 1 is supported"},
 		{"phi3", "rope.scaling.type", "longrope", "su", "supported: none, linear, yarn, longrope"},
 	} {

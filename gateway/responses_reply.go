@@ -73,6 +73,11 @@ func (p *responseReply) event(_, _ int, e *wire.Event) {
 		l.add(e.Logprobs)
 		r.logprobs = append(comma(r.logprobs), l.content...)
 	}
+	if e.Relayed != nil {
+		for _, one := range elements(member(e.Relayed.Logprobs, "content")) {
+			r.logprobs = append(comma(r.logprobs), one...)
+		}
+	}
 	b = r.say(b, e.Text)
 	for i := range e.Pieces {
 		b = r.piece(b, &e.Pieces[i])

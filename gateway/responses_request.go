@@ -23,7 +23,7 @@ type responses struct {
 // responseFields are the members that the route reads itself. Those of chats are passed on.
 var responseFields = keySet(nil, "input", "instructions", "text", "include", "store", "background", "conversation", "metadata",
 	"truncation", "prompt", "previous_response_id", "max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
-	"tools", "tool_choice", "reasoning", "stream_options", "messages", "response_format", "top_logprobs")
+	"tools", "tool_choice", "reasoning", "max_output_tokens", "stream_options", "messages", "response_format", "top_logprobs")
 
 // responseIgnored change no answer here.
 var responseIgnored = []string{"max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "stream_options"}
@@ -77,7 +77,8 @@ func responsesCall(body []byte, l *LimitsConfig, m *wire.Model) (*call, *wire.Er
 }
 
 // formOfResponses gives the names of a chat's members their names here.
-var formOfResponses = strings.NewReplacer("response_format.json_schema", "text.format", "response_format", "text.format")
+var formOfResponses = strings.NewReplacer("response_format.json_schema", "text.format", "response_format", "text.format",
+	"max_completion_tokens", "max_output_tokens", "reasoning_effort", "reasoning.effort")
 
 // asResponses tells an error about the chat in the words of its request.
 func asResponses(err *wire.Error) *wire.Error {
@@ -106,6 +107,9 @@ func (f *fields) asChat(r *responses) []byte {
 		if value := f.raw[name]; !responseFields[name] {
 			b = append(append(appendString(append(b, ','), name), ':'), value...)
 		}
+	}
+	if raw, given := f.given("max_output_tokens"); given {
+		b = append(append(b, `,"max_completion_tokens":`...), raw...)
 	}
 	b = f.textForm(b)
 	b = f.reasoningForm(b)
@@ -158,6 +162,12 @@ func (f *fields) reasoningForm(b []byte) []byte {
 		if value := member(raw, name); value != nil && string(value) != "null" {
 			f.ignore([]byte("reasoning." + name))
 		}
+	}
+	if effort := member(raw, "effort"); f.relayed && effort != nil { // chats of other servers know this name
+		return append(append(b, `,"reasoning_effort":`...), effort...)
+	}
+	if f.relayed {
+		return b
 	}
 	return append(append(b, `,"reasoning":`...), raw...)
 }

@@ -303,7 +303,7 @@ func TestResponsesEndings(t *testing.T) {
 
 // TestResponsesOfAnotherServer: what it sent as deltas of a chat becomes items.
 func TestResponsesOfAnotherServer(t *testing.T) {
-	c, err := responsesCall([]byte(responseBody(`"stream":true,`+responseTools)), limits(), &wire.Model{Relays: true})
+	c, err := responsesCall([]byte(responseBody(`"stream":true,"max_output_tokens":7,"reasoning":{"effort":"low"},`+responseTools)), limits(), &wire.Model{Relays: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,8 +311,10 @@ func TestResponsesOfAnotherServer(t *testing.T) {
 		Messages []any
 		Tools    []any
 		Input    any
+		Most     int    `json:"max_completion_tokens"`
+		Effort   string `json:"reasoning_effort"`
 	}
-	if err := json.Unmarshal(c.prompts[0].Body, &sent); err != nil || len(sent.Messages) != 1 || len(sent.Tools) != 2 || sent.Input != nil {
+	if err := json.Unmarshal(c.prompts[0].Body, &sent); err != nil || len(sent.Messages) != 1 || len(sent.Tools) != 2 || sent.Input != nil || sent.Most != 7 || sent.Effort != "low" {
 		t.Errorf("the other server gets %s", c.prompts[0].Body)
 	}
 	r := &responseState{responses: c.responses, id: "resp_1", stream: true}

@@ -225,6 +225,25 @@ func TestHungRequestsAreKeptWhileTheyRun(t *testing.T) {
 	}
 }
 
+// TestWhatHasEndedDoesNotHang: a request ends between the watchdog's look and its
+// verdict.
+func TestWhatHasEndedDoesNotHang(t *testing.T) {
+	s := newStore(t, Config{CheckInterval: time.Hour})
+	r := fine()
+	r.Arrived, r.FirstToken, r.FirstWrite, r.LastToken, r.Finished = r.Arrived-5*second, 0, 0, 0, 0
+	looks := 0
+	s.Watch(func() []telemetry.Record {
+		if looks++; looks > 1 {
+			return nil
+		}
+		return []telemetry.Record{*r}
+	})
+	s.check()
+	if list := s.List(); looks != 2 || len(list) > 0 {
+		t.Errorf("after %d looks these are kept: %+v", looks, list)
+	}
+}
+
 func TestOffKeepsNothing(t *testing.T) {
 	s, err := New(Config{Off: true}, nil, nil)
 	if err != nil || s != nil {

@@ -155,6 +155,7 @@ func TestAnswersEqualReference(t *testing.T) {
 func (p *process) compare(model string, r *reference, tokens *tokenizer.Tokenizer, closeMargin float64) {
 	a := p.ask(map[string]any{
 		"model": model, "temperature": 0, "max_tokens": len(r.IDs), "messages": r.Messages, "logprobs": true,
+		"service_tier": "flex", // which promises no first token: all come at once, to a machine that may be slow
 	})
 	var reply struct {
 		Choices []struct {

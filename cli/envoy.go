@@ -49,6 +49,7 @@ func (f *front) openEnvoy(budgets budget.Store, recorder *telemetry.Recorder) er
 	limits := ratelimit.New(ratelimit.Config{
 		Directory: f.identity.Directory(), Store: budgets, Shadow: cfg.Shadow,
 		Model: func() string { return f.engine().State().Model.ID },
+		Took:  func(took time.Duration) { recorder.ProxyAnswered(telemetry.RateLimit, took) },
 	})
 	recorder.CountRateLimit(func() []telemetry.ReasonCount {
 		counts := limits.Counts()
@@ -87,6 +88,7 @@ func (f *front) openPicker(recorder *telemetry.Recorder) error {
 			return f.gateway.Preview(ctx, path, body, tenant)
 		},
 		PageTokens: func() int { return f.engine().State().Model.PageTokens },
+		Took:       func(took time.Duration) { recorder.ProxyAnswered(telemetry.Picker, took) },
 		Log:        f.console.logger(f.cfg.Log, "gateway"),
 	})
 	if err != nil {

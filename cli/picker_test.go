@@ -114,6 +114,9 @@ func TestEnvoyPicksTheHolder(t *testing.T) {
 			if read, known := a.metric(`forebay_picks_total{result="read"}`), a.metric(`forebay_picks_total{result="known"}`); read != 2 || known != 2 {
 				t.Errorf("%v picks by reading, %v by what is known; want 2 and 2", read, known)
 			}
+			if timed := a.metric(`forebay_proxy_answer_seconds_count{service="picker"}`); timed < 4 {
+				t.Errorf("the time of %v picks was counted", timed)
+			}
 			// A stream comes through as it is made, and an objective gives its class.
 			if s := <-front.stream(chatBody("Tell me a story.", map[string]any{"stream": true, "max_tokens": 20})); !s.done || s.errors > 0 {
 				t.Errorf("the stream: %s", s.raw)

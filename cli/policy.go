@@ -151,12 +151,13 @@ func (f *front) policyNote() func() []byte {
 	return func() []byte {
 		s := f.xds.State(time.Now())
 		text, err := json.Marshal(struct {
-			Source  string `json:"source"`
-			Version string `json:"version"`
-			Server  string `json:"server,omitempty"`
-			Stale   int64  `json:"stale_seconds"`
-			Problem string `json:"problem,omitempty"`
-		}{s.Source, s.Version, s.Server, int64(s.Stale.Seconds()), s.Problem})
+			Source  string   `json:"source"`
+			Version string   `json:"version"`
+			Server  string   `json:"server,omitempty"`
+			Stale   int64    `json:"stale_seconds"`
+			Expired []string `json:"expired,omitempty"`
+			Problem string   `json:"problem,omitempty"`
+		}{s.Source, s.Version, s.Server, int64(s.Stale.Seconds()), s.Expired, s.Problem})
 		if err != nil {
 			return nil
 		}

@@ -62,6 +62,9 @@ func TestEnvoyAsksForLimits(t *testing.T) {
 	if over, ok := p.metric(`forebay_ratelimit_decisions_total{result="over_limit"}`), p.metric(`forebay_ratelimit_decisions_total{result="ok"}`); over != 1 || ok != 1 {
 		t.Errorf("the metrics tell of %v over the limit and %v within", over, ok)
 	}
+	if timed := p.metric(`forebay_proxy_answer_seconds_count{service="rate_limit"}`); timed < 7 {
+		t.Errorf("the time of %v answers was counted", timed)
+	}
 	p.cmd.Process.Signal(os.Interrupt)
 	if status := p.exit(); status != 0 {
 		t.Errorf("it ended with %d", status)

@@ -62,6 +62,7 @@ type State struct {
 	Server    string // that is connected, "" for none
 	Version   string // of the policy that holds
 	Files     int
+	Expired   []string      // files of that version that do not hold any more
 	Stale     time.Duration // since the control plane was last known to have what holds; 0 while it has
 	Problem   string        // why the last response was not taken, or why no server is connected
 	Refusing  bool          // the last response was not taken
@@ -135,7 +136,7 @@ func (c *Client) holds(source string, at time.Time) {
 	c.accepted = c.book.version
 	c.mu.Lock()
 	c.state.Source, c.state.Version, c.state.Files = source, c.book.version, len(c.book.files)
-	c.state.Problem, c.state.Refusing = "", false
+	c.state.Problem, c.state.Refusing, c.state.Expired = "", false, nil
 	c.fresh = at
 	c.mu.Unlock()
 	c.firstOnce.Do(func() { close(c.first) })

@@ -3,6 +3,7 @@ package xds
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -72,6 +73,7 @@ func (c *Client) expire(now time.Time) time.Time {
 	c.last = files
 	c.mu.Lock()
 	c.state.Files = len(files)
+	c.state.Expired = append(slices.Clone(c.state.Expired), names...) // States share the last one
 	c.mu.Unlock()
 	c.log.Warn("xds: a part of the policy has expired, since no control plane confirmed it in time", "files", names)
 	c.keep()

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,7 +54,7 @@ func TestTimeToLive(t *testing.T) {
 			t.Errorf("before its time: holds %s", g.holds())
 		}
 		pause(2 * time.Second)
-		if s := c.State(time.Now()); g.holds() != "a=x " || g.takes() != 2 || s.Files != 1 || s.Refusing {
+		if s := c.State(time.Now()); g.holds() != "a=x " || g.takes() != 2 || s.Files != 1 || s.Refusing || !slices.Equal(s.Expired, []string{"b"}) {
 			t.Errorf("after its time: %+v, holds %s", s, g.holds())
 		}
 		stop()
@@ -64,7 +65,7 @@ func TestTimeToLive(t *testing.T) {
 		stop = run(t, c)
 		p.set(false, policyOf("1", "b=y"))
 		pause(time.Minute)
-		if have := p.lastAsked(); g.holds() != "a=x b=y " || have["a"] == "" || have["b"] != "" {
+		if have := p.lastAsked(); g.holds() != "a=x b=y " || len(c.State(time.Now()).Expired) > 0 || have["a"] == "" || have["b"] != "" {
 			t.Errorf("back: holds %s, it asked with %v", g.holds(), have)
 		}
 		stop()

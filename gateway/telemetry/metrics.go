@@ -57,6 +57,7 @@ type metrics struct {
 	rateLimit  atomic.Pointer[func() []ReasonCount]
 	picks      atomic.Pointer[func() []ReasonCount]
 	handshakes atomic.Pointer[func() []ReasonCount]
+	proxies    [2]*histogram // by ProxyService
 	spans      atomic.Pointer[func() SpanCounts]
 	build      [3]string      // of specBuild
 	own        map[*spec]bool // specs with a collector of their own, beside levelCollector
@@ -66,7 +67,7 @@ type metrics struct {
 const powercapRoot = "/sys/class/powercap"
 
 func newMetrics(reg *prometheus.Registry, cfg *Config, levels func() Levels) *metrics {
-	m := &metrics{levels: levels, engine: newEngineMetrics(), power: openRAPL(powercapRoot), build: buildLabels(), own: map[*spec]bool{}}
+	m := &metrics{levels: levels, engine: newEngineMetrics(), power: openRAPL(powercapRoot), build: buildLabels(), own: map[*spec]bool{}, proxies: [2]*histogram{newHistogram(gapBuckets), newHistogram(gapBuckets)}}
 	m.economy = newEconomy(m.engine, m.power, wire.Monotonic)
 	vector := func(s *spec) *prometheus.CounterVec {
 		v := s.vector()

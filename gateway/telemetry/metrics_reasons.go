@@ -1,6 +1,10 @@
 package telemetry
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // CountRateLimit makes the metrics show the decisions that read returns at each scrape.
 func (r *Recorder) CountRateLimit(read func() []ReasonCount) { r.metrics.rateLimit.Store(&read) }
@@ -12,6 +16,22 @@ var specRateLimit = counter("forebay_ratelimit_decisions_total", "Answers to Env
 func (r *Recorder) CountPicks(read func() []ReasonCount) { r.metrics.picks.Store(&read) }
 
 var specPicks = counter("forebay_picks_total", "Replicas picked for a proxy, by result: by what was known of the prompt, by having read it, by load alone (full: so too, since the bodies of other requests take up all room), or refused: shed (the replicas were busy), nobody (no replica took requests).", "result")
+
+// ProxyService is a service that proxies ask.
+type ProxyService int
+
+// The services.
+const (
+	RateLimit ProxyService = iota
+	Picker
+)
+
+var specProxyAnswers = distribution(gapBuckets, "forebay_proxy_answer_seconds", "Time from a question of a proxy, once it is there as a whole, to the answer, by service: rate_limit or picker.", "service")
+
+// ProxyAnswered counts an answer to a proxy, and the time that it took.
+func (r *Recorder) ProxyAnswered(service ProxyService, took time.Duration) {
+	r.metrics.proxies[service].observe(took.Seconds(), 1)
+}
 
 // CountHandshakes makes the metrics show the failed handshakes that read returns at each scrape.
 func (r *Recorder) CountHandshakes(read func() []ReasonCount) { r.metrics.handshakes.Store(&read) }
@@ -31,4 +51,10 @@ func (m *metrics) collectReasons(out chan<- prometheus.Metric) {
 	show(m.rateLimit.Load(), specRateLimit)
 	show(m.picks.Load(), specPicks)
 	show(m.handshakes.Load(), specHandshakes)
+	if m.rateLimit.Load() != nil {
+		out <- m.proxies[RateLimit].metric(specProxyAnswers.desc, nil, "rate_limit")
+	}
+	if m.picks.Load() != nil {
+		out <- m.proxies[Picker].metric(specProxyAnswers.desc, nil, "picker")
+	}
 }

@@ -27,7 +27,9 @@ type Parts struct {
 	Read func(ctx context.Context, path string, body []byte, tenant string) (*wire.Prompt, error)
 	// PageTokens is the size of a block.
 	PageTokens func() int
-	Log        *slog.Logger
+	// Took hears of each pick how long it took; nil for nobody.
+	Took func(time.Duration)
+	Log  *slog.Logger
 }
 
 // Service picks replicas.

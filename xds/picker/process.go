@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -242,7 +243,11 @@ func (t *talk) release(ctx context.Context) error {
 			}
 		}
 	}
+	began := time.Now()
 	a := t.s.pick(ctx, &t.q)
+	if t.s.parts.Took != nil {
+		t.s.parts.Took(time.Since(began))
+	}
 	t.picked = true
 	if a.refusal != 0 {
 		t.over = true

@@ -37,6 +37,8 @@ type Config struct {
 	Model func() string
 	// Shadow answers OK in any case, and counts what it would have refused.
 	Shadow bool
+	// Took hears of each decision how long it took; nil for nobody.
+	Took func(time.Duration)
 }
 
 // Service implements rlsv3.RateLimitServiceServer.
@@ -74,6 +76,7 @@ const descriptorsMax = 64
 
 // ShouldRateLimit implements rlsv3.RateLimitServiceServer.
 func (s *Service) ShouldRateLimit(ctx context.Context, r *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+	began := time.Now()
 	all := r.GetDescriptors()
 	if len(all) == 0 || len(all) > descriptorsMax {
 		return nil, status.Errorf(codes.InvalidArgument, "the request has %d descriptors; 1 to %d are allowed", len(all), descriptorsMax)
@@ -84,7 +87,11 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *rlsv3.RateLimitRequest
 			return nil, status.Errorf(codes.InvalidArgument, "descriptor %d: %v", i, err)
 		}
 	}
-	return s.decide(ctx, charges), nil
+	response := s.decide(ctx, charges)
+	if s.cfg.Took != nil {
+		s.cfg.Took(time.Since(began))
+	}
+	return response, nil
 }
 
 // decide takes all charges, or gives back what it took.

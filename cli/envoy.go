@@ -24,6 +24,8 @@ type EnvoyConfig struct {
 	Shadow     bool   `yaml:"shadow" help:"Answers OK in any case, and counts what would have been over the limit."`
 	StreamsMax int    `yaml:"streams_max" default:"1024" range:"1..1000000" help:"Questions at the same time on one connection; to the endpoint picker each request is one until its end."`
 
+	ConnsMax int `yaml:"connections_max" default:"256" range:"1..65536" help:"Connections of proxies at a time; further ones wait until one ends. An Envoy has one for each of its threads."`
+
 	Picker picker.Config `yaml:"picker"`
 }
 
@@ -45,6 +47,7 @@ func (f *front) openEnvoy(budgets budget.Store, recorder *telemetry.Recorder) er
 	if err != nil {
 		return fmt.Errorf("envoy.listen: %w", err)
 	}
+	f.proxies = newFewConns(f.proxies, cfg.ConnsMax)
 	f.closers = append(f.closers, func() { f.proxies.Close() })
 	limits := ratelimit.New(ratelimit.Config{
 		Directory: f.identity.Directory(), Store: budgets, Shadow: cfg.Shadow,

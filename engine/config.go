@@ -75,6 +75,8 @@ type Config struct {
 	// panics. The engine answers nothing any more, and the process should end.
 	Fault func(error) `yaml:"-"`
 
+	swapAlways bool // also a CPU's pages are swapped: a test without a GPU
+
 	Log *slog.Logger `yaml:"-"` // for notes that are not errors; nil drops them
 }
 

@@ -18,6 +18,7 @@ type DeviceConfig struct {
 	ID          int     `yaml:"id" range:"..1023" help:"Which GPU, from 0."`
 	Driver      string  `yaml:"driver" help:"Library of the CUDA driver; empty takes what FOREBAY_CUDA_DRIVER names, or the machine's own."`
 	MemoryShare float64 `yaml:"memory_share" default:"0.9" range:"0.05..1" help:"Share of the GPU's free memory that the engine takes where engine.kv_bytes is 0: what weights and steps leave of it holds keys and values."`
+	SwapBytes   int64   `yaml:"swap_bytes" default:"2GiB" range:"1..1024TiB" help:"On a GPU, memory of this machine for keys and values that leave the GPU's: they are copied back where that takes less time than computing them. It is taken as it is needed. With engine.disk_cache they go to the disk instead. Less than a page, such as 1, keeps none."`
 	TimingEvery int     `yaml:"timing_every" default:"64" range:"1..1048576" help:"On a GPU, one of so many steps is timed kernel by kernel. It is launched kernel by kernel, with events between them."`
 	Checked     bool    `yaml:"checked" help:"On a GPU, wait for every kernel, so that a fault names the kernel that caused it. Several times slower."`
 }

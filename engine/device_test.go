@@ -65,6 +65,31 @@ func TestGPUGivesOneAnswer(t *testing.T) {
 	}
 }
 
+// TestGPUSwap: blocks that left the GPU's pages are copied back from this machine's memory, or from
+// the disk, with the same logits, to the bit.
+func TestGPUSwap(t *testing.T) {
+	for where, dir := range map[string]string{"memory": "", "disk": filepath.Join(t.TempDir(), "kv")} {
+		cfg := onGPU()
+		cfg.KVBytes, cfg.DiskCache = 7*int64(newLab(t, labSetup{real: true}).info.PageBytes), dir
+		b := newDemo(t, cfg)
+		b.disk.patience, b.disk.readTime = patience, func() time.Duration { return 0 } // this machine may be busy
+		var want []uint64
+		for _, id := range []string{"cold", "other", "warm"} {
+			a := b.ask(question{id: id, tokens: prompt(uint64(len(id)%5), 70), options: greedy(3)}) // cold and warm are the same
+			for deadline := time.Now().Add(patience); b.State().Disk.Written < 4 && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond)
+			}
+			bits := b.logitsBits(id, 0)
+			if id == "cold" {
+				want = bits
+			}
+			if id == "warm" && (!slices.Equal(bits, want) || a.end.Usage.Cached != 64 || b.State().Disk.Read == 0) {
+				t.Errorf("%s: other logits, or they were computed: %+v %+v", where, a.end.Usage, b.State().Disk)
+			}
+		}
+	}
+}
+
 // TestGPUTimesKernels: a timed step has a time for each class, and others have none.
 func TestGPUTimesKernels(t *testing.T) {
 	cfg := onGPU()

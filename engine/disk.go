@@ -22,6 +22,21 @@ type pager interface {
 	LoadPage(page int32, src []byte)
 }
 
+// blockStore is where blocks are kept: on disk, or for a GPU's pages in this machine's memory.
+// disk.Store says what the methods mean.
+type blockStore interface {
+	Put(id disk.ID, fill func(block []byte))
+	Room() int
+	Has(id disk.ID) bool
+	Count(ids []disk.ID) int
+	Fetch(ids []disk.ID)
+	Take(id disk.ID) (block []byte, coming bool)
+	Forget(ids []disk.ID)
+	ReadTime() time.Duration
+	Stats() disk.Stats
+	Close() error
+}
+
 // diskCache writes the blocks that ended sequences leave, and reads those that a waiting
 // sequence would else compute. A nil diskCache does nothing.
 //
@@ -29,7 +44,8 @@ type pager interface {
 // store do the rest meanwhile. A sequence whose next block is being read is left out of the
 // steps, for as long as reading is expected to take at most, and then computes.
 type diskCache struct {
-	store      *disk.Store
+	store      blockStore
+	swaps      bool         // the store is this machine's memory: a block is there at once
 	first      cache.Hasher // of the pool
 	second     cache.Hasher // another chain, so that a block's name has 128 bits
 	pages      pager
@@ -58,11 +74,11 @@ const (
 	diskPatience   = 50 * time.Millisecond
 )
 
-// openDisk opens the folder of the configuration. Nothing keeps the engine from starting
-// without it: what is wrong is a warning.
+// openDisk opens the folder of the configuration, or for a GPU's pages without one this machine's
+// memory. Nothing keeps the engine from starting without it: what is wrong is a warning.
 func openDisk(cfg *Config, p *loaded, hasher cache.Hasher, kick func()) *diskCache {
 	if cfg.DiskCache == "" {
-		return nil
+		return openSwap(cfg, p, hasher)
 	}
 	d, err := newDisk(cfg, p, hasher, kick)
 	if err != nil {
@@ -75,14 +91,9 @@ func openDisk(cfg *Config, p *loaded, hasher cache.Hasher, kick func()) *diskCac
 }
 
 func newDisk(cfg *Config, p *loaded, hasher cache.Hasher, kick func()) (*diskCache, error) {
-	m, ok := p.model.(*model.Model)
-	switch {
-	case p.states > 0:
-		return nil, fmt.Errorf("the states of recurrent layers cannot be kept on disk")
-	case !ok || m.OnDevice():
-		return nil, fmt.Errorf("the pages are in a device's memory")
-	case p.wholeTexts():
-		return nil, fmt.Errorf("the model computes whole texts")
+	m, second, err := keepable(cfg, p)
+	if err != nil {
+		return nil, err
 	}
 	var key []byte
 	if cfg.DiskCacheKeyFile != "" {
@@ -94,10 +105,6 @@ func newDisk(cfg *Config, p *loaded, hasher cache.Hasher, kick func()) (*diskCac
 			return nil, fmt.Errorf("engine.disk_cache_key_file: %s must hold 64 hexadecimal digits, as openssl rand -hex 32 writes them", cfg.DiskCacheKeyFile)
 		}
 	}
-	second, err := cache.NewHasher("second "+p.info.Fingerprint, cfg.PageTokens)
-	if err != nil {
-		return nil, err
-	}
 	store, err := disk.Open(disk.Config{
 		Dir: cfg.DiskCache, Space: fmt.Sprintf("%s %d", p.info.Fingerprint, cfg.PageTokens), BlockBytes: p.info.PageBytes,
 		BytesMax: cfg.DiskCacheBytesMax, Key: key, QueueBytes: diskQueueBytes, ReadyBytes: diskQueueBytes,
@@ -106,10 +113,31 @@ func newDisk(cfg *Config, p *loaded, hasher cache.Hasher, kick func()) (*diskCac
 	if err != nil {
 		return nil, err
 	}
+	return newDiskCache(store, m, hasher, second, cfg, p), nil
+}
+
+// keepable gives the model whose blocks can be kept beside its pages, and the second chain of
+// hashes.
+func keepable(cfg *Config, p *loaded) (*model.Model, cache.Hasher, error) {
+	var none cache.Hasher
+	m, ok := p.model.(*model.Model)
+	switch {
+	case p.states > 0:
+		return nil, none, fmt.Errorf("the states of recurrent layers cannot be kept")
+	case !ok:
+		return nil, none, fmt.Errorf("the model has no pages")
+	case p.wholeTexts():
+		return nil, none, fmt.Errorf("the model computes whole texts")
+	}
+	second, err := cache.NewHasher("second "+p.info.Fingerprint, cfg.PageTokens)
+	return m, second, err
+}
+
+func newDiskCache(store blockStore, pages pager, first, second cache.Hasher, cfg *Config, p *loaded) *diskCache {
 	return &diskCache{
-		store: store, first: hasher, second: second, pages: m, blockBytes: p.info.PageBytes, pageTokens: cfg.PageTokens, readTime: store.ReadTime, patience: diskPatience,
-		queued: map[disk.ID]bool{}, savesMax: p.pages,
-	}, nil
+		store: store, first: first, second: second, pages: pages, blockBytes: p.info.PageBytes, pageTokens: cfg.PageTokens,
+		readTime: store.ReadTime, patience: diskPatience, queued: map[disk.ID]bool{}, savesMax: p.pages,
+	}
 }
 
 // blockTime is how long computing a page of a prompt takes by c, and very long where c is not

@@ -153,12 +153,13 @@ func compareBool(a, b bool) int {
 }
 
 // preempt takes a sequence's pages away and lets it wait. Its full blocks stay
-// cached; those that are evicted before it starts again are computed again, to
-// the same bits.
+// cached; those that are evicted before it starts again are copied back from where
+// they are kept, or computed again, to the same bits.
 func (p *supply) preempt(s *sequence) {
 	p.victim = s
 	p.ledger.preempted(s.gen)
 	p.release(s)
+	p.disk.swapOut(p.pool, p.ledger.fit.Cost())
 	p.wait(s)
 	s.waits = wire.PartPreempted
 }

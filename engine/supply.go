@@ -229,6 +229,7 @@ func (p *supply) letIn(s *sequence) (started int) {
 	p.ledger.spend(s.gen, waited)
 	p.waiting = slices.DeleteFunc(p.waiting, func(w *sequence) bool { return w == s })
 	p.admit(s)
+	p.disk.swapIn(s, p.ledger.fit.Cost())
 	if s.gen.started {
 		return 0
 	}

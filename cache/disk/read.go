@@ -98,7 +98,7 @@ func (s *Store) readOne(id ID, at place) {
 	}
 	s.wanted = slices.Delete(s.wanted, i, i+1)
 	if err == nil {
-		s.rate.learn(began.Add(took), float64(took)/float64(len(record)))
+		s.rate.Learn(began.Add(took), float64(took)/float64(len(record)))
 		s.stats.Read++
 		s.ready[id] = block
 	}

@@ -60,7 +60,7 @@ type Store struct {
 	wanted   []ID          // to be read, in order
 	ready    map[ID][]byte // read, and not taken
 	stats    Stats
-	rate     rate
+	rate     Rate
 	retryAt  time.Time
 }
 
@@ -82,7 +82,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, format: format{blockBytes: cfg.BlockBytes}, index: map[ID]place{}, writing: map[ID]bool{}, ready: map[ID][]byte{},
-		puts: make(chan put, max(1, cfg.QueueBytes/cfg.BlockBytes)), wakes: make(chan struct{}, 1), rate: rate{perByte: startPerByte},
+		puts: make(chan put, max(1, cfg.QueueBytes/cfg.BlockBytes)), wakes: make(chan struct{}, 1), rate: Rate{Start: startPerByte},
 	}
 	if len(cfg.Key) > 0 {
 		c, err := aes.NewCipher(cfg.Key)
@@ -175,7 +175,7 @@ func (s *Store) Count(ids []ID) int {
 func (s *Store) ReadTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Duration(s.rate.at(time.Now()) * float64(s.cfg.BlockBytes))
+	return time.Duration(s.rate.At(time.Now()) * float64(s.cfg.BlockBytes))
 }
 
 // Stats are the counts up to now.

@@ -35,6 +35,7 @@ type placed struct {
 	graphs  map[graphShape]*cudrv.Graph
 	step    []byte // pinned: a batch, as batch.h has it
 	results []byte // pinned: logits
+	page    []byte // pinned: a page of every layer, once one was copied to the host or back
 	steps   int    // so far
 	times   stepTimes
 
@@ -282,7 +283,7 @@ func (p *placed) Close() (err error) {
 		err = errors.Join(err, p.device.Free(at))
 	}
 	p.held = nil
-	for _, pinned := range []*[]byte{&p.step, &p.results, &p.sampling.in, &p.sampling.out, &p.sampling.row} {
+	for _, pinned := range []*[]byte{&p.step, &p.results, &p.page, &p.sampling.in, &p.sampling.out, &p.sampling.row} {
 		if *pinned != nil {
 			err = errors.Join(err, cudrv.Unpin(*pinned))
 			*pinned = nil

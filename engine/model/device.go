@@ -34,6 +34,10 @@ type Placed interface {
 	Row(row int) ([]float32, error)
 	// CopyPage copies page src to page dst in every layer.
 	CopyPage(dst, src int32) error
+	// SavePage copies a page of every layer to the host, where it has dst's length, and LoadPage
+	// copies it back. Both wait until it is done.
+	SavePage(dst []byte, page int32) error
+	LoadPage(page int32, src []byte) error
 	// WeightBytes is the memory of the weights on the device.
 	WeightBytes() int
 	// Graphs is how many prepared steps there are.
@@ -58,7 +62,7 @@ type DeviceLap struct {
 	Done  float64
 }
 
-// DeviceFault is what Forward and CopyPage panic with when a device fails: what it holds is
+// DeviceFault is what Forward, CopyPage, SavePage and LoadPage panic with when a device fails: what it holds is
 // lost, and only a new process can use it again.
 type DeviceFault struct{ Err error }
 

@@ -220,11 +220,23 @@ func (m *Model) OnDevice() bool { return m.placed != nil }
 
 // SavePage copies a page of every layer to dst, which has PageBytes bytes.
 func (m *Model) SavePage(dst []byte, page int32) {
+	if m.placed != nil {
+		if err := m.placed.SavePage(dst, page); err != nil {
+			panic(&DeviceFault{err})
+		}
+		return
+	}
 	m.eachPage(page, func(b []byte) { dst = dst[copy(dst, b):] })
 }
 
 // LoadPage is the reverse of SavePage.
 func (m *Model) LoadPage(page int32, src []byte) {
+	if m.placed != nil {
+		if err := m.placed.LoadPage(page, src); err != nil {
+			panic(&DeviceFault{err})
+		}
+		return
+	}
 	m.eachPage(page, func(b []byte) { src = src[copy(b, src):] })
 }
 

@@ -28,7 +28,7 @@ var (
 	specEngineTime  = counter("forebay_engine_time_seconds_total", "Time of the engine's loop: step, gap (between steps, with work waiting), given_up (steps given up for more urgent requests), idle.", "state")
 	specLostTime    = counter("forebay_engine_lost_seconds_total", "Time in which the engine had work and did not run: frozen (its process was stopped), taken (other programs had the processors), stolen (the hypervisor had them), throttled (its CPU limit was used up), paging (it waited for memory from a disk).", "cause")
 	specCPU         = counter("forebay_engine_step_cpu_seconds_total", "Processor time of the engine's process in its steps, on all processors together.")
-	specDiskMoves   = counter("forebay_kv_disk_total", "Blocks of keys and values that were read from disk, written, dropped because the disk was slow or full, and found damaged.", "result")
+	specDiskMoves   = counter("forebay_kv_disk_total", "Blocks of keys and values that were read from disk, written, dropped because the disk was slow or full, and found damaged. For a GPU without engine.disk_cache: the blocks in this machine's memory.", "result")
 	specCheckpoints = counter("forebay_state_checkpoints_total", "Copies of the states of recurrent layers at the ends of cached blocks: made, restored (a sequence went on from one), dropped (for another state, or with the block).", "result")
 	specUnreached   = counter("forebay_state_unreached_tokens_total", "Prompt tokens that were computed though their pages were cached, since no copy of the state lay behind them.")
 	specStep        = distribution(stepBuckets, "forebay_engine_step_duration_seconds", "Duration of a step; its phase says whether it computed prompts (prefill), next tokens (decode) or both (mixed).", "phase")

@@ -120,7 +120,7 @@ type Totals struct {
 	Disk DiskState
 }
 
-// DiskState is the cache on disk: what is there now, and blocks read, written, dropped because
+// DiskState is the cache on disk, or of a GPU's pages in this machine's memory: what is there now, and blocks read, written, dropped because
 // the disk was too slow or full, and found damaged, since the engine started.
 type DiskState struct {
 	Blocks    uint64 `json:"blocks"`

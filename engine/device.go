@@ -14,13 +14,15 @@ import (
 
 // DeviceConfig says what computes.
 type DeviceConfig struct {
-	Kind        string  `yaml:"kind" default:"cpu" oneof:"cpu cuda auto" help:"What computes: cpu; cuda, an NVIDIA GPU, which needs a binary that was built with CUDA; or auto, a GPU if there is one that computes the model."`
-	ID          int     `yaml:"id" range:"..1023" help:"Which GPU, from 0."`
-	Driver      string  `yaml:"driver" help:"Library of the CUDA driver; empty takes what FOREBAY_CUDA_DRIVER names, or the machine's own."`
-	MemoryShare float64 `yaml:"memory_share" default:"0.9" range:"0.05..1" help:"Share of the GPU's free memory that the engine takes where engine.kv_bytes is 0: what weights and steps leave of it holds keys and values."`
-	SwapBytes   int64   `yaml:"swap_bytes" default:"2GiB" range:"1..1024TiB" help:"On a GPU, memory of this machine for keys and values that leave the GPU's: they are copied back where that takes less time than computing them. It is taken as it is needed. With engine.disk_cache they go to the disk instead. Less than a page, such as 1, keeps none."`
-	TimingEvery int     `yaml:"timing_every" default:"64" range:"1..1048576" help:"On a GPU, one of so many steps is timed kernel by kernel. It is launched kernel by kernel, with events between them."`
-	Checked     bool    `yaml:"checked" help:"On a GPU, wait for every kernel, so that a fault names the kernel that caused it. Several times slower."`
+	Kind         string        `yaml:"kind" default:"cpu" oneof:"cpu cuda auto" help:"What computes: cpu; cuda, an NVIDIA GPU, which needs a binary that was built with CUDA; or auto, a GPU if there is one that computes the model."`
+	ID           int           `yaml:"id" range:"..1023" help:"Which GPU, from 0."`
+	Driver       string        `yaml:"driver" help:"Library of the CUDA driver; empty takes what FOREBAY_CUDA_DRIVER names, or the machine's own."`
+	MemoryShare  float64       `yaml:"memory_share" default:"0.9" range:"0.05..1" help:"Share of the GPU's free memory that the engine takes where engine.kv_bytes is 0: what weights and steps leave of it holds keys and values."`
+	SwapBytes    int64         `yaml:"swap_bytes" default:"2GiB" range:"1..1024TiB" help:"On a GPU, memory of this machine for keys and values that leave the GPU's: they are copied back where that takes less time than computing them. It is taken as it is needed. With engine.disk_cache they go to the disk instead. Less than a page, such as 1, keeps none."`
+	NVML         string        `yaml:"nvml" help:"Library from which power, memory, clocks and temperature of the GPU are read; empty takes the driver's, libnvidia-ml.so.1. Without it they are not in the metrics."`
+	ReadingEvery time.Duration `yaml:"reading_every" default:"1s" range:"100ms..1h" help:"How often they are read."`
+	TimingEvery  int           `yaml:"timing_every" default:"64" range:"1..1048576" help:"On a GPU, one of so many steps is timed kernel by kernel. It is launched kernel by kernel, with events between them."`
+	Checked      bool          `yaml:"checked" help:"On a GPU, wait for every kernel, so that a fault names the kernel that caused it. Several times slower."`
 }
 
 // cpuDevice is the device's kind for this machine's processor.
@@ -55,6 +57,7 @@ func (p *loaded) openDevice(cfg *Config, f *gguf.File) error {
 	}
 	p.gpu = d
 	p.closers = append(p.closers, d.Close)
+	p.watchGPU(cfg)
 	i := d.Info()
 	p.info.Device = fmt.Sprintf("CUDA device %d, %s", i.ID, i.Name)
 	cfg.Log.Info("a GPU computes", "device", i.ID, "name", i.Name, "compute_capability", i.Capability, "driver", i.Driver, "memory_bytes", i.MemoryBytes)

@@ -90,6 +90,19 @@ func TestGPUSwap(t *testing.T) {
 	}
 }
 
+// TestGPUSaysItsPower: what NVML says is in the State.
+func TestGPUSaysItsPower(t *testing.T) {
+	cfg := onGPU()
+	cfg.Device.NVML = cfg.Device.Driver // the emulated driver has both
+	b := newDemo(t, cfg)
+	for deadline := time.Now().Add(patience); b.State().GPU.Milliwatts != 123000; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", b.State().GPU)
+		}
+		b.inbox.kick()
+	}
+}
+
 // TestGPUTimesKernels: a timed step has a time for each class, and others have none.
 func TestGPUTimesKernels(t *testing.T) {
 	cfg := onGPU()

@@ -107,7 +107,7 @@ func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
 		l.wholeMax = p.batch
 	}
 	e.disk = openDisk(&e.cfg, &p, pool.Hasher(), e.inbox.kick)
-	l.supply.ledger, l.supply.disk = &l.ledger, e.disk
+	l.supply.ledger, l.supply.disk, l.monitor = &l.ledger, e.disk, p.monitor
 	if !cfg.StepRecordsOff {
 		l.ledger.recorder.log = wire.NewStepLog(wire.StepLogSteps)
 		l.ledger.total.Steps = l.ledger.recorder.log

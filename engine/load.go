@@ -27,6 +27,7 @@ type loaded struct {
 	model     forwarder
 	set       *kernels.Set
 	gpu       *gpu.Device // nil where the CPU computes
+	monitor   *monitor    // of the GPU, or nil
 	tokenizer *tokenizer.Tokenizer
 	tokens    *tokenizer.Cache // encodes prompts with the tokenizer
 	template  *chat.Template   // nil where info.ChatError says why

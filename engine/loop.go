@@ -46,6 +46,7 @@ type loop struct {
 	inbox     *inbox
 	published *atomic.Pointer[wire.State]
 	grammars  *grammars // for what they have counted
+	monitor   *monitor  // of the GPU, or nil
 
 	// Owned by the loop's goroutine.
 	supply    supply
@@ -304,6 +305,7 @@ func (l *loop) publish(rows int) {
 	s.GrammarsCompiled, s.GrammarsFound, s.GrammarsRefused = l.grammars.compiled.Load(), l.grammars.found.Load(), l.grammars.refused.Load()
 	l.supply.count(&s)
 	l.supply.disk.count(&s)
+	l.monitor.count(&s)
 	l.published.Store(&s)
 }
 

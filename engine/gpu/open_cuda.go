@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/cudrv"
+	"github.com/forebay-io/forebay/internal/nvml"
 	"github.com/forebay-io/forebay/kernels/cuda"
 )
 
@@ -64,6 +65,16 @@ func (d *Device) PagesRoom(c *model.Config, o *model.Options, weights int, share
 	steps := 0
 	p.plan(func(_ *cuda.Address, bytes int) { steps += bytes })
 	return int64(share*float64(free)) - int64(weights) - int64(steps), nil
+}
+
+// Monitor finds the GPU in NVML, in the library that is named or the driver's. read must not be
+// called by two goroutines at once, nor after end.
+func (d *Device) Monitor(library string) (read func() nvml.Reading, end func(), err error) {
+	m, err := nvml.Open(library, d.cuda.UUID)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.Read, m.Close, nil
 }
 
 // Close gives the device back, with all that was placed on it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/internal/nvml"
 	"github.com/forebay-io/forebay/kernels"
 )
 
@@ -29,6 +30,11 @@ func (*Device) Refusal(*model.Config, []kernels.Type) error { return errNotBuilt
 // PagesRoom is the memory for keys and values.
 func (*Device) PagesRoom(*model.Config, *model.Options, int, float64) (int64, error) {
 	return 0, errNotBuilt
+}
+
+// Monitor finds the GPU in NVML.
+func (*Device) Monitor(string) (read func() nvml.Reading, end func(), err error) {
+	return nil, nil, errNotBuilt
 }
 
 // Close gives the device back.

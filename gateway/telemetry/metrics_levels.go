@@ -205,6 +205,7 @@ func collectState(ch chan<- prometheus.Metric, s *wire.State) {
 	ch <- specKVUsage.value(usage(s))
 	ch <- specDiskBlocks.value(float64(s.Disk.Blocks))
 	ch <- specDiskBytes.value(float64(s.Disk.Bytes))
+	collectGPU(ch, &s.GPU)
 	collectUpstreams(ch, s)
 	if m := &s.Model; up {
 		ch <- specEngineInfo.value(1, m.ID, m.Architecture, m.Quantisation, m.Kernels)

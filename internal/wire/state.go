@@ -31,6 +31,8 @@ type State struct {
 	// as far as it can see them; "" where none does, or none was looked for.
 	Busiest string
 
+	GPU GPUState
+
 	// Steps has the records of the last steps, up to this State's own; nil where
 	// none are kept.
 	Steps *StepLog `json:"-"`
@@ -118,6 +120,15 @@ type Totals struct {
 	PinsYielded uint64
 
 	Disk DiskState
+}
+
+// GPUState is what the GPU says of itself; all 0 where there is none, or it does not say it.
+type GPUState struct {
+	Milliwatts            uint64
+	MemoryUsed, MemoryAll uint64 // bytes, of all processes
+	ClockMHz, MemClockMHz uint64 // of the processors, and of the memory
+	Celsius               uint64
+	Throttled             uint64 // a bit for each reason, as NVML numbers them
 }
 
 // DiskState is the cache on disk, or of a GPU's pages in this machine's memory: what is there now, and blocks read, written, dropped because

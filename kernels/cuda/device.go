@@ -25,6 +25,7 @@ var packedPTX []byte
 type Device struct {
 	ID          int
 	Name        string
+	UUID        string // as NVML names it
 	Capability  [2]int // compute capability
 	MemoryBytes int64
 	Driver      int // the CUDA version that the driver has, such as 12040
@@ -78,6 +79,11 @@ func (d *Device) open() (err error) {
 	if d.Name, err = d.device.Name(); err != nil {
 		return err
 	}
+	id, err := d.device.UUID()
+	if err != nil {
+		return err
+	}
+	d.UUID = "GPU-" + id.String()
 	for i, a := range []cu.DeviceAttribute{cu.ComputeCapabilityMajor, cu.ComputeCapabilityMinor} {
 		if d.Capability[i], err = d.device.Attribute(a); err != nil {
 			return err

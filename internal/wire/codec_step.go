@@ -204,19 +204,12 @@ func stateRates(s *State) [7]*float64 {
 }
 
 // stateCounts are the totals of a State, in the order of the wire.
-<<<<<<< HEAD
-func stateCounts(s *State) [23]*uint64 {
+func stateCounts(s *State) [30]*uint64 {
 	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.CallFallbacks, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens,
 		&s.GrammarsCompiled, &s.GrammarsFound, &s.GrammarsRefused, &s.GrammarsFailed, &s.PinsYielded,
 		&s.Disk.Blocks, &s.Disk.Bytes, &s.Disk.Read, &s.Disk.Written, &s.Disk.Dropped, &s.Disk.Corrupted,
-		&s.CheckpointsMade, &s.CheckpointsRestored, &s.CheckpointsDropped, &s.UnreachedTokens}
-=======
-func stateCounts(s *State) [26]*uint64 {
-	return [...]*uint64{&s.Step, &s.Blocks.Before, &s.Preempted, &s.NonFinite, &s.CallFallbacks, &s.PrefillTokens, &s.CachedTokens, &s.DecodeTokens,
-		&s.GrammarsCompiled, &s.GrammarsFound, &s.GrammarsRefused, &s.GrammarsFailed, &s.PinsYielded,
-		&s.Disk.Blocks, &s.Disk.Bytes, &s.Disk.Read, &s.Disk.Written, &s.Disk.Dropped, &s.Disk.Corrupted,
+		&s.CheckpointsMade, &s.CheckpointsRestored, &s.CheckpointsDropped, &s.UnreachedTokens,
 		&s.GPU.Milliwatts, &s.GPU.MemoryUsed, &s.GPU.MemoryAll, &s.GPU.ClockMHz, &s.GPU.MemClockMHz, &s.GPU.Celsius, &s.GPU.Throttled}
->>>>>>> 8854cf0 (nvml, engine: what the GPU says of itself is in the metrics: power, memory, clocks, temperature, throttling)
 }
 
 const blockChangeBytes = 9

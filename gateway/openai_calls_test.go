@@ -183,6 +183,10 @@ func TestToolChoice(t *testing.T) {
 		}
 	}
 	strict := decodeText(t, chatBody(`"tools":[{"type":"function","function":{"name":"a","strict":true}}],"response_format":{"type":"json_object"}`), true)
+	loose := decodeText(t, chatBody(weatherTools+`,"response_format":{"type":"json_object"}`), true)
+	if g := loose.options.Grammar; g.Kind != wire.GrammarObject || g.Calls == nil || g.Calls.Required || loose.prompts[0].Grammar != g {
+		t.Errorf("calls beside a form are free text: %+v", g)
+	}
 	if g := strict.options.Grammar; g.Kind != wire.GrammarObject || g.Calls == nil || g.Calls.Required || len(strict.ignored) > 0 {
 		t.Errorf("a form and strict tools: %+v, ignored %v", g, strict.ignored)
 	}

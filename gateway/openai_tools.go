@@ -33,8 +33,12 @@ func (c *call) toolFields(f *fields, request *wire.Request, countMax int) {
 	}
 }
 
-// holdCalls joins the tool calls that are held to the form of the answer.
+// holdCalls joins the tool calls that are held to the form of the answer. Beside a form all
+// calls are: one that begins and does not go on as a call would be free text.
 func (c *call) holdCalls() {
+	if c.held == nil && c.options.Grammar != nil && c.options.Tools != nil {
+		c.held = &wire.HeldCalls{Tools: c.options.Tools, Most: c.options.CallsMax}
+	}
 	if c.held == nil {
 		return
 	}

@@ -146,12 +146,14 @@ func TestGPUFaultEndsTheEngine(t *testing.T) {
 	if os.Getenv(faultVar) != "" {
 		faultAndReport()
 	}
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestGPUFaultEndsTheEngine$")
-	cmd.Env = append(os.Environ(), faultVar+"=1", "FOREBAY_EMU_FAULT=add_norm")
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(string(out), "kernel add_norm of norm_rope in layer 0") || !strings.Contains(string(out), "IllegalAddress") {
-		t.Errorf("%v:\n%s", err, out)
+	for kernel, want := range map[string]string{"add_norm": "kernel add_norm of norm_rope in layer 0", "sample_pick": "sample 1 tokens: kernel sample_pick"} {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestGPUFaultEndsTheEngine$")
+		cmd.Env = append(os.Environ(), faultVar+"=1", "FOREBAY_EMU_FAULT="+kernel)
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(string(out), want) || !strings.Contains(string(out), "IllegalAddress") {
+			t.Errorf("%s: %v:\n%s", kernel, err, out)
+		}
 	}
 }
 

@@ -149,16 +149,27 @@ func (p *placed) findDraws(draws []model.DeviceDraw, vocab int) error {
 func (p *placed) launchSampling(n, vocab int) error {
 	s, c, parts := &p.sampling, p.config, cut(vocab, partTokens)
 	grid, logits := cudrv.Grid{parts, n, 1}, p.buffers.logits
-	if err := p.device.Launch(s.adjust, grid, partThreads, 4*(partTokens+warpSize), p.args.Reset().
+	if err := p.launchOne(s.adjust, grid, partThreads, 4*(partTokens+warpSize), p.args.Reset().
 		At(s.work, s.peaks, s.rowPeaks, s.rowSums, s.bins, logits).Int(c.Vocab, vocab).At(s.draws, s.changes, s.masks)); err != nil {
 		return err
 	}
-	if err := p.device.Launch(s.weigh, grid, partThreads, 8*(weightBins+2)+4*warpSize, p.args.Reset().
+	if err := p.launchOne(s.weigh, grid, partThreads, 8*(weightBins+2)+4*warpSize, p.args.Reset().
 		At(s.work, s.sums, s.rowSums, s.bins, s.peaks, s.rowPeaks, logits).Int(c.Vocab, vocab).At(s.draws)); err != nil {
 		return err
 	}
-	return p.device.Launch(s.pick, cudrv.Grid{n, 1, 1}, pickThreads, 12*pickThreads+4*warpSize+4, p.args.Reset().
+	return p.launchOne(s.pick, cudrv.Grid{n, 1, 1}, pickThreads, 12*pickThreads+4*warpSize+4, p.args.Reset().
 		At(s.rests, s.lists, s.work, s.sums, s.rowSums, s.bins, s.peaks, s.rowPeaks, logits).Int(c.Vocab, vocab).At(s.draws))
+}
+
+// launchOne launches a kernel of sampling, and where kernels are checked waits for it.
+func (p *placed) launchOne(k *cuda.Kernel, grid cudrv.Grid, threads, shared int, a *cuda.Args) error {
+	err := p.device.Launch(k, grid, threads, shared, a)
+	if err == nil && p.deviceOptions.Checked {
+		if err = p.device.Wait(); err != nil {
+			err = fmt.Errorf("kernel %s: %w", k.Name, err)
+		}
+	}
+	return err
 }
 
 // fill writes draws as sample.cu has them. It gives how many changes and masks there are, and

@@ -190,7 +190,7 @@ func pair(t *testing.T, answer http.HandlerFunc) (*Group, *Candidate) {
 		cfg := Config{
 			Store: "redis://" + server.Address, Prefix: "test", Name: name, Advertise: advertise, SecretFile: secret, Interval: 10 * ms, CallLimit: time.Second, Lease: 3 * time.Second,
 			GrainTokens: 16, BlocksMax: 1024, ChangesMax: 1024, LogMax: 100, ReportsMax: 32, HopCost: ms, GainMin: ms, FreshLimit: time.Second, ConnectLimit: time.Second,
-			SilenceLimit: 200 * ms, AvoidFor: time.Minute, HopsMax: 4,
+			SilenceLimit: 1500 * ms, AvoidFor: time.Minute, HopsMax: 4,
 		}
 		g, err := Open(cfg, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, idle{1000}, "test", nil)
 		if err != nil {
@@ -262,7 +262,7 @@ func TestHopsEnd(t *testing.T) {
 		},
 		"alive and slow": func(w http.ResponseWriter, r *http.Request) {
 			for range 5 {
-				time.Sleep(100 * ms)
+				time.Sleep(400 * ms)
 				io.WriteString(w, ": beat\n\n")
 				w.(http.Flusher).Flush()
 			}

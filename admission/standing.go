@@ -24,8 +24,8 @@ const (
 	standingAfter = 0.5
 	// pressureSpeed is how fast pressure grows in a second in which the queue is too
 	// long by the goal. Beside the part of the length itself, which is 1 for the goal,
-	// it makes the queue come to rest without swinging (a damping of 0.7).
-	pressureSpeed = 0.25
+	// it makes the queue come to rest without swinging (a damping of 0.6).
+	pressureSpeed = 0.4
 	pressureLeast = 0.5
 	pressureMost  = 4
 )

@@ -52,8 +52,7 @@ func (t Type) Coded() bool { return codedTypes[t].unpack != nil }
 // codedTiles are two tiles of numbers, with every column.
 type codedTiles struct{ numbers [][8]numbers }
 
-// codedTilesKept are those that are not in use, so that a product allocates nothing.
-var codedTilesKept = sync.Pool{New: func() any { return new(codedTiles) }}
+var codedTilesKept = make(kept[codedTiles], keptMost)
 
 // unpack makes the numbers of some rows, RowTile at most. Lanes of rows that a tile lacks keep
 // what they had, which reaches no output.
@@ -75,8 +74,8 @@ func (d *integers) multiplyCoded(dst []float32, dstStride int, m *Matrix, x []Bl
 		step = RowTile
 	}
 	c, blocks := codedTypes[m.Type], m.Cols/ref.BlockLenMax
-	tiles := codedTilesKept.Get().(*codedTiles)
-	defer codedTilesKept.Put(tiles)
+	tiles := codedTilesKept.take()
+	defer codedTilesKept.keep(tiles)
 	if need := step / RowTile * blocks; len(tiles.numbers) < need {
 		tiles.numbers = make([][8]numbers, need)
 	}

@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"sync"
 	"unsafe"
 
 	"github.com/forebay-io/forebay/kernels/ref"
@@ -26,15 +25,37 @@ type plainPiece struct {
 	sums    [plainRowsMax * RowTile]float32
 }
 
-// plainPieces keeps those that are not in use, so that a product allocates nothing.
-var plainPieces = sync.Pool{New: func() any { return new(plainPiece) }}
+var plainPieces = make(kept[plainPiece], keptMost)
+
+// kept is what is not in use, so that a product allocates nothing. A sync.Pool would lose
+// it at each garbage collection.
+type kept[T any] chan *T
+
+// keptMost is how many are kept, one for each of so many threads.
+const keptMost = 256
+
+func (k kept[T]) take() *T {
+	select {
+	case t := <-k:
+		return t
+	default:
+		return new(T)
+	}
+}
+
+func (k kept[T]) keep(t *T) {
+	select {
+	case k <- t:
+	default:
+	}
+}
 
 // multiplyPlain multiplies weights of a Coded type. An output is the sum of its pieces, in
 // their order.
 func (v *vector) multiplyPlain(dst []float32, dstStride int, m *Matrix, x []float32, n, r0, r1 int) {
 	checkMatMul(dst, dstStride, m, len(x), n, r0, r1)
-	p := plainPieces.Get().(*plainPiece)
-	defer plainPieces.Put(p)
+	p := plainPieces.take()
+	defer plainPieces.keep(p)
 	for r := r0; r < r1; r += RowTile {
 		rows := min(RowTile, r1-r)
 		for c := 0; c < m.Cols; c += pieceColumns {

@@ -51,11 +51,11 @@ func (e *eventReader) next() (data []byte, failure bool, err error) {
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(name) {
 		case "data":
-			if len(e.data)+len(value) > e.max {
-				return nil, false, errEventLong
-			}
 			if any {
 				e.data = append(e.data, '\n')
+			}
+			if len(e.data)+len(value) > e.max {
+				return nil, false, errEventLong
 			}
 			e.data, any = append(e.data, value...), true
 		case "event":

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/ports"
 )
 
 // program is the program under test, built once.
@@ -117,18 +118,13 @@ func serve(t *testing.T, args ...string) *process {
 	return p
 }
 
-func freePorts(t *testing.T, n int) (ports []string) {
+func freePorts(t *testing.T, n int) []string {
 	t.Helper()
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		_, port, _ := net.SplitHostPort(ln.Addr().String())
-		ports = append(ports, port)
+	free, err := ports.Free(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ports
+	return free
 }
 
 // eventually waits for a condition.

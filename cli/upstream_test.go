@@ -228,7 +228,7 @@ func TestOwnEngineBesideUpstreams(t *testing.T) {
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {
-		t.Skip("SKIPPED: the port of the server was taken meanwhile: ", err)
+		t.Fatal(err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/models" {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/internal/ports"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -161,13 +162,16 @@ func TestNameOfMany(t *testing.T) {
 	t.Cleanup(func() { lookup = before })
 
 	handler := newPeer(t, events(deltaChunk(`{"content":"Hi"}`, "stop"), "[DONE]"))
-	port := ""
+	free, err := ports.Free(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free[0]
 	for _, ip := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"} {
 		ln, err := net.Listen("tcp", net.JoinHostPort(ip, port))
 		if err != nil {
 			t.Skip("SKIPPED: there are no addresses 127.0.0.2 and 127.0.0.3 with a free port: ", err)
 		}
-		_, port, _ = net.SplitHostPort(ln.Addr().String())
 		s := &http.Server{Handler: handler}
 		go s.Serve(ln)
 		t.Cleanup(func() { s.Close() })

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/ports"
 )
 
 // scene is the processes: one Redis, and for each way of placement a fleet of gateways with a
@@ -96,18 +98,15 @@ func (s *scene) fleetOf(ctx context.Context, o *options, name, redis string) (*f
 		if err := s.start(fmt.Sprint("engine-", name, i), self, "--engine", socket, "--speed", fmt.Sprint(o.speed), "--pages", fmt.Sprint(o.pages)); err != nil {
 			return nil, err
 		}
-		ports, err := freePorts(1)
-		if err != nil {
-			return nil, err
-		}
-		args := []string{o.binary, "gateway", "--socket", socket, "--config", filepath.Join(s.folder, "forebay.yaml"), "--listen", "127.0.0.1:" + ports[0], "--admin", "off", "--log.level", "warn"}
+		listen := ports.MustAddress()
+		args := []string{o.binary, "gateway", "--socket", socket, "--config", filepath.Join(s.folder, "forebay.yaml"), "--listen", listen, "--admin", "off", "--log.level", "warn"}
 		if redis != "" {
 			args = append(args, "--siblings.store", redis, "--siblings.name", fmt.Sprint(name, i), "--siblings.listen", "127.0.0.1:0")
 		}
 		if err := s.start(fmt.Sprint("gateway-", name, i), args...); err != nil {
 			return nil, err
 		}
-		f.urls = append(f.urls, "http://127.0.0.1:"+ports[0])
+		f.urls = append(f.urls, "http://"+listen)
 	}
 	for i, url := range f.urls {
 		if err := until(ctx, fmt.Sprintf("%s%d is ready", name, i), func() bool { return answers(url + "/readyz") }); err != nil {
@@ -119,21 +118,19 @@ func (s *scene) fleetOf(ctx context.Context, o *options, name, redis string) (*f
 
 // redis starts a Redis and returns its URL.
 func (s *scene) redis(ctx context.Context) (string, error) {
-	ports, err := freePorts(1)
-	if err != nil {
+	address := ports.MustAddress()
+	_, port, _ := net.SplitHostPort(address)
+	if err := s.start("redis", "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.folder); err != nil {
 		return "", err
 	}
-	if err := s.start("redis", "redis-server", "--port", ports[0], "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.folder); err != nil {
-		return "", err
-	}
-	err = until(ctx, "Redis listens", func() bool {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+ports[0])
+	err := until(ctx, "Redis listens", func() bool {
+		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()
 		}
 		return err == nil
 	})
-	return "redis://127.0.0.1:" + ports[0], err
+	return "redis://" + address, err
 }
 
 func answers(url string) bool {
@@ -157,17 +154,4 @@ func until(ctx context.Context, what string, holds func() bool) error {
 		}
 	}
 	return nil
-}
-
-func freePorts(n int) (ports []string, err error) {
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer ln.Close()
-		_, port, _ := net.SplitHostPort(ln.Addr().String())
-		ports = append(ports, port)
-	}
-	return ports, nil
 }

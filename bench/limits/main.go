@@ -25,6 +25,7 @@ import (
 
 	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/forebay-io/forebay/internal/ports"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -67,15 +68,16 @@ func run(rounds, asking, conns int, length time.Duration) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	redis := freePort()
-	stop, _, err := start(nil, "redis-server", "--port", redis, "--save", "", "--dir", dir)
+	address := ports.MustAddress()
+	_, port, _ := net.SplitHostPort(address)
+	stop, _, err := start(nil, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", dir)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	var all []*service
-	for _, store := range []string{"", "redis://127.0.0.1:" + redis} {
-		s := &service{name: "Forebay, in the process", address: "127.0.0.1:" + freePort()}
+	for _, store := range []string{"", "redis://" + address} {
+		s := &service{name: "Forebay, in the process", address: ports.MustAddress()}
 		if store != "" {
 			s.name = "Forebay, in Redis"
 		}
@@ -93,7 +95,7 @@ func run(rounds, asking, conns int, length time.Duration) error {
 		all = append(all, s)
 	}
 	if flag.NArg() == 2 {
-		s, stop, err := startRatelimit(dir, redis)
+		s, stop, err := startRatelimit(dir, address)
 		if err != nil {
 			return err
 		}
@@ -130,12 +132,15 @@ func startRatelimit(dir, redis string) (*service, func(), error) {
 	if err := os.WriteFile(filepath.Join(config, "bench.yaml"), []byte(text.String()), 0o600); err != nil {
 		return nil, nil, err
 	}
-	port := freePort()
+	free, err := ports.Free(3)
+	if err != nil {
+		return nil, nil, err
+	}
 	stop, pid, err := start([]string{
-		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=127.0.0.1:" + redis, "RUNTIME_ROOT=" + dir, "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "DISABLE_STATS=true",
-		"GRPC_HOST=127.0.0.1", "GRPC_PORT=" + port, "PORT=" + freePort(), "DEBUG_PORT=" + freePort(), "LOG_LEVEL=error",
+		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis, "RUNTIME_ROOT=" + dir, "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "DISABLE_STATS=true",
+		"GRPC_HOST=127.0.0.1", "GRPC_PORT=" + free[0], "PORT=" + free[1], "DEBUG_PORT=" + free[2], "LOG_LEVEL=error",
 	}, flag.Arg(1))
-	return &service{name: "envoyproxy/ratelimit", address: "127.0.0.1:" + port, pid: pid}, stop, err
+	return &service{name: "envoyproxy/ratelimit", address: "127.0.0.1:" + free[0], pid: pid}, stop, err
 }
 
 func start(env []string, program string, args ...string) (stop func(), pid int, err error) {
@@ -146,16 +151,6 @@ func start(env []string, program string, args ...string) (stop func(), pid int, 
 		return nil, 0, err
 	}
 	return func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() }, cmd.Process.Pid, nil
-}
-
-func freePort() string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer ln.Close()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
 }
 
 // turn asks for a time. What is asked while the service starts does not count.

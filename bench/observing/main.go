@@ -12,13 +12,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/ports"
 )
 
 // variant is one Forebay. The others are compared with the first.
@@ -72,7 +73,7 @@ func main() {
 
 // start runs the variant's Forebay until it answers.
 func (v *variant) start(binary string, more []string) (stop func(), err error) {
-	listen, admin := freeAddress(), freeAddress()
+	listen, admin := ports.MustAddress(), ports.MustAddress()
 	v.url = "http://" + listen
 	cmd := exec.Command(binary, slices.Concat([]string{"serve", "--listen", listen, "--admin", admin, "--engine.cost_file", "none"}, v.flags, more)...)
 	if err := cmd.Start(); err != nil {
@@ -117,13 +118,4 @@ func (v *variant) burst(body []byte, requests, streams int) float64 {
 func quantile(v []float64, q float64) float64 {
 	s := slices.Sorted(slices.Values(v))
 	return s[int(q*float64(len(s)-1))]
-}
-
-func freeAddress() string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "127.0.0.1:0"
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }

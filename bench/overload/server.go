@@ -15,10 +15,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/ports"
 )
 
 // server is a server under measurement.
@@ -69,10 +70,7 @@ func startServers(ctx context.Context, o *options, cancel context.CancelCauseFun
 }
 
 func startForebay(ctx context.Context, o *options, cancel context.CancelCauseFunc) (*server, error) {
-	api, admin, err := freeAddresses()
-	if err != nil {
-		return nil, err
-	}
+	api, admin := ports.MustAddress(), ports.MustAddress()
 	args := []string{"serve", "--listen", api, "--admin", admin}
 	if o.model != "" {
 		args = append(args, "--model", o.model)
@@ -85,10 +83,7 @@ func startForebay(ctx context.Context, o *options, cancel context.CancelCauseFun
 }
 
 func startPeer(ctx context.Context, o *options, cancel context.CancelCauseFunc) (*server, error) {
-	api, _, err := freeAddresses()
-	if err != nil {
-		return nil, err
-	}
+	api := ports.MustAddress()
 	_, port, _ := net.SplitHostPort(api)
 	words := strings.Fields(o.peer)
 	for i := range words {
@@ -268,18 +263,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-// freeAddresses returns two addresses of this machine that nobody uses.
-func freeAddresses() (a, b string, err error) {
-	var all [2]string
-	for i := range all {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", "", err
-		}
-		defer l.Close()
-		all[i] = "127.0.0.1:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	}
-	return all[0], all[1], nil
 }

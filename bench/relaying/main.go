@@ -23,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/ports"
 )
 
 // way is one way to the server.
@@ -192,7 +194,7 @@ func startForebay(server string) (w *way, stop func(), err error) {
 	if err := os.WriteFile(config, []byte("admission:\n  classes: [{name: interactive, first_token_goal: 1h, wait_limit: 1h}]\n"), 0o600); err != nil {
 		return nil, nil, err
 	}
-	address := freeAddress()
+	address := ports.MustAddress()
 	args := append([]string{"serve", "--config", config, "--listen", address, "--admin", "off", "--upstream", server, "--upstream.sequences_max", "1024", "--upstream.idle_connections", "1024",
 		"--admission.running_sequences_max", "1024", "--telemetry.access_log_off", "--log.level", "error"}, flag.Args()[1:]...)
 	w, end, err := start("forebay", "http://"+address, exec.Command(flag.Arg(0), args...))
@@ -205,7 +207,7 @@ func startNginx(program, server string) (w *way, stop func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	address := freeAddress()
+	address := ports.MustAddress()
 	conf := fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log /dev/null; worker_processes auto;
 events { worker_connections 4096; }
 http { access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
@@ -263,13 +265,4 @@ func processorTime(pid int) (seconds float64) {
 		}
 	}
 	return seconds
-}
-
-func freeAddress() string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "127.0.0.1:0"
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }

@@ -18,7 +18,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,6 +28,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/ports"
 )
 
 func main() {
@@ -93,8 +94,8 @@ type process struct {
 
 // start starts a server and waits until it is ready.
 func start(binary string, args ...string) (*process, error) {
-	p := &process{listen: freeAddress(), began: time.Now()}
-	p.cmd = exec.Command(binary, append([]string{"serve", "--listen", p.listen, "--admin", freeAddress()}, args...)...)
+	p := &process{listen: ports.MustAddress(), began: time.Now()}
+	p.cmd = exec.Command(binary, append([]string{"serve", "--listen", p.listen, "--admin", ports.MustAddress()}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -193,15 +194,6 @@ func resident(pid int) int {
 		return pages * os.Getpagesize()
 	}
 	return 0
-}
-
-func freeAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func report(all []sample, streams int) {

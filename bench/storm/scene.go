@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/forebay-io/forebay/internal/ports"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -49,21 +49,21 @@ const (
 
 // start begins everything, and returns when all is ready.
 func (s *scene) start(ctx context.Context, o *options) error {
-	ports, err := freePorts(3 + 2*o.gateways)
+	free, err := ports.Free(3 + 2*o.gateways)
 	if err != nil {
 		return err
 	}
 	for i := range s.redis {
-		s.redis[i] = &server{port: ports[i], args: []string{"redis-server", "--port", ports[i], "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.folder, "--repl-diskless-sync-delay", "0"}}
+		s.redis[i] = &server{port: free[i], args: []string{"redis-server", "--port", free[i], "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.folder, "--repl-diskless-sync-delay", "0"}}
 	}
-	s.redis[1].args = append(s.redis[1].args, "--replicaof", "127.0.0.1 "+ports[0])
+	s.redis[1].args = append(s.redis[1].args, "--replicaof", "127.0.0.1 "+free[0])
 	file := filepath.Join(s.folder, "sentinel.conf")
 	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %s 1\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s 3000\n",
-		ports[2], s.folder, masterName, ports[0], masterName, downAfter.Milliseconds(), masterName)
+		free[2], s.folder, masterName, free[0], masterName, downAfter.Milliseconds(), masterName)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
-	s.sentinel = &server{port: ports[2], args: []string{"redis-server", file, "--sentinel"}}
+	s.sentinel = &server{port: free[2], args: []string{"redis-server", file, "--sentinel"}}
 	for _, r := range []*server{s.redis[0], s.redis[1], s.sentinel} {
 		if err := errors.Join(r.begin(nil), r.answers(ctx)); err != nil {
 			return err
@@ -77,7 +77,7 @@ func (s *scene) start(ctx context.Context, o *options) error {
 		return err
 	}
 	for i := range o.gateways {
-		if err := s.startGateway(ctx, o.binary, ports[3+2*i], ports[4+2*i]); err != nil {
+		if err := s.startGateway(ctx, o.binary, free[3+2*i], free[4+2*i]); err != nil {
 			return err
 		}
 	}
@@ -230,17 +230,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
-}
-
-func freePorts(n int) (ports []string, err error) {
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer ln.Close()
-		_, port, _ := net.SplitHostPort(ln.Addr().String())
-		ports = append(ports, port)
-	}
-	return ports, nil
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forebay-io/forebay/gateway/spans/spanstest"
+	"github.com/forebay-io/forebay/internal/ports"
 )
 
 // gate is a collector that answers when it is told to, with what it is told.
@@ -130,16 +131,6 @@ func silent(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// refusing is an address where nobody listens.
-func refusing(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 // small is a tree of n spans.
 func small(n int) Tree {
 	t := Tree{TraceID: [16]byte{1}, Flags: 1}
@@ -237,7 +228,7 @@ func TestCollectorThatIsSlowAndRecovers(t *testing.T) {
 //
 // Case H05.
 func TestCollectorThatRefusesAndComesBack(t *testing.T) {
-	addresses := map[string]string{"grpc": refusing(t), "http": refusing(t)}
+	addresses := map[string]string{"grpc": ports.MustAddress(), "http": ports.MustAddress()}
 	exporters := map[string]*Exporter{}
 	for protocol, address := range addresses {
 		e := newExporter(t, Config{Endpoint: protocol + "://" + address, ExportTimeout: 100 * time.Millisecond})

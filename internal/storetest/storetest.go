@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/internal/ports"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -35,12 +36,7 @@ func Start(t testing.TB, required string, flags ...string) *Server {
 		}
 		t.Skip("redis-server is not installed: what only a real one shows is NOT tested")
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{t: t, Address: free.Addr().String(), flags: flags}
-	free.Close()
+	s := &Server{t: t, Address: ports.MustAddress(), flags: flags}
 	s.Run()
 	t.Cleanup(s.Kill)
 	return s

@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"log/slog"
 	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,13 +58,8 @@ func TestTLS(t *testing.T) {
 	}
 	dir := t.TempDir()
 	certificates(t, dir)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	free.Close()
+	port := freePort(t)
+	address := "127.0.0.1:" + port
 	path := func(name string) string { return filepath.Join(dir, name) }
 	process := exec.Command("redis-server", "--port", "0", "--tls-port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir(),
 		"--tls-cert-file", path("cert"), "--tls-key-file", path("key"), "--tls-ca-cert-file", path("cert"), "--tls-auth-clients", "yes")

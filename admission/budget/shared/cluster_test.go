@@ -3,7 +3,6 @@ package shared
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/forebay-io/forebay/admission/budget"
+	"github.com/forebay-io/forebay/internal/ports"
 )
 
 // inTime is eventually for what several servers must agree on.
@@ -26,34 +26,13 @@ func inTime(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// freePort is a port of 127.0.0.1 that is free, and 10000 above it too: a cluster's
-// servers talk to each other there.
 func freePort(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		a, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := a.Addr().(*net.TCPAddr).Port
-		a.Close()
-		if port > 55000 {
-			port -= 20000
-		}
-		ok := true
-		for _, p := range []int{port, port + 10000} {
-			if ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err != nil {
-				ok = false
-			} else {
-				ln.Close()
-			}
-		}
-		if ok {
-			return fmt.Sprint(port)
-		}
+	free, err := ports.Free(1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return free[0]
 }
 
 // launch starts a redis-server with flags until the test ends.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -36,13 +35,7 @@ func startServer(t *testing.T) *server {
 		}
 		t.Skip("redis-server is not installed: what only a real one shows is NOT tested")
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	free.Close()
-	s := &server{t: t, port: port}
+	s := &server{t: t, port: freePort(t)}
 	s.start()
 	t.Cleanup(s.kill)
 	return s

@@ -9,12 +9,10 @@ package spanstest
 
 import (
 	"context"
-	"errors"
-	"net"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/forebay-io/forebay/internal/ports"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -66,17 +64,15 @@ type Link struct {
 // New starts a receiver on free loopback ports and stops it with the test.
 func New(t testing.TB) *Collector {
 	t.Helper()
-	for {
-		grpc, http := freeAddresses(t)
-		c, err := start(t, grpc, http)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue // another connection took the port meanwhile
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+	free, err := ports.Free(2)
+	if err != nil {
+		t.Fatal(err)
 	}
+	c, err := start(t, "127.0.0.1:"+free[0], "127.0.0.1:"+free[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // Listen starts a receiver on two addresses, each host:port.
@@ -109,21 +105,6 @@ func start(t testing.TB, grpc, http string) (*Collector, error) {
 	}
 	t.Cleanup(func() { r.Shutdown(context.Background()) })
 	return c, nil
-}
-
-// freeAddresses returns two addresses that were free a moment ago.
-func freeAddresses(t testing.TB) (grpc, http string) {
-	t.Helper()
-	var addresses [2]string
-	for i := range addresses {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		addresses[i] = ln.Addr().String()
-	}
-	return addresses[0], addresses[1]
 }
 
 // Wait returns the spans that have arrived as soon as there are n or more.

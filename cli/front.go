@@ -66,18 +66,8 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 			built.close()
 		}
 	}(f)
-	if cfg.Listen != addressOff {
-		if f.api, err = f.listen("listen", cfg.Listen); err != nil {
-			return nil, err
-		}
-	}
-	if err = f.listenSocket(); err != nil {
+	if err = f.openListeners(); err != nil {
 		return nil, err
-	}
-	if cfg.Admin != addressOff {
-		if f.admin, err = f.listen("admin", cfg.Admin); err != nil {
-			return nil, err
-		}
 	}
 	queue, err := admission.NewQueue(cfg.Admission, gateway.Clock)
 	if err != nil {
@@ -247,6 +237,22 @@ func openBudgets(cfg budget.Config, log *slog.Logger) (budget.Store, error) {
 	return redisbudget.Open(cfg, log, nil)
 }
 
+// openListeners opens the addresses of clients and of operators.
+func (f *front) openListeners() (err error) {
+	if f.cfg.Listen != addressOff {
+		if f.api, err = f.listen("listen", f.cfg.Listen); err != nil {
+			return err
+		}
+	}
+	if err = f.listenSocket(); err != nil {
+		return err
+	}
+	if f.cfg.Admin != addressOff {
+		f.admin, err = f.listen("admin", f.cfg.Admin)
+	}
+	return err
+}
+
 func (f *front) listen(key, address string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -302,29 +308,8 @@ func (f *front) run(ctx context.Context) error {
 		<-following
 		return err
 	}
-	served, greeted := make(chan error, 5), make(chan struct{})
-	servers := 0
-	if f.api != nil {
-		servers++
-		go func() { served <- f.gateway.Serve(f.api) }()
-	}
-	if f.socket != nil {
-		servers++
-		go func() { served <- f.gateway.Serve(f.socket) }()
-	}
-	if f.hops != nil {
-		servers++
-		go func() { served <- f.gateway.ServeSiblings(f.hops) }()
-	}
-	if f.envoy != nil {
-		servers++
-		go func() { served <- f.envoy.Serve(f.proxies) }()
-	}
-	if f.admin != nil {
-		servers++
-		go func() { served <- f.gateway.ServeAdmin(f.admin) }()
-	}
-	watched := make(chan struct{})
+	served, servers := f.startServers()
+	greeted, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		f.identity.Run(ctx)
@@ -361,6 +346,26 @@ func (f *front) run(ctx context.Context) error {
 		err = errors.Join(err, <-served)
 	}
 	return err
+}
+
+// startServers serves every listener that is open. Each of the servers sends to served
+// once, when it ends.
+func (f *front) startServers() (served chan error, servers int) {
+	served = make(chan error, 5)
+	start := func(ln net.Listener, serve func(net.Listener) error) {
+		if ln != nil {
+			servers++
+			go func() { served <- serve(ln) }()
+		}
+	}
+	start(f.api, f.gateway.Serve)
+	start(f.socket, f.gateway.Serve)
+	start(f.hops, f.gateway.ServeSiblings)
+	start(f.admin, f.gateway.ServeAdmin)
+	if f.envoy != nil {
+		start(f.proxies, f.envoy.Serve)
+	}
+	return served, servers
 }
 
 // drain lets running requests finish within the drain limit; the gateway cuts the rest.

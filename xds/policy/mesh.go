@@ -68,6 +68,14 @@ const BalancePicker = "picker"
 func (m *Mesh) Mistakes() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	m.checkListeners(fail)
+	m.checkRoutes(fail)
+	m.checkClusters(fail)
+	m.checkCertificates(fail)
+	return errors.Join(errs...)
+}
+
+func (m *Mesh) checkListeners(fail func(format string, args ...any)) {
 	for i, l := range m.Listeners {
 		if err := checkAddress(l.Address); l.Address != "" && err != nil {
 			fail("listeners[%d].address: %w", i, err)
@@ -75,8 +83,6 @@ func (m *Mesh) Mistakes() error {
 		if l.Certificate != "" && m.certificate(l.Certificate) == nil {
 			fail("listeners[%d].certificate: there is no certificate %q in mesh.certificates", i, l.Certificate)
 		}
-	}
-	for i, l := range m.Listeners {
 		for _, one := range []struct{ setting, cluster string }{{"limits", l.Limits}, {"picker", l.Picker}} {
 			at := slices.IndexFunc(m.Clusters, func(c Cluster) bool { return c.Name == one.cluster })
 			switch {
@@ -91,6 +97,9 @@ func (m *Mesh) Mistakes() error {
 			fail("listeners[%d].picker: no cluster has the balance %s, so that nothing would follow it", i, BalancePicker)
 		}
 	}
+}
+
+func (m *Mesh) checkRoutes(fail func(format string, args ...any)) {
 	for i, r := range m.Routes {
 		if r.Listener != "" && !slices.ContainsFunc(m.Listeners, func(l Listener) bool { return l.Name == r.Listener }) {
 			fail("routes[%d].listener: there is no listener %q in mesh.listeners", i, r.Listener)
@@ -102,6 +111,9 @@ func (m *Mesh) Mistakes() error {
 			fail("routes[%d].prefix: %q does not begin with /", i, r.Prefix)
 		}
 	}
+}
+
+func (m *Mesh) checkClusters(fail func(format string, args ...any)) {
 	for i, c := range m.Clusters {
 		if len(c.Endpoints) == 0 {
 			fail("clusters[%d].endpoints: list one at least", i)
@@ -124,6 +136,9 @@ func (m *Mesh) Mistakes() error {
 			fail("clusters[%d].health: %q is not a path such as /readyz", i, c.Health)
 		}
 	}
+}
+
+func (m *Mesh) checkCertificates(fail func(format string, args ...any)) {
 	for i, c := range m.Certificates {
 		if (c.Chain == "") != (c.Key == "") {
 			fail("certificates[%d].chain: a chain needs a key, and a key a chain", i)
@@ -137,7 +152,6 @@ func (m *Mesh) Mistakes() error {
 			fail("certificates: %s has no chain, and the listener %s needs one", c.Name, l.Name)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 func (m *Mesh) certificate(name string) *Certificate {

@@ -100,11 +100,18 @@ func TestPreemptionIsTheCause(t *testing.T) {
 	for range 12 {
 		p.ask(chatBody("hi", map[string]any{"max_tokens": 1500}))
 	}
-	var holder <-chan answer
-	id := p.chatOf(chatBody(strings.Repeat("the quick brown fox ", 280), map[string]any{"ignore_eos": true, "max_tokens": 300, "stream": true, "service_tier": "flex"}), func() {
-		holder = p.stream(chatBody("tell me", long))
-	})
-	<-holder
+	const attempts, starved = 10, 2
+	var id string
+	for range attempts { // again where a busy machine slowed its own prompt: that may be the longest part then
+		var holder <-chan answer
+		id = p.chatOf(chatBody(strings.Repeat("the quick brown fox ", 280), map[string]any{"ignore_eos": true, "max_tokens": 300, "stream": true, "service_tier": "flex"}), func() {
+			holder = p.stream(chatBody("tell me", long))
+		})
+		<-holder
+		if v := p.view(id); v.PredictionRatio < starved {
+			break
+		}
+	}
 	v := p.expectCause(id, "preempted", "being preempted", "engine.kv_bytes")
 	if v.Class != "batch" {
 		t.Errorf("it is of the class %s", v.Class)

@@ -54,9 +54,14 @@ type codedTiles struct{ numbers [][8]numbers }
 
 var codedTilesKept = make(kept[codedTiles], keptMost)
 
-// unpack makes the numbers of some rows, RowTile at most. Lanes of rows that a tile lacks keep
+// unpackTile makes the numbers of some rows, RowTile at most. Lanes of rows that a tile lacks keep
 // what they had, which reaches no output.
-func (c *coded) unpackTile(dst [][8]numbers, m *Matrix, r, rows int) {
+func (d *integers) unpackTile(dst [][8]numbers, m *Matrix, r, rows int) {
+	if f := d.unpackings[m.Type]; f != nil && rows == RowTile {
+		f.unpackVectors(dst, m, r)
+		return
+	}
+	c := codedTypes[m.Type]
 	size := m.Type.BlockBytes()
 	rowBytes := len(dst) * size
 	for b := range dst {
@@ -83,7 +88,7 @@ func (d *integers) multiplyCoded(dst []float32, dstStride int, m *Matrix, x []Bl
 	for r := r0; r < r1; r += step {
 		rows := min(step, r1-r)
 		for t := 0; t < rows; t += RowTile {
-			c.unpackTile(tiles.numbers[t/RowTile*blocks:][:blocks], m, r+t, min(RowTile, rows-t))
+			d.unpackTile(tiles.numbers[t/RowTile*blocks:][:blocks], m, r+t, min(RowTile, rows-t))
 		}
 		d.multiply(dst[r:], dstStride, &Matrix{Type: c.bytes, Rows: rows, Cols: m.Cols, Data: image}, x, n, 0, rows)
 	}

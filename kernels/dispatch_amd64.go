@@ -52,7 +52,7 @@ var (
 
 	avx512Integers = &integers{
 		name: "avx512vnni", lanes: avx512vnni.Lanes, rowsMax: avx512vnni.RowsMax, fewRows: avx512vnni.FewRows,
-		products: avx512vnniProducts, round: avx512vnni.Round,
+		products: avx512vnniProducts, unpackings: avx512vnniUnpackings, round: avx512vnni.Round,
 	}
 	vnniSet = avx512Set.withIntegers(avx512Integers)
 

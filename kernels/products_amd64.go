@@ -75,4 +75,11 @@ var (
 		bytes32: avx512vnni.MatMulBytes32,
 		bytes16: avx512vnni.MatMulBytes16,
 	}
+	avx512vnniUnpackings = map[Type]codesUnpacking{
+		IQ2_XXS: avx512vnni.UnpackIQ2_XXS,
+		IQ2_XS:  avx512vnni.UnpackIQ2_XS,
+		IQ2_S:   avx512vnni.UnpackIQ2_S,
+		IQ3_XXS: avx512vnni.UnpackIQ3_XXS,
+		IQ3_S:   avx512vnni.UnpackIQ3_S,
+	}
 )

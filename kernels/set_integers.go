@@ -12,13 +12,14 @@ type (
 // integers are the products of an assembly package with quantised weights, of activations
 // that it rounds to integers.
 type integers struct {
-	name     string
-	lanes    int // of a vector: a product takes one vector of weight rows or two
-	rowsMax  int // activation rows that a product takes at once
-	fewRows  int // up to as many, one vector of weight rows is taken
-	products map[Type]integerProduct
-	amx      map[Type]amxProduct // may be nil
-	round    func(dst *byte, x *float32, blocks int)
+	name       string
+	lanes      int // of a vector: a product takes one vector of weight rows or two
+	rowsMax    int // activation rows that a product takes at once
+	fewRows    int // up to as many, one vector of weight rows is taken
+	products   map[Type]integerProduct
+	amx        map[Type]amxProduct     // may be nil
+	unpackings map[Type]codesUnpacking // of types that are Coded; others are unpacked in plain Go
+	round      func(dst *byte, x *float32, blocks int)
 }
 
 // withAMX is d with products of RowTile rows of activations with as many of weights at once.

@@ -33,8 +33,8 @@ import (
 var programs = map[string]func(){
 	"avx2":       avx2.floatSet,
 	"avx512":     avx512.floatSet,
-	"avx2int8":   avx2.integerSet(avx2.rowsMatMul),
-	"avx512vnni": avx512.integerSet(avx512.dotMatMul),
+	"avx2int8":   avx2.integerSet(avx2.rowsMatMul, func(format.Format) {}),
+	"avx512vnni": avx512.integerSet(avx512.dotMatMul, unpackCodes),
 	"avx512bf16": avx512.bfloatLoops,
 	"avx512amx":  amxSet,
 	"probe":      probes,
@@ -50,6 +50,7 @@ var products = []format.Products{
 	{Package: "avx512", Kind: "floatProduct", Prefix: "MatMul", Var: "avx512Products", Formats: format.Floats},
 	{Package: "avx512amx", Kind: "amxProduct", Prefix: "Tiles", Var: "avx512amxProducts", Formats: integerFormats},
 	{Package: "avx512vnni", Kind: "integerProduct", Prefix: "MatMul", Var: "avx512vnniProducts", Formats: integerFormats},
+	{Package: "avx512vnni", Kind: "codesUnpacking", Prefix: "Unpack", Var: "avx512vnniUnpackings", Formats: format.Codes},
 }
 
 func main() {
@@ -109,10 +110,13 @@ func (g *isa) floatSet() {
 }
 
 // integerSet is the program of products of rounded activations, and of their rounding.
-func (g *isa) integerSet(product func(quantised)) func() {
+func (g *isa) integerSet(product func(quantised), unpack func(format.Format)) func() {
 	return func() {
 		for _, f := range quantisedFormats {
 			product(f)
+		}
+		for _, f := range format.Codes {
+			unpack(f)
 		}
 		g.round()
 	}

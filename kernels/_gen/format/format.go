@@ -66,6 +66,9 @@ var Bytes = []Format{
 	{"Bytes16", FloatScales, NoMinimum},
 }
 
+// Codes are types of codes from tables that are unpacked in assembly.
+var Codes = []Format{{Name: "IQ2_XXS"}, {Name: "IQ2_XS"}, {Name: "IQ2_S"}, {Name: "IQ3_XXS"}, {Name: "IQ3_S"}}
+
 // Const is the name of the type's constant in package kernels.
 func (f Format) Const() string {
 	if f.Scale == FloatScale || f.Scale == FloatScales {

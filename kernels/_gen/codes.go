@@ -1,0 +1,175 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/forebay-io/forebay/kernels/_gen/format"
+)
+
+// coding is how a type whose blocks are codes from tables becomes bytes, in AVX-512. Package
+// ref documents the blocks.
+type coding struct {
+	blockBytes int // of 256 columns
+	codes      int // in the table
+	columns    int // of a code: 8 or 4
+	// begin loads what the four blocks of 32 columns of a half of the block share.
+	begin func(t *tileOfCodes, half int)
+	// read makes scales, indices and signs of a block of 32 columns.
+	read func(t *tileOfCodes)
+}
+
+var codings = map[string]*coding{
+	"IQ2_XXS": {66, 256, 8, nil, (*tileOfCodes).readIQ2_XXS},
+	"IQ2_XS":  {74, 512, 8, (*tileOfCodes).beginIQ2_XS, (*tileOfCodes).readIQ2_XS},
+	"IQ2_S":   {82, 1024, 8, (*tileOfCodes).beginIQ2_S, (*tileOfCodes).readIQ2_S},
+	"IQ3_XXS": {98, 256, 4, nil, (*tileOfCodes).readIQ3_XXS},
+	"IQ3_S":   {110, 512, 4, (*tileOfCodes).beginIQ3_S, (*tileOfCodes).readIQ3_S},
+}
+
+// tileOfCodes is the state of a body that unpacks 16 rows, a lane of a vector each. The frame has
+// words of a block: its 16 words from byte 2 on, and then its last 16.
+type tileOfCodes struct {
+	*coding
+	dst, src, step, book, frame reg.GPVirtual
+	at                          reg.GPVirtual  // atStep times the block of 32 columns
+	scale                       reg.VecVirtual // the half at the block's begin
+	scales, upper               reg.VecVirtual // bits of a half of the block, the next ones lowest
+	held                        heldOfCodes
+
+	index   []reg.VecVirtual // of codes, in words: two of a row
+	order   []int            // index[i] is of the codes order[2i] and order[2i+1]
+	signs   reg.VecVirtual   // a byte for eight columns
+	signsOf [4]int           // which byte
+}
+
+const (
+	fromFirst    = 0       // the parts of the frame
+	fromLast     = 16 * 64 //
+	bookWords    = 64      // where the codes of a codebook begin
+	atStep       = 16      // what at moves by for 32 columns
+	numbersBytes = 10 * 64 // of 32 columns of 16 rows, with scales
+)
+
+// unpackCodes writes the function that makes bytes of a tile of codes.
+func unpackCodes(f format.Format) {
+	textWith(0, "Unpack"+f.Name, "func(dst, src *byte, rowBytes, blocks int, book *byte)",
+		"Unpack"+f.Name+" makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the numbers and the codes at book. blocks is over 0. It prefetches the next 16 rows.")
+	t := &tileOfCodes{coding: codings[f.Name], dst: val("dst"), src: val("src"), step: val("rowBytes"), book: val("book"), frame: GP64(), at: GP64()}
+	blocks, ahead := val("blocks"), GP64()
+	LEAQ(AllocLocal(2*16*64+64).Offset(63), t.frame)
+	ANDQ(I8(-64), t.frame)
+	MOVQ(t.step, ahead)
+	SHLQ(U8(4), ahead)
+	ADDQ(t.src, ahead)
+	Label("block")
+	for at := 0; at < 16*t.blockBytes; at += 64 {
+		ask(Mem{Base: ahead, Disp: at})
+	}
+	ADDQ(I32(16*t.blockBytes), ahead)
+	t.loadRows()
+	t.hold()
+	XORQ(t.at, t.at)
+	for half := range 2 {
+		if t.begin != nil {
+			t.begin(t, half)
+		}
+		name := []string{"first", "second"}[half]
+		Label(name)
+		t.read(t)
+		t.unpack()
+		ADDQ(I32(numbersBytes), t.dst)
+		ADDQ(I8(atStep), t.at)
+		CMPQ(t.at, I32(4*atStep*(half+1)))
+		JNE(LabelRef(name))
+	}
+	ADDQ(I32(t.blockBytes), t.src)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	ret()
+}
+
+// load reads a vector with a word of each row: word first of a part of the frame, and so many on
+// for each block of 32 columns.
+func (t *tileOfCodes) load(part, first, each int) reg.VecVirtual {
+	v, m := ZMM(), Mem{Base: t.frame, Disp: part + 64*first}
+	if each > 0 {
+		m.Index, m.Scale = t.at, uint8(64/atStep*each)
+	}
+	VMOVDQU32(m, v)
+	return v
+}
+
+// readIQ2_XXS: four bytes of codes, and four times seven signs with a scale.
+func (t *tileOfCodes) readIQ2_XXS() {
+	codes, signs := t.load(fromFirst, 0, 2), t.load(fromFirst, 1, 2)
+	t.topScale(signs, 0.25)
+	t.splitBytes(codes)
+	t.sevens(signs)
+}
+
+// beginIQ2_XS loads four bytes of scales.
+func (t *tileOfCodes) beginIQ2_XS(half int) { t.scales = t.load(fromLast, 14+half, 0) }
+
+// readIQ2_XS: four times nine bits of a code and seven signs.
+func (t *tileOfCodes) readIQ2_XS() {
+	a, b := t.load(fromFirst, 0, 2), t.load(fromFirst, 1, 2)
+	t.nibbleScales()
+	t.index, t.order = []reg.VecVirtual{a, b}, []int{0, 1, 2, 3}
+	t.signs = ZMM()
+	high := ZMM()
+	VPSRLW(U8(9), a, t.signs)
+	VPSRLW(U8(1), b, high)
+	merge(0x7f007f00, high, t.signs)
+	t.signsOf = [4]int{0, 2, 1, 3}
+	t.even()
+}
+
+// beginIQ2_S loads four bytes of upper bits of codes and four bytes of scales.
+func (t *tileOfCodes) beginIQ2_S(half int) {
+	t.upper, t.scales = t.load(fromLast, 12+half, 0), t.load(fromLast, 14+half, 0)
+}
+
+// readIQ2_S: four bytes of codes, with two upper bits each, and four bytes of signs.
+func (t *tileOfCodes) readIQ2_S() {
+	codes := t.load(fromFirst, 0, 1)
+	t.signs, t.signsOf = t.load(fromFirst, 8, 1), inOrder
+	t.nibbleScales()
+	t.splitBytes(codes)
+	t.addUpper(0x03000300, [][2]int{{0, 4}, {2, 6}})
+}
+
+// readIQ3_XXS: eight bytes of codes, and elsewhere four times seven signs with a scale.
+func (t *tileOfCodes) readIQ3_XXS() {
+	a, b, signs := t.load(fromFirst, 0, 2), t.load(fromFirst, 1, 2), t.load(fromLast, 8, 1)
+	t.topScale(signs, 0.5)
+	t.splitBytes(a, b)
+	t.sevens(signs)
+}
+
+// beginIQ3_S loads four bytes of upper bits of codes, and once the nibbles of all scales.
+func (t *tileOfCodes) beginIQ3_S(half int) {
+	t.upper = t.load(fromLast, 5+half, 0)
+	if half == 0 {
+		t.scales = t.load(fromLast, 15, 0)
+	}
+}
+
+// readIQ3_S: eight bytes of codes, with an upper bit each, and four bytes of signs.
+func (t *tileOfCodes) readIQ3_S() {
+	a, b := t.load(fromFirst, 0, 2), t.load(fromFirst, 1, 2)
+	t.signs, t.signsOf = t.load(fromLast, 7, 1), inOrder
+	s := ZMM()
+	VPANDD(avx512.bits(15), t.scales, s)
+	VPSRLD(U8(4), t.scales, t.scales)
+	VPADDD(s, s, s)
+	VPADDD(avx512.bits(1), s, s)
+	VCVTDQ2PS(s, s)
+	VMULPS(t.scale, s, s)
+	t.storeScales(s, s)
+	t.splitBytes(a, b)
+	t.addUpper(0x01000100, [][2]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}})
+}
+
+var inOrder = [4]int{0, 1, 2, 3}

@@ -1,0 +1,63 @@
+package kernels
+
+import (
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/forebay-io/forebay/kernels/ref"
+)
+
+// codesUnpacking makes numbers of a whole tile in assembly, with a codebook.
+type codesUnpacking func(dst, src *byte, rowBytes, blocks int, book *byte)
+
+// codebook has a type's codes as assembly looks them up: a word for eight columns of two bits each,
+// or four of four, that choose among the magnitudes. Column j is in field j/2 of byte j%2.
+type codebook struct {
+	numbers [64]byte // of the magnitudes, in sixteen bytes
+	words   [1024]uint16
+}
+
+var codebooksOfVectors = sync.OnceValue(func() map[Type]*codebook {
+	all := map[Type]*codebook{}
+	for t := range codedTypes {
+		var codes [][]int8
+		for _, code := range ref.Codes8(uint32(t)) {
+			codes = append(codes, code[:])
+		}
+		for _, code := range ref.Codes4(uint32(t)) {
+			codes = append(codes, code[:])
+		}
+		if book := new(codebook); book.fill(codes) {
+			all[t] = book
+		}
+	}
+	return all
+})
+
+// fill reports whether the codes fit.
+func (b *codebook) fill(codes [][]int8) bool {
+	if len(codes) == 0 || len(codes) > len(b.words) {
+		return false
+	}
+	magnitudes := slices.Concat(codes...)
+	slices.Sort(magnitudes)
+	magnitudes = slices.Compact(magnitudes)
+	for i, m := range magnitudes {
+		b.numbers[i] = byte(m) + bytesOver
+	}
+	for i, code := range codes {
+		bits := 16 / len(code)
+		for j, m := range code {
+			at, _ := slices.BinarySearch(magnitudes, m)
+			b.words[i] |= uint16(at << (j/2*bits + j%2*8))
+		}
+	}
+	return true
+}
+
+// unpackVectors makes the numbers of a whole tile.
+func (f codesUnpacking) unpackVectors(dst [][8]numbers, m *Matrix, r int) {
+	rowBytes := m.Type.Bytes(m.Cols)
+	f((*byte)(unsafe.Pointer(&dst[0])), &m.Data[r*rowBytes], rowBytes, len(dst), &codebooksOfVectors()[m.Type].numbers[0])
+}

@@ -62,20 +62,26 @@ func (s *sequence) findMask() {
 	s.maskErr = s.matcher.Mask(s.mask)
 }
 
+// nothing is the logits of a mask's word of which no token may come.
+var nothing = func() (part [64]float32) {
+	for i := range part {
+		part[i] = float32(math.Inf(-1))
+	}
+	return part
+}()
+
 // allow sets the logits of all tokens that are not in the mask to -Inf, and counts
 // the others.
 func allow(logits []float32, mask []uint64) (left int) {
-	no := float32(math.Inf(-1))
 	for i := 0; i < len(logits); i += 64 {
 		part, word := logits[i:min(i+64, len(logits))], mask[i/64]
 		if len(part) < 64 {
 			word &= 1<<len(part) - 1
 		}
-		left += bits.OnesCount64(word)
-		if word == 0 {
-			for j := range part {
-				part[j] = no
-			}
+		n := bits.OnesCount64(word)
+		left += n
+		if n <= fewMax {
+			allowFew(part, word)
 			continue
 		}
 		for out := ^word; out != 0; out &= out - 1 {
@@ -83,10 +89,25 @@ func allow(logits []float32, mask []uint64) (left int) {
 			if j >= len(part) {
 				break
 			}
-			part[j] = no
+			part[j] = nothing[0]
 		}
 	}
 	return left
+}
+
+// fewMax is how many tokens of a word it is faster to write twice than all others one by one.
+const fewMax = 16
+
+// allowFew is allow for a word of which few tokens may come.
+func allowFew(part []float32, word uint64) {
+	var kept [fewMax]float32
+	for in, i := word, 0; in != 0; in, i = in&(in-1), i+1 {
+		kept[i%fewMax] = part[bits.TrailingZeros64(in)]
+	}
+	copy(part, nothing[:])
+	for in, i := word, 0; in != 0; in, i = in&(in-1), i+1 {
+		part[bits.TrailingZeros64(in)] = kept[i%fewMax]
+	}
 }
 
 // accept tells the choice's grammar of its token. Whole says that nothing more may

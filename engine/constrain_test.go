@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -376,6 +377,33 @@ func TestHarmonyBeforeAForm(t *testing.T) {
 		}
 		if got, err := g.NewAutomaton().Accepts(spelled); got != want || err != nil {
 			t.Errorf("%s: %v, want %v (%v)", text, got, want, err)
+		}
+	}
+}
+
+// TestAllow: of any mask the tokens in it keep their logits, and all others have none.
+func TestAllow(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for _, vocabulary := range []int{1, 63, 64, 65, 1000} {
+		for _, share := range []float64{0, 0.02, 0.25, 0.26, 0.5, 0.97, 1} {
+			logits, mask, want := make([]float32, vocabulary), make([]uint64, (vocabulary+63)/64), 0
+			for i := range logits {
+				logits[i] = float32(i)
+				if r.Float64() < share {
+					mask[i>>6] |= 1 << (i & 63)
+					want++
+				}
+			}
+			mask[len(mask)-1] |= ^uint64(0) << ((vocabulary - 1) & 63) << 1 // bits beyond the vocabulary count for nothing
+			if left := allow(logits, mask); left != want {
+				t.Errorf("%d tokens, share %g: %d left, want %d", vocabulary, share, left, want)
+			}
+			for i, x := range logits {
+				in := mask[i>>6]>>(i&63)&1 != 0
+				if in && x != float32(i) || !in && !math.IsInf(float64(x), -1) {
+					t.Fatalf("%d tokens, share %g: token %d in the mask: %v, logit %g", vocabulary, share, i, in, x)
+				}
+			}
 		}
 	}
 }

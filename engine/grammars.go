@@ -206,7 +206,7 @@ func (e *grammars) buildSchema(b *grammar.Builder, g *wire.Grammar, text string,
 func (e *grammars) refusal(g *wire.Grammar, err error) *wire.Error {
 	where, why := g.Param, err.Error()
 	if refused := (*tools.Refusal)(nil); errors.As(err, &refused) {
-		return &wire.Error{Kind: wire.Invalid, Param: "tools", Message: e.refusal(&wire.Grammar{Param: "tools: the parameters of " + refused.Tool}, refused.Cause).Message}
+		return e.refusal(&wire.Grammar{Param: wire.ToolPlace(refused.Tool)}, refused.Cause)
 	}
 	if refusal := (*schema.Refusal)(nil); errors.As(err, &refusal) {
 		where += refusal.Pointer

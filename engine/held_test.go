@@ -106,11 +106,11 @@ func TestToolsThatCannotBeEnforced(t *testing.T) {
 		return json.RawMessage(`[{"type":"function","function":{"name":"weather","strict":` + strict + `,"parameters":{"type":"object","properties":{"city":{"type":"string","pattern":"(a)\\1"}}}}}]`)
 	}
 	_, err := b.heldTo(wire.HeldCalls{Tools: tool("true"), Required: true}, wire.Options{MaxTokens: 50}, "")
-	if err == nil || err.Kind != wire.Invalid || err.Param != "tools" || !strings.Contains(err.Message, "the parameters of weather/properties/city/pattern") {
+	if err == nil || err.Kind != wire.Invalid || err.Param != `tools["weather"].function.parameters` || !strings.Contains(err.Message, `tools["weather"].function.parameters/properties/city/pattern: `) {
 		t.Errorf("%v", err)
 	}
 	_, err = b.heldTo(wire.HeldCalls{Tools: json.RawMessage(`[{"type":"function","function":{"name":"ok"}},{"type":"function","function":{"name":"never","strict":true,"parameters":{"type":"object","properties":{"s":{"$ref":"#"}},"required":["s"]}}}]`)}, wire.Options{MaxTokens: 50}, "")
-	if err == nil || err.Param != "tools" || !strings.Contains(err.Message, "the parameters of never: nothing can match") {
+	if err == nil || err.Param != `tools["never"].function.parameters` || !strings.Contains(err.Message, `tools["never"].function.parameters: nothing can match`) {
 		t.Errorf("%v", err)
 	}
 	p, failed := b.Prepare(context.Background(), &wire.Request{ID: "x", Messages: json.RawMessage(`[{"role":"user","content":"hi"}]`), Tools: tool("false"),

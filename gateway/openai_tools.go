@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"unicode"
@@ -171,6 +172,28 @@ func (f *fields) tools(countMax int) (all json.RawMessage, strict bool) {
 		names[name], strict = true, strict || isStrict
 	}
 	return raw, strict
+}
+
+// placed tells an error about a tool's schema with the place of the tool in the request.
+func (c *call) placed(err error) error {
+	failed := (*wire.Error)(nil)
+	if !errors.As(err, &failed) || failed == nil || !strings.HasPrefix(failed.Param, "tools[") {
+		return err
+	}
+	for i, tool := range elements(c.prompts[0].Tools) {
+		by := wire.ToolPlace(unquote(member(member(tool, "function"), "name")))
+		if failed.Param != by {
+			continue
+		}
+		at := "tools[" + strconv.Itoa(i) + "].function"
+		if c.responses != nil {
+			at = c.responses.places[i]
+		}
+		own := *failed
+		own.Param, own.Message = at+".parameters", strings.Replace(failed.Message, by, at+".parameters", 1)
+		return &own
+	}
+	return err
 }
 
 // toolNameBytesMax bounds the name of a tool. OpenAI takes 64.

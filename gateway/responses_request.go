@@ -18,6 +18,7 @@ type responses struct {
 	repeats []byte            // members of the response that repeat the request, each with a comma in front
 	custom  map[string]bool   // custom tools: functions with one argument, the text "input"
 	spaces  map[string]string // the namespace of each function that came in one
+	places  []string          // where in the request each tool of the chat stands
 }
 
 // responseFields are the members that the route reads itself. Those of chats are passed on.
@@ -239,8 +240,10 @@ func (f *fields) flatTool(at string, tool json.RawMessage, space string, list []
 		}
 		return list
 	case kind == `"function"` && isObject(member(tool, "function")): // as chats have it
+		r.places = append(r.places, at+".function")
 		return append(comma(list), tool...)
 	case (kind == `"function"` || kind == `"custom"`) && isString(name):
+		r.places = append(r.places, at)
 		list = append(append(comma(list), `{"type":"function","function":{"name":`...), name...)
 		if text := member(tool, "description"); text != nil && string(text) != "null" {
 			list = append(append(list, `,"description":`...), text...)

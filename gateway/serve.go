@@ -138,7 +138,7 @@ func (x *exchange) prepare(c *call) ([]*wire.Prompt, error) {
 		prompts, err = x.prepareAside(c.prompts)
 	}
 	if err != nil {
-		return nil, err
+		return nil, c.placed(err)
 	}
 	c.prompts = nil
 	for _, p := range prompts {

@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // Grammar is what an answer must match, from its first byte to its last.
 type Grammar struct {
@@ -28,6 +31,10 @@ type HeldCalls struct {
 	Required bool
 	Most     int
 }
+
+// ToolPlace is how an engine's error names the schema of a tool. The gateway knows where in
+// the client's request it stands.
+func ToolPlace(name string) string { return "tools[" + strconv.Quote(name) + "].function.parameters" }
 
 // GrammarKind says how a Grammar is written.
 type GrammarKind uint8

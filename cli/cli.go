@@ -159,6 +159,9 @@ func (e usageError) Error() string { return string(e) }
 // hopelessError is a failure that a restart cannot mend.
 type hopelessError struct{ error }
 
+// deviceError says that a device failed, which a new process may use again.
+type deviceError struct{ error }
+
 // exitStatus prints err line by line, each with the program's name, and returns
 // the exit status for it.
 func (c *console) exitStatus(err error) int {
@@ -175,6 +178,8 @@ func (c *console) exitStatus(err error) int {
 		return 2
 	case errors.As(err, new(hopelessError)):
 		return supervise.ExitHopeless
+	case errors.As(err, new(deviceError)):
+		return supervise.ExitDeviceFailed
 	}
 	return 1
 }

@@ -55,7 +55,7 @@ func runServe(c *console, args []string) error {
 	defer stop()
 	engineArgs := s.engineArgs()
 	child := supervise.New(s.Supervise, supervise.Child{
-		Path: func() string { return thisProgram(exe) }, Name: "forebay", Args: engineArgs, Env: c.engineEnviron(s.schema),
+		Path: func() string { return thisProgram(exe) }, Name: "forebay", Args: engineArgs, AfterDeviceFailed: []string{"--after-fault"}, Env: c.engineEnviron(s.schema),
 		Output: c.err, Prefix: "engine: ", Log: log,
 	})
 	front, err := openFront(c, s, child)
@@ -175,6 +175,7 @@ func (c *console) serveAlone(s *settings) error {
 func runEngine(c *console, args []string) error {
 	set := newFlagSet("engine --socket PATH [flags]")
 	lifeline := set.Bool("lifeline", false, "end at once when standard input closes, as under forebay serve")
+	afterFault := set.Bool("after-fault", false, "the engine before this one ended since its GPU failed, as forebay serve says")
 	s, err := c.configure(set, args)
 	if err != nil {
 		return hopelessError{err}
@@ -184,6 +185,7 @@ func runEngine(c *console, args []string) error {
 	}
 	defer c.decouple(s.Log.LinesMax)()
 	leaveRoomBeside(&s.Engine)
+	s.Engine.Device.AfterFault = *afterFault
 	if *lifeline {
 		supervise.EndWithParent(c.in, func() { os.Exit(1) })
 	}
@@ -238,7 +240,11 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return hopelessError{err}
 	}
-	defer func() { err = errors.Join(err, e.Close()) }()
+	defer func() {
+		if !errors.As(err, new(deviceError)) { // nothing of a failed device can be given back
+			err = errors.Join(err, e.Close())
+		}
+	}()
 	model := e.State().Model
 	log.Info("engine ready", "model", model.ID, "kernels", model.Kernels, "device", model.Device, "socket", s.Socket.Path)
 
@@ -251,7 +257,8 @@ func (s *settings) serveEngine(ctx context.Context, c *console) (err error) {
 	case err := <-served:
 		return err
 	case err := <-fault:
-		return fmt.Errorf("this process ends, since only a new one can use the device again: %w", err)
+		stopServing() // writes the ends that wait
+		return deviceError{errors.Join(fmt.Errorf("this process ends, since only a new one can use the device again: %w", err), <-served)}
 	case <-ctx.Done():
 	}
 	limit, cancel := context.WithTimeout(context.Background(), s.DrainLimit)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,8 @@ import (
 // program is the program under test, built once.
 var program string
 
+var buildFlags []string // for it
+
 // TestMain works in the root of the repository: the tests read its docs and
 // examples, and run the program where its user would.
 func TestMain(m *testing.M) {
@@ -34,7 +37,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "forebay")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", slices.Concat([]string{"build", "-o", program}, buildFlags, []string{"."})...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		os.Exit(1)
 	}

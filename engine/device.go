@@ -9,6 +9,7 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/gpu"
 	"github.com/forebay-io/forebay/engine/model"
+	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/kernels"
 )
 
@@ -23,6 +24,10 @@ type DeviceConfig struct {
 	ReadingEvery time.Duration `yaml:"reading_every" default:"1s" range:"100ms..1h" help:"How often they are read."`
 	TimingEvery  int           `yaml:"timing_every" default:"64" range:"1..1048576" help:"On a GPU, one of so many steps is timed kernel by kernel. It is launched kernel by kernel, with events between them."`
 	Checked      bool          `yaml:"checked" help:"On a GPU, wait for every kernel, so that a fault names the kernel that caused it. Several times slower."`
+	CheckedSteps int           `yaml:"checked_steps" default:"256" range:"0..1048576" help:"In forebay serve, after a fault of the GPU, the first steps of the next engine in which every kernel is waited for: a fault that comes again names its kernel. 0 is none."`
+
+	// AfterFault says that the engine before this one ended since its GPU failed.
+	AfterFault bool `yaml:"-"`
 }
 
 // cpuDevice is the device's kind for this machine's processor.
@@ -130,18 +135,32 @@ func (p *loaded) deviceOption() model.Device {
 	return p.gpu
 }
 
-// onFault ends the engine's process when a device fails, since only a new one can use the
-// device again. It runs deferred in the loop's goroutine.
-func onFault(cfg *Config) {
+// onFault ends all generations when a device has failed, and tells who runs the engine: only a new
+// process can use the device again. It runs deferred in the loop's goroutine.
+func (l *loop) onFault(tell func(error)) {
 	failure := recover()
 	if failure == nil {
 		return
 	}
 	fault, ok := failure.(*model.DeviceFault)
-	if !ok || cfg.Fault == nil {
+	if !ok || tell == nil {
 		panic(failure)
 	}
-	cfg.Fault(fault)
+	l.ahead.stop()
+	l.inbox.shut(errDeviceFailed(fault), true)
+	l.takeArrivals()
+	l.supply.disk.abandon()
+	l.supply.disk = nil
+	l.end()
+	tell(fault)
+}
+
+// errDeviceFailed is the end of all generations when a device has failed.
+func errDeviceFailed(fault *model.DeviceFault) *wire.Error {
+	return &wire.Error{
+		Kind: wire.DeviceFailed, RetryAfter: time.Second, Kernel: fault.Kernel(),
+		Message: fmt.Sprintf("the GPU failed: %v; the engine starts again: try again", fault.Err),
+	}
 }
 
 // withoutFault runs what computes before there is a loop.

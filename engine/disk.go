@@ -278,6 +278,13 @@ func (d *diskCache) close(pool *cache.Pool) {
 	_ = d.store.Close() // blocks that were not written are computed again
 }
 
+// abandon closes the store without the blocks that wait to be saved: their pages are lost.
+func (d *diskCache) abandon() {
+	if d != nil {
+		_ = d.store.Close()
+	}
+}
+
 // count writes the store's counters into a State.
 func (d *diskCache) count(to *wire.State) {
 	if d == nil {

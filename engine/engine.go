@@ -64,6 +64,10 @@ func New(cfg Config) (*Engine, error) {
 	if err := withoutFault(func() { p.warm(&cfg) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("engine: measure the cost of steps: %w", err), p.close())
 	}
+	if p.gpu != nil && cfg.Device.AfterFault {
+		p.gpu.CheckSteps(cfg.Device.CheckedSteps)
+		cfg.Log.Warn("the GPU has failed before: every kernel is waited for at first", "steps", cfg.Device.CheckedSteps)
+	}
 	p.keepImage()
 	e, l, err := assemble(cfg, p)
 	if err != nil {
@@ -74,7 +78,7 @@ func New(cfg Config) (*Engine, error) {
 		l.ledger.lost = e.watcher
 	}
 	e.start(func() {
-		defer onFault(&e.cfg)
+		defer l.onFault(cfg.Fault)
 		l.run()
 	})
 	return e, nil

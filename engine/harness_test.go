@@ -84,6 +84,7 @@ type labSetup struct {
 	template string   // instead of the model's own
 	onTurn   func(b *lab)
 	onLogits func(s *sequence, logits []float32)
+	onFault  func(error) // of the model's device; nil where it has none
 }
 
 var bitsSeed = maphash.MakeSeed()
@@ -111,6 +112,9 @@ func newLab(t testing.TB, set labSetup) *lab {
 	}
 	b := &lab{Engine: e, t: t, loop: l, onLogits: set.onLogits, bits: map[string][]uint64{}}
 	e.start(func() { // as the loop's run, with a look at it before every turn
+		if set.onFault != nil {
+			defer l.onFault(set.onFault)
+		}
 		for more := true; more; more = l.turn() {
 			if err := l.supply.pool.Check(); err != nil {
 				t.Error(err)

@@ -50,6 +50,7 @@ const (
 	faultLimiter
 	faultConnections
 	faultUnavailable
+	faultDevice
 	faultLoading
 	faultEngine
 	faultNonFinite
@@ -100,6 +101,7 @@ var faults = [...]struct {
 	faultConnections:    {503, "server_error", "too_many_connections", telemetry.QueueFull},
 	faultLoading:        {503, "server_error", "model_loading", telemetry.EngineUnavailable},
 	faultUnavailable:    {503, "server_error", "engine_unavailable", telemetry.EngineUnavailable},
+	faultDevice:         {503, "server_error", "device_failed", telemetry.EngineUnavailable},
 	faultEngine:         {500, "server_error", "engine_error", telemetry.EngineError},
 	faultNonFinite:      {500, "server_error", "non_finite_output", telemetry.NonFinite},
 	faultGrammar:        {400, "invalid_request_error", "grammar_failed", telemetry.GrammarFailed},
@@ -115,6 +117,7 @@ var faultOfKind = map[wire.Kind]fault{
 	wire.TooLarge:      faultTooLarge,
 	wire.Overloaded:    faultQueueFull,
 	wire.Unavailable:   faultUnavailable,
+	wire.DeviceFailed:  faultDevice,
 	wire.Loading:       faultLoading,
 	wire.Canceled:      faultEngine, // our own cancels never come back as errors
 	wire.Protocol:      faultEngine,
@@ -146,6 +149,7 @@ type failure struct {
 	waited     string        // the reason for the wait before it, where that says more; else ""
 	predicted  time.Duration // the predicted wait, 0 for none
 	allow      string        // methods, for faultMethod
+	kernel     string        // in which the GPU failed, or ""
 	detail     string        // for the log alone
 }
 
@@ -173,7 +177,7 @@ func asFailure(err error) *failure {
 		}
 		return f
 	case errors.As(err, &e):
-		f := &failure{fault: faultOfKind[e.Kind], param: e.Param, message: e.Message, retryAfter: e.RetryAfter}
+		f := &failure{fault: faultOfKind[e.Kind], param: e.Param, message: e.Message, retryAfter: e.RetryAfter, kernel: e.Kernel}
 		if f.fault == faultEngine {
 			f.detail, f.message = e.Error(), "the engine failed; the request id finds the reason in the log"
 		}
@@ -189,6 +193,7 @@ const detailBytesMax = 256
 func noteFailure(r *telemetry.Record, f *failure) {
 	row := &faults[f.fault]
 	r.Outcome, r.ErrorKind, r.Status, r.Param = row.outcome, row.code, row.status, f.param
+	r.Kernel = f.kernel
 	r.ErrorText = f.detail
 	if r.ErrorText == "" && row.status >= 500 {
 		r.ErrorText = f.message

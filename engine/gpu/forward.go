@@ -103,7 +103,8 @@ func (p *placed) Forward(chunks []model.Chunk, times model.DeviceTimes) (logits 
 		return nil, nil, err
 	}
 	batch, step := p.fill(chunks)
-	timed := times == model.TimeEach || times == model.TimeSome && p.deviceOptions.TimingEvery > 0 && p.steps%p.deviceOptions.TimingEvery == 0
+	p.owner.checkedSteps = max(0, p.owner.checkedSteps-1)
+	timed := times == model.TimeEach || times == model.TimeSome && p.owner.options.TimingEvery > 0 && p.steps%p.owner.options.TimingEvery == 0
 	if times != model.TimeNone {
 		p.steps++
 	}
@@ -189,7 +190,7 @@ func (p *placed) compute(step stepShape, timed bool) error {
 	as.rows = bucket(step.rows)
 	as.wanted, as.alone = as.rows, as.rows
 	as.splits = p.splitsOf(as.rows, step.context)
-	if timed || p.deviceOptions.Checked || !step.decoding() || as.rows > p.options.BatchTokensMax {
+	if timed || p.checked() || !step.decoding() || as.rows > p.options.BatchTokensMax {
 		step.splits = p.splitsOf(step.alone, step.context)
 		return p.launchAll(step, timed)
 	}
@@ -264,18 +265,21 @@ func (s *pass) launch(k *cuda.Kernel, grid cudrv.Grid, threads, shared int, a *c
 	if s.err == nil && s.timed {
 		s.err = s.times.lap(s.device, s.class, s.layer)
 	}
-	if s.err == nil && s.deviceOptions.Checked {
-		if s.err = s.device.Wait(); s.err != nil {
-			s.err = fmt.Errorf("kernel %s of %s%s: %w", k.Name, s.class, s.where(), s.err)
+	if s.err == nil && s.checked() {
+		if err := s.device.Wait(); err != nil {
+			s.err = &model.KernelError{Kernel: k.Name, Where: s.where(), Err: err}
 		}
 	}
 }
 
+// checked says whether every kernel of this step is waited for.
+func (p *placed) checked() bool { return p.owner.options.Checked || p.owner.checkedSteps > 0 }
+
 func (s *pass) where() string {
 	if s.layer < 0 {
-		return ""
+		return fmt.Sprintf(" of %s", s.class)
 	}
-	return fmt.Sprintf(" in layer %d", s.layer)
+	return fmt.Sprintf(" of %s in layer %d", s.class, s.layer)
 }
 
 // of says what the next launches are.

@@ -15,8 +15,9 @@ import (
 
 // Device is a GPU.
 type Device struct {
-	cuda    *cuda.Device
-	options Options
+	cuda         *cuda.Device
+	options      Options
+	checkedSteps int // steps left in which every kernel is waited for; they belong to who calls Forward
 }
 
 // Open takes a device.
@@ -28,7 +29,7 @@ func Open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{d, o}, nil
+	return &Device{cuda: d, options: o}, nil
 }
 
 // Info describes the device.
@@ -44,6 +45,9 @@ func (d *Device) Info() Info {
 func (d *Device) Place(c *model.Config, w *model.DeviceWeights, o *model.Options) (model.Placed, error) {
 	return place(d, c, w, o)
 }
+
+// CheckSteps has the kernels of so many next steps waited for, so that a fault names its kernel.
+func (d *Device) CheckSteps(n int) { d.checkedSteps = n }
 
 // Kernels names the arithmetic: it changes with the kernels' sources.
 func (d *Device) Kernels() string { return "cuda-" + cuda.Version() }

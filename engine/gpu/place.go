@@ -17,18 +17,18 @@ import (
 // placed is a model on a device.
 type placed struct {
 	// Fixed when it is placed.
-	device        *cuda.Device
-	deviceOptions Options
-	config        *model.Config
-	options       model.Options
-	weights       weights
-	pools         []pool
-	ropes         []cuda.Address // of each rope, Dims numbers for each position
-	buffers       buffers
-	kernels       kernelSet
-	promptTokens  int            // that attention takes together
-	bytes         int            // of the weights
-	held          []cuda.Address // memory to free
+	owner        *Device
+	device       *cuda.Device
+	config       *model.Config
+	options      model.Options
+	weights      weights
+	pools        []pool
+	ropes        []cuda.Address // of each rope, Dims numbers for each position
+	buffers      buffers
+	kernels      kernelSet
+	promptTokens int            // that attention takes together
+	bytes        int            // of the weights
+	held         []cuda.Address // memory to free
 
 	// Changed by steps.
 	args    cuda.Args
@@ -96,7 +96,7 @@ const batchMax = 1 << 13
 // newPlaced is a model of which nothing is on the device yet.
 func newPlaced(d *Device, c *model.Config, o *model.Options) *placed {
 	return &placed{
-		device: d.cuda, deviceOptions: d.options, config: c, options: *o, graphs: map[graphShape]*cudrv.Graph{},
+		owner: d, device: d.cuda, config: c, options: *o, graphs: map[graphShape]*cudrv.Graph{},
 		pools: make([]pool, len(c.Layers)), ropes: make([]cuda.Address, len(c.Ropes)), promptTokens: promptTokens(c),
 	}
 }

@@ -164,12 +164,13 @@ func (p *placed) launchSampling(n, vocab int) error {
 // launchOne launches a kernel of sampling, and where kernels are checked waits for it.
 func (p *placed) launchOne(k *cuda.Kernel, grid cudrv.Grid, threads, shared int, a *cuda.Args) error {
 	err := p.device.Launch(k, grid, threads, shared, a)
-	if err == nil && p.deviceOptions.Checked {
-		if err = p.device.Wait(); err != nil {
-			err = fmt.Errorf("kernel %s: %w", k.Name, err)
-		}
+	if err != nil || !p.checked() {
+		return err
 	}
-	return err
+	if err := p.device.Wait(); err != nil {
+		return &model.KernelError{Kernel: k.Name, Err: err}
+	}
+	return nil
 }
 
 // fill writes draws as sample.cu has them. It gives how many changes and masks there are, and

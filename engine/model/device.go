@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -62,9 +63,28 @@ type DeviceLap struct {
 	Done  float64
 }
 
-// DeviceFault is what Forward, CopyPage, SavePage and LoadPage panic with when a device fails: what it holds is
-// lost, and only a new process can use it again.
+// DeviceFault is what Forward, Sample, CopyPage, SavePage and LoadPage panic with when a device fails: what it
+// holds is lost, and only a new process can use it again.
 type DeviceFault struct{ Err error }
+
+// Kernel is the kernel that failed, or "" where the device does not know it.
+func (f *DeviceFault) Kernel() string {
+	var e *KernelError
+	if errors.As(f.Err, &e) {
+		return e.Kernel
+	}
+	return ""
+}
+
+// KernelError says that a kernel of a device failed, and where in a pass it was, or "".
+type KernelError struct {
+	Kernel, Where string
+	Err           error
+}
+
+func (e *KernelError) Error() string { return fmt.Sprintf("kernel %s%s: %v", e.Kernel, e.Where, e.Err) }
+
+func (e *KernelError) Unwrap() error { return e.Err }
 
 func (f *DeviceFault) Error() string { return fmt.Sprintf("the device failed: %v", f.Err) }
 

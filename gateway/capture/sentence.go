@@ -40,6 +40,8 @@ func (a *account) sentence(usual bool) string {
 		return fmt.Sprintf("It was cut after %s, since its client did not read for longer than gateway.timeouts.write_stall_limit allows; %s got through. Look at that client or its network.", short(a.life.wall()), tokens(a.r.CompletionTokens))
 	case end == causeInvalid:
 		return fmt.Sprintf("The request itself was wrong (%s), and was refused after %s. Its sender must change it.", a.r.ErrorKind, short(a.life.wall()))
+	case end == causeEngineLost && a.r.Kernel != "":
+		return fmt.Sprintf("The GPU failed in kernel %s when it had run for %s, %s. If that comes again, docs/gpu.md says what to keep; /readyz says whether the engine is back.", a.r.Kernel, short(a.life.wall()), a.soFar())
 	case end != causeNothing:
 		return fmt.Sprintf(endingTexts[end], short(a.life.wall()), a.soFar(), a.share(c), a.advice(c))
 	case usual && readsSlowly(a.r):
@@ -74,7 +76,7 @@ func (a *account) reader() string {
 // endingTexts say how a request ended that was not refused. They take the time,
 // how far it came, where most of the time went, and advice on that.
 var endingTexts = [causeCount]string{
-	causeEngineLost:   "The engine was lost or not there when it had run for %s, %s; until then %s.%.0[4]s The log of the engine says why; forebay_engine_restarts and /readyz say whether it is back.",
+	causeEngineLost:   "The engine was lost or not there when it had run for %s, %s; until then %s.%.0[4]s The log of the engine says why; forebay_engine_losses_total and /readyz say whether it is back.",
 	causeEngineFailed: "The engine failed it after %s, %s; until then %s.%.0[4]s Its id finds the error in the log; if it comes again with the same prompt, keep the model's file and that prompt for a report.",
 	causeClientLeft:   "Its client left after %s, %s; until then %s. %s",
 	causeDeadline:     "Its client's own deadline was over after %s, %s; until then %s. %s",

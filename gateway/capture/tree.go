@@ -97,7 +97,7 @@ func (b *builder) root() {
 		name = "POST " + path
 		f = f.text("http.request.method", "POST").text("http.route", path).text("url.path", path).text("url.scheme", "http")
 	}
-	f = f.int("http.response.status_code", v.Status).text("error.type", r.ErrorKind).
+	f = f.int("http.response.status_code", v.Status).text("error.type", r.ErrorKind).text("forebay.gpu.failed_kernel", r.Kernel).
 		text("forebay.request.id", r.ID).text("forebay.request.client_id", r.ClientID).text("forebay.tenant", r.Tenant).text("forebay.key", r.Key).
 		text("forebay.class", r.Class).text("forebay.class.demoted_from", r.DemotedFrom).text("forebay.served_by", r.ServedBy).text("forebay.placement", r.Placement).
 		milliseconds("forebay.placement.here_ms", int64(r.FirstTokenHere)).milliseconds("forebay.placement.there_ms", int64(r.FirstTokenThere)).text("forebay.model", r.Model).

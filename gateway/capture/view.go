@@ -35,6 +35,7 @@ type View struct {
 	Failed      bool      `json:"failed"` // it has no complete answer, and was not itself wrong
 	Status      int       `json:"status"`
 	Error       string    `json:"error,omitempty"`
+	Kernel      string    `json:"failed_kernel,omitempty"` // of the GPU
 	// Reasons are why it was kept; Broken are the goals it missed.
 	Reasons []string `json:"reasons"`
 	Broken  []string `json:"broken,omitempty"`
@@ -194,7 +195,7 @@ func viewOf(r *telemetry.Record, why reasons) *View {
 		TraceFlags: r.Trace.Flags, TraceState: r.Trace.State,
 		Arrived: time.Now().Add(time.Duration(r.Arrived - wire.Monotonic())).Round(time.Microsecond),
 		Tenant:  r.Tenant, Key: r.Key, Class: r.Class, DemotedFrom: r.DemotedFrom, ServedBy: r.ServedBy, Placement: r.Placement, Route: r.Route, Model: r.Model, Stream: r.Stream,
-		Outcome: r.Outcome.String(), Failed: r.Outcome.Failed(), Status: r.Status, Error: r.ErrorKind,
+		Outcome: r.Outcome.String(), Failed: r.Outcome.Failed(), Status: r.Status, Error: r.ErrorKind, Kernel: r.Kernel,
 		Reasons: why.names(), Broken: r.Broken.Names(),
 		FirstTokenMS: ms(r.FirstTokenDelay()), TokenMS: round(r.TokenTime() / 1e6), BlockedMS: ms(int64(r.Blocked)),
 		WaitReason: r.WaitReason, PredictedMS: ms(r.WaitPredicted), PredictionRatio: round(r.PredictionRatio()),

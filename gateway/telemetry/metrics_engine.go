@@ -24,6 +24,7 @@ var (
 	specHits        = counter("forebay_prefix_hits_total", "Prompt tokens that were found among the cached pages.")
 	specEvicted     = counter("forebay_kv_evicted_blocks_total", "Cached blocks of keys and values that were evicted.")
 	specLosses      = counter("forebay_engine_losses_total", "Times the engine went away: it ended, hung, or its socket broke.")
+	specFailed      = counter("forebay_device_failures_total", "Times the engine ended since its GPU failed, by kernel; unknown where kernels were not waited for (engine.device.checked).", "kernel")
 	specLost        = counter("forebay_engine_step_records_lost_total", "Steps that are missing in the metrics by step because their records came too late.")
 	specEngineTime  = counter("forebay_engine_time_seconds_total", "Time of the engine's loop: step, gap (between steps, with work waiting), given_up (steps given up for more urgent requests), idle.", "state")
 	specLostTime    = counter("forebay_engine_lost_seconds_total", "Time in which the engine had work and did not run: frozen (its process was stopped), taken (other programs had the processors), stolen (the hypervisor had them), throttled (its CPU limit was used up), paging (it waited for memory from a disk).", "cause")
@@ -90,6 +91,7 @@ type engineMetrics struct {
 	step   uint64 // the last record's number
 
 	evicted, losses, lost   uint64
+	failed                  map[string]uint64 // by kernel
 	busy, waste, idle, gaps time.Duration
 	launches                [wire.KernelClassCount]uint64
 	kernels                 [wire.KernelClassCount]time.Duration
@@ -98,7 +100,7 @@ type engineMetrics struct {
 }
 
 func newEngineMetrics() *engineMetrics {
-	m := &engineMetrics{gap: newHistogram(gapBuckets), prefill: newHistogram(tokensBuckets)}
+	m := &engineMetrics{failed: map[string]uint64{kernelUnknown: 0}, gap: newHistogram(gapBuckets), prefill: newHistogram(tokensBuckets)}
 	for i := range phaseCount {
 		m.stepTime[i], m.batch[i], m.tokens[i] = newHistogram(stepBuckets), newHistogram(rowBuckets), newHistogram(tokensBuckets)
 	}
@@ -123,6 +125,9 @@ func (m *engineMetrics) heard(s *wire.State) {
 	if s.Err != nil {
 		if m.up {
 			m.losses++
+			if s.Err.Kind == wire.DeviceFailed {
+				m.failed[m.kernelLabel(s.Err.Kernel)]++
+			}
 		}
 		m.up, m.blocks = false, hitmap.Reader{}
 		return
@@ -144,6 +149,21 @@ func (m *engineMetrics) heard(s *wire.State) {
 		m.sums[i] += now[i] - min(now[i], m.last[i])
 	}
 	m.last = now
+}
+
+const (
+	failedKernelsMax = 64 // that have a label of their own
+	kernelUnknown    = "unknown"
+)
+
+func (m *engineMetrics) kernelLabel(name string) string {
+	switch _, known := m.failed[name]; {
+	case name == "":
+		return kernelUnknown
+	case known || len(m.failed) < failedKernelsMax:
+		return name
+	}
+	return "other"
 }
 
 // takeStep counts one record; the caller holds mu.
@@ -219,6 +239,9 @@ func (m *engineMetrics) collect(ch chan<- prometheus.Metric) {
 	count(specHits, m.sums[totalCached])
 	count(specEvicted, m.evicted)
 	count(specLosses, m.losses)
+	for kernel, n := range m.failed {
+		count(specFailed, n, kernel)
+	}
 	count(specLost, m.lost)
 	for state, d := range map[string]time.Duration{"step": m.busy, "gap": m.gaps, "given_up": m.waste, "idle": m.idle} {
 		ch <- specEngineTime.value(d.Seconds(), state)

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,27 @@ func TestEngineCountersNeverFall(t *testing.T) {
 		r.Heard(&old)
 		expectNumbers(t, scrape(t, r, "", ""), map[string]float64{steps: c.steps, losses: c.losses, `forebay_engine_tokens_total{kind="decode"}`: 2 * c.steps})
 	}
+}
+
+// TestDeviceFailuresByKernel: each is counted once, and no more kernels get a label than the limit.
+func TestDeviceFailuresByKernel(t *testing.T) {
+	r := quiet(t, &Levels{})
+	at := int64(0)
+	fail := func(kernel string) {
+		for _, err := range []*wire.Error{nil, {Kind: wire.DeviceFailed, Kernel: kernel}, {Kind: wire.Unavailable}} {
+			at++
+			r.Heard(&wire.State{At: at, Err: err})
+		}
+	}
+	for _, kernel := range []string{"", "add_norm", "add_norm"} {
+		fail(kernel)
+	}
+	name := func(kernel string) string { return fmt.Sprintf("forebay_device_failures_total{kernel=%q}", kernel) }
+	expectNumbers(t, scrape(t, r, "", ""), map[string]float64{name("unknown"): 1, name("add_norm"): 2, "forebay_engine_losses_total": 3})
+	for i := range failedKernelsMax + 8 {
+		fail(fmt.Sprint("k", i))
+	}
+	expectNumbers(t, scrape(t, r, "", ""), map[string]float64{name("add_norm"): 2, name("k0"): 1, name("other"): 10})
 }
 
 func TestStepsAndKernelsAreAddedUp(t *testing.T) {

@@ -213,6 +213,7 @@ type Record struct {
 	Outcome   Outcome
 	ErrorKind string // the error's code, from a closed list, or ""
 	Param     string // the request field at fault, or ""
+	Kernel    string // the kernel in which the GPU failed, or ""
 	// ErrorText says more than ErrorKind, for the log alone: at most a few hundred
 	// bytes of UTF-8.
 	ErrorText string

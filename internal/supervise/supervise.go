@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -41,6 +42,10 @@ func (c *Config) Mistakes() error {
 // same arguments would end the same way. (EX_CONFIG of sysexits.h.)
 const ExitHopeless = 78
 
+// ExitDeviceFailed is the exit status of a child whose GPU has failed: only a new process can use
+// it again.
+const ExitDeviceFailed = 79
+
 // Child is the process to run.
 type Child struct {
 	// Path is called before each start and returns the program; Name is its name
@@ -48,7 +53,9 @@ type Child struct {
 	Path func() string
 	Name string
 	Args []string
-	Env  []string
+	// AfterDeviceFailed are more arguments of a start after an end with ExitDeviceFailed.
+	AfterDeviceFailed []string
+	Env               []string
 	// Output receives both outputs of the child, each line after Prefix.
 	Output io.Writer
 	Prefix string
@@ -141,15 +148,20 @@ func (s *Supervisor) Run(ctx context.Context) error {
 
 	b := backoff{waitMin: s.cfg.RestartWaitMin, waitMax: s.cfg.RestartWaitMax, stableAfter: s.cfg.StableAfter, crashLoopExits: s.cfg.CrashLoopExits}
 	before := "the engine " // and how the last one ended
+	args := s.child.Args
 	for first := true; ; first = false {
 		started := time.Now()
 		s.begin(started, before+"is loading its model")
-		end, err := s.runOnce(ctx)
+		end, err := s.runOnce(ctx, args)
 		if ctx.Err() != nil {
 			return err
 		}
 		if first && (end == nil || end.ExitCode() == ExitHopeless) {
 			return err
+		}
+		args = s.child.Args
+		if end.ExitCode() == ExitDeviceFailed {
+			args = slices.Concat(args, s.child.AfterDeviceFailed)
 		}
 		wait := b.next(started, time.Now(), rand.Float64())
 		before = fmt.Sprintf("the engine ended (%v), was started again and ", endOf(end))
@@ -174,6 +186,8 @@ func endOf(state *os.ProcessState) string {
 		return "it could not be started"
 	case state.ExitCode() == ExitHopeless:
 		return "it cannot take its configuration or its model; the log says why"
+	case state.ExitCode() == ExitDeviceFailed:
+		return "its GPU failed; the log says where"
 	}
 	return state.String()
 }
@@ -181,8 +195,8 @@ func endOf(state *os.ProcessState) string {
 // runOnce starts the child and waits for its end; when ctx is done, it asks the child
 // to end. The error says how the child ended; it is nil only where the child was
 // asked to end and did.
-func (s *Supervisor) runOnce(ctx context.Context) (*os.ProcessState, error) {
-	cmd := exec.Command(s.child.Path(), s.child.Args...)
+func (s *Supervisor) runOnce(ctx context.Context, args []string) (*os.ProcessState, error) {
+	cmd := exec.Command(s.child.Path(), args...)
 	cmd.Args[0] = s.child.Name
 	cmd.Env, cmd.SysProcAttr = s.child.Env, childAttr()
 	cmd.Stdout, cmd.Stderr = s.output, s.output

@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 	case "hopeless":
 		fmt.Fprintln(os.Stderr, "forebay: no such model")
 		os.Exit(ExitHopeless)
+	case "device":
+		fmt.Println("started with", strings.Join(os.Args[1:], " "))
+		os.Exit(ExitDeviceFailed)
 	case "panic":
 		panic("out of weights")
 	}
@@ -245,5 +248,27 @@ func TestLines(t *testing.T) {
 	}
 	if l.end() != "" {
 		t.Error("the verdict is not forgotten")
+	}
+}
+
+// TestDeviceFailed: a start after a failed device has the arguments for that, and the reason says what it was.
+func TestDeviceFailed(t *testing.T) {
+	var out bytes.Buffer
+	starts := make(chan int, 100)
+	s := New(Config{RestartWaitMin: time.Millisecond}, Child{
+		Path: itself, Args: []string{"--plain"}, AfterDeviceFailed: []string{"--after"}, Env: []string{"CHILD_DOES=device"},
+		Output: &out, Log: slog.New(slog.NewTextHandler(&out, nil)), Started: func(pid int) { starts <- pid },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	for range 3 { // the third start is after the second end
+		<-starts
+	}
+	reason := s.Reason()
+	cancel()
+	<-done
+	if text := out.String(); !strings.HasPrefix(text, "started with --plain\n") || !strings.Contains(text, "started with --plain --after\n") || !strings.Contains(reason, "its GPU failed") {
+		t.Errorf("reason %q, output:\n%s", reason, text)
 	}
 }

@@ -178,6 +178,7 @@ func appendError(b []byte, e *Error) []byte {
 	b = append(b, byte(e.Kind))
 	b = appendText(b, e.Param)
 	b = appendText(b, e.Message)
+	b = appendText(b, e.Kernel)
 	return appendInt(b, int(e.RetryAfter))
 }
 
@@ -189,7 +190,7 @@ func (d *decoder) error() *Error {
 	if int(e.Kind) >= len(kindNames) {
 		d.fail("unknown kind of error %d", uint8(e.Kind))
 	}
-	e.Param, e.Message = d.text(), d.text()
+	e.Param, e.Message, e.Kernel = d.text(), d.text(), d.text()
 	e.RetryAfter = duration(d.int64())
 	return e
 }

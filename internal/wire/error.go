@@ -22,10 +22,11 @@ const (
 	NonFinite                 // the model gave NaN or infinity
 	Draining                  // the engine is stopping and takes nothing new
 	GrammarFailed             // the answer's grammar takes too much to follow, or leaves no token
+	DeviceFailed              // the GPU failed and the engine starts again; Kernel says where, if it is known
 	Loading                   // there is no engine yet, since its model is being downloaded; try again after RetryAfter
 )
 
-var kindNames = [...]string{"internal", "invalid", "context_length", "too_large", "overloaded", "unavailable", "canceled", "protocol", "non_finite", "draining", "grammar_failed", "loading"}
+var kindNames = [...]string{"internal", "invalid", "context_length", "too_large", "overloaded", "unavailable", "canceled", "protocol", "non_finite", "draining", "grammar_failed", "device_failed", "loading"}
 
 // String returns the kind's stable name, as used in metric labels and logs.
 func (k Kind) String() string {
@@ -43,6 +44,7 @@ type Error struct {
 	// Message says what is wrong and what to change, in words for the client.
 	Message    string        `json:"message"`
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	Kernel     string        `json:"kernel,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Kind.String() + ": " + e.Message }

@@ -173,7 +173,7 @@ func (d *Device) Kernel(name string, sharedBytes int) (*Kernel, error) {
 // Launch puts a kernel into the device's stream.
 func (d *Device) Launch(k *Kernel, grid cudrv.Grid, threads, sharedBytes int, a *Args) error {
 	if err := cudrv.Launch(k.f, grid, threads, sharedBytes, d.stream, a.bytes); err != nil {
-		return fmt.Errorf("kernel %s: %w", k.Name, err)
+		return fmt.Errorf("launch kernel %s: %w", k.Name, err) // also where one before it has failed
 	}
 	return nil
 }

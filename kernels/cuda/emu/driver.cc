@@ -5,7 +5,9 @@
  * Work in a stream runs when it is given (FOREBAY_EMU_STREAM=eager) or when
  * somebody waits for it (late, the default), so that a wait that is missing
  * shows. FOREBAY_EMU_FAULT=KERNEL makes that kernel fault, as a bad address
- * would. After a fault every call returns it, as a driver does. */
+ * would; while the file that FOREBAY_EMU_FAULT_FILE names has a kernel's name, the
+ * next launch of that kernel faults, and the file is removed. After a fault every
+ * call returns it, as a driver does. */
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -64,6 +66,18 @@ bool is(const char *variable, const char *value) {
 	return set && !strcmp(set, value);
 }
 
+/* Whether this launch of a kernel is to fault. */
+bool faults(const char *kernel) {
+	if (is("FOREBAY_EMU_FAULT", kernel)) return true;
+	const char *path = getenv("FOREBAY_EMU_FAULT_FILE");
+	FILE *file = path ? fopen(path, "r") : nullptr;
+	if (!file) return false;
+	char name[100] = "";
+	bool mine = fscanf(file, "%99s", name) == 1 && !strcmp(name, kernel);
+	fclose(file);
+	return mine && !unlink(path);
+}
+
 /* Runs all that waits. */
 CUresult settle() {
 	while (!waiting.empty() && sticky == CUDA_SUCCESS) {
@@ -118,8 +132,8 @@ struct Launch {
 	CUresult operator()() const {
 		const char *order = getenv("FOREBAY_EMU_ORDER");
 		emu::Order how = !order || !strcmp(order, "forward") ? emu::forward : !strcmp(order, "reverse") ? emu::reverse : emu::random_order;
-		if (is("FOREBAY_EMU_FAULT", kernel->name)) {
-			fprintf(stderr, "emulated driver: kernel %s: a fault that FOREBAY_EMU_FAULT asks for\n", kernel->name);
+		if (faults(kernel->name)) {
+			fprintf(stderr, "emulated driver: kernel %s: a fault that was asked for\n", kernel->name);
 			return CUDA_ERROR_ILLEGAL_ADDRESS;
 		}
 		int block[3];

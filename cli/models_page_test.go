@@ -54,7 +54,7 @@ func TestModelsPage(t *testing.T) {
 func modelsPage(t *testing.T) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nArchitectures, in GGUF files: %s.\n\n", strings.Join(model.Architectures(), ", "))
-	fmt.Fprintf(&b, "Model types, in Hugging Face folders: %s, and the text parts of gemma3, gemma4, mistral3 and qwen3_5.\n\n", strings.Join(hf.ModelTypes(), ", "))
+	fmt.Fprintf(&b, "Model types, in Hugging Face folders: %s, and the text parts of %s.\n\n", strings.Join(hf.ModelTypes(), ", "), strings.Join(hf.TypesWithImages(), ", "))
 	fmt.Fprintf(&b, "Tensor types: %s.\n\n", model.SupportedTypes())
 	b.WriteString("Each file below is compared with another implementation's float32 logits of its dequantised weights: NMSE is Σ(a−b)²/Σb² over all\n")
 	b.WriteString("positions, first choices are the share of positions whose largest logit is the same, greedy are the tokens of a continuation that agree.\n")

@@ -36,15 +36,16 @@ func (d *description) readWindows(c *config) {
 		d.readPeriod(c, slides)
 		d.readLayerTypes(c, slides)
 	}
-	if c.isNull("sliding_window") {
+	if c.isNull("sliding_window") || string(c.values["sliding_window"]) == "0" {
 		d.window = 0
+		c.ignore("sliding_window")
 	} else if c.has("sliding_window") {
 		d.window = c.size("sliding_window", 1)
 	}
 	switch wide := d.window >= d.context; {
 	case !slices.Contains(slides, true):
 	case d.windows == mostWindows && d.window == 0:
-		c.fail("sliding_window", "is null, though layers have a window")
+		c.fail("sliding_window", "is null or 0, though layers have a window")
 	case d.window == 0, wide && d.windows != mostWindows && d.windows != maybeWindows:
 	case d.windows == qwenWindows:
 		c.fail("use_sliding_window", "is true; a window (of %d tokens) is not supported in this model type", d.window)
@@ -116,13 +117,7 @@ func (d *description) setKeys(to *gguf.Draft) {
 		number("attention.layer_norm_rms_epsilon", d.eps)
 	}
 	d.rope.set(to, d.arch)
-	if d.mixture != nil {
-		size("expert_count", d.experts)
-		size("expert_used_count", d.expertsUsed)
-	}
-	if d.expertFF > 0 {
-		size("expert_feed_forward_length", d.expertFF)
-	}
+	d.setExperts(to)
 	if d.permute || d.rope.dims != d.headDim {
 		size("rope.dimension_count", d.rope.dims)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/safetensors"
@@ -84,7 +85,7 @@ func (b *builder) model() {
 		b.whole("token_embd.weight", m, asIs)
 	}
 	b.output(b.root + embedding)
-	b.vector(b.called().lastNorm+".weight", b.root+b.called().outputNorm+".weight", b.embed, b.normed())
+	b.norm(b.called().lastNorm, b.root+b.called().outputNorm)
 	if b.ropeFactors(); b.beside != nil {
 		b.beside(b)
 	}
@@ -129,24 +130,31 @@ func (b *builder) output(embedding string) {
 		}
 	}
 	b.whole("output.weight", b.matrix(name, b.vocab, b.embed), asIs)
+	if b.headBias {
+		b.vector("output.bias", strings.TrimSuffix(name, "weight")+"bias", b.vocab, asIs)
+	}
 }
 
 // layer adds a layer's tensors; to and from are the prefixes of their names.
 func (b *builder) layer(i int, to, from string) {
 	for _, n := range b.norms {
-		b.vector(to+n.to+".weight", from+n.from+".weight", b.embed, b.normed())
+		b.norm(to+n.to, from+n.from)
 	}
-	if b.recurrent != nil && b.recurrent[i] {
+	switch {
+	case b.recurrent != nil && b.recurrent[i]:
 		b.mixer(b, to, from)
-	} else {
+	case b.attend != nil:
+		b.attend(b, to, from+"self_attn.")
+	default:
 		b.attention(i, to, from+"self_attn.")
 	}
 	if b.inLayer != nil {
 		b.inLayer(b, to, from)
 	}
-	if b.mixture != nil {
-		b.mixture(b, to, from)
-		return
+	if b.experts > 0 && i >= b.leading && (i+1)%max(1, b.step) == 0 {
+		if b.mixture(b, to, from); !b.besideDense {
+			return
+		}
 	}
 	n, ff := b.called(), b.layerSizes(i).ff
 	if b.fused.gateUp {
@@ -156,6 +164,14 @@ func (b *builder) layer(i int, to, from string) {
 		b.linear(to+"ffn_up", from+n.up, ff, b.embed, b.ffBias, asIs)
 	}
 	b.linear(to+"ffn_down", from+n.down, b.embed, ff, b.ffBias, asIs)
+}
+
+// norm adds the weight of a norm, and its bias where the family has one.
+func (b *builder) norm(to, from string) {
+	b.vector(to+".weight", from+".weight", b.embed, b.normed())
+	if b.normBias {
+		b.vector(to+".bias", from+".bias", b.embed, asIs)
+	}
 }
 
 func (b *builder) attention(i int, to, from string) {
@@ -191,19 +207,30 @@ func (b *builder) attention(i int, to, from string) {
 
 // harmlessTensors matches tensors that do not change a model's numbers: among them those
 // that predict tokens beyond the next one.
-var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$|^mtp\.`)
+var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$|^(model\.)?mtp[._]`)
 
 // imageTensors are the prefixes of the tensors of vision parts.
-var imageTensors = regexp.MustCompile(`^(model\.)?(vision_tower|multi_modal_projector|visual|audio_tower|embed_vision|embed_audio)\.`)
+var imageTensors = regexp.MustCompile(`^(model\.)?(vision_tower|vision_model|multi_modal_projector|visual|audio_tower|embed_vision|embed_audio)\.`)
 
 func (b *builder) checkAllUsed() {
 	for i := range b.weights.Tensors {
 		name := b.weights.Tensors[i].Name
 		ofImages := b.images && imageTensors.MatchString(name)
-		if !b.used[name] && !ofImages && !harmlessTensors.MatchString(name) {
+		if !b.used[name] && !ofImages && !b.predicts(name) && !harmlessTensors.MatchString(name) {
 			b.fail(name, "is not understood: a model as config.json describes it does not have it")
 		}
 	}
+}
+
+// predicts reports whether a tensor belongs to a layer behind the last one, which predicts
+// tokens beyond the next one.
+func (b *builder) predicts(name string) bool {
+	for i := range b.predictions {
+		if strings.HasPrefix(name, fmt.Sprintf("%slayers.%d.", b.root, b.layers+i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // mostUsed returns the type with the most bytes of matrices.

@@ -2,7 +2,6 @@ package hf
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -22,8 +21,15 @@ type description struct {
 	recurrent                 []bool // true for layers without attention; nil if all have it
 	net                       deltaNet
 	gemma4                    gemma4
-	shortTaps                 int     // of lfm2's convolutions
-	temperature               float64 // of ministral 3's queries
+	latent                    latent
+	routing                   *routing // nil where readers of GGUF assume it
+	leading                   int      // layers of a mixture without experts, before the others
+	step                      int      // of the others, every so many have experts; 0: all
+	predictions               int      // layers behind the last one, which are left out
+	headBias                  bool     // the output matrix has a bias
+	unbiased                  bool     // the router has no bias, though the family may have one
+	shortTaps                 int      // of lfm2's convolutions
+	temperature               float64  // of ministral 3's queries
 	rope, localRope           rope
 }
 
@@ -36,8 +42,10 @@ var wrappers = map[string]struct {
 	"gemma3": {"gemma3_text", []string{"vision_config", "image_token_index", "boi_token_index", "eoi_token_index", "mm_tokens_per_image", "image_token_id", "boi_token_id", "eoi_token_id"}},
 	"gemma4": {"gemma4_text", []string{"vision_config", "audio_config", "image_token_id", "boi_token_id", "eoi_token_id", "audio_token_id", "boa_token_id", "eoa_token_id",
 		"eoa_token_index", "video_token_id", "vision_soft_tokens_per_image"}},
-	"qwen3_5":  {"qwen3_5_text", []string{"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}},
-	"mistral3": {"mistral", []string{"vision_config", "image_token_index", "image_token_id", "projector_hidden_act", "vision_feature_layer", "multimodal_projector_bias", "spatial_merge_size"}},
+	"qwen3_5":     {"qwen3_5_text", []string{"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}},
+	"qwen3_5_moe": {"qwen3_5_moe_text", []string{"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}},
+	"llama4":      {"llama4_text", []string{"vision_config", "boi_token_index", "eoi_token_index", "image_token_index"}},
+	"mistral3":    {"mistral", []string{"vision_config", "image_token_index", "image_token_id", "projector_hidden_act", "vision_feature_layer", "multimodal_projector_bias", "spatial_merge_size"}},
 }
 
 // called is what the family calls its tensors.
@@ -58,10 +66,11 @@ func describe(c *config) *description {
 	}
 	f, ok := families[modelType]
 	if !ok {
-		outer.fail("model_type", "is %.60q; supported: %s", modelType, strings.Join(append(slices.Sorted(maps.Keys(wrappers)), ModelTypes()...), ", "))
+		outer.fail("model_type", "is %.60q; supported: %s", modelType, strings.Join(append(TypesWithImages(), ModelTypes()...), ", "))
 		return nil
 	}
-	d := &description{family: f, images: wrapped}
+	own := *f // readers change it
+	d := &description{family: &own, images: wrapped}
 	d.readQuantised(outer)
 	for _, class := range outer.texts("architectures") {
 		if !slices.Contains(f.classes, class) {
@@ -120,20 +129,7 @@ func (d *description) readSizes(c *config) {
 	if !(s.eps > 0 && s.eps < 1) {
 		c.fail(eps, "is %v; allowed are numbers over 0 and under 1", s.eps)
 	}
-	if s.experts > 0 {
-		count := "num_local_experts"
-		if !c.has(count) {
-			count = "num_experts"
-		}
-		s.experts = c.size(count, s.experts)
-		s.expertsUsed = c.size("num_experts_per_tok", s.expertsUsed)
-		if s.expertsUsed > s.experts {
-			c.fail("num_experts_per_tok", "is %d of %d experts", s.expertsUsed, s.experts)
-		}
-	}
-	if s.expertFF > 0 {
-		s.expertFF = c.size("moe_intermediate_size", s.expertFF)
-	}
+	s.readExperts(c)
 	if s.heads > sizeMax/s.headDim {
 		c.fail("head_dim", "is %d with %d heads; allowed are up to %d numbers in all heads", s.headDim, s.heads, sizeMax)
 	}

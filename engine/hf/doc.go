@@ -8,7 +8,7 @@
 // not at all. If the converter drops a value that changes the numbers (the window
 // of mistral, the scale of gemma 3's queries), the File has it.
 //
-// Model types are the rows of families, and the text parts of gemma3, gemma4, mistral3 and qwen3_5.
+// Model types are the rows of families, and the text parts of the wrappers.
 // Images are not supported, and their tensors are left out.
 //
 // Non-goals: reading tokenizers and templates (engine/tokenizer and engine/chat

@@ -20,12 +20,15 @@ type family struct {
 	fused          fused
 	names          *names                             // nil: usualNames
 	mixer          func(b *builder, to, from string)  // adds what layers without attention have in its place
-	mixture        func(b *builder, to, from string)  // adds a layer's experts; nil: every layer is dense
+	mixture        func(b *builder, to, from string)  // adds a layer's experts
 	beside         func(b *builder)                   // adds tensors that belong to no layer, beside the usual ones
 	inLayer        func(b *builder, to, from string)  // adds a layer's tensors beside the usual ones
 	centred        bool                               // the norms subtract the mean
 	gatedQ         bool                               // a head's gate follows its queries, in one tensor
 	mxfp4          bool                               // folders of MXFP4 are known
+	attend         func(b *builder, to, from string)  // adds attention's tensors where they are others than usual
+	besideDense    bool                               // a layer with experts has a dense part too
+	normBias       bool                               // the norms have a bias
 	uneven         func(*description, int) layerSizes // the sizes of each layer, where they differ
 	imagesBothWays bool                               // images see what follows them, which text does not
 	ropes          ropeKeys
@@ -45,6 +48,7 @@ type ropeKeys struct {
 	local      bool                        // layers with windows have one of their own
 	localTheta float64                     // of theirs, where rope_local_base_freq is absent; 0: as the others
 	long       bool                        // two sets of divisors
+	mscales    bool                        // their magnitudes are given
 	unrounded  bool                        // YaRN's borders are not rounded
 	alpha      bool                        // the kind dynamic with alpha is a fixed base
 	ignored    []string                    // keys that others read, or that have no effect on text
@@ -126,17 +130,22 @@ type sizes struct {
 	window                            int // 0: none
 	windowPeriod                      int
 	experts, expertsUsed, expertFF    int
+	sharedFF                          int // of the experts that every token uses, together; 0: none
 	eps                               float64
 }
 
 // families has a row for each model_type.
-var families = map[string]*family{
+var families = func() map[string]*family {
+	all := maps.Clone(denseFamilies)
+	maps.Copy(all, mixtureFamilies)
+	return all
+}()
+
+var denseFamilies = map[string]*family{
 	"llama": {arch: "llama", classes: []string{"LlamaForCausalLM", "LLaMAForCausalLM"}, norms: preNorms, permute: true, bias: bothBias, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-6}},
 	"mistral": {arch: "llama", classes: []string{"MistralForCausalLM", "Mistral3ForConditionalGeneration"}, norms: preNorms, permute: true, windows: allWindows, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 14336, layers: 32, heads: 32, kvHeads: 8, context: 131072, window: 4096, eps: 1e-6}},
-	"mixtral": {arch: "llama", classes: []string{"MixtralForCausalLM"}, norms: preNorms, permute: true, windows: allWindows, theta: 1e6, mixture: mixtralExperts.tensors,
-		sizes: sizes{embed: 4096, ff: 14336, layers: 32, heads: 32, kvHeads: 8, context: 131072, eps: 1e-5, experts: 8, expertsUsed: 2}},
 	"smollm3": {arch: "smollm3", classes: []string{"SmolLM3ForCausalLM"}, norms: preNorms, permute: true, bias: bothBias, theta: 2e6, tied: true,
 		sizes: sizes{embed: 2048, ff: 11008, layers: 36, heads: 16, kvHeads: 4, context: 32768, eps: 1e-6}, read: readSmolLM3},
 	"granite": {arch: "granite", classes: []string{"GraniteForCausalLM"}, norms: preNorms, permute: true, bias: bothBias, theta: 1e4,
@@ -155,15 +164,13 @@ var families = map[string]*family{
 	"lfm2": {arch: "lfm2", classes: []string{"Lfm2ForCausalLM"}, norms: lfmNorms, qkNorm: &qkNorm{q: "q_layernorm", k: "k_layernorm"}, names: &lfmNames, theta: 1e6, tied: true,
 		mixer: (*builder).shortConvolution, read: readLFM2, set: setLFM2,
 		sizes: sizes{embed: 2560, ff: 12288, layers: 32, heads: 32, kvHeads: 8, context: 128000, eps: 1e-5}},
-	"qwen3_moe": {arch: "qwen3moe", classes: []string{"Qwen3MoeForCausalLM"}, norms: preNorms, qkNorm: headNorms, bias: attnBias, windows: qwenWindows, theta: 1e4, mixture: qwenExperts.tensors,
-		sizes: sizes{embed: 2048, ff: 6144, layers: 24, heads: 32, kvHeads: 4, context: 32768, window: 4096, eps: 1e-6, experts: 128, expertsUsed: 8, expertFF: 768}, read: readQwenMoE},
 
 	"gemma2": {arch: "gemma2", classes: []string{"Gemma2ForCausalLM"}, norms: bothNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e4, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 8192, window: 4096, windowPeriod: 2, eps: 1e-6}, read: readGemma2, set: setGemma2},
 	"gemma3_text": {arch: "gemma3", ropes: ropeKeys{local: true, localTheta: 1e4}, classes: []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e6, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 4096, windowPeriod: 6, eps: 1e-6}, read: readGemma3, set: setGemma3},
 
-	"gemma4_text": {arch: "gemma4", uneven: (*description).gemma4Sizes, imagesBothWays: true, beside: (*builder).gemma4Inputs, inLayer: (*builder).gemma4Layer, ropes: ropeKeys{read: (*description).readGemma4Ropes}, classes: []string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, bias: attnBias, windows: mostWindows, tied: true,
+	"gemma4_text": {arch: "gemma4", mixture: (*builder).gemma4Experts, besideDense: true, uneven: (*description).gemma4Sizes, imagesBothWays: true, beside: (*builder).gemma4Inputs, inLayer: (*builder).gemma4Layer, ropes: ropeKeys{read: (*description).readGemma4Ropes}, classes: []string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, bias: attnBias, windows: mostWindows, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 30, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 512, windowPeriod: 6, eps: 1e-6}, read: readGemma4, set: setGemma4},
 
 	"phi3": {arch: "phi3", ropes: ropeKeys{long: true}, classes: []string{"Phi3ForCausalLM"}, norms: preNorms, fused: fused{qkv: true, gateUp: true}, windows: allWindows, theta: 1e4, rotated: 1,
@@ -190,7 +197,7 @@ var families = map[string]*family{
 		sizes: sizes{embed: 4096, ff: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-5}},
 }
 
-// ModelTypes lists the values of model_type that can be opened.
-func ModelTypes() []string {
-	return slices.Sorted(maps.Keys(families))
-}
+// ModelTypes lists the values of model_type that can be opened; TypesWithImages, those of which the text part
+// can.
+func ModelTypes() []string      { return slices.Sorted(maps.Keys(families)) }
+func TypesWithImages() []string { return slices.Sorted(maps.Keys(wrappers)) }

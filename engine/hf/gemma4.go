@@ -23,8 +23,13 @@ type gemma4 struct {
 }
 
 func readGemma4(d *description, c *config) {
-	c.only("enable_moe_block", false)
-	c.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "vocab_size_per_layer_input")
+	c.ignore("vocab_size_per_layer_input")
+	if c.flag("enable_moe_block", false) {
+		d.experts, d.expertsUsed, d.expertFF = 128, 8, 704
+		d.sizes.readExperts(c)
+	} else {
+		c.ignore("num_experts", "top_k_experts", "moe_intermediate_size")
+	}
 	d.logitSoftCap = c.softCap("final_logit_softcapping", 0)
 	g := &d.gemma4
 	if n := len(d.slides); n > 0 {
@@ -197,6 +202,17 @@ func (b *builder) gemma4Inputs() {
 	b.whole("per_layer_token_embd.weight", b.matrix(b.root+"embed_tokens_per_layer.weight", b.vocab, b.layers*n), asIs)
 	b.whole("per_layer_model_proj.weight", b.matrix(b.root+"per_layer_model_projection.weight", b.layers*n, b.embed), asIs)
 	b.vector("per_layer_proj_norm.weight", b.root+"per_layer_projection_norm.weight", n, asIs)
+}
+
+// gemma4Experts adds the mixture that stands beside the dense part of a layer. It has norms of its
+// own, and its router scales its input and the experts' weights.
+func (b *builder) gemma4Experts(to, from string) {
+	for _, n := range []norm{{"post_ffw_norm_1", "post_feedforward_layernorm_1"}, {"post_ffw_norm_2", "post_feedforward_layernorm_2"}, {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"}} {
+		b.norm(to+n.to, from+n.from)
+	}
+	b.vector(to+"ffn_gate_inp.scale", from+"router.scale", b.embed, asIs)
+	b.vector(to+"ffn_down_exps.scale", from+"router.per_expert_scale", b.experts, asIs)
+	gemma4Experts.tensors(b, to, from)
 }
 
 // gemma4Layer adds what a layer has beside attention and feed-forward.

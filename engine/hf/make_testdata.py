@@ -22,6 +22,14 @@ COMMON = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_la
 LONG = dict(rope_type="longrope", rope_theta=1e4, original_max_position_embeddings=16)
 GPT_OSS = dict(hidden_size=32, intermediate_size=64, head_dim=8, num_local_experts=3, num_experts_per_tok=2, sliding_window=6,
                rope_parameters=dict(rope_type="yarn", rope_theta=1.5e5, factor=8.0, beta_fast=4.0, beta_slow=1.0, truncate=False, original_max_position_embeddings=8))
+EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=20, num_experts=4)
+ROUTED = dict(num_experts_per_tok=2, moe_intermediate_size=20, n_routed_experts=4, n_shared_experts=2)
+GROUPS = dict(n_group=2, topk_group=1, num_hidden_layers=3, first_k_dense_replace=1)
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=10)
+QWEN_NEXT = EXPERTS | dict(num_hidden_layers=4, head_dim=8, linear_conv_kernel_dim=3, linear_key_head_dim=4, linear_num_key_heads=2, linear_num_value_heads=6,
+                           layer_types=["linear_attention", "full_attention"] * 2, tie_word_embeddings=False, shared_expert_intermediate_size=12,
+                           rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.5))
+YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, original_max_position_embeddings=8, beta_fast=4.0, beta_slow=1.0)
 MODELS = {
     "smollm3": dict(num_hidden_layers=5, tie_word_embeddings=True),
     "granite": dict(attention_multiplier=0.02, embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=8.0, attention_bias=True, mlp_bias=True),
@@ -57,6 +65,28 @@ MODELS = {
     "gemma4-shared": dict(model_type="gemma4_text", num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=6, hidden_size_per_layer_input=4,
                           vocab_size_per_layer_input=40, num_kv_shared_layers=2, use_double_wide_mlp=True, layer_types=["sliding_attention", "full_attention"] * 2),
     "lfm2": dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], intermediate_size=96, block_multiple_of=8),
+    "qwen2_moe": EXPERTS | dict(shared_expert_intermediate_size=12),
+    "olmoe": dict(num_experts=4, num_experts_per_tok=2, tie_word_embeddings=False),
+    "qwen3_next": QWEN_NEXT | dict(linear_value_head_dim=6),
+    "qwen3_5_moe": dict(text_config=COMMON | QWEN_NEXT | dict(linear_value_head_dim=6), image_token_id=39,
+                        vision_config=dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, out_hidden_size=16, num_position_embeddings=16)),
+    "granitemoe": dict(num_local_experts=4, num_experts_per_tok=2, attention_multiplier=0.3, embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=0.5),
+    "granitemoeshared": dict(num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=20, attention_multiplier=0.3),
+    "glm4_moe": ROUTED | GROUPS | dict(head_dim=8, attention_bias=True, use_qk_norm=True, routed_scaling_factor=1.5),
+    "glm4_moe-plain": ROUTED | dict(model_type="glm4_moe", head_dim=8, norm_topk_prob=False, first_k_dense_replace=0),
+    "minimax_m2": dict(num_local_experts=4, num_experts_per_tok=2, head_dim=8, rotary_dim=4, rope_parameters=dict(rope_type="default", rope_theta=5e6, partial_rotary_factor=0.5)),
+    "ernie4_5_moe": dict(num_hidden_layers=4, moe_num_experts=4, moe_k=2, moe_intermediate_size=20, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_interval=2,
+                         tie_word_embeddings=False),
+    "lfm2_moe": EXPERTS | dict(num_hidden_layers=3, num_dense_layers=1, layer_types=["conv", "full_attention", "conv"], routed_scaling_factor=1.5),
+    "phimoe": dict(num_local_experts=4, num_experts_per_tok=2, attention_bias=True, lm_head_bias=True, tie_word_embeddings=False, original_max_position_embeddings=32,
+                   rope_parameters=LONG | dict(original_max_position_embeddings=32, short_factor=[1.0, 1.1], long_factor=[1.5, 4.0], short_mscale=1.25, long_mscale=1.25)),
+    "deepseek_v2": ROUTED | GROUPS | LATENT | dict(q_lora_rank=None, topk_method="group_limited_greedy", routed_scaling_factor=1.5),
+    "deepseek_v2-lite": ROUTED | LATENT | dict(model_type="deepseek_v2", q_lora_rank=12, first_k_dense_replace=1, rope_parameters=YARN | dict(mscale=0.7, mscale_all_dim=0.7)),
+    "deepseek_v3": ROUTED | GROUPS | LATENT | dict(q_lora_rank=12, rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0)),
+    "glm4_moe_lite": ROUTED | LATENT | dict(num_hidden_layers=3, q_lora_rank=12, mlp_layer_types=["dense", "sparse", "sparse"]),
+    "gemma4-moe": dict(model_type="gemma4_text", head_dim=8, global_head_dim=16, sliding_window=6, hidden_size_per_layer_input=0, enable_moe_block=True,
+                       num_experts=4, top_k_experts=2, moe_intermediate_size=20, layer_types=["sliding_attention", "full_attention"]),
+    "llama4_text": dict(num_hidden_layers=4, intermediate_size=20, intermediate_size_mlp=24, num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2, head_dim=8),
     "hunyuan_v1_dense": dict(head_dim=8, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=1000.0, factor=1.0)),
 }
 
@@ -114,6 +144,20 @@ def round8(name):
     return plain
 
 
+def stack(name):
+    """Puts the matrices of a layer's experts into one tensor of each kind, as some makers give them out."""
+    path, parts = f"{name}/model.safetensors", {}
+    tensors = load_file(path)
+    for key in [k for k in tensors if ".experts." in k]:
+        prefix, _, _, kind, _ = key.rsplit(".", 4)
+        parts.setdefault(prefix, {}).setdefault(kind, {})[int(key.split(".")[-3])] = tensors.pop(key)
+    for prefix, kinds in parts.items():
+        gate, up, down = ([kinds[kind][i] for i in range(len(kinds[kind]))] for kind in ("gate_proj", "up_proj", "down_proj"))
+        tensors[prefix + ".experts.gate_up_proj"] = torch.stack([torch.cat(both) for both in zip(gate, up)])
+        tensors[prefix + ".experts.down_proj"] = torch.stack(down)
+    save_file(tensors, path, {"format": "pt"})
+
+
 def make(name):
     torch.manual_seed(sum(name.encode()))
     options = MODELS[name] if "text_config" in MODELS[name] else COMMON | MODELS[name]
@@ -125,8 +169,13 @@ def make(name):
             w.normal_(0, 0.3 if w.dim() > 1 else 0.2)
             if "norm" in key and name != "gemma2":
                 w.add_(1)
+        for key, w in model.named_buffers():  # what is added to experts' scores for their choice
+            if "bias" in key:
+                w.normal_(0, 0.3)
     model.save_pretrained(name)
     model = kind.from_pretrained(name, dtype=torch.float32, attn_implementation="eager").eval()
+    if name == "qwen3_5_moe":
+        stack(name)
     if name in FP8:
         path, config = f"{name}/model.safetensors", open(f"{name}/config.json").read()
         plain = round8(name)

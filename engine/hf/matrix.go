@@ -124,6 +124,10 @@ func (b *builder) scales8(t *safetensors.Tensor) *scales8 {
 		b.fail(name, "has the type %s; supported: %s, F8_E8M0", raw.Type, strings.Join(floats, ", "))
 		return nil
 	}
+	if len(t.Shape) != 2 {
+		b.fail(t.Name, "has the type F8_E4M3 and the shape %v; only matrices of two dimensions are supported in this type", t.Shape)
+		return nil
+	}
 	rows, cols := t.Shape[0], t.Shape[1]
 	switch {
 	case len(s.each) == 1:

@@ -63,9 +63,9 @@ func setQwen35(d *description, to *gguf.Draft) {
 		"ssm.conv_kernel": n.taps, "ssm.state_size": n.keyDim, "ssm.group_count": n.keyHeads,
 		"ssm.time_step_rank": n.valueHeads, "ssm.inner_size": n.valueHeads * n.valueDim,
 	} {
-		to.Set("qwen35."+key, uint32(size))
+		to.Set(d.arch+"."+key, uint32(size))
 	}
-	to.Set("qwen35.attention.recurrent_layers", d.recurrent)
+	to.Set(d.arch+".attention.recurrent_layers", d.recurrent)
 }
 
 // deltaNet adds the tensors of a layer with a gated delta net. In GGUF the value heads
@@ -91,6 +91,25 @@ func (b *builder) deltaNet(to, from string) {
 	b.vector(to+"ssm_a", from+"A_log", n.valueHeads, decay)
 	b.vector(to+"ssm_norm.weight", from+"norm.weight", n.valueDim, asIs)
 	b.taps(to+"ssm_conv1d.weight", from+"conv1d.weight", 2*keys+values, n.taps, heads(2*keys, n.valueDim))
+}
+
+// groupedDeltaNet adds the tensors of qwen 3 next's gated delta nets. The rows of one key head and of
+// the value heads that it serves follow each other, in one matrix for queries, keys, values and
+// gates, and in one for what advances the state.
+func (b *builder) groupedDeltaNet(to, from string) {
+	n := b.net
+	from += "linear_attn."
+	keys, values, each := n.keyHeads*n.keyDim, n.valueHeads*n.valueDim, n.valueHeads/n.keyHeads*n.valueDim
+	size := 2*n.keyDim + 2*each
+	m := b.matrix(from+"in_proj_qkvz.weight", n.keyHeads*size, b.embed)
+	b.pick(to+"attn_qkv.weight", m, size, rows{0, n.keyDim}, rows{n.keyDim, n.keyDim}, rows{2 * n.keyDim, each})
+	b.pick(to+"attn_gate.weight", m, size, rows{2*n.keyDim + each, each})
+	b.linear(to+"ssm_ba", from+"in_proj_ba", 2*n.valueHeads, b.embed, false, asIs)
+	b.linear(to+"ssm_out", from+"out_proj", b.embed, values, false, asIs)
+	b.vector(to+"ssm_dt.bias", from+"dt_bias", n.valueHeads, asIs)
+	b.vector(to+"ssm_a", from+"A_log", n.valueHeads, change{negatedExp: true})
+	b.vector(to+"ssm_norm.weight", from+"norm.weight", n.valueDim, asIs)
+	b.taps(to+"ssm_conv1d.weight", from+"conv1d.weight", 2*keys+values, n.taps, asIs)
 }
 
 // taps adds the weights of a convolution, as float32.
@@ -140,36 +159,40 @@ func (t tiles) order(out, data []byte, headBytes int) []byte {
 
 // readLFM2 reads the width of the feed-forward layers as transformers computes it.
 func readLFM2(d *description, c *config) {
-	attention := value[[]int](c, "full_attn_idxs", "a list of layers", nil)
-	with := map[int]bool{}
-	for _, i := range attention {
-		with[i] = true
-	}
-	d.readRecurrent(c, "conv", func(i int) bool { return attention != nil && !with[i] })
+	d.readShortConvolutions(c)
 	d.ff = c.size("block_ff_dim", d.ff)
 	multiple := c.size("block_multiple_of", 256)
 	if multiplier := c.positive("block_ffn_dim_multiplier", 1); c.flag("block_auto_adjust_ff_dim", true) {
 		width := min(sizeMax, multiplier*float64(2*d.ff/3))
 		d.ff = (int(width) + multiple - 1) / multiple * multiple
 	}
-	c.only("conv_bias", false)
 	c.only("block_use_swiglu", true)
-	c.only("use_pos_enc", true)
-	d.shortTaps = c.size("conv_L_cache", 3)
-	d.tied = c.flag("tie_embedding", d.tied)
 	c.ignore("block_dim", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "block_mlp_init_scale", "block_norm_eps",
 		"block_out_init_scale", "block_use_xavier_init", "num_heads", "theta") // of training, and repeated
 }
 
+func (d *description) readShortConvolutions(c *config) {
+	attention := value[[]int](c, "full_attn_idxs", "a list of layers", nil)
+	with := map[int]bool{}
+	for _, i := range attention {
+		with[i] = true
+	}
+	d.readRecurrent(c, "conv", func(i int) bool { return attention != nil && !with[i] })
+	c.only("conv_bias", false)
+	c.only("use_pos_enc", true)
+	d.shortTaps = c.size("conv_L_cache", 3)
+	d.tied = c.flag("tie_embedding", d.tied)
+}
+
 func setLFM2(d *description, to *gguf.Draft) {
-	to.Set("lfm2.shortconv.l_cache", uint32(d.shortTaps))
+	to.Set(d.arch+".shortconv.l_cache", uint32(d.shortTaps))
 	kvHeads := make([]uint32, d.layers)
 	for i := range kvHeads {
 		if !d.recurrent[i] {
 			kvHeads[i] = uint32(d.kvHeads)
 		}
 	}
-	to.Set("lfm2.attention.head_count_kv", kvHeads)
+	to.Set(d.arch+".attention.head_count_kv", kvHeads)
 }
 
 // shortConvolution adds the tensors of a layer with a short convolution.

@@ -83,6 +83,9 @@ func (d *description) readRopes(c *config) {
 // readRotated reads how much of a head is rotated: at least a pair of its dimensions.
 func (d *description) readRotated(c *config, absent float64) float64 {
 	const key = "partial_rotary_factor"
+	if d.rotated != 0 && c.has("rotary_dim") {
+		absent = float64(c.size("rotary_dim", d.headDim)) / float64(d.headDim)
+	}
 	n := c.number(key, absent)
 	switch {
 	case d.rotated == 0 && n != 1:
@@ -138,7 +141,7 @@ func (d *description) readRope(c, p *config, theta float64) rope {
 		if !d.ropes.long {
 			p.fail("rope_type", "is %.60q, which is not supported in this model type", r.kind)
 		}
-		p.readLongRope(&r, d.context)
+		p.readLongRope(&r, d.context, d.ropes.mscales)
 	case "dynamic":
 		p.readDynamic(&r, d.ropes.alpha)
 	default:
@@ -150,8 +153,9 @@ func (d *description) readRope(c, p *config, theta float64) rope {
 	return r
 }
 
-// readLongRope reads phi 3's two sets of divisors (Ding et al., LongRoPE, 2024).
-func (c *config) readLongRope(r *rope, context int) {
+// readLongRope reads phi 3's two sets of divisors (Ding et al., LongRoPE, 2024). The magnitude follows
+// from the contexts, or is given by mscales.
+func (c *config) readLongRope(r *rope, context int, mscales bool) {
 	r.kind = longRope
 	for key, to := range map[string]*[]float64{"long_factor": &r.long, "short_factor": &r.short} {
 		*to = value[[]float64](c, key, "a list of numbers", nil)
@@ -165,6 +169,13 @@ func (c *config) readLongRope(r *rope, context int) {
 		r.magnitude = math.Sqrt(1 + math.Log(factor)/math.Log(float64(r.original)))
 	}
 	r.magnitude = c.positive("attention_factor", r.magnitude)
+	if !mscales {
+		return
+	}
+	r.magnitude = c.positive("short_mscale", 0)
+	if long := c.positive("long_mscale", 0); long != r.magnitude {
+		c.fail("long_mscale", "is %v, and short_mscale %v; only equal ones are supported", long, r.magnitude)
+	}
 }
 
 // readDynamic reads hunyuan's scaling, which is called dynamic and is none: a fixed base.

@@ -2,7 +2,6 @@ package hf
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -161,62 +160,4 @@ func float32Bytes(x []float32) []byte {
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
 	}
 	return out
-}
-
-// expertNames are the names of a layer's experts in safetensors.
-type expertNames struct{ router, each, gate, down, up string }
-
-var (
-	mixtralExperts = &expertNames{"block_sparse_moe.gate", "block_sparse_moe.experts.%d.", "w1", "w2", "w3"}
-	qwenExperts    = &expertNames{"mlp.gate", "mlp.experts.%d.", "gate_proj", "down_proj", "up_proj"}
-)
-
-// tensors adds the router, and all experts as one tensor of each kind.
-func (names *expertNames) tensors(b *builder, to, from string) {
-	width := b.ff
-	if b.expertFF > 0 {
-		width = b.expertFF
-	}
-	b.router(to+"ffn_gate_inp.weight", from+names.router+".weight")
-	b.stack(to+"ffn_gate_exps.weight", from+names.each+names.gate+".weight", width, b.embed)
-	b.stack(to+"ffn_down_exps.weight", from+names.each+names.down+".weight", b.embed, width)
-	b.stack(to+"ffn_up_exps.weight", from+names.each+names.up+".weight", width, b.embed)
-}
-
-// router adds the matrix that scores experts, as float32.
-func (b *builder) router(to, from string) {
-	t := b.take(from, b.experts, b.embed)
-	if t == nil {
-		return
-	}
-	b.draft.Add(gguf.Tensor{Name: to, Type: kernels.F32, Dims: []int{b.embed, b.experts}, Make: func() []byte {
-		x := make([]float32, t.Elements())
-		kernels.Dequantize(x, types[t.Type], t.Data)
-		return float32Bytes(x)
-	}})
-}
-
-// stack adds one matrix of every expert as one tensor.
-func (b *builder) stack(to, from string, rows, cols int) {
-	var parts []*matrix
-	for i := range b.experts {
-		m := b.matrix(fmt.Sprintf(from, i), rows, cols)
-		if m == nil {
-			return
-		}
-		if parts = append(parts, m); m.kind != parts[0].kind {
-			b.fail(m.Name, "has the type %s; another expert of the layer has %s", m.Type, parts[0].Type)
-			return
-		}
-	}
-	kind, total := parts[0].kind, len(parts)*parts[0].bytes
-	b.bytes[kind] += total
-	b.draft.Add(gguf.Tensor{Name: to, Type: kind, Dims: []int{cols, rows, len(parts)}, Make: func() []byte {
-		out := make([]byte, 0, total)
-		for _, m := range parts {
-			out = append(out, m.data()...)
-			mapped.Release(m.Data)
-		}
-		return out
-	}})
 }

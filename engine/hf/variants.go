@@ -49,22 +49,10 @@ func readGranite(d *description, c *config) {
 }
 
 func setGranite(d *description, to *gguf.Draft) {
-	to.Set("granite.attention.scale", float32(d.scales.attention))
-	to.Set("granite.embedding_scale", float32(d.scales.embedding))
-	to.Set("granite.residual_scale", float32(d.scales.residual))
-	to.Set("granite.logit_scale", float32(d.scales.logits))
-}
-
-func readQwenMoE(_ *description, c *config) {
-	if !c.flag("norm_topk_prob", false) {
-		c.fail("norm_topk_prob", "is false, as it is where it is absent; only true is supported")
-	}
-	if n := c.number("decoder_sparse_step", 1); n != 1 {
-		c.fail("decoder_sparse_step", "is %v; only 1 is supported", n)
-	}
-	if dense := value[[]int](c, "mlp_only_layers", "a list of layers", nil); len(dense) > 0 {
-		c.fail("mlp_only_layers", "names %d layers; layers without experts are not supported", len(dense))
-	}
+	to.Set(d.arch+".attention.scale", float32(d.scales.attention))
+	to.Set(d.arch+".embedding_scale", float32(d.scales.embedding))
+	to.Set(d.arch+".residual_scale", float32(d.scales.residual))
+	to.Set(d.arch+".logit_scale", float32(d.scales.logits))
 }
 
 func readGemma2(d *description, c *config) {
@@ -125,9 +113,9 @@ func readPhi3(_ *description, c *config) { c.only("attention_bias", false) }
 
 // setPhi3: the original context decides which of the two sets of factors is used.
 func setPhi3(d *description, to *gguf.Draft) {
-	to.Set("phi3.rope.scaling.original_context_length", uint32(d.rope.original))
+	to.Set(d.arch+".rope.scaling.original_context_length", uint32(d.rope.original))
 	if d.rope.kind == longRope {
-		to.Set("phi3.rope.scaling.attn_factor", float32(d.rope.magnitude))
+		to.Set(d.arch+".rope.scaling.attn_factor", float32(d.rope.magnitude))
 	}
 }
 

@@ -211,7 +211,7 @@ func (c *Config) WeightReadBytes(f *gguf.File) int {
 // all keys under its name; a key that it does not read is refused.
 var architectures = map[string]func(k *keys, c *Config){
 	"llama": readLlama, "granite": readGraniteDense, "smollm3": readSmolLM3,
-	"qwen2": readQwen2, "qwen3": readQwen3, "qwen3moe": readQwen3MoE,
+	"qwen2": readQwen2, "qwen3": readQwen3, "qwen3moe": readQwen3MoE, "qwen2moe": readQwen2MoE, "olmoe": readOLMoE, "granitemoe": readGraniteMoE,
 	"gemma2": readGemma2, "gemma3": readGemma3, "gemma3n": readGemma3n, "gemma4": readGemma4,
 	"phi3": readPhi3, "gpt-oss": readGPTOSS,
 

@@ -29,6 +29,28 @@ func (k *keys) readShared(c *Config) {
 	}
 }
 
+// readQwen2MoE: the weights are the softmax of all experts, as it is.
+func readQwen2MoE(k *keys, c *Config) {
+	k.needExperts(c)
+	readQwen2(k, c)
+	k.readRouter(c, Router{})
+	k.readShared(c)
+	c.SharedGated = c.SharedFF > 0
+}
+
+func readOLMoE(k *keys, c *Config) {
+	k.needExperts(c)
+	c.QKNorm = NormAllHeads
+	k.readRope(c, ropeKind{pairing: PairHalves})
+	k.readRouter(c, Router{})
+}
+
+func readGraniteMoE(k *keys, c *Config) {
+	k.needExperts(c)
+	readGranite(k, c)
+	k.readShared(c)
+}
+
 func readERNIEMoE(k *keys, c *Config) {
 	k.needExperts(c)
 	k.readRope(c, ropeKind{pairing: PairNeighbours})

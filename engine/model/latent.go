@@ -55,13 +55,17 @@ func readDeepSeek2(k *keys, c *Config) {
 	k.readDenseBeside(c, 1)
 }
 
+// latentEps is what the norms of rows add, whatever the file says of the other norms; GLM-4.7-Flash has
+// another there.
+const latentEps = 1e-6
+
 // latent are the weights of a layer's latent attention.
 type latent struct {
 	queryRow  linear // to the row that queries are made from, or no matrix
-	queryNorm norm
+	queryNorm []float32
 	queries   linear
-	row       linear // Rank and RopeDim
-	rowNorm   norm   // of Rank
+	row       linear    // Rank and RopeDim
+	rowNorm   []float32 // of Rank
 	keys      []linear
 	values    []linear // from what a head finds
 	output    linear
@@ -72,13 +76,13 @@ func (l *loader) latent(to *latent, prefix string) {
 	queries := c.Heads * (a.KeyDim + a.RopeDim)
 	if a.QueryRank > 0 {
 		l.linear(&to.queryRow, prefix+"attn_q_a", c.Embed, a.QueryRank)
-		to.queryNorm = l.norm(prefix+"attn_q_a_norm", a.QueryRank)
+		to.queryNorm = l.vector(prefix+"attn_q_a_norm.weight", a.QueryRank)
 		l.linear(&to.queries, prefix+"attn_q_b", a.QueryRank, queries)
 	} else {
 		l.linear(&to.queries, prefix+"attn_q", c.Embed, queries)
 	}
 	l.linear(&to.row, prefix+"attn_kv_a_mqa", c.Embed, a.Rank+a.RopeDim)
-	to.rowNorm = l.norm(prefix+"attn_kv_a_norm", a.Rank)
+	to.rowNorm = l.vector(prefix+"attn_kv_a_norm.weight", a.Rank)
 	to.keys = l.several(prefix+"attn_k_b.weight", a.KeyDim, a.Rank, c.Heads)
 	to.values = l.several(prefix+"attn_v_b.weight", a.Rank, a.ValueDim, c.Heads)
 	l.linear(&to.output, prefix+"attn_output", c.Heads*a.ValueDim, c.Embed)
@@ -158,7 +162,7 @@ func (p *pass) projectLatent(int) {
 func (p *pass) normQueryRow(worker int) {
 	x, l := &p.scratch.latent.queryRow, &p.m.weights.layers[p.layer].latent
 	for i, hi := p.share(worker); i < hi; i++ {
-		p.normTo(x.row(i), x.row(i), &l.queryNorm)
+		p.m.set.RMSNorm(x.row(i), x.row(i), l.queryNorm, latentEps)
 		x.round(i, 0, x.width)
 	}
 }
@@ -178,7 +182,7 @@ func (p *pass) placeLatent(worker int) {
 	width, query, pageTokens := a.Rank+a.RopeDim, a.KeyDim+a.RopeDim, shape.layout.PageTokens
 	for i, hi := p.share(worker); i < hi; i++ {
 		angles, latent := row(s.angles[0], i, rope.Dims), row(s.k, i, width)
-		p.normTo(latent[:a.Rank], latent[:a.Rank], &l.rowNorm)
+		p.m.set.RMSNorm(latent[:a.Rank], latent[:a.Rank], l.rowNorm, latentEps)
 		p.m.set.Rotate(latent[a.Rank:], angles, a.RopeDim, true)
 		position := p.batch.positions[i]
 		p.m.set.Place(&shape.layout, pages.keys, pages.values, int(p.batch.pages[i][position/pageTokens]), position%pageTokens, latent, latent)

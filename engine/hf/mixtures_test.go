@@ -1,0 +1,57 @@
+package hf
+
+import "testing"
+
+// TestMixturesOfOtherKindsAreRefusedByName: what a mixture's config.json says and the forward pass would not
+// compute, and tensors that its sizes do not ask for.
+func TestMixturesOfOtherKindsAreRefusedByName(t *testing.T) {
+	for _, c := range []struct {
+		folder  string
+		changes map[string]any
+		want    string
+	}{
+		{"olmoe", map[string]any{"clip_qkv": 8.0}, "clip_qkv: is 8; only null is supported"},
+		{"olmoe", map[string]any{"num_local_experts": 3}, "num_experts: is 4, and num_local_experts is 3"},
+		{"olmoe", map[string]any{"num_experts": 5}, `mlp.gate.weight": has the shape [4 16]; config.json asks for [5 16]`},
+		{"qwen2_moe", map[string]any{"shared_expert_intermediate_size": 13}, `mlp.shared_expert.gate_proj.weight": has the shape [12 16]`},
+		{"qwen2_moe", map[string]any{"moe_intermediate_size": 21}, `mlp.experts.0.gate_proj.weight": has the shape [20 16]`},
+		{"qwen3_next", map[string]any{"mlp_only_layers": []int{0}}, "mlp_only_layers: names 1 layers"},
+		{"qwen3_next", map[string]any{"linear_num_value_heads": 4}, `linear_attn.in_proj_qkvz.weight": has the shape`},
+		{"granitemoe", map[string]any{"intermediate_size": 20}, `block_sparse_moe.input_linear.weight": has the shape [4 48 16]; config.json asks for [4 40 16]`},
+		{"granitemoeshared", map[string]any{"shared_intermediate_size": 0}, `shared_mlp.input_linear.weight": is not understood`},
+		{"glm4_moe", map[string]any{"n_group": 3}, "n_group: is 3, of which 1 are used: that does not fit 4 experts"},
+		{"glm4_moe", map[string]any{"first_k_dense_replace": 0}, `layers.0.mlp.gate.weight": is missing`},
+		{"glm4_moe", map[string]any{"scoring_func": "softmax"}, `scoring_func: is "softmax"; supported: ["sigmoid"]`},
+		{"glm4_moe", map[string]any{"use_qk_norm": false}, `_norm.weight": is not understood`},
+		{"minimax_m2", map[string]any{"attn_type_list": []int{1, 0}}, "attn_type_list: is 0 for layer 1"},
+		{"minimax_m2", map[string]any{"use_routing_bias": false}, `e_score_correction_bias": is not understood`},
+		{"ernie4_5_moe", map[string]any{"moe_layer_end_index": 1}, "moe_layer_end_index: is 1; supported are -1 and the last of 4 layers"},
+		{"ernie4_5_moe", map[string]any{"moe_norm_min": 1e-6}, "moe_norm_min: is 1e-06; only 1e-12"},
+		{"phimoe", map[string]any{"router_jitter_noise": 0.02}, "router_jitter_noise: is 0.02; only 0.01"},
+		{"deepseek_v2", map[string]any{"norm_topk_prob": true}, "norm_topk_prob: is true; only false"},
+		{"deepseek_v2", map[string]any{"topk_method": "noaux_tc"}, `topk_method: is "noaux_tc"`},
+		{"deepseek_v3", map[string]any{"rope_interleave": false}, "rope_interleave: is false; only true"},
+		{"deepseek_v3", map[string]any{"kv_lora_rank": 9}, `self_attn.kv_a_proj_with_mqa.weight": has the shape [12 16]; config.json asks for [13 16]`},
+		{"deepseek_v3", map[string]any{"rope_parameters": map[string]any{"rope_type": "yarn", "factor": 8, "mscale": 1, "mscale_all_dim": 0.5}}, "supported are equal ones of the first two"},
+		{"glm4_moe_lite", map[string]any{"mlp_layer_types": []string{"sparse", "dense", "sparse"}}, `mlp_layer_types: has "dense" in layer 1`},
+		{"gemma4-moe", map[string]any{"enable_moe_block": false}, `experts.down_proj": is not understood`},
+		{"llama4_text", map[string]any{"attention_chunk_size": 16}, "attention_chunk_size: is 16; only 8192"},
+		{"llama4_text", map[string]any{"moe_layers": []int{0, 2}}, "moe_layers: has layer 0 in place of 1"},
+		{"llama4_text", map[string]any{"no_rope_layers": []int{1, 1, 1, 1}}, "no_rope_layers: and layer_types give layer 3 others"},
+	} {
+		wantRefused(t, copyFolder(t, "testdata/"+c.folder, c.changes), c.want)
+	}
+}
+
+// TestLayersOfPredictionsAreLeftOut: the layers behind the last one, as far as config.json counts them.
+func TestLayersOfPredictionsAreLeftOut(t *testing.T) {
+	const folder = "testdata/deepseek_v3"
+	fewer := open(t, copyFolder(t, folder, map[string]any{"num_hidden_layers": 2, "num_nextn_predict_layers": 1})).File
+	if n, _, _ := fewer.Uint("deepseek2.block_count"); n != 2 {
+		t.Errorf("%d layers", n)
+	}
+	if _, has := fewer.Tensor("blk.2.attn_norm.weight"); has {
+		t.Error("a layer of predictions is there")
+	}
+	wantRefused(t, copyFolder(t, folder, map[string]any{"num_hidden_layers": 2, "num_nextn_predict_layers": 0}), `layers.2.input_layernorm.weight": is not understood`)
+}

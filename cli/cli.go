@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/forebay-io/forebay/internal/conf"
@@ -68,11 +69,11 @@ func commands() []command {
 		{"queue open", "CLASS [--admin ADDR]", "let a class accept and start requests", runQueueOpen},
 		{"queue pause", "CLASS [--admin ADDR]", "let a class accept requests and start none", runQueuePause},
 		{"queue drain", "CLASS [--admin ADDR]", "let a class refuse new requests and start the waiting ones", runQueueDrain},
+		{"queue", "[--admin ADDR] [--json]", "show the requests that wait at a running Forebay, and why", runQueue},
 		{"budget", "[TENANT] [--admin ADDR] [--json]", "show what tenants, keys and users have used of their limits, and have left", runBudget},
 		{"upstream drain", "URL [--admin ADDR]", "keep new requests from a server that is relayed to", runUpstreamDrain},
 		{"upstream open", "URL [--admin ADDR]", "let requests go to a drained server again", runUpstreamOpen},
 		{"upstream", "[--admin ADDR] [--json]", "show the servers that a running Forebay relays to", runUpstream},
-		{"queue", "[--admin ADDR] [--json]", "show the requests that wait at a running Forebay, and why", runQueue},
 		{"cache warm", "FILE [--url URL] [--class CLASS]", "compute the prompts of a file, so that they are cached", runCacheWarm},
 		{"cache pin", "FILE [--for TIME] [--url URL] [--class CLASS]", "compute the prompts of a file and keep them in memory", runCachePin},
 		{"cache unpin", "FILE [--url URL] [--class CLASS]", "let pinned prompts go when their memory is needed", runCacheUnpin},
@@ -108,7 +109,7 @@ func (c *console) dispatch(args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "help", "--help", "-h":
-			return c.help(c.out)
+			return c.help(args[1:])
 		case "--version", "-v":
 			return runVersion(c, nil)
 		}
@@ -119,24 +120,42 @@ func (c *console) dispatch(args []string) error {
 	for _, cmd := range commands() {
 		words := strings.Fields(cmd.name)
 		if len(args) >= len(words) && strings.Join(args[:len(words)], " ") == cmd.name {
-			return cmd.run(c, args[len(words):])
+			err := cmd.run(c, args[len(words):])
+			if errors.Is(err, flag.ErrHelp) {
+				return errors.Join(err, c.list("\nCommands:\n\n", group(cmd.name)))
+			}
+			return err
 		}
+	}
+	if of := group(args[0]); of != nil && len(args) == 2 && slices.Contains([]string{"help", "--help", "-help", "-h"}, args[1]) {
+		return c.list(fmt.Sprintf("Usage: forebay %s COMMAND [flags]\n\n", args[0]), of)
 	}
 	return unknownCommand(args)
 }
 
-// unknownCommand returns the error for unknown arguments, with the nearest command.
-func unknownCommand(args []string) error {
-	var group []string
+// group returns the commands of two words that begin with this one.
+func group(name string) (of []command) {
 	for _, cmd := range commands() {
-		if first, second, two := strings.Cut(cmd.name, " "); two && first == args[0] {
-			group = append(group, second)
+		if strings.HasPrefix(cmd.name, name+" ") {
+			of = append(of, cmd)
 		}
 	}
-	if group != nil && (len(args) == 1 || strings.HasPrefix(args[1], "-")) {
-		return usageError(fmt.Sprintf("%s is followed by one of %s", args[0], strings.Join(group, ", ")))
+	return of
+}
+
+// unknownCommand returns the error for unknown arguments, with the nearest command.
+func unknownCommand(args []string) error {
+	if of := group(args[0]); of != nil && (len(args) == 1 || strings.HasPrefix(args[1], "-")) {
+		var seconds []string
+		for _, cmd := range of {
+			seconds = append(seconds, strings.TrimPrefix(cmd.name, args[0]+" "))
+		}
+		return usageError(fmt.Sprintf("%s is followed by one of %s", args[0], strings.Join(seconds, ", ")))
 	}
-	given := strings.Join(args[:min(2, len(args))], " ")
+	given := args[0]
+	if len(args) > 1 && !strings.HasPrefix(args[1], "-") {
+		given += " " + args[1]
+	}
 	var names []string
 	for _, cmd := range commands() {
 		names = append(names, cmd.name)
@@ -205,13 +224,28 @@ func (c *console) lastWord(text string) {
 	err.close()
 }
 
-func (c *console) help(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString("Usage: forebay [COMMAND] [flags]\n\n")
-	for _, cmd := range commands() {
-		fmt.Fprintf(&b, "  %-15s %s\n", cmd.name, cmd.summary)
+// help prints all commands, or what one command or group of commands takes.
+func (c *console) help(of []string) error {
+	if len(of) > 0 && of[0] != "help" && !strings.HasPrefix(of[0], "-") {
+		return c.dispatch(append(slices.Clone(of), "-h"))
 	}
-	b.WriteString("\nforebay COMMAND -h lists the flags of a command.\n")
-	_, err := io.WriteString(w, b.String())
+	if err := c.list("Usage: forebay [COMMAND] [flags]\n\n", commands()); err != nil {
+		return err
+	}
+	_, err := io.WriteString(c.out, "\nforebay help COMMAND lists the flags of a command.\n")
+	return err
+}
+
+// list prints commands under a title, and nothing if there are none.
+func (c *console) list(title string, commands []command) error {
+	if len(commands) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString(title)
+	for _, cmd := range commands {
+		fmt.Fprintf(&b, "  %-17s %s\n", cmd.name, cmd.summary)
+	}
+	_, err := io.WriteString(c.out, b.String())
 	return err
 }

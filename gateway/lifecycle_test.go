@@ -182,7 +182,9 @@ func TestAnswersAreNotMixed(t *testing.T) {
 		mark := "mark-" + rest[:32]
 		return wiretest.Script{Pieces: []string{mark[:7], mark[7:20], mark[20:]}, Delay: time.Duration(rand.IntN(3)) * time.Millisecond}
 	}}
-	r := newRig(t, rigConfig{fake: cfg, admission: admission.Config{RunningSequencesMax: 50}})
+	r := newRig(t, rigConfig{fake: cfg, admission: admission.Config{
+		RunningSequencesMax: 50, Classes: []admission.Class{{Name: "interactive", FirstTokenGoal: time.Hour}}, // no machine is too slow
+	}})
 	var wg sync.WaitGroup
 	for i := range 400 {
 		mark := fmt.Sprintf("mark-%032x", rand.Uint64())

@@ -40,14 +40,14 @@ func openCounter(path string) (upstream.Counter, error) {
 	return c, nil
 }
 
-// Count implements upstream.Counter.
-func (c *ownCounter) Count(ctx context.Context, r *wire.Request) (int, bool) {
+// Tokens implements upstream.Counter.
+func (c *ownCounter) Tokens(ctx context.Context, r *wire.Request) ([]int32, bool) {
 	if r.Text != nil {
 		tokens, err := c.tokens.EncodeContext(ctx, nil, *r.Text, tokenizer.EncodeOptions{AddSpecial: true})
-		return len(tokens), err == nil
+		return tokens, err == nil
 	}
 	if r.Messages == nil || c.template == nil {
-		return 0, false
+		return nil, false
 	}
 	in := templates.Input{Messages: r.Messages, Tools: r.Tools, Now: time.Now()}
 	var body struct {
@@ -58,7 +58,7 @@ func (c *ownCounter) Count(ctx context.Context, r *wire.Request) (int, bool) {
 		Tools    json.RawMessage `json:"tools"`
 	}
 	if r.Body != nil && json.Unmarshal(r.Body, &body) != nil || body.Template != nil || body.Prompt != nil && !*body.Prompt {
-		return 0, false
+		return nil, false
 	}
 	in.Options, in.Continue = body.Options, body.Continue
 	if in.Tools == nil {
@@ -66,14 +66,14 @@ func (c *ownCounter) Count(ctx context.Context, r *wire.Request) (int, bool) {
 	}
 	text, err := c.template.Render(ctx, in)
 	if err != nil {
-		return 0, false
+		return nil, false
 	}
 	tokens, err := c.tokens.EncodeContext(ctx, nil, text, tokenizer.EncodeOptions{ParseSpecial: true})
 	if err != nil {
-		return 0, false
+		return nil, false
 	}
 	if c.tokens.AddsBOS() && (len(tokens) == 0 || tokens[0] != c.tokens.BOS()) {
 		tokens = slices.Insert(tokens, 0, c.tokens.BOS())
 	}
-	return len(tokens), true
+	return tokens, true
 }

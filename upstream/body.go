@@ -7,21 +7,23 @@ import (
 	"strconv"
 
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/upstream/kvevents"
 )
 
 // relayed is a prepared request: what Generate sends.
 type relayed struct {
 	chat    bool
-	members []byte          // the client's, without those below; "a":1,"b":2
-	prompt  json.RawMessage // of a text request, also among members
-	limit   string          // the name of the member that limits tokens
-	limited bool            // the client gave it
-	seeded  bool            // the client gave a seed
-	tools   json.RawMessage // of a chat
-	counted int             // its tokens by upstream.tokenizer, 0 for not counted
-	traits  traits          // of the prompt; zero where it was not estimated
-	blocks  []uint64        // hashes of its beginnings
-	bytes   int             // of what they are of
+	members []byte           // the client's, without those below; "a":1,"b":2
+	prompt  json.RawMessage  // of a text request, also among members
+	limit   string           // the name of the member that limits tokens
+	limited bool             // the client gave it
+	seeded  bool             // the client gave a seed
+	tools   json.RawMessage  // of a chat
+	counted int              // its tokens by upstream.tokenizer, 0 for not counted
+	traits  traits           // of the prompt; zero where it was not estimated
+	blocks  []uint64         // hashes of its beginnings
+	bytes   int              // of what they are of
+	chains  []kvevents.Chain // the same by its tokens, where these are known
 }
 
 // replaced are the members that every generation has of ours.

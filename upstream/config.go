@@ -30,6 +30,10 @@ type Config struct {
 	ContextTokens int `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes what the server says, or 8192 where it does not."`
 	SequencesMax  int `yaml:"sequences_max" range:"..65536" help:"Most sequences at the server; more wait here, in our order. 0 takes what the server says that it computes at once, or learns it, beginning with 4."`
 
+	KVEvents    string `yaml:"kv_events" help:"Address where a server publishes the events of its cache over ZeroMQ: tcp://HOST:PORT, with * for the server's own host, or ipc:///PATH (--kv-events-config of vLLM and SGLang). Then requests go by what each server really holds; empty goes by what it was sent."`
+	KVReplay    string `yaml:"kv_replay" help:"Address where it gives missed events again (replay_endpoint there); empty forgets what is known after each gap."`
+	KVBlocksMax int    `yaml:"kv_blocks_max" default:"262144" range:"1024..16777216" help:"Most blocks of one server's cache that are remembered, of 60 to 120 bytes each; what is beyond is not known."`
+
 	Cancel         string `yaml:"cancel" default:"auto" oneof:"auto close drain" help:"What becomes of an answer whose client has left: close ends its connection, drain reads it to its end, for servers that a closed connection harms; auto goes by the dialect."`
 	Priority       bool   `yaml:"priority" help:"Tell the server the level of each request, if it was started to order by priority (vLLM, SGLang): useful where others use it too."`
 	PromptCacheOff bool   `yaml:"prompt_cache_off" help:"Forbid llama-server to reuse the prompt of another request, which it shares between tenants."`
@@ -44,7 +48,7 @@ type Config struct {
 	MetricsInterval time.Duration `yaml:"metrics_interval" default:"500ms" range:"50ms..1m" help:"How often the server's metrics are read while it works, for how many sequences it runs and lets wait."`
 	MetricsOff      bool          `yaml:"metrics_off" help:"Do not read the server's metrics."`
 
-	EventBytesMax   int           `yaml:"event_bytes_max" default:"4194304" range:"1KiB..1GiB" help:"Largest event of an answer, in bytes; a larger one ends the request with an error."`
+	EventBytesMax   int           `yaml:"event_bytes_max" default:"4194304" range:"1KiB..1GiB" help:"Largest event of an answer, in bytes; a larger one ends the request with an error. A larger message of kv_events ends that connection."`
 	StreamEventsMax int           `yaml:"stream_events_max" default:"256" range:"1..1048576" help:"Most events of one stream that wait for their reader; then no more of it is read from the server."`
 	GenerationsMax  int           `yaml:"generations_max" default:"1024" range:"1..1048576" help:"Most generations at the server at the same time."`
 	MessageBytesMax int           `yaml:"message_bytes_max" default:"262144" range:"1KiB..16MiB" help:"Most bytes that are read of any other answer of the server: errors, counts, lists of models."`
@@ -68,6 +72,8 @@ type Server struct {
 	KeyFile      string  `yaml:"key_file" help:"Its key; empty takes upstream.key_file."`
 	SequencesMax int     `yaml:"sequences_max" range:"..65536" help:"Most sequences there; 0 takes upstream.sequences_max."`
 	Model        string  `yaml:"model" help:"The model's name there; empty takes upstream.model."`
+	KVEvents     string  `yaml:"kv_events" help:"Where it publishes the events of its cache; empty takes upstream.kv_events."`
+	KVReplay     string  `yaml:"kv_replay" help:"Where it gives missed events again; empty takes upstream.kv_replay."`
 	Use          string  `yaml:"use" default:"always" oneof:"always overflow fallback" help:"When it gets requests: always; overflow where no other has a free place; fallback where no other can be used at all."`
 }
 
@@ -89,6 +95,10 @@ func (c *Config) all() (all []Server, err error) {
 		}
 	}
 	all = append(all, c.Servers...)
+	errs = append(errs, checkEvents("upstream", c.KVEvents, c.KVReplay)...)
+	for _, s := range c.Servers {
+		errs = append(errs, checkEvents("upstream.servers", s.KVEvents, s.KVReplay)...)
+	}
 	seen := map[string]bool{}
 	for _, s := range all {
 		if _, _, err := parseURL(s.URL); err != nil {

@@ -157,6 +157,7 @@ func (c *counter) learn(p *wire.Prompt, a *answer) {
 // of token ids need nobody.
 func (r *replica) count(ctx context.Context, m *model, asked *wire.Request, v *relayed) (tokens int, exact bool) {
 	if asked.Tokens != nil {
+		r.engine.chain(v, asked.Tokens, asked.Salt)
 		return len(asked.Tokens), true
 	}
 	bytes := len(asked.Messages) + len(v.tools)
@@ -177,7 +178,8 @@ func (r *replica) count(ctx context.Context, m *model, asked *wire.Request, v *r
 	}
 	limited, cancel := context.WithTimeout(ctx, r.cfg.CountLimit)
 	defer cancel()
-	if said, err := r.server.countTokens(limited, m, v); err == nil {
+	if said, tokens, err := r.server.countTokens(limited, m, v); err == nil {
+		r.engine.chain(v, tokens, asked.Salt)
 		return said, true
 	}
 	return n, false

@@ -161,14 +161,15 @@ func publicName(name string) string {
 	return name
 }
 
-// countTokens asks the server how many tokens the request's prompt has.
-func (s *server) countTokens(ctx context.Context, m *model, r *relayed) (int, error) {
+// countTokens asks the server how many tokens the request's prompt has, and which, where
+// it says so.
+func (s *server) countTokens(ctx context.Context, m *model, r *relayed) (n int, tokens []int32, err error) {
 	path := m.dialect.countText
 	if r.chat {
 		path = m.dialect.countChat
 	}
 	if path == "" {
-		return 0, errors.ErrUnsupported
+		return 0, nil, errors.ErrUnsupported
 	}
 	body := append([]byte("{"), r.members...)
 	if !r.chat { // llama-server names the text otherwise, and others ignore that name
@@ -176,19 +177,24 @@ func (s *server) countTokens(ctx context.Context, m *model, r *relayed) (int, er
 	}
 	body = appendMember(append(body, ','), "model", quote(m.name))
 	var answer struct {
-		Count       *int              `json:"count"`
-		InputTokens *int              `json:"input_tokens"`
-		Tokens      []json.RawMessage `json:"tokens"`
+		Count       int             `json:"count"`
+		InputTokens int             `json:"input_tokens"`
+		Tokens      json.RawMessage `json:"tokens"`
 	}
-	if err := s.ask(ctx, "POST", path, append(body, '}'), &answer); err != nil {
-		return 0, err
+	// A byte of a prompt is at most a token, and that is a number of seven digits.
+	if err := s.askLong(ctx, "POST", path, append(body, '}'), &answer, s.cfg.MessageBytesMax+9*len(body)); err != nil {
+		return 0, nil, err
 	}
-	n := cmp.Or(answer.Count, answer.InputTokens)
-	switch {
-	case n != nil && *n > 0:
-		return *n, nil
-	case len(answer.Tokens) > 0:
-		return len(answer.Tokens), nil
+	var other []json.RawMessage
+	if json.Unmarshal(answer.Tokens, &tokens) != nil {
+		tokens = nil
+		json.Unmarshal(answer.Tokens, &other)
 	}
-	return 0, errors.New("its answer has no count")
+	if n = cmp.Or(max(0, answer.Count), max(0, answer.InputTokens), len(tokens), len(other)); n == 0 {
+		return 0, nil, errors.New("its answer has no count")
+	}
+	if n != len(tokens) {
+		tokens = nil
+	}
+	return n, tokens, nil
 }

@@ -117,7 +117,7 @@ func (d *dialect) ownMembers(b []byte, id, salt string, level int, byPriority bo
 	}
 	b = append(b, d.always...)
 	if d.salted {
-		b = appendMember(append(b, ','), "cache_salt", quote(hashed("salt "+salt)))
+		b = appendMember(append(b, ','), "cache_salt", quote(saltSent(salt)))
 	}
 	if byPriority && d.priority != nil {
 		b = strconv.AppendInt(append(b, `,"priority":`...), int64(d.priority[min(level, len(d.priority)-1)]), 10)
@@ -127,6 +127,9 @@ func (d *dialect) ownMembers(b []byte, id, salt string, level int, byPriority bo
 	}
 	return b
 }
+
+// saltSent is what keeps a tenant's cached prefixes apart at the server.
+func saltSent(salt string) string { return hashed("salt " + salt) }
 
 // hashed is a name of a fixed length: no such name begins with another, and a
 // tenant's name does not leave this process.

@@ -76,12 +76,16 @@ func (e *Engine) add(s *Server, address string) error {
 	r := &replica{engine: e, cfg: e.cfg, of: s, address: address, name: s.nameAt(address)}
 	r.cfg.URL, r.cfg.KeyFile = s.URL, cmp.Or(s.KeyFile, e.cfg.KeyFile)
 	r.cfg.SequencesMax, r.cfg.Model = cmp.Or(s.SequencesMax, e.cfg.SequencesMax), cmp.Or(s.Model, e.cfg.Model)
+	r.cfg.KVEvents, r.cfg.KVReplay = cmp.Or(s.KVEvents, e.cfg.KVEvents), cmp.Or(s.KVReplay, e.cfg.KVReplay)
 	var err error
 	if r.server, err = newServer(&r.cfg, address); err != nil {
 		return err
 	}
 	r.ledger.window = window.New(window.Limits{Start: sequencesUnknown})
 	r.ctx, r.stop = context.WithCancel(e.ctx)
+	if err := r.followCache(); err != nil {
+		return err
+	}
 	e.mu.Lock()
 	e.replicas = append(e.replicas, r)
 	e.mu.Unlock()
@@ -304,9 +308,8 @@ func (e *Engine) choose(v *relayed, n, tokens int, tried []*replica) (best *repl
 	for _, r := range e.used(tried) {
 		view, places := r.ledger.window.View(now), r.places(now)
 		token, step := r.ledger.window.Cost()
-		uncached := float64(tokens) * (1 - r.prefixes.match(v.blocks, v.bytes))
 		// Rows that decode make every step longer.
-		wait := (float64(view.Delay) + token*(float64(view.Prefill)+uncached) + 2*step*float64(view.Inside+n)/float64(places)) / r.of.Weight
+		wait := (float64(view.Delay) + token*(float64(view.Prefill)+r.uncached(v, tokens)) + 2*step*float64(view.Inside+n)/float64(places)) / r.of.Weight
 		rank := 0
 		if (view.Inside+n > places && view.Inside > 0) || r.health.unreachable > 0 {
 			rank = 2

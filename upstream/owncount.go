@@ -9,8 +9,8 @@ import (
 
 // Counter counts prompts by the model's own tokenizer and template.
 type Counter interface {
-	// Count returns ok false for what only the server can count, and where ctx ends.
-	Count(ctx context.Context, r *wire.Request) (tokens int, ok bool)
+	// Tokens returns ok false for what only the server can count, and where ctx ends.
+	Tokens(ctx context.Context, r *wire.Request) (tokens []int32, ok bool)
 }
 
 // trust says whether a Counter counts as the server does. The first prompts are
@@ -86,16 +86,19 @@ func (r *replica) countHere(ctx context.Context, m *model, asked *wire.Request, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CountLimit)
 	defer cancel()
-	n, ok := e.cfg.Counter.Count(ctx, asked)
+	ours, ok := e.cfg.Counter.Tokens(ctx, asked)
 	if !ok {
 		return 0, false
 	}
+	n := len(ours)
 	if probing {
-		if said, err := r.server.countTokens(ctx, m, v); err == nil {
+		if said, theirs, err := r.server.countTokens(ctx, m, v); err == nil {
 			e.compare(n, said)
+			e.chain(v, theirs, asked.Salt)
 			return said, true
 		}
 	}
+	e.chain(v, ours, asked.Salt)
 	v.counted = n // to be compared with the usage
 	return n, true
 }

@@ -11,11 +11,11 @@ import (
 // byWords counts a token for each word of a text, and off more.
 type byWords struct{ off int }
 
-func (c *byWords) Count(_ context.Context, r *wire.Request) (int, bool) {
+func (c *byWords) Tokens(_ context.Context, r *wire.Request) ([]int32, bool) {
 	if r.Text == nil {
-		return 0, false
+		return nil, false
 	}
-	return len(strings.Fields(*r.Text)) + c.off, true
+	return make([]int32, len(strings.Fields(*r.Text))+c.off), true
 }
 
 // TestOwnTokenizer: prompts are counted here to the token, until the server's counts

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/upstream/kvevents"
 	"github.com/forebay-io/forebay/upstream/window"
 )
 
@@ -21,6 +22,7 @@ type replica struct {
 	server  *server
 	ctx     context.Context // ends when it is removed
 	stop    context.CancelFunc
+	cache   *kvevents.Follower // nil where its cache is not followed
 
 	// Guarded by engine.mu:
 	model    *model // nil until it was found
@@ -84,7 +86,21 @@ func (r *replica) report(now time.Duration, places int, used bool) wire.Upstream
 	if used {
 		u.Places = places
 	}
+	if r.cache != nil {
+		c := r.cache.Report()
+		u.Cache = &wire.UpstreamCache{State: cacheState(&c), Blocks: c.Blocks, BlockTokens: c.Tokens, Missed: c.Gaps, Left: c.Left}
+	}
 	return u
+}
+
+func cacheState(c *kvevents.Report) string {
+	switch {
+	case c.Whole:
+		return "known"
+	case c.Live:
+		return "in part"
+	}
+	return "unheard"
 }
 
 // what says which server it is: its dialect and version.

@@ -99,7 +99,7 @@ func (w *generation) refusedBy(response *http.Response, err error) (why *wire.Er
 		w.engine.log.Warn("a request did not reach the upstream", "id", w.asked.ID, "upstream", w.at.name, "reason", err)
 		return wire.Errorf(wire.Unavailable, "the upstream is not reachable"), 0, true
 	}
-	text, _ := w.at.server.read(response) // as much as came
+	text, _ := readAnswer(response, w.engine.cfg.MessageBytesMax) // as much as came
 	response.Body.Close()
 	refused := &errStatus{response.StatusCode, text, response.Header}
 	if refused.status == http.StatusTooManyRequests || refused.status == http.StatusServiceUnavailable {

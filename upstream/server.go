@@ -126,6 +126,11 @@ func (e *errStatus) Error() string { return fmt.Sprintf("status %d", e.status) }
 
 // ask sends a request with a small answer, and reads that into to; nil drops it.
 func (s *server) ask(ctx context.Context, method, path string, body []byte, to any) error {
+	return s.askLong(ctx, method, path, body, to, s.cfg.MessageBytesMax)
+}
+
+// askLong is ask for an answer of at most so many bytes.
+func (s *server) askLong(ctx context.Context, method, path string, body []byte, to any, bytesMax int) error {
 	r, err := s.request(ctx, method, path, body)
 	if err != nil {
 		return err
@@ -135,7 +140,7 @@ func (s *server) ask(ctx context.Context, method, path string, body []byte, to a
 		return err
 	}
 	defer answer.Body.Close()
-	text, err := s.read(answer)
+	text, err := readAnswer(answer, bytesMax)
 	switch {
 	case answer.StatusCode != http.StatusOK:
 		return &errStatus{answer.StatusCode, text, answer.Header}
@@ -149,11 +154,11 @@ func (s *server) ask(ctx context.Context, method, path string, body []byte, to a
 
 var errLong = errors.New("the answer is longer than upstream.message_bytes_max")
 
-// read reads an answer that is not a stream.
-func (s *server) read(answer *http.Response) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(answer.Body, int64(s.cfg.MessageBytesMax)+1))
-	if err == nil && len(text) > s.cfg.MessageBytesMax {
-		return text[:s.cfg.MessageBytesMax], errLong
+// readAnswer reads an answer that is not a stream, of at most so many bytes.
+func readAnswer(answer *http.Response, bytesMax int) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(answer.Body, int64(bytesMax)+1))
+	if err == nil && len(text) > bytesMax {
+		return text[:bytesMax], errLong
 	}
 	return text, err
 }

@@ -13,6 +13,10 @@ var (
 	specUpstreamPlaces   = gauge("forebay_upstream_places", "Sequences that may be at the server.", "upstream")
 	specUpstreamPrefill  = gauge("forebay_upstream_prefill_tokens", "Prompt tokens at the server without a first token.", "upstream")
 	specUpstreamOthers   = gauge("forebay_upstream_strangers", "Sequences of others at the server, by its own metrics.", "upstream")
+	specUpstreamBlocks   = gauge("forebay_upstream_cache_blocks", "Blocks of prompts that the server holds, as far as its events told (upstream.kv_events).", "upstream")
+	specUpstreamKnown    = gauge("forebay_upstream_cache_known", "1 where all that the server holds is known by its events, 0 where a part may be missing or no events come.", "upstream")
+	specUpstreamMissed   = counter("forebay_upstream_cache_missed_total", "Times that events of the server's cache were missed or could not be read, or that it was started anew.", "upstream")
+	specUpstreamLeft     = counter("forebay_upstream_cache_left_out_total", "Blocks of the server's cache that upstream.kv_blocks_max left no room for.", "upstream")
 	specUpstreamCost     = gauge("forebay_upstream_cost_seconds", "What the server takes, as learned from its answers: delay (of a first token beside prefill), prompt_token, step (between two tokens of an answer).", "upstream", "term")
 	specUpstreamQuiet    = gauge("forebay_upstream_quiet_seconds", "Time since the last event of an answer while the server has work; 0 without work.", "upstream")
 	specUpstreamAnswers  = counter("forebay_upstream_answers_total", "Answers of the server: served, failed (by its fault), guessed (served without the reason of their end), uncounted (served without a usage, so that its events were counted).", "upstream", "result")
@@ -33,6 +37,12 @@ func collectUpstreams(ch chan<- prometheus.Metric, s *wire.State) {
 		ch <- specUpstreamOthers.value(u.Strangers, u.Name)
 		for term, d := range map[string]time.Duration{"delay": u.Delay, "prompt_token": u.Token, "step": u.Step} {
 			ch <- specUpstreamCost.value(d.Seconds(), u.Name, term)
+		}
+		if c := u.Cache; c != nil {
+			ch <- specUpstreamBlocks.value(float64(c.Blocks), u.Name)
+			ch <- specUpstreamKnown.value(oneIf(c.State == "known"), u.Name)
+			ch <- specUpstreamMissed.value(float64(c.Missed), u.Name)
+			ch <- specUpstreamLeft.value(float64(c.Left), u.Name)
 		}
 		quiet := 0.
 		if u.Inside > 0 && u.Heard > 0 {

@@ -25,6 +25,9 @@ type UpstreamReport struct {
 	Step  time.Duration `json:"step_ns"`  // between two tokens of an answer
 	Heard int64         `json:"-"`        // when the last event of an answer came, 0 for never
 
+	// Cache is what is known of its cache by its events; nil where they are not followed.
+	Cache *UpstreamCache `json:"cache,omitempty"`
+
 	// Since the start:
 	Served  uint64 `json:"served"`  // whole answers
 	Failed  uint64 `json:"failed"`  // answers that failed by its fault
@@ -34,6 +37,15 @@ type UpstreamReport struct {
 	// Uncounted are whole answers without a usage: their events were counted.
 	Uncounted uint64 `json:"uncounted"`
 	Rejected  uint64 `json:"rejected"` // requests that it had no room for
+}
+
+// UpstreamCache is what the events of a server's cache told.
+type UpstreamCache struct {
+	State       string `json:"state"` // known, in part (some that it holds may be missing here) or unheard (its events do not come)
+	Blocks      int    `json:"blocks"`
+	BlockTokens int    `json:"block_tokens"` // 0 for not known yet
+	Missed      uint64 `json:"missed"`       // times that events were missed or could not be read, or that it was started anew
+	Left        uint64 `json:"left_out"`     // blocks that there was no room for here
 }
 
 // Upstreams is implemented by an engine that relays.

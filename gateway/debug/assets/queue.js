@@ -48,6 +48,7 @@ const upstreams = [
   ["places", (u) => u.places + (u.places_exact ? "" : ", learned"), "n"],
   ["prefill tokens", (u) => u.prefill_tokens, "n"],
   ["tokenizer", (u) => u.tokenizer || "none"],
+  ["cache", (u) => u.cache ? `${u.cache.state}: ${u.cache.blocks} blocks` : ""],
   ["others", (u) => u.strangers.toFixed(1), "n"],
   ["delay", (u) => time(u.delay_ns / 1e6), "n"],
   ["step", (u) => time(u.step_ns / 1e6), "n"],

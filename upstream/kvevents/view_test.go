@@ -88,6 +88,15 @@ func TestView(t *testing.T) {
 	}
 }
 
+// TestBatchAsMap: newer servers of vLLM write a batch as a map.
+func TestBatchAsMap(t *testing.T) {
+	f := New(Config{BlocksMax: 100})
+	f.apply(t, pack(pairs{"ts", 1.5, "events", list{vllm(nil, prompt[:6], []any{1, 2, 3})}, "data_parallel_rank", 0}))
+	if held, whole := f.Match(chain(prompt, ""), false); held != 6 || !whole {
+		t.Errorf("%d held, whole %v", held, whole)
+	}
+}
+
 // TestBatchesThatCannotBeRead: all is forgotten, since it is not known what changed.
 func TestBatchesThatCannotBeRead(t *testing.T) {
 	good := batch(vllm(nil, prompt[:6], []any{1, 2, 3}))

@@ -15,16 +15,17 @@ type course struct{ done, at [courseKnots]float64 }
 // over 1,000 steps. Beyond them the last stride goes on.
 const courseKnots = 16
 
-// unseenRows is how much dearer a row is taken to be beyond the most rows that ran
-// together so far: what steps cost is linear only nearby.
-const unseenRows = 1.0
+// unseenRows is as how many a row counts beyond the most rows that ran together so far,
+// where a promise is made: what steps cost is linear only nearby. Where one may be taken
+// back it counts as one.
+const unseenRows = 2.0
 
 // course plays the steps to come. Each computes the prefill that it has room for
 // beside its rows. Every typical prompt that is done is a row more. No row ends
 // before the oldest one has a typical answer; from then on they end at the rate of
 // rows of all ages. The rule is implicit in the number of rows, so that a long
 // stride does not overshoot the number at which as many rows begin as end.
-func (s *Scheduler) course(level int) (c course) {
+func (s *Scheduler) course(level int, unseen float64) (c course) {
 	v := &s.engine
 	share, typical, pace := s.share(level), v.typical, v.pace.value(s.now)
 	typical.uncached, typical.answer = max(1, typical.uncached), max(1, typical.answer)
@@ -35,7 +36,7 @@ func (s *Scheduler) course(level int) (c course) {
 	done, at, stride := 0., 0., 1.
 	untilEnd := typical.answer - v.oldest() // steps
 	for i := range c.done {
-		priced := rows + unseenRows*max(0, rows-float64(v.rowsMost))
+		priced := rows + (unseen-1)*max(0, rows-float64(v.rowsMost))
 		load := cost.Load{DecodeRows: int(priced + 0.5), DecodeContext: int(priced * context)}
 		load.PrefillTokens = v.room.Tokens(&v.cost, load)
 		done += stride * share * float64(v.cost.Prefill(load.PrefillTokens, 0, s.chunkTokens()))

@@ -64,7 +64,7 @@ func TestCourseForeseesTheRowsThatJoin(t *testing.T) {
 		v.rows = rnd.IntN(2) * rnd.IntN(40)
 		v.rowsContext, v.rowsMost = v.rows*200, 1<<20
 		v.rowsTokens = int(float64(v.rows) * v.typical.answer / 2)
-		c := s.course(levelInteractive)
+		c := s.course(levelInteractive, unseenRows)
 		for _, want := range []float64{50e6, 200e6, 1e9} {
 			real := float64(courseNaively(s, want))
 			load := cost.Load{DecodeRows: v.rows, DecodeContext: v.rowsContext}
@@ -102,10 +102,10 @@ func TestCourseOfAYoungBurst(t *testing.T) {
 		v.rows = 5 + rnd.IntN(20)
 		v.rowsContext, v.rowsMost = v.rows*100, 1<<20
 		v.rowsTokens = v.rows * rnd.IntN(4)
-		young := s.course(levelInteractive)
+		young := s.course(levelInteractive, unseenRows)
 		real := float64(courseNaively(s, 500e6))
 		v.rowsTokens = int(float64(v.rows) * v.typical.answer / 2)
-		even := s.course(levelInteractive)
+		even := s.course(levelInteractive, unseenRows)
 		off += math.Log(real / young.when(500e6))
 		control += math.Log(real / even.when(500e6))
 		n++

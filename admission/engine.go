@@ -92,8 +92,12 @@ func (v *ledger) left(e *Entry, now time.Duration) {
 	if v.life == 0 {
 		v.life = stay
 	}
-	v.life += (stay - v.life) / 16
+	v.life += (stay - v.life) / float64(max(lifeLeast, v.sequences))
 }
+
+// lifeLeast is over at least how many requests life is taken: those that run together
+// often end together.
+const lifeLeast = 16
 
 // Report takes what the engine said at the end of a step. Waiting requests get a
 // new price where their cached part, or the engine's speed, has changed.
@@ -107,7 +111,7 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 		return
 	}
 	if r.Cost.Known() {
-		v.cost = r.Cost
+		v.learned(&r.Cost)
 	}
 	v.room, v.chunk, v.kvTokens, v.stepDuration = r.Room, max(1, r.Room.TokensMax), r.KVTokens, r.StepDuration
 	v.kvPinned = min(r.KVPinned, r.KVTokens)
@@ -122,8 +126,21 @@ func (s *Scheduler) Report(r Report, now time.Duration) {
 	if far(v.priced, v.cost.PrefillToken) {
 		v.priced = v.cost.PrefillToken
 		s.repriceAll()
+	}
+	if s.now >= s.lookedAt+lookEvery {
+		s.lookedAt = s.now
 		s.revoke()
 	}
+}
+
+// learned takes in what the engine says that steps cost. What recent steps took is
+// compared with what they cost by that, lest an engine that became slower count twice.
+func (v *ledger) learned(c *cost.Cost) {
+	load := cost.Load{PrefillTokens: v.stepRoom(), DecodeRows: v.rows, DecodeContext: v.rowsContext}
+	if before := v.cost.StepNS(load); before > 0 {
+		v.pace.predicted.sum *= c.StepNS(load) / before
+	}
+	v.cost = *c
 }
 
 // far tells that two coefficients differ so much that prices are stale.

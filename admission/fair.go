@@ -25,8 +25,8 @@ type line struct {
 	deficit time.Duration
 	lanes   [laneCount]heap
 	running int
-	listed  int           // place in class.lines; out while nothing waits
-	short   time.Duration // prefill of the short lane that waits
+	listed  int  // place in class.lines; out while nothing waits
+	short   sums // of what waits in the short lane
 
 	asked     asked
 	bodies    *bodies // nil until one is known
@@ -121,7 +121,7 @@ func (l *line) add(e *Entry) {
 	l.lanes[e.lane()].push(e)
 	l.tenant.waiting++
 	if !e.long {
-		l.short += e.prefill
+		l.short.add(e, 1)
 	}
 }
 
@@ -129,7 +129,7 @@ func (l *line) remove(e *Entry) {
 	l.lanes[e.lane()].remove(e)
 	l.tenant.waiting--
 	if !e.long {
-		l.short -= e.prefill
+		l.short.add(e, -1)
 	}
 	if l.waiting() > 0 {
 		return

@@ -80,7 +80,7 @@ func (s *Scheduler) forecast(k *class) forecast {
 	s.scratch.underWay = under
 	f := forecast{
 		now: s.now, begins: s.now + v.stepDuration/2, given: given,
-		course: s.course(level), margin: s.stretch(k),
+		course: s.course(level, unseenRows), margin: s.stretch(k),
 		longShare:   s.cfg.LongShare,
 		longPresent: waits.long > 0 || slices.ContainsFunc(under, func(u underWay) bool { return u.long }),
 		overtaking:  min(1-s.cfg.LongShare, s.levels[level].short.share(s.now)),
@@ -106,16 +106,16 @@ func (s *Scheduler) forecast(k *class) forecast {
 	return f
 }
 
-// stay is how long a request is in the engine, in nanoseconds: until the first has
-// ended, what its typical answer takes.
+// stay is how long a request is in the engine, in nanoseconds: what its typical answer
+// takes beside the others that run now, of which each that ends makes room for another's
+// prompt. Where those that ended took longer, it is as long as they took. They alone do
+// not tell: in the first moments of an overload those end that began before.
 func (s *Scheduler) stay() float64 {
 	v := &s.engine
-	if v.life > 0 {
-		return v.life
-	}
-	rows := max(1, v.sequences)
-	step := v.cost.StepNS(cost.Load{DecodeRows: rows, DecodeContext: int(float64(rows) * v.typical.prompt)})
-	return v.typical.answer*step + float64(v.cost.Prefill(int(v.typical.uncached), 0, s.chunkTokens()))
+	rows, typical := max(1, v.sequences), v.typical
+	joining := float64(rows-1) / max(1, typical.answer) * typical.uncached
+	step := v.cost.StepNS(cost.Load{PrefillTokens: int(joining), DecodeRows: rows, DecodeContext: int(float64(rows) * typical.prompt)})
+	return max(v.life, v.pace.value(s.now)*typical.answer*step+float64(v.cost.Prefill(int(typical.uncached), 0, s.chunkTokens())))
 }
 
 // share is the part of the engine's time that a level gets: all, less the floors of

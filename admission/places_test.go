@@ -3,6 +3,8 @@ package admission
 import (
 	"testing"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/cost"
 )
 
 // TestPlacesOfTheEngine: an engine that says how many sequences it takes gets no more
@@ -53,5 +55,25 @@ func TestPlacesOfTheEngine(t *testing.T) {
 	p.arrive(Demand{Sequences: 1, PromptTokens: 10, DecodeTokens: 10})
 	if n := running(); n != 5 {
 		t.Errorf("%d sequences run; want the request of 5 alone in 3 places", n)
+	}
+}
+
+// TestPromisesCountPlaces: where an engine has few places and hardly any prefill to do,
+// a tenant that is alone is promised no more than places become free in time for.
+func TestPromisesCountPlaces(t *testing.T) {
+	p := newPlay(t, 1, Config{RunningSequencesMax: 2, Classes: []Class{{Name: "interactive", FirstTokenGoal: 2 * time.Second}}})
+	r := Report{Up: true, Cost: cost.Cost{Base: 10e6, PrefillToken: 1e3}}
+	r.Room.TokensMax = 512
+	p.Report(r, p.now)
+	in := 0
+	for range 50 { // of half a second each
+		if p.arrive(Demand{Tenant: "a", Sequences: 1, PromptTokens: 10, UncachedTokens: 10, DecodeTokens: 50}) != nil {
+			in++
+		}
+		for p.Next(p.now) != nil {
+		}
+	}
+	if in < 4 || in > 8 {
+		t.Errorf("%d are promised a first token within 2 s; 2 run at a time, for 0.5 s each", in)
 	}
 }

@@ -76,12 +76,12 @@ func (s *Scheduler) placeByShare(f *forecast, e *Entry) bool {
 	if e.long {
 		return false
 	}
-	own := e.line.short
-	ahead := sums{short: own, sequences: e.demand.Sequences, kv: e.kv}
+	ahead := e.line.short
+	turn := float64(ahead.short+s.quantum(e.line.tenant)) / e.line.tenant.weight
 	for _, k := range s.levels[e.level].classes {
 		for _, l := range k.lines {
-			if l != e.line {
-				ahead.short += min(l.short, time.Duration(float64(own+s.quantum(e.line.tenant))*l.tenant.weight/e.line.tenant.weight))
+			if l != e.line && l.short.short > 0 {
+				ahead.addPart(&l.short, min(1, turn*l.tenant.weight/float64(l.short.short)))
 			}
 		}
 	}

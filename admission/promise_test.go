@@ -287,17 +287,27 @@ func TestAClientsDeadlineTeachesTheMarginNothing(t *testing.T) {
 	}
 }
 
-// TestPromisesAreTakenBackWhereFactsChange: the engine becomes three times slower,
-// and at once the largest of those that would be late are told, as few as possible.
+// TestPromisesAreTakenBackWhereFactsChange: the engine becomes three times slower. Once
+// it has been for lateFor, the largest of those that would be late are told, as few as
+// possible. Where it was slow for a moment only, nobody is.
 func TestPromisesAreTakenBackWhereFactsChange(t *testing.T) {
 	p := newPipe(t, goals(""))
 	var in []*Entry
 	for i := range 9 {
-		in = append(in, p.ask("a", "interactive", 40+10*i))
+		in = append(in, p.ask("a", "interactive", 20+10*i))
 	}
-	slow := Report{Up: true, At: p.now, Cost: cost.Cost{PrefillToken: 3e6}, Room: cost.Room{TokensMax: 1}}
-	p.Report(slow, p.now)
-	gone := p.TakeRefused()
+	look := func(prefill float64) []*Entry {
+		p.now += lookEvery
+		p.Report(Report{Up: true, At: p.now, Cost: cost.Cost{PrefillToken: prefill}, Room: cost.Room{TokensMax: 1}}, p.now)
+		return p.TakeRefused()
+	}
+	quick, slow := 1e6, 3e6
+	for _, prefill := range []float64{slow, slow, quick, slow, slow, slow} {
+		if gone := look(prefill); len(gone) > 0 {
+			t.Fatalf("after a moment %d are told", len(gone))
+		}
+	}
+	gone := look(slow)
 	if len(gone) == 0 || len(gone) > 7 {
 		t.Fatalf("%d of %d are told", len(gone), len(in))
 	}

@@ -42,6 +42,6 @@ func (s *Scheduler) backlogWait(e *Entry) time.Duration {
 			work += k.backlog
 		}
 	}
-	c := s.course(e.class.level)
+	c := s.course(e.class.level, unseenRows)
 	return time.Duration(c.when(float64(work)))
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -10,26 +11,53 @@ import (
 // in time. Of the requests that could be given up for a late one the largest is, as
 // Moore and Hodgson do (1968) for the fewest late jobs, and first one of a tenant
 // that is over its share.
+//
+// A forecast swings while an overload is young and what steps cost is learned anew.
+// What is doubtful counts against a promise when it is made, and for it afterwards: it
+// is taken back once every look for lateFor expects it late, with no margin.
 
-// revoke gives up waiting requests until those that stay are expected in time.
+const (
+	lookEvery = 100 * time.Millisecond
+	lateFor   = 300 * time.Millisecond
+)
+
+// revoke looks whether those that wait are expected in time, and gives up some of them
+// if they have not been for lateFor, until those that stay are.
 func (s *Scheduler) revoke() {
-	s.weigh()
 	for level := range s.levels {
-		track := &s.levels[level].track
-		for !track.empty() {
-			first := track.blocks[0].entries[0]
-			f := s.forecast(first.class)
-			f.margin = 1
-			late, _ := f.test(track, first)
-			if late == nil {
-				break
+		l := &s.levels[level]
+		late := s.expectedLate(level)
+		switch {
+		case late == nil:
+			l.lateSince = 0
+		case l.lateSince == 0:
+			l.lateSince = s.now
+		case s.now >= l.lateSince+lateFor:
+			s.weigh()
+			for ; late != nil; late = s.expectedLate(level) {
+				s.takeBack(s.victim(level, late))
 			}
-			if late.state != waiting {
-				break // the engine has begun it
-			}
-			s.takeBack(s.victim(level, late))
+			l.lateSince = 0
 		}
 	}
+}
+
+// expectedLate is the first waiting request of a level that is expected late, nil for
+// none. No forecast knows when an operator opens a paused class again.
+func (s *Scheduler) expectedLate(level int) *Entry {
+	track := &s.levels[level].track
+	paused := func(k *class) bool { return k.mode == Paused }
+	if track.empty() || slices.ContainsFunc(s.levels[level].classes, paused) {
+		return nil
+	}
+	first := track.blocks[0].entries[0]
+	f := s.forecast(first.class)
+	f.margin, f.course = 1, s.course(level, 1)
+	late, _ := f.test(track, first)
+	if late == nil || late.state != waiting { // the engine has begun it
+		return nil
+	}
+	return late
 }
 
 // takeBack gives up a request that was promised its first token in time.

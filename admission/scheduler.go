@@ -32,18 +32,19 @@ type Scheduler struct {
 	engine  ledger
 	load    overload
 
-	orders  uint64 // of arrival, so far
-	draws   uint64 // so far, see Demand.Draw
-	expiry  heap
-	running []*Entry
-	refused []*Entry // refused while they waited, since TakeRefused
-	scratch scratch
-	waiting sums
-	bytes   int // of memory that waiting requests hold
-	tokens  int // uncached prompt tokens of waiting requests
-	count   int // waiting requests
-	now     time.Duration
-	wakeAt  time.Duration // when the next window ends; 0 is never
+	orders   uint64 // of arrival, so far
+	draws    uint64 // so far, see Demand.Draw
+	expiry   heap
+	running  []*Entry
+	refused  []*Entry // refused while they waited, since TakeRefused
+	scratch  scratch
+	waiting  sums
+	bytes    int // of memory that waiting requests hold
+	tokens   int // uncached prompt tokens of waiting requests
+	count    int // waiting requests
+	now      time.Duration
+	lookedAt time.Duration // when promises were last looked at, see revoke.go
+	wakeAt   time.Duration // when the next window ends; 0 is never
 
 	returning   time.Duration // engine time of the requests that were told to come back, as of returningAt
 	returningAt time.Duration
@@ -93,6 +94,7 @@ type level struct {
 	lastAsked meter   // the same, of the last seconds
 	sweptAt   time.Duration
 	standing  standing
+	lateSince time.Duration // since when a promise looks broken; 0 is not
 }
 
 // NewScheduler makes a Scheduler; the error says what is wrong with cfg.

@@ -79,6 +79,13 @@ func (s *Scheduler) check(t *testing.T, entries []*Entry) {
 			if l.listed != i || l.waiting() == 0 {
 				t.Fatalf("class %s lists tenant %s wrongly", k.Name, l.tenant.name)
 			}
+			var short sums
+			for _, e := range l.lanes[laneShort].entries {
+				short.add(e, 1)
+			}
+			if l.short != short {
+				t.Fatalf("tenant %s has %+v in the short lane, its entries %+v", l.tenant.name, l.short, short)
+			}
 			if l.deficit > 2*s.quantum(l.tenant) {
 				t.Fatalf("tenant %s has a deficit of %v", l.tenant.name, l.deficit)
 			}

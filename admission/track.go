@@ -57,6 +57,13 @@ func (s *sums) addAll(o *sums) {
 	s.kv += o.kv
 }
 
+// addPart adds a part of the short o, from 0 to 1.
+func (s *sums) addPart(o *sums, part float64) {
+	s.short += time.Duration(part * float64(o.short))
+	s.sequences += int(part * float64(o.sequences))
+	s.kv += int(part * float64(o.kv))
+}
+
 const blockMax = 256
 
 // find is the block in which e is or belongs, and its place there.

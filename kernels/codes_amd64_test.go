@@ -7,7 +7,7 @@ import "testing"
 // TestCodesUnpackAlikeInVectors: assembly makes the bytes and scales of a tile that plain Go makes.
 func TestCodesUnpackAlikeInVectors(t *testing.T) {
 	const blocks = 60
-	for _, s := range []*integers{avx512Integers} {
+	for _, s := range []*integers{avx512Integers, avx2Integers} {
 		if _, err := Lookup(s.name); err != nil {
 			t.Log(err)
 			continue

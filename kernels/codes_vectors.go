@@ -11,12 +11,23 @@ import (
 // codesUnpacking makes numbers of a whole tile in assembly, with a codebook.
 type codesUnpacking func(dst, src *byte, rowBytes, blocks int, book *byte)
 
-// codebook has a type's codes as assembly looks them up: a word for eight columns of two bits each,
-// or four of four, that choose among the magnitudes. Column j is in field j/2 of byte j%2.
+// codebook has a type's codes as assembly looks them up, as choices among the magnitudes.
+//
+// For AVX-512 a code is a word: a field of two bits for each of eight columns, or of four bits for
+// each of four. Column j is in field j/2 of byte j%2.
+//
+// For AVX2 it is nibbles, one more than twice the choice. A code of eight is a word, with column j
+// in the lower half of byte j, or the upper half of byte j-4. A code of four is two, with all columns
+// in lower halves, or, 512 words on, in upper ones.
 type codebook struct {
 	numbers [64]byte // of the magnitudes, in sixteen bytes
 	words   [1024]uint16
+	signed  [64]byte // of nibbles, in sixteen bytes: those that are even stand for minus the next one's
+	nibbles [1024]uint32
 }
+
+// upperNibbles is where the words with upper halves begin.
+const upperNibbles = 512
 
 var codebooksOfVectors = sync.OnceValue(func() map[Type]*codebook {
 	all := map[Type]*codebook{}
@@ -44,13 +55,19 @@ func (b *codebook) fill(codes [][]int8) bool {
 	slices.Sort(magnitudes)
 	magnitudes = slices.Compact(magnitudes)
 	for i, m := range magnitudes {
-		b.numbers[i] = byte(m) + bytesOver
+		b.numbers[i] = bytesOver + byte(m)
+		b.signed[2*i], b.signed[2*i+1] = bytesOver-byte(m), bytesOver+byte(m)
 	}
 	for i, code := range codes {
 		bits := 16 / len(code)
 		for j, m := range code {
 			at, _ := slices.BinarySearch(magnitudes, m)
 			b.words[i] |= uint16(at << (j/2*bits + j%2*8))
+			nibble := uint32(2*at+1) << (j%4*8 + j/4*4)
+			b.nibbles[i] |= nibble
+			if len(code) == 4 {
+				b.nibbles[upperNibbles+i] |= nibble << 4
+			}
 		}
 	}
 	return true

@@ -33,9 +33,11 @@ var (
 		placeHalves: avx2.PlaceHalves, placeBytes: avx2.PlaceBytes, absMax: avx2.AbsMax,
 	}).set()
 
-	avx2int8Set = avx2Set.withIntegers(&integers{
-		name: "avx2int8", lanes: avx2int8.Lanes, rowsMax: avx2int8.RowsMax, products: avx2int8Products, round: avx2int8.Round,
-	})
+	avx2Integers = &integers{
+		name: "avx2int8", lanes: avx2int8.Lanes, rowsMax: avx2int8.RowsMax,
+		products: avx2int8Products, unpackings: avx2int8Unpackings, round: avx2int8.Round,
+	}
+	avx2int8Set = avx2Set.withIntegers(avx2Integers)
 
 	avx512Loops = &vector{
 		name: "avx512", lanes: avx512.Lanes, rowsMax: avx512.RowsMax, products: avx512Products,

@@ -36,6 +36,13 @@ var (
 		bytes32: avx2int8.MatMulBytes32,
 		bytes16: avx2int8.MatMulBytes16,
 	}
+	avx2int8Unpackings = map[Type]codesUnpacking{
+		IQ2_XXS: avx2int8.UnpackIQ2_XXS,
+		IQ2_XS:  avx2int8.UnpackIQ2_XS,
+		IQ2_S:   avx2int8.UnpackIQ2_S,
+		IQ3_XXS: avx2int8.UnpackIQ3_XXS,
+		IQ3_S:   avx2int8.UnpackIQ3_S,
+	}
 	avx512Products = map[Type]floatProduct{
 		F32:  avx512.MatMulF32,
 		F16:  avx512.MatMulF16,

@@ -32,16 +32,14 @@ var codings = map[string]*coding{
 // words of a block: its 16 words from byte 2 on, and then its last 16.
 type tileOfCodes struct {
 	*coding
-	dst, src, step, book, frame reg.GPVirtual
-	at                          reg.GPVirtual  // atStep times the block of 32 columns
-	scale                       reg.VecVirtual // the half at the block's begin
-	scales, upper               reg.VecVirtual // bits of a half of the block, the next ones lowest
-	held                        heldOfCodes
+	scaledCodes
+	src, step, book, frame reg.GPVirtual
+	at                     reg.GPVirtual  // atStep times the block of 32 columns
+	upper                  reg.VecVirtual // upper bits of indices, the next ones lowest
+	held                   heldOfCodes
 
-	index   []reg.VecVirtual // of codes, in words: two of a row
-	order   []int            // index[i] is of the codes order[2i] and order[2i+1]
-	signs   reg.VecVirtual   // a byte for eight columns
-	signsOf [4]int           // which byte
+	index []reg.VecVirtual // of codes, in words: two of a row
+	order []int            // index[i] is of the codes order[2i] and order[2i+1]
 }
 
 const (
@@ -54,9 +52,8 @@ const (
 
 // unpackCodes writes the function that makes bytes of a tile of codes.
 func unpackCodes(f format.Format) {
-	textWith(0, "Unpack"+f.Name, "func(dst, src *byte, rowBytes, blocks int, book *byte)",
-		"Unpack"+f.Name+" makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the numbers and the codes at book. blocks is over 0. It prefetches the next 16 rows.")
-	t := &tileOfCodes{coding: codings[f.Name], dst: val("dst"), src: val("src"), step: val("rowBytes"), book: val("book"), frame: GP64(), at: GP64()}
+	unpackText(f)
+	t := &tileOfCodes{coding: codings[f.Name], scaledCodes: scaledCodes{g: avx512, dst: val("dst")}, src: val("src"), step: val("rowBytes"), book: val("book"), frame: GP64(), at: GP64()}
 	blocks, ahead := val("blocks"), GP64()
 	LEAQ(AllocLocal(2*16*64+64).Offset(63), t.frame)
 	ANDQ(I8(-64), t.frame)
@@ -64,10 +61,7 @@ func unpackCodes(f format.Format) {
 	SHLQ(U8(4), ahead)
 	ADDQ(t.src, ahead)
 	Label("block")
-	for at := 0; at < 16*t.blockBytes; at += 64 {
-		ask(Mem{Base: ahead, Disp: at})
-	}
-	ADDQ(I32(16*t.blockBytes), ahead)
+	t.askAhead(ahead)
 	t.loadRows()
 	t.hold()
 	XORQ(t.at, t.at)
@@ -88,6 +82,20 @@ func unpackCodes(f format.Format) {
 	DECQ(blocks)
 	JNZ(LabelRef("block"))
 	ret()
+}
+
+// unpackText begins a function that unpacks.
+func unpackText(f format.Format) {
+	textWith(0, "Unpack"+f.Name, "func(dst, src *byte, rowBytes, blocks int, book *byte)",
+		"Unpack"+f.Name+" makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.")
+}
+
+// askAhead asks for as much as a block of 16 rows takes, and moves on.
+func (c *coding) askAhead(ahead reg.GPVirtual) {
+	for at := 0; at < 16*c.blockBytes; at += 64 {
+		ask(Mem{Base: ahead, Disp: at})
+	}
+	ADDQ(I32(16*c.blockBytes), ahead)
 }
 
 // load reads a vector with a word of each row: word first of a part of the frame, and so many on
@@ -117,13 +125,7 @@ func (t *tileOfCodes) readIQ2_XS() {
 	a, b := t.load(fromFirst, 0, 2), t.load(fromFirst, 1, 2)
 	t.nibbleScales()
 	t.index, t.order = []reg.VecVirtual{a, b}, []int{0, 1, 2, 3}
-	t.signs = ZMM()
-	high := ZMM()
-	VPSRLW(U8(9), a, t.signs)
-	VPSRLW(U8(1), b, high)
-	merge(0x7f007f00, high, t.signs)
-	t.signsOf = [4]int{0, 2, 1, 3}
-	t.even()
+	t.upperSevens(a, b)
 }
 
 // beginIQ2_S loads four bytes of upper bits of codes and four bytes of scales.
@@ -160,16 +162,7 @@ func (t *tileOfCodes) beginIQ3_S(half int) {
 func (t *tileOfCodes) readIQ3_S() {
 	a, b := t.load(fromFirst, 0, 2), t.load(fromFirst, 1, 2)
 	t.signs, t.signsOf = t.load(fromLast, 7, 1), inOrder
-	s := ZMM()
-	VPANDD(avx512.bits(15), t.scales, s)
-	VPSRLD(U8(4), t.scales, t.scales)
-	VPADDD(s, s, s)
-	VPADDD(avx512.bits(1), s, s)
-	VCVTDQ2PS(s, s)
-	VMULPS(t.scale, s, s)
-	t.storeScales(s, s)
+	t.oddScale()
 	t.splitBytes(a, b)
 	t.addUpper(0x01000100, [][2]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}})
 }
-
-var inOrder = [4]int{0, 1, 2, 3}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -23,25 +22,6 @@ type heldOfCodes struct {
 	field   reg.VecVirtual    // a magnitude's bits
 }
 
-// everyRow is a constant with the same words in each four rows.
-func everyRow(name string, words ...uint32) Mem { return table(name, slices.Repeat(words, 4)...) }
-
-// everyWord is one with the same word in each row.
-func everyWord(word uint32) Mem { return avx512.bits(word) }
-
-// ofRow is an order of bytes, where a row has the bytes at from of its own word.
-func ofRow(name string, from ...int) Mem {
-	var words []uint32
-	for row := range uint32(4) {
-		var w uint32
-		for i, b := range from {
-			w |= (uint32(b) + 4*row) << (8 * i)
-		}
-		words = append(words, w)
-	}
-	return everyRow(name, words...)
-}
-
 func loaded(m Mem) reg.VecVirtual {
 	v := ZMM()
 	VMOVDQU32(m, v)
@@ -58,15 +38,15 @@ func (t *tileOfCodes) hold() {
 	}
 	h.numbers = ZMM()
 	VBROADCASTI32X4(Mem{Base: t.book}, h.numbers)
-	h.twice = loaded(everyWord(0x80808080))
+	h.twice = loaded(avx512.bits(0x80808080))
 	h.words = [2]reg.VecVirtual{loaded(ofRow("firstWord", 0, 1, 0, 1)), loaded(ofRow("secondWord", 2, 3, 2, 3))}
-	h.signs = [2]reg.VecVirtual{loaded(everyWord(0x08040201)), loaded(everyWord(0x80402010))}
+	h.signs = [2]reg.VecVirtual{loaded(avx512.bits(0x08040201)), loaded(avx512.bits(0x80402010))}
 	if t.columns == 8 {
-		h.field = loaded(everyWord(0x03030303))
-		h.shifts = []reg.VecVirtual{loaded(everyWord(2 << 16)), loaded(everyWord(6<<16 | 4))}
+		h.field = loaded(avx512.bits(0x03030303))
+		h.shifts = []reg.VecVirtual{loaded(avx512.bits(2 << 16)), loaded(avx512.bits(6<<16 | 4))}
 	} else {
-		h.field = loaded(everyWord(0x07070707))
-		h.shifts = []reg.VecVirtual{loaded(everyWord(4 << 16))}
+		h.field = loaded(avx512.bits(0x07070707))
+		h.shifts = []reg.VecVirtual{loaded(avx512.bits(4 << 16))}
 	}
 	rows, ones, k := ZMM(), GP32(), K()
 	VPBROADCASTD(t.step.As32(), rows)
@@ -133,45 +113,12 @@ func (t *tileOfCodes) transpose(from, to int) {
 	}
 }
 
-// topScale makes d·(½+s)·by, where s is the upper four bits of words.
-func (t *tileOfCodes) topScale(words reg.VecVirtual, by float64) {
-	s := ZMM()
-	VPSRLD(U8(28), words, s)
-	t.halvesAbove(s, by)
-	t.storeScales(s, s)
-}
-
-// nibbleScales makes d·(½+s)/4 of the next two nibbles.
-func (t *tileOfCodes) nibbleScales() {
-	first, second := ZMM(), ZMM()
-	VPANDD(everyWord(15), t.scales, first)
-	VPSRLD(U8(4), t.scales, second)
-	VPANDD(everyWord(15), second, second)
-	VPSRLD(U8(8), t.scales, t.scales)
-	t.halvesAbove(first, 0.25)
-	t.halvesAbove(second, 0.25)
-	t.storeScales(first, second)
-}
-
-// halvesAbove makes d·(½+s)·by of s.
-func (t *tileOfCodes) halvesAbove(s reg.VecVirtual, by float64) {
-	VCVTDQ2PS(s, s)
-	VADDPS(avx512.num(0.5), s, s)
-	VMULPS(t.scale, s, s)
-	VMULPS(avx512.num(by), s, s)
-}
-
-func (t *tileOfCodes) storeScales(first, second reg.VecVirtual) {
-	VMOVUPS(first, Mem{Base: t.dst})
-	VMOVUPS(second, Mem{Base: t.dst, Disp: 64})
-}
-
 // splitBytes makes the indices of four codes of a byte each in a word.
 func (t *tileOfCodes) splitBytes(all ...reg.VecVirtual) {
 	t.index, t.order = nil, nil
 	for i, bytes := range all {
 		even, odd := ZMM(), ZMM()
-		VPANDD(everyWord(0x00ff00ff), bytes, even)
+		VPANDD(avx512.bits(0x00ff00ff), bytes, even)
 		VPSRLW(U8(8), bytes, odd)
 		t.index = append(t.index, even, odd)
 		t.order = append(t.order, 4*i, 4*i+2, 4*i+1, 4*i+3)
@@ -186,42 +133,9 @@ func (t *tileOfCodes) addUpper(mask uint32, shifts [][2]int) {
 	VPSRLD(U8(8), t.upper, t.upper)
 	for i, by := range shifts {
 		own := ZMM()
-		VPSRLVW(everyWord(uint32(by[0]|by[1]<<16)), bits, own)
-		merge(mask, own, t.index[i])
+		VPSRLVW(avx512.bits(uint32(by[0]|by[1]<<16)), bits, own)
+		t.merge(mask, own, t.index[i])
 	}
-}
-
-// merge adds the bits of mask.
-func merge(mask uint32, bits, into reg.VecVirtual) {
-	const orMasked = 0xf8 // into | bits & mask
-	VPTERNLOGD(U8(orMasked), everyWord(mask), bits, into)
-}
-
-// sevens makes signs of the lower 28 bits of words: seven for eight columns.
-func (t *tileOfCodes) sevens(words reg.VecVirtual) {
-	t.signs, t.signsOf = ZMM(), inOrder
-	high := ZMM()
-	VPSLLD(U8(2), words, high)
-	VPANDD(everyWord(0x00003fff), words, t.signs)
-	merge(0x3fff0000, high, t.signs)
-	VPSLLD(U8(1), t.signs, high)
-	VPANDD(everyWord(0x007f007f), t.signs, t.signs)
-	merge(0x7f007f00, high, t.signs)
-	t.even()
-}
-
-// even adds an eighth sign to seven, so that the number of minus signs is even.
-func (t *tileOfCodes) even() {
-	parities := ZMM()
-	VMOVDQU32(everyRow("parities", 0x00808000, 0x80000080, 0x80000080, 0x00808000), parities)
-	low, high := ZMM(), ZMM()
-	VPANDD(everyWord(0x0f0f0f0f), t.signs, low)
-	VPSRLD(U8(4), t.signs, high)
-	VPANDD(everyWord(0x0f0f0f0f), high, high)
-	VPSHUFB(low, parities, low)
-	VPSHUFB(high, parities, high)
-	const orDifferent = 0xf6 // signs | low ^ high
-	VPTERNLOGD(U8(orDifferent), high, low, t.signs)
 }
 
 // find looks up 32 codes of a table's vectors from the first on, which are a power of two: words
@@ -249,7 +163,7 @@ func (t *tileOfCodes) unpack() {
 		by := map[int]reg.OpmaskVirtual{}
 		for bit := 64; bit < t.codes; bit *= 2 {
 			by[bit] = K()
-			VPTESTMW(everyWord(uint32(bit|bit<<16)), index, by[bit])
+			VPTESTMW(avx512.bits(uint32(bit|bit<<16)), index, by[bit])
 		}
 		words := t.find(index, by, 0, t.codes/32)
 		for half := range 2 {

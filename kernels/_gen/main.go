@@ -33,7 +33,7 @@ import (
 var programs = map[string]func(){
 	"avx2":       avx2.floatSet,
 	"avx512":     avx512.floatSet,
-	"avx2int8":   avx2.integerSet(avx2.rowsMatMul, func(format.Format) {}),
+	"avx2int8":   avx2.integerSet(avx2.rowsMatMul, unpackNarrow),
 	"avx512vnni": avx512.integerSet(avx512.dotMatMul, unpackCodes),
 	"avx512bf16": avx512.bfloatLoops,
 	"avx512amx":  amxSet,
@@ -47,6 +47,7 @@ var integerFormats = slices.Concat(format.Quantised, format.Bytes)
 var products = []format.Products{
 	{Package: "avx2", Kind: "floatProduct", Prefix: "MatMul", Var: "avx2Products", Formats: format.Floats},
 	{Package: "avx2int8", Kind: "integerProduct", Prefix: "MatMul", Var: "avx2int8Products", Formats: integerFormats},
+	{Package: "avx2int8", Kind: "codesUnpacking", Prefix: "Unpack", Var: "avx2int8Unpackings", Formats: format.Codes},
 	{Package: "avx512", Kind: "floatProduct", Prefix: "MatMul", Var: "avx512Products", Formats: format.Floats},
 	{Package: "avx512amx", Kind: "amxProduct", Prefix: "Tiles", Var: "avx512amxProducts", Formats: integerFormats},
 	{Package: "avx512vnni", Kind: "integerProduct", Prefix: "MatMul", Var: "avx512vnniProducts", Formats: integerFormats},

@@ -39634,7 +39634,7 @@ first:
 	VPSLLD     $0x01, Z19, Z21
 	VPANDD     k007f007f<>+0(SB), Z19, Z19
 	VPTERNLOGD $0xf8, k7f007f00<>+0(SB), Z21, Z19
-	VMOVDQU32  parities<>+0(SB), Z21
+	VMOVUPS    parities<>+0(SB), Z21
 	VPANDD     k0f0f0f0f<>+0(SB), Z19, Z22
 	VPSRLD     $0x04, Z19, Z23
 	VPANDD     k0f0f0f0f<>+0(SB), Z23, Z23
@@ -39746,7 +39746,7 @@ second:
 	VPSLLD     $0x01, Z19, Z21
 	VPANDD     k007f007f<>+0(SB), Z19, Z19
 	VPTERNLOGD $0xf8, k7f007f00<>+0(SB), Z21, Z19
-	VMOVDQU32  parities<>+0(SB), Z21
+	VMOVUPS    parities<>+0(SB), Z21
 	VPANDD     k0f0f0f0f<>+0(SB), Z19, Z22
 	VPSRLD     $0x04, Z19, Z23
 	VPANDD     k0f0f0f0f<>+0(SB), Z23, Z23
@@ -40528,7 +40528,7 @@ first:
 	VPSRLW     $0x09, Z19, Z21
 	VPSRLW     $0x01, Z20, Z22
 	VPTERNLOGD $0xf8, k7f007f00<>+0(SB), Z22, Z21
-	VMOVDQU32  parities<>+0(SB), Z22
+	VMOVUPS    parities<>+0(SB), Z22
 	VPANDD     k0f0f0f0f<>+0(SB), Z21, Z23
 	VPSRLD     $0x04, Z21, Z24
 	VPANDD     k0f0f0f0f<>+0(SB), Z24, Z24
@@ -40677,7 +40677,7 @@ second:
 	VPSRLW     $0x09, Z19, Z21
 	VPSRLW     $0x01, Z20, Z22
 	VPTERNLOGD $0xf8, k7f007f00<>+0(SB), Z22, Z21
-	VMOVDQU32  parities<>+0(SB), Z22
+	VMOVUPS    parities<>+0(SB), Z22
 	VPANDD     k0f0f0f0f<>+0(SB), Z21, Z23
 	VPSRLD     $0x04, Z21, Z24
 	VPANDD     k0f0f0f0f<>+0(SB), Z24, Z24
@@ -41911,7 +41911,7 @@ first:
 	VPSLLD     $0x01, Z19, Z22
 	VPANDD     k007f007f<>+0(SB), Z19, Z19
 	VPTERNLOGD $0xf8, k7f007f00<>+0(SB), Z22, Z19
-	VMOVDQU32  parities<>+0(SB), Z22
+	VMOVUPS    parities<>+0(SB), Z22
 	VPANDD     k0f0f0f0f<>+0(SB), Z19, Z23
 	VPSRLD     $0x04, Z19, Z24
 	VPANDD     k0f0f0f0f<>+0(SB), Z24, Z24
@@ -42060,7 +42060,7 @@ second:
 	VPSLLD     $0x01, Z19, Z22
 	VPANDD     k007f007f<>+0(SB), Z19, Z19
 	VPTERNLOGD $0xf8, k7f007f00<>+0(SB), Z22, Z19
-	VMOVDQU32  parities<>+0(SB), Z22
+	VMOVUPS    parities<>+0(SB), Z22
 	VPANDD     k0f0f0f0f<>+0(SB), Z19, Z23
 	VPSRLD     $0x04, Z19, Z24
 	VPANDD     k0f0f0f0f<>+0(SB), Z24, Z24

@@ -79,27 +79,27 @@ func MatMulBytes32(dst *float32, dstStride int, rows int, w *byte, x *byte, cols
 //go:noescape
 func MatMulBytes16(dst *float32, dstStride int, rows int, w *byte, x *byte, cols int, n int, ahead int)
 
-// UnpackIQ2_XXS makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the numbers and the codes at book. blocks is over 0. It prefetches the next 16 rows.
+// UnpackIQ2_XXS makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.
 //
 //go:noescape
 func UnpackIQ2_XXS(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
 
-// UnpackIQ2_XS makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the numbers and the codes at book. blocks is over 0. It prefetches the next 16 rows.
+// UnpackIQ2_XS makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.
 //
 //go:noescape
 func UnpackIQ2_XS(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
 
-// UnpackIQ2_S makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the numbers and the codes at book. blocks is over 0. It prefetches the next 16 rows.
+// UnpackIQ2_S makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.
 //
 //go:noescape
 func UnpackIQ2_S(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
 
-// UnpackIQ3_XXS makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the numbers and the codes at book. blocks is over 0. It prefetches the next 16 rows.
+// UnpackIQ3_XXS makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.
 //
 //go:noescape
 func UnpackIQ3_XXS(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
 
-// UnpackIQ3_S makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the numbers and the codes at book. blocks is over 0. It prefetches the next 16 rows.
+// UnpackIQ3_S makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.
 //
 //go:noescape
 func UnpackIQ3_S(dst *byte, src *byte, rowBytes int, blocks int, book *byte)

@@ -17,6 +17,7 @@ typedef unsigned long long u64;
 #define KERNEL extern "C" __global__ void
 #define DEVICE static __device__ __forceinline__
 #define REGISTER(kernel)
+#define TABLE(name) static __device__ const u16 name[]
 
 DEVICE int thread() { return threadIdx.x; }
 DEVICE int threads() { return blockDim.x; }

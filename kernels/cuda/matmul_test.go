@@ -40,7 +40,7 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%v: the fields have %d of %d bytes of a block, and the check says %v", typ, sum, typ.Bytes(typ.BlockLen()), err)
 		}
 	}
-	if n := len(allTypes()); n < 16 {
+	if n := len(allTypes()); n < 25 {
 		t.Errorf("only %d types", n)
 	}
 }
@@ -92,7 +92,7 @@ func TestExperts(t *testing.T) {
 	b, set := newBench(t), ref(t)
 	const experts, used, n, rows = 4, 2, 3, 10
 	chosen := []int32{2, 0, 3, 1, 2, 3}
-	for _, typ := range []kernels.Type{kernels.F32, kernels.Q8_0, kernels.Q4_K, kernels.MXFP4} {
+	for _, typ := range []kernels.Type{kernels.F32, kernels.Q8_0, kernels.Q4_K, kernels.MXFP4, kernels.IQ2_XXS, kernels.IQ3_S, kernels.TQ1_0} {
 		r := rand.New(rand.NewPCG(2, uint64(typ)))
 		cols := 256
 		x, bias := random(r, n*used*cols), random(r, experts*rows)

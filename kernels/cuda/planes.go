@@ -18,6 +18,10 @@ var fields = map[kernels.Type][]field{
 	kernels.Q2_K: {{16, 64}, {0, 16}, {80, 4}}, kernels.Q3_K: {{32, 64}, {0, 32}, {96, 12}, {108, 2}},
 	kernels.Q4_K: {{16, 128}, {4, 12}, {0, 4}}, kernels.Q5_K: {{48, 128}, {16, 32}, {4, 12}, {0, 4}},
 	kernels.Q6_K: {{0, 128}, {128, 64}, {192, 16}, {208, 2}}, kernels.IQ4_XS: {{8, 128}, {0, 8}},
+	kernels.IQ1_S: {{2, 32}, {34, 16}, {0, 2}}, kernels.IQ1_M: {{0, 32}, {32, 16}, {48, 8}},
+	kernels.IQ2_XXS: {{2, 64}, {0, 2}}, kernels.IQ2_XS: {{2, 64}, {66, 8}, {0, 2}}, kernels.IQ2_S: {{2, 64}, {66, 16}, {0, 2}},
+	kernels.IQ3_XXS: {{2, 64}, {66, 32}, {0, 2}}, kernels.IQ3_S: {{2, 64}, {66, 44}, {0, 2}},
+	kernels.TQ1_0: {{0, 52}, {52, 2}}, kernels.TQ2_0: {{0, 64}, {64, 2}},
 }
 
 // names are the types as the kernels' names have them.
@@ -25,6 +29,8 @@ var names = map[kernels.Type]string{
 	kernels.F32: "f32", kernels.F16: "f16", kernels.BF16: "bf16", kernels.Q8_0: "q8_0", kernels.Q4_0: "q4_0", kernels.Q4_1: "q4_1",
 	kernels.Q5_0: "q5_0", kernels.Q5_1: "q5_1", kernels.Q2_K: "q2_k", kernels.Q3_K: "q3_k", kernels.Q4_K: "q4_k",
 	kernels.Q5_K: "q5_k", kernels.Q6_K: "q6_k", kernels.IQ4_NL: "iq4_nl", kernels.IQ4_XS: "iq4_xs", kernels.MXFP4: "mxfp4",
+	kernels.IQ1_S: "iq1_s", kernels.IQ1_M: "iq1_m", kernels.IQ2_XXS: "iq2_xxs", kernels.IQ2_XS: "iq2_xs", kernels.IQ2_S: "iq2_s",
+	kernels.IQ3_XXS: "iq3_xxs", kernels.IQ3_S: "iq3_s", kernels.TQ1_0: "tq1_0", kernels.TQ2_0: "tq2_0",
 }
 
 // planeAlign divides the place of a plane.

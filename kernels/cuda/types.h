@@ -8,6 +8,7 @@
 #define FOREBAY_TYPES_H
 
 #include "device.h"
+#include "codebooks.h"
 
 /* The types, numbered as in GGUF files. */
 #define F32 0
@@ -22,9 +23,18 @@
 #define Q4_K 12
 #define Q5_K 13
 #define Q6_K 14
+#define IQ2_XXS 16
+#define IQ2_XS 17
+#define IQ3_XXS 18
+#define IQ1_S 19
 #define IQ4_NL 20
+#define IQ3_S 21
+#define IQ2_S 22
 #define IQ4_XS 23
+#define IQ1_M 29
 #define BF16 30
+#define TQ1_0 34
+#define TQ2_0 35
 #define MXFP4 39
 
 /* A block: its elements, and the bytes of its fields in the order of the planes. */
@@ -47,6 +57,15 @@ BLOCK(Q4_K, 256, 128, 12, 4, 0)   /* nibbles, scales, d and dmin */
 BLOCK(Q5_K, 256, 128, 32, 12, 4)  /* nibbles, high bits, scales, d and dmin */
 BLOCK(Q6_K, 256, 128, 64, 16, 2)  /* nibbles, pairs of high bits, scales, d */
 BLOCK(IQ4_XS, 256, 128, 8, 0, 0)  /* nibbles, d and scales */
+BLOCK(IQ1_S, 256, 32, 16, 2, 0)   /* low bytes of codes, the rest of them with scales, d */
+BLOCK(IQ1_M, 256, 32, 16, 8, 0)   /* low bytes of codes, the rest of them, scales with d */
+BLOCK(IQ2_XXS, 256, 64, 2, 0, 0)  /* codes, signs and scales; d */
+BLOCK(IQ2_XS, 256, 64, 8, 2, 0)   /* codes and signs, scales, d */
+BLOCK(IQ2_S, 256, 64, 16, 2, 0)   /* low bytes of codes and signs, high bits and scales, d */
+BLOCK(IQ3_XXS, 256, 64, 32, 2, 0) /* codes, signs and scales, d */
+BLOCK(IQ3_S, 256, 64, 44, 2, 0)   /* low bytes of codes; high bits, signs and scales; d */
+BLOCK(TQ1_0, 256, 52, 2, 0, 0)    /* digits in base 3, d */
+BLOCK(TQ2_0, 256, 64, 2, 0, 0)    /* pairs of bits, d */
 
 /* A matrix of rows×cols: where the fields of a row's first block are. */
 template <int T> struct Row {
@@ -284,11 +303,135 @@ template <> struct Reader<Q3_K> {
 	}
 };
 
+/* In the types with codes, eight weights that follow each other are octet i of a block. */
+DEVICE int in_block(int o, Octet *t) {
+	t->k0 = 8 * o, t->k1 = 8 * o + 4;
+	return o % 32;
+}
+DEVICE float half_at(const u8 *p, int block) { return half_to_float(load_u16(p + 2 * block)); }
+DEVICE int nibble_of(const u8 *p, int i) { return p[i / 2] >> (i % 2 * 4) & 15; }
+
+/* What the types IQ2 and IQ3 multiply a code's numbers with. */
+DEVICE float code_scale(float d, int s, float by) { return mul_rounded(mul_rounded(d, 0.5f + (float)s), by); }
+/* Seven signs, and an eighth that makes the number of minus signs even. */
+DEVICE u32 even_signs(u32 bits) {
+	u32 parity = bits ^ bits >> 4;
+	parity ^= parity >> 2;
+	parity ^= parity >> 1;
+	return bits | (parity & 1) << 7;
+}
+DEVICE float signed_by(float x, u32 signs, int i) { return bits_to_float(float_to_bits(x) ^ (signs >> i & 1) << 31); }
+
+/* Eight numbers of 8, 25 and 43, whose code has two bits for each. */
+DEVICE void read_code2(Octet *t, float d, u32 code, u32 signs) {
+	for (int i = 0; i < 8; i++) t->w[i] = signed_by(mul_rounded(d, (float)(0x2b1908u >> (8 * (code >> 2 * i & 3)) & 255)), signs, i);
+}
+/* Four numbers of eight, whose code has three bits for each. numbers has them in its bytes. */
+DEVICE void read_code3(float *w, float d, u64 numbers, u32 code, u32 signs) {
+	for (int i = 0; i < 4; i++) w[i] = signed_by(mul_rounded(d, (float)(numbers >> (8 * (code >> 3 * i & 7)) & 255)), signs, i);
+}
+/* Eight numbers of −1, 0 and 1, moved by an eighth up, or down. */
+DEVICE void read_code1(Octet *t, float d, u32 code, bool down) {
+	for (int i = 0; i < 8; i++) t->w[i] = mul_rounded(d, (float)((int)(code >> 2 * i & 3) - 1) + (down ? -0.125f : 0.125f));
+}
+
+template <> struct Reader<IQ2_XXS> {
+	DEVICE void read(const Row<IQ2_XXS> &r, int o, Octet *t) {
+		const int i = in_block(o, t);
+		const u8 *codes = r.p0 + o / 4 * 8;
+		const u32 word = load_u32(codes + 4);
+		read_code2(t, code_scale(half_at(r.p1, o / 32), word >> 28, 0.25f), iq2xxs_codes[codes[i % 4]], even_signs(word >> 7 * (i % 4) & 127));
+	}
+};
+
+template <> struct Reader<IQ2_XS> {
+	DEVICE void read(const Row<IQ2_XS> &r, int o, Octet *t) {
+		const int i = in_block(o, t), code = load_u16(r.p0 + 2 * o);
+		read_code2(t, code_scale(half_at(r.p2, o / 32), nibble_of(r.p1 + o / 32 * 8, i / 2), 0.25f), iq2xs_codes[code & 511], even_signs(code >> 9));
+	}
+};
+
+template <> struct Reader<IQ2_S> {
+	DEVICE void read(const Row<IQ2_S> &r, int o, Octet *t) {
+		const int i = in_block(o, t);
+		const u8 *low = r.p0 + o / 32 * 64, *high = r.p1 + o / 32 * 16;
+		const int code = low[i] | (high[i / 4] >> (i % 4 * 2) & 3) << 8;
+		read_code2(t, code_scale(half_at(r.p2, o / 32), nibble_of(high + 8, i / 2), 0.25f), iq2s_codes[code], low[32 + i]);
+	}
+};
+
+template <> struct Reader<IQ3_XXS> {
+	DEVICE void read(const Row<IQ3_XXS> &r, int o, Octet *t) {
+		const int i = in_block(o, t);
+		const u8 *codes = r.p0 + 2 * o;
+		const u32 word = load_u32(r.p1 + o / 4 * 4), signs = even_signs(word >> 7 * (i % 4) & 127);
+		const float d = code_scale(half_at(r.p2, o / 32), word >> 28, 0.5f);
+		for (int h = 0; h < 2; h++) read_code3(t->w + 4 * h, d, 0x3e342c241c140c04ull, iq3xxs_codes[codes[h]], signs >> 4 * h);
+	}
+};
+
+template <> struct Reader<IQ3_S> {
+	DEVICE void read(const Row<IQ3_S> &r, int o, Octet *t) {
+		const int i = in_block(o, t);
+		const u8 *low = r.p0 + 2 * o, *high = r.p1 + o / 32 * 44, *signs = high + 8, *scales = high + 40;
+		const float d = mul_rounded(half_at(r.p2, o / 32), (float)(1 + 2 * nibble_of(scales, i / 4)));
+		for (int h = 0; h < 2; h++) {
+			const int code = low[h] | (high[i / 4] >> (i % 4 * 2 + h) & 1) << 8;
+			read_code3(t->w + 4 * h, d, 0x0f0d0b0907050301ull, iq3s_codes[code], signs[i] >> 4 * h);
+		}
+	}
+};
+
+template <> struct Reader<IQ1_S> {
+	DEVICE void read(const Row<IQ1_S> &r, int o, Octet *t) {
+		const int i = in_block(o, t), word = load_u16(r.p1 + o / 4 * 2), code = r.p0[o] | (word >> (i % 4 * 3) & 7) << 8;
+		read_code1(t, mul_rounded(half_at(r.p2, o / 32), (float)(2 * (word >> 12 & 7) + 1)), iq1_codes[code], word >> 15);
+	}
+};
+
+template <> struct Reader<IQ1_M> {
+	DEVICE void read(const Row<IQ1_M> &r, int o, Octet *t) {
+		const int i = in_block(o, t), high = nibble_of(r.p1 + o / 32 * 16, i), code = r.p0[o] | (high & 7) << 8;
+		const u64 words = load_u64(r.p2 + o / 32 * 8); /* four, each with three bits for each of four scales, and four of d */
+		const float d = half_to_float((u16)((words >> 12 & 15) | (words >> 28 & 15) << 4 | (words >> 44 & 15) << 8 | words >> 60 << 12));
+		const int s = (int)(words >> (16 * (i / 8) + 3 * (i / 2 % 4))) & 7;
+		read_code1(t, mul_rounded(d, (float)(2 * s + 1)), iq1_codes[code], high >> 3);
+	}
+};
+
+/* A byte is a fraction of 256, whose digits in base 3 are the weights plus one: 32 bytes have
+ * five digits each, of elements 32 apart; 16 bytes five, 16 apart; four bytes four, 4 apart. */
+template <> struct Reader<TQ1_0> {
+	DEVICE void read(const Row<TQ1_0> &r, int o, Octet *t) {
+		const int i = in_block(o, t), e = 8 * i;
+		const u8 *bytes = r.p0 + o / 32 * 52;
+		const float d = half_at(r.p1, o / 32);
+		for (int k = 0; k < 8; k++) {
+			int at = e % 32 + k, digit = e / 32;
+			if (e >= 160) at = 32 + (e - 160) % 16 + k, digit = (e - 160) / 16;
+			if (e >= 240) at = 48 + k % 4, digit = (e - 240 + k) / 4;
+			const int power = digit < 2 ? 1 + 2 * digit : digit == 2 ? 9 : digit == 3 ? 27 : 81;
+			t->w[k] = mul_rounded(d, (float)(((bytes[at] * power & 255) * 3 >> 8) - 1));
+		}
+	}
+};
+
+template <> struct Reader<TQ2_0> {
+	DEVICE void read(const Row<TQ2_0> &r, int o, Octet *t) {
+		const int i = in_block(o, t);
+		const u64 q = load_u64(r.p0 + o / 32 * 64 + i / 16 * 32 + i % 4 * 8) >> (i / 4 % 4 * 2);
+		const float d = half_at(r.p1, o / 32);
+		for (int k = 0; k < 8; k++) t->w[k] = mul_rounded(d, (float)((int)(q >> 8 * k & 3) - 1));
+	}
+};
+
 /* Every type once: X(name, TYPE). */
 #define EACH_TYPE(X) X(f32, F32) EACH_NARROW_TYPE(X)
 #define EACH_NARROW_TYPE(X)                                                                   \
 	X(f16, F16) X(bf16, BF16) X(q8_0, Q8_0) X(q4_0, Q4_0) X(q4_1, Q4_1) X(q5_0, Q5_0) \
 	X(q5_1, Q5_1) X(q2_k, Q2_K) X(q3_k, Q3_K) X(q4_k, Q4_K) X(q5_k, Q5_K) X(q6_k, Q6_K)           \
-	X(iq4_nl, IQ4_NL) X(iq4_xs, IQ4_XS) X(mxfp4, MXFP4)
+	X(iq4_nl, IQ4_NL) X(iq4_xs, IQ4_XS) X(mxfp4, MXFP4) X(iq1_s, IQ1_S) X(iq1_m, IQ1_M)           \
+	X(iq2_xxs, IQ2_XXS) X(iq2_xs, IQ2_XS) X(iq2_s, IQ2_S) X(iq3_xxs, IQ3_XXS) X(iq3_s, IQ3_S)     \
+	X(tq1_0, TQ1_0) X(tq2_0, TQ2_0)
 
 #endif

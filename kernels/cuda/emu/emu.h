@@ -24,6 +24,7 @@ typedef uint64_t u64;
 
 #define KERNEL static void
 #define DEVICE static inline
+#define TABLE(name) static const u16 name[]
 #define INFINITE HUGE_VALF
 
 namespace emu {

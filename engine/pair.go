@@ -53,17 +53,13 @@ func (e *Engine) readPair(ctx context.Context, query, document string) (*wire.Pr
 	return &wire.Prompt{Tokens: tokens, Text: text, Tokenize: time.Since(began)}, nil
 }
 
-// encodeTexts is two texts with the special tokens around each, of which there is one at the
-// beginning: [CLS] query [SEP] document [SEP].
+// encodeTexts is two texts with the tokenizer's special tokens around and between them, such as
+// [CLS] query [SEP] document [SEP].
 func (e *Engine) encodeTexts(ctx context.Context, first, second string) ([]int32, error) {
-	whole := tokenizer.EncodeOptions{AddSpecial: true}
-	tokens, err := e.loaded.tokens.Encode(ctx, first, whole)
+	a, err := e.loaded.tokens.Encode(ctx, first, tokenizer.EncodeOptions{})
 	if err != nil {
 		return nil, err
 	}
-	more, err := e.loaded.tokens.Encode(ctx, second, whole)
-	if err == nil && e.loaded.tokenizer.AddsBOS() && len(more) > 0 {
-		more = more[1:]
-	}
-	return append(tokens, more...), err
+	b, err := e.loaded.tokens.Encode(ctx, second, tokenizer.EncodeOptions{})
+	return e.loaded.tokenizer.Pair(nil, a, b), err
 }

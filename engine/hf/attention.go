@@ -118,13 +118,14 @@ func (d *description) setKeys(to *gguf.Draft) {
 	}
 	d.rope.set(to, d.arch)
 	d.setExperts(to)
-	if d.permute || d.rope.dims != d.headDim {
+	if d.permute || d.rope.kind != "" && d.rope.dims != d.headDim {
 		size("rope.dimension_count", d.rope.dims)
 	}
 	if d.slides != nil {
 		size("attention.sliding_window", d.window)
 		d.setPattern(to)
 	}
+	d.pooling.set(to, d.arch)
 	if d.set != nil {
 		d.set(d, to)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/forebay-io/forebay/engine/gguf"
@@ -18,13 +19,16 @@ var types = map[string]kernels.Type{"F32": kernels.F32, "F16": kernels.F16, "BF1
 // fileTypes maps the type of most weights to general.file_type.
 var fileTypes = map[kernels.Type]uint32{kernels.F32: 0, kernels.F16: 1, kernels.BF16: 32, kernels.MXFP4: 38}
 
-// convert makes the File of a folder. The File owns weights.
-func convert(dir string, config []byte, weights *safetensors.File) (*gguf.File, error) {
+// convert makes the File of a folder, whose vectors are pooled so. The File owns weights.
+func convert(dir string, config []byte, weights *safetensors.File, p pooling) (*gguf.File, error) {
 	c, err := parseConfig(filepath.Join(dir, configName), config)
 	if err != nil {
 		return nil, err
 	}
 	d := describe(c)
+	if *c.err == nil {
+		d.pool(c, p)
+	}
 	if *c.err != nil {
 		return nil, *c.err
 	}
@@ -35,7 +39,11 @@ func convert(dir string, config []byte, weights *safetensors.File) (*gguf.File, 
 		b.draft.Set("general.name", name)
 	}
 	d.setKeys(b.draft)
-	b.model()
+	if b.bytes = map[kernels.Type]int{}; b.all != nil {
+		b.all(b)
+	} else {
+		b.model()
+	}
 	b.checkAllUsed()
 	if rows := int(c.number("vocab_size", 0)); b.err == nil && rows != 0 && rows != b.vocab {
 		b.err = fmt.Errorf("%svocab_size: is %d, but the embedding has %d rows", c.where, rows, b.vocab)
@@ -54,7 +62,8 @@ type builder struct {
 	weights *safetensors.File
 	draft   *gguf.Draft
 	used    map[string]bool
-	root    string // prefix of the names of the layers' tensors
+	root    string   // prefix of the names of the layers' tensors
+	passed  []string // prefixes of tensors of an encoder's other tasks
 	vocab   int
 	bytes   map[kernels.Type]int // of matrices
 	err     error
@@ -67,12 +76,12 @@ func (b *builder) fail(name, format string, args ...any) {
 }
 
 // roots lists the prefixes of the language model's tensors: of a text model, and
-// of a vision model in the layouts before and since transformers 4.52.
-var roots = []string{"model.", "language_model.model.", "model.language_model."}
+// of a vision model in the layouts before and since transformers 4.52, and of a text model
+// saved without its output.
+var roots = []string{"model.", "language_model.model.", "model.language_model.", ""}
 
 // model adds all tensors.
 func (b *builder) model() {
-	b.bytes = map[kernels.Type]int{}
 	const embedding = "embed_tokens.weight"
 	b.root = roots[0]
 	for _, root := range roots {
@@ -216,7 +225,8 @@ func (b *builder) checkAllUsed() {
 	for i := range b.weights.Tensors {
 		name := b.weights.Tensors[i].Name
 		ofImages := b.images && imageTensors.MatchString(name)
-		if !b.used[name] && !ofImages && !b.predicts(name) && !harmlessTensors.MatchString(name) {
+		isPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		if !b.used[name] && !ofImages && !slices.ContainsFunc(b.passed, isPrefix) && !b.predicts(name) && !harmlessTensors.MatchString(name) {
 			b.fail(name, "is not understood: a model as config.json describes it does not have it")
 		}
 	}

@@ -27,9 +27,11 @@ type description struct {
 	step                      int      // of the others, every so many have experts; 0: all
 	predictions               int      // layers behind the last one, which are left out
 	headBias                  bool     // the output matrix has a bias
-	unbiased                  bool     // the router has no bias, though the family may have one
-	shortTaps                 int      // of lfm2's convolutions
-	temperature               float64  // of ministral 3's queries
+	pooling                   pooling
+	firstPosition             int     // of roberta's table of positions
+	unbiased                  bool    // the router has no bias, though the family may have one
+	shortTaps                 int     // of lfm2's convolutions
+	temperature               float64 // of ministral 3's queries
 	rope, localRope           rope
 }
 
@@ -138,7 +140,10 @@ func (d *description) readSizes(c *config) {
 
 // readVariants reads the keys that say of every model what it has and what not.
 func (d *description) readVariants(c *config) {
-	if d.gelu {
+	if d.activations != nil {
+		c.oneOf("hidden_activation", d.activations...)
+		c.oneOf("hidden_act", d.activations...)
+	} else if d.gelu {
 		c.oneOf("hidden_activation", "gelu_pytorch_tanh")
 		c.oneOf("hidden_act", "gelu_pytorch_tanh")
 	} else {

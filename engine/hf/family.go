@@ -26,6 +26,8 @@ type family struct {
 	centred        bool                               // the norms subtract the mean
 	gatedQ         bool                               // a head's gate follows its queries, in one tensor
 	mxfp4          bool                               // folders of MXFP4 are known
+	all            func(b *builder)                   // adds all tensors, where they are others than a decoder's
+	activations    []string                           // nil: SiLU, or GELU
 	attend         func(b *builder, to, from string)  // adds attention's tensors where they are others than usual
 	besideDense    bool                               // a layer with experts has a dense part too
 	normBias       bool                               // the norms have a bias
@@ -138,6 +140,7 @@ type sizes struct {
 var families = func() map[string]*family {
 	all := maps.Clone(denseFamilies)
 	maps.Copy(all, mixtureFamilies)
+	maps.Copy(all, encoderFamilies)
 	return all
 }()
 
@@ -154,9 +157,9 @@ var denseFamilies = map[string]*family{
 	"ministral3": {arch: "mistral3", ropes: ropeKeys{ignored: []string{"llama_4_scaling_beta"}}, classes: []string{"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"}, norms: preNorms, permute: true, windows: allWindows, theta: 1e6,
 		sizes: sizes{embed: 4096, ff: 14336, layers: 34, heads: 32, kvHeads: 8, headDim: 128, context: 262144, eps: 1e-5}, read: readMinistral3, set: setMinistral3},
 
-	"qwen2": {arch: "qwen2", classes: []string{"Qwen2ForCausalLM"}, norms: preNorms, bias: biasKeys{qkv: always}, windows: qwenWindows, theta: 1e4,
+	"qwen2": {arch: "qwen2", classes: []string{"Qwen2ForCausalLM", "Qwen2Model"}, norms: preNorms, bias: biasKeys{qkv: always}, windows: qwenWindows, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 22016, layers: 32, heads: 32, kvHeads: 32, context: 32768, window: 4096, eps: 1e-6}},
-	"qwen3": {arch: "qwen3", classes: []string{"Qwen3ForCausalLM"}, norms: preNorms, qkNorm: headNorms, bias: attnBias, windows: qwenWindows, theta: 1e4,
+	"qwen3": {arch: "qwen3", classes: []string{"Qwen3ForCausalLM", "Qwen3Model"}, norms: preNorms, qkNorm: headNorms, bias: attnBias, windows: qwenWindows, theta: 1e4,
 		sizes: sizes{embed: 4096, ff: 22016, layers: 32, heads: 32, kvHeads: 32, headDim: 128, context: 32768, window: 4096, eps: 1e-6}},
 	"qwen3_5_text": {arch: "qwen35", gatedQ: true, ropes: ropeKeys{ignored: []string{"mrope_section", "mrope_interleaved"}}, classes: []string{"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}, norms: seedNorms, qkNorm: headNorms, plusOne: true, bias: attnBias, theta: 1e7, rotated: 0.25,
 		mixer: (*builder).deltaNet, read: readQwen35, set: setQwen35,

@@ -65,7 +65,14 @@ func Open(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if folder.File, err = convert(dir, config, weights); err != nil {
+	p, err := readPooling(dir)
+	if id, ok := separator(folder.Tokenizer, folder.TokenizerConfig); ok {
+		p.separator = &id
+	}
+	if err == nil {
+		folder.File, err = convert(dir, config, weights, p)
+	}
+	if err != nil {
 		return nil, errors.Join(err, weights.Close())
 	}
 	return folder, nil

@@ -75,7 +75,7 @@ func runsOnce(t *testing.T, name string, config []byte, weights *safetensors.Fil
 			t.Errorf("%s: panic: %v", name, r)
 		}
 	}()
-	f, err := convert(name, config, weights)
+	f, err := convert(name, config, weights, pooling{})
 	if err != nil {
 		return false
 	}

@@ -13,7 +13,7 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForSequenceClassification
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 IDS = [3, 17, 29, 5, 11, 23, 7, 38, 2, 19, 31, 13, 37, 1, 26, 9, 33, 21, 4, 15, 28, 35, 6, 39]
@@ -89,6 +89,55 @@ MODELS = {
     "llama4_text": dict(num_hidden_layers=4, intermediate_size=20, intermediate_size_mlp=24, num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2, head_dim=8),
     "hunyuan_v1_dense": dict(head_dim=8, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=1000.0, factor=1.0)),
 }
+
+
+ENCODER = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=64, pad_token_id=0)
+ENCODERS = {  # and how their vectors are pooled
+    "bert": (ENCODER | dict(num_hidden_layers=2), "cls"),
+    "xlm-roberta": (ENCODER | dict(num_hidden_layers=2, pad_token_id=1, type_vocab_size=1), "mean"),
+    "modernbert": (ENCODER | dict(local_attention=8), "mean"),
+    "qwen3-embedding": (COMMON | dict(model_type="qwen3", head_dim=8, tie_word_embeddings=True), "lasttoken"),
+    "bert-ranker": (ENCODER | dict(model_type="bert", num_hidden_layers=2, num_labels=1), "rank"),
+    "xlm-roberta-ranker": (ENCODER | dict(model_type="xlm-roberta", num_hidden_layers=2, pad_token_id=1, type_vocab_size=1, num_labels=1), "rank"),
+}
+
+
+def make_encoder(name):
+    """Makes an embedder with the vector of the ids, or a ranker with their score: two texts, whose border is 23."""
+    torch.manual_seed(sum(name.encode()))
+    options, pooling = ENCODERS[name]
+    config = AutoConfig.for_model(options.get("model_type", name), **{k: v for k, v in options.items() if k != "model_type"})
+    kind = AutoModelForSequenceClassification if pooling == "rank" else AutoModel
+    model = kind.from_config(config, attn_implementation="eager").to(torch.bfloat16)
+    with torch.no_grad():
+        for key, w in model.named_parameters():
+            w.normal_(0, 0.3 if w.dim() > 1 else 0.2)
+            if "norm" in key.lower() and "bias" not in key:
+                w.add_(1)
+    model.save_pretrained(name)
+    model = kind.from_pretrained(name, dtype=torch.float32, attn_implementation="eager").eval()
+    whole = [i for i in IDS if i != 1]  # without padding
+    ids = torch.tensor([whole])
+    with torch.no_grad():
+        if pooling == "rank":
+            second = torch.arange(len(whole)) > whole.index(23) if name == "bert-ranker" else torch.zeros(len(whole))
+            out = torch.sigmoid(model(ids, token_type_ids=second.long()[None]).logits[0])
+            with open(f"{name}/tokenizer.json", "w") as f:
+                json.dump({"added_tokens": [{"id": 23, "content": "[SEP]"}]}, f)
+        else:
+            hidden = model(ids).last_hidden_state[0]
+            out = torch.nn.functional.normalize({"cls": hidden[0], "mean": hidden.mean(0), "lasttoken": hidden[-1]}[pooling], dim=0)
+            with open(f"{name}/modules.json", "w") as f:
+                types = ["models.Transformer", "models.Pooling", "models.Normalize"]
+                json.dump([{"idx": i, "name": str(i), "path": "1_Pooling" if i == 1 else "", "type": "sentence_transformers." + t} for i, t in enumerate(types)], f)
+            os.makedirs(f"{name}/1_Pooling", exist_ok=True)
+            modes = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
+            with open(f"{name}/1_Pooling/config.json", "w") as f:
+                json.dump({"word_embedding_dimension": 16} | {"pooling_mode_" + m: k == pooling for k, m in modes.items()}, f)
+    out.numpy().astype("<f4").tofile(f"{name}/vector.f32")
+    with open(f"{name}/reference.json", "w") as f:
+        json.dump({"ids": whole}, f)
+    print(name, out)
 
 
 def pack(name):
@@ -201,5 +250,5 @@ def make(name):
     print(name, "standard deviation of the logits", float(logits.std()))
 
 
-for name in sys.argv[1:] or MODELS:
-    make(name)
+for name in sys.argv[1:] or [*MODELS, *ENCODERS]:
+    make(name) if name in MODELS else make_encoder(name)

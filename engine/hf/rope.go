@@ -205,6 +205,9 @@ func (c *config) yarnMagnitude(factor float64) float64 {
 
 // set writes r's keys as the GGUF converter does.
 func (r *rope) set(d *gguf.Draft, arch string) {
+	if r.kind == "" { // there is none
+		return
+	}
 	d.Set(arch+".rope.freq_base", float32(r.theta))
 	if r.kind != "linear" && r.kind != "yarn" {
 		return

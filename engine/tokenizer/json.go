@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -43,6 +44,7 @@ type jsonModel struct {
 	FuseUnk      bool         `json:"fuse_unk"`
 	ByteFallback bool         `json:"byte_fallback"`
 	IgnoreMerges bool         `json:"ignore_merges"`
+	WordRunesMax *int         `json:"max_input_chars_per_word"`
 }
 
 // component is a part of the pipeline, with the fields of all types.
@@ -68,11 +70,20 @@ type component struct {
 	Split            *bool
 	Start            int
 
-	Single []struct {
-		SpecialToken *struct{ ID string }
-		Sequence     *struct{ ID string }
-	}
+	CleanText    *bool `json:"clean_text"`
+	Ideographs   *bool `json:"handle_chinese_chars"`
+	StripAccents *bool `json:"strip_accents"`
+	Lowercase    *bool
+
+	Single, Pair  []piece
 	SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
+	CLS, SEP      namedToken
+}
+
+// piece is a special token of a template, or the place of a text.
+type piece struct {
+	SpecialToken *struct{ ID string }
+	Sequence     *struct{ ID string }
 }
 
 // flat lists the components of a sequence, or the component itself.
@@ -96,13 +107,17 @@ func isTrue(b *bool) bool { return b == nil || *b }
 
 // pipeline is the combined meaning of the components.
 type pipeline struct {
-	pre       pretokenizer
-	byteLevel bool
-	spaces    bool // a space becomes U+2581
-	prefix    prefix
-	strip     bool // decoding drops a leading space
-	before    []int32
-	after     []int32
+	pre        pretokenizer
+	byteLevel  bool
+	spaces     bool // a space becomes U+2581
+	prefix     prefix
+	words      bool // WordPiece's cleaning and cutting
+	normalized bool // by WordPiece's normalizer
+	lowercase  bool // by it
+	strip      bool // decoding drops a leading space
+	before     []int32
+	after      []int32
+	between    []int32
 }
 
 // FromJSON reads a tokenizer.json. It refuses every unknown component, pattern and
@@ -147,7 +162,7 @@ func fromJSON(src JSONSource) (*Tokenizer, error) {
 	v.controlEnds()
 	v.controlNamed(&config)
 	t := newTokenizer(v)
-	t.prefix, t.strip, t.before, t.after = p.prefix, p.strip, p.before, p.after
+	t.prefix, t.strip, t.before, t.after, t.between = p.prefix, p.strip, p.before, p.after, p.between
 	texts, err := t.jsonEncoder(&f.Model, p)
 	if err != nil {
 		return nil, err
@@ -155,10 +170,16 @@ func fromJSON(src JSONSource) (*Tokenizer, error) {
 	return t, t.finishJSON(&config, src.Generation, texts)
 }
 
+const typeWordPiece = "WordPiece"
+
 func (m *jsonModel) check() error {
 	switch {
+	case m.Type == typeWordPiece && (m.Prefix != continues || m.WordRunesMax != nil && *m.WordRunesMax != wordRunesMax):
+		return fmt.Errorf("model: continuing_subword_prefix and max_input_chars_per_word are not %q and %d, which is not supported", continues, wordRunesMax)
+	case m.Type == typeWordPiece && len(m.Vocab) > 0:
+		return nil
 	case m.Type != "BPE" && m.Type != "":
-		return fmt.Errorf("model of type %.60q is not supported; supported is BPE", m.Type)
+		return fmt.Errorf("model of type %.60q is not supported; supported are BPE and %s", m.Type, typeWordPiece)
 	case m.Dropout != nil && *m.Dropout != 0:
 		return fmt.Errorf("model: dropout is %g; supported is none", *m.Dropout)
 	case m.Prefix != "" || m.Suffix != "":
@@ -225,6 +246,9 @@ func (f *jsonFile) vocabulary(byteLevel bool) (*vocabulary, error) {
 
 // jsonEncoder sets up the encoder and returns the text of each token.
 func (t *Tokenizer) jsonEncoder(m *jsonModel, p *pipeline) ([]string, error) {
+	if p.words {
+		return t.jsonWordPiece(m, p)
+	}
 	unknown := none
 	if id, ok := t.ids[m.UnkToken]; ok && m.UnkToken != "" {
 		unknown = id
@@ -257,6 +281,11 @@ func (t *Tokenizer) finishJSON(config *tokenizerConfig, generation []byte, texts
 	if strings.HasPrefix(config.Class, "Llama") || strings.HasPrefix(config.Class, "Gemma") {
 		t.before = byFlag(t.before, config.AddBOS, t.bos)
 		t.after = byFlag(t.after, config.AddEOS, t.eos)
+	}
+	for _, id := range slices.Concat(t.before, t.after, t.between) {
+		if !t.valid(id) {
+			return fmt.Errorf("post_processor: puts the id %d around a text, and there are %d tokens", id, len(t.texts))
+		}
 	}
 	ends := t.vocabulary.endsByText()
 	if t.eos != none && !t.keepsGoing(t.eos) {

@@ -132,3 +132,11 @@ func addGenerationEnds(ends map[int32]bool, generation []byte, tokens int) error
 	}
 	return nil
 }
+
+// namedToken is a token as a pair of its text and its id.
+type namedToken struct{ id int32 }
+
+func (n *namedToken) UnmarshalJSON(b []byte) error {
+	var text string
+	return json.Unmarshal(b, &[]any{&text, &n.id})
+}

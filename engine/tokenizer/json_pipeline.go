@@ -23,7 +23,10 @@ func (f *jsonFile) pipeline() (*pipeline, error) {
 			}
 		}
 	}
-	if !p.byteLevel && !p.spaces {
+	if is := f.Model.Type == typeWordPiece; is != p.words || is != p.normalized || is && (p.byteLevel || p.spaces || p.pre.nfc || p.prefix != prefix{}) {
+		return nil, fmt.Errorf("pre_tokenizer: BertPreTokenizer and BertNormalizer are supported with a model of type %s alone, and it with nothing else", typeWordPiece)
+	}
+	if !p.byteLevel && !p.spaces && !p.words {
 		return nil, fmt.Errorf("pre_tokenizer: neither bytes nor spaces are encoded (ByteLevel or Metaspace), which is not supported")
 	}
 	return p, nil
@@ -35,6 +38,12 @@ func (p *pipeline) normalizer(c *component) error {
 	switch {
 	case c.Type == "NFC":
 		p.pre.nfc = true
+	case c.Type == "BertNormalizer":
+		p.lowercase = isTrue(c.Lowercase)
+		if !isTrue(c.CleanText) || !isTrue(c.Ideographs) || c.StripAccents != nil && *c.StripAccents != p.lowercase {
+			return fmt.Errorf("component BertNormalizer is supported with clean_text and handle_chinese_chars true, and strip_accents as lowercase or null")
+		}
+		p.normalized = true
 	case c.Type == "Prepend" && c.Prepend == space:
 		p.prefix = prefix{everywhere: true}
 	case c.Type == "Replace" && c.Pattern.String != nil && *c.Pattern.String == " " && c.Content == space:
@@ -54,6 +63,8 @@ func (p *pipeline) preTokenizer(c *component) error {
 		return p.afterBytes(c)
 	}
 	switch c.Type {
+	case "BertPreTokenizer":
+		p.words = true
 	case "ByteLevel":
 		p.byteLevel = true
 		if isTrue(c.AddPrefixSpace) {
@@ -191,30 +202,52 @@ func (p *pipeline) postProcessor(c *component) error {
 	switch c.Type {
 	case "ByteLevel": // changes only offsets, which we do not report
 		return nil
+	case "BertProcessing", "RobertaProcessing":
+		p.before, p.after = []int32{c.CLS.id}, []int32{c.SEP.id}
+		if p.between = p.after; c.Type == "RobertaProcessing" {
+			p.between = []int32{c.SEP.id, c.SEP.id}
+		}
+		return nil
 	case "TemplateProcessing":
 	default:
 		return unsupported(c)
 	}
-	p.before, p.after = nil, nil
-	to := &p.before
-	for _, piece := range c.Single {
-		switch {
-		case piece.Sequence != nil:
-			to = &p.after
-		case piece.SpecialToken != nil:
-			token, ok := c.SpecialTokens[piece.SpecialToken.ID]
-			if !ok {
-				return fmt.Errorf("component TemplateProcessing has no ids for %.60q", piece.SpecialToken.ID)
-			}
-			*to = append(*to, token.IDs...)
-		}
+	single, err := c.template(c.Single, 1)
+	if err != nil {
+		return err
+	}
+	p.before, p.after, p.between = single[0], single[1], nil
+	if pair, err := c.template(c.Pair, 2); err != nil {
+		return err
+	} else if len(c.Pair) > 0 {
+		p.between = append([]int32{}, pair[1]...)
 	}
 	return nil
 }
 
+// template is the ids before each text of a template, and behind the last one.
+func (c *component) template(pieces []piece, texts int) ([][]int32, error) {
+	ids, at := make([][]int32, texts+1), 0
+	for _, piece := range pieces {
+		switch {
+		case piece.Sequence != nil && at == texts:
+			return nil, fmt.Errorf("component TemplateProcessing has more than %d texts in a template of as many", texts)
+		case piece.Sequence != nil:
+			at++
+		case piece.SpecialToken != nil:
+			token, ok := c.SpecialTokens[piece.SpecialToken.ID]
+			if !ok {
+				return nil, fmt.Errorf("component TemplateProcessing has no ids for %.60q", piece.SpecialToken.ID)
+			}
+			ids[at] = append(ids[at], token.IDs...)
+		}
+	}
+	return ids, nil
+}
+
 func (p *pipeline) decoder(c *component) error {
 	switch c.Type {
-	case "ByteLevel", "ByteFallback", "Fuse", "Replace":
+	case "ByteLevel", "ByteFallback", "Fuse", "Replace", "WordPiece":
 	case "Strip":
 		p.strip = p.strip || c.Content == " " && c.Start == 1
 	case "Metaspace":

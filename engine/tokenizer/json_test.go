@@ -32,18 +32,11 @@ func smallJSON(changes map[string]any) []byte {
 }
 
 func TestFromJSONRefusesByName(t *testing.T) {
-	object := func(pairs ...any) map[string]any {
-		m := map[string]any{}
-		for i := 0; i < len(pairs); i += 2 {
-			m[pairs[i].(string)] = pairs[i+1]
-		}
-		return m
-	}
 	regex := func(text string) map[string]any {
 		return object("type", "Split", "pattern", object("Regex", text), "behavior", "Isolated")
 	}
 	for want, changes := range map[string]map[string]any{
-		`model of type "Unigram" is not supported; supported is BPE`: {"model": object("type", "Unigram")},
+		`model of type "Unigram" is not supported; supported are BPE and WordPiece`: {"model": object("type", "Unigram")},
 		"model: dropout is 0.1":                                                     {"model": object("type", "BPE", "vocab", object("a", 0), "dropout", 0.1)},
 		"model: vocab is empty":                                                     {"model": object("type", "BPE")},
 		"model: continuing_subword_prefix":                                          {"model": object("type", "BPE", "vocab", object("a", 0), "continuing_subword_prefix", "##")},
@@ -62,9 +55,9 @@ func TestFromJSONRefusesByName(t *testing.T) {
 		`pre_tokenizer: component Metaspace with the replacement "_"`:               {"pre_tokenizer": object("type", "Metaspace", "replacement", "_")},
 		"pre_tokenizer: component Digits after ByteLevel is not supported":          {"pre_tokenizer": object("type", "Sequence", "pretokenizers", []any{object("type", "ByteLevel"), object("type", "Digits", "individual_digits", true)})},
 		"pre_tokenizer: neither bytes nor spaces are encoded":                       {"pre_tokenizer": nil},
-		"post_processor: component BertProcessing is not supported":                 {"post_processor": object("type", "BertProcessing")},
+		"post_processor: component OtherProcessing is not supported":                {"post_processor": object("type", "OtherProcessing")},
 		`post_processor: component TemplateProcessing has no ids for "<s>"`:         {"post_processor": object("type", "TemplateProcessing", "single", []any{object("SpecialToken", object("id", "<s>"))})},
-		"decoder: component WordPiece is not supported":                             {"decoder": object("type", "WordPiece")},
+		"decoder: component CTC is not supported":                                   {"decoder": object("type", "CTC")},
 		"token 258 is special and has 600 bytes":                                    {"added_tokens": []any{object("id", 258, "content", strings.Repeat("x", 600), "special", true)}},
 	} {
 		_, err := FromJSON("f.json", JSONSource{Tokenizer: smallJSON(changes)})

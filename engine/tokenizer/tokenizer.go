@@ -47,6 +47,7 @@ type Tokenizer struct {
 	addEOS   bool // the same
 	before   []int32
 	after    []int32 // the ids that AddSpecial puts around the text
+	between  []int32 // those that stand between two texts; nil: after
 
 	bytesMax int // the most bytes of text in one token; 0 if unbounded
 
@@ -294,6 +295,18 @@ func (t *Tokenizer) EOS() int32 { return t.eos }
 
 // AddsBOS reports whether AddSpecial puts BOS before the text.
 func (t *Tokenizer) AddsBOS() bool { return len(t.before) > 0 && t.before[0] == t.bos }
+
+// Pair appends two encoded texts to dst, with the tokens that the file defines around and between them.
+func (t *Tokenizer) Pair(dst, first, second []int32) []int32 {
+	between := t.between
+	if between == nil {
+		between = t.after
+	}
+	for _, part := range [][]int32{t.before, first, between, second, t.after} {
+		dst = append(dst, part...)
+	}
+	return dst
+}
 
 func (t *Tokenizer) valid(id int32) bool { return id >= 0 && int(id) < len(t.texts) }
 

@@ -40,23 +40,46 @@ func (t *Tokenizer) readWordPiece(f *gguf.File) (texts []string, err error) {
 		return nil, err
 	}
 	w.lowercase = lowercase || !ok
-	texts = make([]string, len(t.texts))
-	for id, text := range t.texts {
+	t.addBOS, t.addEOS = true, true
+	return t.setWordPiece(w, func(text string) (string, bool) { return strings.CutPrefix(text, space) }), nil
+}
+
+// continues stands in tokenizer.json before the tokens that go on with a word.
+const continues = "##"
+
+// jsonWordPiece does the same for tokenizer.json.
+func (t *Tokenizer) jsonWordPiece(m *jsonModel, p *pipeline) ([]string, error) {
+	unknown, ok := t.ids[m.UnkToken]
+	if !ok {
+		return nil, fmt.Errorf("model: unk_token %.60q is no token; a word without tokens needs one", m.UnkToken)
+	}
+	w := &wordPiece{starts: map[string]int32{}, others: map[string]int32{}, unknown: unknown, lowercase: p.lowercase}
+	return t.setWordPiece(w, func(text string) (string, bool) {
+		other, is := strings.CutPrefix(text, continues)
+		return other, !is
+	}), nil
+}
+
+// setWordPiece sorts the tokens by cut, which returns a token's text and whether it begins a word, and
+// returns the text of each.
+func (t *Tokenizer) setWordPiece(w *wordPiece, cut func(text string) (string, bool)) []string {
+	texts := make([]string, len(t.texts))
+	for id, whole := range t.texts {
 		if t.isControl(int32(id)) {
 			continue
 		}
-		if start, ok := strings.CutPrefix(text, space); ok {
-			texts[id] = " " + start
-			w.starts[start] = int32(id)
-			w.startMost = max(w.startMost, len(start))
-			continue
+		if text, starts := cut(whole); starts {
+			texts[id] = " " + text
+			w.starts[text] = int32(id)
+			w.startMost = max(w.startMost, len(text))
+		} else {
+			texts[id] = text
+			w.others[text] = int32(id)
+			w.otherMost = max(w.otherMost, len(text))
 		}
-		texts[id] = text
-		w.others[text] = int32(id)
-		w.otherMost = max(w.otherMost, len(text))
 	}
-	t.addBOS, t.addEOS, t.strip, t.encoder = true, true, true, w
-	return texts, nil
+	t.strip, t.encoder = true, w
+	return texts
 }
 
 // encode implements encoder.

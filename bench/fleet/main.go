@@ -17,6 +17,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -65,7 +66,9 @@ func main() {
 	if o.engine != "" {
 		err = serveEngine(o.engine, o.pages, o.cost(), o.token())
 	} else {
-		err = o.run()
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		_, err = o.run(ctx, os.Stdout)
+		stop()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,27 +76,26 @@ func main() {
 	}
 }
 
-// run measures the hop and plays the trace.
-func (o *options) run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+// run measures the hop and plays the trace. It returns how each fleet fared: ours is the
+// last.
+func (o *options) run(ctx context.Context, out io.Writer) ([]outcome, error) {
 	trace, err := readTrace(o.trace, o.requests)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	folder, err := os.MkdirTemp("", "forebay-fleet-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(folder)
 	if err := os.WriteFile(filepath.Join(folder, "forebay.yaml"), []byte(o.config()), 0o600); err != nil {
-		return err
+		return nil, err
 	}
 	s := &scene{folder: folder}
 	defer s.stop()
 	redis, err := s.redis(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var fleets []*fleet
 	for _, name := range []string{"round", "sticky", "forebay"} {
@@ -103,12 +105,12 @@ func (o *options) run() error {
 		}
 		f, err := s.fleetOf(ctx, o, name, store)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		fleets = append(fleets, f)
 	}
-	if err := o.measureHop(ctx, fleets[2]); err != nil {
-		return err
+	if err := o.measureHop(ctx, fleets[2], out); err != nil {
+		return nil, err
 	}
 	c, work := o.cost(), time.Duration(0)
 	for i := range trace {
@@ -121,19 +123,19 @@ func (o *options) run() error {
 		playing.Go(func() { outcomes[i] = o.play(ctx, f, trace, began, pace) })
 	}
 	playing.Wait()
-	fmt.Printf("%d requests, %d replicas, load %.2f, %d times as fast\n", len(trace), o.replicas, o.load, o.speed)
+	fmt.Fprintf(out, "%d requests, %d replicas, load %.2f, %d times as fast\n", len(trace), o.replicas, o.load, o.speed)
 	for _, r := range outcomes {
-		fmt.Printf("%-8s good %5.1f %%, first token mean %6.2f s, p95 %6.2f s, from the cache %4.1f %%, busiest replica %.2f, moved %4.1f %%, failed %d\n",
+		fmt.Fprintf(out, "%-8s good %5.1f %%, first token mean %6.2f s, p95 %6.2f s, from the cache %4.1f %%, busiest replica %.2f, moved %4.1f %%, failed %d\n",
 			r.name, 100*r.good, r.mean.Seconds(), r.p95.Seconds(), 100*r.hits, r.busiest, 100*r.moved, r.failed)
 	}
 	ours := outcomes[2]
-	fmt.Printf("forebay over round %.2f, over sticky %.2f\n", ours.good/max(outcomes[0].good, 1e-9), ours.good/max(outcomes[1].good, 1e-9))
-	return ctx.Err()
+	fmt.Fprintf(out, "forebay over round %.2f, over sticky %.2f\n", ours.good/max(outcomes[0].good, 1e-9), ours.good/max(outcomes[1].good, 1e-9))
+	return outcomes, ctx.Err()
 }
 
 // measureHop asks the first replica for a prompt that it has, and the second one for the same,
 // in turns.
-func (o *options) measureHop(ctx context.Context, f *fleet) error {
+func (o *options) measureHop(ctx context.Context, f *fleet, out io.Writer) error {
 	var body []byte
 	try := uint64(0)
 	err := until(ctx, "a hop is made", func() bool {
@@ -157,13 +159,13 @@ func (o *options) measureHop(ctx context.Context, f *fleet) error {
 			here, there = append(here, own.first), append(there, hop.first)
 		}
 	}
-	if len(there) < o.hops/2 {
+	if len(there) < max(1, o.hops/2) {
 		return fmt.Errorf("of %d requests %d made a hop", o.hops, len(there))
 	}
 	slices.Sort(here)
 	slices.Sort(there)
 	at := func(all []time.Duration, q float64) time.Duration { return all[int(q*float64(len(all)-1))] }
-	fmt.Printf("a first token without a hop: p50 %v, p99 %v; with one: p50 %v, p99 %v; the hop adds p50 %v, p99 %v\n",
+	fmt.Fprintf(out, "a first token without a hop: p50 %v, p99 %v; with one: p50 %v, p99 %v; the hop adds p50 %v, p99 %v\n",
 		at(here, .5), at(here, .99), at(there, .5), at(there, .99), at(there, .5)-at(here, .5), at(there, .99)-at(here, .5))
 	return nil
 }

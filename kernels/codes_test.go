@@ -6,13 +6,17 @@ import (
 	"testing"
 )
 
-// randomBlocks have all codes, signs and scales. No scale at a block's begin is NaN or ∞.
+// randomBlocks have all codes, signs and scales, of which none is NaN or ∞.
 func randomBlocks(typ Type, n int) []byte {
 	r, size := rand.New(rand.NewPCG(1, uint64(typ))), typ.BlockBytes()
+	exponent := map[Type]int{IQ1_M: 55, TQ1_0: 53, TQ2_0: 65}[typ] // the byte with the upper bits of d's
+	if exponent == 0 {
+		exponent = 1
+	}
 	raw := make([]byte, n*size)
 	for i := range raw {
 		raw[i] = byte(r.Uint32())
-		if i%size == 1 {
+		if i%size == exponent {
 			raw[i] &^= 0x40
 		}
 	}

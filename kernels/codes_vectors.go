@@ -13,7 +13,7 @@ type codesUnpacking func(dst, src *byte, rowBytes, blocks int, book *byte)
 
 // codebook has a type's codes as assembly looks them up, as choices among the magnitudes.
 //
-// For AVX-512 a code is a word: a field of two bits for each of eight columns, or of four bits for
+// For AVX-512, which has 1024 at most, a code is a word: a field of two bits for each of eight columns, or of four bits for
 // each of four. Column j is in field j/2 of byte j%2.
 //
 // For AVX2 it is nibbles, one more than twice the choice. A code of eight is a word, with column j
@@ -22,8 +22,8 @@ type codesUnpacking func(dst, src *byte, rowBytes, blocks int, book *byte)
 type codebook struct {
 	numbers [64]byte // of the magnitudes, in sixteen bytes
 	words   [1024]uint16
-	signed  [64]byte // of nibbles, in sixteen bytes: those that are even stand for minus the next one's
-	nibbles [1024]uint32
+	signed  [64]byte // of nibbles, in sixteen bytes: those that are even stand for what a sign makes of the next one's
+	nibbles [2048]uint32
 }
 
 // upperNibbles is where the words with upper halves begin.
@@ -39,30 +39,36 @@ var codebooksOfVectors = sync.OnceValue(func() map[Type]*codebook {
 		for _, code := range ref.Codes4(uint32(t)) {
 			codes = append(codes, code[:])
 		}
-		if book := new(codebook); book.fill(codes) {
-			all[t] = book
-		}
+		all[t] = newCodebook(codes)
 	}
 	return all
 })
 
-// fill reports whether the codes fit.
-func (b *codebook) fill(codes [][]int8) bool {
-	if len(codes) == 0 || len(codes) > len(b.words) {
-		return false
+// newCodebook makes a codebook of codes, of which a type without a table has none. Numbers with signs
+// of their own are those of IQ1: they count eight times, and where others have a sign, they have δ.
+func newCodebook(codes [][]int8) *codebook {
+	b := new(codebook)
+	if len(codes) == 0 {
+		return b
 	}
-	magnitudes := slices.Concat(codes...)
-	slices.Sort(magnitudes)
-	magnitudes = slices.Compact(magnitudes)
-	for i, m := range magnitudes {
-		b.numbers[i] = bytesOver + byte(m)
-		b.signed[2*i], b.signed[2*i+1] = bytesOver-byte(m), bytesOver+byte(m)
+	choices := slices.Concat(codes...)
+	slices.Sort(choices)
+	choices = slices.Compact(choices)
+	for i, n := range choices {
+		plus, minus := n, -n
+		if choices[0] < 0 {
+			plus, minus = 8*n+1, 8*n-1
+		}
+		b.numbers[i] = byte(bytesOver + int(plus))
+		b.signed[2*i], b.signed[2*i+1] = byte(bytesOver+int(minus)), byte(bytesOver+int(plus))
 	}
 	for i, code := range codes {
 		bits := 16 / len(code)
-		for j, m := range code {
-			at, _ := slices.BinarySearch(magnitudes, m)
-			b.words[i] |= uint16(at << (j/2*bits + j%2*8))
+		for j, n := range code {
+			at, _ := slices.BinarySearch(choices, n)
+			if i < len(b.words) {
+				b.words[i] |= uint16(at << (j/2*bits + j%2*8))
+			}
 			nibble := uint32(2*at+1) << (j%4*8 + j/4*4)
 			b.nibbles[i] |= nibble
 			if len(code) == 4 {
@@ -70,7 +76,7 @@ func (b *codebook) fill(codes [][]int8) bool {
 			}
 		}
 	}
-	return true
+	return b
 }
 
 // unpackVectors makes the numbers of a whole tile.

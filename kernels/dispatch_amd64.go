@@ -3,6 +3,7 @@
 package kernels
 
 import (
+	"maps"
 	"math"
 	"sync"
 
@@ -54,7 +55,7 @@ var (
 
 	avx512Integers = &integers{
 		name: "avx512vnni", lanes: avx512vnni.Lanes, rowsMax: avx512vnni.RowsMax, fewRows: avx512vnni.FewRows,
-		products: avx512vnniProducts, unpackings: avx512vnniUnpackings, round: avx512vnni.Round,
+		products: avx512vnniProducts, unpackings: with(avx2int8Unpackings, avx512vnniUnpackings), round: avx512vnni.Round,
 	}
 	vnniSet = avx512Set.withIntegers(avx512Integers)
 
@@ -67,6 +68,13 @@ var (
 	amxSet = avx512Set.withIntegers(avx512Integers.withAMX(avx512amxProducts)).withPairs("avx512amx", avx512Loops, bf16Pairs).
 		withManyRows("tiles", bf16Set, "vectors")
 )
+
+// with is a with what b has.
+func with[K comparable, V any](a, b map[K]V) map[K]V {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
 
 // amxAllowed reports whether the operating system lets this process use AMX and its tiles
 // give the bits of the vectors. They have run in an emulator only, on no processor yet, so

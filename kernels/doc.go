@@ -91,7 +91,7 @@
 //     _gen/neon/coding.go; then go generate in both, which writes the functions and the
 //     tables that find them (products_<arch>.go).
 //   - one whose blocks are codes from tables has a function in codes_unpack.go and a row in
-//     codedTypes instead of the last two; and one in _gen/codes.go, if it is to be fast.
+//     codedTypes instead of the last two, and one in _gen/codes_narrow.go, if it is to be fast.
 //
 // Until the last step the tests of the vector sets fail for it, since they try all types.
 //

@@ -42,6 +42,10 @@ var (
 		IQ2_S:   avx2int8.UnpackIQ2_S,
 		IQ3_XXS: avx2int8.UnpackIQ3_XXS,
 		IQ3_S:   avx2int8.UnpackIQ3_S,
+		IQ1_S:   avx2int8.UnpackIQ1_S,
+		IQ1_M:   avx2int8.UnpackIQ1_M,
+		TQ1_0:   avx2int8.UnpackTQ1_0,
+		TQ2_0:   avx2int8.UnpackTQ2_0,
 	}
 	avx512Products = map[Type]floatProduct{
 		F32:  avx512.MatMulF32,

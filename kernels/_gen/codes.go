@@ -26,6 +26,10 @@ var codings = map[string]*coding{
 	"IQ2_S":   {82, 1024, 8, (*tileOfCodes).beginIQ2_S, (*tileOfCodes).readIQ2_S},
 	"IQ3_XXS": {98, 256, 4, nil, (*tileOfCodes).readIQ3_XXS},
 	"IQ3_S":   {110, 512, 4, (*tileOfCodes).beginIQ3_S, (*tileOfCodes).readIQ3_S},
+
+	// These in AVX2 only.
+	"IQ1_S": {50, 2048, 8, nil, nil},
+	"IQ1_M": {56, 2048, 8, nil, nil},
 }
 
 // tileOfCodes is the state of a body that unpacks 16 rows, a lane of a vector each. The frame has
@@ -50,6 +54,13 @@ const (
 	numbersBytes = 10 * 64 // of 32 columns of 16 rows, with scales
 )
 
+// unpackAllCodes writes the functions of AVX-512.
+func unpackAllCodes() {
+	for _, f := range format.Codes {
+		unpackCodes(f)
+	}
+}
+
 // unpackCodes writes the function that makes bytes of a tile of codes.
 func unpackCodes(f format.Format) {
 	unpackText(f)
@@ -61,7 +72,7 @@ func unpackCodes(f format.Format) {
 	SHLQ(U8(4), ahead)
 	ADDQ(t.src, ahead)
 	Label("block")
-	t.askAhead(ahead)
+	askAhead(ahead, 16*t.blockBytes)
 	t.loadRows()
 	t.hold()
 	XORQ(t.at, t.at)
@@ -91,11 +102,11 @@ func unpackText(f format.Format) {
 }
 
 // askAhead asks for as much as a block of 16 rows takes, and moves on.
-func (c *coding) askAhead(ahead reg.GPVirtual) {
-	for at := 0; at < 16*c.blockBytes; at += 64 {
+func askAhead(ahead reg.GPVirtual, bytes int) {
+	for at := 0; at < bytes; at += 64 {
 		ask(Mem{Base: ahead, Disp: at})
 	}
-	ADDQ(I32(16*c.blockBytes), ahead)
+	ADDQ(I32(bytes), ahead)
 }
 
 // load reads a vector with a word of each row: word first of a part of the frame, and so many on

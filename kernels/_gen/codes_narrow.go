@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -50,13 +51,16 @@ const (
 // and narrowScales makes scales and signs of what it put besides.
 var (
 	narrowIndices = map[string]func(*narrowCodes){
+		"IQ1_S": (*narrowCodes).indicesIQ1_S, "IQ1_M": (*narrowCodes).indicesIQ1_M,
 		"IQ2_XS": (*narrowCodes).indicesIQ2_XS, "IQ2_S": (*narrowCodes).indicesIQ2_S, "IQ3_S": (*narrowCodes).indicesIQ3_S,
 	}
 	narrowRows = map[string]func(*narrowCodes){
+		"IQ1_S": (*narrowCodes).rowIQ1_S, "IQ1_M": (*narrowCodes).rowIQ1_M,
 		"IQ2_XXS": (*narrowCodes).rowIQ2_XXS, "IQ2_XS": (*narrowCodes).rowIQ2_XS, "IQ2_S": (*narrowCodes).rowIQ2_S,
 		"IQ3_XXS": (*narrowCodes).rowIQ3_XXS, "IQ3_S": (*narrowCodes).rowIQ3_S,
 	}
 	narrowScales = map[string]func(*narrowCodes){
+		"IQ1_S": (*narrowCodes).scalesIQ1_S, "IQ1_M": (*narrowCodes).scalesIQ1_M,
 		"IQ2_XXS": func(t *narrowCodes) { t.topScaleAndSevens(0.25) },
 		"IQ2_XS": func(t *narrowCodes) {
 			t.scales = t.beside(2)
@@ -81,6 +85,17 @@ var (
 	}
 )
 
+// unpackAllNarrow writes the functions of AVX2.
+func unpackAllNarrow() {
+	for _, f := range slices.Concat(format.Codes, format.CodesOfAVX2) {
+		if _, digits := ternaries[f.Name]; digits {
+			unpackTernary(f)
+		} else {
+			unpackNarrow(f)
+		}
+	}
+}
+
 // unpackNarrow writes the function that makes bytes of a tile of codes.
 func unpackNarrow(f format.Format) {
 	unpackText(f)
@@ -94,13 +109,17 @@ func unpackNarrow(f format.Format) {
 	ADDQ(src, ahead)
 	t.hold()
 	Label("block")
-	t.askAhead(ahead)
+	askAhead(ahead, 16*t.blockBytes)
 	t.from, t.block, t.word, t.index, t.put, t.made = GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	MOVQ(src, t.from)
 	XORQ(t.index, t.index)
 	MOVQ(frame, t.put)
 	Label("row")
-	MOVWLZX(Mem{Base: t.from}, t.word.As32())
+	if f.Name == "IQ1_M" {
+		t.halfOfNibbles(48)
+	} else {
+		MOVWLZX(Mem{Base: t.from}, t.word.As32())
+	}
 	MOVW(t.word.As16(), Mem{Base: frame, Index: t.index, Scale: 2, Disp: frameHalves})
 	if indices := narrowIndices[f.Name]; indices != nil {
 		indices(t)

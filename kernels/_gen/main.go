@@ -33,8 +33,8 @@ import (
 var programs = map[string]func(){
 	"avx2":       avx2.floatSet,
 	"avx512":     avx512.floatSet,
-	"avx2int8":   avx2.integerSet(avx2.rowsMatMul, unpackNarrow),
-	"avx512vnni": avx512.integerSet(avx512.dotMatMul, unpackCodes),
+	"avx2int8":   avx2.integerSet(avx2.rowsMatMul, unpackAllNarrow),
+	"avx512vnni": avx512.integerSet(avx512.dotMatMul, unpackAllCodes),
 	"avx512bf16": avx512.bfloatLoops,
 	"avx512amx":  amxSet,
 	"probe":      probes,
@@ -47,7 +47,7 @@ var integerFormats = slices.Concat(format.Quantised, format.Bytes)
 var products = []format.Products{
 	{Package: "avx2", Kind: "floatProduct", Prefix: "MatMul", Var: "avx2Products", Formats: format.Floats},
 	{Package: "avx2int8", Kind: "integerProduct", Prefix: "MatMul", Var: "avx2int8Products", Formats: integerFormats},
-	{Package: "avx2int8", Kind: "codesUnpacking", Prefix: "Unpack", Var: "avx2int8Unpackings", Formats: format.Codes},
+	{Package: "avx2int8", Kind: "codesUnpacking", Prefix: "Unpack", Var: "avx2int8Unpackings", Formats: slices.Concat(format.Codes, format.CodesOfAVX2)},
 	{Package: "avx512", Kind: "floatProduct", Prefix: "MatMul", Var: "avx512Products", Formats: format.Floats},
 	{Package: "avx512amx", Kind: "amxProduct", Prefix: "Tiles", Var: "avx512amxProducts", Formats: integerFormats},
 	{Package: "avx512vnni", Kind: "integerProduct", Prefix: "MatMul", Var: "avx512vnniProducts", Formats: integerFormats},
@@ -110,15 +110,14 @@ func (g *isa) floatSet() {
 	placeBytes()
 }
 
-// integerSet is the program of products of rounded activations, and of their rounding.
-func (g *isa) integerSet(product func(quantised), unpack func(format.Format)) func() {
+// integerSet is the program of products of rounded activations, of their rounding, and of what
+// unpacks codes.
+func (g *isa) integerSet(product func(quantised), unpack func()) func() {
 	return func() {
 		for _, f := range quantisedFormats {
 			product(f)
 		}
-		for _, f := range format.Codes {
-			unpack(f)
-		}
+		unpack()
 		g.round()
 	}
 }

@@ -104,6 +104,26 @@ func UnpackIQ3_XXS(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
 //go:noescape
 func UnpackIQ3_S(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
 
+// UnpackIQ1_S makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.
+//
+//go:noescape
+func UnpackIQ1_S(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
+
+// UnpackIQ1_M makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.
+//
+//go:noescape
+func UnpackIQ1_M(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
+
+// UnpackTQ1_0 makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.
+//
+//go:noescape
+func UnpackTQ1_0(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
+
+// UnpackTQ2_0 makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.
+//
+//go:noescape
+func UnpackTQ2_0(dst *byte, src *byte, rowBytes int, blocks int, book *byte)
+
 // Round writes that many blocks of 32 numbers of x, rounded to integers, to dst.
 //
 //go:noescape

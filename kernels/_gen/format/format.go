@@ -66,8 +66,12 @@ var Bytes = []Format{
 	{"Bytes16", FloatScales, NoMinimum},
 }
 
-// Codes are types of codes from tables that are unpacked in assembly.
-var Codes = []Format{{Name: "IQ2_XXS"}, {Name: "IQ2_XS"}, {Name: "IQ2_S"}, {Name: "IQ3_XXS"}, {Name: "IQ3_S"}}
+// Codes are types of codes from tables that are unpacked in assembly, and CodesOfAVX2 those that are in AVX2
+// alone, with their codes or with digits.
+var (
+	Codes       = []Format{{Name: "IQ2_XXS"}, {Name: "IQ2_XS"}, {Name: "IQ2_S"}, {Name: "IQ3_XXS"}, {Name: "IQ3_S"}}
+	CodesOfAVX2 = []Format{{Name: "IQ1_S"}, {Name: "IQ1_M"}, {Name: "TQ1_0"}, {Name: "TQ2_0"}}
+)
 
 // Const is the name of the type's constant in package kernels.
 func (f Format) Const() string {

@@ -177,6 +177,25 @@ func TestChargedIsUsed(t *testing.T) {
 	})
 }
 
+// A burst finds the places that are free, although other gateways had bursts just before
+// and have told nothing since.
+func TestABurstFindsFreePlaces(t *testing.T) {
+	_, url := mini(t)
+	cfg := config(t, url)
+	cfg.SyncInterval = time.Hour
+	limits := budget.Limits{Concurrency: 400}
+	for i := range 3 {
+		s := openTest(t, cfg, nil)
+		n := storm([]*Store{s}, 99, limits, 100, 10, func(*budget.Reservation) {})
+		if r, _ := ask(s, limits, 100, 10); r != nil { // alone, so that a slice comes with it
+			n++
+		}
+		if n != 100 {
+			t.Errorf("%d of 100 were admitted at gateway %d, of 400 places that %d use", n, i, 100*i)
+		}
+	}
+}
+
 // A place that is freed on one gateway is there for another at once.
 func TestPlaceIsFreed(t *testing.T) {
 	_, url := mini(t)

@@ -211,13 +211,17 @@ end
 
 -- A slice: half a second's worth, a hundredth of the limit for all gateways,
 -- and half of this one's part of what is left; for a request as they come, or none.
+-- Places are handed out only while more than half of the limit is free: a burst at another
+-- gateway would be refused while some are idle here.
 gateways = math.max(gateways, q.gateways)
 local slice, target = {}, {}
 local useful = all and q.want
 for k = 1, rules do
   target[k] = 0
   if q.limit[k] > 0 then
-    local most = math.max(0, level[k] + q.kept[k]) / (2 * gateways)
+    local most = level[k] + q.kept[k]
+    if k == places then most = most - q.limit[k] / 2 end
+    most = math.max(0, most) / (2 * gateways)
     if k ~= places then most = math.min(most, q.limit[k] / 100 / gateways) end
     if bucket[k] then most = math.min(most, q.rate[k] / 2) end
     target[k] = k < cost and math.floor(most) or most

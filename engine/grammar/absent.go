@@ -64,6 +64,10 @@ func (p *pool) withoutOne(r Regex, absent *byteSet, known map[Regex]Regex) Regex
 		if text[0] != 0xFF && slices.ContainsFunc(text, absent.has) {
 			cut = never
 		}
+	case kindLabel: // a digit may be the only one that goes on
+		if slices.ContainsFunc([]byte("-"+punycodeDigits), absent.has) {
+			cut = never
+		}
 	case kindOr, kindAnd:
 		list := p.each(nil, n.kind, r)
 		for i := range list {

@@ -1,5 +1,7 @@
 package grammar
 
+import "slices"
+
 // This file takes expressions apart: what is left of one after a byte, its derivative
 // (Brzozowski 1964). Bytes that no expression tells apart are one class.
 
@@ -107,6 +109,8 @@ func (p *pool) deriveNode(r Regex, n node, class uint8) Regex {
 		return p.not(p.derive(Regex(n.a), class))
 	case kindMultiple:
 		return p.multipleAfter(n, class)
+	case kindLabel:
+		return p.labelAfter(n, class)
 	case kindTimes:
 		min, max := n.min, n.max
 		if min > 0 {
@@ -124,7 +128,7 @@ func (p *pool) deriveNode(r Regex, n node, class uint8) Regex {
 // and has few derivatives, so that it shows soon if both match nothing.
 func (p *pool) relax(r Regex) Regex {
 	n := p.nodes[r]
-	if !n.guarded && n.kind != kindTimes && n.kind != kindCat && n.kind != kindOr {
+	if !n.guarded && n.kind != kindTimes && n.kind != kindCat && n.kind != kindOr && n.kind != kindLabel {
 		return r
 	}
 	if known, ok := p.relaxed[r]; ok {
@@ -132,6 +136,8 @@ func (p *pool) relax(r Regex) Regex {
 	}
 	loose := r
 	switch n.kind {
+	case kindLabel:
+		loose = p.looseLabel()
 	case kindTimes:
 		if n.min > 1 || n.max > 1 {
 			loose = p.times(p.relax(Regex(n.a)), min(n.min, 1), Unlimited)
@@ -163,16 +169,40 @@ func (p *pool) live(r Regex) bool {
 	if r == never {
 		return false
 	}
-	n := &p.nodes[r]
+	n := p.nodes[r]
 	if n.nullable || !n.guarded {
 		return true
 	}
 	if known, ok := p.alive[r]; ok {
 		return known
 	}
+	is := false
+	switch n.kind {
+	case kindCat:
+		is = p.live(Regex(n.a)) && p.live(Regex(n.b))
+	case kindOr:
+		is = slices.ContainsFunc(p.each(nil, kindOr, r), p.live)
+	case kindTimes:
+		is = p.live(Regex(n.a))
+	default:
+		return p.search(r)
+	}
+	if p.over == "" {
+		p.alive[r] = is
+	}
+	return is
+}
+
+// search is live for an And or a Not.
+func (p *pool) search(r Regex) bool {
 	if loose := p.relax(r); loose != r && !p.live(loose) {
-		p.alive[r] = false
+		if p.over == "" {
+			p.alive[r] = false
+		}
 		return false
+	}
+	if p.hasWitness(r) {
+		return true
 	}
 	seen, queue := map[Regex]bool{r: true}, []Regex{r}
 	from := map[Regex]Regex{}

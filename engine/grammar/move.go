@@ -78,8 +78,8 @@ func (m *Mover) regex(r Regex) Regex {
 		moved = p.set(m.from.pool.sets[n.a])
 	case kindText: // derivatives make no text: it is the tail of one of the grammar's
 		moved = p.node(nodeKey{kind: kindText, a: n.a, b: n.b}, false)
-	case kindMultiple:
-		moved = p.node(nodeKey{kind: kindMultiple, a: n.a, b: n.b, min: n.min, max: n.max}, n.nullable)
+	case kindMultiple, kindLabel:
+		moved = p.node(nodeKey{kind: n.kind, a: n.a, b: n.b, min: n.min, max: n.max}, n.nullable)
 	case kindCat:
 		moved = p.cat(m.regex(Regex(n.a)), m.regex(Regex(n.b)))
 	case kindNot:

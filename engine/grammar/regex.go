@@ -24,6 +24,7 @@ const (
 	kindNot      // a
 	kindTimes    // a, min to max times; a does not match the empty string
 	kindMultiple // the rest of a number: see multiple
+	kindLabel    // the rest of a label of a host name: see plainLabel and labelNode
 )
 
 type node struct {
@@ -148,7 +149,7 @@ func (p *pool) firstOf(k nodeKey) (s byteSet) {
 		for i, w := range p.first[k.b] {
 			s[i] &= w
 		}
-	case kindNot, kindMultiple:
+	case kindNot, kindMultiple, kindLabel:
 		return byteSet{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 	}
 	return s

@@ -2,18 +2,19 @@ package schema
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // The formats that are enforced, as regular expressions for the whole string.
-// What they allow is within the format: international names are left out, as
-// telling the valid ones from others takes tables.
+// What they allow is within the format. Of international host names some are left out (see
+// grammar.Builder.InternationalLabel), and of mail addresses all at such hosts.
 var formats = map[string]string{
 	"date":                  dateFormat,
 	"time":                  timeFormat,
 	"date-time":             "(?:" + dateFormat + ")[Tt](?:" + timeFormat + ")",
 	"duration":              `P(?:[0-9]+W|(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)(?:T` + durationTime + `)?|T` + durationTime + `)`,
-	"email":                 `(?:[A-Za-z0-9!#$%&'*+/=?^_` + "`" + `{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_` + "`" + `{|}~-]+)*|"(?:[ !#-\[\]-~]|\\[ -~])*")@(?:` + hostFormat + `|\[` + ipv4Format + `\]|\[IPv6:` + ipv6Format + `\])`,
+	"email":                 emailFormat(hostFormat),
 	"hostname":              hostFormat,
 	"ipv4":                  ipv4Format,
 	"ipv6":                  ipv6Format,
@@ -23,6 +24,23 @@ var formats = map[string]string{
 	"json-pointer":          pointerFormat,
 	"relative-json-pointer": `(?:0|[1-9][0-9]*)(?:#|` + pointerFormat + `)`,
 }
+
+// emailFormat is the format of mail addresses at hosts of a form.
+func emailFormat(host string) string {
+	return `(?:[A-Za-z0-9!#$%&'*+/=?^_` + "`" + `{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_` + "`" + `{|}~-]+)*|"(?:[ !#-\[\]-~]|\\[ -~])*")@(?:` + host + `|\[` + ipv4Format + `\]|\[IPv6:` + ipv6Format + `\])`
+}
+
+// widest are the formats of which something is left out, with all of it: what is not of the
+// format is not of these.
+var widest = map[string]string{"hostname": anyHost, "email": emailFormat(anyHost)}
+
+// labelOf is a label of at most so many bytes. One with hyphens in its third and fourth place
+// stands for an international one.
+func labelOf(bytes int) string {
+	return `(?:[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]?[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]{2}[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-](?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]{0,` + strconv.Itoa(bytes-5) + `}[A-Za-z0-9])`
+}
+
+var hostFormat = labelOf(63) + `(?:\.` + labelOf(63) + `)*`
 
 // timeFormat has leap seconds, which are the last of a day in UTC, at the
 // offsets of whole, half and quarter hours.
@@ -48,9 +66,8 @@ const (
 		`|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29`
 	durationTime = `(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)`
 
-	// A label with hyphens in its third and fourth place stands for an international one.
-	label      = `(?:[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]?[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]{2}[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-](?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]{0,58}[A-Za-z0-9])`
-	hostFormat = label + `(?:\.` + label + `)*`
+	anyLabel = `[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?` // international ones too, valid or not
+	anyHost  = anyLabel + `(?:\.` + anyLabel + `)*`
 
 	octet      = `(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])`
 	ipv4Format = `(?:` + octet + `\.){3}` + octet

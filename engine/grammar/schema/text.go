@@ -112,13 +112,17 @@ func (t *texter) quoted(list []string) grammar.Regex {
 
 func (t *texter) knows(format string) bool { return formats[format] != "" }
 
-// condition is the regular expression of a pattern or format, without its negation.
+// condition is the regular expression of a pattern or format, without its negation: where
+// c is negated, it matches at least all that the format does, else at most.
 func (t *texter) condition(c condition) grammar.Regex {
-	cache, source := t.patterns, c.name
+	cache, source, key := t.patterns, c.name, c.name
 	if !c.pattern {
 		cache, source = t.formats, formats[c.name]
 	}
-	if r, ok := cache[c.name]; ok {
+	if wide := widest[c.name]; wide != "" && !c.pattern && c.negated {
+		source, key = wide, "not "+key
+	}
+	if r, ok := cache[key]; ok {
 		return r
 	}
 	r, err := t.b.Pattern(source, grammar.PatternOptions{Search: c.pattern, Alphabet: t.spell})
@@ -129,11 +133,22 @@ func (t *texter) condition(c condition) grammar.Regex {
 		}
 		refuse(c.at, "the regular expression "+clip(c.name)+" cannot be enforced: "+reason)
 	}
-	if !c.pattern && c.name == "hostname" {
-		r = t.b.And(r, t.b.Times(t.any, 1, 253))
+	if !c.pattern && c.name == "hostname" && !c.negated {
+		r = t.b.Or(t.b.And(r, t.b.Times(t.any, 1, 253)), t.internationalHost())
 	}
-	cache[c.name] = r
+	cache[key] = r
 	return r
+}
+
+// internationalHost matches host names of up to eight labels of up to 30 bytes, which
+// are no more than 253 together, with international ones among them.
+func (t *texter) internationalHost() grammar.Regex {
+	ascii, err := t.b.Pattern(labelOf(30), grammar.PatternOptions{Alphabet: t.spell})
+	if err != nil {
+		return t.b.Never()
+	}
+	label := t.b.Or(ascii, t.b.InternationalLabel())
+	return t.b.Cat(label, t.b.Times(t.b.Cat(t.b.Literal("."), label), 0, 7))
 }
 
 func clip(s string) string {

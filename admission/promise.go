@@ -124,11 +124,11 @@ const sizeWeight = 1.5
 func (s *Scheduler) part(f *forecast, l *line, queue *sums, larger time.Duration) float64 {
 	lv, goal := &s.levels[l.class.level], l.class.FirstTokenGoal
 	wait := f.expected(queue, 0, false) - s.now
-	should, asks := s.queueTarget(f, l, wait)
+	should, asks, over := s.queueTarget(f, l, wait)
 	if lv.standing.on {
 		wait += time.Duration(sizeWeight * float64(larger) / f.rate)
 	}
-	if wait < goal/10 {
+	if wait < goal/10 && !(over && lv.standing.on) || s.engine.sequences == 0 {
 		return 1 // the engine would have nothing to do soon
 	}
 	share := max(0, f.rate*(1+float64(should-wait)/float64(goal))) / asks
@@ -137,24 +137,27 @@ func (s *Scheduler) part(f *forecast, l *line, queue *sums, larger time.Duration
 	return part
 }
 
-// queueTarget is how long the queue should be for l's tenant, which is wait long
-// now, and what all ask for: the whole goal in a burst, LastingWait of it in a
-// lasting overload, and half of that for a tenant over its share.
-func (s *Scheduler) queueTarget(f *forecast, l *line, wait time.Duration) (should time.Duration, asks float64) {
+// overLeast is the least pressure on a tenant that is over its share beside others. What
+// less pressure would let in is mostly its own, and later keeps out the large requests
+// of others.
+const overLeast = 0.9
+
+// queueTarget is how long the queue should be, which is wait long now, and what all ask
+// for: the whole goal in a burst, LastingWait of it in a lasting overload. over says that
+// l's tenant asks for more than its share beside others.
+func (s *Scheduler) queueTarget(f *forecast, l *line, wait time.Duration) (should time.Duration, asks float64, over bool) {
 	lv, goal := &s.levels[l.class.level], l.class.FirstTokenGoal
 	lasting := time.Duration(s.cfg.LastingWait * float64(goal))
 	asks = lv.asks(s.now)
 	lv.standing.observe(wait, lasting, goal, asks > f.rate, s.now)
-	over := lv.partOf(l, f.rate/asks, s.now) < 1 && len(lv.asking) > 1
-	should = goal
-	if lv.standing.on {
-		should = lasting
-		asks *= lv.standing.pressure
+	over = lv.partOf(l, f.rate/asks, s.now) < 1 && len(lv.asking) > 1
+	switch {
+	case !lv.standing.on:
+		return goal, asks, over
+	case over:
+		return lasting, asks * max(lv.standing.pressure, overLeast), over
 	}
-	if over {
-		should = lasting / 2
-	}
-	return should, asks
+	return lasting, asks * lv.standing.pressure, over
 }
 
 // giveUp does with a waiting e what its class says of requests that would be

@@ -57,6 +57,7 @@ func TestSmokeTargets(t *testing.T) {
 		{"promises hold where costs are wrong", "poisson", 1.4, interactive, "broken", 0, 0.01, func(e *Engine) { e.CostNoise = 0.3 }},
 		{"long prompts leave short ones their goals", "pareto", 0.95, interactive, "goodput", 0.90, 1, nil},
 		{"tenants are served by their shares", "mixed", 1.55, "", "jain_of_entitled", 0.9, 1, nil},
+		{"tenants are served by their shares at twice the capacity", "mixed", 2, "", "jain_of_entitled", 0.81, 1, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

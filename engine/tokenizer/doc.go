@@ -1,21 +1,20 @@
 // Package tokenizer converts text to a model's token ids and back, exactly as in
-// the model's training: byte-level BPE, SentencePiece BPE and BPE over characters,
-// read from GGUF metadata or from tokenizer.json.
+// the model's training: byte-level BPE, SentencePiece BPE and unigram, BPE over
+// characters, and WordPiece, read from GGUF metadata or from tokenizer.json.
 //
 // Goal: the right ids, or an error that names the unknown feature. A wrong
 // pre-tokenizer gives fluent nonsense, so nothing is guessed. Work is linear or
 // n log n on every input, even a hostile one, and stops when its context ends.
 //
-// Non-goals: chat templates (engine/chat), cutting text for clients (engine/text),
-// and other tokenizer models (unigram, WordPiece).
+// Non-goals: chat templates (engine/chat), and cutting text for clients (engine/text).
 //
 // Use: call FromGGUF or FromJSON once, then Encode, Bytes and the rest from any
 // goroutine. A Cache encodes only the new part of a growing text.
 //
 // Stages of encoding: special.go cuts the text at special tokens; the
 // pre-tokenizer's splitters cut each part into pieces (split.go, pretokenizer.go);
-// one of three encoders merges each piece (bpe.go, spm.go, charbpe.go) in reused
-// working memory (scratch.go).
+// an encoder makes tokens of each piece (bpe.go, spm.go, charbpe.go, unigram.go,
+// wordpiece.go) in reused working memory (scratch.go).
 //
 // To add a pre-tokenizer: a line in pretokenizers for its name in GGUF, a line in
 // patterns for its regular expression in tokenizer.json, a splitter if it is new,

@@ -45,6 +45,8 @@ type jsonModel struct {
 	ByteFallback bool         `json:"byte_fallback"`
 	IgnoreMerges bool         `json:"ignore_merges"`
 	WordRunesMax *int         `json:"max_input_chars_per_word"`
+	Scores       []float32    `json:"-"` // of a unigram model's Vocab
+	UnkID        *int32       `json:"unk_id"`
 }
 
 // component is a part of the pipeline, with the fields of all types.
@@ -69,6 +71,9 @@ type component struct {
 	PrependScheme    string `json:"prepend_scheme"`
 	Split            *bool
 	Start            int
+
+	Charsmap   []byte `json:"precompiled_charsmap"`
+	StripRight bool   `json:"strip_right"`
 
 	CleanText    *bool `json:"clean_text"`
 	Ideographs   *bool `json:"handle_chinese_chars"`
@@ -111,10 +116,11 @@ type pipeline struct {
 	byteLevel  bool
 	spaces     bool // a space becomes U+2581
 	prefix     prefix
-	words      bool // WordPiece's cleaning and cutting
-	normalized bool // by WordPiece's normalizer
-	lowercase  bool // by it
-	strip      bool // decoding drops a leading space
+	unigram    *unigramParts // nil with other models
+	words      bool          // WordPiece's cleaning and cutting
+	normalized bool          // by WordPiece's normalizer
+	lowercase  bool          // by it
+	strip      bool          // decoding drops a leading space
 	before     []int32
 	after      []int32
 	between    []int32
@@ -178,8 +184,12 @@ func (m *jsonModel) check() error {
 		return fmt.Errorf("model: continuing_subword_prefix and max_input_chars_per_word are not %q and %d, which is not supported", continues, wordRunesMax)
 	case m.Type == typeWordPiece && len(m.Vocab) > 0:
 		return nil
+	case m.Type == typeUnigram && len(m.Vocab) > 0 && len(m.Scores) == len(m.Vocab):
+		return nil
+	case len(m.Scores) > 0:
+		return fmt.Errorf("model of type %.60q has a vocab of scores, as one of type %s has", m.Type, typeUnigram)
 	case m.Type != "BPE" && m.Type != "":
-		return fmt.Errorf("model of type %.60q is not supported; supported are BPE and %s", m.Type, typeWordPiece)
+		return fmt.Errorf("model of type %.60q is not supported; supported are BPE, %s and %s", m.Type, typeWordPiece, typeUnigram)
 	case m.Dropout != nil && *m.Dropout != 0:
 		return fmt.Errorf("model: dropout is %g; supported is none", *m.Dropout)
 	case m.Prefix != "" || m.Suffix != "":
@@ -246,8 +256,11 @@ func (f *jsonFile) vocabulary(byteLevel bool) (*vocabulary, error) {
 
 // jsonEncoder sets up the encoder and returns the text of each token.
 func (t *Tokenizer) jsonEncoder(m *jsonModel, p *pipeline) ([]string, error) {
-	if p.words {
+	switch m.Type {
+	case typeWordPiece:
 		return t.jsonWordPiece(m, p)
+	case typeUnigram:
+		return t.jsonUnigram(m, p)
 	}
 	unknown := none
 	if id, ok := t.ids[m.UnkToken]; ok && m.UnkToken != "" {

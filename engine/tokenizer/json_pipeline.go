@@ -9,6 +9,9 @@ import (
 // because a wrong cut gives fluent nonsense.
 func (f *jsonFile) pipeline() (*pipeline, error) {
 	p := &pipeline{}
+	if f.Model.Type == typeUnigram {
+		p.unigram = &unigramParts{}
+	}
 	for _, stage := range []struct {
 		name string
 		part *component
@@ -35,6 +38,12 @@ func (f *jsonFile) pipeline() (*pipeline, error) {
 func unsupported(c *component) error { return fmt.Errorf("component %s is not supported", c.Type) }
 
 func (p *pipeline) normalizer(c *component) error {
+	if p.unigram != nil {
+		if ok, err := p.unigram.normalizer(c); ok || err != nil {
+			return err
+		}
+		return unsupported(c)
+	}
 	switch {
 	case c.Type == "NFC":
 		p.pre.nfc = true
@@ -61,6 +70,10 @@ func (p *pipeline) preTokenizer(c *component) error {
 	add := func(s ...splitter) { p.pre.splitters = append(p.pre.splitters, s...) }
 	if p.byteLevel {
 		return p.afterBytes(c)
+	}
+	if c.Type == "WhitespaceSplit" && p.unigram != nil {
+		p.unigram.words = true
+		return nil
 	}
 	switch c.Type {
 	case "BertPreTokenizer":

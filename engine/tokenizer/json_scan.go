@@ -46,6 +46,9 @@ func (m *jsonModel) readTables(text string) (rest []byte, err error) {
 
 // readVocab copies the texts, so that they do not keep the file in memory.
 func (m *jsonModel) readVocab(s *jsonScanner) error {
+	if s.next() == '[' {
+		return m.readScores(s)
+	}
 	var list []vocabEntry
 	var all strings.Builder
 	err := s.object(func(text string) error {
@@ -69,6 +72,28 @@ func (m *jsonModel) readVocab(s *jsonScanner) error {
 	}
 	m.Vocab = append(m.Vocab, list...)
 	return err
+}
+
+// readScores reads a unigram model's vocab: a list of pairs of a text and its score.
+func (m *jsonModel) readScores(s *jsonScanner) error {
+	from := s.at
+	if err := s.skip(); err != nil {
+		return err
+	}
+	var pairs []json.RawMessage
+	if err := json.Unmarshal([]byte(s.text[from:s.at]), &pairs); err != nil {
+		return fmt.Errorf("vocab: is no list: %w", err)
+	}
+	m.Vocab, m.Scores = make([]vocabEntry, len(pairs)), make([]float32, len(pairs))
+	for i, pair := range pairs {
+		var members []json.RawMessage
+		if err := json.Unmarshal(pair, &members); err != nil || len(members) != 2 ||
+			json.Unmarshal(members[0], &m.Vocab[i].text) != nil || json.Unmarshal(members[1], &m.Scores[i]) != nil {
+			return fmt.Errorf("vocab: member %d is %.60s; needed is a text and its score", i, pair)
+		}
+		m.Vocab[i].id = int32(i)
+	}
+	return nil
 }
 
 func (m *jsonModel) readMerges(s *jsonScanner) error {

@@ -36,7 +36,7 @@ func TestFromJSONRefusesByName(t *testing.T) {
 		return object("type", "Split", "pattern", object("Regex", text), "behavior", "Isolated")
 	}
 	for want, changes := range map[string]map[string]any{
-		`model of type "Unigram" is not supported; supported are BPE and WordPiece`: {"model": object("type", "Unigram")},
+		`model of type "Unigram" is not supported; supported are BPE, WordPiece and Unigram`: {"model": object("type", "Unigram")},
 		"model: dropout is 0.1":                                                     {"model": object("type", "BPE", "vocab", object("a", 0), "dropout", 0.1)},
 		"model: vocab is empty":                                                     {"model": object("type", "BPE")},
 		"model: continuing_subword_prefix":                                          {"model": object("type", "BPE", "vocab", object("a", 0), "continuing_subword_prefix", "##")},

@@ -10,6 +10,8 @@ type scratch struct {
 	words   wordCache
 	merges  int // candidates examined; tests bound it
 
+	steps []step // of a unigram model's word
+
 	ctx  context.Context // nil if the work cannot be cancelled
 	work int             // since the last check of ctx
 }

@@ -96,14 +96,14 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 		return nil, fmt.Errorf("%s: key %s is missing", f.Name(), key)
 	}
 	readers := map[string]func(*Tokenizer, *gguf.File) ([]string, error){
-		"gpt2": (*Tokenizer).readBPE, "llama": (*Tokenizer).readSPM, "gemma4": (*Tokenizer).readGemma4, "bert": (*Tokenizer).readWordPiece,
+		"gpt2": (*Tokenizer).readBPE, "llama": (*Tokenizer).readSPM, "gemma4": (*Tokenizer).readGemma4, "bert": (*Tokenizer).readWordPiece, "t5": (*Tokenizer).readUnigram,
 	}
 	read, ok := readers[model]
 	if !ok {
 		return nil, fmt.Errorf("%s: key %s: tokenizer model %s is not supported; supported: %s",
 			f.Name(), key, f.Text(key), strings.Join(slices.Sorted(maps.Keys(readers)), ", "))
 	}
-	v, err := readVocabulary(f, model == "llama")
+	v, err := readVocabulary(f, model == "llama" || model == "t5")
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (t *Tokenizer) longest() int {
 	unknown := none // the token for bytes without a token
 	var byteIDs *[256]int32
 	switch e := t.encoder.(type) {
-	case *wordPiece:
+	case *wordPiece, *unigram:
 		return 0 // spaces, and words of any length, may give one token or none
 	case *bpe:
 		if byteIDs = &e.byteIDs; e.nfc {
@@ -219,6 +219,10 @@ func (t *Tokenizer) readFlags(f *gguf.File) (err error) {
 		if add {
 			*flag.to = []int32{flag.id}
 		}
+	}
+	// RoBERTa, which has other encoders than BERT, puts two tokens between two texts.
+	if _, bert := t.encoder.(*wordPiece); !bert {
+		t.between = slices.Repeat(t.after, 2)
 	}
 	return nil
 }

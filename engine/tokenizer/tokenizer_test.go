@@ -91,7 +91,7 @@ func TestFromGGUFRefusesByName(t *testing.T) {
 		want string
 	}{
 		{smallBPE().with("model", nil), "tokenizer.ggml.model is missing"},
-		{smallBPE().with("model", "t5"), `"t5" is not supported`},
+		{smallBPE().with("model", "rwkv"), `"rwkv" is not supported`},
 		{smallBPE().with("model", "bert"), "unknown_token_id is missing"},
 		{smallBPE().with("model", uint32(1)), "has type u32"},
 		{smallBPE().with("pre", nil), "tokenizer.ggml.pre is missing"},

@@ -69,12 +69,12 @@ func (a *answer) take(c *chunk) (events []wire.Event, _ *wire.Error) {
 			events = append(events, ev)
 			a.events++
 		}
-		if from.Finish == nil || *from.Finish == "" {
+		if from.Finish == "" {
 			continue
 		}
-		finish, ok := finishes[*from.Finish]
+		finish, ok := finishes[from.Finish]
 		if !ok {
-			return nil, wire.Errorf(wire.Internal, "the upstream ended a choice by %q", brief(*from.Finish))
+			return nil, wire.Errorf(wire.Internal, "the upstream ended a choice by %q", brief(from.Finish))
 		}
 		to.finish, a.last = finish, from.Index
 	}
@@ -131,9 +131,7 @@ func (a *answer) event(from *chunkChoice, to *answerChoice) (wire.Event, *wire.E
 	if !ok {
 		return wire.Event{}, wire.Errorf(wire.Internal, "the upstream sent a delta that is not understood: %s", brief(string(delta)))
 	}
-	if from.Text != nil {
-		text += *from.Text
-	}
+	text += from.Text
 	r := &wire.Relayed{Delta: rest}
 	if given(from.Logprobs) {
 		r.Logprobs = oneLine(from.Logprobs)

@@ -8,34 +8,144 @@ import (
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
-// chunk is one event of an answer, with what we read of it.
+// chunk is one event of an answer, with what we read of it. It is of use while the
+// event's data is.
 type chunk struct {
-	Error   json.RawMessage `json:"error"`
-	Object  string          `json:"object"`
-	Message json.RawMessage `json:"message"` // of an error that is an event of its own
-	Choices []chunkChoice   `json:"choices"`
-	Usage   *usage          `json:"usage"`
-	Timings *timings        `json:"timings"` // of llama-server
+	Error   json.RawMessage
+	Object  string
+	Choices []chunkChoice
+	Usage   *usage
+	Timings *timings // of llama-server
 }
 
 type chunkChoice struct {
-	Index    int             `json:"index"`
-	Text     *string         `json:"text"`
-	Delta    json.RawMessage `json:"delta"`
-	Message  json.RawMessage `json:"message"` // in place of Delta, from a server that did not stream
-	Logprobs json.RawMessage `json:"logprobs"`
-	Finish   *string         `json:"finish_reason"`
+	Index    int
+	Text     string
+	Delta    json.RawMessage
+	Message  json.RawMessage // in place of Delta, from a server that did not stream
+	Logprobs json.RawMessage
+	Finish   string
+}
+
+// read takes valid JSON apart, without encoding/json for what every token has.
+func (c *chunk) read(data []byte) bool {
+	return eachNamed(data, func(name, value []byte) (ok bool) {
+		switch string(name) {
+		case "error":
+			c.Error = value
+		case "object":
+			return readText(value, &c.Object)
+		case "choices":
+			return c.readChoices(value)
+		case "usage":
+			c.Usage, ok = readUsage(value)
+			return ok
+		case "timings":
+			return json.Unmarshal(value, &c.Timings) == nil
+		}
+		return true
+	})
+}
+
+func (c *chunk) readChoices(list []byte) bool {
+	c.Choices = nil
+	if string(list) == "null" {
+		return true
+	}
+	if list[0] != '[' {
+		return false
+	}
+	for i := space(list, 1); list[i] != ']'; {
+		end := valueEnd(list, i)
+		if end < 0 {
+			return false
+		}
+		var one chunkChoice
+		if value := list[i:end:end]; string(value) != "null" && !one.read(value) {
+			return false
+		}
+		c.Choices = append(c.Choices, one)
+		if i = space(list, end); list[i] == ',' {
+			i = space(list, i+1)
+		}
+	}
+	return true
+}
+
+func (c *chunkChoice) read(data []byte) bool {
+	return eachNamed(data, func(name, value []byte) (ok bool) {
+		switch string(name) {
+		case "index":
+			return readInt(value, &c.Index)
+		case "text":
+			return readText(value, &c.Text)
+		case "delta":
+			c.Delta = value
+		case "message":
+			c.Message = value
+		case "logprobs":
+			c.Logprobs = value
+		case "finish_reason":
+			return readText(value, &c.Finish)
+		}
+		return true
+	})
+}
+
+// readText reads a string or null, which is "".
+func readText(value []byte, to *string) (ok bool) {
+	if string(value) == "null" {
+		*to = ""
+		return true
+	}
+	*to, ok = unquoted(value)
+	return ok
+}
+
+// readInt reads an integer or null, which changes nothing.
+func readInt(value []byte, to *int) bool {
+	n := 0
+	for _, digit := range value {
+		if digit < '0' || digit > '9' || len(value) > 9 {
+			return json.Unmarshal(value, to) == nil
+		}
+		n = 10*n + int(digit-'0')
+	}
+	*to = n
+	return true
+}
+
+// readUsage reads a usage or null; its details, which few events have, as they come.
+func readUsage(value []byte) (u *usage, ok bool) {
+	if string(value) == "null" {
+		return nil, true
+	}
+	u = new(usage)
+	ok = eachNamed(value, func(name, value []byte) bool {
+		switch string(name) {
+		case "prompt_tokens":
+			return readInt(value, &u.Prompt)
+		case "completion_tokens":
+			return readInt(value, &u.Completion)
+		case "prompt_tokens_details":
+			return json.Unmarshal(value, &u.Details) == nil
+		case "completion_tokens_details":
+			return json.Unmarshal(value, &u.Made) == nil
+		}
+		return true
+	})
+	return u, ok
 }
 
 type usage struct {
-	Prompt     int `json:"prompt_tokens"`
-	Completion int `json:"completion_tokens"`
+	Prompt     int
+	Completion int
 	Details    *struct {
 		Cached *int `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
+	}
 	Made *struct {
 		Reasoning *int `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
+	}
 }
 
 func (u *usage) reasoning() int {
@@ -109,7 +219,7 @@ func parseChunk(data []byte, failure bool) (*chunk, *wire.Error) {
 		data = bytes.ToValidUTF8(data, []byte("\ufffd"))
 	}
 	c := new(chunk)
-	if err := json.Unmarshal(data, c); err != nil {
+	if !json.Valid(data) || string(data) != "null" && !c.read(data) {
 		return nil, wire.Errorf(wire.Internal, "the upstream sent an event that is no JSON: %s", brief(string(data)))
 	}
 	switch {

@@ -13,6 +13,11 @@ import (
 // eachMember calls each for the members of an object, in their order, while it
 // returns true. It tells whether raw is an object and each returned true for all.
 func eachMember(raw json.RawMessage, each func(name string, value json.RawMessage) bool) bool {
+	return eachNamed(raw, func(name, value []byte) bool { return each(string(name), value) })
+}
+
+// eachNamed is eachMember without a copy of the names, which are of use in each only.
+func eachNamed(raw []byte, each func(name, value []byte) bool) bool {
 	i := space(raw, 0)
 	if i == len(raw) || raw[i] != '{' {
 		return false
@@ -25,9 +30,16 @@ func eachMember(raw json.RawMessage, each func(name string, value json.RawMessag
 		if end < 0 {
 			return false
 		}
-		name, ok := unquoted(raw[i:end])
+		name := raw[i+1 : end-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			text, ok := unquoted(raw[i:end])
+			if !ok {
+				return false
+			}
+			name = []byte(text)
+		}
 		i = space(raw, end)
-		if !ok || i == len(raw) || raw[i] != ':' {
+		if i == len(raw) || raw[i] != ':' {
 			return false
 		}
 		i = space(raw, i+1)
@@ -76,6 +88,9 @@ func textEnd(b []byte, i int) int {
 	}
 }
 
+// endsWord are the bytes after a number, true, false or null.
+var endsWord = [256]bool{',': true, ':': true, ']': true, '}': true, ' ': true, '\n': true, '\t': true, '\r': true}
+
 // valueEnd is the index after the value that begins at i, or -1 where it does not end.
 func valueEnd(b []byte, i int) int {
 	depth := 0
@@ -92,7 +107,7 @@ func valueEnd(b []byte, i int) int {
 		case ',', ':', ' ', '\n', '\t', '\r':
 			continue
 		default:
-			for i+1 < len(b) && !strings.ContainsRune(",:]} \n\t\r", rune(b[i+1])) {
+			for i+1 < len(b) && !endsWord[b[i+1]] {
 				i++
 			}
 		}

@@ -22,6 +22,9 @@ type byteCoding struct {
 	max    int  // the largest byte
 }
 
+// whole reports whether elements are bytes already.
+func (c *byteCoding) whole() bool { return c.bytes == bytes128.bytes }
+
 // places is where the bits of a group lie in a block's elements.
 type places [4]int
 

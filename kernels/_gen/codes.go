@@ -72,7 +72,6 @@ func unpackCodes(f format.Format) {
 	SHLQ(U8(4), ahead)
 	ADDQ(t.src, ahead)
 	Label("block")
-	askAhead(ahead, 16*t.blockBytes)
 	t.loadRows()
 	t.hold()
 	XORQ(t.at, t.at)
@@ -82,6 +81,7 @@ func unpackCodes(f format.Format) {
 		}
 		name := []string{"first", "second"}[half]
 		Label(name)
+		askAhead(ahead, 2*t.blockBytes)
 		t.read(t)
 		t.unpack()
 		ADDQ(I32(numbersBytes), t.dst)
@@ -101,7 +101,8 @@ func unpackText(f format.Format) {
 		"Unpack"+f.Name+" makes bytes with scales of 16 rows at src, rowBytes apart, of that many blocks of 256 columns, with the codebook at book. blocks is over 0. It prefetches the next 16 rows.")
 }
 
-// askAhead asks for as much as a block of 16 rows takes, and moves on.
+// askAhead asks for some of the next 16 rows, and moves on. Where it asks for much at once, the block's
+// own loads wait.
 func askAhead(ahead reg.GPVirtual, bytes int) {
 	for at := 0; at < bytes; at += 64 {
 		ask(Mem{Base: ahead, Disp: at})

@@ -48,15 +48,25 @@ func (t *tileOfCodes) hold() {
 		h.field = loaded(avx512.bits(0x07070707))
 		h.shifts = []reg.VecVirtual{loaded(avx512.bits(4 << 16))}
 	}
-	rows, ones, k := ZMM(), GP32(), K()
-	VPBROADCASTD(t.step.As32(), rows)
-	VPMULLD(table("rows", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), rows, rows)
-	MOVL(I32(-1), ones)
-	KMOVW(ones, k)
-	t.scale = zero(ZMM())
-	VPGATHERDD(Mem{Base: t.src, Index: rows, Scale: 1}, k, t.scale)
-	VPMOVDW(t.scale, t.scale.AsY())
-	VCVTPH2PS(t.scale.AsY(), t.scale)
+	t.loadScale()
+}
+
+// loadScale reads the halves of 16 rows.
+func (t *tileOfCodes) loadScale() {
+	row := GP64()
+	MOVQ(t.src, row)
+	var eight [2]reg.VecVirtual
+	for half := range eight {
+		eight[half] = XMM()
+		VPXORD(eight[half], eight[half], eight[half])
+		for i := range 8 {
+			VPINSRW(U8(i), Mem{Base: row}, eight[half], eight[half])
+			ADDQ(t.step, row)
+		}
+	}
+	t.scale = ZMM()
+	VINSERTI32X4(U8(1), eight[1], eight[0].AsY(), eight[0].AsY())
+	VCVTPH2PS(eight[0].AsY(), t.scale)
 }
 
 func (t *tileOfCodes) tableAt(i int) Mem { return Mem{Base: t.book, Disp: bookWords + 64*i} }
@@ -71,7 +81,8 @@ func (t *tileOfCodes) loadRows() {
 }
 
 // transpose loads 16 words of each row and stores a vector for each word. It exchanges words, then
-// pairs of them, and then fours.
+// pairs of them, and then fours. It asks for the end of the same words of the next block, whose begin
+// is near: from the second-level cache they would come too late.
 func (t *tileOfCodes) transpose(from, to int) {
 	var by [16]reg.VecVirtual // of four rows, by four: words i, 4+i, 8+i and 12+i
 	row, third := GP64(), GP64()
@@ -81,6 +92,7 @@ func (t *tileOfCodes) transpose(from, to int) {
 		var r, p [4]reg.VecVirtual
 		for i, m := range []Mem{{Base: row}, {Base: row, Index: t.step, Scale: 1}, {Base: row, Index: t.step, Scale: 2}, {Base: row, Index: third, Scale: 1}} {
 			r[i] = loaded(m)
+			PREFETCHT0(m.Offset(t.blockBytes + 63))
 		}
 		LEAQ(Mem{Base: row, Index: t.step, Scale: 4}, row)
 		for i := range p {

@@ -9,8 +9,8 @@ import (
 )
 
 // byteDots multiplies bytes and adds the products of some groups in 16 bits. A pass is half a
-// block of both vectors of weight rows. The frame has the bytes of all groups, since each
-// row looks up its own, and the minima.
+// block of both vectors of weight rows. The frame has the bytes of all groups, unless
+// they are whole in memory, since each row looks up its own, and the minima.
 type byteDots struct {
 	*rowDots
 	elements [2][4]reg.VecVirtual // [v], of each group of the pass
@@ -30,7 +30,9 @@ func (t *byteDots) blocks(name string, left reg.GPVirtual) {
 			for v := range 2 {
 				for i := range t.elements[v] {
 					t.elements[v][i] = t.groupBytes(v, 4*h+i)
-					VMOVDQU(t.elements[v][i], t.group(v, 4*h+i))
+					if !t.coding.whole() {
+						VMOVDQU(t.elements[v][i], t.group(v, 4*h+i))
+					}
 				}
 				if halves == 2 || h == 1 {
 					t.factor[v] = YMM()
@@ -144,6 +146,9 @@ func (t *byteDots) addTops(halves, h int, sums [2]reg.VecVirtual) {
 	for v, n := range sums {
 		w, m := YMM(), t.group(v, 0)
 		m.Index, m.Scale = index, vectorBytes/16
+		if t.coding.whole() {
+			m.Base, m.Disp, m.Scale = t.w, vectorBytes*v-t.coding.bytes, 2*vectorBytes/16
+		}
 		VMOVDQU(m, w)
 		VPMADDUBSW(x, w, w)
 		VPMADDWD(t.g.bits(0x01000100), w, w)

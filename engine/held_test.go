@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -14,8 +15,8 @@ import (
 // cities is a tool whose arguments end soon, whatever a model says.
 const cities = `[{"type":"function","function":{"name":"weather","strict":true,"parameters":{"type":"object","properties":{"city":{"enum":["Rome","Oslo"]},"days":{"type":"integer","minimum":1,"maximum":9}},"required":["city","days"],"additionalProperties":false}}}]`
 
-// heldTo asks for an answer whose calls are held.
-func (b *lab) heldTo(h wire.HeldCalls, o wire.Options, templateOptions string) (answer, *wire.Error) {
+// beginHeld begins an answer whose calls are held.
+func (b *lab) beginHeld(h wire.HeldCalls, o wire.Options, templateOptions string) (*wire.Stream, chan struct{}, *wire.Error) {
 	b.t.Helper()
 	o.Split, o.N, o.Tools, o.CallsMax = true, 1, h.Tools, h.Most
 	o.Grammar = &wire.Grammar{Kind: wire.GrammarCalls, Param: "tools", Calls: &h}
@@ -25,10 +26,20 @@ func (b *lab) heldTo(h wire.HeldCalls, o wire.Options, templateOptions string) (
 	}
 	p, err := b.Prepare(context.Background(), r)
 	if err != nil {
-		return answer{}, wire.AsError(err)
+		return nil, nil, wire.AsError(err)
 	}
 	notify := make(chan struct{}, 1)
-	return b.read(b.Generate(&wire.Generation{ID: fmt.Sprint("held", o.Seed), Prompt: p, Options: o, Notify: notify}), notify, 1), nil
+	return b.Generate(&wire.Generation{ID: fmt.Sprint("held", o.Seed), Prompt: p, Options: o, Notify: notify}), notify, nil
+}
+
+// heldTo asks for an answer whose calls are held.
+func (b *lab) heldTo(h wire.HeldCalls, o wire.Options, templateOptions string) (answer, *wire.Error) {
+	b.t.Helper()
+	stream, notify, err := b.beginHeld(h, o, templateOptions)
+	if err != nil {
+		return answer{}, err
+	}
+	return b.read(stream, notify, 1), nil
 }
 
 // TestRequiredCalls: a model that says anything calls, in every format, and what it
@@ -65,6 +76,76 @@ func TestRequiredCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// notes is a tool with arguments of all kinds, which a model may fill as it likes.
+const notes = `[{"type":"function","function":{"name":"note","strict":true,"parameters":{"type":"object","properties":{"text":{"type":"string","maxLength":24},"n":{"type":"number"},"done":{"type":"boolean"},"tags":{"type":"array","maxItems":3,"items":{"enum":["a","b"]}},"at":{"type":["string","null"],"format":"date"}},"required":["text","n"],"additionalProperties":false}}},` +
+	`{"type":"function","function":{"name":"weather","strict":true,"parameters":{"type":"object","properties":{"city":{"type":"string","pattern":"^[A-Z][a-z]{1,8}$"}},"required":["city"],"additionalProperties":false}}}]`
+
+// TestCallsOfARealModel: what the demo model says, held to its format, is read as calls without
+// a fallback. FOREBAY_TEST_DRAWS sets how many answers are drawn.
+func TestCallsOfARealModel(t *testing.T) {
+	draws := uint64(20)
+	if text := os.Getenv("FOREBAY_TEST_DRAWS"); text != "" {
+		if _, err := fmt.Sscan(text, &draws); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newDemo(t, Config{})
+	whole, read := 0, 0
+	const atOnce = 20
+	for first := uint64(0); first < draws; first += atOnce {
+		var begun [atOnce]func() answer
+		for i := range begun {
+			seed := first + uint64(i)
+			stream, notify, err := b.beginHeld(wire.HeldCalls{Tools: json.RawMessage(notes), Required: true, Most: 1 + int(seed%3)}, wire.Options{Temperature: 1, Seed: seed, MaxTokens: 300}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun[i] = func() answer { return b.read(stream, notify, 1) }
+		}
+		for i, rest := range begun {
+			a := rest()
+			if a.end.Err != nil || b.State().CallFallbacks > 0 {
+				t.Fatalf("seed %d: %+v, %d fallbacks: %s", int(first)+i, a.end, b.State().CallFallbacks, a.shape())
+			}
+			if a.finishes[0] == wire.FinishCalls {
+				whole++
+			}
+			read += checkNotes(t, &a)
+		}
+	}
+	if whole < int(draws)*9/10 || read < whole {
+		t.Errorf("of %d answers %d ended with a call, with %d calls", draws, whole, read)
+	}
+}
+
+// checkNotes holds the calls of an answer to the schemas of notes, and counts them.
+func checkNotes(t *testing.T, a *answer) (read int) {
+	var arguments []string
+	for _, p := range a.pieces {
+		switch {
+		case p.Kind == wire.PieceCall:
+			arguments = append(arguments, "")
+		case p.Kind == wire.PieceArguments:
+			arguments[len(arguments)-1] += p.Text
+		case p.Kind == wire.PieceContent && strings.TrimSpace(p.Text) != "":
+			t.Errorf("says %q", p.Text)
+		}
+	}
+	if a.finishes[0] != wire.FinishCalls && len(arguments) > 0 {
+		arguments = arguments[:len(arguments)-1] // the last was cut
+	}
+	for _, text := range arguments {
+		var got struct {
+			Text, City *string
+			N          *json.Number
+		}
+		if err := json.Unmarshal([]byte(text), &got); err != nil || (got.City == nil) == (got.Text == nil) || (got.N == nil) != (got.Text == nil) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	return len(arguments)
 }
 
 // TestReasoningBeforeRequiredCalls: reasoning that the prompt opens is closed, at the

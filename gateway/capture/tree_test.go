@@ -59,7 +59,11 @@ func streamed() (*telemetry.Record, []wire.StepRecord) {
 
 // keptOf is what a store keeps of r.
 func keptOf(t testing.TB, r *telemetry.Record, steps []wire.StepRecord) *kept {
-	s := newStore(t, Config{StepsKept: 1024})
+	s, err := New(Config{StepsKept: 1024}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() // now, since a test makes thousands
 	told(s, r, steps)
 	return s.build(r, reasonSlowFirstToken, false, at(90))
 }

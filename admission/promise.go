@@ -140,11 +140,12 @@ func (s *Scheduler) part(f *forecast, l *line, queue *sums, larger time.Duration
 // overLeast is the least pressure on a tenant that is over its share beside others. What
 // less pressure would let in is mostly its own, and later keeps out the large requests
 // of others.
-const overLeast = 0.9
+const overLeast = 0.8
 
 // queueTarget is how long the queue should be, which is wait long now, and what all ask
 // for: the whole goal in a burst, LastingWait of it in a lasting overload. over says that
-// l's tenant asks for more than its share beside others.
+// l's tenant asks for more than its share beside others; in a burst its queue is half of
+// LastingWait.
 func (s *Scheduler) queueTarget(f *forecast, l *line, wait time.Duration) (should time.Duration, asks float64, over bool) {
 	lv, goal := &s.levels[l.class.level], l.class.FirstTokenGoal
 	lasting := time.Duration(s.cfg.LastingWait * float64(goal))
@@ -152,6 +153,8 @@ func (s *Scheduler) queueTarget(f *forecast, l *line, wait time.Duration) (shoul
 	lv.standing.observe(wait, lasting, goal, asks > f.rate, s.now)
 	over = lv.partOf(l, f.rate/asks, s.now) < 1 && len(lv.asking) > 1
 	switch {
+	case !lv.standing.on && over:
+		return lasting / 2, asks, over
 	case !lv.standing.on:
 		return goal, asks, over
 	case over:

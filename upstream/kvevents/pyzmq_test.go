@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,9 @@ for line in sys.stdin:
 // TestPyzmq follows a publisher of the library that servers use.
 func TestPyzmq(t *testing.T) {
 	if exec.Command("python3", "-c", "import zmq").Run() != nil {
+		if slices.Contains(strings.Split(os.Getenv("FOREBAY_TEST_REQUIRE"), ","), "pyzmq") {
+			t.Fatal("pyzmq is required and not installed: python3 -m pip install pyzmq brings it")
+		}
 		t.Skip("SKIPPED: there is no pyzmq here; python3 -m pip install pyzmq brings it")
 	}
 	cmd := exec.CommandContext(t.Context(), "python3", "-c", pyzmqProgram)

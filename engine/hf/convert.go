@@ -165,6 +165,10 @@ func (b *builder) layer(i int, to, from string) {
 			return
 		}
 	}
+	if b.dense != nil {
+		b.dense(b, to, from)
+		return
+	}
 	n, ff := b.called(), b.layerSizes(i).ff
 	if b.fused.gateUp {
 		b.linear(to+"ffn_up", from+"mlp.gate_up_proj", 2*ff, b.embed, b.ffBias, asIs)

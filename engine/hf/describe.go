@@ -20,6 +20,7 @@ type description struct {
 	scales                    scales
 	recurrent                 []bool // true for layers without attention; nil if all have it
 	net                       deltaNet
+	mamba                     mamba
 	gemma4                    gemma4
 	latent                    latent
 	routing                   *routing // nil where readers of GGUF assume it
@@ -27,6 +28,7 @@ type description struct {
 	step                      int      // of the others, every so many have experts; 0: all
 	predictions               int      // layers behind the last one, which are left out
 	headBias                  bool     // the output matrix has a bias
+	still                     bool     // there is no rope
 	pooling                   pooling
 	firstPosition             int     // of roberta's table of positions
 	unbiased                  bool    // the router has no bias, though the family may have one

@@ -29,6 +29,7 @@ type family struct {
 	all            func(b *builder)                   // adds all tensors, where they are others than a decoder's
 	activations    []string                           // nil: SiLU, or GELU
 	attend         func(b *builder, to, from string)  // adds attention's tensors where they are others than usual
+	dense          func(b *builder, to, from string)  // adds a dense layer's tensors where they are others than usual
 	besideDense    bool                               // a layer with experts has a dense part too
 	normBias       bool                               // the norms have a bias
 	uneven         func(*description, int) layerSizes // the sizes of each layer, where they differ

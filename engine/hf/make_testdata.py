@@ -29,6 +29,7 @@ LATENT = dict(num_key_value_heads=4, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope
 QWEN_NEXT = EXPERTS | dict(num_hidden_layers=4, head_dim=8, linear_conv_kernel_dim=3, linear_key_head_dim=4, linear_num_key_heads=2, linear_num_value_heads=6,
                            layer_types=["linear_attention", "full_attention"] * 2, tie_word_embeddings=False, shared_expert_intermediate_size=12,
                            rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.5))
+MAMBA = dict(num_hidden_layers=3, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=6, mamba_d_conv=3, mamba_n_groups=1, mamba_expand=2)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, original_max_position_embeddings=8, beta_fast=4.0, beta_slow=1.0)
 MODELS = {
     "smollm3": dict(num_hidden_layers=5, tie_word_embeddings=True),
@@ -87,6 +88,10 @@ MODELS = {
     "gemma4-moe": dict(model_type="gemma4_text", head_dim=8, global_head_dim=16, sliding_window=6, hidden_size_per_layer_input=0, enable_moe_block=True,
                        num_experts=4, top_k_experts=2, moe_intermediate_size=20, layer_types=["sliding_attention", "full_attention"]),
     "llama4_text": dict(num_hidden_layers=4, intermediate_size=20, intermediate_size_mlp=24, num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2, head_dim=8),
+    "granitemoehybrid": MAMBA | dict(num_local_experts=4, num_experts_per_tok=2, attention_multiplier=0.3, residual_multiplier=0.22, embedding_multiplier=12.0, logits_scaling=3.0,
+                                     shared_intermediate_size=20, layer_types=["mamba", "attention", "mamba"], position_embedding_type="nope"),
+    "granitemoehybrid-dense": MAMBA | dict(model_type="granitemoehybrid", num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=20,
+                                           layer_types=["mamba", "mamba", "attention"], position_embedding_type="rope"),
     "hunyuan_v1_dense": dict(head_dim=8, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=1000.0, factor=1.0)),
 }
 

@@ -55,3 +55,18 @@ func TestLayersOfPredictionsAreLeftOut(t *testing.T) {
 	}
 	wantRefused(t, copyFolder(t, folder, map[string]any{"num_hidden_layers": 2, "num_nextn_predict_layers": 0}), `layers.2.input_layernorm.weight": is not understood`)
 }
+
+func TestHybridsThatDifferAreRefusedByName(t *testing.T) {
+	for want, changes := range map[string]map[string]any{
+		"mamba_n_groups: is 2; only 1":                         {"mamba_n_groups": 2},
+		"mamba_n_heads: is 3 of 8 numbers each; needed are 32": {"mamba_n_heads": 3},
+		"time_step_limit: is [0.1,1]; only 0 to infinity":      {"time_step_limit": []any{0.1, 1}},
+		`mamba.conv1d.weight": has the shape [44 1 3]`:         {"mamba_d_conv": 4},
+		`mamba.in_proj.weight": has the shape [80 16]`:         {"mamba_d_state": 5},
+		`layers.1.mamba.in_proj.weight": is missing`:           {"layer_types": []string{"mamba", "mamba", "mamba"}},
+		`layer_types: has "sliding_attention"; supported`:      {"layer_types": []string{"mamba", "sliding_attention", "mamba"}},
+	} {
+		wantRefused(t, copyFolder(t, "testdata/granitemoehybrid", changes), want)
+	}
+	open(t, copyFolder(t, "testdata/granitemoehybrid", map[string]any{"layer_types": []string{"mamba", "attention", "mamba"}, "time_step_limit": nil}))
+}

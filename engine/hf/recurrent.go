@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/forebay-io/forebay/engine/gguf"
@@ -8,6 +9,9 @@ import (
 )
 
 // This file has the families in which some layers have no attention.
+
+// olderTypes are granite's names of layers before transformers 5.
+var olderTypes = map[string]string{"mamba": linearAttention, "attention": fullAttention}
 
 // readRecurrent reads which layers have another mixer than attention, by its name in
 // layer_types; where config.json has none, recurrent says it.
@@ -25,6 +29,7 @@ func (d *description) readRecurrent(c *config, mixer string, recurrent func(laye
 		return
 	}
 	for i := range d.recurrent {
+		types[i] = cmp.Or(olderTypes[types[i]], types[i])
 		if d.recurrent[i] = types[i] == mixer; !d.recurrent[i] && types[i] != fullAttention {
 			c.fail("layer_types", "has %.60q; supported: %s, %s", types[i], fullAttention, mixer)
 		}
@@ -40,7 +45,7 @@ const qwenPeriod = 4
 
 func readQwen35(d *description, c *config) {
 	period := c.size("full_attention_interval", qwenPeriod)
-	d.readRecurrent(c, "linear_attention", func(i int) bool { return (i+1)%period != 0 })
+	d.readRecurrent(c, linearAttention, func(i int) bool { return (i+1)%period != 0 })
 	n := deltaNet{
 		taps: c.size("linear_conv_kernel_dim", 4), keyHeads: c.size("linear_num_key_heads", 16), valueHeads: c.size("linear_num_value_heads", 32),
 		keyDim: c.size("linear_key_head_dim", 128), valueDim: c.size("linear_value_head_dim", 128),
@@ -186,6 +191,11 @@ func (d *description) readShortConvolutions(c *config) {
 
 func setLFM2(d *description, to *gguf.Draft) {
 	to.Set(d.arch+".shortconv.l_cache", uint32(d.shortTaps))
+	d.setKVHeads(to)
+}
+
+// setKVHeads writes that recurrent layers have none.
+func (d *description) setKVHeads(to *gguf.Draft) {
 	kvHeads := make([]uint32, d.layers)
 	for i := range kvHeads {
 		if !d.recurrent[i] {

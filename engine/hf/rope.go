@@ -36,6 +36,7 @@ var ropeParameters = []string{
 const (
 	fullAttention    = "full_attention"
 	slidingAttention = "sliding_attention"
+	linearAttention  = "linear_attention"
 )
 
 // readRopes reads the rope of all layers. In gemma 3 and olmo 3, layers with a window have a

@@ -15,6 +15,7 @@ import (
 var architectures = map[string]bool{
 	"llama": true, "granite": true, "smollm3": true, "qwen2": true, "qwen3": true, "qwen3moe": true,
 	"gemma2": true, "gemma3": true, "phi3": true, "gpt-oss": true, "glm4": true, "seed_oss": true, "ernie4_5": true,
+	"olmo2": true, "exaone4": true, "hunyuan-dense": true, "mistral3": true,
 }
 
 // onCPU is what to do about a refusal.
@@ -50,9 +51,9 @@ func refusal(c *model.Config) error {
 		name string
 		asks bool
 	}{
-		{"norms that take the mean off", c.CentredNorms}, {"layers without norms before their halves", c.NoPreNorms},
-		{"attention and feed-forward side by side", c.Parallel}, {"norms of queries and keys over all heads", c.QKNorm > model.NormEachHead},
-		{"norms of queries and keys after the rope", c.QKNormLast}, {"experts that every token uses", c.SharedFF > 0},
+		{"norms that take the mean off", c.CentredNorms}, {"norms of the residual stream", c.SumNorms},
+		{"attention and feed-forward side by side", c.Parallel}, {"norms of queries and keys without a weight", c.QKNorm > model.NormAllHeads},
+		{"experts that every token uses", c.SharedFF > 0},
 		{"its router of experts", c.Experts > 0 && c.Router != (model.Router{Normed: true, Scale: 1})},
 		{"its activation", c.Activation > model.ClampedSiLU},
 	} {

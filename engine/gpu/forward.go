@@ -42,12 +42,12 @@ const tileWarps = 8 // MATMUL_WARPS of matmul.cu
 
 // kernelSet is the kernels that a model's passes launch.
 type kernelSet struct {
-	embed, addNorm, place, activate, scaleCap *cuda.Kernel
-	route, group, gather                      *cuda.Kernel // of experts
-	attend, attendSplits, attendMerge         *cuda.Kernel
-	attendPrompt                              *cuda.Kernel
-	products                                  map[kernels.Type][]product
-	experts                                   map[kernels.Type][]product
+	embed, addNorm, normPart, place, activate, scaleCap *cuda.Kernel
+	route, group, gather                                *cuda.Kernel // of experts
+	attend, attendSplits, attendMerge                   *cuda.Kernel
+	attendPrompt                                        *cuda.Kernel
+	products                                            map[kernels.Type][]product
+	experts                                             map[kernels.Type][]product
 }
 
 // findKernels loads the kernels that the model needs.
@@ -62,7 +62,7 @@ func (p *placed) findKernels(w *model.DeviceWeights) (failure error) {
 	}
 	s, c, kv := &p.kernels, p.config, p.options.KVType
 	s.embed = find(0, "embed_%s", cuda.TypeName(w.Embedding.Type))
-	s.addNorm, s.place = find(0, "add_norm"), find(0, "place_%s", kv)
+	s.addNorm, s.normPart, s.place = find(0, "add_norm"), find(0, "norm_part"), find(0, "place_%s", kv)
 	s.activate, s.scaleCap = find(0, "activate"), find(0, "scale_cap")
 	rowShared, promptShared := 0, 0
 	for i := range c.Layers {
@@ -321,24 +321,42 @@ func (s *pass) addNorm(sum, post, weight, pick cuda.Address, rows int, count cud
 		At(b.x, sum, post, weight, b.normed).Int(c.Embed).Float(c.NormEps, c.ResidualScale).At(pick, count))
 }
 
+// normPart norms the first width numbers of each row of x.
+func (s *pass) normPart(x cuda.Address, stride, width int, weight cuda.Address) {
+	s.launch(s.kernels.normPart, cudrv.Grid{s.rows, 1, 1}, rowThreads, 4*rowThreads/warpSize, s.args.Reset().
+		At(x).Int(stride, width).At(weight).Float(s.config.NormEps).At(s.rowCount()))
+}
+
 func (s *pass) attention(i int, l *layer) {
 	c, b, d := s.config, &s.buffers, &s.config.Layers[i]
 	width := (c.Heads + 2*d.KVHeads) * d.HeadDim
 	s.of(model.KernelQKV, i)
 	s.multiply(b.qkv, width, l.qkv, b.normed, c.Embed, s.rows, s.rowCount())
 	layout, pages := s.layout(i), s.pools[i]
-	var table cuda.Address
-	dims, neighbours := 0, 0
+	var table, tempers cuda.Address
+	dims, turn := 0, 0
 	if d.Rope != model.NoRope {
 		table, dims = s.ropes[d.Rope], c.Ropes[d.Rope].Dims
 		if c.Ropes[d.Rope].Pairing == model.PairNeighbours {
-			neighbours = 1
+			turn |= cuda.TurnNeighbours
 		}
 	}
+	if c.QKNormLast {
+		turn |= cuda.TurnNormLast
+	}
+	if d.Tempered {
+		tempers = s.tempers
+	}
+	qNorm, kNorm := l.qNorm, l.kNorm
 	s.of(model.KernelNormRope, i)
+	if c.QKNorm == model.NormAllHeads {
+		s.normPart(b.qkv, width, c.Heads*d.HeadDim, qNorm)
+		s.normPart(b.qkv+cuda.Address(4*c.Heads*d.HeadDim), width, d.KVHeads*d.HeadDim, kNorm)
+		qNorm, kNorm = 0, 0
+	}
 	s.launch(s.kernels.place, cudrv.Grid{c.Heads + 2*d.KVHeads, s.rows, 1}, placeThreads, 4*(warpSize+d.HeadDim), s.args.Reset().
-		At(b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values, l.qNorm, l.kNorm).
-		Float(c.NormEps).At(table).Int(dims, neighbours).At(b.batch))
+		At(b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values, qNorm, kNorm).
+		Float(c.NormEps).At(table).Int(dims, turn).At(tempers, b.batch))
 	s.attend(i, l)
 	heads := c.Heads * d.HeadDim
 	s.of(model.KernelOutput, i)

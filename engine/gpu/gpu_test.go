@@ -141,10 +141,10 @@ func TestLogitsMatchReference(t *testing.T) {
 	d := openDevice(t)
 	files, _ := filepath.Glob(shared(t, "arch") + "/*.gguf")
 	quant, _ := filepath.Glob(shared(t, "quant") + "/*.gguf")
-	for _, name := range []string{"glm4", "seed-oss", "ernie45"} {
+	for _, name := range []string{"glm4", "seed-oss", "ernie45", "olmo2", "olmo3", "exaone4", "hunyuan-dense", "ministral3"} {
 		files = append(files, shared(t, "arch2", name+".gguf"))
 	}
-	if files = append(files, quant...); len(files) < 33 {
+	if files = append(files, quant...); len(files) < 38 {
 		t.Fatalf("only %d reference models", len(files))
 	}
 	seen := map[string]bool{}
@@ -372,7 +372,7 @@ func TestRefusals(t *testing.T) {
 		o    model.Options
 		want string
 	}{
-		{"arch2/ministral3.gguf", model.Options{}, "architecture mistral3 is not computed on the GPU"},
+		{"arch2/gemma4-dense.gguf", model.Options{}, "architecture gemma4 is not computed on the GPU"},
 		{"arch2/cohere2.gguf", model.Options{}, "architecture cohere2 is not computed on the GPU"},
 		{"arch/qwen3.gguf", model.Options{Pages: 1 << 22}, "for keys and values"},
 		{"arch/qwen3.gguf", model.Options{BatchTokensMax: 1 << 15}, "steps of 32768 tokens"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/forebay-io/forebay/engine/model"
@@ -24,6 +25,7 @@ type placed struct {
 	weights      weights
 	pools        []pool
 	ropes        []cuda.Address // of each rope, Dims numbers for each position
+	tempers      cuda.Address   // of each position, what queries are multiplied with where a layer is Tempered
 	buffers      buffers
 	kernels      kernelSet
 	promptTokens int            // that attention takes together
@@ -223,6 +225,9 @@ func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
 	for r := range p.ropes {
 		visit(&p.ropes[r], 4*o.ContextTokens*c.Ropes[r].Dims)
 	}
+	if p.tempered() {
+		visit(&p.tempers, 4*o.ContextTokens)
+	}
 }
 
 // matrixBytes is the memory of the matrices on a device.
@@ -250,6 +255,11 @@ func (p *placed) fits(w *model.DeviceWeights) error {
 	return nil
 }
 
+// tempered says whether any layer is.
+func (p *placed) tempered() bool {
+	return slices.ContainsFunc(p.config.Layers, func(d model.Layer) bool { return d.Tempered })
+}
+
 // reserve takes the memory of plan, and fills the tables.
 func (p *placed) reserve(l *loader) {
 	p.plan(func(to *cuda.Address, bytes int) { *to = l.alloc(bytes) })
@@ -260,6 +270,13 @@ func (p *placed) reserve(l *loader) {
 		if l.err == nil && len(angles) > 0 {
 			l.err = p.device.Put(p.ropes[r], unsafe.Slice((*byte)(unsafe.Pointer(&angles[0])), 4*len(angles)))
 		}
+	}
+	if p.tempered() && l.err == nil {
+		scales := make([]float32, p.options.ContextTokens)
+		for i := range scales {
+			scales[i] = p.config.Temperature.At(i)
+		}
+		l.err = p.device.Put(p.tempers, unsafe.Slice((*byte)(unsafe.Pointer(&scales[0])), 4*len(scales)))
 	}
 	if l.err == nil {
 		p.step, l.err = cudrv.Pin(p.batchBytes(p.tablePages()))

@@ -50,7 +50,7 @@ func (p *pass) place(worker int) {
 		}
 		p.turn(q, l.qNorm, i)
 		if d.Tempered {
-			scale(q, c.Temperature.at(position))
+			scale(q, c.Temperature.At(position))
 		}
 		if !c.stores(p.layer) {
 			continue

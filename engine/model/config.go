@@ -119,8 +119,8 @@ type Temperature struct {
 	Ahead  int
 }
 
-// at is the scale of a position's queries.
-func (t *Temperature) at(position int) float32 {
+// At is the scale of a position's queries.
+func (t *Temperature) At(position int) float32 {
 	return float32(1 + t.Scale*math.Log1p(float64((position+t.Ahead)/t.Tokens)))
 }
 

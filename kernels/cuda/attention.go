@@ -8,6 +8,9 @@ const (
 	AttendHeads   = 16  // query heads of a block of attend and attend_splits
 	HeadDimMax    = 256
 
+	TurnNeighbours = 1 // of place, as pages.cu has them
+	TurnNormLast   = 2
+
 	tileRows, piece, stagedPositions = 16, 64, 16
 	scoreWords                       = piece + 8
 	promptNumbers                    = 128 // of a head, of which a warp has the sums

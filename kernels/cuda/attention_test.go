@@ -25,6 +25,8 @@ type scene struct {
 	norms        bool
 	dims         int
 	neighbours   bool
+	normLast     bool
+	tempers      bool
 	keys, values []byte // ref's
 }
 
@@ -37,6 +39,7 @@ func TestPlaceAndAttend(t *testing.T) {
 		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 2, HeadDim: 64}, heads: 8, n: 150, dims: 64},
 		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 1, HeadDim: 8}, heads: 2, n: 700, window: 300, sinks: true},
 		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 1, HeadDim: 16}, heads: 1, n: 40, norms: true, dims: 8, neighbours: true},
+		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 2, HeadDim: 32}, heads: 4, n: 30, norms: true, dims: 32, normLast: true, tempers: true},
 		{layout: kernels.KVLayout{PageTokens: 8, KVHeads: 2, HeadDim: 192}, heads: 20, n: 33, cap: 1.5, sinks: true},
 		{layout: kernels.KVLayout{PageTokens: 5, KVHeads: 3, HeadDim: 32}, heads: 9, n: 300, window: 140, norms: true, dims: 32},
 	} {
@@ -62,6 +65,10 @@ func (s *scene) run(b *bench) {
 	for i := range angles {
 		angles[i] = float32(math.Sin(float64(i)))
 	}
+	tempers := make([]float32, s.n)
+	for i := range tempers {
+		tempers[i] = 1 + float32(i)/64
+	}
 	placed := append([]float32(nil), qkv...)
 	positions := make([]int32, s.n)
 	for i := range s.n {
@@ -69,11 +76,24 @@ func (s *scene) run(b *bench) {
 		row := placed[i*s.width():][:s.width()]
 		q, k, v := row[:s.heads*l.HeadDim], row[s.heads*l.HeadDim:][:l.KVHeads*l.HeadDim], row[(s.heads+l.KVHeads)*l.HeadDim:]
 		for x, norm := range map[*[]float32][]float32{&q: qNorm, &k: kNorm} {
-			for h := 0; s.norms && h < len(*x); h += l.HeadDim {
-				set.RMSNorm((*x)[h:h+l.HeadDim], (*x)[h:h+l.HeadDim], norm, eps)
+			norms := func() {
+				for h := 0; s.norms && h < len(*x); h += l.HeadDim {
+					set.RMSNorm((*x)[h:h+l.HeadDim], (*x)[h:h+l.HeadDim], norm, eps)
+				}
+			}
+			if !s.normLast {
+				norms()
 			}
 			if s.dims > 0 {
 				set.Rotate(*x, angles[i*s.dims:][:s.dims], l.HeadDim, s.neighbours)
+			}
+			if s.normLast {
+				norms()
+			}
+		}
+		for j := range q {
+			if s.tempers {
+				q[j] *= tempers[i]
 			}
 		}
 		set.Place(&l, s.keys, s.values, int(s.pages[i/l.PageTokens]), i%l.PageTokens, k, v)
@@ -96,14 +116,20 @@ func (s *scene) run(b *bench) {
 	if s.sinks {
 		sinkAt = b.numbers(sinks)
 	}
-	neighbours := 0
+	turn, tempersAt := 0, Address(0)
 	if s.neighbours {
-		neighbours = 1
+		turn |= TurnNeighbours
+	}
+	if s.normLast {
+		turn |= TurnNormLast
+	}
+	if s.tempers {
+		tempersAt = b.numbers(tempers)
 	}
 	got := b.inOrders(func() []float32 {
 		rows, keys, values, out := b.numbers(qkv), b.alloc(pool), b.alloc(pool), b.alloc(4*s.n*s.heads*l.HeadDim)
 		b.args.Reset().At(rows).Int(s.heads, l.KVHeads, l.HeadDim, l.PageTokens, l.BlockBytes()).At(keys, values, norms[0], norms[1]).
-			Float(eps).At(table).Int(s.dims, neighbours).At(in)
+			Float(eps).At(table).Int(s.dims, turn).At(tempersAt, in)
 		b.launch("place_"+l.KVType.String(), cudrv.Grid{s.heads + 2*l.KVHeads, s.n + 1, 1}, 64, 4*(32+l.HeadDim))
 		group, width := s.heads/l.KVHeads, s.heads*l.HeadDim
 		rest := func(a *Args, in Address) {

@@ -33,13 +33,27 @@ template <int K> DEVICE Four four_of(const u8 *numbers, int i) {
 }
 template <int K> DEVICE float scale_of(const u8 *block, int slot) { return K == KV_INT8 ? ((const float *)block)[slot] : 1.0f; }
 
+/* Norms a head; a thread reads and writes the same numbers. */
+DEVICE void norm_head(float *x, int head_dim, const float *weight, float eps, float *room) {
+	float squares = 0;
+	for (int i = thread(); i < head_dim; i += threads()) squares += x[i] * x[i];
+	float by = 1.0f / sqrtf(block_sum(squares, room) / (float)head_dim + eps);
+	for (int i = thread(); i < head_dim; i += threads()) x[i] = x[i] * by * weight[i];
+}
+
+/* How heads are turned. */
+#define TURN_NEIGHBOURS 1 /* pairs are neighbours, not half of the numbers apart */
+#define TURN_NORM_LAST 2  /* the norm is after the rotation, not before */
+
 /* Norms and rotates a head of a row's queries or keys, and writes keys and values to their
  * page. Block x is a head: the queries', then the keys', then the values'; block y a row.
  * qkv has [heads+2·kv_heads][head_dim] numbers a row. cos_sin has a row of dims numbers
- * for each position, as package model lays them; dims is 0 where nothing is rotated. */
+ * for each position, as package model lays them; dims is 0 where nothing is rotated.
+ * Where tempers are given, queries are multiplied with their position's. */
 template <int K>
 DEVICE void place(float *qkv, int heads, int kv_heads, int head_dim, int page_tokens, int block_bytes, u8 *keys, u8 *values,
-	const float *q_norm, const float *k_norm, float eps, const float *cos_sin, int dims, int neighbours, const Batch *batch) {
+	const float *q_norm, const float *k_norm, float eps, const float *cos_sin, int dims, int turn, const float *tempers,
+	const Batch *batch) {
 	int row = block_y(), head = block_x();
 	if (row >= batch->rows) return;
 	float *x = qkv + ((long long)row * (heads + 2 * kv_heads) + head) * head_dim;
@@ -47,26 +61,22 @@ DEVICE void place(float *qkv, int heads, int kv_heads, int head_dim, int page_to
 	bool is_value = head >= heads + kv_heads, is_key = !is_value && head >= heads;
 	int position = positions_of(batch)[row];
 	const float *norm = is_value ? 0 : is_key ? k_norm : q_norm;
-	float by = 1.0f;
-	if (norm) {
-		float squares = 0;
-		for (int i = thread(); i < head_dim; i += threads()) squares += x[i] * x[i];
-		by = 1.0f / sqrtf(block_sum(squares, room) / (float)head_dim + eps);
-	}
-	for (int i = thread(); i < head_dim; i += threads()) out[i] = norm ? x[i] * by * norm[i] : x[i];
+	for (int i = thread(); i < head_dim; i += threads()) out[i] = x[i];
+	if (norm && !(turn & TURN_NORM_LAST)) norm_head(out, head_dim, norm, eps, room);
 	barrier();
 	if (!is_value && dims > 0) {
 		const float *angles = cos_sin + (long long)position * dims;
 		for (int i = thread(); i < dims / 2; i += threads()) {
-			int a = neighbours ? 2 * i : i, b = neighbours ? a + 1 : i + dims / 2;
+			int a = turn & TURN_NEIGHBOURS ? 2 * i : i, b = turn & TURN_NEIGHBOURS ? a + 1 : i + dims / 2;
 			float p = out[a], q = out[b], c = angles[a], s = angles[b];
 			out[a] = add_rounded(mul_rounded(p, c), -mul_rounded(q, s));
 			out[b] = add_rounded(mul_rounded(p, s), mul_rounded(q, c));
 		}
 		barrier();
 	}
+	if (norm && turn & TURN_NORM_LAST) norm_head(out, head_dim, norm, eps, room);
 	if (!is_key && !is_value) {
-		for (int i = thread(); i < head_dim; i += threads()) x[i] = out[i];
+		for (int i = thread(); i < head_dim; i += threads()) x[i] = tempers ? mul_rounded(out[i], tempers[position]) : out[i];
 		return;
 	}
 	int kv_head = is_value ? head - heads - kv_heads : head - heads, slot = position % page_tokens;
@@ -99,10 +109,10 @@ DEVICE void place(float *qkv, int heads, int kv_heads, int head_dim, int page_to
 
 #define PLACE(name, K)                                                                                                  \
 	KERNEL place_##name(float *qkv, int heads, int kv_heads, int head_dim, int page_tokens, int block_bytes, u8 *keys,    \
-		u8 *values, const float *q_norm, const float *k_norm, float eps, const float *cos_sin, int dims, int neighbours,    \
-		const Batch *batch) {                                                                                               \
+		u8 *values, const float *q_norm, const float *k_norm, float eps, const float *cos_sin, int dims, int turn,          \
+		const float *tempers, const Batch *batch) {                                                                         \
 		place<K>(qkv, heads, kv_heads, head_dim, page_tokens, block_bytes, keys, values, q_norm, k_norm, eps, cos_sin,      \
-			dims, neighbours, batch);                                                                                         \
+			dims, turn, tempers, batch);                                                                                      \
 	}                                                                                                                     \
 	REGISTER(place_##name)
 PLACE(f32, KV_F32)

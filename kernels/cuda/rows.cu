@@ -10,7 +10,7 @@ DEVICE float rms_inverse(const float *x, int width, float eps) {
 }
 
 /* x[row] += residual_scale · sum[row], after a norm where post is given; then
- * out[i] = norm(x[row])·weight. sum may be absent. Where pick is given, row i of out
+ * out[i] = norm(x[row])·weight, or x[row] where there is no weight. sum may be absent. Where pick is given, row i of out
  * is of row pick[i] of x, else of row i. */
 KERNEL add_norm(float *x, const float *sum, const float *post, const float *weight, float *out, int width, float eps,
 	float residual_scale, const int *pick, const int *count) {
@@ -27,10 +27,24 @@ KERNEL add_norm(float *x, const float *sum, const float *post, const float *weig
 			x[k] += s * residual_scale;
 		}
 	}
+	out += (long long)i * width;
+	if (!weight) {
+		for (int k = thread(); k < width; k += threads()) out[k] = x[k];
+		return;
+	}
 	float by = rms_inverse(x, width, eps); /* a thread reads what it has written itself */
-	for (int k = thread(); k < width; k += threads()) out[(long long)i * width + k] = x[k] * by * weight[k];
+	for (int k = thread(); k < width; k += threads()) out[k] = x[k] * by * weight[k];
 }
 REGISTER(add_norm)
+
+/* Norms a part of each row of x, of width numbers, in its place. */
+KERNEL norm_part(float *x, int stride, int width, const float *weight, float eps, const int *count) {
+	if (block_x() >= *count) return;
+	x += (long long)block_x() * stride;
+	float by = rms_inverse(x, width, eps);
+	for (int k = thread(); k < width; k += threads()) x[k] = x[k] * by * weight[k];
+}
+REGISTER(norm_part)
 
 /* out[row] = activation(gate)·up of a row that has gate and then up. kind: 0 is SiLU, 1
  * GELU in the tanh form, 2 the clamped SiLU of gpt-oss. A token has per_token rows. */

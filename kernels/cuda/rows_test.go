@@ -14,7 +14,7 @@ func TestAddNorm(t *testing.T) {
 	b, set, r := newBench(t), ref(t), rand.New(rand.NewPCG(4, 0))
 	const n, width, eps, by = 5, 264, 1e-5, 0.5
 	pick := []int32{1, 4}
-	for _, with := range []struct{ sum, post, pick bool }{{}, {sum: true}, {sum: true, post: true}, {sum: true, post: true, pick: true}} {
+	for _, with := range []struct{ sum, post, pick, bare bool }{{}, {sum: true}, {sum: true, post: true}, {sum: true, post: true, pick: true}, {sum: true, post: true, bare: true}} {
 		x, sum, post, weight := random(r, n*width), random(r, n*width), random(r, width), random(r, width)
 		rows := []int32{0, 1, 2, 3, 4}
 		var at [3]Address
@@ -39,12 +39,18 @@ func TestAddNorm(t *testing.T) {
 				}
 			}
 			wantX = append(wantX, x...)
-			set.RMSNorm(x, x, weight, eps)
+			if !with.bare {
+				set.RMSNorm(x, x, weight, eps)
+			}
 			want = append(want, x...)
 		}
 		got := b.inOrders(func() []float32 {
 			dx, out := b.numbers(x), b.alloc(4*n*width)
-			b.args.Reset().At(dx, at[0], at[1], b.numbers(weight), out).Int(width).Float(eps, by).At(at[2], b.ints(int32(len(rows))))
+			norm := b.numbers(weight)
+			if with.bare {
+				norm = 0
+			}
+			b.args.Reset().At(dx, at[0], at[1], norm, out).Int(width).Float(eps, by).At(at[2], b.ints(int32(len(rows))))
 			b.launch("add_norm", cudrv.Grid{n, 1, 1}, 256, 32)
 			all := b.get(dx, n*width)
 			var both []float32
@@ -55,6 +61,25 @@ func TestAddNorm(t *testing.T) {
 		})
 		b.near(got, append(wantX, want...), func(i int) float64 { return 1e-5 })
 	}
+}
+
+// TestNormPart: a part of each row is normed, and the rest stays.
+func TestNormPart(t *testing.T) {
+	b, set, r := newBench(t), ref(t), rand.New(rand.NewPCG(7, 0))
+	const n, stride, from, width, eps = 3, 400, 40, 264, 1e-5
+	x, weight := random(r, (n+1)*stride), random(r, width) // a row more than the batch has: it stays
+	want := append([]float32(nil), x...)
+	for i := range n {
+		part := want[i*stride+from:][:width]
+		set.RMSNorm(part, part, weight, eps)
+	}
+	got := b.inOrders(func() []float32 {
+		dx := b.numbers(x)
+		b.args.Reset().At(dx + 4*from).Int(stride, width).At(b.numbers(weight)).Float(eps).At(b.ints(n))
+		b.launch("norm_part", cudrv.Grid{n + 1, 1, 1}, 256, 32)
+		return b.get(dx, (n+1)*stride)
+	})
+	b.near(got, want, func(i int) float64 { return 1e-5 })
 }
 
 func TestActivate(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 	"github.com/forebay-io/forebay/kernels/cuda"
 )
 
-// architectures are those whose passes are compared with references on the emulated driver.
+// architectures are those whose passes are compared on the emulated driver with references, or with the CPU's.
 // Others may describe what forward does not know, so they are refused.
 var architectures = map[string]bool{
 	"llama": true, "granite": true, "smollm3": true, "qwen2": true, "qwen3": true, "qwen3moe": true,
 	"gemma2": true, "gemma3": true, "phi3": true, "gpt-oss": true, "glm4": true, "seed_oss": true, "ernie4_5": true,
-	"olmo2": true, "exaone4": true, "hunyuan-dense": true, "mistral3": true,
+	"olmo2": true, "exaone4": true, "hunyuan-dense": true, "mistral3": true, "glm4moe": true, "ernie4_5-moe": true, "minimax-m2": true, "qwen2moe": true,
 }
 
 // onCPU is what to do about a refusal.
@@ -53,8 +53,8 @@ func refusal(c *model.Config) error {
 	}{
 		{"norms that take the mean off", c.CentredNorms}, {"norms of the residual stream", c.SumNorms},
 		{"attention and feed-forward side by side", c.Parallel}, {"norms of queries and keys without a weight", c.QKNorm > model.NormAllHeads},
-		{"experts that every token uses", c.SharedFF > 0},
-		{"its router of experts", c.Experts > 0 && c.Router != (model.Router{Normed: true, Scale: 1})},
+		{"experts beside a dense layer", c.BesideDense},
+		{"its router of experts", c.Experts > 0 && (c.Router.Groups > 0 || c.Router.Sparse || c.Router.OnInput)},
 		{"its activation", c.Activation > model.ClampedSiLU},
 	} {
 		if f.asks {
@@ -76,9 +76,6 @@ func checkWeights(w *model.DeviceWeights) error {
 	for i := range w.Layers {
 		l := &w.Layers[i]
 		norms = append(norms, l.AttentionNorm, l.PostAttention, l.FFNorm, l.PostFF)
-		if l.RouterBias != nil || l.SharedGate.Matrix != nil {
-			return fmt.Errorf("the experts' router has a bias, or a gate: not computed on the GPU")
-		}
 	}
 	for _, n := range norms {
 		if n.Bias != nil {

@@ -5,6 +5,7 @@ package gpu
 import (
 	"slices"
 
+	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/cudrv"
 	"github.com/forebay-io/forebay/kernels"
 	"github.com/forebay-io/forebay/kernels/cuda"
@@ -28,15 +29,50 @@ func expertProducts(t kernels.Type, find func(shared int, format string, args ..
 // mixture is the feed-forward of layer l.
 func (s *pass) mixture(l *layer) {
 	c, b := s.config, &s.buffers
+	beside, gates := s.sharedExpert(l)
 	s.multiply(b.scores, c.Experts, []matrix{l.router}, b.normed, c.Embed, s.rows, s.rowCount())
 	s.launch(s.kernels.route, cudrv.Grid{s.rows, 1, 1}, warpSize, 0, s.args.Reset().
-		At(b.chosen, b.shares, b.scores).Int(c.Experts, c.ExpertsUsed).At(s.rowCount()))
+		At(b.chosen, b.shares, b.scores, l.routerBias).Int(c.Experts, c.ExpertsUsed, routing(&c.Router)).
+		Float(float32(c.Router.SumAdd), float32(c.Router.Scale)).At(s.rowCount()))
 	s.groupExperts()
 	s.multiplyExperts(b.gateUp, 2*c.ExpertFF, l.experts.gateUp, b.normed, c.Embed, 0)
 	s.activate(c.ExpertFF, c.ExpertsUsed)
 	s.multiplyExperts(b.outputs, c.Embed, l.experts.down, b.gate, c.ExpertFF, 1)
 	s.launch(s.kernels.gather, cudrv.Grid{cut(c.Embed, rowThreads), s.rows, 1}, rowThreads, 0, s.args.Reset().
-		At(b.sum, b.outputs, b.shares).Int(c.Embed, c.ExpertsUsed).At(s.rowCount()))
+		At(b.sum, b.outputs, b.shares, beside, gates).Int(c.Embed, c.ExpertsUsed).At(s.rowCount()))
+}
+
+// sharedExpert computes the expert that every token uses, and its gates; address 0 where there are none.
+func (s *pass) sharedExpert(l *layer) (output, gates cuda.Address) {
+	c, b := s.config, &s.buffers
+	if c.SharedFF == 0 {
+		return 0, 0
+	}
+	s.multiply(b.gateUp, 2*c.SharedFF, l.gateUp, b.normed, c.Embed, s.rows, s.rowCount())
+	s.activate(c.SharedFF, 1)
+	s.multiply(b.beside, c.Embed, []matrix{l.down}, b.gate, c.SharedFF, s.rows, s.rowCount())
+	if c.SharedGated {
+		gates = b.gates
+		s.multiply(gates, 1, []matrix{l.sharedGate}, b.normed, c.Embed, s.rows, s.rowCount())
+	}
+	return b.beside, gates
+}
+
+// routing is how a router chooses and weighs, as route in rows.cu has it.
+func routing(r *model.Router) (kind int) {
+	const softmax, sigmoid, normed = 1, 2, 4
+	switch {
+	case r.SoftmaxOfChosen():
+		return 0
+	case r.Sigmoid:
+		kind = sigmoid
+	default:
+		kind = softmax
+	}
+	if r.Normed {
+		kind |= normed
+	}
+	return kind
 }
 
 // groupTokens is the most tokens of a group of a step: where an expert has few, those of the

@@ -141,13 +141,13 @@ func TestLogitsMatchReference(t *testing.T) {
 	d := openDevice(t)
 	files, _ := filepath.Glob(shared(t, "arch") + "/*.gguf")
 	quant, _ := filepath.Glob(shared(t, "quant") + "/*.gguf")
-	for _, name := range []string{"glm4", "seed-oss", "ernie45", "olmo2", "olmo3", "exaone4", "hunyuan-dense", "ministral3"} {
+	for _, name := range []string{"glm4", "seed-oss", "ernie45", "olmo2", "olmo3", "exaone4", "hunyuan-dense", "ministral3", "glm4moe", "ernie45-moe", "minimax-m2"} {
 		files = append(files, shared(t, "arch2", name+".gguf"))
 	}
-	if files = append(files, quant...); len(files) < 38 {
+	if files = append(files, quant...); len(files) < 41 {
 		t.Fatalf("only %d reference models", len(files))
 	}
-	seen := map[string]bool{}
+	seen := map[string]bool{"qwen2moe": true} // by TestGatedSharedExpert
 	for _, path := range files {
 		r := read(t, path)
 		architecture, _, _ := r.file.String("general.architecture")

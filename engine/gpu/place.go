@@ -61,7 +61,8 @@ type layer struct {
 	ffNorm, postFF               cuda.Address
 	gateUp                       []matrix
 	down                         matrix
-	router                       matrix
+	router, sharedGate           matrix
+	routerBias                   cuda.Address
 	experts                      experts
 }
 
@@ -90,6 +91,7 @@ type buffers struct {
 	gateUp, gate, logits, partial     cuda.Address
 	scores, shares, chosen, outputs   cuda.Address
 	order, groups, groupsCount        cuda.Address // of choices by expert
+	beside, gates                     cuda.Address // of the expert that every token uses
 }
 
 // batchMax bounds a step: the rows are a dimension of launches.
@@ -153,7 +155,13 @@ func (p *placed) place(l *loader, w *model.DeviceWeights) {
 			ffNorm: l.vector(from.FFNorm.Weight), postFF: l.vector(from.PostFF.Weight),
 		}
 		if len(from.Experts) > 0 {
-			to.router = l.matrix(from.Router)
+			to.router, to.routerBias = l.matrix(from.Router), l.vector(from.RouterBias)
+			if from.Dense.Down.Matrix != nil {
+				to.gateUp, to.down = l.matrices(from.Dense.Gate, from.Dense.Up), l.matrix(from.Dense.Down)
+			}
+			if from.SharedGate.Matrix != nil {
+				to.sharedGate = l.matrix(from.SharedGate)
+			}
 			to.experts = experts{
 				gateUp: l.expertMatrices(from.Experts, func(f *model.DeviceFeedForward) []model.DeviceLinear { return []model.DeviceLinear{f.Gate, f.Up} }),
 				down:   l.expertMatrices(from.Experts, func(f *model.DeviceFeedForward) []model.DeviceLinear { return []model.DeviceLinear{f.Down} }),
@@ -173,7 +181,7 @@ type widths struct{ qkv, heads, ff int }
 
 func (p *placed) widths() (w widths) {
 	c := p.config
-	w.ff = c.ExpertFF
+	w.ff = max(c.ExpertFF, c.SharedFF)
 	for i := range c.Layers {
 		d := &c.Layers[i]
 		w.qkv, w.heads = max(w.qkv, (c.Heads+2*d.KVHeads)*d.HeadDim), max(w.heads, c.Heads*d.HeadDim)
@@ -215,6 +223,10 @@ func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
 		visit(&b.order, 4*choices)
 		visit(&b.groups, groupBytes*choices)
 		visit(&b.groupsCount, 4)
+		if c.SharedFF > 0 {
+			visit(&b.beside, 4*n*c.Embed)
+			visit(&b.gates, 4*n)
+		}
 	}
 	p.planSampling(visit)
 	for i := range p.pools {

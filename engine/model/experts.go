@@ -66,7 +66,7 @@ func (l *loader) experts(to *layer, prefix string) {
 func (l *loader) routerBias(to *layer, prefix string) {
 	name := prefix + "exp_probs_b.bias"
 	t, ok := l.file.Tensor(name)
-	if !ok || l.config.Router.softmaxOfChosen() || l.config.Router.Sparse {
+	if !ok || l.config.Router.SoftmaxOfChosen() || l.config.Router.Sparse {
 		return // where the router has no place for it, it stays a tensor that is not understood
 	}
 	dims := []int{l.config.Experts}
@@ -176,7 +176,7 @@ func (p *pass) route(worker int) {
 			p.m.set.Add(scores, l.router.bias)
 		}
 		chosen := x.chosen[i*c.ExpertsUsed : (i+1)*c.ExpertsUsed]
-		if c.Router.softmaxOfChosen() {
+		if c.Router.SoftmaxOfChosen() {
 			choose(chosen, shares, scores)
 			p.m.set.Softmax(shares)
 		} else {

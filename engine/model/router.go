@@ -17,9 +17,9 @@ type Router struct {
 	OnInput    bool // the weight multiplies the expert's input, not its output
 }
 
-// softmaxOfChosen reports whether the weights are the softmax of the chosen scores,
+// SoftmaxOfChosen reports whether the weights are the softmax of the chosen scores,
 // which is the renormalised softmax of all.
-func (r *Router) softmaxOfChosen() bool {
+func (r *Router) SoftmaxOfChosen() bool {
 	return !r.Sigmoid && !r.Sparse && r.Groups == 0 && r.Normed && r.SumAdd == 0 && r.Scale == 1
 }
 

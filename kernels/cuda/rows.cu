@@ -79,19 +79,40 @@ KERNEL scale_cap(float *logits, int width, float scale, float cap, const int *co
 }
 REGISTER(scale_cap)
 
-/* The used experts with the highest scores, the first of equal ones, and their shares:
- * the softmax of these scores. One warp has a row. */
-KERNEL route(int *chosen, float *shares, const float *scores, int experts, int used, const int *count) {
+/* What experts are chosen by, and what they weigh. */
+#define ROUTE_CHOSEN 0  /* the softmax of the chosen scores */
+#define ROUTE_SOFTMAX 1 /* the softmax of all scores */
+#define ROUTE_SIGMOID 2 /* the sigmoid of each score */
+#define ROUTE_NORMED 4  /* added to one of these two: a token's weights add up to scale */
+
+/* What a score weighs before any bias; top and total are the softmax's. */
+DEVICE float weight_of(float score, int kind, float top, float total) {
+	if (kind & ROUTE_SOFTMAX) return expf(score - top) / total;
+	return kind & ROUTE_SIGMOID ? 1.0f / (1.0f + expf(-score)) : score;
+}
+
+/* The used experts with the highest weights, a bias for the choice added where it is given, the
+ * first of equal ones, and their shares. One warp has a row. */
+KERNEL route(int *chosen, float *shares, const float *scores, const float *bias, int experts, int used, int kind, float sum_add,
+	float scale, const int *count) {
 	int row = block_x();
 	if (row >= *count) return;
 	scores += (long long)row * experts, chosen += (long long)row * used, shares += (long long)row * used;
+	float most = -INFINITE, total = 0;
+	if (kind & ROUTE_SOFTMAX) {
+		for (int e = lane(); e < experts; e += WARP) most = scores[e] > most ? scores[e] : most;
+		most = warp_max(most);
+		for (int e = lane(); e < experts; e += WARP) total += expf(scores[e] - most);
+		total = warp_sum(total);
+	}
 	float last = INFINITE, top = 0, sum = 0;
 	int last_at = -1;
 	for (int r = 0; r < used; r++) { /* the best that comes after the last one in the order */
 		float best = -INFINITE;
 		int at = experts;
 		for (int e = lane(); e < experts; e += WARP) {
-			float s = scores[e];
+			float s = weight_of(scores[e], kind, most, total);
+			if (bias) s = add_rounded(s, bias[e]);
 			bool after = s < last || (s == last && e > last_at);
 			if (after && (s > best || (s == best && e < at))) best = s, at = e;
 		}
@@ -102,21 +123,25 @@ KERNEL route(int *chosen, float *shares, const float *scores, int experts, int u
 		}
 		if (at == experts) at = 0; /* scores that are no numbers: any choice is as wrong */
 		if (r == 0) top = best;
-		float share = expf(best - top);
+		float share = kind == ROUTE_CHOSEN ? expf(best - top) : weight_of(scores[at], kind, most, total);
 		sum += share;
 		if (lane() == 0) chosen[r] = at, shares[r] = share;
 		last = best, last_at = at;
 	}
+	const float by = kind & ROUTE_NORMED ? scale / (sum + sum_add) : scale;
 	if (lane() == 0)
-		for (int r = 0; r < used; r++) shares[r] /= sum;
+		for (int r = 0; r < used; r++) shares[r] = kind == ROUTE_CHOSEN ? shares[r] / sum : shares[r] * by;
 }
 REGISTER(route)
 
-/* sum[row] = Σ_r shares[r] · outputs[row·used+r], in the order of the choice. */
-KERNEL gather_experts(float *sum, const float *outputs, const float *shares, int width, int used, const int *count) {
+/* sum[row] = beside[row] + Σ_r shares[r] · outputs[row·used+r], in the order of the choice. beside may
+ * be absent; where gates are given, it is multiplied with the sigmoid of the row's. */
+KERNEL gather_experts(float *sum, const float *outputs, const float *shares, const float *beside, const float *gates, int width,
+	int used, const int *count) {
 	int row = block_y(), i = block_x() * threads() + thread();
 	if (row >= *count || i >= width) return;
-	float total = 0;
+	float total = beside ? beside[(long long)row * width + i] : 0;
+	if (gates) total = total / (1.0f + expf(-gates[row]));
 	for (int r = 0; r < used; r++) total += shares[row * used + r] * outputs[((long long)row * used + r) * width + i];
 	sum[(long long)row * width + i] = total;
 }

@@ -75,7 +75,7 @@ func TestNormPart(t *testing.T) {
 	}
 	got := b.inOrders(func() []float32 {
 		dx := b.numbers(x)
-		b.args.Reset().At(dx + 4*from).Int(stride, width).At(b.numbers(weight)).Float(eps).At(b.ints(n))
+		b.args.Reset().At(dx+4*from).Int(stride, width).At(b.numbers(weight)).Float(eps).At(b.ints(n))
 		b.launch("norm_part", cudrv.Grid{n + 1, 1, 1}, 256, 32)
 		return b.get(dx, (n+1)*stride)
 	})
@@ -135,51 +135,96 @@ func TestScaleCap(t *testing.T) {
 }
 
 func TestRoute(t *testing.T) {
-	b, set, r := newBench(t), ref(t), rand.New(rand.NewPCG(7, 0))
-	const n, experts, used = 4, 70, 5
-	scores := random(r, n*experts)
-	scores[10], scores[42], scores[69] = 9, 9, 9 // equal ones: the first
-	got := b.inOrders(func() []float32 {
-		chosen, shares := b.alloc(4*n*used), b.alloc(4*n*used)
-		b.args.Reset().At(chosen, shares, b.numbers(scores)).Int(experts, used).At(b.ints(n))
-		b.launch("route", cudrv.Grid{n + 1, 1, 1}, 32, 0)
-		return append(b.get(chosen, n*used), b.get(shares, n*used)...)
-	})
-	for i := range n {
-		row, taken := scores[i*experts:][:experts], map[int]bool{}
-		best := make([]float32, used)
-		for k := range used {
-			at := -1
-			for e, s := range row {
-				if !taken[e] && (at < 0 || s > row[at]) {
-					at = e
+	b, set := newBench(t), ref(t)
+	const n, experts, used, sumAdd, scale = 4, 70, 5, 1e-3, 2.5
+	for _, with := range []struct {
+		kind int
+		bias bool
+	}{{kind: 0}, {kind: 1}, {kind: 5, bias: true}, {kind: 2}, {kind: 6, bias: true}} {
+		r := rand.New(rand.NewPCG(7, uint64(with.kind)))
+		scores, bias := random(r, n*experts), random(r, experts)
+		scores[10], scores[42], scores[69] = 9, 9, 9 // equal ones: the first
+		bias[42], bias[69] = bias[10], bias[10]
+		biasAt := Address(0)
+		if with.bias {
+			biasAt = b.numbers(bias)
+		} else {
+			clear(bias)
+		}
+		got := b.inOrders(func() []float32 {
+			chosen, shares := b.alloc(4*n*used), b.alloc(4*n*used)
+			b.args.Reset().At(chosen, shares, b.numbers(scores), biasAt).Int(experts, used, with.kind).Float(sumAdd, scale).At(b.ints(n))
+			b.launch("route", cudrv.Grid{n + 1, 1, 1}, 32, 0)
+			return append(b.get(chosen, n*used), b.get(shares, n*used)...)
+		})
+		for i := range n {
+			row := append([]float32(nil), scores[i*experts:][:experts]...)
+			switch with.kind & 3 {
+			case 1:
+				set.Softmax(row)
+			case 2:
+				for e := range row {
+					row[e] = float32(1 / (1 + math.Exp(-float64(row[e]))))
 				}
 			}
-			taken[at], best[k] = true, row[at]
-			if got := int(math.Float32bits(got[i*used+k])); got != at {
-				t.Errorf("row %d: choice %d is expert %d, want %d", i, k, got, at)
+			want, taken, sum := make([]float32, used), map[int]bool{}, float64(sumAdd)
+			for k := range used {
+				at := -1
+				for e := range row {
+					if !taken[e] && (at < 0 || row[e]+bias[e] > row[at]+bias[at]) {
+						at = e
+					}
+				}
+				taken[at], want[k] = true, row[at]
+				sum += float64(row[at])
+				if got := int(math.Float32bits(got[i*used+k])); got != at {
+					t.Errorf("%+v: row %d: choice %d is expert %d, want %d", with, i, k, got, at)
+				}
 			}
+			by := float64(scale)
+			if with.kind&4 != 0 {
+				by /= sum
+			}
+			for k := range want {
+				want[k] = float32(float64(want[k]) * by)
+			}
+			if with.kind == 0 {
+				for k := range want {
+					want[k] /= scale
+				}
+				set.Softmax(want)
+			}
+			b.near(got[n*used+i*used:][:used], want, func(int) float64 { return 2e-6 })
 		}
-		set.Softmax(best)
-		b.near(got[n*used+i*used:][:used], best, func(int) float64 { return 1e-6 })
 	}
 }
 
 func TestGatherExperts(t *testing.T) {
 	b, r := newBench(t), rand.New(rand.NewPCG(8, 0))
 	const n, used, width = 3, 2, 300
-	x, shares := random(r, n*used*width), random(r, n*used)
-	want := make([]float32, n*width)
-	for i := range want {
-		for k := range used {
-			want[i] += shares[i/width*used+k] * x[(i/width*used+k)*width+i%width]
+	x, shares, beside, gates := random(r, n*used*width), random(r, n*used), random(r, n*width), random(r, n)
+	for with := range 3 { // nothing beside, or that, or that with gates
+		var at [2]Address
+		want := make([]float32, n*width)
+		for i := range want {
+			if with > 0 {
+				at[0] = b.numbers(beside)
+				want[i] = beside[i]
+			}
+			if with > 1 {
+				at[1] = b.numbers(gates)
+				want[i] /= float32(1 + math.Exp(-float64(gates[i/width])))
+			}
+			for k := range used {
+				want[i] += shares[i/width*used+k] * x[(i/width*used+k)*width+i%width]
+			}
 		}
+		got := b.inOrders(func() []float32 {
+			out := b.alloc(4 * n * width)
+			b.args.Reset().At(out, b.numbers(x), b.numbers(shares), at[0], at[1]).Int(width, used).At(b.ints(n))
+			b.launch("gather_experts", cudrv.Grid{2, n, 1}, 256, 0)
+			return b.get(out, n*width)
+		})
+		b.near(got, want, func(int) float64 { return 1e-5 })
 	}
-	got := b.inOrders(func() []float32 {
-		out := b.alloc(4 * n * width)
-		b.args.Reset().At(out, b.numbers(x), b.numbers(shares)).Int(width, used).At(b.ints(n))
-		b.launch("gather_experts", cudrv.Grid{2, n, 1}, 256, 0)
-		return b.get(out, n*width)
-	})
-	b.near(got, want, func(int) float64 { return 1e-5 })
 }

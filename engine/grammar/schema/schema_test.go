@@ -79,7 +79,8 @@ func TestTexts(t *testing.T) {
 		{`{"properties":{"a":{"$ref":"#/$defs/s","maxLength":1}},"$defs":{"s":{"type":"string"}}}`, Options{}, []string{`{"a":"l"}`}, []string{`{"a":"long"}`}},
 		{`{"type":"string","format":"date"}`, Options{}, []string{`"2024-02-29"`, `"2023-12-31"`}, []string{`"2023-02-29"`, `"2023-13-01"`, `"1900-02-29"`}},
 		{`{"type":"string","format":"hostname","maxLength":20}`, Options{}, []string{`"a.de"`, `"xn--mnchen-3ya.de"`, `"xn--ll-0ea"`}, []string{`"xn--mnchen-3ya.de.com"`, `"xn--mnchen-3yb"`, `"xn--4dbc5h"`, `""`}},
-		{`{"type":"string","format":"hostname","pattern":"[.]de$"}`, Options{}, []string{`"a.de"`, `"xn--mnchen-3ya.de"`}, []string{`"xn--mnchen-3ya"`, `"xn--mnchen-3ya.com"`}},
+		{`{"type":"string","format":"hostname","pattern":"[.]de$"}`, Options{}, []string{`"a.de"`}, []string{`"xn--mnchen-3ya"`, `"xn--mnchen-3ya.com"`}},
+		{`{"type":"string","format":"hostname","pattern":"example"}`, Options{}, []string{`"an.example.de"`}, []string{`"a.de"`}},
 		{`{"type":"string","not":{"format":"hostname"}}`, Options{}, []string{`"a b"`, `"-a"`, `""`}, []string{`"a"`, `"xn--mnchen-3ya"`, `"xn--4dbc5h"`}}, // the last is left out of the format, and of its negation
 		{`{"type":"string","not":{"format":"email"}}`, Options{}, []string{`"a"`, `"a@b@c"`}, []string{`"a@b.de"`, `"a@xn--4dbc5h"`}},
 		{`{"oneOf":[{"$ref":"#/$defs/cat"},{"$ref":"#/$defs/dog"}],"discriminator":{"propertyName":"kind","mapping":{"cat":"#/$defs/cat"}},"$defs":{

@@ -134,7 +134,7 @@ func (t *texter) condition(c condition) grammar.Regex {
 		refuse(c.at, "the regular expression "+clip(c.name)+" cannot be enforced: "+reason)
 	}
 	if !c.pattern && c.name == "hostname" && !c.negated {
-		r = t.b.Or(t.b.And(r, t.b.Times(t.any, 1, 253)), t.internationalHost())
+		r = t.b.And(r, t.b.Times(t.any, 1, 253))
 	}
 	cache[key] = r
 	return r
@@ -171,8 +171,12 @@ func (t *texter) regex(x *texts) grammar.Regex {
 	narrow := x.min > 0 || x.max != unlimited || len(x.conditions) == 0
 	for _, k := range x.conditions {
 		r := t.condition(k)
-		if k.negated {
+		switch {
+		case k.negated:
 			r, narrow = t.b.Not(r), true
+		case !k.pattern && k.name == "hostname" && len(x.conditions)+len(x.except) == 1:
+			// Beside another condition it may take too long to see which labels meet both.
+			r = t.b.Or(r, t.internationalHost())
 		}
 		list = append(list, r)
 	}

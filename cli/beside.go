@@ -25,7 +25,7 @@ func (c *console) serveBeside(s *settings) error {
 		return fmt.Errorf("cannot find this program to start the engine: %w", err)
 	}
 	socket := filepath.Join(dir.path, ownSocketName)
-	s.Upstream.Servers = append(s.Upstream.Servers, upstream.Server{Name: "own", URL: "unix:" + socket, Weight: 1, Use: s.Upstream.OwnEngine, Model: s.Upstream.ModelID})
+	s.Upstream.Servers = append(s.Upstream.Servers, upstream.Server{Name: "own", URL: "unix:" + socket, Weight: 1, Use: s.Upstream.OwnEngine, Model: s.Upstream.ModelID, KVEvents: "off"})
 	ctx, stop := untilSignal(dir.remove, s.hangUp)
 	defer stop()
 	child := supervise.New(s.Supervise, supervise.Child{

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -14,59 +15,70 @@ import (
 // where it publishes them and the prompt's tokens are known, and else by what it was
 // sent before.
 
-// eventAddress is where a server publishes, of an address whose host may be *: that of
-// the server.
-func (r *replica) eventAddress(address string) (string, error) {
-	rest, ok := strings.CutPrefix(address, "tcp://*:")
-	if !ok {
-		return address, nil
+// eventsOff is a server's kv_events where those of upstream.kv_events are not its.
+const eventsOff = "off"
+
+// eventsOf are the addresses of s's events and of what gives them again, "" for none. Their
+// host may be *: that of the server, at which is one of its addresses, with the port, or "".
+func (c *Config) eventsOf(s *Server, at string) (events, replay string) {
+	events, replay = cmp.Or(s.KVEvents, c.KVEvents), cmp.Or(s.KVReplay, c.KVReplay)
+	if events == "" || events == eventsOff {
+		return "", ""
 	}
-	host := r.address // with a port, where the host's name has several
-	if host != "" {
-		host, _, _ = net.SplitHostPort(host)
-	} else if base, _, err := parseURL(r.cfg.URL); err != nil {
-		return "", err
-	} else {
+	host := ""
+	if at != "" {
+		host, _, _ = net.SplitHostPort(at)
+	} else if base, _, err := parseURL(s.URL); err == nil {
 		host = base.Hostname()
 	}
-	return "tcp://" + net.JoinHostPort(host, rest), nil
+	for _, address := range []*string{&events, &replay} {
+		if port, ok := strings.CutPrefix(*address, "tcp://*:"); ok {
+			*address = "tcp://" + net.JoinHostPort(host, port)
+		}
+	}
+	return events, replay
+}
+
+// checkEvents refuses addresses that cannot be followed, and one for two servers.
+func (c *Config) checkEvents(servers []Server) (errs []error) {
+	if c.KVReplay != "" && c.KVEvents == "" {
+		errs = append(errs, errors.New("upstream.kv_replay: it is of no use without upstream.kv_events"))
+	}
+	of := map[string]string{}
+	for i := range servers {
+		s := &servers[i]
+		events, replay := c.eventsOf(s, "")
+		if events == "" {
+			continue
+		}
+		for _, address := range []string{events, replay} {
+			if address == "" {
+				continue
+			}
+			if _, _, err := kvevents.Network(address); err != nil {
+				errs = append(errs, fmt.Errorf("upstream.kv_events: %w", err))
+			}
+		}
+		if other := of[events]; other != "" {
+			errs = append(errs, fmt.Errorf("upstream.kv_events: %s and %s would have the events of %s; give each server its own, or off, in upstream.servers", other, s.nameAt(""), events))
+		}
+		of[events] = s.nameAt("")
+	}
+	return errs
 }
 
 // followCache begins to follow the events of the server's cache, if it has some.
-func (r *replica) followCache() error {
-	if r.cfg.KVEvents == "" {
-		return nil
-	}
-	events, err := r.eventAddress(r.cfg.KVEvents)
-	if err != nil {
-		return err
-	}
-	replay, err := r.eventAddress(r.cfg.KVReplay)
-	if err != nil {
-		return err
+func (r *replica) followCache() {
+	e := r.engine
+	events, replay := e.cfg.eventsOf(r.of, r.address)
+	if events == "" {
+		return
 	}
 	r.cache = kvevents.New(kvevents.Config{
 		Events: events, Replay: replay, BlocksMax: r.cfg.KVBlocksMax, MessageBytesMax: r.cfg.EventBytesMax,
-		ConnectLimit: r.cfg.ConnectLimit, Again: r.cfg.CheckInterval, Log: r.engine.log.With("upstream", r.name),
+		ConnectLimit: r.cfg.ConnectLimit, Again: r.cfg.CheckInterval, Log: e.log.With("upstream", r.name),
 	})
-	r.engine.live.Go(func() { r.cache.Run(r.ctx) })
-	return nil
-}
-
-// checkEvents refuses addresses that cannot be followed.
-func checkEvents(where, events, replay string) (errs []error) {
-	for name, address := range map[string]string{"kv_events": events, "kv_replay": replay} {
-		if address == "" {
-			continue
-		}
-		if _, _, err := kvevents.Network(address); err != nil {
-			errs = append(errs, fmt.Errorf("%s.%s: %w", where, name, err))
-		}
-	}
-	if replay != "" && events == "" {
-		errs = append(errs, errors.New(where+".kv_replay: it is of no use without kv_events"))
-	}
-	return errs
+	e.live.Go(func() { r.cache.Run(r.ctx) })
 }
 
 // uncached is how many of the prompt's tokens the server has to compute, as far as is

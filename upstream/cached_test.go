@@ -204,15 +204,24 @@ func TestEventAddresses(t *testing.T) {
 		{"http://gpu1:8000", "", "ipc:///run/events", "ipc:///run/events"},
 		{"http://gpu1:8000", "", "", ""},
 	} {
-		r := &replica{cfg: Config{URL: c.url}, address: c.address}
-		if got, err := r.eventAddress(c.events); err != nil || got != c.want {
-			t.Errorf("%+v gives %s, %v", c, got, err)
+		cfg := Config{KVEvents: c.events, KVReplay: c.events}
+		if events, replay := cfg.eventsOf(&Server{URL: c.url}, c.address); events != c.want || replay != c.want {
+			t.Errorf("%+v gives %s and %s", c, events, replay)
 		}
+	}
+	if events, replay := (&Config{KVEvents: "tcp://*:1", KVReplay: "tcp://*:2"}).eventsOf(&Server{URL: "http://a:1", KVEvents: eventsOff}, ""); events+replay != "" {
+		t.Errorf("off gives %s and %s", events, replay)
+	}
+	well := Config{KVEvents: "tcp://*:5557", Servers: []Server{{URL: "http://a:1"}, {URL: "http://a:2", KVEvents: eventsOff}, {URL: "http://b:1"}}}
+	if err := well.Mistakes(); err != nil {
+		t.Error(err)
 	}
 	for _, c := range []Config{
 		{URL: "http://a:1", KVEvents: "http://a:5557"},
 		{URL: "http://a:1", KVReplay: "tcp://a:5558"},
 		{Servers: []Server{{URL: "http://a:1", KVEvents: "a:5557"}}},
+		{URL: "http://a:1,http://a:2", KVEvents: "tcp://*:5557"},
+		{URL: "http://a:1,http://b:2", KVEvents: "tcp://a:5557"},
 	} {
 		if c.Mistakes() == nil {
 			t.Errorf("%+v has no mistake", c)

@@ -72,7 +72,7 @@ type Server struct {
 	KeyFile      string  `yaml:"key_file" help:"Its key; empty takes upstream.key_file."`
 	SequencesMax int     `yaml:"sequences_max" range:"..65536" help:"Most sequences there; 0 takes upstream.sequences_max."`
 	Model        string  `yaml:"model" help:"The model's name there; empty takes upstream.model."`
-	KVEvents     string  `yaml:"kv_events" help:"Where it publishes the events of its cache; empty takes upstream.kv_events."`
+	KVEvents     string  `yaml:"kv_events" help:"Where it publishes the events of its cache; empty takes upstream.kv_events, off is for one that publishes none."`
 	KVReplay     string  `yaml:"kv_replay" help:"Where it gives missed events again; empty takes upstream.kv_replay."`
 	Use          string  `yaml:"use" default:"always" oneof:"always overflow fallback" help:"When it gets requests: always; overflow where no other has a free place; fallback where no other can be used at all."`
 }
@@ -95,10 +95,6 @@ func (c *Config) all() (all []Server, err error) {
 		}
 	}
 	all = append(all, c.Servers...)
-	errs = append(errs, checkEvents("upstream", c.KVEvents, c.KVReplay)...)
-	for _, s := range c.Servers {
-		errs = append(errs, checkEvents("upstream.servers", s.KVEvents, s.KVReplay)...)
-	}
 	seen := map[string]bool{}
 	for _, s := range all {
 		if _, _, err := parseURL(s.URL); err != nil {
@@ -114,7 +110,7 @@ func (c *Config) all() (all []Server, err error) {
 	if len(all) > serversMost {
 		errs = append(errs, fmt.Errorf("upstream.url: %d servers; at most %d are kept apart", len(all), serversMost))
 	}
-	return all, errors.Join(errs...)
+	return all, errors.Join(append(errs, c.checkEvents(all)...)...)
 }
 
 // serversMost bounds the servers of one gateway.

@@ -76,16 +76,13 @@ func (e *Engine) add(s *Server, address string) error {
 	r := &replica{engine: e, cfg: e.cfg, of: s, address: address, name: s.nameAt(address)}
 	r.cfg.URL, r.cfg.KeyFile = s.URL, cmp.Or(s.KeyFile, e.cfg.KeyFile)
 	r.cfg.SequencesMax, r.cfg.Model = cmp.Or(s.SequencesMax, e.cfg.SequencesMax), cmp.Or(s.Model, e.cfg.Model)
-	r.cfg.KVEvents, r.cfg.KVReplay = cmp.Or(s.KVEvents, e.cfg.KVEvents), cmp.Or(s.KVReplay, e.cfg.KVReplay)
 	var err error
 	if r.server, err = newServer(&r.cfg, address); err != nil {
 		return err
 	}
 	r.ledger.window = window.New(window.Limits{Start: sequencesUnknown})
 	r.ctx, r.stop = context.WithCancel(e.ctx)
-	if err := r.followCache(); err != nil {
-		return err
-	}
+	r.followCache()
 	e.mu.Lock()
 	e.replicas = append(e.replicas, r)
 	e.mu.Unlock()

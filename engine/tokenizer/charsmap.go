@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -27,6 +28,11 @@ func newCharsmap(blob []byte) (*charsmap, error) {
 	c := &charsmap{units: make([]uint32, size/4), texts: string(blob[4+size:])}
 	for i := range c.units {
 		c.units[i] = binary.LittleEndian.Uint32(blob[4+4*i:])
+	}
+	for to := range strings.SplitSeq(c.texts, "\x00") {
+		if len(to) > charsmapBytesMax {
+			return nil, fmt.Errorf("a table of characters has a replacement of %d bytes; allowed are %d", len(to), charsmapBytesMax)
+		}
 	}
 	return c, nil
 }
@@ -63,7 +69,8 @@ func (c *charsmap) longest(text string) (n int, at uint32, ok bool) {
 	return n, at, ok
 }
 
-// charsmapBytesMax is the length of the longest text of a table that is looked for.
+// charsmapBytesMax is the length of the longest text of a table that is looked for, and of the longest replacement:
+// a text grows by no more than that. The longest of Unicode's compatibility forms has 33 bytes.
 const charsmapBytesMax = 64
 
 // normalize replaces what the table has, and what is no UTF-8 by U+FFFD.

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"math/rand/v2"
@@ -94,9 +95,13 @@ func TestUnigramRefusesByName(t *testing.T) {
 		"supported with Metaspace that puts a space": func(m map[string]any) {
 			m["pre_tokenizer"] = object("type", "Metaspace", "replacement", space, "prepend_scheme", "never")
 		},
-		"supported with WhitespaceSplit, or with":   func(m map[string]any) { m["pre_tokenizer"] = object("type", "Metaspace", "replacement", space) },
-		"component NFKC is not supported":           func(m map[string]any) { m["normalizer"] = object("type", "NFKC") },
-		"a table of characters says another size":   func(m map[string]any) { m["normalizer"].(map[string]any)["precompiled_charsmap"] = "AAAAAAAA" },
+		"supported with WhitespaceSplit, or with": func(m map[string]any) { m["pre_tokenizer"] = object("type", "Metaspace", "replacement", space) },
+		"component NFKC is not supported":         func(m map[string]any) { m["normalizer"] = object("type", "NFKC") },
+		"a table of characters says another size": func(m map[string]any) { m["normalizer"].(map[string]any)["precompiled_charsmap"] = "AAAAAAAA" },
+		"has a replacement of 99 bytes": func(m map[string]any) {
+			blob := append([]byte{4, 0, 0, 0, 0, 0, 0, 0}, strings.Repeat("a", 99)...)
+			m["normalizer"].(map[string]any)["precompiled_charsmap"] = base64.StdEncoding.EncodeToString(blob)
+		},
 		`model of type "BPE" has a vocab of scores`: func(m map[string]any) { m["model"].(map[string]any)["type"] = "BPE" },
 		"token 4 has 600 bytes; allowed are 512": func(m map[string]any) {
 			m["model"].(map[string]any)["vocab"].([]any)[4] = []any{strings.Repeat("a", 600), -1}

@@ -33,6 +33,11 @@ func withEvents(t *testing.T, n int, owner, counted string, cfg Config) (e *Engi
 	}
 	e = open(t, cfg)
 	eventually(t, "all caches are known", func() bool {
+		for _, s := range servers {
+			if s.Publisher.Hearers() != 1 { // a publisher drops what nobody hears yet
+				return false
+			}
+		}
 		for _, u := range e.State().Upstreams {
 			if u.State != "up" || cacheOf(e, u.Name).State != "known" {
 				return false

@@ -40,7 +40,7 @@ func TestCommands(t *testing.T) {
 
 func TestConfigCheckKnowsKernels(t *testing.T) {
 	t.Parallel()
-	if out, status := run(t, "", "config", "check", "--engine.kernels", "zzz"); status != 1 || !strings.HasPrefix(out, `forebay: --engine.kernels: engine.kernels: no kernel set "zzz" on this machine; available: `) {
+	if out, status := run(t, "", "config", "check", "--engine.kernels", "zzz"); status != 1 || !strings.HasPrefix(out, `forebay: --engine.kernels: no kernel set "zzz" on this machine; available: `) {
 		t.Errorf("status %d, %q", status, out)
 	}
 }

@@ -11,27 +11,38 @@ import (
 // TestWordPiece holds the ids to those of Hugging Face's tokenizers 0.23 (BertNormalizer,
 // BertPreTokenizer, WordPiece), for a small vocabulary with and without capitals.
 func TestWordPiece(t *testing.T) {
+	for _, v := range wordPieceCases(t) {
+		v.check(t, wordPieceOf(t, v.Tokens, v.Lowercase))
+	}
+}
+
+// A wordPieceCase is a vocabulary, with the ids that Hugging Face's tokenizers give to texts.
+type wordPieceCase struct {
+	Lowercase bool
+	Tokens    []string
+	Cases     []struct {
+		Text string
+		IDs  []int32
+	}
+}
+
+func wordPieceCases(t *testing.T) (all []wordPieceCase) {
+	t.Helper()
 	raw, err := os.ReadFile("testdata/wordpiece.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []struct {
-		Lowercase bool
-		Tokens    []string
-		Cases     []struct {
-			Text string
-			IDs  []int32
-		}
-	}
 	if err := json.Unmarshal(raw, &all); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range all {
-		tok := wordPieceOf(t, v.Tokens, v.Lowercase)
-		for _, c := range v.Cases {
-			if got := tok.Encode(nil, c.Text, EncodeOptions{}); !slices.Equal(got, c.IDs) {
-				t.Errorf("lowercase %v, %q: got %v, want %v", v.Lowercase, c.Text, got, c.IDs)
-			}
+	return all
+}
+
+func (v wordPieceCase) check(t *testing.T, tok *Tokenizer) {
+	t.Helper()
+	for _, c := range v.Cases {
+		if got := tok.Encode(nil, c.Text, EncodeOptions{}); !slices.Equal(got, c.IDs) {
+			t.Errorf("lowercase %v, %q: got %v, want %v", v.Lowercase, c.Text, got, c.IDs)
 		}
 	}
 }
@@ -100,31 +111,13 @@ func jsonWordPieces(tokens []string, lowercase bool, changes map[string]any) []b
 
 // TestWordPieceOfJSON: the ids of the GGUF file's tokenizer, which are the reference's.
 func TestWordPieceOfJSON(t *testing.T) {
-	raw, err := os.ReadFile("testdata/wordpiece.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []struct {
-		Lowercase bool
-		Tokens    []string
-		Cases     []struct {
-			Text string
-			IDs  []int32
-		}
-	}
-	if err := json.Unmarshal(raw, &all); err != nil {
-		t.Fatal(err)
-	}
+	all := wordPieceCases(t)
 	for _, v := range all {
 		tok, err := FromJSON("wordpiece", JSONSource{Tokenizer: jsonWordPieces(v.Tokens, v.Lowercase, nil)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range v.Cases {
-			if got := tok.Encode(nil, c.Text, EncodeOptions{}); !slices.Equal(got, c.IDs) {
-				t.Errorf("lowercase %v, %q: got %v, want %v", v.Lowercase, c.Text, got, c.IDs)
-			}
-		}
+		v.check(t, tok)
 		if got := tok.Encode(nil, "", EncodeOptions{AddSpecial: true}); !slices.Equal(got, []int32{2, 3}) || !tok.AddsBOS() {
 			t.Errorf("around a text: %v", got)
 		}

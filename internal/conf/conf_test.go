@@ -206,6 +206,7 @@ func TestPlace(t *testing.T) {
 		"name is taken":           "f.yaml:1: name is taken",
 		"gateway.compat: no\nand": "FOREBAY_GATEWAY_COMPAT: gateway.compat: no\nand",
 		"gateway.listen is odd":   "--listen: gateway.listen is odd",
+		"gateway.listen: is odd":  "--listen: is odd", // the flag says what the key says
 		"log.level is odd":        "log.level is odd", // the default
 		"something else":          "something else",
 	} {

@@ -91,12 +91,16 @@ func (s *Schema) place(section string, err error) error {
 		origin := s.originOf(key)
 		if origin == "" && section != "" {
 			if origin = s.originOf(section + "." + key); origin != "" {
-				line = section + "." + line
+				key, line = section+"."+key, section+"."+line
 			}
 		}
 		if origin != "" {
-			place := strings.TrimPrefix(strings.TrimPrefix(origin, "flag "), "environment ")
-			line = place + ": " + s.within + line
+			place, flag := strings.CutPrefix(origin, "flag ")
+			line = s.within + line
+			if flag && s.byKey[key] != nil {
+				line = strings.TrimPrefix(line, key+": ") // which the flag says
+			}
+			line = strings.TrimPrefix(place, "environment ") + ": " + line
 		}
 		placed = append(placed, errors.New(line))
 	}

@@ -131,7 +131,7 @@ func (t *texter) condition(c condition) grammar.Regex {
 		if syntax := (*grammar.SyntaxError)(nil); errors.As(err, &syntax) {
 			reason = syntax.Reason
 		}
-		refuse(c.at, "the regular expression "+clip(c.name)+" cannot be enforced: "+reason)
+		refuse(c.at, "in "+clip(c.name)+" "+reason)
 	}
 	if !c.pattern && c.name == "hostname" && !c.negated {
 		r = t.b.And(r, t.b.Times(t.any, 1, 253))

@@ -32,6 +32,7 @@ var arrows = map[string]string{
 	"bench/relaying":          "internal/ports",
 	"bench/overload":          "internal/ports",
 	"bench/sim":               "admission cache/hitmap engine/step internal/cost",
+	"bench/shapes":            "engine/gguf kernels",
 	"bench/speed":             "engine/gguf engine/model kernels kernels/probe",
 	"bench/startup":           "internal/ports",
 	"bench/storm":             "internal/ports",

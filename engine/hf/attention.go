@@ -109,9 +109,11 @@ func (d *description) setKeys(to *gguf.Draft) {
 	size("feed_forward_length", d.ff)
 	size("attention.head_count", d.heads)
 	size("attention.head_count_kv", d.kvHeads)
-	size("attention.key_length", d.headDim)
-	size("attention.value_length", d.headDim)
-	if d.centred {
+	if d.heads > 0 {
+		size("attention.key_length", d.headDim)
+		size("attention.value_length", d.headDim)
+	}
+	if d.centred || d.epsOfCentred {
 		number("attention.layer_norm_epsilon", d.eps)
 	} else {
 		number("attention.layer_norm_rms_epsilon", d.eps)

@@ -24,10 +24,36 @@ type config struct {
 func parseConfig(path string, data []byte) (*config, error) {
 	var err error
 	c := &config{where: path + ": ", read: map[string]bool{}, err: &err}
-	if err := json.Unmarshal(data, &c.values); err != nil || c.values == nil {
+	if err := json.Unmarshal(quoteInfinity(data), &c.values); err != nil || c.values == nil {
 		return nil, fmt.Errorf("%s: is not a JSON object: %w", path, err)
 	}
 	return c, nil
+}
+
+// infinity is what Python writes for a number that JSON does not have.
+const infinity = "Infinity"
+
+// quoteInfinity makes a text of each Infinity that is none.
+func quoteInfinity(data []byte) []byte {
+	if !bytes.Contains(data, []byte(infinity)) {
+		return data
+	}
+	var out []byte
+	for inText, i := false, 0; i < len(data); i++ {
+		switch {
+		case inText && data[i] == '\\' && i+1 < len(data):
+			out = append(out, data[i])
+			i++
+		case data[i] == '"':
+			inText = !inText
+		case !inText && bytes.HasPrefix(data[i:], []byte(infinity)):
+			out = append(out, `"`+infinity+`"`...)
+			i += len(infinity) - 1
+			continue
+		}
+		out = append(out, data[i])
+	}
+	return out
 }
 
 func (c *config) fail(key, format string, args ...any) {

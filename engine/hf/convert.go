@@ -2,6 +2,7 @@ package hf
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -76,13 +77,13 @@ func (b *builder) fail(name, format string, args ...any) {
 }
 
 // roots lists the prefixes of the language model's tensors: of a text model, and
-// of a vision model in the layouts before and since transformers 4.52, and of a text model
-// saved without its output.
-var roots = []string{"model.", "language_model.model.", "model.language_model.", ""}
+// of a vision model in the layouts before and since transformers 4.52, of a model of state
+// spaces, and of a text model saved without its output.
+var roots = []string{"model.", "language_model.model.", "model.language_model.", "backbone.", ""}
 
 // model adds all tensors.
 func (b *builder) model() {
-	const embedding = "embed_tokens.weight"
+	embedding := cmp.Or(b.called().embedding, "embed_tokens") + ".weight"
 	b.root = roots[0]
 	for _, root := range roots {
 		if _, ok := b.weights.Tensor(root + embedding); ok {
@@ -148,6 +149,10 @@ func (b *builder) output(embedding string) {
 func (b *builder) layer(i int, to, from string) {
 	for _, n := range b.norms {
 		b.norm(to+n.to, from+n.from)
+	}
+	if b.part != nil {
+		b.part(b, i, to, from)
+		return
 	}
 	switch {
 	case b.recurrent != nil && b.recurrent[i]:

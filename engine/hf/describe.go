@@ -21,6 +21,7 @@ type description struct {
 	recurrent                 []bool // true for layers without attention; nil if all have it
 	net                       deltaNet
 	mamba                     mamba
+	parts                     []part // nemotron's, one a layer
 	gemma4                    gemma4
 	latent                    latent
 	routing                   *routing // nil where readers of GGUF assume it

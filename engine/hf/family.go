@@ -18,22 +18,24 @@ type family struct {
 	norms          []norm
 	qkNorm         *qkNorm
 	fused          fused
-	names          *names                             // nil: usualNames
-	mixer          func(b *builder, to, from string)  // adds what layers without attention have in its place
-	mixture        func(b *builder, to, from string)  // adds a layer's experts
-	beside         func(b *builder)                   // adds tensors that belong to no layer, beside the usual ones
-	inLayer        func(b *builder, to, from string)  // adds a layer's tensors beside the usual ones
-	centred        bool                               // the norms subtract the mean
-	gatedQ         bool                               // a head's gate follows its queries, in one tensor
-	mxfp4          bool                               // folders of MXFP4 are known
-	all            func(b *builder)                   // adds all tensors, where they are others than a decoder's
-	activations    []string                           // nil: SiLU, or GELU
-	attend         func(b *builder, to, from string)  // adds attention's tensors where they are others than usual
-	dense          func(b *builder, to, from string)  // adds a dense layer's tensors where they are others than usual
-	besideDense    bool                               // a layer with experts has a dense part too
-	normBias       bool                               // the norms have a bias
-	uneven         func(*description, int) layerSizes // the sizes of each layer, where they differ
-	imagesBothWays bool                               // images see what follows them, which text does not
+	names          *names                                   // nil: usualNames
+	mixer          func(b *builder, to, from string)        // adds what layers without attention have in its place
+	mixture        func(b *builder, to, from string)        // adds a layer's experts
+	part           func(b *builder, i int, to, from string) // adds a layer's tensors beside the norms, where a layer is one part alone
+	beside         func(b *builder)                         // adds tensors that belong to no layer, beside the usual ones
+	inLayer        func(b *builder, to, from string)        // adds a layer's tensors beside the usual ones
+	epsOfCentred   bool                                     // the norms' epsilon has the name of one that subtracts the mean
+	centred        bool                                     // the norms subtract the mean
+	gatedQ         bool                                     // a head's gate follows its queries, in one tensor
+	mxfp4          bool                                     // folders of MXFP4 are known
+	all            func(b *builder)                         // adds all tensors, where they are others than a decoder's
+	activations    []string                                 // nil: SiLU, or GELU
+	attend         func(b *builder, to, from string)        // adds attention's tensors where they are others than usual
+	dense          func(b *builder, to, from string)        // adds a dense layer's tensors where they are others than usual
+	besideDense    bool                                     // a layer with experts has a dense part too
+	normBias       bool                                     // the norms have a bias
+	uneven         func(*description, int) layerSizes       // the sizes of each layer, where they differ
+	imagesBothWays bool                                     // images see what follows them, which text does not
 	ropes          ropeKeys
 	bias           biasKeys
 	windows        windows
@@ -88,6 +90,7 @@ var (
 type names struct {
 	out, gate, up, down, outputNorm, eps string
 	lastNorm                             string // in GGUF files
+	embedding                            string // "": embed_tokens
 }
 
 var (
@@ -142,6 +145,7 @@ var families = func() map[string]*family {
 	all := maps.Clone(denseFamilies)
 	maps.Copy(all, mixtureFamilies)
 	maps.Copy(all, encoderFamilies)
+	maps.Copy(all, spaceFamilies)
 	return all
 }()
 

@@ -112,6 +112,15 @@ func sameLogits(t *testing.T, f *gguf.File, reference, logits string, most float
 	if len(got)*4 != len(raw) {
 		t.Fatalf("%s: %d logits for %d bytes of reference", f.Name(), len(got), len(raw))
 	}
+	got = slices.Clone(got)
+	m.ClearState(0)
+	for start, n := 0, 1; start < len(ref.IDs); start, n = start+n, n*5%11 { // in pieces the same bits
+		n = min(n, len(ref.IDs)-start)
+		rows := m.Forward([]model.Chunk{{Tokens: ref.IDs[start : start+n], Start: start, Pages: pages, Logits: n}})
+		if at := start * m.Config().Vocab; !slices.Equal(rows, got[at:at+len(rows)]) {
+			t.Errorf("%s: the logits from token %d on differ when tokens come in pieces", f.Name(), start)
+		}
+	}
 	var wrong, size float64
 	for i, v := range got {
 		want := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
@@ -129,7 +138,7 @@ func sameLogits(t *testing.T, f *gguf.File, reference, logits string, most float
 // older versions, and a head beside an embedding that is said to be it.
 func TestFoldersOfEveryKindGiveTransformersLogits(t *testing.T) {
 	folders, _ := filepath.Glob("testdata/*/logits.f32")
-	if len(folders) != 50 {
+	if len(folders) != 54 {
 		t.Fatalf("%d folders", len(folders))
 	}
 	for _, config := range folders {
@@ -281,7 +290,24 @@ func TestPathsThatAreNoFolders(t *testing.T) {
 	}
 }
 
+// TestInfinityIsReadAsPythonWritesIt: JSON has no such number, and texts that have the word stay.
+func TestInfinityIsReadAsPythonWritesIt(t *testing.T) {
+	c, err := parseConfig("c", []byte(`{"time_step_limit": [0.0, Infinity], "a": "\"Infinity", "b": [-Infinity, "Infinity"]}`))
+	if err == nil || c != nil {
+		t.Fatal("a minus before a text is taken")
+	}
+	c, err = parseConfig("c", []byte(`{"time_step_limit": [0.0, Infinity], "a": "\" Infinity", "b": Infinity}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &description{}
+	if d.readStepLimit(c); *c.err != nil || c.text("a", "") != `" Infinity` || c.text("b", "") != "Infinity" {
+		t.Errorf("%v, %q, %q", *c.err, c.text("a", ""), c.text("b", ""))
+	}
+}
+
 func FuzzConfig(f *testing.F) {
+	f.Add([]byte(`{"model_type":"nemotron_h","hybrid_override_pattern":"M-*","time_step_limit":[0.0, Infinity]}`))
 	f.Add([]byte(`{"model_type":"llama","hidden_size":64,"rope_parameters":{"rope_type":"yarn","factor":2}}`))
 	f.Add([]byte(`{"model_type":"gemma3","text_config":{"layer_types":["full_attention"],"num_hidden_layers":1}}`))
 	f.Add([]byte(`{"model_type":"qwen3_moe","norm_topk_prob":true,"num_experts":4,"head_dim":null}`))

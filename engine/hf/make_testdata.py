@@ -30,6 +30,7 @@ QWEN_NEXT = EXPERTS | dict(num_hidden_layers=4, head_dim=8, linear_conv_kernel_d
                            layer_types=["linear_attention", "full_attention"] * 2, tie_word_embeddings=False, shared_expert_intermediate_size=12,
                            rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.5))
 MAMBA = dict(num_hidden_layers=3, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=6, mamba_d_conv=3, mamba_n_groups=1, mamba_expand=2)
+SPACES = dict(ssm_state_size=6, mamba_num_heads=4, mamba_head_dim=10, n_groups=2, conv_kernel=3, head_dim=8)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, original_max_position_embeddings=8, beta_fast=4.0, beta_slow=1.0)
 MODELS = {
     "smollm3": dict(num_hidden_layers=5, tie_word_embeddings=True),
@@ -92,6 +93,11 @@ MODELS = {
                                      shared_intermediate_size=20, layer_types=["mamba", "attention", "mamba"], position_embedding_type="nope"),
     "granitemoehybrid-dense": MAMBA | dict(model_type="granitemoehybrid", num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=20,
                                            layer_types=["mamba", "mamba", "attention"], position_embedding_type="rope"),
+    "nemotron_h": SPACES | dict(layers_block_type=["linear_attention", "mlp", "linear_attention", "full_attention", "mlp"], mlp_bias=True),
+    "nemotron_h-moe": SPACES | dict(model_type="nemotron_h", layers_block_type=["linear_attention", "moe", "full_attention", "moe"], n_routed_experts=4, num_experts_per_tok=2,
+                                    moe_intermediate_size=20, moe_shared_expert_intermediate_size=12, routed_scaling_factor=2.5, use_conv_bias=False),
+    "mamba2": dict(state_size=6, num_heads=4, head_dim=8, n_groups=2, conv_kernel=3, tie_word_embeddings=True),
+    "mamba2-untied": dict(model_type="mamba2", num_hidden_layers=3, state_size=4, num_heads=8, head_dim=4, n_groups=1, use_conv_bias=False, tie_word_embeddings=False),
     "hunyuan_v1_dense": dict(head_dim=8, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=1000.0, factor=1.0)),
 }
 

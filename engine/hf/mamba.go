@@ -6,19 +6,33 @@ import (
 )
 
 // mamba has the sizes of state spaces (Dao and Gu, Mamba 2, 2024).
-type mamba struct{ taps, heads, headDim, state int }
+type mamba struct {
+	taps, heads, headDim, state int
+	groups                      int    // of heads that share keys
+	tapsBias                    bool   // the convolution has a bias
+	name                        string // of its tensors' prefix in a layer
+}
 
 // inner is the width of what a state space gives.
 func (m *mamba) inner() int { return m.heads * m.headDim }
 
-// channels are those of the convolution: what goes in, and one pair of keys.
-func (m *mamba) channels() int { return m.inner() + 2*m.state }
+// channels are those of the convolution: what goes in, and a pair of keys for each group.
+func (m *mamba) channels() int { return m.inner() + 2*m.groups*m.state }
+
+// setMamba takes the sizes of state spaces, unless they are too large or do not fit each other.
+func (d *description) setMamba(c *config, key string, m mamba) {
+	if m.heads > sizeMax/m.headDim || m.groups > sizeMax/m.state || m.heads%m.groups != 0 {
+		c.fail(key, "is %d of %d numbers each, in %d groups with %d keys; needed are whole groups, and up to %d numbers in all", m.heads, m.headDim, m.groups, m.state, sizeMax)
+		m = mamba{taps: 2, heads: 1, headDim: 1, state: 1, groups: 1}
+	}
+	d.mamba = m
+}
 
 // readGraniteHybrid reads Granite 4: state spaces in most layers, with experts or without.
 func readGraniteHybrid(d *description, c *config) {
 	readGranite(d, c)
 	d.readRecurrent(c, linearAttention, func(int) bool { return true })
-	m := mamba{taps: c.size("mamba_d_conv", 4), heads: c.size("mamba_n_heads", 128), state: c.size("mamba_d_state", 256)}
+	m := mamba{taps: c.size("mamba_d_conv", 4), heads: c.size("mamba_n_heads", 128), state: c.size("mamba_d_state", 256), groups: 1, tapsBias: true, name: "mamba."}
 	expand := c.size("mamba_expand", 2)
 	if string(c.values["mamba_d_head"]) == `"auto"` {
 		c.ignore("mamba_d_head")
@@ -28,9 +42,9 @@ func readGraniteHybrid(d *description, c *config) {
 	}
 	if m.heads > sizeMax/m.headDim || m.inner() != expand*d.embed {
 		c.fail("mamba_n_heads", "is %d of %d numbers each; needed are %d numbers, mamba_expand times hidden_size, in all", m.heads, m.headDim, expand*d.embed)
-		m = mamba{2, 1, 1, 1}
+		m.heads, m.headDim = 1, 1
 	}
-	d.mamba = m
+	d.setMamba(c, "mamba_n_heads", m)
 	if n := c.number("mamba_n_groups", 1); n != 1 {
 		c.fail("mamba_n_groups", "is %v; only 1 is supported in this model type", n)
 	}
@@ -61,7 +75,7 @@ func (d *description) readStepLimit(c *config) {
 	endless := len(limit) == 2 && limit[0] == 0.0
 	if endless {
 		object, _ := limit[1].(map[string]any) // so transformers writes what is no number of JSON
-		endless = limit[1] == "Infinity" || object["__float__"] == "Infinity"
+		endless = limit[1] == infinity || object["__float__"] == infinity
 	}
 	if !endless {
 		c.fail(key, "is %s; only 0 to infinity is supported", short(c.values[key]))
@@ -71,24 +85,29 @@ func (d *description) readStepLimit(c *config) {
 func setGraniteHybrid(d *description, to *gguf.Draft) {
 	setGranite(d, to)
 	d.setKVHeads(to)
-	m := &d.mamba
-	for key, n := range map[string]int{"conv_kernel": m.taps, "state_size": m.state, "group_count": 1, "inner_size": m.inner(), "time_step_rank": m.heads} {
-		to.Set(d.arch+".ssm."+key, uint32(n))
-	}
+	d.mamba.set(to, d.arch)
 	to.Set(d.arch+".rope.scaling.finetuned", !d.still)
+}
+
+func (m *mamba) set(to *gguf.Draft, arch string) {
+	for key, n := range map[string]int{"conv_kernel": m.taps, "state_size": m.state, "group_count": m.groups, "inner_size": m.inner(), "time_step_rank": m.heads} {
+		to.Set(arch+".ssm."+key, uint32(n))
+	}
 }
 
 // stateSpace adds the tensors of a layer with a state space.
 func (b *builder) stateSpace(to, from string) {
 	m := &b.mamba
-	from += "mamba."
+	from += m.name
 	b.linear(to+"ssm_in", from+"in_proj", m.inner()+m.channels()+m.heads, b.embed, false, asIs)
 	b.linear(to+"ssm_out", from+"out_proj", b.embed, m.inner(), false, asIs)
 	b.taps(to+"ssm_conv1d.weight", from+"conv1d.weight", m.channels(), m.taps, asIs)
-	b.vector(to+"ssm_conv1d.bias", from+"conv1d.bias", m.channels(), asIs)
+	if m.tapsBias {
+		b.vector(to+"ssm_conv1d.bias", from+"conv1d.bias", m.channels(), asIs)
+	}
 	b.vector(to+"ssm_dt.bias", from+"dt_bias", m.heads, asIs)
 	b.floats(to+"ssm_d", b.take(from+"D", m.heads), 1, m.heads)
-	b.floats(to+"ssm_norm.weight", b.take(from+"norm.weight", m.inner()), m.inner(), 1)
+	b.floats(to+"ssm_norm.weight", b.take(from+"norm.weight", m.inner()), m.inner()/m.groups, m.groups)
 	if t := b.take(from+"A_log", m.heads); t != nil {
 		b.draft.Add(gguf.Tensor{Name: to + "ssm_a", Type: kernels.F32, Dims: []int{1, m.heads}, Make: func() []byte {
 			x := make([]float32, m.heads)

@@ -127,6 +127,7 @@ type expertNames struct {
 	bias           string // of the scores, for the choice; "": none
 	each           string // prefix of one expert's tensors
 	gate, down, up string
+	ungated        bool // there is no gate
 	together       together
 	shared         string // prefix of those of the experts that every token uses
 	sharedGateUp   string // where gate's and up's rows are one tensor
@@ -147,11 +148,13 @@ func (n *expertNames) tensors(b *builder, to, from string) {
 	if n.bias != "" && !b.unbiased {
 		b.routerBias(to+"exp_probs_b.bias", from+n.bias)
 	}
-	if _, ok := b.weights.Tensor(from + n.together.gateUp); ok || n.each == "" {
+	if _, ok := b.weights.Tensor(from + n.together.gateUp); !n.ungated && (ok || n.each == "") {
 		b.together(to+"ffn_gate_up_exps.weight", from+n.together.gateUp, 2*width, b.embed, n.together.transposed)
 		b.together(to+"ffn_down_exps.weight", from+n.together.down, b.embed, width, n.together.transposed)
 	} else {
-		b.stack(to+"ffn_gate_exps.weight", from+n.each+n.gate+".weight", width, b.embed)
+		if !n.ungated {
+			b.stack(to+"ffn_gate_exps.weight", from+n.each+n.gate+".weight", width, b.embed)
+		}
 		b.stack(to+"ffn_down_exps.weight", from+n.each+n.down+".weight", b.embed, width)
 		b.stack(to+"ffn_up_exps.weight", from+n.each+n.up+".weight", width, b.embed)
 	}
@@ -168,7 +171,9 @@ func (n *expertNames) sharedTensors(b *builder, to, from string) {
 		b.pick(to+"ffn_gate_shexp.weight", m, 2*b.sharedFF, rows{0, b.sharedFF})
 		b.pick(to+"ffn_up_shexp.weight", m, 2*b.sharedFF, rows{b.sharedFF, b.sharedFF})
 	} else {
-		b.linear(to+"ffn_gate_shexp", from+"gate_proj", b.sharedFF, b.embed, false, asIs)
+		if !n.ungated {
+			b.linear(to+"ffn_gate_shexp", from+"gate_proj", b.sharedFF, b.embed, false, asIs)
+		}
 		b.linear(to+"ffn_up_shexp", from+"up_proj", b.sharedFF, b.embed, false, asIs)
 	}
 	b.linear(to+"ffn_down_shexp", from+cmp.Or(n.sharedDown, "down_proj"), b.embed, b.sharedFF, false, asIs)

@@ -70,3 +70,30 @@ func TestHybridsThatDifferAreRefusedByName(t *testing.T) {
 	}
 	open(t, copyFolder(t, "testdata/granitemoehybrid", map[string]any{"layer_types": []string{"mamba", "attention", "mamba"}, "time_step_limit": nil}))
 }
+
+func TestModelsOfSpacesThatDifferAreRefusedByName(t *testing.T) {
+	infinite := []any{0, "Infinity"}
+	for _, c := range []struct {
+		folder  string
+		changes map[string]any
+		want    string
+	}{
+		{"nemotron_h", map[string]any{"n_groups": 3}, "mamba_num_heads: is 4 of 10 numbers each, in 3 groups"},
+		{"nemotron_h", map[string]any{"mlp_hidden_act": "silu"}, `mlp_hidden_act: is "silu"; supported: ["relu2"]`},
+		{"nemotron_h", map[string]any{"mlp_bias": false}, `mixer.down_proj.bias": is not understood`},
+		{"nemotron_h", map[string]any{"use_bias": true}, "use_bias: is true; only false"},
+		{"nemotron_h", map[string]any{"layers_block_type": nil, "hybrid_override_pattern": "M-M*"}, `backbone.layers.4.mixer.down_proj.bias": is not understood`},
+		{"nemotron_h", map[string]any{"layers_block_type": nil, "hybrid_override_pattern": "M-M*X"}, `layers_block_type: has "X"; supported`},
+		{"nemotron_h", map[string]any{"num_hidden_layers": 4}, "name 5 layers; needed is one of them"},
+		{"nemotron_h", map[string]any{"time_step_limit": []any{0.1, "Infinity"}}, "only 0 to infinity"},
+		{"nemotron_h-moe", map[string]any{"moe_latent_size": 8}, "moe_latent_size: is 8; only null"},
+		{"nemotron_h-moe", map[string]any{"n_shared_experts": 2}, "n_shared_experts: is 2; only 1"},
+		{"nemotron_h-moe", map[string]any{"layers_block_type": []string{"mamba", "moe", "attention", "mlp"}}, "only one of the two is supported"},
+		{"mamba2", map[string]any{"expand": 3}, "num_heads: is 4 of 8 numbers each; needed are expand times hidden_size"},
+		{"mamba2", map[string]any{"use_conv_bias": false}, `mixer.conv1d.bias": is not understood`},
+		{"mamba2", map[string]any{"state_size": 5}, `mixer.in_proj.weight": has the shape [92 16]`},
+	} {
+		wantRefused(t, copyFolder(t, "testdata/"+c.folder, c.changes), c.want)
+	}
+	open(t, copyFolder(t, "testdata/nemotron_h", map[string]any{"layers_block_type": nil, "hybrid_override_pattern": "M-M*-", "num_hidden_layers": 5, "time_step_limit": infinite}))
+}

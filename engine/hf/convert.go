@@ -46,6 +46,7 @@ func convert(dir string, config []byte, weights *safetensors.File, p pooling) (*
 		b.model()
 	}
 	b.checkAllUsed()
+	b.denseModules()
 	if rows := int(c.number("vocab_size", 0)); b.err == nil && rows != 0 && rows != b.vocab {
 		b.err = fmt.Errorf("%svocab_size: is %d, but the embedding has %d rows", c.where, rows, b.vocab)
 	}
@@ -54,7 +55,11 @@ func convert(dir string, config []byte, weights *safetensors.File, p pooling) (*
 	}
 	b.draft.Set("general.file_type", fileTypes[b.mostUsed()])
 	b.draft.Set("general.quantization_version", uint32(2))
-	return b.draft.File(weights.Digest(), true, weights.Close)
+	identity := weights.Digest()
+	for _, m := range d.pooling.dense {
+		identity += m.weights.Digest()
+	}
+	return b.draft.File(identity, true, weights.Close, d.pooling.close)
 }
 
 // builder adds the tensors of a folder to a draft. err keeps the first failure.

@@ -31,6 +31,7 @@ type description struct {
 	headBias                  bool     // the output matrix has a bias
 	still                     bool     // there is no rope
 	pooling                   pooling
+	bothWays                  bool    // a token sees those after it too
 	firstPosition             int     // of roberta's table of positions
 	unbiased                  bool    // the router has no bias, though the family may have one
 	shortTaps                 int     // of lfm2's convolutions
@@ -157,7 +158,7 @@ func (d *description) readVariants(c *config) {
 	c.only("mlp_bias", d.ffBias)
 	if d.imagesBothWays {
 		c.oneOf("use_bidirectional_attention", "vision")
-	} else {
+	} else if !d.mayBothWays {
 		c.only("use_bidirectional_attention", false)
 	}
 	for _, key := range []string{"is_encoder_decoder", "add_cross_attention", "rope_interleaved"} {

@@ -16,7 +16,7 @@ import (
 // float32: the pooled vector, or the score of a ranker's two texts.
 func TestEncodersGiveTransformersVectors(t *testing.T) {
 	folders, _ := filepath.Glob("testdata/*/vector.f32")
-	if len(folders) != 6 {
+	if len(folders) != 8 {
 		t.Fatalf("%d folders", len(folders))
 	}
 	team := kernels.NewTeam(1)
@@ -82,6 +82,7 @@ func TestEncodersThatDifferAreRefusedByName(t *testing.T) {
 		{"xlm-roberta", map[string]any{"pad_token_id": 70}, "max_position_embeddings: is 64, and the first position is 71"},
 		{"modernbert", map[string]any{"norm_bias": true}, "norm_bias: is true; only false"},
 		{"modernbert", map[string]any{"global_attn_every_n_layers": 2}, `layer_types: has "sliding_attention" in layer 2`},
+		{"gemma3-embedding", map[string]any{"use_bidirectional_attention": "all"}, "use_bidirectional_attention: is \"all\", not true or false"},
 		{"qwen3-embedding", map[string]any{"auto_map": map[string]string{"AutoModel": "modeling.Model"}}, "auto_map: names code of the model's own"},
 	} {
 		wantRefused(t, copyFolder(t, "testdata/"+c.folder, c.changes), c.want)
@@ -108,6 +109,32 @@ func TestPoolingThatIsNotKnownIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantRefused(t, dir, c.want)
+	}
+}
+
+func TestDenseModulesThatDoNotFitAreRefused(t *testing.T) {
+	const identity = `"activation_function":"torch.nn.modules.linear.Identity"`
+	for _, c := range []struct{ config, modules, want string }{
+		{config: `{"in_features":24,"out_features":8,"bias":false,"activation_function":"torch.nn.modules.activation.Tanh"}`, want: `activation_function: is "torch.nn.modules.activation.Tanh"; only`},
+		{config: `{"in_features":24,"out_features":8,"bias":false}`, want: "activation_function: is"},
+		{config: `{"in_features":23,"out_features":8,"bias":false,` + identity + `}`, want: "in_features: is 23; 24 numbers come in"},
+		{config: `{"in_features":24,"out_features":9,"bias":false,` + identity + `}`, want: `tensor "linear.weight": has the shape [8 24]; config.json asks for [9 24]`},
+		{config: `{"in_features":24,"out_features":8,` + identity + `}`, want: `tensor "linear.bias": is missing`},
+		{config: `{"in_features":24,"out_features":8,"scale":2,` + identity + `}`, want: "scale: (2) is not understood"},
+		{modules: `[{"type":"x.Transformer","path":""},{"type":"x.Pooling","path":"1_Pooling"},{"type":"x.Normalize","path":""},{"type":"x.Dense","path":"2_Dense"}]`, want: "in this order"},
+		{modules: `[{"type":"x.Transformer","path":""},{"type":"x.Pooling","path":"1_Pooling"},{"type":"x.Dense","path":"../2_Dense"}]`, want: "needed is a folder in this one"},
+		{modules: `[{"type":"x.Transformer","path":""},{"type":"x.Pooling","path":"1_Pooling"},{"type":"x.Dense","path":"1_Pooling"}]`, want: "in_features: is 0"},
+	} {
+		dir := copyFolder(t, "testdata/gemma3-embedding", nil)
+		for name, text := range map[string]string{"3_Dense/config.json": c.config, modulesName: c.modules} {
+			if text == "" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

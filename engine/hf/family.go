@@ -35,6 +35,7 @@ type family struct {
 	besideDense    bool                                     // a layer with experts has a dense part too
 	normBias       bool                                     // the norms have a bias
 	uneven         func(*description, int) layerSizes       // the sizes of each layer, where they differ
+	mayBothWays    bool                                     // config.json may say that a token sees those after it too
 	imagesBothWays bool                                     // images see what follows them, which text does not
 	ropes          ropeKeys
 	bias           biasKeys
@@ -175,7 +176,7 @@ var denseFamilies = map[string]*family{
 
 	"gemma2": {arch: "gemma2", classes: []string{"Gemma2ForCausalLM"}, norms: bothNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e4, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 8192, window: 4096, windowPeriod: 2, eps: 1e-6}, read: readGemma2, set: setGemma2},
-	"gemma3_text": {arch: "gemma3", ropes: ropeKeys{local: true, localTheta: 1e4}, classes: []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e6, tied: true,
+	"gemma3_text": {arch: "gemma3", ropes: ropeKeys{local: true, localTheta: 1e4}, classes: []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Gemma3TextModel"}, mayBothWays: true, norms: bothNorms, qkNorm: headNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e6, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 4096, windowPeriod: 6, eps: 1e-6}, read: readGemma3, set: setGemma3},
 
 	"gemma4_text": {arch: "gemma4", mixture: (*builder).gemma4Experts, besideDense: true, uneven: (*description).gemma4Sizes, imagesBothWays: true, beside: (*builder).gemma4Inputs, inLayer: (*builder).gemma4Layer, ropes: ropeKeys{read: (*description).readGemma4Ropes}, classes: []string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, bias: attnBias, windows: mostWindows, tied: true,

@@ -65,7 +65,7 @@ func Open(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := readPooling(dir)
+	p, err := readPooling(dir) // of which the File takes hold
 	if id, ok := separator(folder.Tokenizer, folder.TokenizerConfig); ok {
 		p.separator = &id
 	}
@@ -73,7 +73,7 @@ func Open(dir string) (*Folder, error) {
 		folder.File, err = convert(dir, config, weights, p)
 	}
 	if err != nil {
-		return nil, errors.Join(err, weights.Close())
+		return nil, errors.Join(err, weights.Close(), p.close())
 	}
 	return folder, nil
 }

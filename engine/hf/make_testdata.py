@@ -103,20 +103,33 @@ MODELS = {
 
 
 ENCODER = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=64, pad_token_id=0)
-ENCODERS = {  # and how their vectors are pooled
+ENCODERS = {  # how their vectors are pooled, and the outputs of the matrices behind, with a bias or without
     "bert": (ENCODER | dict(num_hidden_layers=2), "cls"),
     "xlm-roberta": (ENCODER | dict(num_hidden_layers=2, pad_token_id=1, type_vocab_size=1), "mean"),
     "modernbert": (ENCODER | dict(local_attention=8), "mean"),
     "qwen3-embedding": (COMMON | dict(model_type="qwen3", head_dim=8, tie_word_embeddings=True), "lasttoken"),
+    "qwen3-dense": (COMMON | dict(model_type="qwen3", num_hidden_layers=1, head_dim=8, tie_word_embeddings=True), "lasttoken", (12, True)),
+    "gemma3-embedding": (COMMON | dict(model_type="gemma3_text", num_hidden_layers=3, head_dim=8, sliding_window=6, use_bidirectional_attention=True, query_pre_attn_scalar=12,
+                                       layer_types=["sliding_attention", "full_attention", "sliding_attention"]), "mean", (24, False), (8, False)),
     "bert-ranker": (ENCODER | dict(model_type="bert", num_hidden_layers=2, num_labels=1), "rank"),
     "xlm-roberta-ranker": (ENCODER | dict(model_type="xlm-roberta", num_hidden_layers=2, pad_token_id=1, type_vocab_size=1, num_labels=1), "rank"),
 }
 
 
+def make_dense(path, x, width, bias):
+    """Writes a matrix behind the pooling, as sentence-transformers does, and returns what it makes of x."""
+    tensors = {"linear.weight": torch.randn(width, len(x)) * 0.3} | ({"linear.bias": torch.randn(width) * 0.2} if bias else {})
+    os.makedirs(path, exist_ok=True)
+    save_file(tensors, f"{path}/model.safetensors")
+    with open(f"{path}/config.json", "w") as f:
+        json.dump({"in_features": len(x), "out_features": width, "bias": bias, "activation_function": "torch.nn.modules.linear.Identity"}, f)
+    return torch.nn.functional.linear(x, *tensors.values())
+
+
 def make_encoder(name):
     """Makes an embedder with the vector of the ids, or a ranker with their score: two texts, whose border is 23."""
     torch.manual_seed(sum(name.encode()))
-    options, pooling = ENCODERS[name]
+    options, pooling, *dense = ENCODERS[name]
     config = AutoConfig.for_model(options.get("model_type", name), **{k: v for k, v in options.items() if k != "model_type"})
     kind = AutoModelForSequenceClassification if pooling == "rank" else AutoModel
     model = kind.from_config(config, attn_implementation="eager").to(torch.bfloat16)
@@ -137,10 +150,13 @@ def make_encoder(name):
                 json.dump({"added_tokens": [{"id": 23, "content": "[SEP]"}]}, f)
         else:
             hidden = model(ids).last_hidden_state[0]
-            out = torch.nn.functional.normalize({"cls": hidden[0], "mean": hidden.mean(0), "lasttoken": hidden[-1]}[pooling], dim=0)
+            out = {"cls": hidden[0], "mean": hidden.mean(0), "lasttoken": hidden[-1]}[pooling]
+            for i, (width, bias) in enumerate(dense):
+                out = make_dense(f"{name}/{i + 2}_Dense", out, width, bias)
+            out = torch.nn.functional.normalize(out, dim=0)
             with open(f"{name}/modules.json", "w") as f:
-                types = ["models.Transformer", "models.Pooling", "models.Normalize"]
-                json.dump([{"idx": i, "name": str(i), "path": "1_Pooling" if i == 1 else "", "type": "sentence_transformers." + t} for i, t in enumerate(types)], f)
+                stages = [("", "Transformer"), ("1_Pooling", "Pooling"), *((f"{i + 2}_Dense", "Dense") for i in range(len(dense))), ("", "Normalize")]
+                json.dump([{"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + t} for i, (path, t) in enumerate(stages)], f)
             os.makedirs(f"{name}/1_Pooling", exist_ok=True)
             modes = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
             with open(f"{name}/1_Pooling/config.json", "w") as f:

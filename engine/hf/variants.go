@@ -81,6 +81,9 @@ func setGemma2(d *description, to *gguf.Draft) {
 }
 
 func readGemma3(d *description, c *config) {
+	if d.bothWays = c.flag("use_bidirectional_attention", false); d.bothWays {
+		d.arch = "gemma-embedding"
+	}
 	d.queryScale = c.positive("query_pre_attn_scalar", 256)
 	d.logitSoftCap = c.softCap("final_logit_softcapping", 0)
 	if c.has("attn_logit_softcapping") {
@@ -89,9 +92,9 @@ func readGemma3(d *description, c *config) {
 }
 
 func setGemma3(d *description, to *gguf.Draft) {
-	to.Set("gemma3.rope.freq_base_swa", float32(d.localRope.theta))
+	to.Set(d.arch+".rope.freq_base_swa", float32(d.localRope.theta))
 	if d.logitSoftCap != 0 {
-		to.Set("gemma3.final_logit_softcapping", float32(d.logitSoftCap))
+		to.Set(d.arch+".final_logit_softcapping", float32(d.logitSoftCap))
 	}
 	d.setQueryScale(to, 62)
 }

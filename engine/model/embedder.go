@@ -27,7 +27,10 @@ func (k *keys) readPooling(c *Config) {
 		k.fail("pooling_type", "is %d; supported are none (0), mean (1), first (2), last (3) and rank (4)", n)
 		return
 	}
-	if c.Pooling = Pooling(n); c.Pooling == PoolRank && k.err == nil {
+	if c.Pooling = Pooling(n); c.Pooling != PoolNone && c.Pooling != PoolRank {
+		k.readDenseModules(c)
+	}
+	if c.Pooling == PoolRank && k.err == nil {
 		k.readRanker(c)
 	}
 }

@@ -63,6 +63,10 @@ func readModernBERT(k *keys, c *Config) {
 func readGemmaEmbedding(k *keys, c *Config) {
 	readGemma3(k, c)
 	k.readEncoder(c)
+}
+
+// readDenseModules reads the matrices behind the pooling.
+func (k *keys) readDenseModules(c *Config) {
 	width := c.Embed
 	for _, name := range []string{"dense_2", "dense_3"} {
 		if k.file.Text(k.prefix+name+"_feat_out") == "" {

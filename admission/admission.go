@@ -56,6 +56,8 @@ type Demand struct {
 	Tenant string
 	Class  string
 	Route  string
+	// Group names the engines that may run it, as in Groups; "" is the only group.
+	Group string
 	// Form names the kind of schema or grammar that holds the answer, "" for free
 	// text. Lengths of answers are learned apart by it.
 	Form string
@@ -92,6 +94,8 @@ type Demand struct {
 
 // Report is what the engine said at the end of a step.
 type Report struct {
+	// Group names the engines that the report is of, as in Groups.
+	Group string
 	// Up is false while there is no engine to give work to.
 	Up bool
 	// At is when the engine wrote the report, on the Scheduler's clock.
@@ -248,7 +252,7 @@ func (m Mode) String() string { return modeNames[m] }
 type View struct {
 	Classes []ClassView
 	Tenants []TenantView
-	Waiting []WaitingView // in the order in which they will start
+	Waiting []WaitingView // in the order in which they will start, of one group after another
 	Running []RunningView
 	Cost    cost.Cost
 	// Margin is the largest of the classes' margins.
@@ -272,6 +276,7 @@ type LengthView struct {
 
 // ClassView is one class.
 type ClassView struct {
+	Group            string // of Groups, else "", as in the others
 	Name             string
 	Mode             Mode
 	Waiting, Running int
@@ -289,6 +294,7 @@ type ClassView struct {
 
 // TenantView is one tenant with work.
 type TenantView struct {
+	Group            string
 	Name             string
 	Class            string
 	Waiting, Running int
@@ -301,6 +307,7 @@ const StartsUnknown = time.Duration(-1)
 
 // WaitingView is one waiting request.
 type WaitingView struct {
+	Group             string
 	ID, Tenant, Class string
 	Demoted           bool
 	Long              bool
@@ -314,6 +321,7 @@ type WaitingView struct {
 
 // RunningView is one running request.
 type RunningView struct {
+	Group             string
 	ID, Tenant, Class string
 	Long              bool
 	Ran               time.Duration

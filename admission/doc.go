@@ -82,5 +82,6 @@
 // predictions were (margin.go). next.go says which request starts, fair.go what
 // tenants and classes owe each other, engine.go and flight.go what the engine was
 // given and has told, revoke.go which promise is taken back, overload.go what
-// happens when predictions fail.
+// happens when predictions fail. groups.go has a queue for each of several groups of
+// engines.
 package admission

@@ -25,7 +25,7 @@ func (c *console) serveBeside(s *settings) error {
 		return fmt.Errorf("cannot find this program to start the engine: %w", err)
 	}
 	socket := filepath.Join(dir.path, ownSocketName)
-	s.Upstream.Servers = append(s.Upstream.Servers, upstream.Server{Name: "own", URL: "unix:" + socket, Weight: 1, Use: s.Upstream.OwnEngine, Model: s.Upstream.ModelID, KVEvents: "off"})
+	s.Upstream.Servers = append(s.Upstream.Servers, upstream.Server{Name: upstream.NameOwn, URL: "unix:" + socket, Weight: 1, Use: s.Upstream.OwnEngine, Model: s.Upstream.OwnModelID(), KVEvents: "off"})
 	ctx, stop := untilSignal(dir.remove, s.hangUp)
 	defer stop()
 	child := supervise.New(s.Supervise, supervise.Child{
@@ -50,7 +50,7 @@ func (c *console) serveBeside(s *settings) error {
 func (s *settings) besideArgs(socket string) []string {
 	args := []string{
 		"serve", "--lifeline", "--listen=off", "--admin=off", "--listen_socket=" + socket, "--drain_limit=" + s.DrainLimit.String(),
-		"--telemetry.access_log_off", "--capture.off", "--engine.model=" + s.Engine.Model, "--engine.model_id=" + s.Upstream.ModelID,
+		"--telemetry.access_log_off", "--capture.off", "--engine.model=" + s.Engine.Model, "--engine.model_id=" + s.Upstream.OwnModelID(),
 	}
 	return append(args, s.sectionArgs("engine.", "engine_socket.", "supervise.", "log.")...)
 }

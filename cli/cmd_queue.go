@@ -55,25 +55,33 @@ func (c *console) setClass(verb, mode string, args []string) error {
 	return err
 }
 
+// ofGroup is a class, of a group of servers where there are several.
+func ofGroup(class, group string) string {
+	if group == "" {
+		return class
+	}
+	return group + ": " + class
+}
+
 // printQueue writes the tables of p that are not empty.
 func printQueue(w io.Writer, p *debug.QueuePage) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CLASS\tMODE\tWAITING\tRUNNING\tSHARE\tBACKLOG\tMARGIN\tREFUSED\tDEMOTED\tREVOKED")
 	for _, c := range p.Classes {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f%%\t%s\t%.2f\t%d\t%d\t%d\n",
-			c.Name, c.Mode, c.Waiting, c.Running, 100*c.Share, millis(c.BacklogMS), c.Margin, c.Refused, c.Demoted, c.Revoked)
+			ofGroup(c.Name, c.Group), c.Mode, c.Waiting, c.Running, 100*c.Share, millis(c.BacklogMS), c.Margin, c.Refused, c.Demoted, c.Revoked)
 	}
 	if len(p.Tenants) > 0 {
 		fmt.Fprintln(t, "\nTENANT\tCLASS\tWAITING\tRUNNING\tDEFICIT\tSERVED")
 	}
 	for _, n := range p.Tenants {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", n.Name, n.Class, n.Waiting, n.Running, millis(n.DeficitMS), millis(n.ServedMS))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", n.Name, ofGroup(n.Class, n.Group), n.Waiting, n.Running, millis(n.DeficitMS), millis(n.ServedMS))
 	}
 	if len(p.Waiting) > 0 {
 		fmt.Fprintln(t, "\nWAITING\tTENANT\tCLASS\tWHY\tWAITED\tSTARTS IN\tPREFILL\tTOKENS")
 	}
 	for _, r := range p.Waiting {
-		class := r.Class
+		class := ofGroup(r.Class, r.Group)
 		if r.Demoted {
 			class += " (demoted)"
 		}
@@ -87,7 +95,7 @@ func printQueue(w io.Writer, p *debug.QueuePage) error {
 		fmt.Fprintln(t, "\nRUNNING\tTENANT\tCLASS\tSINCE\tTOKENS")
 	}
 	for _, r := range p.Running {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", r.ID, r.Tenant, r.Class, millis(r.RanMS), r.Tokens)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", r.ID, r.Tenant, ofGroup(r.Class, r.Group), millis(r.RanMS), r.Tokens)
 	}
 	var notes []string
 	if p.Brownout > 0 {

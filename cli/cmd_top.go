@@ -142,7 +142,7 @@ func printTop(w io.Writer, queue *debug.QueuePage, requests *debug.RequestsPage,
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nCLASS\tMODE\tRUNNING\tWAITING\tSHARE\tBACKLOG\tREFUSED")
 	for _, c := range queue.Classes {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f%%\t%s\t%d\n", c.Name, c.Mode, c.Running, c.Waiting, 100*c.Share, millis(c.BacklogMS), c.Refused)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f%%\t%s\t%d\n", ofGroup(c.Name, c.Group), c.Mode, c.Running, c.Waiting, 100*c.Share, millis(c.BacklogMS), c.Refused)
 	}
 	if all := requests.InFlight; len(all) > 0 { // the oldest first
 		fmt.Fprintln(t, "\nREQUEST\tTENANT\tCLASS\tSTAGE\tIN IT FOR\tAGE\tTOKENS")

@@ -36,7 +36,7 @@ func runUpstream(c *console, args []string) error {
 		return err
 	}
 	t := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "UPSTREAM\tKIND\tSTATE\tSEQUENCES\tPLACES\tCACHE\tOTHERS\tDELAY\tSTEP\tSERVED\tFAILED\tEJECTED\tWHY")
+	fmt.Fprintln(t, "UPSTREAM\tGROUP\tKIND\tSTATE\tSEQUENCES\tPLACES\tCACHE\tOTHERS\tDELAY\tSTEP\tSERVED\tFAILED\tEJECTED\tWHY")
 	for _, u := range page.Upstreams {
 		places := strconv.Itoa(u.Places)
 		if !u.PlacesExact {
@@ -46,7 +46,7 @@ func runUpstream(c *console, args []string) error {
 		if u.Cache != nil {
 			cache = fmt.Sprintf("%s: %d blocks", u.Cache.State, u.Cache.Blocks)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%.1f\t%v\t%v\t%d\t%d\t%d\t%s\n", u.Name, u.Kind, u.State, u.Inside, places, cache, u.Strangers,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%.1f\t%v\t%v\t%d\t%d\t%d\t%s\n", u.Name, u.Group, u.Kind, u.State, u.Inside, places, cache, u.Strangers,
 			u.Delay.Round(100*time.Microsecond), u.Step.Round(100*time.Microsecond), u.Served, u.Failed, u.Ejected, u.Why)
 	}
 	return t.Flush()

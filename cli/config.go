@@ -90,8 +90,11 @@ func (c *Config) Mistakes() error {
 		errs = append(errs, fmt.Errorf("engine.model: %q would not be used, since upstream.url names a server that has the model; leave one of them out, or say by upstream.own_engine when it is", c.Engine.Model))
 	case c.Upstream.OwnEngine != "" && !c.Upstream.On():
 		errs = append(errs, errors.New("upstream.own_engine: there is no server that it could stand in for (upstream.url)"))
-	case c.Upstream.OwnEngine != "" && c.Upstream.ModelID == "":
+	case c.Upstream.OwnEngine != "" && c.Upstream.ModelID == "" && len(c.Upstream.Groups) == 0:
 		errs = append(errs, errors.New("upstream.own_engine: upstream.model_id must give the name by which clients ask for the model, whichever of the two answers"))
+	}
+	if len(c.Upstream.Groups) > 0 && (c.Siblings.On() || c.Envoy.Listen != "") {
+		errs = append(errs, errors.New("upstream.groups: siblings and envoy.listen know one model only; leave them out, or run a gateway for each model"))
 	}
 	if hub.IsRef(c.Engine.Model) {
 		if _, err := hub.ParseRef(c.Engine.Model); err != nil {

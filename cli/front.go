@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,7 +45,7 @@ type front struct {
 	client   client
 	view     engineView
 	gateway  *gateway.Gateway
-	queue    *admission.Queue
+	queue    *admission.Groups
 	siblings *siblings.Group // nil without
 	hops     net.Listener    // of siblings; nil without
 	identity *identity.Source
@@ -69,7 +71,7 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 	if err = f.openListeners(); err != nil {
 		return nil, err
 	}
-	queue, err := admission.NewQueue(cfg.Admission, gateway.Clock)
+	queue, err := admission.NewGroups(cfg.Admission, groupNames(cfg.Upstream.Groups), gateway.Clock)
 	if err != nil {
 		return nil, err
 	}
@@ -123,10 +125,8 @@ func openFront(c *console, s *settings, child *supervise.Supervisor) (f *front, 
 // openGateway connects to the engine, whose states all parts hear of, and starts the
 // gateway before it. It fills in the rest of parts.
 func (f *front) openGateway(parts gateway.Parts) (err error) {
-	queue, recorder, kept := parts.Admission, parts.Recorder, parts.Capture
-	var reporter gateway.Reporter
+	recorder, kept := parts.Recorder, parts.Capture
 	err = f.connect(func(s *wire.State) {
-		queue.Report(reporter.Report(s))
 		recorder.Heard(s)
 		kept.Heard(s)
 		if f.siblings != nil {
@@ -137,6 +137,7 @@ func (f *front) openGateway(parts gateway.Parts) (err error) {
 		return err
 	}
 	f.closers = append(f.closers, func() { f.client.Close() })
+	parts.Groups = f.groups()
 	parts.Engine, parts.Identity, parts.Siblings = f.engine(), f.identity.Directory(), f.siblings
 	parts.Version, parts.Policy, parts.Log = version, f.policyNote(), f.console.logger(f.cfg.Log, "gateway")
 	if f.gateway, err = gateway.New(f.cfg.Gateway, parts); err != nil {
@@ -153,11 +154,20 @@ type client interface {
 	Close() error
 }
 
-// connect begins to look for the engine. heard gets every state, in order.
+// connect begins to look for the engine. The queue and heard get every state, in order.
 func (f *front) connect(heard func(*wire.State)) (err error) {
 	cfg := f.cfg
+	if len(cfg.Upstream.Groups) > 0 {
+		f.client, err = f.connectGroups(heard)
+		return err
+	}
+	var reporter gateway.Reporter
+	both := func(s *wire.State) {
+		f.queue.Report(reporter.Report(s))
+		heard(s)
+	}
 	if cfg.Upstream.On() {
-		cfg.Upstream.Version, cfg.Upstream.Log, cfg.Upstream.OnState = version, f.console.logger(cfg.Log, "gateway"), heard
+		cfg.Upstream.Version, cfg.Upstream.Log, cfg.Upstream.OnState = version, f.console.logger(cfg.Log, "gateway"), both
 		if cfg.Upstream.Counter, err = openCounter(cfg.Upstream.Tokenizer); err != nil {
 			return err
 		}
@@ -166,7 +176,7 @@ func (f *front) connect(heard func(*wire.State)) (err error) {
 	}
 	cfg.Socket.Version, cfg.Socket.OnState = version, func(s *wire.State) {
 		f.view.heard(s)
-		heard(s)
+		both(s)
 	}
 	f.client, err = wire.NewClient(cfg.Socket)
 	return err
@@ -391,6 +401,7 @@ func (f *front) drain(why error) {
 // greet prints what is served, where, and how to try it.
 func (f *front) greet(w io.Writer) {
 	model := f.client.State().Model
+	served := model.ID
 	url, ask := "unix:"+f.cfg.ListenSocket, "--unix-socket "+f.cfg.ListenSocket+" http://forebay"
 	if f.api != nil {
 		url = f.cfg.Gateway.TLS.Scheme() + reachable(f.api.Addr().String())
@@ -400,10 +411,11 @@ func (f *front) greet(w io.Writer) {
 	if model.Device != "" && model.Device != "cpu" {
 		by += " on " + model.Device
 	}
-	if relay, ok := f.client.(*upstream.Engine); ok {
+	if relay, ok := f.client.(relay); ok {
+		served = cmp.Or(strings.Join(modelIDs(f.cfg.Upstream.Groups), ", "), served)
 		by = "relayed to " + relay.Name() + " at " + relay.Addresses()
 	}
-	fmt.Fprintf(w, "Forebay %s serves %s at %s, %s\n", version, model.ID, url, by)
+	fmt.Fprintf(w, "Forebay %s serves %s at %s, %s\n", version, served, url, by)
 	if f.admin != nil {
 		fmt.Fprintf(w, "Metrics and debug pages: http://%s/metrics\n", reachable(f.admin.Addr().String()))
 	}

@@ -243,7 +243,8 @@ func chatBody(text string, more map[string]any) map[string]any {
 type answer struct {
 	status     int
 	retryAfter string
-	closing    bool // the server closes the connection
+	group      string // of servers that answered
+	closing    bool   // the server closes the connection
 	text       string
 	errors     int  // error events, or an error body
 	done       bool // [DONE] came, or the plain body was whole
@@ -260,7 +261,7 @@ func (p *process) ask(body map[string]any) answer {
 	}
 	defer response.Body.Close()
 	raw, _ := io.ReadAll(response.Body)
-	a := answer{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), closing: response.Close, raw: string(raw)}
+	a := answer{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), group: response.Header.Get("X-Forebay-Group"), closing: response.Close, raw: string(raw)}
 	var reply struct {
 		Error   json.RawMessage
 		Choices []struct{ Message struct{ Content string } }

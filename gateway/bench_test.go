@@ -92,7 +92,7 @@ func playing(t testing.TB) (*run, *quietConn) {
 	}
 	quiet := &quietConn{}
 	request := httpd.NewRequest(quiet)
-	x := &exchange{g: g, caller: &identity.Caller{Policy: policy}, http: request, out: request.Output(time.Second), ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	x := &exchange{g: g, engine: g.engine, caller: &identity.Caller{Policy: policy}, http: request, out: request.Output(time.Second), ctx: context.Background(), notify: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	t.Cleanup(func() { x.timer.Stop() })
 	c := &call{chat: true, stream: true, options: wire.Options{N: 1}}
 	r := &run{x: x, call: c, ticket: freeTicket{}, reply: newReply(x, c, []*wire.Prompt{{}}), usage: make([]wire.Usage, 1), live: 1, tokens: make([]int, 1), tokenAt: make([]int64, 1)}

@@ -49,18 +49,22 @@ func appendRows(rows []debug.BudgetRow, h *budget.Holder, states *budget.States)
 	return rows
 }
 
-// holders are all that have limits for the model of now, as configured or met: the
+// holders are all that have limits for the models of now, as configured or met: the
 // tenant first, then its keys, the parts of its requests, and end users.
-func (g *Gateway) holders() []budget.Holder {
-	model := g.engine.State().Model.ID
-	all := append(g.identity.Policy().Holders(model), g.identity.Holders(model)...)
+func (g *Gateway) holders() (all []budget.Holder) {
+	now := map[string]bool{}
+	for _, s := range g.states() {
+		model := s.Model.ID
+		now[model] = true
+		all = append(append(all, g.identity.Policy().Holders(model)...), g.identity.Holders(model)...)
+	}
 	known := make(map[budget.Key]bool, len(all))
 	for i := range all {
 		known[all[i].Key] = true
 	}
 	// Users, tokens of issuers, and earlier models are known by their budgets alone.
 	for _, h := range g.budget.Holders(debug.BudgetHoldersMax) {
-		if !known[h.Key] && (h.Kind == budget.KindUser || h.Kind == budget.KindKey || h.Model != model) {
+		if !known[h.Key] && (h.Kind == budget.KindUser || h.Kind == budget.KindKey || !now[h.Model]) {
 			all = append(all, h)
 		}
 	}

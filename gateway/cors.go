@@ -73,7 +73,7 @@ func (c *cors) mayCall(r httpd.Request) bool {
 }
 
 const exposedHeaders = "X-Request-Id, Openai-Processing-Ms, Retry-After, Retry-After-Ms, X-Should-Retry, " +
-	classHeader + ", " + demotedHeader + ", " + waitHeader + ", " + waitReasonHeader + ", " + predictedHeader + ", " + ignoredHeader + ", " +
+	classHeader + ", " + demotedHeader + ", " + waitHeader + ", " + waitReasonHeader + ", " + predictedHeader + ", " + ignoredHeader + ", " + groupHeader + ", " +
 	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 
 // setHeaders marks any answer, errors included.

@@ -28,6 +28,7 @@ import (
 // and view.
 type exchange struct {
 	g      *Gateway
+	engine wire.Engine // of its group, once the body is decoded
 	caller *identity.Caller
 	http   httpd.Request
 	out    httpd.Output
@@ -81,7 +82,7 @@ func (x *exchange) enter(stage int32) {
 
 // newExchange starts the record and begins to watch the client.
 func (g *Gateway) newExchange(c httpd.Request, caller *identity.Caller, r *route) *exchange {
-	x := &exchange{g: g, caller: caller, http: c, out: c.Output(g.cfg.Timeouts.WriteStallLimit), decodeBody: r.decode, notify: make(chan struct{}, 1)}
+	x := &exchange{g: g, engine: g.engine, caller: caller, http: c, out: c.Output(g.cfg.Timeouts.WriteStallLimit), decodeBody: r.decode, notify: make(chan struct{}, 1)}
 	x.run.x = x
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	x.record = newRecord(c, caller, r.name)

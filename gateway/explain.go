@@ -16,6 +16,7 @@ const (
 	waitReasonHeader = "X-Forebay-Wait-Reason"
 	predictedHeader  = "X-Forebay-Predicted-Wait-Ms"
 	ignoredHeader    = "X-Forebay-Ignored"
+	groupHeader      = "X-Forebay-Group"
 )
 
 // whyQueued is the reason told by a stream that began while its request waited.
@@ -44,6 +45,9 @@ func (x *exchange) explained(all []httpd.Field) []httpd.Field {
 			why = whyQueued
 		}
 		all = append(all, httpd.Field{Name: waitHeader, Value: strconv.FormatInt((until-r.Prepared)/1e6, 10)}, httpd.Field{Name: waitReasonHeader, Value: why})
+	}
+	if r.Group != "" {
+		all = append(all, httpd.Field{Name: groupHeader, Value: r.Group})
 	}
 	if r.ServedBy != "" {
 		all = append(all, httpd.Field{Name: servedByHeader, Value: r.ServedBy})

@@ -23,7 +23,10 @@ import (
 // Parts are what a Gateway needs. They belong to the caller, who closes them
 // after the Gateway.
 type Parts struct {
-	Engine    wire.Engine
+	Engine wire.Engine
+	// Groups are the parts of Engine that serve a model or a route each; none listed
+	// leaves every request to Engine.
+	Groups    []Group
 	Admission admission.Controller
 	// Identity says who sends a request, and in which class; nil serves everybody
 	// alike.
@@ -48,6 +51,7 @@ type Gateway struct {
 	// Fixed at construction.
 	cfg       Config
 	engine    wire.Engine
+	groups    []Group
 	admission admission.Controller
 	identity  *identity.Directory
 	budget    budget.Store
@@ -80,9 +84,7 @@ func Levels(a admission.Controller, e wire.Engine, store budget.Store) func() te
 		load, view := a.Load(), a.View()
 		l := telemetry.Levels{RequestsRunning: load.Running, RequestsWaiting: load.Waiting, Engine: e.State(), Brownout: view.Brownout}
 		l.Lengths = telemetry.LengthLevel(view.Lengths)
-		for _, c := range view.Classes {
-			l.Classes = append(l.Classes, telemetry.ClassLevel{Name: c.Name, Running: c.Running, Waiting: c.Waiting, Margin: c.Margin})
-		}
+		l.Classes, l.Groups = classLevels(view.Classes)
 		if store != nil {
 			l.LimiterDegraded = store.Degraded()
 			for rule, n := range store.Audit().Dry {
@@ -99,7 +101,7 @@ func New(cfg Config, p Parts) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, engine: p.Engine, admission: p.Admission, identity: p.Identity, budget: p.Budget, recorder: p.Recorder, capture: p.Capture, version: p.Version, policy: p.Policy, since: time.Now(), log: p.Log,
+		cfg: cfg, engine: p.Engine, groups: p.Groups, admission: p.Admission, identity: p.Identity, budget: p.Budget, recorder: p.Recorder, capture: p.Capture, version: p.Version, policy: p.Policy, since: time.Now(), log: p.Log,
 		cors: newCORS(cfg.CORSOrigins), cut: make(chan struct{}), live: map[*exchange]struct{}{}, idle: make(chan struct{}),
 	}
 	if g.identity == nil {

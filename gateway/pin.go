@@ -30,7 +30,7 @@ func (x *exchange) readPin(tenant *admission.Tenant, c *call) error {
 		return refuse("%s is %v; the longest time is %v (gateway.limits.pin_max)", pinHeader, keep, most)
 	case len(c.prompts) > 1:
 		return refuse("%s takes a request with one prompt; this one has %d", pinHeader, len(c.prompts))
-	case x.g.engine.State().Model.Relays:
+	case x.engine.State().Model.Relays:
 		return refuse("%s has no effect on another server; leave it out", pinHeader)
 	case c.options.Embed:
 		return refuse("%s has no effect on embeddings; leave it out", pinHeader)

@@ -49,7 +49,7 @@ func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
 	if x.hop != nil {
 		return &hopReply{x}
 	}
-	m := &x.g.engine.State().Model
+	m := &x.engine.State().Model
 	if c.embeds != nil {
 		return &vectorReply{x: x, call: c, model: m.ID, vectors: make([][]float32, len(prompts))}
 	}

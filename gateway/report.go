@@ -10,7 +10,10 @@ import (
 
 // Reporter turns the engine's states into what admission learns from them. Its
 // zero value has heard nothing. One goroutine calls it, with every state in order.
-type Reporter struct{ blocks hitmap.Reader }
+type Reporter struct {
+	Group  string // whose states these are, as in admission.Groups
+	blocks hitmap.Reader
+}
 
 // Clock is the clock of a Reporter's reports, for admission.NewQueue.
 func Clock() time.Duration { return time.Duration(wire.Monotonic()) }
@@ -19,14 +22,14 @@ func Clock() time.Duration { return time.Duration(wire.Monotonic()) }
 func (r *Reporter) Report(s *wire.State) admission.Report {
 	if s.Err != nil {
 		r.blocks = hitmap.Reader{}
-		return admission.Report{At: time.Duration(s.At), Blocks: hitmap.News{Missed: true}}
+		return admission.Report{Group: r.Group, At: time.Duration(s.At), Blocks: hitmap.News{Missed: true}}
 	}
 	took := s.StepDuration
 	if s.Running == 0 { // an idle turn still tells of the last step
 		took = 0
 	}
 	return admission.Report{
-		Up: true, At: time.Duration(s.At), Cost: s.Cost,
+		Group: r.Group, Up: true, At: time.Duration(s.At), Cost: s.Cost,
 		Room:     s.Room,
 		KVTokens: s.PagesTotal * s.Model.PageTokens, KVPinned: s.PagesPinned * s.Model.PageTokens,
 		KVWindowTimes: s.Model.WindowPages, KVWindowTokens: s.Model.WindowTokens,

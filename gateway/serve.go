@@ -67,7 +67,7 @@ func (g *Gateway) compute(x *exchange, class *admission.Class, prompts []*wire.P
 	if err != nil {
 		return err
 	}
-	run.dispatch(class, prompts, grant, g.engine.Generate)
+	run.dispatch(class, prompts, grant, x.engine.Generate)
 	usage, err := run.relay()
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (x *exchange) decode() (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := x.g.engine.State()
+	state := x.engine.State()
 	c, wireErr := x.decodeBody(body, &x.g.cfg.Limits, &state.Model)
 	if wireErr != nil {
 		return nil, wireErr
@@ -97,6 +97,9 @@ func (x *exchange) decode() (*call, error) {
 	x.record.Stream, x.record.Options = c.stream, c.asked
 	if c.stream {
 		x.timer = time.NewTimer(x.g.cfg.Timeouts.CommitLimit)
+	}
+	if x.g.choose(x, c.model) {
+		state = x.engine.State()
 	}
 	switch {
 	case state.Err != nil:
@@ -156,7 +159,7 @@ func (x *exchange) prepare(c *call) ([]*wire.Prompt, error) {
 
 // prepareNow prepares a prompt that an engine can prepare at once.
 func (x *exchange) prepareNow(requests []wire.Request) (prompts []*wire.Prompt, err error, ok bool) {
-	quick, ok := x.g.engine.(wire.Quick)
+	quick, ok := x.engine.(wire.Quick)
 	if !ok || len(requests) != 1 {
 		return nil, nil, false
 	}
@@ -192,7 +195,7 @@ func (x *exchange) prepareAll(ctx context.Context, requests []wire.Request) ([]*
 	for i := range prompts {
 		r := &requests[i]
 		r.ID, r.Salt = x.promptID(i), x.salt()
-		p, err := x.g.engine.Prepare(ctx, r)
+		p, err := x.engine.Prepare(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -204,9 +207,9 @@ func (x *exchange) prepareAll(ctx context.Context, requests []wire.Request) ([]*
 // price says what the request may cost at most: the prefill that is not cached,
 // and the tokens of its answers.
 func (x *exchange) price(c *call, class *admission.Class, prompts []*wire.Prompt) (admission.Demand, error) {
-	o, model := &c.options, &x.g.engine.State().Model
+	o, model := &c.options, &x.engine.State().Model
 	w := admission.Demand{
-		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Form: c.asked.Grammar, Sequences: c.atOnce(len(prompts)) * o.N,
+		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Group: x.record.Group, Form: c.asked.Grammar, Sequences: c.atOnce(len(prompts)) * o.N,
 		Within: x.within(), Retry: x.isRetry(), User: c.user, BodyBytes: x.tellingBytes(c), Draw: x.draw,
 	}
 	if len(prompts) == 1 { // of several prompts, admission could not tell which one the blocks belong to

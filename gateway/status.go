@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,26 +82,28 @@ type modelObject struct {
 	Parameters   int64  `json:"parameters,omitempty"`
 }
 
-// model is the model that is served; without an engine there is none.
-func (g *Gateway) model() (modelObject, *failure) {
-	state := g.engine.State()
-	if state.Err != nil {
-		return modelObject{}, g.failureOf(state.Err)
+// models are those that are served; it fails where there is none.
+func (g *Gateway) models() (all []modelObject, f *failure) {
+	for _, s := range g.states() {
+		if m := &s.Model; s.Err == nil {
+			all = append(all, modelObject{m.ID, "model", m.CreatedUnix, "forebay", m.ContextTokens, m.Architecture, m.Quantisation, m.Parameters})
+		} else if f == nil {
+			f = g.failureOf(s.Err)
+		}
 	}
-	m := &state.Model
-	return modelObject{m.ID, "model", m.CreatedUnix, "forebay", m.ContextTokens, m.Architecture, m.Quantisation, m.Parameters}, nil
+	if len(all) > 0 {
+		f = nil
+	}
+	return all, f
 }
 
 // listModels lists what the caller may use.
 func (g *Gateway) listModels(c httpd.Request, caller *identity.Caller) *failure {
-	m, f := g.model()
+	list, f := g.models()
 	if f != nil {
 		return f
 	}
-	list := []modelObject{}
-	if caller.MayModel(m.ID) {
-		list = append(list, m)
-	}
+	list = slices.DeleteFunc(list, func(m modelObject) bool { return !caller.MayModel(m.ID) })
 	writeValue(c, map[string]any{"object": "list", "data": list})
 	return nil
 }
@@ -110,16 +113,17 @@ func (g *Gateway) oneModel(c httpd.Request, caller *identity.Caller) *failure {
 	if plain, err := url.PathUnescape(name); err == nil {
 		name = plain
 	}
-	m, f := g.model()
+	all, f := g.models()
+	at := slices.IndexFunc(all, func(m modelObject) bool { return m.ID == name })
 	switch {
 	case f != nil:
 		return f
-	case m.ID != name:
+	case at < 0:
 		return errModelNotFound(name)
 	case !caller.MayModel(name):
 		return errModelForbidden()
 	}
-	writeValue(c, m)
+	writeValue(c, all[at])
 	return nil
 }
 

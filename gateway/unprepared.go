@@ -15,9 +15,9 @@ func (x *exchange) refuseUnprepared(tenant *admission.Tenant, class *admission.C
 	if bytes == 0 || g.siblings != nil || class.PromptTokensMax > 0 || g.budget != nil && len(x.scopes(tenant, c.user)) > 0 {
 		return nil
 	}
-	most := cmp.Or(c.options.MaxTokens, class.OutputTokensMax, g.engine.State().Model.ContextTokens)
+	most := cmp.Or(c.options.MaxTokens, class.OutputTokensMax, x.engine.State().Model.ContextTokens)
 	d := admission.Demand{
-		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Form: c.asked.Grammar, Sequences: c.options.N,
+		ID: x.record.ID, Tenant: x.record.Tenant, Class: x.record.Class, Route: x.record.Route, Group: x.record.Group, Form: c.asked.Grammar, Sequences: c.options.N,
 		DecodeTokens: most * c.options.N, Age: x.age(), BodyBytes: bytes, Bytes: c.bodyBytes, Within: x.within(), User: c.user, Retry: x.isRetry(),
 	}
 	err := g.admission.Refuse(&d)

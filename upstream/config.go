@@ -15,8 +15,9 @@ import (
 type Config struct {
 	URL     string   `yaml:"url" help:"Server to relay to instead of running a model: http://HOST:PORT, https://HOST/PREFIX, or unix:/PATH of a socket; the paths /v1/... come after it. Several with the same model are separated by commas. Empty runs our own engine."`
 	Servers []Server `yaml:"servers" help:"Servers with weights and keys of their own, in place of url or beside it."`
+	Groups  []Group  `yaml:"groups" help:"Which servers answer for which model, where there are several models: each group has a queue of its own. None listed makes all servers one group, of one model."`
 	// OwnEngine is what the command line starts an engine of our own for.
-	OwnEngine string `yaml:"own_engine" oneof:"overflow fallback" help:"Run engine.model beside the servers, under the same name for clients: overflow for what they have no free place for, fallback for when none of them can be used; empty runs none."`
+	OwnEngine string `yaml:"own_engine" oneof:"always overflow fallback" help:"Run engine.model beside the servers, under the same name for clients: always as one of them, overflow for what they have no free place for, fallback for when none of them can be used; empty runs none. In upstream.groups its name is own."`
 
 	KeyFile string `yaml:"key_file" help:"File with the key that the server asks for, sent as a bearer token and read again when it changes; empty sends none. Keys of clients are never sent."`
 	CAFile  string `yaml:"ca_file" help:"File of certificates (PEM) that may have signed the server's; empty takes the system's."`
@@ -62,6 +63,8 @@ type Config struct {
 	// OnState, where set, is called with every new State, in order. It must not
 	// block and must not call the engine.
 	OnState func(*wire.State) `yaml:"-"`
+
+	group string // of an Engine that is one of Groups
 }
 
 // Server is one of several servers with the same model.
@@ -110,6 +113,7 @@ func (c *Config) all() (all []Server, err error) {
 	if len(all) > serversMost {
 		errs = append(errs, fmt.Errorf("upstream.url: %d servers; at most %d are kept apart", len(all), serversMost))
 	}
+	errs = append(errs, c.checkGroups(all)...)
 	return all, errors.Join(append(errs, c.checkEvents(all)...)...)
 }
 

@@ -58,7 +58,7 @@ const reserves = 3
 // report is r for people. The caller holds engine.mu.
 func (r *replica) report(now time.Duration, places int, used bool) wire.UpstreamReport {
 	v, u := r.ledger.window.View(now), r.counts
-	u.Name, u.Why = r.name, r.why
+	u.Group, u.Name, u.Why = r.cfg.group, r.name, r.why
 	switch {
 	case r.drained && v.Inside > 0:
 		u.State = "draining"

@@ -99,7 +99,7 @@ func (b *builder) root() {
 	}
 	f = f.int("http.response.status_code", v.Status).text("error.type", r.ErrorKind).text("forebay.gpu.failed_kernel", r.Kernel).
 		text("forebay.request.id", r.ID).text("forebay.request.client_id", r.ClientID).text("forebay.tenant", r.Tenant).text("forebay.key", r.Key).
-		text("forebay.class", r.Class).text("forebay.class.demoted_from", r.DemotedFrom).text("forebay.served_by", r.ServedBy).text("forebay.placement", r.Placement).
+		text("forebay.class", r.Class).text("forebay.class.demoted_from", r.DemotedFrom).text("forebay.group", r.Group).text("forebay.served_by", r.ServedBy).text("forebay.placement", r.Placement).
 		milliseconds("forebay.placement.here_ms", int64(r.FirstTokenHere)).milliseconds("forebay.placement.there_ms", int64(r.FirstTokenThere)).text("forebay.model", r.Model).
 		milliseconds("forebay.slo.ttft_target_ms", int64(cmp.Or(r.Promised, r.FirstTokenGoal))).milliseconds("forebay.slo.ttft_predicted_ms", r.WaitPredicted).
 		milliseconds("forebay.slo.token_target_ms", int64(r.TokenGoal)).text("forebay.slo.promise", v.Promise).

@@ -26,6 +26,7 @@ type View struct {
 	Key         string    `json:"key,omitempty"` // the name of its key
 	Class       string    `json:"class"`
 	DemotedFrom string    `json:"demoted_from,omitempty"`
+	Group       string    `json:"group,omitempty"`
 	ServedBy    string    `json:"served_by,omitempty"` // the replica that computed it
 	Placement   string    `json:"placement,omitempty"` // why it was that one
 	Route       string    `json:"route"`
@@ -194,7 +195,7 @@ func viewOf(r *telemetry.Record, why reasons) *View {
 		ID: r.ID, ClientID: r.ClientID, TraceID: hex.EncodeToString(r.Trace.TraceID[:]), SpanID: hex.EncodeToString(r.Trace.SpanID[:]),
 		TraceFlags: r.Trace.Flags, TraceState: r.Trace.State,
 		Arrived: time.Now().Add(time.Duration(r.Arrived - wire.Monotonic())).Round(time.Microsecond),
-		Tenant:  r.Tenant, Key: r.Key, Class: r.Class, DemotedFrom: r.DemotedFrom, ServedBy: r.ServedBy, Placement: r.Placement, Route: r.Route, Model: r.Model, Stream: r.Stream,
+		Tenant:  r.Tenant, Key: r.Key, Class: r.Class, DemotedFrom: r.DemotedFrom, Group: r.Group, ServedBy: r.ServedBy, Placement: r.Placement, Route: r.Route, Model: r.Model, Stream: r.Stream,
 		Outcome: r.Outcome.String(), Failed: r.Outcome.Failed(), Status: r.Status, Error: r.ErrorKind, Kernel: r.Kernel,
 		Reasons: why.names(), Broken: r.Broken.Names(),
 		FirstTokenMS: ms(r.FirstTokenDelay()), TokenMS: round(r.TokenTime() / 1e6), BlockedMS: ms(int64(r.Blocked)),

@@ -8,11 +8,11 @@ import (
 )
 
 // QueuePage has the requests that wait and run, as GET /debug/queue?format=json
-// gives them. Times are milliseconds; a list has at most a thousand requests.
+// gives them. Times are milliseconds; a list has at most a thousand requests of a group.
 type QueuePage struct {
 	Classes  []QueueClass   `json:"classes"`
 	Tenants  []QueueTenant  `json:"tenants"`
-	Waiting  []QueueWaiting `json:"waiting"` // in the order in which they will start
+	Waiting  []QueueWaiting `json:"waiting"` // in the order in which they will start, of one group after another
 	Running  []QueueRunning `json:"running"`
 	Brownout int            `json:"brownout"`
 	Degraded bool           `json:"limiter_degraded"`
@@ -22,6 +22,7 @@ type QueuePage struct {
 
 // QueueClass is one class.
 type QueueClass struct {
+	Group     string  `json:"group,omitempty"` // of engines with a queue of their own; "" is the only one
 	Name      string  `json:"name"`
 	Mode      string  `json:"mode"`
 	Waiting   int     `json:"waiting"`
@@ -39,6 +40,7 @@ type QueueClass struct {
 
 // QueueTenant is one tenant's work in one class.
 type QueueTenant struct {
+	Group     string  `json:"group,omitempty"`
 	Name      string  `json:"name"`
 	Class     string  `json:"class"`
 	Waiting   int     `json:"waiting"`
@@ -49,6 +51,7 @@ type QueueTenant struct {
 
 // QueueWaiting is a waiting request.
 type QueueWaiting struct {
+	Group    string  `json:"group,omitempty"`
 	ID       string  `json:"id"`
 	Tenant   string  `json:"tenant"`
 	Class    string  `json:"class"`
@@ -66,6 +69,7 @@ type QueueWaiting struct {
 
 // QueueRunning is a running request.
 type QueueRunning struct {
+	Group      string  `json:"group,omitempty"`
 	ID         string  `json:"id"`
 	Tenant     string  `json:"tenant"`
 	Class      string  `json:"class"`
@@ -81,20 +85,20 @@ func (p *Pages) queuePage() *QueuePage {
 	v := p.Admission.View()
 	q := &QueuePage{Classes: []QueueClass{}, Tenants: []QueueTenant{}, Waiting: []QueueWaiting{}, Running: []QueueRunning{}, Brownout: v.Brownout, Degraded: p.LimiterDegraded(), Upstreams: p.Engine.State().Upstreams}
 	for _, c := range v.Classes {
-		q.Classes = append(q.Classes, QueueClass{c.Name, c.Mode.String(), c.Waiting, c.Running, c.WaitingBytes, c.Share, ms(c.Backlog), c.Margin, c.Refused, c.Demoted, c.Revoked})
+		q.Classes = append(q.Classes, QueueClass{c.Group, c.Name, c.Mode.String(), c.Waiting, c.Running, c.WaitingBytes, c.Share, ms(c.Backlog), c.Margin, c.Refused, c.Demoted, c.Revoked})
 	}
 	for _, t := range v.Tenants {
-		q.Tenants = append(q.Tenants, QueueTenant{t.Name, t.Class, t.Waiting, t.Running, ms(t.Deficit), ms(t.Served)})
+		q.Tenants = append(q.Tenants, QueueTenant{t.Group, t.Name, t.Class, t.Waiting, t.Running, ms(t.Deficit), ms(t.Served)})
 	}
 	for _, w := range v.Waiting {
 		starts := ms(w.Starts)
 		if w.Starts == admission.StartsUnknown {
 			starts = -1
 		}
-		q.Waiting = append(q.Waiting, QueueWaiting{w.ID, w.Tenant, w.Class, w.Demoted, w.Long, ms(w.Waited), starts, ms(w.Prefill), ms(w.Cost), w.Uncached, w.Why.String()})
+		q.Waiting = append(q.Waiting, QueueWaiting{w.Group, w.ID, w.Tenant, w.Class, w.Demoted, w.Long, ms(w.Waited), starts, ms(w.Prefill), ms(w.Cost), w.Uncached, w.Why.String()})
 	}
 	for _, r := range v.Running {
-		q.Running = append(q.Running, QueueRunning{r.ID, r.Tenant, r.Class, r.Long, ms(r.Ran), r.Tokens, r.FirstToken})
+		q.Running = append(q.Running, QueueRunning{r.Group, r.ID, r.Tenant, r.Class, r.Long, ms(r.Ran), r.Tokens, r.FirstToken})
 	}
 	return q
 }

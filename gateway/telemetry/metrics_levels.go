@@ -14,6 +14,7 @@ type Levels struct {
 	RequestsWaiting int
 	Engine          *wire.State // nil before the first one
 	Classes         []ClassLevel
+	Groups          []GroupLevel // none where there is one group
 	Lengths         LengthLevel
 	// Brownout is the step of the overload ladder, 0 for none.
 	Brownout        int
@@ -37,6 +38,12 @@ type ClassLevel struct {
 	Name             string
 	Running, Waiting int
 	Margin           float64 // the factor on its predicted waits
+}
+
+// GroupLevel is the requests of one group of engines.
+type GroupLevel struct {
+	Name             string
+	Running, Waiting int
 }
 
 // CaptureCounts count the requests that there was a reason to keep, since the
@@ -127,6 +134,10 @@ func (c levelCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- specMargin.value(k.Margin, k.Name)
 		c.m.showGoal(k.Name, goalServed)
 		c.m.promises.show(k.Name)
+	}
+	for _, k := range l.Groups {
+		ch <- specGroupRequests.value(float64(k.Running), k.Name, "running")
+		ch <- specGroupRequests.value(float64(k.Waiting), k.Name, "waiting")
 	}
 	ch <- specBrownout.value(float64(l.Brownout))
 	ch <- specDegraded.value(oneIf(l.LimiterDegraded))

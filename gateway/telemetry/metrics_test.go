@@ -75,7 +75,7 @@ func fullRecorder(t testing.TB) *Recorder {
 	log := wire.NewStepLog(8)
 	log.Add(&wire.StepRecord{Step: 1, Began: 1, Ended: 2, DecodeRows: 1})
 	state := &wire.State{At: 1, Step: 1, GPU: wire.GPUState{Celsius: 60}, Model: wire.Model{ID: "m", PageTokens: 16, PageBytes: 1024}, Pages: wire.Pages{PagesTotal: 10, PagesUsed: 5}, Totals: wire.Totals{PrefillTokens: 100, DecodeTokens: 50, CachedTokens: 10}, Steps: log, Upstreams: []wire.UpstreamReport{{Name: "http://a", State: "up", Cache: &wire.UpstreamCache{}}}}
-	r := quiet(t, &Levels{LimiterDry: []RuleCount{{"requests", 1}}, Engine: state, Classes: []ClassLevel{{Name: "batch"}}})
+	r := quiet(t, &Levels{LimiterDry: []RuleCount{{"requests", 1}}, Engine: state, Classes: []ClassLevel{{Name: "batch"}}, Groups: []GroupLevel{{Name: "small"}}})
 	r.metrics.power = openRAPL(powercap(t, map[string]string{"intel-rapl:0": "package-0"}))
 	r.metrics.economy = newEconomy(r.metrics.engine, r.metrics.power, wire.Monotonic)
 	writeFile(t, r.metrics.power.zones[0].file, "2000000")

@@ -8,7 +8,8 @@ import (
 )
 
 var (
-	specUpstreamUp       = gauge("forebay_upstream_up", "1 when the server that is relayed to is used, or would be (a fallback); 0 where it is looked for, ejected or drained.", "upstream", "kind")
+	specUpstreamUp       = gauge("forebay_upstream_up", "1 when the server that is relayed to is used, or would be (a fallback); 0 where it is looked for, ejected or drained.", "upstream", "kind", "group")
+	specGroupRequests    = gauge("forebay_group_requests", "Requests of a group of servers (upstream.groups), by state: running or waiting.", "group", "state")
 	specUpstreamInside   = gauge("forebay_upstream_sequences", "Sequences at the server, as was sent and has not ended.", "upstream")
 	specUpstreamPlaces   = gauge("forebay_upstream_places", "Sequences that may be at the server.", "upstream")
 	specUpstreamPrefill  = gauge("forebay_upstream_prefill_tokens", "Prompt tokens at the server without a first token.", "upstream")
@@ -30,7 +31,7 @@ func collectUpstreams(ch chan<- prometheus.Metric, s *wire.State) {
 	for i := range s.Upstreams {
 		u := &s.Upstreams[i]
 		used := u.State == "up" || u.State == "starting" || u.State == "standby"
-		ch <- specUpstreamUp.value(oneIf(used), u.Name, u.Kind)
+		ch <- specUpstreamUp.value(oneIf(used), u.Name, u.Kind, u.Group)
 		ch <- specUpstreamInside.value(float64(u.Inside), u.Name)
 		ch <- specUpstreamPlaces.value(float64(u.Places), u.Name)
 		ch <- specUpstreamPrefill.value(float64(u.Prefill), u.Name)

@@ -131,6 +131,7 @@ type Record struct {
 	// predicted it when the request came, in nanoseconds; 0 for none.
 	WaitPredicted int64
 	Route         string
+	Group         string // of the engines that it is for; "" where there is one group
 	// ServedBy is the replica that computed the answer, "" without siblings; Away says
 	// that it is another one, to whose clock Engine is not set. Placement says why, from
 	// a closed list, and FirstTokenHere and FirstTokenThere what it rests on; 0 is none.

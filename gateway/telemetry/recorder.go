@@ -135,7 +135,7 @@ func (r *Record) attrs() []slog.Attr {
 			a = append(a, slog.Float64(span.name, milliseconds(span.ns)))
 		}
 	}
-	for _, word := range []struct{ name, text string }{{"key", r.Key}, {"client_id", r.ClientID}, {"promise", r.Promise(r.Finished).String()}, {"broken", strings.Join(r.Broken.Names(), ",")}, {"demoted_from", r.DemotedFrom}, {"wait_reason", r.WaitReason}, {"served_by", r.ServedBy}, {"placement", r.Placement}, {"ignored", r.Ignored}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
+	for _, word := range []struct{ name, text string }{{"key", r.Key}, {"client_id", r.ClientID}, {"promise", r.Promise(r.Finished).String()}, {"broken", strings.Join(r.Broken.Names(), ",")}, {"demoted_from", r.DemotedFrom}, {"wait_reason", r.WaitReason}, {"group", r.Group}, {"served_by", r.ServedBy}, {"placement", r.Placement}, {"ignored", r.Ignored}, {"error", r.ErrorKind}, {"param", r.Param}, {"error_text", r.ErrorText}} {
 		if word.text != "" {
 			a = append(a, slog.String(word.name, word.text))
 		}

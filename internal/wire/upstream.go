@@ -5,9 +5,10 @@ import "time"
 // UpstreamReport is what an engine that relays knows of one other server. It does not
 // cross the socket.
 type UpstreamReport struct {
-	Name  string `json:"upstream"` // its address
-	Kind  string `json:"kind"`     // its dialect and version, or ""
-	State string `json:"state"`    // looking, up, starting (not all of its places yet), ejected, standby (a fallback that is not needed), draining, drained or leaving (its address has gone)
+	Group string `json:"group,omitempty"` // of servers with a queue of their own; "" is the only one
+	Name  string `json:"upstream"`        // its address
+	Kind  string `json:"kind"`            // its dialect and version, or ""
+	State string `json:"state"`           // looking, up, starting (not all of its places yet), ejected, standby (a fallback that is not needed), draining, drained or leaving (its address has gone)
 	Why   string `json:"why,omitempty"`
 
 	// Tokenizer says whether prompts are counted here: trusted, differs (no longer), or

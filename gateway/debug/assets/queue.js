@@ -1,16 +1,19 @@
 // The page of what waits and runs.
 import {dim, html, json, percent, request, table, time} from "./dom.js";
 
+// grouped is a table whose rows have a column more where they are of groups.
+const grouped = (columns, rows) => table(rows.some((r) => r.group) ? [["group", (r) => r.group], ...columns] : columns, rows);
+
 export function queue(page) {
   const notes = [page.brownout && ` Overload: step ${page.brownout} of the ladder.`, page.limiter_degraded && " The shared store of budgets does not answer."];
   return [
     html("h1", {}, "Queue"),
     dim(`${page.waiting.length} waiting, ${page.running.length} running.`, notes.filter(Boolean), " ", json()),
-    html("h2", {}, "Classes"), table(classes, page.classes),
-    page.tenants.length > 0 && [html("h2", {}, "Tenants"), table(tenants, page.tenants)],
-    page.upstreams && [html("h2", {}, "Upstreams"), table(upstreams, page.upstreams)],
-    html("h2", {}, "Waiting"), page.waiting.length ? table(waiting, page.waiting) : html("p", {}, "Nothing waits."),
-    html("h2", {}, "Running"), page.running.length ? table(running, page.running) : html("p", {}, "Nothing runs."),
+    html("h2", {}, "Classes"), grouped(classes, page.classes),
+    page.tenants.length > 0 && [html("h2", {}, "Tenants"), grouped(tenants, page.tenants)],
+    page.upstreams && [html("h2", {}, "Upstreams"), grouped(upstreams, page.upstreams)],
+    html("h2", {}, "Waiting"), page.waiting.length ? grouped(waiting, page.waiting) : html("p", {}, "Nothing waits."),
+    html("h2", {}, "Running"), page.running.length ? grouped(running, page.running) : html("p", {}, "Nothing runs."),
   ];
 }
 

@@ -206,7 +206,7 @@ func (p *Pool) checkStates() error {
 		uses[slot]++
 	}
 	for i, s := range p.open {
-		if (s.state == none) != (x.total == 0) {
+		if pin := slices.ContainsFunc(p.pins.list, func(pin Pin) bool { return pin.seq == s }); (s.state == none) != (x.total == 0 || pin) {
 			return broken(9, "sequence %d has state %d of %d", i, s.state, x.total)
 		}
 		if s.state != none {
@@ -227,6 +227,9 @@ func (p *Pool) checkStates() error {
 		return broken(9, "the list of checkpoints ends at %d, not %d", prev, x.newest)
 	}
 	for slot, n := range uses {
+		if x.held[slot] {
+			n++
+		}
 		if n != 1 {
 			return broken(9, "slot %d has %d uses", slot, n)
 		}

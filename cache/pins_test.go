@@ -13,6 +13,7 @@ func fill(p *Pool, salt string, tokens []int32) bool {
 	if _, ok := p.Reserve(s, len(tokens)-s.Len(), nil); !ok {
 		return false
 	}
+	p.StateCopies()
 	p.Commit(s, tokens[s.Len():])
 	return true
 }
@@ -102,10 +103,6 @@ func TestPinsAreBounded(t *testing.T) {
 	if n, why := pin("b", counting(0, 26), 100); n != 0 || why != PinPages {
 		t.Errorf("more pages than pins may hold: %d tokens, %d", n, why)
 	}
-	states := newPool(t, Config{Pages: 4, PageTokens: 4, States: 4, Pins: PinLimits{Pins: 1, Pages: 4}})
-	if _, why := states.Pin("a", counting(0, 9), time.Hour, 100); why != PinState {
-		t.Errorf("a model with states: %d", why)
-	}
 }
 
 // A sequence that needs all pages gets those of pins, the one that ends first before the others.
@@ -137,7 +134,77 @@ func TestPinsYield(t *testing.T) {
 	}
 }
 
-// Case D15: random work with pins, on pools with and without windows. Whatever is pinned is
+// In a pool with states a pin holds the checkpoint at its end, so that a prompt goes on from the
+// same state after a storm; it counts among what its salt may hold.
+func TestPinsHoldCheckpoints(t *testing.T) {
+	x := newStateScript(t, Config{Pages: 60, PageTokens: 4, States: 6, StateTokens: 8, Pins: PinLimits{Pins: 9, Pages: 20, States: 2, StateBlocks: 5}})
+	run := func(salt string, tokens []int32) (attached int) {
+		t.Helper()
+		s := x.open(salt, tokens)
+		attached = s.Len()
+		if err := x.compute(s, len(tokens)-attached); err != nil {
+			t.Fatal(err)
+		}
+		x.close(s)
+		return attached
+	}
+	storm := func() {
+		for i := range 50 {
+			run("a", counting(1000*(i+1), 40))
+		}
+	}
+	prompt := counting(0, 14) // 3 blocks before the last token, and a checkpoint as large as 5
+	run("a", prompt)
+	if n, why := x.pool.Pin("a", prompt, time.Minute, 31); n != 0 || why != PinSalt {
+		t.Errorf("7 blocks hold 3 and a checkpoint of 5: %d tokens, %d", n, why)
+	}
+	for range 2 {
+		if n, why := x.pool.Pin("a", prompt, time.Minute, 32); n != 12 || why != PinDone {
+			t.Fatalf("pinned %d, %d", n, why)
+		}
+	}
+	storm()
+	if got := run("a", prompt); got != 12 {
+		t.Errorf("a storm leaves %d tokens of a pinned prompt of 12", got)
+	}
+	if x.pool.Unpin("a", counting(0, 10)) {
+		t.Error("a beginning of the prompt ended its pin")
+	}
+	for i, why := range []PinRefusal{PinDone, PinPages} {
+		run("b", counting(500+i, 9))
+		if n, got := x.pool.Pin("b", counting(500+i, 9), time.Hour, 100); got != why {
+			t.Errorf("%d tokens, %d: pins hold two checkpoints, not three", n, got)
+		}
+	}
+	if c := x.pool.StateCounts(); c.Pinned != 2 || c.Used != 0 {
+		t.Errorf("%+v", c)
+	}
+	x.pool.ExpirePins(time.Minute)
+	storm()
+	if got := run("a", prompt); got != 0 || x.pool.StateCounts().Pinned != 1 || x.pool.PinnedPages() != 2 {
+		t.Errorf("%d tokens outlive the end of their pin and a storm; %+v", got, x.pool.StateCounts())
+	}
+	if !x.pool.YieldPin() || x.pool.StateCounts().Pinned != 0 {
+		t.Error("a pin that gave way holds its checkpoint")
+	}
+}
+
+// A prompt for whose checkpoint there was no room is not pinned.
+func TestPinsNeedCheckpoints(t *testing.T) {
+	x := newStateScript(t, Config{Pages: 60, PageTokens: 4, States: 1, Pins: PinLimits{Pins: 1, Pages: 20, States: 1}})
+	s := x.open("a", counting(0, 14))
+	if err := x.compute(s, 14); err != nil {
+		t.Fatal(err)
+	}
+	if n, why := x.pool.Pin("a", counting(0, 14), time.Minute, 100); n != 0 || why != PinPages {
+		t.Errorf("pinned %d tokens, %d", n, why)
+	}
+	if err := x.pool.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Case D15: random work with pins, on pools with and without windows and states. Whatever is pinned is
 // found to its end.
 func TestPinsInRandomWork(t *testing.T) {
 	for seed := range uint64(60) {
@@ -146,7 +213,10 @@ func TestPinsInRandomWork(t *testing.T) {
 		if seed%2 == 1 {
 			c.Windows = Windows{Tokens: 1 + r.IntN(8), Pages: 1 + r.IntN(2), Step: 64}
 		}
-		c.Pins = PinLimits{Pins: 1 + r.IntN(4), Pages: c.Pages / 2}
+		if seed%3 == 2 {
+			c.States, c.StateTokens = 2+r.IntN(5), r.IntN(3)*c.PageTokens
+		}
+		c.Pins = PinLimits{Pins: 1 + r.IntN(4), Pages: c.Pages / 2, States: max(0, c.States-1)}
 		p := newPool(t, c)
 		for now := time.Duration(0); now < 200; now++ {
 			salt, tokens := string(rune('a'+r.IntN(2))), counting(r.IntN(3), 1+r.IntN(5*c.PageTokens))

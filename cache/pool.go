@@ -32,8 +32,9 @@ import (
 //  10. Every window is free, or has pages that nothing else has. A sequence holds those
 //     that its next token sees and no others; they are its blocks' windows. A window that
 //     no sequence holds is a block's, and in the list of those that may go.
-//  11. A pin is an open sequence of whole blocks. Pins hold no more than their limits, and a
-//     page counts the pins that hold it.
+//  11. A pin is an open sequence of whole blocks, without a state. Pins hold no more than their
+//     limits, and a page counts the pins that hold it. In a pool with states each holds the
+//     checkpoint at its end, and no other checkpoint is held.
 
 // Config says how large the pool is and what its contents depend on.
 type Config struct {
@@ -137,12 +138,13 @@ func New(c Config) (*Pool, error) {
 		return nil, fmt.Errorf("cache: %d states, kept every %d tokens; give 0 or more of both", c.States, c.StateTokens)
 	case c.Windows.Pages < 0 || c.Windows.Pages > 0 && (c.Windows.Tokens < 1 || c.Windows.Step < 1 || c.Windows.Chunked && c.Windows.Tokens%c.PageTokens != 0):
 		return nil, fmt.Errorf("cache: windows of %d tokens in %d pages, in steps of %d; give 1 or more of each, and whole pages for chunks", c.Windows.Tokens, c.Windows.Pages, c.Windows.Step)
-	case c.Pins.Pins < 0 || c.Pins.Pages < 0 || c.Pins.Pages > c.Pages:
-		return nil, fmt.Errorf("cache: %d pins of %d pages; give 0 or more of both, and no more than the pool's %d pages", c.Pins.Pins, c.Pins.Pages, c.Pages)
 	case c.ChangesMax < 0:
 		return nil, fmt.Errorf("cache: a journal of %d changes; give 0 or more", c.ChangesMax)
 	case c.hashBits < 0 || c.hashBits > 64:
 		return nil, fmt.Errorf("cache: hashes of %d bits; give 1 to 64, or 0 for all", c.hashBits)
+	}
+	if err := c.Pins.check(c.Pages, c.States); err != nil {
+		return nil, err
 	}
 	if c.hashBits > 0 {
 		hasher.mask >>= 64 - c.hashBits

@@ -77,13 +77,19 @@ func (p *Pool) Lacking(s *Seq, tokens int) int {
 // salt, and does not keep tokens. In a pool with states there must be one: see HasState.
 func (p *Pool) Open(salt string, tokens []int32) *Seq {
 	s := p.newSeq(salt)
-	s.hash = p.hasher.root(salt)
-	s.promptEnd = p.reusable(len(tokens)) * p.pageTokens
-	p.attach(s, tokens)
+	p.openState(s)
+	p.begin(s, tokens)
 	if s.state != none {
 		p.states.totals.Unreached += uint64(max(0, s.junction-s.len))
 	}
 	return s
+}
+
+// begin attaches a new sequence to what is cached of tokens.
+func (p *Pool) begin(s *Seq, tokens []int32) {
+	s.hash = p.hasher.root(s.salt)
+	s.promptEnd = p.reusable(len(tokens)) * p.pageTokens
+	p.attach(s, tokens)
 }
 
 func (p *Pool) newSeq(salt string) *Seq {
@@ -93,8 +99,7 @@ func (p *Pool) newSeq(salt string) *Seq {
 	} else {
 		s = &Seq{claimBlock: make([]int32, p.pageTokens), tables: make([][]int32, p.windows.Pages)}
 	}
-	s.salt, s.slot = salt, len(p.open)
-	p.openState(s)
+	s.salt, s.slot, s.state, s.followed = salt, len(p.open), none, none
 	p.open = append(p.open, s)
 	return s
 }
@@ -285,6 +290,7 @@ func (p *Pool) complete(s *Seq, i int) {
 func (p *Pool) Fork(s *Seq) *Seq {
 	p.mustBeOpen(s, "Fork")
 	f := p.newSeq(s.salt)
+	p.openState(f)
 	if s.state != none {
 		p.states.copies = append(p.states.copies, StateCopy{Dst: f.state, Src: s.state})
 	}

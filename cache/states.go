@@ -20,7 +20,7 @@ import "slices"
 //     a preempted one, and the next turn, lose less than a block of tokens.
 //
 // Where slots are short, the checkpoint that was not used for longest gives way, and its
-// block stays. A block gives its slot back when it is evicted.
+// block stays. One that a pin holds stays too. A block gives its slot back when it is evicted.
 
 // StateCopy asks for a state to be copied, or, where Src is NoState, to be cleared.
 type StateCopy struct{ Dst, Src int32 }
@@ -42,7 +42,9 @@ type states struct {
 	total  int
 	free   []int32
 	of     []int32 // page whose checkpoint is in a slot; none in others
-	prev   []int32 // links the checkpoints; the first gives way next
+	held   []bool  // by a pin
+	pinned int     // how many are
+	prev   []int32 // links the checkpoints that are not held; the first gives way next
 	next   []int32
 	oldest int32
 	newest int32
@@ -52,7 +54,7 @@ type states struct {
 
 func newStates(slots, every int) states {
 	x := states{every: every, total: slots, oldest: none, newest: none}
-	x.free, x.of = make([]int32, slots), make([]int32, slots)
+	x.free, x.of, x.held = make([]int32, slots), make([]int32, slots), make([]bool, slots)
 	x.prev, x.next = make([]int32, slots), make([]int32, slots)
 	for i := range x.free {
 		x.free[i], x.of[i] = int32(slots-1-i), none
@@ -65,6 +67,7 @@ type StateCounts struct {
 	Total  int
 	Used   int // by open sequences
 	Cached int // checkpoints of blocks
+	Pinned int // of Cached, held by pins
 	Free   int
 	StateTotals
 }
@@ -82,7 +85,7 @@ type StateTotals struct {
 // StateCounts counts the slots of states.
 func (p *Pool) StateCounts() StateCounts {
 	x := &p.states
-	c := StateCounts{Total: x.total, Free: len(x.free), StateTotals: x.totals}
+	c := StateCounts{Total: x.total, Free: len(x.free), Pinned: x.pinned, StateTotals: x.totals}
 	for _, id := range x.of {
 		if id != none {
 			c.Cached++
@@ -132,18 +135,54 @@ func (p *Pool) takeState() (slot int32, ok bool) {
 
 // dropCheckpoint takes a block's checkpoint from it, if it has one.
 func (p *Pool) dropCheckpoint(id int32) {
-	if slot := p.unlinkState(id); slot != none {
+	if slot := p.unsetState(id); slot != none {
 		p.states.totals.Dropped++
 		p.states.free = append(p.states.free, slot)
 	}
 }
 
-func (p *Pool) linkState(id, slot int32) {
-	x := &p.states
+// setState gives a block the checkpoint in a slot.
+func (p *Pool) setState(id, slot int32) {
 	p.mu.Lock()
 	p.pages[id].state = slot
 	p.mu.Unlock()
-	x.of[slot], x.prev[slot], x.next[slot] = id, x.newest, none
+	p.states.of[slot] = id
+	p.states.link(slot)
+}
+
+// unsetState takes a block's checkpoint, which no pin holds, from it, and returns the slot;
+// none if it has none.
+func (p *Pool) unsetState(id int32) (slot int32) {
+	if slot = p.pages[id].state; slot == none {
+		return none
+	}
+	p.mu.Lock()
+	p.pages[id].state = none
+	p.mu.Unlock()
+	p.states.unlink(slot)
+	p.states.of[slot] = none
+	return slot
+}
+
+// holdState keeps the checkpoint of a block for a pin, or lets it give way again.
+func (p *Pool) holdState(id int32, hold bool) {
+	x := &p.states
+	if x.total == 0 {
+		return
+	}
+	slot := p.pages[id].state
+	if x.held[slot] = hold; hold {
+		x.unlink(slot)
+		x.pinned++
+	} else {
+		x.link(slot)
+		x.pinned--
+	}
+}
+
+// link puts a checkpoint behind all that give way before it.
+func (x *states) link(slot int32) {
+	x.prev[slot], x.next[slot] = x.newest, none
 	if x.newest == none {
 		x.oldest = slot
 	} else {
@@ -152,15 +191,7 @@ func (p *Pool) linkState(id, slot int32) {
 	x.newest = slot
 }
 
-// unlinkState takes the slot of a block's checkpoint out of the list; none if it has none.
-func (p *Pool) unlinkState(id int32) (slot int32) {
-	x := &p.states
-	if slot = p.pages[id].state; slot == none {
-		return none
-	}
-	p.mu.Lock()
-	p.pages[id].state = none
-	p.mu.Unlock()
+func (x *states) unlink(slot int32) {
 	if x.prev[slot] == none {
 		x.oldest = x.next[slot]
 	} else {
@@ -171,13 +202,10 @@ func (p *Pool) unlinkState(id int32) (slot int32) {
 	} else {
 		x.prev[x.next[slot]] = x.prev[slot]
 	}
-	x.of[slot] = none
-	return slot
 }
 
 // openState gives a new sequence its slot.
 func (p *Pool) openState(s *Seq) {
-	s.state, s.followed = none, none
 	if p.states.total == 0 {
 		return
 	}
@@ -210,9 +238,11 @@ func (p *Pool) forgetCheckpoints(s *Seq) {
 
 // restore makes the state of s that of the block that it has been attached to.
 func (p *Pool) restore(s *Seq) {
-	id := s.pages[s.len/p.pageTokens-1]
-	slot := p.unlinkState(id)
-	p.linkState(id, slot) // it was used just now
+	slot := p.pages[s.pages[s.len/p.pageTokens-1]].state
+	if !p.states.held[slot] {
+		p.states.unlink(slot)
+		p.states.link(slot) // it was used just now
+	}
 	p.states.totals.Restored++
 	p.states.copies = append(p.states.copies, StateCopy{Dst: s.state, Src: slot})
 }
@@ -250,9 +280,12 @@ func (p *Pool) takeFollowed(s *Seq) (slot int32, ok bool) {
 	if s.followed == none {
 		return none, false
 	}
-	slot = p.unlinkState(s.pages[s.followed])
+	id := s.pages[s.followed]
 	s.followed = none
-	return slot, slot != none
+	if slot = p.pages[id].state; slot == none || p.states.held[slot] {
+		return none, false
+	}
+	return p.unsetState(id), true
 }
 
 // keepCheckpoint gives block i of s the checkpoint that was made at its end, if one was.
@@ -268,7 +301,7 @@ func (p *Pool) keepCheckpoint(s *Seq, i int) {
 		p.states.free = append(p.states.free, c.Slot)
 		return
 	}
-	p.linkState(s.pages[i], c.Slot)
+	p.setState(s.pages[i], c.Slot)
 	p.states.totals.Made++
 	if c.follow {
 		s.followed = int32(i)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 // stateScript plays the model for a pool with states: a slot holds what contents gives of
@@ -82,17 +83,18 @@ func seen(tokens []int32) (text string) {
 }
 
 // TestStatesFollowTheirSequences runs random operations: whatever is opened, forked,
-// preempted or evicted, a sequence computes from the state of its own tokens.
+// preempted, pinned or evicted, a sequence computes from the state of its own tokens.
 func TestStatesFollowTheirSequences(t *testing.T) {
-	attached := 0
+	attached, pinned := 0, 0
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 16))
 		c := Config{Pages: 8 + r.IntN(30), PageTokens: 1 + r.IntN(5), States: 1 + r.IntN(8), StateTokens: r.IntN(3) * 7}
+		c.Pins = PinLimits{Pins: 1 + r.IntN(4), Pages: c.Pages / 2, States: c.States - 1}
 		x := newStateScript(t, c)
 		prompts := [][]int32{randomPrompt(r, 40), randomPrompt(r, 40)}
 		for op := range 200 {
 			var err error
-			switch k := r.IntN(10); {
+			switch k := r.IntN(12); {
 			case k < 3 || len(x.seqs) == 0:
 				prompt := prompts[r.IntN(2)][:1+r.IntN(40)]
 				if s := x.open("", append(slices.Clone(prompt), randomPrompt(r, r.IntN(4))...)); s != nil && s.Len() > 0 {
@@ -116,6 +118,14 @@ func TestStatesFollowTheirSequences(t *testing.T) {
 				}
 			case k < 9:
 				x.close(x.seqs[r.IntN(len(x.seqs))])
+			case k < 10:
+				s := x.seqs[r.IntN(len(x.seqs))]
+				if _, why := x.pool.Pin("", append(s.tokens[:s.Len():s.Len()], 0), time.Duration(op+r.IntN(60)), 100); why == PinDone {
+					pinned++
+				}
+			case k < 11:
+				x.pool.Unpin("", prompts[r.IntN(2)][:1+r.IntN(40)])
+				x.pool.ExpirePins(time.Duration(op))
 			default: // reserved, and not computed
 				x.pool.Reserve(x.seqs[r.IntN(len(x.seqs))].Seq, 1+r.IntN(9), nil)
 			}
@@ -127,8 +137,8 @@ func TestStatesFollowTheirSequences(t *testing.T) {
 			}
 		}
 	}
-	if attached < 100 {
-		t.Errorf("only %d sequences began with what others had computed", attached)
+	if attached < 100 || pinned < 100 {
+		t.Errorf("only %d sequences began with what others had computed, and %d prompts were pinned", attached, pinned)
 	}
 }
 

@@ -129,11 +129,10 @@ func (t *chat) warm(ctx context.Context, in io.Reader, how warming, out io.Write
 
 // refusedPins says what to do where a prompt is not pinned.
 var refusedPins = map[string]string{
-	"too_short":          "no: shorter than a page",
-	"tenant_full":        "no: over the tenant's pinned_tokens_max",
-	"memory_full":        "no: over engine.pinned_share",
-	"too_many":           "no: over engine.pins_max",
-	"not_for_this_model": "no: this model's memory cannot be pinned",
+	"too_short":   "no: shorter than a page",
+	"tenant_full": "no: over the tenant's pinned_tokens_max",
+	"memory_full": "no: over engine.pinned_share, or no state is left",
+	"too_many":    "no: over engine.pins_max",
 }
 
 // warmOne has one request computed, with an answer of one token.

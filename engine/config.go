@@ -52,7 +52,7 @@ type Config struct {
 	RepackCache         string `yaml:"repack_cache" help:"Directory that keeps weights as the kernels read them, made if it is not there: later starts map them instead of packing anew. A model takes about its file's size there; empty keeps none."`
 	RepackCacheBytesMax int64  `yaml:"repack_cache_bytes_max" default:"64GiB" range:"1MiB..1024TiB" help:"Bytes in that directory; what was not used for longest goes first."`
 
-	PinnedShare float64 `yaml:"pinned_share" default:"0.25" range:"0.01..0.9" help:"Share of the memory for keys and values that pinned prompts may hold."`
+	PinnedShare float64 `yaml:"pinned_share" default:"0.25" range:"0.01..0.9" help:"Share of the memory for keys and values, and of the states of a model with recurrent layers, that pinned prompts may hold."`
 	PinsMax     int     `yaml:"pins_max" default:"256" range:"1..10000" help:"Most prompts that are pinned at a time."`
 
 	DiskCache         string `yaml:"disk_cache" help:"Directory that keeps keys and values of prompts and answers, made if it is not there: what no longer fits into memory, or was there before a restart, is read from it where that takes less time than computing. Layers with windows then keep whole contexts in memory. Empty keeps none."`
@@ -132,9 +132,15 @@ func (c *Config) Paging(m *model.Config, kvType kernels.KVType, contextTokens in
 	return p, cache.Windows{Tokens: p.WindowTokens, Chunked: p.Chunked, Pages: p.WindowPages, Step: c.BatchTokensMax}
 }
 
-// pinLimits are those of a pool of so many pages.
-func (c *Config) pinLimits(pages int) cache.PinLimits {
-	return cache.PinLimits{Pins: c.PinsMax, Pages: int(c.PinnedShare * float64(pages))}
+// pinLimits are those of p's pool. A checkpoint counts as the blocks of as many bytes, and for no
+// more than the distance of checkpoints: where few layers have keys and values, or none, tokens
+// take hardly any memory, and a limit in tokens would allow no pin.
+func (c *Config) pinLimits(p *loaded) cache.PinLimits {
+	l := cache.PinLimits{Pins: c.PinsMax, Pages: int(c.PinnedShare * float64(p.pages)), States: int(c.PinnedShare * float64(p.states))}
+	if p.states > 0 {
+		l.StateBlocks = min((p.info.StateBytes+p.info.PageBytes-1)/max(1, p.info.PageBytes), c.StateTokens/c.PageTokens)
+	}
+	return l
 }
 
 // stateCount is the number of states of stateBytes, 0 for a model that has none.

@@ -86,7 +86,7 @@ func New(cfg Config) (*Engine, error) {
 
 // assemble makes an engine of a loaded model, and the loop that start is to run.
 func assemble(cfg Config, p loaded) (*Engine, *loop, error) {
-	pool, err := cache.New(cache.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint, States: p.states, StateTokens: cfg.StateTokens, Windows: p.windows, Pins: cfg.pinLimits(p.pages)})
+	pool, err := cache.New(cache.Config{Pages: p.pages, PageTokens: cfg.PageTokens, Space: p.info.Fingerprint, States: p.states, StateTokens: cfg.StateTokens, Windows: p.windows, Pins: cfg.pinLimits(&p)})
 	if err != nil {
 		p.close()
 		return nil, nil, err

@@ -172,6 +172,7 @@ func labModel(t testing.TB, set *labSetup) loaded {
 	p.toolFormat = set.cfg.ToolFormat
 	if p.states = set.states; p.states > 0 {
 		p.model = newStatefulModel(newPagedModel(tok.Size(), set.cfg.PageTokens, set.pages), set.states)
+		p.info.PageBytes, p.info.StateBytes = 1000, 3001 // a checkpoint counts as four blocks
 	}
 	if p.windows = set.windows; p.windows.Pages > 0 {
 		p.windows.Step = set.cfg.BatchTokensMax

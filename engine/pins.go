@@ -16,7 +16,6 @@ var wireRefusals = [...]wire.PinRefusal{
 	cache.PinSalt:  wire.PinTenant,
 	cache.PinPages: wire.PinMemory,
 	cache.PinCount: wire.PinCount,
-	cache.PinState: wire.PinModel,
 }
 
 // pin does what the generation of s, whose prompt has just been computed, asks for its blocks.

@@ -272,7 +272,7 @@ func (p *supply) count(to *wire.State) {
 	to.PagesTotal, to.PagesUsed, to.PagesCached, to.PagesFree = pages.Total, pages.Used, pages.Cached, pages.Free
 	to.PagesPinned, to.PinsYielded = p.pool.PinnedPages(), p.pinsYielded
 	states := p.pool.StateCounts()
-	to.States = wire.States{StatesUsed: states.Used, StatesCached: states.Cached, StatesFree: states.Free, CheckpointsMade: states.Made,
+	to.States = wire.States{StatesUsed: states.Used, StatesCached: states.Cached, StatesFree: states.Free, StatesPinned: states.Pinned, CheckpointsMade: states.Made,
 		CheckpointsRestored: states.Restored, CheckpointsDropped: states.Dropped, UnreachedTokens: states.Unreached}
 	for s := range p.each {
 		to.Sequences += s.places()

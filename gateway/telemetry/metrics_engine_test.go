@@ -113,11 +113,11 @@ func TestStepsAndKernelsAreAddedUp(t *testing.T) {
 
 func TestPagesInBytes(t *testing.T) {
 	state := &wire.State{Model: wire.Model{ID: "m", PageBytes: 1 << 20, Kernels: "avx2"}, Pages: wire.Pages{PagesTotal: 8, PagesUsed: 2, PagesCached: 5, PagesFree: 1},
-		Totals: wire.Totals{Disk: wire.DiskState{Blocks: 9, Bytes: 900}}, States: wire.States{StatesUsed: 2, StatesCached: 3, StatesFree: 1}}
+		Totals: wire.Totals{Disk: wire.DiskState{Blocks: 9, Bytes: 900}}, States: wire.States{StatesUsed: 2, StatesCached: 7, StatesPinned: 4, StatesFree: 1}}
 	state.Model.StateBytes = 1 << 10
 	expectNumbers(t, scrape(t, quiet(t, &Levels{Engine: state}), "", ""), map[string]float64{
 		`forebay_kv_bytes{state="used"}`: 2 << 20, `forebay_kv_bytes{state="cached"}`: 5 << 20, `forebay_kv_bytes{state="free"}`: 1 << 20,
-		`forebay_state_bytes{state="used"}`: 2 << 10, `forebay_state_bytes{state="cached"}`: 3 << 10, `forebay_state_bytes{state="free"}`: 1 << 10,
+		`forebay_state_bytes{state="used"}`: 2 << 10, `forebay_state_bytes{state="cached"}`: 3 << 10, `forebay_state_bytes{state="pinned"}`: 4 << 10, `forebay_state_bytes{state="free"}`: 1 << 10,
 		`forebay_kv_usage_ratio`: .25, `forebay_kv_pages`: 8, `forebay_kv_disk_blocks`: 9, `forebay_kv_disk_bytes`: 900,
 		`forebay_engine_info{architecture="",kernels="avx2",model="m",quantization=""}`: 1,
 	})

@@ -95,7 +95,7 @@ var (
 	specPagesFree   = gauge("forebay_kv_pages_free", "Pages that hold nothing.")
 	specPagesKept   = gauge("forebay_kv_pages_cached", "Unreferenced pages kept for reuse.")
 	specKVBytes     = gauge("forebay_kv_bytes", "Memory of the pages by state: used, cached, free.", "state")
-	specStateBytes  = gauge("forebay_state_bytes", "Memory of the states of recurrent layers by state: used (by sequences), cached (copies at the ends of blocks), free.", "state")
+	specStateBytes  = gauge("forebay_state_bytes", "Memory of the states of recurrent layers by state: used (by sequences), cached (copies at the ends of blocks), pinned (those that pins hold), free.", "state")
 	specKVUsage     = gauge("forebay_kv_usage_ratio", "Pages used over all pages, from 0 to 1.")
 	specDiskBlocks  = gauge("forebay_kv_disk_blocks", "Blocks of keys and values on disk, or for a GPU in this machine's memory.")
 	specDiskBytes   = gauge("forebay_kv_disk_bytes", "Bytes that these take there.")
@@ -210,7 +210,7 @@ func collectState(ch chan<- prometheus.Metric, s *wire.State) {
 	for state, pages := range map[string]int{"used": s.PagesUsed, "cached": s.PagesCached, "free": s.PagesFree} {
 		ch <- specKVBytes.value(float64(pages)*float64(s.Model.PageBytes), state)
 	}
-	for state, n := range map[string]int{"used": s.StatesUsed, "cached": s.StatesCached, "free": s.StatesFree} {
+	for state, n := range map[string]int{"used": s.StatesUsed, "cached": s.StatesCached - s.StatesPinned, "pinned": s.StatesPinned, "free": s.StatesFree} {
 		ch <- specStateBytes.value(float64(n)*float64(s.Model.StateBytes), state)
 	}
 	ch <- specKVUsage.value(usage(s))

@@ -187,8 +187,8 @@ func usageInts(u *Usage) [6]*int {
 }
 
 // stateInts are the whole numbers of a State, in the order of the wire.
-func stateInts(s *State) [18]*int {
-	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.PagesPinned, &s.StatesUsed, &s.StatesCached, &s.StatesFree, &s.Running, &s.Waiting, &s.Paused, &s.Sequences,
+func stateInts(s *State) [19]*int {
+	return [...]*int{&s.PagesTotal, &s.PagesUsed, &s.PagesCached, &s.PagesFree, &s.PagesPinned, &s.StatesUsed, &s.StatesCached, &s.StatesFree, &s.StatesPinned, &s.Running, &s.Waiting, &s.Paused, &s.Sequences,
 		&s.ShortPrefill, &s.LongPrefill, &s.Room.TokensMax, &s.Room.TokensMin, &s.StepPrefillTokens, &s.StepDecodeTokens}
 }
 

@@ -25,11 +25,10 @@ const (
 	PinTenant            // the pins of its salt hold as much as they may
 	PinMemory            // all pins together hold as much as they may
 	PinCount             // there are as many pins as there may be
-	PinModel             // the model's memory cannot be pinned
 	pinRefusals
 )
 
-var pinRefusalNames = [pinRefusals]string{"", "too_short", "tenant_full", "memory_full", "too_many", "not_for_this_model"}
+var pinRefusalNames = [pinRefusals]string{"", "too_short", "tenant_full", "memory_full", "too_many"}
 
 // String returns the refusal's stable name, "" for none.
 func (r PinRefusal) String() string {

@@ -57,6 +57,7 @@ type Pages struct {
 // and copies of cached blocks from which a prompt goes on. All are 0 in other models.
 type States struct {
 	StatesUsed, StatesCached, StatesFree int
+	StatesPinned                         int // of StatesCached, held by pins
 	// Checkpoints: copies made, sequences that went on from one, and copies dropped, since the
 	// engine started.
 	CheckpointsMade, CheckpointsRestored, CheckpointsDropped uint64

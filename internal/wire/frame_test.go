@@ -87,7 +87,7 @@ func sampleState() *State {
 	return &State{
 		Err: Errorf(Draining, "stopping"), Step: 1, At: 2,
 		Pages:   Pages{PagesTotal: 3, PagesUsed: 4, PagesCached: 5, PagesFree: 6, PagesPinned: 38},
-		States:  States{48, 49, 50, 51, 52, 53, 54},
+		States:  States{48, 49, 50, 55, 51, 52, 53, 54},
 		Load:    Load{Running: 7, Waiting: 8, Paused: 9, Sequences: 19, ShortPrefill: 20, LongPrefill: 21},
 		Busiest: "make (2 processes, 1.9 processors)", GPU: GPUState{40, 41, 42, 43, 44, 45, 46},
 		Pace: Pace{Room: cost.Room{Budget: 24, TokensMin: 25, TokensMax: 22}, StepPrefillTokens: 12, StepDecodeTokens: 13, StepDuration: 14, StepPredicted: 23, RatioMedian: .9, RatioHigh: 1.5,

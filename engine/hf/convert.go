@@ -229,8 +229,8 @@ func (b *builder) attention(i int, to, from string) {
 }
 
 // harmlessTensors matches tensors that do not change a model's numbers: among them those
-// that predict tokens beyond the next one.
-var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$|^(model\.)?mtp[._]`)
+// that predict tokens beyond the next one, and scales of keys and values in 8 bits.
+var harmlessTensors = regexp.MustCompile(`\.rotary_emb\.inv_freq$|\.self_attn\.(masked_)?bias$|\.[kv]_proj\.[kv]_scale$|^(model\.)?mtp[._]`)
 
 // imageTensors are the prefixes of the tensors of vision parts.
 var imageTensors = regexp.MustCompile(`^(model\.)?(vision_tower|vision_model|multi_modal_projector|visual|audio_tower|embed_vision|embed_audio)\.`)

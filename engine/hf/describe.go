@@ -13,6 +13,7 @@ type description struct {
 	qkvBias, outBias, ffBias  bool
 	tied                      bool
 	images                    bool   // the folder has tensors of a vision part, which are left out
+	fp4                       *fp4   // what tensors of 4-bit floats are called; nil where there are none
 	fp8                       *fp8   // how 8-bit floats are scaled; nil where there are none
 	slides                    []bool // true for layers with the window; nil if none has it
 	queryScale                float64
@@ -109,8 +110,8 @@ func (d *description) readQuantised(c *config) {
 	if d.mxfp4 && q != nil && q.text("quant_method", "") == "mxfp4" {
 		return
 	}
-	if d.fp8 = readFP8(c); d.fp8 == nil {
-		c.fail("quantization_config", "says that the weights are quantised already; of such folders those of FP8 (e4m3) are supported, and of gpt-oss MXFP4; take the model's BF16 or F16 weights, or a GGUF file")
+	if !d.readQuantization(c) {
+		c.fail("quantization_config", "says that the weights are quantised already; of such folders those of FP8 (e4m3) and NVFP4 are supported, and of gpt-oss MXFP4; take the model's BF16 or F16 weights, or a GGUF file")
 	}
 }
 

@@ -13,7 +13,7 @@
 //
 // Non-goals: reading tokenizers and templates (engine/tokenizer and engine/chat
 // read the bytes in a Folder), weights in other files than safetensors, and
-// quantised weights but FP8 (e4m3), which become bfloat16, and the MXFP4 of gpt-oss.
+// quantised weights but FP8 (e4m3) and NVFP4, which become bfloat16, and the MXFP4 of gpt-oss.
 //
 // Ownership: closing Folder.File releases the weights' mappings. The bytes of the
 // other files are copies and stay valid.

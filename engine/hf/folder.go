@@ -46,6 +46,13 @@ func Open(dir string) (*Folder, error) {
 		return nil, fmt.Errorf("%s: has no %s, so this is no folder of a Hugging Face model", dir, configName)
 	}
 	folder := &Folder{}
+	if said, err := read(dir, modeloptName, configBytesMax); err != nil {
+		return nil, err
+	} else if said != nil {
+		if config, err = addQuantization(filepath.Join(dir, modeloptName), config, said); err != nil {
+			return nil, err
+		}
+	}
 	for _, file := range []struct {
 		name string
 		to   *[]byte

@@ -29,6 +29,11 @@ func TestHostileConfigsAreComputedOrRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if said, err := os.ReadFile(filepath.Join(dir, modeloptName)); err == nil {
+			if text, err = addQuantization(modeloptName, text, said); err != nil {
+				t.Fatal(err)
+			}
+		}
 		weights, err := openWeights(dir)
 		if err != nil {
 			t.Fatal(err)

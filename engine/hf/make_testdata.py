@@ -58,6 +58,9 @@ MODELS = {
     "qwen3-fp8": dict(model_type="qwen3", head_dim=8),
     "mixtral-fp8": dict(model_type="mixtral", num_local_experts=3),
     "llama-fp8": dict(model_type="llama"),
+    "llama-nvfp4": dict(model_type="llama", hidden_size=32, intermediate_size=48),
+    "mixtral-nvfp4": dict(model_type="mixtral", intermediate_size=32, num_local_experts=3),
+    "qwen3-nvfp4": dict(model_type="qwen3", intermediate_size=32, head_dim=8),
     "qwen3_5": dict(text_config=COMMON | dict(num_hidden_layers=4, head_dim=8, linear_conv_kernel_dim=3, linear_key_head_dim=4, linear_value_head_dim=6,
                                               linear_num_key_heads=2, linear_num_value_heads=6, tie_word_embeddings=False, full_attention_interval=2,
                                               rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.5, mrope_section=[1, 1, 0])),
@@ -220,6 +223,48 @@ def round8(name):
     return plain
 
 
+MODELOPT = {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}
+FP4 = {  # the file that says it, and what that says
+    "llama-nvfp4": ("hf_quant_config.json", {"producer": {"name": "modelopt", "version": "0.33.0"}, "quantization": MODELOPT}),
+    "mixtral-nvfp4": ("config.json", {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"], "config_groups": {
+        "group_0": {"targets": ["Linear"], "weights": {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}}}}),
+    "qwen3-nvfp4": ("config.json", {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "ignore": ["lm_head"], "config_groups": {
+        "group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}}}}),
+}
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def round4(name):
+    """Rounds the matrices of all layers to NVFP4, and returns what they then stand for, rounded to BF16."""
+    file, quantization = FP4[name]
+    path, plain = f"{name}/model.safetensors", {}
+    tensors = load_file(path)
+    for key in [k for k in tensors if tensors[k].dim() == 2 and "layers" in k and "block_sparse_moe.gate" not in k]:
+        blocks = tensors.pop(key).float().unflatten(1, (-1, 16))
+        whole = blocks.abs().max() / (448 * 6)
+        scale = (blocks.abs().amax(2) / 6 / whole).to(torch.float8_e4m3fn)
+        if name == "qwen3-nvfp4":
+            names, whole = ("weight_packed", "weight_global_scale", "input_global_scale"), (1 / whole)[None]
+            step = scale.float() / whole
+        else:
+            names, step = ("weight", "weight_scale_2", "input_scale"), scale.float() * whole
+        codes = ((blocks / step[:, :, None]).abs()[..., None] - E2M1).abs().argmin(-1)
+        plain[key] = (E2M1[codes] * blocks.sign() * step[:, :, None]).flatten(1).bfloat16()
+        codes = (codes + 8 * (blocks < 0)).flatten(1).to(torch.uint8)
+        of = key.removesuffix("weight")
+        tensors |= {of + names[0]: codes[:, ::2] | codes[:, 1::2] << 4, of + "weight_scale": scale, of + names[1]: whole, of + names[2]: torch.ones_like(whole)}
+        if "k_proj" in key and name == "llama-nvfp4":
+            tensors[of + "k_scale"] = torch.tensor(0.5)
+    save_file(tensors, path, {"format": "pt"})
+    with open(f"{name}/config.json") as f:
+        config = json.load(f)
+    with open(f"{name}/{file}", "w") as f:
+        json.dump(quantization if file != "config.json" else config | {"quantization_config": quantization}, f, indent=1)
+    with open(f"{name}/attn_output.bf16", "wb") as f:
+        f.write(next(w for k, w in plain.items() if "o_proj" in k).view(torch.uint8).numpy().tobytes())
+    return plain
+
+
 def stack(name):
     """Puts the matrices of a layer's experts into one tensor of each kind, as some makers give them out."""
     path, parts = f"{name}/model.safetensors", {}
@@ -252,11 +297,11 @@ def make(name):
     model = kind.from_pretrained(name, dtype=torch.float32, attn_implementation="eager").eval()
     if name == "qwen3_5_moe":
         stack(name)
-    if name in FP8:
+    if name in FP8 or name in FP4:
         path, config = f"{name}/model.safetensors", open(f"{name}/config.json").read()
-        plain = round8(name)
+        plain = round8(name) if name in FP8 else round4(name)
         packed, said = open(path, "rb").read(), open(f"{name}/config.json").read()
-        tensors = {k: v for k, v in load_file(path).items() if not k.endswith(FP8[name][1])} | {k: v.bfloat16() for k, v in plain.items()}
+        tensors = {k: v for k, v in load_file(path).items() if not k.endswith(("_scale", "_scale_inv", "_scale_2", "_packed"))} | {k: v.bfloat16() for k, v in plain.items()}
         save_file(tensors, path, {"format": "pt"})
         open(f"{name}/config.json", "w").write(config)
         model = kind.from_pretrained(name, dtype=torch.float32, attn_implementation="eager").eval()

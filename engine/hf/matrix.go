@@ -15,12 +15,15 @@ import (
 type matrix struct {
 	*safetensors.Tensor
 	kind  kernels.Type
-	fp8   *scales8 // nil for a tensor that has floats
-	bytes int      // of its floats
+	make  func() []byte // of its floats; nil for a tensor that has them
+	bytes int           // of its floats
 }
 
 // matrix finds a matrix of the shape; a size of 0 matches any.
 func (b *builder) matrix(name string, shape ...int) *matrix {
+	if m, found := b.matrix4(name, shape); found {
+		return m
+	}
 	allowed := floats
 	if b.fp8 != nil {
 		allowed = append(slices.Clone(floats), "F8_E4M3")
@@ -36,15 +39,15 @@ func (b *builder) matrix(name string, shape ...int) *matrix {
 	if s == nil {
 		return nil
 	}
-	return &matrix{Tensor: t, kind: kernels.BF16, fp8: s, bytes: 2 * t.Elements()}
+	return &matrix{Tensor: t, kind: kernels.BF16, make: func() []byte { return s.floats(t) }, bytes: 2 * t.Elements()}
 }
 
 // data is the matrix's floats, which are its own bytes where it has floats.
 func (m *matrix) data() []byte {
-	if m.fp8 == nil {
+	if m.make == nil {
 		return m.Data
 	}
-	return m.fp8.floats(m.Tensor)
+	return m.make()
 }
 
 // fp8 says how a folder's matrices of 8-bit floats are scaled (FP8, Micikevicius et al.,
@@ -52,11 +55,11 @@ func (m *matrix) data() []byte {
 // Activations are not rounded here, so what a folder says of them is not read.
 type fp8 struct{ Rows, Cols int }
 
-// readFP8 reads how the weights are scaled; nil where they are quantised in another way.
-func readFP8(c *config) *fp8 {
+// readQuantization reads how the weights are quantised, and how they are scaled; false where that is not known.
+func (d *description) readQuantization(c *config) bool {
 	q := c.object("quantization_config")
 	if q == nil {
-		return nil
+		return false
 	}
 	f := &fp8{}
 	block := value[[]int](q, "weight_block_size", "a list of two sizes", nil)
@@ -65,9 +68,28 @@ func readFP8(c *config) *fp8 {
 		if kind := q.text("fmt", "e4m3"); kind != "e4m3" {
 			q.fail("fmt", "is %.60q; only e4m3 is supported", kind)
 		}
+	case "modelopt", "modelopt_fp4":
+		switch q.text("quant_algo", "") {
+		case "FP8":
+		case "NVFP4":
+			if n := q.size("group_size", group4); n != group4 {
+				q.fail("group_size", "is %d; NVFP4 has groups of %d", n, group4)
+			}
+			readGroup4(q)
+			d.fp4 = &modeloptFP4
+			return true
+		default:
+			return false
+		}
 	case "compressed-tensors":
-		if q.text("format", "") != "float-quantized" {
-			return nil
+		switch q.text("format", "") {
+		case "float-quantized":
+		case "nvfp4-pack-quantized":
+			readGroup4(q)
+			d.fp4 = &compressedFP4
+			return true
+		default:
+			return false
 		}
 		for _, group := range value[map[string]struct {
 			Weights struct {
@@ -77,14 +99,15 @@ func readFP8(c *config) *fp8 {
 			block = group.Weights.Block
 		}
 	default:
-		return nil
+		return false
 	}
 	if len(block) == 2 && min(block[0], block[1]) > 0 && max(block[0], block[1]) <= sizeMax {
 		f.Rows, f.Cols = block[0], block[1]
 	} else if len(block) > 0 {
 		q.fail("weight_block_size", "is %v; needed are two sizes over 0", block)
 	}
-	return f
+	d.fp8 = f
+	return true
 }
 
 // scales8 are the scales of one matrix.

@@ -122,8 +122,8 @@ func (b *builder) whole(to string, m *matrix, how change) {
 			mapped.Release(m.Data)
 			return out
 		}
-	case m.fp8 != nil:
-		made.Make = m.data
+	case m.make != nil:
+		made.Make = m.make
 	default:
 		made.Data = m.Data
 	}

@@ -183,7 +183,7 @@ func faultAndReport() {
 // TestGPULeavesOtherModelsToTheCPU: auto leaves to the CPU what the GPU refuses, and says why;
 // cuda does not.
 func TestGPULeavesOtherModelsToTheCPU(t *testing.T) {
-	path := filepath.Join("..", "..", "shared", "conformance", "arch2", "cohere2.gguf")
+	path := filepath.Join("..", "..", "shared", "conformance", "arch2", "mamba2.gguf")
 	f, err := gguf.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("reference data %s is not there", path)
@@ -192,7 +192,7 @@ func TestGPULeavesOtherModelsToTheCPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for kind, want := range map[string]string{"auto": "cpu, since architecture cohere2 is not computed on the GPU", "cuda": "CUDA device 0, "} {
+	for kind, want := range map[string]string{"auto": "cpu, since architecture mamba2 is not computed on the GPU", "cuda": "CUDA device 0, "} {
 		cfg := onGPU()
 		cfg.Device.Kind = kind
 		if err := cfg.fill(); err != nil {

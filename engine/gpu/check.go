@@ -16,6 +16,7 @@ var architectures = map[string]bool{
 	"llama": true, "granite": true, "smollm3": true, "qwen2": true, "qwen3": true, "qwen3moe": true,
 	"gemma2": true, "gemma3": true, "phi3": true, "gpt-oss": true, "glm4": true, "seed_oss": true, "ernie4_5": true,
 	"olmo2": true, "exaone4": true, "hunyuan-dense": true, "mistral3": true, "glm4moe": true, "ernie4_5-moe": true, "minimax-m2": true, "qwen2moe": true,
+	"olmoe": true, "granitemoe": true, "cohere2": true, "bailingmoe2": true, "phimoe": true, "llama4": true,
 }
 
 // onCPU is what to do about a refusal.
@@ -51,10 +52,8 @@ func refusal(c *model.Config) error {
 		name string
 		asks bool
 	}{
-		{"norms that take the mean off", c.CentredNorms}, {"norms of the residual stream", c.SumNorms},
-		{"attention and feed-forward side by side", c.Parallel}, {"norms of queries and keys without a weight", c.QKNorm > model.NormAllHeads},
+		{"norms of the residual stream", c.SumNorms}, {"norms of outputs that take the mean off", c.CentredNorms && c.PostNorms},
 		{"experts beside a dense layer", c.BesideDense},
-		{"its router of experts", c.Experts > 0 && (c.Router.Groups > 0 || c.Router.Sparse || c.Router.OnInput)},
 		{"its activation", c.Activation > model.ClampedSiLU},
 	} {
 		if f.asks {
@@ -72,14 +71,9 @@ func refusal(c *model.Config) error {
 
 // checkWeights refuses tensors that the GPU would leave out.
 func checkWeights(w *model.DeviceWeights) error {
-	norms := []model.DeviceNorm{w.OutputNorm}
 	for i := range w.Layers {
-		l := &w.Layers[i]
-		norms = append(norms, l.AttentionNorm, l.PostAttention, l.FFNorm, l.PostFF)
-	}
-	for _, n := range norms {
-		if n.Bias != nil {
-			return fmt.Errorf("norms have biases: not computed on the GPU")
+		if w.Layers[i].PostAttention.Bias != nil || w.Layers[i].PostFF.Bias != nil {
+			return fmt.Errorf("norms of outputs have biases: not computed on the GPU")
 		}
 	}
 	return nil

@@ -31,15 +31,21 @@ func (s *pass) mixture(l *layer) {
 	c, b := s.config, &s.buffers
 	beside, gates := s.sharedExpert(l)
 	s.multiply(b.scores, c.Experts, []matrix{l.router}, b.normed, c.Embed, s.rows, s.rowCount())
-	s.launch(s.kernels.route, cudrv.Grid{s.rows, 1, 1}, warpSize, 0, s.args.Reset().
-		At(b.chosen, b.shares, b.scores, l.routerBias).Int(c.Experts, c.ExpertsUsed, routing(&c.Router)).
+	s.launch(s.kernels.route, cudrv.Grid{s.rows, 1, 1}, warpSize, 2*4*c.Router.Groups, s.args.Reset().
+		At(b.chosen, b.shares, b.scores, l.routerBias).Int(c.Experts, c.ExpertsUsed, routing(&c.Router), c.Router.Groups, c.Router.GroupsUsed).
 		Float(float32(c.Router.SumAdd), float32(c.Router.Scale)).At(s.rowCount()))
 	s.groupExperts()
-	s.multiplyExperts(b.gateUp, 2*c.ExpertFF, l.experts.gateUp, b.normed, c.Embed, 0)
+	input, perChoice, shares := b.normed, 0, b.shares
+	if c.Router.OnInput { // outputs is free until the experts' own
+		input, perChoice, shares = b.outputs, 1, 0
+		s.launch(s.kernels.shareInputs, cudrv.Grid{cut(c.Embed, rowThreads), s.rows, c.ExpertsUsed}, rowThreads, 0, s.args.Reset().
+			At(input, b.normed, b.shares).Int(c.Embed, c.ExpertsUsed).At(s.rowCount()))
+	}
+	s.multiplyExperts(b.gateUp, 2*c.ExpertFF, l.experts.gateUp, input, c.Embed, perChoice)
 	s.activate(c.ExpertFF, c.ExpertsUsed)
 	s.multiplyExperts(b.outputs, c.Embed, l.experts.down, b.gate, c.ExpertFF, 1)
 	s.launch(s.kernels.gather, cudrv.Grid{cut(c.Embed, rowThreads), s.rows, 1}, rowThreads, 0, s.args.Reset().
-		At(b.sum, b.outputs, b.shares, beside, gates).Int(c.Embed, c.ExpertsUsed).At(s.rowCount()))
+		At(b.sum, b.outputs, shares, beside, gates).Int(c.Embed, c.ExpertsUsed).At(s.rowCount()))
 }
 
 // sharedExpert computes the expert that every token uses, and its gates; address 0 where there are none.
@@ -60,10 +66,12 @@ func (s *pass) sharedExpert(l *layer) (output, gates cuda.Address) {
 
 // routing is how a router chooses and weighs, as route in rows.cu has it.
 func routing(r *model.Router) (kind int) {
-	const softmax, sigmoid, normed = 1, 2, 4
+	const softmax, sigmoid, normed, byTwo, sparse = 1, 2, 4, 8, 16
 	switch {
 	case r.SoftmaxOfChosen():
 		return 0
+	case r.Sparse:
+		return sparse
 	case r.Sigmoid:
 		kind = sigmoid
 	default:
@@ -71,6 +79,9 @@ func routing(r *model.Router) (kind int) {
 	}
 	if r.Normed {
 		kind |= normed
+	}
+	if r.GroupByTwo {
+		kind |= byTwo
 	}
 	return kind
 }

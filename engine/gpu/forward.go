@@ -43,7 +43,7 @@ const tileWarps = 8 // MATMUL_WARPS of matmul.cu
 // kernelSet is the kernels that a model's passes launch.
 type kernelSet struct {
 	embed, addNorm, normPart, place, activate, scaleCap *cuda.Kernel
-	route, group, gather                                *cuda.Kernel // of experts
+	route, group, gather, shareInputs                   *cuda.Kernel // of experts
 	attend, attendSplits, attendMerge                   *cuda.Kernel
 	attendPrompt                                        *cuda.Kernel
 	products                                            map[kernels.Type][]product
@@ -90,7 +90,7 @@ func (p *placed) findKernels(w *model.DeviceWeights) (failure error) {
 		}
 	})
 	if c.Experts > 0 {
-		s.route, s.group, s.gather = find(0, "route"), find(0, "group_experts"), find(0, "gather_experts")
+		s.route, s.group, s.gather, s.shareInputs = find(0, "route"), find(0, "group_experts"), find(0, "gather_experts"), find(0, "share_inputs")
 	}
 	return failure
 }
@@ -297,7 +297,11 @@ func (s *pass) run() {
 		s.addNorm(sum, post, l.attentionNorm, 0, s.rows, s.rowCount())
 		s.attention(i, l)
 		s.of(model.KernelNormRope, i)
-		s.addNorm(b.sum, l.postAttention, l.ffNorm, 0, s.rows, s.rowCount())
+		if c.Parallel { // the norm before attention is still there
+			s.addSum(b.sum, l.postAttention)
+		} else {
+			s.addNorm(b.sum, l.postAttention, l.ffNorm, 0, s.rows, s.rowCount())
+		}
 		s.feedForward(i, l)
 		sum, post = b.sum, l.postFF
 	}
@@ -315,10 +319,22 @@ func (s *pass) run() {
 }
 
 // addNorm adds sum to x and writes the norm to normed; rows of pick where it is given.
-func (s *pass) addNorm(sum, post, weight, pick cuda.Address, rows int, count cuda.Address) {
-	c, b := s.config, &s.buffers
+func (s *pass) addNorm(sum, post cuda.Address, n norm, pick cuda.Address, rows int, count cuda.Address) {
+	s.addNormTo(s.buffers.normed, sum, post, n, pick, rows, count)
+}
+
+// addSum adds sum to x, and norms nothing.
+func (s *pass) addSum(sum, post cuda.Address) {
+	s.addNormTo(0, sum, post, norm{}, 0, s.rows, s.rowCount())
+}
+
+func (s *pass) addNormTo(out, sum, post cuda.Address, n norm, pick cuda.Address, rows int, count cuda.Address) {
+	c, centred := s.config, 0
+	if c.CentredNorms {
+		centred = 1
+	}
 	s.launch(s.kernels.addNorm, cudrv.Grid{rows, 1, 1}, rowThreads, 4*rowThreads/warpSize, s.args.Reset().
-		At(b.x, sum, post, weight, b.normed).Int(c.Embed).Float(c.NormEps, c.ResidualScale).At(pick, count))
+		At(s.buffers.x, sum, post, n.weight, n.bias, out).Int(c.Embed, centred).Float(c.NormEps, c.ResidualScale).At(pick, count))
 }
 
 // normPart norms the first width numbers of each row of x.
@@ -348,6 +364,9 @@ func (s *pass) attention(i int, l *layer) {
 		tempers = s.tempers
 	}
 	qNorm, kNorm := l.qNorm, l.kNorm
+	if c.QKNorm == model.NormPlain && d.Rope == model.NoRope {
+		qNorm, kNorm = 0, 0
+	}
 	s.of(model.KernelNormRope, i)
 	if c.QKNorm == model.NormAllHeads {
 		s.normPart(b.qkv, width, c.Heads*d.HeadDim, qNorm)
@@ -363,15 +382,23 @@ func (s *pass) attention(i int, l *layer) {
 	s.multiply(b.sum, c.Embed, []matrix{l.out}, b.heads, heads, s.rows, s.rowCount())
 }
 
+// window is what a row of a layer sees, as sight in attention.cu has it.
+func (s *pass) window(layer int) int {
+	if s.config.Layers[layer].Chunked {
+		return -s.config.ChunkTokens
+	}
+	return s.config.Layers[layer].WindowTokens
+}
+
 // attend computes what the queries find. Tokens of a prompt that follow each other share a
 // block for each KV head. A row that is alone has a block for each KV head, or, where such rows
 // are few, a block for each split of its context too. The bits are the same.
 func (s *pass) attend(i int, l *layer) {
 	c, b, d, layout, pages := s.config, &s.buffers, &s.config.Layers[i], s.layout(i), s.pools[i]
-	group := c.Heads / d.KVHeads
+	group, window := c.Heads/d.KVHeads, s.window(i)
 	rest := func(a *cuda.Args) *cuda.Args {
 		return a.At(b.qkv).Int(c.Heads, d.KVHeads, d.HeadDim, layout.PageTokens, layout.BlockBytes()).At(pages.keys, pages.values).
-			Int(d.WindowTokens).Float(c.AttentionScale, c.AttentionSoftCap).At(b.batch)
+			Int(window).Float(c.AttentionScale, c.AttentionSoftCap).At(b.batch)
 	}
 	if s.tiles > 0 {
 		s.of(model.KernelAttentionPrefill, i)
@@ -388,12 +415,12 @@ func (s *pass) attend(i int, l *layer) {
 		return
 	}
 	grid[2] = s.splits
-	if d.WindowTokens > 0 {
-		grid[2] = min(grid[2], (d.WindowTokens-2)/cuda.SplitTokens+2)
+	if seen := max(window, -window); seen > 0 {
+		grid[2] = min(grid[2], (seen-2)/cuda.SplitTokens+2)
 	}
 	s.launch(s.kernels.attendSplits, grid, cuda.AttendThreads, shared, rest(s.args.Reset().At(b.partial).Int(s.splits)))
 	s.launch(s.kernels.attendMerge, cudrv.Grid{c.Heads, s.alone, 1}, cuda.AttendThreads, 0, s.args.Reset().
-		At(b.heads, b.partial).Int(s.splits, c.Heads, d.HeadDim, d.WindowTokens).At(l.sinks, b.batch))
+		At(b.heads, b.partial).Int(s.splits, c.Heads, d.HeadDim, window).At(l.sinks, b.batch))
 }
 
 func (s *pass) feedForward(i int, l *layer) {

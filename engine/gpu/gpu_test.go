@@ -141,13 +141,13 @@ func TestLogitsMatchReference(t *testing.T) {
 	d := openDevice(t)
 	files, _ := filepath.Glob(shared(t, "arch") + "/*.gguf")
 	quant, _ := filepath.Glob(shared(t, "quant") + "/*.gguf")
-	for _, name := range []string{"glm4", "seed-oss", "ernie45", "olmo2", "olmo3", "exaone4", "hunyuan-dense", "ministral3", "glm4moe", "ernie45-moe", "minimax-m2"} {
+	for _, name := range []string{"glm4", "seed-oss", "ernie45", "olmo2", "olmo3", "exaone4", "hunyuan-dense", "ministral3", "glm4moe", "ernie45-moe", "minimax-m2", "cohere2", "bailingmoe2", "phimoe"} {
 		files = append(files, shared(t, "arch2", name+".gguf"))
 	}
-	if files = append(files, quant...); len(files) < 41 {
+	if files = append(files, quant...); len(files) < 44 {
 		t.Fatalf("only %d reference models", len(files))
 	}
-	seen := map[string]bool{"qwen2moe": true} // by TestGatedSharedExpert
+	seen := map[string]bool{"qwen2moe": true, "olmoe": true, "granitemoe": true, "llama4": true} // by mixes_test.go
 	for _, path := range files {
 		r := read(t, path)
 		architecture, _, _ := r.file.String("general.architecture")
@@ -373,7 +373,7 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"arch2/gemma4-dense.gguf", model.Options{}, "architecture gemma4 is not computed on the GPU"},
-		{"arch2/cohere2.gguf", model.Options{}, "architecture cohere2 is not computed on the GPU"},
+		{"arch2/mamba2.gguf", model.Options{}, "architecture mamba2 is not computed on the GPU"},
 		{"arch/qwen3.gguf", model.Options{Pages: 1 << 22}, "for keys and values"},
 		{"arch/qwen3.gguf", model.Options{BatchTokensMax: 1 << 15}, "steps of 32768 tokens"},
 	} {

@@ -89,6 +89,8 @@ func (l *loader) vector(x []float32) cuda.Address {
 	return at
 }
 
+func (l *loader) norm(n model.DeviceNorm) norm { return norm{l.vector(n.Weight), l.vector(n.Bias)} }
+
 // matrices puts the rows of matrices on the device, as one matrix where they have one type.
 func (l *loader) matrices(all ...model.DeviceLinear) []matrix {
 	var placed []matrix

@@ -48,23 +48,26 @@ type placed struct {
 // matrix where that saves a launch.
 type weights struct {
 	embedding  matrix
-	outputNorm cuda.Address
+	outputNorm norm
 	output     matrix
 	layers     []layer
 }
 
 type layer struct {
-	attentionNorm, postAttention cuda.Address
-	qkv                          []matrix
-	out                          matrix
-	qNorm, kNorm, sinks          cuda.Address
-	ffNorm, postFF               cuda.Address
-	gateUp                       []matrix
-	down                         matrix
-	router, sharedGate           matrix
-	routerBias                   cuda.Address
-	experts                      experts
+	attentionNorm, ffNorm norm
+	postAttention, postFF cuda.Address
+	qkv                   []matrix
+	out                   matrix
+	qNorm, kNorm, sinks   cuda.Address
+	gateUp                []matrix
+	down                  matrix
+	router, sharedGate    matrix
+	routerBias            cuda.Address
+	experts               experts
 }
+
+// norm is a norm's weight, and what is added after it; address 0 where there is none.
+type norm struct{ weight, bias cuda.Address }
 
 // matrix is a matrix in the layout of kernels/cuda, and which columns of a row its product
 // has.
@@ -145,14 +148,14 @@ func (p *placed) place(l *loader, w *model.DeviceWeights) {
 	if p.weights.output = p.weights.embedding; !p.config.Tied {
 		p.weights.output = l.matrix(w.Output)
 	}
-	p.weights.outputNorm = l.vector(w.OutputNorm.Weight)
+	p.weights.outputNorm = l.norm(w.OutputNorm)
 	for i := range w.Layers {
 		from := &w.Layers[i]
 		to := layer{
-			attentionNorm: l.vector(from.AttentionNorm.Weight), postAttention: l.vector(from.PostAttention.Weight),
+			attentionNorm: l.norm(from.AttentionNorm), ffNorm: l.norm(from.FFNorm),
+			postAttention: l.vector(from.PostAttention.Weight), postFF: l.vector(from.PostFF.Weight),
 			qkv: l.matrices(from.Q, from.K, from.V), out: l.matrix(from.Out),
 			qNorm: l.vector(from.QNorm), kNorm: l.vector(from.KNorm), sinks: l.vector(from.Sinks),
-			ffNorm: l.vector(from.FFNorm.Weight), postFF: l.vector(from.PostFF.Weight),
 		}
 		if len(from.Experts) > 0 {
 			to.router, to.routerBias = l.matrix(from.Router), l.vector(from.RouterBias)

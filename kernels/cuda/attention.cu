@@ -151,10 +151,11 @@ DEVICE int query_words(int head_dim) { return (head_dim + 15) / 32 * 32 + 16; }
 /* The column of the head that a lane's number i of tile j of a group of 32 columns has. */
 DEVICE int column_of(int group, int j, int i) { return 32 * group + 4 * (lane() % 4 * 2 + i % 2) + j; }
 
-/* The first and the last position, and one more, that a row sees. */
+/* The first and the last position, and one more, that a row sees: itself and those before it, window in all; where window
+ * is negative, those of its own chunk of −window; where it is 0, all. */
 DEVICE void sight(int *begin, int *to, int position, int window) {
 	*to = position + 1;
-	*begin = window > 0 && *to > window ? *to - window : 0;
+	*begin = window < 0 ? position - position % -window : window > 0 && *to > window ? *to - window : 0;
 }
 
 #include "attention_row.cu"

@@ -19,7 +19,7 @@ type scene struct {
 	layout       kernels.KVLayout
 	heads, n     int
 	pages        []int32
-	window       int
+	window       int // negative: chunks of −window
 	cap          float32
 	sinks        bool
 	norms        bool
@@ -42,6 +42,7 @@ func TestPlaceAndAttend(t *testing.T) {
 		{layout: kernels.KVLayout{PageTokens: 16, KVHeads: 2, HeadDim: 32}, heads: 4, n: 30, norms: true, dims: 32, normLast: true, tempers: true},
 		{layout: kernels.KVLayout{PageTokens: 8, KVHeads: 2, HeadDim: 192}, heads: 20, n: 33, cap: 1.5, sinks: true},
 		{layout: kernels.KVLayout{PageTokens: 5, KVHeads: 3, HeadDim: 32}, heads: 9, n: 300, window: 140, norms: true, dims: 32},
+		{layout: kernels.KVLayout{PageTokens: 8, KVHeads: 2, HeadDim: 32}, heads: 6, n: 530, window: -160, dims: 32},
 	} {
 		for _, kv := range []kernels.KVType{kernels.KVF32, kernels.KVF16, kernels.KVInt8} {
 			s.layout.KVType = kv
@@ -181,9 +182,13 @@ func (s *scene) attend(set *kernels.Set, rows, sinks []float32, scale float32) (
 	group := s.heads / l.KVHeads
 	for i := range s.n {
 		for h := range l.KVHeads {
+			first, window := 0, s.window
+			if window < 0 {
+				first, window = i-i%-window, 0
+			}
 			a := kernels.Attention{
 				Out: make([]float32, group*l.HeadDim), Q: rows[i*s.width()+h*group*l.HeadDim:][:group*l.HeadDim], Queries: 1,
-				KVLayout: l, K: s.keys, V: s.values, Pages: s.pages, KVHead: h, Group: group, To: i + 1, Window: s.window, Scale: scale,
+				KVLayout: l, K: s.keys, V: s.values, Pages: s.pages[first/l.PageTokens:], KVHead: h, Group: group, To: i + 1 - first, Window: window, Scale: scale,
 				SoftCap: s.cap, Scores: make([]float32, kernels.AttentionScratch(group, l.HeadDim, s.n)),
 			}
 			if s.sinks {

@@ -17,6 +17,7 @@ import (
 	"github.com/forebay-io/forebay/engine/gguf"
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/wire"
+	"github.com/forebay-io/forebay/kernels"
 )
 
 // onGPU is a configuration that computes on the emulated driver, or on the GPU that
@@ -63,6 +64,32 @@ func TestGPUGivesOneAnswer(t *testing.T) {
 			t.Errorf("%s: the logits differ from the cold run", id)
 		}
 	}
+}
+
+// TestGPUKeepsStates: with few states on the device, and checkpoints among them, no answer shows the schedule.
+func TestGPUKeepsStates(t *testing.T) {
+	cfg := onGPU()
+	cfg.Model = filepath.Join("..", "..", "shared", "conformance", "arch2", "lfm2.gguf")
+	f, err := gguf.Open(cfg.Model)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("reference data %s is not there", cfg.Model)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c, err := model.ReadConfig(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ContextTokens, cfg.StateTokens, cfg.StateBytes, cfg.KVBytes = 256, 16, int64(5*c.StateBytes()), int64(20*c.PageBytes(kernels.KVF16, 16))
+	qs := chaosQuestions(4, 6)
+	for i := range qs {
+		for j := range qs[i].tokens {
+			qs[i].tokens[j] %= 400
+		}
+	}
+	invariance(t, labSetup{real: true, cfg: cfg}, qs, 2)
 }
 
 // TestGPUSwap: blocks that left the GPU's pages are copied back from this machine's memory, or from

@@ -17,18 +17,17 @@ type stepShape struct {
 	alone, tiles int // what attention takes: tokens one by one, and groups of tokens that follow each other
 	context      int // the longest
 	splits       int // of the longest context, where each has a block of its own
+	runs         int // sequences, where they have states
+	checkpoints  int // of states
 }
 
 // decoding says whether the step is like those of decoding: few tokens, each with logits.
 // Attention takes all of them one by one.
 func (s *stepShape) decoding() bool { return s.rows <= graphRowsMax && s.wanted == s.rows }
 
-const (
-	batchHead   = 32 // bytes of struct Batch
-	batchArrays = 7  // of a number for each token
-)
+const batchHead = 32 // bytes of struct Batch
 
-// The arrays of a batch.
+// The arrays of a batch, of a number for each token.
 const (
 	batchTokens = iota
 	batchPositions
@@ -37,7 +36,24 @@ const (
 	batchAlone
 	batchTiles
 	batchTileTokens
+	batchArrays // that a model without states has
+
+	batchFirsts = iota - 1
+	batchStates
+	batchRuns
+	batchRunRows
+	batchCheckpointRows
+	batchCheckpointSlots
+	batchArraysOfStates // all
 )
+
+// arrays is how many of them the model's batches have.
+func (p *placed) arrays() int {
+	if p.stateLen() > 0 {
+		return batchArraysOfStates
+	}
+	return batchArrays
+}
 
 // tablePages is how many entries the page tables of a step may have.
 func (p *placed) tablePages() int {
@@ -47,7 +63,7 @@ func (p *placed) tablePages() int {
 
 // batchBytes is the size of a batch with so many entries in its page tables.
 func (p *placed) batchBytes(pages int) int {
-	return batchHead + 4*(batchArrays*p.options.BatchTokensMax+pages)
+	return batchHead + 4*(p.arrays()*p.options.BatchTokensMax+pages)
 }
 
 // rowCount and wantedCount are where the batch says how many rows it has.
@@ -65,7 +81,7 @@ func (p *placed) put(array, i, v int) {
 }
 
 // fill writes a step's tokens, and gives the bytes that count.
-func (p *placed) fill(chunks []model.Chunk) (batch []byte, s stepShape) {
+func (p *placed) fill(chunks []model.Chunk) (batch []byte, s stepShape, err error) {
 	pages := 0
 	for i := range chunks {
 		c := &chunks[i]
@@ -81,15 +97,18 @@ func (p *placed) fill(chunks []model.Chunk) (batch []byte, s stepShape) {
 		}
 		s.context = max(s.context, c.Start+len(c.Tokens))
 		for _, page := range c.Pages[:(c.Start+len(c.Tokens)-1)/p.options.PageTokens+1] {
-			p.put(batchArrays, pages, int(page))
+			p.put(p.arrays(), pages, int(page))
 			pages++
 		}
 	}
 	p.share(chunks, &s)
-	for i, v := range []int{s.rows, s.wanted, s.alone, s.tiles, p.options.BatchTokensMax} {
+	if p.stateLen() > 0 {
+		err = p.fillStates(chunks, &s)
+	}
+	for i, v := range [batchHead / 4]int{s.rows, s.wanted, s.alone, s.tiles, p.options.BatchTokensMax, p.arrays(), s.runs, s.checkpoints} {
 		binary.LittleEndian.PutUint32(p.step[4*i:], uint32(v))
 	}
-	return p.step[:p.batchBytes(pages)], s
+	return p.step[:p.batchBytes(pages)], s, err
 }
 
 // share says which tokens attention takes one by one, and which together.
@@ -118,6 +137,9 @@ func (p *placed) share(chunks []model.Chunk, s *stepShape) {
 func promptTokens(c *model.Config) int {
 	n := batchMax
 	for i := range c.Layers {
+		if c.Layers[i].KVHeads == 0 {
+			continue
+		}
 		n = min(n, cuda.PromptTokens(c.Layers[i].HeadDim, c.Heads/c.Layers[i].KVHeads))
 	}
 	return n

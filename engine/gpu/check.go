@@ -16,7 +16,7 @@ var architectures = map[string]bool{
 	"llama": true, "granite": true, "smollm3": true, "qwen2": true, "qwen3": true, "qwen3moe": true,
 	"gemma2": true, "gemma3": true, "phi3": true, "gpt-oss": true, "glm4": true, "seed_oss": true, "ernie4_5": true,
 	"olmo2": true, "exaone4": true, "hunyuan-dense": true, "mistral3": true, "glm4moe": true, "ernie4_5-moe": true, "minimax-m2": true, "qwen2moe": true,
-	"olmoe": true, "granitemoe": true, "cohere2": true, "bailingmoe2": true, "phimoe": true, "llama4": true,
+	"olmoe": true, "granitemoe": true, "cohere2": true, "bailingmoe2": true, "phimoe": true, "llama4": true, "lfm2": true, "lfm2moe": true,
 }
 
 // onCPU is what to do about a refusal.
@@ -54,6 +54,7 @@ func refusal(c *model.Config) error {
 	}{
 		{"norms of the residual stream", c.SumNorms}, {"norms of outputs that take the mean off", c.CentredNorms && c.PostNorms},
 		{"experts beside a dense layer", c.BesideDense},
+		{"its recurrent layers", c.Recurrent.Kind > model.ShortConvolution},
 		{"its activation", c.Activation > model.ClampedSiLU},
 	} {
 		if f.asks {
@@ -62,7 +63,7 @@ func refusal(c *model.Config) error {
 	}
 	for i := range c.Layers {
 		d := &c.Layers[i]
-		if d.HeadDim > cuda.HeadDimMax || d.HeadDim%4 != 0 {
+		if d.KVHeads > 0 && (d.HeadDim > cuda.HeadDimMax || d.HeadDim%4 != 0) {
 			return fmt.Errorf("heads of %d numbers are not computed on the GPU; multiples of 4 up to %d are", d.HeadDim, cuda.HeadDimMax)
 		}
 	}

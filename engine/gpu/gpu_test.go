@@ -141,10 +141,10 @@ func TestLogitsMatchReference(t *testing.T) {
 	d := openDevice(t)
 	files, _ := filepath.Glob(shared(t, "arch") + "/*.gguf")
 	quant, _ := filepath.Glob(shared(t, "quant") + "/*.gguf")
-	for _, name := range []string{"glm4", "seed-oss", "ernie45", "olmo2", "olmo3", "exaone4", "hunyuan-dense", "ministral3", "glm4moe", "ernie45-moe", "minimax-m2", "cohere2", "bailingmoe2", "phimoe"} {
+	for _, name := range []string{"glm4", "seed-oss", "ernie45", "olmo2", "olmo3", "exaone4", "hunyuan-dense", "ministral3", "glm4moe", "ernie45-moe", "minimax-m2", "cohere2", "bailingmoe2", "phimoe", "lfm2", "lfm2moe"} {
 		files = append(files, shared(t, "arch2", name+".gguf"))
 	}
-	if files = append(files, quant...); len(files) < 44 {
+	if files = append(files, quant...); len(files) < 46 {
 		t.Fatalf("only %d reference models", len(files))
 	}
 	seen := map[string]bool{"qwen2moe": true, "olmoe": true, "granitemoe": true, "llama4": true} // by mixes_test.go
@@ -189,6 +189,8 @@ func TestEveryArchitectureIsDecided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, refused, _ := strings.Cut(string(page), "\nNot yet there are ")
+	refused, _, _ = strings.Cut(refused, "\n\n")
 	_, row, _ := strings.Cut(string(page), "| architectures | ")
 	row, _, _ = strings.Cut(row, "; others are refused by name")
 	row = strings.ReplaceAll(row, " (also Mistral and Mixtral)", "")
@@ -203,8 +205,11 @@ func TestEveryArchitectureIsDecided(t *testing.T) {
 	}
 	for _, name := range known {
 		err := refusal(&model.Config{Architecture: name})
-		if refused := err != nil; refused == architectures[name] {
+		if (err != nil) == architectures[name] {
 			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil && !strings.Contains(refused, name) {
+			t.Errorf("%s is refused, and docs/gpu.md does not say so", name)
 		}
 		if err != nil && !strings.Contains(err.Error(), "architecture "+name+" is not computed on the GPU") {
 			t.Errorf("%s is refused by %q", name, err)
@@ -230,6 +235,9 @@ func TestRefusalsByType(t *testing.T) {
 func checkGreedy(t *testing.T, m *model.Model, r *reference, pages []int32) {
 	t.Helper()
 	tokens, start := slices.Clone(r.IDs[:r.GreedyPrompt]), 0
+	if m.StateBytes() > 0 {
+		m.ClearState(0)
+	}
 	for i, want := range r.Greedy {
 		logits := m.Forward([]model.Chunk{{Tokens: tokens[start:], Start: start, Pages: pages, Logits: 1}})
 		start = len(tokens)
@@ -289,7 +297,7 @@ func checkSchedule(t *testing.T, m *model.Model, ids []int32, tables [][]int32, 
 			if random.IntN(3) == 0 {
 				n = 1 + random.IntN(min(left, 17))
 			}
-			chunks = append(chunks, model.Chunk{Tokens: ids[done[s] : done[s]+n], Start: done[s], Pages: tables[s], Logits: 1})
+			chunks = append(chunks, model.Chunk{Tokens: ids[done[s] : done[s]+n], Start: done[s], Pages: tables[s], Logits: 1, State: int32(s)})
 			done[s] += n
 		}
 		if len(chunks) == 0 {

@@ -58,6 +58,7 @@ type layer struct {
 	postAttention, postFF cuda.Address
 	qkv                   []matrix
 	out                   matrix
+	recurrent             recurrent
 	qNorm, kNorm, sinks   cuda.Address
 	gateUp                []matrix
 	down                  matrix
@@ -95,6 +96,7 @@ type buffers struct {
 	scores, shares, chosen, outputs   cuda.Address
 	order, groups, groupsCount        cuda.Address // of choices by expert
 	beside, gates                     cuda.Address // of the expert that every token uses
+	states                            cuda.Address // of sequences: Options.States, and one more
 }
 
 // batchMax bounds a step: the rows are a dimension of launches.
@@ -154,8 +156,10 @@ func (p *placed) place(l *loader, w *model.DeviceWeights) {
 		to := layer{
 			attentionNorm: l.norm(from.AttentionNorm), ffNorm: l.norm(from.FFNorm),
 			postAttention: l.vector(from.PostAttention.Weight), postFF: l.vector(from.PostFF.Weight),
-			qkv: l.matrices(from.Q, from.K, from.V), out: l.matrix(from.Out),
-			qNorm: l.vector(from.QNorm), kNorm: l.vector(from.KNorm), sinks: l.vector(from.Sinks),
+			recurrent: l.recurrent(&from.Recurrent), qNorm: l.vector(from.QNorm), kNorm: l.vector(from.KNorm), sinks: l.vector(from.Sinks),
+		}
+		if from.Out.Matrix != nil {
+			to.qkv, to.out = l.matrices(from.Q, from.K, from.V), l.matrix(from.Out)
 		}
 		if len(from.Experts) > 0 {
 			to.router, to.routerBias = l.matrix(from.Router), l.vector(from.RouterBias)
@@ -189,6 +193,9 @@ func (p *placed) widths() (w widths) {
 		d := &c.Layers[i]
 		w.qkv, w.heads = max(w.qkv, (c.Heads+2*d.KVHeads)*d.HeadDim), max(w.heads, c.Heads*d.HeadDim)
 		w.ff = max(w.ff, d.FF)
+		if d.Recurrent {
+			w.qkv, w.heads = max(w.qkv, 3*c.Recurrent.Channels), max(w.heads, c.Recurrent.Channels)
+		}
 	}
 	return w
 }
@@ -231,6 +238,9 @@ func (p *placed) plan(visit func(to *cuda.Address, bytes int)) {
 			visit(&b.gates, 4*n)
 		}
 	}
+	if p.stateLen() > 0 {
+		visit(&b.states, (o.States+1)*c.StateBytes())
+	}
 	p.planSampling(visit)
 	for i := range p.pools {
 		layout := p.layout(i)
@@ -264,7 +274,7 @@ func (p *placed) fits(w *model.DeviceWeights) error {
 		return err
 	}
 	if need := weights + rest; int64(need) > free {
-		return fmt.Errorf("the model needs %d bytes of the GPU's memory: %d for weights, %d for keys and values, %d for steps; %d are free. Give a smaller engine.kv_bytes, engine.context_tokens or engine.batch_tokens_max, or smaller weights by engine.quantize",
+		return fmt.Errorf("the model needs %d bytes of the GPU's memory: %d for weights, %d for keys and values, %d for steps and states; %d are free. Give a smaller engine.kv_bytes, engine.context_tokens or engine.batch_tokens_max, or smaller weights by engine.quantize",
 			need, weights, pools, rest-pools, free)
 	}
 	return nil
@@ -298,6 +308,9 @@ func (p *placed) reserve(l *loader) {
 	}
 	if l.err == nil {
 		l.err = p.prepareSampling()
+	}
+	if l.err == nil {
+		l.err = p.clearStates()
 	}
 }
 
@@ -340,6 +353,9 @@ func (p *placed) CopyPage(dst, src int32) error {
 	for i := range p.pools {
 		layout := p.layout(i)
 		size := layout.PageBytes()
+		if size == 0 {
+			continue
+		}
 		for _, pages := range []cuda.Address{p.pools[i].keys, p.pools[i].values} {
 			if err := p.device.MoveLater(pages+cuda.Address(int(dst)*size), pages+cuda.Address(int(src)*size), size); err != nil {
 				return err

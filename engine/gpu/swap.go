@@ -58,6 +58,9 @@ func (p *placed) movePage(page int32, bytes int, move func(piece []byte, at cuda
 	for i := range p.pools {
 		layout := p.layout(i)
 		size := layout.PageBytes()
+		if size == 0 {
+			continue
+		}
 		for _, pages := range []cuda.Address{p.pools[i].keys, p.pools[i].values} {
 			if err := move(p.page[from:from+size], pages+cuda.Address(int(page)*size)); err != nil {
 				return err

@@ -28,9 +28,9 @@ const (
 	DeltaNet                       // gated delta net
 )
 
-// stateLen is the numbers of one layer's state: the convolution's last inputs, and the
+// LayerNumbers is the numbers of one layer's state: the convolution's last inputs, and the
 // matrices.
-func (r *Recurrent) stateLen() int {
+func (r *Recurrent) LayerNumbers() int {
 	if r.Kind == Stateless {
 		return 0
 	}
@@ -63,7 +63,7 @@ func (c *Config) stateLen() int {
 	n := 0
 	for i := range c.Layers {
 		if c.Layers[i].Recurrent {
-			n += c.Recurrent.stateLen()
+			n += c.Recurrent.LayerNumbers()
 		}
 	}
 	return n
@@ -100,7 +100,7 @@ func (k *keys) checkState(c *Config, name string) {
 	switch {
 	case r.Taps < 2 || r.Taps > tapsMax:
 		k.fail(name, "comes with a convolution of %d taps; allowed are 2 to %d", r.Taps, tapsMax)
-	case r.KeyDim > headDimMax || r.ValueDim > headDimMax || r.Groups > sizeMax/max(1, r.KeyDim) || r.Channels > sizeMax || r.stateLen() > stateLenMax:
+	case r.KeyDim > headDimMax || r.ValueDim > headDimMax || r.Groups > sizeMax/max(1, r.KeyDim) || r.Channels > sizeMax || r.LayerNumbers() > stateLenMax:
 		k.fail(name, "makes a state of %d heads of %d by %d and %d channels in a layer, which is more than is supported", r.Heads, r.KeyDim, r.ValueDim, r.Channels)
 	}
 }

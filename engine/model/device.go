@@ -39,6 +39,10 @@ type Placed interface {
 	// copies it back. Both wait until it is done.
 	SavePage(dst []byte, page int32) error
 	LoadPage(page int32, src []byte) error
+	// CopyState copies the state in slot src to slot dst, in a model with recurrent layers, and
+	// ClearState makes one that of a sequence without tokens. At first all are.
+	CopyState(dst, src int32) error
+	ClearState(slot int32) error
 	// WeightBytes is the memory of the weights on the device.
 	WeightBytes() int
 	// Graphs is how many prepared steps there are.
@@ -63,7 +67,7 @@ type DeviceLap struct {
 	Done  float64
 }
 
-// DeviceFault is what Forward, Sample, CopyPage, SavePage and LoadPage panic with when a device fails: what it
+// DeviceFault is what a Model's methods panic with when a device fails: what it
 // holds is lost, and only a new process can use it again.
 type DeviceFault struct{ Err error }
 
@@ -113,12 +117,21 @@ type DeviceNorm struct{ Weight, Bias []float32 }
 type DeviceLayer struct {
 	AttentionNorm, PostAttention DeviceNorm
 	Q, K, V, Out                 DeviceLinear
+	Recurrent                    DeviceRecurrent
 	QNorm, KNorm, Sinks          []float32
 	FFNorm, PostFF               DeviceNorm
 	Dense                        DeviceFeedForward // of a mixture, the expert that every token uses
 	SharedGate, Router           DeviceLinear
 	RouterBias                   []float32
 	Experts                      []DeviceFeedForward
+}
+
+// DeviceRecurrent is the weights of a short convolution: its input is In·x times Before·x, and
+// Gate·x multiplies its output. Taps has a row of each tap, the oldest token's first, of a
+// number for each channel.
+type DeviceRecurrent struct {
+	Before, Gate, In, Out DeviceLinear
+	Taps                  []float32
 }
 
 // DeviceFeedForward is a feed-forward layer; its matrices are nil where there is none.
@@ -142,7 +155,7 @@ func (m *Model) placeOn(f *gguf.File) error {
 		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	m.weights = &weights{}
-	m.pass.batch = newBatch(o.BatchTokensMax)
+	m.pass.batch, m.stateLen = newBatch(o.BatchTokensMax), c.stateLen()
 	m.tileRows = 1
 	return nil
 }
@@ -158,7 +171,7 @@ func (w *weights) forDevice(c *Config) *DeviceWeights {
 		*to = DeviceLayer{
 			AttentionNorm: l.attentionNorm.forDevice(), PostAttention: l.postAttention.forDevice(),
 			Q: l.q.forDevice(), K: l.k.forDevice(), V: l.v.forDevice(), Out: l.out.forDevice(),
-			QNorm: l.qNorm, KNorm: l.kNorm, Sinks: l.sinks, FFNorm: l.ffNorm.forDevice(), PostFF: l.postFF.forDevice(),
+			Recurrent: l.recurrent.forDevice(), QNorm: l.qNorm, KNorm: l.kNorm, Sinks: l.sinks, FFNorm: l.ffNorm.forDevice(), PostFF: l.postFF.forDevice(),
 			Dense: l.dense.forDevice(), SharedGate: l.sharedGate.forDevice(), Router: l.router.forDevice(), RouterBias: l.routerBias,
 		}
 		for e := range l.experts {
@@ -171,6 +184,10 @@ func (w *weights) forDevice(c *Config) *DeviceWeights {
 func (n *norm) forDevice() DeviceNorm { return DeviceNorm{n.weight, n.bias} }
 
 func (l *linear) forDevice() DeviceLinear { return DeviceLinear{l.Matrix, l.bias} }
+
+func (r *recurrent) forDevice() DeviceRecurrent {
+	return DeviceRecurrent{r.before.forDevice(), r.gate.forDevice(), r.in.forDevice(), r.out.forDevice(), r.taps}
+}
 
 func (f *feedForward) forDevice() DeviceFeedForward {
 	return DeviceFeedForward{f.gate.forDevice(), f.up.forDevice(), f.down.forDevice()}
@@ -250,7 +267,8 @@ func (w *DeviceWeights) Each(visit func(*kernels.Matrix)) {
 	}
 	for i := range w.Layers {
 		l := &w.Layers[i]
-		some(l.Q, l.K, l.V, l.Out, l.Dense.Gate, l.Dense.Up, l.Dense.Down, l.SharedGate, l.Router)
+		r := &l.Recurrent
+		some(l.Q, l.K, l.V, l.Out, r.Before, r.Gate, r.In, r.Out, l.Dense.Gate, l.Dense.Up, l.Dense.Down, l.SharedGate, l.Router)
 		for e := range l.Experts {
 			some(l.Experts[e].Gate, l.Experts[e].Up, l.Experts[e].Down)
 		}

@@ -357,7 +357,7 @@ func (m *Model) reserveStates() (err error) {
 	n := 0
 	for i := range m.stateAt {
 		if m.stateAt[i] = n; m.config.Layers[i].Recurrent {
-			n += m.config.Recurrent.stateLen()
+			n += m.config.Recurrent.LayerNumbers()
 		}
 	}
 	if m.stateLen = n; n > 0 && m.options.States > math.MaxInt/8/n {
@@ -370,13 +370,27 @@ func (m *Model) reserveStates() (err error) {
 // state is a layer's part of the state in a slot.
 func (m *Model) state(slot int32, layer int) []float32 {
 	at := int(slot)*m.stateLen + m.stateAt[layer]
-	return m.states[at : at+m.config.Recurrent.stateLen()]
+	return m.states[at : at+m.config.Recurrent.LayerNumbers()]
 }
 
 // CopyState copies the state in slot src to slot dst.
 func (m *Model) CopyState(dst, src int32) {
+	if m.placed != nil {
+		if err := m.placed.CopyState(dst, src); err != nil {
+			panic(&DeviceFault{err})
+		}
+		return
+	}
 	copy(row(m.states, int(dst), m.stateLen), row(m.states, int(src), m.stateLen))
 }
 
 // ClearState makes the state in a slot that of a sequence without tokens.
-func (m *Model) ClearState(slot int32) { clear(row(m.states, int(slot), m.stateLen)) }
+func (m *Model) ClearState(slot int32) {
+	if m.placed != nil {
+		if err := m.placed.ClearState(slot); err != nil {
+			panic(&DeviceFault{err})
+		}
+		return
+	}
+	clear(row(m.states, int(slot), m.stateLen))
+}

@@ -148,6 +148,10 @@ type batch struct {
 	pages             []int32
 	tile              int
 	alone             []int32
+
+	// Where sequences have states:
+	firsts, states, runs, runRows   []int32
+	checkpointRows, checkpointSlots []int32
 }
 
 func (b *bench) batch(x batch) Address {
@@ -156,12 +160,12 @@ func (b *bench) batch(x batch) Address {
 	for i := 0; x.tile > 0 && i < n; i += x.tile {
 		tiles, sizes = append(tiles, int32(i)), append(sizes, int32(min(x.tile, n-i)))
 	}
-	words := []int32{int32(n), int32(n), int32(len(x.alone)), int32(len(tiles)), int32(n), 0, 0, 0}
+	words := []int32{int32(n), int32(n), int32(len(x.alone)), int32(len(tiles)), int32(n), 13, int32(len(x.runs)), int32(len(x.checkpointRows))}
 	all := make([]int32, n) // a batch asks for the logits of all rows
 	for i := range all {
 		all[i] = int32(i)
 	}
-	for _, array := range [][]int32{x.tokens, x.positions, nil, all, x.alone, tiles, sizes} { // the table begins at 0
+	for _, array := range [][]int32{x.tokens, x.positions, nil, all, x.alone, tiles, sizes, x.firsts, x.states, x.runs, x.runRows, x.checkpointRows, x.checkpointSlots} { // the table begins at 0
 		words = append(append(words, array...), make([]int32, n-len(array))...)
 	}
 	raw := make([]byte, 0, 4*len(words))

@@ -2,4 +2,5 @@
 #include "attention.cu"
 #include "matmul.cu"
 #include "rows.cu"
+#include "recurrent.cu"
 #include "sample.cu"

@@ -28,7 +28,7 @@ type Config struct {
 
 	ContextTokens    int    `yaml:"context_tokens" range:"..16777216" help:"Longest prompt and output together, in tokens; 0 takes the model's own limit."`
 	KVBytes          int64  `yaml:"kv_bytes" help:"Memory for keys and values, in bytes; 0 takes room for eight full contexts, at most 1 GiB."`
-	KVType           string `yaml:"kv_type" default:"f16" oneof:"f32 f16 int8" help:"Type in which keys and values are kept: f16 takes half of f32's memory and reading time, int8 a quarter, with answers a little further from the model's."`
+	KVType           string `yaml:"kv_type" default:"f16" oneof:"f32 f16 int8 bf16 fp8" help:"Type in which keys and values are kept: f16 takes half of f32's memory and reading time, int8 a quarter, with answers a little further from the model's. On a GPU also bf16, as large as f16 with a wider range and fewer digits, and fp8 (e4m3), as large as int8 and further from the model's."`
 	StateBytes       int64  `yaml:"state_bytes" range:"0.." help:"Memory for the states of a model with recurrent layers, in bytes: one for each sequence that runs, and checkpoints from which prompts that begin alike go on; 0 takes two for each of sequences_max, at most 1 GiB."`
 	StateTokens      int    `yaml:"state_tokens" default:"2048" range:"16..16777216" help:"Distance of the checkpoints that are kept of a long prompt's state, in tokens."`
 	PageTokens       int    `yaml:"page_tokens" default:"16" range:"1..256" help:"Tokens in a page of keys and values, the unit of prefix reuse."`

@@ -169,6 +169,9 @@ func (p *loaded) loadModel(cfg *Config, f *gguf.File, team *kernels.Team, im *re
 	if err != nil {
 		return nil, fmt.Errorf("engine.kv_type: %w", err)
 	}
+	if p.gpu == nil && kvType.GPUOnly() {
+		return nil, fmt.Errorf("engine.kv_type is %s, which is kept on a GPU alone, and the device is %s; on the CPU give f32, f16 or int8", kvType, p.info.Device)
+	}
 	if p.states, err = cfg.stateCount(c.StateBytes()); err != nil {
 		return nil, err
 	}

@@ -314,4 +314,9 @@ func TestKVTypeSizesPagesAndNamesBits(t *testing.T) {
 		}
 		seen[m.Fingerprint] = want.kv
 	}
+	for _, kv := range []string{"bf16", "fp8"} {
+		if _, err := New(Config{KVType: kv, Device: DeviceConfig{Kind: cpuDevice}}); err == nil || !strings.Contains(err.Error(), "engine.kv_type is "+kv+", which is kept on a GPU alone, and the device is cpu") {
+			t.Errorf("%s on the CPU: %v", kv, err)
+		}
+	}
 }

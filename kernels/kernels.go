@@ -141,9 +141,11 @@ const (
 	KVF32  = ref.KVF32
 	KVF16  = ref.KVF16
 	KVInt8 = ref.KVInt8
+	KVBF16 = ref.KVBF16
+	KVFP8  = ref.KVFP8
 )
 
-// ParseKVType finds a type by its name: f32, f16 or int8.
+// ParseKVType finds a type by its name: f32, f16, int8, bf16 or fp8.
 func ParseKVType(name string) (KVType, error) { return ref.ParseKVType(name) }
 
 // KVLayout is the layout of keys and values in a layer's two pools.

@@ -124,6 +124,9 @@ func (o *Options) fill(name string, c *Config) error {
 	if !o.KVType.Known() && err == nil {
 		err = fmt.Errorf("%s: option KVType is %d, which is not a type", name, o.KVType)
 	}
+	if err == nil && o.Device == nil && o.KVType.GPUOnly() {
+		err = fmt.Errorf("%s: keys and values of type %s are kept on a GPU alone; on the CPU there are f32, f16 and int8", name, o.KVType)
+	}
 	if err == nil && c.ChunkTokens%o.PageTokens != 0 {
 		err = fmt.Errorf("%s: pages of %d tokens do not divide this model's chunks of %d; give a size that does, such as 16", name, o.PageTokens, c.ChunkTokens)
 	}

@@ -282,8 +282,11 @@ func TestPagesOfEveryType(t *testing.T) {
 			t.Errorf("%v: a pool of %d bytes, want %d", kv, got, want)
 		}
 	}
-	if _, err := Load(f, kernels.Best(), newTeam(t, 1), Options{KVType: 3}); err == nil || !strings.Contains(err.Error(), "option KVType is 3") {
-		t.Errorf("type 3: %v", err)
+	if _, err := Load(f, kernels.Best(), newTeam(t, 1), Options{KVType: 9}); err == nil || !strings.Contains(err.Error(), "option KVType is 9") {
+		t.Errorf("type 9: %v", err)
+	}
+	if _, err := Load(f, kernels.Best(), newTeam(t, 1), Options{KVType: kernels.KVFP8}); err == nil || !strings.Contains(err.Error(), "fp8 are kept on a GPU alone") {
+		t.Errorf("fp8 on the CPU: %v", err)
 	}
 }
 

@@ -30,7 +30,7 @@ DEVICE float larger(float a, float b) { return b > a || b != b ? b : a; }
 DEVICE float faded(float a, float top) { return a == -INFINITE ? 0 : expf(add_rounded(a, -top)); }
 DEVICE float mixed(float a, float by_a, float b, float by_b) { return add_rounded(mul_rounded(a, by_a), mul_rounded(b, by_b)); }
 
-/* Whether numbers of a type have a lower half. An int8 is a bfloat16. */
+/* Whether numbers of a type have a lower half. An int8 or an e4m3 is a bfloat16. */
 template <int K> DEVICE bool has_lower() { return K == KV_F32 || K == KV_F16; }
 
 /* Four numbers: two pairs of upper halves, and two of lower ones. */
@@ -97,7 +97,7 @@ template <int K> DEVICE void weigh(Softmax &x, Weights &w, float (*s)[4], const 
 			for (int i = 0; i < 2; i++) {
 				float weight = faded(s[j][2 * h + i], now);
 				sum = add_rounded(sum, weight);
-				if (K == KV_INT8 && weight != 0) weight = mul_rounded(weight, value_scales[j][i]);
+				if (has_scale<K>() && weight != 0) weight = mul_rounded(weight, value_scales[j][i]);
 				s[j][2 * h + i] = weight;
 			}
 		for (int mask = 1; mask < 4; mask *= 2) sum = add_rounded(sum, shuffle_xor(sum, mask));
@@ -112,7 +112,7 @@ template <int K> DEVICE void weigh(Softmax &x, Weights &w, float (*s)[4], const 
 /* Scales and caps a score of a position with this scale of its key; −∞ where it is not seen. */
 template <int K> DEVICE float score_of(float product, bool seen, float key_scale, float scale, float cap) {
 	if (!seen) return -INFINITE;
-	float s = mul_rounded(product, K == KV_INT8 ? mul_rounded(scale, key_scale) : scale);
+	float s = mul_rounded(product, has_scale<K>() ? mul_rounded(scale, key_scale) : scale);
 	return cap > 0 ? mul_rounded(cap, tanhf(s / cap)) : s;
 }
 

@@ -100,7 +100,7 @@ template <int K> DEVICE void stage_values(const Prompt &a, int base, ATTEND_PARA
 
 template <int K> DEVICE void stage_scales(const Prompt &a, int base, ATTEND_PARAMETERS) {
 #pragma unroll 1
-	for (int i = thread(); K == KV_INT8 && i < 2 * PIECE; i += threads()) {
+	for (int i = thread(); has_scale<K>() && i < 2 * PIECE; i += threads()) {
 		const int p = base + i % PIECE;
 		float by = 0;
 		if (p >= a.begin && p < a.to) by = scale_of<K>(block_of(i < PIECE ? keys : values, a.table, p / page_tokens, a.kv_head, kv_heads, block_bytes), p % page_tokens);
@@ -205,3 +205,5 @@ template <int K> DEVICE void attend_prompt(float *out, const float *sinks, ATTEN
 ATTEND_PROMPT(f32, KV_F32)
 ATTEND_PROMPT(f16, KV_F16)
 ATTEND_PROMPT(int8, KV_INT8)
+ATTEND_PROMPT(bf16, KV_BF16)
+ATTEND_PROMPT(fp8, KV_FP8)

@@ -55,7 +55,7 @@ template <int K> DEVICE void score_piece(const Sequence &a, int base, float *sco
 			const int column = 8 * j + 2 * t + i, p = base + column;
 			const bool seen = p >= a.begin && p < a.to;
 			float by = 1.0f;
-			if (K == KV_INT8 && seen) by = scale_of<K>(block_of(keys, a.table, p / page_tokens, a.kv_head, kv_heads, block_bytes), p % page_tokens);
+			if (has_scale<K>() && seen) by = scale_of<K>(block_of(keys, a.table, p / page_tokens, a.kv_head, kv_heads, block_bytes), p % page_tokens);
 			scores[g * SCORES + column] = score_of<K>(c[i], seen, by, scale, cap);
 			scores[(g + 8) * SCORES + column] = score_of<K>(c[2 + i], seen, by, scale, cap);
 		}
@@ -79,7 +79,7 @@ template <int K> DEVICE void add_piece(Softmax &x, float (*acc)[4][4], const Seq
 #pragma unroll
 	for (int j = 0; j < PIECE / 8; j++) {
 		for (int i = 0; i < 4; i++) s[j][i] = scores[(g + i / 2 * 8) * SCORES + 8 * j + 2 * t + i % 2];
-		for (int i = 0; K == KV_INT8 && i < 2; i++) {
+		for (int i = 0; has_scale<K>() && i < 2; i++) {
 			const int p = base + 8 * j + 2 * t + i;
 			if (p >= a.begin && p < a.to) by[j][i] = scale_of<K>(block_of(values, a.table, p / page_tokens, a.kv_head, kv_heads, block_bytes), p % page_tokens);
 		}
@@ -205,3 +205,5 @@ REGISTER(attend_merge)
 ATTEND(f32, KV_F32)
 ATTEND(f16, KV_F16)
 ATTEND(int8, KV_INT8)
+ATTEND(bf16, KV_BF16)
+ATTEND(fp8, KV_FP8)

@@ -44,7 +44,7 @@ func TestPlaceAndAttend(t *testing.T) {
 		{layout: kernels.KVLayout{PageTokens: 5, KVHeads: 3, HeadDim: 32}, heads: 9, n: 300, window: 140, norms: true, dims: 32},
 		{layout: kernels.KVLayout{PageTokens: 8, KVHeads: 2, HeadDim: 32}, heads: 6, n: 530, window: -160, dims: 32},
 	} {
-		for _, kv := range []kernels.KVType{kernels.KVF32, kernels.KVF16, kernels.KVInt8} {
+		for _, kv := range []kernels.KVType{kernels.KVF32, kernels.KVF16, kernels.KVInt8, kernels.KVBF16, kernels.KVFP8} {
 			s.layout.KVType = kv
 			t.Run(fmt.Sprintf("%v/%d heads of %d", kv, s.heads, s.layout.HeadDim), func(t *testing.T) { s.run(newBench(t)) })
 		}

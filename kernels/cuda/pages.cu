@@ -8,9 +8,24 @@
 #define KV_F32 0
 #define KV_F16 1
 #define KV_INT8 2
+#define KV_BF16 3
+#define KV_FP8 4 /* e4m3: four bits of exponent, three of fraction */
 
-template <int K> DEVICE int scale_bytes(int page_tokens) { return K == KV_INT8 ? 4 * page_tokens : 0; }
-template <int K> DEVICE int number_bytes() { return K == KV_F32 ? 4 : K == KV_F16 ? 2 : 1; }
+/* Whether a key or value of a token has a scale of its own. */
+template <int K> DEVICE bool has_scale() { return K == KV_INT8 || K == KV_FP8; }
+template <int K> DEVICE int scale_bytes(int page_tokens) { return has_scale<K>() ? 4 * page_tokens : 0; }
+template <int K> DEVICE int number_bytes() { return K == KV_F32 ? 4 : K == KV_F16 || K == KV_BF16 ? 2 : 1; }
+
+/* Between a float of e4m3's bits and its number. */
+#define FP8_UP 0x1p120f
+#define FP8_DOWN 0x1p-120f
+#define FP8_MOST 448.0f
+DEVICE float fp8_to_float(u32 code) { return bits_to_float((code & 127) << 20 | (code & 128) << 24) * FP8_UP; }
+/* The nearest, ties to even, of up to ±FP8_MOST. */
+DEVICE u32 float_to_fp8(float x) {
+	const u32 bits = float_to_bits(fabsf(x) * FP8_DOWN), code = (bits + 0x7ffff + (bits >> 20 & 1)) >> 20;
+	return (code > 126 ? 126 : code) | (float_to_bits(x) >> 24 & 128);
+}
 
 /* Where the block of a sequence's page and KV head begins in a pool. */
 DEVICE const u8 *block_of(const u8 *pool, const int *table, int page, int kv_head, int kv_heads, int block_bytes) {
@@ -25,13 +40,16 @@ template <int K> DEVICE Four four_of(const u8 *numbers, int i) {
 	} else if (K == KV_F16) {
 		u64 x = load_u64(numbers + 2 * i);
 		for (int j = 0; j < 4; j++) f.v[j] = half_to_float((u16)(x >> 16 * j));
+	} else if (K == KV_BF16) {
+		u64 x = load_u64(numbers + 2 * i);
+		for (int j = 0; j < 4; j++) f.v[j] = bfloat_to_float((u16)(x >> 16 * j));
 	} else {
 		u32 x = load_u32(numbers + i);
-		for (int j = 0; j < 4; j++) f.v[j] = (float)(s8)(x >> 8 * j);
+		for (int j = 0; j < 4; j++) f.v[j] = K == KV_FP8 ? fp8_to_float(x >> 8 * j) : (float)(s8)(x >> 8 * j);
 	}
 	return f;
 }
-template <int K> DEVICE float scale_of(const u8 *block, int slot) { return K == KV_INT8 ? ((const float *)block)[slot] : 1.0f; }
+template <int K> DEVICE float scale_of(const u8 *block, int slot) { return has_scale<K>() ? ((const float *)block)[slot] : 1.0f; }
 
 /* Norms a head; a thread reads and writes the same numbers. */
 DEVICE void norm_head(float *x, int head_dim, const float *weight, float eps, float *room) {
@@ -84,22 +102,25 @@ DEVICE void place(float *qkv, int heads, int kv_heads, int head_dim, int page_to
 	u8 *block = (u8 *)block_of(is_value ? values : keys, table, position / page_tokens, kv_head, kv_heads, block_bytes);
 	u8 *numbers = block + scale_bytes<K>(page_tokens) + slot * head_dim * number_bytes<K>();
 	float per = 0;
-	if (K == KV_INT8) {
+	if (has_scale<K>()) {
+		const float largest = K == KV_FP8 ? FP8_MOST : 127.0f;
 		float most = 0;
 		for (int i = thread(); i < head_dim; i += threads()) {
 			float size = fabsf(out[i]);
 			most = size > most || size != size ? size : most;
 		}
 		most = block_max(most, room);
-		float scale = most / 127.0f;
+		float scale = most / largest;
 		if (!(most <= 3.402823466e38f)) scale = bits_to_float(0x7fc00000);
-		else if (most < 7.888609052210118e-31f) scale = 0; /* 2^-100: 127 divided by it is still finite */
-		else per = 127.0f / most;
+		else if (most < 7.888609052210118e-31f) scale = 0; /* 2^-100: largest divided by it is still finite */
+		else per = largest / most;
 		if (thread() == 0) ((float *)block)[slot] = scale;
 	}
 	for (int i = thread(); i < head_dim; i += threads()) {
 		if (K == KV_F32) ((float *)numbers)[i] = out[i];
 		else if (K == KV_F16) ((u16 *)numbers)[i] = float_to_half(out[i]);
+		else if (K == KV_BF16) ((u16 *)numbers)[i] = (u16)bfloat_pair(out[i], 0);
+		else if (K == KV_FP8) numbers[i] = (u8)float_to_fp8(out[i] * per);
 		else {
 			int n = nearest_int(out[i] * per);
 			((s8 *)numbers)[i] = (s8)(n > 127 ? 127 : n < -128 ? -128 : n);
@@ -118,3 +139,5 @@ DEVICE void place(float *qkv, int heads, int kv_heads, int head_dim, int page_to
 PLACE(f32, KV_F32)
 PLACE(f16, KV_F16)
 PLACE(int8, KV_INT8)
+PLACE(bf16, KV_BF16)
+PLACE(fp8, KV_FP8)

@@ -36,3 +36,12 @@ func ToHalf(x float32) uint16 {
 
 // BFloat gives the value of a bfloat16, which is the upper half of a float32.
 func BFloat(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
+
+// ToBFloat is the nearest bfloat16, ties to even; a NaN stays one.
+func ToBFloat(x float32) uint16 {
+	bits := math.Float32bits(x)
+	if x != x {
+		return uint16(bits>>16) | 0x7fff
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}

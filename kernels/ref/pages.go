@@ -18,25 +18,32 @@ const (
 	// for the value of each token and KV head. A key or a value with a number that is
 	// not finite has the scale NaN, so all of it reads as NaN.
 	KVInt8
+	// KVBF16 are the upper halves of float32, the nearest; only a GPU keeps it.
+	KVBF16
+	// KVFP8 are numbers of e4m3, with scales as those of KVInt8; only a GPU keeps it.
+	KVFP8
 )
 
 var kvTypes = [...]struct {
 	name         string
 	bytes, scale int // of a number, and for each token and head
-}{KVF32: {"f32", 4, 0}, KVF16: {"f16", 2, 0}, KVInt8: {"int8", 1, 4}}
+}{KVF32: {"f32", 4, 0}, KVF16: {"f16", 2, 0}, KVInt8: {"int8", 1, 4}, KVBF16: {"bf16", 2, 0}, KVFP8: {"fp8", 1, 4}}
 
-// ParseKVType finds a type by its name: f32, f16 or int8.
+// ParseKVType finds a type by its name: f32, f16, int8, bf16 or fp8.
 func ParseKVType(name string) (KVType, error) {
 	for t := range kvTypes {
 		if kvTypes[t].name == name {
 			return KVType(t), nil
 		}
 	}
-	return 0, fmt.Errorf("no type of keys and values is named %q; give f32, f16 or int8", name)
+	return 0, fmt.Errorf("no type of keys and values is named %q; give f32, f16 or int8, or on a GPU bf16 or fp8", name)
 }
 
 // Known reports whether t is one of the constants.
 func (t KVType) Known() bool { return int(t) < len(kvTypes) }
+
+// GPUOnly reports whether only a GPU keeps keys and values of this type: the loops of the CPU's sets have none for it.
+func (t KVType) GPUOnly() bool { return t > KVInt8 }
 
 func (t KVType) String() string { return kvTypes[t].name }
 
@@ -99,6 +106,10 @@ func (l *KVLayout) number(block []byte, i int) float32 {
 		return half(block[at:])
 	case KVInt8:
 		return float32(int8(block[at]))
+	case KVBF16:
+		return BFloat(binary.LittleEndian.Uint16(block[at:]))
+	case KVFP8:
+		return FP8(block[at])
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(block[at:]))
 }
@@ -141,24 +152,38 @@ func (l *KVLayout) place(block []byte, slot, first, step int, x []float32) {
 			block[at] = byte(toInt8(v * by))
 			at += stride
 		}
+	case KVBF16:
+		for _, v := range x {
+			binary.LittleEndian.PutUint16(block[at:], ToBFloat(v))
+			at += stride
+		}
+	case KVFP8:
+		by := putScale(block[4*slot:], absMax(x), fp8Max)
+		for _, v := range x {
+			block[at] = ToFP8(v * by)
+			at += stride
+		}
 	}
 }
 
-// scaledMin is the smallest maximum of a row that gets a scale: 127 divided by it must be
+// scaledMin is the smallest maximum of a row that gets a scale: what is divided by it must be
 // finite.
 const scaledMin = 0x1p-100
 
 // PutScale stores the scale for numbers up to ±top and gives its inverse, which makes them
 // integers.
-func PutScale(dst []byte, top float32) (by float32) {
-	scale := top / 127
+func PutScale(dst []byte, top float32) (by float32) { return putScale(dst, top, 127) }
+
+// putScale is PutScale where ±largest is what ±top becomes.
+func putScale(dst []byte, top, largest float32) (by float32) {
+	scale := top / largest
 	switch {
 	case !(top <= math.MaxFloat32):
 		scale = float32(math.NaN())
 	case top < scaledMin:
 		scale = 0
 	default:
-		by = 127 / top
+		by = largest / top
 	}
 	binary.LittleEndian.PutUint32(dst, math.Float32bits(scale))
 	return by

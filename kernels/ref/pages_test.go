@@ -55,6 +55,8 @@ func TestPlacedNumbersComeBack(t *testing.T) {
 		KVF32:  func(x, top float64) float64 { return 0 },
 		KVF16:  func(x, top float64) float64 { return max(x*0x1p-11, 0x1p-25) },
 		KVInt8: func(x, top float64) float64 { return top/254 + 2e-7*top },
+		KVBF16: func(x, top float64) float64 { return x * 0x1p-8 },
+		KVFP8:  func(x, top float64) float64 { return max(x*0x1p-4, top/448*0x1p-10) * (1 + 1e-6) },
 	} {
 		l := KVLayout{KVType: typ, PageTokens: 5, KVHeads: 2, HeadDim: 13}
 		keys, values := make([]byte, l.PoolBytes(3)), make([]byte, l.PoolBytes(3))
@@ -107,7 +109,7 @@ func TestInt8OfBrokenNumbers(t *testing.T) {
 }
 
 func TestParseKVType(t *testing.T) {
-	for _, typ := range []KVType{KVF32, KVF16, KVInt8} {
+	for _, typ := range []KVType{KVF32, KVF16, KVInt8, KVBF16, KVFP8} {
 		if got, err := ParseKVType(typ.String()); got != typ || err != nil {
 			t.Errorf("%v: %v, %v", typ, got, err)
 		}
@@ -115,7 +117,10 @@ func TestParseKVType(t *testing.T) {
 	if _, err := ParseKVType("f8"); err == nil {
 		t.Error("f8 is taken")
 	}
-	if KVType(3).Known() || !KVInt8.Known() {
+	if KVType(5).Known() || !KVFP8.Known() {
 		t.Error("Known is wrong")
+	}
+	if KVInt8.GPUOnly() || !KVBF16.GPUOnly() {
+		t.Error("GPUOnly is wrong")
 	}
 }

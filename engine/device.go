@@ -63,6 +63,9 @@ func (p *loaded) openDevice(cfg *Config, f *gguf.File) error {
 	p.gpu = d
 	p.closers = append(p.closers, d.Close)
 	p.watchGPU(cfg)
+	if err := gpu.NameRanges(); err != nil {
+		cfg.Log.Warn("steps have no ranges", "why", err)
+	}
 	i := d.Info()
 	p.info.Device = fmt.Sprintf("CUDA device %d, %s", i.ID, i.Name)
 	cfg.Log.Info("a GPU computes", "device", i.ID, "name", i.Name, "compute_capability", i.Capability, "driver", i.Driver, "memory_bytes", i.MemoryBytes)

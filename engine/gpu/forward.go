@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/cudrv"
+	"github.com/forebay-io/forebay/internal/nvtx"
 	"github.com/forebay-io/forebay/kernels"
 	"github.com/forebay-io/forebay/kernels/cuda"
 )
@@ -109,6 +110,10 @@ func (p *placed) Forward(chunks []model.Chunk, times model.DeviceTimes) (logits 
 	batch, step, err := p.fill(chunks)
 	if err != nil {
 		return nil, nil, err
+	}
+	if nvtx.On() {
+		nvtx.Push(fmt.Sprintf("step of %d tokens, %d with logits", step.rows, step.wanted))
+		defer nvtx.Pop()
 	}
 	p.owner.checkedSteps = max(0, p.owner.checkedSteps-1)
 	timed := times == model.TimeEach || times == model.TimeSome && p.owner.options.TimingEvery > 0 && p.steps%p.owner.options.TimingEvery == 0
@@ -250,10 +255,11 @@ func (p *placed) splitsMax() int { return cut(p.options.ContextTokens, cuda.Spli
 type pass struct {
 	*placed
 	stepShape
-	timed bool
-	class model.KernelClass // of the kernels that are launched now
-	layer int
-	err   error
+	timed  bool
+	class  model.KernelClass // of the kernels that are launched now
+	layer  int
+	ranged bool // a profiler has a range of them
+	err    error
 }
 
 func (p *placed) launchAll(step stepShape, timed bool) error {
@@ -262,6 +268,7 @@ func (p *placed) launchAll(step stepShape, timed bool) error {
 		s.err = p.times.begin(p.device)
 	}
 	s.run()
+	s.endRange()
 	return s.err
 }
 
@@ -290,7 +297,21 @@ func (s *pass) where() string {
 }
 
 // of says what the next launches are.
-func (s *pass) of(class model.KernelClass, layer int) { s.class, s.layer = class, layer }
+func (s *pass) of(class model.KernelClass, layer int) {
+	s.class, s.layer = class, layer
+	if nvtx.On() {
+		s.endRange()
+		nvtx.Push(s.where()[len(" of "):])
+		s.ranged = true
+	}
+}
+
+func (s *pass) endRange() {
+	if s.ranged {
+		nvtx.Pop()
+	}
+	s.ranged = false
+}
 
 func (s *pass) run() {
 	c, b := s.config, &s.buffers

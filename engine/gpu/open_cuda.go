@@ -10,6 +10,7 @@ import (
 	"github.com/forebay-io/forebay/engine/model"
 	"github.com/forebay-io/forebay/internal/cudrv"
 	"github.com/forebay-io/forebay/internal/nvml"
+	"github.com/forebay-io/forebay/internal/nvtx"
 	"github.com/forebay-io/forebay/kernels/cuda"
 )
 
@@ -31,6 +32,9 @@ func Open(o Options) (*Device, error) {
 	}
 	return &Device{cuda: d, options: o}, nil
 }
+
+// NameRanges has a profiler that was injected into this process see what the steps are.
+func NameRanges() error { return nvtx.Open() }
 
 // Info describes the device.
 func (d *Device) Info() Info {

@@ -88,9 +88,15 @@ func wholeAnswer() (raw, text string) {
 
 // TestFaultsOfUpstreams: whatever a server's answer breaks by, at whichever byte, the
 // client gets the whole answer or an error, and never a part that looks whole; every
-// request ends once; and what is reserved of a budget is given back. FOREBAY_FAULTS
-// says how many faults, 10000 before a release.
+// request ends once; and what is reserved of a budget is given back: in both modes of
+// relaying. FOREBAY_FAULTS says how many faults, 10000 before a release.
 func TestFaultsOfUpstreams(t *testing.T) {
+	for _, relay := range []string{"envelope", "exact"} {
+		t.Run(relay, func(t *testing.T) { testFaults(t, relay) })
+	}
+}
+
+func testFaults(t *testing.T, relay string) {
 	faults := 120
 	if n, err := strconv.Atoi(os.Getenv("FOREBAY_FAULTS")); err == nil {
 		faults = n
@@ -100,7 +106,7 @@ func TestFaultsOfUpstreams(t *testing.T) {
 	var fault atomic.Pointer[func() (string, bool)]
 	url := faultyServer(t, func() (string, bool) { return (*fault.Load())() })
 	lines := filepath.Join(t.TempDir(), "usage.jsonl")
-	p := serve(t, "--upstream", url, "--upstream.dialect", "openai", "--usage.file", lines, "--upstream.sequences_max", "8",
+	p := serve(t, "--upstream", url, "--upstream.dialect", "openai", "--upstream.relay", relay, "--usage.file", lines, "--upstream.sequences_max", "8",
 		"--admission.tenants", `[{name: a, keys: [k], limits: {concurrency: 4, tokens_per_month: 1000000000}}]`)
 	p.key = "k"
 	step := max(1, len(raw)/faults)

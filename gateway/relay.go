@@ -101,6 +101,18 @@ func (a *answer) relayedChunk(b []byte, index int, e *wire.Event) []byte {
 	return a.chunkClose(b)
 }
 
+// passOn writes another server's own events, its usage only where that was asked for.
+func (r *streamReply) passOn(relayed *wire.Relayed) {
+	b := r.x.out.Buf
+	for _, line := range relayed.Lines {
+		b = append(append(append(b, "data: "...), line...), "\n\n"...)
+	}
+	if relayed.UsageLine != nil && r.call.includeUsage {
+		b, r.billed = append(append(append(b, "data: "...), relayed.UsageLine...), "\n\n"...), true
+	}
+	r.x.out.Buf = b
+}
+
 // gathered is what another server sent of a choice beside its text, for an answer
 // that is not streamed.
 type gathered struct {

@@ -80,7 +80,8 @@ func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
 		}
 	}
 	if c.stream {
-		return &streamReply{d}
+		// The events of several prompts would have the same indices.
+		return &streamReply{draft: d, exact: len(prompts) == 1 && !c.hideReasoning}
 	}
 	return &plainReply{d}
 }
@@ -113,7 +114,11 @@ func (s *echoState) take(e *wire.Event) {
 	}
 }
 
-type streamReply struct{ draft }
+type streamReply struct {
+	draft
+	exact  bool // another server's own events may be passed on
+	billed bool // its usage was
+}
 
 func (r *streamReply) event(index, prompt int, e *wire.Event) {
 	x := r.x
@@ -122,6 +127,11 @@ func (r *streamReply) event(index, prompt int, e *wire.Event) {
 	}
 	r.echo[prompt].take(e)
 	c := &r.choices[index]
+	if r.exact && e.Relayed != nil && e.Relayed.Exact {
+		c.started = true
+		r.passOn(e.Relayed)
+		return
+	}
 	b := x.out.Buf
 	if !c.started {
 		c.started = true
@@ -195,7 +205,7 @@ func (r *streamReply) finish(u wire.Usage) error {
 	if !x.out.Opened {
 		x.openStream()
 	}
-	if r.call.includeUsage {
+	if r.call.includeUsage && !r.billed {
 		x.out.Buf = r.answer.usageChunk(x.out.Buf, r.call.billed(u))
 	}
 	x.out.Buf = append(x.out.Buf, "data: [DONE]\n\n"...)

@@ -29,6 +29,8 @@ type answerChoice struct {
 	said   int // its tokens by its own usage, where the server gives one
 	finish wire.Finish
 	calls  calls
+
+	guessed bool // finish is not the server's word
 }
 
 func newAnswer(g *wire.Generation, d *dialect) *answer {
@@ -178,7 +180,7 @@ func (a *answer) guess() {
 		default:
 			c.finish = wire.FinishStop
 		}
-		a.guessed = true
+		c.guessed, a.guessed = true, true
 	}
 }
 

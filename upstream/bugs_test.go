@@ -18,7 +18,8 @@ import (
 func listOf(owner string) string { return strings.ReplaceAll(oneModel, "someone", owner) }
 
 // TestPublicBugs plays what public bug reports say that servers do. Each has one
-// outcome, and gives its place back. The reports are named by their repositories.
+// outcome, the same in both modes of relaying, and gives its place back. The reports are
+// named by their repositories.
 func TestPublicBugs(t *testing.T) {
 	hi, stop := deltaChunk(`{"role":"assistant","content":"Hi"}`, ""), deltaChunk(`{}`, "stop")
 	type want struct {
@@ -73,16 +74,20 @@ func TestPublicBugs(t *testing.T) {
 			fmt.Fprintf(w, ":\n\n: ping\n\nid: 7\nretry: 10\nevent: message\ndata:%s\n\ndata: %s\r\n\r\ndata: [DONE]\n\n", hi, stop)
 		}, 0, want{text: "Hi", finish: wire.FinishStop, usage: 1}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		inMode := func(t *testing.T, relay string) {
 			t.Parallel()
 			p := newPeer(t, c.answer)
 			p.models = listOf(c.owner)
 			p.pages["/health"], p.pages["/api/version"] = "{}", `{"version":"1"}`
-			e := open(t, Config{URL: p.URL})
+			e := open(t, Config{URL: p.URL, Relay: relay})
 			defer e.Close()
 			got := chat(t, e, "", wire.Options{MaxTokens: c.max})
 			end := got.end
-			switch {
+			switch ended := strings.Contains(strings.Join(got.lines, ""), `"finish_reason":"stop"`); {
+			case relay == relayExact && end.Err != nil && ended:
+				t.Errorf("the end of a broken answer was passed on: %q", got.lines)
+			case relay == "" && len(got.lines) > 0:
+				t.Errorf("passed on: %q", got.lines)
 			case c.want.finish == wire.FinishNone && (end.Err == nil || end.Err.Kind != c.want.kind):
 				t.Errorf("ended with %v, want kind %v", end.Err, c.want.kind)
 			case c.want.finish != wire.FinishNone && (end.Err != nil || got.texts[0] != c.want.text || got.deltas != c.want.deltas || got.finishes[0] != c.want.finish):
@@ -93,7 +98,9 @@ func TestPublicBugs(t *testing.T) {
 			if s := e.State(); s.Sequences != 0 || s.ShortPrefill != 0 {
 				t.Errorf("after the end: %+v", s.Load)
 			}
-		})
+		}
+		t.Run(name, func(t *testing.T) { inMode(t, "") })
+		t.Run(name+", exact", func(t *testing.T) { inMode(t, relayExact) })
 	}
 }
 

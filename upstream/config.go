@@ -35,6 +35,7 @@ type Config struct {
 	KVReplay    string `yaml:"kv_replay" help:"Address where it gives missed events again (replay_endpoint there); empty forgets what is known after each gap."`
 	KVBlocksMax int    `yaml:"kv_blocks_max" default:"262144" range:"1024..16777216" help:"Most blocks of one server's cache that are remembered, of 60 to 120 bytes each; what is beyond is not known."`
 
+	Relay          string `yaml:"relay" default:"envelope" oneof:"envelope exact" help:"How a streamed answer is passed on: envelope writes its ids, roles, reasons of the end and usage itself, exact passes the server's own events on as they came."`
 	Cancel         string `yaml:"cancel" default:"auto" oneof:"auto close drain" help:"What becomes of an answer whose client has left: close ends its connection, drain reads it to its end, for servers that a closed connection harms; auto goes by the dialect."`
 	Priority       bool   `yaml:"priority" help:"Tell the server the level of each request, if it was started to order by priority (vLLM, SGLang): useful where others use it too."`
 	PromptCacheOff bool   `yaml:"prompt_cache_off" help:"Forbid llama-server to reuse the prompt of another request, which it shares between tenants."`
@@ -79,6 +80,9 @@ type Server struct {
 	KVReplay     string  `yaml:"kv_replay" help:"Where it gives missed events again; empty takes upstream.kv_replay."`
 	Use          string  `yaml:"use" default:"always" oneof:"always overflow fallback" help:"When it gets requests: always; overflow where no other has a free place; fallback where no other can be used at all."`
 }
+
+// relayExact is the value of Relay that passes the server's own events on.
+const relayExact = "exact"
 
 // Values of Server.Use.
 const (

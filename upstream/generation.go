@@ -44,6 +44,7 @@ type generation struct {
 	taken bool // the server has accepted the request, as far as is known
 	open  bool // its answer has begun, and the end was not seen
 	body  *answerBody
+	exact *exact // nil where the envelope is ours
 }
 
 var (
@@ -177,6 +178,9 @@ func (w *generation) run() {
 	defer w.cancel(nil)
 	defer w.silent.Stop()
 	a := newAnswer(w.asked, w.model.dialect)
+	if w.engine.cfg.Relay == relayExact {
+		w.exact = &exact{most: w.engine.cfg.EventBytesMax}
+	}
 	err := w.relay(a)
 	if err != nil {
 		w.taken = w.taken || context.Cause(w.ctx) == errCancelled // many servers answer only with the first token
@@ -245,7 +249,11 @@ func (w *generation) take(a *answer, data []byte, failure bool) *wire.Error {
 	if err != nil {
 		return err
 	}
-	w.heard(len(events) > 0, a)
+	content := len(events) > 0
+	if events, err = w.exact.take(events, c, data); err != nil {
+		return err
+	}
+	w.heard(content, a)
 	w.made.Store(int64(a.made())) // before the reader sees them: one who leaves then pays for them
 	for i := range events {
 		if !w.put(&events[i]) {
@@ -264,6 +272,7 @@ func (w *generation) whole(a *answer, response *http.Response) *wire.Error {
 	if w.open = len(data) > w.engine.cfg.EventBytesMax; w.open {
 		return a.over(errEventLong)
 	}
+	w.exact = nil // it has no events
 	if err := w.take(a, data, false); err != nil {
 		return err
 	}
@@ -423,7 +432,8 @@ func (w *generation) end(a *answer, err *wire.Error) {
 	e.mu.Unlock()
 	if err == nil {
 		for i := range a.choices {
-			w.stream.Put(wire.Event{Choice: i, TokenCount: a.choices[i].tokens, Finish: a.choices[i].finish, Relayed: &wire.Relayed{}})
+			c := &a.choices[i]
+			w.stream.Put(wire.Event{Choice: i, TokenCount: c.tokens, Finish: c.finish, Relayed: w.exact.last(i, c, len(a.choices))})
 		}
 	}
 	w.stream.Put(wire.Event{End: last})

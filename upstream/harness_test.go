@@ -168,6 +168,8 @@ type outcome struct {
 	texts    []string
 	deltas   string
 	finishes []wire.Finish
+	lines    []string // the server's own events, with relay: exact
+	usage    string   // the one with the usage alone
 	tokens   int
 	end      *wire.End
 }
@@ -211,6 +213,10 @@ func read(t testing.TB, s *wire.Stream, notify chan struct{}, n int) outcome {
 			if len(e.Relayed.Delta) > 0 {
 				deltas = append(deltas, string(e.Relayed.Delta))
 			}
+			for _, line := range e.Relayed.Lines {
+				got.lines = append(got.lines, string(line))
+			}
+			got.usage += string(e.Relayed.UsageLine)
 			if e.Finish != wire.FinishNone {
 				got.finishes[e.Choice] = e.Finish
 				got.tokens += e.TokenCount

@@ -1,6 +1,25 @@
 package wire
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
+
+// Relayed is the part of another server's answer that is passed on as JSON.
+type Relayed struct {
+	// Delta is the new members of the message but role and content, such as
+	// "tool_calls":[…], separated by commas; empty for none.
+	Delta []byte
+	// Logprobs is the logprobs object of the new text; nil for none.
+	Logprobs json.RawMessage
+
+	// Exact says that the server's own events are passed on in place of all else that
+	// is told of the choice. Lines are the data of those that came with this event, in
+	// order, and UsageLine that of the one which has the usage alone; nil for none.
+	Exact     bool
+	Lines     [][]byte
+	UsageLine []byte
+}
 
 // UpstreamReport is what an engine that relays knows of one other server. It does not
 // cross the socket.

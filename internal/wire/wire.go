@@ -377,15 +377,6 @@ type TopLogprob struct {
 	Logprob float32
 }
 
-// Relayed is the part of another server's answer that is passed on as JSON.
-type Relayed struct {
-	// Delta is the new members of the message but role and content, such as
-	// "tool_calls":[…], separated by commas; empty for none.
-	Delta []byte
-	// Logprobs is the logprobs object of the new text; nil for none.
-	Logprobs json.RawMessage
-}
-
 // Finish says why a choice ended.
 type Finish uint8
 

@@ -133,7 +133,7 @@ func TestSilenceIsBrokenInQueueAndPrefill(t *testing.T) {
 func TestCommittedStreamsFailInside(t *testing.T) {
 	r := newRig(t, rigConfig{
 		fake:      scripted(wiretest.Script{Hang: true}),
-		admission: admission.Config{RunningSequencesMax: 1, WaitLimit: 100 * time.Millisecond},
+		admission: admission.Config{RunningSequencesMax: 1, WaitLimit: time.Second},
 		gateway:   Config{Timeouts: TimeoutConfig{CommitLimit: 20 * time.Millisecond}},
 	})
 	holder := r.dial()

@@ -24,6 +24,7 @@ type description struct {
 	mamba                     mamba
 	parts                     []part // nemotron's, one a layer
 	gemma4                    gemma4
+	gemma3n                   gemma3n
 	latent                    latent
 	routing                   *routing // nil where readers of GGUF assume it
 	leading                   int      // layers of a mixture without experts, before the others
@@ -49,6 +50,8 @@ var wrappers = map[string]struct {
 	"gemma3": {"gemma3_text", []string{"vision_config", "image_token_index", "boi_token_index", "eoi_token_index", "mm_tokens_per_image", "image_token_id", "boi_token_id", "eoi_token_id"}},
 	"gemma4": {"gemma4_text", []string{"vision_config", "audio_config", "image_token_id", "boi_token_id", "eoi_token_id", "audio_token_id", "boa_token_id", "eoa_token_id",
 		"eoa_token_index", "video_token_id", "vision_soft_tokens_per_image"}},
+	"gemma3n": {"gemma3n_text", []string{"vision_config", "audio_config", "image_token_id", "boi_token_id", "eoi_token_id", "audio_token_id", "boa_token_id", "eoa_token_id",
+		"audio_soft_tokens_per_image", "vision_soft_tokens_per_image"}},
 	"qwen3_5":     {"qwen3_5_text", []string{"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}},
 	"qwen3_5_moe": {"qwen3_5_moe_text", []string{"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}},
 	"llama4":      {"llama4_text", []string{"vision_config", "boi_token_index", "eoi_token_index", "image_token_index"}},
@@ -119,7 +122,7 @@ func (d *description) readQuantised(c *config) {
 func (d *description) readSizes(c *config) {
 	s := d.family.sizes
 	s.embed = c.size("hidden_size", s.embed)
-	s.ff = c.size("intermediate_size", s.ff)
+	s.ff = d.readWidth(c, "intermediate_size", s.ff)
 	s.layers = c.size("num_hidden_layers", s.layers)
 	s.heads = c.size("num_attention_heads", s.heads)
 	if s.kvHeads == 0 || c.isNull("num_key_value_heads") {

@@ -34,6 +34,7 @@ type family struct {
 	dense          func(b *builder, to, from string)        // adds a dense layer's tensors where they are others than usual
 	besideDense    bool                                     // a layer with experts has a dense part too
 	normBias       bool                                     // the norms have a bias
+	widths         bool                                     // config.json may have a list of the feed-forward layers' widths
 	uneven         func(*description, int) layerSizes       // the sizes of each layer, where they differ
 	mayBothWays    bool                                     // config.json may say that a token sees those after it too
 	imagesBothWays bool                                     // images see what follows them, which text does not
@@ -178,6 +179,9 @@ var denseFamilies = map[string]*family{
 		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 8192, window: 4096, windowPeriod: 2, eps: 1e-6}, read: readGemma2, set: setGemma2},
 	"gemma3_text": {arch: "gemma3", ropes: ropeKeys{local: true, localTheta: 1e4}, classes: []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Gemma3TextModel"}, mayBothWays: true, norms: bothNorms, qkNorm: headNorms, gelu: true, plusOne: true, bias: attnBias, windows: mostWindows, theta: 1e6, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 26, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 4096, windowPeriod: 6, eps: 1e-6}, read: readGemma3, set: setGemma3},
+
+	"gemma3n_text": {arch: "gemma3n", widths: true, uneven: (*description).gemma3nSizes, beside: (*builder).gemma3nInputs, inLayer: (*builder).gemma3nLayer, ropes: ropeKeys{local: true, localTheta: 1e4}, classes: []string{"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, bias: attnBias, windows: mostWindows, theta: 1e6, tied: true,
+		sizes: sizes{embed: 2048, ff: 16384, layers: 35, heads: 8, kvHeads: 2, headDim: 256, context: 32768, window: 512, windowPeriod: 5, eps: 1e-6}, read: readGemma3n, set: setGemma3n},
 
 	"gemma4_text": {arch: "gemma4", mixture: (*builder).gemma4Experts, besideDense: true, uneven: (*description).gemma4Sizes, imagesBothWays: true, beside: (*builder).gemma4Inputs, inLayer: (*builder).gemma4Layer, ropes: ropeKeys{read: (*description).readGemma4Ropes}, classes: []string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, norms: bothNorms, qkNorm: headNorms, gelu: true, bias: attnBias, windows: mostWindows, tied: true,
 		sizes: sizes{embed: 2304, ff: 9216, layers: 30, heads: 8, kvHeads: 4, headDim: 256, context: 131072, window: 512, windowPeriod: 6, eps: 1e-6}, read: readGemma4, set: setGemma4},

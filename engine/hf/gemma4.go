@@ -195,11 +195,14 @@ func (d *description) gemma4Sizes(i int) layerSizes {
 // gemma4Inputs adds the tensors of what each layer adds of a token's own.
 func (b *builder) gemma4Inputs() {
 	b.draft.Add(gguf.Tensor{Name: "rope_freqs.weight", Type: kernels.F32, Dims: []int{b.gemma4.headDim / 2}, Data: float32Bytes(b.gemma4.factors())})
-	n := b.gemma4.perLayer
-	if n == 0 {
-		return
+	if n := b.gemma4.perLayer; n > 0 {
+		b.perLayerInputs(n, b.vocab)
 	}
-	b.whole("per_layer_token_embd.weight", b.matrix(b.root+"embed_tokens_per_layer.weight", b.vocab, b.layers*n), asIs)
+}
+
+// perLayerInputs adds the tensors of n numbers of each token in each layer, of which there are so many rows.
+func (b *builder) perLayerInputs(n, rows int) {
+	b.whole("per_layer_token_embd.weight", b.matrix(b.root+"embed_tokens_per_layer.weight", rows, b.layers*n), asIs)
 	b.whole("per_layer_model_proj.weight", b.matrix(b.root+"per_layer_model_projection.weight", b.layers*n, b.embed), asIs)
 	b.vector("per_layer_proj_norm.weight", b.root+"per_layer_projection_norm.weight", n, asIs)
 }
@@ -218,10 +221,13 @@ func (b *builder) gemma4Experts(to, from string) {
 // gemma4Layer adds what a layer has beside attention and feed-forward.
 func (b *builder) gemma4Layer(to, from string) {
 	b.vector(to+"layer_output_scale.weight", from+"layer_scalar", 1, asIs)
-	n := b.gemma4.perLayer
-	if n == 0 {
-		return
+	if n := b.gemma4.perLayer; n > 0 {
+		b.perLayerGate(to, from, n)
 	}
+}
+
+// perLayerGate adds the tensors that gate a token's own n numbers of a layer.
+func (b *builder) perLayerGate(to, from string, n int) {
 	b.linear(to+"inp_gate", from+"per_layer_input_gate", n, b.embed, false, asIs)
 	b.linear(to+"proj", from+"per_layer_projection", b.embed, n, false, asIs)
 	b.vector(to+"post_norm.weight", from+"post_per_layer_input_norm.weight", b.embed, asIs)

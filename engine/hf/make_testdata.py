@@ -31,6 +31,8 @@ QWEN_NEXT = EXPERTS | dict(num_hidden_layers=4, head_dim=8, linear_conv_kernel_d
                            rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.5))
 MAMBA = dict(num_hidden_layers=3, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=6, mamba_d_conv=3, mamba_n_groups=1, mamba_expand=2)
 SPACES = dict(ssm_state_size=6, mamba_num_heads=4, mamba_head_dim=10, n_groups=2, conv_kernel=3, head_dim=8)
+GEMMA_3N = dict(num_hidden_layers=6, head_dim=8, sliding_window=6, hidden_size_per_layer_input=4, laurel_rank=3, final_logit_softcapping=4.0,
+                activation_sparsity_pattern=[0.8, 0.5, 0.0, 0.0, 0.9, 0.0], layer_types=["sliding_attention", "full_attention"] * 3)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, original_max_position_embeddings=8, beta_fast=4.0, beta_slow=1.0)
 MODELS = {
     "smollm3": dict(num_hidden_layers=5, tie_word_embeddings=True),
@@ -69,6 +71,10 @@ MODELS = {
                         hidden_size_per_layer_input=0, final_logit_softcapping=4.0, layer_types=["sliding_attention", "full_attention"] * 2),
     "gemma4-shared": dict(model_type="gemma4_text", num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=6, hidden_size_per_layer_input=4,
                           vocab_size_per_layer_input=40, num_kv_shared_layers=2, use_double_wide_mlp=True, layer_types=["sliding_attention", "full_attention"] * 2),
+    "gemma3n_text": GEMMA_3N | dict(num_kv_shared_layers=2, altup_num_inputs=3, vocab_size_per_layer_input=36),
+    "gemma3n-deep": GEMMA_3N | dict(model_type="gemma3n_text", num_kv_shared_layers=0, altup_num_inputs=4, vocab_size_per_layer_input=40, final_logit_softcapping=20.0,
+                                    num_attention_heads=2, num_key_value_heads=1, intermediate_size=[24, 20, 16, 24, 24, 12],
+                                    activation_sparsity_pattern=[0.0, 0.95, 0.9, 0.0, 0.0, 0.3], layer_types=["full_attention"] + ["sliding_attention"] * 5),
     "lfm2": dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], intermediate_size=96, block_multiple_of=8),
     "qwen2_moe": EXPERTS | dict(shared_expert_intermediate_size=12),
     "olmoe": dict(num_experts=4, num_experts_per_tok=2, tie_word_embeddings=False),

@@ -153,10 +153,10 @@ func (n *expertNames) tensors(b *builder, to, from string) {
 		b.together(to+"ffn_down_exps.weight", from+n.together.down, b.embed, width, n.together.transposed)
 	} else {
 		if !n.ungated {
-			b.stack(to+"ffn_gate_exps.weight", from+n.each+n.gate+".weight", width, b.embed)
+			b.stack(to+"ffn_gate_exps.weight", from+n.each+n.gate+".weight", b.experts, width, b.embed)
 		}
-		b.stack(to+"ffn_down_exps.weight", from+n.each+n.down+".weight", b.embed, width)
-		b.stack(to+"ffn_up_exps.weight", from+n.each+n.up+".weight", width, b.embed)
+		b.stack(to+"ffn_down_exps.weight", from+n.each+n.down+".weight", b.experts, b.embed, width)
+		b.stack(to+"ffn_up_exps.weight", from+n.each+n.up+".weight", b.experts, width, b.embed)
 	}
 	if b.sharedFF > 0 {
 		n.sharedTensors(b, to, from)
@@ -208,16 +208,16 @@ func (b *builder) floats(to string, t *safetensors.Tensor, dims ...int) {
 	}})
 }
 
-// stack adds one matrix of every expert as one tensor.
-func (b *builder) stack(to, from string, rows, cols int) {
+// stack adds n matrices, such as one of every expert, as one tensor.
+func (b *builder) stack(to, from string, n, rows, cols int) {
 	var parts []*matrix
-	for i := range b.experts {
+	for i := range n {
 		m := b.matrix(fmt.Sprintf(from, i), rows, cols)
 		if m == nil {
 			return
 		}
 		if parts = append(parts, m); m.kind != parts[0].kind {
-			b.fail(m.Name, "has the type %s; another expert of the layer has %s", m.Type, parts[0].Type)
+			b.fail(m.Name, "has the type %s; another one beside it has %s", m.Type, parts[0].Type)
 			return
 		}
 	}

@@ -97,3 +97,24 @@ func TestModelsOfSpacesThatDifferAreRefusedByName(t *testing.T) {
 	}
 	open(t, copyFolder(t, "testdata/nemotron_h", map[string]any{"layers_block_type": nil, "hybrid_override_pattern": "M-M*-", "num_hidden_layers": 5, "time_step_limit": infinite}))
 }
+
+func TestGemma3nThatDiffersIsRefusedByName(t *testing.T) {
+	for want, changes := range map[string]map[string]any{
+		"altup_active_idx: is 1; only 0":                                   {"altup_active_idx": 1},
+		"altup_correct_scale: is false; only true":                         {"altup_correct_scale": false},
+		"altup_num_inputs: is 1, and hidden_size_per_layer_input 4":        {"altup_num_inputs": 1},
+		`altup_projections.2.weight": is missing`:                          {"altup_num_inputs": 4},
+		"activation_sparsity_pattern: is 1 for layer 1":                    {"activation_sparsity_pattern": []float64{0, 1, 0, 0, 0, 0}},
+		"activation_sparsity_pattern: has 1 layers of 6":                   {"activation_sparsity_pattern": []float64{0}},
+		"intermediate_size: has 1 layers of 6":                             {"intermediate_size": []int{24}},
+		"intermediate_size: has a layer of 0":                              {"intermediate_size": []int{24, 0}},
+		"num_kv_shared_layers: is 6 of 6 layers":                           {"num_kv_shared_layers": 6},
+		`self_attn.k_norm.weight": is missing`:                             {"num_kv_shared_layers": 1},
+		`embed_tokens_per_layer.weight": has the shape [36 24]`:            {"vocab_size_per_layer_input": 40},
+		`laurel.linear_left.weight": has the shape [3 16]; config.json as`: {"laurel_rank": 4},
+	} {
+		wantRefused(t, copyFolder(t, "testdata/gemma3n_text", changes), want)
+	}
+	wantRefused(t, copyFolder(t, "testdata/llama", map[string]any{"intermediate_size": []int{24, 24}}), "intermediate_size: is [24,24], not a number")
+	open(t, copyFolder(t, "testdata/gemma3n_text", map[string]any{"num_kv_shared_layers": 3})) // with keys that nobody uses
+}

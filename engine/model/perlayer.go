@@ -38,6 +38,9 @@ func (p *pass) perLayerEmbed(worker int) {
 	project, embed := float32(1/math.Sqrt(float64(c.Embed))), float32(math.Sqrt(float64(c.PerLayer)))
 	for i, hi := p.share(worker); i < hi; i++ {
 		at := int(p.batch.tokens[i]) * rowBytes
+		if at >= len(w.rows.Data) {
+			at = 0
+		}
 		kernels.Dequantize(table, w.rows.Type, w.rows.Data[at:at+rowBytes])
 		parts := row(p.scratch.perLayer, i, width)
 		scale(parts, project)

@@ -145,7 +145,11 @@ func loadWeights(f *gguf.File, c *Config, set *kernels.Set, team *kernels.Team, 
 		}
 	}
 	if width := c.PerLayer * len(c.Layers); width > 0 {
-		perLayerRows = l.take(perLayerName, width, c.Vocab)
+		rows := c.Vocab
+		if t, ok := l.file.Tensor(perLayerName); ok && len(t.Dims) == 2 {
+			rows = min(rows, t.Dims[1]) // tokens beyond, which are not of text, have the first row
+		}
+		perLayerRows = l.take(perLayerName, width, rows)
 		l.linear(&w.perLayer.project, "per_layer_model_proj", c.Embed, width)
 		w.perLayer.norm = l.vector("per_layer_proj_norm.weight", c.PerLayer)
 	}
